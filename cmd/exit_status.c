@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+#include "exit_status.h"
+
+#include <stddef.h>
+
+#include "error.h"
+
+const struct exit_status_row exit_status_rows[] = {
+	{ "0-255", "the command's own: it ran, and the lock was held throughout" },
+	{ "128+N", "the command died of signal N (same promise)" },
+	{ "122", "the backend cannot be reached, or refuses" },
+	{ "123", "the lock was lost while it was held" },
+	{ "124", "not obtained in time, or at once with -n (see -E)" },
+	{ "125", "dlock itself: usage, configuration, internal error" },
+	{ "126", "the command could not be executed" },
+	{ "127", "the command was not found" },
+	{ NULL, NULL },
+};
+
+int exit_status_of(const struct error *err)
+{
+	switch (err->kind) {
+	case ERROR_UNAVAILABLE:
+	case ERROR_REFUSED:
+		return EXIT_UNAVAILABLE;
+	case ERROR_NONE:
+	case ERROR_USAGE:
+	case ERROR_INTERNAL:
+	case ERROR_CANCELLED:
+		break;
+	}
+	return EXIT_DLOCK;
+}

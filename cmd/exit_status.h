@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Exit statuses: the contract with scripts. The table feeds --help and the tests. */
+#ifndef DLOCK_EXIT_STATUS_H
+#define DLOCK_EXIT_STATUS_H
+
+enum exit_status {
+	EXIT_UNAVAILABLE = 122,
+	EXIT_LOST = 123,
+	EXIT_NOT_OBTAINED = 124,
+	EXIT_DLOCK = 125,
+	EXIT_CANNOT_EXECUTE = 126,
+	EXIT_NOT_FOUND = 127,
+	EXIT_SIGNAL = 128,	/* plus the signal's number */
+};
+
+struct exit_status_row {
+	const char *code;
+	const char *meaning;
+};
+
+/* Ends with a row whose code is NULL. */
+extern const struct exit_status_row exit_status_rows[];
+
+struct error;
+
+/* The status that an error without a command's own leads to. */
+int exit_status_of(const struct error *err);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend.h"
+#include "command.h"
+#include "error.h"
+#include "exit_status.h"
+
+#define COLUMN 30
+
+static void print_option(const struct option_row *row)
+{
+	const char *line = row->help;
+	int used = 0;
+
+	if (row->letter)
+		used += printf("  -%c, --%s", row->letter, row->name);
+	else
+		used += printf("      --%s", row->name);
+	if (row->argument)
+		used += printf(" %s", row->argument);
+	for (;;) {
+		int length = (int)strcspn(line, "\n");
+
+		printf("%*s%.*s\n", used < COLUMN ? COLUMN - used : 2, "", length, line);
+		if (!line[length])
+			return;
+		line += length + 1;
+		used = 0;
+	}
+}
+
+static void print_command(const struct command_row *command)
+{
+	printf("usage: dlock %s\n\n%c%s.\n\n", command->usage,
+	       command->summary[0] - 'a' + 'A', command->summary + 1);
+	for (const struct option_row *row = option_rows; row->name; row++)
+		if (row->commands & (unsigned)command->bit)
+			print_option(row);
+	if (command->bit != COMMAND_RUN)
+		return;
+	printf("\nDUR is a number with a unit (ms s m h d; none: seconds), or a sum: 1h30m.\n"
+	       "Without NAME, one is derived that is the same wherever the same command runs.\n"
+	       "\nBackends:\n");
+	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
+		for (const char *const *scheme = d->schemes; *scheme; scheme++)
+			printf("  %s:%*s%s\n", *scheme, COLUMN - 3 - (int)strlen(*scheme),
+			       "", d->summary);
+	printf("\nExit status:\n");
+	for (const struct exit_status_row *row = exit_status_rows; row->code; row++)
+		printf("  %-*s%s\n", COLUMN - 2, row->code, row->meaning);
+}
+
+void help_print(const struct command_row *command)
+{
+	if (command) {
+		print_command(command);
+		return;
+	}
+	printf("dlock holds a named lock, shared by many machines, while a command runs.\n\n");
+	for (const struct command_row *row = command_rows; row->name; row++)
+		printf("  dlock %-46s%s\n", row->usage, row->summary);
+	printf("\n'dlock help COMMAND' shows the options of a command.\n"
+	       "See also: man dlock, man dlock-backends.\n");
+}
+
+int command_help(int argc, char **argv)
+{
+	const struct command_row *command;
+	struct options options;
+	struct error err = { 0 };
+
+	if (options_parse(&options, COMMAND_HELP, argc, argv, &err))
+		return complain(&err);
+	if (!options.operand_count || options.help) {
+		help_print(options.help ? command_find("help") : NULL);
+		return 0;
+	}
+	command = command_find(options.operands[0]);
+	if (!command || options.operand_count > 1) {
+		fprintf(stderr, "dlock: no help for '%s'; try 'dlock --help'\n",
+			options.operands[options.operand_count - 1]);
+		return EXIT_DLOCK;
+	}
+	help_print(command);
+	return 0;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+#include "options.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "duration.h"
+#include "error.h"
+#include "exit_status.h"
+#include "uri.h"
+
+#define KILL_AFTER_MS 5000
+
+/* Letters serve as ids where there is one. */
+enum option_id {
+	OPTION_MIN_HOLD = 256,
+	OPTION_NO_RENEW,
+	OPTION_ON_LOST,
+	OPTION_IF_DOWN,
+};
+
+const struct option_row option_rows[] = {
+	{ 'b', "backend", "URI", "where the lock lives: a URI, or a name from the\n"
+	  "configuration file (default: file:)", COMMAND_RUN, 'b' },
+	{ 'n', "nonblock", NULL, "do not wait", COMMAND_RUN, 'n' },
+	{ 'w', "wait", "DUR", "wait no longer than this (default: no limit)",
+	  COMMAND_RUN, 'w' },
+	{ 't', "ttl", "DUR", "lease time (default: 30s, at least 1s)", COMMAND_RUN, 't' },
+	{ 'E', "conflict-exit-code", "N", "exit status for \"not obtained\" (default: 124)",
+	  COMMAND_RUN, 'E' },
+	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when the\n"
+	  "command ends earlier", COMMAND_RUN, OPTION_MIN_HOLD },
+	{ 0, "no-renew", NULL, "one lease only: stop the command before it ends",
+	  COMMAND_RUN, OPTION_NO_RENEW },
+	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop\n"
+	  "(default: 5s, at most a third of the TTL)", COMMAND_RUN, 'k' },
+	{ 0, "on-lost", "kill|warn", "when the lock is lost: stop the command (default),\n"
+	  "or only say so", COMMAND_RUN, OPTION_ON_LOST },
+	{ 0, "if-down", "fail|run", "when the backend is down: fail (default), or run\n"
+	  "the command without the lock", COMMAND_RUN, OPTION_IF_DOWN },
+	{ 'q', "quiet", NULL, "say nothing but errors", COMMAND_RUN, 'q' },
+	{ 'v', "verbose", NULL, "say each step", COMMAND_RUN, 'v' },
+	{ 'h', "help", NULL, "show this help",
+	  COMMAND_RUN | COMMAND_HELP | COMMAND_VERSION, 'h' },
+	{ .name = NULL },
+};
+
+#define OPTION_ROWS (sizeof(option_rows) / sizeof(option_rows[0]))
+
+/* The tables that getopt_long() wants, of the options that the command knows. */
+static void make_getopt_tables(enum command_bit command, struct option *longs, char *shorts)
+{
+	*shorts++ = '+';	/* options end at the first operand */
+	*shorts++ = ':';	/* a missing argument is told apart */
+	for (const struct option_row *row = option_rows; row->name; row++) {
+		if (!(row->commands & command))
+			continue;
+		*longs++ = (struct option){ row->name, row->argument ? 1 : 0, NULL, row->id };
+		if (!row->letter)
+			continue;
+		*shorts++ = row->letter;
+		if (row->argument)
+			*shorts++ = ':';
+	}
+	*longs = (struct option){ 0 };
+	*shorts = '\0';
+}
+
+/* -1 with a message that names the option. */
+static int parse_duration(const char *option, const char *text, int64_t *ms,
+			  struct error *err)
+{
+	if (!duration_parse(text, ms, err))
+		return 0;
+	error_prefix(err, "%s", option);
+	return -1;
+}
+
+static int parse_choice(const char *option, const char *text, const char *yes,
+			const char *no, bool *value, struct error *err)
+{
+	*value = !strcmp(text, yes);
+	if (*value || !strcmp(text, no))
+		return 0;
+	error_set(err, ERROR_USAGE, 0, "%s: '%s' is neither %s nor %s", option, text, yes, no);
+	return -1;
+}
+
+static int parse_code(const char *text, int *code, struct error *err)
+{
+	char *end;
+	long value = strtol(text, &end, 10);
+
+	if (text[0] < '0' || text[0] > '9' || *end || value > 255) {
+		error_set(err, ERROR_USAGE, 0,
+			  "--conflict-exit-code: '%s' is not a number from 0 to 255", text);
+		return -1;
+	}
+	*code = (int)value;
+	return 0;
+}
+
+/* Everybody can read argv in ps; keep the URI, blank the password where it stood. */
+static const char *take_uri(char *text)
+{
+	size_t length;
+	const char *password = uri_find_password(text, &length);
+	char *copy;
+
+	if (!password || !length)
+		return text;
+	copy = strdup(text);
+	if (copy)
+		memset(text + (password - text), '*', length);
+	return copy ? copy : text;
+}
+
+static int apply(struct options *options, int id, char *argument, struct error *err)
+{
+	switch (id) {
+	case 'b':
+		options->backend = take_uri(argument);
+		return 0;
+	case 'n':
+		options->nonblock = true;
+		return 0;
+	case 'w':
+		options->wait = argument;
+		return 0;
+	case 't':
+		options->ttl = argument;
+		return 0;
+	case 'E':
+		return parse_code(argument, &options->conflict_exit_code, err);
+	case 'k':
+		return parse_duration("--kill-after", argument, &options->kill_after_ms, err);
+	case 'q':
+		options->verbosity--;
+		return 0;
+	case 'v':
+		options->verbosity++;
+		return 0;
+	case 'h':
+		options->help = true;
+		return 0;
+	case OPTION_MIN_HOLD:
+		return parse_duration("--min-hold", argument, &options->min_hold_ms, err);
+	case OPTION_NO_RENEW:
+		options->no_renew = true;
+		return 0;
+	case OPTION_ON_LOST:
+		return parse_choice("--on-lost", argument, "kill", "warn",
+				    &options->kill_on_lost, err);
+	case OPTION_IF_DOWN:
+		return parse_choice("--if-down", argument, "run", "fail",
+				    &options->run_if_down, err);
+	default:
+		abort();	/* a row without a case */
+	}
+}
+
+/* What is left: operands, and the command behind "--". */
+static void split_operands(struct options *options, int argc, char **argv, bool ended)
+{
+	options->operands = argv + optind;
+	if (ended) {
+		options->argv = argv + optind;
+		return;
+	}
+	while (optind < argc) {
+		if (!strcmp(argv[optind], "--")) {
+			options->argv = argv + optind + 1;
+			return;
+		}
+		options->operand_count++;
+		optind++;
+	}
+}
+
+int options_parse(struct options *options, enum command_bit command, int argc,
+		  char **argv, struct error *err)
+{
+	struct option longs[OPTION_ROWS];
+	char shorts[2 * OPTION_ROWS + 3];
+	int id, before;
+
+	*options = (struct options){
+		.conflict_exit_code = EXIT_NOT_OBTAINED,
+		.kill_after_ms = KILL_AFTER_MS,
+		.kill_on_lost = true,
+	};
+	make_getopt_tables(command, longs, shorts);
+	opterr = 0;
+	optind = 1;
+	for (;;) {
+		before = optind;
+		id = getopt_long(argc, argv, shorts, longs, NULL);
+		if (id == -1)
+			break;
+		if (id == ':') {
+			error_set(err, ERROR_USAGE, 0, "option %s needs an argument",
+				  argv[optind - 1]);
+			return -1;
+		}
+		if (id == '?') {
+			if (optopt && optopt < 256 && !strchr(shorts, optopt))
+				error_set(err, ERROR_USAGE, 0, "unknown option -%c", optopt);
+			else
+				error_set(err, ERROR_USAGE, 0, "option %s is not known, "
+					  "ambiguous, or takes no argument", argv[optind - 1]);
+			return -1;
+		}
+		if (apply(options, id, optarg, err))
+			return -1;
+	}
+	split_operands(options, argc, argv, optind > before && !strcmp(argv[before], "--"));
+	return 0;
+}

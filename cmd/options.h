@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one table of options: feeds parsing, --help, and the tests that hold the
+ * man page and the completions against it.
+ */
+#ifndef DLOCK_OPTIONS_H
+#define DLOCK_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct error;
+
+/* Commands as bits, for the column of the table that says where an option is valid. */
+enum command_bit {
+	COMMAND_RUN = 1 << 0,
+	COMMAND_HELP = 1 << 1,
+	COMMAND_VERSION = 1 << 2,
+};
+
+struct option_row {
+	char letter;		/* 0: long form only */
+	const char *name;
+	const char *argument;	/* NULL: takes none */
+	const char *help;
+	unsigned commands;	/* enum command_bit */
+	int id;			/* enum option_id */
+};
+
+/* Ends with a row whose name is NULL. */
+extern const struct option_row option_rows[];
+
+/* What the command line says. Strings point into argv. */
+struct options {
+	const char *backend;	/* NULL: not given */
+	const char *ttl;
+	const char *wait;
+	bool nonblock;
+	int conflict_exit_code;
+	int64_t min_hold_ms;
+	bool no_renew;
+	int64_t kill_after_ms;
+	bool kill_on_lost;
+	bool run_if_down;
+	int verbosity;		/* -q: less than 0, -v: more */
+	bool help;
+	char **operands;	/* what stands before "--" and is no option */
+	int operand_count;
+	char **argv;		/* what stands behind "--", or NULL without one */
+};
+
+/*
+ * Parses argv[1...] for the command. Blanks passwords of URIs in argv after
+ * copying them: options.backend is a copy then. 0, or -1 with ERROR_USAGE.
+ */
+int options_parse(struct options *options, enum command_bit command, int argc,
+		  char **argv, struct error *err);
+
+#endif

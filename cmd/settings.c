@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+#include "settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "duration.h"
+#include "error.h"
+#include "options.h"
+
+#define DEFAULT_BACKEND "file:"
+#define DEFAULT_TTL_MS 30000
+#define LEAST_TTL_MS 1000
+
+static int load_files(struct config *config, struct error *err)
+{
+	const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	char path[4096];
+
+	path[0] = '\0';
+	if (base && base[0] == '/')
+		snprintf(path, sizeof(path), "%s/dlock.conf", base);
+	else if (home && home[0] == '/')
+		snprintf(path, sizeof(path), "%s/.config/dlock.conf", home);
+	if (path[0] && config_load(config, path, err))
+		return -1;
+	return config_load(config, "/etc/dlock.conf", err);
+}
+
+/* The first that is set; *source names it in messages. */
+static const char *choose(const char *option, const char *option_name,
+			  const char *variable, const char *from_config,
+			  const char **source)
+{
+	const char *value;
+
+	*source = option_name;
+	if (option)
+		return option;
+	value = getenv(variable);
+	*source = variable;
+	if (value && value[0])
+		return value;
+	*source = "configuration file";
+	return from_config;
+}
+
+static int choose_durations(struct settings *settings, const struct options *options,
+			    struct error *err)
+{
+	const char *text, *source;
+
+	settings->ttl_ms = DEFAULT_TTL_MS;
+	text = choose(options->ttl, "--ttl", "DLOCK_TTL", settings->config.ttl, &source);
+	if (text && duration_parse(text, &settings->ttl_ms, err)) {
+		error_prefix(err, "%s", source);
+		return -1;
+	}
+	if (settings->ttl_ms < LEAST_TTL_MS) {
+		error_set(err, ERROR_USAGE, 0, "%s: %s is too short, want at least 1s",
+			  source, text);
+		return -1;
+	}
+	settings->wait_ms = CLOCK_NEVER;
+	text = choose(options->wait, "--wait", "DLOCK_WAIT", settings->config.wait, &source);
+	if (text && duration_parse(text, &settings->wait_ms, err)) {
+		error_prefix(err, "%s", source);
+		return -1;
+	}
+	if (options->nonblock)
+		settings->wait_ms = 0;
+	return 0;
+}
+
+/* A name without a colon is that of a section; everything else is a URI. */
+static int choose_backend(struct settings *settings, const struct options *options,
+			  struct error *err)
+{
+	const char *source, *named;
+
+	settings->uri_text = choose(options->backend, "--backend", "DLOCK_BACKEND",
+				    settings->config.backend, &source);
+	if (!settings->uri_text)
+		settings->uri_text = DEFAULT_BACKEND;
+	named = config_uri(&settings->config, settings->uri_text);
+	if (named) {
+		settings->uri_text = named;
+	} else if (!strchr(settings->uri_text, ':')) {
+		error_set(err, ERROR_USAGE, 0,
+			  "%s: '%s' is neither a URI nor a backend in the configuration file",
+			  source, settings->uri_text);
+		return -1;
+	}
+	if (uri_parse(&settings->uri, settings->uri_text, err)) {
+		error_prefix(err, "%s", source);
+		return -1;
+	}
+	return 0;
+}
+
+int settings_load(struct settings *settings, const struct options *options,
+		  struct error *err)
+{
+	bool exposed = false;
+
+	*settings = (struct settings){ 0 };
+	if (load_files(&settings->config, err) ||
+	    choose_durations(settings, options, err) ||
+	    choose_backend(settings, options, err) ||
+	    uri_load_password(&settings->uri, &exposed, err))
+		return -1;
+	if (exposed)
+		snprintf(settings->warning, sizeof(settings->warning),
+			 "%.300s: others can read this password; chmod 600 it",
+			 uri_param(&settings->uri, "password-file"));
+	else if (settings->config.password_exposed)
+		snprintf(settings->warning, sizeof(settings->warning),
+			 "%.300s: others can read the password in it; chmod 600 it",
+			 settings->config.exposed_path);
+	return 0;
+}
+
+void settings_finish(struct settings *settings)
+{
+	uri_finish(&settings->uri);
+	config_finish(&settings->config);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+#include "backend.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "uri.h"
+#include "version.h"
+
+/* One request, and one connection, unless the URI says otherwise (SPEC: 4). */
+#define TIMEOUT_MS 2000
+#define CONNECT_TIMEOUT_MS 5000
+
+extern const struct backend_ops file_ops;
+
+static const char *const file_schemes[] = { "file", NULL };
+static const char *const redis_schemes[] = { "redis", "redis+unix", NULL };
+
+const struct backend_driver backend_drivers[] = {
+	{ .schemes = file_schemes, .ops = &file_ops, .local = true,
+	  .summary = "a directory on this host (the default)" },
+	{ .schemes = redis_schemes,
+#ifndef WITHOUT_REDIS
+	  .module = "redis",
+#endif
+	  .summary = "a Redis or Valkey server" },
+	{ .schemes = NULL },
+};
+
+const struct backend_driver *backend_find(const char *scheme, struct error *err)
+{
+	char known[160] = "";
+	size_t used = 0;
+
+	for (const struct backend_driver *d = backend_drivers; d->schemes; d++) {
+		for (const char *const *s = d->schemes; *s; s++) {
+			if (!strcmp(*s, scheme))
+				return d;
+			used += (size_t)snprintf(known + used, sizeof(known) - used,
+						 "%s%s:", used ? ", " : "", *s);
+		}
+	}
+	error_set(err, ERROR_USAGE, 0, "unknown backend '%s:': known are %s",
+		  scheme, known);
+	return NULL;
+}
+
+/*
+ * Where the module called name may be: beside the program when it runs from its
+ * build tree, else in the directory fixed at build time. A privileged program
+ * (set-user-ID) looks in the fixed one only, for its own path may be a link that
+ * somebody else made; nothing here reads the environment.
+ */
+static void *load_module(const char *name, struct error *err)
+{
+	char path[4096];
+	ssize_t length = 0;
+	char *slash;
+	void *handle;
+
+	if (!getauxval(AT_SECURE))
+		length = readlink("/proc/self/exe", path, sizeof(path) - 64);
+	if (length > 0) {
+		path[length] = '\0';
+		slash = strrchr(path, '/');
+		snprintf(slash + 1, 64, "dlock-%.32s.so", name);
+		if (!access(path, R_OK)) {
+			handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+			if (!handle)
+				error_set(err, ERROR_INTERNAL, 0, "%s", dlerror());
+			return handle;
+		}
+		/* bin/dlock and lib/dlock move together when a tree is relocated. */
+		snprintf(slash + 1, 64, "../lib/dlock/dlock-%.32s.so", name);
+		if (!access(path, R_OK)) {
+			handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+			if (!handle)
+				error_set(err, ERROR_INTERNAL, 0, "%s", dlerror());
+			return handle;
+		}
+	}
+	snprintf(path, sizeof(path), "%s/dlock-%s.so", MODULE_DIR, name);
+	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!handle)
+		error_set(err, ERROR_INTERNAL, 0, "the module for %s cannot be loaded: %s",
+			  name, dlerror());
+	return handle;
+}
+
+static const struct backend_ops *driver_ops(const struct backend_driver *driver,
+					    struct error *err)
+{
+	const struct backend_module *module;
+	void *handle;
+
+	if (driver->ops)
+		return driver->ops;
+	if (!driver->module) {
+		error_set(err, ERROR_USAGE, 0, "this dlock was built without %s",
+			  driver->schemes[0]);
+		return NULL;
+	}
+	/* Never closed: the process that loads it uses it until it exits. */
+	handle = load_module(driver->module, err);
+	if (!handle)
+		return NULL;
+	module = dlsym(handle, BACKEND_MODULE_SYMBOL);
+	if (!module || strcmp(module->version, DLOCK_VERSION) != 0) {
+		error_set(err, ERROR_INTERNAL, 0,
+			  "the module for %s belongs to another version of dlock",
+			  driver->module);
+		return NULL;
+	}
+	return module->ops;
+}
+
+struct backend *backend_open(const struct backend_driver *driver,
+			     const struct uri *uri, struct error *err)
+{
+	int64_t timeout_ms, connect_timeout_ms;
+	const struct backend_ops *ops;
+	struct backend *backend;
+
+	if (uri_param_duration(uri, "timeout", TIMEOUT_MS, &timeout_ms, err) ||
+	    uri_param_duration(uri, "connect-timeout", CONNECT_TIMEOUT_MS,
+			       &connect_timeout_ms, err))
+		return NULL;
+	ops = driver_ops(driver, err);
+	if (!ops)
+		return NULL;
+	backend = ops->open(uri, err);
+	if (!backend)
+		return NULL;
+	backend->ops = ops;
+	backend->cancel_fd = -1;
+	backend->timeout_ms = timeout_ms;
+	backend->connect_timeout_ms = connect_timeout_ms;
+	return backend;
+}
+
+void backend_close(struct backend *backend)
+{
+	if (backend)
+		backend->ops->close(backend);
+}

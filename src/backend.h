@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a backend is to the engine: a table of functions over an object of its
+ * own, in which struct backend is embedded as the first member. The engine
+ * (keeper.c) owns the loop: try, sleep until something happens, try again; hold,
+ * renew, release. A backend does one bounded step at a time and keeps no thread
+ * of control. One process uses one object; none of this is thread-safe.
+ */
+#ifndef DLOCK_BACKEND_H
+#define DLOCK_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "holder.h"
+
+struct error;
+struct uri;
+
+/* What became of a lock operation. */
+enum outcome {
+	OUTCOME_HELD,		/* this token holds the lock */
+	OUTCOME_BUSY,		/* somebody else holds it, or is first in line */
+	OUTCOME_LOST,		/* this token is not the holder, whoever is */
+	OUTCOME_ERROR,		/* not known: struct error says why */
+};
+
+/* A wish to hold. The caller owns all of it, for as long as the hold lasts. */
+struct request {
+	const char *name;
+	const char *token;
+	int64_t ttl_ms;		/* lease asked for */
+	bool queue;		/* when busy, stay in line until released or cancelled */
+	struct holder self;
+};
+
+/* What a backend tells of a request. */
+struct grant {
+	/* after OUTCOME_HELD */
+	int64_t sent_ms;	/* CLOCK_BOOTTIME before the request left; lease counts from here */
+	int64_t ttl_ms;		/* lease granted; 0: no lease, held until released or process end */
+	uint64_t fence;
+	/* after OUTCOME_BUSY */
+	struct holder holder;	/* who holds it, as far as known */
+	int64_t age_ms;		/* for how long; -1: not known */
+	int64_t ahead;		/* waiters in line before this one; -1: not known */
+	int64_t retry_ms;	/* CLOCK_BOOTTIME: acquire again then, if no event comes first */
+};
+
+struct backend {
+	const struct backend_ops *ops;
+	/*
+	 * Set by the engine: when this descriptor becomes readable, a wait inside
+	 * acquire() ends with ERROR_CANCELLED. -1: not interruptible.
+	 */
+	int cancel_fd;
+	/*
+	 * Points at a flag, 0 at first, that the backend sets before it sends what may
+	 * leave something behind. Until then the keeper can be killed without a trace.
+	 */
+	_Atomic int *engaged;
+	int64_t timeout_ms;		/* bound of one request */
+	int64_t connect_timeout_ms;	/* bound of a connection, name resolution not included */
+};
+
+/*
+ * Every slot is filled. Functions that return an outcome fill *err only for
+ * OUTCOME_ERROR; after it, the same call may be made again, and connects anew if
+ * that is what it takes.
+ */
+struct backend_ops {
+	/*
+	 * Makes an object for uri, or returns NULL with *err: a wrong parameter, host
+	 * or path. Talks to no server. The object keeps what it needs of uri.
+	 */
+	struct backend *(*open)(const struct uri *uri, struct error *err);
+	/* Frees the object and its connections. Releases no lock. Accepts NULL. */
+	void (*close)(struct backend *backend);
+	/*
+	 * One atomic try, safe to repeat with the same token: if an earlier one was
+	 * granted and its reply lost, this one finds that hold and extends it. With
+	 * queue set, BUSY means that a place in line is taken and kept. Local backends
+	 * (see backend_driver) block instead until they hold; nobody else may.
+	 */
+	enum outcome (*acquire)(struct backend *backend, const struct request *request,
+				struct grant *grant, struct error *err);
+	/* A descriptor to poll for input between calls: waiting or holding; -1: none. */
+	int (*event_fd)(struct backend *backend);
+	/*
+	 * event_fd() is readable: takes in what came. Returns the CLOCK_BOOTTIME ms
+	 * at which acquire() (waiting) or renew() (holding) is to be called: 0 for at
+	 * once, which a lost connection also means, CLOCK_NEVER for no change.
+	 */
+	int64_t (*event)(struct backend *backend);
+	/*
+	 * Extends the lease to ttl_ms from now if token still holds (HELD, with
+	 * sent_ms and ttl_ms of *grant), never takes it anew (LOST, *err says what is
+	 * there instead, for people).
+	 */
+	enum outcome (*renew)(struct backend *backend, const struct request *request,
+			      struct grant *grant, struct error *err);
+	/* Does token hold the lock at this moment? HELD or LOST. Changes nothing. */
+	enum outcome (*verify)(struct backend *backend, const struct request *request,
+			       struct error *err);
+	/*
+	 * Gives the lock back, or the place in line, and wakes the next waiter. HELD:
+	 * it was held until this call. LOST: it was not (no error when cancelling). With
+	 * keep_ms > 0 it stays taken for that long, then frees itself.
+	 */
+	enum outcome (*release)(struct backend *backend, const struct request *request,
+				int64_t keep_ms, struct error *err);
+};
+
+/* A row of the registry. */
+struct backend_driver {
+	const char *const *schemes;	/* NULL-terminated */
+	const char *module;		/* shared object with the ops; NULL: built in */
+	const struct backend_ops *ops;	/* built in; NULL with module NULL: compiled out */
+	/*
+	 * Needs no network: the supervisor itself opens and tries, and a keeper is
+	 * started only to wait. The hold lives in descriptors that all share.
+	 */
+	bool local;
+	const char *summary;		/* for --help */
+};
+
+/* All drivers, compiled out ones too. Ends with a row whose schemes are NULL. */
+extern const struct backend_driver backend_drivers[];
+
+/* The driver for a scheme, or NULL with ERROR_USAGE that lists what there is. */
+const struct backend_driver *backend_find(const char *scheme, struct error *err);
+
+/*
+ * Opens uri with driver: loads the module if needed, applies ?timeout= and
+ * ?connect-timeout=. The caller closes with backend_close(). NULL with *err.
+ */
+struct backend *backend_open(const struct backend_driver *driver,
+			     const struct uri *uri, struct error *err);
+void backend_close(struct backend *backend);
+
+/* The symbol that a module exports; version guards against a mix of builds. */
+#define BACKEND_MODULE_SYMBOL "dlock_backend_module"
+struct backend_module {
+	const char *version;		/* DLOCK_VERSION it was built from */
+	const struct backend_ops *ops;
+};
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The two clocks. Deadlines are on CLOCK_BOOTTIME, which goes on while the
+ * machine sleeps and that nobody can set; wall-clock time is for people only.
+ */
+#ifndef DLOCK_CLOCK_H
+#define DLOCK_CLOCK_H
+
+#include <limits.h>
+#include <stdint.h>
+#include <time.h>
+
+#define CLOCK_NEVER INT64_MAX
+
+static inline int64_t clock_read_ms(clockid_t id)
+{
+	struct timespec now;
+
+	clock_gettime(id, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static inline int64_t clock_boot_ms(void)
+{
+	return clock_read_ms(CLOCK_BOOTTIME);
+}
+
+static inline int64_t clock_wall_ms(void)
+{
+	return clock_read_ms(CLOCK_REALTIME);
+}
+
+/* The timeout for poll() until deadline_ms, rounded so that poll never wakes early. */
+static inline int clock_poll_timeout(int64_t deadline_ms)
+{
+	int64_t rest;
+
+	if (deadline_ms == CLOCK_NEVER)
+		return -1;
+	rest = deadline_ms - clock_boot_ms();
+	if (rest < 0)
+		return 0;
+	return rest > INT_MAX / 2 ? INT_MAX / 2 : (int)rest;
+}
+
+#endif

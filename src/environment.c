@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+#include "environment.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+
+#define FENCE_DIGITS 20
+
+static const char *const hold_variables[] = {
+	"DLOCK_NAME=", "DLOCK_TOKEN=", "DLOCK_BACKEND=", "DLOCK_FENCE=",
+};
+
+#define HOLD_VARIABLES (sizeof(hold_variables) / sizeof(hold_variables[0]))
+
+static bool is_hold_variable(const char *entry)
+{
+	for (size_t i = 0; i < HOLD_VARIABLES; i++)
+		if (!strncmp(entry, hold_variables[i], strlen(hold_variables[i])))
+			return true;
+	return false;
+}
+
+char **environment_make(const char *name, const char *token, const char *backend,
+			char **fence_text, struct error *err)
+{
+	const char *values[HOLD_VARIABLES] = { name, token, backend, "" };
+	size_t count = 0, used = 0, bytes = FENCE_DIGITS + 1;
+	char **envp, *text;
+
+	while (environ && environ[count])
+		count++;
+	for (size_t i = 0; i < HOLD_VARIABLES; i++)
+		bytes += strlen(hold_variables[i]) + strlen(values[i]) + 1;
+	envp = malloc((count + HOLD_VARIABLES + 1) * sizeof(*envp) + bytes);
+	if (!envp) {
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+		return NULL;
+	}
+	text = (char *)(envp + count + HOLD_VARIABLES + 1);
+	for (size_t i = 0; i < count; i++)
+		if (!is_hold_variable(environ[i]))
+			envp[used++] = environ[i];
+	for (size_t i = 0; i < HOLD_VARIABLES; i++) {
+		envp[used++] = text;
+		text = stpcpy(stpcpy(text, hold_variables[i]), values[i]);
+		*fence_text = text++;	/* the fence stands last */
+	}
+	envp[used] = NULL;
+	return envp;
+}
+
+/* One process's environment, as exec gave it to it. */
+struct environment {
+	char *text;
+	size_t length;
+};
+
+static bool read_environment(pid_t pid, struct environment *env)
+{
+	char path[40];
+	size_t room = 0;
+	ssize_t got = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	*env = (struct environment){ 0 };
+	do {
+		if (room - env->length < 2) {
+			char *text = realloc(env->text, room + 16384);
+
+			if (!text)
+				break;
+			env->text = text;
+			room += 16384;
+		}
+		got = read(fd, env->text + env->length, room - env->length - 1);
+		if (got > 0)
+			env->length += (size_t)got;
+	} while (got > 0);
+	close(fd);
+	if (env->text)
+		env->text[env->length] = '\0';
+	return env->text != NULL;
+}
+
+static const char *lookup(const struct environment *env, const char *variable)
+{
+	size_t length = strlen(variable);
+
+	for (size_t at = 0; at < env->length; at += strlen(env->text + at) + 1)
+		if (!strncmp(env->text + at, variable, length))
+			return env->text + at + length;
+	return "";
+}
+
+static pid_t parent_of(pid_t pid)
+{
+	char path[40], line[512];
+	const char *rest;
+	ssize_t length;
+	int fd, parent;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	length = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	if (length <= 0)
+		return 0;
+	line[length] = '\0';
+	rest = strrchr(line, ')');
+	return rest && sscanf(rest + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+/* Takes over the hold that env tells of, if it is the one. */
+static bool adopt(const struct environment *env, const char *name, const char *backend,
+		  char token[static TOKEN_SIZE])
+{
+	const char *found = lookup(env, "DLOCK_TOKEN=");
+
+	if (!token_valid(found) || strcmp(lookup(env, "DLOCK_NAME="), name) != 0 ||
+	    strcmp(lookup(env, "DLOCK_BACKEND="), backend) != 0)
+		return false;
+	memcpy(token, found, TOKEN_SIZE);
+	setenv("DLOCK_NAME", name, 1);
+	setenv("DLOCK_TOKEN", token, 1);
+	setenv("DLOCK_FENCE", lookup(env, "DLOCK_FENCE="), 1);
+	return true;
+}
+
+int environment_find_hold(const char *name, const char *backend,
+			  char token[static TOKEN_SIZE])
+{
+	struct environment env;
+	bool found = false;
+
+	/* Nothing holds anything above us: the common case costs one look-up. */
+	if (!getenv("DLOCK_TOKEN"))
+		return 0;
+	/* Each level of nesting overwrites the last one's: look further up for it. */
+	for (pid_t pid = getpid(); pid > 1 && !found; pid = parent_of(pid)) {
+		if (!read_environment(pid, &env))
+			break;
+		found = adopt(&env, name, backend, token);
+		free(env.text);
+	}
+	return found;
+}

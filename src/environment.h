@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* The environment that carries a hold to the command and those below it. */
+#ifndef DLOCK_ENVIRONMENT_H
+#define DLOCK_ENVIRONMENT_H
+
+#include <stdint.h>
+
+#include "token.h"
+
+struct error;
+
+/*
+ * This process's environment with DLOCK_NAME, DLOCK_TOKEN, DLOCK_BACKEND and
+ * DLOCK_FENCE set. *fence_text is where the fence's digits (20 and a NUL fit) are
+ * to be written, by whoever knows it. Allocated, never freed: it lives as long as
+ * the process. NULL with ERROR_INTERNAL.
+ */
+char **environment_make(const char *name, const char *token, const char *backend,
+			char **fence_text, struct error *err);
+
+/*
+ * Looks for a hold of name on backend that an ancestor has: in our environment,
+ * then, when that speaks of another lock, in those of our ancestors. On success
+ * writes the token, and sets DLOCK_NAME, DLOCK_TOKEN and DLOCK_FENCE of this
+ * process accordingly. 1 found, 0 not.
+ */
+int environment_find_hold(const char *name, const char *backend,
+			  char token[static TOKEN_SIZE]);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void error_set(struct error *err, enum error_kind kind, int errnum,
+	       const char *format, ...)
+{
+	va_list args;
+	size_t used;
+
+	err->kind = kind;
+	err->errnum = errnum;
+	va_start(args, format);
+	vsnprintf(err->message, sizeof(err->message), format, args);
+	va_end(args);
+	used = strlen(err->message);
+	if (errnum)
+		snprintf(err->message + used, sizeof(err->message) - used,
+			 ": %s", strerror(errnum));
+}
+
+void error_prefix(struct error *err, const char *format, ...)
+{
+	char text[2 * sizeof(err->message)];
+	va_list args;
+	size_t used;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(err->message) - 3, format, args);
+	va_end(args);
+	used = strlen(text);
+	memcpy(text + used, ": ", 2);
+	strcpy(text + used + 2, err->message);
+	memcpy(err->message, text, sizeof(err->message));
+	err->message[sizeof(err->message) - 1] = '\0';
+}

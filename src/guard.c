@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: MIT */
+#include "guard.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "error.h"
+#include "lease.h"
+#include "proctree.h"
+#include "shared.h"
+#include "signals.h"
+#include "terminal.h"
+
+enum order_type { ORDER_RUN, ORDER_SIGNAL, ORDER_SIGNAL_GROUP, ORDER_STOP };
+
+struct order {
+	enum order_type type;
+	int sig;
+	uint64_t fence;
+};
+
+struct guarding {
+	const struct guard_plan *plan;
+	int fd;			/* to the supervisor; -1 once it is gone */
+	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
+	bool stopping;
+	bool lost_seen;
+	int64_t kill_at_ms;	/* while stopping */
+};
+
+static void tell(const struct guarding *g, enum guard_event_type type, int value)
+{
+	struct guard_event event = { .type = type, .value = value };
+
+	if (g->fd >= 0)
+		send(g->fd, &event, sizeof(event), MSG_NOSIGNAL);
+}
+
+/* What the child needs; it shares our memory until it has called exec. */
+struct launch {
+	const struct guard_plan *plan;
+	char *const *envp;
+	pid_t guard;
+	int failure;		/* errno of exec, 0 when it succeeded */
+};
+
+static int launch_child(void *arg)
+{
+	struct launch *launch = arg;
+	const struct guard_plan *plan = launch->plan;
+	bool foreground = terminal_ours(plan->terminal);
+
+	setpgid(0, 0);
+	if (foreground)
+		terminal_give(plan->terminal, getpid());
+	/* Last resort, should every process of dlock be killed at once. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() == launch->guard) {
+		signals_restore(plan->signals);
+		execvpe(plan->argv[0], plan->argv, launch->envp);
+		launch->failure = errno;
+	}
+	_exit(127);
+}
+
+/*
+ * Starts the command as vfork() would, but on a stack of its own, as
+ * posix_spawn() of glibc does: a quarter of fork()'s time, and no caller's frame
+ * is shared. The guard sleeps until the exec has happened or failed. 0 or errno.
+ */
+static int launch_command(struct guarding *g, uint64_t fence)
+{
+	static _Alignas(64) char stack[96 * 1024];
+	struct launch launch = {
+		.plan = g->plan,
+		.envp = fence ? g->plan->envp : g->plan->bare_envp,
+		.guard = getpid(),
+	};
+
+	if (fence)
+		sprintf(g->plan->fence_text, "%" PRIu64, fence);
+	g->command = clone(launch_child, stack + sizeof(stack),
+			   CLONE_VM | CLONE_VFORK | SIGCHLD, &launch);
+	if (g->command < 0) {
+		g->command = 0;
+		return errno;
+	}
+	if (launch.failure) {
+		waitpid(g->command, NULL, 0);
+		g->command = 0;
+	}
+	return launch.failure;
+}
+
+static void signal_tree(const struct guarding *g, int sig)
+{
+	if (g->command)
+		kill(-g->command, sig);
+	proctree_signal(sig, 0, g->command);
+}
+
+/* Begins to end the tree, with KILL at kill_at_ms; an earlier KILL wins. */
+static void begin_stop(struct guarding *g, int64_t kill_at_ms)
+{
+	if (g->stopping) {
+		if (kill_at_ms < g->kill_at_ms)
+			g->kill_at_ms = kill_at_ms;
+		return;
+	}
+	g->stopping = true;
+	g->kill_at_ms = kill_at_ms;
+	signal_tree(g, SIGTERM);
+	signal_tree(g, SIGCONT);	/* what is stopped could not act on it */
+}
+
+static int64_t grace_end(const struct guarding *g)
+{
+	int64_t ttl_ms = atomic_load(&g->plan->shared->lease_ttl_ms);
+	int64_t grace_ms = g->plan->kill_after_ms;
+
+	if (ttl_ms)
+		grace_ms = lease_kill_after(ttl_ms, grace_ms);
+	return clock_boot_ms() + grace_ms;
+}
+
+/* Reaps; at the last one tells the supervisor and ends this process. */
+static void reap(struct guarding *g)
+{
+	bool command_ended = false;
+	int status, left;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		if (pid != g->command)
+			continue;
+		if (WIFSTOPPED(status)) {
+			tell(g, GUARD_STOPPED, WSTOPSIG(status));
+			continue;
+		}
+		g->command = 0;
+		command_ended = true;
+		tell(g, GUARD_EXITED, status);
+	}
+	if (pid < 0 && errno == ECHILD) {
+		tell(g, GUARD_EMPTY, 0);
+		_exit(0);
+	}
+	if (!command_ended || g->stopping)
+		return;
+	left = proctree_signal(0, 0, 0);
+	if (left > 0) {
+		tell(g, GUARD_LEFTOVERS, left);
+		begin_stop(g, grace_end(g));
+	}
+}
+
+static void obey(struct guarding *g)
+{
+	struct order order;
+	ssize_t length = recv(g->fd, &order, sizeof(order), 0);
+
+	if (length != (ssize_t)sizeof(order)) {
+		/* The supervisor was killed. The keeper holds on until we are gone. */
+		g->fd = -1;
+		begin_stop(g, grace_end(g));
+		return;
+	}
+	switch (order.type) {
+	case ORDER_SIGNAL:
+		if (g->command)
+			kill(g->command, order.sig);
+		break;
+	case ORDER_SIGNAL_GROUP:
+		if (g->command)
+			kill(-g->command, order.sig);
+		break;
+	case ORDER_STOP:
+		begin_stop(g, grace_end(g));
+		break;
+	case ORDER_RUN:
+		break;
+	}
+}
+
+/* Acts on the clock; returns the time to be called again. */
+static int64_t enforce(struct guarding *g)
+{
+	const struct shared *shared = g->plan->shared;
+	struct lease_stop stop = { CLOCK_NEVER, CLOCK_NEVER, CLOCK_NEVER };
+	int64_t now = clock_boot_ms(), kill_at;
+
+	if (g->plan->kill_on_lost)
+		stop = lease_stop(atomic_load(&shared->lease_end_ms),
+				  atomic_load(&shared->lease_ttl_ms),
+				  g->plan->kill_after_ms);
+	if (!g->stopping) {
+		if (now < stop.term_ms)
+			return stop.term_ms;
+		tell(g, GUARD_EXPIRING, 0);
+		begin_stop(g, stop.kill_ms);
+	}
+	kill_at = g->kill_at_ms < stop.kill_ms ? g->kill_at_ms : stop.kill_ms;
+	if (now < kill_at)
+		return kill_at;
+	if (g->command)
+		kill(-g->command, SIGKILL);
+	proctree_signal(SIGKILL, 0, 0);
+	/* Again soon: something may have been forked while we looked. */
+	return now + 5;
+}
+
+static void guard_loop(struct guarding *g)
+{
+	enum { SIGNALS, SUPERVISOR, LOST, POLLED };
+	struct pollfd fds[POLLED];
+
+	for (;;) {
+		int64_t wake_ms = enforce(g);
+
+		fds[SIGNALS] = (struct pollfd){ .fd = g->plan->signals->fd, .events = POLLIN };
+		fds[SUPERVISOR] = (struct pollfd){ .fd = g->fd, .events = POLLIN };
+		fds[LOST] = (struct pollfd){
+			.fd = g->lost_seen ? -1 : g->plan->lost_fd, .events = POLLIN
+		};
+		poll(fds, POLLED, clock_poll_timeout(wake_ms));
+		while (signals_next(g->plan->signals, NULL))
+			;
+		reap(g);
+		if (fds[LOST].revents) {
+			g->lost_seen = true;
+			if (g->plan->kill_on_lost)
+				begin_stop(g, grace_end(g));
+		}
+		if (fds[SUPERVISOR].revents)
+			obey(g);
+	}
+}
+
+static void guard_main(const struct guard_plan *plan, int fd)
+{
+	struct guarding g = { .plan = plan, .fd = fd };
+	struct order order;
+	int failure;
+
+	prctl(PR_SET_NAME, "dlock-guard");
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (recv(fd, &order, sizeof(order), 0) != (ssize_t)sizeof(order) ||
+	    order.type != ORDER_RUN)
+		_exit(0);
+	failure = launch_command(&g, order.fence);
+	if (failure) {
+		tell(&g, GUARD_EXEC_FAILED, failure);
+		_exit(0);
+	}
+	tell(&g, GUARD_STARTED, g.command);
+	guard_loop(&g);
+}
+
+int guard_start(struct guard *guard, const struct guard_plan *plan, struct error *err)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
+		error_set(err, ERROR_INTERNAL, errno, "socketpair");
+		return -1;
+	}
+	guard->pid = fork();
+	if (guard->pid < 0) {
+		guard->pid = 0;
+		error_set(err, ERROR_INTERNAL, errno, "fork");
+		close(ends[0]);
+		close(ends[1]);
+		return -1;
+	}
+	if (guard->pid == 0) {
+		close(ends[0]);
+		guard_main(plan, ends[1]);
+	}
+	close(ends[1]);
+	guard->fd = ends[0];
+	return 0;
+}
+
+static void give_order(const struct guard *guard, struct order order)
+{
+	if (guard->pid)
+		send(guard->fd, &order, sizeof(order), MSG_NOSIGNAL);
+}
+
+void guard_run(const struct guard *guard, uint64_t fence)
+{
+	give_order(guard, (struct order){ .type = ORDER_RUN, .fence = fence });
+}
+
+void guard_signal(const struct guard *guard, int sig, bool group)
+{
+	give_order(guard, (struct order){
+		.type = group ? ORDER_SIGNAL_GROUP : ORDER_SIGNAL, .sig = sig });
+}
+
+void guard_stop(const struct guard *guard)
+{
+	give_order(guard, (struct order){ .type = ORDER_STOP });
+}
+
+bool guard_event(struct guard *guard, struct guard_event *event)
+{
+	ssize_t length = recv(guard->fd, event, sizeof(*event), MSG_DONTWAIT);
+
+	if (length == (ssize_t)sizeof(*event))
+		return true;
+	if (length < 0)
+		return false;
+	event->type = GUARD_GONE;
+	event->value = 0;
+	return true;
+}
+
+void guard_finish(struct guard *guard)
+{
+	if (!guard->pid)
+		return;
+	kill(guard->pid, SIGKILL);
+	waitpid(guard->pid, NULL, 0);
+	close(guard->fd);
+	guard->pid = 0;
+	guard->fd = -1;
+}
+
+void guard_kill(struct guard *guard, pid_t spare)
+{
+	guard_finish(guard);
+	proctree_kill(spare);
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The guard: the command's parent, and the subreaper of all that the command
+ * starts. It does no I/O but on its socket, so that nothing can hold it up:
+ *
+ *	supervisor ──┬── keeper
+ *	             └── guard ── COMMAND ── …
+ *
+ * The command's tree dies whichever of the three is killed. Without the supervisor
+ * the guard ends the tree, which it can see whole; without the guard the
+ * supervisor, the next subreaper up, inherits and ends it; without the keeper
+ * both enforce the end of the lease.
+ */
+#ifndef DLOCK_GUARD_H
+#define DLOCK_GUARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct error;
+struct shared;
+struct signals;
+struct terminal;
+
+/* What the guard is to run. All of it is copied by the fork. */
+struct guard_plan {
+	char *const *argv;
+	char *const *envp;		/* when the lock is held */
+	char *const *bare_envp;		/* when running unprotected */
+	char *fence_text;		/* where in envp the fence's digits go */
+	const struct signals *signals;
+	const struct terminal *terminal;
+	const struct shared *shared;
+	int lost_fd;			/* eventfd: readable once the lock is lost */
+	int keeper_pipe_fd;		/* write end: the keeper sees it close with us */
+	int64_t kill_after_ms;
+	bool kill_on_lost;		/* false: --on-lost warn */
+};
+
+enum guard_event_type {
+	GUARD_STARTED,		/* value: pid of the command */
+	GUARD_EXEC_FAILED,	/* value: errno */
+	GUARD_STOPPED,		/* value: the signal that stopped the command */
+	GUARD_EXPIRING,		/* the lease was not renewed in time: stopping the command */
+	GUARD_EXITED,		/* value: wait status of the command */
+	GUARD_LEFTOVERS,	/* value: how many processes it left behind; ending them */
+	GUARD_EMPTY,		/* the tree is dead; the guard ends */
+	GUARD_GONE,		/* the guard died; after GUARD_EMPTY nothing else is left */
+};
+
+struct guard_event {
+	enum guard_event_type type;
+	int value;
+};
+
+struct guard {
+	pid_t pid;		/* 0: none */
+	int fd;			/* events; end of file when the guard died */
+};
+
+/* Forks the guard, which waits for guard_run(). 0, or -1 with ERROR_INTERNAL. */
+int guard_start(struct guard *guard, const struct guard_plan *plan, struct error *err);
+
+/* Starts the command; fence 0: unprotected, no lock is held. */
+void guard_run(const struct guard *guard, uint64_t fence);
+
+/* Passes sig on to the command, or with group to its process group. */
+void guard_signal(const struct guard *guard, int sig, bool group);
+
+/* Ends the command and all it started: TERM, then KILL after kill-after. */
+void guard_stop(const struct guard *guard);
+
+/* Next event; false when there is none. */
+bool guard_event(struct guard *guard, struct guard_event *event);
+
+/* Ends a guard that has no command, or none any more. Accepts one that is not there. */
+void guard_finish(struct guard *guard);
+
+/*
+ * Kills the guard and, since they become ours, all processes below it. spare is
+ * another child, which lives on. Reaps them.
+ */
+void guard_kill(struct guard *guard, pid_t spare);
+
+#endif

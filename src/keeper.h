@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The keeper: the one process that talks to the backend. It acquires, renews and
+ * releases; what comes of it goes to the supervisor as events over a socket, and
+ * the lease's end into shared memory. It outlives a supervisor that was killed
+ * until the guard has ended the command, then releases.
+ */
+#ifndef DLOCK_KEEPER_H
+#define DLOCK_KEEPER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "backend.h"
+#include "error.h"
+
+struct shared;
+
+enum keeper_mode {
+	KEEPER_ACQUIRE,		/* acquire, hold, release */
+	KEEPER_RELEASE,		/* release what a keeper that died has held */
+	KEEPER_VERIFY,		/* does the token hold? */
+};
+
+struct keeper_plan {
+	enum keeper_mode mode;
+	const struct backend_driver *driver;
+	const struct uri *uri;
+	struct backend *backend;	/* opened already (local drivers), or NULL */
+	const struct request *request;
+	bool no_renew;
+	int64_t keep_ms;		/* KEEPER_RELEASE: stay taken for so long */
+	struct shared *shared;
+	int lost_fd;			/* eventfd that wakes the guard on loss */
+	int guard_pipe[2];		/* write end: supervisor, guard; closed by the keeper */
+};
+
+enum keeper_event_type {
+	KEEPER_WAITING,		/* holder, age_ms, ahead */
+	KEEPER_RETRYING,	/* message: cannot reach the backend, goes on trying */
+	KEEPER_HELD,		/* fence; see enum offer. Or, on verify: still held */
+	KEEPER_WITHDRAWN,	/* nobody took the offer: see keeper_retry() */
+	KEEPER_BUSY,		/* not obtained; holder, age_ms. The keeper ends */
+	KEEPER_RENEWED,		/* lease extended after trouble */
+	KEEPER_TROUBLE,		/* message: a renewal failed, goes on trying */
+	KEEPER_LOST,		/* message: the token is not the holder */
+	KEEPER_RELEASED,	/* held until now. The keeper ends */
+	KEEPER_FAILED,		/* kind, message. The keeper ends */
+	KEEPER_GONE,		/* the keeper's process is gone */
+};
+
+struct keeper_event {
+	enum keeper_event_type type;
+	uint64_t fence;
+	int64_t ahead;
+	int64_t age_ms;		/* at at_ms; -1: not known */
+	int64_t at_ms;		/* CLOCK_BOOTTIME of the event */
+	struct holder holder;
+	struct error error;	/* kind and message */
+};
+
+struct keeper {
+	pid_t pid;		/* 0: none */
+	int fd;
+};
+
+/* Forks the keeper. 0, or -1 with ERROR_INTERNAL. */
+int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct error *err);
+
+/* Next event; false when there is none. After KEEPER_GONE there is none more. */
+bool keeper_event(struct keeper *keeper, struct keeper_event *event);
+
+/* Gives up waiting, or releases; keep_ms: stay taken for so long first. */
+void keeper_release(const struct keeper *keeper, int64_t keep_ms);
+
+/* After KEEPER_WITHDRAWN: the supervisor is awake again, get back in line. */
+void keeper_retry(const struct keeper *keeper);
+
+/*
+ * Ends it with KILL and reaps it: a keeper that has said its last event, or that
+ * it helps nobody to wait for. Does nothing when there is none.
+ */
+void keeper_kill(struct keeper *keeper);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The arithmetic of leases. All times are ms; instants are on CLOCK_BOOTTIME and
+ * are passed in. No I/O.
+ */
+#ifndef DLOCK_LEASE_H
+#define DLOCK_LEASE_H
+
+#include <stdint.h>
+
+/*
+ * When a lease of ttl_ms that was asked for at sent_ms ends for its holder. The
+ * server cannot have started to count before the request was sent; what its
+ * clock may run faster than ours is taken off: 1 % and 2 ms, the allowance of
+ * the Redlock algorithm (redis.io, "Distributed locks with Redis").
+ */
+int64_t lease_end(int64_t sent_ms, int64_t ttl_ms);
+
+/* When the lease asked for at sent_ms is to be renewed: after a third of it. */
+int64_t lease_renew_at(int64_t sent_ms, int64_t ttl_ms);
+
+/* Pause before a failed renewal is tried again. */
+int64_t lease_retry_ms(int64_t ttl_ms);
+
+/* kill-after as far as it is honoured: no more than a third of the TTL. */
+int64_t lease_kill_after(int64_t ttl_ms, int64_t kill_after_ms);
+
+struct lease_stop {
+	int64_t term_ms;	/* TERM: the lease's end less kill-after */
+	int64_t kill_ms;	/* KILL: early enough for the tree to be dead at the end */
+	int64_t force_ms;	/* the second process takes over the killing */
+};
+
+/* When a command must be stopped whose lease is not renewed beyond end_ms. */
+struct lease_stop lease_stop(int64_t end_ms, int64_t ttl_ms, int64_t kill_after_ms);
+
+#endif

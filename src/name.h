@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Names of locks. No I/O. */
+#ifndef DLOCK_NAME_H
+#define DLOCK_NAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct error;
+
+#define NAME_MAX_BYTES 200
+/* basename of a command cut to what a name may hold, '-', 16 hex digits, NUL */
+#define NAME_DERIVED_SIZE (NAME_MAX_BYTES + 1)
+
+/*
+ * 0 when name is 1 to 200 bytes of valid UTF-8 (RFC 3629: no overlong forms, no
+ * surrogates) without control characters (C0, DEL, C1), else -1 with ERROR_USAGE.
+ */
+int name_check(const char *name, struct error *err);
+
+/*
+ * The name of `dlock run -- COMMAND ARG...`: basename of argv[0], "-", 16 hex
+ * digits of the 64-bit FNV-1a over the arguments joined by NUL bytes (none at
+ * the end), argv[0] as given included. A basename that is too long is cut at a
+ * character's end, one that is no valid name counts as "command".
+ */
+void name_derive(const char *const argv[], char buf[static NAME_DERIVED_SIZE]);
+
+/* 64-bit FNV-1a (Fowler, Noll, Vo); start with FNV1A_INIT. */
+#define FNV1A_INIT UINT64_C(0xcbf29ce484222325)
+uint64_t fnv1a(uint64_t hash, const void *data, size_t length);
+
+#endif

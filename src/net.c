@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+#include "net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "error.h"
+
+int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct error *err)
+{
+	struct pollfd fds[] = {
+		{ .fd = fd, .events = events },
+		{ .fd = cancel_fd, .events = POLLIN },
+	};
+
+	for (;;) {
+		int ready = poll(fds, 2, clock_poll_timeout(deadline_ms));
+
+		if (ready > 0 && fds[1].revents) {
+			error_set(err, ERROR_CANCELLED, 0, "cancelled");
+			return -1;
+		}
+		if (ready > 0)
+			return 0;
+		if (ready < 0 && errno != EINTR) {
+			error_set(err, ERROR_INTERNAL, errno, "poll");
+			return -1;
+		}
+		if (clock_boot_ms() >= deadline_ms) {
+			error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "no answer");
+			return -1;
+		}
+	}
+}
+
+/* Connects one address. The descriptor, or -1. */
+static int connect_address(int family, const struct sockaddr *address, socklen_t length,
+			   int64_t deadline_ms, int cancel_fd, struct error *err)
+{
+	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int failure = 0;
+	socklen_t size = sizeof(failure);
+
+	if (fd < 0) {
+		error_set(err, ERROR_INTERNAL, errno, "socket");
+		return -1;
+	}
+	if (!connect(fd, address, length))
+		return fd;
+	/* A Unix socket with a full backlog says EAGAIN, and no poll() helps. */
+	if (errno != EINPROGRESS) {
+		error_set(err, ERROR_UNAVAILABLE, errno, "cannot connect");
+		goto fail;
+	}
+	if (net_wait(fd, POLLOUT, deadline_ms, cancel_fd, err)) {
+		if (err->kind == ERROR_UNAVAILABLE)
+			error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "cannot connect");
+		goto fail;
+	}
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size) || failure) {
+		error_set(err, ERROR_UNAVAILABLE, failure ? failure : errno, "cannot connect");
+		goto fail;
+	}
+	return fd;
+fail:
+	close(fd);
+	return -1;
+}
+
+static int connect_tcp(int family, const struct sockaddr *address, socklen_t length,
+		       int64_t deadline_ms, int cancel_fd, struct error *err)
+{
+	static const int on = 1, idle = 15, interval = 5, count = 3;
+	int fd = connect_address(family, address, length, deadline_ms, cancel_fd, err);
+
+	if (fd < 0)
+		return -1;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	return fd;
+}
+
+static int connect_name(const char *host, uint16_t port, int64_t deadline_ms,
+			int cancel_fd, struct error *err)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+					.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG };
+	struct addrinfo *found, *a;
+	int64_t limit_ms;
+	char service[8];
+	int fd = -1, failure, left = 0;
+
+	snprintf(service, sizeof(service), "%u", (unsigned)port);
+	failure = getaddrinfo(host, service, &hints, &found);
+	if (failure) {
+		error_set(err, ERROR_UNAVAILABLE, 0, "cannot resolve: %s",
+			  gai_strerror(failure));
+		return -1;
+	}
+	for (a = found; a; a = a->ai_next)
+		left++;
+	for (a = found; a && fd < 0; a = a->ai_next, left--) {
+		/* One address that swallows packets must not use up the others' time. */
+		limit_ms = clock_boot_ms() + (deadline_ms - clock_boot_ms()) / left;
+		fd = connect_tcp(a->ai_family, a->ai_addr, a->ai_addrlen, limit_ms,
+				 cancel_fd, err);
+		if (fd < 0 && err->kind == ERROR_CANCELLED)
+			break;
+	}
+	freeaddrinfo(found);
+	return fd;
+}
+
+int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel_fd,
+		struct error *err)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(port) };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
+
+	/* A literal address spares the resolver, which reads a handful of files. */
+	if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
+		return connect_tcp(AF_INET, (const struct sockaddr *)&v4, sizeof(v4),
+				   deadline_ms, cancel_fd, err);
+	if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1)
+		return connect_tcp(AF_INET6, (const struct sockaddr *)&v6, sizeof(v6),
+				   deadline_ms, cancel_fd, err);
+	return connect_name(host, port, deadline_ms, cancel_fd, err);
+}
+
+int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
+		     struct error *err)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	if (strlen(path) >= sizeof(address.sun_path)) {
+		error_set(err, ERROR_USAGE, ENAMETOOLONG, "socket path");
+		return -1;
+	}
+	strcpy(address.sun_path, path);
+	return connect_address(AF_UNIX, (const struct sockaddr *)&address, sizeof(address),
+			       deadline_ms, cancel_fd, err);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sockets with deadlines, for backends whose library leaves those to us. All
+ * deadlines are CLOCK_BOOTTIME ms. cancel_fd: when it becomes readable, the wait
+ * ends with ERROR_CANCELLED; -1: never.
+ */
+#ifndef DLOCK_NET_H
+#define DLOCK_NET_H
+
+#include <stdint.h>
+
+struct error;
+
+/* Waits for events (POLLIN, POLLOUT) on fd. 0; -1: ERROR_CANCELLED or ERROR_UNAVAILABLE (ETIMEDOUT). */
+int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct error *err);
+
+/*
+ * Connects to host, trying its addresses in the resolver's order. Returns a
+ * non-blocking descriptor, close-on-exec, without Nagle's delay, with keep-alive
+ * after 15 s; the caller closes it. Else -1 with ERROR_UNAVAILABLE or
+ * ERROR_CANCELLED. Only the resolver's own limits bound the name look-up.
+ */
+int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel_fd,
+		struct error *err);
+
+/* The same for a Unix socket. */
+int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
+		     struct error *err);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Runs a command under a lock: the process that the user started. It watches
+ * signals, the terminal, the keeper, the guard and the clock in poll(), and does
+ * nothing that could block.
+ */
+#ifndef DLOCK_SUPERVISE_H
+#define DLOCK_SUPERVISE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend.h"
+#include "error.h"
+
+struct signals;
+
+enum say {
+	SAY_STEP,		/* for -v */
+	SAY_WARNING,		/* something is wrong; goes on */
+};
+
+/* What is known while waiting. */
+struct wait_state {
+	int64_t elapsed_ms;
+	int64_t ahead;		/* waiters before us; -1: not known */
+	int64_t age_ms;		/* how long the holder has held it; -1: not known */
+	const struct holder *holder;
+};
+
+/* How the caller hears of things; supervise.c itself prints nothing. */
+struct run_hooks {
+	void *context;
+	void (*say)(void *context, enum say level, const char *text);
+	/*
+	 * Waiting: at each change, and every tick_ms. NULL: it is over, one way or the
+	 * other.
+	 */
+	void (*waiting)(void *context, const struct wait_state *state);
+	int64_t tick_ms;	/* CLOCK_NEVER: only at changes */
+};
+
+struct run_request {
+	const struct backend_driver *driver;
+	const struct uri *uri;
+	const char *uri_text;		/* for DLOCK_BACKEND */
+	const char *name;
+	char *const *argv;
+	int64_t ttl_ms;
+	int64_t wait_ms;		/* CLOCK_NEVER: no limit; 0: do not wait */
+	int64_t kill_after_ms;
+	int64_t min_hold_ms;
+	bool no_renew;
+	bool kill_on_lost;
+	bool run_if_down;
+};
+
+enum run_end {
+	RUN_EXITED,		/* status: the wait status of the command */
+	RUN_EXEC_FAILED,	/* error.errnum; the lock was released */
+	RUN_NOT_OBTAINED,	/* holder, age_ms */
+	RUN_LOST,		/* error says how, unless it was said already */
+	RUN_FAILED,		/* error: no command was run */
+	RUN_INTERRUPTED,	/* status: the signal, before a command was run */
+};
+
+struct run_result {
+	enum run_end end;
+	int status;
+	bool from_terminal;	/* RUN_EXITED by a signal typed at our terminal */
+	struct holder holder;
+	int64_t age_ms;
+	struct error error;
+};
+
+/*
+ * Does it all, and returns when nothing is left: command's tree dead, lock
+ * released, keeper and guard gone. signals: initialised by the caller first
+ * thing. When this is nested in a run that holds the same lock, the process
+ * becomes the command and does not return.
+ */
+void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
+		   const struct signals *signals, struct run_result *result);
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+#include "text.h"
+
+#include <string.h>
+
+/* RFC 3629, section 4: what the second byte may be depends on the first. */
+size_t text_char(const char *text, size_t length, bool *control)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	unsigned char low = 0x80, high = 0xbf;
+	size_t need, i;
+
+	if (control)
+		*control = false;
+	if (length == 0)
+		return 0;
+	if (s[0] < 0x80) {
+		if (control)
+			*control = s[0] < 0x20 || s[0] == 0x7f;
+		return 1;
+	}
+	if (s[0] < 0xc2 || s[0] > 0xf4)
+		return 0;
+	need = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+	if (s[0] == 0xe0)
+		low = 0xa0;	/* below: overlong */
+	else if (s[0] == 0xed)
+		high = 0x9f;	/* above: surrogates */
+	else if (s[0] == 0xf0)
+		low = 0x90;	/* below: overlong */
+	else if (s[0] == 0xf4)
+		high = 0x8f;	/* above: beyond U+10FFFF */
+	if (length < need || s[1] < low || s[1] > high)
+		return 0;
+	for (i = 2; i < need; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	if (control)
+		*control = s[0] == 0xc2 && s[1] < 0xa0;
+	return need;
+}
+
+bool text_is_clean(const char *text, size_t length)
+{
+	bool control;
+	size_t step;
+
+	for (; length > 0; text += step, length -= step) {
+		step = text_char(text, length, &control);
+		if (step == 0 || control)
+			return false;
+	}
+	return true;
+}
+
+size_t text_clean(const char *text, size_t length, char *buf, size_t size)
+{
+	size_t used = 0, step;
+	bool control;
+
+	if (size == 0)
+		return 0;
+	while (length > 0) {
+		step = text_char(text, length, &control);
+		if (step == 0 || control) {
+			if (used + 1 >= size)
+				break;
+			buf[used++] = '?';
+			step = step ? step : 1;
+		} else {
+			if (used + step >= size)
+				break;
+			memcpy(buf + used, text, step);
+			used += step;
+		}
+		text += step;
+		length -= step;
+	}
+	buf[used] = '\0';
+	return used;
+}
+
+const char *text_quote(const char *text, size_t length,
+		       char buf[static TEXT_QUOTE_SIZE])
+{
+	static const char dots[] = "...";
+	size_t used = text_clean(text, length, buf, TEXT_QUOTE_SIZE - strlen(dots));
+
+	/* A C1 character shrinks to one '?'; then the dots come a little early. */
+	if (length > TEXT_QUOTE_SIZE - sizeof(dots))
+		memcpy(buf + used, dots, sizeof(dots));
+	return buf;
+}

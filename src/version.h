@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef DLOCK_VERSION_H
+#define DLOCK_VERSION_H
+
+#define DLOCK_VERSION "0.1.0"
+
+#endif

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# Redis over TCP, for suite.bats.
+
+FIFO=1
+LEASES=1
+
+backend_prepare() {
+	URI=$REDIS
+}
+
+# only fences may stay, and nobody listens
+leftovers() {
+	rcli --scan | grep -F -- "$LOCK" | grep -v '}:fence$'
+	rcli pubsub channels "*$LOCK*"
+}
+
+backend_nothing_left() {
+	rcli ping >"$T/pong" && [[ -z $(leftovers) ]]
+}
+
+backend_waiters() {
+	rcli zcard "{$KEY}:queue"
+}
+
+backend_wipe() {
+	rcli flushall
+}

@@ -1,0 +1,502 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# What every backend must do. Written once; tests/conformance-NAME.bats is a link to
+# this file, and conformance/NAME.bash says what differs between backends:
+#
+#	FIFO, LEASES		not empty: waiters in order; a TTL that the server ends
+#	backend_prepare		sets URI
+#	backend_nothing_left	true if nothing of $LOCK is there but its fence
+#	backend_waiters		prints how many wait for $LOCK
+#	backend_wipe		all data of the backend is lost
+
+load helpers
+
+BACKEND=${BATS_TEST_FILENAME##*/conformance-}
+BACKEND=${BACKEND%.bats}
+BATS_TEST_NAME_PREFIX="$BACKEND: "
+# shellcheck source=tests/conformance/redis.bash
+source "$BATS_TEST_DIRNAME/conformance/$BACKEND.bash"
+
+prepare() {
+	backend_prepare
+	export DLOCK_BACKEND=$URI
+}
+
+waiters() {
+	equal "$(backend_waiters)" "$1" waiters 2>/dev/null
+}
+
+# wait_in_line N [OPTION]... -- COMMAND...: a waiter, the Nth, once it is in line
+wait_in_line() {
+	local n=$1 options=()
+	shift
+	while [[ $1 != -- ]]; do
+		options+=("$1")
+		shift
+	done
+	start "$DLOCK" run "${options[@]}" "$LOCK" "$@"
+	wait_until 10 waiters "$n"
+}
+
+nothing_left() {
+	wait_until 2 backend_nothing_left
+}
+
+# ---- taking, waiting, not obtaining
+
+@test "runs the command and leaves nothing" {
+	run --separate-stderr -3 "$DLOCK" run "$LOCK" -- sh -c 'echo out; echo err >&2; exit 3'
+	equal "$output" out
+	equal "$stderr" err
+	backend_nothing_left
+}
+
+@test "excludes: -n gives up at once and says who has it" {
+	hold --
+	timed "$DLOCK" run -n "$LOCK" -- touch ran
+	equal "$status" 124
+	between "$MS" 0 1500
+	one_line "^dlock: $LOCK: held by $(uname -n) pid $HOLDER \($(id -un)\) for [0-9.]+[a-z0-9]*: sh$"
+	equal "$output" ""
+	[[ ! -e ran ]]
+	release
+	is_free
+	backend_nothing_left
+}
+
+@test "-E names the exit code, also 0 and 255" {
+	hold --
+	local code
+	for code in 7 0 255; do
+		run --separate-stderr "-$code" "$DLOCK" run -n -E $code "$LOCK" -- touch ran
+	done
+	run --separate-stderr -8 "$DLOCK" run -w 0.1 --conflict-exit-code=8 "$LOCK" -- touch ran
+	[[ ! -e ran ]]
+	waiters 0
+}
+
+@test "-w ends the wait when it is over, not before and not much later" {
+	hold --
+	timed "$DLOCK" run -w 700ms "$LOCK" -- touch ran
+	equal "$status" 124
+	# 10 ms are the resolution of the tests' clock
+	between "$MS" 690 1700
+	one_line "held by"
+	[[ ! -e ran ]]
+	waiters 0
+	release
+	nothing_left
+}
+
+@test "-w 0 does not wait" {
+	hold --
+	timed "$DLOCK" run -w 0 "$LOCK" -- true
+	equal "$status" 124
+	between "$MS" 0 1000
+	waiters 0
+}
+
+@test "a waiter gets the lock when the holder ends, and is silent meanwhile" {
+	hold --
+	wait_in_line 1 -- sh -c 'echo mine'
+	local waiter=$PID out=$OUT err=$ERR
+	holds_for 300 alive "$waiter"
+	equal "$(<"$out")" ""
+	release
+	join "$waiter" 5
+	equal "$status" 0
+	equal "$(<"$out")" mine
+	equal "$(<"$err")" ""
+	nothing_left
+}
+
+@test "waiters get the lock one after the other, in order where the backend promises it" {
+	hold --
+	local i waiter=()
+	for i in 1 2 3 4 5 6; do
+		wait_in_line "$i" -- sh -c 'mkdir inside || echo overlap >>order; echo "$0" >>order; rmdir inside' "$i"
+		waiter+=("$PID")
+	done
+	release
+	for i in "${waiter[@]}"; do
+		join "$i"
+		equal "$status" 0
+	done
+	if [[ -n $FIFO ]]; then
+		equal "$(tr '\n' ' ' <order)" "1 2 3 4 5 6 "
+	else
+		equal "$(sort order | tr '\n' ' ')" "1 2 3 4 5 6 "
+	fi
+	nothing_left
+}
+
+@test "a waiter whose turn it is not any more lets the next one have it" {
+	hold --
+	wait_in_line 1 -w 400ms -- true
+	local first=$PID
+	wait_in_line 2 -- touch second
+	local second=$PID
+	join "$first" 5
+	equal "$status" 124
+	wait_until 2 waiters 1
+	release
+	join "$second" 5
+	equal "$status" 0
+	[[ -e second ]]
+	nothing_left
+}
+
+@test "a command that cannot be executed gives the lock to the next" {
+	run --separate-stderr -127 "$DLOCK" run "$LOCK" -- ./not-there
+	one_line not-there
+	nothing_left
+	is_free
+}
+
+@test "different names exclude nobody, the same name does, however odd it is" {
+	local name slashes names i held=()
+	printf -v slashes '%200s' ''
+	slashes=${slashes// //}
+	names=(a/b a%2Fb a%2fb 'a b' ' a' . .. ...x .lock /abs ../up % %s%n '{a}' 'a:b' 'Ünï' '🔒'
+		'"quoted"' "it's" '*' '?' '\x' '$HOME' "$slashes" "${slashes//\//x}" "${slashes//\//.}")
+	for i in "${!names[@]}"; do
+		start "$DLOCK" run -n "${names[i]}" -- sh -c 'printf %s "$DLOCK_NAME" >"got.$0.new"; mv "got.$0.new" "got.$0"; exec sleep 300' "$i"
+		held+=("$PID")
+	done
+	for i in "${!names[@]}"; do
+		wait_until 5 test -e "got.$i" || fail "${names[i]} is not held: $(<"$T/err.$((i + 1))")"
+		equal "$(<"got.$i")" "${names[i]}" DLOCK_NAME
+		run --separate-stderr -124 "$DLOCK" run -n "${names[i]}" -- true
+		one_line
+		[[ $stderr == "dlock: ${names[i]}: held by "* ]]
+	done
+	kill -TERM "${held[@]}"
+	wait_until 10 ended "${held[@]}"
+	for name in "${names[@]}"; do
+		"$DLOCK" run -n "$name" -- true
+	done
+}
+
+# ---- signals while waiting and running
+
+@test "TERM, INT and HUP end a waiter at once and leave no waiter behind" {
+	hold --
+	local sig code
+	for sig in TERM:143 INT:130 HUP:129; do
+		code=${sig#*:}
+		wait_in_line 1 -- touch ran
+		kill "-${sig%:*}" "$PID"
+		join "$PID" 2
+		equal "$status" "$code" "status after ${sig%:*}"
+		equal "$(<"$ERR")" "" "stderr after ${sig%:*}"
+		wait_until 1 waiters 0
+	done
+	[[ ! -e ran ]]
+	release
+	nothing_left
+}
+
+@test "TERM while the command runs reaches it, and the lock is released" {
+	hold --
+	kill -TERM "$HOLDER"
+	join "$HOLDER" 3
+	equal "$status" 143
+	ended "$COMMAND"
+	nothing_left
+	is_free
+}
+
+@test "TERM at any instant leaves the lock free and no process" {
+	local i codes=' '
+	for i in {0..39}; do
+		run timeout --preserve-status -s TERM "0.$(printf %04d $(((i + 1) * 4)))" "$DLOCK" run "$LOCK" -- true
+		matches "$status" '^(0|143)$' "status when TERM came after $i + 1 steps of 0.4 ms"
+		codes+="$status "
+		is_free || fail "not free when TERM came after $i + 1 steps of 0.4 ms"
+	done
+	# else the instants were not chosen well
+	matches "$codes" ' 143 '
+	nothing_left
+}
+
+# ---- kill -9
+
+@test "kill -9 of dlock while the command runs: the tree dies, then the lock is free" {
+	hold -k 300ms -- "$TOOLS/witness" -i -l "$T/log"
+	guard_of "$HOLDER"
+	contend "$COMMAND"
+	kill -KILL "$HOLDER"
+	met_nobody
+	ended "$GUARD"
+	has_line log ' TERM$'
+	nothing_left
+}
+
+@test "kill -9 of dlock: a daemon that closed everything and cleared its environment dies too" {
+	hold -k 300ms -- "$TOOLS/daemonize" -c -w -p "$T/daemon" "$TOOLS/witness" -i -l "$T/log"
+	wait_until 5 has_line log alive
+	contend "$COMMAND" "$(<daemon)"
+	kill -KILL "$HOLDER"
+	met_nobody
+	ended "$(<daemon)"
+	nothing_left
+}
+
+@test "kill -9 of the guard: the tree dies, then the lock is free" {
+	hold -k 300ms -- "$TOOLS/daemonize" -c -w -p "$T/daemon" "$TOOLS/witness" -i -l "$T/log"
+	wait_until 5 has_line log alive
+	guard_of "$HOLDER"
+	contend "$COMMAND" "$(<daemon)"
+	kill -KILL "$GUARD"
+	join "$HOLDER" 5
+	equal "$status" 137
+	met_nobody
+	nothing_left
+}
+
+@test "kill -9 of the keeper while the command runs: it runs on, under the same lock" {
+	hold -t 1500ms --
+	if [[ -n $LEASES ]]; then
+		keeper_of "$HOLDER"
+		kill -KILL "$KEEPER"
+	else
+		# nothing to renew, nobody to kill
+		not child "$HOLDER" dlock-keeper
+	fi
+	holds_for 2500 is_held
+	alive "$COMMAND"
+	release
+	is_free
+	nothing_left
+}
+
+@test "kill -9 of the command: its status, and the lock is free" {
+	hold --
+	kill -KILL "$COMMAND"
+	join "$HOLDER" 3
+	equal "$status" 137
+	nothing_left
+}
+
+@test "kill -9 of a waiting dlock delays nobody and leaves nothing" {
+	hold --
+	wait_in_line 1 -- touch first
+	local dead=$PID family
+	family=$(tree "$dead")
+	wait_in_line 2 -- touch second
+	local second=$PID
+	kill -KILL "$dead"
+	# shellcheck disable=SC2086 # words
+	wait_until 5 ended $family
+	release
+	join "$second" 3
+	equal "$status" 0
+	[[ ! -e first && -e second ]]
+	nothing_left
+}
+
+@test "kill -9 of a waiter's keeper: it waits on and gets the lock" {
+	hold --
+	wait_in_line 1 -- touch ran
+	local second=$PID
+	keeper_of "$second"
+	kill -KILL "$KEEPER"
+	holds_for 300 alive "$second"
+	release
+	join "$second" 10
+	equal "$status" 0
+	[[ -e ran ]]
+	nothing_left
+}
+
+@test "kill -9 of all of dlock at once: the lock does not stay" {
+	hold -t 1s --
+	local family
+	family=$(tree "$HOLDER")
+	# shellcheck disable=SC2086 # words
+	kill -KILL "$HOLDER" $family
+	wait_until 5 is_free
+	nothing_left
+}
+
+# ---- the command's tree
+
+@test "what the command leaves behind is ended before the lock is free" {
+	start "$DLOCK" run -k 300ms "$LOCK" -- sh -c '
+		"$TOOLS/witness" -i -l log &
+		"$TOOLS/daemonize" -c -p daemon "$TOOLS/witness" -i -l daemon.log
+		while ! grep -qs alive log || ! grep -qs alive daemon.log; do sleep 0.01; done
+		echo $! >background
+		exit 5'
+	local holder=$PID
+	wait_until 5 test -s background
+	contend "$(<background)" "$(<daemon)"
+	join "$holder" 5
+	equal "$status" 5
+	ended "$(<background)" "$(<daemon)"
+	met_nobody
+	has_line log ' TERM$'
+	has_line daemon.log ' TERM$'
+	nothing_left
+}
+
+# ---- min-hold, no-renew
+
+@test "--min-hold keeps the lock after the command, and run returns at once" {
+	timed "$DLOCK" run --min-hold 1500ms "$LOCK" -- true
+	equal "$status" 0
+	between "$MS" 0 1200
+	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+	timed "$DLOCK" run -w 10s "$LOCK" -- true
+	equal "$status" 0
+	between "$MS" 100 2600
+	wait_until 3 backend_nothing_left
+}
+
+@test "--min-hold that is over already keeps nothing" {
+	run -0 "$DLOCK" run --min-hold 10ms "$LOCK" -- sleep 0.05
+	is_free
+}
+
+@test "--no-renew: the command is stopped before the lease ends" {
+	timed "$DLOCK" run --no-renew -t 1s "$LOCK" -- "$TOOLS/witness" -i -l log
+	equal "$status" 123
+	between "$MS" 300 1000
+	one_line "$LOCK"
+	has_line log ' TERM$'
+	nothing_left
+}
+
+@test "a hold goes on for longer than its TTL" {
+	hold -t 1s --
+	holds_for 2500 is_held
+	alive "$COMMAND"
+	release
+}
+
+# ---- fences
+
+# fence: prints the fence of a hold of its own
+fence() {
+	"$DLOCK" run -w 10s "$LOCK" -- sh -c 'echo "$DLOCK_FENCE"'
+}
+
+@test "fences grow over releases, crashes and lost data" {
+	local before after fence last
+	before=${EPOCHREALTIME/./}
+	last=$(fence)
+	after=${EPOCHREALTIME/./}
+	between "$last" "$((before - 1000))" "$((after + 1000))" "fence against the clock"
+	for _ in 1 2 3; do
+		fence=$(fence)
+		((fence > last)) || fail "$fence after $last"
+		last=$fence
+	done
+	hold -t 1s --
+	((FENCE > last)) || fail "$FENCE after $last"
+	last=$FENCE
+	kill -KILL "$HOLDER"
+	fence=$(fence)
+	((fence > last)) || fail "$fence after $last, over a crash"
+	last=$fence
+	backend_wipe
+	fence=$(fence)
+	((fence > last)) || fail "$fence after $last, over lost data"
+}
+
+# ---- reentrancy
+
+@test "a lock inside itself neither takes nor releases" {
+	run --separate-stderr -0 timeout 10 "$DLOCK" run "$LOCK" -- bash -c '
+		echo "$DLOCK_TOKEN $DLOCK_FENCE"
+		"$DLOCK" run "$LOCK" -- sh -c "echo \$DLOCK_TOKEN \$DLOCK_FENCE; exit 7"
+		echo $?
+		env -i "$DLOCK" run -b "$DLOCK_BACKEND" -n "$LOCK" -- true
+		echo $?'
+	equal "${lines[1]}" "${lines[0]}" "token and fence inside"
+	equal "${lines[2]}" 7
+	equal "${lines[3]}" 124 "a stranger, after the inner one ended"
+	is_free
+	nothing_left
+}
+
+@test "a lock inside another inside itself does not deadlock" {
+	run --separate-stderr -0 timeout 10 \
+		"$DLOCK" run "$LOCK" -- "$DLOCK" run "$LOCK-b" -- "$DLOCK" run "$LOCK" -- \
+		"$DLOCK" run "$LOCK-b" -- sh -c 'echo "$DLOCK_NAME"'
+	equal "$output" "$LOCK-b"
+	is_free
+	nothing_left
+}
+
+@test "a token that is not the holder's opens nothing" {
+	"$DLOCK" run "$LOCK" -- env -0 >old
+	hold --
+	# a token that was right once, with all that went with it
+	run --separate-stderr -124 xargs -0 -a old sh -c 'exec env -- "$@" "$0" run -n "$LOCK" -- true' "$DLOCK"
+	run --separate-stderr -124 env DLOCK_NAME="$LOCK" DLOCK_TOKEN=0123456789abcdef0123456789abcdef \
+		"$DLOCK" run -n "$LOCK" -- true
+	release
+	# and it hinders nobody from taking a free lock
+	run --separate-stderr -0 env DLOCK_NAME="$LOCK" DLOCK_TOKEN=0123456789abcdef0123456789abcdef \
+		"$DLOCK" run -n "$LOCK" -- sh -c 'echo "$DLOCK_TOKEN"'
+	[[ $output != 0123456789abcdef0123456789abcdef ]]
+	nothing_left
+}
+
+# ---- the workload
+
+# finish PID...: all of them end with 0
+finish() {
+	local pid
+	for pid; do
+		join "$pid" 60
+		equal "$status" 0 "status of one"
+	done
+}
+
+@test "countdown: 101 at once, each number once and in order" {
+	local i all=()
+	echo 100 >number
+	for i in {0..100}; do
+		start "$DLOCK" run "$LOCK" -- "$BATS_TEST_DIRNAME/conformance/countdown" number log
+		all+=("$PID")
+	done
+	finish "${all[@]}"
+	diff <(seq 100 -1 0) log
+	nothing_left
+}
+
+@test "countdown: one in ten killed inside" {
+	local i all=()
+	mkdir faults
+	echo 100 >number
+	for i in {1..111}; do
+		start "$DLOCK" run -k 1s "$LOCK" -- "$BATS_TEST_DIRNAME/conformance/countdown" number log faults
+		all+=("$PID")
+	done
+	local codes=()
+	for i in "${all[@]}"; do
+		join "$i" 60
+		codes+=("$status")
+	done
+	diff <(for i in {100..0}; do echo "$i"; if ((i % 10 == 0 && i > 0)); then echo "$i"; fi; done) log
+	equal "$(printf '%s\n' "${codes[@]}" | sort | uniq -c | tr -s ' \n' ' ')" " 101 0 10 137 " "statuses"
+	nothing_left
+}
+
+@test "two buyers of a stock of 5 leave 3" {
+	echo 5 >stock
+	local buyer=()
+	for _ in 1 2; do
+		start "$DLOCK" run "$LOCK" -- sh -c '
+			stock=$(cat stock)
+			[ "$stock" -ge 1 ] || exit 1
+			sleep 0.1
+			echo $((stock - 1)) >stock'
+		buyer+=("$PID")
+	done
+	finish "${buyer[@]}"
+	equal "$(<stock)" 3
+}

@@ -1,0 +1,341 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# The file backend: flock(1), hostile directories, full disks, defaults.
+
+load helpers
+
+prepare() {
+	LOCK_FILE=$LOCKS/$LOCK.lock
+}
+
+# refused REGEX [DIR]: status 122, one line that names the thing, nothing run
+refused() {
+	run --separate-stderr -122 timeout 10 "$DLOCK" run -n -b "file://${2-$LOCKS}" "$LOCK" -- touch "$T/ran"
+	equal "$output" ""
+	one_line "$1"
+	[[ ! -e $T/ran ]]
+}
+
+# ---- flock(1)
+
+@test "flock(1) excludes dlock, exclusive and shared" {
+	local kind
+	for kind in -x -s; do
+		start flock $kind "$LOCK_FILE" sh -c 'echo in; exec sleep 300'
+		wait_until 5 has_line "$OUT" in
+		run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+		one_line "^dlock: $LOCK: held by"
+		run --separate-stderr -124 "$DLOCK" run -w 200ms "$LOCK" -- true
+		# flock(1) waits for a child that keeps the descriptor
+		kill -TERM "$PID" "$(child "$PID" && echo "$CHILD")"
+		wait_until 5 is_free
+	done
+}
+
+@test "dlock excludes flock(1)" {
+	hold --
+	run -1 flock -n "$LOCK_FILE" true
+	run -1 flock -n -s "$LOCK_FILE" true
+	release
+	run -0 flock -n "$LOCK_FILE" true
+}
+
+@test "dlock and flock(1) hand over to each other" {
+	start flock "$LOCK_FILE" "$TOOLS/witness" -f 500
+	wait_until 5 has_line "$OUT" alive
+	timed "$DLOCK" run -w 10s "$LOCK" -- true
+	equal "$status" 0
+	between "$MS" 100 3000
+	hold -- "$TOOLS/witness" -f 500
+	timed flock -w 10 "$LOCK_FILE" true
+	equal "$status" 0
+	between "$MS" 100 3000
+	join "$HOLDER"
+	equal "$status" 0
+}
+
+@test "the command does not inherit the lock: what it leaves behind cannot keep it" {
+	hold --
+	local fd
+	for fd in "/proc/$COMMAND/fd/"*; do
+		[[ $(readlink "$fd") != "$LOCK_FILE" ]]
+	done
+	release
+}
+
+# ---- the file
+
+@test "the file is private, stays, and carries fence and holder" {
+	(umask 0 && "$DLOCK" run "$LOCK" -- true)
+	equal "$(stat -c '%a %h %F' "$LOCK_FILE" | sed 's/ empty//')" "600 1 regular file"
+	hold --
+	has_line "$LOCK_FILE" "$FENCE"
+	has_line "$LOCK_FILE" "$(uname -n)"
+	not has_line "$LOCK_FILE" "$TOKEN"
+	release
+	has_line "$LOCK_FILE" "$FENCE"
+}
+
+@test "a fence from the future is still outgrown" {
+	hold --
+	local future=$((FENCE + 3600 * 1000000))
+	release
+	sed -i "s/$FENCE/$future/g" "$LOCK_FILE"
+	has_line "$LOCK_FILE" "$future"
+	run -0 "$DLOCK" run "$LOCK" -- printenv DLOCK_FENCE
+	equal "$output" "$((future + 1))"
+}
+
+@test "a file full of rubbish is no obstacle, and is shown harmless" {
+	local kind rubbish
+	printf 'x\e[31m\e]0;x\a\n\n\xff\xfe%%1b' >rubbish
+	head -c 100000 /dev/urandom >>rubbish
+	for kind in rubbish /dev/null; do
+		cat "$kind" >"$LOCK_FILE"
+		chmod 0600 "$LOCK_FILE"
+		start flock "$LOCK_FILE" sh -c 'echo in; exec sleep 300'
+		wait_until 5 has_line "$OUT" in
+		run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+		one_line "^dlock: $LOCK: held by"
+		equal "$(LC_ALL=C tr -d '\12\40-\176\200-\376' <<<"$stderr")" "" "control bytes"
+		kill -TERM "$(child "$PID" && echo "$CHILD")"
+		join "$PID"
+		run -0 "$DLOCK" run -n "$LOCK" -- printenv DLOCK_FENCE
+		between "$output" $((${EPOCHREALTIME/./} - 60000000)) "${EPOCHREALTIME/./}" fence
+	done
+}
+
+@test "the holder of the past is not named as the holder of now" {
+	"$DLOCK" run "$LOCK" -- sh -c true
+	start flock "$LOCK_FILE" sh -c 'echo in; exec sleep 300'
+	wait_until 5 has_line "$OUT" in
+	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+	one_line "^dlock: $LOCK: held by"
+	[[ $stderr != *": sh" ]]
+	kill -TERM "$(child "$PID" && echo "$CHILD")"
+}
+
+@test "a waiter does not take a file that was removed meanwhile" {
+	hold --
+	start "$DLOCK" run "$LOCK" -- touch ran
+	local waiter=$PID
+	wait_until 5 eval 'grep -q -- "->.*:$(stat -c %i "$LOCK_FILE") " /proc/locks'
+	rm "$LOCK_FILE"
+	# someone else makes and takes the new one
+	start flock "$LOCK_FILE" sh -c 'echo in; exec sleep 300'
+	local other=$PID
+	wait_until 5 has_line "$OUT" in
+	release
+	holds_for 700 test ! -e ran
+	alive "$waiter"
+	kill -TERM "$(child "$other" && echo "$CHILD")"
+	join "$waiter" 5
+	equal "$status" 0
+	[[ -e ran ]]
+}
+
+# ---- attacks in a shared directory
+
+@test "a symlink in the place of the file is not followed" {
+	echo precious >target
+	ln -s "$T/target" "$LOCK_FILE"
+	refused "$LOCK_FILE"
+	equal "$(<target)" precious
+	rm "$LOCK_FILE"
+	ln -s "$T/not-there" "$LOCK_FILE"
+	refused "$LOCK_FILE"
+	[[ ! -e not-there ]]
+}
+
+@test "a FIFO, a directory, a socket or a device in the place of the file is refused, at once" {
+	mkfifo "$LOCK_FILE"
+	refused "$LOCK_FILE"
+	rm "$LOCK_FILE"
+	mkdir "$LOCK_FILE"
+	refused "$LOCK_FILE"
+	rmdir "$LOCK_FILE"
+	start socat "UNIX-LISTEN:$LOCK_FILE" STDOUT
+	wait_until 5 test -S "$LOCK_FILE"
+	refused "$LOCK_FILE"
+	rm "$LOCK_FILE"
+	if ((EUID == 0)); then
+		mknod "$LOCK_FILE" c 1 3
+		refused "$LOCK_FILE"
+	fi
+}
+
+@test "a hard link to somebody's file is not written to" {
+	echo precious >target
+	chmod 0600 target
+	ln target "$LOCK_FILE"
+	refused "$LOCK_FILE"
+	equal "$(<target)" precious
+}
+
+# as USER COMMAND...: as somebody else, without a runtime directory
+as() {
+	local user=$1
+	shift
+	setpriv --reuid="$user" --regid="$user" --clear-groups env -u XDG_RUNTIME_DIR -u DLOCK_BACKEND "$@"
+}
+
+# strangers: two users that nobody has, a copy of dlock that they can reach in $OPEN
+strangers() {
+	need_root
+	need setpriv
+	ALICE=$((60000 + BASHPID % 2000))
+	BOB=$((ALICE + 2500))
+	OPEN=$(mktemp -d)
+	chmod 0755 "$OPEN"
+	cp "$DLOCK" "$OPEN/dlock"
+	export HOME=$OPEN XDG_CONFIG_HOME=$OPEN
+	cd "$OPEN" || return
+}
+
+tidy() {
+	if [[ -n ${OPEN-} ]]; then
+		cd /
+		rm -rf "$OPEN" "/tmp/dlock-$ALICE" "/tmp/dlock-$BOB"
+	fi
+}
+
+@test "a file of another user that others may not write is refused in a shared directory" {
+	strangers
+	mkdir -m 1777 shared
+	# root must not be made to wait for, or write to, what a stranger planted
+	as "$ALICE" sh -c 'umask 0; echo planted >"$0"' "shared/$LOCK.lock"
+	chmod 0644 "shared/$LOCK.lock"
+	run --separate-stderr -122 as "$BOB" "$OPEN/dlock" run -n -b "file://$OPEN/shared" "$LOCK" -- true
+	one_line "shared/$LOCK.lock"
+	equal "$(<"shared/$LOCK.lock")" planted
+}
+
+@test "two users exclude each other in a directory that they share" {
+	strangers
+	mkdir -m 0770 team
+	chgrp "$ALICE" team
+	chmod g+s team
+	(umask 002 && as "$ALICE" "$OPEN/dlock" run -b "file://$OPEN/team" "$LOCK" -- true)
+	start setpriv --reuid="$BOB" --regid="$ALICE" --clear-groups \
+		"$OPEN/dlock" run -b "file://$OPEN/team" "$LOCK" -- sh -c 'echo in; exec sleep 300'
+	wait_until 5 has_line "$OUT" in
+	run -124 as "$ALICE" "$OPEN/dlock" run -n -b "file://$OPEN/team" "$LOCK" -- true
+}
+
+# ---- directories
+
+@test "without -b: XDG_RUNTIME_DIR, else /tmp/dlock-UID, made 0700" {
+	strangers
+	mkdir -m 0700 runtime
+	chown "$ALICE" runtime
+	run -0 as "$ALICE" env XDG_RUNTIME_DIR="$OPEN/runtime" "$OPEN/dlock" run "$LOCK" -- true
+	equal "$(stat -c '%a %u' runtime/dlock)" "700 $ALICE"
+	[[ -e runtime/dlock/$LOCK.lock ]]
+	run -0 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
+	equal "$(stat -c '%a %u' "/tmp/dlock-$ALICE")" "700 $ALICE"
+	[[ -e /tmp/dlock-$ALICE/$LOCK.lock ]]
+}
+
+@test "/tmp/dlock-UID must be our own, 0700 and no symlink" {
+	strangers
+	local dir=/tmp/dlock-$ALICE
+	mkdir -m 0700 "$dir"
+	chown "$BOB" "$dir"
+	run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
+	one_line "$dir"
+	chown "$ALICE" "$dir"
+	chmod 0777 "$dir"
+	run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
+	one_line "$dir"
+	chmod 0750 "$dir"
+	run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
+	rmdir "$dir"
+	mkdir -m 0700 elsewhere
+	chown "$ALICE" elsewhere
+	ln -s "$OPEN/elsewhere" "$dir"
+	run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
+	one_line "$dir"
+	equal "$(ls elsewhere)" ""
+	rm "$dir"
+	echo >"$dir"
+	run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
+	one_line "$dir"
+}
+
+@test "without -b, root uses /run/lock/dlock" {
+	need_root
+	run -0 env -u DLOCK_BACKEND unshare -m sh -c 'mount -t tmpfs none /run/lock &&
+		"$DLOCK" run "$0" -- true && stat -c "%a %u" /run/lock/dlock && ls /run/lock/dlock' "$LOCK"
+	equal "${lines[0]}" "700 0"
+	equal "${lines[1]}" "$LOCK.lock"
+}
+
+@test "a directory that cannot be written is refused by name" {
+	if ((EUID == 0)); then
+		run --separate-stderr -122 unshare -m sh -c 'mount -t tmpfs -o ro none "$0" &&
+			exec "$DLOCK" run "$1" -- true' "$LOCKS" "$LOCK"
+		one_line "$LOCKS"
+		strangers
+		mkdir -m 0755 locks
+		run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run -b "file://$OPEN/locks" "$LOCK" -- true
+		one_line "$OPEN/locks"
+	else
+		chmod 0500 "$LOCKS"
+		refused "$LOCKS"
+	fi
+}
+
+@test "a directory that is none is refused by name" {
+	touch plain
+	refused "$T/plain" "$T/plain"
+	refused "$T/plain/sub" "$T/plain/sub"
+}
+
+@test "disk full: refused, and no lock is left" {
+	need_root
+	run --separate-stderr -122 unshare -m sh -c 'mount -t tmpfs -o size=4k none "$0" && cd "$0" || exit 99
+		head -c 4096 /dev/zero >full
+		"$DLOCK" run "$1" -- touch ran
+		code=$?
+		[ ! -e ran ] || exit 98
+		rm full
+		# all is well again, whatever was left of the first try
+		"$DLOCK" run -n "$1" -- true || exit 97
+		exit $code' "$LOCKS" "$LOCK"
+	one_line "$LOCKS"
+}
+
+@test "no inodes left: refused" {
+	need_root
+	run --separate-stderr -122 unshare -m sh -c 'mount -t tmpfs -o nr_inodes=1 none "$0" &&
+		exec "$DLOCK" run "$1" -- true' "$LOCKS" "$LOCK"
+	one_line "$LOCKS"
+}
+
+@test "a percent-encoded path" {
+	mkdir -m 0700 "$T/a b%"
+	run -0 "$DLOCK" run -b "file://$T/a%20b%25" "$LOCK" -- true
+	[[ -e $T/a\ b%/$LOCK.lock ]]
+}
+
+# ---- crashes
+
+@test "kill -9 of everything leaves nothing to clean" {
+	hold --
+	# shellcheck disable=SC2046 # words
+	kill -KILL "$HOLDER" $(tree "$HOLDER")
+	wait_until 3 is_free
+	run -0 "$DLOCK" run -n "$LOCK" -- printenv DLOCK_FENCE
+	((output > FENCE))
+}
+
+@test "names stay within what a file name may be, inside the directory" {
+	local name
+	for name in ../escape /etc/passwd a/b .. . .hidden; do
+		"$DLOCK" run "$name" -- true
+	done
+	equal "$(find "$LOCKS" -mindepth 1 ! -type f)" ""
+	equal "$(find "$LOCKS" -type f | wc -l)" 6
+	[[ ! -e escape.lock && ! -e ../escape.lock ]]
+}

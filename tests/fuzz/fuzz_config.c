@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+#include "config.h"
+#include "duration.h"
+#include "error.h"
+#include "fuzz.h"
+#include "text.h"
+
+static void check_config(const struct config *config, const char *text)
+{
+	struct error err;
+	int64_t ms;
+	size_t i;
+
+	INVARIANT(!config->backend || strstr(text, config->backend));
+	INVARIANT(!config->ttl || duration_parse(config->ttl, &ms, &err) == 0);
+	INVARIANT(!config->wait || duration_parse(config->wait, &ms, &err) == 0);
+	for (i = 0; i < config->backend_count; i++) {
+		/* values come out whole, as they stand in the text */
+		INVARIANT(*config->backends[i].uri);
+		INVARIANT(strstr(text, config->backends[i].uri));
+		INVARIANT(*config->backends[i].name);
+		INVARIANT(strstr(text, config->backends[i].name));
+		INVARIANT(!strpbrk(config->backends[i].name, " :/\n"));
+		/* and no name is there twice */
+		INVARIANT(config_uri(config, config->backends[i].name) ==
+			  config->backends[i].uri);
+	}
+	INVARIANT(!config->password_exposed && !config->exposed_path);
+}
+
+/* A second load of the same text changes nothing: what is set stays. */
+static void check_again(struct config *config, const char *text)
+{
+	const char *backend = config->backend, *ttl = config->ttl, *wait = config->wait;
+	size_t count = config->backend_count;
+	struct error err;
+
+	INVARIANT(config_load_text(config, text, "again.conf", &err) == 0);
+	INVARIANT(config->backend == backend && config->ttl == ttl && config->wait == wait);
+	INVARIANT(config->backend_count == count);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = fuzz_text(data, size);
+	struct config config = { 0 };
+	struct error err = { .kind = ERROR_NONE };
+
+	if (config_load_text(&config, text, "fuzz.conf", &err) == 0) {
+		check_config(&config, text);
+		check_again(&config, text);
+	} else {
+		INVARIANT(err.kind == ERROR_USAGE);
+		INVARIANT(strncmp(err.message, "fuzz.conf:", 10) == 0);
+		INVARIANT(text_is_clean(err.message, strlen(err.message)));
+	}
+	config_finish(&config);
+	INVARIANT(!config.backends);
+	free(text);
+	return 0;
+}

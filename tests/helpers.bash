@@ -1,0 +1,429 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# What the suites are written in. Each test gets a directory ($T, its working
+# directory), a lock name ($LOCK) and a lock directory ($LOCKS) of its own; what it
+# starts with `start` is ended after it, and a test that leaves any other process
+# behind fails.
+
+bats_require_minimum_version 1.5.0
+# a test that hangs is a failure, not a hung suite
+BATS_TEST_TIMEOUT=${BATS_TEST_TIMEOUT:-90}
+
+# shellcheck source=tests/services/redis.bash
+source "$(dirname "${BASH_SOURCE[0]}")/services/redis.bash"
+
+# ---- saying so
+
+# fail MESSAGE...: ends the test. Shows what the last commands wrote.
+fail() {
+	printf '%s\n' "$*" >&2
+	if [[ -n ${output-} ]]; then
+		printf 'output: %s\n' "$output" >&2
+	fi
+	if [[ -n ${stderr-} ]]; then
+		printf 'stderr: %s\n' "$stderr" >&2
+	fi
+	return 1
+}
+
+# not_here REASON: skips, or fails where a skip is a failure.
+not_here() {
+	if [[ ${DLOCK_TESTS_STRICT-} == 1 ]]; then
+		fail "cannot run here: $1"
+	else
+		skip "$1"
+	fi
+}
+
+need_root() {
+	((EUID == 0)) || not_here "needs root"
+}
+
+need() {
+	local program
+	for program; do
+		type -P "$program" >/dev/null || not_here "needs $program"
+	done
+}
+
+# equal ACTUAL EXPECTED [WHAT]
+equal() {
+	[[ $1 == "$2" ]] || fail "${3:-value}: got '$1', expected '$2'"
+}
+
+# matches TEXT REGEX [WHAT]
+matches() {
+	[[ $1 =~ $2 ]] || fail "${3:-text}: '$1' does not match '$2'"
+}
+
+# between VALUE LOW HIGH [WHAT]
+between() {
+	(($1 >= $2 && $1 <= $3)) || fail "${4:-value}: $1 is not in $2..$3"
+}
+
+# one_line: what `run --separate-stderr` put on stderr is one line that starts with
+# "dlock: ", and matches each REGEX given.
+one_line() {
+	local regex
+	equal "${#stderr_lines[@]}" 1 "lines on stderr"
+	matches "$stderr" '^dlock: ' stderr
+	for regex; do
+		matches "$stderr" "$regex" stderr
+	done
+}
+
+# ---- time
+
+# now: sets NOW, ms since boot. /proc/uptime counts in 10 ms, which is fine for what
+# a contract can promise, and no process need be started to read it.
+now() {
+	local uptime
+	read -r uptime _ </proc/uptime
+	NOW=$((10#${uptime/./} * 10))
+}
+
+# timed COMMAND...: runs it as `run --separate-stderr` does; its duration goes to MS.
+timed() {
+	local start
+	now
+	start=$NOW
+	run --separate-stderr "$@"
+	now
+	MS=$((NOW - start))
+}
+
+# wait_until SECONDS COMMAND...: polls until COMMAND succeeds, fails at the deadline.
+wait_until() {
+	local seconds=$1 deadline
+	shift
+	now
+	deadline=$((NOW + seconds * 1000))
+	until "$@"; do
+		now
+		if ((NOW > deadline)); then
+			echo "waited $seconds s for: $*" >&2
+			return 1
+		fi
+		sleep 0.02
+	done
+}
+
+# holds_for MS COMMAND...: COMMAND succeeds again and again for so long.
+holds_for() {
+	local ms=$1 deadline
+	shift
+	now
+	deadline=$((NOW + ms))
+	while ((NOW < deadline)); do
+		"$@" || fail "did not stay so for $ms ms: $*"
+		sleep 0.02
+		now
+	done
+}
+
+# negations for the two above, which take a command and no syntax
+not() {
+	! "$@"
+}
+
+# ---- processes
+
+# proc_stat PID: sets PROC_COMM, PROC_STATE, PROC_PPID, PROC_PGRP; fails when gone.
+proc_stat() {
+	local line rest
+	{ read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
+	[[ -n $line ]] || return 1
+	PROC_COMM=${line#*\(}
+	PROC_COMM=${PROC_COMM%\)*}
+	rest=${line##*\) }
+	# shellcheck disable=SC2034 # for the caller
+	read -r PROC_STATE PROC_PPID PROC_PGRP _ <<<"$rest"
+}
+
+# alive PID...: all of them are there and no zombies
+alive() {
+	local pid
+	for pid; do
+		proc_stat "$pid" && [[ $PROC_STATE != [ZX] ]] || return 1
+	done
+}
+
+# ended PID...: none of them is
+ended() {
+	local pid
+	for pid; do
+		if alive "$pid"; then
+			return 1
+		fi
+	done
+}
+
+stopped() {
+	proc_stat "$1" && [[ $PROC_STATE == T ]]
+}
+
+# processes: "PID PPID COMM" of every process that is no zombie. One awk for all of
+# them: a loop in bash takes a second under the tracing of bats.
+processes() {
+	cat /proc/[0-9]*/stat 2>/dev/null | awk '{
+		match($0, /\(.*\) /)
+		split(substr($0, RSTART + RLENGTH), field, " ")
+		if (field[1] !~ /[ZX]/)
+			print $1, field[2], substr($0, RSTART + 1, RLENGTH - 3)
+	}'
+}
+
+# child PID [COMM]: sets CHILD to the (first) child of PID with that name
+child() {
+	CHILD=$(processes | awk -v parent="$1" -v name="${2-}" '
+		$2 == parent && (name == "" || $3 == name) { print $1; exit }')
+	[[ -n $CHILD ]]
+}
+
+# tree PID: its living descendants, one a line
+tree() {
+	processes | awk -v root="$1" '
+		{ parent[$1] = $2 }
+		END {
+			for (pid in parent) {
+				for (up = parent[pid]; up in parent && up != root;)
+					up = parent[up]
+				if (up == root)
+					print pid
+			}
+		}'
+}
+
+# dlock's processes by the pid of the one that was started; they appear in their time
+keeper_of() {
+	wait_until 5 child "$1" dlock-keeper && KEEPER=$CHILD
+}
+
+guard_of() {
+	wait_until 5 child "$1" dlock-guard && GUARD=$CHILD
+}
+
+# start COMMAND [ARG]...: in the background, with a /dev/null to read and INT and
+# QUIT as in a foreground job. Sets PID, OUT and ERR (files).
+start() {
+	((++STARTED_COUNT))
+	OUT=$T/out.$STARTED_COUNT
+	ERR=$T/err.$STARTED_COUNT
+	env --default-signal=INT,QUIT "$@" </dev/null >"$OUT" 2>"$ERR" 3>&- 4>&- &
+	PID=$!
+	STARTED+=("$PID")
+}
+
+# join PID [SECONDS]: waits for its end; sets status as `run` does
+join() {
+	wait_until "${2:-10}" ended "$1" || fail "process $1 did not end"
+	status=0
+	wait "$1" || status=$?
+}
+
+# has_line FILE REGEX
+has_line() {
+	grep -Eqs -- "$2" "$1"
+}
+
+# line FILE [SECONDS]: waits until FILE has a whole first line; sets LINE to it
+line() {
+	wait_until "${2:-10}" has_line "$1" '' && read -r LINE <"$1"
+}
+
+# strays: pids of all processes that carry this test's mark in their environment
+strays() {
+	local file pid
+	# grep itself is not to be found
+	env -u DLOCK_TEST_MARK grep -lzsxF -- "DLOCK_TEST_MARK=$MARK" /proc/[0-9]*/environ |
+		while read -r file; do
+			pid=${file#/proc/}
+			pid=${pid%/environ}
+			if alive "$pid"; then
+				echo "$pid"
+			fi
+		done
+}
+
+no_strays() {
+	[[ -z $(strays) ]]
+}
+
+# ---- a test's frame
+
+setup() {
+	T=$BATS_TEST_TMPDIR
+	cd "$T" || return
+	MARK=$BATS_SUITE_TEST_NUMBER.$$
+	export DLOCK_TEST_MARK=$MARK
+	STARTED=()
+	STARTED_COUNT=0
+	SERVICES=()
+	unset DLOCK_BACKEND DLOCK_TTL DLOCK_WAIT DLOCK_NAME DLOCK_TOKEN DLOCK_FENCE
+	# no file of the user who runs the tests, and nothing of theirs is touched
+	export HOME=$T/home XDG_CONFIG_HOME=$T/config XDG_RUNTIME_DIR=$T/runtime
+	mkdir -m 0700 "$HOME" "$XDG_CONFIG_HOME" "$XDG_RUNTIME_DIR"
+	LOCK=test-$BATS_SUITE_TEST_NUMBER
+	LOCKS=$T/locks
+	mkdir -m 0700 "$LOCKS"
+	FILE=file://$LOCKS
+	REDIS=redis://127.0.0.1:$REDIS_PORT
+	KEY=dlock:$LOCK
+	# the default of most tests, and no directory of the system by mistake
+	export DLOCK_BACKEND=$FILE
+	if declare -F prepare >/dev/null; then
+		prepare
+	fi
+}
+
+teardown() {
+	local pid left
+	if declare -F tidy >/dev/null; then
+		tidy
+	fi
+	for pid in "${STARTED[@]}"; do
+		if alive "$pid"; then
+			kill -TERM "$pid"
+			kill -CONT "$pid"
+		fi
+	done
+	for pid in "${STARTED[@]}"; do
+		wait_until 8 ended "$pid" || echo "process $pid does not heed TERM" >&2
+	done
+	for pid in "${SERVICES[@]}"; do
+		if alive "$pid"; then
+			kill -KILL "$pid"
+			wait_until 5 ended "$pid"
+		fi
+	done
+	if ! wait_until 2 no_strays; then
+		left=$(strays)
+		for pid in $left; do
+			printf 'left behind: %s %s\n' "$pid" \
+				"$(tr '\0' ' ' <"/proc/$pid/cmdline" 2>&1)" >&2
+			kill -KILL "$pid"
+		done
+		return 1
+	fi
+}
+
+# ---- services of a single test
+
+# private_redis [OPTION VALUE]...: a server that this test may stop, freeze or
+# break. Sets P_DIR, P_PORT, P_PID and P_URI.
+private_redis() {
+	P_DIR=$T/redis.${#SERVICES[@]}
+	redis_start "$P_DIR" "$@"
+	P_PORT=$(<"$P_DIR/port")
+	P_PID=$(<"$P_DIR/pid")
+	P_URI=redis://127.0.0.1:$P_PORT
+	SERVICES+=("$P_PID")
+}
+
+# tool NAME [ARG]...: starts a tool that prints a port when it is ready; sets TOOL_PORT
+# and TOOL_PID. Ends with the test.
+tool() {
+	local out=$T/tool.${#SERVICES[@]} name=$1
+	shift
+	"$TOOLS/$name" "$@" </dev/null >"$out" 2>&1 3>&- 4>&- &
+	TOOL_PID=$!
+	SERVICES+=("$TOOL_PID")
+	line "$out" 5
+	matches "$LINE" '^[0-9]+$' "$name"
+	TOOL_PORT=$LINE
+}
+
+# start_proxy PORT: between dlock and the server there. Sets PROXY (a URI).
+start_proxy() {
+	tool proxy -l "$T/requests" "$1" "$T/proxy.ctl"
+	PROXY=redis://127.0.0.1:$TOOL_PORT
+}
+
+# proxy COMMAND...: tells it what to do; sets ANSWER
+proxy() {
+	ANSWER=$(echo "$*" | socat -t5 - "UNIX-CONNECT:$T/proxy.ctl")
+	[[ $ANSWER == ok || $1 == stats ]] || fail "proxy $*: $ANSWER"
+}
+
+# proxy_stat NAME: one of its counters, as VALUE
+proxy_stat() {
+	proxy stats
+	VALUE=${ANSWER#*"$1="}
+	VALUE=${VALUE%% *}
+}
+
+# rcli ARG...: redis-cli to the server of the suite
+rcli() {
+	redis_at "$REDIS_DIR" "$@"
+}
+
+# ---- dlock
+
+# hold [OPTION]... -- [COMMAND...]: starts `dlock run OPTION... $LOCK -- COMMAND` and
+# waits until COMMAND runs. Without a COMMAND it is one that waits to be ended with
+# `release`. Sets HOLDER and COMMAND (their pids), TOKEN, FENCE, HOLDER_OUT, HOLDER_ERR.
+hold() {
+	local options=() started
+	while (($#)) && [[ $1 != -- ]]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	started=$T/held.$((STARTED_COUNT + 1))
+	if (($# == 0)); then
+		set -- sleep 300
+	fi
+	# shellcheck disable=SC2016 # expanded by the inner shell
+	start "$DLOCK" run "${options[@]}" "$LOCK" -- \
+		sh -c 'echo "$$ $DLOCK_TOKEN $DLOCK_FENCE" >"$0.new" && mv "$0.new" "$0" && exec "$@"' \
+		"$started" "$@"
+	HOLDER=$PID HOLDER_OUT=$OUT HOLDER_ERR=$ERR
+	wait_until 10 held_or_ended "$started" "$HOLDER"
+	[[ -f $started ]] || fail "dlock did not start the command: $(<"$HOLDER_ERR")"
+	read -r COMMAND TOKEN FENCE <"$started"
+}
+
+held_or_ended() {
+	[[ -f $1 ]] || ended "$2"
+}
+
+# release: ends the command of `hold` and waits for dlock
+release() {
+	kill -TERM "$COMMAND"
+	join "$HOLDER"
+	equal "$status" 143 "status of the holder"
+}
+
+# contend [PID]...: starts a dlock that waits for $LOCK; once it has it, it tells
+# which of PIDs are still alive: "overlap PID", else "alone". Sets PID and OUT. See met_nobody.
+contend() {
+	# shellcheck disable=SC2016 # expanded by the inner shell
+	start "$DLOCK" run -w 30s "$LOCK" -- sh -c '
+		for pid; do
+			if grep -qs "^State:[[:space:]]*[^ZX]" "/proc/$pid/status"; then
+				echo "overlap $pid"
+				exit 1
+			fi
+		done
+		echo alone' contender "$@"
+	CONTENDER=$PID CONTENDER_OUT=$OUT CONTENDER_ERR=$ERR
+}
+
+# met_nobody [SECONDS]: the contender gets the lock within that time, and only after
+# the others were dead
+met_nobody() {
+	join "$CONTENDER" "${1:-10}"
+	equal "$status $(<"$CONTENDER_OUT")" "0 alone" "contender ($(<"$CONTENDER_ERR"))"
+}
+
+# is_free, is_held: asked by a dlock of our own
+is_free() {
+	"$DLOCK" run -n -q "$LOCK" -- true
+}
+
+is_held() {
+	local code=0
+	"$DLOCK" run -n -q "$LOCK" -- true || code=$?
+	((code == 124))
+}

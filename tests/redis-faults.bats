@@ -1,0 +1,457 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# Redis: the guarantees of a holder under faults.
+
+load helpers
+load redis
+
+@test "the witness itself sees a lease that ends" {
+	local token=0123456789abcdef
+	rcli set "$KEY" $token px 300
+	start "$TOOLS/witness" -i -l log -p "$REDIS_PORT" -k "$KEY" -t $token
+	wait_until 5 has_line log ' held '
+	wait_until 5 has_line log ' LOST -$'
+	rcli set "$KEY" other
+	wait_until 5 has_line log ' LOST other$'
+	rcli del "$KEY"
+	kill -KILL "$PID"
+	join "$PID"
+}
+
+# ---- fail-stop before expiry
+
+@test "server frozen: the tree is dead before the lease ends; TERM came at its end less kill-after" {
+	private_redis
+	testify "$P_PORT" -b "$P_URI" -t 2s -k 500ms
+	kill -STOP "$P_PID"
+	lost
+	dead_in_time
+	local term
+	term=$(awk '$2 == "TERM" { print $1; exit }' log)
+	# drift is 22 ms; a slow machine makes it later, never earlier
+	between "$term" $((LEASE - 500 - 22 - 150)) "$LEASE" "time of TERM"
+	kill -CONT "$P_PID"
+	wait_until 3 p_key_gone
+}
+
+@test "server frozen: kill-after is capped at a third of the TTL" {
+	private_redis
+	testify "$P_PORT" -b "$P_URI" -t 1500ms -k 1h
+	kill -STOP "$P_PID"
+	lost
+	dead_in_time
+	local term
+	term=$(awk '$2 == "TERM" { print $1; exit }' log)
+	between "$term" $((LEASE - 500 - 17 - 150)) "$LEASE" "time of TERM"
+}
+
+@test "server frozen: a daemon that closed everything and ignores TERM is dead in time" {
+	private_redis
+	hold -b "$P_URI" -t 2s -- sh -c 'exec "$TOOLS/daemonize" -c -w -p daemon "$TOOLS/witness" -i -l "$T/log" \
+		-p "$0" -k "dlock:$DLOCK_NAME" -t "$DLOCK_TOKEN"' "$P_PORT"
+	wait_until 5 has_line log ' held '
+	kill -STOP "$P_PID"
+	lost
+	ended "$(<daemon)"
+	dead_in_time
+}
+
+@test "server frozen for a moment: the command runs on" {
+	private_redis
+	testify "$P_PORT" -b "$P_URI?timeout=500ms" -t 3s
+	kill -STOP "$P_PID"
+	holds_for 1200 alive "$COMMAND"
+	kill -CONT "$P_PID"
+	lives_on 3000
+	end_witness
+}
+
+@test "keeper stopped: the tree is dead before the lease ends" {
+	testify "$REDIS_PORT" -t 2s
+	keeper_of "$HOLDER"
+	kill -STOP "$KEEPER"
+	lost
+	dead_in_time
+	ended "$KEEPER"
+	wait_until 3 only_fences
+}
+
+@test "keeper killed: another one renews the same hold" {
+	testify "$REDIS_PORT" -t 1500ms
+	keeper_of "$HOLDER"
+	local first=$KEEPER
+	kill -KILL "$first"
+	lives_on 2500
+	keeper_of "$HOLDER"
+	[[ $KEEPER != "$first" ]]
+	end_witness
+	only_fences
+}
+
+@test "keeper killed while the server is frozen: dead in time" {
+	private_redis
+	testify "$P_PORT" -b "$P_URI" -t 2s
+	keeper_of "$HOLDER"
+	kill -STOP "$P_PID"
+	kill -KILL "$KEEPER"
+	lost
+	dead_in_time
+}
+
+@test "dlock stopped: the lock stays held, or the tree is dead in time" {
+	testify "$REDIS_PORT" -t 1500ms
+	kill -STOP "$HOLDER"
+	holds_for 3000 lost_nothing
+	kill -CONT "$HOLDER"
+	if alive "$COMMAND"; then
+		end_witness
+	else
+		lost
+	fi
+}
+
+@test "dlock stopped and server frozen: dead in time" {
+	private_redis
+	testify "$P_PORT" -b "$P_URI" -t 2s
+	kill -STOP "$HOLDER" "$P_PID"
+	wait_until 5 ended "$COMMAND"
+	dead_in_time
+	kill -CONT "$HOLDER"
+	lost
+}
+
+@test "guard stopped and server frozen: dead in time" {
+	private_redis
+	testify "$P_PORT" -b "$P_URI" -t 2s
+	guard_of "$HOLDER"
+	kill -STOP "$GUARD" "$P_PID"
+	lost
+	dead_in_time
+	ended "$GUARD"
+}
+
+@test "guard stopped for a while: the lock stays held" {
+	testify "$REDIS_PORT" -t 1s
+	guard_of "$HOLDER"
+	kill -STOP "$GUARD"
+	lives_on 2000
+	kill -CONT "$GUARD"
+	end_witness
+}
+
+@test "dlock killed while the server is frozen: the tree dies, and the lock lapses" {
+	private_redis
+	hold -b "$P_URI" -t 3s -k 300ms --
+	local family
+	family=$(tree "$HOLDER")
+	kill -STOP "$P_PID"
+	kill -KILL "$HOLDER"
+	wait_until 2 ended "$COMMAND"
+	# shellcheck disable=SC2086 # words
+	wait_until 10 ended $family
+	kill -CONT "$P_PID"
+	wait_until 5 p_key_gone
+}
+
+@test "no renewal: dead before the end, however late the server's replies come" {
+	start_proxy "$REDIS_PORT"
+	proxy hold 400
+	testify "$REDIS_PORT" -b "$PROXY" -t 1500ms --no-renew
+	lost
+	dead_in_time
+}
+
+@test "a grant that arrives after the lease has ended starts nothing under it" {
+	start_proxy "$REDIS_PORT"
+	proxy hold 1300
+	start "$DLOCK" run -b "$PROXY?timeout=3s" -t 1s -w 4s -k 100ms "$LOCK" -- sh -c \
+		'exec "$TOOLS/witness" -l log -f 500 -p "$0" -k "dlock:$DLOCK_NAME" -t "$DLOCK_TOKEN"' "$REDIS_PORT"
+	join "$PID" 20
+	[[ $status != 0 ]] || [[ -e log ]]
+	not has_line log LOST
+	wait_until 3 only_fences
+}
+
+# ---- the lock is lost on the server
+
+@test "restart with data lost: the command ends, and the lock can be had again" {
+	private_redis
+	hold -b "$P_URI" -t 1500ms --
+	redis_stop "$P_DIR"
+	redis_launch "$P_DIR" "$P_PORT"
+	SERVICES+=("$(<"$P_DIR/pid")")
+	lost 3
+	run -0 "$DLOCK" run -n -b "$P_URI" "$LOCK" -- true
+}
+
+@test "server gone for good: dead in time" {
+	private_redis
+	testify "$P_PORT" -b "$P_URI" -t 1500ms
+	redis_stop "$P_DIR"
+	lost
+	ended "$COMMAND"
+	last_sign
+	lease
+	((SIGN < LEASE))
+}
+
+@test "key deleted: the command ends within a TTL" {
+	hold -t 1s --
+	rcli del "$KEY"
+	lost 2
+	only_fences
+}
+
+@test "key deleted: a command that ignores TERM gets KILL after --kill-after" {
+	testify "$REDIS_PORT" -t 1s -k 300ms
+	rcli del "$KEY"
+	lost 3
+	has_line log ' TERM$'
+}
+
+@test "key taken over: the command ends, and the new holder is not touched" {
+	hold -t 1s --
+	rcli set "$KEY" stranger px 60000
+	lost 2
+	equal "$(rcli get "$KEY")" stranger
+	between "$(rcli pttl "$KEY")" 50000 60000
+	rcli del "$KEY"
+}
+
+@test "key taken over at the very end: release does not touch it" {
+	hold --
+	rcli set "$KEY" stranger px 60000
+	kill -TERM "$COMMAND"
+	join "$HOLDER"
+	equal "$(rcli get "$KEY")" stranger
+	# it was lost before the command's end, and dlock has noticed that at the latest now
+	equal "$status" 123
+	rcli del "$KEY"
+}
+
+@test "--on-lost warn: the command goes on, dlock says so and exits 123 in the end" {
+	hold -t 1s --on-lost warn --
+	rcli del "$KEY"
+	wait_until 3 has_line "$HOLDER_ERR" "^dlock: $LOCK: .*lost"
+	holds_for 1500 alive "$COMMAND"
+	equal "$(wc -l <"$HOLDER_ERR")" 1 "lines on stderr"
+	kill -TERM "$COMMAND"
+	join "$HOLDER"
+	equal "$status" 123
+}
+
+@test "--on-lost warn, server frozen: the command goes on" {
+	private_redis
+	hold -b "$P_URI" -t 1s --on-lost warn --
+	kill -STOP "$P_PID"
+	wait_until 5 has_line "$HOLDER_ERR" "^dlock: $LOCK: .*lost"
+	alive "$COMMAND"
+	kill -TERM "$COMMAND"
+	join "$HOLDER"
+	equal "$status" 123
+}
+
+@test "a command that ends at the moment of loss: 0 or 123, and no hang" {
+	local i
+	for i in {0..14}; do
+		start "$DLOCK" run -t 1s "$LOCK" -- sh -c 'echo in; sleep "$0"' "0.$((30 + 2 * i))"
+		wait_until 5 has_line "$OUT" in
+		rcli del "$KEY"
+		join "$PID" 5
+		matches "$status" '^(0|123)$' status
+	done
+	only_fences
+}
+
+# ---- replies lost, connections cut
+
+@test "reply lost, connection cut, at each request of a run: it runs once, and nothing is left" {
+	local n
+	# scripts are known, so that requests are the same each time
+	"$DLOCK" run "$LOCK" -- true
+	start_proxy "$REDIS_PORT"
+	for n in 1 2 3; do
+		proxy cut-after $n
+		run -0 "$DLOCK" run -b "$PROXY" "$LOCK" -- sh -c 'echo "$0" >>runs
+			[ "$(redis-cli -p "$1" get "dlock:$DLOCK_NAME")" = "$DLOCK_TOKEN" ]' "$n" "$REDIS_PORT"
+		only_fences
+	done
+	equal "$(tr '\n' ' ' <runs)" "1 2 3 "
+	proxy_stat cut
+	between "$VALUE" 2 3 "faults that happened"
+}
+
+@test "reply to the first try swallowed: no ghost holder" {
+	start_proxy "$REDIS_PORT"
+	proxy drop
+	start "$DLOCK" run -b "$PROXY?timeout=400ms" -t 2s "$LOCK" -- echo ran
+	wait_until 5 not key_gone
+	proxy pass
+	join "$PID" 10
+	# to try again is as good as to give up, if it is done well
+	matches "$status $(<"$OUT")" '^(0 ran|122 )$'
+	wait_until 3 only_fences
+}
+
+@test "all replies swallowed: status 122, in bounded time, no ghost longer than a TTL" {
+	start_proxy "$REDIS_PORT"
+	proxy drop
+	run --separate-stderr -122 timeout 15 "$DLOCK" run -b "$PROXY?timeout=300ms" -t 2s "$LOCK" -- touch ran
+	one_line
+	[[ ! -e ran ]]
+	wait_until 3 only_fences
+}
+
+@test "reply to a renewal lost, connection cut: the command runs on" {
+	start_proxy "$REDIS_PORT"
+	testify "$REDIS_PORT" -b "$PROXY" -t 1500ms
+	proxy cut-after
+	lives_on 3000
+	proxy_stat cut
+	equal "$VALUE" 1 "faults that happened"
+	end_witness
+	only_fences
+}
+
+@test "connections cut again and again: the command runs on" {
+	start_proxy "$REDIS_PORT"
+	testify "$REDIS_PORT" -b "$PROXY" -t 2s
+	for _ in 1 2 3 4 5; do
+		proxy cut
+		lives_on 400
+	done
+	end_witness
+	only_fences
+}
+
+@test "replies swallowed for a moment: the command runs on" {
+	start_proxy "$REDIS_PORT"
+	testify "$REDIS_PORT" -b "$PROXY?timeout=300ms" -t 3s
+	proxy drop
+	holds_for 1300 alive "$COMMAND"
+	proxy pass
+	lives_on 3000
+	end_witness
+	only_fences
+}
+
+@test "replies swallowed for good: dead in time, though the server went on renewing" {
+	start_proxy "$REDIS_PORT"
+	testify "$REDIS_PORT" -b "$PROXY" -t 2s
+	proxy drop
+	lost
+	dead_in_time
+	wait_until 3 only_fences
+}
+
+@test "network gone: dead in time" {
+	start_proxy "$REDIS_PORT"
+	testify "$REDIS_PORT" -b "$PROXY" -t 2s
+	proxy blackhole
+	lost
+	dead_in_time
+	wait_until 3 only_fences
+}
+
+@test "reply to the release lost: the command's status, and the lock is free" {
+	start_proxy "$REDIS_PORT"
+	hold -b "$PROXY" --
+	proxy cut-after
+	release
+	only_fences
+	hold -b "$PROXY?timeout=300ms" --
+	proxy drop
+	release
+	only_fences
+}
+
+@test "server unreachable at release: bounded, and the lock lapses" {
+	start_proxy "$REDIS_PORT"
+	hold -b "$PROXY?timeout=300ms&connect-timeout=300ms" -t 3s --
+	proxy blackhole
+	kill -TERM "$COMMAND"
+	join "$HOLDER" 8
+	matches "$status" '^(143|123)$'
+	wait_until 4 only_fences
+}
+
+@test "slow replies hurt nobody, and the wait limit stays what it is" {
+	start_proxy "$REDIS_PORT"
+	proxy hold 150
+	run -0 "$DLOCK" run -b "$PROXY" "$LOCK" -- true
+	only_fences
+	hold --
+	timed "$DLOCK" run -b "$PROXY" -w 1s "$LOCK" -- true
+	equal "$status" 124
+	between "$MS" 990 2200
+	release
+	only_fences
+}
+
+# ---- the server's clock
+
+# faked_redis: a private server whose clock is what the file ./clock says, such as "+3600"
+faked_redis() {
+	need faketime
+	local preload
+	preload=$(faketime -f +0 printenv LD_PRELOAD)
+	printf '#!/bin/sh\nexec env LD_PRELOAD=%s FAKETIME_TIMESTAMP_FILE=%s FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1 %s "$@"\n' \
+		"$preload" "$T/clock" "$REDIS_SERVER" >faked
+	chmod +x faked
+	clock +0
+	REDIS_SERVER=$T/faked private_redis
+}
+
+# clock OFFSET: in force for the next look at the clock
+clock() {
+	echo "$1" >clock.new
+	mv clock.new clock
+}
+
+server_ahead() {
+	local seconds
+	seconds=$(redis_at "$P_DIR" time | head -n 1)
+	((seconds - EPOCHSECONDS > $1 - 60 && seconds - EPOCHSECONDS < $1 + 60))
+}
+
+@test "server's clock jumps ahead: the lock is lost, and dlock notices" {
+	faked_redis
+	hold -b "$P_URI" -t 1500ms --
+	clock +3600
+	wait_until 2 server_ahead 3600
+	lost 3
+	run -0 "$DLOCK" run -n -b "$P_URI" "$LOCK" -- true
+}
+
+@test "server's clock jumps back: the hold stands, and the fence still grows" {
+	faked_redis
+	local old
+	hold -b "$P_URI" -t 1s --
+	old=$FENCE
+	clock -3600
+	wait_until 2 server_ahead -3600
+	holds_for 2000 alive "$COMMAND"
+	run -124 "$DLOCK" run -n -b "$P_URI" "$LOCK" -- true
+	release
+	run -0 "$DLOCK" run -n -b "$P_URI" "$LOCK" -- printenv DLOCK_FENCE
+	((output > old)) || fail "fence $output after $old"
+}
+
+@test "server's clock jumps ahead while others wait: one of them holds at a time" {
+	faked_redis
+	local i waiter=()
+	hold -b "$P_URI" -t 1500ms --
+	for i in 1 2 3; do
+		start "$DLOCK" run -b "$P_URI" "$LOCK" -- sh -c 'mkdir in || echo overlap; echo ran; rmdir in'
+		waiter+=("$PID")
+	done
+	wait_until 5 p_waiters 3
+	clock +3600
+	lost 3
+	for i in "${waiter[@]}"; do
+		join "$i" 15
+		equal "$status" 0
+	done
+	equal "$(cat out.* | sort | uniq -c | tr -s ' \n' ' ')" " 3 ran "
+}

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# What the Redis suites share. What dlock says is believed nowhere: the server is
+# asked.
+
+prepare() {
+	export DLOCK_BACKEND=$REDIS
+}
+
+# ---- a command that testifies (tools/witness.c)
+
+# testify PORT [OPTION]...: holds $LOCK with a witness that ignores TERM and asks
+# the server at PORT, directly, whether the lease still stands. Its log: ./log
+testify() {
+	local port=$1
+	shift
+	hold "$@" -- sh -c 'exec "$TOOLS/witness" -i -l log -p "$0" -k "dlock:$DLOCK_NAME" -t "$DLOCK_TOKEN"' "$port"
+	wait_until 5 has_line log ' held '
+}
+
+# lost_nothing: no reply of the server has ever told the witness that it runs unprotected
+lost_nothing() {
+	not has_line log LOST
+}
+
+# last_sign: the time of the witness's last line, in SIGN
+last_sign() {
+	read -r SIGN _ < <(tail -n 1 log)
+}
+
+# lease: when the last lease that the server told of ends, in LEASE
+lease() {
+	LEASE=$(awk '$2 == "held" && $1 + $3 > end { end = $1 + $3 } END { print end }' log)
+}
+
+# dead_in_time: the witness is dead, got TERM first, and gave no sign of life after its lease
+dead_in_time() {
+	ended "$COMMAND"
+	lost_nothing
+	has_line log ' TERM$'
+	last_sign
+	lease
+	((SIGN < LEASE)) || fail "lived until $SIGN, the lease ended at $LEASE"
+}
+
+# lives_on MS: the witness does, under a lease that stands
+lives_on() {
+	holds_for "$1" alive "$COMMAND"
+	lost_nothing
+	last_sign
+	lease
+	((SIGN < LEASE)) || fail "lives at $SIGN, the lease ended at $LEASE"
+}
+
+# end_witness: nothing else ends it
+end_witness() {
+	kill -KILL "$COMMAND"
+	join "$HOLDER" 10
+	equal "$status" 137
+	lost_nothing
+}
+
+# lost [SECONDS]: dlock ends with 123 and one line that says why
+lost() {
+	join "$HOLDER" "${1:-8}"
+	equal "$status" 123
+	equal "$(wc -l <"$HOLDER_ERR")" 1 "lines on stderr: $(<"$HOLDER_ERR")"
+	has_line "$HOLDER_ERR" "^dlock: $LOCK: .*lost"
+	ended "$COMMAND"
+}
+
+key_is() {
+	[[ $(rcli get "$KEY") == "$1" ]]
+}
+
+key_gone() {
+	[[ $(rcli exists "$KEY") == 0 ]]
+}
+
+p_key_gone() {
+	[[ $(redis_at "$P_DIR" exists "$KEY") == 0 ]]
+}
+
+# lock_keys: all keys of the suite's server that have to do with this test's lock
+lock_keys() {
+	rcli --scan | grep -F -- "$LOCK"
+}
+
+# only_fences: of all that the suite's server knows of this lock
+only_fences() {
+	key_gone && [[ -z $(lock_keys | grep -v '}:fence$') ]]
+}
+
+waiters() {
+	[[ $(rcli zcard "{$KEY}:queue") == "$1" ]]
+}
+
+# wait_in_line N [OPTION]... -- COMMAND...: a waiter, the Nth, once it is in line
+wait_in_line() {
+	local n=$1 options=()
+	shift
+	while [[ $1 != -- ]]; do
+		options+=("$1")
+		shift
+	done
+	start "$DLOCK" run "${options[@]}" "$LOCK" "$@"
+	wait_until 10 waiters "$n"
+}
+
+# ---- the server of a single test
+
+p_waiters() {
+	[[ $(redis_at "$P_DIR" zcard "{$KEY}:queue") == "$1" ]]
+}

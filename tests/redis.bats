@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# Redis: what is stored, how little is sent, and the other programs that use the key.
+
+load helpers
+load redis
+
+# ---- what is stored
+
+@test "the lock is a string: the token, with the TTL; all else carries a TTL too" {
+	hold -t 20s --
+	equal "$(rcli get "$KEY")" "$TOKEN"
+	between "$(rcli pttl "$KEY")" 1 20000
+	local key
+	while read -r key; do
+		[[ $key == "$KEY" || $key == "{$KEY}:"* ]] || fail "stray key $key"
+		between "$(rcli pttl "$key")" 1 $((1000 * 86400 * 366)) "TTL of $key"
+	done < <(lock_keys)
+	release
+	key_gone
+	only_fences
+	between "$(rcli pttl "{$KEY}:fence")" 1 $((1000 * 86400 * 366)) "TTL of the fence"
+}
+
+@test "prefix, database, user, password, unix socket and IPv6 from the URI" {
+	run -0 "$DLOCK" run -b "$REDIS/3?prefix=my:" "$LOCK" -- redis-cli -p "$REDIS_PORT" -n 3 exists "my:$LOCK"
+	equal "$output" 1
+	run -0 "$DLOCK" run -b "redis+unix://$REDIS_DIR/sock?db=4" "$LOCK" -- redis-cli -p "$REDIS_PORT" -n 4 exists "$KEY"
+	equal "$output" 1
+	run -0 "$DLOCK" run -b "redis://localhost:$REDIS_PORT" "$LOCK" -- true
+	private_redis --bind '127.0.0.1 -::1'
+	redis_at "$P_DIR" acl setuser 'a:b' on '>p@s/s w' '~dlock:*' '~{dlock:*' '&*' +@all
+	run -0 "$DLOCK" run -b "redis://a%3Ab:p%40s%2Fs%20w@127.0.0.1:$P_PORT/5" "$LOCK" -- redis-cli -p "$P_PORT" -n 5 exists "$KEY"
+	equal "$output" 1
+	if [[ -e /proc/net/if_inet6 ]] && grep -q ' lo$' /proc/net/if_inet6; then
+		run -0 "$DLOCK" run -b "redis://[::1]:$P_PORT" "$LOCK" -- true
+	fi
+}
+
+@test "AUTH, SELECT and the first try travel in one write" {
+	private_redis --requirepass Sesame8
+	start_proxy "$P_PORT"
+	"$DLOCK" run -b "redis://:Sesame8@127.0.0.1:$TOOL_PORT/7" "$LOCK" -- true
+	head -n 1 requests >first
+	has_line first AUTH
+	has_line first SELECT
+	has_line first EVAL
+	# that was all it took, but for the release
+	: >requests
+	"$DLOCK" run -b "redis://:Sesame8@127.0.0.1:$TOOL_PORT/7" "$LOCK" -- true
+	proxy_stat requests
+	between "$(wc -l <requests)" 2 3
+}
+
+@test "a server that forgot the scripts is given them again" {
+	rcli script flush
+	hold -t 1s --
+	rcli script flush
+	holds_for 1500 alive "$COMMAND"
+	equal "$(rcli get "$KEY")" "$TOKEN"
+	rcli script flush
+	release
+	only_fences
+}
+
+# ---- other clients
+
+@test "a foreign SET NX PX and dlock exclude each other" {
+	local uri="$REDIS?prefix="
+	equal "$(rcli set "$LOCK" abc nx px 60000)" OK
+	run --separate-stderr -124 "$DLOCK" run -n -b "$uri" "$LOCK" -- true
+	one_line "^dlock: $LOCK: held by"
+	equal "$(rcli get "$LOCK")" abc
+	rcli del "$LOCK"
+	run -0 "$DLOCK" run -b "$uri" "$LOCK" -- redis-cli -p "$REDIS_PORT" set "$LOCK" abc nx px 60000
+	equal "$output" ""
+	equal "$(rcli exists "$LOCK")" 0
+}
+
+@test "a key of any type excludes" {
+	rcli lpush "$KEY" x
+	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+	one_line "held by"
+	equal "$(rcli lrange "$KEY" 0 -1)" x
+	rcli del "$KEY"
+}
+
+@test "a foreign client that frees the key, or lets it expire, is noticed" {
+	rcli set "$KEY" abc px 600000
+	wait_in_line 1 -- true
+	rcli del "$KEY"
+	join "$PID" 7
+	equal "$status" 0
+	rcli set "$KEY" abc px 1500
+	now
+	local start=$NOW
+	wait_in_line 1 -- true
+	join "$PID" 8
+	now
+	equal "$status" 0
+	between $((NOW - start)) 1300 8000
+	only_fences
+}
+
+# redis_py TIMEOUT [STATEMENT]: takes redis-py's Lock on $LOCK, waits for it so many
+# seconds at most, runs STATEMENT while it holds it and prints whether it got it
+redis_py() {
+	/usr/bin/python3 - "$REDIS_PORT" "$LOCK" "$1" "${2-pass}" <<-'END'
+		import subprocess, sys, time
+		import redis
+		port, name, timeout, statement = sys.argv[1:]
+		lock = redis.Redis(port=int(port)).lock(name, timeout=30, blocking_timeout=float(timeout))
+		got = lock.acquire()
+		if got:
+		    exec(statement)
+		    lock.release()
+		print("got" if got else "busy")
+	END
+}
+
+@test "redis-py's Lock and dlock exclude each other and hand over to each other" {
+	/usr/bin/python3 -c 'import redis' || not_here "needs python3-redis"
+	export DLOCK_BACKEND="$REDIS?prefix="
+	hold --
+	run -0 redis_py 0.3
+	equal "$output" busy
+	kill -TERM "$COMMAND"
+	run -0 redis_py 5
+	equal "$output" got
+	join "$HOLDER"
+	run -0 redis_py 1 "print(subprocess.call(['$DLOCK', 'run', '-n', '-q', name, '--', 'true']))"
+	equal "$output" $'124\ngot'
+	redis_py 1 "open('held', 'w'); time.sleep(1)" &
+	local python=$!
+	wait_until 5 test -e held
+	timed "$DLOCK" run -w 10s "$LOCK" -- redis-cli -p "$REDIS_PORT" exists "$LOCK"
+	wait "$python"
+	equal "$status $output" "0 1"
+	between "$MS" 500 7500
+}
+
+@test "countdown with the number in Redis itself: 101 at once" {
+	local i all=()
+	rcli set "$LOCK:number" 100
+	for i in {0..100}; do
+		start "$DLOCK" run "$LOCK" -- sh -c '
+			number=$(redis-cli -p "$0" get "$1")
+			echo "$number" >>log
+			[ "$number" -eq 0 ] || redis-cli -p "$0" set "$1" $((number - 1))' "$REDIS_PORT" "$LOCK:number"
+		all+=("$PID")
+	done
+	for i in "${all[@]}"; do
+		join "$i" 60
+		equal "$status" 0
+	done
+	diff <(seq 100 -1 0) log
+	rcli del "$LOCK:number"
+	only_fences
+}
+
+# ---- what others wrote is not trusted
+
+@test "holder data that somebody tampered with is shown harmless" {
+	hold --
+	local field
+	for field in $(rcli hkeys "{$KEY}:holder"); do
+		rcli hset "{$KEY}:holder" "$field" "$(printf 'host=\e[31mEVIL%%0aX\e]0;x\a&pid=99999999999999999999&since=-1&cmd=\n\n%%1b[31m\xff')"
+	done
+	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+	one_line "^dlock: $LOCK: held by"
+	equal "$(LC_ALL=C tr -d '\12\40-\176\200-\376' <<<"$stderr")" "" "control bytes"
+	release
+}
+
+@test "side keys of a wrong type are an error, not a lock" {
+	local key
+	for key in queue waiters holder; do
+		rcli set "{$KEY}:$key" x
+		run --separate-stderr "$DLOCK" run -n "$LOCK" -- true
+		matches "$status" '^(0|122)$' "status with a wrong $key"
+		if ((status)); then
+			one_line 'WRONGTYPE|type'
+		fi
+		rcli del "{$KEY}:$key"
+		wait_until 2 key_gone
+	done
+}

@@ -1,0 +1,568 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# dlock run as a program: status, environment, descriptors, signals, options, files.
+# What has to do with the lock itself is in conformance/.
+
+load helpers
+
+# ---- exit status
+
+@test "the command's own status, those that dlock uses too" {
+	local code
+	for code in 0 1 42 122 123 124 125 126 127 255; do
+		run --separate-stderr "-$code" "$DLOCK" run "$LOCK" -- sh -c 'exit "$0"' $code
+		equal "$stderr" ""
+	done
+}
+
+@test "128+N when the command dies of signal N" {
+	local sig
+	for sig in HUP:129 KILL:137 SEGV:139 TERM:143 USR1:138; do
+		run --separate-stderr "-${sig#*:}" "$DLOCK" run "$LOCK" -- sh -c "kill -${sig%:*} \$\$"
+	done
+	is_free
+}
+
+@test "127 for a command that is not there, 126 for one that cannot be executed" {
+	run --separate-stderr -127 "$DLOCK" run "$LOCK" -- no-such-command-at-all
+	one_line no-such-command-at-all
+	run --separate-stderr -127 "$DLOCK" run "$LOCK" -- ./none
+	one_line '\./none'
+	echo 'exit 0' >plain
+	run --separate-stderr -126 "$DLOCK" run "$LOCK" -- ./plain
+	one_line '\./plain'
+	run --separate-stderr -126 "$DLOCK" run "$LOCK" -- /
+	one_line '/'
+	is_free
+}
+
+# ---- what the command sees
+
+@test "the environment is dlock's own and four variables" {
+	"$DLOCK" run "$LOCK" -- env | sort >inside
+	env | sort >outside
+	comm -13 outside inside >added
+	comm -23 outside inside >removed
+	equal "$(cut -d= -f1 added | grep -v '^_$' | tr '\n' ' ')" "DLOCK_FENCE DLOCK_NAME DLOCK_TOKEN "
+	equal "$(grep -v '^_=' removed)" ""
+	has_line inside "^DLOCK_BACKEND=$FILE\$"
+	has_line inside "^DLOCK_NAME=$LOCK\$"
+	has_line inside '^DLOCK_TOKEN=[0-9a-f]{32}$'
+	has_line inside '^DLOCK_FENCE=[0-9]{16,}$'
+}
+
+@test "DLOCK_BACKEND is the backend in use, named or default" {
+	run -0 "$DLOCK" run -b "file://$T/locks" "$LOCK" -- printenv DLOCK_BACKEND
+	equal "$output" "file://$T/locks"
+	printf '[here]\nuri = file://%s\n' "$LOCKS" >"$XDG_CONFIG_HOME/dlock.conf"
+	run -0 "$DLOCK" run -b here "$LOCK" -- sh -c 'exec "$0" run -n "$DLOCK_NAME" -- true' "$DLOCK"
+}
+
+@test "tokens differ from run to run" {
+	local first
+	first=$("$DLOCK" run "$LOCK" -- printenv DLOCK_TOKEN)
+	run -0 "$DLOCK" run "$LOCK" -- printenv DLOCK_TOKEN
+	[[ $output != "$first" ]]
+}
+
+# same_as_direct ARG...: sigprobe sees the same with and without dlock around it
+same_as_direct() {
+	local backend
+	"$@" "$TOOLS/sigprobe" -sdn | grep -v '^pgid:' >direct
+	for backend in "$FILE" "$REDIS"; do
+		"$@" "$DLOCK" run -b "$backend" "$LOCK" -- "$TOOLS/sigprobe" -sdn | grep -v '^pgid:' >under
+		# the pipes have other numbers, and that is all
+		diff <(sed 's/pipe:.*/pipe/' direct) <(sed 's/pipe:.*/pipe/' under)
+	done
+}
+
+@test "descriptors, signal mask and dispositions are those that dlock was given" {
+	same_as_direct env
+	same_as_direct env --ignore-signal=HUP,INT,PIPE,USR2,CHLD --block-signal=USR1,TERM,WINCH
+	exec 7</dev/zero 9>>"$T/nine"
+	same_as_direct env
+	exec 7<&- 9>&-
+}
+
+@test "standard descriptors that are closed stay closed, and hurt nobody" {
+	"$DLOCK" run "$LOCK" -- "$TOOLS/sigprobe" -dn <&- >closed
+	equal "$(grep -c '^fd 0' closed)" 0
+	"$DLOCK" run "$LOCK" -- sh -c '"$0" -dn >closed' "$TOOLS/sigprobe" <&- >&- 2>&-
+	equal "$(grep -c '^fd [02]' closed)" 0
+	hold --
+	run -124 sh -c 'exec "$DLOCK" run -n "$0" -- true <&- >&- 2>&-' "$LOCK"
+	release
+}
+
+@test "the command has a process group of its own in dlock's session" {
+	run -0 "$DLOCK" run "$LOCK" -- "$TOOLS/sigprobe" -sn
+	matches "$output" 'pgid: own'
+	local sid
+	sid=$("$TOOLS/sigprobe" -sn | grep '^sid')
+	matches "$output" "$sid"
+}
+
+@test "working directory, umask, limits and nice value are inherited" {
+	mkdir "$T/sub"
+	cd "$T/sub"
+	run -0 bash -c 'umask 027; ulimit -n 321; ulimit -c 0
+		nice -n 3 "$DLOCK" run "$0" -- bash -c "pwd; umask; ulimit -n; nice"' "$LOCK"
+	equal "$output" "$(printf '%s\n' "$T/sub" 0027 321 "$(nice -n 3 nice)")"
+}
+
+@test "standard input reaches the command, through a pipe too" {
+	local backend
+	head -c 3000000 /dev/urandom >data
+	for backend in "$FILE" "$REDIS"; do
+		"$DLOCK" run -b "$backend" "$LOCK" -- cat <data >copy
+		cmp data copy
+		head -c 3000000 data | "$DLOCK" run -b "$backend" "$LOCK" -- cat | cat >copy
+		cmp data copy
+	done
+	printf 'one\ntwo\n' | { "$DLOCK" run "$LOCK" -- head -c 4; "$DLOCK" run "$LOCK" -- cat; } >copy
+	equal "$(<copy)" $'one\ntwo'
+}
+
+@test "the output's end is seen as soon as dlock has ended" {
+	timed sh -c '"$DLOCK" run --min-hold 5s "$0" -- echo done | cat' "$LOCK"
+	equal "$output" "done"
+	between "$MS" 0 3000
+	# else the test's end would have to wait for it
+	wait_until 8 is_free
+}
+
+@test "arguments pass as they are" {
+	run -0 "$DLOCK" run "$LOCK" -- printf '<%s>' '' 'a b' -n --wait=1 -- '*' $'new\nline' '$x'
+	equal "$output" $'<><a b><-n><--wait=1><--><*><new\nline><$x>'
+}
+
+@test "processes are called dlock, dlock-keeper and dlock-guard" {
+	hold -b "$REDIS" --
+	keeper_of "$HOLDER"
+	guard_of "$HOLDER"
+	proc_stat "$HOLDER"
+	equal "$PROC_COMM" dlock
+	child "$GUARD"
+	equal "$CHILD" "$COMMAND"
+	release
+}
+
+@test "orphans of the command are reaped while it runs" {
+	hold -- sh -c '(sleep 0.01 & echo $! >orphan); exec sleep 300'
+	wait_until 5 test -s orphan
+	wait_until 5 test ! -e "/proc/$(<orphan)"
+	release
+}
+
+# ---- signals
+
+@test "signals sent to dlock reach the command" {
+	local sig
+	hold -- "$TOOLS/sigprobe" -u none
+	wait_until 5 has_line "$HOLDER_OUT" '^ready'
+	for sig in HUP INT QUIT USR1 USR2 WINCH ALRM CONT TERM; do
+		kill "-$sig" "$HOLDER"
+		wait_until 3 has_line "$HOLDER_OUT" "^$sig\$"
+	done
+	alive "$COMMAND"
+	# once each, and nothing else
+	equal "$(tail -n +2 "$HOLDER_OUT" | tr '\n' ' ')" "HUP INT QUIT USR1 USR2 WINCH ALRM CONT TERM "
+	kill -KILL "$COMMAND"
+	join "$HOLDER"
+	equal "$status" 137
+}
+
+@test "nohup protects the command from HUP" {
+	start nohup "$DLOCK" run "$LOCK" -- sh -c 'echo ready; sleep 0.3; echo end'
+	wait_until 5 has_line "$OUT" '^ready'
+	kill -HUP "$PID"
+	join "$PID"
+	equal "$status" 0
+	has_line "$OUT" '^end$'
+}
+
+@test "a command that handles TERM ends as it likes" {
+	start "$DLOCK" run "$LOCK" -- "$TOOLS/sigprobe" -u TERM
+	wait_until 5 has_line "$OUT" '^ready'
+	kill -TERM "$PID"
+	join "$PID"
+	equal "$status" 0
+}
+
+# ---- leftovers
+
+@test "background jobs get TERM, then KILL after --kill-after; the status stays" {
+	timed "$DLOCK" run -k 300ms "$LOCK" -- sh -c '
+		"$TOOLS/witness" -i -l log &
+		sleep 300 &
+		while ! grep -qs alive log; do sleep 0.01; done
+		echo $! >sleeper
+		exit 6'
+	equal "$status" 6
+	between "$MS" 290 3000
+	has_line log ' TERM$'
+	ended "$(<sleeper)"
+	is_free
+}
+
+@test "a daemon ends with the command" {
+	timed "$DLOCK" run -k 5s "$LOCK" -- sh -c '
+		"$TOOLS/daemonize" -c -p daemon "$TOOLS/witness" -l log
+		while ! grep -qs alive log; do sleep 0.01; done'
+	equal "$status" 0
+	ended "$(<daemon)"
+	# one TERM was enough
+	between "$MS" 0 3000
+}
+
+# ---- usage
+
+# usage_error REGEX ARG...: dlock ARG... is refused in one line that names the thing
+usage_error() {
+	local regex=$1
+	shift
+	run --separate-stderr -125 "$DLOCK" "$@"
+	equal "$output" "" stdout
+	one_line "$regex"
+	[[ ! -e ran ]]
+}
+
+@test "usage errors: status 125, one line that names the thing, nothing run" {
+	local long
+	printf -v long '%201s' ''
+	usage_error 'command|help'
+	usage_error frobnicate frobnicate
+	usage_error --frobnicate --frobnicate
+	usage_error --frobnicate run --frobnicate "$LOCK" -- touch ran
+	usage_error Z run -Z "$LOCK" -- touch ran
+	usage_error 'COMMAND|command' run "$LOCK"
+	usage_error 'COMMAND|command' run "$LOCK" --
+	usage_error 'COMMAND|command' run
+	usage_error 'COMMAND|command' run --
+	usage_error touch run "$LOCK" touch ran
+	usage_error wait run -w
+	usage_error nonblock run --nonblock=1 "$LOCK" -- touch ran
+	usage_error 'name' run "${long// /x}" -- touch ran
+	usage_error 'name' run '' -- touch ran
+	usage_error 'name' run $'a\nb' -- touch ran
+	usage_error 'name' run $'a\x7fb' -- touch ran
+	usage_error 'name' run $'a\xc2\x85b' -- touch ran
+	usage_error 'name' run $'a\xffb' -- touch ran
+	usage_error 'name' run $'\xed\xa0\x80' -- touch ran
+	usage_error nobody help nobody
+}
+
+@test "values of options that make no sense are refused" {
+	local value option
+	for option in -w -t -k --min-hold; do
+		for value in '' x 1x -1 +1 1h-1m 1e3 ' 1' '1 ' 1..2 . s 1h30 9223372036854775807d 99999999999999999999; do
+			usage_error "$option|--[a-z]*|duration" run "$option" "$value" "$LOCK" -- touch ran
+		done
+	done
+	for value in 0 999ms 0.5; do
+		usage_error 'ttl|TTL' run -t $value "$LOCK" -- touch ran
+	done
+	for value in '' x -1 256 1.5 0x10 99999999999999999999; do
+		usage_error 'conflict|-E' run -E "$value" "$LOCK" -- touch ran
+	done
+	usage_error maybe run --on-lost maybe "$LOCK" -- touch ran
+	usage_error maybe run --if-down maybe "$LOCK" -- touch ran
+}
+
+@test "durations of every form are taken" {
+	local value
+	for value in 2 2s 1.5s .5h 2. 1500ms 1m 1h30m 1d2h3m4s5ms; do
+		run --separate-stderr -0 "$DLOCK" run -t $value -w $value "$LOCK" -- true
+	done
+}
+
+@test "URIs that make no sense are refused" {
+	local uri
+	while read -r regex uri; do
+		usage_error "$regex" run -b "$uri" "$LOCK" -- touch ran
+	done <<-'END'
+		nosuch nosuch://host
+		colon|scheme|backend nosuchname
+		host redis://
+		host redis:///0
+		99999 redis://127.0.0.1:99999
+		port redis://127.0.0.1:0
+		port redis://127.0.0.1:x
+		% redis://127.0.0.1/%zz
+		% redis://us%4er:p%4@127.0.0.1
+		frobnicate redis://127.0.0.1?frobnicate=1
+		timeout redis://127.0.0.1?timeout=x
+		timeout redis://127.0.0.1?timeout=1s&timeout=2s
+		host redis://127.0.0.1,127.0.0.2
+		db|database redis://127.0.0.1/x
+		db|database redis://127.0.0.1/-1
+		db|database redis+unix:///tmp/s?db=x
+		path redis+unix://
+		\] redis://[::1
+		password-file|none redis://127.0.0.1?password-file=/none
+		host file://host/dir
+		frobnicate file:///tmp?frobnicate=1
+	END
+}
+
+@test "the short and the long form, with = and without, mean the same" {
+	hold --
+	local form
+	for form in '-n -E 9' '-nE9' '-nE 9' '--nonblock --conflict-exit-code=9' \
+		'--nonblock --conflict-exit-code 9' '-w0 -E9' '--wait=0 -E9' '-qnE9'; do
+		# shellcheck disable=SC2086 # words
+		run -9 "$DLOCK" run $form "$LOCK" -- true
+	done
+	release
+}
+
+@test "options end at NAME and at --" {
+	run -0 "$DLOCK" run "$LOCK" -- echo -n --wait
+	equal "$output" "-n --wait"
+	usage_error . run "$LOCK" -n -- touch ran
+}
+
+@test "help and version go to stdout" {
+	local option
+	for args in help --help 'help run' 'run --help' 'run -h' version --version; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -0 "$DLOCK" $args
+		[[ -n $output ]]
+		equal "$stderr" "" "stderr of $args"
+	done
+	run -0 "$DLOCK" run --help
+	for option in --backend --nonblock --wait --ttl --conflict-exit-code --min-hold --no-renew \
+		--kill-after --on-lost --if-down --help; do
+		matches "$output" "$option"
+	done
+	run -0 "$DLOCK" version
+	matches "$output" '^dlock [0-9]+\.[0-9]+'
+	# what could not be printed is an error
+	run --separate-stderr -125 sh -c '"$DLOCK" --help >/dev/full'
+	one_line
+}
+
+@test "-q is quieter, -v tells each step, on stderr" {
+	run --separate-stderr -0 "$DLOCK" run -v "$LOCK" -- echo out
+	equal "$output" out
+	matches "$stderr" "$LOCK"
+	hold --
+	run --separate-stderr -124 "$DLOCK" run -q -n "$LOCK" -- true
+	equal "$stderr" ""
+	release
+}
+
+# ---- the name that is derived
+
+# fnv1a: of standard input, 16 hex digits
+fnv1a() {
+	local hash=$((0xcbf29ce484222325)) byte
+	for byte in $(od -An -v -tu1); do
+		hash=$(((hash ^ byte) * 0x100000001b3))
+	done
+	printf %016x "$hash"
+}
+
+@test "without NAME it is the command's basename and a hash of its arguments" {
+	equal "$(printf foobar | fnv1a)" 85944171f73967e8 "the tests' own FNV-1a"
+	run -0 "$DLOCK" run -- printenv DLOCK_NAME
+	equal "$output" "printenv-$(printf 'printenv\0DLOCK_NAME' | fnv1a)"
+	run -0 "$DLOCK" run -- /usr/bin/env sh -c 'echo "$DLOCK_NAME"' 'a b' ''
+	equal "$output" "env-$(printf '%s\0' /usr/bin/env sh -c 'echo "$DLOCK_NAME"' 'a b' | fnv1a)"
+}
+
+@test "derived names: the same command excludes itself, another does not" {
+	start "$DLOCK" run -- sh -c 'echo in; exec sleep 300' x
+	wait_until 5 has_line "$OUT" in
+	run -124 "$DLOCK" run -n -- sh -c 'echo in; exec sleep 300' x
+	run -0 "$DLOCK" run -n -- sh -c 'echo in; exec sleep 0' x
+}
+
+# ---- reentrancy across backends
+
+@test "the same name on another backend is another lock" {
+	mkdir -m 0700 other
+	start "$DLOCK" run -b "file://$T/other" "$LOCK" -- sh -c 'echo in; exec sleep 300'
+	wait_until 5 has_line "$OUT" in
+	run -124 "$DLOCK" run "$LOCK" -- "$DLOCK" run -n -b "file://$T/other" "$LOCK" -- true
+	run -0 "$DLOCK" run "$LOCK" -- "$DLOCK" run -n -b "$REDIS" "$LOCK" -- true
+}
+
+# ---- secrets
+
+@test "a password shows in no argument list and no message" {
+	private_redis --requirepass Sesame8
+	local uri=redis://:Sesame8@127.0.0.1:$P_PORT form pid
+	for form in "-b $uri" "-b$uri" "--backend=$uri" "--backend $uri"; do
+		# shellcheck disable=SC2086 # words
+		hold -v $form --
+		for pid in "$HOLDER" $(tree "$HOLDER"); do
+			not grep -aq Sesame8 "/proc/$pid/cmdline"
+		done
+		tr '\0' ' ' <"/proc/$HOLDER/cmdline" >cmdline
+		has_line cmdline "$LOCK"
+		# shellcheck disable=SC2086 # words
+		run -124 "$DLOCK" run -v -n $form "$LOCK" -- true
+		[[ $output != *Sesame8* ]]
+		release
+		not has_line "$HOLDER_ERR" Sesame8
+	done
+	run --separate-stderr -122 "$DLOCK" run -b "redis://:Sesame9@127.0.0.1:$P_PORT" "$LOCK" -- true
+	[[ $stderr != *Sesame* ]]
+	run -125 "$DLOCK" run -b "redis://:Sesame9@127.0.0.1:x" "$LOCK" -- true
+	[[ $output != *Sesame* ]]
+	run -125 "$DLOCK" run -b "nosuch://:Sesame9@127.0.0.1" "$LOCK" -- true
+	[[ $output != *Sesame* ]]
+}
+
+@test "a token shows in no argument list and no message" {
+	hold -v -b "$REDIS" --
+	local pid
+	for pid in "$HOLDER" $(tree "$HOLDER"); do
+		not grep -aq "$TOKEN" "/proc/$pid/cmdline"
+	done
+	run -124 "$DLOCK" run -v -n -b "$REDIS" "$LOCK" -- true
+	[[ $output != *"$TOKEN"* ]]
+	release
+	not has_line "$HOLDER_ERR" "$TOKEN"
+}
+
+# ---- config file and environment
+
+@test "command line beats environment beats user file" {
+	local dir
+	for dir in line environment user; do
+		mkdir -m 0700 "$dir"
+	done
+	printf 'backend = mine\n[mine]\nuri = file://%s/user\n[env]\nuri = file://%s/environment\n' \
+		"$T" "$T" >"$XDG_CONFIG_HOME/dlock.conf"
+	env -u DLOCK_BACKEND "$DLOCK" run "$LOCK" -- true
+	[[ -e user/$LOCK.lock && ! -e environment/$LOCK.lock ]]
+	DLOCK_BACKEND='env' "$DLOCK" run "$LOCK" -- true
+	[[ -e environment/$LOCK.lock && ! -e line/$LOCK.lock ]]
+	rm -- */"$LOCK.lock"
+	DLOCK_BACKEND='env' "$DLOCK" run -b "file://$T/line" "$LOCK" -- true
+	equal "$(ls -d -- */"$LOCK.lock")" "line/$LOCK.lock"
+}
+
+# private_etc COMMAND...: with ./etc for /etc and no backend in the environment
+private_etc() {
+	env -u DLOCK_BACKEND unshare -m sh -c 'mount --bind etc /etc && exec "$@"' sh "$@"
+}
+
+@test "user file beats system file" {
+	need_root
+	local dir
+	for dir in user system etc; do
+		mkdir -m 0700 "$dir"
+	done
+	cp -a /etc/passwd /etc/group /etc/nsswitch.conf etc
+	chmod 0755 etc
+	printf 'backend = file://%s/system\nwait = 0\n' "$T" >etc/dlock.conf
+	run -0 private_etc "$DLOCK" run "$LOCK" -- true
+	[[ -e system/$LOCK.lock ]]
+	printf 'backend = file://%s/user\n' "$T" >"$XDG_CONFIG_HOME/dlock.conf"
+	# what the user's file does not set is still the system's: no wait
+	DLOCK_BACKEND=file://$T/user hold --
+	run -124 private_etc "$DLOCK" run "$LOCK" -- true
+	[[ -e user/$LOCK.lock ]]
+}
+
+@test "without XDG_CONFIG_HOME the user's file is in ~/.config" {
+	mkdir "$HOME/.config"
+	echo 'ttl = nonsense' >"$HOME/.config/dlock.conf"
+	run --separate-stderr -125 env -u XDG_CONFIG_HOME "$DLOCK" run "$LOCK" -- true
+	one_line "$HOME/.config/dlock.conf"
+}
+
+@test "wait and TTL from file, environment and command line" {
+	hold --
+	echo 'wait = 1h' >"$XDG_CONFIG_HOME/dlock.conf"
+	run -124 env DLOCK_WAIT=0 "$DLOCK" run "$LOCK" -- true
+	run -124 env DLOCK_WAIT=1h "$DLOCK" run -w 0 "$LOCK" -- true
+	run -124 env DLOCK_WAIT=1h "$DLOCK" run -n "$LOCK" -- true
+	echo 'wait = 10ms' >"$XDG_CONFIG_HOME/dlock.conf"
+	run -124 "$DLOCK" run "$LOCK" -- true
+	release
+
+	local pttl='redis-cli -p "$0" pttl "dlock:$DLOCK_NAME"'
+	echo 'ttl = 100s' >"$XDG_CONFIG_HOME/dlock.conf"
+	run -0 "$DLOCK" run -b "$REDIS" "$LOCK" -- sh -c "$pttl" "$REDIS_PORT"
+	between "$output" 90000 100000
+	run -0 env DLOCK_TTL=50s "$DLOCK" run -b "$REDIS" "$LOCK" -- sh -c "$pttl" "$REDIS_PORT"
+	between "$output" 40000 50000
+	run -0 env DLOCK_TTL=50s "$DLOCK" run -t 10s -b "$REDIS" "$LOCK" -- sh -c "$pttl" "$REDIS_PORT"
+	between "$output" 1 10000
+	rm "$XDG_CONFIG_HOME/dlock.conf"
+	run -0 "$DLOCK" run -b "$REDIS" "$LOCK" -- sh -c "$pttl" "$REDIS_PORT"
+	between "$output" 20000 30000
+}
+
+@test "nonsense in the environment is refused by name" {
+	DLOCK_TTL=x usage_error DLOCK_TTL run "$LOCK" -- touch ran
+	DLOCK_TTL=10ms usage_error 'DLOCK_TTL|TTL|ttl' run "$LOCK" -- touch ran
+	DLOCK_WAIT=x usage_error DLOCK_WAIT run "$LOCK" -- touch ran
+	DLOCK_BACKEND=nosuch://x usage_error nosuch run "$LOCK" -- touch ran
+}
+
+@test "config files that are wrong are refused with path and line" {
+	local conf=$XDG_CONFIG_HOME/dlock.conf
+	printf 'wait = 1s\nfrobnicate = 1\n' >"$conf"
+	usage_error "$conf.*2" run "$LOCK" -- touch ran
+	printf '\n\nttl = soon\n' >"$conf"
+	usage_error "$conf.*3" run "$LOCK" -- touch ran
+	printf '[a]\nurl = x\n' >"$conf"
+	usage_error "$conf.*2" run "$LOCK" -- touch ran
+	printf 'nonsense\n' >"$conf"
+	usage_error "$conf.*1" run "$LOCK" -- touch ran
+	rm "$conf"
+	mkdir "$conf"
+	usage_error "$conf" run "$LOCK" -- touch ran
+	rmdir "$conf"
+	mkfifo "$conf"
+	usage_error "$conf" run "$LOCK" -- touch ran
+}
+
+@test "a config file or password file that others may read gets a warning" {
+	private_redis --requirepass Sesame8
+	local conf=$XDG_CONFIG_HOME/dlock.conf secret=$T/secret
+	printf '[r]\nuri = redis://:Sesame8@127.0.0.1:%s\n' "$P_PORT" >"$conf"
+	chmod 0600 "$conf"
+	run --separate-stderr -0 "$DLOCK" run -b r "$LOCK" -- true
+	equal "$stderr" ""
+	chmod 0644 "$conf"
+	run --separate-stderr -0 "$DLOCK" run -b r "$LOCK" -- true
+	one_line "$conf"
+	[[ $stderr != *Sesame* ]]
+	rm "$conf"
+	echo Sesame8 >"$secret"
+	chmod 0600 "$secret"
+	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?password-file=$secret" "$LOCK" -- true
+	equal "$stderr" ""
+	chmod 0640 "$secret"
+	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?password-file=$secret" "$LOCK" -- true
+	one_line "$secret"
+}
+
+# ---- if-down
+
+@test "--if-down run: unprotected, and says so; fail is the default" {
+	# nobody listens there
+	local uri=redis://127.0.0.1:1
+	run --separate-stderr -122 "$DLOCK" run -b $uri "$LOCK" -- touch ran
+	one_line '127\.0\.0\.1:1'
+	run --separate-stderr -122 "$DLOCK" run --if-down fail -b $uri "$LOCK" -- touch ran
+	[[ ! -e ran ]]
+	run --separate-stderr -9 "$DLOCK" run --if-down run -b $uri "$LOCK" -- sh -c 'touch ran; echo "${DLOCK_TOKEN-none}"; exit 9'
+	[[ -e ran ]]
+	equal "$output" none
+	matches "$stderr" 'dlock: .*127\.0\.0\.1:1'
+	matches "$stderr" 'unprotected|without'
+}
+
+@test "--if-down run still waits for a lock that somebody holds" {
+	hold -b "$REDIS" --
+	run -124 "$DLOCK" run -n --if-down run -b "$REDIS" "$LOCK" -- touch ran
+	[[ ! -e ran ]]
+}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# shellcheck disable=SC2094 # the log is named for the server and appended to
+#
+# Real Redis servers for the tests: on a free port of 127.0.0.1 and a unix socket,
+# with a directory of their own and nothing on disk unless an option asks for it.
+# Needs wait_until and alive from helpers.bash. REDIS_SERVER and REDIS_CLI name
+# other programs, such as those of Valkey.
+
+REDIS_SERVER=${REDIS_SERVER:-redis-server}
+REDIS_CLI=${REDIS_CLI:-redis-cli}
+
+# redis_start DIR [OPTION VALUE]...: returns when the server takes commands. Leaves
+# its pid in DIR/pid, its port in DIR/port, its socket at DIR/sock.
+redis_start() {
+	local dir=$1 attempt port
+	shift
+	mkdir -p "$dir"
+	for attempt in 1 2 3 4 5 6 7 8 9 10; do
+		# below the range that the kernel hands out to clients
+		port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+		if redis_launch "$dir" "$port" "$@"; then
+			return 0
+		fi
+		if ! grep -q 'Address already in use' "$dir/log"; then
+			break
+		fi
+	done
+	echo "redis-server did not start in $attempt attempts; its log:" >&2
+	cat "$dir/log" >&2
+	return 1
+}
+
+# redis_launch DIR PORT [OPTION VALUE]...: one attempt, or a restart on the same port.
+redis_launch() {
+	local dir=$1 port=$2
+	shift 2
+	: >"$dir/log"
+	"$REDIS_SERVER" --port "$port" --bind 127.0.0.1 --unixsocket "$dir/sock" \
+		--dir "$dir" --logfile "$dir/log" --daemonize no --save '' \
+		--repl-diskless-sync-delay 0 "$@" \
+		</dev/null >>"$dir/log" 2>&1 3>&- 4>&- &
+	echo $! >"$dir/pid"
+	echo "$port" >"$dir/port"
+	wait_until 10 redis_settled "$dir"
+	redis_ready "$dir"
+}
+
+redis_ready() {
+	grep -q 'Ready to accept connections' "$1/log"
+}
+
+redis_settled() {
+	redis_ready "$1" || ! alive "$(<"$1/pid")"
+}
+
+# redis_stop DIR: at once, without a goodbye, whatever state it is in.
+redis_stop() {
+	local pid
+	pid=$(<"$1/pid")
+	if alive "$pid"; then
+		kill -KILL "$pid"
+	fi
+	wait_until 5 ended "$pid"
+}
+
+# redis_at DIR ARG...: redis-cli to that server, over its unix socket.
+redis_at() {
+	local dir=$1
+	shift
+	"$REDIS_CLI" -s "$dir/sock" "$@"
+}

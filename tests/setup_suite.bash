@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# What all suites share: the program under test, the tools, one Redis.
+
+setup_suite() {
+	local top tool
+	top=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+	export BUILD=${BUILD:-$top/build}
+	export DLOCK=${DLOCK:-$BUILD/dlock}
+	export TOOLS=${TOOLS:-$BUILD/tests/tools}
+	# shellcheck source=tests/helpers.bash
+	source "$top/tests/helpers.bash"
+
+	[[ -x $DLOCK ]] || fail "$DLOCK is not there: run make"
+	for tool in "$top"/tests/tools/*.c; do
+		tool=$TOOLS/$(basename "$tool" .c)
+		[[ -x $tool ]] || fail "$tool is not there: run make check"
+	done
+
+	export REDIS_DIR=$BATS_SUITE_TMPDIR/redis
+	redis_start "$REDIS_DIR"
+	REDIS_PORT=$(<"$REDIS_DIR/port")
+	export REDIS_PORT
+}
+
+teardown_suite() {
+	if [[ -f $REDIS_DIR/pid ]]; then
+		redis_stop "$REDIS_DIR"
+	fi
+}

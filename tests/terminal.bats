@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# On a real terminal, as a user sits at it: a shell with job control under tmux.
+
+load helpers
+
+prepare() {
+	need tmux
+	# a shell without the user's files; its prompt is "READY STATUS>"
+	screen new-session -d -x 100 -y 30 \
+		"env -u TMUX PS1='READY \$?> ' bash --norc --noprofile -i"
+	SERVICES+=("$(screen display-message -p '#{pid}')")
+	wait_until 5 prompt 0
+}
+
+# screen ARG...: tmux, a server of this test's own
+screen() {
+	tmux -S "$T/tmux" -f /dev/null "$@" 3>&- 4>&-
+}
+
+# shows REGEX: a line of the screen matches
+shows() {
+	screen capture-pane -p | grep -Eq -- "$1"
+}
+
+# prompt STATUS: the shell is ready, and its last line says so
+prompt() {
+	[[ $(screen capture-pane -p | grep -v '^$' | tail -n 1) == "READY $1>" ]]
+}
+
+# types TEXT: at the keyboard, with Enter
+types() {
+	screen send-keys -l "$1"
+	screen send-keys Enter
+}
+
+keys() {
+	screen send-keys "$@"
+}
+
+# The screen shows what was typed as well as what came of it: probes print text that
+# the command line does not contain.
+
+@test "Ctrl-C reaches the command; the lock is free, the shell goes on" {
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300"'
+	wait_until 5 shows '^running'
+	keys C-c
+	wait_until 5 prompt 130
+	is_free
+}
+
+@test "Ctrl-C is one INT, for a command that handles it" {
+	types 'clear; $DLOCK run '"$LOCK"' -- $TOOLS/sigprobe -u QUIT'
+	wait_until 5 shows '^ready'
+	keys C-c
+	wait_until 5 shows '^INT$'
+	keys 'C-\'
+	wait_until 5 prompt 0
+	equal "$(screen capture-pane -p | grep -c '^INT$')" 1
+}
+
+@test "Ctrl-C ends a waiter, and leaves none behind" {
+	DLOCK_BACKEND=$REDIS hold --
+	types 'clear; $DLOCK run -b '"$REDIS $LOCK"' -- true'
+	wait_until 5 shows "held by|pid $HOLDER"
+	keys C-c
+	wait_until 5 prompt 130
+	wait_until 2 test "$(rcli zcard "{$KEY}:queue")" = 0
+	release
+}
+
+@test "Ctrl-Z stops the job, fg goes on with it" {
+	local backend
+	for backend in "$FILE" "$REDIS"; do
+		types 'clear; $DLOCK run -b '"$backend $LOCK"' -- sh -c "echo run\"\"ning \$\$; read line; echo got \$line; exit 7"'
+		wait_until 5 shows '^running'
+		local command
+		command=$(screen capture-pane -p | sed -n 's/^running //p')
+		keys C-z
+		wait_until 5 shows '\[1\]\+ +Stopped'
+		wait_until 5 prompt 148
+		wait_until 5 stopped "$command"
+		# stopped, but not given up
+		DLOCK_BACKEND=$backend is_held
+		types fg
+		wait_until 5 not stopped "$command"
+		types hello
+		wait_until 5 shows '^got hello'
+		wait_until 5 prompt 7
+		DLOCK_BACKEND=$backend is_free
+	done
+}
+
+@test "Ctrl-Z while waiting, and fg" {
+	hold --
+	types 'clear; $DLOCK run '"$LOCK"' -- echo do""ne'
+	wait_until 5 shows "pid $HOLDER"
+	keys C-z
+	wait_until 5 prompt 148
+	types fg
+	release
+	wait_until 5 shows '^done'
+	wait_until 5 prompt 0
+}
+
+@test "kill %1 and kill -9 %1 end a stopped job" {
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300"'
+	wait_until 5 shows '^running'
+	keys C-z
+	wait_until 5 prompt 148
+	types 'clear; kill %1; fg'
+	wait_until 5 shows Terminated
+	wait_until 5 is_free
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300"'
+	wait_until 5 shows '^running'
+	keys C-z
+	wait_until 5 prompt 148
+	types 'clear; kill -9 %1'
+	wait_until 8 is_free
+}
+
+@test "the command reads from the terminal, and may change its modes" {
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "stty -echo; read line; stty echo; echo got \$line"; echo a""fter $?'
+	wait_until 5 is_held
+	types secret
+	wait_until 5 shows '^got secret'
+	wait_until 5 shows '^after 0'
+	equal "$(screen capture-pane -p | grep -c '^secret')" 0
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "read line </dev/tty; echo got \$line"'
+	wait_until 5 is_held
+	types again
+	wait_until 5 shows '^got again'
+	wait_until 5 prompt 0
+}
+
+@test "the command is in the foreground, with dlock's session" {
+	types 'clear; $DLOCK run '"$LOCK"' -- $TOOLS/sigprobe -sn'
+	wait_until 5 shows '^foreground: yes'
+	types 'clear; echo x | $DLOCK run '"$LOCK"' -- cat | tr x y'
+	wait_until 5 shows '^y'
+	wait_until 5 prompt 0
+}
+
+@test "in a pipeline: Ctrl-C ends all of it, and the shell has the terminal back" {
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300" | cat'
+	wait_until 5 shows '^running'
+	keys C-c
+	wait_until 5 prompt 130
+	is_free
+	types 'clear; read x; echo got $x'
+	types word
+	wait_until 5 shows '^got word'
+}
+
+@test "in the background it leaves the terminal alone" {
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300" &'
+	wait_until 5 shows '^running'
+	types 'clear; read x; echo got $x'
+	types word
+	wait_until 5 shows '^got word'
+	# it can be brought back and interrupted
+	types 'clear; fg'
+	wait_until 5 shows 'DLOCK run'
+	keys C-c
+	wait_until 5 prompt 130
+	is_free
+}
+
+@test "a background job that reads the terminal is stopped, as without dlock" {
+	types 'clear; $DLOCK run '"$LOCK"' -- cat &'
+	wait_until 5 is_held
+	types ''
+	wait_until 5 eval 'keys Enter; shows "Stopped"'
+	types 'clear; fg'
+	types text
+	wait_until 5 eval '[[ $(screen capture-pane -p | grep -c "^text") == 2 ]]'
+	keys C-d
+	wait_until 5 prompt 0
+}
+
+@test "the window's size changes for the command too" {
+	types 'clear; $DLOCK run '"$LOCK"' -- $TOOLS/sigprobe'
+	wait_until 5 shows '^ready'
+	screen resize-window -x 90 -y 25
+	wait_until 5 shows '^WINCH'
+	keys C-c
+	wait_until 5 shows '^INT'
+}
+
+@test "closing the terminal ends the command, and frees the lock" {
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300"'
+	wait_until 5 shows '^running'
+	is_held
+	screen kill-session
+	wait_until 5 is_free
+}
+
+@test "waiting shows one live line, which goes when the wait is over" {
+	DLOCK_BACKEND=$REDIS hold --
+	types 'clear; $DLOCK run -b '"$REDIS $LOCK"' -- echo do""ne'
+	wait_until 5 shows "$(uname -n).*pid $HOLDER"
+	# elapsed time goes on, in place
+	wait_until 5 shows '[^0-9]2s'
+	equal "$(screen capture-pane -p | grep -c "pid $HOLDER")" 1 "lines about the holder"
+	release
+	wait_until 5 shows '^done'
+	wait_until 5 prompt 0
+	not shows "pid $HOLDER"
+}
+
+@test "waiting on a terminal with -q shows nothing" {
+	hold --
+	types 'clear; $DLOCK run -q '"$LOCK"' -- echo do""ne'
+	holds_for 1500 not shows "pid $HOLDER"
+	release
+	wait_until 5 shows '^done'
+}
+
+@test "a live line fits a narrow window" {
+	screen resize-window -x 30 -y 25
+	hold --
+	types 'clear; $DLOCK run '"$LOCK"' -- true'
+	wait_until 5 shows "$LOCK|pid|held"
+	holds_for 2500 true
+	# one line, rewritten in place: the prompt line (wrapped) and it are all there is
+	between "$(screen capture-pane -p | grep -c 'held')" 0 1 "copies of the line"
+	release
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A command that testifies. It writes one line to its log every few ms for as
+ * long as it lives, and, when told of a Redis, asks that server over a connection
+ * of its own whether the lock that it should be running under is still held. A
+ * reply that says "no" can only be read by a process that has outlived its lease:
+ * the line "LOST" proves that dlock did not kill in time, and no schedule can
+ * produce it when dlock did.
+ *
+ *	witness [-i] [-l LOG] [-e MS] [-f MS] [-p PORT -k KEY -t TOKEN]
+ *
+ *	-i  ignore TERM, INT and HUP
+ *	-l  log; default: standard output. Lines, times in ms of CLOCK_BOOTTIME:
+ *	      TIME pid PID        first of all
+ *	      TIME held PTTL      the server says: this token, for PTTL ms more
+ *	      TIME LOST VALUE     the server says: another value (or none: "-")
+ *	      TIME down           the server cannot be reached
+ *	      TIME alive          no server to ask, or it has not answered
+ *	      TIME TERM           (or INT, HUP) a signal came
+ *	-e  pause between two lines, default 2
+ *	-f  end by itself after so long, status 0
+ */
+#include <arpa/inet.h>
+#include <err.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+struct server {
+	uint16_t port;
+	const char *key, *token;
+	int fd;			/* -1: not connected */
+	bool asked;		/* a request is on its way */
+	char reply[1024];
+	size_t used;
+};
+
+static int log_fd = STDOUT_FILENO;
+static volatile sig_atomic_t caught;
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void note(const char *text)
+{
+	char line[1200];
+	int length;
+
+	length = snprintf(line, sizeof(line), "%lld %s\n", (long long)now_ms(), text);
+	/* one write a line: several witnesses may share a log */
+	if (write(log_fd, line, (size_t)length) != length)
+		_exit(74);
+}
+
+static void on_signal(int sig)
+{
+	caught = sig;
+}
+
+static void hang_up(struct server *server)
+{
+	if (server->fd >= 0)
+		close(server->fd);
+	server->fd = -1;
+	server->asked = false;
+	server->used = 0;
+}
+
+static bool reach(struct server *server)
+{
+	struct sockaddr_in address = {
+		.sin_family = AF_INET,
+		.sin_port = htons(server->port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	int one = 1;
+
+	if (server->fd >= 0)
+		return true;
+	server->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (server->fd < 0)
+		err(70, "socket");
+	setsockopt(server->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (connect(server->fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+		return true;
+	hang_up(server);
+	return false;
+}
+
+static bool ask(struct server *server)
+{
+	char request[1024];
+	int length;
+
+	if (server->asked)
+		return true;
+	length = snprintf(request, sizeof(request),
+			  "*2\r\n$3\r\nGET\r\n$%zu\r\n%s\r\n"
+			  "*2\r\n$4\r\nPTTL\r\n$%zu\r\n%s\r\n",
+			  strlen(server->key), server->key,
+			  strlen(server->key), server->key);
+	server->used = 0;
+	server->asked = send(server->fd, request, (size_t)length, MSG_NOSIGNAL) == length;
+	return server->asked;
+}
+
+/* "$-1" or "$32 TOKEN", then ":PTTL"; true once both are there. */
+static bool parse(struct server *server, char *value, size_t size, long long *pttl)
+{
+	char *line = server->reply, *end;
+	long long length;
+
+	server->reply[server->used] = '\0';
+	value[0] = '\0';
+	end = strstr(line, "\r\n");
+	if (!end)
+		return false;
+	if (line[0] != '$') {
+		snprintf(value, size, "%.*s", (int)(end - line), line);
+		*pttl = -2;
+		return true;
+	}
+	length = strtoll(line + 1, NULL, 10);
+	line = end + 2;
+	if (length >= 0) {
+		if (server->reply + server->used < line + length + 2)
+			return false;
+		snprintf(value, size, "%.*s", (int)length, line);
+		line += length + 2;
+	}
+	if (line[0] != ':' || !strstr(line, "\r\n"))
+		return false;
+	*pttl = strtoll(line + 1, NULL, 10);
+	return true;
+}
+
+static void testify(struct server *server, int pause_ms)
+{
+	struct pollfd pfd;
+	char value[600], line[700];
+	long long pttl;
+	ssize_t n;
+
+	if (!reach(server) || !ask(server)) {
+		hang_up(server);
+		note("down");
+		poll(NULL, 0, pause_ms);
+		return;
+	}
+	pfd = (struct pollfd){ .fd = server->fd, .events = POLLIN };
+	if (poll(&pfd, 1, pause_ms) <= 0) {
+		note("alive");
+		return;
+	}
+	n = recv(server->fd, server->reply + server->used,
+		 sizeof(server->reply) - 1 - server->used, 0);
+	if (n <= 0) {
+		hang_up(server);
+		note("down");
+		return;
+	}
+	server->used += (size_t)n;
+	if (!parse(server, value, sizeof(value), &pttl))
+		return;
+	server->asked = false;
+	if (strcmp(value, server->token) == 0)
+		snprintf(line, sizeof(line), "held %lld", pttl);
+	else
+		snprintf(line, sizeof(line), "LOST %s", value[0] ? value : "-");
+	note(line);
+	poll(NULL, 0, pause_ms);
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	struct server server = { .fd = -1, .token = "" };
+	int64_t end_ms = INT64_MAX;
+	int pause_ms = 2, option;
+	bool ignore = false;
+	char line[32];
+
+	while ((option = getopt(argc, argv, "il:e:f:p:k:t:")) != -1) {
+		switch (option) {
+		case 'i':
+			ignore = true;
+			break;
+		case 'l':
+			log_fd = open(optarg, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+			if (log_fd < 0)
+				err(64, "%s", optarg);
+			break;
+		case 'e':
+			pause_ms = atoi(optarg);
+			break;
+		case 'f':
+			end_ms = now_ms() + atoll(optarg);
+			break;
+		case 'p':
+			server.port = (uint16_t)atoi(optarg);
+			break;
+		case 'k':
+			server.key = optarg;
+			break;
+		case 't':
+			server.token = optarg;
+			break;
+		default:
+			return 64;
+		}
+	}
+	if (optind != argc || (server.port && !server.key))
+		errx(64, "usage: witness [-i] [-l LOG] [-e MS] [-f MS] [-p PORT -k KEY -t TOKEN]");
+	snprintf(line, sizeof(line), "pid %ld", (long)getpid());
+	note(line);
+	if (ignore) {
+		sigaction(SIGTERM, &action, NULL);
+		sigaction(SIGINT, &action, NULL);
+		sigaction(SIGHUP, &action, NULL);
+	}
+	while (now_ms() < end_ms) {
+		if (caught) {
+			note(sigabbrev_np(caught));
+			caught = 0;
+		}
+		if (server.port) {
+			testify(&server, pause_ms);
+		} else {
+			note("alive");
+			poll(NULL, 0, pause_ms);
+		}
+	}
+	return 0;
+}

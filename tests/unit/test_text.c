@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+#include "text.h"
+#include "unit.h"
+
+static const struct {
+	const char *in, *out;
+} cleaned[] = {
+	{ "", "" }, { "plain", "plain" }, { "a\tb\n", "a?b?" }, { "\x1b[2J", "?[2J" },
+	{ "\x7f", "?" }, { "\xc2\x9b""31m", "?31m" }, { "\xff\xfe", "??" },
+	{ "\xe2\x82", "??" }, { "\xe2\x82\xac", "\xe2\x82\xac" }, { "\xe2\x82""a", "??a" },
+	{ "\xed\xa0\x80", "???" }, { "\xc0\x80", "??" }, { "\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80" },
+};
+
+static void test_char(void)
+{
+	bool control;
+
+	unit_case("text_char");
+	CHECK_INT(text_char("", 0, &control), 0);
+	CHECK_INT(text_char("\0", 1, &control), 1);
+	CHECK(control);
+	CHECK_INT(text_char(" ", 1, &control), 1);
+	CHECK(!control);
+	CHECK_INT(text_char("\xe2\x82\xac", 3, NULL), 3);
+	CHECK_INT(text_char("\xe2\x82\xac", 2, NULL), 0);	/* never past the length */
+	CHECK_INT(text_char("\xf0\x9f\x98\x80", 3, NULL), 0);
+	CHECK_INT(text_char("\xf0\x9f\x98\x80", 9, NULL), 4);
+	CHECK(text_is_clean("", 0));
+	CHECK(!text_is_clean("a\0b", 3));
+}
+
+static void test_clean(void)
+{
+	char buf[64];
+	size_t i, size;
+
+	for (i = 0; i < ARRAY_SIZE(cleaned); i++) {
+		unit_case("text_clean %zu", i);
+		CHECK_INT(text_clean(cleaned[i].in, strlen(cleaned[i].in), buf, sizeof(buf)),
+			  strlen(cleaned[i].out));
+		CHECK_STR(buf, cleaned[i].out);
+	}
+	unit_case("text_clean, cut");
+	for (size = 1; size < 8; size++) {	/* two bytes, then three, then one */
+		static const size_t want[] = { 0, 0, 2, 2, 2, 5, 6 };
+
+		CHECK_INT(text_clean("\xc3\xa9\xe2\x82\xac!", 6, buf, size), want[size - 1]);
+		CHECK_INT(strlen(buf), want[size - 1]);
+	}
+	memset(buf, 'x', sizeof(buf));
+	CHECK_INT(text_clean("abc", 3, buf, 0), 0);
+	CHECK_INT(buf[0], 'x');
+}
+
+static void test_quote(void)
+{
+	char in[200], buf[TEXT_QUOTE_SIZE + 1];
+	size_t length;
+
+	memset(in, 'q', sizeof(in));
+	buf[TEXT_QUOTE_SIZE] = '!';
+	for (length = 64; length < 80; length++) {
+		unit_case("text_quote of %zu bytes", length);
+		text_quote(in, length, buf);
+		CHECK_INT(strlen(buf), length <= 68 ? length : 71);
+		CHECK((strcmp(buf + strlen(buf) - 3, "...") == 0) == (length > 68));
+		CHECK_INT(buf[TEXT_QUOTE_SIZE], '!');
+	}
+}
+
+int main(void)
+{
+	test_char();
+	test_clean();
+	test_quote();
+	return unit_done();
+}
