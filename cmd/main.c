@@ -46,19 +46,20 @@ static void fill_standard_streams(void)
 int main(int argc, char **argv)
 {
 	const struct command_row *command;
+	const char *name = argv[1];
 
 	fill_standard_streams();
 	if (argc < 2) {
 		fprintf(stderr, "dlock: no command given; try 'dlock --help'\n");
 		return EXIT_DLOCK;
 	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
-		argv[1] = "help";
-	else if (!strcmp(argv[1], "--version"))
-		argv[1] = "version";
-	command = command_find(argv[1]);
+	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
+		name = "help";
+	else if (!strcmp(name, "--version"))
+		name = "version";
+	command = command_find(name);
 	if (!command) {
-		fprintf(stderr, "dlock: unknown command '%s'; try 'dlock --help'\n", argv[1]);
+		fprintf(stderr, "dlock: unknown command '%s'; try 'dlock --help'\n", name);
 		return EXIT_DLOCK;
 	}
 	return command->main(argc - 1, argv + 1);

@@ -11,10 +11,6 @@
 #include "uri.h"
 #include "version.h"
 
-/* One request, and one connection, unless the URI says otherwise (SPEC: 4). */
-#define TIMEOUT_MS 2000
-#define CONNECT_TIMEOUT_MS 5000
-
 extern const struct backend_ops file_ops;
 
 static const char *const file_schemes[] = { "file", NULL };
@@ -125,8 +121,8 @@ struct backend *backend_open(const struct backend_driver *driver,
 	const struct backend_ops *ops;
 	struct backend *backend;
 
-	if (uri_param_duration(uri, "timeout", TIMEOUT_MS, &timeout_ms, err) ||
-	    uri_param_duration(uri, "connect-timeout", CONNECT_TIMEOUT_MS,
+	if (uri_param_duration(uri, "timeout", BACKEND_TIMEOUT_MS, &timeout_ms, err) ||
+	    uri_param_duration(uri, "connect-timeout", BACKEND_CONNECT_TIMEOUT_MS,
 			       &connect_timeout_ms, err))
 		return NULL;
 	ops = driver_ops(driver, err);

@@ -18,6 +18,10 @@
 struct error;
 struct uri;
 
+/* Bounds of one request and of one connection, unless the URI says otherwise. */
+#define BACKEND_TIMEOUT_MS 2000
+#define BACKEND_CONNECT_TIMEOUT_MS 5000
+
 /* What became of a lock operation. */
 enum outcome {
 	OUTCOME_HELD,		/* this token holds the lock */

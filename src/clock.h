@@ -30,6 +30,11 @@ static inline int64_t clock_wall_ms(void)
 	return clock_read_ms(CLOCK_REALTIME);
 }
 
+static inline int64_t clock_earlier(int64_t a_ms, int64_t b_ms)
+{
+	return a_ms < b_ms ? a_ms : b_ms;
+}
+
 /* The timeout for poll() until deadline_ms, rounded so that poll never wakes early. */
 static inline int clock_poll_timeout(int64_t deadline_ms)
 {

@@ -17,7 +17,7 @@
 
 /*
  * Debian's inih takes its limits from variables, upstream's was compiled with
- * them: weak, so that both link. Upstream's lines end at 197 bytes.
+ * them: weak, so that both link. Upstream's lines have 198 bytes at most.
  */
 extern bool ini_use_stack __attribute__((weak));
 extern bool ini_stop_on_first_error __attribute__((weak));

@@ -89,7 +89,7 @@ lock_keys() {
 
 # only_fences: of all that the suite's server knows of this lock
 only_fences() {
-	key_gone && [[ -z $(lock_keys | grep -v '}:fence$') ]]
+	key_gone && ! lock_keys | grep -qv '}:fence$'
 }
 
 waiters() {

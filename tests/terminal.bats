@@ -55,7 +55,7 @@ keys() {
 	wait_until 5 shows '^ready'
 	keys C-c
 	wait_until 5 shows '^INT$'
-	keys 'C-\'
+	keys "C-\\"
 	wait_until 5 prompt 0
 	equal "$(screen capture-pane -p | grep -c '^INT$')" 1
 }

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+#include "supervisor.h"
+
+#include "clock.h"
+#include "duration.h"
+#include "signals.h"
+
+/*
+ * The command is dead; was the lock held to its end? The keeper's last word says.
+ * maybe_released: an earlier keeper was told to release and was killed.
+ */
+static void hear_released(struct supervisor *s, const struct keeper_event *event,
+			  bool maybe_released)
+{
+	int64_t rest_ms = s->last_lease_end_ms - clock_boot_ms();
+	bool in_lease = s->ended_ms < s->last_lease_end_ms;
+	char text[DURATION_TEXT_SIZE];
+
+	if (event->type == KEEPER_RELEASED) {
+		supervisor_say(s, SAY_STEP, "released");
+		return;
+	}
+	if (event->type == KEEPER_LOST && !(maybe_released && in_lease)) {
+		supervisor_lose(s, event->error.message);
+		return;
+	}
+	if (event->type == KEEPER_LOST || s->lost)
+		return;
+	/* Not known; but what ended within the lease was protected to its end. */
+	if (!in_lease)
+		supervisor_lose(s, event->error.message);
+	else
+		supervisor_say(s, SAY_WARNING, "could not release: %s; it lapses within %s",
+			       event->error.message,
+			       duration_format(rest_ms, text, sizeof(text)));
+}
+
+/* Waits for the keeper's last word; true when it came. */
+static bool await_release(struct supervisor *s, bool maybe_released)
+{
+	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
+	struct keeper_event event;
+	int sig;
+
+	/* After the end of a lost lease there is nothing to give back. */
+	if (s->lost)
+		until_ms = clock_earlier(until_ms, s->last_lease_end_ms);
+	while (clock_boot_ms() < until_ms) {
+		supervisor_sleep(s, until_ms);
+		while (keeper_event(&s->keeper, &event)) {
+			if (event.type == KEEPER_GONE)
+				return false;
+			if (event.type != KEEPER_RELEASED && event.type != KEEPER_LOST &&
+			    event.type != KEEPER_FAILED)
+				continue;
+			hear_released(s, &event, maybe_released);
+			return true;
+		}
+		while ((sig = signals_next(s->signals, NULL)))
+			if (signals_fatal(s->signals, sig))
+				until_ms = 0;
+	}
+	event = (struct keeper_event){ .type = KEEPER_FAILED };
+	error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
+	hear_released(s, &event, maybe_released);
+	return true;
+}
+
+static void release_local(struct supervisor *s, int64_t keep_ms)
+{
+	struct keeper_event event = { .type = KEEPER_RELEASED };
+
+	if (s->backend->ops->release(s->backend, &s->request, keep_ms,
+				     &event.error) == OUTCOME_ERROR)
+		event.type = KEEPER_FAILED;
+	hear_released(s, &event, false);
+}
+
+void supervisor_give_back(struct supervisor *s)
+{
+	int64_t keep_ms = s->run->min_hold_ms - (clock_boot_ms() - s->held_ms);
+	bool ordered = s->keeper.pid != 0;
+	struct error err = { 0 };
+
+	if (!s->run->min_hold_ms || keep_ms < 0)
+		keep_ms = 0;
+	if (s->keeper.pid)
+		keeper_release(&s->keeper, keep_ms);
+	if (s->keeper.pid && await_release(s, false)) {
+		keeper_kill(&s->keeper);
+		return;
+	}
+	if (s->run->driver->local)
+		release_local(s, keep_ms);
+	else if (supervisor_start_keeper(s, KEEPER_RELEASE, keep_ms, &err))
+		supervisor_say(s, SAY_WARNING, "could not release: %s", err.message);
+	else
+		await_release(s, ordered);
+	keeper_kill(&s->keeper);
+}
+

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+#include "supervisor.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "signals.h"
+
+
+static enum run_end verify_here(struct supervisor *s, struct error *err)
+{
+	s->backend = backend_open(s->run->driver, s->run->uri, err);
+	if (!s->backend)
+		return RUN_FAILED;
+	switch (s->backend->ops->verify(s->backend, &s->request, err)) {
+	case OUTCOME_HELD:
+		return RUN_EXITED;
+	case OUTCOME_LOST:
+	case OUTCOME_BUSY:
+		return RUN_LOST;
+	case OUTCOME_ERROR:
+		break;
+	}
+	return RUN_FAILED;
+}
+
+static enum run_end verify_by_keeper(struct supervisor *s, struct error *err)
+{
+	struct keeper_event event;
+
+	if (supervisor_start_keeper(s, KEEPER_VERIFY, 0, err))
+		return RUN_FAILED;
+	for (;;) {
+		supervisor_sleep(s, CLOCK_NEVER);
+		if (supervisor_interrupted(s))
+			return RUN_INTERRUPTED;
+		if (!keeper_event(&s->keeper, &event))
+			continue;
+		switch (event.type) {
+		case KEEPER_HELD:
+			return RUN_EXITED;
+		case KEEPER_LOST:
+			return RUN_LOST;
+		case KEEPER_FAILED:
+			*err = event.error;
+			return RUN_FAILED;
+		default:
+			error_set(err, ERROR_INTERNAL, 0, "the keeper process was killed");
+			return RUN_FAILED;
+		}
+	}
+}
+
+/* An ancestor says it holds this lock. If so, become the command under its hold. */
+void supervisor_run_nested(struct supervisor *s)
+{
+	struct error *err = &s->result->error;
+
+	s->result->end = s->run->driver->local ? verify_here(s, err)
+					       : verify_by_keeper(s, err);
+	keeper_kill(&s->keeper);
+	if (s->result->end == RUN_LOST)
+		error_set(err, ERROR_REFUSED, 0,
+			  "the run that this one is nested in does not hold it any more");
+	if (s->result->end != RUN_EXITED)
+		return;
+	supervisor_say(s, SAY_STEP, "already held by an outer dlock run; fence %s",
+	    getenv("DLOCK_FENCE"));
+	signals_restore(s->signals);
+	execvp(s->run->argv[0], s->run->argv);
+	s->result->end = RUN_EXEC_FAILED;
+	err->errnum = errno;
+}
+

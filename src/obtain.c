@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+#include "supervisor.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "clock.h"
+#include "signals.h"
+
+static int64_t after(int64_t start_ms, int64_t duration_ms)
+{
+	return duration_ms == CLOCK_NEVER ? CLOCK_NEVER : start_ms + duration_ms;
+}
+
+
+enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
+{
+	bool down = err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED;
+
+	if (down && s->run->run_if_down) {
+		supervisor_say(s, SAY_WARNING, "%s; running without the lock", err->message);
+		s->protected = false;
+		return OBTAINED_YES;
+	}
+	s->result->end = RUN_FAILED;
+	s->result->error = *err;
+	return OBTAINED_NO;
+}
+
+static enum obtained obtained(struct supervisor *s, uint64_t fence)
+{
+	s->protected = true;
+	s->fence = fence;
+	s->held_ms = clock_boot_ms();
+	return OBTAINED_YES;
+}
+
+static void note_holder(struct supervisor *s, const struct holder *holder,
+			int64_t age_ms, int64_t at_ms)
+{
+	s->result->holder = *holder;
+	/* Kept as the instant it began, so that it ages while we wait. */
+	s->result->age_ms = age_ms < 0 ? -1 : at_ms - age_ms;
+}
+
+static int64_t holder_age(const struct supervisor *s)
+{
+	return s->result->age_ms < 0 ? -1 : clock_boot_ms() - s->result->age_ms;
+}
+
+static void show_waiting(struct supervisor *s, int64_t ahead)
+{
+	struct wait_state state = {
+		.elapsed_ms = clock_boot_ms() - s->started_ms,
+		.ahead = ahead,
+		.age_ms = holder_age(s),
+		.holder = &s->result->holder,
+	};
+
+	s->hooks->waiting(s->hooks->context, &state);
+}
+
+/* Opens a local backend and tries at once; no other process is needed for it. */
+static enum obtained try_local(struct supervisor *s)
+{
+	struct request request = s->request;
+	struct grant grant = { .age_ms = -1 };
+	struct error err = { 0 };
+
+	s->backend = backend_open(s->run->driver, s->run->uri, &err);
+	if (!s->backend)
+		return supervisor_fail(s, &err);
+	s->backend->engaged = &s->shared->engaged;
+	request.queue = false;
+	switch (s->backend->ops->acquire(s->backend, &request, &grant, &err)) {
+	case OUTCOME_HELD:
+		return obtained(s, grant.fence);
+	case OUTCOME_BUSY:
+		note_holder(s, &grant.holder, grant.age_ms, clock_boot_ms());
+		if (s->run->wait_ms > 0)
+			return OBTAINED_NOT_YET;
+		s->result->end = RUN_NOT_OBTAINED;
+		return OBTAINED_NO;
+	case OUTCOME_LOST:
+	case OUTCOME_ERROR:
+		break;
+	}
+	return supervisor_fail(s, &err);
+}
+
+/* Takes what the keeper says while it acquires. */
+static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_event *event,
+				    int64_t *ahead)
+{
+	int made = OFFER_MADE;
+	struct error err = { 0 };
+
+	switch (event->type) {
+	case KEEPER_HELD:
+		/* Too late when we were stopped for so long that it was withdrawn. */
+		if (!atomic_compare_exchange_strong(&s->shared->offer, &made, OFFER_TAKEN))
+			return OBTAINED_NOT_YET;
+		return obtained(s, event->fence);
+	case KEEPER_WITHDRAWN:
+		supervisor_say(s, SAY_STEP, "was stopped as the lock came; back in line");
+		keeper_retry(&s->keeper);
+		return OBTAINED_NOT_YET;
+	case KEEPER_WAITING:
+		*ahead = event->ahead;
+		note_holder(s, &event->holder, event->age_ms, event->at_ms);
+		show_waiting(s, *ahead);
+		return OBTAINED_NOT_YET;
+	case KEEPER_BUSY:
+		note_holder(s, &event->holder, event->age_ms, event->at_ms);
+		s->result->end = RUN_NOT_OBTAINED;
+		return OBTAINED_NO;
+	case KEEPER_RETRYING:
+		supervisor_say(s, SAY_STEP, "%s; trying again", event->error.message);
+		return OBTAINED_NOT_YET;
+	case KEEPER_FAILED:
+		return supervisor_fail(s, &event->error);
+	case KEEPER_GONE:
+		error_set(&err, ERROR_INTERNAL, 0, "the keeper process was killed");
+		return supervisor_fail(s, &err);
+	default:
+		return OBTAINED_NOT_YET;
+	}
+}
+
+/*
+ * Gives up waiting: the keeper leaves the line, or gives back what it got this
+ * very moment. A second signal is not made to wait for that.
+ */
+static void give_up(struct supervisor *s)
+{
+	int64_t until_ms = clock_boot_ms() + s->timeout_ms + KEEPER_GRACE_MS;
+	struct keeper_event event;
+	int sig;
+
+	/* Local: nothing outlives the process. Not engaged: nothing was sent. */
+	if (s->run->driver->local || !atomic_load(&s->shared->engaged)) {
+		keeper_kill(&s->keeper);
+		return;
+	}
+	keeper_release(&s->keeper, 0);
+	while (s->keeper.pid && clock_boot_ms() < until_ms) {
+		supervisor_sleep(s, until_ms);
+		while (keeper_event(&s->keeper, &event))
+			if (event.type == KEEPER_BUSY || event.type == KEEPER_RELEASED ||
+			    event.type == KEEPER_FAILED)
+				until_ms = 0;
+		while ((sig = signals_next(s->signals, NULL)))
+			if (signals_fatal(s->signals, sig))
+				until_ms = 0;
+	}
+	keeper_kill(&s->keeper);
+}
+
+/* true: the user wants this to end. */
+bool supervisor_interrupted(struct supervisor *s)
+{
+	int sig;
+
+	while ((sig = signals_next(s->signals, NULL))) {
+		if (sig == SIGTSTP)
+			signals_stop_self(sig, false);
+		if (!signals_fatal(s->signals, sig))
+			continue;
+		s->result->end = RUN_INTERRUPTED;
+		s->result->status = sig;
+		return true;
+	}
+	return false;
+}
+
+static enum obtained wait_for_lock(struct supervisor *s)
+{
+	int64_t until_ms = after(s->started_ms, s->run->wait_ms), ahead = -1, tick_ms;
+	enum obtained obtained = OBTAINED_NOT_YET;
+	struct keeper_event event;
+
+	/* -n is the keeper's affair: its one try may take as long as it needs. */
+	if (s->run->wait_ms == 0)
+		until_ms = CLOCK_NEVER;
+	tick_ms = after(s->started_ms, s->hooks->tick_ms);
+	while (obtained == OBTAINED_NOT_YET) {
+		supervisor_sleep(s, clock_earlier(until_ms, tick_ms));
+		if (supervisor_interrupted(s))
+			return OBTAINED_NO;
+		while (obtained == OBTAINED_NOT_YET && keeper_event(&s->keeper, &event))
+			obtained = hear_acquiring(s, &event, &ahead);
+		if (obtained != OBTAINED_NOT_YET)
+			break;
+		if (clock_boot_ms() >= until_ms) {
+			s->result->end = RUN_NOT_OBTAINED;
+			return OBTAINED_NO;
+		}
+		if (clock_boot_ms() >= tick_ms) {
+			tick_ms += s->hooks->tick_ms;
+			if (ahead >= 0 || s->run->driver->local)
+				show_waiting(s, ahead);
+		}
+	}
+	return obtained;
+}
+
+enum obtained supervisor_obtain(struct supervisor *s)
+{
+	enum obtained obtained = OBTAINED_NOT_YET;
+	struct error err = { 0 };
+
+	if (s->run->driver->local) {
+		obtained = try_local(s);
+		if (obtained != OBTAINED_NOT_YET)
+			return obtained;
+		show_waiting(s, -1);
+	}
+	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, 0, &err))
+		return supervisor_fail(s, &err);
+	/* The network takes its time: have the guard ready when the lock comes. */
+	if (!s->run->driver->local && supervisor_start_guard(s, &err))
+		obtained = supervisor_fail(s, &err);
+	else
+		obtained = wait_for_lock(s);
+	s->hooks->waiting(s->hooks->context, NULL);
+	if (obtained == OBTAINED_NO)
+		give_up(s);
+	return obtained;
+}
+

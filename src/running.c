@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+#include "supervisor.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/signalfd.h>
+
+#include "clock.h"
+#include "lease.h"
+#include "signals.h"
+
+/* What a guard gets beyond kill-after before it is taken for stuck. */
+#define GUARD_GRACE_MS 500
+
+
+static void begin_stop(struct supervisor *s)
+{
+	int64_t ttl_ms = atomic_load(&s->shared->lease_ttl_ms);
+	int64_t grace_ms = s->run->kill_after_ms;
+
+	if (ttl_ms)
+		grace_ms = lease_kill_after(ttl_ms, grace_ms);
+	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
+}
+
+void supervisor_lose(struct supervisor *s, const char *how)
+{
+	const char *next = "; stopping the command";
+
+	if (s->lost)
+		return;
+	s->lost = true;
+	if (s->ended)
+		next = ", at some time before the command ended";
+	else if (!s->run->kill_on_lost)
+		next = "; the command goes on (--on-lost warn)";
+	supervisor_say(s, SAY_WARNING, "lock lost: %s%s", how, next);
+	if (s->run->kill_on_lost)
+		begin_stop(s);
+}
+
+static void hear_holding(struct supervisor *s, const struct keeper_event *event)
+{
+	switch (event->type) {
+	case KEEPER_LOST:
+		supervisor_lose(s, event->error.message);
+		break;
+	case KEEPER_TROUBLE:
+		supervisor_say(s, SAY_WARNING, "cannot renew the lock: %s; trying again",
+		    event->error.message);
+		break;
+	case KEEPER_RENEWED:
+		supervisor_say(s, SAY_WARNING, "the lock is renewed again");
+		break;
+	case KEEPER_GONE:
+		supervisor_say(s, SAY_WARNING, "the keeper process was killed; the lock cannot be renewed");
+		break;
+	default:
+		break;
+	}
+}
+
+/* Ctrl-Z: dlock's own job stops as the command did; fg continues both. */
+static void follow_stop(struct supervisor *s, int sig)
+{
+	bool foreground = terminal_take(&s->terminal, s->command);
+
+	if (s->terminal.fd < 0 || (sig == SIGSTOP && !foreground))
+		return;
+	signals_stop_self(sig, true);
+	if (terminal_ours(&s->terminal))
+		terminal_give(&s->terminal, s->command);
+	guard_signal(&s->guard, SIGCONT, true);
+}
+
+static void forward_signals(struct supervisor *s)
+{
+	struct signalfd_siginfo info;
+	int sig;
+
+	while ((sig = signals_next(s->signals, &info))) {
+		if (!signals_forwarded(sig))
+			continue;
+		if (sig == SIGCONT && s->command && terminal_ours(&s->terminal))
+			terminal_give(&s->terminal, s->command);
+		/* What the kernel sends, a terminal's Ctrl-C, is for a whole group. */
+		guard_signal(&s->guard, sig, sig == SIGCONT || sig == SIGTSTP ||
+			     info.ssi_code == SI_KERNEL);
+	}
+}
+
+/* false: the tree is dead. */
+static bool hear_guard(struct supervisor *s, const struct guard_event *event)
+{
+	switch (event->type) {
+	case GUARD_STARTED:
+		s->command = event->value;
+		supervisor_say(s, SAY_STEP, "command started, pid %d", event->value);
+		break;
+	case GUARD_EXEC_FAILED:
+		s->result->end = RUN_EXEC_FAILED;
+		s->result->error.errnum = event->value;
+		s->reaped = true;
+		break;
+	case GUARD_STOPPED:
+		follow_stop(s, event->value);
+		break;
+	case GUARD_EXPIRING:
+		supervisor_lose(s, "it was not renewed before its lease ran out");
+		break;
+	case GUARD_EXITED:
+		s->result->status = event->value;
+		s->reaped = true;
+		s->result->from_terminal = terminal_take(&s->terminal, s->command);
+		break;
+	case GUARD_LEFTOVERS:
+		supervisor_say(s, SAY_WARNING, "the command left %d process%s running; ending %s",
+		    event->value, event->value == 1 ? "" : "es",
+		    event->value == 1 ? "it" : "them");
+		begin_stop(s);
+		break;
+	case GUARD_EMPTY:
+		guard_finish(&s->guard);
+		return false;
+	case GUARD_GONE:
+		return false;
+	}
+	return true;
+}
+
+/* When the guard must be done; the second pair of eyes on every deadline. */
+static int64_t force_at(const struct supervisor *s)
+{
+	struct lease_stop stop;
+
+	if (!s->run->kill_on_lost || !s->protected)
+		return s->force_ms;
+	stop = lease_stop(atomic_load(&s->shared->lease_end_ms),
+			  atomic_load(&s->shared->lease_ttl_ms), s->run->kill_after_ms);
+	return clock_earlier(s->force_ms, stop.force_ms);
+}
+
+void supervisor_run_command(struct supervisor *s)
+{
+	struct keeper_event keeper_said;
+	struct guard_event guard_said;
+	bool alive = true;
+
+	guard_run(&s->guard, s->protected ? s->fence : 0);
+	while (alive) {
+		supervisor_sleep(s, force_at(s));
+		forward_signals(s);
+		while (alive && guard_event(&s->guard, &guard_said))
+			alive = hear_guard(s, &guard_said);
+		while (s->protected && keeper_event(&s->keeper, &keeper_said))
+			hear_holding(s, &keeper_said);
+		if (alive && clock_boot_ms() >= force_at(s)) {
+			supervisor_lose(s, "it was not renewed before its lease ran out");
+			break;
+		}
+	}
+	/*
+	 * A guard that went without a word, or does not act, leaves its tree to us;
+	 * the command, its child, died with it (PR_SET_PDEATHSIG).
+	 */
+	if (s->guard.pid)
+		guard_kill(&s->guard, s->keeper.pid);
+	s->ended = true;
+	s->ended_ms = clock_boot_ms();
+	s->last_lease_end_ms = atomic_load(&s->shared->lease_end_ms);
+	terminal_take(&s->terminal, s->command);
+	if (!s->reaped)
+		s->result->status = SIGKILL;
+}
+

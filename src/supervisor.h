@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The supervisor's state, for the files that it is written in: obtain.c waits for
+ * the lock, running.c watches the command, give_back.c releases, nested.c serves a
+ * run inside a run of the same lock; supervise.c puts them in a row.
+ */
+#ifndef DLOCK_SUPERVISOR_H
+#define DLOCK_SUPERVISOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "guard.h"
+#include "keeper.h"
+#include "shared.h"
+#include "supervise.h"
+#include "terminal.h"
+#include "token.h"
+
+struct signals;
+
+/* Beyond its own bounds, the time that a keeper gets to say its last word. */
+#define KEEPER_GRACE_MS 500
+
+struct supervisor {
+	const struct run_request *run;
+	const struct run_hooks *hooks;
+	const struct signals *signals;
+	struct run_result *result;
+	struct terminal terminal;
+	struct shared *shared;
+	int lost_fd;
+	int guard_pipe[2];
+	char token[TOKEN_SIZE];
+	struct request request;
+	struct backend *backend;	/* local drivers: ours, and the keeper's copy */
+	struct keeper keeper;
+	struct guard guard;
+	struct guard_plan guard_plan;
+
+	bool protected;			/* the lock is, or was, held */
+	uint64_t fence;
+	int64_t started_ms, held_ms;
+	pid_t command;			/* 0 until started */
+	bool reaped;			/* result->status is valid */
+	bool ended;			/* the command's whole tree is dead */
+	bool lost;
+	int64_t force_ms;		/* a stop was begun: kill the guard then */
+	int64_t timeout_ms;		/* bound of the keeper's last request */
+	int64_t ended_ms;		/* when the tree was dead */
+	int64_t last_lease_end_ms;	/* as it was then */
+};
+
+enum obtained { OBTAINED_NO, OBTAINED_YES, OBTAINED_NOT_YET };
+
+/* Hands a line to the caller's hook. */
+void supervisor_say(const struct supervisor *s, enum say level, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Polls all that can happen, until until_ms at the latest. */
+void supervisor_sleep(const struct supervisor *s, int64_t until_ms);
+
+/* Forks the keeper or the guard. 0, or -1 with *err. */
+int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, int64_t keep_ms,
+			    struct error *err);
+int supervisor_start_guard(struct supervisor *s, struct error *err);
+
+/* No lock for this reason: fills the result; YES if the command runs all the same. */
+enum obtained supervisor_fail(struct supervisor *s, const struct error *err);
+
+/* Reads signals; true when one came that ends a wait: the result is filled. */
+bool supervisor_interrupted(struct supervisor *s);
+
+/* Acquires: YES with s->protected, or NO with the result filled. */
+enum obtained supervisor_obtain(struct supervisor *s);
+
+/* Runs the command until its whole tree is dead. The guard must be there. */
+void supervisor_run_command(struct supervisor *s);
+
+/* The lock is lost, as how says: tells it, and begins to stop the command. */
+void supervisor_lose(struct supervisor *s, const char *how);
+
+/* Releases, and learns whether the lock was held until now. */
+void supervisor_give_back(struct supervisor *s);
+
+/* Under an ancestor's hold: becomes the command, or fills the result. */
+void supervisor_run_nested(struct supervisor *s);
+
+#endif
