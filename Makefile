@@ -67,7 +67,7 @@ endif
 
 CMD_SRC := $(wildcard cmd/*.c)
 ENGINE_SRC := $(wildcard src/*.c) src/backends/file.c
-REDIS_SRC := src/backends/redis.c src/backends/redis_conn.c
+REDIS_SRC := $(wildcard src/backends/redis*.c)
 UNIT_SRC := $(wildcard tests/unit/*.c)
 TOOL_SRC := $(wildcard tests/tools/*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/*.c)

@@ -85,7 +85,8 @@ struct backend_ops {
 	 * One atomic try, safe to repeat with the same token: if an earlier one was
 	 * granted and its reply lost, this one finds that hold and extends it. With
 	 * queue set, BUSY means that a place in line is taken and kept. Local backends
-	 * (see backend_driver) block instead until they hold; nobody else may.
+	 * (see backend_driver) sleep in it instead, until they hold or a signal is
+	 * caught (BUSY); nobody else may.
 	 */
 	enum outcome (*acquire)(struct backend *backend, const struct request *request,
 				struct grant *grant, struct error *err);
@@ -122,8 +123,8 @@ struct backend_driver {
 	const char *module;		/* shared object with the ops; NULL: built in */
 	const struct backend_ops *ops;	/* built in; NULL with module NULL: compiled out */
 	/*
-	 * Needs no network: the supervisor itself opens and tries, and a keeper is
-	 * started only to wait. The hold lives in descriptors that all share.
+	 * Needs no network and has no lease: the supervisor itself does all, without a
+	 * keeper. The hold lives in a descriptor that dlock's processes share.
 	 */
 	bool local;
 	const char *summary;		/* for --help */

@@ -363,12 +363,7 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 	if (plan->guard_pipe[1] >= 0)
 		close(plan->guard_pipe[1]);
 
-	/* A call that blocks without a bound cannot watch the supervisor meanwhile. */
-	if (plan->driver->local)
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	k.backend = plan->backend;
-	if (!k.backend)
-		k.backend = backend_open(plan->driver, plan->uri, &k.event.error);
+	k.backend = backend_open(plan->driver, plan->uri, &k.event.error);
 	if (!k.backend)
 		fail(&k);
 	k.backend->engaged = &plan->shared->engaged;
@@ -384,8 +379,6 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 			if (k.orphaned)
 				_exit(0);
 	}
-	if (plan->driver->local)
-		prctl(PR_SET_PDEATHSIG, 0);
 	hold(&k, &grant);
 }
 

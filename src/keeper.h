@@ -27,7 +27,6 @@ struct keeper_plan {
 	enum keeper_mode mode;
 	const struct backend_driver *driver;
 	const struct uri *uri;
-	struct backend *backend;	/* opened already (local drivers), or NULL */
 	const struct request *request;
 	bool no_renew;
 	int64_t keep_ms;		/* KEEPER_RELEASE: stay taken for so long */

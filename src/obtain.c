@@ -60,32 +60,64 @@ static void show_waiting(struct supervisor *s, int64_t ahead)
 	s->hooks->waiting(s->hooks->context, &state);
 }
 
-/* Opens a local backend and tries at once; no other process is needed for it. */
-static enum obtained try_local(struct supervisor *s)
+/* One try of a local backend: at once, or asleep until until_ms or a signal. */
+static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms, int *sig)
 {
 	struct request request = s->request;
 	struct grant grant = { .age_ms = -1 };
 	struct error err = { 0 };
+	enum outcome outcome;
 
-	s->backend = backend_open(s->run->driver, s->run->uri, &err);
-	if (!s->backend)
-		return supervisor_fail(s, &err);
-	s->backend->engaged = &s->shared->engaged;
-	request.queue = false;
-	switch (s->backend->ops->acquire(s->backend, &request, &grant, &err)) {
+	request.queue = wait;
+	if (wait)
+		signals_admit(s->signals, until_ms);
+	outcome = s->backend->ops->acquire(s->backend, &request, &grant, &err);
+	if (wait)
+		*sig = signals_bar(s->signals);
+	switch (outcome) {
 	case OUTCOME_HELD:
 		return obtained(s, grant.fence);
 	case OUTCOME_BUSY:
 		note_holder(s, &grant.holder, grant.age_ms, clock_boot_ms());
-		if (s->run->wait_ms > 0)
-			return OBTAINED_NOT_YET;
-		s->result->end = RUN_NOT_OBTAINED;
-		return OBTAINED_NO;
+		return OBTAINED_NOT_YET;
 	case OUTCOME_LOST:
 	case OUTCOME_ERROR:
 		break;
 	}
 	return supervisor_fail(s, &err);
+}
+
+/* Without a keeper: nobody but this process needs to be asked, or to be told. */
+static enum obtained obtain_local(struct supervisor *s)
+{
+	int64_t until_ms = after(s->started_ms, s->run->wait_ms);
+	enum obtained obtained;
+	struct error err = { 0 };
+	int sig = 0;
+
+	s->backend = backend_open(s->run->driver, s->run->uri, &err);
+	if (!s->backend)
+		return supervisor_fail(s, &err);
+	s->backend->engaged = &s->shared->engaged;
+	obtained = try_local(s, false, 0, NULL);
+	while (obtained == OBTAINED_NOT_YET && clock_boot_ms() < until_ms) {
+		show_waiting(s, -1);
+		obtained = try_local(s, true, clock_earlier(until_ms,
+				     after(clock_boot_ms(), s->hooks->tick_ms)), &sig);
+		if (sig) {
+			/* It may have come as the lock did. */
+			if (obtained == OBTAINED_YES && s->protected)
+				s->backend->ops->release(s->backend, &s->request, 0, &err);
+			s->result->end = RUN_INTERRUPTED;
+			s->result->status = sig;
+			return OBTAINED_NO;
+		}
+	}
+	s->hooks->waiting(s->hooks->context, NULL);
+	if (obtained != OBTAINED_NOT_YET)
+		return obtained;
+	s->result->end = RUN_NOT_OBTAINED;
+	return OBTAINED_NO;
 }
 
 /* Takes what the keeper says while it acquires. */
@@ -137,8 +169,8 @@ static void give_up(struct supervisor *s)
 	struct keeper_event event;
 	int sig;
 
-	/* Local: nothing outlives the process. Not engaged: nothing was sent. */
-	if (s->run->driver->local || !atomic_load(&s->shared->engaged)) {
+	/* Nothing was sent yet that could leave a trace. */
+	if (!atomic_load(&s->shared->engaged)) {
 		keeper_kill(&s->keeper);
 		return;
 	}
@@ -197,7 +229,7 @@ static enum obtained wait_for_lock(struct supervisor *s)
 		}
 		if (clock_boot_ms() >= tick_ms) {
 			tick_ms += s->hooks->tick_ms;
-			if (ahead >= 0 || s->run->driver->local)
+			if (ahead >= 0)
 				show_waiting(s, ahead);
 		}
 	}
@@ -209,16 +241,12 @@ enum obtained supervisor_obtain(struct supervisor *s)
 	enum obtained obtained = OBTAINED_NOT_YET;
 	struct error err = { 0 };
 
-	if (s->run->driver->local) {
-		obtained = try_local(s);
-		if (obtained != OBTAINED_NOT_YET)
-			return obtained;
-		show_waiting(s, -1);
-	}
+	if (s->run->driver->local)
+		return obtain_local(s);
 	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, 0, &err))
 		return supervisor_fail(s, &err);
 	/* The network takes its time: have the guard ready when the lock comes. */
-	if (!s->run->driver->local && supervisor_start_guard(s, &err))
+	if (supervisor_start_guard(s, &err))
 		obtained = supervisor_fail(s, &err);
 	else
 		obtained = wait_for_lock(s);

@@ -2,11 +2,12 @@
 #include "signals.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "error.h"
 
 int signals_init(struct signals *signals, struct error *err)
@@ -48,6 +49,62 @@ int signals_next(const struct signals *signals, struct signalfd_siginfo *info)
 	if (read(signals->fd, info, sizeof(*info)) != (ssize_t)sizeof(*info))
 		return 0;
 	return (int)info->ssi_signo;
+}
+
+static volatile sig_atomic_t caught;
+
+/*
+ * A signal between the unblocking and the system call that it should interrupt
+ * would go unnoticed: so the timer repeats, and every signal starts it.
+ */
+static void set_timer(int64_t first_ms)
+{
+	struct itimerval timer = {
+		.it_value = { first_ms / 1000, first_ms % 1000 * 1000 },
+		.it_interval = { .tv_usec = 20000 },
+	};
+
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static void catch(int sig)
+{
+	if (sig != SIGALRM)
+		caught = sig;
+	set_timer(20);
+}
+
+void signals_admit(const struct signals *signals, int64_t until_ms)
+{
+	struct sigaction action = { .sa_handler = catch };
+	sigset_t none;
+	int64_t rest_ms;
+
+	caught = 0;
+	sigfillset(&action.sa_mask);
+	for (int sig = 1; sig < SIGSYS; sig++)
+		if (sig == SIGALRM || signals_fatal(signals, sig))
+			sigaction(sig, &action, NULL);
+	if (until_ms != CLOCK_NEVER) {
+		rest_ms = until_ms - clock_boot_ms();
+		set_timer(rest_ms > 1 ? rest_ms : 1);
+	}
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+int signals_bar(const struct signals *signals)
+{
+	static const struct itimerval stop = { .it_value = { 0, 0 } };
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	setitimer(ITIMER_REAL, &stop, NULL);
+	/* exec resets what is caught, but not to what was ignored. */
+	if (sigismember(&signals->ignored, SIGALRM) == 1)
+		signal(SIGALRM, SIG_IGN);
+	return caught;
 }
 
 void signals_restore(const struct signals *signals)

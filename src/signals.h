@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct error;
 
@@ -24,6 +25,15 @@ int signals_init(struct signals *signals, struct error *err);
 /* Next signal that is pending, or 0. Fills *info when not NULL. */
 struct signalfd_siginfo;
 int signals_next(const struct signals *signals, struct signalfd_siginfo *info);
+
+/*
+ * Between these two, signals that end a program interrupt system calls (EINTR),
+ * and so does the clock at until_ms (CLOCK_BOOTTIME; CLOCK_NEVER: not); others have
+ * their default effect. One that comes just before the call interrupts it a little
+ * later. The second gives the signal that was caught, 0 for none or the clock.
+ */
+void signals_admit(const struct signals *signals, int64_t until_ms);
+int signals_bar(const struct signals *signals);
 
 /* In a child, before exec: async-signal-safe. */
 void signals_restore(const struct signals *signals);

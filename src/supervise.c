@@ -90,7 +90,6 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, int64_t
 		.mode = mode,
 		.driver = s->run->driver,
 		.uri = s->run->uri,
-		.backend = s->backend,
 		.request = &s->request,
 		.no_renew = s->run->no_renew,
 		.keep_ms = keep_ms,

@@ -34,7 +34,7 @@ struct supervisor {
 	int guard_pipe[2];
 	char token[TOKEN_SIZE];
 	struct request request;
-	struct backend *backend;	/* local drivers: ours, and the keeper's copy */
+	struct backend *backend;	/* local drivers only; they need no keeper */
 	struct keeper keeper;
 	struct guard guard;
 	struct guard_plan guard_plan;

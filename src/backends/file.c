@@ -342,14 +342,11 @@ static enum outcome file_acquire(struct backend *backend, const struct request *
 
 	if (file->fd < 0 && open_file(file, request->name, err))
 		return OUTCOME_ERROR;
-	while (flock(file->fd, LOCK_EX | (request->queue ? 0 : LOCK_NB))) {
-		if (errno == EWOULDBLOCK)
+	if (flock(file->fd, LOCK_EX | (request->queue ? 0 : LOCK_NB))) {
+		if (errno == EWOULDBLOCK || errno == EINTR)
 			return busy(file, &request->self, grant);
-		if (errno != EINTR) {
-			error_set(err, ERROR_UNAVAILABLE, errno, "cannot lock in %s",
-				  file->directory);
-			return OUTCOME_ERROR;
-		}
+		error_set(err, ERROR_UNAVAILABLE, errno, "cannot lock in %s", file->directory);
+		return OUTCOME_ERROR;
 	}
 	self.since_ms = clock_wall_ms();
 	holder_encode(&self, holder);
