@@ -38,7 +38,7 @@ endif
 
 CFLAGS ?= -O2 -g
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
-	-Wmissing-prototypes -Wwrite-strings
+	-Wmissing-prototypes -Wwrite-strings -Wno-overlength-strings
 HARDENING := -fstack-protector-strong -fPIC
 HARDENING_LD := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 ifneq ($(SANITIZE),)
@@ -66,7 +66,7 @@ override CPPFLAGS += -DWITHOUT_REDIS
 endif
 
 CMD_SRC := $(wildcard cmd/*.c)
-ENGINE_SRC := $(wildcard src/*.c) src/backends/file.c
+ENGINE_SRC := $(wildcard src/*.c src/backends/file*.c)
 REDIS_SRC := $(wildcard src/backends/redis*.c)
 UNIT_SRC := $(wildcard tests/unit/*.c)
 TOOL_SRC := $(wildcard tests/tools/*.c)

@@ -11,10 +11,12 @@
 #include "uri.h"
 
 #define KILL_AFTER_MS 5000
+#define SLOTS_MAX 9999
 
 /* Letters serve as ids where there is one. */
 enum option_id {
 	OPTION_MIN_HOLD = 256,
+	OPTION_SLOTS,
 	OPTION_NO_RENEW,
 	OPTION_ON_LOST,
 	OPTION_IF_DOWN,
@@ -27,6 +29,10 @@ const struct option_row option_rows[] = {
 	{ 'w', "wait", "DUR", "wait no longer than this (default: no limit)",
 	  COMMAND_RUN, 'w' },
 	{ 't', "ttl", "DUR", "lease time (default: 30s, at least 1s)", COMMAND_RUN, 't' },
+	{ 's', "shared", NULL, "a shared hold: many shared ones, or one exclusive",
+	  COMMAND_RUN, 's' },
+	{ 0, "slots", "N", "a semaphore: up to N holders at once; all users of the\n"
+	  "name must agree on N", COMMAND_RUN, OPTION_SLOTS },
 	{ 'E', "conflict-exit-code", "N", "exit status for \"not obtained\" (default: 124)",
 	  COMMAND_RUN, 'E' },
 	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when the\n"
@@ -87,17 +93,18 @@ static int parse_choice(const char *option, const char *text, const char *yes,
 	return -1;
 }
 
-static int parse_code(const char *text, int *code, struct error *err)
+static int parse_number(const char *option, const char *text, int least, int most,
+			int *value, struct error *err)
 {
 	char *end;
-	long value = strtol(text, &end, 10);
+	long number = strtol(text, &end, 10);
 
-	if (text[0] < '0' || text[0] > '9' || *end || value > 255) {
-		error_set(err, ERROR_USAGE, 0,
-			  "--conflict-exit-code: '%s' is not a number from 0 to 255", text);
+	if (text[0] < '0' || text[0] > '9' || *end || number < least || number > most) {
+		error_set(err, ERROR_USAGE, 0, "%s: '%s' is not a number from %d to %d",
+			  option, text, least, most);
 		return -1;
 	}
-	*code = (int)value;
+	*value = (int)number;
 	return 0;
 }
 
@@ -132,7 +139,13 @@ static int apply(struct options *options, int id, char *argument, struct error *
 		options->ttl = argument;
 		return 0;
 	case 'E':
-		return parse_code(argument, &options->conflict_exit_code, err);
+		return parse_number("--conflict-exit-code", argument, 0, 255,
+				    &options->conflict_exit_code, err);
+	case 's':
+		options->shared = true;
+		return 0;
+	case OPTION_SLOTS:
+		return parse_number("--slots", argument, 1, SLOTS_MAX, &options->slots, err);
 	case 'k':
 		return parse_duration("--kill-after", argument, &options->kill_after_ms, err);
 	case 'q':
@@ -214,6 +227,17 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 		if (apply(options, id, optarg, err))
 			return -1;
 	}
+	if (options->shared && options->slots) {
+		error_set(err, ERROR_USAGE, 0, "--shared and --slots exclude each other");
+		return -1;
+	}
 	split_operands(options, argc, argv, optind > before && !strcmp(argv[before], "--"));
 	return 0;
+}
+
+enum hold_mode options_mode(const struct options *options)
+{
+	if (options->slots)
+		return HOLD_SLOT;
+	return options->shared ? HOLD_SHARED : HOLD_EXCLUSIVE;
 }

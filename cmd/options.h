@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "backend.h"
+
 struct error;
 
 /* Commands as bits, for the column of the table that says where an option is valid. */
@@ -36,6 +38,8 @@ struct options {
 	const char *ttl;
 	const char *wait;
 	bool nonblock;
+	bool shared;
+	int slots;		/* 0: not given */
 	int conflict_exit_code;
 	int64_t min_hold_ms;
 	bool no_renew;
@@ -55,5 +59,8 @@ struct options {
  */
 int options_parse(struct options *options, enum command_bit command, int argc,
 		  char **argv, struct error *err);
+
+/* The mode that --shared and --slots ask for. */
+enum hold_mode options_mode(const struct options *options);
 
 #endif

@@ -208,6 +208,8 @@ static int run_locked(struct run *run, struct error *err)
 		.uri_text = run->settings.uri_text,
 		.name = run->name,
 		.argv = run->options.argv,
+		.mode = options_mode(&run->options),
+		.slots = run->options.slots,
 		.ttl_ms = run->settings.ttl_ms,
 		.wait_ms = run->settings.wait_ms,
 		.kill_after_ms = run->options.kill_after_ms,

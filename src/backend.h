@@ -16,6 +16,9 @@
 #include "holder.h"
 
 struct error;
+struct findings;
+struct lock_view;
+struct name_list;
 struct uri;
 
 /* Bounds of one request and of one connection, unless the URI says otherwise. */
@@ -30,10 +33,18 @@ enum outcome {
 	OUTCOME_ERROR,		/* not known: struct error says why */
 };
 
+enum hold_mode {
+	HOLD_EXCLUSIVE,
+	HOLD_SHARED,		/* with other shared holds, excludes exclusive ones */
+	HOLD_SLOT,		/* one of request->slots at once */
+};
+
 /* A wish to hold. The caller owns all of it, for as long as the hold lasts. */
 struct request {
 	const char *name;
 	const char *token;
+	enum hold_mode mode;
+	int slots;		/* HOLD_SLOT: how many; all users of the name agree on it */
 	int64_t ttl_ms;		/* lease asked for */
 	bool queue;		/* when busy, stay in line until released or cancelled */
 	struct holder self;
@@ -115,6 +126,29 @@ struct backend_ops {
 	 */
 	enum outcome (*release)(struct backend *backend, const struct request *request,
 				int64_t keep_ms, struct error *err);
+	/*
+	 * Counts one more acquisition of the hold that token has, and extends it: each
+	 * needs a release of its own. HELD or LOST.
+	 */
+	enum outcome (*again)(struct backend *backend, const struct request *request,
+			      struct grant *grant, struct error *err);
+	/*
+	 * Shows who holds name and who waits, into *view, zeroed by the caller, who ends
+	 * with lock_view_finish(). With listen, event_fd() tells of a change from then on,
+	 * if the backend can. 0 or -1.
+	 */
+	int (*inspect)(struct backend *backend, const char *name, bool listen,
+		       struct lock_view *view, struct error *err);
+	/* The names of all locks that are held or waited for. 0 or -1. */
+	int (*list)(struct backend *backend, struct name_list *names, struct error *err);
+	/*
+	 * Takes name away from whoever holds it, and wakes the next waiter; *view shows
+	 * what was broken. A holder finds out at its next renewal. 0 or -1.
+	 */
+	int (*break_hold)(struct backend *backend, const char *name, struct lock_view *view,
+			  struct error *err);
+	/* Says how fit the backend is to hold locks; -1: it cannot be asked. */
+	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 };
 
 /* A row of the registry. */

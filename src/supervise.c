@@ -143,6 +143,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		.guard_pipe = { -1, -1 }, .force_ms = CLOCK_NEVER,
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
+			     .mode = run->mode, .slots = run->slots,
 			     .queue = run->wait_ms > 0 },
 	};
 	struct error err = { 0 };

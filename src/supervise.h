@@ -46,6 +46,8 @@ struct run_request {
 	const char *uri_text;		/* for DLOCK_BACKEND */
 	const char *name;
 	char *const *argv;
+	enum hold_mode mode;
+	int slots;
 	int64_t ttl_ms;
 	int64_t wait_ms;		/* CLOCK_NEVER: no limit; 0: do not wait */
 	int64_t kill_after_ms;

@@ -66,9 +66,12 @@ refused() {
 
 # ---- the file
 
-@test "the file is private, stays, and carries fence and holder" {
-	(umask 0 && "$DLOCK" run "$LOCK" -- true)
-	equal "$(stat -c '%a %h %F' "$LOCK_FILE" | sed 's/ empty//')" "600 1 regular file"
+@test "the file has the mode that umask says, stays, and carries fence and holder" {
+	(umask 077 && "$DLOCK" run "$LOCK" -- true)
+	equal "$(stat -c '%a %h %F' "$LOCK_FILE")" "600 1 regular file"
+	rm "$LOCK_FILE"
+	(umask 027 && "$DLOCK" run "$LOCK" -- true)
+	equal "$(stat -c '%a %h %F' "$LOCK_FILE")" "640 1 regular file"
 	hold --
 	has_line "$LOCK_FILE" "$FENCE"
 	has_line "$LOCK_FILE" "$(uname -n)"

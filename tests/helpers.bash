@@ -5,10 +5,10 @@
 # directory), a lock name ($LOCK) and a lock directory ($LOCKS) of its own; what it
 # starts with `start` is ended after it, and a test that leaves any other process
 # behind fails.
+#
+# No loop variable is called i: bats 1.8 lets its own show through after `run`.
 
 bats_require_minimum_version 1.5.0
-# a test that hangs is a failure, not a hung suite
-BATS_TEST_TIMEOUT=${BATS_TEST_TIMEOUT:-90}
 
 # shellcheck source=tests/services/redis.bash
 source "$(dirname "${BASH_SOURCE[0]}")/services/redis.bash"
@@ -250,6 +250,21 @@ no_strays() {
 	[[ -z $(strays) ]]
 }
 
+# A test that hangs is a failure, not a hung suite. BATS_TEST_TIMEOUT ends the test's
+# shell but not what it waits for, so that `run` would wait on.
+watch_over() {
+	mkfifo "$T/watchdog"
+	{
+		# the only way to sleep without a process that would have to be ended too
+		read -rt "${TEST_LIMIT:-75}" <>"$T/watchdog"
+		touch "$T/timed-out"
+		strays | while read -r pid; do
+			kill -KILL "$pid"
+		done
+	} </dev/null >"$T/watchdog.log" 2>&1 3>&- 4>&- &
+	WATCHDOG=$!
+}
+
 # ---- a test's frame
 
 setup() {
@@ -264,7 +279,8 @@ setup() {
 	# no file of the user who runs the tests, and nothing of theirs is touched
 	export HOME=$T/home XDG_CONFIG_HOME=$T/config XDG_RUNTIME_DIR=$T/runtime
 	mkdir -m 0700 "$HOME" "$XDG_CONFIG_HOME" "$XDG_RUNTIME_DIR"
-	LOCK=test-$BATS_SUITE_TEST_NUMBER
+	# for what runs under the lock, too
+	export LOCK=test-$BATS_SUITE_TEST_NUMBER T
 	LOCKS=$T/locks
 	mkdir -m 0700 "$LOCKS"
 	FILE=file://$LOCKS
@@ -272,6 +288,7 @@ setup() {
 	KEY=dlock:$LOCK
 	# the default of most tests, and no directory of the system by mistake
 	export DLOCK_BACKEND=$FILE
+	watch_over
 	if declare -F prepare >/dev/null; then
 		prepare
 	fi
@@ -279,6 +296,11 @@ setup() {
 
 teardown() {
 	local pid left
+	kill -TERM "$WATCHDOG"
+	if [[ -e $T/timed-out ]]; then
+		echo "the test took longer than ${TEST_LIMIT:-75} s; its processes were killed" >&2
+		return 1
+	fi
 	if declare -F tidy >/dev/null; then
 		tidy
 	fi
@@ -326,8 +348,9 @@ private_redis() {
 tool() {
 	local out=$T/tool.${#SERVICES[@]} name=$1
 	shift
-	"$TOOLS/$name" "$@" </dev/null >"$out" 2>&1 3>&- 4>&- &
+	setpriv --pdeathsig KILL "$TOOLS/$name" "$@" </dev/null >"$out" 2>&1 3>&- 4>&- &
 	TOOL_PID=$!
+	disown "$TOOL_PID"
 	SERVICES+=("$TOOL_PID")
 	line "$out" 5
 	matches "$LINE" '^[0-9]+$' "$name"

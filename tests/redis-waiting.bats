@@ -55,14 +55,14 @@ load redis
 @test "queue lost while waiting: every waiter gets the lock" {
 	hold --
 	local waiter=()
-	for i in 1 2 3; do
-		wait_in_line "$i" -- sh -c 'echo x >>ran'
+	for n in 1 2 3; do
+		wait_in_line "$n" -- sh -c 'echo x >>ran'
 		waiter+=("$PID")
 	done
 	rcli del "{$KEY}:queue" "{$KEY}:waiters"
 	release
-	for i in "${waiter[@]}"; do
-		join "$i" 15
+	for n in "${waiter[@]}"; do
+		join "$n" 15
 		equal "$status" 0
 	done
 	equal "$(wc -l <ran)" 3
@@ -127,14 +127,16 @@ load redis
 
 @test "dead waiters are skipped at once" {
 	hold --
-	local i
-	for i in 1 2 3; do
-		wait_in_line "$i" -- touch dead
-		# shellcheck disable=SC2046 # words
-		kill -KILL "$PID" $(tree "$PID")
+	local n dead=()
+	for n in 1 2 3; do
+		wait_in_line "$n" -- touch dead
+		# shellcheck disable=SC2207 # words
+		dead+=("$PID" $(tree "$PID"))
 	done
 	wait_in_line 4 -- touch ran
 	local living=$PID start
+	kill -KILL "${dead[@]}"
+	wait_until 5 ended "${dead[@]}"
 	now
 	start=$NOW
 	release
@@ -218,16 +220,16 @@ monitor() {
 @test "one release wakes one waiter: few requests a hand-over; no KEYS, no SCAN" {
 	private_redis
 	hold -b "$P_URI" --
-	local i waiter=()
-	for i in {1..30}; do
+	local n waiter=()
+	for n in {1..30}; do
 		start "$DLOCK" run -b "$P_URI" "$LOCK" -- true
 		waiter+=("$PID")
 	done
 	wait_until 10 p_waiters 30
 	monitor
 	release
-	for i in "${waiter[@]}"; do
-		join "$i" 20
+	for n in "${waiter[@]}"; do
+		join "$n" 20
 		equal "$status" 0
 	done
 	# wake up, take, release, and what ends a connection

@@ -141,17 +141,17 @@ redis_py() {
 }
 
 @test "countdown with the number in Redis itself: 101 at once" {
-	local i all=()
+	local n all=()
 	rcli set "$LOCK:number" 100
-	for i in {0..100}; do
+	for n in {0..100}; do
 		start "$DLOCK" run "$LOCK" -- sh -c '
 			number=$(redis-cli -p "$0" get "$1")
 			echo "$number" >>log
 			[ "$number" -eq 0 ] || redis-cli -p "$0" set "$1" $((number - 1))' "$REDIS_PORT" "$LOCK:number"
 		all+=("$PID")
 	done
-	for i in "${all[@]}"; do
-		join "$i" 60
+	for n in "${all[@]}"; do
+		join "$n" 60
 		equal "$status" 0
 	done
 	diff <(seq 100 -1 0) log

@@ -87,9 +87,9 @@ same_as_direct() {
 
 @test "standard descriptors that are closed stay closed, and hurt nobody" {
 	"$DLOCK" run "$LOCK" -- "$TOOLS/sigprobe" -dn <&- >closed
-	equal "$(grep -c '^fd 0' closed)" 0
+	equal "$(grep -c '^fd 0 ' closed)" 0
 	"$DLOCK" run "$LOCK" -- sh -c '"$0" -dn >closed' "$TOOLS/sigprobe" <&- >&- 2>&-
-	equal "$(grep -c '^fd [02]' closed)" 0
+	equal "$(grep -c '^fd [02] ' closed)" 0
 	hold --
 	run -124 sh -c 'exec "$DLOCK" run -n "$0" -- true <&- >&- 2>&-' "$LOCK"
 	release
@@ -240,8 +240,9 @@ usage_error() {
 	usage_error 'COMMAND|command' run "$LOCK" --
 	usage_error 'COMMAND|command' run
 	usage_error 'COMMAND|command' run --
-	usage_error touch run "$LOCK" touch ran
-	usage_error wait run -w
+	usage_error 'COMMAND|command' run "$LOCK" touch ran
+	usage_error ' -w' run -w
+	usage_error --wait run --wait
 	usage_error nonblock run --nonblock=1 "$LOCK" -- touch ran
 	usage_error 'name' run "${long// /x}" -- touch ran
 	usage_error 'name' run '' -- touch ran
@@ -272,7 +273,7 @@ usage_error() {
 
 @test "durations of every form are taken" {
 	local value
-	for value in 2 2s 1.5s .5h 2. 1500ms 1m 1h30m 1d2h3m4s5ms; do
+	for value in 2 2s 1.5s 0.5h 1500ms 1m 1h30m 1d2h3m4s5ms; do
 		run --separate-stderr -0 "$DLOCK" run -t $value -w $value "$LOCK" -- true
 	done
 }
@@ -318,8 +319,8 @@ usage_error() {
 }
 
 @test "options end at NAME and at --" {
-	run -0 "$DLOCK" run "$LOCK" -- echo -n --wait
-	equal "$output" "-n --wait"
+	run -0 "$DLOCK" run "$LOCK" -- printf '%s ' -n --wait --
+	equal "$output" "-n --wait -- "
 	usage_error . run "$LOCK" -n -- touch ran
 }
 
@@ -540,7 +541,7 @@ private_etc() {
 	chmod 0600 "$secret"
 	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?password-file=$secret" "$LOCK" -- true
 	equal "$stderr" ""
-	chmod 0640 "$secret"
+	chmod 0644 "$secret"
 	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?password-file=$secret" "$LOCK" -- true
 	one_line "$secret"
 }

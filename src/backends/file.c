@@ -3,101 +3,44 @@
  * Locks in a directory of this host: flock(2) on DIR/NAME.lock, so that flock(1)
  * on the same file excludes dlock and the other way round. The descriptor is
  * opened before any fork and shared by dlock's processes, so that the lock
- * ends with the last of them. The file stays: its content is the last fence and,
- * while held, the holder. Removing it on release would let two processes lock two
- * files of one name.
+ * ends with the last of them. The file stays, with the last fence: removing it on
+ * release would let two processes lock two files of one name.
+ *
+ * Shared holds are shared locks. Slots: every holder has a shared lock on the file
+ * itself, which keeps exclusive ones out, and an exclusive one on a file of its
+ * slot, DIR/NAME.lock.1 and so on.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/inotify.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "backend.h"
 #include "clock.h"
 #include "error.h"
+#include "file_lock.h"
+#include "file_path.h"
+#include "file_record.h"
 #include "uri.h"
+
+/* Slots are files; more of them than this is a slip of the pen. */
+#define SLOTS_MAX 9999
+/* Who is killed changes no record: waiters for slots look so often. */
+#define RECORD_LOOK_MS 1000
 
 extern const struct backend_ops file_ops;
 
-/* "fence " 20 digits " id " 16 hex digits, then the holder, then a newline. */
-#define RECORD_SIZE (HOLDER_TEXT_SIZE + 64)
-#define RECORD_FORMAT "fence %020" PRIu64 " id %.16s %s\n"
-#define RECORD_IDLE_FORMAT "fence %020" PRIu64 "\n"
-
-#define ENCODED_MAX 250		/* NAME_MAX less ".lock" */
-
-struct file_backend {
-	struct backend base;
-	char *directory;
-	int fd;			/* of the lock file; -1 until acquire() */
-};
-
-struct record {
-	uint64_t fence;
-	char id[17];		/* first half of the token: names the hold, proves nothing */
-	struct holder holder;
-};
-
-static struct file_backend *file_from_backend(struct backend *backend)
+struct file_backend *file_from_backend(struct backend *backend)
 {
 	return (struct file_backend *)backend;
-}
-
-/* ---- the directory ---- */
-
-/*
- * A directory of our own, made when missing: what is found in a place where
- * others can write must be ours, closed to them, and no symbolic link.
- */
-static int check_private_directory(const char *path, struct error *err)
-{
-	struct stat info;
-
-	if (mkdir(path, 0700) && errno != EEXIST) {
-		error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory %s", path);
-		return -1;
-	}
-	if (lstat(path, &info)) {
-		error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
-		return -1;
-	}
-	if (!S_ISDIR(info.st_mode)) {
-		error_set(err, ERROR_REFUSED, 0,
-			  "%s is not a directory: somebody else made it; remove it, or name "
-			  "another one with -b file:///DIR", path);
-		return -1;
-	}
-	if (info.st_uid != geteuid() || (info.st_mode & 077)) {
-		error_set(err, ERROR_REFUSED, 0,
-			  "%s is not private (want owner uid %u and mode 0700): remove it, or "
-			  "name another one with -b file:///DIR", path, (unsigned)geteuid());
-		return -1;
-	}
-	return 0;
-}
-
-static char *default_directory(struct error *err)
-{
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	char path[512];
-
-	if (geteuid() == 0)
-		snprintf(path, sizeof(path), "/run/lock/dlock");
-	else if (runtime && runtime[0] == '/' && strlen(runtime) < sizeof(path) - 8)
-		snprintf(path, sizeof(path), "%s/dlock", runtime);
-	else
-		snprintf(path, sizeof(path), "/tmp/dlock-%u", (unsigned)geteuid());
-	return check_private_directory(path, err) ? NULL : strdup(path);
 }
 
 static struct backend *file_open(const struct uri *uri, struct error *err)
@@ -113,7 +56,7 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 			  "file: takes a directory and no host: file:///path/to/dir");
 		return NULL;
 	}
-	directory = uri->path[0] ? strdup(uri->path) : default_directory(err);
+	directory = uri->path[0] ? strdup(uri->path) : file_path_default(err);
 	if (!directory)
 		return NULL;
 	file = calloc(1, sizeof(*file));
@@ -124,7 +67,18 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 	}
 	file->directory = directory;
 	file->fd = -1;
+	file->slot_fd = -1;
 	return &file->base;
+}
+
+static void close_files(struct file_backend *file)
+{
+	if (file->slot_fd >= 0)
+		close(file->slot_fd);
+	if (file->fd >= 0)
+		close(file->fd);
+	file->slot_fd = -1;
+	file->fd = -1;
 }
 
 static void file_close(struct backend *backend)
@@ -133,201 +87,180 @@ static void file_close(struct backend *backend)
 
 	if (!file)
 		return;
-	if (file->fd >= 0)
-		close(file->fd);
+	close_files(file);
 	free(file->directory);
 	free(file);
 }
 
-/* ---- the file ---- */
+int file_lock_open(struct file_backend *file, const char *name, struct error *err)
+{
+	if (file->fd < 0)
+		file->fd = file_path_open(file->directory, name, 0, err);
+	return file->fd < 0 ? -1 : 0;
+}
+
+static void lock_section(const struct file_backend *file, short type)
+{
+	struct flock section = {
+		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)1 << 40, .l_len = 1
+	};
+
+	while (fcntl(file->fd, F_OFD_SETLKW, &section) && errno == EINTR)
+		;
+}
+
+void file_lock_enter(const struct file_backend *file)
+{
+	lock_section(file, F_WRLCK);
+}
+
+void file_lock_leave(const struct file_backend *file)
+{
+	lock_section(file, F_UNLCK);
+}
+
+/* ---- acquiring ---- */
+
+/* What a step towards the lock came to. */
+enum step { STEP_DONE, STEP_BUSY, STEP_AGAIN, STEP_FAILED };
+
+static enum step cannot_lock(const struct file_backend *file, struct error *err)
+{
+	if (errno == EWOULDBLOCK || errno == EINTR)
+		return STEP_BUSY;
+	error_set(err, ERROR_UNAVAILABLE, errno, "cannot lock in %s", file->directory);
+	return STEP_FAILED;
+}
 
 /*
- * The file's name. '%', '/' and a leading '.' become %XX. Should that be too long
- * for a file name, control bytes, which no name holds, stand for them instead: a
- * leading \001 says so, \002 is a slash.
+ * Do those who are in let this one in? flock() cannot tell shared holds from slots,
+ * nor three slots from five.
  */
-static void encode_name(const char *name, char encoded[static ENCODED_MAX + 1])
+static enum step check_mates(const struct file_record *record,
+			     const struct request *request, struct error *err)
 {
-	size_t used = 0;
+	for (size_t i = 0; i < record->count; i++) {
+		const struct file_hold *hold = &record->holds[i];
 
-	for (const char *c = name; *c && used <= ENCODED_MAX - 3; c++) {
-		if (*c == '%' || *c == '/' || (*c == '.' && c == name))
-			used += (size_t)sprintf(encoded + used, "%%%02X", (unsigned)*c);
-		else
-			encoded[used++] = *c;
+		if (hold->mode != request->mode)
+			return STEP_BUSY;
+		if (hold->mode == HOLD_SLOT && hold->slots != request->slots) {
+			error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with those who "
+				  "hold it now, with --slots %d", request->slots, hold->slots);
+			return STEP_FAILED;
+		}
 	}
-	encoded[used] = '\0';
-	if (used <= ENCODED_MAX - 3)
-		return;
-	encoded[0] = '\001';
-	strcpy(encoded + 1, name);
-	for (char *c = encoded; *c; c++)
-		if (*c == '/')
-			*c = '\002';
+	return STEP_DONE;
 }
 
-/* Something that stands in for a lock file is refused, before it is locked. */
-static int check_file(const struct file_backend *file, const char *path, struct error *err)
+static enum step take_slot(struct file_backend *file, const struct request *request,
+			   struct error *err)
 {
-	struct stat info;
+	for (int slot = 1; slot <= request->slots; slot++) {
+		file->slot_fd = file_path_open(file->directory, request->name, slot, err);
+		if (file->slot_fd < 0)
+			return STEP_FAILED;
+		if (!flock(file->slot_fd, LOCK_EX | LOCK_NB))
+			return STEP_DONE;
+		close(file->slot_fd);
+		file->slot_fd = -1;
+	}
+	return STEP_BUSY;
+}
 
-	if (fstat(file->fd, &info)) {
-		error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
+/* The kernel's lock is ours: the rest of it, and the record. */
+static enum step enter(struct file_backend *file, const struct request *request,
+		       struct grant *grant, struct error *err)
+{
+	struct file_record record;
+	enum step step = STEP_DONE;
+
+	/* Broken away while we slept: the name belongs to another file now. */
+	if (!file_path_current(file->directory, request->name, 0, file->fd))
+		return STEP_AGAIN;
+	file_lock_enter(file);
+	file_record_read(&record, file->fd);
+	if (request->mode == HOLD_EXCLUSIVE)
+		record.count = 0;
+	file_record_drop_dead(&record, request->self.host);
+	if (request->mode != HOLD_EXCLUSIVE)
+		step = check_mates(&record, request, err);
+	if (step == STEP_DONE && request->mode == HOLD_SLOT)
+		step = take_slot(file, request, err);
+	if (step == STEP_DONE) {
+		grant->fence = file_record_add(&record, request);
+		if (!grant->fence || file_record_write(&record, file->fd)) {
+			error_set(err, ERROR_UNAVAILABLE, errno,
+				  "cannot write the lock file in %s", file->directory);
+			step = STEP_FAILED;
+		}
+	}
+	file_lock_leave(file);
+	file_record_finish(&record);
+	return step;
+}
+
+static enum step try_once(struct file_backend *file, const struct request *request,
+			  bool wait, struct grant *grant, struct error *err)
+{
+	int how = (request->mode == HOLD_EXCLUSIVE ? LOCK_EX : LOCK_SH) | (wait ? 0 : LOCK_NB);
+	enum step step;
+
+	if (file_lock_open(file, request->name, err))
+		return STEP_FAILED;
+	if (flock(file->fd, how))
+		return cannot_lock(file, err);
+	step = enter(file, request, grant, err);
+	if (step == STEP_DONE)
+		return step;
+	/* Also when it is busy: the next try may need another file. */
+	close_files(file);
+	return step;
+}
+
+/* Watches the record for changes from now on. A descriptor, or -1. */
+static int watch_record(struct file_backend *file, const char *name, struct error *err)
+{
+	char path[40];
+	int watch;
+
+	if (file_lock_open(file, name, err))
 		return -1;
-	}
-	if (!S_ISREG(info.st_mode)) {
-		error_set(err, ERROR_REFUSED, 0, "%s is not a regular file", path);
-		return -1;
-	}
-	if (info.st_nlink > 1) {
-		error_set(err, ERROR_REFUSED, 0,
-			  "%s has another name (hard link); remove both", path);
-		return -1;
-	}
-	return 0;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
+	watch = inotify_init1(IN_CLOEXEC);
+	if (watch >= 0)
+		inotify_add_watch(watch, path, IN_MODIFY);
+	return watch;
 }
 
-static int open_file(struct file_backend *file, const char *name, struct error *err)
+/* Sleeps until the record changes, or a while. false: a signal came. */
+static bool sleep_for_change(int watch)
 {
-	/* O_NONBLOCK: a FIFO in its place must not hold us up. */
-	const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
-	char encoded[ENCODED_MAX + 1], path[4096];
+	struct pollfd ready = { .fd = watch, .events = POLLIN };
 
-	encode_name(name, encoded);
-	if (snprintf(path, sizeof(path), "%s/%s.lock", file->directory, encoded) >=
-	    (int)sizeof(path)) {
-		error_set(err, ERROR_USAGE, ENAMETOOLONG, "%s", file->directory);
-		return -1;
-	}
-	/*
-	 * Never O_CREAT on a file that is there: the kernel forbids that in sticky
-	 * directories for other people's files (fs.protected_regular).
-	 */
-	do {
-		file->fd = open(path, flags);
-		if (file->fd < 0 && errno == ENOENT)
-			file->fd = open(path, flags | O_CREAT | O_EXCL, 0666);
-	} while (file->fd < 0 && errno == EEXIST);
-	if (file->fd < 0) {
-		if (errno == ELOOP)
-			error_set(err, ERROR_REFUSED, 0, "%s is a symbolic link", path);
-		else
-			error_set(err, errno == EACCES || errno == EPERM || errno == EROFS
-				  ? ERROR_REFUSED : ERROR_UNAVAILABLE, errno,
-				  "cannot open %s", path);
-		return -1;
-	}
-	if (check_file(file, path, err)) {
-		close(file->fd);
-		file->fd = -1;
-		return -1;
-	}
-	return 0;
+	return poll(&ready, 1, RECORD_LOOK_MS) >= 0;
 }
 
-/* What the file says; fence 0 when it says nothing that can be used. */
-static void read_record(const struct file_backend *file, struct record *record)
-{
-	char text[RECORD_SIZE + 1];
-	ssize_t length = pread(file->fd, text, RECORD_SIZE, 0);
-	int skip = 0;
-
-	*record = (struct record){ 0 };
-	if (length <= 0)
-		return;
-	text[length] = '\0';
-	text[strcspn(text, "\n")] = '\0';
-	if (sscanf(text, "fence %20" SCNu64 " id %16[0-9a-f] %n",
-		   &record->fence, record->id, &skip) == 2 && skip)
-		holder_decode(&record->holder, text + skip, strlen(text + skip));
-	/* No clock says that: damaged, and it would leave nothing to grow to. */
-	if (record->fence > INT64_MAX)
-		record->fence = 0;
-}
-
-/* Is the hold in the record that of token? */
-static bool record_is(const struct record *record, const char *token)
-{
-	return strlen(record->id) == 16 && !strncmp(record->id, token, 16);
-}
-
-static int write_record(const struct file_backend *file, const char *text, struct error *err)
-{
-	size_t length = strlen(text);
-	ssize_t written;
-
-	/* Cut afterwards: a crash in between leaves a whole record, if a long one. */
-	written = pwrite(file->fd, text, length, 0);
-	if (written == (ssize_t)length && !ftruncate(file->fd, (off_t)length))
-		return 0;
-	error_set(err, ERROR_UNAVAILABLE, written < 0 ? errno : ENOSPC,
-		  "cannot write the lock file in %s", file->directory);
-	return -1;
-}
-
-/* The hybrid clock: grows even when the file was lost, unless the clock went back. */
-static uint64_t next_fence(uint64_t last)
-{
-	struct timespec now;
-	uint64_t clock;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	clock = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-	return clock > last ? clock : last + 1;
-}
-
-/* ---- operations ---- */
-
-/*
- * The holder is not dlock if the file says that nobody holds it, or names a
- * process that is gone: the kernel then knows the process that took the lock.
- */
-static void find_foreign_holder(const struct file_backend *file, struct holder *holder)
-{
-	unsigned major_id, minor_id;
-	unsigned long inode;
-	struct stat info;
-	char line[160];
-	FILE *locks;
-	int pid;
-
-	*holder = (struct holder){ 0 };
-	if (fstat(file->fd, &info))
-		return;
-	locks = fopen("/proc/locks", "re");
-	if (!locks)
-		return;
-	while (fgets(line, sizeof(line), locks)) {
-		if (sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%lu", &pid, &major_id,
-			   &minor_id, &inode) != 4 ||
-		    inode != info.st_ino || makedev(major_id, minor_id) != info.st_dev)
-			continue;
-		holder->pid = pid;
-		snprintf(line, sizeof(line), "/proc/%d/comm", pid);
-		fclose(locks);
-		locks = fopen(line, "re");
-		if (locks && fgets(holder->command, sizeof(holder->command), locks))
-			holder->command[strcspn(holder->command, "\n")] = '\0';
-		break;
-	}
-	if (locks)
-		fclose(locks);
-}
-
-static enum outcome busy(const struct file_backend *file, const struct holder *self,
+static enum outcome busy(struct file_backend *file, const struct request *request,
 			 struct grant *grant)
 {
-	struct record record;
-	bool gone;
+	struct error ignored;
+	struct file_record record = { 0 };
+	pid_t pid = 0;
 
-	read_record(file, &record);
-	grant->holder = record.holder;
-	gone = !strcmp(record.holder.host, self->host) &&
-	       kill((pid_t)record.holder.pid, 0) && errno == ESRCH;
-	if (!record.holder.pid || gone)
-		find_foreign_holder(file, &grant->holder);
-	grant->age_ms = grant->holder.since_ms ? clock_wall_ms() - grant->holder.since_ms : -1;
-	grant->ahead = -1;
+	grant->holder = (struct holder){ 0 };
+	grant->age_ms = grant->ahead = -1;
+	if (file_lock_open(file, request->name, &ignored))
+		return OUTCOME_BUSY;
+	file_record_read(&record, file->fd);
+	file_record_drop_dead(&record, request->self.host);
+	if (record.count) {
+		grant->holder = record.holds[0].holder;
+		grant->age_ms = clock_wall_ms() - grant->holder.since_ms;
+	} else if (file_lock_taken(file, &pid)) {
+		file_lock_stranger(pid, &grant->holder);
+	}
+	file_record_finish(&record);
 	return OUTCOME_BUSY;
 }
 
@@ -335,33 +268,35 @@ static enum outcome file_acquire(struct backend *backend, const struct request *
 				 struct grant *grant, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	char holder[HOLDER_TEXT_SIZE], text[RECORD_SIZE];
-	struct holder self = request->self;
-	struct record last;
-	uint64_t fence;
+	struct request stamped = *request;
+	bool undisturbed = false;
+	enum step step;
+	int watch = -1;
 
-	if (file->fd < 0 && open_file(file, request->name, err))
-		return OUTCOME_ERROR;
-	if (flock(file->fd, LOCK_EX | (request->queue ? 0 : LOCK_NB))) {
-		if (errno == EWOULDBLOCK || errno == EINTR)
-			return busy(file, &request->self, grant);
-		error_set(err, ERROR_UNAVAILABLE, errno, "cannot lock in %s", file->directory);
+	if (request->slots > SLOTS_MAX) {
+		error_set(err, ERROR_USAGE, 0, "file: has room for %d slots at most", SLOTS_MAX);
 		return OUTCOME_ERROR;
 	}
-	self.since_ms = clock_wall_ms();
-	holder_encode(&self, holder);
-	read_record(file, &last);
-	fence = next_fence(last.fence);
-	snprintf(text, sizeof(text), RECORD_FORMAT, fence, request->token, holder);
-	if (write_record(file, text, err)) {
-		flock(file->fd, LOCK_UN);
-		return OUTCOME_ERROR;
-	}
-	grant->fence = fence;
+	do {
+		/* An exclusive wait is flock()'s; it comes back when it was interrupted. */
+		if (request->queue && request->mode != HOLD_EXCLUSIVE)
+			watch = watch_record(file, request->name, err);
+		stamped.self.since_ms = clock_wall_ms();
+		step = try_once(file, &stamped, request->queue, grant, err);
+		if (step == STEP_BUSY)
+			undisturbed = watch >= 0 && sleep_for_change(watch);
+		if (watch >= 0)
+			close(watch);
+		watch = -1;
+	} while (step == STEP_AGAIN || (step == STEP_BUSY && undisturbed));
+	if (step == STEP_BUSY)
+		return busy(file, request, grant);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = 0;
-	return OUTCOME_HELD;
+	return step == STEP_DONE ? OUTCOME_HELD : OUTCOME_ERROR;
 }
+
+/* ---- holding and releasing ---- */
 
 static int file_event_fd(struct backend *backend)
 {
@@ -375,50 +310,86 @@ static int64_t file_event(struct backend *backend)
 	return CLOCK_NEVER;
 }
 
-/* For another process than the holder: it is taken, and the record has token's id. */
+/* For another process than the holder: somebody has it, and the record names token. */
 static enum outcome file_verify(struct backend *backend, const struct request *request,
 				struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	struct record record;
+	struct file_record record;
+	enum outcome outcome = OUTCOME_LOST;
+	pid_t pid;
 
-	if (file->fd < 0 && open_file(file, request->name, err))
+	if (file_lock_open(file, request->name, err))
 		return OUTCOME_ERROR;
-	if (!flock(file->fd, LOCK_SH | LOCK_NB)) {
-		flock(file->fd, LOCK_UN);
-		return OUTCOME_LOST;
-	}
-	read_record(file, &record);
-	return record_is(&record, request->token) ? OUTCOME_HELD : OUTCOME_LOST;
+	file_record_read(&record, file->fd);
+	if (file_record_find(&record, request->token) && file_lock_taken(file, &pid))
+		outcome = OUTCOME_HELD;
+	file_record_finish(&record);
+	return outcome;
 }
 
-/* The kernel takes no lock away from an open descriptor. */
+/*
+ * For the holder. The kernel takes no lock away from an open descriptor, but `dlock
+ * break` puts another file in its place.
+ */
 static enum outcome file_renew(struct backend *backend, const struct request *request,
 			       struct grant *grant, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	struct record record;
 
-	(void)err;
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = 0;
-	read_record(file, &record);
-	return record_is(&record, request->token) ? OUTCOME_HELD : OUTCOME_LOST;
+	if (file->fd >= 0 &&
+	    file_path_current(file->directory, request->name, 0, file->fd))
+		return OUTCOME_HELD;
+	error_set(err, ERROR_REFUSED, 0, "its file in %s was removed or replaced",
+		  file->directory);
+	return OUTCOME_LOST;
 }
 
-static void unlock(const struct file_backend *file, uint64_t fence)
+static enum outcome file_again(struct backend *backend, const struct request *request,
+			       struct grant *grant, struct error *err)
 {
-	char text[RECORD_SIZE];
-	struct error ignored;
+	struct file_backend *file = file_from_backend(backend);
+	enum outcome outcome = file_verify(backend, request, err);
+	struct file_record record;
 
-	/* Should the write fail, the record is stale; the next holder writes anew. */
-	snprintf(text, sizeof(text), RECORD_IDLE_FORMAT, fence);
-	write_record(file, text, &ignored);
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	file_lock_enter(file);
+	file_record_read(&record, file->fd);
+	grant->fence = file_record_count(&record, request->token, 1);
+	if (!grant->fence)
+		outcome = OUTCOME_LOST;
+	else if (file_record_write(&record, file->fd))
+		outcome = OUTCOME_ERROR;
+	file_lock_leave(file);
+	file_record_finish(&record);
+	if (outcome == OUTCOME_ERROR)
+		error_set(err, ERROR_UNAVAILABLE, errno, "cannot write the lock file in %s",
+			  file->directory);
+	return outcome;
+}
+
+/* Should the write fail, the record is stale; the next holder writes it anew. */
+static void unlock(struct file_backend *file, const char *token)
+{
+	struct file_record record;
+
+	/* The slot first: the change of the record is what wakes those who wait. */
+	if (file->slot_fd >= 0)
+		flock(file->slot_fd, LOCK_UN);
+	file_lock_enter(file);
+	file_record_read(&record, file->fd);
+	if (file_record_remove(&record, token))
+		file_record_write(&record, file->fd);
+	file_record_finish(&record);
+	file_lock_leave(file);
 	flock(file->fd, LOCK_UN);
 }
 
 /* A process of its own keeps the lock while dlock itself returns. */
-static int linger(struct file_backend *file, uint64_t fence, int64_t keep_ms,
+static int linger(struct file_backend *file, const char *token, int64_t keep_ms,
 		  struct error *err)
 {
 	const struct timespec rest = { keep_ms / 1000, keep_ms % 1000 * 1000000 };
@@ -432,19 +403,17 @@ static int linger(struct file_backend *file, uint64_t fence, int64_t keep_ms,
 	if (pid > 0)
 		return 0;
 	prctl(PR_SET_NAME, "dlock-min-hold");
-	prctl(PR_SET_PDEATHSIG, 0);
 	setsid();
-	/* Everything but the lock goes: pipes of the caller above all. */
-	if (dup2(file->fd, 3) == 3) {
-		close_range(4, ~0U, 0);
-		file->fd = 3;
-	}
-	null = open("/dev/null", O_RDWR);
+	/* Pipes of the caller must not stay open, or it would wait for us. */
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	for (int fd = 0; fd <= 2; fd++)
 		dup2(null, fd);
+	for (int fd = 3; fd < 256; fd++)
+		if (fd != file->fd && fd != file->slot_fd)
+			close(fd);
 	if (chdir("/") == 0)
 		nanosleep(&rest, NULL);
-	unlock(file, fence);
+	unlock(file, token);
 	_exit(0);
 }
 
@@ -452,22 +421,31 @@ static enum outcome file_release(struct backend *backend, const struct request *
 				 int64_t keep_ms, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-
-	struct record record;
+	struct file_record record;
+	bool counted;
 
 	if (file->fd < 0)
 		return OUTCOME_LOST;
-	read_record(file, &record);
-	if (!record_is(&record, request->token))
+	file_lock_enter(file);
+	file_record_read(&record, file->fd);
+	counted = file_record_count(&record, request->token, -1) != 0;
+	if (counted)
+		file_record_write(&record, file->fd);
+	file_record_finish(&record);
+	file_lock_leave(file);
+	if (counted)
+		return OUTCOME_BUSY;
+	if (!file_path_current(file->directory, request->name, 0, file->fd)) {
+		close_files(file);
 		return OUTCOME_LOST;
+	}
 	if (keep_ms > 0) {
-		if (linger(file, record.fence, keep_ms, err))
+		if (linger(file, request->token, keep_ms, err))
 			return OUTCOME_ERROR;
 	} else {
-		unlock(file, record.fence);
+		unlock(file, request->token);
 	}
-	close(file->fd);
-	file->fd = -1;
+	close_files(file);
 	return OUTCOME_HELD;
 }
 
@@ -480,4 +458,9 @@ const struct backend_ops file_ops = {
 	.renew = file_renew,
 	.verify = file_verify,
 	.release = file_release,
+	.again = file_again,
+	.inspect = file_inspect,
+	.list = file_list,
+	.break_hold = file_break,
+	.check = file_check,
 };

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Locks on one Redis server, in the plain dialect: a string at <prefix><name>
- * whose value is the token, as redis-py, redlock and many others have it. Beside
- * it, in the same cluster slot:
+ * whose value is the token, as redis-py, redlock and many others have it. (A lock
+ * that several may hold, shared or by slots, is a sorted set there instead, which
+ * excludes those all the same.) Beside it, in the same cluster slot:
  *
- *	{<key>}:holder	hash: token, fence, text, since; for people and for lost replies
+ *	{<key>}:holders	hash: token -> fence, since, count, text of the holder
  *	{<key>}:fence	the last fence
  *	{<key>}:queue	sorted set: tokens of waiters by the time they came
- *	{<key>}:waiters	hash: token -> place and text, also of one being woken
+ *	{<key>}:waiters	hash: token -> place, mode, text; also of one being woken
  *	{<key>}:wake:<token>	channel that this waiter listens to
  *
  * Who releases hands the lock to the first waiter whose channel has a listener,
@@ -114,6 +115,20 @@ static int64_t next_look(int64_t pttl_ms, int64_t ahead)
 	return look_ms;
 }
 
+/* What the scripts call the mode of a hold. */
+static const char *mode_of(const struct request *request, char buf[static DIGITS_SIZE])
+{
+	switch (request->mode) {
+	case HOLD_SHARED:
+		return "s";
+	case HOLD_SLOT:
+		return digits(request->slots, buf);
+	case HOLD_EXCLUSIVE:
+		break;
+	}
+	return "x";
+}
+
 /* {1, fence} or {0, pttl, ahead, holder, age}: see acquire.lua. */
 static enum outcome read_grant(const redisReply *reply, struct grant *grant)
 {
@@ -136,12 +151,26 @@ static enum outcome read_grant(const redisReply *reply, struct grant *grant)
 	return OUTCOME_BUSY;
 }
 
+/* {2, N}: the lock has N slots for those who use it now. */
+static bool disagrees(const redisReply *reply, const struct request *request,
+		      struct error *err)
+{
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
+	    !is_integer(reply->element[0]) || reply->element[0]->integer != 2 ||
+	    !is_integer(reply->element[1]))
+		return false;
+	error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with those who hold it now, with "
+		  "--slots %lld", request->slots, reply->element[1]->integer);
+	return true;
+}
+
 static enum outcome try_once(struct redis_backend *redis, const struct request *request,
 			     bool in_line, struct grant *grant, struct error *err)
 {
-	char ttl[DIGITS_SIZE], holder[HOLDER_TEXT_SIZE];
+	char ttl[DIGITS_SIZE], mode[DIGITS_SIZE], holder[HOLDER_TEXT_SIZE];
 	const char *const arguments[] = {
-		digits(request->ttl_ms, ttl), in_line ? "1" : "0", holder, NULL
+		digits(request->ttl_ms, ttl), mode_of(request, mode), in_line ? "1" : "0",
+		holder, NULL
 	};
 	enum outcome outcome;
 	redisReply *reply;
@@ -152,6 +181,10 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 	reply = redis_node_script(&redis->node, &script_acquire, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
+	if (disagrees(reply, request, err)) {
+		freeReplyObject(reply);
+		return OUTCOME_ERROR;
+	}
 	outcome = read_grant(reply, grant);
 	if (outcome == OUTCOME_ERROR)
 		return odd_reply(redis, reply, err);
@@ -255,23 +288,16 @@ static enum outcome redis_verify(struct backend *backend, const struct request *
 				 struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
-	const char *argv[2] = { "GET" };
-	redisReply *reply;
+	const char *const arguments[] = { NULL };
+	redisReply *reply = redis_node_script(&redis->node, &script_verify, request, arguments,
+					      err);
 	bool held;
 
-	if (redis_node_keys(&redis->node, request->name, err))
-		return OUTCOME_ERROR;
-	argv[1] = redis->node.keys[KEY_LOCK];
-	reply = redis_node_command(&redis->node, 2, argv, err);
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "WRONGTYPE", 9) != 0) {
-		err->kind = ERROR_NONE;
-		redis_refusal(&redis->node.address, reply->str, err);
-		freeReplyObject(reply);
-		return OUTCOME_ERROR;
-	}
-	held = is_text(reply) && !strcmp(reply->str, request->token);
+	if (!is_integer(reply))
+		return odd_reply(redis, reply, err);
+	held = reply->integer == 1;
 	freeReplyObject(reply);
 	return held ? OUTCOME_HELD : OUTCOME_LOST;
 }
@@ -294,7 +320,7 @@ static enum outcome redis_release(struct backend *backend, const struct request 
 		return odd_reply(redis, reply, err);
 	answer = reply->integer;
 	freeReplyObject(reply);
-	if (answer == 1)
+	if (answer != 0)
 		return OUTCOME_HELD;
 	/* Sent twice within the lease: it was the first one that released. */
 	if (redis->node.resent && sent_ms < redis->lease_end_ms)

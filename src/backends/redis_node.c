@@ -13,7 +13,7 @@
 
 #define DEFAULT_PORT 6379
 #define DEFAULT_PREFIX "dlock:"
-#define MOST_ARGUMENTS 5
+#define MOST_ARGUMENTS 6
 
 static int read_db(const char *text, long *db, struct error *err)
 {
@@ -114,7 +114,7 @@ void redis_node_finish(struct redis_node *node)
 int redis_node_keys(struct redis_node *node, const char *name, struct error *err)
 {
 	static const char *const suffixes[REDIS_KEYS] = {
-		"", ":holder", ":queue", ":waiters", ":fence", ":wake:"
+		"", ":holders", ":queue", ":waiters", ":fence", ":wake:"
 	};
 	bool tagged = strchr(name, '{') || strchr(node->prefix, '{');
 

@@ -16,7 +16,7 @@ struct script {
 
 /* In the order of KEYS in the scripts; the channel's prefix is their ARGV[1]. */
 enum redis_key {
-	KEY_LOCK, KEY_HOLDER, KEY_QUEUE, KEY_WAITERS, KEY_FENCE, KEY_CHANNEL, REDIS_KEYS
+	KEY_LOCK, KEY_HOLDERS, KEY_QUEUE, KEY_WAITERS, KEY_FENCE, KEY_CHANNEL, REDIS_KEYS
 };
 
 struct redis_node {

@@ -1,59 +1,61 @@
--- ARGV: channel, token, ttl (ms), queue ('1': stand in line), holder text.
--- Returns {1, fence} when held, else {0, pttl, ahead, who holds it, for how long (ms)}.
-local ttl, in_line, text = ARGV[3], ARGV[4] == '1', ARGV[5]
+-- ARGV: channel, token, ttl (ms), mode, queue ('1': stand in line), text of the holder.
+-- Returns {1, fence} when held; {2, N} when it is used with N slots; else
+-- {0, pttl, ahead, text of a holder, for how long (ms)}.
+local ttl, mode, in_line, text = tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1', ARGV[6]
 
-local function take(owner)
-  local number
-  if owner == token and redis.call('HGET', holder, 'token') == token then
-    -- Held already: the reply was lost. The fence stays.
-    number = redis.call('HGET', holder, 'fence')
-  else
+local function take()
+  local number, since, count = note_of(token)
+  if not (number and holds(token)) then
     local last = tonumber(redis.call('GET', fence) or '0') or 0
-    local now = now_us()
-    number = digits(math.max(last + 1, now))
+    number, since, count = digits(math.max(last + 1, now_us)), digits(now_us), '1'
     redis.call('SET', fence, number, 'EX', FENCE_SECONDS)
-    redis.call('DEL', holder)
-    redis.call('HSET', holder, 'token', token, 'fence', number, 'text', text,
-               'since', digits(now))
+    if mode == 'x' or not owner then redis.call('DEL', holders) end
+    set_note(token, number, since, count, text)
   end
-  redis.call('SET', lock, token, 'PX', ttl)
-  redis.call('PEXPIRE', holder, ttl)
+  put(token, mode, ttl)
   leave(token)
   return {1, number}
 end
 
--- Our place: kept while we are awaited elsewhere, else the last.
+-- Our place: kept while we were called and did not come, else the last.
 local function stand_in_line()
-  local place = redis.call('HGET', waiters, token)
-  if place then
-    place = string.match(place, '^%d+')
-  else
+  local place = place_of(token)
+  if not place then
     local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or '0'
-    place = digits(math.max(tonumber(last) + 1, now_us()))
-    redis.call('HSET', waiters, token, place .. ' ' .. text)
+    place = digits(math.max(tonumber(last) + 1, now_us))
+    redis.call('HSET', waiters, token, place .. ' ' .. mode .. ' ' .. text)
   end
   redis.call('ZADD', queue, place, token)
   redis.call('PEXPIRE', queue, QUEUE)
   redis.call('PEXPIRE', waiters, QUEUE)
 end
 
--- Those ahead of us that are dead make no difference to anybody but us.
+-- The dead ahead of us make a difference to nobody but us.
 local function drop_dead()
-  while true do
-    local first = redis.call('ZRANGE', queue, 0, 0)[1]
-    if not first or first == token then return end
+  local first = first_in_line()
+  while first and first ~= token do
     if redis.call('PUBSUB', 'NUMSUB', channel .. first)[2] > 0 then return end
     leave(first)
+    first = first_in_line()
   end
 end
 
-local owner = owner_of()
-if not owner then
-  if in_line and redis.call('HEXISTS', waiters, token) == 1 then stand_in_line() end
-  local first = redis.call('ZRANGE', queue, 0, 0)[1]
-  if first and first ~= token then owner = hand_over() end
+if set and tonumber(mode) then
+  local agreed = redis.call('HGET', holders, 'mode')
+  if tonumber(agreed) and agreed ~= mode then return {2, tonumber(agreed)} end
 end
-if not owner or owner == token then return take(owner) end
+if not holds(token) then
+  if in_line and place_of(token) then stand_in_line() end
+  local first = first_in_line()
+  if first and first ~= token then
+    hand_over()
+  elseif room(mode) then
+    return take()
+  end
+end
+if holds(token) then return take() end
+-- All that were in line may have been dead.
+if not first_in_line() and room(mode) then return take() end
 
 local ahead = -1
 if in_line then
@@ -61,10 +63,9 @@ if in_line then
   drop_dead()
   ahead = redis.call('ZRANK', queue, token)
 end
-local who, since = '', -1
-local held = redis.call('HMGET', holder, 'token', 'text', 'since')
-if held[1] == owner then
-  who = held[2]
-  since = math.floor((now_us() - tonumber(held[3])) / 1000)
-end
-return {0, redis.call('PTTL', lock), ahead, who, since}
+local who = owner
+if set then who = redis.call('ZRANGE', lock, 0, 0)[1] end
+local _, since, _, holder = note_of(who)
+local age = -1
+if since then age = math.floor((now_us - tonumber(since)) / 1000) end
+return {0, redis.call('PTTL', lock), ahead, holder or '', age}

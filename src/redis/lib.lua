@@ -1,5 +1,7 @@
--- Shared by all scripts; see redis.c for the keys and the flow.
-local lock, holder, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+-- Shared by all scripts; see redis.c for the keys and the flow. A mode is 'x'
+-- (exclusive: the lock is a string, the token), 's' (shared) or a number of slots
+-- (both: a sorted set, token -> end of its lease in ms by this server's clock).
+local lock, holders, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local channel, token = ARGV[1], ARGV[2]
 
 -- A lock that was handed to a waiter is its own for so long (ms), to say so.
@@ -9,21 +11,60 @@ local FENCE_SECONDS = 2592000
 -- Nobody looked at the queue for so long (ms): all who wait are dead.
 local QUEUE = 60000
 
-local function now_us()
-  local t = redis.call('TIME')
-  return t[1] * 1000000 + t[2]
-end
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now_ms = math.floor(now_us / 1000)
 
 -- Numbers beyond 2^31 as digits, not as 1.7e+15.
 local function digits(n)
   return string.format('%.0f', n)
 end
 
--- The value at the lock's key; false when free. A key of another type is taken.
-local function owner_of()
+-- What is at the lock's key: owner (a string, '' for a type that is not ours; false
+-- when there is none) and whether it is a set of holders. Ends leases in a set.
+local function look()
   local value = redis.pcall('GET', lock)
-  if type(value) == 'table' then return '' end
-  return value
+  if type(value) ~= 'table' then return value, false end
+  if redis.call('TYPE', lock).ok ~= 'zset' then return '', false end
+  local over = redis.call('ZRANGEBYSCORE', lock, '-inf', digits(now_ms))
+  for _, who in ipairs(over) do
+    redis.call('ZREM', lock, who)
+    redis.call('HDEL', holders, who)
+  end
+  if redis.call('ZCARD', lock) == 0 then return false, false end
+  return '', true
+end
+
+local owner, set = look()
+
+local function holds(who)
+  if set then return redis.call('ZSCORE', lock, who) ~= false end
+  return owner == who
+end
+
+-- May one more enter in this mode?
+local function room(mode)
+  if not owner then return true end
+  if not set or mode == 'x' or redis.call('HGET', holders, 'mode') ~= mode then
+    return false
+  end
+  return mode == 's' or redis.call('ZCARD', lock) < tonumber(mode)
+end
+
+-- Lets who hold for ms from now, and no longer.
+local function put(who, mode, ms)
+  if mode == 'x' then
+    redis.call('SET', lock, who, 'PX', ms)
+    redis.call('PEXPIRE', holders, ms)
+    owner, set = who, false
+    return
+  end
+  redis.call('ZADD', lock, digits(now_ms + ms), who)
+  redis.call('HSET', holders, 'mode', mode)
+  local last = redis.call('ZREVRANGE', lock, 0, 0, 'WITHSCORES')[2]
+  redis.call('PEXPIREAT', lock, last)
+  redis.call('PEXPIREAT', holders, last)
+  owner, set = '', true
 end
 
 local function leave(who)
@@ -31,28 +72,54 @@ local function leave(who)
   redis.call('HDEL', waiters, who)
 end
 
--- Tells the first in line to try in delay ms. Nobody hears it: that one is dead, and
--- out of the line.
-local function call_first(delay)
-  while true do
-    local first = redis.call('ZRANGE', queue, 0, 0)[1]
-    if not first then return nil end
-    if redis.call('PUBLISH', channel .. first, delay) > 0 then return first end
-    leave(first)
-  end
+local function first_in_line()
+  return redis.call('ZRANGE', queue, 0, 0)[1]
 end
 
--- The lock is free: hands it to the first waiter that lives, for it to confirm, and
--- tells the one behind to look after GRANT, should it not. Its place stays noted in
--- waiters. Returns the new owner, or false.
+-- A waiter's place (digits) and mode, or nil.
+local function place_of(who)
+  local note = redis.call('HGET', waiters, who)
+  if note then return string.match(note, '^(%d+) (%w+) ') end
+end
+
+-- Tells a waiter to try in delay ms. Nobody hears it: that one is dead, and out.
+local function call(who, delay)
+  if redis.call('PUBLISH', channel .. who, delay) > 0 then return true end
+  leave(who)
+  return false
+end
+
+-- Hands what room there is to the first in line that live, for each to confirm, and
+-- tells the one behind them to look after GRANT, should they not. The places of
+-- those called stay noted in waiters.
 local function hand_over()
-  local first = call_first(0)
-  if not first then
-    redis.call('DEL', queue, waiters)
-    return false
+  local called = false
+  local first = first_in_line()
+  while first do
+    local _, mode = place_of(first)
+    if not mode then
+      leave(first)
+    elseif not room(mode) then
+      break
+    elseif call(first, 0) then
+      redis.call('ZREM', queue, first)
+      if not owner then redis.call('DEL', holders) end
+      put(first, mode, GRANT)
+      called = true
+    end
+    first = first_in_line()
   end
-  redis.call('ZREM', queue, first)
-  redis.call('SET', lock, first, 'PX', GRANT)
-  call_first(GRANT + 5)
-  return first
+  while called and first and not call(first, GRANT + 5) do first = first_in_line() end
+  if not owner and not first then redis.call('DEL', queue, waiters, holders) end
+end
+
+-- A holder's note: fence, since (us), count, text.
+local function note_of(who)
+  local note = redis.call('HGET', holders, who)
+  if not note then return end
+  return string.match(note, '^(%d+) (%d+) (%d+) (.*)$')
+end
+
+local function set_note(who, number, since, count, text)
+  redis.call('HSET', holders, who, table.concat({number, since, count, text}, ' '))
 end

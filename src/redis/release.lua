@@ -1,16 +1,27 @@
 -- ARGV: channel, token, keep (ms, 0: free it now). Leaves the line, too.
--- Returns 1 when the lock was held, 0 when not.
+-- Returns 1 when it was held, 2 when it still is (counted), 0 when it was not.
+local keep = tonumber(ARGV[3])
 leave(token)
-local owner = owner_of()
-if owner ~= token then
-  if not owner then hand_over() end
+if not holds(token) then
+  hand_over()
   return 0
 end
-if tonumber(ARGV[3]) > 0 then
-  redis.call('PEXPIRE', lock, ARGV[3])
-  redis.call('PEXPIRE', holder, ARGV[3])
+local number, since, count, text = note_of(token)
+if number and tonumber(count) > 1 then
+  set_note(token, number, since, digits(tonumber(count) - 1), text)
+  return 2
+end
+if keep > 0 then
+  put(token, set and redis.call('HGET', holders, 'mode') or 'x', keep)
   return 1
 end
-redis.call('DEL', holder)
-if not hand_over() then redis.call('DEL', lock) end
+if set then
+  redis.call('ZREM', lock, token)
+  redis.call('HDEL', holders, token)
+else
+  redis.call('DEL', lock, holders)
+end
+owner, set = look()
+if not owner then redis.call('DEL', holders) end
+hand_over()
 return 1

@@ -1,8 +1,6 @@
--- ARGV: channel, token, ttl (ms). Returns 1 when extended; else 0: the key is gone,
--- 2: it is somebody else's. Never takes it.
-local owner = owner_of()
-if owner ~= token then return owner and 2 or 0 end
-redis.call('PEXPIRE', lock, ARGV[3])
-redis.call('PEXPIRE', holder, ARGV[3])
+-- ARGV: channel, token, ttl (ms). Returns 1 when extended; else 0: nobody holds it,
+-- 2: somebody else does. Never takes it.
+if not holds(token) then return owner and 2 or 0 end
+put(token, set and redis.call('HGET', holders, 'mode') or 'x', tonumber(ARGV[3]))
 redis.call('EXPIRE', fence, FENCE_SECONDS)
 return 1

@@ -36,11 +36,13 @@ redis_launch() {
 	local dir=$1 port=$2
 	shift 2
 	: >"$dir/log"
-	"$REDIS_SERVER" --port "$port" --bind 127.0.0.1 --unixsocket "$dir/sock" \
+	# not even a killed bats leaves it behind
+	setpriv --pdeathsig KILL "$REDIS_SERVER" --port "$port" --bind 127.0.0.1 --unixsocket "$dir/sock" \
 		--dir "$dir" --logfile "$dir/log" --daemonize no --save '' \
 		--repl-diskless-sync-delay 0 "$@" \
 		</dev/null >>"$dir/log" 2>&1 3>&- 4>&- &
 	echo $! >"$dir/pid"
+	disown $!
 	echo "$port" >"$dir/port"
 	wait_until 10 redis_settled "$dir"
 	redis_ready "$dir"

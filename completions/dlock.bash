@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# bash completion for dlock(1). Uses the bash-completion package where that is
+# loaded, and does without it elsewhere.
+
+# Joins what bash has split at ':' and '='; sets words, cword and cur.
+_dlock_words()
+{
+	local rest=${COMP_LINE} i joined
+	words=() cword=0
+	for ((i = 0; i < ${#COMP_WORDS[@]}; i++)); do
+		joined=
+		if ((i > 0)) && [[ ${rest:0:1} != [[:space:]] && -n $rest ]]; then
+			joined=1
+		fi
+		rest=${rest#"${rest%%[![:space:]]*}"}
+		rest=${rest#"${COMP_WORDS[i]}"}
+		if [[ -n $joined && -n ${COMP_WORDS[i]} ]]; then
+			words[${#words[@]} - 1]+=${COMP_WORDS[i]}
+		else
+			words+=("${COMP_WORDS[i]}")
+		fi
+		if ((i == COMP_CWORD)); then
+			cword=$((${#words[@]} - 1))
+		fi
+	done
+	cur=${words[cword]}
+}
+
+# Offers those of the words given that begin with cur; what bash does not count as
+# part of the current word is cut off.
+_dlock_reply()
+{
+	local word lead=
+	if [[ $COMP_WORDBREAKS == *:* && $cur == *:* ]]; then
+		lead=${cur%"${cur##*:}"}
+	fi
+	for word; do
+		if [[ $word == "$cur"* ]]; then
+			COMPREPLY+=("${word#"$lead"}")
+		fi
+	done
+}
+
+# The names of the sections of both configuration files
+_dlock_sections()
+{
+	local file
+	for file in "${XDG_CONFIG_HOME:-$HOME/.config}/dlock.conf" /etc/dlock.conf; do
+		if [[ -r $file ]]; then
+			sed -n 's/^[[:space:]]*\[\([^]]*\)].*/\1/p' "$file"
+		fi
+	done 2>/dev/null
+}
+
+_dlock_backends()
+{
+	local names dirs dir
+	if [[ $cur == file://* ]]; then
+		mapfile -t dirs < <(compgen -d -- "${cur#file://}")
+		names=()
+		for dir in "${dirs[@]}"; do
+			names+=("file://$dir/")
+		done
+	else
+		mapfile -t names < <(_dlock_sections)
+		names+=(file: redis:// redis+unix://)
+	fi
+	_dlock_reply "${names[@]}"
+	if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == */ ]]; then
+		compopt -o nospace 2>/dev/null
+	fi
+}
+
+# The value of an option; false when it takes none.
+_dlock_value()
+{
+	case $1 in
+	-b | --backend) _dlock_backends ;;
+	-w | --wait | -t | --ttl | --min-hold | -k | --kill-after) ;;
+	-E | --conflict-exit-code) ;;
+	--on-lost) _dlock_reply kill warn ;;
+	--if-down) _dlock_reply fail run ;;
+	*) return 1 ;;
+	esac
+}
+
+# The command behind "--", which is word number $1, and its arguments
+_dlock_wrapped()
+{
+	local offset i
+	if declare -F _comp_command_offset >/dev/null; then
+		offset=_comp_command_offset
+	elif declare -F _command_offset >/dev/null; then
+		offset=_command_offset
+	fi
+	if [[ -n ${offset-} ]]; then
+		# These count in words as bash splits them.
+		for ((i = 1; i < COMP_CWORD; i++)); do
+			if [[ ${COMP_WORDS[i]} == -- ]]; then
+				"$offset" $((i + 1))
+				return
+			fi
+		done
+	elif ((cword == $1)); then
+		mapfile -t COMPREPLY < <(compgen -c -- "$cur"; compgen -d -- "$cur")
+	else
+		compopt -o default 2>/dev/null
+	fi
+}
+
+_dlock_run()
+{
+	local i word name=
+	for ((i = 2; i < cword; i++)); do
+		word=${words[i]}
+		case $word in
+		--)
+			_dlock_wrapped $((i + 1))
+			return
+			;;
+		--*=*) ;;
+		-*)
+			if [[ -z $name ]] && _dlock_takes_value "$word"; then
+				((++i))
+				if ((i == cword)); then
+					_dlock_value "$OPTION"
+					return
+				fi
+			fi
+			;;
+		*) name=$word ;;
+		esac
+	done
+	if [[ -n $name ]]; then
+		_dlock_reply --
+		return
+	fi
+	case $cur in
+	--on-lost=* | --if-down=* | --backend=*)
+		word=${cur%%=*}
+		cur=${cur#*=}
+		_dlock_value "$word"
+		if [[ $COMP_WORDBREAKS != *=* ]]; then
+			COMPREPLY=("${COMPREPLY[@]/#/$word=}")
+		fi
+		;;
+	-*)
+		_dlock_reply -b --backend -n --nonblock -w --wait -t --ttl \
+			-E --conflict-exit-code --min-hold --no-renew -k --kill-after \
+			--on-lost --if-down -q --quiet -v --verbose -h --help --
+		;;
+	esac
+}
+
+# Is the last option in $1, which may be a cluster (-nqw), one that wants the next
+# word? Sets OPTION to it.
+_dlock_takes_value()
+{
+	OPTION=$1
+	if [[ $1 != --* ]]; then
+		# A value may stand in the same word: -w5
+		case $1 in
+		-*[bwtEk]?*) return 1 ;;
+		esac
+		OPTION=-${1: -1}
+	fi
+	local COMPREPLY=()
+	_dlock_value "$OPTION"
+}
+
+_dlock()
+{
+	local words cword cur OPTION
+	COMPREPLY=()
+	_dlock_words
+	if ((cword == 1)); then
+		_dlock_reply run help version -h --help --version
+		return
+	fi
+	case ${words[1]} in
+	run) _dlock_run ;;
+	help)
+		case $cur in
+		-*) _dlock_reply -h --help ;;
+		*) ((cword > 2)) || _dlock_reply run help version ;;
+		esac
+		;;
+	version)
+		case $cur in
+		-*) _dlock_reply -h --help ;;
+		esac
+		;;
+	esac
+}
+
+complete -F _dlock dlock

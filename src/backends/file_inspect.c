@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* What the file backend tells of its locks, and what operators do to them. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <linux/magic.h>
+
+#include "clock.h"
+#include "error.h"
+#include "file_lock.h"
+#include "file_path.h"
+#include "view.h"
+
+#ifndef CIFS_SUPER_MAGIC
+#define CIFS_SUPER_MAGIC 0xFF534D42
+#endif
+
+/* A few kB for records; less is worth a warning. */
+#define SPACE_LEAST 65536
+
+bool file_lock_taken(const struct file_backend *file, pid_t *pid)
+{
+	unsigned major_id, minor_id;
+	unsigned long inode;
+	struct stat info;
+	bool found = false;
+	char line[160];
+	FILE *locks;
+
+	*pid = 0;
+	if (fstat(file->fd, &info))
+		return false;
+	locks = fopen("/proc/locks", "re");
+	if (!locks)
+		return false;
+	/* "->" in front marks who waits; the pattern passes those over. */
+	while (!found && fgets(line, sizeof(line), locks))
+		found = sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%lu", pid, &major_id,
+			       &minor_id, &inode) == 4 &&
+			inode == info.st_ino && makedev(major_id, minor_id) == info.st_dev;
+	fclose(locks);
+	return found;
+}
+
+void file_lock_stranger(pid_t pid, struct holder *holder)
+{
+	char path[40];
+	FILE *comm;
+
+	*holder = (struct holder){ .pid = pid };
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	comm = fopen(path, "re");
+	if (!comm)
+		return;
+	if (fgets(holder->command, sizeof(holder->command), comm))
+		holder->command[strcspn(holder->command, "\n")] = '\0';
+	fclose(comm);
+}
+
+static void add_hold(struct lock_view *view, const struct file_hold *hold)
+{
+	struct hold_view *row = lock_view_add_hold(view);
+
+	if (!row)
+		return;
+	row->holder = hold->holder;
+	row->mode = hold->mode;
+	row->slots = hold->slots;
+	row->fence = hold->fence;
+	row->count = hold->count;
+	row->age_ms = hold->holder.since_ms ? clock_wall_ms() - hold->holder.since_ms : -1;
+	row->expires_ms = -1;
+}
+
+/*
+ * Is it locked, by somebody that /proc/locks does not show: a process of another
+ * container? Only where the record says so, for the probe itself is a lock, and
+ * would be in the way of somebody who tries at this very moment.
+ */
+static bool taken_unseen(const struct file_backend *file)
+{
+	if (flock(file->fd, LOCK_EX | LOCK_NB))
+		return errno == EWOULDBLOCK;
+	flock(file->fd, LOCK_UN);
+	return false;
+}
+
+/* Fills view from the open file. */
+static void view_file(struct file_backend *file, struct lock_view *view)
+{
+	struct file_record record;
+	struct hold_view *row;
+	struct holder self;
+	pid_t pid = 0;
+
+	holder_self(&self, NULL);
+	file_record_read(&record, file->fd);
+	view->fence = record.fence;
+	file_record_drop_dead(&record, self.host);
+	view->held = file_lock_taken(file, &pid) || (record.count && taken_unseen(file));
+	for (size_t i = 0; view->held && i < record.count; i++)
+		add_hold(view, &record.holds[i]);
+	if (view->held && !record.count) {
+		row = lock_view_add_hold(view);
+		if (row) {
+			file_lock_stranger(pid, &row->holder);
+			row->age_ms = row->expires_ms = -1;
+			row->count = 1;
+		}
+	}
+	file_record_finish(&record);
+}
+
+int file_inspect(struct backend *backend, const char *name, bool listen,
+		 struct lock_view *view, struct error *err)
+{
+	struct file_backend *file = file_from_backend(backend);
+	char encoded[FILE_ENCODED_SIZE], path[4096];
+
+	(void)listen;
+	/* Looking at a lock must not make its file. */
+	file_path_encode(name, encoded);
+	snprintf(path, sizeof(path), "%s/%s.lock", file->directory, encoded);
+	if (access(path, F_OK) && errno == ENOENT)
+		return 0;
+	if (file_lock_open(file, name, err))
+		return -1;
+	view_file(file, view);
+	close(file->fd);
+	file->fd = -1;
+	return 0;
+}
+
+int file_list(struct backend *backend, struct name_list *names, struct error *err)
+{
+	struct file_backend *file = file_from_backend(backend);
+	DIR *directory = opendir(file->directory);
+	struct lock_view view = { 0 };
+	const struct dirent *entry;
+	char name[256];
+	int failed = 0;
+
+	if (!directory) {
+		if (errno == ENOENT)
+			return 0;
+		error_set(err, ERROR_REFUSED, errno, "%s", file->directory);
+		return -1;
+	}
+	while (!failed && (entry = readdir(directory))) {
+		if (!file_path_decode(entry->d_name, name, sizeof(name)))
+			continue;
+		/* One that cannot be opened is not ours to tell of. */
+		if (!file_inspect(backend, name, false, &view, err) && view.held)
+			failed = name_list_add(names, name, strlen(name));
+		lock_view_finish(&view);
+	}
+	closedir(directory);
+	name_list_sort(names);
+	return failed;
+}
+
+/*
+ * The kernel gives a lock back only when its holder does. So the name gets another
+ * file, with the last fence: who comes now locks that one, and the holder finds its
+ * own replaced when it looks.
+ */
+int file_break(struct backend *backend, const char *name, struct lock_view *view,
+	       struct error *err)
+{
+	struct file_backend *file = file_from_backend(backend);
+	char encoded[FILE_ENCODED_SIZE], path[4096], fresh[4200];
+	struct file_record record = { 0 };
+	int fd;
+
+	if (file_inspect(backend, name, false, view, err))
+		return -1;
+	if (!view->held)
+		return 0;
+	file_path_encode(name, encoded);
+	snprintf(path, sizeof(path), "%s/%s.lock", file->directory, encoded);
+	snprintf(fresh, sizeof(fresh), "%s/.new-%d", file->directory, (int)getpid());
+	fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+	record.fence = view->fence;
+	if (fd >= 0 && !file_record_write(&record, fd) && !rename(fresh, path)) {
+		close(fd);
+		return 0;
+	}
+	error_set(err, ERROR_REFUSED, errno, "cannot replace %s", path);
+	if (fd >= 0) {
+		close(fd);
+		unlink(fresh);
+	}
+	return -1;
+}
+
+/* ---- check ---- */
+
+static void check_file_system(const char *directory, struct findings *findings)
+{
+	struct statfs info;
+	const char *network = NULL;
+
+	if (statfs(directory, &info))
+		return;
+	switch ((unsigned long)info.f_type) {
+	case NFS_SUPER_MAGIC:
+		network = "NFS";
+		break;
+	case CIFS_SUPER_MAGIC:
+	case SMB_SUPER_MAGIC:
+	case SMB2_SUPER_MAGIC:
+		network = "SMB";
+		break;
+	case FUSE_SUPER_MAGIC:
+		network = "FUSE";
+		break;
+	default:
+		break;
+	}
+	if (network)
+		findings_add(findings, FINDING_WARNING, "filesystem",
+			     "put the directory on a local file system, or use a server",
+			     "%s: locks may hold on this host only, or be lost unseen", network);
+	else
+		findings_add(findings, FINDING_OK, "filesystem", NULL,
+			     "local: excludes processes of this host only");
+}
+
+static void check_directory(const char *directory, struct findings *findings)
+{
+	struct statvfs space;
+	struct stat info;
+
+	if (stat(directory, &info))
+		return;
+	if ((info.st_mode & 022) && !(info.st_mode & S_ISVTX))
+		findings_add(findings, FINDING_WARNING, "permissions",
+			     "chmod 700 it, or chmod +t it when it must be shared",
+			     "mode %04o: others can remove lock files", info.st_mode & 07777U);
+	else
+		findings_add(findings, FINDING_OK, "permissions", NULL,
+			     "owner uid %u, mode %04o", (unsigned)info.st_uid,
+			     info.st_mode & 07777U);
+	if (statvfs(directory, &space))
+		return;
+	if (space.f_bavail * space.f_frsize < SPACE_LEAST || (space.f_files && !space.f_favail))
+		findings_add(findings, FINDING_ERROR, "space", "free some space",
+			     "the file system is full: no lock can be taken");
+	else
+		findings_add(findings, FINDING_OK, "space", NULL, "%llu MB free",
+			     (unsigned long long)(space.f_bavail * space.f_frsize >> 20));
+}
+
+int file_check(struct backend *backend, struct findings *findings, struct error *err)
+{
+	struct file_backend *file = file_from_backend(backend);
+	struct stat info;
+
+	if (stat(file->directory, &info) || !S_ISDIR(info.st_mode)) {
+		error_set(err, ERROR_UNAVAILABLE, errno ? errno : ENOTDIR, "%s",
+			  file->directory);
+		return -1;
+	}
+	findings_add(findings, FINDING_OK, "directory", NULL, "%s", file->directory);
+	check_file_system(file->directory, findings);
+	check_directory(file->directory, findings);
+	return 0;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+#include "file_path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "uri.h"
+
+#define SUFFIX ".lock"
+#define ENCODED_MAX ((size_t)FILE_ENCODED_SIZE - 1)
+/* "." and five digits of a slot must still fit. */
+#define PLAIN_MAX (ENCODED_MAX - 9)
+
+/*
+ * A directory of our own, made when missing: what is found in a place where
+ * others can write must be ours, closed to them, and no symbolic link.
+ */
+static int check_private_directory(const char *path, struct error *err)
+{
+	struct stat info;
+
+	if (mkdir(path, 0700) && errno != EEXIST) {
+		error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory %s", path);
+		return -1;
+	}
+	if (lstat(path, &info)) {
+		error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
+		return -1;
+	}
+	if (!S_ISDIR(info.st_mode)) {
+		error_set(err, ERROR_REFUSED, 0,
+			  "%s is not a directory: somebody else made it; remove it, or name "
+			  "another one with -b file:///DIR", path);
+		return -1;
+	}
+	if (info.st_uid != geteuid() || (info.st_mode & 077)) {
+		error_set(err, ERROR_REFUSED, 0,
+			  "%s is not private (want owner uid %u and mode 0700): remove it, or "
+			  "name another one with -b file:///DIR", path, (unsigned)geteuid());
+		return -1;
+	}
+	return 0;
+}
+
+char *file_path_default(struct error *err)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	char path[512];
+
+	if (geteuid() == 0)
+		snprintf(path, sizeof(path), "/run/lock/dlock");
+	else if (runtime && runtime[0] == '/' && strlen(runtime) < sizeof(path) - 8)
+		snprintf(path, sizeof(path), "%s/dlock", runtime);
+	else
+		snprintf(path, sizeof(path), "/tmp/dlock-%u", (unsigned)geteuid());
+	return check_private_directory(path, err) ? NULL : strdup(path);
+}
+
+void file_path_encode(const char *name, char encoded[static FILE_ENCODED_SIZE])
+{
+	size_t used = 0;
+
+	for (const char *c = name; *c && used <= PLAIN_MAX; c++) {
+		if (*c == '%' || *c == '/' || (*c == '.' && c == name))
+			used += (size_t)sprintf(encoded + used, "%%%02X", (unsigned)*c);
+		else
+			encoded[used++] = *c;
+	}
+	encoded[used] = '\0';
+	if (used <= PLAIN_MAX)
+		return;
+	encoded[0] = '\001';
+	strcpy(encoded + 1, name);
+	for (char *c = encoded; *c; c++)
+		if (*c == '/')
+			*c = '\002';
+}
+
+bool file_path_decode(const char *entry, char *name, size_t size)
+{
+	size_t length = strlen(entry);
+	ptrdiff_t decoded;
+
+	if (length <= strlen(SUFFIX) || length - strlen(SUFFIX) >= size ||
+	    strcmp(entry + length - strlen(SUFFIX), SUFFIX) != 0)
+		return false;
+	length -= strlen(SUFFIX);
+	if (entry[0] == '\001') {
+		memcpy(name, entry + 1, length - 1);
+		name[length - 1] = '\0';
+		for (char *c = name; *c; c++)
+			if (*c == '\002')
+				*c = '/';
+		return true;
+	}
+	memcpy(name, entry, length);
+	decoded = uri_decode(name, length);
+	if (decoded < 0)
+		return false;
+	name[decoded] = '\0';
+	return true;
+}
+
+static int make_path(const char *directory, const char *name, int slot, char *path,
+		     size_t size)
+{
+	char encoded[FILE_ENCODED_SIZE];
+	int length;
+
+	file_path_encode(name, encoded);
+	if (slot)
+		length = snprintf(path, size, "%s/%s" SUFFIX ".%d", directory, encoded, slot);
+	else
+		length = snprintf(path, size, "%s/%s" SUFFIX, directory, encoded);
+	return length < (int)size ? 0 : -1;
+}
+
+/* Something that stands in for a lock file is refused, before it is locked. */
+static int check_file(int fd, const char *path, struct error *err)
+{
+	struct stat info;
+
+	if (fstat(fd, &info)) {
+		error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
+		return -1;
+	}
+	if (!S_ISREG(info.st_mode)) {
+		error_set(err, ERROR_REFUSED, 0, "%s is not a regular file", path);
+		return -1;
+	}
+	if (info.st_nlink > 1) {
+		error_set(err, ERROR_REFUSED, 0,
+			  "%s has another name (hard link); remove both", path);
+		return -1;
+	}
+	return 0;
+}
+
+static void cannot_open(const char *path, struct error *err)
+{
+	if (errno == ELOOP)
+		error_set(err, ERROR_REFUSED, 0, "%s is a symbolic link", path);
+	else
+		error_set(err, errno == EACCES || errno == EPERM || errno == EROFS
+			  ? ERROR_REFUSED : ERROR_UNAVAILABLE, errno, "cannot open %s", path);
+}
+
+int file_path_open(const char *directory, const char *name, int slot, struct error *err)
+{
+	/* O_NONBLOCK: a FIFO in its place must not hold us up. */
+	const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+	char path[4096];
+	int fd;
+
+	if (make_path(directory, name, slot, path, sizeof(path))) {
+		error_set(err, ERROR_USAGE, ENAMETOOLONG, "%.300s", directory);
+		return -1;
+	}
+	/*
+	 * Never O_CREAT on a file that is there: the kernel forbids that in sticky
+	 * directories for other people's files (fs.protected_regular).
+	 */
+	do {
+		fd = open(path, flags);
+		if (fd < 0 && errno == ENOENT)
+			fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+	} while (fd < 0 && errno == EEXIST);
+	if (fd < 0) {
+		cannot_open(path, err);
+		return -1;
+	}
+	if (check_file(fd, path, err)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+bool file_path_current(const char *directory, const char *name, int slot, int fd)
+{
+	struct stat ours, theirs;
+	char path[4096];
+
+	return !make_path(directory, name, slot, path, sizeof(path)) && !fstat(fd, &ours) &&
+	       !lstat(path, &theirs) && ours.st_ino == theirs.st_ino &&
+	       ours.st_dev == theirs.st_dev;
+}

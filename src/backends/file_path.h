@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* Where lock files are, and how they are opened where others may write, too. */
+#ifndef DLOCK_FILE_PATH_H
+#define DLOCK_FILE_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct error;
+
+/* A file name less ".lock" and what may follow it. */
+#define FILE_ENCODED_SIZE 251
+
+/*
+ * The default directory: /run/lock/dlock for root, else $XDG_RUNTIME_DIR/dlock, else
+ * /tmp/dlock-UID. It is made when missing, and refused unless it is ours alone.
+ * Allocated; NULL with *err.
+ */
+char *file_path_default(struct error *err);
+
+/*
+ * The file's name for a lock's name. '%', '/' and a leading '.' become %XX. Should
+ * that be too long for a file name, control bytes, which no name holds, stand for
+ * them instead: a leading \001 says so, \002 is a slash.
+ */
+void file_path_encode(const char *name, char encoded[static FILE_ENCODED_SIZE]);
+
+/* The reverse, of a directory entry with ".lock" at its end; false when it is none. */
+bool file_path_decode(const char *entry, char *name, size_t size);
+
+/*
+ * Opens the lock file of name (slot 0) or of one of its slots (from 1), made when
+ * missing. A symbolic link, anything but a regular file, or a file with a second
+ * hard link is refused. The descriptor, or -1 with *err.
+ */
+int file_path_open(const char *directory, const char *name, int slot, struct error *err);
+
+/* Is fd still the file that has this name? False after another one took its place. */
+bool file_path_current(const char *directory, const char *name, int slot, int fd);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+#include "file_record.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* "hold " id " " mode " " fence " " holder, newline */
+#define LINE_SIZE (HOLDER_TEXT_SIZE + 64)
+#define TEXT_MAX (1 << 20)
+
+static bool id_is(const struct file_hold *hold, const char *token)
+{
+	return strlen(hold->id) == FILE_ID_SIZE - 1 &&
+	       !strncmp(hold->id, token, FILE_ID_SIZE - 1);
+}
+
+static void read_mode(struct file_hold *hold, const char *mode)
+{
+	if (mode[0] == 's') {
+		hold->mode = HOLD_SHARED;
+	} else if (mode[0] >= '1' && mode[0] <= '9') {
+		hold->mode = HOLD_SLOT;
+		hold->slots = (int)strtol(mode, NULL, 10);
+	}
+}
+
+static void read_hold(struct file_record *record, const char *line)
+{
+	struct file_hold hold = { .mode = HOLD_EXCLUSIVE }, *holds;
+	char mode[12];
+	int skip = 0;
+
+	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %n", hold.id, mode,
+		   &hold.fence, &hold.count, &skip) != 4 || !skip)
+		return;
+	read_mode(&hold, mode);
+	holder_decode(&hold.holder, line + skip, strlen(line + skip));
+	holds = realloc(record->holds, (record->count + 1) * sizeof(*holds));
+	if (!holds)
+		return;
+	record->holds = holds;
+	holds[record->count++] = hold;
+}
+
+void file_record_read(struct file_record *record, int fd)
+{
+	char small[2 * LINE_SIZE], *text = small, *line, *save = NULL;
+	size_t room = sizeof(small);
+	ssize_t length;
+
+	*record = (struct file_record){ 0 };
+	length = pread(fd, text, room - 1, 0);
+	if (length == (ssize_t)room - 1) {
+		room = TEXT_MAX;
+		text = malloc(room);
+		if (!text)
+			return;
+		length = pread(fd, text, room - 1, 0);
+	}
+	if (length > 0) {
+		text[length] = '\0';
+		sscanf(text, "fence %20" SCNu64, &record->fence);
+		for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+			read_hold(record, line);
+	}
+	/* No clock says that: damaged, and it would leave nothing to grow to. */
+	if (record->fence > INT64_MAX)
+		record->fence = 0;
+	if (text != small)
+		free(text);
+}
+
+void file_record_finish(struct file_record *record)
+{
+	free(record->holds);
+	*record = (struct file_record){ 0 };
+}
+
+static const char *mode_text(const struct file_hold *hold, char buf[static 12])
+{
+	if (hold->mode == HOLD_SLOT) {
+		snprintf(buf, 12, "%d", hold->slots);
+		return buf;
+	}
+	return hold->mode == HOLD_SHARED ? "s" : "x";
+}
+
+int file_record_write(const struct file_record *record, int fd)
+{
+	size_t room = LINE_SIZE * (record->count + 1), used;
+	char holder[HOLDER_TEXT_SIZE], mode[12], *text = malloc(room);
+	ssize_t written;
+	int failed;
+
+	if (!text) {
+		errno = ENOMEM;
+		return -1;
+	}
+	used = (size_t)snprintf(text, room, "fence %020" PRIu64 "\n", record->fence);
+	for (size_t i = 0; i < record->count; i++) {
+		const struct file_hold *hold = &record->holds[i];
+
+		holder_encode(&hold->holder, holder);
+		used += (size_t)snprintf(text + used, room - used, "hold %s %s %" PRIu64 " %d %s\n",
+					 hold->id, mode_text(hold, mode), hold->fence,
+					 hold->count, holder);
+	}
+	/* Cut afterwards: a crash in between leaves a whole record, if a long one. */
+	written = pwrite(fd, text, used, 0);
+	if (written >= 0 && (size_t)written < used)
+		errno = ENOSPC;
+	failed = written != (ssize_t)used || ftruncate(fd, (off_t)used);
+	free(text);
+	return failed ? -1 : 0;
+}
+
+/* The hybrid clock: grows even when the file was lost, unless the clock went back. */
+static uint64_t next_fence(uint64_t last)
+{
+	struct timespec now;
+	uint64_t clock;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	clock = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+	return clock > last ? clock : last + 1;
+}
+
+uint64_t file_record_add(struct file_record *record, const struct request *request)
+{
+	struct file_hold *hold, *holds;
+
+	holds = realloc(record->holds, (record->count + 1) * sizeof(*holds));
+	if (!holds)
+		return 0;
+	record->holds = holds;
+	record->fence = next_fence(record->fence);
+	hold = &holds[record->count++];
+	*hold = (struct file_hold){ .mode = request->mode, .slots = request->slots,
+				    .fence = record->fence, .count = 1, .holder = request->self };
+	memcpy(hold->id, request->token, FILE_ID_SIZE - 1);
+	return record->fence;
+}
+
+const struct file_hold *file_record_find(const struct file_record *record,
+					 const char *token)
+{
+	for (size_t i = 0; i < record->count; i++)
+		if (id_is(&record->holds[i], token))
+			return &record->holds[i];
+	return NULL;
+}
+
+uint64_t file_record_count(struct file_record *record, const char *token, int by)
+{
+	for (size_t i = 0; i < record->count; i++) {
+		struct file_hold *hold = &record->holds[i];
+
+		if (!id_is(hold, token))
+			continue;
+		if (hold->count + by < 1)
+			return 0;
+		hold->count += by;
+		return hold->fence;
+	}
+	return 0;
+}
+
+static void remove_at(struct file_record *record, size_t at)
+{
+	record->count--;
+	memmove(&record->holds[at], &record->holds[at + 1],
+		(record->count - at) * sizeof(*record->holds));
+}
+
+bool file_record_remove(struct file_record *record, const char *token)
+{
+	for (size_t i = 0; i < record->count; i++) {
+		if (id_is(&record->holds[i], token)) {
+			remove_at(record, i);
+			return true;
+		}
+	}
+	return false;
+}
+
+void file_record_drop_dead(struct file_record *record, const char *host)
+{
+	for (size_t i = record->count; i-- > 0;) {
+		const struct holder *holder = &record->holds[i].holder;
+
+		if (holder->pid > 0 && !strcmp(holder->host, host) &&
+		    kill((pid_t)holder->pid, 0) && errno == ESRCH)
+			remove_at(record, i);
+	}
+}

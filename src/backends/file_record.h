@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The content of a lock file: for people, and the last fence. What holds is the
+ * kernel's lock, never this text; after a crash it may name holders that are gone.
+ *
+ *	fence 01795232382921432
+ *	hold <first half of the token> <mode> <fence> <count> <holder>	(a line each)
+ *
+ * The mode is x (exclusive), s (shared) or the number of slots.
+ */
+#ifndef DLOCK_FILE_RECORD_H
+#define DLOCK_FILE_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend.h"
+
+struct error;
+
+#define FILE_ID_SIZE 17		/* 16 hex digits: names a hold, proves nothing */
+
+struct file_hold {
+	char id[FILE_ID_SIZE];
+	enum hold_mode mode;
+	int slots;
+	uint64_t fence;
+	int count;		/* how often it was acquired */
+	struct holder holder;
+};
+
+struct file_record {
+	uint64_t fence;
+	struct file_hold *holds;
+	size_t count;
+};
+
+/* Reads what can be used of fd; an empty or damaged file gives an empty record. */
+void file_record_read(struct file_record *record, int fd);
+void file_record_finish(struct file_record *record);
+
+/* Writes the record, whole, in one call. 0, or -1 with errno. */
+int file_record_write(const struct file_record *record, int fd);
+
+/* Adds a hold under the next fence, which it returns; 0: out of memory. */
+uint64_t file_record_add(struct file_record *record, const struct request *request);
+
+/* The hold of token, or NULL. */
+const struct file_hold *file_record_find(const struct file_record *record,
+					 const char *token);
+
+/*
+ * Counts the hold of token up or down, not below 1. Returns its fence; 0 when it is
+ * not there or would be counted to nothing.
+ */
+uint64_t file_record_count(struct file_record *record, const char *token, int by);
+
+/* Takes out the hold of token; true if it was there. */
+bool file_record_remove(struct file_record *record, const char *token);
+
+/* Takes out holds of processes of this host that are gone. */
+void file_record_drop_dead(struct file_record *record, const char *host);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* What backends tell of locks and of themselves, for people. No secret in it. */
+#ifndef DLOCK_VIEW_H
+#define DLOCK_VIEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend.h"
+
+struct hold_view {
+	struct holder holder;
+	enum hold_mode mode;
+	int slots;		/* HOLD_SLOT */
+	uint64_t fence;		/* 0: not known */
+	int64_t age_ms;		/* since it was acquired; -1: not known */
+	int64_t expires_ms;	/* from now; -1: not before it is released */
+	int count;		/* how often acquired with the same token */
+};
+
+struct waiter_view {
+	struct holder holder;
+	enum hold_mode mode;
+	int slots;
+	int64_t waiting_ms;	/* -1: not known */
+};
+
+struct lock_view {
+	bool held;		/* true without holds: by somebody unknown */
+	uint64_t fence;		/* the last one given; 0: not known */
+	struct hold_view *holds;
+	size_t hold_count;
+	struct waiter_view *waiters;	/* in their order */
+	size_t waiter_count;
+};
+
+/* Each adds a zeroed row; NULL when out of memory. */
+struct hold_view *lock_view_add_hold(struct lock_view *view);
+struct waiter_view *lock_view_add_waiter(struct lock_view *view);
+void lock_view_finish(struct lock_view *view);
+
+struct name_list {
+	char **names;
+	size_t count;
+};
+
+/* Adds a copy of length bytes, unless it is there already or is no valid name. -1: out of memory. */
+int name_list_add(struct name_list *list, const char *name, size_t length);
+void name_list_sort(struct name_list *list);
+void name_list_finish(struct name_list *list);
+
+enum severity { FINDING_OK, FINDING_WARNING, FINDING_ERROR };
+
+struct finding {
+	enum severity severity;
+	char topic[24];		/* one word: "version", "persistence" */
+	char text[240];		/* what was found */
+	char remedy[240];	/* what to do; "" when nothing */
+};
+
+struct findings {
+	struct finding *rows;
+	size_t count;
+};
+
+/* Adds a row; a row that finds no memory is dropped. remedy may be NULL. */
+void findings_add(struct findings *findings, enum severity severity, const char *topic,
+		  const char *remedy, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+void findings_finish(struct findings *findings);
+
+#endif
