@@ -84,16 +84,17 @@ $(BUILD)/dlock: $(call obj,$(CMD_SRC) $(ENGINE_SRC)) src/exports.list
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -pie \
 		-Wl,--dynamic-list=src/exports.list -o $@ $(filter %.o,$^) $(INIH_LIBS)
 
-$(BUILD)/dlock-redis.so: $(call obj,$(REDIS_SRC))
+$(BUILD)/dlock-redis.so: $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(HIREDIS_LIBS) \
 		-Wl,--exclude-libs,ALL
 
-$(BUILD)/gen/redis_scripts.h: src/redis/embed.sh $(wildcard src/redis/*.lua)
+$(BUILD)/gen/redis_scripts.c: src/redis/embed.sh $(wildcard src/redis/*.lua)
 	@mkdir -p $(@D)
 	$(call say,GEN,$@) sh src/redis/embed.sh src/redis/lib.lua \
 		$(filter-out src/redis/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
 
-$(BUILD)/src/backends/redis.o: $(BUILD)/gen/redis_scripts.h
+$(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis_lock.h
+	$(call say,CC,$<) $(CC) $(CPPFLAGS) -Isrc/backends $(CFLAGS) -c -o $@ $<
 $(call obj,$(REDIS_SRC)): override CFLAGS += $(HIREDIS_CFLAGS)
 
 $(BUILD)/%.o: %.c

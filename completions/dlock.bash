@@ -78,7 +78,7 @@ _dlock_value()
 	case $1 in
 	-b | --backend) _dlock_backends ;;
 	-w | --wait | -t | --ttl | --min-hold | -k | --kill-after) ;;
-	-E | --conflict-exit-code) ;;
+	-E | --conflict-exit-code | --slots) ;;
 	--on-lost) _dlock_reply kill warn ;;
 	--if-down) _dlock_reply fail run ;;
 	*) return 1 ;;
@@ -146,7 +146,7 @@ _dlock_run()
 		fi
 		;;
 	-*)
-		_dlock_reply -b --backend -n --nonblock -w --wait -t --ttl \
+		_dlock_reply -b --backend -n --nonblock -w --wait -t --ttl -s --shared --slots \
 			-E --conflict-exit-code --min-hold --no-renew -k --kill-after \
 			--on-lost --if-down -q --quiet -v --verbose -h --help --
 		;;

@@ -15,7 +15,7 @@ function __dlock_at
                     set place wrapped
                 else if test $place = named
                     continue
-                else if string match -qr -- '^(-[nqvh]*[bwtEk]|--(backend|wait|ttl|conflict-exit-code|min-hold|kill-after|on-lost|if-down))$' $word
+                else if string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|on-lost|if-down))$' $word
                     set place value
                 else if not string match -q -- '-*' $word
                     set place named
@@ -64,6 +64,8 @@ complete -c dlock -n '__dlock_at run options' -s b -l backend -x -a '(__dlock_ba
 complete -c dlock -n '__dlock_at run options' -s n -l nonblock -d 'do not wait'
 complete -c dlock -n '__dlock_at run options' -s w -l wait -x -d 'wait no longer than this'
 complete -c dlock -n '__dlock_at run options' -s t -l ttl -x -d 'lease time'
+complete -c dlock -n '__dlock_at run options' -s s -l shared -d 'a shared hold'
+complete -c dlock -n '__dlock_at run options' -l slots -x -d 'up to N holders at once'
 complete -c dlock -n '__dlock_at run options' -s E -l conflict-exit-code -x -d 'exit status for "not obtained"'
 complete -c dlock -n '__dlock_at run options' -l min-hold -x -d 'keep the lock at least this long'
 complete -c dlock -n '__dlock_at run options' -l no-renew -d 'one lease only'

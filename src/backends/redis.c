@@ -26,29 +26,20 @@
 #include "clock.h"
 #include "error.h"
 #include "lease.h"
-#include "redis_node.h"
+#include "redis_lock.h"
 #include "token.h"
 #include "version.h"
 
-#include "redis_scripts.h"
+struct redis_backend *redis_from_backend(struct backend *backend)
+{
+	return (struct redis_backend *)backend;
+}
 
 /* A waiter looks so often, for what nobody wakes it for (SPEC, 2.7). */
 #define LOOK_MS 5000
 #define LOOK_JITTER_MS 500
 /* Least pause before the first in line looks again as a lease runs out. */
 #define LOOK_LEAST_MS 20
-
-#define DIGITS_SIZE 24
-
-struct redis_backend {
-	struct redis_node node;		/* begins with struct backend */
-	int64_t lease_end_ms;		/* of the last grant, 0: none */
-};
-
-static struct redis_backend *redis_from_backend(struct backend *backend)
-{
-	return (struct redis_backend *)backend;
-}
 
 static void redis_close(struct backend *backend)
 {
@@ -78,28 +69,8 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
 static enum outcome odd_reply(struct redis_backend *redis, redisReply *reply,
 			      struct error *err)
 {
-	if (reply)
-		freeReplyObject(reply);
-	redis_conn_close(&redis->node.main);
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
-		  redis->node.address.label);
+	redis_node_odd(&redis->node, reply, err);
 	return OUTCOME_ERROR;
-}
-
-static const char *digits(int64_t number, char buf[static DIGITS_SIZE])
-{
-	snprintf(buf, DIGITS_SIZE, "%" PRId64, number);
-	return buf;
-}
-
-static bool is_integer(const redisReply *reply)
-{
-	return reply->type == REDIS_REPLY_INTEGER;
-}
-
-static bool is_text(const redisReply *reply)
-{
-	return reply->type == REDIS_REPLY_STRING;
 }
 
 /* ---- acquiring ---- */
@@ -116,13 +87,13 @@ static int64_t next_look(int64_t pttl_ms, int64_t ahead)
 }
 
 /* What the scripts call the mode of a hold. */
-static const char *mode_of(const struct request *request, char buf[static DIGITS_SIZE])
+static const char *mode_of(const struct request *request, char buf[static REDIS_DIGITS_SIZE])
 {
 	switch (request->mode) {
 	case HOLD_SHARED:
 		return "s";
 	case HOLD_SLOT:
-		return digits(request->slots, buf);
+		return redis_digits(request->slots, buf);
 	case HOLD_EXCLUSIVE:
 		break;
 	}
@@ -134,14 +105,14 @@ static enum outcome read_grant(const redisReply *reply, struct grant *grant)
 {
 	redisReply *const *e = reply->element;
 
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 || !is_integer(e[0]))
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 || !redis_is_integer(e[0]))
 		return OUTCOME_ERROR;
-	if (e[0]->integer == 1 && is_text(e[1])) {
+	if (e[0]->integer == 1 && redis_is_text(e[1])) {
 		grant->fence = strtoull(e[1]->str, NULL, 10);
 		return grant->fence ? OUTCOME_HELD : OUTCOME_ERROR;
 	}
-	if (e[0]->integer != 0 || reply->elements < 5 || !is_integer(e[1]) ||
-	    !is_integer(e[2]) || !is_text(e[3]) || !is_integer(e[4]))
+	if (e[0]->integer != 0 || reply->elements < 5 || !redis_is_integer(e[1]) ||
+	    !redis_is_integer(e[2]) || !redis_is_text(e[3]) || !redis_is_integer(e[4]))
 		return OUTCOME_ERROR;
 	grant->ahead = e[2]->integer;
 	grant->age_ms = e[4]->integer;
@@ -156,8 +127,8 @@ static bool disagrees(const redisReply *reply, const struct request *request,
 		      struct error *err)
 {
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-	    !is_integer(reply->element[0]) || reply->element[0]->integer != 2 ||
-	    !is_integer(reply->element[1]))
+	    !redis_is_integer(reply->element[0]) || reply->element[0]->integer != 2 ||
+	    !redis_is_integer(reply->element[1]))
 		return false;
 	error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with those who hold it now, with "
 		  "--slots %lld", request->slots, reply->element[1]->integer);
@@ -167,9 +138,9 @@ static bool disagrees(const redisReply *reply, const struct request *request,
 static enum outcome try_once(struct redis_backend *redis, const struct request *request,
 			     bool in_line, struct grant *grant, struct error *err)
 {
-	char ttl[DIGITS_SIZE], mode[DIGITS_SIZE], holder[HOLDER_TEXT_SIZE];
+	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], holder[HOLDER_TEXT_SIZE];
 	const char *const arguments[] = {
-		digits(request->ttl_ms, ttl), mode_of(request, mode), in_line ? "1" : "0",
+		redis_digits(request->ttl_ms, ttl), mode_of(request, mode), in_line ? "1" : "0",
 		holder, NULL
 	};
 	enum outcome outcome;
@@ -205,7 +176,7 @@ static enum outcome redis_acquire(struct backend *backend, const struct request 
 		outcome = try_once(redis, request, false, grant, err);
 	if (outcome == OUTCOME_BUSY && request->queue) {
 		/* Listening comes first: who is in line and deaf counts as dead. */
-		if (redis_node_listen(&redis->node, request, err))
+		if (redis_node_listen(&redis->node, request->token, err))
 			return OUTCOME_ERROR;
 		outcome = try_once(redis, request, true, grant, err);
 	}
@@ -227,7 +198,7 @@ static int64_t read_message(const redisReply *reply)
 	int64_t delay_ms;
 
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-	    !is_text(reply->element[2]))
+	    !redis_is_text(reply->element[2]))
 		return CLOCK_NEVER;
 	delay_ms = strtol(reply->element[2]->str, NULL, 10);
 	return delay_ms > 0 && delay_ms < LOOK_MS ? clock_boot_ms() + delay_ms : 0;
@@ -262,13 +233,13 @@ static enum outcome redis_renew(struct backend *backend, const struct request *r
 {
 	struct redis_backend *redis = redis_from_backend(backend);
 	int64_t sent_ms = clock_boot_ms(), answer;
-	char ttl[DIGITS_SIZE];
-	const char *const arguments[] = { digits(request->ttl_ms, ttl), NULL };
+	char ttl[REDIS_DIGITS_SIZE];
+	const char *const arguments[] = { redis_digits(request->ttl_ms, ttl), NULL };
 	redisReply *reply = redis_node_script(&redis->node, &script_renew, request, arguments, err);
 
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (!is_integer(reply))
+	if (!redis_is_integer(reply))
 		return odd_reply(redis, reply, err);
 	answer = reply->integer;
 	freeReplyObject(reply);
@@ -295,7 +266,7 @@ static enum outcome redis_verify(struct backend *backend, const struct request *
 
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (!is_integer(reply))
+	if (!redis_is_integer(reply))
 		return odd_reply(redis, reply, err);
 	held = reply->integer == 1;
 	freeReplyObject(reply);
@@ -307,8 +278,8 @@ static enum outcome redis_release(struct backend *backend, const struct request 
 {
 	struct redis_backend *redis = redis_from_backend(backend);
 	int64_t sent_ms = clock_boot_ms(), answer;
-	char keep[DIGITS_SIZE];
-	const char *const arguments[] = { digits(keep_ms, keep), NULL };
+	char keep[REDIS_DIGITS_SIZE];
+	const char *const arguments[] = { redis_digits(keep_ms, keep), NULL };
 	redisReply *reply;
 
 	/* Deaf from here on: the release of another must not choose us. */
@@ -316,18 +287,41 @@ static enum outcome redis_release(struct backend *backend, const struct request 
 	reply = redis_node_script(&redis->node, &script_release, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (!is_integer(reply))
+	if (!redis_is_integer(reply))
 		return odd_reply(redis, reply, err);
 	answer = reply->integer;
 	freeReplyObject(reply);
 	if (answer != 0)
-		return OUTCOME_HELD;
+		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
 	/* Sent twice within the lease: it was the first one that released. */
 	if (redis->node.resent && sent_ms < redis->lease_end_ms)
 		return OUTCOME_HELD;
 	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' was not ours any more",
 		  redis->node.address.label, redis->node.keys[KEY_LOCK]);
 	return OUTCOME_LOST;
+}
+
+static enum outcome redis_again(struct backend *backend, const struct request *request,
+				struct grant *grant, struct error *err)
+{
+	struct redis_backend *redis = redis_from_backend(backend);
+	char ttl[REDIS_DIGITS_SIZE];
+	const char *const arguments[] = { redis_digits(request->ttl_ms, ttl), NULL };
+	redisReply *reply;
+	bool held;
+
+	grant->sent_ms = clock_boot_ms();
+	grant->ttl_ms = request->ttl_ms;
+	reply = redis_node_script(&redis->node, &script_again, request, arguments, err);
+	if (!reply)
+		return OUTCOME_ERROR;
+	if (!redis_is_array(reply, 2) || !redis_is_integer(reply->element[0]))
+		return odd_reply(redis, reply, err);
+	held = reply->element[0]->integer == 1 && redis_is_text(reply->element[1]);
+	if (held)
+		grant->fence = strtoull(reply->element[1]->str, NULL, 10);
+	freeReplyObject(reply);
+	return held ? OUTCOME_HELD : OUTCOME_LOST;
 }
 
 static const struct backend_ops redis_ops = {
@@ -339,6 +333,11 @@ static const struct backend_ops redis_ops = {
 	.renew = redis_renew,
 	.verify = redis_verify,
 	.release = redis_release,
+	.again = redis_again,
+	.inspect = redis_inspect,
+	.list = redis_list,
+	.break_hold = redis_break,
+	.check = redis_check,
 };
 
 extern const struct backend_module dlock_backend_module;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <hiredis/hiredis.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -202,8 +203,7 @@ struct redisReply *redis_node_script(struct redis_node *node, const struct scrip
 	return reply;
 }
 
-int redis_node_listen(struct redis_node *node, const struct request *request,
-		     struct error *err)
+int redis_node_listen(struct redis_node *node, const char *who, struct error *err)
 {
 	struct redis_limits limits = limits_of(node);
 	const char *argv[2] = { "SUBSCRIBE" };
@@ -212,7 +212,7 @@ int redis_node_listen(struct redis_node *node, const struct request *request,
 
 	if (node->wake.context)
 		return 0;
-	if (asprintf(&channel, "%s%s", node->keys[KEY_CHANNEL], request->token) < 0) {
+	if (asprintf(&channel, "%s%s", node->keys[KEY_CHANNEL], who) < 0) {
 		error_set(err, ERROR_INTERNAL, 0, "out of memory");
 		return -1;
 	}
@@ -229,4 +229,34 @@ int redis_node_listen(struct redis_node *node, const struct request *request,
 	}
 	freeReplyObject(reply);
 	return node->wake.context ? 0 : -1;
+}
+
+void redis_node_odd(struct redis_node *node, struct redisReply *reply, struct error *err)
+{
+	if (reply)
+		freeReplyObject(reply);
+	redis_conn_close(&node->main);
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
+		  node->address.label);
+}
+
+const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE])
+{
+	snprintf(buf, REDIS_DIGITS_SIZE, "%" PRId64, number);
+	return buf;
+}
+
+bool redis_is_integer(const struct redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_INTEGER;
+}
+
+bool redis_is_text(const struct redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_STRING;
+}
+
+bool redis_is_array(const struct redisReply *reply, size_t least)
+{
+	return reply->type == REDIS_REPLY_ARRAY && reply->elements >= least;
 }

@@ -51,10 +51,22 @@ struct redisReply *redis_node_script(struct redis_node *node, const struct scrip
 				     const char *const arguments[], struct error *err);
 
 /*
- * Listens on the waiter's channel, if it does not yet; from then on the waiter counts
- * as alive. 0 or -1.
+ * Listens on a waiter's channel, if it does not yet; from then on the waiter counts
+ * as alive. who: its token, or REDIS_FREE for word that nobody holds the lock or
+ * waits. 0 or -1.
  */
-int redis_node_listen(struct redis_node *node, const struct request *request,
-		      struct error *err);
+#define REDIS_FREE "free"
+int redis_node_listen(struct redis_node *node, const char *who, struct error *err);
+
+/* Closes what answered beyond reason; fills *err. Frees reply, which may be NULL. */
+void redis_node_odd(struct redis_node *node, struct redisReply *reply, struct error *err);
+
+/* Number as text, in base ten. Returns buf. */
+#define REDIS_DIGITS_SIZE 24
+const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE]);
+
+bool redis_is_integer(const struct redisReply *reply);
+bool redis_is_text(const struct redisReply *reply);
+bool redis_is_array(const struct redisReply *reply, size_t least);
 
 #endif

@@ -110,7 +110,10 @@ local function hand_over()
     first = first_in_line()
   end
   while called and first and not call(first, GRANT + 5) do first = first_in_line() end
-  if not owner and not first then redis.call('DEL', queue, waiters, holders) end
+  if not owner and not first then
+    redis.call('DEL', queue, waiters, holders)
+    redis.call('PUBLISH', channel .. 'free', 0)
+  end
 end
 
 -- A holder's note: fence, since (us), count, text.

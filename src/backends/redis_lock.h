@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* The parts of the Redis backend share this; see redis.c for how it works. */
+#ifndef DLOCK_REDIS_LOCK_H
+#define DLOCK_REDIS_LOCK_H
+
+#include "redis_node.h"
+
+struct findings;
+struct lock_view;
+struct name_list;
+
+struct redis_backend {
+	struct redis_node node;		/* begins with struct backend */
+	int64_t lease_end_ms;		/* of the last grant, 0: none */
+};
+
+struct redis_backend *redis_from_backend(struct backend *backend);
+
+/* From src/redis/NAME.lua, made by embed.sh. */
+extern const struct script script_acquire, script_again, script_inspect, script_release,
+	script_renew, script_verify;
+
+/* See struct backend_ops. */
+int redis_inspect(struct backend *backend, const char *name, bool listen,
+		  struct lock_view *view, struct error *err);
+int redis_list(struct backend *backend, struct name_list *names, struct error *err);
+int redis_break(struct backend *backend, const char *name, struct lock_view *view,
+		struct error *err);
+int redis_check(struct backend *backend, struct findings *findings, struct error *err);
+
+#endif

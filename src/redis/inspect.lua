@@ -1,0 +1,34 @@
+-- ARGV: channel, token (unused), break ('1': then take it away from those shown).
+-- Returns {fence, holds, waiters}: a hold is {text, mode, fence, age, expires, count}, a
+-- waiter {text, mode, waiting}; times in ms, -1 where there is none.
+local function ms_since(us)
+  return math.floor((now_us - tonumber(us)) / 1000)
+end
+
+local function hold(who, mode, expires)
+  local number, since, count, text = note_of(who)
+  return {text or '', mode, number or '0', since and ms_since(since) or -1,
+          expires, tonumber(count or '1')}
+end
+
+local holds_now, waits = {}, {}
+if set then
+  local mode = redis.call('HGET', holders, 'mode') or 's'
+  local members = redis.call('ZRANGE', lock, 0, -1, 'WITHSCORES')
+  for i = 1, #members, 2 do
+    table.insert(holds_now, hold(members[i], mode, tonumber(members[i + 1]) - now_ms))
+  end
+elseif owner then
+  table.insert(holds_now, hold(owner, 'x', redis.call('PTTL', lock)))
+end
+for _, who in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+  local note = redis.call('HGET', waiters, who)
+  local place, mode, text = string.match(note or '', '^(%d+) (%w+) (.*)$')
+  if place then table.insert(waits, {text, mode, ms_since(place)}) end
+end
+if owner and ARGV[3] == '1' then
+  redis.call('DEL', lock, holders)
+  owner, set = false, false
+  hand_over()
+end
+return {redis.call('GET', fence) or '0', holds_now, waits}
