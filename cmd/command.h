@@ -21,6 +21,15 @@ extern const struct command_row command_rows[];
 const struct command_row *command_find(const char *name);
 
 int command_run(int argc, char **argv);
+int command_acquire(int argc, char **argv);
+int command_renew(int argc, char **argv);
+int command_verify(int argc, char **argv);
+int command_release(int argc, char **argv);
+int command_status(int argc, char **argv);
+int command_wait(int argc, char **argv);
+int command_break(int argc, char **argv);
+int command_check(int argc, char **argv);
+int command_setup(int argc, char **argv);
 int command_help(int argc, char **argv);
 int command_version(int argc, char **argv);
 

@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,35 +21,53 @@ enum option_id {
 	OPTION_NO_RENEW,
 	OPTION_ON_LOST,
 	OPTION_IF_DOWN,
+	OPTION_PID,
+	OPTION_WATCH,
+	OPTION_YES,
+	OPTION_JSON,
 };
+
+/* Commands that talk to a backend; those that may have to wait; those that hold. */
+#define BACKEND_COMMANDS (COMMAND_RUN | COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_VERIFY | \
+			  COMMAND_RELEASE | COMMAND_STATUS | COMMAND_WAIT | \
+			  COMMAND_BREAK | COMMAND_CHECK | COMMAND_SETUP)
+#define HOLDING_COMMANDS (COMMAND_RUN | COMMAND_ACQUIRE)
 
 const struct option_row option_rows[] = {
 	{ 'b', "backend", "URI", "where the lock lives: a URI, or a name from the\n"
-	  "configuration file (default: file:)", COMMAND_RUN, 'b' },
-	{ 'n', "nonblock", NULL, "do not wait", COMMAND_RUN, 'n' },
+	  "configuration file (default: file:)", BACKEND_COMMANDS, 'b' },
+	{ 'n', "nonblock", NULL, "do not wait", HOLDING_COMMANDS, 'n' },
 	{ 'w', "wait", "DUR", "wait no longer than this (default: no limit)",
-	  COMMAND_RUN, 'w' },
-	{ 't', "ttl", "DUR", "lease time (default: 30s, at least 1s)", COMMAND_RUN, 't' },
+	  HOLDING_COMMANDS | COMMAND_WAIT, 'w' },
+	{ 't', "ttl", "DUR", "lease time (default: 30s, at least 1s)",
+	  HOLDING_COMMANDS | COMMAND_RENEW, 't' },
 	{ 's', "shared", NULL, "a shared hold: many shared ones, or one exclusive",
-	  COMMAND_RUN, 's' },
+	  HOLDING_COMMANDS, 's' },
 	{ 0, "slots", "N", "a semaphore: up to N holders at once; all users of the\n"
-	  "name must agree on N", COMMAND_RUN, OPTION_SLOTS },
+	  "name must agree on N", HOLDING_COMMANDS, OPTION_SLOTS },
 	{ 'E', "conflict-exit-code", "N", "exit status for \"not obtained\" (default: 124)",
-	  COMMAND_RUN, 'E' },
-	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when the\n"
-	  "command ends earlier", COMMAND_RUN, OPTION_MIN_HOLD },
+	  HOLDING_COMMANDS | COMMAND_WAIT, 'E' },
+	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when it is\n"
+	  "given back earlier", HOLDING_COMMANDS, OPTION_MIN_HOLD },
 	{ 0, "no-renew", NULL, "one lease only: stop the command before it ends",
 	  COMMAND_RUN, OPTION_NO_RENEW },
 	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop\n"
 	  "(default: 5s, at most a third of the TTL)", COMMAND_RUN, 'k' },
-	{ 0, "on-lost", "kill|warn", "when the lock is lost: stop the command (default),\n"
-	  "or only say so", COMMAND_RUN, OPTION_ON_LOST },
+	{ 0, "on-lost", "kill|warn", "when the lock is lost: stop the command, or the\n"
+	  "process of --pid (default), or only say so", HOLDING_COMMANDS, OPTION_ON_LOST },
 	{ 0, "if-down", "fail|run", "when the backend is down: fail (default), or run\n"
 	  "the command without the lock", COMMAND_RUN, OPTION_IF_DOWN },
-	{ 'q', "quiet", NULL, "say nothing but errors", COMMAND_RUN, 'q' },
-	{ 'v', "verbose", NULL, "say each step", COMMAND_RUN, 'v' },
+	{ 0, "pid", "PID", "hold and renew for as long as this process lives",
+	  COMMAND_ACQUIRE, OPTION_PID },
+	{ 0, "watch", NULL, "show again and again, until interrupted", COMMAND_STATUS,
+	  OPTION_WATCH },
+	{ 0, "yes", NULL, "do not ask", COMMAND_BREAK, OPTION_YES },
+	{ 0, "json", NULL, "print JSON",
+	  COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_STATUS | COMMAND_CHECK, OPTION_JSON },
+	{ 'q', "quiet", NULL, "say nothing but errors", BACKEND_COMMANDS, 'q' },
+	{ 'v', "verbose", NULL, "say each step", BACKEND_COMMANDS, 'v' },
 	{ 'h', "help", NULL, "show this help",
-	  COMMAND_RUN | COMMAND_HELP | COMMAND_VERSION, 'h' },
+	  BACKEND_COMMANDS | COMMAND_HELP | COMMAND_VERSION, 'h' },
 	{ .name = NULL },
 };
 
@@ -168,6 +187,17 @@ static int apply(struct options *options, int id, char *argument, struct error *
 	case OPTION_IF_DOWN:
 		return parse_choice("--if-down", argument, "run", "fail",
 				    &options->run_if_down, err);
+	case OPTION_PID:
+		return parse_number("--pid", argument, 1, INT_MAX, &options->pid, err);
+	case OPTION_WATCH:
+		options->watch = true;
+		return 0;
+	case OPTION_YES:
+		options->yes = true;
+		return 0;
+	case OPTION_JSON:
+		options->json = true;
+		return 0;
 	default:
 		abort();	/* a row without a case */
 	}

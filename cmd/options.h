@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "backend.h"
 
@@ -16,8 +17,17 @@ struct error;
 /* Commands as bits, for the column of the table that says where an option is valid. */
 enum command_bit {
 	COMMAND_RUN = 1 << 0,
-	COMMAND_HELP = 1 << 1,
-	COMMAND_VERSION = 1 << 2,
+	COMMAND_ACQUIRE = 1 << 1,
+	COMMAND_RENEW = 1 << 2,
+	COMMAND_VERIFY = 1 << 3,
+	COMMAND_RELEASE = 1 << 4,
+	COMMAND_STATUS = 1 << 5,
+	COMMAND_WAIT = 1 << 6,
+	COMMAND_BREAK = 1 << 7,
+	COMMAND_CHECK = 1 << 8,
+	COMMAND_SETUP = 1 << 9,
+	COMMAND_HELP = 1 << 10,
+	COMMAND_VERSION = 1 << 11,
 };
 
 struct option_row {
@@ -46,6 +56,10 @@ struct options {
 	int64_t kill_after_ms;
 	bool kill_on_lost;
 	bool run_if_down;
+	pid_t pid;		/* 0: not given */
+	bool json;
+	bool watch;
+	bool yes;
 	int verbosity;		/* -q: less than 0, -v: more */
 	bool help;
 	char **operands;	/* what stands before "--" and is no option */

@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "clock.h"
 #include "command.h"
-#include "duration.h"
 #include "error.h"
 #include "exit_status.h"
 #include "name.h"
+#include "progress.h"
 #include "settings.h"
 #include "signals.h"
-#include "supervise.h"
-
-#define TICK_MS 1000
 
 struct run {
 	struct options options;
@@ -26,93 +18,8 @@ struct run {
 	struct signals signals;
 	const char *name;
 	char derived_name[NAME_DERIVED_SIZE];
-	bool live;		/* waiting shows a line on a terminal */
-	bool line_shown;
-	bool said_waiting;
-	char last_holder[320];	/* -v: what was said last of whom we wait for */
+	struct progress progress;
 };
-
-static void clear_line(struct run *run)
-{
-	if (run->line_shown)
-		fputs("\r\033[K", stderr);
-	run->line_shown = false;
-}
-
-static void print(struct run *run, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void print(struct run *run, const char *format, ...)
-{
-	char text[1200];
-	va_list args;
-
-	clear_line(run);
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	/* One write: lines of several processes must not mix in a log. */
-	fprintf(stderr, "dlock: %s: %s\n", run->name, text);
-}
-
-static void say(void *context, enum say level, const char *text)
-{
-	struct run *run = context;
-
-	if (level == SAY_WARNING ? run->options.verbosity >= 0 : run->options.verbosity > 0)
-		print(run, "%s", text);
-}
-
-static void show_line(struct run *run, const struct wait_state *state, const char *holder)
-{
-	char elapsed[DURATION_TEXT_SIZE], text[700], ahead[48] = "";
-	struct winsize size = { 0 };
-	int width = 79, used;
-
-	if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 10)
-		width = size.ws_col - 1;
-	if (state->ahead >= 0)
-		snprintf(ahead, sizeof(ahead), ", %lld ahead", (long long)state->ahead);
-	used = snprintf(text, sizeof(text), "dlock: %s: waiting %s%s, %s", run->name,
-			duration_format(state->elapsed_ms, elapsed, sizeof(elapsed)),
-			ahead, holder);
-	if (used > width) {
-		/* Not in the middle of a character. */
-		while (width > 0 && ((unsigned char)text[width] & 0xc0) == 0x80)
-			width--;
-		text[width] = '\0';
-	}
-	fprintf(stderr, "\r%s\033[K", text);
-	run->line_shown = true;
-}
-
-static void waiting(void *context, const struct wait_state *state)
-{
-	struct run *run = context;
-	char holder[400], who[320];
-
-	if (!state) {
-		clear_line(run);
-		return;
-	}
-	holder_describe(state->holder, state->age_ms, holder, sizeof(holder));
-	if (run->live) {
-		show_line(run, state, holder);
-		return;
-	}
-	if (run->options.verbosity <= 0)
-		return;
-	/* A log wants a line when something changed, not every five seconds. */
-	holder_describe(state->holder, -1, who, sizeof(who));
-	if (run->said_waiting && !strcmp(who, run->last_holder))
-		return;
-	memcpy(run->last_holder, who, sizeof(who));
-	run->said_waiting = true;
-	if (state->ahead >= 0)
-		print(run, "waiting, %s, %lld ahead", holder, (long long)state->ahead);
-	else
-		print(run, "waiting, %s", holder);
-}
 
 /* Reads the command line as far as it is run's own. */
 static int choose_name(struct run *run, struct error *err)
@@ -149,16 +56,6 @@ static int report_exec_failure(const struct run *run, int errnum)
 	return errnum == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
 }
 
-static int report_not_obtained(struct run *run, const struct run_result *result)
-{
-	char holder[400];
-
-	if (run->options.verbosity >= 0)
-		print(run, "%s", holder_describe(&result->holder, result->age_ms, holder,
-						 sizeof(holder)));
-	return run->options.conflict_exit_code;
-}
-
 static int report_exit(const struct run_result *result)
 {
 	int sig;
@@ -182,27 +79,16 @@ static int report(struct run *run, const struct run_result *result)
 		return report_exit(result);
 	case RUN_EXEC_FAILED:
 		return report_exec_failure(run, result->error.errnum);
-	case RUN_NOT_OBTAINED:
-		return report_not_obtained(run, result);
-	case RUN_LOST:
-		if (result->error.kind != ERROR_NONE)
-			print(run, "%s", result->error.message);
-		return EXIT_LOST;
-	case RUN_INTERRUPTED:
-		return EXIT_SIGNAL + result->status;
-	case RUN_FAILED:
-		break;
+	default:
+		return progress_report_failure(&run->progress, result,
+					       run->options.conflict_exit_code);
 	}
-	print(run, "%s", result->error.message);
-	return exit_status_of(&result->error);
 }
 
 /* Everything is known: hold the lock and run the command. */
 static int run_locked(struct run *run, struct error *err)
 {
-	struct run_hooks hooks = {
-		.context = run, .say = say, .waiting = waiting, .tick_ms = CLOCK_NEVER,
-	};
+	struct run_hooks hooks;
 	struct run_request request = {
 		.uri = &run->settings.uri,
 		.uri_text = run->settings.uri_text,
@@ -223,9 +109,9 @@ static int run_locked(struct run *run, struct error *err)
 	request.driver = backend_find(run->settings.uri.scheme, err);
 	if (!request.driver)
 		return complain(err);
-	run->live = run->options.verbosity >= 0 && isatty(STDERR_FILENO);
-	if (run->live)
-		hooks.tick_ms = TICK_MS;
+	progress_init(&run->progress, run->name, run->options.verbosity, &hooks);
+	if (run->settings.warning[0])
+		progress_warn(&run->progress, run->settings.warning);
 	supervise_run(&request, &hooks, &run->signals, &result);
 	return report(run, &result);
 }
@@ -244,13 +130,10 @@ int command_run(int argc, char **argv)
 	}
 	if (signals_init(&run.signals, &err) || choose_name(&run, &err))
 		return complain(&err);
-	if (settings_load(&run.settings, &run.options, &err)) {
+	if (settings_load(&run.settings, &run.options, &err))
 		status = complain(&err);
-	} else {
-		if (run.settings.warning[0])
-			say(&run, SAY_WARNING, run.settings.warning);
+	else
 		status = run_locked(&run, &err);
-	}
 	settings_finish(&run.settings);
 	return status;
 }

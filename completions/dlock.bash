@@ -72,16 +72,13 @@ _dlock_backends()
 	fi
 }
 
-# The value of an option; false when it takes none.
+# Offers values for option $1.
 _dlock_value()
 {
 	case $1 in
 	-b | --backend) _dlock_backends ;;
-	-w | --wait | -t | --ttl | --min-hold | -k | --kill-after) ;;
-	-E | --conflict-exit-code | --slots) ;;
 	--on-lost) _dlock_reply kill warn ;;
 	--if-down) _dlock_reply fail run ;;
-	*) return 1 ;;
 	esac
 }
 
@@ -153,8 +150,8 @@ _dlock_run()
 	esac
 }
 
-# Is the last option in $1, which may be a cluster (-nqw), one that wants the next
-# word? Sets OPTION to it.
+# Does $1, which may be a cluster (-nqw), end in an option that wants the next word?
+# Sets OPTION to it.
 _dlock_takes_value()
 {
 	OPTION=$1
@@ -165,8 +162,11 @@ _dlock_takes_value()
 		esac
 		OPTION=-${1: -1}
 	fi
-	local COMPREPLY=()
-	_dlock_value "$OPTION"
+	case $OPTION in
+	-[bwtEk] | --backend | --wait | --ttl | --slots | --conflict-exit-code) ;;
+	--min-hold | --kill-after | --on-lost | --if-down) ;;
+	*) return 1 ;;
+	esac
 }
 
 _dlock()

@@ -17,7 +17,7 @@ static const char *const file_schemes[] = { "file", NULL };
 static const char *const redis_schemes[] = { "redis", "redis+unix", NULL };
 
 const struct backend_driver backend_drivers[] = {
-	{ .schemes = file_schemes, .ops = &file_ops, .local = true,
+	{ .schemes = file_schemes, .ops = &file_ops, .local = true, .session = true,
 	  .summary = "a directory on this host (the default)" },
 	{ .schemes = redis_schemes,
 #ifndef WITHOUT_REDIS

@@ -46,6 +46,7 @@ struct request {
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT: how many; all users of the name agree on it */
 	int64_t ttl_ms;		/* lease asked for */
+	int64_t min_hold_ms;	/* not freed earlier than this after it was acquired */
 	bool queue;		/* when busy, stay in line until released or cancelled */
 	struct holder self;
 };
@@ -121,8 +122,9 @@ struct backend_ops {
 			       struct error *err);
 	/*
 	 * Gives the lock back, or the place in line, and wakes the next waiter. HELD:
-	 * it was held until this call. LOST: it was not (no error when cancelling). With
-	 * keep_ms > 0 it stays taken for that long, then frees itself.
+	 * it was held until this call. BUSY: it still is, for it was acquired more than
+	 * once. LOST: it was not (no error when cancelling). With keep_ms > 0 it stays
+	 * taken for that long, then frees itself.
 	 */
 	enum outcome (*release)(struct backend *backend, const struct request *request,
 				int64_t keep_ms, struct error *err);
@@ -147,6 +149,8 @@ struct backend_ops {
 	 */
 	int (*break_hold)(struct backend *backend, const char *name, struct lock_view *view,
 			  struct error *err);
+	/* Makes what locks need there, if anything: a directory, tables. 0 or -1. */
+	int (*setup)(struct backend *backend, struct error *err);
 	/* Says how fit the backend is to hold locks; -1: it cannot be asked. */
 	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 };
@@ -161,6 +165,7 @@ struct backend_driver {
 	 * keeper. The hold lives in a descriptor that dlock's processes share.
 	 */
 	bool local;
+	bool session;			/* locks live with a connection: a keeper must stay */
 	const char *summary;		/* for --help */
 };
 

@@ -246,6 +246,15 @@ static void guard_loop(struct guarding *g)
 	}
 }
 
+/* When the command must be told to end, unless the lease is renewed. */
+static int64_t term_at(const struct guarding *g)
+{
+	const struct shared *shared = g->plan->shared;
+
+	return lease_stop(atomic_load(&shared->lease_end_ms),
+			  atomic_load(&shared->lease_ttl_ms), g->plan->kill_after_ms).term_ms;
+}
+
 static void guard_main(const struct guard_plan *plan, int fd)
 {
 	struct guarding g = { .plan = plan, .fd = fd };
@@ -257,6 +266,12 @@ static void guard_main(const struct guard_plan *plan, int fd)
 	if (recv(fd, &order, sizeof(order), 0) != (ssize_t)sizeof(order) ||
 	    order.type != ORDER_RUN)
 		_exit(0);
+	if (order.fence && clock_boot_ms() >= term_at(&g)) {
+		/* Held up for so long on the way here that it is not safe to begin. */
+		tell(&g, GUARD_EXPIRING, 0);
+		tell(&g, GUARD_EMPTY, 0);
+		_exit(0);
+	}
 	failure = launch_command(&g, order.fence);
 	if (failure) {
 		tell(&g, GUARD_EXEC_FAILED, failure);

@@ -16,11 +16,13 @@
 #include "error.h"
 
 struct shared;
+struct signals;
 
 enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
 	KEEPER_RELEASE,		/* release what a keeper that died has held */
 	KEEPER_VERIFY,		/* does the token hold? */
+	KEEPER_ADOPT,		/* a daemon that holds what this process acquired */
 };
 
 struct keeper_plan {
@@ -28,6 +30,11 @@ struct keeper_plan {
 	const struct backend_driver *driver;
 	const struct uri *uri;
 	const struct request *request;
+	const struct signals *signals;
+	struct backend *backend;	/* KEEPER_ADOPT: through which it is held, */
+	const struct grant *grant;	/* and how */
+	int pidfd;			/* daemon: the process it holds for; -1: none */
+	bool term_on_lost;		/* daemon: TERM to that process on loss */
 	bool no_renew;
 	int64_t keep_ms;		/* KEEPER_RELEASE: stay taken for so long */
 	struct shared *shared;
@@ -44,6 +51,7 @@ enum keeper_event_type {
 	KEEPER_RENEWED,		/* lease extended after trouble */
 	KEEPER_TROUBLE,		/* message: a renewal failed, goes on trying */
 	KEEPER_LOST,		/* message: the token is not the holder */
+	KEEPER_DETACHED,	/* it is a daemon now, keeper_pid; no event follows */
 	KEEPER_RELEASED,	/* held until now. The keeper ends */
 	KEEPER_FAILED,		/* kind, message. The keeper ends */
 	KEEPER_GONE,		/* the keeper's process is gone */
@@ -55,6 +63,7 @@ struct keeper_event {
 	int64_t ahead;
 	int64_t age_ms;		/* at at_ms; -1: not known */
 	int64_t at_ms;		/* CLOCK_BOOTTIME of the event */
+	pid_t keeper_pid;
 	struct holder holder;
 	struct error error;	/* kind and message */
 };
@@ -75,6 +84,9 @@ void keeper_release(const struct keeper *keeper, int64_t keep_ms);
 
 /* After KEEPER_WITHDRAWN: the supervisor is awake again, get back in line. */
 void keeper_retry(const struct keeper *keeper);
+
+/* After the offer was taken: stay, as a daemon (KEEPER_DETACHED). */
+void keeper_detach(const struct keeper *keeper);
 
 /*
  * Ends it with KILL and reaps it: a keeper that has said its last event, or that

@@ -140,15 +140,39 @@ static int64_t force_at(const struct supervisor *s)
 	return clock_earlier(s->force_ms, stop.force_ms);
 }
 
+/*
+ * A local lock has no lease and no keeper, but `dlock break` may take it away: looks
+ * as often as a lease would be renewed. Returns when to look again.
+ */
+static int64_t look_local(struct supervisor *s, int64_t look_ms)
+{
+	struct error err = { 0 };
+
+	if (!s->backend || !s->protected || s->lost)
+		return CLOCK_NEVER;
+	if (clock_boot_ms() < look_ms)
+		return look_ms;
+	if (s->backend->ops->renew(s->backend, &s->request, &s->local_grant, &err) ==
+	    OUTCOME_LOST) {
+		supervisor_lose(s, err.message);
+		if (s->run->kill_on_lost)
+			guard_stop(&s->guard);
+		return CLOCK_NEVER;
+	}
+	return lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
+}
+
 void supervisor_run_command(struct supervisor *s)
 {
 	struct keeper_event keeper_said;
 	struct guard_event guard_said;
+	int64_t look_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
 	bool alive = true;
 
 	guard_run(&s->guard, s->protected ? s->fence : 0);
 	while (alive) {
-		supervisor_sleep(s, force_at(s));
+		look_ms = look_local(s, look_ms);
+		supervisor_sleep(s, clock_earlier(force_at(s), look_ms));
 		forward_signals(s);
 		while (alive && guard_event(&s->guard, &guard_said))
 			alive = hear_guard(s, &guard_said);

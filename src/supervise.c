@@ -91,6 +91,11 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, int64_t
 		.driver = s->run->driver,
 		.uri = s->run->uri,
 		.request = &s->request,
+		.signals = s->signals,
+		.pidfd = s->pidfd,
+		.term_on_lost = s->term_on_lost,
+		.backend = s->backend,
+		.grant = &s->local_grant,
 		.no_renew = s->run->no_renew,
 		.keep_ms = keep_ms,
 		.shared = s->shared,
@@ -135,27 +140,37 @@ static void run_protected(struct supervisor *s)
 		s->result->end = RUN_LOST;
 }
 
-void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
-		   const struct signals *signals, struct run_result *result)
+int supervisor_init(struct supervisor *s, const struct run_request *run,
+		    const struct run_hooks *hooks, const struct signals *signals,
+		    struct run_result *result, const char *command, struct error *err)
 {
-	struct supervisor s = {
+	*s = (struct supervisor){
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
-		.guard_pipe = { -1, -1 }, .force_ms = CLOCK_NEVER,
+		.guard_pipe = { -1, -1 }, .force_ms = CLOCK_NEVER, .pidfd = -1,
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,
+			     .min_hold_ms = run->min_hold_ms,
 			     .queue = run->wait_ms > 0 },
 	};
+	*result = (struct run_result){ .age_ms = -1 };
+	s->request.token = s->token;
+	holder_self(&s->request.self, command);
+	if (uri_param_duration(run->uri, "timeout", BACKEND_TIMEOUT_MS, &s->timeout_ms, err))
+		return -1;
+	return map_shared(s, err);
+}
+
+void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
+		   const struct signals *signals, struct run_result *result)
+{
+	struct supervisor s;
 	struct error err = { 0 };
 
-	*result = (struct run_result){ .age_ms = -1 };
-	s.request.token = s.token;
-	if (uri_param_duration(run->uri, "timeout", BACKEND_TIMEOUT_MS, &s.timeout_ms, &err) ||
-	    map_shared(&s, &err)) {
+	if (supervisor_init(&s, run, hooks, signals, result, run->argv[0], &err)) {
 		supervisor_fail(&s, &err);
 		return;
 	}
-	holder_self(&s.request.self, run->argv[0]);
 	if (environment_find_hold(run->name, run->uri_text, s.token)) {
 		supervisor_run_nested(&s);
 	} else {

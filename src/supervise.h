@@ -9,9 +9,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "backend.h"
 #include "error.h"
+#include "token.h"
 
 struct signals;
 
@@ -83,5 +85,30 @@ struct run_result {
  */
 void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		   const struct signals *signals, struct run_result *result);
+
+/* Acquiring without a command; argv of the run_request is NULL. */
+struct acquire_request {
+	struct run_request run;
+	const char *command;	/* what status shows as the holder's command */
+	int pidfd;		/* hold and renew while this process lives; -1: one lease */
+	pid_t pid;
+	bool term_on_lost;	/* TERM to that process when the lock is lost */
+};
+
+struct acquire_result {
+	struct run_result run;	/* RUN_EXITED: acquired */
+	char token[TOKEN_SIZE];
+	uint64_t fence;
+	int64_t lease_ms;	/* from now; 0: until released */
+	pid_t keeper;		/* 0: none was left behind */
+};
+
+/*
+ * Acquires, or counts one more acquisition of a hold that the environment tells of.
+ * A keeper stays behind as a daemon if there is a process to hold for, or the
+ * backend's locks need one.
+ */
+void supervise_acquire(const struct acquire_request *acquire, const struct run_hooks *hooks,
+		       const struct signals *signals, struct acquire_result *result);
 
 #endif

@@ -35,6 +35,10 @@ struct supervisor {
 	char token[TOKEN_SIZE];
 	struct request request;
 	struct backend *backend;	/* local drivers only; they need no keeper */
+	struct grant local_grant;	/* theirs */
+	int pidfd;			/* acquire: the process to hold for; -1: none */
+	bool term_on_lost;
+	bool without_command;		/* acquire: no guard */
 	struct keeper keeper;
 	struct guard guard;
 	struct guard_plan guard_plan;
@@ -83,6 +87,11 @@ void supervisor_lose(struct supervisor *s, const char *how);
 
 /* Releases, and learns whether the lock was held until now. */
 void supervisor_give_back(struct supervisor *s);
+
+/* Fills *s for either purpose: shared memory, request. 0 or -1 with *err. */
+int supervisor_init(struct supervisor *s, const struct run_request *run,
+		    const struct run_hooks *hooks, const struct signals *signals,
+		    struct run_result *result, const char *command, struct error *err);
 
 /* Under an ancestor's hold: becomes the command, or fills the result. */
 void supervisor_run_nested(struct supervisor *s);

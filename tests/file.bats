@@ -189,7 +189,8 @@ strangers() {
 	need setpriv
 	ALICE=$((60000 + BASHPID % 2000))
 	BOB=$((ALICE + 2500))
-	OPEN=$(mktemp -d)
+	# not below the tests' own directory, which nobody else may enter
+	OPEN=$(mktemp -d /tmp/dlock-open.XXXXXX)
 	chmod 0755 "$OPEN"
 	cp "$DLOCK" "$OPEN/dlock"
 	export HOME=$OPEN XDG_CONFIG_HOME=$OPEN

@@ -401,9 +401,15 @@ term_came() {
 faked_redis() {
 	need faketime
 	local preload
-	preload=$(faketime -f +0 printenv LD_PRELOAD)
-	printf '#!/bin/sh\nexec env LD_PRELOAD='\''%s'\'' FAKETIME_TIMESTAMP_FILE=%s FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1 %s "$@"\n' \
-		"$preload" "$T/clock" "$REDIS_SERVER" >faked
+	# the name of the library is known to faketime(1); glibc's own malloc goes before
+	# it, because jemalloc asks for the time before libfaketime can answer
+	preload=libc_malloc_debug.so.0:$(faketime -f +0 printenv LD_PRELOAD)
+	cat >faked <<-END
+		#!/bin/sh
+		export FAKETIME_TIMESTAMP_FILE='$T/clock' FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
+		export LD_PRELOAD='$preload'
+		exec $REDIS_SERVER "\$@"
+	END
 	chmod +x faked
 	clock +0
 	REDIS_SERVER=$T/faked private_redis

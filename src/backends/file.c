@@ -336,12 +336,20 @@ static enum outcome file_renew(struct backend *backend, const struct request *re
 			       struct grant *grant, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
+	struct file_record record;
 
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = 0;
 	if (file->fd >= 0 &&
-	    file_path_current(file->directory, request->name, 0, file->fd))
+	    file_path_current(file->directory, request->name, 0, file->fd)) {
+		file_lock_enter(file);
+		file_record_read(&record, file->fd);
+		if (file_record_adopt(&record, request->token))
+			file_record_write(&record, file->fd);
+		file_record_finish(&record);
+		file_lock_leave(file);
 		return OUTCOME_HELD;
+	}
 	error_set(err, ERROR_REFUSED, 0, "its file in %s was removed or replaced",
 		  file->directory);
 	return OUTCOME_LOST;
@@ -462,5 +470,6 @@ const struct backend_ops file_ops = {
 	.inspect = file_inspect,
 	.list = file_list,
 	.break_hold = file_break,
+	.setup = file_setup,
 	.check = file_check,
 };

@@ -276,3 +276,13 @@ int file_check(struct backend *backend, struct findings *findings, struct error 
 	check_directory(file->directory, findings);
 	return 0;
 }
+
+int file_setup(struct backend *backend, struct error *err)
+{
+	struct file_backend *file = file_from_backend(backend);
+
+	if (!mkdir(file->directory, 0700) || errno == EEXIST)
+		return 0;
+	error_set(err, ERROR_REFUSED, errno, "cannot create directory %s", file->directory);
+	return -1;
+}

@@ -44,6 +44,7 @@ int file_inspect(struct backend *backend, const char *name, bool listen,
 int file_list(struct backend *backend, struct name_list *names, struct error *err);
 int file_break(struct backend *backend, const char *name, struct lock_view *view,
 	       struct error *err);
+int file_setup(struct backend *backend, struct error *err);
 int file_check(struct backend *backend, struct findings *findings, struct error *err);
 
 #endif

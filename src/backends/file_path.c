@@ -10,43 +10,13 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "private_dir.h"
 #include "uri.h"
 
 #define SUFFIX ".lock"
 #define ENCODED_MAX ((size_t)FILE_ENCODED_SIZE - 1)
 /* "." and five digits of a slot must still fit. */
 #define PLAIN_MAX (ENCODED_MAX - 9)
-
-/*
- * A directory of our own, made when missing: what is found in a place where
- * others can write must be ours, closed to them, and no symbolic link.
- */
-static int check_private_directory(const char *path, struct error *err)
-{
-	struct stat info;
-
-	if (mkdir(path, 0700) && errno != EEXIST) {
-		error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory %s", path);
-		return -1;
-	}
-	if (lstat(path, &info)) {
-		error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
-		return -1;
-	}
-	if (!S_ISDIR(info.st_mode)) {
-		error_set(err, ERROR_REFUSED, 0,
-			  "%s is not a directory: somebody else made it; remove it, or name "
-			  "another one with -b file:///DIR", path);
-		return -1;
-	}
-	if (info.st_uid != geteuid() || (info.st_mode & 077)) {
-		error_set(err, ERROR_REFUSED, 0,
-			  "%s is not private (want owner uid %u and mode 0700): remove it, or "
-			  "name another one with -b file:///DIR", path, (unsigned)geteuid());
-		return -1;
-	}
-	return 0;
-}
 
 char *file_path_default(struct error *err)
 {
@@ -59,7 +29,7 @@ char *file_path_default(struct error *err)
 		snprintf(path, sizeof(path), "%s/dlock", runtime);
 	else
 		snprintf(path, sizeof(path), "/tmp/dlock-%u", (unsigned)geteuid());
-	return check_private_directory(path, err) ? NULL : strdup(path);
+	return private_dir_make(path, err) ? NULL : strdup(path);
 }
 
 void file_path_encode(const char *name, char encoded[static FILE_ENCODED_SIZE])

@@ -36,8 +36,8 @@ static void read_hold(struct file_record *record, const char *line)
 	char mode[12];
 	int skip = 0;
 
-	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %n", hold.id, mode,
-		   &hold.fence, &hold.count, &skip) != 4 || !skip)
+	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %9d %n", hold.id, mode,
+		   &hold.fence, &hold.count, &hold.keeper, &skip) != 5 || !skip)
 		return;
 	read_mode(&hold, mode);
 	holder_decode(&hold.holder, line + skip, strlen(line + skip));
@@ -107,9 +107,9 @@ int file_record_write(const struct file_record *record, int fd)
 		const struct file_hold *hold = &record->holds[i];
 
 		holder_encode(&hold->holder, holder);
-		used += (size_t)snprintf(text + used, room - used, "hold %s %s %" PRIu64 " %d %s\n",
+		used += (size_t)snprintf(text + used, room - used, "hold %s %s %" PRIu64 " %d %d %s\n",
 					 hold->id, mode_text(hold, mode), hold->fence,
-					 hold->count, holder);
+					 hold->count, (int)hold->keeper, holder);
 	}
 	/* Cut afterwards: a crash in between leaves a whole record, if a long one. */
 	written = pwrite(fd, text, used, 0);
@@ -142,7 +142,7 @@ uint64_t file_record_add(struct file_record *record, const struct request *reque
 	record->fence = next_fence(record->fence);
 	hold = &holds[record->count++];
 	*hold = (struct file_hold){ .mode = request->mode, .slots = request->slots,
-				    .fence = record->fence, .count = 1, .holder = request->self };
+				    .fence = record->fence, .count = 1, .keeper = getpid(), .holder = request->self };
 	memcpy(hold->id, request->token, FILE_ID_SIZE - 1);
 	return record->fence;
 }
@@ -154,6 +154,17 @@ const struct file_hold *file_record_find(const struct file_record *record,
 		if (id_is(&record->holds[i], token))
 			return &record->holds[i];
 	return NULL;
+}
+
+bool file_record_adopt(struct file_record *record, const char *token)
+{
+	for (size_t i = 0; i < record->count; i++) {
+		if (!id_is(&record->holds[i], token) || record->holds[i].keeper == getpid())
+			continue;
+		record->holds[i].keeper = getpid();
+		return true;
+	}
+	return false;
 }
 
 uint64_t file_record_count(struct file_record *record, const char *token, int by)
@@ -192,10 +203,10 @@ bool file_record_remove(struct file_record *record, const char *token)
 void file_record_drop_dead(struct file_record *record, const char *host)
 {
 	for (size_t i = record->count; i-- > 0;) {
-		const struct holder *holder = &record->holds[i].holder;
+		const struct file_hold *hold = &record->holds[i];
 
-		if (holder->pid > 0 && !strcmp(holder->host, host) &&
-		    kill((pid_t)holder->pid, 0) && errno == ESRCH)
+		if (hold->keeper > 0 && !strcmp(hold->holder.host, host) &&
+		    kill(hold->keeper, 0) && errno == ESRCH)
 			remove_at(record, i);
 	}
 }

@@ -4,9 +4,10 @@
  * kernel's lock, never this text; after a crash it may name holders that are gone.
  *
  *	fence 01795232382921432
- *	hold <first half of the token> <mode> <fence> <count> <holder>	(a line each)
+ *	hold <first half of the token> <mode> <fence> <count> <pid> <holder>	(a line each)
  *
- * The mode is x (exclusive), s (shared) or the number of slots.
+ * The mode is x (exclusive), s (shared) or the number of slots; the pid that of the
+ * process of dlock that holds it, which is not always the one to show.
  */
 #ifndef DLOCK_FILE_RECORD_H
 #define DLOCK_FILE_RECORD_H
@@ -14,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "backend.h"
 
@@ -27,6 +29,7 @@ struct file_hold {
 	int slots;
 	uint64_t fence;
 	int count;		/* how often it was acquired */
+	pid_t keeper;
 	struct holder holder;
 };
 
@@ -49,6 +52,9 @@ uint64_t file_record_add(struct file_record *record, const struct request *reque
 /* The hold of token, or NULL. */
 const struct file_hold *file_record_find(const struct file_record *record,
 					 const char *token);
+
+/* Notes that this process holds for token now; true if that was news. */
+bool file_record_adopt(struct file_record *record, const char *token);
 
 /*
  * Counts the hold of token up or down, not below 1. Returns its fence; 0 when it is

@@ -138,15 +138,21 @@ static bool disagrees(const redisReply *reply, const struct request *request,
 static enum outcome try_once(struct redis_backend *redis, const struct request *request,
 			     bool in_line, struct grant *grant, struct error *err)
 {
-	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], holder[HOLDER_TEXT_SIZE];
+	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE];
+	char holder[HOLDER_TEXT_SIZE + 32];
 	const char *const arguments[] = {
 		redis_digits(request->ttl_ms, ttl), mode_of(request, mode), in_line ? "1" : "0",
 		holder, NULL
 	};
 	enum outcome outcome;
 	redisReply *reply;
+	size_t used;
 
-	holder_encode(&request->self, holder);
+	used = holder_encode(&request->self, holder);
+	/* release.lua reads it, for a release that comes from anywhere. */
+	if (request->min_hold_ms > 0)
+		snprintf(holder + used, sizeof(holder) - used, "&min=%" PRId64,
+			 request->min_hold_ms);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
 	reply = redis_node_script(&redis->node, &script_acquire, request, arguments, err);
@@ -337,6 +343,7 @@ static const struct backend_ops redis_ops = {
 	.inspect = redis_inspect,
 	.list = redis_list,
 	.break_hold = redis_break,
+	.setup = redis_setup,
 	.check = redis_check,
 };
 

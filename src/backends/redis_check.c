@@ -244,3 +244,15 @@ int redis_check(struct backend *backend, struct findings *findings, struct error
 	check_transport(node, findings);
 	return 0;
 }
+
+/* Keys come into being by themselves: what is left is to see that it answers. */
+int redis_setup(struct backend *backend, struct error *err)
+{
+	static const char *const ping[] = { "PING" };
+	redisReply *reply = ask(&redis_from_backend(backend)->node, 1, ping, err);
+
+	if (!reply)
+		return -1;
+	freeReplyObject(reply);
+	return 0;
+}

@@ -11,6 +11,9 @@ if number and tonumber(count) > 1 then
   set_note(token, number, since, digits(tonumber(count) - 1), text)
   return 2
 end
+-- The least time to hold it, when the holder wanted one.
+local min = text and string.match(text, '&min=(%d+)')
+if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(min) - now_ms) end
 if keep > 0 then
   put(token, set and redis.call('HGET', holders, 'mode') or 'x', keep)
   return 1

@@ -296,17 +296,30 @@ nothing_left() {
 	nothing_left
 }
 
-@test "kill -9 of a waiter's keeper: it waits on and gets the lock" {
+@test "kill -9 of a waiter's keeper: it gets the lock or says why not, and leaves nothing" {
 	hold --
 	wait_in_line 1 -- touch ran
-	local second=$PID
-	keeper_of "$second"
-	kill -KILL "$KEEPER"
-	holds_for 300 alive "$second"
+	local second=$PID err=$ERR
+	if [[ -n $LEASES ]]; then
+		keeper_of "$second"
+		kill -KILL "$KEEPER"
+	else
+		not child "$second" dlock-keeper
+	fi
+	start "$DLOCK" run "$LOCK" -- touch third
+	local third=$PID
+	holds_for 200 alive "$third"
 	release
-	join "$second" 10
+	join "$third" 3
 	equal "$status" 0
-	[[ -e ran ]]
+	join "$second" 3
+	if ((status)); then
+		equal "$status" 125
+		equal "$(wc -l <"$err")" 1 "lines on stderr"
+		[[ ! -e ran ]]
+	else
+		[[ -e ran ]]
+	fi
 	nothing_left
 }
 
@@ -436,15 +449,16 @@ fence() {
 	local old
 	mapfile -d '' old < <("$DLOCK" run "$LOCK" -- env -0)
 	hold --
-	# a token that was right once, with all that went with it
-	run --separate-stderr -124 env -i "${old[@]}" "$DLOCK" run -n "$LOCK" -- true
-	run --separate-stderr -124 env DLOCK_NAME="$LOCK" DLOCK_TOKEN=0123456789abcdef0123456789abcdef \
-		"$DLOCK" run -n "$LOCK" -- true
+	# a token that was right once, with all that went with it: lost, or not obtained
+	run --separate-stderr env -i "${old[@]}" "$DLOCK" run -n "$LOCK" -- touch ran
+	matches "$status" '^12[34]$' status
+	one_line "$LOCK"
+	run --separate-stderr env DLOCK_NAME="$LOCK" DLOCK_TOKEN=0123456789abcdef0123456789abcdef \
+		"$DLOCK" run -n "$LOCK" -- touch ran
+	matches "$status" '^12[34]$' status
+	run --separate-stderr -124 env DLOCK_NAME="$LOCK" DLOCK_TOKEN=rubbish "$DLOCK" run -n "$LOCK" -- touch ran
+	[[ ! -e ran ]]
 	release
-	# and it hinders nobody from taking a free lock
-	run --separate-stderr -0 env DLOCK_NAME="$LOCK" DLOCK_TOKEN=0123456789abcdef0123456789abcdef \
-		"$DLOCK" run -n "$LOCK" -- sh -c 'echo "$DLOCK_TOKEN"'
-	[[ $output != 0123456789abcdef0123456789abcdef ]]
 	nothing_left
 }
 

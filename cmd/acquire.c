@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "command.h"
+#include "error.h"
+#include "exit_status.h"
+#include "json.h"
+#include "progress.h"
+#include "session.h"
+#include "signals.h"
+
+/* When a process started, in clock ticks since boot (proc(5)); 0: not to be had. */
+static unsigned long long start_time(const char *pid)
+{
+	unsigned long long ticks = 0;
+	char path[40], line[512];
+	const char *rest;
+	ssize_t length;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	length = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	if (length <= 0)
+		return 0;
+	line[length] = '\0';
+	rest = strrchr(line, ')');
+	if (!rest || sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
+			    "%*d %*d %*d %*d %*d %llu", &ticks) != 1)
+		return 0;
+	return ticks;
+}
+
+/* A descriptor that stands for the process that is meant, or -1 with *err. */
+static int open_process(pid_t pid, struct error *err)
+{
+	struct pollfd ended = { .events = POLLIN };
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", (int)pid);
+	ended.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (ended.fd < 0) {
+		error_set(err, ERROR_USAGE, errno, "--pid %d", (int)pid);
+		return -1;
+	}
+	fcntl(ended.fd, F_SETFD, FD_CLOEXEC);
+	if (poll(&ended, 1, 0) > 0)
+		error_set(err, ERROR_USAGE, 0, "--pid %d: that process has ended", (int)pid);
+	else if (start_time(text) > start_time("self"))
+		/* Who named it knew it before we were started: this is another one. */
+		error_set(err, ERROR_USAGE, 0, "--pid %d: that process has ended, and another "
+			  "one has its number", (int)pid);
+	else
+		return ended.fd;
+	close(ended.fd);
+	return -1;
+}
+
+static int print_result(const struct session *session, const struct acquire_result *result)
+{
+	struct json json = { .comma = false };
+
+	if (!session->options.json) {
+		puts(result->token);
+	} else {
+		json_open(&json, NULL, '{');
+		json_text(&json, "name", session->options.operands[0]);
+		json_text(&json, "token", result->token);
+		json_number(&json, "fence", (int64_t)result->fence);
+		json_maybe(&json, "expires_in_ms", result->lease_ms ? result->lease_ms : -1);
+		json_time(&json, "expires_at",
+			  result->lease_ms ? clock_wall_ms() + result->lease_ms : 0);
+		json_maybe(&json, "keeper_pid", result->keeper ? result->keeper : -1);
+		json_close(&json, '}');
+		putchar('\n');
+	}
+	if (!fflush(stdout) && !ferror(stdout))
+		return 0;
+	session_say(session, -100, "cannot print the token: %s", strerror(errno));
+	return EXIT_DLOCK;
+}
+
+static int acquire(struct session *session, const struct signals *signals, int pidfd)
+{
+	const struct options *options = &session->options;
+	struct acquire_request request = {
+		.run = {
+			.driver = session->driver,
+			.uri = &session->settings.uri,
+			.uri_text = session->settings.uri_text,
+			.name = options->operands[0],
+			.mode = options_mode(options),
+			.slots = options->slots,
+			.ttl_ms = session->settings.ttl_ms,
+			.wait_ms = session->settings.wait_ms,
+			.min_hold_ms = options->min_hold_ms,
+		},
+		.command = "dlock acquire",
+		.pidfd = pidfd,
+		.pid = options->pid,
+		.term_on_lost = options->kill_on_lost,
+	};
+	struct progress progress = { .name = NULL };
+	struct acquire_result result;
+	struct run_hooks hooks;
+
+	progress_init(&progress, options->operands[0], options->verbosity, &hooks);
+	supervise_acquire(&request, &hooks, signals, &result);
+	if (result.run.end == RUN_EXITED)
+		return print_result(session, &result);
+	return progress_report_failure(&progress, &result.run, options->conflict_exit_code);
+}
+
+int command_acquire(int argc, char **argv)
+{
+	struct signals signals;
+	struct session session;
+	struct error err = { 0 };
+	int status, pidfd = -1;
+
+	if (session_init(&session, COMMAND_ACQUIRE, argc, argv, 1, 1, &err)) {
+		status = complain(&err);
+	} else if (session.done) {
+		status = 0;
+	} else {
+		if (session.options.pid)
+			pidfd = open_process(session.options.pid, &err);
+		if (err.kind != ERROR_NONE || signals_init(&signals, &err))
+			status = complain(&err);
+		else
+			status = acquire(&session, &signals, pidfd);
+	}
+	session_finish(&session);
+	return status;
+}

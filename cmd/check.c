@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "clock.h"
+#include "command.h"
+#include "error.h"
+#include "exit_status.h"
+#include "json.h"
+#include "session.h"
+#include "token.h"
+#include "view.h"
+
+#define PROBE_NAME "dlock-check-probe"
+
+static const char *const severities[] = {
+	[FINDING_OK] = "ok", [FINDING_WARNING] = "warning", [FINDING_ERROR] = "error",
+};
+
+static double milliseconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1000 + (double)now.tv_nsec / 1e6;
+}
+
+/* The privileges that a lock needs, and what it costs: by taking one. */
+static int probe(struct session *session, struct findings *findings, struct error *err)
+{
+	char token[TOKEN_SIZE], name[64];
+	struct request request = { .name = name, .token = token,
+				   .ttl_ms = session->settings.ttl_ms };
+	struct backend *backend = backend_open(session->driver, &session->settings.uri, err);
+	struct grant grant = { 0 };
+	double start = milliseconds(), held, released;
+	int failed = -1;
+
+	if (!backend || token_make(token, err))
+		goto out;
+	/* A name of its own: two checks at once must not wait for each other. */
+	snprintf(name, sizeof(name), PROBE_NAME "-%.16s", token);
+	holder_self(&request.self, "dlock check");
+	if (backend->ops->acquire(backend, &request, &grant, err) != OUTCOME_HELD)
+		goto out;
+	held = milliseconds();
+	if (backend->ops->release(backend, &request, 0, err) == OUTCOME_ERROR)
+		goto out;
+	released = milliseconds();
+	findings_add(findings, FINDING_OK, "probe", NULL,
+		     "a lock was taken in %.2f ms, connection included, and given back in %.2f ms",
+		     held - start, released - held);
+	failed = 0;
+out:
+	backend_close(backend);
+	return failed;
+}
+
+static void check_secrets(const struct session *session, struct findings *findings)
+{
+	if (session->settings.warning[0])
+		findings_add(findings, FINDING_WARNING, "password", "chmod 600 the file",
+			     "%s", session->settings.warning);
+	else if (session->settings.uri.password)
+		findings_add(findings, FINDING_OK, "password", NULL,
+			     "not readable by others");
+}
+
+static void print_text(const struct findings *findings)
+{
+	for (size_t i = 0; i < findings->count; i++) {
+		const struct finding *f = &findings->rows[i];
+
+		printf("%-8s %-12s %s%s%s\n", severities[f->severity], f->topic, f->text,
+		       f->remedy[0] ? "; " : "", f->remedy);
+	}
+}
+
+static void print_json(const struct findings *findings, enum severity worst)
+{
+	struct json json = { .comma = false };
+
+	json_open(&json, NULL, '{');
+	json_text(&json, "verdict", severities[worst]);
+	json_open(&json, "findings", '[');
+	for (size_t i = 0; i < findings->count; i++) {
+		const struct finding *f = &findings->rows[i];
+
+		json_open(&json, NULL, '{');
+		json_text(&json, "severity", severities[f->severity]);
+		json_text(&json, "topic", f->topic);
+		json_text(&json, "finding", f->text);
+		json_text(&json, "remedy", f->remedy);
+		json_close(&json, '}');
+	}
+	json_close(&json, ']');
+	json_close(&json, '}');
+	putchar('\n');
+}
+
+static int check(struct session *session)
+{
+	struct findings findings = { 0 };
+	enum severity worst = FINDING_OK;
+	struct error err = { 0 };
+
+	if (session_connect(session, &err) ||
+	    session->backend->ops->check(session->backend, &findings, &err) ||
+	    probe(session, &findings, &err))
+		findings_add(&findings, FINDING_ERROR, "unusable", NULL, "%.230s", err.message);
+	check_secrets(session, &findings);
+	for (size_t i = 0; i < findings.count; i++)
+		if (findings.rows[i].severity > worst)
+			worst = findings.rows[i].severity;
+	if (session->options.json)
+		print_json(&findings, worst);
+	else
+		print_text(&findings);
+	findings_finish(&findings);
+	if (err.kind == ERROR_USAGE)
+		return EXIT_DLOCK;
+	return worst == FINDING_ERROR ? EXIT_UNAVAILABLE : worst == FINDING_WARNING;
+}
+
+int command_check(int argc, char **argv)
+{
+	struct session session;
+	struct error err = { 0 };
+	int status;
+
+	if (session_init(&session, COMMAND_CHECK, argc, argv, 0, 0, &err))
+		status = complain(&err);
+	else
+		status = session.done ? 0 : check(&session);
+	session_finish(&session);
+	return status;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+#include "json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "text.h"
+
+static void put_string(const char *text)
+{
+	putchar('"');
+	for (const char *c = text; *c; c++) {
+		size_t length = text_char(c, strlen(c), NULL);
+
+		if (!length) {
+			fputs("\\ufffd", stdout);
+		} else if (length > 1) {
+			fwrite(c, 1, length, stdout);
+			c += length - 1;
+		} else if (*c == '"' || *c == '\\') {
+			printf("\\%c", *c);
+		} else if ((unsigned char)*c < ' ' || *c == 0x7f) {
+			printf("\\u%04x", (unsigned)(unsigned char)*c);
+		} else {
+			putchar(*c);
+		}
+	}
+	putchar('"');
+}
+
+static void put_name(struct json *json, const char *name)
+{
+	if (json->comma)
+		putchar(',');
+	json->comma = true;
+	if (!name)
+		return;
+	put_string(name);
+	putchar(':');
+}
+
+void json_open(struct json *json, const char *name, char bracket)
+{
+	put_name(json, name);
+	putchar(bracket);
+	json->comma = false;
+}
+
+void json_close(struct json *json, char bracket)
+{
+	putchar(bracket);
+	json->comma = true;
+}
+
+void json_text(struct json *json, const char *name, const char *text)
+{
+	put_name(json, name);
+	if (text && text[0])
+		put_string(text);
+	else
+		fputs("null", stdout);
+}
+
+void json_number(struct json *json, const char *name, int64_t number)
+{
+	put_name(json, name);
+	printf("%" PRId64, number);
+}
+
+void json_maybe(struct json *json, const char *name, int64_t number)
+{
+	if (number >= 0)
+		json_number(json, name, number);
+	else
+		json_text(json, name, NULL);
+}
+
+void json_bool(struct json *json, const char *name, bool value)
+{
+	put_name(json, name);
+	fputs(value ? "true" : "false", stdout);
+}
+
+void json_time(struct json *json, const char *name, int64_t wall_ms)
+{
+	time_t seconds = (time_t)(wall_ms / 1000);
+	char date[32], text[48];
+	struct tm parts;
+
+	if (wall_ms <= 0 || !gmtime_r(&seconds, &parts)) {
+		json_text(json, name, NULL);
+		return;
+	}
+	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &parts);
+	snprintf(text, sizeof(text), "%s.%03dZ", date, (int)(wall_ms % 1000));
+	json_text(json, name, text);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+#include "progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "duration.h"
+#include "exit_status.h"
+
+#define TICK_MS 1000
+
+static void clear_line(struct progress *progress)
+{
+	if (progress->line_shown)
+		fputs("\r\033[K", stderr);
+	progress->line_shown = false;
+}
+
+void progress_print(struct progress *progress, const char *format, ...)
+{
+	char text[1200];
+	va_list args;
+
+	clear_line(progress);
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	/* One write: lines of several processes must not mix in a log. */
+	fprintf(stderr, "dlock: %s: %s\n", progress->name, text);
+}
+
+static void say(void *context, enum say level, const char *text)
+{
+	struct progress *progress = context;
+
+	if (level == SAY_WARNING ? progress->verbosity >= 0 : progress->verbosity > 0)
+		progress_print(progress, "%s", text);
+}
+
+static void show_line(struct progress *progress, const struct wait_state *state, const char *holder)
+{
+	char elapsed[DURATION_TEXT_SIZE], text[700], ahead[48] = "";
+	struct winsize size = { 0 };
+	int width = 79, used;
+
+	if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 10)
+		width = size.ws_col - 1;
+	if (state->ahead >= 0)
+		snprintf(ahead, sizeof(ahead), ", %lld ahead", (long long)state->ahead);
+	used = snprintf(text, sizeof(text), "dlock: %s: waiting %s%s, %s", progress->name,
+			duration_format(state->elapsed_ms, elapsed, sizeof(elapsed)),
+			ahead, holder);
+	if (used > width) {
+		/* Not in the middle of a character. */
+		while (width > 0 && ((unsigned char)text[width] & 0xc0) == 0x80)
+			width--;
+		text[width] = '\0';
+	}
+	fprintf(stderr, "\r%s\033[K", text);
+	progress->line_shown = true;
+}
+
+static void waiting(void *context, const struct wait_state *state)
+{
+	struct progress *progress = context;
+	char holder[400], who[320];
+
+	if (!state) {
+		clear_line(progress);
+		return;
+	}
+	holder_describe(state->holder, state->age_ms, holder, sizeof(holder));
+	if (progress->live) {
+		show_line(progress, state, holder);
+		return;
+	}
+	if (progress->verbosity <= 0)
+		return;
+	/* A log wants a line when something changed, not every five seconds. */
+	holder_describe(state->holder, -1, who, sizeof(who));
+	if (progress->said_waiting && !strcmp(who, progress->last_holder))
+		return;
+	memcpy(progress->last_holder, who, sizeof(who));
+	progress->said_waiting = true;
+	if (state->ahead >= 0)
+		progress_print(progress, "waiting, %s, %lld ahead", holder, (long long)state->ahead);
+	else
+		progress_print(progress, "waiting, %s", holder);
+}
+
+void progress_warn(struct progress *progress, const char *text)
+{
+	say(progress, SAY_WARNING, text);
+}
+
+void progress_init(struct progress *progress, const char *name, int verbosity,
+		   struct run_hooks *hooks)
+{
+	progress->name = name;
+	progress->verbosity = verbosity;
+	progress->live = verbosity >= 0 && isatty(STDERR_FILENO);
+	*hooks = (struct run_hooks){
+		.context = progress, .say = say, .waiting = waiting,
+		.tick_ms = progress->live ? TICK_MS : CLOCK_NEVER,
+	};
+}
+
+int progress_report_failure(struct progress *progress, const struct run_result *result,
+			    int not_obtained)
+{
+	char holder[400];
+
+	switch (result->end) {
+	case RUN_NOT_OBTAINED:
+		if (progress->verbosity >= 0)
+			progress_print(progress, "%s", holder_describe(&result->holder,
+				       result->age_ms, holder, sizeof(holder)));
+		return not_obtained;
+	case RUN_INTERRUPTED:
+		return EXIT_SIGNAL + result->status;
+	case RUN_LOST:
+		if (result->error.kind != ERROR_NONE)
+			progress_print(progress, "%s", result->error.message);
+		return EXIT_LOST;
+	default:
+		break;
+	}
+	progress_print(progress, "%s", result->error.message);
+	return exit_status_of(&result->error);
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "command.h"
+#include "duration.h"
+#include "error.h"
+#include "json.h"
+#include "name.h"
+#include "session.h"
+#include "view.h"
+
+#define WATCH_SECONDS 2
+
+static const char *mode_text(enum hold_mode mode, int slots, char buf[static 24])
+{
+	if (mode == HOLD_SLOT) {
+		snprintf(buf, 24, "1 of %d slots", slots);
+		return buf;
+	}
+	return mode == HOLD_SHARED ? "shared" : "exclusive";
+}
+
+/* ---- for people ---- */
+
+static const char *time_text(int64_t ms, char buf[static DURATION_TEXT_SIZE])
+{
+	return ms < 0 ? "-" : duration_format(ms, buf, DURATION_TEXT_SIZE);
+}
+
+/* "web2 pid 4312 (root): /usr/local/bin/backup" */
+static const char *who_text(const struct holder *holder, char *buf, size_t size)
+{
+	int used = 0;
+
+	buf[0] = '\0';
+	if (holder->host[0])
+		used += snprintf(buf + used, size - (size_t)used, "%s ", holder->host);
+	if (holder->pid)
+		used += snprintf(buf + used, size - (size_t)used, "pid %" PRId64 " ",
+				 holder->pid);
+	if (holder->user[0])
+		used += snprintf(buf + used, size - (size_t)used, "(%s) ", holder->user);
+	if (holder->command[0])
+		used += snprintf(buf + used, size - (size_t)used, "%s ", holder->command);
+	if (used)
+		buf[used - 1] = '\0';
+	return used ? buf : "another client";
+}
+
+static void print_columns(int width, const char *name, const char *mode, const char *held,
+			  const char *expires, const char *fence, const char *who)
+{
+	printf("%-*s  %-14s  %-8s  %-8s  %-17s  %s\n", width, name, mode, held, expires, fence,
+	       who);
+}
+
+static void print_lock(const char *name, const struct lock_view *view, int width)
+{
+	char mode[24], held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE];
+	char fence[24], who[400], position[32];
+
+	if (!view->held)
+		print_columns(width, name, "free", "-", "-", "-", "");
+	for (size_t i = 0; i < view->hold_count; i++) {
+		const struct hold_view *hold = &view->holds[i];
+
+		snprintf(fence, sizeof(fence), "%" PRIu64, hold->fence);
+		print_columns(width, i ? "" : name,
+			      mode_text(hold->mode, hold->slots, mode),
+			      time_text(hold->age_ms, held),
+			      time_text(hold->expires_ms, expires), hold->fence ? fence : "-",
+			      who_text(&hold->holder, who, sizeof(who)));
+	}
+	for (size_t i = 0; i < view->waiter_count; i++) {
+		const struct waiter_view *waiter = &view->waiters[i];
+
+		snprintf(position, sizeof(position), "waiter %zu", i + 1);
+		print_columns(width, "", position, time_text(waiter->waiting_ms, held), "-",
+			      waiter->mode == HOLD_EXCLUSIVE ? "-" :
+			      mode_text(waiter->mode, waiter->slots, mode),
+			      who_text(&waiter->holder, who, sizeof(who)));
+	}
+}
+
+/* ---- for programs ---- */
+
+static void json_mode(struct json *json, enum hold_mode mode, int slots)
+{
+	static const char *const names[] = {
+		[HOLD_EXCLUSIVE] = "exclusive", [HOLD_SHARED] = "shared", [HOLD_SLOT] = "slot",
+	};
+
+	json_text(json, "mode", names[mode]);
+	json_maybe(json, "slots", mode == HOLD_SLOT ? slots : -1);
+}
+
+static void json_who(struct json *json, const struct holder *holder)
+{
+	json_text(json, "host", holder->host);
+	json_maybe(json, "pid", holder->pid ? holder->pid : -1);
+	json_text(json, "user", holder->user);
+	json_text(json, "command", holder->command);
+}
+
+static void json_lock(const char *name, const struct lock_view *view)
+{
+	struct json json = { .comma = false };
+	int64_t now = clock_wall_ms();
+
+	json_open(&json, NULL, '{');
+	json_text(&json, "name", name);
+	json_bool(&json, "held", view->held);
+	json_maybe(&json, "fence", view->fence ? (int64_t)view->fence : -1);
+	json_open(&json, "holders", '[');
+	for (size_t i = 0; i < view->hold_count; i++) {
+		const struct hold_view *hold = &view->holds[i];
+
+		json_open(&json, NULL, '{');
+		json_who(&json, &hold->holder);
+		json_mode(&json, hold->mode, hold->slots);
+		json_maybe(&json, "fence", hold->fence ? (int64_t)hold->fence : -1);
+		json_number(&json, "count", hold->count);
+		json_time(&json, "acquired_at", hold->age_ms < 0 ? 0 : now - hold->age_ms);
+		json_maybe(&json, "held_for_ms", hold->age_ms);
+		json_time(&json, "expires_at", hold->expires_ms < 0 ? 0 : now + hold->expires_ms);
+		json_maybe(&json, "expires_in_ms", hold->expires_ms);
+		json_close(&json, '}');
+	}
+	json_close(&json, ']');
+	json_open(&json, "waiters", '[');
+	for (size_t i = 0; i < view->waiter_count; i++) {
+		const struct waiter_view *waiter = &view->waiters[i];
+
+		json_open(&json, NULL, '{');
+		json_number(&json, "position", (int64_t)i + 1);
+		json_who(&json, &waiter->holder);
+		json_mode(&json, waiter->mode, waiter->slots);
+		json_time(&json, "queued_at",
+			  waiter->waiting_ms < 0 ? 0 : now - waiter->waiting_ms);
+		json_maybe(&json, "waiting_ms", waiter->waiting_ms);
+		json_close(&json, '}');
+	}
+	json_close(&json, ']');
+	json_close(&json, '}');
+	putchar('\n');
+}
+
+/* ---- */
+
+/* Opens anew for every lock: an object serves one name. 1: held, 0: free, -1. */
+static int show(struct session *session, const char *name, bool named, int width,
+		struct error *err)
+{
+	struct lock_view view = { 0 };
+	struct backend *backend = backend_open(session->driver, &session->settings.uri, err);
+	int result = -1;
+
+	if (!backend)
+		return -1;
+	if (!backend->ops->inspect(backend, name, false, &view, err)) {
+		result = view.held;
+		/* One of a list may have been freed meanwhile. */
+		if (!named && !view.held && !view.waiter_count)
+			;
+		else if (session->options.json)
+			json_lock(name, &view);
+		else
+			print_lock(name, &view, width);
+	}
+	lock_view_finish(&view);
+	backend_close(backend);
+	return result;
+}
+
+static int show_all(struct session *session, char *const *names, size_t count, bool named,
+		    struct error *err)
+{
+	int width = 4, held = 0, state;
+
+	for (size_t i = 0; i < count; i++)
+		if ((int)strlen(names[i]) > width)
+			width = (int)strlen(names[i]);
+	if (!session->options.json && count)
+		print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE", "HOLDER");
+	for (size_t i = 0; i < count; i++) {
+		state = show(session, names[i], named, width, err);
+		if (state < 0)
+			return -1;
+		held |= state;
+	}
+	return named ? held : 0;
+}
+
+/* 1: one that was named is held; 0: none; -1. */
+static int show_once(struct session *session, struct error *err)
+{
+	const struct options *options = &session->options;
+	struct name_list all = { 0 };
+	int result;
+
+	if (options->operand_count)
+		return show_all(session, options->operands, (size_t)options->operand_count,
+				true, err);
+	if (session_connect(session, err))
+		return -1;
+	result = session->backend->ops->list(session->backend, &all, err);
+	if (!result) {
+		if (!all.count)
+			session_say(session, 1, "no locks are held");
+		result = show_all(session, all.names, all.count, false, err);
+	}
+	name_list_finish(&all);
+	return result;
+}
+
+static int watch(struct session *session, struct error *err)
+{
+	bool terminal = isatty(STDOUT_FILENO) && !session->options.json;
+	int state;
+
+	for (;;) {
+		/* Home, and clear what the last picture leaves behind. */
+		if (terminal)
+			fputs("\033[H\033[2J", stdout);
+		state = show_once(session, err);
+		if (state < 0)
+			return state;
+		if (fflush(stdout))
+			return state;
+		sleep(WATCH_SECONDS);
+	}
+}
+
+int command_status(int argc, char **argv)
+{
+	struct session session;
+	struct error err = { 0 };
+	int status = 0;
+
+	if (session_init(&session, COMMAND_STATUS, argc, argv, 0, INT_MAX, &err))
+		status = -1;
+	for (int i = 0; status >= 0 && !session.done && i < session.options.operand_count; i++)
+		status = name_check(session.options.operands[i], &err);
+	if (status >= 0 && !session.done)
+		status = session.options.watch ? watch(&session, &err)
+					       : show_once(&session, &err);
+	if (status < 0)
+		status = complain(&err);
+	session_finish(&session);
+	return status;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/* renew, verify and release: what is done with a token. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "command.h"
+#include "duration.h"
+#include "error.h"
+#include "exit_status.h"
+#include "json.h"
+#include "keeper_socket.h"
+#include "session.h"
+
+struct result {
+	enum outcome outcome;
+	int64_t lease_ms;	/* renew: from now; 0: until released */
+};
+
+/* The token: an operand, "-" for a line of standard input, or $DLOCK_TOKEN. */
+static int read_token(const struct options *options, char token[static TOKEN_SIZE],
+		      struct error *err)
+{
+	const char *given = options->operand_count > 1 ? options->operands[1]
+						       : getenv("DLOCK_TOKEN");
+	char line[128];
+
+	if (!given || !given[0]) {
+		error_set(err, ERROR_USAGE, 0,
+			  "no token: give one as TOKEN, as '-' on standard input, or in DLOCK_TOKEN");
+		return -1;
+	}
+	if (!strcmp(given, "-")) {
+		if (!fgets(line, sizeof(line), stdin)) {
+			error_set(err, ERROR_USAGE, 0, "no token on standard input");
+			return -1;
+		}
+		line[strcspn(line, "\r\n")] = '\0';
+		given = line;
+	}
+	if (!token_valid(given)) {
+		error_set(err, ERROR_USAGE, 0,
+			  "that is no token: want the 32 hex digits that 'dlock acquire' printed");
+		return -1;
+	}
+	memcpy(token, given, TOKEN_SIZE);
+	/* ps shows argv to everybody. */
+	if (options->operand_count > 1)
+		memset(options->operands[1], '*', strlen(options->operands[1]));
+	return 0;
+}
+
+/* Straight to the backend, for there is no keeper, or not any more. */
+static int ask_backend(struct session *session, enum keeper_verb verb,
+		       const struct request *request, struct result *result,
+		       struct error *err)
+{
+	struct grant grant = { 0 };
+	struct backend *backend;
+
+	if (session_connect(session, err))
+		return -1;
+	backend = session->backend;
+	switch (verb) {
+	case KEEPER_VERB_RELEASE:
+		result->outcome = backend->ops->release(backend, request, 0, err);
+		break;
+	case KEEPER_VERB_RENEW:
+		result->outcome = backend->ops->renew(backend, request, &grant, err);
+		result->lease_ms = grant.ttl_ms;
+		break;
+	case KEEPER_VERB_VERIFY:
+	case KEEPER_VERB_AGAIN:
+		result->outcome = backend->ops->verify(backend, request, err);
+		break;
+	}
+	return result->outcome == OUTCOME_ERROR ? -1 : 0;
+}
+
+static int ask(struct session *session, enum keeper_verb verb, const char *token,
+	       struct result *result, struct error *err)
+{
+	const struct request request = {
+		.name = session->options.operands[0], .token = token,
+		.ttl_ms = session->settings.ttl_ms,
+	};
+	struct keeper_query query = { .verb = verb, .ttl_ms = request.ttl_ms };
+	struct keeper_reply reply;
+
+	memcpy(query.token, token, TOKEN_SIZE);
+	strncpy(query.name, request.name, NAME_MAX_BYTES);
+	switch (keeper_socket_ask(&query, &reply, 4 * BACKEND_TIMEOUT_MS, err)) {
+	case 0:
+		*err = reply.error;
+		result->outcome = reply.outcome;
+		result->lease_ms = reply.lease_ms;
+		return reply.outcome == OUTCOME_ERROR ? -1 : 0;
+	case -1:
+		return -1;
+	default:
+		return ask_backend(session, verb, &request, result, err);
+	}
+}
+
+static void print_renewed(const struct session *session, const struct result *result)
+{
+	struct json json = { .comma = false };
+	char text[DURATION_TEXT_SIZE];
+
+	if (!session->options.json) {
+		session_say(session, 1, "renewed%s%s", result->lease_ms ? " for " : "",
+			    result->lease_ms ? duration_format(result->lease_ms, text,
+							       sizeof(text)) : "");
+		return;
+	}
+	json_open(&json, NULL, '{');
+	json_text(&json, "name", session->options.operands[0]);
+	json_maybe(&json, "expires_in_ms", result->lease_ms ? result->lease_ms : -1);
+	json_time(&json, "expires_at",
+		  result->lease_ms ? clock_wall_ms() + result->lease_ms : 0);
+	json_close(&json, '}');
+	putchar('\n');
+}
+
+static int report(const struct session *session, enum keeper_verb verb,
+		  const struct result *result)
+{
+	if (result->outcome == OUTCOME_LOST) {
+		session_say(session, 0, "this token is not the holder");
+		return EXIT_LOST;
+	}
+	if (verb == KEEPER_VERB_RENEW)
+		print_renewed(session, result);
+	else if (verb == KEEPER_VERB_VERIFY)
+		session_say(session, 1, "this token is the holder");
+	else
+		session_say(session, 1, result->outcome == OUTCOME_BUSY
+			    ? "still held: it was acquired more than once" : "released");
+	return 0;
+}
+
+static int use_token(enum command_bit command, enum keeper_verb verb, int argc, char **argv)
+{
+	struct result result = { .lease_ms = 0 };
+	char token[TOKEN_SIZE];
+	struct session session;
+	struct error err = { 0 };
+	int status = 0;
+
+	if (session_init(&session, command, argc, argv, 1, 2, &err) ||
+	    (!session.done && (read_token(&session.options, token, &err) ||
+			       ask(&session, verb, token, &result, &err))))
+		status = session_complain(&session, &err);
+	else if (!session.done)
+		status = report(&session, verb, &result);
+	session_finish(&session);
+	return status;
+}
+
+int command_renew(int argc, char **argv)
+{
+	return use_token(COMMAND_RENEW, KEEPER_VERB_RENEW, argc, argv);
+}
+
+int command_verify(int argc, char **argv)
+{
+	return use_token(COMMAND_VERIFY, KEEPER_VERB_VERIFY, argc, argv);
+}
+
+int command_release(int argc, char **argv)
+{
+	return use_token(COMMAND_RELEASE, KEEPER_VERB_RELEASE, argc, argv);
+}

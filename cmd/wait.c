@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+#include <poll.h>
+
+#include "clock.h"
+#include "command.h"
+#include "error.h"
+#include "session.h"
+#include "view.h"
+
+/* What no event tells of, a lease that ran out or a foreign client, is found so. */
+#define LOOK_MS 5000
+#define LOOK_LOCAL_MS 100
+#define LOOK_LEAST_MS 20
+
+/* When to look again: at the end of the first lease, at the latest after a while. */
+static int64_t next_look(const struct session *session, const struct lock_view *view)
+{
+	int64_t pause_ms = session->driver->local ? LOOK_LOCAL_MS : LOOK_MS;
+
+	for (size_t i = 0; i < view->hold_count; i++)
+		if (view->holds[i].expires_ms >= 0)
+			pause_ms = clock_earlier(pause_ms, view->holds[i].expires_ms + 1);
+	return clock_boot_ms() + (pause_ms < LOOK_LEAST_MS ? LOOK_LEAST_MS : pause_ms);
+}
+
+static void sleep_until(struct backend *backend, int64_t until_ms)
+{
+	struct pollfd change = { .fd = backend->ops->event_fd(backend), .events = POLLIN };
+
+	while (clock_boot_ms() < until_ms) {
+		if (poll(&change, 1, clock_poll_timeout(until_ms)) <= 0)
+			continue;
+		until_ms = clock_earlier(until_ms, backend->ops->event(backend));
+		change.fd = backend->ops->event_fd(backend);
+	}
+}
+
+static int not_free(const struct session *session, const struct lock_view *view)
+{
+	static const struct holder unknown;
+	char text[400];
+
+	session_say(session, 0, "%s",
+		    holder_describe(view->hold_count ? &view->holds[0].holder : &unknown,
+				    view->hold_count ? view->holds[0].age_ms : -1, text,
+				    sizeof(text)));
+	return session->options.conflict_exit_code;
+}
+
+/* The exit status, or -1 with *err. */
+static int wait_until_free(struct session *session, struct error *err)
+{
+	struct backend *backend = session->backend;
+	int64_t until_ms = CLOCK_NEVER, look_ms;
+	struct lock_view view = { 0 };
+	int status = -1;
+
+	if (session->settings.wait_ms != CLOCK_NEVER)
+		until_ms = clock_boot_ms() + session->settings.wait_ms;
+	for (;;) {
+		if (backend->ops->inspect(backend, session->options.operands[0], true, &view,
+					  err))
+			break;
+		if (!view.held) {
+			session_say(session, 1, "free");
+			status = 0;
+			break;
+		}
+		if (clock_boot_ms() >= until_ms) {
+			status = not_free(session, &view);
+			break;
+		}
+		look_ms = next_look(session, &view);
+		lock_view_finish(&view);
+		sleep_until(backend, clock_earlier(look_ms, until_ms));
+	}
+	lock_view_finish(&view);
+	return status;
+}
+
+int command_wait(int argc, char **argv)
+{
+	struct session session;
+	struct error err = { 0 };
+	int status = -1;
+
+	if (!session_init(&session, COMMAND_WAIT, argc, argv, 1, 1, &err) &&
+	    (session.done || !session_connect(&session, &err)))
+		status = session.done ? 0 : wait_until_free(&session, &err);
+	if (status < 0)
+		status = session_complain(&session, &err);
+	session_finish(&session);
+	return status;
+}

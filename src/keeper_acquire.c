@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+#include "keeping.h"
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "shared.h"
+
+/*
+ * An offer that the supervisor does not take: the next waiter must not wait for it
+ * longer than 5 s in all (SPEC, 2.7), the way there and back included.
+ */
+#define OFFER_MS 3000
+#define OFFER_LOOK_MS 150
+
+/* Pauses between attempts to get back in line after a connection was lost. */
+#define RECONNECT_FIRST_MS 50
+#define RECONNECT_LAST_MS 2000
+
+/*
+ * Offers the lock to the supervisor. false: it did not take it and has been told
+ * so; the lock was given back. Does not return when the supervisor is dead.
+ */
+static bool offer(struct keeping *k, const struct grant *grant)
+{
+	struct shared *shared = k->plan->shared;
+	int64_t limit_ms = OFFER_MS;
+	int made = OFFER_MADE;
+
+	/* What is taken must have most of its lease before it. */
+	if (grant->ttl_ms)
+		limit_ms = clock_earlier(limit_ms, grant->ttl_ms / 3);
+	limit_ms += clock_boot_ms();
+	atomic_store(&shared->offer, OFFER_MADE);
+	keeping_tell(k, KEEPER_HELD);
+	while (atomic_load(&shared->offer) == OFFER_MADE && clock_boot_ms() < limit_ms) {
+		/* Taking is silent; look at it now and then, and for good at the end. */
+		switch (keeping_rest(k, clock_boot_ms() + OFFER_LOOK_MS, false)) {
+		case WAKE_RELEASE:
+			keeping_release(k, true);
+		case WAKE_DETACH:
+			keeping_detach(k);
+			return true;
+		case WAKE_ORPHANED:
+			if (atomic_load(&shared->offer) != OFFER_TAKEN)
+				keeping_release(k, true);
+			return true;
+		default:
+			break;
+		}
+	}
+	if (!atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
+		return true;
+	keeping_tell(k, KEEPER_WITHDRAWN);
+	k->backend->ops->release(k->backend, k->plan->request, 0, &k->event.error);
+	return false;
+}
+
+/* Sleeps between two tries; true when it is to be given up. */
+static bool await_turn(struct keeping *k, int64_t retry_ms)
+{
+	do {
+		switch (keeping_rest(k, retry_ms, true)) {
+		case WAKE_RELEASE:
+		case WAKE_ORPHANED:
+			return true;
+		case WAKE_EVENT:
+			retry_ms = clock_earlier(retry_ms, k->backend->ops->event(k->backend));
+			break;
+		default:
+			break;
+		}
+	} while (clock_boot_ms() < retry_ms);
+	return false;
+}
+
+/*
+ * A try failed. Somebody who stands in line already goes on for one TTL, for a
+ * server may restart or fail over; what never worked fails at once.
+ */
+static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_ms,
+			   int64_t *pause_ms)
+{
+	int64_t now = clock_boot_ms();
+
+	if (k->event.error.kind == ERROR_CANCELLED)
+		keeping_release(k, false);
+	if (!*down_since_ms) {
+		*down_since_ms = now;
+		*pause_ms = RECONNECT_FIRST_MS;
+	}
+	if (!in_line || now - *down_since_ms > k->plan->request->ttl_ms) {
+		struct error why = k->event.error;
+
+		/* What a lost reply may have left behind must not outlive us. */
+		k->backend->cancel_fd = -1;
+		if (atomic_load(&k->plan->shared->engaged))
+			k->backend->ops->release(k->backend, k->plan->request, 0,
+						 &k->event.error);
+		k->event.error = why;
+		keeping_finish(k, KEEPER_FAILED);
+	}
+	if (*pause_ms == RECONNECT_FIRST_MS)
+		keeping_tell(k, KEEPER_RETRYING);
+	if (await_turn(k, now + *pause_ms))
+		keeping_release(k, false);
+	*pause_ms = *pause_ms * 2 > RECONNECT_LAST_MS ? RECONNECT_LAST_MS : *pause_ms * 2;
+}
+
+/* Tries and waits until held; ends the process when it comes to nothing. */
+static void try_until_held(struct keeping *k, struct grant *grant)
+{
+	const struct request *request = k->plan->request;
+	int64_t down_since_ms = 0, pause_ms = 0;
+	bool in_line = false;
+
+	for (;;) {
+		k->backend->cancel_fd = k->fd;
+		switch (k->backend->ops->acquire(k->backend, request, grant,
+						 &k->event.error)) {
+		case OUTCOME_HELD:
+			k->backend->cancel_fd = -1;
+			k->event.fence = grant->fence;
+			keeping_publish(k, grant);
+			return;
+		case OUTCOME_BUSY:
+			in_line = true;
+			down_since_ms = 0;
+			k->event.holder = grant->holder;
+			k->event.age_ms = grant->age_ms;
+			k->event.ahead = grant->ahead;
+			if (!request->queue)
+				keeping_finish(k, KEEPER_BUSY);
+			keeping_tell(k, KEEPER_WAITING);
+			if (await_turn(k, grant->retry_ms))
+				keeping_release(k, false);
+			break;
+		case OUTCOME_LOST:
+		case OUTCOME_ERROR:
+			acquire_failed(k, in_line, &down_since_ms, &pause_ms);
+			break;
+		}
+	}
+}
+
+void keeping_acquire(struct keeping *k, struct grant *grant)
+{
+	enum wake wake;
+
+	for (;;) {
+		try_until_held(k, grant);
+		if (offer(k, grant))
+			return;
+		do {
+			wake = keeping_rest(k, CLOCK_NEVER, false);
+			if (wake == WAKE_RELEASE || wake == WAKE_ORPHANED)
+				_exit(0);
+		} while (wake != WAKE_RETRY);
+	}
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+#include "keeping.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "lease.h"
+#include "shared.h"
+#include "signals.h"
+
+/* A daemon tells its process so long before the lease ends (kill-after of `run`). */
+#define NOTICE_MS 5000
+
+void keeping_publish(struct keeping *k, const struct grant *grant)
+{
+	struct shared *shared = k->plan->shared;
+	int64_t end_ms = CLOCK_NEVER;
+
+	if (grant->ttl_ms)
+		end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
+	/* The TTL first: who reads the new end must not see it with an old TTL. */
+	atomic_store(&shared->lease_ttl_ms, grant->ttl_ms);
+	atomic_store(&shared->lease_end_ms, end_ms);
+}
+
+void keeping_release(struct keeping *k, bool was_held)
+{
+	int64_t keep_ms = k->orphaned ? 0 : k->keep_ms;
+
+	k->backend->cancel_fd = -1;
+	switch (k->backend->ops->release(k->backend, k->plan->request, keep_ms,
+					 &k->event.error)) {
+	case OUTCOME_HELD:
+	case OUTCOME_BUSY:
+		keeping_finish(k, KEEPER_RELEASED);
+	case OUTCOME_LOST:
+		keeping_finish(k, was_held ? KEEPER_LOST : KEEPER_BUSY);
+	case OUTCOME_ERROR:
+		break;
+	}
+	keeping_finish(k, KEEPER_FAILED);
+}
+
+/* Tells the process that the daemon holds the lock for; then there is nothing to hold. */
+static void lost_daemon(struct keeping *k)
+{
+	if (k->plan->pidfd >= 0 && k->plan->term_on_lost)
+		syscall(SYS_pidfd_send_signal, k->plan->pidfd, SIGTERM, NULL, 0);
+	keeping_finish(k, KEEPER_LOST);
+}
+
+/* The lock is not ours any more: wake the guard, and leave only to release. */
+static void lost(struct keeping *k)
+{
+	static const uint64_t one = 1;
+
+	if (k->listener >= 0)
+		lost_daemon(k);
+	if (write(k->plan->lost_fd, &one, sizeof(one)) < 0)
+		atomic_store(&k->plan->shared->lease_end_ms, 0);
+	keeping_tell(k, KEEPER_LOST);
+	while (keeping_rest(k, CLOCK_NEVER, false) != WAKE_RELEASE)
+		;
+	keeping_release(k, true);
+}
+
+/* ---- the daemon ---- */
+
+/* A descriptor of the caller's would keep its pipes open; ours close on exec. */
+static void close_inherited(void)
+{
+	for (int fd = 3; fd < 1024; fd++) {
+		int flags = fcntl(fd, F_GETFD);
+
+		if (flags >= 0 && !(flags & FD_CLOEXEC))
+			close(fd);
+	}
+}
+
+void keeping_detach(struct keeping *k)
+{
+	k->listener = keeper_socket_listen(k->plan->request->token, k->socket_path,
+					   &k->event.error);
+	if (k->listener < 0) {
+		struct error why = k->event.error;
+
+		k->backend->ops->release(k->backend, k->plan->request, 0, &k->event.error);
+		k->event.error = why;
+		keeping_finish(k, KEEPER_FAILED);
+	}
+	close_inherited();
+	umask(077);
+	if (chdir("/"))
+		k->keep_ms = 0;
+	if (k->plan->pidfd < 0)
+		k->until_ms = clock_boot_ms() + k->plan->request->ttl_ms;
+	k->event.keeper_pid = getpid();
+	keeping_tell(k, KEEPER_DETACHED);
+	close(k->fd);
+	k->fd = -1;
+}
+
+/* The lock was renewed by a query: a lease without a process starts anew. */
+static void renew_for(struct keeping *k, const struct keeper_query *query,
+		      struct grant *grant, struct keeper_reply *reply)
+{
+	reply->outcome = k->backend->ops->renew(k->backend, k->plan->request, grant,
+						&reply->error);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	keeping_publish(k, grant);
+	if (k->until_ms != CLOCK_NEVER)
+		k->until_ms = clock_boot_ms() + query->ttl_ms;
+	reply->lease_ms = k->until_ms == CLOCK_NEVER ? 0 : query->ttl_ms;
+}
+
+/* Answers one query. Does not return when it ends the hold. */
+static void answer(struct keeping *k, struct grant *grant)
+{
+	const struct request *request = k->plan->request;
+	const struct backend_ops *ops = k->backend->ops;
+	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
+	struct keeper_query query;
+	int fd = keeper_socket_accept(k->listener, &query);
+
+	if (fd < 0)
+		return;
+	if (strcmp(query.token, request->token) || strcmp(query.name, request->name)) {
+		keeper_socket_answer(fd, &reply);
+		return;
+	}
+	switch (query.verb) {
+	case KEEPER_VERB_RELEASE:
+		reply.outcome = ops->release(k->backend, request, 0, &reply.error);
+		break;
+	case KEEPER_VERB_RENEW:
+		renew_for(k, &query, grant, &reply);
+		break;
+	case KEEPER_VERB_VERIFY:
+		reply.outcome = ops->verify(k->backend, request, &reply.error);
+		break;
+	case KEEPER_VERB_AGAIN:
+		reply.outcome = ops->again(k->backend, request, grant, &reply.error);
+		reply.fence = grant->fence;
+		break;
+	}
+	if (query.verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD) {
+		/* Gone before the caller hears of it: it may look for us at once. */
+		unlink(k->socket_path);
+		keeper_socket_answer(fd, &reply);
+		_exit(0);
+	}
+	keeper_socket_answer(fd, &reply);
+	if (reply.outcome == OUTCOME_LOST)
+		lost(k);
+}
+
+/* ---- holding ---- */
+
+/* How long the lease is, or, without one, how often to look that it is still ours. */
+static int64_t period(const struct keeping *k, const struct grant *grant)
+{
+	return grant->ttl_ms ? grant->ttl_ms : k->plan->request->ttl_ms;
+}
+
+/* When a daemon must act without being asked: its end, or the end of its lease. */
+static int64_t daemon_deadline(const struct keeping *k)
+{
+	const struct shared *shared = k->plan->shared;
+	struct lease_stop stop;
+
+	if (k->listener < 0)
+		return CLOCK_NEVER;
+	stop = lease_stop(atomic_load(&shared->lease_end_ms),
+			  atomic_load(&shared->lease_ttl_ms), NOTICE_MS);
+	return clock_earlier(k->until_ms, stop.term_ms);
+}
+
+/* Renews or, with --no-renew, verifies. Returns the time of the next one. */
+static int64_t renew(struct keeping *k, struct grant *grant, bool *trouble)
+{
+	const struct backend_ops *ops = k->backend->ops;
+	enum outcome outcome;
+
+	outcome = k->plan->no_renew
+		? ops->verify(k->backend, k->plan->request, &k->event.error)
+		: ops->renew(k->backend, k->plan->request, grant, &k->event.error);
+	switch (outcome) {
+	case OUTCOME_HELD:
+		if (*trouble)
+			keeping_tell(k, KEEPER_RENEWED);
+		*trouble = false;
+		if (k->plan->no_renew)
+			return CLOCK_NEVER;
+		keeping_publish(k, grant);
+		return lease_renew_at(grant->sent_ms, period(k, grant));
+	case OUTCOME_ERROR:
+		if (!*trouble)
+			keeping_tell(k, KEEPER_TROUBLE);
+		*trouble = true;
+		return clock_boot_ms() + lease_retry_ms(period(k, grant));
+	case OUTCOME_LOST:
+	case OUTCOME_BUSY:
+		break;
+	}
+	lost(k);
+	return CLOCK_NEVER;
+}
+
+/* A daemon watches its own deadline, so that no call may go on beyond it. */
+static void bound_calls(struct keeping *k, int64_t configured_ms)
+{
+	int64_t rest_ms = daemon_deadline(k) - clock_boot_ms();
+
+	if (k->listener < 0)
+		return;
+	k->backend->timeout_ms = rest_ms < configured_ms ? rest_ms : configured_ms;
+	k->backend->connect_timeout_ms = k->backend->timeout_ms;
+}
+
+void keeping_hold(struct keeping *k, struct grant *grant)
+{
+	const int64_t timeout_ms = k->backend->timeout_ms;
+	int64_t renew_ms = CLOCK_NEVER, deadline_ms;
+	bool trouble = false;
+
+	if (!k->plan->no_renew)
+		renew_ms = lease_renew_at(grant->sent_ms, period(k, grant));
+	for (;;) {
+		deadline_ms = daemon_deadline(k);
+		switch (keeping_rest(k, clock_earlier(renew_ms, deadline_ms), true)) {
+		case WAKE_RELEASE:
+			keeping_release(k, true);
+		case WAKE_DETACH:
+			keeping_detach(k);
+			break;
+		case WAKE_EVENT:
+			renew_ms = clock_earlier(renew_ms, k->backend->ops->event(k->backend));
+			break;
+		case WAKE_QUERY:
+			answer(k, grant);
+			break;
+		default:
+			break;
+		}
+		if (clock_boot_ms() >= k->until_ms)
+			keeping_release(k, true);
+		if (clock_boot_ms() >= daemon_deadline(k))
+			lost(k);
+		if (clock_boot_ms() < renew_ms)
+			continue;
+		bound_calls(k, timeout_ms);
+		renew_ms = renew(k, grant, &trouble);
+	}
+}

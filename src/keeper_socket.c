@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+#include "keeper_socket.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "private_dir.h"
+
+#define ID_LENGTH 16
+#define PREFIX "keeper-"
+/* A caller that connects and says nothing holds the keeper up for so long. */
+#define QUERY_TIMEOUT_MS 1000
+
+static const char *directory(void)
+{
+	static char path[32] = "/run/dlock";
+
+	if (geteuid())
+		snprintf(path, sizeof(path), "/tmp/dlock-%u", (unsigned)geteuid());
+	return path;
+}
+
+static void make_path(const char *token, char path[static KEEPER_SOCKET_PATH_SIZE])
+{
+	snprintf(path, KEEPER_SOCKET_PATH_SIZE, "%s/" PREFIX "%.*s", directory(), ID_LENGTH,
+		 token);
+}
+
+static void set_timeout(int fd, int64_t timeout_ms)
+{
+	const struct timeval limit = { timeout_ms / 1000, timeout_ms % 1000 * 1000 };
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+}
+
+static int connect_to(const char *path, int64_t timeout_ms)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -1;
+	set_timeout(fd, timeout_ms);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	if (!connect(fd, (const struct sockaddr *)&address, sizeof(address)))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply,
+		      int64_t timeout_ms, struct error *err)
+{
+	char path[KEEPER_SOCKET_PATH_SIZE];
+	ssize_t length = -1;
+	struct stat info;
+	int fd;
+
+	make_path(query->token, path);
+	/* Somebody else's socket would be shown our token. */
+	if (lstat(path, &info) || !S_ISSOCK(info.st_mode) ||
+	    (info.st_uid != geteuid() && info.st_uid != 0) || private_dir_make(directory(), err))
+		return 1;
+	fd = connect_to(path, timeout_ms);
+	if (fd < 0) {
+		if (errno == ECONNREFUSED)
+			unlink(path);
+		return 1;
+	}
+	if (send(fd, query, sizeof(*query), MSG_NOSIGNAL) == (ssize_t)sizeof(*query))
+		length = recv(fd, reply, sizeof(*reply), 0);
+	close(fd);
+	if (length == (ssize_t)sizeof(*reply))
+		return 0;
+	/* It ended under our eyes: whatever it did, the backend knows. */
+	if (length == 0)
+		return 1;
+	error_set(err, ERROR_UNAVAILABLE, 0, "the keeper process of this lock does not answer");
+	return -1;
+}
+
+static void remove_stale(void)
+{
+	DIR *entries = opendir(directory());
+	char path[KEEPER_SOCKET_PATH_SIZE];
+	const struct dirent *entry;
+	int fd;
+
+	if (!entries)
+		return;
+	while ((entry = readdir(entries))) {
+		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
+			continue;
+		snprintf(path, sizeof(path), "%s/%.60s", directory(), entry->d_name);
+		fd = connect_to(path, QUERY_TIMEOUT_MS);
+		if (fd >= 0)
+			close(fd);
+		else if (errno == ECONNREFUSED)
+			unlink(path);
+	}
+	closedir(entries);
+}
+
+int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_SIZE],
+			 struct error *err)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	mode_t mask;
+	int fd;
+
+	if (private_dir_make(directory(), err))
+		return -1;
+	remove_stale();
+	make_path(token, path);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	mask = umask(077);
+	if (fd >= 0 && !bind(fd, (const struct sockaddr *)&address, sizeof(address)) &&
+	    !listen(fd, 16)) {
+		umask(mask);
+		return fd;
+	}
+	error_set(err, ERROR_INTERNAL, errno, "cannot listen at %s", path);
+	umask(mask);
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+int keeper_socket_accept(int listener, struct keeper_query *query)
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	struct ucred peer = { .uid = (uid_t)-1 };
+	socklen_t size = sizeof(peer);
+
+	if (fd < 0)
+		return -1;
+	set_timeout(fd, QUERY_TIMEOUT_MS);
+	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) &&
+	    (peer.uid == geteuid() || peer.uid == 0) &&
+	    recv(fd, query, sizeof(*query), 0) == (ssize_t)sizeof(*query)) {
+		query->token[TOKEN_SIZE - 1] = '\0';
+		query->name[NAME_MAX_BYTES] = '\0';
+		return fd;
+	}
+	close(fd);
+	return -1;
+}
+
+void keeper_socket_answer(int fd, const struct keeper_reply *reply)
+{
+	send(fd, reply, sizeof(*reply), MSG_NOSIGNAL);
+	close(fd);
+}

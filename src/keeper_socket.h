@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How commands reach the keeper that `dlock acquire` left behind: a Unix socket,
+ * mode 0700, in a private directory (/run/dlock for root, else /tmp/dlock-UID, which
+ * unlike $XDG_RUNTIME_DIR survives a logout), named after the first half of the
+ * token. A query must carry the whole token and come from the same user or root.
+ */
+#ifndef DLOCK_KEEPER_SOCKET_H
+#define DLOCK_KEEPER_SOCKET_H
+
+#include <stdint.h>
+
+#include "backend.h"
+#include "error.h"
+#include "name.h"
+#include "token.h"
+
+enum keeper_verb { KEEPER_VERB_RELEASE, KEEPER_VERB_RENEW, KEEPER_VERB_VERIFY, KEEPER_VERB_AGAIN };
+
+struct keeper_query {
+	enum keeper_verb verb;
+	int64_t ttl_ms;			/* KEEPER_VERB_RENEW */
+	char token[TOKEN_SIZE];
+	char name[NAME_MAX_BYTES + 1];
+};
+
+struct keeper_reply {
+	enum outcome outcome;		/* as the backend operation gives it */
+	uint64_t fence;
+	int64_t lease_ms;		/* renew: from now; 0: until released */
+	struct error error;
+};
+
+/*
+ * Asks the keeper of query->token. 0; 1: there is none (what a dead one left is removed); -1 with
+ * *err: there is one, but no answer within timeout_ms.
+ */
+int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply,
+		      int64_t timeout_ms, struct error *err);
+
+#define KEEPER_SOCKET_PATH_SIZE 108
+
+/*
+ * Listens for queries about token; removes sockets that dead keepers left. path gets the
+ * socket's, which the caller unlinks in the end. The descriptor, or -1 with *err.
+ */
+int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_SIZE],
+			 struct error *err);
+
+/*
+ * Takes the next query from a listener: the connection to answer on, or -1 when
+ * there is none that may be answered.
+ */
+int keeper_socket_accept(int listener, struct keeper_query *query);
+
+/* Answers and closes the connection. */
+void keeper_socket_answer(int fd, const struct keeper_reply *reply);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The inside of the keeper's process: keeper.c starts it and talks to it,
+ * keeper_acquire.c gets the lock, keeper_hold.c keeps and releases it, also as the
+ * daemon that `dlock acquire` leaves behind.
+ */
+#ifndef DLOCK_KEEPING_H
+#define DLOCK_KEEPING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "keeper.h"
+#include "keeper_socket.h"
+
+/* What the supervisor says. */
+enum order_type {
+	ORDER_RELEASE,		/* leave the line, or release, and end */
+	ORDER_RETRY,		/* awake again: back in line */
+	ORDER_DETACH,		/* the supervisor goes: stay, as a daemon */
+};
+
+struct order {
+	enum order_type type;
+	int64_t keep_ms;
+};
+
+/* Why keeping_rest() came back. */
+enum wake {
+	WAKE_TIME,
+	WAKE_EVENT,		/* the backend's descriptor is readable */
+	WAKE_RELEASE,		/* ordered, or nobody is left to hold it for */
+	WAKE_RETRY,
+	WAKE_DETACH,
+	WAKE_ORPHANED,		/* the supervisor died just now */
+	WAKE_QUERY,		/* daemon: somebody asks at the socket */
+};
+
+struct keeping {
+	const struct keeper_plan *plan;
+	struct backend *backend;
+	int fd;				/* to the supervisor; -1: detached */
+	bool orphaned;			/* the supervisor is dead; the guard's end is our order */
+	int64_t keep_ms;
+	int listener;			/* daemon: its socket; -1 before */
+	char socket_path[KEEPER_SOCKET_PATH_SIZE];
+	int64_t until_ms;		/* daemon without a process to watch: its lease */
+	struct keeper_event event;	/* being sent */
+};
+
+/* Sends k->event as an event of this type. */
+void keeping_tell(struct keeping *k, enum keeper_event_type type);
+
+/* The same, and ends the process; a daemon's socket goes with it. */
+void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute__((noreturn));
+
+/*
+ * Sleeps until something happens or the clock says until_ms. The backend's descriptor counts only
+ * when with_backend is set.
+ */
+enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend);
+
+/* Shares the lease that was granted with the processes that enforce it. */
+void keeping_publish(struct keeping *k, const struct grant *grant);
+
+/*
+ * Gives back and ends the process. was_held: it was held for all we know, so that
+ * "not the holder" says that it was lost.
+ */
+void keeping_release(struct keeping *k, bool was_held) __attribute__((noreturn));
+
+/* Acquires, waits, and has the supervisor take it; ends the process if it must not be. */
+void keeping_acquire(struct keeping *k, struct grant *grant);
+
+/* Renews until told to release; does not return. */
+void keeping_hold(struct keeping *k, struct grant *grant) __attribute__((noreturn));
+
+/* Becomes a daemon: socket, no terminal, nothing inherited. Ends the process on failure. */
+void keeping_detach(struct keeping *k);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* What the measuring programs share. They end with a message when anything fails. */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_ARGUMENTS 32
+
+extern char **environ;
+
+static inline void die(const char *what)
+{
+	fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+/* CLOCK_MONOTONIC: the same for all processes of a host. */
+static inline int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static inline void rest_ms(long ms)
+{
+	const struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+/* argv with up to three words more (NULL ends them), through posix_spawn. */
+static inline pid_t start(char *const argv[], char *a, char *b, char *c)
+{
+	char *words[MOST_ARGUMENTS + 4], *more[] = { a, b, c };
+	int n = 0, failure;
+	pid_t pid;
+
+	while (argv[n] && n < MOST_ARGUMENTS) {
+		words[n] = argv[n];
+		n++;
+	}
+	for (int i = 0; i < 3 && more[i]; i++)
+		words[n++] = more[i];
+	words[n] = NULL;
+	failure = posix_spawnp(&pid, words[0], NULL, NULL, words, environ);
+	if (failure) {
+		errno = failure;
+		die(words[0]);
+	}
+	return pid;
+}
+
+static inline void reap(pid_t pid, const char *label)
+{
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (status) {
+		fprintf(stderr, "bench: %s: wait status %#x\n", label, status);
+		exit(1);
+	}
+}
+
+static inline int ascending(const void *a, const void *b)
+{
+	const int64_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+/* "LABEL MEDIAN P10 P90" in microseconds */
+static inline void print_quantiles(const char *label, int64_t *ns, int count)
+{
+	qsort(ns, (size_t)count, sizeof(*ns), ascending);
+	printf("%s %.1f %.1f %.1f\n", label, (double)ns[count / 2] / 1e3,
+	       (double)ns[count / 10] / 1e3, (double)ns[count - 1 - count / 10] / 1e3);
+}
+
+/* ---- words that commands under a lock send through DIR/out; DIR/go lets them go on ---- */
+
+struct message {
+	char what[8];
+	int64_t ns;
+};
+
+static inline int open_pipe(const char *dir, const char *name, int flags)
+{
+	char path[512];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	/* Both ends are kept open, so that no open blocks and nothing reads its end. */
+	if (flags == O_RDWR && mkfifo(path, 0600) && errno != EEXIST)
+		die(path);
+	fd = open(path, flags | O_CLOEXEC);
+	if (fd < 0)
+		die(path);
+	return fd;
+}
+
+static inline void tell(int fd, const char *what, int64_t ns)
+{
+	struct message message = { .ns = ns };
+
+	snprintf(message.what, sizeof(message.what), "%s", what);
+	if (write(fd, &message, sizeof(message)) != (ssize_t)sizeof(message))
+		die("write");
+}
+
+static inline int64_t expect(int fd, const char *what)
+{
+	struct message message;
+
+	if (read(fd, &message, sizeof(message)) != (ssize_t)sizeof(message))
+		die("read");
+	if (strcmp(message.what, what) != 0) {
+		fprintf(stderr, "bench: '%s' came before '%s'\n", message.what, what);
+		exit(1);
+	}
+	return message.ns;
+}
+
+#endif

@@ -1,0 +1,584 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# Manual pages, README and completions say what the program says. `dlock help`, made
+# from the option table, is the source: nothing of it may be missing elsewhere, and
+# nothing else may be there.
+
+load helpers
+
+prepare() {
+	TOP=$BATS_TEST_DIRNAME/..
+	COMPLETIONS=$TOP/completions
+	export TOP COMPLETIONS
+}
+
+# same FILE FILE WHAT: both have the same lines, in any order
+same() {
+	local missing extra
+	[[ -s $1 ]] || fail "$3: nothing found to compare"
+	missing=$(comm -23 <(sort -u "$1") <(sort -u "$2"))
+	extra=$(comm -13 <(sort -u "$1") <(sort -u "$2"))
+	[[ -z $missing ]] || fail "$3: missing: ${missing//$'\n'/, }"
+	[[ -z $extra ]] || fail "$3: there, but not in the program: ${extra//$'\n'/, }"
+}
+
+# ---- what the program says
+
+commands() {
+	"$DLOCK" --help | sed -n 's/^  dlock \([a-z]*\).*/\1/p'
+}
+
+# options COMMAND: as help shows them: "-b, --backend URI", "--on-lost kill|warn"
+options() {
+	"$DLOCK" help "$1" | sed -n 's/^ *\(\(-[a-zA-Z], \)\{0,1\}--[a-z-]*\( [^ ]\{1,\}\)\{0,1\}\)\(  .*\)\{0,1\}$/\1/p'
+}
+
+# option_words COMMAND: each on a line: -b, --backend
+option_words() {
+	options "$1" | grep -oE '(^|[ ])--?[a-zA-Z][a-z-]*' | tr -d ' '
+}
+
+# those that have an argument, or have none
+option_words_with_value() {
+	options "$1" | grep -E -- '--[a-z-]+ ' | grep -oE '(^| )--?[a-zA-Z][a-z-]*' | tr -d ' '
+}
+
+option_words_without_value() {
+	options "$1" | grep -vE -- '--[a-z-]+ ' | grep -oE '(^| )--?[a-zA-Z][a-z-]*' | tr -d ' '
+}
+
+# choices: "--on-lost kill warn" of each option that has some
+choices() {
+	options run | sed -n 's/^\(-., \)\{0,1\}\(--[a-z-]*\) \([a-z]*\)|\([a-z|]*\)$/\2 \3 \4/p' | tr '|' ' '
+}
+
+# help_section TITLE: first column and text of a table below it
+help_section() {
+	"$DLOCK" help run | awk -v title="$1:" '$0 == title { on = 1; next } on && !/^  / { on = 0 } on' |
+		sed 's/^  //'
+}
+
+schemes() {
+	help_section Backends | sed 's/ .*//'
+}
+
+statuses() {
+	help_section 'Exit status' | sed 's/ .*//'
+}
+
+# ---- what mdoc says
+
+# mdoc_options COMMAND: the same form as options
+mdoc_options() {
+	awk -v title=".Ss dlock $1" '
+		/^\.S[sh] / { on = ($0 == title) }
+		on && /^\.It Fl / { print }' "$TOP/man/dlock.1" |
+		sed -E 's/^\.It //; s/Fl -/--/g; s/Fl /-/g; s/ ,/,/g; s/ (Ar|Cm) / /g; s/ \| /|/g'
+}
+
+# mdoc_items FILE SECTION: the tags of the lists of a section
+mdoc_items() {
+	awk -v title=".Sh $2" '/^\.Sh / { on = ($0 == title) } on && /^\.It / { print $2 }' "$1"
+}
+
+# ---- what completions offer: words on standard output, one a line
+
+# lines of standard input to complete, each by a bash of its own
+bash_offers() {
+	cat >bash-driver <<-'DRIVER'
+		if [[ -n ${LIBRARY-} ]]; then
+			source "$LIBRARY"
+		fi
+		source "$COMPLETIONS/dlock.bash"
+		COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9 COMP_KEY=9 COMP_WORDS=()
+		# bash sets this for a terminal, and splits by it
+		COMP_WORDBREAKS=$' \t\n"\'><=;|&(:'
+		rest=$1
+		while [[ $rest =~ ^[[:space:]]*([:=]+|[^[:space:]:=]+)(.*)$ ]]; do
+			COMP_WORDS+=("${BASH_REMATCH[1]}")
+			rest=${BASH_REMATCH[2]}
+		done
+		if [[ $1 == *[[:space:]] ]]; then
+			COMP_WORDS+=('')
+		fi
+		COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+		COMPREPLY=()
+		_dlock dlock "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+		for word in "${COMPREPLY[@]}"; do
+			printf '%s\n' "${word% }"
+		done
+	DRIVER
+	bash --norc bash-driver "$1"
+}
+
+bash_library_offers() {
+	LIBRARY=/usr/share/bash-completion/bash_completion bash_offers "$1"
+}
+
+fish_offers() {
+	fish --no-config -c 'source $COMPLETIONS/dlock.fish; complete -C $argv[1]' "$1" | cut -f1
+}
+
+# A zsh on a terminal of its own, in which Tab is typed. What is given to compadd is
+# what it offers.
+zsh_offers() {
+	mkdir -p zsh
+	rm -f zsh/*
+	cat >zsh/inner <<-'INNER'
+		fpath=($COMPLETIONS $fpath)
+		autoload -Uz compinit
+		compinit -u -D
+		compadd() {
+			local -a found
+			# not when it is only asked what matches
+			if (( ! ${@[(I)-[OAD]]} )); then
+				builtin compadd -O found "$@"
+				(( $#found )) && print -rl -- $found >>zsh/found
+			fi
+			builtin compadd "$@"
+		}
+		finish() {
+			: >>zsh/found
+			mv zsh/found zsh/done
+		}
+		comppostfuncs=(finish)
+		: >zsh/ready
+	INNER
+	cat >zsh/outer <<-'OUTER'
+		zmodload zsh/zpty
+		await() {
+			local i
+			for ((i = 0; i < 1000; i++)); do
+				[[ -e $1 ]] && return
+				zpty -r -t shell junk
+				sleep 0.02
+			done
+			print -u2 "zsh: no $1"
+			exit 1
+		}
+		zpty -b shell zsh -f -i
+		zpty -w shell "source zsh/inner"
+		await zsh/ready
+		zpty -w -n shell "$1"$'\t'
+		await zsh/done
+		zpty -d shell
+		cat zsh/done
+	OUTER
+	TERM=dumb zsh -f zsh/outer "$1"
+}
+
+# offers SHELL LINE: what that shell offers at the end of LINE, into ./offers
+offers() {
+	"$1_offers" "$2" >offers || fail "$1: cannot complete '$2'"
+}
+
+# offers_only SHELL LINE WORD...
+offers_only() {
+	local shell=$1 line=$2
+	shift 2
+	offers "$shell" "$line"
+	printf '%s\n' "$@" >wanted
+	same wanted offers "$shell: '$line'"
+}
+
+offers_nothing() {
+	offers "$1" "$2"
+	equal "$(<offers)" "" "$1: '$2'"
+}
+
+offers_among() {
+	local shell=$1 line=$2
+	shift 2
+	offers "$shell" "$line"
+	for word; do
+		grep -qxF -e "$word" offers || fail "$shell: '$line' does not offer $word: $(<offers)"
+	done
+}
+
+# drive SHELL: all that its completion has to do
+drive() {
+	local shell=$1 command word option values
+
+	mapfile -t words < <(commands)
+	offers "$shell" 'dlock '
+	printf '%s\n' "${words[@]}" >wanted
+	# bash offers its options along with them
+	same wanted <(grep -v '^-' offers) "$shell: commands"
+	offers_only "$shell" 'dlock -' -h --help --version
+	offers_only "$shell" 'dlock help ' "${words[@]}"
+
+	for command in "${words[@]}"; do
+		offers "$shell" "dlock $command -"
+		option_words "$command" >wanted
+		same wanted <(grep -vx -e -- offers) "$shell: options of $command"
+		offers "$shell" "dlock $command --"
+		grep '^--' wanted >long
+		same long <(grep -vx -e -- offers) "$shell: long options of $command"
+	done
+
+	# an option that wants a value gets none that is an option, nor a program or file,
+	# another one does
+	: >dlock-test-file
+	for option in $(option_words_with_value run); do
+		offers_nothing "$shell" "dlock run $option -"
+		offers_nothing "$shell" "dlock run -n $option dlock-test-"
+	done
+	for option in $(option_words_without_value run); do
+		# help is all there is to say
+		[[ $option != -h && $option != --help ]] || continue
+		offers_among "$shell" "dlock run $option --bac" --backend
+	done
+	offers_among "$shell" "dlock run -w 3 -nt 1m --min-hold=5 --bac" --backend
+
+	choices >with-choices
+	[[ -s with-choices ]]
+	while read -r option values; do
+		read -ra words <<<"$values"
+		offers_only "$shell" "dlock run $option " "${words[@]}"
+	done <with-choices
+	offers_only "$shell" 'dlock run -n --on-lost w' warn
+
+	# options end at the name, after which there is only the command
+	offers_only "$shell" 'dlock run -n name ' --
+	offers_only "$shell" 'dlock run -n name -' --
+
+	mkdir -p "$XDG_CONFIG_HOME"
+	printf 'backend = prod\n[prod]\nuri = file:\n  [my-lab]\nuri = redis://h\n' \
+		>"$XDG_CONFIG_HOME/dlock.conf"
+	offers "$shell" 'dlock run -b '
+	{
+		printf 'prod\nmy-lab\n'
+		# those that name a server need more, and go on
+		schemes
+		if [[ -r /etc/dlock.conf ]]; then
+			sed -n 's/^ *\[\([^]]*\)\].*/\1/p' /etc/dlock.conf
+		fi
+	} >wanted
+	same wanted <(sed 's,//$,,' offers) "$shell: backends"
+	offers_only "$shell" 'dlock run -n --backend my' my-lab
+
+	# the wrapped command: programs, then its own arguments
+	mkdir -p bin
+	printf '#!/bin/sh\n' >bin/dlock-test-wrapped
+	chmod +x bin/dlock-test-wrapped
+	PATH=$T/bin:$PATH offers_only "$shell" 'dlock run -n name -- dlock-test-w' dlock-test-wrapped
+	PATH=$T/bin:$PATH offers_only "$shell" 'dlock run -- dlock-test-w' dlock-test-wrapped
+}
+
+# ---- manual pages
+
+@test "manual pages are clean mdoc" {
+	need mandoc
+	local page
+	for page in "$TOP"/man/*.[1-9]; do
+		run -0 mandoc -T lint -W warning "$page"
+		equal "$output" "" "${page##*/}"
+		run -0 mandoc -T utf8 "$page"
+	done
+	for page in dlock.1 dlock-backends.7 dlock.conf.5; do
+		[[ -f $TOP/man/$page ]] || fail "$page is not there"
+	done
+}
+
+@test "dlock.1 has every command, option and exit status, and no other" {
+	local command
+	commands >wanted
+	same wanted <(sed -n 's/^\.Ss dlock //p' "$TOP/man/dlock.1") commands
+	# the synopsis
+	same wanted <(awk '/^\.Sh / { on = ($2 == "SYNOPSIS") } on && /^\.Cm / { print $2 }' \
+		"$TOP/man/dlock.1") synopsis
+	for command in $(commands); do
+		options "$command" >wanted
+		mdoc_options "$command" >found
+		same wanted found "options of $command"
+	done
+	statuses >wanted
+	mdoc_items "$TOP/man/dlock.1" 'EXIT STATUS' >found
+	same wanted found 'exit status'
+}
+
+@test "dlock.1 has the environment that the code reads and sets" {
+	cat "$TOP"/cmd/*.c "$TOP"/src/*.c "$TOP"/src/backends/*.c |
+		grep -oE '"(DLOCK_[A-Z]+=?|XDG_[A-Z_]+|HOME)"' | tr -d '"=' |
+		grep -vxE 'DLOCK_VERSION' >wanted
+	awk '/^\.Sh / { on = ($2 == "ENVIRONMENT") } on && /^\.It Ev/' "$TOP/man/dlock.1" |
+		sed 's/^\.It Ev //; s/ , /\n/g' >found
+	same wanted found ENVIRONMENT
+}
+
+@test "dlock-backends.7 has every scheme, and no other" {
+	schemes >wanted
+	awk '/^\.Sh / { on = ($2 == "DESCRIPTION") } on && /^\.It Cm/ { print $3 }' \
+		"$TOP/man/dlock-backends.7" >found
+	same wanted found schemes
+}
+
+@test "dlock-backends.7 has every parameter of a URI, and no other" {
+	# the program lists them itself when it sees another
+	local uri
+	for uri in file:///tmp redis://localhost redis+unix:///tmp; do
+		run --separate-stderr -125 "$DLOCK" run -b "$uri?no-such-parameter=1" "$LOCK" -- true
+		sed -n 's/.*known are: //p' <<<"$stderr" | tr -d ' ' | tr ',' '\n'
+	done >wanted
+	sed -n 's/^\.It Cm \([a-z-]*\) Ns = .*/\1/p' "$TOP/man/dlock-backends.7" >found
+	same wanted found parameters
+}
+
+@test "dlock-backends.7 has the keys that the code uses" {
+	grep -ohE '":[a-z]+:?"' "$TOP"/src/backends/redis*.c | tr -d '":' >wanted
+	sed -n 's/^\.It Li {key}:\([a-z]*\).*/\1/p' "$TOP/man/dlock-backends.7" >found
+	same wanted found keys
+}
+
+@test "dlock.conf.5: its example is taken, its keys are the ones there are" {
+	awk '/^\.Bd -literal/ { on = 1; next } /^\.Ed/ { on = 0 } on' "$TOP/man/dlock.conf.5" \
+		>"$XDG_CONFIG_HOME/dlock.conf"
+	has_line "$XDG_CONFIG_HOME/dlock.conf" '^\[prod\]$'
+	"$DLOCK" run -b "$FILE" "$LOCK" -- true
+	printf 'none = 1\n' >"$XDG_CONFIG_HOME/dlock.conf"
+	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
+	matches "$stderr" 'backend, ttl and wait'
+	printf '[a]\nnone = 1\n' >"$XDG_CONFIG_HOME/dlock.conf"
+	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
+	matches "$stderr" 'has only uri'
+	printf '%s\n' backend ttl wait uri >wanted
+	sed -n 's/^\.It Cm //p' "$TOP/man/dlock.conf.5" >found
+	same wanted found keys
+}
+
+# acl: the command of dlock-backends.7, one word a line
+acl() {
+	sed -n '/acl setuser/,/^\.Ed/p' "$TOP/man/dlock-backends.7" | sed '/^\.Ed/d; s/\\e$//' |
+		xargs -n 1
+}
+
+@test "the Redis permissions in dlock-backends.7 are those that the scripts need" {
+	acl | sed -n 's/^+//p' >found
+	{
+		printf '%s\n' eval evalsha subscribe select
+		cat "$TOP"/src/redis/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" | grep -oE '[A-Z]+' |
+			tr '[:upper:]' '[:lower:]' | sed 's/^pubsub$/pubsub|numsub/'
+	} >wanted
+	same wanted found commands
+}
+
+@test "the Redis permissions in dlock-backends.7 suffice" {
+	local words mode=() uri
+	private_redis
+	mapfile -t words < <(acl)
+	equal "${words[*]:0:3}" "redis-cli acl setuser"
+	run -0 redis_at "$P_DIR" "${words[@]:1}"
+	equal "$output" OK
+	uri=redis://jobs:PASSWORD@127.0.0.1:$P_PORT
+	for DLOCK_BACKEND in "$uri" "$uri/2"; do
+		export DLOCK_BACKEND
+		hold -t 2s --
+		start "$DLOCK" run -w 10s "$LOCK" -- true
+		local waiter=$PID
+		start "$DLOCK" run -w 200ms "$LOCK" -- true
+		join "$PID"
+		equal "$status" 124
+		start "$DLOCK" run "$LOCK" -- true
+		wait_until 5 alive "$PID"
+		kill -KILL "$PID"
+		# long enough for a renewal
+		holds_for 1000 alive "$COMMAND"
+		release
+		join "$waiter"
+		equal "$status" 0
+		"$DLOCK" run "$LOCK" -- "$DLOCK" run "$LOCK" -- true
+		"$DLOCK" run -t 2s --no-renew "$LOCK" -- true
+		"$DLOCK" run --min-hold 50ms "$LOCK" -- true
+	done
+	# and they say so when one is missing
+	redis_at "$P_DIR" acl setuser jobs -zadd
+	export DLOCK_BACKEND=$uri
+	hold --
+	run --separate-stderr -122 "$DLOCK" run -w 5s "$LOCK" -- true
+	release
+}
+
+# ---- completions
+
+@test "bash completion" {
+	drive bash
+	offers_only bash 'dlock run --on-lost=' kill warn
+	# bash takes what stands behind the last ':' for the word
+	offers_only bash 'dlock run -b redis:' //
+	mkdir -p "$T/some/locks"
+	offers_only bash "dlock run -b file://$T/some/l" "//$T/some/locks/"
+}
+
+@test "bash completion, with the bash-completion package" {
+	[[ -r /usr/share/bash-completion/bash_completion ]] || not_here "needs bash-completion"
+	drive bash_library
+	mkdir -p "$T/some/files"
+	offers_only bash_library "dlock run -b redis://h:1/0 name -- ls $T/some/" "$T/some/files"
+}
+
+@test "zsh completion" {
+	need zsh
+	drive zsh
+	mkdir -p "$T/some/files"
+	offers_only zsh "dlock run name -- ls $T/some/" files
+}
+
+@test "fish completion" {
+	need fish
+	drive fish
+	mkdir -p "$T/some/files"
+	offers_only fish "dlock run name -- ls $T/some/" "$T/some/files/"
+}
+
+# ---- README
+
+# blocks LANGUAGE: the fenced blocks of that language, each into ./block.N
+blocks() {
+	rm -f block.*
+	awk -v fence='```'"$1" '
+		$0 == fence { on = 1; n++; next }
+		/^```/ { on = 0 }
+		on { print > ("block." n) }' "$TOP/README.md"
+}
+
+# local_words: README lines on standard input, with the server of the suite in them
+local_words() {
+	sed "s|redis://redis.example.com|$REDIS|g"
+}
+
+# stub NAME...: programs that the README's readers have, which tell that they ran
+stub() {
+	local name
+	mkdir -p bin
+	for name; do
+		printf '#!/bin/sh\necho "%s $* $DLOCK_NAME" >>%q\n' "$name" "$T/ran" >"bin/$name"
+		chmod +x "bin/$name"
+	done
+	ln -sf "$DLOCK" bin/dlock
+	PATH=$T/bin:$PATH
+}
+
+@test "README: exit statuses, backends and files" {
+	statuses >wanted
+	awk '/^## / { on = ($0 == "## Exit status") } on && /^\| [0-9]/ { print $2 }' \
+		"$TOP/README.md" >found
+	same wanted found 'exit status'
+	schemes >wanted
+	awk '/^## / { on = ($0 == "## Backends") } on' "$TOP/README.md" |
+		sed -n 's/^| `\([a-z+]*:\).*/\1/p' >found
+	same wanted found backends
+	grep -oE '\]\([^):]*\)' "$TOP/README.md" | tr -d '()]' >links
+	[[ -s links ]]
+	while read -r link; do
+		[[ -e $TOP/$link ]] || fail "README links to $link, which is not there"
+	done <links
+	grep -oE '^    make [a-z]+' "$TOP/README.md" | while read -r _ target; do
+		has_line "$TOP/Makefile" "^$target:" || fail "README: no make $target"
+	done
+}
+
+@test "README: options and statuses that it names are there" {
+	# in lines that speak of dlock's own, each option is in the table
+	option_words run >known
+	printf '%s\n' -o >>known # flock's
+	grep -oE '`-{1,2}[a-zA-Z][a-z-]*( [0-9a-z]+)?`' "$TOP/README.md" | tr -d '`' | sed 's/ .*//' |
+		sort -u >named
+	[[ -s named ]]
+	while read -r option; do
+		grep -qxF -e "$option" known || fail "README names $option"
+	done <named
+}
+
+@test "README: every dlock command line runs as it stands" {
+	stub nightly-backup deploy.sh
+	cp bin/deploy.sh .
+	ini=$XDG_CONFIG_HOME/dlock.conf
+	blocks ini
+	local_words <block.1 >"$ini"
+	unset DLOCK_BACKEND
+	blocks sh
+	local count=0 file line
+	for file in block.*; do
+		# a script has a test of its own; the installation is not tested here
+		if grep -qE '^(#!|make)' "$file"; then
+			continue
+		fi
+		local_words <"$file" | sed 's/sleep 10/sleep 2/' >lines
+		grep -q dlock lines || continue
+		run --separate-stderr bash lines
+		if grep -q -e ' -n ' lines; then
+			# the second one gives up
+			equal "$status" 124
+			one_line '^dlock: backup: held by .* pid [0-9]+ \(.*\) for .*: sleep$'
+		else
+			equal "$status" 0
+		fi
+		((++count))
+	done
+	between "$count" 3 99 "blocks with command lines"
+	has_line ran '^deploy.sh  deploy$'
+	wait_until 5 no_strays
+}
+
+@test "README: cron recipe" {
+	stub nightly-backup
+	blocks crontab
+	sed -n 's/^PATH=//p' block.1 >path
+	[[ -s path ]]
+	# five fields and the user
+	sed -n 's/^\([^ =]* \)\{5\}root //p' block.1 | local_words >line
+	equal "$(wc -l <line)" 1 lines
+	local host pids=()
+	for host in 1 2 3; do
+		start sh line
+		pids+=("$PID")
+	done
+	for PID in "${pids[@]}"; do
+		join "$PID"
+		equal "$status" 0
+	done
+	cat out.* err.* >mail
+	equal "$(<mail)" "" "what cron would mail"
+	equal "$(<ran)" "nightly-backup  nightly" "runs"
+	# a host whose clock is behind
+	sh line
+	equal "$(wc -l <ran)" 1 runs
+	rcli del dlock:nightly
+}
+
+@test "README: CI recipe" {
+	stub deploy.sh
+	cp bin/deploy.sh .
+	blocks yaml
+	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block.1 | local_words)
+	export DLOCK_BACKEND
+	equal "$DLOCK_BACKEND" "$REDIS"
+	sed -n 's/^ *- //p' block.1 >line
+	run --separate-stderr -0 sh line
+	matches "$stderr" 'acquired, fence [0-9]+'
+	equal "$(<ran)" "deploy.sh production deploy-production"
+}
+
+@test "README: script recipe" {
+	stub
+	blocks sh
+	local_words <"$(grep -l '^#!/bin/sh' block.*)" >import
+	chmod +x import
+	run --separate-stderr -0 ./import
+	matches "$output" '^importing with fence [0-9]{16}$'
+	equal "$stderr" ""
+}
+
+@test "CONTRIBUTING: files and targets that it names are there" {
+	local word
+	grep -oE '`(src|cmd|tests|man)/[a-zA-Z0-9_./-]+`' "$TOP/CONTRIBUTING.md" | tr -d '`' |
+		grep -v NAME | sort -u >named
+	[[ -s named ]]
+	while read -r word; do
+		[[ -e $TOP/$word ]] || fail "CONTRIBUTING names $word"
+	done <named
+	grep -oE '^    make [a-z]+' "$TOP/CONTRIBUTING.md" | while read -r _ word; do
+		has_line "$TOP/Makefile" "^$word:" || fail "CONTRIBUTING: no make $word"
+	done
+}
