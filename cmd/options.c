@@ -221,6 +221,28 @@ static void split_operands(struct options *options, int argc, char **argv, bool 
 	}
 }
 
+/* getopt_long() does not say what is wrong with an option; find out. */
+static void unknown_option(const struct option *longs, const char *word, struct error *err)
+{
+	size_t length = strcspn(word, "="), matches = 0;
+
+	if (strncmp(word, "--", 2) != 0) {
+		error_set(err, ERROR_USAGE, 0, "unknown option -%c", optopt);
+		return;
+	}
+	for (; longs->name; longs++) {
+		matches += !strncmp(longs->name, word + 2, length - 2);
+		if (strlen(longs->name) == length - 2 &&
+		    !strncmp(longs->name, word + 2, length - 2)) {
+			error_set(err, ERROR_USAGE, 0, "option --%s takes no argument",
+				  longs->name);
+			return;
+		}
+	}
+	error_set(err, ERROR_USAGE, 0, matches > 1 ? "option %.*s is ambiguous"
+						   : "unknown option %.*s", (int)length, word);
+}
+
 int options_parse(struct options *options, enum command_bit command, int argc,
 		  char **argv, struct error *err)
 {
@@ -247,11 +269,7 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 			return -1;
 		}
 		if (id == '?') {
-			if (optopt && optopt < 256 && !strchr(shorts, optopt))
-				error_set(err, ERROR_USAGE, 0, "unknown option -%c", optopt);
-			else
-				error_set(err, ERROR_USAGE, 0, "option %s is not known, "
-					  "ambiguous, or takes no argument", argv[optind - 1]);
+			unknown_option(longs, argv[optind - 1], err);
 			return -1;
 		}
 		if (apply(options, id, optarg, err))

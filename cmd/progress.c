@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "progress.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,7 +38,11 @@ static void say(void *context, enum say level, const char *text)
 {
 	struct progress *progress = context;
 
-	if (level == SAY_WARNING ? progress->verbosity >= 0 : progress->verbosity > 0)
+	static const int least[] = {
+		[SAY_STEP] = 1, [SAY_WARNING] = 0, [SAY_ERROR] = INT_MIN,
+	};
+
+	if (progress->verbosity >= least[level])
 		progress_print(progress, "%s", text);
 }
 
@@ -117,8 +122,10 @@ int progress_report_failure(struct progress *progress, const struct run_result *
 	switch (result->end) {
 	case RUN_NOT_OBTAINED:
 		if (progress->verbosity >= 0)
-			progress_print(progress, "%s", holder_describe(&result->holder,
-				       result->age_ms, holder, sizeof(holder)));
+			progress_print(progress, "%s", !result->holder_known
+				       ? "the backend gave no answer within the time to wait"
+				       : holder_describe(&result->holder, result->age_ms,
+							 holder, sizeof(holder)));
 		return not_obtained;
 	case RUN_INTERRUPTED:
 		return EXIT_SIGNAL + result->status;

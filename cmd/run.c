@@ -31,13 +31,15 @@ static int choose_name(struct run *run, struct error *err)
 			  "'dlock run NAME -- COMMAND'");
 		return -1;
 	}
-	if (!options->argv[0]) {
+	if (!options->argv[0] || !options->argv[0][0]) {
 		error_set(err, ERROR_USAGE, 0, "no command given behind '--'");
 		return -1;
 	}
 	if (options->operand_count > 1) {
-		error_set(err, ERROR_USAGE, 0, "one NAME is wanted before '--', but there is "
-			  "also '%s'", options->operands[1]);
+		error_set(err, ERROR_USAGE, 0, options->operands[1][0] == '-'
+			  ? "'%s' stands after NAME: options go before it"
+			  : "one NAME is wanted before '--', but there is also '%s'",
+			  options->operands[1]);
 		return -1;
 	}
 	if (options->operand_count == 1) {

@@ -20,8 +20,9 @@ static int check_operands(const struct options *options, int least, int most,
 		return -1;
 	}
 	if (options->operand_count > most) {
-		error_set(err, ERROR_USAGE, 0, "'%s' is one operand too many",
-			  options->operands[most]);
+		error_set(err, ERROR_USAGE, 0, options->operands[most][0] == '-'
+			  ? "'%s' stands after NAME: options go before it"
+			  : "'%s' is one operand too many", options->operands[most]);
 		return -1;
 	}
 	return 0;

@@ -84,7 +84,7 @@ static int ask(struct session *session, enum keeper_verb verb, const char *token
 {
 	const struct request request = {
 		.name = session->options.operands[0], .token = token,
-		.ttl_ms = session->settings.ttl_ms,
+		.mode = HOLD_ANY, .ttl_ms = session->settings.ttl_ms,
 	};
 	struct keeper_query query = { .verb = verb, .ttl_ms = request.ttl_ms };
 	struct keeper_reply reply;

@@ -37,6 +37,7 @@ enum hold_mode {
 	HOLD_EXCLUSIVE,
 	HOLD_SHARED,		/* with other shared holds, excludes exclusive ones */
 	HOLD_SLOT,		/* one of request->slots at once */
+	HOLD_ANY,		/* only to verify: whatever the mode is */
 };
 
 /* A wish to hold. The caller owns all of it, for as long as the hold lasts. */
@@ -117,7 +118,10 @@ struct backend_ops {
 	 */
 	enum outcome (*renew)(struct backend *backend, const struct request *request,
 			      struct grant *grant, struct error *err);
-	/* Does token hold the lock at this moment? HELD or LOST. Changes nothing. */
+	/*
+	 * Does token hold the lock at this moment, in the mode asked for or a stronger
+	 * one? HELD; LOST; BUSY: it holds, but in a weaker mode. Changes nothing.
+	 */
 	enum outcome (*verify)(struct backend *backend, const struct request *request,
 			       struct error *err);
 	/*

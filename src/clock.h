@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <stdint.h>
+#include <sys/timerfd.h>
 #include <time.h>
 
 #define CLOCK_NEVER INT64_MAX
@@ -46,6 +47,31 @@ static inline int clock_poll_timeout(int64_t deadline_ms)
 	if (rest < 0)
 		return 0;
 	return rest > INT_MAX / 2 ? INT_MAX / 2 : (int)rest;
+}
+
+/*
+ * A timer on CLOCK_BOOTTIME, to poll for input. poll()'s own timeout stands still
+ * while the machine sleeps: a deadline that passed meanwhile would be kept that much
+ * too late. -1 when there can be none; then that timeout must do.
+ */
+static inline int clock_timer_open(void)
+{
+	return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+}
+
+/* Makes the timer readable at deadline_ms, and not before. */
+static inline void clock_timer_set(int timer, int64_t deadline_ms)
+{
+	struct itimerspec when = { .it_value = { 0, 0 } };
+
+	/* 0 would disarm it. */
+	if (deadline_ms < 1)
+		deadline_ms = 1;
+	if (deadline_ms != CLOCK_NEVER) {
+		when.it_value.tv_sec = deadline_ms / 1000;
+		when.it_value.tv_nsec = deadline_ms % 1000 * 1000000;
+	}
+	timerfd_settime(timer, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
 #endif

@@ -26,17 +26,18 @@ static bool is_hold_variable(const char *entry)
 	return false;
 }
 
-char **environment_make(const char *name, const char *token, const char *backend,
-			char **fence_text, struct error *err)
+/* Our environment with these variables instead of what it says of a hold. */
+static char **make(const char *const values[static HOLD_VARIABLES], char **last,
+		   struct error *err)
 {
-	const char *values[HOLD_VARIABLES] = { name, token, backend, "" };
 	size_t count = 0, used = 0, bytes = FENCE_DIGITS + 1;
 	char **envp, *text;
 
 	while (environ && environ[count])
 		count++;
 	for (size_t i = 0; i < HOLD_VARIABLES; i++)
-		bytes += strlen(hold_variables[i]) + strlen(values[i]) + 1;
+		if (values[i])
+			bytes += strlen(hold_variables[i]) + strlen(values[i]) + 1;
 	envp = malloc((count + HOLD_VARIABLES + 1) * sizeof(*envp) + bytes);
 	if (!envp) {
 		error_set(err, ERROR_INTERNAL, 0, "out of memory");
@@ -47,12 +48,31 @@ char **environment_make(const char *name, const char *token, const char *backend
 		if (!is_hold_variable(environ[i]))
 			envp[used++] = environ[i];
 	for (size_t i = 0; i < HOLD_VARIABLES; i++) {
+		if (!values[i])
+			continue;
 		envp[used++] = text;
 		text = stpcpy(stpcpy(text, hold_variables[i]), values[i]);
-		*fence_text = text++;	/* the fence stands last */
+		*last = text++;
 	}
 	envp[used] = NULL;
 	return envp;
+}
+
+char **environment_make(const char *name, const char *token, const char *backend,
+			char **fence_text, struct error *err)
+{
+	/* The fence stands last: its digits come later. */
+	const char *const values[HOLD_VARIABLES] = { name, token, backend, "" };
+
+	return make(values, fence_text, err);
+}
+
+char **environment_make_bare(const char *name, const char *backend, struct error *err)
+{
+	const char *const values[HOLD_VARIABLES] = { name, NULL, backend, NULL };
+	char *last;
+
+	return make(values, &last, err);
 }
 
 /* One process's environment, as exec gave it to it. */

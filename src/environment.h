@@ -19,6 +19,13 @@ char **environment_make(const char *name, const char *token, const char *backend
 			char **fence_text, struct error *err);
 
 /*
+ * The same for a command that runs without the lock (--if-down run): DLOCK_NAME and
+ * DLOCK_BACKEND alone, so that a script that starts itself anew under dlock still sees
+ * that it has, and that no hold of an outer run is taken for this one's.
+ */
+char **environment_make_bare(const char *name, const char *backend, struct error *err);
+
+/*
  * Looks for a hold of name on backend that an ancestor has: in our environment,
  * then, when that speaks of another lock, in those of our ancestors. On success
  * writes the token, and sets DLOCK_NAME, DLOCK_TOKEN and DLOCK_FENCE of this

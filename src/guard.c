@@ -221,7 +221,8 @@ static int64_t enforce(struct guarding *g)
 
 static void guard_loop(struct guarding *g)
 {
-	enum { SIGNALS, SUPERVISOR, LOST, POLLED };
+	enum { SIGNALS, SUPERVISOR, LOST, TIMER, POLLED };
+	const int timer = clock_timer_open();
 	struct pollfd fds[POLLED];
 
 	for (;;) {
@@ -232,6 +233,8 @@ static void guard_loop(struct guarding *g)
 		fds[LOST] = (struct pollfd){
 			.fd = g->lost_seen ? -1 : g->plan->lost_fd, .events = POLLIN
 		};
+		fds[TIMER] = (struct pollfd){ .fd = timer, .events = POLLIN };
+		clock_timer_set(timer, wake_ms);
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));
 		while (signals_next(g->plan->signals, NULL))
 			;

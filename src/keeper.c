@@ -64,7 +64,7 @@ static bool told_to_end(const struct keeping *k)
 
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 {
-	enum { ORDERS, GUARD, QUERIES, PROCESS, SIGNALS, BACKEND, POLLED };
+	enum { ORDERS, GUARD, QUERIES, PROCESS, SIGNALS, TIMER, BACKEND, POLLED };
 	bool daemon = k->listener >= 0;
 	struct pollfd fds[POLLED] = {
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
@@ -72,11 +72,14 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		[QUERIES] = { .fd = k->listener },
 		[PROCESS] = { .fd = daemon ? k->plan->pidfd : -1 },
 		[SIGNALS] = { .fd = daemon ? k->plan->signals->fd : -1 },
+		[TIMER] = { .fd = k->timer },
 		[BACKEND] = { .fd = with_backend ? k->backend->ops->event_fd(k->backend) : -1 },
 	};
 
 	for (int i = 0; i < POLLED; i++)
 		fds[i].events = POLLIN;
+	if (k->timer >= 0)
+		clock_timer_set(k->timer, until_ms);
 	poll(fds, POLLED, clock_poll_timeout(until_ms));
 	/* Orphaned, the end of the guard is the order; a daemon's is its process's. */
 	if (fds[GUARD].revents || fds[PROCESS].revents ||
@@ -98,10 +101,10 @@ static void verify(struct keeping *k)
 	case OUTCOME_ERROR:
 		keeping_finish(k, KEEPER_FAILED);
 		break;
-	case OUTCOME_LOST:
 	case OUTCOME_BUSY:
+		keeping_finish(k, KEEPER_BUSY);
+	case OUTCOME_LOST:
 		keeping_finish(k, KEEPER_LOST);
-		break;
 	}
 }
 
@@ -118,7 +121,7 @@ static void drop_standard_streams(void)
 
 static void keeper_main(const struct keeper_plan *plan, int fd)
 {
-	static struct keeping k = { .listener = -1, .until_ms = CLOCK_NEVER };
+	static struct keeping k = { .listener = -1, .timer = -1, .until_ms = CLOCK_NEVER };
 	struct grant grant = { 0 };
 
 	k.plan = plan;

@@ -76,6 +76,26 @@ static bool await_turn(struct keeping *k, int64_t retry_ms)
 }
 
 /*
+ * Sleeps between two attempts to connect, whatever a connection says that is no good;
+ * true when it is to be given up.
+ */
+static bool pause_for(struct keeping *k, int64_t pause_ms)
+{
+	const int64_t until_ms = clock_boot_ms() + pause_ms;
+
+	do {
+		switch (keeping_rest(k, until_ms, false)) {
+		case WAKE_RELEASE:
+		case WAKE_ORPHANED:
+			return true;
+		default:
+			break;
+		}
+	} while (clock_boot_ms() < until_ms);
+	return false;
+}
+
+/*
  * A try failed. Somebody who stands in line already goes on for one TTL, for a
  * server may restart or fail over; what never worked fails at once.
  */
@@ -103,7 +123,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 	}
 	if (*pause_ms == RECONNECT_FIRST_MS)
 		keeping_tell(k, KEEPER_RETRYING);
-	if (await_turn(k, now + *pause_ms))
+	if (pause_for(k, *pause_ms))
 		keeping_release(k, false);
 	*pause_ms = *pause_ms * 2 > RECONNECT_LAST_MS ? RECONNECT_LAST_MS : *pause_ms * 2;
 }

@@ -100,6 +100,7 @@ void keeping_detach(struct keeping *k)
 		keeping_finish(k, KEEPER_FAILED);
 	}
 	close_inherited();
+	k->timer = clock_timer_open();
 	umask(077);
 	if (chdir("/"))
 		k->keep_ms = 0;
@@ -132,6 +133,7 @@ static void answer(struct keeping *k, struct grant *grant)
 	const struct backend_ops *ops = k->backend->ops;
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
 	struct keeper_query query;
+	struct request any;
 	int fd = keeper_socket_accept(k->listener, &query);
 
 	if (fd < 0)
@@ -148,7 +150,9 @@ static void answer(struct keeping *k, struct grant *grant)
 		renew_for(k, &query, grant, &reply);
 		break;
 	case KEEPER_VERB_VERIFY:
-		reply.outcome = ops->verify(k->backend, request, &reply.error);
+		any = *request;
+		any.mode = HOLD_ANY;
+		reply.outcome = ops->verify(k->backend, &any, &reply.error);
 		break;
 	case KEEPER_VERB_AGAIN:
 		reply.outcome = ops->again(k->backend, request, grant, &reply.error);
@@ -232,7 +236,7 @@ static void bound_calls(struct keeping *k, int64_t configured_ms)
 void keeping_hold(struct keeping *k, struct grant *grant)
 {
 	const int64_t timeout_ms = k->backend->timeout_ms;
-	int64_t renew_ms = CLOCK_NEVER, deadline_ms;
+	int64_t renew_ms = CLOCK_NEVER, deadline_ms, again_ms;
 	bool trouble = false;
 
 	if (!k->plan->no_renew)
@@ -246,7 +250,10 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 			keeping_detach(k);
 			break;
 		case WAKE_EVENT:
-			renew_ms = clock_earlier(renew_ms, k->backend->ops->event(k->backend));
+			again_ms = k->backend->ops->event(k->backend);
+			/* While renewals fail, the pause between them stays. */
+			if (!trouble)
+				renew_ms = clock_earlier(renew_ms, again_ms);
 			break;
 		case WAKE_QUERY:
 			answer(k, grant);

@@ -44,6 +44,7 @@ struct keeping {
 	int64_t keep_ms;
 	int listener;			/* daemon: its socket; -1 before */
 	char socket_path[KEEPER_SOCKET_PATH_SIZE];
+	int timer;			/* daemon: see clock_timer_open() */
 	int64_t until_ms;		/* daemon without a process to watch: its lease */
 	struct keeper_event event;	/* being sent */
 };

@@ -9,6 +9,10 @@
 #include "signals.h"
 
 
+/* Waiting for the mode asked for would be waiting for ourselves. */
+#define WEAKER "the run that this one is nested in holds it in another mode: " \
+	       "ask for the same (--shared, --slots)"
+
 static enum run_end verify_here(struct supervisor *s, struct error *err)
 {
 	s->backend = backend_open(s->run->driver, s->run->uri, err);
@@ -17,8 +21,10 @@ static enum run_end verify_here(struct supervisor *s, struct error *err)
 	switch (s->backend->ops->verify(s->backend, &s->request, err)) {
 	case OUTCOME_HELD:
 		return RUN_EXITED;
-	case OUTCOME_LOST:
 	case OUTCOME_BUSY:
+		error_set(err, ERROR_USAGE, 0, WEAKER);
+		return RUN_FAILED;
+	case OUTCOME_LOST:
 		return RUN_LOST;
 	case OUTCOME_ERROR:
 		break;
@@ -43,6 +49,9 @@ static enum run_end verify_by_keeper(struct supervisor *s, struct error *err)
 			return RUN_EXITED;
 		case KEEPER_LOST:
 			return RUN_LOST;
+		case KEEPER_BUSY:
+			error_set(err, ERROR_USAGE, 0, WEAKER);
+			return RUN_FAILED;
 		case KEEPER_FAILED:
 			*err = event.error;
 			return RUN_FAILED;

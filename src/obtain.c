@@ -18,7 +18,7 @@ enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
 	bool down = err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED;
 
 	if (down && s->run->run_if_down) {
-		supervisor_say(s, SAY_WARNING, "%s; running without the lock", err->message);
+		supervisor_say(s, SAY_ERROR, "%s; running without the lock", err->message);
 		s->protected = false;
 		return OBTAINED_YES;
 	}
@@ -38,6 +38,7 @@ static enum obtained obtained(struct supervisor *s, uint64_t fence)
 static void note_holder(struct supervisor *s, const struct holder *holder,
 			int64_t age_ms, int64_t at_ms)
 {
+	s->result->holder_known = true;
 	s->result->holder = *holder;
 	/* Kept as the instant it began, so that it ages while we wait. */
 	s->result->age_ms = age_ms < 0 ? -1 : at_ms - age_ms;

@@ -34,7 +34,7 @@ void supervisor_lose(struct supervisor *s, const char *how)
 		next = ", at some time before the command ended";
 	else if (!s->run->kill_on_lost)
 		next = "; the command goes on (--on-lost warn)";
-	supervisor_say(s, SAY_WARNING, "lock lost: %s%s", how, next);
+	supervisor_say(s, SAY_ERROR, "lock lost: %s%s", how, next);
 	if (s->run->kill_on_lost)
 		begin_stop(s);
 }

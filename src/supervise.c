@@ -65,12 +65,17 @@ static int plan_guard(struct supervisor *s, struct error *err)
 	char **envp = environment_make(s->run->name, s->token, s->run->uri_text,
 				       &fence_text, err);
 
-	if (!envp)
+	char **bare_envp = envp;
+
+	/* Hardly ever needed; not worth the time of every start. */
+	if (envp && s->run->run_if_down)
+		bare_envp = environment_make_bare(s->run->name, s->run->uri_text, err);
+	if (!envp || !bare_envp)
 		return -1;
 	s->guard_plan = (struct guard_plan){
 		.argv = s->run->argv,
 		.envp = envp,
-		.bare_envp = environ,
+		.bare_envp = bare_envp,
 		.fence_text = fence_text,
 		.signals = s->signals,
 		.terminal = &s->terminal,

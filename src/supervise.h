@@ -20,6 +20,7 @@ struct signals;
 enum say {
 	SAY_STEP,		/* for -v */
 	SAY_WARNING,		/* something is wrong; goes on */
+	SAY_ERROR,		/* something is wrong that changes the outcome */
 };
 
 /* What is known while waiting. */
@@ -72,6 +73,7 @@ struct run_result {
 	enum run_end end;
 	int status;
 	bool from_terminal;	/* RUN_EXITED by a signal typed at our terminal */
+	bool holder_known;	/* the backend said who has it, if only "somebody" */
 	struct holder holder;
 	int64_t age_ms;
 	struct error error;

@@ -424,7 +424,7 @@ contend() {
 	# shellcheck disable=SC2016 # expanded by the inner shell
 	start "$DLOCK" run -w 30s "$LOCK" -- sh -c '
 		for pid; do
-			if grep -qs "^State:[[:space:]]*[^ZX]" "/proc/$pid/status"; then
+			if grep -qs "^State:[[:space:]]*[^ZX[:space:]]" "/proc/$pid/status"; then
 				echo "overlap $pid"
 				exit 1
 			fi

@@ -45,7 +45,8 @@ struct file_backend *file_from_backend(struct backend *backend)
 
 static struct backend *file_open(const struct uri *uri, struct error *err)
 {
-	static const char *const known[] = { "timeout", "connect-timeout", NULL };
+	static const char *const known[] = { "timeout", "connect-timeout", "password-file",
+					     NULL };
 	struct file_backend *file;
 	char *directory;
 
@@ -310,11 +311,18 @@ static int64_t file_event(struct backend *backend)
 	return CLOCK_NEVER;
 }
 
+static bool covers(const struct file_hold *hold, const struct request *request)
+{
+	return hold->mode == HOLD_EXCLUSIVE || request->mode == HOLD_ANY ||
+	       (hold->mode == request->mode && hold->slots == request->slots);
+}
+
 /* For another process than the holder: somebody has it, and the record names token. */
 static enum outcome file_verify(struct backend *backend, const struct request *request,
 				struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
+	const struct file_hold *hold;
 	struct file_record record;
 	enum outcome outcome = OUTCOME_LOST;
 	pid_t pid;
@@ -322,10 +330,24 @@ static enum outcome file_verify(struct backend *backend, const struct request *r
 	if (file_lock_open(file, request->name, err))
 		return OUTCOME_ERROR;
 	file_record_read(&record, file->fd);
-	if (file_record_find(&record, request->token) && file_lock_taken(file, &pid))
-		outcome = OUTCOME_HELD;
+	hold = file_record_find(&record, request->token);
+	if (hold && file_lock_taken(file, &pid))
+		outcome = covers(hold, request) ? OUTCOME_HELD : OUTCOME_BUSY;
 	file_record_finish(&record);
 	return outcome;
+}
+
+/* Notes that it is this process that holds from now on. */
+static void adopt(const struct file_backend *file, const char *token)
+{
+	struct file_record record;
+
+	file_lock_enter(file);
+	file_record_read(&record, file->fd);
+	if (file_record_adopt(&record, token))
+		file_record_write(&record, file->fd);
+	file_record_finish(&record);
+	file_lock_leave(file);
 }
 
 /*
@@ -336,18 +358,12 @@ static enum outcome file_renew(struct backend *backend, const struct request *re
 			       struct grant *grant, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	struct file_record record;
 
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = 0;
 	if (file->fd >= 0 &&
 	    file_path_current(file->directory, request->name, 0, file->fd)) {
-		file_lock_enter(file);
-		file_record_read(&record, file->fd);
-		if (file_record_adopt(&record, request->token))
-			file_record_write(&record, file->fd);
-		file_record_finish(&record);
-		file_lock_leave(file);
+		adopt(file, request->token);
 		return OUTCOME_HELD;
 	}
 	error_set(err, ERROR_REFUSED, 0, "its file in %s was removed or replaced",
@@ -359,9 +375,12 @@ static enum outcome file_again(struct backend *backend, const struct request *re
 			       struct grant *grant, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	enum outcome outcome = file_verify(backend, request, err);
+	struct request any = *request;
 	struct file_record record;
+	enum outcome outcome;
 
+	any.mode = HOLD_ANY;
+	outcome = file_verify(backend, &any, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	file_lock_enter(file);
@@ -419,6 +438,7 @@ static int linger(struct file_backend *file, const char *token, int64_t keep_ms,
 	for (int fd = 3; fd < 256; fd++)
 		if (fd != file->fd && fd != file->slot_fd)
 			close(fd);
+	adopt(file, token);
 	if (chdir("/") == 0)
 		nanosleep(&rest, NULL);
 	unlock(file, token);

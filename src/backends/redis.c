@@ -94,6 +94,8 @@ static const char *mode_of(const struct request *request, char buf[static REDIS_
 		return "s";
 	case HOLD_SLOT:
 		return redis_digits(request->slots, buf);
+	case HOLD_ANY:
+		return "a";
 	case HOLD_EXCLUSIVE:
 		break;
 	}
@@ -265,18 +267,21 @@ static enum outcome redis_verify(struct backend *backend, const struct request *
 				 struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
-	const char *const arguments[] = { NULL };
+	char mode[REDIS_DIGITS_SIZE];
+	const char *const arguments[] = { mode_of(request, mode), NULL };
 	redisReply *reply = redis_node_script(&redis->node, &script_verify, request, arguments,
 					      err);
-	bool held;
+	long long answer;
 
 	if (!reply)
 		return OUTCOME_ERROR;
 	if (!redis_is_integer(reply))
 		return odd_reply(redis, reply, err);
-	held = reply->integer == 1;
+	answer = reply->integer;
 	freeReplyObject(reply);
-	return held ? OUTCOME_HELD : OUTCOME_LOST;
+	if (answer == 2)
+		return OUTCOME_BUSY;
+	return answer == 1 ? OUTCOME_HELD : OUTCOME_LOST;
 }
 
 static enum outcome redis_release(struct backend *backend, const struct request *request,

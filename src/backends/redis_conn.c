@@ -21,12 +21,17 @@ static const struct refusal {
 } refusals[] = {
 	{ "NOAUTH", ERROR_REFUSED,
 	  "the server wants a password; see ?password-file= in dlock-backends(7)" },
+	/* What an unauthenticated client hears for a long command. */
+	{ "unauthenticated", ERROR_REFUSED,
+	  "the server wants a password; see ?password-file= in dlock-backends(7)" },
 	{ "WRONGPASS", ERROR_REFUSED, "wrong user or password" },
 	{ "invalid password", ERROR_REFUSED, "wrong password" },
 	{ "no password is set", ERROR_REFUSED, "the server has no password, the URI has one" },
 	{ "without any password configured", ERROR_REFUSED,
 	  "the server has no password, the URI has one" },
 	{ "NOPERM", ERROR_REFUSED,
+	  "this user lacks a permission; dlock-backends(7) lists those needed" },
+	{ "can't run this command", ERROR_REFUSED,
 	  "this user lacks a permission; dlock-backends(7) lists those needed" },
 	{ "READONLY", ERROR_REFUSED, "this is a read-only replica; name the master" },
 	{ "MISCONF", ERROR_REFUSED, "the server cannot write its snapshots and takes no writes" },

@@ -12,8 +12,9 @@ local function take()
     if mode == 'x' or not owner then redis.call('DEL', holders) end
     set_note(token, number, since, count, text)
   end
-  put(token, mode, ttl)
+  -- Taken last: a permission that is missing shows before anything is.
   leave(token)
+  put(token, mode, ttl)
   return {1, number}
 end
 
