@@ -109,11 +109,19 @@ $(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o
 
 test-programs: $(UNITS) $(TOOLS)
 
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*.c src/*.h)
+# Two targets need more than the pure parts.
+FUZZ_EXTRA_fuzz_record := src/backends/file_record.c src/backends/file_path.c
+FUZZ_EXTRA_fuzz_redis := src/backends/redis_node.c src/backends/redis_conn.c \
+	src/backends/redis_check.c $(BUILD)/gen/redis_scripts.c
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*.[ch] src/backends/*.[ch]) \
+		$(BUILD)/gen/redis_scripts.c
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$@) $(FUZZ_CC) $(CPPFLAGS) -g -O1 -std=c11 \
+	$(call say,FUZZ,$@) $(FUZZ_CC) $(CPPFLAGS) -Isrc/backends -g -O1 -std=c11 \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \
-		$(filter-out src/backend.c,$(wildcard src/*.c)) $(INIH_LIBS)
+		$(filter-out src/backend.c src/keep% src/supervise.c src/obtain.c \
+			src/running.c src/give_back.c src/nested.c src/acquire.c \
+			src/guard.c,$(wildcard src/*.c)) $(FUZZ_EXTRA_$*) \
+		$(INIH_LIBS) $(if $(findstring redis,$*),$(HIREDIS_LIBS))
 
 fuzzers: $(FUZZERS)
 

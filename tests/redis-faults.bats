@@ -160,6 +160,8 @@ term_came() {
 }
 
 @test "no renewal: dead before the end, however late the server's replies come" {
+	# the server knows the scripts: the first request is the one that counts
+	"$DLOCK" run "$LOCK" -- true
 	start_proxy "$REDIS_PORT"
 	proxy hold 400
 	testify "$REDIS_PORT" -b "$PROXY" -t 1500ms --no-renew
@@ -167,7 +169,28 @@ term_came() {
 	dead_in_time
 }
 
+@test "a renewal counts from when it was sent, however late the reply comes" {
+	local sent
+	"$DLOCK" run "$LOCK" -- true
+	start_proxy "$REDIS_PORT"
+	testify "$REDIS_PORT" -b "$PROXY" -t 4500ms
+	keeper_of "$HOLDER"
+	proxy hold 600
+	proxy_stat requests
+	sent=$VALUE
+	wait_until 4 eval 'proxy_stat requests; ((VALUE == sent + 1))'
+	# the reply has come, the next renewal is due after a third of the TTL
+	holds_for 900 alive "$COMMAND"
+	kill -STOP "$KEEPER"
+	proxy_stat requests
+	equal "$VALUE" $((sent + 1)) "requests up to then"
+	lost
+	dead_in_time
+}
+
 @test "a grant that arrives after the lease has ended starts nothing under it" {
+	# the server knows the scripts: the first request is the one that counts
+	"$DLOCK" run "$LOCK" -- true
 	start_proxy "$REDIS_PORT"
 	proxy hold 1300
 	start "$DLOCK" run -b "$PROXY?timeout=3s" -t 1s -w 4s -k 100ms "$LOCK" -- sh -c \

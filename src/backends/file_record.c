@@ -26,7 +26,7 @@ static void read_mode(struct file_hold *hold, const char *mode)
 		hold->mode = HOLD_SHARED;
 	} else if (mode[0] >= '1' && mode[0] <= '9') {
 		hold->mode = HOLD_SLOT;
-		hold->slots = (int)strtol(mode, NULL, 10);
+		sscanf(mode, "%9d", &hold->slots);
 	}
 }
 
@@ -39,6 +39,8 @@ static void read_hold(struct file_record *record, const char *line)
 	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %9d %n", hold.id, mode,
 		   &hold.fence, &hold.count, &hold.keeper, &skip) != 5 || !skip)
 		return;
+	if (hold.count < 1)
+		hold.count = 1;
 	read_mode(&hold, mode);
 	holder_decode(&hold.holder, line + skip, strlen(line + skip));
 	holds = realloc(record->holds, (record->count + 1) * sizeof(*holds));

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* The content of a lock file in a directory where others may write. */
+#include "fuzz.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "../../src/backends/file_path.h"
+#include "../../src/backends/file_record.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct request request = { .name = "n", .mode = HOLD_SLOT, .slots = 3,
+					 .token = "0123456789abcdef0123456789abcdef",
+					 .self = { .host = "h", .pid = 1 } };
+	char *entry = fuzz_text(data, size), name[256];
+	struct file_record record, again;
+	int fd = memfd_create("record", 0);
+	uint64_t last, fence;
+
+	INVARIANT(fd >= 0 && pwrite(fd, data, size, 0) == (ssize_t)size);
+	file_record_read(&record, fd);
+	last = record.fence;
+	INVARIANT(last <= INT64_MAX);
+	fence = file_record_add(&record, &request);
+	INVARIANT(fence > last);
+	INVARIANT(!file_record_write(&record, fd));
+	file_record_read(&again, fd);
+	INVARIANT(again.fence == fence && again.count == record.count);
+	INVARIANT(file_record_find(&again, request.token));
+	INVARIANT(file_record_count(&again, request.token, 1));
+	file_record_drop_dead(&again, "nowhere");
+	INVARIANT(file_record_remove(&again, request.token));
+	file_record_finish(&again);
+	file_record_finish(&record);
+	close(fd);
+	if (file_path_decode(entry, name, sizeof(name)))
+		INVARIANT(strlen(name) < sizeof(name));
+	free(entry);
+	return 0;
+}

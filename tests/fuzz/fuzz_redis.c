@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whatever a server answers: bytes go through hiredis' reader into everything of ours
+ * that takes replies apart.
+ */
+#include "fuzz.h"
+
+#include "../../src/backends/redis.c"
+#include "../../src/backends/redis_inspect.c"
+
+static void take_apart(redisReply *reply)
+{
+	struct redis_backend redis = { .node = { .prefix = (char *)(uintptr_t)"dlock:" } };
+	const struct request request = { .name = "n", .token = "t", .slots = 3 };
+	struct lock_view view = { 0 };
+	struct name_list names = { 0 };
+	struct grant grant = { 0 };
+	struct error err = { 0 };
+	enum outcome outcome;
+
+	outcome = read_grant(reply, &grant);
+	INVARIANT(outcome != OUTCOME_HELD || grant.fence > 0);
+	INVARIANT(outcome != OUTCOME_BUSY || grant.retry_ms > 0);
+	disagrees(reply, &request, &err);
+	read_message(reply);
+	if (read_view(reply, &view))
+		INVARIANT(view.held == (view.hold_count > 0));
+	lock_view_finish(&view);
+	if (reply->type == REDIS_REPLY_ARRAY)
+		for (size_t i = 0; i < reply->elements; i++)
+			if (redis_is_text(reply->element[i]))
+				add_key(&redis.node, reply->element[i], &names);
+	name_list_finish(&names);
+	if (reply->type == REDIS_REPLY_ERROR) {
+		redis_refusal(&redis.node.address, reply->str, &err);
+		INVARIANT(err.kind != ERROR_NONE && !strpbrk(err.message, "\n\r\033"));
+	}
+}
+
+/* hiredis makes room for as many elements as are announced; that is not ours to fix. */
+static bool announces_too_much(const char *text)
+{
+	for (const char *c = strchr(text, '*'); c; c = strchr(c + 1, '*'))
+		if (strspn(c + 1, "+0123456789") > 5)
+			return true;
+	return false;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = fuzz_text(data, size);
+	bool skip = memchr(data, '\0', size) || announces_too_much(text);
+	redisReader *reader = redisReaderCreate();
+	void *reply = NULL;
+
+	INVARIANT(reader);
+	free(text);
+	if (!skip && redisReaderFeed(reader, (const char *)data, size) == REDIS_OK)
+		while (redisReaderGetReply(reader, &reply) == REDIS_OK && reply) {
+			take_apart(reply);
+			freeReplyObject(reply);
+			reply = NULL;
+		}
+	redisReaderFree(reader);
+	return 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+#include "unit.h"
+
+#include "clock.h"
+#include "lease.h"
+
+static const int64_t ttls[] = { 1000, 1001, 2000, 3000, 10000, 30000, 60000, 86400000 };
+static const int64_t kill_afters[] = { 0, 1, 100, 333, 5000, 60000, INT64_MAX / 4 };
+
+int main(void)
+{
+	struct lease_stop stop;
+
+	/* 1 % and 2 ms off, from before the request was sent. */
+	CHECK_INT(lease_end(0, 30000), 29698);
+	CHECK_INT(lease_end(500, 1000), 1488);
+	CHECK_INT(lease_renew_at(100, 30000), 10100);
+	CHECK_INT(lease_kill_after(30000, 5000), 5000);
+	CHECK_INT(lease_kill_after(3000, 5000), 1000);
+	CHECK_INT(lease_kill_after(3000, 0), 0);
+
+	stop = lease_stop(29698, 30000, 5000);
+	CHECK_INT(stop.term_ms, 24698);
+	CHECK_INT(stop.kill_ms, 29448);
+	stop = lease_stop(CLOCK_NEVER, 0, 5000);
+	CHECK_INT(stop.term_ms, CLOCK_NEVER);
+	CHECK_INT(stop.kill_ms, CLOCK_NEVER);
+	CHECK_INT(stop.force_ms, CLOCK_NEVER);
+
+	for (size_t i = 0; i < sizeof(ttls) / sizeof(ttls[0]); i++) {
+		for (size_t j = 0; j < sizeof(kill_afters) / sizeof(kill_afters[0]); j++) {
+			int64_t end = lease_end(0, ttls[i]);
+
+			unit_case("ttl %lld, kill-after %lld", (long long)ttls[i],
+				  (long long)kill_afters[j]);
+			stop = lease_stop(end, ttls[i], kill_afters[j]);
+			CHECK(stop.term_ms <= stop.kill_ms);
+			CHECK(stop.kill_ms < stop.force_ms);
+			CHECK(stop.force_ms < end);
+			/* A renewal, and the retries after it, come before the TERM. */
+			CHECK(lease_renew_at(0, ttls[i]) + lease_retry_ms(ttls[i]) <
+			      stop.term_ms);
+			CHECK(end - stop.term_ms <= ttls[i] / 3 + 250);
+		}
+	}
+	return unit_done();
+}
