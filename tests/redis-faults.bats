@@ -171,7 +171,8 @@ term_came() {
 
 @test "a renewal counts from when it was sent, however late the reply comes" {
 	local sent
-	"$DLOCK" run "$LOCK" -- true
+	# the server knows the scripts, that for renewals too
+	"$DLOCK" run -t 1s "$LOCK" -- sleep 0.5
 	start_proxy "$REDIS_PORT"
 	testify "$REDIS_PORT" -b "$PROXY" -t 4500ms
 	keeper_of "$HOLDER"

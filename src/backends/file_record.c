@@ -37,7 +37,8 @@ static void read_hold(struct file_record *record, const char *line)
 	int skip = 0;
 
 	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %9d %n", hold.id, mode,
-		   &hold.fence, &hold.count, &hold.keeper, &skip) != 5 || !skip)
+		   &hold.fence, &hold.count, &hold.keeper, &skip) != 5 || !skip ||
+	    !hold.fence)
 		return;
 	if (hold.count < 1)
 		hold.count = 1;
