@@ -61,6 +61,15 @@ static void fill_standard_streams(void)
 			open("/dev/null", O_RDWR | O_CLOEXEC);
 }
 
+/* What could not be printed was not said: a script must not take it for an answer. */
+static int finish_output(int status)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return status;
+	fprintf(stderr, "dlock: cannot write the output: %s\n", strerror(errno));
+	return EXIT_DLOCK;
+}
+
 int main(int argc, char **argv)
 {
 	const struct command_row *command;
@@ -80,5 +89,5 @@ int main(int argc, char **argv)
 		fprintf(stderr, "dlock: unknown command '%s'; try 'dlock --help'\n", name);
 		return EXIT_DLOCK;
 	}
-	return command->main(argc - 1, argv + 1);
+	return finish_output(command->main(argc - 1, argv + 1));
 }

@@ -79,7 +79,43 @@ _dlock_value()
 	-b | --backend) _dlock_backends ;;
 	--on-lost) _dlock_reply kill warn ;;
 	--if-down) _dlock_reply fail run ;;
+	--pid) _dlock_pids ;;
 	esac
+}
+
+_dlock_pids()
+{
+	local dirs=(/proc/[0-9]*)
+	_dlock_reply "${dirs[@]#/proc/}"
+}
+
+# The options of command $1
+_dlock_options()
+{
+	local options='-h --help'
+	case $1 in
+	help | version) ;;
+	*) options+=' -b --backend -q --quiet -v --verbose' ;;
+	esac
+	case $1 in
+	run | acquire) options+=' -n --nonblock -s --shared --slots --min-hold --on-lost' ;;
+	esac
+	case $1 in
+	run | acquire | wait) options+=' -w --wait -E --conflict-exit-code' ;;
+	esac
+	case $1 in
+	run | acquire | renew) options+=' -t --ttl' ;;
+	esac
+	case $1 in
+	acquire | renew | status | check) options+=' --json' ;;
+	esac
+	case $1 in
+	run) options+=' --no-renew -k --kill-after --if-down --' ;;
+	acquire) options+=' --pid' ;;
+	status) options+=' --watch' ;;
+	break) options+=' --yes' ;;
+	esac
+	echo "$options"
 }
 
 # The command behind "--", which is word number $1, and its arguments
@@ -106,14 +142,17 @@ _dlock_wrapped()
 	fi
 }
 
-_dlock_run()
+# Options, their values and operands of command $1
+_dlock_command()
 {
-	local i word name=
+	local i word options name=
 	for ((i = 2; i < cword; i++)); do
 		word=${words[i]}
 		case $word in
 		--)
-			_dlock_wrapped $((i + 1))
+			if [[ $1 == run ]]; then
+				_dlock_wrapped $((i + 1))
+			fi
 			return
 			;;
 		--*=*) ;;
@@ -130,11 +169,14 @@ _dlock_run()
 		esac
 	done
 	if [[ -n $name ]]; then
-		_dlock_reply --
+		# options end there
+		if [[ $1 == run ]]; then
+			_dlock_reply --
+		fi
 		return
 	fi
 	case $cur in
-	--on-lost=* | --if-down=* | --backend=*)
+	--on-lost=* | --if-down=* | --backend=* | --pid=*)
 		word=${cur%%=*}
 		cur=${cur#*=}
 		_dlock_value "$word"
@@ -143,9 +185,13 @@ _dlock_run()
 		fi
 		;;
 	-*)
-		_dlock_reply -b --backend -n --nonblock -w --wait -t --ttl -s --shared --slots \
-			-E --conflict-exit-code --min-hold --no-renew -k --kill-after \
-			--on-lost --if-down -q --quiet -v --verbose -h --help --
+		read -ra options <<<"$(_dlock_options "$1")"
+		_dlock_reply "${options[@]}"
+		;;
+	*)
+		if [[ $1 == help ]]; then
+			_dlock_reply "${commands[@]}"
+		fi
 		;;
 	esac
 }
@@ -164,34 +210,26 @@ _dlock_takes_value()
 	fi
 	case $OPTION in
 	-[bwtEk] | --backend | --wait | --ttl | --slots | --conflict-exit-code) ;;
-	--min-hold | --kill-after | --on-lost | --if-down) ;;
+	--min-hold | --kill-after | --on-lost | --if-down | --pid) ;;
 	*) return 1 ;;
 	esac
 }
 
 _dlock()
 {
-	local words cword cur OPTION
+	local words cword cur OPTION command
+	local commands=(run acquire renew verify release status wait break check setup help version)
 	COMPREPLY=()
 	_dlock_words
 	if ((cword == 1)); then
-		_dlock_reply run help version -h --help --version
+		_dlock_reply "${commands[@]}" -h --help --version
 		return
 	fi
-	case ${words[1]} in
-	run) _dlock_run ;;
-	help)
-		case $cur in
-		-*) _dlock_reply -h --help ;;
-		*) ((cword > 2)) || _dlock_reply run help version ;;
-		esac
-		;;
-	version)
-		case $cur in
-		-*) _dlock_reply -h --help ;;
-		esac
-		;;
-	esac
+	for command in "${commands[@]}"; do
+		if [[ $command == "${words[1]}" ]]; then
+			_dlock_command "$command"
+		fi
+	done
 }
 
 complete -F _dlock dlock

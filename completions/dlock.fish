@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # fish completion for dlock(1)
 
-# Where the cursor is: "start" (no command yet), "COMMAND options", "COMMAND value",
-# "COMMAND named" (behind its first operand) or "COMMAND wrapped" (behind "--")
+# Where the cursor is: "start" (no command yet); or in one of the commands, as in
+# "options run acquire", "value ...", "named ..." (behind the first operand) or
+# "wrapped ..." (behind "--")
 function __dlock_at
     set -l words (commandline -opc)
     set -l place options
@@ -15,7 +16,7 @@ function __dlock_at
                     set place wrapped
                 else if test $place = named
                     continue
-                else if string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|on-lost|if-down))$' $word
+                else if string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|on-lost|if-down|pid))$' $word
                     set place value
                 else if not string match -q -- '-*' $word
                     set place named
@@ -27,7 +28,7 @@ function __dlock_at
         set place options
     end
     if set -q words[2]
-        test "$argv" = "$words[2] $place"
+        test "$argv[1]" = $place; and contains -- $words[2] $argv[2..-1]
     else
         test "$argv" = start
     end
@@ -55,29 +56,41 @@ end
 
 complete -c dlock -f
 complete -c dlock -n '__dlock_at start' -a run -d 'run a command while holding a lock'
+complete -c dlock -n '__dlock_at start' -a acquire -d 'take a lock, print its token'
+complete -c dlock -n '__dlock_at start' -a renew -d 'extend the lease to a full TTL from now'
+complete -c dlock -n '__dlock_at start' -a verify -d 'ask whether a token is still the holder'
+complete -c dlock -n '__dlock_at start' -a release -d 'give a lock back'
+complete -c dlock -n '__dlock_at start' -a status -d 'show who holds locks and who waits'
+complete -c dlock -n '__dlock_at start' -a wait -d 'wait until nobody holds a lock; take nothing'
+complete -c dlock -n '__dlock_at start' -a break -d 'take a lock away from whoever holds it'
+complete -c dlock -n '__dlock_at start' -a check -d 'find out whether a backend is fit to hold locks'
+complete -c dlock -n '__dlock_at start' -a setup -d 'create what a backend needs'
 complete -c dlock -n '__dlock_at start' -a help -d 'show help'
 complete -c dlock -n '__dlock_at start' -a version -d 'show the version'
 complete -c dlock -n '__dlock_at start' -s h -l help -d 'show help'
 complete -c dlock -n '__dlock_at start' -l version -d 'show the version'
 
-complete -c dlock -n '__dlock_at run options' -s b -l backend -x -a '(__dlock_backends)' -d 'where the lock lives'
-complete -c dlock -n '__dlock_at run options' -s n -l nonblock -d 'do not wait'
-complete -c dlock -n '__dlock_at run options' -s w -l wait -x -d 'wait no longer than this'
-complete -c dlock -n '__dlock_at run options' -s t -l ttl -x -d 'lease time'
-complete -c dlock -n '__dlock_at run options' -s s -l shared -d 'a shared hold'
-complete -c dlock -n '__dlock_at run options' -l slots -x -d 'up to N holders at once'
-complete -c dlock -n '__dlock_at run options' -s E -l conflict-exit-code -x -d 'exit status for "not obtained"'
-complete -c dlock -n '__dlock_at run options' -l min-hold -x -d 'keep the lock at least this long'
-complete -c dlock -n '__dlock_at run options' -l no-renew -d 'one lease only'
-complete -c dlock -n '__dlock_at run options' -s k -l kill-after -x -d 'time from TERM to KILL'
-complete -c dlock -n '__dlock_at run options' -l on-lost -x -a 'kill warn' -d 'when the lock is lost'
-complete -c dlock -n '__dlock_at run options' -l if-down -x -a 'fail run' -d 'when the backend is down'
-complete -c dlock -n '__dlock_at run options' -s q -l quiet -d 'say nothing but errors'
-complete -c dlock -n '__dlock_at run options' -s v -l verbose -d 'say each step'
-complete -c dlock -n '__dlock_at run options' -s h -l help -d 'show the options'
-complete -c dlock -n '__dlock_at run named' -a -- -d 'the command follows'
-complete -c dlock -n '__dlock_at run wrapped' -x -a '(__dlock_wrapped)'
+set -l backend_commands run acquire renew verify release status wait break check setup
+complete -c dlock -n "__dlock_at options $backend_commands" -s b -l backend -x -a '(__dlock_backends)' -d 'where the lock lives'
+complete -c dlock -n '__dlock_at options run acquire' -s n -l nonblock -d 'do not wait'
+complete -c dlock -n '__dlock_at options run acquire wait' -s w -l wait -x -d 'wait no longer than this'
+complete -c dlock -n '__dlock_at options run acquire renew' -s t -l ttl -x -d 'lease time'
+complete -c dlock -n '__dlock_at options run acquire' -s s -l shared -d 'a shared hold'
+complete -c dlock -n '__dlock_at options run acquire' -l slots -x -d 'up to N holders at once'
+complete -c dlock -n '__dlock_at options run acquire wait' -s E -l conflict-exit-code -x -d 'exit status for "not obtained"'
+complete -c dlock -n '__dlock_at options run acquire' -l min-hold -x -d 'keep the lock at least this long'
+complete -c dlock -n '__dlock_at options run' -l no-renew -d 'one lease only'
+complete -c dlock -n '__dlock_at options run' -s k -l kill-after -x -d 'time from TERM to KILL'
+complete -c dlock -n '__dlock_at options run acquire' -l on-lost -x -a 'kill warn' -d 'when the lock is lost'
+complete -c dlock -n '__dlock_at options run' -l if-down -x -a 'fail run' -d 'when the backend is down'
+complete -c dlock -n '__dlock_at options acquire' -l pid -x -a '(__fish_complete_pids)' -d 'hold for as long as this process lives'
+complete -c dlock -n '__dlock_at options status' -l watch -d 'show again and again'
+complete -c dlock -n '__dlock_at options break' -l yes -d 'do not ask'
+complete -c dlock -n '__dlock_at options acquire renew status check' -l json -d 'print JSON'
+complete -c dlock -n "__dlock_at options $backend_commands" -s q -l quiet -d 'say nothing but errors'
+complete -c dlock -n "__dlock_at options $backend_commands" -s v -l verbose -d 'say each step'
+complete -c dlock -n "__dlock_at options $backend_commands help version" -s h -l help -d 'show the options'
 
-complete -c dlock -n '__dlock_at help options' -a 'run help version'
-complete -c dlock -n '__dlock_at help options' -s h -l help -d 'show the options'
-complete -c dlock -n '__dlock_at version options' -s h -l help -d 'show the options'
+complete -c dlock -n '__dlock_at named run' -a -- -d 'the command follows'
+complete -c dlock -n '__dlock_at wrapped run' -x -a '(__dlock_wrapped)'
+complete -c dlock -n "__dlock_at options help" -a 'run acquire renew verify release status wait break check setup help version'

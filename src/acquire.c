@@ -54,7 +54,7 @@ static int settle(struct supervisor *s, struct acquire_result *result, struct er
 		return 0;
 	}
 	if (s->run->driver->local &&
-	    supervisor_start_keeper(s, KEEPER_ADOPT, 0, err))
+	    supervisor_start_keeper(s, KEEPER_ADOPT, err))
 		return -1;
 	if (!s->run->driver->local)
 		keeper_detach(&s->keeper);

@@ -10,8 +10,6 @@
 
 #include "error.h"
 
-#define FENCE_DIGITS 20
-
 static const char *const hold_variables[] = {
 	"DLOCK_NAME=", "DLOCK_TOKEN=", "DLOCK_BACKEND=", "DLOCK_FENCE=",
 };
@@ -30,7 +28,7 @@ static bool is_hold_variable(const char *entry)
 static char **make(const char *const values[static HOLD_VARIABLES], char **last,
 		   struct error *err)
 {
-	size_t count = 0, used = 0, bytes = FENCE_DIGITS + 1;
+	size_t count = 0, used = 0, bytes = ENVIRONMENT_FENCE_SIZE;
 	char **envp, *text;
 
 	while (environ && environ[count])

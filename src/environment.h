@@ -9,6 +9,9 @@
 
 struct error;
 
+/* Room for a fence's digits and a NUL. */
+#define ENVIRONMENT_FENCE_SIZE 21
+
 /*
  * This process's environment with DLOCK_NAME, DLOCK_TOKEN, DLOCK_BACKEND and
  * DLOCK_FENCE set. *fence_text is where the fence's digits (20 and a NUL fit) are

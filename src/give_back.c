@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "supervisor.h"
 
+#include <stdatomic.h>
+
 #include "clock.h"
 #include "duration.h"
+#include "lease.h"
 #include "signals.h"
+
+/* A user who wants this to end gives the release so long. */
+#define RELEASE_GRACE_MS 1000
 
 /*
  * The command is dead; was the lock held to its end? The keeper's last word says.
@@ -40,8 +46,13 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 {
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
 	struct keeper_event event;
+	bool told = false;
 	int sig;
 
+	if (s->has_last_word) {
+		hear_released(s, &s->last_word, maybe_released);
+		return true;
+	}
 	/* After the end of a lost lease there is nothing to give back. */
 	if (s->lost)
 		until_ms = clock_earlier(until_ms, s->last_lease_end_ms);
@@ -50,15 +61,18 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 		while (keeper_event(&s->keeper, &event)) {
 			if (event.type == KEEPER_GONE)
 				return false;
-			if (event.type != KEEPER_RELEASED && event.type != KEEPER_LOST &&
-			    event.type != KEEPER_FAILED)
+			if (!event.last)
 				continue;
 			hear_released(s, &event, maybe_released);
 			return true;
 		}
 		while ((sig = signals_next(s->signals, NULL)))
-			if (signals_fatal(s->signals, sig))
-				until_ms = 0;
+			if (signals_fatal(s->signals, sig)) {
+				/* It is at work already; a second signal is not asked to wait. */
+				until_ms = told ? 0 : clock_earlier(until_ms, clock_boot_ms() +
+								    RELEASE_GRACE_MS);
+				told = true;
+			}
 	}
 	event = (struct keeper_event){ .type = KEEPER_FAILED };
 	error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
@@ -66,8 +80,10 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 	return true;
 }
 
-static void release_local(struct supervisor *s, int64_t keep_ms)
+static void release_local(struct supervisor *s)
 {
+	int64_t keep_ms = lease_keep(atomic_load(&s->shared->held_ms), s->run->min_hold_ms,
+				     clock_boot_ms());
 	struct keeper_event event = { .type = KEEPER_RELEASED };
 
 	if (s->backend->ops->release(s->backend, &s->request, keep_ms,
@@ -78,21 +94,19 @@ static void release_local(struct supervisor *s, int64_t keep_ms)
 
 void supervisor_give_back(struct supervisor *s)
 {
-	int64_t keep_ms = s->run->min_hold_ms - (clock_boot_ms() - s->held_ms);
 	bool ordered = s->keeper.pid != 0;
 	struct error err = { 0 };
 
-	if (!s->run->min_hold_ms || keep_ms < 0)
-		keep_ms = 0;
+	/* The guard has told it already; but a guard may have been killed. */
 	if (s->keeper.pid)
-		keeper_release(&s->keeper, keep_ms);
+		keeper_release(&s->keeper);
 	if (s->keeper.pid && await_release(s, false)) {
 		keeper_kill(&s->keeper);
 		return;
 	}
 	if (s->run->driver->local)
-		release_local(s, keep_ms);
-	else if (supervisor_start_keeper(s, KEEPER_RELEASE, keep_ms, &err))
+		release_local(s);
+	else if (supervisor_start_keeper(s, KEEPER_RELEASE, &err))
 		supervisor_say(s, SAY_WARNING, "could not release: %s", err.message);
 	else
 		await_release(s, ordered);

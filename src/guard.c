@@ -38,12 +38,21 @@ struct guarding {
 	int64_t kill_at_ms;	/* while stopping */
 };
 
-static void tell(const struct guarding *g, enum guard_event_type type, int value)
+static void tell(const struct guarding *g, struct guard_event event)
 {
-	struct guard_event event = { .type = type, .value = value };
-
 	if (g->fd >= 0)
 		send(g->fd, &event, sizeof(event), MSG_NOSIGNAL);
+}
+
+/* Nothing is left: the keeper may release, and this process has done its work. */
+static void finish(const struct guarding *g, struct guard_event event)
+{
+	ssize_t told = write(g->plan->keeper_pipe_fd, "", 1);
+
+	(void)told;	/* a keeper that is gone is the supervisor's affair */
+	event.last = true;
+	tell(g, event);
+	_exit(0);
 }
 
 /* What the child needs; it shares our memory until it has called exec. */
@@ -136,7 +145,7 @@ static int64_t grace_end(const struct guarding *g)
 /* Reaps; at the last one tells the supervisor and ends this process. */
 static void reap(struct guarding *g)
 {
-	bool command_ended = false;
+	struct guard_event last = { .type = GUARD_EMPTY };
 	int status, left;
 	pid_t pid;
 
@@ -144,22 +153,23 @@ static void reap(struct guarding *g)
 		if (pid != g->command)
 			continue;
 		if (WIFSTOPPED(status)) {
-			tell(g, GUARD_STOPPED, WSTOPSIG(status));
+			tell(g, (struct guard_event){ .type = GUARD_STOPPED,
+						      .value = WSTOPSIG(status) });
 			continue;
 		}
 		g->command = 0;
-		command_ended = true;
-		tell(g, GUARD_EXITED, status);
+		last = (struct guard_event){ .type = GUARD_EXITED, .value = status };
 	}
-	if (pid < 0 && errno == ECHILD) {
-		tell(g, GUARD_EMPTY, 0);
-		_exit(0);
-	}
-	if (!command_ended || g->stopping)
+	if (pid < 0 && errno == ECHILD)
+		finish(g, last);
+	if (last.type != GUARD_EXITED)
+		return;
+	tell(g, last);
+	if (g->stopping)
 		return;
 	left = proctree_signal(0, 0, 0);
 	if (left > 0) {
-		tell(g, GUARD_LEFTOVERS, left);
+		tell(g, (struct guard_event){ .type = GUARD_LEFTOVERS, .value = left });
 		begin_stop(g, grace_end(g));
 	}
 }
@@ -206,7 +216,7 @@ static int64_t enforce(struct guarding *g)
 	if (!g->stopping) {
 		if (now < stop.term_ms)
 			return stop.term_ms;
-		tell(g, GUARD_EXPIRING, 0);
+		tell(g, (struct guard_event){ .type = GUARD_EXPIRING });
 		begin_stop(g, stop.kill_ms);
 	}
 	kill_at = g->kill_at_ms < stop.kill_ms ? g->kill_at_ms : stop.kill_ms;
@@ -271,16 +281,13 @@ static void guard_main(const struct guard_plan *plan, int fd)
 		_exit(0);
 	if (order.fence && clock_boot_ms() >= term_at(&g)) {
 		/* Held up for so long on the way here that it is not safe to begin. */
-		tell(&g, GUARD_EXPIRING, 0);
-		tell(&g, GUARD_EMPTY, 0);
-		_exit(0);
+		tell(&g, (struct guard_event){ .type = GUARD_EXPIRING });
+		finish(&g, (struct guard_event){ .type = GUARD_EMPTY });
 	}
 	failure = launch_command(&g, order.fence);
-	if (failure) {
-		tell(&g, GUARD_EXEC_FAILED, failure);
-		_exit(0);
-	}
-	tell(&g, GUARD_STARTED, g.command);
+	if (failure)
+		finish(&g, (struct guard_event){ .type = GUARD_EXEC_FAILED, .value = failure });
+	atomic_store(&plan->shared->command, g.command);
 	guard_loop(&g);
 }
 
@@ -339,8 +346,7 @@ bool guard_event(struct guard *guard, struct guard_event *event)
 		return true;
 	if (length < 0)
 		return false;
-	event->type = GUARD_GONE;
-	event->value = 0;
+	*event = (struct guard_event){ .type = GUARD_GONE };
 	return true;
 }
 

@@ -31,27 +31,27 @@ struct guard_plan {
 	char *fence_text;		/* where in envp the fence's digits go */
 	const struct signals *signals;
 	const struct terminal *terminal;
-	const struct shared *shared;
-	int lost_fd;			/* eventfd: readable once the lock is lost */
-	int keeper_pipe_fd;		/* write end: the keeper sees it close with us */
+	struct shared *shared;
+	int lost_fd;			/* eventfd: readable once the lock is lost; -1: none */
+	int keeper_pipe_fd;		/* tells the keeper when the tree is dead; -1: none */
 	int64_t kill_after_ms;
 	bool kill_on_lost;		/* false: --on-lost warn */
 };
 
 enum guard_event_type {
-	GUARD_STARTED,		/* value: pid of the command */
 	GUARD_EXEC_FAILED,	/* value: errno */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
 	GUARD_EXPIRING,		/* the lease was not renewed in time: stopping the command */
-	GUARD_EXITED,		/* value: wait status of the command */
+	GUARD_EXITED,		/* value: wait status of the command; last: its tree is dead */
 	GUARD_LEFTOVERS,	/* value: how many processes it left behind; ending them */
-	GUARD_EMPTY,		/* the tree is dead; the guard ends */
+	GUARD_EMPTY,		/* the tree is dead */
 	GUARD_GONE,		/* the guard died; after GUARD_EMPTY nothing else is left */
 };
 
 struct guard_event {
 	enum guard_event_type type;
 	int value;
+	bool last;		/* the guard ends with this one; nothing is left of the tree */
 };
 
 struct guard {

@@ -27,6 +27,7 @@ void keeping_finish(struct keeping *k, enum keeper_event_type type)
 {
 	if (k->listener >= 0)
 		unlink(k->socket_path);
+	k->event.last = true;
 	keeping_tell(k, type);
 	_exit(0);
 }
@@ -47,7 +48,6 @@ static enum wake read_order(struct keeping *k)
 	case ORDER_RELEASE:
 		break;
 	}
-	k->keep_ms = order.keep_ms;
 	return WAKE_RELEASE;
 }
 
@@ -68,7 +68,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 	bool daemon = k->listener >= 0;
 	struct pollfd fds[POLLED] = {
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
-		[GUARD] = { .fd = k->orphaned ? k->plan->guard_pipe[0] : -1 },
+		[GUARD] = { .fd = daemon ? -1 : k->plan->guard_pipe[0] },
 		[QUERIES] = { .fd = k->listener },
 		[PROCESS] = { .fd = daemon ? k->plan->pidfd : -1 },
 		[SIGNALS] = { .fd = daemon ? k->plan->signals->fd : -1 },
@@ -81,7 +81,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
 	poll(fds, POLLED, clock_poll_timeout(until_ms));
-	/* Orphaned, the end of the guard is the order; a daemon's is its process's. */
+	/* The command's end is the order to release, for a daemon that of its process. */
 	if (fds[GUARD].revents || fds[PROCESS].revents ||
 	    (fds[SIGNALS].revents && told_to_end(k)))
 		return WAKE_RELEASE;
@@ -126,7 +126,6 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 
 	k.plan = plan;
 	k.fd = fd;
-	k.keep_ms = plan->keep_ms;
 	prctl(PR_SET_NAME, "dlock-keeper");
 	/* A session of its own: what ends dlock's job, or its terminal, leaves us to
 	 * clean up. */
@@ -203,9 +202,9 @@ static void give_order(const struct keeper *keeper, struct order order)
 		send(keeper->fd, &order, sizeof(order), MSG_NOSIGNAL);
 }
 
-void keeper_release(const struct keeper *keeper, int64_t keep_ms)
+void keeper_release(const struct keeper *keeper)
 {
-	give_order(keeper, (struct order){ .type = ORDER_RELEASE, .keep_ms = keep_ms });
+	give_order(keeper, (struct order){ .type = ORDER_RELEASE });
 }
 
 void keeper_retry(const struct keeper *keeper)

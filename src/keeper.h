@@ -36,10 +36,13 @@ struct keeper_plan {
 	int pidfd;			/* daemon: the process it holds for; -1: none */
 	bool term_on_lost;		/* daemon: TERM to that process on loss */
 	bool no_renew;
-	int64_t keep_ms;		/* KEEPER_RELEASE: stay taken for so long */
 	struct shared *shared;
 	int lost_fd;			/* eventfd that wakes the guard on loss */
-	int guard_pipe[2];		/* write end: supervisor, guard; closed by the keeper */
+	/*
+	 * The guard writes when the command's tree is dead, so that the release needs not
+	 * wait for the supervisor. End of file: supervisor and guard are both gone.
+	 */
+	int guard_pipe[2];
 };
 
 enum keeper_event_type {
@@ -59,6 +62,7 @@ enum keeper_event_type {
 
 struct keeper_event {
 	enum keeper_event_type type;
+	bool last;		/* the keeper ends with this one */
 	uint64_t fence;
 	int64_t ahead;
 	int64_t age_ms;		/* at at_ms; -1: not known */
@@ -79,8 +83,8 @@ int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct e
 /* Next event; false when there is none. After KEEPER_GONE there is none more. */
 bool keeper_event(struct keeper *keeper, struct keeper_event *event);
 
-/* Gives up waiting, or releases; keep_ms: stay taken for so long first. */
-void keeper_release(const struct keeper *keeper, int64_t keep_ms);
+/* Gives up waiting, or releases. */
+void keeper_release(const struct keeper *keeper);
 
 /* After KEEPER_WITHDRAWN: the supervisor is awake again, get back in line. */
 void keeper_retry(const struct keeper *keeper);

@@ -97,7 +97,7 @@ static bool pause_for(struct keeping *k, int64_t pause_ms)
 
 /*
  * A try failed. Somebody who stands in line already goes on for one TTL, for a
- * server may restart or fail over; what never worked fails at once.
+ * server may restart or fail over; what never worked, or is refused, fails at once.
  */
 static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_ms,
 			   int64_t *pause_ms)
@@ -110,7 +110,8 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		*down_since_ms = now;
 		*pause_ms = RECONNECT_FIRST_MS;
 	}
-	if (!in_line || now - *down_since_ms > k->plan->request->ttl_ms) {
+	if (!in_line || k->event.error.kind != ERROR_UNAVAILABLE ||
+	    now - *down_since_ms > k->plan->request->ttl_ms) {
 		struct error why = k->event.error;
 
 		/* What a lost reply may have left behind must not outlive us. */

@@ -34,13 +34,20 @@ void keeping_publish(struct keeping *k, const struct grant *grant)
 	atomic_store(&shared->lease_end_ms, end_ms);
 }
 
+int64_t keeping_rest_of_hold(const struct keeping *k)
+{
+	int64_t held_ms = atomic_load(&k->plan->shared->held_ms);
+
+	if (!held_ms)
+		return 0;
+	return lease_keep(held_ms, k->plan->request->min_hold_ms, clock_boot_ms());
+}
+
 void keeping_release(struct keeping *k, bool was_held)
 {
-	int64_t keep_ms = k->orphaned ? 0 : k->keep_ms;
-
 	k->backend->cancel_fd = -1;
-	switch (k->backend->ops->release(k->backend, k->plan->request, keep_ms,
-					 &k->event.error)) {
+	switch (k->backend->ops->release(k->backend, k->plan->request,
+					 keeping_rest_of_hold(k), &k->event.error)) {
 	case OUTCOME_HELD:
 	case OUTCOME_BUSY:
 		keeping_finish(k, KEEPER_RELEASED);
@@ -103,7 +110,7 @@ void keeping_detach(struct keeping *k)
 	k->timer = clock_timer_open();
 	umask(077);
 	if (chdir("/"))
-		k->keep_ms = 0;
+		keeping_finish(k, KEEPER_FAILED);
 	if (k->plan->pidfd < 0)
 		k->until_ms = clock_boot_ms() + k->plan->request->ttl_ms;
 	k->event.keeper_pid = getpid();
@@ -144,7 +151,8 @@ static void answer(struct keeping *k, struct grant *grant)
 	}
 	switch (query.verb) {
 	case KEEPER_VERB_RELEASE:
-		reply.outcome = ops->release(k->backend, request, 0, &reply.error);
+		reply.outcome = ops->release(k->backend, request, keeping_rest_of_hold(k),
+					     &reply.error);
 		break;
 	case KEEPER_VERB_RENEW:
 		renew_for(k, &query, grant, &reply);

@@ -22,7 +22,6 @@ enum order_type {
 
 struct order {
 	enum order_type type;
-	int64_t keep_ms;
 };
 
 /* Why keeping_rest() came back. */
@@ -41,7 +40,6 @@ struct keeping {
 	struct backend *backend;
 	int fd;				/* to the supervisor; -1: detached */
 	bool orphaned;			/* the supervisor is dead; the guard's end is our order */
-	int64_t keep_ms;
 	int listener;			/* daemon: its socket; -1 before */
 	char socket_path[KEEPER_SOCKET_PATH_SIZE];
 	int timer;			/* daemon: see clock_timer_open() */
@@ -60,6 +58,9 @@ void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute_
  * when with_backend is set.
  */
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend);
+
+/* For how long the lock must stay taken yet, of the least time to hold. */
+int64_t keeping_rest_of_hold(const struct keeping *k);
 
 /* Shares the lease that was granted with the processes that enforce it. */
 void keeping_publish(struct keeping *k, const struct grant *grant);

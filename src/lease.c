@@ -35,6 +35,13 @@ int64_t lease_kill_after(int64_t ttl_ms, int64_t kill_after_ms)
 	return kill_after_ms > ttl_ms / 3 ? ttl_ms / 3 : kill_after_ms;
 }
 
+int64_t lease_keep(int64_t held_ms, int64_t min_hold_ms, int64_t now_ms)
+{
+	int64_t rest_ms = min_hold_ms - (now_ms - held_ms);
+
+	return min_hold_ms > 0 && rest_ms > 0 ? rest_ms : 0;
+}
+
 struct lease_stop lease_stop(int64_t end_ms, int64_t ttl_ms, int64_t kill_after_ms)
 {
 	int64_t margin = kill_margin(ttl_ms);

@@ -25,6 +25,9 @@ int64_t lease_retry_ms(int64_t ttl_ms);
 /* kill-after as far as it is honoured: no more than a third of the TTL. */
 int64_t lease_kill_after(int64_t ttl_ms, int64_t kill_after_ms);
 
+/* What is left at now_ms of a least time to hold, counted from held_ms; 0: nothing. */
+int64_t lease_keep(int64_t held_ms, int64_t min_hold_ms, int64_t now_ms);
+
 struct lease_stop {
 	int64_t term_ms;	/* TERM: the lease's end less kill-after */
 	int64_t kill_ms;	/* KILL: early enough for the tree to be dead at the end */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "supervisor.h"
 
-#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "environment.h"
 #include "signals.h"
 
 
@@ -36,7 +37,7 @@ static enum run_end verify_by_keeper(struct supervisor *s, struct error *err)
 {
 	struct keeper_event event;
 
-	if (supervisor_start_keeper(s, KEEPER_VERIFY, 0, err))
+	if (supervisor_start_keeper(s, KEEPER_VERIFY, err))
 		return RUN_FAILED;
 	for (;;) {
 		supervisor_sleep(s, CLOCK_NEVER);
@@ -62,7 +63,24 @@ static enum run_end verify_by_keeper(struct supervisor *s, struct error *err)
 	}
 }
 
-/* An ancestor says it holds this lock. If so, become the command under its hold. */
+/*
+ * What the command sees is the hold that it runs under. This process stays in between,
+ * so that what its own environment tells of a hold in between is still found above a
+ * third run: A, in it B, in it A, in it B.
+ */
+static int plan_environment(struct supervisor *s, struct error *err)
+{
+	const char *fence = getenv("DLOCK_FENCE");
+	char *fence_text;
+	char **envp = environment_make(s->run->name, s->token, s->run->uri_text,
+				       &fence_text, err);
+
+	if (!envp)
+		return -1;
+	snprintf(fence_text, ENVIRONMENT_FENCE_SIZE, "%s", fence ? fence : "");
+	return supervisor_plan_guard(s, envp, err);
+}
+
 void supervisor_run_nested(struct supervisor *s)
 {
 	struct error *err = &s->result->error;
@@ -76,10 +94,12 @@ void supervisor_run_nested(struct supervisor *s)
 	if (s->result->end != RUN_EXITED)
 		return;
 	supervisor_say(s, SAY_STEP, "already held by an outer dlock run; fence %s",
-	    getenv("DLOCK_FENCE"));
-	signals_restore(s->signals);
-	execvp(s->run->argv[0], s->run->argv);
-	s->result->end = RUN_EXEC_FAILED;
-	err->errnum = errno;
+		       getenv("DLOCK_FENCE"));
+	if (plan_environment(s, err) || supervisor_start_guard(s, err)) {
+		s->result->end = RUN_FAILED;
+		return;
+	}
+	/* The outer run has the lock, and ends us when it loses it. */
+	supervisor_run_command(s);
+	guard_finish(&s->guard);
 }
-

@@ -31,7 +31,7 @@ static enum obtained obtained(struct supervisor *s, uint64_t fence)
 {
 	s->protected = true;
 	s->fence = fence;
-	s->held_ms = clock_boot_ms();
+	atomic_store(&s->shared->held_ms, clock_boot_ms());
 	return OBTAINED_YES;
 }
 
@@ -175,7 +175,7 @@ static void give_up(struct supervisor *s)
 		keeper_kill(&s->keeper);
 		return;
 	}
-	keeper_release(&s->keeper, 0);
+	keeper_release(&s->keeper);
 	while (s->keeper.pid && clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
 		while (keeper_event(&s->keeper, &event))
@@ -244,7 +244,7 @@ enum obtained supervisor_obtain(struct supervisor *s)
 
 	if (s->run->driver->local)
 		return obtain_local(s);
-	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, 0, &err))
+	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, &err))
 		return supervisor_fail(s, &err);
 	/* The network takes its time: have the guard ready when the lock comes. */
 	if (!s->without_command && supervisor_start_guard(s, &err))

@@ -9,9 +9,17 @@
 #include "lease.h"
 #include "signals.h"
 
+#define NOT_RENEWED "it was not renewed before its lease ran out"
+
 /* What a guard gets beyond kill-after before it is taken for stuck. */
 #define GUARD_GRACE_MS 500
 
+
+/* 0 until the guard has started it. */
+static pid_t command_of(const struct supervisor *s)
+{
+	return atomic_load(&s->shared->command);
+}
 
 static void begin_stop(struct supervisor *s)
 {
@@ -41,6 +49,12 @@ void supervisor_lose(struct supervisor *s, const char *how)
 
 static void hear_holding(struct supervisor *s, const struct keeper_event *event)
 {
+	if (event->last) {
+		/* The guard told it of the command's end before we have heard of that. */
+		s->last_word = *event;
+		s->has_last_word = true;
+		return;
+	}
 	switch (event->type) {
 	case KEEPER_LOST:
 		supervisor_lose(s, event->error.message);
@@ -63,13 +77,13 @@ static void hear_holding(struct supervisor *s, const struct keeper_event *event)
 /* Ctrl-Z: dlock's own job stops as the command did; fg continues both. */
 static void follow_stop(struct supervisor *s, int sig)
 {
-	bool foreground = terminal_take(&s->terminal, s->command);
+	bool foreground = terminal_take(&s->terminal, command_of(s));
 
 	if (s->terminal.fd < 0 || (sig == SIGSTOP && !foreground))
 		return;
 	signals_stop_self(sig, true);
 	if (terminal_ours(&s->terminal))
-		terminal_give(&s->terminal, s->command);
+		terminal_give(&s->terminal, command_of(s));
 	guard_signal(&s->guard, SIGCONT, true);
 }
 
@@ -81,8 +95,8 @@ static void forward_signals(struct supervisor *s)
 	while ((sig = signals_next(s->signals, &info))) {
 		if (!signals_forwarded(sig))
 			continue;
-		if (sig == SIGCONT && s->command && terminal_ours(&s->terminal))
-			terminal_give(&s->terminal, s->command);
+		if (sig == SIGCONT && command_of(s) && terminal_ours(&s->terminal))
+			terminal_give(&s->terminal, command_of(s));
 		/* What the kernel sends, a terminal's Ctrl-C, is for a whole group. */
 		guard_signal(&s->guard, sig, sig == SIGCONT || sig == SIGTSTP ||
 			     info.ssi_code == SI_KERNEL);
@@ -93,10 +107,6 @@ static void forward_signals(struct supervisor *s)
 static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 {
 	switch (event->type) {
-	case GUARD_STARTED:
-		s->command = event->value;
-		supervisor_say(s, SAY_STEP, "command started, pid %d", event->value);
-		break;
 	case GUARD_EXEC_FAILED:
 		s->result->end = RUN_EXEC_FAILED;
 		s->result->error.errnum = event->value;
@@ -106,12 +116,12 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 		follow_stop(s, event->value);
 		break;
 	case GUARD_EXPIRING:
-		supervisor_lose(s, "it was not renewed before its lease ran out");
+		supervisor_lose(s, NOT_RENEWED);
 		break;
 	case GUARD_EXITED:
 		s->result->status = event->value;
 		s->reaped = true;
-		s->result->from_terminal = terminal_take(&s->terminal, s->command);
+		s->result->from_terminal = terminal_take(&s->terminal, command_of(s));
 		break;
 	case GUARD_LEFTOVERS:
 		supervisor_say(s, SAY_WARNING, "the command left %d process%s running; ending %s",
@@ -120,12 +130,24 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 		begin_stop(s);
 		break;
 	case GUARD_EMPTY:
-		guard_finish(&s->guard);
-		return false;
+		break;
 	case GUARD_GONE:
 		return false;
 	}
-	return true;
+	if (event->last)
+		s->ended = true;
+	return !event->last;
+}
+
+/*
+ * When a lease that nobody enforces (--on-lost warn) runs out: then the lock is lost,
+ * whether or not a server can be asked.
+ */
+static int64_t unenforced_end(const struct supervisor *s)
+{
+	if (s->run->kill_on_lost || !s->protected || s->lost)
+		return CLOCK_NEVER;
+	return atomic_load(&s->shared->lease_end_ms);
 }
 
 /* When the guard must be done; the second pair of eyes on every deadline. */
@@ -172,14 +194,18 @@ void supervisor_run_command(struct supervisor *s)
 	guard_run(&s->guard, s->protected ? s->fence : 0);
 	while (alive) {
 		look_ms = look_local(s, look_ms);
-		supervisor_sleep(s, clock_earlier(force_at(s), look_ms));
+		if (clock_boot_ms() >= unenforced_end(s))
+			supervisor_lose(s, NOT_RENEWED);
+		supervisor_sleep(s, clock_earlier(clock_earlier(force_at(s), look_ms),
+						  unenforced_end(s)));
 		forward_signals(s);
 		while (alive && guard_event(&s->guard, &guard_said))
 			alive = hear_guard(s, &guard_said);
-		while (s->protected && keeper_event(&s->keeper, &keeper_said))
+		while (s->protected && !s->has_last_word &&
+		       keeper_event(&s->keeper, &keeper_said))
 			hear_holding(s, &keeper_said);
 		if (alive && clock_boot_ms() >= force_at(s)) {
-			supervisor_lose(s, "it was not renewed before its lease ran out");
+			supervisor_lose(s, NOT_RENEWED);
 			break;
 		}
 	}
@@ -187,12 +213,12 @@ void supervisor_run_command(struct supervisor *s)
 	 * A guard that went without a word, or does not act, leaves its tree to us;
 	 * the command, its child, died with it (PR_SET_PDEATHSIG).
 	 */
-	if (s->guard.pid)
+	if (!s->ended)
 		guard_kill(&s->guard, s->keeper.pid);
 	s->ended = true;
 	s->ended_ms = clock_boot_ms();
 	s->last_lease_end_ms = atomic_load(&s->shared->lease_end_ms);
-	terminal_take(&s->terminal, s->command);
+	terminal_take(&s->terminal, command_of(s));
 	if (!s->reaped)
 		s->result->status = SIGKILL;
 }

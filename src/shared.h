@@ -27,6 +27,8 @@ struct shared {
 	_Atomic int64_t lease_end_ms;	/* CLOCK_BOOTTIME; CLOCK_NEVER: no lease */
 	_Atomic int64_t lease_ttl_ms;	/* as granted: kill-after is capped by it */
 	_Atomic int offer;		/* enum offer */
+	_Atomic int64_t held_ms;	/* CLOCK_BOOTTIME when the supervisor took it; 0: not yet */
+	_Atomic int command;		/* pid of the command, once the guard has started it */
 	/* A request has been sent that may leave something in the backend. */
 	_Atomic int engaged;
 };

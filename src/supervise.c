@@ -51,6 +51,8 @@ static int map_shared(struct supervisor *s, struct error *err)
 	}
 	s->shared = page;
 	atomic_store(&s->shared->lease_end_ms, CLOCK_NEVER);
+	if (s->run->driver->local)
+		return 0;	/* no keeper */
 	s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->lost_fd < 0 || pipe2(s->guard_pipe, O_CLOEXEC)) {
 		error_set(err, ERROR_INTERNAL, errno, "eventfd or pipe");
@@ -59,23 +61,21 @@ static int map_shared(struct supervisor *s, struct error *err)
 	return 0;
 }
 
-static int plan_guard(struct supervisor *s, struct error *err)
+int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *err)
 {
 	char *fence_text;
 	char **envp = environment_make(s->run->name, s->token, s->run->uri_text,
 				       &fence_text, err);
 
-	char **bare_envp = envp;
-
 	/* Hardly ever needed; not worth the time of every start. */
-	if (envp && s->run->run_if_down)
+	if (envp && !bare_envp && s->run->run_if_down)
 		bare_envp = environment_make_bare(s->run->name, s->run->uri_text, err);
-	if (!envp || !bare_envp)
+	if (!envp || (!bare_envp && s->run->run_if_down))
 		return -1;
 	s->guard_plan = (struct guard_plan){
 		.argv = s->run->argv,
 		.envp = envp,
-		.bare_envp = bare_envp,
+		.bare_envp = bare_envp ? bare_envp : envp,
 		.fence_text = fence_text,
 		.signals = s->signals,
 		.terminal = &s->terminal,
@@ -88,7 +88,7 @@ static int plan_guard(struct supervisor *s, struct error *err)
 	return 0;
 }
 
-int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, int64_t keep_ms,
+int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 			    struct error *err)
 {
 	struct keeper_plan plan = {
@@ -102,7 +102,6 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, int64_t
 		.backend = s->backend,
 		.grant = &s->local_grant,
 		.no_renew = s->run->no_renew,
-		.keep_ms = keep_ms,
 		.shared = s->shared,
 		.lost_fd = s->lost_fd,
 		.guard_pipe = { s->guard_pipe[0], s->guard_pipe[1] },
@@ -123,7 +122,7 @@ static void run_protected(struct supervisor *s)
 {
 	struct error err = { 0 };
 
-	if (token_make(s->token, &err) || plan_guard(s, &err)) {
+	if (token_make(s->token, &err) || supervisor_plan_guard(s, NULL, &err)) {
 		supervisor_fail(s, &err);
 		return;
 	}
@@ -141,6 +140,8 @@ static void run_protected(struct supervisor *s)
 	}
 	if (s->protected)
 		supervisor_give_back(s);
+	/* It ends by itself meanwhile; its process must not be left unreaped. */
+	guard_finish(&s->guard);
 	if (s->lost && s->result->end == RUN_EXITED)
 		s->result->end = RUN_LOST;
 }
@@ -151,7 +152,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 {
 	*s = (struct supervisor){
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
-		.guard_pipe = { -1, -1 }, .force_ms = CLOCK_NEVER, .pidfd = -1,
+		.guard_pipe = { -1, -1 }, .lost_fd = -1, .force_ms = CLOCK_NEVER, .pidfd = -1,
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,
@@ -176,12 +177,11 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		supervisor_fail(&s, &err);
 		return;
 	}
-	if (environment_find_hold(run->name, run->uri_text, s.token)) {
+	terminal_open(&s.terminal);
+	if (environment_find_hold(run->name, run->uri_text, s.token))
 		supervisor_run_nested(&s);
-	} else {
-		terminal_open(&s.terminal);
+	else
 		run_protected(&s);
-	}
 	if (result->age_ms >= 0)
 		result->age_ms = clock_boot_ms() - result->age_ms;
 	backend_close(s.backend);

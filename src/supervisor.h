@@ -45,11 +45,12 @@ struct supervisor {
 
 	bool protected;			/* the lock is, or was, held */
 	uint64_t fence;
-	int64_t started_ms, held_ms;
-	pid_t command;			/* 0 until started */
+	int64_t started_ms;
 	bool reaped;			/* result->status is valid */
 	bool ended;			/* the command's whole tree is dead */
 	bool lost;
+	bool has_last_word;		/* last_word is what the keeper ended with */
+	struct keeper_event last_word;
 	int64_t force_ms;		/* a stop was begun: kill the guard then */
 	int64_t timeout_ms;		/* bound of the keeper's last request */
 	int64_t ended_ms;		/* when the tree was dead */
@@ -66,7 +67,7 @@ void supervisor_say(const struct supervisor *s, enum say level, const char *form
 void supervisor_sleep(const struct supervisor *s, int64_t until_ms);
 
 /* Forks the keeper or the guard. 0, or -1 with *err. */
-int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode, int64_t keep_ms,
+int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 			    struct error *err);
 int supervisor_start_guard(struct supervisor *s, struct error *err);
 
@@ -93,7 +94,10 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		    const struct run_hooks *hooks, const struct signals *signals,
 		    struct run_result *result, const char *command, struct error *err);
 
-/* Under an ancestor's hold: becomes the command, or fills the result. */
+/* Sets s->guard_plan; bare_envp: for a command that runs without a hold of ours. 0 or -1. */
+int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *err);
+
+/* Runs the command under an ancestor's hold, if that still holds. */
 void supervisor_run_nested(struct supervisor *s);
 
 #endif

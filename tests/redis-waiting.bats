@@ -116,6 +116,19 @@ load redis
 	wait_until 4 p_key_gone
 }
 
+@test "TERM while releasing does not make dlock forget to" {
+	hold --
+	keeper_of "$HOLDER"
+	# a keeper that is not scheduled for a moment, as on any busy machine
+	kill -STOP "$KEEPER"
+	kill -TERM "$COMMAND"
+	wait_until 2 ended "$COMMAND"
+	kill -TERM "$HOLDER"
+	kill -CONT "$KEEPER"
+	join "$HOLDER" 5
+	wait_until 1 only_fences
+}
+
 @test "the wait limit holds while the server cannot be reached" {
 	tool listener
 	timed "$DLOCK" run -w 500ms -b "redis://127.0.0.1:$TOOL_PORT" "$LOCK" -- true

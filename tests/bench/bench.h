@@ -48,7 +48,7 @@ static inline pid_t start(char *const argv[], char *a, char *b, char *c)
 	int n = 0, failure;
 	pid_t pid;
 
-	while (argv[n] && n < MOST_ARGUMENTS) {
+	while (n < MOST_ARGUMENTS && argv[n]) {
 		words[n] = argv[n];
 		n++;
 	}

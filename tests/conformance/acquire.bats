@@ -1,0 +1,1677 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# What every backend must do for acquire, renew, verify, release, status, wait, break,
+# check and setup. As suite.bats: tests/conformance-acquire-NAME.bats is a link to this
+# file, and conformance/NAME.bash says what differs between backends.
+
+load helpers
+
+BACKEND=${BATS_TEST_FILENAME##*/conformance-acquire-}
+BACKEND=${BACKEND%.bats}
+BATS_TEST_NAME_PREFIX="$BACKEND: "
+# shellcheck source=tests/conformance/redis.bash
+source "$BATS_TEST_DIRNAME/conformance/$BACKEND.bash"
+# shellcheck source=tests/conformance/contents.bash
+source "$BATS_TEST_DIRNAME/conformance/contents.bash"
+
+prepare() {
+	need jq
+	backend_prepare
+	export DLOCK_BACKEND=$URI
+}
+
+waiters() {
+	equal "$(backend_waiters)" "$1" waiters 2>/dev/null
+}
+
+nothing_left() {
+	wait_until 2 backend_nothing_left
+}
+
+# take [OPTION]...: acquires $LOCK; sets TOKEN, FENCE, and KEEPER (null without one)
+take() {
+	"$DLOCK" acquire --json "$@" "$LOCK" >taken
+	read -r TOKEN FENCE KEEPER < <(jq -r '"\(.token) \(.fence) \(.keeper_pid)"' taken)
+	matches "$TOKEN" '^[0-9a-f]{32}$' token
+}
+
+give() {
+	"$DLOCK" release "$LOCK" "${1-$TOKEN}"
+}
+
+holds() {
+	"$DLOCK" verify "$LOCK" "${1-$TOKEN}"
+}
+
+# holds_not [TOKEN]: verify says so with its status, not with an error
+holds_not() {
+	local code=0
+	"$DLOCK" verify "$LOCK" "${1-$TOKEN}" 2>verify.err || code=$?
+	((code == 123))
+}
+
+# owner [COMMAND...]: a process to hold a lock for; sets OWNER, OWNER_OUT
+owner() {
+	if (($# == 0)); then
+		set -- sleep 300
+	fi
+	start "$@"
+	OWNER=$PID OWNER_OUT=$OUT
+	wait_until 5 runs "$OWNER" "$1"
+}
+
+# runs PID PROGRAM: env has become it
+runs() {
+	proc_stat "$1" && [[ ${2##*/} == "$PROC_COMM" ]]
+}
+
+# probe_owner: one that says which signals it gets, and ends on none but KILL
+probe_owner() {
+	owner "$TOOLS/sigprobe" -u none
+	wait_until 5 has_line "$OWNER_OUT" '^ready'
+}
+
+# in_line N [OPTION]...: an acquire that waits, the Nth, once it is in line
+in_line() {
+	local n=$1
+	shift
+	start "$DLOCK" acquire "$@" "$LOCK"
+	wait_until 10 waiters "$n"
+}
+
+# json FILTER: of `status --json` of $LOCK
+json() {
+	"$DLOCK" status --json "$LOCK" >status.json || [[ $? == 1 ]]
+	jq -r "$1" status.json
+}
+
+json_is() {
+	[[ $(json "$1") == "$2" ]]
+}
+
+# ---- acquire
+
+@test "acquire prints the token and nothing else; release prints nothing" {
+	run --separate-stderr -0 "$DLOCK" acquire "$LOCK"
+	matches "$output" '^[0-9a-f]{32}$'
+	equal "$stderr" "" stderr
+	TOKEN=$output
+	is_held
+	run --separate-stderr -0 "$DLOCK" release "$LOCK" "$TOKEN"
+	equal "$output$stderr" ""
+	is_free
+	nothing_left
+	# bytes, too
+	"$DLOCK" acquire "$LOCK" >token
+	equal "$(wc -c <token)" 33 bytes
+	not cmp -s token <(echo "$TOKEN")
+	give "$(<token)"
+	nothing_left
+}
+
+@test "acquire that cannot print the token says so and holds nothing" {
+	run --separate-stderr sh -c '"$DLOCK" acquire "$LOCK" >/dev/full'
+	equal "$status" 125
+	one_line
+	wait_until 2 is_free
+	nothing_left
+}
+
+@test "acquire -n gives up at once and says who has it" {
+	owner
+	take --pid "$OWNER"
+	timed "$DLOCK" acquire -n "$LOCK"
+	equal "$status" 124
+	between "$MS" 0 1500
+	equal "$output" ""
+	one_line "^dlock: $LOCK: held by $(uname -n) pid $OWNER \($(id -un)\) for [0-9.]+[a-z0-9]*"
+	run --separate-stderr -124 "$DLOCK" acquire -n -q "$LOCK"
+	equal "$output$stderr" ""
+	local code
+	for code in 7 0 255; do
+		run --separate-stderr "-$code" "$DLOCK" acquire -n -E $code "$LOCK"
+		equal "$output" ""
+	done
+	give
+	nothing_left
+}
+
+@test "acquire -w waits as long, and gets it when it is released" {
+	take
+	timed "$DLOCK" acquire -w 700ms "$LOCK"
+	equal "$status" 124
+	between "$MS" 690 2000
+	one_line 'held by'
+	equal "$output" ""
+	waiters 0
+	in_line 1 -w 60s
+	local waiter=$PID out=$OUT err=$ERR
+	holds_for 300 alive "$waiter"
+	give
+	join "$waiter" 5
+	equal "$status" 0
+	equal "$(<"$err")" "" stderr
+	matches "$(<"$out")" '^[0-9a-f]{32}$'
+	holds "$(<"$out")"
+	give "$(<"$out")"
+	nothing_left
+}
+
+@test "acquire: waiters get it one after the other, in order where the backend promises it" {
+	take
+	local n=0 file pid=()
+	for n in 1 2 3 4; do
+		in_line "$n"
+		pid[n]=$PID
+		ln -s "$OUT" "waiter.$n"
+	done
+	give
+	for n in 1 2 3 4; do
+		wait_until 5 one_new_token
+		[[ -z $FIFO ]] || equal "$NEW" "waiter.$n" "turn $n"
+		touch "$NEW.done"
+		holds "$(<"$NEW")"
+		give "$(<"$NEW")"
+	done
+	wait_until 5 ended "${pid[@]}"
+	nothing_left
+}
+
+# one_new_token: one waiter, and no other, has printed a token that was not given back
+one_new_token() {
+	local file count=0
+	for file in waiter.?; do
+		if [[ -s $file && ! -e $file.done ]]; then
+			NEW=$file
+			((++count))
+		fi
+	done
+	((count == 1))
+}
+
+@test "TERM, INT and HUP end a waiting acquire at once and leave no waiter" {
+	take
+	local sig
+	for sig in TERM:143 INT:130 HUP:129; do
+		in_line 1
+		kill "-${sig%:*}" "$PID"
+		join "$PID" 2
+		equal "$status $(<"$OUT")" "${sig#*:} " "after ${sig%:*}"
+		wait_until 1 waiters 0
+	done
+	give
+	nothing_left
+}
+
+@test "kill -9 of a waiting acquire leaves nothing in the line" {
+	take
+	in_line 1 -w 60s
+	local dead=$PID family
+	family=$(tree "$dead")
+	kill -KILL "$dead"
+	# shellcheck disable=SC2086 # words
+	wait_until 5 ended "$dead" $family
+	in_line 1
+	local next=$PID out=$OUT
+	give
+	join "$next" 3
+	equal "$status" 0
+	give "$(<"$out")"
+	nothing_left
+}
+
+@test "acquire --json: name, token, fence, end of the lease, keeper" {
+	take -t 20s
+	jq -e --arg name "$LOCK" '
+		(keys == ["expires_at", "expires_in_ms", "fence", "keeper_pid", "name", "token"]) and
+		.name == $name and (.token | test("^[0-9a-f]{32}$")) and .fence > 1600000000000000 and
+		.expires_in_ms > 10000 and .expires_in_ms <= 20000 and
+		((.expires_at[0:19] + "Z" | fromdate) - now | . > 5 and . < 25)' taken
+	equal "$(wc -l <taken)" 1 lines
+	json_is .fence "$FENCE"
+	give
+	owner
+	take --pid "$OWNER"
+	# until released
+	jq -e '.expires_in_ms == null and .expires_at == null and .keeper_pid > 1' taken
+	give
+	nothing_left
+}
+
+@test "fences grow from one acquire to the next" {
+	local last=0 n
+	for n in 1 2 3; do
+		take
+		((FENCE > last)) || fail "$FENCE after $last"
+		last=$FENCE
+		give
+	done
+	run -0 "$DLOCK" run "$LOCK" -- printenv DLOCK_FENCE
+	((output > last)) || fail "$output after $last"
+}
+
+@test "acquire: usage errors take nothing" {
+	local args
+	for args in '' "$LOCK x" "$LOCK -- true" "--slots 0 $LOCK" "--slots x $LOCK" "-s --slots 2 $LOCK" \
+		"-t 10ms $LOCK" "-w x $LOCK" "-E 256 $LOCK" "--pid 0 $LOCK" "--pid -1 $LOCK" "--pid x $LOCK" \
+		"--pid 99999999999 $LOCK" "--on-lost no $LOCK" "--min-hold x $LOCK" "--no-renew $LOCK"; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -125 "$DLOCK" acquire $args
+		one_line
+		equal "$output" "" "stdout of: $args"
+	done
+	is_free
+}
+
+@test "odd names: acquire, verify, status, wait, break and release mean the same lock" {
+	local name slashes
+	printf -v slashes '%200s' ''
+	for name in a/b ' a' .. %s '{a}' 'a"b\' 'Ünï🔒' '*' "${slashes// //}" "$LOCK.lock"; do
+		TOKEN=$("$DLOCK" acquire -- "$name" 2>/dev/null || "$DLOCK" acquire "$name")
+		"$DLOCK" verify "$name" "$TOKEN"
+		run --separate-stderr -1 "$DLOCK" status --json "$name"
+		equal "$(jq -r .name <<<"$output")" "$name"
+		"$DLOCK" status --json >all
+		equal "$(NAME=$name jq -c 'select(.name == env.NAME) | .held' all)" true "listed: $name"
+		run -124 "$DLOCK" wait -w 0 "$name"
+		"$DLOCK" release "$name" "$TOKEN"
+		"$DLOCK" wait -w 0 "$name"
+	done
+}
+
+# ---- the token
+
+# with WAY VERB TOKEN [OPTION]...: `dlock VERB $LOCK`, the token given in this way
+with() {
+	local way=$1 verb=$2 token=$3
+	shift 3
+	case $way in
+	argument) "$DLOCK" "$verb" "$@" "$LOCK" "$token" ;;
+	environment) DLOCK_TOKEN=$token "$DLOCK" "$verb" "$@" "$LOCK" ;;
+	stdin) echo "$token" | "$DLOCK" "$verb" "$@" "$LOCK" - ;;
+	crlf) printf '%s\r\n' "$token" | "$DLOCK" "$verb" "$@" "$LOCK" - ;;
+	open) printf %s "$token" | "$DLOCK" "$verb" "$@" "$LOCK" - ;;
+	esac
+}
+
+WAYS='argument environment stdin crlf open'
+
+@test "renew, verify and release take the token as argument, from the environment and from stdin" {
+	local way verb
+	for way in $WAYS; do
+		take
+		for verb in verify renew release; do
+			run --separate-stderr with "$way" "$verb" "$TOKEN"
+			equal "$status $output$stderr" "0 " "$verb, token as $way"
+		done
+		run --separate-stderr with "$way" release "$TOKEN"
+		equal "$status $output" "123 " "a second release, token as $way"
+		is_free
+	done
+	# the argument beats the environment
+	take
+	DLOCK_TOKEN=0123456789abcdef0123456789abcdef "$DLOCK" verify "$LOCK" "$TOKEN"
+	give
+	nothing_left
+}
+
+@test "a token that is not the holder's: 123, one line, and the holder keeps the lock" {
+	local verb old way
+	take
+	old=$TOKEN
+	give
+	for verb in verify renew release; do
+		run --separate-stderr -123 "$DLOCK" "$verb" "$LOCK" "$old"
+		one_line "$LOCK"
+		equal "$output" ""
+	done
+	backend_nothing_left
+	take
+	for way in $WAYS; do
+		for verb in verify renew release; do
+			run --separate-stderr -123 with $way $verb "$old"
+			one_line "$LOCK"
+			run --separate-stderr -123 with $way $verb 0123456789abcdef0123456789abcdef
+			# right for another lock
+			run --separate-stderr -123 "$DLOCK" "$verb" "$LOCK-other" "$TOKEN"
+		done
+	done
+	# half of it is right: what a socket's name or a record may show of it
+	run --separate-stderr -123 "$DLOCK" release "$LOCK" "${TOKEN:0:16}0123456789abcdef"
+	run --separate-stderr -123 "$DLOCK" verify "$LOCK" "${TOKEN:0:16}0123456789abcdef"
+	holds
+	is_held
+	give
+	nothing_left
+}
+
+@test "the right token with a keeper, too: half of it opens nothing" {
+	owner
+	take --pid "$OWNER"
+	local verb
+	for verb in verify renew release; do
+		run --separate-stderr -123 "$DLOCK" "$verb" "$LOCK" "${TOKEN:0:16}0123456789abcdef"
+		run --separate-stderr -123 "$DLOCK" "$verb" "$LOCK-other" "$TOKEN"
+	done
+	holds_for 300 holds
+	alive "$KEEPER"
+	give
+	nothing_left
+}
+
+@test "a malformed token: 125, and it is not repeated" {
+	take
+	local verb bad way
+	for verb in verify renew release; do
+		for bad in Sesame8 "${TOKEN}0" "${TOKEN:1}" " $TOKEN" "${TOKEN:0:31}g"; do
+			for way in argument environment stdin; do
+				run --separate-stderr -125 with $way $verb "$bad"
+				one_line token
+				[[ $stderr != *"$bad"* && $stderr != *"${TOKEN:1:30}"* ]] || fail "shows the token"
+			done
+		done
+		run --separate-stderr -125 "$DLOCK" "$verb" "$LOCK" </dev/null
+		one_line token
+		run --separate-stderr -125 "$DLOCK" "$verb" "$LOCK" - </dev/null
+		one_line token
+		run --separate-stderr -125 "$DLOCK" "$verb" "$LOCK" ''
+		run --separate-stderr -125 "$DLOCK" "$verb"
+		run --separate-stderr -125 "$DLOCK" "$verb" "$LOCK" "$TOKEN" more
+	done
+	holds
+	give
+}
+
+@test "the token shows in no argument list" {
+	owner
+	take --pid "$OWNER"
+	kill -STOP "$KEEPER"
+	local verb pids=() pid
+	for verb in verify renew; do
+		# no answer comes: there is time to look
+		start "$DLOCK" "$verb" "$LOCK" "$TOKEN"
+		pids+=("$PID")
+		wait_until 5 has_line "/proc/$PID/cmdline" '\*\*\*\*'
+		has_line "/proc/$PID/cmdline" "$LOCK"
+	done
+	for pid in "${pids[@]}" "$KEEPER" $(strays); do
+		if grep -aqs "$TOKEN" "/proc/$pid/cmdline"; then
+			fail "process $pid shows it"
+		fi
+	done
+	kill -CONT "$KEEPER"
+	for pid in "${pids[@]}"; do
+		join "$pid" 10
+		equal "$status" 0
+	done
+	give
+}
+
+@test "the token shows in no message, status, list or log" {
+	start "$DLOCK" acquire -v "$LOCK"
+	join "$PID"
+	TOKEN=$(<"$OUT")
+	cp "$ERR" words
+	{
+		"$DLOCK" verify -v "$LOCK" "$TOKEN"
+		"$DLOCK" renew -v "$LOCK" "$TOKEN"
+		"$DLOCK" renew --json "$LOCK" "$TOKEN"
+		not "$DLOCK" acquire -v -n "$LOCK"
+		not "$DLOCK" run -v -n "$LOCK" -- true
+		not "$DLOCK" status -v "$LOCK"
+		not "$DLOCK" status --json "$LOCK"
+		"$DLOCK" status -v
+		"$DLOCK" status --json
+		not "$DLOCK" wait -v -w 0 "$LOCK"
+		"$DLOCK" check -v || true
+		"$DLOCK" check --json || true
+		"$DLOCK" setup -v
+		DLOCK_NAME=$LOCK DLOCK_TOKEN=$TOKEN "$DLOCK" acquire -v "$LOCK" | grep -vx "$TOKEN" || true
+		"$DLOCK" release -v "$LOCK" "$TOKEN"
+		"$DLOCK" break -v --yes "$LOCK"
+		not "$DLOCK" verify -v "$LOCK" "$TOKEN"
+		not "$DLOCK" renew -v "$LOCK" "$TOKEN"
+		not "$DLOCK" release -v "$LOCK" "$TOKEN"
+	} >>words 2>&1
+	between "$(wc -l <words)" 15 200 "lines of output"
+	not has_line words "$TOKEN"
+	# what files may show to others is not enough to prove a hold
+	not grep -rqs "$TOKEN" "$LOCKS"
+	wait_until 5 no_strays
+}
+
+# ---- the lease
+
+@test "without --pid the lease ends after the TTL, not before" {
+	take -t 2s
+	holds_for 1200 is_held
+	wait_until 4 is_free
+	holds_not
+	run --separate-stderr -123 give
+	run --separate-stderr -123 "$DLOCK" renew "$LOCK" "$TOKEN"
+	nothing_left
+	wait_until 2 no_strays
+	no_socket "$TOKEN"
+}
+
+@test "without --pid no process stays where the backend stores leases" {
+	take
+	if [[ -n $LEASES ]]; then
+		wait_until 2 no_strays
+		equal "$KEEPER" null keeper_pid
+		no_socket "$TOKEN"
+	else
+		runs "$KEEPER" dlock-keeper
+		equal "$(strays)" "$KEEPER"
+	fi
+	is_held
+	give
+	nothing_left
+	wait_until 2 no_strays
+	no_socket "$TOKEN"
+}
+
+@test "renew extends the lease to a full TTL" {
+	take -t 1500ms
+	for _ in 1 2 3 4 5 6; do
+		holds_for 400 holds
+		"$DLOCK" renew -t 1500ms "$LOCK" "$TOKEN"
+	done
+	is_held
+	# and no further
+	wait_until 4 is_free
+	holds_not
+}
+
+@test "renew -t gives a lease of another length, and --json says when it ends" {
+	take -t 1s
+	"$DLOCK" renew --json -t 40s "$LOCK" "$TOKEN" >renewed
+	jq -e --arg name "$LOCK" '
+		(keys == ["expires_at", "expires_in_ms", "name"]) and .name == $name and
+		.expires_in_ms > 30000 and .expires_in_ms <= 40000 and
+		((.expires_at[0:19] + "Z" | fromdate) - now | . > 25 and . < 45)' renewed
+	holds_for 2000 is_held
+	"$DLOCK" renew -t 1s "$LOCK" "$TOKEN"
+	wait_until 4 is_free
+}
+
+@test "the environment's TTL is that of acquire and renew" {
+	DLOCK_TTL=1s take
+	DLOCK_TTL=40s "$DLOCK" renew "$LOCK" "$TOKEN"
+	holds_for 1500 is_held
+	give
+}
+
+@test "status says when a lease ends" {
+	take -t 30s
+	between "$(json '.holders[0].expires_in_ms')" 20000 30000 expires_in_ms
+	give
+}
+
+# ---- who may use a token
+
+@test "any process with the token may renew and release: another shell, session, environment" {
+	local b=$URI t
+	take
+	(cd / && env -i "$DLOCK" verify -b "$b" "$LOCK" "$TOKEN")
+	env -i setsid -w "$DLOCK" renew -b "$b" "$LOCK" "$TOKEN"
+	echo "$TOKEN" | env -i dash -c '"$0" release -b "$1" "$2" -' "$DLOCK" "$b" "$LOCK"
+	is_free
+	t=$(env -i bash -c '"$0" acquire -b "$1" "$2"' "$DLOCK" "$b" "$LOCK")
+	holds "$t"
+	give "$t"
+	owner
+	take --pid "$OWNER"
+	env -i "$DLOCK" verify -b "$b" "$LOCK" "$TOKEN"
+	env -i "$DLOCK" renew -b "$b" "$LOCK" "$TOKEN"
+	env -i "$DLOCK" release -b "$b" "$LOCK" "$TOKEN"
+	is_free
+	alive "$OWNER"
+	nothing_left
+}
+
+# ---- counting
+
+# again: acquires once more what $TOKEN holds
+again() {
+	DLOCK_NAME=$LOCK DLOCK_TOKEN=$TOKEN timeout 10 "$DLOCK" acquire -w 5s "$LOCK"
+}
+
+counts() {
+	local old
+	equal "$(again)" "$TOKEN" "the second token"
+	equal "$(again)" "$TOKEN" "the third token"
+	json_is '.holders | length' 1
+	json_is '.holders[0].count' 3
+	json_is '.holders[0].fence' "$FENCE"
+	give
+	holds
+	json_is '.holders[0].count' 2
+	give
+	holds
+	is_held
+	json_is '.holders[0].count' 1
+	give
+	holds_not
+	is_free
+	run -123 give
+	nothing_left
+}
+
+@test "acquire with the token of a current hold counts one more, each release one less" {
+	take
+	counts
+}
+
+@test "counting with --pid: the last release ends the keeper" {
+	owner
+	take --pid "$OWNER"
+	counts
+	wait_until 2 ended "$KEEPER"
+	alive "$OWNER"
+}
+
+@test "counting with --pid: the end of the process frees all" {
+	owner
+	take --pid "$OWNER"
+	again
+	kill -KILL "$OWNER"
+	wait_until 2 is_free
+	wait_until 2 ended "$KEEPER"
+	nothing_left
+}
+
+@test "counting a shared hold and a slot" {
+	local mode
+	for mode in '-s' '--slots 2'; do
+		# shellcheck disable=SC2086 # words
+		take $mode
+		# shellcheck disable=SC2086 # words
+		equal "$(DLOCK_NAME=$LOCK DLOCK_TOKEN=$TOKEN timeout 10 "$DLOCK" acquire -n $mode "$LOCK")" "$TOKEN"
+		json_is '.holders | length' 1
+		json_is '.holders[0].count' 2
+		give
+		holds
+		give
+		holds_not
+		nothing_left
+	done
+}
+
+@test "acquire inside run counts one more; run still frees it in the end" {
+	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- bash -c '
+		token=$("$DLOCK" acquire "$LOCK")
+		[ "$token" = "$DLOCK_TOKEN" ] || exit 1
+		"$DLOCK" verify "$LOCK" || exit 2
+		"$DLOCK" release "$LOCK" || exit 3
+		"$DLOCK" verify "$LOCK" || exit 4
+		env -i "$DLOCK" run -b "$DLOCK_BACKEND" -n -E 9 "$LOCK" -- true
+		[ $? = 9 ] || exit 5'
+	is_free
+	nothing_left
+}
+
+@test "a token of the past counts nothing: acquire takes anew, or waits" {
+	local old new
+	take
+	old=$TOKEN
+	give
+	new=$(again)
+	[[ $new != "$old" ]]
+	holds_not "$old"
+	holds "$new"
+	run --separate-stderr -124 env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$old" "$DLOCK" acquire -n "$LOCK"
+	# of another lock
+	run --separate-stderr -124 env DLOCK_NAME="$LOCK-other" DLOCK_TOKEN="$new" "$DLOCK" acquire -n "$LOCK"
+	give "$new"
+	nothing_left
+}
+
+# ---- --pid
+
+@test "--pid: held beyond the TTL, for as long as the process lives, free when it ends" {
+	local end
+	for end in TERM KILL; do
+		owner
+		take -t 1s --pid "$OWNER"
+		holds_for 2500 is_held
+		json_is '.holders[0].pid' "$OWNER"
+		kill "-$end" "$OWNER"
+		# the contract says one second
+		wait_until 1 is_free
+		wait_until 2 ended "$KEEPER"
+		no_socket "$TOKEN"
+		nothing_left
+	done
+}
+
+@test "--pid: a waiter gets it as soon as the process is killed, whatever the TTL" {
+	owner
+	take -t 1h --pid "$OWNER"
+	in_line 1
+	local waiter=$PID out=$OUT
+	kill -KILL "$OWNER"
+	join "$waiter" 2
+	equal "$status" 0
+	give "$(<"$out")"
+	nothing_left
+}
+
+@test "--pid \$\$: a script that ends, or is killed, between acquire and release" {
+	local shell end
+	for shell in bash dash; do
+		for end in 'exit 3' 'kill -9 $$'; do
+			run "$shell" -c 'token=$("$DLOCK" acquire --pid $$ "$LOCK") || exit 99
+				"$DLOCK" verify "$LOCK" "$token" || exit 98
+				'"$end"
+			matches "$status" '^(3|137)$'
+			wait_until 1 is_free
+			wait_until 2 no_strays
+			nothing_left
+		done
+	done
+}
+
+@test "--pid: a process that is gone, or a zombie, is refused" {
+	start true
+	join "$PID"
+	run --separate-stderr -125 "$DLOCK" acquire --pid "$PID" "$LOCK"
+	one_line "$PID"
+	equal "$output" ""
+	is_free
+	# sleep does not know of the child that it got from sh
+	start sh -c 'true & echo $!; exec sleep 300'
+	line "$OUT"
+	wait_until 5 zombie "$LINE"
+	run --separate-stderr -125 "$DLOCK" acquire --pid "$LINE" "$LOCK"
+	one_line "$LINE"
+	is_free
+	nothing_left
+}
+
+zombie() {
+	proc_stat "$1" && [[ $PROC_STATE == Z ]]
+}
+
+@test "--pid: a process that is younger than the dlock that is told of it is another one" {
+	mkfifo number
+	# it is as old as the shell that it was
+	start sh -c 'read pid <number; exec "$DLOCK" acquire --pid "$pid" "$LOCK"'
+	local late=$PID out=$OUT err=$ERR
+	now
+	local started=$NOW
+	wait_until 5 later "$((started + 50))"
+	owner
+	echo "$OWNER" >number
+	join "$late"
+	equal "$status $(<"$out")" "125 "
+	equal "$(wc -l <"$err")" 1 lines
+	has_line "$err" "$OWNER"
+	is_free
+}
+
+later() {
+	now
+	((NOW > $1))
+}
+
+@test "--pid: a child of the shell that dlock replaces is nobody else" {
+	local shell
+	# the last command of -c: many shells do not fork for it
+	for shell in bash dash; do
+		run --separate-stderr "$shell" -c 'sleep 300 & echo $! >child; sleep 0.1; exec "$DLOCK" acquire --pid $! "$LOCK"'
+		local code=$status
+		kill "$(<child)"
+		equal "$code" 0 "status in $shell: $stderr"
+		wait_until 2 is_free
+	done
+}
+
+@test "--pid: when the lock is lost that process gets TERM, and the keeper ends" {
+	local how
+	for how in break backend_wipe; do
+		probe_owner
+		take -t 1500ms --pid "$OWNER"
+		# a hold that stands sends nothing
+		holds_for 800 not has_line "$OWNER_OUT" '^TERM$'
+		if [[ $how == break ]]; then
+			"$DLOCK" break -q --yes "$LOCK"
+		else
+			backend_wipe
+		fi
+		wait_until 3 has_line "$OWNER_OUT" '^TERM$'
+		wait_until 2 ended "$KEEPER"
+		no_socket "$TOKEN"
+		holds_not
+		equal "$(tail -n +2 "$OWNER_OUT")" TERM "signals"
+		kill -KILL "$OWNER"
+	done
+	wait_until 2 is_free
+	nothing_left
+}
+
+@test "--pid, --on-lost warn: no signal" {
+	probe_owner
+	take -t 1500ms --on-lost warn --pid "$OWNER"
+	"$DLOCK" break -q --yes "$LOCK"
+	wait_until 3 ended "$KEEPER"
+	holds_for 300 alive "$OWNER"
+	equal "$(tail -n +2 "$OWNER_OUT")" "" "signals"
+	no_socket "$TOKEN"
+	nothing_left
+}
+
+@test "--pid: release, and the end of the keeper by TERM, send no signal" {
+	probe_owner
+	take --pid "$OWNER"
+	give
+	wait_until 2 ended "$KEEPER"
+	take --pid "$OWNER"
+	kill -TERM "$KEEPER"
+	wait_until 2 ended "$KEEPER"
+	holds_for 300 alive "$OWNER"
+	equal "$(tail -n +2 "$OWNER_OUT")" "" "signals"
+}
+
+@test "two locks for one process: each has a keeper of its own" {
+	owner
+	take --pid "$OWNER"
+	local first=$TOKEN keeper=$KEEPER second
+	second=$("$DLOCK" acquire --pid "$OWNER" "$LOCK-b")
+	"$DLOCK" release "$LOCK-b" "$second"
+	holds "$first"
+	alive "$keeper"
+	second=$("$DLOCK" acquire --pid "$OWNER" "$LOCK-b")
+	kill -KILL "$OWNER"
+	wait_until 2 is_free
+	"$DLOCK" wait -w 2s "$LOCK-b"
+	wait_until 2 no_strays
+	no_socket "$first" "$second"
+}
+
+# ---- the keeper as a daemon
+
+@test "the keeper has its own session, no terminal, cwd / and nothing of the caller's open" {
+	local rest fields fd target
+	owner
+	exec 9>"$T/nine" 8<"$DLOCK"
+	"$DLOCK" acquire --json --pid "$OWNER" "$LOCK" >taken 7<>"$T/seven"
+	exec 9>&- 8<&-
+	read -r TOKEN KEEPER < <(jq -r '"\(.token) \(.keeper_pid)"' taken)
+	runs "$KEEPER" dlock-keeper
+	read -r rest <"/proc/$KEEPER/stat"
+	read -ra fields <<<"${rest##*\) }"
+	equal "${fields[2]}" "$KEEPER" "process group"
+	equal "${fields[3]}" "$KEEPER" "session"
+	equal "${fields[4]}" 0 "terminal"
+	not equal "${fields[1]}" "$BASHPID" 2>/dev/null
+	equal "$(readlink "/proc/$KEEPER/cwd")" /
+	for fd in "/proc/$KEEPER/fd"/*; do
+		target=$(readlink "$fd")
+		case ${fd##*/}:$target in
+		[012]:/dev/null | *:socket:* | *:anon_inode:*) ;;
+		*:"$LOCKS"/*) ;;
+		*) fail "open in the keeper: ${fd##*/} $target" ;;
+		esac
+	done
+	# the caller's descriptors were those from 3 on; nor has it pipes of anybody
+	between "$(find "/proc/$KEEPER/fd" -mindepth 1 | wc -l)" 4 16 "descriptors"
+	give
+}
+
+@test "the keeper keeps no pipe of the caller open: \$(...) and pipelines return at once" {
+	local shell
+	owner
+	export OWNER
+	for shell in bash dash; do
+		timed timeout 20 "$shell" -c 't=$("$DLOCK" acquire --pid "$OWNER" "$LOCK"); "$DLOCK" release "$LOCK" "$t"; echo "$t"'
+		equal "$status" 0 "status in $shell"
+		matches "$output" '^[0-9a-f]{32}$'
+		between "$MS" 0 5000 "time in $shell"
+		timed timeout 20 "$shell" -c '"$DLOCK" acquire --pid "$OWNER" "$LOCK" 2>&1 | cat'
+		equal "$status" 0 "status in $shell"
+		between "$MS" 0 5000 "time in $shell, in a pipeline"
+		is_held
+		give "$output"
+		timed timeout 20 "$shell" -c 't=$("$DLOCK" acquire -t 20s "$LOCK" 2>&1); echo "$t"'
+		between "$MS" 0 5000 "time in $shell, without --pid"
+		give "$output"
+	done
+	nothing_left
+}
+
+@test "the keeper keeps no other descriptor of the caller open" {
+	mkfifo pipe
+	start cat pipe
+	local reader=$PID
+	owner
+	exec 9>pipe
+	take --pid "$OWNER"
+	exec 9>&-
+	join "$reader" 5
+	equal "$status" 0
+	is_held
+	alive "$KEEPER"
+	give
+	# a number that few expect
+	start cat pipe
+	reader=$PID
+	exec 9>pipe
+	python3 -c 'import os, sys
+os.dup2(9, 700)
+os.close(9)
+os.set_inheritable(700, True)
+os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >taken
+	exec 9>&-
+	join "$reader" 5
+	give "$(<taken)"
+}
+
+@test "socket and directory are private" {
+	owner
+	(umask 0 && take --pid "$OWNER")
+	TOKEN=$(jq -r .token taken)
+	socket_of "$TOKEN"
+	[[ -S $SOCKET ]]
+	equal "$(stat -c '%a %u' "$SOCKET_DIR")" "700 $EUID" "directory"
+	equal "$(stat -c '%a %u' "$SOCKET")" "700 $EUID" "socket"
+	give
+	[[ ! -e $SOCKET ]]
+}
+
+@test "the keeper survives HUP, INT and QUIT, and ends on TERM by releasing" {
+	local sig
+	owner
+	take --pid "$OWNER"
+	for sig in HUP INT QUIT USR1 PIPE; do
+		kill "-$sig" "$KEEPER"
+		holds_for 100 alive "$KEEPER"
+	done
+	holds
+	kill -TERM "$KEEPER"
+	wait_until 2 is_free
+	wait_until 2 ended "$KEEPER"
+	no_socket "$TOKEN"
+	holds_not
+	nothing_left
+	alive "$OWNER"
+}
+
+@test "the keeper survives the end of the caller's session and terminal" {
+	need script
+	owner
+	export OWNER
+	run timeout 20 script -qec '"$DLOCK" acquire --json --pid "$OWNER" "$LOCK" >taken' /dev/null </dev/null
+	equal "$status" 0
+	TOKEN=$(jq -r .token taken)
+	KEEPER=$(jq -r .keeper_pid taken)
+	holds_for 500 alive "$KEEPER"
+	holds
+	give
+}
+
+@test "kill -9 of the keeper: release falls back to the backend, and cleans up" {
+	owner
+	take --pid "$OWNER"
+	socket_of "$TOKEN"
+	kill -KILL "$KEEPER"
+	wait_until 2 ended "$KEEPER"
+	[[ -S $SOCKET ]]
+	run --separate-stderr give
+	if [[ -n $LEASES ]]; then
+		equal "$status" 0
+	else
+		# it was held in the keeper, and ended with it
+		equal "$status" 123
+	fi
+	[[ ! -e $SOCKET ]] || fail "the stale socket stays"
+	is_free
+	nothing_left
+}
+
+@test "kill -9 of the keeper: verify and renew tell the truth" {
+	owner
+	take --pid "$OWNER"
+	kill -KILL "$KEEPER"
+	wait_until 2 ended "$KEEPER"
+	if [[ -n $LEASES ]]; then
+		holds
+		"$DLOCK" renew -t 1s "$LOCK" "$TOKEN"
+		is_held
+		wait_until 4 is_free
+	else
+		holds_not
+		is_free
+	fi
+	holds_not
+	run -123 "$DLOCK" renew "$LOCK" "$TOKEN"
+	nothing_left
+}
+
+@test "the next keeper cleans the socket of a dead one, and no other" {
+	local dead living
+	owner
+	take --pid "$OWNER"
+	dead=$TOKEN
+	kill -KILL "$KEEPER"
+	wait_until 2 ended "$KEEPER"
+	not no_socket "$dead"
+	living=$("$DLOCK" acquire --pid "$OWNER" "$LOCK-b")
+	no_socket "$dead"
+	take -w 40s -n --pid "$OWNER" || true
+	"$DLOCK" verify "$LOCK-b" "$living"
+	not no_socket "$living"
+	"$DLOCK" release "$LOCK-b" "$living"
+	"$DLOCK" break -q --yes "$LOCK"
+	wait_until 5 no_strays_but "$OWNER"
+}
+
+no_strays_but() {
+	[[ $(strays) == "$1" ]]
+}
+
+@test "a keeper that hangs: release says so in bounded time, and the process is not fooled" {
+	owner
+	take --pid "$OWNER"
+	kill -STOP "$KEEPER"
+	timed timeout 30 "$DLOCK" release "$LOCK" "$TOKEN"
+	matches "$status" '^(0|122)$'
+	between "$MS" 0 15000
+	kill -CONT "$KEEPER"
+	wait_until 5 is_free
+	wait_until 5 ended "$KEEPER"
+	nothing_left
+}
+
+@test "a caller that connects to the keeper and says nothing, or rubbish, hurts nobody" {
+	owner
+	take -t 3s --pid "$OWNER"
+	socket_of "$TOKEN"
+	python3 - "$SOCKET" <<-'END' &
+		import socket, sys, time
+		held = []
+		for data in (None, b"", b"x", b"\xff" * 100000, b"\0" * 264):
+		    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+		    s.connect(sys.argv[1])
+		    if data is not None:
+		        try:
+		            s.send(data)
+		        except OSError:
+		            pass
+		    held.append(s)
+		time.sleep(4)
+	END
+	local rude=$!
+	holds_for 3500 is_held
+	wait "$rude"
+	holds
+	alive "$KEEPER"
+	give
+}
+
+# ---- shared holds and slots
+
+@test "shared holds are many, and exclude exclusive ones" {
+	local first second
+	first=$("$DLOCK" acquire -s "$LOCK")
+	second=$("$DLOCK" acquire --shared -n "$LOCK")
+	[[ $first != "$second" ]]
+	run --separate-stderr -124 "$DLOCK" acquire -n "$LOCK"
+	one_line 'held by'
+	run -0 "$DLOCK" run -s -n "$LOCK" -- true
+	json_is '[.holders[].mode] | join(" ")' "shared shared"
+	give "$first"
+	holds_not "$first"
+	holds "$second"
+	is_held
+	give "$second"
+	is_free
+	nothing_left
+}
+
+@test "an exclusive hold excludes shared ones and slots; shared ones exclude slots" {
+	take
+	run -124 "$DLOCK" acquire -s -n "$LOCK"
+	run -124 "$DLOCK" acquire --slots 2 -n "$LOCK"
+	give
+	take -s
+	run -124 "$DLOCK" acquire --slots 2 -n "$LOCK"
+	give
+	take --slots 2
+	run -124 "$DLOCK" acquire -s -n "$LOCK"
+	run -124 "$DLOCK" acquire -n "$LOCK"
+	give
+	nothing_left
+}
+
+@test "the last shared hold that ends lets the exclusive waiter in" {
+	local first second waiter out
+	first=$("$DLOCK" acquire -s "$LOCK")
+	second=$("$DLOCK" acquire -s "$LOCK")
+	in_line 1
+	waiter=$PID out=$OUT
+	give "$first"
+	holds_for 300 alive "$waiter"
+	give "$second"
+	join "$waiter" 5
+	equal "$status" 0
+	give "$(<"$out")"
+	nothing_left
+}
+
+@test "one release of an exclusive hold lets all shared waiters in" {
+	local pids=() outs=() n
+	take
+	for n in 1 2 3; do
+		start "$DLOCK" acquire -s "$LOCK"
+		pids+=("$PID") outs+=("$OUT")
+		[[ -z $FIFO ]] || wait_until 5 waiters "$n"
+	done
+	holds_for 300 alive "${pids[@]}"
+	give
+	wait_until 5 ended "${pids[@]}"
+	for n in "${outs[@]}"; do
+		holds "$(<"$n")"
+	done
+	for n in "${outs[@]}"; do
+		give "$(<"$n")"
+	done
+	nothing_left
+}
+
+@test "a shared one that comes after an exclusive waiter does not pass it" {
+	[[ -n $FIFO ]] || return 0
+	local exclusive out shared
+	take -s
+	in_line 1
+	exclusive=$PID out=$OUT
+	run -124 "$DLOCK" acquire -s -n "$LOCK"
+	start "$DLOCK" acquire -s "$LOCK"
+	shared=$PID
+	local shared_out=$OUT
+	wait_until 5 waiters 2
+	give
+	join "$exclusive" 5
+	holds_for 300 alive "$shared"
+	give "$(<"$out")"
+	join "$shared" 5
+	give "$(<"$shared_out")"
+	nothing_left
+}
+
+@test "--slots: so many and not one more; a slot that is freed goes to the next" {
+	local a b c
+	a=$("$DLOCK" acquire --slots 3 "$LOCK")
+	b=$("$DLOCK" acquire --slots 3 "$LOCK")
+	owner
+	c=$("$DLOCK" acquire --slots 3 --pid "$OWNER" "$LOCK")
+	run --separate-stderr -124 "$DLOCK" acquire --slots 3 -n "$LOCK"
+	one_line 'held by'
+	json_is '.holders | length' 3
+	json_is '[.holders[] | "\(.mode) \(.slots)"] | unique | join(",")' "slot 3"
+	start "$DLOCK" acquire --slots 3 "$LOCK"
+	local waiter=$PID out=$OUT
+	[[ -z $FIFO ]] || wait_until 5 waiters 1
+	holds_for 300 alive "$waiter"
+	give "$b"
+	join "$waiter" 5
+	equal "$status" 0
+	kill -KILL "$OWNER"
+	b=$(timeout 10 "$DLOCK" acquire -w 2s --slots 3 "$LOCK")
+	give "$(<"$out")"
+	give "$a"
+	give "$b"
+	nothing_left
+}
+
+@test "--slots: a disagreement is an error that says both numbers" {
+	take --slots 3
+	local command
+	for command in acquire run; do
+		run --separate-stderr -125 "$DLOCK" $command --slots 5 "$LOCK" $([[ $command == acquire ]] || echo -- true)
+		one_line '\<3\>' '\<5\>' slots
+		equal "$output" ""
+	done
+	json_is '.holders | length' 1
+	json_is '.waiters | length' 0
+	give
+	# who comes when nobody is there may choose anew
+	take --slots 5
+	give
+	nothing_left
+}
+
+@test "--slots: never more inside than there is room for, though all come at once" {
+	local n pids=()
+	: >log
+	for n in {1..12}; do
+		start "$DLOCK" run --slots 3 "$LOCK" -- sh -c 'echo + >>log; sleep 0.05; echo - >>log'
+		pids+=("$PID")
+	done
+	for n in "${pids[@]}"; do
+		join "$n" 30
+		equal "$status" 0
+	done
+	equal "$(wc -l <log)" 24 lines
+	awk '{ inside += $1 == "+" ? 1 : -1; if (inside > most) most = inside }
+		END { print most }' log >most
+	between "$(<most)" 2 3 "inside at once"
+	nothing_left
+}
+
+@test "a slot's lease that ends frees the slot" {
+	take -t 1s --slots 1
+	run -124 "$DLOCK" acquire -n --slots 1 "$LOCK"
+	timed "$DLOCK" acquire -w 10s --slots 1 "$LOCK"
+	equal "$status" 0
+	between "$MS" 0 5000
+	give "$output"
+	holds_not
+	nothing_left
+}
+
+# ---- --min-hold
+
+@test "--min-hold: release returns at once, the lock stays for the rest" {
+	local pid=()
+	owner
+	for how in lease pid; do
+		if [[ $how == pid ]]; then
+			pid=(--pid "$OWNER")
+		fi
+		take --min-hold 2s "${pid[@]}"
+		now
+		local start=$NOW
+		timed give
+		equal "$status" 0
+		between "$MS" 0 1500
+		now
+		if ((NOW - start < 1500)); then
+			is_held || fail "free before its time ($how)"
+		fi
+		wait_until 4 is_free
+		now
+		between "$((NOW - start))" 1500 5000 "until it was free ($how)"
+		run -123 give
+		nothing_left
+	done
+}
+
+@test "--min-hold: the end of the process of --pid frees no earlier" {
+	owner
+	take --min-hold 2s --pid "$OWNER"
+	now
+	local start=$NOW
+	kill -KILL "$OWNER"
+	wait_until 5 is_free
+	now
+	between "$((NOW - start))" 1300 6000 "until it was free"
+	nothing_left
+}
+
+# ---- status
+
+@test "status: 0 when all that are named are free, 1 when any is held" {
+	run --separate-stderr -0 "$DLOCK" status "$LOCK" "$LOCK-b"
+	equal "$stderr" ""
+	take
+	run --separate-stderr -1 "$DLOCK" status "$LOCK"
+	equal "$stderr" ""
+	run -1 "$DLOCK" status "$LOCK-b" "$LOCK"
+	run -1 "$DLOCK" status "$LOCK" "$LOCK-b"
+	run -0 "$DLOCK" status "$LOCK-b"
+	# without a name there is nothing to ask
+	run -0 "$DLOCK" status
+	run -1 "$DLOCK" status --json "$LOCK"
+	run -0 "$DLOCK" status --json "$LOCK-b"
+	give
+	run -0 "$DLOCK" status "$LOCK"
+	run --separate-stderr -125 "$DLOCK" status "$LOCK" $'a\nb'
+	one_line name
+	run --separate-stderr -125 "$DLOCK" status ''
+}
+
+@test "status: a table with name, mode, times, fence and holder" {
+	owner
+	take -t 30s --pid "$OWNER"
+	run --separate-stderr -1 "$DLOCK" status "$LOCK"
+	equal "${#lines[@]}" 2 lines
+	matches "${lines[0]}" '^NAME +MODE +HELD FOR +EXPIRES +FENCE +HOLDER$'
+	matches "${lines[1]}" "^$LOCK +exclusive +[0-9.]+[a-z0-9]+ +[-0-9.a-z]+ +$FENCE +$(uname -n) pid $OWNER \($(id -un)\)"
+	if [[ -n $LEASES ]]; then
+		matches "${lines[1]}" "^$LOCK +exclusive +[0-9.]+[a-z0-9]+ +[0-9.]+[a-z0-9]+ +$FENCE"
+	fi
+	give
+	run --separate-stderr -0 "$DLOCK" status "$LOCK"
+	matches "${lines[1]}" "^$LOCK +free"
+}
+
+@test "status: what dlock run holds" {
+	hold -- "$TOOLS/sigprobe"
+	run --separate-stderr -1 "$DLOCK" status "$LOCK"
+	matches "${lines[1]}" "^$LOCK +exclusive .* $FENCE +$(uname -n) pid $HOLDER \($(id -un)\):? sh$"
+	json_is '.holders[0] | "\(.pid) \(.command) \(.fence)"' "$HOLDER sh $FENCE"
+	kill -TERM "$HOLDER"
+	join "$HOLDER"
+}
+
+@test "status shows the queue, with positions" {
+	[[ -n $FIFO ]] || return 0
+	local n pids=()
+	take
+	in_line 1
+	pids+=("$PID")
+	start "$DLOCK" run -s "$LOCK" -- true
+	pids+=("$PID")
+	wait_until 5 waiters 2
+	start "$DLOCK" run "$LOCK" -- true
+	pids+=("$PID")
+	wait_until 5 waiters 3
+	run --separate-stderr -1 "$DLOCK" status "$LOCK"
+	equal "${#lines[@]}" 5 lines
+	matches "${lines[2]}" '^ +waiter 1 +[0-9.]+[a-z0-9]+ .*'"$(uname -n) pid"
+	matches "${lines[3]}" "^ +waiter 2 +[0-9.]+[a-z0-9]+ .*shared.* $(uname -n) pid ${pids[1]} "
+	matches "${lines[4]}" "^ +waiter 3 +[0-9.]+[a-z0-9]+ .* $(uname -n) pid ${pids[2]} "
+	json_is '[.waiters[].position] | join(" ")' "1 2 3"
+	json_is '.waiters[1] | "\(.pid) \(.mode)"' "${pids[1]} shared"
+	kill -TERM "${pids[@]}"
+	wait_until 5 ended "${pids[@]}"
+	json_is '.waiters | length' 0
+	give
+	nothing_left
+}
+
+# The schema of `status --json`: an object a line for each lock. A program may rely on
+# every member to be there, null where it is not known.
+SCHEMA='
+	def time: . == null or test("^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$");
+	def recent: . == null or ((.[0:19] + "Z" | fromdate) - now | . > -120 and . < 5);
+	def number: . == null or (type == "number" and . >= 0 and . == floor);
+	def text: . == null or (type == "string" and . != "");
+	def mode: (.mode == "exclusive" or .mode == "shared" or .mode == "slot")
+		and ((.mode == "slot") == (.slots != null)) and (.slots | number);
+	def who: (.host | text) and (.pid | number) and (.user | text) and (.command | text);
+	(keys == ["fence", "held", "holders", "name", "waiters"])
+	and (.name | type == "string") and (.held | type == "boolean") and (.fence | number)
+	and ((.holders | length > 0) == .held)
+	and all(.holders[];
+		(keys == ["acquired_at", "command", "count", "expires_at", "expires_in_ms", "fence",
+			"held_for_ms", "host", "mode", "pid", "slots", "user"])
+		and who and mode and (.fence | number) and (.count >= 1)
+		and (.acquired_at | time) and (.acquired_at | recent) and (.held_for_ms | number)
+		and (.expires_at | time) and (.expires_in_ms | number)
+		and ((.expires_at == null) == (.expires_in_ms == null)))
+	and ([.waiters[].position] == [range(1; (.waiters | length) + 1)])
+	and all(.waiters[];
+		(keys == ["command", "host", "mode", "pid", "position", "queued_at", "slots", "user",
+			"waiting_ms"])
+		and who and mode and (.queued_at | time) and (.queued_at | recent) and (.waiting_ms | number))'
+
+# in_schema: `status --json` of $LOCK is one object of that form
+in_schema() {
+	json "$SCHEMA" >valid
+	equal "$(wc -l <status.json)" 1 "lines of JSON"
+	equal "$(<valid)" true "in the schema: $(<status.json)"
+	# it can tell
+	equal "$(jq 'del(.fence)' status.json | jq "$SCHEMA")" false
+}
+
+@test "status --json keeps to its schema, whatever the state" {
+	in_schema
+	json_is '"\(.name) \(.held) \(.holders) \(.waiters)"' "$LOCK false [] []"
+	owner
+	take --pid "$OWNER" -t 30s
+	in_schema
+	json_is '.holders[0] | "\(.host) \(.pid) \(.user) \(.mode) \(.slots) \(.fence) \(.count)"' \
+		"$(uname -n) $OWNER $(id -un) exclusive null $FENCE 1"
+	json_is .fence "$FENCE"
+	between "$(json '.holders[0].held_for_ms')" 0 20000
+	if [[ -n $LEASES ]]; then
+		between "$(json '.holders[0].expires_in_ms')" 10000 30000
+		json_is '.holders[0] | ((.expires_at[0:19] + "Z" | fromdate) - now) | . > 5 and . < 35' true
+	fi
+	in_line 1
+	local waiter=$PID
+	in_schema
+	kill -TERM "$waiter"
+	join "$waiter"
+	give
+	take -s
+	in_schema
+	give
+	take --slots 4
+	start "$DLOCK" run --slots 4 "$LOCK" -- sh -c 'echo in; exec sleep 300'
+	wait_until 5 has_line "$OUT" in
+	in_schema
+	json_is '[.holders[].slots] | join(" ")' "4 4"
+	kill -TERM "$PID"
+	join "$PID"
+	give
+	in_schema
+	json_is '"\(.held) \(.holders)"' "false []"
+}
+
+@test "status of many names: one object each, in their order" {
+	take
+	"$DLOCK" status --json "$LOCK-x" "$LOCK" "$LOCK-a" >all || true
+	equal "$(jq -c '[.name, .held]' all | tr '\n' ' ')" \
+		"[\"$LOCK-x\",false] [\"$LOCK\",true] [\"$LOCK-a\",false] "
+	give
+}
+
+@test "status without a name lists all that are held, and only those" {
+	local tokens=() n
+	take
+	give
+	for n in a b 'c d' x/y; do
+		tokens+=("$("$DLOCK" acquire "$LOCK-$n")")
+	done
+	start "$DLOCK" run -s "$LOCK-run" -- sh -c 'echo in; exec sleep 300'
+	wait_until 5 has_line "$OUT" in
+	"$DLOCK" status --json | jq -r .name | grep -F "$LOCK" | sort >names
+	printf '%s\n' "$LOCK-a" "$LOCK-b" "$LOCK-c d" "$LOCK-run" "$LOCK-x/y" | diff - names
+	"$DLOCK" status >table
+	for n in a b 'c d' x/y run; do
+		equal "$(grep -c "^$LOCK-$n  " table)" 1 "rows of $n"
+	done
+	equal "$(grep -c "^$LOCK  " table)" 0 "rows of the free one"
+	kill -TERM "$PID"
+	join "$PID"
+	"$DLOCK" release "$LOCK-a" "${tokens[0]}"
+	"$DLOCK" release "$LOCK-b" "${tokens[1]}"
+	"$DLOCK" release "$LOCK-c d" "${tokens[2]}"
+	"$DLOCK" release "$LOCK-x/y" "${tokens[3]}"
+	equal "$("$DLOCK" status --json | grep -cF "$LOCK")" 0 "locks that are left"
+}
+
+@test "status, wait, verify and check make nothing" {
+	contents >before
+	local args
+	for args in "status $LOCK" "status --json $LOCK $LOCK-b" status "wait $LOCK" "wait -w 1s $LOCK"; do
+		# shellcheck disable=SC2086 # words
+		run -0 "$DLOCK" $args
+		contents | diff before - || fail "dlock $args left something"
+	done
+	run -123 "$DLOCK" verify "$LOCK" 0123456789abcdef0123456789abcdef
+	contents | diff before - || fail "dlock verify left something"
+	run "$DLOCK" check
+	contents dlock- | diff <(contents_before_check) - || fail "dlock check left something"
+}
+
+# The suite's server is shared: what other tests' probes left is not ours, but nothing is
+# what every probe should leave. A fence may stay, as of any lock.
+contents_before_check() {
+	cat before
+	if [[ $URI == redis* ]]; then
+		contents dlock- | grep '}:fence '
+	fi
+}
+
+@test "status shows nothing but what is: a lock that is held stays as it is" {
+	take -t 30s
+	contents >before
+	for _ in 1 2 3; do
+		not "$DLOCK" status "$LOCK" >/dev/null
+		not "$DLOCK" wait -q -w 0 "$LOCK"
+		holds
+	done
+	contents | diff before -
+	give
+}
+
+@test "status --watch shows changes on a terminal, and again and again" {
+	need script
+	start script -qefc '"$DLOCK" status --watch "$LOCK"' screen
+	local watcher=$PID
+	wait_until 5 has_line screen "^.*$LOCK +free"
+	take
+	wait_until 8 has_line screen "^.*$LOCK +exclusive .*$FENCE"
+	give
+	wait_until 8 test "$(grep -c "$LOCK *exclusive" screen)" -ge 1
+	# a picture is drawn over the last one, whole
+	grep -aq $'\e\[H' screen
+	alive "$watcher"
+	kill -TERM "$watcher"
+	wait_until 5 ended "$watcher"
+}
+
+# ---- wait
+
+@test "wait returns at once when it is free, and takes nothing" {
+	timed "$DLOCK" wait "$LOCK"
+	equal "$status $output$stderr" "0 "
+	between "$MS" 0 1500
+	is_free
+	take
+	give
+	timed "$DLOCK" wait "$LOCK"
+	equal "$status" 0
+}
+
+@test "wait returns when the lock is released, and is silent" {
+	take
+	start "$DLOCK" wait "$LOCK"
+	local waiter=$PID out=$OUT err=$ERR
+	holds_for 500 alive "$waiter"
+	# it stands in nobody's way
+	waiters 0
+	give
+	join "$waiter" 3
+	equal "$status $(<"$out")$(<"$err")" "0 "
+	is_free
+	nothing_left
+}
+
+@test "wait returns when the holder is killed, and when a lease ends" {
+	owner
+	take --pid "$OWNER"
+	start "$DLOCK" wait "$LOCK"
+	local waiter=$PID
+	holds_for 200 alive "$waiter"
+	kill -KILL "$OWNER"
+	join "$waiter" 3
+	equal "$status" 0
+	take -t 1s
+	timed "$DLOCK" wait -w 10s "$LOCK"
+	equal "$status" 0
+	between "$MS" 100 4000
+}
+
+@test "wait waits for all of a shared lock" {
+	local first second
+	first=$("$DLOCK" acquire -s "$LOCK")
+	second=$("$DLOCK" acquire -s "$LOCK")
+	start "$DLOCK" wait "$LOCK"
+	give "$first"
+	holds_for 400 alive "$PID"
+	give "$second"
+	join "$PID" 7
+	equal "$status" 0
+}
+
+@test "wait -w gives up with 124 or -E's number, and says who has it" {
+	take
+	timed "$DLOCK" wait -w 500ms "$LOCK"
+	equal "$status" 124
+	between "$MS" 490 2000
+	one_line "^dlock: $LOCK: held by"
+	equal "$output" ""
+	timed "$DLOCK" wait -w 0 "$LOCK"
+	equal "$status" 124
+	between "$MS" 0 1500
+	run -9 "$DLOCK" wait -w 0 -E 9 "$LOCK"
+	run -0 "$DLOCK" wait -w 0 -E 0 "$LOCK"
+	run --separate-stderr -124 "$DLOCK" wait -q -w 0 "$LOCK"
+	equal "$stderr" ""
+	run -124 env DLOCK_WAIT=0 "$DLOCK" wait "$LOCK"
+	holds
+	give
+}
+
+@test "TERM ends a wait at once" {
+	take
+	start "$DLOCK" wait "$LOCK"
+	holds_for 200 alive "$PID"
+	kill -TERM "$PID"
+	join "$PID" 2
+	equal "$status" 143
+	give
+	nothing_left
+}
+
+# ---- break
+
+@test "break needs --yes where there is nobody to ask" {
+	take
+	run --separate-stderr -125 "$DLOCK" break "$LOCK" </dev/null
+	one_line -- --yes
+	holds
+	is_held
+	give
+}
+
+@test "break --yes says what it broke, and the lock is free" {
+	owner
+	take --pid "$OWNER"
+	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK"
+	one_line "^dlock: $LOCK: .*$(uname -n) pid $OWNER \($(id -un)\)"
+	equal "$output" ""
+	is_free
+	holds_not
+	run -123 "$DLOCK" renew "$LOCK" "$TOKEN"
+	run -123 give
+	local fence=$FENCE
+	# the next one is not touched by what the last one's keeper does
+	take
+	((FENCE > fence)) || fail "fence $FENCE after $fence"
+	holds
+	give
+	wait_until 12 no_strays
+	nothing_left
+}
+
+@test "break of a free lock says so and makes nothing" {
+	contents >before
+	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK"
+	one_line "^dlock: $LOCK: "
+	contents | diff before -
+	run --separate-stderr -125 "$DLOCK" break --yes
+	run --separate-stderr -125 "$DLOCK" break --yes "$LOCK" more
+}
+
+@test "break: the holder stops at its next renewal, with 123" {
+	hold -t 1500ms -- "$TOOLS/witness" -l "$T/log"
+	run -0 "$DLOCK" break --yes "$LOCK"
+	join "$HOLDER" 5
+	equal "$status" 123
+	has_line "$HOLDER_ERR" "^dlock: $LOCK: .*lost"
+	has_line log ' TERM$'
+	ended "$COMMAND"
+	is_free
+	nothing_left
+}
+
+@test "break wakes the next waiter" {
+	take -t 1h
+	in_line 1
+	local waiter=$PID out=$OUT
+	run -0 "$DLOCK" break --yes "$LOCK"
+	join "$waiter" 5
+	equal "$status" 0
+	holds "$(<"$out")"
+	holds_not
+	give "$(<"$out")"
+	wait_until 2 is_free
+	# where a keeper holds the lost lease it would find out by itself, in time
+	for PID in $(strays); do
+		kill -TERM "$PID"
+	done
+	nothing_left
+}
+
+@test "break takes a lock from all who share it" {
+	local first second
+	first=$("$DLOCK" acquire -s -t 3s "$LOCK")
+	second=$("$DLOCK" acquire -s -t 3s "$LOCK")
+	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK"
+	one_line other
+	holds_not "$first"
+	holds_not "$second"
+	is_free
+	first=$("$DLOCK" acquire --slots 2 -t 3s "$LOCK")
+	second=$("$DLOCK" acquire --slots 2 -t 3s "$LOCK")
+	run -0 "$DLOCK" break --yes "$LOCK"
+	holds_not "$first"
+	holds_not "$second"
+	# both slots are free again
+	first=$("$DLOCK" acquire --slots 2 -n "$LOCK")
+	second=$("$DLOCK" acquire --slots 2 -n "$LOCK")
+	give "$first"
+	give "$second"
+	wait_until 6 no_strays
+	nothing_left
+}
+
+# on_terminal ANSWER: breaks $LOCK at a terminal, where ANSWER is typed
+on_terminal() {
+	need script
+	mkfifo keys."$1"
+	start script -qefc '"$DLOCK" break "$LOCK"; echo "status $?"' "screen.$1"
+	# script takes what is typed from its standard input: start gives it none
+	kill -KILL "$PID"
+	script -qefc '"$DLOCK" break "$LOCK"; echo "status $?"' "screen.$1" <"keys.$1" >/dev/null 2>&1 3>&- 4>&- &
+	PID=$!
+	STARTED+=("$PID")
+	exec 5>"keys.$1"
+	wait_until 5 has_line "screen.$1" 'y/N'
+	has_line "screen.$1" "held by $(uname -n) pid"
+	printf '%s\n' "$1" >&5
+	wait_until 5 has_line "screen.$1" '^status '
+	exec 5>&-
+	STATUS=$(sed -n 's/^status \([0-9]*\).*/\1/p' "screen.$1")
+}
+
+@test "break asks on a terminal, and leaves the lock alone unless the answer is yes" {
+	take
+	on_terminal n
+	equal "$STATUS" 1 "status after no"
+	holds
+	on_terminal y
+	equal "$STATUS" 0 "status after yes"
+	is_free
+	for PID in $(strays); do
+		kill -TERM "$PID"
+	done
+}
+
+# ---- check and setup
+
+@test "check: a finding a line, the last one by taking a lock; --json the same" {
+	run --separate-stderr "$DLOCK" check
+	matches "$status" '^[01]$'
+	equal "$stderr" ""
+	local line code=$status
+	for line in "${lines[@]}"; do
+		matches "$line" '^(ok|warning) +[a-z-]+ +.+'
+	done
+	matches "$output" 'probe +.* ms'
+	"$DLOCK" check --json >json || equal "$?" "$code"
+	jq -e '(keys == ["findings", "verdict"]) and (.findings | length > 2) and
+		all(.findings[]; (keys == ["finding", "remedy", "severity", "topic"])
+			and (.severity == "ok" or .severity == "warning")
+			and (.topic | length > 0) and (.finding | length > 0)
+			and (.severity == "ok" or .remedy != null))' json
+	equal "$(jq -r .verdict json)" "$([[ $code == 0 ]] && echo ok || echo warning)" verdict
+	equal "$(jq -r '.findings[].topic' json)" "$(awk '{ print $2 }' <<<"$output")" topics
+	run --separate-stderr -125 "$DLOCK" check "$LOCK"
+	one_line
+}
+
+@test "setup succeeds, and again" {
+	run --separate-stderr -0 "$DLOCK" setup
+	equal "$stderr$output" ""
+	run -0 "$DLOCK" setup
+	run -125 "$DLOCK" setup "$LOCK"
+	is_free
+}

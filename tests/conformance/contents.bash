@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# What a backend has stored, and what dlock's keepers have left, for the suites that
+# look for leaks.
+
+# contents: all that the backend at $URI has, one a line, with what is in it
+contents() {
+	case $URI in
+	file:*)
+		(cd "$LOCKS" && find . -type f -exec sha256sum {} + | sort -k 2)
+		;;
+	redis*)
+		rcli --scan | grep -F -- "${1-$LOCK}" | sort | while read -r key; do
+			echo "$key $(rcli dump "$key" | sha256sum)"
+		done
+		;;
+	*)
+		fail "contents: $URI is not known"
+		;;
+	esac
+}
+
+# socket_of TOKEN: sets SOCKET_DIR and SOCKET, the path where its keeper listens, if any
+socket_of() {
+	if ((EUID == 0)); then
+		SOCKET_DIR=/run/dlock
+	else
+		SOCKET_DIR=/tmp/dlock-$EUID
+	fi
+	SOCKET=$SOCKET_DIR/keeper-${1:0:16}
+}
+
+# no_socket TOKEN...
+no_socket() {
+	local token
+	for token; do
+		socket_of "$token"
+		[[ ! -e $SOCKET ]] || return 1
+	done
+}
