@@ -16,6 +16,7 @@
 #include "progress.h"
 #include "session.h"
 #include "signals.h"
+#include "token_ask.h"
 
 /* When a process started, in clock ticks since boot (proc(5)); 0: not to be had. */
 static unsigned long long start_time(const char *pid)
@@ -46,6 +47,8 @@ static unsigned long long start_time(const char *pid)
 static int open_process(pid_t pid, struct error *err)
 {
 	struct pollfd ended = { .events = POLLIN };
+	const unsigned long long now = (unsigned long long)clock_boot_ms() *
+				       (unsigned long long)sysconf(_SC_CLK_TCK) / 1000;
 	char text[16];
 
 	snprintf(text, sizeof(text), "%d", (int)pid);
@@ -57,8 +60,8 @@ static int open_process(pid_t pid, struct error *err)
 	fcntl(ended.fd, F_SETFD, FD_CLOEXEC);
 	if (poll(&ended, 1, 0) > 0)
 		error_set(err, ERROR_USAGE, 0, "--pid %d: that process has ended", (int)pid);
-	else if (start_time(text) > start_time("self"))
-		/* Who named it knew it before we were started: this is another one. */
+	else if (start_time(text) > now)
+		/* Who named it knew it before we came to be: this is another one. */
 		error_set(err, ERROR_USAGE, 0, "--pid %d: that process has ended, and another "
 			  "one has its number", (int)pid);
 	else
@@ -85,10 +88,19 @@ static int print_result(const struct session *session, const struct acquire_resu
 		json_close(&json, '}');
 		putchar('\n');
 	}
-	if (!fflush(stdout) && !ferror(stdout))
-		return 0;
-	session_say(session, -100, "cannot print the token: %s", strerror(errno));
-	return EXIT_DLOCK;
+	return fflush(stdout) || ferror(stdout) ? -1 : 0;
+}
+
+/* Nobody will ever know this token: the lock must not be left to it. */
+static void take_back(struct session *session, const char *token)
+{
+	const struct request request = { .name = session->options.operands[0],
+					 .token = token };
+	struct token_result result;
+	struct error ignored;
+
+	token_ask(session, KEEPER_VERB_RELEASE, &request, &result,
+		  &ignored);
 }
 
 static int acquire(struct session *session, const struct signals *signals, int pidfd)
@@ -117,8 +129,12 @@ static int acquire(struct session *session, const struct signals *signals, int p
 
 	progress_init(&progress, options->operands[0], options->verbosity, &hooks);
 	supervise_acquire(&request, &hooks, signals, &result);
-	if (result.run.end == RUN_EXITED)
-		return print_result(session, &result);
+	if (result.run.end == RUN_EXITED) {
+		/* main() says what is wrong with the output. */
+		if (print_result(session, &result))
+			take_back(session, result.token);
+		return 0;
+	}
 	return progress_report_failure(&progress, &result.run, options->conflict_exit_code);
 }
 

@@ -45,7 +45,7 @@ static int probe(struct session *session, struct findings *findings, struct erro
 	if (backend->ops->acquire(backend, &request, &grant, err) != OUTCOME_HELD)
 		goto out;
 	held = milliseconds();
-	if (backend->ops->release(backend, &request, 0, err) == OUTCOME_ERROR)
+	if (backend->ops->release(backend, &request, RELEASE_ALL, 0, err) == OUTCOME_ERROR)
 		goto out;
 	released = milliseconds();
 	findings_add(findings, FINDING_OK, "probe", NULL,

@@ -11,13 +11,8 @@
 #include "error.h"
 #include "exit_status.h"
 #include "json.h"
-#include "keeper_socket.h"
 #include "session.h"
-
-struct result {
-	enum outcome outcome;
-	int64_t lease_ms;	/* renew: from now; 0: until released */
-};
+#include "token_ask.h"
 
 /* The token: an operand, "-" for a line of standard input, or $DLOCK_TOKEN. */
 static int read_token(const struct options *options, char token[static TOKEN_SIZE],
@@ -54,7 +49,7 @@ static int read_token(const struct options *options, char token[static TOKEN_SIZ
 
 /* Straight to the backend, for there is no keeper, or not any more. */
 static int ask_backend(struct session *session, enum keeper_verb verb,
-		       const struct request *request, struct result *result,
+		       const struct request *request, struct token_result *result,
 		       struct error *err)
 {
 	struct grant grant = { 0 };
@@ -65,7 +60,8 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 	backend = session->backend;
 	switch (verb) {
 	case KEEPER_VERB_RELEASE:
-		result->outcome = backend->ops->release(backend, request, 0, err);
+		result->outcome = backend->ops->release(backend, request, RELEASE_ONE, 0,
+							 err);
 		break;
 	case KEEPER_VERB_RENEW:
 		result->outcome = backend->ops->renew(backend, request, &grant, err);
@@ -79,18 +75,14 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 	return result->outcome == OUTCOME_ERROR ? -1 : 0;
 }
 
-static int ask(struct session *session, enum keeper_verb verb, const char *token,
-	       struct result *result, struct error *err)
+int token_ask(struct session *session, enum keeper_verb verb, const struct request *request,
+	      struct token_result *result, struct error *err)
 {
-	const struct request request = {
-		.name = session->options.operands[0], .token = token,
-		.mode = HOLD_ANY, .ttl_ms = session->settings.ttl_ms,
-	};
-	struct keeper_query query = { .verb = verb, .ttl_ms = request.ttl_ms };
+	struct keeper_query query = { .verb = verb, .ttl_ms = request->ttl_ms };
 	struct keeper_reply reply;
 
-	memcpy(query.token, token, TOKEN_SIZE);
-	strncpy(query.name, request.name, NAME_MAX_BYTES);
+	memcpy(query.token, request->token, TOKEN_SIZE);
+	strncpy(query.name, request->name, NAME_MAX_BYTES);
 	switch (keeper_socket_ask(&query, &reply, 4 * BACKEND_TIMEOUT_MS, err)) {
 	case 0:
 		*err = reply.error;
@@ -100,11 +92,22 @@ static int ask(struct session *session, enum keeper_verb verb, const char *token
 	case -1:
 		return -1;
 	default:
-		return ask_backend(session, verb, &request, result, err);
+		return ask_backend(session, verb, request, result, err);
 	}
 }
 
-static void print_renewed(const struct session *session, const struct result *result)
+static int ask(struct session *session, enum keeper_verb verb, const char *token,
+	       struct token_result *result, struct error *err)
+{
+	const struct request request = {
+		.name = session->options.operands[0], .token = token,
+		.mode = HOLD_ANY, .ttl_ms = session->settings.ttl_ms,
+	};
+
+	return token_ask(session, verb, &request, result, err);
+}
+
+static void print_renewed(const struct session *session, const struct token_result *result)
 {
 	struct json json = { .comma = false };
 	char text[DURATION_TEXT_SIZE];
@@ -125,7 +128,7 @@ static void print_renewed(const struct session *session, const struct result *re
 }
 
 static int report(const struct session *session, enum keeper_verb verb,
-		  const struct result *result)
+		  const struct token_result *result)
 {
 	if (result->outcome == OUTCOME_LOST) {
 		session_say(session, 0, "this token is not the holder");
@@ -143,7 +146,7 @@ static int report(const struct session *session, enum keeper_verb verb,
 
 static int use_token(enum command_bit command, enum keeper_verb verb, int argc, char **argv)
 {
-	struct result result = { .lease_ms = 0 };
+	struct token_result result = { .lease_ms = 0 };
 	char token[TOKEN_SIZE];
 	struct session session;
 	struct error err = { 0 };

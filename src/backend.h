@@ -47,6 +47,7 @@ struct request {
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT: how many; all users of the name agree on it */
 	int64_t ttl_ms;		/* lease asked for */
+	int64_t until_ms;	/* a keeper frees it then, wall clock; 0: not by itself. To show */
 	int64_t min_hold_ms;	/* not freed earlier than this after it was acquired */
 	bool queue;		/* when busy, stay in line until released or cancelled */
 	struct holder self;
@@ -63,6 +64,12 @@ struct grant {
 	int64_t age_ms;		/* for how long; -1: not known */
 	int64_t ahead;		/* waiters in line before this one; -1: not known */
 	int64_t retry_ms;	/* CLOCK_BOOTTIME: acquire again then, if no event comes first */
+};
+
+/* What a release gives back of a hold that was acquired more than once. */
+enum release {
+	RELEASE_ALL,		/* its holder is gone */
+	RELEASE_ONE,		/* one acquisition; the last one frees */
 };
 
 struct backend {
@@ -127,11 +134,11 @@ struct backend_ops {
 	/*
 	 * Gives the lock back, or the place in line, and wakes the next waiter. HELD:
 	 * it was held until this call. BUSY: it still is, for it was acquired more than
-	 * once. LOST: it was not (no error when cancelling). With keep_ms > 0 it stays
-	 * taken for that long, then frees itself.
+	 * once, and how is RELEASE_ONE. LOST: it was not (no error when cancelling). With
+	 * keep_ms > 0 it stays taken for that long, then frees itself.
 	 */
 	enum outcome (*release)(struct backend *backend, const struct request *request,
-				int64_t keep_ms, struct error *err);
+				enum release how, int64_t keep_ms, struct error *err);
 	/*
 	 * Counts one more acquisition of the hold that token has, and extends it: each
 	 * needs a release of its own. HELD or LOST.

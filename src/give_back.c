@@ -8,9 +8,6 @@
 #include "lease.h"
 #include "signals.h"
 
-/* A user who wants this to end gives the release so long. */
-#define RELEASE_GRACE_MS 1000
-
 /*
  * The command is dead; was the lock held to its end? The keeper's last word says.
  * maybe_released: an earlier keeper was told to release and was killed.
@@ -46,7 +43,6 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 {
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
 	struct keeper_event event;
-	bool told = false;
 	int sig;
 
 	if (s->has_last_word) {
@@ -67,12 +63,9 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 			return true;
 		}
 		while ((sig = signals_next(s->signals, NULL)))
-			if (signals_fatal(s->signals, sig)) {
-				/* It is at work already; a second signal is not asked to wait. */
-				until_ms = told ? 0 : clock_earlier(until_ms, clock_boot_ms() +
-								    RELEASE_GRACE_MS);
-				told = true;
-			}
+			if (signals_fatal(s->signals, sig))
+				until_ms = clock_earlier(until_ms, clock_boot_ms() +
+							 INTERRUPTED_GRACE_MS);
 	}
 	event = (struct keeper_event){ .type = KEEPER_FAILED };
 	error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
@@ -86,7 +79,7 @@ static void release_local(struct supervisor *s)
 				     clock_boot_ms());
 	struct keeper_event event = { .type = KEEPER_RELEASED };
 
-	if (s->backend->ops->release(s->backend, &s->request, keep_ms,
+	if (s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, keep_ms,
 				     &event.error) == OUTCOME_ERROR)
 		event.type = KEEPER_FAILED;
 	hear_released(s, &event, false);

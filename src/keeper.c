@@ -51,15 +51,22 @@ static enum wake read_order(struct keeping *k)
 	return WAKE_RELEASE;
 }
 
-/* A daemon ends on TERM; the rest, a hang-up above all, it outlives. */
-static bool told_to_end(const struct keeping *k)
+/*
+ * A daemon ends on TERM; the rest, a hang-up above all, it outlives. URG is how
+ * `dlock break` has it look at once.
+ */
+static enum wake read_signals(const struct keeping *k)
 {
-	bool term = false;
+	enum wake wake = WAKE_TIME;
 	int sig;
 
-	while ((sig = signals_next(k->plan->signals, NULL)))
-		term |= sig == SIGTERM;
-	return term;
+	while ((sig = signals_next(k->plan->signals, NULL))) {
+		if (sig == SIGTERM)
+			wake = WAKE_RELEASE;
+		else if (sig == SIGURG && wake == WAKE_TIME)
+			wake = WAKE_LOOK;
+	}
+	return wake;
 }
 
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
@@ -82,9 +89,10 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		clock_timer_set(k->timer, until_ms);
 	poll(fds, POLLED, clock_poll_timeout(until_ms));
 	/* The command's end is the order to release, for a daemon that of its process. */
-	if (fds[GUARD].revents || fds[PROCESS].revents ||
-	    (fds[SIGNALS].revents && told_to_end(k)))
+	if (fds[GUARD].revents || fds[PROCESS].revents)
 		return WAKE_RELEASE;
+	if (fds[SIGNALS].revents)
+		return read_signals(k);
 	if (fds[ORDERS].revents)
 		return read_order(k);
 	if (fds[QUERIES].revents)
@@ -94,7 +102,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 
 static void verify(struct keeping *k)
 {
-	switch (k->backend->ops->verify(k->backend, k->plan->request, &k->event.error)) {
+	switch (k->backend->ops->verify(k->backend, &k->request, &k->event.error)) {
 	case OUTCOME_HELD:
 		keeping_finish(k, KEEPER_HELD);
 		break;
@@ -125,6 +133,7 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 	struct grant grant = { 0 };
 
 	k.plan = plan;
+	k.request = *plan->request;
 	k.fd = fd;
 	prctl(PR_SET_NAME, "dlock-keeper");
 	/* A session of its own: what ends dlock's job, or its terminal, leaves us to
@@ -136,9 +145,7 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 	if (plan->mode == KEEPER_ADOPT) {
 		k.backend = plan->backend;
 		grant = *plan->grant;
-		/* From now on it is this process that holds. */
-		k.backend->ops->renew(k.backend, plan->request, &grant, &k.event.error);
-		keeping_detach(&k);
+		keeping_detach(&k, &grant);
 		keeping_hold(&k, &grant);
 	}
 	k.backend = backend_open(plan->driver, plan->uri, &k.event.error);

@@ -22,7 +22,7 @@
  * Offers the lock to the supervisor. false: it did not take it and has been told
  * so; the lock was given back. Does not return when the supervisor is dead.
  */
-static bool offer(struct keeping *k, const struct grant *grant)
+static bool offer(struct keeping *k, struct grant *grant)
 {
 	struct shared *shared = k->plan->shared;
 	int64_t limit_ms = OFFER_MS;
@@ -40,7 +40,7 @@ static bool offer(struct keeping *k, const struct grant *grant)
 		case WAKE_RELEASE:
 			keeping_release(k, true);
 		case WAKE_DETACH:
-			keeping_detach(k);
+			keeping_detach(k, grant);
 			return true;
 		case WAKE_ORPHANED:
 			if (atomic_load(&shared->offer) != OFFER_TAKEN)
@@ -53,7 +53,7 @@ static bool offer(struct keeping *k, const struct grant *grant)
 	if (!atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
 		return true;
 	keeping_tell(k, KEEPER_WITHDRAWN);
-	k->backend->ops->release(k->backend, k->plan->request, 0, &k->event.error);
+	k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0, &k->event.error);
 	return false;
 }
 
@@ -111,13 +111,13 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		*pause_ms = RECONNECT_FIRST_MS;
 	}
 	if (!in_line || k->event.error.kind != ERROR_UNAVAILABLE ||
-	    now - *down_since_ms > k->plan->request->ttl_ms) {
+	    now - *down_since_ms > k->request.ttl_ms) {
 		struct error why = k->event.error;
 
 		/* What a lost reply may have left behind must not outlive us. */
 		k->backend->cancel_fd = -1;
 		if (atomic_load(&k->plan->shared->engaged))
-			k->backend->ops->release(k->backend, k->plan->request, 0,
+			k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0,
 						 &k->event.error);
 		k->event.error = why;
 		keeping_finish(k, KEEPER_FAILED);
@@ -132,7 +132,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 /* Tries and waits until held; ends the process when it comes to nothing. */
 static void try_until_held(struct keeping *k, struct grant *grant)
 {
-	const struct request *request = k->plan->request;
+	const struct request *request = &k->request;
 	int64_t down_since_ms = 0, pause_ms = 0;
 	bool in_line = false;
 

@@ -40,13 +40,13 @@ int64_t keeping_rest_of_hold(const struct keeping *k)
 
 	if (!held_ms)
 		return 0;
-	return lease_keep(held_ms, k->plan->request->min_hold_ms, clock_boot_ms());
+	return lease_keep(held_ms, k->request.min_hold_ms, clock_boot_ms());
 }
 
 void keeping_release(struct keeping *k, bool was_held)
 {
 	k->backend->cancel_fd = -1;
-	switch (k->backend->ops->release(k->backend, k->plan->request,
+	switch (k->backend->ops->release(k->backend, &k->request, RELEASE_ALL,
 					 keeping_rest_of_hold(k), &k->event.error)) {
 	case OUTCOME_HELD:
 	case OUTCOME_BUSY:
@@ -95,14 +95,21 @@ static void close_inherited(void)
 	}
 }
 
-void keeping_detach(struct keeping *k)
+/* Holds for this long from now, and no longer. */
+static void end_after(struct keeping *k, int64_t ttl_ms)
 {
-	k->listener = keeper_socket_listen(k->plan->request->token, k->socket_path,
+	k->until_ms = clock_boot_ms() + ttl_ms;
+	k->request.until_ms = clock_wall_ms() + ttl_ms;
+}
+
+void keeping_detach(struct keeping *k, struct grant *grant)
+{
+	k->listener = keeper_socket_listen(k->request.token, k->socket_path,
 					   &k->event.error);
 	if (k->listener < 0) {
 		struct error why = k->event.error;
 
-		k->backend->ops->release(k->backend, k->plan->request, 0, &k->event.error);
+		k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0, &k->event.error);
 		k->event.error = why;
 		keeping_finish(k, KEEPER_FAILED);
 	}
@@ -112,7 +119,9 @@ void keeping_detach(struct keeping *k)
 	if (chdir("/"))
 		keeping_finish(k, KEEPER_FAILED);
 	if (k->plan->pidfd < 0)
-		k->until_ms = clock_boot_ms() + k->plan->request->ttl_ms;
+		end_after(k, k->request.ttl_ms);
+	/* From now on it is this process that holds, and until then. */
+	k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);
 	k->event.keeper_pid = getpid();
 	keeping_tell(k, KEEPER_DETACHED);
 	close(k->fd);
@@ -123,20 +132,20 @@ void keeping_detach(struct keeping *k)
 static void renew_for(struct keeping *k, const struct keeper_query *query,
 		      struct grant *grant, struct keeper_reply *reply)
 {
-	reply->outcome = k->backend->ops->renew(k->backend, k->plan->request, grant,
+	if (k->until_ms != CLOCK_NEVER)
+		end_after(k, query->ttl_ms);
+	reply->outcome = k->backend->ops->renew(k->backend, &k->request, grant,
 						&reply->error);
 	if (reply->outcome != OUTCOME_HELD)
 		return;
 	keeping_publish(k, grant);
-	if (k->until_ms != CLOCK_NEVER)
-		k->until_ms = clock_boot_ms() + query->ttl_ms;
 	reply->lease_ms = k->until_ms == CLOCK_NEVER ? 0 : query->ttl_ms;
 }
 
 /* Answers one query. Does not return when it ends the hold. */
 static void answer(struct keeping *k, struct grant *grant)
 {
-	const struct request *request = k->plan->request;
+	const struct request *request = &k->request;
 	const struct backend_ops *ops = k->backend->ops;
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
 	struct keeper_query query;
@@ -151,7 +160,8 @@ static void answer(struct keeping *k, struct grant *grant)
 	}
 	switch (query.verb) {
 	case KEEPER_VERB_RELEASE:
-		reply.outcome = ops->release(k->backend, request, keeping_rest_of_hold(k),
+		reply.outcome = ops->release(k->backend, request, RELEASE_ONE,
+					     keeping_rest_of_hold(k),
 					     &reply.error);
 		break;
 	case KEEPER_VERB_RENEW:
@@ -183,7 +193,7 @@ static void answer(struct keeping *k, struct grant *grant)
 /* How long the lease is, or, without one, how often to look that it is still ours. */
 static int64_t period(const struct keeping *k, const struct grant *grant)
 {
-	return grant->ttl_ms ? grant->ttl_ms : k->plan->request->ttl_ms;
+	return grant->ttl_ms ? grant->ttl_ms : k->request.ttl_ms;
 }
 
 /* When a daemon must act without being asked: its end, or the end of its lease. */
@@ -206,8 +216,8 @@ static int64_t renew(struct keeping *k, struct grant *grant, bool *trouble)
 	enum outcome outcome;
 
 	outcome = k->plan->no_renew
-		? ops->verify(k->backend, k->plan->request, &k->event.error)
-		: ops->renew(k->backend, k->plan->request, grant, &k->event.error);
+		? ops->verify(k->backend, &k->request, &k->event.error)
+		: ops->renew(k->backend, &k->request, grant, &k->event.error);
 	switch (outcome) {
 	case OUTCOME_HELD:
 		if (*trouble)
@@ -255,7 +265,7 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 		case WAKE_RELEASE:
 			keeping_release(k, true);
 		case WAKE_DETACH:
-			keeping_detach(k);
+			keeping_detach(k, grant);
 			break;
 		case WAKE_EVENT:
 			again_ms = k->backend->ops->event(k->backend);
@@ -265,6 +275,9 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 			break;
 		case WAKE_QUERY:
 			answer(k, grant);
+			break;
+		case WAKE_LOOK:
+			renew_ms = 0;
 			break;
 		default:
 			break;

@@ -33,10 +33,12 @@ enum wake {
 	WAKE_DETACH,
 	WAKE_ORPHANED,		/* the supervisor died just now */
 	WAKE_QUERY,		/* daemon: somebody asks at the socket */
+	WAKE_LOOK,		/* daemon: somebody says that the lock may be gone */
 };
 
 struct keeping {
 	const struct keeper_plan *plan;
+	struct request request;		/* the plan's; a daemon notes its end in it */
 	struct backend *backend;
 	int fd;				/* to the supervisor; -1: detached */
 	bool orphaned;			/* the supervisor is dead; the guard's end is our order */
@@ -78,6 +80,6 @@ void keeping_acquire(struct keeping *k, struct grant *grant);
 void keeping_hold(struct keeping *k, struct grant *grant) __attribute__((noreturn));
 
 /* Becomes a daemon: socket, no terminal, nothing inherited. Ends the process on failure. */
-void keeping_detach(struct keeping *k);
+void keeping_detach(struct keeping *k, struct grant *grant);
 
 #endif

@@ -108,7 +108,7 @@ static enum obtained obtain_local(struct supervisor *s)
 		if (sig) {
 			/* It may have come as the lock did. */
 			if (obtained == OBTAINED_YES && s->protected)
-				s->backend->ops->release(s->backend, &s->request, 0, &err);
+				s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, 0, &err);
 			s->result->end = RUN_INTERRUPTED;
 			s->result->status = sig;
 			return OBTAINED_NO;
@@ -161,14 +161,13 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 }
 
 /*
- * Gives up waiting: the keeper leaves the line, or gives back what it got this
- * very moment. A second signal is not made to wait for that.
+ * Gives up waiting: the keeper leaves the line, or gives back what it got this very
+ * moment.
  */
 static void give_up(struct supervisor *s)
 {
-	int64_t until_ms = clock_boot_ms() + s->timeout_ms + KEEPER_GRACE_MS;
-	struct keeper_event event;
-	int sig;
+	int64_t until_ms = clock_boot_ms() + INTERRUPTED_GRACE_MS;
+	struct keeper_event event = { .last = false };
 
 	/* Nothing was sent yet that could leave a trace. */
 	if (!atomic_load(&s->shared->engaged)) {
@@ -176,15 +175,12 @@ static void give_up(struct supervisor *s)
 		return;
 	}
 	keeper_release(&s->keeper);
-	while (s->keeper.pid && clock_boot_ms() < until_ms) {
+	while (s->keeper.pid && !event.last && clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
-		while (keeper_event(&s->keeper, &event))
-			if (event.type == KEEPER_BUSY || event.type == KEEPER_RELEASED ||
-			    event.type == KEEPER_FAILED)
-				until_ms = 0;
-		while ((sig = signals_next(s->signals, NULL)))
-			if (signals_fatal(s->signals, sig))
-				until_ms = 0;
+		while (signals_next(s->signals, NULL))
+			;
+		while (!event.last && keeper_event(&s->keeper, &event))
+			;
 	}
 	keeper_kill(&s->keeper);
 }

@@ -93,6 +93,9 @@ static void forward_signals(struct supervisor *s)
 	int sig;
 
 	while ((sig = signals_next(s->signals, &info))) {
+		/* `dlock break` says: look at once. */
+		if (sig == SIGURG && s->backend)
+			s->look_now = true;
 		if (!signals_forwarded(sig))
 			continue;
 		if (sig == SIGCONT && command_of(s) && terminal_ours(&s->terminal))
@@ -172,8 +175,9 @@ static int64_t look_local(struct supervisor *s, int64_t look_ms)
 
 	if (!s->backend || !s->protected || s->lost)
 		return CLOCK_NEVER;
-	if (clock_boot_ms() < look_ms)
+	if (clock_boot_ms() < look_ms && !s->look_now)
 		return look_ms;
+	s->look_now = false;
 	if (s->backend->ops->renew(s->backend, &s->request, &s->local_grant, &err) ==
 	    OUTCOME_LOST) {
 		supervisor_lose(s, err.message);

@@ -22,6 +22,11 @@ struct signals;
 
 /* Beyond its own bounds, the time that a keeper gets to say its last word. */
 #define KEEPER_GRACE_MS 500
+/*
+ * The time it gets once the user wants all this to end. Further signals do not cut
+ * it short: timeout(1) sends two, and a lock that is not released is held for a TTL.
+ */
+#define INTERRUPTED_GRACE_MS 1000
 
 struct supervisor {
 	const struct run_request *run;
@@ -38,6 +43,7 @@ struct supervisor {
 	struct grant local_grant;	/* theirs */
 	int pidfd;			/* acquire: the process to hold for; -1: none */
 	bool term_on_lost;
+	bool look_now;			/* at whether a local lock is still ours */
 	bool without_command;		/* acquire: no guard */
 	struct keeper keeper;
 	struct guard guard;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "backend.h"
 
@@ -17,6 +18,7 @@ struct hold_view {
 	int64_t age_ms;		/* since it was acquired; -1: not known */
 	int64_t expires_ms;	/* from now; -1: not before it is released */
 	int count;		/* how often acquired with the same token */
+	pid_t keeper;		/* process of dlock on this host; 0: not known */
 };
 
 struct waiter_view {

@@ -48,9 +48,9 @@ option_words_without_value() {
 	options "$1" | grep -vE -- '--[a-z-]+ ' | grep -oE '(^| )--?[a-zA-Z][a-z-]*' | tr -d ' '
 }
 
-# choices: "--on-lost kill warn" of each option that has some
+# choices COMMAND: "--on-lost kill warn" of each option that has some
 choices() {
-	options run | sed -n 's/^\(-., \)\{0,1\}\(--[a-z-]*\) \([a-z]*\)|\([a-z|]*\)$/\2 \3 \4/p' | tr '|' ' '
+	options "$1" | sed -n 's/^\(-., \)\{0,1\}\(--[a-z-]*\) \([a-z]*\)|\([a-z|]*\)$/\2 \3 \4/p' | tr '|' ' '
 }
 
 # help_section TITLE: first column and text of a table below it
@@ -198,7 +198,7 @@ offers_among() {
 
 # drive SHELL: all that its completion has to do
 drive() {
-	local shell=$1 command word option values
+	local shell=$1 command option values words choice
 
 	mapfile -t words < <(commands)
 	offers "$shell" 'dlock '
@@ -220,9 +220,13 @@ drive() {
 	# an option that wants a value gets none that is an option, nor a program or file,
 	# another one does
 	: >dlock-test-file
-	for option in $(option_words_with_value run); do
-		offers_nothing "$shell" "dlock run $option -"
-		offers_nothing "$shell" "dlock run -n $option dlock-test-"
+	for command in "${words[@]}"; do
+		for option in $(option_words_with_value "$command"); do
+			# the short ones stand for the same everywhere
+			[[ $command == run || $option == --* ]] || continue
+			offers_nothing "$shell" "dlock $command $option -"
+			offers_nothing "$shell" "dlock $command -q $option dlock-test-"
+		done
 	done
 	for option in $(option_words_without_value run); do
 		# help is all there is to say
@@ -230,22 +234,35 @@ drive() {
 		offers_among "$shell" "dlock run $option --bac" --backend
 	done
 	offers_among "$shell" "dlock run -w 3 -nt 1m --min-hold=5 --bac" --backend
+	offers_among "$shell" "dlock acquire -w 3 --pid 1 --js" --json
 
-	choices >with-choices
-	[[ -s with-choices ]]
-	while read -r option values; do
-		read -ra words <<<"$values"
-		offers_only "$shell" "dlock run $option " "${words[@]}"
-	done <with-choices
+	for command in "${words[@]}"; do
+		choices "$command" >with-choices
+		while read -r option values; do
+			read -ra choice <<<"$values"
+			offers_only "$shell" "dlock $command $option " "${choice[@]}"
+		done <with-choices
+	done
 	offers_only "$shell" 'dlock run -n --on-lost w' warn
+	offers "$shell" 'dlock acquire --pid '
+	[[ -s offers ]]
+	not has_line offers '[^0-9]'
 
-	# options end at the name, after which there is only the command
+	# options end at the name
+	for command in acquire renew verify release status wait break; do
+		offers_nothing "$shell" "dlock $command dlock-test-"
+		offers_nothing "$shell" "dlock $command name -"
+	done
+	offers_nothing "$shell" 'dlock check dlock-test-'
+
+	# after which there is only the command
 	offers_only "$shell" 'dlock run -n name ' --
 	offers_only "$shell" 'dlock run -n name -' --
 
 	mkdir -p "$XDG_CONFIG_HOME"
 	printf 'backend = prod\n[prod]\nuri = file:\n  [my-lab]\nuri = redis://h\n' \
 		>"$XDG_CONFIG_HOME/dlock.conf"
+	offers_only "$shell" 'dlock check -b my' my-lab
 	offers "$shell" 'dlock run -b '
 	{
 		printf 'prod\nmy-lab\n'
@@ -298,6 +315,66 @@ drive() {
 	same wanted found 'exit status'
 }
 
+# json_keys OBJECT [TABLE]: the keys that dlock.1 documents for the output of OBJECT, in
+# its Nth table
+json_keys() {
+	awk -v title=".Ss Output of $1 --json" -v table="${2:-1}" '
+		/^\.S[sh] / { on = ($0 == title); n = 0 }
+		on && /^\.Bl / { n++ }
+		on && n == table && /^\.It Cm / { print }' "$TOP/man/dlock.1" |
+		sed 's/^\.It Cm //; s/ , /\n/g'
+}
+
+# keys_are OBJECT TABLE FILTER: of what is in ./json
+keys_are() {
+	json_keys "$1" "$2" >wanted
+	jq -r "$3 | keys_unsorted[]" json >found
+	same wanted found "$1 --json, $3"
+}
+
+@test "dlock.1 has every key of the JSON that commands print, and no other" {
+	need jq
+	local uri token
+	for uri in "$REDIS" "$FILE"; do
+		export DLOCK_BACKEND=$uri
+		"$DLOCK" acquire --json -t 20s --slots 2 "$LOCK" >json
+		keys_are acquire 1 .
+		token=$(jq -r .token json)
+		matches "$token" '^[0-9a-f]{32}$'
+		jq -e '(.fence | . > 0 and . < pow(2; 53)) and
+			(.expires_at | test("^[0-9-]{10}T[0-9:]{8}\\.[0-9]{3}Z$")) and
+			(.expires_in_ms | . > 0 and . <= 20000)' json
+		"$DLOCK" renew --json "$LOCK" "$token" >json
+		keys_are renew 1 .
+		if [[ $uri == "$REDIS" ]]; then
+			start "$DLOCK" run "$LOCK" -- true
+			wait_until 5 status_counts 1
+			keys_are status 3 '.waiters[0]'
+			jq -e '.waiters[0] | .position == 1 and .mode == "exclusive"' json
+			kill -TERM "$PID"
+			join "$PID"
+		fi
+		"$DLOCK" status --json "$LOCK" >json || equal $? 1
+		keys_are status 1 .
+		keys_are status 2 '.holders[0]'
+		jq -e '.held and (.holders[0] | .mode == "slot" and .slots == 2 and .count == 1)' json
+		not grep -q "$token" json
+		"$DLOCK" release "$LOCK" "$token"
+		"$DLOCK" status --json "$LOCK" >json
+		jq -e '.held == false and .holders == [] and .waiters == []' json
+		"$DLOCK" check --json >json || equal $? 1
+		keys_are check 1 .
+		keys_are check 2 '.findings[0]'
+	done
+	wait_until 5 no_strays
+}
+
+# status_counts N: that many wait; ./json is what status said
+status_counts() {
+	"$DLOCK" status --json "$LOCK" >json || [[ $? == 1 ]]
+	[[ $(jq '.waiters | length' json) == "$1" ]]
+}
+
 @test "dlock.1 has the environment that the code reads and sets" {
 	cat "$TOP"/cmd/*.c "$TOP"/src/*.c "$TOP"/src/backends/*.c |
 		grep -oE '"(DLOCK_[A-Z]+=?|XDG_[A-Z_]+|HOME)"' | tr -d '"=' |
@@ -331,6 +408,21 @@ drive() {
 	same wanted found keys
 }
 
+@test "dlock-backends.7 shows the content of a lock file" {
+	local line token
+	token=$("$DLOCK" acquire -t 3s "$LOCK")
+	sed -n 's/^\.Dl \(fence\|hold\) /\1 /p' "$TOP/man/dlock-backends.7" >shown
+	equal "$(wc -l <shown)" 2 lines
+	# the same words, of the same length where that is fixed
+	while read -r line; do
+		has_line "$LOCKS/$LOCK.lock" "^$(sed -E 's/[0-9]{20}/[0-9]{20}/
+			s/ [0-9a-f]{16} x [0-9]+ 1 [0-9]+ [0-9]+ / [0-9a-f]{16} x [0-9]+ 1 [0-9]+ [0-9]+ /
+			s/=[^&]*/=[^\&]+/g' <<<"$line")" || fail "not so: $line: $(<"$LOCKS/$LOCK.lock")"
+	done <shown
+	"$DLOCK" release "$LOCK" "$token"
+	equal "$(wc -l <"$LOCKS/$LOCK.lock")" 1 "lines when it is free"
+}
+
 @test "dlock.conf.5: its example is taken, its keys are the ones there are" {
 	awk '/^\.Bd -literal/ { on = 1; next } /^\.Ed/ { on = 0 } on' "$TOP/man/dlock.conf.5" \
 		>"$XDG_CONFIG_HOME/dlock.conf"
@@ -347,50 +439,86 @@ drive() {
 	same wanted found keys
 }
 
-# acl: the command of dlock-backends.7, one word a line
+# acl N: the Nth such command of dlock-backends.7, one word a line
 acl() {
-	sed -n '/acl setuser/,/^\.Ed/p' "$TOP/man/dlock-backends.7" | sed '/^\.Ed/d; s/\\e$//' |
-		xargs -n 1
+	awk -v wanted="$1" '/acl setuser/ { n++; on = (n == wanted) } /^\.Ed/ { on = 0 } on' \
+		"$TOP/man/dlock-backends.7" | sed 's/\\e$//' | xargs -n 1
 }
 
-@test "the Redis permissions in dlock-backends.7 are those that the scripts need" {
-	acl | sed -n 's/^+//p' >found
+@test "the Redis permissions in dlock-backends.7 are those that the code needs" {
+	acl 1 | sed -n 's/^+//p' >found
 	{
 		printf '%s\n' eval evalsha subscribe select
-		cat "$TOP"/src/redis/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" | grep -oE '[A-Z]+' |
+		cat "$TOP"/src/redis/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" | grep -oE '[A-Z]{2,}' |
 			tr '[:upper:]' '[:lower:]' | sed 's/^pubsub$/pubsub|numsub/'
 	} >wanted
 	same wanted found commands
+	# and what else is sent is for operators
+	acl 2 | sed -n 's/^+//p' >>found
+	cat "$TOP"/src/backends/redis*.c | grep -oE 'argv?\[.*= ("|\{ ")[A-Z]+"|\[\] = \{ "[A-Z]+"' |
+		sed 's/"$//; s/.*"//' | tr '[:upper:]' '[:lower:]' | sed 's/^config$/config|get/' >>wanted
+	same wanted found "commands of operators"
+}
+
+# permitted: all that needs no operator, with the DLOCK_BACKEND that is set
+permitted() {
+	local waiter token
+	hold -t 2s --
+	start "$DLOCK" run -w 10s "$LOCK" -- true
+	waiter=$PID
+	start "$DLOCK" run -w 200ms "$LOCK" -- true
+	join "$PID"
+	equal "$status" 124
+	start "$DLOCK" run "$LOCK" -- true
+	wait_until 5 alive "$PID"
+	kill -KILL "$PID"
+	# long enough for a renewal
+	holds_for 1000 alive "$COMMAND"
+	release
+	join "$waiter"
+	equal "$status" 0
+	"$DLOCK" run "$LOCK" -- "$DLOCK" run "$LOCK" -- true
+	"$DLOCK" run -t 2s --no-renew "$LOCK" -- true
+	"$DLOCK" run --min-hold 50ms "$LOCK" -- true
+	for mode in --shared --slots=2 -n; do
+		token=$("$DLOCK" acquire -w 5s "$mode" "$LOCK")
+		"$DLOCK" renew "$LOCK" "$token"
+		DLOCK_NAME=$LOCK DLOCK_TOKEN=$token "$DLOCK" acquire -n "$LOCK"
+		"$DLOCK" verify "$LOCK" "$token"
+		"$DLOCK" release "$LOCK" "$token"
+		run -1 "$DLOCK" status "$LOCK"
+		start "$DLOCK" wait "$LOCK"
+		"$DLOCK" release "$LOCK" "$token"
+		join "$PID"
+		equal "$status" 0
+	done
+	token=$("$DLOCK" acquire "$LOCK")
+	"$DLOCK" break --yes "$LOCK"
 }
 
 @test "the Redis permissions in dlock-backends.7 suffice" {
-	local words mode=() uri
+	local words uri
 	private_redis
-	mapfile -t words < <(acl)
+	mapfile -t words < <(acl 1)
 	equal "${words[*]:0:3}" "redis-cli acl setuser"
 	run -0 redis_at "$P_DIR" "${words[@]:1}"
 	equal "$output" OK
 	uri=redis://jobs:PASSWORD@127.0.0.1:$P_PORT
 	for DLOCK_BACKEND in "$uri" "$uri/2"; do
 		export DLOCK_BACKEND
-		hold -t 2s --
-		start "$DLOCK" run -w 10s "$LOCK" -- true
-		local waiter=$PID
-		start "$DLOCK" run -w 200ms "$LOCK" -- true
-		join "$PID"
-		equal "$status" 124
-		start "$DLOCK" run "$LOCK" -- true
-		wait_until 5 alive "$PID"
-		kill -KILL "$PID"
-		# long enough for a renewal
-		holds_for 1000 alive "$COMMAND"
-		release
-		join "$waiter"
-		equal "$status" 0
-		"$DLOCK" run "$LOCK" -- "$DLOCK" run "$LOCK" -- true
-		"$DLOCK" run -t 2s --no-renew "$LOCK" -- true
-		"$DLOCK" run --min-hold 50ms "$LOCK" -- true
+		permitted
 	done
+	run -122 "$DLOCK" status
+	run -122 "$DLOCK" check
+	mapfile -t words < <(acl 2)
+	run -0 redis_at "$P_DIR" "${words[@]:1}"
+	equal "$output" OK
+	run -0 "$DLOCK" status
+	run -0 "$DLOCK" setup
+	run "$DLOCK" check
+	# with warnings, but about nothing that is not allowed
+	between "$status" 0 1
+	not grep -q 'cannot be read' <<<"$output"
 	# and they say so when one is missing
 	redis_at "$P_DIR" acl setuser jobs -zadd
 	export DLOCK_BACKEND=$uri
@@ -433,32 +561,6 @@ acl() {
 
 # ---- README
 
-# blocks LANGUAGE: the fenced blocks of that language, each into ./block.N
-blocks() {
-	rm -f block.*
-	awk -v fence='```'"$1" '
-		$0 == fence { on = 1; n++; next }
-		/^```/ { on = 0 }
-		on { print > ("block." n) }' "$TOP/README.md"
-}
-
-# local_words: README lines on standard input, with the server of the suite in them
-local_words() {
-	sed "s|redis://redis.example.com|$REDIS|g"
-}
-
-# stub NAME...: programs that the README's readers have, which tell that they ran
-stub() {
-	local name
-	mkdir -p bin
-	for name; do
-		printf '#!/bin/sh\necho "%s $* $DLOCK_NAME" >>%q\n' "$name" "$T/ran" >"bin/$name"
-		chmod +x "bin/$name"
-	done
-	ln -sf "$DLOCK" bin/dlock
-	PATH=$T/bin:$PATH
-}
-
 @test "README: exit statuses, backends and files" {
 	statuses >wanted
 	awk '/^## / { on = ($0 == "## Exit status") } on && /^\| [0-9]/ { print $2 }' \
@@ -480,7 +582,10 @@ stub() {
 
 @test "README: options and statuses that it names are there" {
 	# in lines that speak of dlock's own, each option is in the table
-	option_words run >known
+	local command option
+	for command in $(commands); do
+		option_words "$command"
+	done >known
 	printf '%s\n' -o >>known # flock's
 	grep -oE '`-{1,2}[a-zA-Z][a-z-]*( [0-9a-z]+)?`' "$TOP/README.md" | tr -d '`' | sed 's/ .*//' |
 		sort -u >named
@@ -490,84 +595,11 @@ stub() {
 	done <named
 }
 
-@test "README: every dlock command line runs as it stands" {
-	stub nightly-backup deploy.sh
-	cp bin/deploy.sh .
-	ini=$XDG_CONFIG_HOME/dlock.conf
-	blocks ini
-	local_words <block.1 >"$ini"
-	unset DLOCK_BACKEND
-	blocks sh
-	local count=0 file line
-	for file in block.*; do
-		# a script has a test of its own; the installation is not tested here
-		if grep -qE '^(#!|make)' "$file"; then
-			continue
-		fi
-		local_words <"$file" | sed 's/sleep 10/sleep 2/' >lines
-		grep -q dlock lines || continue
-		run --separate-stderr bash lines
-		if grep -q -e ' -n ' lines; then
-			# the second one gives up
-			equal "$status" 124
-			one_line '^dlock: backup: held by .* pid [0-9]+ \(.*\) for .*: sleep$'
-		else
-			equal "$status" 0
-		fi
-		((++count))
-	done
-	between "$count" 3 99 "blocks with command lines"
-	has_line ran '^deploy.sh  deploy$'
-	wait_until 5 no_strays
-}
-
-@test "README: cron recipe" {
-	stub nightly-backup
-	blocks crontab
-	sed -n 's/^PATH=//p' block.1 >path
-	[[ -s path ]]
-	# five fields and the user
-	sed -n 's/^\([^ =]* \)\{5\}root //p' block.1 | local_words >line
-	equal "$(wc -l <line)" 1 lines
-	local host pids=()
-	for host in 1 2 3; do
-		start sh line
-		pids+=("$PID")
-	done
-	for PID in "${pids[@]}"; do
-		join "$PID"
-		equal "$status" 0
-	done
-	cat out.* err.* >mail
-	equal "$(<mail)" "" "what cron would mail"
-	equal "$(<ran)" "nightly-backup  nightly" "runs"
-	# a host whose clock is behind
-	sh line
-	equal "$(wc -l <ran)" 1 runs
-	rcli del dlock:nightly
-}
-
-@test "README: CI recipe" {
-	stub deploy.sh
-	cp bin/deploy.sh .
-	blocks yaml
-	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block.1 | local_words)
-	export DLOCK_BACKEND
-	equal "$DLOCK_BACKEND" "$REDIS"
-	sed -n 's/^ *- //p' block.1 >line
-	run --separate-stderr -0 sh line
-	matches "$stderr" 'acquired, fence [0-9]+'
-	equal "$(<ran)" "deploy.sh production deploy-production"
-}
-
-@test "README: script recipe" {
-	stub
-	blocks sh
-	local_words <"$(grep -l '^#!/bin/sh' block.*)" >import
-	chmod +x import
-	run --separate-stderr -0 ./import
-	matches "$output" '^importing with fence [0-9]{16}$'
-	equal "$stderr" ""
+@test "README: every command is in the table" {
+	commands >wanted
+	awk '/^\| command \|/ { on = 1; next } on && !/^\|/ { on = 0 } on' "$TOP/README.md" |
+		sed -n 's/^| \(.*\) | .*/\1/p' | grep -oE '`[a-z ]+`' | tr -d '`' | sed 's/^dlock //' >found
+	same wanted found commands
 }
 
 @test "CONTRIBUTING: files and targets that it names are there" {
@@ -581,4 +613,11 @@ stub() {
 	grep -oE '^    make [a-z]+' "$TOP/CONTRIBUTING.md" | while read -r _ word; do
 		has_line "$TOP/Makefile" "^$word:" || fail "CONTRIBUTING: no make $word"
 	done
+}
+
+@test "CONTRIBUTING: it has every slot of a backend" {
+	sed -n '/^struct backend_ops {/,/^};/s/.*(\*\([a-z_]*\))(.*/\1/p' "$TOP/src/backend.h" >wanted
+	awk '/^   \| slots/ { on = 1 } on && !/^   \|/ { on = 0 } on' "$TOP/CONTRIBUTING.md" |
+		cut -d'|' -f2 | grep -oE '`[a-z_]+`' | tr -d '`' >found
+	same wanted found slots
 }

@@ -82,16 +82,13 @@ term_came() {
 	wait_until 3 only_fences
 }
 
-@test "keeper killed: another one renews the same hold" {
-	testify "$REDIS_PORT" -t 1500ms
+@test "keeper killed: the tree is dead before the lease ends" {
+	testify "$REDIS_PORT" -t 2s
 	keeper_of "$HOLDER"
-	local first=$KEEPER
-	kill -KILL "$first"
-	lives_on 2500
-	keeper_of "$HOLDER"
-	[[ $KEEPER != "$first" ]]
-	end_witness
-	only_fences
+	kill -KILL "$KEEPER"
+	lost
+	dead_in_time
+	wait_until 3 only_fences
 }
 
 @test "keeper killed while the server is frozen: dead in time" {

@@ -327,8 +327,13 @@ static enum outcome file_verify(struct backend *backend, const struct request *r
 	enum outcome outcome = OUTCOME_LOST;
 	pid_t pid;
 
+	/* Looking at a lock must not make its file. */
+	if (file->fd < 0 && !file_path_exists(file->directory, request->name))
+		return OUTCOME_LOST;
 	if (file_lock_open(file, request->name, err))
 		return OUTCOME_ERROR;
+	if (!file_path_current(file->directory, request->name, 0, file->fd))
+		return OUTCOME_LOST;
 	file_record_read(&record, file->fd);
 	hold = file_record_find(&record, request->token);
 	if (hold && file_lock_taken(file, &pid))
@@ -338,13 +343,13 @@ static enum outcome file_verify(struct backend *backend, const struct request *r
 }
 
 /* Notes that it is this process that holds from now on. */
-static void adopt(const struct file_backend *file, const char *token)
+static void adopt(const struct file_backend *file, const struct request *request)
 {
 	struct file_record record;
 
 	file_lock_enter(file);
 	file_record_read(&record, file->fd);
-	if (file_record_adopt(&record, token))
+	if (file_record_adopt(&record, request))
 		file_record_write(&record, file->fd);
 	file_record_finish(&record);
 	file_lock_leave(file);
@@ -363,7 +368,7 @@ static enum outcome file_renew(struct backend *backend, const struct request *re
 	grant->ttl_ms = 0;
 	if (file->fd >= 0 &&
 	    file_path_current(file->directory, request->name, 0, file->fd)) {
-		adopt(file, request->token);
+		adopt(file, request);
 		return OUTCOME_HELD;
 	}
 	error_set(err, ERROR_REFUSED, 0, "its file in %s was removed or replaced",
@@ -416,8 +421,8 @@ static void unlock(struct file_backend *file, const char *token)
 }
 
 /* A process of its own keeps the lock while dlock itself returns. */
-static int linger(struct file_backend *file, const char *token, int64_t keep_ms,
-		  struct error *err)
+static int linger(struct file_backend *file, const struct request *request,
+		  int64_t keep_ms, struct error *err)
 {
 	const struct timespec rest = { keep_ms / 1000, keep_ms % 1000 * 1000000 };
 	pid_t pid = fork();
@@ -438,37 +443,43 @@ static int linger(struct file_backend *file, const char *token, int64_t keep_ms,
 	for (int fd = 3; fd < 256; fd++)
 		if (fd != file->fd && fd != file->slot_fd)
 			close(fd);
-	adopt(file, token);
+	adopt(file, request);
 	if (chdir("/") == 0)
 		nanosleep(&rest, NULL);
-	unlock(file, token);
+	unlock(file, request->token);
 	_exit(0);
 }
 
-static enum outcome file_release(struct backend *backend, const struct request *request,
-				 int64_t keep_ms, struct error *err)
+/* true: it was acquired more than once, and has one acquisition less now. */
+static bool count_down(const struct file_backend *file, const char *token)
 {
-	struct file_backend *file = file_from_backend(backend);
 	struct file_record record;
 	bool counted;
 
-	if (file->fd < 0)
-		return OUTCOME_LOST;
 	file_lock_enter(file);
 	file_record_read(&record, file->fd);
-	counted = file_record_count(&record, request->token, -1) != 0;
+	counted = file_record_count(&record, token, -1) != 0;
 	if (counted)
 		file_record_write(&record, file->fd);
 	file_record_finish(&record);
 	file_lock_leave(file);
-	if (counted)
+	return counted;
+}
+
+static enum outcome file_release(struct backend *backend, const struct request *request,
+				 enum release how, int64_t keep_ms, struct error *err)
+{
+	struct file_backend *file = file_from_backend(backend);
+	if (file->fd < 0)
+		return OUTCOME_LOST;
+	if (how == RELEASE_ONE && count_down(file, request->token))
 		return OUTCOME_BUSY;
 	if (!file_path_current(file->directory, request->name, 0, file->fd)) {
 		close_files(file);
 		return OUTCOME_LOST;
 	}
 	if (keep_ms > 0) {
-		if (linger(file, request->token, keep_ms, err))
+		if (linger(file, request, keep_ms, err))
 			return OUTCOME_ERROR;
 	} else {
 		unlock(file, request->token);

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,8 +79,9 @@ static void add_hold(struct lock_view *view, const struct file_hold *hold)
 	row->slots = hold->slots;
 	row->fence = hold->fence;
 	row->count = hold->count;
+	row->keeper = hold->keeper;
 	row->age_ms = hold->holder.since_ms ? clock_wall_ms() - hold->holder.since_ms : -1;
-	row->expires_ms = -1;
+	row->expires_ms = hold->until_ms ? hold->until_ms - clock_wall_ms() : -1;
 }
 
 /*
@@ -125,13 +127,10 @@ int file_inspect(struct backend *backend, const char *name, bool listen,
 		 struct lock_view *view, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	char encoded[FILE_ENCODED_SIZE], path[4096];
 
 	(void)listen;
 	/* Looking at a lock must not make its file. */
-	file_path_encode(name, encoded);
-	snprintf(path, sizeof(path), "%s/%s.lock", file->directory, encoded);
-	if (access(path, F_OK) && errno == ENOENT)
+	if (!file_path_exists(file->directory, name))
 		return 0;
 	if (file_lock_open(file, name, err))
 		return -1;
@@ -172,7 +171,7 @@ int file_list(struct backend *backend, struct name_list *names, struct error *er
 /*
  * The kernel gives a lock back only when its holder does. So the name gets another
  * file, with the last fence: who comes now locks that one, and the holder finds its
- * own replaced when it looks.
+ * own replaced when it looks: at once when it gets SIGURG, which hurts nobody else.
  */
 int file_break(struct backend *backend, const char *name, struct lock_view *view,
 	       struct error *err)
@@ -193,6 +192,9 @@ int file_break(struct backend *backend, const char *name, struct lock_view *view
 	record.fence = view->fence;
 	if (fd >= 0 && !file_record_write(&record, fd) && !rename(fresh, path)) {
 		close(fd);
+		for (size_t i = 0; i < view->hold_count; i++)
+			if (view->holds[i].keeper > 0)
+				kill(view->holds[i].keeper, SIGURG);
 		return 0;
 	}
 	error_set(err, ERROR_REFUSED, errno, "cannot replace %s", path);

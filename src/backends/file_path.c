@@ -161,3 +161,11 @@ bool file_path_current(const char *directory, const char *name, int slot, int fd
 	       !lstat(path, &theirs) && ours.st_ino == theirs.st_ino &&
 	       ours.st_dev == theirs.st_dev;
 }
+
+bool file_path_exists(const char *directory, const char *name)
+{
+	struct stat info;
+	char path[4096];
+
+	return !make_path(directory, name, 0, path, sizeof(path)) && !lstat(path, &info);
+}

@@ -35,6 +35,9 @@ bool file_path_decode(const char *entry, char *name, size_t size);
  */
 int file_path_open(const char *directory, const char *name, int slot, struct error *err);
 
+/* Is there a lock file of this name, or something in its place? */
+bool file_path_exists(const char *directory, const char *name);
+
 /* Is fd still the file that has this name? False after another one took its place. */
 bool file_path_current(const char *directory, const char *name, int slot, int fd);
 

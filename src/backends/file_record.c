@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* "hold " id " " mode " " fence " " holder, newline */
-#define LINE_SIZE (HOLDER_TEXT_SIZE + 64)
+#define LINE_SIZE (HOLDER_TEXT_SIZE + 128)
 #define TEXT_MAX (1 << 20)
 
 static bool id_is(const struct file_hold *hold, const char *token)
@@ -36,8 +36,8 @@ static void read_hold(struct file_record *record, const char *line)
 	char mode[12];
 	int skip = 0;
 
-	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %9d %n", hold.id, mode,
-		   &hold.fence, &hold.count, &hold.keeper, &skip) != 5 || !skip ||
+	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %9d %18" SCNd64 " %n", hold.id, mode,
+		   &hold.fence, &hold.count, &hold.keeper, &hold.until_ms, &skip) != 6 || !skip ||
 	    !hold.fence)
 		return;
 	if (hold.count < 1)
@@ -110,9 +110,9 @@ int file_record_write(const struct file_record *record, int fd)
 		const struct file_hold *hold = &record->holds[i];
 
 		holder_encode(&hold->holder, holder);
-		used += (size_t)snprintf(text + used, room - used, "hold %s %s %" PRIu64 " %d %d %s\n",
-					 hold->id, mode_text(hold, mode), hold->fence,
-					 hold->count, (int)hold->keeper, holder);
+		used += (size_t)snprintf(text + used, room - used, "hold %s %s %" PRIu64 " %d %d %" PRId64
+					 " %s\n", hold->id, mode_text(hold, mode), hold->fence,
+					 hold->count, (int)hold->keeper, hold->until_ms, holder);
 	}
 	/* Cut afterwards: a crash in between leaves a whole record, if a long one. */
 	written = pwrite(fd, text, used, 0);
@@ -159,12 +159,17 @@ const struct file_hold *file_record_find(const struct file_record *record,
 	return NULL;
 }
 
-bool file_record_adopt(struct file_record *record, const char *token)
+bool file_record_adopt(struct file_record *record, const struct request *request)
 {
 	for (size_t i = 0; i < record->count; i++) {
-		if (!id_is(&record->holds[i], token) || record->holds[i].keeper == getpid())
+		struct file_hold *hold = &record->holds[i];
+
+		if (!id_is(hold, request->token))
 			continue;
-		record->holds[i].keeper = getpid();
+		if (hold->keeper == getpid() && hold->until_ms == request->until_ms)
+			return false;
+		hold->keeper = getpid();
+		hold->until_ms = request->until_ms;
 		return true;
 	}
 	return false;

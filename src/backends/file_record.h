@@ -4,7 +4,7 @@
  * kernel's lock, never this text; after a crash it may name holders that are gone.
  *
  *	fence 01795232382921432
- *	hold <first half of the token> <mode> <fence> <count> <pid> <holder>	(a line each)
+ *	hold <first half of the token> <mode> <fence> <count> <pid> <until> <holder>	(a line each)
  *
  * The mode is x (exclusive), s (shared) or the number of slots; the pid that of the
  * process of dlock that holds it, which is not always the one to show.
@@ -30,6 +30,7 @@ struct file_hold {
 	uint64_t fence;
 	int count;		/* how often it was acquired */
 	pid_t keeper;
+	int64_t until_ms;	/* wall clock: the keeper frees it then; 0: not by itself */
 	struct holder holder;
 };
 
@@ -53,8 +54,8 @@ uint64_t file_record_add(struct file_record *record, const struct request *reque
 const struct file_hold *file_record_find(const struct file_record *record,
 					 const char *token);
 
-/* Notes that this process holds for token now; true if that was news. */
-bool file_record_adopt(struct file_record *record, const char *token);
+/* Notes that this process holds for request now, and until when; true if that was news. */
+bool file_record_adopt(struct file_record *record, const struct request *request);
 
 /*
  * Counts the hold of token up or down, not below 1. Returns its fence; 0 when it is

@@ -285,12 +285,14 @@ static enum outcome redis_verify(struct backend *backend, const struct request *
 }
 
 static enum outcome redis_release(struct backend *backend, const struct request *request,
-				  int64_t keep_ms, struct error *err)
+				  enum release how, int64_t keep_ms, struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
 	int64_t sent_ms = clock_boot_ms(), answer;
 	char keep[REDIS_DIGITS_SIZE];
-	const char *const arguments[] = { redis_digits(keep_ms, keep), NULL };
+	const char *const arguments[] = {
+		redis_digits(keep_ms, keep), how == RELEASE_ALL ? "1" : "0", NULL
+	};
 	redisReply *reply;
 
 	/* Deaf from here on: the release of another must not choose us. */

@@ -1,4 +1,5 @@
--- ARGV: channel, token, keep (ms, 0: free it now). Leaves the line, too.
+-- ARGV: channel, token, keep (ms, 0: free it now), all ('1': however often it was
+-- acquired). Leaves the line, too.
 -- Returns 1 when it was held, 2 when it still is (counted), 0 when it was not.
 local keep = tonumber(ARGV[3])
 leave(token)
@@ -7,7 +8,7 @@ if not holds(token) then
   return 0
 end
 local number, since, count, text = note_of(token)
-if number and tonumber(count) > 1 then
+if number and tonumber(count) > 1 and ARGV[4] ~= '1' then
   set_note(token, number, since, digits(tonumber(count) - 1), text)
   return 2
 end

@@ -255,17 +255,31 @@ nothing_left() {
 	nothing_left
 }
 
-@test "kill -9 of the keeper while the command runs: it runs on, under the same lock" {
+@test "kill -9 of the keeper: without a lease the command runs on, else it is dead in time" {
 	hold -t 1500ms --
 	if [[ -n $LEASES ]]; then
 		keeper_of "$HOLDER"
 		kill -KILL "$KEEPER"
+		join "$HOLDER" 5
+		equal "$status" 123
+		ended "$COMMAND"
 	else
 		# nothing to renew, nobody to kill
 		not child "$HOLDER" dlock-keeper
+		holds_for 2500 is_held
+		alive "$COMMAND"
+		release
 	fi
-	holds_for 2500 is_held
-	alive "$COMMAND"
+	wait_until 3 is_free
+	nothing_left
+}
+
+@test "kill -9 of the keeper just before the command ends: it was held, and is released" {
+	hold -t 5s --
+	if [[ -n $LEASES ]]; then
+		keeper_of "$HOLDER"
+		kill -KILL "$KEEPER"
+	fi
 	release
 	is_free
 	nothing_left
@@ -377,7 +391,7 @@ nothing_left() {
 	[[ -n $LEASES ]] || return 0
 	timed "$DLOCK" run --no-renew -t 1s "$LOCK" -- "$TOOLS/witness" -i -l log
 	equal "$status" 123
-	between "$MS" 300 1000
+	between "$MS" 300 3000
 	one_line "$LOCK"
 	has_line log ' TERM$'
 	nothing_left

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# The configuration for the commands other than run; for that one, see run.bats.
+
+load helpers
+
+# private_etc COMMAND...: with ./etc for /etc and no backend in the environment
+private_etc() {
+	env -u DLOCK_BACKEND unshare -m sh -c 'mount --bind etc /etc && exec "$@"' sh "$@"
+}
+
+# A token that nobody has; and a line of the commands that need a backend.
+NOBODY=0123456789abcdef0123456789abcdef
+
+commands() {
+	printf '%s\n' "acquire $LOCK" "renew $LOCK $NOBODY" "verify $LOCK $NOBODY" \
+		"release $LOCK $NOBODY" "status $LOCK" status "wait $LOCK" "break --yes $LOCK" check setup
+}
+
+@test "every command takes a backend by its name, from the command line and the environment" {
+	mkdir -m 0700 one two
+	printf 'backend = one\n[one]\nuri = file://%s/one\n[two]\nuri = file://%s/two\n' "$T" "$T" \
+		>"$XDG_CONFIG_HOME/dlock.conf"
+	unset DLOCK_BACKEND
+	local token
+	token=$("$DLOCK" acquire -b two "$LOCK")
+	run -0 "$DLOCK" status "$LOCK"
+	run -1 "$DLOCK" status -b two "$LOCK"
+	run -1 env DLOCK_BACKEND=two "$DLOCK" status "$LOCK"
+	run -0 env DLOCK_BACKEND=two "$DLOCK" status -b one "$LOCK"
+	run -124 env DLOCK_BACKEND=two "$DLOCK" wait -w 0 "$LOCK"
+	run -0 "$DLOCK" verify -b two "$LOCK" "$token"
+	run -0 "$DLOCK" renew -b two "$LOCK" "$token"
+	run -123 env DLOCK_BACKEND=one "$DLOCK" verify "$LOCK" "$token"
+	equal "$("$DLOCK" status --json -b two | jq -r .name)" "$LOCK"
+	equal "$("$DLOCK" status --json)" ""
+	matches "$("$DLOCK" check -b two)" "$T/two"
+	matches "$("$DLOCK" check)" "$T/one"
+	run -0 "$DLOCK" release -b two "$LOCK" "$token"
+}
+
+@test "the hold of a named backend is counted under that name" {
+	mkdir -m 0700 one
+	printf '[one]\nuri = file://%s/one\n' "$T" >"$XDG_CONFIG_HOME/dlock.conf"
+	export DLOCK_BACKEND=one
+	local token
+	token=$("$DLOCK" acquire "$LOCK")
+	equal "$(DLOCK_NAME=$LOCK DLOCK_TOKEN=$token timeout 10 "$DLOCK" acquire -w 3s "$LOCK")" "$token"
+	"$DLOCK" release "$LOCK" "$token"
+	"$DLOCK" release "$LOCK" "$token"
+	run -0 "$DLOCK" status "$LOCK"
+}
+
+@test "TTL and wait of the file hold for acquire, renew and wait; the environment beats it" {
+	printf 'ttl = 100s\nwait = 0\n' >"$XDG_CONFIG_HOME/dlock.conf"
+	export DLOCK_BACKEND=$REDIS
+	local token
+	token=$("$DLOCK" acquire "$LOCK")
+	between "$(rcli pttl "$KEY")" 90000 100000
+	run -124 "$DLOCK" acquire "$LOCK"
+	run -124 "$DLOCK" wait "$LOCK"
+	timed env DLOCK_WAIT=300ms "$DLOCK" wait "$LOCK"
+	equal "$status" 124
+	between "$MS" 290 3000
+	DLOCK_TTL=50s "$DLOCK" renew "$LOCK" "$token"
+	between "$(rcli pttl "$KEY")" 40000 50000
+	DLOCK_TTL=50s "$DLOCK" renew -t 200s "$LOCK" "$token"
+	between "$(rcli pttl "$KEY")" 190000 200000
+	"$DLOCK" renew "$LOCK" "$token"
+	between "$(rcli pttl "$KEY")" 90000 100000
+	"$DLOCK" release "$LOCK" "$token"
+}
+
+@test "the user's file beats the system's, key by key; its sections are added" {
+	need_root
+	local dir
+	for dir in user system etc; do
+		mkdir -m 0700 "$dir"
+	done
+	cp -a /etc/passwd /etc/group /etc/nsswitch.conf etc
+	chmod 0755 etc
+	printf 'backend = a\nwait = 0\n[a]\nuri = file://%s/system\n[b]\nuri = file://%s/system\n' "$T" "$T" >etc/dlock.conf
+	matches "$(private_etc "$DLOCK" check)" "$T/system"
+	printf '[a]\nuri = file://%s/user\n' "$T" >"$XDG_CONFIG_HOME/dlock.conf"
+	matches "$(private_etc "$DLOCK" check)" "$T/user"
+	matches "$(private_etc "$DLOCK" check -b b)" "$T/system"
+	matches "$(private_etc env DLOCK_BACKEND=b "$DLOCK" check)" "$T/system"
+	matches "$(private_etc env DLOCK_BACKEND=b "$DLOCK" check -b a)" "$T/user"
+	# what the user's file leaves out is the system's: do not wait
+	DLOCK_BACKEND=file://$T/user hold --
+	run -124 private_etc "$DLOCK" wait "$LOCK"
+	run -124 private_etc "$DLOCK" acquire "$LOCK"
+	echo 'wait = nonsense' >etc/dlock.conf
+	run --separate-stderr -125 private_etc "$DLOCK" status
+	one_line /etc/dlock.conf
+}
+
+@test "a file that is wrong stops every command, by path and line" {
+	local args
+	printf '\nttl = soon\n' >"$XDG_CONFIG_HOME/dlock.conf"
+	while read -r args; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -125 "$DLOCK" $args
+		one_line "$XDG_CONFIG_HOME/dlock.conf.*2"
+		equal "$output" ""
+	done < <(commands)
+	equal "$(ls -A "$LOCKS")" ""
+}
+
+@test "a file that cannot be read stops every command, by name" {
+	local conf=$XDG_CONFIG_HOME/dlock.conf args
+	echo 'ttl = 1m' >"$conf"
+	chmod 0 "$conf"
+	local as=(env)
+	if ((EUID == 0)); then
+		# root reads everything, unless it gives that up
+		local caps='-dac_override,-dac_read_search'
+		as=(setpriv --bounding-set "$caps" --inh-caps "$caps")
+	fi
+	while read -r args; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -125 "${as[@]}" "$DLOCK" $args
+		one_line "$conf" 'denied'
+	done < <(commands)
+}
+
+@test "a password in a file that others can read: a warning from every command, unless -q" {
+	private_redis --requirepass Sesame8
+	local conf=$XDG_CONFIG_HOME/dlock.conf args
+	printf 'backend = r\n[r]\nuri = redis://:Sesame8@127.0.0.1:%s\n' "$P_PORT" >"$conf"
+	unset DLOCK_BACKEND
+	export DLOCK_WAIT=0
+	chmod 0644 "$conf"
+	while read -r args; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr "$DLOCK" $args
+		between "$status" 0 124 "status of $args"
+		equal "$(grep -c "$conf" <<<"$stderr")" 1 "warnings of $args"
+		[[ $stderr$output != *Sesame* ]]
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr "$DLOCK" ${args/#${args%% *}/${args%% *} -q}
+		[[ $stderr != *"$conf"* ]] || fail "$args -q"
+	done < <(commands)
+	chmod 0600 "$conf"
+	while read -r args; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr "$DLOCK" $args
+		[[ $stderr != *"$conf"* ]] || fail "$args"
+	done < <(commands)
+}
+
+@test "a URI's password shows in no argument list of any command" {
+	private_redis --requirepass Sesame8
+	kill -STOP "$P_PID"
+	local args pids=()
+	while read -r args; do
+		# no answer comes: there is time to look
+		# shellcheck disable=SC2086 # words
+		start "$DLOCK" ${args/#${args%% *}/${args%% *} -b redis://:Sesame8@127.0.0.1:$P_PORT?timeout=5s}
+		pids+=("$PID")
+		wait_until 3 has_line "/proc/$PID/cmdline" '\*\*\*'
+	done < <(commands)
+	not grep -aqs Sesame8 "${pids[@]/#//proc/}"
+	local pid
+	for pid in $(strays); do
+		not grep -aqs Sesame8 "/proc/$pid/cmdline"
+	done
+	kill -CONT "$P_PID"
+	for pid in "${pids[@]}"; do
+		join "$pid" 10
+		not grep -qs Sesame8 out.* err.*
+	done
+}

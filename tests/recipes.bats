@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# The recipes of the README, and of dlock.1, do what is written beside them: they are taken
+# from there and run, with the suite's server in the place of redis.example.com.
+
+load helpers
+
+prepare() {
+	TOP=$BATS_TEST_DIRNAME/..
+}
+
+# blocks LANGUAGE: the fenced blocks of that language, each into ./block.N
+blocks() {
+	rm -f block.*
+	awk -v fence='```'"$1" '
+		$0 == fence { on = 1; n++; next }
+		/^```/ { on = 0 }
+		on { print > ("block." n) }' "$TOP/README.md"
+}
+
+# block LANGUAGE TEXT: the one of them that has TEXT in it, with the suite's server in it,
+# into ./block
+block() {
+	local found
+	blocks "$1"
+	found=$(grep -lF -e "$2" block.*)
+	equal "$(wc -l <<<"$found")" 1 "blocks with '$2'"
+	local_words <"$found" >block
+}
+
+# local_words: README lines on standard input, with the server of the suite in them
+local_words() {
+	sed "s|redis://redis.example.com|$REDIS|g"
+}
+
+# stub NAME...: programs that the README's readers have, which tell that they ran, and do
+# what ./NAME.does says
+stub() {
+	local name
+	mkdir -p bin
+	for name; do
+		printf '#!/bin/sh\necho "%s $* $DLOCK_NAME" >>%q\n[ ! -e %q ] || . %q\n' "$name" "$T/ran" \
+			"$T/$name.does" "$T/$name.does" >"bin/$name"
+		chmod +x "bin/$name"
+		ln -sf "bin/$name" "$name"
+	done
+	ln -sf "$DLOCK" bin/dlock
+	PATH=$T/bin:$PATH
+	unset DLOCK_BACKEND
+}
+
+# held NAME: somebody holds it, on the suite's server
+held() {
+	run "$DLOCK" status -b "$REDIS" "$1"
+	((status == 1))
+}
+
+@test "every dlock command line runs as it stands" {
+	stub nightly-backup deploy.sh
+	local ini
+	ini=$XDG_CONFIG_HOME/dlock.conf
+	blocks ini
+	local_words <block.1 >"$ini"
+	blocks sh
+	local count=0 file line
+	for file in block.*; do
+		# a script has a test of its own, what operators do, too; the installation is not
+		# tested here
+		if grep -qE '^(#!|make|dlock check)' "$file"; then
+			continue
+		fi
+		local_words <"$file" | sed 's/sleep 10/sleep 2/' >lines
+		grep -q dlock lines || continue
+		run --separate-stderr bash lines
+		if grep -q -e ' -n ' lines; then
+			# the second one gives up
+			equal "$status" 124
+			one_line '^dlock: backup: held by .* pid [0-9]+ \(.*\) for .*: sleep$'
+		else
+			equal "$status" 0
+		fi
+		((++count))
+	done
+	between "$count" 3 99 "blocks with command lines"
+	has_line ran '^deploy.sh  deploy$'
+	wait_until 5 no_strays
+}
+
+@test "cron recipe" {
+	stub nightly-backup
+	blocks crontab
+	sed -n 's/^PATH=//p' block.1 >path
+	[[ -s path ]]
+	# five fields and the user
+	sed -n 's/^\([^ =]* \)\{5\}root //p' block.1 | local_words >line
+	equal "$(wc -l <line)" 1 lines
+	local host pids=()
+	for host in 1 2 3; do
+		start sh line
+		pids+=("$PID")
+	done
+	for PID in "${pids[@]}"; do
+		join "$PID"
+		equal "$status" 0
+	done
+	cat out.* err.* >mail
+	equal "$(<mail)" "" "what cron would mail"
+	equal "$(<ran)" "nightly-backup  nightly" "runs"
+	# a host whose clock is behind
+	sh line
+	equal "$(wc -l <ran)" 1 runs
+	rcli del dlock:nightly
+}
+
+@test "scripts parse, and pass shellcheck where it is" {
+	local file language
+	for language in sh bash; do
+		blocks "$language"
+		grep -l '^#!' block.* >scripts
+		while read -r file; do
+			bash -n "$file"
+			! type -P shellcheck >/dev/null || run -0 shellcheck "$file"
+		done <scripts
+	done
+}
+
+@test "script recipe" {
+	stub
+	block sh 'importing with fence'
+	chmod +x block
+	run --separate-stderr -0 ./block
+	matches "$output" '^importing with fence [0-9]{16}$'
+	equal "$stderr" ""
+}
+
+# reports: the bash recipe in the background, once its last step runs under the lock
+reports() {
+	stub collect-reports merge-reports publish-reports
+	echo "echo \$\$ >$T/publisher; exec sleep 60" >publish-reports.does
+	block bash publish-reports
+	# so that the loss shows soon
+	DLOCK_TTL=1s start bash block
+	wait_until 10 test -s publisher
+	held reports
+}
+
+@test "bash recipe" {
+	stub collect-reports merge-reports publish-reports
+	block bash publish-reports
+	run --separate-stderr -0 bash block
+	equal "$output$stderr" ""
+	equal "$(<ran)" $'collect-reports  \nmerge-reports  \npublish-reports  '
+	not held reports
+	wait_until 5 no_strays
+	# a step that fails ends it
+	echo 'exit 7' >merge-reports.does
+	run --separate-stderr -7 bash block
+	not held reports
+}
+
+@test "bash recipe: killed" {
+	reports
+	kill -KILL "$PID"
+	wait_until 1 not held reports
+	kill "$(<publisher)"
+	join "$PID"
+}
+
+@test "bash recipe: ended, and lost" {
+	reports
+	kill -TERM "$PID"
+	join "$PID"
+	equal "$status" 143
+	ended "$(<publisher)"
+	not held reports
+	equal "$(<"$ERR")" ""
+	rm publisher
+	reports
+	"$DLOCK" break -q -b "$REDIS" --yes reports
+	join "$PID" 5
+	equal "$status" 123
+	ended "$(<publisher)"
+	equal "$(<"$ERR")" "dlock: reports: this token is not the holder"
+}
+
+@test "POSIX sh recipe" {
+	local shell
+	stub import-file
+	block sh import-file
+	mkdir inbox
+	touch inbox/a inbox/b
+	for shell in dash bash; do
+		need "$shell"
+		rm -f ran
+		run --separate-stderr -0 "$shell" block
+		equal "$output$stderr" ""
+		equal "$(<ran)" $'import-file inbox/a \nimport-file inbox/b '
+		not held inbox
+	done
+	# somebody else is at it
+	rm ran
+	token=$("$DLOCK" acquire -b "$REDIS" inbox)
+	run --separate-stderr -0 dash block
+	equal "$output$stderr" ""
+	not test -e ran
+	"$DLOCK" release -b "$REDIS" inbox "$token"
+	# lost in the first step: there is no second one
+	echo "dlock break -q -b $REDIS --yes inbox" >import-file.does
+	run --separate-stderr -123 dash block
+	equal "$(wc -l <ran)" 1 "steps"
+	equal "${stderr_lines[0]}" "dlock: inbox: this token is not the holder"
+}
+
+# yaml_lines KEY: the list items, or the text, of that key in ./block
+yaml_lines() {
+	awk -v key="$1:" '
+		$1 == key || ($1 == "-" && $2 == key) {
+			match($0, /[a-z_]+:/)
+			text = substr($0, RSTART + RLENGTH + 1)
+			on = text == ""
+			if (!on) print text
+			next
+		}
+		on && !/^ *- / { on = 0 }
+		on { sub(/^ *- /, ""); print }' block
+}
+
+@test "GitLab CI, the simple way" {
+	stub deploy.sh
+	block yaml deploy-production
+	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block)
+	export DLOCK_BACKEND
+	equal "$DLOCK_BACKEND" "$REDIS"
+	yaml_lines script >work.sh
+	run --separate-stderr -0 bash -eo pipefail work.sh
+	matches "$stderr" 'acquired, fence [0-9]+'
+	equal "$(<ran)" "deploy.sh production deploy-production"
+}
+
+@test "GitLab CI, in steps" {
+	stub migrate.sh deploy.sh
+	block yaml after_script
+	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block)
+	export DLOCK_BACKEND
+	yaml_lines script >work.sh
+	yaml_lines after_script >after.sh
+	equal "$(wc -l <work.sh) $(wc -l <after.sh)" "4 2" lines
+	# what others may read of it, and what a log shows
+	echo 'stat -c "%a %s" .dlock-token >mode; dlock status production >held || :' >deploy.sh.does
+	run --separate-stderr bash -eo pipefail work.sh
+	equal "$status" 0
+	equal "$output" ""
+	not grep -qE '[0-9a-f]{32}' <<<"$stderr"
+	equal "$(<ran)" $'migrate.sh  \ndeploy.sh production '
+	equal "$(<mode)" "600 33"
+	has_line held '^production +exclusive'
+	held production
+	run --separate-stderr -0 bash -eo pipefail after.sh
+	equal "$output$stderr" ""
+	not held production
+	not test -e .dlock-token
+	# a step fails
+	echo 'exit 3' >migrate.sh.does
+	run -3 bash -eo pipefail work.sh
+	run -0 bash -eo pipefail after.sh
+	not held production
+	# it is not obtained: nothing is to be given back
+	token=$("$DLOCK" acquire production)
+	sed -i 's/-w 30m/-w 100ms/' work.sh
+	run -124 bash -eo pipefail work.sh
+	run -0 bash -eo pipefail after.sh
+	"$DLOCK" release production "$token"
+}
+
+@test "GitHub Actions recipe" {
+	local step steps
+	stub deploy.sh
+	block yaml RUNNER_TEMP
+	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block)
+	export DLOCK_BACKEND RUNNER_TEMP=$T/runner
+	mkdir runner
+	mapfile -t steps < <(yaml_lines run)
+	equal "${#steps[@]}" 3 steps
+	for step in "${steps[@]}"; do
+		run --separate-stderr bash -e -c "$step"
+		equal "$status" 0 "$step"
+		not grep -qE '[0-9a-f]{32}' <<<"$output$stderr"
+	done
+	equal "$(<ran)" "deploy.sh production "
+	equal "$(stat -c %a runner/lock)" 600
+	not held production
+	# not obtained: the last step has nothing to give back
+	token=$("$DLOCK" acquire production)
+	run -124 bash -e -c "${steps[0]/-w 30m/-w 100ms}"
+	run -0 bash -e -c "${steps[2]}"
+	"$DLOCK" release production "$token"
+	# lost meanwhile: it fails
+	run -0 bash -e -c "${steps[0]}"
+	"$DLOCK" break -q --yes production
+	run -123 bash -e -c "${steps[2]}"
+}
+
+@test "YAML recipes are YAML" {
+	local file
+	blocks yaml
+	for file in block.*; do
+		not grep -n $'\t' "$file"
+		/usr/bin/python3 -c 'import yaml' 2>/dev/null || continue
+		/usr/bin/python3 -c 'import sys, yaml; print(yaml.safe_load(open(sys.argv[1])))' "$file" >loaded
+		# a colon or a brace at the wrong place makes something else of a command line
+		not grep -qE '(script|run|cmd).: (\{|None)' loaded || fail "$file: $(<loaded)"
+	done
+}
+
+# setting NAME: of ./block
+setting() {
+	sed -n "s/^$1=//p" block
+}
+
+@test "systemd recipe" {
+	local n statuses=
+	stub nightly-backup
+	block ini nightly.service
+	sed "s|/usr/local/bin/dlock|$T/bin/dlock|" block >nightly.service
+	setting Environment >environment
+	setting ExecStart >line
+	sed -i "s|/usr/local/bin/dlock|$T/bin/dlock|" line
+	equal "$(setting SuccessExitStatus)" 75
+	# three hosts
+	for n in 1 2 3; do
+		run --separate-stderr env "$(<environment)" sh line
+		statuses+="$status "
+	done
+	equal "$statuses" "0 75 75 "
+	equal "$(<ran)" "nightly-backup  nightly" runs
+	rcli del dlock:nightly
+	block ini nightly.timer
+	cp block nightly.timer
+	if type -P systemd-analyze >/dev/null; then
+		equal "$(setting OnCalendar)" '*-*-* 03:00:00'
+		run -0 systemd-analyze calendar "$(setting OnCalendar)"
+		run systemd-analyze verify --man=no ./nightly.service ./nightly.timer
+		not grep -E 'nightly\.(service|timer)' <<<"$output"
+	fi
+}
+
+# ansible_command N: the Nth command of ./block, with its standard input
+ansible_command() {
+	yaml_lines cmd | sed -n "$1p"
+}
+
+@test "Ansible recipes" {
+	local lock
+	stub migrate-database upgrade-everything
+	block yaml migrate-database
+	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block)
+	export DLOCK_BACKEND
+	# no shell, so no word that only a shell would understand
+	not grep -q '[$&|;<>]' <(yaml_lines cmd)
+	run --separate-stderr -0 bash -c "$(ansible_command 1)"
+	equal "$(<ran)" "migrate-database  migrate"
+	block yaml upgrade-everything
+	not grep -q '[$&|;<>]' <(yaml_lines cmd)
+	equal "$(yaml_lines cmd | wc -l)" 3 commands
+	equal "$(yaml_lines stdin)" '"{{ lock.stdout }}"'
+	lock=$(bash -c "$(ansible_command 1)")
+	held upgrade
+	bash -c "$(ansible_command 2)"
+	bash -c "$(ansible_command 3)" <<<"$lock"
+	not held upgrade
+	equal "$(tail -n 1 ran)" "upgrade-everything  "
+}
+
+@test "what operators do" {
+	local token
+	need jq script
+	stub
+	export DLOCK_BACKEND=$REDIS
+	"$DLOCK" acquire nightly
+	start "$DLOCK" run nightly -- true
+	wait_until 5 in_line nightly
+	block sh 'dlock check'
+	while read -r line; do
+		run --separate-stderr bash -c "$line"
+		between "$status" 0 1 "$line"
+		equal "$stderr" "" "$line"
+		printf '%s\n' "$output"
+	done <block >said
+	has_line said '^ok +round-trip '
+	has_line said '^nightly +exclusive +[0-9].* dlock acquire$'
+	has_line said '^ +waiter 1 +[0-9].* true$'
+	has_line said "^nightly $(hostname)\$"
+	# the columns in the README are those
+	run "$DLOCK" status nightly
+	grep -qxF "    ${lines[0]}" "$TOP/README.md" || fail "README has other columns"
+	block sh 'dlock break'
+	run --separate-stderr -0 bash block
+	one_line '^dlock: nightly: broken; was held by .* pid [0-9]+'
+	join "$PID"
+	equal "$status" 0
+	# on a terminal it asks
+	"$DLOCK" acquire nightly
+	sed -i 's/ --yes//' block
+	run script -qec 'bash block' /dev/null <<<n
+	equal "$status" 1
+	matches "$output" 'Take it away\?'
+	held nightly
+	run script -qec 'bash block' /dev/null <<<y
+	equal "$status" 0
+	not held nightly
+}
+
+in_line() {
+	[[ $(rcli zcard "{dlock:$1}:queue") == 1 ]]
+}
+
+@test "dlock.1: its longer examples are recipes of the README" {
+	local file n=0
+	awk '
+		/^\.Sh / { examples = ($2 == "EXAMPLES") }
+		/^\.Bd -literal/ && examples { on = 1; n++; next }
+		/^\.Ed/ { on = 0 }
+		on { gsub(/\\-/, "-"); gsub(/\\e/, "\\"); print > ("example." n) }' "$TOP/man/dlock.1"
+	for language in sh bash yaml ini; do
+		blocks "$language"
+		for file in block.*; do
+			mv "$file" "$language.$file"
+		done
+	done
+	for file in example.*; do
+		((++n))
+		for recipe in *.block.*; do
+			! cmp -s "$file" "$recipe" || continue 2
+		done
+		fail "dlock.1: not in the README: $(<"$file")"
+	done
+	equal "$n" 8 examples
+}

@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# Redis: what operators see of it and do to it (status, break, check), and what the
+# keeper that `dlock acquire --pid` leaves behind does on its bad days.
+
+load helpers
+load redis
+
+# take [OPTION]...: acquires $LOCK; sets TOKEN, FENCE and KEEPER
+take() {
+	"$DLOCK" acquire --json "$@" "$LOCK" >taken
+	read -r TOKEN FENCE KEEPER < <(jq -r '"\(.token) \(.fence) \(.keeper_pid)"' taken)
+	matches "$TOKEN" '^[0-9a-f]{32}$' token
+}
+
+# probe_owner: a process that says which signals it gets; sets OWNER, OWNER_OUT
+probe_owner() {
+	start "$TOOLS/sigprobe" -u none
+	OWNER=$PID OWNER_OUT=$OUT
+	wait_until 5 has_line "$OWNER_OUT" '^ready'
+}
+
+# ---- acquire
+
+@test "the lock is a string: the token, with the TTL" {
+	take -t 20s
+	equal "$(rcli get "$KEY")" "$TOKEN"
+	between "$(rcli pttl "$KEY")" 10000 20000
+	"$DLOCK" renew -t 60s "$LOCK" "$TOKEN"
+	between "$(rcli pttl "$KEY")" 50000 60000
+	"$DLOCK" release "$LOCK" "$TOKEN"
+	wait_until 2 only_fences
+}
+
+@test "renew never takes what is gone, release never what is another's" {
+	take
+	rcli del "$KEY" >reply
+	run -123 "$DLOCK" renew "$LOCK" "$TOKEN"
+	key_gone
+	rcli set "$KEY" somebody px 60000 >reply
+	local verb
+	for verb in renew verify release; do
+		run -123 "$DLOCK" $verb "$LOCK" "$TOKEN"
+		key_is somebody
+	done
+	rcli del "$KEY" >reply
+}
+
+@test "server unreachable: every command says so in one line, with 122" {
+	local args
+	for args in "acquire $LOCK" "acquire --pid $$ $LOCK" "acquire -n $LOCK" \
+		"renew $LOCK 0123456789abcdef0123456789abcdef" \
+		"verify $LOCK 0123456789abcdef0123456789abcdef" \
+		"release $LOCK 0123456789abcdef0123456789abcdef" \
+		"status $LOCK" status "wait $LOCK" "break --yes $LOCK" setup; do
+		# nobody listens there
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -122 env DLOCK_BACKEND=redis://127.0.0.1:1 timeout 20 "$DLOCK" $args
+		one_line '127\.0\.0\.1:1'
+		equal "$output" "" "stdout of $args"
+	done
+}
+
+@test "acquire counts only on the same backend" {
+	take
+	run -124 env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$TOKEN" DLOCK_BACKEND="$FILE" "$DLOCK" acquire -n -b "$REDIS" "$LOCK"
+	"$DLOCK" release "$LOCK" "$TOKEN"
+}
+
+# ---- the keeper on bad days
+
+@test "server frozen: the process gets TERM before the lease ends" {
+	private_redis
+	probe_owner
+	take -b "$P_URI" -t 3s --pid "$OWNER"
+	kill -STOP "$P_PID"
+	now
+	local frozen=$NOW
+	wait_until 5 has_line "$OWNER_OUT" '^TERM$'
+	now
+	# the last renewal was no later than the stop
+	between "$((NOW - frozen))" 0 3200 "until TERM"
+	wait_until 5 ended "$KEEPER"
+	kill -KILL "$OWNER"
+}
+
+@test "server gone for good: TERM, and the keeper does not stay" {
+	private_redis
+	probe_owner
+	take -b "$P_URI" -t 2s --pid "$OWNER"
+	kill -KILL "$P_PID"
+	wait_until 5 has_line "$OWNER_OUT" '^TERM$'
+	wait_until 5 ended "$KEEPER"
+	kill -KILL "$OWNER"
+}
+
+@test "connections cut again and again: the keeper holds on" {
+	local n
+	start_proxy "$REDIS_PORT"
+	probe_owner
+	take -b "$PROXY" -t 2s --pid "$OWNER"
+	for n in 1 2 3 4 5 6; do
+		rcli client kill type normal skipme yes >reply
+		holds_for 400 key_is "$TOKEN"
+	done
+	not has_line "$OWNER_OUT" TERM
+	"$DLOCK" release -b "$PROXY" "$LOCK" "$TOKEN"
+	wait_until 2 ended "$KEEPER"
+	kill -KILL "$OWNER"
+}
+
+@test "restart with data lost: the process gets TERM" {
+	private_redis
+	probe_owner
+	take -b "$P_URI" -t 2s --pid "$OWNER"
+	redis_stop "$P_DIR"
+	redis_launch "$P_DIR" "$P_PORT"
+	SERVICES+=("$(<"$P_DIR/pid")")
+	wait_until 5 has_line "$OWNER_OUT" '^TERM$'
+	wait_until 2 ended "$KEEPER"
+	run -123 "$DLOCK" verify -b "$P_URI" "$LOCK" "$TOKEN"
+	kill -KILL "$OWNER"
+}
+
+# ---- status, wait and break of others' locks
+
+@test "a foreign client's lock: status, wait and break" {
+	rcli set "$KEY" somebody px 20000 >reply
+	run -1 "$DLOCK" status "$LOCK"
+	matches "${lines[1]}" "^$LOCK +exclusive +- +[0-9.]+[a-z0-9]+ +- +another client$"
+	"$DLOCK" status --json "$LOCK" >json || true
+	jq -e '.held and (.holders | length == 1) and (.holders[0] | .host == null and .pid == null
+		and .user == null and .command == null and .acquired_at == null and .fence == null
+		and .expires_in_ms > 5000)' json
+	not grep -q somebody json
+	run -124 "$DLOCK" wait -w 0 "$LOCK"
+	rcli pexpire "$KEY" 700 >reply
+	timed "$DLOCK" wait -w 20s "$LOCK"
+	equal "$status" 0
+	between "$MS" 100 6000
+	rcli set "$KEY" somebody px 60000 >reply
+	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK"
+	one_line 'another client'
+	key_gone
+}
+
+@test "status lists hundreds of locks, with a cursor and never with KEYS" {
+	private_redis
+	local n
+	for n in {1..700}; do
+		echo "set dlock:many-$n somebody px 60000"
+		echo "set other:many-$n somebody px 60000"
+		echo "set {dlock:free-$n}:fence $n"
+	done | redis_at "$P_DIR" >reply
+	redis_at "$P_DIR" config resetstat >reply
+	"$DLOCK" status -b "$P_URI" --json >all
+	equal "$(jq -r .name all | sort | tr '\n' ' ')" \
+		"$(printf 'many-%s\n' {1..700} | sort | tr '\n' ' ')"
+	redis_at "$P_DIR" info commandstats >stats
+	has_line stats '^cmdstat_scan:'
+	not has_line stats '^cmdstat_keys:'
+	"$DLOCK" status -b "$P_URI?prefix=other:" --json >all
+	equal "$(wc -l <all)" 700
+}
+
+@test "status: 122 says which server, a list too" {
+	private_redis --requirepass Sesame8
+	run --separate-stderr -122 "$DLOCK" status -b "$P_URI" "$LOCK"
+	one_line 'NOAUTH|password'
+	run --separate-stderr -122 "$DLOCK" status -b "$P_URI"
+	one_line 'NOAUTH|password'
+}
+
+@test "break hands the lock to the first in line" {
+	take -t 1h
+	wait_in_line 1 -- sh -c 'echo first >>order'
+	local first=$PID
+	wait_in_line 2 -- sh -c 'echo second >>order'
+	local second=$PID
+	run -0 "$DLOCK" break --yes "$LOCK"
+	join "$first" 5
+	join "$second" 5
+	equal "$(tr '\n' ' ' <order)" "first second "
+	wait_until 2 only_fences
+}
+
+@test "wait takes no place in line and costs the server little" {
+	take
+	rcli config resetstat >reply
+	start "$DLOCK" wait "$LOCK"
+	holds_for 1500 alive "$PID"
+	waiters 0
+	local requests
+	requests=$(rcli info commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\).*/\1/p')
+	between "${requests:-0}" 0 3 requests
+	"$DLOCK" release "$LOCK" "$TOKEN"
+	join "$PID" 3
+	equal "$status" 0
+}
+
+# ---- check
+
+# check CODE URI TOPIC SEVERITY REGEX: one finding of `dlock check`
+check() {
+	run --separate-stderr "-$1" "$DLOCK" check -b "$2"
+	equal "$stderr" "" stderr
+	local row
+	row=$(awk -v topic="$3" '$2 == topic' <<<"$output")
+	matches "$row" "^$4 +$3 +.*$5"
+	run --separate-stderr "-$1" "$DLOCK" check --json -b "$2"
+	jq -e --arg topic "$3" --arg severity "$4" \
+		'.findings[] | select(.topic == $topic) | .severity == $severity' <<<"$output"
+}
+
+@test "check: a server that is fit gets 0" {
+	private_redis --appendonly yes --appendfsync always
+	check 0 "$P_URI" persistence ok always
+	check 0 "$P_URI" role ok master
+	check 0 "$P_URI" eviction ok memory
+	check 0 "$P_URI" clock ok 'ms'
+	check 0 "$P_URI" transport ok .
+	check 0 "$P_URI" round-trip ok 'ms'
+	check 0 "$P_URI" probe ok 'ms'
+	check 0 "$P_URI" version ok '(Redis|Valkey) [5-9]'
+	run -0 "$DLOCK" check --json -b "$P_URI"
+	equal "$(jq -r .verdict <<<"$output")" ok
+}
+
+@test "check: no persistence, or one that forgets" {
+	private_redis
+	check 1 "$P_URI" persistence warning 'append-only.*appendonly yes'
+	redis_at "$P_DIR" config set appendonly yes >reply
+	check 1 "$P_URI" persistence warning 'everysec.*appendfsync always'
+	redis_at "$P_DIR" config set appendfsync always >reply
+	check 0 "$P_URI" persistence ok always
+	equal "$("$DLOCK" check --json -b "$P_URI" | jq -r .verdict)" ok
+}
+
+@test "check: an eviction policy that could drop a lock" {
+	private_redis --appendonly yes --appendfsync always
+	local policy
+	for policy in allkeys-lru volatile-ttl volatile-random; do
+		redis_at "$P_DIR" config set maxmemory 100mb maxmemory-policy $policy >reply
+		check 1 "$P_URI" eviction warning "$policy.*noeviction"
+	done
+	redis_at "$P_DIR" config set maxmemory-policy noeviction >reply
+	check 0 "$P_URI" eviction ok noeviction
+}
+
+@test "check: a replica, and a master with replicas" {
+	private_redis --appendonly yes --appendfsync always
+	local master=$P_URI
+	private_redis --replicaof "127.0.0.1 ${master##*:}"
+	wait_until 10 replica_up
+	check 122 "$P_URI" role error replica
+	check 1 "$master" role warning 'replica'
+}
+
+replica_up() {
+	redis_at "$P_DIR" info replication | grep -q 'master_link_status:up'
+}
+
+@test "check: clocks that differ" {
+	need faketime
+	private_redis --appendonly yes --appendfsync always
+	check 0 "$P_URI" clock ok .
+	local row
+	run -1 faketime -f -1h "$DLOCK" check -b "$P_URI"
+	row=$(grep clock <<<"$output")
+	matches "$row" '^warning +clock +\+3[56][0-9]{5} ms'
+	run -1 faketime -f +1h "$DLOCK" check -b "$P_URI"
+	row=$(grep clock <<<"$output")
+	matches "$row" '^warning +clock +-3[56][0-9]{5} ms'
+}
+
+@test "check: INFO and CONFIG denied are findings, not failures" {
+	private_redis --appendonly yes --appendfsync always
+	redis_at "$P_DIR" acl setuser noinfo on '>pw' '~*' '&*' +@all -info >reply
+	redis_at "$P_DIR" acl setuser noconfig on '>pw' '~*' '&*' +@all -config >reply
+	check 1 "redis://noinfo:pw@127.0.0.1:$P_PORT" info warning 'INFO'
+	check 0 "redis://noconfig:pw@127.0.0.1:$P_PORT" persistence ok .
+}
+
+@test "check: a privilege that locks need is missing" {
+	private_redis --appendonly yes --appendfsync always
+	redis_at "$P_DIR" acl setuser noscript on '>pw' '~*' '&*' +@all -@scripting >reply
+	redis_at "$P_DIR" acl setuser nokeys on '>pw' '~other:*' '&*' +@all >reply
+	check 122 "redis://noscript:pw@127.0.0.1:$P_PORT" unusable error NOPERM
+	check 122 "redis://nokeys:pw@127.0.0.1:$P_PORT" unusable error .
+	equal "$(redis_at "$P_DIR" dbsize)" 0 "keys on the server"
+}
+
+@test "check: unreachable or refused, also in JSON" {
+	local uri
+	private_redis --requirepass Sesame8
+	for uri in redis://127.0.0.1:1 "$P_URI" "redis://:Sesame9@127.0.0.1:$P_PORT"; do
+		check 122 "$uri" unusable error '127\.0\.0\.1'
+		run -122 "$DLOCK" check --json -b "$uri"
+		equal "$(jq -r .verdict <<<"$output")" error
+		[[ $output != *Sesame* ]]
+	done
+	check 1 "redis://:Sesame8@127.0.0.1:$P_PORT" probe ok ms
+	[[ $output != *Sesame* ]]
+	# a bad URI is not the backend's fault
+	run --separate-stderr -125 "$DLOCK" check -b nosuch://host
+	one_line nosuch
+}
+
+@test "check: a password that others can read" {
+	private_redis --requirepass Sesame8 --appendonly yes --appendfsync always
+	echo Sesame8 >secret
+	chmod 600 secret
+	check 0 "$P_URI?password-file=$T/secret" password ok .
+	chmod 644 secret
+	run -1 "$DLOCK" check -q -b "$P_URI?password-file=$T/secret"
+	matches "$output" "warning +password +.*$T/secret"
+	[[ $output != *Sesame* ]]
+}
+
+@test "check: memory is full" {
+	private_redis --maxmemory 1 --maxmemory-policy noeviction
+	check 122 "$P_URI" unusable error '(OOM|memory)'
+}
+
+@test "setup sees that the server answers" {
+	run --separate-stderr -0 "$DLOCK" setup
+	equal "$stderr" ""
+	private_redis --requirepass Sesame8
+	run --separate-stderr -122 "$DLOCK" setup -b "$P_URI"
+	one_line 'NOAUTH|password'
+}
