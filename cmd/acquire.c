@@ -43,11 +43,14 @@ static unsigned long long start_time(const char *pid)
 	return ticks;
 }
 
-/* A descriptor that stands for the process that is meant, or -1 with *err. */
-static int open_process(pid_t pid, struct error *err)
+/*
+ * A descriptor that stands for the process that is meant, which was there when dlock
+ * was started, at started_ms (CLOCK_BOOTTIME). Else -1 with *err.
+ */
+static int open_process(pid_t pid, int64_t started_ms, struct error *err)
 {
 	struct pollfd ended = { .events = POLLIN };
-	const unsigned long long now = (unsigned long long)clock_boot_ms() *
+	const unsigned long long now = (unsigned long long)started_ms *
 				       (unsigned long long)sysconf(_SC_CLK_TCK) / 1000;
 	char text[16];
 
@@ -68,6 +71,23 @@ static int open_process(pid_t pid, struct error *err)
 		return ended.fd;
 	close(ended.fd);
 	return -1;
+}
+
+/* What status shows: the script that the lock is held for says more than "dlock". */
+static const char *process_name(pid_t pid, char *buf, size_t size)
+{
+	char path[40];
+	FILE *comm;
+
+	snprintf(buf, size, "dlock acquire");
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	comm = fopen(path, "re");
+	if (!comm)
+		return buf;
+	if (fgets(buf, (int)size, comm))
+		buf[strcspn(buf, "\n")] = '\0';
+	fclose(comm);
+	return buf;
 }
 
 static int print_result(const struct session *session, const struct acquire_result *result)
@@ -106,6 +126,7 @@ static void take_back(struct session *session, const char *token)
 static int acquire(struct session *session, const struct signals *signals, int pidfd)
 {
 	const struct options *options = &session->options;
+	char command[64];
 	struct acquire_request request = {
 		.run = {
 			.driver = session->driver,
@@ -118,7 +139,8 @@ static int acquire(struct session *session, const struct signals *signals, int p
 			.wait_ms = session->settings.wait_ms,
 			.min_hold_ms = options->min_hold_ms,
 		},
-		.command = "dlock acquire",
+		.command = process_name(options->pid ? options->pid : getppid(), command,
+					sizeof(command)),
 		.pidfd = pidfd,
 		.pid = options->pid,
 		.term_on_lost = options->kill_on_lost,
@@ -140,6 +162,7 @@ static int acquire(struct session *session, const struct signals *signals, int p
 
 int command_acquire(int argc, char **argv)
 {
+	const int64_t started_ms = clock_boot_ms();
 	struct signals signals;
 	struct session session;
 	struct error err = { 0 };
@@ -151,7 +174,7 @@ int command_acquire(int argc, char **argv)
 		status = 0;
 	} else {
 		if (session.options.pid)
-			pidfd = open_process(session.options.pid, &err);
+			pidfd = open_process(session.options.pid, started_ms, &err);
 		if (err.kind != ERROR_NONE || signals_init(&signals, &err))
 			status = complain(&err);
 		else

@@ -204,9 +204,15 @@ static int apply(struct options *options, int id, char *argument, struct error *
 }
 
 /* What is left: operands, and the command behind "--". */
-static void split_operands(struct options *options, int argc, char **argv, bool ended)
+static void split_operands(struct options *options, enum command_bit command, int argc,
+			   char **argv, bool ended)
 {
 	options->operands = argv + optind;
+	/* Only run has a command; for the others "--" lets a NAME begin with "-". */
+	if (ended && command != COMMAND_RUN) {
+		options->operand_count = argc - optind;
+		return;
+	}
 	if (ended) {
 		options->argv = argv + optind;
 		return;
@@ -279,7 +285,8 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 		error_set(err, ERROR_USAGE, 0, "--shared and --slots exclude each other");
 		return -1;
 	}
-	split_operands(options, argc, argv, optind > before && !strcmp(argv[before], "--"));
+	split_operands(options, command, argc, argv,
+		       optind > before && !strcmp(argv[before], "--"));
 	return 0;
 }
 

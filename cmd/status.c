@@ -53,11 +53,21 @@ static const char *who_text(const struct holder *holder, char *buf, size_t size)
 	return used ? buf : "another client";
 }
 
+/* Of UTF-8: bytes that do not continue a character. */
+static int characters(const char *text)
+{
+	int count = 0;
+
+	for (; *text; text++)
+		count += ((unsigned char)*text & 0xc0) != 0x80;
+	return count;
+}
+
 static void print_columns(int width, const char *name, const char *mode, const char *held,
 			  const char *expires, const char *fence, const char *who)
 {
-	printf("%-*s  %-14s  %-8s  %-8s  %-17s  %s\n", width, name, mode, held, expires, fence,
-	       who);
+	printf("%s%*s  %-14s  %-8s  %-8s  %-17s  %s\n", name, width - characters(name), "",
+	       mode, held, expires, fence, who);
 }
 
 static void print_lock(const char *name, const struct lock_view *view, int width)
@@ -184,8 +194,8 @@ static int show_all(struct session *session, char *const *names, size_t count, b
 	int width = 4, held = 0, state;
 
 	for (size_t i = 0; i < count; i++)
-		if ((int)strlen(names[i]) > width)
-			width = (int)strlen(names[i]);
+		if (characters(names[i]) > width)
+			width = characters(names[i]);
 	if (!session->options.json && count)
 		print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE", "HOLDER");
 	for (size_t i = 0; i < count; i++) {

@@ -65,7 +65,8 @@ static int settle(struct supervisor *s, struct acquire_result *result, struct er
 static enum outcome acquire_again(struct supervisor *s, struct acquire_result *result,
 				  struct error *err)
 {
-	struct keeper_query query = { .verb = KEEPER_VERB_AGAIN, .ttl_ms = s->run->ttl_ms };
+	struct keeper_query query = { .verb = KEEPER_VERB_AGAIN, .ttl_ms = s->run->ttl_ms,
+				      .mode = s->run->mode, .slots = s->run->slots };
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
 	struct backend *backend;
 	struct grant grant = { 0 };
@@ -130,9 +131,14 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	s.without_command = true;
 	/* The one to show is who the lock is held for: this process ends soon. */
 	s.request.self.pid = acquire->pid ? acquire->pid : getppid();
-	if (environment_find_hold(acquire->run.name, acquire->run.uri_text, s.token))
+	/* A token of another lock is told apart by the backend. */
+	if (environment_find_hold(acquire->run.name, acquire->run.uri_text, s.token) ||
+	    environment_token(s.token))
 		outcome = acquire_again(&s, result, &err);
-	if (outcome == OUTCOME_ERROR) {
+	if (outcome == OUTCOME_BUSY)
+		error_set(&err, ERROR_USAGE, 0, "this token holds it in another mode: ask for "
+			  "the same (--shared, --slots)");
+	if (outcome == OUTCOME_ERROR || outcome == OUTCOME_BUSY) {
 		supervisor_fail(&s, &err);
 	} else if (outcome == OUTCOME_HELD) {
 		supervisor_say(&s, SAY_STEP, "held already; counted once more");

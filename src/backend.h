@@ -49,6 +49,7 @@ struct request {
 	int64_t ttl_ms;		/* lease asked for */
 	int64_t until_ms;	/* a keeper frees it then, wall clock; 0: not by itself. To show */
 	int64_t min_hold_ms;	/* not freed earlier than this after it was acquired */
+	bool forget;		/* release leaves nothing, not even the fence: for a probe */
 	bool queue;		/* when busy, stay in line until released or cancelled */
 	struct holder self;
 };
@@ -141,7 +142,7 @@ struct backend_ops {
 				enum release how, int64_t keep_ms, struct error *err);
 	/*
 	 * Counts one more acquisition of the hold that token has, and extends it: each
-	 * needs a release of its own. HELD or LOST.
+	 * needs a release of its own. HELD, LOST, or BUSY: see verify().
 	 */
 	enum outcome (*again)(struct backend *backend, const struct request *request,
 			      struct grant *grant, struct error *err);

@@ -174,3 +174,13 @@ int environment_find_hold(const char *name, const char *backend,
 	}
 	return found;
 }
+
+int environment_token(char token[static TOKEN_SIZE])
+{
+	const char *found = getenv("DLOCK_TOKEN");
+
+	if (!found || !token_valid(found))
+		return 0;
+	memcpy(token, found, TOKEN_SIZE);
+	return 1;
+}

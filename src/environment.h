@@ -28,6 +28,9 @@ char **environment_make(const char *name, const char *token, const char *backend
  */
 char **environment_make_bare(const char *name, const char *backend, struct error *err);
 
+/* The token in $DLOCK_TOKEN, of whatever lock. 1 if it is one, else 0. */
+int environment_token(char token[static TOKEN_SIZE]);
+
 /*
  * Looks for a hold of name on backend that an ancestor has: in our environment,
  * then, when that speaks of another lock, in those of our ancestors. On success

@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "shared.h"
 #include "signals.h"
+#include "watchdog.h"
 
 /* ---- in the keeper ---- */
 
@@ -23,10 +24,17 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 	send(k->fd, &k->event, sizeof(k->event), MSG_NOSIGNAL);
 }
 
+void keeping_end_daemon(const struct keeping *k)
+{
+	if (k->listener < 0)
+		return;
+	unlink(k->socket_path);
+	watchdog_end(k->watchdog);
+}
+
 void keeping_finish(struct keeping *k, enum keeper_event_type type)
 {
-	if (k->listener >= 0)
-		unlink(k->socket_path);
+	keeping_end_daemon(k);
 	k->event.last = true;
 	keeping_tell(k, type);
 	_exit(0);
@@ -129,7 +137,7 @@ static void drop_standard_streams(void)
 
 static void keeper_main(const struct keeper_plan *plan, int fd)
 {
-	static struct keeping k = { .listener = -1, .timer = -1, .until_ms = CLOCK_NEVER };
+	static struct keeping k = { .listener = -1, .timer = -1, .watchdog = -1, .until_ms = CLOCK_NEVER };
 	struct grant grant = { 0 };
 
 	k.plan = plan;

@@ -18,6 +18,7 @@
 #include "lease.h"
 #include "shared.h"
 #include "signals.h"
+#include "watchdog.h"
 
 /* A daemon tells its process so long before the lease ends (kill-after of `run`). */
 #define NOTICE_MS 5000
@@ -95,6 +96,19 @@ static void close_inherited(void)
 	}
 }
 
+static int start_watchdog(struct keeping *k)
+{
+	const struct watchdog_plan plan = {
+		.pidfd = k->plan->pidfd, .shared = k->plan->shared,
+		.notice_ms = NOTICE_MS, .close_fd = k->listener,
+	};
+
+	if (k->plan->pidfd < 0 || !k->plan->term_on_lost)
+		return 0;
+	k->watchdog = watchdog_start(&plan, &k->event.error);
+	return k->watchdog < 0 ? -1 : 0;
+}
+
 /* Holds for this long from now, and no longer. */
 static void end_after(struct keeping *k, int64_t ttl_ms)
 {
@@ -106,7 +120,7 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 {
 	k->listener = keeper_socket_listen(k->request.token, k->socket_path,
 					   &k->event.error);
-	if (k->listener < 0) {
+	if (k->listener < 0 || start_watchdog(k)) {
 		struct error why = k->event.error;
 
 		k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0, &k->event.error);
@@ -149,7 +163,7 @@ static void answer(struct keeping *k, struct grant *grant)
 	const struct backend_ops *ops = k->backend->ops;
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
 	struct keeper_query query;
-	struct request any;
+	struct request asked = *request;
 	int fd = keeper_socket_accept(k->listener, &query);
 
 	if (fd < 0)
@@ -168,18 +182,19 @@ static void answer(struct keeping *k, struct grant *grant)
 		renew_for(k, &query, grant, &reply);
 		break;
 	case KEEPER_VERB_VERIFY:
-		any = *request;
-		any.mode = HOLD_ANY;
-		reply.outcome = ops->verify(k->backend, &any, &reply.error);
+		asked.mode = HOLD_ANY;
+		reply.outcome = ops->verify(k->backend, &asked, &reply.error);
 		break;
 	case KEEPER_VERB_AGAIN:
-		reply.outcome = ops->again(k->backend, request, grant, &reply.error);
+		asked.mode = query.mode;
+		asked.slots = query.slots;
+		reply.outcome = ops->again(k->backend, &asked, grant, &reply.error);
 		reply.fence = grant->fence;
 		break;
 	}
 	if (query.verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD) {
 		/* Gone before the caller hears of it: it may look for us at once. */
-		unlink(k->socket_path);
+		keeping_end_daemon(k);
 		keeper_socket_answer(fd, &reply);
 		_exit(0);
 	}

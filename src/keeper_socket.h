@@ -20,6 +20,8 @@ enum keeper_verb { KEEPER_VERB_RELEASE, KEEPER_VERB_RENEW, KEEPER_VERB_VERIFY, K
 struct keeper_query {
 	enum keeper_verb verb;
 	int64_t ttl_ms;			/* KEEPER_VERB_RENEW */
+	enum hold_mode mode;		/* KEEPER_VERB_AGAIN, as in struct request */
+	int slots;
 	char token[TOKEN_SIZE];
 	char name[NAME_MAX_BYTES + 1];
 };

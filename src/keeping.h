@@ -44,6 +44,7 @@ struct keeping {
 	bool orphaned;			/* the supervisor is dead; the guard's end is our order */
 	int listener;			/* daemon: its socket; -1 before */
 	char socket_path[KEEPER_SOCKET_PATH_SIZE];
+	int watchdog;			/* daemon for a process: see watchdog.h; -1: none */
 	int timer;			/* daemon: see clock_timer_open() */
 	int64_t until_ms;		/* daemon without a process to watch: its lease */
 	struct keeper_event event;	/* being sent */
@@ -52,7 +53,10 @@ struct keeping {
 /* Sends k->event as an event of this type. */
 void keeping_tell(struct keeping *k, enum keeper_event_type type);
 
-/* The same, and ends the process; a daemon's socket goes with it. */
+/* A daemon is about to end in good order: its socket and its watchdog go with it. */
+void keeping_end_daemon(const struct keeping *k);
+
+/* keeping_tell(), and ends the process. */
 void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute__((noreturn));
 
 /*

@@ -7,6 +7,9 @@
 #include "clock.h"
 #include "signals.h"
 
+/* A waiter looks so often whether what it waits for was broken away. */
+#define LOOK_LOCAL_MS 5000
+
 static int64_t after(int64_t start_ms, int64_t duration_ms)
 {
 	return duration_ms == CLOCK_NEVER ? CLOCK_NEVER : start_ms + duration_ms;
@@ -94,6 +97,7 @@ static enum obtained obtain_local(struct supervisor *s)
 	int64_t until_ms = after(s->started_ms, s->run->wait_ms);
 	enum obtained obtained;
 	struct error err = { 0 };
+	int64_t tick_ms;
 	int sig = 0;
 
 	s->backend = backend_open(s->run->driver, s->run->uri, &err);
@@ -103,8 +107,9 @@ static enum obtained obtain_local(struct supervisor *s)
 	obtained = try_local(s, false, 0, NULL);
 	while (obtained == OBTAINED_NOT_YET && clock_boot_ms() < until_ms) {
 		show_waiting(s, -1);
-		obtained = try_local(s, true, clock_earlier(until_ms,
-				     after(clock_boot_ms(), s->hooks->tick_ms)), &sig);
+		tick_ms = clock_earlier(s->hooks->tick_ms, LOOK_LOCAL_MS);
+		obtained = try_local(s, true, clock_earlier(until_ms, clock_boot_ms() + tick_ms),
+				     &sig);
 		if (sig) {
 			/* It may have come as the lock did. */
 			if (obtained == OBTAINED_YES && s->protected)

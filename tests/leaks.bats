@@ -86,7 +86,8 @@ rounds_of_pid() {
 			sleep 300 &
 			token=$("$DLOCK" acquire -w 10s --pid $! "$LOCK") || exit 1
 			echo "$token" >>tokens
-			if ((n % 2)); then
+			# the last one dies: no later keeper tidies up after it
+			if ((n % 2 == 0)); then
 				"$DLOCK" release "$LOCK" "$token" || exit 2
 			fi
 			kill -KILL $!

@@ -207,6 +207,9 @@ static enum step try_once(struct file_backend *file, const struct request *reque
 	int how = (request->mode == HOLD_EXCLUSIVE ? LOCK_EX : LOCK_SH) | (wait ? 0 : LOCK_NB);
 	enum step step;
 
+	/* Somebody broke the lock that we waited for: its name has another file now. */
+	if (file->fd >= 0 && !file_path_current(file->directory, request->name, 0, file->fd))
+		close_files(file);
 	if (file_lock_open(file, request->name, err))
 		return STEP_FAILED;
 	if (flock(file->fd, how))
@@ -380,12 +383,9 @@ static enum outcome file_again(struct backend *backend, const struct request *re
 			       struct grant *grant, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	struct request any = *request;
+	enum outcome outcome = file_verify(backend, request, err);
 	struct file_record record;
-	enum outcome outcome;
 
-	any.mode = HOLD_ANY;
-	outcome = file_verify(backend, &any, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	file_lock_enter(file);
@@ -470,14 +470,21 @@ static enum outcome file_release(struct backend *backend, const struct request *
 				 enum release how, int64_t keep_ms, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	if (file->fd < 0)
+	const bool holder = file->fd >= 0;
+	/* Not the holder itself: it can be counted down, and freed by its process only. */
+	if (!holder && (!file_path_exists(file->directory, request->name) ||
+			file_lock_open(file, request->name, err)))
 		return OUTCOME_LOST;
 	if (how == RELEASE_ONE && count_down(file, request->token))
 		return OUTCOME_BUSY;
+	if (!holder)
+		return OUTCOME_LOST;
 	if (!file_path_current(file->directory, request->name, 0, file->fd)) {
 		close_files(file);
 		return OUTCOME_LOST;
 	}
+	if (request->forget)
+		file_path_remove(file->directory, request->name);
 	if (keep_ms > 0) {
 		if (linger(file, request, keep_ms, err))
 			return OUTCOME_ERROR;

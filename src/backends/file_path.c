@@ -169,3 +169,11 @@ bool file_path_exists(const char *directory, const char *name)
 
 	return !make_path(directory, name, 0, path, sizeof(path)) && !lstat(path, &info);
 }
+
+void file_path_remove(const char *directory, const char *name)
+{
+	char path[4096];
+
+	if (!make_path(directory, name, 0, path, sizeof(path)))
+		unlink(path);
+}

@@ -38,6 +38,9 @@ int file_path_open(const char *directory, const char *name, int slot, struct err
 /* Is there a lock file of this name, or something in its place? */
 bool file_path_exists(const char *directory, const char *name);
 
+/* Removes the lock file of name; only for one that nobody else can want. */
+void file_path_remove(const char *directory, const char *name);
+
 /* Is fd still the file that has this name? False after another one took its place. */
 bool file_path_current(const char *directory, const char *name, int slot, int fd);
 

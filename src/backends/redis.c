@@ -284,6 +284,17 @@ static enum outcome redis_verify(struct backend *backend, const struct request *
 	return answer == 1 ? OUTCOME_HELD : OUTCOME_LOST;
 }
 
+/* A name that will never be used again leaves no fence. */
+static void forget(struct redis_backend *redis)
+{
+	const char *argv[] = { "DEL", redis->node.keys[KEY_FENCE] };
+	struct error ignored = { 0 };
+	redisReply *reply = redis_node_command(&redis->node, 2, argv, &ignored);
+
+	if (reply)
+		freeReplyObject(reply);
+}
+
 static enum outcome redis_release(struct backend *backend, const struct request *request,
 				  enum release how, int64_t keep_ms, struct error *err)
 {
@@ -304,6 +315,8 @@ static enum outcome redis_release(struct backend *backend, const struct request 
 		return odd_reply(redis, reply, err);
 	answer = reply->integer;
 	freeReplyObject(reply);
+	if (request->forget)
+		forget(redis);
 	if (answer != 0)
 		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
 	/* Sent twice within the lease: it was the first one that released. */
@@ -318,8 +331,11 @@ static enum outcome redis_again(struct backend *backend, const struct request *r
 				struct grant *grant, struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
-	char ttl[REDIS_DIGITS_SIZE];
-	const char *const arguments[] = { redis_digits(request->ttl_ms, ttl), NULL };
+	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE];
+	const char *const arguments[] = {
+		redis_digits(request->ttl_ms, ttl), mode_of(request, mode), NULL
+	};
+	long long answer;
 	redisReply *reply;
 	bool held;
 
@@ -330,10 +346,13 @@ static enum outcome redis_again(struct backend *backend, const struct request *r
 		return OUTCOME_ERROR;
 	if (!redis_is_array(reply, 2) || !redis_is_integer(reply->element[0]))
 		return odd_reply(redis, reply, err);
-	held = reply->element[0]->integer == 1 && redis_is_text(reply->element[1]);
+	answer = reply->element[0]->integer;
+	held = answer == 1 && redis_is_text(reply->element[1]);
 	if (held)
 		grant->fence = strtoull(reply->element[1]->str, NULL, 10);
 	freeReplyObject(reply);
+	if (answer == 2)
+		return OUTCOME_BUSY;
 	return held ? OUTCOME_HELD : OUTCOME_LOST;
 }
 

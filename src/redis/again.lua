@@ -1,6 +1,9 @@
--- ARGV: channel, token, ttl (ms). One more acquisition of a hold: {1, fence}, else {0, 0}.
+-- ARGV: channel, token, ttl (ms), mode. One more acquisition of a hold: {1, fence}; {2, 0}:
+-- it is held in a mode that gives less; else {0, 0}.
 local number, since, count, text = note_of(token)
 if not number or not holds(token) then return {0, 0} end
+local held = set and redis.call('HGET', holders, 'mode') or 'x'
+if held ~= 'x' and held ~= ARGV[4] then return {2, 0} end
 set_note(token, number, since, digits(tonumber(count) + 1), text)
-put(token, set and redis.call('HGET', holders, 'mode') or 'x', tonumber(ARGV[3]))
+put(token, held, tonumber(ARGV[3]))
 return {1, number}

@@ -702,7 +702,7 @@ counts() {
 	equal "$output" ""
 	is_free
 	# sleep does not know of the child that it got from sh
-	start sh -c 'true & echo $!; exec sleep 300'
+	start sh -c 'sleep 0.2 & echo $!; exec sleep 300'
 	line "$OUT"
 	wait_until 5 zombie "$LINE"
 	run --separate-stderr -125 "$DLOCK" acquire --pid "$LINE" "$LOCK"
@@ -945,7 +945,6 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	socket_of "$TOKEN"
 	kill -KILL "$KEEPER"
 	wait_until 2 ended "$KEEPER"
-	[[ -S $SOCKET ]]
 	run --separate-stderr give
 	if [[ -n $LEASES ]]; then
 		equal "$status" 0
@@ -984,7 +983,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	dead=$TOKEN
 	kill -KILL "$KEEPER"
 	wait_until 2 ended "$KEEPER"
-	not no_socket "$dead"
+	# the socket is there, unless another suite's keeper has cleaned up already
 	living=$("$DLOCK" acquire --pid "$OWNER" "$LOCK-b")
 	no_socket "$dead"
 	"$DLOCK" verify "$LOCK-b" "$living"
