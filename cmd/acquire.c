@@ -18,10 +18,14 @@
 #include "signals.h"
 #include "token_ask.h"
 
-/* When a process started, in clock ticks since boot (proc(5)); 0: not to be had. */
-static unsigned long long start_time(const char *pid)
+/* Of a process: see proc(5). */
+struct birth {
+	int parent;
+	unsigned long long ticks;	/* since boot */
+};
+
+static bool read_birth(const char *pid, struct birth *birth)
 {
-	unsigned long long ticks = 0;
 	char path[40], line[512];
 	const char *rest;
 	ssize_t length;
@@ -30,31 +34,37 @@ static unsigned long long start_time(const char *pid)
 	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return 0;
+		return false;
 	length = read(fd, line, sizeof(line) - 1);
 	close(fd);
 	if (length <= 0)
-		return 0;
+		return false;
 	line[length] = '\0';
 	rest = strrchr(line, ')');
-	if (!rest || sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
-			    "%*d %*d %*d %*d %*d %llu", &ticks) != 1)
-		return 0;
-	return ticks;
+	return rest && sscanf(rest + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u "
+			      "%*d %*d %*d %*d %*d %*d %llu", &birth->parent,
+			      &birth->ticks) == 2;
 }
 
 /*
- * A descriptor that stands for the process that is meant, which was there when dlock
- * was started, at started_ms (CLOCK_BOOTTIME). Else -1 with *err.
+ * Who named the number knew the process before dlock was started. One that is younger
+ * has inherited the number, unless it is our child, of the shell that we were before.
  */
-static int open_process(pid_t pid, int64_t started_ms, struct error *err)
+static bool reused(pid_t pid)
 {
-	struct pollfd ended = { .events = POLLIN };
-	const unsigned long long now = (unsigned long long)started_ms *
-				       (unsigned long long)sysconf(_SC_CLK_TCK) / 1000;
+	struct birth theirs, ours;
 	char text[16];
 
 	snprintf(text, sizeof(text), "%d", (int)pid);
+	return read_birth(text, &theirs) && read_birth("self", &ours) &&
+	       theirs.ticks > ours.ticks && theirs.parent != getpid();
+}
+
+/* A descriptor that stands for the process that is meant, or -1 with *err. */
+static int open_process(pid_t pid, struct error *err)
+{
+	struct pollfd ended = { .events = POLLIN };
+
 	ended.fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (ended.fd < 0) {
 		error_set(err, ERROR_USAGE, errno, "--pid %d", (int)pid);
@@ -63,8 +73,7 @@ static int open_process(pid_t pid, int64_t started_ms, struct error *err)
 	fcntl(ended.fd, F_SETFD, FD_CLOEXEC);
 	if (poll(&ended, 1, 0) > 0)
 		error_set(err, ERROR_USAGE, 0, "--pid %d: that process has ended", (int)pid);
-	else if (start_time(text) > now)
-		/* Who named it knew it before we came to be: this is another one. */
+	else if (reused(pid))
 		error_set(err, ERROR_USAGE, 0, "--pid %d: that process has ended, and another "
 			  "one has its number", (int)pid);
 	else
@@ -162,7 +171,6 @@ static int acquire(struct session *session, const struct signals *signals, int p
 
 int command_acquire(int argc, char **argv)
 {
-	const int64_t started_ms = clock_boot_ms();
 	struct signals signals;
 	struct session session;
 	struct error err = { 0 };
@@ -174,7 +182,7 @@ int command_acquire(int argc, char **argv)
 		status = 0;
 	} else {
 		if (session.options.pid)
-			pidfd = open_process(session.options.pid, started_ms, &err);
+			pidfd = open_process(session.options.pid, &err);
 		if (err.kind != ERROR_NONE || signals_init(&signals, &err))
 			status = complain(&err);
 		else

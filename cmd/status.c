@@ -70,11 +70,15 @@ static void print_columns(int width, const char *name, const char *mode, const c
 	       mode, held, expires, fence, who);
 }
 
-static void print_lock(const char *name, const struct lock_view *view, int width)
+static void print_lock(const char *name, const struct lock_view *view, int width,
+		       bool *header)
 {
 	char mode[24], held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE];
 	char fence[24], who[400], position[32];
 
+	if (!*header)
+		print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE", "HOLDER");
+	*header = true;
 	if (!view->held)
 		print_columns(width, name, "free", "-", "-", "-", "");
 	for (size_t i = 0; i < view->hold_count; i++) {
@@ -165,7 +169,7 @@ static void json_lock(const char *name, const struct lock_view *view)
 
 /* Opens anew for every lock: an object serves one name. 1: held, 0: free, -1. */
 static int show(struct session *session, const char *name, bool named, int width,
-		struct error *err)
+		bool *header, struct error *err)
 {
 	struct lock_view view = { 0 };
 	struct backend *backend = backend_open(session->driver, &session->settings.uri, err);
@@ -181,7 +185,7 @@ static int show(struct session *session, const char *name, bool named, int width
 		else if (session->options.json)
 			json_lock(name, &view);
 		else
-			print_lock(name, &view, width);
+			print_lock(name, &view, width, header);
 	}
 	lock_view_finish(&view);
 	backend_close(backend);
@@ -192,14 +196,13 @@ static int show_all(struct session *session, char *const *names, size_t count, b
 		    struct error *err)
 {
 	int width = 4, held = 0, state;
+	bool header = false;
 
 	for (size_t i = 0; i < count; i++)
 		if (characters(names[i]) > width)
 			width = characters(names[i]);
-	if (!session->options.json && count)
-		print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE", "HOLDER");
 	for (size_t i = 0; i < count; i++) {
-		state = show(session, names[i], named, width, err);
+		state = show(session, names[i], named, width, &header, err);
 		if (state < 0)
 			return -1;
 		held |= state;

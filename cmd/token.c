@@ -78,7 +78,8 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 int token_ask(struct session *session, enum keeper_verb verb, const struct request *request,
 	      struct token_result *result, struct error *err)
 {
-	struct keeper_query query = { .verb = verb, .ttl_ms = request->ttl_ms };
+	struct keeper_query query = { .verb = verb, .ttl_ms = request->ttl_ms,
+				      .backend = uri_identity(&session->settings.uri) };
 	struct keeper_reply reply;
 
 	memcpy(query.token, request->token, TOKEN_SIZE);

@@ -8,7 +8,7 @@
 #include "clock.h"
 #include "environment.h"
 #include "keeper_socket.h"
-#include "lease.h"
+#include "uri.h"
 
 /* Waits for the keeper to say that it is a daemon. 0, or -1 with *err. */
 static int await_detached(struct supervisor *s, struct acquire_result *result,
@@ -66,6 +66,7 @@ static enum outcome acquire_again(struct supervisor *s, struct acquire_result *r
 				  struct error *err)
 {
 	struct keeper_query query = { .verb = KEEPER_VERB_AGAIN, .ttl_ms = s->run->ttl_ms,
+				      .backend = uri_identity(s->run->uri),
 				      .mode = s->run->mode, .slots = s->run->slots };
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
 	struct backend *backend;
@@ -131,9 +132,8 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	s.without_command = true;
 	/* The one to show is who the lock is held for: this process ends soon. */
 	s.request.self.pid = acquire->pid ? acquire->pid : getppid();
-	/* A token of another lock is told apart by the backend. */
-	if (environment_find_hold(acquire->run.name, acquire->run.uri_text, s.token) ||
-	    environment_token(s.token))
+	/* Whether the token is one of this lock, on this backend, the backend knows. */
+	if (environment_token(acquire->run.name, s.token))
 		outcome = acquire_again(&s, result, &err);
 	if (outcome == OUTCOME_BUSY)
 		error_set(&err, ERROR_USAGE, 0, "this token holds it in another mode: ask for "

@@ -175,11 +175,11 @@ int environment_find_hold(const char *name, const char *backend,
 	return found;
 }
 
-int environment_token(char token[static TOKEN_SIZE])
+int environment_token(const char *name, char token[static TOKEN_SIZE])
 {
-	const char *found = getenv("DLOCK_TOKEN");
+	const char *found = getenv("DLOCK_TOKEN"), *of = getenv("DLOCK_NAME");
 
-	if (!found || !token_valid(found))
+	if (!found || !token_valid(found) || (of && of[0] && strcmp(of, name) != 0))
 		return 0;
 	memcpy(token, found, TOKEN_SIZE);
 	return 1;

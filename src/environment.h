@@ -28,8 +28,11 @@ char **environment_make(const char *name, const char *token, const char *backend
  */
 char **environment_make_bare(const char *name, const char *backend, struct error *err);
 
-/* The token in $DLOCK_TOKEN, of whatever lock. 1 if it is one, else 0. */
-int environment_token(char token[static TOKEN_SIZE]);
+/*
+ * The token in $DLOCK_TOKEN, unless $DLOCK_NAME says that it is of another lock than
+ * name. 1 if there is one, else 0.
+ */
+int environment_token(const char *name, char token[static TOKEN_SIZE]);
 
 /*
  * Looks for a hold of name on backend that an ancestor has: in our environment,

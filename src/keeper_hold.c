@@ -18,6 +18,7 @@
 #include "lease.h"
 #include "shared.h"
 #include "signals.h"
+#include "uri.h"
 #include "watchdog.h"
 
 /* A daemon tells its process so long before the lease ends (kill-after of `run`). */
@@ -120,6 +121,7 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 {
 	k->listener = keeper_socket_listen(k->request.token, k->socket_path,
 					   &k->event.error);
+	close_inherited();
 	if (k->listener < 0 || start_watchdog(k)) {
 		struct error why = k->event.error;
 
@@ -127,7 +129,6 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 		k->event.error = why;
 		keeping_finish(k, KEEPER_FAILED);
 	}
-	close_inherited();
 	k->timer = clock_timer_open();
 	umask(077);
 	if (chdir("/"))
@@ -168,8 +169,10 @@ static void answer(struct keeping *k, struct grant *grant)
 
 	if (fd < 0)
 		return;
-	if (strcmp(query.token, request->token) || strcmp(query.name, request->name)) {
-		keeper_socket_answer(fd, &reply);
+	/* One half of the token is another's, or the lock is: no word is "not here". */
+	if (strcmp(query.token, request->token) || strcmp(query.name, request->name) ||
+	    query.backend != uri_identity(k->plan->uri)) {
+		close(fd);
 		return;
 	}
 	switch (query.verb) {

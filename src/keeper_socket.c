@@ -41,18 +41,23 @@ static void set_timeout(int fd, int64_t timeout_ms)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 }
 
+/* timeout_ms 0: no waiting for a keeper that hangs, whose queue is full (EAGAIN). */
 static int connect_to(const char *path, int64_t timeout_ms)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int failure, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC |
+			(timeout_ms ? 0 : SOCK_NONBLOCK), 0);
 
 	if (fd < 0)
 		return -1;
-	set_timeout(fd, timeout_ms);
+	if (timeout_ms)
+		set_timeout(fd, timeout_ms);
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
 	if (!connect(fd, (const struct sockaddr *)&address, sizeof(address)))
 		return fd;
+	failure = errno;
 	close(fd);
+	errno = failure;
 	return -1;
 }
 
@@ -100,7 +105,7 @@ static void remove_stale(void)
 		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
 			continue;
 		snprintf(path, sizeof(path), "%s/%.60s", directory(), entry->d_name);
-		fd = connect_to(path, QUERY_TIMEOUT_MS);
+		fd = connect_to(path, 0);
 		if (fd >= 0)
 			close(fd);
 		else if (errno == ECONNREFUSED)

@@ -19,6 +19,7 @@ enum keeper_verb { KEEPER_VERB_RELEASE, KEEPER_VERB_RENEW, KEEPER_VERB_VERIFY, K
 
 struct keeper_query {
 	enum keeper_verb verb;
+	uint64_t backend;		/* uri_identity() */
 	int64_t ttl_ms;			/* KEEPER_VERB_RENEW */
 	enum hold_mode mode;		/* KEEPER_VERB_AGAIN, as in struct request */
 	int slots;

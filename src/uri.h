@@ -80,6 +80,12 @@ int uri_load_password(struct uri *uri, bool *exposed, struct error *err);
 const char *uri_find_password(const char *text, size_t *length);
 
 /*
+ * A number that is the same for URIs that mean the same place: scheme, hosts, path,
+ * and the parameters that choose among locks; not who connects, nor how long it may take.
+ */
+uint64_t uri_identity(const struct uri *uri);
+
+/*
  * Writes text with its password replaced by "***", fit for a message (see
  * text_clean() in text.h). Returns buf; cuts at size.
  */

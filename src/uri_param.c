@@ -8,6 +8,7 @@
 #include "error.h"
 #include "text.h"
 #include "textfile.h"
+#include "name.h"
 #include "uri.h"
 
 const char *uri_param(const struct uri *uri, const char *name)
@@ -96,4 +97,28 @@ int uri_load_password(struct uri *uri, bool *exposed, struct error *err)
 		error_set(err, ERROR_USAGE, 0, "password file %.200s: the first line is empty",
 			  path);
 	return uri->password ? 0 : -1;
+}
+
+uint64_t uri_identity(const struct uri *uri)
+{
+	static const char *const manners[] = { "timeout", "connect-timeout", "password-file" };
+	uint64_t hash = fnv1a(FNV1A_INIT, uri->scheme, strlen(uri->scheme) + 1);
+
+	for (size_t i = 0; i < uri->host_count; i++) {
+		hash = fnv1a(hash, uri->hosts[i].name, strlen(uri->hosts[i].name) + 1);
+		hash = fnv1a(hash, &uri->hosts[i].port, sizeof(uri->hosts[i].port));
+	}
+	hash = fnv1a(hash, uri->path, strlen(uri->path) + 1);
+	for (size_t i = 0; i < uri->param_count; i++) {
+		const struct uri_param *param = &uri->params[i];
+		bool manner = false;
+
+		for (size_t j = 0; j < sizeof(manners) / sizeof(manners[0]); j++)
+			manner |= !strcmp(param->name, manners[j]);
+		if (manner)
+			continue;
+		hash = fnv1a(hash, param->name, strlen(param->name) + 1);
+		hash = fnv1a(hash, param->value, strlen(param->value) + 1);
+	}
+	return hash;
 }

@@ -97,6 +97,35 @@ static bool taken_unseen(const struct file_backend *file)
 	return false;
 }
 
+/* Those who sleep in flock(), in the kernel's order; who they are, it does not know. */
+static void add_waiters(const struct file_backend *file, struct lock_view *view)
+{
+	struct waiter_view *waiter;
+	unsigned long inode = 0;
+	struct stat info;
+	char line[160];
+	FILE *locks;
+	int pid;
+
+	if (fstat(file->fd, &info))
+		return;
+	locks = fopen("/proc/locks", "re");
+	if (!locks)
+		return;
+	while (fgets(line, sizeof(line), locks)) {
+		if (sscanf(line, "%*d: -> FLOCK %*s %*s %d %*x:%*x:%lu", &pid, &inode) != 2 ||
+		    inode != info.st_ino)
+			continue;
+		waiter = lock_view_add_waiter(view);
+		if (!waiter)
+			break;
+		file_lock_stranger(pid, &waiter->holder);
+		waiter->mode = strstr(line, " READ ") ? HOLD_SHARED : HOLD_EXCLUSIVE;
+		waiter->waiting_ms = -1;
+	}
+	fclose(locks);
+}
+
 /* Fills view from the open file. */
 static void view_file(struct file_backend *file, struct lock_view *view)
 {
@@ -121,6 +150,8 @@ static void view_file(struct file_backend *file, struct lock_view *view)
 		}
 	}
 	file_record_finish(&record);
+	if (view->held)
+		add_waiters(file, view);
 }
 
 int file_inspect(struct backend *backend, const char *name, bool listen,
@@ -283,8 +314,15 @@ int file_setup(struct backend *backend, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
 
-	if (!mkdir(file->directory, 0700) || errno == EEXIST)
+	struct stat info;
+
+	if (!mkdir(file->directory, 0700))
 		return 0;
+	if (errno == EEXIST && !stat(file->directory, &info)) {
+		if (S_ISDIR(info.st_mode))
+			return 0;
+		errno = ENOTDIR;
+	}
 	error_set(err, ERROR_REFUSED, errno, "cannot create directory %s", file->directory);
 	return -1;
 }

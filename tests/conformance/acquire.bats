@@ -983,6 +983,8 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	dead=$TOKEN
 	kill -KILL "$KEEPER"
 	wait_until 2 ended "$KEEPER"
+	# who had the lock is told to end; another one takes the next
+	owner
 	# the socket is there, unless another suite's keeper has cleaned up already
 	living=$("$DLOCK" acquire --pid "$OWNER" "$LOCK-b")
 	no_socket "$dead"
