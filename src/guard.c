@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "ipc.h"
 #include "lease.h"
 #include "proctree.h"
 #include "shared.h"
@@ -352,7 +353,7 @@ void guard_stop(const struct guard *guard)
 
 bool guard_event(struct guard *guard, struct guard_event *event)
 {
-	ssize_t length = recv(guard->fd, event, sizeof(*event), MSG_DONTWAIT);
+	ssize_t length = ipc_receive(guard->fd, event, sizeof(*event));
 
 	if (length == (ssize_t)sizeof(*event))
 		return true;

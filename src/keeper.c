@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "ipc.h"
 #include "shared.h"
 #include "signals.h"
 #include "watchdog.h"
@@ -201,7 +202,7 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 
 	if (!keeper->pid)
 		return false;
-	length = recv(keeper->fd, event, sizeof(*event), MSG_DONTWAIT);
+	length = ipc_receive(keeper->fd, event, sizeof(*event));
 	if (length == (ssize_t)sizeof(*event))
 		return true;
 	if (length < 0 && errno == EAGAIN)

@@ -169,8 +169,12 @@ static void answer(struct keeping *k, struct grant *grant)
 
 	if (fd < 0)
 		return;
-	/* One half of the token is another's, or the lock is: no word is "not here". */
-	if (strcmp(query.token, request->token) || strcmp(query.name, request->name) ||
+	if (strcmp(query.token, request->token) != 0) {
+		keeper_socket_answer(fd, &reply);
+		return;
+	}
+	/* Another lock, or another backend: no answer says that we are not the one. */
+	if (strcmp(query.name, request->name) != 0 ||
 	    query.backend != uri_identity(k->plan->uri)) {
 		close(fd);
 		return;

@@ -483,7 +483,7 @@ permitted() {
 	for mode in --shared --slots=2 -n; do
 		token=$("$DLOCK" acquire -w 5s "$mode" "$LOCK")
 		"$DLOCK" renew "$LOCK" "$token"
-		DLOCK_NAME=$LOCK DLOCK_TOKEN=$token "$DLOCK" acquire -n "$LOCK"
+		DLOCK_NAME=$LOCK DLOCK_TOKEN=$token "$DLOCK" acquire -n "$mode" "$LOCK"
 		"$DLOCK" verify "$LOCK" "$token"
 		"$DLOCK" release "$LOCK" "$token"
 		run -1 "$DLOCK" status "$LOCK"

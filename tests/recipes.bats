@@ -388,7 +388,7 @@ ansible_command() {
 		printf '%s\n' "$output"
 	done <block >said
 	has_line said '^ok +round-trip '
-	has_line said '^nightly +exclusive +[0-9].* dlock acquire$'
+	has_line said '^nightly +exclusive +[0-9].* pid [0-9]+ .*'
 	has_line said '^ +waiter 1 +[0-9].* true$'
 	has_line said "^nightly $(hostname)\$"
 	# the columns in the README are those

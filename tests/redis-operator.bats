@@ -62,9 +62,15 @@ probe_owner() {
 	done
 }
 
-@test "acquire counts only on the same backend" {
+@test "acquire counts only on the backend that the token is of" {
 	take
-	run -124 env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$TOKEN" DLOCK_BACKEND="$FILE" "$DLOCK" acquire -n -b "$REDIS" "$LOCK"
+	run -0 env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$TOKEN" DLOCK_BACKEND="$FILE" "$DLOCK" acquire -n -b "$REDIS" "$LOCK"
+	equal "$output" "$TOKEN"
+	# elsewhere it is no token at all
+	run --separate-stderr -0 env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$TOKEN" "$DLOCK" acquire -n -b "$FILE" "$LOCK"
+	[[ $output != "$TOKEN" ]]
+	"$DLOCK" release -b "$FILE" "$LOCK" "$output"
+	"$DLOCK" release "$LOCK" "$TOKEN"
 	"$DLOCK" release "$LOCK" "$TOKEN"
 }
 

@@ -116,9 +116,9 @@ keys() {
 	wait_until 5 shows '^running'
 	keys C-z
 	wait_until 5 prompt 148
-	types 'clear; kill %1'
-	wait_until 5 is_free
-	wait_until 5 eval 'keys Enter; shows "Exit 143|Terminated"'
+	types 'clear; kill %1; wait %1; echo "ended $?"'
+	wait_until 5 shows '^ended 143'
+	is_free
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300"'
 	wait_until 5 shows '^running'
 	keys C-z
