@@ -92,7 +92,8 @@ static void waiting(void *context, const struct wait_state *state)
 	memcpy(progress->last_holder, who, sizeof(who));
 	progress->said_waiting = true;
 	if (state->ahead >= 0)
-		progress_print(progress, "waiting, %s, %lld ahead", holder, (long long)state->ahead);
+		progress_print(progress, "waiting, %s, %lld ahead", holder,
+			       (long long)state->ahead);
 	else
 		progress_print(progress, "waiting, %s", holder);
 }

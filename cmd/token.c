@@ -24,7 +24,8 @@ static int read_token(const struct options *options, char token[static TOKEN_SIZ
 
 	if (!given || !given[0]) {
 		error_set(err, ERROR_USAGE, 0,
-			  "no token: give one as TOKEN, as '-' on standard input, or in DLOCK_TOKEN");
+			  "no token: give one as TOKEN, as '-' on standard input, or in "
+			  "DLOCK_TOKEN");
 		return -1;
 	}
 	if (!strcmp(given, "-")) {

@@ -126,7 +126,8 @@ struct backend *backend_open(const struct backend_driver *driver,
 			       &connect_timeout_ms, err))
 		return NULL;
 	if (timeout_ms < 1 || connect_timeout_ms < 1) {
-		error_set(err, ERROR_USAGE, 0, "?timeout= and ?connect-timeout= must be more than 0");
+		error_set(err, ERROR_USAGE, 0, "?timeout= and ?connect-timeout= must be "
+			  "more than 0");
 		return NULL;
 	}
 	ops = driver_ops(driver, err);

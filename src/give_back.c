@@ -105,4 +105,3 @@ void supervisor_give_back(struct supervisor *s)
 		await_release(s, ordered);
 	keeper_kill(&s->keeper);
 }
-

@@ -110,7 +110,8 @@ static size_t put_number(char *buf, size_t used, const char *key, int64_t value)
 _Static_assert(3 * (sizeof(((struct holder *)0)->host) +
 		    sizeof(((struct holder *)0)->user) +
 		    sizeof(((struct holder *)0)->command)) +
-	       sizeof("host=&user=&cmd=&pid=&since=") + sizeof("9223372036854775807") * 2 < HOLDER_TEXT_SIZE,
+	       sizeof("host=&user=&cmd=&pid=&since=") + sizeof("9223372036854775807") * 2 <
+	       HOLDER_TEXT_SIZE,
 	       "HOLDER_TEXT_SIZE");
 
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])

@@ -138,7 +138,9 @@ static void drop_standard_streams(void)
 
 static void keeper_main(const struct keeper_plan *plan, int fd)
 {
-	static struct keeping k = { .listener = -1, .timer = -1, .watchdog = -1, .until_ms = CLOCK_NEVER };
+	static struct keeping k = {
+		.listener = -1, .timer = -1, .watchdog = -1, .until_ms = CLOCK_NEVER
+	};
 	struct grant grant = { 0 };
 
 	k.plan = plan;

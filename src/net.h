@@ -11,7 +11,10 @@
 
 struct error;
 
-/* Waits for events (POLLIN, POLLOUT) on fd. 0; -1: ERROR_CANCELLED or ERROR_UNAVAILABLE (ETIMEDOUT). */
+/*
+ * Waits for events (POLLIN, POLLOUT) on fd. 0; -1: ERROR_CANCELLED, or
+ * ERROR_UNAVAILABLE (ETIMEDOUT).
+ */
 int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct error *err);
 
 /*

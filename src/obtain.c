@@ -113,7 +113,8 @@ static enum obtained obtain_local(struct supervisor *s)
 		if (sig) {
 			/* It may have come as the lock did. */
 			if (obtained == OBTAINED_YES && s->protected)
-				s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, 0, &err);
+				s->backend->ops->release(s->backend, &s->request, RELEASE_ALL,
+							 0, &err);
 			s->result->end = RUN_INTERRUPTED;
 			s->result->status = sig;
 			return OBTAINED_NO;
@@ -257,4 +258,3 @@ enum obtained supervisor_obtain(struct supervisor *s)
 		give_up(s);
 	return obtained;
 }
-

@@ -67,7 +67,8 @@ static void hear_holding(struct supervisor *s, const struct keeper_event *event)
 		supervisor_say(s, SAY_WARNING, "the lock is renewed again");
 		break;
 	case KEEPER_GONE:
-		supervisor_say(s, SAY_WARNING, "the keeper process was killed; the lock cannot be renewed");
+		supervisor_say(s, SAY_WARNING, "the keeper process was killed; the lock "
+			       "cannot be renewed");
 		break;
 	default:
 		break;
@@ -226,4 +227,3 @@ void supervisor_run_command(struct supervisor *s)
 	if (!s->reaped)
 		s->result->status = SIGKILL;
 }
-

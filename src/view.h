@@ -47,7 +47,10 @@ struct name_list {
 	size_t count;
 };
 
-/* Adds a copy of length bytes, unless it is there already or is no valid name. -1: out of memory. */
+/*
+ * Adds a copy of length bytes, unless it is there already or is no valid name.
+ * -1: out of memory.
+ */
 int name_list_add(struct name_list *list, const char *name, size_t length);
 void name_list_sort(struct name_list *list);
 void name_list_finish(struct name_list *list);

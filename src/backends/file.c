@@ -12,14 +12,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,11 +27,6 @@
 #include "file_path.h"
 #include "file_record.h"
 #include "uri.h"
-
-/* Slots are files; more of them than this is a slip of the pen. */
-#define SLOTS_MAX 9999
-/* Who is killed changes no record: waiters for slots look so often. */
-#define RECORD_LOOK_MS 1000
 
 extern const struct backend_ops file_ops;
 
@@ -72,7 +64,7 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 	return &file->base;
 }
 
-static void close_files(struct file_backend *file)
+void file_lock_close(struct file_backend *file)
 {
 	if (file->slot_fd >= 0)
 		close(file->slot_fd);
@@ -88,7 +80,7 @@ static void file_close(struct backend *backend)
 
 	if (!file)
 		return;
-	close_files(file);
+	file_lock_close(file);
 	free(file->directory);
 	free(file);
 }
@@ -119,188 +111,6 @@ void file_lock_leave(const struct file_backend *file)
 {
 	lock_section(file, F_UNLCK);
 }
-
-/* ---- acquiring ---- */
-
-/* What a step towards the lock came to. */
-enum step { STEP_DONE, STEP_BUSY, STEP_AGAIN, STEP_FAILED };
-
-static enum step cannot_lock(const struct file_backend *file, struct error *err)
-{
-	if (errno == EWOULDBLOCK || errno == EINTR)
-		return STEP_BUSY;
-	error_set(err, ERROR_UNAVAILABLE, errno, "cannot lock in %s", file->directory);
-	return STEP_FAILED;
-}
-
-/*
- * Do those who are in let this one in? flock() cannot tell shared holds from slots,
- * nor three slots from five.
- */
-static enum step check_mates(const struct file_record *record,
-			     const struct request *request, struct error *err)
-{
-	for (size_t i = 0; i < record->count; i++) {
-		const struct file_hold *hold = &record->holds[i];
-
-		if (hold->mode != request->mode)
-			return STEP_BUSY;
-		if (hold->mode == HOLD_SLOT && hold->slots != request->slots) {
-			error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with those who "
-				  "hold it now, with --slots %d", request->slots, hold->slots);
-			return STEP_FAILED;
-		}
-	}
-	return STEP_DONE;
-}
-
-static enum step take_slot(struct file_backend *file, const struct request *request,
-			   struct error *err)
-{
-	for (int slot = 1; slot <= request->slots; slot++) {
-		file->slot_fd = file_path_open(file->directory, request->name, slot, err);
-		if (file->slot_fd < 0)
-			return STEP_FAILED;
-		if (!flock(file->slot_fd, LOCK_EX | LOCK_NB))
-			return STEP_DONE;
-		close(file->slot_fd);
-		file->slot_fd = -1;
-	}
-	return STEP_BUSY;
-}
-
-/* The kernel's lock is ours: the rest of it, and the record. */
-static enum step enter(struct file_backend *file, const struct request *request,
-		       struct grant *grant, struct error *err)
-{
-	struct file_record record;
-	enum step step = STEP_DONE;
-
-	/* Broken away while we slept: the name belongs to another file now. */
-	if (!file_path_current(file->directory, request->name, 0, file->fd))
-		return STEP_AGAIN;
-	file_lock_enter(file);
-	file_record_read(&record, file->fd);
-	if (request->mode == HOLD_EXCLUSIVE)
-		record.count = 0;
-	file_record_drop_dead(&record, request->self.host);
-	if (request->mode != HOLD_EXCLUSIVE)
-		step = check_mates(&record, request, err);
-	if (step == STEP_DONE && request->mode == HOLD_SLOT)
-		step = take_slot(file, request, err);
-	if (step == STEP_DONE) {
-		grant->fence = file_record_add(&record, request);
-		if (!grant->fence || file_record_write(&record, file->fd)) {
-			error_set(err, ERROR_UNAVAILABLE, errno,
-				  "cannot write the lock file in %s", file->directory);
-			step = STEP_FAILED;
-		}
-	}
-	file_lock_leave(file);
-	file_record_finish(&record);
-	return step;
-}
-
-static enum step try_once(struct file_backend *file, const struct request *request,
-			  bool wait, struct grant *grant, struct error *err)
-{
-	int how = (request->mode == HOLD_EXCLUSIVE ? LOCK_EX : LOCK_SH) | (wait ? 0 : LOCK_NB);
-	enum step step;
-
-	/* Somebody broke the lock that we waited for: its name has another file now. */
-	if (file->fd >= 0 && !file_path_current(file->directory, request->name, 0, file->fd))
-		close_files(file);
-	if (file_lock_open(file, request->name, err))
-		return STEP_FAILED;
-	if (flock(file->fd, how))
-		return cannot_lock(file, err);
-	step = enter(file, request, grant, err);
-	if (step == STEP_DONE)
-		return step;
-	/* Also when it is busy: the next try may need another file. */
-	close_files(file);
-	return step;
-}
-
-/* Watches the record for changes from now on. A descriptor, or -1. */
-static int watch_record(struct file_backend *file, const char *name, struct error *err)
-{
-	char path[40];
-	int watch;
-
-	if (file_lock_open(file, name, err))
-		return -1;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
-	watch = inotify_init1(IN_CLOEXEC);
-	if (watch >= 0)
-		inotify_add_watch(watch, path, IN_MODIFY);
-	return watch;
-}
-
-/* Sleeps until the record changes, or a while. false: a signal came. */
-static bool sleep_for_change(int watch)
-{
-	struct pollfd ready = { .fd = watch, .events = POLLIN };
-
-	return poll(&ready, 1, RECORD_LOOK_MS) >= 0;
-}
-
-static enum outcome busy(struct file_backend *file, const struct request *request,
-			 struct grant *grant)
-{
-	struct error ignored;
-	struct file_record record = { 0 };
-	pid_t pid = 0;
-
-	grant->holder = (struct holder){ 0 };
-	grant->age_ms = grant->ahead = -1;
-	if (file_lock_open(file, request->name, &ignored))
-		return OUTCOME_BUSY;
-	file_record_read(&record, file->fd);
-	file_record_drop_dead(&record, request->self.host);
-	if (record.count) {
-		grant->holder = record.holds[0].holder;
-		grant->age_ms = clock_wall_ms() - grant->holder.since_ms;
-	} else if (file_lock_taken(file, &pid)) {
-		file_lock_stranger(pid, &grant->holder);
-	}
-	file_record_finish(&record);
-	return OUTCOME_BUSY;
-}
-
-static enum outcome file_acquire(struct backend *backend, const struct request *request,
-				 struct grant *grant, struct error *err)
-{
-	struct file_backend *file = file_from_backend(backend);
-	struct request stamped = *request;
-	bool undisturbed = false;
-	enum step step;
-	int watch = -1;
-
-	if (request->slots > SLOTS_MAX) {
-		error_set(err, ERROR_USAGE, 0, "file: has room for %d slots at most", SLOTS_MAX);
-		return OUTCOME_ERROR;
-	}
-	do {
-		/* An exclusive wait is flock()'s; it comes back when it was interrupted. */
-		if (request->queue && request->mode != HOLD_EXCLUSIVE)
-			watch = watch_record(file, request->name, err);
-		stamped.self.since_ms = clock_wall_ms();
-		step = try_once(file, &stamped, request->queue, grant, err);
-		if (step == STEP_BUSY)
-			undisturbed = watch >= 0 && sleep_for_change(watch);
-		if (watch >= 0)
-			close(watch);
-		watch = -1;
-	} while (step == STEP_AGAIN || (step == STEP_BUSY && undisturbed));
-	if (step == STEP_BUSY)
-		return busy(file, request, grant);
-	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = 0;
-	return step == STEP_DONE ? OUTCOME_HELD : OUTCOME_ERROR;
-}
-
-/* ---- holding and releasing ---- */
 
 static int file_event_fd(struct backend *backend)
 {
@@ -480,7 +290,7 @@ static enum outcome file_release(struct backend *backend, const struct request *
 	if (!holder)
 		return OUTCOME_LOST;
 	if (!file_path_current(file->directory, request->name, 0, file->fd)) {
-		close_files(file);
+		file_lock_close(file);
 		return OUTCOME_LOST;
 	}
 	if (request->forget)
@@ -491,7 +301,7 @@ static enum outcome file_release(struct backend *backend, const struct request *
 	} else {
 		unlock(file, request->token);
 	}
-	close_files(file);
+	file_lock_close(file);
 	return OUTCOME_HELD;
 }
 

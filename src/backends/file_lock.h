@@ -22,6 +22,9 @@ struct file_backend *file_from_backend(struct backend *backend);
 /* Opens the lock file of name, if it is not open. 0 or -1. */
 int file_lock_open(struct file_backend *file, const char *name, struct error *err);
 
+/* Closes the lock file and its slot, which gives back what is held through them alone. */
+void file_lock_close(struct file_backend *file);
+
 /*
  * Enters or leaves the section in which the record may be changed: a lock of the
  * open file description (fcntl) on a byte far behind the text.
@@ -39,6 +42,8 @@ bool file_lock_taken(const struct file_backend *file, pid_t *pid);
 void file_lock_stranger(pid_t pid, struct holder *holder);
 
 /* See struct backend_ops. */
+enum outcome file_acquire(struct backend *backend, const struct request *request,
+			  struct grant *grant, struct error *err);
 int file_inspect(struct backend *backend, const char *name, bool listen,
 		 struct lock_view *view, struct error *err);
 int file_list(struct backend *backend, struct name_list *names, struct error *err);

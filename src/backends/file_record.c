@@ -36,9 +36,9 @@ static void read_hold(struct file_record *record, const char *line)
 	char mode[12];
 	int skip = 0;
 
-	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %9d %18" SCNd64 " %n", hold.id, mode,
-		   &hold.fence, &hold.count, &hold.keeper, &hold.until_ms, &skip) != 6 || !skip ||
-	    !hold.fence)
+	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %9d %18" SCNd64 " %n",
+		   hold.id, mode, &hold.fence, &hold.count, &hold.keeper, &hold.until_ms,
+		   &skip) != 6 || !skip || !hold.fence)
 		return;
 	if (hold.count < 1)
 		hold.count = 1;
@@ -110,8 +110,9 @@ int file_record_write(const struct file_record *record, int fd)
 		const struct file_hold *hold = &record->holds[i];
 
 		holder_encode(&hold->holder, holder);
-		used += (size_t)snprintf(text + used, room - used, "hold %s %s %" PRIu64 " %d %d %" PRId64
-					 " %s\n", hold->id, mode_text(hold, mode), hold->fence,
+		used += (size_t)snprintf(text + used, room - used,
+					 "hold %s %s %" PRIu64 " %d %d %" PRId64 " %s\n",
+					 hold->id, mode_text(hold, mode), hold->fence,
 					 hold->count, (int)hold->keeper, hold->until_ms, holder);
 	}
 	/* Cut afterwards: a crash in between leaves a whole record, if a long one. */
@@ -145,7 +146,8 @@ uint64_t file_record_add(struct file_record *record, const struct request *reque
 	record->fence = next_fence(record->fence);
 	hold = &holds[record->count++];
 	*hold = (struct file_hold){ .mode = request->mode, .slots = request->slots,
-				    .fence = record->fence, .count = 1, .keeper = getpid(), .holder = request->self };
+				    .fence = record->fence, .count = 1, .keeper = getpid(),
+				    .holder = request->self };
 	memcpy(hold->id, request->token, FILE_ID_SIZE - 1);
 	return record->fence;
 }

@@ -4,10 +4,11 @@
  * kernel's lock, never this text; after a crash it may name holders that are gone.
  *
  *	fence 01795232382921432
- *	hold <first half of the token> <mode> <fence> <count> <pid> <until> <holder>	(a line each)
+ *	hold <first half of the token> <mode> <fence> <count> <pid> <until> <holder>
  *
- * The mode is x (exclusive), s (shared) or the number of slots; the pid that of the
- * process of dlock that holds it, which is not always the one to show.
+ * A line for each hold. The mode is x (exclusive), s (shared) or the number of slots;
+ * the pid that of the process of dlock that holds it, which is not always the one to
+ * show.
  */
 #ifndef DLOCK_FILE_RECORD_H
 #define DLOCK_FILE_RECORD_H

@@ -259,7 +259,8 @@ static enum outcome redis_renew(struct backend *backend, const struct request *r
 	}
 	error_set(err, ERROR_REFUSED, 0, answer == 2
 		  ? "%s: key '%.220s' belongs to somebody else now"
-		  : "%s: key '%.220s' is gone", redis->node.address.label, redis->node.keys[KEY_LOCK]);
+		  : "%s: key '%.220s' is gone", redis->node.address.label,
+		  redis->node.keys[KEY_LOCK]);
 	return OUTCOME_LOST;
 }
 

@@ -159,7 +159,8 @@ static void check_persistence(const char *info, const char *fsync, struct findin
 	else if (fsync[0] && strcmp(fsync, "always") != 0)
 		findings_add(findings, FINDING_WARNING, "persistence",
 			     "set 'appendfsync always'",
-			     "append-only file, appendfsync %s: a crash may forget the newest locks",
+			     "append-only file, appendfsync %s: a crash may forget the newest "
+			     "locks",
 			     fsync);
 	else
 		findings_add(findings, FINDING_OK, "persistence", NULL,
@@ -175,7 +176,8 @@ static void check_memory(const char *info, struct findings *findings)
 	/* Locks have a TTL, so that the volatile policies evict them first. */
 	if (strcmp(limit, "0") != 0 && strcmp(policy, "noeviction") != 0)
 		findings_add(findings, FINDING_WARNING, "eviction",
-			     "set 'maxmemory-policy noeviction', or give locks a server of their own",
+			     "set 'maxmemory-policy noeviction', or give locks a server of "
+			     "their own",
 			     "maxmemory-policy %s may evict a lock when memory is short", policy);
 	else
 		findings_add(findings, FINDING_OK, "eviction", NULL, "%s",

@@ -39,7 +39,8 @@ static const struct {
 	{ "redis://u:p[@h", "redis user=u password=p[ host=h" },
 	{ "redis://[::1]", "redis host=::1" },
 	{ "redis://[::1]:6379,[2001:DB8::2],h", "redis host=::1:6379 host=2001:DB8::2 host=h" },
-	{ "redis://u:p@[fe80::1%25eth0]:7/1", "redis user=u password=p host=fe80::1%eth0:7 path=/1" },
+	{ "redis://u:p@[fe80::1%25eth0]:7/1",
+	  "redis user=u password=p host=fe80::1%eth0:7 path=/1" },
 	{ "redis://[::ffff:192.0.2.1]", "redis host=::ffff:192.0.2.1" },
 	{ "redis://192.0.2.1:7", "redis host=192.0.2.1:7" },
 	{ "redis://h_1.example.:1", "redis host=h_1.example.:1" },
@@ -125,7 +126,8 @@ static const struct {
 	{ "redis://a,b,", "missing host: the name of host 3" },
 	{ "redis://u:s3cret@:1", "missing host" }, { "redis://u:s3cret@,h", "missing host" },
 	{ "redis://h h", "bad host \"h h\"" }, { "redis://h%2Fx", "bad host \"h/x\"" },
-	{ "redis://a%2Cb", "bad host" }, { "redis://a%3A1", "bad host" }, { "redis://a]", "bad host" },
+	{ "redis://a%2Cb", "bad host" }, { "redis://a%3A1", "bad host" },
+	{ "redis://a]", "bad host" },
 	{ "redis://h%0a", "control character in the host" },
 	{ "redis://::1", "in brackets" }, { "redis://fe80::1:6379", "in brackets" },
 	{ "redis://a:1:2", "host 1" }, { "redis://a,b:1:2", "host 2" },
@@ -137,12 +139,15 @@ static const struct {
 	{ "redis://[0000:0000:0000:0000:0000:0000:0000:0000:0000]", "bad host" },
 	/* ports */
 	{ "redis://h:0", "bad port 0 after host \"h\"" }, { "redis://h:00", "bad port 00" },
-	{ "redis://h:65536", "bad port 65536" }, { "redis://h:99999999999999999999999", "bad port" },
+	{ "redis://h:65536", "bad port 65536" },
+	{ "redis://h:99999999999999999999999", "bad port" },
 	{ "redis://h:18446744073709551617", "bad port" },
 	{ "redis://h:", "bad port after host \"h\": it is empty" }, { "redis://h:/0", "empty" },
 	{ "redis://h:,i", "empty" }, { "redis://[::1]:", "empty" }, { "redis://h:x", "bad port" },
-	{ "redis://h:1x", "bad port" }, { "redis://h:-1", "bad port" }, { "redis://h:+1", "bad port" },
-	{ "redis://h: 1", "bad port" }, { "redis://h:%31", "bad port" }, { "redis://h:6379?", NULL },
+	{ "redis://h:1x", "bad port" }, { "redis://h:-1", "bad port" },
+	{ "redis://h:+1", "bad port" },
+	{ "redis://h: 1", "bad port" }, { "redis://h:%31", "bad port" },
+	{ "redis://h:6379?", NULL },
 	{ "redis://u:s3cret", "bad port after host \"u\"" },	/* the host was forgotten */
 	{ "redis://a,u:s3cret", "bad port after host \"u\"" },
 	/* percent-encoding */
@@ -160,7 +165,8 @@ static const struct {
 	{ "redis://u:s3cret%00@h", "in the password" }, { "redis://h?a=%0A", "in the value" },
 	{ "redis://h?%1B=1", "in the name" }, { "redis://u:s3cret\t@h", "in the password" },
 	/* fragment */
-	{ "redis://h#", "write %23" }, { "redis://h/#x", "write %23" }, { "file:///a#b", "write %23" },
+	{ "redis://h#", "write %23" }, { "redis://h/#x", "write %23" },
+	{ "file:///a#b", "write %23" },
 	{ "redis://h?a=#", "write %23" }, { "redis://u:s3c#s3cret@h", "write %23" },
 	/* a password, not encoded */
 	{ "redis://u:s3cret/@h", "write %40" }, { "redis://u:1/s3cret@h", "%2F" },

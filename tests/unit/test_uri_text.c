@@ -99,7 +99,8 @@ static void test_decode(void)
 	} rows[] = {
 		{ "", "" }, { "abc", "abc" }, { "%41%62", "Ab" }, { "%c3%A9", "\xc3\xa9" },
 		{ "%2541", "%41" }, { "+", "+" }, { "%", NULL }, { "%4", NULL }, { "a%4", NULL },
-		{ "%g0", NULL }, { "%0g", NULL }, { "%%41", NULL }, { "% 1", NULL }, { "%-1", NULL },
+		{ "%g0", NULL }, { "%0g", NULL }, { "%%41", NULL }, { "% 1", NULL },
+		{ "%-1", NULL },
 		{ "%+1", NULL }, { "%0x41", NULL },
 	};
 	char text[32];
