@@ -13,38 +13,11 @@
 #include "error.h"
 #include "exit_status.h"
 #include "json.h"
+#include "procstat.h"
 #include "progress.h"
 #include "session.h"
 #include "signals.h"
 #include "token_ask.h"
-
-/* Of a process: see proc(5). */
-struct birth {
-	int parent;
-	unsigned long long ticks;	/* since boot */
-};
-
-static bool read_birth(const char *pid, struct birth *birth)
-{
-	char path[40], line[512];
-	const char *rest;
-	ssize_t length;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	length = read(fd, line, sizeof(line) - 1);
-	close(fd);
-	if (length <= 0)
-		return false;
-	line[length] = '\0';
-	rest = strrchr(line, ')');
-	return rest && sscanf(rest + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u "
-			      "%*d %*d %*d %*d %*d %*d %llu", &birth->parent,
-			      &birth->ticks) == 2;
-}
 
 /*
  * Who named the number knew the process before dlock was started. One that is younger
@@ -52,12 +25,12 @@ static bool read_birth(const char *pid, struct birth *birth)
  */
 static bool reused(pid_t pid)
 {
-	struct birth theirs, ours;
+	struct procstat theirs, ours;
 	char text[16];
 
 	snprintf(text, sizeof(text), "%d", (int)pid);
-	return read_birth(text, &theirs) && read_birth("self", &ours) &&
-	       theirs.ticks > ours.ticks && theirs.parent != getpid();
+	return procstat_read(text, &theirs) && procstat_read("self", &ours) &&
+	       theirs.start_ticks > ours.start_ticks && theirs.parent != getpid();
 }
 
 /* A descriptor that stands for the process that is meant, or -1 with *err. */

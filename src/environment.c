@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "procstat.h"
 
 static const char *const hold_variables[] = {
 	"DLOCK_NAME=", "DLOCK_TOKEN=", "DLOCK_BACKEND=", "DLOCK_FENCE=",
@@ -122,22 +123,11 @@ static const char *lookup(const struct environment *env, const char *variable)
 
 static pid_t parent_of(pid_t pid)
 {
-	char path[40], line[512];
-	const char *rest;
-	ssize_t length;
-	int fd, parent;
+	struct procstat stat;
+	char text[16];
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	length = read(fd, line, sizeof(line) - 1);
-	close(fd);
-	if (length <= 0)
-		return 0;
-	line[length] = '\0';
-	rest = strrchr(line, ')');
-	return rest && sscanf(rest + 1, " %*c %d", &parent) == 1 ? parent : 0;
+	snprintf(text, sizeof(text), "%d", (int)pid);
+	return procstat_read(text, &stat) ? stat.parent : 0;
 }
 
 /* Takes over the hold that env tells of, if it is the one. */

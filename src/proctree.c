@@ -3,15 +3,14 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "procstat.h"
 
 struct process {
 	pid_t pid;
@@ -27,28 +26,16 @@ struct table {
 	size_t room;
 };
 
-/* One line of /proc/PID/stat; the name in parentheses may hold anything. */
-static bool read_process(int proc_fd, const char *pid_text, struct process *row)
+static bool read_process(const char *pid, struct process *row)
 {
-	char path[32], line[512], state;
-	const char *rest;
-	ssize_t length;
-	int fd;
+	struct procstat stat;
 
-	snprintf(path, sizeof(path), "%.16s/stat", pid_text);
-	fd = openat(proc_fd, path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (!procstat_read(pid, &stat))
 		return false;
-	length = read(fd, line, sizeof(line) - 1);
-	close(fd);
-	if (length <= 0)
-		return false;
-	line[length] = '\0';
-	rest = strrchr(line, ')');
-	*row = (struct process){ .pid = (pid_t)strtol(pid_text, NULL, 10) };
-	if (!rest || sscanf(rest + 1, " %c %d %d", &state, &row->parent, &row->group) != 3)
-		return false;
-	row->zombie = state == 'Z' || state == 'X';
+	*row = (struct process){
+		.pid = (pid_t)strtol(pid, NULL, 10), .parent = stat.parent,
+		.group = stat.group, .zombie = stat.state == 'Z' || stat.state == 'X',
+	};
 	return true;
 }
 
@@ -78,7 +65,7 @@ static int read_table(struct table *table)
 		return -1;
 	while (complete && (entry = readdir(proc)))
 		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
-		    read_process(dirfd(proc), entry->d_name, &row))
+		    read_process(entry->d_name, &row))
 			complete = add_process(table, &row);
 	closedir(proc);
 	if (!complete)

@@ -23,21 +23,6 @@ static int64_t now_us(void)
 	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* NULL with *err for error replies, too. */
-static redisReply *ask(struct redis_node *node, int argc, const char *const argv[],
-		       struct error *err)
-{
-	redisReply *reply = redis_node_command(node, argc, argv, err);
-
-	if (reply && reply->type == REDIS_REPLY_ERROR) {
-		err->kind = ERROR_NONE;
-		redis_refusal(&node->address, reply->str, err);
-		freeReplyObject(reply);
-		return NULL;
-	}
-	return reply;
-}
-
 static int check_round_trip(struct redis_node *node, struct findings *findings,
 			    struct error *err)
 {
@@ -47,7 +32,7 @@ static int check_round_trip(struct redis_node *node, struct findings *findings,
 
 	for (int i = 0; i <= PINGS; i++) {
 		start = now_us();
-		reply = ask(node, 1, ping, err);
+		reply = redis_node_ask(node, 1, ping, err);
 		took = now_us() - start;
 		if (!reply)
 			return -1;
@@ -71,7 +56,7 @@ static void check_clock(struct redis_node *node, struct findings *findings)
 	static const char *const time_command[] = { "TIME" };
 	struct error err = { 0 };
 	int64_t before = clock_wall_ms(), after, theirs, skew;
-	redisReply *reply = ask(node, 1, time_command, &err);
+	redisReply *reply = redis_node_ask(node, 1, time_command, &err);
 
 	after = clock_wall_ms();
 	if (!reply || !redis_is_array(reply, 2) || !redis_is_text(reply->element[0]) ||
@@ -189,7 +174,7 @@ static void read_setting(struct redis_node *node, const char *name, char *buf, s
 {
 	const char *argv[] = { "CONFIG", "GET", name };
 	struct error ignored = { 0 };
-	redisReply *reply = ask(node, 3, argv, &ignored);
+	redisReply *reply = redis_node_ask(node, 3, argv, &ignored);
 
 	buf[0] = '\0';
 	if (reply && redis_is_array(reply, 2) && redis_is_text(reply->element[1]))
@@ -202,7 +187,7 @@ static void check_info(struct redis_node *node, struct findings *findings)
 {
 	static const char *const argv[] = { "INFO" };
 	struct error err = { 0 };
-	redisReply *reply = ask(node, 1, argv, &err);
+	redisReply *reply = redis_node_ask(node, 1, argv, &err);
 	char fsync[32];
 
 	if (!reply || !redis_is_text(reply)) {
@@ -251,7 +236,7 @@ int redis_check(struct backend *backend, struct findings *findings, struct error
 int redis_setup(struct backend *backend, struct error *err)
 {
 	static const char *const ping[] = { "PING" };
-	redisReply *reply = ask(&redis_from_backend(backend)->node, 1, ping, err);
+	redisReply *reply = redis_node_ask(&redis_from_backend(backend)->node, 1, ping, err);
 
 	if (!reply)
 		return -1;

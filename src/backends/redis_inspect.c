@@ -184,15 +184,9 @@ int redis_list(struct backend *backend, struct name_list *names, struct error *e
 	argv[3] = pattern;
 	while (!failed) {
 		argv[1] = cursor;
-		reply = redis_node_command(node, 6, argv, err);
-		if (reply && reply->type == REDIS_REPLY_ERROR) {
-			err->kind = ERROR_NONE;
-			redis_refusal(&node->address, reply->str, err);
-			freeReplyObject(reply);
-			reply = NULL;
-		} else if (reply && (!redis_is_array(reply, 2) ||
-				     !redis_is_text(reply->element[0]) ||
-				     !redis_is_array(reply->element[1], 0))) {
+		reply = redis_node_ask(node, 6, argv, err);
+		if (reply && (!redis_is_array(reply, 2) || !redis_is_text(reply->element[0]) ||
+			      !redis_is_array(reply->element[1], 0))) {
 			redis_node_odd(node, reply, err);
 			reply = NULL;
 		}

@@ -166,6 +166,24 @@ struct redisReply *redis_node_command(struct redis_node *node, int argc, const c
 	}
 }
 
+/* An error reply becomes *err. */
+static redisReply *refuse_errors(const struct redis_node *node, redisReply *reply,
+				 struct error *err)
+{
+	if (!reply || reply->type != REDIS_REPLY_ERROR)
+		return reply;
+	err->kind = ERROR_NONE;
+	redis_refusal(&node->address, reply->str, err);
+	freeReplyObject(reply);
+	return NULL;
+}
+
+struct redisReply *redis_node_ask(struct redis_node *node, int argc,
+				  const char *const argv[], struct error *err)
+{
+	return refuse_errors(node, redis_node_command(node, argc, argv, err), err);
+}
+
 struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
 			      const struct request *request, const char *const arguments[],
 			      struct error *err)
@@ -194,13 +212,7 @@ struct redisReply *redis_node_script(struct redis_node *node, const struct scrip
 		reply = redis_node_command(node, argc, argv, err);
 		node->resent |= resent;
 	}
-	if (reply && reply->type == REDIS_REPLY_ERROR) {
-		err->kind = ERROR_NONE;
-		redis_refusal(&node->address, reply->str, err);
-		freeReplyObject(reply);
-		return NULL;
-	}
-	return reply;
+	return refuse_errors(node, reply, err);
 }
 
 int redis_node_listen(struct redis_node *node, const char *who, struct error *err)

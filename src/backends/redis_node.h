@@ -45,6 +45,10 @@ int redis_node_keys(struct redis_node *node, const char *name, struct error *err
 struct redisReply *redis_node_command(struct redis_node *node, int argc,
 				      const char *const argv[], struct error *err);
 
+/* The same, but an error reply is an error, too. */
+struct redisReply *redis_node_ask(struct redis_node *node, int argc,
+				  const char *const argv[], struct error *err);
+
 /* Runs a script; arguments end with NULL. NULL with *err, error replies included. */
 struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
 				     const struct request *request,
