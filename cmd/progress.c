@@ -92,10 +92,10 @@ static void waiting(void *context, const struct wait_state *state)
 	memcpy(progress->last_holder, who, sizeof(who));
 	progress->said_waiting = true;
 	if (state->ahead >= 0)
-		progress_print(progress, "waiting, %s, %lld ahead", holder,
-			       (long long)state->ahead);
+		progress_print(progress, "waiting for %s, %s, %lld ahead", progress->name,
+			       holder, (long long)state->ahead);
 	else
-		progress_print(progress, "waiting, %s", holder);
+		progress_print(progress, "waiting for %s, %s", progress->name, holder);
 }
 
 void progress_warn(struct progress *progress, const char *text)

@@ -105,7 +105,7 @@ static void acquire_new(struct supervisor *s, struct acquire_result *result)
 	}
 	if (supervisor_obtain(s) != OBTAINED_YES)
 		return;
-	supervisor_say(s, SAY_STEP, "acquired, fence %llu", (unsigned long long)s->fence);
+	supervisor_say_acquired(s);
 	if (settle(s, result, &err)) {
 		keeper_kill(&s->keeper);
 		supervisor_fail(s, &err);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "duration.h"
 #include "environment.h"
 #include "signals.h"
 #include "uri.h"
@@ -25,6 +26,16 @@ void supervisor_say(const struct supervisor *s, enum say level, const char *form
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	s->hooks->say(s->hooks->context, level, text);
+}
+
+void supervisor_say_acquired(const struct supervisor *s)
+{
+	int64_t waited_ms = clock_boot_ms() - s->started_ms;
+	char text[DURATION_TEXT_SIZE];
+
+	supervisor_say(s, SAY_STEP, "acquired after %s, fence %llu",
+		       duration_format(waited_ms, text, sizeof(text)),
+		       (unsigned long long)s->fence);
 }
 
 /* Polls all that can happen, until until_ms at the latest. */
@@ -131,7 +142,7 @@ static void run_protected(struct supervisor *s)
 		return;
 	}
 	if (s->protected)
-		supervisor_say(s, SAY_STEP, "acquired, fence %llu", (unsigned long long)s->fence);
+		supervisor_say_acquired(s);
 	if (!s->guard.pid && supervisor_start_guard(s, &err)) {
 		supervisor_fail(s, &err);
 	} else {

@@ -69,6 +69,9 @@ enum obtained { OBTAINED_NO, OBTAINED_YES, OBTAINED_NOT_YET };
 void supervisor_say(const struct supervisor *s, enum say level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Says that the lock is held, after how long, under which fence. */
+void supervisor_say_acquired(const struct supervisor *s);
+
 /* Polls all that can happen, until until_ms at the latest. */
 void supervisor_sleep(const struct supervisor *s, int64_t until_ms);
 

@@ -234,7 +234,7 @@ yaml_lines() {
 	equal "$DLOCK_BACKEND" "$REDIS"
 	yaml_lines script >work.sh
 	run --separate-stderr -0 bash -eo pipefail work.sh
-	matches "$stderr" 'acquired, fence [0-9]+'
+	matches "$stderr" 'acquired after [0-9a-z.]+, fence [0-9]+'
 	equal "$(<ran)" "deploy.sh production deploy-production"
 }
 
