@@ -78,7 +78,7 @@ static int launch_child(void *arg)
 		execvpe(plan->argv[0], plan->argv, launch->envp);
 		launch->failure = errno;
 	}
-	_exit(127);
+	return 127;	/* ends the process */
 }
 
 /* sprintf() would touch a dozen pages that the fork has just made us copy. */

@@ -418,30 +418,6 @@ term_came() {
 
 # ---- the server's clock
 
-# faked_redis: a private server whose clock is what the file ./clock says, such as "+3600"
-faked_redis() {
-	need faketime
-	local preload
-	# the name of the library is known to faketime(1); glibc's own malloc goes before
-	# it, because jemalloc asks for the time before libfaketime can answer
-	preload=libc_malloc_debug.so.0:$(faketime -f +0 printenv LD_PRELOAD)
-	cat >faked <<-END
-		#!/bin/sh
-		export FAKETIME_TIMESTAMP_FILE='$T/clock' FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
-		export LD_PRELOAD='$preload'
-		exec $REDIS_SERVER "\$@"
-	END
-	chmod +x faked
-	clock +0
-	REDIS_SERVER=$T/faked private_redis
-}
-
-# clock OFFSET: in force for the next look at the clock
-clock() {
-	echo "$1" >clock.new
-	mv clock.new clock
-}
-
 server_ahead() {
 	local seconds
 	seconds=$(redis_at "$P_DIR" time | head -n 1)
