@@ -168,7 +168,8 @@ commands() {
 	done
 	kill -CONT "$P_PID"
 	for pid in "${pids[@]}"; do
-		join "$pid" 10
+		# the one that acquires may come before one that waits: then its lease must end
+		join "$pid" 60
 		not grep -qs Sesame8 out.* err.*
 	done
 }

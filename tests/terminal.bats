@@ -111,14 +111,21 @@ keys() {
 	wait_until 5 prompt 0
 }
 
+# the shell has seen the end of its job
+job_is_gone() {
+	types 'clear; jobs; echo list""ed'
+	wait_until 2 shows '^listed'
+	not shows 'Stopped|Running'
+}
+
 @test "kill %1 and kill -9 %1 end a stopped job" {
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300"'
 	wait_until 5 shows '^running'
 	keys C-z
 	wait_until 5 prompt 148
-	types 'clear; kill %1; wait %1; echo "ended $?"'
-	wait_until 5 shows '^ended 143'
-	is_free
+	types 'clear; kill %1'
+	wait_until 5 is_free
+	wait_until 5 job_is_gone
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300"'
 	wait_until 5 shows '^running'
 	keys C-z
