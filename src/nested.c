@@ -9,7 +9,6 @@
 #include "environment.h"
 #include "signals.h"
 
-
 /* Waiting for the mode asked for would be waiting for ourselves. */
 #define WEAKER "the run that this one is nested in holds it in another mode: " \
 	       "ask for the same (--shared, --slots)"

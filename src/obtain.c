@@ -15,7 +15,6 @@ static int64_t after(int64_t start_ms, int64_t duration_ms)
 	return duration_ms == CLOCK_NEVER ? CLOCK_NEVER : start_ms + duration_ms;
 }
 
-
 enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
 {
 	bool down = err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED;
