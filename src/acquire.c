@@ -42,7 +42,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 static int settle(struct supervisor *s, struct acquire_result *result, struct error *err)
 {
 	int64_t end_ms = atomic_load(&s->shared->lease_end_ms);
-	bool daemon = s->pidfd >= 0 || s->run->driver->session;
+	bool daemon = s->pidfd >= 0 || backend_has_session(s->run->driver, s->run->uri);
 
 	result->fence = s->fence;
 	if (s->pidfd < 0)

@@ -16,8 +16,14 @@ extern const struct backend_ops file_ops;
 static const char *const file_schemes[] = { "file", NULL };
 static const char *const redis_schemes[] = { "redis", "redis+unix", NULL };
 
+static bool always(const struct uri *uri)
+{
+	(void)uri;
+	return true;
+}
+
 const struct backend_driver backend_drivers[] = {
-	{ .schemes = file_schemes, .ops = &file_ops, .local = true, .session = true,
+	{ .schemes = file_schemes, .ops = &file_ops, .local = true, .session = always,
 	  .summary = "a directory on this host (the default)" },
 	{ .schemes = redis_schemes,
 #ifndef WITHOUT_REDIS
@@ -138,6 +144,7 @@ struct backend *backend_open(const struct backend_driver *driver,
 		return NULL;
 	backend->ops = ops;
 	backend->cancel_fd = -1;
+	backend->hold_fd = -1;
 	backend->timeout_ms = timeout_ms;
 	backend->connect_timeout_ms = connect_timeout_ms;
 	return backend;
@@ -147,4 +154,9 @@ void backend_close(struct backend *backend)
 {
 	if (backend)
 		backend->ops->close(backend);
+}
+
+bool backend_has_session(const struct backend_driver *driver, const struct uri *uri)
+{
+	return driver->session && driver->session(uri);
 }

@@ -85,6 +85,13 @@ struct backend {
 	 * leave something behind. Until then the keeper can be killed without a trace.
 	 */
 	_Atomic int *engaged;
+	/*
+	 * Set by the backend when it holds: a descriptor whose last copy, when it is
+	 * closed, frees the lock on the server (a connection that is a session), from then
+	 * on unchanged. The processes that watch the command keep copies, so that a killed
+	 * keeper does not let the next holder in while the command runs. -1: none.
+	 */
+	int hold_fd;
 	int64_t timeout_ms;		/* bound of one request */
 	int64_t connect_timeout_ms;	/* bound of a connection, name resolution not included */
 };
@@ -177,7 +184,8 @@ struct backend_driver {
 	 * keeper. The hold lives in a descriptor that dlock's processes share.
 	 */
 	bool local;
-	bool session;			/* locks live with a connection: a keeper must stay */
+	/* Do its locks live with a connection, so that a keeper must stay? NULL: never. */
+	bool (*session)(const struct uri *uri);
 	const char *summary;		/* for --help */
 };
 
@@ -194,6 +202,9 @@ const struct backend_driver *backend_find(const char *scheme, struct error *err)
 struct backend *backend_open(const struct backend_driver *driver,
 			     const struct uri *uri, struct error *err);
 void backend_close(struct backend *backend);
+
+/* Do locks at uri live with a connection or a descriptor? */
+bool backend_has_session(const struct backend_driver *driver, const struct uri *uri);
 
 /* The symbol that a module exports; version guards against a mix of builds. */
 #define BACKEND_MODULE_SYMBOL "dlock_backend_module"

@@ -85,6 +85,19 @@ static void release_local(struct supervisor *s)
 	hear_released(s, &event, false);
 }
 
+/* The keeper is gone; the lock lives with a connection that we have a copy of. */
+static void release_connection(struct supervisor *s)
+{
+	struct keeper_event event = { .type = KEEPER_RELEASED };
+
+	if (!keeper_has_hold(&s->keeper)) {
+		event.type = KEEPER_LOST;
+		error_set(&event.error, ERROR_UNAVAILABLE, 0, "the server ended the connection");
+	}
+	keeper_drop_hold(&s->keeper);
+	hear_released(s, &event, false);
+}
+
 void supervisor_give_back(struct supervisor *s)
 {
 	bool ordered = s->keeper.pid != 0;
@@ -99,6 +112,8 @@ void supervisor_give_back(struct supervisor *s)
 	}
 	if (s->run->driver->local)
 		release_local(s);
+	else if (s->keeper.hold_fd >= 0)
+		release_connection(s);
 	else if (supervisor_start_keeper(s, KEEPER_RELEASE, &err))
 		supervisor_say(s, SAY_WARNING, "could not release: %s", err.message);
 	else

@@ -285,11 +285,12 @@ static void guard_main(const struct guard_plan *plan, int fd)
 {
 	struct guarding g = { .plan = plan, .fd = fd };
 	struct order order;
-	int failure;
+	int failure, hold_fd = -1;
 
 	prctl(PR_SET_NAME, "dlock-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (recv(fd, &order, sizeof(order), 0) != (ssize_t)sizeof(order) ||
+	/* What comes with the order stays open until this process ends, after the tree. */
+	if (ipc_receive(fd, &order, sizeof(order), 0, &hold_fd) != (ssize_t)sizeof(order) ||
 	    order.type != ORDER_RUN)
 		_exit(0);
 	if (order.fence && clock_boot_ms() >= term_at(&g)) {
@@ -329,31 +330,31 @@ int guard_start(struct guard *guard, const struct guard_plan *plan, struct error
 	return 0;
 }
 
-static void give_order(const struct guard *guard, struct order order)
+static void give_order(const struct guard *guard, struct order order, int fd)
 {
 	if (guard->pid)
-		send(guard->fd, &order, sizeof(order), MSG_NOSIGNAL);
+		ipc_send(guard->fd, &order, sizeof(order), fd);
 }
 
-void guard_run(const struct guard *guard, uint64_t fence)
+void guard_run(const struct guard *guard, uint64_t fence, int hold_fd)
 {
-	give_order(guard, (struct order){ .type = ORDER_RUN, .fence = fence });
+	give_order(guard, (struct order){ .type = ORDER_RUN, .fence = fence }, hold_fd);
 }
 
 void guard_signal(const struct guard *guard, int sig, bool group)
 {
 	give_order(guard, (struct order){
-		.type = group ? ORDER_SIGNAL_GROUP : ORDER_SIGNAL, .sig = sig });
+		.type = group ? ORDER_SIGNAL_GROUP : ORDER_SIGNAL, .sig = sig }, -1);
 }
 
 void guard_stop(const struct guard *guard)
 {
-	give_order(guard, (struct order){ .type = ORDER_STOP });
+	give_order(guard, (struct order){ .type = ORDER_STOP }, -1);
 }
 
 bool guard_event(struct guard *guard, struct guard_event *event)
 {
-	ssize_t length = ipc_receive(guard->fd, event, sizeof(*event));
+	ssize_t length = ipc_receive(guard->fd, event, sizeof(*event), MSG_DONTWAIT, NULL);
 
 	if (length == (ssize_t)sizeof(*event))
 		return true;

@@ -62,8 +62,11 @@ struct guard {
 /* Forks the guard, which waits for guard_run(). 0, or -1 with ERROR_INTERNAL. */
 int guard_start(struct guard *guard, const struct guard_plan *plan, struct error *err);
 
-/* Starts the command; fence 0: unprotected, no lock is held. */
-void guard_run(const struct guard *guard, uint64_t fence);
+/*
+ * Starts the command; fence 0: unprotected, no lock is held. hold_fd, unless -1, is a
+ * descriptor that the guard keeps open until the tree is dead.
+ */
+void guard_run(const struct guard *guard, uint64_t fence, int hold_fd);
 
 /* Passes sig on to the command, or with group to its process group. */
 void guard_signal(const struct guard *guard, int sig, bool group);

@@ -3,22 +3,22 @@
 #ifndef DLOCK_IPC_H
 #define DLOCK_IPC_H
 
-#include <errno.h>
-#include <sys/socket.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 /*
- * Receives one message without waiting, as recv(). A peer that ends without having read
- * all that it was sent makes the kernel report that first (ECONNRESET), before what it
- * has said itself: its last words must not be lost over it.
+ * Sends one message, and a copy of passed_fd with it unless that is -1; else as send(). The
+ * caller keeps its own descriptor.
  */
-static inline ssize_t ipc_receive(int fd, void *message, size_t size)
-{
-	ssize_t length = recv(fd, message, size, MSG_DONTWAIT);
+ssize_t ipc_send(int fd, const void *message, size_t size, int passed_fd);
 
-	if (length < 0 && errno == ECONNRESET)
-		length = recv(fd, message, size, MSG_DONTWAIT);
-	return length;
-}
+/*
+ * Receives one message with flags, as recv(). A descriptor that came with it goes to
+ * *passed_fd, close-on-exec and the caller's to close; else that stays as it is. NULL: none
+ * is expected. A peer that ends without having read all that it was sent makes the kernel
+ * report that first (ECONNRESET), before what it has said itself: its last words are not
+ * lost over it.
+ */
+ssize_t ipc_receive(int fd, void *message, size_t size, int flags, int *passed_fd);
 
 #endif

@@ -22,7 +22,8 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 {
 	k->event.type = type;
 	k->event.at_ms = clock_boot_ms();
-	send(k->fd, &k->event, sizeof(k->event), MSG_NOSIGNAL);
+	ipc_send(k->fd, &k->event, sizeof(k->event),
+		 type == KEEPER_HELD ? k->backend->hold_fd : -1);
 }
 
 void keeping_end_daemon(const struct keeping *k)
@@ -195,16 +196,22 @@ int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct e
 	}
 	close(ends[1]);
 	keeper->fd = ends[0];
+	keeper->hold_fd = -1;
 	return 0;
 }
 
 bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 {
 	ssize_t length;
+	int hold_fd = -1;
 
 	if (!keeper->pid)
 		return false;
-	length = ipc_receive(keeper->fd, event, sizeof(*event));
+	length = ipc_receive(keeper->fd, event, sizeof(*event), MSG_DONTWAIT, &hold_fd);
+	if (hold_fd >= 0) {
+		keeper_drop_hold(keeper);
+		keeper->hold_fd = hold_fd;
+	}
 	if (length == (ssize_t)sizeof(*event))
 		return true;
 	if (length < 0 && errno == EAGAIN)
@@ -233,6 +240,20 @@ void keeper_retry(const struct keeper *keeper)
 void keeper_detach(const struct keeper *keeper)
 {
 	give_order(keeper, (struct order){ .type = ORDER_DETACH });
+}
+
+bool keeper_has_hold(const struct keeper *keeper)
+{
+	struct pollfd hold = { .fd = keeper->hold_fd, .events = POLLIN | POLLRDHUP };
+
+	return poll(&hold, 1, 0) == 0;
+}
+
+void keeper_drop_hold(struct keeper *keeper)
+{
+	if (keeper->hold_fd >= 0)
+		close(keeper->hold_fd);
+	keeper->hold_fd = -1;
 }
 
 void keeper_kill(struct keeper *keeper)

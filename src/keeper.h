@@ -75,6 +75,7 @@ struct keeper_event {
 struct keeper {
 	pid_t pid;		/* 0: none */
 	int fd;
+	int hold_fd;		/* a copy of backend->hold_fd, once held; -1: none */
 };
 
 /* Forks the keeper. 0, or -1 with ERROR_INTERNAL. */
@@ -91,6 +92,13 @@ void keeper_retry(const struct keeper *keeper);
 
 /* After the offer was taken: stay, as a daemon (KEEPER_DETACHED). */
 void keeper_detach(const struct keeper *keeper);
+
+/*
+ * For a keeper that is gone and has left its hold_fd: is the server still at the other
+ * end, and silent, so that the lock is held? And closes it, which frees the lock.
+ */
+bool keeper_has_hold(const struct keeper *keeper);
+void keeper_drop_hold(struct keeper *keeper);
 
 /*
  * Ends it with KILL and reaps it: a keeper that has said its last event, or that

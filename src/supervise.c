@@ -163,7 +163,8 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 {
 	*s = (struct supervisor){
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
-		.guard_pipe = { -1, -1 }, .lost_fd = -1, .force_ms = CLOCK_NEVER, .pidfd = -1,
+		.guard_pipe = { -1, -1 }, .lost_fd = -1, .keeper = { .fd = -1, .hold_fd = -1 },
+		.force_ms = CLOCK_NEVER, .pidfd = -1,
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,
