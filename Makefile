@@ -6,7 +6,8 @@
 # make lint bench fuzz install uninstall clean
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
-# directory of its own. WITH_REDIS=no leaves a backend out.
+# directory of its own. WITH_REDIS=no leaves a backend out. STATIC=no makes one dynamic
+# program instead of a static one with its dynamic twin: see src/link.h.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -20,8 +21,7 @@ PKG_CONFIG ?= pkg-config
 INSTALL ?= install
 SANITIZE ?=
 WITH_REDIS ?= yes
-# Statically where the archive is there: it saves the loader 70 us at each start.
-HIREDIS_STATIC ?= yes
+STATIC ?= yes
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
 
@@ -53,40 +53,60 @@ override LDFLAGS += $(HARDENING_LD) $(addprefix -fsanitize=,$(SANITIZE))
 archive = $(shell $(CC) -print-file-name=$(1))
 have_archive = $(filter /%,$(call archive,$(1)))
 
-INIH_LIBS := $(or $(call have_archive,libinih.a),$(shell $(PKG_CONFIG) --libs inih 2>/dev/null))
+# A library as its archive where there is one, which spares the loader 70 us at each start.
+library = $(or $(call have_archive,lib$(1).a),$(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null))
+
+LIBS := $(call library,inih)
 ifeq ($(WITH_REDIS),yes)
-MODULES += $(BUILD)/dlock-redis.so
 HIREDIS_CFLAGS := $(shell $(PKG_CONFIG) --cflags hiredis 2>/dev/null)
-ifeq ($(HIREDIS_STATIC),yes)
-HIREDIS_LIBS := $(call have_archive,libhiredis.a)
-endif
-HIREDIS_LIBS := $(or $(HIREDIS_LIBS),$(shell $(PKG_CONFIG) --libs hiredis 2>/dev/null))
+LIBS += $(call library,hiredis)
 else
 override CPPFLAGS += -DWITHOUT_REDIS
 endif
 
+# Static only with an archive of each library, the C library's included; and sanitizers
+# need the loader.
+ifneq ($(SANITIZE),)
+override STATIC := no
+else ifneq ($(words $(call have_archive,libc.a) $(filter %.a,$(LIBS))),$(words libc $(LIBS)))
+override STATIC := no
+endif
+
+obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 CMD_SRC := $(wildcard cmd/*.c)
-ENGINE_SRC := $(wildcard src/*.c src/backends/file*.c)
+ENGINE_SRC := $(filter-out src/link_static.c src/link_dynamic.c,$(wildcard src/*.c)) \
+	$(wildcard src/backends/file*.c)
+ifeq ($(WITH_REDIS),yes)
 REDIS_SRC := $(wildcard src/backends/redis*.c)
+REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
+endif
 UNIT_SRC := $(wildcard tests/unit/*.c)
 TOOL_SRC := $(wildcard tests/tools/*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/*.c)
-obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 UNITS := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
 .PHONY: all demo check lint bench fuzz fuzzers install uninstall clean test-programs
-all: $(BUILD)/dlock $(MODULES)
+ifeq ($(STATIC),yes)
+DYNAMIC := $(BUILD)/dlock-full
+PRIVATE := $(DYNAMIC) $(MODULES)
+else
+DYNAMIC := $(BUILD)/dlock
+PRIVATE := $(MODULES)
+endif
+all: $(BUILD)/dlock $(PRIVATE)
+
+PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ)
+ifeq ($(STATIC),yes)
+$(BUILD)/dlock: $(PROGRAM_OBJ) $(BUILD)/src/link_static.o
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -static-pie -o $@ $^ $(LIBS)
+endif
 
 # Modules use functions of the program; nothing else of it is exported.
-$(BUILD)/dlock: $(call obj,$(CMD_SRC) $(ENGINE_SRC)) src/exports.list
+$(DYNAMIC): $(PROGRAM_OBJ) $(BUILD)/src/link_dynamic.o src/exports.list
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -pie \
-		-Wl,--dynamic-list=src/exports.list -o $@ $(filter %.o,$^) $(INIH_LIBS)
-
-$(BUILD)/dlock-redis.so: $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(HIREDIS_LIBS) \
-		-Wl,--exclude-libs,ALL
+		-Wl,--dynamic-list=src/exports.list -o $@ $(filter %.o,$^) $(LIBS)
 
 $(BUILD)/gen/redis_scripts.c: src/redis/embed.sh $(wildcard src/redis/*.lua)
 	@mkdir -p $(@D)
@@ -101,8 +121,9 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC))
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(INIH_LIBS)
+$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC) src/link_dynamic.c) \
+		$(REDIS_OBJ)
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
@@ -118,10 +139,10 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*.[ch] src/backends/*.[ch]) \
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@) $(FUZZ_CC) $(CPPFLAGS) -Isrc/backends -g -O1 -std=c11 \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \
-		$(filter-out src/backend.c src/keep% src/supervise.c src/obtain.c \
+		$(filter-out src/backend.c src/link_static.c src/keep% src/supervise.c src/obtain.c \
 			src/running.c src/give_back.c src/nested.c src/acquire.c \
 			src/guard.c src/watchdog.c,$(wildcard src/*.c)) $(FUZZ_EXTRA_$*) \
-		$(INIH_LIBS) $(if $(findstring redis,$*),$(HIREDIS_LIBS))
+		$(LIBS)
 
 fuzzers: $(FUZZERS)
 
@@ -153,7 +174,7 @@ install: all
 		"$(DESTDIR)$(MANDIR)/man7" "$(DESTDIR)$(BASHDIR)" \
 		"$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)"
 	$(INSTALL) -m 755 $(BUILD)/dlock "$(DESTDIR)$(BINDIR)/dlock"
-	$(if $(MODULES),$(INSTALL) -m 644 $(MODULES) "$(DESTDIR)$(LIBDIR)/dlock/")
+	$(if $(PRIVATE),$(INSTALL) -m 755 $(PRIVATE) "$(DESTDIR)$(LIBDIR)/dlock/")
 	$(INSTALL) -m 644 man/dlock.1 "$(DESTDIR)$(MANDIR)/man1/"
 	$(INSTALL) -m 644 man/dlock.conf.5 "$(DESTDIR)$(MANDIR)/man5/"
 	$(INSTALL) -m 644 man/dlock-backends.7 "$(DESTDIR)$(MANDIR)/man7/"

@@ -111,7 +111,7 @@ static int acquire(struct session *session, const struct signals *signals, int p
 	char command[64];
 	struct acquire_request request = {
 		.run = {
-			.driver = session->driver,
+			.driver = session->settings.driver,
 			.uri = &session->settings.uri,
 			.uri_text = session->settings.uri_text,
 			.name = options->operands[0],

@@ -9,6 +9,8 @@
 #include "error.h"
 #include "exit_status.h"
 
+char **program_argv;
+
 const struct command_row command_rows[] = {
 	{ "run", command_run, "run [OPTION]... [NAME] -- COMMAND [ARG]...",
 	  "run a command while holding a lock", COMMAND_RUN },
@@ -75,6 +77,7 @@ int main(int argc, char **argv)
 	const struct command_row *command;
 	const char *name = argv[1];
 
+	program_argv = argv;
 	fill_standard_streams();
 	if (argc < 2) {
 		fprintf(stderr, "dlock: no command given; try 'dlock --help'\n");

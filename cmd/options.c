@@ -127,26 +127,37 @@ static int parse_number(const char *option, const char *text, int least, int mos
 	return 0;
 }
 
-/* Everybody can read argv in ps; keep the URI, blank the password where it stood. */
-static const char *take_uri(char *text)
+void options_blank(struct options *options)
+{
+	if (options->secret)
+		memset(options->secret, '*', options->secret_length);
+	options->secret = NULL;
+}
+
+/* Keeps the URI for when the password is blanked where it stood. */
+static const char *take_uri(struct options *options, char *text)
 {
 	size_t length;
 	const char *password = uri_find_password(text, &length);
 	char *copy;
 
+	/* The last one counts; the one before it is of no use to anybody. */
+	options_blank(options);
 	if (!password || !length)
 		return text;
 	copy = strdup(text);
-	if (copy)
-		memset(text + (password - text), '*', length);
-	return copy ? copy : text;
+	if (!copy)
+		return text;
+	options->secret = text + (password - text);
+	options->secret_length = length;
+	return copy;
 }
 
 static int apply(struct options *options, int id, char *argument, struct error *err)
 {
 	switch (id) {
 	case 'b':
-		options->backend = take_uri(argument);
+		options->backend = take_uri(options, argument);
 		return 0;
 	case 'n':
 		options->nonblock = true;

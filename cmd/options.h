@@ -65,14 +65,19 @@ struct options {
 	char **operands;	/* what stands before "--" and is no option */
 	int operand_count;
 	char **argv;		/* what stands behind "--", or NULL without one */
+	char *secret;		/* the password of a URI in argv, until it is blanked */
+	size_t secret_length;
 };
 
 /*
- * Parses argv[1...] for the command. Blanks passwords of URIs in argv after
- * copying them: options.backend is a copy then. 0, or -1 with ERROR_USAGE.
+ * Parses argv[1...] for the command. options.backend is a copy if it has a password: see
+ * options_blank(). 0, or -1 with ERROR_USAGE.
  */
 int options_parse(struct options *options, enum command_bit command, int argc,
 		  char **argv, struct error *err);
+
+/* Everybody can read argv in ps: blanks the password in it. */
+void options_blank(struct options *options);
 
 /* The mode that --shared and --slots ask for. */
 enum hold_mode options_mode(const struct options *options);

@@ -88,10 +88,11 @@ static int report(struct run *run, const struct run_result *result)
 }
 
 /* Everything is known: hold the lock and run the command. */
-static int run_locked(struct run *run, struct error *err)
+static int run_locked(struct run *run)
 {
 	struct run_hooks hooks;
 	struct run_request request = {
+		.driver = run->settings.driver,
 		.uri = &run->settings.uri,
 		.uri_text = run->settings.uri_text,
 		.name = run->name,
@@ -108,9 +109,6 @@ static int run_locked(struct run *run, struct error *err)
 	};
 	struct run_result result;
 
-	request.driver = backend_find(run->settings.uri.scheme, err);
-	if (!request.driver)
-		return complain(err);
 	progress_init(&run->progress, run->name, run->options.verbosity, &hooks);
 	if (run->settings.warning[0])
 		progress_warn(&run->progress, run->settings.warning);
@@ -130,12 +128,12 @@ int command_run(int argc, char **argv)
 		help_print(command_find("run"));
 		return 0;
 	}
-	if (signals_init(&run.signals, &err) || choose_name(&run, &err))
+	if (choose_name(&run, &err))
 		return complain(&err);
-	if (settings_load(&run.settings, &run.options, &err))
+	if (settings_load(&run.settings, &run.options, &err) || signals_init(&run.signals, &err))
 		status = complain(&err);
 	else
-		status = run_locked(&run, &err);
+		status = run_locked(&run);
 	settings_finish(&run.settings);
 	return status;
 }

@@ -45,14 +45,13 @@ int session_init(struct session *session, enum command_bit command, int argc, ch
 		return -1;
 	if (session->settings.warning[0])
 		session_say(session, 0, "%s", session->settings.warning);
-	session->driver = backend_find(session->settings.uri.scheme, err);
-	return session->driver ? 0 : -1;
+	return 0;
 }
 
 int session_connect(struct session *session, struct error *err)
 {
 	if (!session->backend)
-		session->backend = backend_open(session->driver, &session->settings.uri, err);
+		session->backend = backend_open(session->settings.driver, &session->settings.uri, err);
 	return session->backend ? 0 : -1;
 }
 

@@ -14,7 +14,6 @@
 struct session {
 	struct options options;
 	struct settings settings;
-	const struct backend_driver *driver;
 	struct backend *backend;	/* NULL until session_connect() */
 	bool done;			/* --help was asked for and given */
 };

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend.h"
 #include "clock.h"
+#include "command.h"
 #include "duration.h"
 #include "error.h"
+#include "link.h"
 #include "options.h"
 
 #define DEFAULT_BACKEND "file:"
@@ -97,11 +100,11 @@ static int choose_backend(struct settings *settings, const struct options *optio
 		error_prefix(err, "%s", source);
 		return -1;
 	}
-	return 0;
+	settings->driver = backend_find(settings->uri.scheme, err);
+	return settings->driver ? 0 : -1;
 }
 
-int settings_load(struct settings *settings, const struct options *options,
-		  struct error *err)
+int settings_load(struct settings *settings, struct options *options, struct error *err)
 {
 	bool exposed = false;
 
@@ -109,7 +112,10 @@ int settings_load(struct settings *settings, const struct options *options,
 	if (load_files(&settings->config, err) ||
 	    choose_durations(settings, options, err) ||
 	    choose_backend(settings, options, err) ||
-	    uri_load_password(&settings->uri, &exposed, err))
+	    link_suit(settings->driver, &settings->uri, program_argv, err))
+		return -1;
+	options_blank(options);
+	if (uri_load_password(&settings->uri, &exposed, err))
 		return -1;
 	if (exposed)
 		snprintf(settings->warning, sizeof(settings->warning),

@@ -12,6 +12,7 @@
 #include "config.h"
 #include "uri.h"
 
+struct backend_driver;
 struct error;
 struct options;
 
@@ -19,14 +20,18 @@ struct settings {
 	struct config config;
 	const char *uri_text;	/* for DLOCK_BACKEND; contains the password */
 	struct uri uri;		/* parsed, password-file loaded */
+	const struct backend_driver *driver;
 	int64_t ttl_ms;
 	int64_t wait_ms;	/* CLOCK_NEVER: no limit; 0: do not wait */
 	char warning[400];	/* "" or about a password that others can read */
 };
 
-/* 0, or -1 with *err. The caller ends with settings_finish(), in any case. */
-int settings_load(struct settings *settings, const struct options *options,
-		  struct error *err);
+/*
+ * Also blanks the password in argv. Nothing may have been begun yet, for this may replace
+ * the program: see link_suit(). 0, or -1 with *err. The caller ends with settings_finish(),
+ * in any case.
+ */
+int settings_load(struct settings *settings, struct options *options, struct error *err);
 void settings_finish(struct settings *settings);
 
 #endif

@@ -15,7 +15,7 @@
 /* When to look again: at the end of the first lease, at the latest after a while. */
 static int64_t next_look(const struct session *session, const struct lock_view *view)
 {
-	int64_t pause_ms = session->driver->local ? LOOK_LOCAL_MS : LOOK_MS;
+	int64_t pause_ms = session->settings.driver->local ? LOOK_LOCAL_MS : LOOK_MS;
 
 	for (size_t i = 0; i < view->hold_count; i++)
 		if (view->holds[i].expires_ms >= 0)

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "backend.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/auxv.h>
-#include <unistd.h>
 
 #include "error.h"
+#include "link.h"
 #include "uri.h"
-#include "version.h"
 
 extern const struct backend_ops file_ops;
+extern const struct backend_ops redis_ops;
 
 static const char *const file_schemes[] = { "file", NULL };
 static const char *const redis_schemes[] = { "redis", "redis+unix", NULL };
@@ -27,7 +25,7 @@ const struct backend_driver backend_drivers[] = {
 	  .summary = "a directory on this host (the default)" },
 	{ .schemes = redis_schemes,
 #ifndef WITHOUT_REDIS
-	  .module = "redis",
+	  .ops = &redis_ops,
 #endif
 	  .summary = "a Redis or Valkey server" },
 	{ .schemes = NULL },
@@ -51,53 +49,10 @@ const struct backend_driver *backend_find(const char *scheme, struct error *err)
 	return NULL;
 }
 
-/*
- * Where the module called name may be: beside the program when it runs from its
- * build tree, else in the directory fixed at build time. A privileged program
- * (set-user-ID) looks in the fixed one only, for its own path may be a link that
- * somebody else made; nothing here reads the environment.
- */
-static void *load_module(const char *name, struct error *err)
-{
-	char path[4096];
-	ssize_t length = 0;
-	char *slash;
-	void *handle;
-
-	if (!getauxval(AT_SECURE))
-		length = readlink("/proc/self/exe", path, sizeof(path) - 64);
-	if (length > 0) {
-		path[length] = '\0';
-		slash = strrchr(path, '/');
-		snprintf(slash + 1, 64, "dlock-%.32s.so", name);
-		if (!access(path, R_OK)) {
-			handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-			if (!handle)
-				error_set(err, ERROR_INTERNAL, 0, "%s", dlerror());
-			return handle;
-		}
-		/* bin/dlock and lib/dlock move together when a tree is relocated. */
-		snprintf(slash + 1, 64, "../lib/dlock/dlock-%.32s.so", name);
-		if (!access(path, R_OK)) {
-			handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-			if (!handle)
-				error_set(err, ERROR_INTERNAL, 0, "%s", dlerror());
-			return handle;
-		}
-	}
-	snprintf(path, sizeof(path), "%s/dlock-%s.so", MODULE_DIR, name);
-	handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!handle)
-		error_set(err, ERROR_INTERNAL, 0, "the module for %s cannot be loaded: %s",
-			  name, dlerror());
-	return handle;
-}
-
 static const struct backend_ops *driver_ops(const struct backend_driver *driver,
 					    struct error *err)
 {
 	const struct backend_module *module;
-	void *handle;
 
 	if (driver->ops)
 		return driver->ops;
@@ -106,18 +61,8 @@ static const struct backend_ops *driver_ops(const struct backend_driver *driver,
 			  driver->schemes[0]);
 		return NULL;
 	}
-	/* Never closed: the process that loads it uses it until it exits. */
-	handle = load_module(driver->module, err);
-	if (!handle)
-		return NULL;
-	module = dlsym(handle, BACKEND_MODULE_SYMBOL);
-	if (!module || strcmp(module->version, DLOCK_VERSION) != 0) {
-		error_set(err, ERROR_INTERNAL, 0,
-			  "the module for %s belongs to another version of dlock",
-			  driver->module);
-		return NULL;
-	}
-	return module->ops;
+	module = link_module(driver->module, err);
+	return module ? module->ops : NULL;
 }
 
 struct backend *backend_open(const struct backend_driver *driver,

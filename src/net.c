@@ -125,18 +125,41 @@ static int connect_name(const char *host, uint16_t port, int64_t deadline_ms,
 	return fd;
 }
 
+/* Sets *address to that of a literal or of this host, *length to its size. */
+static bool literal_address(const char *host, uint16_t port, struct sockaddr_storage *address,
+			    socklen_t *length)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)address;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)address;
+
+	*address = (struct sockaddr_storage){ .ss_family = AF_INET };
+	*length = sizeof(*v4);
+	v4->sin_port = htons(port);
+	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1)
+		return true;
+	*address = (struct sockaddr_storage){ .ss_family = AF_INET6 };
+	*length = sizeof(*v6);
+	v6->sin6_port = htons(port);
+	return inet_pton(AF_INET6, host, &v6->sin6_addr) == 1;
+}
+
+bool net_is_literal(const char *host)
+{
+	struct sockaddr_storage address;
+	socklen_t length;
+
+	return literal_address(host, 0, &address, &length);
+}
+
 int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel_fd,
 		struct error *err)
 {
-	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(port) };
-	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
+	struct sockaddr_storage address;
+	socklen_t length;
 
 	/* A literal address spares the resolver, which reads a handful of files. */
-	if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
-		return connect_tcp(AF_INET, (const struct sockaddr *)&v4, sizeof(v4),
-				   deadline_ms, cancel_fd, err);
-	if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1)
-		return connect_tcp(AF_INET6, (const struct sockaddr *)&v6, sizeof(v6),
+	if (literal_address(host, port, &address, &length))
+		return connect_tcp(address.ss_family, (const struct sockaddr *)&address, length,
 				   deadline_ms, cancel_fd, err);
 	return connect_name(host, port, deadline_ms, cancel_fd, err);
 }

@@ -7,6 +7,7 @@
 #ifndef DLOCK_NET_H
 #define DLOCK_NET_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct error;
@@ -25,6 +26,9 @@ int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct er
  */
 int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel_fd,
 		struct error *err);
+
+/* Is host an IP address, which needs no resolver? */
+bool net_is_literal(const char *host);
 
 /* The same for a Unix socket. */
 int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,

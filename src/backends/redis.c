@@ -28,7 +28,6 @@
 #include "lease.h"
 #include "redis_lock.h"
 #include "token.h"
-#include "version.h"
 
 struct redis_backend *redis_from_backend(struct backend *backend)
 {
@@ -357,7 +356,8 @@ static enum outcome redis_again(struct backend *backend, const struct request *r
 	return held ? OUTCOME_HELD : OUTCOME_LOST;
 }
 
-static const struct backend_ops redis_ops = {
+extern const struct backend_ops redis_ops;
+const struct backend_ops redis_ops = {
 	.open = redis_open,
 	.close = redis_close,
 	.acquire = redis_acquire,
@@ -372,10 +372,4 @@ static const struct backend_ops redis_ops = {
 	.break_hold = redis_break,
 	.setup = redis_setup,
 	.check = redis_check,
-};
-
-extern const struct backend_module dlock_backend_module;
-const struct backend_module dlock_backend_module = {
-	.version = DLOCK_VERSION,
-	.ops = &redis_ops,
 };
