@@ -87,8 +87,8 @@ struct backend {
 	_Atomic int *engaged;
 	/*
 	 * Set by the backend when it holds: a descriptor whose last copy, when it is
-	 * closed, frees the lock on the server (a connection that is a session), from then
-	 * on unchanged. The processes that watch the command keep copies, so that a killed
+	 * closed, frees the lock (a connection that is a session; a file that is locked), from
+	 * then on unchanged. The processes that watch the command keep copies, so that a killed
 	 * keeper does not let the next holder in while the command runs. -1: none.
 	 */
 	int hold_fd;

@@ -31,6 +31,7 @@ struct order {
 struct guarding {
 	const struct guard_plan *plan;
 	int fd;			/* to the supervisor; -1 once it is gone */
+	bool protected;		/* the command runs under a lock */
 	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
 	bool stopping;
 	bool lost_seen;
@@ -46,8 +47,12 @@ static void tell(const struct guarding *g, struct guard_event event)
 /* Nothing is left: the keeper may release, and this process has done its work. */
 static void finish(const struct guarding *g, struct guard_event event)
 {
-	ssize_t told = write(g->plan->keeper_pipe_fd, "", 1);
+	ssize_t told = 0;
 
+	if (g->protected && g->plan->let_go)
+		g->plan->let_go(g->plan->context);
+	if (g->plan->keeper_pipe_fd >= 0)
+		told = write(g->plan->keeper_pipe_fd, "", 1);
 	(void)told;	/* a keeper that is gone is the supervisor's affair */
 	event.last = true;
 	tell(g, event);
@@ -293,7 +298,8 @@ static void guard_main(const struct guard_plan *plan, int fd)
 	if (ipc_receive(fd, &order, sizeof(order), 0, &hold_fd) != (ssize_t)sizeof(order) ||
 	    order.type != ORDER_RUN)
 		_exit(0);
-	if (order.fence && clock_boot_ms() >= term_at(&g)) {
+	g.protected = order.fence != 0;
+	if (g.protected && clock_boot_ms() >= term_at(&g)) {
 		/* Held up for so long on the way here that it is not safe to begin. */
 		tell(&g, (struct guard_event){ .type = GUARD_EXPIRING });
 		finish(&g, (struct guard_event){ .type = GUARD_EMPTY });

@@ -34,6 +34,12 @@ struct guard_plan {
 	struct shared *shared;
 	int lost_fd;			/* eventfd: readable once the lock is lost; -1: none */
 	int keeper_pipe_fd;		/* tells the keeper when the tree is dead; -1: none */
+	/*
+	 * Called in the guard once the tree of a protected command is dead: frees a local
+	 * lock at once, not only when the supervisor has heard of it. NULL: none.
+	 */
+	void (*let_go)(void *context);
+	void *context;
 	int64_t kill_after_ms;
 	bool kill_on_lost;		/* false: --on-lost warn */
 };

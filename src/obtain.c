@@ -104,6 +104,13 @@ static enum obtained obtain_local(struct supervisor *s)
 		return supervisor_fail(s, &err);
 	s->backend->engaged = &s->shared->engaged;
 	obtained = try_local(s, false, 0, NULL);
+	/*
+	 * Time enough now to have the guard ready when the lock comes. Not for a slot, whose
+	 * second descriptor it must inherit.
+	 */
+	if (obtained == OBTAINED_NOT_YET && until_ms > clock_boot_ms() && !s->without_command &&
+	    s->run->mode != HOLD_SLOT && supervisor_start_guard(s, &err))
+		return supervisor_fail(s, &err);
 	while (obtained == OBTAINED_NOT_YET && clock_boot_ms() < until_ms) {
 		show_waiting(s, -1);
 		tick_ms = clock_earlier(s->hooks->tick_ms, LOOK_LOCAL_MS);
@@ -223,6 +230,7 @@ static enum obtained wait_for_lock(struct supervisor *s)
 			return OBTAINED_NO;
 		while (obtained == OBTAINED_NOT_YET && keeper_event(&s->keeper, &event))
 			obtained = hear_acquiring(s, &event, &ahead);
+		supervisor_check_guard(s);
 		if (obtained != OBTAINED_NOT_YET)
 			break;
 		if (clock_boot_ms() >= until_ms) {

@@ -196,8 +196,10 @@ void supervisor_run_command(struct supervisor *s)
 	int64_t look_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
 	bool alive = true;
 
-	guard_run(&s->guard, s->protected ? s->fence : 0,
-		  s->protected ? s->keeper.hold_fd : -1);
+	guard_run(&s->guard, s->protected ? s->fence : 0, supervisor_hold_fd(s));
+	/* The command does not wait for these words. */
+	if (s->protected)
+		supervisor_say_acquired(s);
 	while (alive) {
 		look_ms = look_local(s, look_ms);
 		if (clock_boot_ms() >= unenforced_end(s))

@@ -121,6 +121,13 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 	return keeper_start(&s->keeper, &plan, err);
 }
 
+int supervisor_hold_fd(const struct supervisor *s)
+{
+	if (!s->protected)
+		return -1;
+	return s->backend ? s->backend->hold_fd : s->keeper.hold_fd;
+}
+
 int supervisor_start_guard(struct supervisor *s, struct error *err)
 {
 	/* What the guard leaves behind, should it be killed, comes to us. */
@@ -128,6 +135,28 @@ int supervisor_start_guard(struct supervisor *s, struct error *err)
 	return guard_start(&s->guard, &s->guard_plan, err);
 }
 
+
+void supervisor_check_guard(struct supervisor *s)
+{
+	struct guard_event event;
+
+	while (s->guard.pid && guard_event(&s->guard, &event))
+		if (event.type == GUARD_GONE)
+			guard_finish(&s->guard);
+}
+
+/*
+ * In the guard, which shares the descriptor: frees a local lock. What is to be said about
+ * it, the supervisor finds when it does the same.
+ */
+static void let_go(void *context)
+{
+	struct supervisor *s = context;
+	struct error ignored;
+
+	if (s->backend)
+		s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, 0, &ignored);
+}
 
 static void run_protected(struct supervisor *s)
 {
@@ -137,12 +166,15 @@ static void run_protected(struct supervisor *s)
 		supervisor_fail(s, &err);
 		return;
 	}
+	if (s->run->driver->local && !s->run->min_hold_ms) {
+		s->guard_plan.let_go = let_go;
+		s->guard_plan.context = s;
+	}
 	if (supervisor_obtain(s) != OBTAINED_YES) {
 		guard_finish(&s->guard);
 		return;
 	}
-	if (s->protected)
-		supervisor_say_acquired(s);
+	supervisor_check_guard(s);
 	if (!s->guard.pid && supervisor_start_guard(s, &err)) {
 		supervisor_fail(s, &err);
 	} else {

@@ -80,6 +80,12 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 			    struct error *err);
 int supervisor_start_guard(struct supervisor *s, struct error *err);
 
+/* Before the command runs: a guard that was killed is forgotten, to be started anew. */
+void supervisor_check_guard(struct supervisor *s);
+
+/* The descriptor that the hold lives with, here or in the keeper; -1: none. */
+int supervisor_hold_fd(const struct supervisor *s);
+
 /* No lock for this reason: fills the result; YES if the command runs all the same. */
 enum obtained supervisor_fail(struct supervisor *s, const struct error *err);
 

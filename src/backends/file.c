@@ -214,16 +214,21 @@ static enum outcome file_again(struct backend *backend, const struct request *re
 }
 
 /* Should the write fail, the record is stale; the next holder writes it anew. */
-static void unlock(struct file_backend *file, const char *token)
+static void unlock(struct file_backend *file, const struct request *request)
 {
 	struct file_record record;
 
-	/* The slot first: the change of the record is what wakes those who wait. */
+	/*
+	 * Those who wait for an exclusive hold sleep in flock() and have no use for the
+	 * record. The others are woken by its change: the slot first.
+	 */
+	if (request->mode == HOLD_EXCLUSIVE)
+		flock(file->fd, LOCK_UN);
 	if (file->slot_fd >= 0)
 		flock(file->slot_fd, LOCK_UN);
 	file_lock_enter(file);
 	file_record_read(&record, file->fd);
-	if (file_record_remove(&record, token))
+	if (file_record_remove(&record, request->token))
 		file_record_write(&record, file->fd);
 	file_record_finish(&record);
 	file_lock_leave(file);
@@ -256,7 +261,7 @@ static int linger(struct file_backend *file, const struct request *request,
 	adopt(file, request);
 	if (chdir("/") == 0)
 		nanosleep(&rest, NULL);
-	unlock(file, request->token);
+	unlock(file, request);
 	_exit(0);
 }
 
@@ -299,7 +304,7 @@ static enum outcome file_release(struct backend *backend, const struct request *
 		if (linger(file, request, keep_ms, err))
 			return OUTCOME_ERROR;
 	} else {
-		unlock(file, request->token);
+		unlock(file, request);
 	}
 	file_lock_close(file);
 	return OUTCOME_HELD;

@@ -80,6 +80,8 @@ static enum step enter(struct file_backend *file, const struct request *request,
 	file_record_read(&record, file->fd);
 	if (request->mode == HOLD_EXCLUSIVE)
 		record.count = 0;
+	else
+		file_record_drop_exclusive(&record);
 	file_record_drop_dead(&record, request->self.host);
 	if (request->mode != HOLD_EXCLUSIVE)
 		step = check_mates(&record, request, err);
@@ -114,7 +116,11 @@ static enum step try_once(struct file_backend *file, const struct request *reque
 	step = enter(file, request, grant, err);
 	if (step == STEP_DONE)
 		return step;
-	/* Also when it is busy: the next try may need another file. */
+	/*
+	 * Also when it is busy: the next try may need another file. A guard that was forked
+	 * meanwhile shares the descriptor, so closing it would not unlock.
+	 */
+	flock(file->fd, LOCK_UN);
 	file_lock_close(file);
 	return step;
 }
@@ -194,5 +200,6 @@ enum outcome file_acquire(struct backend *backend, const struct request *request
 		return busy(file, request, grant);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = 0;
+	backend->hold_fd = file->fd;
 	return step == STEP_DONE ? OUTCOME_HELD : OUTCOME_ERROR;
 }

@@ -210,6 +210,13 @@ bool file_record_remove(struct file_record *record, const char *token)
 	return false;
 }
 
+void file_record_drop_exclusive(struct file_record *record)
+{
+	for (size_t i = record->count; i-- > 0;)
+		if (record->holds[i].mode == HOLD_EXCLUSIVE)
+			remove_at(record, i);
+}
+
 void file_record_drop_dead(struct file_record *record, const char *host)
 {
 	for (size_t i = record->count; i-- > 0;) {

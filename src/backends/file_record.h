@@ -67,6 +67,9 @@ uint64_t file_record_count(struct file_record *record, const char *token, int by
 /* Takes out the hold of token; true if it was there. */
 bool file_record_remove(struct file_record *record, const char *token);
 
+/* Takes out exclusive holds, for who has a shared lock: there can be none. */
+void file_record_drop_exclusive(struct file_record *record);
+
 /* Takes out holds of processes of this host that are gone. */
 void file_record_drop_dead(struct file_record *record, const char *host);
 

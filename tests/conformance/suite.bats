@@ -337,6 +337,24 @@ nothing_left() {
 	nothing_left
 }
 
+@test "kill -9 of a waiter's guard: another one takes its place" {
+	hold --
+	wait_in_line 1 -- touch ran
+	guard_of "$PID"
+	kill -KILL "$GUARD"
+	# nobody turns round and round over it
+	local before after
+	before=$(cut -d ' ' -f 14,15 "/proc/$PID/stat")
+	holds_for 300 alive "$PID"
+	after=$(cut -d ' ' -f 14,15 "/proc/$PID/stat")
+	between "$((${after/ /+} - (${before/ /+})))" 0 5 "ticks of CPU"
+	release
+	join "$PID"
+	equal "$status" 0
+	[[ -f ran ]]
+	backend_nothing_left
+}
+
 @test "kill -9 of all of dlock at once: the lock does not stay" {
 	hold -t 1s --
 	local family
