@@ -7,7 +7,7 @@
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
 # directory of its own. WITH_REDIS=no leaves a backend out. STATIC=no makes one dynamic
-# program instead of a static one with its dynamic twin: see src/link.h.
+# program instead of a static one with its dynamic twin: see src/linkage.h.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -74,7 +74,7 @@ endif
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 CMD_SRC := $(wildcard cmd/*.c)
-ENGINE_SRC := $(filter-out src/link_static.c src/link_dynamic.c,$(wildcard src/*.c)) \
+ENGINE_SRC := $(filter-out src/linkage_static.c src/linkage_dynamic.c,$(wildcard src/*.c)) \
 	$(wildcard src/backends/file*.c)
 ifeq ($(WITH_REDIS),yes)
 REDIS_SRC := $(wildcard src/backends/redis*.c)
@@ -99,12 +99,12 @@ all: $(BUILD)/dlock $(PRIVATE)
 
 PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ)
 ifeq ($(STATIC),yes)
-$(BUILD)/dlock: $(PROGRAM_OBJ) $(BUILD)/src/link_static.o
+$(BUILD)/dlock: $(PROGRAM_OBJ) $(BUILD)/src/linkage_static.o
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -static-pie -o $@ $^ $(LIBS)
 endif
 
 # Modules use functions of the program; nothing else of it is exported.
-$(DYNAMIC): $(PROGRAM_OBJ) $(BUILD)/src/link_dynamic.o src/exports.list
+$(DYNAMIC): $(PROGRAM_OBJ) $(BUILD)/src/linkage_dynamic.o src/exports.list
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -pie \
 		-Wl,--dynamic-list=src/exports.list -o $@ $(filter %.o,$^) $(LIBS)
 
@@ -121,7 +121,7 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC) src/link_dynamic.c) \
+$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC) src/linkage_dynamic.c) \
 		$(REDIS_OBJ)
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -139,7 +139,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*.[ch] src/backends/*.[ch]) \
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@) $(FUZZ_CC) $(CPPFLAGS) -Isrc/backends -g -O1 -std=c11 \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \
-		$(filter-out src/backend.c src/link_static.c src/keep% src/supervise.c src/obtain.c \
+		$(filter-out src/backend.c src/linkage_static.c src/keep% src/supervise.c src/obtain.c \
 			src/running.c src/give_back.c src/nested.c src/acquire.c \
 			src/guard.c src/watchdog.c,$(wildcard src/*.c)) $(FUZZ_EXTRA_$*) \
 		$(LIBS)

@@ -10,7 +10,7 @@
 #include "command.h"
 #include "duration.h"
 #include "error.h"
-#include "link.h"
+#include "linkage.h"
 #include "options.h"
 
 #define DEFAULT_BACKEND "file:"
@@ -112,7 +112,7 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	if (load_files(&settings->config, err) ||
 	    choose_durations(settings, options, err) ||
 	    choose_backend(settings, options, err) ||
-	    link_suit(settings->driver, &settings->uri, program_argv, err))
+	    linkage_suit(settings->driver, &settings->uri, program_argv, err))
 		return -1;
 	options_blank(options);
 	if (uri_load_password(&settings->uri, &exposed, err))

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "error.h"
-#include "link.h"
+#include "linkage.h"
 #include "uri.h"
 
 extern const struct backend_ops file_ops;
@@ -61,7 +61,7 @@ static const struct backend_ops *driver_ops(const struct backend_driver *driver,
 			  driver->schemes[0]);
 		return NULL;
 	}
-	module = link_module(driver->module, err);
+	module = linkage_module(driver->module, err);
 	return module ? module->ops : NULL;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "link.h"
+#include "linkage.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -29,19 +29,19 @@ static void *become(const char *path, void *context)
 	return NULL;
 }
 
-int link_suit(const struct backend_driver *driver, const struct uri *uri, char **argv,
+int linkage_suit(const struct backend_driver *driver, const struct uri *uri, char **argv,
 	      struct error *err)
 {
 	if (suits(driver, uri))
 		return 0;
-	link_find("dlock-full", become, argv);
+	linkage_find("dlock-full", become, argv);
 	error_set(err, ERROR_INTERNAL, errno, "%s: needs the program dlock-full, which cannot "
 		  "be started", driver->module ? driver->schemes[0] : "a host's name");
 	return -1;
 }
 
 /* Not reached in a program that suits the URI. */
-const struct backend_module *link_module(const char *name, struct error *err)
+const struct backend_module *linkage_module(const char *name, struct error *err)
 {
 	error_set(err, ERROR_INTERNAL, 0, "no module for %s in the static program", name);
 	return NULL;

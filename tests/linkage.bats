@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# How the program is put together (src/link.h): what is started is static, and becomes the
+# How the program is put together (src/linkage.h): what is started is static, and becomes the
 # dynamic dlock-full when a URI needs a loader.
 
 load helpers

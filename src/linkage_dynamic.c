@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "link.h"
+#include "linkage.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "error.h"
 #include "version.h"
 
-int link_suit(const struct backend_driver *driver, const struct uri *uri, char **argv,
+int linkage_suit(const struct backend_driver *driver, const struct uri *uri, char **argv,
 	      struct error *err)
 {
 	(void)driver, (void)uri, (void)argv, (void)err;
@@ -30,7 +30,7 @@ static void *load(const char *path, void *context)
 	return handle;
 }
 
-const struct backend_module *link_module(const char *name, struct error *err)
+const struct backend_module *linkage_module(const char *name, struct error *err)
 {
 	const struct backend_module *module;
 	char file[64];
@@ -38,7 +38,7 @@ const struct backend_module *link_module(const char *name, struct error *err)
 
 	snprintf(file, sizeof(file), "dlock-%.32s.so", name);
 	/* Never closed: the process that loads it uses it until it exits. */
-	handle = link_find(file, load, err);
+	handle = linkage_find(file, load, err);
 	if (!handle) {
 		error_prefix(err, "the module for %s cannot be loaded", name);
 		return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "link.h"
+#include "linkage.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define NAME_ROOM 96
 
-void *link_find(const char *name, void *(*try)(const char *path, void *context), void *context)
+void *linkage_find(const char *name, void *(*try)(const char *path, void *context), void *context)
 {
 	static const char *const beside[] = { "", "../lib/dlock/" };
 	void *found = NULL;

@@ -5,11 +5,11 @@
  * faster, and waiters take less memory. It has the backends file and redis. What needs a
  * loader, a module with its client library or the name service switch of the C library, is
  * in dlock-full, the same program linked dynamically, which the static one turns into
- * (exec) as soon as it knows that the URI asks for it. link_static.c and link_dynamic.c
+ * (exec) as soon as it knows that the URI asks for it. linkage_static.c and linkage_dynamic.c
  * implement this; where the C library has no archive, dlock itself is the dynamic one.
  */
-#ifndef DLOCK_LINK_H
-#define DLOCK_LINK_H
+#ifndef DLOCK_LINKAGE_H
+#define DLOCK_LINKAGE_H
 
 struct backend_driver;
 struct backend_module;
@@ -21,14 +21,14 @@ struct uri;
  * serve uri; becomes dlock-full with argv, its arguments from its own name on, when that
  * can; else -1 with ERROR_INTERNAL.
  */
-int link_suit(const struct backend_driver *driver, const struct uri *uri, char **argv,
+int linkage_suit(const struct backend_driver *driver, const struct uri *uri, char **argv,
 	      struct error *err);
 
 /*
  * The module that driver->module names, loaded for as long as the process lives; NULL with
  * ERROR_INTERNAL.
  */
-const struct backend_module *link_module(const char *name, struct error *err);
+const struct backend_module *linkage_module(const char *name, struct error *err);
 
 /*
  * Calls try with the places where a file called name, which belongs to the program, may be,
@@ -38,6 +38,6 @@ const struct backend_module *link_module(const char *name, struct error *err);
  * only, for its own path may be a link that somebody else made; nothing here reads the
  * environment. NULL when nothing was found.
  */
-void *link_find(const char *name, void *(*try)(const char *path, void *context), void *context);
+void *linkage_find(const char *name, void *(*try)(const char *path, void *context), void *context);
 
 #endif
