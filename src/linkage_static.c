@@ -17,7 +17,7 @@ static bool suits(const struct backend_driver *driver, const struct uri *uri)
 	if (driver->module)
 		return false;
 	for (size_t i = 0; i < uri->host_count; i++)
-		if (!net_is_literal(uri->hosts[i].name))
+		if (net_needs_resolver(uri->hosts[i].name))
 			return false;
 	return true;
 }

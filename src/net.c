@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -143,25 +144,42 @@ static bool literal_address(const char *host, uint16_t port, struct sockaddr_sto
 	return inet_pton(AF_INET6, host, &v6->sin6_addr) == 1;
 }
 
-bool net_is_literal(const char *host)
+static bool is_localhost(const char *host)
+{
+	return !strcasecmp(host, "localhost");
+}
+
+bool net_needs_resolver(const char *host)
 {
 	struct sockaddr_storage address;
 	socklen_t length;
 
-	return literal_address(host, 0, &address, &length);
+	return !is_localhost(host) && !literal_address(host, 0, &address, &length);
 }
 
 int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel_fd,
 		struct error *err)
 {
 	struct sockaddr_storage address;
+	struct error second;
 	socklen_t length;
+	int fd;
 
-	/* A literal address spares the resolver, which reads a handful of files. */
-	if (literal_address(host, port, &address, &length))
-		return connect_tcp(address.ss_family, (const struct sockaddr *)&address, length,
-				   deadline_ms, cancel_fd, err);
-	return connect_name(host, port, deadline_ms, cancel_fd, err);
+	/* The resolver reads a handful of files. */
+	if (net_needs_resolver(host))
+		return connect_name(host, port, deadline_ms, cancel_fd, err);
+	/* This host by its name, which is reserved for that (RFC 6761, 6.3): both addresses. */
+	literal_address(is_localhost(host) ? "127.0.0.1" : host, port, &address, &length);
+	fd = connect_tcp(address.ss_family, (const struct sockaddr *)&address, length,
+			 deadline_ms, cancel_fd, err);
+	if (fd >= 0 || !is_localhost(host) || err->kind == ERROR_CANCELLED)
+		return fd;
+	literal_address("::1", port, &address, &length);
+	fd = connect_tcp(address.ss_family, (const struct sockaddr *)&address, length,
+			 deadline_ms, cancel_fd, &second);
+	if (fd < 0 && second.kind == ERROR_CANCELLED)
+		*err = second;
+	return fd;
 }
 
 int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,

@@ -27,8 +27,8 @@ int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct er
 int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel_fd,
 		struct error *err);
 
-/* Is host an IP address, which needs no resolver? */
-bool net_is_literal(const char *host);
+/* Is host a name that must be looked up: no IP address, and not localhost? */
+bool net_needs_resolver(const char *host);
 
 /* The same for a Unix socket. */
 int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
