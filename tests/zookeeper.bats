@@ -270,20 +270,17 @@ left_or_again() {
 }
 
 @test "a lock goes on across the overflow of its sequence numbers" {
-	local n got
-	# dlock's own numbers are small: what has overflowed just now comes after them, and
-	# what is about to comes after that
-	foreign _c_aaaaaaaa-0000-4000-8000-000000000001-lock--0000000005
-	local before=$FOREIGN_PID
+	# the server has given dlock a small one: what is a little below 0 came before it
+	foreign "$(printf '_c_aaaaaaaa-0000-4000-8000-000000000001-lock-%010d' -5)"
 	start "$DLOCK" run "$LOCK" -- touch ran
 	local waiter=$PID
 	wait_until 5 waiters 1
 	holds_for 500 test ! -e ran
-	end_foreign "$before"
+	end_foreign
 	join "$waiter" 5
 	equal "$status" 0
-	foreign _c_aaaaaaaa-0000-4000-8000-000000000002-lock--2147483640
-	# 2147483640 below 0 is more than 2^31 before ours, which is after it
+	# and what is 2^31 or more below came after it
+	foreign "$(printf '_c_aaaaaaaa-0000-4000-8000-000000000002-lock-%010d' -2147483648)"
 	run -0 "$DLOCK" run -n "$LOCK" -- true
 }
 
