@@ -284,6 +284,29 @@ left_or_again() {
 	run -0 "$DLOCK" run -n "$LOCK" -- true
 }
 
+# After 2147483647 a server (3.8) gives that number again and again, to all that come.
+@test "of equal sequence numbers the node that was made first is the first" {
+	# the first node of the directory, with the number that the server gives to the second
+	foreign _c_ffffffff-ffff-4fff-8fff-ffffffffffff-lock-0000000001
+	start "$DLOCK" run "$LOCK" -- touch ran
+	local waiter=$PID
+	wait_until 5 waiters 1
+	equal "$(places | grep -c -- '-lock-0000000001$')" 2 "nodes with that number"
+	holds_for 500 test ! -e ran
+	end_foreign
+	join "$waiter" 5
+	equal "$status" 0
+	hold --
+	local number
+	number=$(places | sed 's/.*-lock-//')
+	# before it by its name, after it in time
+	foreign "_c_00000000-0000-4000-8000-000000000000-lock-$number"
+	holds_for 500 alive "$COMMAND"
+	"$DLOCK" status --json "$LOCK" >json || true
+	equal "$(jq .fence json)" "$FENCE" "fence of the holder in status"
+	release
+}
+
 # ---- the session
 
 @test "the TTL asks for the session, what the server grants counts" {
