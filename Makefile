@@ -6,7 +6,7 @@
 # make lint bench fuzz install uninstall clean
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
-# directory of its own. WITH_REDIS=no leaves a backend out.
+# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no leave a backend out.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -20,8 +20,10 @@ PKG_CONFIG ?= pkg-config
 INSTALL ?= install
 SANITIZE ?=
 WITH_REDIS ?= yes
+WITH_ZOOKEEPER ?= yes
 # Statically where the archive is there: it saves the loader 70 us at each start.
 HIREDIS_STATIC ?= yes
+ZOOKEEPER_STATIC ?= yes
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
 
@@ -65,9 +67,20 @@ else
 override CPPFLAGS += -DWITHOUT_REDIS
 endif
 
+ifeq ($(WITH_ZOOKEEPER),yes)
+MODULES += $(BUILD)/dlock-zookeeper.so
+ifeq ($(ZOOKEEPER_STATIC),yes)
+ZOOKEEPER_LIBS := $(call have_archive,libzookeeper_mt.a)
+endif
+ZOOKEEPER_LIBS := $(or $(ZOOKEEPER_LIBS),-lzookeeper_mt)
+else
+override CPPFLAGS += -DWITHOUT_ZOOKEEPER
+endif
+
 CMD_SRC := $(wildcard cmd/*.c)
 ENGINE_SRC := $(wildcard src/*.c src/backends/file*.c)
 REDIS_SRC := $(wildcard src/backends/redis*.c)
+ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper*.c)
 UNIT_SRC := $(wildcard tests/unit/*.c)
 TOOL_SRC := $(wildcard tests/tools/*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/*.c)
@@ -87,6 +100,12 @@ $(BUILD)/dlock: $(call obj,$(CMD_SRC) $(ENGINE_SRC)) src/exports.list
 $(BUILD)/dlock-redis.so: $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(HIREDIS_LIBS) \
 		-Wl,--exclude-libs,ALL
+
+# The library says in its headers with THREADED that it is the one with threads.
+$(call obj,$(ZOOKEEPER_SRC)): override CPPFLAGS += -DTHREADED
+$(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC))
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(ZOOKEEPER_LIBS) \
+		-lpthread -lm -Wl,--exclude-libs,ALL
 
 $(BUILD)/gen/redis_scripts.c: src/redis/embed.sh $(wildcard src/redis/*.lua)
 	@mkdir -p $(@D)

@@ -16,6 +16,8 @@ extern const struct backend_ops file_ops;
 static const char *const file_schemes[] = { "file", NULL };
 static const char *const redis_schemes[] = { "redis", "redis+unix", NULL };
 
+static const char *const zookeeper_schemes[] = { "zookeeper", "zk", NULL };
+
 static bool always(const struct uri *uri)
 {
 	(void)uri;
@@ -30,6 +32,11 @@ const struct backend_driver backend_drivers[] = {
 	  .module = "redis",
 #endif
 	  .summary = "a Redis or Valkey server" },
+	{ .schemes = zookeeper_schemes,
+#ifndef WITHOUT_ZOOKEEPER
+	  .module = "zookeeper",
+#endif
+	  .session = always, .summary = "a ZooKeeper server or ensemble" },
 	{ .schemes = NULL },
 };
 
