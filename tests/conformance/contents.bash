@@ -15,6 +15,12 @@ contents() {
 			echo "$key $(rcli dump "$key" | sha256sum)"
 		done
 		;;
+	zookeeper:*)
+		"$TOOLS/znode" "$ZK_PORT" tree / | grep -F -- "${1-$LOCK}" | sort | while read -r path; do
+			echo "$path $("$TOOLS/znode" "$ZK_PORT" get "$path" | sha256sum)" \
+				"$("$TOOLS/znode" "$ZK_PORT" stat "$path")"
+		done
+		;;
 	*)
 		fail "contents: $URI is not known"
 		;;
