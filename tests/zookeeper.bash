@@ -76,10 +76,16 @@ wait_in_line() {
 	wait_until 10 waiters "$n"
 }
 
+# directory: makes that of the lock, as another client might have
+directory() {
+	zn create "${NODE%/*}" 2>/dev/null || true
+	zn container "$NODE" 2>/dev/null || true
+}
+
 # foreign NAME [DATA]: somebody else's node of this lock, that exists until the test
 # ends or end_foreign is called. Sets FOREIGN, its path, and FOREIGN_PID.
 foreign() {
-	zn container "$NODE" 2>/dev/null || true
+	directory
 	start "$TOOLS/znode" "$PORTS" hold "$NODE/$1" "${2-}"
 	FOREIGN_PID=$PID
 	line "$OUT" 5
@@ -88,7 +94,7 @@ foreign() {
 
 # foreign_sequence PREFIX [DATA]: the same, and the server numbers it
 foreign_sequence() {
-	zn container "$NODE" 2>/dev/null || true
+	directory
 	start "$TOOLS/znode" "$PORTS" sequence "$NODE/$1" "${2-}"
 	FOREIGN_PID=$PID
 	line "$OUT" 5

@@ -642,7 +642,7 @@ again() {
 }
 
 @test "nodes that are no locks hurt nobody" {
-	zn container "$NODE"
+	directory
 	zn create "$NODE/notes" hello
 	zn create "$NODE/lock-" hello
 	zn create "$NODE/-lock-12x" hello
