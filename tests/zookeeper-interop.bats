@@ -268,6 +268,21 @@ add_together() {
 	wait_until 5 no_places
 }
 
+@test "Curator's mutex waits for dlock's shared holds, and they for it" {
+	peer curator
+	hold -s --
+	tell take m mutex "$NODE" 500
+	hears 'm busy'
+	# they still share
+	run -0 "$DLOCK" run -n -s "$LOCK" -- true
+	release
+	tell take m mutex "$NODE" 5000
+	hears 'm held'
+	run -124 "$DLOCK" run -n -s "$LOCK" -- true
+	tell give m
+	hears 'm free'
+}
+
 # ---- what is seen of them
 
 @test "status shows Curator's and kazoo's holders and waiters" {

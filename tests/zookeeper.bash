@@ -30,10 +30,10 @@ zn() {
 	"$TOOLS/znode" "$PORTS" "$@"
 }
 
-# places: the nodes of the lock, one a line, in their order; numbers below 0 are
-# for tests of their own
+# places: the nodes that stand in line for the lock, one a line, in their order; not the
+# twins by which other kinds of clients see them; numbers below 0 are for tests of their own
 places() {
-	zn ls "$NODE" 2>/dev/null | sed -E 's/(.*[^0-9])([0-9]+)$/\2 \1\2/' | sort | cut -d' ' -f2
+	zn ls "$NODE" 2>/dev/null | grep -v -- '-dlock-' | sed -E 's/(.*[^0-9])([0-9]+)$/\2 \1\2/' | sort | cut -d' ' -f2
 }
 
 # stat_of PATH NAME: one of the numbers that the server keeps of a node
@@ -54,8 +54,9 @@ waiters() {
 	place_count $(($1 + 1))
 }
 
+# twins included
 no_places() {
-	place_count 0
+	[[ -z $(zn ls "$NODE" 2>/dev/null) ]]
 }
 
 # nothing_left: not even the lock's directory, that the server removes in its time

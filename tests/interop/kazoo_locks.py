@@ -10,15 +10,15 @@ import time
 from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
 
-OTHERS = ["-lock-", "-__WRIT__"]
-OTHER_READERS = ["-__READ__"]
+WRITERS = ["-__WRIT__"]
+ALL = ["-lock-", "-__READ__"] + WRITERS
 
 
 def make(client, kind, path, who):
     if kind == "read":
-        return client.ReadLock(path, who, extra_lock_patterns=OTHERS)
+        return client.ReadLock(path, who, extra_lock_patterns=WRITERS)
     make_lock = client.WriteLock if kind == "write" else client.Lock
-    return make_lock(path, who, extra_lock_patterns=OTHERS + OTHER_READERS)
+    return make_lock(path, who, extra_lock_patterns=ALL)
 
 
 def say(line):
