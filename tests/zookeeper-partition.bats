@@ -133,7 +133,7 @@ has_place() {
 	hosts
 	leader 1 2 3
 	local n=${FOLLOWERS[0]}
-	DLOCK=$T/dlock.$n hold -t 12s -- "$TOOLS/witness" -i -l log
+	DLOCK=$T/dlock.$n hold -t 20s -- "$TOOLS/witness" -i -l log
 	DLOCK=$T/dlock.$LEADER contend "$COMMAND"
 	wait_until 10 has_place 2 "$LEADER"
 	unplug "$n"

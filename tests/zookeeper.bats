@@ -407,7 +407,7 @@ again() {
 
 @test "a short break of the connection keeps session, node and fence" {
 	zk_proxy
-	testify -b "$PROXY" -t 4s
+	testify -b "$PROXY" -t 8s
 	local name
 	name=$(places)
 	for _ in 1 2 3; do
