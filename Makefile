@@ -120,6 +120,8 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
+ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper_,place.c state.c path.c)
+$(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC))
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(INIH_LIBS)
 
@@ -128,7 +130,8 @@ $(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o
 
 test-programs: $(UNITS) $(TOOLS)
 
-# Two targets need more than the pure parts.
+# Some targets need more than the pure parts.
+FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file_record.c src/backends/file_path.c
 FUZZ_EXTRA_fuzz_redis := src/backends/redis_node.c src/backends/redis_conn.c \
 	src/backends/redis_check.c $(BUILD)/gen/redis_scripts.c
