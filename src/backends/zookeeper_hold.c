@@ -298,10 +298,14 @@ static enum outcome remove_place(struct zk_backend *zk, const struct found *foun
 
 	*removing |= rc != ZOK && rc != ZNONODE;
 	zk_call_free(removed);
-	if (rc == ZOK || rc == ZNONODE)
-		zk_hand_over(zk, found->directory, names, clock_boot_ms() + HAND_OVER_MS);
-	else
+	if (rc != ZOK && rc != ZNONODE) {
 		zk_call_free(names);
+	} else if (names->rc == ZOK && !names->count) {
+		zk_tidy_directory(zk, found->directory, &names->stat);
+		zk_call_free(names);
+	} else {
+		zk_hand_over(zk, found->directory, names, clock_boot_ms() + HAND_OVER_MS);
+	}
 	if (rc == ZOK || (rc == ZNONODE && before))
 		return OUTCOME_HELD;
 	if (rc == ZNONODE)
@@ -401,6 +405,8 @@ enum outcome zk_hold_release(struct zk_backend *zk, const struct request *reques
 		 outcome == OUTCOME_BUSY);
 	if (outcome == OUTCOME_ERROR)
 		return outcome;
+	if (request->forget)
+		zk_remove_directory(zk, zk->seat.directory);
 	/* What is kept is another process's now. */
 	if (outcome == OUTCOME_HELD && holder && keep_ms > 0)
 		zk_conn_abandon(&zk->conn);

@@ -25,10 +25,14 @@ void zk_node(const char *directory, const char *name, char path[static ZK_PATH_S
 		path[ZK_PATH_SIZE - 1] = '\0';
 }
 
+/* Before 3.5 there are no containers: this in a directory says that dlock removes it. */
+#define OWN_DIRECTORY "dlock"
+
 /* One node. ZOK when it is there now. */
-static int make(struct zk_backend *zk, const char *path, int mode, struct error *err)
+static int make(struct zk_backend *zk, const char *path, const char *text, int mode,
+		struct error *err)
 {
-	struct zk_call *call = zk_create(&zk->conn, path, "", mode);
+	struct zk_call *call = zk_create(&zk->conn, path, text, mode);
 	int rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : call->rc;
 
 	zk_call_free(call);
@@ -46,7 +50,7 @@ int zk_make_root(struct zk_backend *zk, struct error *err)
 		slash = strchr(slash + 1, '/');
 		if (slash)
 			*slash = '\0';
-		rc = make(zk, path, ZOO_PERSISTENT, err);
+		rc = make(zk, path, "", ZOO_PERSISTENT, err);
 		if (rc != ZOK && err->kind == ERROR_NONE)
 			zk_call_error(&zk->conn, rc, "create", path, err);
 		if (rc != ZOK)
@@ -62,10 +66,9 @@ int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err
 	int rc;
 
 	for (int tries = 0; tries < 3; tries++) {
-		rc = make(zk, path, ZOO_CONTAINER, err);
-		/* Before 3.5 there are no containers; empty directories are removed then. */
-		if (rc == ZUNIMPLEMENTED || rc == ZBADARGUMENTS)
-			rc = make(zk, path, ZOO_PERSISTENT, err);
+		rc = make(zk, path, "", ZOO_CONTAINER, err);
+		if (rc == ZUNIMPLEMENTED)
+			rc = make(zk, path, OWN_DIRECTORY, ZOO_PERSISTENT, err);
 		if (rc == ZOK)
 			return 0;
 		if (rc != ZNONODE)
@@ -76,6 +79,32 @@ int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err
 	if (err->kind == ERROR_NONE)
 		zk_call_error(&zk->conn, rc, "create", path, err);
 	return -1;
+}
+
+void zk_tidy_directory(struct zk_backend *zk, const char *path, const struct Stat *stat)
+{
+	struct error ignored = { 0 };
+	struct zk_call *call;
+	bool own = false;
+
+	if (stat->ephemeralOwner || stat->dataLength != sizeof(OWN_DIRECTORY) - 1)
+		return;
+	call = zk_get(&zk->conn, path, 0);
+	if (!zk_conn_wait(&zk->conn, &ignored) && call->rc == ZOK)
+		own = !strcmp(call->text, OWN_DIRECTORY);
+	zk_call_free(call);
+	if (own)
+		zk_remove_directory(zk, path);
+}
+
+void zk_remove_directory(struct zk_backend *zk, const char *path)
+{
+	struct error ignored = { 0 };
+	struct zk_call *call = zk_delete(&zk->conn, path, -1);
+
+	/* Not when somebody has just come: the server refuses that. */
+	zk_conn_wait(&zk->conn, &ignored);
+	zk_call_free(call);
 }
 
 /* ---- the line ---- */

@@ -80,6 +80,9 @@ void zk_node(const char *directory, const char *name, char path[static ZK_PATH_S
 /* Make the root, or a directory in it, and the root if it is missing. 0, or -1 with *err. */
 int zk_make_root(struct zk_backend *zk, struct error *err);
 int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err);
+/* Removes a directory if it is empty; the other, if it is one that no server removes. */
+void zk_remove_directory(struct zk_backend *zk, const char *path);
+void zk_tidy_directory(struct zk_backend *zk, const char *path, const struct Stat *stat);
 
 /*
  * Reads the answer to zk_list(), which is *line's then; one that failed, or that has not

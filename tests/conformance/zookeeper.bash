@@ -24,9 +24,10 @@ zn() {
 	"$TOOLS/znode" "$ZK_PORT" "$@"
 }
 
-# the places in line, a name each; a place has a twin, which does not count
+# the places in line, a name each, in their order; a place has a twin, which does not count
 places() {
-	zn ls "/dlock/$LOCK" 2>/dev/null | grep -v -- -dlock-
+	zn ls "/dlock/$LOCK" 2>/dev/null | grep -v -- -dlock- |
+		sed -E 's/(.*[^0-9])([0-9]+)$/\2 \1\2/' | sort | cut -d' ' -f2
 }
 
 # not even a twin; the directory goes in its time
@@ -37,10 +38,18 @@ backend_nothing_left() {
 	[[ -z $names && $code != 2 ]]
 }
 
+# all but the first, or the first readers, or as many as there are slots
 backend_waiters() {
-	local count
-	count=$(places | wc -l)
-	echo $((count > 0 ? count - 1 : 0))
+	places | awk '
+		/__READ__/ && (NR == 1 || readers) { readers = 1; next }
+		match($0, /-slots-[0-9]+-/) && (NR == 1 || slots) {
+			slots = substr($0, RSTART + 7, RLENGTH - 8)
+			if (NR <= slots)
+				next
+		}
+		{ readers = slots = 0 }
+		NR > 1 { waiters++ }
+		END { print waiters + 0 }'
 }
 
 backend_wipe() {
