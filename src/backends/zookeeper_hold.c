@@ -10,9 +10,6 @@
 #include "zookeeper_keep.h"
 #include "zookeeper_lock.h"
 
-/* Handing over to those who do not answer must not hold up the end of dlock for longer. */
-#define HAND_OVER_MS 2800
-
 /* Does this object hold, by a session of its own? */
 static bool is_holder(const struct zk_backend *zk)
 {
@@ -37,6 +34,7 @@ static enum outcome failed(struct zk_backend *zk, struct error *err)
 /* ---- a token's place, whoever made it ---- */
 
 struct found {
+	bool waits;			/* it does not hold */
 	char directory[ZK_PATH_SIZE];
 	char paths[2][ZK_PATH_SIZE];	/* of the place and its twin */
 	enum hold_mode mode;
@@ -64,7 +62,8 @@ static enum outcome read_found(struct zk_backend *zk, struct found *found, struc
 		zk_state_read(&found->state, twin->text, twin->length);
 		found->version = twin->stat.version;
 		found->fence = (uint64_t)place->stat.czxid;
-		if (found->state.phase != ZK_TRYING && found->state.phase != ZK_HELD)
+		found->waits |= found->state.phase == ZK_WAITING;
+		if (found->waits || found->state.phase > ZK_HELD)
 			outcome = OUTCOME_LOST;
 	}
 	zk_call_free(place);
@@ -95,7 +94,8 @@ static enum outcome find(struct zk_backend *zk, const struct request *request,
 	zk_call_free(sync);
 	if (i >= 0)
 		twin = zk_line_twin(&line, &line.places[i]);
-	if (twin && zk_places_blocker(line.places, i) < 0) {
+	found->waits = twin && zk_places_blocker(line.places, i) >= 0;
+	if (twin) {
 		zk_node(found->directory, line.places[i].name, found->paths[0]);
 		zk_node(found->directory, twin->name, found->paths[1]);
 		found->mode = line.places[i].mode;
@@ -304,7 +304,9 @@ static enum outcome remove_place(struct zk_backend *zk, const struct found *foun
 		zk_tidy_directory(zk, found->directory, &names->stat);
 		zk_call_free(names);
 	} else {
-		zk_hand_over(zk, found->directory, names, clock_boot_ms() + HAND_OVER_MS);
+		/* For as long as the supervisor waits for the end of this. */
+		zk_hand_over(zk, found->directory, names,
+			     clock_boot_ms() + 2 * zk->base.timeout_ms);
 	}
 	if (rc == ZOK || (rc == ZNONODE && before))
 		return OUTCOME_HELD;
@@ -340,6 +342,7 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 
 	if (zk_conn_open(&zk->conn, request->ttl_ms, err))
 		return failed(zk, err);
+	found.waits = false;
 	memcpy(found.directory, seat->directory, ZK_PATH_SIZE);
 	memcpy(found.paths[0], seat->place, ZK_PATH_SIZE);
 	memcpy(found.paths[1], seat->twin, ZK_PATH_SIZE);
@@ -371,6 +374,11 @@ static enum outcome release_other(struct zk_backend *zk, const struct request *r
 	struct found found;
 	enum outcome outcome = find(zk, request, &found, err);
 
+	/* The place in line that a keeper left which was killed. */
+	if (outcome == OUTCOME_LOST && found.waits && how == RELEASE_ALL) {
+		outcome = remove_place(zk, &found, removing, err);
+		return outcome == OUTCOME_ERROR ? outcome : OUTCOME_LOST;
+	}
 	if (outcome != OUTCOME_HELD)
 		return outcome == OUTCOME_LOST && *removing ? OUTCOME_HELD : outcome;
 	if (how == RELEASE_ONE && found.state.count > 1) {

@@ -363,6 +363,7 @@ void zk_hand_over(struct zk_backend *zk, const char *directory, struct zk_call *
 	size_t count, left;
 
 	for (;;) {
+		zk_conn_begin(&zk->conn, until_ms - clock_boot_ms());
 		count = open_turns(zk, directory, names, turns);
 		if (!count || clock_boot_ms() + ZK_GRACE_MS > until_ms)
 			return;
