@@ -6,8 +6,8 @@
 # make lint bench fuzz install uninstall clean
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
-# directory of its own. WITH_REDIS=no leaves a backend out. STATIC=no makes one dynamic
-# program instead of a static one with its dynamic twin: see src/linkage.h.
+# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no leave a backend out. STATIC=no
+# makes one dynamic program instead of a static one and its twin: see src/linkage.h.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -21,6 +21,7 @@ PKG_CONFIG ?= pkg-config
 INSTALL ?= install
 SANITIZE ?=
 WITH_REDIS ?= yes
+WITH_ZOOKEEPER ?= yes
 STATIC ?= yes
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
@@ -64,6 +65,13 @@ else
 override CPPFLAGS += -DWITHOUT_REDIS
 endif
 
+ifeq ($(WITH_ZOOKEEPER),yes)
+MODULES += $(BUILD)/dlock-zookeeper.so
+ZOOKEEPER_LIBS := $(or $(call have_archive,libzookeeper_mt.a),-lzookeeper_mt)
+else
+override CPPFLAGS += -DWITHOUT_ZOOKEEPER
+endif
+
 # Static only with an archive of each library, the C library's included; and sanitizers
 # need the loader.
 ifneq ($(SANITIZE),)
@@ -80,6 +88,7 @@ ifeq ($(WITH_REDIS),yes)
 REDIS_SRC := $(wildcard src/backends/redis*.c)
 REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
 endif
+ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper*.c)
 UNIT_SRC := $(wildcard tests/unit/*.c)
 TOOL_SRC := $(wildcard tests/tools/*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/*.c)
@@ -108,6 +117,12 @@ $(DYNAMIC): $(PROGRAM_OBJ) $(BUILD)/src/linkage_dynamic.o src/exports.list
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -pie \
 		-Wl,--dynamic-list=src/exports.list -o $@ $(filter %.o,$^) $(LIBS)
 
+# The library says in its headers with THREADED that it is the one with threads.
+$(call obj,$(ZOOKEEPER_SRC)): override CPPFLAGS += -DTHREADED
+$(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC))
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(ZOOKEEPER_LIBS) \
+		-lpthread -lm -Wl,--exclude-libs,ALL
+
 $(BUILD)/gen/redis_scripts.c: src/redis/embed.sh $(wildcard src/redis/*.lua)
 	@mkdir -p $(@D)
 	$(call say,GEN,$@) sh src/redis/embed.sh src/redis/lib.lua \
@@ -121,6 +136,8 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
+ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper_,place.c state.c path.c)
+$(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC) src/linkage_dynamic.c) \
 		$(REDIS_OBJ)
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -130,7 +147,8 @@ $(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o
 
 test-programs: $(UNITS) $(TOOLS)
 
-# Two targets need more than the pure parts.
+# Some targets need more than the pure parts.
+FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file_record.c src/backends/file_path.c
 FUZZ_EXTRA_fuzz_redis := src/backends/redis_node.c src/backends/redis_conn.c \
 	src/backends/redis_check.c $(BUILD)/gen/redis_scripts.c

@@ -51,7 +51,8 @@ function __dlock_backends
         end
     end
     printf '%s\t%s\n' file: 'a directory on this host' redis:// 'a Redis or Valkey server' \
-        redis+unix:// 'a Redis or Valkey server'
+        redis+unix:// 'a Redis or Valkey server' \
+        zookeeper:// 'a ZooKeeper ensemble' zk:// 'a ZooKeeper ensemble'
 end
 
 complete -c dlock -f

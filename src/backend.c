@@ -14,6 +14,8 @@ extern const struct backend_ops redis_ops;
 static const char *const file_schemes[] = { "file", NULL };
 static const char *const redis_schemes[] = { "redis", "redis+unix", NULL };
 
+static const char *const zookeeper_schemes[] = { "zookeeper", "zk", NULL };
+
 static bool always(const struct uri *uri)
 {
 	(void)uri;
@@ -28,6 +30,11 @@ const struct backend_driver backend_drivers[] = {
 	  .ops = &redis_ops,
 #endif
 	  .summary = "a Redis or Valkey server" },
+	{ .schemes = zookeeper_schemes,
+#ifndef WITHOUT_ZOOKEEPER
+	  .module = "zookeeper",
+#endif
+	  .session = always, .summary = "a ZooKeeper server or ensemble" },
 	{ .schemes = NULL },
 };
 

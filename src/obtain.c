@@ -180,13 +180,18 @@ static void give_up(struct supervisor *s)
 {
 	int64_t until_ms = clock_boot_ms() + INTERRUPTED_GRACE_MS;
 	struct keeper_event event = { .last = false };
+	struct error ignored = { 0 };
 
 	/* Nothing was sent yet that could leave a trace. */
 	if (!atomic_load(&s->shared->engaged)) {
 		keeper_kill(&s->keeper);
 		return;
 	}
-	keeper_release(&s->keeper);
+	/* A keeper that was killed has left its place in line to others to remove. */
+	if (!s->keeper.pid)
+		supervisor_start_keeper(s, KEEPER_RELEASE, &ignored);
+	else
+		keeper_release(&s->keeper);
 	while (s->keeper.pid && !event.last && clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
 		while (signals_next(s->signals, NULL))

@@ -12,6 +12,8 @@ bats_require_minimum_version 1.5.0
 
 # shellcheck source=tests/services/redis.bash
 source "$(dirname "${BASH_SOURCE[0]}")/services/redis.bash"
+# shellcheck source=tests/services/zookeeper.bash
+source "$(dirname "${BASH_SOURCE[0]}")/services/zookeeper.bash"
 
 # ---- saying so
 
@@ -340,6 +342,16 @@ private_redis() {
 	P_PORT=$(<"$P_DIR/port")
 	P_PID=$(<"$P_DIR/pid")
 	P_URI=redis://127.0.0.1:$P_PORT
+	SERVICES+=("$P_PID")
+}
+
+# private_zookeeper [KEY=VALUE]...: as private_redis
+private_zookeeper() {
+	P_DIR=$T/zookeeper.${#SERVICES[@]}
+	zookeeper_start "$P_DIR" "$@"
+	P_PORT=$(<"$P_DIR/port")
+	P_PID=$(<"$P_DIR/pid")
+	P_URI=zookeeper://127.0.0.1:$P_PORT
 	SERVICES+=("$P_PID")
 }
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# Two hundred rounds leave no process, socket, key, file, connection or waiter behind.
+# Two hundred rounds leave no process, socket, key, node, file, connection, session or
+# waiter behind.
 # What may stay is what one round leaves: the lock's file, the fence.
 
 load helpers
@@ -10,6 +11,14 @@ source "$BATS_TEST_DIRNAME/conformance/contents.bash"
 
 # fewer under sanitizers, which make every start slow
 ROUNDS=${DLOCK_TESTS_ROUNDS:-200}
+
+setup_file() {
+	zookeeper_for_file
+}
+
+teardown_file() {
+	zookeeper_file_end
+}
 
 prepare() {
 	owned=()
@@ -20,6 +29,7 @@ on() {
 	case $1 in
 	file) URI=$FILE ;;
 	redis) URI=$REDIS ;;
+	zookeeper) URI=zookeeper://127.0.0.1:$ZK_PORT ;;
 	esac
 	export DLOCK_BACKEND=$URI
 	: >tokens
@@ -33,12 +43,15 @@ names() {
 	case $URI in
 	file:*) find "$LOCKS" "$XDG_RUNTIME_DIR" "$HOME" | sort ;;
 	redis:*) rcli --scan | grep -F -- "$LOCK" | sort ;;
+	# not their directories, which the server removes when it gets to it
+	zookeeper:*) "$TOOLS/znode" "$ZK_PORT" tree / | grep "/${LOCK}[^/]*/" | sort ;;
 	esac
 }
 
-# clients: connections to the server of the suite, but for the one that asks
+# clients: connections to the server of the suite, but for the one that asks, and sessions
 clients() {
 	rcli client list | grep -vc 'cmd=client' || true
+	zk_ask "$ZK_DIR" dump | grep -c "^[[:space:]]0x" || true
 }
 
 clients_gone() {
@@ -129,12 +142,20 @@ rounds_of_vain() {
 	rounds_of_acquire redis
 }
 
+@test "zookeeper: acquire and release" {
+	rounds_of_acquire zookeeper
+}
+
 @test "file: run" {
 	rounds_of_run file
 }
 
 @test "redis: run" {
 	rounds_of_run redis
+}
+
+@test "zookeeper: run" {
+	rounds_of_run zookeeper
 }
 
 @test "file: acquire --pid" {
@@ -145,12 +166,20 @@ rounds_of_vain() {
 	rounds_of_pid redis
 }
 
+@test "zookeeper: acquire --pid" {
+	rounds_of_pid zookeeper
+}
+
 @test "file: what comes to nothing" {
 	rounds_of_vain file
 }
 
 @test "redis: what comes to nothing" {
 	rounds_of_vain redis
+}
+
+@test "zookeeper: what comes to nothing" {
+	rounds_of_vain zookeeper
 }
 
 @test "redis: leases that are left to lapse" {
@@ -196,7 +225,7 @@ only_fences_left() {
 
 @test "descriptors and memory of a keeper do not grow" {
 	local backend n count
-	for backend in file redis; do
+	for backend in file redis zookeeper; do
 		on $backend
 		start sleep 300
 		owned=("$PID")

@@ -6,6 +6,7 @@
 
 # contents: all that the backend at $URI has, one a line, with what is in it
 contents() {
+	local path stat
 	case $URI in
 	file:*)
 		(cd "$LOCKS" && find . -type f -exec sha256sum {} + | sort -k 2)
@@ -13,6 +14,14 @@ contents() {
 	redis*)
 		rcli --scan | grep -F -- "${1-$LOCK}" | sort | while read -r key; do
 			echo "$key $(rcli dump "$key" | sha256sum)"
+		done
+		;;
+	zookeeper*)
+		zn tree /dlock | grep -F -- "${1-$LOCK}" | while read -r path; do
+			# a directory that is empty is one that the server is about to remove
+			if stat=$(zn stat "$path" 2>/dev/null) && [[ $stat != *' children=0' || $stat != *=0x8* ]]; then
+				echo "$path $(zn get "$path" | sha256sum) ${stat#* owner=}"
+			fi
 		done
 		;;
 	*)

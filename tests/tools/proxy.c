@@ -14,6 +14,9 @@
  *	cut		reset all connections now, stay in the mode
  *	cut-after [N]	let the Nth request from now reach the server and be answered
  *			(default 1), then reset that connection; the answer is lost
+ *	cut-on TEXT	the same for the next request that has TEXT in it
+ *	drop-on TEXT	let the next request that has TEXT in it reach the server, and
+ *			swallow what it says from then on
  *	stats		"connections=C live=L requests=R cut=K"
  *
  * A request is whatever the client wrote at one time. With -l each is logged as a
@@ -58,6 +61,7 @@ static struct link links[MAX_LINKS];
 static size_t link_count;
 static enum mode mode = PASS;
 static int hold_ms, cut_in;
+static char cut_text[64], drop_text[64];
 static uint16_t target_port;
 static FILE *request_log;
 static struct {
@@ -159,6 +163,15 @@ static void log_request(const char *bytes, size_t length)
 	fflush(request_log);
 }
 
+/* Does the request have that text? It is told once. */
+static bool has(const char *bytes, size_t length, char *text)
+{
+	if (!text[0] || !memmem(bytes, length, text, strlen(text)))
+		return false;
+	text[0] = '\0';
+	return true;
+}
+
 /* Client to server. False: the link is over. */
 static bool forward_request(struct link *link)
 {
@@ -170,8 +183,10 @@ static bool forward_request(struct link *link)
 		return false;
 	stats.requests++;
 	log_request(buffer, (size_t)n);
-	if (cut_in > 0 && --cut_in == 0)
+	if ((cut_in > 0 && --cut_in == 0) || has(buffer, (size_t)n, cut_text))
 		link->doomed = true;
+	if (has(buffer, (size_t)n, drop_text))
+		mode = DROP;
 	return write_all(link->server, buffer, (size_t)n);
 }
 
@@ -234,6 +249,9 @@ static void obey(int control, const char *line)
 		cut = true;
 	else if (strcmp(line, "cut-after") == 0 || sscanf(line, "cut-after %d", &number) == 1)
 		cut_in = number;
+	else if (sscanf(line, "cut-on %63s", cut_text) == 1 ||
+		 sscanf(line, "drop-on %63s", drop_text) == 1)
+		cut = false;
 	else if (strcmp(line, "stats") == 0)
 		snprintf(answer, sizeof(answer), "connections=%u live=%zu requests=%u cut=%u\n",
 			 stats.connections, link_count, stats.requests, stats.cut);

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: MIT */
+#include "zookeeper_conn.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <malloc.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "error.h"
+#include "net.h"
+#include "uri.h"
+#include "zookeeper_net.h"
+
+/* A server that has not opened the session after this is left for the next one. */
+#define SLICE_MOST_MS 1000
+#define SLICE_LEAST_MS 100
+/* Kept of the time for connecting, to find out why there is no session. */
+#define LOOK_MOST_MS 800
+
+/* ---- in the library's threads ---- */
+
+static void on_session(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+	struct zk_conn *conn = context;
+
+	(void)handle;
+	(void)path;
+	if (type != ZOO_SESSION_EVENT)
+		return;
+	pthread_mutex_lock(&conn->mutex);
+	if (state == ZOO_CONNECTED_STATE) {
+		conn->connections++;
+	} else {
+		conn->broken = true;
+		conn->broke_ms = clock_boot_ms();
+	}
+	conn->state = state;
+	eventfd_write(conn->done_fd, 1);
+	/* That it is connected is news only for one that was told of a break. */
+	if (conn->broken || conn->connections > 1)
+		eventfd_write(conn->event_fd, 1);
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+/* ---- life of the object ---- */
+
+/* "?ssl-ca=", "cert=", "key=" in the form of the library. */
+static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *err)
+{
+	const char *ca = uri_param(uri, "ssl-ca"), *cert = uri_param(uri, "cert");
+	const char *key = uri_param(uri, "key");
+
+	if (!ca && !cert && !key)
+		return 0;
+	if (!zk_net_has_tls()) {
+		error_set(err, ERROR_USAGE, 0, "zookeeper: ssl-ca=, cert= and key= want a "
+			  "libzookeeper with TLS, and this one was built without OpenSSL");
+		return -1;
+	}
+	if (!ca || !cert || !key || strchr(ca, ',') || strchr(cert, ',') || strchr(key, ',')) {
+		error_set(err, ERROR_USAGE, 0, "zookeeper: TLS wants all of ssl-ca=, cert= and "
+			  "key=, files without ',' in their names");
+		return -1;
+	}
+	if (asprintf(&conn->tls, "%s,%s,%s,", ca, cert, key) < 0) {
+		conn->tls = NULL;
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+		return -1;
+	}
+	return 0;
+}
+
+static int copy_hosts(struct zk_conn *conn, const struct uri *uri, struct error *err)
+{
+	size_t used = (size_t)snprintf(conn->label, sizeof(conn->label), "zookeeper ");
+
+	conn->hosts = calloc(uri->host_count, sizeof(*conn->hosts));
+	for (size_t i = 0; conn->hosts && i < uri->host_count; i++) {
+		conn->hosts[i] = uri->hosts[i];
+		conn->hosts[i].name = strdup(uri->hosts[i].name);
+		if (!conn->hosts[i].name)
+			break;
+		conn->host_count++;
+		if (used < sizeof(conn->label) - 2 && i)
+			conn->label[used++] = ',';
+		if (used < sizeof(conn->label) - 2)
+			zk_net_write_host(&conn->hosts[i], conn->label + used,
+					  sizeof(conn->label) - used);
+		used = strlen(conn->label);
+	}
+	if (conn->host_count == uri->host_count)
+		return 0;
+	error_set(err, ERROR_INTERNAL, 0, "out of memory");
+	return -1;
+}
+
+int zk_conn_init(struct zk_conn *conn, const struct backend *limits, const struct uri *uri,
+		 struct error *err)
+{
+	conn->limits = limits;
+	pthread_mutex_init(&conn->mutex, NULL);
+	conn->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	conn->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (conn->done_fd < 0 || conn->event_fd < 0) {
+		error_set(err, ERROR_INTERNAL, errno, "eventfd");
+		return -1;
+	}
+	if (!uri->host_count) {
+		error_set(err, ERROR_USAGE, 0, "zookeeper: wants a host, as in "
+			  "zookeeper://HOST[:PORT][,HOST...][/ROOT]");
+		return -1;
+	}
+	if (uri->user && uri->user[0] && !uri->password) {
+		error_set(err, ERROR_USAGE, 0, "zookeeper: user '%.60s' without a password",
+			  uri->user);
+		return -1;
+	}
+	if (uri->password &&
+	    asprintf(&conn->auth, "%s:%s", uri->user ? uri->user : "", uri->password) < 0) {
+		conn->auth = NULL;
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+		return -1;
+	}
+	if (uri->password && (!uri->user || !uri->user[0])) {
+		error_set(err, ERROR_USAGE, 0, "zookeeper: a password without a user");
+		return -1;
+	}
+	if (uri->user)
+		conn->user = strdup(uri->user);
+	return copy_hosts(conn, uri, err) || read_tls(conn, uri, err) ? -1 : 0;
+}
+
+void zk_conn_finish(struct zk_conn *conn)
+{
+	zk_conn_close(conn);
+	for (size_t i = 0; i < conn->host_count; i++)
+		free(conn->hosts[i].name);
+	free(conn->hosts);
+	if (conn->auth)
+		explicit_bzero(conn->auth, strlen(conn->auth));
+	free(conn->auth);
+	free(conn->user);
+	free(conn->tls);
+	free(conn->servers);
+	free(conn->foreign);
+	close(conn->done_fd);
+	close(conn->event_fd);
+	pthread_mutex_destroy(&conn->mutex);
+}
+
+/* ---- life of a session ---- */
+
+static int state_of(struct zk_conn *conn)
+{
+	int state;
+
+	pthread_mutex_lock(&conn->mutex);
+	state = conn->state;
+	pthread_mutex_unlock(&conn->mutex);
+	return state;
+}
+
+static void reset(struct zk_conn *conn)
+{
+	pthread_mutex_lock(&conn->mutex);
+	conn->state = 0;
+	conn->connections = 0;
+	conn->pending = 0;
+	conn->event_count = 0;
+	conn->events_lost = false;
+	conn->broken = false;
+	pthread_mutex_unlock(&conn->mutex);
+	conn->seen_connections = 0;
+	conn->contact_count = 0;
+	conn->started_ms = clock_boot_ms();
+}
+
+static int start(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
+{
+	sigset_t all, before;
+
+	if (zk_net_resolve(conn, err))
+		return -1;
+	reset(conn);
+	conn->asked_ms = ttl_ms;
+	zk_net_note_foreign(conn);
+	/* One heap for all threads: a waiter should be small. */
+	mallopt(M_ARENA_MAX, 1);
+	/* The library's threads inherit this: no signal is theirs. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	conn->handle = zk_net_start(conn, on_session, ttl_ms > INT_MAX ? INT_MAX : (int)ttl_ms,
+				    conn->taken_over ? &conn->client : NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!conn->handle) {
+		error_set(err, ERROR_INTERNAL, errno, "%s: cannot start a session", conn->label);
+		return -1;
+	}
+	/* Addresses are numeric: there is nothing to look up again. */
+	zoo_set_servers_resolution_delay(conn->handle, -1);
+	if (conn->auth)
+		zoo_add_auth(conn->handle, "digest", conn->auth, (int)strlen(conn->auth), NULL,
+			     NULL);
+	return 0;
+}
+
+void zk_conn_close(struct zk_conn *conn)
+{
+	if (conn->handle)
+		zookeeper_close(conn->handle);
+	conn->handle = NULL;
+	conn->taken_over = false;
+	reset(conn);
+}
+
+/* A handle that is not connected is freed, and says nothing to any server. */
+static void drop(struct zk_conn *conn)
+{
+	zookeeper_close(conn->handle);
+	conn->handle = NULL;
+	conn->taken_over = false;
+}
+
+void zk_conn_abandon(struct zk_conn *conn)
+{
+	/* Its threads would reconnect, or say goodbye for the session. */
+	conn->handle = NULL;
+	conn->taken_over = false;
+}
+
+int zk_conn_adopt(struct zk_conn *conn)
+{
+	/* One of the threads may have had the mutex. */
+	pthread_mutex_init(&conn->mutex, NULL);
+	conn->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	conn->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	conn->handle = NULL;
+	conn->taken_over = true;
+	return conn->done_fd < 0 || conn->event_fd < 0 ? -1 : 0;
+}
+
+int64_t zk_conn_session(const struct zk_conn *conn)
+{
+	return conn->handle ? zoo_client_id(conn->handle)->client_id : 0;
+}
+
+/* The connection is new: what was sent over the last one says nothing about it. */
+static void note_connection(struct zk_conn *conn)
+{
+	unsigned connections;
+
+	pthread_mutex_lock(&conn->mutex);
+	connections = conn->connections;
+	if (connections != conn->seen_connections && conn->seen_connections)
+		conn->started_ms = conn->broke_ms;
+	pthread_mutex_unlock(&conn->mutex);
+	if (connections == conn->seen_connections)
+		return;
+	conn->seen_connections = connections;
+	conn->contact_count = 0;
+	conn->ttl_ms = zoo_recv_timeout(conn->handle);
+	conn->client = *zoo_client_id(conn->handle);
+	zk_net_close_on_exec(conn);
+}
+
+/* Sleeps until the library's threads say something. 0, or -1 when it is to be given up. */
+static int rest(const struct zk_conn *conn, int64_t until_ms, struct error *err)
+{
+	struct error ignored = { 0 };
+	eventfd_t count;
+
+	if (net_wait(conn->done_fd, POLLIN, until_ms, conn->limits->cancel_fd, &ignored) == 0) {
+		eventfd_read(conn->done_fd, &count);
+	} else if (ignored.kind != ERROR_UNAVAILABLE) {
+		*err = ignored;
+		return -1;
+	}
+	return 0;
+}
+
+static int no_session(struct zk_conn *conn, int state, struct error *err)
+{
+	if (state == ZOO_EXPIRED_SESSION_STATE)
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session has expired", conn->label);
+	else
+		error_set(err, ERROR_REFUSED, 0, "%s: authentication failed (AuthFailed)",
+			  conn->label);
+	if (state == ZOO_EXPIRED_SESSION_STATE)
+		err->errnum = ESTALE;
+	drop(conn);
+	return -1;
+}
+
+/* Waits until there is a session. The servers get a slice of the time each. */
+static int await_session(struct zk_conn *conn, struct error *err)
+{
+	int64_t now = clock_boot_ms(), slice_ms, slice_end_ms, deadline_ms;
+	unsigned failures = zk_net_failures();
+	int64_t look_ms;
+	bool looked = false;
+	int state;
+
+	deadline_ms = clock_earlier(conn->deadline_ms, now + conn->limits->connect_timeout_ms);
+	look_ms = clock_earlier(LOOK_MOST_MS, (deadline_ms - now) / 4);
+	deadline_ms -= look_ms;
+	slice_ms = (deadline_ms - now) / (2 * conn->server_count);
+	slice_ms = slice_ms > SLICE_MOST_MS ? SLICE_MOST_MS : slice_ms;
+	slice_ms = slice_ms < SLICE_LEAST_MS ? SLICE_LEAST_MS : slice_ms;
+	slice_end_ms = now + slice_ms;
+	while ((state = state_of(conn)) != ZOO_CONNECTED_STATE) {
+		if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
+			return no_session(conn, state, err);
+		now = clock_boot_ms();
+		/* All have been tried: is there one that is worth waiting for? */
+		if (!looked && zk_net_failures() - failures >= (unsigned)conn->server_count) {
+			looked = true;
+			if (zk_net_look(conn, deadline_ms, err))
+				return -1;
+		}
+		if (now >= deadline_ms) {
+			if (!zk_net_look(conn, deadline_ms + look_ms, err))
+				error_set(err, ERROR_UNAVAILABLE, 0,
+					  "%s: no session within the time for connecting",
+					  conn->label);
+			return -1;
+		}
+		if (now >= slice_end_ms) {
+			zk_conn_kick(conn);
+			slice_end_ms = now + slice_ms;
+		}
+		if (rest(conn, clock_earlier(slice_end_ms, deadline_ms), err))
+			return -1;
+	}
+	note_connection(conn);
+	return 0;
+}
+
+void zk_conn_begin(struct zk_conn *conn, int64_t ms)
+{
+	conn->deadline_ms = clock_boot_ms() + ms;
+}
+
+int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
+{
+	if (!conn->handle && start(conn, ttl_ms, err))
+		return -1;
+	if (!await_session(conn, err))
+		return 0;
+	/* A session that never was need not go on being looked for. */
+	if (conn->handle && !conn->seen_connections)
+		drop(conn);
+	return -1;
+}
+
+void zk_conn_kick(struct zk_conn *conn)
+{
+	unsigned connections;
+	bool down;
+
+	pthread_mutex_lock(&conn->mutex);
+	connections = conn->connections;
+	pthread_mutex_unlock(&conn->mutex);
+	down = zk_net_shut_down(conn);
+	/* The library will see it in its time; until then it counts as not connected. */
+	pthread_mutex_lock(&conn->mutex);
+	if (down && conn->connections == connections && conn->state == ZOO_CONNECTED_STATE) {
+		conn->state = 0;
+		conn->broke_ms = clock_boot_ms();
+	}
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+int zk_conn_wait(struct zk_conn *conn, struct error *err)
+{
+	int64_t deadline_ms = clock_earlier(conn->deadline_ms,
+					    clock_boot_ms() + conn->limits->timeout_ms);
+	int pending;
+
+	for (;;) {
+		pthread_mutex_lock(&conn->mutex);
+		pending = conn->pending;
+		pthread_mutex_unlock(&conn->mutex);
+		if (!pending)
+			return 0;
+		if (clock_boot_ms() >= deadline_ms) {
+			error_set(err, ERROR_UNAVAILABLE, 0, "%s: no answer in time",
+				  conn->label);
+			zk_conn_kick(conn);
+			return -1;
+		}
+		if (rest(conn, deadline_ms, err))
+			return -1;
+	}
+}
+
+bool zk_conn_rest(struct zk_conn *conn, int64_t until_ms)
+{
+	struct error ignored = { 0 };
+	eventfd_t count;
+
+	if (net_wait(conn->event_fd, POLLIN, until_ms, conn->limits->cancel_fd, &ignored))
+		return false;
+	eventfd_read(conn->event_fd, &count);
+	return true;
+}
+
+bool zk_conn_again(const struct zk_conn *conn, const struct error *err)
+{
+	return err->kind == ERROR_UNAVAILABLE && err->errnum != ESTALE &&
+	       clock_boot_ms() < conn->deadline_ms;
+}
+
+bool zk_conn_event(struct zk_conn *conn, struct zk_event *event)
+{
+	bool any;
+
+	pthread_mutex_lock(&conn->mutex);
+	any = conn->event_count > 0;
+	if (any) {
+		*event = conn->events[0];
+		memmove(conn->events, conn->events + 1,
+			(size_t)--conn->event_count * sizeof(*event));
+	}
+	pthread_mutex_unlock(&conn->mutex);
+	return any;
+}
+
+bool zk_conn_broken(struct zk_conn *conn)
+{
+	bool broken;
+
+	pthread_mutex_lock(&conn->mutex);
+	broken = conn->broken || conn->events_lost;
+	conn->broken = false;
+	conn->events_lost = false;
+	pthread_mutex_unlock(&conn->mutex);
+	return broken;
+}
+
+void zk_conn_contact(struct zk_conn *conn, int64_t sent_ms)
+{
+	int64_t *last = conn->contacts + conn->contact_count - 1;
+
+	/* Closer ones say no more. */
+	if (conn->contact_count && sent_ms - *last < conn->ttl_ms / ZK_CONTACTS)
+		return;
+	if (conn->contact_count == ZK_CONTACTS)
+		memmove(conn->contacts, conn->contacts + 1,
+			(size_t)--conn->contact_count * sizeof(*last));
+	conn->contacts[conn->contact_count++] = sent_ms;
+}
+
+int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms)
+{
+	int64_t base_ms = conn->started_ms, left_ms;
+
+	for (int i = 0; i < conn->contact_count; i++)
+		if (conn->contacts[i] <= sent_ms - conn->ttl_ms / 4)
+			base_ms = conn->contacts[i];
+	left_ms = conn->ttl_ms - (sent_ms - base_ms);
+	return left_ms < 1 ? 1 : left_ms;
+}

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""kazoo's locks, driven by lines as CuratorLocks.java is: kazoo_locks.py HOST:PORT,...
+
+KIND is lock, read or write. All of them know the names of other clients' nodes.
+"""
+import sys
+import threading
+import time
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import LockTimeout
+
+WRITERS = ["-__WRIT__"]
+ALL = ["-lock-", "-__READ__"] + WRITERS
+
+
+def make(client, kind, path, who):
+    if kind == "read":
+        return client.ReadLock(path, who, extra_lock_patterns=WRITERS)
+    make_lock = client.WriteLock if kind == "write" else client.Lock
+    return make_lock(path, who, extra_lock_patterns=ALL)
+
+
+def say(line):
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def obey(client, locks, words):
+    who = words[1]
+    if words[0] == "take":
+        locks[who] = make(client, words[2], words[3], who)
+        try:
+            held = locks[who].acquire(timeout=int(words[4]) / 1000)
+        except LockTimeout:
+            held = False
+        say(who + (" held" if held else " busy"))
+    elif words[0] == "give":
+        locks[who].release()
+        say(who + " free")
+    elif words[0] == "add":
+        for _ in range(int(words[4])):
+            with make(client, words[2], words[3], who):
+                with open(words[5]) as file:
+                    number = int(file.read())
+                time.sleep(0.001)
+                with open(words[5], "w") as file:
+                    file.write("%d\n" % (number + 1))
+        say(who + " done")
+
+
+def main():
+    client = KazooClient(hosts=sys.argv[1], timeout=10)
+    client.start(timeout=10)
+    say("ready")
+    locks = {}
+    for line in sys.stdin:
+        threading.Thread(target=obey, args=(client, locks, line.split()), daemon=True).start()
+    client.stop()
+
+
+main()

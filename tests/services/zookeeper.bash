@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# Real ZooKeeper servers for the tests: alone or three together, on free ports of
+# 127.0.0.1, each with a directory of its own. Needs wait_until, alive and ended from
+# helpers.bash. ZK_JAVA names another java, ZK_JARS other jars.
+
+ZK_JAVA=${ZK_JAVA:-java}
+ZK_JARS=${ZK_JARS:-/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar}
+
+# A JVM that starts fast and stays small. Without fsync: nothing here survives a power
+# cut. Containers that are empty are looked for every second, not every minute.
+ZK_JVM=(-Xmx128m -Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData
+	-Dzookeeper.forceSync=no -Dznode.container.checkIntervalMs=1000
+	-Dorg.slf4j.simpleLogger.defaultLogLevel=warn)
+
+# zookeeper_start DIR [KEY=VALUE]...: one server, with these lines in its configuration.
+# Returns when it serves; its pid is in DIR/pid, its port in DIR/port.
+zookeeper_start() {
+	local dir=$1 attempt port
+	shift
+	for attempt in 1 2 3 4 5 6 7 8 9 10; do
+		zk_free_port
+		zk_configure "$dir" "$port" "$@"
+		if zk_launch "$dir" && zk_settle "$dir"; then
+			return 0
+		fi
+		if ! grep -q 'Address already in use' "$dir/log"; then
+			break
+		fi
+	done
+	echo "ZooKeeper did not start in $attempt attempts; its log:" >&2
+	cat "$dir/log" >&2
+	return 1
+}
+
+# zookeeper_stop DIR: at once, without a goodbye, whatever state it is in.
+zookeeper_stop() {
+	local pid
+	pid=$(<"$1/pid")
+	if alive "$pid"; then
+		kill -KILL "$pid"
+	fi
+	wait_until 5 ended "$pid"
+}
+
+# zookeeper_restart DIR: on the same port, with the same data. What it had acknowledged
+# is there again, sessions too.
+zookeeper_restart() {
+	zk_launch "$1" && zk_settle "$1"
+}
+
+# zk_ensemble_start DIR [KEY=VALUE]...: three servers, in DIR/1 to DIR/3, that have elected
+# a leader. DIR/hosts has what a client is given: 127.0.0.1:PORT,...
+zk_ensemble_start() {
+	local dir=$1 attempt member port ports=() servers=() hosts
+	shift
+	for attempt in 1 2 3 4 5; do
+		ports=() servers=()
+		while ((${#ports[@]} < 9)); do
+			zk_free_port
+			[[ " ${ports[*]} " == *" $port "* ]] || ports+=("$port")
+		done
+		for member in 1 2 3; do
+			servers+=("server.$member=127.0.0.1:${ports[member + 2]}:${ports[member + 5]}")
+		done
+		hosts=
+		for member in 1 2 3; do
+			zk_configure "$dir/$member" "${ports[member - 1]}" "${servers[@]}" "$@"
+			echo "$member" >"$dir/$member/myid"
+			hosts+=${hosts:+,}127.0.0.1:${ports[member - 1]}
+			zk_launch "$dir/$member"
+		done
+		echo "$hosts" >"$dir/hosts"
+		if wait_until 30 zk_ensemble_settled "$dir" && zk_ensemble_serves "$dir"; then
+			return 0
+		fi
+		zk_ensemble_stop "$dir"
+		if ! cat "$dir"/?/log | grep -q 'Address already in use'; then
+			break
+		fi
+	done
+	echo "The ZooKeeper ensemble did not start in $attempt attempts; the logs:" >&2
+	tail -n 50 "$dir"/?/log >&2
+	return 1
+}
+
+zk_ensemble_stop() {
+	local member
+	for member in 1 2 3; do
+		zookeeper_stop "$1/$member"
+	done
+}
+
+# zookeeper_for_file: for setup_file; one server for all tests of a file, as ZK_DIR and
+# ZK_PORT. zookeeper_file_end: for teardown_file.
+zookeeper_for_file() {
+	export ZK_DIR=$BATS_FILE_TMPDIR/zookeeper
+	zookeeper_start "$ZK_DIR"
+	ZK_PORT=$(<"$ZK_DIR/port")
+	export ZK_PORT
+}
+
+zookeeper_file_end() {
+	if [[ -f $ZK_DIR/pid ]]; then
+		zookeeper_stop "$ZK_DIR"
+	fi
+}
+
+# ---- one member of an ensemble: DIR/MEMBER works with zookeeper_stop, zookeeper_restart
+# and zk_ask as a single server does
+
+# zk_leader DIR: sets LEADER and FOLLOWERS (an array) to the numbers of the members;
+# fails while there is no leader with a follower
+zk_leader() {
+	local member mode
+	LEADER='' FOLLOWERS=()
+	for member in 1 2 3; do
+		mode=$(zk_mode "$1/$member")
+		case $mode in
+		leader) LEADER=$member ;;
+		follower) FOLLOWERS+=("$member") ;;
+		esac
+	done
+	[[ -n $LEADER ]] && ((${#FOLLOWERS[@]} > 0))
+}
+
+# zk_signal DIR/MEMBER SIGNAL: STOP and CONT, to freeze and thaw it
+zk_signal() {
+	kill "-$2" "$(<"$1/pid")"
+}
+
+# ---- asking
+
+# zk_ask DIR WORD: what the server answers to a four-letter word; nothing if it does not
+zk_ask() {
+	echo "$2" | socat -t2 -T2 - "TCP4:127.0.0.1:$(<"$1/port")" 2>/dev/null
+}
+
+# zk_mode DIR: standalone, leader, follower, or nothing while it does not serve. Without a
+# process of its own, for it is asked often.
+zk_mode() {
+	local line fd
+	{ exec {fd}<>"/dev/tcp/127.0.0.1/$(<"$1/port")"; } 2>/dev/null || return 0
+	echo srvr >&"$fd"
+	while read -rt 2 line <&"$fd"; do
+		if [[ $line == Mode:* ]]; then
+			echo "${line#Mode: }"
+		fi
+	done
+	exec {fd}>&-
+}
+
+# zk_counter DIR NAME: a number of its `mntr`, such as zk_packets_received
+zk_counter() {
+	zk_ask "$1" mntr | awk -v name="$2" '$1 == name { print int($2) }'
+}
+
+zk_serves() {
+	[[ -n $(zk_mode "$1") ]]
+}
+
+# zk_ensemble_serves DIR: there is a leader, and the three of them serve
+zk_ensemble_serves() {
+	zk_leader "$1" && ((${#FOLLOWERS[@]} == 2))
+}
+
+# ---- how they are started
+
+# zk_free_port: sets the caller's port, below the range that the kernel hands out to clients
+zk_free_port() {
+	port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+}
+
+# zk_configure DIR PORT LINE...
+zk_configure() {
+	local dir=$1 port=$2
+	shift 2
+	mkdir -p "$dir/data"
+	echo "$port" >"$dir/port"
+	# later lines win
+	{
+		printf '%s\n' tickTime=200 initLimit=50 syncLimit=15 clientPortAddress=127.0.0.1 \
+			admin.enableServer=false maxClientCnxns=0 '4lw.commands.whitelist=*' \
+			minSessionTimeout=1000 maxSessionTimeout=3600000 snapCount=10000 \
+			"clientPort=$port" "dataDir=$dir"
+		printf '%s\n' "$@"
+	} >"$dir/zoo.cfg"
+}
+
+# zk_launch DIR
+zk_launch() {
+	local dir=$1
+	: >"$dir/log"
+	# not even a killed bats leaves it behind
+	setpriv --pdeathsig KILL "$ZK_JAVA" "${ZK_JVM[@]}" -cp "$ZK_JARS" \
+		org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg" \
+		</dev/null >>"$dir/log" 2>&1 3>&- 4>&- &
+	echo $! >"$dir/pid"
+	disown $!
+}
+
+# zk_settle DIR: true once it serves; false when it has ended
+zk_settle() {
+	wait_until 30 zk_settled "$1"
+	zk_serves "$1"
+}
+
+zk_settled() {
+	zk_serves "$1" || ! alive "$(<"$1/pid")"
+}
+
+zk_ensemble_settled() {
+	local member
+	zk_ensemble_serves "$1" && return
+	for member in 1 2 3; do
+		alive "$(<"$1/$member/pid")" || return 0
+	done
+	return 1
+}

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# What the ZooKeeper suites share. What dlock says is believed nowhere: the server is
+# asked, with a tool that speaks the protocol itself (tools/znode.c).
+
+setup_file() {
+	zookeeper_for_file
+}
+
+teardown_file() {
+	zookeeper_file_end
+}
+
+prepare() {
+	ZK=zookeeper://127.0.0.1:$ZK_PORT
+	# where locks are: $LOCK's directory, on the server that is in use
+	export NODE=/dlock/$LOCK
+	use "$ZK" "$ZK_PORT"
+}
+
+# use URI PORT[,PORT]...: what this test means by the backend, from now on
+use() {
+	export DLOCK_BACKEND=$1 PORTS=$2
+}
+
+# ---- what is stored
+
+zn() {
+	"$TOOLS/znode" "$PORTS" "$@"
+}
+
+# places: the nodes that stand in line for the lock, one a line, in their order; not the
+# twins by which other kinds of clients see them; numbers below 0 are for tests of their own
+places() {
+	zn ls "$NODE" 2>/dev/null | grep -v -- '-dlock-' | sed -E 's/(.*[^0-9])([0-9]+)$/\2 \1\2/' | sort | cut -d' ' -f2
+}
+
+# stat_of PATH NAME: one of the numbers that the server keeps of a node
+stat_of() {
+	local stat
+	stat=$(zn stat "$1") || return
+	stat=" $stat"
+	stat=${stat#* "$2="}
+	echo "${stat%% *}"
+}
+
+place_count() {
+	[[ $(places | wc -l) == "$1" ]]
+}
+
+# waiters N: so many stand in line behind one holder
+waiters() {
+	place_count $(($1 + 1))
+}
+
+# twins included
+no_places() {
+	[[ -z $(zn ls "$NODE" 2>/dev/null) ]]
+}
+
+# nothing_left: not even the lock's directory, that the server removes in its time
+nothing_left() {
+	wait_until 2 no_places
+	wait_until 8 not zn stat "$NODE" >/dev/null 2>&1
+}
+
+# wait_in_line N [OPTION]... -- COMMAND...: a waiter, the Nth, once it is in line
+wait_in_line() {
+	local n=$1 options=()
+	shift
+	while [[ $1 != -- ]]; do
+		options+=("$1")
+		shift
+	done
+	start "$DLOCK" run "${options[@]}" "$LOCK" "$@"
+	wait_until 10 waiters "$n"
+}
+
+# directory: makes that of the lock, as another client might have
+directory() {
+	zn create "${NODE%/*}" 2>/dev/null || true
+	zn container "$NODE" 2>/dev/null || true
+}
+
+# foreign NAME [DATA]: somebody else's node of this lock, that exists until the test
+# ends or end_foreign is called. Sets FOREIGN, its path, and FOREIGN_PID.
+foreign() {
+	directory
+	start "$TOOLS/znode" "$PORTS" hold "$NODE/$1" "${2-}"
+	FOREIGN_PID=$PID
+	line "$OUT" 5
+	FOREIGN=$LINE
+}
+
+# foreign_sequence PREFIX [DATA]: the same, and the server numbers it
+foreign_sequence() {
+	directory
+	start "$TOOLS/znode" "$PORTS" sequence "$NODE/$1" "${2-}"
+	FOREIGN_PID=$PID
+	line "$OUT" 5
+	FOREIGN=$LINE
+}
+
+end_foreign() {
+	kill -TERM "${1-$FOREIGN_PID}"
+	join "${1-$FOREIGN_PID}"
+	equal "$status" 0 "status of znode"
+}
+
+# owner_of PATH: the session that an ephemeral node lives with
+owner_of() {
+	stat_of "$1" owner
+}
+
+# watchers PATH: the sessions that watch it, as the server has it, one a line
+watchers() {
+	zk_ask "$ZK_DIR" wchp | awk -v path="$1" '
+		/^\// { here = $0 == path; next }
+		here { sub(/^[[:space:]]+/, ""); print }'
+}
+
+# expire_owner PATH: the server ends the session that holds that node
+expire_owner() {
+	zn expire "$(owner_of "$1")"
+}
+
+# ---- a command that testifies (tools/znode.c)
+
+# testify [OPTION]...: holds $LOCK with a witness that ignores TERM and asks the servers
+# at $PORTS, directly, whether the lock's node still stands. Its log: ./log
+testify() {
+	hold "$@" -- sh -c 'exec "$TOOLS/znode" -i "$PORTS" witness "$NODE" "$DLOCK_FENCE" log'
+	wait_until 5 has_line log ' held '
+}
+
+# lost_nothing: no answer of a server has ever told the witness that it runs unprotected
+lost_nothing() {
+	not has_line log LOST
+}
+
+# dead_by TIME: the witness is dead, and gave no sign of life after that time
+dead_by() {
+	local sign
+	ended "$COMMAND"
+	lost_nothing
+	read -r sign _ < <(tail -n 1 log)
+	((sign < $1)) || fail "lived until $sign, should have been dead by $1"
+}
+
+# lives_on MS: the witness does, under a lock that stands
+lives_on() {
+	holds_for "$1" alive "$COMMAND"
+	lost_nothing
+}
+
+# end_witness: nothing else ends it
+end_witness() {
+	kill -KILL "$COMMAND"
+	join "$HOLDER" 10
+	equal "$status" 137
+	lost_nothing
+}
+
+# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost; about
+# trouble with the server it may have said more
+lost() {
+	join "$HOLDER" "${1:-8}"
+	equal "$status" 123
+	equal "$(grep -c "^dlock: $LOCK: .*lost" "$HOLDER_ERR")" 1 "lines about the loss: $(<"$HOLDER_ERR")"
+	equal "$(grep -vc "^dlock: $LOCK: " "$HOLDER_ERR")" 0 "other lines: $(<"$HOLDER_ERR")"
+	ended "$COMMAND"
+}
+
+# zk_proxy: between dlock and the server at $ZK_PORT; sets PROXY (a URI)
+zk_proxy() {
+	start_proxy "${1-$ZK_PORT}"
+	PROXY=zookeeper://127.0.0.1:$TOOL_PORT
+}
+
+# ---- three servers of a single test
+
+# private_ensemble [KEY=VALUE]...: sets P_DIR, and makes it the backend of this test
+private_ensemble() {
+	local member
+	P_DIR=$T/ensemble
+	zk_ensemble_start "$P_DIR" "$@"
+	for member in 1 2 3; do
+		SERVICES+=("$(<"$P_DIR/$member/pid")")
+	done
+	members 1 2 3
+}
+
+# members N...: dlock and the tools know these servers
+members() {
+	local member hosts='' ports=''
+	for member; do
+		hosts+=${hosts:+,}127.0.0.1:$(<"$P_DIR/$member/port")
+		ports+=${ports:+,}$(<"$P_DIR/$member/port")
+	done
+	use "zookeeper://$hosts" "$ports"
+}
+
+# kill_members N...
+kill_members() {
+	local member
+	for member; do
+		zookeeper_stop "$P_DIR/$member"
+	done
+}
+
+# restart_members N...: without waiting for them to serve
+restart_members() {
+	local member
+	for member; do
+		zk_launch "$P_DIR/$member"
+		SERVICES+=("$(<"$P_DIR/$member/pid")")
+	done
+}
+
+# elected: there is a leader again. A member that is frozen answers late.
+elected() {
+	wait_until 30 zk_leader "$P_DIR"
+}
+
+# member_of PATH: the member that the owner of that node is connected to, in MEMBER
+member_of() {
+	local owner
+	owner=$(owner_of "$1")
+	for MEMBER in 1 2 3; do
+		if zk_ask "$P_DIR/$MEMBER" cons | grep -qF "sid=$owner,"; then
+			return 0
+		fi
+	done
+	fail "nobody is connected to $owner"
+}

@@ -1,0 +1,741 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# ZooKeeper: what is stored, how little is sent, sessions, credentials, and what is made
+# of other clients' nodes.
+
+load helpers
+load zookeeper
+
+UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
+
+# ---- layout
+
+@test "the lock is an ephemeral sequential node in Curator's layout; the fence is its czxid" {
+	hold --
+	local name
+	name=$(places)
+	matches "$name" "^_c_$UUID-lock-[0-9]{10}\$" "name of the node"
+	equal "$(stat_of "$NODE/$name" czxid)" "$FENCE" fence
+	# Curator's read/write locks, which do not look at that one, look at its twin
+	matches "$(zn ls "$NODE" | grep -vxF "$name")" "^_c_$UUID-dlock-__WRIT__[0-9]{10}\$" "its twin"
+	equal "$(stat_of "$NODE/$(zn ls "$NODE" | grep -vxF "$name")" czxid)" "$FENCE" "transaction of the twin"
+	[[ $(owner_of "$NODE/$name") != 0x0 ]] || fail "not ephemeral"
+	# what a container's owner says
+	equal "$(owner_of "$NODE")" 0x8000000000000000 "kind of the lock's directory"
+	equal "$(zn acl "$NODE/$name")" "rwcda world:anyone" ACL
+	release
+	nothing_left
+}
+
+@test "the token is not to be read on the server" {
+	hold --
+	local name
+	for name in $(zn ls "$NODE"); do
+		[[ ${name//-/} != *$TOKEN* ]] || fail "the token is in the name $name"
+		[[ $(zn get "$NODE/$name") != *$TOKEN* ]] || fail "the token is in the data of $name"
+	done
+	release
+}
+
+@test "the node's data says who holds it, and who waits" {
+	hold --
+	wait_in_line 1 -- true
+	local name
+	for name in $(places); do
+		matches "$(zn get "$NODE/$name")" "(^|&)host=$(uname -n)&user=$(id -un)&cmd=[^&]+&pid=[0-9]+&since=[0-9]+"
+	done
+	release
+	join "$PID"
+}
+
+@test "shared holds are in Curator's read/write layout" {
+	hold -s --
+	local reader=$HOLDER reading=$COMMAND
+	matches "$(places)" "^_c_$UUID-__READ__[0-9]{10}\$" "a shared hold"
+	equal "$(stat_of "$NODE/$(places)" czxid)" "$FENCE" fence
+	hold -s --
+	place_count 2
+	start "$DLOCK" run "$LOCK" -- touch written
+	local writer=$PID
+	wait_until 5 place_count 3
+	kill -TERM "$reading"
+	join "$reader"
+	holds_for 300 test ! -e written
+	release
+	join "$writer"
+	[[ -e written ]]
+	nothing_left
+}
+
+@test "fences grow over a restart of the server, and are never given twice" {
+	private_zookeeper
+	use "$P_URI" "$P_PORT"
+	local last=0 fence
+	for _ in 1 2 3; do
+		fence=$("$DLOCK" run "$LOCK" -- printenv DLOCK_FENCE)
+		((fence > last)) || fail "$fence after $last"
+		last=$fence
+	done
+	zookeeper_stop "$P_DIR"
+	zookeeper_restart "$P_DIR"
+	SERVICES+=("$(<"$P_DIR/pid")")
+	fence=$("$DLOCK" run "$LOCK" -- printenv DLOCK_FENCE)
+	((fence > last)) || fail "$fence after $last, over a restart"
+}
+
+@test "containers where the server knows them: thousands of names leave no directories" {
+	local n
+	zn create "/$LOCK"
+	bash -ec 'for n in {1..40}; do "$DLOCK" run -b "$DLOCK_BACKEND/$LOCK" "name-$n" -- true; done'
+	wait_until 15 eval '[[ -z $(zn ls "/$LOCK") ]]'
+	zn rm "/$LOCK"
+}
+
+@test "directories that are removed while others take the lock cost nobody anything" {
+	# the server looks for empty ones all the time
+	private_zookeeper znode.container.checkIntervalMs=5
+	use "$P_URI" "$P_PORT"
+	run --separate-stderr -0 bash -c 'for n in {1..60}; do "$DLOCK" run -n "$LOCK" -- true || echo "$n: $?"; done'
+	equal "$output$stderr" ""
+}
+
+# ---- waiting
+
+@test "each waiter watches its predecessor, and nobody anything else" {
+	hold --
+	local n place=()
+	for n in 1 2 3; do
+		wait_in_line "$n" -- true
+	done
+	mapfile -t place < <(places)
+	equal "${#place[@]}" 4 places
+	for n in 0 1 2; do
+		wait_until 3 watched_by_next "$n"
+	done
+	# the holder may look after its own node, nobody else may
+	not_watched_by_others "${place[3]}"
+	equal "$(watchers "$NODE")" "" "watchers of the directory"
+	release
+	wait_until 10 no_places
+}
+
+# watched_by_next N: the Nth node has one watcher but its owner, and that is the next one
+watched_by_next() {
+	local owner
+	owner=$(owner_of "$NODE/${place[$1]}")
+	[[ $(watchers "$NODE/${place[$1]}" | grep -vx "$owner") == \
+		"$(owner_of "$NODE/${place[$1 + 1]}")" ]]
+}
+
+not_watched_by_others() {
+	equal "$(watchers "$NODE/$1" | grep -vx "$(owner_of "$NODE/$1")")" "" "watchers of $1"
+}
+
+# received: "SESSION REQUESTS" of every connection to the server, as it counts them
+received() {
+	zk_ask "$ZK_DIR" cons |
+		sed -nE 's/.*recved=([0-9]+),.*sid=(0x[0-9a-f]+),.*/\2 \1/p' | sort
+}
+
+@test "one release wakes one waiter, whatever their number; the others are asked for nothing" {
+	local n place=() before after waiter
+	hold --
+	wait_in_line 1 -- sh -c 'touch second; exec sleep 300'
+	waiter=$PID
+	for n in {2..20}; do
+		wait_in_line "$n" -- true
+	done
+	mapfile -t place < <(places)
+	received >before
+	release
+	wait_until 5 test -e second
+	received >after
+	# nothing but a ping may have come from those that were not next
+	for n in {2..20}; do
+		between "$(requests_of "${place[n]}")" 0 1 "requests of waiter $n"
+	done
+	between "$(requests_of "${place[1]}")" 1 6 "requests of the one that was next"
+	kill -TERM "$waiter"
+	wait_until 20 no_places
+}
+
+# requests_of PLACE: between ./before and ./after
+requests_of() {
+	local owner
+	owner=$(owner_of "$NODE/$1")
+	awk -v owner="$owner" '
+		$1 == owner { if (NR == FNR) before = $2; else after = $2 }
+		END { print after - before }' before after
+}
+
+@test "a waiter costs one small request in 5 s at most" {
+	private_zookeeper
+	use "$P_URI" "$P_PORT"
+	local n
+	foreign_sequence "_c_11111111-2222-4333-8444-555555555555-lock-"
+	for n in {1..10}; do
+		start "$DLOCK" run "$LOCK" -- true
+	done
+	wait_until 10 waiters 10
+	local start
+	start=$(zk_counter "$P_DIR" zk_packets_received)
+	# whoever holds the foreign node pings, too, and we ask once
+	holds_for 10500 alive "$PID"
+	between $(($(zk_counter "$P_DIR" zk_packets_received) - start)) 0 $((10 * 3 + 8)) requests
+	end_foreign
+	wait_until 20 no_places
+}
+
+@test "a waiter that gives up or is killed leaves its place within a second" {
+	hold --
+	local sig
+	for sig in TERM INT HUP QUIT; do
+		wait_in_line 1 -- true
+		kill "-$sig" "$PID"
+		wait_until 1 waiters 0
+	done
+	wait_in_line 1 -w 300ms -- true
+	wait_until 2 waiters 0
+	wait_in_line 1 -- true
+	kill -KILL "$PID"
+	wait_until 1 waiters 0
+	wait_in_line 1 -- true
+	keeper_of "$PID"
+	kill -KILL "$KEEPER"
+	wait_until 2 left_or_again
+	release
+	wait_until 5 no_places
+}
+
+# a keeper that was killed leaves no node but that of a new one
+left_or_again() {
+	waiters 0 || { waiters 1 && alive "$PID"; }
+}
+
+@test "dead waiters are skipped" {
+	hold --
+	local n dead=() start
+	for n in 1 2 3; do
+		wait_in_line "$n" -- touch dead
+		# shellcheck disable=SC2207 # words
+		dead+=("$PID" $(tree "$PID"))
+	done
+	wait_in_line 4 -- touch ran
+	local living=$PID
+	kill -KILL "${dead[@]}"
+	wait_until 5 ended "${dead[@]}"
+	now
+	start=$NOW
+	release
+	join "$living" 10
+	now
+	# 1 s for each is what the contract allows
+	between $((NOW - start)) 0 4000
+	[[ -e ran && ! -e dead ]]
+	wait_until 2 no_places
+}
+
+@test "a hung waiter delays the next by 5 s at most, and still gets its turn" {
+	hold --
+	wait_in_line 1 -- sh -c 'echo hung >>order'
+	local hung=$PID family
+	family=$(tree "$hung")
+	wait_in_line 2 -- sh -c 'echo next >>order'
+	local next=$PID start
+	# shellcheck disable=SC2086 # words
+	kill -STOP "$hung" $family
+	now
+	start=$NOW
+	release
+	join "$next" 8
+	now
+	between $((NOW - start)) 0 6000
+	# shellcheck disable=SC2086 # words
+	kill -CONT "$hung" $family
+	join "$hung" 10
+	equal "$status" 0
+	equal "$(tr '\n' ' ' <order)" "next hung "
+	wait_until 2 no_places
+}
+
+# ---- sequence numbers
+
+@test "sequence numbers are compared as 32-bit serial numbers" {
+	local name n
+	# in the order in which a server counts: its 32-bit number overflows
+	for n in 2147483646 2147483647 -2147483648 -2147483647; do
+		foreign "$(printf '_c_aaaaaaaa-0000-4000-8000-%012d-lock-%010d' "${n#-}" "$n")" "$n"
+	done
+	"$DLOCK" status --json "$LOCK" >json || true
+	equal "$(jq -r '[.holders[], .waiters[]] | map(.host // .command // .user) | join(" ")' json)" \
+		"2147483646 2147483647 -2147483648 -2147483647" "order in status"
+	equal "$(jq '.holders | length' json)" 1
+}
+
+@test "a lock goes on across the overflow of its sequence numbers" {
+	# the server has given dlock a small one: what is a little below 0 came before it
+	foreign "$(printf '_c_aaaaaaaa-0000-4000-8000-000000000001-lock-%010d' -5)"
+	start "$DLOCK" run "$LOCK" -- touch ran
+	local waiter=$PID
+	wait_until 5 waiters 1
+	holds_for 500 test ! -e ran
+	end_foreign
+	join "$waiter" 5
+	equal "$status" 0
+	# and what is 2^31 or more below came after it
+	foreign "$(printf '_c_aaaaaaaa-0000-4000-8000-000000000002-lock-%010d' -2147483648)"
+	run -0 "$DLOCK" run -n "$LOCK" -- true
+}
+
+# After 2147483647 a server (3.8) gives that number again and again, to all that come.
+@test "of equal sequence numbers the node that was made first is the first" {
+	# the first node of the directory, with the number that the server gives to the second
+	foreign _c_ffffffff-ffff-4fff-8fff-ffffffffffff-lock-0000000001
+	start "$DLOCK" run "$LOCK" -- touch ran
+	local waiter=$PID
+	wait_until 5 waiters 1
+	equal "$(places | grep -c -- '-lock-0000000001$')" 2 "nodes with that number"
+	holds_for 500 test ! -e ran
+	end_foreign
+	join "$waiter" 5
+	equal "$status" 0
+	hold --
+	local number
+	number=$(places | sed 's/.*-lock-//')
+	# before it by its name, after it in time
+	foreign "_c_00000000-0000-4000-8000-000000000000-lock-$number"
+	holds_for 500 alive "$COMMAND"
+	"$DLOCK" status --json "$LOCK" >json || true
+	equal "$(jq .fence json)" "$FENCE" "fence of the holder in status"
+	release
+}
+
+# ---- the session
+
+@test "the TTL asks for the session, what the server grants counts" {
+	private_zookeeper maxSessionTimeout=3000
+	use "$P_URI" "$P_PORT"
+	hold -t 2s --
+	session_is 2000
+	release
+	hold -t 30s --
+	session_is 3000
+	local frozen
+	kill -STOP "$P_PID"
+	now
+	frozen=$NOW
+	lost
+	now
+	# the last proof was at most a third of the session before
+	between $((NOW - frozen)) 300 3000
+}
+
+# session_is MS: of the one that holds the lock
+session_is() {
+	local owner
+	owner=$(owner_of "$NODE/$(places | head -n 1)")
+	zk_ask "$P_DIR" cons >connections
+	grep -F "sid=$owner," connections >session
+	equal "$(sed -E 's/.*,to=([0-9]+),.*/\1/' session)" "$1" "session timeout"
+}
+
+@test "a hold is proven again every third of the session timeout, through the leader" {
+	hold -t 3s --
+	local owner
+	owner=$(owner_of "$NODE/$(places)")
+	zk_proxy
+	release
+	hold -b "$PROXY" -t 3s --
+	: >requests
+	proxy_stat requests
+	local start=$VALUE
+	holds_for 3200 alive "$COMMAND"
+	proxy_stat requests
+	# sync and exists, in one write or two, and what else keeps the session
+	between $((VALUE - start)) 3 12 "writes in a session timeout"
+	has_line requests "$NODE" || fail "nothing asked about the node"
+	release
+}
+
+@test "the server's end of the session ends the command at once" {
+	hold -t 20s --
+	now
+	local start=$NOW
+	expire_owner "$NODE/$(places)"
+	lost 5
+	now
+	between $((NOW - start)) 0 3000
+	nothing_left
+}
+
+@test "a node that somebody removed ends the command" {
+	hold -t 3s --
+	zn rm "$NODE/$(places)"
+	lost 5
+	nothing_left
+}
+
+@test "waiting: a session that expires enters the queue again, at its end, and -v says so" {
+	hold --
+	wait_in_line 1 -v -- sh -c 'echo first >>order'
+	local first=$PID err=$ERR old
+	old=$(owner_of "$NODE/$(places | tail -n 1)")
+	wait_in_line 2 -- sh -c 'echo second >>order'
+	local second=$PID
+	zn expire "$old"
+	wait_until 5 again "$old"
+	has_line "$err" 'session'
+	alive "$first" "$second"
+	release
+	join "$first" 5
+	equal "$status" 0
+	join "$second" 5
+	equal "$status" 0
+	equal "$(tr '\n' ' ' <order)" "second first "
+	wait_until 2 no_places
+}
+
+# again SESSION: two wait, and that session is none of theirs
+again() {
+	local name
+	waiters 2 || return 1
+	for name in $(places); do
+		[[ $(owner_of "$NODE/$name") != "$1" ]] || return 1
+	done
+}
+
+@test "a short break of the connection keeps session, node and fence" {
+	zk_proxy
+	testify -b "$PROXY" -t 8s
+	local name
+	name=$(places)
+	for _ in 1 2 3; do
+		proxy cut
+		lives_on 500
+	done
+	equal "$(places)" "$name"
+	end_witness
+	nothing_left
+}
+
+# ---- credentials
+
+@test "user and password: only who made a node may touch it" {
+	export DLOCK_BACKEND=zookeeper://joe:Sesame8@127.0.0.1:$ZK_PORT/private-$LOCK
+	NODE=/private-$LOCK/$LOCK
+	hold --
+	local name acl
+	name=$(zn -a joe:Sesame8 ls "$NODE" | grep -v -- -dlock-)
+	acl=$(zn -a joe:Sesame8 acl "$NODE/$name")
+	matches "$acl" '^rwcda digest:joe:[A-Za-z0-9+/]{27}=$' ACL
+	# a stranger cannot read, and not remove
+	run -1 zn get "$NODE/$name"
+	run -1 zn rm "$NODE/$name"
+	run -0 "$DLOCK" run "$LOCK-2" -- true
+	release
+	wait_until 2 eval '[[ -z $(zn -a joe:Sesame8 ls "$NODE" 2>/dev/null) ]]'
+}
+
+@test "no right to a node: 122, and it says who is refused what" {
+	local root=/closed-$LOCK uri
+	"$DLOCK" run -b "zookeeper://joe:Sesame8@127.0.0.1:$ZK_PORT$root" "$LOCK" -- true
+	for uri in "$ZK$root" "zookeeper://joe:wrong@127.0.0.1:$ZK_PORT$root" \
+		"zookeeper://eve:Sesame8@127.0.0.1:$ZK_PORT$root"; do
+		run --separate-stderr -122 "$DLOCK" run -n -b "$uri" "$LOCK" -- touch ran
+		one_line 'NoAuth|not allowed|permission|credentials' "$root"
+		[[ $stderr != *wrong* && $stderr != *Sesame8* ]]
+	done
+	[[ ! -e ran ]]
+}
+
+@test "the server refuses to authenticate: 122 AuthFailed" {
+	private_zookeeper DigestAuthenticationProvider.enabled=false
+	run --separate-stderr -122 timeout 20 "$DLOCK" run -b "zookeeper://joe:Sesame8@127.0.0.1:$P_PORT" "$LOCK" -- touch ran
+	one_line 'AuthFailed|authentication' "127\.0\.0\.1"
+	[[ ! -e ran && $stderr != *Sesame8* ]]
+}
+
+@test "a server that wants everybody to authenticate: 122 without credentials, else fine" {
+	private_zookeeper enforce.auth.enabled=true enforce.auth.schemes=digest
+	run --separate-stderr -122 timeout 20 "$DLOCK" run -b "$P_URI" "$LOCK" -- touch ran
+	one_line "127\.0\.0\.1"
+	[[ ! -e ran ]]
+	run -0 "$DLOCK" run -b "zookeeper://joe:Sesame8@127.0.0.1:$P_PORT" "$LOCK" -- true
+}
+
+@test "a password is in no argument list, message, log or node" {
+	local secret=Sesame8word uri
+	uri=zookeeper://joe:$secret@127.0.0.1:$ZK_PORT/secret-$LOCK
+	start "$DLOCK" run -vv -b "$uri" "$LOCK" -- sh -c 'touch in; exec sleep 300'
+	local holder=$PID err=$ERR
+	wait_until 10 test -e in
+	# shellcheck disable=SC2046 # words
+	not grep -qsa "$secret" "/proc/$holder/cmdline" $(tree "$holder" | sed 's|.*|/proc/&/cmdline|')
+	"$DLOCK" status -b "$uri" >table || true
+	"$DLOCK" status -b "$uri" --json >json || true
+	run --separate-stderr -124 "$DLOCK" run -vv -n -b "$uri" "$LOCK" -- true
+	printf '%s\n' "$output" "$stderr" >busy
+	local name
+	for name in $(zn -a "joe:$secret" ls "/secret-$LOCK/$LOCK"); do
+		zn -a "joe:$secret" get "/secret-$LOCK/$LOCK/$name"
+	done >data
+	has_line data 'host='
+	kill -TERM "$holder"
+	join "$holder"
+	not grep -F "$secret" table json busy data "$err"
+}
+
+# ---- where it is
+
+@test "the path of the URI is the root, whatever its depth; the default is /dlock" {
+	hold -b "$ZK" --
+	place_count 1
+	release
+	hold -b "$ZK/deep-$LOCK/er/est" --
+	NODE=/deep-$LOCK/er/est/$LOCK place_count 1
+	# another root is another lock
+	run -0 "$DLOCK" run -n -b "$ZK/deep-$LOCK/er" "$LOCK" -- true
+	release
+	hold -b "$ZK/deep-$LOCK/" --
+	NODE=/deep-$LOCK/$LOCK place_count 1
+	release
+}
+
+@test "zk: is zookeeper:, localhost is resolved, ports and hosts are many" {
+	hold -b "zk://127.0.0.1:$ZK_PORT" --
+	place_count 1
+	release
+	run -0 "$DLOCK" run -b "zk://localhost:$ZK_PORT" "$LOCK" -- true
+	# whichever of them is asked first
+	local n
+	for n in 1 2 3 4 5 6; do
+		run --separate-stderr -0 timeout 20 "$DLOCK" run -b "zk://127.0.0.1:1,127.0.0.1:$ZK_PORT,127.0.0.1:2" "$LOCK" -- true
+		equal "$stderr" ""
+	done
+}
+
+@test "the list of hosts is shuffled" {
+	local n port=$ZK_PORT
+	zk_proxy
+	# half of the clients go to the server itself, half through the proxy
+	for n in {1..16}; do
+		"$DLOCK" run -b "zk://127.0.0.1:$port,127.0.0.1:$TOOL_PORT" "$LOCK" -- true
+	done
+	proxy stats
+	local connections=${ANSWER#*connections=}
+	between "${connections%% *}" 1 15 "connections to one of two"
+}
+
+@test "a black hole among the hosts delays, and hurts not" {
+	tool listener
+	local n
+	for n in 1 2 3; do
+		run --separate-stderr -0 timeout 20 "$DLOCK" run -b "zk://127.0.0.1:$TOOL_PORT,127.0.0.1:$ZK_PORT" "$LOCK" -- true
+		equal "$stderr" ""
+	done
+}
+
+@test "IPv6, in brackets" {
+	grep -qs ' lo$' /proc/net/if_inet6 || not_here "no IPv6"
+	local zk_port=$ZK_PORT port
+	zk_free_port
+	socat "TCP6-LISTEN:$port,bind=[::1],fork,reuseaddr" "TCP4:127.0.0.1:$zk_port" \
+		</dev/null >"$T/socat" 2>&1 3>&- 4>&- &
+	SERVICES+=("$!")
+	wait_until 5 eval "grep -qi ' 0*1:$(printf %04X "$port") ' /proc/net/tcp6"
+	run --separate-stderr -0 "$DLOCK" run -b "zk://[::1]:$port" "$LOCK" -- "$TOOLS/znode" "$PORTS" ls "$NODE"
+	matches "$output" '_c_.*-lock-'
+	run --separate-stderr -0 timeout 20 "$DLOCK" run -b "zk://127.0.0.1:1,[::1]:$port" "$LOCK" -- true
+	# nobody there
+	run --separate-stderr -122 timeout 20 "$DLOCK" run -b "zk://[::1]:1?connect-timeout=1s" "$LOCK" -- true
+	one_line '\[::1\]:1'
+}
+
+# ---- threads and log of the client library
+
+@test "the library's threads never see a signal" {
+	hold --
+	keeper_of "$HOLDER"
+	local task mask bit others=0
+	for task in "/proc/$KEEPER/task/"*; do
+		[[ ${task##*/} != "$KEEPER" ]] || continue
+		((++others))
+		mask=$(awk '/^SigBlk/ { print $2 }' "$task/status")
+		# HUP INT QUIT USR1 USR2 PIPE ALRM TERM CHLD CONT TSTP WINCH
+		for bit in 1 2 3 10 12 13 14 15 17 18 20 28; do
+			((0x${mask: -8} >> (bit - 1) & 1)) || fail "thread ${task##*/} takes signal $bit"
+		done
+	done
+	((others >= 1)) || fail "no threads: is this the library that has them?"
+	release
+}
+
+@test "the command gets no descriptor of the library" {
+	run -0 "$DLOCK" run "$LOCK" -- sh -c 'ls -l /proc/self/fd | grep -c socket:'
+	equal "$output" 0
+}
+
+@test "what the library logs is not seen, but with -vv" {
+	private_zookeeper
+	use "$P_URI" "$P_PORT"
+	hold -t 3s --
+	local quiet=$HOLDER_ERR holder=$HOLDER command=$COMMAND
+	zookeeper_stop "$P_DIR"
+	zookeeper_restart "$P_DIR"
+	SERVICES+=("$(<"$P_DIR/pid")")
+	holds_for 2000 alive "$command"
+	kill -TERM "$command"
+	join "$holder"
+	equal "$(grep -Ec '^dlock: ' "$quiet")" "$(wc -l <"$quiet")" "lines of dlock"
+	not has_line "$quiet" 'ZOO_|@'
+	run --separate-stderr -0 "$DLOCK" run -vv "$LOCK" -- true
+	matches "$stderr" 'ZooKeeper|zookeeper|session'
+	equal "$(grep -Evc '^dlock: ' <<<"$stderr")" 0 "lines that are not dlock's"
+}
+
+# ---- other clients' nodes
+
+@test "Curator's node excludes, and status shows it" {
+	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock- 10.1.2.3
+	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+	one_line "^dlock: $LOCK: held by.*10\.1\.2\.3"
+	run -1 "$DLOCK" status "$LOCK"
+	matches "$output" '10\.1\.2\.3'
+	"$DLOCK" status --json "$LOCK" >json || true
+	equal "$(jq -c '[.held, (.holders | length), (.waiters | length)]' json)" '[true,1,0]'
+	equal "$(jq .fence json)" "$(stat_of "$FOREIGN" czxid)" fence
+	wait_in_line 1 -- true
+	end_foreign
+	join "$PID" 5
+	equal "$status" 0
+}
+
+@test "kazoo's node excludes, and status shows it" {
+	foreign_sequence "$(printf '%032d' 7)__lock__" worker-7
+	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+	one_line "^dlock: $LOCK: held by.*worker-7"
+	run -1 "$DLOCK" status "$LOCK"
+	matches "$output" 'worker-7'
+	wait_in_line 1 -- true
+	end_foreign
+	join "$PID" 5
+	equal "$status" 0
+}
+
+@test "Curator's and kazoo's readers share with readers, and exclude writers" {
+	foreign_sequence _c_11111111-2222-4333-8444-555555555555-__READ__ 10.1.2.3
+	local curator=$FOREIGN_PID
+	foreign_sequence "$(printf '%032d' 7)__rlock__" worker-7
+	run -0 "$DLOCK" run -n -s "$LOCK" -- true
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	end_foreign
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	end_foreign "$curator"
+	run -0 "$DLOCK" run -n "$LOCK" -- true
+	foreign_sequence _c_11111111-2222-4333-8444-555555555555-__WRIT__ 10.1.2.3
+	run -124 "$DLOCK" run -n -s "$LOCK" -- true
+}
+
+@test "a foreign holder that ends its session lets the first in line in" {
+	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock-
+	wait_in_line 1 -- sh -c 'echo 1 >>order'
+	local first=$PID
+	wait_in_line 2 -- sh -c 'echo 2 >>order'
+	local second=$PID
+	expire_owner "$FOREIGN"
+	join "$first" 5
+	join "$second" 5
+	equal "$(tr '\n' ' ' <order)" "1 2 "
+}
+
+@test "nodes that are no locks hurt nobody" {
+	directory
+	zn create "$NODE/notes" hello
+	zn create "$NODE/lock-" hello
+	zn create "$NODE/-lock-12x" hello
+	run -0 "$DLOCK" run -n "$LOCK" -- true
+	run -0 "$DLOCK" status "$LOCK"
+	"$DLOCK" break --yes "$LOCK" 2>/dev/null || true
+	equal "$(zn ls "$NODE" | wc -l)" 3 "nodes that are not ours"
+	zn wipe "$NODE"
+}
+
+@test "data of others is shown harmless" {
+	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock- \
+		"$(printf 'host=\e[31mEVIL%%0aX\e]0;x\a&pid=99999999999999999999&since=-1&cmd=\n\n%%1b[31m')"
+	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+	one_line "^dlock: $LOCK: held by"
+	equal "$(LC_ALL=C tr -d '\12\40-\176\200-\376' <<<"$stderr")" "" "control bytes"
+	run -1 "$DLOCK" status "$LOCK"
+	equal "$(LC_ALL=C tr -d '\12\40-\176\200-\376' <<<"$output")" "" "control bytes"
+}
+
+@test "break removes the holder's node, Curator's too, and the next gets it" {
+	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock- 10.1.2.3
+	wait_in_line 1 -- true
+	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK"
+	join "$PID" 5
+	equal "$status" 0
+	not zn stat "$FOREIGN" 2>/dev/null
+}
+
+# ---- the basic lock of one node
+
+@test "strategy node: one ephemeral node, watched by all, that excludes" {
+	export DLOCK_BACKEND="$ZK?strategy=node"
+	hold --
+	local n waiter=() path
+	path=$(zn tree /dlock | while read -r path; do
+		if [[ $(stat_of "$path" czxid) == "$FENCE" ]]; then
+			echo "$path"
+		fi
+	done)
+	[[ -n $path ]] || fail "no node with the fence as its czxid"
+	[[ $(owner_of "$path") == 0x1* ]] || fail "not ephemeral: $(zn stat "$path")"
+	for n in 1 2 3; do
+		start "$DLOCK" run "$LOCK" -- sh -c 'mkdir inside || echo overlap >>order; echo x >>order; rmdir inside'
+		waiter+=("$PID")
+	done
+	wait_until 5 eval '(($(watchers "$path" | grep -vcx "$(owner_of "$path")") == 3))'
+	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+	one_line "^dlock: $LOCK: held by $(uname -n) pid $HOLDER"
+	release
+	for n in "${waiter[@]}"; do
+		join "$n"
+		equal "$status" 0
+	done
+	equal "$(tr '\n' ' ' <order)" "x x x "
+	wait_until 5 not zn stat "$path" >/dev/null 2>&1
+}
+
+@test "strategy node: the session's end ends the command, and a waiter gets the lock" {
+	export DLOCK_BACKEND="$ZK?strategy=node"
+	hold -t 2s --
+	keeper_of "$HOLDER"
+	contend "$COMMAND"
+	kill -STOP "$KEEPER"
+	lost
+	met_nobody 10
+}
+
+# ---- the workload
+
+@test "countdown with the number in a node: 101 at once" {
+	local n all=()
+	zn create "/number-$LOCK" 100
+	for n in {0..100}; do
+		start "$DLOCK" run "$LOCK" -- sh -c '
+			number=$("$TOOLS/znode" "$PORTS" get "$0")
+			echo "$number" >>log
+			[ "$number" -eq 0 ] || "$TOOLS/znode" "$PORTS" set "$0" $((number - 1))' "/number-$LOCK"
+		all+=("$PID")
+	done
+	for n in "${all[@]}"; do
+		join "$n" 60
+		equal "$status" 0
+	done
+	diff <(seq 100 -1 0) log
+	zn rm "/number-$LOCK"
+	nothing_left
+}
