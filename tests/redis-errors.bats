@@ -87,14 +87,14 @@ nothing_on_private() {
 }
 
 @test "error: read-only replica" {
-	private_redis --replicaof "127.0.0.1 $REDIS_PORT"
+	private_redis --replicaof 127.0.0.1 "$REDIS_PORT"
 	wait_until 10 eval 'redis_at "$P_DIR" info replication | grep -q master_link_status:up'
 	refused READONLY "$P_URI"
 	only_fences
 }
 
 @test "error: replica without its master" {
-	private_redis --replicaof "127.0.0.1 1" --replica-serve-stale-data no
+	private_redis --replicaof 127.0.0.1 1 --replica-serve-stale-data no
 	refused 'MASTERDOWN|READONLY' "$P_URI"
 }
 

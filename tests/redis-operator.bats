@@ -247,7 +247,8 @@ check() {
 	private_redis --appendonly yes --appendfsync always
 	local policy
 	for policy in allkeys-lru volatile-ttl volatile-random; do
-		redis_at "$P_DIR" config set maxmemory 100mb maxmemory-policy $policy >reply
+		redis_at "$P_DIR" config set maxmemory 100mb >reply
+		redis_at "$P_DIR" config set maxmemory-policy $policy >reply
 		check 1 "$P_URI" eviction warning "$policy.*noeviction"
 	done
 	redis_at "$P_DIR" config set maxmemory-policy noeviction >reply
@@ -257,7 +258,7 @@ check() {
 @test "check: a replica, and a master with replicas" {
 	private_redis --appendonly yes --appendfsync always
 	local master=$P_URI
-	private_redis --replicaof "127.0.0.1 ${master##*:}"
+	private_redis --replicaof 127.0.0.1 "${master##*:}"
 	wait_until 10 replica_up
 	check 122 "$P_URI" role error replica
 	check 1 "$master" role warning 'replica'

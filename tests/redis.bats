@@ -29,7 +29,7 @@ load redis
 	run -0 "$DLOCK" run -b "redis+unix://$REDIS_DIR/sock?db=4" "$LOCK" -- redis-cli -p "$REDIS_PORT" -n 4 exists "$KEY"
 	equal "$output" 1
 	run -0 "$DLOCK" run -b "redis://localhost:$REDIS_PORT" "$LOCK" -- true
-	private_redis --bind '127.0.0.1 -::1'
+	private_redis --bind 127.0.0.1 -::1
 	redis_at "$P_DIR" acl setuser 'a:b' on '>p@s/s w' '~dlock:*' '~{dlock:*' '&*' +@all
 	run -0 "$DLOCK" run -b "redis://a%3Ab:p%40s%2Fs%20w@127.0.0.1:$P_PORT/5" "$LOCK" -- redis-cli -p "$P_PORT" -n 5 exists "$KEY"
 	equal "$output" 1
