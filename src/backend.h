@@ -92,6 +92,11 @@ struct backend {
 	 * keeper does not let the next holder in while the command runs. -1: none.
 	 */
 	int hold_fd;
+	/*
+	 * Set by the engine, or NULL: takes a line that a client library logs, for -vv. May be
+	 * called by any thread.
+	 */
+	void (*log)(const char *line);
 	int64_t timeout_ms;		/* bound of one request */
 	int64_t connect_timeout_ms;	/* bound of a connection, name resolution not included */
 };

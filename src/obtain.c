@@ -189,7 +189,7 @@ static void give_up(struct supervisor *s)
 		supervisor_sleep(s, until_ms);
 		while (signals_next(s->signals, NULL))
 			;
-		while (!event.last && keeper_event(&s->keeper, &event))
+		while (!event.last && supervisor_hear(s, &event))
 			;
 	}
 	keeper_kill(&s->keeper);
@@ -226,7 +226,7 @@ static enum obtained wait_for_lock(struct supervisor *s)
 		supervisor_sleep(s, clock_earlier(until_ms, tick_ms));
 		if (supervisor_interrupted(s))
 			return OBTAINED_NO;
-		while (obtained == OBTAINED_NOT_YET && keeper_event(&s->keeper, &event))
+		while (obtained == OBTAINED_NOT_YET && supervisor_hear(s, &event))
 			obtained = hear_acquiring(s, &event, &ahead);
 		if (obtained != OBTAINED_NOT_YET)
 			break;
