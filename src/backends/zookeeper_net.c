@@ -19,6 +19,7 @@
 #include "clock.h"
 #include "error.h"
 #include "net.h"
+#include "text.h"
 #include "uri.h"
 #include "zookeeper_conn.h"
 
@@ -90,8 +91,27 @@ int zk_net_resolve(struct zk_conn *conn, struct error *err)
 static _Atomic unsigned failures;
 static _Atomic int wake_fd = -1;
 
+static void (*_Atomic divert)(const char *line);
+
+/* "2026-11-21 06:24:09,123:4312(0x7f…):ZOO_INFO@function@123: text" */
+static void pass_on(const char *message)
+{
+	void (*to)(const char *line) = atomic_load(&divert);
+	const char *text = strstr(message, "ZOO_");
+	char clean[300], line[sizeof(clean) + 16];
+
+	text = text ? strstr(text, ": ") : NULL;
+	if (!to || !text)
+		return;
+	text += 2;
+	text_clean(text, strcspn(text, "\n"), clean, sizeof(clean));
+	snprintf(line, sizeof(line), "libzookeeper: %s", clean);
+	to(line);
+}
+
 static void on_log(const char *message)
 {
+	pass_on(message);
 	/* Every attempt to connect that fails is logged as an error. */
 	if (!strstr(message, "ZOO_ERROR"))
 		return;
@@ -118,7 +138,8 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
 {
 	zhandle_t *handle;
 
-	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+	atomic_store(&divert, conn->limits->log);
+	zoo_set_debug_level(conn->limits->log ? ZOO_LOG_LEVEL_INFO : ZOO_LOG_LEVEL_ERROR);
 	atomic_store(&wake_fd, conn->done_fd);
 	if (!conn->tls)
 		return zookeeper_init2(conn->servers, watcher, ttl_ms, client, conn,
