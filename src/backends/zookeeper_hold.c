@@ -41,6 +41,7 @@ struct found {
 	struct zk_state state;
 	int32_t version;		/* of the twin */
 	uint64_t fence;
+	char text[ZK_NODE_TEXT_SIZE];	/* strategy node: what the node says */
 };
 
 static enum outcome read_found(struct zk_backend *zk, struct found *found, struct error *err)
@@ -60,6 +61,7 @@ static enum outcome read_found(struct zk_backend *zk, struct found *found, struc
 		outcome = OUTCOME_ERROR;
 	} else {
 		zk_state_read(&found->state, twin->text, twin->length);
+		snprintf(found->text, sizeof(found->text), "%s", twin->text);
 		found->version = twin->stat.version;
 		found->fence = (uint64_t)place->stat.czxid;
 		found->waits |= found->state.phase == ZK_WAITING;
@@ -69,6 +71,28 @@ static enum outcome read_found(struct zk_backend *zk, struct found *found, struc
 	zk_call_free(place);
 	zk_call_free(twin);
 	return outcome;
+}
+
+/* The same for strategy node. */
+static enum outcome find_node(struct zk_backend *zk, const char *uuid, struct found *found,
+			      struct error *err)
+{
+	struct zk_call *data = zk_get(&zk->conn, found->directory, 0);
+	int rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : data->rc;
+	bool ours = zk_node_is(data, uuid);
+
+	zk_call_free(data);
+	if (rc != ZOK && rc != ZNONODE) {
+		if (err->kind == ERROR_NONE)
+			zk_call_error(&zk->conn, rc, "read", found->directory, err);
+		return OUTCOME_ERROR;
+	}
+	if (!ours)
+		return OUTCOME_LOST;
+	found->mode = HOLD_EXCLUSIVE;
+	memcpy(found->paths[0], found->directory, ZK_PATH_SIZE);
+	memcpy(found->paths[1], found->directory, ZK_PATH_SIZE);
+	return read_found(zk, found, err);
 }
 
 /* HELD with *found, LOST, or ERROR. Through the leader, for others may have changed it. */
@@ -86,7 +110,13 @@ static enum outcome find(struct zk_backend *zk, const struct request *request,
 		return OUTCOME_ERROR;
 	zk_uuid(request->token, uuid);
 	zk_directory(zk, request->name, found->directory);
+	found->waits = false;
 	sync = zk_sync(&zk->conn, zk->root);
+	if (zk->one_node) {
+		outcome = find_node(zk, uuid, found, err);
+		zk_call_free(sync);
+		return outcome;
+	}
 	if (!zk_line_get(zk, found->directory, 0, &line, err)) {
 		outcome = OUTCOME_LOST;
 		i = zk_line_find_uuid(&line, uuid);
@@ -141,11 +171,14 @@ enum outcome zk_hold_verify(struct zk_backend *zk, const struct request *request
 static enum outcome write_state(struct zk_backend *zk, const struct found *found,
 				struct error *err)
 {
-	char text[ZK_STATE_SIZE];
+	char text[ZK_NODE_TEXT_SIZE];
 	struct zk_call *set;
 	int rc;
 
-	zk_state_write(&found->state, text);
+	if (zk->one_node)
+		zk_node_text(found->text, strlen(found->text), &found->state, text);
+	else
+		zk_state_write(&found->state, text);
 	set = zk_set(&zk->conn, found->paths[1], text, found->version);
 	rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : set->rc;
 	zk_call_free(set);
@@ -291,7 +324,9 @@ static enum outcome remove_place(struct zk_backend *zk, const struct found *foun
 				 bool *removing, struct error *err)
 {
 	const char *const paths[2] = { found->paths[0], found->paths[1] };
-	struct zk_call *removed = zk_delete_two(&zk->conn, paths, -1);
+	struct zk_call *removed = zk->one_node
+		? zk_delete(&zk->conn, paths[0], found->version)
+		: zk_delete_two(&zk->conn, paths, -1);
 	struct zk_call *names = zk_list(&zk->conn, found->directory, 0);
 	int rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : removed->rc;
 	bool before = *removing;
@@ -327,7 +362,7 @@ void zk_hold_end(struct zk_backend *zk)
 	memcpy(found.paths[0], zk->seat.place, ZK_PATH_SIZE);
 	memcpy(found.paths[1], zk->seat.twin, ZK_PATH_SIZE);
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	if (!zk_conn_open(&zk->conn, zk->conn.asked_ms, &ignored))
+	if (!zk_conn_open(&zk->conn, zk->conn.asked_ms, &ignored) && !zk->one_node)
 		remove_place(zk, &found, &removing, &ignored);
 	zk_conn_close(&zk->conn);
 }
@@ -346,7 +381,7 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 	memcpy(found.directory, seat->directory, ZK_PATH_SIZE);
 	memcpy(found.paths[0], seat->place, ZK_PATH_SIZE);
 	memcpy(found.paths[1], seat->twin, ZK_PATH_SIZE);
-	if (how == RELEASE_ONE || keep_ms > 0) {
+	if (how == RELEASE_ONE || keep_ms > 0 || zk->one_node) {
 		outcome = read_found(zk, &found, err);
 		if (outcome == OUTCOME_LOST)
 			return lost(zk, "its node was removed", err);
@@ -365,6 +400,9 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 			return OUTCOME_ERROR;
 		return outcome;
 	}
+	/* Not by its path: another one's may be there by now. This ends with the session. */
+	if (zk->one_node)
+		return OUTCOME_HELD;
 	return remove_place(zk, &found, &seat->removing, err);
 }
 

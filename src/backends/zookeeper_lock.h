@@ -22,6 +22,9 @@ struct name_list;
  */
 #define ZK_GRACE_MS 900
 
+/* What the one node of strategy node says: its uuid, its state, and who holds it. */
+#define ZK_NODE_TEXT_SIZE (HOLDER_TEXT_SIZE + ZK_STATE_SIZE + ZK_UUID_SIZE + 16)
+
 /* All places of a lock, in their order, and the twins of those of dlock, in none. */
 struct zk_line {
 	struct zk_call *names;		/* has the strings */
@@ -36,7 +39,7 @@ struct zk_seat {
 	char directory[ZK_PATH_SIZE];	/* of the lock */
 	char uuid[ZK_UUID_SIZE];
 	char place[ZK_PATH_SIZE];	/* paths; "": none that is known of */
-	char twin[ZK_PATH_SIZE];
+	char twin[ZK_PATH_SIZE];	/* with strategy node both are the same */
 	int64_t session;		/* that made it */
 	bool maybe;			/* it was asked for, and no answer came */
 	bool removing;			/* the same of its removal */
@@ -118,6 +121,17 @@ void zk_describe(const struct zk_place *place, const struct zk_call *data,
  */
 void zk_hand_over(struct zk_backend *zk, const char *directory, struct zk_call *names,
 		  int64_t until_ms);
+
+/* ---- zookeeper_node.c: strategy node ---- */
+
+enum outcome zk_node_acquire(struct zk_backend *zk, const struct request *request,
+			     struct grant *grant, struct error *err);
+int64_t zk_node_event(struct zk_backend *zk);
+/* Does the node's data have this uuid? */
+bool zk_node_is(const struct zk_call *data, const char *uuid);
+/* The same data with another state. */
+void zk_node_text(const char *old, size_t length, const struct zk_state *state,
+		  char text[static ZK_NODE_TEXT_SIZE]);
 
 /* ---- zookeeper_queue.c: see struct backend_ops ---- */
 
