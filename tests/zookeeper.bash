@@ -30,6 +30,11 @@ zn() {
 	"$TOOLS/znode" "$PORTS" "$@"
 }
 
+# zn_as USER:PASSWORD COMMAND...
+zn_as() {
+	"$TOOLS/znode" -a "$1" "$PORTS" "${@:2}"
+}
+
 # places: the nodes that stand in line for the lock, one a line, in their order; not the
 # twins by which other kinds of clients see them; numbers below 0 are for tests of their own
 places() {

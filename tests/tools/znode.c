@@ -255,11 +255,10 @@ static void session_password(int64_t session, unsigned char password[PASSWORD])
 	}
 }
 
-/* Takes up a session, or makes one (0). */
-static bool greet(int64_t session)
+/* Asks to take up a session, or to make one (0). */
+static bool send_greeting(int64_t session)
 {
 	unsigned char password[PASSWORD] = { 0 };
-	int32_t granted_ms;
 
 	if (session)
 		session_password(session, password);
@@ -271,11 +270,14 @@ static bool greet(int64_t session)
 	put_int(PASSWORD);
 	put(password, PASSWORD);
 	put("", 1);
-	if (!send_packet() || !receive_packet(now_ms() + ANSWER_MS))
-		return false;
+	return send_packet();
+}
+
+/* The answer that came to that: is there a session now? */
+static bool granted(void)
+{
 	take_int();
-	granted_ms = take_int();
-	return granted_ms > 0;
+	return take_int() > 0;
 }
 
 static bool connect_to(uint16_t port)
@@ -299,9 +301,10 @@ static bool connect_to(uint16_t port)
 }
 
 /* To the next of the servers, once. */
-static bool reach(int64_t session)
+static bool reach(void)
 {
-	bool ok = connect_to(ports[port_next++ % port_count]) && greet(session);
+	bool ok = connect_to(ports[port_next++ % port_count]) && send_greeting(0) &&
+		  receive_packet(now_ms() + ANSWER_MS) && granted();
 
 	if (ok && credentials) {
 		ask(AUTH);
@@ -468,6 +471,43 @@ static void hold(int flags, const char *path, const char *data)
 	}
 }
 
+/*
+ * Takes the session over and ends it, in one write: its owner, whose connection the server
+ * ends, takes it back at once. Until there is no such session, or nobody knows of it.
+ */
+static void expire(int64_t session)
+{
+	int one = 1, none = 0;
+	bool sent = false, there;
+
+	/* 0 would make a new one each time */
+	if (!session)
+		errx(64, "expire: want the number of a session");
+	for (size_t failures = 0; failures < 100; ) {
+		there = connect_to(ports[port_next++ % port_count]);
+		if (there) {
+			setsockopt(fd, IPPROTO_TCP, TCP_CORK, &one, sizeof(one));
+			there = send_greeting(session);
+			ask(CLOSE);
+			there = send_packet() && there;
+			setsockopt(fd, IPPROTO_TCP, TCP_CORK, &none, sizeof(none));
+		}
+		if (!there || !receive_packet(now_ms() + ANSWER_MS)) {
+			/* it may have ended the session and the connection at once */
+			sent = sent || there;
+			failures++;
+			poll(NULL, 0, PAUSE_MS);
+		} else if (granted()) {
+			sent = true;
+		} else if (sent) {
+			exit(0);
+		} else {
+			errx(1, "there is no such session");
+		}
+	}
+	errx(2, "no server answers");
+}
+
 /* ---- the witness */
 
 static void note(const char *text)
@@ -521,7 +561,7 @@ static void testify(const char *parent, int64_t czxid, bool ignore)
 	}
 	idle = note_alive;
 	while (path) {
-		error = fd >= 0 || reach(0) ? about(EXISTS, path) : DOWN;
+		error = fd >= 0 || reach() ? about(EXISTS, path) : DOWN;
 		if (error == DOWN) {
 			hang_up();
 			note("down");
@@ -563,14 +603,13 @@ static void obey(char **args, int count, bool ignore)
 		if (log_fd < 0)
 			err(64, "%s", args[3]);
 		testify(path, strtoll(data, NULL, 10), ignore);
-	} else if (strcmp(verb, "expire") != 0) {
+	} else {
 		errx(64, "%s: unknown command", verb);
 	}
 }
 
 int main(int argc, char **argv)
 {
-	int64_t session = 0;
 	bool ignore = false;
 	int option;
 	char *port;
@@ -590,10 +629,10 @@ int main(int argc, char **argv)
 	for (port = strtok(argv[0], ","); port && port_count < 8; port = strtok(NULL, ","))
 		ports[port_count++] = (uint16_t)atoi(port);
 	if (!strcmp(argv[1], "expire"))
-		session = (int64_t)strtoull(argv[2], NULL, 16);
+		expire((int64_t)strtoull(argv[2], NULL, 16));
 	for (size_t tries = 0; fd < 0; tries++)
-		if (!reach(session) && tries + 1 >= port_count)
-			errx(2, "no server answers%s", session ? ", or there is no such session" : "");
+		if (!reach() && tries + 1 >= port_count)
+			errx(2, "no server answers");
 	obey(argv + 1, argc - 1, ignore);
 	/* whatever it was, the session must not stay */
 	ask(CLOSE);
