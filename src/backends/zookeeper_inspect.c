@@ -186,7 +186,7 @@ static int look_within(struct zk_backend *zk, const char *directory, uint32_t wa
 	for (;;) {
 		*err = (struct error){ .kind = ERROR_NONE };
 		result = look(zk, directory, watch, line, view, err);
-		if (!result || !zk_conn_again(&zk->conn, err))
+		if (!result || !zk_conn_ask_again(&zk->conn, err))
 			return result;
 		zk_line_finish(line);
 		lock_view_finish(view);
@@ -342,7 +342,7 @@ int zk_list_names(struct backend *backend, struct name_list *names, struct error
 	do {
 		*err = (struct error){ .kind = ERROR_NONE };
 		result = list_once(zk, names, err);
-	} while (result && zk_conn_again(&zk->conn, err));
+	} while (result && zk_conn_ask_again(&zk->conn, err));
 	name_list_sort(names);
 	return result;
 }

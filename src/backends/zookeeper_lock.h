@@ -47,7 +47,6 @@ struct zk_seat {
 	int32_t version;		/* of the twin's data */
 	struct zk_state state;
 	uint64_t fence;
-	int64_t lease_end_ms;		/* of the last grant */
 	uint32_t own_watch;
 
 	/* while waiting */
@@ -59,6 +58,7 @@ struct zk_seat {
 	bool answers;			/* the watched one, if it is its turn, has taken it */
 	int64_t turn_ms;		/* since when it does not; 0: it is not so */
 	int64_t look_ms;		/* next look for what no watch tells of */
+	bool look_near;			/* at the place that we wait for */
 	struct holder holder;
 	int64_t holder_since_ms;	/* wall clock; 0: not known */
 };
@@ -133,21 +133,63 @@ bool zk_node_is(const struct zk_call *data, const char *uuid);
 void zk_node_text(const char *old, size_t length, const struct zk_state *state,
 		  char text[static ZK_NODE_TEXT_SIZE]);
 
+/* ---- zookeeper_seat.c: a place in line ---- */
+
+/*
+ * Takes a place, or finds the one that was taken when no answer came; then the line is read.
+ * 0, or -1 with *err.
+ */
+int zk_seat_take(struct zk_backend *zk, const struct request *request, struct error *err);
+/* Keeps what of *line is before our place, which is in it. 0, or -1 with *err: it is not. */
+int zk_seat_sit(struct zk_backend *zk, struct zk_line *line, struct error *err);
+/* Ends the session, and all that it has. */
+void zk_seat_leave(struct zk_backend *zk);
+void zk_seat_forget(struct zk_seat *seat);
+/* It holds: what the session is good for when a request sent then was answered. */
+void zk_grant(struct zk_backend *zk, int64_t sent_ms, struct grant *grant);
+
 /* ---- zookeeper_queue.c: see struct backend_ops ---- */
 
 enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *request,
 			      struct grant *grant, struct error *err);
 int64_t zk_queue_event(struct zk_backend *zk);
-/* Leaves the line, with the session; nothing is held. */
-void zk_seat_leave(struct zk_backend *zk);
-void zk_seat_forget(struct zk_seat *seat);
 
-/* ---- zookeeper_hold.c ---- */
+/* ---- zookeeper_token.c: the place of a token, whoever made it ---- */
 
-/* Notes that it holds, and what the session is still good for. */
-void zk_grant(struct zk_backend *zk, int64_t sent_ms, struct grant *grant);
+struct zk_found {
+	bool waits;			/* it does not hold */
+	bool counted;			/* by zk_count(): there is one more, or one less */
+	char directory[ZK_PATH_SIZE];
+	char paths[2][ZK_PATH_SIZE];	/* of the place and its twin */
+	enum hold_mode mode;
+	struct zk_state state;
+	int32_t version;		/* of the twin */
+	uint64_t fence;
+	char text[ZK_NODE_TEXT_SIZE];	/* strategy node: what the node says */
+};
+
+/* HELD with *found; LOST, perhaps with found->waits; ERROR. Through the leader. */
+enum outcome zk_find(struct zk_backend *zk, const struct request *request,
+		     struct zk_found *found, struct error *err);
+/* The same by found->paths. */
+enum outcome zk_find_again(struct zk_backend *zk, struct zk_found *found, struct error *err);
+/* Writes the state, unless somebody else has meanwhile. HELD, LOST, BUSY: do it again. */
+enum outcome zk_write_state(struct zk_backend *zk, const struct zk_found *found,
+			    struct error *err);
+/*
+ * Adds to how often it was acquired, if that leaves one. HELD with found->counted, LOST,
+ * BUSY: it is held in a mode that gives less, ERROR.
+ */
+enum outcome zk_count(struct zk_backend *zk, const struct request *request, int by,
+		      struct zk_found *found, struct error *err);
+enum outcome zk_lost(const struct zk_backend *zk, const char *what, struct error *err);
+
+/* ---- zookeeper_hold.c, zookeeper_token.c: see struct backend_ops ---- */
+
 enum outcome zk_hold_renew(struct zk_backend *zk, const struct request *request,
 			   struct grant *grant, struct error *err);
+enum outcome zk_renew_other(struct zk_backend *zk, const struct request *request,
+			    struct grant *grant, struct error *err);
 enum outcome zk_hold_verify(struct zk_backend *zk, const struct request *request,
 			    struct error *err);
 enum outcome zk_hold_release(struct zk_backend *zk, const struct request *request,
