@@ -122,7 +122,7 @@ owner_of() {
 watchers() {
 	zk_ask "$ZK_DIR" wchp | awk -v path="$1" '
 		/^\// { here = $0 == path; next }
-		here { sub(/^[[:space:]]+/, ""); print }'
+		here && NF { sub(/^[[:space:]]+/, ""); print }'
 }
 
 # expire_owner PATH: the server ends the session that holds that node

@@ -24,6 +24,6 @@ backend_waiters() {
 	owner=$(zn stat "/dlock/$LOCK" 2>/dev/null | sed 's/.* owner=\([^ ]*\) .*/\1/')
 	zk_ask "$ZK_DIR" wchp | awk -v path="/dlock/$LOCK" -v owner="$owner" '
 		/^\// { here = $0 == path; next }
-		here && ($1 "") != (owner "") { waiters++ }
+		here && NF && $1 "" != owner "" { waiters++ }
 		END { print waiters + 0 }'
 }
