@@ -246,6 +246,8 @@ int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 		return -1;
 	if (!await_session(conn, err))
 		return 0;
+	if (err->kind == ERROR_UNAVAILABLE && err->errnum != ESTALE)
+		err->errnum = ENOTCONN;
 	/* A session that never was need not go on being looked for. */
 	if (conn->handle && !conn->seen_connections)
 		drop(conn);
@@ -343,7 +345,8 @@ bool zk_conn_again(const struct zk_conn *conn, const struct error *err)
 
 bool zk_conn_ask_again(const struct zk_conn *conn, const struct error *err)
 {
-	return err->kind == ERROR_UNAVAILABLE && clock_boot_ms() < conn->deadline_ms;
+	return err->kind == ERROR_UNAVAILABLE && err->errnum != ENOTCONN &&
+	       clock_boot_ms() < conn->deadline_ms;
 }
 
 bool zk_conn_event(struct zk_conn *conn, struct zk_event *event)

@@ -125,8 +125,9 @@ int zk_conn_wait(struct zk_conn *conn, struct error *err);
 bool zk_conn_rest(struct zk_conn *conn, int64_t until_ms);
 
 /*
- * Is it worth while, within the operation's time, to do it again after *err? For one that
- * asks it is even with a new session.
+ * Is it worth while, within the operation's time, to do it again after *err? A connection
+ * was lost; not if none can be had (errnum ENOTCONN). For one that asks it is even with a
+ * new session.
  */
 bool zk_conn_again(const struct zk_conn *conn, const struct error *err);
 bool zk_conn_ask_again(const struct zk_conn *conn, const struct error *err);

@@ -9,6 +9,9 @@
 #include "zookeeper_keep.h"
 #include "zookeeper_lock.h"
 
+/* Between two attempts to connect, for a release. */
+#define PAUSE_MS 50
+
 /* Does this object hold, by a session of its own? */
 static bool is_holder(const struct zk_backend *zk)
 {
@@ -213,6 +216,19 @@ static enum outcome leave(struct zk_backend *zk, const struct request *request,
 	return OUTCOME_LOST;
 }
 
+/* After an error; a server that is restarted gets the time that there is. */
+static bool try_again(struct zk_backend *zk, const struct error *err)
+{
+	int64_t now = clock_boot_ms();
+
+	if (err->kind == ERROR_UNAVAILABLE && err->errnum == ENOTCONN &&
+	    now < zk->conn.deadline_ms - PAUSE_MS) {
+		zk_conn_rest(&zk->conn, now + PAUSE_MS);
+		return true;
+	}
+	return zk_conn_again(&zk->conn, err);
+}
+
 enum outcome zk_hold_release(struct zk_backend *zk, const struct request *request,
 			     enum release how, int64_t keep_ms, struct error *err)
 {
@@ -236,8 +252,7 @@ enum outcome zk_hold_release(struct zk_backend *zk, const struct request *reques
 		outcome = holder ? release_own(zk, request, keep_ms, err)
 				 : release_other(zk, request, &removing, err);
 		/* BUSY: its state has changed as it was to be kept. */
-	} while ((outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err)) ||
-		 outcome == OUTCOME_BUSY);
+	} while ((outcome == OUTCOME_ERROR && try_again(zk, err)) || outcome == OUTCOME_BUSY);
 	if (outcome == OUTCOME_ERROR)
 		return outcome;
 	if (request->forget && zk->seat.directory[0])
