@@ -191,6 +191,26 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
 	return -1;
 }
 
+/*
+ * Is there a server worth waiting for? 0, or -1 with *err. One that has lost its data does
+ * not even say that our session is none of its: it serves others, and not us. After the
+ * session's time that is as good as to say so.
+ */
+static int look(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
+{
+	int found = zk_net_look(conn, deadline_ms, err);
+
+	if (found <= 0 || !conn->seen_connections) {
+		conn->refused_ms = 0;
+		return found < 0 ? -1 : 0;
+	}
+	if (!conn->refused_ms)
+		conn->refused_ms = clock_boot_ms();
+	if (clock_boot_ms() - conn->refused_ms < conn->ttl_ms)
+		return 0;
+	return no_session(conn, ZOO_EXPIRED_SESSION_STATE, err);
+}
+
 /* Waits until there is a session. The servers get a slice of the time each. */
 static int await_session(struct zk_conn *conn, struct error *err)
 {
@@ -214,11 +234,11 @@ static int await_session(struct zk_conn *conn, struct error *err)
 		/* All have been tried: is there one that is worth waiting for? */
 		if (!looked && zk_net_failures() - failures >= (unsigned)conn->server_count) {
 			looked = true;
-			if (zk_net_look(conn, deadline_ms, err))
+			if (look(conn, deadline_ms, err))
 				return -1;
 		}
 		if (now >= deadline_ms) {
-			if (!zk_net_look(conn, deadline_ms + look_ms, err))
+			if (!look(conn, deadline_ms + look_ms, err))
 				error_set(err, ERROR_UNAVAILABLE, 0,
 					  "%s: no session within the time for connecting",
 					  conn->label);
@@ -231,6 +251,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 		if (rest(conn, clock_earlier(slice_end_ms, deadline_ms), err))
 			return -1;
 	}
+	conn->refused_ms = 0;
 	note_connection(conn);
 	return 0;
 }

@@ -64,6 +64,7 @@ struct zk_conn {
 	int64_t contacts[ZK_CONTACTS];	/* when requests were sent that were answered */
 	int contact_count;
 	int64_t started_ms;		/* before this connection was made */
+	int64_t refused_ms;		/* since when servers serve, but not us; 0: it is not so */
 	struct zk_fd *foreign;		/* descriptors that are not the library's */
 	size_t foreign_count;
 

@@ -305,7 +305,7 @@ int zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *e
 		limit_ms = now + (deadline_ms - now) / (int64_t)(conn->host_count - i);
 		no_quorum = false;
 		if (!look_at(conn, &conn->hosts[i], limit_ms, &no_quorum, &why))
-			return 0;
+			return 1;
 		if (why.kind == ERROR_CANCELLED)
 			break;
 		/* The most telling reason: a server that is there. */
