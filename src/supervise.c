@@ -54,7 +54,7 @@ void supervisor_sleep(const struct supervisor *s, int64_t until_ms)
 	struct pollfd fds[] = {
 		{ .fd = s->signals->fd, .events = POLLIN },
 		{ .fd = s->keeper.pid ? s->keeper.fd : -1, .events = POLLIN },
-		{ .fd = s->guard.pid ? s->guard.fd : -1, .events = POLLIN },
+		{ .fd = s->guard.pid && !s->ended ? s->guard.fd : -1, .events = POLLIN },
 	};
 
 	poll(fds, sizeof(fds) / sizeof(fds[0]), clock_poll_timeout(until_ms));
