@@ -394,7 +394,7 @@ status_counts() {
 @test "dlock-backends.7 has every parameter of a URI, and no other" {
 	# the program lists them itself when it sees another
 	local uri
-	for uri in file:///tmp redis://localhost redis+unix:///tmp; do
+	for uri in file:///tmp redis://localhost redis+unix:///tmp zookeeper://localhost; do
 		run --separate-stderr -125 "$DLOCK" run -b "$uri?no-such-parameter=1" "$LOCK" -- true
 		sed -n 's/.*known are: //p' <<<"$stderr" | tr -d ' ' | tr ',' '\n'
 	done >wanted

@@ -11,6 +11,8 @@
  *	get PATH		what is in it
  *	stat PATH		"czxid=N owner=0xN version=N cversion=N length=N children=N"
  *	acl PATH		"PERMISSIONS SCHEME:ID", one a line
+ *	protect PATH PERMISSIONS SCHEME:ID
+ *				only that one may, and only so: "rwcda digest:joe:HASH"
  *	create PATH [DATA]	a persistent node
  *	container PATH		a container, that the server removes once it is empty again
  *	set PATH DATA
@@ -48,7 +50,7 @@
 
 enum {
 	CREATE = 1, DELETE = 2, EXISTS = 3, GET = 4, SET = 5, GET_ACL = 6, CHILDREN = 8,
-	PING = 11, CREATE_CONTAINER = 19, AUTH = 100, CLOSE = -11,
+	SET_ACL = 7, PING = 11, CREATE_CONTAINER = 19, AUTH = 100, CLOSE = -11,
 };
 enum { PLAIN = 0, EPHEMERAL = 1, SEQUENCE = 3, CONTAINER = 4 };
 enum { SESSION_MS = 30000, ANSWER_MS = 4000, PAUSE_MS = 2, PASSWORD = 16 };
@@ -420,9 +422,33 @@ static char *make(int flags, const char *path, const char *data)
 	return take_string();
 }
 
+/* In the order of their bits: read, write, create, delete, administer. */
+static const char permissions[] = "rwcda";
+
+static void protect(const char *path, const char *letters, const char *who)
+{
+	const char *colon = strchr(who, ':');
+	char scheme[16];
+	int32_t bits = 0;
+
+	if (!colon)
+		errx(64, "%s: want SCHEME:ID", who);
+	snprintf(scheme, sizeof(scheme), "%.*s", (int)(colon - who), who);
+	for (int bit = 0; permissions[bit]; bit++)
+		if (strchr(letters, permissions[bit]))
+			bits |= 1 << bit;
+	ask(SET_ACL);
+	put_string(path);
+	put_int(1);
+	put_int(bits);
+	put_string(scheme);
+	put_string(colon + 1);
+	put_int(-1);
+	check(answer(), path);
+}
+
 static void show(const char *command, const char *path)
 {
-	static const char letters[] = "rwcda";
 	struct stat_of stat;
 	int32_t length, bits;
 	int error = about(!strcmp(command, "stat") ? EXISTS : !strcmp(command, "acl") ?
@@ -441,9 +467,9 @@ static void show(const char *command, const char *path)
 	} else {
 		for (int32_t count = take_int(); count > 0; count--) {
 			bits = take_int();
-			for (int bit = 0; letters[bit]; bit++)
+			for (int bit = 0; permissions[bit]; bit++)
 				if (bits & 1 << bit)
-					putchar(letters[bit]);
+					putchar(permissions[bit]);
 			printf(" %s", take_string());
 			printf(":%s\n", take_string());
 		}
@@ -596,6 +622,8 @@ static void obey(char **args, int count, bool ignore)
 		put_string(data);
 		put_int(-1);
 		check(answer(), path);
+	} else if (!strcmp(verb, "protect") && count == 4) {
+		protect(path, data, args[3]);
 	} else if (!strcmp(verb, "hold") || !strcmp(verb, "sequence")) {
 		hold(verb[0] == 'h' ? EPHEMERAL : SEQUENCE, path, data);
 	} else if (!strcmp(verb, "witness") && count == 4) {
