@@ -46,7 +46,8 @@ struct zk_seat {
 	enum zk_phase phase;
 	int32_t version;		/* of the twin's data */
 	struct zk_state state;
-	uint64_t fence;
+	uint64_t fence;			/* 0: not known yet */
+	int64_t sent_ms;		/* before the place was asked for */
 	uint32_t own_watch;
 
 	/* while waiting */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "zookeeper_net.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -24,6 +23,7 @@
 #include "zookeeper_conn.h"
 
 #define DEFAULT_PORT 2181
+#define FD_GAP 64
 
 void zk_net_write_host(const struct uri_host *host, char *buf, size_t size)
 {
@@ -153,22 +153,21 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
 
 /* ---- descriptors ---- */
 
-/* Calls visit for every descriptor above 2, with its number in the file system. */
+/*
+ * Calls visit for every descriptor above 2, with its number in the file system. Descriptors
+ * get the lowest number that is free: beyond a gap this wide there is none of the library's.
+ */
 static void each_fd(void (*visit)(void *context, int fd, const struct stat *stat), void *context)
 {
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
 	struct stat stat;
-	long fd;
+	int gap = 0;
 
-	if (!dir)
-		return;
-	while ((entry = readdir(dir))) {
-		fd = strtol(entry->d_name, NULL, 10);
-		if (fd > 2 && fd != dirfd(dir) && !fstat((int)fd, &stat))
-			visit(context, (int)fd, &stat);
+	for (int fd = 3; gap < FD_GAP; fd++, gap++) {
+		if (fstat(fd, &stat))
+			continue;
+		visit(context, fd, &stat);
+		gap = 0;
 	}
-	closedir(dir);
 }
 
 static void note(void *context, int fd, const struct stat *stat)

@@ -27,6 +27,20 @@ static enum outcome place_gone(struct zk_backend *zk, struct error *err)
 	return OUTCOME_ERROR;
 }
 
+/* It holds since its place was made, and knows all that it has to know. */
+static enum outcome hold_at_once(struct zk_backend *zk, struct grant *grant)
+{
+	struct zk_seat *seat = &zk->seat;
+
+	seat->phase = ZK_HELD;
+	seat->own_watch = zk_watch_number(&zk->conn);
+	/* The answer is not waited for: should the node be gone, the next renewal sees it. */
+	zk_call_free(zk_exists(&zk->conn, seat->place, seat->own_watch));
+	zk_grant(zk, seat->sent_ms, grant);
+	zk_line_finish(&seat->line);
+	return OUTCOME_HELD;
+}
+
 /* Nobody is before us. Who waited says that it holds, which nobody can undo then. */
 static enum outcome take_turn(struct zk_backend *zk, struct grant *grant, struct error *err)
 {
@@ -37,6 +51,8 @@ static enum outcome take_turn(struct zk_backend *zk, struct grant *grant, struct
 	int64_t sent_ms;
 	int rc;
 
+	if (seat->phase == ZK_TRYING && seat->fence)
+		return hold_at_once(zk, grant);
 	/* Last heard of too long ago: a new connection proves the session anew. */
 	if (zk_conn_lease(&zk->conn, clock_boot_ms()) < zk->conn.ttl_ms / 2) {
 		zk_conn_kick(&zk->conn);

@@ -101,27 +101,31 @@ static int find_seat(struct zk_backend *zk, struct error *err)
 	return zk_seat_sit(zk, &line, err);
 }
 
-static int refuse_place(struct zk_backend *zk, int rc, struct error *err)
+static void refuse_place(struct zk_backend *zk, int rc, struct error *err)
 {
 	if (rc == ZNOCHILDRENFOREPHEMERALS)
 		error_set(err, ERROR_REFUSED, 0, "%s: %.200s is a node by itself: others take "
 			  "this lock with ?strategy=node", zk->conn.label, zk->seat.directory);
 	else
 		zk_call_error(&zk->conn, rc, "create a node in", zk->seat.directory, err);
-	return -1;
 }
 
-/* Asks for the place and for the line in one go. ZOK, ZNONODE, or another with *err. */
-static int try_to_sit(struct zk_backend *zk, const struct request *request, struct error *err)
+/* Requests that go in one write: for a place, and for the line with it. */
+struct sitting {
+	struct zk_call *made;		/* the directory, if it was not there; NULL: not asked */
+	struct zk_call *before;		/* the directory's stat */
+	struct zk_call *created;
+	struct zk_call *names;
+};
+
+static void send_sitting(struct zk_backend *zk, const struct request *request, bool make,
+			 struct sitting *sitting)
 {
 	char prefixes[2][ZK_PREFIX_SIZE], paths[2][ZK_PATH_SIZE], text[ZK_STATE_SIZE];
 	const char *const path[2] = { paths[0], paths[1] };
 	char who[HOLDER_TEXT_SIZE];
 	const char *const texts[2] = { who, text };
 	struct zk_seat *seat = &zk->seat;
-	struct zk_call *created, *names;
-	struct zk_line line;
-	int rc;
 
 	for (int twin = 0; twin < 2; twin++) {
 		zk_place_name(request->mode, request->slots, seat->uuid, twin, prefixes[twin]);
@@ -134,36 +138,70 @@ static int try_to_sit(struct zk_backend *zk, const struct request *request, stru
 	if (zk->base.engaged)
 		atomic_store(zk->base.engaged, 1);
 	seat->maybe = true;
-	created = zk_create_two(&zk->conn, path, texts);
-	names = zk_list(&zk->conn, seat->directory, 0);
-	if (zk_conn_wait(&zk->conn, err)) {
-		zk_call_free(created);
-		zk_call_free(names);
-		return ZOPERATIONTIMEOUT;
-	}
-	rc = created->rc;
-	if (rc == ZOK && created->results[0].err == ZOK && names->rc == ZOK) {
-		snprintf(seat->place, ZK_PATH_SIZE, "%s", created->made[0]);
-		snprintf(seat->twin, ZK_PATH_SIZE, "%s", created->made[1]);
-		seat->session = zk_conn_session(&zk->conn);
-		seat->phase = ZK_TRYING;
-		seat->version = 0;
-		seat->maybe = false;
-		zk_call_free(created);
-		if (!zk_line_read(zk, seat->directory, names, &line, err))
-			return zk_seat_sit(zk, &line, err) ? ZOPERATIONTIMEOUT : ZOK;
-		zk_line_finish(&line);
-		return ZOPERATIONTIMEOUT;
-	}
-	/* Of a transaction that was refused, the first operation says why. */
+	seat->sent_ms = clock_boot_ms();
+	sitting->made = make ? zk_create(&zk->conn, seat->directory, "", ZOO_CONTAINER) : NULL;
+	sitting->before = zk_exists(&zk->conn, seat->directory, 0);
+	sitting->created = zk_create_two(&zk->conn, path, texts);
+	sitting->names = zk_list(&zk->conn, seat->directory, 0);
+}
+
+/*
+ * The transaction that made the two nodes, if no other has added or removed any since: the
+ * directory, if it is the same one, counts that (cversion), and knows the last one (pzxid).
+ * 0: not known.
+ */
+static uint64_t fence_of(const struct sitting *sitting)
+{
+	const struct Stat *before = &sitting->before->stat, *after = &sitting->names->stat;
+
+	if (sitting->before->rc != ZOK || before->czxid != after->czxid ||
+	    (uint32_t)after->cversion - (uint32_t)before->cversion != 2)
+		return 0;
+	return (uint64_t)after->pzxid;
+}
+
+/* The place is there, and so is the line. */
+static int settle(struct zk_backend *zk, struct sitting *sitting, struct error *err)
+{
+	struct zk_seat *seat = &zk->seat;
+	struct zk_call *names = sitting->names;
+	struct zk_line line;
+
+	snprintf(seat->place, ZK_PATH_SIZE, "%s", sitting->created->made[0]);
+	snprintf(seat->twin, ZK_PATH_SIZE, "%s", sitting->created->made[1]);
+	seat->session = zk_conn_session(&zk->conn);
+	seat->phase = ZK_TRYING;
+	seat->version = 0;
+	seat->fence = fence_of(sitting);
+	seat->maybe = false;
+	sitting->names = NULL;
+	if (!zk_line_read(zk, seat->directory, names, &line, err))
+		return zk_seat_sit(zk, &line, err);
+	zk_line_finish(&line);
+	return -1;
+}
+
+/* make: the directory, too. ZOK; ZNONODE; or another with *err. */
+static int try_to_sit(struct zk_backend *zk, const struct request *request, bool make,
+		      struct error *err)
+{
+	struct sitting sitting;
+	int rc;
+
+	send_sitting(zk, request, make, &sitting);
+	rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : sitting.created->rc;
 	if (rc == ZOK)
-		rc = names->rc;
-	zk_call_free(created);
-	zk_call_free(names);
-	if (rc != ZNONODE)
+		rc = sitting.names->rc;
+	if (rc == ZOK && settle(zk, &sitting, err))
+		rc = ZOPERATIONTIMEOUT;
+	else if (rc != ZOK && rc != ZNONODE && err->kind == ERROR_NONE)
 		refuse_place(zk, rc, err);
 	if (err->kind != ERROR_UNAVAILABLE)
-		seat->maybe = false;
+		zk->seat.maybe = false;
+	zk_call_free(sitting.made);
+	zk_call_free(sitting.before);
+	zk_call_free(sitting.created);
+	zk_call_free(sitting.names);
 	return rc;
 }
 
@@ -177,10 +215,11 @@ int zk_seat_take(struct zk_backend *zk, const struct request *request, struct er
 	if (seat->maybe && find_seat(zk, err))
 		return -1;
 	for (int tries = 0; !seat->place[0] && tries < MAKE_TRIES; tries++) {
-		rc = try_to_sit(zk, request, err);
+		rc = try_to_sit(zk, request, tries > 0, err);
 		if (rc != ZOK && err->kind != ERROR_NONE)
 			return -1;
-		if (rc == ZNONODE && zk_make_directory(zk, seat->directory, err))
+		/* The root is missing, or the server has no containers. */
+		if (rc == ZNONODE && tries > 0 && zk_make_directory(zk, seat->directory, err))
 			return -1;
 	}
 	if (seat->place[0])
