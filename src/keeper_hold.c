@@ -56,11 +56,18 @@ void keeping_release(struct keeping *k, bool was_held)
 	keeping_finish(k, KEEPER_FAILED);
 }
 
-/* Tells the process that the daemon holds the lock for; then there is nothing to hold. */
+/*
+ * Tells the process that the daemon holds the lock for; then there is nothing to hold, but
+ * perhaps a session to end.
+ */
 static void lost_daemon(struct keeping *k)
 {
+	struct error why = k->event.error;
+
 	if (k->plan->pidfd >= 0 && k->plan->term_on_lost)
 		syscall(SYS_pidfd_send_signal, k->plan->pidfd, SIGTERM, NULL, 0);
+	k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0, &k->event.error);
+	k->event.error = why;
 	keeping_finish(k, KEEPER_LOST);
 }
 
