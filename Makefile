@@ -6,7 +6,7 @@
 # make lint bench fuzz install uninstall clean
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
-# directory of its own. WITH_REDIS=no leaves a backend out.
+# directory of its own. WITH_REDIS=no or WITH_MYSQL=no leaves a backend out.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -20,6 +20,7 @@ PKG_CONFIG ?= pkg-config
 INSTALL ?= install
 SANITIZE ?=
 WITH_REDIS ?= yes
+WITH_MYSQL ?= yes
 # Statically where the archive is there: it saves the loader 70 us at each start.
 HIREDIS_STATIC ?= yes
 FUZZ_SECONDS ?= 60
@@ -64,10 +65,27 @@ HIREDIS_LIBS := $(or $(HIREDIS_LIBS),$(shell $(PKG_CONFIG) --libs hiredis 2>/dev
 else
 override CPPFLAGS += -DWITHOUT_REDIS
 endif
+ifeq ($(WITH_MYSQL),yes)
+MODULES += $(BUILD)/dlock-mysql.so
+# MariaDB Connector/C or Oracle's libmysqlclient, whichever is called mysqlclient here.
+MYSQL_PKG := $(firstword $(foreach p,mysqlclient libmariadb mariadb,$(shell \
+	$(PKG_CONFIG) --exists $(p) 2>/dev/null && echo $(p))))
+ifneq ($(MYSQL_PKG),)
+MYSQL_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(MYSQL_PKG))
+MYSQL_LIBS := $(shell $(PKG_CONFIG) --libs $(MYSQL_PKG))
+else
+MYSQL_CFLAGS := $(shell mysql_config --include 2>/dev/null)
+MYSQL_LIBS := $(shell mysql_config --libs 2>/dev/null)
+endif
+else
+override CPPFLAGS += -DWITHOUT_MYSQL
+endif
 
 CMD_SRC := $(wildcard cmd/*.c)
 ENGINE_SRC := $(wildcard src/*.c src/backends/file*.c)
 REDIS_SRC := $(wildcard src/backends/redis*.c)
+MYSQL_SRC := $(wildcard src/backends/mysql*.c)
+MYSQL_SQL := $(wildcard src/mysql/*.sql)
 UNIT_SRC := $(wildcard tests/unit/*.c)
 TOOL_SRC := $(wildcard tests/tools/*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/*.c)
@@ -96,6 +114,23 @@ $(BUILD)/gen/redis_scripts.c: src/redis/embed.sh $(wildcard src/redis/*.lua)
 $(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis_lock.h
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) -Isrc/backends $(CFLAGS) -c -o $@ $<
 $(call obj,$(REDIS_SRC)): override CFLAGS += $(HIREDIS_CFLAGS)
+
+$(BUILD)/dlock-mysql.so: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(MYSQL_LIBS) \
+		-Wl,--exclude-libs,ALL
+
+$(BUILD)/gen/mysql_texts.c: src/mysql/embed.sh $(MYSQL_SQL)
+	@mkdir -p $(@D)
+	$(call say,GEN,$@) sh src/mysql/embed.sh $(MYSQL_SQL) >$@.new && mv $@.new $@
+
+$(BUILD)/gen/mysql_texts.h: src/mysql/embed.sh $(MYSQL_SQL)
+	@mkdir -p $(@D)
+	$(call say,GEN,$@) sh src/mysql/embed.sh -h $(MYSQL_SQL) >$@.new && mv $@.new $@
+
+$(BUILD)/gen/mysql_texts.o: $(BUILD)/gen/mysql_texts.c $(BUILD)/gen/mysql_texts.h
+	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(call obj,$(MYSQL_SRC)): $(BUILD)/gen/mysql_texts.h
+$(call obj,$(MYSQL_SRC)): override CFLAGS += $(MYSQL_CFLAGS)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
