@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "clock.h"
 #include "error.h"
@@ -14,10 +15,12 @@
 #include "uri.h"
 #include "version.h"
 
-/* A table that is missing. */
 #define NO_SUCH_TABLE 1146
+#define TABLE_DENIED 1142
 
-const struct mysql_strategy *const mysql_strategies[] = { NULL };
+extern const struct mysql_strategy mysql_lease;
+
+const struct mysql_strategy *const mysql_strategies[] = { &mysql_lease, NULL };
 
 /* ---- requests ---- */
 
@@ -37,36 +40,38 @@ int mysql_connect(struct mysql_backend *my, struct error *err)
 	return mysql_conn_open(&my->conn, &my->address, &limits, err);
 }
 
-/* Sends text, and reads all its results. Frees text. 0 or -1. */
-static int exchange(struct mysql_backend *my, char *text, MYSQL_RES **rows, struct error *err)
+/* Reads results, all of them or up to the first rows; *rows: the last ones. 0 or -1. */
+static int receive(struct mysql_backend *my, bool all, MYSQL_RES **rows, struct error *err)
 {
 	struct mysql_limits limits = mysql_limits_of(my);
 	MYSQL_RES *last = NULL, *next = NULL;
 	enum mysql_step step;
 
-	mysql_conn_send(&my->conn, text);
 	while ((step = mysql_conn_next(&my->conn, &my->address, &limits, &next, err)) ==
 	       MYSQL_STEP_ROWS) {
 		mysql_free_result(last);
 		last = next;
+		if (!all)
+			break;
 	}
-	if (step != MYSQL_STEP_END || !rows) {
+	if (step == MYSQL_STEP_FAILED || !rows) {
 		mysql_free_result(last);
 		last = NULL;
 	}
 	if (rows)
 		*rows = last;
-	return step == MYSQL_STEP_END ? 0 : -1;
+	return step == MYSQL_STEP_FAILED ? -1 : 0;
 }
 
-/* One attempt. Half an answer to an earlier request would be taken for this one's. */
+/* One attempt. What is left of an earlier answer would be taken for this one's. */
 static int attempt(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-		   MYSQL_RES **rows, struct error *err)
+		   bool all, MYSQL_RES **rows, struct error *err)
 {
 	char *text;
 
 	if (my->conn.pending)
 		mysql_conn_close(&my->conn);
+	my->conn.sent = false;
 	if (mysql_connect(my, err))
 		return -1;
 	text = sql_format(sql, values);
@@ -76,25 +81,38 @@ static int attempt(struct mysql_backend *my, const char *sql, const struct sql_v
 	}
 	if (my->base.engaged)
 		atomic_store(my->base.engaged, 1);
-	return exchange(my, text, rows, err);
+	mysql_conn_send(&my->conn, text);
+	return receive(my, all, rows, err);
 }
 
-int mysql_run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-	      enum mysql_repeat repeat, struct st_mysql_res **rows, struct error *err)
+static int make_tables(struct mysql_backend *my, struct error *err)
 {
 	static const struct sql_value none[] = { SQL_LAST };
+
+	if (!attempt(my, my->strategy->tables, none, true, NULL, err))
+		return 0;
+	if (my->conn.code == TABLE_DENIED)
+		error_set(err, ERROR_REFUSED, 0, "%s: tables are missing, and this account may not "
+			  "make them: 'dlock setup --dry-run' prints the SQL for one that may",
+			  my->address.label);
+	return -1;
+}
+
+static int run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
+	       enum mysql_repeat repeat, bool all, MYSQL_RES **rows, struct error *err)
+{
 	bool made = false;
 
 	my->resent = false;
 	for (;;) {
 		err->kind = ERROR_NONE;
 		err->errnum = 0;
-		if (!attempt(my, sql, values, rows, err))
+		if (!attempt(my, sql, values, all, rows, err))
 			return 0;
 		if (my->conn.mysql && my->conn.code == NO_SUCH_TABLE && !made &&
 		    my->strategy->tables[0]) {
 			made = true;
-			if (attempt(my, my->strategy->tables, none, NULL, err))
+			if (make_tables(my, err))
 				return -1;
 			continue;
 		}
@@ -104,6 +122,46 @@ int mysql_run(struct mysql_backend *my, const char *sql, const struct sql_value 
 			return -1;
 		my->resent = true;
 	}
+}
+
+int mysql_run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
+	      enum mysql_repeat repeat, struct st_mysql_res **rows, struct error *err)
+{
+	return run(my, sql, values, repeat, true, rows, err);
+}
+
+int mysql_begin(struct mysql_backend *my, const char *sql, const struct sql_value values[],
+		enum mysql_repeat repeat, struct st_mysql_res **rows, struct error *err)
+{
+	return run(my, sql, values, repeat, false, rows, err);
+}
+
+int mysql_drain(struct mysql_backend *my, struct error *err)
+{
+	return my->conn.pending ? receive(my, true, NULL, err) : 0;
+}
+
+bool mysql_poll(struct mysql_backend *my)
+{
+	struct error ignored = { 0 };
+	enum mysql_step step;
+	MYSQL_RES *rows;
+
+	while ((step = mysql_conn_next(&my->conn, &my->address, NULL, &rows, &ignored)) ==
+	       MYSQL_STEP_ROWS)
+		mysql_free_result(rows);
+	return step != MYSQL_STEP_PENDING;
+}
+
+bool mysql_is_gone(struct mysql_backend *my)
+{
+	int fd = mysql_conn_fd(&my->conn);
+	char byte;
+
+	if (fd >= 0 && !my->conn.pending &&
+	    (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN))
+		mysql_conn_close(&my->conn);
+	return !my->conn.mysql;
 }
 
 size_t mysql_numbers(struct st_mysql_res *rows, int64_t numbers[], size_t most)

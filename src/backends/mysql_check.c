@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "clock.h"
@@ -52,11 +53,43 @@ static int check_round_trip(struct mysql_backend *my, struct findings *findings,
 	return 0;
 }
 
-/* The columns of src/mysql/facts.sql. */
+/* What the server says of itself; the rows of src/mysql/check_*.sql. */
 enum fact {
-	FACT_VERSION, FACT_COMMENT, FACT_MICROSECONDS, FACT_READ_ONLY, FACT_CONNECTIONS,
-	FACT_CONNECTED, FACT_BINLOG, FACT_LOG, FACT_FLUSH, FACT_TLS, FACT_WSREP, FACTS
+	FACT_VERSION, FACT_COMMENT, FACT_READ_ONLY, FACT_INNODB_READ_ONLY, FACT_MOST, FACT_LOG_BIN,
+	FACT_LOG_FORMAT, FACT_FLUSH, FACT_CONNECTED, FACT_CIPHER, FACT_READY, FACT_NODES, FACTS
 };
+
+static const char *const fact_names[FACTS] = {
+	"version", "version_comment", "read_only", "innodb_read_only", "max_connections",
+	"log_bin", "binlog_format", "innodb_flush_log_at_trx_commit", "Threads_connected",
+	"Ssl_cipher", "wsrep_ready", "wsrep_cluster_size",
+};
+
+struct facts {
+	char value[FACTS][80];	/* "": not told */
+};
+
+static int read_facts(struct mysql_backend *my, const char *sql, struct facts *facts,
+		      struct error *err)
+{
+	static const struct sql_value none[] = { SQL_LAST };
+	MYSQL_RES *rows;
+	MYSQL_ROW row;
+
+	if (mysql_run(my, sql, none, MYSQL_REPEAT, &rows, err))
+		return -1;
+	while (rows && (row = mysql_fetch_row(rows)))
+		for (int i = 0; i < FACTS; i++)
+			if (row[0] && row[1] && !strcasecmp(row[0], fact_names[i]))
+				snprintf(facts->value[i], sizeof(facts->value[i]), "%s", row[1]);
+	mysql_free_result(rows);
+	return 0;
+}
+
+static bool is_on(const char *value)
+{
+	return value[0] && strcmp(value, "0") != 0 && strcasecmp(value, "OFF") != 0;
+}
 
 static void check_version(const char *version, const char *comment, struct findings *findings)
 {
@@ -74,40 +107,61 @@ static void check_version(const char *version, const char *comment, struct findi
 		     maria ? "MariaDB" : "MySQL", text, old ? " is too old" : "");
 }
 
-static void check_clock(const char *theirs, int64_t before_ms, struct findings *findings)
+static int check_clock(struct mysql_backend *my, struct findings *findings, struct error *err)
 {
-	const int64_t ours = (before_ms + clock_wall_ms()) / 2;
-	const long long skew = strtoll(theirs, NULL, 10) / 1000 - ours;
-	const bool off = llabs(skew) > CLOCK_SKEW_MS;
+	static const struct sql_value none[] = { SQL_LAST };
+	const int64_t before_ms = clock_wall_ms();
+	int64_t theirs_us = 0;
+	long long skew;
+	MYSQL_RES *rows;
+	bool off;
 
+	if (mysql_run(my, sql_check_clock, none, MYSQL_REPEAT, &rows, err))
+		return -1;
+	mysql_numbers(rows, &theirs_us, 1);
+	mysql_free_result(rows);
+	skew = theirs_us / 1000 - (before_ms + clock_wall_ms()) / 2;
+	off = llabs(skew) > CLOCK_SKEW_MS;
 	findings_add(findings, off ? FINDING_WARNING : FINDING_OK, "clock",
 		     off ? "synchronise the clocks (NTP); leases do not depend on it" : NULL,
 		     "%+lld ms against ours", skew);
+	return 0;
 }
 
-static void check_role(const char *read_only, struct findings *findings)
+static void check_role(const struct facts *facts, struct findings *findings)
 {
-	if (strcmp(read_only, "0") != 0)
+	if (is_on(facts->value[FACT_READ_ONLY]) || is_on(facts->value[FACT_INNODB_READ_ONLY]))
 		findings_add(findings, FINDING_ERROR, "role", "name the primary",
 			     "read-only: it takes no writes, or only those of administrators");
 	else
 		findings_add(findings, FINDING_OK, "role", NULL, "takes writes");
+	if (facts->value[FACT_READY][0] && facts->value[FACT_NODES][0] &&
+	    strcmp(facts->value[FACT_NODES], "0") != 0) {
+		const bool ready = is_on(facts->value[FACT_READY]);
+
+		findings_add(findings, ready ? FINDING_OK : FINDING_ERROR, "cluster",
+			     ready ? NULL : "name a node that is in sync",
+			     "Galera, %s nodes, wsrep_ready is %s", facts->value[FACT_NODES],
+			     facts->value[FACT_READY]);
+	}
 }
 
-static void check_connections(const char *most, const char *now, struct findings *findings)
+static void check_connections(const struct facts *facts, struct findings *findings)
 {
-	const bool few = strtol(most, NULL, 10) < FEW_CONNECTIONS;
+	const bool few = strtol(facts->value[FACT_MOST], NULL, 10) < FEW_CONNECTIONS;
 
 	findings_add(findings, few ? FINDING_WARNING : FINDING_OK, "connections",
 		     few ? "each holder and each waiter needs one: raise max_connections if many "
 		     "wait at once" : NULL,
-		     "%s of at most %s in use", now, most);
+		     "%s of at most %s in use", facts->value[FACT_CONNECTED],
+		     facts->value[FACT_MOST]);
 }
 
-static void check_durability(const char *binlog, const char *format, const char *flush,
-			     struct findings *findings)
+static void check_durability(const struct facts *facts, struct findings *findings)
 {
-	if (strcmp(binlog, "0") != 0 && !strcmp(format, "STATEMENT"))
+	const char *flush = facts->value[FACT_FLUSH];
+
+	if (is_on(facts->value[FACT_LOG_BIN]) && !strcmp(facts->value[FACT_LOG_FORMAT], "STATEMENT"))
 		findings_add(findings, FINDING_ERROR, "binlog", "set binlog_format to MIXED or ROW",
 			     "binlog_format is STATEMENT, which cannot log what locks do");
 	if (flush[0] && strcmp(flush, "1") != 0)
@@ -141,44 +195,19 @@ static void check_transport(const struct mysql_backend *my, const char *cipher,
 			     "not encrypted: what is locked can be read on the way");
 }
 
-static int check_facts(struct mysql_backend *my, struct findings *findings, struct error *err)
-{
-	static const struct sql_value none[] = { SQL_LAST };
-	const int64_t before_ms = clock_wall_ms();
-	const char *fact[FACTS];
-	MYSQL_RES *rows;
-	MYSQL_ROW row;
-
-	if (mysql_run(my, sql_facts, none, MYSQL_REPEAT, &rows, err))
-		return -1;
-	row = rows && mysql_num_fields(rows) == FACTS ? mysql_fetch_row(rows) : NULL;
-	if (!row) {
-		mysql_free_result(rows);
-		mysql_odd(my, err);
-		return -1;
-	}
-	for (int i = 0; i < FACTS; i++)
-		fact[i] = row[i] ? row[i] : "";
-	check_version(fact[FACT_VERSION], fact[FACT_COMMENT], findings);
-	check_clock(fact[FACT_MICROSECONDS], before_ms, findings);
-	check_role(fact[FACT_READ_ONLY], findings);
-	check_connections(fact[FACT_CONNECTIONS], fact[FACT_CONNECTED], findings);
-	check_durability(fact[FACT_BINLOG], fact[FACT_LOG], fact[FACT_FLUSH], findings);
-	check_transport(my, fact[FACT_TLS], findings);
-	if (fact[FACT_WSREP][0])
-		findings_add(findings, strcmp(fact[FACT_WSREP], "ON") ? FINDING_ERROR : FINDING_OK,
-			     "cluster", strcmp(fact[FACT_WSREP], "ON")
-			     ? "name a node that is in sync" : NULL, "Galera node, wsrep_ready is %s",
-			     fact[FACT_WSREP]);
-	mysql_free_result(rows);
-	return 0;
-}
-
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
+	struct facts facts = { 0 };
 
-	if (check_round_trip(my, findings, err) || check_facts(my, findings, err))
+	if (check_round_trip(my, findings, err) || check_clock(my, findings, err) ||
+	    read_facts(my, sql_check_variables, &facts, err) ||
+	    read_facts(my, sql_check_status, &facts, err))
 		return -1;
+	check_version(facts.value[FACT_VERSION], facts.value[FACT_COMMENT], findings);
+	check_role(&facts, findings);
+	check_connections(&facts, findings);
+	check_durability(&facts, findings);
+	check_transport(my, facts.value[FACT_CIPHER], findings);
 	return my->strategy->check(my, findings, err);
 }

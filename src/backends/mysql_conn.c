@@ -180,7 +180,7 @@ void mysql_conn_send(struct mysql_conn *conn, char *text)
 {
 	conn->text = conn->fresh ? with_settings(text) : text;
 	conn->fresh = false;
-	conn->length = strlen(text);
+	conn->length = strlen(conn->text);
 	conn->stage = STAGE_QUERY;
 	conn->waits = 0;
 	conn->pending = true;

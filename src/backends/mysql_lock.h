@@ -98,6 +98,26 @@ enum mysql_repeat { MYSQL_ONCE, MYSQL_REPEAT };
 int mysql_run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
 	      enum mysql_repeat repeat, struct st_mysql_res **rows, struct error *err);
 
+/*
+ * The same, but returns with the first rows that come; mysql_drain() takes in what is left
+ * (my->conn.pending), however long it takes to come, or the strategy's event().
+ */
+int mysql_begin(struct mysql_backend *my, const char *sql, const struct sql_value values[],
+		enum mysql_repeat repeat, struct st_mysql_res **rows, struct error *err);
+int mysql_drain(struct mysql_backend *my, struct error *err);
+
+/*
+ * Takes in what there is, without waiting. True when all has come, and also when the
+ * request failed or the connection is gone: conn.code, conn.mysql.
+ */
+bool mysql_poll(struct mysql_backend *my);
+
+/*
+ * When nothing is pending: closes a connection on which the server has said something
+ * nevertheless, which can only be a farewell. True when it did, or none was open.
+ */
+bool mysql_is_gone(struct mysql_backend *my);
+
 /* The first row's columns as numbers, NULL as 0; returns how many, at most most. */
 size_t mysql_numbers(struct st_mysql_res *rows, int64_t numbers[], size_t most);
 

@@ -1,0 +1,1 @@
+SET @now = {now}, @me = NULL, @first = NULL, @firstmode = NULL;
