@@ -18,9 +18,11 @@
 #define NO_SUCH_TABLE 1146
 #define TABLE_DENIED 1142
 
-extern const struct mysql_strategy mysql_lease;
+extern const struct mysql_strategy mysql_lease, mysql_row, mysql_advisory, mysql_table;
 
-const struct mysql_strategy *const mysql_strategies[] = { &mysql_lease, NULL };
+const struct mysql_strategy *const mysql_strategies[] = {
+	&mysql_lease, &mysql_row, &mysql_advisory, &mysql_table, NULL
+};
 
 /* ---- requests ---- */
 
