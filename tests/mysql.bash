@@ -44,3 +44,11 @@ private_mysql() {
 pmy() {
 	mysql_at "$P_DIR" "$@"
 }
+
+# mysql_contents TEXT: all rows of dlock's tables whose name has TEXT in it
+mysql_contents() {
+	local table
+	my "SHOW TABLES LIKE 'dlock%'" | while read -r table; do
+		my "SELECT '$table', t.* FROM $table t WHERE INSTR(t.name, '$1')"
+	done | sort
+}

@@ -28,7 +28,7 @@ int session_register(struct mysql_backend *my, const struct request *request,
 	MYSQL_RES *rows;
 	int result;
 
-	session_words(my, request, &words);
+	session_words(my, request, 0, &words);
 	result = session->kind->own_registry
 		? mysql_run(my, sql, words.values, MYSQL_ONCE, &rows, err)
 		: session_run_aside(my, sql, words.values, &rows, err);
@@ -49,11 +49,54 @@ void session_unregister(struct mysql_backend *my, const struct request *request)
 	struct session_words words;
 	struct error ignored = { 0 };
 
-	session_words(my, request, &words);
+	session_words(my, request, 0, &words);
 	session_run_aside(my, sql_session_unshare, words.values, NULL, &ignored);
 }
 
+void session_note_end(struct mysql_backend *my, const struct request *request)
+{
+	struct session_words words;
+	struct error ignored = { 0 };
+
+	session_words(my, request, 0, &words);
+	session_run_aside(my, sql_session_until, words.values, NULL, &ignored);
+}
+
+enum outcome session_count(struct mysql_backend *my, const struct request *request, int delta,
+			   uint64_t *fence, struct error *err)
+{
+	int64_t numbers[2] = { 0 };
+	struct session_words words;
+	MYSQL_RES *rows;
+
+	session_words(my, request, delta, &words);
+	if (session_run_aside(my, sql_session_count, words.values, &rows, err))
+		return OUTCOME_ERROR;
+	mysql_numbers(rows, numbers, 2);
+	mysql_free_result(rows);
+	*fence = (uint64_t)numbers[1];
+	return numbers[0] > 0 ? OUTCOME_HELD : OUTCOME_LOST;
+}
+
 /* ---- reading ---- */
+
+#define PAUSE_S 2
+
+/*
+ * Is the table there? What only looks makes none. With none there is nobody. 1, 0 or -1.
+ */
+static int exists(struct mysql_backend *my, struct error *err)
+{
+	static const struct sql_value none[] = { SQL_LAST };
+	int64_t count = 0;
+	MYSQL_RES *rows;
+
+	if (mysql_run(my, sql_session_exists, none, MYSQL_REPEAT, &rows, err))
+		return -1;
+	mysql_numbers(rows, &count, 1);
+	mysql_free_result(rows);
+	return count > 0;
+}
 
 /* Is the connection that a row names there? */
 enum presence {
@@ -62,9 +105,12 @@ enum presence {
 	UNSEEN,		/* another account's, which we may not be allowed to see */
 };
 
+#define RECORD_FIELDS 10
+
 /* A row of src/mysql/session_holders.sql. */
 struct record {
-	int64_t connection, fence, age_us;
+	int64_t connection, fence, age_us, rest_us;
+	int count;
 	unsigned char token[MYSQL_DIGEST_SIZE];
 	bool shared;
 	enum presence presence;
@@ -80,9 +126,9 @@ static bool read_record(struct record *record, MYSQL_RES *rows, int64_t uptime_u
 	if (!row)
 		return false;
 	*record = (struct record){ .presence = UNSEEN };
-	if (mysql_num_fields(rows) != 8)
+	if (mysql_num_fields(rows) != RECORD_FIELDS)
 		return true;
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < RECORD_FIELDS; i++)
 		if (!row[i])
 			return true;
 	record->connection = strtoll(row[0], NULL, 10);
@@ -93,6 +139,8 @@ static bool read_record(struct record *record, MYSQL_RES *rows, int64_t uptime_u
 	record->age_us = strtoll(row[4], NULL, 10);
 	if (holder_decode(&record->holder, row[5], lengths[5]))
 		record->holder = (struct holder){ .pid = 0 };
+	record->count = atoi(row[8]);
+	record->rest_us = strtoll(row[9], NULL, 10);
 	there = row[6][0] == '1' && record->age_us < uptime_us + UPTIME_GRAIN_US;
 	if (!record->connection || !lengths[1])
 		record->presence = GONE;
@@ -118,7 +166,7 @@ static int ask(struct mysql_backend *my, const struct request *request, bool asi
 	MYSQL_RES *uptime;
 	MYSQL_ROW row;
 
-	session_words(my, request, &words);
+	session_words(my, request, 0, &words);
 	if (run(my, aside, sql_session_uptime, &words, &uptime, err))
 		return -1;
 	row = uptime ? mysql_fetch_row(uptime) : NULL;
@@ -143,7 +191,7 @@ static int owner(struct mysql_backend *my, const struct request *request, bool a
 	*connection = -1;
 	if (!sql)
 		return 0;
-	session_words(my, request, &words);
+	session_words(my, request, 0, &words);
 	if (run(my, aside, sql, &words, &rows, err))
 		return -1;
 	if (mysql_numbers(rows, connection, 1) != 1)
@@ -190,7 +238,10 @@ enum outcome session_verify_other(struct mysql_backend *my, const struct request
 	int64_t uptime_us, holder;
 	struct record record;
 	MYSQL_RES *rows;
+	int there = exists(my, err);
 
+	if (there <= 0)
+		return there ? OUTCOME_ERROR : OUTCOME_LOST;
 	mysql_digest(request->token, strlen(request->token), digest);
 	if (owner(my, request, false, &holder, err) ||
 	    ask(my, request, false, &rows, &uptime_us, err))
@@ -223,7 +274,7 @@ static int taken(struct mysql_backend *my, const struct request *request, bool *
 		return 0;
 	if (mysql_connect(my, err))
 		return -1;
-	session_words(my, request, &words);
+	session_words(my, request, 0, &words);
 	result = mysql_run(my, kind->probe_sql, words.values, MYSQL_ONCE, NULL, err);
 	if (result && my->conn.mysql && mysql_code_is_contention(my->conn.code)) {
 		*is = true;
@@ -244,8 +295,8 @@ static void add_hold(struct lock_view *view, const struct record *record)
 	hold->mode = record->shared ? HOLD_SHARED : HOLD_EXCLUSIVE;
 	hold->fence = (uint64_t)record->fence;
 	hold->age_ms = record->age_us / 1000;
-	hold->expires_ms = -1;
-	hold->count = 1;
+	hold->expires_ms = record->rest_us > 0 ? record->rest_us / 1000 : -1;
+	hold->count = record->count;
 }
 
 /* The comment of a waiter goes on with "dlock MARK x host=...". */
@@ -274,13 +325,33 @@ static int add_waiters(struct mysql_backend *my, const struct request *request,
 	MYSQL_RES *rows;
 	MYSQL_ROW row;
 
-	session_words(my, request, &words);
+	session_words(my, request, 0, &words);
 	if (mysql_run(my, sql_session_waiters, words.values, MYSQL_ONCE, &rows, err))
 		return -1;
 	while (rows && (row = mysql_fetch_row(rows)))
 		if (row[2])
 			add_waiter(view, row[1], row[2], words.mark);
 	mysql_free_result(rows);
+	return 0;
+}
+
+/* Has the server speak up after a while. */
+static int pause_for(struct mysql_backend *my, struct error *err)
+{
+	const struct sql_value values[] = { SQL_INT("pause", PAUSE_S), SQL_LAST };
+	MYSQL_RES *rows;
+	char *text;
+
+	if (mysql_connect(my, err))
+		return -1;
+	text = sql_format(sql_session_pause, values);
+	if (!text) {
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+		return -1;
+	}
+	mysql_conn_send(&my->conn, text);
+	if (mysql_conn_next(&my->conn, &my->address, NULL, &rows, err) == MYSQL_STEP_FAILED)
+		return -1;
 	return 0;
 }
 
@@ -291,10 +362,15 @@ int session_inspect(struct mysql_backend *my, const char *name, bool listen,
 	int64_t uptime_us, holder;
 	struct record record;
 	MYSQL_RES *rows;
+	int there;
 	bool is;
 
-	(void)listen;
-	if (session_of(my)->kind->admit(name, err) || owner(my, &request, false, &holder, err) ||
+	if (session_of(my)->kind->admit(name, err))
+		return -1;
+	there = exists(my, err);
+	if (there <= 0)
+		return there;
+	if (owner(my, &request, false, &holder, err) ||
 	    ask(my, &request, false, &rows, &uptime_us, err))
 		return -1;
 	while (read_record(&record, rows, uptime_us)) {
@@ -310,7 +386,9 @@ int session_inspect(struct mysql_backend *my, const char *name, bool listen,
 			return -1;
 		view->held = is;
 	}
-	return view->held ? add_waiters(my, &request, view, err) : 0;
+	if (!view->held)
+		return 0;
+	return add_waiters(my, &request, view, err) || (listen && pause_for(my, err)) ? -1 : 0;
 }
 
 int session_list(struct mysql_backend *my, struct name_list *names, struct error *err)
@@ -322,9 +400,11 @@ int session_list(struct mysql_backend *my, struct name_list *names, struct error
 	char name[256];
 	MYSQL_RES *rows;
 	MYSQL_ROW row;
-	int failed = 0;
+	int failed = 0, there = exists(my, err);
 
-	session_words(my, &request, &words);
+	if (there <= 0)
+		return there;
+	session_words(my, &request, 0, &words);
 	if (mysql_run(my, sql_session_list, words.values, MYSQL_ONCE, &rows, err))
 		return -1;
 	while (!failed && rows && (row = mysql_fetch_row(rows))) {
@@ -365,14 +445,14 @@ int session_break(struct mysql_backend *my, const char *name, struct lock_view *
 		if (record.presence != THERE || !current(&record, holder))
 			continue;
 		session->connection = record.connection;
-		session_words(my, &request, &words);
+		session_words(my, &request, 0, &words);
 		failed = mysql_run(my, sql_session_kill, words.values, MYSQL_ONCE, NULL, err);
 		killed = record.connection;
 	}
 	mysql_free_result(rows);
 	if (!failed && holder > 0 && killed != holder) {
 		session->connection = holder;
-		session_words(my, &request, &words);
+		session_words(my, &request, 0, &words);
 		failed = mysql_run(my, sql_session_kill, words.values, MYSQL_ONCE, NULL, err);
 		killed = holder;
 	}

@@ -140,7 +140,15 @@ static void make_mark(const struct session_kind *kind, const char *name, char *m
 		used += (size_t)snprintf(mark + used, size - used, "%02x", (unsigned char)*name);
 }
 
-void session_words(struct mysql_backend *my, const struct request *request,
+/* Until a hold that has an end of its own ends, for people; 0: it has none. */
+static int64_t rest_us(const struct request *request)
+{
+	const int64_t rest_ms = request->until_ms - clock_wall_ms();
+
+	return request->until_ms && rest_ms > 0 ? rest_ms * 1000 : 0;
+}
+
+void session_words(struct mysql_backend *my, const struct request *request, int delta,
 		   struct session_words *words)
 {
 	const struct mysql_session *session = session_of(my);
@@ -157,6 +165,7 @@ void session_words(struct mysql_backend *my, const struct request *request,
 	/* Percent-encoded, so that nothing in it can end a comment. */
 	snprintf(words->waiter, sizeof(words->waiter), "/* dlock %s %c %s */", words->mark,
 		 request->mode == HOLD_SHARED ? 's' : 'x', words->holder);
+	/* Nothing of it may be longer than words->values. */
 	memcpy(words->values, (struct sql_value[]){
 		SQL_TEXT("name", request->name),
 		/* A check's probe has a name that no table has. */
@@ -170,12 +179,14 @@ void session_words(struct mysql_backend *my, const struct request *request,
 		SQL_INT("hung", idle < HUNG_S ? idle : HUNG_S),
 		SQL_INT("limit", YEAR_S),
 		SQL_INT("connection", session->connection),
+		SQL_INT("delta", delta),
+		SQL_INT("rest", rest_us(request)),
 		SQL_PART("lock", lock_clause(kind, request) ? lock_clause(kind, request) : ""),
 		SQL_PART("nowait", nowait_clause(my->conn.mysql, kind, request)),
 		SQL_PART("waiter", words->waiter),
 		SQL_PART("wsrep", maria ? "@@GLOBAL.wsrep_on" : "0"),
 		SQL_LAST
-	}, 16 * sizeof(struct sql_value));
+	}, 18 * sizeof(struct sql_value));
 }
 
 /* ---- answers ---- */
@@ -208,7 +219,7 @@ static int run(struct mysql_backend *my, const char *sql, const struct request *
 	struct session_words words;
 	MYSQL_RES *rows;
 
-	session_words(my, request, &words);
+	session_words(my, request, 0, &words);
 	if (mysql_run(my, sql, words.values, MYSQL_ONCE, &rows, err))
 		return -1;
 	read_answer(my, rows, answer);
@@ -277,7 +288,7 @@ static enum outcome settle(struct mysql_backend *my, const struct request *reque
 	session->connection = answer->connection;
 	session->idle_ms = idle_s(request) * 1000;
 	session->mode = request->mode;
-	session->count = 1;
+	session->until_ms = request->until_ms;
 	if (admit_server(my, request, answer, err) || session_register(my, request, err)) {
 		drop(my);
 		return OUTCOME_ERROR;
@@ -396,7 +407,7 @@ static enum outcome begin_to_wait(struct mysql_backend *my, const struct request
 	struct session_words words;
 	char *text;
 
-	session_words(my, request, &words);
+	session_words(my, request, 0, &words);
 	text = sql_format(session->kind->wait_sql, words.values);
 	if (!text) {
 		error_set(err, ERROR_INTERNAL, 0, "out of memory");
@@ -436,15 +447,21 @@ enum outcome session_acquire(struct mysql_backend *my, const struct request *req
 
 /* ---- keeping ---- */
 
-/* The server has spoken, or has ended the connection: acquire() or renew() looks. */
+/* The server has spoken, or has ended the connection: whoever is waiting for that looks. */
 int64_t session_event(struct mysql_backend *my)
 {
 	const struct mysql_session *session = session_of(my);
+	struct error ignored = { 0 };
+	MYSQL_RES *rows;
 
 	if (session->waiting || session->asking || session->generation)
 		return 0;
-	mysql_conn_close(&my->conn);
-	return CLOCK_NEVER;
+	if (!my->conn.pending)
+		mysql_conn_close(&my->conn);
+	else if (mysql_conn_next(&my->conn, &my->address, NULL, &rows, &ignored) ==
+		 MYSQL_STEP_PENDING)
+		return CLOCK_NEVER;
+	return 0;
 }
 
 /* Takes in an answer that is under way. BUSY: it has not come by then. */
@@ -493,7 +510,7 @@ static enum outcome ask(struct mysql_backend *my, const char *sql,
 			return outcome;
 	}
 	if (!session->asking) {
-		session_words(my, request, &words);
+		session_words(my, request, 0, &words);
 		text = sql_format(sql, words.values);
 		if (!text) {
 			error_set(err, ERROR_INTERNAL, 0, "out of memory");
@@ -572,6 +589,10 @@ enum outcome session_renew(struct mysql_backend *my, const struct request *reque
 	outcome = prove(my, request, session->kind->prove_sql, err);
 	grant->sent_ms = session->asked_ms;
 	grant->ttl_ms = session->idle_ms;
+	if (outcome == OUTCOME_HELD && request->until_ms != session->until_ms) {
+		session->until_ms = request->until_ms;
+		session_note_end(my, request);
+	}
 	return outcome;
 }
 
@@ -598,20 +619,14 @@ enum outcome session_verify(struct mysql_backend *my, const struct request *requ
 enum outcome session_again(struct mysql_backend *my, const struct request *request,
 			   struct grant *grant, struct error *err)
 {
-	struct mysql_session *session = session_of(my);
-	enum outcome outcome;
+	const struct mysql_session *session = session_of(my);
+	enum outcome outcome = session_verify(my, request, err);
 
-	/* Only the process that has the connection can count. */
-	if (!session->generation)
-		return OUTCOME_LOST;
-	outcome = session_renew(my, request, grant, err);
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	if (!covers(session, request))
-		return OUTCOME_BUSY;
-	session->count++;
-	grant->fence = session->fence;
-	return OUTCOME_HELD;
+	grant->sent_ms = session->asked_ms;
+	grant->ttl_ms = session->idle_ms;
+	if (outcome == OUTCOME_HELD)
+		outcome = session_count(my, request, 1, &grant->fence, err);
+	return outcome;
 }
 
 /* ---- ending ---- */
@@ -626,7 +641,7 @@ static void leave_line(struct mysql_backend *my, const struct request *request)
 	struct error ignored = { 0 };
 
 	session->connection = (int64_t)mysql_thread_id(my->conn.mysql);
-	session_words(my, request, &words);
+	session_words(my, request, 0, &words);
 	/* Its end shows on the connection; a lock that came just before ends with it. */
 	if (!session_run_aside(my, sql_session_kill, words.values, NULL, &ignored))
 		await_answer(my, deadline_ms, &answer, &ignored);
@@ -680,18 +695,22 @@ enum outcome session_release(struct mysql_backend *my, const struct request *req
 	struct mysql_session *session = session_of(my);
 	struct session_words words;
 	enum outcome outcome;
+	uint64_t fence;
 
 	if (session->waiting) {
 		leave_line(my, request);
 		return OUTCOME_LOST;
 	}
+	if (how == RELEASE_ONE) {
+		outcome = session_verify(my, request, err);
+		if (outcome == OUTCOME_HELD &&
+		    session_count(my, request, -1, &fence, err) == OUTCOME_HELD)
+			return OUTCOME_BUSY;
+	}
+	/* It is freed by the process that has the connection only. */
 	if (!session->generation) {
 		drop(my);
 		return OUTCOME_LOST;
-	}
-	if (how == RELEASE_ONE && session->count > 1) {
-		session->count--;
-		return OUTCOME_BUSY;
 	}
 	if (keep_ms > 0) {
 		outcome = linger(my, request, keep_ms, err);
@@ -701,7 +720,7 @@ enum outcome session_release(struct mysql_backend *my, const struct request *req
 		outcome = prove(my, request, session->kind->release_sql, err);
 	}
 	if (request->forget && outcome == OUTCOME_HELD) {
-		session_words(my, request, &words);
+		session_words(my, request, 0, &words);
 		session_run_aside(my, sql_session_forget, words.values, NULL, err);
 		if (session->kind->forget_sql)
 			session_run_aside(my, session->kind->forget_sql, words.values, NULL, err);

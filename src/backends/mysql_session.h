@@ -60,7 +60,7 @@ struct mysql_session {
 	struct holder holder;		/* as it was last seen while waiting, */
 	int64_t since_ms;		/* and since when, CLOCK_BOOTTIME; -1: not known */
 	enum hold_mode mode;
-	int count;
+	int64_t until_ms;		/* request->until_ms as others see it */
 	uint64_t fence;
 };
 
@@ -78,7 +78,7 @@ struct session_words {
 	char mark[440];			/* how waiters of this lock are found */
 	char waiter[1280];
 };
-void session_words(struct mysql_backend *my, const struct request *request,
+void session_words(struct mysql_backend *my, const struct request *request, int delta,
 		   struct session_words *words);
 
 /* mysql_run() over the other connection, which is closed after it. */
@@ -91,6 +91,14 @@ int session_run_aside(struct mysql_backend *my, const char *sql,
 /* Notes that we hold: *fence. 0 or -1. */
 int session_register(struct mysql_backend *my, const struct request *request,
 		     struct error *err);
+/* request->until_ms has changed. */
+void session_note_end(struct mysql_backend *my, const struct request *request);
+/*
+ * One acquisition more, or less, for any process that has the token: HELD. LOST: there is
+ * no such hold, or it was the last one.
+ */
+enum outcome session_count(struct mysql_backend *my, const struct request *request, int delta,
+			   uint64_t *fence, struct error *err);
 /* A shared hold ends. */
 void session_unregister(struct mysql_backend *my, const struct request *request);
 /* Who seems to hold it now, into session->holder. aside: my->conn is busy. 0 or -1. */

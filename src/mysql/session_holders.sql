@@ -3,5 +3,6 @@
 SELECT s.connection, s.token, s.sharer, s.fence,
     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - s.since, s.holder,
     EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = s.connection),
-    s.account = CURRENT_USER()
+    s.account = CURRENT_USER(), s.count,
+    IF(s.until, s.until - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), -1)
   FROM dlock_sessions s WHERE s.strategy = {strategy} AND s.name = {name} ORDER BY s.sharer;

@@ -4,7 +4,7 @@ CREATE TABLE IF NOT EXISTS dlock_rows (
 ) ENGINE = InnoDB;
 -- What `dlock check` locks for the strategy table.
 CREATE TABLE IF NOT EXISTS dlock_probe (
-  nothing INT NOT NULL PRIMARY KEY
+  name VARBINARY(200) NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB;
 -- Who holds what lives with a connection, and the last fence. For each lock one row with
 -- no sharer, which stays, and one more for each that shares it. The token is a digest.
@@ -17,6 +17,8 @@ CREATE TABLE IF NOT EXISTS dlock_sessions (
   connection BIGINT UNSIGNED NOT NULL,
   account VARBINARY(400) NOT NULL,
   since BIGINT NOT NULL COMMENT 'microseconds since 1970, UTC',
+  until BIGINT NOT NULL COMMENT 'the same; 0: not by itself',
+  count INT NOT NULL COMMENT 'how often acquired with the same token',
   holder VARBINARY(800) NOT NULL,
   PRIMARY KEY (strategy, name, sharer)
 ) ENGINE = InnoDB;

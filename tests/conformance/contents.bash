@@ -15,6 +15,9 @@ contents() {
 			echo "$key $(rcli dump "$key" | sha256sum)"
 		done
 		;;
+	mysql:*)
+		mysql_contents "${1-$LOCK}"
+		;;
 	*)
 		fail "contents: $URI is not known"
 		;;

@@ -4,6 +4,7 @@
 
 FIFO=1
 STRATEGY=advisory
+LACKS='shared slots'
 # shellcheck source=tests/conformance/mysql-session.bash
 source "$(dirname "${BASH_SOURCE[0]}")/mysql-session.bash"
 

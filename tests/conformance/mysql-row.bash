@@ -4,6 +4,7 @@
 
 FIFO=
 STRATEGY=row
+LACKS=slots
 # shellcheck source=tests/conformance/mysql-session.bash
 source "$(dirname "${BASH_SOURCE[0]}")/mysql-session.bash"
 

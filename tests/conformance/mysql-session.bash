@@ -6,8 +6,12 @@
 # shellcheck source=tests/mysql.bash
 source "$(dirname "${BASH_SOURCE[0]}")/../mysql.bash"
 
-# the keeper renews, and the server ends a connection that is silent for a TTL
+# The keeper renews, and the server ends a connection that is silent for a TTL, but nothing
+# of that is stored: a keeper stays.
 LEASES=1
+if [[ $BATS_TEST_FILENAME == */conformance-acquire-* ]]; then
+	LEASES=
+fi
 
 backend_prepare() {
 	URI="$MYSQL?strategy=$STRATEGY"
@@ -32,6 +36,11 @@ backend_waiters() {
 		WHERE INFO LIKE CONCAT('%/* dl', 'ock $STRATEGY:', LOWER(HEX('$LOCK')), ' %')"
 }
 
+# as a server that was made anew: what is there, and who is connected
 backend_wipe() {
-	my "DROP TABLE dlock_sessions, dlock_rows"
+	local id
+	my "DROP TABLE dlock_sessions"
+	for id in $(my "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '$MYSQL_USER'"); do
+		my "KILL $id"
+	done
 }
