@@ -32,8 +32,8 @@
 #define NAP_MS 5000
 /* Pause before another try when others keep a row locked. */
 #define CONTENDED_MS 100
-/* How many parts a wait without a ticket has at most: these are NAP_MS. */
-#define SLICES 12
+/* How many parts a wait without a ticket to sleep on has (lease_doze.sql). */
+#define SLICES (NAP_MS * 1000 / LEASE_SLICE_US)
 /* Who has its turn has so long to come; see lease_stale.sql. */
 #define GRANT_US 900000
 /* More turns of a loop that makes progress in each than there can be. */
@@ -63,12 +63,11 @@ static struct lease_call call_for(const struct request *request)
 }
 
 /* Our ticket, if this connection has none. */
-static void add_ticket(const struct mysql_backend *my, struct lease_call *call)
+static const char *missing_ticket(const struct mysql_backend *my)
 {
 	const struct lease *lease = lease_of(my);
 
-	if (!my->conn.mysql || lease->ticket != my->conn.generation)
-		lease_add(call, sql_lease_ticket);
+	return !my->conn.mysql || lease->ticket != my->conn.generation ? sql_lease_ticket : NULL;
 }
 
 /* A try: takes it if it is free and nobody waits. */
@@ -77,9 +76,8 @@ static void compose_try(const struct mysql_backend *my, struct lease_call *call)
 	const bool exclusive = lease_mode(call->request) == 0;
 
 	/* Nobody sleeps on the ticket of one who holds with others. */
-	if (exclusive)
-		add_ticket(my, call);
-	lease_add(call, sql_lease_look);
+	lease_add_now(call, exclusive ? missing_ticket(my) : NULL, NULL);
+	lease_add(call, sql_lease_first);
 	lease_add(call, exclusive ? sql_lease_take : sql_lease_join);
 	lease_add(call, sql_lease_state);
 }
@@ -88,20 +86,23 @@ static void compose_try(const struct mysql_backend *my, struct lease_call *call)
 static void compose_wait(const struct mysql_backend *my, struct lease_call *call)
 {
 	const bool exclusive = lease_mode(call->request) == 0;
+	const struct lease *lease = lease_of(my);
 
-	add_ticket(my, call);
-	if (!lease_of(my)->in_line)
+	call->into = true;
+	lease_add_now(call, sql_lease_rest, missing_ticket(my));
+	if (!lease->in_line)
 		lease_add(call, sql_lease_line);
 	lease_add(call, sql_lease_look);
-	lease_add(call, sql_lease_mark);
+	lease_add(call, sql_lease_seen_now);
 	lease_add(call, exclusive ? sql_lease_take : sql_lease_join);
-	lease_add(call, sql_lease_leave);
-	if (!exclusive)
-		lease_add(call, sql_lease_drop);
 	lease_add(call, sql_lease_state);
 	lease_add(call, sql_lease_nap);
-	lease_add(call, sql_lease_chain);
-	for (int i = 0; i < SLICES; i++)
+	if (!exclusive)
+		lease_add(call, sql_lease_drop);
+	lease_add(call, sql_lease_target);
+	lease_add(call, sql_lease_no_target);
+	lease_add(call, sql_lease_tell);
+	for (int i = 0; i < SLICES && (lease->dozes || lease->no_tickets); i++)
 		lease_add(call, sql_lease_doze);
 	lease_add(call, sql_lease_sleep);
 }
@@ -111,6 +112,8 @@ static void note_ticket(struct mysql_backend *my, const struct lease_state *stat
 {
 	struct lease *lease = lease_of(my);
 
+	if (state->has_ticket)
+		lease->connection = (int64_t)mysql_thread_id(my->conn.mysql);
 	lease->ticket = state->has_ticket ? my->conn.generation : 0;
 	lease->unbroken = state->mine && state->has_ticket;
 	/* See lease_drop.sql. */
@@ -125,8 +128,7 @@ static int free_ticket(struct mysql_backend *my, const struct request *request,
 	struct lease_call call = call_for(request);
 	struct lease_state state;
 
-	lease_add(&call, sql_lease_now);
-	lease_add(&call, sql_lease_old);
+	lease_add_now(&call, sql_lease_old, NULL);
 	lease_add(&call, sql_lease_state);
 	if (lease_ask(my, &call, false, &state, err))
 		return -1;
@@ -143,6 +145,7 @@ static int pass_over(struct mysql_backend *my, const struct request *request, in
 	struct lease_state state;
 
 	call.first = first;
+	lease_add_now(&call, NULL, NULL);
 	lease_add(&call, sql_lease_pass);
 	lease_add(&call, sql_lease_next);
 	lease_add(&call, sql_lease_state);
@@ -158,6 +161,17 @@ static int leave_line(struct mysql_backend *my, const struct request *request, s
 	struct lease_call call = call_for(request);
 
 	lease_add(&call, sql_lease_unline);
+	return lease_rows(my, &call, NULL, err);
+}
+
+/* It was passed over while it was hung: back in its place. */
+static int wake_up(struct mysql_backend *my, const struct request *request, struct error *err)
+{
+	struct lease_call call = call_for(request);
+
+	lease_add_now(&call, NULL, NULL);
+	lease_add(&call, sql_lease_look);
+	lease_add(&call, sql_lease_mark);
 	return lease_rows(my, &call, NULL, err);
 }
 
@@ -193,7 +207,7 @@ static enum verdict judge(struct mysql_backend *my, const struct request *reques
 	note_ticket(my, state, request);
 	lease->in_line = state->in_line;
 	if (state->mine) {
-		if (mysql_drain(my, err) || (state->in_line && leave_line(my, request, err)))
+		if (!waits && state->in_line && leave_line(my, request, err))
 			return VERDICT_ERROR;
 		return VERDICT_HELD;
 	}
@@ -201,6 +215,11 @@ static enum verdict judge(struct mysql_backend *my, const struct request *reques
 		return VERDICT_ERROR;
 	if (!state->known) {
 		if (mysql_drain(my, err) || make_row(my, request, err))
+			return VERDICT_ERROR;
+		return VERDICT_AGAIN;
+	}
+	if (waits && state->asleep) {
+		if (mysql_drain(my, err) || wake_up(my, request, err))
 			return VERDICT_ERROR;
 		return VERDICT_AGAIN;
 	}
@@ -234,13 +253,33 @@ static enum outcome held(struct mysql_backend *my, const struct lease_state *sta
 {
 	struct lease *lease = lease_of(my);
 
-	lease->in_line = false;
+	lease->in_line = lease->dozes = lease->napping = false;
 	lease->lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
 	grant->fence = state->fence;
 	return OUTCOME_HELD;
 }
 
 typedef void (*composer)(const struct mysql_backend *, struct lease_call *);
+
+/* Takes in what there is of the end of a sleep in the server. True when it is over. */
+static bool slept(struct mysql_backend *my)
+{
+	struct lease *lease = lease_of(my);
+	struct error ignored = { 0 };
+	enum mysql_step step;
+	MYSQL_RES *rows;
+	MYSQL_ROW row;
+
+	while ((step = mysql_conn_next(&my->conn, &my->address, NULL, &rows, &ignored)) ==
+	       MYSQL_STEP_ROWS) {
+		row = mysql_fetch_row(rows);
+		/* There was no ticket to sleep on: see lease_sleep.sql. */
+		lease->dozes |= row && !row[0];
+		mysql_free_result(rows);
+	}
+	lease->napping = step == MYSQL_STEP_PENDING;
+	return !lease->napping;
+}
 
 static enum outcome attempt(struct mysql_backend *my, const struct request *request,
 			    composer compose, bool waits, struct grant *grant, struct error *err)
@@ -271,7 +310,7 @@ static enum outcome attempt(struct mysql_backend *my, const struct request *requ
 			return OUTCOME_ERROR;
 		case VERDICT_BUSY:
 			/* Its sleep may be over already: nothing to sleep for. */
-			if (!waits || !mysql_poll(my))
+			if (!waits || !slept(my))
 				return busy(&state, request, NAP_MS + my->base.timeout_ms, grant);
 			break;
 		case VERDICT_AGAIN:
@@ -297,8 +336,13 @@ static enum outcome lease_acquire(struct mysql_backend *my, const struct request
 
 static int64_t lease_event(struct mysql_backend *my)
 {
-	if (my->conn.pending)
-		return mysql_poll(my) ? 0 : CLOCK_NEVER;
+	if (lease_of(my)->napping)
+		return slept(my) ? 0 : CLOCK_NEVER;
+	/* The rest of the answer that told of the hold. */
+	if (my->conn.pending) {
+		mysql_poll(my);
+		return my->conn.mysql ? CLOCK_NEVER : 0;
+	}
 	return mysql_is_gone(my) ? 0 : CLOCK_NEVER;
 }
 

@@ -8,16 +8,22 @@
 /* "dlock-" and 40 hex digits of the token's digest: names of GET_LOCK have at most 64. */
 #define TICKET_SIZE 47
 
+/* A part of a wait without a ticket to sleep on: lease_doze.sql. */
+#define LEASE_SLICE_US 1000000
+
 /* The strategy's own part of a backend: one wish to hold. */
 struct lease {
 	bool no_tickets;		/* GET_LOCK is refused here */
 	bool in_line;
+	bool napping;			/* what is pending is the end of a sleep in the server */
+	bool dozes;			/* there was no ticket to sleep on */
 	unsigned int ticket;		/* the connection (generation) that has our ticket; 0: none */
+	int64_t connection;		/* what the server calls it */
 	bool unbroken;			/* it is the one that acquired: whoever waits, sleeps on it */
 	int64_t lease_end_ms;		/* of the last grant; 0: none */
 };
 
-/* What src/mysql/lease_state.sql tells. */
+/* What src/mysql/lease_tell.sql tells. */
 struct lease_state {
 	bool known;		/* the lock has a row */
 	bool mine;
@@ -28,6 +34,7 @@ struct lease_state {
 	int64_t age_us;		/* since it is held; -1: not known */
 	struct holder owner;	/* one of those who hold it */
 	bool in_line;		/* I am */
+	bool asleep;		/* I have been passed over */
 	int64_t first;		/* before me in line; 0: none */
 	int64_t open_us;	/* for how long there is room for that one, -1: there is none */
 	int64_t ahead;		/* in line */
@@ -44,6 +51,7 @@ struct lease_call {
 	const struct request *request;
 	int64_t keep_ms;
 	bool all;
+	bool into;	/* the state goes into variables, for sql_lease_tell */
 	int64_t holds, step, ttl_ms, first, patience;
 	const char *after;	/* where a list goes on */
 	size_t after_length;
@@ -57,8 +65,11 @@ static inline struct lease *lease_of(const struct mysql_backend *my)
 /* Adds a text to those of the call. */
 void lease_add(struct lease_call *call, const char *text);
 
+/* Adds what sets the variables that most texts need; NULL, or what else is to be set. */
+void lease_add_now(struct lease_call *call, const char *more, const char *yet_more);
+
 /*
- * Runs the call, whose last text gives one row of lease_state.sql. With begin, later
+ * Runs the call, whose last text gives one row of lease_tell.sql. With begin, later
  * results may follow, see mysql_begin(). Tries again when statements got in each other's
  * way. 0; -1: *err; 1: the server would have us wait for a row, nothing was done.
  */

@@ -15,15 +15,14 @@
 #define ATTEMPTS 8
 #define PAUSE_NS 2000000
 #define LOCK_WAIT_TIMEOUT 1205
-/* A part of a wait that looks in between (lease_doze.sql), µs, and how much it varies. */
-#define SLICE_US 450000
-#define SLICE_JITTER_US 100000
+/* How much a slice of a wait varies, so that waiters do not look all at once. */
+#define JITTER_US 200000
 
-/* The columns of src/mysql/lease_state.sql. */
+/* The columns of src/mysql/lease_state.sql and lease_tell.sql. */
 enum state {
 	STATE_VERSION, STATE_MINE, STATE_FENCE, STATE_HOLDS, STATE_MODE, STATE_REST, STATE_AGE,
-	STATE_OWNER, STATE_IN_LINE, STATE_FIRST, STATE_OPEN, STATE_AHEAD, STATE_TICKET,
-	STATE_DONE, STATE_NEXT, STATE_DEAD, STATE_OLD, STATES
+	STATE_OWNER, STATE_HOLDER, STATE_OPEN, STATE_FIRST, STATE_IN_LINE, STATE_ASLEEP,
+	STATE_AHEAD, STATE_TICKET, STATE_DONE, STATE_NEXT, STATE_DEAD, STATE_OLD, STATES
 };
 
 int lease_mode(const struct request *request)
@@ -40,6 +39,16 @@ int lease_mode(const struct request *request)
 	return 0;
 }
 
+void lease_add_now(struct lease_call *call, const char *more, const char *yet_more)
+{
+	lease_add(call, sql_lease_now);
+	if (more)
+		lease_add(call, more);
+	if (yet_more)
+		lease_add(call, yet_more);
+	lease_add(call, ";\n");
+}
+
 void lease_add(struct lease_call *call, const char *text)
 {
 	const char **place = call->texts;
@@ -49,14 +58,19 @@ void lease_add(struct lease_call *call, const char *text)
 	*place = text;
 }
 
-/* Texts that use GET_LOCK, which some servers refuse. */
-static bool wants_tickets(const char *text)
+/* Texts that use GET_LOCK, which some servers refuse, and those for there. */
+static bool is_left_out(const char *text, bool no_tickets)
 {
-	const char *const texts[] = { sql_lease_ticket, sql_lease_drop, sql_lease_chain,
-				      sql_lease_sleep, sql_lease_untie, sql_lease_old };
+	const char *const with[] = { sql_lease_ticket, sql_lease_drop, sql_lease_rest,
+				     sql_lease_target, sql_lease_sleep, sql_lease_untie,
+				     sql_lease_old };
+	const char *const without[] = { sql_lease_no_target, sql_lease_seen_now };
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-		if (text == texts[i])
+	for (size_t i = 0; no_tickets && i < sizeof(with) / sizeof(with[0]); i++)
+		if (text == with[i])
+			return true;
+	for (size_t i = 0; !no_tickets && i < sizeof(without) / sizeof(without[0]); i++)
+		if (text == without[i])
 			return true;
 	return false;
 }
@@ -79,7 +93,7 @@ static char *join(const struct lease_call *call, bool no_tickets)
 		return NULL;
 	*end = '\0';
 	for (const char *const *text = call->texts; *text; text++)
-		if (!no_tickets || !wants_tickets(*text))
+		if (!is_left_out(*text, no_tickets))
 			end = stpcpy(end, *text);
 	return joined;
 }
@@ -130,9 +144,11 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 			SQL_INT("holds", call->holds),
 			SQL_INT("step", call->step),
 			SQL_INT("first", call->first),
+			SQL_INT("connection", lease_of(my)->connection),
 			SQL_INT("patience", call->patience),
-			SQL_INT("slice", SLICE_US + rand() % SLICE_JITTER_US),
+			SQL_INT("slice", LEASE_SLICE_US - rand() % JITTER_US),
 			SQL_BLOB("after", call->after, call->after_length),
+			SQL_PART("into", call->into ? sql_lease_into : ""),
 			SQL_PART("alive", no_tickets ? sql_lease_seen : sql_lease_alive),
 			SQL_PART("link", no_tickets ? "NULL" : sql_lease_link),
 			SQL_LAST
@@ -151,6 +167,9 @@ static int persist(struct mysql_backend *my, const struct lease_call *call, runn
 	struct lease *lease = lease_of(my);
 	struct timespec pause = { 0 };
 
+	/* Of a wait that ended with the lock, the rest of the answer is on its way. */
+	if (my->conn.pending && !lease->napping)
+		mysql_drain(my, err);
 	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
 		if (!send_once(my, call, how, rows, err))
 			return 0;
@@ -201,6 +220,7 @@ static void read_state(MYSQL_ROW row, unsigned long owner_length, struct lease_s
 	if (!row[STATE_OWNER] || holder_decode(&state->owner, row[STATE_OWNER], owner_length))
 		state->owner = (struct holder){ 0 };
 	state->in_line = number(row, STATE_IN_LINE, 0) > 0;
+	state->asleep = number(row, STATE_ASLEEP, 0) > 0;
 	state->first = number(row, STATE_FIRST, 0);
 	state->open_us = number(row, STATE_OPEN, -1);
 	state->ahead = number(row, STATE_AHEAD, 0);

@@ -32,6 +32,15 @@ static enum outcome lost(const struct mysql_backend *my, const struct request *r
 	return OUTCOME_LOST;
 }
 
+/* Does this connection have our ticket, and can it be used? */
+static bool has_ticket(const struct mysql_backend *my)
+{
+	const struct lease *lease = lease_of(my);
+
+	return lease->ticket && my->conn.mysql && !lease->napping &&
+	       lease->ticket == my->conn.generation;
+}
+
 enum outcome lease_renew(struct mysql_backend *my, const struct request *request,
 			 struct grant *grant, struct error *err)
 {
@@ -42,10 +51,11 @@ enum outcome lease_renew(struct mysql_backend *my, const struct request *request
 	struct lease_state state;
 
 	/* Over a new connection the ticket is taken anew, for those who come to wait. */
-	if (lease->ticket && (!my->conn.mysql || lease->ticket != my->conn.generation)) {
-		lease_add(&call, sql_lease_ticket);
+	const bool untied = lease->ticket && !has_ticket(my);
+
+	lease_add_now(&call, untied ? sql_lease_ticket : NULL, NULL);
+	if (untied)
 		lease->unbroken = false;
-	}
 	lease_add(&call, sql_lease_renew);
 	lease_add(&call, sql_lease_state);
 	if (ask(my, &call, &state, err))
@@ -53,6 +63,7 @@ enum outcome lease_renew(struct mysql_backend *my, const struct request *request
 	if (lease->ticket && state.has_ticket)
 		lease->ticket = my->conn.generation;
 	if (state.mine && state.mode != 0) {
+		lease_add_now(&shared, NULL, NULL);
 		lease_add(&shared, sql_lease_renew_shared);
 		lease_add(&shared, sql_lease_state);
 		if (ask(my, &shared, &state, err))
@@ -81,7 +92,7 @@ static int look(struct mysql_backend *my, const struct request *request,
 {
 	struct lease_call call = { .request = request };
 
-	lease_add(&call, sql_lease_now);
+	lease_add_now(&call, NULL, NULL);
 	lease_add(&call, sql_lease_state);
 	return ask(my, &call, state, err);
 }
@@ -105,6 +116,7 @@ static enum outcome count(struct mysql_backend *my, const struct request *reques
 		struct lease_call call = { .request = request, .holds = state->holds,
 					   .step = step, .ttl_ms = ttl_ms };
 
+		lease_add_now(&call, NULL, NULL);
 		lease_add(&call, state->mode == 0 ? sql_lease_count : sql_lease_count_shared);
 		lease_add(&call, sql_lease_state);
 		if (ask(my, &call, state, err))
@@ -180,16 +192,15 @@ static void forget(struct mysql_backend *my, const struct request *request)
 static void compose_release(const struct mysql_backend *my, bool exclusive, bool in_line,
 			    struct lease_call *call)
 {
-	const struct lease *lease = lease_of(my);
+	const bool tied = has_ticket(my);
 
+	lease_add_now(call, !tied && lease_of(my)->connection ? sql_lease_old : NULL, NULL);
 	lease_add(call, exclusive ? sql_lease_release : sql_lease_release_shared);
+	if (exclusive)
+		lease_add(call, tied && !lease_of(my)->no_tickets ? sql_lease_untie
+								  : sql_lease_set_done);
 	if (in_line)
 		lease_add(call, sql_lease_unline);
-	/* First of all, the next one wakes up. */
-	if (lease->ticket && my->conn.mysql && !my->conn.pending &&
-	    lease->ticket == my->conn.generation)
-		lease_add(call, sql_lease_untie);
-	lease_add(call, sql_lease_old);
 	lease_add(call, sql_lease_next);
 	lease_add(call, sql_lease_state);
 }
@@ -215,13 +226,13 @@ enum outcome lease_release(struct mysql_backend *my, const struct request *reque
 				   .all = how == RELEASE_ALL };
 	struct lease_call shared = call;
 	/* Another process, or one that has lost a connection, does not know. */
-	const bool in_line = lease->in_line || lease->ticket == 0 || my->conn.pending;
+	const bool in_line = lease->in_line || lease->ticket == 0;
 	const int64_t sent_ms = clock_boot_ms();
 	struct lease_state state;
 	bool told, resent, done;
 	enum outcome outcome;
 
-	told = lease->unbroken && my->conn.mysql && lease->ticket == my->conn.generation;
+	told = lease->unbroken && has_ticket(my);
 	compose_release(my, true, in_line, &call);
 	if (ask(my, &call, &state, err))
 		return OUTCOME_ERROR;

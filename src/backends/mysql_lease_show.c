@@ -93,7 +93,7 @@ int lease_inspect(struct mysql_backend *my, const char *name, bool listen,
 	struct lease_call call = { .request = &request };
 	MYSQL_RES *rows = NULL;
 
-	lease_add(&call, sql_lease_now);
+	lease_add_now(&call, NULL, NULL);
 	lease_add(&call, sql_lease_inspect);
 	if (listen) {
 		lease_add(&call, sql_lease_watch_begin);
@@ -122,6 +122,7 @@ int lease_break(struct mysql_backend *my, const char *name, struct lock_view *vi
 	lease_add(&call, sql_lease_break);
 	if (lease_rows(my, &call, &rows, err) || read_view(my, rows, view, err))
 		return -1;
+	lease_add_now(&next, NULL, NULL);
 	lease_add(&next, sql_lease_next);
 	lease_add(&next, sql_lease_state);
 	if (!lease_ask(my, &next, false, &state, err))
@@ -177,7 +178,7 @@ int lease_check(struct mysql_backend *my, struct findings *findings, struct erro
 	struct lease_call call = { .request = &request };
 	MYSQL_RES *rows = NULL;
 
-	lease_add(&call, sql_lease_now);
+	lease_add_now(&call, NULL, NULL);
 	lease_add(&call, sql_lease_inspect);
 	if (lease_rows(my, &call, &rows, err))
 		return -1;

@@ -1,4 +1,4 @@
-SET @held = 0, @until = 0, @me = NULL, @first = NULL, @firstmode = NULL;
+SET @until = 0;
 ROLLBACK;
 START TRANSACTION;
 SELECT mode, expires INTO @held, @until FROM dlock_locks WHERE name = {name} FOR UPDATE;

@@ -1,6 +1,5 @@
 -- Takes the lock with others, shared or in a slot. The lock's row is locked first, by
 -- all who change its holders: so they come one after the other, and cannot deadlock.
-SET @version = NULL, @fence = NULL;
 ROLLBACK;
 START TRANSACTION;
 SELECT version, mode, expires INTO @version, @held, @until FROM dlock_locks

@@ -1,2 +1,2 @@
--- A connection of ours that is not this one, but that the server has not missed yet.
-SET @old = NULLIF(IS_USED_LOCK({ticket}), CONNECTION_ID());
+-- An earlier connection of ours: does the server still have it, with our ticket?
+, @old = IF(IS_USED_LOCK({ticket}) = {connection}, {connection}, NULL)

@@ -1,5 +1,5 @@
 -- Extends the lease of one of those who hold it together: see lease_join.sql.
-SET @held = 0, @until = 0, @me = NULL, @first = NULL, @firstmode = NULL;
+SET @until = 0;
 ROLLBACK;
 START TRANSACTION;
 SELECT mode, expires INTO @held, @until FROM dlock_locks WHERE name = {name} FOR UPDATE;

@@ -1,3 +1,3 @@
 -- The waiter's or holder's own ticket: others sleep on it, and see that we live. 0: an
 -- old connection of ours still has it.
-SET @ticket = GET_LOCK({ticket}, {patience});
+, @ticket = GET_LOCK({ticket}, {patience})
