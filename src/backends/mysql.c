@@ -15,7 +15,6 @@
 #include "uri.h"
 #include "version.h"
 
-#define NO_SUCH_TABLE 1146
 #define TABLE_DENIED 1142
 
 extern const struct mysql_strategy mysql_lease, mysql_row, mysql_advisory, mysql_table;
@@ -111,8 +110,8 @@ static int run(struct mysql_backend *my, const char *sql, const struct sql_value
 		err->errnum = 0;
 		if (!attempt(my, sql, values, all, rows, err))
 			return 0;
-		if (my->conn.mysql && my->conn.code == NO_SUCH_TABLE && !made &&
-		    my->strategy->tables[0]) {
+		if (my->conn.mysql && my->conn.code == MYSQL_NO_SUCH_TABLE && !made &&
+		    !my->only_looks && my->strategy->tables[0]) {
 			made = true;
 			if (make_tables(my, err))
 				return -1;

@@ -50,6 +50,7 @@ struct lease_call {
 	const char *texts[48];	/* NULL-terminated */
 	const struct request *request;
 	int64_t keep_ms;
+	bool looks;	/* changes nothing, so that no table is made either */
 	bool all;
 	bool into;	/* the state goes into variables, for sql_lease_tell */
 	int64_t holds, step, ttl_ms, first, patience;
@@ -76,7 +77,10 @@ void lease_add_now(struct lease_call *call, const char *more, const char *yet_mo
 int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begin,
 	      struct lease_state *state, struct error *err);
 
-/* The same, for texts whose last rows are something else. 0 or -1. */
+/*
+ * The same, for texts whose last rows are something else. 0 or -1; *rows is NULL when
+ * there are none, as when call->looks and there is no table.
+ */
 int lease_rows(struct mysql_backend *my, const struct lease_call *call,
 	       struct st_mysql_res **rows, struct error *err);
 

@@ -170,11 +170,14 @@ static int persist(struct mysql_backend *my, const struct lease_call *call, runn
 	/* Of a wait that ended with the lock, the rest of the answer is on its way. */
 	if (my->conn.pending && !lease->napping)
 		mysql_drain(my, err);
+	my->only_looks = call->looks;
 	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
 		if (!send_once(my, call, how, rows, err))
 			return 0;
 		if (!my->conn.mysql)
 			return -1;
+		if (call->looks && my->conn.code == MYSQL_NO_SUCH_TABLE)
+			return 0;
 		if (!lease->no_tickets && refuses_tickets(my->conn.code)) {
 			lease->no_tickets = true;
 			continue;
@@ -241,14 +244,19 @@ int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begi
 	*state = (struct lease_state){ .known = false };
 	if (failed)
 		return failed;
-	row = rows && mysql_num_fields(rows) == STATES ? mysql_fetch_row(rows) : NULL;
+	/* A lock without a row; or, for who only looks, without tables. */
+	if (!rows && call->looks)
+		return 0;
+	if (!rows || mysql_num_fields(rows) != STATES) {
+		mysql_free_result(rows);
+		mysql_odd(my, err);
+		return -1;
+	}
+	row = mysql_fetch_row(rows);
 	if (row)
 		read_state(row, mysql_fetch_lengths(rows)[STATE_OWNER], state);
 	mysql_free_result(rows);
-	if (row)
-		return 0;
-	mysql_odd(my, err);
-	return -1;
+	return 0;
 }
 
 /* The number is the server's own. Whether it worked shows by what comes of it. */

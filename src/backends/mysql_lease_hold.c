@@ -45,7 +45,7 @@ enum outcome lease_renew(struct mysql_backend *my, const struct request *request
 			 struct grant *grant, struct error *err)
 {
 	struct lease *lease = lease_of(my);
-	struct lease_call call = { .request = request, .ttl_ms = request->ttl_ms };
+	struct lease_call call = { .request = request, .ttl_ms = request->ttl_ms, .looks = true };
 	struct lease_call shared = call;
 	const int64_t sent_ms = clock_boot_ms();
 	struct lease_state state;
@@ -90,7 +90,7 @@ static enum outcome in_mode(const struct lease_state *state, const struct reques
 static int look(struct mysql_backend *my, const struct request *request,
 		struct lease_state *state, struct error *err)
 {
-	struct lease_call call = { .request = request };
+	struct lease_call call = { .request = request, .looks = true };
 
 	lease_add_now(&call, NULL, NULL);
 	lease_add(&call, sql_lease_state);
@@ -113,7 +113,7 @@ static enum outcome count(struct mysql_backend *my, const struct request *reques
 			  int64_t ttl_ms, struct lease_state *state, struct error *err)
 {
 	for (int i = 0; i < COUNT_ATTEMPTS; i++) {
-		struct lease_call call = { .request = request, .holds = state->holds,
+		struct lease_call call = { .request = request, .looks = true, .holds = state->holds,
 					   .step = step, .ttl_ms = ttl_ms };
 
 		lease_add_now(&call, NULL, NULL);
@@ -222,7 +222,7 @@ enum outcome lease_release(struct mysql_backend *my, const struct request *reque
 			   enum release how, int64_t keep_ms, struct error *err)
 {
 	struct lease *lease = lease_of(my);
-	struct lease_call call = { .request = request, .keep_ms = keep_ms,
+	struct lease_call call = { .request = request, .keep_ms = keep_ms, .looks = true,
 				   .all = how == RELEASE_ALL };
 	struct lease_call shared = call;
 	/* Another process, or one that has lost a connection, does not know. */

@@ -73,7 +73,9 @@ static int read_view(struct mysql_backend *my, MYSQL_RES *rows, struct lock_view
 	int failed = 0;
 	MYSQL_ROW row;
 
-	if (!rows || mysql_num_fields(rows) != SHOWN) {
+	if (!rows)	/* no tables, no locks */
+		return 0;
+	if (mysql_num_fields(rows) != SHOWN) {
 		mysql_free_result(rows);
 		mysql_odd(my, err);
 		return -1;
@@ -90,7 +92,7 @@ int lease_inspect(struct mysql_backend *my, const char *name, bool listen,
 		  struct lock_view *view, struct error *err)
 {
 	const struct request request = { .name = name, .token = "" };
-	struct lease_call call = { .request = &request };
+	struct lease_call call = { .request = &request, .looks = true };
 	MYSQL_RES *rows = NULL;
 
 	lease_add_now(&call, NULL, NULL);
@@ -115,7 +117,7 @@ int lease_break(struct mysql_backend *my, const char *name, struct lock_view *vi
 		struct error *err)
 {
 	const struct request request = { .name = name, .token = "" };
-	struct lease_call call = { .request = &request }, next = call;
+	struct lease_call call = { .request = &request, .looks = true }, next = call;
 	struct lease_state state;
 	MYSQL_RES *rows = NULL;
 
@@ -140,7 +142,7 @@ static int list_pages(struct mysql_backend *my, const char *sql, struct name_lis
 	MYSQL_ROW row;
 
 	do {
-		struct lease_call call = { .after = after, .after_length = length };
+		struct lease_call call = { .looks = true, .after = after, .after_length = length };
 		int failed = 0;
 
 		lease_add(&call, sql);
@@ -175,7 +177,7 @@ int lease_list(struct mysql_backend *my, struct name_list *names, struct error *
 int lease_check(struct mysql_backend *my, struct findings *findings, struct error *err)
 {
 	const struct request request = { .name = "dlock-check", .token = "" };
-	struct lease_call call = { .request = &request };
+	struct lease_call call = { .request = &request, .looks = true };
 	MYSQL_RES *rows = NULL;
 
 	lease_add_now(&call, NULL, NULL);

@@ -19,12 +19,15 @@
 struct st_mysql_res;
 struct mysql_strategy;
 
+#define MYSQL_NO_SUCH_TABLE 1146
+
 struct mysql_backend {
 	struct backend base;
 	const struct mysql_strategy *strategy;
 	struct mysql_address address;
 	struct mysql_conn conn;
 	bool resent;		/* the last request was sent twice */
+	bool only_looks;	/* makes no tables: an error with MYSQL_NO_SUCH_TABLE instead */
 	void *state;		/* the strategy's own */
 };
 
