@@ -108,8 +108,7 @@ int lease_inspect(struct mysql_backend *my, const char *name, bool listen,
 		return -1;
 	if (!listen)
 		return mysql_drain(my, err);
-	/* When all is over already, there is nothing to wait for: the next look is the caller's. */
-	mysql_poll(my);
+	lease_of(my)->napping = my->conn.pending && !mysql_poll(my);
 	return 0;
 }
 
