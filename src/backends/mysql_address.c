@@ -17,7 +17,8 @@ static int copy_param(char **to, const struct uri *uri, const char *name, struct
 	if (!value)
 		return 0;
 	if (!value[0]) {
-		error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: empty", name, uri->scheme);
+		error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: empty", name,
+			  uri->scheme);
 		return -1;
 	}
 	*to = strdup(value);
@@ -58,7 +59,8 @@ static int read_tls(struct mysql_address *address, const struct uri *uri, struct
 		address->tls = MYSQL_TLS_VERIFIED;
 	else {
 		error_set(err, ERROR_USAGE, 0, "parameter \"ssl-mode\" for %.32s: wants disabled "
-			  "(without other ssl- parameters), required or verify-identity", uri->scheme);
+			  "(without other ssl- parameters), required or verify-identity",
+			  uri->scheme);
 		return -1;
 	}
 	return 0;
@@ -70,13 +72,14 @@ static int read_place(struct mysql_address *address, const struct uri *uri, stru
 	const char *file = address->defaults_file, *group = address->defaults_group;
 
 	if (uri->host_count > 1) {
-		error_set(err, ERROR_USAGE, 0, "%s: wants one host, as in %s://HOST[:PORT]/DATABASE; "
-			  "%zu are given", uri->scheme, uri->scheme, uri->host_count);
+		error_set(err, ERROR_USAGE, 0, "%s: wants one host, as in "
+			  "%s://HOST[:PORT]/DATABASE; %zu are given", uri->scheme, uri->scheme,
+			  uri->host_count);
 		return -1;
 	}
 	if (!uri->host_count && !address->socket && !file && !group) {
-		error_set(err, ERROR_USAGE, 0, "%s: no host: %s://HOST[:PORT]/DATABASE, or ?socket=PATH, "
-			  "or ?defaults-file=", uri->scheme, uri->scheme);
+		error_set(err, ERROR_USAGE, 0, "%s: no host: %s://HOST[:PORT]/DATABASE, or "
+			  "?socket=PATH, or ?defaults-file=", uri->scheme, uri->scheme);
 		return -1;
 	}
 	if (uri->host_count && address->socket) {
@@ -107,8 +110,8 @@ int mysql_address_init(struct mysql_address *address, const struct uri *uri, str
 	if (uri->path[0] && uri->path[1])
 		address->database = strdup(uri->path + 1);
 	if (!address->database && !address->defaults_file && !address->defaults_group) {
-		error_set(err, ERROR_USAGE, 0, "%s: no database: %s://HOST[:PORT]/DATABASE", uri->scheme,
-			  uri->scheme);
+		error_set(err, ERROR_USAGE, 0, "%s: no database: %s://HOST[:PORT]/DATABASE",
+			  uri->scheme, uri->scheme);
 		return -1;
 	}
 	if (uri->user && uri->user[0])

@@ -161,7 +161,8 @@ static void check_durability(const struct facts *facts, struct findings *finding
 {
 	const char *flush = facts->value[FACT_FLUSH];
 
-	if (is_on(facts->value[FACT_LOG_BIN]) && !strcmp(facts->value[FACT_LOG_FORMAT], "STATEMENT"))
+	if (is_on(facts->value[FACT_LOG_BIN]) &&
+	    !strcmp(facts->value[FACT_LOG_FORMAT], "STATEMENT"))
 		findings_add(findings, FINDING_ERROR, "binlog", "set binlog_format to MIXED or ROW",
 			     "binlog_format is STATEMENT, which cannot log what locks do");
 	if (flush[0] && strcmp(flush, "1") != 0)

@@ -140,7 +140,7 @@ int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address
 		return -1;
 	}
 	set_options(conn->mysql, address);
-	for (short waits = 0; ; ) {
+	for (short waits = 0;;) {
 		waits = api_connect(conn->mysql, &target, &broken, waits);
 		if (!tuned && mysql_conn_fd(conn) >= 0) {
 			tune(mysql_conn_fd(conn));

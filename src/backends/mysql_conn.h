@@ -61,10 +61,10 @@ struct mysql_conn {
 
 /* What mysql_conn_next() came to. */
 enum mysql_step {
-	MYSQL_STEP_FAILED,		/* *err, conn->code; closed, if that was the connection's end */
-	MYSQL_STEP_ROWS,		/* *rows, which the caller frees with mysql_free_result() */
+	MYSQL_STEP_FAILED,	/* *err, conn->code; closed, if that was the connection's end */
+	MYSQL_STEP_ROWS,	/* *rows, which the caller frees with mysql_free_result() */
 	MYSQL_STEP_END,		/* there are no more */
-	MYSQL_STEP_PENDING,		/* only without limits: nothing complete yet */
+	MYSQL_STEP_PENDING,	/* only without limits: nothing complete yet */
 };
 
 /* Connects, if it is not connected. 0, or -1. */

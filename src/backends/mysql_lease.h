@@ -13,14 +13,14 @@
 
 /* The strategy's own part of a backend: one wish to hold. */
 struct lease {
-	bool no_tickets;		/* GET_LOCK is refused here */
+	bool no_tickets;	/* GET_LOCK is refused here */
 	bool in_line;
-	bool napping;			/* what is pending is the end of a sleep in the server */
-	bool dozes;			/* there was no ticket to sleep on */
-	unsigned int ticket;		/* the connection (generation) that has our ticket; 0: none */
-	int64_t connection;		/* what the server calls it */
-	bool unbroken;			/* it is the one that acquired: whoever waits, sleeps on it */
-	int64_t lease_end_ms;		/* of the last grant; 0: none */
+	bool napping;		/* what is pending is the end of a sleep in the server */
+	bool dozes;		/* there was no ticket to sleep on */
+	unsigned int ticket;	/* the connection (generation) that has our ticket; 0: none */
+	int64_t connection;	/* what the server calls it */
+	bool unbroken;		/* it is the one that acquired: whoever waits, sleeps on it */
+	int64_t lease_end_ms;	/* of the last grant; 0: none */
 };
 
 /* What src/mysql/lease_tell.sql tells. */
