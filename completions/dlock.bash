@@ -114,6 +114,7 @@ _dlock_options()
 	acquire) options+=' --pid' ;;
 	status) options+=' --watch' ;;
 	break) options+=' --yes' ;;
+	setup) options+=' --dry-run' ;;
 	esac
 	echo "$options"
 }

@@ -170,6 +170,12 @@ struct backend_ops {
 			  struct error *err);
 	/* Makes what locks need there, if anything: a directory, tables. 0 or -1. */
 	int (*setup)(struct backend *backend, struct error *err);
+	/*
+	 * What setup() does, for an administrator to read or to run, and the permissions that
+	 * an account needs: *text, which the caller frees; "" for nothing. Talks to no
+	 * server. 0 or -1.
+	 */
+	int (*plan)(struct backend *backend, char **text, struct error *err);
 	/* Says how fit the backend is to hold locks; -1: it cannot be asked. */
 	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 };
