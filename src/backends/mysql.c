@@ -329,15 +329,6 @@ static int my_break(struct backend *backend, const char *name, struct lock_view 
 	return my->strategy->break_hold(my, name, view, err);
 }
 
-static int my_setup(struct backend *backend, struct error *err)
-{
-	static const struct sql_value none[] = { SQL_LAST };
-	struct mysql_backend *my = mysql_from_backend(backend);
-	const char *sql = my->strategy->tables[0] ? my->strategy->tables : "SELECT 1";
-
-	return mysql_run(my, sql, none, MYSQL_REPEAT, NULL, err);
-}
-
 static const struct backend_ops my_ops = {
 	.open = my_open,
 	.close = my_close,
@@ -351,7 +342,8 @@ static const struct backend_ops my_ops = {
 	.inspect = my_inspect,
 	.list = my_list,
 	.break_hold = my_break,
-	.setup = my_setup,
+	.setup = mysql_setup,
+	.plan = mysql_plan,
 	.check = mysql_check,
 };
 

@@ -131,6 +131,10 @@ void mysql_odd(struct mysql_backend *my, struct error *err);
 #define MYSQL_DIGEST_SIZE 32
 void mysql_digest(const void *data, size_t length, unsigned char digest[MYSQL_DIGEST_SIZE]);
 
+/* The slots setup and plan of struct backend_ops. */
+int mysql_setup(struct backend *backend, struct error *err);
+int mysql_plan(struct backend *backend, char **text, struct error *err);
+
 /* Checks common to all strategies, and then its own. 0 or -1. */
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err);
 
