@@ -17,10 +17,12 @@
 
 #define TABLE_DENIED 1142
 
-extern const struct mysql_strategy mysql_lease, mysql_row, mysql_advisory, mysql_table;
+extern const struct mysql_strategy mysql_lease, mysql_insert, mysql_row, mysql_advisory,
+	mysql_table, mysql_shedlock;
 
 const struct mysql_strategy *const mysql_strategies[] = {
-	&mysql_lease, &mysql_row, &mysql_advisory, &mysql_table, NULL
+	&mysql_lease, &mysql_insert, &mysql_row, &mysql_advisory, &mysql_table, &mysql_shedlock,
+	NULL
 };
 
 /* ---- requests ---- */

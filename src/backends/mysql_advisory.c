@@ -35,7 +35,7 @@ static int advisory_open(struct mysql_backend *my, const struct uri *uri, struct
 const struct mysql_strategy mysql_advisory = {
 	.name = "advisory",
 	.tables = sql_session_tables,
-	.grants = "GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_sessions TO {account};\n",
+	.grants = sql_session_grants,
 	.open = advisory_open,
 	SESSION_SLOTS
 };

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "mysql_waiters.h"
 #include "view.h"
 
 /* The server's uptime is in whole seconds. */
@@ -31,7 +32,7 @@ int session_register(struct mysql_backend *my, const struct request *request,
 	session_words(my, request, 0, &words);
 	result = session->kind->own_registry
 		? mysql_run(my, sql, words.values, MYSQL_ONCE, &rows, err)
-		: session_run_aside(my, sql, words.values, &rows, err);
+		: mysql_run_aside(my, sql, words.values, &rows, err);
 	if (result)
 		return -1;
 	mysql_numbers(rows, &fence, 1);
@@ -50,7 +51,7 @@ void session_unregister(struct mysql_backend *my, const struct request *request)
 	struct error ignored = { 0 };
 
 	session_words(my, request, 0, &words);
-	session_run_aside(my, sql_session_unshare, words.values, NULL, &ignored);
+	mysql_run_aside(my, sql_session_unshare, words.values, NULL, &ignored);
 }
 
 void session_note_end(struct mysql_backend *my, const struct request *request)
@@ -59,7 +60,7 @@ void session_note_end(struct mysql_backend *my, const struct request *request)
 	struct error ignored = { 0 };
 
 	session_words(my, request, 0, &words);
-	session_run_aside(my, sql_session_until, words.values, NULL, &ignored);
+	mysql_run_aside(my, sql_session_until, words.values, NULL, &ignored);
 }
 
 enum outcome session_count(struct mysql_backend *my, const struct request *request, int delta,
@@ -70,7 +71,7 @@ enum outcome session_count(struct mysql_backend *my, const struct request *reque
 	MYSQL_RES *rows;
 
 	session_words(my, request, delta, &words);
-	if (session_run_aside(my, sql_session_count, words.values, &rows, err))
+	if (mysql_run_aside(my, sql_session_count, words.values, &rows, err))
 		return OUTCOME_ERROR;
 	mysql_numbers(rows, numbers, 2);
 	mysql_free_result(rows);
@@ -79,8 +80,6 @@ enum outcome session_count(struct mysql_backend *my, const struct request *reque
 }
 
 /* ---- reading ---- */
-
-#define PAUSE_S 2
 
 /*
  * Is the table there? What only looks makes none. With none there is nobody. 1, 0 or -1.
@@ -154,7 +153,7 @@ static bool read_record(struct record *record, MYSQL_RES *rows, int64_t uptime_u
 static int run(struct mysql_backend *my, bool aside, const char *sql,
 	       const struct session_words *words, MYSQL_RES **rows, struct error *err)
 {
-	return aside ? session_run_aside(my, sql, words->values, rows, err)
+	return aside ? mysql_run_aside(my, sql, words->values, rows, err)
 		     : mysql_run(my, sql, words->values, MYSQL_ONCE, rows, err);
 }
 
@@ -299,67 +298,12 @@ static void add_hold(struct lock_view *view, const struct record *record)
 	hold->count = record->count;
 }
 
-/* The comment of a waiter goes on with "dlock MARK x host=...". */
-static void add_waiter(struct lock_view *view, const char *waiting_ms, const char *info,
-		       const char *mark)
-{
-	const char *start = strstr(info, mark), *end = start ? strstr(start, " */") : NULL;
-	struct waiter_view *waiter;
-
-	if (!end)
-		return;
-	start += strlen(mark) + 1;
-	waiter = lock_view_add_waiter(view);
-	if (!waiter)
-		return;
-	waiter->mode = *start == 's' ? HOLD_SHARED : HOLD_EXCLUSIVE;
-	waiter->waiting_ms = waiting_ms ? strtoll(waiting_ms, NULL, 10) : -1;
-	if (end > start + 2 && holder_decode(&waiter->holder, start + 2, (size_t)(end - start - 2)))
-		waiter->holder = (struct holder){ .pid = 0 };
-}
-
-static int add_waiters(struct mysql_backend *my, const struct request *request,
-		       struct lock_view *view, struct error *err)
-{
-	struct session_words words;
-	MYSQL_RES *rows;
-	MYSQL_ROW row;
-
-	session_words(my, request, 0, &words);
-	if (mysql_run(my, sql_session_waiters, words.values, MYSQL_ONCE, &rows, err))
-		return -1;
-	while (rows && (row = mysql_fetch_row(rows)))
-		if (row[2])
-			add_waiter(view, row[1], row[2], words.mark);
-	mysql_free_result(rows);
-	return 0;
-}
-
-/* Has the server speak up after a while. */
-static int pause_for(struct mysql_backend *my, struct error *err)
-{
-	const struct sql_value values[] = { SQL_INT("pause", PAUSE_S), SQL_LAST };
-	MYSQL_RES *rows;
-	char *text;
-
-	if (mysql_connect(my, err))
-		return -1;
-	text = sql_format(sql_session_pause, values);
-	if (!text) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
-	mysql_conn_send(&my->conn, text);
-	if (mysql_conn_next(&my->conn, &my->address, NULL, &rows, err) == MYSQL_STEP_FAILED)
-		return -1;
-	return 0;
-}
-
 int session_inspect(struct mysql_backend *my, const char *name, bool listen,
 		    struct lock_view *view, struct error *err)
 {
 	const struct request request = { .name = name, .ttl_ms = 1000 };
 	int64_t uptime_us, holder;
+	char mark[WAITERS_MARK_SIZE];
 	struct record record;
 	MYSQL_RES *rows;
 	int there;
@@ -388,7 +332,8 @@ int session_inspect(struct mysql_backend *my, const char *name, bool listen,
 	}
 	if (!view->held)
 		return 0;
-	return add_waiters(my, &request, view, err) || (listen && pause_for(my, err)) ? -1 : 0;
+	waiters_mark(session_of(my)->kind->name, name, mark);
+	return waiters_view(my, mark, view, err) || (listen && waiters_watch(my, err)) ? -1 : 0;
 }
 
 int session_list(struct mysql_backend *my, struct name_list *names, struct error *err)
@@ -446,14 +391,14 @@ int session_break(struct mysql_backend *my, const char *name, struct lock_view *
 			continue;
 		session->connection = record.connection;
 		session_words(my, &request, 0, &words);
-		failed = mysql_run(my, sql_session_kill, words.values, MYSQL_ONCE, NULL, err);
+		failed = mysql_run(my, sql_kill_connection, words.values, MYSQL_ONCE, NULL, err);
 		killed = record.connection;
 	}
 	mysql_free_result(rows);
 	if (!failed && holder > 0 && killed != holder) {
 		session->connection = holder;
 		session_words(my, &request, 0, &words);
-		failed = mysql_run(my, sql_session_kill, words.values, MYSQL_ONCE, NULL, err);
+		failed = mysql_run(my, sql_kill_connection, words.values, MYSQL_ONCE, NULL, err);
 		killed = holder;
 	}
 	if (failed || killed)

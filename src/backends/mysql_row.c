@@ -37,10 +37,8 @@ static int row_open(struct mysql_backend *my, const struct uri *uri, struct erro
 
 const struct mysql_strategy mysql_row = {
 	.name = "row",
-	.tables = sql_session_tables,
-	.grants =
-		"GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_rows TO {account};\n"
-		"GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_sessions TO {account};\n",
+	.tables = sql_row_tables,
+	.grants = sql_row_grants,
 	.open = row_open,
 	SESSION_SLOTS
 };

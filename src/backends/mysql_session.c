@@ -15,6 +15,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "mysql_waiters.h"
 #include "net.h"
 #include "uri.h"
 
@@ -56,30 +57,8 @@ int session_open(struct mysql_backend *my, const struct session_kind *kind,
 
 void session_close(struct mysql_backend *my)
 {
-	struct mysql_session *session = session_of(my);
-
-	if (session)
-		mysql_conn_close(&session->side);
-	free(session);
+	free(my->state);
 	my->state = NULL;
-}
-
-int session_run_aside(struct mysql_backend *my, const char *sql,
-		      const struct sql_value values[], struct st_mysql_res **rows,
-		      struct error *err)
-{
-	struct mysql_session *session = session_of(my);
-	const struct mysql_conn main = my->conn;
-	const bool resent = my->resent;
-	int result;
-
-	my->conn = session->side;
-	result = mysql_run(my, sql, values, MYSQL_ONCE, rows, err);
-	mysql_conn_close(&my->conn);
-	session->side = my->conn;
-	my->conn = main;
-	my->resent = resent;
-	return result;
 }
 
 /* ---- texts ---- */
@@ -132,14 +111,6 @@ static void make_key(const char *name, char key[static SESSION_KEY_SIZE])
 		snprintf(key + 6 + 2 * i, 3, "%02x", digest[i]);
 }
 
-static void make_mark(const struct session_kind *kind, const char *name, char *mark, size_t size)
-{
-	size_t used = (size_t)snprintf(mark, size, "%s:", kind->name);
-
-	for (; *name && used + 3 < size; name++)
-		used += (size_t)snprintf(mark + used, size - used, "%02x", (unsigned char)*name);
-}
-
 /* Until a hold that has an end of its own ends, for people; 0: it has none. */
 static int64_t rest_us(const struct request *request)
 {
@@ -158,13 +129,11 @@ void session_words(struct mysql_backend *my, const struct request *request, int 
 			   strstr(mysql_get_server_info(my->conn.mysql), "MariaDB");
 
 	make_key(request->name, words->key);
-	make_mark(kind, request->name, words->mark, sizeof(words->mark));
+	waiters_mark(kind->name, request->name, words->mark);
 	mysql_digest(request->token ? request->token : "",
 		     request->token ? strlen(request->token) : 0, words->digest);
 	holder_encode(&request->self, words->holder);
-	/* Percent-encoded, so that nothing in it can end a comment. */
-	snprintf(words->waiter, sizeof(words->waiter), "/* dlock %s %c %s */", words->mark,
-		 request->mode == HOLD_SHARED ? 's' : 'x', words->holder);
+	waiters_comment(words->mark, request, words->waiter);
 	/* Nothing of it may be longer than words->values. */
 	memcpy(words->values, (struct sql_value[]){
 		SQL_TEXT("name", request->name),
@@ -631,23 +600,6 @@ enum outcome session_again(struct mysql_backend *my, const struct request *reque
 
 /* ---- ending ---- */
 
-/* Ends the statement that waits; the server would only notice when it gets the lock. */
-static void leave_line(struct mysql_backend *my, const struct request *request)
-{
-	const int64_t deadline_ms = clock_boot_ms() + my->base.timeout_ms;
-	struct mysql_session *session = session_of(my);
-	struct session_words words;
-	struct answer answer;
-	struct error ignored = { 0 };
-
-	session->connection = (int64_t)mysql_thread_id(my->conn.mysql);
-	session_words(my, request, 0, &words);
-	/* Its end shows on the connection; a lock that came just before ends with it. */
-	if (!session_run_aside(my, sql_session_kill, words.values, NULL, &ignored))
-		await_answer(my, deadline_ms, &answer, &ignored);
-	drop(my);
-}
-
 /* A process of its own keeps the connection while dlock itself returns. */
 static enum outcome linger(struct mysql_backend *my, const struct request *request,
 			   int64_t keep_ms, struct error *err)
@@ -698,7 +650,8 @@ enum outcome session_release(struct mysql_backend *my, const struct request *req
 	uint64_t fence;
 
 	if (session->waiting) {
-		leave_line(my, request);
+		waiters_leave(my);
+		drop(my);
 		return OUTCOME_LOST;
 	}
 	if (how == RELEASE_ONE) {
@@ -721,9 +674,9 @@ enum outcome session_release(struct mysql_backend *my, const struct request *req
 	}
 	if (request->forget && outcome == OUTCOME_HELD) {
 		session_words(my, request, 0, &words);
-		session_run_aside(my, sql_session_forget, words.values, NULL, err);
+		mysql_run_aside(my, sql_session_forget, words.values, NULL, err);
 		if (session->kind->forget_sql)
-			session_run_aside(my, session->kind->forget_sql, words.values, NULL, err);
+			mysql_run_aside(my, session->kind->forget_sql, words.values, NULL, err);
 	}
 	drop(my);
 	return outcome;

@@ -25,6 +25,7 @@
 #define DLOCK_MYSQL_SESSION_H
 
 #include "mysql_lock.h"
+#include "mysql_waiters.h"
 
 /*
  * How one strategy does it. Each text but make, forget, owner gives one row: 1 for yes,
@@ -48,7 +49,6 @@ struct session_kind {
 
 struct mysql_session {
 	const struct session_kind *kind;
-	struct mysql_conn side;		/* the other connection; closed when not in use */
 	bool unsafe;			/* ?wsrep=unsafe */
 	bool waiting;			/* asleep in the statement that takes the lock */
 	bool asking;			/* a proof was sent, and its answer is to come */
@@ -75,16 +75,11 @@ struct session_words {
 	char key[SESSION_KEY_SIZE];
 	unsigned char digest[MYSQL_DIGEST_SIZE];
 	char holder[HOLDER_TEXT_SIZE];
-	char mark[440];			/* how waiters of this lock are found */
-	char waiter[1280];
+	char mark[WAITERS_MARK_SIZE];
+	char waiter[WAITERS_COMMENT_SIZE];
 };
 void session_words(struct mysql_backend *my, const struct request *request, int delta,
 		   struct session_words *words);
-
-/* mysql_run() over the other connection, which is closed after it. */
-int session_run_aside(struct mysql_backend *my, const char *sql,
-		      const struct sql_value values[], struct st_mysql_res **rows,
-		      struct error *err);
 
 /* ---- mysql_registry.c: the table dlock_sessions ---- */
 

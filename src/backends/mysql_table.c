@@ -45,10 +45,8 @@ static int table_open(struct mysql_backend *my, const struct uri *uri, struct er
 
 const struct mysql_strategy mysql_table = {
 	.name = "table",
-	.tables = sql_session_tables,
-	.grants =
-		"GRANT LOCK TABLES, SELECT ON {database}.* TO {account};\n"
-		"GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_sessions TO {account};\n",
+	.tables = sql_table_tables,
+	.grants = sql_table_grants,
 	.open = table_open,
 	SESSION_SLOTS
 };

@@ -1,11 +1,3 @@
--- What the strategy row locks.
-CREATE TABLE IF NOT EXISTS dlock_rows (
-  name VARBINARY(200) NOT NULL PRIMARY KEY
-) ENGINE = InnoDB;
--- What `dlock check` locks for the strategy table.
-CREATE TABLE IF NOT EXISTS dlock_probe (
-  name VARBINARY(200) NOT NULL PRIMARY KEY
-) ENGINE = InnoDB;
 -- Who holds what lives with a connection, and the last fence. For each lock one row with
 -- no sharer, which stays, and one more for each that shares it. The token is a digest.
 CREATE TABLE IF NOT EXISTS dlock_sessions (

@@ -5,6 +5,7 @@
 # this file, and conformance/NAME.bash says what differs between backends:
 #
 #	FIFO, LEASES		not empty: waiters in order; a TTL that the server ends
+#	LACKS			what the backend has not: shared slots count names
 #	backend_prepare		sets URI
 #	backend_nothing_left	true if nothing of $LOCK is there but its fence
 #	backend_waiters		prints how many wait for $LOCK
@@ -155,6 +156,8 @@ nothing_left() {
 }
 
 @test "different names exclude nobody, the same name does, however odd it is" {
+	# some tables take fewer: they have a test of their own
+	[[ " ${LACKS-} " != *' names '* ]] || return 0
 	local name slashes names n held=()
 	printf -v slashes '%200s' ''
 	slashes=${slashes// //}
