@@ -120,6 +120,43 @@ static int read_state(const struct simple *simple, MYSQL_RES *rows, struct state
 	return 0;
 }
 
+/*
+ * mysql_run(), for what the server may still be at when the connection is gone: a
+ * statement that waits for a row, and would take the lock when nobody wants it any more.
+ */
+static int run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
+	       MYSQL_RES **rows, struct error *err)
+{
+	struct simple *simple = simple_of(my);
+	unsigned long connection;
+	int result;
+
+	/* An old one is of no use to who waits no more. */
+	if (my->conn.pending)
+		mysql_conn_close(&my->conn);
+	if (mysql_connect(my, err))
+		return -1;
+	connection = mysql_thread_id(my->conn.mysql);
+	result = mysql_run(my, sql, values, MYSQL_REPEAT, rows, err);
+	if (my->resent || !my->conn.mysql)
+		simple->stale = connection;
+	return result;
+}
+
+/* Ends what run() may have left. */
+static void end_stale(struct mysql_backend *my)
+{
+	struct simple *simple = simple_of(my);
+	const struct sql_value values[] = {
+		SQL_INT("connection", (int64_t)simple->stale), SQL_LAST
+	};
+	struct error ignored = { 0 };
+
+	if (simple->stale)
+		mysql_run(my, sql_kill_connection, values, MYSQL_ONCE, NULL, &ignored);
+	simple->stale = 0;
+}
+
 /* Runs one of the texts that tell the state. 0 or -1. */
 static int ask(struct mysql_backend *my, const char *sql, const struct request *request,
 	       struct state *state, struct error *err)
@@ -129,7 +166,7 @@ static int ask(struct mysql_backend *my, const char *sql, const struct request *
 	int failed;
 
 	make_words(my, request, &no_extra, &words);
-	if (mysql_run(my, sql, words.values, MYSQL_REPEAT, &rows, err))
+	if (run(my, sql, words.values, &rows, err))
 		return -1;
 	failed = read_state(simple_of(my), rows, state);
 	mysql_free_result(rows);
@@ -203,10 +240,11 @@ static int64_t next_pause(struct simple *simple, const struct state *state)
 }
 
 static enum outcome busy(struct mysql_backend *my, const struct request *request,
-			 const struct state *state, struct grant *grant, struct error *err)
+			 const struct state *state, struct grant *grant)
 {
 	struct simple *simple = simple_of(my);
 	int64_t pause_ms = CONTENTION_MS;
+	struct error ignored = { 0 };
 
 	grant->holder = state->holder;
 	grant->age_ms = state->held ? state->age_us / 1000 : -1;
@@ -215,11 +253,9 @@ static enum outcome busy(struct mysql_backend *my, const struct request *request
 		pause_ms = next_pause(simple, state);
 	/* The statement's end wakes us; should the server hang, the clock does. */
 	grant->retry_ms = clock_boot_ms() + pause_ms + (request->queue ? my->base.timeout_ms : 0);
-	if (request->queue) {
-		if (doze(my, request, pause_ms, err))
-			return OUTCOME_ERROR;
-		simple->waiting = true;
-	}
+	/* A connection that breaks only now is made anew when it is needed. */
+	if (request->queue)
+		simple->waiting = !doze(my, request, pause_ms, &ignored);
 	return OUTCOME_BUSY;
 }
 
@@ -233,6 +269,7 @@ enum outcome simple_acquire(struct mysql_backend *my, const struct request *requ
 		return OUTCOME_ERROR;
 	if (simple->waiting && my->conn.pending)
 		mysql_poll(my);
+	end_stale(my);
 	/* Of those who wait, each looks before it locks the row to see. */
 	if (simple->waiting && ask(my, simple->kind->look, request, &state, err))
 		return OUTCOME_ERROR;
@@ -253,7 +290,7 @@ enum outcome simple_acquire(struct mysql_backend *my, const struct request *requ
 		grant->fence = state.fence;
 		return OUTCOME_HELD;
 	}
-	return busy(my, request, &state, grant, err);
+	return busy(my, request, &state, grant);
 }
 
 int64_t simple_event(struct mysql_backend *my)
@@ -349,12 +386,14 @@ enum outcome simple_release(struct mysql_backend *my, const struct request *requ
 	struct words words;
 	MYSQL_RES *rows;
 	int there = 1;
+	bool released;
 
 	if (simple->waiting) {
 		simple->waiting = false;
 		if (my->conn.mysql)
 			waiters_leave(my);
 	}
+	end_stale(my);
 	/* Who never held it makes no table for that. */
 	if (!simple->lease_end_ms)
 		there = exists(my, err);
@@ -372,9 +411,10 @@ enum outcome simple_release(struct mysql_backend *my, const struct request *requ
 	} while (answer < 0);
 	if (answer == 2)
 		return OUTCOME_BUSY;
-	tidy(my, request, &words);
 	/* Sent twice within the lease: it was the first one that released. */
-	if (answer == 1 || (my->resent && sent_ms < simple->lease_end_ms))
+	released = answer == 1 || (my->resent && sent_ms < simple->lease_end_ms);
+	tidy(my, request, &words);
+	if (released)
 		return OUTCOME_HELD;
 	error_set(err, ERROR_REFUSED, 0, "%s: it was not ours any more", my->address.label);
 	return OUTCOME_LOST;

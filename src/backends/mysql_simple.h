@@ -37,6 +37,7 @@ struct simple {
 	bool waiting;			/* asleep in a statement */
 	int64_t pause_ms;		/* the last one */
 	int64_t lease_end_ms;		/* of the last grant; 0: none */
+	unsigned long stale;		/* connection that ended under a request; 0: none */
 };
 
 static inline struct simple *simple_of(const struct mysql_backend *my)
