@@ -64,7 +64,7 @@ _dlock_backends()
 		done
 	else
 		mapfile -t names < <(_dlock_sections)
-		names+=(file: redis:// redis+unix://)
+		names+=(file: redis:// redis+unix:// mysql:// mariadb://)
 	fi
 	_dlock_reply "${names[@]}"
 	if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == */ ]]; then

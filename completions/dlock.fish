@@ -51,7 +51,8 @@ function __dlock_backends
         end
     end
     printf '%s\t%s\n' file: 'a directory on this host' redis:// 'a Redis or Valkey server' \
-        redis+unix:// 'a Redis or Valkey server'
+        redis+unix:// 'a Redis or Valkey server' \
+        mysql:// 'a MySQL or MariaDB server' mariadb:// 'a MySQL or MariaDB server'
 end
 
 complete -c dlock -f
