@@ -15,6 +15,9 @@
 #define ATTEMPTS 8
 #define PAUSE_NS 2000000
 #define LOCK_WAIT_TIMEOUT 1205
+/* Seconds; the second one is what servers take at most. */
+#define LEAST_IDLE 10
+#define MOST_IDLE 31536000
 /* How much a slice of a wait varies, so that waiters do not look all at once. */
 #define JITTER_US 200000
 
@@ -109,6 +112,14 @@ static void name_ticket(const unsigned char digest[MYSQL_DIGEST_SIZE],
 	strcpy(end, "'");
 }
 
+/* For how long the server keeps a connection that says nothing; who holds, renews. */
+static int64_t idle_seconds(const struct request *request)
+{
+	const int64_t ttl = request->ttl_ms / 1000;
+
+	return ttl < LEAST_IDLE ? LEAST_IDLE : ttl > MOST_IDLE ? MOST_IDLE : ttl;
+}
+
 typedef int (*runner)(struct mysql_backend *, const char *, const struct sql_value[],
 		      enum mysql_repeat, MYSQL_RES **, struct error *);
 
@@ -146,6 +157,7 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 			SQL_INT("first", call->first),
 			SQL_INT("connection", lease_of(my)->connection),
 			SQL_INT("patience", call->patience),
+			SQL_INT("idle", idle_seconds(request)),
 			SQL_INT("slice", LEASE_SLICE_US - rand() % JITTER_US),
 			SQL_BLOB("after", call->after, call->after_length),
 			SQL_PART("into", call->into ? sql_lease_into : ""),

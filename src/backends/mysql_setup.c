@@ -7,12 +7,37 @@
 #include "error.h"
 #include "mysql_lock.h"
 
+static const char create[] = "CREATE TABLE IF NOT EXISTS ";
+
+/* Are all tables there that text makes? */
+static bool is_made(struct mysql_backend *my, const char *text)
+{
+	struct error ignored = { 0 };
+	char name[65];
+
+	while ((text = strstr(text, create))) {
+		text += sizeof(create) - 1;
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, " ("), text);
+
+		const struct sql_value values[] = { SQL_PART("table", name), SQL_LAST };
+
+		if (mysql_run(my, "SELECT 1 FROM {table} LIMIT 0", values, MYSQL_REPEAT, NULL,
+			      &ignored))
+			return false;
+	}
+	return true;
+}
+
 int mysql_setup(struct backend *backend, struct error *err)
 {
 	static const struct sql_value none[] = { SQL_LAST };
 	struct mysql_backend *my = mysql_from_backend(backend);
 	const char *sql = my->strategy->tables[0] ? my->strategy->tables : "DO 0";
 
+	/* An account that may not make what is there already need not. */
+	my->only_looks = true;
+	if (my->strategy->tables[0] && is_made(my, my->strategy->tables))
+		return 0;
 	return mysql_run(my, sql, none, MYSQL_REPEAT, NULL, err);
 }
 
