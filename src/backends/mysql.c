@@ -16,6 +16,7 @@
 #include "version.h"
 
 #define TABLE_DENIED 1142
+#define NO_SUCH_VARIABLE 1193
 
 extern const struct mysql_strategy mysql_lease, mysql_insert, mysql_row, mysql_advisory,
 	mysql_table, mysql_shedlock;
@@ -78,10 +79,6 @@ static int attempt(struct mysql_backend *my, const char *sql, const struct sql_v
 	if (mysql_connect(my, err))
 		return -1;
 	text = sql_format(sql, values);
-	if (!text) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
 	if (my->base.engaged)
 		atomic_store(my->base.engaged, 1);
 	mysql_conn_send(&my->conn, text);
@@ -112,6 +109,10 @@ static int run(struct mysql_backend *my, const char *sql, const struct sql_value
 		err->errnum = 0;
 		if (!attempt(my, sql, values, all, rows, err))
 			return 0;
+		if (my->conn.mysql && my->conn.code == NO_SUCH_VARIABLE && !my->conn.no_cluster) {
+			my->conn.no_cluster = my->conn.fresh = true;
+			continue;
+		}
 		if (my->conn.mysql && my->conn.code == MYSQL_NO_SUCH_TABLE && !made &&
 		    !my->only_looks && my->strategy->tables[0]) {
 			made = true;

@@ -166,25 +166,31 @@ int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address
 }
 
 /* The settings of the session travel with its first request. */
-static char *with_settings(char *text)
+static char *with_settings(const struct mysql_conn *conn, char *text)
 {
-	char *both;
+	const struct sql_value values[] = {
+		SQL_PART("cluster", conn->no_cluster ? "" : sql_session_cluster), SQL_LAST
+	};
+	char *settings = sql_format(sql_session, values), *both;
 
-	if (asprintf(&both, "%s%s", sql_session, text) < 0)
-		return text;
+	if (!settings || asprintf(&both, "%s%s", settings, text) < 0)
+		both = NULL;
+	free(settings);
 	free(text);
 	return both;
 }
 
 void mysql_conn_send(struct mysql_conn *conn, char *text)
 {
-	conn->text = conn->fresh ? with_settings(text) : text;
-	conn->fresh = false;
-	conn->length = strlen(conn->text);
+	if (text && conn->fresh)
+		text = with_settings(conn, text);
+	conn->text = text;
+	conn->length = text ? strlen(text) : 0;
+	conn->fresh &= !text;
 	conn->stage = STAGE_QUERY;
 	conn->waits = 0;
 	conn->pending = true;
-	conn->sent = true;
+	conn->sent = text != NULL;
 	conn->code = 0;
 }
 
@@ -235,6 +241,11 @@ enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_addr
 	const int64_t deadline_ms = clock_boot_ms() + (limits ? limits->request_ms : 0);
 	int broken;
 
+	if (conn->pending && !conn->text) {
+		conn->pending = false;
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+		return MYSQL_STEP_FAILED;
+	}
 	while (conn->pending) {
 		if (step(conn, &broken, rows)) {
 			if (!limits)

@@ -50,6 +50,7 @@ struct mysql_conn {
 	struct st_mysql *mysql;	/* NULL: not connected */
 	unsigned int generation;	/* how often it was opened */
 	unsigned int code;	/* of the last error, as the server or the library numbers them */
+	bool no_cluster;	/* the server has not even a name for it */
 	bool fresh;		/* nothing was sent yet: the session's settings go first */
 	bool sent;		/* the last request left: it may have been carried out */
 	bool pending;		/* results are still to come */
@@ -76,8 +77,8 @@ void mysql_conn_close(struct mysql_conn *conn);
 int mysql_conn_fd(const struct mysql_conn *conn);
 
 /*
- * Starts a request of one or more statements. text: from sql_format(); it is the
- * connection's from then on. Nothing may be pending.
+ * Starts a request of one or more statements. text: from sql_format(), NULL included; it
+ * is the connection's from then on. Nothing may be pending.
  */
 void mysql_conn_send(struct mysql_conn *conn, char *text);
 

@@ -32,8 +32,6 @@
 #define NAP_MS 5000
 /* Pause before another try when others keep a row locked. */
 #define CONTENDED_MS 100
-/* How many parts a wait without a ticket to sleep on has (lease_doze.sql). */
-#define SLICES (NAP_MS * 1000 / LEASE_SLICE_US)
 /* Who has its turn has so long to come; see lease_stale.sql. */
 #define GRANT_US 900000
 /* More turns of a loop that makes progress in each than there can be. */
@@ -87,6 +85,8 @@ static void compose_wait(const struct mysql_backend *my, struct lease_call *call
 {
 	const bool exclusive = lease_mode(call->request) == 0;
 	const struct lease *lease = lease_of(my);
+	const int slices = lease->no_tickets ? NAP_MS * 1000 / LEASE_SHORT_SLICE_US
+		: lease->dozes ? NAP_MS * 1000 / LEASE_SLICE_US : 0;
 
 	call->into = true;
 	lease_add_now(call, sql_lease_rest, missing_ticket(my));
@@ -102,7 +102,7 @@ static void compose_wait(const struct mysql_backend *my, struct lease_call *call
 	lease_add(call, sql_lease_target);
 	lease_add(call, sql_lease_no_target);
 	lease_add(call, sql_lease_tell);
-	for (int i = 0; i < SLICES && (lease->dozes || lease->no_tickets); i++)
+	for (int i = 0; i < slices; i++)
 		lease_add(call, sql_lease_doze);
 	lease_add(call, sql_lease_sleep);
 }

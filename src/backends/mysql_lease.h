@@ -10,10 +10,11 @@
 
 /* A part of a wait without a ticket to sleep on: lease_doze.sql. */
 #define LEASE_SLICE_US 1000000
+#define LEASE_SHORT_SLICE_US 300000	/* where there are no tickets at all */
 
 /* The strategy's own part of a backend: one wish to hold. */
 struct lease {
-	bool no_tickets;	/* GET_LOCK is refused here */
+	bool no_tickets;	/* GET_LOCK is refused here, or is a node's alone */
 	bool in_line;
 	bool napping;		/* what is pending is the end of a sleep in the server */
 	bool dozes;		/* there was no ticket to sleep on */
@@ -42,6 +43,7 @@ struct lease_state {
 	bool done;		/* what the statements before tried */
 	int64_t next;		/* connection of the next in line; 0: none */
 	bool dead;		/* there are waiters that died */
+	bool cluster;		/* the server is a node of one */
 	int64_t old;		/* connection of ours that the server still has; 0: none */
 };
 

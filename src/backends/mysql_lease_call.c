@@ -19,13 +19,13 @@
 #define LEAST_IDLE 10
 #define MOST_IDLE 31536000
 /* How much a slice of a wait varies, so that waiters do not look all at once. */
-#define JITTER_US 200000
+#define JITTER_US 100000
 
 /* The columns of src/mysql/lease_state.sql and lease_tell.sql. */
 enum state {
 	STATE_VERSION, STATE_MINE, STATE_FENCE, STATE_HOLDS, STATE_MODE, STATE_REST, STATE_AGE,
 	STATE_OWNER, STATE_HOLDER, STATE_OPEN, STATE_FIRST, STATE_IN_LINE, STATE_ASLEEP,
-	STATE_AHEAD, STATE_TICKET, STATE_DONE, STATE_NEXT, STATE_DEAD, STATE_OLD, STATES
+	STATE_AHEAD, STATE_TICKET, STATE_DONE, STATE_NEXT, STATE_DEAD, STATE_OLD, STATE_CLUSTER, STATES
 };
 
 int lease_mode(const struct request *request)
@@ -158,7 +158,8 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 			SQL_INT("connection", lease_of(my)->connection),
 			SQL_INT("patience", call->patience),
 			SQL_INT("idle", idle_seconds(request)),
-			SQL_INT("slice", LEASE_SLICE_US - rand() % JITTER_US),
+			SQL_INT("slice", (no_tickets ? LEASE_SHORT_SLICE_US : LEASE_SLICE_US) -
+				rand() % JITTER_US),
 			SQL_BLOB("after", call->after, call->after_length),
 			SQL_PART("into", call->into ? sql_lease_into : ""),
 			SQL_PART("alive", no_tickets ? sql_lease_seen : sql_lease_alive),
@@ -244,6 +245,7 @@ static void read_state(MYSQL_ROW row, unsigned long owner_length, struct lease_s
 	state->next = number(row, STATE_NEXT, 0);
 	state->dead = number(row, STATE_DEAD, 0) > 0;
 	state->old = number(row, STATE_OLD, 0);
+	state->cluster = number(row, STATE_CLUSTER, 0) > 0;
 }
 
 int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begin,
@@ -267,6 +269,7 @@ int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begi
 	row = mysql_fetch_row(rows);
 	if (row)
 		read_state(row, mysql_fetch_lengths(rows)[STATE_OWNER], state);
+	lease_of(my)->no_tickets |= state->cluster;
 	mysql_free_result(rows);
 	return 0;
 }

@@ -1,2 +1,2 @@
 -- The connection of the waiter q.
-IS_USED_LOCK(CONCAT('dlock-', LEFT(HEX(q.token), 40)))
+IF(@cluster, NULL, IS_USED_LOCK(CONCAT('dlock-', LEFT(HEX(q.token), 40))))

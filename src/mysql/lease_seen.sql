@@ -1,2 +1,2 @@
--- The same where GET_LOCK is refused: it has looked within 15 s.
-q.seen > @now - 15000000
+-- The same where GET_LOCK is refused.
+q.seen > {now} - 15000000

@@ -16,7 +16,7 @@ SELECT l.version,
     @first, @me < 18446744073709551615, @asleep,
     IF(@me < 18446744073709551615, (SELECT COUNT(*) FROM dlock_queue w
       WHERE w.name = {name} AND w.id < @me AND w.asleep = 0), 0),
-    @ticket, @done, @next, @dead, @old
+    @ticket, @done, @next, @dead, @old, @cluster
   {into}
   FROM dlock_locks l LEFT JOIN dlock_holders h ON h.name = {name} AND h.token = {token}
   WHERE l.name = {name};

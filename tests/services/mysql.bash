@@ -159,7 +159,7 @@ galera_launch() {
 		members+=${members:+,}127.0.0.1:$group
 	done
 	port=$(<"$dir/port")
-	if ! MYSQL_RUNS_AS=mysql MYSQL_START_SECONDS=60 mysql_launch "$dir" "$port" \
+	if ! TMPDIR=$dir MYSQL_RUNS_AS=mysql MYSQL_START_SECONDS=60 mysql_launch "$dir" "$port" \
 		--innodb-autoinc-lock-mode=2 --binlog-format=ROW --wsrep-on=ON \
 		--wsrep-provider=/usr/lib/galera/libgalera_smm.so \
 		--wsrep-cluster-name=dlock --wsrep-node-name="n$node" \
