@@ -298,10 +298,35 @@ static void add_hold(struct lock_view *view, const struct record *record)
 	hold->count = record->count;
 }
 
+/* Somebody has it who uses no dlock. */
+static void add_stranger(struct lock_view *view)
+{
+	const struct record unknown = { .age_us = -1000, .rest_us = -1, .count = 1 };
+
+	view->held = true;
+	add_hold(view, &unknown);
+}
+
+/* Where there is no table of ours nobody of ours has been. */
+static int inspect_others(struct mysql_backend *my, const struct request *request,
+			  struct lock_view *view, struct error *err)
+{
+	int64_t holder;
+	bool is = false;
+
+	if (owner(my, request, false, &holder, err) ||
+	    (holder < 0 && taken(my, request, &is, err)))
+		return -1;
+	if (is || holder > 0)
+		add_stranger(view);
+	return 0;
+}
+
 int session_inspect(struct mysql_backend *my, const char *name, bool listen,
 		    struct lock_view *view, struct error *err)
 {
 	const struct request request = { .name = name, .ttl_ms = 1000 };
+	const struct session_kind *kind = session_of(my)->kind;
 	int64_t uptime_us, holder;
 	char mark[WAITERS_MARK_SIZE];
 	struct record record;
@@ -309,11 +334,14 @@ int session_inspect(struct mysql_backend *my, const char *name, bool listen,
 	int there;
 	bool is;
 
-	if (session_of(my)->kind->admit(name, err))
+	if (kind->admit(name, err))
 		return -1;
 	there = exists(my, err);
-	if (there <= 0)
+	/* What is locked without our tables, others have locked; rows are in one of them. */
+	if (there < 0 || (!there && kind->make_sql))
 		return there;
+	if (!there)
+		return inspect_others(my, &request, view, err);
 	if (owner(my, &request, false, &holder, err) ||
 	    ask(my, &request, false, &rows, &uptime_us, err))
 		return -1;
@@ -330,6 +358,8 @@ int session_inspect(struct mysql_backend *my, const char *name, bool listen,
 			return -1;
 		view->held = is;
 	}
+	if (view->held && !view->hold_count)
+		add_stranger(view);
 	if (!view->held)
 		return 0;
 	waiters_mark(session_of(my)->kind->name, name, mark);
