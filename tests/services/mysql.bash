@@ -81,10 +81,10 @@ mysql_launch() {
 		as=(--user="${MYSQL_RUNS_AS:-root}")
 	fi
 	# not even a killed bats leaves it behind
-	setpriv ${MYSQL_RUNS_AS:+--reuid="$MYSQL_RUNS_AS" --regid="$MYSQL_RUNS_AS" --init-groups} \
+	TMPDIR=$dir setpriv ${MYSQL_RUNS_AS:+--reuid="$MYSQL_RUNS_AS" --regid="$MYSQL_RUNS_AS" --init-groups} \
 		--pdeathsig KILL "$MYSQLD" --no-defaults "${as[@]}" --datadir="$dir/data" \
 		--port="$port" --bind-address=127.0.0.1 --skip-networking=0 \
-		--socket="$dir/sock" --pid-file="$dir/server.pid" --skip-name-resolve \
+		--tmpdir="$dir" --socket="$dir/sock" --pid-file="$dir/server.pid" --skip-name-resolve \
 		--skip-log-bin --max-connections=1000 --innodb-log-file-size=8M \
 		--innodb-buffer-pool-size=32M --innodb-flush-log-at-trx-commit=2 "$@" \
 		</dev/null >>"$dir/log" 2>&1 3>&- 4>&- &
