@@ -6,8 +6,8 @@
 # make lint bench fuzz install uninstall clean
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
-# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no leave a backend out. STATIC=no
-# makes one dynamic program instead of a static one and its twin: see src/linkage.h.
+# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no leave a backend out.
+# STATIC=no makes one dynamic program instead of a static one and its twin: src/linkage.h.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -22,6 +22,7 @@ INSTALL ?= install
 SANITIZE ?=
 WITH_REDIS ?= yes
 WITH_ZOOKEEPER ?= yes
+WITH_MYSQL ?= yes
 STATIC ?= yes
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
@@ -64,6 +65,21 @@ LIBS += $(call library,hiredis)
 else
 override CPPFLAGS += -DWITHOUT_REDIS
 endif
+ifeq ($(WITH_MYSQL),yes)
+MODULES += $(BUILD)/dlock-mysql.so
+# MariaDB Connector/C or Oracle's libmysqlclient, whichever is called mysqlclient here.
+MYSQL_PKG := $(firstword $(foreach p,mysqlclient libmariadb mariadb,$(shell \
+	$(PKG_CONFIG) --exists $(p) 2>/dev/null && echo $(p))))
+ifneq ($(MYSQL_PKG),)
+MYSQL_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(MYSQL_PKG))
+MYSQL_LIBS := $(shell $(PKG_CONFIG) --libs $(MYSQL_PKG))
+else
+MYSQL_CFLAGS := $(shell mysql_config --include 2>/dev/null)
+MYSQL_LIBS := $(shell mysql_config --libs 2>/dev/null)
+endif
+else
+override CPPFLAGS += -DWITHOUT_MYSQL
+endif
 
 ifeq ($(WITH_ZOOKEEPER),yes)
 MODULES += $(BUILD)/dlock-zookeeper.so
@@ -89,6 +105,8 @@ REDIS_SRC := $(wildcard src/backends/redis*.c)
 REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
 endif
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper*.c)
+MYSQL_SRC := $(wildcard src/backends/mysql*.c)
+MYSQL_SQL := $(wildcard src/mysql/*.sql)
 UNIT_SRC := $(wildcard tests/unit/*.c)
 TOOL_SRC := $(wildcard tests/tools/*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/*.c)
@@ -131,6 +149,23 @@ $(BUILD)/gen/redis_scripts.c: src/redis/embed.sh $(wildcard src/redis/*.lua)
 $(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis_lock.h
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) -Isrc/backends $(CFLAGS) -c -o $@ $<
 $(call obj,$(REDIS_SRC)): override CFLAGS += $(HIREDIS_CFLAGS)
+
+$(BUILD)/dlock-mysql.so: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(MYSQL_LIBS) \
+		-Wl,--exclude-libs,ALL
+
+$(BUILD)/gen/mysql_texts.c: src/mysql/embed.sh $(MYSQL_SQL)
+	@mkdir -p $(@D)
+	$(call say,GEN,$@) sh src/mysql/embed.sh $(MYSQL_SQL) >$@.new && mv $@.new $@
+
+$(BUILD)/gen/mysql_texts.h: src/mysql/embed.sh $(MYSQL_SQL)
+	@mkdir -p $(@D)
+	$(call say,GEN,$@) sh src/mysql/embed.sh -h $(MYSQL_SQL) >$@.new && mv $@.new $@
+
+$(BUILD)/gen/mysql_texts.o: $(BUILD)/gen/mysql_texts.c $(BUILD)/gen/mysql_texts.h
+	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(call obj,$(MYSQL_SRC)): $(BUILD)/gen/mysql_texts.h
+$(call obj,$(MYSQL_SRC)): override CFLAGS += $(MYSQL_CFLAGS)
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

@@ -32,7 +32,8 @@ static int probe(struct session *session, struct findings *findings, struct erro
 	char token[TOKEN_SIZE], name[64];
 	struct request request = { .name = name, .token = token,
 				   .ttl_ms = session->settings.ttl_ms, .forget = true };
-	struct backend *backend = backend_open(session->settings.driver, &session->settings.uri, err);
+	struct backend *backend = backend_open(session->settings.driver,
+					       &session->settings.uri, err);
 	struct grant grant = { 0 };
 	double start = milliseconds(), held, released;
 	int failed = -1;

@@ -25,6 +25,7 @@ enum option_id {
 	OPTION_WATCH,
 	OPTION_YES,
 	OPTION_JSON,
+	OPTION_DRY_RUN,
 };
 
 /* Commands that talk to a backend; those that may have to wait; those that hold. */
@@ -62,6 +63,8 @@ const struct option_row option_rows[] = {
 	{ 0, "watch", NULL, "show again and again, until interrupted", COMMAND_STATUS,
 	  OPTION_WATCH },
 	{ 0, "yes", NULL, "do not ask", COMMAND_BREAK, OPTION_YES },
+	{ 0, "dry-run", NULL, "only print what it would make, and the permissions needed",
+	  COMMAND_SETUP, OPTION_DRY_RUN },
 	{ 0, "json", NULL, "print JSON",
 	  COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_STATUS | COMMAND_CHECK, OPTION_JSON },
 	{ 'q', "quiet", NULL, "say nothing but errors", BACKEND_COMMANDS, 'q' },
@@ -208,6 +211,9 @@ static int apply(struct options *options, int id, char *argument, struct error *
 		return 0;
 	case OPTION_JSON:
 		options->json = true;
+		return 0;
+	case OPTION_DRY_RUN:
+		options->dry_run = true;
 		return 0;
 	default:
 		abort();	/* a row without a case */

@@ -58,6 +58,7 @@ struct options {
 	bool run_if_down;
 	pid_t pid;		/* 0: not given */
 	bool json;
+	bool dry_run;
 	bool watch;
 	bool yes;
 	int verbosity;		/* -q: less than 0, -v: more */

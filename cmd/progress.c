@@ -39,7 +39,7 @@ static void say(void *context, enum say level, const char *text)
 	struct progress *progress = context;
 
 	static const int least[] = {
-		[SAY_STEP] = 1, [SAY_WARNING] = 0, [SAY_ERROR] = INT_MIN,
+		[SAY_DETAIL] = 2, [SAY_STEP] = 1, [SAY_WARNING] = 0, [SAY_ERROR] = INT_MIN,
 	};
 
 	if (progress->verbosity >= least[level])
@@ -112,6 +112,7 @@ void progress_init(struct progress *progress, const char *name, int verbosity,
 	*hooks = (struct run_hooks){
 		.context = progress, .say = say, .waiting = waiting,
 		.tick_ms = progress->live ? TICK_MS : CLOCK_NEVER,
+		.with_details = verbosity > 1,
 	};
 }
 

@@ -48,10 +48,19 @@ int session_init(struct session *session, enum command_bit command, int argc, ch
 	return 0;
 }
 
+/* A line of a client library's log: -vv. */
+static void print_detail(const char *line)
+{
+	fprintf(stderr, "dlock: %s\n", line);
+}
+
 int session_connect(struct session *session, struct error *err)
 {
 	if (!session->backend)
-		session->backend = backend_open(session->settings.driver, &session->settings.uri, err);
+		session->backend = backend_open(session->settings.driver,
+					       &session->settings.uri, err);
+	if (session->backend && session->options.verbosity > 1)
+		session->backend->log = print_detail;
 	return session->backend ? 0 : -1;
 }
 

@@ -1,7 +1,34 @@
 /* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "command.h"
 #include "error.h"
 #include "session.h"
+
+/* --dry-run: on standard output, for a shell or for the client of a database. */
+static int plan(struct session *session, struct error *err)
+{
+	char *text = NULL;
+
+	if (session->backend->ops->plan(session->backend, &text, err))
+		return -1;
+	fputs(text, stdout);
+	free(text);
+	return 0;
+}
+
+static int setup(struct session *session, struct error *err)
+{
+	if (session_connect(session, err))
+		return -1;
+	if (session->options.dry_run)
+		return plan(session, err);
+	if (session->backend->ops->setup(session->backend, err))
+		return -1;
+	session_say(session, 1, "ready");
+	return 0;
+}
 
 int command_setup(int argc, char **argv)
 {
@@ -10,11 +37,8 @@ int command_setup(int argc, char **argv)
 	int status = 0;
 
 	if (session_init(&session, COMMAND_SETUP, argc, argv, 0, 0, &err) ||
-	    (!session.done && (session_connect(&session, &err) ||
-			       session.backend->ops->setup(session.backend, &err))))
+	    (!session.done && setup(&session, &err)))
 		status = complain(&err);
-	else if (!session.done)
-		session_say(&session, 1, "ready");
 	session_finish(&session);
 	return status;
 }

@@ -172,7 +172,8 @@ static int show(struct session *session, const char *name, bool named, int width
 		bool *header, struct error *err)
 {
 	struct lock_view view = { 0 };
-	struct backend *backend = backend_open(session->settings.driver, &session->settings.uri, err);
+	struct backend *backend = backend_open(session->settings.driver,
+					       &session->settings.uri, err);
 	int result = -1;
 
 	if (!backend)

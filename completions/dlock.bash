@@ -64,7 +64,7 @@ _dlock_backends()
 		done
 	else
 		mapfile -t names < <(_dlock_sections)
-		names+=(file: redis:// redis+unix:// zookeeper:// zk://)
+		names+=(file: redis:// redis+unix:// zookeeper:// zk:// mysql:// mariadb://)
 	fi
 	_dlock_reply "${names[@]}"
 	if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == */ ]]; then
@@ -114,6 +114,7 @@ _dlock_options()
 	acquire) options+=' --pid' ;;
 	status) options+=' --watch' ;;
 	break) options+=' --yes' ;;
+	setup) options+=' --dry-run' ;;
 	esac
 	echo "$options"
 }

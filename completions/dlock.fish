@@ -52,7 +52,8 @@ function __dlock_backends
     end
     printf '%s\t%s\n' file: 'a directory on this host' redis:// 'a Redis or Valkey server' \
         redis+unix:// 'a Redis or Valkey server' \
-        zookeeper:// 'a ZooKeeper ensemble' zk:// 'a ZooKeeper ensemble'
+        zookeeper:// 'a ZooKeeper ensemble' zk:// 'a ZooKeeper ensemble' \
+        mysql:// 'a MySQL or MariaDB server' mariadb:// 'a MySQL or MariaDB server'
 end
 
 complete -c dlock -f
@@ -87,6 +88,7 @@ complete -c dlock -n '__dlock_at options run' -l if-down -x -a 'fail run' -d 'wh
 complete -c dlock -n '__dlock_at options acquire' -l pid -x -a '(__fish_complete_pids)' -d 'hold for as long as this process lives'
 complete -c dlock -n '__dlock_at options status' -l watch -d 'show again and again'
 complete -c dlock -n '__dlock_at options break' -l yes -d 'do not ask'
+complete -c dlock -n '__dlock_at options setup' -l dry-run -d 'only print what it would make'
 complete -c dlock -n '__dlock_at options acquire renew status check' -l json -d 'print JSON'
 complete -c dlock -n "__dlock_at options $backend_commands" -s q -l quiet -d 'say nothing but errors'
 complete -c dlock -n "__dlock_at options $backend_commands" -s v -l verbose -d 'say each step'

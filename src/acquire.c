@@ -18,7 +18,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 
 	for (;;) {
 		supervisor_sleep(s, CLOCK_NEVER);
-		while (keeper_event(&s->keeper, &event)) {
+		while (supervisor_hear(s, &event)) {
 			switch (event.type) {
 			case KEEPER_DETACHED:
 				result->keeper = event.keeper_pid;

@@ -13,13 +13,22 @@ extern const struct backend_ops redis_ops;
 
 static const char *const file_schemes[] = { "file", NULL };
 static const char *const redis_schemes[] = { "redis", "redis+unix", NULL };
-
 static const char *const zookeeper_schemes[] = { "zookeeper", "zk", NULL };
+static const char *const mysql_schemes[] = { "mysql", "mariadb", NULL };
 
 static bool always(const struct uri *uri)
 {
 	(void)uri;
 	return true;
+}
+
+/* Of the strategies, those whose locks the server frees with the connection. */
+static bool mysql_session(const struct uri *uri)
+{
+	const char *strategy = uri_param(uri, "strategy");
+
+	return strategy && (!strcmp(strategy, "row") || !strcmp(strategy, "advisory") ||
+			    !strcmp(strategy, "table"));
 }
 
 const struct backend_driver backend_drivers[] = {
@@ -35,6 +44,11 @@ const struct backend_driver backend_drivers[] = {
 	  .module = "zookeeper",
 #endif
 	  .session = always, .summary = "a ZooKeeper server or ensemble" },
+	{ .schemes = mysql_schemes, .session = mysql_session,
+#ifndef WITHOUT_MYSQL
+	  .module = "mysql",
+#endif
+	  .summary = "a MySQL or MariaDB server" },
 	{ .schemes = NULL },
 };
 

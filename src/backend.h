@@ -92,6 +92,11 @@ struct backend {
 	 * keeper does not let the next holder in while the command runs. -1: none.
 	 */
 	int hold_fd;
+	/*
+	 * Set by the engine, or NULL: takes a line that a client library logs, for -vv. May be
+	 * called by any thread.
+	 */
+	void (*log)(const char *line);
 	int64_t timeout_ms;		/* bound of one request */
 	int64_t connect_timeout_ms;	/* bound of a connection, name resolution not included */
 };
@@ -170,6 +175,12 @@ struct backend_ops {
 			  struct error *err);
 	/* Makes what locks need there, if anything: a directory, tables. 0 or -1. */
 	int (*setup)(struct backend *backend, struct error *err);
+	/*
+	 * What setup() does, for an administrator to read or to run, and the permissions that
+	 * an account needs: *text, which the caller frees; "" for nothing. Talks to no
+	 * server. 0 or -1.
+	 */
+	int (*plan)(struct backend *backend, char **text, struct error *err);
 	/* Says how fit the backend is to hold locks; -1: it cannot be asked. */
 	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 };

@@ -54,7 +54,7 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 		until_ms = clock_earlier(until_ms, s->last_lease_end_ms);
 	while (clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
-		while (keeper_event(&s->keeper, &event)) {
+		while (supervisor_hear(s, &event)) {
 			if (event.type == KEEPER_GONE)
 				return false;
 			if (!event.last)

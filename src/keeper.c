@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -24,6 +25,23 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 	k->event.at_ms = clock_boot_ms();
 	ipc_send(k->fd, &k->event, sizeof(k->event),
 		 type == KEEPER_HELD ? k->backend->hold_fd : -1);
+}
+
+/* Where the notes go; a library has threads of its own. -1: nobody wants them. */
+static _Atomic int note_fd = -1;
+
+/* Not worth to wait for: a supervisor that is stopped must not stop the library. */
+static void note(const char *line)
+{
+	struct keeper_event event = { .type = KEEPER_NOTE, .at_ms = clock_boot_ms() };
+
+	error_set(&event.error, ERROR_NONE, 0, "%s", line);
+	send(atomic_load(&note_fd), &event, sizeof(event), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void keeping_end_notes(void)
+{
+	atomic_store(&note_fd, -1);
 }
 
 void keeping_end_daemon(const struct keeping *k)
@@ -164,6 +182,10 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 	if (!k.backend)
 		keeping_finish(&k, KEEPER_FAILED);
 	k.backend->engaged = &plan->shared->engaged;
+	if (plan->with_log) {
+		atomic_store(&note_fd, fd);
+		k.backend->log = note;
+	}
 	if (plan->mode == KEEPER_VERIFY)
 		verify(&k);
 	if (plan->mode == KEEPER_RELEASE)

@@ -36,6 +36,7 @@ struct keeper_plan {
 	int pidfd;			/* daemon: the process it holds for; -1: none */
 	bool term_on_lost;		/* daemon: TERM to that process on loss */
 	bool no_renew;
+	bool with_log;			/* send KEEPER_NOTE */
 	struct shared *shared;
 	int lost_fd;			/* eventfd that wakes the guard on loss */
 	/*
@@ -54,6 +55,7 @@ enum keeper_event_type {
 	KEEPER_RENEWED,		/* lease extended after trouble */
 	KEEPER_TROUBLE,		/* message: a renewal failed, goes on trying */
 	KEEPER_LOST,		/* message: the token is not the holder */
+	KEEPER_NOTE,		/* message: a line of the client library's log */
 	KEEPER_DETACHED,	/* it is a daemon now, keeper_pid; no event follows */
 	KEEPER_RELEASED,	/* held until now. The keeper ends */
 	KEEPER_FAILED,		/* kind, message. The keeper ends */

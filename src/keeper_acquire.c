@@ -2,6 +2,7 @@
 #include "keeping.h"
 
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -17,6 +18,8 @@
 /* Pauses between attempts to get back in line after a connection was lost. */
 #define RECONNECT_FIRST_MS 50
 #define RECONNECT_LAST_MS 2000
+/* A server gets so long to come back, even if leases are shorter than that. */
+#define PATIENCE_MS 30000
 
 /*
  * Offers the lock to the supervisor. false: it did not take it and has been told
@@ -96,12 +99,13 @@ static bool pause_for(struct keeping *k, int64_t pause_ms)
 }
 
 /*
- * A try failed. Somebody who stands in line already goes on for one TTL, for a
+ * A try failed. Somebody who stands in line already goes on for one TTL or PATIENCE_MS, for a
  * server may restart or fail over; what never worked, or is refused, fails at once.
  */
 static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_ms,
 			   int64_t *pause_ms)
 {
+	static char told[sizeof(k->event.error.message)];
 	int64_t now = clock_boot_ms();
 
 	if (k->event.error.kind == ERROR_CANCELLED)
@@ -111,7 +115,8 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		*pause_ms = RECONNECT_FIRST_MS;
 	}
 	if (!in_line || k->event.error.kind != ERROR_UNAVAILABLE ||
-	    now - *down_since_ms > k->request.ttl_ms) {
+	    now - *down_since_ms > (k->request.ttl_ms > PATIENCE_MS ? k->request.ttl_ms
+								    : PATIENCE_MS)) {
 		struct error why = k->event.error;
 
 		/* What a lost reply may have left behind must not outlive us. */
@@ -122,8 +127,10 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		k->event.error = why;
 		keeping_finish(k, KEEPER_FAILED);
 	}
-	if (*pause_ms == RECONNECT_FIRST_MS)
+	/* Once, unless there is something new to say. */
+	if (*pause_ms == RECONNECT_FIRST_MS || strcmp(told, k->event.error.message) != 0)
 		keeping_tell(k, KEEPER_RETRYING);
+	memcpy(told, k->event.error.message, sizeof(told));
 	if (pause_for(k, *pause_ms))
 		keeping_release(k, false);
 	*pause_ms = *pause_ms * 2 > RECONNECT_LAST_MS ? RECONNECT_LAST_MS : *pause_ms * 2;

@@ -56,12 +56,19 @@ void keeping_release(struct keeping *k, bool was_held)
 	keeping_finish(k, KEEPER_FAILED);
 }
 
-/* Tells the process that the daemon holds the lock for; then there is nothing to hold. */
+/*
+ * Tells the process that the daemon holds the lock for; then there is nothing to hold, but
+ * perhaps a session to end.
+ */
 static void lost_daemon(struct keeping *k)
 {
 	if (k->plan->pidfd >= 0 && k->plan->term_on_lost)
 		syscall(SYS_pidfd_send_signal, k->plan->pidfd, SIGTERM, NULL, 0);
-	keeping_finish(k, KEEPER_LOST);
+	/* Who asks must not wait for what comes now: what is left of a session ends with it. */
+	keeping_end_daemon(k);
+	k->listener = -1;
+	backend_close(k->backend);
+	_exit(0);
 }
 
 /* The lock is not ours any more: wake the guard, and leave only to release. */
@@ -134,6 +141,7 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);
 	k->event.keeper_pid = getpid();
 	keeping_tell(k, KEEPER_DETACHED);
+	keeping_end_notes();
 	close(k->fd);
 	k->fd = -1;
 }

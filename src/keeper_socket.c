@@ -67,7 +67,7 @@ int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *rep
 	char path[KEEPER_SOCKET_PATH_SIZE];
 	ssize_t length = -1;
 	struct stat info;
-	int fd;
+	int fd, failure;
 
 	make_path(query->token, path);
 	/* Somebody else's socket would be shown our token. */
@@ -82,11 +82,12 @@ int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *rep
 	}
 	if (send(fd, query, sizeof(*query), MSG_NOSIGNAL) == (ssize_t)sizeof(*query))
 		length = recv(fd, reply, sizeof(*reply), 0);
+	failure = length < 0 ? errno : 0;
 	close(fd);
 	if (length == (ssize_t)sizeof(*reply))
 		return 0;
-	/* It ended under our eyes: whatever it did, the backend knows. */
-	if (length == 0)
+	/* It ended under our eyes: whatever it did, or has not read, the backend knows. */
+	if (length == 0 || failure == ECONNRESET || failure == EPIPE)
 		return 1;
 	error_set(err, ERROR_UNAVAILABLE, 0, "the keeper process of this lock does not answer");
 	return -1;

@@ -53,6 +53,9 @@ struct keeping {
 /* Sends k->event as an event of this type. */
 void keeping_tell(struct keeping *k, enum keeper_event_type type);
 
+/* From now on nobody hears what the client library logs. */
+void keeping_end_notes(void);
+
 /* A daemon is about to end in good order: its socket and its watchdog go with it. */
 void keeping_end_daemon(const struct keeping *k);
 

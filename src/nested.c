@@ -42,7 +42,7 @@ static enum run_end verify_by_keeper(struct supervisor *s, struct error *err)
 		supervisor_sleep(s, CLOCK_NEVER);
 		if (supervisor_interrupted(s))
 			return RUN_INTERRUPTED;
-		if (!keeper_event(&s->keeper, &event))
+		if (!supervisor_hear(s, &event))
 			continue;
 		switch (event.type) {
 		case KEEPER_HELD:

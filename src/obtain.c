@@ -196,7 +196,7 @@ static void give_up(struct supervisor *s)
 		supervisor_sleep(s, until_ms);
 		while (signals_next(s->signals, NULL))
 			;
-		while (!event.last && keeper_event(&s->keeper, &event))
+		while (!event.last && supervisor_hear(s, &event))
 			;
 	}
 	keeper_kill(&s->keeper);
@@ -233,7 +233,7 @@ static enum obtained wait_for_lock(struct supervisor *s)
 		supervisor_sleep(s, clock_earlier(until_ms, tick_ms));
 		if (supervisor_interrupted(s))
 			return OBTAINED_NO;
-		while (obtained == OBTAINED_NOT_YET && keeper_event(&s->keeper, &event))
+		while (obtained == OBTAINED_NOT_YET && supervisor_hear(s, &event))
 			obtained = hear_acquiring(s, &event, &ahead);
 		supervisor_check_guard(s);
 		if (obtained != OBTAINED_NOT_YET)

@@ -38,13 +38,23 @@ void supervisor_say_acquired(const struct supervisor *s)
 		       (unsigned long long)s->fence);
 }
 
+bool supervisor_hear(struct supervisor *s, struct keeper_event *event)
+{
+	while (keeper_event(&s->keeper, event)) {
+		if (event->type != KEEPER_NOTE)
+			return true;
+		supervisor_say(s, SAY_DETAIL, "%s", event->error.message);
+	}
+	return false;
+}
+
 /* Polls all that can happen, until until_ms at the latest. */
 void supervisor_sleep(const struct supervisor *s, int64_t until_ms)
 {
 	struct pollfd fds[] = {
 		{ .fd = s->signals->fd, .events = POLLIN },
 		{ .fd = s->keeper.pid ? s->keeper.fd : -1, .events = POLLIN },
-		{ .fd = s->guard.pid ? s->guard.fd : -1, .events = POLLIN },
+		{ .fd = s->guard.pid && !s->ended ? s->guard.fd : -1, .events = POLLIN },
 	};
 
 	poll(fds, sizeof(fds) / sizeof(fds[0]), clock_poll_timeout(until_ms));
@@ -113,6 +123,7 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 		.backend = s->backend,
 		.grant = &s->local_grant,
 		.no_renew = s->run->no_renew,
+		.with_log = s->hooks->with_details,
 		.shared = s->shared,
 		.lost_fd = s->lost_fd,
 		.guard_pipe = { s->guard_pipe[0], s->guard_pipe[1] },

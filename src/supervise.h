@@ -18,6 +18,7 @@
 struct signals;
 
 enum say {
+	SAY_DETAIL,		/* for -vv */
 	SAY_STEP,		/* for -v */
 	SAY_WARNING,		/* something is wrong; goes on */
 	SAY_ERROR,		/* something is wrong that changes the outcome */
@@ -41,6 +42,7 @@ struct run_hooks {
 	 */
 	void (*waiting)(void *context, const struct wait_state *state);
 	int64_t tick_ms;	/* CLOCK_NEVER: only at changes */
+	bool with_details;	/* SAY_DETAIL is wanted: what client libraries log */
 };
 
 struct run_request {

@@ -72,6 +72,9 @@ void supervisor_say(const struct supervisor *s, enum say level, const char *form
 /* Says that the lock is held, after how long, under which fence. */
 void supervisor_say_acquired(const struct supervisor *s);
 
+/* keeper_event(), but for notes, which are said. */
+bool supervisor_hear(struct supervisor *s, struct keeper_event *event);
+
 /* Polls all that can happen, until until_ms at the latest. */
 void supervisor_sleep(const struct supervisor *s, int64_t until_ms);
 

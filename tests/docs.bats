@@ -260,12 +260,12 @@ drive() {
 	offers_only "$shell" 'dlock run -n name -' --
 
 	mkdir -p "$XDG_CONFIG_HOME"
-	printf 'backend = prod\n[prod]\nuri = file:\n  [my-lab]\nuri = redis://h\n' \
+	printf 'backend = prod\n[prod]\nuri = file:\n  [our-lab]\nuri = redis://h\n' \
 		>"$XDG_CONFIG_HOME/dlock.conf"
-	offers_only "$shell" 'dlock check -b my' my-lab
+	offers_only "$shell" 'dlock check -b our' our-lab
 	offers "$shell" 'dlock run -b '
 	{
-		printf 'prod\nmy-lab\n'
+		printf 'prod\nour-lab\n'
 		# those that name a server need more, and go on
 		schemes
 		if [[ -r /etc/dlock.conf ]]; then
@@ -273,7 +273,7 @@ drive() {
 		fi
 	} >wanted
 	same wanted <(sed 's,//$,,' offers) "$shell: backends"
-	offers_only "$shell" 'dlock run -n --backend my' my-lab
+	offers_only "$shell" 'dlock run -n --backend our' our-lab
 
 	# the wrapped command: programs, then its own arguments
 	mkdir -p bin
@@ -394,7 +394,8 @@ status_counts() {
 @test "dlock-backends.7 has every parameter of a URI, and no other" {
 	# the program lists them itself when it sees another
 	local uri
-	for uri in file:///tmp redis://localhost redis+unix:///tmp; do
+	for uri in file:///tmp redis://localhost redis+unix:///tmp zookeeper://localhost \
+		mysql://localhost/db; do
 		run --separate-stderr -125 "$DLOCK" run -b "$uri?no-such-parameter=1" "$LOCK" -- true
 		sed -n 's/.*known are: //p' <<<"$stderr" | tr -d ' ' | tr ',' '\n'
 	done >wanted

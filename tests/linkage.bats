@@ -88,11 +88,16 @@ interpreter() {
 }
 
 @test "installed: bin/dlock finds its other half in lib/dlock" {
-	make -s -C "$BATS_TEST_DIRNAME/.." BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/opt install
+	local static=no
+	if two_programs; then
+		static=yes
+	fi
+	make -s -C "$BATS_TEST_DIRNAME/.." BUILD="$BUILD" STATIC=$static DESTDIR="$T/root" \
+		PREFIX=/opt install
 	run --separate-stderr "$T/root/opt/bin/dlock" run -b "$NAMED" "$LOCK" -- echo ran
 	equal "$status" 0
 	equal "$output" ran
-	make -s -C "$BATS_TEST_DIRNAME/.." BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/opt uninstall
+	make -s -C "$BATS_TEST_DIRNAME/.." DESTDIR="$T/root" PREFIX=/opt uninstall
 	run find "$T/root" ! -type d
 	equal "$output" ""
 }

@@ -9,11 +9,11 @@ load zookeeper
 
 @test "the witness itself sees a node that goes" {
 	foreign_sequence x-
-	start "$TOOLS/znode" -i "$PORTS" witness "$NODE" "$(stat_of "$FOREIGN" czxid)" log
+	start "$TOOLS/zkwitness" -i "$PORTS" "$NODE" "$(stat_of "$FOREIGN" czxid)" log
 	local witness=$PID
-	wait_until 5 has_line log ' held '
+	wait_until 5 has_line log ' held$'
 	zn rm "$FOREIGN"
-	wait_until 5 has_line log ' LOST -$'
+	wait_until 5 has_line log ' LOST$'
 	kill -KILL "$witness"
 	join "$witness"
 }
@@ -44,6 +44,8 @@ term_came() {
 	# at least 3/5 of the session are proven, and the last proof is up to a third of that old
 	term_came $((1800 - 600 - 600 - 150)) $((3000 - 600))
 	kill -CONT "$P_PID"
+	# the session runs out
+	wait_until 6 no_places
 	nothing_left
 }
 
@@ -88,13 +90,16 @@ term_came() {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	hold -t 5s --
-	contend "$COMMAND"
+	start "$DLOCK" run -t 3s -w 30s "$LOCK" -- true
+	local waiter=$PID err=$ERR
+	wait_until 5 waiters 1
 	zookeeper_stop "$P_DIR"
 	rm -r "$P_DIR/version-2"
 	zookeeper_restart "$P_DIR"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	lost
-	met_nobody 15
+	join "$waiter" 15
+	equal "$status" 0 "status of the waiter ($(<"$err"))"
 }
 
 @test "connection black-holed: dead in time, and the next one gets it after that" {
@@ -115,7 +120,9 @@ term_came() {
 	proxy drop
 	lost
 	dead_by $((FAULT + 2000))
+	# from now on nobody pings
 	proxy cut
+	wait_until 4 no_places
 	nothing_left
 }
 
@@ -175,6 +182,7 @@ term_came() {
 	# shellcheck disable=SC2086 # words
 	wait_until 10 ended $family
 	kill -CONT "$P_PID"
+	wait_until 6 no_places
 	nothing_left
 }
 
@@ -191,11 +199,12 @@ term_came() {
 	zk_proxy
 	proxy hold 700
 	start "$DLOCK" run -b "$PROXY?timeout=3s" -t 1s -w 6s -k 100ms "$LOCK" -- sh -c \
-		'exec "$TOOLS/znode" "$PORTS" witness "$NODE" "$DLOCK_FENCE" log'
+		'exec "$TOOLS/zkwitness" "$PORTS" "$NODE" "$DLOCK_FENCE" log'
 	wait_until 10 eval 'has_line log held || ended "$PID"'
-	kill -TERM "$PID"
+	kill -TERM "$PID" 2>/dev/null || true
 	join "$PID" 20
 	not has_line log LOST
+	wait_until 3 no_places
 	nothing_left
 }
 
@@ -228,6 +237,8 @@ term_came() {
 @test "create reply lost with the connection: one node, the command runs once, nothing is left" {
 	local options n=0
 	zk_proxy
+	# what is asked for first succeeds
+	directory
 	for options in '' -s; do
 		proxy cut-on "$([[ $options ]] && echo __READ__ || echo -lock-)"
 		# shellcheck disable=SC2086 # words
@@ -243,6 +254,7 @@ term_came() {
 
 @test "create reply swallowed: no ghost holder, no ghost waiter" {
 	zk_proxy
+	directory
 	proxy drop-on -lock-
 	start "$DLOCK" run -b "$PROXY?timeout=400ms" -t 2s "$LOCK" -- echo ran
 	local dlock=$PID out=$OUT
@@ -396,19 +408,19 @@ term_came() {
 	nothing_left
 }
 
-@test "server gone while they wait, for longer than their session: they go on when it is back" {
+@test "server gone while they wait: they say so with -v, and go on when it is back" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock-
-	start "$DLOCK" run -v -t 1s "$LOCK" -- sh -c 'mkdir in || echo overlap; echo ran; rmdir in'
+	start "$DLOCK" run -b "$P_URI?connect-timeout=1s" -v -t 6s "$LOCK" -- sh -c 'mkdir in || echo overlap; echo ran; rmdir in'
 	local first=$PID err=$ERR
 	wait_until 5 waiters 1
-	start "$DLOCK" run -t 1s "$LOCK" -- sh -c 'mkdir in || echo overlap; echo ran; rmdir in'
+	start "$DLOCK" run -t 6s "$LOCK" -- sh -c 'mkdir in || echo overlap; echo ran; rmdir in'
 	local second=$PID
 	wait_until 5 waiters 2
 	zookeeper_stop "$P_DIR"
 	holds_for 4000 alive "$first" "$second"
-	has_line "$err" 'cannot|connect|contact|unreachable|lost'
+	has_line "$err" '^dlock: .*127\.0\.0\.1'
 	zookeeper_restart "$P_DIR"
 	SERVICES+=("$(<"$P_DIR/pid")")
 	zn rm "$FOREIGN" 2>/dev/null || true
@@ -567,9 +579,9 @@ term_came() {
 	local follower=${FOLLOWERS[0]} others
 	others=("$LEADER" "${FOLLOWERS[1]}")
 	members "$follower"
-	hold -t 3s -- sh -c 'exec "$TOOLS/znode" -i "$0" witness "$NODE" "$DLOCK_FENCE" log' \
+	hold -t 3s -- sh -c 'exec "$TOOLS/zkwitness" -i "$0" "$NODE" "$DLOCK_FENCE" log' \
 		"$(<"$P_DIR/$LEADER/port")"
-	wait_until 5 has_line log ' held '
+	wait_until 5 has_line log ' held$'
 	members "${others[@]}"
 	contend "$COMMAND"
 	wait_until 5 waiters 1

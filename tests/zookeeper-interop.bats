@@ -184,8 +184,8 @@ add_together() {
 	tell take w write "$NODE" 500
 	hears 'w busy'
 	release
-	tell take w write "$NODE" 500
-	hears 'w busy'
+	tell take w1 write "$NODE" 500
+	hears 'w1 busy'
 	run -0 "$DLOCK" run -n -s "$LOCK" -- true
 	run -124 "$DLOCK" run -n "$LOCK" -- true
 	tell give r
@@ -276,11 +276,11 @@ add_together() {
 	# they still share
 	run -0 "$DLOCK" run -n -s "$LOCK" -- true
 	release
-	tell take m mutex "$NODE" 5000
-	hears 'm held'
+	tell take m2 mutex "$NODE" 5000
+	hears 'm2 held'
 	run -124 "$DLOCK" run -n -s "$LOCK" -- true
-	tell give m
-	hears 'm free'
+	tell give m2
+	hears 'm2 free'
 }
 
 # ---- what is seen of them

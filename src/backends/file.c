@@ -324,5 +324,6 @@ const struct backend_ops file_ops = {
 	.list = file_list,
 	.break_hold = file_break,
 	.setup = file_setup,
+	.plan = file_plan,
 	.check = file_check,
 };

@@ -326,3 +326,24 @@ int file_setup(struct backend *backend, struct error *err)
 	error_set(err, ERROR_REFUSED, errno, "cannot create directory %s", file->directory);
 	return -1;
 }
+
+/* The directory in quotes of the shell, an apostrophe in it as '\''. */
+int file_plan(struct backend *backend, char **text, struct error *err)
+{
+	const char *directory = file_from_backend(backend)->directory;
+	char *end;
+
+	*text = malloc(4 * strlen(directory) + 32);
+	if (!*text) {
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+		return -1;
+	}
+	end = stpcpy(*text, "mkdir -p -m 0700 '");
+	for (; *directory; directory++) {
+		if (*directory == '\'')
+			end = stpcpy(end, "'\\'");
+		*end++ = *directory;
+	}
+	strcpy(end, "'\n");
+	return 0;
+}

@@ -50,6 +50,7 @@ int file_list(struct backend *backend, struct name_list *names, struct error *er
 int file_break(struct backend *backend, const char *name, struct lock_view *view,
 	       struct error *err);
 int file_setup(struct backend *backend, struct error *err);
+int file_plan(struct backend *backend, char **text, struct error *err);
 int file_check(struct backend *backend, struct findings *findings, struct error *err);
 
 #endif

@@ -371,5 +371,6 @@ const struct backend_ops redis_ops = {
 	.list = redis_list,
 	.break_hold = redis_break,
 	.setup = redis_setup,
+	.plan = redis_plan,
 	.check = redis_check,
 };

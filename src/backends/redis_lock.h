@@ -27,6 +27,7 @@ int redis_list(struct backend *backend, struct name_list *names, struct error *e
 int redis_break(struct backend *backend, const char *name, struct lock_view *view,
 		struct error *err);
 int redis_setup(struct backend *backend, struct error *err);
+int redis_plan(struct backend *backend, char **text, struct error *err);
 int redis_check(struct backend *backend, struct findings *findings, struct error *err);
 
 #endif

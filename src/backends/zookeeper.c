@@ -117,7 +117,10 @@ static struct backend *open_backend(const struct uri *uri, struct error *err)
 static enum outcome acquire(struct backend *backend, const struct request *request,
 			    struct grant *grant, struct error *err)
 {
-	return zk_queue_acquire(zk_from_backend(backend), request, grant, err);
+	struct zk_backend *zk = zk_from_backend(backend);
+
+	return zk->one_node ? zk_node_acquire(zk, request, grant, err)
+			    : zk_queue_acquire(zk, request, grant, err);
 }
 
 static int event_fd(struct backend *backend)
@@ -134,7 +137,7 @@ static int64_t event(struct backend *backend)
 	/* Not to be readable again for what is taken in now. */
 	zk_conn_rest(&zk->conn, 0);
 	if (!zk->inspect_watch)
-		return zk_queue_event(zk);
+		return zk->one_node ? zk_node_event(zk) : zk_queue_event(zk);
 	while (zk_conn_event(&zk->conn, &event))
 		if (event.watch == zk->inspect_watch)
 			next_ms = 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "clock.h"
 #include "error.h"
 #include "zookeeper_conn.h"
 
@@ -24,6 +25,8 @@ static void finish(struct zk_call *call, int rc)
 	pthread_mutex_lock(&conn->mutex);
 	call->rc = rc;
 	call->done = true;
+	/* What the library itself says is above this, what servers say below. */
+	conn->answered |= rc == ZOK || rc < ZAPIERROR;
 	dropped = call->dropped;
 	if (!dropped && --conn->pending == 0)
 		eventfd_write(conn->done_fd, 1);
@@ -135,7 +138,8 @@ static struct zk_call *prepare(struct zk_conn *conn)
 		abort();
 	call->conn = conn;
 	pthread_mutex_lock(&conn->mutex);
-	conn->pending++;
+	if (!conn->pending++)
+		conn->sent_ms = clock_boot_ms();
 	pthread_mutex_unlock(&conn->mutex);
 	return call;
 }

@@ -233,6 +233,6 @@ int zk_setup(struct backend *backend, struct error *err)
 	do {
 		*err = (struct error){ .kind = ERROR_NONE };
 		result = zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ? -1 : zk_make_root(zk, err);
-	} while (result && zk_conn_again(&zk->conn, err));
+	} while (result && zk_conn_ask_again(&zk->conn, err));
 	return result;
 }

@@ -15,7 +15,6 @@
 #include "clock.h"
 #include "error.h"
 #include "net.h"
-#include "uri.h"
 #include "zookeeper_net.h"
 
 /* A server that has not opened the session after this is left for the next one. */
@@ -47,112 +46,6 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 	if (conn->broken || conn->connections > 1)
 		eventfd_write(conn->event_fd, 1);
 	pthread_mutex_unlock(&conn->mutex);
-}
-
-/* ---- life of the object ---- */
-
-/* "?ssl-ca=", "cert=", "key=" in the form of the library. */
-static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *err)
-{
-	const char *ca = uri_param(uri, "ssl-ca"), *cert = uri_param(uri, "cert");
-	const char *key = uri_param(uri, "key");
-
-	if (!ca && !cert && !key)
-		return 0;
-	if (!zk_net_has_tls()) {
-		error_set(err, ERROR_USAGE, 0, "zookeeper: ssl-ca=, cert= and key= want a "
-			  "libzookeeper with TLS, and this one was built without OpenSSL");
-		return -1;
-	}
-	if (!ca || !cert || !key || strchr(ca, ',') || strchr(cert, ',') || strchr(key, ',')) {
-		error_set(err, ERROR_USAGE, 0, "zookeeper: TLS wants all of ssl-ca=, cert= and "
-			  "key=, files without ',' in their names");
-		return -1;
-	}
-	if (asprintf(&conn->tls, "%s,%s,%s,", ca, cert, key) < 0) {
-		conn->tls = NULL;
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
-	return 0;
-}
-
-static int copy_hosts(struct zk_conn *conn, const struct uri *uri, struct error *err)
-{
-	size_t used = (size_t)snprintf(conn->label, sizeof(conn->label), "zookeeper ");
-
-	conn->hosts = calloc(uri->host_count, sizeof(*conn->hosts));
-	for (size_t i = 0; conn->hosts && i < uri->host_count; i++) {
-		conn->hosts[i] = uri->hosts[i];
-		conn->hosts[i].name = strdup(uri->hosts[i].name);
-		if (!conn->hosts[i].name)
-			break;
-		conn->host_count++;
-		if (used < sizeof(conn->label) - 2 && i)
-			conn->label[used++] = ',';
-		if (used < sizeof(conn->label) - 2)
-			zk_net_write_host(&conn->hosts[i], conn->label + used,
-					  sizeof(conn->label) - used);
-		used = strlen(conn->label);
-	}
-	if (conn->host_count == uri->host_count)
-		return 0;
-	error_set(err, ERROR_INTERNAL, 0, "out of memory");
-	return -1;
-}
-
-int zk_conn_init(struct zk_conn *conn, const struct backend *limits, const struct uri *uri,
-		 struct error *err)
-{
-	conn->limits = limits;
-	pthread_mutex_init(&conn->mutex, NULL);
-	conn->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	conn->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (conn->done_fd < 0 || conn->event_fd < 0) {
-		error_set(err, ERROR_INTERNAL, errno, "eventfd");
-		return -1;
-	}
-	if (!uri->host_count) {
-		error_set(err, ERROR_USAGE, 0, "zookeeper: wants a host, as in "
-			  "zookeeper://HOST[:PORT][,HOST...][/ROOT]");
-		return -1;
-	}
-	if (uri->user && uri->user[0] && !uri->password) {
-		error_set(err, ERROR_USAGE, 0, "zookeeper: user '%.60s' without a password",
-			  uri->user);
-		return -1;
-	}
-	if (uri->password &&
-	    asprintf(&conn->auth, "%s:%s", uri->user ? uri->user : "", uri->password) < 0) {
-		conn->auth = NULL;
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
-	if (uri->password && (!uri->user || !uri->user[0])) {
-		error_set(err, ERROR_USAGE, 0, "zookeeper: a password without a user");
-		return -1;
-	}
-	if (uri->user)
-		conn->user = strdup(uri->user);
-	return copy_hosts(conn, uri, err) || read_tls(conn, uri, err) ? -1 : 0;
-}
-
-void zk_conn_finish(struct zk_conn *conn)
-{
-	zk_conn_close(conn);
-	for (size_t i = 0; i < conn->host_count; i++)
-		free(conn->hosts[i].name);
-	free(conn->hosts);
-	if (conn->auth)
-		explicit_bzero(conn->auth, strlen(conn->auth));
-	free(conn->auth);
-	free(conn->user);
-	free(conn->tls);
-	free(conn->servers);
-	free(conn->foreign);
-	close(conn->done_fd);
-	close(conn->event_fd);
-	pthread_mutex_destroy(&conn->mutex);
 }
 
 /* ---- life of a session ---- */
@@ -298,6 +191,26 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
 	return -1;
 }
 
+/*
+ * Is there a server worth waiting for? 0, or -1 with *err. One that has lost its data does
+ * not even say that our session is none of its: it serves others, and not us. After the
+ * session's time that is as good as to say so.
+ */
+static int look(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
+{
+	int found = zk_net_look(conn, deadline_ms, err);
+
+	if (found <= 0 || !conn->seen_connections) {
+		conn->refused_ms = 0;
+		return found < 0 ? -1 : 0;
+	}
+	if (!conn->refused_ms)
+		conn->refused_ms = clock_boot_ms();
+	if (clock_boot_ms() - conn->refused_ms < conn->ttl_ms)
+		return 0;
+	return no_session(conn, ZOO_EXPIRED_SESSION_STATE, err);
+}
+
 /* Waits until there is a session. The servers get a slice of the time each. */
 static int await_session(struct zk_conn *conn, struct error *err)
 {
@@ -321,11 +234,11 @@ static int await_session(struct zk_conn *conn, struct error *err)
 		/* All have been tried: is there one that is worth waiting for? */
 		if (!looked && zk_net_failures() - failures >= (unsigned)conn->server_count) {
 			looked = true;
-			if (zk_net_look(conn, deadline_ms, err))
+			if (look(conn, deadline_ms, err))
 				return -1;
 		}
 		if (now >= deadline_ms) {
-			if (!zk_net_look(conn, deadline_ms + look_ms, err))
+			if (!look(conn, deadline_ms + look_ms, err))
 				error_set(err, ERROR_UNAVAILABLE, 0,
 					  "%s: no session within the time for connecting",
 					  conn->label);
@@ -338,6 +251,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 		if (rest(conn, clock_earlier(slice_end_ms, deadline_ms), err))
 			return -1;
 	}
+	conn->refused_ms = 0;
 	note_connection(conn);
 	return 0;
 }
@@ -353,10 +267,23 @@ int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 		return -1;
 	if (!await_session(conn, err))
 		return 0;
+	if (err->kind == ERROR_UNAVAILABLE && err->errnum != ESTALE)
+		err->errnum = ENOTCONN;
 	/* A session that never was need not go on being looked for. */
 	if (conn->handle && !conn->seen_connections)
 		drop(conn);
 	return -1;
+}
+
+bool zk_conn_lost_events(struct zk_conn *conn)
+{
+	bool lost;
+
+	pthread_mutex_lock(&conn->mutex);
+	lost = conn->events_lost;
+	conn->events_lost = false;
+	pthread_mutex_unlock(&conn->mutex);
+	return lost;
 }
 
 void zk_conn_kick(struct zk_conn *conn)
@@ -377,16 +304,37 @@ void zk_conn_kick(struct zk_conn *conn)
 	pthread_mutex_unlock(&conn->mutex);
 }
 
+/* A request that was sent at sent_ms was answered, over the connection there is. */
+static void note_contact(struct zk_conn *conn, int64_t sent_ms)
+{
+	int64_t *last = conn->contacts + conn->contact_count - 1;
+
+	/* Closer ones say no more. */
+	if (conn->contact_count && sent_ms - *last < conn->ttl_ms / ZK_CONTACTS)
+		return;
+	if (conn->contact_count == ZK_CONTACTS)
+		memmove(conn->contacts, conn->contacts + 1,
+			(size_t)--conn->contact_count * sizeof(*last));
+	conn->contacts[conn->contact_count++] = sent_ms;
+}
+
 int zk_conn_wait(struct zk_conn *conn, struct error *err)
 {
 	int64_t deadline_ms = clock_earlier(conn->deadline_ms,
 					    clock_boot_ms() + conn->limits->timeout_ms);
-	int pending;
+	bool pending, answered;
+	int64_t sent_ms;
 
 	for (;;) {
 		pthread_mutex_lock(&conn->mutex);
-		pending = conn->pending;
+		pending = conn->pending > 0;
+		sent_ms = conn->sent_ms;
+		answered = conn->answered && conn->connections == conn->seen_connections;
+		if (!pending)
+			conn->answered = false;
 		pthread_mutex_unlock(&conn->mutex);
+		if (!pending && answered)
+			note_contact(conn, sent_ms);
 		if (!pending)
 			return 0;
 		if (clock_boot_ms() >= deadline_ms) {
@@ -413,7 +361,12 @@ bool zk_conn_rest(struct zk_conn *conn, int64_t until_ms)
 
 bool zk_conn_again(const struct zk_conn *conn, const struct error *err)
 {
-	return err->kind == ERROR_UNAVAILABLE && err->errnum != ESTALE &&
+	return err->errnum != ESTALE && zk_conn_ask_again(conn, err);
+}
+
+bool zk_conn_ask_again(const struct zk_conn *conn, const struct error *err)
+{
+	return err->kind == ERROR_UNAVAILABLE && err->errnum != ENOTCONN &&
 	       clock_boot_ms() < conn->deadline_ms;
 }
 
@@ -437,24 +390,10 @@ bool zk_conn_broken(struct zk_conn *conn)
 	bool broken;
 
 	pthread_mutex_lock(&conn->mutex);
-	broken = conn->broken || conn->events_lost;
+	broken = conn->broken;
 	conn->broken = false;
-	conn->events_lost = false;
 	pthread_mutex_unlock(&conn->mutex);
 	return broken;
-}
-
-void zk_conn_contact(struct zk_conn *conn, int64_t sent_ms)
-{
-	int64_t *last = conn->contacts + conn->contact_count - 1;
-
-	/* Closer ones say no more. */
-	if (conn->contact_count && sent_ms - *last < conn->ttl_ms / ZK_CONTACTS)
-		return;
-	if (conn->contact_count == ZK_CONTACTS)
-		memmove(conn->contacts, conn->contacts + 1,
-			(size_t)--conn->contact_count * sizeof(*last));
-	conn->contacts[conn->contact_count++] = sent_ms;
 }
 
 int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms)

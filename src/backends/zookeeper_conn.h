@@ -30,6 +30,11 @@ struct zk_event {
 	bool gone;		/* the node; else it has changed */
 };
 
+struct zk_fd {
+	int fd;
+	uint64_t inode;
+};
+
 #define ZK_EVENTS 64
 #define ZK_CONTACTS 16
 
@@ -56,25 +61,25 @@ struct zk_conn {
 	int64_t deadline_ms;		/* of the operation under way */
 	uint32_t last_watch;
 	unsigned seen_connections;
-	int64_t contacts[ZK_CONTACTS];	/* requests answered, over this connection */
+	int64_t contacts[ZK_CONTACTS];	/* when requests were sent that were answered */
 	int contact_count;
 	int64_t started_ms;		/* before this connection was made */
-	struct zk_fd {
-		int fd;
-		uint64_t inode;
-	} *foreign;			/* descriptors that are not the library's */
+	int64_t refused_ms;		/* since when servers serve, but not us; 0: it is not so */
+	struct zk_fd *foreign;		/* descriptors that are not the library's */
 	size_t foreign_count;
 
 	/* ---- shared with the library's threads, under mutex */
 	pthread_mutex_t mutex;
 	int state;			/* ZOO_..._STATE, 0: connecting */
 	unsigned connections;		/* how many were made */
-	bool broken;			/* one ended, since zk_conn_broken() was asked */
+	bool broken;			/* one ended, see zk_conn_broken() */
 	int64_t broke_ms;		/* when the last one ended */
 	int pending;			/* calls without an answer */
+	int64_t sent_ms;		/* before the first of them was sent */
+	bool answered;			/* one of them was, by a server */
 	struct zk_event events[ZK_EVENTS];
 	int event_count;
-	bool events_lost;		/* there were too many */
+	bool events_lost;		/* there were too many, see zk_conn_lost_events() */
 };
 
 /* Keeps what it needs of uri. 0, or -1 with *err; finish in any case. */
@@ -120,16 +125,19 @@ int zk_conn_wait(struct zk_conn *conn, struct error *err);
 /* Waits for an event, of a watch or of the connection, until until_ms; false: none came. */
 bool zk_conn_rest(struct zk_conn *conn, int64_t until_ms);
 
-/* Is it worth while, within the operation's time, to do it again after *err? */
+/*
+ * Is it worth while, within the operation's time, to do it again after *err? A connection
+ * was lost; not if none can be had (errnum ENOTCONN). For one that asks it is even with a
+ * new session.
+ */
 bool zk_conn_again(const struct zk_conn *conn, const struct error *err);
+bool zk_conn_ask_again(const struct zk_conn *conn, const struct error *err);
 
 /* Takes the next event of a watch; false: none. */
 bool zk_conn_event(struct zk_conn *conn, struct zk_event *event);
-/* Has the connection been lost, or events, since this was last asked? */
+/* Has the connection been lost since this was last asked? Have events? */
 bool zk_conn_broken(struct zk_conn *conn);
-
-/* Notes that a request sent at sent_ms was answered. */
-void zk_conn_contact(struct zk_conn *conn, int64_t sent_ms);
+bool zk_conn_lost_events(struct zk_conn *conn);
 
 /*
  * The least that is left at sent_ms of the session, when a request sent then was committed

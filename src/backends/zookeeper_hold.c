@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Holding by strategy queue: see zookeeper.c. What is done with a token, too. */
+/* Holding, and giving back: see zookeeper.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "clock.h"
 #include "error.h"
-#include "lease.h"
 #include "zookeeper_keep.h"
 #include "zookeeper_lock.h"
+
+/* Between two attempts to connect, for a release. */
+#define PAUSE_MS 50
 
 /* Does this object hold, by a session of its own? */
 static bool is_holder(const struct zk_backend *zk)
 {
 	return zk->seat.phase == ZK_HELD && zk->seat.place[0];
-}
-
-static enum outcome lost(const struct zk_backend *zk, const char *what, struct error *err)
-{
-	error_set(err, ERROR_REFUSED, 0, "%s: %s", zk->conn.label, what);
-	return OUTCOME_LOST;
 }
 
 /* An outcome that is not known. A session that has expired took the lock along. */
@@ -28,158 +24,7 @@ static enum outcome failed(struct zk_backend *zk, struct error *err)
 	if (err->errnum != ESTALE)
 		return OUTCOME_ERROR;
 	zk_seat_forget(&zk->seat);
-	return lost(zk, "the session has expired", err);
-}
-
-/* ---- a token's place, whoever made it ---- */
-
-struct found {
-	bool waits;			/* it does not hold */
-	char directory[ZK_PATH_SIZE];
-	char paths[2][ZK_PATH_SIZE];	/* of the place and its twin */
-	enum hold_mode mode;
-	struct zk_state state;
-	int32_t version;		/* of the twin */
-	uint64_t fence;
-};
-
-static enum outcome read_found(struct zk_backend *zk, struct found *found, struct error *err)
-{
-	struct zk_call *place = zk_exists(&zk->conn, found->paths[0], 0);
-	struct zk_call *twin = zk_get(&zk->conn, found->paths[1], 0);
-	enum outcome outcome = OUTCOME_HELD;
-	int rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : place->rc;
-
-	if (rc == ZOK)
-		rc = twin->rc;
-	if (rc == ZNONODE) {
-		outcome = OUTCOME_LOST;
-	} else if (rc != ZOK) {
-		if (err->kind == ERROR_NONE)
-			zk_call_error(&zk->conn, rc, "read", found->paths[1], err);
-		outcome = OUTCOME_ERROR;
-	} else {
-		zk_state_read(&found->state, twin->text, twin->length);
-		found->version = twin->stat.version;
-		found->fence = (uint64_t)place->stat.czxid;
-		found->waits |= found->state.phase == ZK_WAITING;
-		if (found->waits || found->state.phase > ZK_HELD)
-			outcome = OUTCOME_LOST;
-	}
-	zk_call_free(place);
-	zk_call_free(twin);
-	return outcome;
-}
-
-/* HELD with *found, LOST, or ERROR. Through the leader, for others may have changed it. */
-static enum outcome find(struct zk_backend *zk, const struct request *request,
-			 struct found *found, struct error *err)
-{
-	char uuid[ZK_UUID_SIZE];
-	const struct zk_place *twin = NULL;
-	enum outcome outcome = OUTCOME_ERROR;
-	struct zk_call *sync;
-	struct zk_line line = { .count = 0 };
-	ptrdiff_t i = -1;
-
-	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err))
-		return OUTCOME_ERROR;
-	zk_uuid(request->token, uuid);
-	zk_directory(zk, request->name, found->directory);
-	sync = zk_sync(&zk->conn, zk->root);
-	if (!zk_line_get(zk, found->directory, 0, &line, err)) {
-		outcome = OUTCOME_LOST;
-		i = zk_line_find_uuid(&line, uuid);
-	}
-	zk_call_free(sync);
-	if (i >= 0)
-		twin = zk_line_twin(&line, &line.places[i]);
-	found->waits = twin && zk_places_blocker(line.places, i) >= 0;
-	if (twin) {
-		zk_node(found->directory, line.places[i].name, found->paths[0]);
-		zk_node(found->directory, twin->name, found->paths[1]);
-		found->mode = line.places[i].mode;
-		outcome = read_found(zk, found, err);
-	}
-	zk_line_finish(&line);
-	return outcome;
-}
-
-static enum outcome find_within(struct zk_backend *zk, const struct request *request,
-				struct found *found, struct error *err)
-{
-	enum outcome outcome;
-
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do {
-		*err = (struct error){ .kind = ERROR_NONE };
-		outcome = find(zk, request, found, err);
-	} while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
-	return outcome;
-}
-
-/* BUSY if it holds in a mode that gives less than the one asked for. */
-static enum outcome compare_modes(enum hold_mode held, enum hold_mode wanted)
-{
-	if (wanted == HOLD_ANY || held == HOLD_EXCLUSIVE || held == wanted)
-		return OUTCOME_HELD;
-	return OUTCOME_BUSY;
-}
-
-enum outcome zk_hold_verify(struct zk_backend *zk, const struct request *request,
-			    struct error *err)
-{
-	struct found found;
-	enum outcome outcome = find_within(zk, request, &found, err);
-
-	if (outcome == OUTCOME_ERROR)
-		return failed(zk, err);
-	return outcome == OUTCOME_HELD ? compare_modes(found.mode, request->mode) : outcome;
-}
-
-/* Writes the state, unless somebody else has meanwhile. HELD, LOST, BUSY: do it again. */
-static enum outcome write_state(struct zk_backend *zk, const struct found *found,
-				struct error *err)
-{
-	char text[ZK_STATE_SIZE];
-	struct zk_call *set;
-	int rc;
-
-	zk_state_write(&found->state, text);
-	set = zk_set(&zk->conn, found->paths[1], text, found->version);
-	rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : set->rc;
-	zk_call_free(set);
-	if (rc == ZOK)
-		return OUTCOME_HELD;
-	if (rc == ZBADVERSION)
-		return OUTCOME_BUSY;
-	if (rc == ZNONODE)
-		return OUTCOME_LOST;
-	if (err->kind == ERROR_NONE)
-		zk_call_error(&zk->conn, rc, "write", found->paths[1], err);
-	return OUTCOME_ERROR;
-}
-
-enum outcome zk_hold_again(struct zk_backend *zk, const struct request *request,
-			   struct grant *grant, struct error *err)
-{
-	enum outcome outcome;
-	struct found found;
-
-	do {
-		outcome = find_within(zk, request, &found, err);
-		if (outcome == OUTCOME_HELD)
-			outcome = compare_modes(found.mode, request->mode);
-		if (outcome != OUTCOME_HELD)
-			return outcome == OUTCOME_ERROR ? failed(zk, err) : outcome;
-		found.state.phase = ZK_HELD;
-		found.state.count++;
-		outcome = write_state(zk, &found, err);
-	} while (outcome == OUTCOME_BUSY);
-	grant->fence = found.fence;
-	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = 0;
-	return outcome == OUTCOME_ERROR ? failed(zk, err) : outcome;
+	return zk_lost(zk, "the session has expired", err);
 }
 
 /* ---- the holder itself ---- */
@@ -188,16 +33,16 @@ enum outcome zk_hold_again(struct zk_backend *zk, const struct request *request,
 static void write_until(struct zk_backend *zk, const struct request *request)
 {
 	struct error ignored = { 0 };
-	struct found found = { .version = 0 };
+	struct zk_found found = { .version = 0 };
 
 	if (zk->seat.state.until_ms == request->until_ms)
 		return;
 	memcpy(found.paths[0], zk->seat.place, ZK_PATH_SIZE);
 	memcpy(found.paths[1], zk->seat.twin, ZK_PATH_SIZE);
-	if (read_found(zk, &found, &ignored) != OUTCOME_HELD)
+	if (zk_find_again(zk, &found, &ignored) != OUTCOME_HELD)
 		return;
 	found.state.until_ms = request->until_ms;
-	if (write_state(zk, &found, &ignored) == OUTCOME_HELD)
+	if (zk_write_state(zk, &found, &ignored) == OUTCOME_HELD)
 		zk->seat.state.until_ms = request->until_ms;
 }
 
@@ -226,11 +71,11 @@ static enum outcome prove(struct zk_backend *zk, const struct request *request,
 	zk_call_free(check);
 	zk_call_free(own);
 	if (rc == ZNONODE)
-		return lost(zk, "its node was removed", err);
+		return zk_lost(zk, "its node was removed", err);
 	if (rc == ZOK && owner != zk_conn_session(&zk->conn))
-		return lost(zk, "its node belongs to another session", err);
+		return zk_lost(zk, "its node belongs to another session", err);
 	if (rc == ZSESSIONEXPIRED)
-		return lost(zk, "the session has expired", err);
+		return zk_lost(zk, "the session has expired", err);
 	if (rc != ZOK) {
 		if (err->kind == ERROR_NONE)
 			zk_call_error(&zk->conn, rc, "renew", zk->seat.place, err);
@@ -241,24 +86,6 @@ static enum outcome prove(struct zk_backend *zk, const struct request *request,
 	return OUTCOME_HELD;
 }
 
-/* Only the process with the session can extend it. */
-static enum outcome renew_for_other(struct zk_backend *zk, const struct request *request,
-				    struct grant *grant, struct error *err)
-{
-	struct found found;
-	enum outcome outcome = find_within(zk, request, &found, err);
-
-	if (outcome == OUTCOME_HELD && found.state.until_ms) {
-		error_set(err, ERROR_REFUSED, 0, "%s: only the keeper that 'dlock acquire' left "
-			  "behind can renew it, and here it does not answer", zk->conn.label);
-		return OUTCOME_ERROR;
-	}
-	/* Without an end of its own, it is held for as long as its process lives. */
-	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = 0;
-	return outcome == OUTCOME_ERROR ? failed(zk, err) : outcome;
-}
-
 enum outcome zk_hold_renew(struct zk_backend *zk, const struct request *request,
 			   struct grant *grant, struct error *err)
 {
@@ -266,7 +93,7 @@ enum outcome zk_hold_renew(struct zk_backend *zk, const struct request *request,
 	int64_t limit_ms = zk->base.timeout_ms;
 
 	if (!is_holder(zk))
-		return renew_for_other(zk, request, grant, err);
+		return zk_renew_other(zk, request, grant, err);
 	/* A server that hangs must leave time to ask another one. */
 	limit_ms = clock_earlier(limit_ms, zk->conn.ttl_ms / 3);
 	zk_conn_begin(&zk->conn, limit_ms);
@@ -279,19 +106,14 @@ enum outcome zk_hold_renew(struct zk_backend *zk, const struct request *request,
 
 /* ---- releasing ---- */
 
-/* true: it was acquired more than once, and has one acquisition less now. */
-static enum outcome count_down(struct zk_backend *zk, struct found *found, struct error *err)
-{
-	found->state.count--;
-	return write_state(zk, found, err);
-}
-
 /* Takes the place away. *removing: it may have been before, and the answer was lost. */
-static enum outcome remove_place(struct zk_backend *zk, const struct found *found,
+static enum outcome remove_place(struct zk_backend *zk, const struct zk_found *found,
 				 bool *removing, struct error *err)
 {
 	const char *const paths[2] = { found->paths[0], found->paths[1] };
-	struct zk_call *removed = zk_delete_two(&zk->conn, paths, -1);
+	struct zk_call *removed = zk->one_node
+		? zk_delete(&zk->conn, paths[0], found->version)
+		: zk_delete_two(&zk->conn, paths, -1);
 	struct zk_call *names = zk_list(&zk->conn, found->directory, 0);
 	int rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : removed->rc;
 	bool before = *removing;
@@ -311,7 +133,7 @@ static enum outcome remove_place(struct zk_backend *zk, const struct found *foun
 	if (rc == ZOK || (rc == ZNONODE && before))
 		return OUTCOME_HELD;
 	if (rc == ZNONODE)
-		return lost(zk, "its node was removed", err);
+		return zk_lost(zk, "its node was removed", err);
 	if (err->kind == ERROR_NONE)
 		zk_call_error(&zk->conn, rc, "remove", found->paths[0], err);
 	return OUTCOME_ERROR;
@@ -320,25 +142,25 @@ static enum outcome remove_place(struct zk_backend *zk, const struct found *foun
 void zk_hold_end(struct zk_backend *zk)
 {
 	struct error ignored = { 0 };
-	struct found found;
+	struct zk_found found;
 	bool removing = false;
 
 	memcpy(found.directory, zk->seat.directory, ZK_PATH_SIZE);
 	memcpy(found.paths[0], zk->seat.place, ZK_PATH_SIZE);
 	memcpy(found.paths[1], zk->seat.twin, ZK_PATH_SIZE);
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	if (!zk_conn_open(&zk->conn, zk->conn.asked_ms, &ignored))
+	if (!zk_conn_open(&zk->conn, zk->conn.asked_ms, &ignored) && !zk->one_node)
 		remove_place(zk, &found, &removing, &ignored);
 	zk_conn_close(&zk->conn);
 }
 
 /* The holder's own way: it knows where its place is. */
 static enum outcome release_own(struct zk_backend *zk, const struct request *request,
-				enum release how, int64_t keep_ms, struct error *err)
+				int64_t keep_ms, struct error *err)
 {
 	struct zk_seat *seat = &zk->seat;
-	struct found found;
-	enum outcome outcome;
+	enum outcome outcome = OUTCOME_HELD;
+	struct zk_found found;
 
 	if (zk_conn_open(&zk->conn, request->ttl_ms, err))
 		return failed(zk, err);
@@ -346,74 +168,94 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 	memcpy(found.directory, seat->directory, ZK_PATH_SIZE);
 	memcpy(found.paths[0], seat->place, ZK_PATH_SIZE);
 	memcpy(found.paths[1], seat->twin, ZK_PATH_SIZE);
-	if (how == RELEASE_ONE || keep_ms > 0) {
-		outcome = read_found(zk, &found, err);
-		if (outcome == OUTCOME_LOST)
-			return lost(zk, "its node was removed", err);
-		if (outcome != OUTCOME_HELD)
-			return outcome;
-	}
-	if (how == RELEASE_ONE && found.state.count > 1) {
-		outcome = count_down(zk, &found, err);
-		return outcome == OUTCOME_HELD ? OUTCOME_BUSY : outcome;
-	}
+	if (zk->one_node)
+		outcome = zk_find(zk, request, &found, err);
+	else if (keep_ms > 0)
+		outcome = zk_find_again(zk, &found, err);
+	if (outcome == OUTCOME_LOST)
+		return zk_lost(zk, "its node was removed", err);
+	if (outcome != OUTCOME_HELD)
+		return outcome;
 	if (keep_ms > 0) {
 		found.state.phase = ZK_KEPT;
 		found.state.until_ms = clock_wall_ms() + keep_ms;
-		outcome = write_state(zk, &found, err);
+		outcome = zk_write_state(zk, &found, err);
 		if (outcome == OUTCOME_HELD && zk_keep(zk, keep_ms, err))
 			return OUTCOME_ERROR;
 		return outcome;
 	}
+	/* Not by its path: another one's may be there by now. This ends with the session. */
+	if (zk->one_node)
+		return OUTCOME_HELD;
 	return remove_place(zk, &found, &seat->removing, err);
 }
 
 static enum outcome release_other(struct zk_backend *zk, const struct request *request,
-				  enum release how, bool *removing, struct error *err)
+				  bool *removing, struct error *err)
 {
-	struct found found;
-	enum outcome outcome = find(zk, request, &found, err);
+	struct zk_found found;
+	enum outcome outcome = zk_find(zk, request, &found, err);
 
 	/* The place in line that a keeper left which was killed. */
-	if (outcome == OUTCOME_LOST && found.waits && how == RELEASE_ALL) {
+	if (outcome == OUTCOME_LOST && found.waits) {
 		outcome = remove_place(zk, &found, removing, err);
 		return outcome == OUTCOME_ERROR ? outcome : OUTCOME_LOST;
 	}
 	if (outcome != OUTCOME_HELD)
 		return outcome == OUTCOME_LOST && *removing ? OUTCOME_HELD : outcome;
-	if (how == RELEASE_ONE && found.state.count > 1) {
-		outcome = count_down(zk, &found, err);
-		return outcome == OUTCOME_HELD ? OUTCOME_BUSY : outcome;
-	}
 	return remove_place(zk, &found, removing, err);
+}
+
+/* A place in line, or one that may be there, goes with the session. */
+static enum outcome leave(struct zk_backend *zk, const struct request *request,
+			  struct error *err)
+{
+	*err = (struct error){ .kind = ERROR_NONE };
+	zk_conn_open(&zk->conn, request->ttl_ms, err);
+	zk_seat_leave(zk);
+	return OUTCOME_LOST;
+}
+
+/* After an error; a server that is restarted gets the time that there is. */
+static bool try_again(struct zk_backend *zk, const struct error *err)
+{
+	int64_t now = clock_boot_ms();
+
+	if (err->kind == ERROR_UNAVAILABLE && err->errnum == ENOTCONN &&
+	    now < zk->conn.deadline_ms - PAUSE_MS) {
+		zk_conn_rest(&zk->conn, now + PAUSE_MS);
+		return true;
+	}
+	return zk_conn_again(&zk->conn, err);
 }
 
 enum outcome zk_hold_release(struct zk_backend *zk, const struct request *request,
 			     enum release how, int64_t keep_ms, struct error *err)
 {
 	const bool holder = is_holder(zk);
-	enum outcome outcome = OUTCOME_LOST;
+	enum outcome outcome;
+	struct zk_found found;
 	bool removing = false;
 
 	zk_conn_begin(&zk->conn, zk->base.timeout_ms);
-	/* A place in line, or one that may be there, goes with the session. */
-	if (!holder && (zk->seat.place[0] || zk->seat.maybe)) {
-		*err = (struct error){ .kind = ERROR_NONE };
-		zk_conn_open(&zk->conn, request->ttl_ms, err);
-		zk_seat_leave(zk);
-		return OUTCOME_LOST;
+	if (!holder && (zk->seat.place[0] || zk->seat.maybe))
+		return leave(zk, request, err);
+	if (how == RELEASE_ONE) {
+		outcome = zk_count(zk, request, -1, &found, err);
+		if (outcome != OUTCOME_HELD)
+			return outcome;
+		if (found.counted)
+			return OUTCOME_BUSY;
 	}
 	do {
 		*err = (struct error){ .kind = ERROR_NONE };
-		outcome = holder ? release_own(zk, request, how, keep_ms, err)
-				 : release_other(zk, request, how, &removing, err);
-		if (outcome == OUTCOME_BUSY && how == RELEASE_ONE)
-			return outcome;
-	} while ((outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err)) ||
-		 outcome == OUTCOME_BUSY);
+		outcome = holder ? release_own(zk, request, keep_ms, err)
+				 : release_other(zk, request, &removing, err);
+		/* BUSY: its state has changed as it was to be kept. */
+	} while ((outcome == OUTCOME_ERROR && try_again(zk, err)) || outcome == OUTCOME_BUSY);
 	if (outcome == OUTCOME_ERROR)
 		return outcome;
-	if (request->forget)
+	if (request->forget && zk->seat.directory[0])
 		zk_remove_directory(zk, zk->seat.directory);
 	/* What is kept is another process's now. */
 	if (outcome == OUTCOME_HELD && holder && keep_ms > 0)

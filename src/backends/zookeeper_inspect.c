@@ -113,6 +113,34 @@ static void ask_all(struct zk_backend *zk, const char *directory, const struct z
 	}
 }
 
+/* Is the lock taken with strategy node? */
+static bool is_node(const struct zk_line *line)
+{
+	return line->names->rc == ZOK && line->names->stat.ephemeralOwner;
+}
+
+static int look_at_node(struct zk_backend *zk, const char *path, struct zk_line *line,
+			struct lock_view *view, struct error *err)
+{
+	struct asked asked = { .place = zk_get(&zk->conn, path, 0) };
+	int result = zk_conn_wait(&zk->conn, err);
+	struct zk_state state;
+
+	if (!result && asked.place->rc == ZOK) {
+		line->places[0] = (struct zk_place){ .name = "", .maker = ZK_DLOCK };
+		line->count = 1;
+		zk_state_read(&state, asked.place->text, asked.place->length);
+		if (!add_hold(view, &line->places[0], &asked,
+			      state.phase == ZK_UNKNOWN ? NULL : &state)) {
+			error_set(err, ERROR_INTERNAL, 0, "out of memory");
+			result = -1;
+		}
+		view->held = true;
+	}
+	zk_call_free(asked.place);
+	return result;
+}
+
 /* Reads the line and all that is in it. The caller ends with zk_line_finish(). */
 static int look(struct zk_backend *zk, const char *directory, uint32_t watch,
 		struct zk_line *line, struct lock_view *view, struct error *err)
@@ -127,6 +155,9 @@ static int look(struct zk_backend *zk, const char *directory, uint32_t watch,
 	sync = zk_sync(&zk->conn, zk->root);
 	result = zk_line_get(zk, directory, watch, line, err);
 	zk_call_free(sync);
+	/* Whatever the strategy of ours: what is there tells. */
+	if (!result && is_node(line))
+		return look_at_node(zk, directory, line, view, err);
 	if (result || !line->count)
 		return result;
 	asked = calloc((size_t)line->count, sizeof(*asked));
@@ -155,7 +186,7 @@ static int look_within(struct zk_backend *zk, const char *directory, uint32_t wa
 	for (;;) {
 		*err = (struct error){ .kind = ERROR_NONE };
 		result = look(zk, directory, watch, line, view, err);
-		if (!result || !zk_conn_again(&zk->conn, err))
+		if (!result || !zk_conn_ask_again(&zk->conn, err))
 			return result;
 		zk_line_finish(line);
 		lock_view_finish(view);
@@ -191,8 +222,10 @@ static int remove_holders(struct zk_backend *zk, const char *directory,
 	for (ptrdiff_t i = 0; i < line->count && !result; i++) {
 		if (zk_places_blocker(line->places, i) >= 0)
 			continue;
-		twin = zk_line_twin(line, &line->places[i]);
-		zk_node(directory, line->places[i].name, path);
+		twin = is_node(line) ? NULL : zk_line_twin(line, &line->places[i]);
+		snprintf(path, sizeof(path), "%s", directory);
+		if (!is_node(line))
+			zk_node(directory, line->places[i].name, path);
 		calls[0] = zk_delete(&zk->conn, path, -1);
 		if (twin) {
 			zk_node(directory, twin->name, path);
@@ -237,12 +270,14 @@ int zk_break(struct backend *backend, const char *name, struct lock_view *view,
 
 /* ---- list ---- */
 
-/* Is there a place among the names, so that the lock is held? */
+/* Is there a place among the names, or is it an ephemeral node: is the lock held? */
 static bool has_place(const struct zk_call *names)
 {
 	const char *name = names->text;
 	struct zk_place place;
 
+	if (names->rc == ZOK && names->stat.ephemeralOwner)
+		return true;
 	for (size_t i = 0; names->rc == ZOK && i < names->count; i++, name += strlen(name) + 1)
 		if (zk_place_parse(&place, name) && !place.twin)
 			return true;
@@ -307,7 +342,7 @@ int zk_list_names(struct backend *backend, struct name_list *names, struct error
 	do {
 		*err = (struct error){ .kind = ERROR_NONE };
 		result = list_once(zk, names, err);
-	} while (result && zk_conn_again(&zk->conn, err));
+	} while (result && zk_conn_ask_again(&zk->conn, err));
 	name_list_sort(names);
 	return result;
 }

@@ -20,9 +20,9 @@ void zk_directory(const struct zk_backend *zk, const char *name, char path[stati
 
 void zk_node(const char *directory, const char *name, char path[static ZK_PATH_SIZE])
 {
-	/* Names of others may have any length; too long a path names no node. */
+	/* Names of others may have any length; what has no room here is no path at all. */
 	if (snprintf(path, ZK_PATH_SIZE, "%s/%s", directory, name) >= ZK_PATH_SIZE)
-		path[ZK_PATH_SIZE - 1] = '\0';
+		path[0] = '\0';
 }
 
 /* Before 3.5 there are no containers: this in a directory says that dlock removes it. */

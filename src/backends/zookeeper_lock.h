@@ -22,6 +22,9 @@ struct name_list;
  */
 #define ZK_GRACE_MS 900
 
+/* What the one node of strategy node says: its uuid, its state, and who holds it. */
+#define ZK_NODE_TEXT_SIZE (HOLDER_TEXT_SIZE + ZK_STATE_SIZE + ZK_UUID_SIZE + 16)
+
 /* All places of a lock, in their order, and the twins of those of dlock, in none. */
 struct zk_line {
 	struct zk_call *names;		/* has the strings */
@@ -36,15 +39,15 @@ struct zk_seat {
 	char directory[ZK_PATH_SIZE];	/* of the lock */
 	char uuid[ZK_UUID_SIZE];
 	char place[ZK_PATH_SIZE];	/* paths; "": none that is known of */
-	char twin[ZK_PATH_SIZE];
+	char twin[ZK_PATH_SIZE];	/* with strategy node both are the same */
 	int64_t session;		/* that made it */
 	bool maybe;			/* it was asked for, and no answer came */
 	bool removing;			/* the same of its removal */
 	enum zk_phase phase;
 	int32_t version;		/* of the twin's data */
 	struct zk_state state;
-	uint64_t fence;
-	int64_t lease_end_ms;		/* of the last grant */
+	uint64_t fence;			/* 0: not known yet */
+	int64_t sent_ms;		/* before the place was asked for */
 	uint32_t own_watch;
 
 	/* while waiting */
@@ -56,6 +59,7 @@ struct zk_seat {
 	bool answers;			/* the watched one, if it is its turn, has taken it */
 	int64_t turn_ms;		/* since when it does not; 0: it is not so */
 	int64_t look_ms;		/* next look for what no watch tells of */
+	bool look_near;			/* at the place that we wait for */
 	struct holder holder;
 	int64_t holder_since_ms;	/* wall clock; 0: not known */
 };
@@ -119,21 +123,74 @@ void zk_describe(const struct zk_place *place, const struct zk_call *data,
 void zk_hand_over(struct zk_backend *zk, const char *directory, struct zk_call *names,
 		  int64_t until_ms);
 
+/* ---- zookeeper_node.c: strategy node ---- */
+
+enum outcome zk_node_acquire(struct zk_backend *zk, const struct request *request,
+			     struct grant *grant, struct error *err);
+int64_t zk_node_event(struct zk_backend *zk);
+/* Does the node's data have this uuid? */
+bool zk_node_is(const struct zk_call *data, const char *uuid);
+/* The same data with another state. */
+void zk_node_text(const char *old, size_t length, const struct zk_state *state,
+		  char text[static ZK_NODE_TEXT_SIZE]);
+
+/* ---- zookeeper_seat.c: a place in line ---- */
+
+/*
+ * Takes a place, or finds the one that was taken when no answer came; then the line is read.
+ * 0, or -1 with *err.
+ */
+int zk_seat_take(struct zk_backend *zk, const struct request *request, struct error *err);
+/* Keeps what of *line is before our place, which is in it. 0, or -1 with *err: it is not. */
+int zk_seat_sit(struct zk_backend *zk, struct zk_line *line, struct error *err);
+/* Ends the session, and all that it has. */
+void zk_seat_leave(struct zk_backend *zk);
+void zk_seat_forget(struct zk_seat *seat);
+/* It holds: what the session is good for when a request sent then was answered. */
+void zk_grant(struct zk_backend *zk, int64_t sent_ms, struct grant *grant);
+
 /* ---- zookeeper_queue.c: see struct backend_ops ---- */
 
 enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *request,
 			      struct grant *grant, struct error *err);
 int64_t zk_queue_event(struct zk_backend *zk);
-/* Leaves the line, with the session; nothing is held. */
-void zk_seat_leave(struct zk_backend *zk);
-void zk_seat_forget(struct zk_seat *seat);
 
-/* ---- zookeeper_hold.c ---- */
+/* ---- zookeeper_token.c: the place of a token, whoever made it ---- */
 
-/* Notes that it holds, and what the session is still good for. */
-void zk_grant(struct zk_backend *zk, int64_t sent_ms, struct grant *grant);
+struct zk_found {
+	bool waits;			/* it does not hold */
+	bool counted;			/* by zk_count(): there is one more, or one less */
+	char directory[ZK_PATH_SIZE];
+	char paths[2][ZK_PATH_SIZE];	/* of the place and its twin */
+	enum hold_mode mode;
+	struct zk_state state;
+	int32_t version;		/* of the twin */
+	uint64_t fence;
+	char text[ZK_NODE_TEXT_SIZE];	/* strategy node: what the node says */
+};
+
+/* HELD with *found; LOST, perhaps with found->waits; ERROR. Through the leader. */
+enum outcome zk_find(struct zk_backend *zk, const struct request *request,
+		     struct zk_found *found, struct error *err);
+/* The same by found->paths. */
+enum outcome zk_find_again(struct zk_backend *zk, struct zk_found *found, struct error *err);
+/* Writes the state, unless somebody else has meanwhile. HELD, LOST, BUSY: do it again. */
+enum outcome zk_write_state(struct zk_backend *zk, const struct zk_found *found,
+			    struct error *err);
+/*
+ * Adds to how often it was acquired, if that leaves one. HELD with found->counted, LOST,
+ * BUSY: it is held in a mode that gives less, ERROR.
+ */
+enum outcome zk_count(struct zk_backend *zk, const struct request *request, int by,
+		      struct zk_found *found, struct error *err);
+enum outcome zk_lost(const struct zk_backend *zk, const char *what, struct error *err);
+
+/* ---- zookeeper_hold.c, zookeeper_token.c: see struct backend_ops ---- */
+
 enum outcome zk_hold_renew(struct zk_backend *zk, const struct request *request,
 			   struct grant *grant, struct error *err);
+enum outcome zk_renew_other(struct zk_backend *zk, const struct request *request,
+			    struct grant *grant, struct error *err);
 enum outcome zk_hold_verify(struct zk_backend *zk, const struct request *request,
 			    struct error *err);
 enum outcome zk_hold_release(struct zk_backend *zk, const struct request *request,

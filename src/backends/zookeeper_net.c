@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "zookeeper_net.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -19,10 +18,12 @@
 #include "clock.h"
 #include "error.h"
 #include "net.h"
+#include "text.h"
 #include "uri.h"
 #include "zookeeper_conn.h"
 
 #define DEFAULT_PORT 2181
+#define FD_GAP 64
 
 void zk_net_write_host(const struct uri_host *host, char *buf, size_t size)
 {
@@ -90,8 +91,27 @@ int zk_net_resolve(struct zk_conn *conn, struct error *err)
 static _Atomic unsigned failures;
 static _Atomic int wake_fd = -1;
 
+static void (*_Atomic divert)(const char *line);
+
+/* "2026-11-21 06:24:09,123:4312(0x7f…):ZOO_INFO@function@123: text" */
+static void pass_on(const char *message)
+{
+	void (*to)(const char *line) = atomic_load(&divert);
+	const char *text = strstr(message, "ZOO_");
+	char clean[300], line[sizeof(clean) + 16];
+
+	text = text ? strstr(text, ": ") : NULL;
+	if (!to || !text)
+		return;
+	text += 2;
+	text_clean(text, strcspn(text, "\n"), clean, sizeof(clean));
+	snprintf(line, sizeof(line), "libzookeeper: %s", clean);
+	to(line);
+}
+
 static void on_log(const char *message)
 {
+	pass_on(message);
 	/* Every attempt to connect that fails is logged as an error. */
 	if (!strstr(message, "ZOO_ERROR"))
 		return;
@@ -118,7 +138,8 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
 {
 	zhandle_t *handle;
 
-	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+	atomic_store(&divert, conn->limits->log);
+	zoo_set_debug_level(conn->limits->log ? ZOO_LOG_LEVEL_INFO : ZOO_LOG_LEVEL_ERROR);
 	atomic_store(&wake_fd, conn->done_fd);
 	if (!conn->tls)
 		return zookeeper_init2(conn->servers, watcher, ttl_ms, client, conn,
@@ -132,22 +153,21 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
 
 /* ---- descriptors ---- */
 
-/* Calls visit for every descriptor above 2, with its number in the file system. */
+/*
+ * Calls visit for every descriptor above 2, with its number in the file system. Descriptors
+ * get the lowest number that is free: beyond a gap this wide there is none of the library's.
+ */
 static void each_fd(void (*visit)(void *context, int fd, const struct stat *stat), void *context)
 {
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
 	struct stat stat;
-	long fd;
+	int gap = 0;
 
-	if (!dir)
-		return;
-	while ((entry = readdir(dir))) {
-		fd = strtol(entry->d_name, NULL, 10);
-		if (fd > 2 && fd != dirfd(dir) && !fstat((int)fd, &stat))
-			visit(context, (int)fd, &stat);
+	for (int fd = 3; gap < FD_GAP; fd++, gap++) {
+		if (fstat(fd, &stat))
+			continue;
+		visit(context, fd, &stat);
+		gap = 0;
 	}
-	closedir(dir);
 }
 
 static void note(void *context, int fd, const struct stat *stat)
@@ -284,7 +304,7 @@ int zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *e
 		limit_ms = now + (deadline_ms - now) / (int64_t)(conn->host_count - i);
 		no_quorum = false;
 		if (!look_at(conn, &conn->hosts[i], limit_ms, &no_quorum, &why))
-			return 0;
+			return 1;
 		if (why.kind == ERROR_CANCELLED)
 			break;
 		/* The most telling reason: a server that is there. */

@@ -42,8 +42,9 @@ void zk_net_close_on_exec(const struct zk_conn *conn);
 bool zk_net_shut_down(const struct zk_conn *conn);
 
 /*
- * Looks what is wrong with the servers. 0 when one of them may yet serve; else -1 with
- * *err, which names one and the reason. Takes until deadline_ms at most.
+ * Looks what is wrong with the servers. 1: one of them serves; 0: one may yet, after an
+ * election; else -1 with *err, which names one and the reason. Takes until deadline_ms at
+ * most.
  */
 int zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
 

@@ -1,212 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /* Waiting in the line of strategy queue: see zookeeper.c. */
 #include <errno.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "clock.h"
 #include "error.h"
-#include "lease.h"
 #include "zookeeper_lock.h"
 
 /* A waiter looks so often, for what no watch tells it of (SPEC, 2.7). */
 #define LOOK_MS 5000
 /* At a place so far before its own, so that what it asks for stays small. */
 #define LOOK_BACK 16
-/* A directory may be removed as soon as it was made, for it is empty. */
-#define MAKE_TRIES 20
-
-void zk_seat_forget(struct zk_seat *seat)
-{
-	zk_line_finish(&seat->line);
-	free(seat->watched);
-	*seat = (struct zk_seat){ .session = 0 };
-}
-
-void zk_seat_leave(struct zk_backend *zk)
-{
-	zk_conn_close(&zk->conn);
-	zk_seat_forget(&zk->seat);
-}
-
-void zk_grant(struct zk_backend *zk, int64_t sent_ms, struct grant *grant)
-{
-	grant->sent_ms = sent_ms;
-	grant->ttl_ms = zk_conn_lease(&zk->conn, sent_ms);
-	grant->fence = zk->seat.fence;
-	zk->seat.lease_end_ms = lease_end(sent_ms, grant->ttl_ms);
-	zk_conn_contact(&zk->conn, sent_ms);
-}
-
-/* ---- getting a place ---- */
-
-static const char *name_of(const char *path)
-{
-	return strrchr(path, '/') + 1;
-}
-
-/* It is in the line that was read: it and those before it are what matters. */
-static int sit_down(struct zk_backend *zk, struct zk_line *line, struct error *err)
-{
-	struct zk_seat *seat = &zk->seat;
-	ptrdiff_t me = zk_line_find(line, name_of(seat->place));
-
-	if (me < 0) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the place in line was taken away",
-			  zk->conn.label);
-		zk_line_finish(line);
-		zk_seat_leave(zk);
-		return -1;
-	}
-	zk_line_finish(&seat->line);
-	seat->line = *line;
-	seat->line.count = me + 1;
-	seat->look_ms = 0;
-	return 0;
-}
-
-/* An earlier request was not answered: is there a place of this session with our uuid? */
-static int find_seat(struct zk_backend *zk, struct error *err)
-{
-	struct zk_seat *seat = &zk->seat;
-	const struct zk_place *twin;
-	struct zk_call *call;
-	struct zk_line line;
-	ptrdiff_t i;
-
-	if (zk_line_get(zk, seat->directory, 0, &line, err)) {
-		zk_line_finish(&line);
-		return -1;
-	}
-	i = zk_line_find_uuid(&line, seat->uuid);
-	twin = i < 0 ? NULL : zk_line_twin(&line, &line.places[i]);
-	if (!twin) {
-		seat->maybe = false;
-		zk_line_finish(&line);
-		return 0;
-	}
-	zk_node(seat->directory, line.places[i].name, seat->place);
-	zk_node(seat->directory, twin->name, seat->twin);
-	call = zk_get(&zk->conn, seat->twin, 0);
-	if (zk_conn_wait(&zk->conn, err) || call->rc != ZOK ||
-	    call->stat.ephemeralOwner != zk_conn_session(&zk->conn)) {
-		/* Of an older session of ours: it goes with that. */
-		seat->place[0] = '\0';
-		if (err->kind == ERROR_NONE)
-			seat->maybe = false;
-		zk_call_free(call);
-		zk_line_finish(&line);
-		return err->kind == ERROR_NONE ? 0 : -1;
-	}
-	zk_state_read(&seat->state, call->text, call->length);
-	seat->phase = seat->state.phase;
-	seat->version = call->stat.version;
-	seat->session = call->stat.ephemeralOwner;
-	seat->maybe = false;
-	zk_call_free(call);
-	return sit_down(zk, &line, err);
-}
-
-static int refuse_place(struct zk_backend *zk, int rc, struct error *err)
-{
-	if (rc == ZNOCHILDRENFOREPHEMERALS)
-		error_set(err, ERROR_REFUSED, 0, "%s: %.200s is a node by itself: others take "
-			  "this lock with ?strategy=node", zk->conn.label, zk->seat.directory);
-	else
-		zk_call_error(&zk->conn, rc, "create a node in", zk->seat.directory, err);
-	return -1;
-}
-
-/* Asks for the place and for the line in one go. ZOK, ZNONODE, or another with *err. */
-static int try_to_sit(struct zk_backend *zk, const struct request *request, struct error *err)
-{
-	char prefixes[2][ZK_PREFIX_SIZE], paths[2][ZK_PATH_SIZE], text[ZK_STATE_SIZE];
-	const char *const path[2] = { paths[0], paths[1] };
-	char who[HOLDER_TEXT_SIZE];
-	const char *const texts[2] = { who, text };
-	struct zk_seat *seat = &zk->seat;
-	struct zk_call *created, *names;
-	struct zk_line line;
-	int rc;
-
-	for (int twin = 0; twin < 2; twin++) {
-		zk_place_name(request->mode, request->slots, seat->uuid, twin, prefixes[twin]);
-		zk_node(seat->directory, prefixes[twin], paths[twin]);
-	}
-	holder_encode(&request->self, who);
-	seat->state = (struct zk_state){ .phase = ZK_TRYING, .min_ms = request->min_hold_ms,
-					 .ttl_ms = zk->conn.ttl_ms, .count = 1 };
-	zk_state_write(&seat->state, text);
-	if (zk->base.engaged)
-		atomic_store(zk->base.engaged, 1);
-	seat->maybe = true;
-	created = zk_create_two(&zk->conn, path, texts);
-	names = zk_list(&zk->conn, seat->directory, 0);
-	if (zk_conn_wait(&zk->conn, err)) {
-		zk_call_free(created);
-		zk_call_free(names);
-		return ZOPERATIONTIMEOUT;
-	}
-	rc = created->rc;
-	if (rc == ZOK && created->results[0].err == ZOK && names->rc == ZOK) {
-		snprintf(seat->place, ZK_PATH_SIZE, "%s", created->made[0]);
-		snprintf(seat->twin, ZK_PATH_SIZE, "%s", created->made[1]);
-		seat->session = zk_conn_session(&zk->conn);
-		seat->phase = ZK_TRYING;
-		seat->version = 0;
-		seat->maybe = false;
-		zk_call_free(created);
-		if (!zk_line_read(zk, seat->directory, names, &line, err))
-			return sit_down(zk, &line, err) ? ZOPERATIONTIMEOUT : ZOK;
-		zk_line_finish(&line);
-		return ZOPERATIONTIMEOUT;
-	}
-	/* Of a transaction that was refused, the first operation says why. */
-	if (rc == ZOK)
-		rc = names->rc;
-	zk_call_free(created);
-	zk_call_free(names);
-	if (rc != ZNONODE)
-		refuse_place(zk, rc, err);
-	if (err->kind != ERROR_UNAVAILABLE)
-		seat->maybe = false;
-	return rc;
-}
-
-static int take_seat(struct zk_backend *zk, const struct request *request, struct error *err)
-{
-	struct zk_seat *seat = &zk->seat;
-	int rc;
-
-	zk_directory(zk, request->name, seat->directory);
-	zk_uuid(request->token, seat->uuid);
-	if (seat->maybe && find_seat(zk, err))
-		return -1;
-	for (int tries = 0; !seat->place[0] && tries < MAKE_TRIES; tries++) {
-		rc = try_to_sit(zk, request, err);
-		if (rc != ZOK && err->kind != ERROR_NONE)
-			return -1;
-		if (rc == ZNONODE && zk_make_directory(zk, seat->directory, err))
-			return -1;
-	}
-	if (seat->place[0])
-		return 0;
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is removed again and again",
-		  zk->conn.label, seat->directory);
-	return -1;
-}
 
 /* ---- its turn ---- */
 
 /* The place is not there any more, though the session is. */
 static enum outcome place_gone(struct zk_backend *zk, struct error *err)
 {
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the place in line was taken away while it "
-		  "waited", zk->conn.label);
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the place in line was taken away, for it did "
+		  "not answer when its turn came: back in line, at its end", zk->conn.label);
+	/* Who has waited is told, and tries again: see zk_conn_again(). */
+	if (zk->seat.phase == ZK_WAITING)
+		err->errnum = ESTALE;
 	zk_seat_forget(&zk->seat);
 	return OUTCOME_ERROR;
+}
+
+/* It holds since its place was made, and knows all that it has to know. */
+static enum outcome hold_at_once(struct zk_backend *zk, struct grant *grant)
+{
+	struct zk_seat *seat = &zk->seat;
+
+	seat->phase = ZK_HELD;
+	seat->own_watch = zk_watch_number(&zk->conn);
+	/* The answer is not waited for: should the node be gone, the next renewal sees it. */
+	zk_call_free(zk_exists(&zk->conn, seat->place, seat->own_watch));
+	zk_grant(zk, seat->sent_ms, grant);
+	zk_line_finish(&seat->line);
+	return OUTCOME_HELD;
 }
 
 /* Nobody is before us. Who waited says that it holds, which nobody can undo then. */
@@ -219,6 +51,8 @@ static enum outcome take_turn(struct zk_backend *zk, struct grant *grant, struct
 	int64_t sent_ms;
 	int rc;
 
+	if (seat->phase == ZK_TRYING && seat->fence)
+		return hold_at_once(zk, grant);
 	/* Last heard of too long ago: a new connection proves the session anew. */
 	if (zk_conn_lease(&zk->conn, clock_boot_ms()) < zk->conn.ttl_ms / 2) {
 		zk_conn_kick(&zk->conn);
@@ -343,7 +177,8 @@ static void ask(struct zk_backend *zk, ptrdiff_t i, struct look *look)
 	else if (turn && twin && !seat->answers)
 		look->twin = get_node(zk, twin->name, 0);
 	if (seat->look_ms && clock_boot_ms() >= seat->look_ms) {
-		far = me > LOOK_BACK ? me - LOOK_BACK : 0;
+		far = seat->look_near ? i : me > LOOK_BACK ? me - LOOK_BACK : 0;
+		seat->look_near = !seat->look_near;
 		look->far = get_node(zk, seat->line.places[far].name, 0);
 	}
 }
@@ -418,7 +253,7 @@ static int read_again(struct zk_backend *zk, bool watch, struct error *err)
 		zk_line_finish(&line);
 		return -1;
 	}
-	return sit_down(zk, &line, err);
+	return zk_seat_sit(zk, &line, err);
 }
 
 /*
@@ -547,7 +382,7 @@ static enum outcome try_once(struct zk_backend *zk, const struct request *reques
 		err->errnum = ESTALE;
 		return OUTCOME_ERROR;
 	}
-	if (!zk->seat.place[0] && take_seat(zk, request, err))
+	if (!zk->seat.place[0] && zk_seat_take(zk, request, err))
 		return OUTCOME_ERROR;
 	return advance(zk, request, grant, err);
 }
@@ -597,7 +432,11 @@ int64_t zk_queue_event(struct zk_backend *zk)
 			seat->stale = true;
 		next_ms = 0;
 	}
-	if (zk_conn_broken(&zk->conn))
+	if (zk_conn_lost_events(&zk->conn)) {
+		seat->stale = true;
+		free(seat->watched);
+		seat->watched = NULL;
 		next_ms = 0;
-	return next_ms;
+	}
+	return zk_conn_broken(&zk->conn) ? 0 : next_ms;
 }

@@ -15,7 +15,7 @@ static const struct field {
 	size_t offset;
 } fields[] = {
 	{ "count", offsetof(struct zk_state, count) },
-	{ "since", offsetof(struct zk_state, since_ms) },
+	{ "taken", offsetof(struct zk_state, since_ms) },
 	{ "until", offsetof(struct zk_state, until_ms) },
 	{ "min", offsetof(struct zk_state, min_ms) },
 	{ "ttl", offsetof(struct zk_state, ttl_ms) },

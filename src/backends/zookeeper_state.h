@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What dlock writes into its nodes. A place has who holds or waits, as holder_encode() has
- * it; its twin the state of the place: "state=held&count=2&since=…&until=…&min=…&ttl=…",
- * where numbers that are 0 are left out. Times are ms, since and until by the clock of the
- * holder's host since the epoch. No I/O.
+ * it; its twin the state of the place: "state=held&count=2&taken=…&until=…&min=…&ttl=…",
+ * where numbers that are 0 are left out. Times are ms, taken and until by the clock of the
+ * holder's host since the epoch. With strategy node, one node has both, and its uuid. No
+ * I/O.
  */
 #ifndef DLOCK_ZOOKEEPER_STATE_H
 #define DLOCK_ZOOKEEPER_STATE_H

@@ -15,6 +15,11 @@ source "$BATS_TEST_DIRNAME/conformance/$BACKEND.bash"
 # shellcheck source=tests/conformance/contents.bash
 source "$BATS_TEST_DIRNAME/conformance/contents.bash"
 
+# offers WHAT: shared, slots, count. A descriptor says in LACKS what its backend has not.
+offers() {
+	[[ " ${LACKS-} " != *" $1 "* ]]
+}
+
 prepare() {
 	need jq
 	backend_prepare
@@ -565,11 +570,13 @@ counts() {
 }
 
 @test "acquire with the token of a current hold counts one more, each release one less" {
+	offers count || return 0
 	take
 	counts
 }
 
 @test "the token of a current hold is enough to count, wherever the backend is named" {
+	offers count || return 0
 	take
 	local first=$TOKEN t
 	t=$(env -u DLOCK_BACKEND DLOCK_TOKEN="$first" timeout 10 "$DLOCK" acquire -n -b "$URI" "$LOCK") ||
@@ -591,6 +598,7 @@ counts() {
 }
 
 @test "counting with --pid: the last release ends the keeper" {
+	offers count || return 0
 	owner
 	take --pid "$OWNER"
 	counts
@@ -599,6 +607,7 @@ counts() {
 }
 
 @test "counting with --pid: the end of the process frees all" {
+	offers count || return 0
 	owner
 	take --pid "$OWNER"
 	again
@@ -609,8 +618,11 @@ counts() {
 }
 
 @test "counting a shared hold and a slot" {
-	local mode
-	for mode in '-s' '--slots 2'; do
+	offers count || return 0
+	local mode modes=()
+	offers shared && modes+=('-s')
+	offers slots && modes+=('--slots 2')
+	for mode in "${modes[@]}"; do
 		# shellcheck disable=SC2086 # words
 		take $mode
 		# shellcheck disable=SC2086 # words
@@ -626,6 +638,7 @@ counts() {
 }
 
 @test "acquire inside run counts one more; run still frees it in the end" {
+	offers count || return 0
 	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- bash -c '
 		token=$("$DLOCK" acquire "$LOCK")
 		[ "$token" = "$DLOCK_TOKEN" ] || exit 1
@@ -1047,6 +1060,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 # ---- shared holds and slots
 
 @test "shared holds are many, and exclude exclusive ones" {
+	offers shared || return 0
 	local first second
 	first=$("$DLOCK" acquire -s "$LOCK")
 	second=$("$DLOCK" acquire --shared -n "$LOCK")
@@ -1065,6 +1079,8 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "an exclusive hold excludes shared ones and slots; shared ones exclude slots" {
+	offers shared || return 0
+	offers slots || return 0
 	take
 	run -124 "$DLOCK" acquire -s -n "$LOCK"
 	run -124 "$DLOCK" acquire --slots 2 -n "$LOCK"
@@ -1080,6 +1096,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "the last shared hold that ends lets the exclusive waiter in" {
+	offers shared || return 0
 	local first second waiter out
 	first=$("$DLOCK" acquire -s "$LOCK")
 	second=$("$DLOCK" acquire -s "$LOCK")
@@ -1095,6 +1112,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "one release of an exclusive hold lets all shared waiters in" {
+	offers shared || return 0
 	local pids=() outs=() n
 	take
 	for n in 1 2 3; do
@@ -1115,6 +1133,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "a shared one that comes after an exclusive waiter does not pass it" {
+	offers shared || return 0
 	[[ -n $FIFO ]] || return 0
 	local exclusive out shared
 	take -s
@@ -1135,6 +1154,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "--slots: so many and not one more; a slot that is freed goes to the next" {
+	offers slots || return 0
 	local a b c
 	a=$("$DLOCK" acquire --slots 3 "$LOCK")
 	b=$("$DLOCK" acquire --slots 3 "$LOCK")
@@ -1160,6 +1180,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "--slots: a disagreement is an error that says both numbers" {
+	offers slots || return 0
 	take --slots 3
 	run --separate-stderr -125 "$DLOCK" acquire --slots 5 "$LOCK"
 	one_line '\<3\>' '\<5\>' slots
@@ -1177,6 +1198,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "--slots: never more inside than there is room for, though all come at once" {
+	offers slots || return 0
 	local n pids=()
 	: >log
 	for n in {1..12}; do
@@ -1195,6 +1217,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "a slot's lease that ends frees the slot" {
+	offers slots || return 0
 	take -t 1s --slots 1
 	run -124 "$DLOCK" acquire -n --slots 1 "$LOCK"
 	timed "$DLOCK" acquire -w 10s --slots 1 "$LOCK"
@@ -1292,11 +1315,14 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 
 @test "status shows the queue, with positions" {
 	[[ -n $FIFO ]] || return 0
-	local n pids=()
+	local n pids=() mode='' options=()
+	if offers shared; then
+		mode=shared options=(-s)
+	fi
 	take
 	in_line 1
 	pids+=("$PID")
-	start "$DLOCK" run -s "$LOCK" -- true
+	start "$DLOCK" run "${options[@]}" "$LOCK" -- true
 	pids+=("$PID")
 	wait_until 5 waiters 2
 	start "$DLOCK" run "$LOCK" -- true
@@ -1305,10 +1331,10 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	run --separate-stderr -1 "$DLOCK" status "$LOCK"
 	equal "${#lines[@]}" 5 lines
 	matches "${lines[2]}" '^ +waiter 1 +[0-9.]+[a-z0-9]+ .*'"$(uname -n) pid"
-	matches "${lines[3]}" "^ +waiter 2 +[0-9.]+[a-z0-9]+ .*shared.* $(uname -n) pid ${pids[1]} "
+	matches "${lines[3]}" "^ +waiter 2 +[0-9.]+[a-z0-9]+ .*$mode.* $(uname -n) pid ${pids[1]} "
 	matches "${lines[4]}" "^ +waiter 3 +[0-9.]+[a-z0-9]+ .* $(uname -n) pid ${pids[2]} "
 	json_is '[.waiters[].position] | join(" ")' "1 2 3"
-	json_is '.waiters[1] | "\(.pid) \(.mode)"' "${pids[1]} shared"
+	json_is '.waiters[1] | "\(.pid) \(.mode)"' "${pids[1]} ${mode:-exclusive}"
 	kill -TERM "${pids[@]}"
 	wait_until 5 ended "${pids[@]}"
 	json_is '.waiters | length' 0
@@ -1371,17 +1397,21 @@ in_schema() {
 	kill -TERM "$waiter"
 	join "$waiter"
 	give
-	take -s
-	in_schema
-	give
-	take --slots 4
-	start "$DLOCK" run --slots 4 "$LOCK" -- sh -c 'echo in; exec sleep 300'
-	wait_until 5 has_line "$OUT" in
-	in_schema
-	json_is '[.holders[].slots] | join(" ")' "4 4"
-	kill -TERM "$PID"
-	join "$PID"
-	give
+	if offers shared; then
+		take -s
+		in_schema
+		give
+	fi
+	if offers slots; then
+		take --slots 4
+		start "$DLOCK" run --slots 4 "$LOCK" -- sh -c 'echo in; exec sleep 300'
+		wait_until 5 has_line "$OUT" in
+		in_schema
+		json_is '[.holders[].slots] | join(" ")' "4 4"
+		kill -TERM "$PID"
+		join "$PID"
+		give
+	fi
 	in_schema
 	json_is '"\(.held) \(.holders)"' "false []"
 }
@@ -1401,7 +1431,11 @@ in_schema() {
 	for n in a b 'c d' x/y; do
 		tokens+=("$("$DLOCK" acquire "$LOCK-$n")")
 	done
-	start "$DLOCK" run -s "$LOCK-run" -- sh -c 'echo in; exec sleep 300'
+	local shared=()
+	if offers shared; then
+		shared=(-s)
+	fi
+	start "$DLOCK" run "${shared[@]}" "$LOCK-run" -- sh -c 'echo in; exec sleep 300'
 	wait_until 5 has_line "$OUT" in
 	"$DLOCK" status --json | jq -r .name | grep -F "$LOCK" | sort >names
 	printf '%s\n' "$LOCK-a" "$LOCK-b" "$LOCK-c d" "$LOCK-run" "$LOCK-x/y" | diff - names
@@ -1513,6 +1547,7 @@ contents_before_check() {
 }
 
 @test "wait waits for all of a shared lock" {
+	offers shared || return 0
 	local first second
 	first=$("$DLOCK" acquire -s "$LOCK")
 	second=$("$DLOCK" acquire -s "$LOCK")
@@ -1627,6 +1662,7 @@ contents_before_check() {
 }
 
 @test "break takes a lock from all who share it" {
+	offers shared || return 0
 	local first second
 	first=$("$DLOCK" acquire -s -t 3s "$LOCK")
 	second=$("$DLOCK" acquire -s -t 3s "$LOCK")
@@ -1635,16 +1671,18 @@ contents_before_check() {
 	holds_not "$first"
 	holds_not "$second"
 	is_free
-	first=$("$DLOCK" acquire --slots 2 -t 3s "$LOCK")
-	second=$("$DLOCK" acquire --slots 2 -t 3s "$LOCK")
-	run -0 "$DLOCK" break --yes "$LOCK"
-	holds_not "$first"
-	holds_not "$second"
-	# both slots are free again
-	first=$("$DLOCK" acquire --slots 2 -n "$LOCK")
-	second=$("$DLOCK" acquire --slots 2 -n "$LOCK")
-	give "$first"
-	give "$second"
+	if offers slots; then
+		first=$("$DLOCK" acquire --slots 2 -t 3s "$LOCK")
+		second=$("$DLOCK" acquire --slots 2 -t 3s "$LOCK")
+		run -0 "$DLOCK" break --yes "$LOCK"
+		holds_not "$first"
+		holds_not "$second"
+		# both slots are free again
+		first=$("$DLOCK" acquire --slots 2 -n "$LOCK")
+		second=$("$DLOCK" acquire --slots 2 -n "$LOCK")
+		give "$first"
+		give "$second"
+	fi
 	wait_until 6 no_strays
 	nothing_left
 }

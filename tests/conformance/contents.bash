@@ -24,6 +24,9 @@ contents() {
 			fi
 		done
 		;;
+	mysql:*)
+		mysql_contents "${1-$LOCK}"
+		;;
 	*)
 		fail "contents: $URI is not known"
 		;;

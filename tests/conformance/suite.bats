@@ -8,6 +8,7 @@
 #	SESSION			not empty: a lock lives with a session, so that a keeper stays
 #				behind `acquire`, and only that one can renew
 #	TRANSACTION_FENCES	not empty: fences count transactions of the server, not time
+#	LACKS			what the backend has not: shared slots count names
 #	backend_prepare		sets URI
 #	backend_nothing_left	true if nothing of $LOCK is there but its fence
 #	backend_waiters		prints how many wait for $LOCK
@@ -158,6 +159,8 @@ nothing_left() {
 }
 
 @test "different names exclude nobody, the same name does, however odd it is" {
+	# some tables take fewer: they have a test of their own
+	[[ " ${LACKS-} " != *' names '* ]] || return 0
 	local name slashes names n held=()
 	printf -v slashes '%200s' ''
 	slashes=${slashes// //}

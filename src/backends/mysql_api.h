@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The non-blocking calls of the client library, which MariaDB's Connector/C and Oracle's
+ * libmysqlclient (8.0.16 and newer) spell differently. A call that cannot go on returns
+ * the events to poll the connection for; then it is made again, with what it returned
+ * as ready. 0: it is done. ready is 0 for the first one.
+ */
+#ifndef DLOCK_MYSQL_API_H
+#define DLOCK_MYSQL_API_H
+
+#include <mysql.h>
+#include <poll.h>
+#include <stddef.h>
+
+/* What mysql_real_connect() takes; all may be NULL or 0. */
+struct api_target {
+	const char *host, *user, *password, *database, *socket;
+	unsigned int port;
+	unsigned long flags;
+};
+
+#ifdef MARIADB_PACKAGE_VERSION
+
+typedef my_bool api_bool;
+
+static inline short api_events(int status)
+{
+	return (short)((status & MYSQL_WAIT_READ ? POLLIN : 0) |
+		       (status & MYSQL_WAIT_WRITE ? POLLOUT : 0) |
+		       (status & MYSQL_WAIT_EXCEPT ? POLLPRI : 0));
+}
+
+static inline int api_status(short ready)
+{
+	return (ready & POLLIN ? MYSQL_WAIT_READ : 0) | (ready & POLLOUT ? MYSQL_WAIT_WRITE : 0) |
+	       (ready & POLLPRI ? MYSQL_WAIT_EXCEPT : 0);
+}
+
+/* The calls run on a stack of their own; name resolution and TLS want more than 64 kB. */
+static inline void api_prepare(MYSQL *mysql)
+{
+	static const size_t stack_size = (size_t)256 * 1024;
+
+	mysql_options(mysql, MYSQL_OPT_NONBLOCK, &stack_size);
+}
+
+static inline int api_socket(MYSQL *mysql)
+{
+	return mysql_get_socket(mysql);
+}
+
+static inline short api_connect(MYSQL *mysql, const struct api_target *t, int *failed, short ready)
+{
+	MYSQL *done = NULL;
+	int status = ready
+		? mysql_real_connect_cont(&done, mysql, api_status(ready))
+		: mysql_real_connect_start(&done, mysql, t->host, t->user, t->password,
+					   t->database, t->port, t->socket, t->flags);
+
+	*failed = !done;
+	return api_events(status);
+}
+
+static inline short api_query(MYSQL *mysql, const char *text, size_t length, int *failed,
+			      short ready)
+{
+	return api_events(ready ? mysql_real_query_cont(failed, mysql, api_status(ready))
+				: mysql_real_query_start(failed, mysql, text, length));
+}
+
+/* *result: 0 another result, -1 none, else an error */
+static inline short api_next_result(MYSQL *mysql, int *result, short ready)
+{
+	return api_events(ready ? mysql_next_result_cont(result, mysql, api_status(ready))
+				: mysql_next_result_start(result, mysql));
+}
+
+static inline short api_store_result(MYSQL *mysql, MYSQL_RES **rows, short ready)
+{
+	return api_events(ready ? mysql_store_result_cont(rows, mysql, api_status(ready))
+				: mysql_store_result_start(rows, mysql));
+}
+
+#else /* Oracle */
+
+#include <stdbool.h>
+
+typedef bool api_bool;
+
+static inline void api_prepare(MYSQL *mysql)
+{
+	(void)mysql;
+}
+
+static inline int api_socket(MYSQL *mysql)
+{
+	return mysql->net.vio ? mysql->net.fd : -1;
+}
+
+static inline short api_connect(MYSQL *mysql, const struct api_target *t, int *failed, short ready)
+{
+	enum net_async_status status =
+		mysql_real_connect_nonblocking(mysql, t->host, t->user, t->password, t->database,
+					       t->port, t->socket, t->flags);
+
+	(void)ready;
+	*failed = status == NET_ASYNC_ERROR;
+	/* It does not say what it waits for. */
+	return status == NET_ASYNC_NOT_READY ? POLLIN | POLLOUT : 0;
+}
+
+static inline short api_query(MYSQL *mysql, const char *text, size_t length, int *failed,
+			      short ready)
+{
+	enum net_async_status status = mysql_real_query_nonblocking(mysql, text, length);
+
+	(void)ready;
+	*failed = status == NET_ASYNC_ERROR;
+	return status == NET_ASYNC_NOT_READY ? POLLIN : 0;
+}
+
+static inline short api_next_result(MYSQL *mysql, int *result, short ready)
+{
+	enum net_async_status status = mysql_next_result_nonblocking(mysql);
+
+	(void)ready;
+	*result = status == NET_ASYNC_ERROR ? 1 : status == NET_ASYNC_COMPLETE_NO_MORE_RESULTS
+		? -1 : 0;
+	return status == NET_ASYNC_NOT_READY ? POLLIN : 0;
+}
+
+static inline short api_store_result(MYSQL *mysql, MYSQL_RES **rows, short ready)
+{
+	(void)ready;
+	return mysql_store_result_nonblocking(mysql, rows) == NET_ASYNC_NOT_READY ? POLLIN : 0;
+}
+
+#endif
+#endif

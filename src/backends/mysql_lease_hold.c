@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* The strategy lease: what a holder does with its token. */
+#include "mysql_api.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "error.h"
+#include "lease.h"
+#include "mysql_lease.h"
+
+/* How many others may count the same hold meanwhile. */
+#define COUNT_ATTEMPTS 20
+
+/* Others keep our row locked: a holder can only try again. */
+static int ask(struct mysql_backend *my, const struct lease_call *call, struct lease_state *state,
+	       struct error *err)
+{
+	/* What is left of err says why. */
+	return lease_ask(my, call, false, state, err) ? -1 : 0;
+}
+
+static enum outcome lost(const struct mysql_backend *my, const struct request *request,
+			 const struct lease_state *state, struct error *err)
+{
+	error_set(err, ERROR_REFUSED, 0, state->rest_us > 0
+		  ? "%s: lock '%.200s' belongs to somebody else now"
+		  : "%s: the lease of lock '%.200s' is over", my->address.label, request->name);
+	return OUTCOME_LOST;
+}
+
+/* Does this connection have our ticket, and can it be used? */
+static bool has_ticket(const struct mysql_backend *my)
+{
+	const struct lease *lease = lease_of(my);
+
+	return lease->ticket && my->conn.mysql && !lease->napping &&
+	       lease->ticket == my->conn.generation;
+}
+
+enum outcome lease_renew(struct mysql_backend *my, const struct request *request,
+			 struct grant *grant, struct error *err)
+{
+	struct lease *lease = lease_of(my);
+	struct lease_call call = { .request = request, .ttl_ms = request->ttl_ms, .looks = true };
+	struct lease_call shared = call;
+	const int64_t sent_ms = clock_boot_ms();
+	struct lease_state state;
+
+	/* Over a new connection the ticket is taken anew, for those who come to wait. */
+	const bool untied = lease->ticket && !has_ticket(my);
+
+	lease_add_now(&call, untied ? sql_lease_ticket : NULL, NULL);
+	if (untied)
+		lease->unbroken = false;
+	lease_add(&call, sql_lease_renew);
+	lease_add(&call, sql_lease_state);
+	if (ask(my, &call, &state, err))
+		return OUTCOME_ERROR;
+	if (lease->ticket && state.has_ticket)
+		lease->ticket = my->conn.generation;
+	if (state.mine && state.mode != 0) {
+		lease_add_now(&shared, NULL, NULL);
+		lease_add(&shared, sql_lease_renew_shared);
+		lease_add(&shared, sql_lease_state);
+		if (ask(my, &shared, &state, err))
+			return OUTCOME_ERROR;
+	}
+	if (!state.mine)
+		return lost(my, request, &state, err);
+	grant->sent_ms = sent_ms;
+	grant->ttl_ms = request->ttl_ms;
+	lease->lease_end_ms = lease_end(sent_ms, request->ttl_ms);
+	return OUTCOME_HELD;
+}
+
+/* How a hold answers a wish for a mode: an exclusive one gives all that others give. */
+static enum outcome in_mode(const struct lease_state *state, const struct request *request)
+{
+	if (!state->mine)
+		return OUTCOME_LOST;
+	if (request->mode == HOLD_ANY || state->mode == 0 || state->mode == lease_mode(request))
+		return OUTCOME_HELD;
+	return OUTCOME_BUSY;
+}
+
+static int look(struct mysql_backend *my, const struct request *request,
+		struct lease_state *state, struct error *err)
+{
+	struct lease_call call = { .request = request, .looks = true };
+
+	lease_add_now(&call, NULL, NULL);
+	lease_add(&call, sql_lease_state);
+	return ask(my, &call, state, err);
+}
+
+enum outcome lease_verify(struct mysql_backend *my, const struct request *request,
+			  struct error *err)
+{
+	struct lease_state state;
+
+	return look(my, request, &state, err) ? OUTCOME_ERROR : in_mode(&state, request);
+}
+
+/*
+ * Counts the hold that *state shows up or down, by comparing and setting: with an answer
+ * lost, the count tells. HELD, with the new *state; LOST; ERROR.
+ */
+static enum outcome count(struct mysql_backend *my, const struct request *request, int step,
+			  int64_t ttl_ms, struct lease_state *state, struct error *err)
+{
+	for (int i = 0; i < COUNT_ATTEMPTS; i++) {
+		struct lease_call call = { .request = request, .looks = true, .holds = state->holds,
+					   .step = step, .ttl_ms = ttl_ms };
+
+		lease_add_now(&call, NULL, NULL);
+		lease_add(&call, state->mode == 0 ? sql_lease_count : sql_lease_count_shared);
+		lease_add(&call, sql_lease_state);
+		if (ask(my, &call, state, err))
+			return OUTCOME_ERROR;
+		if (!state->mine)
+			return OUTCOME_LOST;
+		if (state->done || (my->resent && state->holds == call.holds + step))
+			return OUTCOME_HELD;
+		if (step < 0 && state->holds <= 1)
+			break;
+	}
+	return OUTCOME_BUSY;
+}
+
+enum outcome lease_again(struct mysql_backend *my, const struct request *request,
+			 struct grant *grant, struct error *err)
+{
+	struct lease_state state;
+	enum outcome outcome;
+
+	if (look(my, request, &state, err))
+		return OUTCOME_ERROR;
+	outcome = in_mode(&state, request);
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	grant->sent_ms = clock_boot_ms();
+	grant->ttl_ms = request->ttl_ms;
+	grant->fence = state.fence;
+	outcome = count(my, request, 1, request->ttl_ms, &state, err);
+	if (outcome != OUTCOME_BUSY)
+		return outcome;
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: lock '%.200s' is counted by too many at once",
+		  my->address.label, request->name);
+	return OUTCOME_ERROR;
+}
+
+/* ---- giving back ---- */
+
+/* Rows of waiters that died, which nobody else would remove. */
+static void bury(struct mysql_backend *my, const struct request *request)
+{
+	struct lease_call call = { .request = request };
+	char ids[100 * 21 + 1] = "";
+	struct error ignored = { 0 };
+	struct sql_value values[] = { SQL_PART("ids", ""), SQL_LAST };
+	MYSQL_RES *rows = NULL;
+	MYSQL_ROW row;
+	size_t used = 0;
+
+	lease_add(&call, sql_lease_dead);
+	if (lease_rows(my, &call, &rows, &ignored))
+		return;
+	while (rows && (row = mysql_fetch_row(rows)) && used + 24 < sizeof(ids))
+		used += (size_t)snprintf(ids + used, sizeof(ids) - used, "%s%.20s",
+					 used ? "," : "", row[0] ? row[0] : "0");
+	mysql_free_result(rows);
+	values[0].bytes = ids;
+	values[0].length = used;
+	if (used)
+		mysql_run(my, sql_lease_bury, values, MYSQL_ONCE, NULL, &ignored);
+}
+
+static void forget(struct mysql_backend *my, const struct request *request)
+{
+	struct lease_call call = { .request = request };
+	struct error ignored = { 0 };
+
+	lease_add(&call, sql_lease_forget);
+	lease_rows(my, &call, NULL, &ignored);
+}
+
+/* The texts of one release, of an exclusive hold or of another. */
+static void compose_release(const struct mysql_backend *my, bool exclusive, bool in_line,
+			    struct lease_call *call)
+{
+	const bool tied = has_ticket(my);
+
+	lease_add_now(call, !tied && lease_of(my)->connection ? sql_lease_old : NULL, NULL);
+	lease_add(call, exclusive ? sql_lease_release : sql_lease_release_shared);
+	if (exclusive)
+		lease_add(call, tied && !lease_of(my)->no_tickets ? sql_lease_untie
+								  : sql_lease_set_done);
+	if (in_line)
+		lease_add(call, sql_lease_unline);
+	lease_add(call, sql_lease_next);
+	lease_add(call, sql_lease_state);
+}
+
+static void after_release(struct mysql_backend *my, const struct request *request,
+			  const struct lease_state *state, bool told)
+{
+	lease_end_connection(my, state->old);
+	/* Who slept on our ticket is awake; others need to hear of it. */
+	if (!told && state->open_us >= 0)
+		lease_ring(my, state->next);
+	if (state->dead)
+		bury(my, request);
+	if (request->forget)
+		forget(my, request);
+}
+
+enum outcome lease_release(struct mysql_backend *my, const struct request *request,
+			   enum release how, int64_t keep_ms, struct error *err)
+{
+	struct lease *lease = lease_of(my);
+	struct lease_call call = { .request = request, .keep_ms = keep_ms, .looks = true,
+				   .all = how == RELEASE_ALL };
+	struct lease_call shared = call;
+	/* Another process, or one that has lost a connection, does not know. */
+	const bool in_line = lease->in_line || lease->ticket == 0;
+	const int64_t sent_ms = clock_boot_ms();
+	struct lease_state state;
+	bool told, resent, done;
+	enum outcome outcome;
+
+	told = lease->unbroken && has_ticket(my);
+	compose_release(my, true, in_line, &call);
+	if (ask(my, &call, &state, err))
+		return OUTCOME_ERROR;
+	resent = my->resent;
+	told = told && !resent;
+	done = state.done;
+	if (!done && state.mine && state.mode != 0) {
+		compose_release(my, false, false, &shared);
+		if (ask(my, &shared, &state, err))
+			return OUTCOME_ERROR;
+		resent |= my->resent;
+		done = state.done;
+	}
+	if (done || call.all)
+		lease->ticket = 0;
+	lease->in_line = false;
+	if (!done && state.mine && how == RELEASE_ONE && state.holds > 1) {
+		outcome = count(my, request, -1, 0, &state, err);
+		if (outcome == OUTCOME_HELD)
+			return OUTCOME_BUSY;
+		if (outcome == OUTCOME_BUSY)	/* the last one: others were faster */
+			return lease_release(my, request, how, keep_ms, err);
+		if (outcome == OUTCOME_ERROR)
+			return outcome;
+	}
+	after_release(my, request, &state, told);
+	/* Sent twice within the lease: it was the first one that released. */
+	if (done || (resent && sent_ms < lease->lease_end_ms))
+		return OUTCOME_HELD;
+	return lost(my, request, &state, err);
+}

@@ -1,0 +1,1 @@
+DELETE FROM dlock_inserts WHERE name = {name};

@@ -1,0 +1,1 @@
+DELETE FROM dlock_fences WHERE name = {name};

@@ -1,0 +1,1 @@
+SELECT name FROM dlock_inserts FORCE INDEX (expires) WHERE expires > {now};

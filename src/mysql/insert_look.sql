@@ -1,0 +1,2 @@
+SET @now = {now};
+{insert_state}

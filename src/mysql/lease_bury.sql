@@ -1,0 +1,1 @@
+DELETE FROM dlock_queue WHERE id IN ({ids});

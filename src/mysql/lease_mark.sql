@@ -1,0 +1,2 @@
+-- Still in line, and awake.
+UPDATE dlock_queue SET asleep = 0 WHERE id = @me;

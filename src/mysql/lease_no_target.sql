@@ -1,0 +1,1 @@
+SET @target = NULL, @go = 0;

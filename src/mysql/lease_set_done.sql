@@ -1,0 +1,1 @@
+SET @done = ROW_COUNT();

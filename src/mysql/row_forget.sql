@@ -1,0 +1,1 @@
+DELETE FROM dlock_rows WHERE name = {name};

@@ -1,0 +1,3 @@
+-- The row itself, in a transaction of its own.
+ROLLBACK;
+INSERT IGNORE INTO dlock_rows (name) VALUES ({name});

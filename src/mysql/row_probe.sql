@@ -1,0 +1,3 @@
+START TRANSACTION;
+SELECT 1 FROM dlock_rows WHERE name = {name} {lock} {nowait};
+ROLLBACK;

@@ -1,0 +1,1 @@
+DELETE FROM dlock_sessions WHERE strategy = {strategy} AND name = {name};

@@ -1,0 +1,1 @@
+GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_sessions TO {account};

@@ -1,0 +1,1 @@
+SELECT name FROM dlock_sessions WHERE strategy = {strategy} GROUP BY name;

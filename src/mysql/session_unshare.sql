@@ -1,0 +1,2 @@
+DELETE FROM dlock_sessions
+  WHERE strategy = {strategy} AND name = {name} AND sharer = {digest};

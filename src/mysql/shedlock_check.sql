@@ -1,0 +1,2 @@
+{shedlock_zone}
+SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW());

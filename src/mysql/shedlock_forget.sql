@@ -1,0 +1,1 @@
+DELETE FROM shedlock WHERE name = _utf8mb4 {name};

@@ -1,0 +1,2 @@
+{shedlock_zone}
+{shedlock_state}

@@ -1,0 +1,2 @@
+LOCK TABLES {table} {lock} {nowait};
+UNLOCK TABLES;

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# MySQL's GET_LOCK(), for suite.bats.
+
+FIFO=1
+STRATEGY=advisory
+LACKS='shared slots'
+# shellcheck source=tests/conformance/mysql-session.bash
+source "$(dirname "${BASH_SOURCE[0]}")/mysql-session.bash"
+
+lock_is_free() {
+	[[ $(my "SELECT IS_FREE_LOCK('$LOCK')") == 1 ]]
+}

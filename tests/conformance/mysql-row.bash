@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# MySQL's row locks, for suite.bats. InnoDB decides who is next.
+
+FIFO=
+STRATEGY=row
+LACKS=slots
+# shellcheck source=tests/conformance/mysql-session.bash
+source "$(dirname "${BASH_SOURCE[0]}")/mysql-session.bash"
+
+lock_is_free() {
+	if [[ -n $(my "SHOW TABLES LIKE 'dlock_rows'") ]]; then
+		my "SELECT name FROM dlock_rows WHERE name = '$LOCK' FOR UPDATE NOWAIT"
+	fi
+}

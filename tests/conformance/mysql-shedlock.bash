@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# The table of ShedLock, for suite.bats. Nobody wakes a waiter, nobody knows who came first.
+
+FIFO=
+LEASES=1
+LACKS='shared slots count names'
+# shellcheck source=tests/mysql.bash
+source "$(dirname "${BASH_SOURCE[0]}")/../mysql.bash"
+
+backend_prepare() {
+	URI="$MYSQL?dialect=shedlock"
+}
+
+# the row stays, and is over
+backend_nothing_left() {
+	[[ $(backend_waiters) == 0 ]] || return 1
+	if [[ -n $(my "SHOW TABLES LIKE 'shedlock'") ]]; then
+		[[ $(my "SELECT COUNT(*) FROM shedlock
+			WHERE name = '$LOCK' AND lock_until > UTC_TIMESTAMP(3)") == 0 ]]
+	fi
+}
+
+# each says in a comment what it waits for
+backend_waiters() {
+	my "SELECT COUNT(*) FROM information_schema.PROCESSLIST
+		WHERE INFO LIKE CONCAT('%/* dl', 'ock shedlock:', LOWER(HEX('$LOCK')), ' %')"
+}
+
+backend_wipe() {
+	my "DROP TABLE shedlock"
+}

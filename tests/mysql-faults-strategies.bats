@@ -1,0 +1,462 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# MySQL: what becomes of a hold and of a waiter when something breaks. Who judges is a
+# contender that waits for the same lock: it never gets in while the command still runs.
+
+load helpers
+load mysql
+
+# those whose locks live with a connection; those that are rows with an end; all
+SESSIONS=(advisory row table)
+ROWS=(lease insert shedlock)
+ALL=("${ROWS[@]}" "${SESSIONS[@]}")
+
+# on NAME [URI]: with that strategy, and a lock of its own
+on() {
+	STRATEGY=$1
+	LOCK=test-$BATS_SUITE_TEST_NUMBER-$STRATEGY
+	export LOCK
+	if [[ $STRATEGY == shedlock ]]; then
+		export DLOCK_BACKEND="${2:-$MYSQL}?dialect=shedlock"
+	else
+		export DLOCK_BACKEND="${2:-$MYSQL}?strategy=$STRATEGY"
+	fi
+	if [[ $STRATEGY == table ]]; then
+		at_server "CREATE TABLE IF NOT EXISTS \`$LOCK\` (id INT PRIMARY KEY)"
+	fi
+}
+
+# at_server SQL: the one of this test, if it has one
+at_server() {
+	if [[ -n ${P_DIR-} ]]; then
+		pmy "$@"
+	else
+		my "$@"
+	fi
+}
+
+# connection_of_holder: its number, in CONNECTION
+connection_of_holder() {
+	CONNECTION=$(at_server "SELECT connection FROM dlock_sessions WHERE name = '$LOCK' AND sharer = ''")
+	matches "$CONNECTION" '^[0-9]+$' "connection of the holder"
+}
+
+# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost
+lost() {
+	join "$HOLDER" "${1:-8}"
+	equal "$status" 123 "$STRATEGY: status ($(<"$HOLDER_ERR"))"
+	equal "$(grep -c "^dlock: $LOCK: .*lost" "$HOLDER_ERR")" 1 \
+		"$STRATEGY: lines about the loss: $(<"$HOLDER_ERR")"
+	ended "$COMMAND"
+}
+
+# ---- processes of dlock
+
+@test "kill -9 of the keeper: nobody gets in while the command runs, which is dead in time" {
+	for strategy in "${ALL[@]}"; do
+		on "$strategy"
+		hold -t 3s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		keeper_of "$HOLDER"
+		contend "$COMMAND"
+		kill -KILL "$KEEPER"
+		# it is the end of the lease that ends it, not the keeper's
+		holds_for 700 alive "$COMMAND"
+		lost
+		met_nobody
+	done
+}
+
+@test "kill -9 of the keeper: the connection that is the lock lives on, and ends with the command" {
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		hold -t 30s --
+		connection_of_holder
+		keeper_of "$HOLDER"
+		kill -KILL "$KEEPER"
+		wait_until 5 ended "$KEEPER"
+		contend "$COMMAND"
+		holds_for 1500 there "$CONNECTION"
+		alive "$COMMAND"
+		release
+		met_nobody 3
+		wait_until 3 not there "$CONNECTION"
+	done
+}
+
+# there ID: the server has that connection
+there() {
+	[[ $(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = $1") == 1 ]]
+}
+
+@test "kill -9 of keeper, dlock and guard, all at once: the command is dead before the lock is free" {
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		hold -t 3s -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		keeper_of "$HOLDER"
+		guard_of "$HOLDER"
+		contend "$COMMAND"
+		kill -KILL "$KEEPER" "$HOLDER" "$GUARD"
+		met_nobody
+	done
+}
+
+@test "keeper stopped: the command is dead before the server lets another one in" {
+	for strategy in "${ALL[@]}"; do
+		on "$strategy"
+		hold -t 2s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		keeper_of "$HOLDER"
+		contend "$COMMAND"
+		kill -STOP "$KEEPER"
+		lost
+		met_nobody
+	done
+}
+
+@test "dlock stopped, guard stopped: the lock stays held, or the command is dead in time" {
+	for strategy in "${SESSIONS[@]}"; do
+		for role in HOLDER GUARD; do
+			on "$strategy"
+			hold -t 1500ms -k 300ms --
+			guard_of "$HOLDER"
+			contend "$COMMAND"
+			kill -STOP "${!role}"
+			holds_for 2500 alive "$CONTENDER"
+			kill -CONT "${!role}"
+			if alive "$COMMAND"; then
+				kill -TERM "$COMMAND"
+			fi
+			join "$HOLDER"
+			met_nobody
+		done
+	done
+}
+
+# ---- waiters
+
+@test "a waiter that hangs when its turn comes delays the next one by less than 6 s" {
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		hold --
+		start "$DLOCK" run -t 10s "$LOCK" -- true
+		local hung=$PID
+		keeper_of "$hung"
+		wait_until 5 queue 1
+		contend "$COMMAND"
+		wait_until 5 queue 2
+		kill -STOP "$KEEPER"
+		release
+		met_nobody 6
+		kill -CONT "$KEEPER"
+		join "$hung"
+		equal "$status" 0 "$STRATEGY: the one that hung"
+	done
+}
+
+# queue N: so many wait for $LOCK
+queue() {
+	[[ $(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST
+		WHERE INFO LIKE CONCAT('%/* dl', 'ock $STRATEGY:', LOWER(HEX('$LOCK')), ' %')") == "$1" ]]
+}
+
+@test "a waiter whose connection is killed gets back in line, and the lock" {
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		hold --
+		contend "$COMMAND"
+		wait_until 5 queue 1
+		my "KILL $(my "SELECT ID FROM information_schema.PROCESSLIST
+			WHERE INFO LIKE CONCAT('%/* dl', 'ock $STRATEGY:', LOWER(HEX('$LOCK')), ' %')")"
+		wait_until 5 queue 1
+		release
+		met_nobody
+	done
+}
+
+@test "a waiter waits through a restart of the server" {
+	private_mysql
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy" "$P_URI"
+		hold -t 10s --
+		contend "$COMMAND"
+		wait_until 5 queue 1
+		mysql_stop "$P_DIR"
+		mysql_launch "$P_DIR" "$P_PORT"
+		SERVICES+=("$(<"$P_DIR/pid")")
+		join "$HOLDER"
+		equal "$status" 123 "$STRATEGY: the holder"
+		met_nobody
+	done
+}
+
+# ---- the connection and the server
+
+@test "KILL of the holder's connection ends the command at once" {
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		hold -t 30s -k 300ms --
+		connection_of_holder
+		my "KILL $CONNECTION"
+		lost 3
+		is_free
+	done
+}
+
+@test "KILL QUERY and an idle server's wait_timeout take no lock away" {
+	my "SET GLOBAL wait_timeout = 1, GLOBAL idle_transaction_timeout = 1"
+	for strategy in "${ALL[@]}"; do
+		on "$strategy"
+		hold -t 12s --
+		if [[ ${SESSIONS[*]} == *$strategy* ]]; then
+			connection_of_holder
+			my "KILL QUERY $CONNECTION" || true
+		fi
+		holds_for 2500 alive "$COMMAND"
+		is_held
+		release
+		is_free
+	done
+	my "SET GLOBAL wait_timeout = 28800, GLOBAL idle_transaction_timeout = 0"
+}
+
+@test "server frozen: the command is dead in time, and nobody was let in before" {
+	private_mysql
+	for strategy in "${ALL[@]}"; do
+		on "$strategy" "$P_URI"
+		hold -t 2s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		contend "$COMMAND"
+		wait_until 5 queue_or_table 1
+		kill -STOP "$P_PID"
+		lost
+		kill -CONT "$P_PID"
+		met_nobody
+	done
+}
+
+# lease has a table for it
+queue_or_table() {
+	if [[ $STRATEGY == lease ]]; then
+		[[ $(at_server "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK'") == "$1" ]]
+	else
+		queue "$1"
+	fi
+}
+
+@test "server frozen for a moment: the command runs on" {
+	private_mysql
+	for strategy in "${ALL[@]}"; do
+		on "$strategy" "$P_URI"
+		export DLOCK_BACKEND="$DLOCK_BACKEND&timeout=300ms"
+		hold -t 4s --
+		kill -STOP "$P_PID"
+		holds_for 1900 alive "$COMMAND"
+		kill -CONT "$P_PID"
+		holds_for 3000 alive "$COMMAND"
+		is_held
+		release
+		is_free
+	done
+}
+
+@test "server restarted: sessions have lost the lock and say so, rows have not" {
+	private_mysql
+	for strategy in "${ALL[@]}"; do
+		on "$strategy" "$P_URI"
+		hold -t 5s --
+		mysql_stop "$P_DIR"
+		mysql_launch "$P_DIR" "$P_PORT"
+		P_PID=$(<"$P_DIR/pid")
+		SERVICES+=("$P_PID")
+		if [[ ${SESSIONS[*]} == *$strategy* ]]; then
+			lost 4
+		else
+			holds_for 2500 alive "$COMMAND"
+			is_held
+			release
+		fi
+		wait_until 5 is_free
+	done
+}
+
+@test "server gone for good: dead in time" {
+	for strategy in "${ALL[@]}"; do
+		private_mysql
+		on "$strategy" "$P_URI"
+		hold -t 1500ms -k 300ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		mysql_stop "$P_DIR"
+		lost
+	done
+}
+
+@test "a server that becomes read-only, as in a failover, holds no locks" {
+	private_mysql
+	for strategy in "${ROWS[@]}" advisory row; do
+		on "$strategy" "$P_URI"
+		hold -t 2s -k 300ms --
+		pmy "SET GLOBAL read_only = 1"
+		lost
+		run --separate-stderr -122 "$DLOCK" run -w 2s "$LOCK" -- touch ran
+		one_line 'read-only.*primary'
+		[[ ! -e ran ]]
+		pmy "SET GLOBAL read_only = 0"
+		wait_until 5 is_free
+	done
+}
+
+@test "a server does not become read-only while a table is locked" {
+	private_mysql
+	on table "$P_URI"
+	hold --
+	start mariadb --no-defaults --socket="$P_DIR/sock" --user=root --execute='SET GLOBAL read_only = 1'
+	local switch=$PID
+	holds_for 1000 alive "$switch"
+	release
+	join "$switch"
+	equal "$(pmy 'SELECT @@GLOBAL.read_only')" 1
+	run --separate-stderr -122 "$DLOCK" run -n "$LOCK" -- true
+	one_line 'read-only.*primary'
+}
+
+# ---- what servers answer
+
+@test "1205: a row that somebody else keeps locked is waited for, within the limit" {
+	for strategy in lease insert shedlock; do
+		on "$strategy"
+		local table=dlock_inserts
+		if [[ $strategy == lease ]]; then
+			table=dlock_locks
+		elif [[ $strategy == shedlock ]]; then
+			table=shedlock
+		fi
+		"$DLOCK" run "$LOCK" -- true
+		# what insert would lock is the place where its row comes
+		start mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root --batch "$MYSQL_DATABASE" --execute="
+			START TRANSACTION;
+			SELECT * FROM $table WHERE name = '$LOCK' FOR UPDATE;
+			DO SLEEP(300)"
+		local stranger=$PID
+		wait_until 5 sleeps
+		timed "$DLOCK" run -w 1s "$LOCK" -- touch "ran.$strategy"
+		equal "$status" 124 "$STRATEGY"
+		between "$MS" 900 3500 "$STRATEGY"
+		[[ ! -e ran.$strategy ]]
+		# nothing of the one that gave up is left at the server, to take it later
+		contend
+		my "KILL $(my "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP(300)'")"
+		join "$stranger"
+		met_nobody
+	done
+}
+
+sleeps() {
+	[[ $(my "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP(300)'") == 1 ]]
+}
+
+@test "1213: a deadlock is a reason to try again" {
+	for strategy in lease insert shedlock; do
+		on "$strategy"
+		"$DLOCK" run "$LOCK" -- true
+		local table=dlock_inserts event=INSERT
+		if [[ $strategy == lease ]]; then
+			table=dlock_locks event=UPDATE
+		elif [[ $strategy == shedlock ]]; then
+			table=shedlock event=UPDATE
+		fi
+		my "CREATE TABLE victims_$strategy (id INT AUTO_INCREMENT PRIMARY KEY) ENGINE = MyISAM"
+		my "CREATE TRIGGER victim_$strategy BEFORE $event ON $table FOR EACH ROW
+			IF (SELECT COUNT(*) FROM victims_$strategy) < 2 THEN
+				INSERT INTO victims_$strategy VALUES (NULL);
+				SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found';
+			END IF" --delimiter=//
+		run --separate-stderr -0 "$DLOCK" run -w 5s "$LOCK" -- echo ran
+		equal "$output$stderr" ran "$STRATEGY"
+		equal "$(my "SELECT COUNT(*) FROM victims_$strategy")" 2 "$STRATEGY: victims"
+		my "DROP TRIGGER victim_$strategy"
+	done
+}
+
+@test "1040: too many connections is said so; who waits already goes on waiting" {
+	private_mysql --max-connections=12 --extra-max-connections=5
+	local n
+	for n in {1..20}; do
+		start mariadb --no-defaults --host=127.0.0.1 --port="$P_PORT" --user="$MYSQL_USER" \
+			--password="$MYSQL_PASSWORD" --execute='DO SLEEP(300)'
+	done
+	on advisory "$P_URI"
+	wait_until 10 refused_1040
+	one_line 'too many connections'
+}
+
+refused_1040() {
+	run --separate-stderr "$DLOCK" run -n "$LOCK" -- true
+	((status == 122)) && [[ $stderr == *'too many connections'* ]]
+}
+
+# ---- replies that are lost
+
+# start_my_proxy: between dlock and the server of the file; sets PROXY
+start_my_proxy() {
+	start_proxy "$(<"$MYSQL_DIR/port")"
+	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
+}
+
+@test "the reply to the Nth request is lost: no ghost stays, and no two are inside" {
+	start_my_proxy
+	local n codes cut=0
+	for strategy in "${ALL[@]}"; do
+		on "$strategy" "$PROXY"
+		local straight=${DLOCK_BACKEND/$PROXY/$MYSQL}
+		codes=' '
+		DLOCK_BACKEND=$straight "$DLOCK" run "$LOCK" -- true
+		for n in 1 2 3 4 5 6; do
+			proxy cut-after "$n"
+			run --separate-stderr "$DLOCK" run -t 2s -w 5s "$LOCK" -- \
+				sh -c 'mkdir inside || echo overlap >>overlaps; rmdir inside'
+			matches "$status" '^(0|122|123)$' "$STRATEGY: status, cut after $n"
+			codes+="$status "
+			DLOCK_BACKEND=$straight wait_until 4 is_free || fail "$STRATEGY: not free, cut after $n"
+			DLOCK_BACKEND=$straight "$DLOCK" run -w 1s "$LOCK" -- \
+				sh -c 'mkdir inside || echo overlap >>overlaps; rmdir inside'
+			proxy cut-after 0
+		done
+		proxy_stat cut
+		((VALUE >= cut + 3)) || fail "$STRATEGY: only $((VALUE - cut)) of 6 were cut"
+		cut=$VALUE
+		[[ ! -e overlaps ]]
+	done
+}
+
+@test "all connections are cut while the lock is held: sessions have lost it, rows go on" {
+	start_my_proxy
+	for strategy in "${ALL[@]}"; do
+		on "$strategy" "$PROXY"
+		hold -t 3s -k 300ms --
+		# who is let in at this very moment has seen the connection's end earlier than we
+		if [[ ${SESSIONS[*]} == *$strategy* ]]; then
+			proxy cut
+			lost 3
+			is_free
+		else
+			contend "$COMMAND"
+			wait_until 5 queue_or_table 1
+			proxy cut
+			holds_for 4000 alive "$COMMAND"
+			release
+			met_nobody
+		fi
+	done
+}
+
+@test "a network that swallows everything: dead in time, and nobody was let in before" {
+	start_my_proxy
+	for strategy in "${ALL[@]}"; do
+		on "$strategy" "$PROXY"
+		hold -t 2s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		DLOCK_BACKEND=${DLOCK_BACKEND/$PROXY/$MYSQL} contend "$COMMAND"
+		proxy blackhole
+		lost
+		met_nobody
+		proxy cut
+		proxy pass
+	done
+}

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# What the suites of MySQL's leases share. Each asks the server at DIR, which is the
+# file's or a test's own.
+
+# shellcheck source=tests/mysql.bash
+source "$(dirname "${BASH_SOURCE[0]}")/mysql.bash"
+
+# The server's clock as the tables have it.
+UTC_US="TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+# ask SQL: at the server that the test is about: SERVER, else that of the file
+ask() {
+	mysql_at "${SERVER-$MYSQL_DIR}" "$@"
+}
+
+# Those in line whose connection lives: it holds their ticket.
+waiters() {
+	[[ $(ask "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK' AND
+		IS_FREE_LOCK(CONCAT('dlock-', LEFT(HEX(token), 40))) = 0" 2>&1) == "$1" ]]
+}
+
+# wait_in_line N [OPTION]... -- COMMAND...: a waiter, the Nth, once it is in line
+wait_in_line() {
+	local n=$1 options=()
+	shift
+	while [[ $1 != -- ]]; do
+		options+=("$1")
+		shift
+	done
+	start "$DLOCK" run "${options[@]}" "$LOCK" "$@"
+	wait_until 10 waiters "$n"
+}
+
+# only_fences: of all that the server knows of this lock
+only_fences() {
+	[[ -z $(ask "
+		SELECT name FROM dlock_locks WHERE name = '$LOCK' AND (token <> '' OR expires > $UTC_US)
+		UNION ALL SELECT name FROM dlock_holders WHERE name = '$LOCK'
+		UNION ALL SELECT name FROM dlock_queue WHERE name = '$LOCK'" 2>&1) ]]
+}
+
+# lock_field COLUMN: of the lock's row, in VALUE
+lock_field() {
+	VALUE=$(ask "SELECT $1 FROM dlock_locks WHERE name = '$LOCK'")
+}
+
+# connections: the ids of dlock's connections, one a line
+connections() {
+	ask "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '$MYSQL_USER' ORDER BY ID"
+}
+
+# kill_connections: the server ends all of dlock's
+kill_connections() {
+	local id
+	for id in $(connections); do
+		ask "KILL $id"
+	done
+}
+
+# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost; about
+# trouble with the server it may have said more
+lost() {
+	join "$HOLDER" "${1:-8}"
+	equal "$status" 123
+	equal "$(grep -c "^dlock: $LOCK: .*lost" "$HOLDER_ERR")" 1 "lines about the loss: $(<"$HOLDER_ERR")"
+	equal "$(grep -vc "^dlock: $LOCK: " "$HOLDER_ERR")" 0 "other lines"
+	ended "$COMMAND"
+}
+
+# refused REGEX URI [OPTION]...: status 122, one line that names the thing, nothing run
+refused() {
+	local regex=$1 uri=$2
+	shift 2
+	timed "$DLOCK" run -b "$uri" "$@" "$LOCK" -- touch ran
+	equal "$status" 122
+	equal "$output" ""
+	one_line "$regex"
+	[[ ! -e ran ]]
+}

@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# MySQL's lease: what operators see of it and do to it: ways to connect, errors, odd names,
+# privileges, statements and their keys, check and setup.
+
+load helpers
+load mysql-lease
+
+# ---- errors
+
+@test "error: nobody listens" {
+	refused '127\.0\.0\.1:1.*(refused|connect)' mysql://u:p@127.0.0.1:1/db
+	refused "$T/none" "mysql:///db?socket=$T/none"
+	touch plain
+	refused "$T/plain" "mysql:///db?socket=$T/plain"
+}
+
+@test "error: a host that does not resolve" {
+	refused 'no-such-host\.invalid' mysql://no-such-host.invalid/db
+}
+
+@test "error: a host that swallows everything, or never answers, within connect-timeout" {
+	tool listener
+	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=400ms"
+	between "$MS" 390 3500
+	tool listener ''
+	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=400ms"
+	between "$MS" 390 3500
+}
+
+@test "error: a server that hangs after the connection, within timeout" {
+	private_mysql
+	start_proxy "$P_PORT"
+	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
+	"$DLOCK" run -b "$PROXY" "$LOCK" -- true
+	hold -b "$PROXY?timeout=300ms" -t 2s --
+	proxy drop
+	timed "$DLOCK" verify -b "$P_URI?timeout=300ms" "$LOCK" "$TOKEN"
+	equal "$status" 0
+	lost
+}
+
+@test "error: a server that speaks another protocol" {
+	tool listener $'HTTP/1.1 400 Bad Request\r\n\r\n'
+	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=1s"
+	tool listener $'SSH-2.0-OpenSSH_9.2\r\n'
+	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=1s"
+	tool listener $'\x4a\x00\x00\x00\xff\x10\x04Too many connections'
+	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=1s"
+}
+
+@test "error: wrong password, no such user, no such database, no privilege" {
+	local port
+	port=$(<"$MYSQL_DIR/port")
+	refused 'wrong user or password' "mysql://dlock:wrong@127.0.0.1:$port/dlock"
+	not grep -q wrong@ <<<"$stderr"
+	refused 'wrong user or password' "mysql://nobody:x@127.0.0.1:$port/dlock"
+	refused 'wrong user or password' "mysql://dlock@127.0.0.1:$port/dlock"
+	ask "CREATE USER IF NOT EXISTS weak@'127.0.0.1' IDENTIFIED BY 'pw';
+		CREATE DATABASE IF NOT EXISTS other; GRANT SELECT ON other.* TO weak@'127.0.0.1'"
+	refused 'database|privilege' "mysql://weak:pw@127.0.0.1:$port/dlock"
+	refused 'dlock setup' "mysql://weak:pw@127.0.0.1:$port/other"
+	refused 'no such database' "mysql://root@127.0.0.1:$port/nowhere" || {
+		ask "CREATE USER all@'127.0.0.1'; GRANT ALL ON *.* TO all@'127.0.0.1'"
+		refused 'no such database' "mysql://all@127.0.0.1:$port/nowhere"
+	}
+}
+
+@test "error: what is wrong with the URI" {
+	local uri
+	for uri in mysql:///db mysql://h mysql://h1,h2/db mysql:dlock 'mysql://h/db?strategy=no' \
+		'mysql://h/db?dialect=no' 'mysql://h/db?strategy=lease&dialect=shedlock' 'mysql://h/db?x=1' \
+		'mysql://h/db?ssl-mode=maybe' 'mysql://h/db?ssl-mode=disabled&ssl-ca=/ca' \
+		'mysql://h/db?socket=/s' 'mysql://h/db?ssl-ca=' 'mysql://h:99999/db'; do
+		run --separate-stderr -125 "$DLOCK" run -b "$uri" "$LOCK" -- true
+		one_line
+	done
+}
+
+@test "server unreachable: every command says so in one line, with 122" {
+	local args
+	for args in "acquire $LOCK" "acquire --pid $$ $LOCK" "acquire -n $LOCK" \
+		"renew $LOCK 0123456789abcdef0123456789abcdef" \
+		"verify $LOCK 0123456789abcdef0123456789abcdef" \
+		"release $LOCK 0123456789abcdef0123456789abcdef" \
+		"status $LOCK" status "wait $LOCK" "break --yes $LOCK" setup; do
+		# nobody listens there
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -122 env DLOCK_BACKEND=mysql://127.0.0.1:1/db timeout 20 "$DLOCK" $args
+		one_line '127\.0\.0\.1:1'
+		equal "$output" "" "stdout of $args"
+	done
+}
+
+# ---- ways to connect
+
+@test "a Unix socket, an option file, a group of it, a password file" {
+	local socket=$MYSQL_DIR/sock port
+	port=$(<"$MYSQL_DIR/port")
+	is_free
+	run -0 "$DLOCK" run -b "mysql://dlock:$MYSQL_PASSWORD@/dlock?socket=$socket" "$LOCK" -- true
+	# one lock, however it is reached
+	hold --
+	run -124 "$DLOCK" run -n -b "mysql://dlock:$MYSQL_PASSWORD@/dlock?socket=$socket" "$LOCK" -- true
+	printf '[client]\nhost=127.0.0.1\nprotocol=tcp\nport=%s\nuser=dlock\npassword=%s\n[jobs]\nsocket=%s\nuser=dlock\npassword=%s\ndatabase=dlock\n' \
+		"$port" "$MYSQL_PASSWORD" "$socket" "$MYSQL_PASSWORD" >"$HOME/.my.cnf"
+	chmod 600 "$HOME/.my.cnf"
+	run --separate-stderr -124 "$DLOCK" run -n -b 'mysql:///dlock?defaults-file=~/.my.cnf' "$LOCK" -- true
+	run --separate-stderr -124 "$DLOCK" run -n -b "mysql:///?defaults-file=$HOME/.my.cnf&defaults-group=jobs" "$LOCK" -- true
+	(umask 077 && echo "$MYSQL_PASSWORD" >password)
+	run --separate-stderr -124 "$DLOCK" run -n -b "mysql://dlock@127.0.0.1:$port/dlock?password-file=$T/password" "$LOCK" -- true
+	release
+	# what an option file says of connecting anew by itself is not heeded: see the killed
+	# connections in mysql-faults.bats
+	printf '[client]\nreconnect\n' >>"$HOME/.my.cnf"
+	run -0 "$DLOCK" run -b 'mysql:///dlock?defaults-file=~/.my.cnf' "$LOCK" -- true
+	run --separate-stderr -122 "$DLOCK" run -b "mysql:///dlock?defaults-file=$T/none" "$LOCK" -- true
+	one_line
+}
+
+# certificates: of an authority and of a server for localhost and 127.0.0.1, in ./tls
+certificates() {
+	local new='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
+	need openssl
+	mkdir tls
+	cd tls
+	# shellcheck disable=SC2086 # words
+	openssl req -x509 $new -days 2 -subj /CN=ca -keyout ca.key -out ca.crt
+	# shellcheck disable=SC2086
+	openssl req $new -subj /CN=localhost -keyout server.key -out server.csr
+	openssl x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 \
+		-out server.crt -extfile <(echo "subjectAltName=DNS:localhost,IP:$1")
+	# shellcheck disable=SC2086
+	openssl req $new -subj /CN=client -keyout client.key -out client.csr
+	openssl x509 -req -in client.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -out client.crt
+	# shellcheck disable=SC2086
+	openssl req -x509 $new -days 2 -subj /CN=ca -keyout other.key -out other.crt
+	cd ..
+} 2>openssl.log
+
+@test "TLS: encrypted, the authority and the host verified, client certificates" {
+	certificates 127.0.0.1
+	private_mysql --ssl-ca="$T/tls/ca.crt" --ssl-cert="$T/tls/server.crt" --ssl-key="$T/tls/server.key"
+	SERVER=$P_DIR
+	ask "ALTER USER dlock@'127.0.0.1' REQUIRE SSL;
+		CREATE USER cert@'127.0.0.1' REQUIRE X509; GRANT ALL ON dlock.* TO cert@'127.0.0.1'"
+	# not without
+	refused 'wrong user or password|TLS' "$P_URI"
+	local ca=$T/tls/ca.crt
+	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?ssl-ca=$ca" "$LOCK" -- true
+	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?ssl-ca=$ca&ssl-mode=verify-identity" "$LOCK" -- true
+	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?ssl-mode=required" "$LOCK" -- true
+	# another authority, none that is known, and a file that is not there
+	refused 'TLS' "$P_URI?ssl-ca=$T/tls/other.crt"
+	refused 'TLS' "$P_URI?ssl-mode=verify-identity"
+	refused 'TLS|ca' "$P_URI?ssl-ca=$T/none"
+	# who shows a certificate, and who does not
+	local uri=mysql://cert@127.0.0.1:$P_PORT/dlock
+	refused 'wrong user or password' "$uri?ssl-ca=$ca"
+	run --separate-stderr -0 "$DLOCK" run -b "$uri?ssl-ca=$ca&ssl-cert=$T/tls/client.crt&ssl-key=$T/tls/client.key" "$LOCK" -- true
+	"$DLOCK" check -b "$P_URI?ssl-ca=$ca" >found || [[ $? == 1 ]]
+	has_line found '^ok +transport +encrypted'
+	"$DLOCK" check -b "$P_URI?ssl-mode=required" >found || [[ $? == 1 ]]
+	has_line found '^warning +transport .*not checked'
+}
+
+@test "TLS: waiting, renewing, frozen servers" {
+	certificates 127.0.0.1
+	private_mysql --ssl-ca="$T/tls/ca.crt" --ssl-cert="$T/tls/server.crt" --ssl-key="$T/tls/server.key" \
+		--require-secure-transport=1
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI?ssl-ca=$T/tls/ca.crt
+	hold -t 2s --
+	local n waiter=()
+	for n in 1 2 3; do
+		wait_in_line "$n" -- sh -c 'echo "$0" >>order' "$n"
+		waiter+=("$PID")
+	done
+	holds_for 3000 is_held
+	release
+	for n in "${waiter[@]}"; do
+		join "$n" 8
+		equal "$status" 0
+	done
+	equal "$(tr '\n' ' ' <order)" "1 2 3 "
+	hold -t 2s --
+	kill -STOP "$P_PID"
+	lost
+	kill -CONT "$P_PID"
+}
+
+@test "TLS: a certificate for another host is refused" {
+	certificates 127.0.0.2
+	private_mysql --ssl-ca="$T/tls/ca.crt" --ssl-cert="$T/tls/server.crt" --ssl-key="$T/tls/server.key"
+	refused 'TLS' "$P_URI?ssl-ca=$T/tls/ca.crt"
+	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?ssl-mode=required&ssl-ca=$T/tls/ca.crt" "$LOCK" -- true
+}
+
+# ---- names
+
+@test "names are compared byte by byte" {
+	local name held=() long
+	printf -v long '%200s' ''
+	long=${long// /é}
+	for name in job JOB Job ' job' 'job ' 'job  ' jöb joeb jób 'job%' 'job_' "job'" 'job"' 'job\' 'job`' \
+		'%s%d%n' '🔒' '🔓' '{name}' "' OR 1=1; DROP TABLE dlock_locks; -- " '\0' "${long:0:100}" "${long:0:99}"; do
+		TOKEN=$("$DLOCK" acquire -- "$name" || "$DLOCK" acquire "$name")
+		held+=("$name" "$TOKEN")
+	done
+	local n
+	for ((n = 0; n < ${#held[@]}; n += 2)); do
+		"$DLOCK" verify "${held[n]}" "${held[n + 1]}"
+		equal "$("$DLOCK" status --json "${held[n]}" | jq -r .name)" "${held[n]}"
+		"$DLOCK" release "${held[n]}" "${held[n + 1]}"
+	done
+	equal "$(ask "SELECT COUNT(*) FROM dlock_locks WHERE name = 'job '")" 1
+}
+
+@test "a database and a user with odd names" {
+	private_mysql
+	SERVER=$P_DIR
+	local odd='we`ird "%s'\'' 🔒'
+	ask 'CREATE DATABASE `we``ird "%s'\'' x`' 2>&1 || true
+	ask "CREATE USER 'o''brien %x'@'127.0.0.1' IDENTIFIED BY 'p@:/?#[]%\"'; GRANT ALL ON *.* TO 'o''brien %x'@'127.0.0.1'"
+	local uri='mysql://o%27brien%20%25x:p%40%3A%2F%3F%23%5B%5D%25%22@127.0.0.1:'$P_PORT'/we%60ird%20%22%25s%27%20x'
+	hold -b "$uri" --
+	DLOCK_BACKEND=$uri run -124 "$DLOCK" run -n "$LOCK" -- true
+	release
+	"$DLOCK" setup --dry-run -b "$uri" >plan
+	has_line plan '^USE `we``ird "%s'\'' x`;$'
+	has_line plan "TO 'o''brien %x'@'%';\$"
+}
+
+# ---- privileges
+
+@test "setup --dry-run prints what an administrator can run, and the least that is needed" {
+	private_mysql
+	SERVER=$P_DIR
+	local uri=mysql://least:pw@127.0.0.1:$P_PORT/dlock verb
+	"$DLOCK" setup --dry-run -b "$uri" >plan
+	ask "CREATE USER least@'%' IDENTIFIED BY 'pw'"
+	mariadb --no-defaults --socket="$P_DIR/sock" -u root <plan
+	# it may do nothing else
+	[[ $(ask 'SHOW GRANTS FOR least') != *ALL* ]]
+	export DLOCK_BACKEND=$uri
+	run -0 "$DLOCK" setup
+	hold -t 2s --
+	wait_in_line 1 -- true
+	local waiter=$PID
+	holds_for 1500 is_held
+	"$DLOCK" status "$LOCK" >shown || equal $? 1
+	has_line shown 'waiter 1'
+	release
+	join "$waiter" 5
+	equal "$status" 0
+	TOKEN=$("$DLOCK" acquire --slots 2 "$LOCK")
+	for verb in verify renew release; do
+		"$DLOCK" $verb "$LOCK" "$TOKEN"
+	done
+	TOKEN=$("$DLOCK" acquire -s "$LOCK")
+	start "$DLOCK" run "$LOCK" -- true
+	wait_until 5 waiters 1
+	"$DLOCK" break --yes "$LOCK"
+	join "$PID" 5
+	equal "$status" 0
+	"$DLOCK" check >found || equal $? 1
+	not has_line found '^error'
+}
+
+@test "tables are made on first use where the account may, and said where it may not" {
+	private_mysql
+	SERVER=$P_DIR
+	run -0 "$DLOCK" run -b "$P_URI" "$LOCK" -- true
+	ask "SHOW CREATE TABLE dlock_locks" | grep -q InnoDB
+	ask "DROP TABLE dlock_locks, dlock_holders, dlock_queue; CREATE USER uses@'127.0.0.1';
+		GRANT SELECT, INSERT, UPDATE, DELETE ON dlock.* TO uses@'127.0.0.1'"
+	refused 'dlock setup --dry-run' "mysql://uses@127.0.0.1:$P_PORT/dlock"
+	"$DLOCK" check -b "mysql://uses@127.0.0.1:$P_PORT/dlock" >found || equal $? 122
+	has_line found '^error .*dlock setup'
+	run -0 "$DLOCK" setup -b "$P_URI"
+	run -0 "$DLOCK" run -b "mysql://uses@127.0.0.1:$P_PORT/dlock" "$LOCK" -- true
+}
+
+# ---- check
+
+@test "check finds what makes a server unfit, and what makes it less fit" {
+	private_mysql --max-connections=50
+	"$DLOCK" check -b "$P_URI" >found || equal $? 1
+	has_line found '^ok +version +MariaDB [0-9.]+'
+	has_line found '^ok +clock '
+	has_line found '^ok +role '
+	has_line found '^ok +waiting '
+	has_line found '^warning +connections .*of at most 50 .*max_connections'
+	# the tests do not write to disk at once
+	has_line found '^warning +durability .*innodb_flush_log_at_trx_commit'
+	pmy 'SET GLOBAL read_only = 1'
+	local code=0
+	"$DLOCK" check -b "$P_URI" >found || code=$?
+	equal "$code" 122
+	has_line found '^error +role .*read-only'
+	pmy 'SET GLOBAL read_only = 0'
+	code=0
+	"$DLOCK" check -b mysql://127.0.0.1:1/db >found || code=$?
+	equal "$code" 122
+}
+
+# ---- statements and their keys
+
+@test "every statement of the lease goes through a primary or unique key" {
+	private_mysql
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	"$DLOCK" setup
+	# what an empty table is searched by tells nothing
+	ask "INSERT INTO dlock_locks (name) SELECT CONCAT('n', seq) FROM seq_1_to_3000;
+		INSERT INTO dlock_holders SELECT CONCAT('n', seq), seq, 1, 1, 1, 1, 1, '' FROM seq_1_to_3000;
+		INSERT INTO dlock_queue (name, token, mode, place, since, owner)
+			SELECT CONCAT('n', seq MOD 50), seq, 0, 1, 1, '' FROM seq_1_to_3000;
+		ANALYZE TABLE dlock_locks, dlock_holders, dlock_queue" >analyzed
+	ask "SET GLOBAL log_output = 'FILE', general_log_file = '$P_DIR/requests', general_log = 1"
+	# all that is done with a lock, so that all statements are seen
+	hold -t 1s --
+	wait_in_line 1 -- true
+	local waiter=$PID
+	start "$DLOCK" run -s "$LOCK" -- true
+	start "$DLOCK" run --slots 3 "$LOCK" -- true
+	holds_for 700 alive "$COMMAND"
+	"$DLOCK" status "$LOCK" >shown || equal $? 1
+	"$DLOCK" status >shown || equal $? 1
+	"$DLOCK" wait -w 0 "$LOCK" 2>shown || equal $? 124
+	release
+	join "$waiter"
+	local mode token
+	for mode in '' -s '--slots 2'; do
+		# shellcheck disable=SC2086 # words
+		token=$("$DLOCK" acquire $mode "$LOCK")
+		# shellcheck disable=SC2086
+		DLOCK_NAME=$LOCK DLOCK_TOKEN=$token "$DLOCK" acquire $mode "$LOCK" >shown
+		"$DLOCK" renew "$LOCK" "$token"
+		"$DLOCK" verify "$LOCK" "$token"
+		"$DLOCK" release "$LOCK" "$token"
+		"$DLOCK" release "$LOCK" "$token"
+	done
+	"$DLOCK" acquire "$LOCK" >shown
+	start "$DLOCK" run "$LOCK" -- true
+	waiter=$PID
+	wait_until 5 waiters 1
+	"$DLOCK" break --yes "$LOCK"
+	join "$waiter"
+	"$DLOCK" check >shown || equal $? 1
+	ask 'SET GLOBAL general_log = 0'
+	explain_all "$P_DIR/requests" >plans
+	# a row of EXPLAIN: id, kind, table, type, ...: nothing reads a whole table or index
+	between "$(wc -l <plans)" 60 10000 'rows of plans'
+	awk -F '\t' '$2 != "UNION RESULT" && ($4 == "ALL" || $4 == "index")' plans >scans
+	equal "$(<scans)" "" 'statements that read a whole table'
+	for mode in 'UPDATE dlock_locks' 'UPDATE dlock_holders' 'DELETE FROM dlock_holders' 'DELETE FROM dlock_queue' \
+		'FROM dlock_queue q' 'FOR UPDATE'; do
+		grep -qF "$mode" explained || fail "not seen: $mode"
+	done
+}
+
+# explain_all LOG: the plans of all statements on dlock's tables in a general log, each
+# once; the statements go to ./explained. Variables of the session are what they were
+# before: none.
+explain_all() {
+	python3 - "$1" >statements <<-'END'
+		import re, sys
+		text = open(sys.argv[1], errors="replace").read()
+		text = re.sub(r"\n[^\n]*\t\s*\d+ (Query|Connect|Quit|Init DB)\t", ";\n", text)
+		seen = set()
+		for s in text.split(";"):
+		    s = " ".join(s.split())
+		    if not re.match(r"(SELECT|UPDATE|DELETE)\b", s) or "dlock_" not in s:
+		        continue
+		    # values apart it is one statement
+		    key = re.sub(r"X'[0-9a-f]*'|\d+", "?", s)
+		    if key not in seen:
+		        seen.add(key)
+		        print(re.sub(r" INTO (@\w+(, )?)+", " ", s))
+	END
+	cp statements explained
+	sed 's/^/EXPLAIN /; s/$/;/' statements >explain.sql
+	{
+		echo "SET @now = 1, @me = 5, @first = 7, @held = 0, @rest = 1, @holder = 'x', @mine = 1,
+			@until = 5, @wanted = 0, @place = 10, @take = 1, @done = 1, @go = 0, @woken = 0, @nap = 4000000,
+			@target = 'x', @fence = 1, @version = 1, @inline = 1, @open = 1, @ticket = 1, @asleep = 0;"
+		cat explain.sql
+	} | mariadb --no-defaults --socket="$P_DIR/sock" --user=root -BN dlock
+}
+
+@test "a waiter whose host vanished is no ghost for long" {
+	private_mysql
+	SERVER=$P_DIR
+	start_proxy "$P_PORT"
+	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
+	hold -b "$P_URI" --
+	wait_in_line 1 -b "$PROXY" -t 5s -- true
+	local vanished=("$PID")
+	# shellcheck disable=SC2207 # words
+	vanished+=($(tree "$PID"))
+	# no packet comes any more, and none says goodbye
+	proxy blackhole
+	kill -KILL "${vanished[@]}"
+	wait_until 60 waiters 0
+	release
+	wait_until 3 only_fences
+}

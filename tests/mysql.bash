@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# What the MySQL suites share: a server for each file of tests. What dlock says is
+# believed nowhere: the server is asked.
+
+# shellcheck source=tests/services/mysql.bash
+source "$(dirname "${BASH_SOURCE[0]}")/services/mysql.bash"
+
+setup_file() {
+	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql
+	mysql_start "$MYSQL_DIR"
+	MYSQL=$(mysql_uri "$MYSQL_DIR")
+	export MYSQL
+}
+
+teardown_file() {
+	if [[ -f $MYSQL_DIR/pid ]]; then
+		mysql_stop "$MYSQL_DIR"
+	fi
+}
+
+prepare() {
+	export DLOCK_BACKEND=$MYSQL
+}
+
+# my SQL: at the server of the file, as root
+my() {
+	mysql_at "$MYSQL_DIR" "$@"
+}
+
+# private_mysql [OPTION]...: a server that this test may stop, freeze or break. Sets
+# P_DIR, P_PORT, P_PID and P_URI.
+private_mysql() {
+	P_DIR=$T/mysql.${#SERVICES[@]}
+	mysql_start "$P_DIR" "$@"
+	P_PORT=$(<"$P_DIR/port")
+	P_PID=$(<"$P_DIR/pid")
+	P_URI=$(mysql_uri "$P_DIR")
+	SERVICES+=("$P_PID")
+}
+
+# pmy SQL: at the server of this test, as root
+pmy() {
+	mysql_at "$P_DIR" "$@"
+}
+
+# mysql_contents TEXT: all rows of dlock's tables whose name has TEXT in it
+mysql_contents() {
+	local table
+	my "SHOW TABLES LIKE 'dlock%'" | while read -r table; do
+		my "SELECT '$table', t.* FROM $table t WHERE INSTR(t.name, '$1')"
+	done | sort
+}

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# shellcheck disable=SC2094 # the log is named for the server and appended to
+#
+# Real MariaDB servers for the tests: on a free port of 127.0.0.1 and a unix socket,
+# each with a copy of data that is made once for a run. There root has no password, and
+# dlock@127.0.0.1 and dlock@localhost may do all in the database dlock; see MYSQL_USER.
+# Needs wait_until and alive from helpers.bash. MYSQLD may name a wrapper of the server.
+
+MYSQLD=${MYSQLD:-mariadbd}
+MYSQL_USER=dlock MYSQL_PASSWORD=s3cret MYSQL_DATABASE=dlock
+
+# mysql_free_port: sets PORT to one of 127.0.0.1 that nobody listens on, below the range
+# that the kernel hands out to clients. With a number: the first of so many in a row.
+mysql_free_port() {
+	local count=${1:-1} offset
+	while :; do
+		PORT=$((20000 + (RANDOM * 32768 + RANDOM) % (12000 - count)))
+		for ((offset = 0; offset < count; offset++)); do
+			if grep -Eqi "^ *[0-9]+: [0-9A-F]+:$(printf %04X $((PORT + offset))) " \
+				/proc/net/tcp /proc/net/tcp6; then
+				continue 2
+			fi
+		done
+		return 0
+	done
+}
+
+# mysql_template: makes the data that servers start from; sets TEMPLATE
+mysql_template() {
+	TEMPLATE=$BATS_RUN_TMPDIR/mysql.template
+	if [[ -d $TEMPLATE ]]; then
+		return 0
+	fi
+	cat >"$TEMPLATE.sql" <<-END
+		FLUSH PRIVILEGES;
+		CREATE DATABASE $MYSQL_DATABASE;
+		CREATE USER $MYSQL_USER@'127.0.0.1' IDENTIFIED BY '$MYSQL_PASSWORD';
+		CREATE USER $MYSQL_USER@localhost IDENTIFIED BY '$MYSQL_PASSWORD';
+		GRANT ALL ON $MYSQL_DATABASE.* TO $MYSQL_USER@'127.0.0.1';
+		GRANT ALL ON $MYSQL_DATABASE.* TO $MYSQL_USER@localhost;
+	END
+	if ! mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$TEMPLATE.new" \
+		--auth-root-authentication-method=normal --skip-test-db \
+		--innodb-log-file-size=8M --extra-file="$TEMPLATE.sql" >"$TEMPLATE.log" 2>&1; then
+		cat "$TEMPLATE.log" >&2
+		return 1
+	fi
+	mv "$TEMPLATE.new" "$TEMPLATE"
+}
+
+# mysql_start DIR [OPTION]...: returns when the server takes commands. Leaves its pid in
+# DIR/pid, its port in DIR/port, its socket at DIR/sock.
+mysql_start() {
+	local dir=$1 attempt
+	shift
+	mysql_template
+	mkdir -p "$dir"
+	cp -a "$TEMPLATE" "$dir/data"
+	for attempt in 1 2 3 4 5; do
+		mysql_free_port
+		if mysql_launch "$dir" "$PORT" "$@"; then
+			return 0
+		fi
+		if ! grep -q 'Address already in use' "$dir/log"; then
+			break
+		fi
+	done
+	echo "$MYSQLD did not start in $attempt attempts; its log:" >&2
+	cat "$dir/log" >&2
+	return 1
+}
+
+# mysql_launch DIR PORT [OPTION]...: one attempt, or a restart on the same port. No test
+# pulls the plug: what is written need not be on the disk at once.
+mysql_launch() {
+	local dir=$1 port=$2 as=()
+	shift 2
+	: >"$dir/log"
+	if ((EUID == 0)); then
+		as=(--user="${MYSQL_RUNS_AS:-root}")
+	fi
+	# not even a killed bats leaves it behind
+	TMPDIR=$dir setpriv ${MYSQL_RUNS_AS:+--reuid="$MYSQL_RUNS_AS" --regid="$MYSQL_RUNS_AS" --init-groups} \
+		--pdeathsig KILL "$MYSQLD" --no-defaults "${as[@]}" --datadir="$dir/data" \
+		--port="$port" --bind-address=127.0.0.1 --skip-networking=0 \
+		--tmpdir="$dir" --socket="$dir/sock" --pid-file="$dir/server.pid" --skip-name-resolve \
+		--skip-log-bin --max-connections=1000 --innodb-log-file-size=8M \
+		--innodb-buffer-pool-size=32M --innodb-flush-log-at-trx-commit=2 "$@" \
+		</dev/null >>"$dir/log" 2>&1 3>&- 4>&- &
+	echo $! >"$dir/pid"
+	disown $!
+	echo "$port" >"$dir/port"
+	wait_until "${MYSQL_START_SECONDS:-20}" mysql_settled "$dir"
+	mysql_ready "$dir"
+}
+
+# It says so once for the socket and the port.
+mysql_ready() {
+	grep -q 'ready for connections' "$1/log"
+}
+
+mysql_settled() {
+	mysql_ready "$1" || ! alive "$(<"$1/pid")"
+}
+
+# mysql_stop DIR: at once, without a goodbye, whatever state it is in.
+mysql_stop() {
+	local pid
+	pid=$(<"$1/pid")
+	if alive "$pid"; then
+		kill -KILL "$pid"
+	fi
+	wait_until 5 ended "$pid"
+}
+
+# mysql_at DIR SQL [ARG]...: as root over the unix socket; prints rows without a heading
+mysql_at() {
+	local dir=$1 sql=$2
+	shift 2
+	mariadb --no-defaults --socket="$dir/sock" --user=root --batch --skip-column-names \
+		--default-character-set=utf8mb4 "$@" --execute="$sql" "$MYSQL_DATABASE"
+}
+
+# mysql_uri DIR: prints how dlock reaches it over TCP
+mysql_uri() {
+	echo "mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$(<"$1/port")/$MYSQL_DATABASE"
+}
+
+# galera_start DIR: a cluster of three; each node is like a server of its own, in DIR/1,
+# DIR/2 and DIR/3. State transfer fails as root, so they run as the user mysql.
+galera_start() {
+	local dir=$1 node base up=$1
+	mysql_template
+	mkdir -p "$dir"
+	# bats' directories are private; the user mysql must get through them
+	while [[ $up == "$BATS_RUN_TMPDIR"* ]]; do
+		chmod a+x "$up"
+		up=$(dirname "$up")
+	done
+	mysql_free_port 12
+	base=$PORT
+	for node in 1 2 3; do
+		mkdir "$dir/$node"
+		cp -a "$TEMPLATE" "$dir/$node/data"
+		chown -R mysql: "$dir/$node"
+		echo $((base + 4 * (node - 1))) >"$dir/$node/port"
+	done
+	galera_launch "$dir" 1 && galera_launch "$dir" 2 1 && galera_launch "$dir" 3 1
+}
+
+# galera_launch DIR NODE [MEMBER]...: starts a node, which joins those that are named, or
+# is the first of a new cluster. It has four ports: for clients, the group, increments of
+# state, and whole state.
+galera_launch() {
+	local dir=$1/$2 node=$2 members='' port member group
+	for member in "${@:3}"; do
+		group=$(($(<"$1/$member/port") + 1))
+		members+=${members:+,}127.0.0.1:$group
+	done
+	port=$(<"$dir/port")
+	if ! TMPDIR=$dir MYSQL_RUNS_AS=mysql MYSQL_START_SECONDS=60 mysql_launch "$dir" "$port" \
+		--innodb-autoinc-lock-mode=2 --binlog-format=ROW --wsrep-on=ON \
+		--wsrep-provider=/usr/lib/galera/libgalera_smm.so \
+		--wsrep-cluster-name=dlock --wsrep-node-name="n$node" \
+		--wsrep-node-address=127.0.0.1 --wsrep-sst-method=rsync \
+		--wsrep-sst-receive-address="127.0.0.1:$((port + 3))" \
+		--wsrep-provider-options="base_port=$((port + 1));gmcast.listen_addr=tcp://127.0.0.1:$((port + 1));ist.recv_addr=127.0.0.1:$((port + 2));gcache.size=16M" \
+		--wsrep-cluster-address="gcomm://$members"; then
+		cat "$dir/log" >&2
+		return 1
+	fi
+	wait_until 30 galera_synced "$dir"
+}
+
+galera_synced() {
+	[[ $(mysql_at "$1" "SHOW STATUS LIKE 'wsrep_local_state_comment'") == *Synced ]]
+}

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# ZooKeeper: every bad day gets its status, one line that names the thing, and no lock.
+
+load helpers
+load zookeeper
+
+# refused REGEX URI [OPTION]...: status 122, one line that names the thing, nothing run
+refused() {
+	local regex=$1 uri=$2
+	shift 2
+	timed timeout 30 "$DLOCK" run -b "$uri" "$@" "$LOCK" -- touch ran
+	equal "$status" 122
+	equal "$output" ""
+	one_line "$regex"
+	[[ ! -e ran ]]
+}
+
+@test "error: nobody listens" {
+	refused '127\.0\.0\.1:1[^0-9].*(refused|Refused)' zk://127.0.0.1:1
+	between "$MS" 0 6000
+	# all of them
+	refused '127\.0\.0\.1:[12][^0-9].*(refused|Refused)' zk://127.0.0.1:1,127.0.0.1:2
+	# the default port, where nobody listens on a machine of tests
+	not socat -u OPEN:/dev/null TCP4:127.0.0.1:2181 2>/dev/null || return 0
+	refused '127\.0\.0\.1:2181' zookeeper://127.0.0.1
+}
+
+@test "error: a host that does not resolve, and one of two that does" {
+	refused 'no-such-host\.invalid' zk://no-such-host.invalid
+	run --separate-stderr -0 timeout 30 "$DLOCK" run -b "zk://no-such-host.invalid,127.0.0.1:$ZK_PORT" "$LOCK" -- true
+}
+
+@test "error: a host that swallows everything, within connect-timeout" {
+	tool listener
+	refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?connect-timeout=700ms"
+	# the last part of it is for finding out which of the servers is how
+	between "$MS" 400 4000
+}
+
+@test "error: a server that accepts and never answers, within its bounds" {
+	tool listener ''
+	refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?timeout=400ms&connect-timeout=1s"
+	between "$MS" 390 4500
+}
+
+@test "error: a server that speaks another protocol" {
+	local answer
+	for answer in $'HTTP/1.1 400 Bad Request\r\n\r\n' $'SSH-2.0-OpenSSH_9.2\r\n' '-ERR unknown command' \
+		$'\x7f\xff\xff\xff\x01\x02\x03' $'\x01\x01\x01\x01'; do
+		tool listener "$answer"
+		refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?timeout=500ms&connect-timeout=1s"
+		between "$MS" 0 5000
+	done
+	# a server, but of another kind
+	refused "127\\.0\\.0\\.1:$REDIS_PORT" "zk://127.0.0.1:$REDIS_PORT?timeout=500ms&connect-timeout=1s"
+}
+
+@test "error: the server takes no more connections" {
+	private_zookeeper maxClientCnxns=1
+	local address=127.0.0.1:$P_PORT
+	exec {taken}<>"/dev/tcp/127.0.0.1/$P_PORT"
+	refused "127\\.0\\.0\\.1:$P_PORT" "zk://$address?connect-timeout=1s"
+	exec {taken}>&-
+	wait_until 5 "$DLOCK" run -b "zk://$address" "$LOCK" -- true
+}
+
+@test "error: no right to make the root, or to make a lock in it" {
+	zn_as joe:Sesame8 create "/joes-$LOCK"
+	"$DLOCK" setup -b "zk://joe:Sesame8@127.0.0.1:$ZK_PORT/mine-$LOCK"
+	refused 'NoAuth' "$ZK/mine-$LOCK"
+	refused 'NoAuth' "$ZK/mine-$LOCK/deeper"
+	refused 'NoAuth' "zk://joe:other@127.0.0.1:$ZK_PORT/mine-$LOCK"
+	# with the right password it is fine
+	run -0 "$DLOCK" run -b "zk://joe:Sesame8@127.0.0.1:$ZK_PORT/mine-$LOCK" "$LOCK" -- true
+}
+
+@test "error: what is there is no directory of locks" {
+	# an ephemeral node can have none below it
+	start "$TOOLS/znode" "$PORTS" hold "/node-$LOCK"
+	line "$OUT" 5
+	refused "/node-$LOCK" "$ZK/node-$LOCK"
+	refused "/node-$LOCK" "$ZK/node-$LOCK/deeper"
+}
+
+@test "error: one strategy finds the other in use" {
+	hold --
+	refused "$LOCK.*strategy=node" "$ZK?strategy=node"
+	release
+	hold -b "$ZK?strategy=node" --
+	refused "$LOCK.*strategy=node" "$ZK"
+	refused "$LOCK.*strategy=node" "$ZK" -w 5s
+	release
+}
+
+@test "error: usage" {
+	local uri
+	for uri in zk:// zk:///root zk://host:0 zk://host:65536 zk://host:x zk://h1,,h2 "zk://127.0.0.1:1?strategy=herd" \
+		"zk://127.0.0.1:1?stratgy=node" "zk://127.0.0.1:1/a//b" "zk://127.0.0.1:1/a/../b" \
+		"zk://127.0.0.1:1/zookeeper" "zk://127.0.0.1:1?timeout=0" "zk://[::1:1" "zk://127.0.0.1:1/%zz" \
+		"zk://127.0.0.1:1?ssl-ca=/no/such&tls=1"; do
+		run --separate-stderr -125 "$DLOCK" run -n -b "$uri" "$LOCK" -- touch ran
+		one_line
+	done
+	[[ ! -e ran ]]
+	# what only the queue can do
+	for option in -s --slots=2; do
+		run --separate-stderr -125 "$DLOCK" run -n "$option" -b "$ZK?strategy=node" "$LOCK" -- touch ran
+		one_line 'strategy|node'
+	done
+}
+
+@test "error: TLS, where the library has none" {
+	run --separate-stderr "$DLOCK" run -n -b "$ZK?ssl-ca=/no/such" "$LOCK" -- touch ran
+	matches "$status" '^12[25]$'
+	one_line 'TLS|ssl-ca'
+	[[ ! -e ran ]]
+}
+
+@test "error while waiting: the server begins to refuse" {
+	hold --
+	start "$DLOCK" run -w 30s "$LOCK" -- touch ran
+	local waiter=$PID err=$ERR place
+	wait_until 5 waiters 1
+	place=$(places | tail -n 1)
+	# by a user whom nobody here is
+	for node in $(zn ls "$NODE"); do
+		zn protect "$NODE/$node" rwcda digest:eve:0123456789abcdefghijklmnopq=
+	done
+	expire_owner "$NODE/$place"
+	zn protect "$NODE" rwcda digest:eve:0123456789abcdefghijklmnopq=
+	kill -TERM "$COMMAND"
+	join "$waiter" 15
+	equal "$status" 122 "status of the waiter ($(<"$err"))"
+	has_line "$err" 'NoAuth'
+	[[ ! -e ran ]]
+	join "$HOLDER"
+}
+
+@test "every command says in one line that no server can be reached, with 122" {
+	local args
+	for args in "acquire $LOCK" "acquire --pid $$ $LOCK" "acquire -n $LOCK" \
+		"renew $LOCK 0123456789abcdef0123456789abcdef" \
+		"verify $LOCK 0123456789abcdef0123456789abcdef" \
+		"release $LOCK 0123456789abcdef0123456789abcdef" \
+		"status $LOCK" status "wait $LOCK" "break --yes $LOCK" setup; do
+		# nobody listens there
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -122 env DLOCK_BACKEND=zk://127.0.0.1:1 timeout 20 "$DLOCK" $args
+		one_line '127\.0\.0\.1:1'
+		equal "$output" "" "stdout of $args"
+	done
+}
+
+@test "--if-down run: unprotected without a server, and says so" {
+	run --separate-stderr -0 timeout 20 "$DLOCK" run --if-down run -b "zk://127.0.0.1:1" "$LOCK" -- echo ran
+	equal "$output" ran
+	matches "$stderr" 127.0.0.1:1
+}
