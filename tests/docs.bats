@@ -394,9 +394,10 @@ status_counts() {
 @test "dlock-backends.7 has every parameter of a URI, and no other" {
 	# the program lists them itself when it sees another
 	local uri
-	for uri in file:///tmp redis://localhost redis+unix:///tmp zookeeper://localhost \
-		mysql://localhost/db; do
-		run --separate-stderr -125 "$DLOCK" run -b "$uri?no-such-parameter=1" "$LOCK" -- true
+	for uri in file:///tmp? redis://localhost? redis+unix:///tmp? zookeeper://localhost? \
+		mysql://localhost/db? 'mysql://localhost/db?strategy=row&' \
+		'mysql://localhost/db?dialect=shedlock&'; do
+		run --separate-stderr -125 "$DLOCK" run -b "${uri}no-such-parameter=1" "$LOCK" -- true
 		sed -n 's/.*known are: //p' <<<"$stderr" | tr -d ' ' | tr ',' '\n'
 	done >wanted
 	sed -n 's/^\.It Cm \([a-z-]*\) Ns = .*/\1/p' "$TOP/man/dlock-backends.7" >found

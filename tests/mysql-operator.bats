@@ -124,7 +124,7 @@ certificates() {
 	local new='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
 	need openssl
 	mkdir tls
-	cd tls
+	cd tls || return
 	# shellcheck disable=SC2086 # words
 	openssl req -x509 $new -days 2 -subj /CN=ca -keyout ca.key -out ca.crt
 	# shellcheck disable=SC2086
@@ -136,7 +136,7 @@ certificates() {
 	openssl x509 -req -in client.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -out client.crt
 	# shellcheck disable=SC2086
 	openssl req -x509 $new -days 2 -subj /CN=ca -keyout other.key -out other.crt
-	cd ..
+	cd "$T" || return
 } 2>openssl.log
 
 @test "TLS: encrypted, the authority and the host verified, client certificates" {
@@ -169,7 +169,7 @@ certificates() {
 	certificates 127.0.0.1
 	private_mysql --ssl-ca="$T/tls/ca.crt" --ssl-cert="$T/tls/server.crt" --ssl-key="$T/tls/server.key" \
 		--require-secure-transport=1
-	SERVER=$P_DIR DLOCK_BACKEND=$P_URI?ssl-ca=$T/tls/ca.crt
+	SERVER=$P_DIR DLOCK_BACKEND="$P_URI?ssl-ca=$T/tls/ca.crt"
 	hold -t 2s --
 	local n waiter=()
 	for n in 1 2 3; do
@@ -202,6 +202,7 @@ certificates() {
 	local name held=() long
 	printf -v long '%200s' ''
 	long=${long// /é}
+	# shellcheck disable=SC1003 # a backslash, and that is all
 	for name in job JOB Job ' job' 'job ' 'job  ' jöb joeb jób 'job%' 'job_' "job'" 'job"' 'job\' 'job`' \
 		'%s%d%n' '🔒' '🔓' '{name}' "' OR 1=1; DROP TABLE dlock_locks; -- " '\0' "${long:0:100}" "${long:0:99}"; do
 		TOKEN=$("$DLOCK" acquire -- "$name" || "$DLOCK" acquire "$name")
@@ -246,12 +247,12 @@ certificates() {
 	run -0 "$DLOCK" setup
 	hold -t 2s --
 	wait_in_line 1 -- true
-	local waiter=$PID
+	local behind=$PID
 	holds_for 1500 is_held
 	"$DLOCK" status "$LOCK" >shown || equal $? 1
 	has_line shown 'waiter 1'
 	release
-	join "$waiter" 5
+	join "$behind" 5
 	equal "$status" 0
 	TOKEN=$("$DLOCK" acquire --slots 2 "$LOCK")
 	for verb in verify renew release; do
@@ -320,7 +321,7 @@ certificates() {
 	# all that is done with a lock, so that all statements are seen
 	hold -t 1s --
 	wait_in_line 1 -- true
-	local waiter=$PID
+	local behind=$PID
 	start "$DLOCK" run -s "$LOCK" -- true
 	start "$DLOCK" run --slots 3 "$LOCK" -- true
 	holds_for 700 alive "$COMMAND"
@@ -328,7 +329,7 @@ certificates() {
 	"$DLOCK" status >shown || equal $? 1
 	"$DLOCK" wait -w 0 "$LOCK" 2>shown || equal $? 124
 	release
-	join "$waiter"
+	join "$behind"
 	local mode token
 	for mode in '' -s '--slots 2'; do
 		# shellcheck disable=SC2086 # words
@@ -342,10 +343,10 @@ certificates() {
 	done
 	"$DLOCK" acquire "$LOCK" >shown
 	start "$DLOCK" run "$LOCK" -- true
-	waiter=$PID
+	behind=$PID
 	wait_until 5 waiters 1
 	"$DLOCK" break --yes "$LOCK"
-	join "$waiter"
+	join "$behind"
 	"$DLOCK" check >shown || equal $? 1
 	ask 'SET GLOBAL general_log = 0'
 	explain_all "$P_DIR/requests" >plans
