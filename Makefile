@@ -77,6 +77,15 @@ else
 MYSQL_CFLAGS := $(shell mysql_config --include 2>/dev/null)
 MYSQL_LIBS := $(shell mysql_config --libs 2>/dev/null)
 endif
+# Connector/C and what it brings along from archives: to load OpenSSL as shared objects takes
+# longer than all the rest of a run, and so does what only the archive can be told to leave
+# out (see mysql_api.h). No: updates of OpenSSL reach it without a build.
+MYSQL_STATIC ?= yes
+ifeq ($(MYSQL_STATIC)$(if $(call have_archive,libmariadb.a),yes),yesyes)
+MYSQL_LIBS := $(call have_archive,libmariadb.a) \
+	$(foreach l,$(patsubst -l%,%,$(filter -l%,$(shell mariadb_config --libs_sys))),$(or \
+		$(if $(filter ssl crypto z zstd,$(l)),$(call have_archive,lib$(l).a)),-l$(l)))
+endif
 else
 override CPPFLAGS += -DWITHOUT_MYSQL
 endif
@@ -150,9 +159,9 @@ $(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis_lo
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) -Isrc/backends $(CFLAGS) -c -o $@ $<
 $(call obj,$(REDIS_SRC)): override CFLAGS += $(HIREDIS_CFLAGS)
 
-$(BUILD)/dlock-mysql.so: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(MYSQL_LIBS) \
-		-Wl,--exclude-libs,ALL
+$(BUILD)/dlock-mysql.so: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o src/module.map
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(filter %.o,$^) $(MYSQL_LIBS) \
+		-Wl,--version-script=src/module.map
 
 $(BUILD)/gen/mysql_texts.c: src/mysql/embed.sh $(MYSQL_SQL)
 	@mkdir -p $(@D)

@@ -10,7 +10,14 @@
 
 #include <mysql.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stddef.h>
+
+#if defined(MARIADB_PACKAGE_VERSION) && __has_include(<openssl/ssl.h>)
+#include <openssl/ssl.h>
+#pragma weak OPENSSL_init_crypto
+#pragma weak OPENSSL_init_ssl
+#endif
 
 /* What mysql_real_connect() takes; all may be NULL or 0. */
 struct api_target {
@@ -34,6 +41,33 @@ static inline int api_status(short ready)
 {
 	return (ready & POLLIN ? MYSQL_WAIT_READ : 0) | (ready & POLLOUT ? MYSQL_WAIT_WRITE : 0) |
 	       (ready & POLLPRI ? MYSQL_WAIT_EXCEPT : 0);
+}
+
+/*
+ * What the library does when it starts costs more than all that follows, and most of it
+ * is of no use: it looks up its port in /etc/services, through modules of the C library's,
+ * unless the port is set (a variable that can be reached where it was linked as an
+ * archive); and it has OpenSSL read its configuration and its messages, which is spared
+ * where that was started before, without them. Only TLS needs those.
+ */
+#pragma weak mysql_port
+static inline void api_start(bool with_tls)
+{
+	unsigned int *port = &mysql_port;
+
+	if (port && !*port)
+		*port = 3306;
+#ifdef OPENSSL_INIT_NO_LOAD_CONFIG
+	if (!with_tls && OPENSSL_init_crypto && OPENSSL_init_ssl) {
+		OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_ADD_ALL_CIPHERS |
+				    OPENSSL_INIT_NO_ADD_ALL_DIGESTS |
+				    OPENSSL_INIT_NO_LOAD_CRYPTO_STRINGS, NULL);
+		OPENSSL_init_ssl(OPENSSL_INIT_NO_LOAD_CONFIG | OPENSSL_INIT_NO_LOAD_SSL_STRINGS,
+				 NULL);
+	}
+#else
+	(void)with_tls;
+#endif
 }
 
 /* The calls run on a stack of their own; name resolution and TLS want more than 64 kB. */
@@ -83,9 +117,12 @@ static inline short api_store_result(MYSQL *mysql, MYSQL_RES **rows, short ready
 
 #else /* Oracle */
 
-#include <stdbool.h>
-
 typedef bool api_bool;
+
+static inline void api_start(bool with_tls)
+{
+	(void)with_tls;
+}
 
 static inline void api_prepare(MYSQL *mysql)
 {

@@ -134,6 +134,9 @@ int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address
 		return 0;
 	conn->code = 0;
 	conn->sent = false;
+	/* An option file may ask for TLS, too. */
+	api_start(address->tls != MYSQL_TLS_DISABLED || address->defaults_file ||
+		  address->defaults_group);
 	conn->mysql = mysql_init(NULL);
 	if (!conn->mysql) {
 		error_set(err, ERROR_INTERNAL, 0, "out of memory");
