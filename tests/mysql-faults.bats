@@ -163,7 +163,7 @@ only_expired() {
 # via_proxy: sets PROXY, a URI that goes through a proxy to the server of the file
 via_proxy() {
 	start_proxy "$(<"$MYSQL_DIR/port")"
-	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE$1
+	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
 }
 
 @test "reply lost at every request of a run: it runs once, or says why not, and nothing stays" {
@@ -377,7 +377,7 @@ kill_one_waiter() {
 	ask "SET GLOBAL time_zone = '-11:00'"
 	is_held
 	local other=0
-	"$DLOCK" status "$LOCK" >status || other=$?
+	"$DLOCK" status "$LOCK" >shown || other=$?
 	equal "$other" 1
 	ask "SET GLOBAL time_zone = SYSTEM"
 	release

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+# shellcheck shell=bash disable=SC2016,SC1003 # what is quoted is for the inner shell
 #
 # MySQL's lease: what operators see of it and do to it: ways to connect, errors, odd names,
 # privileges, statements and their keys, check and setup.
@@ -124,7 +124,7 @@ certificates() {
 	local new='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
 	need openssl
 	mkdir tls
-	cd tls
+	pushd tls || return
 	# shellcheck disable=SC2086 # words
 	openssl req -x509 $new -days 2 -subj /CN=ca -keyout ca.key -out ca.crt
 	# shellcheck disable=SC2086
@@ -136,8 +136,8 @@ certificates() {
 	openssl x509 -req -in client.csr -CA ca.crt -CAkey ca.key -CAcreateserial -days 2 -out client.crt
 	# shellcheck disable=SC2086
 	openssl req -x509 $new -days 2 -subj /CN=ca -keyout other.key -out other.crt
-	cd ..
-} 2>openssl.log
+	popd || return
+} >openssl.log 2>&1
 
 @test "TLS: encrypted, the authority and the host verified, client certificates" {
 	certificates 127.0.0.1
@@ -169,16 +169,16 @@ certificates() {
 	certificates 127.0.0.1
 	private_mysql --ssl-ca="$T/tls/ca.crt" --ssl-cert="$T/tls/server.crt" --ssl-key="$T/tls/server.key" \
 		--require-secure-transport=1
-	SERVER=$P_DIR DLOCK_BACKEND=$P_URI?ssl-ca=$T/tls/ca.crt
+	SERVER=$P_DIR DLOCK_BACKEND="$P_URI?ssl-ca=$T/tls/ca.crt"
 	hold -t 2s --
-	local n waiter=()
+	local n waiting=()
 	for n in 1 2 3; do
 		wait_in_line "$n" -- sh -c 'echo "$0" >>order' "$n"
-		waiter+=("$PID")
+		waiting+=("$PID")
 	done
 	holds_for 3000 is_held
 	release
-	for n in "${waiter[@]}"; do
+	for n in "${waiting[@]}"; do
 		join "$n" 8
 		equal "$status" 0
 	done

@@ -49,7 +49,7 @@ load mysql-lease
 @test "a waiter's statement killed by the server: it waits on, and gets the lock" {
 	hold --
 	wait_in_line 1 -- touch ran
-	local waiter=$PID id
+	local only=$PID id
 	for _ in 1 2 3; do
 		for id in $(connections); do
 			ask "KILL QUERY $id"
@@ -58,7 +58,7 @@ load mysql-lease
 	done
 	[[ ! -e ran ]]
 	release
-	join "$waiter" 5
+	join "$only" 5
 	equal "$status" 0
 	[[ -e ran ]]
 	wait_until 2 only_fences
