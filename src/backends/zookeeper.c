@@ -182,6 +182,7 @@ static const struct backend_ops zookeeper_ops = {
 	.list = zk_list_names,
 	.break_hold = zk_break,
 	.setup = zk_setup,
+	.plan = zk_plan,
 	.check = zk_check,
 };
 

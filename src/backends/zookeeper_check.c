@@ -236,3 +236,26 @@ int zk_setup(struct backend *backend, struct error *err)
 	} while (result && zk_conn_ask_again(&zk->conn, err));
 	return result;
 }
+
+/* For the client that comes with ZooKeeper: the root and all above it. */
+int zk_plan(struct backend *backend, char **text, struct error *err)
+{
+	const char *root = zk_from_backend(backend)->root, *end = root;
+	size_t depth = 1, used = 0, size;
+
+	for (const char *c = root; *c; c++)
+		depth += *c == '/';
+	size = depth * (strlen(root) + sizeof("create \n")) + 1;
+	*text = calloc(1, size);
+	if (!*text) {
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+		return -1;
+	}
+	while (*end) {
+		end += 1 + strcspn(end + 1, "/");
+		if (end - root > 1)
+			used += (size_t)snprintf(*text + used, size - used, "create %.*s\n",
+						 (int)(end - root), root);
+	}
+	return 0;
+}

@@ -209,6 +209,7 @@ int zk_list_names(struct backend *backend, struct name_list *names, struct error
 int zk_break(struct backend *backend, const char *name, struct lock_view *view,
 	     struct error *err);
 int zk_setup(struct backend *backend, struct error *err);
+int zk_plan(struct backend *backend, char **text, struct error *err);
 int zk_check(struct backend *backend, struct findings *findings, struct error *err);
 
 #endif

@@ -1748,3 +1748,15 @@ on_terminal() {
 	run -125 "$DLOCK" setup "$LOCK"
 	is_free
 }
+
+@test "setup --dry-run says what it would make, asks no server, and makes nothing" {
+	contents >before
+	run --separate-stderr -0 "$DLOCK" setup --dry-run
+	equal "$stderr" ""
+	diff before <(contents)
+	local line
+	for line in "${lines[@]}"; do
+		not grep -q '[{}]' <<<"$line"
+	done
+	run -125 "$DLOCK" check --dry-run
+}
