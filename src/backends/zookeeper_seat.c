@@ -59,16 +59,25 @@ int zk_seat_sit(struct zk_backend *zk, struct zk_line *line, struct error *err)
 	return 0;
 }
 
-/* An earlier request was not answered: is there a place of this session with our uuid? */
+/*
+ * An earlier request was not answered: is there a place of this session with our uuid? The
+ * server that is asked now may not have heard of it yet: hence sync.
+ */
 static int find_seat(struct zk_backend *zk, struct error *err)
 {
 	struct zk_seat *seat = &zk->seat;
 	const struct zk_place *twin;
-	struct zk_call *call;
+	struct zk_call *call = zk_sync(&zk->conn, zk->root);
 	struct zk_line line;
 	ptrdiff_t i;
+	int failed = zk_line_get(zk, seat->directory, 0, &line, err);
 
-	if (zk_line_get(zk, seat->directory, 0, &line, err)) {
+	if (!failed && call->rc != ZOK) {
+		zk_call_error(&zk->conn, call->rc, "sync", zk->root, err);
+		failed = -1;
+	}
+	zk_call_free(call);
+	if (failed) {
 		zk_line_finish(&line);
 		return -1;
 	}
