@@ -167,6 +167,26 @@ requests_of() {
 		END { print after - before }' before after
 }
 
+@test "requests for one hand-over do not grow with the waiters" {
+	private_zookeeper
+	use "$P_URI" "$P_PORT"
+	local n waiter=() before
+	hold --
+	for n in {1..40}; do
+		start "$DLOCK" run "$LOCK" -- true
+		waiter+=("$PID")
+	done
+	wait_until 20 waiters 40
+	before=$(zk_counter "$P_DIR" zk_packets_received)
+	release
+	for n in "${waiter[@]}"; do
+		join "$n" 30
+		equal "$status" 0
+	done
+	# the end of a session is one of them; a ping of each may come, and we have asked once
+	between $(($(zk_counter "$P_DIR" zk_packets_received) - before)) 40 $((41 * 8 + 41 + 1)) requests
+}
+
 @test "a waiter costs one small request in 5 s at most" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
