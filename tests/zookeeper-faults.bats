@@ -9,11 +9,11 @@ load zookeeper
 
 @test "the witness itself sees a node that goes" {
 	foreign_sequence x-
-	start "$TOOLS/znode" -i "$PORTS" witness "$NODE" "$(stat_of "$FOREIGN" czxid)" log
+	start "$TOOLS/zkwitness" -i "$PORTS" "$NODE" "$(stat_of "$FOREIGN" czxid)" log
 	local witness=$PID
-	wait_until 5 has_line log ' held '
+	wait_until 5 has_line log ' held$'
 	zn rm "$FOREIGN"
-	wait_until 5 has_line log ' LOST -$'
+	wait_until 5 has_line log ' LOST$'
 	kill -KILL "$witness"
 	join "$witness"
 }
@@ -199,7 +199,7 @@ term_came() {
 	zk_proxy
 	proxy hold 700
 	start "$DLOCK" run -b "$PROXY?timeout=3s" -t 1s -w 6s -k 100ms "$LOCK" -- sh -c \
-		'exec "$TOOLS/znode" "$PORTS" witness "$NODE" "$DLOCK_FENCE" log'
+		'exec "$TOOLS/zkwitness" "$PORTS" "$NODE" "$DLOCK_FENCE" log'
 	wait_until 10 eval 'has_line log held || ended "$PID"'
 	kill -TERM "$PID" 2>/dev/null || true
 	join "$PID" 20
@@ -579,9 +579,9 @@ term_came() {
 	local follower=${FOLLOWERS[0]} others
 	others=("$LEADER" "${FOLLOWERS[1]}")
 	members "$follower"
-	hold -t 3s -- sh -c 'exec "$TOOLS/znode" -i "$0" witness "$NODE" "$DLOCK_FENCE" log' \
+	hold -t 3s -- sh -c 'exec "$TOOLS/zkwitness" -i "$0" "$NODE" "$DLOCK_FENCE" log' \
 		"$(<"$P_DIR/$LEADER/port")"
-	wait_until 5 has_line log ' held '
+	wait_until 5 has_line log ' held$'
 	members "${others[@]}"
 	contend "$COMMAND"
 	wait_until 5 waiters 1

@@ -2,7 +2,7 @@
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
 # What the ZooKeeper suites share. What dlock says is believed nowhere: the server is
-# asked, with a tool that speaks the protocol itself (tools/znode.c).
+# asked, with tools that speak the protocol themselves (tools/znode.c).
 
 setup_file() {
 	zookeeper_for_file
@@ -130,13 +130,13 @@ expire_owner() {
 	zn expire "$(owner_of "$1")"
 }
 
-# ---- a command that testifies (tools/znode.c)
+# ---- a command that testifies (tools/zkwitness.c)
 
 # testify [OPTION]...: holds $LOCK with a witness that ignores TERM and asks the servers
 # at $PORTS, directly, whether the lock's node still stands. Its log: ./log
 testify() {
-	hold "$@" -- sh -c 'exec "$TOOLS/znode" -i "$PORTS" witness "$NODE" "$DLOCK_FENCE" log'
-	wait_until 5 has_line log ' held '
+	hold "$@" -- sh -c 'exec "$TOOLS/zkwitness" -i "$PORTS" "$NODE" "$DLOCK_FENCE" log'
+	wait_until 5 has_line log ' held$'
 }
 
 # lost_nothing: no answer of a server has ever told the witness that it runs unprotected

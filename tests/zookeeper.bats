@@ -170,16 +170,16 @@ requests_of() {
 @test "requests for one hand-over do not grow with the waiters" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
-	local n waiter=() before
+	local n all=() before
 	hold --
 	for n in {1..40}; do
 		start "$DLOCK" run "$LOCK" -- true
-		waiter+=("$PID")
+		all+=("$PID")
 	done
 	wait_until 20 waiters 40
 	before=$(zk_counter "$P_DIR" zk_packets_received)
 	release
-	for n in "${waiter[@]}"; do
+	for n in "${all[@]}"; do
 		join "$n" 30
 		equal "$status" 0
 	done

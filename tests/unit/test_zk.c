@@ -255,7 +255,8 @@ static const char *const no_paths[] = {
 
 static void test_paths(void)
 {
-	char component[ZK_COMPONENT_SIZE], name[ZK_COMPONENT_SIZE], longest[201], uuid[ZK_UUID_SIZE];
+	char component[ZK_COMPONENT_SIZE], name[ZK_COMPONENT_SIZE], longest[201];
+	char uuid[ZK_UUID_SIZE];
 
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
 		unit_case("%s", paths[i].component);
