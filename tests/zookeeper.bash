@@ -144,6 +144,12 @@ lost_nothing() {
 	not has_line log LOST
 }
 
+# frozen_at: the moment of a fault, as FAULT
+frozen_at() {
+	now
+	FAULT=$NOW
+}
+
 # dead_by TIME: the witness is dead, and gave no sign of life after that time
 dead_by() {
 	local sign

@@ -318,6 +318,8 @@ void zk_call_error(const struct zk_conn *conn, int rc, const char *what, const c
 	case ZSESSIONMOVED:
 	case ZSESSIONEXPIRED:
 	case ZTHROTTLEDOP:
+	/* What we have written before, and not heard of. */
+	case ZBADVERSION:
 	case ZRUNTIMEINCONSISTENCY:
 		error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot %s: %s", conn->label, what,
 			  zerror(rc));

@@ -70,7 +70,7 @@ static void drop_ended(struct zk_line *line, struct asked *asked)
 		zk_call_free(asked[i].place);
 		zk_call_free(asked[i].twin);
 		memmove(asked + i, asked + i + 1, (size_t)(line->count - 1 - i) * sizeof(*asked));
-		zk_line_remove(line, i);
+		zk_line_remove(line, i, 1);
 	}
 }
 

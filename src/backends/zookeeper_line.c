@@ -206,10 +206,11 @@ ptrdiff_t zk_line_find(const struct zk_line *line, const char *name)
 	return -1;
 }
 
-void zk_line_remove(struct zk_line *line, ptrdiff_t i)
+void zk_line_remove(struct zk_line *line, ptrdiff_t i, ptrdiff_t count)
 {
-	memmove(line->places + i, line->places + i + 1,
-		(size_t)(--line->count - i) * sizeof(*line->places));
+	line->count -= count;
+	memmove(line->places + i, line->places + i + count,
+		(size_t)(line->count - i) * sizeof(*line->places));
 }
 
 const struct zk_place *zk_line_twin(const struct zk_line *line, const struct zk_place *place)

@@ -56,7 +56,10 @@ struct zk_seat {
 	char *watched;			/* the place that is */
 	uint32_t place_watch;
 	uint32_t line_watch;		/* on the directory; 0: none */
+	uint32_t twin_watch;
 	bool answers;			/* the watched one, if it is its turn, has taken it */
+	bool before_waits;		/* it waited when the watches were set */
+	bool held_alone;		/* it holds, or has held, and nobody with it */
 	int64_t turn_ms;		/* since when it does not; 0: it is not so */
 	int64_t look_ms;		/* next look for what no watch tells of */
 	bool look_near;			/* at the place that we wait for */
@@ -103,7 +106,7 @@ void zk_line_finish(struct zk_line *line);
 /* The place with that uuid, or name; -1: there is none. */
 ptrdiff_t zk_line_find_uuid(const struct zk_line *line, const char *uuid);
 ptrdiff_t zk_line_find(const struct zk_line *line, const char *name);
-void zk_line_remove(struct zk_line *line, ptrdiff_t i);
+void zk_line_remove(struct zk_line *line, ptrdiff_t i, ptrdiff_t count);
 
 /* The twin of a place, or NULL: it is not dlock's. */
 const struct zk_place *zk_line_twin(const struct zk_line *line, const struct zk_place *place);
@@ -143,11 +146,23 @@ void zk_node_text(const char *old, size_t length, const struct zk_state *state,
 int zk_seat_take(struct zk_backend *zk, const struct request *request, struct error *err);
 /* Keeps what of *line is before our place, which is in it. 0, or -1 with *err: it is not. */
 int zk_seat_sit(struct zk_backend *zk, struct zk_line *line, struct error *err);
+/* The place is not there any more, though the session is: ERROR. */
+enum outcome zk_seat_gone(struct zk_backend *zk, struct error *err);
 /* Ends the session, and all that it has. */
 void zk_seat_leave(struct zk_backend *zk);
 void zk_seat_forget(struct zk_seat *seat);
 /* It holds: what the session is good for when a request sent then was answered. */
 void zk_grant(struct zk_backend *zk, int64_t sent_ms, struct grant *grant);
+
+/* ---- zookeeper_watch.c ---- */
+
+/*
+ * Sees to it that a watch tells of the end of place i, which we wait for. 1: it has ended,
+ * or the line has to be looked at anew; 0; -1 with *err.
+ */
+int zk_watch_out(struct zk_backend *zk, ptrdiff_t i, struct error *err);
+/* Reads the line again: those before us may be others than we think. 0 or -1. */
+int zk_read_again(struct zk_backend *zk, bool watch, struct error *err);
 
 /* ---- zookeeper_queue.c: see struct backend_ops ---- */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Getting a place in the line of strategy queue, and leaving it: see zookeeper.c. */
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,10 +47,8 @@ int zk_seat_sit(struct zk_backend *zk, struct zk_line *line, struct error *err)
 	ptrdiff_t me = zk_line_find(line, name_of(seat->place));
 
 	if (me < 0) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the place in line was taken away",
-			  zk->conn.label);
 		zk_line_finish(line);
-		zk_seat_leave(zk);
+		zk_seat_gone(zk, err);
 		return -1;
 	}
 	zk_line_finish(&seat->line);
@@ -59,16 +58,25 @@ int zk_seat_sit(struct zk_backend *zk, struct zk_line *line, struct error *err)
 	return 0;
 }
 
-/* An earlier request was not answered: is there a place of this session with our uuid? */
+/*
+ * An earlier request was not answered: is there a place of this session with our uuid? The
+ * server that is asked now may not have heard of it yet: hence sync.
+ */
 static int find_seat(struct zk_backend *zk, struct error *err)
 {
 	struct zk_seat *seat = &zk->seat;
 	const struct zk_place *twin;
-	struct zk_call *call;
+	struct zk_call *call = zk_sync(&zk->conn, zk->root);
 	struct zk_line line;
 	ptrdiff_t i;
+	int failed = zk_line_get(zk, seat->directory, 0, &line, err);
 
-	if (zk_line_get(zk, seat->directory, 0, &line, err)) {
+	if (!failed && call->rc != ZOK) {
+		zk_call_error(&zk->conn, call->rc, "sync", zk->root, err);
+		failed = -1;
+	}
+	zk_call_free(call);
+	if (failed) {
 		zk_line_finish(&line);
 		return -1;
 	}
@@ -227,4 +235,16 @@ int zk_seat_take(struct zk_backend *zk, const struct request *request, struct er
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is removed again and again",
 		  zk->conn.label, seat->directory);
 	return -1;
+}
+
+enum outcome zk_seat_gone(struct zk_backend *zk, struct error *err)
+{
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the place in line was taken away, for it did "
+		  "not answer when its turn came: back in line, at its end", zk->conn.label);
+	/* Who has waited is told, and tries again: see zk_conn_again(). */
+	if (zk->seat.phase == ZK_WAITING)
+		err->errnum = ESTALE;
+	/* With what is left of it: the twin, should somebody have removed the one alone. */
+	zk_seat_leave(zk);
+	return OUTCOME_ERROR;
 }

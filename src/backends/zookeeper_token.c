@@ -88,8 +88,12 @@ enum outcome zk_find(struct zk_backend *zk, const struct request *request,
 		return outcome;
 	}
 	if (!zk_line_get(zk, found->directory, 0, &line, err)) {
-		outcome = OUTCOME_LOST;
-		i = zk_line_find_uuid(&line, uuid);
+		if (sync->rc != ZOK)
+			zk_call_error(&zk->conn, sync->rc, "sync", zk->root, err);
+		else
+			outcome = OUTCOME_LOST;
+		if (sync->rc == ZOK)
+			i = zk_line_find_uuid(&line, uuid);
 	}
 	zk_call_free(sync);
 	if (i >= 0)
