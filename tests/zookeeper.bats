@@ -600,7 +600,7 @@ again() {
 @test "what the library logs is not seen, but with -vv" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
-	hold -t 3s --
+	hold -t 20s --
 	local quiet=$HOLDER_ERR holder=$HOLDER command=$COMMAND
 	zookeeper_stop "$P_DIR"
 	zookeeper_restart "$P_DIR"
