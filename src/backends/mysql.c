@@ -129,13 +129,13 @@ static int run(struct mysql_backend *my, const char *sql, const struct sql_value
 }
 
 int mysql_run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-	      enum mysql_repeat repeat, struct st_mysql_res **rows, struct error *err)
+	      enum mysql_repeat repeat, MYSQL_RES **rows, struct error *err)
 {
 	return run(my, sql, values, repeat, true, rows, err);
 }
 
 int mysql_begin(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-		enum mysql_repeat repeat, struct st_mysql_res **rows, struct error *err)
+		enum mysql_repeat repeat, MYSQL_RES **rows, struct error *err)
 {
 	return run(my, sql, values, repeat, false, rows, err);
 }
@@ -168,7 +168,7 @@ bool mysql_is_gone(struct mysql_backend *my)
 	return !my->conn.mysql;
 }
 
-size_t mysql_numbers(struct st_mysql_res *rows, int64_t numbers[], size_t most)
+size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most)
 {
 	MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
 	size_t count = row ? mysql_num_fields(rows) : 0;

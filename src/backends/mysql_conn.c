@@ -238,7 +238,7 @@ static bool step(struct mysql_conn *conn, int *broken, MYSQL_RES **rows)
 }
 
 enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_address *address,
-				const struct mysql_limits *limits, struct st_mysql_res **rows,
+				const struct mysql_limits *limits, MYSQL_RES **rows,
 				struct error *err)
 {
 	const int64_t deadline_ms = clock_boot_ms() + (limits ? limits->request_ms : 0);

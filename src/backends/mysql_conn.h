@@ -8,13 +8,12 @@
 #ifndef DLOCK_MYSQL_CONN_H
 #define DLOCK_MYSQL_CONN_H
 
+#include <mysql.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct error;
-struct st_mysql;
-struct st_mysql_res;
 struct uri;
 
 enum mysql_tls {
@@ -47,7 +46,7 @@ struct mysql_limits {
 };
 
 struct mysql_conn {
-	struct st_mysql *mysql;	/* NULL: not connected */
+	MYSQL *mysql;	/* NULL: not connected */
 	unsigned int generation;	/* how often it was opened */
 	unsigned int code;	/* of the last error, as the server or the library numbers them */
 	bool no_cluster;	/* the server has not even a name for it */
@@ -87,7 +86,7 @@ void mysql_conn_send(struct mysql_conn *conn, char *text);
  * first one that fails is the last one that is carried out. limits NULL: does not wait.
  */
 enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_address *address,
-				const struct mysql_limits *limits, struct st_mysql_res **rows,
+				const struct mysql_limits *limits, MYSQL_RES **rows,
 				struct error *err);
 
 /*

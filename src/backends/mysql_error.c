@@ -10,6 +10,8 @@
 
 /* Numbers that not every header of the two libraries has. */
 enum {
+	DISK_FULL = 1021,
+	NORMAL_SHUTDOWN = 1077,
 	WSREP_NOT_READY = 1047,		/* ER_UNKNOWN_COM_ERROR, which Galera borrows */
 	CONNECTION_KILLED = 1927,	/* MariaDB */
 	STATEMENT_TIMEOUT = 1969,	/* MariaDB: max_statement_time */
@@ -62,7 +64,7 @@ static const struct refusal {
 	{ STATEMENT_LOG, ERROR_REFUSED, "binlog_format=STATEMENT cannot log what locks do: "
 	  "set MIXED or ROW" },
 	{ ER_RECORD_FILE_FULL, ERROR_REFUSED, "the server's disk or table space is full" },
-	{ ER_DISK_FULL, ERROR_REFUSED, "the server's disk is full" },
+	{ DISK_FULL, ERROR_REFUSED, "the server's disk is full" },
 	{ ER_OUT_OF_RESOURCES, ERROR_REFUSED, "the server is out of memory" },
 	{ ER_OUTOFMEMORY, ERROR_REFUSED, "the server is out of memory" },
 	{ ER_CON_COUNT_ERROR, ERROR_UNAVAILABLE, "the server has too many connections; each waiter "
@@ -71,7 +73,7 @@ static const struct refusal {
 	  "each waiter needs one" },
 	{ ER_USER_LIMIT_REACHED, ERROR_UNAVAILABLE, "a limit of the account is reached" },
 	{ ER_SERVER_SHUTDOWN, ERROR_UNAVAILABLE, "the server is shutting down" },
-	{ ER_NORMAL_SHUTDOWN, ERROR_UNAVAILABLE, "the server is shutting down" },
+	{ NORMAL_SHUTDOWN, ERROR_UNAVAILABLE, "the server is shutting down" },
 	{ OFFLINE, ERROR_UNAVAILABLE, "the server is in offline mode" },
 	{ WSREP_NOT_READY, ERROR_UNAVAILABLE, "the node is not part of a cluster with a quorum" },
 	{ ER_LOCK_WAIT_TIMEOUT, ERROR_UNAVAILABLE, "another session keeps our row locked" },
@@ -97,7 +99,7 @@ bool mysql_code_is_loss(unsigned int code)
 {
 	switch (code) {
 	case ER_SERVER_SHUTDOWN:
-	case ER_NORMAL_SHUTDOWN:
+	case NORMAL_SHUTDOWN:
 	case CONNECTION_KILLED:
 	case CLIENT_TIMEOUT:
 	case OFFLINE:

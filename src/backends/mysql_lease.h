@@ -84,11 +84,11 @@ int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begi
  * there are none, as when call->looks and there is no table.
  */
 int lease_rows(struct mysql_backend *my, const struct lease_call *call,
-	       struct st_mysql_res **rows, struct error *err);
+	       MYSQL_RES **rows, struct error *err);
 
 /* The same up to the first rows. */
 int lease_begin_rows(struct mysql_backend *my, const struct lease_call *call,
-		     struct st_mysql_res **rows, struct error *err);
+		     MYSQL_RES **rows, struct error *err);
 
 /* Wakes a waiter who sleeps in a statement of its own; connection 0: nobody. */
 void lease_ring(struct mysql_backend *my, int64_t connection);

@@ -209,13 +209,13 @@ static int persist(struct mysql_backend *my, const struct lease_call *call, runn
 }
 
 int lease_rows(struct mysql_backend *my, const struct lease_call *call,
-	       struct st_mysql_res **rows, struct error *err)
+	       MYSQL_RES **rows, struct error *err)
 {
 	return persist(my, call, mysql_run, rows, err) ? -1 : 0;
 }
 
 int lease_begin_rows(struct mysql_backend *my, const struct lease_call *call,
-		     struct st_mysql_res **rows, struct error *err)
+		     MYSQL_RES **rows, struct error *err)
 {
 	return persist(my, call, mysql_begin, rows, err) ? -1 : 0;
 }

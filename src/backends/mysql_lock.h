@@ -16,7 +16,6 @@
 #include "mysql_conn.h"
 #include "mysql_sql.h"
 
-struct st_mysql_res;
 struct mysql_strategy;
 
 #define MYSQL_NO_SUCH_TABLE 1146
@@ -99,14 +98,14 @@ enum mysql_repeat { MYSQL_ONCE, MYSQL_REPEAT };
  * my->conn.code has the number.
  */
 int mysql_run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-	      enum mysql_repeat repeat, struct st_mysql_res **rows, struct error *err);
+	      enum mysql_repeat repeat, MYSQL_RES **rows, struct error *err);
 
 /*
  * The same, but returns with the first rows that come; mysql_drain() takes in what is left
  * (my->conn.pending), however long it takes to come, or the strategy's event().
  */
 int mysql_begin(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-		enum mysql_repeat repeat, struct st_mysql_res **rows, struct error *err);
+		enum mysql_repeat repeat, MYSQL_RES **rows, struct error *err);
 int mysql_drain(struct mysql_backend *my, struct error *err);
 
 /*
@@ -122,7 +121,7 @@ bool mysql_poll(struct mysql_backend *my);
 bool mysql_is_gone(struct mysql_backend *my);
 
 /* The first row's columns as numbers, NULL as 0; returns how many, at most most. */
-size_t mysql_numbers(struct st_mysql_res *rows, int64_t numbers[], size_t most);
+size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most);
 
 /* What answered beyond reason: closes, fills *err. */
 void mysql_odd(struct mysql_backend *my, struct error *err);

@@ -91,7 +91,7 @@ struct session_answer {
 	int64_t yes, connection, read_only, wsrep, idle_s;
 	bool in_transaction;
 };
-void session_read_answer(struct mysql_backend *my, struct st_mysql_res *rows,
+void session_read_answer(struct mysql_backend *my, MYSQL_RES *rows,
 			 struct session_answer *answer);
 /* The session's wait_timeout. */
 int64_t session_idle_s(const struct request *request);

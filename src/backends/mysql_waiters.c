@@ -77,7 +77,7 @@ int waiters_view(struct mysql_backend *my, const char *mark, struct lock_view *v
 }
 
 int mysql_run_aside(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-		    struct st_mysql_res **rows, struct error *err)
+		    MYSQL_RES **rows, struct error *err)
 {
 	const struct mysql_conn main = my->conn;
 	const bool resent = my->resent;

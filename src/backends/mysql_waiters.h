@@ -24,7 +24,7 @@ int waiters_view(struct mysql_backend *my, const char *mark, struct lock_view *v
 
 /* mysql_run() over another connection, which is closed after it. */
 int mysql_run_aside(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-		    struct st_mysql_res **rows, struct error *err);
+		    MYSQL_RES **rows, struct error *err);
 
 /*
  * Has the server speak up after a while, for who waits for the end of a hold, which it does
