@@ -122,6 +122,9 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 {
 	struct ensemble ensemble = { .serving = 0 };
 
+	/* Servers tell of themselves in clear text only. */
+	if (zk->conn.tls)
+		return;
 	for (size_t i = 0; i < zk->conn.host_count; i++)
 		check_server(zk, &zk->conn.hosts[i], &ensemble, findings);
 	if (ensemble.standalone)

@@ -266,21 +266,35 @@ out:
 	return (int)used;
 }
 
-/* One server: 0 when it serves, or may after an election; else -1. */
+/* Is there somebody at all? What cannot be asked in clear text is not asked for more. */
+static int look_encrypted(const struct zk_conn *conn, const struct uri_host *host,
+			  int64_t deadline_ms, struct error *err)
+{
+	int fd = net_connect(host->name, host->port ? host->port : DEFAULT_PORT, deadline_ms,
+			     conn->limits->cancel_fd, err);
+
+	if (fd < 0)
+		return -1;
+	close(fd);
+	return 0;
+}
+
+/* One server: 0 when it serves; else -1. */
 static int look_at(const struct zk_conn *conn, const struct uri_host *host, int64_t deadline_ms,
 		   bool *no_quorum, struct error *err)
 {
-	char answer[256], label[128];
-	struct error why = { 0 };
-	int length = zk_net_ask(host->name, host->port, "srvr\n", answer, sizeof(answer),
-				deadline_ms, conn->limits->cancel_fd, &why);
+	char answer[256] = "", label[128];
+	int failed = conn->tls ? look_encrypted(conn, host, deadline_ms, err)
+		: zk_net_ask(host->name, host->port, "srvr\n", answer, sizeof(answer),
+			     deadline_ms, conn->limits->cancel_fd, err) < 0;
 
 	zk_net_write_host(host, label, sizeof(label));
-	if (length < 0) {
-		*err = why;
+	if (failed) {
 		error_prefix(err, "zookeeper %s", label);
 		return -1;
 	}
+	if (conn->tls)
+		return 0;
 	*no_quorum = strstr(answer, "not currently serving") != NULL;
 	if (*no_quorum)
 		error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: the server does not serve: "
