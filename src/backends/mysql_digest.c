@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* SHA-256 (FIPS 180-4). */
-#include <string.h>
+#include "mysql_digest.h"
 
-#include "mysql_lock.h"
+#include <stdint.h>
+#include <string.h>
 
 #define BLOCK 64
 

@@ -14,6 +14,7 @@
 
 #include "backend.h"
 #include "mysql_conn.h"
+#include "mysql_digest.h"
 #include "mysql_sql.h"
 
 struct mysql_strategy;
@@ -125,10 +126,6 @@ size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most);
 
 /* What answered beyond reason: closes, fills *err. */
 void mysql_odd(struct mysql_backend *my, struct error *err);
-
-/* SHA-256, as in FIPS 180-4: what tables keep of a token, and what locks are called. */
-#define MYSQL_DIGEST_SIZE 32
-void mysql_digest(const void *data, size_t length, unsigned char digest[MYSQL_DIGEST_SIZE]);
 
 /* The slots setup and plan of struct backend_ops. */
 int mysql_setup(struct backend *backend, struct error *err);
