@@ -162,6 +162,13 @@ int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address
 		mysql_conn_close(conn);
 		return -1;
 	}
+	/* Connector/C passes over a server that offers none, unless it is to be verified. */
+	if (address->tls != MYSQL_TLS_DISABLED && !mysql_get_ssl_cipher(conn->mysql)) {
+		error_set(err, ERROR_REFUSED, 0, "%s: TLS failed (the server offers none)",
+			  address->label);
+		mysql_conn_close(conn);
+		return -1;
+	}
 	tune(mysql_conn_fd(conn));
 	conn->generation++;
 	conn->fresh = true;
