@@ -9,6 +9,6 @@ UPDATE dlock_holders SET expires = GREATEST(@now + {keep}, keep)
     expires > @now AND (holds <= 1 OR {all});
 SET @done = ROW_COUNT();
 DELETE FROM dlock_holders WHERE name = {name} AND expires <= @now;
-SELECT COALESCE(MAX(expires), @now) INTO @until FROM dlock_holders WHERE name = {name};
+SELECT COALESCE(MAX(expires), 0) INTO @until FROM dlock_holders WHERE name = {name};
 UPDATE dlock_locks SET expires = @until, freed = @now WHERE name = {name} AND @done > 0;
 COMMIT;
