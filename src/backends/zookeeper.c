@@ -5,8 +5,9 @@
  * A lock is a directory, <root>/<name>, a container where the server knows those (3.5), so
  * that the server removes it when it has been empty for a while. Who wants the lock makes
  * an ephemeral sequential node in it, in Curator's layout (zookeeper_place.h), and a twin
- * of it, in one transaction. The first in line holds; everybody else watches the one before,
- * and nothing else. The fence is the node's czxid.
+ * of it, in one transaction. The first in line holds; everybody else watches the one before
+ * and its twin, and nothing else: the twin tells that the one before holds, so that nobody
+ * is left before it, and at its end nothing need be asked. The fence is the node's czxid.
  *
  * A node is known by a uuid made of the token, so that a process with the token finds it,
  * and an answer that was lost is made up for: a node with our uuid, and with our session as

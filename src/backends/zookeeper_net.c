@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "zookeeper_net.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -34,15 +35,12 @@ void zk_net_write_host(const struct uri_host *host, char *buf, size_t size)
 /* ---- addresses ---- */
 
 /* Adds "ADDRESS:PORT" to the list, in the library's form: no brackets. */
-static int add_address(struct zk_conn *conn, const struct addrinfo *a)
+static int add_server(struct zk_conn *conn, const char *address, const char *port)
 {
-	char host[NI_MAXHOST], port[NI_MAXSERV], *list;
+	char *list;
 
-	if (getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof(host), port, sizeof(port),
-			NI_NUMERICHOST | NI_NUMERICSERV))
-		return 0;
 	if (asprintf(&list, "%s%s%s:%s", conn->servers ? conn->servers : "",
-		     conn->servers ? "," : "", host, port) < 0)
+		     conn->servers ? "," : "", address, port) < 0)
 		return -1;
 	free(conn->servers);
 	conn->servers = list;
@@ -50,15 +48,34 @@ static int add_address(struct zk_conn *conn, const struct addrinfo *a)
 	return 0;
 }
 
+static int add_addresses(struct zk_conn *conn, const struct addrinfo *a)
+{
+	char address[NI_MAXHOST], port[NI_MAXSERV];
+	int failed = 0;
+
+	for (; a && !failed; a = a->ai_next)
+		if (!getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof(address), port,
+				 sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
+			failed = add_server(conn, address, port);
+	return failed;
+}
+
+/* A literal address spares the resolver, which reads a handful of files. */
+static bool is_literal(const char *host)
+{
+	struct in6_addr address;
+
+	return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+}
+
 int zk_net_resolve(struct zk_conn *conn, struct error *err)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
 					.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG };
-	struct addrinfo numeric = hints, *found;
+	struct addrinfo *found;
 	char label[128], port[8];
-	int failure = 0, failed = 0;
+	int failure, failed = 0;
 
-	numeric.ai_flags = AI_NUMERICSERV | AI_NUMERICHOST;
 	free(conn->servers);
 	conn->servers = NULL;
 	conn->server_count = 0;
@@ -67,17 +84,18 @@ int zk_net_resolve(struct zk_conn *conn, struct error *err)
 
 		snprintf(port, sizeof(port), "%u",
 			 host->port ? (unsigned)host->port : DEFAULT_PORT);
-		failure = getaddrinfo(host->name, port, &numeric, &found);
-		if (failure)
-			failure = getaddrinfo(host->name, port, &hints, &found);
+		if (is_literal(host->name)) {
+			failed = add_server(conn, host->name, port);
+			continue;
+		}
+		failure = getaddrinfo(host->name, port, &hints, &found);
 		if (failure) {
 			zk_net_write_host(host, label, sizeof(label));
 			error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: cannot resolve: %s",
 				  label, gai_strerror(failure));
 			continue;
 		}
-		for (const struct addrinfo *a = found; a && !failed; a = a->ai_next)
-			failed = add_address(conn, a);
+		failed = add_addresses(conn, found);
 		freeaddrinfo(found);
 	}
 	if (failed)
