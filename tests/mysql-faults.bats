@@ -19,7 +19,8 @@ witness() {
 dead_in_time() {
 	local sign wall boot
 	ended "$COMMAND"
-	lock_field 'expires DIV 1000'
+	# what was released since has none any more
+	lock_field 'IF(expires = 0, freed, expires) DIV 1000'
 	now
 	boot=$NOW wall=$((${EPOCHREALTIME/./} / 1000))
 	read -r sign _ < <(tail -n 1 log)
