@@ -135,8 +135,15 @@ all: $(BUILD)/dlock $(PRIVATE)
 
 PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ)
 ifeq ($(STATIC),yes)
-$(BUILD)/dlock: $(PROGRAM_OBJ) $(BUILD)/src/linkage_static.o
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -static-pie -o $@ $^ $(LIBS)
+# ZooKeeper's client is small enough to be in it; MySQL's brings OpenSSL.
+STATIC_ZOOKEEPER := $(filter %.a,$(ZOOKEEPER_LIBS))
+ifneq ($(STATIC_ZOOKEEPER),)
+STATIC_OBJ := $(call obj,$(ZOOKEEPER_SRC))
+$(BUILD)/src/linkage_static.o: override CPPFLAGS += -DSTATIC_MODULE='"zookeeper"'
+endif
+$(BUILD)/dlock: $(PROGRAM_OBJ) $(STATIC_OBJ) $(BUILD)/src/linkage_static.o
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -static-pie -o $@ $^ \
+		$(STATIC_ZOOKEEPER) $(LIBS) -lm
 endif
 
 # Modules use functions of the program; nothing else of it is exported.

@@ -126,9 +126,8 @@ static int connect_name(const char *host, uint16_t port, int64_t deadline_ms,
 	return fd;
 }
 
-/* Sets *address to that of a literal or of this host, *length to its size. */
-static bool literal_address(const char *host, uint16_t port, struct sockaddr_storage *address,
-			    socklen_t *length)
+bool net_literal(const char *host, uint16_t port, struct sockaddr_storage *address,
+		 socklen_t *length)
 {
 	struct sockaddr_in *v4 = (struct sockaddr_in *)address;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)address;
@@ -154,7 +153,7 @@ bool net_needs_resolver(const char *host)
 	struct sockaddr_storage address;
 	socklen_t length;
 
-	return !is_localhost(host) && !literal_address(host, 0, &address, &length);
+	return !is_localhost(host) && !net_literal(host, 0, &address, &length);
 }
 
 int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel_fd,
@@ -169,12 +168,12 @@ int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel
 	if (net_needs_resolver(host))
 		return connect_name(host, port, deadline_ms, cancel_fd, err);
 	/* This host by its name, which is reserved for that (RFC 6761, 6.3): both addresses. */
-	literal_address(is_localhost(host) ? "127.0.0.1" : host, port, &address, &length);
+	net_literal(is_localhost(host) ? "127.0.0.1" : host, port, &address, &length);
 	fd = connect_tcp(address.ss_family, (const struct sockaddr *)&address, length,
 			 deadline_ms, cancel_fd, err);
 	if (fd >= 0 || !is_localhost(host) || err->kind == ERROR_CANCELLED)
 		return fd;
-	literal_address("::1", port, &address, &length);
+	net_literal("::1", port, &address, &length);
 	fd = connect_tcp(address.ss_family, (const struct sockaddr *)&address, length,
 			 deadline_ms, cancel_fd, &second);
 	if (fd < 0 && second.kind == ERROR_CANCELLED)

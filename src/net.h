@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 struct error;
 
@@ -26,6 +27,10 @@ int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct er
  */
 int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel_fd,
 		struct error *err);
+
+/* Sets *address to host, *length to its size, if host is an IP address; else false. */
+bool net_literal(const char *host, uint16_t port, struct sockaddr_storage *address,
+		 socklen_t *length);
 
 /* Is host a name that must be looked up: no IP address, and not localhost? */
 bool net_needs_resolver(const char *host);

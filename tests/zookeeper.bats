@@ -9,6 +9,16 @@ load zookeeper
 
 UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 
+@test "a host by its address, by a name that needs no look-up, and by one that does" {
+	local host
+	for host in 127.0.0.1 localhost 127.1; do
+		run --separate-stderr "$DLOCK" run -b "zk://$host:$ZK_PORT" "$LOCK" -- \
+			sh -c 'echo "$DLOCK_BACKEND"'
+		equal "$status" 0 "$host: $stderr"
+		equal "$output" "zk://$host:$ZK_PORT"
+	done
+}
+
 # ---- layout
 
 @test "the lock is an ephemeral sequential node in Curator's layout; the fence is its czxid" {

@@ -48,33 +48,51 @@ static int add_server(struct zk_conn *conn, const char *address, const char *por
 	return 0;
 }
 
-static int add_addresses(struct zk_conn *conn, const struct addrinfo *a)
+/* As inet_ntop() has it, with the interface that an address of one link needs. */
+static int add_address(struct zk_conn *conn, const struct sockaddr *address, const char *port)
 {
-	char address[NI_MAXHOST], port[NI_MAXSERV];
-	int failed = 0;
+	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
+	const void *bytes = address->sa_family == AF_INET6 ? (const void *)&v6->sin6_addr
+		: (const void *)&((const struct sockaddr_in *)address)->sin_addr;
+	char text[INET6_ADDRSTRLEN + 12];
+	size_t length;
 
-	for (; a && !failed; a = a->ai_next)
-		if (!getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof(address), port,
-				 sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
-			failed = add_server(conn, address, port);
-	return failed;
+	if (!inet_ntop(address->sa_family, bytes, text, INET6_ADDRSTRLEN))
+		return 0;
+	length = strlen(text);
+	if (address->sa_family == AF_INET6 && v6->sin6_scope_id)
+		snprintf(text + length, sizeof(text) - length, "%%%u", v6->sin6_scope_id);
+	return add_server(conn, text, port);
 }
 
-/* A literal address spares the resolver, which reads a handful of files. */
-static bool is_literal(const char *host)
+static int look_up(struct zk_conn *conn, const struct uri_host *host, const char *port,
+		   struct error *err)
 {
-	struct in6_addr address;
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+					.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG };
+	int failure, failed = 0;
+	struct addrinfo *found;
+	char label[128];
 
-	return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
+	failure = getaddrinfo(host->name, port, &hints, &found);
+	if (failure) {
+		zk_net_write_host(host, label, sizeof(label));
+		error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: cannot resolve: %s",
+			  label, gai_strerror(failure));
+		return 0;
+	}
+	for (const struct addrinfo *a = found; a && !failed; a = a->ai_next)
+		failed = add_address(conn, a->ai_addr, port);
+	freeaddrinfo(found);
+	return failed;
 }
 
 int zk_net_resolve(struct zk_conn *conn, struct error *err)
 {
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-					.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG };
-	struct addrinfo *found;
-	char label[128], port[8];
-	int failure, failed = 0;
+	struct sockaddr_storage address;
+	socklen_t length;
+	int failed = 0;
+	char port[8];
 
 	free(conn->servers);
 	conn->servers = NULL;
@@ -84,19 +102,14 @@ int zk_net_resolve(struct zk_conn *conn, struct error *err)
 
 		snprintf(port, sizeof(port), "%u",
 			 host->port ? (unsigned)host->port : DEFAULT_PORT);
-		if (is_literal(host->name)) {
+		/* The resolver reads a handful of files. */
+		if (net_needs_resolver(host->name))
+			failed = look_up(conn, host, port, err);
+		else if (net_literal(host->name, 0, &address, &length))
 			failed = add_server(conn, host->name, port);
-			continue;
-		}
-		failure = getaddrinfo(host->name, port, &hints, &found);
-		if (failure) {
-			zk_net_write_host(host, label, sizeof(label));
-			error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: cannot resolve: %s",
-				  label, gai_strerror(failure));
-			continue;
-		}
-		failed = add_addresses(conn, found);
-		freeaddrinfo(found);
+		else
+			failed = add_server(conn, "127.0.0.1", port) ||
+				 add_server(conn, "::1", port);
 	}
 	if (failed)
 		error_set(err, ERROR_INTERNAL, ENOMEM, "cannot list the servers");
