@@ -16,6 +16,8 @@
 #include "mysql_lock.h"
 #include "net.h"
 
+#define CANCELLED_MS 500
+
 /* Which call of the library is under way, or is next. */
 enum stage {
 	STAGE_QUERY,		/* sends, and reads the head of the first result */
@@ -244,13 +246,37 @@ static bool step(struct mysql_conn *conn, int *broken, MYSQL_RES **rows)
 	return conn->waits != 0;
 }
 
+/*
+ * Waits for what conn->waits says. Called off, it waits a little longer: the server may carry
+ * out a request that it has though nobody wants the answer, and what is then held must be known
+ * to be given back.
+ */
+static int await(const struct mysql_conn *conn, const struct mysql_limits *limits,
+		 int64_t *deadline_ms, bool *cancelled, struct error *err)
+{
+	struct error late;
+
+	if (!*cancelled) {
+		if (!net_wait(mysql_conn_fd(conn), conn->waits, *deadline_ms, limits->cancel_fd,
+			      err))
+			return 0;
+		if (err->kind != ERROR_CANCELLED)
+			return -1;
+		*cancelled = true;
+		*deadline_ms = clock_earlier(*deadline_ms, clock_boot_ms() + CANCELLED_MS);
+	}
+	return net_wait(mysql_conn_fd(conn), conn->waits, *deadline_ms, -1, &late);
+}
+
 enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_address *address,
 				const struct mysql_limits *limits, MYSQL_RES **rows,
 				struct error *err)
 {
-	const int64_t deadline_ms = clock_boot_ms() + (limits ? limits->request_ms : 0);
+	int64_t deadline_ms = clock_boot_ms() + (limits ? limits->request_ms : 0);
+	bool cancelled = false;
 	int broken;
 
+	*rows = NULL;
 	if (conn->pending && !conn->text) {
 		conn->pending = false;
 		error_set(err, ERROR_INTERNAL, 0, "out of memory");
@@ -260,10 +286,9 @@ enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_addr
 		if (step(conn, &broken, rows)) {
 			if (!limits)
 				return MYSQL_STEP_PENDING;
-			if (!net_wait(mysql_conn_fd(conn), conn->waits, deadline_ms,
-				      limits->cancel_fd, err))
+			if (!await(conn, limits, &deadline_ms, &cancelled, err))
 				continue;
-			/* Half an answer is of no use, and cannot be called off. */
+			/* Half an answer is of no use. */
 			error_prefix(err, "%s", address->label);
 			mysql_conn_close(conn);
 			return MYSQL_STEP_FAILED;
@@ -273,8 +298,12 @@ enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_addr
 			return MYSQL_STEP_FAILED;
 		}
 		if (*rows)
-			return MYSQL_STEP_ROWS;
+			break;
 	}
+	if (cancelled)
+		*err = (struct error){ .kind = ERROR_NONE };
+	if (*rows)
+		return MYSQL_STEP_ROWS;
 	forget_request(conn);
 	return MYSQL_STEP_END;
 }
