@@ -11,7 +11,8 @@
  * Who waits, and who holds, has a ticket: GET_LOCK on a name made of its token's digest.
  * It lives as long as the connection. Waiters sleep in the server, in GET_LOCK on the
  * ticket of the one before them (lease_chain.sql), so that a release, or the end of that
- * connection, wakes the next one and nobody else; the dead are those without a ticket.
+ * connection, wakes the next one and nobody else, which takes its turn with a request of
+ * its own (lease_turn.sql); the dead are those without a ticket.
  * Where nobody holds a ticket to sleep on (shared holds, a holder that left no process)
  * the first in line sleeps in slices, which look in between, and who releases interrupts
  * it (KILL QUERY). Once it is free, the first in line has 0.9 s to come; a waiter behind
@@ -22,6 +23,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "clock.h"
 #include "error.h"
@@ -253,7 +255,7 @@ static enum outcome held(struct mysql_backend *my, const struct lease_state *sta
 {
 	struct lease *lease = lease_of(my);
 
-	lease->in_line = lease->dozes = lease->napping = false;
+	lease->in_line = lease->dozes = lease->napping = lease->woken = false;
 	lease->lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
 	grant->fence = state->fence;
 	return OUTCOME_HELD;
@@ -273,17 +275,20 @@ static bool slept(struct mysql_backend *my)
 	while ((step = mysql_conn_next(&my->conn, &my->address, NULL, &rows, &ignored)) ==
 	       MYSQL_STEP_ROWS) {
 		row = mysql_fetch_row(rows);
-		/* There was no ticket to sleep on: see lease_sleep.sql. */
+		/* See lease_sleep.sql. */
 		lease->dozes |= row && !row[0];
+		lease->woken = row && row[0] && !strcmp(row[0], "1");
 		mysql_free_result(rows);
 	}
 	lease->napping = step == MYSQL_STEP_PENDING;
+	lease->woken &= step != MYSQL_STEP_FAILED;
 	return !lease->napping;
 }
 
 static enum outcome attempt(struct mysql_backend *my, const struct request *request,
 			    composer compose, bool waits, struct grant *grant, struct error *err)
 {
+	struct lease *lease = lease_of(my);
 	struct lease_state state;
 	int64_t patience = 0;
 
@@ -291,6 +296,8 @@ static enum outcome attempt(struct mysql_backend *my, const struct request *requ
 		struct lease_call call = call_for(request);
 
 		call.patience = patience;
+		call.again = lease->asked;
+		lease->asked = true;
 		compose(my, &call);
 		grant->sent_ms = clock_boot_ms();
 		grant->ttl_ms = request->ttl_ms;
@@ -301,6 +308,7 @@ static enum outcome attempt(struct mysql_backend *my, const struct request *requ
 			state.age_us = -1;
 			return busy(&state, request, CONTENDED_MS, grant);
 		default:
+			lease->asked = false;
 			break;
 		}
 		switch (judge(my, request, waits, &state, &call, err)) {
@@ -321,11 +329,39 @@ static enum outcome attempt(struct mysql_backend *my, const struct request *requ
 	return busy(&state, request, CONTENDED_MS, grant);
 }
 
+/*
+ * Who was woken mostly has its turn, and takes it with a shorter request than that of a
+ * wait. On another connection than before there would be nothing that it builds on.
+ */
+static bool take_turn(struct mysql_backend *my, const struct request *request,
+		      struct grant *grant)
+{
+	struct lease *lease = lease_of(my);
+	struct lease_call call = call_for(request);
+	struct lease_state state = { .known = true };
+
+	if (!lease->woken || !lease->in_line || missing_ticket(my) || lease_mode(request) != 0)
+		return false;
+	lease->woken = false;
+	lease->asked = true;
+	lease_add(&call, sql_lease_turn);
+	grant->sent_ms = clock_boot_ms();
+	grant->ttl_ms = request->ttl_ms;
+	state.fence = lease_turn(my, &call);
+	if (!state.fence)
+		return false;
+	lease->unbroken = true;
+	held(my, &state, grant);
+	return true;
+}
+
 static enum outcome lease_acquire(struct mysql_backend *my, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
 	enum outcome outcome = OUTCOME_BUSY;
 
+	if (take_turn(my, request, grant))
+		return OUTCOME_HELD;
 	/* In line already, or not: most locks are free, so try before getting in line. */
 	if (!lease_of(my)->in_line)
 		outcome = attempt(my, request, compose_try, false, grant, err);

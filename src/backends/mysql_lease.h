@@ -18,6 +18,8 @@ struct lease {
 	bool in_line;
 	bool napping;		/* what is pending is the end of a sleep in the server */
 	bool dozes;		/* there was no ticket to sleep on */
+	bool asked;		/* for the lock, and the answer did not say that it has it not */
+	bool woken;		/* the ticket that it slept on was let go */
 	unsigned int ticket;	/* the connection (generation) that has our ticket; 0: none */
 	int64_t connection;	/* what the server calls it */
 	bool unbroken;		/* it is the one that acquired: whoever waits, sleeps on it */
@@ -54,6 +56,7 @@ struct lease_call {
 	int64_t keep_ms;
 	bool looks;	/* changes nothing, so that no table is made either */
 	bool all;
+	bool again;	/* it may have the lock already */
 	bool into;	/* the state goes into variables, for sql_lease_tell */
 	int64_t holds, step, ttl_ms, first, patience;
 	const char *after;	/* where a list goes on */
@@ -78,6 +81,12 @@ void lease_add_now(struct lease_call *call, const char *more, const char *yet_mo
  */
 int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begin,
 	      struct lease_state *state, struct error *err);
+
+/*
+ * Asks whether it is its turn now, of who was woken, in one request without repetition.
+ * Returns the fence if it holds; else 0, and nothing is known.
+ */
+uint64_t lease_turn(struct mysql_backend *my, const struct lease_call *call);
 
 /*
  * The same, for texts whose last rows are something else. 0 or -1; *rows is NULL when

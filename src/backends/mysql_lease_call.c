@@ -153,6 +153,7 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 			SQL_INT("ttl", call->ttl_ms * 1000),
 			SQL_INT("keep", call->keep_ms * 1000),
 			SQL_INT("all", call->all),
+			SQL_INT("again", call->again),
 			SQL_INT("holds", call->holds),
 			SQL_INT("step", call->step),
 			SQL_INT("first", call->first),
@@ -218,6 +219,33 @@ int lease_begin_rows(struct mysql_backend *my, const struct lease_call *call,
 		     MYSQL_RES **rows, struct error *err)
 {
 	return persist(my, call, mysql_begin, rows, err) ? -1 : 0;
+}
+
+/* A second try would be on another connection, which remembers nothing. */
+static int begin_once(struct mysql_backend *my, const char *sql, const struct sql_value values[],
+		      enum mysql_repeat repeat, MYSQL_RES **rows, struct error *err)
+{
+	(void)repeat;
+	return mysql_begin(my, sql, values, MYSQL_ONCE, rows, err);
+}
+
+uint64_t lease_turn(struct mysql_backend *my, const struct lease_call *call)
+{
+	struct error ignored = { 0 };
+	MYSQL_RES *rows = NULL;
+	uint64_t fence = 0;
+	MYSQL_ROW row;
+
+	my->only_looks = true;
+	if (send_once(my, call, begin_once, &rows, &ignored))
+		return 0;
+	row = rows && mysql_num_fields(rows) == 2 ? mysql_fetch_row(rows) : NULL;
+	if (row && row[0] && row[1] && !strcmp(row[0], "1"))
+		fence = strtoull(row[1], NULL, 10);
+	mysql_free_result(rows);
+	if (!fence)
+		mysql_drain(my, &ignored);
+	return fence;
 }
 
 static int64_t number(MYSQL_ROW row, enum state column, int64_t otherwise)
