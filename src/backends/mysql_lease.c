@@ -10,7 +10,7 @@
  *
  * Who waits, and who holds, has a ticket: GET_LOCK on a name made of its token's digest.
  * It lives as long as the connection. Waiters sleep in the server, in GET_LOCK on the
- * ticket of the one before them (lease_chain.sql), so that a release, or the end of that
+ * ticket of the one before them (lease_nap.sql), so that a release, or the end of that
  * connection, wakes the next one and nobody else, which takes its turn with a request of
  * its own (lease_turn.sql); the dead are those without a ticket.
  * Where nobody holds a ticket to sleep on (shared holds, a holder that left no process)
@@ -104,8 +104,10 @@ static void compose_wait(const struct mysql_backend *my, struct lease_call *call
 	lease_add(call, sql_lease_target);
 	lease_add(call, sql_lease_no_target);
 	lease_add(call, sql_lease_tell);
-	for (int i = 0; i < slices; i++)
+	for (int i = 0; i < slices; i++) {
+		lease_add(call, sql_lease_peek);
 		lease_add(call, sql_lease_doze);
+	}
 	lease_add(call, sql_lease_sleep);
 }
 
@@ -276,7 +278,7 @@ static bool slept(struct mysql_backend *my)
 	       MYSQL_STEP_ROWS) {
 		row = mysql_fetch_row(rows);
 		/* See lease_sleep.sql. */
-		lease->dozes |= row && !row[0];
+		lease->dozes = row && !row[0];
 		lease->woken = row && row[0] && !strcmp(row[0], "1");
 		mysql_free_result(rows);
 	}
