@@ -16,8 +16,8 @@
  * Where nobody holds a ticket to sleep on (shared holds, a holder that left no process)
  * the first in line sleeps in slices, which look in between, and who releases interrupts
  * it (KILL QUERY). Once it is free, the first in line has 0.9 s to come; a waiter behind
- * it that looks after that passes over it. A waiter looks every 5 s in any case: a look,
- * and the sleep after it, are one request.
+ * it that looks after that passes over it. A waiter looks every 6 s in any case, and in
+ * the middle of its sleep, which is one request with the look before it.
  */
 #include "mysql_api.h"
 
@@ -31,7 +31,7 @@
 #include "mysql_lease.h"
 
 /* The server's part of a wait ends by itself after this (lease_nap.sql). */
-#define NAP_MS 5000
+#define NAP_MS 6000
 /* Pause before another try when others keep a row locked. */
 #define CONTENDED_MS 100
 /* Who has its turn has so long to come; see lease_stale.sql. */
@@ -104,10 +104,8 @@ static void compose_wait(const struct mysql_backend *my, struct lease_call *call
 	lease_add(call, sql_lease_target);
 	lease_add(call, sql_lease_no_target);
 	lease_add(call, sql_lease_tell);
-	for (int i = 0; i < slices; i++) {
-		lease_add(call, sql_lease_peek);
+	for (int i = 0; i < slices; i++)
 		lease_add(call, sql_lease_doze);
-	}
 	lease_add(call, sql_lease_sleep);
 }
 

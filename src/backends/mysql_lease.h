@@ -49,9 +49,12 @@ struct lease_state {
 	int64_t old;		/* connection of ours that the server still has; 0: none */
 };
 
+/* The most texts of one request: a wait without tickets, in slices. */
+#define LEASE_TEXTS 48
+
 /* A request made of texts from src/mysql/, one after the other, with their values. */
 struct lease_call {
-	const char *texts[48];	/* NULL-terminated */
+	const char *texts[LEASE_TEXTS];	/* NULL-terminated */
 	const struct request *request;
 	int64_t keep_ms;
 	bool looks;	/* changes nothing, so that no table is made either */

@@ -2,6 +2,7 @@
 /* Requests of the strategy lease: texts from src/mysql/, put together, sent, answered. */
 #include "mysql_api.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,7 @@ void lease_add(struct lease_call *call, const char *text)
 
 	while (*place)
 		place++;
+	assert(place < call->texts + LEASE_TEXTS - 1);
 	*place = text;
 }
 

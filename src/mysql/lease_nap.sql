@@ -3,15 +3,16 @@
 DELETE FROM dlock_queue WHERE id = @me AND @mine;
 -- For how long (@nap, microseconds) is there nothing to do for me? Who is first waits
 -- until the lease ends, the others for the one before them; who should have come, and
--- did not for 0.9 s, is passed over (GET_LOCK counts whole seconds). And whose ticket do I sleep on (@target)? That of
--- the nearest one before me who lives; first in line, the holder's. Every tenth reaches
--- ten places ahead, every hundredth a hundred, because servers take a chain of 32 who
--- wait for each other for a deadlock: like this the longest one of N waiters has the
--- digits of N, added up.
+-- did not for 0.9 s, is passed over (GET_LOCK counts whole seconds). And whose ticket do
+-- I sleep on (@target)? That of the nearest one before me who lives; first in line, the
+-- holder's. Every fourth reaches four places ahead, every sixteenth sixteen and so on,
+-- because servers take a chain of 32 who wait for each other for a deadlock, and some links
+-- count twice: like this the longest one of N waiters has the digits of N in base four,
+-- added up.
 SELECT CASE
     WHEN @mine OR @version IS NULL OR @ticket = 0 OR @asleep OR NOT @inline THEN 0
-    WHEN @first IS NULL THEN LEAST(@rest + 2000, 5000000)
-    WHEN @open IS NOT NULL THEN LEAST(GREATEST(905000 - @open, 1000000), 5000000)
-    ELSE 5000000 END,
+    WHEN @first IS NULL THEN LEAST(@rest + 2000, 6000000)
+    WHEN @open IS NOT NULL THEN LEAST(GREATEST(905000 - @open, 1000000), 6000000)
+    ELSE 6000000 END,
   {lease_before}
   INTO @nap, @before;

@@ -1,8 +1,8 @@
 -- Sleeps on @target: until it is let go by who has it, or by the end of that connection;
 -- in between a look for whether the one whose turn it is hangs. 1: it has the ticket; NULL:
 -- there was none to sleep on.
-SET @woken = IF(@target IS NULL, 2, GET_LOCK(@target, LEAST(FLOOR(@nap / 1000000), 2)));
-SELECT IF(@target IS NULL AND @nap > 0, NULL, IF(@woken = 0 AND @nap >= 3000000 AND
+SET @woken = IF(@target IS NULL, 2, GET_LOCK(@target, LEAST(FLOOR(@nap / 1000000), 3)));
+SELECT IF(@target IS NULL AND @nap > 0, NULL, IF(@woken = 0 AND @nap >= 4000000 AND
     NOT EXISTS (SELECT 1 FROM dlock_locks l
       WHERE l.name = {name} AND {lease_room} AND {lease_stale}),
-  GET_LOCK(@target, FLOOR(@nap / 1000000) - 2), @woken));
+  GET_LOCK(@target, FLOOR(@nap / 1000000) - 3), @woken));

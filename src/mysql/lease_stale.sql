@@ -1,2 +1,2 @@
 -- Has there been room in the lock l for longer than a waiter may take to come?
-GREATEST(l.freed, IF(l.expires <= {now}, l.expires, 0)) < {now} - 900000
+GREATEST(l.freed, IF(l.expires <= {clock}, l.expires, 0)) < {clock} - 900000

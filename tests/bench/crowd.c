@@ -2,7 +2,7 @@
 /*
  * crowd N SECONDS DIR STAMP IN_LINE REQUESTS LOCKER...
  *
- * One holder and N waiters on one lock. IN_LINE is a shell command that prints how many
+ * One holder and N waiters on one lock, who come by the hundred. IN_LINE is a shell command that prints how many
  * wait, REQUESTS one that prints how many requests the server has had. Once all N wait,
  * looks at them for SECONDS (0: not at all), then lets the holder's command end and
  * waits until all have had the lock, each for as long as true takes. Prints
@@ -15,6 +15,7 @@
 #include "bench.h"
 
 #define IN_LINE_SECONDS 120
+#define AT_ONCE 100
 #define ALL_SECONDS 600
 
 struct usage {
@@ -121,8 +122,12 @@ int main(int argc, char **argv)
 	alarm(ALL_SECONDS);
 	holder = start(argv + 7, argv[4], "hold", argv[3]);
 	expect(out, "ready");
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		/* How many a server can greet in a second is not what is asked here. */
+		if (i && i % AT_ONCE == 0)
+			wait_in_line(in_line, i);
 		pids[i] = start(argv + 7, "true", NULL, NULL);
+	}
 	wait_in_line(in_line, n);
 	rest_ms(seconds ? 2000 : 30);
 	if (seconds) {
