@@ -2,10 +2,10 @@
 /*
  * crowd N SECONDS DIR STAMP IN_LINE REQUESTS LOCKER...
  *
- * One holder and N waiters on one lock, who come by the hundred. IN_LINE is a shell command that prints how many
- * wait, REQUESTS one that prints how many requests the server has had. Once all N wait,
- * looks at them for SECONDS (0: not at all), then lets the holder's command end and
- * waits until all have had the lock, each for as long as true takes. Prints
+ * One holder and N waiters on one lock, who come by the hundred. IN_LINE is a shell command
+ * that prints how many wait, REQUESTS one that prints how many requests the server has had.
+ * Once all N wait, looks at them for SECONDS (0: not at all), then lets the holder's command
+ * end and waits until all have had the lock, each for as long as true takes. Prints
  *
  *	N REQUESTS/S/WAITER CPU_US/S/WAITER PSS_KB/WAITER PROCESSES/WAITER \
  *		US/HAND-OVER REQUESTS/HAND-OVER
