@@ -211,6 +211,28 @@ only_expired_holders() {
 	[[ $(ask "SELECT COUNT(*) FROM dlock_holders WHERE name = '$LOCK' AND expires > $UTC_US") == 0 ]]
 }
 
+@test "reply to a waiter whose turn it is lost: it holds, and its lease is a new one" {
+	via_proxy
+	"$DLOCK" setup
+	hold --
+	start "$DLOCK" run -t 3s -b "$PROXY" "$LOCK" -- "$TOOLS/witness" -i -l "$T/log"
+	local waiter=$PID
+	wait_until 5 waiters 1
+	proxy "cut-on LAST_INSERT_ID"
+	release
+	wait_until 3 has_line log ' pid '
+	COMMAND=$(sed -n 's/^[0-9]* pid //p' log)
+	proxy_stat cut
+	equal "$VALUE" 1 "answers lost"
+	waiters 0
+	# what the server has is what the waiter counts from: it renews, or is dead in time
+	proxy refuse
+	proxy cut
+	join "$waiter" 8
+	equal "$status" 123
+	dead_in_time
+}
+
 @test "reply to a count lost: it counts once" {
 	via_proxy
 	local n token

@@ -296,19 +296,20 @@ static enum outcome attempt(struct mysql_backend *my, const struct request *requ
 		struct lease_call call = call_for(request);
 
 		call.patience = patience;
-		call.again = lease->asked;
-		lease->asked = true;
+		call.again = lease->unsure;
 		compose(my, &call);
 		grant->sent_ms = clock_boot_ms();
 		grant->ttl_ms = request->ttl_ms;
 		switch (lease_ask(my, &call, waits, &state, err)) {
 		case -1:
+			lease->unsure = true;
 			return OUTCOME_ERROR;
 		case 1:
+			lease->unsure = true;
 			state.age_us = -1;
 			return busy(&state, request, CONTENDED_MS, grant);
 		default:
-			lease->asked = false;
+			lease->unsure |= my->resent;
 			break;
 		}
 		switch (judge(my, request, waits, &state, &call, err)) {
@@ -343,7 +344,6 @@ static bool take_turn(struct mysql_backend *my, const struct request *request,
 	if (!lease->woken || !lease->in_line || missing_ticket(my) || lease_mode(request) != 0)
 		return false;
 	lease->woken = false;
-	lease->asked = true;
 	lease_add(&call, sql_lease_turn);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;

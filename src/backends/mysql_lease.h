@@ -18,7 +18,7 @@ struct lease {
 	bool in_line;
 	bool napping;		/* what is pending is the end of a sleep in the server */
 	bool dozes;		/* there was no ticket to sleep on */
-	bool asked;		/* for the lock, and the answer did not say that it has it not */
+	bool unsure;		/* an answer was lost: what was asked may be done yet */
 	bool woken;		/* the ticket that it slept on was let go */
 	unsigned int ticket;	/* the connection (generation) that has our ticket; 0: none */
 	int64_t connection;	/* what the server calls it */
@@ -87,7 +87,7 @@ int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begi
 
 /*
  * Asks whether it is its turn now, of who was woken, in one request without repetition.
- * Returns the fence if it holds; else 0, and nothing is known.
+ * Returns the fence if it holds; else 0: it does not, or lease->unsure.
  */
 uint64_t lease_turn(struct mysql_backend *my, const struct lease_call *call);
 

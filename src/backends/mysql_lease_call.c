@@ -236,15 +236,15 @@ uint64_t lease_turn(struct mysql_backend *my, const struct lease_call *call)
 	struct error ignored = { 0 };
 	MYSQL_RES *rows = NULL;
 	uint64_t fence = 0;
-	MYSQL_ROW row;
+	MYSQL_ROW row = NULL;
 
 	my->only_looks = true;
-	if (send_once(my, call, begin_once, &rows, &ignored))
-		return 0;
-	row = rows && mysql_num_fields(rows) == 2 ? mysql_fetch_row(rows) : NULL;
-	if (row && row[0] && row[1] && !strcmp(row[0], "1"))
+	if (!send_once(my, call, begin_once, &rows, &ignored) && rows)
+		row = mysql_fetch_row(rows);
+	if (row && mysql_num_fields(rows) == 2 && row[0] && row[1] && !strcmp(row[0], "1"))
 		fence = strtoull(row[1], NULL, 10);
 	mysql_free_result(rows);
+	lease_of(my)->unsure |= !row;
 	if (!fence)
 		mysql_drain(my, &ignored);
 	return fence;
