@@ -189,7 +189,7 @@ $(BUILD)/%.o: %.c
 
 ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper_,place.c state.c path.c)
 $(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
-$(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql_sql.c src/backends/mysql_digest.c)
+$(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql_sql.c)
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC) src/linkage_dynamic.c) \
 		$(REDIS_OBJ)
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)

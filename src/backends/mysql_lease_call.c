@@ -105,7 +105,7 @@ static char *join(const struct lease_call *call, bool no_tickets)
 }
 
 /* Upper case, as HEX() in SQL: names are compared byte by byte by some servers. */
-static void name_ticket(const unsigned char digest[MYSQL_DIGEST_SIZE],
+static void name_ticket(const unsigned char digest[SHA256_SIZE],
 			char ticket[TICKET_SIZE + 2])
 {
 	char *end = stpcpy(ticket, "'dlock-");
@@ -132,7 +132,7 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 	static const struct request nobody = { .name = "", .token = "" };
 	const struct request *request = call->request ? call->request : &nobody;
 	const bool no_tickets = lease_of(my)->no_tickets;
-	unsigned char digest[MYSQL_DIGEST_SIZE];
+	unsigned char digest[SHA256_SIZE];
 	char ticket[TICKET_SIZE + 2], owner[HOLDER_TEXT_SIZE];
 	char *sql = join(call, no_tickets);
 	int failed;
@@ -141,7 +141,7 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 		error_set(err, ERROR_INTERNAL, 0, "out of memory");
 		return -1;
 	}
-	mysql_digest(request->token, strlen(request->token), digest);
+	sha256(request->token, strlen(request->token), digest);
 	name_ticket(digest, ticket);
 	holder_encode(&request->self, owner);
 	{

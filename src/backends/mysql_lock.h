@@ -14,7 +14,7 @@
 
 #include "backend.h"
 #include "mysql_conn.h"
-#include "mysql_digest.h"
+#include "sha256.h"
 #include "mysql_sql.h"
 
 struct mysql_strategy;

@@ -110,7 +110,7 @@ enum presence {
 struct record {
 	int64_t connection, fence, age_us, rest_us;
 	int count;
-	unsigned char token[MYSQL_DIGEST_SIZE];
+	unsigned char token[SHA256_SIZE];
 	bool shared;
 	enum presence presence;
 	struct holder holder;
@@ -131,8 +131,8 @@ static bool read_record(struct record *record, MYSQL_RES *rows, int64_t uptime_u
 		if (!row[i])
 			return true;
 	record->connection = strtoll(row[0], NULL, 10);
-	if (lengths[1] == MYSQL_DIGEST_SIZE)
-		memcpy(record->token, row[1], MYSQL_DIGEST_SIZE);
+	if (lengths[1] == SHA256_SIZE)
+		memcpy(record->token, row[1], SHA256_SIZE);
 	record->shared = lengths[2] > 0;
 	record->fence = strtoll(row[3], NULL, 10);
 	record->age_us = strtoll(row[4], NULL, 10);
@@ -232,7 +232,7 @@ int session_look(struct mysql_backend *my, const struct request *request, bool a
 enum outcome session_verify_other(struct mysql_backend *my, const struct request *request,
 				  struct error *err)
 {
-	unsigned char digest[MYSQL_DIGEST_SIZE];
+	unsigned char digest[SHA256_SIZE];
 	enum outcome outcome = OUTCOME_LOST;
 	int64_t uptime_us, holder;
 	struct record record;
@@ -241,7 +241,7 @@ enum outcome session_verify_other(struct mysql_backend *my, const struct request
 
 	if (there <= 0)
 		return there ? OUTCOME_ERROR : OUTCOME_LOST;
-	mysql_digest(request->token, strlen(request->token), digest);
+	sha256(request->token, strlen(request->token), digest);
 	if (owner(my, request, false, &holder, err) ||
 	    ask(my, request, false, &rows, &uptime_us, err))
 		return OUTCOME_ERROR;

@@ -99,14 +99,14 @@ int64_t session_idle_s(const struct request *request)
 static void make_key(const char *name, char key[static SESSION_KEY_SIZE])
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyz0123456789-_.:/+=@,#";
-	unsigned char digest[MYSQL_DIGEST_SIZE];
+	unsigned char digest[SHA256_SIZE];
 	const size_t length = strlen(name);
 
 	if (length < SESSION_KEY_SIZE && strspn(name, plain) == length) {
 		memcpy(key, name, length + 1);
 		return;
 	}
-	mysql_digest(name, length, digest);
+	sha256(name, length, digest);
 	memcpy(key, "dlock:", 6);
 	for (int i = 0; i < 24; i++)
 		snprintf(key + 6 + 2 * i, 3, "%02x", digest[i]);
@@ -131,7 +131,7 @@ void session_words(struct mysql_backend *my, const struct request *request, int 
 
 	make_key(request->name, words->key);
 	waiters_mark(kind->name, request->name, words->mark);
-	mysql_digest(request->token ? request->token : "",
+	sha256(request->token ? request->token : "",
 		     request->token ? strlen(request->token) : 0, words->digest);
 	holder_encode(&request->self, words->holder);
 	waiters_comment(words->mark, request, words->waiter);

@@ -75,7 +75,7 @@ static inline struct mysql_session *session_of(const struct mysql_backend *my)
 struct session_words {
 	struct sql_value values[20];
 	char key[SESSION_KEY_SIZE];
-	unsigned char digest[MYSQL_DIGEST_SIZE];
+	unsigned char digest[SHA256_SIZE];
 	char holder[HOLDER_TEXT_SIZE];
 	char mark[WAITERS_MARK_SIZE];
 	char waiter[WAITERS_COMMENT_SIZE];

@@ -51,7 +51,7 @@ void simple_make_words(const struct mysql_backend *my, const struct request *req
 	const struct simple *simple = simple_of(my);
 	const char *token = request->token ? request->token : "";
 
-	mysql_digest(token, strlen(token), words->digest);
+	sha256(token, strlen(token), words->digest);
 	memcpy(words->by, "dlock-", 6);
 	for (int i = 0; i < 16; i++)
 		snprintf(words->by + 6 + 2 * i, 3, "%02x", words->digest[i]);

@@ -61,7 +61,7 @@ extern const struct simple_extra simple_no_extra;
 /* All that the texts may want. The pointers are good as long as request and words are. */
 struct simple_words {
 	struct sql_value values[16];
-	unsigned char digest[MYSQL_DIGEST_SIZE];
+	unsigned char digest[SHA256_SIZE];
 	char by[SIMPLE_BY_SIZE];
 	char owner[HOLDER_TEXT_SIZE];
 	char mark[WAITERS_MARK_SIZE];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* SHA-256 (FIPS 180-4). */
-#include "mysql_digest.h"
+#include "sha256.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void digest_block(uint32_t h[8], const unsigned char *block)
 		h[i] += s[i];
 }
 
-void mysql_digest(const void *data, size_t length, unsigned char digest[MYSQL_DIGEST_SIZE])
+void sha256(const void *data, size_t length, unsigned char digest[SHA256_SIZE])
 {
 	uint32_t h[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
 			  0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
@@ -70,6 +70,6 @@ void mysql_digest(const void *data, size_t length, unsigned char digest[MYSQL_DI
 		tail[end - 1 - i] = (unsigned char)(bits >> 8 * i);
 	for (size_t i = 0; i < end; i += BLOCK)
 		digest_block(h, tail + i);
-	for (size_t i = 0; i < MYSQL_DIGEST_SIZE; i++)
+	for (size_t i = 0; i < SHA256_SIZE; i++)
 		digest[i] = (unsigned char)(h[i / 4] >> (24 - 8 * (i % 4)));
 }

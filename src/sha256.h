@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* What servers are shown of a token, and call a lock. */
+#ifndef DLOCK_SHA256_H
+#define DLOCK_SHA256_H
+
+#include <stddef.h>
+
+#define SHA256_SIZE 32
+
+/* Sets digest to the SHA-256 (FIPS 180-4) of length bytes at data. */
+void sha256(const void *data, size_t length, unsigned char digest[SHA256_SIZE]);
+
+#endif
