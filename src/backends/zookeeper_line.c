@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -185,9 +186,71 @@ int zk_line_get(struct zk_backend *zk, const char *directory, uint32_t watch,
 void zk_line_finish(struct zk_line *line)
 {
 	zk_call_free(line->names);
+	free(line->kept);
 	free(line->places);
 	free(line->twins);
 	*line = (struct zk_line){ .count = 0 };
+}
+
+/* Copies a place with its name to the end of a list whose names stand one after the other. */
+static char *keep(char *text, struct zk_place *places, ptrdiff_t *count,
+		  const struct zk_place *place)
+{
+	places[*count] = *place;
+	places[(*count)++].name = text;
+	return stpcpy(text, place->name) + 1;
+}
+
+/* Those that may matter: the head, the one that place me waits for, and the last ones. */
+static bool matters(const struct zk_line *line, ptrdiff_t i, ptrdiff_t me)
+{
+	return !i || i == zk_places_blocker(line->places, me) || i > me - ZK_LINE_KEPT;
+}
+
+static size_t size_of(const struct zk_line *line, ptrdiff_t me)
+{
+	size_t size = 0;
+
+	for (ptrdiff_t i = 0; i <= me; i++) {
+		const struct zk_place *twin;
+
+		if (!matters(line, i, me))
+			continue;
+		twin = zk_line_twin(line, &line->places[i]);
+		size += strlen(line->places[i].name) + 1 + (twin ? strlen(twin->name) + 1 : 0);
+	}
+	return size;
+}
+
+void zk_line_shorten(struct zk_line *line, ptrdiff_t me)
+{
+	struct zk_line kept = { .count = 0, .dropped = line->dropped };
+	const struct zk_place *twin;
+	char *text;
+
+	if (me < 4 * ZK_LINE_KEPT || line->places[me].mode == HOLD_SLOT)
+		return;
+	kept.kept = text = malloc(size_of(line, me));
+	kept.places = calloc(ZK_LINE_KEPT + 3, sizeof(*kept.places));
+	kept.twins = calloc(ZK_LINE_KEPT + 3, sizeof(*kept.twins));
+	if (!kept.kept || !kept.places || !kept.twins) {
+		zk_line_finish(&kept);
+		return;
+	}
+	for (ptrdiff_t i = 0; i <= me; i++) {
+		if (!matters(line, i, me)) {
+			kept.dropped++;
+			continue;
+		}
+		twin = zk_line_twin(line, &line->places[i]);
+		text = keep(text, kept.places, &kept.count, &line->places[i]);
+		if (twin)
+			text = keep(text, kept.twins, &kept.twin_count, twin);
+	}
+	zk_line_finish(line);
+	*line = kept;
+	/* A hundred kB, with what the library had of it; waiters should be small. */
+	malloc_trim(0);
 }
 
 ptrdiff_t zk_line_find_uuid(const struct zk_line *line, const char *uuid)

@@ -27,7 +27,9 @@ struct name_list;
 
 /* All places of a lock, in their order, and the twins of those of dlock, in none. */
 struct zk_line {
-	struct zk_call *names;		/* has the strings */
+	struct zk_call *names;		/* has the strings; or, when it was shortened, ... */
+	char *kept;
+	ptrdiff_t dropped;		/* so many places are not in it */
 	struct zk_place *places;
 	ptrdiff_t count;
 	struct zk_place *twins;
@@ -102,6 +104,13 @@ int zk_line_read(struct zk_backend *zk, const char *directory, struct zk_call *n
 int zk_line_get(struct zk_backend *zk, const char *directory, uint32_t watch,
 		struct zk_line *line, struct error *err);
 void zk_line_finish(struct zk_line *line);
+
+/*
+ * Keeps of a long line the places that place me, the last one then, may have to ask about:
+ * so many, and two.
+ */
+#define ZK_LINE_KEPT 17
+void zk_line_shorten(struct zk_line *line, ptrdiff_t me);
 
 /* The place with that uuid, or name; -1: there is none. */
 ptrdiff_t zk_line_find_uuid(const struct zk_line *line, const char *uuid);

@@ -92,7 +92,8 @@ static void fill_busy(const struct zk_backend *zk, struct grant *grant)
 		grant->age_ms = clock_wall_ms() - seat->holder_since_ms;
 	if (seat->holder_since_ms && grant->age_ms < 0)
 		grant->age_ms = 0;
-	grant->ahead = zk_places_ahead(seat->line.places, seat->line.count - 1);
+	grant->ahead = zk_places_ahead(seat->line.places, seat->line.count - 1) +
+		       seat->line.dropped;
 	grant->retry_ms = seat->look_ms;
 	if (seat->turn_ms)
 		grant->retry_ms = clock_earlier(grant->retry_ms, seat->turn_ms + ZK_GRACE_MS);
@@ -181,12 +182,14 @@ static void note_gone(struct zk_seat *seat)
 	if (i < 0)
 		return;
 	/* It has held, alone: so all before it had gone by then. Else those have to be asked. */
-	if (seat->held_alone)
+	if (seat->held_alone) {
 		zk_line_remove(&seat->line, 0, i + 1);
-	else if (i > 0)
+		seat->line.dropped = 0;
+	} else if (i > 0 || seat->line.dropped) {
 		seat->stale = true;
-	else
+	} else {
 		zk_line_remove(&seat->line, 0, 1);
+	}
 }
 
 /* The twin of the place before ours has changed. true: that is all there is to it. */

@@ -53,7 +53,9 @@ int zk_seat_sit(struct zk_backend *zk, struct zk_line *line, struct error *err)
 	}
 	zk_line_finish(&seat->line);
 	seat->line = *line;
-	seat->line.count = me + 1;
+	zk_line_shorten(&seat->line, me);
+	if (!seat->line.kept)
+		seat->line.count = me + 1;
 	seat->look_ms = 0;
 	return 0;
 }

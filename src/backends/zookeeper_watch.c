@@ -9,9 +9,9 @@
 
 /* A waiter looks so often, for what no watch tells it of (SPEC, 2.7). */
 #define LOOK_MS 5000
-#define LOOK_JITTER_MS 500
+#define LOOK_JITTER_MS 1000
 /* At a place so far before its own, so that what it asks for stays small. */
-#define LOOK_BACK 16
+#define LOOK_BACK (ZK_LINE_KEPT - 1)
 
 /* Sets the watch on the place before us, unless it is set. */
 static bool is_watched(const struct zk_seat *seat, const struct zk_place *place)
