@@ -40,7 +40,9 @@ mysql_template() {
 		GRANT ALL ON $MYSQL_DATABASE.* TO $MYSQL_USER@'127.0.0.1';
 		GRANT ALL ON $MYSQL_DATABASE.* TO $MYSQL_USER@localhost;
 	END
-	if ! mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$TEMPLATE.new" \
+	# where no other server is: each one removes at its start what it takes for left over
+	mkdir -p "$TEMPLATE.tmp"
+	if ! TMPDIR=$TEMPLATE.tmp mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$TEMPLATE.new" \
 		--auth-root-authentication-method=normal --skip-test-db \
 		--innodb-log-file-size=8M --extra-file="$TEMPLATE.sql" >"$TEMPLATE.log" 2>&1; then
 		cat "$TEMPLATE.log" >&2
