@@ -3,27 +3,34 @@
 -- {0, pttl, ahead, text of a holder, for how long (ms)}.
 local ttl, mode, in_line, text = tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1', ARGV[6]
 
+-- Most locks are free and nobody waits for them.
+local unused = redis.call('EXISTS', lock, holders, queue, waiters) == 0
+if not unused then look() end
+
 local function take()
-  local number, since, count = note_of(token)
-  if not (number and holds(token)) then
+  local number, since, count
+  if holds(token) then number, since, count = note_of(token) end
+  if not number then
     local last = tonumber(redis.call('GET', fence) or '0') or 0
-    number, since, count = digits(math.max(last + 1, now_us)), digits(now_us), '1'
+    number, since, count = digits(math.max(last + 1, now_us())), digits(now_us()), '1'
     redis.call('SET', fence, number, 'EX', FENCE_SECONDS)
-    if mode == 'x' or not owner then redis.call('DEL', holders) end
+    if not unused and (mode == 'x' or not owner) then redis.call('DEL', holders) end
     set_note(token, number, since, count, text)
   end
   -- Taken last: a permission that is missing shows before anything is.
-  leave(token)
+  if not unused then leave(token) end
   put(token, mode, ttl)
   return {1, number}
 end
+
+if unused then return take() end
 
 -- Our place: kept while we were called and did not come, else the last.
 local function stand_in_line()
   local place = place_of(token)
   if not place then
     local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or '0'
-    place = digits(math.max(tonumber(last) + 1, now_us))
+    place = digits(math.max(tonumber(last) + 1, now_us()))
     redis.call('HSET', waiters, token, place .. ' ' .. mode .. ' ' .. text)
   end
   redis.call('ZADD', queue, place, token)
@@ -68,5 +75,5 @@ local who = owner
 if set then who = redis.call('ZRANGE', lock, 0, 0)[1] end
 local _, since, _, holder = note_of(who)
 local age = -1
-if since then age = math.floor((now_us - tonumber(since)) / 1000) end
+if since then age = math.floor((now_us() - tonumber(since)) / 1000) end
 return {0, redis.call('PTTL', lock), ahead, holder or '', age}

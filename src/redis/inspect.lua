@@ -1,8 +1,9 @@
 -- ARGV: channel, token (unused), break ('1': then take it away from those shown).
 -- Returns {fence, holds, waiters}: a hold is {text, mode, fence, age, expires, count}, a
 -- waiter {text, mode, waiting}; times in ms, -1 where there is none.
+look()
 local function ms_since(us)
-  return math.floor((now_us - tonumber(us)) / 1000)
+  return math.floor((now_us() - tonumber(us)) / 1000)
 end
 
 local function hold(who, mode, expires)
@@ -16,7 +17,7 @@ if set then
   local mode = redis.call('HGET', holders, 'mode') or 's'
   local members = redis.call('ZRANGE', lock, 0, -1, 'WITHSCORES')
   for i = 1, #members, 2 do
-    table.insert(holds_now, hold(members[i], mode, tonumber(members[i + 1]) - now_ms))
+    table.insert(holds_now, hold(members[i], mode, tonumber(members[i + 1]) - now_ms()))
   end
 elseif owner then
   table.insert(holds_now, hold(owner, 'x', redis.call('PTTL', lock)))

@@ -11,9 +11,19 @@ local FENCE_SECONDS = 2592000
 -- Nobody looked at the queue for so long (ms): all who wait are dead.
 local QUEUE = 60000
 
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local now_ms = math.floor(now_us / 1000)
+-- This server's clock, asked once, by those who need it.
+local instant
+local function now_us()
+  if not instant then
+    local time = redis.call('TIME')
+    instant = time[1] * 1000000 + time[2]
+  end
+  return instant
+end
+
+local function now_ms()
+  return math.floor(now_us() / 1000)
+end
 
 -- Numbers beyond 2^31 as digits, not as 1.7e+15.
 local function digits(n)
@@ -21,21 +31,23 @@ local function digits(n)
 end
 
 -- What is at the lock's key: owner (a string, '' for a type that is not ours; false
--- when there is none) and whether it is a set of holders. Ends leases in a set.
+-- when there is none) and whether it is a set of holders.
+local owner, set = false, false
+
+-- Finds out. Ends leases in a set.
 local function look()
-  local value = redis.pcall('GET', lock)
-  if type(value) ~= 'table' then return value, false end
-  if redis.call('TYPE', lock).ok ~= 'zset' then return '', false end
-  local over = redis.call('ZRANGEBYSCORE', lock, '-inf', digits(now_ms))
+  owner, set = redis.pcall('GET', lock), false
+  if type(owner) ~= 'table' then return end
+  owner = ''
+  if redis.call('TYPE', lock).ok ~= 'zset' then return end
+  local over = redis.call('ZRANGEBYSCORE', lock, '-inf', digits(now_ms()))
   for _, who in ipairs(over) do
     redis.call('ZREM', lock, who)
     redis.call('HDEL', holders, who)
   end
-  if redis.call('ZCARD', lock) == 0 then return false, false end
-  return '', true
+  set = redis.call('ZCARD', lock) > 0
+  if not set then owner = false end
 end
-
-local owner, set = look()
 
 local function holds(who)
   if set then return redis.call('ZSCORE', lock, who) ~= false end
@@ -51,15 +63,20 @@ local function room(mode)
   return mode == 's' or redis.call('ZCARD', lock) < tonumber(mode)
 end
 
+-- Lets who alone hold for ms from now, and no longer; and no note of it.
+local function lend(who, ms)
+  redis.call('SET', lock, who, 'PX', ms)
+  owner, set = who, false
+end
+
 -- Lets who hold for ms from now, and no longer.
 local function put(who, mode, ms)
   if mode == 'x' then
-    redis.call('SET', lock, who, 'PX', ms)
+    lend(who, ms)
     redis.call('PEXPIRE', holders, ms)
-    owner, set = who, false
     return
   end
-  redis.call('ZADD', lock, digits(now_ms + ms), who)
+  redis.call('ZADD', lock, digits(now_ms() + ms), who)
   redis.call('HSET', holders, 'mode', mode)
   local last = redis.call('ZREVRANGE', lock, 0, 0, 'WITHSCORES')[2]
   redis.call('PEXPIREAT', lock, last)
@@ -104,7 +121,7 @@ local function hand_over()
     elseif call(first, 0) then
       redis.call('ZREM', queue, first)
       if not owner then redis.call('DEL', holders) end
-      put(first, mode, GRANT)
+      if mode == 'x' then lend(first, GRANT) else put(first, mode, GRANT) end
       called = true
     end
     first = first_in_line()
