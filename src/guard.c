@@ -31,6 +31,7 @@ struct order {
 struct guarding {
 	const struct guard_plan *plan;
 	int fd;			/* to the supervisor; -1 once it is gone */
+	int hold_fd;		/* stays open until the tree is dead; -1: none */
 	bool protected;		/* the command runs under a lock */
 	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
 	bool stopping;
@@ -44,18 +45,29 @@ static void tell(const struct guarding *g, struct guard_event event)
 		send(g->fd, &event, sizeof(event), MSG_NOSIGNAL);
 }
 
-/* Nothing is left: the keeper may release, and this process has done its work. */
+/*
+ * Nothing is left: the keeper may release, and this process has done its work. Beside a keeper
+ * it ends when the supervisor says so, or is gone: what the kernel has to take apart would keep
+ * the keeper waiting for this processor.
+ */
 static void finish(const struct guarding *g, struct guard_event event)
 {
+	const int keeper_fd = g->plan->keeper_pipe_fd;
 	ssize_t told = 0;
+	char none;
 
+	if (g->hold_fd >= 0)
+		close(g->hold_fd);
 	if (g->protected && g->plan->let_go)
 		g->plan->let_go(g->plan->context);
-	if (g->plan->keeper_pipe_fd >= 0)
-		told = write(g->plan->keeper_pipe_fd, "", 1);
+	if (keeper_fd >= 0)
+		told = write(keeper_fd, "", 1);
 	(void)told;	/* a keeper that is gone is the supervisor's affair */
 	event.last = true;
 	tell(g, event);
+	if (keeper_fd >= 0 && g->fd >= 0)
+		while (recv(g->fd, &none, sizeof(none), 0) > 0)
+			;
 	_exit(0);
 }
 
@@ -288,14 +300,13 @@ static int64_t term_at(const struct guarding *g)
 
 static void guard_main(const struct guard_plan *plan, int fd)
 {
-	struct guarding g = { .plan = plan, .fd = fd };
+	struct guarding g = { .plan = plan, .fd = fd, .hold_fd = -1 };
 	struct order order;
-	int failure, hold_fd = -1;
+	int failure;
 
 	prctl(PR_SET_NAME, "dlock-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	/* What comes with the order stays open until this process ends, after the tree. */
-	if (ipc_receive(fd, &order, sizeof(order), 0, &hold_fd) != (ssize_t)sizeof(order) ||
+	if (ipc_receive(fd, &order, sizeof(order), 0, &g.hold_fd) != (ssize_t)sizeof(order) ||
 	    order.type != ORDER_RUN)
 		_exit(0);
 	g.protected = order.fence != 0;
@@ -362,8 +373,11 @@ bool guard_event(struct guard *guard, struct guard_event *event)
 {
 	ssize_t length = ipc_receive(guard->fd, event, sizeof(*event), MSG_DONTWAIT, NULL);
 
-	if (length == (ssize_t)sizeof(*event))
+	if (length == (ssize_t)sizeof(*event)) {
+		if (event->last)
+			kill(guard->pid, SIGKILL);
 		return true;
+	}
 	if (length < 0)
 		return false;
 	*event = (struct guard_event){ .type = GUARD_GONE };

@@ -57,7 +57,7 @@ enum guard_event_type {
 struct guard_event {
 	enum guard_event_type type;
 	int value;
-	bool last;		/* the guard ends with this one; nothing is left of the tree */
+	bool last;		/* nothing is left of the tree; the guard is told to end */
 };
 
 struct guard {
