@@ -60,6 +60,7 @@ struct grant {
 	int64_t sent_ms;	/* CLOCK_BOOTTIME before the request left; lease counts from here */
 	int64_t ttl_ms;		/* lease granted; 0: no lease, held until released or process end */
 	uint64_t fence;
+	int64_t event_ms;	/* CLOCK_BOOTTIME: call event() then, though nothing came; 0: no need */
 	/* after OUTCOME_BUSY */
 	struct holder holder;	/* who holds it, as far as known */
 	int64_t age_ms;		/* for how long; -1: not known */
@@ -85,6 +86,11 @@ struct backend {
 	 * leave something behind. Until then the keeper can be killed without a trace.
 	 */
 	_Atomic int *engaged;
+	/*
+	 * Set by the engine before the last call: this process ends after it, and what the
+	 * kernel or a server clean up then need not be waited for.
+	 */
+	bool ending;
 	/*
 	 * Set by the backend when it holds: a descriptor whose last copy, when it is
 	 * closed, frees the lock (a connection that is a session; a file that is locked), from

@@ -43,6 +43,7 @@ int64_t keeping_rest_of_hold(const struct keeping *k)
 void keeping_release(struct keeping *k, bool was_held)
 {
 	k->backend->cancel_fd = -1;
+	k->backend->ending = true;
 	switch (k->backend->ops->release(k->backend, &k->request, RELEASE_ALL,
 					 keeping_rest_of_hold(k), &k->event.error)) {
 	case OUTCOME_HELD:
@@ -279,14 +280,16 @@ static void bound_calls(struct keeping *k, int64_t configured_ms)
 void keeping_hold(struct keeping *k, struct grant *grant)
 {
 	const int64_t timeout_ms = k->backend->timeout_ms;
-	int64_t renew_ms = CLOCK_NEVER, deadline_ms, again_ms;
+	int64_t renew_ms = CLOCK_NEVER, event_ms = CLOCK_NEVER, until_ms, again_ms;
 	bool trouble = false;
 
 	if (!k->plan->no_renew)
 		renew_ms = lease_renew_at(grant->sent_ms, period(k, grant));
+	if (grant->event_ms)
+		event_ms = grant->event_ms;
 	for (;;) {
-		deadline_ms = daemon_deadline(k);
-		switch (keeping_rest(k, clock_earlier(renew_ms, deadline_ms), true)) {
+		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), daemon_deadline(k));
+		switch (keeping_rest(k, until_ms, true)) {
 		case WAKE_RELEASE:
 			keeping_release(k, true);
 		case WAKE_DETACH:
@@ -311,6 +314,10 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 			keeping_release(k, true);
 		if (clock_boot_ms() >= daemon_deadline(k))
 			lost(k);
+		if (clock_boot_ms() >= event_ms) {
+			event_ms = CLOCK_NEVER;
+			k->backend->ops->event(k->backend);
+		}
 		if (clock_boot_ms() < renew_ms)
 			continue;
 		bound_calls(k, timeout_ms);
