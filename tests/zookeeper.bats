@@ -360,6 +360,37 @@ left_or_again() {
 	between $((NOW - frozen)) 300 3000
 }
 
+# sessions: how many the server knows, ours that asks not among them
+sessions() {
+	zk_counter "$P_DIR" zk_global_sessions
+}
+
+no_sessions() {
+	[[ $(sessions) == "$1" ]]
+}
+
+@test "no session outlives its run: short, long, waiting, given up, and with strategy node" {
+	private_zookeeper
+	use "$P_URI" "$P_PORT"
+	local before
+	"$DLOCK" run -t 40s "$LOCK" -- true
+	wait_until 2 no_sessions 0
+	"$DLOCK" run -t 40s "$LOCK" -- sleep 0.1
+	wait_until 2 no_sessions 0
+	"$DLOCK" run -t 40s -b "$P_URI?strategy=node" "$LOCK-node" -- true
+	wait_until 2 no_sessions 0
+	hold -t 40s --
+	before=$(sessions)
+	equal "$before" 1 sessions
+	wait_in_line 1 -t 40s -- true
+	run "$DLOCK" run -t 40s -w 100ms "$LOCK" -- true
+	equal "$status" 124
+	release
+	join "$PID"
+	equal "$status" 0
+	wait_until 2 no_sessions 0
+}
+
 # session_is MS: of the one that holds the lock
 session_is() {
 	local owner
