@@ -282,6 +282,7 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 	const int64_t timeout_ms = k->backend->timeout_ms;
 	int64_t renew_ms = CLOCK_NEVER, event_ms = CLOCK_NEVER, until_ms, again_ms;
 	bool trouble = false;
+	enum wake wake;
 
 	if (!k->plan->no_renew)
 		renew_ms = lease_renew_at(grant->sent_ms, period(k, grant));
@@ -289,13 +290,17 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 		event_ms = grant->event_ms;
 	for (;;) {
 		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), daemon_deadline(k));
-		switch (keeping_rest(k, until_ms, true)) {
+		wake = keeping_rest(k, until_ms, true);
+		if (clock_boot_ms() >= event_ms && wake == WAKE_TIME)
+			wake = WAKE_EVENT;
+		switch (wake) {
 		case WAKE_RELEASE:
 			keeping_release(k, true);
 		case WAKE_DETACH:
 			keeping_detach(k, grant);
 			break;
 		case WAKE_EVENT:
+			event_ms = CLOCK_NEVER;
 			again_ms = k->backend->ops->event(k->backend);
 			/* While renewals fail, the pause between them stays. */
 			if (!trouble)
@@ -314,10 +319,6 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 			keeping_release(k, true);
 		if (clock_boot_ms() >= daemon_deadline(k))
 			lost(k);
-		if (clock_boot_ms() >= event_ms) {
-			event_ms = CLOCK_NEVER;
-			k->backend->ops->event(k->backend);
-		}
 		if (clock_boot_ms() < renew_ms)
 			continue;
 		bound_calls(k, timeout_ms);

@@ -193,6 +193,17 @@ probe_owner() {
 	nothing_left
 }
 
+@test "break is noticed at once also with --no-renew, and by a command that has just started" {
+	hold -t 30s --no-renew --
+	"$DLOCK" break -q --yes "$LOCK"
+	lost 5
+	hold -t 30s --no-renew --
+	sleep 0.5
+	"$DLOCK" break -q --yes "$LOCK"
+	lost 5
+	nothing_left
+}
+
 @test "break takes a lock from all readers, and leaves the waiters alone" {
 	hold -s --
 	local one=$HOLDER

@@ -12,8 +12,7 @@
 /* Between two attempts to connect, for a release. */
 #define PAUSE_MS 50
 
-/* Does this object hold, by a session of its own? */
-static bool is_holder(const struct zk_backend *zk)
+bool zk_is_holder(const struct zk_backend *zk)
 {
 	return zk->seat.phase == ZK_HELD && zk->seat.place[0];
 }
@@ -92,7 +91,7 @@ enum outcome zk_hold_renew(struct zk_backend *zk, const struct request *request,
 	enum outcome outcome;
 	int64_t limit_ms = zk->base.timeout_ms;
 
-	if (!is_holder(zk))
+	if (!zk_is_holder(zk))
 		return zk_renew_other(zk, request, grant, err);
 	/* A server that hangs must leave time to ask another one. */
 	limit_ms = clock_earlier(limit_ms, zk->conn.ttl_ms / 3);
@@ -232,7 +231,7 @@ static bool try_again(struct zk_backend *zk, const struct error *err)
 enum outcome zk_hold_release(struct zk_backend *zk, const struct request *request,
 			     enum release how, int64_t keep_ms, struct error *err)
 {
-	const bool holder = is_holder(zk);
+	const bool holder = zk_is_holder(zk);
 	enum outcome outcome;
 	struct zk_found found;
 	bool removing = false;

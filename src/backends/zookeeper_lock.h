@@ -211,6 +211,9 @@ enum outcome zk_lost(const struct zk_backend *zk, const char *what, struct error
 
 /* ---- zookeeper_hold.c, zookeeper_token.c: see struct backend_ops ---- */
 
+/* Does this object hold, by a session of its own? */
+bool zk_is_holder(const struct zk_backend *zk);
+
 enum outcome zk_hold_renew(struct zk_backend *zk, const struct request *request,
 			   struct grant *grant, struct error *err);
 enum outcome zk_renew_other(struct zk_backend *zk, const struct request *request,

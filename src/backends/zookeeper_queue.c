@@ -238,10 +238,10 @@ int64_t zk_queue_event(struct zk_backend *zk)
 	int64_t next_ms = CLOCK_NEVER;
 	struct zk_event event;
 
-	if (seat->phase == ZK_HELD && !seat->own_watch && zk->conn.handle) {
+	/* What proves that the node is there also asks to be told when it goes. */
+	if (seat->phase == ZK_HELD && !seat->own_watch) {
 		seat->own_watch = zk_watch_number(&zk->conn);
-		/* The answer is not waited for: the next renewal sees whether the node is there. */
-		zk_call_free(zk_exists(&zk->conn, seat->place, seat->own_watch));
+		next_ms = 0;
 	}
 	while (zk_conn_event(&zk->conn, &event))
 		next_ms = clock_earlier(next_ms, take_in(seat, &event));

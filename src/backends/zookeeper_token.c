@@ -134,8 +134,13 @@ enum outcome zk_hold_verify(struct zk_backend *zk, const struct request *request
 			    struct error *err)
 {
 	struct zk_found found;
-	enum outcome outcome = find_within(zk, request, &found, err);
+	struct grant ignored;
+	enum outcome outcome;
 
+	/* Who holds it asks as for a renewal. */
+	if (zk_is_holder(zk))
+		return zk_hold_renew(zk, request, &ignored, err);
+	outcome = find_within(zk, request, &found, err);
 	return outcome == OUTCOME_HELD ? compare_modes(found.mode, request->mode) : outcome;
 }
 
