@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -56,10 +57,13 @@ static void finish(const struct guarding *g, struct guard_event event)
 	ssize_t told = 0;
 	char none;
 
+	if (g->hold_fd >= 0 && g->plan->unlocks) {
+		flock(g->hold_fd, LOCK_UN);
+		/* The kernel has put who waited for it behind us: go first. */
+		sched_yield();
+	}
 	if (g->hold_fd >= 0)
 		close(g->hold_fd);
-	if (g->protected && g->plan->let_go)
-		g->plan->let_go(g->plan->context);
 	if (keeper_fd >= 0)
 		told = write(keeper_fd, "", 1);
 	(void)told;	/* a keeper that is gone is the supervisor's affair */

@@ -35,11 +35,10 @@ struct guard_plan {
 	int lost_fd;			/* eventfd: readable once the lock is lost; -1: none */
 	int keeper_pipe_fd;		/* tells the keeper when the tree is dead; -1: none */
 	/*
-	 * Called in the guard once the tree of a protected command is dead: frees a local
-	 * lock at once, not only when the supervisor has heard of it. NULL: none.
+	 * The hold is that of flock(2) on guard_run()'s descriptor: free it as soon as the tree
+	 * is dead, not only when the supervisor has heard of that.
 	 */
-	void (*let_go)(void *context);
-	void *context;
+	bool unlocks;
 	int64_t kill_after_ms;
 	bool kill_on_lost;		/* false: --on-lost warn */
 };

@@ -156,19 +156,6 @@ void supervisor_check_guard(struct supervisor *s)
 			guard_finish(&s->guard);
 }
 
-/*
- * In the guard, which shares the descriptor: frees a local lock. What is to be said about
- * it, the supervisor finds when it does the same.
- */
-static void let_go(void *context)
-{
-	struct supervisor *s = context;
-	struct error ignored;
-
-	if (s->backend)
-		s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, 0, &ignored);
-}
-
 static void run_protected(struct supervisor *s)
 {
 	struct error err = { 0 };
@@ -177,10 +164,9 @@ static void run_protected(struct supervisor *s)
 		supervisor_fail(s, &err);
 		return;
 	}
-	if (s->run->driver->local && !s->run->min_hold_ms) {
-		s->guard_plan.let_go = let_go;
-		s->guard_plan.context = s;
-	}
+	/* What is to be said about it, the supervisor finds when it releases the rest. */
+	s->guard_plan.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
+				!s->run->min_hold_ms;
 	if (supervisor_obtain(s) != OBTAINED_YES) {
 		guard_finish(&s->guard);
 		return;
