@@ -60,7 +60,7 @@ struct grant {
 	int64_t sent_ms;	/* CLOCK_BOOTTIME before the request left; lease counts from here */
 	int64_t ttl_ms;		/* lease granted; 0: no lease, held until released or process end */
 	uint64_t fence;
-	int64_t event_ms;	/* CLOCK_BOOTTIME: call event() then, though nothing came; 0: no need */
+	int64_t event_ms;	/* CLOCK_BOOTTIME: call event() then, whatever comes; 0: no need */
 	/* after OUTCOME_BUSY */
 	struct holder holder;	/* who holds it, as far as known */
 	int64_t age_ms;		/* for how long; -1: not known */
