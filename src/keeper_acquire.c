@@ -37,6 +37,10 @@ static bool offer(struct keeping *k, struct grant *grant)
 	limit_ms += clock_boot_ms();
 	atomic_store(&shared->offer, OFFER_MADE);
 	keeping_tell(k, KEEPER_HELD);
+	if (grant->event_ms && grant->event_ms <= clock_boot_ms()) {
+		grant->event_ms = 0;
+		k->backend->ops->event(k->backend);
+	}
 	while (atomic_load(&shared->offer) == OFFER_MADE && clock_boot_ms() < limit_ms) {
 		/* Taking is silent; look at it now and then, and for good at the end. */
 		switch (keeping_rest(k, clock_boot_ms() + OFFER_LOOK_MS, false)) {

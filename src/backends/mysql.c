@@ -145,6 +145,14 @@ int mysql_drain(struct mysql_backend *my, struct error *err)
 	return my->conn.pending ? receive(my, true, NULL, err) : 0;
 }
 
+void mysql_post(struct mysql_backend *my, const char *sql, const struct sql_value values[])
+{
+	if (!my->conn.mysql || my->conn.pending)
+		return;
+	mysql_conn_send(&my->conn, sql_format(sql, values));
+	mysql_poll(my);
+}
+
 bool mysql_poll(struct mysql_backend *my)
 {
 	struct error ignored = { 0 };

@@ -208,6 +208,7 @@ static enum verdict judge(struct mysql_backend *my, const struct request *reques
 
 	note_ticket(my, state, request);
 	lease->in_line = state->in_line;
+	lease->behind = state->first != 0;
 	if (state->mine) {
 		if (!waits && state->in_line && leave_line(my, request, err))
 			return VERDICT_ERROR;
@@ -340,19 +341,40 @@ static bool take_turn(struct mysql_backend *my, const struct request *request,
 	struct lease *lease = lease_of(my);
 	struct lease_call call = call_for(request);
 	struct lease_state state = { .known = true };
+	int64_t told[2];	/* 1: it is ours; the fence */
 
 	if (!lease->woken || !lease->in_line || missing_ticket(my) || lease_mode(request) != 0)
 		return false;
 	lease->woken = false;
+	if (lease->behind)
+		lease_add(&call, sql_lease_behind);
 	lease_add(&call, sql_lease_turn);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
-	state.fence = lease_turn(my, &call);
-	if (!state.fence)
+	if (!lease_numbers(my, &call, told, 2)) {
+		lease->unsure = true;
 		return false;
+	}
+	if (told[0] != 1 || told[1] <= 0)
+		return false;
+	state.fence = (uint64_t)told[1];
 	lease->unbroken = true;
 	held(my, &state, grant);
+	/* Not before the command has been told to start. */
+	lease->in_line = lease->unsettled = true;
+	grant->event_ms = grant->sent_ms;
 	return true;
+}
+
+/* It has begun to hold: what is left of its waiting. */
+static void settle(struct mysql_backend *my)
+{
+	struct lease *lease = lease_of(my);
+	struct lease_call call = { .request = NULL };
+
+	lease_add(&call, sql_lease_settle);
+	lease_post(my, &call);
+	lease->in_line = lease->unsettled = false;
 }
 
 static enum outcome lease_acquire(struct mysql_backend *my, const struct request *request,
@@ -374,6 +396,8 @@ static int64_t lease_event(struct mysql_backend *my)
 {
 	if (lease_of(my)->napping)
 		return slept(my) ? 0 : CLOCK_NEVER;
+	if (lease_of(my)->unsettled && !missing_ticket(my))
+		settle(my);
 	/* The rest of the answer that told of the hold. */
 	if (my->conn.pending) {
 		mysql_poll(my);

@@ -16,6 +16,8 @@
 struct lease {
 	bool no_tickets;	/* GET_LOCK is refused here, or is a node's alone */
 	bool in_line;
+	bool behind;		/* others; as it was told last */
+	bool unsettled;		/* it holds: see lease_settle.sql */
 	bool napping;		/* what is pending is the end of a sleep in the server */
 	bool dozes;		/* there was no ticket to sleep on */
 	bool unsure;		/* an answer was lost: what was asked may be done yet */
@@ -86,10 +88,14 @@ int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begi
 	      struct lease_state *state, struct error *err);
 
 /*
- * Asks whether it is its turn now, of who was woken, in one request without repetition.
- * Returns the fence if it holds; else 0: it does not, or lease->unsure.
+ * Runs the call, whose last text gives one row of count numbers, over the connection there
+ * is, and not twice. false: it is not known what has become of it.
  */
-uint64_t lease_turn(struct mysql_backend *my, const struct lease_call *call);
+bool lease_numbers(struct mysql_backend *my, const struct lease_call *call, int64_t numbers[],
+		   size_t count);
+
+/* Sends the call; see mysql_post(). */
+void lease_post(struct mysql_backend *my, const struct lease_call *call);
 
 /*
  * The same, for texts whose last rows are something else. 0 or -1; *rows is NULL when

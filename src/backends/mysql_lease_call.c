@@ -224,30 +224,47 @@ int lease_begin_rows(struct mysql_backend *my, const struct lease_call *call,
 }
 
 /* A second try would be on another connection, which remembers nothing. */
-static int begin_once(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-		      enum mysql_repeat repeat, MYSQL_RES **rows, struct error *err)
+static int run_once(struct mysql_backend *my, const char *sql, const struct sql_value values[],
+		    enum mysql_repeat repeat, MYSQL_RES **rows, struct error *err)
 {
 	(void)repeat;
-	return mysql_begin(my, sql, values, MYSQL_ONCE, rows, err);
+	return mysql_run(my, sql, values, MYSQL_ONCE, rows, err);
 }
 
-uint64_t lease_turn(struct mysql_backend *my, const struct lease_call *call)
+bool lease_numbers(struct mysql_backend *my, const struct lease_call *call, int64_t numbers[],
+		   size_t count)
 {
 	struct error ignored = { 0 };
 	MYSQL_RES *rows = NULL;
-	uint64_t fence = 0;
-	MYSQL_ROW row = NULL;
+	bool told;
 
-	my->only_looks = true;
-	if (!send_once(my, call, begin_once, &rows, &ignored) && rows)
-		row = mysql_fetch_row(rows);
-	if (row && mysql_num_fields(rows) == 2 && row[0] && row[1] && !strcmp(row[0], "1"))
-		fence = strtoull(row[1], NULL, 10);
-	mysql_free_result(rows);
-	lease_of(my)->unsure |= !row;
-	if (!fence)
+	if (my->conn.pending)
 		mysql_drain(my, &ignored);
-	return fence;
+	/* A new connection would know nothing of what this is about. */
+	if (!my->conn.mysql)
+		return false;
+	my->only_looks = true;
+	told = !send_once(my, call, run_once, &rows, &ignored) &&
+	       mysql_numbers(rows, numbers, count) == count;
+	mysql_free_result(rows);
+	return told;
+}
+
+static int post(struct mysql_backend *my, const char *sql, const struct sql_value values[],
+		enum mysql_repeat repeat, MYSQL_RES **rows, struct error *err)
+{
+	(void)repeat;
+	(void)rows;
+	(void)err;
+	mysql_post(my, sql, values);
+	return 0;
+}
+
+void lease_post(struct mysql_backend *my, const struct lease_call *call)
+{
+	struct error ignored = { 0 };
+
+	send_once(my, call, post, NULL, &ignored);
 }
 
 static int64_t number(MYSQL_ROW row, enum state column, int64_t otherwise)

@@ -41,6 +41,30 @@ static bool has_ticket(const struct mysql_backend *my)
 	       lease->ticket == my->conn.generation;
 }
 
+/* Rows of waiters that died, which nobody else would remove. */
+static void bury(struct mysql_backend *my, const struct request *request)
+{
+	struct lease_call call = { .request = request };
+	char ids[100 * 21 + 1] = "";
+	struct error ignored = { 0 };
+	struct sql_value values[] = { SQL_PART("ids", ""), SQL_LAST };
+	MYSQL_RES *rows = NULL;
+	MYSQL_ROW row;
+	size_t used = 0;
+
+	lease_add(&call, sql_lease_dead);
+	if (lease_rows(my, &call, &rows, &ignored))
+		return;
+	while (rows && (row = mysql_fetch_row(rows)) && used + 24 < sizeof(ids))
+		used += (size_t)snprintf(ids + used, sizeof(ids) - used, "%s%.20s",
+					 used ? "," : "", row[0] ? row[0] : "0");
+	mysql_free_result(rows);
+	values[0].bytes = ids;
+	values[0].length = used;
+	if (used)
+		mysql_run(my, sql_lease_bury, values, MYSQL_ONCE, NULL, &ignored);
+}
+
 enum outcome lease_renew(struct mysql_backend *my, const struct request *request,
 			 struct grant *grant, struct error *err)
 {
@@ -49,6 +73,7 @@ enum outcome lease_renew(struct mysql_backend *my, const struct request *request
 	struct lease_call shared = call;
 	const int64_t sent_ms = clock_boot_ms();
 	struct lease_state state;
+	bool dead;
 
 	/* Over a new connection the ticket is taken anew, for those who come to wait. */
 	const bool untied = lease->ticket && !has_ticket(my);
@@ -57,9 +82,14 @@ enum outcome lease_renew(struct mysql_backend *my, const struct request *request
 	if (untied)
 		lease->unbroken = false;
 	lease_add(&call, sql_lease_renew);
+	/* What it sent as it began to hold may not have arrived. */
+	if (untied)
+		lease_add(&call, sql_lease_unline);
+	lease_add(&call, sql_lease_next);
 	lease_add(&call, sql_lease_state);
 	if (ask(my, &call, &state, err))
 		return OUTCOME_ERROR;
+	dead = state.dead;
 	if (lease->ticket && state.has_ticket)
 		lease->ticket = my->conn.generation;
 	if (state.mine && state.mode != 0) {
@@ -74,6 +104,8 @@ enum outcome lease_renew(struct mysql_backend *my, const struct request *request
 	grant->sent_ms = sent_ms;
 	grant->ttl_ms = request->ttl_ms;
 	lease->lease_end_ms = lease_end(sent_ms, request->ttl_ms);
+	if (dead)
+		bury(my, request);
 	return OUTCOME_HELD;
 }
 
@@ -155,30 +187,6 @@ enum outcome lease_again(struct mysql_backend *my, const struct request *request
 
 /* ---- giving back ---- */
 
-/* Rows of waiters that died, which nobody else would remove. */
-static void bury(struct mysql_backend *my, const struct request *request)
-{
-	struct lease_call call = { .request = request };
-	char ids[100 * 21 + 1] = "";
-	struct error ignored = { 0 };
-	struct sql_value values[] = { SQL_PART("ids", ""), SQL_LAST };
-	MYSQL_RES *rows = NULL;
-	MYSQL_ROW row;
-	size_t used = 0;
-
-	lease_add(&call, sql_lease_dead);
-	if (lease_rows(my, &call, &rows, &ignored))
-		return;
-	while (rows && (row = mysql_fetch_row(rows)) && used + 24 < sizeof(ids))
-		used += (size_t)snprintf(ids + used, sizeof(ids) - used, "%s%.20s",
-					 used ? "," : "", row[0] ? row[0] : "0");
-	mysql_free_result(rows);
-	values[0].bytes = ids;
-	values[0].length = used;
-	if (used)
-		mysql_run(my, sql_lease_bury, values, MYSQL_ONCE, NULL, &ignored);
-}
-
 static void forget(struct mysql_backend *my, const struct request *request)
 {
 	struct lease_call call = { .request = request };
@@ -218,6 +226,36 @@ static void after_release(struct mysql_backend *my, const struct request *reques
 		forget(my, request);
 }
 
+/*
+ * The quick way for an exclusive hold on whose ticket whoever is next sleeps. 1: it is given
+ * back; 0: it is not, for whatever reason; -1: that is not known.
+ */
+static int let_go(struct mysql_backend *my, struct lease_call call)
+{
+	struct lease *lease = lease_of(my);
+	int64_t told[3];	/* see lease_let_go.sql */
+
+	if (lease->unsettled)
+		lease_add(&call, sql_lease_settle);
+	lease_add(&call, sql_lease_release);
+	lease_add(&call, sql_lease_let_go);
+	if (!lease_numbers(my, &call, told, 3))
+		return -1;
+	lease->in_line = lease->unsettled = false;
+	if (told[0] != 1)
+		return 0;
+	/* It was not on this connection: who is next does not know. */
+	if (told[1] != 1)
+		return -1;
+	lease->ticket = 0;
+	/* Nobody who lives comes after us. */
+	if (!told[2])
+		bury(my, call.request);
+	if (call.request->forget)
+		forget(my, call.request);
+	return 1;
+}
+
 enum outcome lease_release(struct mysql_backend *my, const struct request *request,
 			   enum release how, int64_t keep_ms, struct error *err)
 {
@@ -228,15 +266,19 @@ enum outcome lease_release(struct mysql_backend *my, const struct request *reque
 	/* Another process, or one that has lost a connection, does not know. */
 	const bool in_line = lease->in_line || lease->ticket == 0;
 	const int64_t sent_ms = clock_boot_ms();
+	bool told = lease->unbroken && has_ticket(my), resent, done;
 	struct lease_state state;
-	bool told, resent, done;
 	enum outcome outcome;
+	int gone = 0;
 
-	told = lease->unbroken && has_ticket(my);
+	if (told && (!in_line || lease->unsettled) && lease_mode(request) == 0)
+		gone = let_go(my, call);
+	if (gone > 0)
+		return OUTCOME_HELD;
 	compose_release(my, true, in_line, &call);
 	if (ask(my, &call, &state, err))
 		return OUTCOME_ERROR;
-	resent = my->resent;
+	resent = my->resent || gone < 0;
 	told = told && !resent;
 	done = state.done;
 	if (!done && state.mine && state.mode != 0) {

@@ -110,6 +110,12 @@ int mysql_begin(struct mysql_backend *my, const char *sql, const struct sql_valu
 int mysql_drain(struct mysql_backend *my, struct error *err);
 
 /*
+ * Sends what is nobody's hurry over the connection there is, if that is idle, and waits for
+ * nothing: mysql_poll() takes in the answer.
+ */
+void mysql_post(struct mysql_backend *my, const char *sql, const struct sql_value values[]);
+
+/*
  * Takes in what there is, without waiting. True when all has come, and also when the
  * request failed or the connection is gone: conn.code, conn.mysql.
  */
