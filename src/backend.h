@@ -87,11 +87,6 @@ struct backend {
 	 */
 	_Atomic int *engaged;
 	/*
-	 * Set by the engine before the last call: this process ends after it, and what the
-	 * kernel or a server clean up then need not be waited for.
-	 */
-	bool ending;
-	/*
 	 * Set by the backend when it holds: a descriptor whose last copy, when it is
 	 * closed, frees the lock (a connection that is a session; a file that is locked), from
 	 * then on unchanged. The processes that watch the command keep copies, so that a killed

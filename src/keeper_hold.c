@@ -43,7 +43,6 @@ int64_t keeping_rest_of_hold(const struct keeping *k)
 void keeping_release(struct keeping *k, bool was_held)
 {
 	k->backend->cancel_fd = -1;
-	k->backend->ending = true;
 	switch (k->backend->ops->release(k->backend, &k->request, RELEASE_ALL,
 					 keeping_rest_of_hold(k), &k->event.error)) {
 	case OUTCOME_HELD:

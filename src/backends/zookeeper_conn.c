@@ -128,19 +128,6 @@ void zk_conn_abandon(struct zk_conn *conn)
 	conn->taken_over = false;
 }
 
-void zk_conn_part(struct zk_conn *conn)
-{
-	bool idle;
-
-	pthread_mutex_lock(&conn->mutex);
-	idle = conn->state == ZOO_CONNECTED_STATE && !conn->pending;
-	pthread_mutex_unlock(&conn->mutex);
-	if (conn->handle && idle && zk_net_end_session(conn))
-		zk_conn_abandon(conn);
-	else
-		zk_conn_close(conn);
-}
-
 int zk_conn_adopt(struct zk_conn *conn)
 {
 	/* One of the threads may have had the mutex. */

@@ -107,12 +107,6 @@ int64_t zk_conn_session(const struct zk_conn *conn);
  */
 void zk_conn_close(struct zk_conn *conn);
 
-/*
- * The same for a process that ends now, with a session that has nothing left and no request
- * under way: the server's answer, and the end of the library's threads, are not waited for.
- */
-void zk_conn_part(struct zk_conn *conn);
-
 /* Leaves the session to another process, or to run out, and forgets it. */
 void zk_conn_abandon(struct zk_conn *conn);
 

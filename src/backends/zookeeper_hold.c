@@ -259,8 +259,6 @@ enum outcome zk_hold_release(struct zk_backend *zk, const struct request *reques
 	/* What is kept is another process's now. */
 	if (outcome == OUTCOME_HELD && holder && keep_ms > 0)
 		zk_conn_abandon(&zk->conn);
-	else if (outcome == OUTCOME_HELD && !zk->one_node && zk->base.ending)
-		zk_conn_part(&zk->conn);
 	zk_seat_leave(zk);
 	return outcome;
 }

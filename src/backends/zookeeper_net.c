@@ -237,17 +237,6 @@ void zk_net_close_on_exec(const struct zk_conn *conn)
 	each_fd(set_close_on_exec, (void *)conn);
 }
 
-/* Is fd a connection of the library's to a server? */
-static bool is_connection(const struct zk_conn *conn, int fd, const struct stat *stat)
-{
-	socklen_t size = sizeof(int);
-	int domain = 0;
-
-	return S_ISSOCK(stat->st_mode) && !is_foreign(conn, fd, stat) &&
-	       !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
-	       (domain == AF_INET || domain == AF_INET6);
-}
-
 struct shutting {
 	const struct zk_conn *conn;
 	bool any;
@@ -256,8 +245,13 @@ struct shutting {
 static void shut_down(void *context, int fd, const struct stat *stat)
 {
 	struct shutting *shutting = context;
+	socklen_t size = sizeof(int);
+	int domain = 0;
 
-	if (is_connection(shutting->conn, fd, stat) && !shutdown(fd, SHUT_RDWR))
+	if (!S_ISSOCK(stat->st_mode) || is_foreign(shutting->conn, fd, stat) ||
+	    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size))
+		return;
+	if ((domain == AF_INET || domain == AF_INET6) && !shutdown(fd, SHUT_RDWR))
 		shutting->any = true;
 }
 
@@ -267,38 +261,6 @@ bool zk_net_shut_down(const struct zk_conn *conn)
 
 	each_fd(shut_down, &shutting);
 	return shutting.any;
-}
-
-struct connections {
-	const struct zk_conn *conn;
-	int count;
-	int fd;			/* the last one */
-};
-
-static void find_connection(void *context, int fd, const struct stat *stat)
-{
-	struct connections *connections = context;
-
-	if (!is_connection(connections->conn, fd, stat))
-		return;
-	connections->count++;
-	connections->fd = fd;
-}
-
-bool zk_net_end_session(const struct zk_conn *conn)
-{
-	/* Big-endian: the length of what follows, a number for the answer, closeSession. */
-	static const unsigned char request[] = {
-		0, 0, 0, 8, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xf5
-	};
-	struct connections connections = { .conn = conn };
-
-	if (conn->tls)
-		return false;
-	each_fd(find_connection, &connections);
-	return connections.count == 1 &&
-	       send(connections.fd, request, sizeof(request), MSG_DONTWAIT | MSG_NOSIGNAL) ==
-	       (ssize_t)sizeof(request);
 }
 
 /* ---- what is wrong ---- */

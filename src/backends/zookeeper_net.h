@@ -42,13 +42,6 @@ void zk_net_close_on_exec(const struct zk_conn *conn);
 bool zk_net_shut_down(const struct zk_conn *conn);
 
 /*
- * Writes to the connection there is, as the library would: "end this session" (ZooKeeper
- * protocol, OpCode.closeSession). false: there is none, or not just one, or it takes nothing
- * at the moment. Nothing may be on its way to the server.
- */
-bool zk_net_end_session(const struct zk_conn *conn);
-
-/*
  * Looks what is wrong with the servers. 1: one of them serves; 0: one may yet, after an
  * election; else -1 with *err, which names one and the reason. Takes until deadline_ms at
  * most.
