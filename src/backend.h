@@ -50,6 +50,7 @@ struct request {
 	int64_t until_ms;	/* a keeper frees it then, wall clock; 0: not by itself. To show */
 	int64_t min_hold_ms;	/* not freed earlier than this after it was acquired */
 	bool forget;		/* release leaves nothing, not even the fence: for a probe */
+	bool borrow;		/* a short lease will do at first; see struct grant, lent */
 	bool queue;		/* when busy, stay in line until released or cancelled */
 	struct holder self;
 };
@@ -60,6 +61,7 @@ struct grant {
 	int64_t sent_ms;	/* CLOCK_BOOTTIME before the request left; lease counts from here */
 	int64_t ttl_ms;		/* lease granted; 0: no lease, held until released or process end */
 	uint64_t fence;
+	bool lent;		/* a short lease: renew soon, for a whole one */
 	int64_t event_ms;	/* CLOCK_BOOTTIME: call event() then, whatever comes; 0: no need */
 	/* after OUTCOME_BUSY */
 	struct holder holder;	/* who holds it, as far as known */
@@ -93,6 +95,10 @@ struct backend {
 	 * keeper does not let the next holder in while the command runs. -1: none.
 	 */
 	int hold_fd;
+	/* Set by event(): the lock has come, acquire() will ask nobody. */
+	bool at_hand;
+	/* Set by release(): a waiter has the lock, or will at once. */
+	bool passed_on;
 	/*
 	 * Set by the engine, or NULL: takes a line that a client library logs, for -vv. May be
 	 * called by any thread.

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
@@ -15,11 +16,20 @@
 #include "clock.h"
 #include "error.h"
 #include "ipc.h"
+#include "keeper.h"
 #include "lease.h"
+#include "procstat.h"
 #include "proctree.h"
 #include "shared.h"
 #include "signals.h"
 #include "terminal.h"
+
+/*
+ * How long the child waits for the order to run, while the guard sleeps: at first, for many a
+ * lock is free or held for a moment only; and later, when word has come that it is free.
+ */
+#define AT_GATE_FIRST_MS 100
+#define AT_GATE_MS 20
 
 enum order_type { ORDER_RUN, ORDER_SIGNAL, ORDER_SIGNAL_GROUP, ORDER_STOP };
 
@@ -32,6 +42,8 @@ struct order {
 struct guarding {
 	const struct guard_plan *plan;
 	int fd;			/* to the supervisor; -1 once it is gone */
+	int supervisor_stat;	/* see procstat_open() */
+	int gate_ms;		/* for how long the child waits now */
 	int hold_fd;		/* stays open until the tree is dead; -1: none */
 	bool protected;		/* the command runs under a lock */
 	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
@@ -51,7 +63,7 @@ static void tell(const struct guarding *g, struct guard_event event)
  * it ends when the supervisor says so, or is gone: what the kernel has to take apart would keep
  * the keeper waiting for this processor.
  */
-static void finish(const struct guarding *g, struct guard_event event)
+static void __attribute__((noreturn)) finish(const struct guarding *g, struct guard_event event)
 {
 	const int keeper_fd = g->plan->keeper_pipe_fd;
 	ssize_t told = 0;
@@ -66,6 +78,8 @@ static void finish(const struct guarding *g, struct guard_event event)
 		close(g->hold_fd);
 	if (keeper_fd >= 0)
 		told = write(keeper_fd, "", 1);
+	/* What the keeper does now is what others wait for. */
+	sched_yield();
 	(void)told;	/* a keeper that is gone is the supervisor's affair */
 	event.last = true;
 	tell(g, event);
@@ -75,32 +89,19 @@ static void finish(const struct guarding *g, struct guard_event event)
 	_exit(0);
 }
 
-/* What the child needs; it shares our memory until it has called exec. */
+/* What the child and the guard share, as they do all memory until the child has called exec. */
 struct launch {
-	const struct guard_plan *plan;
-	char *const *envp;
+	struct guarding *g;
 	pid_t guard;
-	int failure;		/* errno of exec, 0 when it succeeded */
+	enum launched {
+		LAUNCHED,
+		LAUNCH_NOT_YET,		/* no order came */
+		LAUNCH_ENDED,		/* the supervisor is gone, or wants no command */
+		LAUNCH_TOO_LATE,
+		LAUNCH_FAILED,		/* exec did: failure */
+	} outcome;
+	int failure;			/* errno */
 };
-
-static int launch_child(void *arg)
-{
-	struct launch *launch = arg;
-	const struct guard_plan *plan = launch->plan;
-	bool foreground = terminal_ours(plan->terminal);
-
-	setpgid(0, 0);
-	if (foreground)
-		terminal_give(plan->terminal, getpid());
-	/* Last resort, should every process of dlock be killed at once. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() == launch->guard) {
-		signals_restore(plan->signals);
-		execvpe(plan->argv[0], plan->argv, launch->envp);
-		launch->failure = errno;
-	}
-	return 127;	/* ends the process */
-}
 
 /* sprintf() would touch a dozen pages that the fork has just made us copy. */
 static void write_digits(char *text, uint64_t number)
@@ -116,33 +117,119 @@ static void write_digits(char *text, uint64_t number)
 	*text = '\0';
 }
 
+/* When the command must be told to end, unless the lease is renewed. */
+static int64_t term_at(const struct guarding *g)
+{
+	const struct shared *shared = g->plan->shared;
+
+	return lease_stop(atomic_load(&shared->lease_end_ms),
+			  atomic_load(&shared->lease_ttl_ms), g->plan->kill_after_ms).term_ms;
+}
+
+/*
+ * A word from the keeper; true: it offers the lock, and we have taken it. Not while the
+ * supervisor is stopped: who presses Ctrl-Z does not want the command to begin.
+ */
+static bool take_word(struct guarding *g, uint64_t *fence)
+{
+	struct shared *shared = g->plan->shared;
+	struct keeper_word word;
+	int hold_fd = -1;
+
+	if (ipc_receive(g->plan->gate_fd, &word, sizeof(word), MSG_DONTWAIT, &hold_fd) ==
+	    (ssize_t)sizeof(word) && word.fence && g->plan->may_start &&
+	    word.fence == atomic_load(&shared->fence) &&
+	    !procstat_is_stopped(g->supervisor_stat) && shared_take(shared, OFFER_STARTED)) {
+		g->hold_fd = hold_fd;
+		*fence = word.fence;
+		return true;
+	}
+	if (hold_fd >= 0)
+		close(hold_fd);
+	return false;
+}
+
+/* Waits for the order to run, or the lock itself; LAUNCHED when it has come. */
+static enum launched await_order(struct guarding *g, uint64_t *fence)
+{
+	struct pollfd words[] = {
+		{ .fd = g->fd, .events = POLLIN }, { .fd = g->plan->gate_fd, .events = POLLIN },
+	};
+	struct order order;
+
+	do {
+		if (poll(words, 2, g->gate_ms) == 0)
+			return LAUNCH_NOT_YET;
+		if (words[0].revents) {
+			if (ipc_receive(g->fd, &order, sizeof(order), 0, &g->hold_fd) !=
+			    (ssize_t)sizeof(order) || order.type != ORDER_RUN)
+				return LAUNCH_ENDED;
+			*fence = order.fence;
+			break;
+		}
+	} while (!take_word(g, fence));
+	g->protected = *fence != 0;
+	/* Held up for so long on the way here that it is not safe to begin. */
+	if (g->protected && clock_boot_ms() >= term_at(g))
+		return LAUNCH_TOO_LATE;
+	return LAUNCHED;
+}
+
+static int launch_child(void *arg)
+{
+	struct launch *launch = arg;
+	const struct guard_plan *plan = launch->g->plan;
+	char *const *envp = plan->bare_envp;
+	uint64_t fence = 0;
+
+	/* What a terminal sends to dlock's group is not for us. */
+	setpgid(0, 0);
+	/* Last resort, should every process of dlock be killed at once. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != launch->guard)
+		return 127;
+	atomic_store(&plan->shared->at_gate, getpid());
+	launch->outcome = await_order(launch->g, &fence);
+	atomic_store(&plan->shared->at_gate, 0);
+	if (launch->outcome != LAUNCHED)
+		return 127;
+	if (fence) {
+		write_digits(plan->fence_text, fence);
+		envp = plan->envp;
+	}
+	if (terminal_ours(plan->terminal))
+		terminal_give(plan->terminal, getpid());
+	signals_restore(plan->signals);
+	execvpe(plan->argv[0], plan->argv, envp);
+	launch->failure = errno;
+	launch->outcome = LAUNCH_FAILED;
+	return 127;	/* ends the process */
+}
+
 /*
  * Starts the command as vfork() would, but on a stack of its own, as
  * posix_spawn() of glibc does: a quarter of fork()'s time, and no caller's frame
- * is shared. The guard sleeps until the exec has happened or failed. 0 or errno.
+ * is shared. The guard sleeps until the exec has happened or failed. The child waits for the
+ * order to run: most often it is there before the lock is. A descriptor that comes with the
+ * order is the guard's, too.
  */
-static int launch_command(struct guarding *g, uint64_t fence)
+static enum launched launch_command(struct guarding *g, int *failure)
 {
 	static _Alignas(64) char stack[96 * 1024];
-	struct launch launch = {
-		.plan = g->plan,
-		.envp = fence ? g->plan->envp : g->plan->bare_envp,
-		.guard = getpid(),
-	};
+	struct launch launch = { .g = g, .guard = getpid(), .outcome = LAUNCH_ENDED };
 
-	if (fence)
-		write_digits(g->plan->fence_text, fence);
 	g->command = clone(launch_child, stack + sizeof(stack),
-			   CLONE_VM | CLONE_VFORK | SIGCHLD, &launch);
+			   CLONE_VM | CLONE_FILES | CLONE_VFORK | SIGCHLD, &launch);
 	if (g->command < 0) {
-		g->command = 0;
-		return errno;
-	}
-	if (launch.failure) {
+		launch.failure = errno;
+		launch.outcome = LAUNCH_FAILED;
+	} else if (launch.outcome != LAUNCHED) {
 		waitpid(g->command, NULL, 0);
-		g->command = 0;
 	}
-	return launch.failure;
+	if (launch.outcome != LAUNCHED)
+		g->command = 0;
+	*failure = launch.failure;
+	return launch.outcome;
 }
 
 static void signal_tree(const struct guarding *g, int sig)
@@ -280,9 +367,10 @@ static void guard_loop(struct guarding *g)
 		fds[TIMER] = (struct pollfd){ .fd = timer, .events = POLLIN };
 		clock_timer_set(timer, wake_ms);
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));
-		while (signals_next(g->plan->signals, NULL))
-			;
+		/* First, for the next holder waits; and again, for what comes meanwhile. */
 		reap(g);
+		while (signals_next(g->plan->signals, NULL))
+			reap(g);
 		if (fds[LOST].revents) {
 			g->lost_seen = true;
 			if (g->plan->kill_on_lost)
@@ -293,35 +381,42 @@ static void guard_loop(struct guarding *g)
 	}
 }
 
-/* When the command must be told to end, unless the lease is renewed. */
-static int64_t term_at(const struct guarding *g)
-{
-	const struct shared *shared = g->plan->shared;
-
-	return lease_stop(atomic_load(&shared->lease_end_ms),
-			  atomic_load(&shared->lease_ttl_ms), g->plan->kill_after_ms).term_ms;
-}
-
 static void guard_main(const struct guard_plan *plan, int fd)
 {
-	struct guarding g = { .plan = plan, .fd = fd, .hold_fd = -1 };
-	struct order order;
+	struct guarding g = { .plan = plan, .fd = fd, .hold_fd = -1, .gate_ms = AT_GATE_FIRST_MS };
+	struct pollfd words[] = {
+		{ .fd = fd, .events = POLLIN }, { .fd = plan->gate_fd, .events = POLLIN },
+	};
+	enum launched launched = LAUNCH_NOT_YET;
+	char supervisor[16];
 	int failure;
 
 	prctl(PR_SET_NAME, "dlock-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	if (ipc_receive(fd, &order, sizeof(order), 0, &g.hold_fd) != (ssize_t)sizeof(order) ||
-	    order.type != ORDER_RUN)
-		_exit(0);
-	g.protected = order.fence != 0;
-	if (g.protected && clock_boot_ms() >= term_at(&g)) {
-		/* Held up for so long on the way here that it is not safe to begin. */
+	snprintf(supervisor, sizeof(supervisor), "%d", (int)getppid());
+	g.supervisor_stat = procstat_open(supervisor);
+	/* A lock on a server that is free comes within a millisecond. */
+	if (plan->gate_fd >= 0)
+		launched = launch_command(&g, &failure);
+	g.gate_ms = AT_GATE_MS;
+	while (launched == LAUNCH_NOT_YET) {
+		poll(words, 2, -1);
+		launched = launch_command(&g, &failure);
+	}
+	switch (launched) {
+	case LAUNCHED:
+		break;
+	case LAUNCH_TOO_LATE:
 		tell(&g, (struct guard_event){ .type = GUARD_EXPIRING });
 		finish(&g, (struct guard_event){ .type = GUARD_EMPTY });
-	}
-	failure = launch_command(&g, order.fence);
-	if (failure)
+		break;
+	case LAUNCH_FAILED:
 		finish(&g, (struct guard_event){ .type = GUARD_EXEC_FAILED, .value = failure });
+		break;
+	case LAUNCH_NOT_YET:
+	case LAUNCH_ENDED:
+		_exit(0);
+	}
 	atomic_store(&plan->shared->command, g.command);
 	guard_loop(&g);
 }
@@ -348,13 +443,14 @@ int guard_start(struct guard *guard, const struct guard_plan *plan, struct error
 	}
 	close(ends[1]);
 	guard->fd = ends[0];
+	guard->shared = plan->shared;
 	return 0;
 }
 
 static void give_order(const struct guard *guard, struct order order, int fd)
 {
 	if (guard->pid)
-		ipc_send(guard->fd, &order, sizeof(order), fd);
+		ipc_send(guard->fd, &order, sizeof(order), 0, fd);
 }
 
 void guard_run(const struct guard *guard, uint64_t fence, int hold_fd)
@@ -371,6 +467,14 @@ void guard_signal(const struct guard *guard, int sig, bool group)
 void guard_stop(const struct guard *guard)
 {
 	give_order(guard, (struct order){ .type = ORDER_STOP }, -1);
+}
+
+bool guard_is_there(const struct guard *guard)
+{
+	char first;
+	ssize_t length = ipc_receive(guard->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT, NULL);
+
+	return length > 0 || (length < 0 && errno == EAGAIN);
 }
 
 bool guard_event(struct guard *guard, struct guard_event *event)
@@ -390,10 +494,16 @@ bool guard_event(struct guard *guard, struct guard_event *event)
 
 void guard_finish(struct guard *guard)
 {
+	pid_t orphan;
+
 	if (!guard->pid)
 		return;
 	kill(guard->pid, SIGKILL);
 	waitpid(guard->pid, NULL, 0);
+	/* What waited to become the command died with it, and is ours to reap now. */
+	orphan = atomic_exchange(&guard->shared->at_gate, 0);
+	if (orphan)
+		waitpid(orphan, NULL, 0);
 	close(guard->fd);
 	guard->pid = 0;
 	guard->fd = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The guard: the command's parent, and the subreaper of all that the command
- * starts. It does no I/O but on its socket, so that nothing can hold it up:
+ * starts. It does no I/O but on its sockets, so that nothing can hold it up:
  *
  *	supervisor ──┬── keeper
  *	             └── guard ── COMMAND ── …
@@ -33,6 +33,8 @@ struct guard_plan {
 	const struct terminal *terminal;
 	struct shared *shared;
 	int lost_fd;			/* eventfd: readable once the lock is lost; -1: none */
+	int gate_fd;			/* the keeper's words, see keeper_word; -1: none come */
+	bool may_start;			/* by such a word alone, without the supervisor's order */
 	int keeper_pipe_fd;		/* tells the keeper when the tree is dead; -1: none */
 	/*
 	 * The hold is that of flock(2) on guard_run()'s descriptor: free it as soon as the tree
@@ -62,6 +64,7 @@ struct guard_event {
 struct guard {
 	pid_t pid;		/* 0: none */
 	int fd;			/* events; end of file when the guard died */
+	struct shared *shared;	/* the plan's */
 };
 
 /* Forks the guard, which waits for guard_run(). 0, or -1 with ERROR_INTERNAL. */
@@ -78,6 +81,9 @@ void guard_signal(const struct guard *guard, int sig, bool group);
 
 /* Ends the command and all it started: TERM, then KILL after kill-after. */
 void guard_stop(const struct guard *guard);
+
+/* Does it live? Of no use once the command has been started. */
+bool guard_is_there(const struct guard *guard);
 
 /* Next event; false when there is none. */
 bool guard_event(struct guard *guard, struct guard_event *event);

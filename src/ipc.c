@@ -10,7 +10,7 @@ struct fd_room {
 	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-ssize_t ipc_send(int fd, const void *message, size_t size, int passed_fd)
+ssize_t ipc_send(int fd, const void *message, size_t size, int flags, int passed_fd)
 {
 	struct iovec part = { .iov_base = (void *)message, .iov_len = size };
 	struct msghdr header = { .msg_iov = &part, .msg_iovlen = 1 };
@@ -18,7 +18,7 @@ ssize_t ipc_send(int fd, const void *message, size_t size, int passed_fd)
 	struct cmsghdr *control;
 
 	if (passed_fd < 0)
-		return send(fd, message, size, MSG_NOSIGNAL);
+		return send(fd, message, size, flags | MSG_NOSIGNAL);
 	header.msg_control = room.bytes;
 	header.msg_controllen = sizeof(room.bytes);
 	control = CMSG_FIRSTHDR(&header);
@@ -26,7 +26,7 @@ ssize_t ipc_send(int fd, const void *message, size_t size, int passed_fd)
 	control->cmsg_type = SCM_RIGHTS;
 	control->cmsg_len = CMSG_LEN(sizeof(passed_fd));
 	memcpy(CMSG_DATA(control), &passed_fd, sizeof(passed_fd));
-	return sendmsg(fd, &header, MSG_NOSIGNAL);
+	return sendmsg(fd, &header, flags | MSG_NOSIGNAL);
 }
 
 ssize_t ipc_receive(int fd, void *message, size_t size, int flags, int *passed_fd)

@@ -10,7 +10,7 @@
  * Sends one message, and a copy of passed_fd with it unless that is -1; else as send(). The
  * caller keeps its own descriptor.
  */
-ssize_t ipc_send(int fd, const void *message, size_t size, int passed_fd);
+ssize_t ipc_send(int fd, const void *message, size_t size, int flags, int passed_fd);
 
 /*
  * Receives one message with flags, as recv(). A descriptor that came with it goes to

@@ -23,7 +23,7 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 {
 	k->event.type = type;
 	k->event.at_ms = clock_boot_ms();
-	ipc_send(k->fd, &k->event, sizeof(k->event),
+	ipc_send(k->fd, &k->event, sizeof(k->event), 0,
 		 type == KEEPER_HELD ? k->backend->hold_fd : -1);
 }
 
@@ -54,9 +54,18 @@ void keeping_end_daemon(const struct keeping *k)
 
 void keeping_finish(struct keeping *k, enum keeper_event_type type)
 {
+	char none;
+
 	keeping_end_daemon(k);
 	k->event.last = true;
 	keeping_tell(k, type);
+	/*
+	 * Let the next one go first, who would wait for a processor while the kernel takes us
+	 * apart: the supervisor ends us, or ends.
+	 */
+	if (k->backend && k->backend->passed_on)
+		while (recv(k->fd, &none, sizeof(none), 0) > 0)
+			;
 	_exit(0);
 }
 

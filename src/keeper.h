@@ -39,6 +39,7 @@ struct keeper_plan {
 	bool with_log;			/* send KEEPER_NOTE */
 	struct shared *shared;
 	int lost_fd;			/* eventfd that wakes the guard on loss */
+	int gate_fd;			/* see keeper_word; -1: there is no guard */
 	/*
 	 * The guard writes when the command's tree is dead, so that the release needs not
 	 * wait for the supervisor. End of file: supervisor and guard are both gone.
@@ -49,7 +50,7 @@ struct keeper_plan {
 enum keeper_event_type {
 	KEEPER_WAITING,		/* holder, age_ms, ahead */
 	KEEPER_RETRYING,	/* message: cannot reach the backend, goes on trying */
-	KEEPER_HELD,		/* fence; see enum offer. Or, on verify: still held */
+	KEEPER_HELD,		/* see enum offer. Or, on verify: still held */
 	KEEPER_WITHDRAWN,	/* nobody took the offer: see keeper_retry() */
 	KEEPER_BUSY,		/* not obtained; holder, age_ms. The keeper ends */
 	KEEPER_RENEWED,		/* lease extended after trouble */
@@ -65,13 +66,20 @@ enum keeper_event_type {
 struct keeper_event {
 	enum keeper_event_type type;
 	bool last;		/* the keeper ends with this one */
-	uint64_t fence;
 	int64_t ahead;
 	int64_t age_ms;		/* at at_ms; -1: not known */
 	int64_t at_ms;		/* CLOCK_BOOTTIME of the event */
 	pid_t keeper_pid;
 	struct holder holder;
 	struct error error;	/* kind and message */
+};
+
+/*
+ * What the keeper tells the guard, over a SOCK_SEQPACKET socket and past the supervisor: be
+ * ready (fence 0), or the lock is offered, with a copy of backend->hold_fd.
+ */
+struct keeper_word {
+	uint64_t fence;
 };
 
 struct keeper {

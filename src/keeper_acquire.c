@@ -3,9 +3,11 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "clock.h"
+#include "ipc.h"
 #include "shared.h"
 
 /*
@@ -21,21 +23,34 @@
 /* A server gets so long to come back, even if leases are shorter than that. */
 #define PATIENCE_MS 30000
 
+/* Not worth to wait for: a guard that hears nothing gets the supervisor's order. */
+static void tell_guard(const struct keeping *k, uint64_t fence, int hold_fd)
+{
+	const struct keeper_word word = { fence };
+
+	if (k->plan->gate_fd >= 0)
+		ipc_send(k->plan->gate_fd, &word, sizeof(word), MSG_DONTWAIT, hold_fd);
+}
+
 /*
- * Offers the lock to the supervisor. false: it did not take it and has been told
- * so; the lock was given back. Does not return when the supervisor is dead.
+ * Offers the lock to the guard and the supervisor. false: they did not take it and have
+ * been told so; the lock was given back. Does not return when the supervisor is dead.
  */
 static bool offer(struct keeping *k, struct grant *grant)
 {
 	struct shared *shared = k->plan->shared;
-	int64_t limit_ms = OFFER_MS;
-	int made = OFFER_MADE;
+	int64_t limit_ms = OFFER_MS, look_ms = grant->lent ? KEEPING_LENT_MS : OFFER_LOOK_MS;
+	int made = OFFER_MADE, before = atomic_load(&shared->offer);
 
 	/* What is taken must have most of its lease before it. */
 	if (grant->ttl_ms)
 		limit_ms = clock_earlier(limit_ms, grant->ttl_ms / 3);
 	limit_ms += clock_boot_ms();
-	atomic_store(&shared->offer, OFFER_MADE);
+	atomic_store(&shared->fence, grant->fence);
+	if (before == OFFER_CLOSED ||
+	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
+		keeping_release(k, true);
+	tell_guard(k, grant->fence, k->backend->hold_fd);
 	keeping_tell(k, KEEPER_HELD);
 	if (grant->event_ms && grant->event_ms <= clock_boot_ms()) {
 		grant->event_ms = 0;
@@ -43,14 +58,14 @@ static bool offer(struct keeping *k, struct grant *grant)
 	}
 	while (atomic_load(&shared->offer) == OFFER_MADE && clock_boot_ms() < limit_ms) {
 		/* Taking is silent; look at it now and then, and for good at the end. */
-		switch (keeping_rest(k, clock_boot_ms() + OFFER_LOOK_MS, false)) {
+		switch (keeping_rest(k, clock_boot_ms() + look_ms, false)) {
 		case WAKE_RELEASE:
 			keeping_release(k, true);
 		case WAKE_DETACH:
 			keeping_detach(k, grant);
 			return true;
 		case WAKE_ORPHANED:
-			if (atomic_load(&shared->offer) != OFFER_TAKEN)
+			if (atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
 				keeping_release(k, true);
 			return true;
 		default:
@@ -64,6 +79,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 	return false;
 }
 
+
 /* Sleeps between two tries; true when it is to be given up. */
 static bool await_turn(struct keeping *k, int64_t retry_ms)
 {
@@ -74,6 +90,8 @@ static bool await_turn(struct keeping *k, int64_t retry_ms)
 			return true;
 		case WAKE_EVENT:
 			retry_ms = clock_earlier(retry_ms, k->backend->ops->event(k->backend));
+			if (!retry_ms && !k->backend->at_hand)
+				tell_guard(k, 0, -1);
 			break;
 		default:
 			break;
@@ -153,7 +171,6 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 						 &k->event.error)) {
 		case OUTCOME_HELD:
 			k->backend->cancel_fd = -1;
-			k->event.fence = grant->fence;
 			keeping_publish(k, grant);
 			return;
 		case OUTCOME_BUSY:

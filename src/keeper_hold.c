@@ -221,6 +221,14 @@ static int64_t period(const struct keeping *k, const struct grant *grant)
 	return grant->ttl_ms ? grant->ttl_ms : k->request.ttl_ms;
 }
 
+/* When the lease is to be renewed, or a loan made a whole lease. */
+static int64_t next_renewal(const struct keeping *k, const struct grant *grant)
+{
+	if (grant->lent)
+		return clock_boot_ms() + KEEPING_LENT_MS;
+	return k->plan->no_renew ? CLOCK_NEVER : lease_renew_at(grant->sent_ms, period(k, grant));
+}
+
 /* When a daemon must act without being asked: its end, or the end of its lease. */
 static int64_t daemon_deadline(const struct keeping *k)
 {
@@ -238,20 +246,20 @@ static int64_t daemon_deadline(const struct keeping *k)
 static int64_t renew(struct keeping *k, struct grant *grant, bool *trouble)
 {
 	const struct backend_ops *ops = k->backend->ops;
+	const bool verify = k->plan->no_renew && !grant->lent;
 	enum outcome outcome;
 
-	outcome = k->plan->no_renew
+	outcome = verify
 		? ops->verify(k->backend, &k->request, &k->event.error)
 		: ops->renew(k->backend, &k->request, grant, &k->event.error);
 	switch (outcome) {
 	case OUTCOME_HELD:
 		if (*trouble)
 			keeping_tell(k, KEEPER_RENEWED);
-		*trouble = false;
-		if (k->plan->no_renew)
-			return CLOCK_NEVER;
-		keeping_publish(k, grant);
-		return lease_renew_at(grant->sent_ms, period(k, grant));
+		*trouble = grant->lent = false;
+		if (!verify)
+			keeping_publish(k, grant);
+		return next_renewal(k, grant);
 	case OUTCOME_ERROR:
 		if (!*trouble)
 			keeping_tell(k, KEEPER_TROUBLE);
@@ -279,12 +287,10 @@ static void bound_calls(struct keeping *k, int64_t configured_ms)
 void keeping_hold(struct keeping *k, struct grant *grant)
 {
 	const int64_t timeout_ms = k->backend->timeout_ms;
-	int64_t renew_ms = CLOCK_NEVER, event_ms = CLOCK_NEVER, until_ms, again_ms;
+	int64_t renew_ms = next_renewal(k, grant), event_ms = CLOCK_NEVER, until_ms, again_ms;
 	bool trouble = false;
 	enum wake wake;
 
-	if (!k->plan->no_renew)
-		renew_ms = lease_renew_at(grant->sent_ms, period(k, grant));
 	if (grant->event_ms)
 		event_ms = grant->event_ms;
 	for (;;) {

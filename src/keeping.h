@@ -24,6 +24,9 @@ struct order {
 	enum order_type type;
 };
 
+/* A loan becomes a whole lease so long after it was offered: then the command has started. */
+#define KEEPING_LENT_MS 20
+
 /* Why keeping_rest() came back. */
 enum wake {
 	WAKE_TIME,

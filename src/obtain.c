@@ -33,8 +33,29 @@ static enum obtained obtained(struct supervisor *s, uint64_t fence)
 {
 	s->protected = true;
 	s->fence = fence;
-	atomic_store(&s->shared->held_ms, clock_boot_ms());
 	return OBTAINED_YES;
+}
+
+/* Takes what is offered, unless it is too late for that. */
+static enum obtained take_offer(struct supervisor *s)
+{
+	if (!shared_take(s->shared, OFFER_TAKEN)) {
+		if (atomic_load(&s->shared->offer) != OFFER_STARTED)
+			return OBTAINED_NOT_YET;
+		s->started = true;
+	}
+	return obtained(s, atomic_load(&s->shared->fence));
+}
+
+/* No offer counts from now on. NOT_YET, or YES: the guard has taken one already. */
+static enum obtained close_offer(struct supervisor *s)
+{
+	int offer = atomic_load(&s->shared->offer);
+
+	while (offer != OFFER_STARTED &&
+	       !atomic_compare_exchange_weak(&s->shared->offer, &offer, OFFER_CLOSED))
+		;
+	return offer == OFFER_STARTED ? take_offer(s) : OBTAINED_NOT_YET;
 }
 
 static void note_holder(struct supervisor *s, const struct holder *holder,
@@ -79,6 +100,7 @@ static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms
 		*sig = signals_bar(s->signals);
 	switch (outcome) {
 	case OUTCOME_HELD:
+		atomic_store(&s->shared->held_ms, clock_boot_ms());
 		return obtained(s, grant->fence);
 	case OUTCOME_BUSY:
 		note_holder(s, &grant->holder, grant->age_ms, clock_boot_ms());
@@ -137,15 +159,11 @@ static enum obtained obtain_local(struct supervisor *s)
 static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_event *event,
 				    int64_t *ahead)
 {
-	int made = OFFER_MADE;
 	struct error err = { 0 };
 
 	switch (event->type) {
 	case KEEPER_HELD:
-		/* Too late when we were stopped for so long that it was withdrawn. */
-		if (!atomic_compare_exchange_strong(&s->shared->offer, &made, OFFER_TAKEN))
-			return OBTAINED_NOT_YET;
-		return obtained(s, event->fence);
+		return take_offer(s);
 	case KEEPER_WITHDRAWN:
 		supervisor_say(s, SAY_STEP, "was stopped as the lock came; back in line");
 		keeper_retry(&s->keeper);
@@ -165,6 +183,8 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 	case KEEPER_FAILED:
 		return supervisor_fail(s, &event->error);
 	case KEEPER_GONE:
+		if (close_offer(s) == OBTAINED_YES)
+			return OBTAINED_YES;
 		error_set(&err, ERROR_INTERNAL, 0, "the keeper process was killed");
 		return supervisor_fail(s, &err);
 	default:
@@ -265,6 +285,12 @@ enum obtained supervisor_obtain(struct supervisor *s)
 		obtained = supervisor_fail(s, &err);
 	else
 		obtained = wait_for_lock(s);
+	if (obtained == OBTAINED_NO && close_offer(s) == OBTAINED_YES) {
+		/* The command runs: it is for it to hear what was to end the wait. */
+		if (s->result->end == RUN_INTERRUPTED)
+			guard_signal(&s->guard, s->result->status, true);
+		obtained = OBTAINED_YES;
+	}
 	s->hooks->waiting(s->hooks->context, NULL);
 	if (obtained == OBTAINED_NO)
 		give_up(s);

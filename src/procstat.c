@@ -6,24 +6,44 @@
 #include <string.h>
 #include <unistd.h>
 
-bool procstat_read(const char *pid, struct procstat *stat)
+#define LINE_SIZE 512
+
+int procstat_open(const char *pid)
 {
-	char path[40], line[512];
-	const char *rest;
-	ssize_t length;
-	int fd;
+	char path[40];
 
 	snprintf(path, sizeof(path), "/proc/%.16s/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	length = read(fd, line, sizeof(line) - 1);
-	close(fd);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+/* What follows the name, which may hold anything, in parentheses; or NULL. */
+static const char *read_line(int fd, char line[static LINE_SIZE])
+{
+	ssize_t length = pread(fd, line, LINE_SIZE - 1, 0);
+
 	if (length <= 0)
-		return false;
+		return NULL;
 	line[length] = '\0';
-	/* The name in parentheses before it may hold anything. */
-	rest = strrchr(line, ')');
+	return strrchr(line, ')');
+}
+
+bool procstat_is_stopped(int fd)
+{
+	char line[LINE_SIZE];
+	const char *rest = read_line(fd, line);
+
+	/* ") S ": proc(5) has T for a signal, t for a tracer. */
+	return !rest || !rest[1] || rest[2] == 'T' || rest[2] == 't';
+}
+
+bool procstat_read(const char *pid, struct procstat *stat)
+{
+	char line[LINE_SIZE];
+	const int fd = procstat_open(pid);
+	const char *rest = read_line(fd, line);
+
+	if (fd >= 0)
+		close(fd);
 	return rest && sscanf(rest + 1, " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
 			      "%*d %*d %*d %*d %*d %llu", &stat->state, &stat->parent,
 			      &stat->group, &stat->start_ticks) == 4;

@@ -16,4 +16,10 @@ struct procstat {
 /* pid: digits, or "self". False when there is no such process, or no /proc. */
 bool procstat_read(const char *pid, struct procstat *stat);
 
+/* A descriptor of pid's file, close-on-exec, for the next; -1: there is none. */
+int procstat_open(const char *pid);
+
+/* Is it stopped, by a signal or a tracer? True also when there is no telling. */
+bool procstat_is_stopped(int fd);
+
 #endif

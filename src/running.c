@@ -196,7 +196,8 @@ void supervisor_run_command(struct supervisor *s)
 	int64_t look_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
 	bool alive = true;
 
-	guard_run(&s->guard, s->protected ? s->fence : 0, supervisor_hold_fd(s));
+	if (!s->started)
+		guard_run(&s->guard, s->protected ? s->fence : 0, supervisor_hold_fd(s));
 	/* The command does not wait for these words. */
 	if (s->protected)
 		supervisor_say_acquired(s);

@@ -9,28 +9,37 @@
 #define DLOCK_SHARED_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
- * A lock that the keeper obtained is offered to the supervisor, which must take
- * it before the command starts. A supervisor that does not (it was stopped) finds
- * the offer withdrawn later on; one compare-and-set decides.
+ * A lock that the keeper obtained is offered, and must be taken before the command starts:
+ * by the guard, which hears of it first, or by the supervisor. If neither does (the
+ * supervisor was stopped), the offer is withdrawn; one that gives up waiting closes it. One
+ * compare-and-set decides.
  */
 enum offer {
 	OFFER_NONE,
 	OFFER_MADE,		/* by the keeper, with the event KEEPER_HELD */
 	OFFER_TAKEN,		/* by the supervisor */
+	OFFER_STARTED,		/* by the guard, which runs the command without an order */
 	OFFER_WITHDRAWN,	/* by the keeper: nobody answered, next waiter's turn */
+	OFFER_CLOSED,		/* by the supervisor: no lock is wanted any more */
 };
 
 struct shared {
 	_Atomic int64_t lease_end_ms;	/* CLOCK_BOOTTIME; CLOCK_NEVER: no lease */
 	_Atomic int64_t lease_ttl_ms;	/* as granted: kill-after is capped by it */
 	_Atomic int offer;		/* enum offer */
-	_Atomic int64_t held_ms;	/* CLOCK_BOOTTIME when the supervisor took it; 0: not yet */
+	_Atomic uint64_t fence;		/* of the lock that is offered */
+	_Atomic int64_t held_ms;	/* CLOCK_BOOTTIME when the offer was taken; 0: not yet */
+	_Atomic int at_gate;		/* pid of what waits to become the command; 0: none */
 	_Atomic int command;		/* pid of the command, once the guard has started it */
 	/* A request has been sent that may leave something in the backend. */
 	_Atomic int engaged;
 };
+
+/* Takes the offer, if it still stands, as OFFER_TAKEN or OFFER_STARTED. */
+bool shared_take(struct shared *shared, enum offer how);
 
 #endif

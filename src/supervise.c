@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -75,8 +76,9 @@ static int map_shared(struct supervisor *s, struct error *err)
 	if (s->run->driver->local)
 		return 0;	/* no keeper */
 	s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (s->lost_fd < 0 || pipe2(s->guard_pipe, O_CLOEXEC)) {
-		error_set(err, ERROR_INTERNAL, errno, "eventfd or pipe");
+	if (s->lost_fd < 0 || pipe2(s->guard_pipe, O_CLOEXEC) ||
+	    (s->run->argv && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->gate))) {
+		error_set(err, ERROR_INTERNAL, errno, "eventfd, pipe or socketpair");
 		return -1;
 	}
 	return 0;
@@ -102,6 +104,9 @@ int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *
 		.terminal = &s->terminal,
 		.shared = s->shared,
 		.lost_fd = s->lost_fd,
+		.gate_fd = s->gate[1],
+		/* A line about the waiting must be gone before the command writes. */
+		.may_start = s->hooks->tick_ms == CLOCK_NEVER,
 		.keeper_pipe_fd = s->guard_pipe[1],
 		.kill_after_ms = s->run->kill_after_ms,
 		.kill_on_lost = s->run->kill_on_lost,
@@ -126,6 +131,7 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 		.with_log = s->hooks->with_details,
 		.shared = s->shared,
 		.lost_fd = s->lost_fd,
+		.gate_fd = s->gate[0],
 		.guard_pipe = { s->guard_pipe[0], s->guard_pipe[1] },
 	};
 
@@ -149,11 +155,10 @@ int supervisor_start_guard(struct supervisor *s, struct error *err)
 
 void supervisor_check_guard(struct supervisor *s)
 {
-	struct guard_event event;
-
-	while (s->guard.pid && guard_event(&s->guard, &event))
-		if (event.type == GUARD_GONE)
-			guard_finish(&s->guard);
+	/* What it says of a command that it has started is not for now. */
+	if (s->guard.pid && !guard_is_there(&s->guard) &&
+	    atomic_load(&s->shared->offer) != OFFER_STARTED)
+		guard_finish(&s->guard);
 }
 
 static void run_protected(struct supervisor *s)
@@ -192,13 +197,14 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 {
 	*s = (struct supervisor){
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
-		.guard_pipe = { -1, -1 }, .lost_fd = -1, .keeper = { .fd = -1, .hold_fd = -1 },
+		.guard_pipe = { -1, -1 }, .gate = { -1, -1 }, .lost_fd = -1,
+		.keeper = { .fd = -1, .hold_fd = -1 },
 		.force_ms = CLOCK_NEVER, .pidfd = -1,
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,
 			     .min_hold_ms = run->min_hold_ms,
-			     .queue = run->wait_ms > 0 },
+			     .borrow = run->argv != NULL, .queue = run->wait_ms > 0 },
 	};
 	*result = (struct run_result){ .age_ms = -1 };
 	s->request.token = s->token;

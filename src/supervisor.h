@@ -36,6 +36,7 @@ struct supervisor {
 	struct terminal terminal;
 	struct shared *shared;
 	int lost_fd;
+	int gate[2];			/* from the keeper to the guard; -1: none */
 	int guard_pipe[2];
 	char token[TOKEN_SIZE];
 	struct request request;
@@ -50,6 +51,7 @@ struct supervisor {
 	struct guard_plan guard_plan;
 
 	bool protected;			/* the lock is, or was, held */
+	bool started;			/* the guard needs no order: see OFFER_STARTED */
 	uint64_t fence;
 	int64_t started_ms;
 	bool reaped;			/* result->status is valid */

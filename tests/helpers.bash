@@ -183,12 +183,15 @@ child() {
 	[[ -n $CHILD ]]
 }
 
-# tree PID: its living descendants, one a line
+# tree PID: its living descendants, one a line; without what waits for a moment to become
+# dlock's command, and may be gone when the caller acts
 tree() {
 	processes | awk -v root="$1" '
-		{ parent[$1] = $2 }
+		{ parent[$1] = $2; name[$1] = $3 }
 		END {
 			for (pid in parent) {
+				if (name[pid] == "dlock-guard" && name[parent[pid]] == "dlock-guard")
+					continue
 				for (up = parent[pid]; up in parent && up != root;)
 					up = parent[up]
 				if (up == root)
