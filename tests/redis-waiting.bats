@@ -202,6 +202,137 @@ load redis
 	only_fences
 }
 
+# ---- a lock that is lent by the message that wakes the waiter (see redis.c)
+
+# wake_up FENCE [LATE]: what a release says to the only waiter; asked LATE ms before its last try
+wake_up() {
+	local token note asked
+	token=$(rcli zrange "{$KEY}:queue" 0 0)
+	note=$(rcli hget "{$KEY}:waiters" "$token")
+	read -r _ _ asked _ <<<"$note"
+	equal "$(rcli publish "{$KEY}:wake:$token" "0 $((asked - ${2:-0})) $1")" 1 listeners
+}
+
+lent_whole() {
+	(($(rcli pttl "$KEY") > 20000))
+}
+
+@test "a lock that was lent is soon held for the whole TTL, and shown with its holder" {
+	hold --
+	wait_in_line 1 -t 30s -- sh -c 'echo "$DLOCK_FENCE" >fence; exec sleep 300'
+	local waiter=$PID before=$FENCE
+	release
+	line fence
+	wait_until 1 lent_whole
+	((LINE > before)) || fail "fence $LINE after $before"
+	run -1 --separate-stderr "$DLOCK" status --json "$LOCK"
+	equal "$(jq -r '[.fence, (.holders | length), .holders[0].fence, .holders[0].command,
+		(.waiters | length)] | join(" ")' <<<"$output")" "$LINE 1 $LINE sh 0"
+	kill -TERM "$waiter"
+	join "$waiter"
+	only_fences
+}
+
+@test "a lock that was lent, --no-renew: held for one whole TTL" {
+	hold --
+	wait_in_line 1 -t 30s --no-renew -- sh -c 'touch ran; exec sleep 300'
+	release
+	wait_until 5 test -e ran
+	wait_until 2 lent_whole
+	kill -TERM "$PID"
+	join "$PID"
+}
+
+@test "acquire is not lent a lock, but has it for the whole TTL at once" {
+	hold --
+	start "$DLOCK" acquire -t 30s "$LOCK"
+	wait_until 5 waiters 1
+	release
+	join "$PID" 5
+	equal "$status" 0
+	lent_whole
+	run -0 "$DLOCK" release "$LOCK" "$(<"$OUT")"
+}
+
+@test "lent, and the keeper stopped at once: dead in time" {
+	hold --
+	wait_in_line 1 -t 5s -- sh -c 'read -r keeper <keeper && kill -STOP "$keeper" && echo $$ >command &&
+		exec "$TOOLS/witness" -i -l log -p "$0" -k "dlock:$DLOCK_NAME" -t "$DLOCK_TOKEN"' "$REDIS_PORT"
+	local waiter=$PID err=$ERR
+	keeper_of "$waiter"
+	echo "$KEEPER" >keeper
+	release
+	HOLDER=$waiter HOLDER_ERR=$err
+	wait_until 5 has_line log ' held '
+	read -r COMMAND <command
+	lost
+	dead_in_time
+}
+
+@test "a loan that comes late starts nothing before the server was asked" {
+	local start
+	# the server knows the scripts: one request is one reply
+	"$DLOCK" run "$LOCK" -- true
+	start_proxy "$REDIS_PORT"
+	hold --
+	wait_in_line 1 -b "$PROXY?timeout=8s" -t 30s -- touch ran
+	proxy hold 2600
+	now
+	start=$NOW
+	release
+	join "$PID" 20
+	equal "$status" 0
+	now
+	# the message, the reply, and that of the release
+	between $((NOW - start)) 7700 12000
+	only_fences
+}
+
+@test "lent what another holds: the command ends at once" {
+	rcli set "$KEY" stranger px 600000
+	wait_in_line 1 -- sh -c 'touch ran; exec sleep 300'
+	wake_up 7
+	join "$PID" 3
+	equal "$status" 123
+	matches "$(<"$ERR")" 'lock lost: .* belongs to somebody else now'
+	[[ -e ran ]]
+	equal "$(rcli get "$KEY")" stranger
+	rcli del "$KEY"
+}
+
+@test "a loan on another try than the last is none" {
+	rcli set "$KEY" stranger px 600000
+	wait_in_line 1 -- touch ran
+	wake_up 7 1
+	holds_for 1000 alive "$PID"
+	[[ ! -e ran ]]
+	rcli del "$KEY"
+	join "$PID" 8
+	equal "$status" 0
+	only_fences
+}
+
+@test "a server whose clock was set back lends nothing" {
+	faked_redis
+	hold -b "$P_URI" --
+	start "$DLOCK" run -b "$P_URI" -t 30s "$LOCK" -- sh -c 'echo "$DLOCK_FENCE" >fence'
+	local hung=$PID family
+	wait_until 5 p_waiters 1
+	family=$(tree "$hung")
+	# shellcheck disable=SC2086 # words
+	kill -STOP "$hung" $family
+	clock -3600
+	release
+	# called, and no more
+	between "$(redis_at "$P_DIR" pttl "$KEY")" -2 900 "the lock's PTTL"
+	# shellcheck disable=SC2086 # words
+	kill -CONT "$hung" $family
+	join "$hung" 8
+	equal "$status" 0
+	line fence
+	((LINE > FENCE)) || fail "fence $LINE after $FENCE"
+}
+
 # requests: how many lines of MONITOR stand for requests of clients, not for what
 # scripts call, and not for our own
 requests() {

@@ -11,11 +11,15 @@
  *	{<key>}:waiters	hash: token -> place, mode, text; also of one being woken
  *	{<key>}:wake:<token>	channel that this waiter listens to
  *
- * Who releases hands the lock to the first waiter whose channel has a listener,
- * for 900 ms, in which that one confirms by acquiring; a dead one has no listener
- * and is passed over at once, a hung one loses its turn to the next, which is told
- * to look after that time. A waiter also looks every 5 s, and the first in line when
- * the holder's lease runs out, for holders that die or know nothing of queues.
+ * Who releases hands the lock to the first waiter whose channel has a listener. One that
+ * asked a moment ago is lent it: with each try a waiter says that from then on it may be
+ * given a lease of LOAN_MS, counted from when it asked, as every lease is; the message
+ * names the try and the fence, and the command starts without a further question. The
+ * loan becomes a whole lease at once, by a renewal. Any other has it for 900 ms, in which
+ * it confirms by acquiring. A dead one has no listener and is passed over at once, a hung
+ * one loses its turn to the next, which is told to look after that time. A waiter also
+ * looks every 5 s, and the first in line when the holder's lease runs out, for holders
+ * that die or know nothing of queues.
  */
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
@@ -39,6 +43,8 @@ struct redis_backend *redis_from_backend(struct backend *backend)
 #define LOOK_JITTER_MS 500
 /* Least pause before the first in line looks again as a lease runs out. */
 #define LOOK_LEAST_MS 20
+/* Who is handed the lock and hangs keeps the others waiting for so long at most (SPEC, 2.7). */
+#define LOAN_MS 4500
 
 static void redis_close(struct backend *backend)
 {
@@ -139,11 +145,14 @@ static bool disagrees(const redisReply *reply, const struct request *request,
 static enum outcome try_once(struct redis_backend *redis, const struct request *request,
 			     bool in_line, struct grant *grant, struct error *err)
 {
-	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE];
-	char holder[HOLDER_TEXT_SIZE + 32];
+	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], asked[REDIS_DIGITS_SIZE];
+	char loan[REDIS_DIGITS_SIZE], holder[HOLDER_TEXT_SIZE + 32];
+	const int64_t sent_ms = clock_boot_ms();
 	const char *const arguments[] = {
 		redis_digits(request->ttl_ms, ttl), mode_of(request, mode), in_line ? "1" : "0",
-		holder, NULL
+		holder, redis_digits(sent_ms, asked),
+		redis_digits(request->borrow && request->ttl_ms >= LOAN_MS ? LOAN_MS : 0, loan),
+		NULL
 	};
 	enum outcome outcome;
 	redisReply *reply;
@@ -154,8 +163,10 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 	if (request->min_hold_ms > 0)
 		snprintf(holder + used, sizeof(holder) - used, "&min=%" PRId64,
 			 request->min_hold_ms);
-	grant->sent_ms = clock_boot_ms();
+	grant->sent_ms = sent_ms;
 	grant->ttl_ms = request->ttl_ms;
+	redis->asked_ms = sent_ms;
+	redis->lent_fence = 0;
 	reply = redis_node_script(&redis->node, &script_acquire, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
@@ -172,12 +183,30 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 	return outcome;
 }
 
+/* Has a message lent us the lock, with time enough to begin? */
+static bool borrow(struct redis_backend *redis, struct grant *grant)
+{
+	const uint64_t fence = redis->lent_fence;
+
+	redis->lent_fence = 0;
+	if (!fence || clock_boot_ms() - redis->asked_ms >= LOAN_MS / 2)
+		return false;
+	*grant = (struct grant){
+		.sent_ms = redis->asked_ms, .ttl_ms = LOAN_MS, .fence = fence, .lent = true
+	};
+	redis->lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
+	return true;
+}
+
 static enum outcome redis_acquire(struct backend *backend, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
 	enum outcome outcome = OUTCOME_BUSY;
 
+	/* Its renewal closes the other connection: the command must not wait for that. */
+	if (borrow(redis, grant))
+		return OUTCOME_HELD;
 	/* In line already, or not: most locks are free, so try before subscribing. */
 	if (!redis->node.wake.context)
 		outcome = try_once(redis, request, false, grant, err);
@@ -199,15 +228,22 @@ static int redis_event_fd(struct backend *backend)
 	return redis_conn_fd(redis->node.wake.context ? &redis->node.wake : &redis->node.main);
 }
 
-/* A message's text is the delay in ms after which to try. */
-static int64_t read_message(const redisReply *reply)
+/*
+ * A message's text is the delay in ms after which to try; or "0 ASKED FENCE": the lock is
+ * lent to us, on the try made at ASKED, which must be our last one.
+ */
+static int64_t read_message(struct redis_backend *redis, const redisReply *reply)
 {
 	int64_t delay_ms;
+	char *next;
 
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
 	    !redis_is_text(reply->element[2]))
 		return CLOCK_NEVER;
-	delay_ms = strtol(reply->element[2]->str, NULL, 10);
+	delay_ms = strtoll(reply->element[2]->str, &next, 10);
+	if (strtoll(next, &next, 10) == redis->asked_ms)
+		redis->lent_fence = strtoull(next, NULL, 10);
+	redis->node.base.at_hand = redis->lent_fence != 0;
 	return delay_ms > 0 && delay_ms < LOOK_MS ? clock_boot_ms() + delay_ms : 0;
 }
 
@@ -220,7 +256,7 @@ static int64_t redis_event(struct backend *backend)
 	int state;
 
 	while ((state = redis_conn_poll(conn, &reply)) > 0) {
-		message_ms = read_message(reply);
+		message_ms = read_message(redis, reply);
 		if (message_ms < next_ms)
 			next_ms = message_ms;
 		freeReplyObject(reply);
@@ -242,8 +278,10 @@ static enum outcome redis_renew(struct backend *backend, const struct request *r
 	int64_t sent_ms = clock_boot_ms(), answer;
 	char ttl[REDIS_DIGITS_SIZE];
 	const char *const arguments[] = { redis_digits(request->ttl_ms, ttl), NULL };
-	redisReply *reply = redis_node_script(&redis->node, &script_renew, request, arguments, err);
+	redisReply *reply;
 
+	reply = redis_node_script(&redis->node, &script_renew, request, arguments, err);
+	redis_conn_close(&redis->node.wake);
 	if (!reply)
 		return OUTCOME_ERROR;
 	if (!redis_is_integer(reply))
@@ -301,6 +339,7 @@ static enum outcome redis_release(struct backend *backend, const struct request 
 	struct redis_backend *redis = redis_from_backend(backend);
 	int64_t sent_ms = clock_boot_ms(), answer;
 	char keep[REDIS_DIGITS_SIZE];
+	const char *const exists[] = { "EXISTS", redis->node.keys[KEY_LOCK], NULL };
 	const char *const arguments[] = {
 		redis_digits(keep_ms, keep), how == RELEASE_ALL ? "1" : "0", NULL
 	};
@@ -308,6 +347,11 @@ static enum outcome redis_release(struct backend *backend, const struct request 
 
 	/* Deaf from here on: the release of another must not choose us. */
 	redis_conn_close(&redis->node.wake);
+	/*
+	 * A server writes last to whom it had something to say first: with an answer to us under
+	 * way already, the waiter that the script wakes hears of it before we do.
+	 */
+	redis_conn_ahead(&redis->node.main, exists);
 	reply = redis_node_script(&redis->node, &script_release, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
@@ -317,6 +361,7 @@ static enum outcome redis_release(struct backend *backend, const struct request 
 	freeReplyObject(reply);
 	if (request->forget)
 		forget(redis);
+	backend->passed_on = answer == 3;
 	if (answer != 0)
 		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
 	/* Sent twice within the lease: it was the first one that released. */

@@ -222,6 +222,19 @@ struct redisReply *redis_conn_command(struct redis_conn *conn,
 	return reply;
 }
 
+void redis_conn_ahead(struct redis_conn *conn, const char *const argv[])
+{
+	int argc = 0;
+
+	if (!conn->context)
+		return;
+	while (argv[argc])
+		argc++;
+	if (redisAppendCommandArgv(conn->context, argc, (const char **)(uintptr_t)argv, NULL) ==
+	    REDIS_OK)
+		conn->unread_greetings++;
+}
+
 int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 {
 	struct pollfd ready = { .fd = redis_conn_fd(conn), .events = POLLIN };

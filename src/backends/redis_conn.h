@@ -34,7 +34,7 @@ struct redis_limits {
 
 struct redis_conn {
 	struct redisContext *context;	/* NULL: not connected */
-	int unread_greetings;		/* replies to AUTH and SELECT still to come */
+	int unread_greetings;		/* replies to AUTH and SELECT still to come, and the like */
 };
 
 /*
@@ -60,6 +60,12 @@ struct redisReply *redis_conn_command(struct redis_conn *conn,
 				      const char *const argv[],
 				      const struct redis_limits *limits,
 				      struct error *err);
+
+/*
+ * Puts a command, which ends with NULL, in front of the next one, to travel with it. Its answer
+ * is dropped; an error is the answer to the next one, too. Nothing on a closed connection.
+ */
+void redis_conn_ahead(struct redis_conn *conn, const char *const argv[]);
 
 /*
  * Takes in what has come without being asked for, a message or the end of the connection.

@@ -12,6 +12,8 @@ struct name_list;
 struct redis_backend {
 	struct redis_node node;		/* begins with struct backend */
 	int64_t lease_end_ms;		/* of the last grant, 0: none */
+	int64_t asked_ms;		/* CLOCK_BOOTTIME of the last try */
+	uint64_t lent_fence;		/* a message has lent us the lock; 0: none has */
 };
 
 struct redis_backend *redis_from_backend(struct backend *backend);

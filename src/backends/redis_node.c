@@ -14,7 +14,7 @@
 
 #define DEFAULT_PORT 6379
 #define DEFAULT_PREFIX "dlock:"
-#define MOST_ARGUMENTS 6
+#define MOST_ARGUMENTS 8
 
 static int read_db(const char *text, long *db, struct error *err)
 {

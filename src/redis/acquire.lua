@@ -1,4 +1,5 @@
--- ARGV: channel, token, ttl (ms), mode, queue ('1': stand in line), text of the holder.
+-- ARGV: channel, token, ttl (ms), mode, queue ('1': stand in line), text of the holder,
+-- asked, loan: for so long (ms) from now it may be lent the lock, with asked as its sign.
 -- Returns {1, fence} when held; {2, N} when it is used with N slots; else
 -- {0, pttl, ahead, text of a holder, for how long (ms)}.
 local ttl, mode, in_line, text = tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1', ARGV[6]
@@ -8,14 +9,12 @@ local unused = redis.call('EXISTS', lock, holders, queue, waiters) == 0
 if not unused then look() end
 
 local function take()
-  local number, since, count
-  if holds(token) then number, since, count = note_of(token) end
+  local number
+  if holds(token) then number = note_of(token) end
   if not number then
-    local last = tonumber(redis.call('GET', fence) or '0') or 0
-    number, since, count = digits(math.max(last + 1, now_us())), digits(now_us()), '1'
-    redis.call('SET', fence, number, 'EX', FENCE_SECONDS)
+    number = next_fence()
     if not unused and (mode == 'x' or not owner) then redis.call('DEL', holders) end
-    set_note(token, number, since, count, text)
+    set_note(token, number, digits(now_us()), '1', text)
   end
   -- Taken last: a permission that is missing shows before anything is.
   if not unused then leave(token) end
@@ -27,12 +26,13 @@ if unused then return take() end
 
 -- Our place: kept while we were called and did not come, else the last.
 local function stand_in_line()
-  local place = place_of(token)
+  local place = waiter(token)
   if not place then
     local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or '0'
     place = digits(math.max(tonumber(last) + 1, now_us()))
-    redis.call('HSET', waiters, token, place .. ' ' .. mode .. ' ' .. text)
   end
+  local till = digits(now_ms() + tonumber(ARGV[8]))
+  redis.call('HSET', waiters, token, table.concat({place, mode, ARGV[7], till, text}, ' '))
   redis.call('ZADD', queue, place, token)
   redis.call('PEXPIRE', queue, QUEUE)
   redis.call('PEXPIRE', waiters, QUEUE)
@@ -53,7 +53,7 @@ if set and tonumber(mode) then
   if tonumber(agreed) and agreed ~= mode then return {2, tonumber(agreed)} end
 end
 if not holds(token) then
-  if in_line and place_of(token) then stand_in_line() end
+  if in_line and waiter(token) then stand_in_line() end
   local first = first_in_line()
   if first and first ~= token then
     hand_over()

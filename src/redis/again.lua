@@ -1,6 +1,7 @@
 -- ARGV: channel, token, ttl (ms), mode. One more acquisition of a hold: {1, fence}; {2, 0}:
 -- it is held in a mode that gives less; else {0, 0}.
 look()
+settle(token)
 local number, since, count, text = note_of(token)
 if not number or not holds(token) then return {0, 0} end
 local held = set and redis.call('HGET', holders, 'mode') or 'x'

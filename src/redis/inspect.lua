@@ -8,6 +8,8 @@ end
 
 local function hold(who, mode, expires)
   local number, since, count, text = note_of(who)
+  local _
+  if not number then _, _, _, _, text = waiter(who) end
   return {text or '', mode, number or '0', since and ms_since(since) or -1,
           expires, tonumber(count or '1')}
 end
@@ -23,8 +25,7 @@ elseif owner then
   table.insert(holds_now, hold(owner, 'x', redis.call('PTTL', lock)))
 end
 for _, who in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-  local note = redis.call('HGET', waiters, who)
-  local place, mode, text = string.match(note or '', '^(%d+) (%w+) (.*)$')
+  local place, mode, _, _, text = waiter(who)
   if place then table.insert(waits, {text, mode, ms_since(place)}) end
 end
 if owner and ARGV[3] == '1' then

@@ -6,6 +6,9 @@ local channel, token = ARGV[1], ARGV[2]
 
 -- A lock that was handed to a waiter is its own for so long (ms), to say so.
 local GRANT = 900
+-- A waiter that asked a moment ago is lent the lock on what it said then; so much (ms) must
+-- be left of it, and no more can be, unless this clock was set back.
+local LEAST_LOAN, MOST_LOAN = 2500, 4500
 -- Fences outlive their locks: 30 days. Later the server's clock is ahead anyway.
 local FENCE_SECONDS = 2592000
 -- Nobody looked at the queue for so long (ms): all who wait are dead.
@@ -93,44 +96,19 @@ local function first_in_line()
   return redis.call('ZRANGE', queue, 0, 0)[1]
 end
 
--- A waiter's place (digits) and mode, or nil.
-local function place_of(who)
+-- A waiter's place (digits), mode, when it asked last (by its own clock), until when (ms,
+-- by ours) it may be lent the lock on that, and text; or nil.
+local function waiter(who)
   local note = redis.call('HGET', waiters, who)
-  if note then return string.match(note, '^(%d+) (%w+) ') end
+  if note then return string.match(note, '^(%d+) (%w+) (%d+) (%d+) (.*)$') end
 end
 
--- Tells a waiter to try in delay ms. Nobody hears it: that one is dead, and out.
-local function call(who, delay)
-  if redis.call('PUBLISH', channel .. who, delay) > 0 then return true end
+-- Tells a waiter to try in so many ms, or that it has the lock already: 0, when it asked,
+-- and its fence. Nobody hears it: that one is dead, and out.
+local function call(who, message)
+  if redis.call('PUBLISH', channel .. who, message) > 0 then return true end
   leave(who)
   return false
-end
-
--- Hands what room there is to the first in line that live, for each to confirm, and
--- tells the one behind them to look after GRANT, should they not. The places of
--- those called stay noted in waiters.
-local function hand_over()
-  local called = false
-  local first = first_in_line()
-  while first do
-    local _, mode = place_of(first)
-    if not mode then
-      leave(first)
-    elseif not room(mode) then
-      break
-    elseif call(first, 0) then
-      redis.call('ZREM', queue, first)
-      if not owner then redis.call('DEL', holders) end
-      if mode == 'x' then lend(first, GRANT) else put(first, mode, GRANT) end
-      called = true
-    end
-    first = first_in_line()
-  end
-  while called and first and not call(first, GRANT + 5) do first = first_in_line() end
-  if not owner and not first then
-    redis.call('DEL', queue, waiters, holders)
-    redis.call('PUBLISH', channel .. 'free', 0)
-  end
 end
 
 -- A holder's note: fence, since (us), count, text.
@@ -142,4 +120,69 @@ end
 
 local function set_note(who, number, since, count, text)
   redis.call('HSET', holders, who, table.concat({number, since, count, text}, ' '))
+end
+
+-- The fence of who takes the lock now.
+local function next_fence()
+  local last = tonumber(redis.call('GET', fence) or '0') or 0
+  local number = digits(math.max(last + 1, now_us()))
+  redis.call('SET', fence, number, 'EX', FENCE_SECONDS)
+  return number
+end
+
+-- Who has borrowed the lock, and nobody has noted it yet: does so.
+local function settle(who)
+  if owner ~= who or note_of(who) then return end
+  local _, _, _, _, text = waiter(who)
+  redis.call('DEL', holders)
+  set_note(who, redis.call('GET', fence) or '0', digits(now_us()), '1', text or '')
+  leave(who)
+end
+
+-- Hands the lock to who, the first in line, as a loan to begin with, or to confirm; the
+-- rest is what waiter() says of it. Returns for how long (ms), or nil: it is dead.
+local function hand_to(who, mode, asked, till)
+  local ms, message = GRANT, '0'
+  if mode == 'x' then
+    local loan = tonumber(till) - now_ms()
+    if loan >= LEAST_LOAN and loan <= MOST_LOAN then
+      ms, message = loan, table.concat({0, asked, next_fence()}, ' ')
+    end
+  end
+  if not call(who, message) then return end
+  redis.call('ZREM', queue, who)
+  if mode == 'x' then
+    lend(who, ms)
+  else
+    if not owner then redis.call('DEL', lock, holders) end
+    put(who, mode, ms)
+  end
+  return ms
+end
+
+-- Hands what room there is to the first in line that live, for each to confirm, and
+-- tells the one behind them to look after that time, should they not. The places of
+-- those called stay noted in waiters. Nobody is left: removes what is. Returns nil, or for
+-- how long the last one called may.
+local function hand_over()
+  local called
+  local line = redis.call('ZRANGE', queue, 0, 1)
+  local first = line[1]
+  while first do
+    local _, mode, asked, till = waiter(first)
+    if not mode then
+      leave(first)
+    elseif not room(mode) then
+      break
+    else
+      called = hand_to(first, mode, asked, till) or called
+    end
+    if first == line[1] then first = line[2] else first = first_in_line() end
+  end
+  while called and first and not call(first, called + 5) do first = first_in_line() end
+  if not owner then
+    redis.call('DEL', lock, queue, waiters, holders)
+    redis.call('PUBLISH', channel .. 'free', 0)
+  end
+  return called
 end

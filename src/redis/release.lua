@@ -1,6 +1,7 @@
 -- ARGV: channel, token, keep (ms, 0: free it now), all ('1': however often it was
 -- acquired). Leaves the line, too.
--- Returns 1 when it was held, 2 when it still is (counted), 0 when it was not.
+-- Returns 1 when it was held, 3 when another has it now, 2 when it still is (counted), 0
+-- when it was not.
 local keep = tonumber(ARGV[3])
 look()
 if not holds(token) then
@@ -10,8 +11,8 @@ if not holds(token) then
 end
 local number, since, count, text = note_of(token)
 if not number then
-  -- Handed to us, and not confirmed: our place is still noted.
-  leave(token)
+  -- Handed to us, and neither taken nor settled: our place is still noted.
+  if keep > 0 then settle(token) else leave(token) end
 elseif tonumber(count) > 1 and ARGV[4] ~= '1' then
   set_note(token, number, since, digits(tonumber(count) - 1), text)
   return 2
@@ -28,8 +29,7 @@ if set then
   redis.call('HDEL', holders, token)
   look()
 else
-  redis.call('DEL', lock)
+  -- hand_over() removes the key, or gives it to another.
   owner = false
 end
-hand_over()
-return 1
+return hand_over() and 3 or 1
