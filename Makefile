@@ -211,7 +211,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*.[ch] src/backends/*.[ch]) \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \
 		$(filter-out src/backend.c src/linkage_static.c src/keep% src/supervise.c src/obtain.c \
 			src/running.c src/give_back.c src/nested.c src/acquire.c \
-			src/guard.c src/watchdog.c,$(wildcard src/*.c)) $(FUZZ_EXTRA_$*) \
+			src/guard%.c src/watchdog.c,$(wildcard src/*.c)) $(FUZZ_EXTRA_$*) \
 		$(LIBS)
 
 fuzzers: $(FUZZERS)

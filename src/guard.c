@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-#include "guard.h"
+#include "guarding.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
@@ -16,41 +15,16 @@
 #include "clock.h"
 #include "error.h"
 #include "ipc.h"
-#include "keeper.h"
 #include "lease.h"
-#include "procstat.h"
 #include "proctree.h"
 #include "shared.h"
 #include "signals.h"
-#include "terminal.h"
 
 /*
- * How long the child waits for the order to run, while the guard sleeps: at first, for many a
- * lock is free or held for a moment only; and later, when word has come that it is free.
+ * After a command so short, the guard is ended while the keeper waits for the server, to be
+ * done the sooner; after any other, with the rest, so as not to be in the next holder's way.
  */
-#define AT_GATE_FIRST_MS 100
-#define AT_GATE_MS 20
-
-enum order_type { ORDER_RUN, ORDER_SIGNAL, ORDER_SIGNAL_GROUP, ORDER_STOP };
-
-struct order {
-	enum order_type type;
-	int sig;
-	uint64_t fence;
-};
-
-struct guarding {
-	const struct guard_plan *plan;
-	int fd;			/* to the supervisor; -1 once it is gone */
-	int supervisor_stat;	/* see procstat_open() */
-	int gate_ms;		/* for how long the child waits now */
-	int hold_fd;		/* stays open until the tree is dead; -1: none */
-	bool protected;		/* the command runs under a lock */
-	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
-	bool stopping;
-	bool lost_seen;
-	int64_t kill_at_ms;	/* while stopping */
-};
+#define SHORT_COMMAND_MS 10
 
 static void tell(const struct guarding *g, struct guard_event event)
 {
@@ -78,8 +52,8 @@ static void __attribute__((noreturn)) finish(const struct guarding *g, struct gu
 		close(g->hold_fd);
 	if (keeper_fd >= 0)
 		told = write(keeper_fd, "", 1);
-	/* What the keeper does now is what others wait for. */
-	sched_yield();
+	if (keeper_fd >= 0)
+		sched_yield();	/* what the keeper does now is what others wait for */
 	(void)told;	/* a keeper that is gone is the supervisor's affair */
 	event.last = true;
 	tell(g, event);
@@ -87,149 +61,6 @@ static void __attribute__((noreturn)) finish(const struct guarding *g, struct gu
 		while (recv(g->fd, &none, sizeof(none), 0) > 0)
 			;
 	_exit(0);
-}
-
-/* What the child and the guard share, as they do all memory until the child has called exec. */
-struct launch {
-	struct guarding *g;
-	pid_t guard;
-	enum launched {
-		LAUNCHED,
-		LAUNCH_NOT_YET,		/* no order came */
-		LAUNCH_ENDED,		/* the supervisor is gone, or wants no command */
-		LAUNCH_TOO_LATE,
-		LAUNCH_FAILED,		/* exec did: failure */
-	} outcome;
-	int failure;			/* errno */
-};
-
-/* sprintf() would touch a dozen pages that the fork has just made us copy. */
-static void write_digits(char *text, uint64_t number)
-{
-	char reversed[20];
-	size_t count = 0;
-
-	do
-		reversed[count++] = (char)('0' + number % 10);
-	while (number /= 10);
-	while (count)
-		*text++ = reversed[--count];
-	*text = '\0';
-}
-
-/* When the command must be told to end, unless the lease is renewed. */
-static int64_t term_at(const struct guarding *g)
-{
-	const struct shared *shared = g->plan->shared;
-
-	return lease_stop(atomic_load(&shared->lease_end_ms),
-			  atomic_load(&shared->lease_ttl_ms), g->plan->kill_after_ms).term_ms;
-}
-
-/*
- * A word from the keeper; true: it offers the lock, and we have taken it. Not while the
- * supervisor is stopped: who presses Ctrl-Z does not want the command to begin.
- */
-static bool take_word(struct guarding *g, uint64_t *fence)
-{
-	struct shared *shared = g->plan->shared;
-	struct keeper_word word;
-	int hold_fd = -1;
-
-	if (ipc_receive(g->plan->gate_fd, &word, sizeof(word), MSG_DONTWAIT, &hold_fd) ==
-	    (ssize_t)sizeof(word) && word.fence && g->plan->may_start &&
-	    word.fence == atomic_load(&shared->fence) &&
-	    !procstat_is_stopped(g->supervisor_stat) && shared_take(shared, OFFER_STARTED)) {
-		g->hold_fd = hold_fd;
-		*fence = word.fence;
-		return true;
-	}
-	if (hold_fd >= 0)
-		close(hold_fd);
-	return false;
-}
-
-/* Waits for the order to run, or the lock itself; LAUNCHED when it has come. */
-static enum launched await_order(struct guarding *g, uint64_t *fence)
-{
-	struct pollfd words[] = {
-		{ .fd = g->fd, .events = POLLIN }, { .fd = g->plan->gate_fd, .events = POLLIN },
-	};
-	struct order order;
-
-	do {
-		if (poll(words, 2, g->gate_ms) == 0)
-			return LAUNCH_NOT_YET;
-		if (words[0].revents) {
-			if (ipc_receive(g->fd, &order, sizeof(order), 0, &g->hold_fd) !=
-			    (ssize_t)sizeof(order) || order.type != ORDER_RUN)
-				return LAUNCH_ENDED;
-			*fence = order.fence;
-			break;
-		}
-	} while (!take_word(g, fence));
-	g->protected = *fence != 0;
-	/* Held up for so long on the way here that it is not safe to begin. */
-	if (g->protected && clock_boot_ms() >= term_at(g))
-		return LAUNCH_TOO_LATE;
-	return LAUNCHED;
-}
-
-static int launch_child(void *arg)
-{
-	struct launch *launch = arg;
-	const struct guard_plan *plan = launch->g->plan;
-	char *const *envp = plan->bare_envp;
-	uint64_t fence = 0;
-
-	/* What a terminal sends to dlock's group is not for us. */
-	setpgid(0, 0);
-	/* Last resort, should every process of dlock be killed at once. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != launch->guard)
-		return 127;
-	atomic_store(&plan->shared->at_gate, getpid());
-	launch->outcome = await_order(launch->g, &fence);
-	atomic_store(&plan->shared->at_gate, 0);
-	if (launch->outcome != LAUNCHED)
-		return 127;
-	if (fence) {
-		write_digits(plan->fence_text, fence);
-		envp = plan->envp;
-	}
-	if (terminal_ours(plan->terminal))
-		terminal_give(plan->terminal, getpid());
-	signals_restore(plan->signals);
-	execvpe(plan->argv[0], plan->argv, envp);
-	launch->failure = errno;
-	launch->outcome = LAUNCH_FAILED;
-	return 127;	/* ends the process */
-}
-
-/*
- * Starts the command as vfork() would, but on a stack of its own, as
- * posix_spawn() of glibc does: a quarter of fork()'s time, and no caller's frame
- * is shared. The guard sleeps until the exec has happened or failed. The child waits for the
- * order to run: most often it is there before the lock is. A descriptor that comes with the
- * order is the guard's, too.
- */
-static enum launched launch_command(struct guarding *g, int *failure)
-{
-	static _Alignas(64) char stack[96 * 1024];
-	struct launch launch = { .g = g, .guard = getpid(), .outcome = LAUNCH_ENDED };
-
-	g->command = clone(launch_child, stack + sizeof(stack),
-			   CLONE_VM | CLONE_FILES | CLONE_VFORK | SIGCHLD, &launch);
-	if (g->command < 0) {
-		launch.failure = errno;
-		launch.outcome = LAUNCH_FAILED;
-	} else if (launch.outcome != LAUNCHED) {
-		waitpid(g->command, NULL, 0);
-	}
-	if (launch.outcome != LAUNCHED)
-		g->command = 0;
-	*failure = launch.failure;
-	return launch.outcome;
 }
 
 static void signal_tree(const struct guarding *g, int sig)
@@ -383,27 +214,12 @@ static void guard_loop(struct guarding *g)
 
 static void guard_main(const struct guard_plan *plan, int fd)
 {
-	struct guarding g = { .plan = plan, .fd = fd, .hold_fd = -1, .gate_ms = AT_GATE_FIRST_MS };
-	struct pollfd words[] = {
-		{ .fd = fd, .events = POLLIN }, { .fd = plan->gate_fd, .events = POLLIN },
-	};
-	enum launched launched = LAUNCH_NOT_YET;
-	char supervisor[16];
+	struct guarding g = { .plan = plan, .fd = fd, .hold_fd = -1 };
 	int failure;
 
 	prctl(PR_SET_NAME, "dlock-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	snprintf(supervisor, sizeof(supervisor), "%d", (int)getppid());
-	g.supervisor_stat = procstat_open(supervisor);
-	/* A lock on a server that is free comes within a millisecond. */
-	if (plan->gate_fd >= 0)
-		launched = launch_command(&g, &failure);
-	g.gate_ms = AT_GATE_MS;
-	while (launched == LAUNCH_NOT_YET) {
-		poll(words, 2, -1);
-		launched = launch_command(&g, &failure);
-	}
-	switch (launched) {
+	switch (guarding_launch(&g, &failure)) {
 	case LAUNCHED:
 		break;
 	case LAUNCH_TOO_LATE:
@@ -482,7 +298,8 @@ bool guard_event(struct guard *guard, struct guard_event *event)
 	ssize_t length = ipc_receive(guard->fd, event, sizeof(*event), MSG_DONTWAIT, NULL);
 
 	if (length == (ssize_t)sizeof(*event)) {
-		if (event->last)
+		if (event->last && clock_boot_ms() - atomic_load(&guard->shared->held_ms) <
+		    SHORT_COMMAND_MS)
 			kill(guard->pid, SIGKILL);
 		return true;
 	}

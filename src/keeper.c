@@ -17,6 +17,9 @@
 #include "signals.h"
 #include "watchdog.h"
 
+/* What a waiter takes to start its command, once it has been told. */
+#define NEXT_GOES_MS 1
+
 /* ---- in the keeper ---- */
 
 void keeping_tell(struct keeping *k, enum keeper_event_type type)
@@ -54,16 +57,19 @@ void keeping_end_daemon(const struct keeping *k)
 
 void keeping_finish(struct keeping *k, enum keeper_event_type type)
 {
+	const bool passed_on = k->backend && k->backend->passed_on;
 	char none;
 
 	keeping_end_daemon(k);
-	k->event.last = true;
-	keeping_tell(k, type);
 	/*
 	 * Let the next one go first, who would wait for a processor while the kernel takes us
-	 * apart: the supervisor ends us, or ends.
+	 * apart; then the supervisor ends us, or ends.
 	 */
-	if (k->backend && k->backend->passed_on)
+	if (passed_on)
+		poll(NULL, 0, NEXT_GOES_MS);
+	k->event.last = true;
+	keeping_tell(k, type);
+	if (passed_on)
 		while (recv(k->fd, &none, sizeof(none), 0) > 0)
 			;
 	_exit(0);

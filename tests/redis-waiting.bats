@@ -220,7 +220,7 @@ lent_whole() {
 @test "a lock that was lent is soon held for the whole TTL, and shown with its holder" {
 	hold --
 	wait_in_line 1 -t 30s -- sh -c 'echo "$DLOCK_FENCE" >fence; exec sleep 300'
-	local waiter=$PID before=$FENCE
+	local borrower=$PID before=$FENCE
 	release
 	line fence
 	wait_until 1 lent_whole
@@ -228,8 +228,8 @@ lent_whole() {
 	run -1 --separate-stderr "$DLOCK" status --json "$LOCK"
 	equal "$(jq -r '[.fence, (.holders | length), .holders[0].fence, .holders[0].command,
 		(.waiters | length)] | join(" ")' <<<"$output")" "$LINE 1 $LINE sh 0"
-	kill -TERM "$waiter"
-	join "$waiter"
+	kill -TERM "$borrower"
+	join "$borrower"
 	only_fences
 }
 
@@ -256,15 +256,15 @@ lent_whole() {
 
 @test "lent, and the keeper stopped at once: dead in time" {
 	hold --
-	wait_in_line 1 -t 5s -- sh -c 'read -r keeper <keeper && kill -STOP "$keeper" && echo $$ >command &&
+	wait_in_line 1 -t 5s -- sh -c 'read -r keeper <keeper && kill -STOP "$keeper" && echo $$ >its-pid &&
 		exec "$TOOLS/witness" -i -l log -p "$0" -k "dlock:$DLOCK_NAME" -t "$DLOCK_TOKEN"' "$REDIS_PORT"
-	local waiter=$PID err=$ERR
-	keeper_of "$waiter"
+	local borrower=$PID err=$ERR
+	keeper_of "$borrower"
 	echo "$KEEPER" >keeper
 	release
-	HOLDER=$waiter HOLDER_ERR=$err
+	HOLDER=$borrower HOLDER_ERR=$err
 	wait_until 5 has_line log ' held '
-	read -r COMMAND <command
+	read -r COMMAND <its-pid
 	lost
 	dead_in_time
 }

@@ -22,7 +22,10 @@ static void take_apart(redisReply *reply)
 	INVARIANT(outcome != OUTCOME_HELD || grant.fence > 0);
 	INVARIANT(outcome != OUTCOME_BUSY || grant.retry_ms > 0);
 	disagrees(reply, &request, &err);
-	read_message(reply);
+	redis.asked_ms = clock_boot_ms();
+	read_message(&redis, reply);
+	if (borrow(&redis, &grant))
+		INVARIANT(grant.fence > 0 && grant.lent && !redis.lent_fence);
 	if (read_view(reply, &view))
 		INVARIANT(view.held == (view.hold_count > 0));
 	lock_view_finish(&view);
