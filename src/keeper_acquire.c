@@ -79,7 +79,6 @@ static bool offer(struct keeping *k, struct grant *grant)
 	return false;
 }
 
-
 /* Sleeps between two tries; true when it is to be given up. */
 static bool await_turn(struct keeping *k, int64_t retry_ms)
 {

@@ -8,14 +8,15 @@
  *	{<key>}:holders	hash: token -> fence, since, count, text of the holder
  *	{<key>}:fence	the last fence
  *	{<key>}:queue	sorted set: tokens of waiters by the time they came
- *	{<key>}:waiters	hash: token -> place, mode, text; also of one being woken
+ *	{<key>}:waiters	hash: token -> place, mode, last try, end of a loan on that,
+ *			text; also of one being woken
  *	{<key>}:wake:<token>	channel that this waiter listens to
  *
  * Who releases hands the lock to the first waiter whose channel has a listener. One that
  * asked a moment ago is lent it: with each try a waiter says that from then on it may be
  * given a lease of LOAN_MS, counted from when it asked, as every lease is; the message
  * names the try and the fence, and the command starts without a further question. The
- * loan becomes a whole lease at once, by a renewal. Any other has it for 900 ms, in which
+ * loan becomes a whole lease a moment later, by a renewal. Any other has it for 900 ms, in which
  * it confirms by acquiring. A dead one has no listener and is passed over at once, a hung
  * one loses its turn to the next, which is told to look after that time. A waiter also
  * looks every 5 s, and the first in line when the holder's lease runs out, for holders
@@ -189,6 +190,7 @@ static bool borrow(struct redis_backend *redis, struct grant *grant)
 	const uint64_t fence = redis->lent_fence;
 
 	redis->lent_fence = 0;
+	redis->node.base.at_hand = false;
 	if (!fence || clock_boot_ms() - redis->asked_ms >= LOAN_MS / 2)
 		return false;
 	*grant = (struct grant){
