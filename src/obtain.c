@@ -125,6 +125,8 @@ static enum obtained obtain_local(struct supervisor *s)
 	if (!s->backend)
 		return supervisor_fail(s, &err);
 	s->backend->engaged = &s->shared->engaged;
+	if (!s->without_command && supervisor_plan_guard(s, NULL, &err))
+		return supervisor_fail(s, &err);
 	obtained = try_local(s, false, 0, NULL);
 	/*
 	 * Time enough now to have the guard ready when the lock comes. Not for a slot, whose
@@ -280,8 +282,9 @@ enum obtained supervisor_obtain(struct supervisor *s)
 		return obtain_local(s);
 	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, &err))
 		return supervisor_fail(s, &err);
-	/* The network takes its time: have the guard ready when the lock comes. */
-	if (!s->without_command && supervisor_start_guard(s, &err))
+	/* The network takes its time: all that the command needs is made meanwhile. */
+	if (!s->without_command &&
+	    (supervisor_plan_guard(s, NULL, &err) || supervisor_start_guard(s, &err)))
 		obtained = supervisor_fail(s, &err);
 	else
 		obtained = wait_for_lock(s);

@@ -95,6 +95,7 @@ int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *
 		bare_envp = environment_make_bare(s->run->name, s->run->uri_text, err);
 	if (!envp || (!bare_envp && s->run->run_if_down))
 		return -1;
+	terminal_open(&s->terminal);
 	s->guard_plan = (struct guard_plan){
 		.argv = s->run->argv,
 		.envp = envp,
@@ -108,6 +109,9 @@ int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *
 		/* A line about the waiting must be gone before the command writes. */
 		.may_start = s->hooks->tick_ms == CLOCK_NEVER,
 		.keeper_pipe_fd = s->guard_pipe[1],
+		/* What is to be said about it, the supervisor finds when it releases the rest. */
+		.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
+			   !s->run->min_hold_ms,
 		.kill_after_ms = s->run->kill_after_ms,
 		.kill_on_lost = s->run->kill_on_lost,
 	};
@@ -165,13 +169,10 @@ static void run_protected(struct supervisor *s)
 {
 	struct error err = { 0 };
 
-	if (token_make(s->token, &err) || supervisor_plan_guard(s, NULL, &err)) {
+	if (token_make(s->token, &err)) {
 		supervisor_fail(s, &err);
 		return;
 	}
-	/* What is to be said about it, the supervisor finds when it releases the rest. */
-	s->guard_plan.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
-				!s->run->min_hold_ms;
 	if (supervisor_obtain(s) != OBTAINED_YES) {
 		guard_finish(&s->guard);
 		return;
@@ -224,7 +225,6 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		supervisor_fail(&s, &err);
 		return;
 	}
-	terminal_open(&s.terminal);
 	if (environment_find_hold(run->name, run->uri_text, s.token))
 		supervisor_run_nested(&s);
 	else
