@@ -44,6 +44,8 @@ struct redis_backend *redis_from_backend(struct backend *backend)
 #define LOOK_JITTER_MS 500
 /* Least pause before the first in line looks again as a lease runs out. */
 #define LOOK_LEAST_MS 20
+/* Who has held for less is hardly waited for. */
+#define SHORT_HOLD_MS 10
 /* Who is handed the lock and hangs keeps the others waiting for so long at most (SPEC, 2.7). */
 #define LOAN_MS 4500
 
@@ -351,9 +353,11 @@ static enum outcome redis_release(struct backend *backend, const struct request 
 	redis_conn_close(&redis->node.wake);
 	/*
 	 * A server writes last to whom it had something to say first: with an answer to us under
-	 * way already, the waiter that the script wakes hears of it before we do.
+	 * way already, the waiter that the script wakes hears of it before we do. After a short
+	 * hold there is none most often.
 	 */
-	redis_conn_ahead(&redis->node.main, exists);
+	if (sent_ms - redis->asked_ms >= SHORT_HOLD_MS)
+		redis_conn_ahead(&redis->node.main, exists);
 	reply = redis_node_script(&redis->node, &script_release, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
