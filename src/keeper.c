@@ -112,25 +112,6 @@ static enum wake read_signals(const struct keeping *k)
 	return wake;
 }
 
-/*
- * The user's terminal and pipes are none of ours, a library's words no output. Once, when
- * nobody waits for us: before that there is one question to the server to be asked.
- */
-static void drop_standard_streams(void)
-{
-	static bool done;
-	int null;
-
-	if (done)
-		return;
-	done = true;
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	for (int fd = 0; fd <= 2; fd++)
-		dup2(null, fd);
-	if (null > 2)
-		close(null);
-}
-
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 {
 	enum { ORDERS, GUARD, QUERIES, PROCESS, SIGNALS, TIMER, BACKEND, POLLED };
@@ -145,7 +126,6 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		[BACKEND] = { .fd = with_backend ? k->backend->ops->event_fd(k->backend) : -1 },
 	};
 
-	drop_standard_streams();
 	for (int i = 0; i < POLLED; i++)
 		fds[i].events = POLLIN;
 	if (k->timer >= 0)
@@ -179,6 +159,17 @@ static void verify(struct keeping *k)
 	}
 }
 
+/* The user's terminal and pipes are none of ours, a library's words no output. */
+static void drop_standard_streams(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; fd <= 2; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+}
+
 static void keeper_main(const struct keeper_plan *plan, int fd)
 {
 	static struct keeping k = {
@@ -193,6 +184,7 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 	/* A session of its own: what ends dlock's job, or its terminal, leaves us to
 	 * clean up. */
 	setsid();
+	drop_standard_streams();
 	if (plan->guard_pipe[1] >= 0)
 		close(plan->guard_pipe[1]);
 	if (plan->mode == KEEPER_ADOPT) {
