@@ -114,7 +114,10 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		    const struct run_hooks *hooks, const struct signals *signals,
 		    struct run_result *result, const char *command, struct error *err);
 
-/* Sets s->terminal and s->guard_plan; bare_envp: for a command that runs without a hold of ours. 0 or -1. */
+/*
+ * Sets s->terminal and s->guard_plan; bare_envp: for a command that runs without a hold of ours.
+ * 0 or -1.
+ */
 int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *err);
 
 /* Runs the command under an ancestor's hold, if that still holds. */
