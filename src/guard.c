@@ -50,10 +50,10 @@ static void __attribute__((noreturn)) finish(const struct guarding *g, struct gu
 	}
 	if (g->hold_fd >= 0)
 		close(g->hold_fd);
-	if (keeper_fd >= 0)
+	if (keeper_fd >= 0) {
 		told = write(keeper_fd, "", 1);
-	if (keeper_fd >= 0)
 		sched_yield();	/* what the keeper does now is what others wait for */
+	}
 	(void)told;	/* a keeper that is gone is the supervisor's affair */
 	event.last = true;
 	tell(g, event);

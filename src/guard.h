@@ -58,7 +58,7 @@ enum guard_event_type {
 struct guard_event {
 	enum guard_event_type type;
 	int value;
-	bool last;		/* nothing is left of the tree; the guard is told to end */
+	bool last;		/* nothing is left of the tree */
 };
 
 struct guard {

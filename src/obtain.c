@@ -39,11 +39,9 @@ static enum obtained obtained(struct supervisor *s, uint64_t fence)
 /* Takes what is offered, unless it is too late for that. */
 static enum obtained take_offer(struct supervisor *s)
 {
-	if (!shared_take(s->shared, OFFER_TAKEN)) {
-		if (atomic_load(&s->shared->offer) != OFFER_STARTED)
-			return OBTAINED_NOT_YET;
-		s->started = true;
-	}
+	if (!shared_take(s->shared, OFFER_TAKEN) &&
+	    atomic_load(&s->shared->offer) != OFFER_STARTED)
+		return OBTAINED_NOT_YET;
 	return obtained(s, atomic_load(&s->shared->fence));
 }
 
@@ -125,8 +123,6 @@ static enum obtained obtain_local(struct supervisor *s)
 	if (!s->backend)
 		return supervisor_fail(s, &err);
 	s->backend->engaged = &s->shared->engaged;
-	if (!s->without_command && supervisor_plan_guard(s, NULL, &err))
-		return supervisor_fail(s, &err);
 	obtained = try_local(s, false, 0, NULL);
 	/*
 	 * Time enough now to have the guard ready when the lock comes. Not for a slot, whose
@@ -283,8 +279,7 @@ enum obtained supervisor_obtain(struct supervisor *s)
 	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, &err))
 		return supervisor_fail(s, &err);
 	/* The network takes its time: all that the command needs is made meanwhile. */
-	if (!s->without_command &&
-	    (supervisor_plan_guard(s, NULL, &err) || supervisor_start_guard(s, &err)))
+	if (!s->without_command && supervisor_start_guard(s, &err))
 		obtained = supervisor_fail(s, &err);
 	else
 		obtained = wait_for_lock(s);

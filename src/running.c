@@ -196,7 +196,7 @@ void supervisor_run_command(struct supervisor *s)
 	int64_t look_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
 	bool alive = true;
 
-	if (!s->started)
+	if (atomic_load(&s->shared->offer) != OFFER_STARTED)
 		guard_run(&s->guard, s->protected ? s->fence : 0, supervisor_hold_fd(s));
 	/* The command does not wait for these words. */
 	if (s->protected)

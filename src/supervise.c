@@ -151,6 +151,8 @@ int supervisor_hold_fd(const struct supervisor *s)
 
 int supervisor_start_guard(struct supervisor *s, struct error *err)
 {
+	if (!s->guard_plan.argv && supervisor_plan_guard(s, NULL, err))
+		return -1;
 	/* What the guard leaves behind, should it be killed, comes to us. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	return guard_start(&s->guard, &s->guard_plan, err);

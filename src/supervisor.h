@@ -51,7 +51,6 @@ struct supervisor {
 	struct guard_plan guard_plan;
 
 	bool protected;			/* the lock is, or was, held */
-	bool started;			/* the guard needs no order: see OFFER_STARTED */
 	uint64_t fence;
 	int64_t started_ms;
 	bool reaped;			/* result->status is valid */

@@ -136,6 +136,7 @@ job_is_gone() {
 
 @test "the command reads from the terminal, and may change its modes" {
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "stty -echo; echo no\"\"w; read line; stty echo; echo got \$line"; echo a""fter $?'
+	wait_until 5 is_held
 	wait_until 5 shows '^now'
 	types secret
 	wait_until 5 shows '^got secret'
