@@ -91,9 +91,9 @@ static enum launched await_order(struct guarding *g)
 	struct order order;
 
 	do {
-		if (g->plan->gate_fd >= 0 && poll(words, 2, g->gate_ms) == 0)
+		if (poll(words, 2, g->gate_ms) == 0)
 			return LAUNCH_NOT_YET;
-		if (g->plan->gate_fd < 0 || words[0].revents) {
+		if (words[0].revents) {
 			if (ipc_receive(g->fd, &order, sizeof(order), 0, &g->hold_fd) !=
 			    (ssize_t)sizeof(order) || order.type != ORDER_RUN)
 				return LAUNCH_ENDED;
@@ -175,6 +175,7 @@ enum launched guarding_launch(struct guarding *g, int *failure)
 
 	/* Who waits in the kernel waits here, for as long as it takes. */
 	if (g->plan->gate_fd < 0) {
+		g->gate_ms = -1;
 		launched = await_order(g);
 		return launched == LAUNCHED ? launch_command(g, launched, failure) : launched;
 	}

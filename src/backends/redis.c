@@ -46,7 +46,10 @@ struct redis_backend *redis_from_backend(struct backend *backend)
 #define LOOK_LEAST_MS 20
 /* Who has held for less is hardly waited for. */
 #define SHORT_HOLD_MS 10
-/* Who is handed the lock and hangs keeps the others waiting for so long at most (SPEC, 2.7). */
+/*
+ * Who is handed the lock and hangs keeps the others waiting for so long at most (SPEC, 2.7).
+ * MOST_LOAN in lib.lua is the same.
+ */
 #define LOAN_MS 4500
 
 static void redis_close(struct backend *backend)
