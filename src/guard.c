@@ -233,7 +233,6 @@ static void guard_main(const struct guard_plan *plan, int fd)
 	case LAUNCH_ENDED:
 		_exit(0);
 	}
-	atomic_store(&plan->shared->command, g.command);
 	guard_loop(&g);
 }
 

@@ -126,6 +126,7 @@ static int launch_child(void *arg)
 	}
 	if (launch->outcome != LAUNCHED)
 		return 127;
+	atomic_store(&plan->shared->command, getpid());
 	if (launch->g->fence) {
 		write_digits(plan->fence_text, launch->g->fence);
 		envp = plan->envp;

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +18,9 @@
 #include "shared.h"
 #include "signals.h"
 #include "watchdog.h"
+
+/* So often is looked for the guard's word once the command has ended: some 100 us. */
+#define GUARD_TRIES 100
 
 /* What a waiter takes to start its command, once it has been told. */
 #define NEXT_GOES_MS 1
@@ -112,15 +117,44 @@ static enum wake read_signals(const struct keeping *k)
 	return wake;
 }
 
+void keeping_watch(struct keeping *k, pid_t pid)
+{
+	if (!pid || pid == k->watched)
+		return;
+	if (k->command_fd >= 0)
+		close(k->command_fd);
+	k->watched = pid;
+	k->command_fd = (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+/*
+ * The command has ended, and the guard is about to say that nothing is left of it. Waking up
+ * for that word, too, would take longer than the word does. true: it has come.
+ */
+static bool expect_guard(struct keeping *k)
+{
+	struct pollfd guard = { .fd = k->plan->guard_pipe[0], .events = POLLIN };
+
+	close(k->command_fd);
+	k->command_fd = -1;
+	for (int tries = 0; tries < GUARD_TRIES; tries++) {
+		if (poll(&guard, 1, 0) > 0)
+			return true;
+		sched_yield();
+	}
+	return false;
+}
+
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 {
-	enum { ORDERS, GUARD, QUERIES, PROCESS, SIGNALS, TIMER, BACKEND, POLLED };
+	enum { ORDERS, GUARD, QUERIES, PROCESS, COMMAND, SIGNALS, TIMER, BACKEND, POLLED };
 	bool daemon = k->listener >= 0;
 	struct pollfd fds[POLLED] = {
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
 		[GUARD] = { .fd = daemon ? -1 : k->plan->guard_pipe[0] },
 		[QUERIES] = { .fd = k->listener },
 		[PROCESS] = { .fd = daemon ? k->plan->pidfd : -1 },
+		[COMMAND] = { .fd = k->command_fd },
 		[SIGNALS] = { .fd = daemon ? k->plan->signals->fd : -1 },
 		[TIMER] = { .fd = k->timer },
 		[BACKEND] = { .fd = with_backend ? k->backend->ops->event_fd(k->backend) : -1 },
@@ -132,7 +166,8 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		clock_timer_set(k->timer, until_ms);
 	poll(fds, POLLED, clock_poll_timeout(until_ms));
 	/* The command's end is the order to release, for a daemon that of its process. */
-	if (fds[GUARD].revents || fds[PROCESS].revents)
+	if (fds[GUARD].revents || fds[PROCESS].revents ||
+	    (fds[COMMAND].revents && expect_guard(k)))
 		return WAKE_RELEASE;
 	if (fds[SIGNALS].revents)
 		return read_signals(k);
@@ -173,7 +208,8 @@ static void drop_standard_streams(void)
 static void keeper_main(const struct keeper_plan *plan, int fd)
 {
 	static struct keeping k = {
-		.listener = -1, .timer = -1, .watchdog = -1, .until_ms = CLOCK_NEVER
+		.command_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
+		.until_ms = CLOCK_NEVER
 	};
 	struct grant grant = { 0 };
 

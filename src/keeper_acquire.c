@@ -15,6 +15,8 @@
  * longer than 5 s in all (SPEC, 2.7), the way there and back included.
  */
 #define OFFER_MS 3000
+/* What the command takes to start, from the word to the guard on. */
+#define START_MS 1
 #define OFFER_LOOK_MS 150
 
 /* Pauses between attempts to get back in line after a connection was lost. */
@@ -33,6 +35,25 @@ static void tell_guard(const struct keeping *k, uint64_t fence, int hold_fd)
 }
 
 /*
+ * Tells the guard and, once the command had the time to start, the supervisor: who stands at the
+ * gate need not share the processors with it. Not so with a hold that lives in a descriptor, of
+ * which the supervisor must have its own. Returns why it slept no longer.
+ */
+static enum wake announce(struct keeping *k, const struct grant *grant)
+{
+	const pid_t at_gate = atomic_load(&k->plan->shared->at_gate);
+	enum wake wake = WAKE_TIME;
+
+	tell_guard(k, grant->fence, k->backend->hold_fd);
+	if (at_gate && k->backend->hold_fd < 0) {
+		keeping_watch(k, at_gate);
+		wake = keeping_rest(k, clock_boot_ms() + START_MS, false);
+	}
+	keeping_tell(k, KEEPER_HELD);
+	return wake;
+}
+
+/*
  * Offers the lock to the guard and the supervisor. false: they did not take it and have
  * been told so; the lock was given back. Does not return when the supervisor is dead.
  */
@@ -41,6 +62,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 	struct shared *shared = k->plan->shared;
 	int64_t limit_ms = OFFER_MS, look_ms = grant->lent ? KEEPING_LENT_MS : OFFER_LOOK_MS;
 	int made = OFFER_MADE, before = atomic_load(&shared->offer);
+	enum wake wake;
 
 	/* What is taken must have most of its lease before it. */
 	if (grant->ttl_ms)
@@ -50,15 +72,13 @@ static bool offer(struct keeping *k, struct grant *grant)
 	if (before == OFFER_CLOSED ||
 	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
 		keeping_release(k, true);
-	tell_guard(k, grant->fence, k->backend->hold_fd);
-	keeping_tell(k, KEEPER_HELD);
+	wake = announce(k, grant);
 	if (grant->event_ms && grant->event_ms <= clock_boot_ms()) {
 		grant->event_ms = 0;
 		k->backend->ops->event(k->backend);
 	}
-	while (atomic_load(&shared->offer) == OFFER_MADE && clock_boot_ms() < limit_ms) {
-		/* Taking is silent; look at it now and then, and for good at the end. */
-		switch (keeping_rest(k, clock_boot_ms() + look_ms, false)) {
+	for (;;) {
+		switch (wake) {
 		case WAKE_RELEASE:
 			keeping_release(k, true);
 		case WAKE_DETACH:
@@ -71,6 +91,10 @@ static bool offer(struct keeping *k, struct grant *grant)
 		default:
 			break;
 		}
+		if (atomic_load(&shared->offer) != OFFER_MADE || clock_boot_ms() >= limit_ms)
+			break;
+		/* Taking is silent; look at it now and then, and for good at the end. */
+		wake = keeping_rest(k, clock_boot_ms() + look_ms, false);
 	}
 	if (!atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
 		return true;

@@ -294,6 +294,7 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 	if (grant->event_ms)
 		event_ms = grant->event_ms;
 	for (;;) {
+		keeping_watch(k, atomic_load(&k->plan->shared->command));
 		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), daemon_deadline(k));
 		wake = keeping_rest(k, until_ms, true);
 		if (clock_boot_ms() >= event_ms && wake == WAKE_TIME)

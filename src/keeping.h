@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "keeper.h"
 #include "keeper_socket.h"
@@ -45,6 +46,8 @@ struct keeping {
 	struct backend *backend;
 	int fd;				/* to the supervisor; -1: detached */
 	bool orphaned;			/* the supervisor is dead; the guard's end is our order */
+	int command_fd;			/* pidfd of the command; -1: not known, or it has ended */
+	pid_t watched;			/* what command_fd is, or was, for */
 	int listener;			/* daemon: its socket; -1 before */
 	char socket_path[KEEPER_SOCKET_PATH_SIZE];
 	int watchdog;			/* daemon for a process: see watchdog.h; -1: none */
@@ -70,6 +73,12 @@ void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute_
  * when with_backend is set.
  */
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend);
+
+/*
+ * From now on keeping_rest() sees the command end. pid: of the command, or of what is about to
+ * become it; 0: not known yet.
+ */
+void keeping_watch(struct keeping *k, pid_t pid);
 
 /* For how long the lock must stay taken yet, of the least time to hold. */
 int64_t keeping_rest_of_hold(const struct keeping *k);

@@ -34,7 +34,7 @@ struct shared {
 	_Atomic uint64_t fence;		/* of the lock that is offered */
 	_Atomic int64_t held_ms;	/* CLOCK_BOOTTIME when the offer was taken; 0: not yet */
 	_Atomic int at_gate;		/* pid of what waits to become the command; 0: none */
-	_Atomic int command;		/* pid of the command, once the guard has started it */
+	_Atomic int command;		/* pid of the command, once it is about to start */
 	/* A request has been sent that may leave something in the backend. */
 	_Atomic int engaged;
 };

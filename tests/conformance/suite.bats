@@ -56,6 +56,14 @@ nothing_left() {
 	backend_nothing_left
 }
 
+@test "-v says all, and in order, however short the command" {
+	local pause
+	for pause in 0 0 0 0.001 0.002 0.004; do
+		run --separate-stderr -0 "$DLOCK" run -v "$LOCK" -- sleep "$pause"
+		equal "$(sed 's/ after .*//; s/.*: //' <<<"$stderr" | paste -sd ' ')" "acquired released"
+	done
+}
+
 @test "excludes: -n gives up at once and says who has it" {
 	hold --
 	timed "$DLOCK" run -n "$LOCK" -- touch ran
