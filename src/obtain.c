@@ -181,8 +181,10 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 	case KEEPER_FAILED:
 		return supervisor_fail(s, &event->error);
 	case KEEPER_GONE:
-		if (close_offer(s) == OBTAINED_YES)
+		if (close_offer(s) == OBTAINED_YES) {
+			supervisor_say_unrenewed(s);
 			return OBTAINED_YES;
+		}
 		error_set(&err, ERROR_INTERNAL, 0, "the keeper process was killed");
 		return supervisor_fail(s, &err);
 	default:
@@ -253,6 +255,9 @@ static enum obtained wait_for_lock(struct supervisor *s)
 			return OBTAINED_NO;
 		while (obtained == OBTAINED_NOT_YET && supervisor_hear(s, &event))
 			obtained = hear_acquiring(s, &event, &ahead);
+		/* A guard that has something to say may be ahead of the keeper. */
+		if (obtained == OBTAINED_NOT_YET && atomic_load(&s->shared->offer) == OFFER_STARTED)
+			obtained = take_offer(s);
 		supervisor_check_guard(s);
 		if (obtained != OBTAINED_NOT_YET)
 			break;

@@ -67,8 +67,7 @@ static void hear_holding(struct supervisor *s, const struct keeper_event *event)
 		supervisor_say(s, SAY_WARNING, "the lock is renewed again");
 		break;
 	case KEEPER_GONE:
-		supervisor_say(s, SAY_WARNING, "the keeper process was killed; the lock "
-			       "cannot be renewed");
+		supervisor_say_unrenewed(s);
 		break;
 	default:
 		break;

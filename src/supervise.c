@@ -39,6 +39,11 @@ void supervisor_say_acquired(const struct supervisor *s)
 		       (unsigned long long)s->fence);
 }
 
+void supervisor_say_unrenewed(const struct supervisor *s)
+{
+	supervisor_say(s, SAY_WARNING, "the keeper process was killed; the lock cannot be renewed");
+}
+
 bool supervisor_hear(struct supervisor *s, struct keeper_event *event)
 {
 	while (keeper_event(&s->keeper, event)) {

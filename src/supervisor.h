@@ -73,6 +73,9 @@ void supervisor_say(const struct supervisor *s, enum say level, const char *form
 /* Says that the lock is held, after how long, under which fence. */
 void supervisor_say_acquired(const struct supervisor *s);
 
+/* Says that the keeper was killed, while the command runs. */
+void supervisor_say_unrenewed(const struct supervisor *s);
+
 /* keeper_event(), but for notes, which are said. */
 bool supervisor_hear(struct supervisor *s, struct keeper_event *event);
 

@@ -269,6 +269,18 @@ lent_whole() {
 	dead_in_time
 }
 
+@test "lent, and the keeper killed at once: dlock says so, and releases all the same" {
+	hold --
+	wait_in_line 1 -t 5s -- sh -c 'read -r keeper <keeper && kill -KILL "$keeper" && exec sleep 0.3'
+	keeper_of "$PID"
+	echo "$KEEPER" >keeper
+	release
+	join "$PID"
+	equal "$status" 0
+	equal "$(<"$ERR")" "dlock: $LOCK: the keeper process was killed; the lock cannot be renewed"
+	only_fences
+}
+
 @test "a loan that comes late starts nothing before the server was asked" {
 	local start
 	# the server knows the scripts: one request is one reply
