@@ -174,14 +174,10 @@ enum launched guarding_launch(struct guarding *g, int *failure)
 	enum launched launched;
 	char supervisor[16];
 
-	/* Who waits in the kernel waits here, for as long as it takes. */
-	if (g->plan->gate_fd < 0) {
-		g->gate_ms = -1;
-		launched = await_order(g);
-		return launched == LAUNCHED ? launch_command(g, launched, failure) : launched;
+	if (g->plan->gate_fd >= 0) {
+		snprintf(supervisor, sizeof(supervisor), "%d", (int)getppid());
+		g->supervisor_stat = procstat_open(supervisor);
 	}
-	snprintf(supervisor, sizeof(supervisor), "%d", (int)getppid());
-	g->supervisor_stat = procstat_open(supervisor);
 	g->gate_ms = AT_GATE_FIRST_MS;
 	launched = launch_command(g, LAUNCH_ENDED, failure);
 	g->gate_ms = AT_GATE_MS;

@@ -24,7 +24,7 @@ struct guarding {
 	const struct guard_plan *plan;
 	int fd;			/* to the supervisor; -1 once it is gone */
 	int supervisor_stat;	/* see procstat_open() */
-	int gate_ms;		/* for how long the order is waited for now; -1: no limit */
+	int gate_ms;		/* for how long the child waits now */
 	int hold_fd;		/* stays open until the tree is dead; -1: none */
 	uint64_t fence;		/* of the lock that the command runs under; 0: none */
 	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
