@@ -66,7 +66,7 @@ crowd() {
 	done
 	for n in "${all[@]}"; do
 		join "$n" 90
-		equal "$status" 0 "status of one"
+		equal "$status" 0 "status of one ($(cat "$T"/err.*))"
 	done
 	diff <(seq 59 -1 0) log
 }

@@ -36,6 +36,7 @@
 #define CONTENDED_MS 100
 /* Who has its turn has so long to come; see lease_stale.sql. */
 #define GRANT_US 900000
+#define OUT_OF_RANGE 1690
 /* More turns of a loop that makes progress in each than there can be. */
 #define ROUNDS 200
 
@@ -276,13 +277,14 @@ static bool slept(struct mysql_backend *my)
 	while ((step = mysql_conn_next(&my->conn, &my->address, NULL, &rows, &ignored)) ==
 	       MYSQL_STEP_ROWS) {
 		row = mysql_fetch_row(rows);
-		/* See lease_sleep.sql. */
 		lease->dozes = row && !row[0];
 		lease->woken = row && row[0] && !strcmp(row[0], "1");
 		mysql_free_result(rows);
 	}
 	lease->napping = step == MYSQL_STEP_PENDING;
-	lease->woken &= step != MYSQL_STEP_FAILED;
+	/* See lease_sleep.sql. */
+	if (step == MYSQL_STEP_FAILED)
+		lease->woken = my->conn.code == OUT_OF_RANGE;
 	return !lease->napping;
 }
 
@@ -341,7 +343,7 @@ static bool take_turn(struct mysql_backend *my, const struct request *request,
 	struct lease *lease = lease_of(my);
 	struct lease_call call = call_for(request);
 	struct lease_state state = { .known = true };
-	int64_t told[2];	/* 1: it is ours; the fence */
+	int64_t rows, fence;
 
 	if (!lease->woken || !lease->in_line || missing_ticket(my) || lease_mode(request) != 0)
 		return false;
@@ -351,13 +353,13 @@ static bool take_turn(struct mysql_backend *my, const struct request *request,
 	lease_add(&call, sql_lease_turn);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
-	if (!lease_numbers(my, &call, told, 2)) {
+	if (!lease_update(my, &call, &rows, &fence)) {
 		lease->unsure = true;
 		return false;
 	}
-	if (told[0] != 1 || told[1] <= 0)
+	if (rows != 1 || fence <= 0)
 		return false;
-	state.fence = (uint64_t)told[1];
+	state.fence = (uint64_t)fence;
 	lease->unbroken = true;
 	held(my, &state, grant);
 	/* Not before the command has been told to start. */

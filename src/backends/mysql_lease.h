@@ -88,11 +88,12 @@ int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begi
 	      struct lease_state *state, struct error *err);
 
 /*
- * Runs the call, whose last text gives one row of count numbers, over the connection there
- * is, and not twice. false: it is not known what has become of it.
+ * Runs the call, which ends with an UPDATE, over the connection there is, and not twice. *rows:
+ * how many it found; *id: what it told LAST_INSERT_ID(). false: it is not known what has become
+ * of it.
  */
-bool lease_numbers(struct mysql_backend *my, const struct lease_call *call, int64_t numbers[],
-		   size_t count);
+bool lease_update(struct mysql_backend *my, const struct lease_call *call, int64_t *rows,
+		  int64_t *id);
 
 /* Sends the call; see mysql_post(). */
 void lease_post(struct mysql_backend *my, const struct lease_call *call);

@@ -231,12 +231,10 @@ static int run_once(struct mysql_backend *my, const char *sql, const struct sql_
 	return mysql_run(my, sql, values, MYSQL_ONCE, rows, err);
 }
 
-bool lease_numbers(struct mysql_backend *my, const struct lease_call *call, int64_t numbers[],
-		   size_t count)
+bool lease_update(struct mysql_backend *my, const struct lease_call *call, int64_t *rows,
+		  int64_t *id)
 {
 	struct error ignored = { 0 };
-	MYSQL_RES *rows = NULL;
-	bool told;
 
 	if (my->conn.pending)
 		mysql_drain(my, &ignored);
@@ -244,10 +242,11 @@ bool lease_numbers(struct mysql_backend *my, const struct lease_call *call, int6
 	if (!my->conn.mysql)
 		return false;
 	my->only_looks = true;
-	told = !send_once(my, call, run_once, &rows, &ignored) &&
-	       mysql_numbers(rows, numbers, count) == count;
-	mysql_free_result(rows);
-	return told;
+	if (send_once(my, call, run_once, NULL, &ignored))
+		return false;
+	*rows = (int64_t)mysql_affected_rows(my->conn.mysql);
+	*id = (int64_t)mysql_insert_id(my->conn.mysql);
+	return true;
 }
 
 static int post(struct mysql_backend *my, const char *sql, const struct sql_value values[],

@@ -233,23 +233,23 @@ static void after_release(struct mysql_backend *my, const struct request *reques
 static int let_go(struct mysql_backend *my, struct lease_call call)
 {
 	struct lease *lease = lease_of(my);
-	int64_t told[3];	/* see lease_let_go.sql */
+	int64_t rows, next;	/* see lease_let_go.sql */
 
 	if (lease->unsettled)
 		lease_add(&call, sql_lease_settle);
-	lease_add(&call, sql_lease_release);
 	lease_add(&call, sql_lease_let_go);
-	if (!lease_numbers(my, &call, told, 3))
+	if (!lease_update(my, &call, &rows, &next))
 		return -1;
 	lease->in_line = lease->unsettled = false;
-	if (told[0] != 1)
+	if (rows != 1)
 		return 0;
 	/* It was not on this connection: who is next does not know. */
-	if (told[1] != 1)
+	if (next < 1)
 		return -1;
 	lease->ticket = 0;
+	my->base.passed_on = next > 1;
 	/* Nobody who lives comes after us. */
-	if (!told[2])
+	if (!my->base.passed_on)
 		bury(my, call.request);
 	if (call.request->forget)
 		forget(my, call.request);

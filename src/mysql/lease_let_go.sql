@@ -1,5 +1,8 @@
--- What a release ends with when whoever is next sleeps on our ticket. Nothing comes after it:
--- the server would go on with that before it lets the next one run. Was it ours, and who has
--- the ticket now?
-SELECT ROW_COUNT(), IF(ROW_COUNT() > 0 OR {all}, RELEASE_LOCK({ticket}), 0),
-  IS_USED_LOCK({ticket});
+-- The same when whoever is next sleeps on our ticket: that is let go in one go with the lock, so
+-- that the next one wakes up while the row is on its way to the log; a try that comes before it is
+-- there waits for it. Told by the statement's id: 0: the ticket was not ours; 1: nobody has it
+-- now; else somebody has.
+UPDATE dlock_locks SET {lease_freed},
+    holds = 0 * LAST_INSERT_ID(IF(RELEASE_LOCK({ticket}) = 1,
+      1 + COALESCE(IS_USED_LOCK({ticket}), 0), 0))
+  WHERE {lease_ours};

@@ -7,4 +7,3 @@ UPDATE dlock_locks SET
     version = LAST_INSERT_ID(GREATEST(version + 1, since)),
     mode = 0, token = {token}, owner = {owner}, expires = since + {ttl}
   WHERE name = {name} AND expires <= {now} AND @first IS NULL;
-SELECT ROW_COUNT(), LAST_INSERT_ID();
