@@ -56,6 +56,24 @@ waiters() {
 	done
 }
 
+@test "a release that a conflict cuts in two is one" {
+	hold -b "$N1" --
+	# what the release is to remove last, and cannot at first
+	mysql_at "$GALERA_DIR/1" "
+		INSERT INTO dlock_queue (name, token, mode, place, since, owner)
+			SELECT name, token, 0, 1, 0, '' FROM dlock_locks WHERE name = '$LOCK'//
+		CREATE TABLE conflicts (n INT) ENGINE = MyISAM// INSERT INTO conflicts VALUES (1)//
+		CREATE TRIGGER conflict BEFORE DELETE ON dlock_queue FOR EACH ROW
+			IF (SELECT n FROM conflicts) > 0 THEN
+				UPDATE conflicts SET n = n - 1;
+				SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213;
+			END IF//" --delimiter=//
+	release
+	equal "$(<"$HOLDER_ERR")" ""
+	equal "$(mysql_at "$GALERA_DIR/1" "SELECT n FROM conflicts")" 0
+	mysql_at "$GALERA_DIR/1" "DROP TRIGGER conflict; DROP TABLE conflicts"
+}
+
 @test "waiters on one node: in order" {
 	hold --
 	local n waiter=()

@@ -183,14 +183,18 @@ static int persist(struct mysql_backend *my, const struct lease_call *call, runn
 {
 	struct lease *lease = lease_of(my);
 	struct timespec pause = { 0 };
+	bool contended = false;
 
 	/* Of a wait that ended with the lock, the rest of the answer is on its way. */
 	if (my->conn.pending && !lease->napping)
 		mysql_drain(my, err);
 	my->only_looks = call->looks;
 	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-		if (!send_once(my, call, how, rows, err))
+		if (!send_once(my, call, how, rows, err)) {
+			/* Of a request that failed, the first statements may have been done. */
+			my->resent |= contended;
 			return 0;
+		}
 		if (!my->conn.mysql)
 			return -1;
 		if (call->looks && my->conn.code == MYSQL_NO_SUCH_TABLE)
@@ -203,6 +207,7 @@ static int persist(struct mysql_backend *my, const struct lease_call *call, runn
 			return -1;
 		if (my->conn.code == LOCK_WAIT_TIMEOUT)
 			break;
+		contended = true;
 		pause.tv_nsec = (attempt + 1) * PAUSE_NS + rand() % PAUSE_NS;
 		nanosleep(&pause, NULL);
 	}

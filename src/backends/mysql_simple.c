@@ -362,7 +362,7 @@ enum outcome simple_release(struct mysql_backend *my, const struct request *requ
 	struct simple_words words;
 	MYSQL_RES *rows;
 	int there = 1;
-	bool released;
+	bool again = false, released;
 
 	if (simple->waiting) {
 		simple->waiting = false;
@@ -378,17 +378,19 @@ enum outcome simple_release(struct mysql_backend *my, const struct request *requ
 	simple_make_words(my, request, &extra, &words);
 	do {
 		if (mysql_run(my, simple->kind->release, words.values, MYSQL_REPEAT, &rows, err)) {
+			again = true;
 			if (contended(my) && clock_boot_ms() < sent_ms + my->base.timeout_ms)
 				continue;
 			return OUTCOME_ERROR;
 		}
+		again |= my->resent;
 		mysql_numbers(rows, &answer, 1);
 		mysql_free_result(rows);
 	} while (answer < 0);
 	if (answer == 2)
 		return OUTCOME_BUSY;
 	/* Sent twice within the lease: it was the first one that released. */
-	released = answer == 1 || (my->resent && sent_ms < simple->lease_end_ms);
+	released = answer == 1 || (again && sent_ms < simple->lease_end_ms);
 	tidy(my, request, &words);
 	if (released)
 		return OUTCOME_HELD;
