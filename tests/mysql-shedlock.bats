@@ -111,7 +111,10 @@ until_ms() {
 	hold -t 1500ms --
 	local family
 	family=$(tree "$HOLDER")
+	# stopped first: none may see another one die, and release
 	# shellcheck disable=SC2086 # words
+	kill -STOP "$HOLDER" $family
+	# shellcheck disable=SC2086
 	kill -KILL "$HOLDER" $family
 	not java_lock 60000
 	wait_until 4 java_lock 60000
