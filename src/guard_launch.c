@@ -119,11 +119,9 @@ static int launch_child(void *arg)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != launch->guard)
 		return 127;
-	if (launch->outcome != LAUNCHED) {
-		atomic_store(&plan->shared->at_gate, getpid());
-		launch->outcome = await_order(launch->g);
-		atomic_store(&plan->shared->at_gate, 0);
-	}
+	atomic_store(&plan->shared->at_gate, getpid());
+	launch->outcome = await_order(launch->g);
+	atomic_store(&plan->shared->at_gate, 0);
 	if (launch->outcome != LAUNCHED)
 		return 127;
 	atomic_store(&plan->shared->command, getpid());
@@ -143,14 +141,14 @@ static int launch_child(void *arg)
 /*
  * Starts the command as vfork() would, but on a stack of its own, as
  * posix_spawn() of glibc does: a quarter of fork()'s time, and no caller's frame
- * is shared. The guard sleeps until the exec has happened or failed. Unless the order to run
- * is there (ordered: LAUNCHED), the child waits for it: most often it is there before the lock
- * is. A descriptor that comes with the order is the guard's, too.
+ * is shared. The guard sleeps until the exec has happened or failed. The child waits for the
+ * order to run: most often it is there before the lock is. A descriptor that comes with the
+ * order is the guard's, too.
  */
-static enum launched launch_command(struct guarding *g, enum launched ordered, int *failure)
+static enum launched launch_command(struct guarding *g, int *failure)
 {
 	static _Alignas(64) char stack[96 * 1024];
-	struct launch launch = { .g = g, .guard = getpid(), .outcome = ordered };
+	struct launch launch = { .g = g, .guard = getpid(), .outcome = LAUNCH_ENDED };
 
 	g->command = clone(launch_child, stack + sizeof(stack),
 			   CLONE_VM | CLONE_FILES | CLONE_VFORK | SIGCHLD, &launch);
@@ -179,11 +177,11 @@ enum launched guarding_launch(struct guarding *g, int *failure)
 		g->supervisor_stat = procstat_open(supervisor);
 	}
 	g->gate_ms = AT_GATE_FIRST_MS;
-	launched = launch_command(g, LAUNCH_ENDED, failure);
+	launched = launch_command(g, failure);
 	g->gate_ms = AT_GATE_MS;
 	while (launched == LAUNCH_NOT_YET) {
 		poll(words, 2, -1);
-		launched = launch_command(g, LAUNCH_ENDED, failure);
+		launched = launch_command(g, failure);
 	}
 	return launched;
 }
