@@ -236,6 +236,32 @@ hung_waiter() {
 	hung_waiter one
 }
 
+# somebody has found that the one whose turn it is does not come, and gives it its last second
+last_second() {
+	[[ $(ask "SELECT COUNT(*) FROM information_schema.PROCESSLIST, dlock_locks
+		WHERE name = '$LOCK' AND state = 'User lock' AND info LIKE 'SET @woken%' AND
+			time_ms < ($UTC_US - freed) / 1000 - 900") == 1 ]]
+}
+
+@test "a hung waiter that dies just before it is passed over: the next one gets the lock" {
+	hold --
+	wait_in_line 1 -- touch hung
+	local hung=("$PID")
+	# shellcheck disable=SC2207 # words
+	hung+=($(tree "$PID"))
+	wait_in_line 2 -- touch next
+	local next=$PID err=$ERR
+	kill -STOP "${hung[@]}"
+	release
+	wait_until 8 last_second
+	kill -KILL "${hung[@]}"
+	join "$next" 5
+	equal "$(<"$err")" ""
+	equal "$status" 0
+	[[ -e next && ! -e hung ]]
+	wait_until 2 only_fences
+}
+
 @test "a hung waiter alone in line: who does not wait gets the lock soon" {
 	hold --
 	wait_in_line 1 -- true

@@ -198,6 +198,14 @@ static bool disagrees(const struct lease_state *state, const struct request *req
 	return true;
 }
 
+/* The rest of the answer to a wait, which may end with that of its sleep (lease_sleep.sql). */
+static int end_wait(struct mysql_backend *my, struct error *err)
+{
+	if (!mysql_drain(my, err) || (my->conn.mysql && my->conn.code == OUT_OF_RANGE))
+		return 0;
+	return -1;
+}
+
 /* What to do about an answer. */
 enum verdict { VERDICT_HELD, VERDICT_BUSY, VERDICT_AGAIN, VERDICT_ERROR };
 
@@ -218,24 +226,24 @@ static enum verdict judge(struct mysql_backend *my, const struct request *reques
 	if (disagrees(state, request, err))
 		return VERDICT_ERROR;
 	if (!state->known) {
-		if (mysql_drain(my, err) || make_row(my, request, err))
+		if (end_wait(my, err) || make_row(my, request, err))
 			return VERDICT_ERROR;
 		return VERDICT_AGAIN;
 	}
 	if (waits && state->asleep) {
-		if (mysql_drain(my, err) || wake_up(my, request, err))
+		if (end_wait(my, err) || wake_up(my, request, err))
 			return VERDICT_ERROR;
 		return VERDICT_AGAIN;
 	}
 	if (state->first && state->open_us > GRANT_US) {
-		if (mysql_drain(my, err) || pass_over(my, request, state->first, err))
+		if (end_wait(my, err) || pass_over(my, request, state->first, err))
 			return VERDICT_ERROR;
 		return VERDICT_AGAIN;
 	}
 	if (waits && !state->in_line)	/* the server has lost its data */
-		return mysql_drain(my, err) ? VERDICT_ERROR : VERDICT_AGAIN;
+		return end_wait(my, err) ? VERDICT_ERROR : VERDICT_AGAIN;
 	if (waits && !lease->no_tickets && !state->has_ticket) {
-		if (mysql_drain(my, err) || free_ticket(my, request, next, err))
+		if (end_wait(my, err) || free_ticket(my, request, next, err))
 			return VERDICT_ERROR;
 		return VERDICT_AGAIN;
 	}
