@@ -15,7 +15,12 @@
 /* So often statements that got in each other's way are tried again at once. */
 #define ATTEMPTS 8
 #define PAUSE_NS 2000000
+/* So often is a waiter looked for who is not asleep. */
+#define RINGS 4
+#define RING_PAUSE_NS 4000000
 #define LOCK_WAIT_TIMEOUT 1205
+#define UNKNOWN_THREAD 1094
+#define UNKNOWN_STATEMENT 1243
 /* Seconds; the second one is what servers take at most. */
 #define LEAST_IDLE 10
 #define MOST_IDLE 31536000
@@ -326,19 +331,25 @@ int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begi
 	return 0;
 }
 
-/* The number is the server's own. Whether it worked shows by what comes of it. */
-static void kill_one(struct mysql_backend *my, const char *sql, int64_t connection)
+/* The number is the server's own. Whether it worked shows by what comes of it. false: no such one. */
+static bool kill_one(struct mysql_backend *my, const char *sql, int64_t connection)
 {
 	const struct sql_value values[] = { SQL_INT("connection", connection), SQL_LAST };
 	struct error ignored = { 0 };
 
-	if (connection > 0)
-		mysql_run(my, sql, values, MYSQL_ONCE, NULL, &ignored);
+	return !mysql_run(my, sql, values, MYSQL_ONCE, NULL, &ignored) ||
+		my->conn.code != UNKNOWN_THREAD;
 }
 
 void lease_ring(struct mysql_backend *my, int64_t connection)
 {
-	kill_one(my, sql_kill_query, connection);
+	static const struct timespec pause = { .tv_nsec = RING_PAUSE_NS };
+
+	if (connection <= 0)
+		return;
+	/* Who looks at this moment may have looked too early, and is about to sleep. */
+	for (int i = 0; i < RINGS && !kill_one(my, sql_kill_query, connection); i++)
+		nanosleep(&pause, NULL);
 }
 
 void lease_end_connection(struct mysql_backend *my, int64_t connection)
