@@ -367,7 +367,7 @@ explain_all() {
 	python3 - "$1" >statements <<-'END'
 		import re, sys
 		text = open(sys.argv[1], errors="replace").read()
-		text = re.sub(r"\n[^\n]*\t\s*\d+ (Query|Connect|Quit|Init DB)\t", ";\n", text)
+		text = re.sub(r"\n[^\n]*\t\s*\d+ (Query|Connect|Quit|Init DB|Prepare|Execute)\t", ";\n", text)
 		seen = set()
 		for s in text.split(";"):
 		    s = " ".join(s.split())

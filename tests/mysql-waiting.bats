@@ -295,6 +295,66 @@ last_second() {
 	wait_until 2 only_fences
 }
 
+@test "who waits for a slot is woken, and its answers stay whole" {
+	local n round pids busy=()
+	# a server that is late makes for the wrong moments
+	for n in 1 2; do
+		start sh -c 'while :; do :; done'
+		busy+=("$PID")
+	done
+	for round in {1..12}; do
+		pids=()
+		for n in {1..12}; do
+			start "$DLOCK" run --slots 3 "$LOCK-$round" -- sleep 0.02
+			pids+=("$PID")
+		done
+		for n in "${pids[@]}"; do
+			join "$n" 30
+			equal "$status" 0
+		done
+	done
+	kill "${busy[@]}"
+}
+
+# prepared WHAT: sets VALUE to how many statements were: Com_prepare_sql, Com_execute_sql
+prepared() {
+	VALUE=$(ask "SHOW GLOBAL STATUS LIKE '$1'" | cut -f 2)
+}
+
+has_prepared() {
+	prepared Com_prepare_sql
+	((VALUE >= $1))
+}
+
+# hand_over: from one who held for a while to one who waited, and is as short as can be
+hand_over() {
+	prepared Com_prepare_sql
+	local before=$VALUE
+	hold --
+	wait_until 5 has_prepared $((before + 1))
+	wait_in_line 1 -- true
+	wait_until 5 has_prepared $((before + 2))
+	local waiter=$PID
+	release
+	join "$waiter" 5
+	equal "$status" 0
+	equal "$(<"$ERR")" ""
+}
+
+@test "release and turn are prepared; where no more can be, they go without" {
+	local before
+	prepared Com_execute_sql
+	before=$VALUE
+	hand_over
+	prepared Com_execute_sql
+	# the waiter's own release may have been, or not: its command is short
+	between $((VALUE - before)) 2 3 'statements that were prepared'
+	ask 'SET GLOBAL max_prepared_stmt_count = 0'
+	hand_over
+	ask 'SET GLOBAL max_prepared_stmt_count = DEFAULT'
+	wait_until 2 only_fences
+}
+
 # requests: packets from dlock that the server has taken, by what it sleeps in
 requests() {
 	VALUE=$(ask "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS

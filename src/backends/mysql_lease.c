@@ -12,7 +12,8 @@
  * It lives as long as the connection. Waiters sleep in the server, in GET_LOCK on the
  * ticket of the one before them (lease_nap.sql), so that a release, or the end of that
  * connection, wakes the next one and nobody else, which takes its turn with a request of
- * its own (lease_turn.sql); the dead are those without a ticket.
+ * its own (lease_turn.sql); the dead are those without a ticket. The statements that hand a lock
+ * over are prepared: the release while it is held, the turn before the sleep.
  * Where nobody holds a ticket to sleep on (shared holds, a holder that left no process)
  * the first in line sleeps in slices, which look in between, and who releases interrupts
  * it (KILL QUERY). Once it is free, the first in line has 0.9 s to come; a waiter behind
@@ -37,6 +38,11 @@
 /* Who has its turn has so long to come; see lease_stale.sql. */
 #define GRANT_US 900000
 #define OUT_OF_RANGE 1690
+/*
+ * So long after it has begun to hold without a wait, a holder has its release prepared. Many end
+ * before that.
+ */
+#define PREPARE_AFTER_MS 20
 /* More turns of a loop that makes progress in each than there can be. */
 #define ROUNDS 200
 
@@ -100,6 +106,8 @@ static void compose_wait(const struct mysql_backend *my, struct lease_call *call
 	lease_add(call, exclusive ? sql_lease_take : sql_lease_join);
 	lease_add(call, sql_lease_state);
 	lease_add(call, sql_lease_nap);
+	if (exclusive && !lease_is_prepared(my, LEASE_TURN))
+		lease_add_prepare(call, LEASE_TURN);
 	if (!exclusive)
 		lease_add(call, sql_lease_drop);
 	lease_add(call, sql_lease_target);
@@ -260,14 +268,17 @@ static enum outcome busy(const struct lease_state *state, const struct request *
 	return OUTCOME_BUSY;
 }
 
-static enum outcome held(struct mysql_backend *my, const struct lease_state *state,
-			 struct grant *grant)
+static enum outcome held(struct mysql_backend *my, const struct request *request,
+			 const struct lease_state *state, struct grant *grant)
 {
 	struct lease *lease = lease_of(my);
 
 	lease->in_line = lease->dozes = lease->napping = lease->woken = false;
 	lease->lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
+	lease->request = request;
 	grant->fence = state->fence;
+	if (lease_mode(request) == 0)
+		grant->event_ms = clock_boot_ms() + PREPARE_AFTER_MS;
 	return OUTCOME_HELD;
 }
 
@@ -325,7 +336,7 @@ static enum outcome attempt(struct mysql_backend *my, const struct request *requ
 		}
 		switch (judge(my, request, waits, &state, &call, err)) {
 		case VERDICT_HELD:
-			return held(my, &state, grant);
+			return held(my, request, &state, grant);
 		case VERDICT_ERROR:
 			return OUTCOME_ERROR;
 		case VERDICT_BUSY:
@@ -358,10 +369,9 @@ static bool take_turn(struct mysql_backend *my, const struct request *request,
 	lease->woken = false;
 	if (lease->behind)
 		lease_add(&call, sql_lease_behind);
-	lease_add(&call, sql_lease_turn);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
-	if (!lease_update(my, &call, &rows, &fence)) {
+	if (!lease_update(my, &call, LEASE_TURN, &rows, &fence)) {
 		lease->unsure = true;
 		return false;
 	}
@@ -369,20 +379,28 @@ static bool take_turn(struct mysql_backend *my, const struct request *request,
 		return false;
 	state.fence = (uint64_t)fence;
 	lease->unbroken = true;
-	held(my, &state, grant);
+	held(my, request, &state, grant);
 	/* Not before the command has been told to start. */
 	lease->in_line = lease->unsettled = true;
 	grant->event_ms = grant->sent_ms;
 	return true;
 }
 
-/* It has begun to hold: what is left of its waiting. */
+/* It has begun to hold: what is left of its waiting, and what its end will need. */
 static void settle(struct mysql_backend *my)
 {
 	struct lease *lease = lease_of(my);
-	struct lease_call call = { .request = NULL };
+	const struct request *request = lease->request;
+	struct lease_call call = { .request = request, .all = true };
+	const bool prepares = request && lease_mode(request) == 0 && !request->min_hold_ms &&
+		!lease_is_prepared(my, LEASE_LET_GO);
 
-	lease_add(&call, sql_lease_settle);
+	if (missing_ticket(my) || (!lease->unsettled && !prepares))
+		return;
+	if (lease->unsettled)
+		lease_add(&call, sql_lease_settle);
+	if (prepares)
+		lease_add_prepare(&call, LEASE_LET_GO);
 	lease_post(my, &call);
 	lease->in_line = lease->unsettled = false;
 }
@@ -406,14 +424,12 @@ static int64_t lease_event(struct mysql_backend *my)
 {
 	if (lease_of(my)->napping)
 		return slept(my) ? 0 : CLOCK_NEVER;
-	if (lease_of(my)->unsettled && !missing_ticket(my))
-		settle(my);
 	/* The rest of the answer that told of the hold. */
-	if (my->conn.pending) {
-		mysql_poll(my);
-		return my->conn.mysql ? CLOCK_NEVER : 0;
-	}
-	return mysql_is_gone(my) ? 0 : CLOCK_NEVER;
+	if (my->conn.pending && !mysql_poll(my))
+		return CLOCK_NEVER;
+	if (!mysql_is_gone(my))
+		settle(my);
+	return my->conn.mysql ? CLOCK_NEVER : 0;
 }
 
 extern const struct mysql_strategy mysql_lease;

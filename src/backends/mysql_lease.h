@@ -12,6 +12,12 @@
 #define LEASE_SLICE_US 1000000
 #define LEASE_SHORT_SLICE_US 300000	/* where there are no tickets at all */
 
+/*
+ * What is needed in a hurry, to hand the lock over: the server reads it ahead of time (PREPARE),
+ * and keeps it as long as the connection.
+ */
+enum lease_statement { LEASE_TURN, LEASE_LET_GO, LEASE_STATEMENTS };
+
 /* The strategy's own part of a backend: one wish to hold. */
 struct lease {
 	bool no_tickets;	/* GET_LOCK is refused here, or is a node's alone */
@@ -22,6 +28,9 @@ struct lease {
 	bool dozes;		/* there was no ticket to sleep on */
 	bool unsure;		/* an answer was lost: what was asked may be done yet */
 	bool woken;		/* the ticket that it slept on was let go */
+	bool unprepared;	/* PREPARE is refused here */
+	unsigned int prepared[LEASE_STATEMENTS];	/* on which connection (generation); 0: none */
+	const struct request *request;	/* what it holds for; NULL: it does not */
 	unsigned int ticket;	/* the connection (generation) that has our ticket; 0: none */
 	int64_t connection;	/* what the server calls it */
 	bool unbroken;		/* it is the one that acquired: whoever waits, sleeps on it */
@@ -63,6 +72,7 @@ struct lease_call {
 	bool all;
 	bool again;	/* it may have the lock already */
 	bool into;	/* the state goes into variables, for sql_lease_tell */
+	enum lease_statement statement;	/* see lease_add_prepare() */
 	int64_t holds, step, ttl_ms, first, patience;
 	const char *after;	/* where a list goes on */
 	size_t after_length;
@@ -80,6 +90,13 @@ void lease_add(struct lease_call *call, const char *text);
 void lease_add_now(struct lease_call *call, const char *more, const char *yet_more);
 
 /*
+ * Adds what prepares the statement, with the values of the call; once in a call. Where that
+ * fails the call is made without.
+ */
+void lease_add_prepare(struct lease_call *call, enum lease_statement statement);
+bool lease_is_prepared(const struct mysql_backend *my, enum lease_statement statement);
+
+/*
  * Runs the call, whose last text gives one row of lease_tell.sql. With begin, later
  * results may follow, see mysql_begin(). Tries again when statements got in each other's
  * way. 0; -1: *err; 1: the server would have us wait for a row, nothing was done.
@@ -88,12 +105,12 @@ int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begi
 	      struct lease_state *state, struct error *err);
 
 /*
- * Runs the call, which ends with an UPDATE, over the connection there is, and not twice. *rows:
- * how many it found; *id: what it told LAST_INSERT_ID(). false: it is not known what has become
- * of it.
+ * Runs the call and then the statement, an UPDATE, over the connection there is, and not twice.
+ * What is prepared has the values of then. *rows: how many it found; *id: what it told
+ * LAST_INSERT_ID(). false: it is not known what has become of it.
  */
-bool lease_update(struct mysql_backend *my, const struct lease_call *call, int64_t *rows,
-		  int64_t *id);
+bool lease_update(struct mysql_backend *my, const struct lease_call *call,
+		  enum lease_statement statement, int64_t *rows, int64_t *id);
 
 /* Sends the call; see mysql_post(). */
 void lease_post(struct mysql_backend *my, const struct lease_call *call);

@@ -35,6 +35,12 @@ enum state {
 	STATES
 };
 
+/* What is prepared, by names of ours. */
+static const struct { const char *name, *text; } statements[LEASE_STATEMENTS] = {
+	[LEASE_TURN] = { "dlock_turn", sql_lease_turn },
+	[LEASE_LET_GO] = { "dlock_let_go", sql_lease_let_go },
+};
+
 int lease_mode(const struct request *request)
 {
 	switch (request->mode) {
@@ -69,14 +75,36 @@ void lease_add(struct lease_call *call, const char *text)
 	*place = text;
 }
 
-/* Texts that use GET_LOCK, which some servers refuse, and those for there. */
-static bool is_left_out(const char *text, bool no_tickets)
+void lease_add_prepare(struct lease_call *call, enum lease_statement statement)
+{
+	call->statement = statement;
+	lease_add(call, sql_lease_prepare);
+}
+
+bool lease_is_prepared(const struct mysql_backend *my, enum lease_statement statement)
+{
+	return my->conn.mysql && lease_of(my)->prepared[statement] == my->conn.generation;
+}
+
+static bool has_text(const struct lease_call *call, const char *text)
+{
+	for (const char *const *t = call->texts; *t; t++)
+		if (*t == text)
+			return true;
+	return false;
+}
+
+/* Texts that use GET_LOCK or PREPARE, which some servers refuse, and those for there. */
+static bool is_left_out(const char *text, const struct lease *lease)
 {
 	const char *const with[] = { sql_lease_ticket, sql_lease_drop, sql_lease_rest,
 				     sql_lease_target, sql_lease_sleep, sql_lease_untie,
-				     sql_lease_old };
+				     sql_lease_old, sql_lease_prepare };
 	const char *const without[] = { sql_lease_no_target, sql_lease_seen_now };
+	const bool no_tickets = lease->no_tickets;
 
+	if (lease->unprepared && text == sql_lease_prepare)
+		return true;
 	for (size_t i = 0; no_tickets && i < sizeof(with) / sizeof(with[0]); i++)
 		if (text == with[i])
 			return true;
@@ -92,7 +120,7 @@ static bool refuses_tickets(unsigned int code)
 	return code == 1235 || code == 1105 || code == 1305 || code == 1289 || code == 1295;
 }
 
-static char *join(const struct lease_call *call, bool no_tickets)
+static char *join(const struct lease_call *call, const struct lease *lease)
 {
 	size_t size = 1;
 	char *joined, *end;
@@ -104,7 +132,7 @@ static char *join(const struct lease_call *call, bool no_tickets)
 		return NULL;
 	*end = '\0';
 	for (const char *const *text = call->texts; *text; text++)
-		if (!is_left_out(*text, no_tickets))
+		if (!is_left_out(*text, lease))
 			end = stpcpy(end, *text);
 	return joined;
 }
@@ -139,7 +167,8 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 	const bool no_tickets = lease_of(my)->no_tickets;
 	unsigned char digest[SHA256_SIZE];
 	char ticket[TICKET_SIZE + 2], owner[HOLDER_TEXT_SIZE];
-	char *sql = join(call, no_tickets);
+	const bool prepares = has_text(call, sql_lease_prepare);
+	char *sql = join(call, lease_of(my)), *statement = NULL;
 	int failed;
 
 	if (!sql) {
@@ -150,7 +179,9 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 	name_ticket(digest, ticket);
 	holder_encode(&request->self, owner);
 	{
-		const struct sql_value values[] = {
+		struct sql_value values[] = {
+			SQL_TEXT("statement", ""),
+			SQL_PART("prepared", statements[call->statement].name),
 			SQL_TEXT("name", request->name),
 			SQL_BLOB("token", digest, sizeof(digest)),
 			SQL_PART("ticket", ticket),
@@ -176,8 +207,17 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 			SQL_LAST
 		};
 
+		if (prepares)
+			statement = sql_format(statements[call->statement].text, values);
+		if (statement) {
+			values[0].bytes = statement;
+			values[0].length = strlen(statement);
+		}
 		failed = how(my, sql, values, MYSQL_REPEAT, rows, err);
 	}
+	if (prepares && !failed)
+		lease_of(my)->prepared[call->statement] = my->conn.generation;
+	free(statement);
 	free(sql);
 	return failed;
 }
@@ -204,6 +244,12 @@ static int persist(struct mysql_backend *my, const struct lease_call *call, runn
 			return -1;
 		if (call->looks && my->conn.code == MYSQL_NO_SUCH_TABLE)
 			return 0;
+		/* Of what is prepared there may be too much, or no such thing. */
+		if (!lease->unprepared && has_text(call, sql_lease_prepare) &&
+		    !mysql_code_is_contention(my->conn.code)) {
+			lease->unprepared = true;
+			continue;
+		}
 		if (!lease->no_tickets && refuses_tickets(my->conn.code)) {
 			lease->no_tickets = true;
 			continue;
@@ -241,9 +287,10 @@ static int run_once(struct mysql_backend *my, const char *sql, const struct sql_
 	return mysql_run(my, sql, values, MYSQL_ONCE, rows, err);
 }
 
-bool lease_update(struct mysql_backend *my, const struct lease_call *call, int64_t *rows,
-		  int64_t *id)
+bool lease_update(struct mysql_backend *my, const struct lease_call *call,
+		  enum lease_statement statement, int64_t *rows, int64_t *id)
 {
+	bool prepared = lease_is_prepared(my, statement), failed;
 	struct error ignored = { 0 };
 
 	if (my->conn.pending)
@@ -252,7 +299,18 @@ bool lease_update(struct mysql_backend *my, const struct lease_call *call, int64
 	if (!my->conn.mysql)
 		return false;
 	my->only_looks = true;
-	if (send_once(my, call, run_once, NULL, &ignored))
+	for (;;) {
+		struct lease_call whole = *call;
+
+		whole.statement = statement;
+		lease_add(&whole, prepared ? sql_lease_execute : statements[statement].text);
+		failed = send_once(my, &whole, run_once, NULL, &ignored);
+		if (!failed || !prepared || !my->conn.mysql ||
+		    my->conn.code != UNKNOWN_STATEMENT)
+			break;
+		prepared = false;
+	}
+	if (failed)
 		return false;
 	*rows = (int64_t)mysql_affected_rows(my->conn.mysql);
 	*id = (int64_t)mysql_insert_id(my->conn.mysql);
@@ -354,5 +412,6 @@ void lease_ring(struct mysql_backend *my, int64_t connection)
 
 void lease_end_connection(struct mysql_backend *my, int64_t connection)
 {
-	kill_one(my, sql_kill_connection, connection);
+	if (connection > 0)
+		kill_one(my, sql_kill_connection, connection);
 }

@@ -237,8 +237,10 @@ static int let_go(struct mysql_backend *my, struct lease_call call)
 
 	if (lease->unsettled)
 		lease_add(&call, sql_lease_settle);
-	lease_add(&call, sql_lease_let_go);
-	if (!lease_update(my, &call, &rows, &next))
+	/* What is prepared frees all of it, and at once. */
+	if (call.keep_ms || !call.all)
+		lease->prepared[LEASE_LET_GO] = 0;
+	if (!lease_update(my, &call, LEASE_LET_GO, &rows, &next))
 		return -1;
 	lease->in_line = lease->unsettled = false;
 	if (rows != 1)
@@ -247,6 +249,7 @@ static int let_go(struct mysql_backend *my, struct lease_call call)
 	if (next < 1)
 		return -1;
 	lease->ticket = 0;
+	lease->request = NULL;
 	my->base.passed_on = next > 1;
 	/* Nobody who lives comes after us. */
 	if (!my->base.passed_on)
@@ -288,8 +291,10 @@ enum outcome lease_release(struct mysql_backend *my, const struct request *reque
 		resent |= my->resent;
 		done = state.done;
 	}
-	if (done || call.all)
+	if (done || call.all) {
 		lease->ticket = 0;
+		lease->request = NULL;
+	}
 	lease->in_line = false;
 	if (!done && state.mine && how == RELEASE_ONE && state.holds > 1) {
 		outcome = count(my, request, -1, 0, &state, err);
