@@ -334,9 +334,9 @@ hand_over() {
 	wait_until 5 has_prepared $((before + 1))
 	wait_in_line 1 -- true
 	wait_until 5 has_prepared $((before + 2))
-	local waiter=$PID
+	local next=$PID
 	release
-	join "$waiter" 5
+	join "$next" 5
 	equal "$status" 0
 	equal "$(<"$ERR")" ""
 }

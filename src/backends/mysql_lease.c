@@ -12,8 +12,8 @@
  * It lives as long as the connection. Waiters sleep in the server, in GET_LOCK on the
  * ticket of the one before them (lease_nap.sql), so that a release, or the end of that
  * connection, wakes the next one and nobody else, which takes its turn with a request of
- * its own (lease_turn.sql); the dead are those without a ticket. The statements that hand a lock
- * over are prepared: the release while it is held, the turn before the sleep.
+ * its own (lease_turn.sql); the dead are those without a ticket. That one is prepared before
+ * the sleep, as the release is while the lock is held.
  * Where nobody holds a ticket to sleep on (shared holds, a holder that left no process)
  * the first in line sleeps in slices, which look in between, and who releases interrupts
  * it (KILL QUERY). Once it is free, the first in line has 0.9 s to come; a waiter behind
@@ -38,10 +38,7 @@
 /* Who has its turn has so long to come; see lease_stale.sql. */
 #define GRANT_US 900000
 #define OUT_OF_RANGE 1690
-/*
- * So long after it has begun to hold without a wait, a holder has its release prepared. Many end
- * before that.
- */
+/* Before that many a hold has ended: then its release need not be prepared. */
 #define PREPARE_AFTER_MS 20
 /* More turns of a loop that makes progress in each than there can be. */
 #define ROUNDS 200
@@ -209,9 +206,7 @@ static bool disagrees(const struct lease_state *state, const struct request *req
 /* The rest of the answer to a wait, which may end with that of its sleep (lease_sleep.sql). */
 static int end_wait(struct mysql_backend *my, struct error *err)
 {
-	if (!mysql_drain(my, err) || (my->conn.mysql && my->conn.code == OUT_OF_RANGE))
-		return 0;
-	return -1;
+	return mysql_drain(my, err) && !(my->conn.mysql && my->conn.code == OUT_OF_RANGE) ? -1 : 0;
 }
 
 /* What to do about an answer. */

@@ -29,7 +29,7 @@ struct lease {
 	bool unsure;		/* an answer was lost: what was asked may be done yet */
 	bool woken;		/* the ticket that it slept on was let go */
 	bool unprepared;	/* PREPARE is refused here */
-	unsigned int prepared[LEASE_STATEMENTS];	/* on which connection (generation); 0: none */
+	unsigned int prepared[LEASE_STATEMENTS];	/* on which connection; 0: none */
 	const struct request *request;	/* what it holds for; NULL: it does not */
 	unsigned int ticket;	/* the connection (generation) that has our ticket; 0: none */
 	int64_t connection;	/* what the server calls it */

@@ -389,7 +389,7 @@ int lease_ask(struct mysql_backend *my, const struct lease_call *call, bool begi
 	return 0;
 }
 
-/* The number is the server's own. Whether it worked shows by what comes of it. false: no such one. */
+/* The number is the server's own. false: no such one; else what comes of it shows how it went. */
 static bool kill_one(struct mysql_backend *my, const char *sql, int64_t connection)
 {
 	const struct sql_value values[] = { SQL_INT("connection", connection), SQL_LAST };
