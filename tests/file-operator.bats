@@ -174,10 +174,6 @@ in_own_run() {
 	done
 }
 
-no_strays_but() {
-	[[ $(strays) == "$1" ]]
-}
-
 @test "a keeper that the caller's /run does not show is not needed to release" {
 	need_root
 	start sleep 300

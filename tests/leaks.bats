@@ -73,12 +73,6 @@ nothing_stays() {
 	is_free
 }
 
-# no_strays_but PID...
-no_strays_but() {
-	[[ $(strays | sort | tr '\n' ' ') == "$(printf '%s\n' "$@" | sort | tr '\n' ' ')" || (
-		$# == 0 && -z $(strays)) ]]
-}
-
 rounds_of_acquire() {
 	on "$1"
 	bash -ec 'for ((n = 0; n < $0; n++)); do

@@ -5,7 +5,7 @@
 # file's or a test's own.
 
 # shellcheck source=tests/mysql.bash
-source "$(dirname "${BASH_SOURCE[0]}")/mysql.bash"
+source "${BASH_SOURCE[0]%/*}/mysql.bash"
 
 # The server's clock as the tables have it.
 UTC_US="TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"

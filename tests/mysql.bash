@@ -5,7 +5,7 @@
 # believed nowhere: the server is asked.
 
 # shellcheck source=tests/services/mysql.bash
-source "$(dirname "${BASH_SOURCE[0]}")/services/mysql.bash"
+source "${BASH_SOURCE[0]%/*}/services/mysql.bash"
 
 setup_file() {
 	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql

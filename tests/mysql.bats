@@ -332,13 +332,12 @@ waits_sql() {
 }
 
 @test "fences grow also when the server's clock is set back" {
-	need faketime
-	local last fence preload
-	preload=$(faketime -f +0 printenv LD_PRELOAD)
+	local last fence
+	faketime_preload
 	cat >faked <<-END
 		#!/bin/sh
 		export FAKETIME_TIMESTAMP_FILE='$T/clock' FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
-		export LD_PRELOAD='$preload'
+		export LD_PRELOAD='$PRELOAD'
 		exec $MYSQLD "\$@"
 	END
 	chmod +x faked

@@ -116,15 +116,13 @@ p_waiters() {
 
 # faked_redis [OPTION]...: a private server whose clock is what the file ./clock says, such as "+3600"
 faked_redis() {
-	need faketime
-	local preload
-	# the name of the library is known to faketime(1); glibc's own malloc goes before
-	# it, because jemalloc asks for the time before libfaketime can answer
-	preload=libc_malloc_debug.so.0:$(faketime -f +0 printenv LD_PRELOAD)
+	faketime_preload
+	# glibc's own malloc goes before it, because jemalloc asks for the time before
+	# libfaketime can answer
 	cat >faked <<-END
 		#!/bin/sh
 		export FAKETIME_TIMESTAMP_FILE='$T/clock' FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
-		export LD_PRELOAD='$preload'
+		export LD_PRELOAD='libc_malloc_debug.so.0:$PRELOAD'
 		exec $REDIS_SERVER "\$@"
 	END
 	chmod +x faked

@@ -91,20 +91,33 @@ directory() {
 # foreign NAME [DATA]: somebody else's node of this lock, that exists until the test
 # ends or end_foreign is called. Sets FOREIGN, its path, and FOREIGN_PID.
 foreign() {
-	directory
-	start "$TOOLS/znode" "$PORTS" hold "$NODE/$1" "${2-}"
-	FOREIGN_PID=$PID
-	line "$OUT" 5
-	FOREIGN=$LINE
+	foreign_node hold "$@"
 }
 
 # foreign_sequence PREFIX [DATA]: the same, and the server numbers it
 foreign_sequence() {
-	directory
-	start "$TOOLS/znode" "$PORTS" sequence "$NODE/$1" "${2-}"
-	FOREIGN_PID=$PID
-	line "$OUT" 5
+	foreign_node sequence "$@"
+}
+
+# foreign_node VERB NAME [DATA]
+foreign_node() {
+	# a container that is empty goes when the server gets to it, and then the node has no place
+	for _ in 1 2 3; do
+		directory
+		start "$TOOLS/znode" "$PORTS" "$1" "$NODE/$2" "${3-}"
+		FOREIGN_PID=$PID
+		wait_until 5 made_or_not "$OUT" "$PID"
+		if has_line "$OUT" ''; then
+			break
+		fi
+	done
+	line "$OUT"
 	FOREIGN=$LINE
+}
+
+# made_or_not OUT PID
+made_or_not() {
+	has_line "$1" '' || ended "$2"
 }
 
 end_foreign() {

@@ -6,7 +6,7 @@ FIFO=1
 STRATEGY=advisory
 LACKS='shared slots'
 # shellcheck source=tests/conformance/mysql-session.bash
-source "$(dirname "${BASH_SOURCE[0]}")/mysql-session.bash"
+source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 
 lock_is_free() {
 	[[ $(my "SELECT IS_FREE_LOCK('$LOCK')") == 1 ]]

@@ -6,7 +6,7 @@ FIFO=
 STRATEGY=row
 LACKS=slots
 # shellcheck source=tests/conformance/mysql-session.bash
-source "$(dirname "${BASH_SOURCE[0]}")/mysql-session.bash"
+source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 
 lock_is_free() {
 	if [[ -n $(my "SHOW TABLES LIKE 'dlock_rows'") ]]; then

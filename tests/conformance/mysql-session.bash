@@ -4,7 +4,7 @@
 # is set by who sources this.
 
 # shellcheck source=tests/mysql.bash
-source "$(dirname "${BASH_SOURCE[0]}")/../mysql.bash"
+source "${BASH_SOURCE[0]%/*}/../mysql.bash"
 
 # The keeper renews, and the server ends a connection that is silent for a TTL, but nothing
 # of that is stored: a keeper stays.

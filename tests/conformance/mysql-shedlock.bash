@@ -6,7 +6,7 @@ FIFO=
 LEASES=1
 LACKS='shared slots count names'
 # shellcheck source=tests/mysql.bash
-source "$(dirname "${BASH_SOURCE[0]}")/../mysql.bash"
+source "${BASH_SOURCE[0]%/*}/../mysql.bash"
 
 backend_prepare() {
 	URI="$MYSQL?dialect=shedlock"

@@ -6,7 +6,7 @@ FIFO=
 STRATEGY=table
 LACKS='slots names'
 # shellcheck source=tests/conformance/mysql-session.bash
-source "$(dirname "${BASH_SOURCE[0]}")/mysql-session.bash"
+source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 
 # what is locked must be there
 backend_prepare() {
