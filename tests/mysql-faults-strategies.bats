@@ -426,6 +426,32 @@ start_my_proxy() {
 	done
 }
 
+# counted N: so often is the lock of strategy insert held
+counted() {
+	equal "$(at_server "SELECT holds FROM dlock_inserts WHERE name = '$LOCK'")" "$1" holds
+}
+
+@test "insert: reply to a count lost, up or down: it counts once" {
+	start_my_proxy
+	on insert "$PROXY"
+	local token holds
+	token=$("$DLOCK" acquire "$LOCK")
+	for holds in 2 3; do
+		proxy cut-on @counted
+		DLOCK_NAME=$LOCK DLOCK_TOKEN=$token "$DLOCK" acquire "$LOCK"
+		counted "$holds"
+	done
+	for holds in 2 1; do
+		proxy cut-on @counted
+		"$DLOCK" release "$LOCK" "$token"
+		counted "$holds"
+	done
+	proxy_stat cut
+	equal "$VALUE" 4 "replies lost"
+	"$DLOCK" release "$LOCK" "$token"
+	is_free
+}
+
 @test "all connections are cut while the lock is held: sessions have lost it, rows go on" {
 	start_my_proxy
 	for strategy in "${ALL[@]}"; do

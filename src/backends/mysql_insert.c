@@ -35,7 +35,7 @@ static int insert_open(struct mysql_backend *my, const struct uri *uri, struct e
 		.look = sql_insert_look,
 		.renew = sql_insert_renew,
 		.release = sql_insert_release,
-		.again = sql_insert_again,
+		.count = sql_insert_count,
 		.list = sql_insert_list,
 		.break_hold = sql_insert_break,
 		.forget = sql_insert_forget,

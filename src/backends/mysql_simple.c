@@ -67,11 +67,13 @@ void simple_make_words(const struct mysql_backend *my, const struct request *req
 		SQL_INT("keep", request->min_hold_ms * 1000),
 		SQL_INT("rest", extra->keep_ms * 1000),
 		SQL_INT("one", extra->one),
+		SQL_INT("step", extra->step),
+		SQL_INT("holds", extra->holds),
 		SQL_INT("pause", extra->pause_ms),
 		SQL_PART("waiter", words->comment),
 		SQL_PART("zone", simple->zone),
 		SQL_LAST
-	}, 12 * sizeof(struct sql_value));
+	}, 14 * sizeof(struct sql_value));
 }
 
 const struct simple_extra simple_no_extra = { .one = false };
@@ -98,11 +100,7 @@ static int read_state(const struct simple *simple, MYSQL_RES *rows, struct simpl
 	return 0;
 }
 
-/*
- * mysql_run(), for what the server may still be at when the connection is gone: a
- * statement that waits for a row, and would take the lock when nobody wants it any more.
- */
-static int run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
+int simple_run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
 	       MYSQL_RES **rows, struct error *err)
 {
 	struct simple *simple = simple_of(my);
@@ -121,7 +119,7 @@ static int run(struct mysql_backend *my, const char *sql, const struct sql_value
 	return result;
 }
 
-/* Ends what run() may have left. */
+/* Ends what simple_run() may have left. */
 static void end_stale(struct mysql_backend *my)
 {
 	struct simple *simple = simple_of(my);
@@ -143,7 +141,7 @@ int simple_ask(struct mysql_backend *my, const char *sql, const struct request *
 	int failed;
 
 	simple_make_words(my, request, &simple_no_extra, &words);
-	if (run(my, sql, words.values, &rows, err))
+	if (simple_run(my, sql, words.values, &rows, err))
 		return -1;
 	failed = read_state(simple_of(my), rows, state);
 	mysql_free_result(rows);
@@ -165,15 +163,15 @@ int simple_exists(struct mysql_backend *my, struct error *err)
 	return count > 0;
 }
 
-/* Did statements get in each other's way, and nothing was done? */
-static bool contended(const struct mysql_backend *my)
+bool simple_contended(const struct mysql_backend *my)
 {
 	return my->conn.mysql && mysql_code_is_contention(my->conn.code);
 }
 
 /* ---- taking ---- */
 
-static int refuse(const struct simple *simple, const struct request *request, struct error *err)
+int simple_refuse(const struct simple *simple, const struct request *request,
+		  struct error *err)
 {
 	if (request->mode == HOLD_SLOT)
 		error_set(err, ERROR_USAGE, 0, "%s has no --slots; ?strategy=lease has",
@@ -241,7 +239,7 @@ enum outcome simple_acquire(struct mysql_backend *my, const struct request *requ
 	struct simple *simple = simple_of(my);
 	struct simple_state state = { .held = false };
 
-	if (refuse(simple, request, err))
+	if (simple_refuse(simple, request, err))
 		return OUTCOME_ERROR;
 	if (simple->waiting && my->conn.pending)
 		mysql_poll(my);
@@ -254,7 +252,7 @@ enum outcome simple_acquire(struct mysql_backend *my, const struct request *requ
 		grant->sent_ms = clock_boot_ms();
 		grant->ttl_ms = request->ttl_ms;
 		if (simple_ask(my, simple->kind->take, request, &state, err)) {
-			if (!contended(my))
+			if (!simple_contended(my))
 				return OUTCOME_ERROR;
 			state.held = false;
 			break;
@@ -305,37 +303,24 @@ enum outcome simple_renew(struct mysql_backend *my, const struct request *reques
 	return OUTCOME_HELD;
 }
 
+int simple_look(struct mysql_backend *my, const struct request *request,
+		struct simple_state *state, struct error *err)
+{
+	int there = simple_exists(my, err);
+
+	*state = (struct simple_state){ .held = false };
+	if (there > 0)
+		return simple_ask(my, simple_of(my)->kind->look, request, state, err);
+	return there;
+}
+
 enum outcome simple_verify(struct mysql_backend *my, const struct request *request,
 			   struct error *err)
 {
-	struct simple_state state = { .held = false };
-	int there = simple_exists(my, err);
-
-	if (there < 0 || (there && simple_ask(my, simple_of(my)->kind->look, request, &state, err)))
-		return OUTCOME_ERROR;
-	return state.mine ? OUTCOME_HELD : OUTCOME_LOST;
-}
-
-enum outcome simple_again(struct mysql_backend *my, const struct request *request,
-			  struct grant *grant, struct error *err)
-{
-	const struct simple_kind *kind = simple_of(my)->kind;
 	struct simple_state state;
 
-	if (!kind->again) {
-		if (simple_verify(my, request, err) != OUTCOME_HELD)
-			return err->kind == ERROR_NONE ? OUTCOME_LOST : OUTCOME_ERROR;
-		error_set(err, ERROR_USAGE, 0, "%s cannot count how often it was acquired; "
-			  "?strategy=lease can", kind->name);
+	if (simple_look(my, request, &state, err))
 		return OUTCOME_ERROR;
-	}
-	if (refuse(simple_of(my), request, err))
-		return OUTCOME_ERROR;
-	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = request->ttl_ms;
-	if (simple_ask(my, kind->again, request, &state, err))
-		return OUTCOME_ERROR;
-	grant->fence = state.fence;
 	return state.mine ? OUTCOME_HELD : OUTCOME_LOST;
 }
 
@@ -358,6 +343,7 @@ enum outcome simple_release(struct mysql_backend *my, const struct request *requ
 	const struct simple_extra extra = { .keep_ms = keep_ms, .one = how == RELEASE_ONE };
 	const int64_t sent_ms = clock_boot_ms();
 	struct simple *simple = simple_of(my);
+	enum outcome outcome = OUTCOME_LOST;
 	int64_t answer = -1;
 	struct simple_words words;
 	MYSQL_RES *rows;
@@ -376,19 +362,21 @@ enum outcome simple_release(struct mysql_backend *my, const struct request *requ
 	if (there <= 0)
 		return there ? OUTCOME_ERROR : OUTCOME_LOST;
 	simple_make_words(my, request, &extra, &words);
-	do {
+	while (answer < 0 || answer == 2) {
+		if (extra.one && simple->kind->count)
+			outcome = simple_count_down(my, request, err);
+		if (outcome != OUTCOME_LOST)
+			return outcome == OUTCOME_HELD ? OUTCOME_BUSY : outcome;
 		if (mysql_run(my, simple->kind->release, words.values, MYSQL_REPEAT, &rows, err)) {
 			again = true;
-			if (contended(my) && clock_boot_ms() < sent_ms + my->base.timeout_ms)
+			if (simple_contended(my) && clock_boot_ms() < sent_ms + my->base.timeout_ms)
 				continue;
 			return OUTCOME_ERROR;
 		}
 		again |= my->resent;
 		mysql_numbers(rows, &answer, 1);
 		mysql_free_result(rows);
-	} while (answer < 0);
-	if (answer == 2)
-		return OUTCOME_BUSY;
+	}
 	/* Sent twice within the lease: it was the first one that released. */
 	released = answer == 1 || (again && sent_ms < simple->lease_end_ms);
 	tidy(my, request, &words);

@@ -12,16 +12,16 @@
 #include "mysql_waiters.h"
 
 /*
- * How one of them does it. take, look, renew and again end with a row: is it ours, the
- * fence, microseconds since it is held, and until it expires, how often it was acquired,
- * the holder's text; or with none, when nobody holds it. release with a number: 0 it was
- * not held, 1 it was, 2 it still is.
+ * How one of them does it. take, look and renew end with a row: is it ours, the fence,
+ * microseconds since it is held, and until it expires, how often it was acquired, the
+ * holder's text; or with none, when nobody holds it. release with a number: 0 it was not
+ * held, 1 it was, 2 it still is, for it was acquired more than once.
  */
 struct simple_kind {
 	const char *name;		/* "?strategy=insert" */
 	const char *mark;		/* of waiters, see mysql_waiters.h */
 	const char *take, *look, *renew, *release, *list, *break_hold, *forget;
-	const char *again;		/* NULL: acquisitions are not counted */
+	const char *count;		/* as insert_count.sql; NULL: acquisitions are not */
 	const char *purge;		/* after a release; or NULL */
 	const char *exists;		/* a number, 0: the table is not there */
 	/* Can name be locked at all? 0, or -1 with *err. */
@@ -49,11 +49,12 @@ static inline struct simple *simple_of(const struct mysql_backend *my)
 /* "dlock-" and 32 hex digits of the token's digest. */
 #define SIMPLE_BY_SIZE 39
 
-/* ---- mysql_simple.c: for mysql_simple_show.c ---- */
+/* ---- mysql_simple.c: for mysql_simple_count.c and mysql_simple_show.c ---- */
 
 /* What a request asks for beside the request proper. */
 struct simple_extra {
-	int64_t keep_ms, pause_ms;
+	int64_t keep_ms, pause_ms, holds;
+	int step;
 	bool one;
 };
 extern const struct simple_extra simple_no_extra;
@@ -82,6 +83,29 @@ int simple_ask(struct mysql_backend *my, const char *sql, const struct request *
 	       struct simple_state *state, struct error *err);
 /* Is there a table to look at? 1, 0 or -1. */
 int simple_exists(struct mysql_backend *my, struct error *err);
+/* How it stands, for who makes no table for that. 0 or -1. */
+int simple_look(struct mysql_backend *my, const struct request *request,
+		struct simple_state *state, struct error *err);
+/*
+ * mysql_run(), for what the server may still be at when the connection is gone: a
+ * statement that waits for a row, and would take the lock when nobody wants it any more.
+ */
+int simple_run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
+	       MYSQL_RES **rows, struct error *err);
+/* Did statements get in each other's way, and nothing was done? */
+bool simple_contended(const struct mysql_backend *my);
+/* Can such a wish be granted at all? 0, or -1 with *err. */
+int simple_refuse(const struct simple *simple, const struct request *request,
+		  struct error *err);
+
+/* ---- mysql_simple_count.c ---- */
+
+/*
+ * One acquisition less. HELD: that is all; LOST: it is the last one, which stays, or there
+ * is none; ERROR.
+ */
+enum outcome simple_count_down(struct mysql_backend *my, const struct request *request,
+			       struct error *err);
 
 /* ---- both ---- */
 
