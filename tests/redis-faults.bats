@@ -443,6 +443,34 @@ server_ahead() {
 	((seconds - EPOCHSECONDS > $1 - 60 && seconds - EPOCHSECONDS < $1 + 60))
 }
 
+# counted N: so often is the lock held; the note of a holder: fence, since, count, text
+counted() {
+	local note
+	read -ra note < <(rcli hvals "{$KEY}:holders")
+	equal "${note[2]}" "$1" count
+}
+
+@test "reply to a count lost, up or down: it counts once" {
+	start_proxy "$REDIS_PORT"
+	local token count
+	token=$("$DLOCK" acquire -b "$REDIS" "$LOCK")
+	export DLOCK_BACKEND=redis://127.0.0.1:$TOOL_PORT
+	for count in 2 3; do
+		proxy cut-on EVALSHA
+		DLOCK_NAME=$LOCK DLOCK_TOKEN=$token "$DLOCK" acquire "$LOCK"
+		counted "$count"
+	done
+	for count in 2 1; do
+		proxy cut-on EVALSHA
+		"$DLOCK" release "$LOCK" "$token"
+		counted "$count"
+	done
+	proxy_stat cut
+	equal "$VALUE" 4 "replies lost"
+	"$DLOCK" release "$LOCK" "$token"
+	is_free
+}
+
 @test "server's clock jumps ahead: the lock is lost, and dlock notices" {
 	faked_redis
 	hold -b "$P_URI" -t 1500ms --

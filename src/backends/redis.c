@@ -347,11 +347,14 @@ static enum outcome redis_release(struct backend *backend, const struct request 
 	int64_t sent_ms = clock_boot_ms(), answer;
 	char keep[REDIS_DIGITS_SIZE];
 	const char *const exists[] = { "EXISTS", redis->node.keys[KEY_LOCK], NULL };
+	char number[TOKEN_SIZE] = "0";
 	const char *const arguments[] = {
-		redis_digits(keep_ms, keep), how == RELEASE_ALL ? "1" : "0", NULL
+		redis_digits(keep_ms, keep), how == RELEASE_ALL ? "1" : "0", number, NULL
 	};
 	redisReply *reply;
 
+	if (how == RELEASE_ONE && token_make(number, err))
+		return OUTCOME_ERROR;
 	/* Deaf from here on: the release of another must not choose us. */
 	redis_conn_close(&redis->node.wake);
 	/*
@@ -386,13 +389,16 @@ static enum outcome redis_again(struct backend *backend, const struct request *r
 {
 	struct redis_backend *redis = redis_from_backend(backend);
 	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE];
+	char number[TOKEN_SIZE];
 	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), mode_of(request, mode), NULL
+		redis_digits(request->ttl_ms, ttl), mode_of(request, mode), number, NULL
 	};
 	long long answer;
 	redisReply *reply;
 	bool held;
 
+	if (token_make(number, err))
+		return OUTCOME_ERROR;
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
 	reply = redis_node_script(&redis->node, &script_again, request, arguments, err);

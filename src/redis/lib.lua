@@ -111,6 +111,16 @@ local function call(who, message)
   return false
 end
 
+-- A request that counts has a number of its own (hexadecimal digits), which the note's text keeps
+-- of the last one: what was sent twice, for want of an answer, counts once.
+local function is_counted(text, request)
+  return string.match(text, '&op=(%x+)') == request
+end
+
+local function counted(text, request)
+  return (string.gsub(text, '&op=%x+', '')) .. '&op=' .. request
+end
+
 -- A holder's note: fence, since (us), count, text.
 local function note_of(who)
   local note = redis.call('HGET', holders, who)

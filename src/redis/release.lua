@@ -1,5 +1,5 @@
 -- ARGV: channel, token, keep (ms, 0: free it now), all ('1': however often it was
--- acquired). Leaves the line, too.
+-- acquired), request (see is_counted). Leaves the line, too.
 -- Returns 1 when it was held, 3 when another has it now, 2 when it still is (counted), 0
 -- when it was not.
 local keep = tonumber(ARGV[3])
@@ -13,9 +13,12 @@ local number, since, count, text = note_of(token)
 if not number then
   -- Handed to us, and neither taken nor settled: our place is still noted.
   if keep > 0 then settle(token) else leave(token) end
-elseif tonumber(count) > 1 and ARGV[4] ~= '1' then
-  set_note(token, number, since, digits(tonumber(count) - 1), text)
-  return 2
+elseif ARGV[4] ~= '1' then
+  if is_counted(text, ARGV[5]) then return 2 end
+  if tonumber(count) > 1 then
+    set_note(token, number, since, digits(tonumber(count) - 1), counted(text, ARGV[5]))
+    return 2
+  end
 end
 -- The least time to hold it, when the holder wanted one.
 local min = text and string.match(text, '&min=(%d+)')
