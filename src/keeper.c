@@ -7,6 +7,8 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -205,6 +207,15 @@ static void drop_standard_streams(void)
 		close(null);
 }
 
+/* Backends vary their pauses with rand(), so that many do not ask at one time: not all alike. */
+static void vary(const char *token)
+{
+	char digits[9];
+
+	snprintf(digits, sizeof(digits), "%s", token);
+	srand((unsigned int)strtoul(digits, NULL, 16));
+}
+
 static void keeper_main(const struct keeper_plan *plan, int fd)
 {
 	static struct keeping k = {
@@ -215,6 +226,7 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 
 	k.plan = plan;
 	k.request = *plan->request;
+	vary(k.request.token);
 	k.fd = fd;
 	prctl(PR_SET_NAME, "dlock-keeper");
 	/* A session of its own: what ends dlock's job, or its terminal, leaves us to
