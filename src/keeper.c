@@ -34,7 +34,7 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 	k->event.type = type;
 	k->event.at_ms = clock_boot_ms();
 	ipc_send(k->fd, &k->event, sizeof(k->event), 0,
-		 type == KEEPER_HELD ? k->backend->hold_fd : -1);
+		 type == KEEPER_HELD && k->backend ? k->backend->hold_fd : -1);
 }
 
 /* Where the notes go; a library has threads of its own. -1: nobody wants them. */
