@@ -130,7 +130,7 @@ holds_for() {
 	deadline=$((NOW + ms))
 	while ((NOW < deadline)); do
 		"$@" || fail "did not stay so for $ms ms: $*"
-		pause 0.05
+		pause 0.02
 		now
 	done
 }

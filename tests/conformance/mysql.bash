@@ -20,8 +20,8 @@ tables() {
 # only the fence stays: free, without a token, and nobody else is there
 backend_nothing_left() {
 	! tables || [[ -z $(my "
-		SELECT 'held', name FROM dlock_locks WHERE name = '$LOCK' AND
-			expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+		SELECT 'held', name FROM dlock_locks WHERE name = '$LOCK' AND (token <> '' OR
+			expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)))
 		UNION ALL SELECT 'holder', name FROM dlock_holders WHERE name = '$LOCK'
 		UNION ALL SELECT 'waiter', name FROM dlock_queue WHERE name = '$LOCK'") ]]
 }
