@@ -365,8 +365,10 @@ enum outcome simple_release(struct mysql_backend *my, const struct request *requ
 	while (answer < 0 || answer == 2) {
 		if (extra.one && simple->kind->count)
 			outcome = simple_count_down(my, request, err);
-		if (outcome != OUTCOME_LOST)
-			return outcome == OUTCOME_HELD ? OUTCOME_BUSY : outcome;
+		if (outcome == OUTCOME_HELD)
+			return OUTCOME_BUSY;
+		if (outcome == OUTCOME_ERROR)
+			return outcome;
 		if (mysql_run(my, simple->kind->release, words.values, MYSQL_REPEAT, &rows, err)) {
 			again = true;
 			if (simple_contended(my) && clock_boot_ms() < sent_ms + my->base.timeout_ms)

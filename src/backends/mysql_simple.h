@@ -101,7 +101,7 @@ int simple_refuse(const struct simple *simple, const struct request *request,
 /* ---- mysql_simple_count.c ---- */
 
 /*
- * One acquisition less. HELD: that is all; LOST: it is the last one, which stays, or there
+ * One acquisition less. HELD: that is all; BUSY: it is the last one, which stays; LOST: there
  * is none; ERROR.
  */
 enum outcome simple_count_down(struct mysql_backend *my, const struct request *request,

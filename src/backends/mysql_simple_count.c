@@ -76,12 +76,5 @@ enum outcome simple_count_down(struct mysql_backend *my, const struct request *r
 
 	if (simple_look(my, request, &state, err))
 		return OUTCOME_ERROR;
-	switch (state.mine ? count(my, request, -1, &state, err) : OUTCOME_LOST) {
-	case OUTCOME_HELD:
-		return OUTCOME_HELD;
-	case OUTCOME_ERROR:
-		return OUTCOME_ERROR;
-	default:
-		return OUTCOME_LOST;
-	}
+	return state.mine ? count(my, request, -1, &state, err) : OUTCOME_LOST;
 }

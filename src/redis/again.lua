@@ -1,5 +1,5 @@
--- ARGV: channel, token, ttl (ms), mode, request (see is_counted). One more acquisition of a hold: {1, fence}; {2, 0}:
--- it is held in a mode that gives less; else {0, 0}.
+-- ARGV: channel, token, ttl (ms), mode, request (see is_counted). One more acquisition of a
+-- hold: {1, fence}; {2, 0}: it is held in a mode that gives less; else {0, 0}.
 look()
 settle(token)
 local number, since, count, text = note_of(token)
