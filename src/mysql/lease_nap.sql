@@ -9,10 +9,19 @@ DELETE FROM dlock_queue WHERE id = @me AND @mine;
 -- because servers take a chain of 32 who wait for each other for a deadlock, and some links
 -- count twice: like this the longest one of N waiters has the digits of N in base four,
 -- added up.
+SET @step = CASE
+    WHEN @place % 256 = 0 AND @front + 256 <= @place THEN 256
+    WHEN @place % 64 = 0 AND @front + 64 <= @place THEN 64
+    WHEN @place % 16 = 0 AND @front + 16 <= @place THEN 16
+    WHEN @place % 4 = 0 AND @front + 4 <= @place THEN 4
+    ELSE 0 END;
 SELECT CASE
     WHEN @mine OR @version IS NULL OR @ticket = 0 OR @asleep OR NOT @inline THEN 0
     WHEN @first IS NULL THEN LEAST(@rest + 2000, 6000000)
     WHEN @open IS NOT NULL THEN LEAST(GREATEST(905000 - @open, 1000000), 6000000)
     ELSE 6000000 END,
-  {lease_before}
+  IF(@first IS NULL, IF(@held = 0 AND @rest > 0, @holder, ''),
+    COALESCE((SELECT q.token FROM dlock_queue q FORCE INDEX (name)
+      WHERE q.name = {name} AND q.id < @me AND (@step = 0 OR q.place + @step <= @place) AND
+        q.asleep = 0 AND {alive} ORDER BY q.id DESC LIMIT 1), ''))
   INTO @nap, @before;

@@ -14,7 +14,8 @@ SELECT l.version,
     IF(@first IS NULL OR NOT {lease_room}, NULL,
       @now - GREATEST(l.freed, IF(l.expires <= @now, l.expires, 0))),
     @first, @me < 18446744073709551615, @asleep,
-    IF(@me < 18446744073709551615, (SELECT COUNT(*) FROM dlock_queue w
+    IF(@me < 18446744073709551615, (SELECT COUNT(*)
+      FROM dlock_queue w FORCE INDEX (name)
       WHERE w.name = {name} AND w.id < @me AND w.asleep = 0), 0),
     @ticket, @done, @next, @dead, @old, @cluster
   {into}
