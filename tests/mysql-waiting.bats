@@ -27,6 +27,37 @@ load mysql-lease
 	wait_until 2 only_fences
 }
 
+@test "back in line with a new connection, behind who is asleep by now: its turn comes first" {
+	start_proxy "$(<"$MYSQL_DIR/port")"
+	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
+	hold --
+	wait_in_line 1 -b "$PROXY" -- sh -c 'echo 1 >>order'
+	local first=$PID
+	wait_in_line 2 -- sh -c 'echo 2 >>order'
+	local second=$PID
+	proxy refuse
+	proxy cut
+	ask "KILL $(ask "SELECT IS_USED_LOCK(CONCAT('dlock-', LEFT(HEX(token), 40))) FROM dlock_queue
+		WHERE name = '$LOCK' ORDER BY id LIMIT 1")"
+	wait_until 2 waiters 1
+	# the second one sleeps on the holder's ticket
+	wait_until 2 sleepers 1
+	proxy pass
+	wait_until 3 waiters 2
+	wait_until 2 sleepers 2
+	release
+	join "$second" 15
+	join "$first"
+	equal "$(tr '\n' ' ' <order)" "1 2 "
+	wait_until 2 only_fences
+}
+
+# sleepers N: so many wait for the ticket of who has the lock
+sleepers() {
+	[[ $(ask "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User lock' AND
+		INFO LIKE '%GET_LOCK(@target%'") == "$1" ]]
+}
+
 @test "waiters' connections killed by the server: all keep their places" {
 	hold --
 	local n waiter=()

@@ -220,7 +220,8 @@ static enum verdict judge(struct mysql_backend *my, const struct request *reques
 
 	note_ticket(my, state, request);
 	lease->in_line = state->in_line;
-	lease->behind = state->first != 0;
+	/* Those ahead whose connections broke may come back before it is woken. */
+	lease->behind = state->first != 0 || state->ahead > 0;
 	if (state->mine) {
 		if (!waits && state->in_line && leave_line(my, request, err))
 			return VERDICT_ERROR;

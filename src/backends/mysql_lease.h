@@ -22,7 +22,8 @@ enum lease_statement { LEASE_TURN, LEASE_LET_GO, LEASE_STATEMENTS };
 struct lease {
 	bool no_tickets;	/* GET_LOCK is refused here, or is a node's alone */
 	bool in_line;
-	bool behind;		/* others; as it was told last */
+	bool waits;		/* it was told that others have the lock */
+	bool behind;		/* others, of whom some may live; as it was told last */
 	bool unsettled;		/* it holds: see lease_settle.sql */
 	bool napping;		/* what is pending is the end of a sleep in the server */
 	bool dozes;		/* there was no ticket to sleep on */
