@@ -211,6 +211,30 @@ only_expired_holders() {
 	[[ $(ask "SELECT COUNT(*) FROM dlock_holders WHERE name = '$LOCK' AND expires > $UTC_US") == 0 ]]
 }
 
+@test "reply to who gets in line lost: it waits on, once in line, and holds when it is its turn" {
+	via_proxy
+	"$DLOCK" setup
+	hold --
+	local n waiter=()
+	for n in 1 2; do
+		proxy "drop-on INTO dlock_queue"
+		start "$DLOCK" run -b "$PROXY?timeout=400ms" "$LOCK" -- sh -c 'echo x >>ran'
+		waiter+=("$PID")
+		wait_until 5 waiters "$n"
+		proxy pass
+		# past the time that it waits for that answer
+		holds_for 700 alive "$PID"
+		waiters "$n"
+	done
+	release
+	for n in "${waiter[@]}"; do
+		join "$n" 10
+		equal "$status" 0
+	done
+	equal "$(wc -l <ran)" 2 runs
+	wait_until 2 only_fences
+}
+
 @test "reply to a waiter whose turn it is lost: it holds, and its lease is a new one" {
 	via_proxy
 	"$DLOCK" setup

@@ -411,8 +411,16 @@ static enum outcome lease_acquire(struct mysql_backend *my, const struct request
 	/* In line already, or not: most locks are free, so try before getting in line. */
 	if (!lease_of(my)->in_line)
 		outcome = attempt(my, request, compose_try, false, grant, err);
-	if (outcome == OUTCOME_BUSY && request->queue)
+	if (outcome == OUTCOME_BUSY && request->queue) {
 		outcome = attempt(my, request, compose_wait, true, grant, err);
+		/* The server is there, as the try has shown: go on like who waits already. */
+		if (outcome == OUTCOME_ERROR && err->kind == ERROR_UNAVAILABLE &&
+		    !lease_of(my)->waits) {
+			grant->retry_ms = clock_boot_ms();
+			outcome = OUTCOME_BUSY;
+		}
+		lease_of(my)->waits = true;
+	}
 	return outcome;
 }
 

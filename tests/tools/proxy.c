@@ -249,8 +249,8 @@ static void obey(int control, const char *line)
 		cut = true;
 	else if (strcmp(line, "cut-after") == 0 || sscanf(line, "cut-after %d", &number) == 1)
 		cut_in = number;
-	else if (sscanf(line, "cut-on %63s", cut_text) == 1 ||
-		 sscanf(line, "drop-on %63s", drop_text) == 1)
+	else if (sscanf(line, "cut-on %63[^\n]", cut_text) == 1 ||
+		 sscanf(line, "drop-on %63[^\n]", drop_text) == 1)
 		cut = false;
 	else if (strcmp(line, "stats") == 0)
 		snprintf(answer, sizeof(answer), "connections=%u live=%zu requests=%u cut=%u\n",
