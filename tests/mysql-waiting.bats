@@ -410,6 +410,18 @@ requests() {
 	"$DLOCK" release "$LOCK" "$(<token)"
 }
 
+@test "100 get in line at once: each has a place of its own" {
+	private_mysql
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	hold --
+	local n
+	for n in {1..100}; do
+		start "$DLOCK" run "$LOCK" -- true
+	done
+	wait_until 20 waiters 100
+	equal "$(ask 'SELECT COUNT(DISTINCT place), MAX(place) FROM dlock_queue')" "100	100" places
+}
+
 @test "one release wakes one waiter: few requests a hand-over" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI

@@ -96,8 +96,11 @@ static void compose_wait(const struct mysql_backend *my, struct lease_call *call
 
 	call->into = true;
 	lease_add_now(call, sql_lease_rest, missing_ticket(my));
-	if (!lease->in_line)
+	if (!lease->in_line) {
+		lease_add(call, sql_lease_line_begin);
 		lease_add(call, sql_lease_line);
+		lease_add(call, sql_lease_line_end);
+	}
 	lease_add(call, sql_lease_look);
 	lease_add(call, sql_lease_seen_now);
 	lease_add(call, exclusive ? sql_lease_take : sql_lease_join);

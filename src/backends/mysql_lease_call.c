@@ -99,7 +99,8 @@ static bool is_left_out(const char *text, const struct lease *lease)
 {
 	const char *const with[] = { sql_lease_ticket, sql_lease_drop, sql_lease_rest,
 				     sql_lease_target, sql_lease_sleep, sql_lease_untie,
-				     sql_lease_old, sql_lease_prepare };
+				     sql_lease_old, sql_lease_prepare,
+				     sql_lease_line_begin, sql_lease_line_end };
 	const char *const without[] = { sql_lease_no_target, sql_lease_seen_now };
 	const bool no_tickets = lease->no_tickets;
 

@@ -1,0 +1,1 @@
+SET @turnstile = IF(@turnstile, RELEASE_LOCK({lease_turnstile}), NULL);

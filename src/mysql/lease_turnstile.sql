@@ -1,0 +1,1 @@
+CONCAT('dlock-line-', SHA1({name}))
