@@ -215,11 +215,11 @@ only_expired_holders() {
 	via_proxy
 	"$DLOCK" setup
 	hold --
-	local n waiter=()
+	local n behind=()
 	for n in 1 2; do
 		proxy "drop-on INTO dlock_queue"
 		start "$DLOCK" run -b "$PROXY?timeout=400ms" "$LOCK" -- sh -c 'echo x >>ran'
-		waiter+=("$PID")
+		behind+=("$PID")
 		wait_until 5 waiters "$n"
 		proxy pass
 		# past the time that it waits for that answer
@@ -227,7 +227,7 @@ only_expired_holders() {
 		waiters "$n"
 	done
 	release
-	for n in "${waiter[@]}"; do
+	for n in "${behind[@]}"; do
 		join "$n" 10
 		equal "$status" 0
 	done

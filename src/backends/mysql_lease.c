@@ -166,31 +166,16 @@ static int pass_over(struct mysql_backend *my, const struct request *request, in
 	return 0;
 }
 
-/* It was in line on a connection that broke, and took the lock on another one. */
-static int leave_line(struct mysql_backend *my, const struct request *request, struct error *err)
-{
-	struct lease_call call = call_for(request);
-
-	lease_add(&call, sql_lease_unline);
-	return lease_rows(my, &call, NULL, err);
-}
-
-/* It was passed over while it was hung: back in its place. */
-static int wake_up(struct mysql_backend *my, const struct request *request, struct error *err)
+/* Runs one or two texts that set right what a look has found. */
+static int mend(struct mysql_backend *my, const struct request *request, const char *text,
+		const char *more, struct error *err)
 {
 	struct lease_call call = call_for(request);
 
 	lease_add_now(&call, NULL, NULL);
-	lease_add(&call, sql_lease_look);
-	lease_add(&call, sql_lease_mark);
-	return lease_rows(my, &call, NULL, err);
-}
-
-static int make_row(struct mysql_backend *my, const struct request *request, struct error *err)
-{
-	struct lease_call call = call_for(request);
-
-	lease_add(&call, sql_lease_make);
+	lease_add(&call, text);
+	if (more)
+		lease_add(&call, more);
 	return lease_rows(my, &call, NULL, err);
 }
 
@@ -226,19 +211,21 @@ static enum verdict judge(struct mysql_backend *my, const struct request *reques
 	/* Those ahead whose connections broke may come back before it is woken. */
 	lease->behind = state->first != 0 || state->ahead > 0;
 	if (state->mine) {
-		if (!waits && state->in_line && leave_line(my, request, err))
+		/* In line on a connection that broke, and taken on another one. */
+		if (!waits && state->in_line && mend(my, request, sql_lease_unline, NULL, err))
 			return VERDICT_ERROR;
 		return VERDICT_HELD;
 	}
 	if (disagrees(state, request, err))
 		return VERDICT_ERROR;
 	if (!state->known) {
-		if (end_wait(my, err) || make_row(my, request, err))
+		if (end_wait(my, err) || mend(my, request, sql_lease_make, NULL, err))
 			return VERDICT_ERROR;
 		return VERDICT_AGAIN;
 	}
+	/* Passed over while it was hung: back in its place. */
 	if (waits && state->asleep) {
-		if (end_wait(my, err) || wake_up(my, request, err))
+		if (end_wait(my, err) || mend(my, request, sql_lease_look, sql_lease_mark, err))
 			return VERDICT_ERROR;
 		return VERDICT_AGAIN;
 	}
