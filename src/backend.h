@@ -99,6 +99,8 @@ struct backend {
 	bool at_hand;
 	/* Set by release(): a waiter has the lock, or will at once. */
 	bool passed_on;
+	/* Set by the engine: what prepare_release() gave was sent; release() takes the answer. */
+	bool release_sent;
 	/*
 	 * Set by the engine, or NULL: takes a line that a client library logs, for -vv. May be
 	 * called by any thread.
@@ -109,7 +111,7 @@ struct backend {
 };
 
 /*
- * Every slot is filled. Functions that return an outcome fill *err only for
+ * Every slot is filled, but where it says NULL. Functions that return an outcome fill *err only for
  * OUTCOME_ERROR; after it, the same call may be made again, and connects anew if
  * that is what it takes.
  */
@@ -159,6 +161,12 @@ struct backend_ops {
 	 */
 	enum outcome (*release)(struct backend *backend, const struct request *request,
 				enum release how, int64_t keep_ms, struct error *err);
+	/*
+	 * Writes to text what release(RELEASE_ALL) without keep_ms would write to the descriptor
+	 * of event_fd(), for the engine to do so, and returns its length; 0: not now. NULL: never.
+	 */
+	size_t (*prepare_release)(struct backend *backend, const struct request *request,
+				  char *text, size_t size);
 	/*
 	 * Counts one more acquisition of the hold that token has, and extends it: each
 	 * needs a release of its own. HELD, LOST, or BUSY: see verify().

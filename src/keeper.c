@@ -23,6 +23,8 @@
 
 /* So often is looked for the guard's word once the command has ended: some 100 us. */
 #define GUARD_TRIES 100
+/* Of a release that is written down beforehand; a longer one is not. */
+#define RELEASE_SIZE 2500
 
 /* What a waiter takes to start its command, once it has been told. */
 #define NEXT_GOES_MS 1
@@ -131,19 +133,31 @@ void keeping_watch(struct keeping *k, pid_t pid)
 
 /*
  * The command has ended, and the guard is about to say that nothing is left of it. Waking up
- * for that word, too, would take longer than the word does. true: it has come.
+ * for that word, too, would take longer than the word does; meanwhile the release is written
+ * down, to be sent at once. true: the word has come.
  */
 static bool expect_guard(struct keeping *k)
 {
 	struct pollfd guard = { .fd = k->plan->guard_pipe[0], .events = POLLIN };
+	struct backend *backend = k->backend;
+	char release[RELEASE_SIZE];
+	size_t length = 0;
 
-	close(k->command_fd);
-	k->command_fd = -1;
+	if (backend->ops->prepare_release && !k->request.min_hold_ms)
+		length = backend->ops->prepare_release(backend, &k->request, release,
+						       sizeof(release));
 	for (int tries = 0; tries < GUARD_TRIES; tries++) {
-		if (poll(&guard, 1, 0) > 0)
+		if (poll(&guard, 1, 0) > 0) {
+			/* After a part of it nothing else must be sent: no answer will come. */
+			backend->release_sent = length &&
+				send(backend->ops->event_fd(backend), release, length,
+				     MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
 			return true;
+		}
 		sched_yield();
 	}
+	close(k->command_fd);
+	k->command_fd = -1;
 	return false;
 }
 

@@ -412,6 +412,16 @@ term_came() {
 	only_fences
 }
 
+@test "scripts forgotten, or the connection closed, as the command ends: the lock is free" {
+	local end
+	for end in 'SCRIPT FLUSH' 'CLIENT KILL TYPE normal' 'SCRIPT FLUSH' 'CLIENT KILL TYPE normal'; do
+		run --separate-stderr -0 "$DLOCK" run "$LOCK" -- \
+			env REDIS_CLI="$REDIS_CLI" sh -c 'sleep 0.2; "$REDIS_CLI" -p "$REDIS_PORT" $0 >/dev/null' "$end"
+		equal "$stderr" "" "after $end"
+		only_fences
+	done
+}
+
 @test "server unreachable at release: bounded, and the lock lapses" {
 	start_proxy "$REDIS_PORT"
 	hold -b "$PROXY?timeout=300ms&connect-timeout=300ms" -t 3s --

@@ -44,8 +44,6 @@ struct redis_backend *redis_from_backend(struct backend *backend)
 #define LOOK_JITTER_MS 500
 /* Least pause before the first in line looks again as a lease runs out. */
 #define LOOK_LEAST_MS 20
-/* Who has held for less is hardly waited for. */
-#define SHORT_HOLD_MS 10
 /*
  * Who is handed the lock and hangs keeps the others waiting for so long at most (SPEC, 2.7).
  * MOST_LOAN in lib.lua is the same.
@@ -329,61 +327,6 @@ static enum outcome redis_verify(struct backend *backend, const struct request *
 	return answer == 1 ? OUTCOME_HELD : OUTCOME_LOST;
 }
 
-/* A name that will never be used again leaves no fence. */
-static void forget(struct redis_backend *redis)
-{
-	const char *argv[] = { "DEL", redis->node.keys[KEY_FENCE] };
-	struct error ignored = { 0 };
-	redisReply *reply = redis_node_command(&redis->node, 2, argv, &ignored);
-
-	if (reply)
-		freeReplyObject(reply);
-}
-
-static enum outcome redis_release(struct backend *backend, const struct request *request,
-				  enum release how, int64_t keep_ms, struct error *err)
-{
-	struct redis_backend *redis = redis_from_backend(backend);
-	int64_t sent_ms = clock_boot_ms(), answer;
-	char keep[REDIS_DIGITS_SIZE];
-	const char *const exists[] = { "EXISTS", redis->node.keys[KEY_LOCK], NULL };
-	char number[TOKEN_SIZE] = "0";
-	const char *const arguments[] = {
-		redis_digits(keep_ms, keep), how == RELEASE_ALL ? "1" : "0", number, NULL
-	};
-	redisReply *reply;
-
-	if (how == RELEASE_ONE && token_make(number, err))
-		return OUTCOME_ERROR;
-	/* Deaf from here on: the release of another must not choose us. */
-	redis_conn_close(&redis->node.wake);
-	/*
-	 * A server writes last to whom it had something to say first: with an answer to us under
-	 * way already, the waiter that the script wakes hears of it before we do. After a short
-	 * hold there is none most often.
-	 */
-	if (sent_ms - redis->asked_ms >= SHORT_HOLD_MS)
-		redis_conn_ahead(&redis->node.main, exists);
-	reply = redis_node_script(&redis->node, &script_release, request, arguments, err);
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_is_integer(reply))
-		return odd_reply(redis, reply, err);
-	answer = reply->integer;
-	freeReplyObject(reply);
-	if (request->forget)
-		forget(redis);
-	backend->passed_on = answer == 3;
-	if (answer != 0)
-		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
-	/* Sent twice within the lease: it was the first one that released. */
-	if (redis->node.resent && sent_ms < redis->lease_end_ms)
-		return OUTCOME_HELD;
-	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' was not ours any more",
-		  redis->node.address.label, redis->node.keys[KEY_LOCK]);
-	return OUTCOME_LOST;
-}
-
 static enum outcome redis_again(struct backend *backend, const struct request *request,
 				struct grant *grant, struct error *err)
 {
@@ -426,6 +369,7 @@ const struct backend_ops redis_ops = {
 	.renew = redis_renew,
 	.verify = redis_verify,
 	.release = redis_release,
+	.prepare_release = redis_prepare_release,
 	.again = redis_again,
 	.inspect = redis_inspect,
 	.list = redis_list,

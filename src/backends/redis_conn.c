@@ -222,14 +222,28 @@ struct redisReply *redis_conn_command(struct redis_conn *conn,
 	return reply;
 }
 
+struct redisReply *redis_conn_answer(struct redis_conn *conn,
+				     const struct redis_address *address, int answers,
+				     const struct redis_limits *limits, struct error *err)
+{
+	redisReply *reply;
+
+	conn->unread_greetings = answers - 1;
+	reply = receive_past_greetings(conn, address, clock_boot_ms() + limits->request_ms,
+				       limits->cancel_fd, err);
+	if (!reply)
+		redis_conn_close(conn);
+	return reply;
+}
+
 void redis_conn_ahead(struct redis_conn *conn, const char *const argv[])
 {
 	int argc = 0;
 
-	if (!conn->context)
-		return;
 	while (argv[argc])
 		argc++;
+	if (!conn->context || !argc)
+		return;
 	if (redisAppendCommandArgv(conn->context, argc, (const char **)(uintptr_t)argv, NULL) ==
 	    REDIS_OK)
 		conn->unread_greetings++;
@@ -237,18 +251,16 @@ void redis_conn_ahead(struct redis_conn *conn, const char *const argv[])
 
 int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 {
-	struct pollfd ready = { .fd = redis_conn_fd(conn), .events = POLLIN };
 	void *next = NULL;
 
 	if (!conn->context)
 		return -1;
 	if (redisGetReplyFromReader(conn->context, &next) != REDIS_OK)
 		goto closed;
-	if (!next && poll(&ready, 1, 0) > 0) {
-		if (redisBufferRead(conn->context) != REDIS_OK ||
-		    redisGetReplyFromReader(conn->context, &next) != REDIS_OK)
-			goto closed;
-	}
+	/* It does not block. */
+	if (!next && (redisBufferRead(conn->context) != REDIS_OK ||
+		      redisGetReplyFromReader(conn->context, &next) != REDIS_OK))
+		goto closed;
 	*reply = next;
 	return next != NULL;
 closed:

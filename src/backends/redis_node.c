@@ -150,6 +150,8 @@ struct redisReply *redis_node_command(struct redis_node *node, int argc, const c
 	redisReply *reply;
 
 	node->resent = false;
+	if (!node->main.context)
+		node->unread = 0;
 	for (;;) {
 		err->kind = ERROR_NONE;
 		err->errnum = 0;
@@ -157,8 +159,10 @@ struct redisReply *redis_node_command(struct redis_node *node, int argc, const c
 			return NULL;
 		if (node->base.engaged)
 			atomic_store(node->base.engaged, 1);
-		reply = redis_conn_command(&node->main, &node->address, argc, argv, &limits,
-					   err);
+		reply = node->unread
+			? redis_conn_answer(&node->main, &node->address, node->unread, &limits, err)
+			: redis_conn_command(&node->main, &node->address, argc, argv, &limits, err);
+		node->unread = 0;
 		if (reply || node->resent || err->kind != ERROR_UNAVAILABLE ||
 		    err->errnum == ETIMEDOUT)
 			return reply;
@@ -184,17 +188,15 @@ struct redisReply *redis_node_ask(struct redis_node *node, int argc,
 	return refuse_errors(node, redis_node_command(node, argc, argv, err), err);
 }
 
-struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
-			      const struct request *request, const char *const arguments[],
-			      struct error *err)
-{
-	const char *argv[3 + REDIS_KEYS + 1 + MOST_ARGUMENTS];
-	int argc = 0;
-	redisReply *reply;
-	bool resent;
+#define SCRIPT_WORDS (3 + REDIS_KEYS + 1 + MOST_ARGUMENTS)
 
-	if (redis_node_keys(node, request->name, err))
-		return NULL;
+/* The words of a script's command to argv. Returns how many. */
+static int script_words(const struct redis_node *node, const struct script *script,
+			const struct request *request, const char *const arguments[],
+			const char *argv[static SCRIPT_WORDS])
+{
+	int argc = 0;
+
 	argv[argc++] = "EVALSHA";
 	argv[argc++] = script->sha1;
 	argv[argc++] = "5";
@@ -203,6 +205,57 @@ struct redisReply *redis_node_script(struct redis_node *node, const struct scrip
 	argv[argc++] = request->token;
 	for (int i = 0; arguments[i]; i++)
 		argv[argc++] = arguments[i];
+	return argc;
+}
+
+/* Adds a command to the used bytes of text. Returns how many there are then; 0: no room. */
+static size_t add_command(int argc, const char *argv[], char *text, size_t used, size_t size)
+{
+	char *command;
+	const int length = (int)redisFormatCommandArgv(&command, argc, argv, NULL);
+
+	if (length < 0)
+		return 0;
+	if ((size_t)length <= size - used)
+		memcpy(text + used, command, (size_t)length);
+	redisFreeCommand(command);
+	return (size_t)length <= size - used ? used + (size_t)length : 0;
+}
+
+size_t redis_node_prepare(struct redis_node *node, const char *const ahead[],
+			  const struct script *script, const struct request *request,
+			  const char *const arguments[], char *text, size_t size)
+{
+	const char *argv[SCRIPT_WORDS];
+	size_t used = 0;
+	int argc = 0;
+
+	if (!node->main.context || node->main.unread_greetings || node->wake.context)
+		return 0;
+	while (ahead[argc])
+		argc++;
+	node->prepared = argc ? 2 : 1;
+	if (argc) {
+		used = add_command(argc, (const char **)(uintptr_t)ahead, text, 0, size);
+		if (!used)
+			return 0;
+	}
+	argc = script_words(node, script, request, arguments, argv);
+	return add_command(argc, argv, text, used, size);
+}
+
+struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
+			      const struct request *request, const char *const arguments[],
+			      struct error *err)
+{
+	const char *argv[SCRIPT_WORDS];
+	redisReply *reply;
+	bool resent;
+	int argc;
+
+	if (redis_node_keys(node, request->name, err))
+		return NULL;
+	argc = script_words(node, script, request, arguments, argv);
 	reply = redis_node_command(node, argc, argv, err);
 	if (reply && reply->type == REDIS_REPLY_ERROR && !strncmp(reply->str, "NOSCRIPT", 8)) {
 		freeReplyObject(reply);
