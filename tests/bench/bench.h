@@ -82,6 +82,23 @@ static inline int ascending(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
+/*
+ * Puts 0 to count - 1 into another order each time (Fisher and Yates), always the same orders.
+ * In turn each would come behind the same other one, which leaves a server warm, or has let it
+ * grow cold.
+ */
+static inline void shuffle(int order[], int count)
+{
+	for (int i = 0; i < count; i++)
+		order[i] = i;
+	for (int i = count - 1; i > 0; i--) {
+		int other = rand() % (i + 1), swapped = order[i];
+
+		order[i] = order[other];
+		order[other] = swapped;
+	}
+}
+
 /* "LABEL MEDIAN P10 P90" in microseconds */
 static inline void print_quantiles(const char *label, int64_t *ns, int count)
 {

@@ -2,9 +2,9 @@
 /*
  * handover ROUNDS SETTLE_MS DIR STAMP ::: LABEL LOCKER... [::: LABEL LOCKER...]...
  *
- * Times hand-overs of a lock: end of the holder's command to start of the waiter's. In
- * turn, ROUNDS times each, LOCKER with a command appended takes the lock, another one
- * waits for SETTLE_MS, and the first one's command ends. Prints "LABEL MEDIAN P10 P90"
+ * Times hand-overs of a lock: end of the holder's command to start of the waiter's. In rounds
+ * of another order each, ROUNDS times each, LOCKER with a command appended takes the lock,
+ * another one waits for SETTLE_MS, and the first one's command ends. Prints "LABEL MEDIAN P10 P90"
  * in microseconds. STAMP is the program of stamp.c.
  */
 #include "bench.h"
@@ -49,7 +49,7 @@ static int64_t one_round(const struct contender *c, const struct place *place)
 int main(int argc, char **argv)
 {
 	struct contender list[MOST];
-	int rounds = argc > 5 ? atoi(argv[1]) : 0, count = 0;
+	int rounds = argc > 5 ? atoi(argv[1]) : 0, count = 0, order[MOST];
 	struct place place;
 
 	if (rounds < 1)
@@ -69,14 +69,16 @@ int main(int argc, char **argv)
 	place = (struct place){ atol(argv[2]), argv[3], argv[4],
 				open_pipe(argv[3], "out", O_RDWR),
 				open_pipe(argv[3], "go", O_RDWR) };
-	for (int round = -WARM_UP; round < rounds; round++)
+	for (int round = -WARM_UP; round < rounds; round++) {
+		shuffle(order, count);
 		for (int i = 0; i < count; i++) {
-			struct contender *c = &list[(i + round + WARM_UP) % count];
+			struct contender *c = &list[order[i]];
 			int64_t ns = one_round(c, &place);
 
 			if (round >= 0)
 				c->ns[round] = ns;
 		}
+	}
 	for (int i = 0; i < count; i++) {
 		print_quantiles(list[i].label, list[i].ns, rounds);
 		free(list[i].ns);

@@ -2,9 +2,9 @@
 /*
  * interleave RUNS ::: LABEL COMMAND [ARG]... [::: LABEL COMMAND [ARG]...]...
  *
- * Runs the commands in turn, RUNS times each after a few to warm up, each round
- * beginning with another one, and prints "LABEL MEDIAN P10 P90" in microseconds from
- * posix_spawn to the reaped child. A command that fails ends it.
+ * Runs the commands RUNS times each after a few to warm up, in rounds of another order each,
+ * and prints "LABEL MEDIAN P10 P90" in microseconds from posix_spawn to the reaped child. A
+ * command that fails ends it.
  */
 #include "bench.h"
 
@@ -28,7 +28,7 @@ static int64_t run_once(const struct contender *c)
 int main(int argc, char **argv)
 {
 	struct contender list[MOST];
-	int count = 0, runs = argc > 1 ? atoi(argv[1]) : 0;
+	int count = 0, runs = argc > 1 ? atoi(argv[1]) : 0, order[MOST];
 
 	if (runs < 1)
 		return 2;
@@ -44,14 +44,16 @@ int main(int argc, char **argv)
 		if (!list[count++].ns)
 			die("memory");
 	}
-	for (int run = -WARM_UP; run < runs; run++)
+	for (int run = -WARM_UP; run < runs; run++) {
+		shuffle(order, count);
 		for (int i = 0; i < count; i++) {
-			struct contender *c = &list[(i + run + WARM_UP) % count];
+			struct contender *c = &list[order[i]];
 			int64_t ns = run_once(c);
 
 			if (run >= 0)
 				c->ns[run] = ns;
 		}
+	}
 	for (int i = 0; i < count; i++) {
 		print_quantiles(list[i].label, list[i].ns, runs);
 		free(list[i].ns);
