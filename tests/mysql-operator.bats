@@ -354,6 +354,8 @@ certificates() {
 	between "$(wc -l <plans)" 60 10000 'rows of plans'
 	awk -F '\t' '$2 != "UNION RESULT" && ($4 == "ALL" || $4 == "index")' plans >scans
 	equal "$(<scans)" "" 'statements that read a whole table'
+	equal "$(ask "SELECT COUNT(*) FROM information_schema.STATISTICS WHERE NON_UNIQUE AND TABLE_SCHEMA = DATABASE()
+		AND TABLE_NAME IN ('dlock_locks', 'dlock_holders', 'dlock_queue')")" 0 'keys that are neither primary nor unique'
 	for mode in 'UPDATE dlock_locks' 'UPDATE dlock_holders' 'DELETE FROM dlock_holders' 'DELETE FROM dlock_queue' \
 		'FROM dlock_queue q' 'FOR UPDATE'; do
 		grep -qF "$mode" explained || fail "not seen: $mode"

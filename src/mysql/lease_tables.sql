@@ -37,5 +37,5 @@ CREATE TABLE IF NOT EXISTS dlock_queue (
   asleep TINYINT NOT NULL DEFAULT 0 COMMENT 'did not come when it was its turn',
   owner VARBINARY(800) NOT NULL,
   UNIQUE KEY token (token),
-  KEY name (name, id, asleep)
+  UNIQUE KEY name (name, id, asleep)
 ) ENGINE = InnoDB;
