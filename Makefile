@@ -203,7 +203,7 @@ test-programs: $(UNITS) $(TOOLS)
 FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file_record.c src/backends/file_path.c
 FUZZ_EXTRA_fuzz_redis := src/backends/redis_node.c src/backends/redis_conn.c \
-	src/backends/redis_check.c $(BUILD)/gen/redis_scripts.c
+	src/backends/redis_check.c src/backends/redis_release.c $(BUILD)/gen/redis_scripts.c
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*.[ch] src/backends/*.[ch]) \
 		$(BUILD)/gen/redis_scripts.c
 	@mkdir -p $(@D)
