@@ -394,14 +394,8 @@ refused_1040() {
 
 # ---- replies that are lost
 
-# start_my_proxy: between dlock and the server of the file; sets PROXY
-start_my_proxy() {
-	start_proxy "$(<"$MYSQL_DIR/port")"
-	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
-}
-
 @test "the reply to the Nth request is lost: no ghost stays, and no two are inside" {
-	start_my_proxy
+	via_proxy
 	local n codes cut=0
 	for strategy in "${ALL[@]}"; do
 		on "$strategy" "$PROXY"
@@ -432,7 +426,7 @@ counted() {
 }
 
 @test "insert: reply to a count lost, up or down: it counts once" {
-	start_my_proxy
+	via_proxy
 	on insert "$PROXY"
 	local token holds
 	token=$("$DLOCK" acquire "$LOCK")
@@ -453,7 +447,7 @@ counted() {
 }
 
 @test "all connections are cut while the lock is held: sessions have lost it, rows go on" {
-	start_my_proxy
+	via_proxy
 	for strategy in "${ALL[@]}"; do
 		on "$strategy" "$PROXY"
 		hold -t 3s -k 300ms --
@@ -474,7 +468,7 @@ counted() {
 }
 
 @test "a network that swallows everything: dead in time, and nobody was let in before" {
-	start_my_proxy
+	via_proxy
 	for strategy in "${ALL[@]}"; do
 		on "$strategy" "$PROXY"
 		hold -t 2s -k 500ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"

@@ -161,12 +161,6 @@ only_expired() {
 
 # ---- answers that are lost
 
-# via_proxy: sets PROXY, a URI that goes through a proxy to the server of the file
-via_proxy() {
-	start_proxy "$(<"$MYSQL_DIR/port")"
-	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
-}
-
 @test "reply lost at every request of a run: it runs once, or says why not, and nothing stays" {
 	via_proxy
 	"$DLOCK" setup

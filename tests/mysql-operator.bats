@@ -31,8 +31,7 @@ load mysql-lease
 
 @test "error: a server that hangs after the connection, within timeout" {
 	private_mysql
-	start_proxy "$P_PORT"
-	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
+	via_proxy "$P_PORT"
 	"$DLOCK" run -b "$PROXY" "$LOCK" -- true
 	hold -b "$PROXY?timeout=300ms" -t 2s --
 	proxy drop
@@ -394,8 +393,7 @@ explain_all() {
 @test "a waiter whose host vanished is no ghost for long" {
 	private_mysql
 	SERVER=$P_DIR
-	start_proxy "$P_PORT"
-	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
+	via_proxy "$P_PORT"
 	hold -b "$P_URI" --
 	wait_in_line 1 -b "$PROXY" -t 5s -- true
 	local vanished=("$PID")

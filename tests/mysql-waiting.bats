@@ -9,9 +9,7 @@ load mysql-lease
 # ---- waiting through faults
 
 @test "connection cut while waiting: the place in line is kept" {
-	start_proxy "$(<"$MYSQL_DIR/port")"
-	PROXY=mysql://${PROXY#*//}
-	PROXY=${PROXY/mysql:\/\//mysql://$MYSQL_USER:$MYSQL_PASSWORD@}/$MYSQL_DATABASE
+	via_proxy
 	hold --
 	wait_in_line 1 -b "$PROXY" -- sh -c 'echo 1 >>order'
 	local first=$PID
@@ -28,8 +26,7 @@ load mysql-lease
 }
 
 @test "back in line with a new connection, behind who is asleep by now: its turn comes first" {
-	start_proxy "$(<"$MYSQL_DIR/port")"
-	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
+	via_proxy
 	hold --
 	wait_in_line 1 -b "$PROXY" -- sh -c 'echo 1 >>order'
 	local first=$PID

@@ -29,6 +29,13 @@ my() {
 	mysql_at "$MYSQL_DIR" "$@"
 }
 
+# via_proxy [PORT]: sets PROXY, a URI that goes through a proxy to the server there, else to that of
+# the file
+via_proxy() {
+	start_proxy "${1-$(<"$MYSQL_DIR/port")}"
+	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
+}
+
 # private_mysql [OPTION]...: a server that this test may stop, freeze or break. Sets
 # P_DIR, P_PORT, P_PID and P_URI.
 private_mysql() {
