@@ -419,6 +419,29 @@ requests() {
 	equal "$(ask 'SELECT COUNT(DISTINCT place), MAX(place) FROM dlock_queue')" "100	100" places
 }
 
+@test "who hangs as it gets in line keeps the next one from it for a second, no longer" {
+	hold --
+	start mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root -e \
+		"SELECT GET_LOCK(CONCAT('dlock-line-', SHA1('$LOCK')), 0), SLEEP(20)"
+	wait_until 5 taken
+	start "$DLOCK" run -b "$DLOCK_BACKEND?timeout=20s" "$LOCK" -- true
+	holds_for 500 not in_queue
+	wait_until 3 in_queue
+	taken
+	release
+	join "$PID" 5
+	equal "$status" 0
+	wait_until 2 only_fences
+}
+
+taken() {
+	[[ $(ask "SELECT IS_USED_LOCK(CONCAT('dlock-line-', SHA1('$LOCK'))) > 0") == 1 ]]
+}
+
+in_queue() {
+	[[ $(ask "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK'") == 1 ]]
+}
+
 @test "one release wakes one waiter: few requests a hand-over" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
