@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "progress.h"
 
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,16 +33,19 @@ void progress_print(struct progress *progress, const char *format, ...)
 	fprintf(stderr, "dlock: %s: %s\n", progress->name, text);
 }
 
-static void say(void *context, enum say level, const char *text)
+static void say(void *context, const char *text)
 {
-	struct progress *progress = context;
+	progress_print(context, "%s", text);
+}
 
-	static const int least[] = {
-		[SAY_DETAIL] = 2, [SAY_STEP] = 1, [SAY_WARNING] = 0, [SAY_ERROR] = INT_MIN,
-	};
-
-	if (progress->verbosity >= least[level])
-		progress_print(progress, "%s", text);
+/* The least of what is said at a verbosity. */
+static enum say least_at(int verbosity)
+{
+	if (verbosity < 0)
+		return SAY_ERROR;
+	if (verbosity == 0)
+		return SAY_WARNING;
+	return verbosity == 1 ? SAY_STEP : SAY_DETAIL;
 }
 
 static void show_line(struct progress *progress, const struct wait_state *state, const char *holder)
@@ -100,7 +102,8 @@ static void waiting(void *context, const struct wait_state *state)
 
 void progress_warn(struct progress *progress, const char *text)
 {
-	say(progress, SAY_WARNING, text);
+	if (least_at(progress->verbosity) <= SAY_WARNING)
+		progress_print(progress, "%s", text);
 }
 
 void progress_init(struct progress *progress, const char *name, int verbosity,
@@ -112,7 +115,7 @@ void progress_init(struct progress *progress, const char *name, int verbosity,
 	*hooks = (struct run_hooks){
 		.context = progress, .say = say, .waiting = waiting,
 		.tick_ms = progress->live ? TICK_MS : CLOCK_NEVER,
-		.with_details = verbosity > 1,
+		.least = least_at(verbosity),
 	};
 }
 

@@ -23,10 +23,13 @@ void supervisor_say(const struct supervisor *s, enum say level, const char *form
 	char text[sizeof(((struct error *)0)->message) + 128];
 	va_list args;
 
+	/* Unwanted words are not worth the time either, at a start and at a release. */
+	if (level < s->hooks->least)
+		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	s->hooks->say(s->hooks->context, level, text);
+	s->hooks->say(s->hooks->context, text);
 }
 
 void supervisor_say_acquired(const struct supervisor *s)
@@ -34,6 +37,8 @@ void supervisor_say_acquired(const struct supervisor *s)
 	int64_t waited_ms = clock_boot_ms() - s->started_ms;
 	char text[DURATION_TEXT_SIZE];
 
+	if (s->hooks->least > SAY_STEP)
+		return;
 	supervisor_say(s, SAY_STEP, "acquired after %s, fence %llu",
 		       duration_format(waited_ms, text, sizeof(text)),
 		       (unsigned long long)s->fence);
@@ -137,7 +142,7 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 		.backend = s->backend,
 		.grant = &s->local_grant,
 		.no_renew = s->run->no_renew,
-		.with_log = s->hooks->with_details,
+		.with_log = s->hooks->least == SAY_DETAIL,
 		.shared = s->shared,
 		.lost_fd = s->lost_fd,
 		.gate_fd = s->gate[0],

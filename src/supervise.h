@@ -18,7 +18,7 @@
 struct signals;
 
 enum say {
-	SAY_DETAIL,		/* for -vv */
+	SAY_DETAIL,		/* for -vv: what client libraries log, too */
 	SAY_STEP,		/* for -v */
 	SAY_WARNING,		/* something is wrong; goes on */
 	SAY_ERROR,		/* something is wrong that changes the outcome */
@@ -35,14 +35,14 @@ struct wait_state {
 /* How the caller hears of things; supervise.c itself prints nothing. */
 struct run_hooks {
 	void *context;
-	void (*say)(void *context, enum say level, const char *text);
+	void (*say)(void *context, const char *text);
 	/*
 	 * Waiting: at each change, and every tick_ms. NULL: it is over, one way or the
 	 * other.
 	 */
 	void (*waiting)(void *context, const struct wait_state *state);
 	int64_t tick_ms;	/* CLOCK_NEVER: only at changes */
-	bool with_details;	/* SAY_DETAIL is wanted: what client libraries log */
+	enum say least;		/* what is less than that is not wanted */
 };
 
 struct run_request {
