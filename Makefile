@@ -141,8 +141,12 @@ ifneq ($(STATIC_ZOOKEEPER),)
 STATIC_OBJ := $(call obj,$(ZOOKEEPER_SRC))
 $(BUILD)/src/linkage_static.o: override CPPFLAGS += -DSTATIC_MODULE='"zookeeper"'
 endif
-$(BUILD)/dlock: $(PROGRAM_OBJ) $(STATIC_OBJ) $(BUILD)/src/linkage_static.o
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -static-pie -o $@ $^ \
+# Not every linker knows what that script asks for; that of binutils does.
+ifeq ($(findstring -fuse-ld,$(CC) $(CFLAGS) $(LDFLAGS)),)
+STARTUP ?= -T src/startup.ld
+endif
+$(BUILD)/dlock: $(PROGRAM_OBJ) $(STATIC_OBJ) $(BUILD)/src/linkage_static.o src/startup.ld
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) $(STARTUP) -static-pie -o $@ $(filter %.o,$^) \
 		$(STATIC_ZOOKEEPER) $(LIBS) -lm
 endif
 

@@ -31,6 +31,20 @@ interpreter() {
 	fi
 }
 
+@test "what a run executes of the libraries stands together, not one page in each corner" {
+	local size most
+	if ! two_programs; then
+		# only the static program has libraries in it
+		return
+	fi
+	size=$(readelf -SW "$DLOCK" | awk '{ sub(/^ *\[ *[0-9]+\] */, "") }
+		$1 == ".text.startup_first" { print "0x" $5 }')
+	most=$(readelf -SW "$DLOCK" | awk '{ sub(/^ *\[ *[0-9]+\] */, "") }
+		$1 == ".text" { print "0x" $5 }')
+	# a library's members have other names after a time: tests/bench/startup
+	((size > 100000 && size < most))
+}
+
 @test "a host by name: the command runs under the lock, and is told all that it should" {
 	run --separate-stderr "$DLOCK" run -b "$NAMED" "$LOCK" -- \
 		sh -c 'echo "$DLOCK_NAME $DLOCK_BACKEND"; exit 3'
