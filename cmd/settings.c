@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "settings.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +20,19 @@
 
 static int load_files(struct config *config, struct error *err)
 {
-	const char *base = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-	char path[4096];
+	const char *base = getenv("XDG_CONFIG_HOME"), *rest = "/dlock.conf";
+	char path[PATH_MAX];
 
-	path[0] = '\0';
-	if (base && base[0] == '/')
-		snprintf(path, sizeof(path), "%s/dlock.conf", base);
-	else if (home && home[0] == '/')
-		snprintf(path, sizeof(path), "%s/.config/dlock.conf", home);
-	if (path[0] && config_load(config, path, err))
-		return -1;
+	if (!base || base[0] != '/') {
+		base = getenv("HOME");
+		rest = "/.config/dlock.conf";
+	}
+	/* No file has a longer name. */
+	if (base && base[0] == '/' && strlen(base) + strlen(rest) < sizeof(path)) {
+		stpcpy(stpcpy(path, base), rest);
+		if (config_load(config, path, err))
+			return -1;
+	}
 	return config_load(config, "/etc/dlock.conf", err);
 }
 

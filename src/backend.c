@@ -52,21 +52,32 @@ const struct backend_driver backend_drivers[] = {
 	{ .schemes = NULL },
 };
 
-const struct backend_driver *backend_find(const char *scheme, struct error *err)
+static bool has_scheme(const struct backend_driver *driver, const char *scheme)
+{
+	for (const char *const *s = driver->schemes; *s; s++)
+		if (!strcmp(*s, scheme))
+			return true;
+	return false;
+}
+
+static void refuse_scheme(const char *scheme, struct error *err)
 {
 	char known[160] = "";
 	size_t used = 0;
 
-	for (const struct backend_driver *d = backend_drivers; d->schemes; d++) {
-		for (const char *const *s = d->schemes; *s; s++) {
-			if (!strcmp(*s, scheme))
-				return d;
+	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
+		for (const char *const *s = d->schemes; *s; s++)
 			used += (size_t)snprintf(known + used, sizeof(known) - used,
 						 "%s%s:", used ? ", " : "", *s);
-		}
-	}
-	error_set(err, ERROR_USAGE, 0, "unknown backend '%s:': known are %s",
-		  scheme, known);
+	error_set(err, ERROR_USAGE, 0, "unknown backend '%s:': known are %s", scheme, known);
+}
+
+const struct backend_driver *backend_find(const char *scheme, struct error *err)
+{
+	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
+		if (has_scheme(d, scheme))
+			return d;
+	refuse_scheme(scheme, err);
 	return NULL;
 }
 

@@ -300,16 +300,10 @@ int config_load_text(struct config *config, const char *text, const char *path,
 int config_load(struct config *config, const char *path, struct error *err)
 {
 	struct textfile file;
-	struct error failure;
-	int rc;
+	int rc = textfile_read(&file, path, true, err);
 
-	if (textfile_read(&file, path, &failure) < 0) {
-		/* ENOTDIR: HOME=/dev/null, as service accounts have it */
-		if (failure.errnum == ENOENT || failure.errnum == ENOTDIR)
-			return 0;
-		*err = failure;
-		return -1;
-	}
+	if (rc)
+		return rc < 0 ? -1 : 0;
 	rc = load_text(config, file.text, path, file.exposed, err);
 	textfile_finish(&file);
 	return rc;

@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -20,6 +19,7 @@
 #include "shared.h"
 #include "signals.h"
 #include "terminal.h"
+#include "text.h"
 
 /*
  * How long the child waits for the order to run, while the guard sleeps: at first, for many a
@@ -35,20 +35,6 @@ struct launch {
 	enum launched outcome;
 	int failure;		/* errno */
 };
-
-/* sprintf() would touch a dozen pages that the fork has just made us copy. */
-static void write_digits(char *text, uint64_t number)
-{
-	char reversed[20];
-	size_t count = 0;
-
-	do
-		reversed[count++] = (char)('0' + number % 10);
-	while (number /= 10);
-	while (count)
-		*text++ = reversed[--count];
-	*text = '\0';
-}
 
 /* When the command must be told to end, unless the lease is renewed. */
 static int64_t term_at(const struct guarding *g)
@@ -126,7 +112,7 @@ static int launch_child(void *arg)
 		return 127;
 	atomic_store(&plan->shared->command, getpid());
 	if (launch->g->fence) {
-		write_digits(plan->fence_text, launch->g->fence);
+		text_digits(plan->fence_text, launch->g->fence);
 		envp = plan->envp;
 	}
 	if (terminal_ours(plan->terminal))
@@ -170,10 +156,10 @@ enum launched guarding_launch(struct guarding *g, int *failure)
 		{ .fd = g->fd, .events = POLLIN }, { .fd = g->plan->gate_fd, .events = POLLIN },
 	};
 	enum launched launched;
-	char supervisor[16];
+	char supervisor[TEXT_DIGITS_SIZE];
 
 	if (g->plan->gate_fd >= 0) {
-		snprintf(supervisor, sizeof(supervisor), "%d", (int)getppid());
+		text_digits(supervisor, (uint64_t)getppid());
 		g->supervisor_stat = procstat_open(supervisor);
 	}
 	g->gate_ms = AT_GATE_FIRST_MS;

@@ -54,7 +54,7 @@ static void user_name(char *buf, size_t size)
 	bool login_is_local;
 
 	if (uid == 0)
-		snprintf(buf, size, "root");
+		text_clean("root", strlen("root"), buf, size);
 	else if (passwd_name(uid, buf, size, login, &login_is_local))
 		return;
 	else if (login && *login && !login_is_local)
@@ -84,8 +84,13 @@ void holder_self(struct holder *holder, const char *command)
 /* Appends "&key=", without the '&' at the very beginning. */
 static size_t put_key(char *buf, size_t used, const char *key)
 {
-	return used + (size_t)snprintf(buf + used, HOLDER_TEXT_SIZE - used, "%s%s=",
-				       used ? "&" : "", key);
+	char *end = buf + used;
+
+	if (used)
+		*end++ = '&';
+	end = stpcpy(end, key);
+	*end++ = '=';
+	return (size_t)(end - buf);
 }
 
 static size_t put_text(char *buf, size_t used, const char *key, const char *value)
@@ -102,8 +107,7 @@ static size_t put_number(char *buf, size_t used, const char *key, int64_t value)
 	if (value <= 0)
 		return used;
 	used = put_key(buf, used, key);
-	return used + (size_t)snprintf(buf + used, HOLDER_TEXT_SIZE - used,
-				       "%" PRId64, value);
+	return (size_t)(text_digits(buf + used, (uint64_t)value) - buf);
 }
 
 /* The fields' sizes bound the sum below HOLDER_TEXT_SIZE. */

@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -224,10 +223,11 @@ static void drop_standard_streams(void)
 /* Backends vary their pauses with rand(), so that many do not ask at one time: not all alike. */
 static void vary(const char *token)
 {
-	char digits[9];
+	unsigned int seed = 0;
 
-	snprintf(digits, sizeof(digits), "%s", token);
-	srand((unsigned int)strtoul(digits, NULL, 16));
+	while (*token)
+		seed = seed * 31 + (unsigned char)*token++;
+	srand(seed);
 }
 
 static void keeper_main(const struct keeper_plan *plan, int fd)

@@ -6,13 +6,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "text.h"
+
 #define LINE_SIZE 512
 
 int procstat_open(const char *pid)
 {
-	char path[40];
+	char path[64] = "/proc/";
 
-	snprintf(path, sizeof(path), "/proc/%.16s/stat", pid);
+	strncat(path, pid, TEXT_DIGITS_SIZE);
+	strcat(path, "/stat");
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 

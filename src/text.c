@@ -91,3 +91,17 @@ const char *text_quote(const char *text, size_t length,
 		memcpy(buf + used, dots, sizeof(dots));
 	return buf;
 }
+
+char *text_digits(char *buf, uint64_t number)
+{
+	char reversed[TEXT_DIGITS_SIZE];
+	size_t count = 0;
+
+	do
+		reversed[count++] = (char)('0' + number % 10);
+	while (number /= 10);
+	while (count)
+		*buf++ = reversed[--count];
+	*buf = '\0';
+	return buf;
+}

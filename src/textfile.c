@@ -75,15 +75,18 @@ static int read_fd(struct textfile *file, int fd, const char *path,
 	return 0;
 }
 
-int textfile_read(struct textfile *file, const char *path, struct error *err)
+int textfile_read(struct textfile *file, const char *path, bool optional, struct error *err)
 {
 	char shown[256];
 	int fd, rc;
 
 	memset(file, 0, sizeof(*file));
-	text_clean(path, strlen(path), shown, sizeof(shown));
 	/* O_NONBLOCK: opening a FIFO must not wait for a writer */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	/* ENOTDIR: HOME=/dev/null, as service accounts have it */
+	if (fd < 0 && optional && (errno == ENOENT || errno == ENOTDIR))
+		return 1;
+	text_clean(path, strlen(path), shown, sizeof(shown));
 	if (fd < 0) {
 		error_set(err, ERROR_USAGE, errno, "cannot read %s", shown);
 		return -1;

@@ -23,10 +23,10 @@ struct textfile {
 
 /*
  * Reads a whole file, and never blocks on one that is not regular. Returns 0,
- * and the caller calls textfile_finish(); or -1 with ERROR_USAGE that names path,
- * and err->errnum as open(2) left it: ENOENT or ENOTDIR when there is none.
+ * and the caller calls textfile_finish(); 1 when it is optional and there is none;
+ * or -1 with ERROR_USAGE that names path.
  */
-int textfile_read(struct textfile *file, const char *path, struct error *err);
+int textfile_read(struct textfile *file, const char *path, bool optional, struct error *err);
 void textfile_finish(struct textfile *file);	/* wipes; accepts a zeroed one */
 
 #endif

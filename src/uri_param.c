@@ -81,7 +81,7 @@ int uri_load_password(struct uri *uri, bool *exposed, struct error *err)
 			  uri->scheme);
 		return -1;
 	}
-	if (textfile_read(&file, path, err) < 0) {
+	if (textfile_read(&file, path, false, err) < 0) {
 		error_prefix(err, "password file");
 		return -1;
 	}

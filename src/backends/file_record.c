@@ -51,6 +51,17 @@ static void read_hold(struct file_record *record, const char *line)
 	holds[record->count++] = hold;
 }
 
+static void read_line(struct file_record *record, const char *line)
+{
+	static const char fence[] = "fence ", hold[] = "hold ";
+
+	/* Most often the only line, and sscanf() is a big thing to start with. */
+	if (!strncmp(line, fence, strlen(fence)))
+		record->fence = strtoull(line + strlen(fence), NULL, 10);
+	else if (!strncmp(line, hold, strlen(hold)))
+		read_hold(record, line);
+}
+
 void file_record_read(struct file_record *record, int fd)
 {
 	char small[2 * LINE_SIZE], *text = small, *line, *save = NULL;
@@ -68,9 +79,8 @@ void file_record_read(struct file_record *record, int fd)
 	}
 	if (length > 0) {
 		text[length] = '\0';
-		sscanf(text, "fence %20" SCNu64, &record->fence);
 		for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-			read_hold(record, line);
+			read_line(record, line);
 	}
 	/* No clock says that: damaged, and it would leave nothing to grow to. */
 	if (record->fence > INT64_MAX)

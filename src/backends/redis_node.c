@@ -5,7 +5,6 @@
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +14,8 @@
 #define DEFAULT_PORT 6379
 #define DEFAULT_PREFIX "dlock:"
 #define MOST_ARGUMENTS 8
+/* Of a host or a path, so much goes into the label. */
+#define LABEL_PLACE 90
 
 static int read_db(const char *text, long *db, struct error *err)
 {
@@ -31,6 +32,7 @@ static int read_tcp_address(struct redis_address *address, const struct uri *uri
 			    struct error *err)
 {
 	const struct uri_host *host = uri->hosts;
+	bool is_v6;
 
 	if (uri->host_count != 1) {
 		error_set(err, ERROR_USAGE, 0, "redis: wants one host, as in "
@@ -41,9 +43,11 @@ static int read_tcp_address(struct redis_address *address, const struct uri *uri
 		return -1;
 	address->host = strdup(host->name);
 	address->port = host->port ? host->port : DEFAULT_PORT;
-	snprintf(address->label, sizeof(address->label),
-		 strchr(host->name, ':') ? "redis [%.90s]:%u" : "redis %.90s:%u", host->name,
-		 (unsigned)address->port);
+	is_v6 = strchr(host->name, ':');
+	strcpy(address->label, is_v6 ? "redis [" : "redis ");
+	strncat(address->label, host->name, LABEL_PLACE);
+	strcat(address->label, is_v6 ? "]:" : ":");
+	text_digits(address->label + strlen(address->label), address->port);
 	return 0;
 }
 
@@ -60,7 +64,8 @@ static int read_unix_address(struct redis_address *address, const struct uri *ur
 	if (db && read_db(db, &address->db, err))
 		return -1;
 	address->unix_path = strdup(uri->path);
-	snprintf(address->label, sizeof(address->label), "redis %.100s", uri->path);
+	strcpy(address->label, "redis ");
+	strncat(address->label, uri->path, LABEL_PLACE);
 	return 0;
 }
 
@@ -117,19 +122,25 @@ int redis_node_keys(struct redis_node *node, const char *name, struct error *err
 	static const char *const suffixes[REDIS_KEYS] = {
 		"", ":holders", ":queue", ":waiters", ":fence", ":wake:"
 	};
+	const size_t room = strlen(node->prefix) + strlen(name) + sizeof("{}:holders");
 	bool tagged = strchr(name, '{') || strchr(node->prefix, '{');
 
 	if (node->keys[0])
 		return 0;
 	for (int i = 0; i < REDIS_KEYS; i++) {
 		bool braces = i != KEY_LOCK && !tagged;
+		char *end = node->keys[i] = malloc(room);
 
-		if (asprintf(&node->keys[i], "%s%s%s%s%s", braces ? "{" : "",
-			     node->prefix, name, braces ? "}" : "", suffixes[i]) < 0) {
-			node->keys[i] = NULL;
+		if (!end) {
 			error_set(err, ERROR_INTERNAL, 0, "out of memory");
 			return -1;
 		}
+		if (braces)
+			*end++ = '{';
+		end = stpcpy(stpcpy(end, node->prefix), name);
+		if (braces)
+			*end++ = '}';
+		strcpy(end, suffixes[i]);
 	}
 	return 0;
 }
@@ -211,15 +222,16 @@ static int script_words(const struct redis_node *node, const struct script *scri
 /* Adds a command to the used bytes of text. Returns how many there are then; 0: no room. */
 static size_t add_command(int argc, const char *argv[], char *text, size_t used, size_t size)
 {
-	char *command;
-	const int length = (int)redisFormatCommandArgv(&command, argc, argv, NULL);
+	sds command;
+	const long long made = redisFormatSdsCommandArgv(&command, argc, argv, NULL);
+	const size_t length = (size_t)made;
 
-	if (length < 0)
+	if (made < 0)
 		return 0;
-	if ((size_t)length <= size - used)
-		memcpy(text + used, command, (size_t)length);
-	redisFreeCommand(command);
-	return (size_t)length <= size - used ? used + (size_t)length : 0;
+	if (length <= size - used)
+		memcpy(text + used, command, length);
+	redisFreeSdsCommand(command);
+	return length <= size - used ? used + length : 0;
 }
 
 size_t redis_node_prepare(struct redis_node *node, const char *const ahead[],
@@ -307,7 +319,7 @@ void redis_node_odd(struct redis_node *node, struct redisReply *reply, struct er
 
 const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE])
 {
-	snprintf(buf, REDIS_DIGITS_SIZE, "%" PRId64, number);
+	text_digits(buf, (uint64_t)number);
 	return buf;
 }
 

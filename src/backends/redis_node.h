@@ -8,6 +8,7 @@
 
 #include "backend.h"
 #include "redis_conn.h"
+#include "text.h"
 
 struct script {
 	const char *sha1;	/* of text, 40 hex digits */
@@ -77,8 +78,8 @@ int redis_node_listen(struct redis_node *node, const char *who, struct error *er
 /* Closes what answered beyond reason; fills *err. Frees reply, which may be NULL. */
 void redis_node_odd(struct redis_node *node, struct redisReply *reply, struct error *err);
 
-/* Number as text, in base ten. Returns buf. */
-#define REDIS_DIGITS_SIZE 24
+/* A number that is not negative as text, in base ten. Returns buf. */
+#define REDIS_DIGITS_SIZE TEXT_DIGITS_SIZE
 const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE]);
 
 bool redis_is_integer(const struct redisReply *reply);

@@ -68,8 +68,27 @@ static void test_quote(void)
 	}
 }
 
+static void test_digits(void)
+{
+	static const struct {
+		uint64_t number;
+		const char *text;
+	} cases[] = {
+		{ 0, "0" }, { 9, "9" }, { 10, "10" }, { 1234567890, "1234567890" },
+		{ UINT64_MAX, "18446744073709551615" },
+	};
+	char buf[TEXT_DIGITS_SIZE];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		unit_case("text_digits %s", cases[i].text);
+		CHECK(text_digits(buf, cases[i].number) == buf + strlen(cases[i].text));
+		CHECK_STR(buf, cases[i].text);
+	}
+}
+
 int main(void)
 {
+	test_digits();
 	test_char();
 	test_clean();
 	test_quote();
