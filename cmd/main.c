@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -66,7 +67,7 @@ static void fill_standard_streams(void)
 /* What could not be printed was not said: a script must not take it for an answer. */
 static int finish_output(int status)
 {
-	if (!fflush(stdout) && !ferror(stdout))
+	if (!ferror(stdout) && (!__fpending(stdout) || !fflush(stdout)))
 		return status;
 	fprintf(stderr, "dlock: cannot write the output: %s\n", strerror(errno));
 	return EXIT_DLOCK;

@@ -15,8 +15,9 @@
 
 static void clear_line(struct progress *progress)
 {
-	if (progress->line_shown)
-		fputs("\r\033[K", stderr);
+	if (!progress->line_shown)
+		return;
+	fputs("\r\033[K", stderr);
 	progress->line_shown = false;
 }
 

@@ -244,7 +244,8 @@ int guard_start(struct guard *guard, const struct guard_plan *plan, struct error
 		error_set(err, ERROR_INTERNAL, errno, "socketpair");
 		return -1;
 	}
-	guard->pid = fork();
+	/* as in keeper_start() */
+	guard->pid = _Fork();
 	if (guard->pid < 0) {
 		guard->pid = 0;
 		error_set(err, ERROR_INTERNAL, errno, "fork");

@@ -281,7 +281,8 @@ int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct e
 		error_set(err, ERROR_INTERNAL, errno, "socketpair");
 		return -1;
 	}
-	keeper->pid = fork();
+	/* One thread, no handlers of fork(): nothing to lock or set right, in pages to copy. */
+	keeper->pid = _Fork();
 	if (keeper->pid < 0) {
 		keeper->pid = 0;
 		error_set(err, ERROR_INTERNAL, errno, "fork");

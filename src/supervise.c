@@ -163,8 +163,6 @@ int supervisor_start_guard(struct supervisor *s, struct error *err)
 {
 	if (!s->guard_plan.argv && supervisor_plan_guard(s, NULL, err))
 		return -1;
-	/* What the guard leaves behind, should it be killed, comes to us. */
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	return guard_start(&s->guard, &s->guard_plan, err);
 }
 
@@ -237,6 +235,8 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		supervisor_fail(&s, &err);
 		return;
 	}
+	/* What the guard leaves behind, should it be killed, comes to us. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	if (environment_find_hold(run->name, run->uri_text, s.token))
 		supervisor_run_nested(&s);
 	else
