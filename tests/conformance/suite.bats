@@ -145,7 +145,7 @@ nothing_left() {
 
 @test "a waiter whose turn it is not any more lets the next one have it" {
 	hold --
-	wait_in_line 1 -w 400ms -- true
+	wait_in_line 1 -w 2s -- true
 	local first=$PID
 	wait_in_line 2 -- touch second
 	local second=$PID
