@@ -4,7 +4,7 @@
  *
  * Runs PROGRAM, a static one whose link wrote MAP (ld -Map), one instruction after the other,
  * and so all that it forks, up to an exec. Prints "ARCHIVE:MEMBER" for each member of a library
- * of which anything was executed, in the order of MAP. ptrace(2) has the way of it.
+ * of which anything was executed, in the order of MAP. ptrace(2) has the way of it; x86-64 only.
  */
 #define _GNU_SOURCE
 #include <errno.h>
