@@ -314,12 +314,8 @@ only_expired_holders() {
 	SERVER=$P_DIR
 	hold -b "$P_URI" --
 	wait_in_line 1 -b "$P_URI" -- touch ran
-	local waiter=$PID pids=() n
-	for n in {1..12}; do
-		start mariadb --no-defaults --socket="$P_DIR/sock" -u dlock -p"$MYSQL_PASSWORD" -e 'SELECT SLEEP(300)'
-		pids+=("$PID")
-	done
-	wait_until 5 is_full
+	local waiter=$PID pids=()
+	wait_until 8 fill
 	refused '[Tt]oo many connections' "$P_URI"
 	# the waiter loses its connection, and finds no other one
 	kill_one_waiter
@@ -331,6 +327,14 @@ only_expired_holders() {
 	join "$waiter" 5
 	equal "$status" 0
 	[[ -e ran ]]
+}
+
+# One more connection; is there no room now? How many that takes differs: beside one that is
+# just being closed another is turned away.
+fill() {
+	start mariadb --no-defaults --socket="$P_DIR/sock" -u dlock -p"$MYSQL_PASSWORD" -e 'SELECT SLEEP(300)'
+	pids+=("$PID")
+	is_full && pause 0.2 && is_full
 }
 
 is_full() {

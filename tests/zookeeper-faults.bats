@@ -84,9 +84,10 @@ term_came() {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	hold -t 5s --
-	start "$DLOCK" run -t 3s -w 30s "$LOCK" -- true
+	start "$DLOCK" run -v -t 3s -w 30s "$LOCK" -- true
 	local waiter=$PID err=$ERR
-	wait_until 5 waiters 1
+	# who has not heard yet that it is in line gives up at once
+	wait_until 5 grep -q 'waiting for' "$err"
 	zookeeper_stop "$P_DIR"
 	rm -r "$P_DIR/version-2"
 	zookeeper_restart "$P_DIR"

@@ -223,13 +223,14 @@ nothing_left() {
 
 @test "TERM at any instant leaves the lock free and no process" {
 	local n codes=' '
-	for n in {0..39}; do
-		run timeout --preserve-status -s TERM "0.$(printf %04d $(((n + 1) * 4)))" "$DLOCK" run "$LOCK" -- true
-		matches "$status" '^(0|143)$' "status when TERM came after $n + 1 steps of 0.4 ms"
+	for n in {0..199}; do
+		# 40 instants; again when timeout(1) was late for each, on a machine that is busy
+		((n % 40 > 0)) || [[ $codes != *' 143 '* ]] || break
+		run timeout --preserve-status -s TERM "0.$(printf %04d $(((n % 40 + 1) * 4)))" "$DLOCK" run "$LOCK" -- true
+		matches "$status" '^(0|143)$' "status when TERM came after $n % 40 + 1 steps of 0.4 ms"
 		codes+="$status "
-		is_free || fail "not free when TERM came after $n + 1 steps of 0.4 ms"
+		is_free || fail "not free when TERM came after $n % 40 + 1 steps of 0.4 ms"
 	done
-	# else the instants were not chosen well
 	matches "$codes" ' 143 '
 	nothing_left
 }
