@@ -32,17 +32,21 @@ interpreter() {
 }
 
 @test "what a run executes of the libraries stands together, not one page in each corner" {
-	local size most
+	local size rest
 	if ! two_programs; then
 		# only the static program has libraries in it
 		return
 	fi
-	size=$(readelf -SW "$DLOCK" | awk '{ sub(/^ *\[ *[0-9]+\] */, "") }
-		$1 == ".text.startup_first" { print "0x" $5 }')
-	most=$(readelf -SW "$DLOCK" | awk '{ sub(/^ *\[ *[0-9]+\] */, "") }
-		$1 == ".text" { print "0x" $5 }')
+	size=$(size_of .text.startup_first)
+	rest=$(size_of .text)
 	# a library's members have other names after a time: tests/bench/startup
-	((size > 100000 && size < most))
+	((size > 100000 && size < rest))
+}
+
+# size_of SECTION
+size_of() {
+	readelf -SW "$DLOCK" | awk -v section="$1" '{ sub(/^ *\[ *[0-9]+\] */, "") }
+		$1 == section { print "0x" $5 }'
 }
 
 @test "a host by name: the command runs under the lock, and is told all that it should" {

@@ -51,15 +51,12 @@ static void read_hold(struct file_record *record, const char *line)
 	holds[record->count++] = hold;
 }
 
-static void read_line(struct file_record *record, const char *line)
+/* Most often the only line, and sscanf() is a big thing to start with. */
+static uint64_t read_fence(const char *line)
 {
-	static const char fence[] = "fence ", hold[] = "hold ";
+	static const char word[] = "fence ";
 
-	/* Most often the only line, and sscanf() is a big thing to start with. */
-	if (!strncmp(line, fence, strlen(fence)))
-		record->fence = strtoull(line + strlen(fence), NULL, 10);
-	else if (!strncmp(line, hold, strlen(hold)))
-		read_hold(record, line);
+	return strncmp(line, word, strlen(word)) ? 0 : strtoull(line + strlen(word), NULL, 10);
 }
 
 void file_record_read(struct file_record *record, int fd)
@@ -79,8 +76,10 @@ void file_record_read(struct file_record *record, int fd)
 	}
 	if (length > 0) {
 		text[length] = '\0';
+		record->fence = read_fence(text);
 		for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-			read_line(record, line);
+			if (line[0] == 'h')
+				read_hold(record, line);
 	}
 	/* No clock says that: damaged, and it would leave nothing to grow to. */
 	if (record->fence > INT64_MAX)

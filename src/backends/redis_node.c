@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <hiredis/hiredis.h>
-#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 #define DEFAULT_PREFIX "dlock:"
 #define MOST_ARGUMENTS 8
 /* Of a host or a path, so much goes into the label. */
-#define LABEL_PLACE 90
+#define LABEL_PLACE 100
 
 static int read_db(const char *text, long *db, struct error *err)
 {
@@ -122,14 +121,14 @@ int redis_node_keys(struct redis_node *node, const char *name, struct error *err
 	static const char *const suffixes[REDIS_KEYS] = {
 		"", ":holders", ":queue", ":waiters", ":fence", ":wake:"
 	};
-	const size_t room = strlen(node->prefix) + strlen(name) + sizeof("{}:holders");
+	const size_t stem = strlen(node->prefix) + strlen(name) + sizeof("{}");
 	bool tagged = strchr(name, '{') || strchr(node->prefix, '{');
 
 	if (node->keys[0])
 		return 0;
 	for (int i = 0; i < REDIS_KEYS; i++) {
 		bool braces = i != KEY_LOCK && !tagged;
-		char *end = node->keys[i] = malloc(room);
+		char *end = node->keys[i] = malloc(stem + strlen(suffixes[i]));
 
 		if (!end) {
 			error_set(err, ERROR_INTERNAL, 0, "out of memory");
