@@ -67,7 +67,7 @@ static void signal_tree(const struct guarding *g, int sig)
 {
 	if (g->command)
 		kill(-g->command, sig);
-	proctree_signal(sig, 0, g->command);
+	proctree_signal(&(struct proctree_scope){ .skip_group = g->command }, sig, NULL, NULL);
 }
 
 /* Begins to end the tree, with KILL at kill_at_ms; an earlier KILL wins. */
@@ -119,7 +119,7 @@ static void reap(struct guarding *g)
 	tell(g, last);
 	if (g->stopping)
 		return;
-	left = proctree_signal(0, 0, 0);
+	left = proctree_signal(&(struct proctree_scope){ .group = 0 }, 0, NULL, NULL);
 	if (left > 0) {
 		tell(g, (struct guard_event){ .type = GUARD_LEFTOVERS, .value = left });
 		begin_stop(g, grace_end(g));
@@ -176,7 +176,7 @@ static int64_t enforce(struct guarding *g)
 		return kill_at;
 	if (g->command)
 		kill(-g->command, SIGKILL);
-	proctree_signal(SIGKILL, 0, 0);
+	proctree_signal(&(struct proctree_scope){ .group = 0 }, SIGKILL, NULL, NULL);
 	/* Again soon: something may have been forked while we looked. */
 	return now + 5;
 }
@@ -329,5 +329,7 @@ void guard_finish(struct guard *guard)
 void guard_kill(struct guard *guard, pid_t spare)
 {
 	guard_finish(guard);
-	proctree_kill(spare);
+	/* What cannot be killed must not run beside the next holder: the lock stays held. */
+	while (proctree_kill(&(struct proctree_scope){ .spare = { spare } }, NULL, NULL) > 0)
+		poll(NULL, 0, 100);
 }

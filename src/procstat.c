@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 #include "procstat.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "text.h"
 
 #define LINE_SIZE 512
+#define PATH_SIZE 80
 
 int procstat_open(const char *pid)
 {
@@ -39,15 +42,58 @@ bool procstat_is_stopped(int fd)
 	return !rest || !rest[1] || rest[2] == 'T' || rest[2] == 't';
 }
 
-bool procstat_read(const char *pid, struct procstat *stat)
+/* path: of a stat file, of a process or of one of its threads */
+static bool read_stat(const char *path, struct procstat *stat)
 {
 	char line[LINE_SIZE];
-	const int fd = procstat_open(pid);
+	const int fd = open(path, O_RDONLY | O_CLOEXEC);
 	const char *rest = read_line(fd, line);
 
 	if (fd >= 0)
 		close(fd);
-	return rest && sscanf(rest + 1, " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
-			      "%*d %*d %*d %*d %*d %llu", &stat->state, &stat->parent,
-			      &stat->group, &stat->start_ticks) == 4;
+	return rest && sscanf(rest + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
+			      "%*d %*d %*d %d %*d %llu", &stat->state, &stat->parent,
+			      &stat->group, &stat->session, &stat->threads,
+			      &stat->start_ticks) == 6;
+}
+
+bool procstat_read(const char *pid, struct procstat *stat)
+{
+	char path[PATH_SIZE];
+
+	snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+	return read_stat(path, stat);
+}
+
+static bool has_ended(const struct procstat *stat)
+{
+	return stat->state == 'Z' || stat->state == 'X';
+}
+
+pid_t procstat_live_thread(const char *pid, const struct procstat *stat)
+{
+	char path[PATH_SIZE];
+	struct procstat thread;
+	const struct dirent *entry;
+	pid_t found = 0;
+	DIR *tasks;
+
+	if (!has_ended(stat))
+		return (pid_t)strtol(pid, NULL, 10);
+	if (stat->threads <= 1)
+		return 0;
+	/* Threads that a tracer has not waited for are counted, too, so look at each. */
+	snprintf(path, sizeof(path), "/proc/%.20s/task", pid);
+	tasks = opendir(path);
+	if (!tasks)
+		return 0;
+	while (!found && (entry = readdir(tasks))) {
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%.20s/task/%.20s/stat", pid, entry->d_name);
+		if (read_stat(path, &thread) && !has_ended(&thread))
+			found = (pid_t)strtol(entry->d_name, NULL, 10);
+	}
+	closedir(tasks);
+	return found;
 }

@@ -1,149 +1,329 @@
 /* SPDX-License-Identifier: MIT */
 #include "proctree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "procstat.h"
+#include "proctable.h"
 
-struct process {
+/* How often to look at most, while processes come and go faster than they can be looked at. */
+#define LOOKS 8
+
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
+
+struct proctree_sent {
 	pid_t pid;
-	pid_t parent;
-	pid_t group;
-	bool zombie;
-	bool ours;		/* a descendant */
+	int sig;
+	unsigned long long start_ticks;
 };
 
-struct table {
-	struct process *rows;
-	size_t count;
-	size_t room;
-};
-
-static bool read_process(const char *pid, struct process *row)
+bool proctree_available(void)
 {
-	struct procstat stat;
-
-	if (!procstat_read(pid, &stat))
-		return false;
-	*row = (struct process){
-		.pid = (pid_t)strtol(pid, NULL, 10), .parent = stat.parent,
-		.group = stat.group, .zombie = stat.state == 'Z' || stat.state == 'X',
-	};
-	return true;
+	return proctable_usable();
 }
 
-static bool add_process(struct table *table, const struct process *row)
-{
-	if (table->count == table->room) {
-		size_t room = table->room ? table->room * 2 : 256;
-		struct process *rows = realloc(table->rows, room * sizeof(*rows));
+/* ---- who is meant ---- */
 
-		if (!rows)
-			return false;
-		table->rows = rows;
-		table->room = room;
+/* sig 0: any signal. */
+static bool has_got(const struct proctree_memory *memory, const struct proctable_row *row, int sig)
+{
+	for (size_t i = 0; i < memory->count; i++) {
+		const struct proctree_sent *sent = &memory->sent[i];
+
+		if (sent->pid == row->pid && (!sig || sent->sig == sig) &&
+		    sent->start_ticks == row->start_ticks)
+			return true;
 	}
-	table->rows[table->count++] = *row;
-	return true;
-}
-
-static int read_table(struct table *table)
-{
-	DIR *proc = opendir("/proc");
-	const struct dirent *entry;
-	struct process row;
-	bool complete = true;
-
-	if (!proc)
-		return -1;
-	while (complete && (entry = readdir(proc)))
-		if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9' &&
-		    read_process(entry->d_name, &row))
-			complete = add_process(table, &row);
-	closedir(proc);
-	if (!complete)
-		errno = ENOMEM;
-	return complete ? 0 : -1;
-}
-
-static bool is_ours(const struct table *table, pid_t pid)
-{
-	for (size_t i = 0; i < table->count; i++)
-		if (table->rows[i].pid == pid)
-			return table->rows[i].ours;
 	return false;
 }
 
-/* PIDs wrap, so that a child may stand before its parent: repeat until stable. */
-static void mark_descendants(struct table *table, pid_t root, pid_t spare)
+/*
+ * Gives each unmarked child of a marked process that mark. Numbers wrap, so that a child may stand
+ * before its parent: repeats until nothing changes.
+ */
+static void mark_below(struct proctable *table, enum proctable_mark mark)
 {
-	bool found = true;
+	const struct proctable_row *parent;
+	bool changed = true;
 
-	while (found) {
-		found = false;
+	while (changed) {
+		changed = false;
 		for (size_t i = 0; i < table->count; i++) {
-			struct process *row = &table->rows[i];
+			struct proctable_row *row = &table->rows[i];
 
-			if (row->ours || row->pid == spare)
+			if (row->mark != PROCTABLE_NONE)
 				continue;
-			if (row->parent == root || is_ours(table, row->parent)) {
-				row->ours = true;
-				found = true;
+			parent = proctable_find(table, row->parent);
+			if (parent && parent->mark == mark) {
+				row->mark = mark;
+				changed = true;
 			}
 		}
 	}
 }
 
-int proctree_signal(int sig, pid_t spare, pid_t skip_group)
+static void spare(struct proctable *table, pid_t pid)
 {
-	struct table table = { 0 };
-	int count = -1, errnum;
+	struct proctable_row *row = pid ? proctable_find(table, pid) : NULL;
 
-	if (read_table(&table))
-		goto out;
-	mark_descendants(&table, getpid(), spare);
-	count = 0;
-	for (size_t i = 0; i < table.count; i++) {
-		const struct process *row = &table.rows[i];
+	if (row)
+		row->mark = PROCTABLE_SPARED;
+}
 
-		if (!row->ours || row->zombie)
+static bool is_carrier(const struct proctree_scope *scope, const struct proctable_row *row)
+{
+	if (scope->group && row->group == scope->group && row->session == scope->session)
+		return true;
+	return scope->entry && row->thread && proctable_has_entry(row, scope->entry);
+}
+
+/* Was it one before? What a carrier has started is not known as such once that one is dead. */
+static bool was_chosen(const struct proctable *before, const struct proctree_memory *memory,
+		       const struct proctable_row *row)
+{
+	const struct proctable_row *old = proctable_find(before, row->pid);
+
+	if (old && old->start_ticks == row->start_ticks && old->mark == PROCTABLE_CHOSEN)
+		return true;
+	return memory && has_got(memory, row, 0);
+}
+
+static void mark(struct proctable *table, const struct proctable *before,
+		 const struct proctree_scope *scope, const struct proctree_memory *memory)
+{
+	const struct proctree_inherited *inherited = scope->inherited;
+	const pid_t self = getpid();
+
+	for (size_t i = 0; i < ARRAY_SIZE(scope->spare); i++)
+		spare(table, scope->spare[i]);
+	for (size_t i = 0; inherited && i < inherited->count; i++)
+		spare(table, inherited->pids[i]);
+	mark_below(table, PROCTABLE_SPARED);
+	/* Now, for what is below this process is not spared with it. */
+	spare(table, self);
+	for (size_t i = 0; i < table->count; i++) {
+		struct proctable_row *row = &table->rows[i];
+
+		if (row->mark != PROCTABLE_NONE)
 			continue;
-		count++;
-		if (sig && (!skip_group || row->group != skip_group))
-			kill(row->pid, sig);
+		if (scope->carriers ? is_carrier(scope, row) || was_chosen(before, memory, row)
+				    : row->parent == self)
+			row->mark = PROCTABLE_CHOSEN;
 	}
-out:
-	errnum = errno;
-	free(table.rows);
-	errno = errnum;
-	return count;
+	mark_below(table, PROCTABLE_CHOSEN);
 }
 
-/* Reaps what is dead; false when nothing that lives is left but spare. */
-static bool reap(pid_t spare)
+/*
+ * Can no process of the scope have been missed? One that was forked after the directory was read
+ * has a forebear that has changed since the look before: it was not there yet, or it lived. Of
+ * carriers nothing is known any more once they are dead, so that each dead process counts there.
+ */
+static bool is_complete(const struct proctable *table, const struct proctable *before,
+			const struct proctree_scope *scope)
 {
-	pid_t pid;
+	if (scope->carriers && table->vanished)
+		return false;
+	for (size_t i = 0; i < table->count; i++) {
+		const struct proctable_row *row = &table->rows[i], *old;
 
-	do {
-		pid = waitpid(-1, NULL, WNOHANG);
-		if (pid < 0)
+		if (row->mark != PROCTABLE_CHOSEN && (row->thread || !scope->carriers))
+			continue;
+		old = proctable_find(before, row->pid);
+		if (!old || old->start_ticks != row->start_ticks ||
+		    (row->thread && old->mark != PROCTABLE_CHOSEN) ||
+		    (!row->thread && old->thread))
 			return false;
-	} while (pid > 0);
-	/* Without a spare one, a child is left, if only on its way to die. */
-	return !spare || proctree_signal(0, spare, 0) > 0;
+	}
+	return true;
 }
 
-void proctree_kill(pid_t spare)
+/* ---- signals ---- */
+
+/* false: memory is short. Then the process is not signalled, for it might be a second time. */
+static bool note(struct proctree_memory *memory, const struct proctable_row *row, int sig)
+{
+	if (memory->count == memory->room) {
+		size_t room = memory->room ? memory->room * 2 : 64;
+		struct proctree_sent *sent = realloc(memory->sent, room * sizeof(*sent));
+
+		if (!sent)
+			return false;
+		memory->sent = sent;
+		memory->room = room;
+	}
+	memory->sent[memory->count++] = (struct proctree_sent){
+		.pid = row->pid, .sig = sig, .start_ticks = row->start_ticks,
+	};
+	return true;
+}
+
+void proctree_memory_finish(struct proctree_memory *memory)
+{
+	free(memory->sent);
+	*memory = (struct proctree_memory){ .sent = NULL };
+}
+
+/* Signals who is chosen and lives. memory NULL: as often as it is asked for. -1: ENOMEM. */
+static int signal_chosen(const struct proctable *table, const struct proctree_scope *scope,
+			 int sig, struct proctree_memory *memory, struct proctree_report *report)
+{
+	*report = (struct proctree_report){ .refused_user = (uid_t)-1 };
+	for (size_t i = 0; i < table->count; i++) {
+		const struct proctable_row *row = &table->rows[i];
+		const bool skipped = scope->skip_group && row->group == scope->skip_group;
+		bool again = false;
+
+		if (row->mark != PROCTABLE_CHOSEN || !row->thread)
+			continue;
+		report->alive++;
+		if (sig && memory)
+			again = has_got(memory, row, sig);
+		if (sig && memory && !again && !note(memory, row, sig)) {
+			errno = ENOMEM;
+			return -1;
+		}
+		/* Signal 0 asks only whether signals are allowed. */
+		if (!kill(row->pid, again || skipped ? 0 : sig) || errno != EPERM)
+			continue;
+		report->refused++;
+		report->refused_pid = row->pid;
+	}
+	if (report->refused)
+		report->refused_user = proctable_user(report->refused_pid);
+	return 0;
+}
+
+static int look(struct proctable *table, const struct proctable *before,
+		const struct proctree_scope *scope, const struct proctree_memory *memory)
+{
+	if (proctable_read(table))
+		return -1;
+	mark(table, before, scope, memory);
+	return 0;
+}
+
+/* As proctree_signal(); leaves the last look in *table, which starts empty. */
+static int signal_scope(const struct proctree_scope *scope, int sig,
+			struct proctree_memory *memory, struct proctree_report *report,
+			struct proctable *table)
+{
+	struct proctable before = { .rows = NULL }, last;
+	bool complete = false;
+	int errnum = 0;
+
+	if (!proctable_usable()) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	for (int looks = 0; !errnum && !complete && looks < LOOKS; looks++) {
+		last = before;
+		before = *table;
+		*table = last;
+		if (look(table, &before, scope, memory) ||
+		    signal_chosen(table, scope, sig, memory, report))
+			errnum = errno;
+		else
+			complete = is_complete(table, &before, scope);
+	}
+	/* Ours fork and end all the time: there is one, though it was not met alive. */
+	if (!complete && !scope->carriers && !report->alive)
+		report->alive = 1;
+	proctable_finish(&before);
+	errno = errnum;
+	return errnum ? -1 : report->alive;
+}
+
+int proctree_signal(const struct proctree_scope *scope, int sig, struct proctree_memory *memory,
+		    struct proctree_report *report)
+{
+	struct proctree_memory local = { .sent = NULL };
+	struct proctable table = { .rows = NULL };
+	struct proctree_report ignored;
+	int alive, errnum;
+
+	/* Several looks must not mean several signals. */
+	if (!memory && sig && sig != SIGKILL)
+		memory = &local;
+	alive = signal_scope(scope, sig, memory, report ? report : &ignored, &table);
+	errnum = errno;
+	proctable_finish(&table);
+	proctree_memory_finish(&local);
+	errno = errnum;
+	return alive;
+}
+
+/* ---- to the end ---- */
+
+/* Not with waitpid(-1), which would take inherited children, whose numbers must stay taken. */
+static void reap(const struct proctable *table)
+{
+	const pid_t self = getpid();
+
+	for (size_t i = 0; i < table->count; i++) {
+		const struct proctable_row *row = &table->rows[i];
+
+		if (row->mark == PROCTABLE_CHOSEN && row->parent == self && !row->thread)
+			waitpid(row->pid, NULL, WNOHANG);
+	}
+}
+
+int proctree_kill(const struct proctree_scope *scope, struct proctree_memory *memory,
+		  struct proctree_report *report)
 {
 	static const struct timespec pause = { .tv_nsec = 2000000 };
+	struct proctable table = { .rows = NULL };
+	struct proctree_report local;
+	int alive;
 
-	while (proctree_signal(SIGKILL, spare, 0), reap(spare))
+	if (!report)
+		report = &local;
+	for (;;) {
+		alive = signal_scope(scope, SIGKILL, memory, report, &table);
+		reap(&table);
+		if (alive <= 0 || alive == report->refused)
+			break;
 		nanosleep(&pause, NULL);
+	}
+	proctable_finish(&table);
+	return alive < 0 ? -1 : alive > 0;
+}
+
+/* ---- who was there before ---- */
+
+int proctree_inherit(struct proctree_inherited *inherited)
+{
+	const struct proctree_scope all = { .carriers = false };
+	struct proctable table = { .rows = NULL };
+	siginfo_t info;
+	int result = -1;
+
+	*inherited = (struct proctree_inherited){ .pids = NULL };
+	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) && errno == ECHILD)
+		return 0;
+	if (!proctable_usable()) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	if (look(&table, &table, &all, NULL))
+		goto out;
+	inherited->pids = calloc(table.count + 1, sizeof(*inherited->pids));
+	if (!inherited->pids)
+		goto out;
+	for (size_t i = 0; i < table.count; i++)
+		if (table.rows[i].mark == PROCTABLE_CHOSEN)
+			inherited->pids[inherited->count++] = table.rows[i].pid;
+	result = 0;
+out:
+	proctable_finish(&table);
+	return result;
+}
+
+void proctree_forget(struct proctree_inherited *inherited)
+{
+	free(inherited->pids);
+	*inherited = (struct proctree_inherited){ .pids = NULL };
 }

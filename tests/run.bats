@@ -216,6 +216,42 @@ same_as_direct() {
 	between "$MS" 0 3000
 }
 
+# gone PID: not even its zombie is there, which is what a process shows whose main thread has ended
+gone() {
+	[[ ! -e /proc/$1 ]]
+}
+
+@test "a process whose main thread has ended while another runs on is ended like any other" {
+	# left behind, and heeding no TERM
+	timed "$DLOCK" run -k 300ms "$LOCK" -- sh -c '
+		setsid "$TOOLS/deadmain" -i 60 >pid &
+		while ! [ -s pid ]; do sleep 0.01; done
+		exit 6'
+	equal "$status" 6
+	between "$MS" 290 5000
+	matches "$stderr" 'left 1 process '
+	gone "$(<pid)"
+	is_free
+	# left to the supervisor, because the guard is dead
+	hold -- sh -c 'setsid "$TOOLS/deadmain" -i 60 >other & exec sleep 300'
+	wait_until 5 test -s other
+	guard_of "$HOLDER"
+	kill -KILL "$GUARD"
+	join "$HOLDER"
+	gone "$(<other)"
+	is_free
+	# the command itself
+	start "$DLOCK" run -k 300ms "$LOCK" -- "$TOOLS/deadmain" -i 60
+	line "$OUT"
+	kill -TERM "$PID"
+	# a signal to dlock is the command's affair
+	holds_for 500 not gone "$LINE"
+	kill -KILL "$LINE"
+	join "$PID"
+	equal "$status" 137
+	gone "$LINE"
+}
+
 # ---- usage
 
 # usage_error REGEX ARG...: dlock ARG... is refused in one line that names the thing

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+#include "proctable.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "procstat.h"
+
+#define PATH_SIZE 64
+/* /proc/PID/status has some 1500 bytes, and what is read of it stands in the first half. */
+#define STATUS_SIZE 4096
+
+/* Reads /proc/PID/status, NUL-terminated. pid: digits, or "self". */
+static bool read_status(const char *pid, char status[static STATUS_SIZE])
+{
+	char path[PATH_SIZE];
+	ssize_t length;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%.20s/status", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	length = read(fd, status, STATUS_SIZE - 1);
+	close(fd);
+	if (length <= 0)
+		return false;
+	status[length] = '\0';
+	return true;
+}
+
+bool proctable_usable(void)
+{
+	char status[STATUS_SIZE];
+	const char *line;
+	int pid = 0, inner;
+
+	if (!read_status("self", status))
+		return false;
+	line = strstr(status, "\nPid:");
+	if (!line || sscanf(line, " Pid: %d", &pid) != 1 || pid != getpid())
+		return false;
+	/*
+	 * A process has a pid in its own namespace and in each above. The line lists them from
+	 * the namespace of this /proc on, so that a second number says that it is one above.
+	 */
+	line = strstr(status, "\nNSpid:");
+	return !line || sscanf(line, " NSpid: %d%*[ \t]%d", &pid, &inner) != 2;
+}
+
+static bool add_row(struct proctable *table, const struct proctable_row *row)
+{
+	if (table->count == table->room) {
+		size_t room = table->room ? table->room * 2 : 256;
+		struct proctable_row *rows = realloc(table->rows, room * sizeof(*rows));
+
+		if (!rows)
+			return false;
+		table->rows = rows;
+		table->room = room;
+	}
+	table->rows[table->count++] = *row;
+	return true;
+}
+
+static bool read_row(const char *pid, struct proctable_row *row)
+{
+	struct procstat stat;
+
+	if (!procstat_read(pid, &stat))
+		return false;
+	*row = (struct proctable_row){
+		.pid = (pid_t)strtol(pid, NULL, 10), .parent = stat.parent,
+		.group = stat.group, .session = stat.session,
+		.thread = procstat_live_thread(pid, &stat), .start_ticks = stat.start_ticks,
+	};
+	return true;
+}
+
+static int compare_pids(const void *a, const void *b)
+{
+	const struct proctable_row *x = a, *y = b;
+
+	return (x->pid > y->pid) - (x->pid < y->pid);
+}
+
+int proctable_read(struct proctable *table)
+{
+	DIR *proc = opendir("/proc");
+	const struct dirent *entry;
+	struct proctable_row row;
+	bool complete = true;
+
+	table->count = 0;
+	table->vanished = false;
+	if (!proc)
+		return -1;
+	while (complete && (entry = readdir(proc))) {
+		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+			continue;
+		if (read_row(entry->d_name, &row))
+			complete = add_row(table, &row);
+		else
+			table->vanished = true;
+	}
+	closedir(proc);
+	if (!complete) {
+		errno = ENOMEM;
+		return -1;
+	}
+	qsort(table->rows, table->count, sizeof(*table->rows), compare_pids);
+	return 0;
+}
+
+struct proctable_row *proctable_find(const struct proctable *table, pid_t pid)
+{
+	const struct proctable_row key = { .pid = pid };
+
+	if (!table->count)
+		return NULL;
+	return bsearch(&key, table->rows, table->count, sizeof(key), compare_pids);
+}
+
+void proctable_finish(struct proctable *table)
+{
+	free(table->rows);
+	*table = (struct proctable){ .rows = NULL };
+}
+
+/* Goes through NUL-terminated strings that come in pieces, looking for one that equals entry. */
+struct search {
+	const char *entry;
+	size_t length;
+	size_t matched;		/* bytes of the current string that are those of entry */
+	bool differs;		/* the current string is another one */
+};
+
+static bool search_piece(struct search *search, const char *piece, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		if (!piece[i]) {
+			if (!search->differs && search->matched == search->length)
+				return true;
+			search->matched = 0;
+			search->differs = false;
+		} else if (!search->differs && piece[i] == search->entry[search->matched]) {
+			search->matched++;
+		} else {
+			search->differs = true;
+		}
+	}
+	return false;
+}
+
+bool proctable_has_entry(const struct proctable_row *row, const char *entry)
+{
+	struct search search = { .entry = entry, .length = strlen(entry) };
+	char path[PATH_SIZE], piece[4096];
+	bool found = false;
+	ssize_t size;
+	int fd;
+
+	/* A main thread that has ended has no memory any more, its other threads do. */
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/environ", (int)row->pid, (int)row->thread);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	while (!found && (size = read(fd, piece, sizeof(piece))) > 0)
+		found = search_piece(&search, piece, (size_t)size);
+	/* The last string of an environment that a program has changed may lack its end. */
+	found = found || search_piece(&search, "", 1);
+	close(fd);
+	return found;
+}
+
+uid_t proctable_user(pid_t pid)
+{
+	char status[STATUS_SIZE], digits[16];
+	const char *line;
+	unsigned int effective;
+
+	snprintf(digits, sizeof(digits), "%d", (int)pid);
+	if (!read_status(digits, status))
+		return (uid_t)-1;
+	line = strstr(status, "\nUid:");
+	if (!line || sscanf(line, " Uid: %*u %u", &effective) != 1)
+		return (uid_t)-1;
+	return effective;
+}
