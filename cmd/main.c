@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "command.h"
 #include "error.h"
 #include "exit_status.h"
+#include "fds.h"
 
 char **program_argv;
 
@@ -52,18 +51,6 @@ int complain(const struct error *err)
 	return exit_status_of(err);
 }
 
-/*
- * Descriptors 0 to 2 must be taken: else a socket of ours could become the
- * "standard error" that messages are written to. Closed on exec, so that the
- * command finds things as dlock did.
- */
-static void fill_standard_streams(void)
-{
-	for (int fd = 0; fd <= 2; fd++)
-		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-			open("/dev/null", O_RDWR | O_CLOEXEC);
-}
-
 /* What could not be printed was not said: a script must not take it for an answer. */
 static int finish_output(int status)
 {
@@ -79,7 +66,8 @@ int main(int argc, char **argv)
 	const char *name = argv[1];
 
 	program_argv = argv;
-	fill_standard_streams();
+	/* Else a socket of ours could become the "standard error" that messages are written to. */
+	fds_fill_standard();
 	if (argc < 2) {
 		fprintf(stderr, "dlock: no command given; try 'dlock --help'\n");
 		return EXIT_DLOCK;

@@ -2,7 +2,6 @@
 #include "keeping.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "fds.h"
 #include "ipc.h"
 #include "shared.h"
 #include "signals.h"
@@ -209,17 +209,6 @@ static void verify(struct keeping *k)
 	}
 }
 
-/* The user's terminal and pipes are none of ours, a library's words no output. */
-static void drop_standard_streams(void)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	for (int fd = 0; fd <= 2; fd++)
-		dup2(null, fd);
-	if (null > 2)
-		close(null);
-}
-
 /* Backends vary their pauses with rand(), so that many do not ask at one time: not all alike. */
 static void vary(const char *token)
 {
@@ -246,7 +235,8 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 	/* A session of its own: what ends dlock's job, or its terminal, leaves us to
 	 * clean up. */
 	setsid();
-	drop_standard_streams();
+	/* The user's terminal and pipes are none of ours, a library's words no output. */
+	fds_drop_standard();
 	if (plan->guard_pipe[1] >= 0)
 		close(plan->guard_pipe[1]);
 	if (plan->mode == KEEPER_ADOPT) {

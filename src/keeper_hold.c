@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "keeping.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "fds.h"
 #include "lease.h"
 #include "shared.h"
 #include "signals.h"
@@ -88,17 +88,6 @@ static void lost(struct keeping *k)
 
 /* ---- the daemon ---- */
 
-/* A descriptor of the caller's would keep its pipes open; ours close on exec. */
-static void close_inherited(void)
-{
-	for (int fd = 3; fd < 1024; fd++) {
-		int flags = fcntl(fd, F_GETFD);
-
-		if (flags >= 0 && !(flags & FD_CLOEXEC))
-			close(fd);
-	}
-}
-
 static int start_watchdog(struct keeping *k)
 {
 	const struct watchdog_plan plan = {
@@ -123,7 +112,8 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 {
 	k->listener = keeper_socket_listen(k->request.token, k->socket_path,
 					   &k->event.error);
-	close_inherited();
+	/* A descriptor of the caller's would keep its pipes open. */
+	fds_close_inherited();
 	if (k->listener < 0 || start_watchdog(k)) {
 		struct error why = k->event.error;
 

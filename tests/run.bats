@@ -95,6 +95,34 @@ same_as_direct() {
 	release
 }
 
+# without_dev SCRIPT [ARG]...: a shell script where /dev is empty
+without_dev() {
+	unshare -m sh -c 'mount -t tmpfs none /dev && eval "$0"' "$@"
+}
+
+@test "without /dev/null nothing hangs, and no message goes astray" {
+	need_root
+	local backend
+	timed without_dev 'exec "$DLOCK" acquire -t 6s "$LOCK"'
+	equal "$status" 0
+	between "$MS" 0 4000
+	"$DLOCK" release "$LOCK" "$output"
+	timed without_dev 'exec "$DLOCK" run --min-hold 6s "$LOCK-kept" -- echo done'
+	equal "$status $output" "0 done"
+	between "$MS" 0 4000
+	for backend in "$FILE" "$REDIS"; do
+		rm -f ran
+		timed without_dev 'exec "$DLOCK" run -v -b "$1" "$LOCK" -- "$BUILD/tests/tools/sigprobe" -dn \
+			<&- >&- 2>&-' "$backend"
+		equal "$status" 0
+		between "$MS" 0 4000
+	done
+	# as the command finds them: closed
+	without_dev 'exec "$DLOCK" run "$LOCK" -- "$TOOLS/sigprobe" -dn <&- 2>&-' >closed
+	equal "$(grep -c '^fd [02] ' closed)" 0
+	wait_until 8 eval 'LOCK=$LOCK-kept is_free'
+}
+
 @test "the command has a process group of its own in dlock's session" {
 	run -0 "$DLOCK" run "$LOCK" -- "$TOOLS/sigprobe" -sn
 	matches "$output" 'pgid: own'
@@ -130,6 +158,20 @@ same_as_direct() {
 	between "$MS" 0 3000
 	# else the test's end would have to wait for it
 	wait_until 8 is_free
+}
+
+@test "the keeper of acquire keeps no pipe of the caller's open, whatever its number" {
+	local refused token
+	# the last where the kernel cannot be asked to close many at once
+	for refused in '' "$TOOLS/refuse ENOSYS close_range"; do
+		# shellcheck disable=SC2086 # words
+		timed $refused bash -c 'exec 300>&1 1500>&1 &&
+			exec "$DLOCK" acquire -t 5s "$LOCK"'
+		equal "$status" 0
+		token=$output
+		between "$MS" 0 4000
+		"$DLOCK" release "$LOCK" "$token"
+	done
 }
 
 @test "arguments pass as they are" {

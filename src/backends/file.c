@@ -23,6 +23,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "fds.h"
 #include "file_lock.h"
 #include "file_path.h"
 #include "file_record.h"
@@ -240,8 +241,8 @@ static int linger(struct file_backend *file, const struct request *request,
 		  int64_t keep_ms, struct error *err)
 {
 	const struct timespec rest = { keep_ms / 1000, keep_ms % 1000 * 1000000 };
+	const int keep[] = { file->fd, file->slot_fd };
 	pid_t pid = fork();
-	int null;
 
 	if (pid < 0) {
 		error_set(err, ERROR_INTERNAL, errno, "fork");
@@ -252,12 +253,8 @@ static int linger(struct file_backend *file, const struct request *request,
 	prctl(PR_SET_NAME, "dlock-min-hold");
 	setsid();
 	/* Pipes of the caller must not stay open, or it would wait for us. */
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	for (int fd = 0; fd <= 2; fd++)
-		dup2(null, fd);
-	for (int fd = 3; fd < 256; fd++)
-		if (fd != file->fd && fd != file->slot_fd)
-			close(fd);
+	fds_drop_standard();
+	fds_close_all_but(keep, 2);
 	adopt(file, request);
 	if (chdir("/") == 0)
 		nanosleep(&rest, NULL);

@@ -4,7 +4,6 @@
 
 #include "mysql_api.h"
 
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "fds.h"
 #include "net.h"
 
 /* ---- keeping ---- */
@@ -214,7 +214,6 @@ static enum outcome linger(struct mysql_backend *my, const struct request *reque
 	struct request kept = *request;
 	enum outcome outcome;
 	pid_t pid;
-	int null;
 
 	/* Should this host die meanwhile, the server ends it at about the same time. */
 	kept.ttl_ms = keep_ms + 1999;
@@ -235,12 +234,8 @@ static enum outcome linger(struct mysql_backend *my, const struct request *reque
 	prctl(PR_SET_NAME, "dlock-min-hold");
 	setsid();
 	/* Pipes of the caller must not stay open, or it would wait for us. */
-	null = open("/dev/null", O_RDWR | O_CLOEXEC);
-	for (int i = 0; i < 256; i++)
-		if (i <= 2)
-			dup2(null, i);
-		else if (i != fd)
-			close(i);
+	fds_drop_standard();
+	fds_close_all_but(&fd, 1);
 	if (chdir("/") == 0)
 		nanosleep(&rest, NULL);
 	_exit(0);

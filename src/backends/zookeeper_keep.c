@@ -2,7 +2,6 @@
 #include "zookeeper_keep.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -10,16 +9,14 @@
 
 #include "clock.h"
 #include "error.h"
+#include "fds.h"
 #include "zookeeper_lock.h"
 
 /* Nothing that was open is ours, pipes of the caller above all: it would wait for us. */
 static void leave_all(void)
 {
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	for (int fd = 0; fd <= 2; fd++)
-		dup2(null, fd);
-	close_range(3, ~0U, 0);
+	fds_drop_standard();
+	fds_close_all_but(NULL, 0);
 	setsid();
 	if (chdir("/"))
 		_exit(1);

@@ -414,6 +414,15 @@ nothing_left() {
 	wait_until 3 backend_nothing_left
 }
 
+@test "--min-hold: what keeps the lock keeps no pipe of the caller's open, whatever its number" {
+	# the output is read to its end
+	timed bash -c 'exec 300>&1 && exec "$DLOCK" run --min-hold 4s "$LOCK" -- echo done'
+	equal "$status $output" "0 done"
+	between "$MS" 0 3000
+	# else the test's end would have to wait for it
+	wait_until 8 is_free
+}
+
 @test "--min-hold that is over already keeps nothing" {
 	run -0 "$DLOCK" run --min-hold 10ms "$LOCK" -- sleep 0.05
 	is_free

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+#include "fds.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define FIRST 3
+/* Numbers that are tried one by one without /proc: a limit may be a thousand million. */
+#define MOST_TRIED (1 << 20)
+
+static bool is_kept(int fd, const int *keep, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (keep[i] == fd)
+			return true;
+	return false;
+}
+
+static bool is_inherited(int fd)
+{
+	const int flags = fcntl(fd, F_GETFD);
+
+	return flags >= 0 && !(flags & FD_CLOEXEC);
+}
+
+/* keep NULL: closes the inherited ones. */
+static void close_unless(int fd, const int *keep, size_t count)
+{
+	if (keep ? !is_kept(fd, keep, count) : is_inherited(fd))
+		close(fd);
+}
+
+/* One by one: those that /proc lists, or without it all numbers that may be in use. */
+static void close_each(const int *keep, size_t count)
+{
+	DIR *list = opendir("/proc/self/fd");
+	const struct dirent *entry;
+	struct rlimit limit;
+	int fd, end = MOST_TRIED;
+
+	if (list) {
+		while ((entry = readdir(list))) {
+			fd = (int)strtol(entry->d_name, NULL, 10);
+			if (fd >= FIRST && fd != dirfd(list))
+				close_unless(fd, keep, count);
+		}
+		closedir(list);
+		return;
+	}
+	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < MOST_TRIED)
+		end = (int)limit.rlim_cur;
+	for (fd = FIRST; fd < end; fd++)
+		close_unless(fd, keep, count);
+}
+
+/* -1 when the system call is not there, or a seccomp profile refuses it. */
+static int close_between(unsigned int first, unsigned int last)
+{
+	return first > last ? 0 : (int)syscall(SYS_close_range, first, last, 0);
+}
+
+/* The lowest number of keep from first on, or -1. */
+static int next_kept(int first, const int *keep, size_t count)
+{
+	int next = -1;
+
+	for (size_t i = 0; i < count; i++)
+		if (keep[i] >= first && (next < 0 || keep[i] < next))
+			next = keep[i];
+	return next;
+}
+
+void fds_close_all_but(const int *keep, size_t count)
+{
+	static const int none = -1;
+	int first = FIRST, kept;
+
+	while ((kept = next_kept(first, keep, count)) >= 0) {
+		if (close_between((unsigned int)first, (unsigned int)kept - 1))
+			break;
+		first = kept + 1;
+	}
+	if (kept >= 0 || close_between((unsigned int)first, ~0U))
+		close_each(count ? keep : &none, count);
+}
+
+void fds_close_inherited(void)
+{
+	close_each(NULL, 0);
+}
+
+/* Files can be told by it, but neither read nor written: everything fails with EBADF. */
+static int open_nothing(void)
+{
+	return open("/", O_PATH | O_CLOEXEC);
+}
+
+int fds_open_null(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	return fd >= 0 ? fd : open_nothing();
+}
+
+void fds_drop_standard(void)
+{
+	const int null = fds_open_null();
+
+	for (int fd = 0; fd < FIRST; fd++)
+		if (null < 0)
+			close(fd);
+		else if (fd != null)
+			dup2(null, fd);
+	if (null >= FIRST)
+		close(null);
+}
+
+void fds_fill_standard(void)
+{
+	for (int fd = 0; fd < FIRST; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open_nothing() < 0)
+			return;
+}

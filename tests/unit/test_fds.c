@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fds.h"
+#include "unit.h"
+
+#define HIGH 3000
+
+/* What a closed descriptor of ours could hide behind, one after the other. */
+enum world { PLAIN, NO_CLOSE_RANGE, NO_PROC_EITHER, WORLDS };
+
+static const char *const world_names[] = { "plain", "no close_range", "and no /proc" };
+
+static bool is_open(int fd)
+{
+	return fcntl(fd, F_GETFD) >= 0;
+}
+
+static void refuse_close_range(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		_exit(99);
+}
+
+static void enter(enum world world)
+{
+	if (world >= NO_CLOSE_RANGE)
+		refuse_close_range();
+	if (world >= NO_PROC_EITHER &&
+	    (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	     mount("none", "/proc", "tmpfs", 0, NULL)))
+		_exit(98);
+}
+
+/* How many of the checks hold: six. */
+static int close_all_but(void)
+{
+	const int keep[] = { 20, -1, HIGH };
+
+	dup2(1, 3);
+	dup2(1, 20);
+	dup2(1, 21);
+	dup2(1, HIGH - 1);
+	dup2(1, HIGH);
+	dup2(1, HIGH + 1);
+	fds_close_all_but(keep, ARRAY_SIZE(keep));
+	return !is_open(3) + is_open(20) + !is_open(21) + !is_open(HIGH - 1) + is_open(HIGH) +
+		!is_open(HIGH + 1);
+}
+
+static int close_all(void)
+{
+	dup2(1, 3);
+	dup2(1, HIGH);
+	fds_close_all_but(NULL, 0);
+	return is_open(0) + is_open(1) + is_open(2) + !is_open(3) + !is_open(HIGH);
+}
+
+static int close_inherited(void)
+{
+	dup3(1, 300, O_CLOEXEC);
+	dup2(1, 301);
+	dup2(1, HIGH);
+	dup3(1, HIGH + 1, O_CLOEXEC);
+	fds_close_inherited();
+	return is_open(1) + is_open(300) + !is_open(301) + !is_open(HIGH) + is_open(HIGH + 1);
+}
+
+static void test_closing(void)
+{
+	static int (*const closers[])(void) = { close_all_but, close_all, close_inherited };
+	static const int wants[] = { 6, 5, 5 };
+	int status;
+
+	for (int world = PLAIN; world < WORLDS; world++)
+		for (size_t i = 0; i < ARRAY_SIZE(closers); i++) {
+			unit_case("%s, %zu", world_names[world], i);
+			fflush(stdout);
+			if (!fork()) {
+				enter((enum world)world);
+				_exit(closers[i]());
+			}
+			wait(&status);
+			if (WEXITSTATUS(status) == 98)
+				printf("# may not unshare here\n");
+			else
+				CHECK_INT(WEXITSTATUS(status), wants[i]);
+		}
+}
+
+/* In a child: nothing is known of standard output there. */
+static int standard(bool with_dev)
+{
+	int good = 0, pipes[2];
+	char byte;
+
+	if (!with_dev && (unshare(CLONE_NEWNS) ||
+			  mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+			  mount("none", "/dev", "tmpfs", 0, NULL)))
+		_exit(98);
+	close(0);
+	close(2);
+	fds_fill_standard();
+	good += is_open(0) && is_open(2) && fcntl(0, F_GETFD) == FD_CLOEXEC;
+	good += read(0, &byte, 1) == -1 && write(2, "x", 1) == -1;
+	if (pipe(pipes))
+		return 0;
+	good += pipes[0] > 2;
+	dup2(pipes[1], 1);
+	dup2(pipes[1], 2);
+	close(pipes[1]);
+	fds_drop_standard();
+	good += is_open(0) && is_open(1) && is_open(2);
+	good += read(pipes[0], &byte, 1) == 0;	/* nobody has its other end any more */
+	good += read(0, &byte, 1) <= 0;
+	return good;
+}
+
+static void test_standard(void)
+{
+	int status;
+
+	for (int with_dev = 0; with_dev < 2; with_dev++) {
+		unit_case("standard streams, %s /dev", with_dev ? "with" : "without");
+		fflush(stdout);
+		if (!fork())
+			_exit(standard(with_dev));
+		wait(&status);
+		if (WEXITSTATUS(status) == 98)
+			printf("# may not unshare here\n");
+		else
+			CHECK_INT(WEXITSTATUS(status), 6);
+	}
+}
+
+int main(void)
+{
+	struct rlimit limit;
+
+	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < HIGH + 10) {
+		limit.rlim_cur = HIGH + 10;
+		CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	}
+	test_closing();
+	test_standard();
+	return unit_done();
+}
