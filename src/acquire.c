@@ -41,7 +41,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 /* The lock is held: leaves a keeper behind, or the lease alone. */
 static int settle(struct supervisor *s, struct acquire_result *result, struct error *err)
 {
-	int64_t end_ms = atomic_load(&s->shared->lease_end_ms);
+	int64_t end_ms = shared_lease(s->shared).end_ms;
 	bool daemon = s->pidfd >= 0 || backend_has_session(s->run->driver, s->run->uri);
 
 	result->fence = s->fence;

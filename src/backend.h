@@ -48,7 +48,7 @@ struct request {
 	int slots;		/* HOLD_SLOT: how many; all users of the name agree on it */
 	int64_t ttl_ms;		/* lease asked for */
 	int64_t until_ms;	/* a keeper frees it then, wall clock; 0: not by itself. To show */
-	int64_t min_hold_ms;	/* not freed earlier than this after it was acquired */
+	int64_t min_hold_ms;	/* stored: nobody frees it earlier than this after it was acquired */
 	bool forget;		/* release leaves nothing, not even the fence: for a probe */
 	bool borrow;		/* a short lease will do at first; see struct grant, lent */
 	bool queue;		/* when busy, stay in line until released or cancelled */
@@ -95,8 +95,6 @@ struct backend {
 	 * keeper does not let the next holder in while the command runs. -1: none.
 	 */
 	int hold_fd;
-	/* Set by event(): the lock has come, acquire() will ask nobody. */
-	bool at_hand;
 	/* Set by release(): a waiter has the lock, or will at once. */
 	bool passed_on;
 	/* Set by the engine: what prepare_release() gave was sent; release() takes the answer. */

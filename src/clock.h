@@ -59,8 +59,8 @@ static inline int clock_timer_open(void)
 	return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
 }
 
-/* Makes the timer readable at deadline_ms, and not before. */
-static inline void clock_timer_set(int timer, int64_t deadline_ms)
+/* deadline_ms as an absolute time for a timer; CLOCK_NEVER becomes "disarmed". */
+static inline struct itimerspec clock_timer_spec(int64_t deadline_ms)
 {
 	struct itimerspec when = { .it_value = { 0, 0 } };
 
@@ -71,6 +71,14 @@ static inline void clock_timer_set(int timer, int64_t deadline_ms)
 		when.it_value.tv_sec = deadline_ms / 1000;
 		when.it_value.tv_nsec = deadline_ms % 1000 * 1000000;
 	}
+	return when;
+}
+
+/* Makes the timer readable at deadline_ms, and not before. */
+static inline void clock_timer_set(int timer, int64_t deadline_ms)
+{
+	const struct itimerspec when = clock_timer_spec(deadline_ms);
+
 	timerfd_settime(timer, TFD_TIMER_ABSTIME, &when, NULL);
 }
 

@@ -37,7 +37,7 @@ struct loader {
 	const char *next;	/* where in the text the next line begins */
 	int line;		/* counts from 1 */
 	bool failed;
-	bool has_backend, has_ttl, has_wait;
+	bool has_backend, has_ttl, has_wait, has_contain;
 	bool has_password;
 	size_t first;		/* of config->backends: where this file's begin */
 	int section_line;	/* of the latest '[' */
@@ -99,6 +99,16 @@ static bool set_duration(struct loader *loader, char **field, bool *given,
 	return true;
 }
 
+static bool set_choice(struct loader *loader, char **field, bool *given, const char *name,
+		       const char *value)
+{
+	if (!set(loader, field, given, name, value))
+		return false;
+	if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0)
+		return fail(loader, loader->line, "%s: want yes or no", name);
+	return true;
+}
+
 static bool set_uri(struct loader *loader, const char *value)
 {
 	struct config *config = loader->config;
@@ -126,11 +136,13 @@ static int handle(void *user, const char *section, const char *key, const char *
 		return set_duration(loader, &config->ttl, &loader->has_ttl, key, value);
 	if (top && strcmp(key, "wait") == 0)
 		return set_duration(loader, &config->wait, &loader->has_wait, key, value);
+	if (top && strcmp(key, "contain") == 0)
+		return set_choice(loader, &config->contain, &loader->has_contain, key, value);
 	if (!top && strcmp(key, "uri") == 0)
 		return set_uri(loader, value);
 	return fail(loader, loader->line, "unknown key \"%s\": %s",
 		    text_quote(key, strlen(key), quoted),
-		    top ? "before the first section belong backend, ttl and wait" :
+		    top ? "before the first section belong backend, ttl, wait and contain" :
 		    "a section has only uri");
 }
 
@@ -338,6 +350,7 @@ void config_finish(struct config *config)
 	free_secret(config->backend);
 	free(config->ttl);
 	free(config->wait);
+	free(config->contain);
 	free(config->exposed_path);
 	memset(config, 0, sizeof(*config));
 }

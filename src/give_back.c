@@ -15,8 +15,8 @@
 static void hear_released(struct supervisor *s, const struct keeper_event *event,
 			  bool maybe_released)
 {
-	int64_t rest_ms = s->last_lease_end_ms - clock_boot_ms();
-	bool in_lease = s->ended_ms < s->last_lease_end_ms;
+	int64_t rest_ms = s->last_lease.end_ms - clock_boot_ms();
+	bool in_lease = s->ended_ms < s->last_lease.end_ms;
 	char text[DURATION_TEXT_SIZE];
 
 	if (event->type == KEEPER_RELEASED) {
@@ -51,7 +51,7 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 	}
 	/* After the end of a lost lease there is nothing to give back. */
 	if (s->lost)
-		until_ms = clock_earlier(until_ms, s->last_lease_end_ms);
+		until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
 	while (clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
 		while (supervisor_hear(s, &event)) {
@@ -75,8 +75,8 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 
 static void release_local(struct supervisor *s)
 {
-	int64_t keep_ms = lease_keep(atomic_load(&s->shared->held_ms), s->run->min_hold_ms,
-				     clock_boot_ms());
+	int64_t keep_ms = s->unused ? 0 : lease_keep(atomic_load(&s->shared->held_ms),
+						     s->run->min_hold_ms, clock_boot_ms());
 	struct keeper_event event = { .type = KEEPER_RELEASED };
 
 	if (s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, keep_ms,
@@ -105,7 +105,7 @@ void supervisor_give_back(struct supervisor *s)
 
 	/* The guard has told it already; but a guard may have been killed. */
 	if (s->keeper.pid)
-		keeper_release(&s->keeper);
+		keeper_release(&s->keeper, s->unused);
 	if (s->keeper.pid && await_release(s, false)) {
 		keeper_kill(&s->keeper);
 		return;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
+/* How the guard starts the command. */
 #include "guarding.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -20,30 +21,6 @@
 #include "signals.h"
 #include "terminal.h"
 #include "text.h"
-
-/*
- * How long the child waits for the order to run, while the guard sleeps: at first, for many a
- * lock is free or held for a moment only; and later, when word has come that it is free.
- */
-#define AT_GATE_FIRST_MS 100
-#define AT_GATE_MS 20
-
-/* What the child and the guard share, as they do all memory until the child has called exec. */
-struct launch {
-	struct guarding *g;
-	pid_t guard;
-	enum launched outcome;
-	int failure;		/* errno */
-};
-
-/* When the command must be told to end, unless the lease is renewed. */
-static int64_t term_at(const struct guarding *g)
-{
-	const struct shared *shared = g->plan->shared;
-
-	return lease_stop(atomic_load(&shared->lease_end_ms),
-			  atomic_load(&shared->lease_ttl_ms), g->plan->kill_after_ms).term_ms;
-}
 
 /*
  * A word from the keeper; true: it offers the lock, and we have taken it. Not while the
@@ -68,106 +45,195 @@ static bool take_word(struct guarding *g)
 	return false;
 }
 
-/* Waits for the order to run, or the lock itself; LAUNCHED when it has come. */
+/* An order from the supervisor; true: it is the one to run. *ended: it wants no command. */
+static bool take_order(struct guarding *g, bool *ended)
+{
+	struct guard_order order;
+	ssize_t length = ipc_receive(g->fd, &order, sizeof(order), MSG_DONTWAIT, &g->hold_fd);
+
+	if (length < 0 && errno == EAGAIN)
+		return false;
+	if (length == (ssize_t)sizeof(order) && order.type == ORDER_PING) {
+		guarding_tell(g, (struct guard_event){ .type = GUARD_PONG });
+		return false;
+	}
+	*ended = length != (ssize_t)sizeof(order) || order.type != ORDER_RUN;
+	if (!*ended)
+		g->fence = order.fence;
+	return !*ended;
+}
+
+/* Waits for the order to run, or the lock itself. */
 static enum launched await_order(struct guarding *g)
 {
 	struct pollfd words[] = {
 		{ .fd = g->fd, .events = POLLIN }, { .fd = g->plan->gate_fd, .events = POLLIN },
 	};
-	struct order order;
+	bool ended = false, started = false;
+	struct lease_stop stop;
 
-	do {
-		if (poll(words, 2, g->gate_ms) == 0)
-			return LAUNCH_NOT_YET;
-		if (words[0].revents) {
-			if (ipc_receive(g->fd, &order, sizeof(order), 0, &g->hold_fd) !=
-			    (ssize_t)sizeof(order) || order.type != ORDER_RUN)
-				return LAUNCH_ENDED;
-			g->fence = order.fence;
-			break;
-		}
-	} while (!take_word(g));
+	while (!started) {
+		words[0].events = (short)(g->has_pending ? POLLIN | POLLOUT : POLLIN);
+		poll(words, 2, -1);
+		guarding_flush(g);
+		if (words[0].revents & ~POLLOUT)
+			started = take_order(g, &ended);
+		if (ended)
+			return LAUNCH_ENDED;
+		if (!started && words[1].revents)
+			started = take_word(g);
+		/* The keeper has gone, and says nothing any more. */
+		if (words[1].revents & POLLHUP)
+			words[1].fd = -1;
+	}
 	/* Held up for so long on the way here that it is not safe to begin. */
-	if (g->fence && clock_boot_ms() >= term_at(g))
-		return LAUNCH_TOO_LATE;
-	return LAUNCHED;
+	stop = lease_stop(shared_lease(g->plan->shared), g->plan->kill_after_ms);
+	return g->fence && clock_boot_ms() >= stop.term_ms ? LAUNCH_TOO_LATE : LAUNCHED;
 }
 
-static int launch_child(void *arg)
+void guarding_report(int fd, enum report_type type, int value)
 {
-	struct launch *launch = arg;
-	const struct guard_plan *plan = launch->g->plan;
-	char *const *envp = plan->bare_envp;
+	const struct report report = { type, value };
+	ssize_t told = write(fd, &report, sizeof(report));
 
-	/* What a terminal sends to dlock's group is not for us. */
-	setpgid(0, 0);
+	(void)told;	/* a guard that is gone needs no report */
+}
+
+void guarding_become_command(const struct guarding *g, pid_t parent, int report_fd,
+			     bool foreground)
+{
+	const struct guard_plan *plan = g->plan;
+	char *const *envp = g->fence ? plan->envp : plan->bare_envp;
+
 	/* Last resort, should every process of dlock be killed at once. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != launch->guard)
-		return 127;
-	atomic_store(&plan->shared->at_gate, getpid());
-	launch->outcome = await_order(launch->g);
-	atomic_store(&plan->shared->at_gate, 0);
-	if (launch->outcome != LAUNCHED)
-		return 127;
-	atomic_store(&plan->shared->command, getpid());
-	if (launch->g->fence) {
-		text_digits(plan->fence_text, launch->g->fence);
-		envp = plan->envp;
-	}
-	if (terminal_ours(plan->terminal))
+	if (getppid() != parent)
+		_exit(127);
+	/* What a terminal sends to dlock's group is not for us. */
+	setpgid(0, 0);
+	guarding_report(report_fd, REPORT_PID, 0);
+	if (g->fence)
+		text_digits(plan->fence_text, g->fence);
+	if (foreground)
 		terminal_give(plan->terminal, getpid());
 	signals_restore(plan->signals);
 	execvpe(plan->argv[0], plan->argv, envp);
-	launch->failure = errno;
-	launch->outcome = LAUNCH_FAILED;
-	return 127;	/* ends the process */
+	guarding_report(report_fd, REPORT_EXEC_FAILED, errno);
+	_exit(127);
 }
 
-/*
- * Starts the command as vfork() would, but on a stack of its own, as
- * posix_spawn() of glibc does: a quarter of fork()'s time, and no caller's frame
- * is shared. The guard sleeps until the exec has happened or failed. The child waits for the
- * order to run: most often it is there before the lock is. A descriptor that comes with the
- * order is the guard's, too.
- */
-static enum launched launch_command(struct guarding *g, int *failure)
+/* From now on the command has this number. */
+static void know_command(struct guarding *g, pid_t pid)
 {
-	static _Alignas(64) char stack[96 * 1024];
-	struct launch launch = { .g = g, .guard = getpid(), .outcome = LAUNCH_ENDED };
+	g->command = pid;
+	atomic_store(&g->plan->shared->command, pid);
+}
 
-	g->command = clone(launch_child, stack + sizeof(stack),
-			   CLONE_VM | CLONE_FILES | CLONE_VFORK | SIGCHLD, &launch);
-	if (g->command < 0) {
-		launch.failure = errno;
-		launch.outcome = LAUNCH_FAILED;
-	} else if (launch.outcome != LAUNCHED) {
-		waitpid(g->command, NULL, 0);
+/* Forks the process that becomes the command. */
+static int fork_command(struct guarding *g, bool foreground)
+{
+	const pid_t guard = getpid();
+	int report[2];
+
+	if (pipe2(report, O_CLOEXEC | O_NONBLOCK))
+		return -1;
+	g->report_fd = report[0];
+	g->child = fork();
+	if (g->child == 0)
+		guarding_become_command(g, guard, report[1], foreground);
+	close(report[1]);
+	if (g->child < 0)
+		return -1;
+	/* The command does the same; whoever of the two comes first. */
+	setpgid(g->child, g->child);
+	know_command(g, g->child);
+	return 0;
+}
+
+static enum launched launch_command(struct guarding *g)
+{
+	/* Here, for in a namespace the terminal's group has no number. */
+	const bool foreground = terminal_ours(g->plan->terminal);
+	const bool contain = g->plan->contain;
+
+	if (!(contain ? guarding_contain(g, foreground) : fork_command(g, foreground)))
+		return LAUNCHED;
+	g->child = 0;
+	*(contain ? &g->contain_failure : &g->exec_failure) = errno;
+	return LAUNCH_FAILED;
+}
+
+/* Receives a report, and the sender's number as it is in this process's namespace. */
+static bool receive_report(int fd, struct report *report, pid_t *sender)
+{
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(sizeof(struct ucred))];
+	} room;
+	struct iovec part = { .iov_base = report, .iov_len = sizeof(*report) };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &room,
+				  .msg_controllen = sizeof(room) };
+	const struct cmsghdr *control;
+	struct ucred credentials;
+
+	if (recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*report))
+		return false;
+	control = CMSG_FIRSTHDR(&message);
+	if (!control || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_CREDENTIALS)
+		return false;
+	memcpy(&credentials, CMSG_DATA(control), sizeof(credentials));
+	*sender = credentials.pid;
+	return true;
+}
+
+/* One report, from the pipe of fork_command() or the socket of guarding_contain(). */
+static bool next_report(const struct guarding *g, struct report *report, pid_t *sender)
+{
+	*sender = 0;
+	if (g->report_fd < 0)
+		return false;
+	if (g->plan->contain)
+		return receive_report(g->report_fd, report, sender);
+	return read(g->report_fd, report, sizeof(*report)) == (ssize_t)sizeof(*report);
+}
+
+void guarding_read_reports(struct guarding *g)
+{
+	struct report report;
+	pid_t sender;
+
+	while (next_report(g, &report, &sender)) {
+		switch (report.type) {
+		case REPORT_PID:
+			if (sender)
+				know_command(g, sender);
+			break;
+		case REPORT_EXEC_FAILED:
+			g->exec_failure = report.value;
+			break;
+		case REPORT_NOT_CONTAINED:
+			g->contain_failure = report.value;
+			break;
+		case REPORT_STOPPED:
+		case REPORT_ENDED:
+			guarding_command_changed(g, report.value);
+			break;
+		case REPORT_LEFTOVERS:
+			g->leftovers = true;
+			break;
+		}
 	}
-	if (launch.outcome != LAUNCHED)
-		g->command = 0;
-	*failure = launch.failure;
-	return launch.outcome;
 }
 
-enum launched guarding_launch(struct guarding *g, int *failure)
+enum launched guarding_launch(struct guarding *g)
 {
-	struct pollfd words[] = {
-		{ .fd = g->fd, .events = POLLIN }, { .fd = g->plan->gate_fd, .events = POLLIN },
-	};
-	enum launched launched;
 	char supervisor[TEXT_DIGITS_SIZE];
+	enum launched launched;
 
 	if (g->plan->gate_fd >= 0) {
 		text_digits(supervisor, (uint64_t)getppid());
 		g->supervisor_stat = procstat_open(supervisor);
 	}
-	g->gate_ms = AT_GATE_FIRST_MS;
-	launched = launch_command(g, failure);
-	g->gate_ms = AT_GATE_MS;
-	while (launched == LAUNCH_NOT_YET) {
-		poll(words, 2, -1);
-		launched = launch_command(g, failure);
-	}
-	return launched;
+	launched = await_order(g);
+	return launched == LAUNCHED ? launch_command(g) : launched;
 }

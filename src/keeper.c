@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <linux/sockios.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -28,12 +30,36 @@
 /* What a waiter takes to start its command, once it has been told. */
 #define NEXT_GOES_MS 1
 
+/* Bytes that the supervisor has not read yet (SIOCOUTQ), a third of what Linux holds for it. */
+#define UNREAD_MAX (64 * 1024)
+
 /* ---- in the keeper ---- */
+
+/*
+ * A supervisor that is stopped reads nothing. What is only to be shown is left out then, so that
+ * there is always room for what changes the outcome, and sending it does not block.
+ */
+static bool is_worth_sending(const struct keeping *k, enum keeper_event_type type)
+{
+	int unread = 0;
+
+	switch (type) {
+	case KEEPER_WAITING:
+	case KEEPER_RETRYING:
+	case KEEPER_RENEWED:
+	case KEEPER_TROUBLE:
+		return ioctl(k->fd, SIOCOUTQ, &unread) || unread < UNREAD_MAX;
+	default:
+		return true;
+	}
+}
 
 void keeping_tell(struct keeping *k, enum keeper_event_type type)
 {
 	k->event.type = type;
 	k->event.at_ms = clock_boot_ms();
+	if (!is_worth_sending(k, type))
+		return;
 	ipc_send(k->fd, &k->event, sizeof(k->event), 0,
 		 type == KEEPER_HELD && k->backend ? k->backend->hold_fd : -1);
 }
@@ -45,7 +71,10 @@ static _Atomic int note_fd = -1;
 static void note(const char *line)
 {
 	struct keeper_event event = { .type = KEEPER_NOTE, .at_ms = clock_boot_ms() };
+	int unread = 0;
 
+	if (!ioctl(atomic_load(&note_fd), SIOCOUTQ, &unread) && unread >= UNREAD_MAX)
+		return;
 	error_set(&event.error, ERROR_NONE, 0, "%s", line);
 	send(atomic_load(&note_fd), &event, sizeof(event), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -99,6 +128,20 @@ static enum wake read_order(struct keeping *k)
 	case ORDER_RELEASE:
 		break;
 	}
+	if (order.unused)
+		k->min_hold_ms = 0;
+	return WAKE_RELEASE;
+}
+
+/* What the guard has written, or that it and the supervisor are gone. */
+static enum wake read_guard(struct keeping *k)
+{
+	char word;
+
+	if (read(k->plan->guard_pipe[0], &word, 1) != 1)
+		return WAKE_ABANDONED;
+	if (word == KEEPER_TOLD_UNUSED)
+		k->min_hold_ms = 0;
 	return WAKE_RELEASE;
 }
 
@@ -120,14 +163,21 @@ static enum wake read_signals(const struct keeping *k)
 	return wake;
 }
 
-void keeping_watch(struct keeping *k, pid_t pid)
+/* Watches pid through *fd, instead of what was watched there; 0: nothing new. */
+static void watch(pid_t pid, pid_t *watched, int *fd)
 {
-	if (!pid || pid == k->watched)
+	if (!pid || pid == *watched)
 		return;
-	if (k->command_fd >= 0)
-		close(k->command_fd);
-	k->watched = pid;
-	k->command_fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (*fd >= 0)
+		close(*fd);
+	*watched = pid;
+	*fd = (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+void keeping_watch(struct keeping *k)
+{
+	watch(atomic_load(&k->plan->shared->command), &k->command, &k->command_fd);
+	watch(atomic_load(&k->plan->shared->guard), &k->guard, &k->guard_fd);
 }
 
 /*
@@ -142,7 +192,7 @@ static bool expect_guard(struct keeping *k)
 	char release[RELEASE_SIZE];
 	size_t length = 0;
 
-	if (backend->ops->prepare_release && !k->request.min_hold_ms)
+	if (backend->ops->prepare_release && !k->min_hold_ms)
 		length = backend->ops->prepare_release(backend, &k->request, release,
 						       sizeof(release));
 	for (int tries = 0; tries < GUARD_TRIES; tries++) {
@@ -162,11 +212,14 @@ static bool expect_guard(struct keeping *k)
 
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 {
-	enum { ORDERS, GUARD, QUERIES, PROCESS, COMMAND, SIGNALS, TIMER, BACKEND, POLLED };
+	enum {
+		ORDERS, GUARD, QUERIES, PROCESS, COMMAND, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
+	};
 	bool daemon = k->listener >= 0;
 	struct pollfd fds[POLLED] = {
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
-		[GUARD] = { .fd = daemon ? -1 : k->plan->guard_pipe[0] },
+		[GUARD] = { .fd = daemon || k->abandoned ? -1 : k->plan->guard_pipe[0] },
+		[GUARD_END] = { .fd = k->guard_fd },
 		[QUERIES] = { .fd = k->listener },
 		[PROCESS] = { .fd = daemon ? k->plan->pidfd : -1 },
 		[COMMAND] = { .fd = k->command_fd },
@@ -181,9 +234,17 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		clock_timer_set(k->timer, until_ms);
 	poll(fds, POLLED, clock_poll_timeout(until_ms));
 	/* The command's end is the order to release, for a daemon that of its process. */
-	if (fds[GUARD].revents || fds[PROCESS].revents ||
-	    (fds[COMMAND].revents && expect_guard(k)))
+	if (fds[COMMAND].revents && expect_guard(k))
+		return read_guard(k);
+	if (fds[GUARD].revents)
+		return read_guard(k);
+	if (fds[PROCESS].revents)
 		return WAKE_RELEASE;
+	if (fds[GUARD_END].revents) {
+		close(k->guard_fd);
+		k->guard_fd = -1;
+		return WAKE_UNGUARDED;
+	}
 	if (fds[SIGNALS].revents)
 		return read_signals(k);
 	if (fds[ORDERS].revents)
@@ -222,15 +283,17 @@ static void vary(const char *token)
 static void keeper_main(const struct keeper_plan *plan, int fd)
 {
 	static struct keeping k = {
-		.command_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
+		.command_fd = -1, .guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
 		.until_ms = CLOCK_NEVER
 	};
 	struct grant grant = { 0 };
 
 	k.plan = plan;
 	k.request = *plan->request;
+	k.min_hold_ms = plan->min_hold_ms;
 	vary(k.request.token);
 	k.fd = fd;
+	k.session = getsid(0);
 	prctl(PR_SET_NAME, "dlock-keeper");
 	/* A session of its own: what ends dlock's job, or its terminal, leaves us to
 	 * clean up. */
@@ -272,6 +335,7 @@ int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct e
 		return -1;
 	}
 	/* One thread, no handlers of fork(): nothing to lock or set right, in pages to copy. */
+	keeper->reaped = false;
 	keeper->pid = _Fork();
 	if (keeper->pid < 0) {
 		keeper->pid = 0;
@@ -314,12 +378,13 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 static void give_order(const struct keeper *keeper, struct order order)
 {
 	if (keeper->pid)
-		send(keeper->fd, &order, sizeof(order), MSG_NOSIGNAL);
+		/* At most a handful are ever sent: there is room for them. */
+		send(keeper->fd, &order, sizeof(order), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-void keeper_release(const struct keeper *keeper)
+void keeper_release(const struct keeper *keeper, bool unused)
 {
-	give_order(keeper, (struct order){ .type = ORDER_RELEASE });
+	give_order(keeper, (struct order){ .type = ORDER_RELEASE, .unused = unused });
 }
 
 void keeper_retry(const struct keeper *keeper)
@@ -350,8 +415,10 @@ void keeper_kill(struct keeper *keeper)
 {
 	if (!keeper->pid)
 		return;
-	kill(keeper->pid, SIGKILL);
-	waitpid(keeper->pid, NULL, 0);
+	if (!keeper->reaped) {
+		kill(keeper->pid, SIGKILL);
+		waitpid(keeper->pid, NULL, 0);
+	}
 	close(keeper->fd);
 	keeper->pid = 0;
 	keeper->fd = -1;

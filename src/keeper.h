@@ -40,12 +40,18 @@ struct keeper_plan {
 	struct shared *shared;
 	int lost_fd;			/* eventfd that wakes the guard on loss */
 	int gate_fd;			/* see keeper_word; -1: there is no guard */
+	int64_t min_hold_ms;		/* the lock is kept so long after it was acquired */
+	int64_t kill_after_ms;		/* should the keeper be left alone with the command's tree */
 	/*
-	 * The guard writes when the command's tree is dead, so that the release needs not
-	 * wait for the supervisor. End of file: supervisor and guard are both gone.
+	 * The guard writes one of the words below when the command's tree is dead, so that the
+	 * release needs not wait for the supervisor. End of file: supervisor and guard are both
+	 * gone, and the keeper itself ends what is left of the tree.
 	 */
 	int guard_pipe[2];
 };
+
+#define KEEPER_TOLD_EMPTY 'e'	/* the command has ended, and nothing is left of it */
+#define KEEPER_TOLD_UNUSED 'u'	/* the command could not be executed: no --min-hold for that */
 
 enum keeper_event_type {
 	KEEPER_WAITING,		/* holder, age_ms, ahead */
@@ -84,6 +90,7 @@ struct keeper_word {
 
 struct keeper {
 	pid_t pid;		/* 0: none */
+	bool reaped;		/* it has ended and was waited for; pid may be somebody else's */
 	int fd;
 	int hold_fd;		/* a copy of backend->hold_fd, once held; -1: none */
 };
@@ -94,8 +101,8 @@ int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct e
 /* Next event; false when there is none. After KEEPER_GONE there is none more. */
 bool keeper_event(struct keeper *keeper, struct keeper_event *event);
 
-/* Gives up waiting, or releases. */
-void keeper_release(const struct keeper *keeper);
+/* Gives up waiting, or releases; unused: at once, whatever the minimum hold is. */
+void keeper_release(const struct keeper *keeper, bool unused);
 
 /* After KEEPER_WITHDRAWN: the supervisor is awake again, get back in line. */
 void keeper_retry(const struct keeper *keeper);

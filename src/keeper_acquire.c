@@ -15,8 +15,6 @@
  * longer than 5 s in all (SPEC, 2.7), the way there and back included.
  */
 #define OFFER_MS 3000
-/* What the command takes to start, from the word to the guard on. */
-#define START_MS 1
 #define OFFER_LOOK_MS 150
 
 /* Pauses between attempts to get back in line after a connection was lost. */
@@ -34,23 +32,10 @@ static void tell_guard(const struct keeping *k, uint64_t fence, int hold_fd)
 		ipc_send(k->plan->gate_fd, &word, sizeof(word), MSG_DONTWAIT, hold_fd);
 }
 
-/*
- * Tells the guard and, once the command had the time to start, the supervisor: who stands at the
- * gate need not share the processors with it. Not so with a hold that lives in a descriptor, of
- * which the supervisor must have its own. Returns why it slept no longer.
- */
-static enum wake announce(struct keeping *k, const struct grant *grant)
+/* Before a hold is ours nothing can be left of a command: nobody is there to hold it for. */
+static bool gives_up(enum wake wake)
 {
-	const pid_t at_gate = atomic_load(&k->plan->shared->at_gate);
-	enum wake wake = WAKE_TIME;
-
-	tell_guard(k, grant->fence, k->backend->hold_fd);
-	if (at_gate && k->backend->hold_fd < 0) {
-		keeping_watch(k, at_gate);
-		wake = keeping_rest(k, clock_boot_ms() + START_MS, false);
-	}
-	keeping_tell(k, KEEPER_HELD);
-	return wake;
+	return wake == WAKE_RELEASE || wake == WAKE_ORPHANED || wake == WAKE_ABANDONED;
 }
 
 /*
@@ -62,7 +47,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 	struct shared *shared = k->plan->shared;
 	int64_t limit_ms = OFFER_MS, look_ms = grant->lent ? KEEPING_LENT_MS : OFFER_LOOK_MS;
 	int made = OFFER_MADE, before = atomic_load(&shared->offer);
-	enum wake wake;
+	enum wake wake = WAKE_TIME;
 
 	/* What is taken must have most of its lease before it. */
 	if (grant->ttl_ms)
@@ -72,7 +57,8 @@ static bool offer(struct keeping *k, struct grant *grant)
 	if (before == OFFER_CLOSED ||
 	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
 		keeping_release(k, true);
-	wake = announce(k, grant);
+	tell_guard(k, grant->fence, k->backend->hold_fd);
+	keeping_tell(k, KEEPER_HELD);
 	if (grant->event_ms && grant->event_ms <= clock_boot_ms()) {
 		grant->event_ms = 0;
 		k->backend->ops->event(k->backend);
@@ -84,6 +70,9 @@ static bool offer(struct keeping *k, struct grant *grant)
 		case WAKE_DETACH:
 			keeping_detach(k, grant);
 			return true;
+		case WAKE_ABANDONED:
+			k->abandoned = true;
+			/* fall through */
 		case WAKE_ORPHANED:
 			if (atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
 				keeping_release(k, true);
@@ -107,18 +96,12 @@ static bool offer(struct keeping *k, struct grant *grant)
 static bool await_turn(struct keeping *k, int64_t retry_ms)
 {
 	do {
-		switch (keeping_rest(k, retry_ms, true)) {
-		case WAKE_RELEASE:
-		case WAKE_ORPHANED:
+		enum wake wake = keeping_rest(k, retry_ms, true);
+
+		if (gives_up(wake))
 			return true;
-		case WAKE_EVENT:
+		if (wake == WAKE_EVENT)
 			retry_ms = clock_earlier(retry_ms, k->backend->ops->event(k->backend));
-			if (!retry_ms && !k->backend->at_hand)
-				tell_guard(k, 0, -1);
-			break;
-		default:
-			break;
-		}
 	} while (clock_boot_ms() < retry_ms);
 	return false;
 }
@@ -132,13 +115,8 @@ static bool pause_for(struct keeping *k, int64_t pause_ms)
 	const int64_t until_ms = clock_boot_ms() + pause_ms;
 
 	do {
-		switch (keeping_rest(k, until_ms, false)) {
-		case WAKE_RELEASE:
-		case WAKE_ORPHANED:
+		if (gives_up(keeping_rest(k, until_ms, false)))
 			return true;
-		default:
-			break;
-		}
 	} while (clock_boot_ms() < until_ms);
 	return false;
 }
@@ -226,7 +204,7 @@ void keeping_acquire(struct keeping *k, struct grant *grant)
 			return;
 		do {
 			wake = keeping_rest(k, CLOCK_NEVER, false);
-			if (wake == WAKE_RELEASE || wake == WAKE_ORPHANED)
+			if (gives_up(wake))
 				_exit(0);
 		} while (wake != WAKE_RETRY);
 	}

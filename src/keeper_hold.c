@@ -21,14 +21,11 @@
 
 void keeping_publish(struct keeping *k, const struct grant *grant)
 {
-	struct shared *shared = k->plan->shared;
-	int64_t end_ms = CLOCK_NEVER;
+	struct lease_span lease = { .end_ms = CLOCK_NEVER, .ttl_ms = grant->ttl_ms };
 
 	if (grant->ttl_ms)
-		end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
-	/* The TTL first: who reads the new end must not see it with an old TTL. */
-	atomic_store(&shared->lease_ttl_ms, grant->ttl_ms);
-	atomic_store(&shared->lease_end_ms, end_ms);
+		lease.end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
+	shared_set_lease(k->plan->shared, lease);
 }
 
 int64_t keeping_rest_of_hold(const struct keeping *k)
@@ -37,7 +34,7 @@ int64_t keeping_rest_of_hold(const struct keeping *k)
 
 	if (!held_ms)
 		return 0;
-	return lease_keep(held_ms, k->request.min_hold_ms, clock_boot_ms());
+	return lease_keep(held_ms, k->min_hold_ms, clock_boot_ms());
 }
 
 void keeping_release(struct keeping *k, bool was_held)
@@ -75,14 +72,18 @@ static void lost_daemon(struct keeping *k)
 static void lost(struct keeping *k)
 {
 	static const uint64_t one = 1;
+	enum wake wake = WAKE_TIME;
 
 	if (k->listener >= 0)
 		lost_daemon(k);
 	if (write(k->plan->lost_fd, &one, sizeof(one)) < 0)
-		atomic_store(&k->plan->shared->lease_end_ms, 0);
+		shared_set_lease(k->plan->shared, (struct lease_span){ .end_ms = 0, .ttl_ms = 1 });
+	k->ending.at_once = true;
 	keeping_tell(k, KEEPER_LOST);
-	while (keeping_rest(k, CLOCK_NEVER, false) != WAKE_RELEASE)
-		;
+	while (wake != WAKE_RELEASE && !keeping_end_tree(k, wake)) {
+		keeping_watch(k);
+		wake = keeping_rest(k, keeping_end_next(k), false);
+	}
 	keeping_release(k, true);
 }
 
@@ -222,14 +223,10 @@ static int64_t next_renewal(const struct keeping *k, const struct grant *grant)
 /* When a daemon must act without being asked: its end, or the end of its lease. */
 static int64_t daemon_deadline(const struct keeping *k)
 {
-	const struct shared *shared = k->plan->shared;
-	struct lease_stop stop;
-
 	if (k->listener < 0)
 		return CLOCK_NEVER;
-	stop = lease_stop(atomic_load(&shared->lease_end_ms),
-			  atomic_load(&shared->lease_ttl_ms), NOTICE_MS);
-	return clock_earlier(k->until_ms, stop.term_ms);
+	return clock_earlier(k->until_ms,
+			     lease_stop(shared_lease(k->plan->shared), NOTICE_MS).term_ms);
 }
 
 /* Renews or, with --no-renew, verifies. Returns the time of the next one. */
@@ -278,14 +275,17 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 {
 	const int64_t timeout_ms = k->backend->timeout_ms;
 	int64_t renew_ms = next_renewal(k, grant), event_ms = CLOCK_NEVER, until_ms, again_ms;
+	enum wake wake = k->abandoned ? WAKE_ABANDONED : WAKE_TIME;
 	bool trouble = false;
-	enum wake wake;
 
 	if (grant->event_ms)
 		event_ms = grant->event_ms;
 	for (;;) {
-		keeping_watch(k, atomic_load(&k->plan->shared->command));
+		if (keeping_end_tree(k, wake))
+			keeping_release(k, true);
+		keeping_watch(k);
 		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), daemon_deadline(k));
+		until_ms = clock_earlier(until_ms, keeping_end_next(k));
 		wake = keeping_rest(k, until_ms, true);
 		if (clock_boot_ms() >= event_ms && wake == WAKE_TIME)
 			wake = WAKE_EVENT;

@@ -13,6 +13,7 @@
 
 #include "keeper.h"
 #include "keeper_socket.h"
+#include "proctree.h"
 
 /* What the supervisor says. */
 enum order_type {
@@ -23,6 +24,7 @@ enum order_type {
 
 struct order {
 	enum order_type type;
+	bool unused;		/* ORDER_RELEASE: no command ran, so there is no minimum hold */
 };
 
 /* A loan becomes a whole lease so long after it was offered: then the command has started. */
@@ -32,7 +34,9 @@ struct order {
 enum wake {
 	WAKE_TIME,
 	WAKE_EVENT,		/* the backend's descriptor is readable */
-	WAKE_RELEASE,		/* ordered, or nobody is left to hold it for */
+	WAKE_RELEASE,		/* ordered, or nothing is left to hold it for */
+	WAKE_UNGUARDED,		/* the guard died just now */
+	WAKE_ABANDONED,		/* supervisor and guard are gone; said once */
 	WAKE_RETRY,
 	WAKE_DETACH,
 	WAKE_ORPHANED,		/* the supervisor died just now */
@@ -40,14 +44,30 @@ enum wake {
 	WAKE_LOOK,		/* daemon: somebody says that the lock may be gone */
 };
 
+/* How the keeper ends the command's tree by itself: keeper_end.c. */
+struct keeper_ending {
+	bool begun;
+	bool at_once;			/* KILL, without TERM before */
+	int64_t next_ms;		/* when to look next */
+	int64_t kill_at_ms;		/* KILL then; until then TERM */
+	int64_t pause_ms;		/* between two looks */
+	struct proctree_memory termed;	/* what got TERM already */
+};
+
 struct keeping {
 	const struct keeper_plan *plan;
 	struct request request;		/* the plan's; a daemon notes its end in it */
+	int64_t min_hold_ms;		/* the plan's; 0 once it is known that no command ran */
 	struct backend *backend;
 	int fd;				/* to the supervisor; -1: detached */
 	bool orphaned;			/* the supervisor is dead; the guard's end is our order */
-	int command_fd;			/* pidfd of the command; -1: not known, or it has ended */
-	pid_t watched;			/* what command_fd is, or was, for */
+	bool abandoned;			/* so is the guard: this process ends the command's tree */
+	pid_t command;			/* 0: not known yet */
+	int command_fd;			/* its pidfd; -1: not known, or it has ended */
+	pid_t guard;			/* 0: not known yet */
+	int guard_fd;			/* its pidfd; -1: not known, or it has ended */
+	pid_t session;			/* of the supervisor, and of the command at its start */
+	struct keeper_ending ending;
 	int listener;			/* daemon: its socket; -1 before */
 	char socket_path[KEEPER_SOCKET_PATH_SIZE];
 	int watchdog;			/* daemon for a process: see watchdog.h; -1: none */
@@ -74,11 +94,17 @@ void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute_
  */
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend);
 
+/* From now on keeping_rest() sees the command and the guard end, if they are there already. */
+void keeping_watch(struct keeping *k);
+
 /*
- * From now on keeping_rest() sees the command end. pid: of the command, or of what is about to
- * become it; 0: not known yet.
+ * To be called with whatever keeping_rest() gave, and at the time that keeping_end_next() says
+ * (CLOCK_BOOTTIME; CLOCK_NEVER: not at all). Once the guard is gone it ends all that the command
+ * started, as far as it is found: TERM, then KILL when kill-after is over or the lease's end is
+ * near. True: supervisor and guard are gone, and nothing of the command is left to be found.
  */
-void keeping_watch(struct keeping *k, pid_t pid);
+bool keeping_end_tree(struct keeping *k, enum wake wake);
+int64_t keeping_end_next(const struct keeping *k);
 
 /* For how long the lock must stay taken yet, of the least time to hold. */
 int64_t keeping_rest_of_hold(const struct keeping *k);

@@ -42,16 +42,21 @@ int64_t lease_keep(int64_t held_ms, int64_t min_hold_ms, int64_t now_ms)
 	return min_hold_ms > 0 && rest_ms > 0 ? rest_ms : 0;
 }
 
-struct lease_stop lease_stop(int64_t end_ms, int64_t ttl_ms, int64_t kill_after_ms)
+int64_t lease_grace(struct lease_span lease, int64_t kill_after_ms)
 {
-	int64_t margin = kill_margin(ttl_ms);
-	int64_t grace = lease_kill_after(ttl_ms, kill_after_ms);
+	return lease.ttl_ms ? lease_kill_after(lease.ttl_ms, kill_after_ms) : kill_after_ms;
+}
+
+struct lease_stop lease_stop(struct lease_span lease, int64_t kill_after_ms)
+{
+	int64_t margin = kill_margin(lease.ttl_ms);
+	int64_t grace = lease_kill_after(lease.ttl_ms, kill_after_ms);
 	struct lease_stop stop = { CLOCK_NEVER, CLOCK_NEVER, CLOCK_NEVER };
 
-	if (end_ms == CLOCK_NEVER)
+	if (lease.end_ms == CLOCK_NEVER)
 		return stop;
-	stop.kill_ms = end_ms - margin;
-	stop.force_ms = end_ms - margin / 2;
-	stop.term_ms = end_ms - (grace > margin ? grace : margin);
+	stop.kill_ms = lease.end_ms - margin;
+	stop.force_ms = lease.end_ms - margin / 2;
+	stop.term_ms = lease.end_ms - (grace > margin ? grace : margin);
 	return stop;
 }

@@ -8,6 +8,11 @@
 
 #include <stdint.h>
 
+struct lease_span {
+	int64_t end_ms;		/* when it ends for its holder; CLOCK_NEVER: there is no lease */
+	int64_t ttl_ms;		/* as granted; 0: there is no lease */
+};
+
 /*
  * When a lease of ttl_ms that was asked for at sent_ms ends for its holder. The
  * server cannot have started to count before the request was sent; what its
@@ -34,7 +39,10 @@ struct lease_stop {
 	int64_t force_ms;	/* the second process takes over the killing */
 };
 
-/* When a command must be stopped whose lease is not renewed beyond end_ms. */
-struct lease_stop lease_stop(int64_t end_ms, int64_t ttl_ms, int64_t kill_after_ms);
+/* When a command must be stopped whose lease is not renewed. */
+struct lease_stop lease_stop(struct lease_span lease, int64_t kill_after_ms);
+
+/* kill_after_ms as lease_kill_after() caps it; whole when there is no lease. */
+int64_t lease_grace(struct lease_span lease, int64_t kill_after_ms);
 
 #endif

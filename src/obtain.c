@@ -211,7 +211,7 @@ static void give_up(struct supervisor *s)
 	if (!s->keeper.pid)
 		supervisor_start_keeper(s, KEEPER_RELEASE, &ignored);
 	else
-		keeper_release(&s->keeper);
+		keeper_release(&s->keeper, true);
 	while (s->keeper.pid && !event.last && clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
 		while (signals_next(s->signals, NULL))

@@ -327,3 +327,10 @@ void proctree_forget(struct proctree_inherited *inherited)
 	free(inherited->pids);
 	*inherited = (struct proctree_inherited){ .pids = NULL };
 }
+
+void proctree_forget_one(struct proctree_inherited *inherited, pid_t pid)
+{
+	for (size_t i = 0; i < inherited->count; i++)
+		if (inherited->pids[i] == pid)
+			inherited->pids[i] = 0;
+}

@@ -34,6 +34,9 @@ struct proctree_inherited {
 int proctree_inherit(struct proctree_inherited *inherited);
 void proctree_forget(struct proctree_inherited *inherited);
 
+/* One of them, if it is one, was reaped: its number may become somebody else's. */
+void proctree_forget_one(struct proctree_inherited *inherited, pid_t pid);
+
 /*
  * Which processes. Without carriers, those that descend from this process. With carriers, those
  * of all that /proc shows which carry a hold, and what descends from them:

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/signalfd.h>
 
 #include "clock.h"
@@ -23,11 +24,8 @@ static pid_t command_of(const struct supervisor *s)
 
 static void begin_stop(struct supervisor *s)
 {
-	int64_t ttl_ms = atomic_load(&s->shared->lease_ttl_ms);
-	int64_t grace_ms = s->run->kill_after_ms;
+	int64_t grace_ms = lease_grace(shared_lease(s->shared), s->run->kill_after_ms);
 
-	if (ttl_ms)
-		grace_ms = lease_kill_after(ttl_ms, grace_ms);
 	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
 }
 
@@ -106,14 +104,54 @@ static void forward_signals(struct supervisor *s)
 	}
 }
 
+/* Once is enough: it may be there for long. */
+static void say_stuck(struct supervisor *s, pid_t pid, uid_t uid)
+{
+	if (s->told_stuck)
+		return;
+	s->told_stuck = true;
+	supervisor_say(s, SAY_ERROR, "process %d of user %u may not be signalled by this user; the "
+		       "lock stays taken until that process ends", (int)pid, (unsigned)uid);
+}
+
+/* The command was never executed. */
+static void hear_unused(struct supervisor *s, const struct guard_event *event)
+{
+	s->reaped = true;
+	s->unused = true;
+	if (event->type == GUARD_EXEC_FAILED) {
+		s->result->end = RUN_EXEC_FAILED;
+		s->result->error.errnum = event->value;
+		return;
+	}
+	s->result->end = RUN_FAILED;
+	error_set(&s->result->error, ERROR_INTERNAL, event->value, "--contain: this system gives "
+		  "no PID namespace");
+}
+
 /* false: the tree is dead. */
 static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 {
 	switch (event->type) {
+	case GUARD_PONG:
+		s->pong_by_ms = CLOCK_NEVER;
+		break;
+	case GUARD_UNTIMED:
+		supervisor_say(s, SAY_WARNING, "the kernel refuses a timer (%s): if all of dlock is "
+			       "stopped, nothing ends the command in time", strerror(event->value));
+		break;
+	case GUARD_BLIND:
+		supervisor_say(s, SAY_WARNING, "/proc is missing or not that of this PID namespace: "
+			       "processes that leave the command's process group are not found");
+		break;
+	case GUARD_STUCK:
+		say_stuck(s, event->value, event->uid);
+		/* The guard acts, and this process could do no more. */
+		s->force_ms = CLOCK_NEVER;
+		break;
 	case GUARD_EXEC_FAILED:
-		s->result->end = RUN_EXEC_FAILED;
-		s->result->error.errnum = event->value;
-		s->reaped = true;
+	case GUARD_NOT_CONTAINED:
+		hear_unused(s, event);
 		break;
 	case GUARD_STOPPED:
 		follow_stop(s, event->value);
@@ -133,6 +171,7 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 		begin_stop(s);
 		break;
 	case GUARD_EMPTY:
+	case GUARD_EVENT_TYPES:
 		break;
 	case GUARD_GONE:
 		return false;
@@ -150,7 +189,7 @@ static int64_t unenforced_end(const struct supervisor *s)
 {
 	if (s->run->kill_on_lost || !s->protected || s->lost)
 		return CLOCK_NEVER;
-	return atomic_load(&s->shared->lease_end_ms);
+	return shared_lease(s->shared).end_ms;
 }
 
 /* When the guard must be done; the second pair of eyes on every deadline. */
@@ -160,8 +199,7 @@ static int64_t force_at(const struct supervisor *s)
 
 	if (!s->run->kill_on_lost || !s->protected)
 		return s->force_ms;
-	stop = lease_stop(atomic_load(&s->shared->lease_end_ms),
-			  atomic_load(&s->shared->lease_ttl_ms), s->run->kill_after_ms);
+	stop = lease_stop(shared_lease(s->shared), s->run->kill_after_ms);
 	return clock_earlier(s->force_ms, stop.force_ms);
 }
 
@@ -186,6 +224,29 @@ static int64_t look_local(struct supervisor *s, int64_t look_ms)
 		return CLOCK_NEVER;
 	}
 	return lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
+}
+
+/*
+ * The guard is gone, or does not act, and leaves its tree to us; the command, its child, died
+ * with it (PR_SET_PDEATHSIG).
+ */
+static void end_tree(struct supervisor *s)
+{
+	const struct proctree_scope scope = {
+		.spare = { s->keeper.pid }, .inherited = &s->inherited,
+	};
+	struct proctree_report report;
+	int64_t pause_ms = 5;
+
+	guard_finish(&s->guard);
+	while (proctree_kill(&scope, NULL, &report) > 0) {
+		say_stuck(s, report.refused_pid, report.refused_user);
+		supervisor_sleep(s, clock_boot_ms() + pause_ms);
+		while (signals_next(s->signals, NULL))
+			;
+		if (pause_ms < 1000)
+			pause_ms *= 2;
+	}
 }
 
 void supervisor_run_command(struct supervisor *s)
@@ -216,16 +277,17 @@ void supervisor_run_command(struct supervisor *s)
 			supervisor_lose(s, NOT_RENEWED);
 			break;
 		}
+		if (alive && supervisor_guard_hangs(s)) {
+			supervisor_say(s, SAY_ERROR, "the guard process was stopped and does not go "
+				       "on; ending the command");
+			break;
+		}
 	}
-	/*
-	 * A guard that went without a word, or does not act, leaves its tree to us;
-	 * the command, its child, died with it (PR_SET_PDEATHSIG).
-	 */
 	if (!s->ended)
-		guard_kill(&s->guard, s->keeper.pid);
+		end_tree(s);
 	s->ended = true;
 	s->ended_ms = clock_boot_ms();
-	s->last_lease_end_ms = atomic_load(&s->shared->lease_end_ms);
+	s->last_lease = shared_lease(s->shared);
 	terminal_take(&s->terminal, command_of(s));
 	if (!s->reaped)
 		s->result->status = SIGKILL;

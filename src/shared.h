@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lease.h"
+
 /*
  * A lock that the keeper obtained is offered, and must be taken before the command starts:
  * by the guard, which hears of it first, or by the supervisor. If neither does (the
@@ -27,19 +29,34 @@ enum offer {
 	OFFER_CLOSED,		/* by the supervisor: no lock is wanted any more */
 };
 
+/* One of the two places that a lease is written to in turn: see shared_set_lease(). */
+struct shared_lease {
+	_Atomic int64_t end_ms;
+	_Atomic int64_t ttl_ms;
+};
+
 struct shared {
-	_Atomic int64_t lease_end_ms;	/* CLOCK_BOOTTIME; CLOCK_NEVER: no lease */
-	_Atomic int64_t lease_ttl_ms;	/* as granted: kill-after is capped by it */
+	/* The lease is leases[lease_count % 2]. Read and written by the two functions below. */
+	struct shared_lease leases[2];
+	_Atomic unsigned int lease_count;
 	_Atomic int offer;		/* enum offer */
 	_Atomic uint64_t fence;		/* of the lock that is offered */
 	_Atomic int64_t held_ms;	/* CLOCK_BOOTTIME when the offer was taken; 0: not yet */
-	_Atomic int at_gate;		/* pid of what waits to become the command; 0: none */
-	_Atomic int command;		/* pid of the command, once it is about to start */
+	_Atomic int guard;		/* pid of the guard; 0: not started yet */
+	_Atomic int command;		/* pid of the command; 0: not started yet */
 	/* A request has been sent that may leave something in the backend. */
 	_Atomic int engaged;
 };
 
 /* Takes the offer, if it still stands, as OFFER_TAKEN or OFFER_STARTED. */
 bool shared_take(struct shared *shared, enum offer how);
+
+/*
+ * Publishes a lease. One process writes at a time: the supervisor before the first fork, then
+ * the keeper. A reader sees the end and the TTL of one and the same lease, and never waits for
+ * the writer, which may be killed or stopped at any point.
+ */
+void shared_set_lease(struct shared *shared, struct lease_span lease);
+struct lease_span shared_lease(const struct shared *shared);
 
 #endif

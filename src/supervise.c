@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -59,8 +61,41 @@ bool supervisor_hear(struct supervisor *s, struct keeper_event *event)
 	return false;
 }
 
-/* Polls all that can happen, until until_ms at the latest. */
-void supervisor_sleep(const struct supervisor *s, int64_t until_ms)
+/* What a guard that was stopped gets to answer once it is continued. */
+#define PONG_MS 2000
+
+static void guard_changed(struct supervisor *s, int status)
+{
+	if (!WIFSTOPPED(status)) {
+		s->guard.reaped = true;
+		return;
+	}
+	kill(s->guard.pid, SIGCONT);
+	guard_ping(&s->guard);
+	if (s->pong_by_ms == CLOCK_NEVER)
+		s->pong_by_ms = clock_boot_ms() + PONG_MS;
+}
+
+/*
+ * Reaps the guard, the keeper, and orphans that became ours. A guard that was stopped is
+ * continued, and must answer in time: see supervisor_guard_hangs().
+ */
+static void reap(struct supervisor *s)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		if (pid == s->guard.pid)
+			guard_changed(s, status);
+		else if (pid == s->keeper.pid && !WIFSTOPPED(status))
+			s->keeper.reaped = true;
+		else if (!WIFSTOPPED(status))
+			proctree_forget_one(&s->inherited, pid);
+	}
+}
+
+void supervisor_sleep(struct supervisor *s, int64_t until_ms)
 {
 	struct pollfd fds[] = {
 		{ .fd = s->signals->fd, .events = POLLIN },
@@ -68,7 +103,17 @@ void supervisor_sleep(const struct supervisor *s, int64_t until_ms)
 		{ .fd = s->guard.pid && !s->ended ? s->guard.fd : -1, .events = POLLIN },
 	};
 
+	if (guard_has_pending(&s->guard))
+		fds[2].events |= POLLOUT;
+	until_ms = clock_earlier(until_ms, s->pong_by_ms);
 	poll(fds, sizeof(fds) / sizeof(fds[0]), clock_poll_timeout(until_ms));
+	reap(s);
+	guard_flush(&s->guard);
+}
+
+bool supervisor_guard_hangs(const struct supervisor *s)
+{
+	return s->guard.pid && clock_boot_ms() >= s->pong_by_ms;
 }
 
 
@@ -82,7 +127,7 @@ static int map_shared(struct supervisor *s, struct error *err)
 		return -1;
 	}
 	s->shared = page;
-	atomic_store(&s->shared->lease_end_ms, CLOCK_NEVER);
+	shared_set_lease(s->shared, (struct lease_span){ .end_ms = CLOCK_NEVER });
 	if (s->run->driver->local)
 		return 0;	/* no keeper */
 	s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -122,6 +167,7 @@ int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *
 		/* What is to be said about it, the supervisor finds when it releases the rest. */
 		.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
 			   !s->run->min_hold_ms,
+		.contain = s->run->contain,
 		.kill_after_ms = s->run->kill_after_ms,
 		.kill_on_lost = s->run->kill_on_lost,
 	};
@@ -142,6 +188,8 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 		.backend = s->backend,
 		.grant = &s->local_grant,
 		.no_renew = s->run->no_renew,
+		.min_hold_ms = s->unused ? 0 : s->run->min_hold_ms,
+		.kill_after_ms = s->run->kill_after_ms,
 		.with_log = s->hooks->least == SAY_DETAIL,
 		.shared = s->shared,
 		.lost_fd = s->lost_fd,
@@ -170,9 +218,12 @@ int supervisor_start_guard(struct supervisor *s, struct error *err)
 void supervisor_check_guard(struct supervisor *s)
 {
 	/* What it says of a command that it has started is not for now. */
-	if (s->guard.pid && !guard_is_there(&s->guard) &&
-	    atomic_load(&s->shared->offer) != OFFER_STARTED)
-		guard_finish(&s->guard);
+	if (!s->guard.pid || atomic_load(&s->shared->offer) == OFFER_STARTED)
+		return;
+	if (guard_is_there(&s->guard) && !supervisor_guard_hangs(s))
+		return;
+	guard_finish(&s->guard);
+	s->pong_by_ms = CLOCK_NEVER;
 }
 
 static void run_protected(struct supervisor *s)
@@ -189,6 +240,7 @@ static void run_protected(struct supervisor *s)
 	}
 	supervisor_check_guard(s);
 	if (!s->guard.pid && supervisor_start_guard(s, &err)) {
+		s->unused = true;
 		supervisor_fail(s, &err);
 	} else {
 		s->result->end = RUN_EXITED;
@@ -210,11 +262,13 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
 		.guard_pipe = { -1, -1 }, .gate = { -1, -1 }, .lost_fd = -1,
 		.keeper = { .fd = -1, .hold_fd = -1 },
+		.guard = { .fd = -1 }, .pong_by_ms = CLOCK_NEVER,
 		.force_ms = CLOCK_NEVER, .pidfd = -1,
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,
-			     .min_hold_ms = run->min_hold_ms,
+			     /* A run keeps the lock itself, unless its command cannot be executed. */
+			     .min_hold_ms = run->argv ? 0 : run->min_hold_ms,
 			     .borrow = run->argv != NULL, .queue = run->wait_ms > 0 },
 	};
 	*result = (struct run_result){ .age_ms = -1 };
@@ -237,11 +291,15 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	}
 	/* What the guard leaves behind, should it be killed, comes to us. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	/* What ran before this program did, in its place, is none of the command's. */
+	if (proctree_inherit(&s.inherited))
+		supervisor_say(&s, SAY_WARNING, "cannot tell which processes are of the command");
 	if (environment_find_hold(run->name, run->uri_text, s.token))
 		supervisor_run_nested(&s);
 	else
 		run_protected(&s);
 	if (result->age_ms >= 0)
 		result->age_ms = clock_boot_ms() - result->age_ms;
+	proctree_forget(&s.inherited);
 	backend_close(s.backend);
 }

@@ -58,6 +58,7 @@ struct run_request {
 	int64_t kill_after_ms;
 	int64_t min_hold_ms;
 	bool no_renew;
+	bool contain;			/* the command runs in a PID namespace of its own */
 	bool kill_on_lost;
 	bool run_if_down;
 };

@@ -13,6 +13,7 @@
 
 #include "guard.h"
 #include "keeper.h"
+#include "proctree.h"
 #include "shared.h"
 #include "supervise.h"
 #include "terminal.h"
@@ -49,11 +50,15 @@ struct supervisor {
 	struct keeper keeper;
 	struct guard guard;
 	struct guard_plan guard_plan;
+	int64_t pong_by_ms;		/* the guard must have answered by then; CLOCK_NEVER */
+	struct proctree_inherited inherited;	/* children from before this program */
+	bool told_stuck;		/* that a process cannot be ended */
 
 	bool protected;			/* the lock is, or was, held */
 	uint64_t fence;
 	int64_t started_ms;
 	bool reaped;			/* result->status is valid */
+	bool unused;			/* the command never ran: nothing to keep the lock for */
 	bool ended;			/* the command's whole tree is dead */
 	bool lost;
 	bool has_last_word;		/* last_word is what the keeper ended with */
@@ -61,7 +66,7 @@ struct supervisor {
 	int64_t force_ms;		/* a stop was begun: kill the guard then */
 	int64_t timeout_ms;		/* bound of the keeper's last request */
 	int64_t ended_ms;		/* when the tree was dead */
-	int64_t last_lease_end_ms;	/* as it was then */
+	struct lease_span last_lease;	/* as it was then */
 };
 
 enum obtained { OBTAINED_NO, OBTAINED_YES, OBTAINED_NOT_YET };
@@ -79,8 +84,11 @@ void supervisor_say_unrenewed(const struct supervisor *s);
 /* keeper_event(), but for notes, which are said. */
 bool supervisor_hear(struct supervisor *s, struct keeper_event *event);
 
-/* Polls all that can happen, until until_ms at the latest. */
-void supervisor_sleep(const struct supervisor *s, int64_t until_ms);
+/*
+ * Polls all that can happen, until until_ms at the latest. Reaps children, and continues a guard
+ * that was stopped.
+ */
+void supervisor_sleep(struct supervisor *s, int64_t until_ms);
 
 /* Forks the keeper or the guard. 0, or -1 with *err. */
 int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
@@ -89,6 +97,9 @@ int supervisor_start_guard(struct supervisor *s, struct error *err);
 
 /* Before the command runs: a guard that was killed is forgotten, to be started anew. */
 void supervisor_check_guard(struct supervisor *s);
+
+/* Was the guard stopped, and has not gone on since? Then it must be replaced. */
+bool supervisor_guard_hangs(const struct supervisor *s);
 
 /* The descriptor that the hold lives with, here or in the keeper; -1: none. */
 int supervisor_hold_fd(const struct supervisor *s);

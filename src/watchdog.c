@@ -22,8 +22,7 @@ static void terminate(const struct watchdog_plan *plan)
 
 static int64_t term_at(const struct watchdog_plan *plan)
 {
-	return lease_stop(atomic_load(&plan->shared->lease_end_ms),
-			  atomic_load(&plan->shared->lease_ttl_ms), plan->notice_ms).term_ms;
+	return lease_stop(shared_lease(plan->shared), plan->notice_ms).term_ms;
 }
 
 static void watch(const struct watchdog_plan *plan, int keeper)

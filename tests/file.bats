@@ -176,34 +176,6 @@ refused() {
 	equal "$(<target)" precious
 }
 
-# as USER COMMAND...: as somebody else, without a runtime directory
-as() {
-	local user=$1
-	shift
-	setpriv --reuid="$user" --regid="$user" --clear-groups env -u XDG_RUNTIME_DIR -u DLOCK_BACKEND "$@"
-}
-
-# strangers: two users that nobody has, a copy of dlock that they can reach in $OPEN
-strangers() {
-	need_root
-	need setpriv
-	ALICE=$((60000 + BASHPID % 2000))
-	BOB=$((ALICE + 2500))
-	# not below the tests' own directory, which nobody else may enter
-	OPEN=$(mktemp -d /tmp/dlock-open.XXXXXX)
-	chmod 0755 "$OPEN"
-	cp "$DLOCK" "$OPEN/dlock"
-	export HOME=$OPEN XDG_CONFIG_HOME=$OPEN
-	cd "$OPEN" || return
-}
-
-tidy() {
-	if [[ -n ${OPEN-} ]]; then
-		cd /
-		rm -rf "$OPEN" "/tmp/dlock-$ALICE" "/tmp/dlock-$BOB"
-	fi
-}
-
 @test "a file of another user that others may not write is refused in a shared directory" {
 	strangers
 	mkdir -m 1777 shared

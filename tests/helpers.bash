@@ -370,6 +370,10 @@ teardown() {
 	if [[ -n ${FAKED-} ]]; then
 		sweep_faketime
 	fi
+	if [[ -n ${OPEN-} ]]; then
+		cd /
+		rm -rf "$OPEN" "/tmp/dlock-$ALICE" "/tmp/dlock-$BOB"
+	fi
 	if ! wait_until 2 no_strays; then
 		left=$(strays)
 		for pid in $left; do
@@ -379,6 +383,29 @@ teardown() {
 		done
 		return 1
 	fi
+}
+
+# ---- other users
+
+# as USER COMMAND...: as somebody else, without a runtime directory
+as() {
+	local user=$1
+	shift
+	setpriv --reuid="$user" --regid="$user" --clear-groups env -u XDG_RUNTIME_DIR -u DLOCK_BACKEND "$@"
+}
+
+# strangers: two users that nobody has, a copy of dlock that they can reach in $OPEN
+strangers() {
+	need_root
+	need setpriv
+	ALICE=$((60000 + BASHPID % 2000))
+	BOB=$((ALICE + 2500))
+	# not below the tests' own directory, which nobody else may enter
+	OPEN=$(mktemp -d /tmp/dlock-open.XXXXXX)
+	chmod 0755 "$OPEN"
+	cp "$DLOCK" "$OPEN/dlock"
+	export HOME=$OPEN XDG_CONFIG_HOME=$OPEN
+	cd "$OPEN" || return
 }
 
 # ---- services of a single test
@@ -485,6 +512,17 @@ hold() {
 	wait_until 10 held_or_ended "$started" "$HOLDER"
 	[[ -f $started ]] || fail "dlock did not start the command: $(<"$HOLDER_ERR")"
 	read -r COMMAND TOKEN FENCE <"$started"
+}
+
+# hold_as_job [OPTION]... -- [COMMAND...]: `hold` in a process group of its own, as an interactive
+# shell or timeout(1) has its jobs
+hold_as_job() {
+	local real=$DLOCK
+	printf '#!/bin/sh\nexec setsid "%s" "$@"\n' "$real" >"$T/as-job"
+	chmod +x "$T/as-job"
+	DLOCK=$T/as-job
+	hold "$@"
+	DLOCK=$real
 }
 
 held_or_ended() {

@@ -142,12 +142,12 @@ term_came() {
 	end_witness
 }
 
-@test "guard stopped as the command ends: the lock stays held, and the keeper sleeps" {
+@test "dlock and guard stopped as the command ends: the lock stays held, and the keeper sleeps" {
 	local before after
 	hold -t 3s --
 	keeper_of "$HOLDER"
 	guard_of "$HOLDER"
-	kill -STOP "$GUARD"
+	kill -STOP "$HOLDER" "$GUARD"
 	kill -KILL "$COMMAND"
 	read -ra before <"/proc/$KEEPER/stat"
 	sleep 1.5
@@ -155,7 +155,7 @@ term_came() {
 	# user and system time, in hundredths of a second
 	between $((after[13] + after[14] - before[13] - before[14])) 0 5
 	equal "$(rcli exists "dlock:$LOCK")" 1
-	kill -CONT "$GUARD"
+	kill -CONT "$HOLDER" "$GUARD"
 	join "$HOLDER" 10
 	equal "$status" 137
 	equal "$(rcli exists "dlock:$LOCK")" 0

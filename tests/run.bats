@@ -263,6 +263,71 @@ gone() {
 	[[ ! -e /proc/$1 ]]
 }
 
+@test "a daemon that forks as the command ends is ended with it" {
+	local n
+	for n in {1..40}; do
+		run --separate-stderr "$DLOCK" run -k 2s "$LOCK" -- \
+			sh -c '(setsid sh -c "sleep 303 & exec sleep 304" &) & (sleep 305 &) & exit 6'
+		equal "$status" 6
+		wait_until 2 no_strays_but
+	done
+}
+
+@test "where the kernel refuses timers: said, and the command runs" {
+	run --separate-stderr -5 "$TOOLS/refuse" EPERM timer_create "$DLOCK" run "$LOCK" -- sh -c 'exit 5'
+	one_line 'kernel refuses a timer'
+}
+
+@test "a script without #! gets 14000 arguments" {
+	echo 'exit $(($# == 14000 ? 7 : 8))' >script
+	chmod +x script
+	# shellcheck disable=SC2046 # words
+	run --separate-stderr -7 "$DLOCK" run "$LOCK" -- ./script $(seq 14000)
+}
+
+@test "children from before dlock's time are not the command's" {
+	start sh -c 'sleep 306 & echo $! >before
+		exec "$0" run -t 2s -k 300ms "$1" -- sh -c "echo \$\$ >inside; exec sleep 307"' "$DLOCK" "$LOCK"
+	wait_until 5 test -s inside
+	guard_of "$PID"
+	kill -KILL "$GUARD"
+	join "$PID"
+	equal "$status" 137
+	ended "$(<inside)"
+	alive "$(<before)"
+	kill -KILL "$(<before)"
+}
+
+# cpu_of PID: sets CPU, the ticks of processor time that it has used
+cpu_of() {
+	CPU=$(sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }')
+}
+
+@test "a process that may not be killed is named, waited for, and costs no processor time" {
+	local real before
+	strangers
+	cp "$(type -P setpriv)" as-root
+	chmod 4755 as-root
+	install -d -o "$ALICE" -m 0700 locks
+	install -o "$ALICE" /dev/null "$T/real"
+	chmod 711 "$T" "${T%/*}" "${T%/*/*}" "$BATS_SUITE_TMPDIR"
+	DLOCK_BACKEND=file://$OPEN/locks
+	start setpriv --reuid "$ALICE" --regid "$ALICE" --clear-groups ./dlock run -k 200ms "$LOCK" -- \
+		sh -c './as-root --reuid 0 --clear-groups sleep 308 & echo $! >"$0" && sleep 0.2' "$T/real"
+	guard_of "$PID"
+	line "$T/real"
+	real=$LINE
+	wait_until 5 has_line "$ERR" "process $real of user 0 may not be signalled"
+	cpu_of "$GUARD"
+	before=$CPU
+	holds_for 1500 alive "$GUARD"
+	cpu_of "$GUARD"
+	between $((CPU - before)) 0 30 "ticks of the guard in 1.5 s"
+	is_held
+	kill -KILL "$real"
+	join "$PID"
+}
+
 @test "a process whose main thread has ended while another runs on is ended like any other" {
 	# left behind, and heeding no TERM
 	timed "$DLOCK" run -k 300ms "$LOCK" -- sh -c '

@@ -193,7 +193,6 @@ static bool borrow(struct redis_backend *redis, struct grant *grant)
 	const uint64_t fence = redis->lent_fence;
 
 	redis->lent_fence = 0;
-	redis->node.base.at_hand = false;
 	if (!fence || clock_boot_ms() - redis->asked_ms >= LOAN_MS / 2)
 		return false;
 	*grant = (struct grant){
@@ -248,7 +247,6 @@ static int64_t read_message(struct redis_backend *redis, const redisReply *reply
 	delay_ms = strtoll(reply->element[2]->str, &next, 10);
 	if (strtoll(next, &next, 10) == redis->asked_ms)
 		redis->lent_fence = strtoull(next, NULL, 10);
-	redis->node.base.at_hand = redis->lent_fence != 0;
 	return delay_ms > 0 && delay_ms < LOOK_MS ? clock_boot_ms() + delay_ms : 0;
 }
 

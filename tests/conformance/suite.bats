@@ -270,6 +270,120 @@ nothing_left() {
 	nothing_left
 }
 
+@test "kill -9 of dlock's process group: the tree dies, then the lock is free" {
+	hold_as_job -k 300ms -- "$TOOLS/daemonize" -c -w -p "$T/daemon" "$TOOLS/witness" -i -l "$T/log"
+	wait_until 5 has_line log alive
+	guard_of "$HOLDER"
+	contend "$COMMAND" "$(<daemon)"
+	kill -KILL -- "-$HOLDER"
+	met_nobody
+	ended "$HOLDER" "$GUARD" "$COMMAND" "$(<daemon)"
+	nothing_left
+}
+
+@test "timeout -k over dlock: the tree dies, then the lock is free" {
+	start timeout -k 0.3 0.6 "$DLOCK" run -t 10s -k 5s "$LOCK" -- sh -c 'echo $$ >pid
+		trap "" TERM; sleep 300 & while :; do wait; done'
+	line pid
+	contend "$LINE"
+	join "$PID"
+	met_nobody
+	nothing_left
+}
+
+# Only where a keeper is left: a lock in a directory ends with the last of dlock's processes.
+@test "kill -9 of dlock and guard at once: the keeper ends the tree, then the lock is free" {
+	if [[ -z $LEASES ]]; then
+		hold -- "$TOOLS/witness" -i -l "$T/log"
+		not child "$HOLDER" dlock-keeper
+		release
+		return
+	fi
+	hold -k 300ms -- sh -c 'sleep 301 & setsid sh -c "echo \$\$ >left; exec sleep 302" & wait'
+	wait_until 5 test -s left
+	guard_of "$HOLDER"
+	keeper_of "$HOLDER"
+	child "$COMMAND" sleep
+	contend "$COMMAND" "$CHILD" "$(<left)"
+	kill -KILL "$HOLDER" "$GUARD"
+	met_nobody
+	ended "$COMMAND" "$CHILD" "$(<left)"
+	wait_until 5 ended "$KEEPER"
+	nothing_left
+}
+
+@test "dlock's process group stopped: the lock stays held, and the command runs on" {
+	hold_as_job -t 1500ms -- sleep 300
+	kill -STOP -- "-$HOLDER"
+	holds_for 2500 is_held
+	alive "$COMMAND"
+	kill -CONT -- "-$HOLDER"
+	release
+	is_free
+	nothing_left
+}
+
+@test "all of dlock stopped: the lock stays held, or the command is dead in time" {
+	hold -t 1500ms -- sleep 300
+	guard_of "$HOLDER"
+	KEEPER=
+	if [[ -n $LEASES ]]; then
+		keeper_of "$HOLDER"
+	fi
+	contend "$COMMAND"
+	# shellcheck disable=SC2086 # there may be none
+	kill -STOP "$HOLDER" "$GUARD" $KEEPER
+	if [[ -n $LEASES ]]; then
+		wait_until 5 ended "$COMMAND"
+		met_nobody
+	else
+		holds_for 2500 alive "$COMMAND"
+		is_held
+	fi
+	# shellcheck disable=SC2086
+	kill -CONT "$HOLDER" "$GUARD" $KEEPER
+	if [[ -n $LEASES ]]; then
+		join "$HOLDER"
+		matches "$status" '^(123|137)$' "status of the holder"
+	else
+		release
+		met_nobody
+	fi
+	nothing_left
+}
+
+@test "a guard that was stopped is continued" {
+	hold -t 30s -- sleep 300
+	guard_of "$HOLDER"
+	kill -STOP "$GUARD"
+	wait_until 5 not stopped "$GUARD"
+	release
+	is_free
+	nothing_left
+}
+
+@test "a guard that is stopped again and again is replaced: the tree dies, then the lock is free" {
+	local stopper
+	hold -k 300ms -t 30s -- "$TOOLS/witness" -i -l "$T/log"
+	guard_of "$HOLDER"
+	contend "$COMMAND"
+	while kill -STOP "$GUARD" 2>/dev/null; do :; done 3>&- 4>&- &
+	stopper=$!
+	STARTED+=("$stopper")
+	join "$HOLDER" 20
+	equal "$status" 137
+	has_line "$HOLDER_ERR" 'guard process was stopped'
+	met_nobody
+	nothing_left
+}
+
+@test "no minimum hold for a command that could not be executed" {
+	run --separate-stderr -127 "$DLOCK" run --min-hold 30s "$LOCK" -- ./none
+	run --separate-stderr -126 "$DLOCK" run --min-hold 30s "$LOCK" -- /
+	wait_until 2 is_free
+	nothing_left
+}
+
 @test "kill -9 of the keeper: without a lease the command runs on, else it is dead in time" {
 	hold -t 1500ms --
 	if [[ -n $LEASES ]]; then

@@ -19,10 +19,10 @@ int main(void)
 	CHECK_INT(lease_kill_after(3000, 5000), 1000);
 	CHECK_INT(lease_kill_after(3000, 0), 0);
 
-	stop = lease_stop(29698, 30000, 5000);
+	stop = lease_stop((struct lease_span){ 29698, 30000 }, 5000);
 	CHECK_INT(stop.term_ms, 24698);
 	CHECK_INT(stop.kill_ms, 29448);
-	stop = lease_stop(CLOCK_NEVER, 0, 5000);
+	stop = lease_stop((struct lease_span){ CLOCK_NEVER, 0 }, 5000);
 	CHECK_INT(stop.term_ms, CLOCK_NEVER);
 	CHECK_INT(stop.kill_ms, CLOCK_NEVER);
 	CHECK_INT(stop.force_ms, CLOCK_NEVER);
@@ -33,7 +33,7 @@ int main(void)
 
 			unit_case("ttl %lld, kill-after %lld", (long long)ttls[i],
 				  (long long)kill_afters[j]);
-			stop = lease_stop(end, ttls[i], kill_afters[j]);
+			stop = lease_stop((struct lease_span){ end, ttls[i] }, kill_afters[j]);
 			CHECK(stop.term_ms <= stop.kill_ms);
 			CHECK(stop.kill_ms < stop.force_ms);
 			CHECK(stop.force_ms < end);
