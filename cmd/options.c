@@ -19,6 +19,8 @@ enum option_id {
 	OPTION_MIN_HOLD = 256,
 	OPTION_SLOTS,
 	OPTION_NO_RENEW,
+	OPTION_CONTAIN,
+	OPTION_NO_CONTAIN,
 	OPTION_ON_LOST,
 	OPTION_IF_DOWN,
 	OPTION_PID,
@@ -54,6 +56,10 @@ const struct option_row option_rows[] = {
 	  COMMAND_RUN, OPTION_NO_RENEW },
 	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop\n"
 	  "(default: 5s, at most a third of the TTL)", COMMAND_RUN, 'k' },
+	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock goes, in\n"
+	  "whatever way, the kernel ends all of it", COMMAND_RUN, OPTION_CONTAIN },
+	{ 0, "no-contain", NULL, "not so, though the configuration file says contain = yes",
+	  COMMAND_RUN, OPTION_NO_CONTAIN },
 	{ 0, "on-lost", "kill|warn", "when the lock is lost: stop the command, or the\n"
 	  "process of --pid (default), or only say so", HOLDING_COMMANDS, OPTION_ON_LOST },
 	{ 0, "if-down", "fail|run", "when the backend is down: fail (default), or run\n"
@@ -194,6 +200,10 @@ static int apply(struct options *options, int id, char *argument, struct error *
 		return parse_duration("--min-hold", argument, &options->min_hold_ms, err);
 	case OPTION_NO_RENEW:
 		options->no_renew = true;
+		return 0;
+	case OPTION_CONTAIN:
+	case OPTION_NO_CONTAIN:
+		options->contain = id == OPTION_CONTAIN ? CONTAIN_YES : CONTAIN_NO;
 		return 0;
 	case OPTION_ON_LOST:
 		return parse_choice("--on-lost", argument, "kill", "warn",

@@ -42,6 +42,9 @@ struct option_row {
 /* Ends with a row whose name is NULL. */
 extern const struct option_row option_rows[];
 
+/* --contain and --no-contain. */
+enum contain { CONTAIN_UNSAID, CONTAIN_YES, CONTAIN_NO };
+
 /* What the command line says. Strings point into argv. */
 struct options {
 	const char *backend;	/* NULL: not given */
@@ -53,6 +56,7 @@ struct options {
 	int conflict_exit_code;
 	int64_t min_hold_ms;
 	bool no_renew;
+	enum contain contain;
 	int64_t kill_after_ms;
 	bool kill_on_lost;
 	bool run_if_down;

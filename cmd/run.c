@@ -104,6 +104,7 @@ static int run_locked(struct run *run)
 		.kill_after_ms = run->options.kill_after_ms,
 		.min_hold_ms = run->options.min_hold_ms,
 		.no_renew = run->options.no_renew,
+		.contain = run->settings.contain,
 		.kill_on_lost = run->options.kill_on_lost,
 		.run_if_down = run->options.run_if_down,
 	};

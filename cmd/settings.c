@@ -118,6 +118,9 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	    choose_backend(settings, options, err) ||
 	    linkage_suit(settings->driver, &settings->uri, program_argv, err))
 		return -1;
+	settings->contain = options->contain == CONTAIN_YES ||
+			    (options->contain == CONTAIN_UNSAID && settings->config.contain &&
+			     !strcmp(settings->config.contain, "yes"));
 	options_blank(options);
 	if (uri_load_password(&settings->uri, &exposed, err))
 		return -1;

@@ -23,6 +23,7 @@ struct settings {
 	const struct backend_driver *driver;
 	int64_t ttl_ms;
 	int64_t wait_ms;	/* CLOCK_NEVER: no limit; 0: do not wait */
+	bool contain;
 	char warning[400];	/* "" or about a password that others can read */
 };
 

@@ -110,7 +110,7 @@ _dlock_options()
 	acquire | renew | status | check) options+=' --json' ;;
 	esac
 	case $1 in
-	run) options+=' --no-renew -k --kill-after --if-down --' ;;
+	run) options+=' --no-renew -k --kill-after --contain --no-contain --if-down --' ;;
 	acquire) options+=' --pid' ;;
 	status) options+=' --watch' ;;
 	break) options+=' --yes' ;;

@@ -82,6 +82,8 @@ complete -c dlock -n '__dlock_at options run acquire' -l slots -x -d 'up to N ho
 complete -c dlock -n '__dlock_at options run acquire wait' -s E -l conflict-exit-code -x -d 'exit status for "not obtained"'
 complete -c dlock -n '__dlock_at options run acquire' -l min-hold -x -d 'keep the lock at least this long'
 complete -c dlock -n '__dlock_at options run' -l no-renew -d 'one lease only'
+complete -c dlock -n '__dlock_at options run' -l contain -d 'run the command in a PID namespace'
+complete -c dlock -n '__dlock_at options run' -l no-contain -d 'not in a PID namespace'
 complete -c dlock -n '__dlock_at options run' -s k -l kill-after -x -d 'time from TERM to KILL'
 complete -c dlock -n '__dlock_at options run acquire' -l on-lost -x -a 'kill warn' -d 'when the lock is lost'
 complete -c dlock -n '__dlock_at options run' -l if-down -x -a 'fail run' -d 'when the backend is down'

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# dlock run --contain: the command in a PID namespace of its own.
+
+load helpers
+
+# What gets away from everything else: another session, an empty environment, no descriptor.
+escape() {
+	hold "$@" --contain -k 300ms -- "$TOOLS/daemonize" -c -w -p "$T/daemon" \
+		sh -c 'while :; do echo >>"$0"; sleep 0.02; done' "$T/beats"
+	wait_until 5 test -s beats
+	# the numbers of the namespace are not ours
+	guard_of "$HOLDER"
+	child "$GUARD" dlock-init
+	INIT=$CHILD
+}
+
+beats() {
+	BEATS=$(stat -c %s "$T/beats")
+}
+
+# no process of the namespace writes any more
+is_silent() {
+	local before
+	beats
+	before=$BEATS
+	pause 0.2
+	beats
+	((BEATS == before))
+}
+
+@test "status, environment, output and descriptors are as without" {
+	local code
+	for code in 0 1 42 125; do
+		run --separate-stderr "-$code" "$DLOCK" run --contain "$LOCK" -- sh -c 'exit "$0"' $code
+		equal "$stderr" ""
+	done
+	run --separate-stderr -143 "$DLOCK" run --contain "$LOCK" -- sh -c 'kill -TERM $$'
+	run --separate-stderr -127 "$DLOCK" run --contain "$LOCK" -- ./none
+	one_line '\./none'
+	run -0 "$DLOCK" run --contain "$LOCK" -- sh -c 'echo "$DLOCK_NAME $DLOCK_TOKEN $DLOCK_FENCE"'
+	matches "$output" "^$LOCK [0-9a-f]{32} [0-9]{16,}\$"
+	run -0 "$DLOCK" run "$LOCK" -- sh -c 'cd /proc/self/fd && echo *'
+	local without=$output
+	run -0 "$DLOCK" run --contain "$LOCK" -- sh -c 'cd /proc/self/fd && echo *'
+	equal "$output" "$without"
+	run -0 "$DLOCK" run --contain "$LOCK" -- sh -c 'echo $$'
+	equal "$output" 2
+	run -0 "$DLOCK" run --contain "$LOCK" -- sh -c 'cat /proc/$$/comm'
+	equal "$output" sh
+}
+
+@test "signals sent to dlock reach the command" {
+	local sig
+	start "$DLOCK" run --contain "$LOCK" -- "$TOOLS/sigprobe"
+	wait_until 5 has_line "$OUT" ready
+	for sig in USR1 USR2 WINCH HUP; do
+		kill "-$sig" "$PID"
+		wait_until 5 has_line "$OUT" "$sig"
+	done
+	guard_of "$PID"
+	child "$GUARD" dlock-init
+	child "$CHILD" sigprobe
+	kill -STOP "$CHILD"
+	wait_until 5 stopped "$CHILD"
+	kill -CONT "$CHILD"
+	kill -KILL "$CHILD"
+	join "$PID"
+	equal "$status" 137
+}
+
+@test "a nested run finds the hold that it runs under" {
+	run -0 "$DLOCK" run --contain "$LOCK" -- "$DLOCK" run -n "$LOCK" -- echo inside
+	equal "$output" inside
+	run -0 "$DLOCK" run --contain "$LOCK" -- "$DLOCK" run -n --contain "$LOCK" -- echo deeper
+	equal "$output" deeper
+}
+
+@test "what the command leaves behind is ended, and said" {
+	run --separate-stderr -3 "$DLOCK" run --contain "$LOCK" -- sh -c 'setsid sleep 309 & exit 3'
+	one_line 'left 1 process'
+	run -0 "$DLOCK" run --contain "$LOCK" -- sh -c '(sleep 0.05 &) ; sleep 0.3'
+	is_free
+}
+
+@test "all of dlock killed at once: the kernel ends what nobody else could" {
+	escape
+	contend
+	kill -KILL "$HOLDER" "$GUARD"
+	met_nobody
+	is_silent
+	not alive "$INIT"
+}
+
+@test "the init killed: all of it ends, the status is that of KILL, and the lock is free" {
+	escape
+	kill -KILL "$INIT"
+	join "$HOLDER"
+	equal "$status" 137
+	is_silent
+	is_free
+}
+
+@test "the init stopped: it is continued" {
+	escape
+	kill -STOP "$INIT"
+	wait_until 5 not stopped "$INIT"
+	kill -TERM "$HOLDER"
+	join "$HOLDER"
+	is_silent
+}
+
+@test "all of dlock killed at once, keeper too: the lease lapses after the end of all" {
+	export DLOCK_BACKEND=$REDIS
+	escape -t 1500ms
+	keeper_of "$HOLDER"
+	contend
+	kill -KILL "$HOLDER" "$GUARD" "$KEEPER"
+	is_silent
+	met_nobody
+}
+
+@test "all of dlock stopped at once: all of it is dead before another holds the lock" {
+	export DLOCK_BACKEND=$REDIS
+	escape -t 1500ms
+	keeper_of "$HOLDER"
+	start "$DLOCK" run -w 30s "$LOCK" -- stat -c %s "$T/beats"
+	kill -STOP "$HOLDER" "$GUARD" "$KEEPER" "$INIT"
+	join "$PID"
+	equal "$status" 0
+	beats
+	equal "$BEATS" "$(<"$OUT")" "beats when another got the lock, and now"
+	kill -CONT "$HOLDER" "$GUARD" "$KEEPER" 2>/dev/null || :
+	join "$HOLDER"
+	matches "$status" '^(123|137)$'
+}
+
+@test "without the right to make namespaces: in a user namespace, or refused with 125" {
+	need_root
+	strangers
+	install -d -o "$ALICE" -m 0700 theirs
+	run --separate-stderr setpriv --reuid "$ALICE" --regid "$ALICE" --clear-groups \
+		./dlock run -b "file://$OPEN/theirs" --contain "$LOCK" -- id -u
+	if ((status == 0)); then
+		equal "$output" "$ALICE"
+	else
+		equal "$status" 125
+		one_line 'contain'
+	fi
+}
+
+@test "where no namespace can be had: 125 with the reason, nothing run, the lock free" {
+	run --separate-stderr -125 "$TOOLS/refuse" EPERM clone:0x20000000 "$DLOCK" run --contain --min-hold 10s "$LOCK" -- touch ran
+	one_line 'contain' 'Operation not permitted'
+	[[ ! -e ran ]]
+	is_free
+}
+
+@test "contain = yes in the configuration file, and --no-contain" {
+	echo 'contain = yes' >"$XDG_CONFIG_HOME/dlock.conf"
+	run -0 "$DLOCK" run "$LOCK" -- sh -c 'echo $$'
+	equal "$output" 2
+	run -0 "$DLOCK" run --no-contain "$LOCK" -- sh -c 'echo $$'
+	not equal "$output" 2
+	echo 'contain = maybe' >"$XDG_CONFIG_HOME/dlock.conf"
+	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
+	one_line 'dlock.conf:1' 'yes or no'
+}
