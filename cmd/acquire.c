@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -13,7 +10,9 @@
 #include "error.h"
 #include "exit_status.h"
 #include "json.h"
+#include "pidfd.h"
 #include "procstat.h"
+#include "proctree.h"
 #include "progress.h"
 #include "session.h"
 #include "signals.h"
@@ -29,30 +28,28 @@ static bool reused(pid_t pid)
 	char text[16];
 
 	snprintf(text, sizeof(text), "%d", (int)pid);
-	return procstat_read(text, &theirs) && procstat_read("self", &ours) &&
-	       theirs.start_ticks > ours.start_ticks && theirs.parent != getpid();
+	return proctree_available() && procstat_read(text, &theirs) &&
+	       procstat_read("self", &ours) && theirs.start_ticks > ours.start_ticks &&
+	       theirs.parent != getpid();
 }
 
-/* A descriptor that stands for the process that is meant, or -1 with *err. */
-static int open_process(pid_t pid, struct error *err)
+/* The process that is meant. 0, or -1 with *err. told: it must hear of it when the lock is lost. */
+static int open_process(struct pidfd *process, pid_t pid, bool told, struct error *err)
 {
-	struct pollfd ended = { .events = POLLIN };
+	int result = pidfd_init(process, pid, err);
 
-	ended.fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (ended.fd < 0) {
-		error_set(err, ERROR_USAGE, errno, "--pid %d", (int)pid);
-		return -1;
+	if (!result && reused(pid)) {
+		error_set(err, ERROR_USAGE, 0, "that process has ended, and another one has its "
+			  "number");
+		result = -1;
+	} else if (!result && told && pidfd_signal(process, 0)) {
+		error_set(err, ERROR_USAGE, errno, "cannot tell that process of a loss (without: "
+			  "--on-lost warn)");
+		result = -1;
 	}
-	fcntl(ended.fd, F_SETFD, FD_CLOEXEC);
-	if (poll(&ended, 1, 0) > 0)
-		error_set(err, ERROR_USAGE, 0, "--pid %d: that process has ended", (int)pid);
-	else if (reused(pid))
-		error_set(err, ERROR_USAGE, 0, "--pid %d: that process has ended, and another "
-			  "one has its number", (int)pid);
-	else
-		return ended.fd;
-	close(ended.fd);
-	return -1;
+	if (result)
+		error_prefix(err, "--pid %d", (int)pid);
+	return result;
 }
 
 /* What status shows: the script that the lock is held for says more than "dlock". */
@@ -105,7 +102,8 @@ static void take_back(struct session *session, const char *token)
 		  &ignored);
 }
 
-static int acquire(struct session *session, const struct signals *signals, int pidfd)
+static int acquire(struct session *session, const struct signals *signals,
+		   const struct pidfd *process)
 {
 	const struct options *options = &session->options;
 	char command[64];
@@ -123,8 +121,7 @@ static int acquire(struct session *session, const struct signals *signals, int p
 		},
 		.command = process_name(options->pid ? options->pid : getppid(), command,
 					sizeof(command)),
-		.pidfd = pidfd,
-		.pid = options->pid,
+		.process = process,
 		.term_on_lost = options->kill_on_lost,
 	};
 	struct progress progress = { .name = NULL };
@@ -146,20 +143,22 @@ int command_acquire(int argc, char **argv)
 {
 	struct signals signals;
 	struct session session;
+	struct pidfd process = { .fd = -1 };
 	struct error err = { 0 };
-	int status, pidfd = -1;
+	int status;
 
 	if (session_init(&session, COMMAND_ACQUIRE, argc, argv, 1, 1, &err)) {
 		status = complain(&err);
 	} else if (session.done) {
 		status = 0;
 	} else {
-		if (session.options.pid)
-			pidfd = open_process(session.options.pid, &err);
-		if (err.kind != ERROR_NONE || signals_init(&signals, &err))
+		const struct options *options = &session.options;
+
+		if ((options->pid && open_process(&process, options->pid, options->kill_on_lost,
+						  &err)) || signals_init(&signals, &err))
 			status = complain(&err);
 		else
-			status = acquire(&session, &signals, pidfd);
+			status = acquire(&session, &signals, options->pid ? &process : NULL);
 	}
 	session_finish(&session);
 	return status;

@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "environment.h"
 #include "keeper_socket.h"
+#include "pidfd.h"
 #include "uri.h"
 
 /* Waits for the keeper to say that it is a daemon. 0, or -1 with *err. */
@@ -42,10 +43,10 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 static int settle(struct supervisor *s, struct acquire_result *result, struct error *err)
 {
 	int64_t end_ms = shared_lease(s->shared).end_ms;
-	bool daemon = s->pidfd >= 0 || backend_has_session(s->run->driver, s->run->uri);
+	bool daemon = s->process || backend_has_session(s->run->driver, s->run->uri);
 
 	result->fence = s->fence;
-	if (s->pidfd < 0)
+	if (!s->process)
 		result->lease_ms = end_ms == CLOCK_NEVER ? s->run->ttl_ms
 							 : end_ms - clock_boot_ms();
 	if (!daemon) {
@@ -127,11 +128,11 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 		supervisor_fail(&s, &err);
 		return;
 	}
-	s.pidfd = acquire->pidfd;
+	s.process = acquire->process;
 	s.term_on_lost = acquire->term_on_lost;
 	s.without_command = true;
 	/* The one to show is who the lock is held for: this process ends soon. */
-	s.request.self.pid = acquire->pid ? acquire->pid : getppid();
+	s.request.self.pid = acquire->process ? acquire->process->pid : getppid();
 	/* Whether the token is one of this lock, on this backend, the backend knows. */
 	if (environment_token(acquire->run.name, s.token))
 		outcome = acquire_again(&s, result, &err);

@@ -11,13 +11,13 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "fds.h"
 #include "ipc.h"
+#include "pidfd.h"
 #include "shared.h"
 #include "signals.h"
 #include "watchdog.h"
@@ -171,7 +171,7 @@ static void watch(pid_t pid, pid_t *watched, int *fd)
 	if (*fd >= 0)
 		close(*fd);
 	*watched = pid;
-	*fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	*fd = pidfd_open_once(pid);
 }
 
 void keeping_watch(struct keeping *k)
@@ -216,12 +216,13 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		ORDERS, GUARD, QUERIES, PROCESS, COMMAND, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
 	};
 	bool daemon = k->listener >= 0;
+	const struct pidfd *process = daemon ? k->plan->process : NULL;
 	struct pollfd fds[POLLED] = {
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
 		[GUARD] = { .fd = daemon || k->abandoned ? -1 : k->plan->guard_pipe[0] },
 		[GUARD_END] = { .fd = k->guard_fd },
 		[QUERIES] = { .fd = k->listener },
-		[PROCESS] = { .fd = daemon ? k->plan->pidfd : -1 },
+		[PROCESS] = { .fd = process ? process->fd : -1 },
 		[COMMAND] = { .fd = k->command_fd },
 		[SIGNALS] = { .fd = daemon ? k->plan->signals->fd : -1 },
 		[TIMER] = { .fd = k->timer },
@@ -232,13 +233,13 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		fds[i].events = POLLIN;
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
-	poll(fds, POLLED, clock_poll_timeout(until_ms));
+	poll(fds, POLLED, clock_poll_timeout(process ? pidfd_look(process, until_ms) : until_ms));
 	/* The command's end is the order to release, for a daemon that of its process. */
 	if (fds[COMMAND].revents && expect_guard(k))
 		return read_guard(k);
 	if (fds[GUARD].revents)
 		return read_guard(k);
-	if (fds[PROCESS].revents)
+	if (process && pidfd_ended(process))
 		return WAKE_RELEASE;
 	if (fds[GUARD_END].revents) {
 		close(k->guard_fd);

@@ -33,7 +33,7 @@ struct keeper_plan {
 	const struct signals *signals;
 	struct backend *backend;	/* KEEPER_ADOPT: through which it is held, */
 	const struct grant *grant;	/* and how */
-	int pidfd;			/* daemon: the process it holds for; -1: none */
+	const struct pidfd *process;	/* daemon: the one it holds for; NULL: none */
 	bool term_on_lost;		/* daemon: TERM to that process on loss */
 	bool no_renew;
 	bool with_log;			/* send KEEPER_NOTE */

@@ -5,12 +5,12 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "fds.h"
 #include "lease.h"
+#include "pidfd.h"
 #include "shared.h"
 #include "signals.h"
 #include "uri.h"
@@ -59,8 +59,8 @@ void keeping_release(struct keeping *k, bool was_held)
  */
 static void lost_daemon(struct keeping *k)
 {
-	if (k->plan->pidfd >= 0 && k->plan->term_on_lost)
-		syscall(SYS_pidfd_send_signal, k->plan->pidfd, SIGTERM, NULL, 0);
+	if (k->plan->process && k->plan->term_on_lost)
+		pidfd_signal(k->plan->process, SIGTERM);
 	/* Who asks must not wait for what comes now: what is left of a session ends with it. */
 	keeping_end_daemon(k);
 	k->listener = -1;
@@ -92,11 +92,11 @@ static void lost(struct keeping *k)
 static int start_watchdog(struct keeping *k)
 {
 	const struct watchdog_plan plan = {
-		.pidfd = k->plan->pidfd, .shared = k->plan->shared,
+		.process = k->plan->process, .shared = k->plan->shared,
 		.notice_ms = NOTICE_MS, .close_fd = k->listener,
 	};
 
-	if (k->plan->pidfd < 0 || !k->plan->term_on_lost)
+	if (!k->plan->process || !k->plan->term_on_lost)
 		return 0;
 	k->watchdog = watchdog_start(&plan, &k->event.error);
 	return k->watchdog < 0 ? -1 : 0;
@@ -126,7 +126,7 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	umask(077);
 	if (chdir("/"))
 		keeping_finish(k, KEEPER_FAILED);
-	if (k->plan->pidfd < 0)
+	if (!k->plan->process)
 		end_after(k, k->request.ttl_ms);
 	/* From now on it is this process that holds, and until then. */
 	k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);

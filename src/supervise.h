@@ -15,6 +15,7 @@
 #include "error.h"
 #include "token.h"
 
+struct pidfd;
 struct signals;
 
 enum say {
@@ -94,8 +95,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 struct acquire_request {
 	struct run_request run;
 	const char *command;	/* what status shows as the holder's command */
-	int pidfd;		/* hold and renew while this process lives; -1: one lease */
-	pid_t pid;
+	const struct pidfd *process;	/* hold and renew while it lives; NULL: one lease */
 	bool term_on_lost;	/* TERM to that process when the lock is lost */
 };
 

@@ -43,7 +43,7 @@ struct supervisor {
 	struct request request;
 	struct backend *backend;	/* local drivers only; they need no keeper */
 	struct grant local_grant;	/* theirs */
-	int pidfd;			/* acquire: the process to hold for; -1: none */
+	const struct pidfd *process;	/* acquire: the one to hold for; NULL: none */
 	bool term_on_lost;
 	bool look_now;			/* at whether a local lock is still ours */
 	bool without_command;		/* acquire: no guard */

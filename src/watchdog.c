@@ -7,17 +7,17 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "error.h"
 #include "lease.h"
+#include "pidfd.h"
 #include "shared.h"
 
 static void terminate(const struct watchdog_plan *plan)
 {
-	syscall(SYS_pidfd_send_signal, plan->pidfd, SIGTERM, NULL, 0);
+	pidfd_signal(plan->process, SIGTERM);
 }
 
 static int64_t term_at(const struct watchdog_plan *plan)
@@ -29,7 +29,7 @@ static void watch(const struct watchdog_plan *plan, int keeper)
 {
 	enum { PROCESS, KEEPER, TIMER, POLLED };
 	struct pollfd fds[POLLED] = {
-		[PROCESS] = { .fd = plan->pidfd, .events = POLLIN },
+		[PROCESS] = { .fd = plan->process->fd, .events = POLLIN },
 		[KEEPER] = { .fd = keeper, .events = POLLIN },
 		[TIMER] = { .fd = clock_timer_open(), .events = POLLIN },
 	};
@@ -37,15 +37,17 @@ static void watch(const struct watchdog_plan *plan, int keeper)
 
 	for (;;) {
 		clock_timer_set(fds[TIMER].fd, term_at(plan));
-		poll(fds, POLLED, clock_poll_timeout(term_at(plan)));
-		if (fds[PROCESS].revents)
+		poll(fds, POLLED, clock_poll_timeout(pidfd_look(plan->process, term_at(plan))));
+		if (pidfd_ended(plan->process))
 			return;
 		if (fds[KEEPER].revents) {
 			if (read(keeper, &byte, 1) == 1)
 				return;
 			/* Killed. What it held by descriptors we hold, until that one ends. */
 			terminate(plan);
-			poll(&fds[PROCESS], 1, -1);
+			while (!pidfd_ended(plan->process))
+				poll(&fds[PROCESS], 1, clock_poll_timeout(
+						pidfd_look(plan->process, CLOCK_NEVER)));
 			return;
 		}
 		if (clock_boot_ms() >= term_at(plan)) {

@@ -12,10 +12,11 @@
 #include <stdint.h>
 
 struct error;
+struct pidfd;
 struct shared;
 
 struct watchdog_plan {
-	int pidfd;			/* gets TERM */
+	const struct pidfd *process;	/* gets TERM */
 	const struct shared *shared;	/* the lease */
 	int64_t notice_ms;		/* so long before its end */
 	int close_fd;			/* the keeper's alone */

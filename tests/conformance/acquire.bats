@@ -41,6 +41,13 @@ take() {
 	matches "$TOKEN" '^[0-9a-f]{32}$' token
 }
 
+# take_refused ERROR CALLS [OPTION]...: take, where the kernel refuses these system calls
+take_refused() {
+	"$TOOLS/refuse" "$1" "$2" "$DLOCK" acquire --json "${@:3}" "$LOCK" >taken
+	read -r TOKEN FENCE KEEPER < <(jq -r '"\(.token) \(.fence) \(.keeper_pid)"' taken)
+	matches "$TOKEN" '^[0-9a-f]{32}$' token
+}
+
 give() {
 	"$DLOCK" release "$LOCK" "${1-$TOKEN}"
 }
@@ -805,6 +812,56 @@ later() {
 	equal "$(tail -n +2 "$OWNER_OUT")" "" "signals"
 	no_socket "$TOKEN"
 	nothing_left
+}
+
+@test "--pid, where system calls are refused that watch and signal processes: done another way" {
+	local refused
+	for refused in 'EPERM pidfd_open,pidfd_send_signal' 'ENOSYS pidfd_open' 'ENOSYS pidfd_send_signal'; do
+		owner
+		# shellcheck disable=SC2086 # words
+		take_refused $refused -t 1s --pid "$OWNER"
+		holds_for 1500 is_held
+		kill -KILL "$OWNER"
+		wait_until 2 is_free
+		wait_until 2 ended "$KEEPER"
+		probe_owner
+		# shellcheck disable=SC2086 # words
+		take_refused $refused -t 1500ms --pid "$OWNER"
+		"$DLOCK" break -q --yes "$LOCK"
+		wait_until 3 has_line "$OWNER_OUT" '^TERM$'
+		wait_until 2 ended "$KEEPER"
+		# the keeper is killed: the process that watches it tells the owner
+		# shellcheck disable=SC2086 # words
+		take_refused $refused -t 2s --pid "$OWNER"
+		kill -KILL "$KEEPER"
+		wait_until 3 eval '[[ $(grep -c "^TERM$" "$OWNER_OUT") == 2 ]]'
+		kill -KILL "$OWNER"
+		wait_until 5 is_free
+	done
+	wait_until 5 no_strays
+	nothing_left
+}
+
+@test "--pid: a process that cannot be told of a loss is refused, unless it need not be" {
+	owner
+	run --separate-stderr -125 "$TOOLS/refuse" EPERM kill,pidfd_send_signal \
+		"$DLOCK" acquire --pid "$OWNER" "$LOCK"
+	equal "$output" ""
+	one_line "--pid $OWNER: .*not permitted" 'on-lost warn'
+	is_free
+	take_refused EPERM kill,pidfd_send_signal --on-lost warn --pid "$OWNER"
+	is_held
+	kill -KILL "$OWNER"
+	wait_until 2 is_free
+}
+
+@test "--pid, where neither pidfd_open nor /proc tell of a process, is refused" {
+	need_root
+	owner
+	run --separate-stderr -125 unshare -m sh -c 'mount -t tmpfs none /proc &&
+		exec "$TOOLS/refuse" EPERM pidfd_open "$DLOCK" acquire --pid "$0" "$LOCK"' "$OWNER"
+	one_line "--pid $OWNER: .*pidfd_open" /proc
+	is_free
 }
 
 @test "--pid: release, and the end of the keeper by TERM, send no signal" {

@@ -27,7 +27,7 @@ static const struct {
 	uint32_t number;
 } calls[] = {
 	{ "clone", SYS_clone }, { "clone3", SYS_clone3 }, { "close_range", SYS_close_range },
-	{ "mount", SYS_mount }, { "pidfd_open", SYS_pidfd_open },
+	{ "kill", SYS_kill }, { "mount", SYS_mount }, { "pidfd_open", SYS_pidfd_open },
 	{ "pidfd_send_signal", SYS_pidfd_send_signal }, { "prctl", SYS_prctl },
 	{ "setns", SYS_setns }, { "timer_create", SYS_timer_create },
 	{ "timer_settime", SYS_timer_settime }, { "timerfd_create", SYS_timerfd_create },
