@@ -125,7 +125,7 @@ void guarding_become_command(const struct guarding *g, pid_t parent, int report_
 /* From now on the command has this number. */
 static void know_command(struct guarding *g, pid_t pid)
 {
-	g->command = pid;
+	g->command = g->group = pid;
 	atomic_store(&g->plan->shared->command, pid);
 }
 

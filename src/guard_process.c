@@ -110,10 +110,11 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
 static int sweep(struct guarding *g, int sig, struct proctree_memory *memory)
 {
 	const struct proctree_scope scope = { .skip_group = g->command };
+	const pid_t group = g->blind ? g->group : g->command;
 	struct proctree_report report;
 
-	if (g->command && sig)
-		kill(-g->command, sig);
+	if (group && sig)
+		kill(-group, sig);
 	/* All of a namespace ends with its init. */
 	if (g->plan->contain && g->child && sig == SIGKILL)
 		kill(g->child, SIGKILL);
@@ -384,7 +385,8 @@ static void warn_of_limits(struct guarding *g)
 {
 	if (!g->timer.made)
 		guarding_tell(g, (struct guard_event){ .type = GUARD_UNTIMED, .value = errno });
-	if (!g->plan->contain && !proctree_available())
+	g->blind = !proctree_available();
+	if (g->blind && !g->plan->contain)
 		guarding_tell(g, (struct guard_event){ .type = GUARD_BLIND });
 }
 

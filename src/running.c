@@ -26,6 +26,9 @@ static void begin_stop(struct supervisor *s)
 {
 	int64_t grace_ms = lease_grace(shared_lease(s->shared), s->run->kill_after_ms);
 
+	/* Without /proc this process would find nothing that the guard does not. */
+	if (s->blind)
+		return;
 	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
 }
 
@@ -141,6 +144,7 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 			       "stopped, nothing ends the command in time", strerror(event->value));
 		break;
 	case GUARD_BLIND:
+		s->blind = true;
 		supervisor_say(s, SAY_WARNING, "/proc is missing or not that of this PID namespace: "
 			       "processes that leave the command's process group are not found");
 		break;
@@ -192,15 +196,18 @@ static int64_t unenforced_end(const struct supervisor *s)
 	return shared_lease(s->shared).end_ms;
 }
 
+/* When the lease is so near its end that this process ends the command itself. */
+static int64_t lease_force_at(const struct supervisor *s)
+{
+	if (!s->run->kill_on_lost || !s->protected)
+		return CLOCK_NEVER;
+	return lease_stop(shared_lease(s->shared), s->run->kill_after_ms).force_ms;
+}
+
 /* When the guard must be done; the second pair of eyes on every deadline. */
 static int64_t force_at(const struct supervisor *s)
 {
-	struct lease_stop stop;
-
-	if (!s->run->kill_on_lost || !s->protected)
-		return s->force_ms;
-	stop = lease_stop(shared_lease(s->shared), s->run->kill_after_ms);
-	return clock_earlier(s->force_ms, stop.force_ms);
+	return clock_earlier(s->force_ms, lease_force_at(s));
 }
 
 /*
@@ -239,6 +246,8 @@ static void end_tree(struct supervisor *s)
 	int64_t pause_ms = 5;
 
 	guard_finish(&s->guard);
+	if (s->blind && command_of(s))
+		kill(-command_of(s), SIGKILL);
 	while (proctree_kill(&scope, NULL, &report) > 0) {
 		say_stuck(s, report.refused_pid, report.refused_user);
 		supervisor_sleep(s, clock_boot_ms() + pause_ms);
@@ -273,15 +282,13 @@ void supervisor_run_command(struct supervisor *s)
 		while (s->protected && !s->has_last_word &&
 		       supervisor_hear(s, &keeper_said))
 			hear_holding(s, &keeper_said);
-		if (alive && clock_boot_ms() >= force_at(s)) {
+		if (alive && clock_boot_ms() >= lease_force_at(s))
 			supervisor_lose(s, NOT_RENEWED);
-			break;
-		}
-		if (alive && supervisor_guard_hangs(s)) {
+		if (alive && supervisor_guard_hangs(s))
 			supervisor_say(s, SAY_ERROR, "the guard process was stopped and does not go "
 				       "on; ending the command");
+		if (clock_boot_ms() >= force_at(s) || supervisor_guard_hangs(s))
 			break;
-		}
 	}
 	if (!s->ended)
 		end_tree(s);

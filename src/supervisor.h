@@ -52,6 +52,7 @@ struct supervisor {
 	struct guard_plan guard_plan;
 	int64_t pong_by_ms;		/* the guard must have answered by then; CLOCK_NEVER */
 	struct proctree_inherited inherited;	/* children from before this program */
+	bool blind;			/* no usable /proc: processes are found by their group alone */
 	bool told_stuck;		/* that a process cannot be ended */
 
 	bool protected;			/* the lock is, or was, held */

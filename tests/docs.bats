@@ -432,7 +432,7 @@ status_counts() {
 	"$DLOCK" run -b "$FILE" "$LOCK" -- true
 	printf 'none = 1\n' >"$XDG_CONFIG_HOME/dlock.conf"
 	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
-	matches "$stderr" 'backend, ttl and wait'
+	matches "$stderr" 'backend, ttl, wait and contain'
 	printf '[a]\nnone = 1\n' >"$XDG_CONFIG_HOME/dlock.conf"
 	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
 	matches "$stderr" 'has only uri'

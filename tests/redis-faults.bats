@@ -142,6 +142,45 @@ term_came() {
 	end_witness
 }
 
+# What the two tell each other finds no room any more when one of them does not read.
+
+@test "dlock stopped while the command stops and goes on 600 times, server frozen: dead in time" {
+	local n
+	private_redis
+	testify "$P_PORT" -b "$P_URI" -t 10s
+	kill -STOP "$HOLDER"
+	guard_of "$HOLDER"
+	for ((n = 0; n < 600; n++)); do
+		kill -STOP "$COMMAND"
+		# each stop must be seen by the guard, to be told
+		wait_until 5 stopped "$COMMAND"
+		kill -CONT "$COMMAND"
+	done
+	kill -STOP "$P_PID"
+	wait_until 15 ended "$COMMAND"
+	dead_in_time
+	kill -CONT "$HOLDER"
+	lost
+}
+
+@test "guard stopped while 2000 signals are sent to dlock, server frozen: dead in time" {
+	local n stopper
+	private_redis
+	testify "$P_PORT" -b "$P_URI" -t 4s
+	guard_of "$HOLDER"
+	while kill -STOP "$GUARD" 2>/dev/null; do :; done 3>&- 4>&- &
+	stopper=$!
+	STARTED+=("$stopper")
+	kill -STOP "$P_PID"
+	for ((n = 0; n < 2000; n++)); do
+		kill -WINCH "$HOLDER" 2>/dev/null || break
+		kill -URG "$HOLDER" 2>/dev/null || break
+	done
+	join "$HOLDER" 15
+	matches "$status" '^(123|137)$' "status"
+	dead_in_time
+}
+
 @test "dlock and guard stopped as the command ends: the lock stays held, and the keeper sleeps" {
 	local before after
 	hold -t 3s --

@@ -294,7 +294,7 @@ nothing_left() {
 # Only where a keeper is left: a lock in a directory ends with the last of dlock's processes.
 @test "kill -9 of dlock and guard at once: the keeper ends the tree, then the lock is free" {
 	if [[ -z $LEASES ]]; then
-		hold -- "$TOOLS/witness" -i -l "$T/log"
+		hold --
 		not child "$HOLDER" dlock-keeper
 		release
 		return
