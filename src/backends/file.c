@@ -9,6 +9,9 @@
  * Shared holds are shared locks. Slots: every holder has a shared lock on the file
  * itself, which keeps exclusive ones out, and an exclusive one on a file of its
  * slot, DIR/NAME.lock.1 and so on.
+ *
+ * Each hold locks a byte of its own beside, by which others see that it lives: see
+ * file_alive.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -73,6 +76,7 @@ void file_lock_close(struct file_backend *file)
 		close(file->fd);
 	file->slot_fd = -1;
 	file->fd = -1;
+	file->byte = 0;
 }
 
 static void file_close(struct backend *backend)
@@ -93,26 +97,6 @@ int file_lock_open(struct file_backend *file, const char *name, struct error *er
 	return file->fd < 0 ? -1 : 0;
 }
 
-static void lock_section(const struct file_backend *file, short type)
-{
-	struct flock section = {
-		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)1 << 40, .l_len = 1
-	};
-
-	while (fcntl(file->fd, F_OFD_SETLKW, &section) && errno == EINTR)
-		;
-}
-
-void file_lock_enter(const struct file_backend *file)
-{
-	lock_section(file, F_WRLCK);
-}
-
-void file_lock_leave(const struct file_backend *file)
-{
-	lock_section(file, F_UNLCK);
-}
-
 static int file_event_fd(struct backend *backend)
 {
 	(void)backend;
@@ -131,7 +115,7 @@ static bool covers(const struct file_hold *hold, const struct request *request)
 	       (hold->mode == request->mode && hold->slots == request->slots);
 }
 
-/* For another process than the holder: somebody has it, and the record names token. */
+/* Its own hold lives as long as the process does; others must be looked for. */
 static enum outcome file_verify(struct backend *backend, const struct request *request,
 				struct error *err)
 {
@@ -139,7 +123,7 @@ static enum outcome file_verify(struct backend *backend, const struct request *r
 	const struct file_hold *hold;
 	struct file_record record;
 	enum outcome outcome = OUTCOME_LOST;
-	pid_t pid;
+	enum file_taken taken;
 
 	/* Looking at a lock must not make its file. */
 	if (file->fd < 0 && !file_path_exists(file->directory, request->name))
@@ -148,20 +132,24 @@ static enum outcome file_verify(struct backend *backend, const struct request *r
 		return OUTCOME_ERROR;
 	if (!file_path_current(file->directory, request->name, 0, file->fd))
 		return OUTCOME_LOST;
-	file_record_read(&record, file->fd);
+	if (file->byte)
+		file_record_read(&record, file->fd);
+	else if (file_lock_look(file, &record, &taken, err))
+		return OUTCOME_ERROR;
 	hold = file_record_find(&record, request->token);
-	if (hold && file_lock_taken(file, &pid))
+	if (hold)
 		outcome = covers(hold, request) ? OUTCOME_HELD : OUTCOME_BUSY;
 	file_record_finish(&record);
 	return outcome;
 }
 
-/* Notes that it is this process that holds from now on. */
+/* Notes, for people, that it is this process that holds from now on. */
 static void adopt(const struct file_backend *file, const struct request *request)
 {
 	struct file_record record;
 
-	file_lock_enter(file);
+	if (file_lock_enter(file))
+		return;
 	file_record_read(&record, file->fd);
 	if (file_record_adopt(&record, request))
 		file_record_write(&record, file->fd);
@@ -199,7 +187,10 @@ static enum outcome file_again(struct backend *backend, const struct request *re
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	file_lock_enter(file);
+	if (file_lock_enter(file)) {
+		file_lock_not_entered(file, err);
+		return OUTCOME_ERROR;
+	}
 	file_record_read(&record, file->fd);
 	grant->fence = file_record_count(&record, request->token, 1);
 	if (!grant->fence)
@@ -214,7 +205,10 @@ static enum outcome file_again(struct backend *backend, const struct request *re
 	return outcome;
 }
 
-/* Should the write fail, the record is stale; the next holder writes it anew. */
+/*
+ * Should the record not be written, it names a hold whose byte is free, which nobody takes
+ * for one.
+ */
 static void unlock(struct file_backend *file, const struct request *request)
 {
 	struct file_record record;
@@ -227,12 +221,13 @@ static void unlock(struct file_backend *file, const struct request *request)
 		flock(file->fd, LOCK_UN);
 	if (file->slot_fd >= 0)
 		flock(file->slot_fd, LOCK_UN);
-	file_lock_enter(file);
-	file_record_read(&record, file->fd);
-	if (file_record_remove(&record, request->token))
-		file_record_write(&record, file->fd);
-	file_record_finish(&record);
-	file_lock_leave(file);
+	if (!file_lock_enter(file)) {
+		file_record_read(&record, file->fd);
+		if (file_record_remove(&record, request->token))
+			file_record_write(&record, file->fd);
+		file_record_finish(&record);
+	}
+	file_lock_disclaim(file);
 	flock(file->fd, LOCK_UN);
 }
 
@@ -262,33 +257,43 @@ static int linger(struct file_backend *file, const struct request *request,
 	_exit(0);
 }
 
-/* true: it was acquired more than once, and has one acquisition less now. */
-static bool count_down(const struct file_backend *file, const char *token)
+/* HELD: it was acquired once, BUSY: more than once, and has one acquisition less now. */
+static enum outcome count_down(const struct file_backend *file, const char *token,
+			       struct error *err)
 {
+	enum outcome outcome = OUTCOME_HELD;
 	struct file_record record;
-	bool counted;
 
-	file_lock_enter(file);
+	if (file_lock_enter(file)) {
+		file_lock_not_entered(file, err);
+		return OUTCOME_ERROR;
+	}
 	file_record_read(&record, file->fd);
-	counted = file_record_count(&record, token, -1) != 0;
-	if (counted)
+	if (file_record_count(&record, token, -1)) {
 		file_record_write(&record, file->fd);
+		outcome = OUTCOME_BUSY;
+	}
 	file_record_finish(&record);
 	file_lock_leave(file);
-	return counted;
+	return outcome;
 }
 
 static enum outcome file_release(struct backend *backend, const struct request *request,
 				 enum release how, int64_t keep_ms, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	const bool holder = file->fd >= 0;
+	const bool holder = file->byte != 0;
+	enum outcome outcome;
+
 	/* Not the holder itself: it can be counted down, and freed by its process only. */
 	if (!holder && (!file_path_exists(file->directory, request->name) ||
 			file_lock_open(file, request->name, err)))
 		return OUTCOME_LOST;
-	if (how == RELEASE_ONE && count_down(file, request->token))
-		return OUTCOME_BUSY;
+	if (how == RELEASE_ONE) {
+		outcome = count_down(file, request->token, err);
+		if (outcome != OUTCOME_HELD)
+			return outcome;
+	}
 	if (!holder)
 		return OUTCOME_LOST;
 	if (!file_path_current(file->directory, request->name, 0, file->fd)) {

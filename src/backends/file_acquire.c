@@ -66,38 +66,100 @@ static enum step take_slot(struct file_backend *file, const struct request *requ
 	return STEP_BUSY;
 }
 
+/*
+ * Holds in the record whose byte is not known, written by dlock of a version before: if
+ * nobody else has locked the file, there are none. false: the file was locked by somebody
+ * else meanwhile, for the kernel turns a shared lock into an exclusive one, and back, by
+ * giving up the one before it takes the other.
+ */
+static bool settle_unsure(const struct file_backend *file, struct file_record *record)
+{
+	if (!file_record_unsure(record))
+		return true;
+	if (!flock(file->fd, LOCK_EX | LOCK_NB))
+		record->count = 0;
+	return !flock(file->fd, LOCK_SH | LOCK_NB);
+}
+
+/* Are those who hold, by what the record says, such that this one may hold beside them? */
+static enum step check_record(struct file_backend *file, struct file_record *record,
+			      const struct request *request, struct error *err)
+{
+	enum step step;
+
+	if (request->mode == HOLD_EXCLUSIVE) {
+		/* The kernel says that there is nobody. */
+		record->count = 0;
+		return STEP_DONE;
+	}
+	file_record_sift(record, file->fd, FILE_SHARED);
+	if (!settle_unsure(file, record))
+		return STEP_BUSY;
+	step = check_mates(record, request, err);
+	if (step == STEP_DONE && request->mode == HOLD_SLOT)
+		step = take_slot(file, request, err);
+	return step;
+}
+
+/*
+ * The byte first: whoever reads the record must find it locked. A crash in between leaves
+ * neither.
+ */
+static enum step add_hold(struct file_backend *file, struct file_record *record,
+			  const struct request *request, struct grant *grant,
+			  struct error *err)
+{
+	grant->fence = file_record_add(record, request);
+	if (grant->fence && file_lock_claim(file, FILE_HOLD_BYTE(grant->fence))) {
+		file_lock_not_entered(file, err);
+		return STEP_FAILED;
+	}
+	if (grant->fence && !file_record_write(record, file->fd))
+		return STEP_DONE;
+	error_set(err, ERROR_UNAVAILABLE, errno, "cannot write the lock file in %s",
+		  file->directory);
+	file_lock_disclaim(file);
+	return STEP_FAILED;
+}
+
 /* The kernel's lock is ours: the rest of it, and the record. */
 static enum step enter(struct file_backend *file, const struct request *request,
 		       struct grant *grant, struct error *err)
 {
 	struct file_record record;
-	enum step step = STEP_DONE;
+	enum step step;
 
 	/* Broken away while we slept: the name belongs to another file now. */
 	if (!file_path_current(file->directory, request->name, 0, file->fd))
 		return STEP_AGAIN;
-	file_lock_enter(file);
-	file_record_read(&record, file->fd);
-	if (request->mode == HOLD_EXCLUSIVE)
-		record.count = 0;
-	else
-		file_record_drop_exclusive(&record);
-	file_record_drop_dead(&record, request->self.host);
-	if (request->mode != HOLD_EXCLUSIVE)
-		step = check_mates(&record, request, err);
-	if (step == STEP_DONE && request->mode == HOLD_SLOT)
-		step = take_slot(file, request, err);
-	if (step == STEP_DONE) {
-		grant->fence = file_record_add(&record, request);
-		if (!grant->fence || file_record_write(&record, file->fd)) {
-			error_set(err, ERROR_UNAVAILABLE, errno,
-				  "cannot write the lock file in %s", file->directory);
-			step = STEP_FAILED;
-		}
+	if (file_lock_enter(file)) {
+		if (errno == ETIMEDOUT)
+			return STEP_BUSY;
+		file_lock_not_entered(file, err);
+		return STEP_FAILED;
 	}
+	file_record_read(&record, file->fd);
+	step = check_record(file, &record, request, err);
+	if (step == STEP_DONE)
+		step = add_hold(file, &record, request, grant, err);
 	file_lock_leave(file);
 	file_record_finish(&record);
 	return step;
+}
+
+/*
+ * Somebody has the lock, but it may be a process of dlock that only looks whether it can
+ * be had: that does so within the section. true: it was, and the lock is ours.
+ */
+static bool try_again(const struct file_backend *file, int how)
+{
+	bool ours;
+
+	if (file_lock_enter(file))
+		return false;
+	ours = !flock(file->fd, how);
+	file_lock_leave(file);
+	return ours;
 }
 
 static enum step try_once(struct file_backend *file, const struct request *request,
@@ -111,7 +173,8 @@ static enum step try_once(struct file_backend *file, const struct request *reque
 		file_lock_close(file);
 	if (file_lock_open(file, request->name, err))
 		return STEP_FAILED;
-	if (flock(file->fd, how))
+	if (flock(file->fd, how) &&
+	    (wait || errno != EWOULDBLOCK || !try_again(file, how)))
 		return cannot_lock(file, err);
 	step = enter(file, request, grant, err);
 	if (step == STEP_DONE)
@@ -151,21 +214,20 @@ static bool sleep_for_change(int watch)
 static enum outcome busy(struct file_backend *file, const struct request *request,
 			 struct grant *grant)
 {
+	struct file_record record;
+	enum file_taken taken;
 	struct error ignored;
-	struct file_record record = { 0 };
-	pid_t pid = 0;
 
 	grant->holder = (struct holder){ 0 };
 	grant->age_ms = grant->ahead = -1;
-	if (file_lock_open(file, request->name, &ignored))
+	if (file_lock_open(file, request->name, &ignored) ||
+	    file_lock_look(file, &record, &taken, &ignored))
 		return OUTCOME_BUSY;
-	file_record_read(&record, file->fd);
-	file_record_drop_dead(&record, request->self.host);
 	if (record.count) {
 		grant->holder = record.holds[0].holder;
 		grant->age_ms = clock_wall_ms() - grant->holder.since_ms;
-	} else if (file_lock_taken(file, &pid)) {
-		file_lock_stranger(pid, &grant->holder);
+	} else if (taken != FILE_FREE) {
+		file_lock_stranger(file_lock_pid(file), &grant->holder);
 	}
 	file_record_finish(&record);
 	return OUTCOME_BUSY;

@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/magic.h>
@@ -29,28 +30,28 @@
 /* A few kB for records; less is worth a warning. */
 #define SPACE_LEAST 65536
 
-bool file_lock_taken(const struct file_backend *file, pid_t *pid)
+pid_t file_lock_pid(const struct file_backend *file)
 {
 	unsigned major_id, minor_id;
 	unsigned long inode;
-	struct stat info;
 	bool found = false;
+	struct stat info;
 	char line[160];
 	FILE *locks;
+	int pid = 0;
 
-	*pid = 0;
 	if (fstat(file->fd, &info))
-		return false;
+		return 0;
 	locks = fopen("/proc/locks", "re");
 	if (!locks)
-		return false;
+		return 0;
 	/* "->" in front marks who waits; the pattern passes those over. */
 	while (!found && fgets(line, sizeof(line), locks))
-		found = sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%lu", pid, &major_id,
+		found = sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%lu", &pid, &major_id,
 			       &minor_id, &inode) == 4 &&
 			inode == info.st_ino && makedev(major_id, minor_id) == info.st_dev;
 	fclose(locks);
-	return found;
+	return found ? pid : 0;
 }
 
 void file_lock_stranger(pid_t pid, struct holder *holder)
@@ -84,19 +85,6 @@ static void add_hold(struct lock_view *view, const struct file_hold *hold)
 	row->expires_ms = hold->until_ms ? hold->until_ms - clock_wall_ms() : -1;
 }
 
-/*
- * Is it locked, by somebody that /proc/locks does not show: a process of another
- * container? Only where the record says so, for the probe itself is a lock, and
- * would be in the way of somebody who tries at this very moment.
- */
-static bool taken_unseen(const struct file_backend *file)
-{
-	if (flock(file->fd, LOCK_EX | LOCK_NB))
-		return errno == EWOULDBLOCK;
-	flock(file->fd, LOCK_UN);
-	return false;
-}
-
 /* Those who sleep in flock(), in the kernel's order; who they are, it does not know. */
 static void add_waiters(const struct file_backend *file, struct lock_view *view)
 {
@@ -126,25 +114,23 @@ static void add_waiters(const struct file_backend *file, struct lock_view *view)
 	fclose(locks);
 }
 
-/* Fills view from the open file. */
-static void view_file(struct file_backend *file, struct lock_view *view)
+/* Fills view from the open file. 0 or -1. */
+static int view_file(struct file_backend *file, struct lock_view *view, struct error *err)
 {
 	struct file_record record;
+	enum file_taken taken;
 	struct hold_view *row;
-	struct holder self;
-	pid_t pid = 0;
 
-	holder_self(&self, NULL);
-	file_record_read(&record, file->fd);
+	if (file_lock_look(file, &record, &taken, err))
+		return -1;
 	view->fence = record.fence;
-	file_record_drop_dead(&record, self.host);
-	view->held = file_lock_taken(file, &pid) || (record.count && taken_unseen(file));
-	for (size_t i = 0; view->held && i < record.count; i++)
+	view->held = taken != FILE_FREE;
+	for (size_t i = 0; i < record.count; i++)
 		add_hold(view, &record.holds[i]);
 	if (view->held && !record.count) {
 		row = lock_view_add_hold(view);
 		if (row) {
-			file_lock_stranger(pid, &row->holder);
+			file_lock_stranger(file_lock_pid(file), &row->holder);
 			row->age_ms = row->expires_ms = -1;
 			row->count = 1;
 		}
@@ -152,12 +138,14 @@ static void view_file(struct file_backend *file, struct lock_view *view)
 	file_record_finish(&record);
 	if (view->held)
 		add_waiters(file, view);
+	return 0;
 }
 
 int file_inspect(struct backend *backend, const char *name, bool listen,
 		 struct lock_view *view, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
+	int failed;
 
 	(void)listen;
 	/* Looking at a lock must not make its file. */
@@ -165,10 +153,9 @@ int file_inspect(struct backend *backend, const char *name, bool listen,
 		return 0;
 	if (file_lock_open(file, name, err))
 		return -1;
-	view_file(file, view);
-	close(file->fd);
-	file->fd = -1;
-	return 0;
+	failed = view_file(file, view, err);
+	file_lock_close(file);
+	return failed;
 }
 
 int file_list(struct backend *backend, struct name_list *names, struct error *err)
@@ -190,7 +177,11 @@ int file_list(struct backend *backend, struct name_list *names, struct error *er
 		if (!file_path_decode(entry->d_name, name, sizeof(name)))
 			continue;
 		/* One that cannot be opened is not ours to tell of. */
-		if (!file_inspect(backend, name, false, &view, err) && view.held)
+		if (!file_path_exists(file->directory, name) || file_lock_open(file, name, err))
+			continue;
+		failed = view_file(file, &view, err);
+		file_lock_close(file);
+		if (!failed && view.held)
 			failed = name_list_add(names, name, strlen(name));
 		lock_view_finish(&view);
 	}
@@ -202,7 +193,8 @@ int file_list(struct backend *backend, struct name_list *names, struct error *er
 /*
  * The kernel gives a lock back only when its holder does. So the name gets another
  * file, with the last fence: who comes now locks that one, and the holder finds its
- * own replaced when it looks: at once when it gets SIGURG, which hurts nobody else.
+ * own replaced when it looks: at once when it gets SIGURG, which hurts nobody else, should
+ * the pid be that of somebody else in this container.
  */
 int file_break(struct backend *backend, const char *name, struct lock_view *view,
 	       struct error *err)
@@ -210,6 +202,7 @@ int file_break(struct backend *backend, const char *name, struct lock_view *view
 	struct file_backend *file = file_from_backend(backend);
 	char encoded[FILE_ENCODED_SIZE], path[4096], fresh[4200];
 	struct file_record record = { 0 };
+	struct timespec now;
 	int fd;
 
 	if (file_inspect(backend, name, false, view, err))
@@ -218,7 +211,10 @@ int file_break(struct backend *backend, const char *name, struct lock_view *view
 		return 0;
 	file_path_encode(name, encoded);
 	snprintf(path, sizeof(path), "%s/%s.lock", file->directory, encoded);
-	snprintf(fresh, sizeof(fresh), "%s/.new-%d", file->directory, (int)getpid());
+	/* The time, for in another container somebody may have the same pid. */
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	snprintf(fresh, sizeof(fresh), "%s/.new-%d-%lld%09ld", file->directory, (int)getpid(),
+		 (long long)now.tv_sec, now.tv_nsec);
 	fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
 	record.fence = view->fence;
 	if (fd >= 0 && !file_record_write(&record, fd) && !rename(fresh, path)) {

@@ -15,6 +15,7 @@ struct file_backend {
 	char *directory;
 	int fd;			/* of the lock file; -1 until needed */
 	int slot_fd;		/* of the slot that is held; -1: none */
+	int64_t byte;		/* of fd, locked while it holds; 0: it does not */
 };
 
 struct file_backend *file_from_backend(struct backend *backend);
@@ -26,17 +27,35 @@ int file_lock_open(struct file_backend *file, const char *name, struct error *er
 void file_lock_close(struct file_backend *file);
 
 /*
- * Enters or leaves the section in which the record may be changed: a lock of the
- * open file description (fcntl) on a byte far behind the text.
+ * Enters or leaves the section in which the record may be changed. 0, or -1 with errno:
+ * ETIMEDOUT when somebody stays in it for longer than the backend's timeout.
  */
-void file_lock_enter(const struct file_backend *file);
+int file_lock_enter(const struct file_backend *file);
 void file_lock_leave(const struct file_backend *file);
 
+/* Says in *err why file_lock_enter() has failed just now. */
+void file_lock_not_entered(const struct file_backend *file, struct error *err);
+
 /*
- * Is the file locked by anybody? As /proc/locks says, which also shows flock(1);
- * *pid: who locked it, as far as it can be seen from here.
+ * Locks the byte that shows to others that a hold lives, until file_lock_disclaim(), which
+ * leaves the section, too, or until the last copy of the descriptor is closed. 0, or -1
+ * with errno.
  */
-bool file_lock_taken(const struct file_backend *file, pid_t *pid);
+int file_lock_claim(struct file_backend *file, int64_t byte);
+void file_lock_disclaim(struct file_backend *file);
+
+/*
+ * Reads the record, less the holds that live no more, and how the file is locked; not for
+ * a descriptor that holds. The caller finishes *record. 0, or -1 with *err.
+ */
+int file_lock_look(const struct file_backend *file, struct file_record *record,
+		   enum file_taken *taken, struct error *err);
+
+/*
+ * A process that has locked the file with flock(), as far as /proc/locks shows it, to name
+ * it to people: 0 when it shows none, which does not say that there is none.
+ */
+pid_t file_lock_pid(const struct file_backend *file);
 
 /* Fills holder with what is known of a process that does not stand in the record. */
 void file_lock_stranger(pid_t pid, struct holder *holder);

@@ -18,18 +18,48 @@
 /* "." and five digits of a slot must still fit. */
 #define PLAIN_MAX (ENCODED_MAX - 9)
 
+/*
+ * For root, in minimal images too: there /run/lock is often missing, and is made, for
+ * others may make it later, when all must still agree on the directory.
+ */
+static int make_for_root(char *path, size_t size, struct error *err)
+{
+	snprintf(path, size, "/run/lock/dlock");
+	if (!private_dir_make(path, err))
+		return 0;
+	if (err->errnum == ENOENT && !mkdir("/run/lock", 0755))
+		chmod("/run/lock", 0755);	/* whatever the umask is */
+	if (err->errnum == ENOENT && !private_dir_make(path, err))
+		return 0;
+	if (!private_dir_impossible(err))
+		return -1;
+	snprintf(path, size, "/tmp/dlock-0");
+	return private_dir_make(path, err);
+}
+
 char *file_path_default(struct error *err)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	char path[512];
+	char path[512], why[sizeof(err->message)];
+	int failed;
 
-	if (geteuid() == 0)
-		snprintf(path, sizeof(path), "/run/lock/dlock");
-	else if (runtime && runtime[0] == '/' && strlen(runtime) < sizeof(path) - 8)
-		snprintf(path, sizeof(path), "%s/dlock", runtime);
-	else
-		snprintf(path, sizeof(path), "/tmp/dlock-%u", (unsigned)geteuid());
-	return private_dir_make(path, err) ? NULL : strdup(path);
+	if (geteuid() == 0) {
+		failed = make_for_root(path, sizeof(path), err);
+	} else {
+		if (runtime && runtime[0] == '/' && strlen(runtime) < sizeof(path) - 8)
+			snprintf(path, sizeof(path), "%s/dlock", runtime);
+		else
+			snprintf(path, sizeof(path), "/tmp/dlock-%u", (unsigned)geteuid());
+		failed = private_dir_make(path, err);
+	}
+	if (!failed)
+		return strdup(path);
+	if (err->kind == ERROR_UNAVAILABLE) {
+		memcpy(why, err->message, sizeof(why));
+		error_set(err, ERROR_UNAVAILABLE, 0, "%.*s; name a directory: "
+			  "-b file:///PATH", (int)sizeof(why) - 40, why);
+	}
+	return NULL;
 }
 
 void file_path_encode(const char *name, char encoded[static FILE_ENCODED_SIZE])

@@ -12,9 +12,9 @@ struct error;
 #define FILE_ENCODED_SIZE 251
 
 /*
- * The default directory: /run/lock/dlock for root, else $XDG_RUNTIME_DIR/dlock, else
- * /tmp/dlock-UID. It is made when missing, and refused unless it is ours alone.
- * Allocated; NULL with *err.
+ * The default directory: for root /run/lock/dlock, or /tmp/dlock-0 where that can never be
+ * made; for others $XDG_RUNTIME_DIR/dlock, else /tmp/dlock-UID. It is made when missing, for
+ * root with /run/lock, and refused unless it is ours alone. Allocated; NULL with *err.
  */
 char *file_path_default(struct error *err);
 

@@ -2,16 +2,16 @@
 #include "file_record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-/* "hold " id " " mode " " fence " " holder, newline */
-#define LINE_SIZE (HOLDER_TEXT_SIZE + 128)
+/* "hold " id, mode, five numbers and the holder, with a space between them, newline */
+#define LINE_SIZE (HOLDER_TEXT_SIZE + 160)
 #define TEXT_MAX (1 << 20)
 
 static bool id_is(const struct file_hold *hold, const char *token)
@@ -30,9 +30,24 @@ static void read_mode(struct file_hold *hold, const char *mode)
 	}
 }
 
+/* A holder's text begins with a letter, so that a line without a byte is told apart. */
+static const char *read_byte(struct file_hold *hold, const char *text)
+{
+	int64_t byte;
+	int skip = 0;
+
+	if (sscanf(text, "%19" SCNd64 " %n", &byte, &skip) != 1 || !skip)
+		return text;
+	/* Any other would be the section's, or none at all. */
+	if (byte > FILE_SECTION_BYTE && byte < INT64_MAX)
+		hold->byte = byte;
+	return text + skip;
+}
+
 static void read_hold(struct file_record *record, const char *line)
 {
 	struct file_hold hold = { .mode = HOLD_EXCLUSIVE }, *holds;
+	const char *rest;
 	char mode[12];
 	int skip = 0;
 
@@ -43,7 +58,8 @@ static void read_hold(struct file_record *record, const char *line)
 	if (hold.count < 1)
 		hold.count = 1;
 	read_mode(&hold, mode);
-	holder_decode(&hold.holder, line + skip, strlen(line + skip));
+	rest = read_byte(&hold, line + skip);
+	holder_decode(&hold.holder, rest, strlen(rest));
 	holds = realloc(record->holds, (record->count + 1) * sizeof(*holds));
 	if (!holds)
 		return;
@@ -120,9 +136,11 @@ int file_record_write(const struct file_record *record, int fd)
 
 		holder_encode(&hold->holder, holder);
 		used += (size_t)snprintf(text + used, room - used,
-					 "hold %s %s %" PRIu64 " %d %d %" PRId64 " %s\n",
+					 "hold %s %s %" PRIu64 " %d %d %" PRId64
+					 " %" PRId64 " %s\n",
 					 hold->id, mode_text(hold, mode), hold->fence,
-					 hold->count, (int)hold->keeper, hold->until_ms, holder);
+					 hold->count, (int)hold->keeper, hold->until_ms,
+					 hold->byte, holder);
 	}
 	/* Cut afterwards: a crash in between leaves a whole record, if a long one. */
 	written = pwrite(fd, text, used, 0);
@@ -156,6 +174,7 @@ uint64_t file_record_add(struct file_record *record, const struct request *reque
 	hold = &holds[record->count++];
 	*hold = (struct file_hold){ .mode = request->mode, .slots = request->slots,
 				    .fence = record->fence, .count = 1, .keeper = getpid(),
+				    .byte = FILE_HOLD_BYTE(record->fence),
 				    .holder = request->self };
 	memcpy(hold->id, request->token, FILE_ID_SIZE - 1);
 	return record->fence;
@@ -219,20 +238,31 @@ bool file_record_remove(struct file_record *record, const char *token)
 	return false;
 }
 
-void file_record_drop_exclusive(struct file_record *record)
+/* Not to be known is no proof that nobody has. */
+static bool byte_locked(int fd, int64_t byte)
 {
-	for (size_t i = record->count; i-- > 0;)
-		if (record->holds[i].mode == HOLD_EXCLUSIVE)
-			remove_at(record, i);
+	struct flock range = {
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1
+	};
+
+	return fcntl(fd, F_OFD_GETLK, &range) || range.l_type != F_UNLCK;
 }
 
-void file_record_drop_dead(struct file_record *record, const char *host)
+void file_record_sift(struct file_record *record, int fd, enum file_taken taken)
 {
 	for (size_t i = record->count; i-- > 0;) {
 		const struct file_hold *hold = &record->holds[i];
 
-		if (hold->keeper > 0 && !strcmp(hold->holder.host, host) &&
-		    kill(hold->keeper, 0) && errno == ESRCH)
+		if (taken != (hold->mode == HOLD_EXCLUSIVE ? FILE_TAKEN : FILE_SHARED) ||
+		    (hold->byte && !byte_locked(fd, hold->byte)))
 			remove_at(record, i);
 	}
+}
+
+bool file_record_unsure(const struct file_record *record)
+{
+	for (size_t i = 0; i < record->count; i++)
+		if (!record->holds[i].byte)
+			return true;
+	return false;
 }

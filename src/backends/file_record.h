@@ -4,11 +4,12 @@
  * kernel's lock, never this text; after a crash it may name holders that are gone.
  *
  *	fence 01795232382921432
- *	hold <first half of the token> <mode> <fence> <count> <pid> <until> <holder>
+ *	hold <first half of the token> <mode> <fence> <count> <pid> <until> <byte> <holder>
  *
  * A line for each hold. The mode is x (exclusive), s (shared) or the number of slots;
  * the pid that of the process of dlock that holds it, which is not always the one to
- * show.
+ * show, and means nothing in another container. The hold lives as long as the byte is
+ * locked, see file_alive.c. Lines of dlock before that have no byte.
  */
 #ifndef DLOCK_FILE_RECORD_H
 #define DLOCK_FILE_RECORD_H
@@ -24,6 +25,18 @@ struct error;
 
 #define FILE_ID_SIZE 17		/* 16 hex digits: names a hold, proves nothing */
 
+/* Bytes to lock, far behind the text: who has this one may change the record, ... */
+#define FILE_SECTION_BYTE ((int64_t)1 << 40)
+/* ... and behind it each hold has one of its own, for its fence has no other. */
+#define FILE_HOLD_BYTE(fence) (FILE_SECTION_BYTE + 1 + (int64_t)((fence) & (INT64_MAX >> 1)))
+
+/* How a file is locked by flock(). */
+enum file_taken {
+	FILE_FREE,
+	FILE_SHARED,		/* by shared holds and slots */
+	FILE_TAKEN,		/* by an exclusive hold */
+};
+
 struct file_hold {
 	char id[FILE_ID_SIZE];
 	enum hold_mode mode;
@@ -32,6 +45,7 @@ struct file_hold {
 	int count;		/* how often it was acquired */
 	pid_t keeper;
 	int64_t until_ms;	/* wall clock: the keeper frees it then; 0: not by itself */
+	int64_t byte;		/* locked as long as the hold lives; 0: not known */
 	struct holder holder;
 };
 
@@ -67,10 +81,14 @@ uint64_t file_record_count(struct file_record *record, const char *token, int by
 /* Takes out the hold of token; true if it was there. */
 bool file_record_remove(struct file_record *record, const char *token);
 
-/* Takes out exclusive holds, for who has a shared lock: there can be none. */
-void file_record_drop_exclusive(struct file_record *record);
+/*
+ * Takes out what cannot hold any more: holds whose byte nobody has locked, and holds that
+ * do not go with how the file is locked. fd must not be the descriptor of a hold: the
+ * kernel does not show a descriptor its own locks.
+ */
+void file_record_sift(struct file_record *record, int fd, enum file_taken taken);
 
-/* Takes out holds of processes of this host that are gone. */
-void file_record_drop_dead(struct file_record *record, const char *host);
+/* Is there a hold without a byte? */
+bool file_record_unsure(const struct file_record *record);
 
 #endif

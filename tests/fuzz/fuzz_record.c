@@ -29,8 +29,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	INVARIANT(again.fence == fence && again.count == record.count);
 	INVARIANT(file_record_find(&again, request.token));
 	INVARIANT(file_record_count(&again, request.token, 1));
-	file_record_drop_dead(&again, "nowhere");
+	INVARIANT(again.holds[again.count - 1].byte == FILE_HOLD_BYTE(fence));
 	INVARIANT(file_record_remove(&again, request.token));
+	/* Nobody has locked any byte. */
+	file_record_sift(&again, fd, FILE_SHARED);
+	INVARIANT(!again.count || file_record_unsure(&again));
+	file_record_sift(&again, fd, FILE_FREE);
+	INVARIANT(!again.count);
 	file_record_finish(&again);
 	file_record_finish(&record);
 	close(fd);
