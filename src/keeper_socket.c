@@ -18,18 +18,29 @@
 /* A caller that connects and says nothing holds the keeper up for so long. */
 #define QUERY_TIMEOUT_MS 1000
 
-static const char *directory(void)
+/*
+ * The directories to use, the best one first; NULL behind the last. In a container with a
+ * root that cannot be written the last one may be the only one, and is not the best since
+ * systemd may empty it when the user logs out.
+ */
+static const char *directory(int candidate)
 {
-	static char path[32] = "/run/dlock";
+	static char path[32];
+	const int place = candidate + (geteuid() != 0);
 
-	if (geteuid())
-		snprintf(path, sizeof(path), "/tmp/dlock-%u", (unsigned)geteuid());
+	if (place == 0)
+		return "/run/dlock";
+	if (place > 2)
+		return NULL;
+	snprintf(path, sizeof(path), "%s/dlock-%u", place == 1 ? "/tmp" : "/dev/shm",
+		 (unsigned)geteuid());
 	return path;
 }
 
-static void make_path(const char *token, char path[static KEEPER_SOCKET_PATH_SIZE])
+static void make_path(const char *directory, const char *token,
+		      char path[static KEEPER_SOCKET_PATH_SIZE])
 {
-	snprintf(path, KEEPER_SOCKET_PATH_SIZE, "%s/" PREFIX "%.*s", directory(), ID_LENGTH,
+	snprintf(path, KEEPER_SOCKET_PATH_SIZE, "%s/" PREFIX "%.*s", directory, ID_LENGTH,
 		 token);
 }
 
@@ -61,25 +72,39 @@ static int connect_to(const char *path, int64_t timeout_ms)
 	return -1;
 }
 
+/* A connection to the keeper of token; -1: there is none, and what a dead one left is gone. */
+static int connect_to_keeper(const char *token, int64_t timeout_ms)
+{
+	char path[KEEPER_SOCKET_PATH_SIZE];
+	struct error ignored;
+	const char *place;
+	struct stat info;
+	int fd;
+
+	for (int candidate = 0; (place = directory(candidate)); candidate++) {
+		make_path(place, token, path);
+		/* Somebody else's socket would be shown our token. */
+		if (lstat(path, &info) || !S_ISSOCK(info.st_mode) ||
+		    (info.st_uid != geteuid() && info.st_uid != 0) ||
+		    private_dir_make(place, &ignored))
+			continue;
+		fd = connect_to(path, timeout_ms);
+		if (fd >= 0)
+			return fd;
+		if (errno == ECONNREFUSED)
+			unlink(path);
+	}
+	return -1;
+}
+
 int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply,
 		      int64_t timeout_ms, struct error *err)
 {
-	char path[KEEPER_SOCKET_PATH_SIZE];
+	int failure, fd = connect_to_keeper(query->token, timeout_ms);
 	ssize_t length = -1;
-	struct stat info;
-	int fd, failure;
 
-	make_path(query->token, path);
-	/* Somebody else's socket would be shown our token. */
-	if (lstat(path, &info) || !S_ISSOCK(info.st_mode) ||
-	    (info.st_uid != geteuid() && info.st_uid != 0) || private_dir_make(directory(), err))
+	if (fd < 0)
 		return 1;
-	fd = connect_to(path, timeout_ms);
-	if (fd < 0) {
-		if (errno == ECONNREFUSED)
-			unlink(path);
-		return 1;
-	}
 	if (send(fd, query, sizeof(*query), MSG_NOSIGNAL) == (ssize_t)sizeof(*query))
 		length = recv(fd, reply, sizeof(*reply), 0);
 	failure = length < 0 ? errno : 0;
@@ -93,9 +118,9 @@ int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *rep
 	return -1;
 }
 
-static void remove_stale(void)
+static void remove_stale(const char *directory)
 {
-	DIR *entries = opendir(directory());
+	DIR *entries = opendir(directory);
 	char path[KEEPER_SOCKET_PATH_SIZE];
 	const struct dirent *entry;
 	int fd;
@@ -105,7 +130,7 @@ static void remove_stale(void)
 	while ((entry = readdir(entries))) {
 		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
 			continue;
-		snprintf(path, sizeof(path), "%s/%.60s", directory(), entry->d_name);
+		snprintf(path, sizeof(path), "%s/%.60s", directory, entry->d_name);
 		fd = connect_to(path, 0);
 		if (fd >= 0)
 			close(fd);
@@ -115,20 +140,14 @@ static void remove_stale(void)
 	closedir(entries);
 }
 
-int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_SIZE],
-			 struct error *err)
+/* The listening descriptor, or -1 with *err. */
+static int listen_at(const char *path, struct error *err)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	mode_t mask;
-	int fd;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	mode_t mask = umask(077);
 
-	if (private_dir_make(directory(), err))
-		return -1;
-	remove_stale();
-	make_path(token, path);
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	mask = umask(077);
 	if (fd >= 0 && !bind(fd, (const struct sockaddr *)&address, sizeof(address)) &&
 	    !listen(fd, 16)) {
 		umask(mask);
@@ -138,6 +157,30 @@ int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_
 	umask(mask);
 	if (fd >= 0)
 		close(fd);
+	return -1;
+}
+
+int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_SIZE],
+			 struct error *err)
+{
+	struct error failure;
+	const char *place;
+	int fd;
+
+	for (int candidate = 0; (place = directory(candidate)); candidate++) {
+		if (!private_dir_make(place, &failure)) {
+			remove_stale(place);
+			make_path(place, token, path);
+			fd = listen_at(path, &failure);
+			if (fd >= 0)
+				return fd;
+		}
+		/* What is wrong with the first one is what there is to mend. */
+		if (!candidate || failure.kind == ERROR_REFUSED)
+			*err = failure;
+		if (failure.kind == ERROR_REFUSED)
+			break;
+	}
 	return -1;
 }
 

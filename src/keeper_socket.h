@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How commands reach the keeper that `dlock acquire` left behind: a Unix socket,
- * mode 0700, in a private directory (/run/dlock for root, else /tmp/dlock-UID, which
- * unlike $XDG_RUNTIME_DIR survives a logout), named after the first half of the
- * token. A query must carry the whole token and come from the same user or root.
+ * mode 0700, in a private directory, named after the first half of the token. That is the
+ * first of these that can be written: /run/dlock for root, /tmp/dlock-UID, which unlike
+ * $XDG_RUNTIME_DIR survives a logout, /dev/shm/dlock-UID. Who asks looks in all of them.
+ * A query must carry the whole token and come from the same user or root.
  */
 #ifndef DLOCK_KEEPER_SOCKET_H
 #define DLOCK_KEEPER_SOCKET_H

@@ -33,3 +33,11 @@ int private_dir_make(const char *path, struct error *err)
 	}
 	return 0;
 }
+
+bool private_dir_impossible(const struct error *err)
+{
+	if (err->kind != ERROR_UNAVAILABLE)
+		return false;
+	return err->errnum == ENOENT || err->errnum == ENOTDIR || err->errnum == EROFS ||
+	       err->errnum == EACCES || err->errnum == EPERM;
+}

@@ -3,6 +3,8 @@
 #ifndef DLOCK_PRIVATE_DIR_H
 #define DLOCK_PRIVATE_DIR_H
 
+#include <stdbool.h>
+
 struct error;
 
 /*
@@ -10,5 +12,12 @@ struct error;
  * or open to others, a symbolic link above all. 0, or -1 with *err.
  */
 int private_dir_make(const char *path, struct error *err);
+
+/*
+ * After private_dir_make() has failed: is it for a reason that stays, so that another
+ * directory may be used in its place? Not when it was refused, nor for want of space,
+ * which the next process may find.
+ */
+bool private_dir_impossible(const struct error *err);
 
 #endif
