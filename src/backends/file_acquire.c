@@ -30,6 +30,16 @@ static enum step cannot_lock(const struct file_backend *file, struct error *err)
 	return STEP_FAILED;
 }
 
+static enum step enter_section(const struct file_backend *file, struct error *err)
+{
+	if (!file_lock_enter(file))
+		return STEP_DONE;
+	if (errno == ETIMEDOUT)
+		return STEP_BUSY;
+	file_lock_not_entered(file, err);
+	return STEP_FAILED;
+}
+
 /*
  * Do those who are in let this one in? flock() cannot tell shared holds from slots,
  * nor three slots from five.
@@ -132,12 +142,9 @@ static enum step enter(struct file_backend *file, const struct request *request,
 	/* Broken away while we slept: the name belongs to another file now. */
 	if (!file_path_current(file->directory, request->name, 0, file->fd))
 		return STEP_AGAIN;
-	if (file_lock_enter(file)) {
-		if (errno == ETIMEDOUT)
-			return STEP_BUSY;
-		file_lock_not_entered(file, err);
-		return STEP_FAILED;
-	}
+	step = enter_section(file, err);
+	if (step != STEP_DONE)
+		return step;
 	file_record_read(&record, file->fd);
 	step = check_record(file, &record, request, err);
 	if (step == STEP_DONE)
@@ -148,18 +155,24 @@ static enum step enter(struct file_backend *file, const struct request *request,
 }
 
 /*
- * Somebody has the lock, but it may be a process of dlock that only looks whether it can
- * be had: that does so within the section. true: it was, and the lock is ours.
+ * Somebody may have the lock who only looks whether it can be had: processes of dlock do so
+ * within the section.
  */
-static bool try_again(const struct file_backend *file, int how)
+static enum step lock_file(const struct file_backend *file, int how, struct error *err)
 {
-	bool ours;
+	enum step step;
 
-	if (file_lock_enter(file))
-		return false;
-	ours = !flock(file->fd, how);
+	if (!flock(file->fd, how))
+		return STEP_DONE;
+	if (!(how & LOCK_NB) || errno != EWOULDBLOCK)
+		return cannot_lock(file, err);
+	step = enter_section(file, err);
+	if (step != STEP_DONE)
+		return step;
+	if (flock(file->fd, how))
+		step = cannot_lock(file, err);
 	file_lock_leave(file);
-	return ours;
+	return step;
 }
 
 static enum step try_once(struct file_backend *file, const struct request *request,
@@ -173,9 +186,9 @@ static enum step try_once(struct file_backend *file, const struct request *reque
 		file_lock_close(file);
 	if (file_lock_open(file, request->name, err))
 		return STEP_FAILED;
-	if (flock(file->fd, how) &&
-	    (wait || errno != EWOULDBLOCK || !try_again(file, how)))
-		return cannot_lock(file, err);
+	step = lock_file(file, how, err);
+	if (step != STEP_DONE)
+		return step;
 	step = enter(file, request, grant, err);
 	if (step == STEP_DONE)
 		return step;

@@ -89,7 +89,7 @@ void file_lock_disclaim(struct file_backend *file)
 
 /*
  * The locks that are tried for are in the way of others for some microseconds. Other
- * processes of dlock do not take them for holders, see try_again() in file_acquire.c.
+ * processes of dlock do not take them for holders, see lock_file() in file_acquire.c.
  */
 static enum file_taken probe(const struct file_backend *file)
 {
