@@ -174,6 +174,58 @@ in_own_run() {
 	done
 }
 
+@test "where /run cannot be written, a keeper listens in the next directory and is found there" {
+	need_root
+	local read_only listens
+	for read_only in '/run' '/run /tmp' '/tmp'; do
+		case $read_only in
+		/run) listens=/tmp/dlock-0 ;;
+		/tmp) listens=/run/dlock ;;
+		*) listens=/dev/shm/dlock-0 ;;
+		esac
+		# as a container with a root that cannot be written; the places empty, as there
+		run --separate-stderr -0 unshare --pid --fork --kill-child -m --mount-proc sh -c '
+			mount -t tmpfs none /mnt && mkdir -m 0700 /mnt/locks && cp "$DLOCK" /mnt/dlock &&
+			mount -t tmpfs none /run && mount -t tmpfs none /tmp &&
+			mount -t tmpfs none /dev/shm && cd /mnt || exit 99
+			for each in $1; do
+				mount -o remount,ro "$each" || exit 98
+			done
+			export DLOCK_BACKEND=file:///mnt/locks
+			set -e
+			token=$(./dlock acquire -t 30s "$LOCK")
+			find /run /tmp /dev/shm -type s
+			./dlock verify "$LOCK" "$token"
+			./dlock renew -t 30s "$LOCK" "$token"
+			./dlock release "$LOCK" "$token"
+			./dlock status "$LOCK" >status
+			find /run /tmp /dev/shm -type s
+			sleep 300 &
+			token=$(./dlock acquire -t 30s --pid $! "$LOCK")
+			./dlock release "$LOCK" "$token"
+			./dlock status "$LOCK" >status' sh "$read_only"
+		equal "${#lines[@]}" 1 "lines with $read_only"
+		matches "$output" "^$listens/keeper-[0-9a-f]{16}\$"
+		equal "$stderr" ""
+	done
+}
+
+@test "where a keeper can listen nowhere, nothing is held" {
+	need_root
+	run --separate-stderr unshare -m sh -c 'mount -t tmpfs none /mnt && cp "$DLOCK" /mnt/dlock &&
+		for each in /run /dev/shm /tmp; do
+			mount -t tmpfs -o ro none "$each" || exit 98
+		done
+		mkdir -m 0700 /mnt/locks && cd /mnt && export DLOCK_BACKEND=file:///mnt/locks || exit 99
+		./dlock acquire "$LOCK"
+		code=$?
+		./dlock status "$LOCK" >/mnt/status || exit 97
+		exit $code'
+	matches "$status" '^12[25]$' status
+	one_line /run/dlock
+	equal "$output" ""
+}
+
 @test "a keeper that the caller's /run does not show is not needed to release" {
 	need_root
 	start sleep 300

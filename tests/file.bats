@@ -247,6 +247,63 @@ refused() {
 	equal "${lines[1]}" "$LOCK.lock"
 }
 
+# minimal SCRIPT [ARG]...: where /run and /tmp are empty, dlock is /mnt/dlock, and there is
+# no -b. ARG is $1 and so on.
+minimal() {
+	local script=$1
+	shift
+	env -u DLOCK_BACKEND unshare -m sh -c 'mount -t tmpfs none /mnt && cp "$DLOCK" /mnt/dlock &&
+		mount -t tmpfs none /run && mount -t tmpfs none /tmp && cd /mnt || exit 99
+		PATH=/mnt:$PATH
+		'"$script" sh "$@"
+}
+
+@test "without /run/lock, root makes it" {
+	need_root
+	run --separate-stderr -0 minimal 'umask 077
+		dlock run "$LOCK" -- true && stat -c "%a %u %n" /run/lock /run/lock/dlock && ls -A /run/lock/dlock /tmp'
+	equal "$stderr" ""
+	equal "$output" "755 0 /run/lock
+700 0 /run/lock/dlock
+/run/lock/dlock:
+$LOCK.lock
+
+/tmp:"
+	# nothing falls back for want of space: others may find it, and would lock elsewhere
+	run --separate-stderr -122 minimal 'umount /run && mount -t tmpfs -o nr_inodes=1 none /run &&
+		exec dlock run "$LOCK" -- true'
+	one_line 'directory /run/lock: .*-b file:///'
+}
+
+@test "where /run/lock cannot be made, root uses /tmp/dlock-0, and looks there" {
+	need_root
+	local make
+	for make in 'mount -o remount,ro /run' 'mkdir /run/lock && mount -o remount,ro /run'; do
+		run --separate-stderr -0 minimal "$make"'
+			dlock run "$LOCK" -- sh -c "dlock run -n \"\$LOCK\" -- true; dlock status --json" &&
+			stat -c "%a %u" /tmp/dlock-0 && ls /tmp/dlock-0'
+		equal "$stderr" ""
+		equal "$(jq -r .name <<<"${lines[0]}")" "$LOCK"
+		equal "${lines[*]:1}" "700 0 $LOCK.lock"
+	done
+	for make in 'mkdir -m 0755 /tmp/dlock-0' 'mkdir -m 0700 /tmp/dlock-0; chown 12345 /tmp/dlock-0' \
+		'mkdir -m 0700 /tmp/d; ln -s d /tmp/dlock-0' 'touch /tmp/dlock-0'; do
+		run --separate-stderr -122 minimal 'mount -o remount,ro /run
+			'"$make"'
+			exec dlock run "$LOCK" -- true'
+		one_line '^dlock: .*/tmp/dlock-0'
+	done
+	run --separate-stderr -122 minimal 'mount -o remount,ro /run && mount -o remount,ro /tmp
+		exec dlock run "$LOCK" -- true'
+	one_line '^dlock: .*/tmp/dlock-0: .*-b file:///'
+}
+
+@test "XDG_RUNTIME_DIR that is not there is refused by name, and what to give instead" {
+	strangers
+	run --separate-stderr -122 as "$ALICE" env XDG_RUNTIME_DIR="$OPEN/none" "$OPEN/dlock" run "$LOCK" -- true
+	one_line "$OPEN/none/dlock: .*-b file:///"
+}
+
 @test "a directory that cannot be written is refused by name" {
 	if ((EUID == 0)); then
 		run --separate-stderr -122 unshare -m sh -c 'mount -t tmpfs -o ro none "$0" &&

@@ -18,6 +18,16 @@
 /* "." and five digits of a slot must still fit. */
 #define PLAIN_MAX (ENCODED_MAX - 9)
 
+static int make_run_lock(struct error *err)
+{
+	if (!mkdir("/run/lock", 0755))
+		return chmod("/run/lock", 0755);	/* whatever the umask is */
+	if (errno == EEXIST)
+		return 0;
+	error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory /run/lock");
+	return -1;
+}
+
 /*
  * For root, in minimal images too: there /run/lock is often missing, and is made, for
  * others may make it later, when all must still agree on the directory.
@@ -25,11 +35,8 @@
 static int make_for_root(char *path, size_t size, struct error *err)
 {
 	snprintf(path, size, "/run/lock/dlock");
-	if (!private_dir_make(path, err))
-		return 0;
-	if (err->errnum == ENOENT && !mkdir("/run/lock", 0755))
-		chmod("/run/lock", 0755);	/* whatever the umask is */
-	if (err->errnum == ENOENT && !private_dir_make(path, err))
+	if (!private_dir_make(path, err) ||
+	    (err->errnum == ENOENT && !make_run_lock(err) && !private_dir_make(path, err)))
 		return 0;
 	if (!private_dir_impossible(err))
 		return -1;
