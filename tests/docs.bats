@@ -436,7 +436,7 @@ status_counts() {
 	printf '[a]\nnone = 1\n' >"$XDG_CONFIG_HOME/dlock.conf"
 	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
 	matches "$stderr" 'has only uri'
-	printf '%s\n' backend ttl wait uri >wanted
+	printf '%s\n' backend ttl wait contain uri >wanted
 	sed -n 's/^\.It Cm //p' "$TOP/man/dlock.conf.5" >found
 	same wanted found keys
 }
