@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +88,19 @@ static int print_result(const struct session *session, const struct acquire_resu
 		json_close(&json, '}');
 		putchar('\n');
 	}
-	return fflush(stdout) || ferror(stdout) ? -1 : 0;
+	return flush_output();
+}
+
+/* Said before anything is taken, for the token of a hold is printed on standard output. */
+static int check_output(struct error *err)
+{
+	const int flags = fcntl(STDOUT_FILENO, F_GETFL);
+
+	if (flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != O_RDONLY)
+		return 0;
+	error_set(err, ERROR_USAGE, 0, "standard output is closed: the token could not be "
+		  "printed, and nobody could release the lock");
+	return -1;
 }
 
 /* Nobody will ever know this token: the lock must not be left to it. */
@@ -96,10 +109,12 @@ static void take_back(struct session *session, const char *token)
 	const struct request request = { .name = session->options.operands[0],
 					 .token = token };
 	struct token_result result;
-	struct error ignored;
+	struct error err = { 0 };
 
-	token_ask(session, KEEPER_VERB_RELEASE, &request, &result,
-		  &ignored);
+	if (!token_ask(session, KEEPER_VERB_RELEASE, &request, &result, &err))
+		return;
+	error_prefix(&err, "%s: cannot give it back", request.name);
+	complain(&err);
 }
 
 static int acquire(struct session *session, const struct signals *signals,
@@ -154,7 +169,7 @@ int command_acquire(int argc, char **argv)
 	} else {
 		const struct options *options = &session.options;
 
-		if ((options->pid && open_process(&process, options->pid, options->kill_on_lost,
+		if (check_output(&err) || (options->pid && open_process(&process, options->pid, options->kill_on_lost,
 						  &err)) || signals_init(&signals, &err))
 			status = complain(&err);
 		else

@@ -39,6 +39,12 @@ int command_version(int argc, char **argv);
 /* Prints the help of one command, or of dlock as a whole (NULL), on stdout. */
 void help_print(const struct command_row *command);
 
+/*
+ * Writes out what was printed on stdout. 0, or -1 when any of it could not be written: main() then
+ * says so in the end, and why, and the exit status is that of an error.
+ */
+int flush_output(void);
+
 /* Prints "dlock: message" on stderr; gives the status that goes with the error. */
 int complain(const struct error *err);
 

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdio_ext.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "error.h"
@@ -51,13 +54,48 @@ int complain(const struct error *err)
 	return exit_status_of(err);
 }
 
+/* Why output could not be written, for errno has long changed when main() says so. */
+static int output_errnum;
+
+int flush_output(void)
+{
+	const bool failed_before = ferror(stdout);
+
+	if (__fpending(stdout) && fflush(stdout) && !output_errnum)
+		output_errnum = errno;
+	return failed_before || ferror(stdout) ? -1 : 0;
+}
+
 /* What could not be printed was not said: a script must not take it for an answer. */
 static int finish_output(int status)
 {
-	if (!ferror(stdout) && (!__fpending(stdout) || !fflush(stdout)))
+	if (!flush_output())
 		return status;
-	fprintf(stderr, "dlock: cannot write the output: %s\n", strerror(errno));
+	fprintf(stderr, "dlock: cannot write the output%s%s\n", output_errnum ? ": " : "",
+		output_errnum ? strerror(output_errnum) : "");
 	return EXIT_DLOCK;
+}
+
+static void end_by_signal(int sig)
+{
+	_exit(EXIT_SIGNAL + sig);
+}
+
+/*
+ * The kernel ignores what would end the first process of a PID namespace, which dlock is in a
+ * container of its own, unless there is a handler. run and acquire read signals themselves.
+ */
+static void obey_signals_as_init(void)
+{
+	static const int signals[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM };
+	const struct sigaction end = { .sa_handler = end_by_signal };
+	struct sigaction old;
+
+	if (getpid() != 1)
+		return;
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (!sigaction(signals[i], NULL, &old) && old.sa_handler == SIG_DFL)
+			sigaction(signals[i], &end, NULL);
 }
 
 int main(int argc, char **argv)
@@ -68,6 +106,7 @@ int main(int argc, char **argv)
 	program_argv = argv;
 	/* Else a socket of ours could become the "standard error" that messages are written to. */
 	fds_fill_standard();
+	obey_signals_as_init();
 	if (argc < 2) {
 		fprintf(stderr, "dlock: no command given; try 'dlock --help'\n");
 		return EXIT_DLOCK;

@@ -245,7 +245,7 @@ static int watch(struct session *session, struct error *err)
 		state = show_once(session, err);
 		if (state < 0)
 			return state;
-		if (fflush(stdout))
+		if (flush_output())
 			return state;
 		sleep(WATCH_SECONDS);
 	}

@@ -232,6 +232,25 @@ without_dev() {
 	equal "$status" 0
 }
 
+@test "as the first process of a PID namespace it obeys TERM and INT, whatever it does" {
+	need_root
+	local sig args
+	export DLOCK_BACKEND=$REDIS
+	hold --
+	for sig in TERM:143 INT:130; do
+		for args in 'status --watch' "wait $LOCK" "acquire $LOCK" "run $LOCK -- true"; do
+			# shellcheck disable=SC2086 # words
+			start unshare --pid --fork --mount-proc "$DLOCK" $args
+			wait_until 5 child "$PID" dlock
+			# again and again: it may not be ready for the first
+			wait_until 5 eval 'kill "-${sig%:*}" "$CHILD" || :; ended "$CHILD"' 2>/dev/null
+			join "$PID" 5
+			equal "$status" "${sig#*:}" "status of $args after $sig"
+		done
+	done
+	release
+}
+
 # ---- leftovers
 
 @test "background jobs get TERM, then KILL after --kill-after; the status stays" {
@@ -484,7 +503,9 @@ usage_error() {
 	matches "$output" '^dlock [0-9]+\.[0-9]+'
 	# what could not be printed is an error
 	run --separate-stderr -125 sh -c '"$DLOCK" --help >/dev/full'
-	one_line
+	one_line 'No space left on device$'
+	run --separate-stderr -125 sh -c '"$DLOCK" version >&-'
+	one_line 'Bad file descriptor$'
 }
 
 @test "-q is quieter, -v tells each step, on stderr" {

@@ -123,10 +123,32 @@ json_is() {
 }
 
 @test "acquire that cannot print the token says so and holds nothing" {
-	run --separate-stderr sh -c '"$DLOCK" acquire "$LOCK" >/dev/full'
-	equal "$status" 125
-	one_line
-	wait_until 2 is_free
+	local shape
+	for shape in '' --json; do
+		run --separate-stderr -125 sh -c '"$DLOCK" acquire $0 "$LOCK" >/dev/full' "$shape"
+		one_line 'cannot write the output: No space left on device$'
+		wait_until 2 is_free
+		nothing_left
+		# whoever would have read it is gone
+		mkfifo pipe
+		run --separate-stderr -125 sh -c 'exec 7<>pipe >pipe 7>&- && exec "$DLOCK" acquire $0 "$LOCK"' "$shape"
+		one_line 'cannot write the output: Broken pipe$'
+		wait_until 2 is_free
+		nothing_left
+		rm pipe
+	done
+}
+
+@test "acquire without a standard output that can be written to takes nothing" {
+	hold --
+	for closed in '>&-' '1</dev/null'; do
+		# not even its turn is waited for
+		timed sh -c 'exec "$DLOCK" acquire "$LOCK" '"$closed"
+		equal "$status" 125
+		between "$MS" 0 3000
+		one_line 'standard output is closed'
+	done
+	release
 	nothing_left
 }
 
