@@ -153,7 +153,7 @@ static int fork_command(struct guarding *g, bool foreground)
 static enum launched launch_command(struct guarding *g)
 {
 	/* Here, for in a namespace the terminal's group has no number. */
-	const bool foreground = terminal_ours(g->plan->terminal);
+	const bool foreground = terminal_is_free(g->plan->terminal);
 	const bool contain = g->plan->contain;
 
 	if (!(contain ? guarding_contain(g, foreground) : fork_command(g, foreground)))

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "lease.h"
@@ -78,12 +79,19 @@ static void hear_holding(struct supervisor *s, const struct keeper_event *event)
 /* Ctrl-Z: dlock's own job stops as the command did; fg continues both. */
 static void follow_stop(struct supervisor *s, int sig)
 {
-	bool foreground = terminal_take(&s->terminal, command_of(s));
+	bool foreground;
 
+	if (terminal_lend(&s->terminal, command_of(s), sig)) {
+		guard_signal(&s->guard, SIGCONT, true);
+		return;
+	}
+	foreground = terminal_take(&s->terminal, command_of(s));
 	if (s->terminal.fd < 0 || (sig == SIGSTOP && !foreground))
 		return;
-	signals_stop_self(sig, true);
-	if (terminal_ours(&s->terminal))
+	/* Who was stopped already must not be stopped a second time, after it was continued. */
+	signals_stop_self(sig, !s->terminal.stop_typed);
+	s->terminal.stop_typed = false;
+	if (terminal_is_free(&s->terminal))
 		terminal_give(&s->terminal, command_of(s));
 	guard_signal(&s->guard, SIGCONT, true);
 }
@@ -97,9 +105,16 @@ static void forward_signals(struct supervisor *s)
 		/* `dlock break` says: look at once. */
 		if (sig == SIGURG && s->backend)
 			s->look_now = true;
+		if ((sig == SIGTTIN || sig == SIGTTOU) && info.ssi_code == SI_KERNEL)
+			terminal_wanted(&s->terminal, command_of(s));
+		/* The terminal's, of our own making. */
+		if (sig == SIGCONT && info.ssi_pid == (uint32_t)getpid())
+			continue;
+		if (sig == SIGTSTP || sig == SIGCONT)
+			s->terminal.stop_typed = sig == SIGTSTP && info.ssi_code == SI_KERNEL;
 		if (!signals_forwarded(sig))
 			continue;
-		if (sig == SIGCONT && command_of(s) && terminal_ours(&s->terminal))
+		if (sig == SIGCONT && command_of(s) && terminal_is_free(&s->terminal))
 			terminal_give(&s->terminal, command_of(s));
 		/* What the kernel sends, a terminal's Ctrl-C, is for a whole group. */
 		guard_signal(&s->guard, sig, sig == SIGCONT || sig == SIGTSTP ||
@@ -295,7 +310,7 @@ void supervisor_run_command(struct supervisor *s)
 	s->ended = true;
 	s->ended_ms = clock_boot_ms();
 	s->last_lease = shared_lease(s->shared);
-	terminal_take(&s->terminal, command_of(s));
+	terminal_finish(&s->terminal, command_of(s));
 	if (!s->reaped)
 		s->result->status = SIGKILL;
 }

@@ -2,17 +2,37 @@
 #include "terminal.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* Some shells make their pipelines of sockets. */
+static bool is_pipe(int fd)
+{
+	struct stat status;
+
+	return !fstat(fd, &status) && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+}
 
 void terminal_open(struct terminal *terminal)
 {
-	terminal->fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
-	terminal->group = getpgrp();
+	*terminal = (struct terminal){
+		.fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY), .group = getpgrp(),
+	};
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO && terminal->fd >= 0; fd++)
+		if (is_pipe(fd))
+			terminal->in_pipeline = true;
 }
 
-bool terminal_ours(const struct terminal *terminal)
+/* Is dlock's own process group in the foreground? */
+static bool is_ours(const struct terminal *terminal)
 {
 	return terminal->fd >= 0 && tcgetpgrp(terminal->fd) == terminal->group;
+}
+
+bool terminal_is_free(const struct terminal *terminal)
+{
+	return !terminal->in_pipeline && is_ours(terminal);
 }
 
 void terminal_give(const struct terminal *terminal, pid_t group)
@@ -21,9 +41,41 @@ void terminal_give(const struct terminal *terminal, pid_t group)
 		tcsetpgrp(terminal->fd, group);
 }
 
-bool terminal_take(const struct terminal *terminal, pid_t group)
+bool terminal_lend(struct terminal *terminal, pid_t group, int sig)
 {
-	if (terminal->fd < 0 || group <= 0 || tcgetpgrp(terminal->fd) != group)
+	if ((sig != SIGTTIN && sig != SIGTTOU) || !is_ours(terminal) ||
+	    tcsetpgrp(terminal->fd, group))
 		return false;
-	return tcsetpgrp(terminal->fd, terminal->group) == 0;
+	terminal->lent = terminal->in_pipeline;
+	return true;
+}
+
+/*
+ * With the terminal ours again. SIGCONT also takes back the signal of one that is about to stop.
+ */
+static void continue_group(const struct terminal *terminal)
+{
+	kill(-terminal->group, SIGCONT);
+}
+
+void terminal_wanted(struct terminal *terminal, pid_t group)
+{
+	if (terminal->lent && !terminal_take(terminal, group) && is_ours(terminal))
+		continue_group(terminal);
+}
+
+bool terminal_take(struct terminal *terminal, pid_t group)
+{
+	if (terminal->fd < 0 || group <= 0 || tcgetpgrp(terminal->fd) != group ||
+	    tcsetpgrp(terminal->fd, terminal->group))
+		return false;
+	if (terminal->lent)
+		continue_group(terminal);
+	return true;
+}
+
+void terminal_finish(struct terminal *terminal, pid_t group)
+{
+	terminal_wanted(terminal, group);
+	terminal_take(terminal, group);
 }

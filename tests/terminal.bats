@@ -33,7 +33,8 @@ shows() {
 
 # prompt STATUS: the shell is ready, and its last line says so; a ^C may stand before it
 prompt() {
-	[[ $(screen capture-pane -p | grep -v '^$' | tail -n 1) == *"READY $1>" ]]
+	# shellcheck disable=SC2053 # a pattern
+	[[ $(screen capture-pane -p | grep -v '^$' | tail -n 1) == *"READY "$1">" ]]
 }
 
 # types TEXT: at the keyboard, with Enter
@@ -166,6 +167,81 @@ job_is_gone() {
 	types 'clear; read x; echo got $x'
 	types word
 	wait_until 5 shows '^got word'
+}
+
+@test "in a pipeline with less, which has the keyboard while the command runs and after it" {
+	need less
+	local backend
+	for backend in "$FILE" "$REDIS"; do
+		types 'clear; $DLOCK run -b '"$backend $LOCK"' -- seq 500 | less'
+		wait_until 5 shows '^29$'
+		keys G
+		wait_until 5 shows '^500$'
+		keys q
+		wait_until 5 prompt 0
+		types 'clear; $DLOCK run -b '"$backend $LOCK"' -- sh -c "seq 500; exec sleep 300" | less'
+		wait_until 5 shows '^29$'
+		keys Space
+		wait_until 5 shows '^50$'
+		DLOCK_BACKEND=$backend is_held
+		# the job stops as one, and goes on
+		keys C-z
+		wait_until 5 prompt 148
+		types 'clear; fg'
+		wait_until 5 shows '^50$'
+		keys Space
+		wait_until 5 shows '^80$'
+		keys C-c
+		DLOCK_BACKEND=$backend wait_until 5 is_free
+		wait_until 5 eval 'keys q; prompt "[0-9]*"'
+	done
+}
+
+@test "in a pipeline the command gets the terminal when it wants it, and others when they do" {
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "read line </dev/tty; echo got \$line" | cat'
+	wait_until 5 is_held
+	types hello
+	wait_until 5 shows '^got hello'
+	wait_until 5 prompt 0
+	# as one that asks for a password does
+	types 'clear; echo x | $DLOCK run '"$LOCK"' -- sh -c "stty -echo </dev/tty; echo no\"\"w; read line </dev/tty; stty echo </dev/tty; cat; echo got \$line"'
+	wait_until 5 shows '^now'
+	types secret
+	wait_until 5 shows '^got secret'
+	wait_until 5 prompt 0
+	equal "$(screen capture-pane -p | grep -c '^secret')" 0
+	# first the command, then the other while the command goes on
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "read line </dev/tty; echo \$line; exec sleep 300" | sh -c "read line; echo fi\"\"rst \$line; read line </dev/tty; echo sec\"\"ond \$line"'
+	wait_until 5 is_held
+	types one
+	wait_until 5 shows '^first one'
+	types two
+	wait_until 5 shows '^second two'
+	is_held
+	keys C-c
+	# the status is that of the last
+	wait_until 5 prompt 0
+	is_free
+	# the other is stopped for want of it, and goes on when the command has ended
+	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "read line </dev/tty; echo \$line" | sh -c "read line; echo fi\"\"rst \$line; read line </dev/tty; echo sec\"\"ond \$line"'
+	wait_until 5 is_held
+	types one
+	wait_until 5 shows '^first one'
+	types two
+	wait_until 5 shows '^second two'
+	wait_until 5 prompt 0
+}
+
+@test "within a script, whose shell waits in the same group, the command has the terminal" {
+	types 'clear; sh -c "\$DLOCK run '"$LOCK"' -- $TOOLS/sigprobe -sn; true"'
+	wait_until 5 shows '^foreground: yes'
+	wait_until 5 prompt 0
+	types 'clear; sh -c "\$DLOCK run '"$LOCK"' -- sh -c \"stty -echo; echo no\\\"\\\"w; read line; stty echo; echo got \\\$line\"; echo af\"\"ter"'
+	wait_until 5 shows '^now'
+	types word
+	wait_until 5 shows '^got word'
+	wait_until 5 shows '^after'
+	wait_until 5 prompt 0
 }
 
 @test "in the background it leaves the terminal alone" {
