@@ -3,6 +3,7 @@
 # make demo      install what the build needs, build, run a command under a lock
 # make check     install what the tests need, run them all against real servers
 # make           build into $(BUILD)
+# make torture   random faults against many locks; ROUNDS, BACKENDS, SEED: tests/torture/README.md
 # make lint bench fuzz install uninstall clean
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
@@ -123,7 +124,7 @@ UNITS := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
-.PHONY: all demo check lint bench fuzz fuzzers install uninstall clean test-programs
+.PHONY: all demo check torture lint bench fuzz fuzzers install uninstall clean test-programs
 ifeq ($(STATIC),yes)
 DYNAMIC := $(BUILD)/dlock-full
 PRIVATE := $(DYNAMIC) $(MODULES)
@@ -201,7 +202,25 @@ $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC) src/link
 $(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
 
-test-programs: $(UNITS) $(TOOLS)
+# A witness that starts slowly beats late; static where the C library's archive is there.
+ifeq ($(SANITIZE),)
+$(BUILD)/tests/tools/witness: override LDFLAGS += $(if $(call have_archive,libc.a),-static)
+endif
+
+TORTURE_SRC := $(addprefix tests/torture/,torture.c lane.c strike.c process.c plan.c history.c)
+$(BUILD)/tests/torture/torture: $(call obj,$(TORTURE_SRC))
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+$(BUILD)/tests/torture/judge: $(call obj,tests/torture/judge.c tests/torture/history.c)
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+# Into programs that were built without sanitizers, too.
+$(BUILD)/tests/torture/wallclock.so: tests/torture/wallclock.c
+	@mkdir -p $(@D)
+	$(call say,LD,$@) $(CC) $(CPPFLAGS) -std=c11 $(WARNINGS) -O2 -fPIC -shared -o $@ $<
+$(BUILD)/tests/unit/test_history: $(call obj,tests/torture/history.c)
+$(BUILD)/tests/unit/test_torture: $(call obj,tests/torture/plan.c)
+TORTURE := $(addprefix $(BUILD)/tests/torture/,torture judge wallclock.so)
+
+test-programs: $(UNITS) $(TOOLS) $(TORTURE)
 
 # Some targets need more than the pure parts.
 FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
@@ -232,6 +251,11 @@ check:
 	$(Q)tests/packages build test
 	$(Q)$(MAKE) --no-print-directory all test-programs
 	$(Q)BUILD=$(abspath $(BUILD)) tests/run $(TESTS)
+
+torture:
+	$(Q)tests/packages build test
+	$(Q)$(MAKE) --no-print-directory all test-programs
+	$(Q)BUILD=$(abspath $(BUILD)) tests/torture/run
 
 lint:
 	$(Q)tests/packages build test lint

@@ -7,9 +7,17 @@
  * the line "LOST" proves that dlock did not kill in time, and no schedule can
  * produce it when dlock did.
  *
- *	witness [-i] [-l LOG] [-e MS] [-f MS] [-p PORT -k KEY -t TOKEN]
+ *	witness [-id] [-l LOG] [-H HISTORY] [-n HOLD] [-m MODE] [-e MS] [-f MS]
+ *		[-p PORT -k KEY -t TOKEN]
  *
  *	-i  ignore TERM, INT and HUP
+ *	-d  leave a daemon behind (a session of its own, parent gone) that ignores the same
+ *	    signals and lives until it is killed: an orphan that shows in the history
+ *	-H  history; default: $WITNESS_HISTORY, else none. What several holders write into one
+ *	    file is judged by torture/history.h, which has its lines. Without -l there is then
+ *	    no log.
+ *	-n  what this hold is called in the history; default: the first half of $DLOCK_TOKEN
+ *	-m  how it is held, for the history: x (default), s, or a number of slots
  *	-l  log; default: standard output. Lines, times in ms of CLOCK_BOOTTIME:
  *	      TIME pid PID        first of all
  *	      TIME held PTTL      the server says: this token, for PTTL ms more
@@ -22,6 +30,7 @@
  */
 #include <arpa/inet.h>
 #include <err.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -32,7 +41,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,7 +56,8 @@ struct server {
 	size_t used;
 };
 
-static int log_fd = STDOUT_FILENO;
+static int log_fd = STDOUT_FILENO, history_fd = -1;
+static char hold[64];
 static volatile sig_atomic_t caught;
 
 static int64_t now_ms(void)
@@ -56,11 +68,31 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* One line of the history. The time is taken before the line is written, so that whoever is
+ * stopped in between does not seem to have lived longer than it has. */
+static void record(const char *word, const char *rest)
+{
+	struct timespec now;
+	char line[200];
+	int length;
+
+	if (history_fd < 0)
+		return;
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	length = snprintf(line, sizeof(line), "%lld.%06ld %s %s %ld%s\n",
+			  (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000,
+			  now.tv_nsec % 1000000, word, hold, (long)getpid(), rest);
+	if (write(history_fd, line, (size_t)length) != length)
+		_exit(74);
+}
+
 static void note(const char *text)
 {
 	char line[1200];
 	int length;
 
+	if (log_fd < 0)
+		return;
 	length = snprintf(line, sizeof(line), "%lld %s\n", (long long)now_ms(), text);
 	/* one write a line: several witnesses may share a log */
 	if (write(log_fd, line, (size_t)length) != length)
@@ -149,6 +181,56 @@ static bool parse(struct server *server, char *value, size_t size, long long *pt
 	return true;
 }
 
+/* The first line of the history of this hold. */
+static void record_begin(const char *mode)
+{
+	const char *fence = getenv("DLOCK_FENCE");
+	char rest[64];
+
+	snprintf(rest, sizeof(rest), " %s %s", fence && *fence ? fence : "-", mode);
+	record("begin", rest);
+}
+
+static void open_history(const char *path, const char *name)
+{
+	const char *token = getenv("DLOCK_TOKEN");
+
+	if (name)
+		snprintf(hold, sizeof(hold), "%s", name);
+	else if (token && *token)
+		snprintf(hold, sizeof(hold), "%.*s", (int)(strlen(token) / 2), token);
+	else
+		snprintf(hold, sizeof(hold), "pid%ld", (long)getpid());
+	history_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (history_fd < 0)
+		err(64, "%s", path);
+}
+
+/* A daemon that beats in the history until it is killed. */
+static void leave_daemon(int pause_ms)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		err(71, "fork");
+	if (pid > 0) {
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		return;
+	}
+	setsid();
+	if (fork() != 0)
+		_exit(0);
+	prctl(PR_SET_NAME, "witness-daemon");
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	for (;;) {
+		record("beat", "");
+		poll(NULL, 0, pause_ms);
+	}
+}
+
 static void testify(struct server *server, int pause_ms)
 {
 	struct pollfd pfd;
@@ -186,64 +268,113 @@ static void testify(struct server *server, int pause_ms)
 	poll(NULL, 0, pause_ms);
 }
 
-int main(int argc, char **argv)
-{
-	struct sigaction action = { .sa_handler = on_signal };
-	struct server server = { .fd = -1, .token = "" };
-	int64_t end_ms = INT64_MAX;
-	int pause_ms = 2, option;
-	bool ignore = false;
-	char line[32];
+struct options {
+	int64_t end_ms;
+	int pause_ms;
+	bool ignore, daemon, logs;
+	const char *history, *name, *mode;
+};
 
-	while ((option = getopt(argc, argv, "il:e:f:p:k:t:")) != -1) {
-		switch (option) {
-		case 'i':
-			ignore = true;
-			break;
-		case 'l':
-			log_fd = open(optarg, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-			if (log_fd < 0)
-				err(64, "%s", optarg);
-			break;
-		case 'e':
-			pause_ms = atoi(optarg);
-			break;
-		case 'f':
-			end_ms = now_ms() + atoll(optarg);
-			break;
-		case 'p':
-			server.port = (uint16_t)atoi(optarg);
-			break;
-		case 'k':
-			server.key = optarg;
-			break;
-		case 't':
-			server.token = optarg;
-			break;
-		default:
-			return 64;
-		}
+static void usage(void)
+{
+	errx(64, "usage: witness [-id] [-l LOG] [-H HISTORY] [-n HOLD] [-m MODE] [-e MS] [-f MS] "
+		 "[-p PORT -k KEY -t TOKEN]");
+}
+
+static void apply(struct options *options, struct server *server, int option, char *value)
+{
+	switch (option) {
+	case 'i':
+		options->ignore = true;
+		break;
+	case 'd':
+		options->daemon = true;
+		break;
+	case 'l':
+		options->logs = true;
+		log_fd = open(value, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+		if (log_fd < 0)
+			err(64, "%s", value);
+		break;
+	case 'H':
+		options->history = value;
+		if (!options->logs)
+			log_fd = -1;
+		break;
+	case 'n':
+		options->name = value;
+		break;
+	case 'm':
+		options->mode = value;
+		break;
+	case 'e':
+		options->pause_ms = atoi(value);
+		break;
+	case 'f':
+		options->end_ms = now_ms() + atoll(value);
+		break;
+	case 'p':
+		server->port = (uint16_t)atoi(value);
+		break;
+	case 'k':
+		server->key = value;
+		break;
+	case 't':
+		server->token = value;
+		break;
+	default:
+		usage();
 	}
-	if (optind != argc || (server.port && !server.key))
-		errx(64, "usage: witness [-i] [-l LOG] [-e MS] [-f MS] [-p PORT -k KEY -t TOKEN]");
-	snprintf(line, sizeof(line), "pid %ld", (long)getpid());
-	note(line);
-	if (ignore) {
-		sigaction(SIGTERM, &action, NULL);
-		sigaction(SIGINT, &action, NULL);
-		sigaction(SIGHUP, &action, NULL);
-	}
-	while (now_ms() < end_ms) {
+}
+
+static void live(const struct options *options, struct server *server)
+{
+	int64_t left_ms;
+
+	while ((left_ms = options->end_ms - now_ms()) > 0) {
 		if (caught) {
 			note(sigabbrev_np(caught));
 			caught = 0;
 		}
-		if (server.port) {
-			testify(&server, pause_ms);
+		record("beat", "");
+		if (server->port) {
+			testify(server, options->pause_ms);
 		} else {
 			note("alive");
-			poll(NULL, 0, pause_ms);
+			poll(NULL, 0, left_ms < options->pause_ms ? (int)left_ms : options->pause_ms);
 		}
 	}
+}
+
+int main(int argc, char **argv)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	struct server server = { .fd = -1, .token = "" };
+	struct options options = { .end_ms = INT64_MAX,
+				   .pause_ms = 2,
+				   .mode = "x",
+				   .history = getenv("WITNESS_HISTORY") };
+	char line[32];
+	int option;
+
+	while ((option = getopt(argc, argv, "idl:H:n:m:e:f:p:k:t:")) != -1)
+		apply(&options, &server, option, optarg);
+	if (optind != argc || (server.port && !server.key))
+		usage();
+	if (options.history && *options.history) {
+		open_history(options.history, options.name);
+		record_begin(options.mode);
+	}
+	snprintf(line, sizeof(line), "pid %ld", (long)getpid());
+	note(line);
+	if (options.ignore) {
+		sigaction(SIGTERM, &action, NULL);
+		sigaction(SIGINT, &action, NULL);
+		sigaction(SIGHUP, &action, NULL);
+	}
+	if (options.daemon)
+		leave_daemon(options.pause_ms);
+	live(&options, &server);
+	record("end", "");
 	return 0;
 }
