@@ -136,13 +136,13 @@ static void hold_name(const struct lane *lane, int who, char *name, size_t size)
 
 static void spawn(struct lane *lane, int who, char **argv)
 {
-	char mark[48], clock[330], preload[330], *environment[6];
+	char mark[120], clock[330], preload[330], *environment[6];
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attributes;
 	sigset_t none, all;
 	int i = 0, code;
 
-	snprintf(mark, sizeof(mark), "TORTURE_MARK=%u.%d", lane->round, who);
+	process_mark(mark, sizeof(mark), lane->round, who);
 	environment[i++] = mark;
 	environment[i++] = (char *)"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 	environment[i++] = (char *)"XDG_CONFIG_HOME=/nonexistent";
@@ -241,7 +241,8 @@ static void judge_status(struct lane *lane, int who, int status)
 		return;
 	if (code == 122 && lane->settings->plan.network)
 		return;
-	if ((code == 128 + SIGKILL || code == 128 + SIGTERM) && contender->struck)
+	/* 125: a keeper or guard that was killed before there was a lock to lose */
+	if ((code == 128 + SIGKILL || code == 128 + SIGTERM || code == 125) && contender->struck)
 		return;
 	lane_find(lane, "dlock of c%d ended with %d", who, code);
 }

@@ -14,6 +14,19 @@ static struct {
 	size_t count, capacity;
 } known;
 
+/* What the marks of our processes begin with. */
+static char key[100];
+
+void process_word(const char *word)
+{
+	snprintf(key, sizeof(key), "TORTURE_MARK=%s.", word);
+}
+
+void process_mark(char *mark, size_t size, unsigned round, int contender)
+{
+	snprintf(mark, size, "%s%u.%d", key, round, contender);
+}
+
 /* Up to SIZE - 1 bytes of the file NAME of a process, terminated; -1: cannot be read. */
 static ssize_t read_of(pid_t pid, const char *name, char *buffer, size_t size)
 {
@@ -35,14 +48,13 @@ static ssize_t read_of(pid_t pid, const char *name, char *buffer, size_t size)
  * none, a contender is there from its exec on, and nothing of a contender ever changes it. */
 static void look_for_mark(struct process *process, int64_t now_ns)
 {
-	static const char key[] = "TORTURE_MARK=";
 	char environment[4096];
 	const char *found;
 	ssize_t n;
 
 	n = read_of(process->pid, "environ", environment, sizeof(environment));
-	found = n > 0 ? memmem(environment, (size_t)n, key, sizeof(key) - 1) : NULL;
-	if (found && sscanf(found + sizeof(key) - 1, "%u.%d", &process->round,
+	found = n > 0 ? memmem(environment, (size_t)n, key, strlen(key)) : NULL;
+	if (found && sscanf(found + strlen(key), "%u.%d", &process->round,
 			    &process->contender) == 2)
 		process->sure = true;
 	else

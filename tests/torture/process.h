@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Whose processes are whose. Every process that a contender starts inherits TORTURE_MARK, which
- * is the number of its round and of the contender. One look into /proc serves all rounds: what is
+ * has the word of this harness, the number of the round and of the contender. One look into /proc serves all rounds: what is
  * known of a process is kept, and only new ones are read.
  */
 #ifndef TORTURE_PROCESS_H
@@ -19,6 +19,12 @@ struct process {
 	bool sure;		/* the mark was looked for after it could have been there */
 	int64_t first_ns;	/* when it was first seen */
 };
+
+/* The word by which this harness knows its own processes from those of others. */
+void process_word(const char *word);
+
+/* The mark of a contender, for its environment. */
+void process_mark(char *mark, size_t size, unsigned round, int contender);
 
 /* Looks round. The clock is passed in, for processes just begun do not have their mark yet. */
 void process_look(int64_t now_ns);

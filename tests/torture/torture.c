@@ -147,7 +147,7 @@ static void server_turn(void)
 
 	if (torture.server_busy || now_ns() < torture.server_next_ns)
 		return;
-	torture.server_next_ns = now_ns() + (int64_t)random_in(random, 2000, 8000) * 1000000;
+	torture.server_next_ns = now_ns() + (int64_t)random_in(random, 4000, 14000) * 1000000;
 	if (drawn <= 3 && torture.server_clock && wanted(FAULT_SERVER_CLOCK)) {
 		set_server_clock();
 	} else if (drawn <= 8 && torture.serves && wanted(FAULT_SERVER_STOP)) {
@@ -171,7 +171,7 @@ static void server_done(void)
 	torture.server_busy = false;
 	note_all("server serves again");
 	torture.server_next_ns = now_ns() +
-				 (int64_t)random_in(&torture.server_random, 2000, 8000) * 1000000;
+				 (int64_t)random_in(&torture.server_random, 4000, 14000) * 1000000;
 }
 
 /* ---- the loop */
@@ -340,6 +340,7 @@ static void take_option(struct settings *settings, int option)
 static void take_arguments(int argc, char **argv)
 {
 	struct settings *settings = &torture.settings;
+	char word[64];
 	int option;
 
 	*settings = (struct settings){ .seed = 1, .names = 1000000, .done = done };
@@ -361,6 +362,8 @@ static void take_arguments(int argc, char **argv)
 	settings->proxy = torture.proxy;
 	settings->directory = argv[optind + 4];
 	settings->options = argv + optind + 5;
+	snprintf(word, sizeof(word), "%s-%d", settings->backend, (int)getpid());
+	process_word(word);
 	torture.server_random = (struct random){ settings->seed };
 }
 
