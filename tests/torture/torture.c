@@ -2,14 +2,15 @@
 /*
  * Random faults against many locks at once: see README.md, and `run`, which starts the servers.
  *
- *	torture [-C] [-F FIRST] [-G FILE] [-K FAULTS] [-L LANES] [-M LACKS] [-N NAMES] [-P PORT]
- *		[-S] [-W LIBRARY] [-n ROUNDS] [-s SEED] BACKEND URI DLOCK TOOLS DIRECTORY
- *		[OPTION]...
+ *	torture [-C] [-F FIRST] [-G FILE] [-I NUMBER] [-K FAULTS] [-L LANES] [-M LACKS]
+ *		[-N NAMES] [-P PORT] [-S] [-W LIBRARY] [-n ROUNDS] [-s SEED]
+ *		BACKEND URI DLOCK TOOLS DIRECTORY [OPTION]...
  *
  *	-C  dlock's OPTIONs have --contain
  *	-F  the number of the first round (1): -F N -n 1 plays round N again
  *	-G  a file like that of wallclock.c, for the server's clock, which is then set back now
  *	    and then
+ *	-I  the number of the first lane (0): several of us may share a server and a directory
  *	-K  kinds of faults, with commas (all); see plan.c for their names
  *	-L  locks at once (40)
  *	-M  what the strategy lacks, some of "shared slots"
@@ -19,8 +20,8 @@
  *	    a line on descriptor 4 tells that it is done
  *	-W  wallclock.so: set the contenders' clocks
  *
- * Prints each round that fails, with its faults and its history, and a summary. Status 1: a round
- * has failed; the files of these stay in DIRECTORY.
+ * Prints each round that fails, with its faults and its history, then what was counted: lines
+ * "= WHAT NAME NUMBER". Status 1: a round has failed; the files of these stay in DIRECTORY.
  */
 #include "lane.h"
 #include "process.h"
@@ -36,6 +37,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,7 +47,7 @@ enum { MAX_LANES = 200, WORDS_FD = 3, DONE_FD = 4 };
 static struct {
 	struct settings settings;
 	struct lane lanes[MAX_LANES];
-	int lane_count;
+	int lane_count, first_lane;
 	unsigned first, rounds, begun, passed, failed;
 	bool serves;			/* the server can be stopped and restarted */
 	bool server_busy;		/* it is being so */
@@ -86,6 +88,22 @@ static void print_history(const struct lane *lane)
 	}
 }
 
+/* What was done to the server since a little before the round began. */
+static void print_server(const struct lane *lane)
+{
+	char path[300], line[120];
+	double since = (double)lane->began_ns / 1e6 - 5000, at;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/server", torture.settings.directory);
+	file = fopen(path, "r");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "# %lf", &at) == 1 && at >= since)
+			printf("  %s", line);
+	if (file)
+		fclose(file);
+}
+
 static void done(struct lane *lane, bool failed)
 {
 	count_outcomes(lane);
@@ -96,19 +114,27 @@ static void done(struct lane *lane, bool failed)
 	torture.failed++;
 	printf("FAILED: %s, seed %llu, round %u; %s\n", torture.settings.backend,
 	       (unsigned long long)torture.settings.seed, lane->round, lane->history);
+	print_server(lane);
 	print_history(lane);
 	fflush(stdout);
 }
 
-/* ---- the server: one for all lanes */
+/* ---- the server: one for all lanes, and for all who share the directory */
 
-static void note_all(const char *text)
+/* What was done to the server has a file of its own, in the form of a history's remarks. */
+static void note_server(const char *text)
 {
-	int i;
+	char path[300], line[120];
+	int64_t now = now_ns();
+	int fd;
 
-	for (i = 0; i < torture.lane_count; i++)
-		if (torture.lanes[i].phase != PHASE_IDLE)
-			lane_note(&torture.lanes[i], "%s", text);
+	snprintf(path, sizeof(path), "%s/server", torture.settings.directory);
+	snprintf(line, sizeof(line), "# %lld.%06lld %s\n", (long long)(now / 1000000),
+		 (long long)(now % 1000000), text);
+	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (fd < 0 || write(fd, line, strlen(line)) < 0)
+		err(74, "%s", path);
+	close(fd);
 }
 
 static bool wanted(enum fault_kind kind)
@@ -128,7 +154,7 @@ static void set_server_clock(void)
 
 	__atomic_fetch_sub(torture.server_clock, (int64_t)back_ms * 1000000, __ATOMIC_RELAXED);
 	snprintf(text, sizeof(text), "server's clock set back by %d ms", back_ms);
-	note_all(text);
+	note_server(text);
 	strike_counts.struck[FAULT_SERVER_CLOCK]++;
 }
 
@@ -153,11 +179,11 @@ static void server_turn(void)
 	} else if (drawn <= 8 && torture.serves && wanted(FAULT_SERVER_STOP)) {
 		snprintf(word, sizeof(word), "stop %d\n", random_in(random, 200, 3000));
 		tell_server(word);
-		note_all("server stopped");
+		note_server("server stopped");
 		strike_counts.struck[FAULT_SERVER_STOP]++;
 	} else if (drawn > 8 && torture.serves && wanted(FAULT_SERVER_RESTART)) {
 		tell_server("restart\n");
-		note_all("server killed, to be started again");
+		note_server("server killed, to be started again");
 		strike_counts.struck[FAULT_SERVER_RESTART]++;
 	}
 }
@@ -169,7 +195,7 @@ static void server_done(void)
 	if (read(DONE_FD, answer, sizeof(answer)) <= 0)
 		errx(71, "the server did not come back");
 	torture.server_busy = false;
-	note_all("server serves again");
+	note_server("server serves again");
 	torture.server_next_ns = now_ns() +
 				 (int64_t)random_in(&torture.server_random, 4000, 14000) * 1000000;
 }
@@ -242,25 +268,33 @@ static void loop(int signals)
 
 /* ---- the beginning and the end */
 
+static double cpu_ms(const struct rusage *usage)
+{
+	return (double)(usage->ru_utime.tv_sec + usage->ru_stime.tv_sec) * 1000 +
+	       (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1000;
+}
+
 static void summary(int64_t began_ns)
 {
+	struct rusage self, others;
 	int i;
 
-	printf("%s: %u rounds in %lld s, %u failed, seed %llu\n", torture.settings.backend,
-	       torture.rounds, (long long)((now_ns() - began_ns) / 1000000000), torture.failed,
-	       (unsigned long long)torture.settings.seed);
-	printf("  faults:");
+	getrusage(RUSAGE_SELF, &self);
+	getrusage(RUSAGE_CHILDREN, &others);
+	printf("= rounds all %u\n= rounds failed %u\n", torture.rounds, torture.failed);
 	for (i = 0; i < FAULT_KINDS; i++)
 		if (strike_counts.struck[i])
-			printf(" %s %u", fault_name((enum fault_kind)i), strike_counts.struck[i]);
-	printf("\n  killed or stopped:");
+			printf("= fault %s %u\n", fault_name((enum fault_kind)i),
+			       strike_counts.struck[i]);
 	for (i = 0; i < ROLES; i++)
-		printf(" %s %u", role_name((enum role)i), strike_counts.roles[i]);
-	printf("; struck nobody: %u\n  dlock ended with:", strike_counts.missed);
+		printf("= victim %s %u\n", role_name((enum role)i), strike_counts.roles[i]);
+	printf("= victim none %u\n", strike_counts.missed);
 	for (i = 0; i < 256; i++)
 		if (torture.outcomes[i])
-			printf(" %d: %u", i, torture.outcomes[i]);
-	printf("; killed: %u\n", torture.by_signal);
+			printf("= status %d %u\n", i, torture.outcomes[i]);
+	printf("= status killed %u\n= ms processor %.0f\n= ms harness %.0f\n", torture.by_signal,
+	       cpu_ms(&self) + cpu_ms(&others), cpu_ms(&self));
+	printf("= ms taken %lld\n", (long long)((now_ns() - began_ns) / 1000000));
 }
 
 static unsigned kinds_of(char *names)
@@ -301,6 +335,9 @@ static void take_option(struct settings *settings, int option)
 		break;
 	case 'G':
 		torture.server_clock = map_clock(optarg);
+		break;
+	case 'I':
+		torture.first_lane = atoi(optarg);
 		break;
 	case 'K':
 		settings->plan.kinds = kinds_of(optarg);
@@ -348,7 +385,7 @@ static void take_arguments(int argc, char **argv)
 	torture.first = 1;
 	torture.rounds = 100;
 	torture.lane_count = 40;
-	while ((option = getopt(argc, argv, "+CF:G:K:L:M:N:P:SW:n:s:")) != -1)
+	while ((option = getopt(argc, argv, "+CF:G:I:K:L:M:N:P:SW:n:s:")) != -1)
 		take_option(settings, option);
 	if (argc - optind < 5 || torture.lane_count < 1 || torture.lane_count > MAX_LANES ||
 	    settings->names < 1)
@@ -391,7 +428,7 @@ int main(int argc, char **argv)
 	if (torture.lane_count > (int)torture.rounds)
 		torture.lane_count = (int)torture.rounds;
 	for (i = 0; i < torture.lane_count; i++)
-		lane_open(&torture.lanes[i], &torture.settings, i);
+		lane_open(&torture.lanes[i], &torture.settings, torture.first_lane + i);
 	torture.server_next_ns = now_ns() + 2000000000;
 	loop(signals);
 	for (i = 0; i < torture.lane_count; i++)
