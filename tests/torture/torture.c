@@ -3,7 +3,7 @@
  * Random faults against many locks at once: see README.md, and `run`, which starts the servers.
  *
  *	torture [-C] [-F FIRST] [-G FILE] [-I NUMBER] [-K FAULTS] [-L LANES] [-M LACKS]
- *		[-N NAMES] [-P PORT] [-S] [-W LIBRARY] [-n ROUNDS] [-s SEED]
+ *		[-N NAMES] [-P PORT] [-S] [-T SECONDS] [-W LIBRARY] [-n ROUNDS] [-s SEED]
  *		BACKEND URI DLOCK TOOLS DIRECTORY [OPTION]...
  *
  *	-C  dlock's OPTIONs have --contain
@@ -18,6 +18,7 @@
  *	-P  the server's port: there is a server, and the word PORT in URI becomes that of a proxy
  *	-S  descriptor 3 takes words for whoever has started the server, "stop MS" and "restart";
  *	    a line on descriptor 4 tells that it is done
+ *	-T  begin no round after so long (no limit)
  *	-W  wallclock.so: set the contenders' clocks
  *
  * Prints each round that fails, with its faults and its history, then what was counted: lines
@@ -51,7 +52,7 @@ static struct {
 	unsigned first, rounds, begun, passed, failed;
 	bool serves;			/* the server can be stopped and restarted */
 	bool server_busy;		/* it is being so */
-	int64_t server_next_ns;
+	int64_t server_next_ns, stop_ns;
 	int64_t *server_clock;
 	struct random server_random;
 	unsigned outcomes[256], by_signal;
@@ -252,6 +253,8 @@ static void loop(int signals)
 	int64_t next, now;
 
 	while (torture.passed + torture.failed < torture.rounds) {
+		if (now_ns() >= torture.stop_ns)
+			torture.rounds = torture.begun;
 		server_turn();
 		next = turn_lanes();
 		/* keeps what is known of processes from going stale */
@@ -359,6 +362,9 @@ static void take_option(struct settings *settings, int option)
 	case 'S':
 		torture.serves = true;
 		break;
+	case 'T':
+		torture.stop_ns = now_ns() + atoll(optarg) * 1000000000;
+		break;
 	case 'W':
 		settings->wallclock = optarg;
 		settings->plan.clock = true;
@@ -384,8 +390,9 @@ static void take_arguments(int argc, char **argv)
 	settings->plan = (struct plan_options){ .shared = true, .slots = true, .kinds = ~0U };
 	torture.first = 1;
 	torture.rounds = 100;
+	torture.stop_ns = INT64_MAX;
 	torture.lane_count = 40;
-	while ((option = getopt(argc, argv, "+CF:G:I:K:L:M:N:P:SW:n:s:")) != -1)
+	while ((option = getopt(argc, argv, "+CF:G:I:K:L:M:N:P:ST:W:n:s:")) != -1)
 		take_option(settings, option);
 	if (argc - optind < 5 || torture.lane_count < 1 || torture.lane_count > MAX_LANES ||
 	    settings->names < 1)
