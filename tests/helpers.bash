@@ -333,6 +333,9 @@ setup() {
 	FILE=file://$LOCKS
 	REDIS=redis://127.0.0.1:$REDIS_PORT
 	KEY=dlock:$LOCK
+	# what witnesses write about their holds (tools/record.h), for judge_histories
+	export WITNESS_HISTORIES=$T/histories
+	mkdir "$WITNESS_HISTORIES"
 	# the default of most tests, and no directory of the system by mistake
 	export DLOCK_BACKEND=$FILE
 	watch_over
@@ -383,6 +386,18 @@ teardown() {
 		done
 		return 1
 	fi
+	judge_histories
+}
+
+# judge_histories: none of those that the test's witnesses have written shows two holders at once,
+# or a fence that shrank (torture/history.h). A test in which that is what is to be seen removes
+# them.
+judge_histories() {
+	local file files=()
+	for file in "$T"/histories/*; do
+		[[ ! -f $file ]] || files+=("$file")
+	done
+	((${#files[@]} == 0)) || "$BUILD/tests/torture/judge" "${files[@]}" >&2
 }
 
 # ---- other users
@@ -547,12 +562,13 @@ contend() {
 				exit 1
 			fi
 		done
+		"$TOOLS/witness" -l /dev/null -f 0
 		echo alone' contender "$@"
 	CONTENDER=$PID CONTENDER_OUT=$OUT CONTENDER_ERR=$ERR
 }
 
 # met_nobody [SECONDS]: the contender gets the lock within that time, and only after
-# the others were dead
+# the others were dead; it is in their history, too
 met_nobody() {
 	join "$CONTENDER" "${1:-10}"
 	equal "$status $(<"$CONTENDER_OUT")" "0 alone" "contender ($(<"$CONTENDER_ERR"))"

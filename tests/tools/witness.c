@@ -13,9 +13,7 @@
  *	-i  ignore TERM, INT and HUP
  *	-d  leave a daemon behind (a session of its own, parent gone) that ignores the same
  *	    signals and lives until it is killed: an orphan that shows in the history
- *	-H  history; default: $WITNESS_HISTORY, else none. What several holders write into one
- *	    file is judged by torture/history.h, which has its lines. Without -l there is then
- *	    no log.
+ *	-H  history, default: see record.h; without -l there is then no log
  *	-n  what this hold is called in the history; default: the first half of $DLOCK_TOKEN
  *	-m  how it is held, for the history: x (default), s, or a number of slots
  *	-l  log; default: standard output. Lines, times in ms of CLOCK_BOOTTIME:
@@ -47,6 +45,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "record.h"
+
 struct server {
 	uint16_t port;
 	const char *key, *token;
@@ -56,8 +56,7 @@ struct server {
 	size_t used;
 };
 
-static int log_fd = STDOUT_FILENO, history_fd = -1;
-static char hold[64];
+static int log_fd = STDOUT_FILENO;
 static volatile sig_atomic_t caught;
 
 static int64_t now_ms(void)
@@ -66,24 +65,6 @@ static int64_t now_ms(void)
 
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* One line of the history. The time is taken before the line is written, so that whoever is
- * stopped in between does not seem to have lived longer than it has. */
-static void record(const char *word, const char *rest)
-{
-	struct timespec now;
-	char line[200];
-	int length;
-
-	if (history_fd < 0)
-		return;
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	length = snprintf(line, sizeof(line), "%lld.%06ld %s %s %ld%s\n",
-			  (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000,
-			  now.tv_nsec % 1000000, word, hold, (long)getpid(), rest);
-	if (write(history_fd, line, (size_t)length) != length)
-		_exit(74);
 }
 
 static void note(const char *text)
@@ -179,31 +160,6 @@ static bool parse(struct server *server, char *value, size_t size, long long *pt
 		return false;
 	*pttl = strtoll(line + 1, NULL, 10);
 	return true;
-}
-
-/* The first line of the history of this hold. */
-static void record_begin(const char *mode)
-{
-	const char *fence = getenv("DLOCK_FENCE");
-	char rest[64];
-
-	snprintf(rest, sizeof(rest), " %s %s", fence && *fence ? fence : "-", mode);
-	record("begin", rest);
-}
-
-static void open_history(const char *path, const char *name)
-{
-	const char *token = getenv("DLOCK_TOKEN");
-
-	if (name)
-		snprintf(hold, sizeof(hold), "%s", name);
-	else if (token && *token)
-		snprintf(hold, sizeof(hold), "%.*s", (int)(strlen(token) / 2), token);
-	else
-		snprintf(hold, sizeof(hold), "pid%ld", (long)getpid());
-	history_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	if (history_fd < 0)
-		err(64, "%s", path);
 }
 
 /* A daemon that beats in the history until it is killed. */
@@ -352,8 +308,7 @@ int main(int argc, char **argv)
 	struct server server = { .fd = -1, .token = "" };
 	struct options options = { .end_ms = INT64_MAX,
 				   .pause_ms = 2,
-				   .mode = "x",
-				   .history = getenv("WITNESS_HISTORY") };
+				   .mode = "x" };
 	char line[32];
 	int option;
 
@@ -361,10 +316,8 @@ int main(int argc, char **argv)
 		apply(&options, &server, option, optarg);
 	if (optind != argc || (server.port && !server.key))
 		usage();
-	if (options.history && *options.history) {
-		open_history(options.history, options.name);
-		record_begin(options.mode);
-	}
+	record_open(options.history, options.name);
+	record_begin(options.mode);
 	snprintf(line, sizeof(line), "pid %ld", (long)getpid());
 	note(line);
 	if (options.ignore) {

@@ -7,7 +7,7 @@
  *	zkwitness [-i] PORT[,PORT]... PATH CZXID LOG
  *
  * The node is the child of PATH that was made by transaction CZXID. -i: ignore TERM, INT
- * and HUP. Lines, times in ms of CLOCK_BOOTTIME:
+ * and HUP. It writes its history, too (record.h). Lines of the log, times in ms of CLOCK_BOOTTIME:
  *
  *	TIME held		a server says: it is there
  *	TIME LOST		a server says: it is not
@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include "record.h"
 #include "zk_wire.h"
 
 static int log_fd;
@@ -45,6 +46,7 @@ static void note_alive(void)
 		caught = 0;
 	}
 	note("alive");
+	record("beat", "");
 }
 
 /* The path of the child of parent that transaction czxid has made. */
@@ -85,6 +87,7 @@ static void testify(const char *parent, int64_t czxid, bool ignore)
 			note("down");
 		} else if (error == OK && take_stat().czxid == czxid) {
 			note("held");
+			record("beat", "");
 		} else {
 			note("LOST");
 		}
@@ -110,6 +113,8 @@ int main(int argc, char **argv)
 	log_fd = open(argv[3], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (log_fd < 0)
 		err(64, "%s", argv[3]);
+	record_open(NULL, NULL);
+	record_begin("x");
 	reach_any();
 	testify(argv[1], strtoll(argv[2], NULL, 10), ignore);
 	return 1;
