@@ -57,7 +57,8 @@ static void record_begin(const char *mode)
 /* The file of the lock that $DLOCK_NAME and $DLOCK_BACKEND tell of. 0: there is none. */
 static int record_path(char *path, size_t size)
 {
-	const char *directory = getenv("WITNESS_HISTORIES"), *name = getenv("DLOCK_NAME"), *uri, *query;
+	const char *directory = getenv("WITNESS_HISTORIES"), *name = getenv("DLOCK_NAME");
+	const char *uri, *query;
 	size_t start;
 
 	if (!directory || !*directory || !name || !*name)

@@ -297,7 +297,8 @@ static void live(const struct options *options, struct server *server)
 			testify(server, options->pause_ms);
 		} else {
 			note("alive");
-			poll(NULL, 0, left_ms < options->pause_ms ? (int)left_ms : options->pause_ms);
+			poll(NULL, 0,
+			     left_ms < options->pause_ms ? (int)left_ms : options->pause_ms);
 		}
 	}
 }

@@ -9,7 +9,7 @@
  *					or a number of slots; FENCE is a number, or - for none
  *	TIME beat HOLD PID		the command, or something that it started, is alive
  *	TIME end HOLD PID		this process is about to exit by itself
- *	TIME exit HOLD STATUS		dlock has ended, without having been killed: seen from outside
+ *	TIME exit HOLD STATUS		dlock has ended by itself, as was seen from outside
  *	# anything			for people
  *
  * A hold lasts from its begin to the last sign of life of any of its processes. The judge

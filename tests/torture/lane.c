@@ -144,11 +144,11 @@ static void spawn(struct lane *lane, int who, char **argv)
 
 	process_mark(mark, sizeof(mark), lane->round, who);
 	environment[i++] = mark;
-	environment[i++] = (char *)"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+	environment[i++] = (char *)"PATH=/usr/bin:/bin:/usr/sbin:/sbin";
 	environment[i++] = (char *)"XDG_CONFIG_HOME=/nonexistent";
 	if (lane->clock) {
-		snprintf(clock, sizeof(clock), "TORTURE_CLOCK=%s/clock.%d", lane->settings->directory,
-			 lane->index);
+		snprintf(clock, sizeof(clock), "TORTURE_CLOCK=%s/clock.%d",
+			 lane->settings->directory, lane->index);
 		snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", lane->settings->wallclock);
 		environment[i++] = clock;
 		environment[i++] = preload;
@@ -165,7 +165,8 @@ static void spawn(struct lane *lane, int who, char **argv)
 	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_addopen(&files, 1, lane->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 	posix_spawn_file_actions_adddup2(&files, 1, 2);
-	code = posix_spawn(&lane->contenders[who].pid, argv[0], &files, &attributes, argv, environment);
+	code = posix_spawn(&lane->contenders[who].pid, argv[0], &files, &attributes, argv,
+			   environment);
 	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attributes);
 	if (code != 0)
@@ -221,8 +222,8 @@ static void start(struct lane *lane, int who, const struct contender_plan *plan)
 	argv[i] = NULL;
 	spawn(lane, who, argv);
 	lane_note(lane, "start %s: pid %d, -t %s %s -k %s, mode %s, %s ms%s%s", hold,
-		  (int)lane->contenders[who].pid, ttl, plan->wait_ms ? wait : "-n", kill_after, mode,
-		  lasts, plan->daemon ? ", with a daemon" : "",
+		  (int)lane->contenders[who].pid, ttl, plan->wait_ms ? wait : "-n", kill_after,
+		  mode, lasts, plan->daemon ? ", with a daemon" : "",
 		  plan->ignores_term ? ", ignores TERM" : "");
 }
 
@@ -531,7 +532,7 @@ static void compare(struct lane *lane, const struct history *history)
 		judge_status(lane, who, status);
 		hold = hold_named(history, who);
 		if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && (!hold || !hold->end_ns))
-			lane_find(lane, "dlock of c%d ended with 0, its command did not run to its end",
+			lane_find(lane, "dlock of c%d ended with 0, and its command was cut short",
 				  who);
 		if (WIFEXITED(status) && WEXITSTATUS(status) == 124 && hold)
 			lane_find(lane, "dlock of c%d ended with 124, and its command ran", who);

@@ -134,16 +134,18 @@ static bool is_of_one(const struct fault_plan *fault)
 static bool may_hit_all(const struct plan *plan, const struct plan_options *options)
 {
 	unsigned hit = 0, all = 1U << ROLE_DLOCK | 1U << ROLE_GUARD;
+	enum fault_kind kind;
 	int i;
 
 	if (options->network)
 		all |= 1U << ROLE_KEEPER;
 	for (i = 0; i < plan->fault_count; i++) {
-		if (plan->faults[i].kind == FAULT_ALL_KILL || plan->faults[i].kind == FAULT_ALL_STOP)
+		kind = plan->faults[i].kind;
+		if (kind == FAULT_ALL_KILL || kind == FAULT_ALL_STOP)
 			return true;
 		if (is_of_one(&plan->faults[i]))
 			hit |= 1U << plan->faults[i].role;
-		else if (plan->faults[i].kind < FAULT_CUT)
+		else if (kind < FAULT_CUT)
 			hit |= 1U << ROLE_DLOCK;
 	}
 	return (hit & all) == all;

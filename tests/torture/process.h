@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Whose processes are whose. Every process that a contender starts inherits TORTURE_MARK, which
- * has the word of this harness, the number of the round and of the contender. One look into /proc serves all rounds: what is
- * known of a process is kept, and only new ones are read.
+ * has the word of this harness, the number of the round and of the contender. One look into /proc
+ * serves all rounds: what is known of a process is kept, and only new ones are read.
  */
 #ifndef TORTURE_PROCESS_H
 #define TORTURE_PROCESS_H

@@ -168,8 +168,9 @@ static bool strike_processes(struct lane *lane, int i)
 		lane->contenders[who].killed = true;
 	if (one)
 		strike_counts.roles[fault->role]++;
-	lane_note(lane, "%s %s of c%d%s", fault_name(fault->kind), one ? role_name(fault->role) : "",
-		  who, stops && fault->then_kill ? ", to be killed" : "");
+	lane_note(lane, "%s%s%s of c%d%s", fault_name(fault->kind), one ? " " : "",
+		  one ? role_name(fault->role) : "", who,
+		  stops && fault->then_kill ? ", to be killed" : "");
 	signal_all(lane, i, stops ? SIGSTOP : SIGKILL);
 	if (stops)
 		lane->strikes[i].until_ns = now_ns() + (int64_t)fault->for_ms * 1000000;

@@ -29,14 +29,17 @@ static const struct {
 	  "1.000000 begin a 10 5 x\n1.500000 beat a 10\n2.000000 end a 10\n2.100000 exit a 0\n"
 	  "3.000000 begin b 11 6 x\n4.000000 end b 11\n", NULL },
 	{ "lines in any order, and remarks",
-	  "3.000000 begin b 11 6 x\n# 1.0 kill\n1.500000 beat a 12\n1.000000 begin a 10 5 x\n", NULL },
+	  "3.000000 begin b 11 6 x\n# 1.0 kill\n1.500000 beat a 12\n1.000000 begin a 10 5 x\n",
+	  NULL },
 	{ "a line cut short by a kill", "1.000000 begin a 10 5 x\n1.50", NULL },
 	{ "overlap", "1.000000 begin a 10 5 x\n3.000001 beat a 10\n3.000000 begin b 11 6 x\n",
 	  "overlap: hold a" },
 	{ "overlap in one instant",
-	  "1.000000 begin a 10 5 x\n3.000000 beat a 10\n3.000000 begin b 11 6 x\n", "overlap: hold a" },
+	  "1.000000 begin a 10 5 x\n3.000000 beat a 10\n3.000000 begin b 11 6 x\n",
+	  "overlap: hold a" },
 	{ "overlap by what the command has left behind",
-	  "1.000000 begin a 10 5 x\n2.000000 end a 10\n3.000000 begin b 11 6 x\n3.000001 beat a 99\n",
+	  "1.000000 begin a 10 5 x\n2.000000 end a 10\n3.000000 begin b 11 6 x\n"
+	  "3.000001 beat a 99\n",
 	  "overlap: hold a" },
 	{ "overlap with one before the last",
 	  "1.000000 begin a 10 5 x\n2.000000 begin b 11 6 s\n9.000000 begin c 12 7 x\n"
@@ -44,7 +47,8 @@ static const struct {
 	{ "fence that shrinks",
 	  "1.000000 begin a 10 6 x\n2.000000 end a 10\n3.000000 begin b 11 5 x\n",
 	  "fence of hold b, 5, is below 6" },
-	{ "fence that stays", "1.000000 begin a 10 6 x\n2.000000 end a 10\n3.000000 begin b 11 6 x\n",
+	{ "fence that stays",
+	  "1.000000 begin a 10 6 x\n2.000000 end a 10\n3.000000 begin b 11 6 x\n",
 	  "have the same fence" },
 	{ "fence that shrinks behind one that grew",
 	  "1.000000 begin a 10 6 x\n2.000000 begin b 11 9 x\n3.000000 begin c 12 7 x\n",
@@ -56,8 +60,10 @@ static const struct {
 	  "1.000000 begin a 10 5 x\n2.000000 end a 10\n2.100000 exit a 0\n2.200000 beat a 12\n",
 	  "after its dlock had ended" },
 	{ "a daemon that outlives the command alone",
-	  "1.000000 begin a 10 5 x\n2.000000 end a 10\n2.200000 beat a 12\n2.300000 exit a 0\n", NULL },
-	{ "shared ones", "1.000000 begin a 10 6 s\n3.000000 beat a 10\n2.000000 begin b 11 5 s\n", NULL },
+	  "1.000000 begin a 10 5 x\n2.000000 end a 10\n2.200000 beat a 12\n2.300000 exit a 0\n",
+	  NULL },
+	{ "shared ones", "1.000000 begin a 10 6 s\n3.000000 beat a 10\n2.000000 begin b 11 5 s\n",
+	  NULL },
 	{ "shared and exclusive",
 	  "1.000000 begin a 10 5 s\n3.000000 beat a 10\n2.000000 begin b 11 6 x\n", "overlap" },
 	{ "exclusive and shared",
@@ -69,13 +75,16 @@ static const struct {
 	{ "two of two slots",
 	  "1.000000 begin a 10 5 2\n3.000000 beat a 10\n2.000000 begin b 11 6 2\n", NULL },
 	{ "three of two slots",
-	  "1.000000 begin a 10 5 2\n3.000000 beat a 10\n2.000000 begin b 11 6 2\n4.000000 beat b 11\n"
+	  "1.000000 begin a 10 5 2\n3.000000 beat a 10\n2.000000 begin b 11 6 2\n"
+	  "4.000000 beat b 11\n"
 	  "2.500000 begin c 12 7 2\n", "number 3 of 2 slots" },
 	{ "three of two slots, never more than two at once",
-	  "1.000000 begin a 10 5 2\n3.000000 beat a 10\n2.000000 begin b 11 6 2\n4.000000 beat b 11\n"
+	  "1.000000 begin a 10 5 2\n3.000000 beat a 10\n2.000000 begin b 11 6 2\n"
+	  "4.000000 beat b 11\n"
 	  "3.500000 begin c 12 7 2\n", NULL },
 	{ "a beat of nobody", "1.000000 beat a 10\n", "never began" },
-	{ "two begins of one hold", "1.000000 begin a 10 5 x\n2.000000 begin a 11 6 x\n", "began twice" },
+	{ "two begins of one hold", "1.000000 begin a 10 5 x\n2.000000 begin a 11 6 x\n",
+	  "began twice" },
 	{ "not a history", "something else\n", "not a line" },
 	{ "a mode that is none", "1.000000 begin a 10 5 0\n", "not a line" },
 	{ "a word that is none", "1.000000 breathe a 10\n", "not a line" },

@@ -81,7 +81,8 @@ static void test_lacks(void)
 		plan_make(&plan, &options, 1, "file", round);
 		for (int i = 0; i < plan.fault_count; i++)
 			ok = ok && plan.faults[i].kind < FAULT_CUT &&
-			     (plan.faults[i].kind > FAULT_STOP || plan.faults[i].role != ROLE_KEEPER);
+			     (plan.faults[i].kind > FAULT_STOP ||
+			      plan.faults[i].role != ROLE_KEEPER);
 		for (int i = 0; i < plan.contender_count; i++)
 			ok = ok && plan.contenders[i].slots == 0;
 	}
