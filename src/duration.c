@@ -14,9 +14,6 @@
 #define MS_HOUR		(60 * MS_MINUTE)
 #define MS_DAY		(24 * MS_HOUR)
 
-/* Callers add durations to points in time; a quarter of the range never overflows. */
-#define MS_LIMIT	(INT64_MAX / 4)
-
 static const struct {
 	char name[3];
 	int64_t ms;
@@ -86,7 +83,7 @@ static int64_t scale(const struct number *number, int64_t unit_ms)
 	for (s = number->whole; s < number->whole_end; s++) {
 		int digit = *s - '0';
 
-		if (whole > (MS_LIMIT / unit_ms - digit) / 10)
+		if (whole > (DURATION_MAX_MS / unit_ms - digit) / 10)
 			return -1;
 		whole = whole * 10 + digit;
 	}
@@ -129,8 +126,8 @@ int duration_parse(const char *text, int64_t *ms, struct error *err)
 				    "each number of a sum needs a unit (ms, s, m, h, d)");
 		s += length;
 		part = scale(&number, unit_ms);
-		if (part < 0 || part > MS_LIMIT - total)
-			return fail(err, text, "too long");
+		if (part < 0 || part > DURATION_MAX_MS - total)
+			return fail(err, text, "too long, at most 10 years (3650d)");
 		total += part;
 	} while (*s);
 	*ms = total;

@@ -9,11 +9,17 @@
 struct error;
 
 /*
+ * The longest duration that a user may ask for: 10 years of 365 days. Every backend can store
+ * it, also in microseconds, and it can be added to any point in time without an overflow.
+ */
+#define DURATION_MAX_MS (INT64_C(3650) * 24 * 60 * 60 * 1000)
+
+/*
  * Parses "30", "1.5s", "250ms", "1h30m", "2d": decimal numbers with an optional
  * unit (ms s m h d; bare: seconds) or a sum of such with units. Writes
  * milliseconds, each number rounded up to a whole one, so that a positive
  * duration is never 0. Returns 0, or -1 with ERROR_USAGE in *err: empty, sign, unknown unit,
- * trailing text, more than INT64_MAX / 4 ms.
+ * trailing text, more than DURATION_MAX_MS.
  */
 int duration_parse(const char *text, int64_t *ms, struct error *err);
 

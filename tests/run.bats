@@ -440,6 +440,24 @@ usage_error() {
 	done
 }
 
+@test "no duration is longer than 10 years, wherever it comes from" {
+	local value option
+	for value in 315360000001ms 3651d 18446744073712552ms 18446744073709551617s; do
+		for option in --wait --ttl --kill-after --min-hold; do
+			usage_error "$option: .*$value.*10 years" run "$option" "$value" "$LOCK" -- touch ran
+		done
+		DLOCK_TTL=$value usage_error "DLOCK_TTL: .*10 years" run "$LOCK" -- touch ran
+		DLOCK_WAIT=$value usage_error "DLOCK_WAIT: .*10 years" run "$LOCK" -- touch ran
+		usage_error 'timeout.*10 years' run -b "file:?timeout=$value" "$LOCK" -- touch ran
+		usage_error 'connect-timeout.*10 years' run -b "file:?connect-timeout=$value" "$LOCK" -- touch ran
+		echo "ttl = $value" >"$XDG_CONFIG_HOME/dlock.conf"
+		usage_error 'dlock.conf:1: .*10 years' run "$LOCK" -- touch ran
+		rm "$XDG_CONFIG_HOME/dlock.conf"
+	done
+	run --separate-stderr -0 "$DLOCK" run -t 3650d -w 3650d -k 3650d \
+		-b 'file:?timeout=3650d&connect-timeout=3650d' "$LOCK" -- true
+}
+
 @test "URIs that make no sense are refused" {
 	local uri
 	while read -r regex uri; do

@@ -369,6 +369,17 @@ no_sessions() {
 	[[ $(sessions) == "$1" ]]
 }
 
+@test "a TTL beyond what the library can ask for: the session lives, and excludes" {
+	private_zookeeper maxSessionTimeout=2147483647
+	hold -b "$P_URI" -t 3650d --
+	run -124 "$DLOCK" run -b "$P_URI" -t 3650d -w 1s "$LOCK" -- touch ran
+	alive "$COMMAND"
+	# what was asked for is what the server grants, and no number that wrapped
+	between "$(zk_ask "$P_DIR" cons | grep -o 'to=[0-9]*' | cut -d= -f2 | sort -n | tail -n 1)" \
+		500000000 600000000 'session timeout'
+	release
+}
+
 @test "no session outlives its run: short, long, waiting, given up, and with strategy node" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"

@@ -22,6 +22,12 @@
 #define SLICE_LEAST_MS 100
 /* Kept of the time for connecting, to find out why there is no session. */
 #define LOOK_MOST_MS 800
+/*
+ * The longest session timeout to ask for. The client library keeps it in an int of
+ * milliseconds and multiplies it by 2. The server grants less most often (maxSessionTimeout),
+ * and what it grants is the lease.
+ */
+#define SESSION_MOST_MS (INT_MAX / 4)
 
 /* ---- in the library's threads ---- */
 
@@ -89,7 +95,8 @@ static int start(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 	/* The library's threads inherit this: no signal is theirs. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	conn->handle = zk_net_start(conn, on_session, ttl_ms > INT_MAX ? INT_MAX : (int)ttl_ms,
+	conn->handle = zk_net_start(conn, on_session,
+				    (int)clock_earlier(ttl_ms, SESSION_MOST_MS),
 				    conn->taken_over ? &conn->client : NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!conn->handle) {

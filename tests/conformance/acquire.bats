@@ -538,6 +538,19 @@ WAYS='argument environment stdin crlf open'
 	wait_until 4 is_free
 }
 
+@test "the longest TTL there can be, 10 years: it is held, and excludes" {
+	take -t 3650d
+	run -124 "$DLOCK" acquire -n "$LOCK"
+	run -124 "$DLOCK" run -t 3650d -w 1s "$LOCK" -- touch ran
+	"$DLOCK" renew -t 3650d "$LOCK" "$TOKEN"
+	holds
+	is_held
+	between "$(json '.holders[0].expires_in_ms')" 315359000000 315360000000 expires_in_ms
+	give
+	run -1 "$DLOCK" run -t 3650d "$LOCK" -- "$DLOCK" status "$LOCK"
+	nothing_left
+}
+
 @test "the environment's TTL is that of acquire and renew" {
 	DLOCK_TTL=1s take
 	DLOCK_TTL=40s "$DLOCK" renew "$LOCK" "$TOKEN"
