@@ -15,7 +15,6 @@
 #include "options.h"
 
 #define DEFAULT_BACKEND "file:"
-#define DEFAULT_TTL_MS 30000
 #define LEAST_TTL_MS 1000
 
 static int load_files(struct config *config, struct error *err)
@@ -59,7 +58,7 @@ static int choose_durations(struct settings *settings, const struct options *opt
 {
 	const char *text, *source;
 
-	settings->ttl_ms = DEFAULT_TTL_MS;
+	settings->ttl_ms = BACKEND_TTL_MS;
 	text = choose(options->ttl, "--ttl", "DLOCK_TTL", settings->config.ttl, &source);
 	if (text && duration_parse(text, &settings->ttl_ms, err)) {
 		error_prefix(err, "%s", source);
@@ -70,6 +69,7 @@ static int choose_durations(struct settings *settings, const struct options *opt
 			  source, text);
 		return -1;
 	}
+	settings->asked_ttl_ms = options->ttl ? settings->ttl_ms : 0;
 	settings->wait_ms = CLOCK_NEVER;
 	text = choose(options->wait, "--wait", "DLOCK_WAIT", settings->config.wait, &source);
 	if (text && duration_parse(text, &settings->wait_ms, err)) {

@@ -103,7 +103,7 @@ static int ask(struct session *session, enum keeper_verb verb, const char *token
 {
 	const struct request request = {
 		.name = session->options.operands[0], .token = token,
-		.mode = HOLD_ANY, .ttl_ms = session->settings.ttl_ms,
+		.mode = HOLD_ANY, .ttl_ms = session->settings.asked_ttl_ms,
 	};
 
 	return token_ask(session, verb, &request, result, err);

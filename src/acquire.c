@@ -62,14 +62,18 @@ static int settle(struct supervisor *s, struct acquire_result *result, struct er
 	return await_detached(s, result, err);
 }
 
-/* One more acquisition of the hold that token has. OUTCOME_LOST: it has none. */
-static enum outcome acquire_again(struct supervisor *s, struct acquire_result *result,
-				  struct error *err)
+/*
+ * One more acquisition of the hold that token has, for ttl_ms at least. OUTCOME_LOST: it has
+ * none.
+ */
+static enum outcome acquire_again(struct supervisor *s, int64_t ttl_ms,
+				  struct acquire_result *result, struct error *err)
 {
-	struct keeper_query query = { .verb = KEEPER_VERB_AGAIN, .ttl_ms = s->run->ttl_ms,
+	struct keeper_query query = { .verb = KEEPER_VERB_AGAIN, .ttl_ms = ttl_ms,
 				      .backend = uri_identity(s->run->uri),
 				      .mode = s->run->mode, .slots = s->run->slots };
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
+	struct request request = s->request;
 	struct backend *backend;
 	struct grant grant = { 0 };
 	enum outcome outcome;
@@ -80,6 +84,7 @@ static enum outcome acquire_again(struct supervisor *s, struct acquire_result *r
 	case 0:
 		*err = reply.error;
 		result->fence = reply.fence;
+		result->lease_ms = reply.lease_ms;
 		return reply.outcome;
 	case -1:
 		return OUTCOME_ERROR;
@@ -89,7 +94,8 @@ static enum outcome acquire_again(struct supervisor *s, struct acquire_result *r
 	backend = backend_open(s->run->driver, s->run->uri, err);
 	if (!backend)
 		return OUTCOME_ERROR;
-	outcome = backend->ops->again(backend, &s->request, &grant, err);
+	request.ttl_ms = ttl_ms;
+	outcome = backend->ops->again(backend, &request, &grant, err);
 	backend_close(backend);
 	result->fence = grant.fence;
 	result->lease_ms = grant.ttl_ms;
@@ -135,10 +141,7 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	s.request.self.pid = acquire->process ? acquire->process->pid : getppid();
 	/* Whether the token is one of this lock, on this backend, the backend knows. */
 	if (environment_token(acquire->run.name, s.token))
-		outcome = acquire_again(&s, result, &err);
-	if (outcome == OUTCOME_BUSY)
-		error_set(&err, ERROR_USAGE, 0, "this token holds it in another mode: ask for "
-			  "the same (--shared, --slots)");
+		outcome = acquire_again(&s, acquire->again_ttl_ms, result, &err);
 	if (outcome == OUTCOME_ERROR || outcome == OUTCOME_BUSY) {
 		supervisor_fail(&s, &err);
 	} else if (outcome == OUTCOME_HELD) {

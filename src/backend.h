@@ -24,6 +24,8 @@ struct uri;
 /* Bounds of one request and of one connection, unless the URI says otherwise. */
 #define BACKEND_TIMEOUT_MS 2000
 #define BACKEND_CONNECT_TIMEOUT_MS 5000
+/* The lease, unless a user asks for another one. */
+#define BACKEND_TTL_MS 30000
 
 /* What became of a lock operation. */
 enum outcome {
@@ -46,7 +48,7 @@ struct request {
 	const char *token;
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT: how many; all users of the name agree on it */
-	int64_t ttl_ms;		/* lease asked for */
+	int64_t ttl_ms;		/* lease asked for; renew, again: 0 for that of the hold itself */
 	int64_t until_ms;	/* a keeper frees it then, wall clock; 0: not by itself. To show */
 	int64_t min_hold_ms;	/* stored: nobody frees it earlier than this after it was acquired */
 	bool forget;		/* release leaves nothing, not even the fence: for a probe */
@@ -141,13 +143,16 @@ struct backend_ops {
 	/*
 	 * Extends the lease to ttl_ms from now if token still holds (HELD, with
 	 * sent_ms and ttl_ms of *grant), never takes it anew (LOST, *err says what is
-	 * there instead, for people).
+	 * there instead, for people). That TTL is then the hold's own. With ttl_ms 0 it is
+	 * extended by the hold's own TTL, which the backend has stored; where nobody has, by
+	 * BACKEND_TTL_MS, and not to less than is left.
 	 */
 	enum outcome (*renew)(struct backend *backend, const struct request *request,
 			      struct grant *grant, struct error *err);
 	/*
-	 * Does token hold the lock at this moment, in the mode asked for or a stronger
-	 * one? HELD; LOST; BUSY: it holds, but in a weaker mode. Changes nothing.
+	 * Does token hold the lock at this moment, so that the hold covers the mode and slots
+	 * asked for? HELD; LOST; BUSY: it holds, but differently, and *err says how: the rule
+	 * is that of hold_mode_covers() for every backend. Changes nothing.
 	 */
 	enum outcome (*verify)(struct backend *backend, const struct request *request,
 			       struct error *err);
@@ -166,8 +171,10 @@ struct backend_ops {
 	size_t (*prepare_release)(struct backend *backend, const struct request *request,
 				  char *text, size_t size);
 	/*
-	 * Counts one more acquisition of the hold that token has, and extends it: each
-	 * needs a release of its own. HELD, LOST, or BUSY: see verify().
+	 * Counts one more acquisition of the hold that token has, and extends it, by the
+	 * longer of ttl_ms and the hold's own TTL, which that is then: each needs a release
+	 * of its own. HELD, with *grant as after renew() and the fence; LOST, or BUSY: see
+	 * verify().
 	 */
 	enum outcome (*again)(struct backend *backend, const struct request *request,
 			      struct grant *grant, struct error *err);

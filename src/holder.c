@@ -114,7 +114,7 @@ static size_t put_number(char *buf, size_t used, const char *key, int64_t value)
 _Static_assert(3 * (sizeof(((struct holder *)0)->host) +
 		    sizeof(((struct holder *)0)->user) +
 		    sizeof(((struct holder *)0)->command)) +
-	       sizeof("host=&user=&cmd=&pid=&since=") + sizeof("9223372036854775807") * 2 <
+	       sizeof("ttl=&host=&user=&cmd=&pid=&since=") + sizeof("9223372036854775807") * 3 <
 	       HOLDER_TEXT_SIZE,
 	       "HOLDER_TEXT_SIZE");
 
@@ -123,6 +123,7 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 	size_t used = 0;
 
 	buf[0] = '\0';
+	used = put_number(buf, used, "ttl", holder->ttl_ms);
 	used = put_text(buf, used, "host", holder->host);
 	used = put_text(buf, used, "user", holder->user);
 	used = put_text(buf, used, "cmd", holder->command);
@@ -181,6 +182,8 @@ static bool get_pair(struct holder *holder, const char *key, size_t key_length,
 				sizeof(holder->command));
 	if (IS("pid"))
 		return get_number(value, length, &holder->pid);
+	if (IS("ttl"))
+		return get_number(value, length, &holder->ttl_ms);
 	if (IS("since"))
 		return get_number(value, length, &holder->since_ms);
 	return false;

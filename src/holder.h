@@ -16,6 +16,7 @@ struct holder {
 	char command[129];	/* argv[0] of the command */
 	int64_t pid;		/* of dlock on that host; 0: not known */
 	int64_t since_ms;	/* acquired (or queued), ms since the epoch; 0: not known */
+	int64_t ttl_ms;		/* lease that it was taken with; 0: not known, or there is none */
 };
 
 /*
@@ -27,8 +28,9 @@ void holder_self(struct holder *holder, const char *command);
 #define HOLDER_TEXT_SIZE 800
 
 /*
- * Writes "host=…&user=…&cmd=…&pid=…&since=…", values percent-encoded, NUL
- * terminated; what is not known is left out. Returns the length.
+ * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…", values percent-encoded, NUL
+ * terminated; what is not known is left out. The TTL stands first, where scripts on the
+ * server find and replace it. Returns the length.
  */
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE]);
 

@@ -126,8 +126,9 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	umask(077);
 	if (chdir("/"))
 		keeping_finish(k, KEEPER_FAILED);
+	k->own_ms = k->request.ttl_ms;
 	if (!k->plan->process)
-		end_after(k, k->request.ttl_ms);
+		end_after(k, k->own_ms);
 	/* From now on it is this process that holds, and until then. */
 	k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);
 	k->event.keeper_pid = getpid();
@@ -137,18 +138,40 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	k->fd = -1;
 }
 
-/* The lock was renewed by a query: a lease without a process starts anew. */
-static void renew_for(struct keeping *k, const struct keeper_query *query,
-		      struct grant *grant, struct keeper_reply *reply)
+/* A query renews the lock: a lease without a process starts anew, for ttl_ms. */
+static void renew_for(struct keeping *k, int64_t ttl_ms, struct grant *grant,
+		      struct keeper_reply *reply)
 {
+	k->own_ms = ttl_ms;
 	if (k->until_ms != CLOCK_NEVER)
-		end_after(k, query->ttl_ms);
+		end_after(k, ttl_ms);
 	reply->outcome = k->backend->ops->renew(k->backend, &k->request, grant,
 						&reply->error);
 	if (reply->outcome != OUTCOME_HELD)
 		return;
 	keeping_publish(k, grant);
-	reply->lease_ms = k->until_ms == CLOCK_NEVER ? 0 : query->ttl_ms;
+	reply->lease_ms = k->until_ms == CLOCK_NEVER ? 0 : ttl_ms;
+}
+
+/* One more acquisition: the lease starts anew, and is never made shorter. */
+static void again_for(struct keeping *k, const struct keeper_query *query, struct grant *grant,
+		      struct keeper_reply *reply)
+{
+	const struct backend_ops *ops = k->backend->ops;
+	struct request asked = k->request;
+	struct keeper_reply renewed = { .outcome = OUTCOME_LOST };
+	struct grant counted = { 0 };
+
+	asked.mode = query->mode;
+	asked.slots = query->slots;
+	asked.ttl_ms = query->ttl_ms;
+	reply->outcome = ops->again(k->backend, &asked, &counted, &reply->error);
+	reply->fence = counted.fence;
+	if (reply->outcome != OUTCOME_HELD || k->until_ms == CLOCK_NEVER)
+		return;
+	/* It counts, whatever becomes of this: the next renewal tells of a loss. */
+	renew_for(k, query->ttl_ms > k->own_ms ? query->ttl_ms : k->own_ms, grant, &renewed);
+	reply->lease_ms = renewed.lease_ms;
 }
 
 /* Answers one query. Does not return when it ends the hold. */
@@ -180,17 +203,14 @@ static void answer(struct keeping *k, struct grant *grant)
 					     &reply.error);
 		break;
 	case KEEPER_VERB_RENEW:
-		renew_for(k, &query, grant, &reply);
+		renew_for(k, query.ttl_ms ? query.ttl_ms : k->own_ms, grant, &reply);
 		break;
 	case KEEPER_VERB_VERIFY:
 		asked.mode = HOLD_ANY;
 		reply.outcome = ops->verify(k->backend, &asked, &reply.error);
 		break;
 	case KEEPER_VERB_AGAIN:
-		asked.mode = query.mode;
-		asked.slots = query.slots;
-		reply.outcome = ops->again(k->backend, &asked, grant, &reply.error);
-		reply.fence = grant->fence;
+		again_for(k, &query, grant, &reply);
 		break;
 	}
 	if (query.verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD) {

@@ -21,7 +21,7 @@ enum keeper_verb { KEEPER_VERB_RELEASE, KEEPER_VERB_RENEW, KEEPER_VERB_VERIFY, K
 struct keeper_query {
 	enum keeper_verb verb;
 	uint64_t backend;		/* uri_identity() */
-	int64_t ttl_ms;			/* KEEPER_VERB_RENEW */
+	int64_t ttl_ms;			/* KEEPER_VERB_RENEW, _AGAIN: as in struct request */
 	enum hold_mode mode;		/* KEEPER_VERB_AGAIN, as in struct request */
 	int slots;
 	char token[TOKEN_SIZE];
@@ -31,7 +31,7 @@ struct keeper_query {
 struct keeper_reply {
 	enum outcome outcome;		/* as the backend operation gives it */
 	uint64_t fence;
-	int64_t lease_ms;		/* renew: from now; 0: until released */
+	int64_t lease_ms;		/* renew, again: from now; 0: until released */
 	struct error error;
 };
 

@@ -72,7 +72,8 @@ struct keeping {
 	char socket_path[KEEPER_SOCKET_PATH_SIZE];
 	int watchdog;			/* daemon for a process: see watchdog.h; -1: none */
 	int timer;			/* daemon: see clock_timer_open() */
-	int64_t until_ms;		/* daemon without a process to watch: its lease */
+	int64_t until_ms;		/* daemon without a process to watch: its lease ends */
+	int64_t own_ms;			/* the same: its lease, unless a renewal asks for another */
 	struct keeper_event event;	/* being sent */
 };
 

@@ -9,10 +9,6 @@
 #include "environment.h"
 #include "signals.h"
 
-/* Waiting for the mode asked for would be waiting for ourselves. */
-#define WEAKER "the run that this one is nested in holds it in another mode: " \
-	       "ask for the same (--shared, --slots)"
-
 static enum run_end verify_here(struct supervisor *s, struct error *err)
 {
 	s->backend = backend_open(s->run->driver, s->run->uri, err);
@@ -21,11 +17,9 @@ static enum run_end verify_here(struct supervisor *s, struct error *err)
 	switch (s->backend->ops->verify(s->backend, &s->request, err)) {
 	case OUTCOME_HELD:
 		return RUN_EXITED;
-	case OUTCOME_BUSY:
-		error_set(err, ERROR_USAGE, 0, WEAKER);
-		return RUN_FAILED;
 	case OUTCOME_LOST:
 		return RUN_LOST;
+	case OUTCOME_BUSY:	/* waiting for what is asked for would be waiting for ourselves */
 	case OUTCOME_ERROR:
 		break;
 	}
@@ -50,8 +44,6 @@ static enum run_end verify_by_keeper(struct supervisor *s, struct error *err)
 		case KEEPER_LOST:
 			return RUN_LOST;
 		case KEEPER_BUSY:
-			error_set(err, ERROR_USAGE, 0, WEAKER);
-			return RUN_FAILED;
 		case KEEPER_FAILED:
 			*err = event.error;
 			return RUN_FAILED;

@@ -97,6 +97,7 @@ struct acquire_request {
 	const char *command;	/* what status shows as the holder's command */
 	const struct pidfd *process;	/* hold and renew while it lives; NULL: one lease */
 	bool term_on_lost;	/* TERM to that process when the lock is lost */
+	int64_t again_ttl_ms;	/* for a hold that is there already; 0: it keeps its own */
 };
 
 struct acquire_result {

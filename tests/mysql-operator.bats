@@ -406,3 +406,38 @@ explain_all() {
 	release
 	wait_until 3 only_fences
 }
+
+# ---- the TTL of a hold, in the row of its holder
+
+# left TABLE COLUMN: seconds until it ends
+left() {
+	my "SELECT ($2 - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) DIV 1000000
+		FROM $1 WHERE name = '$LOCK'"
+}
+
+@test "renew and count of what an older dlock has taken: to no less than is left" {
+	local token strategy table
+	for strategy in lease insert; do
+		table=dlock_locks
+		if [[ $strategy == insert ]]; then
+			table=dlock_inserts
+		fi
+		export DLOCK_BACKEND=$MYSQL?strategy=$strategy
+		token=$("$DLOCK" acquire -t 100s "$LOCK")
+		matches "$(my "SELECT owner FROM $table WHERE name = '$LOCK'")" '^ttl=100000&host='
+		my "UPDATE $table SET owner = SUBSTRING(owner, 12) WHERE name = '$LOCK'"
+		matches "$(my "SELECT owner FROM $table WHERE name = '$LOCK'")" '^host='
+		DLOCK_TOKEN=$token "$DLOCK" acquire "$LOCK" >again
+		between "$(left $table expires)" 80 100
+		my "UPDATE $table SET owner = SUBSTRING(owner, LOCATE('&', owner) + 1) WHERE name = '$LOCK'"
+		"$DLOCK" renew "$LOCK" "$token"
+		between "$(left $table expires)" 80 100
+		my "UPDATE $table SET owner = SUBSTRING(owner, LOCATE('&', owner) + 1),
+			expires = expires - 90000000 WHERE name = '$LOCK'"
+		"$DLOCK" renew "$LOCK" "$token"
+		between "$(left $table expires)" 20 30
+		matches "$(my "SELECT owner FROM $table WHERE name = '$LOCK'")" '^ttl=30000&host=[^&]*&'
+		"$DLOCK" release "$LOCK" "$token"
+		"$DLOCK" release "$LOCK" "$token"
+	done
+}

@@ -272,3 +272,39 @@ until_ms() {
 	one_line
 	[[ ! -e ran ]]
 }
+
+@test "renew of what an older dlock has taken: by the default, and to no less than is left" {
+	local token
+	# seconds until it ends
+	left() {
+		my "SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(3), lock_until) FROM shedlock WHERE name = '$LOCK'"
+	}
+	token=$("$DLOCK" acquire -t 100s --min-hold 1s "$LOCK")
+	matches "$(my "SELECT locked_by FROM shedlock WHERE name = '$LOCK'")" ' min=1000&ttl=100000&host='
+	"$DLOCK" renew -t 3650d "$LOCK" "$token"
+	matches "$(my "SELECT locked_by FROM shedlock WHERE name = '$LOCK'")" ' min=1000&ttl=315360000000&host='
+	"$DLOCK" renew -t 100s "$LOCK" "$token"
+	my "UPDATE shedlock SET locked_by = REPLACE(locked_by, 'ttl=100000&', '') WHERE name = '$LOCK'"
+	"$DLOCK" renew "$LOCK" "$token"
+	between "$(left)" 80 100
+	my "UPDATE shedlock SET lock_until = TIMESTAMPADD(SECOND, -90, lock_until) WHERE name = '$LOCK'"
+	"$DLOCK" renew "$LOCK" "$token"
+	between "$(left)" 20 30
+	"$DLOCK" renew -t 50s "$LOCK" "$token"
+	between "$(left)" 40 50
+	"$DLOCK" release "$LOCK" "$token"
+}
+
+@test "a holder that fills its column leaves room for a longer TTL" {
+	local long
+	long=$T/$(printf 'é%.0s' {1..60})
+	ln -s "$(type -P bash)" "$long"
+	start "$DLOCK" run -t 60s "$LOCK" -- "$long" -c '"$DLOCK" renew -t 3650d "$LOCK" && touch renewed
+		until [ -e go ]; do sleep 0.05; done'
+	wait_until 10 test -e renewed
+	between "$(my "SELECT CHAR_LENGTH(locked_by) FROM shedlock WHERE name = '$LOCK'")" 245 255
+	matches "$(my "SELECT locked_by FROM shedlock WHERE name = '$LOCK'")" ' ttl=315360000000&'
+	touch go
+	join "$PID"
+	equal "$status" 0
+}

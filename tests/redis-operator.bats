@@ -47,6 +47,44 @@ probe_owner() {
 	rcli del "$KEY" >reply
 }
 
+@test "renew of what another program has taken: by the default, and to no less than is left" {
+	local token=0123456789abcdef0123456789abcdef
+	rcli set "$KEY" $token px 100000 >reply
+	"$DLOCK" renew "$LOCK" $token
+	between "$(rcli pttl "$KEY")" 90000 100000
+	rcli del "$KEY" "{$KEY}:holders" >reply
+	rcli set "$KEY" $token px 10000 >reply
+	"$DLOCK" renew --json "$LOCK" $token >renewed
+	between "$(rcli pttl "$KEY")" 20000 30000
+	equal "$(jq .expires_in_ms renewed)" 30000
+	# one that has no end gets none
+	rcli del "$KEY" "{$KEY}:holders" >reply
+	rcli set "$KEY" $token >reply
+	"$DLOCK" renew --json "$LOCK" $token >renewed
+	equal "$(rcli pttl "$KEY")" -1
+	equal "$(jq .expires_in_ms renewed)" null
+	equal "$(DLOCK_TOKEN=$token "$DLOCK" acquire "$LOCK")" $token
+	equal "$(rcli pttl "$KEY")" -1
+	"$DLOCK" renew -t 50s "$LOCK" $token
+	between "$(rcli pttl "$KEY")" 40000 50000
+	rcli del "$KEY" "{$KEY}:holders" >reply
+}
+
+@test "renew and count of what an older dlock has taken: to no less than is left" {
+	local note
+	take -t 100s
+	note=$(rcli hget "{$KEY}:holders" "$TOKEN")
+	matches "$note" ' ttl=100000&host='
+	rcli hset "{$KEY}:holders" "$TOKEN" "${note/ttl=100000&/}" >reply
+	DLOCK_TOKEN=$TOKEN "$DLOCK" acquire "$LOCK" >token
+	between "$(rcli pttl "$KEY")" 90000 100000
+	rcli hset "{$KEY}:holders" "$TOKEN" "${note/ttl=100000&/}" >reply
+	"$DLOCK" renew "$LOCK" "$TOKEN"
+	between "$(rcli pttl "$KEY")" 90000 100000
+	matches "$("$DLOCK" status "$LOCK" || true)" "$$"
+	"$DLOCK" release "$LOCK" "$TOKEN"
+}
+
 @test "server unreachable: every command says so in one line, with 122" {
 	local args
 	for args in "acquire $LOCK" "acquire --pid $$ $LOCK" "acquire -n $LOCK" \

@@ -30,6 +30,7 @@
 #include "file_lock.h"
 #include "file_path.h"
 #include "file_record.h"
+#include "hold_mode.h"
 #include "uri.h"
 
 extern const struct backend_ops file_ops;
@@ -109,12 +110,6 @@ static int64_t file_event(struct backend *backend)
 	return CLOCK_NEVER;
 }
 
-static bool covers(const struct file_hold *hold, const struct request *request)
-{
-	return hold->mode == HOLD_EXCLUSIVE || request->mode == HOLD_ANY ||
-	       (hold->mode == request->mode && hold->slots == request->slots);
-}
-
 /* Its own hold lives as long as the process does; others must be looked for. */
 static enum outcome file_verify(struct backend *backend, const struct request *request,
 				struct error *err)
@@ -138,7 +133,7 @@ static enum outcome file_verify(struct backend *backend, const struct request *r
 		return OUTCOME_ERROR;
 	hold = file_record_find(&record, request->token);
 	if (hold)
-		outcome = covers(hold, request) ? OUTCOME_HELD : OUTCOME_BUSY;
+		outcome = hold_mode_covers(hold->mode, hold->slots, request, err);
 	file_record_finish(&record);
 	return outcome;
 }

@@ -13,6 +13,7 @@
 #include "file_lock.h"
 #include "file_path.h"
 #include "file_record.h"
+#include "hold_mode.h"
 
 /* Slots are files; more of them than this is a slip of the pen. */
 #define SLOTS_MAX 9999
@@ -52,11 +53,8 @@ static enum step check_mates(const struct file_record *record,
 
 		if (hold->mode != request->mode)
 			return STEP_BUSY;
-		if (hold->mode == HOLD_SLOT && hold->slots != request->slots) {
-			error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with those who "
-				  "hold it now, with --slots %d", request->slots, hold->slots);
+		if (hold->mode == HOLD_SLOT && !hold_mode_slots_agree(hold->slots, request, err))
 			return STEP_FAILED;
-		}
 	}
 	return STEP_DONE;
 }

@@ -28,6 +28,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "hold_mode.h"
 #include "lease.h"
 #include "mysql_lease.h"
 
@@ -183,12 +184,8 @@ static int mend(struct mysql_backend *my, const struct request *request, const c
 static bool disagrees(const struct lease_state *state, const struct request *request,
 		      struct error *err)
 {
-	if (request->mode != HOLD_SLOT || state->mode <= 0 || state->mode == request->slots ||
-	    state->rest_us <= 0)
-		return false;
-	error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with those who hold it now, with "
-		  "--slots %d", request->slots, state->mode);
-	return true;
+	return state->mode > 0 && state->rest_us > 0 &&
+	       !hold_mode_slots_agree(state->mode, request, err);
 }
 
 /* The rest of the answer to a wait, which may end with that of its sleep (lease_sleep.sql). */

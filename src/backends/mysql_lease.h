@@ -47,7 +47,7 @@ struct lease_state {
 	int mode;		/* of the lock: see mysql_mode() */
 	int64_t rest_us;	/* of its lease; 0 or less: free */
 	int64_t age_us;		/* since it is held; -1: not known */
-	struct holder owner;	/* one of those who hold it */
+	struct holder owner;	/* one of those who hold it: I, if I do */
 	bool in_line;		/* I am */
 	bool asleep;		/* I have been passed over */
 	int64_t first;		/* before me in line; 0: none */
@@ -135,6 +135,7 @@ void lease_end_connection(struct mysql_backend *my, int64_t connection);
 
 /* What the tables call a mode: 0 exclusive, -1 shared, N slots. */
 int lease_mode(const struct request *request);
+void lease_read_mode(int64_t number, enum hold_mode *mode, int *slots);
 
 /* The slots of struct mysql_strategy. */
 enum outcome lease_renew(struct mysql_backend *my, const struct request *request,

@@ -55,6 +55,12 @@ int lease_mode(const struct request *request)
 	return 0;
 }
 
+void lease_read_mode(int64_t number, enum hold_mode *mode, int *slots)
+{
+	*mode = number == 0 ? HOLD_EXCLUSIVE : number < 0 ? HOLD_SHARED : HOLD_SLOT;
+	*slots = number > 0 ? (int)number : 0;
+}
+
 void lease_add_now(struct lease_call *call, const char *more, const char *yet_more)
 {
 	lease_add(call, sql_lease_now);
@@ -168,6 +174,7 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 	const bool no_tickets = lease_of(my)->no_tickets;
 	unsigned char digest[SHA256_SIZE];
 	char ticket[TICKET_SIZE + 2], owner[HOLDER_TEXT_SIZE];
+	struct holder self = request->self;
 	const bool prepares = has_text(call, sql_lease_prepare);
 	char *sql = join(call, lease_of(my)), *statement = NULL;
 	int failed;
@@ -178,7 +185,8 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 	}
 	sha256(request->token, strlen(request->token), digest);
 	name_ticket(digest, ticket);
-	holder_encode(&request->self, owner);
+	self.ttl_ms = request->ttl_ms;
+	holder_encode(&self, owner);
 	{
 		struct sql_value values[] = {
 			SQL_TEXT("statement", ""),
@@ -190,6 +198,7 @@ static int send_once(struct mysql_backend *my, const struct lease_call *call, ru
 			SQL_TEXT("owner", owner),
 			SQL_INT("mode", lease_mode(request)),
 			SQL_INT("ttl", call->ttl_ms * 1000),
+			SQL_INT("usual", BACKEND_TTL_MS * 1000),
 			SQL_INT("keep", call->keep_ms * 1000),
 			SQL_INT("all", call->all),
 			SQL_INT("again", call->again),

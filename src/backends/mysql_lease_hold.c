@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "hold_mode.h"
 #include "lease.h"
 #include "mysql_lease.h"
 
@@ -65,6 +66,15 @@ static void bury(struct mysql_backend *my, const struct request *request)
 		mysql_run(my, sql_lease_bury, values, MYSQL_ONCE, NULL, &ignored);
 }
 
+/* What the state says after the lease was extended: a request sent at sent_ms. */
+static void note_lease(struct lease *lease, int64_t sent_ms, const struct lease_state *state,
+		       struct grant *grant)
+{
+	grant->sent_ms = sent_ms;
+	grant->ttl_ms = state->owner.ttl_ms;
+	lease->lease_end_ms = lease_end(sent_ms, grant->ttl_ms);
+}
+
 enum outcome lease_renew(struct mysql_backend *my, const struct request *request,
 			 struct grant *grant, struct error *err)
 {
@@ -101,22 +111,23 @@ enum outcome lease_renew(struct mysql_backend *my, const struct request *request
 	}
 	if (!state.mine)
 		return lost(my, request, &state, err);
-	grant->sent_ms = sent_ms;
-	grant->ttl_ms = request->ttl_ms;
-	lease->lease_end_ms = lease_end(sent_ms, request->ttl_ms);
+	note_lease(lease, sent_ms, &state, grant);
 	if (dead)
 		bury(my, request);
 	return OUTCOME_HELD;
 }
 
-/* How a hold answers a wish for a mode: an exclusive one gives all that others give. */
-static enum outcome in_mode(const struct lease_state *state, const struct request *request)
+/* How our hold, if there is one, answers a wish. */
+static enum outcome answer(const struct lease_state *state, const struct request *request,
+			   struct error *err)
 {
+	enum hold_mode mode;
+	int slots;
+
 	if (!state->mine)
 		return OUTCOME_LOST;
-	if (request->mode == HOLD_ANY || state->mode == 0 || state->mode == lease_mode(request))
-		return OUTCOME_HELD;
-	return OUTCOME_BUSY;
+	lease_read_mode(state->mode, &mode, &slots);
+	return hold_mode_covers(mode, slots, request, err);
 }
 
 static int look(struct mysql_backend *my, const struct request *request,
@@ -134,7 +145,7 @@ enum outcome lease_verify(struct mysql_backend *my, const struct request *reques
 {
 	struct lease_state state;
 
-	return look(my, request, &state, err) ? OUTCOME_ERROR : in_mode(&state, request);
+	return look(my, request, &state, err) ? OUTCOME_ERROR : answer(&state, request, err);
 }
 
 /*
@@ -142,11 +153,11 @@ enum outcome lease_verify(struct mysql_backend *my, const struct request *reques
  * lost, the count tells. HELD, with the new *state; LOST; ERROR.
  */
 static enum outcome count(struct mysql_backend *my, const struct request *request, int step,
-			  int64_t ttl_ms, struct lease_state *state, struct error *err)
+			  struct lease_state *state, struct error *err)
 {
 	for (int i = 0; i < COUNT_ATTEMPTS; i++) {
 		struct lease_call call = { .request = request, .looks = true, .holds = state->holds,
-					   .step = step, .ttl_ms = ttl_ms };
+					   .step = step, .ttl_ms = request->ttl_ms };
 
 		lease_add_now(&call, NULL, NULL);
 		lease_add(&call, state->mode == 0 ? sql_lease_count : sql_lease_count_shared);
@@ -168,16 +179,18 @@ enum outcome lease_again(struct mysql_backend *my, const struct request *request
 {
 	struct lease_state state;
 	enum outcome outcome;
+	int64_t sent_ms;
 
 	if (look(my, request, &state, err))
 		return OUTCOME_ERROR;
-	outcome = in_mode(&state, request);
+	outcome = answer(&state, request, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = request->ttl_ms;
 	grant->fence = state.fence;
-	outcome = count(my, request, 1, request->ttl_ms, &state, err);
+	sent_ms = clock_boot_ms();
+	outcome = count(my, request, 1, &state, err);
+	if (outcome == OUTCOME_HELD)
+		note_lease(lease_of(my), sent_ms, &state, grant);
 	if (outcome != OUTCOME_BUSY)
 		return outcome;
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: lock '%.200s' is counted by too many at once",
@@ -297,7 +310,7 @@ enum outcome lease_release(struct mysql_backend *my, const struct request *reque
 	}
 	lease->in_line = false;
 	if (!done && state.mine && how == RELEASE_ONE && state.holds > 1) {
-		outcome = count(my, request, -1, 0, &state, err);
+		outcome = count(my, request, -1, &state, err);
 		if (outcome == OUTCOME_HELD)
 			return OUTCOME_BUSY;
 		if (outcome == OUTCOME_BUSY)	/* the last one: others were faster */

@@ -17,12 +17,6 @@
 enum shown { SHOWN_KIND, SHOWN_RANK, SHOWN_MODE, SHOWN_AGE, SHOWN_REST, SHOWN_HOLDS, SHOWN_OWNER,
 	     SHOWN };
 
-static void read_mode(int64_t number, enum hold_mode *mode, int *slots)
-{
-	*mode = number == 0 ? HOLD_EXCLUSIVE : number < 0 ? HOLD_SHARED : HOLD_SLOT;
-	*slots = number > 0 ? (int)number : 0;
-}
-
 static int64_t milliseconds(const char *microseconds)
 {
 	return microseconds ? strtoll(microseconds, NULL, 10) / 1000 : -1;
@@ -46,7 +40,7 @@ static bool read_row(MYSQL_ROW row, unsigned long owner_length, struct lock_view
 		if (!hold)
 			return false;
 		view->held = true;
-		read_mode(mode, &hold->mode, &hold->slots);
+		lease_read_mode(mode, &hold->mode, &hold->slots);
 		hold->fence = rank;
 		hold->age_ms = milliseconds(row[SHOWN_AGE]);
 		hold->expires_ms = milliseconds(row[SHOWN_REST]);
@@ -57,7 +51,7 @@ static bool read_row(MYSQL_ROW row, unsigned long owner_length, struct lock_view
 		waiter = lock_view_add_waiter(view);
 		if (!waiter)
 			return false;
-		read_mode(mode, &waiter->mode, &waiter->slots);
+		lease_read_mode(mode, &waiter->mode, &waiter->slots);
 		waiter->waiting_ms = milliseconds(row[SHOWN_AGE]);
 		holder_decode(&waiter->holder, owner, owner_length);
 		return true;

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "hold_mode.h"
 #include "mysql_waiters.h"
 #include "view.h"
 
@@ -248,8 +249,8 @@ enum outcome session_verify_other(struct mysql_backend *my, const struct request
 	while (read_record(&record, rows, uptime_us)) {
 		if (!current(&record, holder) || memcmp(record.token, digest, sizeof(digest)) != 0)
 			continue;
-		outcome = record.shared && request->mode == HOLD_EXCLUSIVE ? OUTCOME_BUSY
-									   : OUTCOME_HELD;
+		outcome = hold_mode_covers(record.shared ? HOLD_SHARED : HOLD_EXCLUSIVE, 0,
+					   request, err);
 	}
 	mysql_free_result(rows);
 	return outcome;

@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "error.h"
 #include "fds.h"
+#include "hold_mode.h"
 #include "net.h"
 
 /* ---- keeping ---- */
@@ -170,12 +171,6 @@ enum outcome session_renew(struct mysql_backend *my, const struct request *reque
 	return outcome;
 }
 
-static bool covers(const struct mysql_session *session, const struct request *request)
-{
-	return session->mode == HOLD_EXCLUSIVE || request->mode == HOLD_ANY ||
-	       session->mode == request->mode;
-}
-
 enum outcome session_verify(struct mysql_backend *my, const struct request *request,
 			    struct error *err)
 {
@@ -185,9 +180,8 @@ enum outcome session_verify(struct mysql_backend *my, const struct request *requ
 	if (!session->generation)
 		return session_verify_other(my, request, err);
 	outcome = prove(my, request, session->kind->prove_sql, err);
-	if (outcome == OUTCOME_HELD && !covers(session, request))
-		return OUTCOME_BUSY;
-	return outcome;
+	return outcome == OUTCOME_HELD ? hold_mode_covers(session->mode, 0, request, err)
+				       : outcome;
 }
 
 enum outcome session_again(struct mysql_backend *my, const struct request *request,

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "text.h"
 #include "uri.h"
 #include "view.h"
 
@@ -22,6 +23,8 @@ extern const struct mysql_strategy mysql_shedlock;
 /* Characters that the columns name and locked_by have room for. */
 #define NAME_CHARACTERS 64
 #define LOCKED_BY_CHARACTERS 255
+/* Digits of DURATION_MAX_MS. */
+#define TTL_DIGITS 12
 
 static int admit(const char *name, struct error *err)
 {
@@ -36,26 +39,29 @@ static int admit(const char *name, struct error *err)
 	return -1;
 }
 
-/* "dlock-DIGEST min=MS&host=...&user=...", the command's name cut to what there is room for. */
+/* "dlock-DIGEST min=MS&ttl=MS&host=...&user=...", the command's name cut to what there is room for. */
 static size_t encode(const struct request *request, const char *by,
 		     char text[static HOLDER_TEXT_SIZE])
 {
 	struct holder self = request->self;
 	char holder[HOLDER_TEXT_SIZE];
-	size_t head, length, room = strlen(self.command);
+	size_t head, length, room = strlen(self.command), most = LOCKED_BY_CHARACTERS;
+	char digits[TEXT_DIGITS_SIZE];
 
 	head = (size_t)snprintf(text, HOLDER_TEXT_SIZE, "%s ", by);
 	if (request->min_hold_ms > 0)
 		head += (size_t)snprintf(text + head, HOLDER_TEXT_SIZE - head, "min=%" PRId64 "&",
 					 request->min_hold_ms);
-	while ((length = holder_encode(&self, holder)) + head > LOCKED_BY_CHARACTERS && room > 0)
+	/* A renewal may write a TTL with more digits in its place. */
+	most -= TTL_DIGITS - (size_t)(text_digits(digits, (uint64_t)self.ttl_ms) - digits);
+	while ((length = holder_encode(&self, holder)) + head > most && room > 0)
 		self.command[--room] = '\0';
 	/* A host's or user's name in another script, each byte three: nobody else needs it. */
-	if (length + head > LOCKED_BY_CHARACTERS) {
+	if (length + head > most) {
 		self.user[0] = '\0';
 		length = holder_encode(&self, holder);
 	}
-	if (length + head > LOCKED_BY_CHARACTERS) {
+	if (length + head > most) {
 		self.host[0] = '\0';
 		length = holder_encode(&self, holder);
 	}

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "hold_mode.h"
 #include "lease.h"
 #include "mysql_waiters.h"
 #include "view.h"
@@ -50,12 +51,14 @@ void simple_make_words(const struct mysql_backend *my, const struct request *req
 {
 	const struct simple *simple = simple_of(my);
 	const char *token = request->token ? request->token : "";
+	struct request noted = *request;
 
 	sha256(token, strlen(token), words->digest);
 	memcpy(words->by, "dlock-", 6);
 	for (int i = 0; i < 16; i++)
 		snprintf(words->by + 6 + 2 * i, 3, "%02x", words->digest[i]);
-	simple->kind->encode(request, words->by, words->owner);
+	noted.self.ttl_ms = request->ttl_ms;
+	simple->kind->encode(&noted, words->by, words->owner);
 	waiters_mark(simple->kind->mark, request->name, words->mark);
 	waiters_comment(words->mark, request, words->comment);
 	memcpy(words->values, (struct sql_value[]){
@@ -64,6 +67,7 @@ void simple_make_words(const struct mysql_backend *my, const struct request *req
 		SQL_TEXT("by", words->by),
 		SQL_TEXT("owner", words->owner),
 		SQL_INT("ttl", request->ttl_ms * 1000),
+		SQL_INT("usual", BACKEND_TTL_MS * 1000),
 		SQL_INT("keep", request->min_hold_ms * 1000),
 		SQL_INT("rest", extra->keep_ms * 1000),
 		SQL_INT("one", extra->one),
@@ -73,7 +77,7 @@ void simple_make_words(const struct mysql_backend *my, const struct request *req
 		SQL_PART("waiter", words->comment),
 		SQL_PART("zone", simple->zone),
 		SQL_LAST
-	}, 14 * sizeof(struct sql_value));
+	}, 15 * sizeof(struct sql_value));
 }
 
 const struct simple_extra simple_no_extra = { .one = false };
@@ -298,8 +302,9 @@ enum outcome simple_renew(struct mysql_backend *my, const struct request *reques
 		return OUTCOME_LOST;
 	}
 	grant->sent_ms = sent_ms;
-	grant->ttl_ms = request->ttl_ms;
-	simple->lease_end_ms = lease_end(sent_ms, request->ttl_ms);
+	/* By which TTL, the row says; where there is no room for that, how long it lasts. */
+	grant->ttl_ms = state.holder.ttl_ms ? state.holder.ttl_ms : state.rest_us / 1000;
+	simple->lease_end_ms = lease_end(sent_ms, grant->ttl_ms);
 	return OUTCOME_HELD;
 }
 
@@ -321,7 +326,9 @@ enum outcome simple_verify(struct mysql_backend *my, const struct request *reque
 
 	if (simple_look(my, request, &state, err))
 		return OUTCOME_ERROR;
-	return state.mine ? OUTCOME_HELD : OUTCOME_LOST;
+	if (!state.mine)
+		return OUTCOME_LOST;
+	return hold_mode_covers(HOLD_EXCLUSIVE, 0, request, err);
 }
 
 /* Neither may fail what has been done. */

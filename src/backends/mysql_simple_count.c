@@ -4,6 +4,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "hold_mode.h"
 #include "mysql_simple.h"
 
 /*
@@ -44,6 +45,14 @@ static enum outcome count(struct mysql_backend *my, const struct request *reques
 	return OUTCOME_BUSY;
 }
 
+/* What a hold is extended by when it is counted: see own_ttl.sql. */
+static int64_t own_ttl(const struct simple_state *state)
+{
+	if (state->holder.ttl_ms)
+		return state->holder.ttl_ms;
+	return state->rest_us > BACKEND_TTL_MS * 1000 ? state->rest_us / 1000 : BACKEND_TTL_MS;
+}
+
 enum outcome simple_again(struct mysql_backend *my, const struct request *request,
 			  struct grant *grant, struct error *err)
 {
@@ -51,19 +60,22 @@ enum outcome simple_again(struct mysql_backend *my, const struct request *reques
 	struct simple_state state;
 	enum outcome outcome;
 
-	if (kind->count && simple_refuse(simple_of(my), request, err))
-		return OUTCOME_ERROR;
 	if (simple_look(my, request, &state, err))
 		return OUTCOME_ERROR;
 	if (!state.mine)
 		return OUTCOME_LOST;
+	outcome = hold_mode_covers(HOLD_EXCLUSIVE, 0, request, err);
+	if (outcome != OUTCOME_HELD)
+		return outcome;
 	if (!kind->count) {
 		error_set(err, ERROR_USAGE, 0, "%s cannot count how often it was acquired; "
 			  "?strategy=lease can", kind->name);
 		return OUTCOME_ERROR;
 	}
 	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = request->ttl_ms;
+	grant->ttl_ms = own_ttl(&state);
+	if (grant->ttl_ms < request->ttl_ms)
+		grant->ttl_ms = request->ttl_ms;
 	outcome = count(my, request, 1, &state, err);
 	grant->fence = state.fence;
 	return outcome;

@@ -30,6 +30,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "hold_mode.h"
 #include "lease.h"
 #include "redis_lock.h"
 #include "token.h"
@@ -104,7 +105,6 @@ static const char *mode_of(const struct request *request, char buf[static REDIS_
 	case HOLD_SLOT:
 		return redis_digits(request->slots, buf);
 	case HOLD_ANY:
-		return "a";
 	case HOLD_EXCLUSIVE:
 		break;
 	}
@@ -141,9 +141,7 @@ static bool disagrees(const redisReply *reply, const struct request *request,
 	    !redis_is_integer(reply->element[0]) || reply->element[0]->integer != 2 ||
 	    !redis_is_integer(reply->element[1]))
 		return false;
-	error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with those who hold it now, with "
-		  "--slots %lld", request->slots, reply->element[1]->integer);
-	return true;
+	return !hold_mode_slots_agree((int)reply->element[1]->integer, request, err);
 }
 
 static enum outcome try_once(struct redis_backend *redis, const struct request *request,
@@ -151,6 +149,7 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 {
 	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], asked[REDIS_DIGITS_SIZE];
 	char loan[REDIS_DIGITS_SIZE], holder[HOLDER_TEXT_SIZE + 32];
+	struct holder self = request->self;
 	const int64_t sent_ms = clock_boot_ms();
 	const char *const arguments[] = {
 		redis_digits(request->ttl_ms, ttl), mode_of(request, mode), in_line ? "1" : "0",
@@ -162,7 +161,8 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 	redisReply *reply;
 	size_t used;
 
-	used = holder_encode(&request->self, holder);
+	self.ttl_ms = request->ttl_ms;
+	used = holder_encode(&self, holder);
 	/* release.lua reads it, for a release that comes from anywhere. */
 	if (request->min_hold_ms > 0)
 		snprintf(holder + used, sizeof(holder) - used, "&min=%" PRId64,
@@ -274,29 +274,39 @@ static int64_t redis_event(struct backend *backend)
 
 /* ---- holding and releasing ---- */
 
+/* Notes the lease that a script has given, asked for at sent_ms; ttl_ms 0: one without an end. */
+static void note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl_ms,
+		       struct grant *grant)
+{
+	grant->sent_ms = sent_ms;
+	grant->ttl_ms = ttl_ms;
+	redis->lease_end_ms = ttl_ms ? lease_end(sent_ms, ttl_ms) : CLOCK_NEVER;
+}
+
 static enum outcome redis_renew(struct backend *backend, const struct request *request,
 				struct grant *grant, struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
+	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE];
+	const char *const arguments[] = {
+		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual), NULL
+	};
 	int64_t sent_ms = clock_boot_ms(), answer;
-	char ttl[REDIS_DIGITS_SIZE];
-	const char *const arguments[] = { redis_digits(request->ttl_ms, ttl), NULL };
 	redisReply *reply;
 
 	reply = redis_node_script(&redis->node, &script_renew, request, arguments, err);
 	redis_conn_close(&redis->node.wake);
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (!redis_is_integer(reply))
+	if (!redis_is_array(reply, 2) || !redis_is_integer(reply->element[0]) ||
+	    !redis_is_integer(reply->element[1]))
 		return odd_reply(redis, reply, err);
-	answer = reply->integer;
+	answer = reply->element[0]->integer;
+	if (answer == 1)
+		note_lease(redis, sent_ms, reply->element[1]->integer, grant);
 	freeReplyObject(reply);
-	if (answer == 1) {
-		grant->sent_ms = sent_ms;
-		grant->ttl_ms = request->ttl_ms;
-		redis->lease_end_ms = lease_end(sent_ms, request->ttl_ms);
+	if (answer == 1)
 		return OUTCOME_HELD;
-	}
 	error_set(err, ERROR_REFUSED, 0, answer == 2
 		  ? "%s: key '%.220s' belongs to somebody else now"
 		  : "%s: key '%.220s' is gone", redis->node.address.label,
@@ -308,53 +318,58 @@ static enum outcome redis_verify(struct backend *backend, const struct request *
 				 struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
-	char mode[REDIS_DIGITS_SIZE];
-	const char *const arguments[] = { mode_of(request, mode), NULL };
-	redisReply *reply = redis_node_script(&redis->node, &script_verify, request, arguments,
-					      err);
-	long long answer;
+	static const char *const none[] = { NULL };
+	redisReply *reply = redis_node_script(&redis->node, &script_verify, request, none, err);
+	enum outcome outcome = OUTCOME_LOST;
+	enum hold_mode mode;
+	int slots;
 
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (!redis_is_integer(reply))
+	if (!redis_is_text(reply))
 		return odd_reply(redis, reply, err);
-	answer = reply->integer;
+	if (reply->str[0]) {
+		redis_read_mode(reply->str, &mode, &slots);
+		outcome = hold_mode_covers(mode, slots, request, err);
+	}
 	freeReplyObject(reply);
-	if (answer == 2)
-		return OUTCOME_BUSY;
-	return answer == 1 ? OUTCOME_HELD : OUTCOME_LOST;
+	return outcome;
 }
 
 static enum outcome redis_again(struct backend *backend, const struct request *request,
 				struct grant *grant, struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
-	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE];
+	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE];
 	char number[TOKEN_SIZE];
 	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), mode_of(request, mode), number, NULL
+		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual), number,
+		NULL
 	};
-	long long answer;
+	/* How a token holds never changes, so that nothing can come in between. */
+	enum outcome outcome = redis_verify(backend, request, err);
+	int64_t sent_ms;
 	redisReply *reply;
-	bool held;
 
+	if (outcome != OUTCOME_HELD)
+		return outcome;
 	if (token_make(number, err))
 		return OUTCOME_ERROR;
-	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = request->ttl_ms;
+	sent_ms = clock_boot_ms();
 	reply = redis_node_script(&redis->node, &script_again, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (!redis_is_array(reply, 2) || !redis_is_integer(reply->element[0]))
+	if (!redis_is_array(reply, 3) || !redis_is_integer(reply->element[0]) ||
+	    !redis_is_integer(reply->element[2]))
 		return odd_reply(redis, reply, err);
-	answer = reply->element[0]->integer;
-	held = answer == 1 && redis_is_text(reply->element[1]);
-	if (held)
+	outcome = OUTCOME_LOST;
+	if (reply->element[0]->integer == 1 && redis_is_text(reply->element[1])) {
 		grant->fence = strtoull(reply->element[1]->str, NULL, 10);
+		note_lease(redis, sent_ms, reply->element[2]->integer, grant);
+		outcome = OUTCOME_HELD;
+	}
 	freeReplyObject(reply);
-	if (answer == 2)
-		return OUTCOME_BUSY;
-	return held ? OUTCOME_HELD : OUTCOME_LOST;
+	return outcome;
 }
 
 extern const struct backend_ops redis_ops;

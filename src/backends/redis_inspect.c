@@ -9,12 +9,12 @@
 #include "redis_lock.h"
 #include "view.h"
 
-static void read_mode(const redisReply *text, enum hold_mode *mode, int *slots)
+void redis_read_mode(const char *text, enum hold_mode *mode, int *slots)
 {
 	*mode = HOLD_EXCLUSIVE;
-	if (text->str[0] == 's')
+	if (text[0] == 's')
 		*mode = HOLD_SHARED;
-	*slots = (int)strtol(text->str, NULL, 10);
+	*slots = (int)strtol(text, NULL, 10);
 	if (*slots > 0)
 		*mode = HOLD_SLOT;
 }
@@ -33,7 +33,7 @@ static bool read_hold(const redisReply *row, struct lock_view *view)
 	if (!hold)
 		return false;
 	holder_decode(&hold->holder, e[0]->str, e[0]->len);
-	read_mode(e[1], &hold->mode, &hold->slots);
+	redis_read_mode(e[1]->str, &hold->mode, &hold->slots);
 	hold->fence = strtoull(e[2]->str, NULL, 10);
 	hold->age_ms = e[3]->integer;
 	hold->expires_ms = e[4]->integer;
@@ -54,7 +54,7 @@ static bool read_waiter(const redisReply *row, struct lock_view *view)
 	if (!waiter)
 		return false;
 	holder_decode(&waiter->holder, e[0]->str, e[0]->len);
-	read_mode(e[1], &waiter->mode, &waiter->slots);
+	redis_read_mode(e[1]->str, &waiter->mode, &waiter->slots);
 	waiter->waiting_ms = e[2]->integer;
 	return true;
 }

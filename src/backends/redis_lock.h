@@ -18,6 +18,9 @@ struct redis_backend {
 
 struct redis_backend *redis_from_backend(struct backend *backend);
 
+/* What the scripts call a mode, read. */
+void redis_read_mode(const char *text, enum hold_mode *mode, int *slots);
+
 /* From src/redis/NAME.lua, made by embed.sh. */
 extern const struct script script_acquire, script_again, script_inspect, script_release,
 	script_renew, script_verify;

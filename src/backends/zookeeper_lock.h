@@ -187,6 +187,7 @@ struct zk_found {
 	char directory[ZK_PATH_SIZE];
 	char paths[2][ZK_PATH_SIZE];	/* of the place and its twin */
 	enum hold_mode mode;
+	int slots;			/* HOLD_SLOT */
 	struct zk_state state;
 	int32_t version;		/* of the twin */
 	uint64_t fence;
@@ -203,7 +204,7 @@ enum outcome zk_write_state(struct zk_backend *zk, const struct zk_found *found,
 			    struct error *err);
 /*
  * Adds to how often it was acquired, if that leaves one. HELD with found->counted, LOST,
- * BUSY: it is held in a mode that gives less, ERROR.
+ * BUSY: the hold does not cover request, as *err says; ERROR.
  */
 enum outcome zk_count(struct zk_backend *zk, const struct request *request, int by,
 		      struct zk_found *found, struct error *err);

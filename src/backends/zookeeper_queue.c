@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "hold_mode.h"
 #include "zookeeper_lock.h"
 
 /*
@@ -112,11 +113,8 @@ static enum outcome advance(struct zk_backend *zk, const struct request *request
 
 	do {
 		disagrees = zk_places_disagree(seat->line.places, seat->line.count - 1);
-		if (disagrees) {
-			error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with those who hold "
-				  "it now, with --slots %d", request->slots, disagrees);
+		if (disagrees && !hold_mode_slots_agree(disagrees, request, err))
 			return OUTCOME_ERROR;
-		}
 		if (seat->stale && zk_read_again(zk, false, err))
 			return OUTCOME_ERROR;
 		seat->stale = false;

@@ -5,6 +5,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "hold_mode.h"
 #include "zookeeper_lock.h"
 
 enum outcome zk_lost(const struct zk_backend *zk, const char *what, struct error *err)
@@ -61,6 +62,7 @@ static enum outcome find_node(struct zk_backend *zk, const char *uuid, struct zk
 	if (!ours)
 		return OUTCOME_LOST;
 	found->mode = HOLD_EXCLUSIVE;
+	found->slots = 0;
 	memcpy(found->paths[0], found->directory, ZK_PATH_SIZE);
 	memcpy(found->paths[1], found->directory, ZK_PATH_SIZE);
 	return zk_find_again(zk, found, err);
@@ -103,6 +105,7 @@ enum outcome zk_find(struct zk_backend *zk, const struct request *request,
 		zk_node(found->directory, line.places[i].name, found->paths[0]);
 		zk_node(found->directory, twin->name, found->paths[1]);
 		found->mode = line.places[i].mode;
+		found->slots = line.places[i].slots;
 		outcome = zk_find_again(zk, found, err);
 	}
 	zk_line_finish(&line);
@@ -122,14 +125,6 @@ static enum outcome find_within(struct zk_backend *zk, const struct request *req
 	return outcome;
 }
 
-/* BUSY if it holds in a mode that gives less than the one asked for. */
-static enum outcome compare_modes(enum hold_mode held, enum hold_mode wanted)
-{
-	if (wanted == HOLD_ANY || held == HOLD_EXCLUSIVE || held == wanted)
-		return OUTCOME_HELD;
-	return OUTCOME_BUSY;
-}
-
 enum outcome zk_hold_verify(struct zk_backend *zk, const struct request *request,
 			    struct error *err)
 {
@@ -141,7 +136,8 @@ enum outcome zk_hold_verify(struct zk_backend *zk, const struct request *request
 	if (zk_is_holder(zk))
 		return zk_hold_renew(zk, request, &ignored, err);
 	outcome = find_within(zk, request, &found, err);
-	return outcome == OUTCOME_HELD ? compare_modes(found.mode, request->mode) : outcome;
+	return outcome == OUTCOME_HELD ? hold_mode_covers(found.mode, found.slots, request, err)
+				       : outcome;
 }
 
 enum outcome zk_write_state(struct zk_backend *zk, const struct zk_found *found,
@@ -181,7 +177,7 @@ enum outcome zk_count(struct zk_backend *zk, const struct request *request, int 
 		*err = (struct error){ .kind = ERROR_NONE };
 		outcome = zk_find(zk, request, found, err);
 		if (outcome == OUTCOME_HELD)
-			outcome = compare_modes(found->mode, request->mode);
+			outcome = hold_mode_covers(found->mode, found->slots, request, err);
 		if (outcome == OUTCOME_LOST || outcome == OUTCOME_BUSY)
 			return outcome;
 		if (outcome == OUTCOME_ERROR)

@@ -4,7 +4,7 @@ START TRANSACTION;
 SELECT mode, expires INTO @held, @until FROM dlock_locks WHERE name = {name} FOR UPDATE;
 SET @now = {now};
 UPDATE dlock_holders SET
-    holds = {holds} + {step}, expires = IF({ttl} = 0, expires, @now + {ttl})
+    holds = {holds} + {step}, {counted}
   WHERE name = {name} AND token = {token} AND @held <> 0 AND @until > @now AND
     expires > @now AND holds = {holds};
 SET @done = ROW_COUNT();

@@ -8,8 +8,9 @@ SELECT l.version,
     l.mode, l.expires - @now,
     @now - IF(l.mode = 0, l.since, (SELECT a.since FROM dlock_holders a
       WHERE a.name = {name} AND a.expires > @now LIMIT 1)),
-    IF(l.mode = 0, l.owner, (SELECT b.owner FROM dlock_holders b
-      WHERE b.name = {name} AND b.expires > @now LIMIT 1)),
+    IF(l.mode = 0, l.owner, COALESCE(IF(h.expires > @now, h.owner, NULL),
+      (SELECT b.owner FROM dlock_holders b
+        WHERE b.name = {name} AND b.expires > @now LIMIT 1))),
     l.token,
     IF(@first IS NULL OR NOT {lease_room}, NULL,
       @now - GREATEST(l.freed, IF(l.expires <= @now, l.expires, 0))),

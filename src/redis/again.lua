@@ -1,12 +1,14 @@
--- ARGV: channel, token, ttl (ms), mode, request (see is_counted). One more acquisition of a
--- hold: {1, fence}; {2, 0}: it is held in a mode that gives less; else {0, 0}.
+-- ARGV: channel, token, ttl (ms, 0: its own), usual (ms): see own_ttl, request (see is_counted).
+-- One more acquisition of a hold, which makes no lease shorter: {1, fence, ttl}, ttl 0: it has no
+-- end; else {0, 0, 0}.
 look()
 settle(token)
 local number, since, count, text = note_of(token)
-if not number or not holds(token) then return {0, 0} end
-local held = set and redis.call('HGET', holders, 'mode') or 'x'
-if held ~= 'x' and held ~= ARGV[4] then return {2, 0} end
-if is_counted(text, ARGV[5]) then return {1, number} end
+if not number or not holds(token) then return {0, 0, 0} end
+local ttl = own_ttl(token, text, tonumber(ARGV[4]))
+if ttl then ttl = math.max(ttl, tonumber(ARGV[3])) end
+if is_counted(text, ARGV[5]) then return {1, number, ttl or 0} end
+if ttl then text = with_ttl(text, ttl) end
 set_note(token, number, since, digits(tonumber(count) + 1), counted(text, ARGV[5]))
-put(token, held, tonumber(ARGV[3]))
-return {1, number}
+if ttl then put(token, set and redis.call('HGET', holders, 'mode') or 'x', ttl) end
+return {1, number, ttl or 0}

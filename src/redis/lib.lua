@@ -132,6 +132,22 @@ local function set_note(who, number, since, count, text)
   redis.call('HSET', holders, who, table.concat({number, since, count, text}, ' '))
 end
 
+-- For how long (ms) a hold with this text is extended by who does not say for how long: what it
+-- was taken with. Another program, or an older dlock, has noted nothing: for usual, and never for
+-- less than is left. nil: it has no end, and is to keep none.
+local function own_ttl(who, text, usual)
+  local ttl = tonumber(string.match(text or '', '^ttl=(%d+)'))
+  if ttl then return ttl end
+  local left = set and tonumber(redis.call('ZSCORE', lock, who)) - now_ms()
+  if not set then left = redis.call('PTTL', lock) end
+  if left >= 0 then return math.max(left, usual) end
+end
+
+-- The text of a hold that has this TTL (ms) from now on.
+local function with_ttl(text, ttl)
+  return 'ttl=' .. digits(ttl) .. '&' .. string.gsub(text, '^ttl=%d+&?', '')
+end
+
 -- The fence of who takes the lock now.
 local function next_fence()
   local last = tonumber(redis.call('GET', fence) or '0') or 0

@@ -1,7 +1,5 @@
--- ARGV: channel, token, mode ('a': any). Returns 1 when it holds the lock now, 2 when it
--- does so in a mode that gives less, else 0.
+-- ARGV: channel, token. Returns the mode in which it holds the lock now, as put() has it, or ''.
 look()
-local mode = ARGV[3]
-if not holds(token) then return 0 end
-if not set or mode == 'a' or mode == redis.call('HGET', holders, 'mode') then return 1 end
-return 2
+if not holds(token) then return '' end
+if set then return redis.call('HGET', holders, 'mode') or 's' end
+return 'x'

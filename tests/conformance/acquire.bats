@@ -551,11 +551,81 @@ WAYS='argument environment stdin crlf open'
 	nothing_left
 }
 
-@test "the environment's TTL is that of acquire and renew" {
-	DLOCK_TTL=1s take
-	DLOCK_TTL=40s "$DLOCK" renew "$LOCK" "$TOKEN"
-	holds_for 1500 is_held
+# lasts LEAST MOST [FILE]: the lease does, in seconds from now, as status or FILE says
+lasts() {
+	if (($# > 2)); then
+		between "$(jq .expires_in_ms "$3")" "$(($1 * 1000))" "$(($2 * 1000))" "expires_in_ms in $3"
+	else
+		between "$(json '.holders[0].expires_in_ms')" "$(($1 * 1000))" "$(($2 * 1000))" expires_in_ms
+	fi
+}
+
+@test "the environment's TTL is that of acquire; renew keeps what a hold was taken with" {
+	DLOCK_TTL=100s take
+	lasts 80 100
+	DLOCK_TTL=300s "$DLOCK" renew "$LOCK" "$TOKEN"
+	lasts 80 100
+	DLOCK_TTL=2s "$DLOCK" renew "$LOCK" "$TOKEN"
+	lasts 80 100
 	give
+}
+
+@test "renew without -t keeps the TTL of the hold, longer or shorter than the default; -t changes it" {
+	local mode modes=('')
+	offers shared && modes+=('-s')
+	offers slots && modes+=('--slots 2')
+	for mode in "${modes[@]}"; do
+		# shellcheck disable=SC2086 # words
+		take -t 100s $mode
+		"$DLOCK" renew --json "$LOCK" "$TOKEN" >renewed
+		lasts 80 100 renewed
+		lasts 80 100
+		"$DLOCK" renew -t 300s --json "$LOCK" "$TOKEN" >renewed
+		lasts 280 300 renewed
+		"$DLOCK" renew --json "$LOCK" "$TOKEN" >renewed
+		lasts 280 300 renewed
+		lasts 280 300
+		"$DLOCK" renew -t 20s "$LOCK" "$TOKEN"
+		"$DLOCK" renew --json "$LOCK" "$TOKEN" >renewed
+		lasts 1 20 renewed
+		lasts 1 20
+		give
+	done
+	nothing_left
+}
+
+@test "counting shortens no lease: it keeps the TTL of the hold, or makes it longer" {
+	offers count || return 0
+	local mode modes=('')
+	offers shared && modes+=('-s')
+	offers slots && modes+=('--slots 2')
+	for mode in "${modes[@]}"; do
+		# shellcheck disable=SC2086 # words
+		take -t 100s $mode
+		# shellcheck disable=SC2086 # words
+		DLOCK_TTL=5s DLOCK_TOKEN=$TOKEN "$DLOCK" acquire --json $mode "$LOCK" >counted
+		equal "$(jq -r .token counted)" "$TOKEN" token
+		lasts 80 100 counted
+		lasts 80 100
+		# shellcheck disable=SC2086 # words
+		DLOCK_TOKEN=$TOKEN "$DLOCK" acquire -t 5s $mode "$LOCK" >token
+		lasts 80 100
+		# shellcheck disable=SC2086 # words
+		DLOCK_TOKEN=$TOKEN "$DLOCK" acquire -t 300s --json $mode "$LOCK" >counted
+		lasts 280 300 counted
+		lasts 280 300
+		# which is the hold's own from now on
+		"$DLOCK" renew "$LOCK" "$TOKEN"
+		lasts 280 300
+		json_is '.holders[0].count' 4
+		give
+		# nor does a release
+		lasts 270 300
+		give
+		give
+		give
+	done
+	nothing_left
 }
 
 @test "status says when a lease ends" {
@@ -680,6 +750,37 @@ counts() {
 		holds_not
 		nothing_left
 	done
+}
+
+@test "counting: every mode with the token of every mode" {
+	offers count || return 0
+	local held asked
+	for held in '' -s '--slots 1' '--slots 3' '--slots 5'; do
+		case $held in
+		-s) offers shared || continue ;;
+		--*) offers slots || continue ;;
+		esac
+		# shellcheck disable=SC2086 # words
+		take $held
+		for asked in '' -s '--slots 1' '--slots 3' '--slots 5'; do
+			# shellcheck disable=SC2086 # words
+			run --separate-stderr env DLOCK_TOKEN="$TOKEN" timeout 10 "$DLOCK" acquire -w 5s $asked "$LOCK"
+			if [[ -z $held || $asked == "$held" ]]; then
+				equal "$status $output$stderr" "0 $TOKEN" "acquire $asked with $held"
+				give
+			else
+				equal "$status $output" "125 " "acquire $asked with $held"
+				one_line "$LOCK"
+			fi
+			if [[ $held != "$asked" && $held$asked == *slots*slots* ]]; then
+				one_line "$asked disagrees .* $held\$"
+			fi
+			json_is '.holders | length' 1
+			json_is '.holders[0].count' 1
+		done
+		give
+	done
+	nothing_left
 }
 
 @test "acquire inside run counts one more; run still frees it in the end" {

@@ -608,6 +608,44 @@ fence() {
 	nothing_left
 }
 
+# offered MODE: has the backend such holds?
+offered() {
+	case $1 in
+	'') ;;
+	-s) [[ -z ${EXCLUSIVE_ONLY-} && " ${LACKS-} " != *' shared '* ]] ;;
+	*) [[ -z ${EXCLUSIVE_ONLY-} && " ${LACKS-} " != *' slots '* ]] ;;
+	esac
+}
+
+@test "a lock inside itself: every mode in every mode" {
+	local held asked n
+	for held in '' -s '--slots 1' '--slots 3' '--slots 5'; do
+		offered "$held" || continue
+		# shellcheck disable=SC2086 # words
+		"$DLOCK" run $held "$LOCK" -- bash -c '
+			for asked in "" -s "--slots 1" "--slots 3" "--slots 5"; do
+				timeout 10 "$DLOCK" run $asked "$LOCK" -- touch ran 2>err
+				echo "$? $(ls ran 2>&1) $(wc -l <err) $(<err)"
+				rm -f ran
+			done' >inside
+		n=0
+		for asked in '' -s '--slots 1' '--slots 3' '--slots 5'; do
+			((++n))
+			LINE=$(sed -n ${n}p inside)
+			if [[ -z $held || $asked == "$held" ]]; then
+				equal "$LINE" '0 ran 0 ' "run $asked in $held"
+			else
+				matches "$LINE" "^125 ls: .* 1 dlock: $LOCK: .*${held/#-s/--shared}" "run $asked in $held"
+			fi
+			if [[ $held != "$asked" && $held$asked == *slots*slots* ]]; then
+				matches "$LINE" "$asked disagrees .* $held\$" "run $asked in $held"
+			fi
+		done
+		is_free
+	done
+	nothing_left
+}
+
 @test "a lock inside another inside itself does not deadlock" {
 	run --separate-stderr -0 timeout 10 \
 		"$DLOCK" run "$LOCK" -- "$DLOCK" run "$LOCK-b" -- "$DLOCK" run "$LOCK" -- \

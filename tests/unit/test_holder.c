@@ -18,6 +18,7 @@ static void check_same(const struct holder *got, const struct holder *want)
 	CHECK_STR(got->command, want->command);
 	CHECK_INT(got->pid, want->pid);
 	CHECK_INT(got->since_ms, want->since_ms);
+	CHECK_INT(got->ttl_ms, want->ttl_ms);
 }
 
 static void check_round_trip(const struct holder *holder)
@@ -45,16 +46,21 @@ static void test_encode(void)
 	holder_encode(&holder, text);
 	CHECK_STR(text, "pid=1");
 	check_round_trip(&holder);
+	holder.ttl_ms = 30000;
+	holder_encode(&holder, text);
+	CHECK_STR(text, "ttl=30000&pid=1");
+	check_round_trip(&holder);
+	holder.ttl_ms = 0;
 	holder.pid = -1;
 	CHECK_INT(holder_encode(&holder, text), 0);
 	CHECK_STR(text, "");
 
 	unit_case("encode, awkward");
 	holder = (struct holder){ .host = "a&b=c", .user = "100%", .command = "\xe2\x82\xac +;",
-				  .pid = INT64_MAX, .since_ms = INT64_MAX };
+				  .pid = INT64_MAX, .since_ms = INT64_MAX, .ttl_ms = INT64_MAX };
 	check_round_trip(&holder);
 	holder_encode(&holder, text);
-	CHECK_HAS(text, "host=a%26b%3Dc&user=100%25&cmd=%E2%82%AC%20%2B%3B&");
+	CHECK_HAS(text, "ttl=9223372036854775807&host=a%26b%3Dc&user=100%25&cmd=%E2%82%AC%20%2B%3B&");
 
 	unit_case("encode, full");
 	memset(holder.host, '&', sizeof(holder.host) - 1);
@@ -86,6 +92,8 @@ static const struct {
 	{ "host=%zz&pid=7", 0, { .pid = 7 } },
 	{ "v=2&pid=7&x&host=h&", 0, { .host = "h", .pid = 7 } },
 	{ "since=12&pid=03", 0, { .pid = 3, .since_ms = 12 } },
+	{ "ttl=5000&pid=3", 0, { .pid = 3, .ttl_ms = 5000 } },
+	{ "ttl=-5&pid=3", 0, { .pid = 3 } },
 	{ "host=a%0ab", 0, { .host = "a?b" } },
 	{ "host=%1b[2J", 0, { .host = "?[2J" } },
 	{ "host=\x1b[2J", 0, { .host = "?[2J" } },
