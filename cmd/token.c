@@ -48,6 +48,12 @@ static int read_token(const struct options *options, char token[static TOKEN_SIZ
 	return 0;
 }
 
+/* What one release gives back. The command of a run must stay protected while it runs. */
+static enum release one_of(const char *token)
+{
+	return token_is_of_run(token) ? RELEASE_COUNTED : RELEASE_ONE;
+}
+
 /* Straight to the backend, for there is no keeper, or not any more. */
 static int ask_backend(struct session *session, enum keeper_verb verb,
 		       const struct request *request, struct token_result *result,
@@ -61,8 +67,8 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 	backend = session->backend;
 	switch (verb) {
 	case KEEPER_VERB_RELEASE:
-		result->outcome = backend->ops->release(backend, request, RELEASE_ONE, 0,
-							 err);
+		result->outcome = backend->ops->release(backend, request, one_of(request->token),
+							0, err);
 		break;
 	case KEEPER_VERB_RENEW:
 		result->outcome = backend->ops->renew(backend, request, &grant, err);
@@ -129,9 +135,15 @@ static void print_renewed(const struct session *session, const struct token_resu
 	putchar('\n');
 }
 
-static int report(const struct session *session, enum keeper_verb verb,
+static int report(const struct session *session, enum keeper_verb verb, const char *token,
 		  const struct token_result *result)
 {
+	if (verb == KEEPER_VERB_RELEASE && result->outcome == OUTCOME_HELD &&
+	    one_of(token) == RELEASE_COUNTED) {
+		session_say(session, 0, "not released: this is the hold of a dlock run, which "
+			    "releases it when its command ends; end that command");
+		return EXIT_LOST;
+	}
 	if (result->outcome == OUTCOME_LOST) {
 		session_say(session, 0, "this token is not the holder");
 		return EXIT_LOST;
@@ -159,7 +171,7 @@ static int use_token(enum command_bit command, enum keeper_verb verb, int argc, 
 			       ask(&session, verb, token, &result, &err))))
 		status = session_complain(&session, &err);
 	else if (!session.done)
-		status = report(&session, verb, &result);
+		status = report(&session, verb, token, &result);
 	session_finish(&session);
 	return status;
 }

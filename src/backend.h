@@ -76,6 +76,7 @@ struct grant {
 enum release {
 	RELEASE_ALL,		/* its holder is gone */
 	RELEASE_ONE,		/* one acquisition; the last one frees */
+	RELEASE_COUNTED,	/* one acquisition, but never the last: a run has that one */
 };
 
 struct backend {
@@ -159,8 +160,9 @@ struct backend_ops {
 	/*
 	 * Gives the lock back, or the place in line, and wakes the next waiter. HELD:
 	 * it was held until this call. BUSY: it still is, for it was acquired more than
-	 * once, and how is RELEASE_ONE. LOST: it was not (no error when cancelling). With
-	 * keep_ms > 0 it stays taken for that long, then frees itself.
+	 * once, and how is not RELEASE_ALL. LOST: it was not (no error when cancelling). With
+	 * keep_ms > 0 it stays taken for that long, then frees itself. With RELEASE_COUNTED
+	 * HELD says that only the last acquisition is there, and nothing was changed.
 	 */
 	enum outcome (*release)(struct backend *backend, const struct request *request,
 				enum release how, int64_t keep_ms, struct error *err);

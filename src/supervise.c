@@ -230,7 +230,7 @@ static void run_protected(struct supervisor *s)
 {
 	struct error err = { 0 };
 
-	if (token_make(s->token, &err)) {
+	if (token_make_for_run(s->token, &err)) {
 		supervisor_fail(s, &err);
 		return;
 	}

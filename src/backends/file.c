@@ -284,11 +284,13 @@ static enum outcome file_release(struct backend *backend, const struct request *
 	if (!holder && (!file_path_exists(file->directory, request->name) ||
 			file_lock_open(file, request->name, err)))
 		return OUTCOME_LOST;
-	if (how == RELEASE_ONE) {
+	if (how != RELEASE_ALL) {
 		outcome = count_down(file, request->token, err);
 		if (outcome != OUTCOME_HELD)
 			return outcome;
 	}
+	if (how == RELEASE_COUNTED)
+		return file_verify(backend, request, err);
 	if (!holder)
 		return OUTCOME_LOST;
 	if (!file_path_current(file->directory, request->name, 0, file->fd)) {

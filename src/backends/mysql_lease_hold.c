@@ -272,6 +272,25 @@ static int let_go(struct mysql_backend *my, struct lease_call call)
 	return 1;
 }
 
+/* One acquisition less, but not the last one: see RELEASE_COUNTED. */
+static enum outcome release_counted(struct mysql_backend *my, const struct request *request,
+				    struct error *err)
+{
+	struct lease_state state;
+	enum outcome outcome;
+
+	if (look(my, request, &state, err))
+		return OUTCOME_ERROR;
+	if (!state.mine)
+		return lost(my, request, &state, err);
+	if (state.holds <= 1)
+		return OUTCOME_HELD;
+	outcome = count(my, request, -1, &state, err);
+	if (outcome == OUTCOME_HELD)
+		return OUTCOME_BUSY;
+	return outcome == OUTCOME_BUSY ? OUTCOME_HELD : outcome;
+}
+
 enum outcome lease_release(struct mysql_backend *my, const struct request *request,
 			   enum release how, int64_t keep_ms, struct error *err)
 {
@@ -287,6 +306,8 @@ enum outcome lease_release(struct mysql_backend *my, const struct request *reque
 	enum outcome outcome;
 	int gone = 0;
 
+	if (how == RELEASE_COUNTED)
+		return release_counted(my, request, err);
 	if (told && (!in_line || lease->unsettled) && lease_mode(request) == 0)
 		gone = let_go(my, call);
 	if (gone > 0)

@@ -235,6 +235,21 @@ static enum outcome linger(struct mysql_backend *my, const struct request *reque
 	_exit(0);
 }
 
+/* One acquisition less, but not the last one: see RELEASE_COUNTED. */
+static enum outcome release_counted(struct mysql_backend *my, const struct request *request,
+				    struct error *err)
+{
+	enum outcome outcome = session_verify(my, request, err);
+	uint64_t fence;
+
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	outcome = session_count(my, request, -1, &fence, err);
+	if (outcome == OUTCOME_HELD)
+		return OUTCOME_BUSY;
+	return outcome == OUTCOME_LOST ? OUTCOME_HELD : outcome;
+}
+
 enum outcome session_release(struct mysql_backend *my, const struct request *request,
 			     enum release how, int64_t keep_ms, struct error *err)
 {
@@ -243,6 +258,8 @@ enum outcome session_release(struct mysql_backend *my, const struct request *req
 	enum outcome outcome;
 	uint64_t fence;
 
+	if (how == RELEASE_COUNTED)
+		return release_counted(my, request, err);
 	if (session->waiting) {
 		waiters_leave(my);
 		session_drop(my);

@@ -344,6 +344,17 @@ static void tidy(struct mysql_backend *my, const struct request *request,
 		mysql_run(my, kind->purge, words->values, MYSQL_ONCE, NULL, &ignored);
 }
 
+/* One acquisition less, but not the last one: see RELEASE_COUNTED. */
+static enum outcome release_counted(struct mysql_backend *my, const struct request *request,
+				    struct error *err)
+{
+	enum outcome outcome = simple_count_down(my, request, err);
+
+	if (outcome == OUTCOME_HELD)
+		return OUTCOME_BUSY;
+	return outcome == OUTCOME_BUSY ? OUTCOME_HELD : outcome;
+}
+
 enum outcome simple_release(struct mysql_backend *my, const struct request *request,
 			    enum release how, int64_t keep_ms, struct error *err)
 {
@@ -357,6 +368,8 @@ enum outcome simple_release(struct mysql_backend *my, const struct request *requ
 	int there = 1;
 	bool again = false, released;
 
+	if (how == RELEASE_COUNTED)
+		return release_counted(my, request, err);
 	if (simple->waiting) {
 		simple->waiting = false;
 		if (my->conn.mysql)

@@ -52,13 +52,14 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	struct redis_backend *redis = redis_from_backend(backend);
 	int64_t sent_ms = clock_boot_ms(), answer;
 	char keep[REDIS_DIGITS_SIZE], number[TOKEN_SIZE] = "0";
-	const char *const arguments[] = {
-		redis_digits(keep_ms, keep), how == RELEASE_ALL ? "1" : "0", number, NULL
+	static const char *const hows[] = {
+		[RELEASE_ALL] = "1", [RELEASE_ONE] = "0", [RELEASE_COUNTED] = "2"
 	};
+	const char *const arguments[] = { redis_digits(keep_ms, keep), hows[how], number, NULL };
 	const char *words[3];
 	redisReply *reply;
 
-	if (how == RELEASE_ONE && token_make(number, err))
+	if (how != RELEASE_ALL && token_make(number, err))
 		return OUTCOME_ERROR;
 	/* Deaf from here on: the release of another must not choose us. */
 	redis_conn_close(&redis->node.wake);

@@ -239,12 +239,14 @@ enum outcome zk_hold_release(struct zk_backend *zk, const struct request *reques
 	zk_conn_begin(&zk->conn, zk->base.timeout_ms);
 	if (!holder && (zk->seat.place[0] || zk->seat.maybe))
 		return leave(zk, request, err);
-	if (how == RELEASE_ONE) {
+	if (how != RELEASE_ALL) {
 		outcome = zk_count(zk, request, -1, &found, err);
 		if (outcome != OUTCOME_HELD)
 			return outcome;
 		if (found.counted)
 			return OUTCOME_BUSY;
+		if (how == RELEASE_COUNTED)
+			return OUTCOME_HELD;
 	}
 	do {
 		*err = (struct error){ .kind = ERROR_NONE };

@@ -1,7 +1,7 @@
--- ARGV: channel, token, keep (ms, 0: free it now), all ('1': however often it was
--- acquired), request (see is_counted). Leaves the line, too.
--- Returns 1 when it was held, 3 when another has it now, 2 when it still is (counted), 0
--- when it was not.
+-- ARGV: channel, token, keep (ms, 0: free it now), how ('1': however often it was acquired, '0':
+-- one acquisition, '2': one, but not the last), request (see is_counted). Leaves the line, too.
+-- Returns 1 when it was held, 3 when another has it now, 2 when it still is (counted), 4 when
+-- only the last acquisition is there, which stays, 0 when it was not held.
 local keep = tonumber(ARGV[3])
 look()
 if not holds(token) then
@@ -11,6 +11,7 @@ if not holds(token) then
 end
 local number, since, count, text = note_of(token)
 if not number then
+  if ARGV[4] == '2' then return 4 end
   -- Handed to us, and neither taken nor settled: our place is still noted.
   if keep > 0 then settle(token) else leave(token) end
 elseif ARGV[4] ~= '1' then
@@ -19,6 +20,7 @@ elseif ARGV[4] ~= '1' then
     set_note(token, number, since, digits(tonumber(count) - 1), counted(text, ARGV[5]))
     return 2
   end
+  if ARGV[4] == '2' then return 4 end
 end
 -- The least time to hold it, when the holder wanted one.
 local min = text and string.match(text, '&min=(%d+)')

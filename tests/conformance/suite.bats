@@ -655,6 +655,48 @@ offered() {
 	nothing_left
 }
 
+# release_refused TOKEN: with a line that says what to do, and the lock stays held by the run
+release_refused() {
+	run --separate-stderr -123 "$DLOCK" release "$LOCK" "$1"
+	equal "$output" ""
+	one_line "$LOCK" 'dlock run' 'end that command'
+	"$DLOCK" verify "$LOCK" "$1"
+	is_held
+}
+
+@test "release of what run holds is refused: the command stays protected" {
+	local mode
+	for mode in '' -s '--slots 2'; do
+		offered "$mode" || continue
+		# shellcheck disable=SC2086 # words
+		hold $mode --
+		release_refused "$TOKEN"
+		release_refused "$TOKEN"
+		if [[ " ${LACKS-} " != *' count '* ]]; then
+			# what was acquired inside is released inside, and no more
+			# shellcheck disable=SC2086 # words
+			equal "$(DLOCK_TOKEN=$TOKEN "$DLOCK" acquire $mode "$LOCK")" "$TOKEN"
+			"$DLOCK" release "$LOCK" "$TOKEN"
+			release_refused "$TOKEN"
+		fi
+		alive "$COMMAND"
+		release
+		is_free
+		run --separate-stderr -123 "$DLOCK" release "$LOCK" "$TOKEN"
+		one_line 'not the holder'
+	done
+	nothing_left
+	# and from within
+	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- bash -c '
+		"$DLOCK" release "$LOCK" 2>err
+		[ $? = 123 ] || exit 1
+		env -i "$DLOCK" run -b "$DLOCK_BACKEND" -n -E 9 "$LOCK" -- true 2>&1
+		[ $? = 9 ] || exit 2'
+	has_line err 'dlock run'
+	is_free
+	nothing_left
+}
+
 @test "a token that is not the holder's opens nothing" {
 	local old
 	mapfile -d '' old < <("$DLOCK" run "$LOCK" -- env -0)
