@@ -161,6 +161,67 @@ load redis
 	only_fences
 }
 
+# shown N: status has so many waiters
+shown() {
+	"$DLOCK" status --json "$LOCK" >status.json || [[ $? == 1 ]]
+	[[ $(jq '.waiters | length' status.json) == "$1" ]]
+}
+
+@test "waiters that were killed show no more, and are not counted" {
+	need jq
+	hold --
+	local n dead=() living
+	for n in 1 2 3 4; do
+		wait_in_line "$n" -- sh -c "echo $n >>ran"
+		if ((n == 2)); then
+			living=$PID
+		else
+			# shellcheck disable=SC2207 # words
+			dead+=("$PID" $(tree "$PID"))
+		fi
+	done
+	shown 4
+	kill -KILL "${dead[@]}"
+	wait_until 5 ended "${dead[@]}"
+	wait_until 3 shown 1
+	equal "$(jq '.waiters[0].pid' status.json)" "$living" "who is shown"
+	# to look takes nobody's place, who may only have lost a connection
+	waiters 4
+	start "$DLOCK" run -v "$LOCK" -- sh -c 'echo new >>ran'
+	local new=$PID new_err=$ERR
+	wait_until 10 has_line "$new_err" ' ahead'
+	has_line "$new_err" ', 1 ahead$' || fail "$(<"$new_err")"
+	shown 2
+	release
+	join "$living"
+	join "$new"
+	equal "$(tr '\n' ' ' <ran)" "2 new "
+	only_fences
+}
+
+@test "a list of many waiters, of whom few live" {
+	need jq
+	hold --
+	wait_in_line 1 -- true
+	local first=$PID
+	wait_in_line 2 -- true
+	local second=$PID
+	# 1200 that are dead between the two, and behind them
+	rcli eval "local place = redis.call('ZSCORE', KEYS[1], redis.call('ZRANGE', KEYS[1], 0, 0)[1])
+		for i = 1, 1200 do
+			local at = string.format('%.0f', place + i + (i > 600 and 3600000000 or 0))
+			redis.call('ZADD', KEYS[1], at, 'dead' .. i)
+			redis.call('HSET', KEYS[2], 'dead' .. i, at .. ' x 0 0 host=h')
+		end" 2 "{$KEY}:queue" "{$KEY}:waiters" >reply
+	waiters 1202
+	shown 2
+	equal "$(jq -c '[.waiters[].pid]' status.json)" "[$first,$second]"
+	release
+	join "$first"
+	join "$second"
+	rcli del "{$KEY}:queue" "{$KEY}:waiters" >reply
+}
+
 @test "a hung waiter delays the next by 5 s at most, and still gets its turn" {
 	hold --
 	wait_in_line 1 -- sh -c 'echo hung >>order'

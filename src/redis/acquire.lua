@@ -38,7 +38,8 @@ local function stand_in_line()
   redis.call('PEXPIRE', waiters, QUEUE)
 end
 
--- The dead ahead of us make a difference to nobody but us.
+-- The dead ahead of us make a difference to nobody but us. Those behind one who lives stay, for
+-- they may only have lost a connection, and come back to their place.
 local function drop_dead()
   local first = first_in_line()
   while first and first ~= token do
@@ -70,6 +71,7 @@ if in_line then
   stand_in_line()
   drop_dead()
   ahead = redis.call('ZRANK', queue, token)
+  if ahead > 0 then ahead = #living(redis.call('ZRANGE', queue, 0, ahead - 1)) end
 end
 local who = owner
 if set then who = redis.call('ZRANGE', lock, 0, 0)[1] end

@@ -24,7 +24,7 @@ if set then
 elseif owner then
   table.insert(holds_now, hold(owner, 'x', redis.call('PTTL', lock)))
 end
-for _, who in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+for _, who in ipairs(living(redis.call('ZRANGE', queue, 0, -1))) do
   local place, mode, _, _, text = waiter(who)
   if place then table.insert(waits, {text, mode, ms_since(place)}) end
 end

@@ -103,6 +103,23 @@ local function waiter(who)
   if note then return string.match(note, '^(%d+) (%w+) (%d+) (%d+) (.*)$') end
 end
 
+-- Of these waiters the ones that live: those whose channel has a listener. The server closes the
+-- channel of a process that was killed the moment its kernel does. It is asked about many at once.
+local function living(waiting)
+  local lives = {}
+  for from = 1, #waiting, 500 do
+    local channels = {}
+    for i = from, math.min(from + 499, #waiting) do
+      table.insert(channels, channel .. waiting[i])
+    end
+    local counts = redis.call('PUBSUB', 'NUMSUB', unpack(channels))
+    for i = 2, #counts, 2 do
+      if counts[i] > 0 then table.insert(lives, waiting[from + i / 2 - 1]) end
+    end
+  end
+  return lives
+end
+
 -- Tells a waiter to try in so many ms, or that it has the lock already: 0, when it asked,
 -- and its fence. Nobody hears it: that one is dead, and out.
 local function call(who, message)
