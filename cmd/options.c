@@ -42,7 +42,8 @@ const struct option_row option_rows[] = {
 	{ 'n', "nonblock", NULL, "do not wait", HOLDING_COMMANDS, 'n' },
 	{ 'w', "wait", "DUR", "wait no longer than this (default: no limit)",
 	  HOLDING_COMMANDS | COMMAND_WAIT, 'w' },
-	{ 't', "ttl", "DUR", "lease time (default: 30s, at least 1s)",
+	{ 't', "ttl", "DUR", "lease time, at least 1s (default: 30s; to renew: what\n"
+	  "the lock was taken with)",
 	  HOLDING_COMMANDS | COMMAND_RENEW, 't' },
 	{ 's', "shared", NULL, "a shared hold: many shared ones, or one exclusive",
 	  HOLDING_COMMANDS, 's' },
