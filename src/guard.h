@@ -12,7 +12,7 @@
  * whichever of the three is killed. Without the supervisor the guard ends the tree, which it can
  * see whole; without the guard the supervisor, the next subreaper up, inherits and ends it;
  * without both the keeper does (keeper_end.c); without the keeper both enforce the end of the
- * lease. When all are stopped the kernel kills the guard at the end of the lease (kill_timer.h),
+ * lease. When all are stopped the kernel kills the guard at the end of the lease (kernel_timer.h),
  * and the command with it (PR_SET_PDEATHSIG).
  *
  * Calling sequence, in the supervisor: guard_start(); guard_run(), unless the guard took the

@@ -6,7 +6,7 @@
  *
  * When init dies the kernel kills all that is in the namespace, whatever group, session or user
  * it has taken. Init dies with the guard (PR_SET_PDEATHSIG), which the kernel kills at the end of
- * the lease when it is stopped (kill_timer.h), and by the guard's one kill(). A timer of init's
+ * the lease when it is stopped (kernel_timer.h), and by the guard's one kill(). A timer of init's
  * own would be of no use: the kernel drops a timer's SIGKILL to a namespace's process 1.
  *
  * Init reaps what is left to it, tells the guard what becomes of the command, and ends with the

@@ -63,6 +63,16 @@ static bool take_order(struct guarding *g, bool *ended)
 	return !*ended;
 }
 
+/* The supervisor took the lock, but was stopped for so long then that it was given back. */
+static bool is_withdrawn(const struct guarding *g)
+{
+	int offer = OFFER_TAKEN;
+
+	return g->fence &&
+	       !atomic_compare_exchange_strong(&g->plan->shared->offer, &offer, OFFER_STARTED) &&
+	       offer == OFFER_WITHDRAWN;
+}
+
 /* Waits for the order to run, or the lock itself. */
 static enum launched await_order(struct guarding *g)
 {
@@ -70,7 +80,7 @@ static enum launched await_order(struct guarding *g)
 		{ .fd = g->fd, .events = POLLIN }, { .fd = g->plan->gate_fd, .events = POLLIN },
 	};
 	bool ended = false, started = false;
-	struct lease_stop stop;
+	int64_t term_ms;
 
 	while (!started) {
 		words[0].events = (short)(g->has_pending ? POLLIN | POLLOUT : POLLIN);
@@ -86,9 +96,13 @@ static enum launched await_order(struct guarding *g)
 		if (words[1].revents & POLLHUP)
 			words[1].fd = -1;
 	}
+	/* Before the look at the clock: from here on this process does not outlive the lease. */
+	guarding_arm(g);
+	if (is_withdrawn(g))
+		return LAUNCH_TOO_LATE;
 	/* Held up for so long on the way here that it is not safe to begin. */
-	stop = lease_stop(shared_lease(g->plan->shared), g->plan->kill_after_ms);
-	return g->fence && clock_boot_ms() >= stop.term_ms ? LAUNCH_TOO_LATE : LAUNCHED;
+	term_ms = lease_stop(shared_lease(g->plan->shared), g->plan->kill_after_ms).term_ms;
+	return g->fence && clock_boot_ms() >= term_ms ? LAUNCH_TOO_LATE : LAUNCHED;
 }
 
 void guarding_report(int fd, enum report_type type, int value)

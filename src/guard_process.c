@@ -79,7 +79,8 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
 	ssize_t told = 0;
 	char none;
 
-	kill_timer_set(&g->timer, CLOCK_NEVER);
+	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
+	kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 	if (g->hold_fd >= 0 && g->plan->unlocks) {
 		flock(g->hold_fd, LOCK_UN);
 		/* The kernel has put who waited for it behind us: go first. */
@@ -115,6 +116,14 @@ static int sweep(struct guarding *g, int sig, struct proctree_memory *memory)
 
 	if (group && sig)
 		kill(-group, sig);
+	/* It may have changed its group. */
+	if (g->command && sig == SIGKILL)
+		g->killed_command = !kill(g->command, SIGKILL);
+	if (sig == SIGKILL)
+		proctree_kill_listed();
+	/* What is stopped could not act on it. */
+	if (group && sig == SIGTERM)
+		kill(-group, SIGCONT);
 	/* All of a namespace ends with its init. */
 	if (g->plan->contain && g->child && sig == SIGKILL)
 		kill(g->child, SIGKILL);
@@ -139,8 +148,6 @@ static void begin_stop(struct guarding *g, int64_t kill_at_ms)
 	g->sweep_pause_ms = SWEEP_FIRST_MS;
 	g->sweep_at_ms = clock_boot_ms() + SWEEP_FIRST_MS;
 	sweep(g, SIGTERM, &g->termed);
-	/* What is stopped could not act on it. */
-	sweep(g, SIGCONT, NULL);
 }
 
 static int64_t grace_end(const struct guarding *g)
@@ -288,34 +295,39 @@ static void obey(struct guarding *g)
 	}
 }
 
-/*
- * Sets the kernel's timer to the end of the lease as it is known now, and returns when to look
- * for a renewed one: after half of the lease, by when it should have been renewed (lease.h). So a
- * guard that is stopped is killed half a TTL afterwards at the earliest.
- */
-static int64_t arm(struct guarding *g, struct lease_span lease, int64_t now_ms)
+/* When the command must be stopped; never where nothing but a word is said of a loss. */
+static struct lease_stop stop_of(const struct guarding *g, struct lease_span lease)
 {
-	if (!g->plan->kill_on_lost || !g->fence || lease.end_ms == CLOCK_NEVER) {
-		kill_timer_set(&g->timer, CLOCK_NEVER);
+	if (!g->plan->kill_on_lost || !g->fence)
+		lease.end_ms = CLOCK_NEVER;
+	return lease_stop(lease, g->plan->kill_after_ms);
+}
+
+/*
+ * The timer stands at the end of the lease as it is known now, as long as the command lives and has
+ * not got KILL. After that a slow guard is better than none, for nobody else might be left to look
+ * for the rest. A lease should have been renewed after half of it (lease.h).
+ */
+int64_t guarding_arm(struct guarding *g)
+{
+	const struct lease_span lease = shared_lease(g->plan->shared);
+	const int64_t now_ms = clock_boot_ms(), look_ms = lease.end_ms - lease.ttl_ms / 2;
+
+	if (g->ended || g->killed_command || stop_of(g, lease).term_ms == CLOCK_NEVER) {
+		kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 		return CLOCK_NEVER;
 	}
-	/* Too late for it: the tree is being ended, and this process is awake to do so. */
 	if (lease.end_ms > now_ms)
-		kill_timer_set(&g->timer, lease.end_ms);
-	if (lease.end_ms - lease.ttl_ms / 2 > now_ms)
-		return lease.end_ms - lease.ttl_ms / 2;
-	return CLOCK_NEVER;
+		kernel_timer_set(&g->kill_timer, lease.end_ms);
+	return look_ms > now_ms ? look_ms : CLOCK_NEVER;
 }
 
 /* Acts on the clock; returns the time to be called again. */
 static int64_t enforce(struct guarding *g)
 {
-	const struct lease_span lease = shared_lease(g->plan->shared);
-	struct lease_stop stop = { CLOCK_NEVER, CLOCK_NEVER, CLOCK_NEVER };
-	int64_t now = clock_boot_ms(), look_ms = arm(g, lease, now), kill_at;
+	const struct lease_stop stop = stop_of(g, shared_lease(g->plan->shared));
+	int64_t now = clock_boot_ms(), look_ms = guarding_arm(g), kill_at;
 
-	if (g->plan->kill_on_lost && g->fence)
-		stop = lease_stop(lease, g->plan->kill_after_ms);
 	if (!g->stopping) {
 		if (now < stop.term_ms)
 			return clock_earlier(stop.term_ms, look_ms);
@@ -341,8 +353,7 @@ static int64_t enforce(struct guarding *g)
 
 static void guard_loop(struct guarding *g)
 {
-	enum { SIGNALS, SUPERVISOR, LOST, REPORT, TIMER, POLLED };
-	const int timer = clock_timer_open();
+	enum { SIGNALS, SUPERVISOR, LOST, REPORT, POLLED };
 	struct pollfd fds[POLLED];
 
 	for (;;) {
@@ -361,8 +372,8 @@ static void guard_loop(struct guarding *g)
 		fds[REPORT] = (struct pollfd){
 			.fd = g->plan->contain ? g->report_fd : -1, .events = POLLIN
 		};
-		fds[TIMER] = (struct pollfd){ .fd = timer, .events = POLLIN };
-		clock_timer_set(timer, wake_ms);
+		/* Its SIGCONT shows at the signals' descriptor, and counts while the machine sleeps. */
+		kernel_timer_set(&g->wake_timer, wake_ms);
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));
 		/* First, for the next holder waits; and again, for what comes meanwhile. */
 		if (fds[REPORT].revents)
@@ -383,7 +394,7 @@ static void guard_loop(struct guarding *g)
 
 static void warn_of_limits(struct guarding *g)
 {
-	if (!g->timer.made)
+	if (!g->kill_timer.made)
 		guarding_tell(g, (struct guard_event){ .type = GUARD_UNTIMED, .value = errno });
 	g->blind = !proctree_available();
 	if (g->blind && !g->plan->contain)
@@ -401,7 +412,8 @@ void guarding_main(const struct guard_plan *plan, int fd)
 	prctl(PR_SET_NAME, "dlock-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	atomic_store(&plan->shared->guard, getpid());
-	kill_timer_open(&g.timer);
+	kernel_timer_open(&g.wake_timer, SIGCONT);
+	kernel_timer_open(&g.kill_timer, SIGKILL);
 	warn_of_limits(&g);
 	switch (guarding_launch(&g)) {
 	case LAUNCHED:

@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 #include "guard.h"
-#include "kill_timer.h"
+#include "kernel_timer.h"
 #include "proctree.h"
 
 enum guard_order_type {
@@ -47,13 +47,15 @@ struct guarding {
 	bool leftovers;		/* it has, and something of its tree is left */
 	bool told_end;		/* GUARD_EXITED was said */
 	bool stopping;
+	bool killed_command;	/* it got KILL: what is left is to look for the rest */
 	bool lost_seen;
 	int64_t kill_at_ms;	/* while stopping */
 	int64_t sweep_at_ms;	/* while stopping: when to look for processes again */
 	int64_t sweep_pause_ms;
 	struct proctree_memory termed;	/* what got TERM already */
 	struct proctree_memory killed;	/* what got KILL already */
-	struct kill_timer timer;
+	struct kernel_timer wake_timer;	/* continues this process when it has to act, */
+	struct kernel_timer kill_timer;	/* and kills it when it has not acted in time */
 	struct guard_event pending[GUARD_EVENT_TYPES];
 	bool is_pending[GUARD_EVENT_TYPES];
 	bool has_pending;
@@ -65,6 +67,12 @@ struct guarding {
  */
 void guarding_tell(struct guarding *g, struct guard_event event);
 void guarding_flush(struct guarding *g);
+
+/*
+ * Sets the timer that kills this process when it does not act in time. Returns when to call this
+ * again (CLOCK_BOOTTIME), for the lease may have been renewed by then.
+ */
+int64_t guarding_arm(struct guarding *g);
 
 /* The main loop of the guard's process. fd: to the supervisor. */
 void guarding_main(const struct guard_plan *plan, int fd) __attribute__((noreturn));

@@ -295,6 +295,7 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 	vary(k.request.token);
 	k.fd = fd;
 	k.session = getsid(0);
+	k.supervisor = getppid();
 	prctl(PR_SET_NAME, "dlock-keeper");
 	/* A session of its own: what ends dlock's job, or its terminal, leaves us to
 	 * clean up. */

@@ -10,11 +10,7 @@
 #include "ipc.h"
 #include "shared.h"
 
-/*
- * An offer that the supervisor does not take: the next waiter must not wait for it
- * longer than 5 s in all (SPEC, 2.7), the way there and back included.
- */
-#define OFFER_MS 3000
+/* Taking an offer is silent: the keeper looks at it so often. */
 #define OFFER_LOOK_MS 150
 
 /* Pauses between attempts to get back in line after a connection was lost. */
@@ -45,7 +41,7 @@ static bool gives_up(enum wake wake)
 static bool offer(struct keeping *k, struct grant *grant)
 {
 	struct shared *shared = k->plan->shared;
-	int64_t limit_ms = OFFER_MS, look_ms = grant->lent ? KEEPING_LENT_MS : OFFER_LOOK_MS;
+	int64_t limit_ms = KEEPING_OFFER_MS, look_ms = grant->lent ? KEEPING_LENT_MS : OFFER_LOOK_MS;
 	int made = OFFER_MADE, before = atomic_load(&shared->offer);
 	enum wake wake = WAKE_TIME;
 

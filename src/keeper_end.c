@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "lease.h"
@@ -50,8 +51,6 @@ static int64_t step(struct keeping *k, bool at_once)
 	if (at_once || now >= kill_at_ms)
 		memory = NULL;
 	left = proctree_signal(&scope, memory ? SIGTERM : SIGKILL, memory, NULL);
-	if (memory && left > 0)
-		proctree_signal(&scope, SIGCONT, NULL, NULL);
 	/* Without /proc nobody is found: what is left then cannot be known. */
 	if (left <= 0)
 		return 0;
@@ -67,9 +66,15 @@ bool keeping_end_tree(struct keeping *k, enum wake wake)
 
 	if (wake == WAKE_ABANDONED)
 		k->abandoned = true;
-	/* The supervisor, if it is there and awake, kills what the guard has left at once, too. */
-	if (wake == WAKE_UNGUARDED)
+	/*
+	 * The supervisor kills what the guard has left at once, too, and finds all of it: one that
+	 * is stopped is continued for that.
+	 */
+	if (wake == WAKE_UNGUARDED) {
 		ending->at_once = true;
+		if (getppid() == k->supervisor)
+			kill(k->supervisor, SIGCONT);
+	}
 	if (wake == WAKE_ABANDONED || wake == WAKE_UNGUARDED)
 		begin(k);
 	if (!ending->begun || clock_boot_ms() < ending->next_ms)

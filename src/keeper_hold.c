@@ -40,6 +40,11 @@ int64_t keeping_rest_of_hold(const struct keeping *k)
 void keeping_release(struct keeping *k, bool was_held)
 {
 	k->backend->cancel_fd = -1;
+	/* Renewals may have been bounded by what was left of the lease. */
+	if (k->timeout_ms) {
+		k->backend->timeout_ms = k->timeout_ms;
+		k->backend->connect_timeout_ms = k->connect_timeout_ms;
+	}
 	switch (k->backend->ops->release(k->backend, &k->request, RELEASE_ALL,
 					 keeping_rest_of_hold(k), &k->event.error)) {
 	case OUTCOME_HELD:
@@ -280,24 +285,48 @@ static int64_t renew(struct keeping *k, struct grant *grant, bool *trouble)
 	return CLOCK_NEVER;
 }
 
-/* A daemon watches its own deadline, so that no call may go on beyond it. */
-static void bound_calls(struct keeping *k, int64_t configured_ms)
+/*
+ * No renewal goes on beyond the time when the command must be dead, or a daemon's process be
+ * told: this process may be the only one left to see to that. False: it is too late to begin one.
+ */
+static bool bound_calls(struct keeping *k)
 {
-	int64_t rest_ms = daemon_deadline(k) - clock_boot_ms();
+	const struct lease_span lease = shared_lease(k->plan->shared);
+	int64_t deadline_ms = lease_stop(lease, k->plan->kill_after_ms).kill_ms, rest_ms;
 
-	if (k->listener < 0)
-		return;
-	k->backend->timeout_ms = rest_ms < configured_ms ? rest_ms : configured_ms;
-	k->backend->connect_timeout_ms = k->backend->timeout_ms;
+	if (k->listener >= 0)
+		deadline_ms = daemon_deadline(k);
+	rest_ms = deadline_ms - clock_boot_ms();
+	if (rest_ms <= 0)
+		return false;
+	k->backend->timeout_ms = clock_earlier(rest_ms, k->timeout_ms);
+	k->backend->connect_timeout_ms = clock_earlier(rest_ms, k->connect_timeout_ms);
+	return true;
+}
+
+/*
+ * The supervisor took the offer, and was stopped before it ordered the guard to start the command:
+ * the lock is given back, for nobody knows for how long that will be.
+ */
+static void give_back_unstarted(struct keeping *k)
+{
+	struct shared *shared = k->plan->shared;
+	int taken = OFFER_TAKEN;
+
+	if (k->plan->gate_fd >= 0 &&
+	    clock_boot_ms() - atomic_load(&shared->held_ms) >= KEEPING_OFFER_MS &&
+	    atomic_compare_exchange_strong(&shared->offer, &taken, OFFER_WITHDRAWN))
+		keeping_release(k, true);
 }
 
 void keeping_hold(struct keeping *k, struct grant *grant)
 {
-	const int64_t timeout_ms = k->backend->timeout_ms;
 	int64_t renew_ms = next_renewal(k, grant), event_ms = CLOCK_NEVER, until_ms, again_ms;
 	enum wake wake = k->abandoned ? WAKE_ABANDONED : WAKE_TIME;
 	bool trouble = false;
 
+	k->timeout_ms = k->backend->timeout_ms;
+	k->connect_timeout_ms = k->backend->connect_timeout_ms;
 	if (grant->event_ms)
 		event_ms = grant->event_ms;
 	for (;;) {
@@ -337,7 +366,9 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 			lost(k);
 		if (clock_boot_ms() < renew_ms)
 			continue;
-		bound_calls(k, timeout_ms);
-		renew_ms = renew(k, grant, &trouble);
+		give_back_unstarted(k);
+		renew_ms = CLOCK_NEVER;
+		if (bound_calls(k))
+			renew_ms = renew(k, grant, &trouble);
 	}
 }

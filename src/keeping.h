@@ -27,6 +27,12 @@ struct order {
 	bool unused;		/* ORDER_RELEASE: no command ran, so there is no minimum hold */
 };
 
+/*
+ * An offer that is not taken, or is taken without the command being started: the next waiter must
+ * not wait for it longer than 5 s in all, the way there and back included.
+ */
+#define KEEPING_OFFER_MS 3000
+
 /* A loan becomes a whole lease so long after it was offered: then the command has started. */
 #define KEEPING_LENT_MS 20
 
@@ -57,6 +63,8 @@ struct keeper_ending {
 struct keeping {
 	const struct keeper_plan *plan;
 	struct request request;		/* the plan's; a daemon notes its end in it */
+	int64_t timeout_ms;		/* of the backend's calls, as configured */
+	int64_t connect_timeout_ms;
 	int64_t min_hold_ms;		/* the plan's; 0 once it is known that no command ran */
 	struct backend *backend;
 	int fd;				/* to the supervisor; -1: detached */
@@ -67,6 +75,7 @@ struct keeping {
 	pid_t guard;			/* 0: not known yet */
 	int guard_fd;			/* its pidfd; -1: not known, or it has ended */
 	pid_t session;			/* of the supervisor, and of the command at its start */
+	pid_t supervisor;
 	struct keeper_ending ending;
 	int listener;			/* daemon: its socket; -1 before */
 	char socket_path[KEEPER_SOCKET_PATH_SIZE];

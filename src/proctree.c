@@ -2,7 +2,9 @@
 #include "proctree.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -187,8 +189,12 @@ static int signal_chosen(const struct proctable *table, const struct proctree_sc
 			return -1;
 		}
 		/* Signal 0 asks only whether signals are allowed. */
-		if (!kill(row->pid, again || skipped ? 0 : sig) || errno != EPERM)
+		if (!kill(row->pid, again || skipped ? 0 : sig) || errno != EPERM) {
+			/* What is stopped could not act on it. */
+			if (sig == SIGTERM && !again && !skipped)
+				kill(row->pid, SIGCONT);
 			continue;
+		}
 		report->refused++;
 		report->refused_pid = row->pid;
 	}
@@ -254,6 +260,45 @@ int proctree_signal(const struct proctree_scope *scope, int sig, struct proctree
 	proctree_memory_finish(&local);
 	errno = errnum;
 	return alive;
+}
+
+/* ---- at once ---- */
+
+/* The numbers of a process's children are listed in a line; this is room for some 500. */
+#define CHILDREN_SIZE 4096
+/* A command is hardly ever nested deeper; what is, the whole table shows. */
+#define DEPTH_MAX 64
+
+static void kill_below(pid_t pid, int depth)
+{
+	char path[64], list[CHILDREN_SIZE], *next = list, *at;
+	ssize_t length;
+	long child;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	length = read(fd, list, sizeof(list) - 1);
+	close(fd);
+	list[length > 0 ? length : 0] = '\0';
+	for (;;) {
+		at = next;
+		child = strtol(at, &next, 10);
+		/* A number that the end of the list has cut off is not followed by a blank. */
+		if (next == at || *next != ' ')
+			return;
+		if (depth < DEPTH_MAX)
+			kill_below((pid_t)child, depth + 1);
+		kill((pid_t)child, SIGKILL);
+	}
+}
+
+void proctree_kill_listed(void)
+{
+	if (proctable_usable())
+		kill_below(getpid(), 0);
 }
 
 /* ---- to the end ---- */

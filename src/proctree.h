@@ -75,7 +75,8 @@ struct proctree_report {
 };
 
 /*
- * Sends sig to every living process of the scope; 0 only counts them. Looks until a look shows
+ * Sends sig to every living process of the scope, with SIGTERM also SIGCONT, for what is stopped
+ * could not act on it; 0 only counts them. Looks until a look shows
  * nothing that the one before has not shown, so that a process cannot get away by forking while
  * the table is read. alive is what the last look showed, and at least 1 while descendants come
  * and go too fast for that.
@@ -89,6 +90,14 @@ struct proctree_report {
  */
 int proctree_signal(const struct proctree_scope *scope, int sig, struct proctree_memory *memory,
 		    struct proctree_report *report);
+
+/*
+ * Kills at once the descendants that the kernel lists by their parents, which takes no look at any
+ * other process: quick where there are thousands. It may miss some, so that a proctree_signal()
+ * must follow. Does nothing where the kernel has no such lists (CONFIG_PROC_CHILDREN), nor where
+ * proctree_available() says no.
+ */
+void proctree_kill_listed(void);
 
 /*
  * Kills all of the scope, and reaps those that are children of this process. 0 when none is left;

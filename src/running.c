@@ -211,12 +211,20 @@ static int64_t unenforced_end(const struct supervisor *s)
 	return shared_lease(s->shared).end_ms;
 }
 
+/* When the command is to be stopped for the lease that is known now. */
+static struct lease_stop stop_of(const struct supervisor *s)
+{
+	struct lease_span lease = shared_lease(s->shared);
+
+	if (!s->run->kill_on_lost || !s->protected)
+		lease.end_ms = CLOCK_NEVER;
+	return lease_stop(lease, s->run->kill_after_ms);
+}
+
 /* When the lease is so near its end that this process ends the command itself. */
 static int64_t lease_force_at(const struct supervisor *s)
 {
-	if (!s->run->kill_on_lost || !s->protected)
-		return CLOCK_NEVER;
-	return lease_stop(shared_lease(s->shared), s->run->kill_after_ms).force_ms;
+	return stop_of(s).force_ms;
 }
 
 /* When the guard must be done; the second pair of eyes on every deadline. */
@@ -305,6 +313,9 @@ void supervisor_run_command(struct supervisor *s)
 		if (clock_boot_ms() >= force_at(s) || supervisor_guard_hangs(s))
 			break;
 	}
+	/* A guard that the kernel's timer has killed could not say why. */
+	if (!s->ended && clock_boot_ms() >= stop_of(s).term_ms)
+		supervisor_lose(s, NOT_RENEWED);
 	if (!s->ended)
 		end_tree(s);
 	s->ended = true;

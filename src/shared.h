@@ -16,15 +16,22 @@
 
 /*
  * A lock that the keeper obtained is offered, and must be taken before the command starts:
- * by the guard, which hears of it first, or by the supervisor. If neither does (the
- * supervisor was stopped), the offer is withdrawn; one that gives up waiting closes it. One
- * compare-and-set decides.
+ * by the guard, which hears of it first, or by the supervisor, which then orders the guard to
+ * start the command. If neither does (the supervisor was stopped), the offer is withdrawn; one
+ * that gives up waiting closes it. Each arrow is one compare-and-set, which decides:
+ *
+ *	       keeper         guard
+ *	NONE ──────────> MADE ──────> STARTED
+ *	                 │ │             ^
+ *	      supervisor │ └──> TAKEN ───┘ guard, when ordered
+ *	                 v        │
+ *	              CLOSED      └──> WITHDRAWN (as from MADE: by the keeper, after a time)
  */
 enum offer {
 	OFFER_NONE,
 	OFFER_MADE,		/* by the keeper, with the event KEEPER_HELD */
 	OFFER_TAKEN,		/* by the supervisor */
-	OFFER_STARTED,		/* by the guard, which runs the command without an order */
+	OFFER_STARTED,		/* by the guard: the command is being started */
 	OFFER_WITHDRAWN,	/* by the keeper: nobody answered, next waiter's turn */
 	OFFER_CLOSED,		/* by the supervisor: no lock is wanted any more */
 };

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-#include "kill_timer.h"
+#include "kernel_timer.h"
 
 #include <signal.h>
 
 #include "clock.h"
 
-bool kill_timer_open(struct kill_timer *timer)
+bool kernel_timer_open(struct kernel_timer *timer, int sig)
 {
-	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL };
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = sig };
 
 	timer->at_ms = CLOCK_NEVER;
 	timer->made = !timer_create(CLOCK_BOOTTIME, &event, &timer->id);
 	return timer->made;
 }
 
-void kill_timer_set(struct kill_timer *timer, int64_t at_ms)
+void kernel_timer_set(struct kernel_timer *timer, int64_t at_ms)
 {
 	const struct itimerspec when = clock_timer_spec(at_ms);
 
