@@ -146,7 +146,7 @@ static void spawn(struct lane *lane, int who, char **argv)
 	environment[i++] = mark;
 	environment[i++] = (char *)"PATH=/usr/bin:/bin:/usr/sbin:/sbin";
 	environment[i++] = (char *)"XDG_CONFIG_HOME=/nonexistent";
-	if (lane->clock) {
+	if (lane->clocked) {
 		snprintf(clock, sizeof(clock), "TORTURE_CLOCK=%s/clock.%d",
 			 lane->settings->directory, lane->index);
 		snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", lane->settings->wallclock);
@@ -190,7 +190,7 @@ static void start(struct lane *lane, int who, const struct contender_plan *plan)
 		 plan->slots);
 	snprintf(slots, sizeof(slots), "--slots=%d", plan->slots);
 	snprintf(lasts, sizeof(lasts), "%d", plan->command_ms);
-	argv[i++] = (char *)lane->settings->dlock;
+	argv[i++] = (char *)(lane->clocked ? lane->settings->dynamic : lane->settings->dlock);
 	argv[i++] = (char *)"run";
 	argv[i++] = (char *)"-b";
 	argv[i++] = lane->uri;
@@ -356,9 +356,11 @@ void lane_close(struct lane *lane)
 void lane_begin(struct lane *lane, unsigned round)
 {
 	const struct settings *settings = lane->settings;
+	struct plan_options options = settings->plan;
 
 	lane->round = round;
-	plan_make(&lane->plan, &settings->plan, settings->seed, settings->backend, round);
+	lane->clocked = options.clock = lane->clock && round % 2 == 0;
+	plan_make(&lane->plan, &options, settings->seed, settings->backend, round);
 	snprintf(lane->history, sizeof(lane->history), "%s/%s.%u.history", settings->directory,
 		 settings->backend, round);
 	snprintf(lane->log, sizeof(lane->log), "%s/%s.%u.log", settings->directory,

@@ -27,6 +27,7 @@ struct settings {
 	const char *dlock, *witness, *proxy;
 	const char *directory;		/* for histories and logs */
 	const char *wallclock;		/* a library that sets clocks, or NULL */
+	const char *dynamic;		/* a dlock that the library can be loaded into */
 	char **options;			/* more options of dlock run, NULL at the end */
 	uint64_t seed;
 	int server_port;		/* 0: there is none */
@@ -63,6 +64,7 @@ struct lane {
 	int64_t began_ns, phase_ns;	/* when the round, the phase began */
 	int64_t next_ns;		/* when lane_turn() is wanted */
 	struct plan plan;
+	bool clocked;			/* in this round the contenders' clock can be set */
 	struct contender contenders[MAX_CONTENDERS + 1];
 	struct strike strikes[MAX_FAULTS];
 	struct hold carried;		/* the hold with the last fence of the rounds before */

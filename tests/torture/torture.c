@@ -2,11 +2,12 @@
 /*
  * Random faults against many locks at once: see README.md, and `run`, which starts the servers.
  *
- *	torture [-C] [-F FIRST] [-G FILE] [-I NUMBER] [-K FAULTS] [-L LANES] [-M LACKS]
- *		[-N NAMES] [-P PORT] [-S] [-T SECONDS] [-W LIBRARY] [-n ROUNDS] [-s SEED]
+ *	torture [-C] [-D PROGRAM] [-F FIRST] [-G FILE] [-I NUMBER] [-K FAULTS] [-L LANES]
+ *		[-M LACKS] [-N NAMES] [-P PORT] [-S] [-T SECONDS] [-W LIBRARY] [-n ROUNDS] [-s SEED]
  *		BACKEND URI DLOCK TOOLS DIRECTORY [OPTION]...
  *
  *	-C  dlock's OPTIONs have --contain
+ *	-D  a dlock that is linked dynamically, for -W (DLOCK)
  *	-F  the number of the first round (1): -F N -n 1 plays round N again
  *	-G  a file like that of wallclock.c, for the server's clock, which is then set back now
  *	    and then
@@ -19,7 +20,7 @@
  *	-S  descriptor 3 takes words for whoever has started the server, "stop MS" and "restart";
  *	    a line on descriptor 4 tells that it is done
  *	-T  begin no round after so long (no limit)
- *	-W  wallclock.so: set the contenders' clocks
+ *	-W  wallclock.so: set the contenders' clocks, in every second round
  *
  * Prints each round that fails, with its faults and its history, then what was counted: lines
  * "= WHAT NAME NUMBER". Status 1: a round has failed; the files of these stay in DIRECTORY.
@@ -333,6 +334,9 @@ static void take_option(struct settings *settings, int option)
 	case 'C':
 		settings->plan.contained = true;
 		break;
+	case 'D':
+		settings->dynamic = optarg;
+		break;
 	case 'F':
 		torture.first = (unsigned)strtoul(optarg, NULL, 10);
 		break;
@@ -367,7 +371,6 @@ static void take_option(struct settings *settings, int option)
 		break;
 	case 'W':
 		settings->wallclock = optarg;
-		settings->plan.clock = true;
 		break;
 	case 'n':
 		torture.rounds = (unsigned)strtoul(optarg, NULL, 10);
@@ -392,7 +395,7 @@ static void take_arguments(int argc, char **argv)
 	torture.rounds = 100;
 	torture.stop_ns = INT64_MAX;
 	torture.lane_count = 40;
-	while ((option = getopt(argc, argv, "+CF:G:I:K:L:M:N:P:ST:W:n:s:")) != -1)
+	while ((option = getopt(argc, argv, "+CD:F:G:I:K:L:M:N:P:ST:W:n:s:")) != -1)
 		take_option(settings, option);
 	if (argc - optind < 5 || torture.lane_count < 1 || torture.lane_count > MAX_LANES ||
 	    settings->names < 1)
@@ -406,6 +409,8 @@ static void take_arguments(int argc, char **argv)
 	settings->proxy = torture.proxy;
 	settings->directory = argv[optind + 4];
 	settings->options = argv + optind + 5;
+	if (!settings->dynamic)
+		settings->dynamic = settings->dlock;
 	snprintf(word, sizeof(word), "%s-%d", settings->backend, (int)getpid());
 	process_word(word);
 	torture.server_random = (struct random){ settings->seed };
