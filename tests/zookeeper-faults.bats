@@ -477,3 +477,29 @@ term_came() {
 	matches "$status" '^(122|124)$'
 	between "$MS" 400 2000
 }
+
+@test "a hold that nobody took and that could not be given back: its keeper asks for another one" {
+	local waiter
+	zk_proxy
+	hold -t 4s --
+	wait_in_line 1 -b "$PROXY?timeout=300ms&connect-timeout=300ms" -t 15s -w 30s -- true
+	waiter=$PID
+	keeper_of "$waiter"
+	guard_of "$waiter"
+	kill -STOP "$waiter" "$GUARD"
+	release
+	wait_until 4 shows_holder "$waiter"
+	proxy blackhole
+	# longer than any offer stands
+	holds_for 5000 alive "$KEEPER"
+	proxy pass
+	kill -CONT "$waiter" "$GUARD"
+	join "$waiter" 20
+	equal "$status" 0 "status of the waiter: $(<"$ERR")"
+	wait_until 5 no_places
+}
+
+# shows_holder PID: that dlock holds
+shows_holder() {
+	[[ $("$DLOCK" status --json "$LOCK" | jq '.holders[].pid') == "$1" ]]
+}

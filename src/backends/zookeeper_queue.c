@@ -111,13 +111,16 @@ static enum outcome advance(struct zk_backend *zk, const struct request *request
 	ptrdiff_t blocker;
 	int disagrees, again;
 
+	/* A hold that nobody took, and that could not be given back, has no line any more. */
+	if (!seat->line.count)
+		seat->stale = true;
 	do {
-		disagrees = zk_places_disagree(seat->line.places, seat->line.count - 1);
-		if (disagrees && !hold_mode_slots_agree(disagrees, request, err))
-			return OUTCOME_ERROR;
 		if (seat->stale && zk_read_again(zk, false, err))
 			return OUTCOME_ERROR;
 		seat->stale = false;
+		disagrees = zk_places_disagree(seat->line.places, seat->line.count - 1);
+		if (disagrees && !hold_mode_slots_agree(disagrees, request, err))
+			return OUTCOME_ERROR;
 		blocker = zk_places_blocker(seat->line.places, seat->line.count - 1);
 		if (blocker < 0)
 			return take_turn(zk, grant, err);
