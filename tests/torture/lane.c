@@ -92,7 +92,7 @@ const char *lane_history(const struct lane *lane, size_t *length)
 	fd = open(lane->history, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &stat) != 0)
 		err(74, "%s", lane->history);
-	if (capacity < (size_t)stat.st_size + 1) {
+	if (!text || capacity < (size_t)stat.st_size + 1) {
 		capacity = 2 * (size_t)stat.st_size + 65536;
 		text = realloc(text, capacity);
 		if (!text)

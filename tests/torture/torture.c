@@ -304,9 +304,9 @@ static void summary(int64_t began_ns)
 static unsigned kinds_of(char *names)
 {
 	unsigned kinds = 0;
-	char *name;
+	char *name, *rest;
 
-	for (name = strtok(names, ","); name; name = strtok(NULL, ",")) {
+	for (name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
 		if (fault_by_name(name) == FAULT_KINDS)
 			errx(64, "no such fault: %s", name);
 		kinds |= 1U << fault_by_name(name);
