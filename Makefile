@@ -4,7 +4,7 @@
 # make check     install what the tests need, run them all against real servers
 # make           build into $(BUILD)
 # make torture   random faults against many locks; ROUNDS, BACKENDS, SEED: tests/torture/README.md
-# make lint bench fuzz install uninstall clean
+# make lint bench fuzz model install uninstall clean
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
 # directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no leave a backend out.
@@ -124,7 +124,7 @@ UNITS := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC))
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
-.PHONY: all demo check torture lint bench fuzz fuzzers install uninstall clean test-programs
+.PHONY: all demo check torture lint bench fuzz fuzzers model install uninstall clean test-programs
 ifeq ($(STATIC),yes)
 DYNAMIC := $(BUILD)/dlock-full
 PRIVATE := $(DYNAMIC) $(MODULES)
@@ -260,6 +260,10 @@ torture:
 lint:
 	$(Q)tests/packages build test lint
 	$(Q)tests/lint $(BUILD)
+
+model:
+	$(Q)tests/packages lint
+	$(Q)tests/model/run
 
 bench:
 	$(Q)tests/packages build test bench

@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A model of `dlock run` for the model checker Spin: the supervisor, the guard, the keeper, the
+ * command, a leftover of the command, the lock server, and a contender for the lock. README.md
+ * beside this file says what is modelled, what is left out, and what each switch takes out.
+ *
+ * Time is counted in ticks, and all times are countdowns, so that the number of states is finite
+ * while time is not. The clock goes on by one tick when no running process has anything left to
+ * do. A running process therefore acts within the tick in which it learns something, and a
+ * stopped process lets any number of ticks pass. Each atomic step is one system call or less:
+ * processes are killed and stopped between any two of them.
+ */
+
+#ifndef FAULTS
+#define FAULTS	2	/* how many times something is killed or stopped in one run */
+#endif
+
+/* What is killed or stopped at a time. */
+#define KILL_ONE	1
+#define STOP_ONE	2
+#define FREEZE_GUARD	4	/* stopped so that SIGCONT does not help, by a debugger */
+#define KILL_GROUP	8	/* dlock's process group */
+#define STOP_GROUP	16
+#define KILL_ALL	32	/* all three processes at once */
+#define STOP_ALL	64
+
+#ifndef KINDS
+#define KINDS	127
+#endif
+
+#define TTL	5	/* ticks that the server keeps a lease */
+#define LEASE	(TTL - 1)	/* ticks that dlock relies on: from before the send, less drift */
+#define TERM_AT	2	/* ticks left of the lease when the guard sends TERM */
+#define KILL_AT	1	/* ticks left of the lease when KILL is sent */
+#define GRACE	1	/* ticks between TERM and KILL when no lease ends */
+#define CALL	1	/* ticks until the keeper gives up a request */
+#define OFFER	1	/* ticks until an offer that nobody takes is withdrawn */
+#define PING	1	/* ticks in which a guard that was continued must answer */
+#define WORD	2	/* ticks in which the keeper must have released, once told to */
+#define NEVER	15
+
+/* What a process of dlock does. */
+#define RUNS	0
+#define STOPPED	1
+#define FROZEN	2
+#define DEAD	3
+
+byte supervisor = RUNS, guard = RUNS;
+#ifdef FILE_LOCK
+byte keeper = DEAD;	/* there is none */
+#else
+byte keeper = RUNS;
+#endif
+
+/* The command, and what it left running. */
+#define NONE	0
+#define ALIVE	1
+#define ENDED	2
+
+byte command = NONE, leftover = NONE;
+
+#define tree_dead	(command != ALIVE && leftover != ALIVE)
+
+/* The lock, as the server knows it. */
+#define FREE	0
+#define OURS	1
+#define THEIRS	2
+
+byte holder = FREE;
+byte server_left = 0;	/* ticks left of our lease, as the server counts */
+
+/* The one request that is under way. */
+#define IDLE	0
+#define SENT	1	/* on its way to the server, perhaps for ever */
+#define YES	2	/* on its way back */
+#define NO	3	/* on its way back */
+#define ACQUIRE	0
+#define RENEW	1
+#define RELEASE	2
+
+byte call = IDLE;
+byte verb = ACQUIRE;
+byte sent_ago = 0;	/* ticks since a request was sent, at most LEASE */
+
+/* The memory that the three processes share. */
+#define UNMADE	0
+#define MADE	1	/* by the keeper, which holds the lock */
+#define TAKEN	2	/* by the supervisor */
+#define STARTED	3	/* by the guard */
+#define WITHDRAWN 4	/* by the keeper */
+#define CLOSED	5	/* by the supervisor */
+
+byte offer = UNMADE;
+byte lease_left = NEVER;	/* ticks left of our lease, as the keeper published it */
+
+/* What the processes have told each other. */
+bool run_order = false;		/* supervisor to guard */
+bool release_order = false;	/* supervisor to keeper */
+bool tree_dead_byte = false;	/* guard to keeper, in the pipe */
+bool last_event = false;	/* guard to supervisor: the tree is dead */
+
+byte timer_left = NEVER;	/* the guard's kernel timer */
+byte guard_grace = 0;		/* until the guard sends KILL */
+byte keeper_grace = 0;		/* until the keeper sends KILL (1), and lets go (0) */
+byte offer_left = 0, ping_left = 0, word_left = 0;
+
+byte faults = FAULTS;		/* that may still come */
+bool busy = true;		/* more may come from outside before the next tick */
+bool excused = false;		/* nobody of dlock is left to end the leftover */
+
+/*
+ * The search ends where nothing that is still to come can break what is checked: no overlap once
+ * the command and its leftover have ended or cannot start any more; and no lock that is kept for
+ * ever once the keeper sends no renewals any more, for then its lease runs out.
+ */
+#ifdef CHECK_FREED
+#ifdef FILE_LOCK
+#define over	(command == ENDED && holder != OURS)
+#else
+#define over	(keeper == DEAD || verb == RELEASE)
+#endif
+#elif defined(CHECK_TIME) || defined(CHECK_STEPS)
+#define over	false
+#else
+#define over	(leftover != ALIVE && (command == ENDED || (command == NONE && \
+		 (guard == DEAD || offer == WITHDRAWN || offer == CLOSED))))
+#endif
+
+/* ---- the kernel ---- */
+
+/* The lock of `file:` is free once no process has its descriptor. */
+inline close_descriptor(other)
+{
+#ifdef FILE_LOCK
+	holder = (other == DEAD && holder == OURS -> FREE : holder)
+#else
+	skip
+#endif
+}
+
+/* PR_SET_PDEATHSIG: the command dies with the guard, its parent. */
+inline guard_dies()
+{
+#ifndef NO_PDEATHSIG
+	command = (command == ALIVE -> ENDED : command);
+#endif
+	timer_left = NEVER;
+	guard_grace = 0;
+	ping_left = 0;
+	close_descriptor(supervisor);
+	guard = DEAD
+}
+
+inline supervisor_dies()
+{
+	word_left = 0;
+	close_descriptor(guard);
+	supervisor = DEAD
+}
+
+inline keeper_dies()
+{
+	keeper_grace = 0;
+	offer_left = 0;
+	keeper = DEAD
+}
+
+/* timer_create() with SIGKILL: it also ends a guard that is stopped. */
+active proctype kernel()
+{
+	do
+	:: d_step { timer_left == 0 && guard != DEAD -> guard_dies() }
+	od
+}
+
+/* ---- the supervisor ---- */
+
+active proctype supervisor_process() provided (supervisor == RUNS && !over)
+{
+#ifdef FILE_LOCK
+	atomic { holder = OURS; offer = TAKEN; }
+	run_order = true;
+#else
+	do
+	:: offer == STARTED -> break
+	:: d_step { offer == MADE -> offer = TAKEN };
+		run_order = true;
+		break
+	:: d_step { (keeper == DEAD || guard == DEAD) && offer != STARTED && offer != TAKEN ->
+			offer = CLOSED };
+		goto give_back
+	od;
+#endif
+	do
+	:: last_event -> break
+	:: guard == DEAD && !last_event -> goto end_tree
+	/* The second pair of eyes: the lease ends, and the guard has not acted. */
+	:: d_step { lease_left == 0 && guard != DEAD && !last_event -> guard_dies() };
+		goto end_tree
+#ifndef NO_WATCH_GUARD
+	:: d_step { guard == STOPPED -> guard = RUNS }
+#ifndef NO_PING
+	:: d_step { guard == FROZEN && ping_left == 0 -> guard_dies() };
+		goto end_tree
+#endif
+#endif
+	od;
+	goto give_back;
+end_tree:
+	/* The supervisor is a subreaper: what the guard left are its own children now. */
+	do
+	:: d_step { command == ALIVE -> command = ENDED }
+	:: d_step { leftover == ALIVE -> leftover = ENDED }
+	:: tree_dead -> break
+	od;
+give_back:
+#ifdef FILE_LOCK
+	atomic { holder = (holder == OURS -> FREE : holder) }
+#endif
+	atomic { release_order = true; word_left = WORD }
+	atomic { keeper == DEAD || word_left == 0 -> keeper_dies() }
+	atomic { guard_dies() }
+	atomic { supervisor_dies() }
+	false
+}
+
+/* ---- the guard ---- */
+
+inline arm_timer()
+{
+#ifndef NO_KERNEL_TIMER
+	timer_left = lease_left
+#else
+	skip
+#endif
+}
+
+#define guard_must_stop	(supervisor == DEAD || lease_left <= TERM_AT || \
+			 (command == ENDED && leftover == ALIVE))
+#define guard_must_kill	(stopping && (guard_grace == 0 || lease_left <= KILL_AT))
+
+active proctype guard_process() provided (guard == RUNS && !over)
+{
+	bool stopping = false;
+
+	do
+	:: supervisor == DEAD -> goto leave
+	:: run_order -> goto ordered
+	/* The guard takes the offer itself, but not while the supervisor is stopped. */
+	:: offer == MADE && supervisor == RUNS;
+#ifndef ARM_LATE
+		d_step { arm_timer() }
+#endif
+		if
+		:: d_step { offer == MADE -> offer = STARTED } goto taken
+		:: d_step { offer != MADE -> timer_left = NEVER }
+		fi
+	od;
+ordered:
+#ifndef ARM_LATE
+	atomic { arm_timer() }
+#endif
+	if
+	:: d_step { offer == TAKEN -> offer = STARTED }
+	:: offer == WITHDRAWN -> goto finish
+	fi;
+taken:
+	/* Too late to begin? */
+	if
+	:: lease_left <= TERM_AT -> goto finish
+	:: lease_left > TERM_AT
+	fi;
+	command = ALIVE;
+#ifdef ARM_LATE
+	atomic { arm_timer() }
+#endif
+	do
+#ifndef NO_KERNEL_TIMER
+	/* The lease was renewed. */
+	:: d_step { timer_left < lease_left -> arm_timer() }
+#endif
+	:: d_step { !stopping && guard_must_stop && !tree_dead ->
+			stopping = true; guard_grace = GRACE }
+	:: d_step { guard_must_kill && command == ALIVE -> command = ENDED }
+	:: d_step { guard_must_kill && leftover == ALIVE -> leftover = ENDED }
+	:: tree_dead -> break
+	od;
+finish:
+	tree_dead_byte = true;
+#ifdef FILE_LOCK
+	atomic { holder = (holder == OURS -> FREE : holder) }
+#endif
+	atomic { last_event = true; timer_left = NEVER }
+	supervisor == DEAD;
+leave:
+	atomic { guard_dies() }
+	false
+}
+
+/* ---- the keeper ---- */
+
+inline send(what)
+{
+	call = SENT;
+	verb = what;
+	sent_ago = 0
+}
+
+/* The lease counts from before the send. */
+inline publish()
+{
+#ifdef LEASE_FROM_REPLY
+	lease_left = LEASE;
+#else
+	lease_left = LEASE - sent_ago;
+#endif
+	call = IDLE
+}
+
+/*
+ * The keeper gives up a request after a while, and in any case when the lease ends: it must then
+ * be free to end the tree if nobody else does.
+ */
+#ifdef UNBOUNDED_CALLS
+#define call_failed	(sent_ago >= LEASE)
+#else
+#define call_failed	(sent_ago >= CALL || lease_left == 0)
+#endif
+
+#ifdef KEEPER_LETS_GO
+#define keeper_must_stop	false
+#define keeper_is_last	(guard == DEAD && supervisor == DEAD)
+#else
+#define keeper_must_stop	(guard == DEAD && !tree_dead_byte && !release_order)
+#ifdef KEEPER_WAITS
+#define keeper_is_last	(stopping && tree_dead && supervisor == DEAD)
+#else
+#define keeper_is_last	(stopping && tree_dead && (supervisor == DEAD || keeper_grace == 0))
+#endif
+#endif
+#define keeper_must_release	(tree_dead_byte || release_order || keeper_is_last)
+#define keeper_must_kill	(stopping && (keeper_grace <= 1 || lease_left <= KILL_AT))
+#define keeper_is_busy	(keeper_must_release || (keeper_must_stop && !stopping) || \
+			 (keeper_must_kill && !tree_dead))
+
+#ifndef FILE_LOCK
+active proctype keeper_process() provided (keeper == RUNS && !over)
+{
+	bool stopping = false;
+
+	atomic { send(ACQUIRE) }
+	if
+	:: d_step { call == YES -> publish() }
+	:: call != YES && sent_ago >= CALL -> goto release
+	fi;
+	if
+	:: d_step { offer == UNMADE -> offer = MADE; offer_left = OFFER }
+	:: offer != UNMADE -> goto release
+	fi;
+	do
+	:: d_step { offer == STARTED -> offer_left = 0 } break
+	:: offer == CLOSED -> goto release
+	:: d_step { offer == MADE && (offer_left == 0 || supervisor == DEAD) ->
+			offer = WITHDRAWN };
+		goto release
+#ifdef TAKEN_STAYS
+	:: d_step { offer == TAKEN -> offer_left = 0 } break
+#else
+	/* The supervisor was stopped before it could order the guard to start the command. */
+	:: d_step { offer == TAKEN && offer_left == 0 -> offer = WITHDRAWN } goto release
+#endif
+	od;
+	do
+	:: keeper_must_release -> break
+	:: d_step { keeper_must_stop && !stopping -> stopping = true; keeper_grace = GRACE + 1 }
+	:: d_step { keeper_must_kill && command == ALIVE -> command = ENDED }
+	:: d_step { keeper_must_kill && leftover == ALIVE -> leftover = ENDED }
+	:: d_step { !keeper_is_busy && sent_ago > 0 && lease_left > 0 -> send(RENEW) };
+		if
+		:: d_step { call == YES -> publish() }
+		/* The lock is lost: its lease has no time left. */
+		:: d_step { call == NO -> call = IDLE; lease_left = 0 }
+		:: d_step { call != YES && call_failed -> skip }
+		fi
+	od;
+release:
+	atomic { send(RELEASE) }
+	call == YES || call == NO || sent_ago >= CALL;
+	atomic { call = IDLE; keeper_dies() }
+	false
+}
+#endif
+
+/* ---- all that may happen, or may not ---- */
+
+inline serve()
+{
+#ifdef CHECK_FREED
+	/* A lease may have run out, or not: only what the keeper does is checked. */
+	holder = OURS;
+	if
+	:: call = YES
+	:: verb == RENEW -> call = NO
+	fi
+#else
+	if
+	:: verb == ACQUIRE && holder != THEIRS -> holder = OURS; server_left = TTL; call = YES
+	:: verb == RENEW && holder == OURS -> server_left = TTL; call = YES
+	:: verb == RELEASE && holder == OURS -> holder = FREE; server_left = 0; call = YES
+	:: else -> call = NO
+	fi
+#endif
+}
+
+/* A guard whose timer fires in this very moment is as good as dead. */
+#define somebody_is_left	(supervisor != DEAD || guard != DEAD || keeper != DEAD)
+#define somebody_acts	(supervisor == RUNS || guard == RUNS && timer_left > 0 || keeper == RUNS)
+
+/*
+ * After a fault: is anybody left who could end the leftover? One signal to one process, or to
+ * dlock's process group, must never get that far.
+ */
+inline count_fault(at_all)
+{
+	faults--;
+#ifdef CHECK_OVERLAP
+	excused = (!somebody_acts && (at_all || faults + 1 < FAULTS) -> true : excused)
+#endif
+}
+
+/* Who is continued before the lease ends has the time to end the leftover. */
+inline count_relief()
+{
+#ifdef CHECK_OVERLAP
+	excused = (somebody_acts && lease_left > 0 -> false : excused)
+#else
+	skip
+#endif
+}
+
+#define fault(kind)	busy && faults > 0 && (KINDS & kind) != 0
+
+active proctype environment() provided (!over)
+{
+	do
+	:: busy -> busy = false
+	/* The network is as slow as it likes. */
+	:: atomic { busy && call == SENT -> serve() }
+	/* The command works, forks, and ends when it likes; TERM only says that it may. */
+	:: d_step { busy && command == ALIVE && leftover == NONE -> leftover = ALIVE }
+	:: d_step { busy && command == ALIVE -> command = ENDED }
+	:: d_step { busy && leftover == ALIVE -> leftover = ENDED }
+	/* Somebody continues what was stopped. */
+	:: d_step { busy && supervisor == STOPPED -> supervisor = RUNS; count_relief() }
+	:: d_step { busy && guard == STOPPED -> guard = RUNS; count_relief() }
+	:: d_step { busy && keeper == STOPPED -> keeper = RUNS; count_relief() }
+
+	:: d_step { fault(KILL_ONE) && supervisor != DEAD -> printf("kill supervisor\n");
+			supervisor_dies(); count_fault(false) }
+	:: d_step { fault(KILL_ONE) && guard != DEAD -> printf("kill guard\n");
+			guard_dies(); count_fault(false) }
+	:: d_step { fault(KILL_ONE) && keeper != DEAD -> printf("kill keeper\n");
+			keeper_dies(); count_fault(false) }
+	:: d_step { fault(STOP_ONE) && supervisor == RUNS -> printf("stop supervisor\n");
+			supervisor = STOPPED; count_fault(false) }
+	:: d_step { fault(STOP_ONE) && guard == RUNS -> printf("stop guard\n");
+			guard = STOPPED; count_fault(false) }
+	:: d_step { fault(STOP_ONE) && keeper == RUNS -> printf("stop keeper\n");
+			keeper = STOPPED; count_fault(false) }
+	:: d_step { fault(FREEZE_GUARD) && guard == RUNS -> printf("freeze guard\n");
+			guard = FROZEN; ping_left = PING; count_fault(false) }
+#ifdef NO_OWN_GROUP
+	:: d_step { fault(KILL_GROUP) && (supervisor != DEAD || guard != DEAD) ->
+			printf("kill group\n");
+			supervisor_dies(); guard_dies(); count_fault(false) }
+	:: d_step { fault(STOP_GROUP) && (supervisor == RUNS || guard == RUNS) ->
+			printf("stop group\n");
+			supervisor = (supervisor == RUNS -> STOPPED : supervisor);
+			guard = (guard == RUNS -> STOPPED : guard);
+			count_fault(false) }
+#else
+	/* The supervisor is alone in its group. */
+	:: d_step { fault(KILL_GROUP) && supervisor != DEAD -> printf("kill group\n");
+			supervisor_dies(); count_fault(false) }
+	:: d_step { fault(STOP_GROUP) && supervisor == RUNS -> printf("stop group\n");
+			supervisor = STOPPED; count_fault(false) }
+#endif
+	:: d_step { fault(KILL_ALL) && somebody_is_left -> printf("kill all\n");
+			supervisor_dies(); keeper_dies(); guard_dies(); count_fault(true) }
+	:: d_step { fault(STOP_ALL) && somebody_is_left -> printf("stop all\n");
+			supervisor = (supervisor == RUNS -> STOPPED : supervisor);
+			guard = (guard == RUNS -> STOPPED : guard);
+			keeper = (keeper == RUNS -> STOPPED : keeper);
+			count_fault(true) }
+	od
+}
+
+/* ---- time ---- */
+
+inline less(countdown)
+{
+	countdown = (countdown > 0 && countdown != NEVER -> countdown - 1 : countdown)
+}
+
+active proctype clock() provided (!over)
+{
+	do
+	:: atomic { timeout ->
+		printf("tick\n");
+		less(lease_left); less(timer_left);
+		less(guard_grace); less(keeper_grace);
+		less(offer_left); less(ping_left); less(word_left);
+		sent_ago = (sent_ago < (call == IDLE -> 1 : LEASE) -> sent_ago + 1 : sent_ago);
+		holder = (server_left == 1 && holder == OURS -> FREE : holder);
+		less(server_left);
+		busy = true }
+#ifdef CHECK_TIME
+progress:	skip
+#endif
+	od
+}
+
+/* ---- what must hold ---- */
+
+#ifdef CHECK_OVERLAP
+/* Nobody else can have the lock while the command lives, or its leftover. */
+active proctype contender()
+{
+	atomic { holder == FREE && (command == ALIVE || (leftover == ALIVE && !excused)) ->
+		holder = THEIRS };
+	assert(false)
+}
+#endif
+
+#ifdef CHECK_FREED
+/*
+ * Unless the command runs, the lock is free in the end: the keeper lets go of it, or is dead or
+ * stopped, so that its lease runs out. A lock of `file:` has no lease: it may be kept while
+ * everybody who could give it back is stopped, and by a supervisor that was stopped as it
+ * obtained it.
+ */
+#ifdef FILE_LOCK
+ltl freed { [] (command == ENDED -> <> (holder != OURS || !somebody_acts)) }
+#else
+ltl freed {
+	[] (command != ALIVE && holder == OURS -> <> (over || command == ALIVE || keeper != RUNS))
+}
+#endif
+#endif
