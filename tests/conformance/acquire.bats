@@ -1187,7 +1187,8 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 		is_held
 		wait_until 4 is_free
 	else
-		holds_not
+		# the process that watches the owner holds it until that one has ended, of TERM
+		wait_until 2 holds_not
 		is_free
 	fi
 	holds_not
