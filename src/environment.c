@@ -10,6 +10,7 @@
 
 #include "error.h"
 #include "procstat.h"
+#include "proctree.h"
 
 static const char *const hold_variables[] = {
 	"DLOCK_NAME=", "DLOCK_TOKEN=", "DLOCK_BACKEND=", "DLOCK_FENCE=",
@@ -146,6 +147,19 @@ static bool adopt(const struct environment *env, const char *name, const char *b
 	return true;
 }
 
+/* Does this process' own environment tell of the one? It is there without /proc. */
+static bool tells_of(const char *name, const char *backend, char token[static TOKEN_SIZE])
+{
+	const char *found = getenv("DLOCK_TOKEN"), *of = getenv("DLOCK_NAME");
+	const char *on = getenv("DLOCK_BACKEND");
+
+	if (!found || !token_valid(found) || !of || strcmp(of, name) != 0 || !on ||
+	    strcmp(on, backend) != 0)
+		return false;
+	memcpy(token, found, TOKEN_SIZE);
+	return true;
+}
+
 int environment_find_hold(const char *name, const char *backend,
 			  char token[static TOKEN_SIZE])
 {
@@ -155,8 +169,15 @@ int environment_find_hold(const char *name, const char *backend,
 	/* Nothing holds anything above us: the common case costs one look-up. */
 	if (!getenv("DLOCK_TOKEN"))
 		return 0;
-	/* Each level of nesting overwrites the last one's: look further up for it. */
-	for (pid_t pid = getpid(); pid > 1 && !found; pid = parent_of(pid)) {
+	if (tells_of(name, backend, token))
+		return 1;
+	/*
+	 * Each level of nesting overwrites the last one's: look further up for it. Not in the
+	 * /proc of another PID namespace, where it might be found with a stranger.
+	 */
+	if (!proctree_available())
+		return 0;
+	for (pid_t pid = getppid(); pid > 0 && !found; pid = parent_of(pid)) {
 		if (!read_environment(pid, &env))
 			break;
 		found = adopt(&env, name, backend, token);

@@ -60,6 +60,15 @@ no_zombies_of() {
 	is_free
 }
 
+@test "as process 1, and without a /proc of its own, a nested run finds the hold that it runs under" {
+	local backend
+	for backend in "$FILE" "$REDIS"; do
+		DLOCK_BACKEND=$backend run --separate-stderr -0 "$DLOCK" run "$LOCK" -- \
+			unshare --pid --fork --kill-child "$DLOCK" run -n "$LOCK" -- echo nested
+		equal "$output" nested
+	done
+}
+
 @test "without /proc: said, and the command's group is ended all the same" {
 	run --separate-stderr -4 unshare --pid --fork --kill-child --mount sh -c 'mount -t tmpfs none /proc &&
 		exec "$DLOCK" run -k 200ms "$0" -- sh -c "sleep 312 & exit 4"' "$LOCK"
