@@ -170,7 +170,8 @@ int command_acquire(int argc, char **argv)
 	} else {
 		const struct options *options = &session.options;
 
-		if (check_output(&err) || (options->pid && open_process(&process, options->pid, options->kill_on_lost,
+		if (check_output(&err) ||
+		    (options->pid && open_process(&process, options->pid, options->kill_on_lost,
 						  &err)) || signals_init(&signals, &err))
 			status = complain(&err);
 		else

@@ -2,7 +2,6 @@
 #include "fds.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -100,16 +99,18 @@ static int open_nothing(void)
 	return open("/", O_PATH | O_CLOEXEC);
 }
 
-int fds_open_null(void)
+static int open_null(void)
 {
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	return fd >= 0 ? fd : open_nothing();
+	if (fd < 0)
+		fd = open_nothing();
+	return fd;
 }
 
 void fds_drop_standard(void)
 {
-	const int null = fds_open_null();
+	const int null = open_null();
 
 	for (int fd = 0; fd < FIRST; fd++)
 		if (null < 0)
@@ -122,7 +123,12 @@ void fds_drop_standard(void)
 
 void fds_fill_standard(void)
 {
-	for (int fd = 0; fd < FIRST; fd++)
-		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open_nothing() < 0)
-			return;
+	int last;
+
+	/* It gets the lowest free number. */
+	do {
+		last = open_nothing();
+	} while (last >= 0 && last < FIRST);
+	if (last >= FIRST)
+		close(last);
 }

@@ -15,12 +15,6 @@ void fds_close_all_but(const int *keep, size_t count);
 /* Closes those from 3 on that the program was started with: its own are close-on-exec. */
 void fds_close_inherited(void);
 
-/*
- * Opens /dev/null, or where there is none something that can be neither read from nor written to.
- * The lowest free number, close-on-exec; -1 with errno.
- */
-int fds_open_null(void);
-
 /* Has standard input, output and error lead nowhere. */
 void fds_drop_standard(void);
 

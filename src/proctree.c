@@ -221,6 +221,7 @@ static int signal_scope(const struct proctree_scope *scope, int sig,
 	bool complete = false;
 	int errnum = 0;
 
+	*report = (struct proctree_report){ .refused_user = (uid_t)-1 };
 	if (!proctable_usable()) {
 		errno = ENOTSUP;
 		return -1;

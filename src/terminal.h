@@ -21,7 +21,7 @@
 struct terminal {
 	int fd;			/* the controlling terminal, close-on-exec; -1: none */
 	pid_t group;		/* our own process group */
-	bool in_pipeline;	/* a standard stream is a pipe: others of our group are at its end */
+	bool in_pipeline;	/* a standard stream is a pipe, with our group behind it */
 	bool lent;		/* in a pipeline: the command has wanted it, and got it */
 	bool stop_typed;	/* our own group was stopped from the keyboard, all of it */
 };

@@ -34,7 +34,7 @@ shows() {
 # prompt STATUS: the shell is ready, and its last line says so; a ^C may stand before it
 prompt() {
 	# shellcheck disable=SC2053 # a pattern
-	[[ $(screen capture-pane -p | grep -v '^$' | tail -n 1) == *"READY "$1">" ]]
+	[[ $(screen capture-pane -p | grep -v '^$' | tail -n 1) == *READY\ $1\> ]]
 }
 
 # types TEXT: at the keyboard, with Enter

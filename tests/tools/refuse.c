@@ -65,10 +65,13 @@ static uint32_t error_of(const char *name)
 static size_t add(struct sock_filter *filter, char *call, uint32_t errnum)
 {
 	char *mask = strchr(call, ':');
+	uint32_t bits = 0;
 	size_t count = 0;
 
-	if (mask)
+	if (mask) {
 		*mask++ = '\0';
+		bits = (uint32_t)strtoul(mask, NULL, 0);
+	}
 	filter[count++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 						       offsetof(struct seccomp_data, nr));
 	filter[count++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call_of(call),
@@ -78,7 +81,7 @@ static size_t add(struct sock_filter *filter, char *call, uint32_t errnum)
 		filter[count++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
 							       offsetof(struct seccomp_data, args));
 		filter[count++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K,
-							       (uint32_t)strtoul(mask, NULL, 0), 0, 1);
+							       bits, 0, 1);
 	}
 	filter[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
 						       SECCOMP_RET_ERRNO | errnum);
@@ -91,11 +94,12 @@ int main(int argc, char **argv)
 	struct sock_fprog program = { .filter = filter };
 	uint32_t errnum;
 	size_t count = 0;
+	char *call;
 
 	if (argc < 4)
 		errx(64, "usage: refuse EPERM|ENOSYS|EINVAL CALL[:MASK],... COMMAND [ARG]...");
 	errnum = error_of(argv[1]);
-	for (char *call = strtok(argv[2], ","); call; call = strtok(NULL, ",")) {
+	while ((call = strsep(&argv[2], ","))) {
 		if (count + STATEMENTS >= sizeof(filter) / sizeof(filter[0]))
 			errx(64, "too many system calls");
 		count += add(filter + count, call, errnum);
