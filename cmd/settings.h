@@ -22,7 +22,7 @@ struct settings {
 	struct uri uri;		/* parsed, password-file loaded */
 	const struct backend_driver *driver;
 	int64_t ttl_ms;
-	int64_t asked_ttl_ms;		/* on the command line; 0: a hold that is there keeps its own */
+	int64_t asked_ttl_ms;		/* by -t; 0: a hold that is there keeps its own */
 	int64_t wait_ms;	/* CLOCK_NEVER: no limit; 0: do not wait */
 	bool contain;
 	char warning[400];	/* "" or about a password that others can read */

@@ -15,7 +15,10 @@ struct error;
 
 #define TOKEN_SIZE 33		/* with the NUL */
 
-/* Fills token, which is not one of a run, from the kernel's random source. 0, or -1 with ERROR_INTERNAL. */
+/*
+ * Fills token, with one that is not a run's, from the kernel's random source. 0, or -1 with
+ * ERROR_INTERNAL.
+ */
 int token_make(char token[static TOKEN_SIZE], struct error *err);
 
 /* The same, for a hold that ends with a command. */

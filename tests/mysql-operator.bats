@@ -422,7 +422,7 @@ left() {
 		if [[ $strategy == insert ]]; then
 			table=dlock_inserts
 		fi
-		export DLOCK_BACKEND=$MYSQL?strategy=$strategy
+		export DLOCK_BACKEND="$MYSQL?strategy=$strategy"
 		token=$("$DLOCK" acquire -t 100s "$LOCK")
 		matches "$(my "SELECT owner FROM $table WHERE name = '$LOCK'")" '^ttl=100000&host='
 		my "UPDATE $table SET owner = SUBSTRING(owner, 12) WHERE name = '$LOCK'"

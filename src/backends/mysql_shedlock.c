@@ -39,7 +39,10 @@ static int admit(const char *name, struct error *err)
 	return -1;
 }
 
-/* "dlock-DIGEST min=MS&ttl=MS&host=...&user=...", the command's name cut to what there is room for. */
+/*
+ * "dlock-DIGEST min=MS&ttl=MS&host=...&user=...", the command's name cut to what there is room
+ * for.
+ */
 static size_t encode(const struct request *request, const char *by,
 		     char text[static HOLDER_TEXT_SIZE])
 {

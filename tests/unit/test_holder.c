@@ -60,7 +60,8 @@ static void test_encode(void)
 				  .pid = INT64_MAX, .since_ms = INT64_MAX, .ttl_ms = INT64_MAX };
 	check_round_trip(&holder);
 	holder_encode(&holder, text);
-	CHECK_HAS(text, "ttl=9223372036854775807&host=a%26b%3Dc&user=100%25&cmd=%E2%82%AC%20%2B%3B&");
+	CHECK_HAS(text, "ttl=9223372036854775807&host=a%26b%3Dc&user=100%25"
+			"&cmd=%E2%82%AC%20%2B%3B&");
 
 	unit_case("encode, full");
 	memset(holder.host, '&', sizeof(holder.host) - 1);
