@@ -76,6 +76,8 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 		break;
 	case KEEPER_VERB_VERIFY:
 	case KEEPER_VERB_AGAIN:
+	case KEEPER_VERB_JOIN:
+	case KEEPER_VERB_STAY:
 		result->outcome = backend->ops->verify(backend, request, err);
 		break;
 	}

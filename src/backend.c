@@ -122,6 +122,7 @@ struct backend *backend_open(const struct backend_driver *driver,
 	backend->ops = ops;
 	backend->cancel_fd = -1;
 	backend->hold_fd = -1;
+	backend->slot_fd = -1;
 	backend->timeout_ms = timeout_ms;
 	backend->connect_timeout_ms = connect_timeout_ms;
 	return backend;

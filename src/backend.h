@@ -98,6 +98,8 @@ struct backend {
 	 * keeper does not let the next holder in while the command runs. -1: none.
 	 */
 	int hold_fd;
+	/* The same, of a hold that lives in two: one alone does not keep others out. -1: none. */
+	int slot_fd;
 	/* Set by release(): a waiter has the lock, or will at once. */
 	bool passed_on;
 	/* Set by the engine: what prepare_release() gave was sent; release() takes the answer. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "name.h"
 #include "procstat.h"
 #include "proctree.h"
 
@@ -75,44 +76,45 @@ char **environment_make_bare(const char *name, const char *backend, struct error
 	return make(values, &last, err);
 }
 
-/* One process's environment, as exec gave it to it. */
-struct environment {
+/* A list of strings, each ended by a NUL, that the kernel tells of a process. */
+struct strings {
 	char *text;
 	size_t length;
 };
 
-static bool read_environment(pid_t pid, struct environment *env)
+/* What: "environ", as exec gave it to the process, or "cmdline". False: it cannot be read. */
+static bool read_strings(pid_t pid, const char *what, struct strings *strings)
 {
 	char path[40];
 	size_t room = 0;
 	ssize_t got = 0;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	*env = (struct environment){ 0 };
+	*strings = (struct strings){ 0 };
 	do {
-		if (room - env->length < 2) {
-			char *text = realloc(env->text, room + 16384);
+		if (room - strings->length < 2) {
+			char *text = realloc(strings->text, room + 16384);
 
 			if (!text)
 				break;
-			env->text = text;
+			strings->text = text;
 			room += 16384;
 		}
-		got = read(fd, env->text + env->length, room - env->length - 1);
+		got = read(fd, strings->text + strings->length, room - strings->length - 1);
 		if (got > 0)
-			env->length += (size_t)got;
+			strings->length += (size_t)got;
 	} while (got > 0);
 	close(fd);
-	if (env->text)
-		env->text[env->length] = '\0';
-	return env->text != NULL;
+	if (strings->text)
+		strings->text[strings->length] = '\0';
+	return strings->text != NULL;
 }
 
-static const char *lookup(const struct environment *env, const char *variable)
+static const char *lookup(const struct strings *env, const char *variable)
 {
 	size_t length = strlen(variable);
 
@@ -131,56 +133,124 @@ static pid_t parent_of(pid_t pid)
 	return procstat_read(text, &stat) ? stat.parent : 0;
 }
 
-/* Takes over the hold that env tells of, if it is the one. */
-static bool adopt(const struct environment *env, const char *name, const char *backend,
-		  char token[static TOKEN_SIZE])
+static enum environment_hold tells(const struct strings *env, const char *name,
+				   const char *backend)
 {
-	const char *found = lookup(env, "DLOCK_TOKEN=");
+	const char *of = lookup(env, "DLOCK_NAME=");
 
-	if (!token_valid(found) || strcmp(lookup(env, "DLOCK_NAME="), name) != 0 ||
-	    strcmp(lookup(env, "DLOCK_BACKEND="), backend) != 0)
-		return false;
-	memcpy(token, found, TOKEN_SIZE);
-	setenv("DLOCK_NAME", name, 1);
-	setenv("DLOCK_TOKEN", token, 1);
-	setenv("DLOCK_FENCE", lookup(env, "DLOCK_FENCE="), 1);
-	return true;
+	if (!token_valid(lookup(env, "DLOCK_TOKEN=")) || (of[0] && strcmp(of, name) != 0))
+		return ENVIRONMENT_NONE;
+	return of[0] && !strcmp(lookup(env, "DLOCK_BACKEND="), backend) ? ENVIRONMENT_HOLD
+									 : ENVIRONMENT_TOKEN;
 }
 
-/* Does this process' own environment tell of the one? It is there without /proc. */
-static bool tells_of(const char *name, const char *backend, char token[static TOKEN_SIZE])
+/* Takes over the hold that env tells of. A fence without a name may be another lock's. */
+static void adopt(const struct strings *env, char token[static TOKEN_SIZE])
 {
-	const char *found = getenv("DLOCK_TOKEN"), *of = getenv("DLOCK_NAME");
-	const char *on = getenv("DLOCK_BACKEND");
-
-	if (!found || !token_valid(found) || !of || strcmp(of, name) != 0 || !on ||
-	    strcmp(on, backend) != 0)
-		return false;
-	memcpy(token, found, TOKEN_SIZE);
-	return true;
+	memcpy(token, lookup(env, "DLOCK_TOKEN="), TOKEN_SIZE);
+	setenv("DLOCK_FENCE", lookup(env, "DLOCK_NAME=")[0] ? lookup(env, "DLOCK_FENCE=") : "", 1);
 }
 
-int environment_find_hold(const char *name, const char *backend,
-			  char token[static TOKEN_SIZE])
+/* Of this process alone, which knows its own environment without /proc. */
+static enum environment_hold own_hold(const char *name, const char *backend,
+				      char token[static TOKEN_SIZE])
 {
-	struct environment env;
-	bool found = false;
+	const char *of = getenv("DLOCK_NAME"), *on = getenv("DLOCK_BACKEND");
+
+	if (!environment_token(name, token))
+		return ENVIRONMENT_NONE;
+	return of && of[0] && on && !strcmp(on, backend) ? ENVIRONMENT_HOLD : ENVIRONMENT_TOKEN;
+}
+
+enum environment_hold environment_find_hold(const char *name, const char *backend,
+					    char token[static TOKEN_SIZE])
+{
+	enum environment_hold found = ENVIRONMENT_NONE, told;
+	struct strings env;
 
 	/* Nothing holds anything above us: the common case costs one look-up. */
 	if (!getenv("DLOCK_TOKEN"))
-		return 0;
-	if (tells_of(name, backend, token))
-		return 1;
-	/*
-	 * Each level of nesting overwrites the last one's: look further up for it. Not in the
-	 * /proc of another PID namespace, where it might be found with a stranger.
-	 */
+		return ENVIRONMENT_NONE;
+	/* In the /proc of another PID namespace a stranger might have our parent's number. */
 	if (!proctree_available())
-		return 0;
-	for (pid_t pid = getppid(); pid > 0 && !found; pid = parent_of(pid)) {
-		if (!read_environment(pid, &env))
+		return own_hold(name, backend, token);
+	for (pid_t pid = getpid(); pid > 0 && found != ENVIRONMENT_HOLD; pid = parent_of(pid)) {
+		if (!read_strings(pid, "environ", &env))
 			break;
-		found = adopt(&env, name, backend, token);
+		told = tells(&env, name, backend);
+		/* Of several tokens without a name, the nearest. */
+		if (told > found) {
+			adopt(&env, token);
+			found = told;
+		}
+		free(env.text);
+	}
+	return found;
+}
+
+/*
+ * Do these arguments of dlock name this lock: as an operand or, for a run without one, by
+ * the command behind "--" that its name is derived of?
+ */
+static bool arguments_name(const struct strings *arguments, const char *name)
+{
+	char derived[NAME_DERIVED_SIZE];
+	const char **command = NULL;
+	size_t count = 0;
+	bool found = false;
+
+	for (size_t at = 0; at < arguments->length; at += strlen(arguments->text + at) + 1) {
+		const char *argument = arguments->text + at;
+
+		if (command)
+			command[count++] = argument;
+		else if (!strcmp(argument, name))
+			found = true;
+		else if (!strcmp(argument, "--"))
+			command = calloc(arguments->length - at, sizeof(*command));
+	}
+	if (!found && count) {
+		name_derive(command, derived);
+		found = !strcmp(derived, name);
+	}
+	free(command);
+	return found;
+}
+
+/* Is this process one of a `dlock run` for name? What it is called says so, and its arguments. */
+static bool runs_for(pid_t pid, const char *name)
+{
+	struct strings called, arguments;
+	bool dlock, found = false;
+
+	if (!read_strings(pid, "comm", &called))
+		return false;
+	dlock = !strncmp(called.text, "dlock", strlen("dlock"));
+	free(called.text);
+	if (!dlock || !read_strings(pid, "cmdline", &arguments))
+		return false;
+	found = arguments_name(&arguments, name);
+	free(arguments.text);
+	return found;
+}
+
+bool environment_is_guarded(const char *name, const char *backend, const char *token)
+{
+	struct strings env;
+	bool found = false;
+
+	/* Then no forebear can be seen: what the environment tells must do. */
+	if (!proctree_available())
+		return true;
+	for (pid_t pid = getpid(), parent; pid > 0 && !found; pid = parent) {
+		parent = parent_of(pid);
+		if (parent <= 0 || !runs_for(parent, name))
+			continue;
+		/* sudo: the command is another user's. Its dlock is still the one of that name. */
+		if (!read_strings(pid, "environ", &env))
+			return true;
+		found = tells(&env, name, backend) == ENVIRONMENT_HOLD &&
+			!strcmp(lookup(&env, "DLOCK_TOKEN="), token);
 		free(env.text);
 	}
 	return found;

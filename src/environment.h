@@ -3,6 +3,7 @@
 #ifndef DLOCK_ENVIRONMENT_H
 #define DLOCK_ENVIRONMENT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "token.h"
@@ -34,13 +35,28 @@ char **environment_make_bare(const char *name, const char *backend, struct error
  */
 int environment_token(const char *name, char token[static TOKEN_SIZE]);
 
+/* What an environment tells of a hold of a lock. */
+enum environment_hold {
+	ENVIRONMENT_NONE,
+	/* A token that no other name goes with. Only the backend knows whether it is the lock's. */
+	ENVIRONMENT_TOKEN,
+	/* The token, with this name and this backend. */
+	ENVIRONMENT_HOLD,
+};
+
 /*
- * Looks for a hold of name on backend that an ancestor has: in our environment,
- * then, when that speaks of another lock, in those of our ancestors. On success
- * writes the token, and sets DLOCK_NAME, DLOCK_TOKEN and DLOCK_FENCE of this
- * process accordingly. 1 found, 0 not.
+ * Looks for a hold of name on backend in our environment, then, since each level of
+ * nesting overwrites the last one's, in those of our ancestors. Unless there is none, writes
+ * the token, and sets DLOCK_FENCE of this process to the hold's, or to "" if it is not known.
  */
-int environment_find_hold(const char *name, const char *backend,
-			  char token[static TOKEN_SIZE]);
+enum environment_hold environment_find_hold(const char *name, const char *backend,
+					    char token[static TOKEN_SIZE]);
+
+/*
+ * Is an ancestor of ours the command of a `dlock run` that holds name on backend with token,
+ * so that this run ends us, too, when it loses the lock? Not so where the variables came
+ * another way: by hand after `dlock acquire`, into a daemon, or from another host.
+ */
+bool environment_is_guarded(const char *name, const char *backend, const char *token);
 
 #endif

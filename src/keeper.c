@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "keeping.h"
+#include "keeper_join.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -192,7 +192,7 @@ static bool expect_guard(struct keeping *k)
 	char release[RELEASE_SIZE];
 	size_t length = 0;
 
-	if (backend->ops->prepare_release && !k->min_hold_ms)
+	if (backend->ops->prepare_release && !k->min_hold_ms && k->plan->mode != KEEPER_JOIN)
 		length = backend->ops->prepare_release(backend, &k->request, release,
 						       sizeof(release));
 	for (int tries = 0; tries < GUARD_TRIES; tries++) {
@@ -210,19 +210,30 @@ static bool expect_guard(struct keeping *k)
 	return false;
 }
 
+/* What tells that the process has ended which the hold is for, or which has it. */
+static int process_fd(const struct keeping *k)
+{
+	if (k->listener < 0)
+		return k->daemon_fd;
+	if (k->leaving)
+		return k->members;
+	return k->plan->process ? k->plan->process->fd : -1;
+}
+
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 {
 	enum {
 		ORDERS, GUARD, QUERIES, PROCESS, COMMAND, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
 	};
 	bool daemon = k->listener >= 0;
-	const struct pidfd *process = daemon ? k->plan->process : NULL;
+	/* Of a daemon that is leaving it has ended. */
+	const struct pidfd *process = daemon && !k->leaving ? k->plan->process : NULL;
 	struct pollfd fds[POLLED] = {
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
 		[GUARD] = { .fd = daemon || k->abandoned ? -1 : k->plan->guard_pipe[0] },
 		[GUARD_END] = { .fd = k->guard_fd },
 		[QUERIES] = { .fd = k->listener },
-		[PROCESS] = { .fd = process ? process->fd : -1 },
+		[PROCESS] = { .fd = process_fd(k) },
 		[COMMAND] = { .fd = k->command_fd },
 		[SIGNALS] = { .fd = daemon ? k->plan->signals->fd : -1 },
 		[TIMER] = { .fd = k->timer },
@@ -239,7 +250,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		return read_guard(k);
 	if (fds[GUARD].revents)
 		return read_guard(k);
-	if (process && pidfd_ended(process))
+	if ((process && pidfd_ended(process)) || (daemon && k->leaving && fds[PROCESS].revents))
 		return WAKE_RELEASE;
 	if (fds[GUARD_END].revents) {
 		close(k->guard_fd);
@@ -252,6 +263,8 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		return read_order(k);
 	if (fds[QUERIES].revents)
 		return WAKE_QUERY;
+	if (!daemon && fds[PROCESS].revents)
+		return WAKE_LOOK;
 	return fds[BACKEND].revents ? WAKE_EVENT : WAKE_TIME;
 }
 
@@ -285,7 +298,8 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 {
 	static struct keeping k = {
 		.command_fd = -1, .guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
-		.until_ms = CLOCK_NEVER
+		.until_ms = CLOCK_NEVER, .members = -1, .alive = { -1, -1 },
+		.share_fd = -1, .daemon_fd = -1,
 	};
 	struct grant grant = { 0 };
 
@@ -320,6 +334,8 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 	}
 	if (plan->mode == KEEPER_VERIFY)
 		verify(&k);
+	if (plan->mode == KEEPER_JOIN)
+		keeping_join(&k);
 	if (plan->mode == KEEPER_RELEASE)
 		keeping_release(&k, true);
 	keeping_acquire(&k, &grant);

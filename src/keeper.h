@@ -22,6 +22,7 @@ enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
 	KEEPER_RELEASE,		/* release what a keeper that died has held */
 	KEEPER_VERIFY,		/* does the token hold? */
+	KEEPER_JOIN,		/* renew what the token holds: keeper_join.h */
 	KEEPER_ADOPT,		/* a daemon that holds what this process acquired */
 };
 

@@ -2,9 +2,9 @@
 /*
  * The keeper as the last of dlock's processes: supervisor and guard were killed, and the keeper,
  * which is no ancestor of the command, ends what the command has started before it releases the
- * lock. It finds the command's process group, and all that carries the hold's token in its
- * environment. What has changed its group and its environment both is not found: only --contain
- * ends that, too.
+ * lock. It finds the command's process group and, if the hold is this run's own, all that carries
+ * the hold's token in its environment. What has changed its group and its environment both is not
+ * found: only --contain ends that, too.
  */
 #include "keeping.h"
 
@@ -37,7 +37,8 @@ static int64_t step(struct keeping *k, bool at_once)
 	char entry[sizeof("DLOCK_TOKEN=") + TOKEN_SIZE];
 	const struct proctree_scope scope = {
 		.carriers = true, .group = atomic_load(&k->plan->shared->command),
-		.session = k->session, .entry = entry,
+		/* A token that somebody else's hold has, too, tells nothing of this command. */
+		.session = k->session, .entry = k->plan->mode == KEEPER_JOIN ? NULL : entry,
 	};
 	struct keeper_ending *ending = &k->ending;
 	int64_t now = clock_boot_ms(), kill_at_ms;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "keeping.h"
+#include "keeper_join.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -73,22 +73,34 @@ static void lost_daemon(struct keeping *k)
 	_exit(0);
 }
 
-/* The lock is not ours any more: wake the guard, and leave only to release. */
-static void lost(struct keeping *k)
+/* Wakes the guard, and tells the supervisor. */
+static void tell_lost(struct keeping *k)
 {
 	static const uint64_t one = 1;
-	enum wake wake = WAKE_TIME;
 
-	if (k->listener >= 0)
-		lost_daemon(k);
 	if (write(k->plan->lost_fd, &one, sizeof(one)) < 0)
 		shared_set_lease(k->plan->shared, (struct lease_span){ .end_ms = 0, .ttl_ms = 1 });
 	k->ending.at_once = true;
 	keeping_tell(k, KEEPER_LOST);
+}
+
+void keeping_lose(struct keeping *k)
+{
+	enum wake wake = WAKE_TIME;
+
+	tell_lost(k);
 	while (wake != WAKE_RELEASE && !keeping_end_tree(k, wake)) {
 		keeping_watch(k);
 		wake = keeping_rest(k, keeping_end_next(k), false);
 	}
+}
+
+/* The lock is not ours any more: leave only to release. */
+static void lost(struct keeping *k)
+{
+	if (k->listener >= 0)
+		lost_daemon(k);
+	keeping_lose(k);
 	keeping_release(k, true);
 }
 
@@ -107,8 +119,7 @@ static int start_watchdog(struct keeping *k)
 	return k->watchdog < 0 ? -1 : 0;
 }
 
-/* Holds for this long from now, and no longer. */
-static void end_after(struct keeping *k, int64_t ttl_ms)
+void keeping_end_after(struct keeping *k, int64_t ttl_ms)
 {
 	k->until_ms = clock_boot_ms() + ttl_ms;
 	k->request.until_ms = clock_wall_ms() + ttl_ms;
@@ -133,7 +144,7 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 		keeping_finish(k, KEEPER_FAILED);
 	k->own_ms = k->request.ttl_ms;
 	if (!k->plan->process)
-		end_after(k, k->own_ms);
+		keeping_end_after(k, k->own_ms);
 	/* From now on it is this process that holds, and until then. */
 	k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);
 	k->event.keeper_pid = getpid();
@@ -148,8 +159,10 @@ static void renew_for(struct keeping *k, int64_t ttl_ms, struct grant *grant,
 		      struct keeper_reply *reply)
 {
 	k->own_ms = ttl_ms;
-	if (k->until_ms != CLOCK_NEVER)
-		end_after(k, ttl_ms);
+	/* A run that has joined counts on the end that it was told. */
+	if (k->until_ms != CLOCK_NEVER &&
+	    !(keeping_has_members(k) && k->until_ms > clock_boot_ms() + ttl_ms))
+		keeping_end_after(k, ttl_ms);
 	reply->outcome = k->backend->ops->renew(k->backend, &k->request, grant,
 						&reply->error);
 	if (reply->outcome != OUTCOME_HELD)
@@ -217,6 +230,14 @@ static void answer(struct keeping *k, struct grant *grant)
 	case KEEPER_VERB_AGAIN:
 		again_for(k, &query, grant, &reply);
 		break;
+	case KEEPER_VERB_JOIN:
+		if (keeping_join_answer(k, &query, grant, fd) == OUTCOME_LOST)
+			lost(k);
+		return;
+	case KEEPER_VERB_STAY:
+		if (keeping_stay_answer(k, grant, fd) == OUTCOME_LOST)
+			lost(k);
+		return;
 	}
 	if (query.verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD) {
 		/* Gone before the caller hears of it: it may look for us at once. */
@@ -340,6 +361,8 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 			wake = WAKE_EVENT;
 		switch (wake) {
 		case WAKE_RELEASE:
+			if (keeping_leave(k))
+				break;
 			keeping_release(k, true);
 		case WAKE_DETACH:
 			keeping_detach(k, grant);

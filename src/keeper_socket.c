@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "ipc.h"
 #include "private_dir.h"
 
 #define ID_LENGTH 16
@@ -97,8 +99,9 @@ static int connect_to_keeper(const char *token, int64_t timeout_ms)
 	return -1;
 }
 
-int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply,
-		      int64_t timeout_ms, struct error *err)
+/* *passed gets a descriptor that comes with the reply. NULL: none is expected. */
+static int ask(const struct keeper_query *query, struct keeper_reply *reply, int *passed,
+	       int64_t timeout_ms, struct error *err)
 {
 	int failure, fd = connect_to_keeper(query->token, timeout_ms);
 	ssize_t length = -1;
@@ -106,7 +109,7 @@ int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *rep
 	if (fd < 0)
 		return 1;
 	if (send(fd, query, sizeof(*query), MSG_NOSIGNAL) == (ssize_t)sizeof(*query))
-		length = recv(fd, reply, sizeof(*reply), 0);
+		length = ipc_receive(fd, reply, sizeof(*reply), 0, passed);
 	failure = length < 0 ? errno : 0;
 	close(fd);
 	if (length == (ssize_t)sizeof(*reply))
@@ -116,6 +119,26 @@ int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *rep
 		return 1;
 	error_set(err, ERROR_UNAVAILABLE, 0, "the keeper process of this lock does not answer");
 	return -1;
+}
+
+int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply,
+		      int64_t timeout_ms, struct error *err)
+{
+	return ask(query, reply, NULL, timeout_ms, err);
+}
+
+int keeper_socket_join(const struct keeper_query *query, struct keeper_reply *reply, int *share,
+		       int *alive, int64_t timeout_ms, struct error *err)
+{
+	int asked;
+	char none;
+
+	*share = *alive = -1;
+	asked = ask(query, reply, share, timeout_ms, err);
+	/* The first message is for us, the others stay unread. */
+	if (*share >= 0)
+		ipc_receive(*share, &none, sizeof(none), MSG_DONTWAIT, alive);
+	return asked;
 }
 
 static void remove_stale(const char *directory)
@@ -208,4 +231,39 @@ void keeper_socket_answer(int fd, const struct keeper_reply *reply)
 {
 	send(fd, reply, sizeof(*reply), MSG_NOSIGNAL);
 	close(fd);
+}
+
+/* A socket whose unread messages carry these descriptors, the first one in front; or -1. */
+static int pack(int first, const int descriptors[], size_t count)
+{
+	int ends[2];
+	bool packed;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		return -1;
+	packed = ipc_send(ends[0], "", 1, MSG_DONTWAIT, first) == 1;
+	for (size_t i = 0; packed && i < count; i++)
+		if (descriptors[i] >= 0)
+			packed = ipc_send(ends[0], "", 1, MSG_DONTWAIT, descriptors[i]) == 1;
+	close(ends[0]);
+	if (packed)
+		return ends[1];
+	close(ends[1]);
+	return -1;
+}
+
+void keeper_socket_answer_join(int fd, struct keeper_reply *reply, int alive,
+			       const int descriptors[], size_t count)
+{
+	const int share = pack(alive, descriptors, count);
+
+	if (share < 0) {
+		reply->outcome = OUTCOME_ERROR;
+		error_set(&reply->error, ERROR_INTERNAL, errno, "the keeper process of this lock "
+			  "cannot share it");
+	}
+	ipc_send(fd, reply, sizeof(*reply), 0, share);
+	close(fd);
+	if (share >= 0)
+		close(share);
 }

@@ -47,7 +47,7 @@ enum wake {
 	WAKE_DETACH,
 	WAKE_ORPHANED,		/* the supervisor died just now */
 	WAKE_QUERY,		/* daemon: somebody asks at the socket */
-	WAKE_LOOK,		/* daemon: somebody says that the lock may be gone */
+	WAKE_LOOK,		/* somebody says that the lock may be gone; daemon_fd's end */
 };
 
 /* How the keeper ends the command's tree by itself: keeper_end.c. */
@@ -83,6 +83,14 @@ struct keeping {
 	int timer;			/* daemon: see clock_timer_open() */
 	int64_t until_ms;		/* daemon without a process to watch: its lease ends */
 	int64_t own_ms;			/* the same: its lease, unless a renewal asks for another */
+	/* A daemon whose hold is joined by runs (keeper_join.h): */
+	int members;			/* epoll: of pipes, one a run, that hang up when it ends */
+	int member_count;
+	int alive[2];			/* a pipe that nobody writes to: see keeper_socket_join() */
+	bool leaving;			/* it releases as soon as the last one has ended */
+	/* A run that has joined a daemon's hold: */
+	int share_fd;			/* see keeper_socket_join(); -1: there is no daemon */
+	int daemon_fd;			/* end of file: the daemon has ended; -1: there is none */
 	struct keeper_event event;	/* being sent */
 };
 
@@ -118,6 +126,12 @@ int64_t keeping_end_next(const struct keeping *k);
 
 /* For how long the lock must stay taken yet, of the least time to hold. */
 int64_t keeping_rest_of_hold(const struct keeping *k);
+
+/* The lock is lost: wakes the guard, tells the supervisor, and returns when the tree is dead. */
+void keeping_lose(struct keeping *k);
+
+/* A daemon without a process: holds for this long from now, and no longer. */
+void keeping_end_after(struct keeping *k, int64_t ttl_ms);
 
 /* Shares the lease that was granted with the processes that enforce it. */
 void keeping_publish(struct keeping *k, const struct grant *grant);

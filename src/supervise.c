@@ -39,7 +39,7 @@ void supervisor_say_acquired(const struct supervisor *s)
 	int64_t waited_ms = clock_boot_ms() - s->started_ms;
 	char text[DURATION_TEXT_SIZE];
 
-	if (s->hooks->least > SAY_STEP)
+	if (s->hooks->least > SAY_STEP || s->joined)
 		return;
 	supervisor_say(s, SAY_STEP, "acquired after %s, fence %llu",
 		       duration_format(waited_ms, text, sizeof(text)),
@@ -294,9 +294,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	/* What ran before this program did, in its place, is none of the command's. */
 	if (proctree_inherit(&s.inherited))
 		supervisor_say(&s, SAY_WARNING, "cannot tell which processes are of the command");
-	if (environment_find_hold(run->name, run->uri_text, s.token))
-		supervisor_run_nested(&s);
-	else
+	if (!supervisor_run_nested(&s))
 		run_protected(&s);
 	if (result->age_ms >= 0)
 		result->age_ms = clock_boot_ms() - result->age_ms;

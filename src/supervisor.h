@@ -56,6 +56,7 @@ struct supervisor {
 	bool told_stuck;		/* that a process cannot be ended */
 
 	bool protected;			/* the lock is, or was, held */
+	bool joined;			/* by somebody else, with a token that we were given */
 	uint64_t fence;
 	int64_t started_ms;
 	bool reaped;			/* result->status is valid */
@@ -134,7 +135,10 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
  */
 int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *err);
 
-/* Runs the command under an ancestor's hold, if that still holds. */
-void supervisor_run_nested(struct supervisor *s);
+/*
+ * Runs the command under the hold that the environment tells of, if that still holds. false: it
+ * tells of none, or not for sure of this lock's, and this token is not the holder: acquire.
+ */
+bool supervisor_run_nested(struct supervisor *s);
 
 #endif

@@ -552,10 +552,11 @@ release() {
 }
 
 # contend [PID]...: starts a dlock that waits for $LOCK; once it has it, it tells
-# which of PIDs are still alive: "overlap PID", else "alone". Sets PID and OUT. See met_nobody.
+# which of PIDs are still alive: "overlap PID", else "alone". CONTEND_WITH: options of it, for
+# another mode. Sets PID and OUT. See met_nobody.
 contend() {
-	# shellcheck disable=SC2016 # expanded by the inner shell
-	start "$DLOCK" run -w 30s "$LOCK" -- sh -c '
+	# shellcheck disable=SC2016,SC2086 # expanded by the inner shell; words
+	start "$DLOCK" run -w 30s ${CONTEND_WITH-} "$LOCK" -- sh -c '
 		for pid; do
 			if grep -qs "^State:[[:space:]]*[^ZX[:space:]]" "/proc/$pid/status"; then
 				echo "overlap $pid"

@@ -274,5 +274,6 @@ enum outcome file_acquire(struct backend *backend, const struct request *request
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = 0;
 	backend->hold_fd = file->fd;
+	backend->slot_fd = file->slot_fd;
 	return step == STEP_DONE ? OUTCOME_HELD : OUTCOME_ERROR;
 }

@@ -813,6 +813,204 @@ counts() {
 	nothing_left
 }
 
+# ---- a run under a hold
+
+# nest [OPTION]... -- [COMMAND...]: `hold` under what $TOKEN holds, which alone says so
+nest() {
+	DLOCK_TOKEN=$TOKEN hold "$@"
+}
+
+@test "run under acquire: the hold is renewed for as long as the command runs, and stays" {
+	local named
+	take -t 2s
+	for named in '' "$LOCK"; do
+		DLOCK_NAME=$named nest -- sleep 4
+		contend "$COMMAND"
+		join "$HOLDER"
+		equal "$status" 0 "status ($(<"$HOLDER_ERR"))"
+		holds
+		alive "$CONTENDER"
+		kill -TERM "$CONTENDER"
+		join "$CONTENDER"
+	done
+	contend
+	give
+	met_nobody
+	nothing_left
+	wait_until 5 no_strays
+}
+
+@test "run under acquire --pid: the hold is renewed for as long as the command runs, and stays" {
+	owner
+	take -t 1s --pid "$OWNER"
+	nest -- sleep 3
+	contend "$COMMAND"
+	join "$HOLDER"
+	equal "$status" 0 "status ($(<"$HOLDER_ERR"))"
+	holds_for 1500 holds
+	alive "$CONTENDER" "$KEEPER"
+	give
+	met_nobody
+	nothing_left
+}
+
+@test "run under acquire: the token is enough; the command sees the hold" {
+	local seen
+	take
+	seen=$(DLOCK_TOKEN=$TOKEN timeout 10 "$DLOCK" run "$LOCK" -- \
+		sh -c 'echo "$DLOCK_NAME $DLOCK_TOKEN $DLOCK_FENCE $DLOCK_BACKEND"')
+	equal "$seen" "$LOCK $TOKEN $FENCE $URI"
+	# in it a run of another lock, and in that one of this
+	seen=$(DLOCK_TOKEN=$TOKEN timeout 10 "$DLOCK" run "$LOCK-b" -- "$DLOCK" run "$LOCK" -- \
+		"$DLOCK" run "$LOCK-b" -- "$DLOCK" run "$LOCK" -- sh -c 'echo "$DLOCK_NAME $DLOCK_TOKEN"')
+	equal "$seen" "$LOCK $TOKEN"
+	run -7 env DLOCK_TOKEN="$TOKEN" timeout 10 "$DLOCK" run "$LOCK" -- sh -c 'exit 7'
+	run -127 env DLOCK_TOKEN="$TOKEN" timeout 10 "$DLOCK" run "$LOCK" -- /no/such/program
+	holds
+	give
+	# of the past: it is not ours, and free
+	run -0 env DLOCK_TOKEN="$TOKEN" timeout 10 "$DLOCK" run -n "$LOCK" -- true
+	TOKEN=$("$DLOCK" acquire "$LOCK-b")
+	run -0 env DLOCK_TOKEN="$TOKEN" timeout 10 "$DLOCK" run -n "$LOCK" -- true
+	"$DLOCK" release "$LOCK-b" "$TOKEN"
+	nothing_left
+	wait_until 5 no_strays
+}
+
+@test "run under acquire, shared or in a slot: as it is held, and nothing else" {
+	local mode modes=()
+	offers shared && modes+=('-s')
+	offers slots && modes+=('--slots 2')
+	for mode in "${modes[@]}"; do
+		# shellcheck disable=SC2086 # words
+		take $mode
+		# shellcheck disable=SC2086 # words
+		run -0 env DLOCK_TOKEN="$TOKEN" timeout 10 "$DLOCK" run $mode "$LOCK" -- true
+		run --separate-stderr -125 env DLOCK_TOKEN="$TOKEN" timeout 10 "$DLOCK" run "$LOCK" -- touch ran
+		one_line "$LOCK"
+		[[ ! -e ran ]]
+		holds
+		give
+	done
+	nothing_left
+}
+
+# stopped_by COMMAND...: COMMAND takes the lock away under a run that is nested in it
+stopped_by() {
+	local held=$TOKEN
+	nest -k 300ms -- "$TOOLS/witness" -i -l "$T/log"
+	wait_until 5 has_line log alive
+	TOKEN=$held
+	"$@"
+	# a third of the TTL, what a daemon or a server takes, and the command's own time
+	join "$HOLDER" 6
+	equal "$status" 123
+	has_line "$HOLDER_ERR" "^dlock: $LOCK: lock lost"
+	has_line log ' TERM$'
+	ended "$COMMAND"
+	rm log
+}
+
+@test "run under acquire: a release or a break ends the command with 123" {
+	take -t 3s
+	stopped_by give
+	take -t 3s
+	stopped_by "$DLOCK" break --yes "$LOCK"
+	owner
+	take -t 3s --pid "$OWNER"
+	stopped_by give
+	take -t 3s --pid "$OWNER"
+	stopped_by "$DLOCK" break --yes "$LOCK"
+	is_free
+	# the daemon has told the process that it held for
+	wait_until 12 no_strays
+	nothing_left
+}
+
+# survives COMMAND...: COMMAND does something to the processes of a hold and of a run in it,
+# after which nobody else gets the lock as long as what runs is alive. KEEPER: of the hold;
+# NESTED: of the run; MODE: options for it. Sets STATUS of the run.
+survives() {
+	local held
+	owner
+	# shellcheck disable=SC2086 # words
+	take -t 2s ${MODE-} --pid "$OWNER"
+	held=$TOKEN
+	# shellcheck disable=SC2086 # words
+	nest ${MODE-} -k 2s -- env --ignore-signal=TERM sleep 4
+	child "$HOLDER" dlock-keeper
+	NESTED=$CHILD
+	CONTEND_WITH=${MODE-} contend "$COMMAND"
+	TOKEN=$held
+	"$@"
+	join "$HOLDER"
+	matches "$status" '^(0|123)$' "status ($(<"$HOLDER_ERR"))"
+	STATUS=$status
+	kill -CONT "$KEEPER" 2>/dev/null || ended "$KEEPER"
+	kill -TERM "$OWNER" 2>/dev/null || ended "$OWNER"
+	met_nobody 12
+	nothing_left
+	wait_until 5 no_strays
+}
+
+@test "run under acquire: its daemon is killed" {
+	survives eval 'kill -KILL "$KEEPER"'
+	if offers slots; then
+		MODE='--slots 1' survives eval 'kill -KILL "$KEEPER"'
+	fi
+	# a lease is there without its daemon
+	if [[ -n $LEASES && -z ${SESSION-} ]]; then
+		equal "$STATUS" 0
+	else
+		equal "$STATUS" 123
+	fi
+}
+
+@test "run under acquire: its daemon is stopped" {
+	survives eval 'kill -STOP "$KEEPER"'
+	# a lease is renewed without it; a lock file is locked, whoever sleeps
+	if [[ $BACKEND == file || (-n $LEASES && -z ${SESSION-}) ]]; then
+		equal "$STATUS" 0
+	else
+		equal "$STATUS" 123
+	fi
+}
+
+@test "run under acquire: the run's own keeper is killed" {
+	survives eval 'kill -KILL "$NESTED"'
+}
+
+@test "run under acquire: the run's own keeper and the hold's daemon are killed" {
+	survives eval 'kill -KILL "$NESTED" "$KEEPER"'
+}
+
+@test "run under acquire: the process of --pid is killed; the lock is held until the run ends" {
+	survives eval 'kill -KILL "$OWNER"'
+	equal "$STATUS" 0
+}
+
+@test "run with the token of a run that is no ancestor: renewed, or refused where it cannot be" {
+	hold -t 3s --
+	local outer=$HOLDER command=$COMMAND
+	if [[ -n $LEASES && -z ${SESSION-} ]]; then
+		DLOCK_NAME=$LOCK nest -k 300ms -- sleep 300
+		contend "$COMMAND"
+		kill -TERM "$command"
+		join "$outer"
+		join "$HOLDER"
+		equal "$status" 123
+		join "$CONTENDER"
+	else
+		run --separate-stderr -122 env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$TOKEN" \
+			timeout 10 "$DLOCK" run "$LOCK" -- touch ran
+		one_line "$LOCK" 'cannot be asked from here'
+		[[ ! -e ran ]]
+		kill -TERM "$command"
+		join "$outer"
+	fi
+	nothing_left
+}
+
 # ---- --pid
 
 @test "--pid: held beyond the TTL, for as long as the process lives, free when it ends" {

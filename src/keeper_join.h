@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A `dlock run` that is nested in a hold of `dlock acquire`, or of anyone whose token verifies
+ * and who does not end it with the lock: it joins that hold. Its keeper (keeper_join.c)
+ * renews the hold every third of its TTL while the command runs, publishes the lease's
+ * end for guard and supervisor, and neither acquires nor releases.
+ *
+ * Where a daemon has the hold, the keeper asks it (keeper_share.c), through its socket:
+ *
+ *	nested keeper			daemon
+ *	JOIN		->	verify, renew; fence, lease and TTL, and
+ *			<-	the share (keeper_socket_join())
+ *	STAY		->	every third of the TTL: renew; lease and TTL
+ *	VERIFY		->	when the command's tree is dead: was it held until now?
+ *
+ * The share is kept by the nested run's keeper, guard and supervisor, until the tree is
+ * dead. While any of them has it, a daemon that is killed frees nothing that lives in a
+ * descriptor, and one that is to end, because the process that it holds for has ended, waits.
+ * When the daemon ends, the nested keeper hears of it at once. The hold is then lost if
+ * it lived with the daemon; a backend that stores leases is asked directly from then on.
+ */
+#ifndef DLOCK_KEEPER_JOIN_H
+#define DLOCK_KEEPER_JOIN_H
+
+#include <stdbool.h>
+
+#include "keeping.h"
+
+/* The nested run's keeper: joins, tells what came of it, and stays until it is told to end. */
+void keeping_join(struct keeping *k) __attribute__((noreturn));
+
+/*
+ * The daemon's answers to KEEPER_VERB_JOIN and KEEPER_VERB_STAY; they close fd. OUTCOME_LOST: the
+ * hold is lost.
+ */
+enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *query,
+				 struct grant *grant, int fd);
+enum outcome keeping_stay_answer(struct keeping *k, struct grant *grant, int fd);
+
+/*
+ * The daemon is to release. true: not yet, for there are runs that have joined; then
+ * keeping_rest() returns WAKE_RELEASE again when the last one has ended. None can join any more.
+ */
+bool keeping_leave(struct keeping *k);
+
+/* Are there runs that have joined and go on? */
+bool keeping_has_members(struct keeping *k);
+
+#endif
