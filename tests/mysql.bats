@@ -409,6 +409,28 @@ waits_sql() {
 	[[ $stderr != *wr0ng* ]]
 }
 
+@test "an option file that asks for reconnects: a connection that is gone is not replaced silently" {
+	export HOME=$T
+	install -m 600 /dev/null .my.cnf
+	cat >.my.cnf <<-END
+		[client]
+		user=$MYSQL_USER
+		password=$MYSQL_PASSWORD
+		reconnect=1
+	END
+	local option
+	export DLOCK_BACKEND
+	for option in defaults-group=client defaults-file=$T/.my.cnf; do
+		DLOCK_BACKEND="mysql://127.0.0.1:$(<"$MYSQL_DIR/port")/$MYSQL_DATABASE?strategy=advisory&$option"
+		hold -t 20s --
+		my "KILL $(my "SELECT connection FROM dlock_sessions WHERE name = '$LOCK' AND sharer = ''")"
+		join "$HOLDER"
+		equal "$status" 123 "$option"
+		# another session in its place would have been asked, and found not to be the one
+		matches "$(<"$HOLDER_ERR")" 'lost: .*closed the connection' "$option"
+	done
+}
+
 # certificates: an authority of our own, a server's for 127.0.0.1, a client's
 certificates() {
 	local key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)

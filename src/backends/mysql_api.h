@@ -78,6 +78,14 @@ static inline void api_prepare(MYSQL *mysql)
 	mysql_options(mysql, MYSQL_OPT_NONBLOCK, &stack_size);
 }
 
+/* To be called once it is connected: option files are read at that moment, and may ask for it. */
+static inline void api_stay(MYSQL *mysql)
+{
+	static const my_bool no = 0;
+
+	mysql_options(mysql, MYSQL_OPT_RECONNECT, &no);
+}
+
 static inline int api_socket(MYSQL *mysql)
 {
 	return mysql_get_socket(mysql);
@@ -125,6 +133,12 @@ static inline void api_start(bool with_tls)
 }
 
 static inline void api_prepare(MYSQL *mysql)
+{
+	(void)mysql;
+}
+
+/* No option file says so to this library, and it does not unless it is told to. */
+static inline void api_stay(MYSQL *mysql)
 {
 	(void)mysql;
 }

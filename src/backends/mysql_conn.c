@@ -172,6 +172,7 @@ int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address
 		return -1;
 	}
 	tune(mysql_conn_fd(conn));
+	api_stay(conn->mysql);
 	conn->generation++;
 	conn->fresh = true;
 	return 0;
