@@ -377,14 +377,20 @@ sleeps() {
 
 @test "1040: too many connections is said so; who waits already goes on waiting" {
 	private_mysql --max-connections=12 --extra-max-connections=5
-	local n
-	for n in {1..20}; do
-		start mariadb --no-defaults --host=127.0.0.1 --port="$P_PORT" --user="$MYSQL_USER" \
-			--password="$MYSQL_PASSWORD" --execute='DO SLEEP(300)'
-	done
 	on advisory "$P_URI"
+	wait_until 20 filled
 	wait_until 10 refused_1040
 	one_line 'too many connections'
+}
+
+# filled: all connections are taken. Who asks takes one, too, when a client may come and be refused.
+filled() {
+	local count
+	count=$(pmy "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO = 'DO SLEEP(300)'")
+	((count >= 12)) && return 0
+	start mariadb --no-defaults --host=127.0.0.1 --port="$P_PORT" --user="$MYSQL_USER" \
+		--password="$MYSQL_PASSWORD" --execute='DO SLEEP(300)'
+	return 1
 }
 
 refused_1040() {
