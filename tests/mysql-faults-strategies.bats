@@ -457,19 +457,16 @@ counted() {
 	for strategy in "${ALL[@]}"; do
 		on "$strategy" "$PROXY"
 		hold -t 3s -k 300ms --
-		# who is let in at this very moment has seen the connection's end earlier than we
+		contend "$COMMAND"
+		wait_until 5 queue_or_table 1
+		proxy cut
 		if [[ ${SESSIONS[*]} == *$strategy* ]]; then
-			proxy cut
 			lost 3
-			is_free
 		else
-			contend "$COMMAND"
-			wait_until 5 queue_or_table 1
-			proxy cut
 			holds_for 4000 alive "$COMMAND"
 			release
-			met_nobody
 		fi
+		met_nobody
 	done
 }
 
@@ -485,4 +482,169 @@ counted() {
 		proxy cut
 		proxy pass
 	done
+}
+
+# ---- a connection that breaks while the command lives
+
+# straight: what is started from now on does not go through the proxy
+straight() {
+	DLOCK_BACKEND=${DLOCK_BACKEND/$PROXY/$MYSQL}
+}
+
+# slow_to_die: a command for hold; after TERM it takes a while to end
+slow_to_die() {
+	COMMAND_LINE=(bash -c 'trap "sleep ${0}; exit 0" TERM; while :; do sleep 0.02; done' "${1:-0.3}")
+}
+
+# sharing STRATEGY: what a holder and the next one may be: "-x -x" and more
+sharing() {
+	MODES=('')
+	if [[ $1 != advisory ]]; then
+		MODES+=('-s ' ' -s')
+	fi
+}
+
+# behind FIRST SECOND: contends with those options, for a lock whose holder has these
+behind() {
+	# shellcheck disable=SC2086 # an option, or none
+	hold $1 -t 6s -k 2s -- "${COMMAND_LINE[@]}"
+	straight
+	# shellcheck disable=SC2086 # an option, or none
+	start "$DLOCK" run $2 -w 30s "$LOCK" -- sh -c '! grep -qs "^State:[[:space:]]*[^ZX[:space:]]" "/proc/$0/status"' \
+		"$COMMAND"
+	NEXT=$PID NEXT_ERR=$ERR
+	wait_until 5 queue 1
+}
+
+# after_it: NEXT got the lock, and ran when nothing of the holder was alive
+after_it() {
+	join "$NEXT"
+	equal "$status" 0 "$STRATEGY: the next holder ran beside the first ($(<"$NEXT_ERR"))"
+}
+
+@test "a connection is cut: the next command starts when the first one is dead" {
+	local round mode
+	via_proxy
+	slow_to_die
+	for strategy in "${SESSIONS[@]}"; do
+		sharing "$strategy"
+		for round in 1 2 3; do
+			for mode in "${MODES[@]}"; do
+				on "$strategy" "$PROXY"
+				behind "${mode% *}" "${mode#* }"
+				proxy cut
+				after_it
+				join "$HOLDER"
+				equal "$status" 123 "$STRATEGY: the first holder"
+				straight
+				is_free
+			done
+		done
+	done
+}
+
+@test "KILL of a holder's connection: the next command starts when the first one is dead" {
+	slow_to_die
+	PROXY=none
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		behind '' ''
+		connection_of_holder
+		my "KILL $CONNECTION"
+		after_it
+		join "$HOLDER"
+		is_free
+	done
+}
+
+@test "who waits for the end of a lost hold is killed or cut: the one after it waits as well" {
+	local second
+	via_proxy
+	slow_to_die 1.5
+	for strategy in "${SESSIONS[@]}"; do
+		for fault in kill cut; do
+			on "$strategy" "$PROXY"
+			hold -t 6s -k 2s -- "${COMMAND_LINE[@]}"
+			start "$DLOCK" run -w 30s "$LOCK" -- true
+			second=$PID
+			wait_until 5 queue 1
+			connection_of_holder
+			my "KILL $CONNECTION"
+			# it has the lock by now, and waits for the first one's end
+			wait_until 2 has_lock
+			straight
+			contend "$COMMAND"
+			wait_until 2 queue 2
+			if [[ $fault == kill ]]; then
+				keeper_of "$second"
+				kill -KILL "$KEEPER"
+				join "$second"
+			else
+				proxy cut
+			fi
+			alive "$COMMAND" || fail "$STRATEGY: too late"
+			met_nobody
+			join "$HOLDER"
+			if [[ $fault == cut ]]; then
+				join "$second"
+				equal "$status" 0 "$STRATEGY: the second one"
+			fi
+			is_free
+		done
+	done
+}
+
+# has_lock: the one who waits has been given the lock
+has_lock() {
+	[[ $(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST
+		WHERE INFO LIKE '%SLEEP%' AND INFO LIKE CONCAT('%/* dl', 'ock $STRATEGY:', LOWER(HEX('$LOCK')), ' %')") == 1 ]]
+}
+
+# all_killed TTL: a hold of which nothing is left but what it has written to the table
+all_killed() {
+	hold -t "$1" --
+	keeper_of "$HOLDER"
+	guard_of "$HOLDER"
+	kill -KILL "$KEEPER" "$HOLDER" "$GUARD" "$COMMAND"
+	wait_until 5 ended "$COMMAND"
+	now
+	KILLED=$NOW
+}
+
+@test "all processes of a holder are killed: the next one starts when its lease is over" {
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		all_killed 4s
+		contend "$COMMAND"
+		met_nobody
+		now
+		# a third of the lease may have been over when they were killed, and more if this machine is slow
+		between "$((NOW - KILLED))" 1500 7000 "$STRATEGY: until the next one"
+		is_free
+	done
+}
+
+@test "who waits for the end of a lost hold is shown, gives up in time, and can be interrupted" {
+	need jq
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		all_killed 60s
+		is_held
+		timed "$DLOCK" run -w 1s "$LOCK" -- touch ran
+		equal "$status" 124 "$STRATEGY"
+		between "$MS" 900 3500 "$STRATEGY: -w 1s"
+		start "$DLOCK" run "$LOCK" -- touch ran
+		local waiter=$PID
+		wait_until 5 has_lock
+		equal "$("$DLOCK" status --json "$LOCK" | jq -r '"\(.holders | length) \(.holders[0].pid) \(.waiters | length) \(.waiters[0].pid)"')" \
+			"1 $HOLDER 1 $waiter" "$STRATEGY: status"
+		kill -INT "$waiter"
+		join "$waiter" 3
+		equal "$status" 130 "$STRATEGY"
+		wait_until 3 queue 0
+		# an administrator knows that it is dead
+		"$DLOCK" break --yes "$LOCK" >broken
+		is_free
+	done
+	[[ ! -e ran ]]
 }

@@ -81,7 +81,7 @@ waits() {
 		INSERT IGNORE INTO dlock_inserts SELECT CONCAT('other-', seq), '', seq, 1, 0, 4000000000000000 + seq, 0, ''
 			FROM seq_1_to_3000;
 		INSERT IGNORE INTO dlock_sessions SELECT IF(seq % 2, 'row', 'advisory'), CONCAT('other-', seq), '',
-			'', seq, 0, '', 0, 0, 0, '' FROM seq_1_to_3000;
+			'', seq, 0, '', 0, 0, 0, '', 0, 0 FROM seq_1_to_3000;
 		INSERT IGNORE INTO dlock_locks (name) SELECT CONCAT('other-', seq) FROM seq_1_to_3000;
 		INSERT IGNORE INTO dlock_holders SELECT CONCAT('other-', seq), seq, 1, 1, 0, 0, 0, ''
 			FROM seq_1_to_3000;
@@ -176,6 +176,60 @@ waits() {
 		run -0 "$DLOCK" run -b "$limited?$strategy" "$LOCK" -- true
 	done
 	[[ ! -e ran ]]
+}
+
+@test "a table that earlier versions made gets the columns that it lacks, by setup or on first use" {
+	private_mysql
+	pmy "CREATE USER limited@'%' IDENTIFIED BY 'pw'; GRANT SELECT, INSERT, UPDATE, DELETE ON $MYSQL_DATABASE.* TO limited@'%'"
+	with strategy=advisory "$P_URI"
+	for way in setup run; do
+		"$DLOCK" setup
+		pmy 'ALTER TABLE dlock_sessions DROP COLUMN lease, DROP COLUMN dead_by'
+		run --separate-stderr -122 "$DLOCK" run -b "${DLOCK_BACKEND/$MYSQL_USER:$MYSQL_PASSWORD/limited:pw}" "$LOCK" -- touch ran
+		one_line 'lacks columns.*setup'
+		[[ ! -e ran ]]
+		if [[ $way == setup ]]; then
+			"$DLOCK" setup
+			run -0 "$DLOCK" run -b "${DLOCK_BACKEND/$MYSQL_USER:$MYSQL_PASSWORD/limited:pw}" "$LOCK" -- true
+		else
+			life
+		fi
+	done
+}
+
+# ---- durations
+
+@test "the longest of durations: the lock is held, and by nobody else" {
+	need jq
+	local years=315360000 strategy least
+	for strategy in "${STRATEGIES[@]}"; do
+		with "$strategy"
+		least=$((years - 10))
+		# the server ends a connection that is silent for a year, and says of no session when it ends
+		if [[ $strategy == strategy=@(row|advisory|table) ]]; then
+			least=31536000
+		fi
+		hold -t "${years}s" --
+		is_held
+		run --separate-stderr -0 "$DLOCK" verify "$LOCK" "$TOKEN"
+		if ((least == 31536000)); then
+			equal "$(my "SELECT ROUND((dead_by - UNIX_TIMESTAMP(NOW(6)) * 1000000) / lease, 2), lease
+				FROM dlock_sessions WHERE name = '$LOCK' AND strategy = '${strategy#*=}'")" \
+				"1.00	${least}000000" "$strategy: its end"
+		else
+			between "$("$DLOCK" status --json "$LOCK" | jq '.holders[0].expires_in_ms / 1000 | floor')" \
+				"$least" "$years" "$strategy: its end"
+		fi
+		release
+		is_free
+		# a process stays for a session's
+		if ((least != 31536000)); then
+			"$DLOCK" run --min-hold "${years}s" "$LOCK" -- true
+			is_held
+			"$DLOCK" break -q --yes "$LOCK"
+			is_free
+		fi
+	done
 }
 
 # ---- what strategies do not give

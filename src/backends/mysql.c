@@ -17,6 +17,8 @@
 
 #define TABLE_DENIED 1142
 #define NO_SUCH_VARIABLE 1193
+#define NO_SUCH_COLUMN 1054
+#define COLUMN_EXISTS 1060
 
 extern const struct mysql_strategy mysql_lease, mysql_insert, mysql_row, mysql_advisory,
 	mysql_table, mysql_shedlock;
@@ -98,10 +100,39 @@ static int make_tables(struct mysql_backend *my, struct error *err)
 	return -1;
 }
 
+/* A table that an earlier version made gets the columns that it lacks. */
+static int upgrade_tables(struct mysql_backend *my, struct error *err)
+{
+	static const struct sql_value none[] = { SQL_LAST };
+
+	/* Two may find at once that they are missing. */
+	if (!attempt(my, my->strategy->upgrade, none, true, NULL, err) ||
+	    my->conn.code == COLUMN_EXISTS)
+		return 0;
+	if (my->conn.code == TABLE_DENIED)
+		error_set(err, ERROR_REFUSED, 0, "%s: a table of an earlier version lacks columns, "
+			  "and this account may not add them: 'dlock setup' by one that may does",
+			  my->address.label);
+	return -1;
+}
+
+/* What the server lacks, a table or a column, is made: 1. 0: it is something else; or -1. */
+static int make_missing(struct mysql_backend *my, struct error *err)
+{
+	if (!my->conn.mysql)
+		return 0;
+	if (my->conn.code == MYSQL_NO_SUCH_TABLE && !my->only_looks && my->strategy->tables[0])
+		return make_tables(my, err) ? -1 : 1;
+	if (my->conn.code == NO_SUCH_COLUMN && my->strategy->upgrade)
+		return upgrade_tables(my, err) ? -1 : 1;
+	return 0;
+}
+
 static int run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
 	       enum mysql_repeat repeat, bool all, MYSQL_RES **rows, struct error *err)
 {
 	bool made = false;
+	int missing;
 
 	my->resent = false;
 	for (;;) {
@@ -113,11 +144,11 @@ static int run(struct mysql_backend *my, const char *sql, const struct sql_value
 			my->conn.no_cluster = my->conn.fresh = true;
 			continue;
 		}
-		if (my->conn.mysql && my->conn.code == MYSQL_NO_SUCH_TABLE && !made &&
-		    !my->only_looks && my->strategy->tables[0]) {
+		missing = made ? 0 : make_missing(my, err);
+		if (missing < 0)
+			return -1;
+		if (missing) {
 			made = true;
-			if (make_tables(my, err))
-				return -1;
 			continue;
 		}
 		/* A server that hangs would do so again. */

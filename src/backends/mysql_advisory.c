@@ -23,6 +23,7 @@ static int advisory_open(struct mysql_backend *my, const struct uri *uri, struct
 		.confirm_sql = sql_advisory_confirm,
 		.prove_sql = sql_advisory_prove,
 		.release_sql = sql_advisory_release,
+		.renew_sql = sql_advisory_renew,
 		.owner_sql = sql_advisory_owner,
 		.exclusive = "",
 		.own_registry = true,

@@ -16,7 +16,7 @@
 #define ROUNDS 10
 /* Beyond this, fences and the ages in status differ visibly between hosts. */
 #define CLOCK_SKEW_MS 1000
-/* Each waiter holds a connection; 151 are the servers' default. */
+/* Each waiter holds a connection, some holders two; 151 are the servers' default. */
 #define FEW_CONNECTIONS 300
 
 static int64_t now_us(void)
@@ -151,8 +151,8 @@ static void check_connections(const struct facts *facts, struct findings *findin
 	const bool few = strtol(facts->value[FACT_MOST], NULL, 10) < FEW_CONNECTIONS;
 
 	findings_add(findings, few ? FINDING_WARNING : FINDING_OK, "connections",
-		     few ? "each holder and each waiter needs one: raise max_connections if many "
-		     "wait at once" : NULL,
+		     few ? "each holder and each waiter needs one, a holder of row or table two: "
+		     "raise max_connections if many wait at once" : NULL,
 		     "%s of at most %s in use", facts->value[FACT_CONNECTED],
 		     facts->value[FACT_MOST]);
 }

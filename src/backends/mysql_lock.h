@@ -50,6 +50,11 @@ struct mysql_strategy {
 	 * when a statement finds that one is missing.
 	 */
 	const char *tables;
+	/*
+	 * Names columns that tables of earlier versions lack, and adds them; NULL: there are none.
+	 * Run by `dlock setup`; what adds them also when a statement finds that one is missing.
+	 */
+	const char *columns, *upgrade;
 	/* For people, see `dlock setup --dry-run`: GRANTs, "{account}" and "{database}" in it. */
 	const char *grants;
 	/* Makes my->state, if need be. 0, or -1 with *err; close in any case. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table dlock_sessions: who holds locks that live with a connection. */
+/* The table dlock_sessions: who holds locks that live with a connection, read and shown. */
 #include "mysql_session.h"
 
 #include "mysql_api.h"
@@ -16,69 +16,6 @@
 
 /* The server's uptime is in whole seconds. */
 #define UPTIME_GRAIN_US 1000000
-
-/* ---- writing ---- */
-
-int session_register(struct mysql_backend *my, const struct request *request,
-		     struct error *err)
-{
-	struct mysql_session *session = session_of(my);
-	const char *sql = request->mode == HOLD_SHARED ? sql_session_share
-						       : sql_session_register;
-	struct session_words words;
-	int64_t fence = 0;
-	MYSQL_RES *rows;
-	int result;
-
-	session_words(my, request, 0, &words);
-	result = session->kind->own_registry
-		? mysql_run(my, sql, words.values, MYSQL_ONCE, &rows, err)
-		: mysql_run_aside(my, sql, words.values, &rows, err);
-	if (result)
-		return -1;
-	mysql_numbers(rows, &fence, 1);
-	mysql_free_result(rows);
-	if (fence <= 0) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave no fence", my->address.label);
-		return -1;
-	}
-	session->fence = (uint64_t)fence;
-	return 0;
-}
-
-void session_unregister(struct mysql_backend *my, const struct request *request)
-{
-	struct session_words words;
-	struct error ignored = { 0 };
-
-	session_words(my, request, 0, &words);
-	mysql_run_aside(my, sql_session_unshare, words.values, NULL, &ignored);
-}
-
-void session_note_end(struct mysql_backend *my, const struct request *request)
-{
-	struct session_words words;
-	struct error ignored = { 0 };
-
-	session_words(my, request, 0, &words);
-	mysql_run_aside(my, sql_session_until, words.values, NULL, &ignored);
-}
-
-enum outcome session_count(struct mysql_backend *my, const struct request *request, int delta,
-			   uint64_t *fence, struct error *err)
-{
-	int64_t numbers[2] = { 0 };
-	struct session_words words;
-	MYSQL_RES *rows;
-
-	session_words(my, request, delta, &words);
-	if (mysql_run_aside(my, sql_session_count, words.values, &rows, err))
-		return OUTCOME_ERROR;
-	mysql_numbers(rows, numbers, 2);
-	mysql_free_result(rows);
-	*fence = (uint64_t)numbers[1];
-	return numbers[0] > 0 ? OUTCOME_HELD : OUTCOME_LOST;
-}
 
 /* ---- reading ---- */
 
@@ -105,11 +42,12 @@ enum presence {
 	UNSEEN,		/* another account's, which we may not be allowed to see */
 };
 
-#define RECORD_FIELDS 10
+#define RECORD_FIELDS 11
 
 /* A row of src/mysql/session_holders.sql. */
 struct record {
 	int64_t connection, fence, age_us, rest_us;
+	int64_t alive_us;	/* for so long its command may be alive yet */
 	int count;
 	unsigned char token[SHA256_SIZE];
 	bool shared;
@@ -141,6 +79,7 @@ static bool read_record(struct record *record, MYSQL_RES *rows, int64_t uptime_u
 		record->holder = (struct holder){ .pid = 0 };
 	record->count = atoi(row[8]);
 	record->rest_us = strtoll(row[9], NULL, 10);
+	record->alive_us = strtoll(row[10], NULL, 10);
 	there = row[6][0] == '1' && record->age_us < uptime_us + UPTIME_GRAIN_US;
 	if (!record->connection || !lengths[1])
 		record->presence = GONE;
@@ -206,6 +145,12 @@ static bool current(const struct record *record, int64_t holder)
 	return record->presence != GONE && (holder < 0 || record->connection == holder);
 }
 
+/* Must one who takes the lock wait for it, because it holds or has not ended in good order? */
+static bool in_the_way(const struct record *record, int64_t holder)
+{
+	return record->alive_us > 0 || current(record, holder);
+}
+
 int session_look(struct mysql_backend *my, const struct request *request, bool aside,
 		 struct error *err)
 {
@@ -220,7 +165,7 @@ int session_look(struct mysql_backend *my, const struct request *request, bool a
 	session->holder = (struct holder){ .pid = 0 };
 	session->since_ms = -1;
 	while (read_record(&record, rows, uptime_us)) {
-		if (!current(&record, holder))
+		if (!in_the_way(&record, holder))
 			continue;
 		session->holder = record.holder;
 		session->since_ms = clock_boot_ms() - record.age_us / 1000;
@@ -296,6 +241,9 @@ static void add_hold(struct lock_view *view, const struct record *record)
 	hold->fence = (uint64_t)record->fence;
 	hold->age_ms = record->age_us / 1000;
 	hold->expires_ms = record->rest_us > 0 ? record->rest_us / 1000 : -1;
+	/* The connection is gone: this is how long others will wait, at most. */
+	if (record->presence == GONE)
+		hold->expires_ms = record->alive_us / 1000;
 	hold->count = record->count;
 }
 
@@ -349,7 +297,8 @@ int session_inspect(struct mysql_backend *my, const char *name, bool listen,
 	while (read_record(&record, rows, uptime_us)) {
 		if ((uint64_t)record.fence > view->fence)
 			view->fence = (uint64_t)record.fence;
-		if (current(&record, holder) && (holder != -1 || record.presence == THERE))
+		if (record.alive_us > 0 ||
+		    (current(&record, holder) && (holder != -1 || record.presence == THERE)))
 			add_hold(view, &record);
 	}
 	mysql_free_result(rows);
@@ -398,16 +347,30 @@ int session_list(struct mysql_backend *my, struct name_list *names, struct error
 	return failed;
 }
 
-/* Ends the connections that hold it: the server frees it with them. */
+/* Runs sql on what session->connection and session->fence say. 0 or -1. */
+static int on(struct mysql_backend *my, const char *sql, const struct request *request,
+	      struct error *err)
+{
+	struct session_words words;
+
+	session_words(my, request, 0, &words);
+	return mysql_run(my, sql, words.values, MYSQL_ONCE, NULL, err);
+}
+
+/*
+ * Ends the connections that hold it: the server frees it with them. Nobody is to wait for the
+ * commands that they were for, nor for that of one whose connection is gone: the user who breaks
+ * a lock answers for that.
+ */
 int session_break(struct mysql_backend *my, const char *name, struct lock_view *view,
 		  struct error *err)
 {
 	const struct request request = { .name = name, .ttl_ms = 1000 };
 	struct mysql_session *session = session_of(my);
-	int64_t uptime_us, holder, killed = 0;
-	struct session_words words;
+	int64_t uptime_us, holder, broken = 0;
 	struct record record;
 	MYSQL_RES *rows;
+	bool there;
 	int failed = 0;
 
 	if (session_inspect(my, name, false, view, err))
@@ -418,21 +381,22 @@ int session_break(struct mysql_backend *my, const char *name, struct lock_view *
 	    ask(my, &request, false, &rows, &uptime_us, err))
 		return -1;
 	while (!failed && read_record(&record, rows, uptime_us)) {
-		if (record.presence != THERE || !current(&record, holder))
-			continue;
 		session->connection = record.connection;
-		session_words(my, &request, 0, &words);
-		failed = mysql_run(my, sql_kill_connection, words.values, MYSQL_ONCE, NULL, err);
-		killed = record.connection;
+		session->fence = (uint64_t)record.fence;
+		there = record.presence == THERE && current(&record, holder);
+		if (!there && (record.presence != GONE || !record.alive_us))
+			continue;
+		failed = on(my, sql_session_bury, &request, err) ||
+			 (there && on(my, sql_kill_connection, &request, err)) ? -1 : 0;
+		broken = record.connection;
 	}
 	mysql_free_result(rows);
-	if (!failed && holder > 0 && killed != holder) {
-		session->connection = holder;
-		session_words(my, &request, 0, &words);
-		failed = mysql_run(my, sql_kill_connection, words.values, MYSQL_ONCE, NULL, err);
-		killed = holder;
+	/* Whoever has the lock beside a holder that is buried only waits for that. */
+	if (!failed && holder > 0 && !broken) {
+		session->connection = broken = holder;
+		failed = on(my, sql_kill_connection, &request, err);
 	}
-	if (failed || killed)
+	if (failed || broken)
 		return failed;
 	error_set(err, ERROR_REFUSED, 0, "%s: held by a connection that this account cannot see; "
 		  "find it and KILL it as an administrator", my->address.label);

@@ -23,6 +23,7 @@ static int row_open(struct mysql_backend *my, const struct uri *uri, struct erro
 		.confirm_sql = sql_row_confirm,
 		.prove_sql = sql_session_prove,
 		.release_sql = sql_row_release,
+		.release_shared_sql = sql_row_release_shared,
 		.make_sql = sql_row_make,
 		.forget_sql = sql_row_forget,
 		.probe_sql = sql_row_probe,

@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Locks that live with a connection: taking, waiting, keeping. See mysql_session.h. */
+/* Locks that live with a connection: what their statements say. See mysql_session.h. */
 #include "mysql_session.h"
 
 #include "mysql_api.h"
 
-#include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "error.h"
 #include "mysql_waiters.h"
-#include "net.h"
 #include "uri.h"
 #include "view.h"
 
@@ -24,12 +18,6 @@
 #define YEAR_S 31536000
 /* A waiter that hangs keeps what it was given so long: less than 5 s (SPEC, 2.7). */
 #define HUNG_S 4
-/* A waiter looks so often at who holds it, to be able to say so. */
-#define LOOK_MS 15000
-/* Statements got in each other's way: again after this. */
-#define CONTENTION_MS 20
-
-#define NO_SUCH_TABLE 1146
 
 const char *const session_params[] = { "wsrep", NULL };
 
@@ -58,6 +46,8 @@ int session_open(struct mysql_backend *my, const struct session_kind *kind,
 
 void session_close(struct mysql_backend *my)
 {
+	if (my->state)
+		mysql_conn_close(&session_of(my)->side);
 	free(my->state);
 	my->state = NULL;
 }
@@ -151,12 +141,15 @@ void session_words(struct mysql_backend *my, const struct request *request, int 
 		SQL_INT("connection", session->connection),
 		SQL_INT("delta", delta),
 		SQL_INT("rest", rest_us(request)),
+		SQL_INT("lease", session->idle_ms * 1000),
+		SQL_INT("fence", (int64_t)session->fence),
+		SQL_INT("nap", session->nap_ms),
 		SQL_PART("lock", lock_clause(kind, request) ? lock_clause(kind, request) : ""),
 		SQL_PART("nowait", nowait_clause(my->conn.mysql, kind, request)),
 		SQL_PART("waiter", words->waiter),
 		SQL_PART("wsrep", maria ? "@@GLOBAL.wsrep_on" : "0"),
 		SQL_LAST
-	}, 18 * sizeof(struct sql_value));
+	}, 21 * sizeof(struct sql_value));
 }
 
 /* ---- answers ---- */
@@ -176,240 +169,16 @@ void session_read_answer(struct mysql_backend *my, MYSQL_RES *rows,
 		answer->in_transaction = my->conn.mysql->server_status & SERVER_STATUS_IN_TRANS;
 }
 
-/* Runs text over my->conn, which is closed when that takes too long. */
-static int run(struct mysql_backend *my, const char *sql, const struct request *request,
-	       struct session_answer *answer, struct error *err)
-{
-	struct session_words words;
-	MYSQL_RES *rows;
-
-	session_words(my, request, 0, &words);
-	if (mysql_run(my, sql, words.values, MYSQL_ONCE, &rows, err))
-		return -1;
-	session_read_answer(my, rows, answer);
-	mysql_free_result(rows);
-	return 0;
-}
-
 /* Gives up all that my->conn has, and what the server would keep for it. */
 void session_drop(struct mysql_backend *my)
 {
 	struct mysql_session *session = session_of(my);
 
 	mysql_conn_close(&my->conn);
+	mysql_conn_close(&session->side);
 	session->waiting = session->asking = false;
 	session->generation = 0;
 	my->base.hold_fd = -1;
-}
-
-/* ---- taking ---- */
-
-static int refuse(const struct mysql_session *session, const struct request *request,
-		  struct error *err)
-{
-	const struct session_kind *kind = session->kind;
-
-	if (request->mode == HOLD_SLOT)
-		error_set(err, ERROR_USAGE, 0, "?strategy=%s has no --slots; ?strategy=lease has",
-			  kind->name);
-	else if (request->mode == HOLD_SHARED && !kind->shared)
-		error_set(err, ERROR_USAGE, 0, "?strategy=%s has no shared holds; ?strategy=lease, "
-			  "row and table have", kind->name);
-	else
-		return kind->admit(request->name, err);
-	return -1;
-}
-
-/* What is wrong with a server that has just given us the lock. */
-static int admit_server(const struct mysql_backend *my, const struct request *request,
-			const struct session_answer *answer, struct error *err)
-{
-	const struct mysql_session *session = session_of(my);
-
-	if (answer->wsrep && !session->unsafe)
-		error_set(err, ERROR_USAGE, 0, "%s: is a Galera node, and ?strategy=%s "
-			  "excludes nobody "
-			  "on another one: use ?strategy=lease, or insert; with one node for all "
-			  "clients, ?wsrep=unsafe", my->address.label, session->kind->name);
-	else if (answer->read_only)
-		error_set(err, ERROR_REFUSED, 0, "%s: the server is read-only: name the primary",
-			  my->address.label);
-	else if (answer->idle_s != session_idle_s(request))
-		error_set(err, ERROR_REFUSED, 0, "%s: wait_timeout does not stay as it was set; "
-			  "?strategy=lease needs no session of its own", my->address.label);
-	else
-		return 0;
-	return -1;
-}
-
-/* It is ours: notes that, and what the engine wants to know. */
-static enum outcome settle(struct mysql_backend *my, const struct request *request,
-			   const struct session_answer *answer, int64_t sent_ms,
-			   struct grant *grant,
-			   struct error *err)
-{
-	struct mysql_session *session = session_of(my);
-
-	session->waiting = false;
-	session->connection = answer->connection;
-	session->idle_ms = session_idle_s(request) * 1000;
-	session->mode = request->mode;
-	session->until_ms = request->until_ms;
-	if (admit_server(my, request, answer, err) || session_register(my, request, err)) {
-		session_drop(my);
-		return OUTCOME_ERROR;
-	}
-	session->generation = my->conn.generation;
-	my->base.hold_fd = mysql_conn_fd(&my->conn);
-	grant->sent_ms = sent_ms;
-	grant->ttl_ms = session->idle_ms;
-	grant->fence = session->fence;
-	return OUTCOME_HELD;
-}
-
-/* Somebody else has it. Says who, and when to ask again unless the server says more. */
-static enum outcome busy(const struct mysql_session *session, struct grant *grant,
-			 int64_t retry_ms)
-{
-	grant->holder = session->holder;
-	grant->age_ms = session->since_ms < 0 ? -1 : clock_boot_ms() - session->since_ms;
-	grant->ahead = -1;
-	grant->retry_ms = retry_ms;
-	return OUTCOME_BUSY;
-}
-
-static enum outcome contention(struct mysql_backend *my, struct grant *grant)
-{
-	session_of(my)->waiting = false;
-	return busy(session_of(my), grant, clock_boot_ms() + CONTENTION_MS);
-}
-
-/* One statement that takes it or not. The row may have to be made first. */
-static enum outcome try_once(struct mysql_backend *my, const struct request *request,
-			     struct grant *grant, struct error *err)
-{
-	const struct session_kind *kind = session_of(my)->kind;
-	struct session_answer answer;
-	int64_t sent_ms;
-
-	/* What the texts say depends on the server. */
-	if (mysql_connect(my, err))
-		return OUTCOME_ERROR;
-	for (int attempts = 0; attempts < 3; attempts++) {
-		sent_ms = clock_boot_ms();
-		if (run(my, kind->try_sql, request, &answer, err)) {
-			if (my->conn.mysql && mysql_code_is_contention(my->conn.code))
-				return OUTCOME_BUSY;
-			if (my->conn.mysql && my->conn.code == NO_SUCH_TABLE && !kind->make_sql)
-				error_set(err, ERROR_REFUSED, 0, "%s: there is no table of "
-					  "this name to "
-					  "lock; ?strategy=lease needs none", my->address.label);
-			return OUTCOME_ERROR;
-		}
-		if (answer.there && answer.yes)
-			return settle(my, request, &answer, sent_ms, grant, err);
-		if (answer.there || !kind->make_sql)
-			return OUTCOME_BUSY;
-		if (run(my, kind->make_sql, request, &answer, err) &&
-		    !(my->conn.mysql && mysql_code_is_contention(my->conn.code)))
-			return OUTCOME_ERROR;
-	}
-	return OUTCOME_BUSY;
-}
-
-/* The statement that waits has come to an end, and we are awake. */
-static enum outcome confirm(struct mysql_backend *my, const struct request *request,
-			    struct grant *grant, struct error *err)
-{
-	const struct session_kind *kind = session_of(my)->kind;
-	const int64_t sent_ms = clock_boot_ms();
-	struct session_answer answer;
-
-	if (run(my, kind->confirm_sql, request, &answer, err)) {
-		session_drop(my);
-		return OUTCOME_ERROR;
-	}
-	if (!answer.yes || (kind->transaction && !answer.in_transaction))
-		return contention(my, grant);
-	return settle(my, request, &answer, sent_ms, grant, err);
-}
-
-/* Has the server said anything to a waiter? */
-static enum outcome hear(struct mysql_backend *my, const struct request *request,
-			 struct grant *grant, struct error *err)
-{
-	struct mysql_session *session = session_of(my);
-	struct session_answer answer = { .there = false };
-	MYSQL_RES *rows;
-
-	for (;;) {
-		switch (mysql_conn_next(&my->conn, &my->address, NULL, &rows, err)) {
-		case MYSQL_STEP_PENDING:
-			if (clock_boot_ms() >= session->look_ms) {
-				session_look(my, request, true, err);
-				session->look_ms = clock_boot_ms() + LOOK_MS;
-			}
-			return busy(session, grant, session->look_ms);
-		case MYSQL_STEP_ROWS:
-			session_read_answer(my, rows, &answer);
-			mysql_free_result(rows);
-			continue;
-		case MYSQL_STEP_END:
-			if (answer.there && answer.yes)
-				return confirm(my, request, grant, err);
-			return contention(my, grant);
-		case MYSQL_STEP_FAILED:
-			if (my->conn.mysql && mysql_code_is_contention(my->conn.code))
-				return contention(my, grant);
-			session_drop(my);
-			return OUTCOME_ERROR;
-		}
-	}
-}
-
-static enum outcome begin_to_wait(struct mysql_backend *my, const struct request *request,
-				  struct grant *grant, struct error *err)
-{
-	struct mysql_session *session = session_of(my);
-	struct session_words words;
-	char *text;
-
-	session_words(my, request, 0, &words);
-	text = sql_format(session->kind->wait_sql, words.values);
-	if (!text) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return OUTCOME_ERROR;
-	}
-	mysql_conn_send(&my->conn, text);
-	session->waiting = true;
-	session->look_ms = clock_boot_ms() + LOOK_MS;
-	return hear(my, request, grant, err);
-}
-
-enum outcome session_acquire(struct mysql_backend *my, const struct request *request,
-			     struct grant *grant, struct error *err)
-{
-	struct mysql_session *session = session_of(my);
-	enum outcome outcome;
-
-	if (refuse(session, request, err))
-		return OUTCOME_ERROR;
-	if (session->waiting)
-		return hear(my, request, grant, err);
-	if (session->generation) {
-		grant->fence = session->fence;
-		return session_renew(my, request, grant, err);
-	}
-	outcome = try_once(my, request, grant, err);
-	if (outcome != OUTCOME_BUSY)
-		return outcome;
-	if (session_look(my, request, false, err)) {
-		session_drop(my);
-		return OUTCOME_ERROR;
-	}
-	if (request->queue)
-		return begin_to_wait(my, request, grant, err);
-	return busy(session, grant, CLOCK_NEVER);
 }
 
 /* ---- fit or not ---- */

@@ -19,7 +19,28 @@
  * not keep the lock that it was given.
  *
  * Who holds, since when, and the fence stand in the table dlock_sessions, written through
- * another connection where the first one cannot without giving up the lock.
+ * another connection (session->side) where the first one cannot without giving up the lock.
+ *
+ * The end of a hold. When the connection breaks, the lock is free at once, but the command takes
+ * its time to die. So each registration says, by the server's clock, until when its command
+ * may be alive (dead_by): one lease after it was written, and it is written again at each
+ * renewal. The lease that the engine gets is counted from before the first of the two requests
+ * of a renewal, the proof and the registration, was sent, and the guard has ended the command
+ * when it is over; so dead_by is later. A hold that ends in good order sets dead_by to 0 as it
+ * frees the lock. One whose connection broke does so over a new connection, once nothing of its
+ * command is left: release(). If it cannot, because its host or all its processes are dead,
+ * dead_by passes.
+ *
+ * Whoever takes the lock and finds a registration that is not its own, excludes its own, and
+ * whose dead_by is to come, leaves it as it is and waits, with the lock, until it is over; only
+ * then does it register itself, so that one that is cut off while it waits for the end of
+ * another one's command leaves nothing of its own behind, and that other one's registration to
+ * the next. It is a waiter like any other meanwhile: it sleeps in a statement that says for
+ * what, and the same few seconds are the limit for one that hangs.
+ *
+ * A registration that is written after the lock was lost would be seen by nobody who has taken
+ * the lock before. So the connection proves once more after that that it has the lock: who takes
+ * it later will find the registration. (Where the same connection writes both, it had it.)
  */
 #ifndef DLOCK_MYSQL_SESSION_H
 #define DLOCK_MYSQL_SESSION_H
@@ -33,7 +54,11 @@
  */
 struct session_kind {
 	const char *name;
-	const char *try_sql, *wait_sql, *confirm_sql, *prove_sql, *release_sql;
+	const char *try_sql, *wait_sql, *confirm_sql, *prove_sql;
+	/* frees it, and ends the registration of an exclusive and of a shared hold */
+	const char *release_sql, *release_shared_sql;
+	/* proves, and renews the registration; NULL: a second connection does */
+	const char *renew_sql;
 	const char *make_sql;		/* what is to be locked is not there: makes it; or NULL */
 	const char *forget_sql;		/* takes that away again; or NULL */
 	/* the number of the connection that holds; NULL: not to know */
@@ -52,9 +77,16 @@ struct session_kind {
 struct mysql_session {
 	const struct session_kind *kind;
 	bool unsafe;			/* ?wsrep=unsafe */
-	bool waiting;			/* asleep in the statement that takes the lock */
+	bool waiting;			/* asleep in a statement: */
+	/* in line for the lock, or with the lock, for the end of an earlier holder's command */
+	enum { IN_LINE, BEHIND } asleep;
+	int64_t nap_ms;			/* BEHIND: how long this time */
 	bool asking;			/* a proof was sent, and its answer is to come */
-	int64_t asked_ms;		/* when */
+	const char *asked_sql;		/* as this text, */
+	int64_t asked_ms;		/* then */
+	struct mysql_conn side;		/* see own_registry; open while it holds or is BEHIND */
+	bool tried;			/* to acquire: what is registered is known */
+	bool registered;		/* dlock_sessions may say that we hold */
 	unsigned int generation;	/* of my->conn, which holds; 0: it does not */
 	int64_t connection;		/* its number */
 	int64_t idle_ms;		/* W */
@@ -73,7 +105,7 @@ static inline struct mysql_session *session_of(const struct mysql_backend *my)
 
 /* All that the texts may want. The pointers are good as long as request and words are. */
 struct session_words {
-	struct sql_value values[20];
+	struct sql_value values[24];
 	char key[SESSION_KEY_SIZE];
 	unsigned char digest[SHA256_SIZE];
 	char holder[HOLDER_TEXT_SIZE];
@@ -83,7 +115,7 @@ struct session_words {
 void session_words(struct mysql_backend *my, const struct request *request, int delta,
 		   struct session_words *words);
 
-/* ---- mysql_session.c: for mysql_session_hold.c ---- */
+/* ---- mysql_session.c: for the others ---- */
 
 /* The one row of each text; see struct session_kind. */
 struct session_answer {
@@ -98,11 +130,20 @@ int64_t session_idle_s(const struct request *request);
 /* Gives up all that my->conn has, and what the server would keep for it. */
 void session_drop(struct mysql_backend *my);
 
-/* ---- mysql_registry.c: the table dlock_sessions ---- */
+/* ---- mysql_register.c: writing to the table dlock_sessions ---- */
 
-/* Notes that we hold: *fence. 0 or -1. */
-int session_register(struct mysql_backend *my, const struct request *request,
-		     struct error *err);
+/*
+ * Notes that we hold: session->fence. BUSY: a command of an earlier holder, whose connection
+ * broke, may still be alive.
+ */
+enum outcome session_register(struct mysql_backend *my, const struct request *request,
+			      struct error *err);
+/* The lease has begun anew. 0 or -1. */
+int session_extend(struct mysql_backend *my, const struct request *request, struct error *err);
+/* Nothing of the command is left: the next holder need not wait. shown: but show it yet. */
+void session_end(struct mysql_backend *my, const struct request *request, bool shown);
+/* Sees to it that a clock that was set back keeps nobody waiting for longer than a lease. */
+void session_bound(struct mysql_backend *my, const struct request *request);
 /* request->until_ms has changed. */
 void session_note_end(struct mysql_backend *my, const struct request *request);
 /*
@@ -111,8 +152,9 @@ void session_note_end(struct mysql_backend *my, const struct request *request);
  */
 enum outcome session_count(struct mysql_backend *my, const struct request *request, int delta,
 			   uint64_t *fence, struct error *err);
-/* A shared hold ends. */
-void session_unregister(struct mysql_backend *my, const struct request *request);
+
+/* ---- mysql_registry.c: reading it ---- */
+
 /* Who seems to hold it now, into session->holder. aside: my->conn is busy. 0 or -1. */
 int session_look(struct mysql_backend *my, const struct request *request, bool aside,
 		 struct error *err);
@@ -127,7 +169,7 @@ int session_break(struct mysql_backend *my, const char *name, struct lock_view *
 		  struct error *err);
 int session_check(struct mysql_backend *my, struct findings *findings, struct error *err);
 
-/* ---- mysql_session.c, mysql_session_hold.c: taking and keeping; slots too ---- */
+/* ---- mysql_session.c, mysql_session_take.c, mysql_session_hold.c; slots too ---- */
 
 int session_open(struct mysql_backend *my, const struct session_kind *kind,
 		 const struct uri *uri, struct error *err);
@@ -149,6 +191,7 @@ extern const char *const session_params[];
 
 /* The slots that are the same for all three. */
 #define SESSION_SLOTS \
+	.columns = sql_session_columns, .upgrade = sql_session_upgrade, \
 	.params = session_params, .close = session_close, .acquire = session_acquire, \
 	.event = session_event, .renew = session_renew, .verify = session_verify, \
 	.release = session_release, .again = session_again, .inspect = session_inspect, \

@@ -78,7 +78,8 @@ static enum outcome ask(struct mysql_backend *my, const char *sql,
 	enum outcome outcome;
 	char *text;
 
-	if (session->asking && sql != session->kind->prove_sql) {
+	*answer = (struct session_answer){ .there = false };
+	if (session->asking && sql != session->asked_sql) {
 		outcome = await_answer(my, deadline_ms, answer, err);
 		session->asking = outcome == OUTCOME_BUSY;
 		if (outcome == OUTCOME_BUSY || outcome == OUTCOME_LOST)
@@ -91,6 +92,7 @@ static enum outcome ask(struct mysql_backend *my, const char *sql,
 			error_set(err, ERROR_INTERNAL, 0, "out of memory");
 			return OUTCOME_ERROR;
 		}
+		session->asked_sql = sql;
 		session->asked_ms = clock_boot_ms();
 		mysql_conn_send(&my->conn, text);
 		session->asking = true;
@@ -157,13 +159,16 @@ enum outcome session_renew(struct mysql_backend *my, const struct request *reque
 			   struct grant *grant, struct error *err)
 {
 	struct mysql_session *session = session_of(my);
+	const struct session_kind *kind = session->kind;
 	enum outcome outcome;
 
 	if (!session->generation)
 		return OUTCOME_LOST;
-	outcome = prove(my, request, session->kind->prove_sql, err);
+	outcome = prove(my, request, kind->renew_sql ? kind->renew_sql : kind->prove_sql, err);
 	grant->sent_ms = session->asked_ms;
 	grant->ttl_ms = session->idle_ms;
+	if (outcome == OUTCOME_HELD && !kind->renew_sql && session_extend(my, request, err))
+		return OUTCOME_ERROR;
 	if (outcome == OUTCOME_HELD && request->until_ms != session->until_ms) {
 		session->until_ms = request->until_ms;
 		session_note_end(my, request);
@@ -250,10 +255,37 @@ static enum outcome release_counted(struct mysql_backend *my, const struct reque
 	return outcome == OUTCOME_LOST ? OUTCOME_HELD : outcome;
 }
 
+/*
+ * Frees it, and says with the same request that the command is dead. It was held to the end if
+ * the answer says so, whatever the server refuses of the rest: then the end of the connection
+ * frees it.
+ */
+static enum outcome free_lock(struct mysql_backend *my, const struct request *request,
+			      struct error *err)
+{
+	struct mysql_session *session = session_of(my);
+	const struct session_kind *kind = session->kind;
+	const bool shared = session->mode == HOLD_SHARED;
+	struct session_answer answer = { .there = false };
+	enum outcome outcome;
+
+	if (!holding(my))
+		return lost(my, "the server ended the connection", err);
+	outcome = ask(my, shared ? kind->release_shared_sql : kind->release_sql, request, &answer,
+		      err);
+	session->registered = outcome != OUTCOME_HELD;
+	if (answer.there)
+		return judge(my, &answer, err);
+	if (outcome == OUTCOME_ERROR && my->conn.mysql)
+		return prove(my, request, kind->prove_sql, err);
+	return outcome == OUTCOME_BUSY ? OUTCOME_ERROR : outcome;
+}
+
 enum outcome session_release(struct mysql_backend *my, const struct request *request,
 			     enum release how, int64_t keep_ms, struct error *err)
 {
 	struct mysql_session *session = session_of(my);
+	bool ended = how == RELEASE_ALL;
 	struct session_words words;
 	enum outcome outcome;
 	uint64_t fence;
@@ -267,22 +299,30 @@ enum outcome session_release(struct mysql_backend *my, const struct request *req
 	}
 	if (how == RELEASE_ONE) {
 		outcome = session_verify(my, request, err);
+		ended = outcome == OUTCOME_LOST;
 		if (outcome == OUTCOME_HELD &&
 		    session_count(my, request, -1, &fence, err) == OUTCOME_HELD)
 			return OUTCOME_BUSY;
 	}
-	/* It is freed by the process that has the connection only. */
+	/*
+	 * It is freed by the process that has the connection only. But who has the token may say
+	 * that the command is dead, when that process, or the connection, is gone.
+	 */
 	if (!session->generation) {
+		if (session->registered || (!session->tried && ended))
+			session_end(my, request, false);
 		session_drop(my);
 		return OUTCOME_LOST;
 	}
 	if (keep_ms > 0) {
 		outcome = linger(my, request, keep_ms, err);
+		if (outcome == OUTCOME_HELD)
+			session_end(my, request, true);
 	} else {
-		if (session->mode == HOLD_SHARED)
-			session_unregister(my, request);
-		outcome = prove(my, request, session->kind->release_sql, err);
+		outcome = free_lock(my, request, err);
 	}
+	if (session->registered)
+		session_end(my, request, false);
 	if (request->forget && outcome == OUTCOME_HELD) {
 		session_words(my, request, 0, &words);
 		mysql_run_aside(my, sql_session_forget, words.values, NULL, err);

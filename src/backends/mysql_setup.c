@@ -36,9 +36,11 @@ int mysql_setup(struct backend *backend, struct error *err)
 
 	/* An account that may not make what is there already need not. */
 	my->only_looks = true;
-	if (my->strategy->tables[0] && is_made(my, my->strategy->tables))
-		return 0;
-	return mysql_run(my, sql, none, MYSQL_REPEAT, NULL, err);
+	if ((!my->strategy->tables[0] || !is_made(my, my->strategy->tables)) &&
+	    mysql_run(my, sql, none, MYSQL_REPEAT, NULL, err))
+		return -1;
+	return my->strategy->columns
+		? mysql_run(my, my->strategy->columns, none, MYSQL_REPEAT, NULL, err) : 0;
 }
 
 /* 'USER'@'%', an apostrophe doubled: one works whatever sql_mode is. NULL: no memory. */

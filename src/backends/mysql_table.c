@@ -34,6 +34,7 @@ static int table_open(struct mysql_backend *my, const struct uri *uri, struct er
 		.confirm_sql = sql_row_confirm,
 		.prove_sql = sql_session_prove,
 		.release_sql = sql_table_release,
+		.release_shared_sql = sql_table_release_shared,
 		.probe_sql = sql_table_probe,
 		.exclusive = "WRITE",
 		.shared = "READ",

@@ -12,5 +12,7 @@ CREATE TABLE IF NOT EXISTS dlock_sessions (
   until BIGINT NOT NULL COMMENT 'the same; 0: not by itself',
   count INT NOT NULL COMMENT 'how often acquired with the same token',
   holder VARBINARY(800) NOT NULL,
+  lease BIGINT NOT NULL DEFAULT 0 COMMENT 'microseconds from a renewal to dead_by',
+  dead_by BIGINT NOT NULL DEFAULT 0 COMMENT 'its command is dead by then; 0: it is dead',
   PRIMARY KEY (strategy, name, sharer)
 ) ENGINE = InnoDB;

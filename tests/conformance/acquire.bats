@@ -1387,7 +1387,8 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	else
 		# the process that watches the owner holds it until that one has ended, of TERM
 		wait_until 2 holds_not
-		is_free
+		# what it was held for may be alive to the end of the lease
+		wait_until 4 is_free
 	fi
 	holds_not
 	run -123 "$DLOCK" renew "$LOCK" "$TOKEN"

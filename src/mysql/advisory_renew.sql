@@ -1,0 +1,2 @@
+{session_extend}
+{advisory_prove}
