@@ -85,16 +85,46 @@ static void release_local(struct supervisor *s)
 	hear_released(s, &event, false);
 }
 
+/*
+ * A keeper that died has left a note in the backend that it holds: another one takes that away,
+ * so that the next holder need not wait to the end of the lease for a command that is dead. What
+ * it says does not matter, for it is not the one that held.
+ */
+static void release_note(struct supervisor *s)
+{
+	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
+	struct keeper_event event = { .last = false };
+	struct error ignored = { 0 };
+	int sig;
+
+	/* After the lease nobody waits for it. */
+	until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
+	if (supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
+		return;
+	while (s->keeper.pid && !event.last && clock_boot_ms() < until_ms) {
+		supervisor_sleep(s, until_ms);
+		while (!event.last && supervisor_hear(s, &event))
+			;
+		while ((sig = signals_next(s->signals, NULL)))
+			if (signals_fatal(s->signals, sig))
+				until_ms = clock_earlier(until_ms, clock_boot_ms() +
+							 INTERRUPTED_GRACE_MS);
+	}
+	keeper_kill(&s->keeper);
+}
+
 /* The keeper is gone; the lock lives with a connection that we have a copy of. */
 static void release_connection(struct supervisor *s)
 {
 	struct keeper_event event = { .type = KEEPER_RELEASED };
+	struct keeper died = s->keeper;
 
-	if (!keeper_has_hold(&s->keeper)) {
+	if (!keeper_has_hold(&died)) {
 		event.type = KEEPER_LOST;
 		error_set(&event.error, ERROR_UNAVAILABLE, 0, "the server ended the connection");
 	}
-	keeper_drop_hold(&s->keeper);
+	release_note(s);
+	keeper_drop_hold(&died);
 	hear_released(s, &event, false);
 }
 
