@@ -491,9 +491,9 @@ straight() {
 	DLOCK_BACKEND=${DLOCK_BACKEND/$PROXY/$MYSQL}
 }
 
-# slow_to_die: a command for hold; after TERM it takes a while to end
+# slow_to_die [COMMAND]: COMMAND_LINE, for hold: after TERM it takes a while to end, COMMAND's
 slow_to_die() {
-	COMMAND_LINE=(bash -c 'trap "sleep ${0}; exit 0" TERM; while :; do sleep 0.02; done' "${1:-0.3}")
+	COMMAND_LINE=(bash -c 'trap "${0}; exit 0" TERM; while :; do sleep 0.02; done' "${1:-sleep 0.3}")
 }
 
 # sharing STRATEGY: what a holder and the next one may be: "-x -x" and more
@@ -560,21 +560,22 @@ after_it() {
 @test "who waits for the end of a lost hold is killed or cut: the one after it waits as well" {
 	local second
 	via_proxy
-	slow_to_die 1.5
+	slow_to_die 'until [[ -e die ]]; do sleep 0.02; done'
 	for strategy in "${SESSIONS[@]}"; do
 		for fault in kill cut; do
 			on "$strategy" "$PROXY"
-			hold -t 6s -k 2s -- "${COMMAND_LINE[@]}"
+			rm -f die
+			hold -t 60s -k 20s -- "${COMMAND_LINE[@]}"
 			start "$DLOCK" run -w 30s "$LOCK" -- true
 			second=$PID
 			wait_until 5 queue 1
 			connection_of_holder
 			my "KILL $CONNECTION"
 			# it has the lock by now, and waits for the first one's end
-			wait_until 2 has_lock
+			wait_until 5 has_lock
 			straight
 			contend "$COMMAND"
-			wait_until 2 queue 2
+			wait_until 5 queue 2
 			if [[ $fault == kill ]]; then
 				keeper_of "$second"
 				kill -KILL "$KEEPER"
@@ -582,7 +583,8 @@ after_it() {
 			else
 				proxy cut
 			fi
-			alive "$COMMAND" || fail "$STRATEGY: too late"
+			holds_for 500 alive "$COMMAND" "$CONTENDER"
+			touch die
 			met_nobody
 			join "$HOLDER"
 			if [[ $fault == cut ]]; then
