@@ -2,6 +2,7 @@
 #
 # make demo      install what the build needs, build, run a command under a lock
 # make check     install what the tests need, run them all against real servers
+# make crash     kill each process of dlock at each of its system calls
 # make           build into $(BUILD)
 # make torture   random faults against many locks; ROUNDS, BACKENDS, SEED: tests/torture/README.md
 # make lint bench fuzz model install uninstall clean
@@ -119,12 +120,13 @@ MYSQL_SRC := $(wildcard src/backends/mysql*.c)
 MYSQL_SQL := $(wildcard src/mysql/*.sql)
 UNIT_SRC := $(wildcard tests/unit/*.c)
 TOOL_SRC := $(wildcard tests/tools/*.c)
+CRASH_SRC := $(wildcard tests/crash/*.c)
 FUZZ_SRC := $(wildcard tests/fuzz/*.c)
 UNITS := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
-TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC))
+TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC)) $(addprefix $(BUILD)/tests/crash/,crash tree)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
-.PHONY: all demo check torture lint bench fuzz fuzzers model install uninstall clean test-programs
+.PHONY: all demo check crash torture lint bench fuzz fuzzers model install uninstall clean test-programs
 ifeq ($(STATIC),yes)
 DYNAMIC := $(BUILD)/dlock-full
 PRIVATE := $(DYNAMIC) $(MODULES)
@@ -220,6 +222,12 @@ $(BUILD)/tests/unit/test_history: $(call obj,tests/torture/history.c)
 $(BUILD)/tests/unit/test_torture: $(call obj,tests/torture/plan.c)
 TORTURE := $(addprefix $(BUILD)/tests/torture/,torture judge wallclock.so)
 
+$(BUILD)/tests/crash/tree: $(BUILD)/tests/crash/tree.o
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+
+$(BUILD)/tests/crash/crash: $(call obj,$(filter-out %/tree.c,$(CRASH_SRC)))
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+
 test-programs: $(UNITS) $(TOOLS) $(TORTURE)
 
 # Some targets need more than the pure parts.
@@ -256,6 +264,10 @@ torture:
 	$(Q)tests/packages build test
 	$(Q)$(MAKE) --no-print-directory all test-programs
 	$(Q)BUILD=$(abspath $(BUILD)) tests/torture/run
+crash:
+	$(Q)tests/packages build test
+	$(Q)$(MAKE) --no-print-directory all test-programs
+	$(Q)BUILD=$(abspath $(BUILD)) tests/crash/run
 
 lint:
 	$(Q)tests/packages build test lint

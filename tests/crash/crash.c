@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Strikes processes of `dlock run` at each of their system calls: see point.h for what is
+ * checked, trace.h for how a process is named.
+ *
+ *	crash [OPTION]... DLOCK TREE URI
+ *
+ *	-s SCENARIO	holder	one is struck who finds the lock free; one waits behind it
+ *			waiter	one is struck who waits for it, and holds it; one waits behind
+ *			leave	as holder, and its command leaves a process behind
+ *			pair	two processes, of the holder, of the waiter or of both, at
+ *				calls chosen at random; each is killed, or stopped for a while
+ *	-m MODE		kill, stop: the process; group-kill, group-stop: its dlock's job, as
+ *			kill -KILL %1 does; all-kill, all-stop: all processes of its dlock
+ *	-p PATH, -n N	only this process, only this call
+ *	-e N		only each N-th call
+ *	-c COUNT	of pairs; -i INDEX: only this one; -r SEED
+ *	-t TTL		of the locks, in ms; -d MS: for how long something is stopped
+ *	-l NAME		what names of locks begin with; -L: names are NAME-0 to NAME-(JOBS - 1)
+ *	-j JOBS		so many points at a time
+ *	-o OPTION	one more for dlock run
+ *
+ * Ends with "N passed, N failed".
+ */
+#include "point.h"
+
+#include <err.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_JOBS 256
+#define SHOWN 5			/* histories of so many failures are shown */
+#define COUNTING 2		/* runs without a strike, which tell what there is to strike */
+
+struct scenario {
+	const char *name;
+	int contenders;
+	int traced;
+	bool leave, pairs;
+};
+
+static const struct scenario scenarios[] = {
+	{ .name = "holder", .contenders = 2, .traced = 1 },
+	{ .name = "waiter", .contenders = 3, .traced = 2 },
+	{ .name = "leave", .contenders = 2, .traced = 1, .leave = true },
+	{ .name = "pair", .contenders = 3, .traced = 3, .pairs = true },
+};
+
+struct mode {
+	const char *name;
+	int sig;
+	enum reach reach;
+};
+
+static const struct mode modes[] = {
+	{ "kill", SIGKILL, REACH_PROCESS },   { "stop", SIGSTOP, REACH_PROCESS },
+	{ "group-kill", SIGKILL, REACH_GROUP }, { "group-stop", SIGSTOP, REACH_GROUP },
+	{ "all-kill", SIGKILL, REACH_ALL },   { "all-stop", SIGSTOP, REACH_ALL },
+};
+
+struct job {
+	pid_t pid;		/* 0: none */
+	int out;		/* what it writes */
+	size_t point;
+};
+
+static struct setting setting = { .ttl_ms = 1000, .stop_ms = 10000, .dir = "." };
+static const struct scenario *scenario = &scenarios[0];
+static const struct mode *mode = &modes[0];
+static const char *only_path, *lock_prefix = "crash";
+static unsigned int only_call, each = 1;
+static bool named_by_job;
+static int jobs = 40;
+static unsigned long long seed;
+static long pairs = 200, only_pair = -1;
+
+static struct job running[MAX_JOBS];
+static struct result *results;		/* one a job */
+static struct point *points;
+static size_t point_count, point_room;
+static struct process victims[TRACE_PROCESSES];
+static int victim_count;
+static long passed, failures, missed, kept;
+
+/* splitmix64 */
+static unsigned long long random_number(unsigned long long *state)
+{
+	unsigned long long z = *state += 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
+}
+
+static void describe(const struct point *point, long index)
+{
+	printf("not ok %s: crash -s %s", point->lock, scenario->name);
+	if (scenario->pairs)
+		printf(" -r %llu -i %ld", seed, index);
+	else
+		printf(" -m %s -p %s -n %u", mode->name, point->strikes[0].path,
+		       point->strikes[0].call);
+	printf(" -t %d -d %d", setting.ttl_ms, setting.stop_ms);
+	for (int i = 0; setting.options[i]; i++)
+		printf(" -o %s", setting.options[i]);
+	putchar('\n');
+}
+
+static void show(int file)
+{
+	char text[8192];
+	ssize_t length;
+	off_t from = 0;
+
+	while ((length = pread(file, text, sizeof(text), from)) > 0) {
+		fwrite(text, 1, (size_t)length, stdout);
+		from += length;
+	}
+}
+
+static void begin(int slot, size_t index)
+{
+	struct job *job = &running[slot];
+	struct point *point = &points[index];
+
+	snprintf(point->lock, sizeof(point->lock), "%s-%zu", lock_prefix,
+		 named_by_job ? (size_t)slot : index);
+	results[slot] = (struct result){ .verdict = VERDICT_FAILED };
+	job->point = index;
+	job->out = memfd_create("out", MFD_CLOEXEC);
+	fflush(stdout);
+	job->pid = fork();
+	if (job->out < 0 || job->pid < 0)
+		err(70, "fork");
+	if (job->pid == 0) {
+		dup2(job->out, STDOUT_FILENO);
+		point_run(&setting, point, &results[slot]);
+		_exit(0);
+	}
+}
+
+static void end(struct job *job, const struct result *result, int status)
+{
+	long index = only_pair >= 0 ? only_pair : (long)job->point;
+
+	if (status != 0)
+		printf("the tester itself ended with status %#x\n", (unsigned int)status);
+	if (status != 0 || result->verdict == VERDICT_FAILED) {
+		describe(&points[job->point], index);
+		if (failures++ < SHOWN)
+			show(job->out);
+	} else {
+		passed++;
+		missed += result->verdict == VERDICT_NOT_REACHED;
+		kept += result->kept;
+	}
+	close(job->out);
+	job->pid = 0;
+}
+
+/* Runs all points, some at a time; seen is told of each result. */
+static void run_points(void (*seen)(const struct result *result))
+{
+	size_t next = 0;
+	int busy = 0, status;
+	pid_t pid;
+
+	while (next < point_count || busy) {
+		for (int i = 0; i < jobs && next < point_count; i++) {
+			if (running[i].pid)
+				continue;
+			begin(i, next++);
+			busy++;
+		}
+		pid = wait(&status);
+		for (int i = 0; i < jobs; i++) {
+			if (running[i].pid != pid)
+				continue;
+			if (seen)
+				seen(&results[i]);
+			end(&running[i], &results[i], status);
+			busy--;
+		}
+	}
+}
+
+static struct point *add_point(void)
+{
+	if (point_count == point_room) {
+		point_room = point_room ? point_room * 2 : 256;
+		points = realloc(points, point_room * sizeof(*points));
+		if (!points)
+			err(71, "realloc");
+	}
+	points[point_count] = (struct point){
+		.contenders = scenario->contenders, .traced = scenario->traced,
+		.leave = scenario->leave,
+	};
+	return &points[point_count++];
+}
+
+/* What a run without a strike shows there to be; the counts vary somewhat with time. */
+static void learn(const struct result *result)
+{
+	for (int i = 0; i < result->process_count; i++) {
+		const struct process *process = &result->processes[i];
+		int v = 0;
+
+		while (v < victim_count && (victims[v].run != process->run ||
+					    strcmp(victims[v].path, process->path) != 0))
+			v++;
+		if (v == victim_count)
+			victims[victim_count++] = *process;
+		else if (process->calls > victims[v].calls)
+			victims[v].calls = process->calls;
+	}
+}
+
+/* What will be the command may be killed before it is; but a stopped command is no fault. */
+static bool fit(const struct process *process, int sig)
+{
+	return process->calls && (sig == SIGKILL || !process->command);
+}
+
+static void plan_all(void)
+{
+	for (int v = 0; v < victim_count; v++) {
+		const struct process *victim = &victims[v];
+
+		if (!fit(victim, mode->sig) || (only_path && strcmp(only_path, victim->path) != 0))
+			continue;
+		printf("# %s %s (%s): %u calls\n", scenario->name, victim->path, victim->comm,
+		       victim->calls);
+		for (unsigned int n = 1; n <= victim->calls; n++) {
+			struct point *point;
+
+			if ((only_call && n != only_call) || (!only_call && n % each))
+				continue;
+			point = add_point();
+			point->strike_count = 1;
+			point->strikes[0] = (struct strike){
+				.run = victim->run, .call = n, .sig = mode->sig,
+				.reach = mode->reach,
+			};
+			strcpy(point->strikes[0].path, victim->path);
+			point->kill_stopped = n % 2;
+		}
+	}
+}
+
+static void plan_pair(long index)
+{
+	unsigned long long state = seed * 1000003ULL + (unsigned long long)index;
+	struct point *point = add_point();
+
+	while (point->strike_count < 2) {
+		const struct process *victim =
+			&victims[random_number(&state) % (unsigned int)victim_count];
+		int sig = random_number(&state) % 3 ? SIGKILL : SIGSTOP;
+		struct strike *strike = &point->strikes[point->strike_count];
+
+		if (!fit(victim, sig))
+			continue;
+		*strike = (struct strike){ .run = victim->run, .sig = sig };
+		strike->call = 1 + (unsigned int)(random_number(&state) % victim->calls);
+		strcpy(strike->path, victim->path);
+		if (point->strike_count == 0 || strike->run != point->strikes[0].run ||
+		    strcmp(strike->path, point->strikes[0].path) != 0)
+			point->strike_count++;
+	}
+	point->kill_stopped = random_number(&state) % 2;
+}
+
+static const void *choose(const char *text, const void *first, size_t size, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const char *const *name = (const char *const *)((const char *)first + i * size);
+
+		if (strcmp(*name, text) == 0)
+			return name;
+	}
+	errx(64, "%s is not known", text);
+}
+
+static long number(const char *text)
+{
+	char *end;
+	long value = strtol(text, &end, 10);
+
+	if (*end || end == text || value < 0)
+		errx(64, "%s is no number", text);
+	return value;
+}
+
+static void set_option(int option)
+{
+	static int options;
+
+	switch (option) {
+	case 's':
+		scenario = choose(optarg, scenarios, sizeof(scenarios[0]),
+				  sizeof(scenarios) / sizeof(scenarios[0]));
+		break;
+	case 'm':
+		mode = choose(optarg, modes, sizeof(modes[0]), sizeof(modes) / sizeof(modes[0]));
+		break;
+	case 'p':
+		only_path = optarg;
+		break;
+	case 'n':
+		only_call = (unsigned int)number(optarg);
+		break;
+	case 'e':
+		each = (unsigned int)number(optarg);
+		break;
+	case 'c':
+		pairs = number(optarg);
+		break;
+	case 'i':
+		only_pair = number(optarg);
+		break;
+	case 'r':
+		seed = (unsigned long long)number(optarg);
+		break;
+	case 't':
+		setting.ttl_ms = (int)number(optarg);
+		break;
+	case 'd':
+		setting.stop_ms = (int)number(optarg);
+		break;
+	case 'l':
+		lock_prefix = optarg;
+		break;
+	case 'L':
+		named_by_job = true;
+		break;
+	case 'j':
+		jobs = (int)number(optarg);
+		break;
+	case 'o':
+		if (options == 15)
+			errx(64, "too many options for dlock");
+		setting.options[options++] = optarg;
+		if (strcmp(optarg, "--contain") == 0)
+			setting.contained = true;
+		break;
+	default:
+		exit(64);
+	}
+}
+
+static void read_arguments(int argc, char **argv)
+{
+	int option;
+
+	while ((option = getopt(argc, argv, "s:m:p:n:e:c:i:r:t:d:l:Lj:o:")) != -1)
+		set_option(option);
+	if (argc != optind + 3 || jobs < 1 || jobs > MAX_JOBS || !each)
+		errx(64, "usage: crash [OPTION]... DLOCK TREE URI");
+	setting.dlock = argv[optind];
+	setting.tree = argv[optind + 1];
+	setting.uri = argv[optind + 2];
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const settings[] = { "DLOCK_NAME", "DLOCK_TOKEN", "DLOCK_FENCE",
+						"DLOCK_BACKEND", "DLOCK_TTL", "DLOCK_WAIT" };
+	char dir[256], command[300];
+
+	read_arguments(argc, argv);
+	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+		unsetenv(settings[i]);
+	snprintf(dir, sizeof(dir), "%s/dlock-crash.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	results = mmap(NULL, sizeof(*results) * MAX_JOBS, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (results == MAP_FAILED)
+		err(71, "mmap");
+	if (!mkdtemp(dir))
+		err(70, "%s", dir);
+	setting.dir = dir;
+	for (int i = 0; i < COUNTING; i++)
+		add_point();
+	run_points(learn);
+	passed = 0;
+	point_count = 0;
+	if (!failures && scenario->pairs)
+		for (long i = 0; i < pairs; i++)
+			if (only_pair < 0 || i == only_pair)
+				plan_pair(i);
+	if (!failures && !scenario->pairs)
+		plan_all();
+	run_points(NULL);
+	printf("# in %ld a strike did not happen, in %ld what was stopped kept the lock\n", missed,
+	       kept);
+	snprintf(command, sizeof(command), "rm -r '%s'", dir);
+	if (system(command))
+		warnx("%s: not removed", dir);
+	printf("%ld passed, %ld failed\n", passed, failures);
+	return failures || !passed;
+}
