@@ -17,10 +17,11 @@
  *	-c COUNT	of pairs; -i INDEX: only this one; -r SEED
  *	-t TTL		of the locks, in ms; -d MS: for how long something is stopped
  *	-l NAME		what names of locks begin with; -L: names are NAME-0 to NAME-(JOBS - 1)
- *	-j JOBS		so many points at a time
+ *	-j JOBS		so many points at a time, fewer while the machine cannot cope
  *	-o OPTION	one more for dlock run
  *
- * Ends with "N passed, N failed".
+ * What has failed while the tester itself was short of a processor, or only by being late, is
+ * run once more when all is done. Ends with "N passed, N failed".
  */
 #include "point.h"
 
@@ -35,6 +36,9 @@
 
 #define MAX_JOBS 256
 #define SHOWN 5			/* histories of so many failures are shown */
+#define LATE_MS 40		/* later than this, and the machine has too much to do */
+#define LEAST_JOBS 3
+#define AGAIN 60		/* so many points are run once more, at most */
 #define COUNTING 2		/* runs without a strike, which tell what there is to strike */
 
 struct scenario {
@@ -86,6 +90,10 @@ static size_t point_count, point_room;
 static struct process victims[TRACE_PROCESSES];
 static int victim_count;
 static long passed, failures, missed, kept;
+static int at_once;		/* as many points as the machine can cope with, up to jobs */
+static size_t again[AGAIN];
+static int again_count = -1;	/* -1: none is */
+static const char *suffix = "";
 
 /* splitmix64 */
 static unsigned long long random_number(unsigned long long *state)
@@ -97,11 +105,11 @@ static unsigned long long random_number(unsigned long long *state)
 	return z ^ z >> 31;
 }
 
-static void describe(const struct point *point, long index)
+static void describe(const struct point *point)
 {
 	printf("not ok %s: crash -s %s", point->lock, scenario->name);
 	if (scenario->pairs)
-		printf(" -r %llu -i %ld", seed, index);
+		printf(" -r %llu -i %ld", seed, point->index);
 	else
 		printf(" -m %s -p %s -n %u", mode->name, point->strikes[0].path,
 		       point->strikes[0].call);
@@ -128,8 +136,8 @@ static void begin(int slot, size_t index)
 	struct job *job = &running[slot];
 	struct point *point = &points[index];
 
-	snprintf(point->lock, sizeof(point->lock), "%s-%zu", lock_prefix,
-		 named_by_job ? (size_t)slot : index);
+	snprintf(point->lock, sizeof(point->lock), "%s-%ld%s", lock_prefix,
+		 named_by_job ? slot : point->index, named_by_job ? "" : suffix);
 	results[slot] = (struct result){ .verdict = VERDICT_FAILED };
 	job->point = index;
 	job->out = memfd_create("out", MFD_CLOEXEC);
@@ -146,12 +154,17 @@ static void begin(int slot, size_t index)
 
 static void end(struct job *job, const struct result *result, int status)
 {
-	long index = only_pair >= 0 ? only_pair : (long)job->point;
-
+	if (result->late_ms > LATE_MS)
+		at_once = at_once > 2 * LEAST_JOBS ? at_once * 3 / 4 : LEAST_JOBS;
+	else if (at_once < jobs)
+		at_once++;
 	if (status != 0)
 		printf("the tester itself ended with status %#x\n", (unsigned int)status);
-	if (status != 0 || result->verdict == VERDICT_FAILED) {
-		describe(&points[job->point], index);
+	if (result->verdict == VERDICT_FAILED && again_count >= 0 && again_count < AGAIN &&
+	    (!result->unsafe || result->late_ms > LATE_MS)) {
+		again[again_count++] = job->point;
+	} else if (status != 0 || result->verdict == VERDICT_FAILED) {
+		describe(&points[job->point]);
 		if (failures++ < SHOWN)
 			show(job->out);
 	} else {
@@ -171,7 +184,7 @@ static void run_points(void (*seen)(const struct result *result))
 	pid_t pid;
 
 	while (next < point_count || busy) {
-		for (int i = 0; i < jobs && next < point_count; i++) {
+		for (int i = 0; i < jobs && busy < at_once && next < point_count; i++) {
 			if (running[i].pid)
 				continue;
 			begin(i, next++);
@@ -189,6 +202,22 @@ static void run_points(void (*seen)(const struct result *result))
 	}
 }
 
+/* Once more, few at a time. Locks have other names then. */
+static void run_again(void)
+{
+	static struct point chosen[AGAIN];
+
+	for (int i = 0; i < again_count; i++)
+		chosen[i] = points[again[i]];
+	point_count = (size_t)again_count;
+	memcpy(points, chosen, point_count * sizeof(*points));
+	again_count = -1;
+	suffix = "-again";
+	jobs = LEAST_JOBS;
+	at_once = LEAST_JOBS;
+	run_points(NULL);
+}
+
 static struct point *add_point(void)
 {
 	if (point_count == point_room) {
@@ -199,7 +228,7 @@ static struct point *add_point(void)
 	}
 	points[point_count] = (struct point){
 		.contenders = scenario->contenders, .traced = scenario->traced,
-		.leave = scenario->leave,
+		.leave = scenario->leave, .index = (long)point_count,
 	};
 	return &points[point_count++];
 }
@@ -258,6 +287,7 @@ static void plan_pair(long index)
 	unsigned long long state = seed * 1000003ULL + (unsigned long long)index;
 	struct point *point = add_point();
 
+	point->index = index;
 	while (point->strike_count < 2) {
 		const struct process *victim =
 			&victims[random_number(&state) % (unsigned int)victim_count];
@@ -386,6 +416,7 @@ int main(int argc, char **argv)
 	setting.dir = dir;
 	for (int i = 0; i < COUNTING; i++)
 		add_point();
+	at_once = jobs < 8 ? jobs : 8;
 	run_points(learn);
 	passed = 0;
 	point_count = 0;
@@ -395,7 +426,11 @@ int main(int argc, char **argv)
 				plan_pair(i);
 	if (!failures && !scenario->pairs)
 		plan_all();
+	again_count = 0;
 	run_points(NULL);
+	if (again_count)
+		printf("# %d once more\n", again_count);
+	run_again();
 	printf("# in %ld a strike did not happen, in %ld what was stopped kept the lock\n", missed,
 	       kept);
 	snprintf(command, sizeof(command), "rm -r '%s'", dir);

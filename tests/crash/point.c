@@ -48,7 +48,8 @@ static int channel, signals;
 static char address_name[64];
 static int64_t begin_ms, busy_ms;	/* start; last moment that may delay the last one */
 static unsigned long long last_fence;
-static bool failed, kept;
+static bool failed, unsafe, kept;
+static int late_ms;			/* by how much we woke up too late, at most */
 static char history[16384];
 static size_t history_length;
 
@@ -76,6 +77,13 @@ static void __attribute__((format(printf, 1, 2))) note(const char *format, ...)
 	do {                                                                            \
 		note("FAULT: " __VA_ARGS__);                                            \
 		failed = true;                                                          \
+	} while (0)
+
+/* Of what no lack of processors may excuse, unless the tester itself has got too little. */
+#define breach(...)                                                                     \
+	do {                                                                            \
+		fault(__VA_ARGS__);                                                     \
+		unsafe = true;                                                          \
 	} while (0)
 
 static void busy_until(int64_t ms)
@@ -207,9 +215,9 @@ static void hear(void)
 			contender->begun++;
 			contender->begun_ms = time;
 			if (strcmp(verdict, "alone") != 0)
-				fault("OVERLAP: it begins beside another one's process");
+				breach("OVERLAP: it begins beside another one's process");
 			if (fence && (unsigned long long)fence <= last_fence)
-				fault("FENCE: %lld after %llu", fence, last_fence);
+				breach("FENCE: %lld after %llu", fence, last_fence);
 			last_fence = (unsigned long long)fence;
 		} else if (strcmp(what, "end") == 0) {
 			contender->finished++;
@@ -395,9 +403,9 @@ static void judge_contender(int who)
 		    WEXITSTATUS(contender->status) == 0;
 
 	if (contender->begun > 1)
-		fault("run %d began its command %d times", who, contender->begun);
+		breach("run %d began its command %d times", who, contender->begun);
 	if (well && !contender->finished)
-		fault("run %d ended with 0, its command did not come to its end", who);
+		breach("run %d ended with 0, its command did not come to its end", who);
 	if (!struck(who) && !well)
 		fault("run %d was not struck, and did not end with 0", who);
 }
@@ -405,14 +413,14 @@ static void judge_contender(int who)
 static void judge(void)
 {
 	const struct contender *last = &contenders[at->contenders - 1];
-	int64_t late_ms = last->begun_ms - busy_ms - set->ttl_ms;
+	int64_t waited_ms = last->begun_ms - busy_ms - set->ttl_ms;
 
 	for (int i = 0; i < at->contenders; i++)
 		judge_contender(i);
 	if (!last->begun)
 		fault("LATE: the last one was never served");
-	else if (late_ms > SLACK_MS)
-		fault("LATE: the last one was served %lld ms after the TTL", (long long)late_ms);
+	else if (waited_ms > SLACK_MS)
+		fault("LATE: the last one was served %lld ms after the TTL", (long long)waited_ms);
 }
 
 static void show_errors(void)
@@ -435,6 +443,7 @@ static void stand_by(void)
 		{ .fd = signals, .events = POLLIN }, { .fd = channel, .events = POLLIN },
 	};
 	int64_t limit_ms = LIMIT_MS + (at->strike_count ? set->stop_ms : 0), left_ms = 0, now;
+	int timeout_ms;
 
 	for (;;) {
 		bool anybody = reap();
@@ -455,7 +464,10 @@ static void stand_by(void)
 			kill_all();
 			break;
 		}
-		poll(fds, 2, all_ended() ? 50 : 15);
+		timeout_ms = all_ended() ? 50 : 15;
+		poll(fds, 2, timeout_ms);
+		if (now_ms() - now - timeout_ms > late_ms)
+			late_ms = (int)(now_ms() - now - timeout_ms);
 	}
 	hear();
 }
@@ -476,6 +488,8 @@ void point_run(const struct setting *setting, const struct point *point, struct 
 	memcpy(result->processes, trace.processes, sizeof(trace.processes));
 	result->process_count = trace.process_count;
 	result->kept = kept;
+	result->unsafe = unsafe;
+	result->late_ms = late_ms;
 	result->verdict = VERDICT_PASSED;
 	if (failed)
 		result->verdict = VERDICT_FAILED;
@@ -483,6 +497,7 @@ void point_run(const struct setting *setting, const struct point *point, struct 
 		result->verdict = VERDICT_NOT_REACHED;
 	if (failed) {
 		fputs(history, stdout);
+		printf("  the tester woke up %d ms late, at most\n", late_ms);
 		show_errors();
 	}
 	fflush(stdout);

@@ -41,6 +41,7 @@ struct setting {
 
 struct point {
 	char lock[128];			/* its name */
+	long index;			/* among all points */
 	int contenders;
 	int traced;			/* bit N: contender N */
 	bool leave;			/* the first command leaves a process behind */
@@ -52,6 +53,8 @@ struct point {
 /* What the parent learns; in memory that it shares. */
 struct result {
 	enum verdict verdict;
+	bool unsafe;		/* failed, in what no delay of a process may bring about */
+	int late_ms;		/* by how much the tester woke up too late, at most */
 	bool kept;		/* the last one was served when what was stopped went on */
 	struct process processes[TRACE_PROCESSES];	/* of traced contenders */
 	int process_count;
