@@ -12,7 +12,7 @@
  *				calls chosen at random; each is killed, or stopped for a while
  *	-m MODE		kill, stop: the process; group-kill, group-stop: its dlock's job, as
  *			kill -KILL %1 does; all-kill, all-stop: all processes of its dlock
- *	-p PATH, -n N	only this process, only this call
+ *	-p PATH, -n N	only this process, only this call; -z MS: so long after it has begun
  *	-e N		only each N-th call
  *	-c COUNT	of pairs; -i INDEX: only this one; -r SEED
  *	-t TTL		of the locks, in ms; -d MS: for how long something is stopped
@@ -36,7 +36,6 @@
 
 #define MAX_JOBS 256
 #define SHOWN 5			/* histories of so many failures are shown */
-#define LATE_MS 40		/* later than this, and the machine has too much to do */
 #define LEAST_JOBS 3
 #define AGAIN 60		/* so many points are run once more, at most */
 #define COUNTING 2		/* runs without a strike, which tell what there is to strike */
@@ -78,6 +77,7 @@ static const struct scenario *scenario = &scenarios[0];
 static const struct mode *mode = &modes[0];
 static const char *only_path, *lock_prefix = "crash";
 static unsigned int only_call, each = 1;
+static int only_asleep_ms;
 static bool named_by_job;
 static int jobs = 40;
 static unsigned long long seed;
@@ -113,6 +113,8 @@ static void describe(const struct point *point)
 	else
 		printf(" -m %s -p %s -n %u", mode->name, point->strikes[0].path,
 		       point->strikes[0].call);
+	if (!scenario->pairs && point->strikes[0].asleep_ms)
+		printf(" -z %d", point->strikes[0].asleep_ms);
 	printf(" -t %d -d %d", setting.ttl_ms, setting.stop_ms);
 	for (int i = 0; setting.options[i]; i++)
 		printf(" -o %s", setting.options[i]);
@@ -152,16 +154,25 @@ static void begin(int slot, size_t index)
 	}
 }
 
+/*
+ * Has the machine too much to do? A quarter of the time that dlock leaves for a tree to die
+ * of KILL before the lease ends: 5 % of the TTL.
+ */
+static bool late(const struct result *result)
+{
+	return result->late_ms > setting.ttl_ms / 80;
+}
+
 static void end(struct job *job, const struct result *result, int status)
 {
-	if (result->late_ms > LATE_MS)
+	if (late(result))
 		at_once = at_once > 2 * LEAST_JOBS ? at_once * 3 / 4 : LEAST_JOBS;
 	else if (at_once < jobs)
 		at_once++;
 	if (status != 0)
 		printf("the tester itself ended with status %#x\n", (unsigned int)status);
 	if (result->verdict == VERDICT_FAILED && again_count >= 0 && again_count < AGAIN &&
-	    (!result->unsafe || result->late_ms > LATE_MS)) {
+	    (!result->unsafe || late(result))) {
 		again[again_count++] = job->point;
 	} else if (status != 0 || result->verdict == VERDICT_FAILED) {
 		describe(&points[job->point]);
@@ -246,7 +257,7 @@ static void learn(const struct result *result)
 		if (v == victim_count)
 			victims[victim_count++] = *process;
 		else if (process->calls > victims[v].calls)
-			victims[v].calls = process->calls;
+			victims[v] = *process;
 	}
 }
 
@@ -256,30 +267,39 @@ static bool fit(const struct process *process, int sig)
 	return process->calls && (sig == SIGKILL || !process->command);
 }
 
+static void plan_point(const struct process *victim, unsigned int call, int asleep_ms)
+{
+	struct point *point = add_point();
+
+	point->strike_count = 1;
+	point->strikes[0] = (struct strike){
+		.run = victim->run, .call = call, .sig = mode->sig, .reach = mode->reach,
+		.asleep_ms = asleep_ms,
+	};
+	strcpy(point->strikes[0].path, victim->path);
+	point->kill_stopped = point_count % 2;
+}
+
+/* Each call, and in the long ones also when half of their time is over. */
+static void plan_victim(const struct process *victim)
+{
+	printf("# %s %s (%s): %u calls, asleep in %d\n", scenario->name, victim->path,
+	       victim->comm, victim->calls, victim->sleeps);
+	for (unsigned int call = 1; call <= victim->calls; call++)
+		if (only_call ? call == only_call && !only_asleep_ms : call % each == 0)
+			plan_point(victim, call, 0);
+	for (int i = 0; i < victim->sleeps && !only_call; i++)
+		plan_point(victim, victim->slept[i], victim->slept_ms[i] / 2);
+	if (only_asleep_ms)
+		plan_point(victim, only_call, only_asleep_ms);
+}
+
 static void plan_all(void)
 {
-	for (int v = 0; v < victim_count; v++) {
-		const struct process *victim = &victims[v];
-
-		if (!fit(victim, mode->sig) || (only_path && strcmp(only_path, victim->path) != 0))
-			continue;
-		printf("# %s %s (%s): %u calls\n", scenario->name, victim->path, victim->comm,
-		       victim->calls);
-		for (unsigned int n = 1; n <= victim->calls; n++) {
-			struct point *point;
-
-			if ((only_call && n != only_call) || (!only_call && n % each))
-				continue;
-			point = add_point();
-			point->strike_count = 1;
-			point->strikes[0] = (struct strike){
-				.run = victim->run, .call = n, .sig = mode->sig,
-				.reach = mode->reach,
-			};
-			strcpy(point->strikes[0].path, victim->path);
-			point->kill_stopped = n % 2;
-		}
-	}
+	for (int v = 0; v < victim_count; v++)
+		if (fit(&victims[v], mode->sig) &&
+		    (!only_path || strcmp(only_path, victims[v].path) == 0))
+			plan_victim(&victims[v]);
 }
 
 static void plan_pair(long index)
@@ -298,6 +318,13 @@ static void plan_pair(long index)
 			continue;
 		*strike = (struct strike){ .run = victim->run, .sig = sig };
 		strike->call = 1 + (unsigned int)(random_number(&state) % victim->calls);
+		if (victim->sleeps && random_number(&state) % 3 == 0) {
+			int i = (int)(random_number(&state) % (unsigned int)victim->sleeps);
+
+			strike->call = victim->slept[i];
+			strike->asleep_ms =
+				1 + (int)(random_number(&state) % (unsigned int)victim->slept_ms[i]);
+		}
 		strcpy(strike->path, victim->path);
 		if (point->strike_count == 0 || strike->run != point->strikes[0].run ||
 		    strcmp(strike->path, point->strikes[0].path) != 0)
@@ -345,6 +372,9 @@ static void set_option(int option)
 	case 'n':
 		only_call = (unsigned int)number(optarg);
 		break;
+	case 'z':
+		only_asleep_ms = (int)number(optarg);
+		break;
 	case 'e':
 		each = (unsigned int)number(optarg);
 		break;
@@ -388,7 +418,7 @@ static void read_arguments(int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "s:m:p:n:e:c:i:r:t:d:l:Lj:o:")) != -1)
+	while ((option = getopt(argc, argv, "s:m:p:n:z:e:c:i:r:t:d:l:Lj:o:")) != -1)
 		set_option(option);
 	if (argc != optind + 3 || jobs < 1 || jobs > MAX_JOBS || !each)
 		errx(64, "usage: crash [OPTION]... DLOCK TREE URI");

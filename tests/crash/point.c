@@ -448,6 +448,7 @@ static void stand_by(void)
 	for (;;) {
 		bool anybody = reap();
 
+		trace_tick(&trace);
 		hear();
 		direct();
 		if (!anybody && all_ended())

@@ -193,8 +193,8 @@ static bool hit_by(const struct strike *strike, const struct process *victim,
 	return true;
 }
 
-/* The process is about to make the chosen call: the call is not made when this is KILL. */
-static void strike(struct trace *trace, struct strike *strike, struct process *victim, int call)
+/* Of a process that is about to make the chosen call: KILL has it not made. */
+static void strike(struct trace *trace, struct strike *strike, struct process *victim)
 {
 	pid_t group = 0;
 	int hit = 0;
@@ -220,29 +220,75 @@ static void strike(struct trace *trace, struct strike *strike, struct process *v
 	read_comm(victim);
 	strike->done = true;
 	strike->at_ms = now_ms();
-	trace->note("%s to %d process%s at run %d, %s (%s, pid %d), call %u (number %d)",
+	trace->note("%s to %d process%s at run %d, %s (%s, pid %d), call %u (number %d)%s",
 		    strike->sig == SIGKILL ? "KILL" : "STOP", hit, hit == 1 ? "" : "es",
-		    victim->run, victim->path, victim->comm, victim->pid, victim->calls, call);
+		    victim->run, victim->path, victim->comm, victim->pid, victim->calls,
+		    victim->number, strike->asleep_ms ? ", asleep in it" : "");
 }
 
-static void count_call(struct trace *trace, struct thread *thread)
+static void note_sleep(struct process *process, int64_t now)
 {
-	struct __ptrace_syscall_info info = { .op = PTRACE_SYSCALL_INFO_NONE };
-	struct process *process = thread->process;
+	int64_t slept_ms = now - process->began_ms;
 
-	if (ptrace(PTRACE_GET_SYSCALL_INFO, thread->tid, (void *)sizeof(info), &info) < 0 ||
-	    info.op != PTRACE_SYSCALL_INFO_ENTRY)
+	if (slept_ms < SLEEP_MS || process->sleeps == TRACE_SLEEPS)
 		return;
-	process->calls++;
-	if (process->renamed)
-		read_comm(process);
-	process->renamed = info.entry.nr == SYS_prctl && info.entry.args[0] == PR_SET_NAME;
+	process->slept[process->sleeps] = process->calls;
+	process->slept_ms[process->sleeps++] = (int)slept_ms;
+}
+
+static void begin_call(struct trace *trace, struct process *process)
+{
 	for (int i = 0; i < trace->strike_count; i++) {
 		struct strike *next = &trace->strikes[i];
 
-		if (!next->done && next->call == process->calls &&
-		    next->run == process->run && strcmp(next->path, process->path) == 0)
-			strike(trace, next, process, (int)info.entry.nr);
+		if (next->done || next->call != process->calls || next->run != process->run ||
+		    strcmp(next->path, process->path) != 0)
+			continue;
+		if (next->asleep_ms)
+			next->due_ms = process->began_ms + next->asleep_ms;
+		else
+			strike(trace, next, process);
+	}
+}
+
+static void met_call(struct trace *trace, struct thread *thread)
+{
+	struct __ptrace_syscall_info info = { .op = PTRACE_SYSCALL_INFO_NONE };
+	struct process *process = thread->process;
+	int64_t now = now_ms();
+
+	if (ptrace(PTRACE_GET_SYSCALL_INFO, thread->tid, (void *)sizeof(info), &info) < 0)
+		return;
+	if (info.op == PTRACE_SYSCALL_INFO_EXIT)
+		note_sleep(process, now);
+	if (info.op != PTRACE_SYSCALL_INFO_ENTRY)
+		return;
+	process->calls++;
+	process->began_ms = now;
+	process->number = (int)info.entry.nr;
+	if (process->renamed)
+		read_comm(process);
+	process->renamed = info.entry.nr == SYS_prctl && info.entry.args[0] == PR_SET_NAME;
+	begin_call(trace, process);
+}
+
+void trace_tick(struct trace *trace)
+{
+	for (int i = 0; i < trace->strike_count; i++) {
+		struct strike *next = &trace->strikes[i];
+
+		if (next->done || !next->due_ms || now_ms() < next->due_ms)
+			continue;
+		/* Had it gone on, its strike would have come to nothing. */
+		next->due_ms = 0;
+		for (int j = 0; j < trace->process_count; j++) {
+			struct process *process = &trace->processes[j];
+
+			if (!process->gone && process->run == next->run &&
+			    process->calls == next->call &&
+			    strcmp(process->path, next->path) == 0)
+				strike(trace, next, process);
+		}
 	}
 }
 
@@ -286,7 +332,7 @@ void trace_stopped(struct trace *trace, pid_t tid, int status)
 	if (event)
 		met_event(trace, thread, event);
 	else if (sig == (SIGTRAP | 0x80))
-		count_call(trace, thread);
+		met_call(trace, thread);
 	/* Only a signal on its way to the process is passed on. */
 	if (event || sig == (SIGTRAP | 0x80))
 		sig = 0;

@@ -9,7 +9,7 @@
 
 /*
  * Follows the processes of up to two `dlock run`, counts the system calls of each, and
- * strikes when a chosen process is about to make a chosen call.
+ * strikes when a chosen process is about to make a chosen call, or is asleep in it.
  *
  * A process is named by its path: "0" is the one that was started, "0.2" the second that
  * it forked, "0.2.1" the first which that one forked. Nothing is assumed about what these
@@ -27,6 +27,8 @@
 
 #define TRACE_PROCESSES 48
 #define TRACE_PATH_SIZE 24
+#define TRACE_SLEEPS 16
+#define SLEEP_MS 20
 
 enum reach {
 	REACH_PROCESS,	/* the process itself */
@@ -38,6 +40,8 @@ struct strike {
 	int run;
 	char path[TRACE_PATH_SIZE];
 	unsigned int call;		/* 1: its first; 0: never */
+	int asleep_ms;			/* strikes so long after the call has begun */
+	int64_t due_ms;			/* then, if the call has not ended by then; 0: not yet */
 	int sig;			/* SIGKILL or SIGSTOP */
 	enum reach reach;
 	bool done;
@@ -52,6 +56,11 @@ struct process {
 	char path[TRACE_PATH_SIZE];
 	char comm[16];
 	unsigned int calls;		/* that it began */
+	int64_t began_ms;		/* its last one */
+	unsigned int slept[TRACE_SLEEPS];	/* which calls took SLEEP_MS or longer */
+	int slept_ms[TRACE_SLEEPS];	/* how long */
+	int sleeps;
+	int number;			/* of the last one, as the kernel counts them */
 	unsigned int children;
 	bool command;			/* it has called exec */
 	bool gone;
@@ -80,6 +89,8 @@ int64_t now_ms(void);
 bool trace_start(struct trace *trace, pid_t pid, int run);
 void trace_stopped(struct trace *trace, pid_t tid, int status);
 void trace_gone(struct trace *trace, pid_t tid);
+/* To be called often: strikes who is asleep. */
+void trace_tick(struct trace *trace);
 bool trace_struck_all(const struct trace *trace);
 
 /* Sends a signal to what a strike has stopped. */
