@@ -19,6 +19,7 @@
  *	-l NAME		what names of locks begin with; -L: names are NAME-0 to NAME-(JOBS - 1)
  *	-j JOBS		so many points at a time, fewer while the machine cannot cope
  *	-o OPTION	one more for dlock run
+ *	-v		shows what happened where all is well, too
  *
  * What has failed while the tester itself was short of a processor, or only by being late, is
  * run once more when all is done. Ends with "N passed, N failed".
@@ -179,6 +180,8 @@ static void end(struct job *job, const struct result *result, int status)
 		if (failures++ < SHOWN)
 			show(job->out);
 	} else {
+		if (setting.verbose)
+			show(job->out);
 		passed++;
 		missed += result->verdict == VERDICT_NOT_REACHED;
 		kept += result->kept;
@@ -375,6 +378,9 @@ static void set_option(int option)
 	case 'z':
 		only_asleep_ms = (int)number(optarg);
 		break;
+	case 'v':
+		setting.verbose = true;
+		break;
 	case 'e':
 		each = (unsigned int)number(optarg);
 		break;
@@ -418,7 +424,7 @@ static void read_arguments(int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "s:m:p:n:z:e:c:i:r:t:d:l:Lj:o:")) != -1)
+	while ((option = getopt(argc, argv, "s:m:p:n:z:e:c:i:r:t:d:l:Lj:o:v")) != -1)
 		set_option(option);
 	if (argc != optind + 3 || jobs < 1 || jobs > MAX_JOBS || !each)
 		errx(64, "usage: crash [OPTION]... DLOCK TREE URI");

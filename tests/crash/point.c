@@ -25,6 +25,8 @@
 #define BEHIND_MS 100
 /* How long the first command runs: beyond a third of the TTL, its lease is renewed. */
 #define FIRST_RUNS_MS(ttl_ms) ((ttl_ms) * 45 / 100)
+/* How long after its lease at most the command of a run that was struck lives, if it may. */
+#define STRUCK_RUNS_MS 1000
 /* Beyond all bounds: what hangs is reported, and killed. */
 #define LIMIT_MS 30000
 #define FAULT_MS 3000
@@ -269,12 +271,21 @@ static bool reap(void)
 
 /* ---- who does what when ---- */
 
+/* When it was struck first; 0: it was not. */
+static int64_t struck_ms(int who)
+{
+	int64_t first_ms = 0;
+
+	for (int i = 0; i < trace.strike_count; i++)
+		if (strikes[i].done && strikes[i].run == who &&
+		    (!first_ms || strikes[i].at_ms < first_ms))
+			first_ms = strikes[i].at_ms;
+	return first_ms;
+}
+
 static bool struck(int who)
 {
-	for (int i = 0; i < trace.strike_count; i++)
-		if (strikes[i].done && strikes[i].run == who)
-			return true;
-	return false;
+	return struck_ms(who) != 0;
 }
 
 /* It waits, or runs its command, or will never do more than now. */
@@ -317,39 +328,53 @@ static bool may_keep(const struct strike *strike)
 	       strcmp(strike->path, "0") == 0;
 }
 
+/*
+ * Is it time for its command to end? Not for that of a run that was struck: others in its
+ * place must wait until dlock has ended it, or may run beside it, which then shows.
+ */
+static bool time_to_end(int who, int64_t now)
+{
+	const struct contender *contender = &contenders[who];
+	const struct contender *last = &contenders[at->contenders - 1];
+	int64_t runs_ms = who == 0 ? FIRST_RUNS_MS(set->ttl_ms) : 20;
+
+	if (!contender->begun || contender->told || !last->pid)
+		return false;
+	if (struck(who) && !last->begun)
+		return now >= struck_ms(who) + set->ttl_ms + STRUCK_RUNS_MS;
+	return now >= contender->begun_ms + runs_ms &&
+	       (who > 0 || now >= last->started_ms + BEHIND_MS);
+}
+
+static void go_on(struct strike *strike, int64_t now)
+{
+	strike_follow(strike, at->kill_stopped ? SIGKILL : SIGCONT);
+	note("what was stopped at run %d %s", strike->run,
+	     at->kill_stopped ? "is killed" : "goes on");
+	if (!may_keep(strike))
+		return;
+	kept = kept || !contenders[at->contenders - 1].begun;
+	busy_until(now);
+}
+
 static void direct(void)
 {
-	const struct contender *last = &contenders[at->contenders - 1];
-	int64_t now = now_ms(), runs_ms;
+	int64_t now = now_ms();
 
 	for (int i = 0; i < at->contenders; i++)
 		if (!contenders[i].pid && (i == 0 || settled(i - 1)))
 			start(i);
-	for (int i = 0; i < at->contenders; i++) {
-		const struct contender *contender = &contenders[i];
-
-		if (!contender->begun || contender->told)
-			continue;
-		runs_ms = i == 0 ? FIRST_RUNS_MS(set->ttl_ms) : 20;
-		if (last->pid && now >= contender->begun_ms + runs_ms &&
-		    (i > 0 || now >= last->started_ms + BEHIND_MS))
+	for (int i = 0; i < at->contenders; i++)
+		if (time_to_end(i, now))
 			tell_to_end(i);
-	}
 	for (int i = 0; i < at->strike_count; i++) {
 		struct strike *strike = &strikes[i];
 
 		if (!strike->done)
 			continue;
 		busy_until(strike->at_ms);
-		if (!strike->pidfd_count || now < strike->at_ms + set->stop_ms)
-			continue;
-		strike_follow(strike, at->kill_stopped ? SIGKILL : SIGCONT);
-		note("what was stopped at run %d %s", strike->run,
-		     at->kill_stopped ? "is killed" : "goes on");
-		if (may_keep(strike)) {
-			kept = kept || !contenders[at->contenders - 1].begun;
-			busy_until(now);
-		}
+		if (strike->pidfd_count && now >= strike->at_ms + set->stop_ms)
+			go_on(strike, now);
 	}
 }
 
@@ -496,7 +521,7 @@ void point_run(const struct setting *setting, const struct point *point, struct 
 		result->verdict = VERDICT_FAILED;
 	else if (point->strike_count && !trace_struck_all(&trace))
 		result->verdict = VERDICT_NOT_REACHED;
-	if (failed) {
+	if (failed || set->verbose) {
 		fputs(history, stdout);
 		printf("  the tester woke up %d ms late, at most\n", late_ms);
 		show_errors();

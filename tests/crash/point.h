@@ -37,6 +37,7 @@ struct setting {
 	int ttl_ms;
 	int stop_ms;			/* what is stopped goes on after so long */
 	bool contained;			/* the options have --contain */
+	bool verbose;
 };
 
 struct point {
