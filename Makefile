@@ -264,6 +264,8 @@ torture:
 	$(Q)tests/packages build test
 	$(Q)$(MAKE) --no-print-directory all test-programs
 	$(Q)BUILD=$(abspath $(BUILD)) tests/torture/run
+	$(Q)BUILD=$(abspath $(BUILD)) tests/crash/run -a
+
 crash:
 	$(Q)tests/packages build test
 	$(Q)$(MAKE) --no-print-directory all test-programs

@@ -22,7 +22,7 @@
  *	-v		shows what happened where all is well, too
  *
  * What has failed while the tester itself was short of a processor, or only by being late, is
- * run once more when all is done. Ends with "N passed, N failed".
+ * run once more when all is done, with a longer TTL. Ends with "N passed, N failed".
  */
 #include "point.h"
 
@@ -37,8 +37,9 @@
 
 #define MAX_JOBS 256
 #define SHOWN 5			/* histories of so many failures are shown */
-#define LEAST_JOBS 3
+#define LEAST_JOBS 8
 #define AGAIN 60		/* so many points are run once more, at most */
+#define AGAIN_TTL 3
 #define COUNTING 2		/* runs without a strike, which tell what there is to strike */
 
 struct scenario {
@@ -96,14 +97,14 @@ static size_t again[AGAIN];
 static int again_count = -1;	/* -1: none is */
 static const char *suffix = "";
 
-/* splitmix64 */
-static unsigned long long random_number(unsigned long long *state)
+/* A random number below limit; splitmix64. */
+static int below(unsigned long long *state, int limit)
 {
 	unsigned long long z = *state += 0x9e3779b97f4a7c15ULL;
 
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
 	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
+	return (int)((z ^ z >> 31) % (unsigned int)limit);
 }
 
 static void describe(const struct point *point)
@@ -157,11 +158,13 @@ static void begin(int slot, size_t index)
 
 /*
  * Has the machine too much to do? A quarter of the time that dlock leaves for a tree to die
- * of KILL before the lease ends: 5 % of the TTL.
+ * of KILL before the lease ends, which is 5 % of the TTL; or so many processes for each
+ * processor that to look through /proc, in order to kill, takes longer than that.
  */
 static bool late(const struct result *result)
 {
-	return result->late_ms > setting.ttl_ms / 80;
+	return result->late_ms > setting.ttl_ms / 80 ||
+	       result->running > 3.0 * (double)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 static void end(struct job *job, const struct result *result, int status)
@@ -216,7 +219,10 @@ static void run_points(void (*seen)(const struct result *result))
 	}
 }
 
-/* Once more, few at a time. Locks have other names then. */
+/*
+ * Once more, few at a time, and with a TTL that leaves a tree more time to die. Locks have
+ * other names then.
+ */
 static void run_again(void)
 {
 	static struct point chosen[AGAIN];
@@ -227,6 +233,7 @@ static void run_again(void)
 	memcpy(points, chosen, point_count * sizeof(*points));
 	again_count = -1;
 	suffix = "-again";
+	setting.ttl_ms *= AGAIN_TTL;
 	jobs = LEAST_JOBS;
 	at_once = LEAST_JOBS;
 	run_points(NULL);
@@ -313,38 +320,42 @@ static void plan_pair(long index)
 	point->index = index;
 	while (point->strike_count < 2) {
 		const struct process *victim =
-			&victims[random_number(&state) % (unsigned int)victim_count];
-		int sig = random_number(&state) % 3 ? SIGKILL : SIGSTOP;
+			&victims[below(&state, victim_count)];
+		int sig = below(&state, 3) ? SIGKILL : SIGSTOP;
 		struct strike *strike = &point->strikes[point->strike_count];
 
 		if (!fit(victim, sig))
 			continue;
 		*strike = (struct strike){ .run = victim->run, .sig = sig };
-		strike->call = 1 + (unsigned int)(random_number(&state) % victim->calls);
-		if (victim->sleeps && random_number(&state) % 3 == 0) {
-			int i = (int)(random_number(&state) % (unsigned int)victim->sleeps);
+		strike->call = 1 + (unsigned int)below(&state, (int)victim->calls);
+		if (victim->sleeps && below(&state, 3) == 0) {
+			int i = below(&state, victim->sleeps);
 
 			strike->call = victim->slept[i];
-			strike->asleep_ms =
-				1 + (int)(random_number(&state) % (unsigned int)victim->slept_ms[i]);
+			strike->asleep_ms = 1 + below(&state, victim->slept_ms[i]);
 		}
 		strcpy(strike->path, victim->path);
 		if (point->strike_count == 0 || strike->run != point->strikes[0].run ||
 		    strcmp(strike->path, point->strikes[0].path) != 0)
 			point->strike_count++;
 	}
-	point->kill_stopped = random_number(&state) % 2;
+	point->kill_stopped = below(&state, 2);
 }
 
-static const void *choose(const char *text, const void *first, size_t size, size_t count)
+static const struct scenario *find_scenario(const char *name)
 {
-	for (size_t i = 0; i < count; i++) {
-		const char *const *name = (const char *const *)((const char *)first + i * size);
+	for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
+		if (strcmp(scenarios[i].name, name) == 0)
+			return &scenarios[i];
+	errx(64, "%s is no scenario", name);
+}
 
-		if (strcmp(*name, text) == 0)
-			return name;
-	}
-	errx(64, "%s is not known", text);
+static const struct mode *find_mode(const char *name)
+{
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (strcmp(modes[i].name, name) == 0)
+			return &modes[i];
+	errx(64, "%s is no mode", name);
 }
 
 static long number(const char *text)
@@ -363,11 +374,10 @@ static void set_option(int option)
 
 	switch (option) {
 	case 's':
-		scenario = choose(optarg, scenarios, sizeof(scenarios[0]),
-				  sizeof(scenarios) / sizeof(scenarios[0]));
+		scenario = find_scenario(optarg);
 		break;
 	case 'm':
-		mode = choose(optarg, modes, sizeof(modes[0]), sizeof(modes) / sizeof(modes[0]));
+		mode = find_mode(optarg);
 		break;
 	case 'p':
 		only_path = optarg;
@@ -437,12 +447,13 @@ int main(int argc, char **argv)
 {
 	static const char *const settings[] = { "DLOCK_NAME", "DLOCK_TOKEN", "DLOCK_FENCE",
 						"DLOCK_BACKEND", "DLOCK_TTL", "DLOCK_WAIT" };
+	const char *tmp = getenv("TMPDIR");
 	char dir[256], command[300];
 
 	read_arguments(argc, argv);
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
 		unsetenv(settings[i]);
-	snprintf(dir, sizeof(dir), "%s/dlock-crash.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+	snprintf(dir, sizeof(dir), "%s/dlock-crash.XXXXXX", tmp ? tmp : "/tmp");
 	results = mmap(NULL, sizeof(*results) * MAX_JOBS, PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (results == MAP_FAILED)

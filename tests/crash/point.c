@@ -23,8 +23,8 @@
 #define QUIET_MS 60
 /* How long after the last one was started the first is told to end. */
 #define BEHIND_MS 100
-/* How long the first command runs: beyond a third of the TTL, its lease is renewed. */
-#define FIRST_RUNS_MS(ttl_ms) ((ttl_ms) * 45 / 100)
+/* How much of the TTL the first command runs: beyond a third its lease is renewed. */
+#define FIRST_RUNS_PERCENT 45
 /* How long after its lease at most the command of a run that was struck lives, if it may. */
 #define STRUCK_RUNS_MS 1000
 /* Beyond all bounds: what hangs is reported, and killed. */
@@ -51,7 +51,9 @@ static char address_name[64];
 static int64_t begin_ms, busy_ms;	/* start; last moment that may delay the last one */
 static unsigned long long last_fence;
 static bool failed, unsafe, kept;
+static bool more;			/* others may have stopped, see reap() */
 static int late_ms;			/* by how much we woke up too late, at most */
+static long running_sum, running_samples;	/* how many processes run on this machine */
 static char history[16384];
 static size_t history_length;
 
@@ -251,7 +253,19 @@ static void met_end(pid_t pid, int status)
 		note("run %d ends with %d", (int)(contender - contenders), WEXITSTATUS(status));
 }
 
-/* false: there is no child left, and nothing that is traced. */
+static void met(pid_t pid, int status)
+{
+	if (WIFSTOPPED(status))
+		trace_stopped(&trace, pid, status);
+	else
+		met_end(pid, status);
+}
+
+/*
+ * Lets everybody go on who has stopped, in turn: waitpid(-1) alone would prefer the youngest,
+ * and a guard that looks through /proc would keep a keeper from renewing. false: there is no
+ * child left, and nothing that is traced. Sets more when it has not come to an end.
+ */
 static bool reap(void)
 {
 	struct signalfd_siginfo info;
@@ -260,13 +274,26 @@ static bool reap(void)
 
 	while (read(signals, &info, sizeof(info)) > 0)
 		;
-	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
-		if (WIFSTOPPED(status))
-			trace_stopped(&trace, pid, status);
-		else
-			met_end(pid, status);
+	more = true;
+	for (int turn = 0; turn < 50 && more; turn++) {
+		more = false;
+		for (int i = trace.thread_count - 1; i >= 0; i--) {
+			/* Handling one may take others from the list. */
+			if (i >= trace.thread_count)
+				continue;
+			pid = waitpid(trace.threads[i].tid, &status, WNOHANG | __WALL);
+			if (pid > 0)
+				met(pid, status);
+			more = more || pid > 0;
+		}
+		pid = waitpid(-1, &status, WNOHANG | __WALL);
+		if (pid < 0)
+			return false;
+		if (pid > 0)
+			met(pid, status);
+		more = more || pid > 0;
 	}
-	return pid == 0;
+	return true;
 }
 
 /* ---- who does what when ---- */
@@ -336,7 +363,7 @@ static bool time_to_end(int who, int64_t now)
 {
 	const struct contender *contender = &contenders[who];
 	const struct contender *last = &contenders[at->contenders - 1];
-	int64_t runs_ms = who == 0 ? FIRST_RUNS_MS(set->ttl_ms) : 20;
+	int64_t runs_ms = who == 0 ? set->ttl_ms * FIRST_RUNS_PERCENT / 100 : 20;
 
 	if (!contender->begun || contender->told || !last->pid)
 		return false;
@@ -462,6 +489,29 @@ static void show_errors(void)
 	}
 }
 
+/* How much is there to do for processors? Others than ours may have much to do, too. */
+static void sample_load(int64_t now)
+{
+	static int64_t next_ms;
+	char text[64] = "";
+	const char *field = text;
+	int fd;
+
+	if (now < next_ms)
+		return;
+	next_ms = now + 50;
+	fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	if (read(fd, text, sizeof(text) - 1) > 0) {
+		for (int i = 0; i < 3 && field; i++)
+			field = strchr(field + (i > 0), ' ');
+		running_sum += field ? strtol(field, NULL, 10) : 0;
+		running_samples++;
+	}
+	close(fd);
+}
+
 static void stand_by(void)
 {
 	struct pollfd fds[] = {
@@ -490,7 +540,8 @@ static void stand_by(void)
 			kill_all();
 			break;
 		}
-		timeout_ms = all_ended() ? 50 : 15;
+		sample_load(now);
+		timeout_ms = more ? 0 : all_ended() ? 50 : 15;
 		poll(fds, 2, timeout_ms);
 		if (now_ms() - now - timeout_ms > late_ms)
 			late_ms = (int)(now_ms() - now - timeout_ms);
@@ -516,6 +567,7 @@ void point_run(const struct setting *setting, const struct point *point, struct 
 	result->kept = kept;
 	result->unsafe = unsafe;
 	result->late_ms = late_ms;
+	result->running = running_samples ? (double)running_sum / (double)running_samples : 0;
 	result->verdict = VERDICT_PASSED;
 	if (failed)
 		result->verdict = VERDICT_FAILED;
@@ -523,7 +575,8 @@ void point_run(const struct setting *setting, const struct point *point, struct 
 		result->verdict = VERDICT_NOT_REACHED;
 	if (failed || set->verbose) {
 		fputs(history, stdout);
-		printf("  the tester woke up %d ms late, at most\n", late_ms);
+		printf("  the tester woke up %d ms late, at most; %.1f processes ran\n", late_ms,
+		       result->running);
 		show_errors();
 	}
 	fflush(stdout);

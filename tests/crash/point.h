@@ -56,6 +56,7 @@ struct result {
 	enum verdict verdict;
 	bool unsafe;		/* failed, in what no delay of a process may bring about */
 	int late_ms;		/* by how much the tester woke up too late, at most */
+	double running;		/* how many processes ran on this machine, on average */
 	bool kept;		/* the last one was served when what was stopped went on */
 	struct process processes[TRACE_PROCESSES];	/* of traced contenders */
 	int process_count;
