@@ -182,7 +182,7 @@ until_ms() {
 	hold -- "${long:+bin/${long// /ü}}${long:-sleep}" 300
 	local by
 	by=$(my "SELECT locked_by FROM shedlock WHERE name = '$LOCK'")
-	matches "$by" "^dlock-[0-9a-f]{32} host=$(uname -n)"
+	matches "$by" "^dlock-[0-9a-f]{32} ttl=30000&host=$(uname -n)"
 	[[ $by != *"$TOKEN"* ]] || fail "the token stands in locked_by"
 	((${#by} <= 255)) || fail "${#by} characters"
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
