@@ -93,7 +93,7 @@ int token_ask(struct session *session, enum keeper_verb verb, const struct reque
 
 	memcpy(query.token, request->token, TOKEN_SIZE);
 	strncpy(query.name, request->name, NAME_MAX_BYTES);
-	switch (keeper_socket_ask(&query, &reply, 4 * BACKEND_TIMEOUT_MS, err)) {
+	switch (keeper_socket_ask(&query, &reply, INT64_C(4) * BACKEND_TIMEOUT_MS, err)) {
 	case 0:
 		*err = reply.error;
 		result->outcome = reply.outcome;

@@ -25,7 +25,7 @@ struct uri;
 #define BACKEND_TIMEOUT_MS 2000
 #define BACKEND_CONNECT_TIMEOUT_MS 5000
 /* The lease, unless a user asks for another one. */
-#define BACKEND_TTL_MS 30000
+#define BACKEND_TTL_MS INT64_C(30000)
 
 /* What became of a lock operation. */
 enum outcome {
