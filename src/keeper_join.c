@@ -39,7 +39,7 @@ static void read_reply(const struct keeper_reply *reply, int64_t asked_ms, struc
 		grant->sent_ms += reply->lease_ms - lease_end(0, grant->ttl_ms);
 }
 
-/* How long a daemon may take: there must be time left to ask the backend. */
+/* How long a daemon may take: there must be time left to ask again. */
 static int64_t patience(const struct keeping *k, const struct grant *grant)
 {
 	int64_t bound_ms = 2 * k->backend->timeout_ms;
@@ -133,10 +133,10 @@ static enum outcome renew(struct keeping *k, struct grant *grant)
 {
 	enum outcome outcome;
 
-	if (ask_daemon(k, KEEPER_VERB_STAY, grant, &outcome))
-		return outcome;
 	if (!lives_with_daemon(k))
 		return k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);
+	if (ask_daemon(k, KEEPER_VERB_STAY, grant, &outcome))
+		return outcome;
 	if (outcome == OUTCOME_LOST)
 		error_set(&k->event.error, ERROR_UNAVAILABLE, 0,
 			  "the process that held it has ended");
@@ -154,14 +154,14 @@ static enum outcome verify(struct keeping *k)
 	struct keeper_reply reply;
 	int asked;
 
+	if (!lives_with_daemon(k))
+		return k->backend->ops->verify(k->backend, &k->request, err);
 	make_query(k, KEEPER_VERB_VERIFY, &query);
 	asked = keeper_socket_ask(&query, &reply, 2 * k->backend->timeout_ms, err);
 	if (!asked) {
 		*err = reply.error;
 		return reply.outcome;
 	}
-	if (!lives_with_daemon(k))
-		return k->backend->ops->verify(k->backend, &k->request, err);
 	return asked < 0 ? OUTCOME_ERROR : OUTCOME_LOST;
 }
 

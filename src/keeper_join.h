@@ -8,16 +8,20 @@
  * Where a daemon has the hold, the keeper asks it (keeper_share.c), through its socket:
  *
  *	nested keeper			daemon
- *	JOIN		->	verify, renew; fence, lease and TTL, and
- *			<-	the share (keeper_socket_join())
- *	STAY		->	every third of the TTL: renew; lease and TTL
+ *	JOIN		->	does it cover what is asked for? Renews.
+ *			<-	fence, lease and TTL, and the share (keeper_socket_join())
+ *	STAY		->	every third of the TTL: renews
+ *			<-	lease and TTL
  *	VERIFY		->	when the command's tree is dead: was it held until now?
+ *
+ * STAY and VERIFY are for holds that live with the daemon's session or descriptors; for leases
+ * the backend is asked, which needs no daemon.
  *
  * The share is kept by the nested run's keeper, guard and supervisor, until the tree is
  * dead. While any of them has it, a daemon that is killed frees nothing that lives in a
  * descriptor, and one that is to end, because the process that it holds for has ended, waits.
  * When the daemon ends, the nested keeper hears of it at once. The hold is then lost if
- * it lived with the daemon; a backend that stores leases is asked directly from then on.
+ * it lived with the daemon; else the backend says.
  */
 #ifndef DLOCK_KEEPER_JOIN_H
 #define DLOCK_KEEPER_JOIN_H
