@@ -50,7 +50,7 @@ struct request {
 	int slots;		/* HOLD_SLOT: how many; all users of the name agree on it */
 	int64_t ttl_ms;		/* lease asked for; renew, again: 0 for that of the hold itself */
 	int64_t until_ms;	/* a keeper frees it then, wall clock; 0: not by itself. To show */
-	int64_t min_hold_ms;	/* stored: nobody frees it earlier than this after it was acquired */
+	int64_t min_hold_ms;	/* stored: nobody frees it before it was held for so long */
 	bool forget;		/* release leaves nothing, not even the fence: for a probe */
 	bool borrow;		/* a short lease will do at first; see struct grant, lent */
 	bool queue;		/* when busy, stay in line until released or cancelled */

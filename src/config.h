@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Defaults from INI files (libinih). Keys before any section: backend, ttl,
- * wait, contain (yes or no). Every section is a backend's name (up to 48 bytes, no blank, ':' or '/',
- * so that it is never taken for a URI) with one key, uri:
+ * wait, contain (yes or no). Every section is a backend's name (up to 48 bytes, no
+ * blank, ':' or '/', so that it is never taken for a URI) with one key, uri:
  *
  *	backend = prod
  *	ttl = 1m

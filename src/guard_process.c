@@ -104,29 +104,37 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
 
 /* ---- ending the tree ---- */
 
+/* Sends sig to the command's process group. Without /proc also when the command itself is gone. */
+static void signal_group(const struct guarding *g, int sig)
+{
+	const pid_t group = g->blind ? g->group : g->command;
+
+	if (group)
+		kill(-group, sig);
+}
+
+/* Kills what is found without a look at all processes there are; most often that is all. */
+static void kill_at_hand(struct guarding *g)
+{
+	signal_group(g, SIGKILL);
+	/* It may have changed its group. */
+	if (g->command)
+		kill(g->command, SIGKILL);
+	/* All of a namespace ends with its init. */
+	if (g->plan->contain && g->child)
+		kill(g->child, SIGKILL);
+	proctree_kill_listed();
+}
+
 /*
  * Sends sig to all that is left of the tree, once to each process. Returns how many living
  * processes there are, -1 where nobody can tell.
  */
 static int sweep(struct guarding *g, int sig, struct proctree_memory *memory)
 {
-	const struct proctree_scope scope = { .skip_group = g->command };
-	const pid_t group = g->blind ? g->group : g->command;
+	const struct proctree_scope scope = { .skip_group = sig == SIGTERM ? g->command : 0 };
 	struct proctree_report report;
 
-	if (group && sig)
-		kill(-group, sig);
-	/* It may have changed its group. */
-	if (g->command && sig == SIGKILL)
-		g->killed_command = !kill(g->command, SIGKILL);
-	if (sig == SIGKILL)
-		proctree_kill_listed();
-	/* What is stopped could not act on it. */
-	if (group && sig == SIGTERM)
-		kill(-group, SIGCONT);
-	/* All of a namespace ends with its init. */
-	if (g->plan->contain && g->child && sig == SIGKILL)
-		kill(g->child, SIGKILL);
 	if (proctree_signal(&scope, sig, memory, &report) < 0)
 		return -1;
 	if (report.refused_pid)
@@ -147,6 +155,9 @@ static void begin_stop(struct guarding *g, int64_t kill_at_ms)
 	g->kill_at_ms = kill_at_ms;
 	g->sweep_pause_ms = SWEEP_FIRST_MS;
 	g->sweep_at_ms = clock_boot_ms() + SWEEP_FIRST_MS;
+	signal_group(g, SIGTERM);
+	/* What is stopped could not act on it. */
+	signal_group(g, SIGCONT);
 	sweep(g, SIGTERM, &g->termed);
 }
 
@@ -313,7 +324,7 @@ int64_t guarding_arm(struct guarding *g)
 	const struct lease_span lease = shared_lease(g->plan->shared);
 	const int64_t now_ms = clock_boot_ms(), look_ms = lease.end_ms - lease.ttl_ms / 2;
 
-	if (g->ended || g->killed_command || stop_of(g, lease).term_ms == CLOCK_NEVER) {
+	if (g->ended || g->killing || stop_of(g, lease).term_ms == CLOCK_NEVER) {
 		kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 		return CLOCK_NEVER;
 	}
@@ -346,8 +357,15 @@ static int64_t enforce(struct guarding *g)
 			sweep_again(g, SIGTERM, &g->termed);
 		return clock_earlier(clock_earlier(kill_at, g->sweep_at_ms), look_ms);
 	}
-	if (!g->killed.count || now >= g->sweep_at_ms)
+	if (!g->killing) {
+		g->killing = true;
+		g->sweep_pause_ms = SWEEP_FIRST_MS;
+		g->sweep_at_ms = now + SWEEP_FIRST_MS;
+		kill_at_hand(g);
+	} else if (now >= g->sweep_at_ms) {
+		signal_group(g, SIGKILL);
 		sweep_again(g, SIGKILL, &g->killed);
+	}
 	return g->sweep_at_ms;
 }
 

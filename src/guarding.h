@@ -47,7 +47,7 @@ struct guarding {
 	bool leftovers;		/* it has, and something of its tree is left */
 	bool told_end;		/* GUARD_EXITED was said */
 	bool stopping;
-	bool killed_command;	/* it got KILL: what is left is to look for the rest */
+	bool killing;		/* the command got KILL: what is left is to look for the rest */
 	bool lost_seen;
 	int64_t kill_at_ms;	/* while stopping */
 	int64_t sweep_at_ms;	/* while stopping: when to look for processes again */

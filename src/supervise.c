@@ -61,19 +61,31 @@ bool supervisor_hear(struct supervisor *s, struct keeper_event *event)
 	return false;
 }
 
-/* What a guard that was stopped gets to answer once it is continued. */
+/*
+ * What a guard that was stopped gets to answer once it is continued. One that is stopped again and
+ * again for so long, with no longer pauses than the gap, is taken for one that does not answer.
+ */
 #define PONG_MS 2000
+#define STOPS_GAP_MS 1000
 
 static void guard_changed(struct supervisor *s, int status)
 {
+	const int64_t now_ms = clock_boot_ms();
+
 	if (!WIFSTOPPED(status)) {
 		s->guard.reaped = true;
 		return;
 	}
+	if (now_ms - s->last_stop_ms > STOPS_GAP_MS)
+		s->first_stop_ms = now_ms;
+	s->last_stop_ms = now_ms;
 	kill(s->guard.pid, SIGCONT);
 	guard_ping(&s->guard);
 	if (s->pong_by_ms == CLOCK_NEVER)
-		s->pong_by_ms = clock_boot_ms() + PONG_MS;
+		s->pong_by_ms = now_ms + PONG_MS;
+	/* It may answer between two stops, but does not get on. */
+	if (now_ms - s->first_stop_ms >= PONG_MS)
+		s->pong_by_ms = now_ms;
 }
 
 /*

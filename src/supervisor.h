@@ -50,6 +50,8 @@ struct supervisor {
 	struct keeper keeper;
 	struct guard guard;
 	struct guard_plan guard_plan;
+	int64_t first_stop_ms;		/* when the guard began to be stopped, and */
+	int64_t last_stop_ms;		/* when it was stopped last, for all we saw; 0: never */
 	int64_t pong_by_ms;		/* the guard must have answered by then; CLOCK_NEVER */
 	struct proctree_inherited inherited;	/* children from before this program */
 	bool blind;			/* no usable /proc: processes are found by their group alone */
