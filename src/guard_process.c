@@ -314,6 +314,13 @@ static struct lease_stop stop_of(const struct guarding *g, struct lease_span lea
 	return lease_stop(lease, g->plan->kill_after_ms);
 }
 
+/* The supervisor reads it, to know of a guard that is gone whether this was why. */
+static void die_at(struct guarding *g, int64_t at_ms)
+{
+	kernel_timer_set(&g->kill_timer, at_ms);
+	atomic_store(&g->plan->shared->guard_dies_ms, g->kill_timer.at_ms);
+}
+
 /*
  * The timer stands at the end of the lease as it is known now, as long as the command lives and has
  * not got KILL. After that a slow guard is better than none, for nobody else might be left to look
@@ -325,11 +332,11 @@ int64_t guarding_arm(struct guarding *g)
 	const int64_t now_ms = clock_boot_ms(), look_ms = lease.end_ms - lease.ttl_ms / 2;
 
 	if (g->ended || g->killing || stop_of(g, lease).term_ms == CLOCK_NEVER) {
-		kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
+		die_at(g, CLOCK_NEVER);
 		return CLOCK_NEVER;
 	}
 	if (lease.end_ms > now_ms)
-		kernel_timer_set(&g->kill_timer, lease.end_ms);
+		die_at(g, lease.end_ms);
 	return look_ms > now_ms ? look_ms : CLOCK_NEVER;
 }
 

@@ -316,6 +316,8 @@ void supervisor_run_command(struct supervisor *s)
 	/* A guard that the kernel's timer has killed could not say why. */
 	if (!s->ended && clock_boot_ms() >= stop_of(s).term_ms)
 		supervisor_lose(s, NOT_RENEWED);
+	else if (!s->ended && clock_boot_ms() >= atomic_load(&s->shared->guard_dies_ms))
+		supervisor_lose(s, "the guard process did not act before the end of a lease");
 	if (!s->ended)
 		end_tree(s);
 	s->ended = true;

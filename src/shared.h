@@ -49,6 +49,7 @@ struct shared {
 	_Atomic int offer;		/* enum offer */
 	_Atomic uint64_t fence;		/* of the lock that is offered */
 	_Atomic int64_t held_ms;	/* CLOCK_BOOTTIME when the offer was taken; 0: not yet */
+	_Atomic int64_t guard_dies_ms;	/* the kernel kills the guard then; CLOCK_NEVER: not so */
 	_Atomic int guard;		/* pid of the guard; 0: not started yet */
 	_Atomic int command;		/* pid of the command; 0: not started yet */
 	/* A request has been sent that may leave something in the backend. */

@@ -140,6 +140,7 @@ static int map_shared(struct supervisor *s, struct error *err)
 	}
 	s->shared = page;
 	shared_set_lease(s->shared, (struct lease_span){ .end_ms = CLOCK_NEVER });
+	atomic_store(&s->shared->guard_dies_ms, CLOCK_NEVER);
 	if (s->run->driver->local)
 		return 0;	/* no keeper */
 	s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
