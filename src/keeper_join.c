@@ -73,7 +73,8 @@ static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *g
 		read_reply(&reply, asked_ms, grant);
 	/* At a limit on descriptors the kernel leaves out what does not fit. */
 	if (reply.outcome == OUTCOME_HELD && k->daemon_fd < 0 && verb == KEEPER_VERB_JOIN) {
-		error_set(err, ERROR_INTERNAL, 0, "the keeper process of this lock cannot share it");
+		error_set(err, ERROR_INTERNAL, 0,
+			  "the keeper process of this lock cannot share it");
 		*outcome = OUTCOME_ERROR;
 	}
 	return true;

@@ -86,7 +86,7 @@ struct run_result {
 /*
  * Does it all, and returns when nothing is left: command's tree dead, lock
  * released, keeper and guard gone. signals: initialised by the caller first
- * thing. Nested in a run that holds the same lock, it runs the command under that.
+ * thing. Nested in a hold of the same lock, it runs the command under that.
  */
 void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		   const struct signals *signals, struct run_result *result);
