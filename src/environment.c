@@ -239,9 +239,9 @@ bool environment_is_guarded(const char *name, const char *backend, const char *t
 	struct strings env;
 	bool found = false;
 
-	/* Then no forebear can be seen: what the environment tells must do. */
+	/* Then no forebear can be seen: what the token tells must do. */
 	if (!proctree_available())
-		return true;
+		return token_is_of_run(token);
 	for (pid_t pid = getpid(), parent; pid > 0 && !found; pid = parent) {
 		parent = parent_of(pid);
 		if (parent <= 0 || !runs_for(parent, name))

@@ -69,6 +69,16 @@ no_zombies_of() {
 	done
 }
 
+@test "without a /proc of its own, a run under acquire renews the hold while its command runs" {
+	local token
+	export DLOCK_BACKEND=$REDIS
+	token=$("$DLOCK" acquire -t 2s "$LOCK")
+	run -0 env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$token" unshare --pid --fork --kill-child \
+		"$DLOCK" run "$LOCK" -- sleep 4
+	"$DLOCK" verify "$LOCK" "$token"
+	"$DLOCK" release "$LOCK" "$token"
+}
+
 @test "without /proc: said, and the command's group is ended all the same" {
 	run --separate-stderr -4 unshare --pid --fork --kill-child --mount sh -c 'mount -t tmpfs none /proc &&
 		exec "$DLOCK" run -k 200ms "$0" -- sh -c "sleep 312 & exit 4"' "$LOCK"
