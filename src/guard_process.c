@@ -397,7 +397,7 @@ static void guard_loop(struct guarding *g)
 		fds[REPORT] = (struct pollfd){
 			.fd = g->plan->contain ? g->report_fd : -1, .events = POLLIN
 		};
-		/* Its SIGCONT shows at the signals' descriptor, and counts while the machine sleeps. */
+		/* Its SIGCONT shows at the signals' descriptor, and is due after a sleep, too. */
 		kernel_timer_set(&g->wake_timer, wake_ms);
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));
 		/* First, for the next holder waits; and again, for what comes meanwhile. */

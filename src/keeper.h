@@ -42,7 +42,7 @@ struct keeper_plan {
 	int lost_fd;			/* eventfd that wakes the guard on loss */
 	int gate_fd;			/* see keeper_word; -1: there is no guard */
 	int64_t min_hold_ms;		/* the lock is kept so long after it was acquired */
-	int64_t kill_after_ms;		/* should the keeper be left alone with the command's tree */
+	int64_t kill_after_ms;		/* should the keeper have to end the command's tree */
 	/*
 	 * The guard writes one of the words below when the command's tree is dead, so that the
 	 * release needs not wait for the supervisor. End of file: supervisor and guard are both

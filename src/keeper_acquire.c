@@ -41,7 +41,8 @@ static bool gives_up(enum wake wake)
 static bool offer(struct keeping *k, struct grant *grant)
 {
 	struct shared *shared = k->plan->shared;
-	int64_t limit_ms = KEEPING_OFFER_MS, look_ms = grant->lent ? KEEPING_LENT_MS : OFFER_LOOK_MS;
+	int64_t look_ms = grant->lent ? KEEPING_LENT_MS : OFFER_LOOK_MS;
+	int64_t limit_ms = KEEPING_OFFER_MS;
 	int made = OFFER_MADE, before = atomic_load(&shared->offer);
 	enum wake wake = WAKE_TIME;
 

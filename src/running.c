@@ -155,13 +155,15 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 		s->pong_by_ms = CLOCK_NEVER;
 		break;
 	case GUARD_UNTIMED:
-		supervisor_say(s, SAY_WARNING, "the kernel refuses a timer (%s): if all of dlock is "
-			       "stopped, nothing ends the command in time", strerror(event->value));
+		supervisor_say(s, SAY_WARNING,
+			       "the kernel refuses a timer (%s): if all of dlock is stopped, "
+			       "nothing ends the command in time", strerror(event->value));
 		break;
 	case GUARD_BLIND:
 		s->blind = true;
-		supervisor_say(s, SAY_WARNING, "/proc is missing or not that of this PID namespace: "
-			       "processes that leave the command's process group are not found");
+		supervisor_say(s, SAY_WARNING,
+			       "/proc is missing or not that of this PID namespace: processes "
+			       "that leave the command's process group are not found");
 		break;
 	case GUARD_STUCK:
 		say_stuck(s, event->value, event->uid);
@@ -308,8 +310,8 @@ void supervisor_run_command(struct supervisor *s)
 		if (alive && clock_boot_ms() >= lease_force_at(s))
 			supervisor_lose(s, NOT_RENEWED);
 		if (alive && supervisor_guard_hangs(s))
-			supervisor_say(s, SAY_ERROR, "the guard process was stopped and does not go "
-				       "on; ending the command");
+			supervisor_say(s, SAY_ERROR, "the guard process was stopped and does "
+				       "not go on; ending the command");
 		if (clock_boot_ms() >= force_at(s) || supervisor_guard_hangs(s))
 			break;
 	}

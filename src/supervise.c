@@ -280,7 +280,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,
-			     /* A run keeps the lock itself, unless its command cannot be executed. */
+			     /* A run keeps the lock by itself, if its command was executed. */
 			     .min_hold_ms = run->argv ? 0 : run->min_hold_ms,
 			     .borrow = run->argv != NULL, .queue = run->wait_ms > 0 },
 	};

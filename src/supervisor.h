@@ -54,7 +54,7 @@ struct supervisor {
 	int64_t last_stop_ms;		/* when it was stopped last, for all we saw; 0: never */
 	int64_t pong_by_ms;		/* the guard must have answered by then; CLOCK_NEVER */
 	struct proctree_inherited inherited;	/* children from before this program */
-	bool blind;			/* no usable /proc: processes are found by their group alone */
+	bool blind;			/* no usable /proc: only the command's group is found */
 	bool told_stuck;		/* that a process cannot be ended */
 
 	bool protected;			/* the lock is, or was, held */

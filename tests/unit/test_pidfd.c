@@ -27,7 +27,7 @@ static void refuse(uint32_t call, uint32_t errnum)
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		CHECK(!"seccomp");
+		CHECK(false);
 }
 
 static pid_t sleeper(void)
