@@ -80,6 +80,7 @@ static enum launched await_order(struct guarding *g)
 		{ .fd = g->fd, .events = POLLIN }, { .fd = g->plan->gate_fd, .events = POLLIN },
 	};
 	bool ended = false, started = false;
+	struct lease_span lease;
 	int64_t term_ms;
 
 	while (!started) {
@@ -96,12 +97,16 @@ static enum launched await_order(struct guarding *g)
 		if (words[1].revents & POLLHUP)
 			words[1].fd = -1;
 	}
-	/* Before the look at the clock: from here on this process does not outlive the lease. */
+	/*
+	 * Before the look at the clock: from here on this process does not outlive the lease. That
+	 * is read first, for no timer is set to one that has ended, even if it is renewed then.
+	 */
+	lease = shared_lease(g->plan->shared);
 	guarding_arm(g);
 	if (is_withdrawn(g))
 		return LAUNCH_TOO_LATE;
 	/* Held up for so long on the way here that it is not safe to begin. */
-	term_ms = lease_stop(shared_lease(g->plan->shared), g->plan->kill_after_ms).term_ms;
+	term_ms = lease_stop(lease, g->plan->kill_after_ms).term_ms;
 	return g->fence && clock_boot_ms() >= term_ms ? LAUNCH_TOO_LATE : LAUNCHED;
 }
 
