@@ -34,7 +34,7 @@
 #define KILL_AT	1	/* ticks left of the lease when KILL is sent */
 #define GRACE	1	/* ticks between TERM and KILL when no lease ends */
 #define CALL	1	/* ticks until the keeper gives up a request */
-#define OFFER	1	/* ticks until an offer that nobody takes is withdrawn */
+#define OFFER	1	/* ticks until an offer that nobody takes, or taken in vain, is withdrawn */
 #define PING	1	/* ticks in which a guard that was continued must answer */
 #define WORD	2	/* ticks in which the keeper must have released, once told to */
 #define NEVER	15
@@ -99,9 +99,10 @@ bool release_order = false;	/* supervisor to keeper */
 bool tree_dead_byte = false;	/* guard to keeper, in the pipe */
 bool last_event = false;	/* guard to supervisor: the tree is dead */
 
-byte timer_left = NEVER;	/* the guard's kernel timer */
+byte timer_left = NEVER;	/* the guard's kernel timer that kills it */
+byte wake_left = NEVER;		/* the one that continues it; NEVER: not set, or just fired */
 byte guard_grace = 0;		/* until the guard sends KILL */
-byte keeper_grace = 0;		/* until the keeper sends KILL (1), and lets go (0) */
+bool continued = false;		/* the keeper has continued the supervisor */
 byte offer_left = 0, ping_left = 0, word_left = 0;
 
 byte faults = FAULTS;		/* that may still come */
@@ -145,6 +146,7 @@ inline guard_dies()
 	command = (command == ALIVE -> ENDED : command);
 #endif
 	timer_left = NEVER;
+	wake_left = NEVER;
 	guard_grace = 0;
 	ping_left = 0;
 	close_descriptor(supervisor);
@@ -160,16 +162,23 @@ inline supervisor_dies()
 
 inline keeper_dies()
 {
-	keeper_grace = 0;
 	offer_left = 0;
 	keeper = DEAD
 }
 
-/* timer_create() with SIGKILL: it also ends a guard that is stopped. */
+/*
+ * timer_create() with SIGKILL: it also ends a guard that is stopped. Another one, with SIGCONT,
+ * wakes the guard whenever it has to act, be it asleep or stopped.
+ */
 active proctype kernel()
 {
 	do
 	:: d_step { timer_left == 0 && guard != DEAD -> guard_dies() }
+	:: d_step { wake_left == 0 && guard != DEAD ->
+#ifndef NO_WAKE_TIMER
+			guard = (guard == STOPPED -> RUNS : guard);
+#endif
+			wake_left = NEVER }
 	od
 }
 
@@ -183,7 +192,7 @@ active proctype supervisor_process() provided (supervisor == RUNS && !over)
 #else
 	do
 	:: offer == STARTED -> break
-	:: d_step { offer == MADE -> offer = TAKEN };
+	:: d_step { offer == MADE -> offer = TAKEN; offer_left = OFFER };
 		run_order = true;
 		break
 	:: d_step { (keeper == DEAD || guard == DEAD) && offer != STARTED && offer != TAKEN ->
@@ -226,17 +235,29 @@ give_back:
 
 /* ---- the guard ---- */
 
+/*
+ * The timer that kills stands at the end of the lease as it is known now, until the command is
+ * dead. It is not set to what has passed.
+ */
 inline arm_timer()
 {
 #ifndef NO_KERNEL_TIMER
-	timer_left = lease_left
+	timer_left = (command == ENDED -> NEVER : (lease_left == 0 -> timer_left : lease_left))
 #else
 	skip
 #endif
 }
 
-#define guard_must_stop	(supervisor == DEAD || lease_left <= TERM_AT || \
-			 (command == ENDED && leftover == ALIVE))
+/* It falls asleep, to be woken when it must act. Half of the lease is over with TERM_AT left. */
+inline sleep()
+{
+	arm_timer();
+	wake_left = (!stopping -> lease_left - TERM_AT :
+		     (lease_left - KILL_AT < guard_grace -> lease_left - KILL_AT : guard_grace))
+}
+
+#define guard_must_stop	(!stopping && (supervisor == DEAD || lease_left <= TERM_AT || \
+			 (command == ENDED && leftover == ALIVE)))
 #define guard_must_kill	(stopping && (guard_grace == 0 || lease_left <= KILL_AT))
 
 active proctype guard_process() provided (guard == RUNS && !over)
@@ -245,26 +266,33 @@ active proctype guard_process() provided (guard == RUNS && !over)
 
 	do
 	:: supervisor == DEAD -> goto leave
-	:: run_order -> goto ordered
+	:: run_order -> break
 	/* The guard takes the offer itself, but not while the supervisor is stopped. */
-	:: offer == MADE && supervisor == RUNS;
-#ifndef ARM_LATE
-		d_step { arm_timer() }
-#endif
+	:: offer == MADE && supervisor == RUNS ->
 		if
-		:: d_step { offer == MADE -> offer = STARTED } goto taken
-		:: d_step { offer != MADE -> timer_left = NEVER }
+		:: d_step { offer == MADE -> offer = STARTED } break
+		:: offer != MADE
 		fi
 	od;
-ordered:
+	/* No timer is set to a lease that has ended: too late, even if it is renewed now. */
+	if
+	:: d_step { lease_left > 0 ->
 #ifndef ARM_LATE
-	atomic { arm_timer() }
+			arm_timer()
 #endif
+		}
+#ifndef START_UNTIMED
+	:: lease_left == 0 -> goto finish
+#else
+	:: lease_left == 0
+#endif
+	fi;
+	/* What the supervisor has taken may have been withdrawn before its order came. */
 	if
 	:: d_step { offer == TAKEN -> offer = STARTED }
 	:: offer == WITHDRAWN -> goto finish
+	:: offer == STARTED
 	fi;
-taken:
 	/* Too late to begin? */
 	if
 	:: lease_left <= TERM_AT -> goto finish
@@ -275,22 +303,23 @@ taken:
 	atomic { arm_timer() }
 #endif
 	do
-#ifndef NO_KERNEL_TIMER
-	/* The lease was renewed. */
-	:: d_step { timer_left < lease_left -> arm_timer() }
-#endif
-	:: d_step { !stopping && guard_must_stop && !tree_dead ->
-			stopping = true; guard_grace = GRACE }
+	:: d_step { wake_left == NEVER && !guard_must_stop && !guard_must_kill && !tree_dead &&
+			(stopping || lease_left != NEVER) -> sleep() }
+	:: d_step { guard_must_stop && !tree_dead ->
+			stopping = true; guard_grace = GRACE; wake_left = NEVER }
 	:: d_step { guard_must_kill && command == ALIVE -> command = ENDED }
 	:: d_step { guard_must_kill && leftover == ALIVE -> leftover = ENDED }
+	/* The timer would end the command only: a slow guard is better than none now. */
+	:: d_step { command == ENDED && timer_left != NEVER && !tree_dead -> arm_timer() }
 	:: tree_dead -> break
 	od;
 finish:
+	atomic { timer_left = NEVER; wake_left = NEVER }
 	tree_dead_byte = true;
 #ifdef FILE_LOCK
 	atomic { holder = (holder == OURS -> FREE : holder) }
 #endif
-	atomic { last_event = true; timer_left = NEVER }
+	last_event = true;
 	supervisor == DEAD;
 leave:
 	atomic { guard_dies() }
@@ -318,30 +347,43 @@ inline publish()
 }
 
 /*
- * The keeper gives up a request after a while, and in any case when the lease ends: it must then
- * be free to end the tree if nobody else does.
+ * The keeper gives up a request after a while, and in any case when the command must be dead: it
+ * must then be free to end the tree if nobody else does. After that it renews no more.
  */
 #ifdef UNBOUNDED_CALLS
 #define call_failed	(sent_ago >= LEASE)
+#define call_allowed	(lease_left > 0)
 #else
-#define call_failed	(sent_ago >= CALL || lease_left == 0)
+#define call_failed	(sent_ago >= CALL || lease_left <= KILL_AT)
+#define call_allowed	(lease_left > KILL_AT)
 #endif
 
 #ifdef KEEPER_LETS_GO
 #define keeper_must_stop	false
 #define keeper_is_last	(guard == DEAD && supervisor == DEAD)
 #else
-#define keeper_must_stop	(guard == DEAD && !tree_dead_byte && !release_order)
-#ifdef KEEPER_WAITS
+#define keeper_must_stop	(guard == DEAD && !stopping)
 #define keeper_is_last	(stopping && tree_dead && supervisor == DEAD)
-#else
-#define keeper_is_last	(stopping && tree_dead && (supervisor == DEAD || keeper_grace == 0))
-#endif
 #endif
 #define keeper_must_release	(tree_dead_byte || release_order || keeper_is_last)
-#define keeper_must_kill	(stopping && (keeper_grace <= 1 || lease_left <= KILL_AT))
-#define keeper_is_busy	(keeper_must_release || (keeper_must_stop && !stopping) || \
-			 (keeper_must_kill && !tree_dead))
+#define keeper_is_busy	(keeper_must_release || keeper_must_stop || (stopping && !tree_dead))
+#ifdef TAKEN_STAYS
+#define taken_in_vain	false
+#else
+#define taken_in_vain	(offer == TAKEN && offer_left == 0)
+#endif
+#define keeper_may_call	(!keeper_is_busy && sent_ago > 0 && call_allowed)
+
+/* A supervisor that is stopped is continued, to end what the guard left, and order the release. */
+inline continue_supervisor()
+{
+#ifndef KEEPER_WAITS
+	supervisor = (supervisor == STOPPED -> RUNS : supervisor);
+	continued = true
+#else
+	skip
+#endif
+}
 
 #ifndef FILE_LOCK
 active proctype keeper_process() provided (keeper == RUNS && !over)
@@ -358,24 +400,24 @@ active proctype keeper_process() provided (keeper == RUNS && !over)
 	:: offer != UNMADE -> goto release
 	fi;
 	do
-	:: d_step { offer == STARTED -> offer_left = 0 } break
+	:: offer == STARTED || offer == TAKEN -> break
 	:: offer == CLOSED -> goto release
 	:: d_step { offer == MADE && (offer_left == 0 || supervisor == DEAD) ->
 			offer = WITHDRAWN };
 		goto release
-#ifdef TAKEN_STAYS
-	:: d_step { offer == TAKEN -> offer_left = 0 } break
-#else
-	/* The supervisor was stopped before it could order the guard to start the command. */
-	:: d_step { offer == TAKEN && offer_left == 0 -> offer = WITHDRAWN } goto release
-#endif
 	od;
 	do
 	:: keeper_must_release -> break
-	:: d_step { keeper_must_stop && !stopping -> stopping = true; keeper_grace = GRACE + 1 }
-	:: d_step { keeper_must_kill && command == ALIVE -> command = ENDED }
-	:: d_step { keeper_must_kill && leftover == ALIVE -> leftover = ENDED }
-	:: d_step { !keeper_is_busy && sent_ago > 0 && lease_left > 0 -> send(RENEW) };
+	:: d_step { keeper_must_stop && !keeper_must_release ->
+			stopping = true; continue_supervisor() }
+	:: d_step { stopping && command == ALIVE && !keeper_must_release -> command = ENDED }
+	:: d_step { stopping && leftover == ALIVE && !keeper_must_release -> leftover = ENDED }
+#ifndef TAKEN_STAYS
+	/* The supervisor was stopped before it could order the guard to start the command. */
+	:: d_step { keeper_may_call && taken_in_vain -> offer = WITHDRAWN };
+		break
+#endif
+	:: d_step { keeper_may_call && !taken_in_vain -> send(RENEW) };
 		if
 		:: d_step { call == YES -> publish() }
 		/* The lock is lost: its lease has no time left. */
@@ -412,9 +454,17 @@ inline serve()
 #endif
 }
 
-/* A guard whose timer fires in this very moment is as good as dead. */
 #define somebody_is_left	(supervisor != DEAD || guard != DEAD || keeper != DEAD)
-#define somebody_acts	(supervisor == RUNS || guard == RUNS && timer_left > 0 || keeper == RUNS)
+
+/*
+ * Who of dlock goes on, and ends what is left. A guard that is stopped is woken in time, once it
+ * has set the timer for that. A guard whose other timer fires in this very moment is as good as
+ * dead. The keeper acts when the guard is dead.
+ */
+#define guard_wakes	(guard == STOPPED && wake_left != NEVER)
+#define guard_acts	(guard == RUNS && timer_left > 0 || guard_wakes)
+#define keeper_acts	(keeper == RUNS && (guard == DEAD || timer_left != NEVER))
+#define somebody_acts	(supervisor == RUNS || guard_acts || keeper_acts)
 
 /*
  * After a fault: is anybody left who could end the leftover? One signal to one process, or to
@@ -508,7 +558,7 @@ active proctype clock() provided (!over)
 	:: atomic { timeout ->
 		printf("tick\n");
 		less(lease_left); less(timer_left);
-		less(guard_grace); less(keeper_grace);
+		less(wake_left); less(guard_grace);
 		less(offer_left); less(ping_left); less(word_left);
 		sent_ago = (sent_ago < (call == IDLE -> 1 : LEASE) -> sent_ago + 1 : sent_ago);
 		holder = (server_left == 1 && holder == OURS -> FREE : holder);
@@ -535,15 +585,23 @@ active proctype contender()
 #ifdef CHECK_FREED
 /*
  * Unless the command runs, the lock is free in the end: the keeper lets go of it, or is dead or
- * stopped, so that its lease runs out. A lock of `file:` has no lease: it may be kept while
- * everybody who could give it back is stopped, and by a supervisor that was stopped as it
- * obtained it.
+ * stopped, or renews no more, so that its lease runs out. It may be kept while the supervisor,
+ * which would give it back, does not run, and one of two things has happened, each of them two
+ * faults: the supervisor was stopped after the keeper had continued it; or the guard, too, is
+ * stopped, has no timer that kills it, and none wakes it. A lock of `file:` has no lease: it may be
+ * kept while everybody who could give it back is stopped, and by a supervisor that was stopped as
+ * it obtained it.
  */
+#define guard_is_stuck	((guard == STOPPED && wake_left == NEVER || guard == FROZEN) && \
+			 timer_left == NEVER && offer == STARTED)
+#define stopped_again	(continued && supervisor == STOPPED)
 #ifdef FILE_LOCK
 ltl freed { [] (command == ENDED -> <> (holder != OURS || !somebody_acts)) }
 #else
 ltl freed {
-	[] (command != ALIVE && holder == OURS -> <> (over || command == ALIVE || keeper != RUNS))
+	[] (command != ALIVE && holder == OURS ->
+	    <> (over || command == ALIVE || keeper != RUNS || lease_left == 0 || stopped_again ||
+		(supervisor != RUNS && guard_is_stuck)))
 }
 #endif
 #endif
