@@ -23,6 +23,21 @@
 #include "text.h"
 
 /*
+ * Before the lock is taken, so that from then on this process does not outlive the lease, and is
+ * continued if it is stopped. The lease is read first, for no timer is set to one that has ended,
+ * even if it is renewed then.
+ */
+static void arm(struct guarding *g)
+{
+	int64_t look_ms;
+
+	g->start_by_ms = lease_stop(shared_lease(g->plan->shared), g->plan->kill_after_ms).term_ms;
+	look_ms = guarding_arm(g);
+	kernel_timer_set(&g->wake_timer, g->fence ? clock_earlier(g->start_by_ms, look_ms)
+						  : CLOCK_NEVER);
+}
+
+/*
  * A word from the keeper; true: it offers the lock, and we have taken it. Not while the
  * supervisor is stopped: who presses Ctrl-Z does not want the command to begin.
  */
@@ -34,11 +49,15 @@ static bool take_word(struct guarding *g)
 
 	if (ipc_receive(g->plan->gate_fd, &word, sizeof(word), MSG_DONTWAIT, &hold_fd) ==
 	    (ssize_t)sizeof(word) && word.fence && g->plan->may_start &&
-	    word.fence == atomic_load(&shared->fence) &&
-	    !procstat_is_stopped(g->supervisor_stat) && shared_take(shared, OFFER_STARTED)) {
-		g->hold_fd = hold_fd;
+	    word.fence == atomic_load(&shared->fence)) {
 		g->fence = word.fence;
-		return true;
+		arm(g);
+		if (!procstat_is_stopped(g->supervisor_stat) && shared_take(shared, OFFER_STARTED)) {
+			g->hold_fd = hold_fd;
+			return true;
+		}
+		g->fence = 0;
+		arm(g);
 	}
 	if (hold_fd >= 0)
 		close(hold_fd);
@@ -58,9 +77,11 @@ static bool take_order(struct guarding *g, bool *ended)
 		return false;
 	}
 	*ended = length != (ssize_t)sizeof(order) || order.type != ORDER_RUN;
-	if (!*ended)
-		g->fence = order.fence;
-	return !*ended;
+	if (*ended)
+		return false;
+	g->fence = order.fence;
+	arm(g);
+	return true;
 }
 
 /* The supervisor took the lock, but was stopped for so long then that it was given back. */
@@ -80,8 +101,6 @@ static enum launched await_order(struct guarding *g)
 		{ .fd = g->fd, .events = POLLIN }, { .fd = g->plan->gate_fd, .events = POLLIN },
 	};
 	bool ended = false, started = false;
-	struct lease_span lease;
-	int64_t term_ms;
 
 	while (!started) {
 		words[0].events = (short)(g->has_pending ? POLLIN | POLLOUT : POLLIN);
@@ -97,17 +116,10 @@ static enum launched await_order(struct guarding *g)
 		if (words[1].revents & POLLHUP)
 			words[1].fd = -1;
 	}
-	/*
-	 * Before the look at the clock: from here on this process does not outlive the lease. That
-	 * is read first, for no timer is set to one that has ended, even if it is renewed then.
-	 */
-	lease = shared_lease(g->plan->shared);
-	guarding_arm(g);
 	if (is_withdrawn(g))
 		return LAUNCH_TOO_LATE;
 	/* Held up for so long on the way here that it is not safe to begin. */
-	term_ms = lease_stop(lease, g->plan->kill_after_ms).term_ms;
-	return g->fence && clock_boot_ms() >= term_ms ? LAUNCH_TOO_LATE : LAUNCHED;
+	return g->fence && clock_boot_ms() >= g->start_by_ms ? LAUNCH_TOO_LATE : LAUNCHED;
 }
 
 void guarding_report(int fd, enum report_type type, int value)

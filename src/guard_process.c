@@ -28,6 +28,9 @@
 #define SWEEP_FIRST_MS 5
 #define SWEEP_LAST_MS 1000
 
+/* Should this process be stopped again before it has acted, it is continued after so long. */
+#define WAKE_AGAIN_MS 20
+
 /* ---- words to the supervisor ---- */
 
 /* False when there is no room now. A supervisor that is gone hears nothing any more. */
@@ -79,8 +82,6 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
 	ssize_t told = 0;
 	char none;
 
-	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
-	kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 	if (g->hold_fd >= 0 && g->plan->unlocks) {
 		flock(g->hold_fd, LOCK_UN);
 		/* The kernel has put who waited for it behind us: go first. */
@@ -93,6 +94,9 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
 		sched_yield();	/* what the keeper does now is what others wait for */
 	}
 	(void)told;	/* a keeper that is gone is the supervisor's affair */
+	/* Not before the keeper was told: a lock must not be kept because this process is stopped. */
+	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
+	kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 	flush_events(g, 0);
 	event.last = true;
 	send_event(g, &event, 0);
@@ -437,8 +441,8 @@ void guarding_main(const struct guard_plan *plan, int fd)
 	prctl(PR_SET_NAME, "dlock-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	atomic_store(&plan->shared->guard, getpid());
-	kernel_timer_open(&g.wake_timer, SIGCONT);
-	kernel_timer_open(&g.kill_timer, SIGKILL);
+	kernel_timer_open(&g.wake_timer, SIGCONT, WAKE_AGAIN_MS);
+	kernel_timer_open(&g.kill_timer, SIGKILL, 0);
 	warn_of_limits(&g);
 	switch (guarding_launch(&g)) {
 	case LAUNCHED:

@@ -49,6 +49,7 @@ struct guarding {
 	bool stopping;
 	bool killing;		/* the command got KILL: what is left is to look for the rest */
 	bool lost_seen;
+	int64_t start_by_ms;	/* before the start: a command that starts later has no lease */
 	int64_t kill_at_ms;	/* while stopping */
 	int64_t sweep_at_ms;	/* while stopping: when to look for processes again */
 	int64_t sweep_pause_ms;

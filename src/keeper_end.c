@@ -67,24 +67,24 @@ bool keeping_end_tree(struct keeping *k, enum wake wake)
 
 	if (wake == WAKE_ABANDONED)
 		k->abandoned = true;
-	/*
-	 * The supervisor kills what the guard has left at once, too, and finds all of it: one that
-	 * is stopped is continued for that.
-	 */
-	if (wake == WAKE_UNGUARDED) {
-		ending->at_once = true;
-		if (getppid() == k->supervisor)
-			kill(k->supervisor, SIGCONT);
-	}
+	if (wake == WAKE_UNGUARDED)
+		ending->at_once = ending->unguarded = true;
 	if (wake == WAKE_ABANDONED || wake == WAKE_UNGUARDED)
 		begin(k);
 	if (!ending->begun || clock_boot_ms() < ending->next_ms)
 		return false;
+	/*
+	 * The supervisor kills what the guard has left at once, too, and finds all of it, and then
+	 * orders the release: one that is stopped is continued for that, as often as it takes.
+	 */
+	if (ending->unguarded && !k->abandoned && getppid() == k->supervisor)
+		kill(k->supervisor, SIGCONT);
 	ending->next_ms = step(k, ending->at_once);
-	if (ending->next_ms)
-		return false;
-	ending->begun = false;
-	return k->abandoned;
+	if (!ending->next_ms && k->abandoned)
+		return true;
+	if (!ending->next_ms)
+		ending->next_ms = clock_boot_ms() + PAUSE_LAST_MS;
+	return false;
 }
 
 int64_t keeping_end_next(const struct keeping *k)

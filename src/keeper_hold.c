@@ -325,18 +325,26 @@ static bool bound_calls(struct keeping *k)
 	return true;
 }
 
+/* For how long an offer may stay taken without the command being started; CLOCK_NEVER: it is. */
+static int64_t unstarted_until(const struct keeping *k)
+{
+	const struct shared *shared = k->plan->shared;
+
+	if (k->plan->gate_fd < 0 || atomic_load(&shared->offer) != OFFER_TAKEN)
+		return CLOCK_NEVER;
+	return atomic_load(&shared->held_ms) + KEEPING_OFFER_MS;
+}
+
 /*
  * The supervisor took the offer, and was stopped before it ordered the guard to start the command:
  * the lock is given back, for nobody knows for how long that will be.
  */
 static void give_back_unstarted(struct keeping *k)
 {
-	struct shared *shared = k->plan->shared;
 	int taken = OFFER_TAKEN;
 
-	if (k->plan->gate_fd >= 0 &&
-	    clock_boot_ms() - atomic_load(&shared->held_ms) >= KEEPING_OFFER_MS &&
-	    atomic_compare_exchange_strong(&shared->offer, &taken, OFFER_WITHDRAWN))
+	if (clock_boot_ms() >= unstarted_until(k) &&
+	    atomic_compare_exchange_strong(&k->plan->shared->offer, &taken, OFFER_WITHDRAWN))
 		keeping_release(k, true);
 }
 
@@ -356,6 +364,7 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 		keeping_watch(k);
 		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), daemon_deadline(k));
 		until_ms = clock_earlier(until_ms, keeping_end_next(k));
+		until_ms = clock_earlier(until_ms, unstarted_until(k));
 		wake = keeping_rest(k, until_ms, true);
 		if (clock_boot_ms() >= event_ms && wake == WAKE_TIME)
 			wake = WAKE_EVENT;
@@ -387,9 +396,9 @@ void keeping_hold(struct keeping *k, struct grant *grant)
 			keeping_release(k, true);
 		if (clock_boot_ms() >= daemon_deadline(k))
 			lost(k);
+		give_back_unstarted(k);
 		if (clock_boot_ms() < renew_ms)
 			continue;
-		give_back_unstarted(k);
 		renew_ms = CLOCK_NEVER;
 		if (bound_calls(k))
 			renew_ms = renew(k, grant, &trouble);

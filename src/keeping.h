@@ -54,6 +54,7 @@ enum wake {
 struct keeper_ending {
 	bool begun;
 	bool at_once;			/* KILL, without TERM before */
+	bool unguarded;			/* the guard is dead; the supervisor may not be */
 	int64_t next_ms;		/* when to look next */
 	int64_t kill_at_ms;		/* KILL then; until then TERM */
 	int64_t pause_ms;		/* between two looks */

@@ -5,10 +5,11 @@
 
 #include "clock.h"
 
-bool kernel_timer_open(struct kernel_timer *timer, int sig)
+bool kernel_timer_open(struct kernel_timer *timer, int sig, int64_t repeat_ms)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = sig };
 
+	timer->repeat_ms = repeat_ms;
 	timer->at_ms = CLOCK_NEVER;
 	timer->made = !timer_create(CLOCK_BOOTTIME, &event, &timer->id);
 	return timer->made;
@@ -16,10 +17,11 @@ bool kernel_timer_open(struct kernel_timer *timer, int sig)
 
 void kernel_timer_set(struct kernel_timer *timer, int64_t at_ms)
 {
-	const struct itimerspec when = clock_timer_spec(at_ms);
+	struct itimerspec when = clock_timer_spec(at_ms);
 
-	if (!timer->made || at_ms == timer->at_ms)
+	if (!timer->made || (at_ms == timer->at_ms && !timer->repeat_ms))
 		return;
+	when.it_interval.tv_nsec = timer->repeat_ms * 1000000;
 	if (!timer_settime(timer->id, TIMER_ABSTIME, &when, NULL))
 		timer->at_ms = at_ms;
 }

@@ -14,18 +14,20 @@
 struct kernel_timer {
 	timer_t id;
 	bool made;
+	int64_t repeat_ms;	/* again and again after that; 0: once */
 	int64_t at_ms;		/* what it is set to; CLOCK_NEVER: it is not set */
 };
 
 /*
- * Makes a timer for sig that is not set. False with errno where the kernel refuses it (a seccomp
+ * Makes a timer for sig that is not set; repeat_ms: it sends sig again and again, until it is set
+ * anew, for this process may be stopped again at once; 0: once. False with errno where the kernel refuses it (a seccomp
  * profile may).
  */
-bool kernel_timer_open(struct kernel_timer *timer, int sig);
+bool kernel_timer_open(struct kernel_timer *timer, int sig, int64_t repeat_ms);
 
 /*
  * Sets the timer to at_ms (CLOCK_BOOTTIME); CLOCK_NEVER: to no time at all. Does nothing when it
- * stands there already, or could not be made. A time in the past means now.
+ * stands there already and is not a repeated one, or could not be made. A time in the past means now.
  */
 void kernel_timer_set(struct kernel_timer *timer, int64_t at_ms);
 
