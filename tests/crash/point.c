@@ -117,7 +117,9 @@ static void open_all(void)
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, NULL);
 	signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-	snprintf(address_name, sizeof(address_name), "dlock-crash-%d", getpid());
+	/* A process in another PID namespace may have our number, and see our sockets. */
+	snprintf(address_name, sizeof(address_name), "dlock-crash-%s-%d",
+		 strrchr(set->dir, '.') + 1, getpid());
 	channel = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (signals < 0 || channel < 0 ||
 	    bind(channel, (struct sockaddr *)&address, abstract(&address, address_name)))
