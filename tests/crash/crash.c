@@ -14,7 +14,10 @@
  *			kill -KILL %1 does; all-kill, all-stop: all processes of its dlock
  *	-p PATH, -n N	only this process, only this call; -z MS: so long after it has begun
  *	-e N		only each N-th call
- *	-c COUNT	of pairs; -i INDEX: only this one; -r SEED
+ *	-c COUNT	of pairs; -i INDEX: only this one; -r SEED. What is drawn depends on the
+ *			number of calls that was counted, which varies.
+ *	-k STRIKE	only this pair (two of these): RUN,PATH,CALL,ASLEEP_MS,SIGNAL; -x: what
+ *			is stopped is killed, and does not go on
  *	-t TTL		of the locks, in ms; -d MS: for how long something is stopped
  *	-l NAME		what names of locks begin with; -L: names are NAME-0 to NAME-(JOBS - 1)
  *	-j JOBS		so many points at a time, fewer while the machine cannot cope
@@ -81,6 +84,9 @@ static const char *only_path, *lock_prefix = "crash";
 static unsigned int only_call, each = 1;
 static int only_asleep_ms;
 static bool named_by_job;
+static struct strike given[2];	/* -k */
+static int given_count;
+static bool given_kill;		/* -x */
 static int jobs = 40;
 static unsigned long long seed;
 static long pairs = 200, only_pair = -1;
@@ -110,9 +116,13 @@ static int below(unsigned long long *state, int limit)
 static void describe(const struct point *point)
 {
 	printf("not ok %s: crash -s %s", point->lock, scenario->name);
-	if (scenario->pairs)
-		printf(" -r %llu -i %ld", seed, point->index);
-	else
+	for (int i = 0; i < point->strike_count && scenario->pairs; i++)
+		printf(" -k %d,%s,%u,%d,%d", point->strikes[i].run, point->strikes[i].path,
+		       point->strikes[i].call, point->strikes[i].asleep_ms,
+		       point->strikes[i].sig);
+	if (scenario->pairs && point->kill_stopped)
+		printf(" -x");
+	if (!scenario->pairs)
 		printf(" -m %s -p %s -n %u", mode->name, point->strikes[0].path,
 		       point->strikes[0].call);
 	if (!scenario->pairs && point->strikes[0].asleep_ms)
@@ -358,6 +368,26 @@ static const struct mode *find_mode(const char *name)
 	errx(64, "%s is no mode", name);
 }
 
+static void read_strike(const char *text)
+{
+	struct strike *strike = &given[given_count];
+
+	if (given_count == 2 ||
+	    sscanf(text, "%d,%23[0-9.],%u,%d,%d", &strike->run, strike->path, &strike->call,
+		   &strike->asleep_ms, &strike->sig) != 5)
+		errx(64, "%s is no strike", text);
+	given_count++;
+}
+
+static void plan_given(void)
+{
+	struct point *point = add_point();
+
+	memcpy(point->strikes, given, sizeof(given));
+	point->strike_count = given_count;
+	point->kill_stopped = given_kill;
+}
+
 static long number(const char *text)
 {
 	char *end;
@@ -387,6 +417,12 @@ static void set_option(int option)
 		break;
 	case 'z':
 		only_asleep_ms = (int)number(optarg);
+		break;
+	case 'k':
+		read_strike(optarg);
+		break;
+	case 'x':
+		given_kill = true;
 		break;
 	case 'v':
 		setting.verbose = true;
@@ -434,13 +470,24 @@ static void read_arguments(int argc, char **argv)
 {
 	int option;
 
-	while ((option = getopt(argc, argv, "s:m:p:n:z:e:c:i:r:t:d:l:Lj:o:v")) != -1)
+	while ((option = getopt(argc, argv, "s:m:p:n:z:e:c:i:r:t:d:l:Lj:o:vk:x")) != -1)
 		set_option(option);
 	if (argc != optind + 3 || jobs < 1 || jobs > MAX_JOBS || !each)
 		errx(64, "usage: crash [OPTION]... DLOCK TREE URI");
 	setting.dlock = argv[optind];
 	setting.tree = argv[optind + 1];
 	setting.uri = argv[optind + 2];
+}
+
+static void plan(void)
+{
+	if (given_count)
+		plan_given();
+	for (long i = 0; i < pairs && scenario->pairs && !given_count; i++)
+		if (only_pair < 0 || i == only_pair)
+			plan_pair(i);
+	if (!scenario->pairs)
+		plan_all();
 }
 
 int main(int argc, char **argv)
@@ -467,12 +514,8 @@ int main(int argc, char **argv)
 	run_points(learn);
 	passed = 0;
 	point_count = 0;
-	if (!failures && scenario->pairs)
-		for (long i = 0; i < pairs; i++)
-			if (only_pair < 0 || i == only_pair)
-				plan_pair(i);
-	if (!failures && !scenario->pairs)
-		plan_all();
+	if (!failures)
+		plan();
 	again_count = 0;
 	run_points(NULL);
 	if (again_count)
