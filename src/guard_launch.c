@@ -52,7 +52,8 @@ static bool take_word(struct guarding *g)
 	    word.fence == atomic_load(&shared->fence)) {
 		g->fence = word.fence;
 		arm(g);
-		if (!procstat_is_stopped(g->supervisor_stat) && shared_take(shared, OFFER_STARTED)) {
+		if (!procstat_is_stopped(g->supervisor_stat) &&
+		    shared_take(shared, OFFER_STARTED)) {
 			g->hold_fd = hold_fd;
 			return true;
 		}

@@ -94,7 +94,7 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
 		sched_yield();	/* what the keeper does now is what others wait for */
 	}
 	(void)told;	/* a keeper that is gone is the supervisor's affair */
-	/* Not before the keeper was told: a lock must not be kept because this process is stopped. */
+	/* Only now: stopped before the keeper was told, this process would keep the lock. */
 	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
 	kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 	flush_events(g, 0);

@@ -19,15 +19,16 @@ struct kernel_timer {
 };
 
 /*
- * Makes a timer for sig that is not set; repeat_ms: it sends sig again and again, until it is set
- * anew, for this process may be stopped again at once; 0: once. False with errno where the kernel refuses it (a seccomp
- * profile may).
+ * Makes a timer for sig that is not set. With repeat_ms (0: none) it sends sig again and again
+ * once it is due, until it is set anew, for this process may be stopped again at once. False with
+ * errno where the kernel refuses it (a seccomp profile may).
  */
 bool kernel_timer_open(struct kernel_timer *timer, int sig, int64_t repeat_ms);
 
 /*
- * Sets the timer to at_ms (CLOCK_BOOTTIME); CLOCK_NEVER: to no time at all. Does nothing when it
- * stands there already and is not a repeated one, or could not be made. A time in the past means now.
+ * Sets the timer to at_ms (CLOCK_BOOTTIME); CLOCK_NEVER: to no time at all. A time in the past
+ * means now. Does nothing when it stands there already and is not a repeated one, or could not be
+ * made.
  */
 void kernel_timer_set(struct kernel_timer *timer, int64_t at_ms);
 
