@@ -100,9 +100,10 @@ bool tree_dead_byte = false;	/* guard to keeper, in the pipe */
 bool last_event = false;	/* guard to supervisor: the tree is dead */
 
 byte timer_left = NEVER;	/* the guard's kernel timer that kills it */
-byte wake_left = NEVER;		/* the one that continues it; NEVER: not set, or just fired */
+byte wake_left = NEVER;		/* the one that continues it; 0: again and again */
+byte start_left = NEVER;	/* until it is too late for the guard to start the command */
 byte guard_grace = 0;		/* until the guard sends KILL */
-bool continued = false;		/* the keeper has continued the supervisor */
+bool continued = false;		/* the keeper has continued the supervisor in this tick */
 byte offer_left = 0, ping_left = 0, word_left = 0;
 
 byte faults = FAULTS;		/* that may still come */
@@ -147,6 +148,7 @@ inline guard_dies()
 #endif
 	timer_left = NEVER;
 	wake_left = NEVER;
+	start_left = NEVER;
 	guard_grace = 0;
 	ping_left = 0;
 	close_descriptor(supervisor);
@@ -168,17 +170,18 @@ inline keeper_dies()
 
 /*
  * timer_create() with SIGKILL: it also ends a guard that is stopped. Another one, with SIGCONT,
- * wakes the guard whenever it has to act, be it asleep or stopped.
+ * wakes the guard whenever it has to act, be it asleep or stopped, until it is set anew.
  */
 active proctype kernel()
 {
 	do
 	:: d_step { timer_left == 0 && guard != DEAD -> guard_dies() }
+#ifdef WAKE_ONCE
 	:: d_step { wake_left == 0 && guard != DEAD ->
-#ifndef NO_WAKE_TIMER
-			guard = (guard == STOPPED -> RUNS : guard);
+			guard = (guard == STOPPED -> RUNS : guard); wake_left = NEVER }
+#elif !defined(NO_WAKE_TIMER)
+	:: d_step { wake_left == 0 && guard == STOPPED -> guard = RUNS }
 #endif
-			wake_left = NEVER }
 	od
 }
 
@@ -248,12 +251,54 @@ inline arm_timer()
 #endif
 }
 
-/* It falls asleep, to be woken when it must act. Half of the lease is over with TERM_AT left. */
+/*
+ * It falls asleep, to be woken when it must act. Half of the lease is over with TERM_AT left. That
+ * is one step for two timers: one that is stopped between the two is woken earlier, as the second
+ * one was set before, and sets it then.
+ */
 inline sleep()
 {
 	arm_timer();
+	start_left = NEVER;
 	wake_left = (!stopping -> lease_left - TERM_AT :
-		     (lease_left - KILL_AT < guard_grace -> lease_left - KILL_AT : guard_grace))
+		     (lease_left - KILL_AT < guard_grace -> lease_left - KILL_AT : guard_grace));
+	awake = false
+}
+
+/*
+ * Before the lock is the guard's. Whether it is too late to start is judged by the lease as it was
+ * read first, for no timer is set to one that has ended, even if it is renewed then.
+ */
+inline read_lease()
+{
+	atomic { start_left = (lease_left == NEVER -> NEVER :
+			       (lease_left > TERM_AT -> lease_left - TERM_AT : 0)) }
+}
+
+inline arm()
+{
+	atomic { arm_timer() }
+	atomic { wake_left = start_left }
+}
+
+inline arm_first()
+{
+	read_lease();
+#if !defined(ARM_LATE) && !defined(ARM_AFTER_TAKING)
+	arm()
+#endif
+}
+
+#ifdef START_UNTIMED
+#define too_late	(lease_left <= TERM_AT)
+#else
+#define too_late	(start_left == 0)
+#endif
+
+inline take_timers_back()
+{
+	atomic { wake_left = NEVER }
+	atomic { timer_left = NEVER }
 }
 
 #define guard_must_stop	(!stopping && (supervisor == DEAD || lease_left <= TERM_AT || \
@@ -262,62 +307,66 @@ inline sleep()
 
 active proctype guard_process() provided (guard == RUNS && !over)
 {
-	bool stopping = false;
+	bool stopping = false, word_read = false, awake = true;
 
 	do
 	:: supervisor == DEAD -> goto leave
-	:: run_order -> break
+	:: d_step { run_order -> word_read = true }; arm_first(); break
 	/* The guard takes the offer itself, but not while the supervisor is stopped. */
-	:: offer == MADE && supervisor == RUNS ->
+	:: d_step { offer == MADE && !word_read -> word_read = true };
+		arm_first();
 		if
-		:: d_step { offer == MADE -> offer = STARTED } break
-		:: offer != MADE
-		fi
+		:: supervisor != STOPPED ->
+			if
+			:: d_step { offer == MADE -> offer = STARTED } break
+			:: offer != MADE
+			fi
+		/* One that is dead can look like that, too. */
+		:: supervisor != RUNS
+		fi;
+		atomic { timer_left = NEVER; start_left = NEVER }
+		atomic { wake_left = NEVER }
 	od;
-	/* No timer is set to a lease that has ended: too late, even if it is renewed now. */
-	if
-	:: d_step { lease_left > 0 ->
-#ifndef ARM_LATE
-			arm_timer()
-#endif
-		}
-#ifndef START_UNTIMED
-	:: lease_left == 0 -> goto finish
-#else
-	:: lease_left == 0
-#endif
-	fi;
 	/* What the supervisor has taken may have been withdrawn before its order came. */
 	if
 	:: d_step { offer == TAKEN -> offer = STARTED }
 	:: offer == WITHDRAWN -> goto finish
 	:: offer == STARTED
 	fi;
-	/* Too late to begin? */
+#ifdef ARM_AFTER_TAKING
+	arm();
+#endif
 	if
-	:: lease_left <= TERM_AT -> goto finish
-	:: lease_left > TERM_AT
+	:: too_late -> goto finish
+	:: !too_late
 	fi;
 	command = ALIVE;
 #ifdef ARM_LATE
-	atomic { arm_timer() }
+	arm();
 #endif
 	do
-	:: d_step { wake_left == NEVER && !guard_must_stop && !guard_must_kill && !tree_dead &&
+	:: d_step { (awake || wake_left == 0 || wake_left == NEVER) &&
+			!guard_must_stop && !guard_must_kill && !tree_dead &&
 			(stopping || lease_left != NEVER) -> sleep() }
 	:: d_step { guard_must_stop && !tree_dead ->
-			stopping = true; guard_grace = GRACE; wake_left = NEVER }
+			stopping = true; guard_grace = GRACE; awake = true }
 	:: d_step { guard_must_kill && command == ALIVE -> command = ENDED }
 	:: d_step { guard_must_kill && leftover == ALIVE -> leftover = ENDED }
 	/* The timer would end the command only: a slow guard is better than none now. */
 	:: d_step { command == ENDED && timer_left != NEVER && !tree_dead -> arm_timer() }
-	:: tree_dead -> break
+	:: d_step { tree_dead -> stopping = false; awake = false; start_left = NEVER } break
 	od;
 finish:
-	atomic { timer_left = NEVER; wake_left = NEVER }
-	tree_dead_byte = true;
+#ifdef DISARM_EARLY
+	take_timers_back();
+#endif
 #ifdef FILE_LOCK
 	atomic { holder = (holder == OURS -> FREE : holder) }
+#endif
+	tree_dead_byte = true;
+#ifndef DISARM_EARLY
+	/* Only now: stopped before the keeper was told, it would keep the lock. */
+	take_timers_back();
 #endif
 	last_event = true;
 	supervisor == DEAD;
@@ -366,24 +415,19 @@ inline publish()
 #define keeper_is_last	(stopping && tree_dead && supervisor == DEAD)
 #endif
 #define keeper_must_release	(tree_dead_byte || release_order || keeper_is_last)
-#define keeper_is_busy	(keeper_must_release || keeper_must_stop || (stopping && !tree_dead))
+#ifdef KEEPER_WAITS
+#define keeper_must_wake	false
+#else
+#define keeper_must_wake	(stopping && !continued)
+#endif
+#define keeper_is_busy	(keeper_must_release || keeper_must_stop || keeper_must_wake || \
+			 (stopping && !tree_dead))
 #ifdef TAKEN_STAYS
 #define taken_in_vain	false
 #else
 #define taken_in_vain	(offer == TAKEN && offer_left == 0)
 #endif
 #define keeper_may_call	(!keeper_is_busy && sent_ago > 0 && call_allowed)
-
-/* A supervisor that is stopped is continued, to end what the guard left, and order the release. */
-inline continue_supervisor()
-{
-#ifndef KEEPER_WAITS
-	supervisor = (supervisor == STOPPED -> RUNS : supervisor);
-	continued = true
-#else
-	skip
-#endif
-}
 
 #ifndef FILE_LOCK
 active proctype keeper_process() provided (keeper == RUNS && !over)
@@ -408,13 +452,18 @@ active proctype keeper_process() provided (keeper == RUNS && !over)
 	od;
 	do
 	:: keeper_must_release -> break
-	:: d_step { keeper_must_stop && !keeper_must_release ->
-			stopping = true; continue_supervisor() }
+	:: d_step { keeper_must_stop && !keeper_must_release -> stopping = true }
+#ifndef KEEPER_WAITS
+	/* To end what the guard left, and order the release; as often as it takes. */
+	:: d_step { keeper_must_wake && !keeper_must_release ->
+			supervisor = (supervisor == STOPPED -> RUNS : supervisor);
+			continued = true }
+#endif
 	:: d_step { stopping && command == ALIVE && !keeper_must_release -> command = ENDED }
 	:: d_step { stopping && leftover == ALIVE && !keeper_must_release -> leftover = ENDED }
 #ifndef TAKEN_STAYS
 	/* The supervisor was stopped before it could order the guard to start the command. */
-	:: d_step { keeper_may_call && taken_in_vain -> offer = WITHDRAWN };
+	:: d_step { taken_in_vain && !keeper_must_release -> offer = WITHDRAWN };
 		break
 #endif
 	:: d_step { keeper_may_call && !taken_in_vain -> send(RENEW) };
@@ -457,24 +506,27 @@ inline serve()
 #define somebody_is_left	(supervisor != DEAD || guard != DEAD || keeper != DEAD)
 
 /*
- * Who of dlock goes on, and ends what is left. A guard that is stopped is woken in time, once it
- * has set the timer for that. A guard whose other timer fires in this very moment is as good as
- * dead. The keeper acts when the guard is dead.
+ * Who of dlock goes on, and ends what is left. A guard that is stopped is woken in time: it has set
+ * the timer for that before the command could start. The keeper acts when the guard is dead.
  */
-#define guard_wakes	(guard == STOPPED && wake_left != NEVER)
-#define guard_acts	(guard == RUNS && timer_left > 0 || guard_wakes)
+#ifdef FILE_LOCK
+#define guard_wakes	(guard == STOPPED && wake_left != NEVER)	/* there is no lease */
+#else
+#define guard_wakes	(guard == STOPPED)
+#endif
+#define guard_acts	(guard == RUNS || guard_wakes)
 #define keeper_acts	(keeper == RUNS && (guard == DEAD || timer_left != NEVER))
 #define somebody_acts	(supervisor == RUNS || guard_acts || keeper_acts)
 
 /*
- * After a fault: is anybody left who could end the leftover? One signal to one process, or to
- * dlock's process group, must never get that far.
+ * After a fault: is anybody left who could end the leftover? One signal must never get that far,
+ * unless it kills all three; and none that only stops.
  */
-inline count_fault(at_all)
+inline count_fault(kills_all)
 {
 	faults--;
 #ifdef CHECK_OVERLAP
-	excused = (!somebody_acts && (at_all || faults + 1 < FAULTS) -> true : excused)
+	excused = (!somebody_acts && (kills_all || faults + 1 < FAULTS) -> true : excused)
 #endif
 }
 
@@ -541,7 +593,7 @@ active proctype environment() provided (!over)
 			supervisor = (supervisor == RUNS -> STOPPED : supervisor);
 			guard = (guard == RUNS -> STOPPED : guard);
 			keeper = (keeper == RUNS -> STOPPED : keeper);
-			count_fault(true) }
+			count_fault(false) }
 	od
 }
 
@@ -558,11 +610,14 @@ active proctype clock() provided (!over)
 	:: atomic { timeout ->
 		printf("tick\n");
 		less(lease_left); less(timer_left);
-		less(wake_left); less(guard_grace);
+		less(wake_left); less(start_left); less(guard_grace);
 		less(offer_left); less(ping_left); less(word_left);
 		sent_ago = (sent_ago < (call == IDLE -> 1 : LEASE) -> sent_ago + 1 : sent_ago);
 		holder = (server_left == 1 && holder == OURS -> FREE : holder);
 		less(server_left);
+#ifndef CONTINUE_ONCE
+		continued = false;
+#endif
 		busy = true }
 #ifdef CHECK_TIME
 progress:	skip
@@ -585,22 +640,18 @@ active proctype contender()
 #ifdef CHECK_FREED
 /*
  * Unless the command runs, the lock is free in the end: the keeper lets go of it, or is dead or
- * stopped, or renews no more, so that its lease runs out. It may be kept while the supervisor,
- * which would give it back, does not run, and one of two things has happened, each of them two
- * faults: the supervisor was stopped after the keeper had continued it; or the guard, too, is
- * stopped, has no timer that kills it, and none wakes it. A lock of `file:` has no lease: it may be
- * kept while everybody who could give it back is stopped, and by a supervisor that was stopped as
- * it obtained it.
+ * stopped, or renews no more, so that its lease runs out. It may be kept after two faults: while
+ * the supervisor, which would give it back, does not run, and a debugger holds the guard, which no
+ * timer kills any more. A lock of `file:` has no lease: it may be kept while everybody who could
+ * give it back is stopped, and by a supervisor that was stopped as it obtained it.
  */
-#define guard_is_stuck	((guard == STOPPED && wake_left == NEVER || guard == FROZEN) && \
-			 timer_left == NEVER && offer == STARTED)
-#define stopped_again	(continued && supervisor == STOPPED)
+#define guard_is_stuck	(guard == FROZEN && timer_left == NEVER && offer == STARTED)
 #ifdef FILE_LOCK
 ltl freed { [] (command == ENDED -> <> (holder != OURS || !somebody_acts)) }
 #else
 ltl freed {
 	[] (command != ALIVE && holder == OURS ->
-	    <> (over || command == ALIVE || keeper != RUNS || lease_left == 0 || stopped_again ||
+	    <> (over || command == ALIVE || keeper != RUNS || lease_left == 0 ||
 		(supervisor != RUNS && guard_is_stuck)))
 }
 #endif
