@@ -12,8 +12,9 @@
  * whichever of the three is killed. Without the supervisor the guard ends the tree, which it can
  * see whole; without the guard the supervisor, the next subreaper up, inherits and ends it;
  * without both the keeper does (keeper_end.c); without the keeper both enforce the end of the
- * lease. When all are stopped the kernel kills the guard at the end of the lease (kernel_timer.h),
- * and the command with it (PR_SET_PDEATHSIG).
+ * lease. When all are stopped a timer of the kernel's continues the guard in time to end the tree;
+ * should that not help, another kills it at the end of the lease (kernel_timer.h), and the command
+ * dies with it (PR_SET_PDEATHSIG).
  *
  * Calling sequence, in the supervisor: guard_start(); guard_run(), unless the guard took the
  * lock by itself; then guard_event() whenever the descriptor is readable and guard_flush()
@@ -60,7 +61,7 @@ struct guard_plan {
  */
 enum guard_event_type {
 	GUARD_PONG,		/* the answer to guard_ping() */
-	GUARD_UNTIMED,		/* value: errno; the kernel refuses the kill timer */
+	GUARD_UNTIMED,		/* value: errno; the kernel refuses timers, see kernel_timer.h */
 	GUARD_BLIND,		/* no usable /proc: what leaves the command's group is not found */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
 	GUARD_EXPIRING,		/* the lease was not renewed in time: stopping the command */

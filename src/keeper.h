@@ -82,8 +82,8 @@ struct keeper_event {
 };
 
 /*
- * What the keeper tells the guard, over a SOCK_SEQPACKET socket and past the supervisor: be
- * ready (fence 0), or the lock is offered, with a copy of backend->hold_fd.
+ * What the keeper tells the guard, over a SOCK_SEQPACKET socket and past the supervisor: the lock
+ * with this fence is offered. A copy of backend->hold_fd comes with it, unless that is -1.
  */
 struct keeper_word {
 	uint64_t fence;
