@@ -9,7 +9,6 @@
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
 # directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no leave a backend out.
-# STATIC=no makes one dynamic program instead of a static one and its twin: src/linkage.h.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -25,7 +24,6 @@ SANITIZE ?=
 WITH_REDIS ?= yes
 WITH_ZOOKEEPER ?= yes
 WITH_MYSQL ?= yes
-STATIC ?= yes
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
 
@@ -99,18 +97,9 @@ else
 override CPPFLAGS += -DWITHOUT_ZOOKEEPER
 endif
 
-# Static only with an archive of each library, the C library's included; and sanitizers
-# need the loader.
-ifneq ($(SANITIZE),)
-override STATIC := no
-else ifneq ($(words $(call have_archive,libc.a) $(filter %.a,$(LIBS))),$(words libc $(LIBS)))
-override STATIC := no
-endif
-
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 CMD_SRC := $(wildcard cmd/*.c)
-ENGINE_SRC := $(filter-out src/linkage_static.c src/linkage_dynamic.c,$(wildcard src/*.c)) \
-	$(wildcard src/backends/file*.c)
+ENGINE_SRC := $(wildcard src/*.c) $(wildcard src/backends/file*.c)
 ifeq ($(WITH_REDIS),yes)
 REDIS_SRC := $(wildcard src/backends/redis*.c)
 REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
@@ -127,34 +116,12 @@ TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC)) $(addprefix $(BUILD)/tests/crash
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
 .PHONY: all demo check crash torture lint bench fuzz fuzzers model install uninstall clean test-programs
-ifeq ($(STATIC),yes)
-DYNAMIC := $(BUILD)/dlock-full
-PRIVATE := $(DYNAMIC) $(MODULES)
-else
-DYNAMIC := $(BUILD)/dlock
-PRIVATE := $(MODULES)
-endif
-all: $(BUILD)/dlock $(PRIVATE)
+all: $(BUILD)/dlock $(MODULES)
 
 PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ)
-ifeq ($(STATIC),yes)
-# ZooKeeper's client is small enough to be in it; MySQL's brings OpenSSL.
-STATIC_ZOOKEEPER := $(filter %.a,$(ZOOKEEPER_LIBS))
-ifneq ($(STATIC_ZOOKEEPER),)
-STATIC_OBJ := $(call obj,$(ZOOKEEPER_SRC))
-$(BUILD)/src/linkage_static.o: override CPPFLAGS += -DSTATIC_MODULE='"zookeeper"'
-endif
-# Not every linker knows what that script asks for; that of binutils does.
-ifeq ($(findstring -fuse-ld,$(CC) $(CFLAGS) $(LDFLAGS)),)
-STARTUP ?= -T src/startup.ld
-endif
-$(BUILD)/dlock: $(PROGRAM_OBJ) $(STATIC_OBJ) $(BUILD)/src/linkage_static.o src/startup.ld
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) $(STARTUP) -static-pie -o $@ $(filter %.o,$^) \
-		$(STATIC_ZOOKEEPER) $(LIBS) -lm
-endif
 
 # Modules use functions of the program; nothing else of it is exported.
-$(DYNAMIC): $(PROGRAM_OBJ) $(BUILD)/src/linkage_dynamic.o src/exports.list
+$(BUILD)/dlock: $(PROGRAM_OBJ) src/exports.list
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -pie \
 		-Wl,--dynamic-list=src/exports.list -o $@ $(filter %.o,$^) $(LIBS)
 
@@ -197,8 +164,7 @@ $(BUILD)/%.o: %.c
 ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper_,place.c state.c path.c)
 $(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
 $(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql_sql.c)
-$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC) src/linkage_dynamic.c) \
-		$(REDIS_OBJ)
+$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC)) $(REDIS_OBJ)
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o
@@ -240,7 +206,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*.[ch] src/backends/*.[ch]) \
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@) $(FUZZ_CC) $(CPPFLAGS) -Isrc/backends -g -O1 -std=c11 \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \
-		$(filter-out src/backend.c src/linkage_static.c src/keep% src/supervise.c src/obtain.c \
+		$(filter-out src/backend.c src/keep% src/supervise.c src/obtain.c \
 			src/running.c src/give_back.c src/nested.c src/acquire.c \
 			src/guard%.c src/watchdog.c,$(wildcard src/*.c)) $(FUZZ_EXTRA_$*) \
 		$(LIBS)
@@ -290,7 +256,7 @@ install: all
 		"$(DESTDIR)$(MANDIR)/man7" "$(DESTDIR)$(BASHDIR)" \
 		"$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)"
 	$(INSTALL) -m 755 $(BUILD)/dlock "$(DESTDIR)$(BINDIR)/dlock"
-	$(if $(PRIVATE),$(INSTALL) -m 755 $(PRIVATE) "$(DESTDIR)$(LIBDIR)/dlock/")
+	$(if $(MODULES),$(INSTALL) -m 755 $(MODULES) "$(DESTDIR)$(LIBDIR)/dlock/")
 	$(INSTALL) -m 644 man/dlock.1 "$(DESTDIR)$(MANDIR)/man1/"
 	$(INSTALL) -m 644 man/dlock.conf.5 "$(DESTDIR)$(MANDIR)/man5/"
 	$(INSTALL) -m 644 man/dlock-backends.7 "$(DESTDIR)$(MANDIR)/man7/"

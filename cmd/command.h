@@ -15,9 +15,6 @@ struct command_row {
 	enum command_bit bit;
 };
 
-/* What main() was called with. */
-extern char **program_argv;
-
 /* Ends with a row whose name is NULL. */
 extern const struct command_row command_rows[];
 

@@ -12,7 +12,6 @@
 #include "exit_status.h"
 #include "fds.h"
 
-char **program_argv;
 
 const struct command_row command_rows[] = {
 	{ "run", command_run, "run [OPTION]... [NAME] -- COMMAND [ARG]...",
@@ -103,7 +102,6 @@ int main(int argc, char **argv)
 	const struct command_row *command;
 	const char *name = argv[1];
 
-	program_argv = argv;
 	/* Else a socket of ours could become the "standard error" that messages are written to. */
 	fds_fill_standard();
 	obey_signals_as_init();

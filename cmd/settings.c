@@ -11,7 +11,6 @@
 #include "command.h"
 #include "duration.h"
 #include "error.h"
-#include "linkage.h"
 #include "options.h"
 
 #define DEFAULT_BACKEND "file:"
@@ -115,8 +114,7 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	*settings = (struct settings){ 0 };
 	if (load_files(&settings->config, err) ||
 	    choose_durations(settings, options, err) ||
-	    choose_backend(settings, options, err) ||
-	    linkage_suit(settings->driver, &settings->uri, program_argv, err))
+	    choose_backend(settings, options, err))
 		return -1;
 	settings->contain = options->contain == CONTAIN_YES ||
 			    (options->contain == CONTAIN_UNSAID && settings->config.contain &&

@@ -29,9 +29,8 @@ struct settings {
 };
 
 /*
- * Also blanks the password in argv. Nothing may have been begun yet, for this may replace
- * the program: see linkage_suit(). 0, or -1 with *err. The caller ends with settings_finish(),
- * in any case.
+ * Also blanks the password in argv. 0, or -1 with *err. The caller ends with settings_finish() in
+ * any case.
  */
 int settings_load(struct settings *settings, struct options *options, struct error *err);
 void settings_finish(struct settings *settings);

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "error.h"
-#include "linkage.h"
+#include "module.h"
 #include "uri.h"
+#include "version.h"
 
 extern const struct backend_ops file_ops;
 extern const struct backend_ops redis_ops;
@@ -85,6 +86,7 @@ static const struct backend_ops *driver_ops(const struct backend_driver *driver,
 					    struct error *err)
 {
 	const struct backend_module *module;
+	char file[64];
 
 	if (driver->ops)
 		return driver->ops;
@@ -93,8 +95,18 @@ static const struct backend_ops *driver_ops(const struct backend_driver *driver,
 			  driver->schemes[0]);
 		return NULL;
 	}
-	module = linkage_module(driver->module, err);
-	return module ? module->ops : NULL;
+	snprintf(file, sizeof(file), "dlock-%.32s.so", driver->module);
+	module = module_load(file, BACKEND_MODULE_SYMBOL, err);
+	if (!module) {
+		error_prefix(err, "the module for %s cannot be loaded", driver->module);
+		return NULL;
+	}
+	if (strcmp(module->version, DLOCK_VERSION) != 0) {
+		error_set(err, ERROR_INTERNAL, 0,
+			  "the module for %s belongs to another version of dlock", driver->module);
+		return NULL;
+	}
+	return module->ops;
 }
 
 struct backend *backend_open(const struct backend_driver *driver,

@@ -190,7 +190,7 @@ static void start(struct lane *lane, int who, const struct contender_plan *plan)
 		 plan->slots);
 	snprintf(slots, sizeof(slots), "--slots=%d", plan->slots);
 	snprintf(lasts, sizeof(lasts), "%d", plan->command_ms);
-	argv[i++] = (char *)(lane->clocked ? lane->settings->dynamic : lane->settings->dlock);
+	argv[i++] = (char *)lane->settings->dlock;
 	argv[i++] = (char *)"run";
 	argv[i++] = (char *)"-b";
 	argv[i++] = lane->uri;

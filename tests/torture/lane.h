@@ -27,7 +27,6 @@ struct settings {
 	const char *dlock, *witness, *proxy;
 	const char *directory;		/* for histories and logs */
 	const char *wallclock;		/* a library that sets clocks, or NULL */
-	const char *dynamic;		/* a dlock that the library can be loaded into */
 	char **options;			/* more options of dlock run, NULL at the end */
 	uint64_t seed;
 	int server_port;		/* 0: there is none */

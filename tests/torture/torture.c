@@ -2,12 +2,11 @@
 /*
  * Random faults against many locks at once: see README.md, and `run`, which starts the servers.
  *
- *	torture [-C] [-D PROGRAM] [-F FIRST] [-G FILE] [-I NUMBER] [-K FAULTS] [-L LANES]
+ *	torture [-C] [-F FIRST] [-G FILE] [-I NUMBER] [-K FAULTS] [-L LANES]
  *		[-M LACKS] [-N NAMES] [-P PORT] [-S] [-T SECONDS] [-W LIBRARY] [-n ROUNDS] [-s SEED]
  *		BACKEND URI DLOCK TOOLS DIRECTORY [OPTION]...
  *
  *	-C  dlock's OPTIONs have --contain
- *	-D  a dlock that is linked dynamically, for -W (DLOCK)
  *	-F  the number of the first round (1): -F N -n 1 plays round N again
  *	-G  a file like that of wallclock.c, for the server's clock, which is then set back now
  *	    and then
@@ -334,9 +333,6 @@ static void take_option(struct settings *settings, int option)
 	case 'C':
 		settings->plan.contained = true;
 		break;
-	case 'D':
-		settings->dynamic = optarg;
-		break;
 	case 'F':
 		torture.first = (unsigned)strtoul(optarg, NULL, 10);
 		break;
@@ -409,8 +405,6 @@ static void take_arguments(int argc, char **argv)
 	settings->proxy = torture.proxy;
 	settings->directory = argv[optind + 4];
 	settings->options = argv + optind + 5;
-	if (!settings->dynamic)
-		settings->dynamic = settings->dlock;
 	snprintf(word, sizeof(word), "%s-%d", settings->backend, (int)getpid());
 	process_word(word);
 	torture.server_random = (struct random){ settings->seed };

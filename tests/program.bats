@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# How the program is put together: one dynamically linked dlock, a module beside it or in
+# LIBDIR for a backend whose library costs time to load, and a copy of dlock alone that has
+# the backends file and redis.
+
+load helpers
+
+prepare() {
+	TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+	# no IP address as dlock knows them, but one to the resolver, whatever it knows
+	NAMED=redis://127.1:$REDIS_PORT
+	unset DLOCK_BACKEND
+}
+
+@test "a host by name: the command runs under the lock, and is told all that it should" {
+	run --separate-stderr "$DLOCK" run -b "$NAMED" "$LOCK" -- \
+		sh -c 'echo "$DLOCK_NAME $DLOCK_BACKEND"; exit 3'
+	equal "$status" 3
+	equal "$output" "$LOCK $NAMED"
+	equal "$stderr" ""
+}
+
+@test "a host by name and one by address share their locks" {
+	hold -b "$NAMED" --
+	run --separate-stderr "$DLOCK" run -n -b "$REDIS" "$LOCK" -- true
+	equal "$status" 124
+	release
+	run --separate-stderr "$DLOCK" run -n -b "$REDIS" "$LOCK" -- true
+	equal "$status" 0
+}
+
+@test "a host by name: its password is blanked" {
+	hold -b "$NAMED" --
+	redis_at "$REDIS_DIR" acl setuser "$LOCK" on '>open-sesame' '~*' '&*' +@all
+	start "$DLOCK" run -b "redis://$LOCK:open-sesame@127.1:$REDIS_PORT" "$LOCK" -- true
+	keeper_of "$PID"
+	has_line "/proc/$PID/cmdline" "$LOCK:\\*+@127.1"
+	not has_line "/proc/$PID/cmdline" open-sesame
+	release
+	join "$PID"
+	equal "$status" 0
+}
+
+@test "an unknown host is named" {
+	run --separate-stderr "$DLOCK" run -b redis://no-such-host.invalid "$LOCK" -- true
+	equal "$status" 122
+	one_line no-such-host.invalid resolve
+}
+
+@test "dlock alone, copied elsewhere: file and redis work, names included; a module that is missing is named" {
+	local backend
+	mkdir bin
+	cp "$DLOCK" bin/dlock
+	for backend in "file://$T/locks" "$REDIS" "$NAMED"; do
+		run --separate-stderr bin/dlock run -b "$backend" "$LOCK" -- true
+		equal "$status" 0
+	done
+	for backend in zookeeper mysql; do
+		run --separate-stderr bin/dlock run -b "$backend://127.0.0.1/" "$LOCK" -- true
+		equal "$status" 125
+		one_line "dlock-$backend.so"
+	done
+}
+
+@test "a module of another version is refused" {
+	mkdir bin
+	cp "$DLOCK" bin/dlock
+	cat >module.c <<-END
+		#include "lock/backend.h"
+		const struct backend_module dlock_backend_module = { .version = "x" };
+	END
+	cc -shared -fPIC -I"$TOP/src" -o bin/dlock-mysql.so module.c
+	run --separate-stderr bin/dlock run -b mysql://127.0.0.1/ "$LOCK" -- true
+	equal "$status" 125
+	one_line "another version"
+}
+
+@test "installed: bin/dlock finds its modules in lib/dlock, and all of it can be uninstalled" {
+	make -s -C "$TOP" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/opt install
+	run --separate-stderr "$T/root/opt/bin/dlock" run -b "$ZOOKEEPER" "$LOCK" -- echo ran
+	equal "$status" 0
+	equal "$output" ran
+	make -s -C "$TOP" DESTDIR="$T/root" PREFIX=/opt uninstall
+	run find "$T/root" ! -type d
+	equal "$output" ""
+}
+
+@test "a privileged dlock loads no module that lies beside it" {
+	need_root
+	local as=(env -i PATH="$PATH" setpriv --reuid 65534 --clear-groups) open
+	# where a user without rights can go
+	open=$(mktemp -d)
+	chmod 755 "$open"
+	cp "$DLOCK" "$open/dlock"
+	printf '#include <stdlib.h>\n__attribute__((constructor)) static void evil(void) { _Exit(66); }\n' \
+		>module.c
+	cc -shared -fPIC -o "$open/dlock-mysql.so" module.c
+	run --separate-stderr "${as[@]}" "$open/dlock" run -b mysql://127.0.0.1/ "$LOCK" -- true
+	equal "$status" 66 "of a program like any other"
+	chmod 4755 "$open/dlock"
+	run --separate-stderr "${as[@]}" "$open/dlock" run -b mysql://127.0.0.1/ "$LOCK" -- true
+	rm -r "$open"
+	equal "$status" 125
+}
