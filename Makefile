@@ -99,14 +99,16 @@ endif
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 CMD_SRC := $(wildcard cmd/*.c)
-ENGINE_SRC := $(wildcard src/*.c) $(wildcard src/backends/file*.c)
+# What the unit tests use, too: all of the program but the commands.
+ENGINE_SRC := $(wildcard src/base/*.c src/lock/*.c src/engine/*.c src/backends/*.c \
+	src/backends/file/*.c)
 ifeq ($(WITH_REDIS),yes)
-REDIS_SRC := $(wildcard src/backends/redis*.c)
+REDIS_SRC := $(wildcard src/backends/redis/*.c)
 REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
 endif
-ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper*.c)
-MYSQL_SRC := $(wildcard src/backends/mysql*.c)
-MYSQL_SQL := $(wildcard src/mysql/*.sql)
+ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
+MYSQL_SRC := $(wildcard src/backends/mysql/*.c)
+MYSQL_SQL := $(wildcard src/backends/mysql/sql/*.sql)
 UNIT_SRC := $(wildcard tests/unit/*.c)
 TOOL_SRC := $(wildcard tests/tools/*.c)
 CRASH_SRC := $(wildcard tests/crash/*.c)
@@ -121,9 +123,9 @@ all: $(BUILD)/dlock $(MODULES)
 PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ)
 
 # Modules use functions of the program; nothing else of it is exported.
-$(BUILD)/dlock: $(PROGRAM_OBJ) src/exports.list
+$(BUILD)/dlock: $(PROGRAM_OBJ) src/backends/exports.list
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -pie \
-		-Wl,--dynamic-list=src/exports.list -o $@ $(filter %.o,$^) $(LIBS)
+		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(filter %.o,$^) $(LIBS)
 
 # The library says in its headers with THREADED that it is the one with threads.
 $(call obj,$(ZOOKEEPER_SRC)): override CPPFLAGS += -DTHREADED
@@ -131,26 +133,26 @@ $(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC))
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(ZOOKEEPER_LIBS) \
 		-lpthread -lm -Wl,--exclude-libs,ALL
 
-$(BUILD)/gen/redis_scripts.c: src/redis/embed.sh $(wildcard src/redis/*.lua)
+$(BUILD)/gen/redis_scripts.c: src/backends/redis/lua/embed.sh $(wildcard src/backends/redis/lua/*.lua)
 	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh src/redis/embed.sh src/redis/lib.lua \
-		$(filter-out src/redis/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
+	$(call say,GEN,$@) sh src/backends/redis/lua/embed.sh src/backends/redis/lua/lib.lua \
+		$(filter-out src/backends/redis/lua/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
 
-$(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis_lock.h
-	$(call say,CC,$<) $(CC) $(CPPFLAGS) -Isrc/backends $(CFLAGS) -c -o $@ $<
+$(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis/lock.h
+	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 $(call obj,$(REDIS_SRC)): override CFLAGS += $(HIREDIS_CFLAGS)
 
-$(BUILD)/dlock-mysql.so: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o src/module.map
+$(BUILD)/dlock-mysql.so: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o src/backends/module.map
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(filter %.o,$^) $(MYSQL_LIBS) \
-		-Wl,--version-script=src/module.map
+		-Wl,--version-script=src/backends/module.map
 
-$(BUILD)/gen/mysql_texts.c: src/mysql/embed.sh $(MYSQL_SQL)
+$(BUILD)/gen/mysql_texts.c: src/backends/mysql/sql/embed.sh $(MYSQL_SQL)
 	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh src/mysql/embed.sh $(MYSQL_SQL) >$@.new && mv $@.new $@
+	$(call say,GEN,$@) sh src/backends/mysql/sql/embed.sh $(MYSQL_SQL) >$@.new && mv $@.new $@
 
-$(BUILD)/gen/mysql_texts.h: src/mysql/embed.sh $(MYSQL_SQL)
+$(BUILD)/gen/mysql_texts.h: src/backends/mysql/sql/embed.sh $(MYSQL_SQL)
 	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh src/mysql/embed.sh -h $(MYSQL_SQL) >$@.new && mv $@.new $@
+	$(call say,GEN,$@) sh src/backends/mysql/sql/embed.sh -h $(MYSQL_SQL) >$@.new && mv $@.new $@
 
 $(BUILD)/gen/mysql_texts.o: $(BUILD)/gen/mysql_texts.c $(BUILD)/gen/mysql_texts.h
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
@@ -161,9 +163,10 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper_,place.c state.c path.c)
+ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper/,place.c state.c path.c)
 $(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
-$(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql_sql.c)
+$(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql/sql.c)
+$(BUILD)/tests/unit/test_config: $(call obj,cmd/config.c)
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC)) $(REDIS_OBJ)
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -197,19 +200,17 @@ $(BUILD)/tests/crash/crash: $(call obj,$(filter-out %/tree.c,$(CRASH_SRC)))
 test-programs: $(UNITS) $(TOOLS) $(TORTURE)
 
 # Some targets need more than the pure parts.
+FUZZ_EXTRA_fuzz_config := cmd/config.c
 FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
-FUZZ_EXTRA_fuzz_record := src/backends/file_record.c src/backends/file_path.c
-FUZZ_EXTRA_fuzz_redis := src/backends/redis_node.c src/backends/redis_conn.c \
-	src/backends/redis_check.c src/backends/redis_release.c $(BUILD)/gen/redis_scripts.c
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*.[ch] src/backends/*.[ch]) \
+FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
+FUZZ_EXTRA_fuzz_redis := src/backends/redis/node.c src/backends/redis/conn.c \
+	src/backends/redis/check.c src/backends/redis/release.c $(BUILD)/gen/redis_scripts.c
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
 		$(BUILD)/gen/redis_scripts.c
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$@) $(FUZZ_CC) $(CPPFLAGS) -Isrc/backends -g -O1 -std=c11 \
+	$(call say,FUZZ,$@) $(FUZZ_CC) $(CPPFLAGS) -g -O1 -std=c11 \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \
-		$(filter-out src/backend.c src/keep% src/supervise.c src/obtain.c \
-			src/running.c src/give_back.c src/nested.c src/acquire.c \
-			src/guard%.c src/watchdog.c,$(wildcard src/*.c)) $(FUZZ_EXTRA_$*) \
-		$(LIBS)
+		$(wildcard src/base/*.c src/lock/*.c) $(FUZZ_EXTRA_$*) $(LIBS)
 
 fuzzers: $(FUZZERS)
 

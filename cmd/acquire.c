@@ -6,17 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/pidfd.h"
+#include "base/procstat.h"
+#include "base/proctree.h"
+#include "base/signals.h"
 #include "command.h"
-#include "error.h"
 #include "exit_status.h"
 #include "json.h"
-#include "pidfd.h"
-#include "procstat.h"
-#include "proctree.h"
 #include "progress.h"
 #include "session.h"
-#include "signals.h"
 #include "token_ask.h"
 
 /*

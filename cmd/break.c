@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "lock/view.h"
 #include "command.h"
-#include "error.h"
 #include "session.h"
-#include "view.h"
 
 static void describe(const struct lock_view *view, char *text, size_t size)
 {

@@ -3,14 +3,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/token.h"
+#include "lock/view.h"
 #include "command.h"
-#include "error.h"
 #include "exit_status.h"
 #include "json.h"
 #include "session.h"
-#include "token.h"
-#include "view.h"
 
 #define PROBE_NAME "dlock-check-probe"
 

@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "error.h"
+#include "base/error.h"
 
 const struct exit_status_row exit_status_rows[] = {
 	{ "0-255", "the command's own: it ran, and the lock was held throughout" },

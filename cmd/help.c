@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "backend.h"
+#include "base/error.h"
+#include "backends/registry.h"
 #include "command.h"
-#include "error.h"
 #include "exit_status.h"
 
 #define COLUMN 30

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "text.h"
+#include "base/text.h"
 
 static void put_string(const char *text)
 {

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
+#include "base/fds.h"
 #include "command.h"
-#include "error.h"
 #include "exit_status.h"
-#include "fds.h"
 
 
 const struct command_row command_rows[] = {

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "duration.h"
-#include "error.h"
+#include "base/duration.h"
+#include "base/error.h"
+#include "lock/uri.h"
 #include "exit_status.h"
-#include "uri.h"
 
 #define KILL_AFTER_MS 5000
 #define SLOTS_MAX 9999

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "backend.h"
+#include "lock/backend.h"
 
 struct error;
 

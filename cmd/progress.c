@@ -7,8 +7,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "duration.h"
+#include "base/clock.h"
+#include "base/duration.h"
 #include "exit_status.h"
 
 #define TICK_MS 1000

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "supervise.h"
+#include "engine/supervise.h"
 
 struct progress {
 	const char *name;	/* of the lock */

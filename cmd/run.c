@@ -4,13 +4,13 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/error.h"
+#include "base/signals.h"
+#include "lock/name.h"
 #include "command.h"
-#include "error.h"
 #include "exit_status.h"
-#include "name.h"
 #include "progress.h"
 #include "settings.h"
-#include "signals.h"
 
 struct run {
 	struct options options;

@@ -4,9 +4,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "lock/name.h"
 #include "command.h"
 #include "exit_status.h"
-#include "name.h"
 
 static int check_operands(const struct options *options, int least, int most,
 			  struct error *err)

@@ -6,8 +6,8 @@
 #ifndef DLOCK_SESSION_H
 #define DLOCK_SESSION_H
 
-#include "backend.h"
-#include "error.h"
+#include "base/error.h"
+#include "lock/backend.h"
 #include "options.h"
 #include "settings.h"
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend.h"
-#include "clock.h"
+#include "base/clock.h"
+#include "base/duration.h"
+#include "base/error.h"
+#include "backends/registry.h"
 #include "command.h"
-#include "duration.h"
-#include "error.h"
 #include "options.h"
 
 #define DEFAULT_BACKEND "file:"

@@ -9,8 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lock/uri.h"
+#include "backends/registry.h"
 #include "config.h"
-#include "uri.h"
 
 struct backend_driver;
 struct error;

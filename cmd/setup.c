@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "command.h"
-#include "error.h"
 #include "session.h"
 
 /* --dry-run: on standard output, for a shell or for the client of a database. */

@@ -6,14 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/duration.h"
+#include "base/error.h"
+#include "lock/name.h"
+#include "lock/view.h"
 #include "command.h"
-#include "duration.h"
-#include "error.h"
 #include "json.h"
-#include "name.h"
 #include "session.h"
-#include "view.h"
 
 #define WATCH_SECONDS 2
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/duration.h"
+#include "base/error.h"
 #include "command.h"
-#include "duration.h"
-#include "error.h"
 #include "exit_status.h"
 #include "json.h"
 #include "session.h"

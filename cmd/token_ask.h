@@ -3,7 +3,7 @@
 #ifndef DLOCK_TOKEN_ASK_H
 #define DLOCK_TOKEN_ASK_H
 
-#include "keeper_socket.h"
+#include "engine/keeper_socket.h"
 #include "session.h"
 
 struct token_result {

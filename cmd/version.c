@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdio.h>
 
+#include "base/error.h"
+#include "base/version.h"
 #include "command.h"
-#include "error.h"
 #include "exit_status.h"
-#include "version.h"
 
 int command_version(int argc, char **argv)
 {

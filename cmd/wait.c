@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include <poll.h>
 
-#include "clock.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/view.h"
 #include "command.h"
-#include "error.h"
 #include "session.h"
-#include "view.h"
 
 /* What no event tells of, a lease that ran out or a foreign client, is found so. */
 #define LOOK_MS 5000

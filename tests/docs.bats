@@ -376,7 +376,7 @@ status_counts() {
 }
 
 @test "dlock.1 has the environment that the code reads and sets" {
-	cat "$TOP"/cmd/*.c "$TOP"/src/*.c "$TOP"/src/backends/*.c |
+	cat "$TOP"/cmd/*.c "$TOP"/src/*/*.c "$TOP"/src/backends/*/*.c |
 		grep -oE '"(DLOCK_[A-Z]+=?|XDG_[A-Z_]+|HOME)"' | tr -d '"=' |
 		grep -vxE 'DLOCK_VERSION' >wanted
 	awk '/^\.Sh / { on = ($2 == "ENVIRONMENT") } on && /^\.It Ev/' "$TOP/man/dlock.1" |
@@ -405,7 +405,7 @@ status_counts() {
 }
 
 @test "dlock-backends.7 has the keys that the code uses" {
-	grep -ohE '":[a-z]+:?"' "$TOP"/src/backends/redis*.c | tr -d '":' >wanted
+	grep -ohE '":[a-z]+:?"' "$TOP"/src/backends/redis/*.c | tr -d '":' >wanted
 	sed -n 's/^\.It Li {key}:\([a-z]*\).*/\1/p' "$TOP/man/dlock-backends.7" >found
 	same wanted found keys
 }
@@ -451,13 +451,13 @@ acl() {
 	acl 1 | sed -n 's/^+//p' >found
 	{
 		printf '%s\n' eval evalsha subscribe select
-		cat "$TOP"/src/redis/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" | grep -oE '[A-Z]{2,}' |
+		cat "$TOP"/src/backends/redis/lua/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" | grep -oE '[A-Z]{2,}' |
 			tr '[:upper:]' '[:lower:]' | sed 's/^pubsub$/pubsub|numsub/'
 	} >wanted
 	same wanted found commands
 	# and what else is sent is for operators
 	acl 2 | sed -n 's/^+//p' >>found
-	cat "$TOP"/src/backends/redis*.c | grep -oE 'argv?\[.*= ("|\{ ")[A-Z]+"|\[\] = \{ "[A-Z]+"' |
+	cat "$TOP"/src/backends/redis/*.c | grep -oE 'argv?\[.*= ("|\{ ")[A-Z]+"|\[\] = \{ "[A-Z]+"' |
 		sed 's/"$//; s/.*"//' | tr '[:upper:]' '[:lower:]' | sed 's/^config$/config|get/' >>wanted
 	same wanted found "commands of operators"
 }
@@ -618,7 +618,7 @@ permitted() {
 }
 
 @test "CONTRIBUTING: it has every slot of a backend" {
-	sed -n '/^struct backend_ops {/,/^};/s/.*(\*\([a-z_]*\))(.*/\1/p' "$TOP/src/backend.h" >wanted
+	sed -n '/^struct backend_ops {/,/^};/s/.*(\*\([a-z_]*\))(.*/\1/p' "$TOP/src/lock/backend.h" >wanted
 	awk '/^   \| slots/ { on = 1 } on && !/^   \|/ { on = 0 } on' "$TOP/CONTRIBUTING.md" |
 		cut -d'|' -f2 | grep -oE '`[a-z_]+`' | tr -d '`' >found
 	same wanted found slots

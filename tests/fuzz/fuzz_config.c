@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "config.h"
-#include "duration.h"
-#include "error.h"
+#include "../../cmd/config.h"
+#include "base/duration.h"
+#include "base/error.h"
 #include "fuzz.h"
-#include "text.h"
+#include "base/text.h"
 
 static void check_config(const struct config *config, const char *text)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "duration.h"
-#include "error.h"
+#include "base/duration.h"
+#include "base/error.h"
 #include "fuzz.h"
 
 /* What is printed can be read back, is not longer, and prints the same again. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
+#include "base/text.h"
+#include "lock/holder.h"
 #include "fuzz.h"
-#include "holder.h"
-#include "text.h"
 
 static void check_same(const struct holder *a, const struct holder *b)
 {

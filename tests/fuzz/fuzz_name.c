@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include "error.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "lock/name.h"
 #include "fuzz.h"
-#include "name.h"
-#include "text.h"
 
 #define ARGS 8
 

@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../src/backends/file_path.h"
-#include "../../src/backends/file_record.h"
+#include "backends/file/path.h"
+#include "backends/file/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

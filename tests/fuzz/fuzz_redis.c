@@ -5,8 +5,8 @@
  */
 #include "fuzz.h"
 
-#include "../../src/backends/redis.c"
-#include "../../src/backends/redis_inspect.c"
+#include "backends/redis/backend.c"
+#include "backends/redis/inspect.c"
 
 static void take_apart(redisReply *reply)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include "error.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "lock/uri.h"
 #include "fuzz.h"
-#include "text.h"
-#include "uri.h"
 
 /* Seeds have it where a password is: it is no part of any message's own words. */
 #define SECRET "s3cret"

@@ -2,9 +2,9 @@
 /* Names and data of nodes in a directory where other clients may write: one a line. */
 #include "fuzz.h"
 
-#include "../../src/backends/zookeeper_path.h"
-#include "../../src/backends/zookeeper_place.h"
-#include "../../src/backends/zookeeper_state.h"
+#include "backends/zookeeper/path.h"
+#include "backends/zookeeper/place.h"
+#include "backends/zookeeper/state.h"
 
 enum { MOST = 64 };
 

@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config.h"
-#include "error.h"
+#include "../../cmd/config.h"
+#include "base/error.h"
 #include "unit.h"
 
 /* shown: as show() writes it */

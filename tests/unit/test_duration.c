@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "duration.h"
-#include "error.h"
+#include "base/duration.h"
+#include "base/error.h"
 #include "unit.h"
 
 #define DAY INT64_C(86400000)

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fds.h"
+#include "base/fds.h"
 #include "unit.h"
 
 #define HIGH 3000

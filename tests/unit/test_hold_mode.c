@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "error.h"
-#include "hold_mode.h"
+#include "base/error.h"
+#include "lock/hold_mode.h"
 #include "unit.h"
 
 struct way {

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "holder.h"
-#include "text.h"
+#include "base/text.h"
+#include "lock/holder.h"
 #include "unit.h"
 
 static const struct holder web2 = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "unit.h"
 
-#include "clock.h"
-#include "lease.h"
+#include "base/clock.h"
+#include "lock/lease.h"
 
 static const int64_t ttls[] = { 1000, 1001, 2000, 3000, 10000, 30000, 60000, 86400000 };
 static const int64_t kill_afters[] = { 0, 1, 100, 333, 5000, 60000, INT64_MAX / 4 };

@@ -2,7 +2,7 @@
 /* What the MySQL backend computes without a server: statements with values. */
 #include <stdlib.h>
 
-#include "backends/mysql_sql.h"
+#include "backends/mysql/sql.h"
 #include "unit.h"
 
 static void test_format(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdlib.h>
 
-#include "error.h"
-#include "name.h"
+#include "base/error.h"
+#include "lock/name.h"
 #include "unit.h"
 
 static const char *const good[] = {

@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "error.h"
-#include "pidfd.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/pidfd.h"
 #include "unit.h"
 
 static void refuse(uint32_t call, uint32_t errnum)

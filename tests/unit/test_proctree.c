@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "proctable.h"
-#include "proctree.h"
+#include "base/proctable.h"
+#include "base/proctree.h"
 #include "unit.h"
 
 /* Of a condition that comes about by itself: 10 s in all. */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sha256.h"
+#include "base/sha256.h"
 #include "unit.h"
 
 static const char *hex(const char *data, size_t length)

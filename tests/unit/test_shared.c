@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "shared.h"
+#include "base/clock.h"
+#include "engine/shared.h"
 
 #define ROUNDS 200000
 

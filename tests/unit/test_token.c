@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include "error.h"
-#include "token.h"
+#include "base/error.h"
+#include "lock/token.h"
 #include "unit.h"
 
 /* Of so many random tokens one would look like a run's by chance, all but surely. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-#include "error.h"
+#include "base/error.h"
+#include "lock/uri.h"
 #include "unit.h"
-#include "uri.h"
 
 /* parts: what show() makes of a parsed URI */
 static const struct {

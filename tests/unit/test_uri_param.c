@@ -3,9 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "error.h"
+#include "base/error.h"
+#include "lock/uri.h"
 #include "unit.h"
-#include "uri.h"
 
 static void test_params(void)
 {

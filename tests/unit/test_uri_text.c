@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
+#include "lock/uri.h"
 #include "unit.h"
-#include "uri.h"
 
 static const struct {
 	const char *text, *password, *redacted;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdlib.h>
 
-#include "backends/zookeeper_path.h"
-#include "backends/zookeeper_place.h"
-#include "backends/zookeeper_state.h"
+#include "backends/zookeeper/path.h"
+#include "backends/zookeeper/place.h"
+#include "backends/zookeeper/state.h"
 #include "unit.h"
 
 #define U "01234567-89ab-cdef-0123-456789abcdef"

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/* How a lock file is locked, in each mode. */
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/hold_mode.h"
+#include "lock.h"
+#include "path.h"
+#include "record.h"
+
+/* Slots are files; more of them than this is a slip of the pen. */
+#define SLOTS_MAX 9999
+/* Who is killed changes no record: waiters for slots look so often. */
+#define RECORD_LOOK_MS 1000
+
+/* What a step towards the lock came to. */
+enum step { STEP_DONE, STEP_BUSY, STEP_AGAIN, STEP_FAILED };
+
+static enum step cannot_lock(const struct file_backend *file, struct error *err)
+{
+	if (errno == EWOULDBLOCK || errno == EINTR)
+		return STEP_BUSY;
+	error_set(err, ERROR_UNAVAILABLE, errno, "cannot lock in %s", file->directory);
+	return STEP_FAILED;
+}
+
+static enum step enter_section(const struct file_backend *file, struct error *err)
+{
+	if (!file_lock_enter(file))
+		return STEP_DONE;
+	if (errno == ETIMEDOUT)
+		return STEP_BUSY;
+	file_lock_not_entered(file, err);
+	return STEP_FAILED;
+}
+
+/*
+ * Do those who are in let this one in? flock() cannot tell shared holds from slots,
+ * nor three slots from five.
+ */
+static enum step check_mates(const struct file_record *record,
+			     const struct request *request, struct error *err)
+{
+	for (size_t i = 0; i < record->count; i++) {
+		const struct file_hold *hold = &record->holds[i];
+
+		if (hold->mode != request->mode)
+			return STEP_BUSY;
+		if (hold->mode == HOLD_SLOT && !hold_mode_slots_agree(hold->slots, request, err))
+			return STEP_FAILED;
+	}
+	return STEP_DONE;
+}
+
+static enum step take_slot(struct file_backend *file, const struct request *request,
+			   struct error *err)
+{
+	for (int slot = 1; slot <= request->slots; slot++) {
+		file->slot_fd = file_path_open(file->directory, request->name, slot, err);
+		if (file->slot_fd < 0)
+			return STEP_FAILED;
+		if (!flock(file->slot_fd, LOCK_EX | LOCK_NB))
+			return STEP_DONE;
+		close(file->slot_fd);
+		file->slot_fd = -1;
+	}
+	return STEP_BUSY;
+}
+
+/*
+ * Holds in the record whose byte is not known, written by dlock of a version before: if
+ * nobody else has locked the file, there are none. false: the file was locked by somebody
+ * else meanwhile, for the kernel turns a shared lock into an exclusive one, and back, by
+ * giving up the one before it takes the other.
+ */
+static bool settle_unsure(const struct file_backend *file, struct file_record *record)
+{
+	if (!file_record_unsure(record))
+		return true;
+	if (!flock(file->fd, LOCK_EX | LOCK_NB))
+		record->count = 0;
+	return !flock(file->fd, LOCK_SH | LOCK_NB);
+}
+
+/* Are those who hold, by what the record says, such that this one may hold beside them? */
+static enum step check_record(struct file_backend *file, struct file_record *record,
+			      const struct request *request, struct error *err)
+{
+	enum step step;
+
+	if (request->mode == HOLD_EXCLUSIVE) {
+		/* The kernel says that there is nobody. */
+		record->count = 0;
+		return STEP_DONE;
+	}
+	file_record_sift(record, file->fd, FILE_SHARED);
+	if (!settle_unsure(file, record))
+		return STEP_BUSY;
+	step = check_mates(record, request, err);
+	if (step == STEP_DONE && request->mode == HOLD_SLOT)
+		step = take_slot(file, request, err);
+	return step;
+}
+
+/*
+ * The byte first: whoever reads the record must find it locked. A crash in between leaves
+ * neither.
+ */
+static enum step add_hold(struct file_backend *file, struct file_record *record,
+			  const struct request *request, struct grant *grant,
+			  struct error *err)
+{
+	grant->fence = file_record_add(record, request);
+	if (grant->fence && file_lock_claim(file, FILE_HOLD_BYTE(grant->fence))) {
+		file_lock_not_entered(file, err);
+		return STEP_FAILED;
+	}
+	if (grant->fence && !file_record_write(record, file->fd))
+		return STEP_DONE;
+	error_set(err, ERROR_UNAVAILABLE, errno, "cannot write the lock file in %s",
+		  file->directory);
+	file_lock_disclaim(file);
+	return STEP_FAILED;
+}
+
+/* The kernel's lock is ours: the rest of it, and the record. */
+static enum step enter(struct file_backend *file, const struct request *request,
+		       struct grant *grant, struct error *err)
+{
+	struct file_record record;
+	enum step step;
+
+	/* Broken away while we slept: the name belongs to another file now. */
+	if (!file_path_current(file->directory, request->name, 0, file->fd))
+		return STEP_AGAIN;
+	step = enter_section(file, err);
+	if (step != STEP_DONE)
+		return step;
+	file_record_read(&record, file->fd);
+	step = check_record(file, &record, request, err);
+	if (step == STEP_DONE)
+		step = add_hold(file, &record, request, grant, err);
+	file_lock_leave(file);
+	file_record_finish(&record);
+	return step;
+}
+
+/*
+ * Somebody may have the lock who only looks whether it can be had: processes of dlock do so
+ * within the section.
+ */
+static enum step lock_file(const struct file_backend *file, int how, struct error *err)
+{
+	enum step step;
+
+	if (!flock(file->fd, how))
+		return STEP_DONE;
+	if (!(how & LOCK_NB) || errno != EWOULDBLOCK)
+		return cannot_lock(file, err);
+	step = enter_section(file, err);
+	if (step != STEP_DONE)
+		return step;
+	if (flock(file->fd, how))
+		step = cannot_lock(file, err);
+	file_lock_leave(file);
+	return step;
+}
+
+static enum step try_once(struct file_backend *file, const struct request *request,
+			  bool wait, struct grant *grant, struct error *err)
+{
+	int how = (request->mode == HOLD_EXCLUSIVE ? LOCK_EX : LOCK_SH) | (wait ? 0 : LOCK_NB);
+	enum step step;
+
+	/* Somebody broke the lock that we waited for: its name has another file now. */
+	if (file->fd >= 0 && !file_path_current(file->directory, request->name, 0, file->fd))
+		file_lock_close(file);
+	if (file_lock_open(file, request->name, err))
+		return STEP_FAILED;
+	step = lock_file(file, how, err);
+	if (step != STEP_DONE)
+		return step;
+	step = enter(file, request, grant, err);
+	if (step == STEP_DONE)
+		return step;
+	/*
+	 * Also when it is busy: the next try may need another file. A guard that was forked
+	 * meanwhile shares the descriptor, so closing it would not unlock.
+	 */
+	flock(file->fd, LOCK_UN);
+	file_lock_close(file);
+	return step;
+}
+
+/* Watches the record for changes from now on. A descriptor, or -1. */
+static int watch_record(struct file_backend *file, const char *name, struct error *err)
+{
+	char path[40];
+	int watch;
+
+	if (file_lock_open(file, name, err))
+		return -1;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
+	watch = inotify_init1(IN_CLOEXEC);
+	if (watch >= 0)
+		inotify_add_watch(watch, path, IN_MODIFY);
+	return watch;
+}
+
+/* Sleeps until the record changes, or a while. false: a signal came. */
+static bool sleep_for_change(int watch)
+{
+	struct pollfd ready = { .fd = watch, .events = POLLIN };
+
+	return poll(&ready, 1, RECORD_LOOK_MS) >= 0;
+}
+
+static enum outcome busy(struct file_backend *file, const struct request *request,
+			 struct grant *grant)
+{
+	struct file_record record;
+	enum file_taken taken;
+	struct error ignored;
+
+	grant->holder = (struct holder){ 0 };
+	grant->age_ms = grant->ahead = -1;
+	if (file_lock_open(file, request->name, &ignored) ||
+	    file_lock_look(file, &record, &taken, &ignored))
+		return OUTCOME_BUSY;
+	if (record.count) {
+		grant->holder = record.holds[0].holder;
+		grant->age_ms = clock_wall_ms() - grant->holder.since_ms;
+	} else if (taken != FILE_FREE) {
+		file_lock_stranger(file_lock_pid(file), &grant->holder);
+	}
+	file_record_finish(&record);
+	return OUTCOME_BUSY;
+}
+
+enum outcome file_acquire(struct backend *backend, const struct request *request,
+			  struct grant *grant, struct error *err)
+{
+	struct file_backend *file = file_from_backend(backend);
+	struct request stamped = *request;
+	bool undisturbed = false;
+	enum step step;
+	int watch = -1;
+
+	if (request->slots > SLOTS_MAX) {
+		error_set(err, ERROR_USAGE, 0, "file: has room for %d slots at most", SLOTS_MAX);
+		return OUTCOME_ERROR;
+	}
+	do {
+		/* An exclusive wait is flock()'s; it comes back when it was interrupted. */
+		if (request->queue && request->mode != HOLD_EXCLUSIVE)
+			watch = watch_record(file, request->name, err);
+		stamped.self.since_ms = clock_wall_ms();
+		step = try_once(file, &stamped, request->queue, grant, err);
+		if (step == STEP_BUSY)
+			undisturbed = watch >= 0 && sleep_for_change(watch);
+		if (watch >= 0)
+			close(watch);
+		watch = -1;
+	} while (step == STEP_AGAIN || (step == STEP_BUSY && undisturbed));
+	if (step == STEP_BUSY)
+		return busy(file, request, grant);
+	grant->sent_ms = clock_boot_ms();
+	grant->ttl_ms = 0;
+	backend->hold_fd = file->fd;
+	backend->slot_fd = file->slot_fd;
+	return step == STEP_DONE ? OUTCOME_HELD : OUTCOME_ERROR;
+}

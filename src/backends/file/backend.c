@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Locks in a directory of this host: flock(2) on DIR/NAME.lock, so that flock(1)
+ * on the same file excludes dlock and the other way round. The descriptor is
+ * opened before any fork and shared by dlock's processes, so that the lock
+ * ends with the last of them. The file stays, with the last fence: removing it on
+ * release would let two processes lock two files of one name.
+ *
+ * Shared holds are shared locks. Slots: every holder has a shared lock on the file
+ * itself, which keeps exclusive ones out, and an exclusive one on a file of its
+ * slot, DIR/NAME.lock.1 and so on.
+ *
+ * Each hold locks a byte of its own beside, by which others see that it lives: see
+ * alive.c.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fds.h"
+#include "lock/hold_mode.h"
+#include "lock/uri.h"
+#include "lock.h"
+#include "path.h"
+#include "record.h"
+
+extern const struct backend_ops file_ops;
+
+struct file_backend *file_from_backend(struct backend *backend)
+{
+	return (struct file_backend *)backend;
+}
+
+static struct backend *file_open(const struct uri *uri, struct error *err)
+{
+	static const char *const known[] = { "timeout", "connect-timeout", "password-file",
+					     NULL };
+	struct file_backend *file;
+	char *directory;
+
+	if (uri_check_params(uri, known, err))
+		return NULL;
+	if (uri->host_count || uri->user || uri->password) {
+		error_set(err, ERROR_USAGE, 0,
+			  "file: takes a directory and no host: file:///path/to/dir");
+		return NULL;
+	}
+	directory = uri->path[0] ? strdup(uri->path) : file_path_default(err);
+	if (!directory)
+		return NULL;
+	file = calloc(1, sizeof(*file));
+	if (!file) {
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+		free(directory);
+		return NULL;
+	}
+	file->directory = directory;
+	file->fd = -1;
+	file->slot_fd = -1;
+	return &file->base;
+}
+
+void file_lock_close(struct file_backend *file)
+{
+	if (file->slot_fd >= 0)
+		close(file->slot_fd);
+	if (file->fd >= 0)
+		close(file->fd);
+	file->slot_fd = -1;
+	file->fd = -1;
+	file->byte = 0;
+}
+
+static void file_close(struct backend *backend)
+{
+	struct file_backend *file = file_from_backend(backend);
+
+	if (!file)
+		return;
+	file_lock_close(file);
+	free(file->directory);
+	free(file);
+}
+
+int file_lock_open(struct file_backend *file, const char *name, struct error *err)
+{
+	if (file->fd < 0)
+		file->fd = file_path_open(file->directory, name, 0, err);
+	return file->fd < 0 ? -1 : 0;
+}
+
+static int file_event_fd(struct backend *backend)
+{
+	(void)backend;
+	return -1;
+}
+
+static int64_t file_event(struct backend *backend)
+{
+	(void)backend;
+	return CLOCK_NEVER;
+}
+
+/* Its own hold lives as long as the process does; others must be looked for. */
+static enum outcome file_verify(struct backend *backend, const struct request *request,
+				struct error *err)
+{
+	struct file_backend *file = file_from_backend(backend);
+	const struct file_hold *hold;
+	struct file_record record;
+	enum outcome outcome = OUTCOME_LOST;
+	enum file_taken taken;
+
+	/* Looking at a lock must not make its file. */
+	if (file->fd < 0 && !file_path_exists(file->directory, request->name))
+		return OUTCOME_LOST;
+	if (file_lock_open(file, request->name, err))
+		return OUTCOME_ERROR;
+	if (!file_path_current(file->directory, request->name, 0, file->fd))
+		return OUTCOME_LOST;
+	if (file->byte)
+		file_record_read(&record, file->fd);
+	else if (file_lock_look(file, &record, &taken, err))
+		return OUTCOME_ERROR;
+	hold = file_record_find(&record, request->token);
+	if (hold)
+		outcome = hold_mode_covers(hold->mode, hold->slots, request, err);
+	file_record_finish(&record);
+	return outcome;
+}
+
+/* Notes, for people, that it is this process that holds from now on. */
+static void adopt(const struct file_backend *file, const struct request *request)
+{
+	struct file_record record;
+
+	if (file_lock_enter(file))
+		return;
+	file_record_read(&record, file->fd);
+	if (file_record_adopt(&record, request))
+		file_record_write(&record, file->fd);
+	file_record_finish(&record);
+	file_lock_leave(file);
+}
+
+/*
+ * For the holder. The kernel takes no lock away from an open descriptor, but `dlock
+ * break` puts another file in its place.
+ */
+static enum outcome file_renew(struct backend *backend, const struct request *request,
+			       struct grant *grant, struct error *err)
+{
+	struct file_backend *file = file_from_backend(backend);
+
+	grant->sent_ms = clock_boot_ms();
+	grant->ttl_ms = 0;
+	if (file->fd >= 0 &&
+	    file_path_current(file->directory, request->name, 0, file->fd)) {
+		adopt(file, request);
+		return OUTCOME_HELD;
+	}
+	error_set(err, ERROR_REFUSED, 0, "its file in %s was removed or replaced",
+		  file->directory);
+	return OUTCOME_LOST;
+}
+
+static enum outcome file_again(struct backend *backend, const struct request *request,
+			       struct grant *grant, struct error *err)
+{
+	struct file_backend *file = file_from_backend(backend);
+	enum outcome outcome = file_verify(backend, request, err);
+	struct file_record record;
+
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (file_lock_enter(file)) {
+		file_lock_not_entered(file, err);
+		return OUTCOME_ERROR;
+	}
+	file_record_read(&record, file->fd);
+	grant->fence = file_record_count(&record, request->token, 1);
+	if (!grant->fence)
+		outcome = OUTCOME_LOST;
+	else if (file_record_write(&record, file->fd))
+		outcome = OUTCOME_ERROR;
+	file_lock_leave(file);
+	file_record_finish(&record);
+	if (outcome == OUTCOME_ERROR)
+		error_set(err, ERROR_UNAVAILABLE, errno, "cannot write the lock file in %s",
+			  file->directory);
+	return outcome;
+}
+
+/*
+ * Should the record not be written, it names a hold whose byte is free, which nobody takes
+ * for one.
+ */
+static void unlock(struct file_backend *file, const struct request *request)
+{
+	struct file_record record;
+
+	/*
+	 * Those who wait for an exclusive hold sleep in flock() and have no use for the
+	 * record. The others are woken by its change: the slot first.
+	 */
+	if (request->mode == HOLD_EXCLUSIVE)
+		flock(file->fd, LOCK_UN);
+	if (file->slot_fd >= 0)
+		flock(file->slot_fd, LOCK_UN);
+	if (!file_lock_enter(file)) {
+		file_record_read(&record, file->fd);
+		if (file_record_remove(&record, request->token))
+			file_record_write(&record, file->fd);
+		file_record_finish(&record);
+	}
+	file_lock_disclaim(file);
+	flock(file->fd, LOCK_UN);
+}
+
+/* A process of its own keeps the lock while dlock itself returns. */
+static int linger(struct file_backend *file, const struct request *request,
+		  int64_t keep_ms, struct error *err)
+{
+	const struct timespec rest = { keep_ms / 1000, keep_ms % 1000 * 1000000 };
+	const int keep[] = { file->fd, file->slot_fd };
+	pid_t pid = fork();
+
+	if (pid < 0) {
+		error_set(err, ERROR_INTERNAL, errno, "fork");
+		return -1;
+	}
+	if (pid > 0)
+		return 0;
+	prctl(PR_SET_NAME, "dlock-min-hold");
+	setsid();
+	/* Pipes of the caller must not stay open, or it would wait for us. */
+	fds_drop_standard();
+	fds_close_all_but(keep, 2);
+	adopt(file, request);
+	if (chdir("/") == 0)
+		nanosleep(&rest, NULL);
+	unlock(file, request);
+	_exit(0);
+}
+
+/* HELD: it was acquired once, BUSY: more than once, and has one acquisition less now. */
+static enum outcome count_down(const struct file_backend *file, const char *token,
+			       struct error *err)
+{
+	enum outcome outcome = OUTCOME_HELD;
+	struct file_record record;
+
+	if (file_lock_enter(file)) {
+		file_lock_not_entered(file, err);
+		return OUTCOME_ERROR;
+	}
+	file_record_read(&record, file->fd);
+	if (file_record_count(&record, token, -1)) {
+		file_record_write(&record, file->fd);
+		outcome = OUTCOME_BUSY;
+	}
+	file_record_finish(&record);
+	file_lock_leave(file);
+	return outcome;
+}
+
+static enum outcome file_release(struct backend *backend, const struct request *request,
+				 enum release how, int64_t keep_ms, struct error *err)
+{
+	struct file_backend *file = file_from_backend(backend);
+	const bool holder = file->byte != 0;
+	enum outcome outcome;
+
+	/* Not the holder itself: it can be counted down, and freed by its process only. */
+	if (!holder && (!file_path_exists(file->directory, request->name) ||
+			file_lock_open(file, request->name, err)))
+		return OUTCOME_LOST;
+	if (how != RELEASE_ALL) {
+		outcome = count_down(file, request->token, err);
+		if (outcome != OUTCOME_HELD)
+			return outcome;
+	}
+	if (how == RELEASE_COUNTED)
+		return file_verify(backend, request, err);
+	if (!holder)
+		return OUTCOME_LOST;
+	if (!file_path_current(file->directory, request->name, 0, file->fd)) {
+		file_lock_close(file);
+		return OUTCOME_LOST;
+	}
+	if (request->forget)
+		file_path_remove(file->directory, request->name);
+	if (keep_ms > 0) {
+		if (linger(file, request, keep_ms, err))
+			return OUTCOME_ERROR;
+	} else {
+		unlock(file, request);
+	}
+	file_lock_close(file);
+	return OUTCOME_HELD;
+}
+
+const struct backend_ops file_ops = {
+	.open = file_open,
+	.close = file_close,
+	.acquire = file_acquire,
+	.event_fd = file_event_fd,
+	.event = file_event,
+	.renew = file_renew,
+	.verify = file_verify,
+	.release = file_release,
+	.again = file_again,
+	.inspect = file_inspect,
+	.list = file_list,
+	.break_hold = file_break,
+	.setup = file_setup,
+	.plan = file_plan,
+	.check = file_check,
+};

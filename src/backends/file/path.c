@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+#include "path.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/private_dir.h"
+#include "lock/uri.h"
+
+#define SUFFIX ".lock"
+#define ENCODED_MAX ((size_t)FILE_ENCODED_SIZE - 1)
+/* "." and five digits of a slot must still fit. */
+#define PLAIN_MAX (ENCODED_MAX - 9)
+
+static int make_run_lock(struct error *err)
+{
+	if (!mkdir("/run/lock", 0755))
+		return chmod("/run/lock", 0755);	/* whatever the umask is */
+	if (errno == EEXIST)
+		return 0;
+	error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory /run/lock");
+	return -1;
+}
+
+/*
+ * For root, in minimal images too: there /run/lock is often missing, and is made, for
+ * others may make it later, when all must still agree on the directory.
+ */
+static int make_for_root(char *path, size_t size, struct error *err)
+{
+	snprintf(path, size, "/run/lock/dlock");
+	if (!private_dir_make(path, err) ||
+	    (err->errnum == ENOENT && !make_run_lock(err) && !private_dir_make(path, err)))
+		return 0;
+	if (!private_dir_impossible(err))
+		return -1;
+	snprintf(path, size, "/tmp/dlock-0");
+	return private_dir_make(path, err);
+}
+
+char *file_path_default(struct error *err)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	char path[512], why[sizeof(err->message)];
+	int failed;
+
+	if (geteuid() == 0) {
+		failed = make_for_root(path, sizeof(path), err);
+	} else {
+		if (runtime && runtime[0] == '/' && strlen(runtime) < sizeof(path) - 8)
+			snprintf(path, sizeof(path), "%s/dlock", runtime);
+		else
+			snprintf(path, sizeof(path), "/tmp/dlock-%u", (unsigned)geteuid());
+		failed = private_dir_make(path, err);
+	}
+	if (!failed)
+		return strdup(path);
+	if (err->kind == ERROR_UNAVAILABLE) {
+		memcpy(why, err->message, sizeof(why));
+		error_set(err, ERROR_UNAVAILABLE, 0, "%.*s; name a directory: "
+			  "-b file:///PATH", (int)sizeof(why) - 40, why);
+	}
+	return NULL;
+}
+
+void file_path_encode(const char *name, char encoded[static FILE_ENCODED_SIZE])
+{
+	size_t used = 0;
+
+	for (const char *c = name; *c && used <= PLAIN_MAX; c++) {
+		if (*c == '%' || *c == '/' || (*c == '.' && c == name))
+			used += (size_t)sprintf(encoded + used, "%%%02X", (unsigned)*c);
+		else
+			encoded[used++] = *c;
+	}
+	encoded[used] = '\0';
+	if (used <= PLAIN_MAX)
+		return;
+	encoded[0] = '\001';
+	strcpy(encoded + 1, name);
+	for (char *c = encoded; *c; c++)
+		if (*c == '/')
+			*c = '\002';
+}
+
+bool file_path_decode(const char *entry, char *name, size_t size)
+{
+	size_t length = strlen(entry);
+	ptrdiff_t decoded;
+
+	if (length <= strlen(SUFFIX) || length - strlen(SUFFIX) >= size ||
+	    strcmp(entry + length - strlen(SUFFIX), SUFFIX) != 0)
+		return false;
+	length -= strlen(SUFFIX);
+	if (entry[0] == '\001') {
+		memcpy(name, entry + 1, length - 1);
+		name[length - 1] = '\0';
+		for (char *c = name; *c; c++)
+			if (*c == '\002')
+				*c = '/';
+		return true;
+	}
+	memcpy(name, entry, length);
+	decoded = uri_decode(name, length);
+	if (decoded < 0)
+		return false;
+	name[decoded] = '\0';
+	return true;
+}
+
+static int make_path(const char *directory, const char *name, int slot, char *path,
+		     size_t size)
+{
+	char encoded[FILE_ENCODED_SIZE];
+	int length;
+
+	file_path_encode(name, encoded);
+	if (slot)
+		length = snprintf(path, size, "%s/%s" SUFFIX ".%d", directory, encoded, slot);
+	else
+		length = snprintf(path, size, "%s/%s" SUFFIX, directory, encoded);
+	return length < (int)size ? 0 : -1;
+}
+
+/* Something that stands in for a lock file is refused, before it is locked. */
+static int check_file(int fd, const char *path, struct error *err)
+{
+	struct stat info;
+
+	if (fstat(fd, &info)) {
+		error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
+		return -1;
+	}
+	if (!S_ISREG(info.st_mode)) {
+		error_set(err, ERROR_REFUSED, 0, "%s is not a regular file", path);
+		return -1;
+	}
+	if (info.st_nlink > 1) {
+		error_set(err, ERROR_REFUSED, 0,
+			  "%s has another name (hard link); remove both", path);
+		return -1;
+	}
+	return 0;
+}
+
+static void cannot_open(const char *path, struct error *err)
+{
+	if (errno == ELOOP)
+		error_set(err, ERROR_REFUSED, 0, "%s is a symbolic link", path);
+	else
+		error_set(err, errno == EACCES || errno == EPERM || errno == EROFS
+			  ? ERROR_REFUSED : ERROR_UNAVAILABLE, errno, "cannot open %s", path);
+}
+
+int file_path_open(const char *directory, const char *name, int slot, struct error *err)
+{
+	/* O_NONBLOCK: a FIFO in its place must not hold us up. */
+	const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+	char path[4096];
+	int fd;
+
+	if (make_path(directory, name, slot, path, sizeof(path))) {
+		error_set(err, ERROR_USAGE, ENAMETOOLONG, "%.300s", directory);
+		return -1;
+	}
+	/*
+	 * Never O_CREAT on a file that is there: the kernel forbids that in sticky
+	 * directories for other people's files (fs.protected_regular).
+	 */
+	do {
+		fd = open(path, flags);
+		if (fd < 0 && errno == ENOENT)
+			fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+	} while (fd < 0 && errno == EEXIST);
+	if (fd < 0) {
+		cannot_open(path, err);
+		return -1;
+	}
+	if (check_file(fd, path, err)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+bool file_path_current(const char *directory, const char *name, int slot, int fd)
+{
+	struct stat ours, theirs;
+	char path[4096];
+
+	return !make_path(directory, name, slot, path, sizeof(path)) && !fstat(fd, &ours) &&
+	       !lstat(path, &theirs) && ours.st_ino == theirs.st_ino &&
+	       ours.st_dev == theirs.st_dev;
+}
+
+bool file_path_exists(const char *directory, const char *name)
+{
+	struct stat info;
+	char path[4096];
+
+	return !make_path(directory, name, 0, path, sizeof(path)) && !lstat(path, &info);
+}
+
+void file_path_remove(const char *directory, const char *name)
+{
+	char path[4096];
+
+	if (!make_path(directory, name, 0, path, sizeof(path)))
+		unlink(path);
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+#include "record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* "hold " id, mode, five numbers and the holder, with a space between them, newline */
+#define LINE_SIZE (HOLDER_TEXT_SIZE + 160)
+#define TEXT_MAX (1 << 20)
+
+static bool id_is(const struct file_hold *hold, const char *token)
+{
+	return strlen(hold->id) == FILE_ID_SIZE - 1 &&
+	       !strncmp(hold->id, token, FILE_ID_SIZE - 1);
+}
+
+static void read_mode(struct file_hold *hold, const char *mode)
+{
+	if (mode[0] == 's') {
+		hold->mode = HOLD_SHARED;
+	} else if (mode[0] >= '1' && mode[0] <= '9') {
+		hold->mode = HOLD_SLOT;
+		sscanf(mode, "%9d", &hold->slots);
+	}
+}
+
+/* A holder's text begins with a letter, so that a line without a byte is told apart. */
+static const char *read_byte(struct file_hold *hold, const char *text)
+{
+	int64_t byte;
+	int skip = 0;
+
+	if (sscanf(text, "%19" SCNd64 " %n", &byte, &skip) != 1 || !skip)
+		return text;
+	/* Any other would be the section's, or none at all. */
+	if (byte > FILE_SECTION_BYTE && byte < INT64_MAX)
+		hold->byte = byte;
+	return text + skip;
+}
+
+static void read_hold(struct file_record *record, const char *line)
+{
+	struct file_hold hold = { .mode = HOLD_EXCLUSIVE }, *holds;
+	const char *rest;
+	char mode[12];
+	int skip = 0;
+
+	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %9d %18" SCNd64 " %n",
+		   hold.id, mode, &hold.fence, &hold.count, &hold.keeper, &hold.until_ms,
+		   &skip) != 6 || !skip || !hold.fence)
+		return;
+	if (hold.count < 1)
+		hold.count = 1;
+	read_mode(&hold, mode);
+	rest = read_byte(&hold, line + skip);
+	holder_decode(&hold.holder, rest, strlen(rest));
+	holds = realloc(record->holds, (record->count + 1) * sizeof(*holds));
+	if (!holds)
+		return;
+	record->holds = holds;
+	holds[record->count++] = hold;
+}
+
+/* Most often the only line, and sscanf() is a big thing to start with. */
+static uint64_t read_fence(const char *line)
+{
+	static const char word[] = "fence ";
+
+	return strncmp(line, word, strlen(word)) ? 0 : strtoull(line + strlen(word), NULL, 10);
+}
+
+void file_record_read(struct file_record *record, int fd)
+{
+	char small[2 * LINE_SIZE], *text = small, *line, *save = NULL;
+	size_t room = sizeof(small);
+	ssize_t length;
+
+	*record = (struct file_record){ 0 };
+	length = pread(fd, text, room - 1, 0);
+	if (length == (ssize_t)room - 1) {
+		room = TEXT_MAX;
+		text = malloc(room);
+		if (!text)
+			return;
+		length = pread(fd, text, room - 1, 0);
+	}
+	if (length > 0) {
+		text[length] = '\0';
+		record->fence = read_fence(text);
+		for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+			if (line[0] == 'h')
+				read_hold(record, line);
+	}
+	/* No clock says that: damaged, and it would leave nothing to grow to. */
+	if (record->fence > INT64_MAX)
+		record->fence = 0;
+	if (text != small)
+		free(text);
+}
+
+void file_record_finish(struct file_record *record)
+{
+	free(record->holds);
+	*record = (struct file_record){ 0 };
+}
+
+static const char *mode_text(const struct file_hold *hold, char buf[static 12])
+{
+	if (hold->mode == HOLD_SLOT) {
+		snprintf(buf, 12, "%d", hold->slots);
+		return buf;
+	}
+	return hold->mode == HOLD_SHARED ? "s" : "x";
+}
+
+int file_record_write(const struct file_record *record, int fd)
+{
+	size_t room = LINE_SIZE * (record->count + 1), used;
+	char holder[HOLDER_TEXT_SIZE], mode[12], *text = malloc(room);
+	ssize_t written;
+	int failed;
+
+	if (!text) {
+		errno = ENOMEM;
+		return -1;
+	}
+	used = (size_t)snprintf(text, room, "fence %020" PRIu64 "\n", record->fence);
+	for (size_t i = 0; i < record->count; i++) {
+		const struct file_hold *hold = &record->holds[i];
+
+		holder_encode(&hold->holder, holder);
+		used += (size_t)snprintf(text + used, room - used,
+					 "hold %s %s %" PRIu64 " %d %d %" PRId64
+					 " %" PRId64 " %s\n",
+					 hold->id, mode_text(hold, mode), hold->fence,
+					 hold->count, (int)hold->keeper, hold->until_ms,
+					 hold->byte, holder);
+	}
+	/* Cut afterwards: a crash in between leaves a whole record, if a long one. */
+	written = pwrite(fd, text, used, 0);
+	if (written >= 0 && (size_t)written < used)
+		errno = ENOSPC;
+	failed = written != (ssize_t)used || ftruncate(fd, (off_t)used);
+	free(text);
+	return failed ? -1 : 0;
+}
+
+/* The hybrid clock: grows even when the file was lost, unless the clock went back. */
+static uint64_t next_fence(uint64_t last)
+{
+	struct timespec now;
+	uint64_t clock;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	clock = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+	return clock > last ? clock : last + 1;
+}
+
+uint64_t file_record_add(struct file_record *record, const struct request *request)
+{
+	struct file_hold *hold, *holds;
+
+	holds = realloc(record->holds, (record->count + 1) * sizeof(*holds));
+	if (!holds)
+		return 0;
+	record->holds = holds;
+	record->fence = next_fence(record->fence);
+	hold = &holds[record->count++];
+	*hold = (struct file_hold){ .mode = request->mode, .slots = request->slots,
+				    .fence = record->fence, .count = 1, .keeper = getpid(),
+				    .byte = FILE_HOLD_BYTE(record->fence),
+				    .holder = request->self };
+	memcpy(hold->id, request->token, FILE_ID_SIZE - 1);
+	return record->fence;
+}
+
+const struct file_hold *file_record_find(const struct file_record *record,
+					 const char *token)
+{
+	for (size_t i = 0; i < record->count; i++)
+		if (id_is(&record->holds[i], token))
+			return &record->holds[i];
+	return NULL;
+}
+
+bool file_record_adopt(struct file_record *record, const struct request *request)
+{
+	for (size_t i = 0; i < record->count; i++) {
+		struct file_hold *hold = &record->holds[i];
+
+		if (!id_is(hold, request->token))
+			continue;
+		if (hold->keeper == getpid() && hold->until_ms == request->until_ms)
+			return false;
+		hold->keeper = getpid();
+		hold->until_ms = request->until_ms;
+		return true;
+	}
+	return false;
+}
+
+uint64_t file_record_count(struct file_record *record, const char *token, int by)
+{
+	for (size_t i = 0; i < record->count; i++) {
+		struct file_hold *hold = &record->holds[i];
+
+		if (!id_is(hold, token))
+			continue;
+		if (hold->count + by < 1)
+			return 0;
+		hold->count += by;
+		return hold->fence;
+	}
+	return 0;
+}
+
+static void remove_at(struct file_record *record, size_t at)
+{
+	record->count--;
+	memmove(&record->holds[at], &record->holds[at + 1],
+		(record->count - at) * sizeof(*record->holds));
+}
+
+bool file_record_remove(struct file_record *record, const char *token)
+{
+	for (size_t i = 0; i < record->count; i++) {
+		if (id_is(&record->holds[i], token)) {
+			remove_at(record, i);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Not to be known is no proof that nobody has. */
+static bool byte_locked(int fd, int64_t byte)
+{
+	struct flock range = {
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1
+	};
+
+	return fcntl(fd, F_OFD_GETLK, &range) || range.l_type != F_UNLCK;
+}
+
+void file_record_sift(struct file_record *record, int fd, enum file_taken taken)
+{
+	for (size_t i = record->count; i-- > 0;) {
+		const struct file_hold *hold = &record->holds[i];
+
+		if (taken != (hold->mode == HOLD_EXCLUSIVE ? FILE_TAKEN : FILE_SHARED) ||
+		    (hold->byte && !byte_locked(fd, hold->byte)))
+			remove_at(record, i);
+	}
+}
+
+bool file_record_unsure(const struct file_record *record)
+{
+	for (size_t i = 0; i < record->count; i++)
+		if (!record->holds[i].byte)
+			return true;
+	return false;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The content of a lock file: for people, and the last fence. What holds is the
+ * kernel's lock, never this text; after a crash it may name holders that are gone.
+ *
+ *	fence 01795232382921432
+ *	hold <first half of the token> <mode> <fence> <count> <pid> <until> <byte> <holder>
+ *
+ * A line for each hold. The mode is x (exclusive), s (shared) or the number of slots;
+ * the pid that of the process of dlock that holds it, which is not always the one to
+ * show, and means nothing in another container. The hold lives as long as the byte is
+ * locked, see alive.c. Lines of dlock before that have no byte.
+ */
+#ifndef DLOCK_FILE_RECORD_H
+#define DLOCK_FILE_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "lock/backend.h"
+
+struct error;
+
+#define FILE_ID_SIZE 17		/* 16 hex digits: names a hold, proves nothing */
+
+/* Bytes to lock, far behind the text: who has this one may change the record, ... */
+#define FILE_SECTION_BYTE ((int64_t)1 << 40)
+/* ... and behind it each hold has one of its own, for its fence has no other. */
+#define FILE_HOLD_BYTE(fence) (FILE_SECTION_BYTE + 1 + (int64_t)((fence) & (INT64_MAX >> 1)))
+
+/* How a file is locked by flock(). */
+enum file_taken {
+	FILE_FREE,
+	FILE_SHARED,		/* by shared holds and slots */
+	FILE_TAKEN,		/* by an exclusive hold */
+};
+
+struct file_hold {
+	char id[FILE_ID_SIZE];
+	enum hold_mode mode;
+	int slots;
+	uint64_t fence;
+	int count;		/* how often it was acquired */
+	pid_t keeper;
+	int64_t until_ms;	/* wall clock: the keeper frees it then; 0: not by itself */
+	int64_t byte;		/* locked as long as the hold lives; 0: not known */
+	struct holder holder;
+};
+
+struct file_record {
+	uint64_t fence;
+	struct file_hold *holds;
+	size_t count;
+};
+
+/* Reads what can be used of fd; an empty or damaged file gives an empty record. */
+void file_record_read(struct file_record *record, int fd);
+void file_record_finish(struct file_record *record);
+
+/* Writes the record, whole, in one call. 0, or -1 with errno. */
+int file_record_write(const struct file_record *record, int fd);
+
+/* Adds a hold under the next fence, which it returns; 0: out of memory. */
+uint64_t file_record_add(struct file_record *record, const struct request *request);
+
+/* The hold of token, or NULL. */
+const struct file_hold *file_record_find(const struct file_record *record,
+					 const char *token);
+
+/* Notes that this process holds for request now, and until when; true if that was news. */
+bool file_record_adopt(struct file_record *record, const struct request *request);
+
+/*
+ * Counts the hold of token up or down, not below 1. Returns its fence; 0 when it is
+ * not there or would be counted to nothing.
+ */
+uint64_t file_record_count(struct file_record *record, const char *token, int by);
+
+/* Takes out the hold of token; true if it was there. */
+bool file_record_remove(struct file_record *record, const char *token);
+
+/*
+ * Takes out what cannot hold any more: holds whose byte nobody has locked, and holds that
+ * do not go with how the file is locked. fd must not be the descriptor of a hold: the
+ * kernel does not show a descriptor its own locks.
+ */
+void file_record_sift(struct file_record *record, int fd, enum file_taken taken);
+
+/* Is there a hold without a byte? */
+bool file_record_unsure(const struct file_record *record);
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* From a URI to where the server is, and as whom to log in. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/error.h"
+#include "lock/uri.h"
+#include "conn.h"
+
+/* A copy of a parameter, or NULL. */
+static int copy_param(char **to, const struct uri *uri, const char *name, struct error *err)
+{
+	const char *value = uri_param(uri, name);
+
+	if (!value)
+		return 0;
+	if (!value[0]) {
+		error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: empty", name,
+			  uri->scheme);
+		return -1;
+	}
+	*to = strdup(value);
+	return 0;
+}
+
+/* "~/" in front is the home directory, as in a shell. */
+static int copy_path(char **to, const struct uri *uri, const char *name, struct error *err)
+{
+	const char *value = uri_param(uri, name), *home = getenv("HOME");
+
+	if (!value || strncmp(value, "~/", 2) != 0 || !home)
+		return copy_param(to, uri, name, err);
+	if (asprintf(to, "%s%s", home, value + 1) < 0)
+		*to = NULL;
+	return 0;
+}
+
+static int read_tls(struct mysql_address *address, const struct uri *uri, struct error *err)
+{
+	const char *mode = uri_param(uri, "ssl-mode");
+
+	if (copy_path(&address->ca, uri, "ssl-ca", err) ||
+	    copy_path(&address->cert, uri, "ssl-cert", err) ||
+	    copy_path(&address->key, uri, "ssl-key", err))
+		return -1;
+	if (!mode) {
+		/* Who names an authority wants it asked. */
+		address->tls = address->ca ? MYSQL_TLS_VERIFIED :
+			address->cert || address->key ? MYSQL_TLS_REQUIRED : MYSQL_TLS_DISABLED;
+		return 0;
+	}
+	if (!strcasecmp(mode, "disabled") && !address->ca && !address->cert && !address->key)
+		address->tls = MYSQL_TLS_DISABLED;
+	else if (!strcasecmp(mode, "required"))
+		address->tls = MYSQL_TLS_REQUIRED;
+	else if (!strcasecmp(mode, "verify-identity") || !strcasecmp(mode, "verify_identity"))
+		address->tls = MYSQL_TLS_VERIFIED;
+	else {
+		error_set(err, ERROR_USAGE, 0, "parameter \"ssl-mode\" for %.32s: wants disabled "
+			  "(without other ssl- parameters), required or verify-identity",
+			  uri->scheme);
+		return -1;
+	}
+	return 0;
+}
+
+static int read_place(struct mysql_address *address, const struct uri *uri, struct error *err)
+{
+	const struct uri_host *host = uri->hosts;
+	const char *file = address->defaults_file, *group = address->defaults_group;
+
+	if (uri->host_count > 1) {
+		error_set(err, ERROR_USAGE, 0, "%s: wants one host, as in "
+			  "%s://HOST[:PORT]/DATABASE; %zu are given", uri->scheme, uri->scheme,
+			  uri->host_count);
+		return -1;
+	}
+	if (!uri->host_count && !address->socket && !file && !group) {
+		error_set(err, ERROR_USAGE, 0, "%s: no host: %s://HOST[:PORT]/DATABASE, or "
+			  "?socket=PATH, or ?defaults-file=", uri->scheme, uri->scheme);
+		return -1;
+	}
+	if (uri->host_count && address->socket) {
+		error_set(err, ERROR_USAGE, 0, "%s: a host and ?socket= are given, one of them is "
+			  "too much", uri->scheme);
+		return -1;
+	}
+	if (!uri->host_count) {
+		snprintf(address->label, sizeof(address->label), "mysql %.100s",
+			 address->socket ? address->socket : file ? file : group);
+		return 0;
+	}
+	address->host = strdup(host->name);
+	address->port = host->port ? host->port : 3306;
+	snprintf(address->label, sizeof(address->label),
+		 strchr(host->name, ':') ? "mysql [%.90s]:%u" : "mysql %.90s:%u", host->name,
+		 (unsigned)address->port);
+	return 0;
+}
+
+int mysql_address_init(struct mysql_address *address, const struct uri *uri, struct error *err)
+{
+	if (copy_path(&address->socket, uri, "socket", err) ||
+	    copy_path(&address->defaults_file, uri, "defaults-file", err) ||
+	    copy_param(&address->defaults_group, uri, "defaults-group", err) ||
+	    read_tls(address, uri, err) || read_place(address, uri, err))
+		return -1;
+	if (uri->path[0] && uri->path[1])
+		address->database = strdup(uri->path + 1);
+	if (!address->database && !address->defaults_file && !address->defaults_group) {
+		error_set(err, ERROR_USAGE, 0, "%s: no database: %s://HOST[:PORT]/DATABASE",
+			  uri->scheme, uri->scheme);
+		return -1;
+	}
+	if (uri->user && uri->user[0])
+		address->user = strdup(uri->user);
+	if (uri->password)
+		address->password = strdup(uri->password);
+	return 0;
+}
+
+void mysql_address_finish(struct mysql_address *address)
+{
+	if (address->password)
+		explicit_bzero(address->password, strlen(address->password));
+	free(address->password);
+	free(address->user);
+	free(address->host);
+	free(address->socket);
+	free(address->database);
+	free(address->defaults_file);
+	free(address->defaults_group);
+	free(address->ca);
+	free(address->cert);
+	free(address->key);
+}

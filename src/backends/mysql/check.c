@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* Is this server fit to hold locks? */
+#include "api.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/view.h"
+#include "lock.h"
+
+#define ROUNDS 10
+/* Beyond this, fences and the ages in status differ visibly between hosts. */
+#define CLOCK_SKEW_MS 1000
+/* Each waiter holds a connection, some holders two; 151 are the servers' default. */
+#define FEW_CONNECTIONS 300
+
+static int64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int check_round_trip(struct mysql_backend *my, struct findings *findings,
+			    struct error *err)
+{
+	static const struct sql_value none[] = { SQL_LAST };
+	int64_t start, took, least = INT64_MAX, most = 0, sum = 0;
+	bool slow;
+
+	for (int i = 0; i <= ROUNDS; i++) {
+		start = now_us();
+		if (mysql_run(my, "DO 0", none, MYSQL_REPEAT, NULL, err))
+			return -1;
+		took = now_us() - start;
+		if (i == 0)
+			continue;	/* connects, logs in */
+		least = took < least ? took : least;
+		most = took > most ? took : most;
+		sum += took;
+	}
+	slow = most > my->base.timeout_ms * 500;
+	findings_add(findings, slow ? FINDING_WARNING : FINDING_OK, "round-trip",
+		     slow ? "raise ?timeout=, and take a longer --ttl" : NULL,
+		     "%.2f ms on average, %.2f to %.2f", (double)sum / ROUNDS / 1000,
+		     (double)least / 1000, (double)most / 1000);
+	return 0;
+}
+
+/* What the server says of itself; the rows of sql/check_*.sql. */
+enum fact {
+	FACT_VERSION, FACT_COMMENT, FACT_READ_ONLY, FACT_INNODB_READ_ONLY, FACT_MOST, FACT_LOG_BIN,
+	FACT_LOG_FORMAT, FACT_FLUSH, FACT_CONNECTED, FACT_CIPHER, FACT_READY, FACT_NODES, FACTS
+};
+
+static const char *const fact_names[FACTS] = {
+	"version", "version_comment", "read_only", "innodb_read_only", "max_connections",
+	"log_bin", "binlog_format", "innodb_flush_log_at_trx_commit", "Threads_connected",
+	"Ssl_cipher", "wsrep_ready", "wsrep_cluster_size",
+};
+
+struct facts {
+	char value[FACTS][80];	/* "": not told */
+};
+
+static int read_facts(struct mysql_backend *my, const char *sql, struct facts *facts,
+		      struct error *err)
+{
+	static const struct sql_value none[] = { SQL_LAST };
+	MYSQL_RES *rows;
+	MYSQL_ROW row;
+
+	if (mysql_run(my, sql, none, MYSQL_REPEAT, &rows, err))
+		return -1;
+	while (rows && (row = mysql_fetch_row(rows)))
+		for (int i = 0; i < FACTS; i++)
+			if (row[0] && row[1] && !strcasecmp(row[0], fact_names[i]))
+				snprintf(facts->value[i], sizeof(facts->value[i]), "%s", row[1]);
+	mysql_free_result(rows);
+	return 0;
+}
+
+static bool is_on(const char *value)
+{
+	return value[0] && strcmp(value, "0") != 0 && strcasecmp(value, "OFF") != 0;
+}
+
+static void check_version(const char *version, const char *comment, struct findings *findings)
+{
+	/* "5.5.5-10.11.2-MariaDB", as replicas of old see it */
+	const char *text = strncmp(version, "5.5.5-", 6) ? version : version + 6;
+	char *end;
+	const long major = strtol(text, &end, 10);
+	const long minor = *end == '.' ? strtol(end + 1, NULL, 10) : 0;
+	const bool maria = strstr(version, "MariaDB") || strstr(comment, "MariaDB");
+	const bool old = maria ? major < 10 || (major == 10 && minor < 3)
+			       : major < 5 || (major == 5 && minor < 7);
+
+	findings_add(findings, old ? FINDING_ERROR : FINDING_OK, "version",
+		     old ? "use MySQL 5.7, MariaDB 10.3, or newer" : NULL, "%s %.60s%s",
+		     maria ? "MariaDB" : "MySQL", text, old ? " is too old" : "");
+}
+
+static int check_clock(struct mysql_backend *my, struct findings *findings, struct error *err)
+{
+	static const struct sql_value none[] = { SQL_LAST };
+	const int64_t before_ms = clock_wall_ms();
+	int64_t theirs_us = 0;
+	long long skew;
+	MYSQL_RES *rows;
+	bool off;
+
+	if (mysql_run(my, sql_check_clock, none, MYSQL_REPEAT, &rows, err))
+		return -1;
+	mysql_numbers(rows, &theirs_us, 1);
+	mysql_free_result(rows);
+	skew = theirs_us / 1000 - (before_ms + clock_wall_ms()) / 2;
+	off = llabs(skew) > CLOCK_SKEW_MS;
+	findings_add(findings, off ? FINDING_WARNING : FINDING_OK, "clock",
+		     off ? "synchronise the clocks (NTP); leases do not depend on it" : NULL,
+		     "%+lld ms against ours", skew);
+	return 0;
+}
+
+static void check_role(const struct facts *facts, struct findings *findings)
+{
+	if (is_on(facts->value[FACT_READ_ONLY]) || is_on(facts->value[FACT_INNODB_READ_ONLY]))
+		findings_add(findings, FINDING_ERROR, "role", "name the primary",
+			     "read-only: it takes no writes, or only those of administrators");
+	else
+		findings_add(findings, FINDING_OK, "role", NULL, "takes writes");
+	if (facts->value[FACT_READY][0] && facts->value[FACT_NODES][0] &&
+	    strcmp(facts->value[FACT_NODES], "0") != 0) {
+		const bool ready = is_on(facts->value[FACT_READY]);
+
+		findings_add(findings, ready ? FINDING_OK : FINDING_ERROR, "cluster",
+			     ready ? NULL : "name a node that is in sync",
+			     "Galera, %s nodes, wsrep_ready is %s", facts->value[FACT_NODES],
+			     facts->value[FACT_READY]);
+	}
+}
+
+static void check_connections(const struct facts *facts, struct findings *findings)
+{
+	const bool few = strtol(facts->value[FACT_MOST], NULL, 10) < FEW_CONNECTIONS;
+
+	findings_add(findings, few ? FINDING_WARNING : FINDING_OK, "connections",
+		     few ? "each holder and each waiter needs one, a holder of row or table two: "
+		     "raise max_connections if many wait at once" : NULL,
+		     "%s of at most %s in use", facts->value[FACT_CONNECTED],
+		     facts->value[FACT_MOST]);
+}
+
+static void check_durability(const struct facts *facts, struct findings *findings)
+{
+	const char *flush = facts->value[FACT_FLUSH];
+
+	if (is_on(facts->value[FACT_LOG_BIN]) &&
+	    !strcmp(facts->value[FACT_LOG_FORMAT], "STATEMENT"))
+		findings_add(findings, FINDING_ERROR, "binlog", "set binlog_format to MIXED or ROW",
+			     "binlog_format is STATEMENT, which cannot log what locks do");
+	if (flush[0] && strcmp(flush, "1") != 0)
+		findings_add(findings, FINDING_WARNING, "durability",
+			     "set innodb_flush_log_at_trx_commit to 1",
+			     "innodb_flush_log_at_trx_commit is %s: a crash of the host may forget "
+			     "the newest locks", flush);
+	else
+		findings_add(findings, FINDING_OK, "durability", NULL,
+			     "commits are on disk before they are answered");
+}
+
+static void check_transport(const struct mysql_backend *my, const char *cipher,
+			    struct findings *findings)
+{
+	const char *host = my->address.host;
+	const bool local = !host || !strcmp(host, "localhost") || !strcmp(host, "::1") ||
+			   !strncmp(host, "127.", 4);
+
+	if (cipher[0] && my->address.tls == MYSQL_TLS_REQUIRED)
+		findings_add(findings, FINDING_WARNING, "transport",
+			     "name the authority: ?ssl-ca=PATH",
+			     "encrypted with %s, but the server's certificate is not checked",
+			     cipher);
+	else if (cipher[0])
+		findings_add(findings, FINDING_OK, "transport", NULL, "encrypted with %s", cipher);
+	else if (local)
+		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
+	else
+		findings_add(findings, FINDING_WARNING, "transport",
+			     "use TLS (?ssl-ca=PATH), a private network or a tunnel",
+			     "not encrypted: what is locked can be read on the way");
+}
+
+int mysql_check(struct backend *backend, struct findings *findings, struct error *err)
+{
+	struct mysql_backend *my = mysql_from_backend(backend);
+	struct facts facts = { 0 };
+
+	if (check_round_trip(my, findings, err) || check_clock(my, findings, err) ||
+	    read_facts(my, sql_check_variables, &facts, err) ||
+	    read_facts(my, sql_check_status, &facts, err))
+		return -1;
+	check_version(facts.value[FACT_VERSION], facts.value[FACT_COMMENT], findings);
+	check_role(&facts, findings);
+	check_connections(&facts, findings);
+	check_durability(&facts, findings);
+	check_transport(my, facts.value[FACT_CIPHER], findings);
+	return my->strategy->check(my, findings, err);
+}

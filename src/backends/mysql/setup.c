@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* Making tables, or telling an administrator how to. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lock.h"
+
+static const char create[] = "CREATE TABLE IF NOT EXISTS ";
+
+/* Are all tables there that text makes? */
+static bool is_made(struct mysql_backend *my, const char *text)
+{
+	struct error ignored = { 0 };
+	char name[65];
+
+	while ((text = strstr(text, create))) {
+		text += sizeof(create) - 1;
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, " ("), text);
+
+		const struct sql_value values[] = { SQL_PART("table", name), SQL_LAST };
+
+		if (mysql_run(my, "SELECT 1 FROM {table} LIMIT 0", values, MYSQL_REPEAT, NULL,
+			      &ignored))
+			return false;
+	}
+	return true;
+}
+
+int mysql_setup(struct backend *backend, struct error *err)
+{
+	static const struct sql_value none[] = { SQL_LAST };
+	struct mysql_backend *my = mysql_from_backend(backend);
+	const char *sql = my->strategy->tables[0] ? my->strategy->tables : "DO 0";
+
+	/* An account that may not make what is there already need not. */
+	my->only_looks = true;
+	if ((!my->strategy->tables[0] || !is_made(my, my->strategy->tables)) &&
+	    mysql_run(my, sql, none, MYSQL_REPEAT, NULL, err))
+		return -1;
+	return my->strategy->columns
+		? mysql_run(my, my->strategy->columns, none, MYSQL_REPEAT, NULL, err) : 0;
+}
+
+/* 'USER'@'%', an apostrophe doubled: one works whatever sql_mode is. NULL: no memory. */
+static char *quote_account(const char *user)
+{
+	char *text = malloc(2 * strlen(user) + 8), *end = text;
+
+	if (!text)
+		return NULL;
+	*end++ = '\'';
+	for (; *user; user++) {
+		if (*user == '\'' || *user == '\\')
+			*end++ = *user;
+		*end++ = *user;
+	}
+	strcpy(end, "'@'%'");
+	return text;
+}
+
+int mysql_plan(struct backend *backend, char **text, struct error *err)
+{
+	struct mysql_backend *my = mysql_from_backend(backend);
+	const char *database = my->address.database, *user = my->address.user;
+	char *account, *sql = NULL;
+
+	if (!database) {
+		error_set(err, ERROR_USAGE, 0, "--dry-run needs the database in the URI: "
+			  "mysql://HOST/DATABASE");
+		return -1;
+	}
+	account = quote_account(user ? user : "dlock");
+	*text = NULL;
+	if (account && asprintf(&sql, "USE {database};\n%s"
+				"-- For each account that holds locks, from the hosts it "
+				"comes from:\n%s",
+				my->strategy->tables, my->strategy->grants) > 0) {
+		const struct sql_value values[] = {
+			SQL_NAME("database", database), SQL_PART("account", account), SQL_LAST
+		};
+
+		*text = sql_format(sql, values);
+		free(sql);
+	}
+	free(account);
+	if (!*text)
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+	return *text ? 0 : -1;
+}

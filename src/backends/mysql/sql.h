@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * SQL from the texts in sql/, with values put in: "{key}" stands for one. Bytes
+ * become a hexadecimal literal, X'6a6f62', that means the same in every character set
+ * and sql_mode; names of tables stand in back quotes. No I/O.
+ */
+#ifndef DLOCK_MYSQL_SQL_H
+#define DLOCK_MYSQL_SQL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum sql_type {
+	SQL_BYTES,
+	SQL_NUMBER,
+	SQL_IDENTIFIER,
+	SQL_RAW,		/* a text of our own, as it is */
+};
+
+struct sql_value {
+	const char *key;	/* NULL ends a list */
+	enum sql_type type;
+	const void *bytes;	/* but for SQL_NUMBER */
+	size_t length;
+	int64_t number;
+};
+
+#define SQL_TEXT(KEY, TEXT) { .key = (KEY), .type = SQL_BYTES, .bytes = (TEXT), \
+			      .length = strlen(TEXT) }
+#define SQL_BLOB(KEY, BYTES, LENGTH) { .key = (KEY), .type = SQL_BYTES, .bytes = (BYTES), \
+				       .length = (LENGTH) }
+#define SQL_INT(KEY, NUMBER) { .key = (KEY), .type = SQL_NUMBER, .number = (NUMBER) }
+#define SQL_NAME(KEY, TEXT) { .key = (KEY), .type = SQL_IDENTIFIER, .bytes = (TEXT), \
+			      .length = strlen(TEXT) }
+#define SQL_PART(KEY, TEXT) { .key = (KEY), .type = SQL_RAW, .bytes = (TEXT), \
+			      .length = strlen(TEXT) }
+#define SQL_LAST { .key = NULL }
+
+/*
+ * Returns the text, which the caller frees; NULL: out of memory, or a key that is in
+ * sql but not in values.
+ */
+char *sql_format(const char *sql, const struct sql_value values[]);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/* What the Redis backend tells of its locks, and breaking them. */
+#include <hiredis/hiredis.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "lock/view.h"
+#include "lock.h"
+
+void redis_read_mode(const char *text, enum hold_mode *mode, int *slots)
+{
+	*mode = HOLD_EXCLUSIVE;
+	if (text[0] == 's')
+		*mode = HOLD_SHARED;
+	*slots = (int)strtol(text, NULL, 10);
+	if (*slots > 0)
+		*mode = HOLD_SLOT;
+}
+
+/* {text, mode, fence, age, expires, count}: see inspect.lua. */
+static bool read_hold(const redisReply *row, struct lock_view *view)
+{
+	redisReply *const *e = row->element;
+	struct hold_view *hold;
+
+	if (!redis_is_array(row, 6) || !redis_is_text(e[0]) || !redis_is_text(e[1]) ||
+	    !redis_is_text(e[2]) || !redis_is_integer(e[3]) || !redis_is_integer(e[4]) ||
+	    !redis_is_integer(e[5]))
+		return false;
+	hold = lock_view_add_hold(view);
+	if (!hold)
+		return false;
+	holder_decode(&hold->holder, e[0]->str, e[0]->len);
+	redis_read_mode(e[1]->str, &hold->mode, &hold->slots);
+	hold->fence = strtoull(e[2]->str, NULL, 10);
+	hold->age_ms = e[3]->integer;
+	hold->expires_ms = e[4]->integer;
+	hold->count = (int)e[5]->integer;
+	return true;
+}
+
+/* {text, mode, waiting} */
+static bool read_waiter(const redisReply *row, struct lock_view *view)
+{
+	redisReply *const *e = row->element;
+	struct waiter_view *waiter;
+
+	if (!redis_is_array(row, 3) || !redis_is_text(e[0]) || !redis_is_text(e[1]) ||
+	    !redis_is_integer(e[2]))
+		return false;
+	waiter = lock_view_add_waiter(view);
+	if (!waiter)
+		return false;
+	holder_decode(&waiter->holder, e[0]->str, e[0]->len);
+	redis_read_mode(e[1]->str, &waiter->mode, &waiter->slots);
+	waiter->waiting_ms = e[2]->integer;
+	return true;
+}
+
+static bool read_view(const redisReply *reply, struct lock_view *view)
+{
+	redisReply *const *e = reply->element;
+
+	if (!redis_is_array(reply, 3) || !redis_is_text(e[0]) || !redis_is_array(e[1], 0) ||
+	    !redis_is_array(e[2], 0))
+		return false;
+	view->fence = strtoull(e[0]->str, NULL, 10);
+	for (size_t i = 0; i < e[1]->elements; i++)
+		if (!read_hold(e[1]->element[i], view))
+			return false;
+	for (size_t i = 0; i < e[2]->elements; i++)
+		if (!read_waiter(e[2]->element[i], view))
+			return false;
+	view->held = view->hold_count > 0;
+	return true;
+}
+
+static int look(struct redis_backend *redis, const char *name, const char *then_break,
+		struct lock_view *view, struct error *err)
+{
+	const struct request request = { .name = name, .token = "" };
+	const char *const arguments[] = { then_break, NULL };
+	redisReply *reply = redis_node_script(&redis->node, &script_inspect, &request, arguments,
+					      err);
+
+	if (!reply)
+		return -1;
+	if (!read_view(reply, view)) {
+		redis_node_odd(&redis->node, reply, err);
+		return -1;
+	}
+	freeReplyObject(reply);
+	return 0;
+}
+
+int redis_inspect(struct backend *backend, const char *name, bool listen,
+		  struct lock_view *view, struct error *err)
+{
+	struct redis_backend *redis = redis_from_backend(backend);
+
+	if (listen && (redis_node_keys(&redis->node, name, err) ||
+		       redis_node_listen(&redis->node, REDIS_FREE, err)))
+		return -1;
+	return look(redis, name, "0", view, err);
+}
+
+int redis_break(struct backend *backend, const char *name, struct lock_view *view,
+		struct error *err)
+{
+	return look(redis_from_backend(backend), name, "1", view, err);
+}
+
+/* ---- list ---- */
+
+/* "*PREFIX*" with what SCAN takes for a pattern escaped; matches side keys, too. */
+static char *make_pattern(const char *prefix)
+{
+	char *pattern = malloc(2 * strlen(prefix) + 8), *c = pattern;
+
+	if (!pattern)
+		return NULL;
+	if (!prefix[0])
+		return strcpy(pattern, "{*}:*");
+	*c++ = '*';
+	for (; *prefix; prefix++) {
+		if (strchr("*?[]\\", *prefix))
+			*c++ = '\\';
+		*c++ = *prefix;
+	}
+	*c++ = '*';
+	*c = '\0';
+	return pattern;
+}
+
+static bool ends_with(const char *key, size_t length, const char *suffix)
+{
+	size_t tail = strlen(suffix);
+
+	return length >= tail && !memcmp(key + length - tail, suffix, tail);
+}
+
+/*
+ * Adds the lock that a key belongs to. Fences outlive their locks and tell of none,
+ * and waiters never are without a queue.
+ */
+static int add_key(const struct redis_node *node, const redisReply *key,
+		   struct name_list *names)
+{
+	static const char *const telling[] = { ":holders", ":queue" };
+	static const char *const silent[] = { ":fence", ":waiters" };
+	size_t prefix = strlen(node->prefix), length = key->len;
+	const char *text = key->str;
+	bool side = false, braces = text[0] == '{';
+
+	for (size_t i = 0; i < 2; i++) {
+		if (ends_with(text, length, silent[i]) && memchr(text, '{', length))
+			return 0;
+		if (ends_with(text, length, telling[i]) && memchr(text, '{', length)) {
+			length -= strlen(telling[i]);
+			side = true;
+			break;
+		}
+	}
+	if (braces && side && length > 2 && text[length - 1] == '}' &&
+	    !strncmp(text + 1, node->prefix, prefix))
+		return name_list_add(names, text + 1 + prefix, length - 2 - prefix);
+	if (prefix && !strncmp(text, node->prefix, prefix) && length > prefix)
+		return name_list_add(names, text + prefix, length - prefix);
+	return 0;
+}
+
+int redis_list(struct backend *backend, struct name_list *names, struct error *err)
+{
+	struct redis_node *node = &redis_from_backend(backend)->node;
+	const char *argv[] = { "SCAN", NULL, "MATCH", NULL, "COUNT", "1000" };
+	char cursor[32] = "0", *pattern = make_pattern(node->prefix);
+	int failed = pattern ? 0 : -1;
+	redisReply *reply, *keys;
+
+	if (!pattern)
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+	argv[3] = pattern;
+	while (!failed) {
+		argv[1] = cursor;
+		reply = redis_node_ask(node, 6, argv, err);
+		if (reply && (!redis_is_array(reply, 2) || !redis_is_text(reply->element[0]) ||
+			      !redis_is_array(reply->element[1], 0))) {
+			redis_node_odd(node, reply, err);
+			reply = NULL;
+		}
+		failed = reply ? 0 : -1;
+		if (failed)
+			break;
+		keys = reply->element[1];
+		for (size_t i = 0; i < keys->elements && !failed; i++)
+			if (redis_is_text(keys->element[i]))
+				failed = add_key(node, keys->element[i], names);
+		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
+		freeReplyObject(reply);
+		if (!strcmp(cursor, "0"))
+			break;
+	}
+	free(pattern);
+	name_list_sort(names);
+	return failed;
+}

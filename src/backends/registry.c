@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+#include "registry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/module.h"
+#include "base/version.h"
+#include "lock/uri.h"
+
+extern const struct backend_ops file_ops;
+extern const struct backend_ops redis_ops;
+
+static const char *const file_schemes[] = { "file", NULL };
+static const char *const redis_schemes[] = { "redis", "redis+unix", NULL };
+static const char *const zookeeper_schemes[] = { "zookeeper", "zk", NULL };
+static const char *const mysql_schemes[] = { "mysql", "mariadb", NULL };
+
+static bool always(const struct uri *uri)
+{
+	(void)uri;
+	return true;
+}
+
+/* Of the strategies, those whose locks the server frees with the connection. */
+static bool mysql_session(const struct uri *uri)
+{
+	const char *strategy = uri_param(uri, "strategy");
+
+	return strategy && (!strcmp(strategy, "row") || !strcmp(strategy, "advisory") ||
+			    !strcmp(strategy, "table"));
+}
+
+const struct backend_driver backend_drivers[] = {
+	{ .schemes = file_schemes, .ops = &file_ops, .local = true, .session = always,
+	  .summary = "a directory on this host (the default)" },
+	{ .schemes = redis_schemes,
+#ifndef WITHOUT_REDIS
+	  .ops = &redis_ops,
+#endif
+	  .summary = "a Redis or Valkey server" },
+	{ .schemes = zookeeper_schemes,
+#ifndef WITHOUT_ZOOKEEPER
+	  .module = "zookeeper",
+#endif
+	  .session = always, .summary = "a ZooKeeper server or ensemble" },
+	{ .schemes = mysql_schemes, .session = mysql_session,
+#ifndef WITHOUT_MYSQL
+	  .module = "mysql",
+#endif
+	  .summary = "a MySQL or MariaDB server" },
+	{ .schemes = NULL },
+};
+
+static bool has_scheme(const struct backend_driver *driver, const char *scheme)
+{
+	for (const char *const *s = driver->schemes; *s; s++)
+		if (!strcmp(*s, scheme))
+			return true;
+	return false;
+}
+
+static void refuse_scheme(const char *scheme, struct error *err)
+{
+	char known[160] = "";
+	size_t used = 0;
+
+	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
+		for (const char *const *s = d->schemes; *s; s++)
+			used += (size_t)snprintf(known + used, sizeof(known) - used,
+						 "%s%s:", used ? ", " : "", *s);
+	error_set(err, ERROR_USAGE, 0, "unknown backend '%s:': known are %s", scheme, known);
+}
+
+const struct backend_driver *backend_find(const char *scheme, struct error *err)
+{
+	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
+		if (has_scheme(d, scheme))
+			return d;
+	refuse_scheme(scheme, err);
+	return NULL;
+}
+
+static const struct backend_ops *driver_ops(const struct backend_driver *driver,
+					    struct error *err)
+{
+	const struct backend_module *module;
+	char file[64];
+
+	if (driver->ops)
+		return driver->ops;
+	if (!driver->module) {
+		error_set(err, ERROR_USAGE, 0, "this dlock was built without %s",
+			  driver->schemes[0]);
+		return NULL;
+	}
+	snprintf(file, sizeof(file), "dlock-%.32s.so", driver->module);
+	module = module_load(file, BACKEND_MODULE_SYMBOL, err);
+	if (!module) {
+		error_prefix(err, "the module for %s cannot be loaded", driver->module);
+		return NULL;
+	}
+	if (strcmp(module->version, DLOCK_VERSION) != 0) {
+		error_set(err, ERROR_INTERNAL, 0,
+			  "the module for %s belongs to another version of dlock", driver->module);
+		return NULL;
+	}
+	return module->ops;
+}
+
+struct backend *backend_open(const struct backend_driver *driver,
+			     const struct uri *uri, struct error *err)
+{
+	int64_t timeout_ms, connect_timeout_ms;
+	const struct backend_ops *ops;
+	struct backend *backend;
+
+	if (uri_param_duration(uri, "timeout", BACKEND_TIMEOUT_MS, &timeout_ms, err) ||
+	    uri_param_duration(uri, "connect-timeout", BACKEND_CONNECT_TIMEOUT_MS,
+			       &connect_timeout_ms, err))
+		return NULL;
+	if (timeout_ms < 1 || connect_timeout_ms < 1) {
+		error_set(err, ERROR_USAGE, 0, "?timeout= and ?connect-timeout= must be "
+			  "more than 0");
+		return NULL;
+	}
+	ops = driver_ops(driver, err);
+	if (!ops)
+		return NULL;
+	backend = ops->open(uri, err);
+	if (!backend)
+		return NULL;
+	backend->ops = ops;
+	backend->cancel_fd = -1;
+	backend->hold_fd = -1;
+	backend->slot_fd = -1;
+	backend->timeout_ms = timeout_ms;
+	backend->connect_timeout_ms = connect_timeout_ms;
+	return backend;
+}
+
+void backend_close(struct backend *backend)
+{
+	if (backend)
+		backend->ops->close(backend);
+}
+
+bool backend_has_session(const struct backend_driver *driver, const struct uri *uri)
+{
+	return driver->session && driver->session(uri);
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT */
+#include "call.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "conn.h"
+
+uint32_t zk_watch_number(struct zk_conn *conn)
+{
+	return ++conn->last_watch;
+}
+
+/* ---- in the library's threads ---- */
+
+/* The answer is in the call: whoever waits for the last one is woken. */
+static void finish(struct zk_call *call, int rc)
+{
+	struct zk_conn *conn = call->conn;
+	bool dropped;
+
+	pthread_mutex_lock(&conn->mutex);
+	call->rc = rc;
+	call->done = true;
+	/* What the library itself says is above this, what servers say below. */
+	conn->answered |= rc == ZOK || rc < ZAPIERROR;
+	dropped = call->dropped;
+	if (!dropped && --conn->pending == 0)
+		eventfd_write(conn->done_fd, 1);
+	pthread_mutex_unlock(&conn->mutex);
+	if (dropped)
+		zk_call_free(call);
+}
+
+static struct zk_call *call_of(const void *data)
+{
+	return (struct zk_call *)data;
+}
+
+static void on_void(int rc, const void *data)
+{
+	finish(call_of(data), rc);
+}
+
+static void on_string(int rc, const char *value, const void *data)
+{
+	(void)value;
+	finish(call_of(data), rc);
+}
+
+static void on_stat(int rc, const struct Stat *stat, const void *data)
+{
+	struct zk_call *call = call_of(data);
+
+	if (rc == ZOK && stat)
+		call->stat = *stat;
+	finish(call, rc);
+}
+
+static void on_data(int rc, const char *value, int length, const struct Stat *stat,
+		    const void *data)
+{
+	struct zk_call *call = call_of(data);
+
+	if (rc == ZOK && stat)
+		call->stat = *stat;
+	/* -1: the node has none */
+	call->length = rc == ZOK && value && length > 0 ? (size_t)length : 0;
+	call->text = malloc(call->length + 1);
+	if (!call->text) {
+		finish(call, ZSYSTEMERROR);
+		return;
+	}
+	if (call->length)
+		memcpy(call->text, value, call->length);
+	call->text[call->length] = '\0';
+	finish(call, rc);
+}
+
+static void on_names(int rc, const struct String_vector *names, const struct Stat *stat,
+		     const void *data)
+{
+	struct zk_call *call = call_of(data);
+	size_t size = 1;
+	char *out;
+
+	if (rc != ZOK || !names) {
+		finish(call, rc);
+		return;
+	}
+	if (stat)
+		call->stat = *stat;
+	for (int32_t i = 0; i < names->count; i++)
+		size += strlen(names->data[i]) + 1;
+	out = call->text = malloc(size);
+	if (!out) {
+		finish(call, ZSYSTEMERROR);
+		return;
+	}
+	for (int32_t i = 0; i < names->count; i++)
+		out = stpcpy(out, names->data[i]) + 1;
+	call->count = (size_t)names->count;
+	call->length = size - 1;
+	finish(call, rc);
+}
+
+static void on_watch(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+	struct zk_conn *conn = (struct zk_conn *)zoo_get_context(handle);
+	struct zk_event event = { .watch = (uint32_t)(uintptr_t)context,
+				  .gone = type == ZOO_DELETED_EVENT };
+
+	(void)state;
+	(void)path;
+	/* Those of the session go to every watch; the session's own watcher has them. */
+	if (type == ZOO_SESSION_EVENT)
+		return;
+	pthread_mutex_lock(&conn->mutex);
+	if (conn->event_count < ZK_EVENTS)
+		conn->events[conn->event_count++] = event;
+	else
+		conn->events_lost = true;
+	eventfd_write(conn->event_fd, 1);
+	pthread_mutex_unlock(&conn->mutex);
+}
+
+/* ---- sending ---- */
+
+static struct zk_call *prepare(struct zk_conn *conn)
+{
+	struct zk_call *call = calloc(1, sizeof(*call));
+
+	/* Without memory for a request of some 100 bytes nothing can be done about it. */
+	if (!call)
+		abort();
+	call->conn = conn;
+	pthread_mutex_lock(&conn->mutex);
+	if (!conn->pending++)
+		conn->sent_ms = clock_boot_ms();
+	pthread_mutex_unlock(&conn->mutex);
+	return call;
+}
+
+/* rc: of the function that sends. When that has failed, no answer will come. */
+static struct zk_call *sent(struct zk_call *call, int rc)
+{
+	if (rc != ZOK)
+		finish(call, rc);
+	return call;
+}
+
+static watcher_fn watcher(uint32_t watch)
+{
+	return watch ? on_watch : NULL;
+}
+
+static void *number(uint32_t watch)
+{
+	return (void *)(uintptr_t)watch;
+}
+
+static const struct ACL_vector *acl(const struct zk_conn *conn)
+{
+	return conn->auth ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+}
+
+struct zk_call *zk_get(struct zk_conn *conn, const char *path, uint32_t watch)
+{
+	struct zk_call *call = prepare(conn);
+
+	return sent(call, zoo_awget(conn->handle, path, watcher(watch), number(watch), on_data,
+				    call));
+}
+
+struct zk_call *zk_list(struct zk_conn *conn, const char *path, uint32_t watch)
+{
+	struct zk_call *call = prepare(conn);
+
+	return sent(call, zoo_awget_children2(conn->handle, path, watcher(watch),
+					      number(watch), on_names, call));
+}
+
+struct zk_call *zk_exists(struct zk_conn *conn, const char *path, uint32_t watch)
+{
+	struct zk_call *call = prepare(conn);
+
+	return sent(call, zoo_awexists(conn->handle, path, watcher(watch), number(watch),
+				       on_stat, call));
+}
+
+struct zk_call *zk_set(struct zk_conn *conn, const char *path, const char *text,
+		       int32_t version)
+{
+	struct zk_call *call = prepare(conn);
+
+	return sent(call, zoo_aset(conn->handle, path, text, (int)strlen(text), version,
+				   on_stat, call));
+}
+
+struct zk_call *zk_delete(struct zk_conn *conn, const char *path, int32_t version)
+{
+	struct zk_call *call = prepare(conn);
+
+	return sent(call, zoo_adelete(conn->handle, path, version, on_void, call));
+}
+
+struct zk_call *zk_create(struct zk_conn *conn, const char *path, const char *text, int mode)
+{
+	struct zk_call *call = prepare(conn);
+
+	return sent(call, zoo_acreate(conn->handle, path, text, (int)strlen(text), acl(conn),
+				      mode, on_string, call));
+}
+
+struct zk_call *zk_sync(struct zk_conn *conn, const char *path)
+{
+	struct zk_call *call = prepare(conn);
+
+	return sent(call, zoo_async(conn->handle, path, on_string, call));
+}
+
+static struct zk_call *send_both(struct zk_call *call)
+{
+	return sent(call, zoo_amulti(call->conn->handle, 2, call->ops, call->results, on_void,
+				     call));
+}
+
+struct zk_call *zk_create_two(struct zk_conn *conn, const char *const paths[2],
+			      const char *const texts[2])
+{
+	struct zk_call *call = prepare(conn);
+
+	for (int i = 0; i < 2; i++) {
+		call->made[i] = calloc(1, ZK_PATH_SIZE);
+		if (!call->made[i])
+			abort();
+		zoo_create_op_init(&call->ops[i], paths[i], texts[i], (int)strlen(texts[i]),
+				   acl(conn), ZOO_EPHEMERAL_SEQUENTIAL, call->made[i],
+				   ZK_PATH_SIZE);
+	}
+	return send_both(call);
+}
+
+struct zk_call *zk_delete_two(struct zk_conn *conn, const char *const paths[2],
+			      int32_t version)
+{
+	struct zk_call *call = prepare(conn);
+
+	zoo_delete_op_init(&call->ops[0], paths[0], -1);
+	zoo_delete_op_init(&call->ops[1], paths[1], version);
+	return send_both(call);
+}
+
+struct zk_call *zk_check_two(struct zk_conn *conn, const char *const paths[2])
+{
+	struct zk_call *call = prepare(conn);
+
+	zoo_check_op_init(&call->ops[0], paths[0], -1);
+	zoo_check_op_init(&call->ops[1], paths[1], -1);
+	return send_both(call);
+}
+
+void zk_call_free(struct zk_call *call)
+{
+	bool done;
+
+	if (!call)
+		return;
+	pthread_mutex_lock(&call->conn->mutex);
+	done = call->done;
+	/* The answer, should it come yet, frees it, and counts for nothing. */
+	if (!done) {
+		call->dropped = true;
+		call->conn->pending--;
+	}
+	pthread_mutex_unlock(&call->conn->mutex);
+	if (!done)
+		return;
+	free(call->made[0]);
+	free(call->made[1]);
+	free(call->text);
+	free(call);
+}
+
+/* ---- errors ---- */
+
+void zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,
+		   struct error *err)
+{
+	switch (rc) {
+	case ZNOAUTH:
+		error_set(err, ERROR_REFUSED, 0, conn->user
+			  ? "%s: not allowed to %s %.160s (NoAuth) as user '%.60s': check user "
+			    "and password, or the node's ACL"
+			  : "%s: not allowed to %s %.160s (NoAuth): its ACL wants a user and "
+			    "password, as in zookeeper://USER:PASSWORD@HOST", conn->label, what,
+			  path, conn->user);
+		break;
+	case ZAUTHFAILED:
+		error_set(err, ERROR_REFUSED, 0, "%s: authentication failed (AuthFailed)",
+			  conn->label);
+		break;
+	case ZSESSIONCLOSEDREQUIRESASLAUTH:
+		error_set(err, ERROR_REFUSED, 0, "%s: the server wants authentication%s",
+			  conn->label, conn->user ? " of another kind" : ": give USER:PASSWORD@");
+		break;
+	case ZNOTREADONLY:
+		error_set(err, ERROR_REFUSED, 0, "%s: the server takes no writes (NotReadOnly)",
+			  conn->label);
+		break;
+	case ZCONNECTIONLOSS:
+	case ZOPERATIONTIMEOUT:
+	case ZCLOSING:
+	case ZINVALIDSTATE:
+	case ZSESSIONMOVED:
+	case ZSESSIONEXPIRED:
+	case ZTHROTTLEDOP:
+	/* What we have written before, and not heard of. */
+	case ZBADVERSION:
+	case ZRUNTIMEINCONSISTENCY:
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot %s: %s", conn->label, what,
+			  zerror(rc));
+		break;
+	default:
+		error_set(err, ERROR_REFUSED, 0, "%s: cannot %s %.200s: %s", conn->label, what,
+			  path, zerror(rc));
+		break;
+	}
+}

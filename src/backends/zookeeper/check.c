@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+/* How fit a ZooKeeper is to hold locks, and what it needs for that. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/uri.h"
+#include "lock/view.h"
+#include "lock.h"
+#include "net.h"
+
+#define PINGS 10
+/* Asked for to learn what is granted. By default that is 2 and 20 ticks, of 2 s. */
+#define LONG_TTL_MS 3600000
+#define SHORT_TTL_MS 1000	/* the least --ttl */
+
+static int64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static int check_round_trip(struct zk_backend *zk, struct findings *findings, struct error *err)
+{
+	int64_t start, took, least = INT64_MAX, most = 0, sum = 0;
+	bool slow;
+
+	for (int i = 0; i < PINGS; i++) {
+		struct zk_call *call;
+		int rc;
+
+		start = now_us();
+		/* To the leader and back, as what locks depend on. */
+		call = zk_sync(&zk->conn, "/");
+		rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : call->rc;
+		took = now_us() - start;
+		zk_call_free(call);
+		if (rc != ZOK && err->kind == ERROR_NONE)
+			zk_call_error(&zk->conn, rc, "sync", "/", err);
+		if (rc != ZOK)
+			return -1;
+		least = took < least ? took : least;
+		most = took > most ? took : most;
+		sum += took;
+	}
+	slow = most > zk->base.timeout_ms * 500;
+	findings_add(findings, slow ? FINDING_WARNING : FINDING_OK, "round-trip",
+		     slow ? "raise ?timeout=, and take a longer --ttl" : NULL,
+		     "%.2f ms on average, %.2f to %.2f, through the leader",
+		     (double)sum / PINGS / 1000, (double)least / 1000, (double)most / 1000);
+	return 0;
+}
+
+/* The value of the line "Field: value" of `srvr`; "" when it is not there. */
+static void field(const char *text, const char *name, char *buf, size_t size)
+{
+	const char *line = strstr(text, name);
+
+	buf[0] = '\0';
+	if (line)
+		snprintf(buf, size, "%.*s", (int)strcspn(line + strlen(name), "\r\n,"),
+			 line + strlen(name));
+	for (char *c = buf; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+}
+
+struct ensemble {
+	size_t serving, unknown;
+	bool standalone, leader;
+};
+
+static void check_server(struct zk_backend *zk, const struct uri_host *host,
+			 struct ensemble *ensemble, struct findings *findings)
+{
+	char answer[2048], label[128], version[48], mode[24];
+	int64_t limit_ms = clock_boot_ms() + zk->base.timeout_ms;
+	struct error err = { 0 };
+	int length = zk_net_ask(host->name, host->port, "srvr\n", answer, sizeof(answer), limit_ms,
+				zk->base.cancel_fd, &err);
+
+	zk_net_write_host(host, label, sizeof(label));
+	if (length < 0) {
+		findings_add(findings, FINDING_WARNING, "server", "repair it, or take it out of "
+			     "the URI", "%s: %.160s", label, err.message);
+		return;
+	}
+	field(answer, "version: ", version, sizeof(version));
+	field(answer, "Mode: ", mode, sizeof(mode));
+	if (strstr(answer, "whitelist")) {
+		ensemble->unknown++;
+		findings_add(findings, FINDING_WARNING, "server", "allow it: "
+			     "4lw.commands.whitelist=srvr", "%s: does not tell its version and "
+			     "role ('srvr' is not allowed)", label);
+		return;
+	}
+	if (!mode[0]) {
+		findings_add(findings, FINDING_WARNING, "server", "see its log: it has no quorum",
+			     "%s: does not serve", label);
+		return;
+	}
+	ensemble->serving++;
+	ensemble->standalone |= !strcmp(mode, "standalone");
+	ensemble->leader |= !strcmp(mode, "leader");
+	version[strcspn(version, "-")] = '\0';
+	if (strtol(version, NULL, 10) < 3 ||
+	    (strtol(version, NULL, 10) == 3 && strtol(version + 2, NULL, 10) < 5))
+		findings_add(findings, FINDING_WARNING, "server", "use ZooKeeper 3.5 or newer",
+			     "%s: %s, version %s: it has no containers, so that directories of "
+			     "locks stay", label, mode, version);
+	else
+		findings_add(findings, FINDING_OK, "server", NULL, "%s: %s, version %s", label,
+			     mode, version);
+}
+
+static void check_ensemble(struct zk_backend *zk, struct findings *findings)
+{
+	struct ensemble ensemble = { .serving = 0 };
+
+	/* Servers tell of themselves in clear text only. */
+	if (zk->conn.tls)
+		return;
+	for (size_t i = 0; i < zk->conn.host_count; i++)
+		check_server(zk, &zk->conn.hosts[i], &ensemble, findings);
+	if (ensemble.standalone)
+		findings_add(findings, FINDING_WARNING, "quorum", "run three servers or more, "
+			     "and name them all", "a single server: while it is down nobody gets "
+			     "a lock, and holders must stop");
+	else if (zk->conn.host_count < 3 && !ensemble.unknown)
+		findings_add(findings, FINDING_WARNING, "quorum", "name all servers in the URI",
+			     "%zu of the ensemble's servers %s named: when %s down, the others "
+			     "are not found", zk->conn.host_count,
+			     zk->conn.host_count == 1 ? "is" : "are",
+			     zk->conn.host_count == 1 ? "it is" : "they are");
+	else
+		findings_add(findings, FINDING_OK, "quorum", NULL, "%zu of %zu servers serve",
+			     ensemble.serving, zk->conn.host_count);
+}
+
+/* What the server grants to one who asks for much, and for little. */
+static int check_session(struct zk_backend *zk, struct findings *findings, struct error *err)
+{
+	int64_t least_ms, most_ms;
+
+	if (zk_conn_open(&zk->conn, LONG_TTL_MS, err))
+		return -1;
+	most_ms = zk->conn.ttl_ms;
+	zk_conn_close(&zk->conn);
+	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
+	if (zk_conn_open(&zk->conn, SHORT_TTL_MS, err))
+		return -1;
+	least_ms = zk->conn.ttl_ms;
+	findings_add(findings, most_ms < 30000 ? FINDING_WARNING : FINDING_OK, "session",
+		     most_ms < 30000 ? "raise maxSessionTimeout, or take a shorter --ttl" : NULL,
+		     "a --ttl from %.3g s to %.6g s is granted", (double)least_ms / 1000,
+		     (double)most_ms / 1000);
+	return 0;
+}
+
+static int check_acl(struct zk_backend *zk, struct findings *findings, struct error *err)
+{
+	struct zk_call *root = zk_exists(&zk->conn, zk->root, 0);
+	struct zk_call *names = zk_list(&zk->conn, zk->root, 0);
+	int rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : root->rc;
+	int list_rc = rc == ZOK ? names->rc : rc;
+
+	zk_call_free(root);
+	zk_call_free(names);
+	if (err->kind != ERROR_NONE)
+		return -1;
+	if (list_rc == ZNOAUTH) {
+		zk_call_error(&zk->conn, list_rc, "list", zk->root, err);
+		return -1;
+	}
+	if (rc == ZNONODE)
+		findings_add(findings, FINDING_OK, "root", NULL, "%s is made with the first lock, "
+			     "or by 'dlock setup'", zk->root);
+	else
+		findings_add(findings, FINDING_OK, "root", NULL, "%s is there", zk->root);
+	if (zk->conn.auth)
+		findings_add(findings, FINDING_OK, "auth", NULL,
+			     "as user '%.60s': nodes are for this user only", zk->conn.user);
+	else
+		findings_add(findings, FINDING_WARNING, "auth", "give USER:PASSWORD@, so that "
+			     "nodes are for this user only", "no user: anybody who reaches the "
+			     "server may remove locks");
+	return 0;
+}
+
+static void check_transport(const struct zk_backend *zk, struct findings *findings)
+{
+	bool local = true;
+
+	for (size_t i = 0; i < zk->conn.host_count; i++) {
+		const char *host = zk->conn.hosts[i].name;
+
+		local &= !strcmp(host, "localhost") || !strcmp(host, "::1") ||
+			 !strncmp(host, "127.", 4);
+	}
+	if (zk->conn.tls)
+		findings_add(findings, FINDING_OK, "transport", NULL, "encrypted");
+	else if (local)
+		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
+	else
+		findings_add(findings, FINDING_WARNING, "transport",
+			     "use a private network or a tunnel", "not encrypted%s",
+			     zk->conn.auth ? ": the password can be read on the way" : "");
+}
+
+int zk_check(struct backend *backend, struct findings *findings, struct error *err)
+{
+	struct zk_backend *zk = zk_from_backend(backend);
+
+	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
+	if (check_session(zk, findings, err))
+		return -1;
+	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
+	if (check_round_trip(zk, findings, err) || check_acl(zk, findings, err))
+		return -1;
+	check_ensemble(zk, findings);
+	check_transport(zk, findings);
+	return 0;
+}
+
+int zk_setup(struct backend *backend, struct error *err)
+{
+	struct zk_backend *zk = zk_from_backend(backend);
+	int result;
+
+	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
+	do {
+		*err = (struct error){ .kind = ERROR_NONE };
+		result = zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ? -1 : zk_make_root(zk, err);
+	} while (result && zk_conn_ask_again(&zk->conn, err));
+	return result;
+}
+
+/* For the client that comes with ZooKeeper: the root and all above it. */
+int zk_plan(struct backend *backend, char **text, struct error *err)
+{
+	const char *root = zk_from_backend(backend)->root, *end = root;
+	size_t depth = 1, used = 0, size;
+
+	for (const char *c = root; *c; c++)
+		depth += *c == '/';
+	size = depth * (strlen(root) + sizeof("create \n")) + 1;
+	*text = calloc(1, size);
+	if (!*text) {
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+		return -1;
+	}
+	while (*end) {
+		end += 1 + strcspn(end + 1, "/");
+		if (end - root > 1)
+			used += (size_t)snprintf(*text + used, size - used, "create %.*s\n",
+						 (int)(end - root), root);
+	}
+	return 0;
+}

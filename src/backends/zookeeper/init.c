@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* A connection before its first session, and after its last one. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "lock/uri.h"
+#include "conn.h"
+#include "net.h"
+
+/* "?ssl-ca=", "cert=", "key=" in the form of the library. */
+static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *err)
+{
+	const char *ca = uri_param(uri, "ssl-ca"), *cert = uri_param(uri, "cert");
+	const char *key = uri_param(uri, "key");
+
+	if (!ca && !cert && !key)
+		return 0;
+	if (!zk_net_has_tls()) {
+		error_set(err, ERROR_USAGE, 0, "zookeeper: ssl-ca=, cert= and key= want a "
+			  "libzookeeper with TLS, and this one was built without OpenSSL");
+		return -1;
+	}
+	if (!ca || !cert || !key || strchr(ca, ',') || strchr(cert, ',') || strchr(key, ',')) {
+		error_set(err, ERROR_USAGE, 0, "zookeeper: TLS wants all of ssl-ca=, cert= and "
+			  "key=, files without ',' in their names");
+		return -1;
+	}
+	if (asprintf(&conn->tls, "%s,%s,%s,", ca, cert, key) < 0) {
+		conn->tls = NULL;
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+		return -1;
+	}
+	return 0;
+}
+
+static int copy_hosts(struct zk_conn *conn, const struct uri *uri, struct error *err)
+{
+	size_t used = (size_t)snprintf(conn->label, sizeof(conn->label), "zookeeper ");
+
+	conn->hosts = calloc(uri->host_count, sizeof(*conn->hosts));
+	for (size_t i = 0; conn->hosts && i < uri->host_count; i++) {
+		conn->hosts[i] = uri->hosts[i];
+		conn->hosts[i].name = strdup(uri->hosts[i].name);
+		if (!conn->hosts[i].name)
+			break;
+		conn->host_count++;
+		if (used < sizeof(conn->label) - 2 && i)
+			conn->label[used++] = ',';
+		if (used < sizeof(conn->label) - 2)
+			zk_net_write_host(&conn->hosts[i], conn->label + used,
+					  sizeof(conn->label) - used);
+		used = strlen(conn->label);
+	}
+	if (conn->host_count == uri->host_count)
+		return 0;
+	error_set(err, ERROR_INTERNAL, 0, "out of memory");
+	return -1;
+}
+
+int zk_conn_init(struct zk_conn *conn, const struct backend *limits, const struct uri *uri,
+		 struct error *err)
+{
+	conn->limits = limits;
+	pthread_mutex_init(&conn->mutex, NULL);
+	conn->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	conn->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (conn->done_fd < 0 || conn->event_fd < 0) {
+		error_set(err, ERROR_INTERNAL, errno, "eventfd");
+		return -1;
+	}
+	if (!uri->host_count) {
+		error_set(err, ERROR_USAGE, 0, "zookeeper: wants a host, as in "
+			  "zookeeper://HOST[:PORT][,HOST...][/ROOT]");
+		return -1;
+	}
+	if (uri->user && uri->user[0] && !uri->password) {
+		error_set(err, ERROR_USAGE, 0, "zookeeper: user '%.60s' without a password",
+			  uri->user);
+		return -1;
+	}
+	if (uri->password &&
+	    asprintf(&conn->auth, "%s:%s", uri->user ? uri->user : "", uri->password) < 0) {
+		conn->auth = NULL;
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+		return -1;
+	}
+	if (uri->password && (!uri->user || !uri->user[0])) {
+		error_set(err, ERROR_USAGE, 0, "zookeeper: a password without a user");
+		return -1;
+	}
+	if (uri->user)
+		conn->user = strdup(uri->user);
+	return copy_hosts(conn, uri, err) || read_tls(conn, uri, err) ? -1 : 0;
+}
+
+void zk_conn_finish(struct zk_conn *conn)
+{
+	zk_conn_close(conn);
+	for (size_t i = 0; i < conn->host_count; i++)
+		free(conn->hosts[i].name);
+	free(conn->hosts);
+	if (conn->auth)
+		explicit_bzero(conn->auth, strlen(conn->auth));
+	free(conn->auth);
+	free(conn->user);
+	free(conn->tls);
+	free(conn->servers);
+	free(conn->foreign);
+	close(conn->done_fd);
+	close(conn->event_fd);
+	pthread_mutex_destroy(&conn->mutex);
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* What conn.c does around the library: addresses, descriptors, log, and why not. */
+#ifndef DLOCK_ZOOKEEPER_NET_H
+#define DLOCK_ZOOKEEPER_NET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <zookeeper/zookeeper.h>
+
+struct error;
+struct uri_host;
+struct zk_conn;
+
+/* "h:2181", "[::1]:2181" */
+void zk_net_write_host(const struct uri_host *host, char *buf, size_t size);
+
+/*
+ * Looks up the hosts' addresses, once: the library gets numeric ones, for it would look up
+ * names between one server and the next, for as long as that takes. 0, or -1 when none is
+ * found.
+ */
+int zk_net_resolve(struct zk_conn *conn, struct error *err);
+
+/* Can the library encrypt? */
+bool zk_net_has_tls(void);
+
+/* Starts the library, its log diverted. NULL with errno. */
+zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
+			const clientid_t *client);
+
+/* How many attempts to connect have failed so far. */
+unsigned zk_net_failures(void);
+
+/*
+ * Notes which descriptors are there before the library opens its own; then those others can
+ * be closed on exec, or, as far as they are connections, shut down: true if there was one
+ * to a server.
+ */
+void zk_net_note_foreign(struct zk_conn *conn);
+void zk_net_close_on_exec(const struct zk_conn *conn);
+bool zk_net_shut_down(const struct zk_conn *conn);
+
+/*
+ * Looks what is wrong with the servers. 1: one of them serves; 0: one may yet, after an
+ * election; else -1 with *err, which names one and the reason. Takes until deadline_ms at
+ * most.
+ */
+int zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
+
+/* Asks one server a four-letter word. The answer's length; -1 with *err. */
+int zk_net_ask(const char *host, uint16_t port, const char *word, char *answer, size_t size,
+	       int64_t deadline_ms, int cancel_fd, struct error *err);
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+#include "place.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "%010d", and nothing else. */
+static bool read_number(const char *text, int32_t *number)
+{
+	char again[16], *end;
+	long value;
+
+	if (strlen(text) < 10 || strlen(text) > 11)
+		return false;
+	value = strtol(text, &end, 10);
+	if (*end || value < INT32_MIN || value > INT32_MAX)
+		return false;
+	*number = (int32_t)value;
+	snprintf(again, sizeof(again), "%010" PRId32, *number);
+	return !strcmp(again, text);
+}
+
+/* The last occurrence of mark in name. */
+static const char *find_last(const char *name, const char *mark)
+{
+	const char *found = NULL;
+
+	for (const char *c = name; (c = strstr(c, mark)); c++)
+		found = c;
+	return found;
+}
+
+static const struct mark {
+	const char *text;
+	enum hold_mode mode;
+	enum zk_maker maker;
+} marks[] = {
+	{ "__READ__", HOLD_SHARED, ZK_CURATOR },
+	{ "__WRIT__", HOLD_EXCLUSIVE, ZK_CURATOR },
+	{ "__rlock__", HOLD_SHARED, ZK_KAZOO },
+	{ "__lock__", HOLD_EXCLUSIVE, ZK_KAZOO },
+	{ "lock-", HOLD_EXCLUSIVE, ZK_CURATOR },
+};
+
+/* Where the uuid of Curator's protected names stands. */
+static const char *uuid_of(const char *name)
+{
+	if (strncmp(name, "_c_", 3) != 0 || strlen(name) < 3 + ZK_UUID_SIZE ||
+	    name[3 + ZK_UUID_SIZE - 1] != '-')
+		return NULL;
+	return name + 3;
+}
+
+/* What dlock writes between the uuid and the mark: "dlock-", or "slots-S-". */
+static bool read_own(struct zk_place *place, const char *mark)
+{
+	const char *uuid = uuid_of(place->name), *own;
+	char again[24];
+	size_t length;
+	long slots;
+
+	if (!uuid || uuid + ZK_UUID_SIZE >= mark)
+		return true;
+	own = uuid + ZK_UUID_SIZE;
+	length = (size_t)(mark - own);
+	if (length == 6 && !strncmp(own, "dlock-", length)) {
+		place->twin = true;
+		place->maker = ZK_DLOCK;
+	}
+	if (strncmp(own, "slots-", 6) != 0)
+		return true;
+	slots = strtol(own + 6, NULL, 10);
+	if (slots < 1 || slots > INT32_MAX)
+		return false;
+	snprintf(again, sizeof(again), "slots-%ld-", slots);
+	if (strlen(again) != length || strncmp(own, again, length) != 0)
+		return false;
+	place->mode = HOLD_SLOT;
+	place->slots = (int)slots;
+	place->maker = ZK_DLOCK;
+	return true;
+}
+
+bool zk_place_parse(struct zk_place *place, const char *name)
+{
+	*place = (struct zk_place){ .name = name };
+	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+		const char *mark = find_last(name, marks[i].text);
+
+		if (!mark || !read_number(mark + strlen(marks[i].text), &place->number))
+			continue;
+		place->mode = marks[i].mode;
+		place->maker = marks[i].maker;
+		return marks[i].maker == ZK_KAZOO || read_own(place, mark);
+	}
+	return false;
+}
+
+bool zk_place_has_uuid(const struct zk_place *place, const char *uuid)
+{
+	const char *here = uuid_of(place->name);
+
+	return here && !strncmp(here, uuid, ZK_UUID_SIZE - 1);
+}
+
+void zk_place_name(enum hold_mode mode, int slots, const char *uuid, bool twin,
+		   char name[static ZK_PREFIX_SIZE])
+{
+	if (twin)
+		snprintf(name, ZK_PREFIX_SIZE, "_c_%s-dlock-%s", uuid,
+			 mode == HOLD_SHARED ? "lock-" : "__WRIT__");
+	else if (mode == HOLD_SLOT)
+		snprintf(name, ZK_PREFIX_SIZE, "_c_%s-slots-%d-lock-", uuid, slots);
+	else
+		snprintf(name, ZK_PREFIX_SIZE, "_c_%s-%s", uuid,
+			 mode == HOLD_SHARED ? "__READ__" : "lock-");
+}
+
+int32_t zk_number_compare(int32_t a, int32_t b)
+{
+	return (int32_t)((uint32_t)a - (uint32_t)b);
+}
+
+/*
+ * Serial numbers have no order of their own, but distances from one of them have: as long
+ * as all are within 2^31 of the first, those give the order.
+ */
+static int compare(const void *a, const void *b, void *first)
+{
+	const struct zk_place *p = a, *q = b;
+	int32_t base = *(const int32_t *)first;
+	int32_t to_p = zk_number_compare(p->number, base);
+	int32_t to_q = zk_number_compare(q->number, base);
+
+	if (to_p != to_q)
+		return to_p < to_q ? -1 : 1;
+	if (p->czxid != q->czxid)
+		return p->czxid < q->czxid ? -1 : 1;
+	return strcmp(p->name, q->name);
+}
+
+bool zk_places_sort(struct zk_place *places, size_t count)
+{
+	bool same = false;
+	int32_t base;
+
+	if (!count)
+		return false;
+	base = places[0].number;
+	qsort_r(places, count, sizeof(*places), compare, &base);
+	for (size_t i = 1; i < count && !same; i++)
+		same = places[i].number == places[i - 1].number;
+	return same;
+}
+
+ptrdiff_t zk_places_blocker(const struct zk_place *places, ptrdiff_t i)
+{
+	const struct zk_place *place = &places[i];
+	ptrdiff_t j, slots = 0;
+
+	switch (place->mode) {
+	case HOLD_SHARED:
+		for (j = i - 1; j >= 0 && places[j].mode == HOLD_SHARED; j--)
+			;
+		return j;
+	case HOLD_SLOT:
+		for (j = i - 1; j >= 0 && places[j].mode == HOLD_SLOT; j--)
+			slots++;
+		if (j >= 0 || slots < place->slots)
+			return j;
+		return i - 1;
+	default:
+		return i - 1;
+	}
+}
+
+bool zk_places_any(const struct zk_place *places, ptrdiff_t i)
+{
+	if (places[i].mode != HOLD_SLOT || i > places[i].slots + 1)
+		return false;
+	for (ptrdiff_t j = 0; j < i; j++)
+		if (places[j].mode != HOLD_SLOT)
+			return false;
+	return true;
+}
+
+int64_t zk_places_ahead(const struct zk_place *places, ptrdiff_t i)
+{
+	bool shared = true, slots = true;
+	ptrdiff_t j;
+
+	/* Who holds is at the head: one, readers, or slots. */
+	for (j = 0; j < i; j++) {
+		shared = shared && places[j].mode == HOLD_SHARED;
+		slots = slots && places[j].mode == HOLD_SLOT && j < places[j].slots;
+		if (j > 0 && !shared && !slots)
+			break;
+	}
+	return i - j;
+}
+
+int zk_places_disagree(const struct zk_place *places, ptrdiff_t i)
+{
+	for (ptrdiff_t j = 0; j < i; j++)
+		if (places[j].mode == HOLD_SLOT && places[i].mode == HOLD_SLOT &&
+		    places[j].slots != places[i].slots)
+			return places[j].slots;
+	return 0;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#include "state.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const phases[] = {
+	[ZK_TRYING] = "trying", [ZK_WAITING] = "waiting", [ZK_HELD] = "held", [ZK_KEPT] = "kept",
+};
+
+static const struct field {
+	const char *key;
+	size_t offset;
+} fields[] = {
+	{ "count", offsetof(struct zk_state, count) },
+	{ "taken", offsetof(struct zk_state, since_ms) },
+	{ "until", offsetof(struct zk_state, until_ms) },
+	{ "min", offsetof(struct zk_state, min_ms) },
+	{ "ttl", offsetof(struct zk_state, ttl_ms) },
+};
+
+#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+
+/* Every number has room. */
+_Static_assert(ZK_STATE_SIZE > sizeof("state=waiting") + 5 * sizeof("&count=9223372036854775807"),
+	       "ZK_STATE_SIZE");
+
+static int64_t *number_of(struct zk_state *state, const struct field *field)
+{
+	return (int64_t *)(void *)((char *)state + field->offset);
+}
+
+size_t zk_state_write(const struct zk_state *state, char text[static ZK_STATE_SIZE])
+{
+	struct zk_state copy = *state;
+	size_t used = (size_t)snprintf(text, ZK_STATE_SIZE, "state=%s", phases[state->phase]);
+
+	for (size_t i = 0; i < FIELDS; i++)
+		if (*number_of(&copy, &fields[i]) > 0)
+			used += (size_t)snprintf(text + used, ZK_STATE_SIZE - used,
+						 "&%s=%" PRId64, fields[i].key,
+						 *number_of(&copy, &fields[i]));
+	return used;
+}
+
+static bool is(const char *text, size_t length, const char *word)
+{
+	return length == strlen(word) && !memcmp(text, word, length);
+}
+
+static void read_number(const char *text, size_t length, int64_t *number)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < length; i++) {
+		int digit = text[i] - '0';
+
+		if (digit < 0 || digit > 9 || sum > (INT64_MAX - digit) / 10)
+			return;
+		sum = sum * 10 + digit;
+	}
+	*number = sum;
+}
+
+static void read_pair(struct zk_state *state, const char *key, size_t key_length,
+		      const char *value, size_t length)
+{
+	if (is(key, key_length, "state"))
+		for (size_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++)
+			if (is(value, length, phases[i]))
+				state->phase = (enum zk_phase)i;
+	for (size_t i = 0; i < FIELDS; i++)
+		if (is(key, key_length, fields[i].key))
+			read_number(value, length, number_of(state, &fields[i]));
+}
+
+void zk_state_read(struct zk_state *state, const char *text, size_t length)
+{
+	const char *end = text + length, *pair_end, *equals;
+
+	*state = (struct zk_state){ .phase = ZK_UNKNOWN, .count = 1 };
+	while (text < end) {
+		pair_end = memchr(text, '&', (size_t)(end - text));
+		if (!pair_end)
+			pair_end = end;
+		equals = memchr(text, '=', (size_t)(pair_end - text));
+		if (equals)
+			read_pair(state, text, (size_t)(equals - text), equals + 1,
+				  (size_t)(pair_end - equals - 1));
+		text = pair_end + (pair_end < end);
+	}
+	if (state->count < 1 || state->count > INT32_MAX)
+		state->count = 1;
+}

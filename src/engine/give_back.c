@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+#include "supervisor.h"
+
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/duration.h"
+#include "base/signals.h"
+#include "lock/lease.h"
+
+/*
+ * The command is dead; was the lock held to its end? The keeper's last word says.
+ * maybe_released: an earlier keeper was told to release and was killed.
+ */
+static void hear_released(struct supervisor *s, const struct keeper_event *event,
+			  bool maybe_released)
+{
+	int64_t rest_ms = s->last_lease.end_ms - clock_boot_ms();
+	bool in_lease = s->ended_ms < s->last_lease.end_ms;
+	char text[DURATION_TEXT_SIZE];
+
+	if (event->type == KEEPER_RELEASED) {
+		supervisor_say(s, SAY_STEP, "released");
+		return;
+	}
+	if (event->type == KEEPER_LOST && !(maybe_released && in_lease)) {
+		supervisor_lose(s, event->error.message);
+		return;
+	}
+	if (event->type == KEEPER_LOST || s->lost)
+		return;
+	/* Not known; but what ended within the lease was protected to its end. */
+	if (!in_lease)
+		supervisor_lose(s, event->error.message);
+	else
+		supervisor_say(s, SAY_WARNING, "could not release: %s; it lapses within %s",
+			       event->error.message,
+			       duration_format(rest_ms, text, sizeof(text)));
+}
+
+/* Waits for the keeper's last word; true when it came. */
+static bool await_release(struct supervisor *s, bool maybe_released)
+{
+	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
+	struct keeper_event event;
+	int sig;
+
+	if (s->has_last_word) {
+		hear_released(s, &s->last_word, maybe_released);
+		return true;
+	}
+	/* After the end of a lost lease there is nothing to give back. */
+	if (s->lost)
+		until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
+	while (clock_boot_ms() < until_ms) {
+		supervisor_sleep(s, until_ms);
+		while (supervisor_hear(s, &event)) {
+			if (event.type == KEEPER_GONE)
+				return false;
+			if (!event.last)
+				continue;
+			hear_released(s, &event, maybe_released);
+			return true;
+		}
+		while ((sig = signals_next(s->signals, NULL)))
+			if (signals_fatal(s->signals, sig))
+				until_ms = clock_earlier(until_ms, clock_boot_ms() +
+							 INTERRUPTED_GRACE_MS);
+	}
+	event = (struct keeper_event){ .type = KEEPER_FAILED };
+	error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
+	hear_released(s, &event, maybe_released);
+	return true;
+}
+
+static void release_local(struct supervisor *s)
+{
+	int64_t keep_ms = s->unused ? 0 : lease_keep(atomic_load(&s->shared->held_ms),
+						     s->run->min_hold_ms, clock_boot_ms());
+	struct keeper_event event = { .type = KEEPER_RELEASED };
+
+	if (s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, keep_ms,
+				     &event.error) == OUTCOME_ERROR)
+		event.type = KEEPER_FAILED;
+	hear_released(s, &event, false);
+}
+
+/*
+ * A keeper that died has left a note in the backend that it holds: another one takes that away,
+ * so that the next holder need not wait to the end of the lease for a command that is dead. What
+ * it says does not matter, for it is not the one that held.
+ */
+static void release_note(struct supervisor *s)
+{
+	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
+	struct keeper_event event = { .last = false };
+	struct error ignored = { 0 };
+	int sig;
+
+	/* After the lease nobody waits for it. */
+	until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
+	if (supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
+		return;
+	while (s->keeper.pid && !event.last && clock_boot_ms() < until_ms) {
+		supervisor_sleep(s, until_ms);
+		while (!event.last && supervisor_hear(s, &event))
+			;
+		while ((sig = signals_next(s->signals, NULL)))
+			if (signals_fatal(s->signals, sig))
+				until_ms = clock_earlier(until_ms, clock_boot_ms() +
+							 INTERRUPTED_GRACE_MS);
+	}
+	keeper_kill(&s->keeper);
+}
+
+/* The keeper is gone; the lock lives with a connection that we have a copy of. */
+static void release_connection(struct supervisor *s)
+{
+	struct keeper_event event = { .type = KEEPER_RELEASED };
+	struct keeper died = s->keeper;
+
+	if (!keeper_has_hold(&died)) {
+		event.type = KEEPER_LOST;
+		error_set(&event.error, ERROR_UNAVAILABLE, 0, "the server ended the connection");
+	}
+	release_note(s);
+	keeper_drop_hold(&died);
+	hear_released(s, &event, false);
+}
+
+void supervisor_give_back(struct supervisor *s)
+{
+	bool ordered = s->keeper.pid != 0;
+	struct error err = { 0 };
+
+	/* The guard has told it already; but a guard may have been killed. */
+	if (s->keeper.pid)
+		keeper_release(&s->keeper, s->unused);
+	if (s->keeper.pid && await_release(s, false)) {
+		keeper_kill(&s->keeper);
+		return;
+	}
+	if (s->run->driver->local)
+		release_local(s);
+	else if (s->keeper.hold_fd >= 0)
+		release_connection(s);
+	else if (supervisor_start_keeper(s, KEEPER_RELEASE, &err))
+		supervisor_say(s, SAY_WARNING, "could not release: %s", err.message);
+	else
+		await_release(s, ordered);
+	keeper_kill(&s->keeper);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+#include "guard.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/ipc.h"
+#include "guarding.h"
+#include "shared.h"
+
+/*
+ * After a command so short, the guard is ended while the keeper waits for the server, to be
+ * done the sooner; after any other, with the rest, so as not to be in the next holder's way.
+ */
+#define SHORT_COMMAND_MS 10
+
+int guard_start(struct guard *guard, const struct guard_plan *plan, struct error *err)
+{
+	int ends[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
+		error_set(err, ERROR_INTERNAL, errno, "socketpair");
+		return -1;
+	}
+	*guard = (struct guard){ .fd = ends[0], .shared = plan->shared };
+	/* as in keeper_start() */
+	guard->pid = _Fork();
+	if (guard->pid < 0) {
+		guard->pid = 0;
+		error_set(err, ERROR_INTERNAL, errno, "fork");
+		close(ends[0]);
+		close(ends[1]);
+		return -1;
+	}
+	if (guard->pid == 0) {
+		close(ends[0]);
+		guarding_main(plan, ends[1]);
+	}
+	/* The guard does the same; whoever of the two comes first. */
+	setpgid(guard->pid, 0);
+	close(ends[1]);
+	return 0;
+}
+
+/*
+ * Never waits for a guard that does not read: the supervisor has deadlines to keep. False when
+ * there is no room now.
+ */
+static bool give_order(const struct guard *guard, struct guard_order order, int fd)
+{
+	return ipc_send(guard->fd, &order, sizeof(order), MSG_DONTWAIT, fd) >= 0 ||
+	       errno != EAGAIN;
+}
+
+void guard_run(const struct guard *guard, uint64_t fence, int hold_fd)
+{
+	const struct guard_order order = { .type = ORDER_RUN, .fence = fence };
+
+	/* The first order of all: there is room for it. */
+	if (guard->pid)
+		give_order(guard, order, hold_fd);
+}
+
+static void flush_signals(struct guard *guard, uint64_t *signals, enum guard_order_type type)
+{
+	for (int sig = 1; *signals; sig++) {
+		const uint64_t bit = UINT64_C(1) << (sig - 1);
+
+		if (!(*signals & bit))
+			continue;
+		if (!give_order(guard, (struct guard_order){ .type = type, .sig = sig }, -1))
+			return;
+		*signals &= ~bit;
+	}
+}
+
+void guard_flush(struct guard *guard)
+{
+	struct guard_pending *pending = &guard->pending;
+
+	if (!guard->pid)
+		return;
+	if (pending->stop)
+		pending->stop = !give_order(guard, (struct guard_order){ .type = ORDER_STOP }, -1);
+	if (pending->ping)
+		pending->ping = !give_order(guard, (struct guard_order){ .type = ORDER_PING }, -1);
+	flush_signals(guard, &pending->signals, ORDER_SIGNAL);
+	flush_signals(guard, &pending->group_signals, ORDER_SIGNAL_GROUP);
+}
+
+bool guard_has_pending(const struct guard *guard)
+{
+	const struct guard_pending *pending = &guard->pending;
+
+	return pending->stop || pending->ping || pending->signals || pending->group_signals;
+}
+
+void guard_signal(struct guard *guard, int sig, bool group)
+{
+	uint64_t *signals = group ? &guard->pending.group_signals : &guard->pending.signals;
+
+	*signals |= UINT64_C(1) << (sig - 1);
+	guard_flush(guard);
+}
+
+void guard_stop(struct guard *guard)
+{
+	guard->pending.stop = true;
+	guard_flush(guard);
+}
+
+void guard_ping(struct guard *guard)
+{
+	guard->pending.ping = true;
+	guard_flush(guard);
+}
+
+bool guard_is_there(const struct guard *guard)
+{
+	char first;
+	ssize_t length = ipc_receive(guard->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT, NULL);
+
+	return length > 0 || (length < 0 && errno == EAGAIN);
+}
+
+bool guard_event(struct guard *guard, struct guard_event *event)
+{
+	ssize_t length = ipc_receive(guard->fd, event, sizeof(*event), MSG_DONTWAIT, NULL);
+
+	if (length == (ssize_t)sizeof(*event)) {
+		if (event->last && !guard->reaped &&
+		    clock_boot_ms() - atomic_load(&guard->shared->held_ms) < SHORT_COMMAND_MS)
+			kill(guard->pid, SIGKILL);
+		return true;
+	}
+	if (length < 0)
+		return false;
+	*event = (struct guard_event){ .type = GUARD_GONE };
+	return true;
+}
+
+void guard_finish(struct guard *guard)
+{
+	if (!guard->pid)
+		return;
+	if (!guard->reaped) {
+		kill(guard->pid, SIGKILL);
+		waitpid(guard->pid, NULL, 0);
+	}
+	close(guard->fd);
+	*guard = (struct guard){ .fd = -1, .shared = guard->shared };
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The inside of the guard's process: guard_process.c watches over the command's tree and ends
+ * it; guard_launch.c waits for the order to run, and starts the command; guard.c is how the
+ * supervisor starts the guard and talks to it.
+ */
+#ifndef DLOCK_GUARDING_H
+#define DLOCK_GUARDING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/kernel_timer.h"
+#include "base/proctree.h"
+#include "guard.h"
+
+enum guard_order_type {
+	ORDER_RUN,
+	ORDER_SIGNAL,
+	ORDER_SIGNAL_GROUP,
+	ORDER_STOP,
+	ORDER_PING,
+};
+
+struct guard_order {
+	enum guard_order_type type;
+	int sig;
+	uint64_t fence;
+};
+
+struct guarding {
+	const struct guard_plan *plan;
+	int fd;			/* to the supervisor; -1 once it is gone */
+	int supervisor_stat;	/* see procstat_open(); -1: none */
+	int hold_fd;		/* stays open until the tree is dead; -1: none */
+	uint64_t fence;		/* of the lock that the command runs under; 0: none */
+	pid_t child;		/* the command, or the init of its namespace; 0 once reaped */
+	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
+	pid_t group;		/* the command's, for where /proc cannot be used */
+	bool blind;		/* it cannot be used */
+	int report_fd;		/* where struct report comes from */
+	bool ended;		/* the command has ended, with status */
+	int status;
+	int exec_failure;	/* errno; 0: it was executed */
+	int contain_failure;	/* errno; 0: it is in its namespace, or need not be in one */
+	bool leftovers;		/* it has, and something of its tree is left */
+	bool told_end;		/* GUARD_EXITED was said */
+	bool stopping;
+	bool killing;		/* the command got KILL: what is left is to look for the rest */
+	bool lost_seen;
+	int64_t start_by_ms;	/* before the start: a command that starts later has no lease */
+	int64_t kill_at_ms;	/* while stopping */
+	int64_t sweep_at_ms;	/* while stopping: when to look for processes again */
+	int64_t sweep_pause_ms;
+	struct proctree_memory termed;	/* what got TERM already */
+	struct proctree_memory killed;	/* what got KILL already */
+	struct kernel_timer wake_timer;	/* continues this process when it has to act, */
+	struct kernel_timer kill_timer;	/* and kills it when it has not acted in time */
+	struct guard_event pending[GUARD_EVENT_TYPES];
+	bool is_pending[GUARD_EVENT_TYPES];
+	bool has_pending;
+};
+
+/*
+ * Tells the supervisor, if it is there. What it does not read at once is sent by
+ * guarding_flush().
+ */
+void guarding_tell(struct guarding *g, struct guard_event event);
+void guarding_flush(struct guarding *g);
+
+/*
+ * Sets the timer that kills this process when it does not act in time. Returns when to call this
+ * again (CLOCK_BOOTTIME), for the lease may have been renewed by then.
+ */
+int64_t guarding_arm(struct guarding *g);
+
+/* The main loop of the guard's process. fd: to the supervisor. */
+void guarding_main(const struct guard_plan *plan, int fd) __attribute__((noreturn));
+
+/* What became of the command that was to be started. */
+enum launched {
+	LAUNCHED,		/* it was forked; whether it can be executed shows later */
+	LAUNCH_ENDED,		/* the supervisor is gone, or wants no command */
+	LAUNCH_TOO_LATE,
+	LAUNCH_FAILED,		/* g->exec_failure or g->contain_failure */
+};
+
+/*
+ * Waits until the supervisor or the keeper says so and starts the command, with g->fence and
+ * g->hold_fd as they came.
+ */
+enum launched guarding_launch(struct guarding *g);
+
+/* What the processes between the guard and the command tell it: over a pipe or a socket. */
+enum report_type {
+	REPORT_PID,		/* the sender is about to become the command; value: nothing */
+	REPORT_EXEC_FAILED,	/* value: errno */
+	REPORT_NOT_CONTAINED,	/* value: errno */
+	REPORT_STOPPED,		/* value: wait status of the command */
+	REPORT_ENDED,		/* value: wait status of the command */
+	REPORT_LEFTOVERS,	/* the command has ended, and left something in its namespace */
+};
+
+struct report {
+	enum report_type type;
+	int value;
+};
+
+/* Sends a report. Async-signal-safe. */
+void guarding_report(int fd, enum report_type type, int value);
+
+/* Takes in all reports that have come, and sets *g accordingly. */
+void guarding_read_reports(struct guarding *g);
+
+/* The command has stopped or ended, with this wait status. */
+void guarding_command_changed(struct guarding *g, int status);
+
+/*
+ * In the process that becomes the command. parent: what must not have died; foreground: the
+ * command gets the terminal. Does not return.
+ */
+void guarding_become_command(const struct guarding *g, pid_t parent, int report_fd,
+			     bool foreground) __attribute__((noreturn));
+
+/*
+ * Forks the init of a new PID namespace, which starts the command there: sets g->child and
+ * g->report_fd. 0, or -1 with errno.
+ */
+int guarding_contain(struct guarding *g, bool foreground);
+
+#endif

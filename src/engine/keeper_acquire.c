@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+#include "keeping.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/ipc.h"
+#include "shared.h"
+
+/* Taking an offer is silent: the keeper looks at it so often. */
+#define OFFER_LOOK_MS 150
+
+/* Pauses between attempts to get back in line after a connection was lost. */
+#define RECONNECT_FIRST_MS 50
+#define RECONNECT_LAST_MS 2000
+/* A server gets so long to come back, even if leases are shorter than that. */
+#define PATIENCE_MS 30000
+
+/* Not worth to wait for: a guard that hears nothing gets the supervisor's order. */
+static void tell_guard(const struct keeping *k, uint64_t fence, int hold_fd)
+{
+	const struct keeper_word word = { fence };
+
+	if (k->plan->gate_fd >= 0)
+		ipc_send(k->plan->gate_fd, &word, sizeof(word), MSG_DONTWAIT, hold_fd);
+}
+
+/* Before a hold is ours nothing can be left of a command: nobody is there to hold it for. */
+static bool gives_up(enum wake wake)
+{
+	return wake == WAKE_RELEASE || wake == WAKE_ORPHANED || wake == WAKE_ABANDONED;
+}
+
+/*
+ * Offers the lock to the guard and the supervisor. false: they did not take it and have
+ * been told so; the lock was given back. Does not return when the supervisor is dead.
+ */
+static bool offer(struct keeping *k, struct grant *grant)
+{
+	struct shared *shared = k->plan->shared;
+	int64_t look_ms = grant->lent ? KEEPING_LENT_MS : OFFER_LOOK_MS;
+	int64_t limit_ms = KEEPING_OFFER_MS;
+	int made = OFFER_MADE, before = atomic_load(&shared->offer);
+	enum wake wake = WAKE_TIME;
+
+	/* What is taken must have most of its lease before it. */
+	if (grant->ttl_ms)
+		limit_ms = clock_earlier(limit_ms, grant->ttl_ms / 3);
+	limit_ms += clock_boot_ms();
+	atomic_store(&shared->fence, grant->fence);
+	if (before == OFFER_CLOSED ||
+	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
+		keeping_release(k, true);
+	tell_guard(k, grant->fence, k->backend->hold_fd);
+	keeping_tell(k, KEEPER_HELD);
+	if (grant->event_ms && grant->event_ms <= clock_boot_ms()) {
+		grant->event_ms = 0;
+		k->backend->ops->event(k->backend);
+	}
+	for (;;) {
+		switch (wake) {
+		case WAKE_RELEASE:
+			keeping_release(k, true);
+		case WAKE_DETACH:
+			keeping_detach(k, grant);
+			return true;
+		case WAKE_ABANDONED:
+			k->abandoned = true;
+			/* fall through */
+		case WAKE_ORPHANED:
+			if (atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
+				keeping_release(k, true);
+			return true;
+		default:
+			break;
+		}
+		if (atomic_load(&shared->offer) != OFFER_MADE || clock_boot_ms() >= limit_ms)
+			break;
+		/* Taking is silent; look at it now and then, and for good at the end. */
+		wake = keeping_rest(k, clock_boot_ms() + look_ms, false);
+	}
+	if (!atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
+		return true;
+	keeping_tell(k, KEEPER_WITHDRAWN);
+	k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0, &k->event.error);
+	return false;
+}
+
+/* Sleeps between two tries; true when it is to be given up. */
+static bool await_turn(struct keeping *k, int64_t retry_ms)
+{
+	do {
+		enum wake wake = keeping_rest(k, retry_ms, true);
+
+		if (gives_up(wake))
+			return true;
+		if (wake == WAKE_EVENT)
+			retry_ms = clock_earlier(retry_ms, k->backend->ops->event(k->backend));
+	} while (clock_boot_ms() < retry_ms);
+	return false;
+}
+
+/*
+ * Sleeps between two attempts to connect, whatever a connection says that is no good;
+ * true when it is to be given up.
+ */
+static bool pause_for(struct keeping *k, int64_t pause_ms)
+{
+	const int64_t until_ms = clock_boot_ms() + pause_ms;
+
+	do {
+		if (gives_up(keeping_rest(k, until_ms, false)))
+			return true;
+	} while (clock_boot_ms() < until_ms);
+	return false;
+}
+
+/*
+ * A try failed. Somebody who stands in line already goes on for one TTL or PATIENCE_MS, for a
+ * server may restart or fail over; what never worked, or is refused, fails at once.
+ */
+static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_ms,
+			   int64_t *pause_ms)
+{
+	static char told[sizeof(k->event.error.message)];
+	int64_t now = clock_boot_ms();
+
+	if (k->event.error.kind == ERROR_CANCELLED)
+		keeping_release(k, false);
+	if (!*down_since_ms) {
+		*down_since_ms = now;
+		*pause_ms = RECONNECT_FIRST_MS;
+	}
+	if (!in_line || k->event.error.kind != ERROR_UNAVAILABLE ||
+	    now - *down_since_ms > (k->request.ttl_ms > PATIENCE_MS ? k->request.ttl_ms
+								    : PATIENCE_MS)) {
+		struct error why = k->event.error;
+
+		/* What a lost reply may have left behind must not outlive us. */
+		k->backend->cancel_fd = -1;
+		if (atomic_load(&k->plan->shared->engaged))
+			k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0,
+						 &k->event.error);
+		k->event.error = why;
+		keeping_finish(k, KEEPER_FAILED);
+	}
+	/* Once, unless there is something new to say. */
+	if (*pause_ms == RECONNECT_FIRST_MS || strcmp(told, k->event.error.message) != 0)
+		keeping_tell(k, KEEPER_RETRYING);
+	memcpy(told, k->event.error.message, sizeof(told));
+	if (pause_for(k, *pause_ms))
+		keeping_release(k, false);
+	*pause_ms = *pause_ms * 2 > RECONNECT_LAST_MS ? RECONNECT_LAST_MS : *pause_ms * 2;
+}
+
+/* Tries and waits until held; ends the process when it comes to nothing. */
+static void try_until_held(struct keeping *k, struct grant *grant)
+{
+	const struct request *request = &k->request;
+	int64_t down_since_ms = 0, pause_ms = 0;
+	bool in_line = false;
+
+	for (;;) {
+		k->backend->cancel_fd = k->fd;
+		switch (k->backend->ops->acquire(k->backend, request, grant,
+						 &k->event.error)) {
+		case OUTCOME_HELD:
+			k->backend->cancel_fd = -1;
+			keeping_publish(k, grant);
+			return;
+		case OUTCOME_BUSY:
+			in_line = true;
+			down_since_ms = 0;
+			k->event.holder = grant->holder;
+			k->event.age_ms = grant->age_ms;
+			k->event.ahead = grant->ahead;
+			if (!request->queue)
+				keeping_finish(k, KEEPER_BUSY);
+			keeping_tell(k, KEEPER_WAITING);
+			if (await_turn(k, grant->retry_ms))
+				keeping_release(k, false);
+			break;
+		case OUTCOME_LOST:
+		case OUTCOME_ERROR:
+			acquire_failed(k, in_line, &down_since_ms, &pause_ms);
+			break;
+		}
+	}
+}
+
+void keeping_acquire(struct keeping *k, struct grant *grant)
+{
+	enum wake wake;
+
+	for (;;) {
+		try_until_held(k, grant);
+		if (offer(k, grant))
+			return;
+		do {
+			wake = keeping_rest(k, CLOCK_NEVER, false);
+			if (gives_up(wake))
+				_exit(0);
+		} while (wake != WAKE_RETRY);
+	}
+}

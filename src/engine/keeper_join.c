@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+#include "keeper_join.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "lock/lease.h"
+#include "lock/uri.h"
+#include "lock/view.h"
+#include "shared.h"
+
+#define GONE "this token does not hold it any more"
+
+static bool lives_with_daemon(const struct keeping *k)
+{
+	return backend_has_session(k->plan->driver, k->plan->uri);
+}
+
+/* ---- by the daemon ---- */
+
+static void make_query(const struct keeping *k, enum keeper_verb verb, struct keeper_query *query)
+{
+	*query = (struct keeper_query){ .verb = verb, .backend = uri_identity(k->plan->uri),
+					.mode = k->plan->request->mode,
+					.slots = k->plan->request->slots };
+	memcpy(query->token, k->request.token, TOKEN_SIZE);
+	strncpy(query->name, k->request.name, NAME_MAX_BYTES);
+}
+
+/* A grant whose lease ends when the reply, to what was asked at asked_ms, says. */
+static void read_reply(const struct keeper_reply *reply, int64_t asked_ms, struct grant *grant)
+{
+	grant->fence = reply->fence;
+	grant->ttl_ms = reply->lease_ms ? reply->ttl_ms : 0;
+	grant->sent_ms = asked_ms;
+	if (grant->ttl_ms)
+		grant->sent_ms += reply->lease_ms - lease_end(0, grant->ttl_ms);
+}
+
+/* How long a daemon may take: there must be time left to ask again. */
+static int64_t patience(const struct keeping *k, const struct grant *grant)
+{
+	int64_t bound_ms = 2 * k->backend->timeout_ms;
+
+	return grant->ttl_ms ? clock_earlier(bound_ms, grant->ttl_ms / 4 + 1) : bound_ms;
+}
+
+/*
+ * Asks the daemon: JOIN or STAY. true, with *outcome: that is the answer. false: there is no
+ * daemon, or none that answers, and k->event.error may say so.
+ */
+static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *grant,
+		       enum outcome *outcome)
+{
+	const int64_t asked_ms = clock_boot_ms(), patience_ms = patience(k, grant);
+	struct error *err = &k->event.error;
+	struct keeper_query query;
+	struct keeper_reply reply;
+	int asked;
+
+	make_query(k, verb, &query);
+	asked = verb == KEEPER_VERB_JOIN
+		? keeper_socket_join(&query, &reply, &k->share_fd, &k->daemon_fd, patience_ms, err)
+		: keeper_socket_ask(&query, &reply, patience_ms, err);
+	*outcome = asked < 0 ? OUTCOME_ERROR : OUTCOME_LOST;
+	if (asked)
+		return false;
+	*outcome = reply.outcome;
+	*err = reply.error;
+	if (reply.outcome == OUTCOME_HELD)
+		read_reply(&reply, asked_ms, grant);
+	/* At a limit on descriptors the kernel leaves out what does not fit. */
+	if (reply.outcome == OUTCOME_HELD && k->daemon_fd < 0 && verb == KEEPER_VERB_JOIN) {
+		error_set(err, ERROR_INTERNAL, 0,
+			  "the keeper process of this lock cannot share it");
+		*outcome = OUTCOME_ERROR;
+	}
+	return true;
+}
+
+/* ---- at the backend ---- */
+
+/* The fence of the hold as the backend shows it, if no other hold can be meant; else 0. */
+static uint64_t find_fence(struct keeping *k)
+{
+	struct lock_view view = { .held = false };
+	struct error ignored = { 0 };
+	uint64_t fence = 0;
+
+	if (!k->backend->ops->inspect(k->backend, k->request.name, false, &view, &ignored) &&
+	    view.hold_count == 1)
+		fence = view.holds[0].fence;
+	lock_view_finish(&view);
+	return fence;
+}
+
+static enum outcome join_backend(struct keeping *k, struct grant *grant)
+{
+	struct error *err = &k->event.error;
+	enum outcome outcome = k->backend->ops->verify(k->backend, &k->request, err);
+
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (lives_with_daemon(k)) {
+		error_set(err, ERROR_REFUSED, 0, "held already, with this token, by a process that "
+			  "cannot be asked from here (it does not answer, or belongs to another "
+			  "host, user or container), so that the command would not be protected");
+		return OUTCOME_ERROR;
+	}
+	/* Before it is renewed: then it has been held by this token all the time. */
+	if (!grant->fence)
+		grant->fence = find_fence(k);
+	return k->backend->ops->renew(k->backend, &k->request, grant, err);
+}
+
+/* ---- the hold, wherever it lives ---- */
+
+static enum outcome join(struct keeping *k, struct grant *grant)
+{
+	enum outcome outcome;
+
+	grant->fence = atomic_load(&k->plan->shared->fence);
+	if (ask_daemon(k, KEEPER_VERB_JOIN, grant, &outcome))
+		return outcome;
+	/* A daemon that does not answer is the only one to know of what lives with it. */
+	if (outcome == OUTCOME_ERROR && lives_with_daemon(k))
+		return outcome;
+	return join_backend(k, grant);
+}
+
+static enum outcome renew(struct keeping *k, struct grant *grant)
+{
+	enum outcome outcome;
+
+	if (!lives_with_daemon(k))
+		return k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);
+	if (ask_daemon(k, KEEPER_VERB_STAY, grant, &outcome))
+		return outcome;
+	if (outcome == OUTCOME_LOST)
+		error_set(&k->event.error, ERROR_UNAVAILABLE, 0,
+			  "the process that held it has ended");
+	/* It hangs, and does not see either that somebody takes the lock away. */
+	else if (k->backend->ops->verify(k->backend, &k->request, &k->event.error) == OUTCOME_LOST)
+		outcome = OUTCOME_LOST;
+	return outcome;
+}
+
+/* Is it held at this moment? Changes nothing. */
+static enum outcome verify(struct keeping *k)
+{
+	struct error *err = &k->event.error;
+	struct keeper_query query;
+	struct keeper_reply reply;
+	int asked;
+
+	if (!lives_with_daemon(k))
+		return k->backend->ops->verify(k->backend, &k->request, err);
+	make_query(k, KEEPER_VERB_VERIFY, &query);
+	asked = keeper_socket_ask(&query, &reply, 2 * k->backend->timeout_ms, err);
+	if (!asked) {
+		*err = reply.error;
+		return reply.outcome;
+	}
+	return asked < 0 ? OUTCOME_ERROR : OUTCOME_LOST;
+}
+
+/* ---- the keeper ---- */
+
+static void finish_lost(struct keeping *k) __attribute__((noreturn));
+static void finish_lost(struct keeping *k)
+{
+	if (!k->event.error.message[0])
+		error_set(&k->event.error, ERROR_REFUSED, 0, GONE);
+	keeping_finish(k, KEEPER_LOST);
+}
+
+/* The lock is lost: the command is to end, and there is nothing to give back. */
+static void lost(struct keeping *k)
+{
+	if (!k->event.error.message[0])
+		error_set(&k->event.error, ERROR_REFUSED, 0, GONE);
+	keeping_lose(k);
+	finish_lost(k);
+}
+
+/* The command's tree is dead. */
+static void leave(struct keeping *k) __attribute__((noreturn));
+static void leave(struct keeping *k)
+{
+	k->event.error = (struct error){ 0 };
+	switch (verify(k)) {
+	case OUTCOME_HELD:
+	case OUTCOME_BUSY:
+		keeping_finish(k, KEEPER_RELEASED);
+	case OUTCOME_LOST:
+		finish_lost(k);
+	case OUTCOME_ERROR:
+		break;
+	}
+	keeping_finish(k, KEEPER_FAILED);
+}
+
+/* How long the lease is, or, without one, how often to look that it is still there. */
+static int64_t period(const struct keeping *k, const struct grant *grant)
+{
+	return grant->ttl_ms ? grant->ttl_ms : k->plan->request->ttl_ms;
+}
+
+/* Renews. Returns the time of the next renewal. */
+static int64_t stay_on(struct keeping *k, struct grant *grant, bool *trouble)
+{
+	const int64_t asked_ms = clock_boot_ms();
+
+	k->event.error = (struct error){ 0 };
+	switch (k->plan->no_renew ? verify(k) : renew(k, grant)) {
+	case OUTCOME_HELD:
+		if (k->plan->no_renew)
+			return CLOCK_NEVER;
+		keeping_publish(k, grant);
+		if (*trouble)
+			keeping_tell(k, KEEPER_RENEWED);
+		*trouble = false;
+		return lease_renew_at(asked_ms, period(k, grant));
+	case OUTCOME_ERROR:
+		if (!*trouble)
+			keeping_tell(k, KEEPER_TROUBLE);
+		*trouble = true;
+		return clock_boot_ms() + lease_retry_ms(period(k, grant));
+	case OUTCOME_LOST:
+	case OUTCOME_BUSY:
+		break;
+	}
+	lost(k);
+	return CLOCK_NEVER;
+}
+
+static void stay(struct keeping *k, struct grant *grant) __attribute__((noreturn));
+static void stay(struct keeping *k, struct grant *grant)
+{
+	int64_t renew_ms = CLOCK_NEVER, again_ms;
+	enum wake wake = WAKE_TIME;
+	bool trouble = false;
+
+	if (!k->plan->no_renew)
+		renew_ms = lease_renew_at(clock_boot_ms(), period(k, grant));
+	for (;;) {
+		/* Supervisor and guard were killed. */
+		if (keeping_end_tree(k, wake))
+			leave(k);
+		keeping_watch(k);
+		wake = keeping_rest(k, clock_earlier(renew_ms, keeping_end_next(k)), true);
+		switch (wake) {
+		case WAKE_RELEASE:
+			leave(k);
+		case WAKE_LOOK:
+			close(k->daemon_fd);
+			k->daemon_fd = -1;
+			renew_ms = 0;
+			break;
+		case WAKE_EVENT:
+			again_ms = k->backend->ops->event(k->backend);
+			/* While renewals fail, the pause between them stays. */
+			if (!trouble && !k->plan->no_renew)
+				renew_ms = clock_earlier(renew_ms, again_ms);
+			break;
+		default:
+			break;
+		}
+		if (clock_boot_ms() >= renew_ms)
+			renew_ms = stay_on(k, grant, &trouble);
+	}
+}
+
+void keeping_join(struct keeping *k)
+{
+	struct grant grant = { 0 };
+
+	/* The lease stays as long as the hold's own ones are. */
+	k->request.ttl_ms = 0;
+	switch (join(k, &grant)) {
+	case OUTCOME_HELD:
+		break;
+	case OUTCOME_BUSY:
+		keeping_finish(k, KEEPER_BUSY);
+	case OUTCOME_LOST:
+		keeping_finish(k, KEEPER_LOST);
+	case OUTCOME_ERROR:
+		keeping_finish(k, KEEPER_FAILED);
+	}
+	/* Whatever the mode is: it has been found to give what the command needs. */
+	k->request.mode = HOLD_ANY;
+	keeping_publish(k, &grant);
+	atomic_store(&k->plan->shared->fence, grant.fence);
+	k->backend->hold_fd = k->share_fd;
+	keeping_tell(k, KEEPER_HELD);
+	stay(k, &grant);
+}

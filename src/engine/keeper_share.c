@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* The daemon of `dlock acquire`, and the runs that join its hold: see keeper_join.h. */
+#include "keeper_join.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "lock/hold_mode.h"
+#include "shared.h"
+
+/* What is left of the hold, for one who enforces its end; 0: it has none. */
+static int64_t lease_left(const struct keeping *k)
+{
+	int64_t end_ms = clock_earlier(shared_lease(k->plan->shared).end_ms, k->until_ms);
+	int64_t left_ms = end_ms - clock_boot_ms();
+
+	if (end_ms == CLOCK_NEVER)
+		return 0;
+	return left_ms > 0 ? left_ms : 1;
+}
+
+static void extend(struct keeping *k, struct grant *grant, struct keeper_reply *reply)
+{
+	const int64_t ttl_ms = k->own_ms;
+
+	if (k->until_ms < clock_boot_ms() + ttl_ms)
+		keeping_end_after(k, ttl_ms);
+	reply->outcome = k->backend->ops->renew(k->backend, &k->request, grant, &reply->error);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	keeping_publish(k, grant);
+	reply->fence = grant->fence;
+	reply->lease_ms = lease_left(k);
+	reply->ttl_ms = grant->ttl_ms ? grant->ttl_ms : ttl_ms;
+}
+
+/*
+ * A pipe whose reading end tells when a new run, which gets the writing end, has ended.
+ * Returns the writing end, or -1.
+ */
+static int add_member(struct keeping *k)
+{
+	struct epoll_event hang_up = { .events = EPOLLHUP };
+	int ends[2];
+
+	if (k->members < 0)
+		k->members = epoll_create1(EPOLL_CLOEXEC);
+	if (k->alive[0] < 0 && pipe2(k->alive, O_CLOEXEC))
+		return -1;
+	/* Those that have gone make room. */
+	keeping_has_members(k);
+	if (pipe2(ends, O_CLOEXEC))
+		return -1;
+	hang_up.data.fd = ends[0];
+	if (!epoll_ctl(k->members, EPOLL_CTL_ADD, ends[0], &hang_up)) {
+		k->member_count++;
+		return ends[1];
+	}
+	close(ends[0]);
+	close(ends[1]);
+	return -1;
+}
+
+enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *query,
+				 struct grant *grant, int fd)
+{
+	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
+	struct request asked = k->request;
+	enum outcome outcome;
+	int member = -1;
+
+	asked.mode = query->mode;
+	asked.slots = query->slots;
+	/* Who the lock is held for is gone, and it is freed as soon as it can be. */
+	if (!k->leaving)
+		reply.outcome = hold_mode_covers(k->request.mode, k->request.slots, &asked,
+						 &reply.error);
+	outcome = k->leaving ? OUTCOME_HELD : reply.outcome;
+	if (reply.outcome == OUTCOME_HELD) {
+		extend(k, grant, &reply);
+		outcome = reply.outcome;
+	}
+	if (reply.outcome == OUTCOME_HELD) {
+		member = add_member(k);
+		if (member < 0) {
+			reply.outcome = OUTCOME_ERROR;
+			error_set(&reply.error, ERROR_INTERNAL, errno, "pipe or epoll");
+		}
+	}
+	if (member < 0) {
+		keeper_socket_answer(fd, &reply);
+		return outcome;
+	}
+	keeper_socket_answer_join(fd, &reply, k->alive[0],
+				  (const int[]){ member, k->backend->hold_fd,
+						 k->backend->slot_fd }, 3);
+	close(member);
+	return outcome;
+}
+
+enum outcome keeping_stay_answer(struct keeping *k, struct grant *grant, int fd)
+{
+	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
+
+	extend(k, grant, &reply);
+	keeper_socket_answer(fd, &reply);
+	return reply.outcome;
+}
+
+bool keeping_has_members(struct keeping *k)
+{
+	struct epoll_event gone;
+
+	while (k->member_count && epoll_wait(k->members, &gone, 1, 0) == 1) {
+		close(gone.data.fd);
+		k->member_count--;
+	}
+	return k->member_count > 0;
+}
+
+bool keeping_leave(struct keeping *k)
+{
+	k->leaving = true;
+	return keeping_has_members(k);
+}

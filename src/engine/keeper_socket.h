@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How commands reach the keeper that `dlock acquire` left behind: a Unix socket,
+ * mode 0700, in a private directory, named after the first half of the token. That is the
+ * first of these that can be written: /run/dlock for root, /tmp/dlock-UID, which unlike
+ * $XDG_RUNTIME_DIR survives a logout, /dev/shm/dlock-UID. Who asks looks in all of them.
+ * A query must carry the whole token and come from the same user or root.
+ */
+#ifndef DLOCK_KEEPER_SOCKET_H
+#define DLOCK_KEEPER_SOCKET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "lock/backend.h"
+#include "lock/name.h"
+#include "lock/token.h"
+
+enum keeper_verb {
+	KEEPER_VERB_RELEASE,
+	KEEPER_VERB_RENEW,
+	KEEPER_VERB_VERIFY,
+	KEEPER_VERB_AGAIN,
+	KEEPER_VERB_JOIN,	/* a run begins under this hold: keeper_socket_join() */
+	KEEPER_VERB_STAY,	/* it goes on: renew, with the hold's own TTL */
+};
+
+struct keeper_query {
+	enum keeper_verb verb;
+	uint64_t backend;		/* uri_identity() */
+	int64_t ttl_ms;			/* KEEPER_VERB_RENEW, _AGAIN: as in struct request */
+	enum hold_mode mode;		/* KEEPER_VERB_AGAIN, _JOIN: as in struct request */
+	int slots;
+	char token[TOKEN_SIZE];
+	char name[NAME_MAX_BYTES + 1];
+};
+
+struct keeper_reply {
+	enum outcome outcome;		/* as the backend operation gives it */
+	uint64_t fence;
+	int64_t lease_ms;		/* renew, again, join, stay: from now; 0: until released */
+	int64_t ttl_ms;			/* join, stay: how often, three times, to ask again */
+	struct error error;
+};
+
+/*
+ * Asks the keeper of query->token. 0; 1: there is none (what a dead one left is removed); -1 with
+ * *err: there is one, but no answer within timeout_ms.
+ */
+int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply,
+		      int64_t timeout_ms, struct error *err);
+
+/*
+ * The same for KEEPER_VERB_JOIN. When the outcome is HELD, *share gets what the keeper
+ * shares: a socket that holds unread messages, and with them copies of the descriptors that
+ * the hold lives with. They stay open, and the keeper keeps the lock beyond the end of
+ * its process, until the last copy of this socket is closed. *alive: readable, at the end
+ * of file, when the keeper has ended.
+ */
+int keeper_socket_join(const struct keeper_query *query, struct keeper_reply *reply, int *share,
+		       int *alive, int64_t timeout_ms, struct error *err);
+
+#define KEEPER_SOCKET_PATH_SIZE 108
+
+/*
+ * Listens for queries about token; removes sockets that dead keepers left. path gets the
+ * socket's, which the caller unlinks in the end. The descriptor, or -1 with *err.
+ */
+int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_SIZE],
+			 struct error *err);
+
+/*
+ * Takes the next query from a listener: the connection to answer on, or -1 when
+ * there is none that may be answered.
+ */
+int keeper_socket_accept(int listener, struct keeper_query *query);
+
+/* Answers and closes the connection. */
+void keeper_socket_answer(int fd, const struct keeper_reply *reply);
+
+/*
+ * Answers a KEEPER_VERB_JOIN that is granted, and closes the connection: the end of file of
+ * alive tells that this process has ended; the descriptors are what it shares, -1 is left
+ * out. Without room for them (a limit of the system) the answer is an error.
+ */
+void keeper_socket_answer_join(int fd, struct keeper_reply *reply, int alive,
+			       const int descriptors[], size_t count);
+
+#endif

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The inside of the keeper's process: keeper.c starts it and talks to it,
+ * keeper_acquire.c gets the lock, keeper_hold.c keeps and releases it, also as the
+ * daemon that `dlock acquire` leaves behind.
+ */
+#ifndef DLOCK_KEEPING_H
+#define DLOCK_KEEPING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/proctree.h"
+#include "keeper.h"
+#include "keeper_socket.h"
+
+/* What the supervisor says. */
+enum order_type {
+	ORDER_RELEASE,		/* leave the line, or release, and end */
+	ORDER_RETRY,		/* awake again: back in line */
+	ORDER_DETACH,		/* the supervisor goes: stay, as a daemon */
+};
+
+struct order {
+	enum order_type type;
+	bool unused;		/* ORDER_RELEASE: no command ran, so there is no minimum hold */
+};
+
+/*
+ * An offer that is not taken, or is taken without the command being started: the next waiter must
+ * not wait for it longer than 5 s in all, the way there and back included.
+ */
+#define KEEPING_OFFER_MS 3000
+
+/* A loan becomes a whole lease so long after it was offered: then the command has started. */
+#define KEEPING_LENT_MS 20
+
+/* Why keeping_rest() came back. */
+enum wake {
+	WAKE_TIME,
+	WAKE_EVENT,		/* the backend's descriptor is readable */
+	WAKE_RELEASE,		/* ordered, or nothing is left to hold it for */
+	WAKE_UNGUARDED,		/* the guard died just now */
+	WAKE_ABANDONED,		/* supervisor and guard are gone; said once */
+	WAKE_RETRY,
+	WAKE_DETACH,
+	WAKE_ORPHANED,		/* the supervisor died just now */
+	WAKE_QUERY,		/* daemon: somebody asks at the socket */
+	WAKE_LOOK,		/* somebody says that the lock may be gone; daemon_fd's end */
+};
+
+/* How the keeper ends the command's tree by itself: keeper_end.c. */
+struct keeper_ending {
+	bool begun;
+	bool at_once;			/* KILL, without TERM before */
+	bool unguarded;			/* the guard is dead; the supervisor may not be */
+	int64_t next_ms;		/* when to look next */
+	int64_t kill_at_ms;		/* KILL then; until then TERM */
+	int64_t pause_ms;		/* between two looks */
+	struct proctree_memory termed;	/* what got TERM already */
+};
+
+struct keeping {
+	const struct keeper_plan *plan;
+	struct request request;		/* the plan's; a daemon notes its end in it */
+	int64_t timeout_ms;		/* of the backend's calls, as configured */
+	int64_t connect_timeout_ms;
+	int64_t min_hold_ms;		/* the plan's; 0 once it is known that no command ran */
+	struct backend *backend;
+	int fd;				/* to the supervisor; -1: detached */
+	bool orphaned;			/* the supervisor is dead; the guard's end is our order */
+	bool abandoned;			/* so is the guard: this process ends the command's tree */
+	pid_t command;			/* 0: not known yet */
+	int command_fd;			/* its pidfd; -1: not known, or it has ended */
+	pid_t guard;			/* 0: not known yet */
+	int guard_fd;			/* its pidfd; -1: not known, or it has ended */
+	pid_t session;			/* of the supervisor, and of the command at its start */
+	pid_t supervisor;
+	struct keeper_ending ending;
+	int listener;			/* daemon: its socket; -1 before */
+	char socket_path[KEEPER_SOCKET_PATH_SIZE];
+	int watchdog;			/* daemon for a process: see watchdog.h; -1: none */
+	int timer;			/* daemon: see clock_timer_open() */
+	int64_t until_ms;		/* daemon without a process to watch: its lease ends */
+	int64_t own_ms;			/* the same: its lease, unless a renewal asks for another */
+	/* A daemon whose hold is joined by runs (keeper_join.h): */
+	int members;			/* epoll: of pipes, one a run, that hang up when it ends */
+	int member_count;
+	int alive[2];			/* a pipe that nobody writes to: see keeper_socket_join() */
+	bool leaving;			/* it releases as soon as the last one has ended */
+	/* A run that has joined a daemon's hold: */
+	int share_fd;			/* see keeper_socket_join(); -1: there is no daemon */
+	int daemon_fd;			/* end of file: the daemon has ended; -1: there is none */
+	struct keeper_event event;	/* being sent */
+};
+
+/* Sends k->event as an event of this type. */
+void keeping_tell(struct keeping *k, enum keeper_event_type type);
+
+/* From now on nobody hears what the client library logs. */
+void keeping_end_notes(void);
+
+/* A daemon is about to end in good order: its socket and its watchdog go with it. */
+void keeping_end_daemon(const struct keeping *k);
+
+/* keeping_tell(), and ends the process. */
+void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute__((noreturn));
+
+/*
+ * Sleeps until something happens or the clock says until_ms. The backend's descriptor counts only
+ * when with_backend is set.
+ */
+enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend);
+
+/* From now on keeping_rest() sees the command and the guard end, if they are there already. */
+void keeping_watch(struct keeping *k);
+
+/*
+ * To be called with whatever keeping_rest() gave, and at the time that keeping_end_next() says
+ * (CLOCK_BOOTTIME; CLOCK_NEVER: not at all). Once the guard is gone it ends all that the command
+ * started, as far as it is found: TERM, then KILL when kill-after is over or the lease's end is
+ * near. True: supervisor and guard are gone, and nothing of the command is left to be found.
+ */
+bool keeping_end_tree(struct keeping *k, enum wake wake);
+int64_t keeping_end_next(const struct keeping *k);
+
+/* For how long the lock must stay taken yet, of the least time to hold. */
+int64_t keeping_rest_of_hold(const struct keeping *k);
+
+/* The lock is lost: wakes the guard, tells the supervisor, and returns when the tree is dead. */
+void keeping_lose(struct keeping *k);
+
+/* A daemon without a process: holds for this long from now, and no longer. */
+void keeping_end_after(struct keeping *k, int64_t ttl_ms);
+
+/* Shares the lease that was granted with the processes that enforce it. */
+void keeping_publish(struct keeping *k, const struct grant *grant);
+
+/*
+ * Gives back and ends the process. was_held: it was held for all we know, so that
+ * "not the holder" says that it was lost.
+ */
+void keeping_release(struct keeping *k, bool was_held) __attribute__((noreturn));
+
+/* Acquires, waits, and has the supervisor take it; ends the process if it must not be. */
+void keeping_acquire(struct keeping *k, struct grant *grant);
+
+/* Renews until told to release; does not return. */
+void keeping_hold(struct keeping *k, struct grant *grant) __attribute__((noreturn));
+
+/* Becomes a daemon: socket, no terminal, nothing inherited. Ends the process on failure. */
+void keeping_detach(struct keeping *k, struct grant *grant);
+
+#endif

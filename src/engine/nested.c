@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+#include "supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/signals.h"
+#include "environment.h"
+
+static enum run_end verify_here(struct supervisor *s, struct error *err)
+{
+	s->backend = backend_open(s->run->driver, s->run->uri, err);
+	if (!s->backend)
+		return RUN_FAILED;
+	switch (s->backend->ops->verify(s->backend, &s->request, err)) {
+	case OUTCOME_HELD:
+		return RUN_EXITED;
+	case OUTCOME_LOST:
+		return RUN_LOST;
+	case OUTCOME_BUSY:	/* waiting for what is asked for would be waiting for ourselves */
+	case OUTCOME_ERROR:
+		break;
+	}
+	return RUN_FAILED;
+}
+
+/* Waits for what the keeper says: RUN_EXITED if the token holds. */
+static enum run_end hear_keeper(struct supervisor *s, struct error *err)
+{
+	struct keeper_event event;
+
+	for (;;) {
+		supervisor_sleep(s, CLOCK_NEVER);
+		if (supervisor_interrupted(s))
+			return RUN_INTERRUPTED;
+		if (!supervisor_hear(s, &event))
+			continue;
+		switch (event.type) {
+		case KEEPER_HELD:
+			return RUN_EXITED;
+		case KEEPER_LOST:
+			return RUN_LOST;
+		case KEEPER_BUSY:
+		case KEEPER_FAILED:
+			*err = event.error;
+			return RUN_FAILED;
+		default:
+			error_set(err, ERROR_INTERNAL, 0, "the keeper process was killed");
+			return RUN_FAILED;
+		}
+	}
+}
+
+static enum run_end verify_by_keeper(struct supervisor *s, struct error *err)
+{
+	enum run_end end = RUN_FAILED;
+
+	if (!supervisor_start_keeper(s, KEEPER_VERIFY, err))
+		end = hear_keeper(s, err);
+	keeper_kill(&s->keeper);
+	return end;
+}
+
+/*
+ * What the command sees is the hold that it runs under. This process stays in between,
+ * so that what its own environment tells of a hold in between is still found above a
+ * third run: A, in it B, in it A, in it B.
+ */
+static int plan_environment(struct supervisor *s, struct error *err)
+{
+	const char *fence = getenv("DLOCK_FENCE");
+	char *fence_text;
+	char **envp = environment_make(s->run->name, s->token, s->run->uri_text,
+				       &fence_text, err);
+
+	if (!envp)
+		return -1;
+	snprintf(fence_text, ENVIRONMENT_FENCE_SIZE, "%s", fence ? fence : "");
+	return supervisor_plan_guard(s, envp, err);
+}
+
+/* ---- under a run that is an ancestor, and ends us when it loses the lock ---- */
+
+static void run_under_ancestor(struct supervisor *s)
+{
+	struct error *err = &s->result->error;
+
+	s->result->end = s->run->driver->local ? verify_here(s, err)
+					       : verify_by_keeper(s, err);
+	if (s->result->end == RUN_LOST)
+		error_set(err, ERROR_REFUSED, 0,
+			  "the run that this one is nested in does not hold it any more");
+	if (s->result->end != RUN_EXITED)
+		return;
+	supervisor_say(s, SAY_STEP, "already held by an outer dlock run; fence %s",
+		       getenv("DLOCK_FENCE"));
+	if (plan_environment(s, err) || supervisor_start_guard(s, err)) {
+		s->result->end = RUN_FAILED;
+		return;
+	}
+	supervisor_run_command(s);
+}
+
+/* ---- under any other hold, which is renewed and enforced here: see keeper_join.h ---- */
+
+/* What a keeper needs, for a backend that has none otherwise. 0, or -1 with *err. */
+static int open_ways(struct supervisor *s, struct error *err)
+{
+	if (!s->run->driver->local)
+		return 0;
+	s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->lost_fd >= 0 && !pipe2(s->guard_pipe, O_CLOEXEC))
+		return 0;
+	error_set(err, ERROR_INTERNAL, errno, "eventfd or pipe");
+	return -1;
+}
+
+/* Forgets the attempt to join, to acquire instead. */
+static void close_ways(struct supervisor *s)
+{
+	s->result->error = (struct error){ 0 };
+	atomic_store(&s->shared->fence, 0);
+	if (!s->run->driver->local)
+		return;
+	close(s->lost_fd);
+	close(s->guard_pipe[0]);
+	close(s->guard_pipe[1]);
+	s->lost_fd = s->guard_pipe[0] = s->guard_pipe[1] = -1;
+}
+
+/* Makes the guard ready to run the command. 0, or -1 with *err. */
+static int prepare_guard(struct supervisor *s, struct error *err)
+{
+	static char nowhere[ENVIRONMENT_FENCE_SIZE];
+
+	if (supervisor_plan_guard(s, NULL, err))
+		return -1;
+	/* What is open here is the outer hold's: it is not for us to free. */
+	s->guard_plan.unlocks = false;
+	s->fence = atomic_load(&s->shared->fence);
+	/* To the guard, 0 says that there is no lock. Then the command must see no fence. */
+	if (!s->fence) {
+		s->guard_plan.fence_text = nowhere;
+		s->fence = 1;
+	}
+	return supervisor_start_guard(s, err);
+}
+
+/* The command's tree is dead; was the lock held until then? The keeper's last word says. */
+static void hear_last_word(struct supervisor *s)
+{
+	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
+
+	keeper_release(&s->keeper, false);
+	while (!s->has_last_word && s->keeper.pid && clock_boot_ms() < until_ms) {
+		supervisor_sleep(s, until_ms);
+		while (signals_next(s->signals, NULL))
+			;
+		while (!s->has_last_word && supervisor_hear(s, &s->last_word))
+			s->has_last_word = s->last_word.last;
+	}
+	if (s->has_last_word && s->last_word.type == KEEPER_RELEASED)
+		return;
+	if (s->has_last_word && s->last_word.type == KEEPER_LOST)
+		supervisor_lose(s, s->last_word.error.message);
+	/* Not known; but what ended within the lease was protected to its end. */
+	else if (s->ended_ms >= s->last_lease.end_ms)
+		supervisor_lose(s, "it was not renewed before its lease ran out");
+}
+
+static void run_joined(struct supervisor *s, struct error *err)
+{
+	supervisor_say(s, SAY_STEP, "already held, with the token in DLOCK_TOKEN");
+	s->protected = s->joined = true;
+	if (prepare_guard(s, err)) {
+		s->result->end = RUN_FAILED;
+		return;
+	}
+	supervisor_run_command(s);
+	hear_last_word(s);
+	if (s->lost && s->result->end == RUN_EXITED)
+		s->result->end = RUN_LOST;
+}
+
+/* false: the token is not this lock's, as far as anybody said that it is. */
+static bool join(struct supervisor *s, enum environment_hold told)
+{
+	struct error *err = &s->result->error;
+	const char *fence = getenv("DLOCK_FENCE");
+	bool ours = true;
+
+	s->result->end = RUN_FAILED;
+	atomic_store(&s->shared->fence, fence ? strtoull(fence, NULL, 10) : 0);
+	if (!open_ways(s, err) && !supervisor_start_keeper(s, KEEPER_JOIN, err))
+		s->result->end = hear_keeper(s, err);
+	if (s->result->end == RUN_EXITED)
+		run_joined(s, err);
+	else if (told == ENVIRONMENT_TOKEN)
+		/* --if-down run: what cannot be asked now is for the acquisition to find out. */
+		ours = s->result->end != RUN_LOST &&
+		       !(s->run->run_if_down && err->kind == ERROR_UNAVAILABLE);
+	else if (s->result->end == RUN_LOST)
+		error_set(err, ERROR_REFUSED, 0, "the hold that DLOCK_TOKEN is of has ended");
+	keeper_kill(&s->keeper);
+	keeper_drop_hold(&s->keeper);
+	if (!ours)
+		close_ways(s);
+	return ours;
+}
+
+bool supervisor_run_nested(struct supervisor *s)
+{
+	const struct run_request *run = s->run;
+	const enum environment_hold told = environment_find_hold(run->name, run->uri_text,
+								 s->token);
+
+	if (told == ENVIRONMENT_NONE)
+		return false;
+	if (told == ENVIRONMENT_HOLD && environment_is_guarded(run->name, run->uri_text, s->token))
+		run_under_ancestor(s);
+	else if (!join(s, told))
+		return false;
+	guard_finish(&s->guard);
+	return true;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+#include "supervisor.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/signals.h"
+
+/* A waiter looks so often whether what it waits for was broken away. */
+#define LOOK_LOCAL_MS 5000
+
+static int64_t after(int64_t start_ms, int64_t duration_ms)
+{
+	return duration_ms == CLOCK_NEVER ? CLOCK_NEVER : start_ms + duration_ms;
+}
+
+enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
+{
+	bool down = err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED;
+
+	if (down && s->run->run_if_down) {
+		supervisor_say(s, SAY_ERROR, "%s; running without the lock", err->message);
+		s->protected = false;
+		return OBTAINED_YES;
+	}
+	s->result->end = RUN_FAILED;
+	s->result->error = *err;
+	return OBTAINED_NO;
+}
+
+static enum obtained obtained(struct supervisor *s, uint64_t fence)
+{
+	s->protected = true;
+	s->fence = fence;
+	return OBTAINED_YES;
+}
+
+/* Takes what is offered, unless it is too late for that. */
+static enum obtained take_offer(struct supervisor *s)
+{
+	if (!shared_take(s->shared, OFFER_TAKEN) &&
+	    atomic_load(&s->shared->offer) != OFFER_STARTED)
+		return OBTAINED_NOT_YET;
+	return obtained(s, atomic_load(&s->shared->fence));
+}
+
+/* No offer counts from now on. NOT_YET, or YES: the guard has taken one already. */
+static enum obtained close_offer(struct supervisor *s)
+{
+	int offer = atomic_load(&s->shared->offer);
+
+	while (offer != OFFER_STARTED &&
+	       !atomic_compare_exchange_weak(&s->shared->offer, &offer, OFFER_CLOSED))
+		;
+	return offer == OFFER_STARTED ? take_offer(s) : OBTAINED_NOT_YET;
+}
+
+static void note_holder(struct supervisor *s, const struct holder *holder,
+			int64_t age_ms, int64_t at_ms)
+{
+	s->result->holder_known = true;
+	s->result->holder = *holder;
+	/* Kept as the instant it began, so that it ages while we wait. */
+	s->result->age_ms = age_ms < 0 ? -1 : at_ms - age_ms;
+}
+
+static int64_t holder_age(const struct supervisor *s)
+{
+	return s->result->age_ms < 0 ? -1 : clock_boot_ms() - s->result->age_ms;
+}
+
+static void show_waiting(struct supervisor *s, int64_t ahead)
+{
+	struct wait_state state = {
+		.elapsed_ms = clock_boot_ms() - s->started_ms,
+		.ahead = ahead,
+		.age_ms = holder_age(s),
+		.holder = &s->result->holder,
+	};
+
+	s->hooks->waiting(s->hooks->context, &state);
+}
+
+/* One try of a local backend: at once, or asleep until until_ms or a signal. */
+static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms, int *sig)
+{
+	struct request request = s->request;
+	struct grant *grant = &s->local_grant;
+	struct error err = { 0 };
+	enum outcome outcome;
+
+	request.queue = wait;
+	if (wait)
+		signals_admit(s->signals, until_ms);
+	outcome = s->backend->ops->acquire(s->backend, &request, grant, &err);
+	if (wait)
+		*sig = signals_bar(s->signals);
+	switch (outcome) {
+	case OUTCOME_HELD:
+		atomic_store(&s->shared->held_ms, clock_boot_ms());
+		return obtained(s, grant->fence);
+	case OUTCOME_BUSY:
+		note_holder(s, &grant->holder, grant->age_ms, clock_boot_ms());
+		return OBTAINED_NOT_YET;
+	case OUTCOME_LOST:
+	case OUTCOME_ERROR:
+		break;
+	}
+	return supervisor_fail(s, &err);
+}
+
+/* Without a keeper: nobody but this process needs to be asked, or to be told. */
+static enum obtained obtain_local(struct supervisor *s)
+{
+	int64_t until_ms = after(s->started_ms, s->run->wait_ms);
+	enum obtained obtained;
+	struct error err = { 0 };
+	int64_t tick_ms;
+	int sig = 0;
+
+	s->backend = backend_open(s->run->driver, s->run->uri, &err);
+	if (!s->backend)
+		return supervisor_fail(s, &err);
+	s->backend->engaged = &s->shared->engaged;
+	obtained = try_local(s, false, 0, NULL);
+	/*
+	 * Time enough now to have the guard ready when the lock comes. Not for a slot, whose
+	 * second descriptor it must inherit.
+	 */
+	if (obtained == OBTAINED_NOT_YET && until_ms > clock_boot_ms() && !s->without_command &&
+	    s->run->mode != HOLD_SLOT && supervisor_start_guard(s, &err))
+		return supervisor_fail(s, &err);
+	while (obtained == OBTAINED_NOT_YET && clock_boot_ms() < until_ms) {
+		show_waiting(s, -1);
+		tick_ms = clock_earlier(s->hooks->tick_ms, LOOK_LOCAL_MS);
+		obtained = try_local(s, true, clock_earlier(until_ms, clock_boot_ms() + tick_ms),
+				     &sig);
+		if (sig) {
+			/* It may have come as the lock did. */
+			if (obtained == OBTAINED_YES && s->protected)
+				s->backend->ops->release(s->backend, &s->request, RELEASE_ALL,
+							 0, &err);
+			s->result->end = RUN_INTERRUPTED;
+			s->result->status = sig;
+			return OBTAINED_NO;
+		}
+	}
+	s->hooks->waiting(s->hooks->context, NULL);
+	if (obtained != OBTAINED_NOT_YET)
+		return obtained;
+	s->result->end = RUN_NOT_OBTAINED;
+	return OBTAINED_NO;
+}
+
+/* Takes what the keeper says while it acquires. */
+static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_event *event,
+				    int64_t *ahead)
+{
+	struct error err = { 0 };
+
+	switch (event->type) {
+	case KEEPER_HELD:
+		return take_offer(s);
+	case KEEPER_WITHDRAWN:
+		supervisor_say(s, SAY_STEP, "was stopped as the lock came; back in line");
+		keeper_retry(&s->keeper);
+		return OBTAINED_NOT_YET;
+	case KEEPER_WAITING:
+		*ahead = event->ahead;
+		note_holder(s, &event->holder, event->age_ms, event->at_ms);
+		show_waiting(s, *ahead);
+		return OBTAINED_NOT_YET;
+	case KEEPER_BUSY:
+		note_holder(s, &event->holder, event->age_ms, event->at_ms);
+		s->result->end = RUN_NOT_OBTAINED;
+		return OBTAINED_NO;
+	case KEEPER_RETRYING:
+		supervisor_say(s, SAY_STEP, "%s; trying again", event->error.message);
+		return OBTAINED_NOT_YET;
+	case KEEPER_FAILED:
+		return supervisor_fail(s, &event->error);
+	case KEEPER_GONE:
+		if (close_offer(s) == OBTAINED_YES) {
+			supervisor_say_unrenewed(s);
+			return OBTAINED_YES;
+		}
+		error_set(&err, ERROR_INTERNAL, 0, "the keeper process was killed");
+		return supervisor_fail(s, &err);
+	default:
+		return OBTAINED_NOT_YET;
+	}
+}
+
+/*
+ * Gives up waiting: the keeper leaves the line, or gives back what it got this very
+ * moment.
+ */
+static void give_up(struct supervisor *s)
+{
+	int64_t until_ms = clock_boot_ms() + INTERRUPTED_GRACE_MS;
+	struct keeper_event event = { .last = false };
+	struct error ignored = { 0 };
+
+	/* Nothing was sent yet that could leave a trace. */
+	if (!atomic_load(&s->shared->engaged)) {
+		keeper_kill(&s->keeper);
+		return;
+	}
+	/* A keeper that was killed has left its place in line to others to remove. */
+	if (!s->keeper.pid)
+		supervisor_start_keeper(s, KEEPER_RELEASE, &ignored);
+	else
+		keeper_release(&s->keeper, true);
+	while (s->keeper.pid && !event.last && clock_boot_ms() < until_ms) {
+		supervisor_sleep(s, until_ms);
+		while (signals_next(s->signals, NULL))
+			;
+		while (!event.last && supervisor_hear(s, &event))
+			;
+	}
+	keeper_kill(&s->keeper);
+}
+
+/* true: the user wants this to end. */
+bool supervisor_interrupted(struct supervisor *s)
+{
+	int sig;
+
+	while ((sig = signals_next(s->signals, NULL))) {
+		if (sig == SIGTSTP)
+			signals_stop_self(sig, false);
+		if (!signals_fatal(s->signals, sig))
+			continue;
+		s->result->end = RUN_INTERRUPTED;
+		s->result->status = sig;
+		return true;
+	}
+	return false;
+}
+
+static enum obtained wait_for_lock(struct supervisor *s)
+{
+	int64_t until_ms = after(s->started_ms, s->run->wait_ms), ahead = -1, tick_ms;
+	enum obtained obtained = OBTAINED_NOT_YET;
+	struct keeper_event event;
+
+	/* -n is the keeper's affair: its one try may take as long as it needs. */
+	if (s->run->wait_ms == 0)
+		until_ms = CLOCK_NEVER;
+	tick_ms = after(s->started_ms, s->hooks->tick_ms);
+	while (obtained == OBTAINED_NOT_YET) {
+		supervisor_sleep(s, clock_earlier(until_ms, tick_ms));
+		if (supervisor_interrupted(s))
+			return OBTAINED_NO;
+		while (obtained == OBTAINED_NOT_YET && supervisor_hear(s, &event))
+			obtained = hear_acquiring(s, &event, &ahead);
+		/* A guard that has something to say may be ahead of the keeper. */
+		if (obtained == OBTAINED_NOT_YET && atomic_load(&s->shared->offer) == OFFER_STARTED)
+			obtained = take_offer(s);
+		supervisor_check_guard(s);
+		if (obtained != OBTAINED_NOT_YET)
+			break;
+		if (clock_boot_ms() >= until_ms) {
+			s->result->end = RUN_NOT_OBTAINED;
+			return OBTAINED_NO;
+		}
+		if (clock_boot_ms() >= tick_ms) {
+			tick_ms += s->hooks->tick_ms;
+			if (ahead >= 0)
+				show_waiting(s, ahead);
+		}
+	}
+	return obtained;
+}
+
+enum obtained supervisor_obtain(struct supervisor *s)
+{
+	enum obtained obtained = OBTAINED_NOT_YET;
+	struct error err = { 0 };
+
+	if (s->run->driver->local)
+		return obtain_local(s);
+	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, &err))
+		return supervisor_fail(s, &err);
+	/* The network takes its time: all that the command needs is made meanwhile. */
+	if (!s->without_command && supervisor_start_guard(s, &err))
+		obtained = supervisor_fail(s, &err);
+	else
+		obtained = wait_for_lock(s);
+	if (obtained == OBTAINED_NO && close_offer(s) == OBTAINED_YES) {
+		/* The command runs: it is for it to hear what was to end the wait. */
+		if (s->result->end == RUN_INTERRUPTED)
+			guard_signal(&s->guard, s->result->status, true);
+		obtained = OBTAINED_YES;
+	}
+	s->hooks->waiting(s->hooks->context, NULL);
+	if (obtained == OBTAINED_NO)
+		give_up(s);
+	return obtained;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+#include "supervisor.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/signals.h"
+#include "lock/lease.h"
+
+#define NOT_RENEWED "it was not renewed before its lease ran out"
+
+/* What a guard gets beyond kill-after before it is taken for stuck. */
+#define GUARD_GRACE_MS 500
+
+
+/* 0 until the guard has started it. */
+static pid_t command_of(const struct supervisor *s)
+{
+	return atomic_load(&s->shared->command);
+}
+
+static void begin_stop(struct supervisor *s)
+{
+	int64_t grace_ms = lease_grace(shared_lease(s->shared), s->run->kill_after_ms);
+
+	/* Without /proc this process would find nothing that the guard does not. */
+	if (s->blind)
+		return;
+	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
+}
+
+void supervisor_lose(struct supervisor *s, const char *how)
+{
+	const char *next = "; stopping the command";
+
+	if (s->lost)
+		return;
+	s->lost = true;
+	if (s->ended)
+		next = ", at some time before the command ended";
+	else if (!s->run->kill_on_lost)
+		next = "; the command goes on (--on-lost warn)";
+	supervisor_say(s, SAY_ERROR, "lock lost: %s%s", how, next);
+	if (s->run->kill_on_lost)
+		begin_stop(s);
+}
+
+static void hear_holding(struct supervisor *s, const struct keeper_event *event)
+{
+	if (event->last) {
+		/* The guard told it of the command's end before we have heard of that. */
+		s->last_word = *event;
+		s->has_last_word = true;
+		return;
+	}
+	switch (event->type) {
+	case KEEPER_LOST:
+		supervisor_lose(s, event->error.message);
+		break;
+	case KEEPER_TROUBLE:
+		supervisor_say(s, SAY_WARNING, "cannot renew the lock: %s; trying again",
+		    event->error.message);
+		break;
+	case KEEPER_RENEWED:
+		supervisor_say(s, SAY_WARNING, "the lock is renewed again");
+		break;
+	case KEEPER_GONE:
+		supervisor_say_unrenewed(s);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Ctrl-Z: dlock's own job stops as the command did; fg continues both. */
+static void follow_stop(struct supervisor *s, int sig)
+{
+	bool foreground;
+
+	if (terminal_lend(&s->terminal, command_of(s), sig)) {
+		guard_signal(&s->guard, SIGCONT, true);
+		return;
+	}
+	foreground = terminal_take(&s->terminal, command_of(s));
+	if (s->terminal.fd < 0 || (sig == SIGSTOP && !foreground))
+		return;
+	/* Who was stopped already must not be stopped a second time, after it was continued. */
+	signals_stop_self(sig, !s->terminal.stop_typed);
+	s->terminal.stop_typed = false;
+	if (terminal_is_free(&s->terminal))
+		terminal_give(&s->terminal, command_of(s));
+	guard_signal(&s->guard, SIGCONT, true);
+}
+
+static void forward_signals(struct supervisor *s)
+{
+	struct signalfd_siginfo info;
+	int sig;
+
+	while ((sig = signals_next(s->signals, &info))) {
+		/* `dlock break` says: look at once. */
+		if (sig == SIGURG && s->backend)
+			s->look_now = true;
+		if ((sig == SIGTTIN || sig == SIGTTOU) && info.ssi_code == SI_KERNEL)
+			terminal_wanted(&s->terminal, command_of(s));
+		/* The terminal's, of our own making. */
+		if (sig == SIGCONT && info.ssi_pid == (uint32_t)getpid())
+			continue;
+		if (sig == SIGTSTP || sig == SIGCONT)
+			s->terminal.stop_typed = sig == SIGTSTP && info.ssi_code == SI_KERNEL;
+		if (!signals_forwarded(sig))
+			continue;
+		if (sig == SIGCONT && command_of(s) && terminal_is_free(&s->terminal))
+			terminal_give(&s->terminal, command_of(s));
+		/* What the kernel sends, a terminal's Ctrl-C, is for a whole group. */
+		guard_signal(&s->guard, sig, sig == SIGCONT || sig == SIGTSTP ||
+			     info.ssi_code == SI_KERNEL);
+	}
+}
+
+/* Once is enough: it may be there for long. */
+static void say_stuck(struct supervisor *s, pid_t pid, uid_t uid)
+{
+	if (s->told_stuck)
+		return;
+	s->told_stuck = true;
+	supervisor_say(s, SAY_ERROR, "process %d of user %u may not be signalled by this user; the "
+		       "lock stays taken until that process ends", (int)pid, (unsigned)uid);
+}
+
+/* The command was never executed. */
+static void hear_unused(struct supervisor *s, const struct guard_event *event)
+{
+	s->reaped = true;
+	s->unused = true;
+	if (event->type == GUARD_EXEC_FAILED) {
+		s->result->end = RUN_EXEC_FAILED;
+		s->result->error.errnum = event->value;
+		return;
+	}
+	s->result->end = RUN_FAILED;
+	error_set(&s->result->error, ERROR_INTERNAL, event->value, "--contain: this system gives "
+		  "no PID namespace");
+}
+
+/* false: the tree is dead. */
+static bool hear_guard(struct supervisor *s, const struct guard_event *event)
+{
+	switch (event->type) {
+	case GUARD_PONG:
+		s->pong_by_ms = CLOCK_NEVER;
+		break;
+	case GUARD_UNTIMED:
+		supervisor_say(s, SAY_WARNING,
+			       "the kernel refuses a timer (%s): if all of dlock is stopped, "
+			       "nothing ends the command in time", strerror(event->value));
+		break;
+	case GUARD_BLIND:
+		s->blind = true;
+		supervisor_say(s, SAY_WARNING,
+			       "/proc is missing or not that of this PID namespace: processes "
+			       "that leave the command's process group are not found");
+		break;
+	case GUARD_STUCK:
+		say_stuck(s, event->value, event->uid);
+		/* The guard acts, and this process could do no more. */
+		s->force_ms = CLOCK_NEVER;
+		break;
+	case GUARD_EXEC_FAILED:
+	case GUARD_NOT_CONTAINED:
+		hear_unused(s, event);
+		break;
+	case GUARD_STOPPED:
+		follow_stop(s, event->value);
+		break;
+	case GUARD_EXPIRING:
+		supervisor_lose(s, NOT_RENEWED);
+		break;
+	case GUARD_EXITED:
+		s->result->status = event->value;
+		s->reaped = true;
+		s->result->from_terminal = terminal_take(&s->terminal, command_of(s));
+		break;
+	case GUARD_LEFTOVERS:
+		supervisor_say(s, SAY_WARNING, "the command left %d process%s running; ending %s",
+		    event->value, event->value == 1 ? "" : "es",
+		    event->value == 1 ? "it" : "them");
+		begin_stop(s);
+		break;
+	case GUARD_EMPTY:
+	case GUARD_EVENT_TYPES:
+		break;
+	case GUARD_GONE:
+		return false;
+	}
+	if (event->last)
+		s->ended = true;
+	return !event->last;
+}
+
+/*
+ * When a lease that nobody enforces (--on-lost warn) runs out: then the lock is lost,
+ * whether or not a server can be asked.
+ */
+static int64_t unenforced_end(const struct supervisor *s)
+{
+	if (s->run->kill_on_lost || !s->protected || s->lost)
+		return CLOCK_NEVER;
+	return shared_lease(s->shared).end_ms;
+}
+
+/* When the command is to be stopped for the lease that is known now. */
+static struct lease_stop stop_of(const struct supervisor *s)
+{
+	struct lease_span lease = shared_lease(s->shared);
+
+	if (!s->run->kill_on_lost || !s->protected)
+		lease.end_ms = CLOCK_NEVER;
+	return lease_stop(lease, s->run->kill_after_ms);
+}
+
+/* When the lease is so near its end that this process ends the command itself. */
+static int64_t lease_force_at(const struct supervisor *s)
+{
+	return stop_of(s).force_ms;
+}
+
+/* When the guard must be done; the second pair of eyes on every deadline. */
+static int64_t force_at(const struct supervisor *s)
+{
+	return clock_earlier(s->force_ms, lease_force_at(s));
+}
+
+/*
+ * A local lock has no lease and no keeper, but `dlock break` may take it away: looks
+ * as often as a lease would be renewed. Returns when to look again.
+ */
+static int64_t look_local(struct supervisor *s, int64_t look_ms)
+{
+	struct error err = { 0 };
+
+	if (!s->backend || !s->protected || s->lost)
+		return CLOCK_NEVER;
+	if (clock_boot_ms() < look_ms && !s->look_now)
+		return look_ms;
+	s->look_now = false;
+	if (s->backend->ops->renew(s->backend, &s->request, &s->local_grant, &err) ==
+	    OUTCOME_LOST) {
+		supervisor_lose(s, err.message);
+		if (s->run->kill_on_lost)
+			guard_stop(&s->guard);
+		return CLOCK_NEVER;
+	}
+	return lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
+}
+
+/*
+ * The guard is gone, or does not act, and leaves its tree to us; the command, its child, died
+ * with it (PR_SET_PDEATHSIG).
+ */
+static void end_tree(struct supervisor *s)
+{
+	const struct proctree_scope scope = {
+		.spare = { s->keeper.pid }, .inherited = &s->inherited,
+	};
+	struct proctree_report report;
+	int64_t pause_ms = 5;
+
+	guard_finish(&s->guard);
+	if (s->blind && command_of(s))
+		kill(-command_of(s), SIGKILL);
+	while (proctree_kill(&scope, NULL, &report) > 0) {
+		say_stuck(s, report.refused_pid, report.refused_user);
+		supervisor_sleep(s, clock_boot_ms() + pause_ms);
+		while (signals_next(s->signals, NULL))
+			;
+		if (pause_ms < 1000)
+			pause_ms *= 2;
+	}
+}
+
+void supervisor_run_command(struct supervisor *s)
+{
+	struct keeper_event keeper_said;
+	struct guard_event guard_said;
+	int64_t look_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
+	bool alive = true;
+
+	if (atomic_load(&s->shared->offer) != OFFER_STARTED)
+		guard_run(&s->guard, s->protected ? s->fence : 0, supervisor_hold_fd(s));
+	/* The command does not wait for these words. */
+	if (s->protected)
+		supervisor_say_acquired(s);
+	while (alive) {
+		look_ms = look_local(s, look_ms);
+		if (clock_boot_ms() >= unenforced_end(s))
+			supervisor_lose(s, NOT_RENEWED);
+		supervisor_sleep(s, clock_earlier(clock_earlier(force_at(s), look_ms),
+						  unenforced_end(s)));
+		forward_signals(s);
+		while (alive && guard_event(&s->guard, &guard_said))
+			alive = hear_guard(s, &guard_said);
+		while (s->protected && !s->has_last_word &&
+		       supervisor_hear(s, &keeper_said))
+			hear_holding(s, &keeper_said);
+		if (alive && clock_boot_ms() >= lease_force_at(s))
+			supervisor_lose(s, NOT_RENEWED);
+		if (alive && supervisor_guard_hangs(s))
+			supervisor_say(s, SAY_ERROR, "the guard process was stopped and does "
+				       "not go on; ending the command");
+		if (clock_boot_ms() >= force_at(s) || supervisor_guard_hangs(s))
+			break;
+	}
+	/* A guard that the kernel's timer has killed could not say why. */
+	if (!s->ended && clock_boot_ms() >= stop_of(s).term_ms)
+		supervisor_lose(s, NOT_RENEWED);
+	else if (!s->ended && clock_boot_ms() >= atomic_load(&s->shared->guard_dies_ms))
+		supervisor_lose(s, "the guard process did not act before the end of a lease");
+	if (!s->ended)
+		end_tree(s);
+	s->ended = true;
+	s->ended_ms = clock_boot_ms();
+	s->last_lease = shared_lease(s->shared);
+	terminal_finish(&s->terminal, command_of(s));
+	if (!s->reaped)
+		s->result->status = SIGKILL;
+}

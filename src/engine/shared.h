@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the processes of one `dlock run` share: one page of memory, mapped before
+ * the first fork, and an eventfd. The page spares a wake-up of the supervisor
+ * and the guard at every renewal: both read the lease's end when the old one
+ * comes near.
+ */
+#ifndef DLOCK_SHARED_H
+#define DLOCK_SHARED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lock/lease.h"
+
+/*
+ * A lock that the keeper obtained is offered, and must be taken before the command starts:
+ * by the guard, which hears of it first, or by the supervisor, which then orders the guard to
+ * start the command. If neither does (the supervisor was stopped), the offer is withdrawn; one
+ * that gives up waiting closes it. Each arrow is one compare-and-set, which decides:
+ *
+ *	       keeper         guard
+ *	NONE ──────────> MADE ──────> STARTED
+ *	                 │ │             ^
+ *	      supervisor │ └──> TAKEN ───┘ guard, when ordered
+ *	                 v        │
+ *	              CLOSED      └──> WITHDRAWN (as from MADE: by the keeper, after a time)
+ */
+enum offer {
+	OFFER_NONE,
+	OFFER_MADE,		/* by the keeper, with the event KEEPER_HELD */
+	OFFER_TAKEN,		/* by the supervisor */
+	OFFER_STARTED,		/* by the guard: the command is being started */
+	OFFER_WITHDRAWN,	/* by the keeper: nobody answered, next waiter's turn */
+	OFFER_CLOSED,		/* by the supervisor: no lock is wanted any more */
+};
+
+/* One of the two places that a lease is written to in turn: see shared_set_lease(). */
+struct shared_lease {
+	_Atomic int64_t end_ms;
+	_Atomic int64_t ttl_ms;
+};
+
+struct shared {
+	/* The lease is leases[lease_count % 2]. Read and written by the two functions below. */
+	struct shared_lease leases[2];
+	_Atomic unsigned int lease_count;
+	_Atomic int offer;		/* enum offer */
+	_Atomic uint64_t fence;		/* of the lock that is offered */
+	_Atomic int64_t held_ms;	/* CLOCK_BOOTTIME when the offer was taken; 0: not yet */
+	_Atomic int64_t guard_dies_ms;	/* the kernel kills the guard then; CLOCK_NEVER: not so */
+	_Atomic int guard;		/* pid of the guard; 0: not started yet */
+	_Atomic int command;		/* pid of the command; 0: not started yet */
+	/* A request has been sent that may leave something in the backend. */
+	_Atomic int engaged;
+};
+
+/* Takes the offer, if it still stands, as OFFER_TAKEN or OFFER_STARTED. */
+bool shared_take(struct shared *shared, enum offer how);
+
+/*
+ * Publishes a lease. One process writes at a time: the supervisor before the first fork, then
+ * the keeper. A reader sees the end and the TTL of one and the same lease, and never waits for
+ * the writer, which may be killed or stopped at any point.
+ */
+void shared_set_lease(struct shared *shared, struct lease_span lease);
+struct lease_span shared_lease(const struct shared *shared);
+
+#endif

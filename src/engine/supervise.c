@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+#include "supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/duration.h"
+#include "base/signals.h"
+#include "lock/uri.h"
+#include "environment.h"
+
+void supervisor_say(const struct supervisor *s, enum say level, const char *format, ...)
+{
+	char text[sizeof(((struct error *)0)->message) + 128];
+	va_list args;
+
+	/* Unwanted words are not worth the time either, at a start and at a release. */
+	if (level < s->hooks->least)
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	s->hooks->say(s->hooks->context, text);
+}
+
+void supervisor_say_acquired(const struct supervisor *s)
+{
+	int64_t waited_ms = clock_boot_ms() - s->started_ms;
+	char text[DURATION_TEXT_SIZE];
+
+	if (s->hooks->least > SAY_STEP || s->joined)
+		return;
+	supervisor_say(s, SAY_STEP, "acquired after %s, fence %llu",
+		       duration_format(waited_ms, text, sizeof(text)),
+		       (unsigned long long)s->fence);
+}
+
+void supervisor_say_unrenewed(const struct supervisor *s)
+{
+	supervisor_say(s, SAY_WARNING, "the keeper process was killed; the lock cannot be renewed");
+}
+
+bool supervisor_hear(struct supervisor *s, struct keeper_event *event)
+{
+	while (keeper_event(&s->keeper, event)) {
+		if (event->type != KEEPER_NOTE)
+			return true;
+		supervisor_say(s, SAY_DETAIL, "%s", event->error.message);
+	}
+	return false;
+}
+
+/*
+ * What a guard that was stopped gets to answer once it is continued. One that is stopped again and
+ * again for so long, with no longer pauses than the gap, is taken for one that does not answer.
+ */
+#define PONG_MS 2000
+#define STOPS_GAP_MS 1000
+
+static void guard_changed(struct supervisor *s, int status)
+{
+	const int64_t now_ms = clock_boot_ms();
+
+	if (!WIFSTOPPED(status)) {
+		s->guard.reaped = true;
+		return;
+	}
+	if (now_ms - s->last_stop_ms > STOPS_GAP_MS)
+		s->first_stop_ms = now_ms;
+	s->last_stop_ms = now_ms;
+	kill(s->guard.pid, SIGCONT);
+	guard_ping(&s->guard);
+	if (s->pong_by_ms == CLOCK_NEVER)
+		s->pong_by_ms = now_ms + PONG_MS;
+	/* It may answer between two stops, but does not get on. */
+	if (now_ms - s->first_stop_ms >= PONG_MS)
+		s->pong_by_ms = now_ms;
+}
+
+/*
+ * Reaps the guard, the keeper, and orphans that became ours. A guard that was stopped is
+ * continued, and must answer in time: see supervisor_guard_hangs().
+ */
+static void reap(struct supervisor *s)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		if (pid == s->guard.pid)
+			guard_changed(s, status);
+		else if (pid == s->keeper.pid && !WIFSTOPPED(status))
+			s->keeper.reaped = true;
+		else if (!WIFSTOPPED(status))
+			proctree_forget_one(&s->inherited, pid);
+	}
+}
+
+void supervisor_sleep(struct supervisor *s, int64_t until_ms)
+{
+	struct pollfd fds[] = {
+		{ .fd = s->signals->fd, .events = POLLIN },
+		{ .fd = s->keeper.pid ? s->keeper.fd : -1, .events = POLLIN },
+		{ .fd = s->guard.pid && !s->ended ? s->guard.fd : -1, .events = POLLIN },
+	};
+
+	if (guard_has_pending(&s->guard))
+		fds[2].events |= POLLOUT;
+	until_ms = clock_earlier(until_ms, s->pong_by_ms);
+	poll(fds, sizeof(fds) / sizeof(fds[0]), clock_poll_timeout(until_ms));
+	reap(s);
+	guard_flush(&s->guard);
+}
+
+bool supervisor_guard_hangs(const struct supervisor *s)
+{
+	return s->guard.pid && clock_boot_ms() >= s->pong_by_ms;
+}
+
+
+static int map_shared(struct supervisor *s, struct error *err)
+{
+	void *page = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED) {
+		error_set(err, ERROR_INTERNAL, errno, "mmap");
+		return -1;
+	}
+	s->shared = page;
+	shared_set_lease(s->shared, (struct lease_span){ .end_ms = CLOCK_NEVER });
+	atomic_store(&s->shared->guard_dies_ms, CLOCK_NEVER);
+	if (s->run->driver->local)
+		return 0;	/* no keeper */
+	s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->lost_fd < 0 || pipe2(s->guard_pipe, O_CLOEXEC) ||
+	    (s->run->argv && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->gate))) {
+		error_set(err, ERROR_INTERNAL, errno, "eventfd, pipe or socketpair");
+		return -1;
+	}
+	return 0;
+}
+
+int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *err)
+{
+	char *fence_text;
+	char **envp = environment_make(s->run->name, s->token, s->run->uri_text,
+				       &fence_text, err);
+
+	/* Hardly ever needed; not worth the time of every start. */
+	if (envp && !bare_envp && s->run->run_if_down)
+		bare_envp = environment_make_bare(s->run->name, s->run->uri_text, err);
+	if (!envp || (!bare_envp && s->run->run_if_down))
+		return -1;
+	terminal_open(&s->terminal);
+	s->guard_plan = (struct guard_plan){
+		.argv = s->run->argv,
+		.envp = envp,
+		.bare_envp = bare_envp ? bare_envp : envp,
+		.fence_text = fence_text,
+		.signals = s->signals,
+		.terminal = &s->terminal,
+		.shared = s->shared,
+		.lost_fd = s->lost_fd,
+		.gate_fd = s->gate[1],
+		/* A line about the waiting must be gone before the command writes. */
+		.may_start = s->hooks->tick_ms == CLOCK_NEVER,
+		.keeper_pipe_fd = s->guard_pipe[1],
+		/* What is to be said about it, the supervisor finds when it releases the rest. */
+		.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
+			   !s->run->min_hold_ms,
+		.contain = s->run->contain,
+		.kill_after_ms = s->run->kill_after_ms,
+		.kill_on_lost = s->run->kill_on_lost,
+	};
+	return 0;
+}
+
+int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
+			    struct error *err)
+{
+	struct keeper_plan plan = {
+		.mode = mode,
+		.driver = s->run->driver,
+		.uri = s->run->uri,
+		.request = &s->request,
+		.signals = s->signals,
+		.process = s->process,
+		.term_on_lost = s->term_on_lost,
+		.backend = s->backend,
+		.grant = &s->local_grant,
+		.no_renew = s->run->no_renew,
+		.min_hold_ms = s->unused ? 0 : s->run->min_hold_ms,
+		.kill_after_ms = s->run->kill_after_ms,
+		.with_log = s->hooks->least == SAY_DETAIL,
+		.shared = s->shared,
+		.lost_fd = s->lost_fd,
+		.gate_fd = s->gate[0],
+		.guard_pipe = { s->guard_pipe[0], s->guard_pipe[1] },
+	};
+
+	return keeper_start(&s->keeper, &plan, err);
+}
+
+int supervisor_hold_fd(const struct supervisor *s)
+{
+	if (!s->protected)
+		return -1;
+	return s->backend ? s->backend->hold_fd : s->keeper.hold_fd;
+}
+
+int supervisor_start_guard(struct supervisor *s, struct error *err)
+{
+	if (!s->guard_plan.argv && supervisor_plan_guard(s, NULL, err))
+		return -1;
+	return guard_start(&s->guard, &s->guard_plan, err);
+}
+
+
+void supervisor_check_guard(struct supervisor *s)
+{
+	/* What it says of a command that it has started is not for now. */
+	if (!s->guard.pid || atomic_load(&s->shared->offer) == OFFER_STARTED)
+		return;
+	if (guard_is_there(&s->guard) && !supervisor_guard_hangs(s))
+		return;
+	guard_finish(&s->guard);
+	s->pong_by_ms = CLOCK_NEVER;
+}
+
+static void run_protected(struct supervisor *s)
+{
+	struct error err = { 0 };
+
+	if (token_make_for_run(s->token, &err)) {
+		supervisor_fail(s, &err);
+		return;
+	}
+	if (supervisor_obtain(s) != OBTAINED_YES) {
+		guard_finish(&s->guard);
+		return;
+	}
+	supervisor_check_guard(s);
+	if (!s->guard.pid && supervisor_start_guard(s, &err)) {
+		s->unused = true;
+		supervisor_fail(s, &err);
+	} else {
+		s->result->end = RUN_EXITED;
+		supervisor_run_command(s);
+	}
+	if (s->protected)
+		supervisor_give_back(s);
+	/* It ends by itself meanwhile; its process must not be left unreaped. */
+	guard_finish(&s->guard);
+	if (s->lost && s->result->end == RUN_EXITED)
+		s->result->end = RUN_LOST;
+}
+
+int supervisor_init(struct supervisor *s, const struct run_request *run,
+		    const struct run_hooks *hooks, const struct signals *signals,
+		    struct run_result *result, const char *command, struct error *err)
+{
+	*s = (struct supervisor){
+		.run = run, .hooks = hooks, .signals = signals, .result = result,
+		.guard_pipe = { -1, -1 }, .gate = { -1, -1 }, .lost_fd = -1,
+		.keeper = { .fd = -1, .hold_fd = -1 },
+		.guard = { .fd = -1 }, .pong_by_ms = CLOCK_NEVER,
+		.force_ms = CLOCK_NEVER,
+		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
+		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
+			     .mode = run->mode, .slots = run->slots,
+			     /* A run keeps the lock by itself, if its command was executed. */
+			     .min_hold_ms = run->argv ? 0 : run->min_hold_ms,
+			     .borrow = run->argv != NULL, .queue = run->wait_ms > 0 },
+	};
+	*result = (struct run_result){ .age_ms = -1 };
+	s->request.token = s->token;
+	holder_self(&s->request.self, command);
+	if (uri_param_duration(run->uri, "timeout", BACKEND_TIMEOUT_MS, &s->timeout_ms, err))
+		return -1;
+	return map_shared(s, err);
+}
+
+void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
+		   const struct signals *signals, struct run_result *result)
+{
+	struct supervisor s;
+	struct error err = { 0 };
+
+	if (supervisor_init(&s, run, hooks, signals, result, run->argv[0], &err)) {
+		supervisor_fail(&s, &err);
+		return;
+	}
+	/* What the guard leaves behind, should it be killed, comes to us. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	/* What ran before this program did, in its place, is none of the command's. */
+	if (proctree_inherit(&s.inherited))
+		supervisor_say(&s, SAY_WARNING, "cannot tell which processes are of the command");
+	if (!supervisor_run_nested(&s))
+		run_protected(&s);
+	if (result->age_ms >= 0)
+		result->age_ms = clock_boot_ms() - result->age_ms;
+	proctree_forget(&s.inherited);
+	backend_close(s.backend);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Runs a command under a lock: the process that the user started. It watches
+ * signals, the terminal, the keeper, the guard and the clock in poll(), and does
+ * nothing that could block.
+ */
+#ifndef DLOCK_SUPERVISE_H
+#define DLOCK_SUPERVISE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "lock/token.h"
+#include "backends/registry.h"
+
+struct pidfd;
+struct signals;
+
+enum say {
+	SAY_DETAIL,		/* for -vv: what client libraries log, too */
+	SAY_STEP,		/* for -v */
+	SAY_WARNING,		/* something is wrong; goes on */
+	SAY_ERROR,		/* something is wrong that changes the outcome */
+};
+
+/* What is known while waiting. */
+struct wait_state {
+	int64_t elapsed_ms;
+	int64_t ahead;		/* waiters before us; -1: not known */
+	int64_t age_ms;		/* how long the holder has held it; -1: not known */
+	const struct holder *holder;
+};
+
+/* How the caller hears of things; supervise.c itself prints nothing. */
+struct run_hooks {
+	void *context;
+	void (*say)(void *context, const char *text);
+	/*
+	 * Waiting: at each change, and every tick_ms. NULL: it is over, one way or the
+	 * other.
+	 */
+	void (*waiting)(void *context, const struct wait_state *state);
+	int64_t tick_ms;	/* CLOCK_NEVER: only at changes */
+	enum say least;		/* what is less than that is not wanted */
+};
+
+struct run_request {
+	const struct backend_driver *driver;
+	const struct uri *uri;
+	const char *uri_text;		/* for DLOCK_BACKEND */
+	const char *name;
+	char *const *argv;
+	enum hold_mode mode;
+	int slots;
+	int64_t ttl_ms;
+	int64_t wait_ms;		/* CLOCK_NEVER: no limit; 0: do not wait */
+	int64_t kill_after_ms;
+	int64_t min_hold_ms;
+	bool no_renew;
+	bool contain;			/* the command runs in a PID namespace of its own */
+	bool kill_on_lost;
+	bool run_if_down;
+};
+
+enum run_end {
+	RUN_EXITED,		/* status: the wait status of the command */
+	RUN_EXEC_FAILED,	/* error.errnum; the lock was released */
+	RUN_NOT_OBTAINED,	/* holder, age_ms */
+	RUN_LOST,		/* error says how, unless it was said already */
+	RUN_FAILED,		/* error: no command was run */
+	RUN_INTERRUPTED,	/* status: the signal, before a command was run */
+};
+
+struct run_result {
+	enum run_end end;
+	int status;
+	bool from_terminal;	/* RUN_EXITED by a signal typed at our terminal */
+	bool holder_known;	/* the backend said who has it, if only "somebody" */
+	struct holder holder;
+	int64_t age_ms;
+	struct error error;
+};
+
+/*
+ * Does it all, and returns when nothing is left: command's tree dead, lock
+ * released, keeper and guard gone. signals: initialised by the caller first
+ * thing. Nested in a hold of the same lock, it runs the command under that.
+ */
+void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
+		   const struct signals *signals, struct run_result *result);
+
+/* Acquiring without a command; argv of the run_request is NULL. */
+struct acquire_request {
+	struct run_request run;
+	const char *command;	/* what status shows as the holder's command */
+	const struct pidfd *process;	/* hold and renew while it lives; NULL: one lease */
+	bool term_on_lost;	/* TERM to that process when the lock is lost */
+	int64_t again_ttl_ms;	/* for a hold that is there already; 0: it keeps its own */
+};
+
+struct acquire_result {
+	struct run_result run;	/* RUN_EXITED: acquired */
+	char token[TOKEN_SIZE];
+	uint64_t fence;
+	int64_t lease_ms;	/* from now; 0: until released */
+	pid_t keeper;		/* 0: none was left behind */
+};
+
+/*
+ * Acquires, or counts one more acquisition of a hold that the environment tells of.
+ * A keeper stays behind as a daemon if there is a process to hold for, or the
+ * backend's locks need one.
+ */
+void supervise_acquire(const struct acquire_request *acquire, const struct run_hooks *hooks,
+		       const struct signals *signals, struct acquire_result *result);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The supervisor's state, for the files that it is written in: obtain.c waits for
+ * the lock, running.c watches the command, give_back.c releases, nested.c serves a
+ * run inside a run of the same lock; supervise.c puts them in a row.
+ */
+#ifndef DLOCK_SUPERVISOR_H
+#define DLOCK_SUPERVISOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/proctree.h"
+#include "base/terminal.h"
+#include "lock/token.h"
+#include "guard.h"
+#include "keeper.h"
+#include "shared.h"
+#include "supervise.h"
+
+struct signals;
+
+/* Beyond its own bounds, the time that a keeper gets to say its last word. */
+#define KEEPER_GRACE_MS 500
+/*
+ * The time it gets once the user wants all this to end. Further signals do not cut
+ * it short: timeout(1) sends two, and a lock that is not released is held for a TTL.
+ */
+#define INTERRUPTED_GRACE_MS 1000
+
+struct supervisor {
+	const struct run_request *run;
+	const struct run_hooks *hooks;
+	const struct signals *signals;
+	struct run_result *result;
+	struct terminal terminal;
+	struct shared *shared;
+	int lost_fd;
+	int gate[2];			/* from the keeper to the guard; -1: none */
+	int guard_pipe[2];
+	char token[TOKEN_SIZE];
+	struct request request;
+	struct backend *backend;	/* local drivers only; they need no keeper */
+	struct grant local_grant;	/* theirs */
+	const struct pidfd *process;	/* acquire: the one to hold for; NULL: none */
+	bool term_on_lost;
+	bool look_now;			/* at whether a local lock is still ours */
+	bool without_command;		/* acquire: no guard */
+	struct keeper keeper;
+	struct guard guard;
+	struct guard_plan guard_plan;
+	int64_t first_stop_ms;		/* when the guard began to be stopped, and */
+	int64_t last_stop_ms;		/* when it was stopped last, for all we saw; 0: never */
+	int64_t pong_by_ms;		/* the guard must have answered by then; CLOCK_NEVER */
+	struct proctree_inherited inherited;	/* children from before this program */
+	bool blind;			/* no usable /proc: only the command's group is found */
+	bool told_stuck;		/* that a process cannot be ended */
+
+	bool protected;			/* the lock is, or was, held */
+	bool joined;			/* by somebody else, with a token that we were given */
+	uint64_t fence;
+	int64_t started_ms;
+	bool reaped;			/* result->status is valid */
+	bool unused;			/* the command never ran: nothing to keep the lock for */
+	bool ended;			/* the command's whole tree is dead */
+	bool lost;
+	bool has_last_word;		/* last_word is what the keeper ended with */
+	struct keeper_event last_word;
+	int64_t force_ms;		/* a stop was begun: kill the guard then */
+	int64_t timeout_ms;		/* bound of the keeper's last request */
+	int64_t ended_ms;		/* when the tree was dead */
+	struct lease_span last_lease;	/* as it was then */
+};
+
+enum obtained { OBTAINED_NO, OBTAINED_YES, OBTAINED_NOT_YET };
+
+/* Hands a line to the caller's hook. */
+void supervisor_say(const struct supervisor *s, enum say level, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Says that the lock is held, after how long, under which fence. */
+void supervisor_say_acquired(const struct supervisor *s);
+
+/* Says that the keeper was killed, while the command runs. */
+void supervisor_say_unrenewed(const struct supervisor *s);
+
+/* keeper_event(), but for notes, which are said. */
+bool supervisor_hear(struct supervisor *s, struct keeper_event *event);
+
+/*
+ * Polls all that can happen, until until_ms at the latest. Reaps children, and continues a guard
+ * that was stopped.
+ */
+void supervisor_sleep(struct supervisor *s, int64_t until_ms);
+
+/* Forks the keeper or the guard. 0, or -1 with *err. */
+int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
+			    struct error *err);
+int supervisor_start_guard(struct supervisor *s, struct error *err);
+
+/* Before the command runs: a guard that was killed is forgotten, to be started anew. */
+void supervisor_check_guard(struct supervisor *s);
+
+/* Was the guard stopped, and has not gone on since? Then it must be replaced. */
+bool supervisor_guard_hangs(const struct supervisor *s);
+
+/* The descriptor that the hold lives with, here or in the keeper; -1: none. */
+int supervisor_hold_fd(const struct supervisor *s);
+
+/* No lock for this reason: fills the result; YES if the command runs all the same. */
+enum obtained supervisor_fail(struct supervisor *s, const struct error *err);
+
+/* Reads signals; true when one came that ends a wait: the result is filled. */
+bool supervisor_interrupted(struct supervisor *s);
+
+/* Acquires: YES with s->protected, or NO with the result filled. */
+enum obtained supervisor_obtain(struct supervisor *s);
+
+/* Runs the command until its whole tree is dead. The guard must be there. */
+void supervisor_run_command(struct supervisor *s);
+
+/* The lock is lost, as how says: tells it, and begins to stop the command. */
+void supervisor_lose(struct supervisor *s, const char *how);
+
+/* Releases, and learns whether the lock was held until now. */
+void supervisor_give_back(struct supervisor *s);
+
+/* Fills *s for either purpose: shared memory, request. 0 or -1 with *err. */
+int supervisor_init(struct supervisor *s, const struct run_request *run,
+		    const struct run_hooks *hooks, const struct signals *signals,
+		    struct run_result *result, const char *command, struct error *err);
+
+/*
+ * Sets s->terminal and s->guard_plan; bare_envp: for a command that runs without a hold of ours.
+ * 0 or -1.
+ */
+int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *err);
+
+/*
+ * Runs the command under the hold that the environment tells of, if that still holds. false: it
+ * tells of none, or not for sure of this lock's, and this token is not the holder: acquire.
+ */
+bool supervisor_run_nested(struct supervisor *s);
+
+#endif

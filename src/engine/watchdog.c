@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+#include "watchdog.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/pidfd.h"
+#include "lock/lease.h"
+#include "shared.h"
+
+static void terminate(const struct watchdog_plan *plan)
+{
+	pidfd_signal(plan->process, SIGTERM);
+}
+
+static int64_t term_at(const struct watchdog_plan *plan)
+{
+	return lease_stop(shared_lease(plan->shared), plan->notice_ms).term_ms;
+}
+
+static void watch(const struct watchdog_plan *plan, int keeper)
+{
+	enum { PROCESS, KEEPER, TIMER, POLLED };
+	struct pollfd fds[POLLED] = {
+		[PROCESS] = { .fd = plan->process->fd, .events = POLLIN },
+		[KEEPER] = { .fd = keeper, .events = POLLIN },
+		[TIMER] = { .fd = clock_timer_open(), .events = POLLIN },
+	};
+	char byte;
+
+	for (;;) {
+		clock_timer_set(fds[TIMER].fd, term_at(plan));
+		poll(fds, POLLED, clock_poll_timeout(pidfd_look(plan->process, term_at(plan))));
+		if (pidfd_ended(plan->process))
+			return;
+		if (fds[KEEPER].revents) {
+			if (read(keeper, &byte, 1) == 1)
+				return;
+			/* Killed. What it held by descriptors we hold, until that one ends. */
+			terminate(plan);
+			while (!pidfd_ended(plan->process))
+				poll(&fds[PROCESS], 1, clock_poll_timeout(
+						pidfd_look(plan->process, CLOCK_NEVER)));
+			return;
+		}
+		if (clock_boot_ms() >= term_at(plan)) {
+			terminate(plan);
+			return;
+		}
+	}
+}
+
+int watchdog_start(const struct watchdog_plan *plan, struct error *err)
+{
+	int ends[2];
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC)) {
+		error_set(err, ERROR_INTERNAL, errno, "pipe");
+		return -1;
+	}
+	pid = fork();
+	if (pid < 0) {
+		error_set(err, ERROR_INTERNAL, errno, "fork");
+		close(ends[0]);
+		close(ends[1]);
+		return -1;
+	}
+	if (pid == 0) {
+		prctl(PR_SET_NAME, "dlock-watchdog");
+		close(ends[1]);
+		close(plan->close_fd);
+		watch(plan, ends[0]);
+		_exit(0);
+	}
+	close(ends[0]);
+	return ends[1];
+}
+
+void watchdog_end(int fd)
+{
+	ssize_t told = fd >= 0 ? write(fd, "", 1) : 0;
+
+	(void)told;	/* it has ended with its process */
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#include "hold_mode.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+
+/* "--slots 2147483647" */
+#define MODE_TEXT_SIZE 24
+
+/* How a user asks for the mode, or what for. */
+static const char *describe(enum hold_mode mode, int slots, char buf[static MODE_TEXT_SIZE])
+{
+	switch (mode) {
+	case HOLD_SHARED:
+		return "--shared";
+	case HOLD_SLOT:
+		snprintf(buf, MODE_TEXT_SIZE, "--slots %d", slots);
+		return buf;
+	case HOLD_EXCLUSIVE:
+	case HOLD_ANY:
+		break;
+	}
+	return "an exclusive hold";
+}
+
+enum outcome hold_mode_covers(enum hold_mode held, int held_slots, const struct request *request,
+			      struct error *err)
+{
+	char have[MODE_TEXT_SIZE], want[MODE_TEXT_SIZE];
+
+	if (held == HOLD_EXCLUSIVE || request->mode == HOLD_ANY)
+		return OUTCOME_HELD;
+	if (held == request->mode && (held != HOLD_SLOT || held_slots == request->slots))
+		return OUTCOME_HELD;
+	if (held == HOLD_SLOT && request->mode == HOLD_SLOT)
+		error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with the hold that is there "
+			  "already, which has --slots %d", request->slots, held_slots);
+	else
+		error_set(err, ERROR_USAGE, 0, "it is held already with %s, which does not cover "
+			  "%s: ask for the same",
+			  describe(held, held_slots, have),
+			  describe(request->mode, request->slots, want));
+	return OUTCOME_BUSY;
+}
+
+bool hold_mode_slots_agree(int held_slots, const struct request *request, struct error *err)
+{
+	if (request->mode != HOLD_SLOT || held_slots == request->slots)
+		return true;
+	error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with those who hold it now, with "
+		  "--slots %d", request->slots, held_slots);
+	return false;
+}

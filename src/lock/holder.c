@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+#include "holder.h"
+
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/duration.h"
+#include "base/text.h"
+#include "uri.h"
+
+/*
+ * The name of uid in /etc/passwd, and whether guess is the name of anyone in
+ * there. 10 to 20 us; fgetpwent() reads the file and asks no name service.
+ */
+static bool passwd_name(uid_t uid, char *buf, size_t size, const char *guess,
+			bool *guess_is_local)
+{
+	FILE *file = fopen("/etc/passwd", "re");
+	struct passwd entry, *found;
+	bool ok = false;
+	char line[1024];
+
+	*guess_is_local = false;
+	if (!file)
+		return false;
+	while (!ok && fgetpwent_r(file, &entry, line, sizeof(line), &found) == 0) {
+		ok = entry.pw_uid == uid && *entry.pw_name;
+		if (ok)
+			text_clean(entry.pw_name, strlen(entry.pw_name), buf, size);
+		else if (guess && strcmp(entry.pw_name, guess) == 0)
+			*guess_is_local = true;
+	}
+	fclose(file);
+	return ok;
+}
+
+/*
+ * Not getpwuid(): for a user who is not in /etc/passwd it loads shared objects
+ * (0.3 to 1 ms, more than all the rest of a start) and may wait for a directory
+ * server that is down, and all for a word that only people read. The login name
+ * from the environment is believed for such a user alone, and not when it is a
+ * local user's: then it was inherited across a change of uid.
+ */
+static void user_name(char *buf, size_t size)
+{
+	const char *login = getenv("LOGNAME");
+	uid_t uid = geteuid();
+	bool login_is_local;
+
+	if (uid == 0)
+		text_clean("root", strlen("root"), buf, size);
+	else if (passwd_name(uid, buf, size, login, &login_is_local))
+		return;
+	else if (login && *login && !login_is_local)
+		text_clean(login, strlen(login), buf, size);
+	else
+		snprintf(buf, size, "%ju", (uintmax_t)uid);
+}
+
+void holder_self(struct holder *holder, const char *command)
+{
+	char host[256];		/* HOST_NAME_MAX is 64 on Linux */
+	struct timespec now;
+
+	memset(holder, 0, sizeof(*holder));
+	if (gethostname(host, sizeof(host)) == 0)
+		text_clean(host, strnlen(host, sizeof(host)), holder->host,
+			   sizeof(holder->host));
+	user_name(holder->user, sizeof(holder->user));
+	if (command)
+		text_clean(command, strlen(command), holder->command,
+			   sizeof(holder->command));
+	holder->pid = getpid();
+	clock_gettime(CLOCK_REALTIME, &now);
+	holder->since_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Appends "&key=", without the '&' at the very beginning. */
+static size_t put_key(char *buf, size_t used, const char *key)
+{
+	char *end = buf + used;
+
+	if (used)
+		*end++ = '&';
+	end = stpcpy(end, key);
+	*end++ = '=';
+	return (size_t)(end - buf);
+}
+
+static size_t put_text(char *buf, size_t used, const char *key, const char *value)
+{
+	if (!*value)
+		return used;
+	used = put_key(buf, used, key);
+	return used + uri_encode(value, strlen(value), buf + used,
+				 HOLDER_TEXT_SIZE - used);
+}
+
+static size_t put_number(char *buf, size_t used, const char *key, int64_t value)
+{
+	if (value <= 0)
+		return used;
+	used = put_key(buf, used, key);
+	return (size_t)(text_digits(buf + used, (uint64_t)value) - buf);
+}
+
+/* The fields' sizes bound the sum below HOLDER_TEXT_SIZE. */
+_Static_assert(3 * (sizeof(((struct holder *)0)->host) +
+		    sizeof(((struct holder *)0)->user) +
+		    sizeof(((struct holder *)0)->command)) +
+	       sizeof("ttl=&host=&user=&cmd=&pid=&since=") + sizeof("9223372036854775807") * 3 <
+	       HOLDER_TEXT_SIZE,
+	       "HOLDER_TEXT_SIZE");
+
+size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])
+{
+	size_t used = 0;
+
+	buf[0] = '\0';
+	used = put_number(buf, used, "ttl", holder->ttl_ms);
+	used = put_text(buf, used, "host", holder->host);
+	used = put_text(buf, used, "user", holder->user);
+	used = put_text(buf, used, "cmd", holder->command);
+	used = put_number(buf, used, "pid", holder->pid);
+	return put_number(buf, used, "since", holder->since_ms);
+}
+
+/* False when the value is no percent-encoding or is empty. */
+static bool get_text(const char *value, size_t length, char *buf, size_t size)
+{
+	char text[3 * sizeof(((struct holder *)0)->command) + 16];
+	ptrdiff_t decoded;
+
+	if (length > sizeof(text)) {
+		length = sizeof(text);	/* more than the largest field even so, ... */
+		if (value[length - 1] == '%')
+			length -= 1;	/* ... but not through an escape */
+		else if (value[length - 2] == '%')
+			length -= 2;
+	}
+	memcpy(text, value, length);
+	decoded = uri_decode(text, length);
+	if (decoded <= 0)
+		return false;
+	text_clean(text, (size_t)decoded, buf, size);
+	return true;
+}
+
+static bool get_number(const char *value, size_t length, int64_t *number)
+{
+	int64_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < length; i++) {
+		int digit = value[i] - '0';
+
+		if (digit < 0 || digit > 9 || sum > (INT64_MAX - digit) / 10)
+			return false;
+		sum = sum * 10 + digit;
+	}
+	if (sum > 0)
+		*number = sum;
+	return sum > 0;
+}
+
+static bool get_pair(struct holder *holder, const char *key, size_t key_length,
+		     const char *value, size_t length)
+{
+#define IS(text) (key_length == strlen(text) && memcmp(key, text, key_length) == 0)
+	if (IS("host"))
+		return get_text(value, length, holder->host, sizeof(holder->host));
+	if (IS("user"))
+		return get_text(value, length, holder->user, sizeof(holder->user));
+	if (IS("cmd"))
+		return get_text(value, length, holder->command,
+				sizeof(holder->command));
+	if (IS("pid"))
+		return get_number(value, length, &holder->pid);
+	if (IS("ttl"))
+		return get_number(value, length, &holder->ttl_ms);
+	if (IS("since"))
+		return get_number(value, length, &holder->since_ms);
+	return false;
+#undef IS
+}
+
+int holder_decode(struct holder *holder, const char *text, size_t length)
+{
+	const char *end = text + length, *pair_end, *equals;
+	bool any = false;
+
+	memset(holder, 0, sizeof(*holder));
+	while (text < end) {
+		pair_end = memchr(text, '&', (size_t)(end - text));
+		if (!pair_end)
+			pair_end = end;
+		equals = memchr(text, '=', (size_t)(pair_end - text));
+		if (equals)
+			any |= get_pair(holder, text, (size_t)(equals - text), equals + 1,
+					(size_t)(pair_end - equals - 1));
+		text = pair_end + (pair_end < end);
+	}
+	return any ? 0 : -1;
+}
+
+const char *holder_describe(const struct holder *holder, int64_t age_ms,
+			    char *buf, size_t size)
+{
+	char pid[32] = "", user[sizeof(holder->user) + 8] = "";
+	char age[DURATION_TEXT_SIZE + 8] = "", text[512];
+	char duration[DURATION_TEXT_SIZE];
+	bool known = *holder->host || *holder->user || holder->pid > 0;
+
+	if (holder->pid > 0)
+		snprintf(pid, sizeof(pid), " pid %" PRId64, holder->pid);
+	if (*holder->user && (*holder->host || *pid))
+		snprintf(user, sizeof(user), " (%s)", holder->user);
+	else if (*holder->user)
+		snprintf(user, sizeof(user), " user %s", holder->user);
+	if (age_ms >= 0)
+		snprintf(age, sizeof(age), " for %s",
+			 duration_format(age_ms, duration, sizeof(duration)));
+	snprintf(text, sizeof(text), "held by%s%s%s%s%s%s%s%s",
+		 *holder->host ? " " : "", holder->host, pid, user,
+		 known ? "" : " another client", age,
+		 *holder->command ? ": " : "", holder->command);
+	text_clean(text, strlen(text), buf, size);
+	return buf;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+#include "lease.h"
+
+#include "base/clock.h"
+
+/* Time for KILL to take effect on a whole tree: 5 % of the TTL, 20 to 250 ms. */
+static int64_t kill_margin(int64_t ttl_ms)
+{
+	int64_t margin = ttl_ms / 20;
+
+	if (margin < 20)
+		return 20;
+	return margin > 250 ? 250 : margin;
+}
+
+int64_t lease_end(int64_t sent_ms, int64_t ttl_ms)
+{
+	return sent_ms + ttl_ms - (ttl_ms / 100 + 2);
+}
+
+int64_t lease_renew_at(int64_t sent_ms, int64_t ttl_ms)
+{
+	return sent_ms + ttl_ms / 3;
+}
+
+int64_t lease_retry_ms(int64_t ttl_ms)
+{
+	int64_t pause = ttl_ms / 20;
+
+	return pause > 1000 ? 1000 : pause;
+}
+
+int64_t lease_kill_after(int64_t ttl_ms, int64_t kill_after_ms)
+{
+	return kill_after_ms > ttl_ms / 3 ? ttl_ms / 3 : kill_after_ms;
+}
+
+int64_t lease_keep(int64_t held_ms, int64_t min_hold_ms, int64_t now_ms)
+{
+	int64_t rest_ms = min_hold_ms - (now_ms - held_ms);
+
+	return min_hold_ms > 0 && rest_ms > 0 ? rest_ms : 0;
+}
+
+int64_t lease_grace(struct lease_span lease, int64_t kill_after_ms)
+{
+	return lease.ttl_ms ? lease_kill_after(lease.ttl_ms, kill_after_ms) : kill_after_ms;
+}
+
+struct lease_stop lease_stop(struct lease_span lease, int64_t kill_after_ms)
+{
+	int64_t margin = kill_margin(lease.ttl_ms);
+	int64_t grace = lease_kill_after(lease.ttl_ms, kill_after_ms);
+	struct lease_stop stop = { CLOCK_NEVER, CLOCK_NEVER, CLOCK_NEVER };
+
+	if (lease.end_ms == CLOCK_NEVER)
+		return stop;
+	stop.kill_ms = lease.end_ms - margin;
+	stop.force_ms = lease.end_ms - margin / 2;
+	stop.term_ms = lease.end_ms - (grace > margin ? grace : margin);
+	return stop;
+}

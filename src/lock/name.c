@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+#include "name.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+/* '-' and 16 hex digits */
+#define SUFFIX_LENGTH 17
+
+int name_check(const char *name, struct error *err)
+{
+	size_t length = strlen(name), at, step;
+	char quoted[TEXT_QUOTE_SIZE];
+	bool control;
+
+	text_quote(name, length, quoted);
+	if (length == 0) {
+		error_set(err, ERROR_USAGE, 0, "the name of the lock is empty");
+		return -1;
+	}
+	if (length > NAME_MAX_BYTES) {
+		error_set(err, ERROR_USAGE, 0,
+			  "the name \"%s\" is too long: %zu bytes, at most %d",
+			  quoted, length, NAME_MAX_BYTES);
+		return -1;
+	}
+	for (at = 0; at < length; at += step) {
+		step = text_char(name + at, length - at, &control);
+		if (step > 0 && !control)
+			continue;
+		error_set(err, ERROR_USAGE, 0, "the name \"%s\" %s at byte %zu",
+			  quoted, control ? "has a control character" : "is not UTF-8",
+			  at + 1);
+		return -1;
+	}
+	return 0;
+}
+
+/* offset basis and prime: http://www.isthe.com/chongo/tech/comp/fnv/ */
+uint64_t fnv1a(uint64_t hash, const void *data, size_t length)
+{
+	const unsigned char *s = data;
+
+	while (length-- > 0)
+		hash = (hash ^ *s++) * UINT64_C(0x100000001b3);
+	return hash;
+}
+
+void name_derive(const char *const argv[], char buf[static NAME_DERIVED_SIZE])
+{
+	uint64_t hash = FNV1A_INIT;
+	const char *base = "", *slash;
+	size_t i, length;
+
+	for (i = 0; argv[i]; i++)	/* the NUL between two, but not after the last */
+		hash = fnv1a(hash, argv[i], strlen(argv[i]) + (argv[i + 1] != NULL));
+	if (argv[0]) {
+		slash = strrchr(argv[0], '/');
+		base = slash ? slash + 1 : argv[0];
+	}
+	if (!*base || !text_is_clean(base, strlen(base)))
+		base = "command";
+	length = text_clean(base, strlen(base), buf, NAME_DERIVED_SIZE - SUFFIX_LENGTH);
+	snprintf(buf + length, NAME_DERIVED_SIZE - length, "-%016" PRIx64, hash);
+}

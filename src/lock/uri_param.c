@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* The parameters of a parsed URI, and what they ask for. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/duration.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/textfile.h"
+#include "name.h"
+#include "uri.h"
+
+const char *uri_param(const struct uri *uri, const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < uri->param_count; i++)
+		if (strcmp(uri->params[i].name, name) == 0)
+			return uri->params[i].value;
+	return NULL;
+}
+
+static bool is_known(const char *name, const char *const known[])
+{
+	for (; *known; known++)
+		if (strcmp(name, *known) == 0)
+			return true;
+	return false;
+}
+
+int uri_check_params(const struct uri *uri, const char *const known[],
+		     struct error *err)
+{
+	char quoted[TEXT_QUOTE_SIZE], list[256] = "";
+	const char *name = NULL;
+	size_t i, used = 0;
+
+	for (i = 0; i < uri->param_count && !name; i++)
+		if (!is_known(uri->params[i].name, known))
+			name = uri->params[i].name;
+	if (!name)
+		return 0;
+	for (; *known && used < sizeof(list); known++)
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
+					 used ? ", " : "", *known);
+	error_set(err, ERROR_USAGE, 0, "unknown parameter \"%s\" for %.32s: known are: %s",
+		  text_quote(name, strlen(name), quoted), uri->scheme,
+		  *list ? list : "none");
+	return -1;
+}
+
+int uri_param_duration(const struct uri *uri, const char *name,
+		       int64_t fallback_ms, int64_t *ms, struct error *err)
+{
+	const char *value = uri_param(uri, name);
+
+	if (!value) {
+		*ms = fallback_ms;
+		return 0;
+	}
+	if (duration_parse(value, ms, err) < 0) {
+		error_prefix(err, "parameter \"%s\" for %.32s", name, uri->scheme);
+		return -1;
+	}
+	return 0;
+}
+
+int uri_load_password(struct uri *uri, bool *exposed, struct error *err)
+{
+	const char *path = uri_param(uri, "password-file");
+	struct textfile file;
+	size_t length;
+
+	*exposed = false;
+	if (!path || uri->loaded_password)
+		return 0;
+	if (uri->password) {
+		error_set(err, ERROR_USAGE, 0,
+			  "two passwords for %.32s: drop the one in the URI or password-file=",
+			  uri->scheme);
+		return -1;
+	}
+	if (textfile_read(&file, path, false, err) < 0) {
+		error_prefix(err, "password file");
+		return -1;
+	}
+	*exposed = file.exposed;
+	length = strcspn(file.text, "\r\n");
+	if (length > 0)
+		uri->loaded_password = strndup(file.text, length);
+	uri->password = uri->loaded_password;
+	textfile_finish(&file);
+	if (length > 0 && !uri->password)
+		error_set(err, ERROR_INTERNAL, ENOMEM, "password file");
+	else if (length == 0)
+		error_set(err, ERROR_USAGE, 0, "password file %.200s: the first line is empty",
+			  path);
+	return uri->password ? 0 : -1;
+}
+
+uint64_t uri_identity(const struct uri *uri)
+{
+	static const char *const manners[] = { "timeout", "connect-timeout", "password-file" };
+	uint64_t hash = fnv1a(FNV1A_INIT, uri->scheme, strlen(uri->scheme) + 1);
+
+	for (size_t i = 0; i < uri->host_count; i++) {
+		hash = fnv1a(hash, uri->hosts[i].name, strlen(uri->hosts[i].name) + 1);
+		hash = fnv1a(hash, &uri->hosts[i].port, sizeof(uri->hosts[i].port));
+	}
+	hash = fnv1a(hash, uri->path, strlen(uri->path) + 1);
+	for (size_t i = 0; i < uri->param_count; i++) {
+		const struct uri_param *param = &uri->params[i];
+		bool manner = false;
+
+		for (size_t j = 0; j < sizeof(manners) / sizeof(manners[0]); j++)
+			manner |= !strcmp(param->name, manners[j]);
+		if (manner)
+			continue;
+		hash = fnv1a(hash, param->name, strlen(param->name) + 1);
+		hash = fnv1a(hash, param->value, strlen(param->value) + 1);
+	}
+	return hash;
+}
