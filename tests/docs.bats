@@ -563,7 +563,28 @@ permitted() {
 
 # ---- README
 
-@test "README: exit statuses, backends and files" {
+@test "README: the packages to install are those that the build installs" {
+	sed -n "/^set_build='/,/'$/p" "$TOP/tests/packages" | sed "1d; s/'$//; s/.* //" >wanted
+	sed -n 's/^sudo apt install //p' "$TOP/README.md" | tr ' ' '\n' >found
+	same wanted found packages
+}
+
+@test "README and recipes: files that they name are there" {
+	local page link
+	for page in README.md docs/recipes.md; do
+		grep -oE '\]\([^):]*\)' "$TOP/$page" | tr -d '()]' >links
+		[[ -s links ]]
+		while read -r link; do
+			link=${link%%#*}
+			[[ -e $TOP/${page%"${page##*/}"}$link ]] || fail "$page links to $link, which is not there"
+		done <links
+	done
+	grep -oE '^    make [a-z]+' "$TOP/README.md" | while read -r _ target; do
+		has_line "$TOP/Makefile" "^$target:" || fail "README: no make $target"
+	done
+}
+
+@test "README: exit statuses and backends" {
 	statuses >wanted
 	awk '/^## / { on = ($0 == "## Exit status") } on && /^\| [0-9]/ { print $2 }' \
 		"$TOP/README.md" >found
@@ -572,28 +593,19 @@ permitted() {
 	awk '/^## / { on = ($0 == "## Backends") } on' "$TOP/README.md" |
 		sed -n 's/^| `\([a-z+]*:\).*/\1/p' >found
 	same wanted found backends
-	grep -oE '\]\([^):]*\)' "$TOP/README.md" | tr -d '()]' >links
-	[[ -s links ]]
-	while read -r link; do
-		[[ -e $TOP/$link ]] || fail "README links to $link, which is not there"
-	done <links
-	grep -oE '^    make [a-z]+' "$TOP/README.md" | while read -r _ target; do
-		has_line "$TOP/Makefile" "^$target:" || fail "README: no make $target"
-	done
 }
 
-@test "README: options and statuses that it names are there" {
+@test "README and recipes: options that they name are there" {
 	# in lines that speak of dlock's own, each option is in the table
 	local command option
 	for command in $(commands); do
 		option_words "$command"
 	done >known
-	printf '%s\n' -o >>known # flock's
-	grep -oE '`-{1,2}[a-zA-Z][a-z-]*( [0-9a-z]+)?`' "$TOP/README.md" | tr -d '`' | sed 's/ .*//' |
-		sort -u >named
+	grep -ohE '`-{1,2}[a-zA-Z][a-z-]*( [0-9a-zA-Z]+)?`' "$TOP/README.md" "$TOP/docs/recipes.md" |
+		tr -d '`' | sed 's/ .*//' | sort -u >named
 	[[ -s named ]]
 	while read -r option; do
-		grep -qxF -e "$option" known || fail "README names $option"
+		grep -qxF -e "$option" known || fail "no option $option"
 	done <named
 }
 

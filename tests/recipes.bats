@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# The recipes of the README, and of dlock.1, do what is written beside them: they are taken
-# from there and run, with the suite's server in the place of redis.example.com.
+# The recipes of the README, of docs/recipes.md and of dlock.1 do what is written beside them:
+# the tests take them from there and run them, with the suite's server in the place of
+# redis.example.com.
 
 load helpers
 
@@ -10,13 +11,14 @@ prepare() {
 	TOP=$BATS_TEST_DIRNAME/..
 }
 
-# blocks LANGUAGE: the fenced blocks of that language, each into ./block.N
+# blocks LANGUAGE: the fenced blocks of that language, those of the README first, each into
+# ./block.N
 blocks() {
 	rm -f block.*
 	awk -v fence='```'"$1" '
 		$0 == fence { on = 1; n++; next }
 		/^```/ { on = 0 }
-		on { print > ("block." n) }' "$TOP/README.md"
+		on { print > ("block." n) }' "$TOP/README.md" "$TOP/docs/recipes.md"
 }
 
 # block LANGUAGE TEXT: the one of them that has TEXT in it, with the suite's server in it,
@@ -29,13 +31,13 @@ block() {
 	local_words <"$found" >block
 }
 
-# local_words: README lines on standard input, with the server of the suite in them
+# local_words: lines of a recipe on standard input, with the server of the suite in them
 local_words() {
 	sed "s|redis://redis.example.com|$REDIS|g"
 }
 
-# stub NAME...: programs that the README's readers have, which tell that they ran, and do
-# what ./NAME.does says
+# stub NAME...: programs that the recipes start, which tell that they ran, and do what
+# ./NAME.does says
 stub() {
 	local name
 	mkdir -p bin
@@ -82,7 +84,7 @@ held() {
 		fi
 		((++count))
 	done
-	between "$count" 3 99 "blocks with command lines"
+	between "$count" 4 99 "blocks with command lines"
 	has_line ran '^deploy.sh  deploy$'
 	wait_until 5 no_strays
 }
@@ -415,7 +417,7 @@ in_line() {
 	[[ $(rcli zcard "{dlock:$1}:queue") == 1 ]]
 }
 
-@test "dlock.1: its longer examples are recipes of the README" {
+@test "dlock.1: its longer examples are recipes" {
 	local file n=0
 	awk '
 		/^\.Sh / { examples = ($2 == "EXAMPLES") }
@@ -433,7 +435,7 @@ in_line() {
 		for recipe in *.block.*; do
 			! cmp -s "$file" "$recipe" || continue 2
 		done
-		fail "dlock.1: not in the README: $(<"$file")"
+		fail "dlock.1: not a recipe: $(<"$file")"
 	done
-	equal "$n" 8 examples
+	equal "$n" 1 examples
 }
