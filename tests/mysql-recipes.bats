@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# The README's recipe for a stock in a database, as it stands there: two buyers of five
+# The recipe for a stock in a database, as docs/recipes.md has it: two buyers of five
 # leave three, on every strategy.
 
 load helpers
@@ -28,11 +28,11 @@ prepare() {
 		INSERT INTO shop.articles VALUES (7, 5)"
 }
 
-# recipe PARAMETER: the script of the README, as ./sell, with the server of the tests in it
+# recipe PARAMETER: the script of docs/recipes.md, as ./sell, with the server of the tests in it
 recipe() {
 	awk '/^```/ { on = $0 == "```sh"; text = ""; next }
 		on { text = text $0 "\n"; if (/SET stock/) { printf "%s", text; exit } }' \
-		"$BATS_TEST_DIRNAME/../README.md" |
+		"$BATS_TEST_DIRNAME/../docs/recipes.md" |
 		sed "s|mysql://shop@db.example.com/shop|'${MYSQL%/*}/shop?$1'|" >sell
 	chmod +x sell
 	grep -q 'dlock run' sell
