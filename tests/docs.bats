@@ -69,12 +69,23 @@ statuses() {
 
 # ---- what mdoc says
 
-# mdoc_options COMMAND: the same form as options
+# mdoc_options HEADING: those that dlock.1 lists there, in the same form as options
 mdoc_options() {
-	awk -v title=".Ss dlock $1" '
+	awk -v title=".Ss $1" '
 		/^\.S[sh] / { on = ($0 == title) }
 		on && /^\.It Fl / { print }' "$TOP/man/dlock.1" |
 		sed -E 's/^\.It //; s/Fl -/--/g; s/Fl /-/g; s/ ,/,/g; s/ (Ar|Cm) / /g; s/ \| /|/g'
+}
+
+# grouped_options COMMAND: those in lists for several commands, "Options of run and acquire"
+grouped_options() {
+	local heading
+	sed -n 's/^\.Ss \(Options of .*\)/\1/p' "$TOP/man/dlock.1" >headings
+	while read -r heading; do
+		if [[ " ${heading//,/} " == *" $1 "* ]]; then
+			mdoc_options "$heading"
+		fi
+	done <headings
 }
 
 # mdoc_items FILE SECTION: the tags of the lists of a section
@@ -298,21 +309,41 @@ drive() {
 	done
 }
 
-@test "dlock.1 has every command, option and exit status, and no other" {
-	local command
+@test "dlock.1 has every command and exit status, and no other" {
 	commands >wanted
 	same wanted <(sed -n 's/^\.Ss dlock //p' "$TOP/man/dlock.1") commands
 	# the synopsis
-	same wanted <(awk '/^\.Sh / { on = ($2 == "SYNOPSIS") } on && /^\.Cm / { print $2 }' \
-		"$TOP/man/dlock.1") synopsis
-	for command in $(commands); do
-		options "$command" >wanted
-		mdoc_options "$command" >found
-		same wanted found "options of $command"
-	done
+	same wanted <(awk '/^\.Sh / { on = ($2 == "SYNOPSIS") } on && /^\.Cm / { print }' \
+		"$TOP/man/dlock.1" | sed 's/^\.Cm //; s/ | /\n/g') synopsis
 	statuses >wanted
 	mdoc_items "$TOP/man/dlock.1" 'EXIT STATUS' >found
 	same wanted found 'exit status'
+}
+
+@test "dlock.1 has every option once, those of all commands in a list of their own" {
+	local command
+	# what every command has that talks to a backend; the other two have help only
+	for command in $(commands); do
+		options "$command" >"options.$command"
+	done
+	equal "$(cat options.help options.version)" $'-h, --help\n-h, --help'
+	rm options.help options.version
+	sort options.* | uniq -c | sed -n "s/^ *$(find . -name 'options.*' | wc -l) //p" >wanted
+	mdoc_options 'Options of all commands' >shared
+	same wanted shared 'options of all commands'
+	for command in $(commands); do
+		{
+			mdoc_options "dlock $command"
+			grouped_options "$command"
+		} >own
+		if [[ -e options.$command ]]; then
+			cat own shared >found
+			same "options.$command" found "options of $command"
+			equal "$(sort found | uniq -d)" "" "listed twice for $command"
+		else
+			equal "$(<own)" "" "options of $command"
+		fi
+	done
 }
 
 # json_keys OBJECT [TABLE]: the keys that dlock.1 documents for the output of OBJECT, in
