@@ -3,22 +3,13 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/ipc.h"
 #include "guarding.h"
-#include "shared.h"
-
-/*
- * After a command so short, the guard is ended while the keeper waits for the server, to be
- * done the sooner; after any other, with the rest, so as not to be in the next holder's way.
- */
-#define SHORT_COMMAND_MS 10
 
 int guard_start(struct guard *guard, const struct guard_plan *plan, struct error *err)
 {
@@ -28,7 +19,7 @@ int guard_start(struct guard *guard, const struct guard_plan *plan, struct error
 		error_set(err, ERROR_INTERNAL, errno, "socketpair");
 		return -1;
 	}
-	*guard = (struct guard){ .fd = ends[0], .shared = plan->shared };
+	*guard = (struct guard){ .fd = ends[0] };
 	/* as in keeper_start() */
 	guard->pid = _Fork();
 	if (guard->pid < 0) {
@@ -133,12 +124,8 @@ bool guard_event(struct guard *guard, struct guard_event *event)
 {
 	ssize_t length = ipc_receive(guard->fd, event, sizeof(*event), MSG_DONTWAIT, NULL);
 
-	if (length == (ssize_t)sizeof(*event)) {
-		if (event->last && !guard->reaped &&
-		    clock_boot_ms() - atomic_load(&guard->shared->held_ms) < SHORT_COMMAND_MS)
-			kill(guard->pid, SIGKILL);
+	if (length == (ssize_t)sizeof(*event))
 		return true;
-	}
 	if (length < 0)
 		return false;
 	*event = (struct guard_event){ .type = GUARD_GONE };
@@ -154,5 +141,5 @@ void guard_finish(struct guard *guard)
 		waitpid(guard->pid, NULL, 0);
 	}
 	close(guard->fd);
-	*guard = (struct guard){ .fd = -1, .shared = guard->shared };
+	*guard = (struct guard){ .fd = -1 };
 }

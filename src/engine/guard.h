@@ -95,7 +95,6 @@ struct guard {
 	bool reaped;		/* it has ended and was waited for; pid may be somebody else's */
 	int fd;			/* events; end of file when the guard died */
 	struct guard_pending pending;
-	struct shared *shared;	/* the plan's */
 };
 
 /* Forks the guard, which waits for guard_run(). 0, or -1 with ERROR_INTERNAL. */

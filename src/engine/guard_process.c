@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/file.h>
@@ -69,10 +68,9 @@ void guarding_tell(struct guarding *g, struct guard_event event)
 }
 
 /*
- * Nothing is left: the keeper may release, and this process has done its work. With no deadline
- * left to keep it may wait for a supervisor that does not read. Beside a keeper it ends when the
- * supervisor says so, or is gone: what the kernel has to take apart would keep the keeper waiting
- * for this processor.
+ * Nothing is left of the tree: tells the keeper, which then releases, and the supervisor, and ends
+ * this process. It has no deadline left to keep, so it may wait here for a supervisor that does not
+ * read.
  */
 static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_event event)
 {
@@ -80,29 +78,23 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
 	const bool unused = g->exec_failure || g->contain_failure;
 	const char word = unused ? KEEPER_TOLD_UNUSED : KEEPER_TOLD_EMPTY;
 	ssize_t told = 0;
-	char none;
 
-	if (g->hold_fd >= 0 && g->plan->unlocks) {
+	if (g->hold_fd >= 0 && g->plan->unlocks)
 		flock(g->hold_fd, LOCK_UN);
-		/* The kernel has put who waited for it behind us: go first. */
-		sched_yield();
-	}
 	if (g->hold_fd >= 0)
 		close(g->hold_fd);
-	if (keeper_fd >= 0) {
+	if (keeper_fd >= 0)
 		told = write(keeper_fd, &word, 1);
-		sched_yield();	/* what the keeper does now is what others wait for */
-	}
-	(void)told;	/* a keeper that is gone is the supervisor's affair */
-	/* Only now: stopped before the keeper was told, this process would keep the lock. */
+	(void)told;	/* The supervisor deals with a keeper that is gone. */
+	/*
+	 * Only now: if this process is stopped before the keeper was told, the timers continue it,
+	 * so that the lock does not stay taken.
+	 */
 	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
 	kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 	flush_events(g, 0);
 	event.last = true;
 	send_event(g, &event, 0);
-	if (keeper_fd >= 0 && g->fd >= 0)
-		while (recv(g->fd, &none, sizeof(none), 0) > 0)
-			;
 	_exit(0);
 }
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <linux/sockios.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -21,14 +20,6 @@
 #include "base/signals.h"
 #include "shared.h"
 #include "watchdog.h"
-
-/* So often is looked for the guard's word once the command has ended: some 100 us. */
-#define GUARD_TRIES 100
-/* Of a release that is written down beforehand; a longer one is not. */
-#define RELEASE_SIZE 2500
-
-/* What a waiter takes to start its command, once it has been told. */
-#define NEXT_GOES_MS 1
 
 /* Bytes that the supervisor has not read yet (SIOCOUTQ), a third of what Linux holds for it. */
 #define UNREAD_MAX (64 * 1024)
@@ -94,21 +85,9 @@ void keeping_end_daemon(const struct keeping *k)
 
 void keeping_finish(struct keeping *k, enum keeper_event_type type)
 {
-	const bool passed_on = k->backend && k->backend->passed_on;
-	char none;
-
 	keeping_end_daemon(k);
-	/*
-	 * Let the next one go first, who would wait for a processor while the kernel takes us
-	 * apart; then the supervisor ends us, or ends.
-	 */
-	if (passed_on)
-		poll(NULL, 0, NEXT_GOES_MS);
 	k->event.last = true;
 	keeping_tell(k, type);
-	if (passed_on)
-		while (recv(k->fd, &none, sizeof(none), 0) > 0)
-			;
 	_exit(0);
 }
 
@@ -163,51 +142,16 @@ static enum wake read_signals(const struct keeping *k)
 	return wake;
 }
 
-/* Watches pid through *fd, instead of what was watched there; 0: nothing new. */
-static void watch(pid_t pid, pid_t *watched, int *fd)
-{
-	if (!pid || pid == *watched)
-		return;
-	if (*fd >= 0)
-		close(*fd);
-	*watched = pid;
-	*fd = pidfd_open_once(pid);
-}
-
 void keeping_watch(struct keeping *k)
 {
-	watch(atomic_load(&k->plan->shared->command), &k->command, &k->command_fd);
-	watch(atomic_load(&k->plan->shared->guard), &k->guard, &k->guard_fd);
-}
+	const pid_t guard = atomic_load(&k->plan->shared->guard);
 
-/*
- * The command has ended, and the guard is about to say that nothing is left of it. Waking up
- * for that word, too, would take longer than the word does; meanwhile the release is written
- * down, to be sent at once. true: the word has come.
- */
-static bool expect_guard(struct keeping *k)
-{
-	struct pollfd guard = { .fd = k->plan->guard_pipe[0], .events = POLLIN };
-	struct backend *backend = k->backend;
-	char release[RELEASE_SIZE];
-	size_t length = 0;
-
-	if (backend->ops->prepare_release && !k->min_hold_ms && k->plan->mode != KEEPER_JOIN)
-		length = backend->ops->prepare_release(backend, &k->request, release,
-						       sizeof(release));
-	for (int tries = 0; tries < GUARD_TRIES; tries++) {
-		if (poll(&guard, 1, 0) > 0) {
-			/* After a part of it nothing else must be sent: no answer will come. */
-			backend->release_sent = length &&
-				send(backend->ops->event_fd(backend), release, length,
-				     MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
-			return true;
-		}
-		sched_yield();
-	}
-	close(k->command_fd);
-	k->command_fd = -1;
-	return false;
+	if (!guard || guard == k->guard)
+		return;
+	if (k->guard_fd >= 0)
+		close(k->guard_fd);
+	k->guard = guard;
+	k->guard_fd = pidfd_open_once(guard);
 }
 
 /* What tells that the process has ended which the hold is for, or which has it. */
@@ -223,7 +167,7 @@ static int process_fd(const struct keeping *k)
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 {
 	enum {
-		ORDERS, GUARD, QUERIES, PROCESS, COMMAND, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
+		ORDERS, GUARD, QUERIES, PROCESS, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
 	};
 	bool daemon = k->listener >= 0;
 	/* Of a daemon that is leaving it has ended. */
@@ -234,7 +178,6 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		[GUARD_END] = { .fd = k->guard_fd },
 		[QUERIES] = { .fd = k->listener },
 		[PROCESS] = { .fd = process_fd(k) },
-		[COMMAND] = { .fd = k->command_fd },
 		[SIGNALS] = { .fd = daemon ? k->plan->signals->fd : -1 },
 		[TIMER] = { .fd = k->timer },
 		[BACKEND] = { .fd = with_backend ? k->backend->ops->event_fd(k->backend) : -1 },
@@ -245,9 +188,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
 	poll(fds, POLLED, clock_poll_timeout(process ? pidfd_look(process, until_ms) : until_ms));
-	/* The command's end is the order to release, for a daemon that of its process. */
-	if (fds[COMMAND].revents && expect_guard(k))
-		return read_guard(k);
+	/* Before the guard's end, for the guard ends when it has written its word. */
 	if (fds[GUARD].revents)
 		return read_guard(k);
 	if ((process && pidfd_ended(process)) || (daemon && k->leaving && fds[PROCESS].revents))
@@ -297,7 +238,7 @@ static void vary(const char *token)
 static void keeper_main(const struct keeper_plan *plan, int fd)
 {
 	static struct keeping k = {
-		.command_fd = -1, .guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
+		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
 		.until_ms = CLOCK_NEVER, .members = -1, .alive = { -1, -1 },
 		.share_fd = -1, .daemon_fd = -1,
 	};

@@ -71,8 +71,6 @@ struct keeping {
 	int fd;				/* to the supervisor; -1: detached */
 	bool orphaned;			/* the supervisor is dead; the guard's end is our order */
 	bool abandoned;			/* so is the guard: this process ends the command's tree */
-	pid_t command;			/* 0: not known yet */
-	int command_fd;			/* its pidfd; -1: not known, or it has ended */
 	pid_t guard;			/* 0: not known yet */
 	int guard_fd;			/* its pidfd; -1: not known, or it has ended */
 	pid_t session;			/* of the supervisor, and of the command at its start */
@@ -113,7 +111,7 @@ void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute_
  */
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend);
 
-/* From now on keeping_rest() sees the command and the guard end, if they are there already. */
+/* From now on keeping_rest() sees the guard end, if there is one already. */
 void keeping_watch(struct keeping *k);
 
 /*
