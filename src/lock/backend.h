@@ -100,10 +100,6 @@ struct backend {
 	int hold_fd;
 	/* The same, of a hold that lives in two: one alone does not keep others out. -1: none. */
 	int slot_fd;
-	/* Set by release(): a waiter has the lock, or will at once. */
-	bool passed_on;
-	/* Set by the engine: what prepare_release() gave was sent; release() takes the answer. */
-	bool release_sent;
 	/*
 	 * Set by the engine, or NULL: takes a line that a client library logs, for -vv. May be
 	 * called by any thread.
@@ -168,12 +164,6 @@ struct backend_ops {
 	 */
 	enum outcome (*release)(struct backend *backend, const struct request *request,
 				enum release how, int64_t keep_ms, struct error *err);
-	/*
-	 * Writes to text what release(RELEASE_ALL) without keep_ms would write to the descriptor
-	 * of event_fd(), for the engine to do so, and returns its length; 0: not now. NULL: never.
-	 */
-	size_t (*prepare_release)(struct backend *backend, const struct request *request,
-				  char *text, size_t size);
 	/*
 	 * Counts one more acquisition of the hold that token has, and extends it, by the
 	 * longer of ttl_ms and the hold's own TTL, which that is then: each needs a release

@@ -263,9 +263,8 @@ static int let_go(struct mysql_backend *my, struct lease_call call)
 		return -1;
 	lease->ticket = 0;
 	lease->request = NULL;
-	my->base.passed_on = next > 1;
 	/* Nobody who lives comes after us. */
-	if (!my->base.passed_on)
+	if (next <= 1)
 		bury(my, call.request);
 	if (call.request->forget)
 		forget(my, call.request);

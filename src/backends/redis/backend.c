@@ -382,7 +382,6 @@ const struct backend_ops redis_ops = {
 	.renew = redis_renew,
 	.verify = redis_verify,
 	.release = redis_release,
-	.prepare_release = redis_prepare_release,
 	.again = redis_again,
 	.inspect = redis_inspect,
 	.list = redis_list,

@@ -222,20 +222,6 @@ struct redisReply *redis_conn_command(struct redis_conn *conn,
 	return reply;
 }
 
-struct redisReply *redis_conn_answer(struct redis_conn *conn,
-				     const struct redis_address *address, int answers,
-				     const struct redis_limits *limits, struct error *err)
-{
-	redisReply *reply;
-
-	conn->unread_greetings = answers - 1;
-	reply = receive_past_greetings(conn, address, clock_boot_ms() + limits->request_ms,
-				       limits->cancel_fd, err);
-	if (!reply)
-		redis_conn_close(conn);
-	return reply;
-}
-
 void redis_conn_ahead(struct redis_conn *conn, const char *const argv[])
 {
 	int argc = 0;

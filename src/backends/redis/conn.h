@@ -62,14 +62,6 @@ struct redisReply *redis_conn_command(struct redis_conn *conn,
 				      struct error *err);
 
 /*
- * Receives the last of so many answers to what was written to the connection's descriptor; an
- * error is the last one, too. As redis_conn_command().
- */
-struct redisReply *redis_conn_answer(struct redis_conn *conn,
-				     const struct redis_address *address, int answers,
-				     const struct redis_limits *limits, struct error *err);
-
-/*
  * Puts a command, which ends with NULL, in front of the next one, to travel with it. Its answer
  * is dropped; an error is the answer to the next one, too. Nothing on a closed connection, or
  * when it has no words.

@@ -28,8 +28,6 @@ extern const struct script script_acquire, script_again, script_inspect, script_
 /* See struct backend_ops. */
 enum outcome redis_release(struct backend *backend, const struct request *request,
 			   enum release how, int64_t keep_ms, struct error *err);
-size_t redis_prepare_release(struct backend *backend, const struct request *request, char *text,
-			     size_t size);
 int redis_inspect(struct backend *backend, const char *name, bool listen,
 		  struct lock_view *view, struct error *err);
 int redis_list(struct backend *backend, struct name_list *names, struct error *err);

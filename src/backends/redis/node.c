@@ -160,8 +160,6 @@ struct redisReply *redis_node_command(struct redis_node *node, int argc, const c
 	redisReply *reply;
 
 	node->resent = false;
-	if (!node->main.context)
-		node->unread = 0;
 	for (;;) {
 		err->kind = ERROR_NONE;
 		err->errnum = 0;
@@ -169,10 +167,7 @@ struct redisReply *redis_node_command(struct redis_node *node, int argc, const c
 			return NULL;
 		if (node->base.engaged)
 			atomic_store(node->base.engaged, 1);
-		reply = node->unread
-			? redis_conn_answer(&node->main, &node->address, node->unread, &limits, err)
-			: redis_conn_command(&node->main, &node->address, argc, argv, &limits, err);
-		node->unread = 0;
+		reply = redis_conn_command(&node->main, &node->address, argc, argv, &limits, err);
 		if (reply || node->resent || err->kind != ERROR_UNAVAILABLE ||
 		    err->errnum == ETIMEDOUT)
 			return reply;
@@ -216,43 +211,6 @@ static int script_words(const struct redis_node *node, const struct script *scri
 	for (int i = 0; arguments[i]; i++)
 		argv[argc++] = arguments[i];
 	return argc;
-}
-
-/* Adds a command to the used bytes of text. Returns how many there are then; 0: no room. */
-static size_t add_command(int argc, const char *argv[], char *text, size_t used, size_t size)
-{
-	sds command;
-	const long long made = redisFormatSdsCommandArgv(&command, argc, argv, NULL);
-	const size_t length = (size_t)made;
-
-	if (made < 0)
-		return 0;
-	if (length <= size - used)
-		memcpy(text + used, command, length);
-	redisFreeSdsCommand(command);
-	return length <= size - used ? used + length : 0;
-}
-
-size_t redis_node_prepare(struct redis_node *node, const char *const ahead[],
-			  const struct script *script, const struct request *request,
-			  const char *const arguments[], char *text, size_t size)
-{
-	const char *argv[SCRIPT_WORDS];
-	size_t used = 0;
-	int argc = 0;
-
-	if (!node->main.context || node->main.unread_greetings || node->wake.context)
-		return 0;
-	while (ahead[argc])
-		argc++;
-	node->prepared = argc ? 2 : 1;
-	if (argc) {
-		used = add_command(argc, (const char **)(uintptr_t)ahead, text, 0, size);
-		if (!used)
-			return 0;
-	}
-	argc = script_words(node, script, request, arguments, argv);
-	return add_command(argc, argv, text, used, size);
 }
 
 struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,

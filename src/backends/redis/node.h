@@ -28,8 +28,6 @@ struct redis_node {
 	struct redis_conn main;
 	struct redis_conn wake;		/* subscribed, while waiting */
 	bool resent;			/* the last call was sent twice */
-	int prepared;			/* commands in what redis_node_prepare() wrote last */
-	int unread;			/* the next call was sent already: so many answers come */
 };
 
 /* Reads where and as whom from uri. 0, or -1 with *err; finish in any case. */
@@ -56,16 +54,6 @@ struct redisReply *redis_node_ask(struct redis_node *node, int argc,
 struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
 				     const struct request *request,
 				     const char *const arguments[], struct error *err);
-
-/*
- * Writes to text a command, which ends with NULL and may have no words, and a script's, as the
- * connection there is would be sent them. Returns their length; 0: there is none that has
- * nothing else to say, or not so much room. Once they were sent, node->unread has that call
- * itself only take in the answers.
- */
-size_t redis_node_prepare(struct redis_node *node, const char *const ahead[],
-			  const struct script *script, const struct request *request,
-			  const char *const arguments[], char *text, size_t size);
 
 /*
  * Listens on a waiter's channel, if it does not yet; from then on the waiter counts

@@ -35,17 +35,6 @@ static const char *const *before_release(const struct redis_backend *redis, cons
 	return words;
 }
 
-size_t redis_prepare_release(struct backend *backend, const struct request *request, char *text,
-			     size_t size)
-{
-	struct redis_backend *redis = redis_from_backend(backend);
-	const char *const arguments[] = { "0", "1", "0", NULL };
-	const char *words[3];
-
-	return redis_node_prepare(&redis->node, before_release(redis, words), &script_release,
-				  request, arguments, text, size);
-}
-
 enum outcome redis_release(struct backend *backend, const struct request *request,
 			   enum release how, int64_t keep_ms, struct error *err)
 {
@@ -63,11 +52,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 		return OUTCOME_ERROR;
 	/* Deaf from here on: the release of another must not choose us. */
 	redis_conn_close(&redis->node.wake);
-	if (backend->release_sent)
-		redis->node.unread = redis->node.prepared;
-	else
-		redis_conn_ahead(&redis->node.main, before_release(redis, words));
-	backend->release_sent = false;
+	redis_conn_ahead(&redis->node.main, before_release(redis, words));
 	reply = redis_node_script(&redis->node, &script_release, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
@@ -79,7 +64,6 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	freeReplyObject(reply);
 	if (request->forget)
 		forget(redis);
-	backend->passed_on = answer == 3;
 	if (answer != 0)
 		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
 	/* Sent twice within the lease: it was the first one that released. */
