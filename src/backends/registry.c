@@ -133,8 +133,6 @@ struct backend *backend_open(const struct backend_driver *driver,
 		return NULL;
 	backend->ops = ops;
 	backend->cancel_fd = -1;
-	backend->hold_fd = -1;
-	backend->slot_fd = -1;
 	backend->timeout_ms = timeout_ms;
 	backend->connect_timeout_ms = connect_timeout_ms;
 	return backend;

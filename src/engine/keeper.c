@@ -52,7 +52,7 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 	if (!is_worth_sending(k, type))
 		return;
 	ipc_send(k->fd, &k->event, sizeof(k->event), 0,
-		 type == KEEPER_HELD && k->backend ? k->backend->hold_fd : -1);
+		 type == KEEPER_HELD ? k->hold_fd : -1);
 }
 
 /* Where the notes go; a library has threads of its own. -1: nobody wants them. */
@@ -240,7 +240,7 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 	static struct keeping k = {
 		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
 		.until_ms = CLOCK_NEVER, .members = -1, .alive = { -1, -1 },
-		.share_fd = -1, .daemon_fd = -1,
+		.share_fd = -1, .daemon_fd = -1, .hold_fd = -1, .slot_fd = -1,
 	};
 	struct grant grant = { 0 };
 
@@ -262,13 +262,14 @@ static void keeper_main(const struct keeper_plan *plan, int fd)
 	if (plan->mode == KEEPER_ADOPT) {
 		k.backend = plan->backend;
 		grant = *plan->grant;
+		k.hold_fd = grant.hold_fd;
+		k.slot_fd = grant.slot_fd;
 		keeping_detach(&k, &grant);
 		keeping_hold(&k, &grant);
 	}
 	k.backend = backend_open(plan->driver, plan->uri, &k.event.error);
 	if (!k.backend)
 		keeping_finish(&k, KEEPER_FAILED);
-	k.backend->engaged = &plan->shared->engaged;
 	if (plan->with_log) {
 		atomic_store(&note_fd, fd);
 		k.backend->log = note;

@@ -83,7 +83,7 @@ struct keeper_event {
 
 /*
  * What the keeper tells the guard, over a SOCK_SEQPACKET socket and past the supervisor: the lock
- * with this fence is offered. A copy of backend->hold_fd comes with it, unless that is -1.
+ * with this fence is offered. A copy of the hold_fd of struct grant comes with it, unless that is -1.
  */
 struct keeper_word {
 	uint64_t fence;
@@ -93,7 +93,7 @@ struct keeper {
 	pid_t pid;		/* 0: none */
 	bool reaped;		/* it has ended and was waited for; pid may be somebody else's */
 	int fd;
-	int hold_fd;		/* a copy of backend->hold_fd, once held; -1: none */
+	int hold_fd;		/* a copy of the grant's, once held; -1: none */
 };
 
 /* Forks the keeper. 0, or -1 with ERROR_INTERNAL. */

@@ -54,7 +54,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 	if (before == OFFER_CLOSED ||
 	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
 		keeping_release(k, true);
-	tell_guard(k, grant->fence, k->backend->hold_fd);
+	tell_guard(k, grant->fence, k->hold_fd);
 	keeping_tell(k, KEEPER_HELD);
 	if (grant->event_ms && grant->event_ms <= clock_boot_ms()) {
 		grant->event_ms = 0;
@@ -128,6 +128,8 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 	static char told[sizeof(k->event.error.message)];
 	int64_t now = clock_boot_ms();
 
+	if (k->event.error.kind == ERROR_CANCELLED && !atomic_load(&k->plan->shared->engaged))
+		keeping_finish(k, KEEPER_BUSY);
 	if (k->event.error.kind == ERROR_CANCELLED)
 		keeping_release(k, false);
 	if (!*down_since_ms) {
@@ -156,19 +158,47 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 	*pause_ms = *pause_ms * 2 > RECONNECT_LAST_MS ? RECONNECT_LAST_MS : *pause_ms * 2;
 }
 
+/*
+ * From now on what is sent may leave something at the server. A supervisor that has given up closed
+ * the offer before it looked at the flag: either it sees the flag, or this process sees that the
+ * offer is closed, and sends nothing.
+ */
+static void engage(struct keeping *k)
+{
+	struct shared *shared = k->plan->shared;
+
+	atomic_store(&shared->engaged, 1);
+	if (atomic_load(&shared->offer) == OFFER_CLOSED)
+		keeping_finish(k, KEEPER_BUSY);
+}
+
+static enum outcome try_once(struct keeping *k, struct grant *grant)
+{
+	const struct backend_ops *ops = k->backend->ops;
+	struct error *err = &k->event.error;
+
+	k->backend->cancel_fd = k->fd;
+	if (!atomic_load(&k->plan->shared->engaged)) {
+		if (ops->connect && ops->connect(k->backend, &k->request, err))
+			return OUTCOME_ERROR;
+		engage(k);
+	}
+	*grant = (struct grant){ .hold_fd = -1, .slot_fd = -1 };
+	return ops->acquire(k->backend, &k->request, grant, err);
+}
+
 /* Tries and waits until held; ends the process when it comes to nothing. */
 static void try_until_held(struct keeping *k, struct grant *grant)
 {
-	const struct request *request = &k->request;
 	int64_t down_since_ms = 0, pause_ms = 0;
 	bool in_line = false;
 
 	for (;;) {
-		k->backend->cancel_fd = k->fd;
-		switch (k->backend->ops->acquire(k->backend, request, grant,
-						 &k->event.error)) {
+		switch (try_once(k, grant)) {
 		case OUTCOME_HELD:
 			k->backend->cancel_fd = -1;
+			k->hold_fd = grant->hold_fd;
+			k->slot_fd = grant->slot_fd;
 			keeping_publish(k, grant);
 			return;
 		case OUTCOME_BUSY:
@@ -177,7 +207,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 			k->event.holder = grant->holder;
 			k->event.age_ms = grant->age_ms;
 			k->event.ahead = grant->ahead;
-			if (!request->queue)
+			if (!k->request.queue)
 				keeping_finish(k, KEEPER_BUSY);
 			keeping_tell(k, KEEPER_WAITING);
 			if (await_turn(k, grant->retry_ms))

@@ -293,7 +293,7 @@ void keeping_join(struct keeping *k)
 	k->request.mode = HOLD_ANY;
 	keeping_publish(k, &grant);
 	atomic_store(&k->plan->shared->fence, grant.fence);
-	k->backend->hold_fd = k->share_fd;
+	k->hold_fd = k->share_fd;
 	keeping_tell(k, KEEPER_HELD);
 	stay(k, &grant);
 }

@@ -95,8 +95,7 @@ enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *q
 		return outcome;
 	}
 	keeper_socket_answer_join(fd, &reply, k->alive[0],
-				  (const int[]){ member, k->backend->hold_fd,
-						 k->backend->slot_fd }, 3);
+				  (const int[]){ member, k->hold_fd, k->slot_fd }, 3);
 	close(member);
 	return outcome;
 }

@@ -68,6 +68,8 @@ struct keeping {
 	int64_t connect_timeout_ms;
 	int64_t min_hold_ms;		/* the plan's; 0 once it is known that no command ran */
 	struct backend *backend;
+	int hold_fd;			/* see struct grant; of a joined hold, the share; -1: none */
+	int slot_fd;
 	int fd;				/* to the supervisor; -1: detached */
 	bool orphaned;			/* the supervisor is dead; the guard's end is our order */
 	bool abandoned;			/* so is the guard: this process ends the command's tree */

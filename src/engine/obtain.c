@@ -122,7 +122,6 @@ static enum obtained obtain_local(struct supervisor *s)
 	s->backend = backend_open(s->run->driver, s->run->uri, &err);
 	if (!s->backend)
 		return supervisor_fail(s, &err);
-	s->backend->engaged = &s->shared->engaged;
 	obtained = try_local(s, false, 0, NULL);
 	/*
 	 * Time enough now to have the guard ready when the lock comes. Not for a slot, whose

@@ -217,7 +217,7 @@ int supervisor_hold_fd(const struct supervisor *s)
 {
 	if (!s->protected)
 		return -1;
-	return s->backend ? s->backend->hold_fd : s->keeper.hold_fd;
+	return s->backend ? s->local_grant.hold_fd : s->keeper.hold_fd;
 }
 
 int supervisor_start_guard(struct supervisor *s, struct error *err)
@@ -275,6 +275,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
 		.guard_pipe = { -1, -1 }, .gate = { -1, -1 }, .lost_fd = -1,
 		.keeper = { .fd = -1, .hold_fd = -1 },
+		.local_grant = { .hold_fd = -1, .slot_fd = -1 },
 		.guard = { .fd = -1 }, .pong_by_ms = CLOCK_NEVER,
 		.force_ms = CLOCK_NEVER,
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },

@@ -57,7 +57,10 @@ struct request {
 	struct holder self;
 };
 
-/* What a backend tells of a request. */
+/*
+ * What a backend tells of a request. Before acquire() the engine sets all of it to 0
+ * and the two descriptors to -1; a backend fills in what applies to it.
+ */
 struct grant {
 	/* after OUTCOME_HELD */
 	int64_t sent_ms;	/* CLOCK_BOOTTIME before the request left; lease counts from here */
@@ -65,6 +68,15 @@ struct grant {
 	uint64_t fence;
 	bool lent;		/* a short lease: renew soon, for a whole one */
 	int64_t event_ms;	/* CLOCK_BOOTTIME: call event() then, whatever comes; 0: no need */
+	/*
+	 * After acquire(): the descriptor that the hold lives with, a connection that is a session
+	 * or a file that is locked. The lock is free when the last copy is closed. The processes
+	 * that watch the command keep copies, so that the death of the keeper does not let the next
+	 * holder in while the command runs. The backend keeps and closes its own copy, which stays
+	 * the same until the hold ends. -1: none, as for every hold that is a lease alone.
+	 */
+	int hold_fd;
+	int slot_fd;		/* a second one, for a hold that needs both; -1: none */
 	/* after OUTCOME_BUSY */
 	struct holder holder;	/* who holds it, as far as known */
 	int64_t age_ms;		/* for how long; -1: not known */
@@ -87,20 +99,6 @@ struct backend {
 	 */
 	int cancel_fd;
 	/*
-	 * Points at a flag, 0 at first, that the backend sets before it sends what may
-	 * leave something behind. Until then the keeper can be killed without a trace.
-	 */
-	_Atomic int *engaged;
-	/*
-	 * Set by the backend when it holds: a descriptor whose last copy, when it is
-	 * closed, frees the lock (a connection that is a session; a file that is locked), from
-	 * then on unchanged. The processes that watch the command keep copies, so that a killed
-	 * keeper does not let the next holder in while the command runs. -1: none.
-	 */
-	int hold_fd;
-	/* The same, of a hold that lives in two: one alone does not keep others out. -1: none. */
-	int slot_fd;
-	/*
 	 * Set by the engine, or NULL: takes a line that a client library logs, for -vv. May be
 	 * called by any thread.
 	 */
@@ -122,6 +120,14 @@ struct backend_ops {
 	struct backend *(*open)(const struct uri *uri, struct error *err);
 	/* Frees the object and its connections. Releases no lock. Accepts NULL. */
 	void (*close)(struct backend *backend);
+	/*
+	 * Reaches the server for the first acquire() of the same request: looks up its name,
+	 * connects, and logs in if the login does not travel with the first request. Leaves
+	 * nothing at the server that a hold or a place in line is made of, so that a process can
+	 * be killed in it without a trace. acquire() connects by itself where this was not called,
+	 * or the connection was lost since. 0 or -1. NULL: there is nothing to connect to.
+	 */
+	int (*connect)(struct backend *backend, const struct request *request, struct error *err);
 	/*
 	 * One atomic try, safe to repeat with the same token: if an earlier one was
 	 * granted and its reply lost, this one finds that hold and extends it. With

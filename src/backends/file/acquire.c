@@ -273,7 +273,7 @@ enum outcome file_acquire(struct backend *backend, const struct request *request
 		return busy(file, request, grant);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = 0;
-	backend->hold_fd = file->fd;
-	backend->slot_fd = file->slot_fd;
+	grant->hold_fd = file->fd;
+	grant->slot_fd = file->slot_fd;
 	return step == STEP_DONE ? OUTCOME_HELD : OUTCOME_ERROR;
 }

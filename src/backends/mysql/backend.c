@@ -3,7 +3,6 @@
 #include "api.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,8 +80,6 @@ static int attempt(struct mysql_backend *my, const char *sql, const struct sql_v
 	if (mysql_connect(my, err))
 		return -1;
 	text = sql_format(sql, values);
-	if (my->base.engaged)
-		atomic_store(my->base.engaged, 1);
 	mysql_conn_send(&my->conn, text);
 	return receive(my, all, rows, err);
 }
@@ -296,6 +293,12 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 	return &my->base;
 }
 
+static int my_connect(struct backend *backend, const struct request *request, struct error *err)
+{
+	(void)request;
+	return mysql_connect(mysql_from_backend(backend), err);
+}
+
 static enum outcome my_acquire(struct backend *backend, const struct request *request,
 			       struct grant *grant, struct error *err)
 {
@@ -374,6 +377,7 @@ static int my_break(struct backend *backend, const char *name, struct lock_view 
 static const struct backend_ops my_ops = {
 	.open = my_open,
 	.close = my_close,
+	.connect = my_connect,
 	.acquire = my_acquire,
 	.event_fd = my_event_fd,
 	.event = my_event,

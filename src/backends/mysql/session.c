@@ -178,7 +178,6 @@ void session_drop(struct mysql_backend *my)
 	mysql_conn_close(&session->side);
 	session->waiting = session->asking = false;
 	session->generation = 0;
-	my->base.hold_fd = -1;
 }
 
 /* ---- fit or not ---- */

@@ -228,7 +228,7 @@ static enum outcome settle(struct mysql_backend *my, const struct request *reque
 	}
 	session->nap_ms = 0;
 	session->generation = my->conn.generation;
-	my->base.hold_fd = mysql_conn_fd(&my->conn);
+	grant->hold_fd = mysql_conn_fd(&my->conn);
 	grant->sent_ms = sent_ms;
 	grant->ttl_ms = session->idle_ms;
 	grant->fence = session->fence;

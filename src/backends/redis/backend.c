@@ -195,11 +195,19 @@ static bool borrow(struct redis_backend *redis, struct grant *grant)
 	redis->lent_fence = 0;
 	if (!fence || clock_boot_ms() - redis->asked_ms >= LOAN_MS / 2)
 		return false;
-	*grant = (struct grant){
-		.sent_ms = redis->asked_ms, .ttl_ms = LOAN_MS, .fence = fence, .lent = true
-	};
+	grant->sent_ms = redis->asked_ms;
+	grant->ttl_ms = LOAN_MS;
+	grant->fence = fence;
+	grant->lent = true;
 	redis->lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
 	return true;
+}
+
+static int redis_connect(struct backend *backend, const struct request *request,
+			 struct error *err)
+{
+	(void)request;
+	return redis_node_connect(&redis_from_backend(backend)->node, err);
 }
 
 static enum outcome redis_acquire(struct backend *backend, const struct request *request,
@@ -376,6 +384,7 @@ extern const struct backend_ops redis_ops;
 const struct backend_ops redis_ops = {
 	.open = redis_open,
 	.close = redis_close,
+	.connect = redis_connect,
 	.acquire = redis_acquire,
 	.event_fd = redis_event_fd,
 	.event = redis_event,

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <hiredis/hiredis.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,6 +152,13 @@ static struct redis_limits limits_of(const struct redis_node *node)
 	};
 }
 
+int redis_node_connect(struct redis_node *node, struct error *err)
+{
+	struct redis_limits limits = limits_of(node);
+
+	return redis_conn_open(&node->main, &node->address, false, &limits, err);
+}
+
 struct redisReply *redis_node_command(struct redis_node *node, int argc, const char *const argv[],
 			   struct error *err)
 {
@@ -165,8 +171,6 @@ struct redisReply *redis_node_command(struct redis_node *node, int argc, const c
 		err->errnum = 0;
 		if (redis_conn_open(&node->main, &node->address, false, &limits, err))
 			return NULL;
-		if (node->base.engaged)
-			atomic_store(node->base.engaged, 1);
 		reply = redis_conn_command(&node->main, &node->address, argc, argv, &limits, err);
 		if (reply || node->resent || err->kind != ERROR_UNAVAILABLE ||
 		    err->errnum == ETIMEDOUT)

@@ -37,6 +37,9 @@ void redis_node_finish(struct redis_node *node);
 /* Makes node->keys for name, once. 0 or -1. */
 int redis_node_keys(struct redis_node *node, const char *name, struct error *err);
 
+/* Connects, if there is no connection. The login travels with the first command. 0, or -1. */
+int redis_node_connect(struct redis_node *node, struct error *err);
+
 /*
  * Sends a command, connecting if need be. When the connection breaks under it, it
  * is sent once more over a new one (node->resent): all our commands can be repeated

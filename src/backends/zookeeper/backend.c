@@ -115,6 +115,21 @@ static struct backend *open_backend(const struct uri *uri, struct error *err)
 	return &zk->base;
 }
 
+/* A session that has no nodes yet ends by itself when this process is killed. */
+static int connect_session(struct backend *backend, const struct request *request,
+			   struct error *err)
+{
+	struct zk_backend *zk = zk_from_backend(backend);
+	int failed;
+
+	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
+	do {
+		*err = (struct error){ .kind = ERROR_NONE };
+		failed = zk_conn_open(&zk->conn, request->ttl_ms, err);
+	} while (failed && zk_conn_again(&zk->conn, err));
+	return failed;
+}
+
 static enum outcome acquire(struct backend *backend, const struct request *request,
 			    struct grant *grant, struct error *err)
 {
@@ -172,6 +187,7 @@ static enum outcome again(struct backend *backend, const struct request *request
 static const struct backend_ops zookeeper_ops = {
 	.open = open_backend,
 	.close = close_backend,
+	.connect = connect_session,
 	.acquire = acquire,
 	.event_fd = event_fd,
 	.event = event,

@@ -7,7 +7,6 @@
  * It ends with its session, so that who ends his own removes nobody else's. Who releases by
  * the token alone, from elsewhere, removes the version that it has looked at.
  */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +102,6 @@ static struct zk_call *create(struct zk_backend *zk, const struct request *reque
 					 .since_ms = clock_wall_ms() };
 	holder_encode(&request->self, who);
 	write_text(seat->uuid, &seat->state, who, text);
-	if (zk->base.engaged)
-		atomic_store(zk->base.engaged, 1);
 	seat->maybe = true;
 	return zk_create(&zk->conn, seat->directory, text, ZOO_EPHEMERAL);
 }

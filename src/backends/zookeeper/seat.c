@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Getting a place in the line of strategy queue, and leaving it: see backend.c. */
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,8 +144,6 @@ static void send_sitting(struct zk_backend *zk, const struct request *request, b
 	seat->state = (struct zk_state){ .phase = ZK_TRYING, .min_ms = request->min_hold_ms,
 					 .ttl_ms = zk->conn.ttl_ms, .count = 1 };
 	zk_state_write(&seat->state, text);
-	if (zk->base.engaged)
-		atomic_store(zk->base.engaged, 1);
 	seat->maybe = true;
 	seat->sent_ms = clock_boot_ms();
 	sitting->made = make ? zk_create(&zk->conn, seat->directory, "", ZOO_CONTAINER) : NULL;
