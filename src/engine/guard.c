@@ -2,40 +2,24 @@
 #include "guard.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "base/ipc.h"
 #include "guarding.h"
 
 int guard_start(struct guard *guard, const struct guard_plan *plan, struct error *err)
 {
-	int ends[2];
+	int fd;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
-		error_set(err, ERROR_INTERNAL, errno, "socketpair");
+	*guard = (struct guard){ .child = { .fd = -1 } };
+	fd = child_start(&guard->child, err);
+	if (fd >= 0)
+		guarding_main(plan, fd);
+	if (!guard->child.pid)
 		return -1;
-	}
-	*guard = (struct guard){ .fd = ends[0] };
-	/* as in keeper_start() */
-	guard->pid = _Fork();
-	if (guard->pid < 0) {
-		guard->pid = 0;
-		error_set(err, ERROR_INTERNAL, errno, "fork");
-		close(ends[0]);
-		close(ends[1]);
-		return -1;
-	}
-	if (guard->pid == 0) {
-		close(ends[0]);
-		guarding_main(plan, ends[1]);
-	}
-	/* The guard does the same; whoever of the two comes first. */
-	setpgid(guard->pid, 0);
-	close(ends[1]);
+	/* The guard does the same; whichever of the two comes first. */
+	setpgid(guard->child.pid, 0);
 	return 0;
 }
 
@@ -45,16 +29,16 @@ int guard_start(struct guard *guard, const struct guard_plan *plan, struct error
  */
 static bool give_order(const struct guard *guard, struct guard_order order, int fd)
 {
-	return ipc_send(guard->fd, &order, sizeof(order), MSG_DONTWAIT, fd) >= 0 ||
+	return ipc_send(guard->child.fd, &order, sizeof(order), MSG_DONTWAIT, fd) >= 0 ||
 	       errno != EAGAIN;
 }
 
 void guard_run(const struct guard *guard, uint64_t fence, int hold_fd)
 {
-	const struct guard_order order = { .type = ORDER_RUN, .fence = fence };
+	const struct guard_order order = { .type = GUARD_ORDER_RUN, .fence = fence };
 
 	/* The first order of all: there is room for it. */
-	if (guard->pid)
+	if (guard->child.pid)
 		give_order(guard, order, hold_fd);
 }
 
@@ -75,14 +59,14 @@ void guard_flush(struct guard *guard)
 {
 	struct guard_pending *pending = &guard->pending;
 
-	if (!guard->pid)
+	if (!guard->child.pid)
 		return;
 	if (pending->stop)
-		pending->stop = !give_order(guard, (struct guard_order){ .type = ORDER_STOP }, -1);
+		pending->stop = !give_order(guard, (struct guard_order){ .type = GUARD_ORDER_STOP }, -1);
 	if (pending->ping)
-		pending->ping = !give_order(guard, (struct guard_order){ .type = ORDER_PING }, -1);
-	flush_signals(guard, &pending->signals, ORDER_SIGNAL);
-	flush_signals(guard, &pending->group_signals, ORDER_SIGNAL_GROUP);
+		pending->ping = !give_order(guard, (struct guard_order){ .type = GUARD_ORDER_PING }, -1);
+	flush_signals(guard, &pending->signals, GUARD_ORDER_SIGNAL);
+	flush_signals(guard, &pending->group_signals, GUARD_ORDER_SIGNAL_GROUP);
 }
 
 bool guard_has_pending(const struct guard *guard)
@@ -115,14 +99,14 @@ void guard_ping(struct guard *guard)
 bool guard_is_there(const struct guard *guard)
 {
 	char first;
-	ssize_t length = ipc_receive(guard->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT, NULL);
+	ssize_t length = ipc_receive(guard->child.fd, &first, 1, MSG_PEEK | MSG_DONTWAIT, NULL);
 
 	return length > 0 || (length < 0 && errno == EAGAIN);
 }
 
 bool guard_event(struct guard *guard, struct guard_event *event)
 {
-	ssize_t length = ipc_receive(guard->fd, event, sizeof(*event), MSG_DONTWAIT, NULL);
+	ssize_t length = ipc_receive(guard->child.fd, event, sizeof(*event), MSG_DONTWAIT, NULL);
 
 	if (length == (ssize_t)sizeof(*event))
 		return true;
@@ -134,12 +118,6 @@ bool guard_event(struct guard *guard, struct guard_event *event)
 
 void guard_finish(struct guard *guard)
 {
-	if (!guard->pid)
-		return;
-	if (!guard->reaped) {
-		kill(guard->pid, SIGKILL);
-		waitpid(guard->pid, NULL, 0);
-	}
-	close(guard->fd);
-	*guard = (struct guard){ .fd = -1 };
+	child_end(&guard->child);
+	guard->pending = (struct guard_pending){ 0 };
 }

@@ -27,6 +27,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "child.h"
+
 struct error;
 struct shared;
 struct signals;
@@ -91,9 +93,7 @@ struct guard_pending {
 };
 
 struct guard {
-	pid_t pid;		/* 0: none */
-	bool reaped;		/* it has ended and was waited for; pid may be somebody else's */
-	int fd;			/* events; end of file when the guard died */
+	struct child child;	/* events; end of file when the guard died */
 	struct guard_pending pending;
 };
 

@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of the guard's process: guard_process.c watches over the command's tree and ends
- * it; guard_launch.c waits for the order to run, and starts the command; guard.c is how the
- * supervisor starts the guard and talks to it.
+ * The inside of the guard's process. From its start to its end:
+ *
+ *	guarding_main()			guard_process.c
+ *	  guarding_launch()		waits for the order to run, or takes the lock: guard_launch.c
+ *	    guarding_fork_command()	starts the command: guard_command.c
+ *	    guarding_contain()		the same, with --contain: guard_contain.c
+ *	  then in a loop, until nothing is left of the tree:
+ *	    guarding_enforce()		acts on the clock: guard_end.c
+ *	    guarding_read_reports()	what became of the command: guard_say.c
+ *	    guarding_stop()		on an order, on a loss, on the supervisor's death
+ *
+ * guard.c is how the supervisor starts the guard and talks to it.
  */
 #ifndef DLOCK_GUARDING_H
 #define DLOCK_GUARDING_H
@@ -16,11 +25,11 @@
 #include "guard.h"
 
 enum guard_order_type {
-	ORDER_RUN,
-	ORDER_SIGNAL,
-	ORDER_SIGNAL_GROUP,
-	ORDER_STOP,
-	ORDER_PING,
+	GUARD_ORDER_RUN,
+	GUARD_ORDER_SIGNAL,
+	GUARD_ORDER_SIGNAL_GROUP,
+	GUARD_ORDER_STOP,
+	GUARD_ORDER_PING,
 };
 
 struct guard_order {
@@ -62,21 +71,12 @@ struct guarding {
 	bool has_pending;
 };
 
-/*
- * Tells the supervisor, if it is there. What it does not read at once is sent by
- * guarding_flush().
- */
-void guarding_tell(struct guarding *g, struct guard_event event);
-void guarding_flush(struct guarding *g);
+/* ---- guard_process.c ---- */
 
-/*
- * Sets the timer that kills this process when it does not act in time. Returns when to call this
- * again (CLOCK_BOOTTIME), for the lease may have been renewed by then.
- */
-int64_t guarding_arm(struct guarding *g);
-
-/* The main loop of the guard's process. fd: to the supervisor. */
+/* The guard's process. fd: to the supervisor. */
 void guarding_main(const struct guard_plan *plan, int fd) __attribute__((noreturn));
+
+/* ---- guard_launch.c ---- */
 
 /* What became of the command that was to be started. */
 enum launched {
@@ -91,6 +91,59 @@ enum launched {
  * g->hold_fd as they came.
  */
 enum launched guarding_launch(struct guarding *g);
+
+/* ---- guard_command.c, guard_contain.c ---- */
+
+/*
+ * In the process that becomes the command. parent: the process that must not have died; foreground:
+ * the command gets the terminal. Does not return.
+ */
+void guarding_become_command(const struct guarding *g, pid_t parent, int report_fd,
+			     bool foreground) __attribute__((noreturn));
+
+/* Forks the process that becomes the command: sets g->child and g->report_fd. 0, or -1 with errno. */
+int guarding_fork_command(struct guarding *g, bool foreground);
+
+/* The same for the init of a new PID namespace, which then starts the command there. */
+int guarding_contain(struct guarding *g, bool foreground);
+
+/* ---- guard_end.c ---- */
+
+/*
+ * Sets the timer that kills this process when it does not act in time. Returns when to call this
+ * again (CLOCK_BOOTTIME), for the lease may have been renewed by then.
+ */
+int64_t guarding_arm(struct guarding *g);
+
+/* Acts on the clock. Returns the time to be called again (CLOCK_BOOTTIME). */
+int64_t guarding_enforce(struct guarding *g);
+
+/*
+ * Begins to end the tree: TERM now, KILL at kill_at_ms. When that has begun already, the earlier
+ * KILL wins.
+ */
+void guarding_stop(struct guarding *g, int64_t kill_at_ms);
+
+/* When KILL is due for a tree that is stopped now: kill-after as far as the lease allows. */
+int64_t guarding_grace_end(const struct guarding *g);
+
+/*
+ * Sends sig to all that is left of the tree, once to each process. Returns how many living
+ * processes there are, -1 where nobody can tell.
+ */
+int guarding_sweep(struct guarding *g, int sig, struct proctree_memory *memory);
+
+/* ---- guard_say.c ---- */
+
+/*
+ * Tells the supervisor, if it is there. What it does not read at once is kept for
+ * guarding_flush(), whose flags are those of send(): MSG_DONTWAIT, or 0 to wait for the supervisor.
+ */
+void guarding_tell(struct guarding *g, struct guard_event event);
+void guarding_flush(struct guarding *g, int flags);
+
+/* Sends one event. False when there is no room now; a supervisor that is gone needs no room. */
+bool guarding_send(const struct guarding *g, const struct guard_event *event, int flags);
 
 /* What the processes between the guard and the command tell it: over a pipe or a socket. */
 enum report_type {
@@ -116,17 +169,7 @@ void guarding_read_reports(struct guarding *g);
 /* The command has stopped or ended, with this wait status. */
 void guarding_command_changed(struct guarding *g, int status);
 
-/*
- * In the process that becomes the command. parent: what must not have died; foreground: the
- * command gets the terminal. Does not return.
- */
-void guarding_become_command(const struct guarding *g, pid_t parent, int report_fd,
-			     bool foreground) __attribute__((noreturn));
-
-/*
- * Forks the init of a new PID namespace, which starts the command there: sets g->child and
- * g->report_fd. 0, or -1 with errno.
- */
-int guarding_contain(struct guarding *g, bool foreground);
+/* From now on the command has this number. */
+void guarding_know_command(struct guarding *g, pid_t pid);
 
 #endif

@@ -73,13 +73,13 @@ static void guard_changed(struct supervisor *s, int status)
 	const int64_t now_ms = clock_boot_ms();
 
 	if (!WIFSTOPPED(status)) {
-		s->guard.reaped = true;
+		s->guard.child.reaped = true;
 		return;
 	}
 	if (now_ms - s->last_stop_ms > STOPS_GAP_MS)
 		s->first_stop_ms = now_ms;
 	s->last_stop_ms = now_ms;
-	kill(s->guard.pid, SIGCONT);
+	kill(s->guard.child.pid, SIGCONT);
 	guard_ping(&s->guard);
 	if (s->pong_by_ms == CLOCK_NEVER)
 		s->pong_by_ms = now_ms + PONG_MS;
@@ -98,7 +98,7 @@ static void reap(struct supervisor *s)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
-		if (pid == s->guard.pid)
+		if (pid == s->guard.child.pid)
 			guard_changed(s, status);
 		else if (pid == s->keeper.pid && !WIFSTOPPED(status))
 			s->keeper.reaped = true;
@@ -112,7 +112,7 @@ void supervisor_sleep(struct supervisor *s, int64_t until_ms)
 	struct pollfd fds[] = {
 		{ .fd = s->signals->fd, .events = POLLIN },
 		{ .fd = s->keeper.pid ? s->keeper.fd : -1, .events = POLLIN },
-		{ .fd = s->guard.pid && !s->ended ? s->guard.fd : -1, .events = POLLIN },
+		{ .fd = s->guard.child.pid && !s->ended ? s->guard.child.fd : -1, .events = POLLIN },
 	};
 
 	if (guard_has_pending(&s->guard))
@@ -125,7 +125,7 @@ void supervisor_sleep(struct supervisor *s, int64_t until_ms)
 
 bool supervisor_guard_hangs(const struct supervisor *s)
 {
-	return s->guard.pid && clock_boot_ms() >= s->pong_by_ms;
+	return s->guard.child.pid && clock_boot_ms() >= s->pong_by_ms;
 }
 
 
@@ -231,7 +231,7 @@ int supervisor_start_guard(struct supervisor *s, struct error *err)
 void supervisor_check_guard(struct supervisor *s)
 {
 	/* What it says of a command that it has started is not for now. */
-	if (!s->guard.pid || atomic_load(&s->shared->offer) == OFFER_STARTED)
+	if (!s->guard.child.pid || atomic_load(&s->shared->offer) == OFFER_STARTED)
 		return;
 	if (guard_is_there(&s->guard) && !supervisor_guard_hangs(s))
 		return;
@@ -252,7 +252,7 @@ static void run_protected(struct supervisor *s)
 		return;
 	}
 	supervisor_check_guard(s);
-	if (!s->guard.pid && supervisor_start_guard(s, &err)) {
+	if (!s->guard.child.pid && supervisor_start_guard(s, &err)) {
 		s->unused = true;
 		supervisor_fail(s, &err);
 	} else {
@@ -276,7 +276,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.guard_pipe = { -1, -1 }, .gate = { -1, -1 }, .lost_fd = -1,
 		.keeper = { .fd = -1, .hold_fd = -1 },
 		.local_grant = { .hold_fd = -1, .slot_fd = -1 },
-		.guard = { .fd = -1 }, .pong_by_ms = CLOCK_NEVER,
+		.guard = { .child = { .fd = -1 } }, .pong_by_ms = CLOCK_NEVER,
 		.force_ms = CLOCK_NEVER,
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,

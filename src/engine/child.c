@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#include "child.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+int child_start(struct child *child, struct error *err)
+{
+	int ends[2];
+
+	*child = (struct child){ .fd = -1 };
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
+		error_set(err, ERROR_INTERNAL, errno, "socketpair");
+		return -1;
+	}
+	/* There is one thread, and nothing that handlers of fork() would have to set right. */
+	child->pid = _Fork();
+	if (child->pid < 0) {
+		child->pid = 0;
+		error_set(err, ERROR_INTERNAL, errno, "fork");
+		close(ends[0]);
+		close(ends[1]);
+		return -1;
+	}
+	if (child->pid == 0) {
+		close(ends[0]);
+		return ends[1];
+	}
+	close(ends[1]);
+	child->fd = ends[0];
+	return -1;
+}
+
+void child_end(struct child *child)
+{
+	if (!child->pid)
+		return;
+	if (!child->reaped) {
+		kill(child->pid, SIGKILL);
+		waitpid(child->pid, NULL, 0);
+	}
+	close(child->fd);
+	*child = (struct child){ .fd = -1 };
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A child process of the supervisor's, with a socket to it: the guard, or the keeper.
+ *
+ * Calling sequence, in the supervisor: child_start(), and what the child does in a branch of its
+ * own; messages over child.fd; child.reaped is set by whoever waits for the process; child_end().
+ */
+#ifndef DLOCK_CHILD_H
+#define DLOCK_CHILD_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct error;
+
+struct child {
+	pid_t pid;		/* 0: there is none */
+	bool reaped;		/* it was waited for, and pid may be another process's by now */
+	int fd;			/* SOCK_SEQPACKET; end of file when the process has ended */
+};
+
+/*
+ * Forks. In the parent it fills *child and returns -1. In the child it returns the descriptor of
+ * its end of the socket. When there is no process, child->pid is 0 and *err has ERROR_INTERNAL.
+ */
+int child_start(struct child *child, struct error *err);
+
+/* Kills the process, waits for its end, and closes the socket. Accepts a child that is not there. */
+void child_end(struct child *child);
+
+#endif
