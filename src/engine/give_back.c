@@ -101,7 +101,7 @@ static void release_note(struct supervisor *s)
 	until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
 	if (supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
 		return;
-	while (s->keeper.pid && !event.last && clock_boot_ms() < until_ms) {
+	while (s->keeper.child.pid && !event.last && clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
 		while (!event.last && supervisor_hear(s, &event))
 			;
@@ -130,13 +130,13 @@ static void release_connection(struct supervisor *s)
 
 void supervisor_give_back(struct supervisor *s)
 {
-	bool ordered = s->keeper.pid != 0;
+	bool ordered = s->keeper.child.pid != 0;
 	struct error err = { 0 };
 
 	/* The guard has told it already; but a guard may have been killed. */
-	if (s->keeper.pid)
+	if (s->keeper.child.pid)
 		keeper_release(&s->keeper, s->unused);
-	if (s->keeper.pid && await_release(s, false)) {
+	if (s->keeper.child.pid && await_release(s, false)) {
 		keeper_kill(&s->keeper);
 		return;
 	}

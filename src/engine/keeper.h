@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "backends/registry.h"
+#include "child.h"
 
 struct shared;
 struct signals;
@@ -90,9 +91,7 @@ struct keeper_word {
 };
 
 struct keeper {
-	pid_t pid;		/* 0: none */
-	bool reaped;		/* it has ended and was waited for; pid may be somebody else's */
-	int fd;
+	struct child child;	/* events */
 	int hold_fd;		/* a copy of the grant's, once held; -1: none */
 };
 

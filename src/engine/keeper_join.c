@@ -11,8 +11,6 @@
 #include "lock/view.h"
 #include "shared.h"
 
-#define GONE "this token does not hold it any more"
-
 static bool lives_with_daemon(const struct keeping *k)
 {
 	return backend_has_session(k->plan->driver, k->plan->uri);
@@ -130,7 +128,7 @@ static enum outcome join(struct keeping *k, struct grant *grant)
 	return join_backend(k, grant);
 }
 
-static enum outcome renew(struct keeping *k, struct grant *grant)
+enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant)
 {
 	enum outcome outcome;
 
@@ -147,8 +145,7 @@ static enum outcome renew(struct keeping *k, struct grant *grant)
 	return outcome;
 }
 
-/* Is it held at this moment? Changes nothing. */
-static enum outcome verify(struct keeping *k)
+enum outcome keeping_verify_joined(struct keeping *k)
 {
 	struct error *err = &k->event.error;
 	struct keeper_query query;
@@ -166,120 +163,13 @@ static enum outcome verify(struct keeping *k)
 	return asked < 0 ? OUTCOME_ERROR : OUTCOME_LOST;
 }
 
-/* ---- the keeper ---- */
+/* ---- the beginning and the end ---- */
 
-static void finish_lost(struct keeping *k) __attribute__((noreturn));
-static void finish_lost(struct keeping *k)
+void keeping_join(struct keeping *k, struct grant *grant)
 {
-	if (!k->event.error.message[0])
-		error_set(&k->event.error, ERROR_REFUSED, 0, GONE);
-	keeping_finish(k, KEEPER_LOST);
-}
-
-/* The lock is lost: the command is to end, and there is nothing to give back. */
-static void lost(struct keeping *k)
-{
-	if (!k->event.error.message[0])
-		error_set(&k->event.error, ERROR_REFUSED, 0, GONE);
-	keeping_lose(k);
-	finish_lost(k);
-}
-
-/* The command's tree is dead. */
-static void leave(struct keeping *k) __attribute__((noreturn));
-static void leave(struct keeping *k)
-{
-	k->event.error = (struct error){ 0 };
-	switch (verify(k)) {
-	case OUTCOME_HELD:
-	case OUTCOME_BUSY:
-		keeping_finish(k, KEEPER_RELEASED);
-	case OUTCOME_LOST:
-		finish_lost(k);
-	case OUTCOME_ERROR:
-		break;
-	}
-	keeping_finish(k, KEEPER_FAILED);
-}
-
-/* How long the lease is, or, without one, how often to look that it is still there. */
-static int64_t period(const struct keeping *k, const struct grant *grant)
-{
-	return grant->ttl_ms ? grant->ttl_ms : k->plan->request->ttl_ms;
-}
-
-/* Renews. Returns the time of the next renewal. */
-static int64_t stay_on(struct keeping *k, struct grant *grant, bool *trouble)
-{
-	const int64_t asked_ms = clock_boot_ms();
-
-	k->event.error = (struct error){ 0 };
-	switch (k->plan->no_renew ? verify(k) : renew(k, grant)) {
-	case OUTCOME_HELD:
-		if (k->plan->no_renew)
-			return CLOCK_NEVER;
-		keeping_publish(k, grant);
-		if (*trouble)
-			keeping_tell(k, KEEPER_RENEWED);
-		*trouble = false;
-		return lease_renew_at(asked_ms, period(k, grant));
-	case OUTCOME_ERROR:
-		if (!*trouble)
-			keeping_tell(k, KEEPER_TROUBLE);
-		*trouble = true;
-		return clock_boot_ms() + lease_retry_ms(period(k, grant));
-	case OUTCOME_LOST:
-	case OUTCOME_BUSY:
-		break;
-	}
-	lost(k);
-	return CLOCK_NEVER;
-}
-
-static void stay(struct keeping *k, struct grant *grant) __attribute__((noreturn));
-static void stay(struct keeping *k, struct grant *grant)
-{
-	int64_t renew_ms = CLOCK_NEVER, again_ms;
-	enum wake wake = WAKE_TIME;
-	bool trouble = false;
-
-	if (!k->plan->no_renew)
-		renew_ms = lease_renew_at(clock_boot_ms(), period(k, grant));
-	for (;;) {
-		/* Supervisor and guard were killed. */
-		if (keeping_end_tree(k, wake))
-			leave(k);
-		keeping_watch(k);
-		wake = keeping_rest(k, clock_earlier(renew_ms, keeping_end_next(k)), true);
-		switch (wake) {
-		case WAKE_RELEASE:
-			leave(k);
-		case WAKE_LOOK:
-			close(k->daemon_fd);
-			k->daemon_fd = -1;
-			renew_ms = 0;
-			break;
-		case WAKE_EVENT:
-			again_ms = k->backend->ops->event(k->backend);
-			/* While renewals fail, the pause between them stays. */
-			if (!trouble && !k->plan->no_renew)
-				renew_ms = clock_earlier(renew_ms, again_ms);
-			break;
-		default:
-			break;
-		}
-		if (clock_boot_ms() >= renew_ms)
-			renew_ms = stay_on(k, grant, &trouble);
-	}
-}
-
-void keeping_join(struct keeping *k)
-{
-	struct grant grant = { 0 };
-
 	/* The lease stays as long as the hold's own ones are. */
 	k->request.ttl_ms = 0;
-	switch (join(k, &grant)) {
+	switch (join(k, grant)) {
 	case OUTCOME_HELD:
 		break;
 	case OUTCOME_BUSY:
@@ -291,9 +181,28 @@ void keeping_join(struct keeping *k)
 	}
 	/* Whatever the mode is: it has been found to give what the command needs. */
 	k->request.mode = HOLD_ANY;
-	keeping_publish(k, &grant);
-	atomic_store(&k->plan->shared->fence, grant.fence);
+	keeping_publish(k, grant);
+	atomic_store(&k->plan->shared->fence, grant->fence);
 	k->hold_fd = k->share_fd;
+	/* The next renewal counts from now: a daemon's lease may have begun long ago. */
+	grant->sent_ms = clock_boot_ms();
 	keeping_tell(k, KEEPER_HELD);
-	stay(k, &grant);
+}
+
+void keeping_end_joined(struct keeping *k)
+{
+	keeping_unbound_calls(k);
+	k->event.error = (struct error){ 0 };
+	switch (keeping_verify_joined(k)) {
+	case OUTCOME_HELD:
+	case OUTCOME_BUSY:
+		keeping_finish(k, KEEPER_RELEASED);
+	case OUTCOME_LOST:
+		if (!k->event.error.message[0])
+			error_set(&k->event.error, ERROR_REFUSED, 0, KEEPING_GONE);
+		keeping_finish(k, KEEPER_LOST);
+	case OUTCOME_ERROR:
+		break;
+	}
+	keeping_finish(k, KEEPER_FAILED);
 }

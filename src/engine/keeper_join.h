@@ -30,8 +30,22 @@
 
 #include "keeping.h"
 
-/* The nested run's keeper: joins, tells what came of it, and stays until it is told to end. */
-void keeping_join(struct keeping *k) __attribute__((noreturn));
+/* ---- keeper_join.c: in the nested run's keeper ---- */
+
+/* Joins the hold, and tells what came of it. Ends the process if it cannot be joined. */
+void keeping_join(struct keeping *k, struct grant *grant);
+
+/* As the backend's renew() and verify(): asks the daemon where the hold lives with that. */
+enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant);
+enum outcome keeping_verify_joined(struct keeping *k);
+
+/* The command's tree is dead: tells whether the lock was held until now, and ends the process. */
+void keeping_end_joined(struct keeping *k) __attribute__((noreturn));
+
+/* ---- keeper_share.c: in the daemon ---- */
+
+/* A daemon without a process: holds for this long from now, and no longer. */
+void keeping_end_after(struct keeping *k, int64_t ttl_ms);
 
 /*
  * The daemon's answers to KEEPER_VERB_JOIN and KEEPER_VERB_STAY; they close fd. OUTCOME_LOST: the

@@ -11,6 +11,12 @@
 #include "lock/hold_mode.h"
 #include "shared.h"
 
+void keeping_end_after(struct keeping *k, int64_t ttl_ms)
+{
+	k->until_ms = clock_boot_ms() + ttl_ms;
+	k->request.until_ms = clock_wall_ms() + ttl_ms;
+}
+
 /* What is left of the hold, for one who enforces its end; 0: it has none. */
 static int64_t lease_left(const struct keeping *k)
 {

@@ -1,8 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of the keeper's process: keeper.c starts it and talks to it,
- * keeper_acquire.c gets the lock, keeper_hold.c keeps and releases it, also as the
- * daemon that `dlock acquire` leaves behind.
+ * The inside of the keeper's process. From its start to its end:
+ *
+ *	keeping_main()			keeper_process.c
+ *	  keeping_acquire()		gets the lock and offers it: keeper_acquire.c
+ *	  keeping_join()		or joins a hold that is there: keeper_join.c
+ *	  then in a loop, until the guard or the supervisor says that it is over:
+ *	    keeping_end_tree()		ends what a dead guard has left: keeper_end.c
+ *	    keeping_rest()		sleeps: keeper_rest.c
+ *	    keeping_answer()		a daemon's queries: keeper_daemon.c, keeper_share.c
+ *	    keeping_renew()		keeper_renew.c
+ *	  keeping_release()		keeper_release.c
+ *
+ * keeper_say.c is what it says to the supervisor; keeper.c is how the supervisor starts it and talks
+ * to it.
  */
 #ifndef DLOCK_KEEPING_H
 #define DLOCK_KEEPING_H
@@ -16,15 +27,15 @@
 #include "keeper_socket.h"
 
 /* What the supervisor says. */
-enum order_type {
-	ORDER_RELEASE,		/* leave the line, or release, and end */
-	ORDER_RETRY,		/* awake again: back in line */
-	ORDER_DETACH,		/* the supervisor goes: stay, as a daemon */
+enum keeper_order_type {
+	KEEPER_ORDER_RELEASE,		/* leave the line, or release, and end */
+	KEEPER_ORDER_RETRY,		/* awake again: back in line */
+	KEEPER_ORDER_DETACH,		/* the supervisor goes: stay, as a daemon */
 };
 
-struct order {
-	enum order_type type;
-	bool unused;		/* ORDER_RELEASE: no command ran, so there is no minimum hold */
+struct keeper_order {
+	enum keeper_order_type type;
+	bool unused;		/* KEEPER_ORDER_RELEASE: no command ran, so there is no minimum hold */
 };
 
 /*
@@ -92,13 +103,58 @@ struct keeping {
 	/* A run that has joined a daemon's hold: */
 	int share_fd;			/* see keeper_socket_join(); -1: there is no daemon */
 	int daemon_fd;			/* end of file: the daemon has ended; -1: there is none */
+	bool trouble;			/* the last renewal failed, and that was said */
 	struct keeper_event event;	/* being sent */
 };
+
+/* ---- keeper_process.c ---- */
+
+/* The keeper's process. fd: to the supervisor. */
+void keeping_main(const struct keeper_plan *plan, int fd) __attribute__((noreturn));
+
+/* ---- keeper_acquire.c ---- */
+
+/* Acquires, waits, and has the supervisor take it; ends the process if it must not be. */
+void keeping_acquire(struct keeping *k, struct grant *grant);
+
+/* ---- keeper_renew.c ---- */
+
+/* When to renew for the first time (CLOCK_BOOTTIME), or to make a loan a whole lease. */
+int64_t keeping_first_renewal(const struct keeping *k, const struct grant *grant);
+
+/*
+ * Renews or, with --no-renew, verifies, and says when to do so next (CLOCK_BOOTTIME). False: the
+ * hold is lost, and k->event.error says how.
+ */
+bool keeping_renew(struct keeping *k, struct grant *grant, int64_t *next_ms);
+
+/* What is said of a loss that nothing more is known of. */
+#define KEEPING_GONE "this token does not hold it any more"
+
+/* ---- keeper_daemon.c ---- */
+
+/* Becomes a daemon: socket, no terminal, nothing inherited. Ends the process on failure. */
+void keeping_detach(struct keeping *k, struct grant *grant);
+
+/* Answers one query at the socket. False: the hold is lost. Does not return when it ends the hold. */
+bool keeping_answer(struct keeping *k, struct grant *grant);
+
+/*
+ * When a daemon must act without being asked (CLOCK_BOOTTIME): at its end, or when its process must
+ * be told that the lease is about to end. CLOCK_NEVER for a keeper that is no daemon.
+ */
+int64_t keeping_deadline(const struct keeping *k);
+
+/* The lock is lost: tells the process that the daemon holds it for, and ends the daemon. */
+void keeping_lose_daemon(struct keeping *k) __attribute__((noreturn));
+
+/* ---- keeper_say.c ---- */
 
 /* Sends k->event as an event of this type. */
 void keeping_tell(struct keeping *k, enum keeper_event_type type);
 
-/* From now on nobody hears what the client library logs. */
+/* What the client library logs goes to the supervisor, and from then on to nobody. */
+void keeping_begin_notes(struct keeping *k);
 void keeping_end_notes(void);
 
 /* A daemon is about to end in good order: its socket and its watchdog go with it. */
@@ -106,6 +162,8 @@ void keeping_end_daemon(const struct keeping *k);
 
 /* keeping_tell(), and ends the process. */
 void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute__((noreturn));
+
+/* ---- keeper_rest.c ---- */
 
 /*
  * Sleeps until something happens or the clock says until_ms. The backend's descriptor counts only
@@ -116,6 +174,8 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend);
 /* From now on keeping_rest() sees the guard end, if there is one already. */
 void keeping_watch(struct keeping *k);
 
+/* ---- keeper_end.c ---- */
+
 /*
  * To be called with whatever keeping_rest() gave, and at the time that keeping_end_next() says
  * (CLOCK_BOOTTIME; CLOCK_NEVER: not at all). Once the guard is gone it ends all that the command
@@ -125,17 +185,19 @@ void keeping_watch(struct keeping *k);
 bool keeping_end_tree(struct keeping *k, enum wake wake);
 int64_t keeping_end_next(const struct keeping *k);
 
-/* For how long the lock must stay taken yet, of the least time to hold. */
+/* ---- keeper_release.c ---- */
+
+/* What is left of the minimum hold, in ms. */
 int64_t keeping_rest_of_hold(const struct keeping *k);
 
 /* The lock is lost: wakes the guard, tells the supervisor, and returns when the tree is dead. */
 void keeping_lose(struct keeping *k);
 
-/* A daemon without a process: holds for this long from now, and no longer. */
-void keeping_end_after(struct keeping *k, int64_t ttl_ms);
-
 /* Shares the lease that was granted with the processes that enforce it. */
 void keeping_publish(struct keeping *k, const struct grant *grant);
+
+/* The backend's calls have the time that is configured again, and not what a lease leaves them. */
+void keeping_unbound_calls(struct keeping *k);
 
 /*
  * Gives back and ends the process. was_held: it was held for all we know, so that
@@ -143,13 +205,5 @@ void keeping_publish(struct keeping *k, const struct grant *grant);
  */
 void keeping_release(struct keeping *k, bool was_held) __attribute__((noreturn));
 
-/* Acquires, waits, and has the supervisor take it; ends the process if it must not be. */
-void keeping_acquire(struct keeping *k, struct grant *grant);
-
-/* Renews until told to release; does not return. */
-void keeping_hold(struct keeping *k, struct grant *grant) __attribute__((noreturn));
-
-/* Becomes a daemon: socket, no terminal, nothing inherited. Ends the process on failure. */
-void keeping_detach(struct keeping *k, struct grant *grant);
 
 #endif

@@ -158,7 +158,7 @@ static void hear_last_word(struct supervisor *s)
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
 
 	keeper_release(&s->keeper, false);
-	while (!s->has_last_word && s->keeper.pid && clock_boot_ms() < until_ms) {
+	while (!s->has_last_word && s->keeper.child.pid && clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
 		while (signals_next(s->signals, NULL))
 			;

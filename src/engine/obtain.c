@@ -207,11 +207,11 @@ static void give_up(struct supervisor *s)
 		return;
 	}
 	/* A keeper that was killed has left its place in line to others to remove. */
-	if (!s->keeper.pid)
+	if (!s->keeper.child.pid)
 		supervisor_start_keeper(s, KEEPER_RELEASE, &ignored);
 	else
 		keeper_release(&s->keeper, true);
-	while (s->keeper.pid && !event.last && clock_boot_ms() < until_ms) {
+	while (s->keeper.child.pid && !event.last && clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
 		while (signals_next(s->signals, NULL))
 			;

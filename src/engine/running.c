@@ -265,7 +265,7 @@ static int64_t look_local(struct supervisor *s, int64_t look_ms)
 static void end_tree(struct supervisor *s)
 {
 	const struct proctree_scope scope = {
-		.spare = { s->keeper.pid }, .inherited = &s->inherited,
+		.spare = { s->keeper.child.pid }, .inherited = &s->inherited,
 	};
 	struct proctree_report report;
 	int64_t pause_ms = 5;

@@ -100,8 +100,8 @@ static void reap(struct supervisor *s)
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
 		if (pid == s->guard.child.pid)
 			guard_changed(s, status);
-		else if (pid == s->keeper.pid && !WIFSTOPPED(status))
-			s->keeper.reaped = true;
+		else if (pid == s->keeper.child.pid && !WIFSTOPPED(status))
+			s->keeper.child.reaped = true;
 		else if (!WIFSTOPPED(status))
 			proctree_forget_one(&s->inherited, pid);
 	}
@@ -111,7 +111,7 @@ void supervisor_sleep(struct supervisor *s, int64_t until_ms)
 {
 	struct pollfd fds[] = {
 		{ .fd = s->signals->fd, .events = POLLIN },
-		{ .fd = s->keeper.pid ? s->keeper.fd : -1, .events = POLLIN },
+		{ .fd = s->keeper.child.pid ? s->keeper.child.fd : -1, .events = POLLIN },
 		{ .fd = s->guard.child.pid && !s->ended ? s->guard.child.fd : -1, .events = POLLIN },
 	};
 
@@ -274,7 +274,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 	*s = (struct supervisor){
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
 		.guard_pipe = { -1, -1 }, .gate = { -1, -1 }, .lost_fd = -1,
-		.keeper = { .fd = -1, .hold_fd = -1 },
+		.keeper = { .child = { .fd = -1 }, .hold_fd = -1 },
 		.local_grant = { .hold_fd = -1, .slot_fd = -1 },
 		.guard = { .child = { .fd = -1 } }, .pong_by_ms = CLOCK_NEVER,
 		.force_ms = CLOCK_NEVER,

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The keeper that `dlock acquire` leaves behind: it becomes a daemon, and answers the commands that
+ * come to its socket (keeper_socket.h).
+ */
+#include "keeper_join.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fds.h"
+#include "base/pidfd.h"
+#include "lock/lease.h"
+#include "lock/uri.h"
+#include "shared.h"
+#include "watchdog.h"
+
+/* A daemon tells its process so long before the lease ends (kill-after of `run`). */
+#define NOTICE_MS 5000
+
+static int start_watchdog(struct keeping *k)
+{
+	const struct watchdog_plan plan = {
+		.process = k->plan->process, .shared = k->plan->shared,
+		.notice_ms = NOTICE_MS, .close_fd = k->listener,
+	};
+
+	if (!k->plan->process || !k->plan->term_on_lost)
+		return 0;
+	k->watchdog = watchdog_start(&plan, &k->event.error);
+	return k->watchdog < 0 ? -1 : 0;
+}
+
+void keeping_detach(struct keeping *k, struct grant *grant)
+{
+	k->listener = keeper_socket_listen(k->request.token, k->socket_path,
+					   &k->event.error);
+	/* A descriptor of the caller's would keep its pipes open. */
+	fds_close_inherited();
+	if (k->listener < 0 || start_watchdog(k)) {
+		struct error why = k->event.error;
+
+		k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0, &k->event.error);
+		k->event.error = why;
+		keeping_finish(k, KEEPER_FAILED);
+	}
+	k->timer = clock_timer_open();
+	umask(077);
+	if (chdir("/"))
+		keeping_finish(k, KEEPER_FAILED);
+	k->own_ms = k->request.ttl_ms;
+	if (!k->plan->process)
+		keeping_end_after(k, k->own_ms);
+	/* From now on it is this process that holds, and until then. */
+	k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);
+	k->event.keeper_pid = getpid();
+	keeping_tell(k, KEEPER_DETACHED);
+	keeping_end_notes();
+	close(k->fd);
+	k->fd = -1;
+}
+
+/* A query renews the lock: a lease without a process starts anew, for ttl_ms. */
+static void renew_for(struct keeping *k, int64_t ttl_ms, struct grant *grant,
+		      struct keeper_reply *reply)
+{
+	k->own_ms = ttl_ms;
+	/* A run that has joined counts on the end that it was told. */
+	if (k->until_ms != CLOCK_NEVER &&
+	    !(keeping_has_members(k) && k->until_ms > clock_boot_ms() + ttl_ms))
+		keeping_end_after(k, ttl_ms);
+	reply->outcome = k->backend->ops->renew(k->backend, &k->request, grant,
+						&reply->error);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	keeping_publish(k, grant);
+	reply->lease_ms = k->until_ms == CLOCK_NEVER ? 0 : ttl_ms;
+}
+
+/* One more acquisition: the lease starts anew, and is never made shorter. */
+static void again_for(struct keeping *k, const struct keeper_query *query, struct grant *grant,
+		      struct keeper_reply *reply)
+{
+	const struct backend_ops *ops = k->backend->ops;
+	struct request asked = k->request;
+	struct keeper_reply renewed = { .outcome = OUTCOME_LOST };
+	struct grant counted = { 0 };
+
+	asked.mode = query->mode;
+	asked.slots = query->slots;
+	asked.ttl_ms = query->ttl_ms;
+	reply->outcome = ops->again(k->backend, &asked, &counted, &reply->error);
+	reply->fence = counted.fence;
+	if (reply->outcome != OUTCOME_HELD || k->until_ms == CLOCK_NEVER)
+		return;
+	/* It counts, whatever becomes of this: the next renewal tells of a loss. */
+	renew_for(k, query->ttl_ms > k->own_ms ? query->ttl_ms : k->own_ms, grant, &renewed);
+	reply->lease_ms = renewed.lease_ms;
+}
+
+bool keeping_answer(struct keeping *k, struct grant *grant)
+{
+	const struct request *request = &k->request;
+	const struct backend_ops *ops = k->backend->ops;
+	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
+	struct keeper_query query;
+	struct request asked = *request;
+	int fd = keeper_socket_accept(k->listener, &query);
+
+	if (fd < 0)
+		return true;
+	if (strcmp(query.token, request->token) != 0) {
+		keeper_socket_answer(fd, &reply);
+		return true;
+	}
+	/* Another lock, or another backend: no answer says that we are not the one. */
+	if (strcmp(query.name, request->name) != 0 ||
+	    query.backend != uri_identity(k->plan->uri)) {
+		close(fd);
+		return true;
+	}
+	switch (query.verb) {
+	case KEEPER_VERB_RELEASE:
+		reply.outcome = ops->release(k->backend, request, RELEASE_ONE,
+					     keeping_rest_of_hold(k),
+					     &reply.error);
+		break;
+	case KEEPER_VERB_RENEW:
+		renew_for(k, query.ttl_ms ? query.ttl_ms : k->own_ms, grant, &reply);
+		break;
+	case KEEPER_VERB_VERIFY:
+		asked.mode = HOLD_ANY;
+		reply.outcome = ops->verify(k->backend, &asked, &reply.error);
+		break;
+	case KEEPER_VERB_AGAIN:
+		again_for(k, &query, grant, &reply);
+		break;
+	case KEEPER_VERB_JOIN:
+		return keeping_join_answer(k, &query, grant, fd) != OUTCOME_LOST;
+	case KEEPER_VERB_STAY:
+		return keeping_stay_answer(k, grant, fd) != OUTCOME_LOST;
+	}
+	if (query.verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD) {
+		/* Gone before the caller hears of it: it may look for us at once. */
+		keeping_end_daemon(k);
+		keeper_socket_answer(fd, &reply);
+		_exit(0);
+	}
+	keeper_socket_answer(fd, &reply);
+	return reply.outcome != OUTCOME_LOST;
+}
+
+/* When a daemon must act without being asked: its end, or the end of its lease. */
+int64_t keeping_deadline(const struct keeping *k)
+{
+	if (k->listener < 0)
+		return CLOCK_NEVER;
+	return clock_earlier(k->until_ms,
+			     lease_stop(shared_lease(k->plan->shared), NOTICE_MS).term_ms);
+}
+
+/*
+ * Tells the process that the daemon holds the lock for; then there is nothing to hold, but
+ * perhaps a session to end.
+ */
+void keeping_lose_daemon(struct keeping *k)
+{
+	if (k->plan->process && k->plan->term_on_lost)
+		pidfd_signal(k->plan->process, SIGTERM);
+	/* Who asks must not wait for what comes now: what is left of a session ends with it. */
+	keeping_end_daemon(k);
+	k->listener = -1;
+	backend_close(k->backend);
+	_exit(0);
+}

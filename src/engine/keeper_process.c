@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The keeper's process: gets the lock, then sleeps in one poll() until it is to be renewed, an order
+ * comes, or the guard says that the command's tree is dead; then it gives the lock back and ends.
+ */
+#include "keeper_join.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fds.h"
+#include "shared.h"
+
+/* ---- holding ---- */
+
+/* Nothing is left to hold the lock for. */
+static void __attribute__((noreturn)) end(struct keeping *k)
+{
+	if (k->plan->mode == KEEPER_JOIN)
+		keeping_end_joined(k);
+	keeping_release(k, true);
+}
+
+/* The lock is lost. A joined hold leaves nothing to give back; else what is left of it is freed. */
+static void __attribute__((noreturn)) lost(struct keeping *k)
+{
+	if (k->listener >= 0)
+		keeping_lose_daemon(k);
+	keeping_lose(k);
+	if (k->plan->mode == KEEPER_JOIN)
+		keeping_finish(k, KEEPER_LOST);
+	keeping_release(k, true);
+}
+
+/* For how long an offer may stay taken without the command being started; CLOCK_NEVER: it is. */
+static int64_t unstarted_until(const struct keeping *k)
+{
+	const struct shared *shared = k->plan->shared;
+
+	if (k->plan->gate_fd < 0 || atomic_load(&shared->offer) != OFFER_TAKEN)
+		return CLOCK_NEVER;
+	return atomic_load(&shared->held_ms) + KEEPING_OFFER_MS;
+}
+
+/*
+ * The supervisor took the offer, and was stopped before it ordered the guard to start the command:
+ * the lock is given back, for nobody knows for how long that will be.
+ */
+static void give_back_unstarted(struct keeping *k)
+{
+	int taken = OFFER_TAKEN;
+
+	if (clock_boot_ms() >= unstarted_until(k) &&
+	    atomic_compare_exchange_strong(&k->plan->shared->offer, &taken, OFFER_WITHDRAWN))
+		keeping_release(k, true);
+}
+
+static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *grant)
+{
+	int64_t renew_ms = keeping_first_renewal(k, grant), event_ms = CLOCK_NEVER, until_ms, again_ms;
+	enum wake wake = k->abandoned ? WAKE_ABANDONED : WAKE_TIME;
+
+	k->timeout_ms = k->backend->timeout_ms;
+	k->connect_timeout_ms = k->backend->connect_timeout_ms;
+	if (grant->event_ms)
+		event_ms = grant->event_ms;
+	for (;;) {
+		if (keeping_end_tree(k, wake))
+			end(k);
+		keeping_watch(k);
+		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), keeping_deadline(k));
+		until_ms = clock_earlier(until_ms, keeping_end_next(k));
+		until_ms = clock_earlier(until_ms, unstarted_until(k));
+		wake = keeping_rest(k, until_ms, true);
+		if (clock_boot_ms() >= event_ms && wake == WAKE_TIME)
+			wake = WAKE_EVENT;
+		switch (wake) {
+		case WAKE_RELEASE:
+			if (!keeping_leave(k))
+				end(k);
+			break;
+		case WAKE_DETACH:
+			keeping_detach(k, grant);
+			break;
+		case WAKE_EVENT:
+			event_ms = CLOCK_NEVER;
+			again_ms = k->backend->ops->event(k->backend);
+			/* While renewals fail, the pause between them stays. */
+			if (!k->trouble)
+				renew_ms = clock_earlier(renew_ms, again_ms);
+			break;
+		case WAKE_QUERY:
+			if (!keeping_answer(k, grant))
+				lost(k);
+			break;
+		case WAKE_LOOK:
+			/* The daemon whose hold was joined may have ended: that is said once. */
+			if (k->daemon_fd >= 0)
+				close(k->daemon_fd);
+			k->daemon_fd = -1;
+			renew_ms = 0;
+			break;
+		default:
+			break;
+		}
+		if (clock_boot_ms() >= k->until_ms)
+			keeping_release(k, true);
+		if (clock_boot_ms() >= keeping_deadline(k))
+			lost(k);
+		give_back_unstarted(k);
+		if (clock_boot_ms() >= renew_ms && !keeping_renew(k, grant, &renew_ms))
+			lost(k);
+	}
+}
+
+/* ---- from the start ---- */
+
+static void verify(struct keeping *k)
+{
+	switch (k->backend->ops->verify(k->backend, &k->request, &k->event.error)) {
+	case OUTCOME_HELD:
+		keeping_finish(k, KEEPER_HELD);
+		break;
+	case OUTCOME_ERROR:
+		keeping_finish(k, KEEPER_FAILED);
+		break;
+	case OUTCOME_BUSY:
+		keeping_finish(k, KEEPER_BUSY);
+	case OUTCOME_LOST:
+		keeping_finish(k, KEEPER_LOST);
+	}
+}
+
+/* Backends vary their pauses with rand(), so that many do not ask at one time: not all alike. */
+static void vary(const char *token)
+{
+	unsigned int seed = 0;
+
+	while (*token)
+		seed = seed * 31 + (unsigned char)*token++;
+	srand(seed);
+}
+
+void keeping_main(const struct keeper_plan *plan, int fd)
+{
+	static struct keeping k = {
+		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
+		.until_ms = CLOCK_NEVER, .members = -1, .alive = { -1, -1 },
+		.share_fd = -1, .daemon_fd = -1, .hold_fd = -1, .slot_fd = -1,
+	};
+	struct grant grant = { 0 };
+
+	k.plan = plan;
+	k.request = *plan->request;
+	k.min_hold_ms = plan->min_hold_ms;
+	vary(k.request.token);
+	k.fd = fd;
+	k.session = getsid(0);
+	k.supervisor = getppid();
+	prctl(PR_SET_NAME, "dlock-keeper");
+	/* A session of its own: what ends dlock's job, or its terminal, leaves us to
+	 * clean up. */
+	setsid();
+	/* The user's terminal and pipes are none of ours, a library's words no output. */
+	fds_drop_standard();
+	if (plan->guard_pipe[1] >= 0)
+		close(plan->guard_pipe[1]);
+	if (plan->mode == KEEPER_ADOPT) {
+		k.backend = plan->backend;
+		grant = *plan->grant;
+		k.hold_fd = grant.hold_fd;
+		k.slot_fd = grant.slot_fd;
+		keeping_detach(&k, &grant);
+		hold(&k, &grant);
+	}
+	k.backend = backend_open(plan->driver, plan->uri, &k.event.error);
+	if (!k.backend)
+		keeping_finish(&k, KEEPER_FAILED);
+	if (plan->with_log)
+		keeping_begin_notes(&k);
+	if (plan->mode == KEEPER_VERIFY)
+		verify(&k);
+	if (plan->mode == KEEPER_RELEASE)
+		keeping_release(&k, true);
+	if (plan->mode == KEEPER_JOIN)
+		keeping_join(&k, &grant);
+	else
+		keeping_acquire(&k, &grant);
+	hold(&k, &grant);
+}

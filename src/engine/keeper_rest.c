@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* How the keeper sleeps, and what it wakes up for. */
+#include "keeping.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/pidfd.h"
+#include "base/signals.h"
+#include "shared.h"
+
+static enum wake read_order(struct keeping *k)
+{
+	struct keeper_order order;
+
+	if (recv(k->fd, &order, sizeof(order), 0) != (ssize_t)sizeof(order)) {
+		k->orphaned = true;
+		return WAKE_ORPHANED;
+	}
+	switch (order.type) {
+	case KEEPER_ORDER_RETRY:
+		return WAKE_RETRY;
+	case KEEPER_ORDER_DETACH:
+		return WAKE_DETACH;
+	case KEEPER_ORDER_RELEASE:
+		break;
+	}
+	if (order.unused)
+		k->min_hold_ms = 0;
+	return WAKE_RELEASE;
+}
+
+/* What the guard has written, or that it and the supervisor are gone. */
+static enum wake read_guard(struct keeping *k)
+{
+	char word;
+
+	if (read(k->plan->guard_pipe[0], &word, 1) != 1)
+		return WAKE_ABANDONED;
+	if (word == KEEPER_TOLD_UNUSED)
+		k->min_hold_ms = 0;
+	return WAKE_RELEASE;
+}
+
+/*
+ * A daemon ends on TERM; the rest, a hang-up above all, it outlives. URG is how
+ * `dlock break` has it look at once.
+ */
+static enum wake read_signals(const struct keeping *k)
+{
+	enum wake wake = WAKE_TIME;
+	int sig;
+
+	while ((sig = signals_next(k->plan->signals, NULL))) {
+		if (sig == SIGTERM)
+			wake = WAKE_RELEASE;
+		else if (sig == SIGURG && wake == WAKE_TIME)
+			wake = WAKE_LOOK;
+	}
+	return wake;
+}
+
+void keeping_watch(struct keeping *k)
+{
+	const pid_t guard = atomic_load(&k->plan->shared->guard);
+
+	if (!guard || guard == k->guard)
+		return;
+	if (k->guard_fd >= 0)
+		close(k->guard_fd);
+	k->guard = guard;
+	k->guard_fd = pidfd_open_once(guard);
+}
+
+/* What tells that the process has ended which the hold is for, or which has it. */
+static int process_fd(const struct keeping *k)
+{
+	if (k->listener < 0)
+		return k->daemon_fd;
+	if (k->leaving)
+		return k->members;
+	return k->plan->process ? k->plan->process->fd : -1;
+}
+
+enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
+{
+	enum {
+		ORDERS, GUARD, QUERIES, PROCESS, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
+	};
+	bool daemon = k->listener >= 0;
+	/* Of a daemon that is leaving it has ended. */
+	const struct pidfd *process = daemon && !k->leaving ? k->plan->process : NULL;
+	struct pollfd fds[POLLED] = {
+		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
+		[GUARD] = { .fd = daemon || k->abandoned ? -1 : k->plan->guard_pipe[0] },
+		[GUARD_END] = { .fd = k->guard_fd },
+		[QUERIES] = { .fd = k->listener },
+		[PROCESS] = { .fd = process_fd(k) },
+		[SIGNALS] = { .fd = daemon ? k->plan->signals->fd : -1 },
+		[TIMER] = { .fd = k->timer },
+		[BACKEND] = { .fd = with_backend ? k->backend->ops->event_fd(k->backend) : -1 },
+	};
+
+	for (int i = 0; i < POLLED; i++)
+		fds[i].events = POLLIN;
+	if (k->timer >= 0)
+		clock_timer_set(k->timer, until_ms);
+	poll(fds, POLLED, clock_poll_timeout(process ? pidfd_look(process, until_ms) : until_ms));
+	/* Before the guard's end, for the guard ends when it has written its word. */
+	if (fds[GUARD].revents)
+		return read_guard(k);
+	if ((process && pidfd_ended(process)) || (daemon && k->leaving && fds[PROCESS].revents))
+		return WAKE_RELEASE;
+	if (fds[GUARD_END].revents) {
+		close(k->guard_fd);
+		k->guard_fd = -1;
+		return WAKE_UNGUARDED;
+	}
+	if (fds[SIGNALS].revents)
+		return read_signals(k);
+	if (fds[ORDERS].revents)
+		return read_order(k);
+	if (fds[QUERIES].revents)
+		return WAKE_QUERY;
+	if (!daemon && fds[PROCESS].revents)
+		return WAKE_LOOK;
+	return fds[BACKEND].revents ? WAKE_EVENT : WAKE_TIME;
+}

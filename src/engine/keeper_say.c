@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* What the keeper says to the supervisor, and its end in good order. */
+#include "keeping.h"
+
+#include <linux/sockios.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/ipc.h"
+#include "watchdog.h"
+
+/* Bytes that the supervisor has not read yet (SIOCOUTQ), a third of what Linux holds for it. */
+#define UNREAD_MAX (64 * 1024)
+
+/*
+ * A supervisor that is stopped reads nothing. What is only to be shown is left out then, so that
+ * there is always room for what changes the outcome, and sending it does not block.
+ */
+static bool is_worth_sending(const struct keeping *k, enum keeper_event_type type)
+{
+	int unread = 0;
+
+	switch (type) {
+	case KEEPER_WAITING:
+	case KEEPER_RETRYING:
+	case KEEPER_RENEWED:
+	case KEEPER_TROUBLE:
+		return ioctl(k->fd, SIOCOUTQ, &unread) || unread < UNREAD_MAX;
+	default:
+		return true;
+	}
+}
+
+void keeping_tell(struct keeping *k, enum keeper_event_type type)
+{
+	k->event.type = type;
+	k->event.at_ms = clock_boot_ms();
+	if (!is_worth_sending(k, type))
+		return;
+	ipc_send(k->fd, &k->event, sizeof(k->event), 0,
+		 type == KEEPER_HELD ? k->hold_fd : -1);
+}
+
+/* Where the notes go; a library has threads of its own. -1: nobody wants them. */
+static _Atomic int note_fd = -1;
+
+/* Not worth to wait for: a supervisor that is stopped must not stop the library. */
+static void note(const char *line)
+{
+	struct keeper_event event = { .type = KEEPER_NOTE, .at_ms = clock_boot_ms() };
+	int unread = 0;
+
+	if (!ioctl(atomic_load(&note_fd), SIOCOUTQ, &unread) && unread >= UNREAD_MAX)
+		return;
+	error_set(&event.error, ERROR_NONE, 0, "%s", line);
+	send(atomic_load(&note_fd), &event, sizeof(event), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void keeping_begin_notes(struct keeping *k)
+{
+	atomic_store(&note_fd, k->fd);
+	k->backend->log = note;
+}
+
+void keeping_end_notes(void)
+{
+	atomic_store(&note_fd, -1);
+}
+
+void keeping_end_daemon(const struct keeping *k)
+{
+	if (k->listener < 0)
+		return;
+	unlink(k->socket_path);
+	watchdog_end(k->watchdog);
+}
+
+void keeping_finish(struct keeping *k, enum keeper_event_type type)
+{
+	keeping_end_daemon(k);
+	k->event.last = true;
+	keeping_tell(k, type);
+	_exit(0);
+}
