@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
-#include "base/signals.h"
 #include "lock/lease.h"
 
 /*
@@ -43,7 +42,6 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 {
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
 	struct keeper_event event;
-	int sig;
 
 	if (s->has_last_word) {
 		hear_released(s, &s->last_word, maybe_released);
@@ -52,21 +50,12 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 	/* After the end of a lost lease there is nothing to give back. */
 	if (s->lost)
 		until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
-	while (clock_boot_ms() < until_ms) {
-		supervisor_sleep(s, until_ms);
-		while (supervisor_hear(s, &event)) {
-			if (event.type == KEEPER_GONE)
-				return false;
-			if (!event.last)
-				continue;
-			hear_released(s, &event, maybe_released);
-			return true;
-		}
-		while ((sig = signals_next(s->signals, NULL)))
-			if (signals_fatal(s->signals, sig))
-				until_ms = clock_earlier(until_ms, clock_boot_ms() +
-							 INTERRUPTED_GRACE_MS);
+	if (supervisor_await_last(s, until_ms, &event)) {
+		hear_released(s, &event, maybe_released);
+		return true;
 	}
+	if (!s->keeper.child.pid)
+		return false;
 	event = (struct keeper_event){ .type = KEEPER_FAILED };
 	error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
 	hear_released(s, &event, maybe_released);
@@ -93,23 +82,14 @@ static void release_local(struct supervisor *s)
 static void release_note(struct supervisor *s)
 {
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
-	struct keeper_event event = { .last = false };
+	struct keeper_event event;
 	struct error ignored = { 0 };
-	int sig;
 
 	/* After the lease nobody waits for it. */
 	until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
 	if (supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
 		return;
-	while (s->keeper.child.pid && !event.last && clock_boot_ms() < until_ms) {
-		supervisor_sleep(s, until_ms);
-		while (!event.last && supervisor_hear(s, &event))
-			;
-		while ((sig = signals_next(s->signals, NULL)))
-			if (signals_fatal(s->signals, sig))
-				until_ms = clock_earlier(until_ms, clock_boot_ms() +
-							 INTERRUPTED_GRACE_MS);
-	}
+	supervisor_await_last(s, until_ms, &event);
 	keeper_kill(&s->keeper);
 }
 

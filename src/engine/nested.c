@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/signals.h"
 #include "environment.h"
 
 static enum run_end verify_here(struct supervisor *s, struct error *err)
@@ -158,13 +157,8 @@ static void hear_last_word(struct supervisor *s)
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
 
 	keeper_release(&s->keeper, false);
-	while (!s->has_last_word && s->keeper.child.pid && clock_boot_ms() < until_ms) {
-		supervisor_sleep(s, until_ms);
-		while (signals_next(s->signals, NULL))
-			;
-		while (!s->has_last_word && supervisor_hear(s, &s->last_word))
-			s->has_last_word = s->last_word.last;
-	}
+	if (!s->has_last_word)
+		s->has_last_word = supervisor_await_last(s, until_ms, &s->last_word);
 	if (s->has_last_word && s->last_word.type == KEEPER_RELEASED)
 		return;
 	if (s->has_last_word && s->last_word.type == KEEPER_LOST)

@@ -15,20 +15,6 @@ static int64_t after(int64_t start_ms, int64_t duration_ms)
 	return duration_ms == CLOCK_NEVER ? CLOCK_NEVER : start_ms + duration_ms;
 }
 
-enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
-{
-	bool down = err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED;
-
-	if (down && s->run->run_if_down) {
-		supervisor_say(s, SAY_ERROR, "%s; running without the lock", err->message);
-		s->protected = false;
-		return OBTAINED_YES;
-	}
-	s->result->end = RUN_FAILED;
-	s->result->error = *err;
-	return OBTAINED_NO;
-}
-
 static enum obtained obtained(struct supervisor *s, uint64_t fence)
 {
 	s->protected = true;
@@ -197,8 +183,7 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
  */
 static void give_up(struct supervisor *s)
 {
-	int64_t until_ms = clock_boot_ms() + INTERRUPTED_GRACE_MS;
-	struct keeper_event event = { .last = false };
+	struct keeper_event event;
 	struct error ignored = { 0 };
 
 	/* Nothing was sent yet that could leave a trace. */
@@ -211,31 +196,8 @@ static void give_up(struct supervisor *s)
 		supervisor_start_keeper(s, KEEPER_RELEASE, &ignored);
 	else
 		keeper_release(&s->keeper, true);
-	while (s->keeper.child.pid && !event.last && clock_boot_ms() < until_ms) {
-		supervisor_sleep(s, until_ms);
-		while (signals_next(s->signals, NULL))
-			;
-		while (!event.last && supervisor_hear(s, &event))
-			;
-	}
+	supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event);
 	keeper_kill(&s->keeper);
-}
-
-/* true: the user wants this to end. */
-bool supervisor_interrupted(struct supervisor *s)
-{
-	int sig;
-
-	while ((sig = signals_next(s->signals, NULL))) {
-		if (sig == SIGTSTP)
-			signals_stop_self(sig, false);
-		if (!signals_fatal(s->signals, sig))
-			continue;
-		s->result->end = RUN_INTERRUPTED;
-		s->result->status = sig;
-		return true;
-	}
-	return false;
 }
 
 static enum obtained wait_for_lock(struct supervisor *s)

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The supervisor's state, for the files that it is written in: obtain.c waits for
- * the lock, running.c watches the command, give_back.c releases, nested.c serves a
- * run inside a run of the same lock; supervise.c puts them in a row.
+ * The supervisor's state, and what its files offer to each other. From its start to its end:
+ *
+ *	supervise_run()			supervise.c
+ *	  supervisor_init()		shared memory, request: supervisor.c
+ *	  supervisor_run_nested()	a run inside a hold of the same lock: nested.c; else
+ *	  supervisor_obtain()		waits for the lock: obtain.c
+ *	  supervisor_run_command()	until the command's tree is dead: running.c
+ *	  supervisor_give_back()	give_back.c
+ *
+ * supervise_acquire() in acquire.c obtains, and leaves a daemon behind or nothing.
  */
 #ifndef DLOCK_SUPERVISOR_H
 #define DLOCK_SUPERVISOR_H
@@ -84,6 +91,13 @@ void supervisor_say_acquired(const struct supervisor *s);
 
 /* Says that the keeper was killed, while the command runs. */
 void supervisor_say_unrenewed(const struct supervisor *s);
+
+/*
+ * Waits until until_ms at the latest for the event that the keeper ends with. A signal that ends
+ * dlock shortens the wait to INTERRUPTED_GRACE_MS. False: it did not come; then there is no keeper
+ * any more, or it has not answered in time.
+ */
+bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper_event *event);
 
 /* keeper_event(), but for notes, which are said. */
 bool supervisor_hear(struct supervisor *s, struct keeper_event *event);

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+/* What the supervisor is made of; supervise.c puts it in a row. */
+#include "supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/duration.h"
+#include "base/signals.h"
+#include "lock/uri.h"
+#include "environment.h"
+
+void supervisor_say(const struct supervisor *s, enum say level, const char *format, ...)
+{
+	char text[sizeof(((struct error *)0)->message) + 128];
+	va_list args;
+
+	/* Unwanted words are not worth the time either, at a start and at a release. */
+	if (level < s->hooks->least)
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	s->hooks->say(s->hooks->context, text);
+}
+
+void supervisor_say_acquired(const struct supervisor *s)
+{
+	int64_t waited_ms = clock_boot_ms() - s->started_ms;
+	char text[DURATION_TEXT_SIZE];
+
+	if (s->hooks->least > SAY_STEP || s->joined)
+		return;
+	supervisor_say(s, SAY_STEP, "acquired after %s, fence %llu",
+		       duration_format(waited_ms, text, sizeof(text)),
+		       (unsigned long long)s->fence);
+}
+
+void supervisor_say_unrenewed(const struct supervisor *s)
+{
+	supervisor_say(s, SAY_WARNING, "the keeper process was killed; the lock cannot be renewed");
+}
+
+bool supervisor_hear(struct supervisor *s, struct keeper_event *event)
+{
+	while (keeper_event(&s->keeper, event)) {
+		if (event->type != KEEPER_NOTE)
+			return true;
+		supervisor_say(s, SAY_DETAIL, "%s", event->error.message);
+	}
+	return false;
+}
+
+enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
+{
+	bool down = err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED;
+
+	if (down && s->run->run_if_down) {
+		supervisor_say(s, SAY_ERROR, "%s; running without the lock", err->message);
+		s->protected = false;
+		return OBTAINED_YES;
+	}
+	s->result->end = RUN_FAILED;
+	s->result->error = *err;
+	return OBTAINED_NO;
+}
+
+bool supervisor_interrupted(struct supervisor *s)
+{
+	int sig;
+
+	while ((sig = signals_next(s->signals, NULL))) {
+		if (sig == SIGTSTP)
+			signals_stop_self(sig, false);
+		if (!signals_fatal(s->signals, sig))
+			continue;
+		s->result->end = RUN_INTERRUPTED;
+		s->result->status = sig;
+		return true;
+	}
+	return false;
+}
+
+/*
+ * What a guard that was stopped gets to answer once it is continued. One that is stopped again and
+ * again for so long, with no longer pauses than the gap, is taken for one that does not answer.
+ */
+#define PONG_MS 2000
+#define STOPS_GAP_MS 1000
+
+static void guard_changed(struct supervisor *s, int status)
+{
+	const int64_t now_ms = clock_boot_ms();
+
+	if (!WIFSTOPPED(status)) {
+		s->guard.child.reaped = true;
+		return;
+	}
+	if (now_ms - s->last_stop_ms > STOPS_GAP_MS)
+		s->first_stop_ms = now_ms;
+	s->last_stop_ms = now_ms;
+	kill(s->guard.child.pid, SIGCONT);
+	guard_ping(&s->guard);
+	if (s->pong_by_ms == CLOCK_NEVER)
+		s->pong_by_ms = now_ms + PONG_MS;
+	/* It may answer between two stops, but does not get on. */
+	if (now_ms - s->first_stop_ms >= PONG_MS)
+		s->pong_by_ms = now_ms;
+}
+
+/*
+ * Reaps the guard, the keeper, and orphans that became ours. A guard that was stopped is
+ * continued, and must answer in time: see supervisor_guard_hangs().
+ */
+static void reap(struct supervisor *s)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		if (pid == s->guard.child.pid)
+			guard_changed(s, status);
+		else if (pid == s->keeper.child.pid && !WIFSTOPPED(status))
+			s->keeper.child.reaped = true;
+		else if (!WIFSTOPPED(status))
+			proctree_forget_one(&s->inherited, pid);
+	}
+}
+
+void supervisor_sleep(struct supervisor *s, int64_t until_ms)
+{
+	struct pollfd fds[] = {
+		{ .fd = s->signals->fd, .events = POLLIN },
+		{ .fd = s->keeper.child.pid ? s->keeper.child.fd : -1, .events = POLLIN },
+		{ .fd = s->guard.child.pid && !s->ended ? s->guard.child.fd : -1, .events = POLLIN },
+	};
+
+	if (guard_has_pending(&s->guard))
+		fds[2].events |= POLLOUT;
+	until_ms = clock_earlier(until_ms, s->pong_by_ms);
+	poll(fds, sizeof(fds) / sizeof(fds[0]), clock_poll_timeout(until_ms));
+	reap(s);
+	guard_flush(&s->guard);
+}
+
+bool supervisor_guard_hangs(const struct supervisor *s)
+{
+	return s->guard.child.pid && clock_boot_ms() >= s->pong_by_ms;
+}
+
+bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper_event *event)
+{
+	int sig;
+
+	*event = (struct keeper_event){ .last = false };
+	while (s->keeper.child.pid && !event->last && clock_boot_ms() < until_ms) {
+		supervisor_sleep(s, until_ms);
+		while (!event->last && supervisor_hear(s, event))
+			;
+		while ((sig = signals_next(s->signals, NULL)))
+			if (signals_fatal(s->signals, sig))
+				until_ms = clock_earlier(until_ms, clock_boot_ms() +
+							 INTERRUPTED_GRACE_MS);
+	}
+	return event->last;
+}
+
+static int map_shared(struct supervisor *s, struct error *err)
+{
+	void *page = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED) {
+		error_set(err, ERROR_INTERNAL, errno, "mmap");
+		return -1;
+	}
+	s->shared = page;
+	shared_set_lease(s->shared, (struct lease_span){ .end_ms = CLOCK_NEVER });
+	atomic_store(&s->shared->guard_dies_ms, CLOCK_NEVER);
+	if (s->run->driver->local)
+		return 0;	/* no keeper */
+	s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->lost_fd < 0 || pipe2(s->guard_pipe, O_CLOEXEC) ||
+	    (s->run->argv && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->gate))) {
+		error_set(err, ERROR_INTERNAL, errno, "eventfd, pipe or socketpair");
+		return -1;
+	}
+	return 0;
+}
+
+int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *err)
+{
+	char *fence_text;
+	char **envp = environment_make(s->run->name, s->token, s->run->uri_text,
+				       &fence_text, err);
+
+	/* Hardly ever needed; not worth the time of every start. */
+	if (envp && !bare_envp && s->run->run_if_down)
+		bare_envp = environment_make_bare(s->run->name, s->run->uri_text, err);
+	if (!envp || (!bare_envp && s->run->run_if_down))
+		return -1;
+	terminal_open(&s->terminal);
+	s->guard_plan = (struct guard_plan){
+		.argv = s->run->argv,
+		.envp = envp,
+		.bare_envp = bare_envp ? bare_envp : envp,
+		.fence_text = fence_text,
+		.signals = s->signals,
+		.terminal = &s->terminal,
+		.shared = s->shared,
+		.lost_fd = s->lost_fd,
+		.gate_fd = s->gate[1],
+		/* A line about the waiting must be gone before the command writes. */
+		.may_start = s->hooks->tick_ms == CLOCK_NEVER,
+		.keeper_pipe_fd = s->guard_pipe[1],
+		/* What is to be said about it, the supervisor finds when it releases the rest. */
+		.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
+			   !s->run->min_hold_ms,
+		.contain = s->run->contain,
+		.kill_after_ms = s->run->kill_after_ms,
+		.kill_on_lost = s->run->kill_on_lost,
+	};
+	return 0;
+}
+
+int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
+			    struct error *err)
+{
+	struct keeper_plan plan = {
+		.mode = mode,
+		.driver = s->run->driver,
+		.uri = s->run->uri,
+		.request = &s->request,
+		.signals = s->signals,
+		.process = s->process,
+		.term_on_lost = s->term_on_lost,
+		.backend = s->backend,
+		.grant = &s->local_grant,
+		.no_renew = s->run->no_renew,
+		.min_hold_ms = s->unused ? 0 : s->run->min_hold_ms,
+		.kill_after_ms = s->run->kill_after_ms,
+		.with_log = s->hooks->least == SAY_DETAIL,
+		.shared = s->shared,
+		.lost_fd = s->lost_fd,
+		.gate_fd = s->gate[0],
+		.guard_pipe = { s->guard_pipe[0], s->guard_pipe[1] },
+	};
+
+	return keeper_start(&s->keeper, &plan, err);
+}
+
+int supervisor_hold_fd(const struct supervisor *s)
+{
+	if (!s->protected)
+		return -1;
+	return s->backend ? s->local_grant.hold_fd : s->keeper.hold_fd;
+}
+
+int supervisor_start_guard(struct supervisor *s, struct error *err)
+{
+	if (!s->guard_plan.argv && supervisor_plan_guard(s, NULL, err))
+		return -1;
+	return guard_start(&s->guard, &s->guard_plan, err);
+}
+
+void supervisor_check_guard(struct supervisor *s)
+{
+	/* What it says of a command that it has started is not for now. */
+	if (!s->guard.child.pid || atomic_load(&s->shared->offer) == OFFER_STARTED)
+		return;
+	if (guard_is_there(&s->guard) && !supervisor_guard_hangs(s))
+		return;
+	guard_finish(&s->guard);
+	s->pong_by_ms = CLOCK_NEVER;
+}
+
+int supervisor_init(struct supervisor *s, const struct run_request *run,
+		    const struct run_hooks *hooks, const struct signals *signals,
+		    struct run_result *result, const char *command, struct error *err)
+{
+	*s = (struct supervisor){
+		.run = run, .hooks = hooks, .signals = signals, .result = result,
+		.guard_pipe = { -1, -1 }, .gate = { -1, -1 }, .lost_fd = -1,
+		.keeper = { .child = { .fd = -1 }, .hold_fd = -1 },
+		.local_grant = { .hold_fd = -1, .slot_fd = -1 },
+		.guard = { .child = { .fd = -1 } }, .pong_by_ms = CLOCK_NEVER,
+		.force_ms = CLOCK_NEVER,
+		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
+		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
+			     .mode = run->mode, .slots = run->slots,
+			     /* A run keeps the lock by itself, if its command was executed. */
+			     .min_hold_ms = run->argv ? 0 : run->min_hold_ms,
+			     .borrow = run->argv != NULL, .queue = run->wait_ms > 0 },
+	};
+	*result = (struct run_result){ .age_ms = -1 };
+	s->request.token = s->token;
+	holder_self(&s->request.self, command);
+	if (uri_param_duration(run->uri, "timeout", BACKEND_TIMEOUT_MS, &s->timeout_ms, err))
+		return -1;
+	return map_shared(s, err);
+}
