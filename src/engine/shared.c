@@ -14,9 +14,8 @@ bool shared_take(struct shared *shared, enum offer how)
 }
 
 /*
- * The writer fills the place that nobody is told to read and then makes it the current one. A
- * place is written again only after the next lease was published, which a reader notices by the
- * count.
+ * The writer fills the place that is not current and then makes it the current one. A place is
+ * written again only after the next lease was published, which a reader notices by the count.
  */
 void shared_set_lease(struct shared *shared, struct lease_span lease)
 {

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the processes of one `dlock run` share: one page of memory, mapped before
- * the first fork, and an eventfd. The page spares a wake-up of the supervisor
- * and the guard at every renewal: both read the lease's end when the old one
- * comes near.
+ * What the processes of one `dlock run` share: one page of memory, mapped before the first fork.
+ * It holds the end of the lease, which the keeper writes at every renewal, and which supervisor and
+ * guard read when the end that they know comes near, so that a renewal need not wake them. It also
+ * holds the offer, by which the lock changes hands among the three.
+ *
+ * Calling sequence: shared_set_lease() by the supervisor before the first fork; then by the keeper,
+ * after acquire() and each renewal. shared_take() once, by the guard or the supervisor. shared_lease()
+ * by all, at any time.
  */
 #ifndef DLOCK_SHARED_H
 #define DLOCK_SHARED_H
@@ -15,10 +19,10 @@
 #include "lock/lease.h"
 
 /*
- * A lock that the keeper obtained is offered, and must be taken before the command starts:
- * by the guard, which hears of it first, or by the supervisor, which then orders the guard to
- * start the command. If neither does (the supervisor was stopped), the offer is withdrawn; one
- * that gives up waiting closes it. Each arrow is one compare-and-set, which decides:
+ * A lock that the keeper obtained is offered, and must be taken before the command starts: by the
+ * guard, which hears of the offer first, or by the supervisor, which then orders the guard to start
+ * the command. If neither takes it (the supervisor was stopped), the keeper withdraws the offer. A
+ * supervisor that gives up waiting closes it. Each arrow is one compare-and-set, which decides:
  *
  *	       keeper         guard
  *	NONE ──────────> MADE ──────> STARTED
@@ -32,11 +36,11 @@ enum offer {
 	OFFER_MADE,		/* by the keeper, with the event KEEPER_HELD */
 	OFFER_TAKEN,		/* by the supervisor */
 	OFFER_STARTED,		/* by the guard: the command is being started */
-	OFFER_WITHDRAWN,	/* by the keeper: nobody answered, next waiter's turn */
+	OFFER_WITHDRAWN,	/* by the keeper: nobody answered, so it is the next waiter's turn */
 	OFFER_CLOSED,		/* by the supervisor: no lock is wanted any more */
 };
 
-/* One of the two places that a lease is written to in turn: see shared_set_lease(). */
+/* One of the two places that leases are written to in turn: see shared_set_lease(). */
 struct shared_lease {
 	_Atomic int64_t end_ms;
 	_Atomic int64_t ttl_ms;
@@ -49,10 +53,10 @@ struct shared {
 	_Atomic int offer;		/* enum offer */
 	_Atomic uint64_t fence;		/* of the lock that is offered */
 	_Atomic int64_t held_ms;	/* CLOCK_BOOTTIME when the offer was taken; 0: not yet */
-	_Atomic int64_t guard_dies_ms;	/* the kernel kills the guard then; CLOCK_NEVER: not so */
+	_Atomic int64_t guard_dies_ms;	/* the kernel kills the guard then; CLOCK_NEVER: never */
 	_Atomic int guard;		/* pid of the guard; 0: not started yet */
 	_Atomic int command;		/* pid of the command; 0: not started yet */
-	/* A request has been sent that may leave something in the backend. */
+	/* By the keeper: it sends, or has sent, a request that may leave something at the server. */
 	_Atomic int engaged;
 };
 

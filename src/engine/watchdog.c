@@ -43,7 +43,7 @@ static void watch(const struct watchdog_plan *plan, int keeper)
 		if (fds[KEEPER].revents) {
 			if (read(keeper, &byte, 1) == 1)
 				return;
-			/* Killed. What it held by descriptors we hold, until that one ends. */
+			/* The daemon was killed. The copies of its descriptors stay open here. */
 			terminate(plan);
 			while (!pidfd_ended(plan->process))
 				poll(&fds[PROCESS], 1, clock_poll_timeout(
@@ -88,5 +88,5 @@ void watchdog_end(int fd)
 {
 	ssize_t told = fd >= 0 ? write(fd, "", 1) : 0;
 
-	(void)told;	/* it has ended with its process */
+	(void)told;	/* The watchdog has ended when its process had. */
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Beside the keeper of `dlock acquire --pid`, as the guard is beside that of a run:
- * a process that does no I/O, and tells the process that the lock is held for when the
- * keeper is killed, or hangs until the lease is about to end. It shares the
- * keeper's descriptors, so that a lock that lives with them outlasts the keeper until
- * that process has ended.
+ * The watchdog of `dlock acquire --pid`: a process beside the daemon that holds the lock. It does no
+ * I/O. When the daemon is killed, or hangs until the lease is about to end, the watchdog sends TERM
+ * to the process that the lock is held for. It has copies of the daemon's descriptors, so that a lock
+ * that lives with them outlasts the daemon until that process has ended.
+ *
+ * Calling sequence, in the daemon: watchdog_start() as it detaches, watchdog_end() before it ends.
  */
 #ifndef DLOCK_WATCHDOG_H
 #define DLOCK_WATCHDOG_H
@@ -18,17 +19,17 @@ struct shared;
 struct watchdog_plan {
 	const struct pidfd *process;	/* gets TERM */
 	const struct shared *shared;	/* the lease */
-	int64_t notice_ms;		/* so long before its end */
-	int close_fd;			/* the keeper's alone */
+	int64_t notice_ms;		/* TERM this long before the lease's end */
+	int close_fd;			/* belongs to the daemon alone: its socket */
 };
 
 /*
- * Forks it. Returns the descriptor through which watchdog_end() reaches it, and whose
- * closing by the keeper's death it notices; -1 with *err.
+ * Forks the watchdog. Returns the descriptor for watchdog_end(), or -1 with *err. The watchdog
+ * notices the daemon's death by the closing of that descriptor.
  */
 int watchdog_start(const struct watchdog_plan *plan, struct error *err);
 
-/* The keeper ends in good order. */
+/* The daemon ends in good order: so does the watchdog. fd -1: there is none. */
 void watchdog_end(int fd);
 
 #endif

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a backend is to the engine: a table of functions over an object of its
- * own, in which struct backend is embedded as the first member. The engine
- * (keeper.c) owns the loop: try, sleep until something happens, try again; hold,
- * renew, release. A backend does one bounded step at a time and keeps no thread
- * of control. One process uses one object; none of this is thread-safe.
+ * What a backend is to the engine: a table of functions over an object of its own, whose first
+ * member is struct backend. The engine owns the loop: try, sleep until something happens, try again;
+ * hold, renew, release. A backend does one bounded step at a time. One process uses one object;
+ * none of this is thread-safe.
+ *
+ * Calling sequence in the keeper of a run: open(); connect(); acquire() until it holds, with event()
+ * whenever event_fd() is readable or retry_ms has come; renew(), with event() likewise; release();
+ * close(). All other slots may be called on an object of their own.
  */
 #ifndef DLOCK_BACKEND_H
 #define DLOCK_BACKEND_H
@@ -42,17 +45,17 @@ enum hold_mode {
 	HOLD_ANY,		/* only to verify: whatever the mode is */
 };
 
-/* A wish to hold. The caller owns all of it, for as long as the hold lasts. */
+/* What is asked for. The caller owns all of it and keeps it for as long as the hold lasts. */
 struct request {
 	const char *name;
 	const char *token;
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT: how many; all users of the name agree on it */
 	int64_t ttl_ms;		/* lease asked for; renew, again: 0 for that of the hold itself */
-	int64_t until_ms;	/* a keeper frees it then, wall clock; 0: not by itself. To show */
-	int64_t min_hold_ms;	/* stored: nobody frees it before it was held for so long */
+	int64_t until_ms;	/* wall clock: a daemon will free it then; 0: it will not. To show */
+	int64_t min_hold_ms;	/* stored with the hold: nobody frees the lock earlier */
 	bool forget;		/* release leaves nothing, not even the fence: for a probe */
-	bool borrow;		/* a short lease will do at first; see struct grant, lent */
+	bool borrow;		/* a short lease is enough at first: see lent in struct grant */
 	bool queue;		/* when busy, stay in line until released or cancelled */
 	struct holder self;
 };
@@ -67,7 +70,7 @@ struct grant {
 	int64_t ttl_ms;		/* lease granted; 0: no lease, held until released or process end */
 	uint64_t fence;
 	bool lent;		/* a short lease: renew soon, for a whole one */
-	int64_t event_ms;	/* CLOCK_BOOTTIME: call event() then, whatever comes; 0: no need */
+	int64_t event_ms;	/* CLOCK_BOOTTIME: call event() then, even without input; 0: no need */
 	/*
 	 * After acquire(): the descriptor that the hold lives with, a connection that is a session
 	 * or a file that is locked. The lock is free when the last copy is closed. The processes
@@ -78,17 +81,17 @@ struct grant {
 	int hold_fd;
 	int slot_fd;		/* a second one, for a hold that needs both; -1: none */
 	/* after OUTCOME_BUSY */
-	struct holder holder;	/* who holds it, as far as known */
-	int64_t age_ms;		/* for how long; -1: not known */
+	struct holder holder;	/* the process that holds it, as far as known */
+	int64_t age_ms;		/* how long that has held it; -1: not known */
 	int64_t ahead;		/* waiters in line before this one; -1: not known */
 	int64_t retry_ms;	/* CLOCK_BOOTTIME: acquire again then, if no event comes first */
 };
 
 /* What a release gives back of a hold that was acquired more than once. */
 enum release {
-	RELEASE_ALL,		/* its holder is gone */
-	RELEASE_ONE,		/* one acquisition; the last one frees */
-	RELEASE_COUNTED,	/* one acquisition, but never the last: a run has that one */
+	RELEASE_ALL,		/* all acquisitions: the lock is freed */
+	RELEASE_ONE,		/* one acquisition; the last one frees the lock */
+	RELEASE_COUNTED,	/* one acquisition, but never the last one, which belongs to a run */
 };
 
 struct backend {
@@ -99,8 +102,8 @@ struct backend {
 	 */
 	int cancel_fd;
 	/*
-	 * Set by the engine, or NULL: takes a line that a client library logs, for -vv. May be
-	 * called by any thread.
+	 * Set by the engine, or NULL: the backend passes each line that a client library logs,
+	 * for -vv, from any thread.
 	 */
 	void (*log)(const char *line);
 	int64_t timeout_ms;		/* bound of one request */
@@ -108,9 +111,9 @@ struct backend {
 };
 
 /*
- * Every slot is filled, but where it says NULL. Functions that return an outcome fill *err only for
- * OUTCOME_ERROR; after it, the same call may be made again, and connects anew if
- * that is what it takes.
+ * Every slot is filled, except where NULL is allowed. Functions that return an outcome fill *err for
+ * OUTCOME_ERROR, and for other outcomes only where that is said. After OUTCOME_ERROR the same call
+ * may be made again, and connects anew where the connection was lost.
  */
 struct backend_ops {
 	/*
@@ -129,86 +132,85 @@ struct backend_ops {
 	 */
 	int (*connect)(struct backend *backend, const struct request *request, struct error *err);
 	/*
-	 * One atomic try, safe to repeat with the same token: if an earlier one was
-	 * granted and its reply lost, this one finds that hold and extends it. With
-	 * queue set, BUSY means that a place in line is taken and kept. Local backends
-	 * (see backends/registry.h) sleep in it instead, until they hold or a signal is
-	 * caught (BUSY); nobody else may.
+	 * One atomic try, safe to repeat with the same token: if an earlier one was granted and
+	 * its reply was lost, this one finds that hold and extends it. With queue set, BUSY means
+	 * that a place in line is taken and kept. A local backend (see backends/registry.h)
+	 * sleeps here instead, until it holds or a signal is caught (BUSY); no other one may.
 	 */
 	enum outcome (*acquire)(struct backend *backend, const struct request *request,
 				struct grant *grant, struct error *err);
-	/* A descriptor to poll for input between calls: waiting or holding; -1: none. */
+	/* The descriptor to poll for input between calls, while waiting or holding; -1: none. */
 	int (*event_fd)(struct backend *backend);
 	/*
-	 * event_fd() is readable: takes in what came. Returns the CLOCK_BOOTTIME ms
-	 * at which acquire() (waiting) or renew() (holding) is to be called: 0 for at
-	 * once, which a lost connection also means, CLOCK_NEVER for no change.
+	 * Called when event_fd() is readable: reads what has come. Returns when to call acquire()
+	 * (waiting) or renew() (holding), in ms of CLOCK_BOOTTIME: 0 for at once, as after a lost
+	 * connection; CLOCK_NEVER for no change.
 	 */
 	int64_t (*event)(struct backend *backend);
 	/*
-	 * Extends the lease to ttl_ms from now if token still holds (HELD, with
-	 * sent_ms and ttl_ms of *grant), never takes it anew (LOST, *err says what is
-	 * there instead, for people). That TTL is then the hold's own. With ttl_ms 0 it is
-	 * extended by the hold's own TTL, which the backend has stored; where nobody has, by
-	 * BACKEND_TTL_MS, and not to less than is left.
+	 * Extends the lease to ttl_ms from now if token still holds (HELD, with sent_ms and ttl_ms
+	 * of *grant). Never takes the lock anew: LOST, and *err says what is there instead, for
+	 * people. That TTL is then the hold's own. With ttl_ms 0 the lease is extended by the
+	 * hold's own TTL, which the backend has stored; where none is stored, by BACKEND_TTL_MS,
+	 * and not to less than is left.
 	 */
 	enum outcome (*renew)(struct backend *backend, const struct request *request,
 			      struct grant *grant, struct error *err);
 	/*
-	 * Does token hold the lock at this moment, so that the hold covers the mode and slots
-	 * asked for? HELD; LOST; BUSY: it holds, but differently, and *err says how: the rule
-	 * is that of hold_mode_covers() for every backend. Changes nothing.
+	 * Does token hold the lock at this moment, in a way that covers the mode and slots asked
+	 * for (hold_mode_covers())? HELD. LOST: it does not hold, and *err may say what is there
+	 * instead. BUSY: it holds, but does not cover that, and *err says how. Changes nothing.
 	 */
 	enum outcome (*verify)(struct backend *backend, const struct request *request,
 			       struct error *err);
 	/*
-	 * Gives the lock back, or the place in line, and wakes the next waiter. HELD:
-	 * it was held until this call. BUSY: it still is, for it was acquired more than
-	 * once, and how is not RELEASE_ALL. LOST: it was not (no error when cancelling). With
-	 * keep_ms > 0 it stays taken for that long, then frees itself. With RELEASE_COUNTED
-	 * HELD says that only the last acquisition is there, and nothing was changed.
+	 * Gives the lock back, or the place in line, and wakes the next waiter. HELD: the lock was
+	 * held until this call. BUSY: it still is, for it was acquired more than once, and how is
+	 * not RELEASE_ALL. LOST: it was not held, which is no error for a place in line. With
+	 * keep_ms > 0 the lock stays taken for that long and then frees itself. With
+	 * RELEASE_COUNTED, HELD says that only the last acquisition is there, and nothing changed.
 	 */
 	enum outcome (*release)(struct backend *backend, const struct request *request,
 				enum release how, int64_t keep_ms, struct error *err);
 	/*
-	 * Counts one more acquisition of the hold that token has, and extends it, by the
-	 * longer of ttl_ms and the hold's own TTL, which that is then: each needs a release
-	 * of its own. HELD, with *grant as after renew() and the fence; LOST, or BUSY: see
-	 * verify().
+	 * Counts one more acquisition of the hold that token has, and extends the lease by the
+	 * longer of ttl_ms and the hold's own TTL, which becomes the hold's own. Each acquisition
+	 * needs a release of its own. HELD, with *grant as after renew() and the fence; LOST or
+	 * BUSY as from verify().
 	 */
 	enum outcome (*again)(struct backend *backend, const struct request *request,
 			      struct grant *grant, struct error *err);
 	/*
-	 * Shows who holds name and who waits, into *view, zeroed by the caller, who ends
-	 * with lock_view_finish(). With listen, event_fd() tells of a change from then on,
-	 * if the backend can. 0 or -1.
+	 * Fills *view with the holders of name and those that wait for it. The caller has zeroed
+	 * *view and frees it with lock_view_finish(). With listen, event_fd() tells of changes
+	 * from then on, if the backend can. 0 or -1.
 	 */
 	int (*inspect)(struct backend *backend, const char *name, bool listen,
 		       struct lock_view *view, struct error *err);
 	/* The names of all locks that are held or waited for. 0 or -1. */
 	int (*list)(struct backend *backend, struct name_list *names, struct error *err);
 	/*
-	 * Takes name away from whoever holds it, and wakes the next waiter; *view shows
-	 * what was broken. A holder finds out at its next renewal. 0 or -1.
+	 * Takes name away from its holders, and wakes the next waiter; *view shows what was
+	 * broken. A holder finds out at its next renewal. 0 or -1.
 	 */
 	int (*break_hold)(struct backend *backend, const char *name, struct lock_view *view,
 			  struct error *err);
-	/* Makes what locks need there, if anything: a directory, tables. 0 or -1. */
+	/* Makes what locks need at the backend, if anything: a directory, tables. 0 or -1. */
 	int (*setup)(struct backend *backend, struct error *err);
 	/*
-	 * What setup() does, for an administrator to read or to run, and the permissions that
-	 * an account needs: *text, which the caller frees; "" for nothing. Talks to no
-	 * server. 0 or -1.
+	 * Says what setup() does, for an administrator to read or to run, and the permissions that
+	 * an account needs: *text, which the caller frees; "" for nothing. Talks to no server. 0
+	 * or -1.
 	 */
 	int (*plan)(struct backend *backend, char **text, struct error *err);
-	/* Says how fit the backend is to hold locks; -1: it cannot be asked. */
+	/* Says how fit the backend is to hold locks. 0, or -1: it cannot be asked. */
 	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 };
 
 /* The symbol that a module exports; version guards against a mix of builds. */
 #define BACKEND_MODULE_SYMBOL "dlock_backend_module"
 struct backend_module {
-	const char *version;		/* DLOCK_VERSION it was built from */
+	const char *version;		/* the DLOCK_VERSION that it was built from */
 	const struct backend_ops *ops;
 };
 
