@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The guard: the command's parent, and the subreaper of all that the command
- * starts. It does no I/O but on its sockets, and never blocks in a send, so that nothing can
- * hold it up:
+ * The guard: the command's parent, and the subreaper of all that the command starts. It ends the
+ * command's tree before the lease ends. It does no I/O but on its sockets, and never blocks in a
+ * send while it has a deadline, so that nothing can hold it up:
  *
  *	supervisor ──┬── keeper
  *	             └── guard ── COMMAND ── …
  *
- * The guard stands in a process group of its own, so that a signal to dlock's job (a shell's
- * "kill -9 %1") does not take supervisor and guard away together. The command's tree dies
- * whichever of the three is killed. Without the supervisor the guard ends the tree, which it can
- * see whole; without the guard the supervisor, the next subreaper up, inherits and ends it;
- * without both the keeper does (keeper_end.c); without the keeper both enforce the end of the
- * lease. When all are stopped a timer of the kernel's continues the guard in time to end the tree;
- * should that not help, another kills it at the end of the lease (kernel_timer.h), and the command
- * dies with it (PR_SET_PDEATHSIG).
+ * The guard has a process group of its own, so that a signal to dlock's job (a shell's
+ * "kill -9 %1") does not kill supervisor and guard together. The command's tree dies whichever of
+ * the three is killed. Without the supervisor the guard ends the tree, all of which it can see.
+ * Without the guard the supervisor, which is the next subreaper, inherits the tree and ends it.
+ * Without both the keeper does (keeper_end.c). Without the keeper, guard and supervisor enforce the
+ * end of the lease. When all three are stopped, a timer of the kernel continues the guard in time to
+ * end the tree; if that does not help, another one kills the guard at the end of the lease
+ * (kernel_timer.h), and the command dies with it (PR_SET_PDEATHSIG).
  *
  * Calling sequence, in the supervisor: guard_start(); guard_run(), unless the guard took the
  * lock by itself; then guard_event() whenever the descriptor is readable and guard_flush()
@@ -39,41 +39,41 @@ struct guard_plan {
 	char *const *argv;
 	char *const *envp;		/* when the lock is held */
 	char *const *bare_envp;		/* when running unprotected */
-	char *fence_text;		/* where in envp the fence's digits go */
+	char *fence_text;		/* the place in envp for the fence's digits */
 	const struct signals *signals;
 	const struct terminal *terminal;
 	struct shared *shared;
 	int lost_fd;			/* eventfd: readable once the lock is lost; -1: none */
-	int gate_fd;			/* the keeper's words, see keeper_word; -1: none come */
-	bool may_start;			/* by such a word alone, without the supervisor's order */
-	int keeper_pipe_fd;		/* tells the keeper when the tree is dead; -1: none */
+	int gate_fd;			/* offers of the keeper: struct keeper_word; -1: none */
+	bool may_start;			/* on such an offer, without the supervisor's order */
+	int keeper_pipe_fd;		/* tells the keeper when the tree is dead; -1: no keeper */
 	/*
-	 * The hold is that of flock(2) on guard_run()'s descriptor: free it as soon as the tree
-	 * is dead, not only when the supervisor has heard of that.
+	 * The hold is a flock(2) on guard_run()'s descriptor: the guard frees it as soon as the
+	 * tree is dead, even if the supervisor is stopped.
 	 */
 	bool unlocks;
-	bool contain;			/* run the command in a PID namespace: see contain.h */
+	bool contain;			/* the command runs in a PID namespace: guard_contain.c */
 	int64_t kill_after_ms;
 	bool kill_on_lost;		/* false: --on-lost warn */
 };
 
 /*
- * While the supervisor does not read, the guard keeps the newest event of each type, and sends
- * them in this order.
+ * Events are sent in this order when the supervisor has not read for a while: the guard keeps only
+ * the newest one of each type.
  */
 enum guard_event_type {
 	GUARD_PONG,		/* the answer to guard_ping() */
 	GUARD_UNTIMED,		/* value: errno; the kernel refuses timers, see kernel_timer.h */
-	GUARD_BLIND,		/* no usable /proc: what leaves the command's group is not found */
+	GUARD_BLIND,		/* no usable /proc: processes that leave the command's group are lost */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
-	GUARD_EXPIRING,		/* the lease was not renewed in time: stopping the command */
+	GUARD_EXPIRING,		/* the lease was not renewed in time: the command is stopped */
 	GUARD_EXEC_FAILED,	/* value: errno */
 	GUARD_NOT_CONTAINED,	/* value: errno; the namespace of --contain cannot be had */
 	GUARD_EXITED,		/* value: wait status of the command; last: its tree is dead */
-	GUARD_LEFTOVERS,	/* value: how many processes it left behind; ending them */
+	GUARD_LEFTOVERS,	/* value: how many processes the command left; they are ended */
 	GUARD_STUCK,		/* value: pid of a process of user uid that it may not signal */
 	GUARD_EMPTY,		/* the tree is dead */
-	GUARD_GONE,		/* the guard died; after GUARD_EMPTY nothing else is left */
+	GUARD_GONE,		/* the guard's process has ended */
 	GUARD_EVENT_TYPES,
 };
 
@@ -84,7 +84,7 @@ struct guard_event {
 	bool last;		/* nothing is left of the tree */
 };
 
-/* What the supervisor wants to tell a guard that does not read for now. */
+/* What is still to be sent to a guard that does not read. */
 struct guard_pending {
 	uint64_t signals;	/* bit n: signal n + 1 for the command alone */
 	uint64_t group_signals;	/* bit n: signal n + 1 for its process group */
@@ -119,13 +119,13 @@ void guard_ping(struct guard *guard);
 void guard_flush(struct guard *guard);
 bool guard_has_pending(const struct guard *guard);
 
-/* Does it live? Of no use once the command has been started. */
+/* Does the guard's process live? Of use only before the command is started. */
 bool guard_is_there(const struct guard *guard);
 
 /* Next event; false when there is none. */
 bool guard_event(struct guard *guard, struct guard_event *event);
 
-/* Ends a guard that has no command, or none any more. Accepts one that is not there. */
+/* Ends a guard that has no command, or none any more. Accepts a guard that is not there. */
 void guard_finish(struct guard *guard);
 
 #endif

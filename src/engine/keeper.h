@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper: the one process that talks to the backend. It acquires, renews and
- * releases; what comes of it goes to the supervisor as events over a socket, and
- * the lease's end into shared memory. It outlives a supervisor that was killed
- * until the guard has ended the command, then releases.
+ * The keeper: the one process that talks to the backend. It acquires, renews and releases. It tells
+ * the supervisor of that by events over a socket, and writes the end of the lease into shared memory.
+ * When the supervisor is killed, the keeper stays until the guard has ended the command, and then
+ * releases.
+ *
+ * Calling sequence, in the supervisor: keeper_start(); keeper_event() whenever child.fd is readable;
+ * keeper_retry() after KEEPER_WITHDRAWN; keeper_release(), or for `dlock acquire` keeper_detach();
+ * keeper_event() until an event with last; keeper_kill().
  */
 #ifndef DLOCK_KEEPER_H
 #define DLOCK_KEEPER_H
@@ -21,10 +25,10 @@ struct signals;
 
 enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
-	KEEPER_RELEASE,		/* release what a keeper that died has held */
+	KEEPER_RELEASE,		/* release what a keeper has held that was killed */
 	KEEPER_VERIFY,		/* does the token hold? */
-	KEEPER_JOIN,		/* renew what the token holds: keeper_join.h */
-	KEEPER_ADOPT,		/* a daemon that holds what this process acquired */
+	KEEPER_JOIN,		/* renew the hold of the token: keeper_join.h */
+	KEEPER_ADOPT,		/* a daemon for a hold that the supervisor acquired itself */
 };
 
 struct keeper_plan {
@@ -33,21 +37,21 @@ struct keeper_plan {
 	const struct uri *uri;
 	const struct request *request;
 	const struct signals *signals;
-	struct backend *backend;	/* KEEPER_ADOPT: through which it is held, */
-	const struct grant *grant;	/* and how */
-	const struct pidfd *process;	/* daemon: the one it holds for; NULL: none */
-	bool term_on_lost;		/* daemon: TERM to that process on loss */
+	struct backend *backend;	/* KEEPER_ADOPT: the object that holds, */
+	const struct grant *grant;	/* and its grant */
+	const struct pidfd *process;	/* daemon: the process that it holds for; NULL: none */
+	bool term_on_lost;		/* daemon: TERM to that process when the lock is lost */
 	bool no_renew;
 	bool with_log;			/* send KEEPER_NOTE */
 	struct shared *shared;
 	int lost_fd;			/* eventfd that wakes the guard on loss */
 	int gate_fd;			/* see keeper_word; -1: there is no guard */
-	int64_t min_hold_ms;		/* the lock is kept so long after it was acquired */
-	int64_t kill_after_ms;		/* should the keeper have to end the command's tree */
+	int64_t min_hold_ms;		/* the lock stays taken this long after it was acquired */
+	int64_t kill_after_ms;		/* if the keeper has to end the command's tree */
 	/*
-	 * The guard writes one of the words below when the command's tree is dead, so that the
-	 * release needs not wait for the supervisor. End of file: supervisor and guard are both
-	 * gone, and the keeper itself ends what is left of the tree.
+	 * The guard writes one of the bytes below when the command's tree is dead, so that the
+	 * release need not wait for the supervisor. End of file: supervisor and guard are both
+	 * gone, and the keeper ends what is left of the tree.
 	 */
 	int guard_pipe[2];
 };
@@ -57,15 +61,15 @@ struct keeper_plan {
 
 enum keeper_event_type {
 	KEEPER_WAITING,		/* holder, age_ms, ahead */
-	KEEPER_RETRYING,	/* message: cannot reach the backend, goes on trying */
-	KEEPER_HELD,		/* see enum offer. Or, on verify: still held */
-	KEEPER_WITHDRAWN,	/* nobody took the offer: see keeper_retry() */
+	KEEPER_RETRYING,	/* message: the backend cannot be reached; the keeper tries again */
+	KEEPER_HELD,		/* the lock is offered: enum offer. Verify, join: it is held */
+	KEEPER_WITHDRAWN,	/* nobody took the offer: keeper_retry() */
 	KEEPER_BUSY,		/* not obtained; holder, age_ms. The keeper ends */
 	KEEPER_RENEWED,		/* lease extended after trouble */
-	KEEPER_TROUBLE,		/* message: a renewal failed, goes on trying */
+	KEEPER_TROUBLE,		/* message: a renewal failed; the keeper tries again */
 	KEEPER_LOST,		/* message: the token is not the holder */
 	KEEPER_NOTE,		/* message: a line of the client library's log */
-	KEEPER_DETACHED,	/* it is a daemon now, keeper_pid; no event follows */
+	KEEPER_DETACHED,	/* the keeper is a daemon now, keeper_pid; no event follows */
 	KEEPER_RELEASED,	/* held until now. The keeper ends */
 	KEEPER_FAILED,		/* kind, message. The keeper ends */
 	KEEPER_GONE,		/* the keeper's process is gone */
@@ -83,8 +87,8 @@ struct keeper_event {
 };
 
 /*
- * What the keeper tells the guard, over a SOCK_SEQPACKET socket and past the supervisor: the lock
- * with this fence is offered. A copy of the hold_fd of struct grant comes with it, unless that is -1.
+ * A message of the keeper to the guard, over a SOCK_SEQPACKET socket: the lock with this fence is
+ * offered. A copy of the hold_fd of struct grant comes with it, unless that is -1.
  */
 struct keeper_word {
 	uint64_t fence;
@@ -101,25 +105,27 @@ int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct e
 /* Next event; false when there is none. After KEEPER_GONE there is none more. */
 bool keeper_event(struct keeper *keeper, struct keeper_event *event);
 
-/* Gives up waiting, or releases; unused: at once, whatever the minimum hold is. */
+/* Has the keeper give up waiting, or release; unused: no command ran, so without minimum hold. */
 void keeper_release(const struct keeper *keeper, bool unused);
 
-/* After KEEPER_WITHDRAWN: the supervisor is awake again, get back in line. */
+/* After KEEPER_WITHDRAWN: has the keeper go back in line, for the supervisor is awake again. */
 void keeper_retry(const struct keeper *keeper);
 
-/* After the offer was taken: stay, as a daemon (KEEPER_DETACHED). */
+/* After the offer was taken: has the keeper stay as a daemon (KEEPER_DETACHED). */
 void keeper_detach(const struct keeper *keeper);
 
 /*
- * For a keeper that is gone and has left its hold_fd: is the server still at the other
- * end, and silent, so that the lock is held? And closes it, which frees the lock.
+ * For a keeper that is gone and has left its hold_fd. Is the server still at the other end, and
+ * silent, so that the lock is held?
  */
 bool keeper_has_hold(const struct keeper *keeper);
+
+/* Closes hold_fd, if there is one: with the last copy the lock is free. */
 void keeper_drop_hold(struct keeper *keeper);
 
 /*
- * Ends it with KILL and reaps it: a keeper that has said its last event, or that
- * it helps nobody to wait for. Does nothing when there is none.
+ * Kills and reaps a keeper that has sent its last event, or that is not worth waiting for. Does
+ * nothing when there is none.
  */
 void keeper_kill(struct keeper *keeper);
 

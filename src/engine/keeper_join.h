@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A `dlock run` that is nested in a hold of `dlock acquire`, or of anyone whose token verifies
- * and who does not end it with the lock: it joins that hold. Its keeper (keeper_join.c)
- * renews the hold every third of its TTL while the command runs, publishes the lease's
- * end for guard and supervisor, and neither acquires nor releases.
+ * A `dlock run` inside a hold of `dlock acquire`, or of any other process that has given it a valid
+ * token and does not end it with the lock, joins that hold. Its keeper (keeper_join.c) renews the
+ * hold every third of its TTL while the command runs, publishes the lease's end for guard and
+ * supervisor, and neither acquires nor releases.
  *
  * Where a daemon has the hold, the keeper asks it (keeper_share.c), through its socket:
  *
  *	nested keeper			daemon
- *	JOIN		->	does it cover what is asked for? Renews.
+ *	JOIN		->	checks that the hold covers what is asked for, and renews
  *			<-	fence, lease and TTL, and the share (keeper_socket_join())
  *	STAY		->	every third of the TTL: renews
  *			<-	lease and TTL
- *	VERIFY		->	when the command's tree is dead: was it held until now?
+ *	VERIFY		->	when the command's tree is dead: is the lock still held?
  *
- * STAY and VERIFY are for holds that live with the daemon's session or descriptors; for leases
- * the backend is asked, which needs no daemon.
+ * STAY and VERIFY are for holds that live with the daemon's session or descriptors. For leases the
+ * keeper asks the backend.
  *
- * The share is kept by the nested run's keeper, guard and supervisor, until the tree is
- * dead. While any of them has it, a daemon that is killed frees nothing that lives in a
- * descriptor, and one that is to end, because the process that it holds for has ended, waits.
- * When the daemon ends, the nested keeper hears of it at once. The hold is then lost if
- * it lived with the daemon; else the backend says.
+ * The nested run's keeper, guard and supervisor have the share until the tree is dead. While any of
+ * them has it, the death of the daemon frees nothing that lives in a descriptor, and a daemon that
+ * should end, because the process that it holds for has ended, waits. The nested keeper notices the
+ * daemon's end at once. The hold is then lost if it lived with the daemon; else the backend knows.
  */
 #ifndef DLOCK_KEEPER_JOIN_H
 #define DLOCK_KEEPER_JOIN_H
@@ -56,8 +55,8 @@ enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *q
 enum outcome keeping_stay_answer(struct keeping *k, struct grant *grant, int fd);
 
 /*
- * The daemon is to release. true: not yet, for there are runs that have joined; then
- * keeping_rest() returns WAKE_RELEASE again when the last one has ended. None can join any more.
+ * The daemon is to release, and no run can join any more. True: not yet, for runs have joined;
+ * keeping_rest() returns WAKE_RELEASE again when the last one has ended.
  */
 bool keeping_leave(struct keeping *k);
 

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How commands reach the keeper that `dlock acquire` left behind: a Unix socket,
- * mode 0700, in a private directory, named after the first half of the token. That is the
- * first of these that can be written: /run/dlock for root, /tmp/dlock-UID, which unlike
- * $XDG_RUNTIME_DIR survives a logout, /dev/shm/dlock-UID. Who asks looks in all of them.
- * A query must carry the whole token and come from the same user or root.
+ * How commands reach the daemon that `dlock acquire` left behind: a Unix socket, mode 0700, in a
+ * private directory, named after the first half of the token. The directory is the first of these
+ * that can be written: /run/dlock for root; /tmp/dlock-UID, which unlike $XDG_RUNTIME_DIR survives a
+ * logout; /dev/shm/dlock-UID. A command looks in all of them. A query must carry the whole token and
+ * come from the same user or root.
+ *
+ * Calling sequence: keeper_socket_listen() once, in the daemon; keeper_socket_accept() whenever the
+ * listener is readable, and for each query one of the two answers. In a command: keeper_socket_ask();
+ * in a run's keeper: keeper_socket_join() once, then keeper_socket_ask().
  */
 #ifndef DLOCK_KEEPER_SOCKET_H
 #define DLOCK_KEEPER_SOCKET_H
@@ -40,23 +44,22 @@ struct keeper_reply {
 	enum outcome outcome;		/* as the backend operation gives it */
 	uint64_t fence;
 	int64_t lease_ms;		/* renew, again, join, stay: from now; 0: until released */
-	int64_t ttl_ms;			/* join, stay: how often, three times, to ask again */
+	int64_t ttl_ms;			/* join, stay: ask again after a third of this */
 	struct error error;
 };
 
 /*
- * Asks the keeper of query->token. 0; 1: there is none (what a dead one left is removed); -1 with
- * *err: there is one, but no answer within timeout_ms.
+ * Asks the daemon of query->token. 0: *reply is its answer. 1: there is none (a socket that a dead
+ * one left is removed). -1 with *err: there is one, but it has not answered within timeout_ms.
  */
 int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply,
 		      int64_t timeout_ms, struct error *err);
 
 /*
- * The same for KEEPER_VERB_JOIN. When the outcome is HELD, *share gets what the keeper
- * shares: a socket that holds unread messages, and with them copies of the descriptors that
- * the hold lives with. They stay open, and the keeper keeps the lock beyond the end of
- * its process, until the last copy of this socket is closed. *alive: readable, at the end
- * of file, when the keeper has ended.
+ * The same for KEEPER_VERB_JOIN. When the outcome is HELD, *share gets a socket with unread messages
+ * that carry copies of the descriptors which the hold lives with. Until the last copy of this socket
+ * is closed, those stay open, and the daemon keeps the lock even when the process that it holds for
+ * has ended. *alive becomes readable, at the end of file, when the daemon has ended.
  */
 int keeper_socket_join(const struct keeper_query *query, struct keeper_reply *reply, int *share,
 		       int *alive, int64_t timeout_ms, struct error *err);
@@ -64,15 +67,15 @@ int keeper_socket_join(const struct keeper_query *query, struct keeper_reply *re
 #define KEEPER_SOCKET_PATH_SIZE 108
 
 /*
- * Listens for queries about token; removes sockets that dead keepers left. path gets the
- * socket's, which the caller unlinks in the end. The descriptor, or -1 with *err.
+ * Listens for queries about token, and removes sockets that dead daemons left. path gets the path of
+ * the socket, which the caller unlinks in the end. Returns the descriptor, or -1 with *err.
  */
 int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_SIZE],
 			 struct error *err);
 
 /*
- * Takes the next query from a listener: the connection to answer on, or -1 when
- * there is none that may be answered.
+ * Takes the next query from a listener. Returns the connection to answer on, or -1 when there is no
+ * query that may be answered.
  */
 int keeper_socket_accept(int listener, struct keeper_query *query);
 
@@ -80,9 +83,9 @@ int keeper_socket_accept(int listener, struct keeper_query *query);
 void keeper_socket_answer(int fd, const struct keeper_reply *reply);
 
 /*
- * Answers a KEEPER_VERB_JOIN that is granted, and closes the connection: the end of file of
- * alive tells that this process has ended; the descriptors are what it shares, -1 is left
- * out. Without room for them (a limit of the system) the answer is an error.
+ * Answers a KEEPER_VERB_JOIN that is granted, and closes the connection. The end of file of alive
+ * tells that this process has ended; the descriptors are shared, those that are -1 left out. When
+ * the system has no room for them, the answer is an error.
  */
 void keeper_socket_answer_join(int fd, struct keeper_reply *reply, int alive,
 			       const int descriptors[], size_t count);

@@ -28,44 +28,44 @@
 
 /* What the supervisor says. */
 enum keeper_order_type {
-	KEEPER_ORDER_RELEASE,		/* leave the line, or release, and end */
-	KEEPER_ORDER_RETRY,		/* awake again: back in line */
-	KEEPER_ORDER_DETACH,		/* the supervisor goes: stay, as a daemon */
+	KEEPER_ORDER_RELEASE,	/* leave the line, or release, and end */
+	KEEPER_ORDER_RETRY,	/* go back in line */
+	KEEPER_ORDER_DETACH,	/* the supervisor ends: stay as a daemon */
 };
 
 struct keeper_order {
 	enum keeper_order_type type;
-	bool unused;		/* KEEPER_ORDER_RELEASE: no command ran, so there is no minimum hold */
+	bool unused;		/* release: no command ran, so there is no minimum hold */
 };
 
 /*
- * An offer that is not taken, or is taken without the command being started: the next waiter must
- * not wait for it longer than 5 s in all, the way there and back included.
+ * How long an offer stands that is not taken, or that is taken while the command is not started. The
+ * next waiter must not wait for it longer than 5 s in all, requests included.
  */
 #define KEEPING_OFFER_MS 3000
 
-/* A loan becomes a whole lease so long after it was offered: then the command has started. */
+/* A loan becomes a whole lease this long after it was offered: the command has started by then. */
 #define KEEPING_LENT_MS 20
 
 /* Why keeping_rest() came back. */
 enum wake {
 	WAKE_TIME,
 	WAKE_EVENT,		/* the backend's descriptor is readable */
-	WAKE_RELEASE,		/* ordered, or nothing is left to hold it for */
+	WAKE_RELEASE,		/* an order, or nothing is left to hold the lock for */
 	WAKE_UNGUARDED,		/* the guard died just now */
-	WAKE_ABANDONED,		/* supervisor and guard are gone; said once */
+	WAKE_ABANDONED,		/* supervisor and guard are gone; returned once */
 	WAKE_RETRY,
 	WAKE_DETACH,
 	WAKE_ORPHANED,		/* the supervisor died just now */
 	WAKE_QUERY,		/* daemon: somebody asks at the socket */
-	WAKE_LOOK,		/* somebody says that the lock may be gone; daemon_fd's end */
+	WAKE_LOOK,		/* the lock may be gone: SIGURG, or the joined daemon has ended */
 };
 
 /* How the keeper ends the command's tree by itself: keeper_end.c. */
 struct keeper_ending {
 	bool begun;
 	bool at_once;			/* KILL, without TERM before */
-	bool unguarded;			/* the guard is dead; the supervisor may not be */
+	bool unguarded;			/* the guard is dead, and the supervisor may be alive */
 	int64_t next_ms;		/* when to look next */
 	int64_t kill_at_ms;		/* KILL then; until then TERM */
 	int64_t pause_ms;		/* between two looks */
@@ -74,7 +74,7 @@ struct keeper_ending {
 
 struct keeping {
 	const struct keeper_plan *plan;
-	struct request request;		/* the plan's; a daemon notes its end in it */
+	struct request request;		/* the plan's; a daemon sets until_ms in it */
 	int64_t timeout_ms;		/* of the backend's calls, as configured */
 	int64_t connect_timeout_ms;
 	int64_t min_hold_ms;		/* the plan's; 0 once it is known that no command ran */
@@ -82,8 +82,8 @@ struct keeping {
 	int hold_fd;			/* see struct grant; of a joined hold, the share; -1: none */
 	int slot_fd;
 	int fd;				/* to the supervisor; -1: detached */
-	bool orphaned;			/* the supervisor is dead; the guard's end is our order */
-	bool abandoned;			/* so is the guard: this process ends the command's tree */
+	bool orphaned;			/* the supervisor is dead: the guard's end is the order */
+	bool abandoned;			/* the guard, too: this process ends the command's tree */
 	pid_t guard;			/* 0: not known yet */
 	int guard_fd;			/* its pidfd; -1: not known, or it has ended */
 	pid_t session;			/* of the supervisor, and of the command at its start */
@@ -93,13 +93,13 @@ struct keeping {
 	char socket_path[KEEPER_SOCKET_PATH_SIZE];
 	int watchdog;			/* daemon for a process: see watchdog.h; -1: none */
 	int timer;			/* daemon: see clock_timer_open() */
-	int64_t until_ms;		/* daemon without a process to watch: its lease ends */
-	int64_t own_ms;			/* the same: its lease, unless a renewal asks for another */
+	int64_t until_ms;		/* daemon without a process to watch: when its lease ends */
+	int64_t own_ms;			/* the same: its TTL, unless a renewal asks for another */
 	/* A daemon whose hold is joined by runs (keeper_join.h): */
-	int members;			/* epoll: of pipes, one a run, that hang up when it ends */
+	int members;			/* epoll of pipes, one for each run, that hang up at its end */
 	int member_count;
 	int alive[2];			/* a pipe that nobody writes to: see keeper_socket_join() */
-	bool leaving;			/* it releases as soon as the last one has ended */
+	bool leaving;			/* it releases as soon as the last run has ended */
 	/* A run that has joined a daemon's hold: */
 	int share_fd;			/* see keeper_socket_join(); -1: there is no daemon */
 	int daemon_fd;			/* end of file: the daemon has ended; -1: there is none */
@@ -177,10 +177,10 @@ void keeping_watch(struct keeping *k);
 /* ---- keeper_end.c ---- */
 
 /*
- * To be called with whatever keeping_rest() gave, and at the time that keeping_end_next() says
- * (CLOCK_BOOTTIME; CLOCK_NEVER: not at all). Once the guard is gone it ends all that the command
- * started, as far as it is found: TERM, then KILL when kill-after is over or the lease's end is
- * near. True: supervisor and guard are gone, and nothing of the command is left to be found.
+ * Called with what keeping_rest() returned, and at the time that keeping_end_next() returns
+ * (CLOCK_BOOTTIME; CLOCK_NEVER: not at all). Once the guard is gone, it ends all that the command
+ * started, as far as that is found: TERM, then KILL when kill-after is over or the lease's end is
+ * near. True: supervisor and guard are gone, and nothing of the command is found any more.
  */
 bool keeping_end_tree(struct keeping *k, enum wake wake);
 int64_t keeping_end_next(const struct keeping *k);
@@ -200,8 +200,8 @@ void keeping_publish(struct keeping *k, const struct grant *grant);
 void keeping_unbound_calls(struct keeping *k);
 
 /*
- * Gives back and ends the process. was_held: it was held for all we know, so that
- * "not the holder" says that it was lost.
+ * Gives the lock back and ends the process. was_held: this token has held the lock, so that it was
+ * lost if it does not hold now.
  */
 void keeping_release(struct keeping *k, bool was_held) __attribute__((noreturn));
 
