@@ -74,7 +74,10 @@ static int connect_to(const char *path, int64_t timeout_ms)
 	return -1;
 }
 
-/* A connection to the keeper of token; -1: there is none, and what a dead one left is gone. */
+/*
+ * A connection to the daemon of token, or -1: there is none, and what a dead one left is gone; or,
+ * with errno EAGAIN, there is one whose queue stays full, for it is stopped or hangs.
+ */
 static int connect_to_keeper(const char *token, int64_t timeout_ms)
 {
 	char path[KEEPER_SOCKET_PATH_SIZE];
@@ -93,9 +96,12 @@ static int connect_to_keeper(const char *token, int64_t timeout_ms)
 		fd = connect_to(path, timeout_ms);
 		if (fd >= 0)
 			return fd;
+		if (errno == EAGAIN)
+			return -1;
 		if (errno == ECONNREFUSED)
 			unlink(path);
 	}
+	errno = ENOENT;
 	return -1;
 }
 
@@ -106,12 +112,13 @@ static int ask(const struct keeper_query *query, struct keeper_reply *reply, int
 	int failure, fd = connect_to_keeper(query->token, timeout_ms);
 	ssize_t length = -1;
 
-	if (fd < 0)
+	if (fd < 0 && errno != EAGAIN)
 		return 1;
-	if (send(fd, query, sizeof(*query), MSG_NOSIGNAL) == (ssize_t)sizeof(*query))
+	if (fd >= 0 && send(fd, query, sizeof(*query), MSG_NOSIGNAL) == (ssize_t)sizeof(*query))
 		length = ipc_receive(fd, reply, sizeof(*reply), 0, passed);
 	failure = length < 0 ? errno : 0;
-	close(fd);
+	if (fd >= 0)
+		close(fd);
 	if (length == (ssize_t)sizeof(*reply))
 		return 0;
 	/* It ended under our eyes: whatever it did, or has not read, the backend knows. */
