@@ -25,7 +25,7 @@ struct child {
  */
 int child_start(struct child *child, struct error *err);
 
-/* Kills the process, waits for its end, and closes the socket. Accepts a child that is not there. */
+/* Kills and reaps the process, and closes the socket. Accepts a child that is not there. */
 void child_end(struct child *child);
 
 #endif

@@ -24,7 +24,7 @@ int guard_start(struct guard *guard, const struct guard_plan *plan, struct error
 }
 
 /*
- * Never waits for a guard that does not read: the supervisor has deadlines to keep. False when
+ * Does not wait for a guard that does not read, for the supervisor has deadlines to keep. False:
  * there is no room now.
  */
 static bool give_order(const struct guard *guard, struct guard_order order, int fd)
@@ -57,14 +57,16 @@ static void flush_signals(struct guard *guard, uint64_t *signals, enum guard_ord
 
 void guard_flush(struct guard *guard)
 {
+	static const struct guard_order stop = { .type = GUARD_ORDER_STOP };
+	static const struct guard_order ping = { .type = GUARD_ORDER_PING };
 	struct guard_pending *pending = &guard->pending;
 
 	if (!guard->child.pid)
 		return;
 	if (pending->stop)
-		pending->stop = !give_order(guard, (struct guard_order){ .type = GUARD_ORDER_STOP }, -1);
+		pending->stop = !give_order(guard, stop, -1);
 	if (pending->ping)
-		pending->ping = !give_order(guard, (struct guard_order){ .type = GUARD_ORDER_PING }, -1);
+		pending->ping = !give_order(guard, ping, -1);
 	flush_signals(guard, &pending->signals, GUARD_ORDER_SIGNAL);
 	flush_signals(guard, &pending->group_signals, GUARD_ORDER_SIGNAL_GROUP);
 }

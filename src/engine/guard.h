@@ -7,13 +7,13 @@
  *	supervisor ──┬── keeper
  *	             └── guard ── COMMAND ── …
  *
- * The guard has a process group of its own, so that a signal to dlock's job (a shell's
- * "kill -9 %1") does not kill supervisor and guard together. The command's tree dies whichever of
- * the three is killed. Without the supervisor the guard ends the tree, all of which it can see.
- * Without the guard the supervisor, which is the next subreaper, inherits the tree and ends it.
- * Without both the keeper does (keeper_end.c). Without the keeper, guard and supervisor enforce the
- * end of the lease. When all three are stopped, a timer of the kernel continues the guard in time to
- * end the tree; if that does not help, another one kills the guard at the end of the lease
+ * The guard has a process group of its own, so that a signal to dlock's job (a shell's "kill -9
+ * %1") does not kill supervisor and guard together. The command's tree dies whichever of the three
+ * is killed. Without the supervisor the guard ends the tree, all of which it can see. Without the
+ * guard the supervisor, which is the next subreaper, inherits the tree and ends it. Without both
+ * the keeper does (keeper_end.c). Without the keeper, guard and supervisor enforce the end of the
+ * lease. When all three are stopped, a timer of the kernel continues the guard in time to end the
+ * tree; if that does not help, another one kills the guard at the end of the lease
  * (kernel_timer.h), and the command dies with it (PR_SET_PDEATHSIG).
  *
  * Calling sequence, in the supervisor: guard_start(); guard_run(), unless the guard took the
@@ -64,7 +64,7 @@ struct guard_plan {
 enum guard_event_type {
 	GUARD_PONG,		/* the answer to guard_ping() */
 	GUARD_UNTIMED,		/* value: errno; the kernel refuses timers, see kernel_timer.h */
-	GUARD_BLIND,		/* no usable /proc: processes that leave the command's group are lost */
+	GUARD_BLIND,		/* no usable /proc: what leaves the command's group is not found */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
 	GUARD_EXPIRING,		/* the lease was not renewed in time: the command is stopped */
 	GUARD_EXEC_FAILED,	/* value: errno */

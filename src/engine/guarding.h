@@ -3,7 +3,7 @@
  * The inside of the guard's process. From its start to its end:
  *
  *	guarding_main()			guard_process.c
- *	  guarding_launch()		waits for the order to run, or takes the lock: guard_launch.c
+ *	  guarding_launch()		waits for an order, or takes the lock: guard_launch.c
  *	    guarding_fork_command()	starts the command: guard_command.c
  *	    guarding_contain()		the same, with --contain: guard_contain.c
  *	  then in a loop, until nothing is left of the tree:
@@ -101,7 +101,7 @@ enum launched guarding_launch(struct guarding *g);
 void guarding_become_command(const struct guarding *g, pid_t parent, int report_fd,
 			     bool foreground) __attribute__((noreturn));
 
-/* Forks the process that becomes the command: sets g->child and g->report_fd. 0, or -1 with errno. */
+/* Forks that process, and sets g->child and g->report_fd. 0, or -1 with errno. */
 int guarding_fork_command(struct guarding *g, bool foreground);
 
 /* The same for the init of a new PID namespace, which then starts the command there. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The keeper: the one process that talks to the backend. It acquires, renews and releases. It tells
- * the supervisor of that by events over a socket, and writes the end of the lease into shared memory.
- * When the supervisor is killed, the keeper stays until the guard has ended the command, and then
- * releases.
+ * the supervisor of that by events over a socket, and writes the end of the lease into shared
+ * memory. When the supervisor is killed, the keeper stays until the guard has ended the command,
+ * and then releases.
  *
- * Calling sequence, in the supervisor: keeper_start(); keeper_event() whenever child.fd is readable;
- * keeper_retry() after KEEPER_WITHDRAWN; keeper_release(), or for `dlock acquire` keeper_detach();
- * keeper_event() until an event with last; keeper_kill().
+ * Calling sequence, in the supervisor: keeper_start(); keeper_event() whenever child.fd is
+ * readable; keeper_retry() after KEEPER_WITHDRAWN; keeper_release(), or for `dlock acquire`
+ * keeper_detach(); keeper_event() until an event with last; keeper_kill().
  */
 #ifndef DLOCK_KEEPER_H
 #define DLOCK_KEEPER_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper's process: gets the lock, then sleeps in one poll() until it is to be renewed, an order
- * comes, or the guard says that the command's tree is dead; then it gives the lock back and ends.
+ * The keeper's process: gets the lock, then sleeps in one poll() until it is to be renewed, an
+ * order comes, or the guard says that the command's tree is dead; then it gives the lock back and
+ * ends.
  */
 #include "keeper_join.h"
 
@@ -60,7 +61,8 @@ static void give_back_unstarted(struct keeping *k)
 
 static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *grant)
 {
-	int64_t renew_ms = keeping_first_renewal(k, grant), event_ms = CLOCK_NEVER, until_ms, again_ms;
+	int64_t renew_ms = keeping_first_renewal(k, grant), event_ms = CLOCK_NEVER;
+	int64_t until_ms, again_ms;
 	enum wake wake = k->abandoned ? WAKE_ABANDONED : WAKE_TIME;
 
 	k->timeout_ms = k->backend->timeout_ms;

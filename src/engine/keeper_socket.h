@@ -2,13 +2,13 @@
 /*
  * How commands reach the daemon that `dlock acquire` left behind: a Unix socket, mode 0700, in a
  * private directory, named after the first half of the token. The directory is the first of these
- * that can be written: /run/dlock for root; /tmp/dlock-UID, which unlike $XDG_RUNTIME_DIR survives a
- * logout; /dev/shm/dlock-UID. A command looks in all of them. A query must carry the whole token and
- * come from the same user or root.
+ * that can be written: /run/dlock for root; /tmp/dlock-UID, which unlike $XDG_RUNTIME_DIR survives
+ * a logout; /dev/shm/dlock-UID. A command looks in all of them. A query must carry the whole token
+ * and come from the same user or root.
  *
  * Calling sequence: keeper_socket_listen() once, in the daemon; keeper_socket_accept() whenever the
- * listener is readable, and for each query one of the two answers. In a command: keeper_socket_ask();
- * in a run's keeper: keeper_socket_join() once, then keeper_socket_ask().
+ * listener is readable, and for each query one of the two answers. In a command:
+ * keeper_socket_ask(); in a run's keeper: keeper_socket_join() once, then keeper_socket_ask().
  */
 #ifndef DLOCK_KEEPER_SOCKET_H
 #define DLOCK_KEEPER_SOCKET_H
@@ -56,10 +56,10 @@ int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *rep
 		      int64_t timeout_ms, struct error *err);
 
 /*
- * The same for KEEPER_VERB_JOIN. When the outcome is HELD, *share gets a socket with unread messages
- * that carry copies of the descriptors which the hold lives with. Until the last copy of this socket
- * is closed, those stay open, and the daemon keeps the lock even when the process that it holds for
- * has ended. *alive becomes readable, at the end of file, when the daemon has ended.
+ * The same for KEEPER_VERB_JOIN. When the outcome is HELD, *share gets a socket with unread
+ * messages that carry copies of the descriptors which the hold lives with. Until the last copy of
+ * this socket is closed, those stay open, and the daemon keeps the lock even when the process that
+ * it holds for has ended. *alive becomes readable, at the end of file, when the daemon has ended.
  */
 int keeper_socket_join(const struct keeper_query *query, struct keeper_reply *reply, int *share,
 		       int *alive, int64_t timeout_ms, struct error *err);
@@ -67,8 +67,8 @@ int keeper_socket_join(const struct keeper_query *query, struct keeper_reply *re
 #define KEEPER_SOCKET_PATH_SIZE 108
 
 /*
- * Listens for queries about token, and removes sockets that dead daemons left. path gets the path of
- * the socket, which the caller unlinks in the end. Returns the descriptor, or -1 with *err.
+ * Listens for queries about token, and removes sockets that dead daemons left. path gets the path
+ * of the socket, which the caller unlinks in the end. Returns the descriptor, or -1 with *err.
  */
 int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_SIZE],
 			 struct error *err);

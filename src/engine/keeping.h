@@ -12,8 +12,8 @@
  *	    keeping_renew()		keeper_renew.c
  *	  keeping_release()		keeper_release.c
  *
- * keeper_say.c is what it says to the supervisor; keeper.c is how the supervisor starts it and talks
- * to it.
+ * keeper_say.c is what it says to the supervisor; keeper.c is how the supervisor starts it and
+ * talks to it.
  */
 #ifndef DLOCK_KEEPING_H
 #define DLOCK_KEEPING_H
@@ -39,8 +39,8 @@ struct keeper_order {
 };
 
 /*
- * How long an offer stands that is not taken, or that is taken while the command is not started. The
- * next waiter must not wait for it longer than 5 s in all, requests included.
+ * How long an offer stands that is not taken, or that is taken while the command is not started.
+ * The next waiter must not wait for it longer than 5 s in all, requests included.
  */
 #define KEEPING_OFFER_MS 3000
 
@@ -79,7 +79,7 @@ struct keeping {
 	int64_t connect_timeout_ms;
 	int64_t min_hold_ms;		/* the plan's; 0 once it is known that no command ran */
 	struct backend *backend;
-	int hold_fd;			/* see struct grant; of a joined hold, the share; -1: none */
+	int hold_fd;			/* see struct grant; joined: the share; -1: none */
 	int slot_fd;
 	int fd;				/* to the supervisor; -1: detached */
 	bool orphaned;			/* the supervisor is dead: the guard's end is the order */
@@ -96,7 +96,7 @@ struct keeping {
 	int64_t until_ms;		/* daemon without a process to watch: when its lease ends */
 	int64_t own_ms;			/* the same: its TTL, unless a renewal asks for another */
 	/* A daemon whose hold is joined by runs (keeper_join.h): */
-	int members;			/* epoll of pipes, one for each run, that hang up at its end */
+	int members;			/* epoll of pipes, one a run, that hang up at its end */
 	int member_count;
 	int alive[2];			/* a pipe that nobody writes to: see keeper_socket_join() */
 	bool leaving;			/* it releases as soon as the last run has ended */
@@ -136,7 +136,7 @@ bool keeping_renew(struct keeping *k, struct grant *grant, int64_t *next_ms);
 /* Becomes a daemon: socket, no terminal, nothing inherited. Ends the process on failure. */
 void keeping_detach(struct keeping *k, struct grant *grant);
 
-/* Answers one query at the socket. False: the hold is lost. Does not return when it ends the hold. */
+/* Answers one query. False: the hold is lost. Does not return when it ends the hold. */
 bool keeping_answer(struct keeping *k, struct grant *grant);
 
 /*

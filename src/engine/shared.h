@@ -6,8 +6,8 @@
  * holds the offer, by which the lock changes hands among the three.
  *
  * Calling sequence: shared_set_lease() by the supervisor before the first fork; then by the keeper,
- * after acquire() and each renewal. shared_take() once, by the guard or the supervisor. shared_lease()
- * by all, at any time.
+ * after acquire() and each renewal. shared_take() once, by the guard or the supervisor.
+ * shared_lease() by all, at any time.
  */
 #ifndef DLOCK_SHARED_H
 #define DLOCK_SHARED_H
@@ -36,7 +36,7 @@ enum offer {
 	OFFER_MADE,		/* by the keeper, with the event KEEPER_HELD */
 	OFFER_TAKEN,		/* by the supervisor */
 	OFFER_STARTED,		/* by the guard: the command is being started */
-	OFFER_WITHDRAWN,	/* by the keeper: nobody answered, so it is the next waiter's turn */
+	OFFER_WITHDRAWN,	/* by the keeper: nobody answered; the next waiter's turn */
 	OFFER_CLOSED,		/* by the supervisor: no lock is wanted any more */
 };
 
@@ -56,7 +56,7 @@ struct shared {
 	_Atomic int64_t guard_dies_ms;	/* the kernel kills the guard then; CLOCK_NEVER: never */
 	_Atomic int guard;		/* pid of the guard; 0: not started yet */
 	_Atomic int command;		/* pid of the command; 0: not started yet */
-	/* By the keeper: it sends, or has sent, a request that may leave something at the server. */
+	/* By the keeper: a request was, or is about to be, sent that may leave something there. */
 	_Atomic int engaged;
 };
 

@@ -141,8 +141,8 @@ void supervisor_sleep(struct supervisor *s, int64_t until_ms)
 {
 	struct pollfd fds[] = {
 		{ .fd = s->signals->fd, .events = POLLIN },
-		{ .fd = s->keeper.child.pid ? s->keeper.child.fd : -1, .events = POLLIN },
-		{ .fd = s->guard.child.pid && !s->ended ? s->guard.child.fd : -1, .events = POLLIN },
+		{ .fd = s->keeper.child.fd, .events = POLLIN },
+		{ .fd = s->ended ? -1 : s->guard.child.fd, .events = POLLIN },
 	};
 
 	if (guard_has_pending(&s->guard))

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a backend is to the engine: a table of functions over an object of its own, whose first
- * member is struct backend. The engine owns the loop: try, sleep until something happens, try again;
- * hold, renew, release. A backend does one bounded step at a time. One process uses one object;
- * none of this is thread-safe.
+ * member is struct backend. The engine owns the loop: try, sleep until something happens, try
+ * again; hold, renew, release. A backend does one bounded step at a time. One process uses one
+ * object; none of this is thread-safe.
  *
- * Calling sequence in the keeper of a run: open(); connect(); acquire() until it holds, with event()
- * whenever event_fd() is readable or retry_ms has come; renew(), with event() likewise; release();
- * close(). All other slots may be called on an object of their own.
+ * Calling sequence in the keeper of a run: open(); connect(); acquire() until it holds, with
+ * event() whenever event_fd() is readable or retry_ms has come; renew(), with event() likewise;
+ * release(); close(). All other slots may be called on an object of their own.
  */
 #ifndef DLOCK_BACKEND_H
 #define DLOCK_BACKEND_H
@@ -52,7 +52,7 @@ struct request {
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT: how many; all users of the name agree on it */
 	int64_t ttl_ms;		/* lease asked for; renew, again: 0 for that of the hold itself */
-	int64_t until_ms;	/* wall clock: a daemon will free it then; 0: it will not. To show */
+	int64_t until_ms;	/* wall clock: a daemon frees it then; 0: none does. To show */
 	int64_t min_hold_ms;	/* stored with the hold: nobody frees the lock earlier */
 	bool forget;		/* release leaves nothing, not even the fence: for a probe */
 	bool borrow;		/* a short lease is enough at first: see lent in struct grant */
@@ -70,7 +70,7 @@ struct grant {
 	int64_t ttl_ms;		/* lease granted; 0: no lease, held until released or process end */
 	uint64_t fence;
 	bool lent;		/* a short lease: renew soon, for a whole one */
-	int64_t event_ms;	/* CLOCK_BOOTTIME: call event() then, even without input; 0: no need */
+	int64_t event_ms;	/* CLOCK_BOOTTIME: call event() then, input or not; 0: no need */
 	/*
 	 * After acquire(): the descriptor that the hold lives with, a connection that is a session
 	 * or a file that is locked. The lock is free when the last copy is closed. The processes
@@ -91,7 +91,7 @@ struct grant {
 enum release {
 	RELEASE_ALL,		/* all acquisitions: the lock is freed */
 	RELEASE_ONE,		/* one acquisition; the last one frees the lock */
-	RELEASE_COUNTED,	/* one acquisition, but never the last one, which belongs to a run */
+	RELEASE_COUNTED,	/* one acquisition, but never the last, which belongs to a run */
 };
 
 struct backend {
@@ -111,9 +111,9 @@ struct backend {
 };
 
 /*
- * Every slot is filled, except where NULL is allowed. Functions that return an outcome fill *err for
- * OUTCOME_ERROR, and for other outcomes only where that is said. After OUTCOME_ERROR the same call
- * may be made again, and connects anew where the connection was lost.
+ * Every slot is filled, except where NULL is allowed. Functions that return an outcome fill *err
+ * for OUTCOME_ERROR, and for other outcomes only where that is said. After OUTCOME_ERROR the same
+ * call may be made again, and connects anew where the connection was lost.
  */
 struct backend_ops {
 	/*
