@@ -50,7 +50,7 @@ static int settle(struct supervisor *s, struct acquire_result *result, struct er
 		result->lease_ms = end_ms == CLOCK_NEVER ? s->run->ttl_ms
 							 : end_ms - clock_boot_ms();
 	if (!daemon) {
-		/* It would renew; the lease is to stand alone. */
+		/* The keeper would renew, and the lease is to stand alone. */
 		keeper_kill(&s->keeper);
 		return 0;
 	}
@@ -137,9 +137,9 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	s.process = acquire->process;
 	s.term_on_lost = acquire->term_on_lost;
 	s.without_command = true;
-	/* The one to show is who the lock is held for: this process ends soon. */
+	/* status shows the process that the lock is held for, as this one ends soon. */
 	s.request.self.pid = acquire->process ? acquire->process->pid : getppid();
-	/* Whether the token is one of this lock, on this backend, the backend knows. */
+	/* Only the backend knows whether the token is one of this lock. */
 	if (environment_token(acquire->run.name, s.token))
 		outcome = acquire_again(&s, acquire->again_ttl_ms, result, &err);
 	if (outcome == OUTCOME_ERROR || outcome == OUTCOME_BUSY) {

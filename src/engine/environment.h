@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The environment that carries a hold to the command and those below it. */
+/*
+ * The environment variables that carry a hold to the command and the processes below it.
+ *
+ * Calling sequence, in the supervisor: environment_find_hold() and environment_is_guarded(), to see
+ * whether this is a run inside a run; environment_make() before the guard is forked.
+ */
 #ifndef DLOCK_ENVIRONMENT_H
 #define DLOCK_ENVIRONMENT_H
 
@@ -16,7 +21,7 @@ struct error;
 /*
  * This process's environment with DLOCK_NAME, DLOCK_TOKEN, DLOCK_BACKEND and
  * DLOCK_FENCE set. *fence_text is where the fence's digits (20 and a NUL fit) are
- * to be written, by whoever knows it. Allocated, never freed: it lives as long as
+ * to be written later. Allocated, never freed: it lives as long as
  * the process. NULL with ERROR_INTERNAL.
  */
 char **environment_make(const char *name, const char *token, const char *backend,

@@ -8,7 +8,7 @@
 #include "lock/lease.h"
 
 /*
- * The command is dead; was the lock held to its end? The keeper's last word says.
+ * The command is dead. The keeper's last event tells whether the lock was held until then.
  * maybe_released: an earlier keeper was told to release and was killed.
  */
 static void hear_released(struct supervisor *s, const struct keeper_event *event,
@@ -75,9 +75,9 @@ static void release_local(struct supervisor *s)
 }
 
 /*
- * A keeper that died has left a note in the backend that it holds: another one takes that away,
- * so that the next holder need not wait to the end of the lease for a command that is dead. What
- * it says does not matter, for it is not the one that held.
+ * A keeper that was killed has left a note in the backend that it holds. Another keeper removes it,
+ * so that the next holder need not wait for the end of the lease. Its result does not matter, for
+ * the lock lived with the connection of the first one.
  */
 static void release_note(struct supervisor *s)
 {
@@ -113,7 +113,7 @@ void supervisor_give_back(struct supervisor *s)
 	bool ordered = s->keeper.child.pid != 0;
 	struct error err = { 0 };
 
-	/* The guard has told it already; but a guard may have been killed. */
+	/* The guard has told the keeper already, unless it was killed. */
 	if (s->keeper.child.pid)
 		keeper_release(&s->keeper, s->unused);
 	if (s->keeper.child.pid && await_release(s, false)) {

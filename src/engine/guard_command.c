@@ -18,11 +18,11 @@ void guarding_become_command(const struct guarding *g, pid_t parent, int report_
 	const struct guard_plan *plan = g->plan;
 	char *const *envp = g->fence ? plan->envp : plan->bare_envp;
 
-	/* Last resort, should every process of dlock be killed at once. */
+	/* The last resort, when every process of dlock is killed at once. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(127);
-	/* What a terminal sends to dlock's group is not for us. */
+	/* A terminal's signals to dlock's process group are not for the command. */
 	setpgid(0, 0);
 	guarding_report(report_fd, REPORT_PID, 0);
 	if (g->fence)
@@ -50,7 +50,7 @@ int guarding_fork_command(struct guarding *g, bool foreground)
 	close(report[1]);
 	if (g->child < 0)
 		return -1;
-	/* The command does the same; whoever of the two comes first. */
+	/* The command does the same; whichever of the two comes first. */
 	setpgid(g->child, g->child);
 	guarding_know_command(g, g->child);
 	return 0;

@@ -15,7 +15,7 @@
 
 /* ---- how ---- */
 
-/* Sends sig to the command's process group. Without /proc also when the command itself is gone. */
+/* Sends sig to the command's process group; without /proc, even when the command is gone. */
 static void signal_group(const struct guarding *g, int sig)
 {
 	const pid_t group = g->blind ? g->group : g->command;
@@ -24,11 +24,11 @@ static void signal_group(const struct guarding *g, int sig)
 		kill(-group, sig);
 }
 
-/* Kills what is found without a look at all processes there are; most often that is all. */
+/* Kills what is found without looking at all processes: most often the whole tree. */
 static void kill_at_hand(struct guarding *g)
 {
 	signal_group(g, SIGKILL);
-	/* It may have changed its group. */
+	/* The command may have changed its group. */
 	if (g->command)
 		kill(g->command, SIGKILL);
 	/* All of a namespace ends with its init. */
@@ -37,10 +37,6 @@ static void kill_at_hand(struct guarding *g)
 	proctree_kill_listed();
 }
 
-/*
- * Sends sig to all that is left of the tree, once to each process. Returns how many living
- * processes there are, -1 where nobody can tell.
- */
 int guarding_sweep(struct guarding *g, int sig, struct proctree_memory *memory)
 {
 	const struct proctree_scope scope = { .skip_group = sig == SIGTERM ? g->command : 0 };
@@ -55,7 +51,6 @@ int guarding_sweep(struct guarding *g, int sig, struct proctree_memory *memory)
 	return report.alive;
 }
 
-/* Begins to end the tree, with KILL at kill_at_ms; an earlier KILL wins. */
 void guarding_stop(struct guarding *g, int64_t kill_at_ms)
 {
 	if (g->stopping) {
@@ -67,7 +62,7 @@ void guarding_stop(struct guarding *g, int64_t kill_at_ms)
 	g->sweep_pause_ms = SWEEP_FIRST_MS;
 	g->sweep_at_ms = clock_boot_ms() + SWEEP_FIRST_MS;
 	signal_group(g, SIGTERM);
-	/* What is stopped could not act on it. */
+	/* A process that is stopped could not act on TERM. */
 	signal_group(g, SIGCONT);
 	guarding_sweep(g, SIGTERM, &g->termed);
 }
@@ -79,9 +74,9 @@ int64_t guarding_grace_end(const struct guarding *g)
 }
 
 /*
- * Looks for what was hidden when the last look was taken. While new processes are found the next
- * look comes soon, for they may fork faster than we look; else later and later, for what is left
- * cannot be ended by us, or not yet.
+ * Looks for processes that the last look has missed. While new ones are found, the next look comes
+ * soon, for they may fork quickly; else the pauses grow, for what is left cannot be ended, or not
+ * yet.
  */
 static void sweep_again(struct guarding *g, int sig, struct proctree_memory *memory)
 {
@@ -97,7 +92,7 @@ static void sweep_again(struct guarding *g, int sig, struct proctree_memory *mem
 
 /* ---- when ---- */
 
-/* When the command must be stopped; never where nothing but a word is said of a loss. */
+/* When the command must be stopped; never with --on-lost warn, or without a lock. */
 static struct lease_stop stop_of(const struct guarding *g, struct lease_span lease)
 {
 	if (!g->plan->kill_on_lost || !g->fence)
@@ -105,7 +100,7 @@ static struct lease_stop stop_of(const struct guarding *g, struct lease_span lea
 	return lease_stop(lease, g->plan->kill_after_ms);
 }
 
-/* The supervisor reads it, to know of a guard that is gone whether this was why. */
+/* The supervisor reads the time, to know whether the timer killed a guard that is gone. */
 static void die_at(struct guarding *g, int64_t at_ms)
 {
 	kernel_timer_set(&g->kill_timer, at_ms);
@@ -131,7 +126,6 @@ int64_t guarding_arm(struct guarding *g)
 	return look_ms > now_ms ? look_ms : CLOCK_NEVER;
 }
 
-/* Acts on the clock; returns the time to be called again. */
 int64_t guarding_enforce(struct guarding *g)
 {
 	const struct lease_stop stop = stop_of(g, shared_lease(g->plan->shared));

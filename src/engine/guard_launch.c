@@ -18,9 +18,9 @@
 #include "shared.h"
 
 /*
- * Before the lock is taken, so that from then on this process does not outlive the lease, and is
- * continued if it is stopped. The lease is read first, for no timer is set to one that has ended,
- * even if it is renewed then.
+ * Sets the timers, before the lock is taken: from then on this process does not outlive the lease,
+ * and is continued if it is stopped. The lease is read first, for no timer is set when it has
+ * ended, and a renewal after that must not let the command start.
  */
 static void arm(struct guarding *g)
 {
@@ -33,8 +33,9 @@ static void arm(struct guarding *g)
 }
 
 /*
- * A word from the keeper; true: it offers the lock, and we have taken it. Not while the
- * supervisor is stopped: who presses Ctrl-Z does not want the command to begin.
+ * Reads a message of the keeper. True: it offers the lock, and this process has taken it. It does
+ * not while the supervisor is stopped: a user who presses Ctrl-Z does not want the command to
+ * begin.
  */
 static bool take_word(struct guarding *g)
 {
@@ -60,7 +61,7 @@ static bool take_word(struct guarding *g)
 	return false;
 }
 
-/* An order from the supervisor; true: it is the one to run. *ended: it wants no command. */
+/* Reads an order of the supervisor. True: it is to run. *ended: no command is wanted. */
 static bool take_order(struct guarding *g, bool *ended)
 {
 	struct guard_order order;
@@ -80,7 +81,7 @@ static bool take_order(struct guarding *g, bool *ended)
 	return true;
 }
 
-/* The supervisor took the lock, but was stopped for so long then that it was given back. */
+/* Was the lock given back because the supervisor was stopped after it had taken it? */
 static bool is_withdrawn(const struct guarding *g)
 {
 	int offer = OFFER_TAKEN;
@@ -108,19 +109,19 @@ static enum launched await_order(struct guarding *g)
 			return LAUNCH_ENDED;
 		if (!started && words[1].revents)
 			started = take_word(g);
-		/* The keeper has gone, and says nothing any more. */
+		/* The keeper is gone. */
 		if (words[1].revents & POLLHUP)
 			words[1].fd = -1;
 	}
 	if (is_withdrawn(g))
 		return LAUNCH_TOO_LATE;
-	/* Held up for so long on the way here that it is not safe to begin. */
+	/* Too little is left of the lease to begin. */
 	return g->fence && clock_boot_ms() >= g->start_by_ms ? LAUNCH_TOO_LATE : LAUNCHED;
 }
 
 static enum launched launch_command(struct guarding *g)
 {
-	/* Here, for in a namespace the terminal's group has no number. */
+	/* Asked here, for in a namespace the terminal's group has no number. */
 	const bool foreground = terminal_is_free(g->plan->terminal);
 	const bool contain = g->plan->contain;
 

@@ -23,7 +23,7 @@
 #include "keeper.h"
 #include "shared.h"
 
-/* Should this process be stopped again before it has acted, it is continued after so long. */
+/* When this process is stopped again before it has acted, it is continued after this time. */
 #define WAKE_AGAIN_MS 20
 
 /*
@@ -67,7 +67,7 @@ static void tell_end(struct guarding *g)
 	if (g->stopping)
 		return;
 	left = guarding_sweep(g, 0, NULL);
-	/* A child is left, if only one that nobody has seen yet. */
+	/* At least one child is left, even if the sweep has not seen it. */
 	if (g->plan->contain && left > 0)
 		left--;		/* the namespace's init */
 	guarding_tell(g, (struct guard_event){ .type = GUARD_LEFTOVERS,
@@ -82,7 +82,7 @@ static void child_changed(struct guarding *g, int status)
 		kill(g->child, SIGCONT);
 		return;
 	}
-	/* What was said before. An init that was killed has said nothing of the command's end. */
+	/* Reports come first. An init that was killed has not reported the command's end. */
 	guarding_read_reports(g);
 	if (!g->plan->contain)
 		guarding_command_changed(g, status);
@@ -117,7 +117,7 @@ static void reap(struct guarding *g)
 			child_changed(g, status);
 	if (pid < 0 && errno == ECHILD)
 		finish(g, last_event(g));
-	/* A child of this process is left: but the init of a namespace only says so itself. */
+	/* A child is left. With --contain that is always init, which reports leftovers itself. */
 	if (g->ended && !g->plan->contain)
 		g->leftovers = true;
 	if (g->leftovers && !g->told_end && !g->exec_failure)
@@ -142,7 +142,7 @@ static void obey(struct guarding *g)
 	if (length < 0 && errno == EAGAIN)
 		return;
 	if (length != (ssize_t)sizeof(order)) {
-		/* The supervisor was killed. The keeper holds on until we are gone. */
+		/* The supervisor was killed. The keeper holds the lock until the guard is done. */
 		g->fd = -1;
 		guarding_stop(g, guarding_grace_end(g));
 		return;
@@ -174,7 +174,7 @@ static void guard_loop(struct guarding *g)
 		int64_t wake_ms = guarding_enforce(g);
 
 		fds[SIGNALS] = (struct pollfd){ .fd = g->plan->signals->fd, .events = POLLIN };
-		/* An order before the command is known would be for nobody. */
+		/* Orders wait until the command's number is known. */
 		fds[SUPERVISOR] = (struct pollfd){
 			.fd = g->command || g->ended ? g->fd : -1, .events = POLLIN
 		};
@@ -186,10 +186,10 @@ static void guard_loop(struct guarding *g)
 		fds[REPORT] = (struct pollfd){
 			.fd = g->plan->contain ? g->report_fd : -1, .events = POLLIN
 		};
-		/* Its SIGCONT shows at the signals' descriptor, and is due after a sleep, too. */
+		/* The timer's SIGCONT shows at the signals' descriptor, also after a suspend. */
 		kernel_timer_set(&g->wake_timer, wake_ms);
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));
-		/* First, for the next holder waits; and again, for what comes meanwhile. */
+		/* First, for the next holder waits; then again for each signal that is read. */
 		if (fds[REPORT].revents)
 			guarding_read_reports(g);
 		reap(g);
@@ -221,7 +221,7 @@ void guarding_main(const struct guard_plan *plan, int fd)
 		.plan = plan, .fd = fd, .hold_fd = -1, .report_fd = -1, .supervisor_stat = -1,
 	};
 
-	/* What ends or stops dlock's job must leave somebody to enforce the lease. */
+	/* A signal that ends or stops dlock's job must leave a process to enforce the lease. */
 	setpgid(0, 0);
 	prctl(PR_SET_NAME, "dlock-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -17,7 +17,6 @@
 
 /* ---- events to the supervisor ---- */
 
-/* False when there is no room now. A supervisor that is gone hears nothing any more. */
 bool guarding_send(const struct guarding *g, const struct guard_event *event, int flags)
 {
 	return g->fd < 0 || send(g->fd, event, sizeof(*event), flags | MSG_NOSIGNAL) >= 0 ||
@@ -54,10 +53,9 @@ void guarding_report(int fd, enum report_type type, int value)
 	const struct report report = { type, value };
 	ssize_t told = write(fd, &report, sizeof(report));
 
-	(void)told;	/* a guard that is gone needs no report */
+	(void)told;	/* A guard that is gone needs no report. */
 }
 
-/* From now on the command has this number. */
 void guarding_know_command(struct guarding *g, pid_t pid)
 {
 	g->command = g->group = pid;

@@ -10,16 +10,16 @@
 #include "base/ipc.h"
 #include "shared.h"
 
-/* Taking an offer is silent: the keeper looks at it so often. */
+/* How often to look whether the offer was taken, for nobody tells the keeper of that. */
 #define OFFER_LOOK_MS 150
 
 /* Pauses between attempts to get back in line after a connection was lost. */
 #define RECONNECT_FIRST_MS 50
 #define RECONNECT_LAST_MS 2000
-/* A server gets so long to come back, even if leases are shorter than that. */
+/* How long a server gets to come back, even if leases are shorter. */
 #define PATIENCE_MS 30000
 
-/* Not worth to wait for: a guard that hears nothing gets the supervisor's order. */
+/* Does not wait: a guard that does not hear of the offer gets the supervisor's order. */
 static void tell_guard(const struct keeping *k, uint64_t fence, int hold_fd)
 {
 	const struct keeper_word word = { fence };
@@ -28,15 +28,15 @@ static void tell_guard(const struct keeping *k, uint64_t fence, int hold_fd)
 		ipc_send(k->plan->gate_fd, &word, sizeof(word), MSG_DONTWAIT, hold_fd);
 }
 
-/* Before a hold is ours nothing can be left of a command: nobody is there to hold it for. */
+/* Before the lock is held no command runs, so that there is nothing to wait for. */
 static bool gives_up(enum wake wake)
 {
 	return wake == WAKE_RELEASE || wake == WAKE_ORPHANED || wake == WAKE_ABANDONED;
 }
 
 /*
- * Offers the lock to the guard and the supervisor. false: they did not take it and have
- * been told so; the lock was given back. Does not return when the supervisor is dead.
+ * Offers the lock to the guard and the supervisor. False: they did not take it; the supervisor was
+ * told, and the lock given back. Does not return when the supervisor is dead.
  */
 static bool offer(struct keeping *k, struct grant *grant)
 {
@@ -46,7 +46,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 	int made = OFFER_MADE, before = atomic_load(&shared->offer);
 	enum wake wake = WAKE_TIME;
 
-	/* What is taken must have most of its lease before it. */
+	/* When the lock is taken, most of its lease must be left. */
 	if (grant->ttl_ms)
 		limit_ms = clock_earlier(limit_ms, grant->ttl_ms / 3);
 	limit_ms += clock_boot_ms();
@@ -79,7 +79,6 @@ static bool offer(struct keeping *k, struct grant *grant)
 		}
 		if (atomic_load(&shared->offer) != OFFER_MADE || clock_boot_ms() >= limit_ms)
 			break;
-		/* Taking is silent; look at it now and then, and for good at the end. */
 		wake = keeping_rest(k, clock_boot_ms() + look_ms, false);
 	}
 	if (!atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
@@ -89,7 +88,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 	return false;
 }
 
-/* Sleeps between two tries; true when it is to be given up. */
+/* Sleeps between two tries. True: the keeper is to give up. */
 static bool await_turn(struct keeping *k, int64_t retry_ms)
 {
 	do {
@@ -104,8 +103,8 @@ static bool await_turn(struct keeping *k, int64_t retry_ms)
 }
 
 /*
- * Sleeps between two attempts to connect, whatever a connection says that is no good;
- * true when it is to be given up.
+ * Sleeps between two attempts to connect, and ignores the connection that has failed. True: the
+ * keeper is to give up.
  */
 static bool pause_for(struct keeping *k, int64_t pause_ms)
 {
@@ -119,8 +118,8 @@ static bool pause_for(struct keeping *k, int64_t pause_ms)
 }
 
 /*
- * A try failed. Somebody who stands in line already goes on for one TTL or PATIENCE_MS, for a
- * server may restart or fail over; what never worked, or is refused, fails at once.
+ * A try failed. A waiter in line tries again for one TTL or PATIENCE_MS, whichever is longer, for a
+ * server may restart or fail over. What never worked, or is refused, fails at once.
  */
 static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_ms,
 			   int64_t *pause_ms)
@@ -141,7 +140,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 								    : PATIENCE_MS)) {
 		struct error why = k->event.error;
 
-		/* What a lost reply may have left behind must not outlive us. */
+		/* A request whose reply was lost may have left something, which is removed. */
 		k->backend->cancel_fd = -1;
 		if (atomic_load(&k->plan->shared->engaged))
 			k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0,
@@ -149,7 +148,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		k->event.error = why;
 		keeping_finish(k, KEEPER_FAILED);
 	}
-	/* Once, unless there is something new to say. */
+	/* The same message is sent once. */
 	if (*pause_ms == RECONNECT_FIRST_MS || strcmp(told, k->event.error.message) != 0)
 		keeping_tell(k, KEEPER_RETRYING);
 	memcpy(told, k->event.error.message, sizeof(told));
@@ -187,7 +186,7 @@ static enum outcome try_once(struct keeping *k, struct grant *grant)
 	return ops->acquire(k->backend, &k->request, grant, err);
 }
 
-/* Tries and waits until held; ends the process when it comes to nothing. */
+/* Tries and waits until the lock is held. Ends the process when it cannot be had. */
 static void try_until_held(struct keeping *k, struct grant *grant)
 {
 	int64_t down_since_ms = 0, pause_ms = 0;

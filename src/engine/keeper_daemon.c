@@ -18,7 +18,7 @@
 #include "shared.h"
 #include "watchdog.h"
 
-/* A daemon tells its process so long before the lease ends (kill-after of `run`). */
+/* How long before the lease ends a daemon tells its process: as kill-after of `run`. */
 #define NOTICE_MS 5000
 
 static int start_watchdog(struct keeping *k)
@@ -54,7 +54,7 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	k->own_ms = k->request.ttl_ms;
 	if (!k->plan->process)
 		keeping_end_after(k, k->own_ms);
-	/* From now on it is this process that holds, and until then. */
+	/* The backend stores the new end of the hold (request.until_ms). */
 	k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);
 	k->event.keeper_pid = getpid();
 	keeping_tell(k, KEEPER_DETACHED);
@@ -63,12 +63,12 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	k->fd = -1;
 }
 
-/* A query renews the lock: a lease without a process starts anew, for ttl_ms. */
+/* Renews for a query. The lease of a daemon without a process starts anew, for ttl_ms. */
 static void renew_for(struct keeping *k, int64_t ttl_ms, struct grant *grant,
 		      struct keeper_reply *reply)
 {
 	k->own_ms = ttl_ms;
-	/* A run that has joined counts on the end that it was told. */
+	/* A run that has joined relies on the end that it was told. */
 	if (k->until_ms != CLOCK_NEVER &&
 	    !(keeping_has_members(k) && k->until_ms > clock_boot_ms() + ttl_ms))
 		keeping_end_after(k, ttl_ms);
@@ -96,7 +96,7 @@ static void again_for(struct keeping *k, const struct keeper_query *query, struc
 	reply->fence = counted.fence;
 	if (reply->outcome != OUTCOME_HELD || k->until_ms == CLOCK_NEVER)
 		return;
-	/* It counts, whatever becomes of this: the next renewal tells of a loss. */
+	/* The acquisition counts even if this fails: the next renewal notices a loss. */
 	renew_for(k, query->ttl_ms > k->own_ms ? query->ttl_ms : k->own_ms, grant, &renewed);
 	reply->lease_ms = renewed.lease_ms;
 }
@@ -116,7 +116,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 		keeper_socket_answer(fd, &reply);
 		return true;
 	}
-	/* Another lock, or another backend: no answer says that we are not the one. */
+	/* It is about another lock or backend: without an answer the caller asks that backend. */
 	if (strcmp(query.name, request->name) != 0 ||
 	    query.backend != uri_identity(k->plan->uri)) {
 		close(fd);
@@ -144,7 +144,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 		return keeping_stay_answer(k, grant, fd) != OUTCOME_LOST;
 	}
 	if (query.verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD) {
-		/* Gone before the caller hears of it: it may look for us at once. */
+		/* The socket is gone before the caller reads the answer, and may look for it. */
 		keeping_end_daemon(k);
 		keeper_socket_answer(fd, &reply);
 		_exit(0);
@@ -153,7 +153,6 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 	return reply.outcome != OUTCOME_LOST;
 }
 
-/* When a daemon must act without being asked: its end, or the end of its lease. */
 int64_t keeping_deadline(const struct keeping *k)
 {
 	if (k->listener < 0)
@@ -162,15 +161,11 @@ int64_t keeping_deadline(const struct keeping *k)
 			     lease_stop(shared_lease(k->plan->shared), NOTICE_MS).term_ms);
 }
 
-/*
- * Tells the process that the daemon holds the lock for; then there is nothing to hold, but
- * perhaps a session to end.
- */
 void keeping_lose_daemon(struct keeping *k)
 {
 	if (k->plan->process && k->plan->term_on_lost)
 		pidfd_signal(k->plan->process, SIGTERM);
-	/* Who asks must not wait for what comes now: what is left of a session ends with it. */
+	/* First the socket, for closing a session takes time, and nobody must wait for it. */
 	keeping_end_daemon(k);
 	k->listener = -1;
 	backend_close(k->backend);

@@ -2,9 +2,9 @@
 /*
  * The keeper as the last of dlock's processes: supervisor and guard were killed, and the keeper,
  * which is no ancestor of the command, ends what the command has started before it releases the
- * lock. It finds the command's process group and, if the hold is this run's own, all that carries
- * the hold's token in its environment. What has changed its group and its environment both is not
- * found: only --contain ends that, too.
+ * lock. It finds the command's process group and, if the hold is this run's own, all processes with
+ * the hold's token in their environment. A process that has changed both its group and its
+ * environment is not found: only --contain ends that, too.
  */
 #include "keeping.h"
 
@@ -17,7 +17,7 @@
 #include "lock/lease.h"
 #include "shared.h"
 
-/* The pause between two looks: at first, and at last, for what cannot be ended. */
+/* The pause between two looks for processes: the first one, and the longest one. */
 #define PAUSE_FIRST_MS 5
 #define PAUSE_LAST_MS 1000
 
@@ -37,7 +37,7 @@ static int64_t step(struct keeping *k, bool at_once)
 	char entry[sizeof("DLOCK_TOKEN=") + TOKEN_SIZE];
 	const struct proctree_scope scope = {
 		.carriers = true, .group = atomic_load(&k->plan->shared->command),
-		/* A token that somebody else's hold has, too, tells nothing of this command. */
+		/* The token of a joined hold does not mark the processes of this command. */
 		.session = k->session, .entry = k->plan->mode == KEEPER_JOIN ? NULL : entry,
 	};
 	struct keeper_ending *ending = &k->ending;
@@ -52,7 +52,7 @@ static int64_t step(struct keeping *k, bool at_once)
 	if (at_once || now >= kill_at_ms)
 		memory = NULL;
 	left = proctree_signal(&scope, memory ? SIGTERM : SIGKILL, memory, NULL);
-	/* Without /proc nobody is found: what is left then cannot be known. */
+	/* Without /proc nothing is found, and nobody can know what is left. */
 	if (left <= 0)
 		return 0;
 	if (ending->pause_ms < PAUSE_LAST_MS)
@@ -74,8 +74,8 @@ bool keeping_end_tree(struct keeping *k, enum wake wake)
 	if (!ending->begun || clock_boot_ms() < ending->next_ms)
 		return false;
 	/*
-	 * The supervisor kills what the guard has left at once, too, and finds all of it, and then
-	 * orders the release: one that is stopped is continued for that, as often as it takes.
+	 * The supervisor also kills what the guard has left, finds all of it, and then orders the
+	 * release. A supervisor that is stopped is continued for that, again and again.
 	 */
 	if (ending->unguarded && !k->abandoned && getppid() == k->supervisor)
 		kill(k->supervisor, SIGCONT);

@@ -27,7 +27,7 @@ static void make_query(const struct keeping *k, enum keeper_verb verb, struct ke
 	strncpy(query->name, k->request.name, NAME_MAX_BYTES);
 }
 
-/* A grant whose lease ends when the reply, to what was asked at asked_ms, says. */
+/* Sets *grant so that its lease ends when the reply to the query of asked_ms says. */
 static void read_reply(const struct keeper_reply *reply, int64_t asked_ms, struct grant *grant)
 {
 	grant->fence = reply->fence;
@@ -37,7 +37,7 @@ static void read_reply(const struct keeper_reply *reply, int64_t asked_ms, struc
 		grant->sent_ms += reply->lease_ms - lease_end(0, grant->ttl_ms);
 }
 
-/* How long a daemon may take: there must be time left to ask again. */
+/* How long a daemon may take to answer, in ms: there must be time left to ask again. */
 static int64_t patience(const struct keeping *k, const struct grant *grant)
 {
 	int64_t bound_ms = 2 * k->backend->timeout_ms;
@@ -46,8 +46,8 @@ static int64_t patience(const struct keeping *k, const struct grant *grant)
 }
 
 /*
- * Asks the daemon: JOIN or STAY. true, with *outcome: that is the answer. false: there is no
- * daemon, or none that answers, and k->event.error may say so.
+ * Asks the daemon: JOIN or STAY. True: *outcome is the answer. False: there is no daemon (*outcome
+ * LOST), or it does not answer (ERROR, and k->event.error says so).
  */
 static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *grant,
 		       enum outcome *outcome)
@@ -107,7 +107,7 @@ static enum outcome join_backend(struct keeping *k, struct grant *grant)
 			  "host, user or container), so that the command would not be protected");
 		return OUTCOME_ERROR;
 	}
-	/* Before it is renewed: then it has been held by this token all the time. */
+	/* Before the renewal, which proves that this token held the lock all the time. */
 	if (!grant->fence)
 		grant->fence = find_fence(k);
 	return k->backend->ops->renew(k->backend, &k->request, grant, err);
@@ -122,7 +122,7 @@ static enum outcome join(struct keeping *k, struct grant *grant)
 	grant->fence = atomic_load(&k->plan->shared->fence);
 	if (ask_daemon(k, KEEPER_VERB_JOIN, grant, &outcome))
 		return outcome;
-	/* A daemon that does not answer is the only one to know of what lives with it. */
+	/* Only the daemon knows of a hold that lives with it. */
 	if (outcome == OUTCOME_ERROR && lives_with_daemon(k))
 		return outcome;
 	return join_backend(k, grant);
@@ -139,7 +139,7 @@ enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant)
 	if (outcome == OUTCOME_LOST)
 		error_set(&k->event.error, ERROR_UNAVAILABLE, 0,
 			  "the process that held it has ended");
-	/* It hangs, and does not see either that somebody takes the lock away. */
+	/* A daemon that hangs does not notice when somebody takes the lock away. */
 	else if (k->backend->ops->verify(k->backend, &k->request, &k->event.error) == OUTCOME_LOST)
 		outcome = OUTCOME_LOST;
 	return outcome;
@@ -167,7 +167,7 @@ enum outcome keeping_verify_joined(struct keeping *k)
 
 void keeping_join(struct keeping *k, struct grant *grant)
 {
-	/* The lease stays as long as the hold's own ones are. */
+	/* Renewals keep the hold's own TTL. */
 	k->request.ttl_ms = 0;
 	switch (join(k, grant)) {
 	case OUTCOME_HELD:
@@ -179,7 +179,7 @@ void keeping_join(struct keeping *k, struct grant *grant)
 	case OUTCOME_ERROR:
 		keeping_finish(k, KEEPER_FAILED);
 	}
-	/* Whatever the mode is: it has been found to give what the command needs. */
+	/* Its mode covers what the command needs: that was checked when it was joined. */
 	k->request.mode = HOLD_ANY;
 	keeping_publish(k, grant);
 	atomic_store(&k->plan->shared->fence, grant->fence);

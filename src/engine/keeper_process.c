@@ -36,7 +36,7 @@ static void __attribute__((noreturn)) lost(struct keeping *k)
 	keeping_release(k, true);
 }
 
-/* For how long an offer may stay taken without the command being started; CLOCK_NEVER: it is. */
+/* Until when an offer may stay taken with no command started; CLOCK_NEVER: there is none such. */
 static int64_t unstarted_until(const struct keeping *k)
 {
 	const struct shared *shared = k->plan->shared;
@@ -47,8 +47,8 @@ static int64_t unstarted_until(const struct keeping *k)
 }
 
 /*
- * The supervisor took the offer, and was stopped before it ordered the guard to start the command:
- * the lock is given back, for nobody knows for how long that will be.
+ * The supervisor took the offer, and was stopped before it ordered the guard to start the command.
+ * The lock is given back, for the supervisor may stay stopped for ever.
  */
 static void give_back_unstarted(struct keeping *k)
 {
@@ -136,7 +136,7 @@ static void verify(struct keeping *k)
 	}
 }
 
-/* Backends vary their pauses with rand(), so that many do not ask at one time: not all alike. */
+/* Backends vary their pauses with rand(): each process needs a seed of its own. */
 static void vary(const char *token)
 {
 	unsigned int seed = 0;
@@ -163,10 +163,9 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	k.session = getsid(0);
 	k.supervisor = getppid();
 	prctl(PR_SET_NAME, "dlock-keeper");
-	/* A session of its own: what ends dlock's job, or its terminal, leaves us to
-	 * clean up. */
+	/* In a session of its own it outlives what ends dlock's job or terminal, to clean up. */
 	setsid();
-	/* The user's terminal and pipes are none of ours, a library's words no output. */
+	/* It must not keep the user's pipes open, nor a library write to them. */
 	fds_drop_standard();
 	if (plan->guard_pipe[1] >= 0)
 		close(plan->guard_pipe[1]);

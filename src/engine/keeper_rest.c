@@ -34,7 +34,7 @@ static enum wake read_order(struct keeping *k)
 	return WAKE_RELEASE;
 }
 
-/* What the guard has written, or that it and the supervisor are gone. */
+/* Reads the guard's byte, or notices that guard and supervisor are gone. */
 static enum wake read_guard(struct keeping *k)
 {
 	char word;
@@ -47,8 +47,8 @@ static enum wake read_guard(struct keeping *k)
 }
 
 /*
- * A daemon ends on TERM; the rest, a hang-up above all, it outlives. URG is how
- * `dlock break` has it look at once.
+ * A daemon ends on TERM and ignores other signals, HUP above all. `dlock break` sends URG so that
+ * it looks at the lock at once.
  */
 static enum wake read_signals(const struct keeping *k)
 {
@@ -76,7 +76,7 @@ void keeping_watch(struct keeping *k)
 	k->guard_fd = pidfd_open_once(guard);
 }
 
-/* What tells that the process has ended which the hold is for, or which has it. */
+/* Readable when the process has ended that a daemon holds for, or the daemon that was joined. */
 static int process_fd(const struct keeping *k)
 {
 	if (k->listener < 0)
@@ -92,7 +92,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		ORDERS, GUARD, QUERIES, PROCESS, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
 	};
 	bool daemon = k->listener >= 0;
-	/* Of a daemon that is leaving it has ended. */
+	/* The process of a daemon that is leaving has ended already. */
 	const struct pidfd *process = daemon && !k->leaving ? k->plan->process : NULL;
 	struct pollfd fds[POLLED] = {
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
@@ -110,7 +110,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
 	poll(fds, POLLED, clock_poll_timeout(process ? pidfd_look(process, until_ms) : until_ms));
-	/* Before the guard's end, for the guard ends when it has written its word. */
+	/* This comes before the guard's end, for the guard writes and then ends. */
 	if (fds[GUARD].revents)
 		return read_guard(k);
 	if ((process && pidfd_ended(process)) || (daemon && k->leaving && fds[PROCESS].revents))

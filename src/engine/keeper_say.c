@@ -16,8 +16,8 @@
 #define UNREAD_MAX (64 * 1024)
 
 /*
- * A supervisor that is stopped reads nothing. What is only to be shown is left out then, so that
- * there is always room for what changes the outcome, and sending it does not block.
+ * A supervisor that is stopped reads nothing. Events that are only shown are not sent then, so that
+ * there is always room for those that change the outcome, and sending them does not block.
  */
 static bool is_worth_sending(const struct keeping *k, enum keeper_event_type type)
 {
@@ -44,10 +44,10 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 		 type == KEEPER_HELD ? k->hold_fd : -1);
 }
 
-/* Where the notes go; a library has threads of its own. -1: nobody wants them. */
+/* Where notes are sent, by any thread of a library; -1: nobody wants them. */
 static _Atomic int note_fd = -1;
 
-/* Not worth to wait for: a supervisor that is stopped must not stop the library. */
+/* Does not wait, for a supervisor that is stopped must not stop the library. */
 static void note(const char *line)
 {
 	struct keeper_event event = { .type = KEEPER_NOTE, .at_ms = clock_boot_ms() };

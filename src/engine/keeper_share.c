@@ -17,7 +17,7 @@ void keeping_end_after(struct keeping *k, int64_t ttl_ms)
 	k->request.until_ms = clock_wall_ms() + ttl_ms;
 }
 
-/* What is left of the hold, for one who enforces its end; 0: it has none. */
+/* What is left of the hold in ms, for a run that enforces its end; 0: it has no end. */
 static int64_t lease_left(const struct keeping *k)
 {
 	int64_t end_ms = clock_earlier(shared_lease(k->plan->shared).end_ms, k->until_ms);
@@ -44,8 +44,8 @@ static void extend(struct keeping *k, struct grant *grant, struct keeper_reply *
 }
 
 /*
- * A pipe whose reading end tells when a new run, which gets the writing end, has ended.
- * Returns the writing end, or -1.
+ * Makes a pipe for a new run, which gets the writing end: the reading end hangs up when the run has
+ * ended. Returns the writing end, or -1.
  */
 static int add_member(struct keeping *k)
 {
@@ -56,7 +56,7 @@ static int add_member(struct keeping *k)
 		k->members = epoll_create1(EPOLL_CLOEXEC);
 	if (k->alive[0] < 0 && pipe2(k->alive, O_CLOEXEC))
 		return -1;
-	/* Those that have gone make room. */
+	/* Close the pipes of runs that have ended, to make room. */
 	keeping_has_members(k);
 	if (pipe2(ends, O_CLOEXEC))
 		return -1;
@@ -80,7 +80,7 @@ enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *q
 
 	asked.mode = query->mode;
 	asked.slots = query->slots;
-	/* Who the lock is held for is gone, and it is freed as soon as it can be. */
+	/* A daemon that is leaving frees the lock as soon as it can, and is joined no more. */
 	if (!k->leaving)
 		reply.outcome = hold_mode_covers(k->request.mode, k->request.slots, &asked,
 						 &reply.error);

@@ -17,7 +17,7 @@
 
 #define ID_LENGTH 16
 #define PREFIX "keeper-"
-/* A caller that connects and says nothing holds the keeper up for so long. */
+/* How long a caller that connects and sends nothing may hold the daemon up. */
 #define QUERY_TIMEOUT_MS 1000
 
 /*
@@ -121,7 +121,7 @@ static int ask(const struct keeper_query *query, struct keeper_reply *reply, int
 		close(fd);
 	if (length == (ssize_t)sizeof(*reply))
 		return 0;
-	/* It ended under our eyes: whatever it did, or has not read, the backend knows. */
+	/* The daemon has just ended. The backend knows what it did. */
 	if (length == 0 || failure == ECONNRESET || failure == EPIPE)
 		return 1;
 	error_set(err, ERROR_UNAVAILABLE, 0, "the keeper process of this lock does not answer");
@@ -205,7 +205,7 @@ int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_
 			if (fd >= 0)
 				return fd;
 		}
-		/* What is wrong with the first one is what there is to mend. */
+		/* The error is that of the first directory, which is the one to repair. */
 		if (!candidate || failure.kind == ERROR_REFUSED)
 			*err = failure;
 		if (failure.kind == ERROR_REFUSED)

@@ -140,7 +140,7 @@ static int prepare_guard(struct supervisor *s, struct error *err)
 
 	if (supervisor_plan_guard(s, NULL, err))
 		return -1;
-	/* What is open here is the outer hold's: it is not for us to free. */
+	/* The descriptors belong to the outer hold, which this run must not free. */
 	s->guard_plan.unlocks = false;
 	s->fence = atomic_load(&s->shared->fence);
 	/* To the guard, 0 says that there is no lock. Then the command must see no fence. */
@@ -182,7 +182,7 @@ static void run_joined(struct supervisor *s, struct error *err)
 		s->result->end = RUN_LOST;
 }
 
-/* false: the token is not this lock's, as far as anybody said that it is. */
+/* False: the token is not one of this lock, and nothing has claimed that it is. */
 static bool join(struct supervisor *s, enum environment_hold told)
 {
 	struct error *err = &s->result->error;
@@ -196,7 +196,7 @@ static bool join(struct supervisor *s, enum environment_hold told)
 	if (s->result->end == RUN_EXITED)
 		run_joined(s, err);
 	else if (told == ENVIRONMENT_TOKEN)
-		/* --if-down run: what cannot be asked now is for the acquisition to find out. */
+		/* --if-down run: the acquisition deals with a backend that cannot be asked. */
 		ours = s->result->end != RUN_LOST &&
 		       !(s->run->run_if_down && err->kind == ERROR_UNAVAILABLE);
 	else if (s->result->end == RUN_LOST)

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/signals.h"
 
-/* A waiter looks so often whether what it waits for was broken away. */
+/* How often a local waiter looks whether the lock was broken away from its holder. */
 #define LOOK_LOCAL_MS 5000
 
 static int64_t after(int64_t start_ms, int64_t duration_ms)
@@ -47,7 +47,7 @@ static void note_holder(struct supervisor *s, const struct holder *holder,
 {
 	s->result->holder_known = true;
 	s->result->holder = *holder;
-	/* Kept as the instant it began, so that it ages while we wait. */
+	/* Stored as the instant at which the hold began, so that it ages during the wait. */
 	s->result->age_ms = age_ms < 0 ? -1 : at_ms - age_ms;
 }
 
@@ -96,7 +96,7 @@ static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms
 	return supervisor_fail(s, &err);
 }
 
-/* Without a keeper: nobody but this process needs to be asked, or to be told. */
+/* Obtains a local lock, without a keeper. */
 static enum obtained obtain_local(struct supervisor *s)
 {
 	int64_t until_ms = after(s->started_ms, s->run->wait_ms);
@@ -110,8 +110,8 @@ static enum obtained obtain_local(struct supervisor *s)
 		return supervisor_fail(s, &err);
 	obtained = try_local(s, false, 0, NULL);
 	/*
-	 * Time enough now to have the guard ready when the lock comes. Not for a slot, whose
-	 * second descriptor it must inherit.
+	 * The wait leaves time to start the guard. Not for a slot, whose second descriptor the
+	 * guard must inherit.
 	 */
 	if (obtained == OBTAINED_NOT_YET && until_ms > clock_boot_ms() && !s->without_command &&
 	    s->run->mode != HOLD_SLOT && supervisor_start_guard(s, &err))
@@ -178,20 +178,19 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 }
 
 /*
- * Gives up waiting: the keeper leaves the line, or gives back what it got this very
- * moment.
+ * Gives up waiting: the keeper leaves the line, or gives back a lock that it has just obtained.
  */
 static void give_up(struct supervisor *s)
 {
 	struct keeper_event event;
 	struct error ignored = { 0 };
 
-	/* Nothing was sent yet that could leave a trace. */
+	/* Nothing was sent yet that could leave a trace: see engage() in keeper_acquire.c. */
 	if (!atomic_load(&s->shared->engaged)) {
 		keeper_kill(&s->keeper);
 		return;
 	}
-	/* A keeper that was killed has left its place in line to others to remove. */
+	/* The place in line of a keeper that was killed is removed by another one. */
 	if (!s->keeper.child.pid)
 		supervisor_start_keeper(s, KEEPER_RELEASE, &ignored);
 	else
@@ -206,7 +205,7 @@ static enum obtained wait_for_lock(struct supervisor *s)
 	enum obtained obtained = OBTAINED_NOT_YET;
 	struct keeper_event event;
 
-	/* -n is the keeper's affair: its one try may take as long as it needs. */
+	/* With -n the keeper tries once, which may take as long as a request may. */
 	if (s->run->wait_ms == 0)
 		until_ms = CLOCK_NEVER;
 	tick_ms = after(s->started_ms, s->hooks->tick_ms);
@@ -216,7 +215,7 @@ static enum obtained wait_for_lock(struct supervisor *s)
 			return OBTAINED_NO;
 		while (obtained == OBTAINED_NOT_YET && supervisor_hear(s, &event))
 			obtained = hear_acquiring(s, &event, &ahead);
-		/* A guard that has something to say may be ahead of the keeper. */
+		/* The guard may have taken the offer before the keeper's event was read. */
 		if (obtained == OBTAINED_NOT_YET && atomic_load(&s->shared->offer) == OFFER_STARTED)
 			obtained = take_offer(s);
 		supervisor_check_guard(s);
@@ -244,13 +243,13 @@ enum obtained supervisor_obtain(struct supervisor *s)
 		return obtain_local(s);
 	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, &err))
 		return supervisor_fail(s, &err);
-	/* The network takes its time: all that the command needs is made meanwhile. */
+	/* The guard is started while the keeper waits for the network. */
 	if (!s->without_command && supervisor_start_guard(s, &err))
 		obtained = supervisor_fail(s, &err);
 	else
 		obtained = wait_for_lock(s);
 	if (obtained == OBTAINED_NO && close_offer(s) == OBTAINED_YES) {
-		/* The command runs: it is for it to hear what was to end the wait. */
+		/* The command runs already: it gets the signal that was to end the wait. */
 		if (s->result->end == RUN_INTERRUPTED)
 			guard_signal(&s->guard, s->result->status, true);
 		obtained = OBTAINED_YES;

@@ -13,7 +13,7 @@
 
 #define NOT_RENEWED "it was not renewed before its lease ran out"
 
-/* What a guard gets beyond kill-after before it is taken for stuck. */
+/* How long a guard has beyond kill-after before the supervisor acts itself, in ms. */
 #define GUARD_GRACE_MS 500
 
 
@@ -27,7 +27,7 @@ static void begin_stop(struct supervisor *s)
 {
 	int64_t grace_ms = lease_grace(shared_lease(s->shared), s->run->kill_after_ms);
 
-	/* Without /proc this process would find nothing that the guard does not. */
+	/* Without /proc this process finds no more than the guard does. */
 	if (s->blind)
 		return;
 	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
@@ -52,7 +52,7 @@ void supervisor_lose(struct supervisor *s, const char *how)
 static void hear_holding(struct supervisor *s, const struct keeper_event *event)
 {
 	if (event->last) {
-		/* The guard told it of the command's end before we have heard of that. */
+		/* The guard told the keeper of the command's end before this process read of it. */
 		s->last_word = *event;
 		s->has_last_word = true;
 		return;
@@ -88,7 +88,7 @@ static void follow_stop(struct supervisor *s, int sig)
 	foreground = terminal_take(&s->terminal, command_of(s));
 	if (s->terminal.fd < 0 || (sig == SIGSTOP && !foreground))
 		return;
-	/* Who was stopped already must not be stopped a second time, after it was continued. */
+	/* A job that was stopped and continued must not be stopped a second time. */
 	signals_stop_self(sig, !s->terminal.stop_typed);
 	s->terminal.stop_typed = false;
 	if (terminal_is_free(&s->terminal))
@@ -107,7 +107,7 @@ static void forward_signals(struct supervisor *s)
 			s->look_now = true;
 		if ((sig == SIGTTIN || sig == SIGTTOU) && info.ssi_code == SI_KERNEL)
 			terminal_wanted(&s->terminal, command_of(s));
-		/* The terminal's, of our own making. */
+		/* This process sent it itself, for the terminal. */
 		if (sig == SIGCONT && info.ssi_pid == (uint32_t)getpid())
 			continue;
 		if (sig == SIGTSTP || sig == SIGCONT)
@@ -116,13 +116,13 @@ static void forward_signals(struct supervisor *s)
 			continue;
 		if (sig == SIGCONT && command_of(s) && terminal_is_free(&s->terminal))
 			terminal_give(&s->terminal, command_of(s));
-		/* What the kernel sends, a terminal's Ctrl-C, is for a whole group. */
+		/* Signals of the kernel, as a terminal's Ctrl-C, are for the whole group. */
 		guard_signal(&s->guard, sig, sig == SIGCONT || sig == SIGTSTP ||
 			     info.ssi_code == SI_KERNEL);
 	}
 }
 
-/* Once is enough: it may be there for long. */
+/* Said once, for the process may be there for long. */
 static void say_stuck(struct supervisor *s, pid_t pid, uid_t uid)
 {
 	if (s->told_stuck)
@@ -229,7 +229,7 @@ static int64_t lease_force_at(const struct supervisor *s)
 	return stop_of(s).force_ms;
 }
 
-/* When the guard must be done; the second pair of eyes on every deadline. */
+/* When the guard must be done: this process watches every deadline, too. */
 static int64_t force_at(const struct supervisor *s)
 {
 	return clock_earlier(s->force_ms, lease_force_at(s));
@@ -259,8 +259,8 @@ static int64_t look_local(struct supervisor *s, int64_t look_ms)
 }
 
 /*
- * The guard is gone, or does not act, and leaves its tree to us; the command, its child, died
- * with it (PR_SET_PDEATHSIG).
+ * Ends the tree of a guard that is gone or does not act. The command, the guard's child, dies with
+ * the guard (PR_SET_PDEATHSIG).
  */
 static void end_tree(struct supervisor *s)
 {
@@ -292,7 +292,7 @@ void supervisor_run_command(struct supervisor *s)
 
 	if (atomic_load(&s->shared->offer) != OFFER_STARTED)
 		guard_run(&s->guard, s->protected ? s->fence : 0, supervisor_hold_fd(s));
-	/* The command does not wait for these words. */
+	/* After the order, so that the command need not wait for the message. */
 	if (s->protected)
 		supervisor_say_acquired(s);
 	while (alive) {
@@ -315,7 +315,7 @@ void supervisor_run_command(struct supervisor *s)
 		if (clock_boot_ms() >= force_at(s) || supervisor_guard_hangs(s))
 			break;
 	}
-	/* A guard that the kernel's timer has killed could not say why. */
+	/* A guard that was killed by its timer could not say why. */
 	if (!s->ended && clock_boot_ms() >= stop_of(s).term_ms)
 		supervisor_lose(s, NOT_RENEWED);
 	else if (!s->ended && clock_boot_ms() >= atomic_load(&s->shared->guard_dies_ms))

@@ -27,7 +27,7 @@ static void run_protected(struct supervisor *s)
 	}
 	if (s->protected)
 		supervisor_give_back(s);
-	/* It ends by itself meanwhile; its process must not be left unreaped. */
+	/* The guard ends by itself, and must be reaped. */
 	guard_finish(&s->guard);
 	if (s->lost && s->result->end == RUN_EXITED)
 		s->result->end = RUN_LOST;
@@ -43,9 +43,9 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		supervisor_fail(&s, &err);
 		return;
 	}
-	/* What the guard leaves behind, should it be killed, comes to us. */
+	/* If the guard is killed, this process inherits its tree. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	/* What ran before this program did, in its place, is none of the command's. */
+	/* Children from before this program's exec do not belong to the command. */
 	if (proctree_inherit(&s.inherited))
 		supervisor_say(&s, SAY_WARNING, "cannot tell which processes are of the command");
 	if (!supervisor_run_nested(&s))

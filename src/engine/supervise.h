@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs a command under a lock: the process that the user started. It watches
- * signals, the terminal, the keeper, the guard and the clock in poll(), and does
- * nothing that could block.
+ * The supervisor: the process that the user started, which runs a command under a lock. It watches
+ * signals, the terminal, the keeper, the guard and the clock in poll(), and does nothing that could
+ * block. README.md tells how a run goes.
+ *
+ * Calling sequence, in a command: signals are set up first; then supervise_run() or
+ * supervise_acquire(), once in a process.
  */
 #ifndef DLOCK_SUPERVISE_H
 #define DLOCK_SUPERVISE_H
@@ -38,8 +41,7 @@ struct run_hooks {
 	void *context;
 	void (*say)(void *context, const char *text);
 	/*
-	 * Waiting: at each change, and every tick_ms. NULL: it is over, one way or the
-	 * other.
+	 * Called while waiting, at each change and every tick_ms; with NULL when the wait is over.
 	 */
 	void (*waiting)(void *context, const struct wait_state *state);
 	int64_t tick_ms;	/* CLOCK_NEVER: only at changes */
@@ -84,9 +86,8 @@ struct run_result {
 };
 
 /*
- * Does it all, and returns when nothing is left: command's tree dead, lock
- * released, keeper and guard gone. signals: initialised by the caller first
- * thing. Nested in a hold of the same lock, it runs the command under that.
+ * Returns when nothing is left: the command's tree is dead, the lock released, keeper and guard
+ * gone. Inside a hold of the same lock, it runs the command under that.
  */
 void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		   const struct signals *signals, struct run_result *result);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the supervisor is made of; supervise.c puts it in a row. */
+/* What the other files of the supervisor are made of. */
 #include "supervisor.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ void supervisor_say(const struct supervisor *s, enum say level, const char *form
 	char text[sizeof(((struct error *)0)->message) + 128];
 	va_list args;
 
-	/* Unwanted words are not worth the time either, at a start and at a release. */
+	/* Saves the time to format what nobody wants to read. */
 	if (level < s->hooks->least)
 		return;
 	va_start(args, format);
@@ -92,8 +92,9 @@ bool supervisor_interrupted(struct supervisor *s)
 }
 
 /*
- * What a guard that was stopped gets to answer once it is continued. One that is stopped again and
- * again for so long, with no longer pauses than the gap, is taken for one that does not answer.
+ * How long a guard that was stopped has to answer once it is continued. A guard that is stopped
+ * again and again for that long, with pauses shorter than the gap, counts as one that does not
+ * answer.
  */
 #define PONG_MS 2000
 #define STOPS_GAP_MS 1000
@@ -113,7 +114,7 @@ static void guard_changed(struct supervisor *s, int status)
 	guard_ping(&s->guard);
 	if (s->pong_by_ms == CLOCK_NEVER)
 		s->pong_by_ms = now_ms + PONG_MS;
-	/* It may answer between two stops, but does not get on. */
+	/* Such a guard may answer between two stops, but gets no work done. */
 	if (now_ms - s->first_stop_ms >= PONG_MS)
 		s->pong_by_ms = now_ms;
 }
@@ -204,7 +205,7 @@ int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *
 	char **envp = environment_make(s->run->name, s->token, s->run->uri_text,
 				       &fence_text, err);
 
-	/* Hardly ever needed; not worth the time of every start. */
+	/* Only --if-down run needs it. */
 	if (envp && !bare_envp && s->run->run_if_down)
 		bare_envp = environment_make_bare(s->run->name, s->run->uri_text, err);
 	if (!envp || (!bare_envp && s->run->run_if_down))
@@ -220,10 +221,10 @@ int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *
 		.shared = s->shared,
 		.lost_fd = s->lost_fd,
 		.gate_fd = s->gate[1],
-		/* A line about the waiting must be gone before the command writes. */
+		/* The line about waiting must be erased before the command writes. */
 		.may_start = s->hooks->tick_ms == CLOCK_NEVER,
 		.keeper_pipe_fd = s->guard_pipe[1],
-		/* What is to be said about it, the supervisor finds when it releases the rest. */
+		/* The supervisor's own release then says what there is to say. */
 		.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
 			   !s->run->min_hold_ms,
 		.contain = s->run->contain,
@@ -275,7 +276,7 @@ int supervisor_start_guard(struct supervisor *s, struct error *err)
 
 void supervisor_check_guard(struct supervisor *s)
 {
-	/* What it says of a command that it has started is not for now. */
+	/* The events of a guard that has started the command are read later. */
 	if (!s->guard.child.pid || atomic_load(&s->shared->offer) == OFFER_STARTED)
 		return;
 	if (guard_is_there(&s->guard) && !supervisor_guard_hangs(s))
