@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,42 +12,12 @@
 #include "base/pidfd.h"
 #include "unit.h"
 
-static void refuse(uint32_t call, uint32_t errnum)
-{
-	struct sock_filter filter[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | errnum),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	const struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		CHECK(false);
-}
-
-static pid_t sleeper(void)
-{
-	const pid_t parent = getpid();
-	pid_t pid;
-
-	fflush(stdout);
-	pid = fork();
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	while (getppid() == parent)
-		pause();
-	_exit(0);
-}
-
 static void test_process(bool with_fd)
 {
 	struct error err = { 0 };
 	struct pidfd process;
 	struct pollfd fds;
-	pid_t pid = sleeper();
+	pid_t pid = unit_start(unit_sleep, NULL);
 
 	CHECK_INT(pidfd_init(&process, pid, &err), 0);
 	CHECK_INT(process.fd >= 0, with_fd);
@@ -78,7 +45,7 @@ static void test_reused(void)
 {
 	struct error err = { 0 };
 	struct pidfd process;
-	pid_t pid = sleeper();
+	pid_t pid = unit_start(unit_sleep, NULL);
 
 	unit_case("a number that is used again");
 	CHECK_INT(pidfd_init(&process, pid, &err), 0);
@@ -98,10 +65,10 @@ int main(void)
 	test_process(true);
 	test_reused();
 	unit_case("pidfd_send_signal refused");
-	refuse(SYS_pidfd_send_signal, EPERM);
+	unit_refuse(SYS_pidfd_send_signal, EPERM);
 	test_process(true);
 	unit_case("pidfd_open refused");
-	refuse(SYS_pidfd_open, ENOSYS);
+	unit_refuse(SYS_pidfd_open, ENOSYS);
 	test_process(false);
 	return unit_done();
 }

@@ -20,30 +20,6 @@
 
 static const struct proctree_scope everything = { .group = 0 };
 
-/* Starts a child that runs body(arg), which must not return. It dies with this program. */
-static pid_t start(void (*body)(void *arg), void *arg)
-{
-	const pid_t parent = getpid();
-	pid_t pid;
-
-	fflush(stdout);
-	pid = fork();
-	if (pid)
-		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* No number for a parent outside of the child's PID namespace. */
-	if (getppid() == parent || !getppid())
-		body(arg);
-	_exit(0);
-}
-
-static void sleeper(void *arg)
-{
-	(void)arg;
-	for (;;)
-		pause();
-}
-
 static void nothing(void *arg)
 {
 	(void)arg;
@@ -72,7 +48,7 @@ static void counter(void *ready)
 	signal(SIGUSR1, end_with_count);
 	told = write(*(const int *)ready, "", 1);
 	(void)told;
-	sleeper(NULL);
+	unit_sleep(NULL);
 }
 
 /* A group of its own with a child in it, and a grandchild in a session of its own. */
@@ -82,14 +58,14 @@ static void family(void *ready)
 
 	setpgid(0, 0);
 	if (!fork())
-		sleeper(NULL);
+		unit_sleep(NULL);
 	if (!fork()) {
 		setsid();
 		told = write(*(const int *)ready, "", 1);
 		(void)told;
-		sleeper(NULL);
+		unit_sleep(NULL);
 	}
-	sleeper(NULL);
+	unit_sleep(NULL);
 }
 
 /* Waits for n bytes. */
@@ -124,8 +100,8 @@ static void test_descendants(void)
 	CHECK_INT(count(&everything), 0);
 	if (pipe(ends))
 		return;
-	root = start(family, &ends[1]);
-	lone = start(sleeper, NULL);
+	root = unit_start(family, &ends[1]);
+	lone = unit_start(unit_sleep, NULL);
 	await(ends, 1);
 	CHECK_INT(count(&everything), 4);
 	CHECK_INT(count(&(struct proctree_scope){ .spare = { root } }), 1);
@@ -151,13 +127,13 @@ static void test_memory(void)
 	unit_case("memory");
 	if (pipe(ends))
 		return;
-	first = start(counter, &ends[1]);
-	skipped = start(counter, &ends[1]);
+	first = unit_start(counter, &ends[1]);
+	skipped = unit_start(counter, &ends[1]);
 	setpgid(skipped, skipped);
 	await(ends, 2);
 	scope.skip_group = skipped;
 	CHECK_INT(proctree_signal(&scope, SIGTERM, &memory, NULL), 2);
-	second = start(counter, &ends[1]);
+	second = unit_start(counter, &ends[1]);
 	await(ends, 1);
 	scope.skip_group = 0;
 	CHECK_INT(proctree_signal(&scope, SIGTERM, &memory, NULL), 3);
@@ -172,7 +148,7 @@ static void test_memory(void)
 	CHECK_INT(WEXITSTATUS(status), 0);
 	proctree_memory_finish(&memory);
 	/* Without one: once for each call, however often it looks. */
-	first = start(counter, &ends[1]);
+	first = unit_start(counter, &ends[1]);
 	await(ends, 1);
 	proctree_signal(&everything, SIGTERM, NULL, NULL);
 	proctree_signal(&everything, SIGUSR1, NULL, NULL);
@@ -201,9 +177,9 @@ static void test_carriers(void)
 
 	unit_case("carriers");
 	shorter[sizeof(shorter) - 2] = '\0';
-	carrier = start(run_with_entry, with);
-	start(run_with_entry, longer);
-	start(run_with_entry, shorter);
+	carrier = unit_start(run_with_entry, with);
+	unit_start(run_with_entry, longer);
+	unit_start(run_with_entry, shorter);
 	CHECK(becomes(&scope, 1));
 	CHECK_INT(count(&everything), 3);
 	scope.spare[1] = carrier;
@@ -211,7 +187,7 @@ static void test_carriers(void)
 	scope.spare[1] = 0;
 	if (pipe(ends))
 		return;
-	root = start(family, &ends[1]);
+	root = unit_start(family, &ends[1]);
 	await(ends, 1);
 	scope.group = root;
 	scope.session = getsid(0) + 1;	/* not that of the group: the number is used again */
@@ -237,7 +213,7 @@ static void *other_thread(void *ready)
 	ssize_t told = write(*(const int *)ready, "", 1);
 
 	(void)told;
-	sleeper(NULL);
+	unit_sleep(NULL);
 	return NULL;
 }
 
@@ -259,8 +235,8 @@ static void test_dead_main(void)
 	unit_case("a main thread that has ended");
 	if (pipe(ends))
 		return;
-	pid = start(dead_main, &ends[1]);
-	zombie = start(nothing, NULL);
+	pid = unit_start(dead_main, &ends[1]);
+	zombie = unit_start(nothing, NULL);
 	close(ends[1]);
 	await(ends, 1);
 	for (int i = 0; i < TRIES; i++) {
@@ -289,13 +265,13 @@ static void runaway(void *arg)
 	for (int i = 0; i < 2000; i++)
 		if (fork())
 			_exit(0);
-	sleeper(NULL);
+	unit_sleep(NULL);
 }
 
 static void test_runaway(void)
 {
 	unit_case("a process that forks and ends all the time");
-	start(runaway, NULL);
+	unit_start(runaway, NULL);
 	CHECK_INT(proctree_kill(&everything, NULL, NULL), 0);
 	CHECK_INT(count(&everything), 0);
 	CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
@@ -313,11 +289,11 @@ static void test_inherited(void)
 	CHECK_INT(inherited.count, 0);
 	if (pipe(ends))
 		return;
-	old = start(family, &ends[1]);
+	old = unit_start(family, &ends[1]);
 	await(ends, 1);
 	CHECK_INT(proctree_inherit(&inherited), 0);
 	CHECK_INT(inherited.count, 3);
-	young = start(sleeper, NULL);
+	young = unit_start(unit_sleep, NULL);
 	CHECK_INT(count(&scope), 1);
 	CHECK_INT(proctree_kill(&scope, NULL, NULL), 0);
 	CHECK_INT(waitpid(young, NULL, WNOHANG), -1);
@@ -342,7 +318,7 @@ static void become_nobody(void *ready)
 		_exit(1);
 	told = write(*(const int *)ready, "", 1);
 	(void)told;
-	sleeper(NULL);
+	unit_sleep(NULL);
 }
 
 /* As another user, who may signal one of two. */
@@ -377,12 +353,12 @@ static void test_refused(void)
 	}
 	if (pipe(ends))
 		return;
-	pids[0] = start(sleeper, NULL);
+	pids[0] = unit_start(unit_sleep, NULL);
 	setpgid(pids[0], pids[0]);
-	pids[1] = start(become_nobody, &ends[1]);
+	pids[1] = unit_start(become_nobody, &ends[1]);
 	setpgid(pids[1], pids[1]);
 	await(ends, 1);
-	CHECK_INT(waitpid(start(refused, pids), &status, 0) > 0, true);
+	CHECK_INT(waitpid(unit_start(refused, pids), &status, 0) > 0, true);
 	CHECK_INT(WEXITSTATUS(status), 5);
 	CHECK_INT(proctree_kill(&everything, NULL, NULL), 0);
 	close(ends[0]);
@@ -396,7 +372,7 @@ static void namespaced(void *arg)
 	pid_t child;
 
 	(void)arg;
-	child = start(sleeper, NULL);
+	child = unit_start(unit_sleep, NULL);
 	good += !proctree_available();
 	good += proctree_signal(&everything, SIGKILL, NULL, NULL) == -1;
 	good += kill(child, 0) == 0;
@@ -419,7 +395,7 @@ static void enter(void *arg)
 
 	if (unshare(CLONE_NEWPID | CLONE_NEWNS))
 		_exit(98);
-	if (waitpid(start(namespaced, arg), &status, 0) < 0)
+	if (waitpid(unit_start(namespaced, arg), &status, 0) < 0)
 		_exit(97);
 	_exit(WEXITSTATUS(status));
 }
@@ -433,7 +409,7 @@ static void test_namespace(void)
 		printf("# needs root\n");
 		return;
 	}
-	CHECK(waitpid(start(enter, NULL), &status, 0) > 0);
+	CHECK(waitpid(unit_start(enter, NULL), &status, 0) > 0);
 	if (WEXITSTATUS(status) == 98)
 		printf("# may not unshare here\n");
 	else

@@ -7,12 +7,19 @@
 #ifndef DLOCK_UNIT_H
 #define DLOCK_UNIT_H
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
 static int unit_count;
 static int unit_failures;
@@ -81,6 +88,50 @@ static void unit_has(const char *got, const char *part, bool want, const char *t
 		printf("# \"%s\" %s \"%s\"\n", got, want ? "lacks" : "has", part);
 }
 
+/* From now on the kernel refuses this system call to this process and its children. */
+__attribute__((unused))
+static void unit_refuse(uint32_t call, uint32_t errnum)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | errnum),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		_exit(99);
+}
+
+/* Starts a child that runs body(arg) and then ends. The child dies with this program. */
+__attribute__((unused))
+static pid_t unit_start(void (*body)(void *arg), void *arg)
+{
+	const pid_t parent = getpid();
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* getppid() is 0 for a parent outside of the child's PID namespace. */
+	if (getppid() == parent || !getppid())
+		body(arg);
+	_exit(0);
+}
+
+/* For unit_start(): a process that waits to be killed. */
+__attribute__((unused))
+static void unit_sleep(void *arg)
+{
+	(void)arg;
+	for (;;)
+		pause();
+}
+
 __attribute__((unused))
 static int unit_done(void)
 {
@@ -100,7 +151,5 @@ static int unit_done(void)
 	unit_has((got), (part), true, #got " has " #part, __FILE__, __LINE__)
 #define CHECK_LACKS(got, part) \
 	unit_has((got), (part), false, #got " lacks " #part, __FILE__, __LINE__)
-
-#define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
 #endif
