@@ -4,6 +4,7 @@
 # The configuration for the commands other than run; for that one, see run.bats.
 
 load helpers
+load redis-server
 
 # private_etc COMMAND...: with ./etc for /etc and no backend in the environment
 private_etc() {

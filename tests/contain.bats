@@ -4,6 +4,7 @@
 # dlock run --contain: the command in a PID namespace of its own.
 
 load helpers
+load redis-server
 
 # What gets away from everything else: another session, an empty environment, no descriptor.
 escape() {

@@ -5,6 +5,7 @@
 # in one as a whole are a stage of .ci/run.
 
 load helpers
+load redis-server
 
 prepare() {
 	need_root

@@ -6,6 +6,7 @@
 # nothing else may be there.
 
 load helpers
+load redis-server
 
 prepare() {
 	TOP=$BATS_TEST_DIRNAME/..

@@ -5,6 +5,7 @@
 # setup), and where keepers listen.
 
 load helpers
+load redis-server
 
 # finding TOPIC: its line in $output
 finding() {

@@ -331,7 +331,7 @@ setup() {
 	LOCKS=$T/locks
 	mkdir -m 0700 "$LOCKS"
 	FILE=file://$LOCKS
-	REDIS=redis://127.0.0.1:$REDIS_PORT
+	REDIS=redis://127.0.0.1:${REDIS_PORT-}
 	KEY=dlock:$LOCK
 	# what witnesses write about their holds (tools/record.h), for judge_histories
 	export WITNESS_HISTORIES=$T/histories
@@ -498,7 +498,7 @@ proxy_stat() {
 	VALUE=${VALUE%% *}
 }
 
-# rcli ARG...: redis-cli to the server of the suite
+# rcli ARG...: redis-cli to the server of the file
 rcli() {
 	redis_at "$REDIS_DIR" "$@"
 }

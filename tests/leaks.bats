@@ -13,10 +13,12 @@ source "$BATS_TEST_DIRNAME/conformance/contents.bash"
 ROUNDS=${DLOCK_TESTS_ROUNDS:-200}
 
 setup_file() {
+	redis_for_file
 	zookeeper_for_file
 }
 
 teardown_file() {
+	redis_file_end
 	zookeeper_file_end
 }
 

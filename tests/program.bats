@@ -6,6 +6,7 @@
 # the backends file and redis.
 
 load helpers
+load redis-server
 
 prepare() {
 	TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)

@@ -6,6 +6,7 @@
 # redis.example.com.
 
 load helpers
+load redis-server
 
 prepare() {
 	TOP=$BATS_TEST_DIRNAME/..

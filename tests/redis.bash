@@ -4,6 +4,9 @@
 # What the Redis suites share. What dlock says is believed nowhere: the server is
 # asked.
 
+# shellcheck source=tests/redis-server.bash
+source "${BASH_SOURCE[0]%/*}/redis-server.bash"
+
 prepare() {
 	export DLOCK_BACKEND=$REDIS
 }
@@ -82,12 +85,12 @@ p_key_gone() {
 	[[ $(redis_at "$P_DIR" exists "$KEY") == 0 ]]
 }
 
-# lock_keys: all keys of the suite's server that have to do with this test's lock
+# lock_keys: all keys of the file's server that have to do with this test's lock
 lock_keys() {
 	rcli --scan | grep -F -- "$LOCK"
 }
 
-# only_fences: of all that the suite's server knows of this lock
+# only_fences: of all that the file's server knows of this lock
 only_fences() {
 	key_gone && ! lock_keys | grep -qv '}:fence$'
 }

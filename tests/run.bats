@@ -5,6 +5,7 @@
 # What has to do with the lock itself is in conformance/.
 
 load helpers
+load redis-server
 
 # ---- exit status
 

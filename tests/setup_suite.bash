@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# What all suites share: the program under test, the tools, one Redis.
+# What all suites share: the program under test and the tools. Each suite starts the servers
+# that it needs itself, in setup_file.
 
 setup_suite() {
 	local top tool
@@ -17,15 +18,4 @@ setup_suite() {
 		tool=$TOOLS/$(basename "$tool" .c)
 		[[ -x $tool ]] || fail "$tool is not there: run make check"
 	done
-
-	export REDIS_DIR=$BATS_SUITE_TMPDIR/redis
-	redis_start "$REDIS_DIR"
-	REDIS_PORT=$(<"$REDIS_DIR/port")
-	export REDIS_PORT
-}
-
-teardown_suite() {
-	if [[ -f $REDIS_DIR/pid ]]; then
-		redis_stop "$REDIS_DIR"
-	fi
 }

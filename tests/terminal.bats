@@ -4,6 +4,7 @@
 # On a real terminal, as a user sits at it: a shell with job control under tmux.
 
 load helpers
+load redis-server
 
 prepare() {
 	need tmux

@@ -54,7 +54,8 @@ refused() {
 		between "$MS" 0 5000
 	done
 	# a server, but of another kind
-	refused "127\\.0\\.0\\.1:$REDIS_PORT" "zk://127.0.0.1:$REDIS_PORT?timeout=500ms&connect-timeout=1s"
+	private_redis
+	refused "127\\.0\\.0\\.1:$P_PORT" "zk://127.0.0.1:$P_PORT?timeout=500ms&connect-timeout=1s"
 }
 
 @test "error: the server takes no more connections" {

@@ -4,6 +4,8 @@
 
 FIFO=1
 LEASES=1
+# shellcheck source=tests/redis-server.bash
+source "${BASH_SOURCE[0]%/*}/../redis-server.bash"
 
 backend_prepare() {
 	URI=$REDIS

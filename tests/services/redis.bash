@@ -66,6 +66,21 @@ redis_stop() {
 	wait_until 5 ended "$pid"
 }
 
+# redis_for_file: for setup_file; one server for all tests of a file, as REDIS_DIR and REDIS_PORT.
+# redis_file_end: for teardown_file.
+redis_for_file() {
+	export REDIS_DIR=$BATS_FILE_TMPDIR/redis
+	redis_start "$REDIS_DIR"
+	REDIS_PORT=$(<"$REDIS_DIR/port")
+	export REDIS_PORT
+}
+
+redis_file_end() {
+	if [[ -f $REDIS_DIR/pid ]]; then
+		redis_stop "$REDIS_DIR"
+	fi
+}
+
 # redis_at DIR ARG...: redis-cli to that server, over its unix socket.
 redis_at() {
 	local dir=$1
