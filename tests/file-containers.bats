@@ -66,12 +66,12 @@ held_in() {
 		DLOCK_TOKEN=$token "$DLOCK" acquire -t 20s "$LOCK"
 		"$DLOCK" verify "$LOCK" "$token"
 		"$DLOCK" renew -t 20s "$LOCK" "$token"
-		"$DLOCK" status "$LOCK" && exit 99
+		if "$DLOCK" status "$LOCK"; then exit 99; fi
 		"$DLOCK" release "$LOCK" "$token"
 		"$DLOCK" verify "$LOCK" "$token"
 		"$DLOCK" release "$LOCK" "$token"
 		"$DLOCK" status "$LOCK"
-		! "$DLOCK" verify -q "$LOCK" "$token" 2>/dev/null
+		if "$DLOCK" verify -q "$LOCK" "$token" 2>/dev/null; then exit 98; fi
 		echo all done'
 	equal "$stderr" ""
 	equal "${lines[-1]}" "all done"

@@ -114,12 +114,14 @@ in_turn() {
 	local four=$PID
 	release
 	hears 'a held'
-	[[ ! -e two && ! -e four ]] && not heard 'c held'
+	[[ ! -e two && ! -e four ]]
+	not heard 'c held'
 	# a stranger that comes now goes behind
 	run -124 "$DLOCK" run -w 100ms "$LOCK" -- touch stranger
 	tell give a
 	wait_until 5 test -e two
-	[[ ! -e four ]] && not heard 'c held'
+	[[ ! -e four ]]
+	not heard 'c held'
 	touch two.end
 	hears 'c held'
 	[[ ! -e four ]]
@@ -226,7 +228,8 @@ add_together() {
 	tell take r read "$NODE" 30000
 	wait_until 5 place_count 4
 	holds_for 300 not heard 'w held'
-	[[ ! -e read ]] && not heard 'r held'
+	[[ ! -e read ]]
+	not heard 'r held'
 	release
 	hears 'w held'
 	holds_for 300 test ! -e read
