@@ -113,9 +113,9 @@ static int below(unsigned long long *state, int limit)
 	return (int)((z ^ z >> 31) % (unsigned int)limit);
 }
 
-static void describe(const struct point *point)
+static void describe(const char *verdict, const struct point *point)
 {
-	printf("not ok %s: crash -s %s", point->lock, scenario->name);
+	printf("%s%s: crash -s %s", verdict, point->lock, scenario->name);
 	for (int i = 0; i < point->strike_count && scenario->pairs; i++)
 		printf(" -k %d,%s,%u,%d,%d", point->strikes[i].run, point->strikes[i].path,
 		       point->strikes[i].call, point->strikes[i].asleep_ms,
@@ -189,10 +189,12 @@ static void end(struct job *job, const struct result *result, int status)
 	    (!result->unsafe || late(result))) {
 		again[again_count++] = job->point;
 	} else if (status != 0 || result->verdict == VERDICT_FAILED) {
-		describe(&points[job->point]);
+		describe("not ok ", &points[job->point]);
 		if (failures++ < SHOWN)
 			show(job->out);
 	} else {
+		if (*suffix)
+			describe("flaky: ", &points[job->point]);
 		if (setting.verbose)
 			show(job->out);
 		passed++;
