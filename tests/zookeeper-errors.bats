@@ -22,9 +22,16 @@ refused() {
 	between "$MS" 0 6000
 	# all of them
 	refused '127\.0\.0\.1:[12][^0-9].*(refused|Refused)' zk://127.0.0.1:1,127.0.0.1:2
-	# the default port, where nobody listens on a machine of tests
-	not socat -u OPEN:/dev/null TCP4:127.0.0.1:2181 2>/dev/null || return 0
-	refused '127\.0\.0\.1:2181' zookeeper://127.0.0.1
+}
+
+@test "the default port is 2181" {
+	# in a network of its own, where nobody listens
+	need_root
+	need unshare
+	run --separate-stderr -122 unshare --net sh -c 'ip link set lo up && exec "$@"' sh \
+		timeout 30 "$DLOCK" run -b zookeeper://127.0.0.1 "$LOCK" -- touch ran
+	one_line '127\.0\.0\.1:2181'
+	[[ ! -e ran ]]
 }
 
 @test "error: a host that does not resolve, and one of two that does" {

@@ -3,36 +3,12 @@
 #
 # What every backend must do for acquire, renew, verify, release, status, wait, break,
 # check and setup. As suite.bats: tests/conformance-acquire-NAME.bats is a link to this
-# file, and conformance/NAME.bash says what differs between backends.
+# file, and conformance/NAME.bash says what differs between backends: see common.bash.
 
 load helpers
-
-BACKEND=${BATS_TEST_FILENAME##*/conformance-acquire-}
-BACKEND=${BACKEND%.bats}
-BATS_TEST_NAME_PREFIX="$BACKEND: "
-# shellcheck source=tests/conformance/redis.bash
-source "$BATS_TEST_DIRNAME/conformance/$BACKEND.bash"
+load conformance/common
 # shellcheck source=tests/conformance/contents.bash
 source "$BATS_TEST_DIRNAME/conformance/contents.bash"
-
-# offers WHAT: shared, slots, count. A descriptor says in LACKS what its backend has not.
-offers() {
-	[[ " ${LACKS-} " != *" $1 "* ]]
-}
-
-prepare() {
-	need jq
-	backend_prepare
-	export DLOCK_BACKEND=$URI
-}
-
-waiters() {
-	equal "$(backend_waiters)" "$1" waiters 2>/dev/null
-}
-
-nothing_left() {
-	wait_until 2 backend_nothing_left
-}
 
 # take [OPTION]...: acquires $LOCK; sets TOKEN, FENCE, and KEEPER (null without one)
 take() {
@@ -308,6 +284,7 @@ one_new_token() {
 	printf -v slashes '%200s' ''
 	for name in a/b ' a' .. %s '{a}' 'a"b\' 'Ünï🔒' '*' "${slashes// //}" "$LOCK.lock"; do
 		if ! offers names && ((${#name} > 64)); then
+			refuses names
 			continue
 		fi
 		TOKEN=$("$DLOCK" acquire -- "$name" 2>/dev/null || "$DLOCK" acquire "$name")
@@ -571,10 +548,9 @@ lasts() {
 }
 
 @test "renew without -t keeps the TTL of the hold, longer or shorter than the default; -t changes it" {
-	local mode modes=('')
-	offers shared && modes+=('-s')
-	offers slots && modes+=('--slots 2')
-	for mode in "${modes[@]}"; do
+	local mode
+	for mode in '' -s '--slots 2'; do
+		offers "$mode" || { refuses "$mode"; continue; }
 		# shellcheck disable=SC2086 # words
 		take -t 100s $mode
 		"$DLOCK" renew --json "$LOCK" "$TOKEN" >renewed
@@ -595,11 +571,10 @@ lasts() {
 }
 
 @test "counting shortens no lease: it keeps the TTL of the hold, or makes it longer" {
-	offers count || return 0
-	local mode modes=('')
-	offers shared && modes+=('-s')
-	offers slots && modes+=('--slots 2')
-	for mode in "${modes[@]}"; do
+	offers count || { refuses count; return; }
+	local mode
+	for mode in '' -s '--slots 2'; do
+		offers "$mode" || { refuses "$mode"; continue; }
 		# shellcheck disable=SC2086 # words
 		take -t 100s $mode
 		# shellcheck disable=SC2086 # words
@@ -685,13 +660,13 @@ counts() {
 }
 
 @test "acquire with the token of a current hold counts one more, each release one less" {
-	offers count || return 0
+	offers count || { refuses count; return; }
 	take
 	counts
 }
 
 @test "the token of a current hold is enough to count, wherever the backend is named" {
-	offers count || return 0
+	offers count || { refuses count; return; }
 	take
 	local first=$TOKEN t
 	t=$(env -u DLOCK_BACKEND DLOCK_TOKEN="$first" timeout 10 "$DLOCK" acquire -n -b "$URI" "$LOCK") ||
@@ -713,7 +688,7 @@ counts() {
 }
 
 @test "counting with --pid: the last release ends the keeper" {
-	offers count || return 0
+	offers count || { refuses count; return; }
 	owner
 	take --pid "$OWNER"
 	counts
@@ -722,7 +697,7 @@ counts() {
 }
 
 @test "counting with --pid: the end of the process frees all" {
-	offers count || return 0
+	offers count || { refuses count; return; }
 	owner
 	take --pid "$OWNER"
 	again
@@ -733,11 +708,10 @@ counts() {
 }
 
 @test "counting a shared hold and a slot" {
-	offers count || return 0
-	local mode modes=()
-	offers shared && modes+=('-s')
-	offers slots && modes+=('--slots 2')
-	for mode in "${modes[@]}"; do
+	offers count || { refuses count; return; }
+	local mode
+	for mode in -s '--slots 2'; do
+		offers "$mode" || { refuses "$mode"; continue; }
 		# shellcheck disable=SC2086 # words
 		take $mode
 		# shellcheck disable=SC2086 # words
@@ -753,13 +727,10 @@ counts() {
 }
 
 @test "counting: every mode with the token of every mode" {
-	offers count || return 0
+	offers count || { refuses count; return; }
 	local held asked
 	for held in '' -s '--slots 1' '--slots 3' '--slots 5'; do
-		case $held in
-		-s) offers shared || continue ;;
-		--*) offers slots || continue ;;
-		esac
+		offers "$held" || { refuses "$held"; continue; }
 		# shellcheck disable=SC2086 # words
 		take $held
 		for asked in '' -s '--slots 1' '--slots 3' '--slots 5'; do
@@ -784,7 +755,7 @@ counts() {
 }
 
 @test "acquire inside run counts one more; run still frees it in the end" {
-	offers count || return 0
+	offers count || { refuses count; return; }
 	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- bash -c '
 		token=$("$DLOCK" acquire "$LOCK")
 		[ "$token" = "$DLOCK_TOKEN" ] || exit 1
@@ -878,10 +849,9 @@ nest() {
 }
 
 @test "run under acquire, shared or in a slot: as it is held, and nothing else" {
-	local mode modes=()
-	offers shared && modes+=('-s')
-	offers slots && modes+=('--slots 2')
-	for mode in "${modes[@]}"; do
+	local mode
+	for mode in -s '--slots 2'; do
+		offers "$mode" || { refuses "$mode"; continue; }
 		# shellcheck disable=SC2086 # words
 		take $mode
 		# shellcheck disable=SC2086 # words
@@ -1457,7 +1427,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 # ---- shared holds and slots
 
 @test "shared holds are many, and exclude exclusive ones" {
-	offers shared || return 0
+	offers shared || { refuses shared; return; }
 	local first second
 	first=$("$DLOCK" acquire -s "$LOCK")
 	second=$("$DLOCK" acquire --shared -n "$LOCK")
@@ -1476,8 +1446,8 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "an exclusive hold excludes shared ones and slots; shared ones exclude slots" {
-	offers shared || return 0
-	offers slots || return 0
+	offers shared || { refuses shared; return; }
+	offers slots || { refuses slots; return; }
 	take
 	run -124 "$DLOCK" acquire -s -n "$LOCK"
 	run -124 "$DLOCK" acquire --slots 2 -n "$LOCK"
@@ -1493,7 +1463,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "the last shared hold that ends lets the exclusive waiter in" {
-	offers shared || return 0
+	offers shared || { refuses shared; return; }
 	local first second waiter out
 	first=$("$DLOCK" acquire -s "$LOCK")
 	second=$("$DLOCK" acquire -s "$LOCK")
@@ -1509,7 +1479,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "one release of an exclusive hold lets all shared waiters in" {
-	offers shared || return 0
+	offers shared || { refuses shared; return; }
 	local pids=() outs=() n
 	take
 	for n in 1 2 3; do
@@ -1529,14 +1499,28 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	nothing_left
 }
 
-@test "a shared one that comes after an exclusive waiter does not pass it" {
-	offers shared || return 0
-	[[ -n $FIFO ]] || return 0
+@test "a shared one after an exclusive waiter does not pass it, where waiters have an order" {
+	offers shared || { refuses shared; return; }
 	local exclusive out shared
 	take -s
 	in_line 1
 	exclusive=$PID out=$OUT
-	run -124 "$DLOCK" acquire -s -n "$LOCK"
+	run "$DLOCK" acquire -s -n "$LOCK"
+	if [[ -z $FIFO ]]; then
+		# without an order either may come first, but never both at once
+		matches "$status" '^(0|124)$' status
+		holds_for 300 alive "$exclusive"
+		if ((status == 0)); then
+			holds "$output"
+			give "$output"
+		fi
+		give
+		join "$exclusive" 5
+		give "$(<"$out")"
+		nothing_left
+		return
+	fi
+	equal "$status" 124
 	start "$DLOCK" acquire -s "$LOCK"
 	shared=$PID
 	local shared_out=$OUT
@@ -1551,7 +1535,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "--slots: so many and not one more; a slot that is freed goes to the next" {
-	offers slots || return 0
+	offers slots || { refuses slots; return; }
 	local a b c
 	a=$("$DLOCK" acquire --slots 3 "$LOCK")
 	b=$("$DLOCK" acquire --slots 3 "$LOCK")
@@ -1577,7 +1561,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "--slots: a disagreement is an error that says both numbers" {
-	offers slots || return 0
+	offers slots || { refuses slots; return; }
 	take --slots 3
 	run --separate-stderr -125 "$DLOCK" acquire --slots 5 "$LOCK"
 	one_line '\<3\>' '\<5\>' slots
@@ -1595,7 +1579,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "--slots: never more inside than there is room for, though all come at once" {
-	offers slots || return 0
+	offers slots || { refuses slots; return; }
 	local n pids=()
 	: >log
 	for n in {1..12}; do
@@ -1614,7 +1598,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 }
 
 @test "a slot's lease that ends frees the slot" {
-	offers slots || return 0
+	offers slots || { refuses slots; return; }
 	take -t 1s --slots 1
 	run -124 "$DLOCK" acquire -n --slots 1 "$LOCK"
 	timed "$DLOCK" acquire -w 10s --slots 1 "$LOCK"
@@ -1710,9 +1694,24 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	join "$HOLDER"
 }
 
-@test "status shows the queue, with positions" {
-	[[ -n $FIFO ]] || return 0
+@test "status shows who waits, in order where waiters have one" {
 	local n pids=() mode='' options=()
+	if [[ -z $FIFO ]]; then
+		hold --
+		for n in 1 2; do
+			start "$DLOCK" run "$LOCK" -- true
+			pids+=("$PID")
+		done
+		wait_until 5 waiters 2
+		json_is '[.waiters[].position] | join(" ")' "1 2"
+		json_is '[.waiters[].pid] | sort | join(" ")' "$(printf '%s\n' "${pids[@]}" | sort -n | paste -sd ' ')"
+		kill -TERM "${pids[@]}"
+		wait_until 5 ended "${pids[@]}"
+		json_is '.waiters | length' 0
+		release
+		nothing_left
+		return
+	fi
 	if offers shared; then
 		mode=shared options=(-s)
 	fi
@@ -1944,7 +1943,7 @@ contents_before_check() {
 }
 
 @test "wait waits for all of a shared lock" {
-	offers shared || return 0
+	offers shared || { refuses shared; return; }
 	local first second
 	first=$("$DLOCK" acquire -s "$LOCK")
 	second=$("$DLOCK" acquire -s "$LOCK")
@@ -2059,7 +2058,7 @@ contents_before_check() {
 }
 
 @test "break takes a lock from all who share it" {
-	offers shared || return 0
+	offers shared || { refuses shared; return; }
 	local first second
 	first=$("$DLOCK" acquire -s -t 3s "$LOCK")
 	second=$("$DLOCK" acquire -s -t 3s "$LOCK")

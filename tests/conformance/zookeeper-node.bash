@@ -6,7 +6,7 @@
 source "$BATS_TEST_DIRNAME/conformance/zookeeper.bash"
 
 FIFO=
-EXCLUSIVE_ONLY=1
+LACKS='shared slots'
 
 backend_prepare() {
 	URI="zookeeper://127.0.0.1:$ZK_PORT?strategy=node"
