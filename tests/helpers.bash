@@ -296,25 +296,10 @@ watch_over() {
 
 # ---- a test's frame
 
-# bats notes where a test is, before each command: that takes more time than most commands. The
-# bash of today still knows it when one has failed.
-failed_here() {
-	bats_check_status_from_trap
-	if [[ -z $BATS_DEBUG_LAST_STACK_TRACE_IS_VALID ]]; then
-		bats_capture_stack_trace
-		BATS_DEBUG_LAST_STACK_TRACE_IS_VALID=1
-	fi
-}
-
-note_failures_only() {
-	declare -F bats_check_status_from_trap bats_capture_stack_trace >/dev/null || return 0
-	trap - DEBUG
-	trap failed_here ERR
-	BATS_DEBUG_LAST_STACK_TRACE=() BATS_DEBUG_LASTLAST_STACK_TRACE=()
-}
-
 setup() {
-	note_failures_only
+	# Before each command bats notes where the test is, which takes more time than most commands.
+	# In the helpers it need not: the line of the test that called them says enough.
+	bats_add_debug_exclude_path "${BASH_SOURCE[0]%/*}"
 	T=$BATS_TEST_TMPDIR
 	cd "$T" || return
 	MARK=$BATS_SUITE_TEST_NUMBER.$$
