@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# What the suites are written in. Each test gets a directory ($T, its working
-# directory), a lock name ($LOCK) and a lock directory ($LOCKS) of its own; what it
-# starts with `start` is ended after it, and a test that leaves any other process
-# behind fails.
+# The functions that the suites are written with. Each test gets its own working directory ($T),
+# lock name ($LOCK) and lock directory ($LOCKS). Processes that a test starts with `start` are
+# ended after it; a test that leaves any other process behind fails.
 #
-# No loop variable is called i: bats 1.8 lets its own show through after `run`.
+# No loop variable is called i, because `run` of bats 1.8 overwrites that one.
 
 bats_require_minimum_version 1.5.0
 
@@ -15,9 +14,9 @@ source "${BASH_SOURCE[0]%/*}/services/redis.bash"
 # shellcheck source=tests/services/zookeeper.bash
 source "${BASH_SOURCE[0]%/*}/services/zookeeper.bash"
 
-# ---- saying so
+# ---- assertions
 
-# fail MESSAGE...: ends the test. Shows what the last commands wrote.
+# fail MESSAGE...: fails the test, and shows the output of the last `run`
 fail() {
 	printf '%s\n' "$*" >&2
 	if [[ -n ${output-} ]]; then
@@ -29,7 +28,7 @@ fail() {
 	return 1
 }
 
-# not_here REASON: skips, or fails where a skip is a failure.
+# not_here REASON: skips the test, or fails it where skips count as failures
 not_here() {
 	if [[ ${DLOCK_TESTS_STRICT-} == 1 ]]; then
 		fail "cannot run here: $1"
@@ -77,8 +76,8 @@ one_line() {
 
 # ---- time
 
-# now: sets NOW, ms since boot. /proc/uptime counts in 10 ms, which is fine for what
-# a contract can promise, and no process need be started to read it.
+# now: sets NOW to the ms since boot, without starting a process. /proc/uptime counts in units
+# of 10 ms, which is precise enough for every assertion here.
 now() {
 	local uptime
 	read -r uptime _ </proc/uptime
@@ -95,18 +94,19 @@ timed() {
 	MS=$((NOW - start))
 }
 
-# pause SECONDS: without a process, which to start takes a tenth of the time of most pauses
+# pause SECONDS: sleeps without starting a process where possible, because most pauses are so
+# short that sleep(1) would make them a tenth longer
 pause() {
 	if [[ -p ${T-}/watchdog ]]; then
-		# nobody ever writes into it
+		# Nothing is ever written into this FIFO.
 		read -rt "$1" <>"$T/watchdog" || :
 	else
 		sleep "$1"
 	fi
 }
 
-# wait_until SECONDS COMMAND...: polls until COMMAND succeeds, fails at the deadline. What
-# takes longer is looked for less often.
+# wait_until SECONDS COMMAND...: polls until COMMAND succeeds, and fails at the deadline. It polls
+# every 20 ms at first, and every 50 ms after 0.4 s.
 wait_until() {
 	local seconds=$1 start
 	shift
@@ -122,7 +122,7 @@ wait_until() {
 	done
 }
 
-# holds_for MS COMMAND...: COMMAND succeeds again and again for so long.
+# holds_for MS COMMAND...: COMMAND succeeds each time it is tried during MS
 holds_for() {
 	local ms=$1 deadline
 	shift
@@ -135,7 +135,8 @@ holds_for() {
 	done
 }
 
-# negations for the two above, which take a command and no syntax
+# not COMMAND...: succeeds when COMMAND fails. As an assertion, because errexit ignores "! COMMAND",
+# and for wait_until and holds_for, which take a command.
 not() {
 	! "$@"
 }
@@ -154,7 +155,7 @@ proc_stat() {
 	read -r PROC_STATE PROC_PPID PROC_PGRP _ <<<"$rest"
 }
 
-# alive PID...: all of them are there and no zombies
+# alive PID...: all these processes exist, and none is a zombie
 alive() {
 	local pid
 	for pid; do
@@ -162,7 +163,7 @@ alive() {
 	done
 }
 
-# ended PID...: none of them is
+# ended PID...: none of these processes is alive
 ended() {
 	local pid
 	for pid; do
@@ -172,7 +173,7 @@ ended() {
 	done
 }
 
-# not_ours PID: it has ended, though somebody else may have its number
+# not_ours PID: this child of the test has ended, though another process may have its number now
 not_ours() {
 	! alive "$1" || ((PROC_PPID != $$))
 }
@@ -181,8 +182,8 @@ stopped() {
 	proc_stat "$1" && [[ $PROC_STATE == T ]]
 }
 
-# processes: "PID PPID COMM" of every process that is no zombie. One awk for all of
-# them: a loop in bash takes a second under the tracing of bats.
+# processes: prints "PID PPID COMM" of every process that is no zombie. One awk reads them all,
+# because a loop in bash would take a second.
 processes() {
 	cat /proc/[0-9]*/stat 2>/dev/null | awk '{
 		match($0, /\(.*\) /)
@@ -199,8 +200,8 @@ child() {
 	[[ -n $CHILD ]]
 }
 
-# tree PID: its living descendants, one a line; without what waits for a moment to become
-# dlock's command, and may be gone when the caller acts
+# tree PID: prints the pids of its living descendants, one a line. A child of the guard that is
+# still called dlock-guard is left out: it is about to become dlock's command.
 tree() {
 	processes | awk -v root="$1" '
 		{ parent[$1] = $2; name[$1] = $3 }
@@ -216,7 +217,7 @@ tree() {
 		}'
 }
 
-# dlock's processes by the pid of the one that was started; they appear in their time
+# keeper_of PID, guard_of PID: wait for this process of the dlock that was started as PID
 keeper_of() {
 	wait_until 5 child "$1" dlock-keeper && KEEPER=$CHILD
 }
@@ -225,8 +226,9 @@ guard_of() {
 	wait_until 5 child "$1" dlock-guard && GUARD=$CHILD
 }
 
-# start COMMAND [ARG]...: in the background, with a /dev/null to read and INT and
-# QUIT as in a foreground job. Sets PID, OUT and ERR (files).
+# start COMMAND [ARG]...: runs COMMAND in the background, with /dev/null as standard input, and with
+# the default action for INT and QUIT, as a job in the foreground has it. Sets PID, and OUT and
+# ERR to the files that its output goes to.
 start() {
 	((++STARTED_COUNT))
 	OUT=$T/out.$STARTED_COUNT
@@ -236,7 +238,7 @@ start() {
 	STARTED+=("$PID")
 }
 
-# join PID [SECONDS]: waits for its end; sets status as `run` does
+# join PID [SECONDS]: waits for the end of a process; sets status as `run` does
 join() {
 	wait_until "${2:-10}" ended "$1" || fail "process $1 did not end"
 	status=0
@@ -256,7 +258,7 @@ line() {
 # strays: pids of all processes that carry this test's mark in their environment
 strays() {
 	local file pid
-	# grep itself is not to be found
+	# without the mark for grep itself
 	env -u DLOCK_TEST_MARK grep -lzsxF -- "DLOCK_TEST_MARK=$MARK" /proc/[0-9]*/environ |
 		while read -r file; do
 			pid=${file#/proc/}
@@ -271,20 +273,21 @@ no_strays() {
 	[[ -z $(strays) ]]
 }
 
-# no_strays_but PID...: these are there, and no other
+# no_strays_but PID...: exactly these processes carry the mark
 no_strays_but() {
 	local found
-	# what sorts them has the mark, too
+	# before sort runs, which has the mark, too
 	found=$(strays)
 	[[ $(sort <<<"$found") == "$(printf '%s\n' "$@" | sort)" ]]
 }
 
-# A test that hangs is a failure, not a hung suite. BATS_TEST_TIMEOUT ends the test's
-# shell but not what it waits for, so that `run` would wait on.
+# watch_over: starts the watchdog, which kills all processes of the test after TEST_LIMIT seconds,
+# so that a test that hangs fails. BATS_TEST_TIMEOUT would end the test's shell only, and `run`
+# would go on waiting for the processes.
 watch_over() {
 	mkfifo "$T/watchdog"
 	{
-		# the only way to sleep without a process that would have to be ended too
+		# This sleeps without a process that teardown would have to end, too.
 		read -rt "${TEST_LIMIT:-75}" <>"$T/watchdog"
 		touch "$T/timed-out"
 		strays | while read -r pid; do
@@ -308,20 +311,20 @@ setup() {
 	STARTED_COUNT=0
 	SERVICES=()
 	unset DLOCK_BACKEND DLOCK_TTL DLOCK_WAIT DLOCK_NAME DLOCK_TOKEN DLOCK_FENCE
-	# no file of the user who runs the tests, and nothing of theirs is touched
+	# The tests neither read nor change files of the user who runs them.
 	export HOME=$T/home XDG_CONFIG_HOME=$T/config XDG_RUNTIME_DIR=$T/runtime
 	mkdir -m 0700 "$HOME" "$XDG_CONFIG_HOME" "$XDG_RUNTIME_DIR"
-	# for what runs under the lock, too
+	# Commands under the lock use these, too.
 	export LOCK=test-$BATS_SUITE_TEST_NUMBER T
 	LOCKS=$T/locks
 	mkdir -m 0700 "$LOCKS"
 	FILE=file://$LOCKS
 	REDIS=redis://127.0.0.1:${REDIS_PORT-}
 	KEY=dlock:$LOCK
-	# what witnesses write about their holds (tools/record.h), for judge_histories
+	# Witnesses write here about their holds (tools/record.h); judge_histories reads it.
 	export WITNESS_HISTORIES=$T/histories
 	mkdir "$WITNESS_HISTORIES"
-	# the default of most tests, and no directory of the system by mistake
+	# Most tests use this backend; without it a test could use the system's lock directory.
 	export DLOCK_BACKEND=$FILE
 	watch_over
 	if declare -F prepare >/dev/null; then
@@ -340,7 +343,7 @@ teardown() {
 		tidy
 	fi
 	for pid in "${STARTED[@]}"; do
-		# the number of one that ended may be somebody else's now
+		# The pid of a process that ended may be another process's now.
 		if ! not_ours "$pid"; then
 			kill -TERM "$pid"
 			kill -CONT "$pid"
@@ -374,9 +377,8 @@ teardown() {
 	judge_histories
 }
 
-# judge_histories: none of those that the test's witnesses have written shows two holders at once,
-# or a fence that shrank (torture/history.h). A test in which that is what is to be seen removes
-# them.
+# judge_histories: no history that the test's witnesses have written shows two holders at once, or a
+# fence that shrank (torture/history.h). A test that expects such a history removes it.
 judge_histories() {
 	local file files=()
 	for file in "$T"/histories/*; do
@@ -387,20 +389,21 @@ judge_histories() {
 
 # ---- other users
 
-# as USER COMMAND...: as somebody else, without a runtime directory
+# as USER COMMAND...: runs COMMAND as another user, without a runtime directory
 as() {
 	local user=$1
 	shift
 	setpriv --reuid="$user" --regid="$user" --clear-groups env -u XDG_RUNTIME_DIR -u DLOCK_BACKEND "$@"
 }
 
-# strangers: two users that nobody has, a copy of dlock that they can reach in $OPEN
+# strangers: sets ALICE and BOB to two unused user ids, and OPEN to a directory that both can enter,
+# with a copy of dlock in it
 strangers() {
 	need_root
 	need setpriv
 	ALICE=$((60000 + BASHPID % 2000))
 	BOB=$((ALICE + 2500))
-	# not below the tests' own directory, which nobody else may enter
+	# Other users cannot enter the tests' own directory.
 	OPEN=$(mktemp -d /tmp/dlock-open.XXXXXX)
 	chmod 0755 "$OPEN"
 	cp "$DLOCK" "$OPEN/dlock"
@@ -410,7 +413,7 @@ strangers() {
 
 # ---- services of a single test
 
-# faketime_preload: sets PRELOAD, which gives a server a clock of the test's own.
+# faketime_preload: sets PRELOAD to the library that gives a server the test's own clock
 faketime_preload() {
 	need faketime
 	FAKED=1
@@ -418,8 +421,8 @@ faketime_preload() {
 	PRELOAD=$(faketime -f +0 printenv LD_PRELOAD)
 }
 
-# libfaketime leaves two files behind for each process that is killed, by its number: in
-# the way of whoever has that number next.
+# sweep_faketime: removes the two files that libfaketime leaves behind for each process that was
+# killed. They are named after its pid, and disturb the next process with that pid.
 sweep_faketime() {
 	local file
 	for file in /dev/shm/{,sem.}faketime_s[eh]m_*; do
@@ -440,7 +443,7 @@ private_redis() {
 	SERVICES+=("$P_PID")
 }
 
-# private_zookeeper [KEY=VALUE]...: as private_redis
+# private_zookeeper [KEY=VALUE]...: the same for ZooKeeper
 private_zookeeper() {
 	P_DIR=$T/zookeeper.${#SERVICES[@]}
 	zookeeper_start "$P_DIR" "$@"
@@ -451,7 +454,7 @@ private_zookeeper() {
 }
 
 # tool NAME [ARG]...: starts a tool that prints a port when it is ready; sets TOOL_PORT
-# and TOOL_PID. Ends with the test.
+# and TOOL_PID. The tool ends with the test.
 tool() {
 	local out=$T/tool.${#SERVICES[@]} name=$1
 	shift
@@ -464,26 +467,26 @@ tool() {
 	TOOL_PORT=$LINE
 }
 
-# start_proxy PORT: between dlock and the server there. Sets PROXY (a URI).
+# start_proxy PORT: starts a proxy before the server at PORT; sets PROXY to its URI
 start_proxy() {
 	tool proxy -l "$T/requests" "$1" "$T/proxy.ctl"
 	PROXY=redis://127.0.0.1:$TOOL_PORT
 }
 
-# proxy COMMAND...: tells it what to do; sets ANSWER
+# proxy COMMAND...: sends a command to the proxy; sets ANSWER
 proxy() {
 	ANSWER=$(echo "$*" | socat -t5 - "UNIX-CONNECT:$T/proxy.ctl")
 	[[ $ANSWER == ok || $1 == stats ]] || fail "proxy $*: $ANSWER"
 }
 
-# proxy_stat NAME: one of its counters, as VALUE
+# proxy_stat NAME: sets VALUE to this counter of the proxy
 proxy_stat() {
 	proxy stats
 	VALUE=${ANSWER#*"$1="}
 	VALUE=${VALUE%% *}
 }
 
-# rcli ARG...: redis-cli to the server of the file
+# rcli ARG...: redis-cli to the Redis of this file's tests
 rcli() {
 	redis_at "$REDIS_DIR" "$@"
 }
@@ -491,8 +494,8 @@ rcli() {
 # ---- dlock
 
 # hold [OPTION]... -- [COMMAND...]: starts `dlock run OPTION... $LOCK -- COMMAND` and
-# waits until COMMAND runs. Without a COMMAND it is one that waits to be ended with
-# `release`. Sets HOLDER and COMMAND (their pids), TOKEN, FENCE, HOLDER_OUT, HOLDER_ERR.
+# waits until COMMAND runs. The default COMMAND sleeps until `release` ends it. Sets HOLDER and
+# COMMAND (their pids), TOKEN, FENCE, HOLDER_OUT and HOLDER_ERR.
 hold() {
 	local options=() started
 	while (($#)) && [[ $1 != -- ]]; do
@@ -536,9 +539,9 @@ release() {
 	equal "$status" 143 "status of the holder"
 }
 
-# contend [PID]...: starts a dlock that waits for $LOCK; once it has it, it tells
-# which of PIDs are still alive: "overlap PID", else "alone". CONTEND_WITH: options of it, for
-# another mode. Sets PID and OUT. See met_nobody.
+# contend [PID]...: starts a dlock that waits for $LOCK. Once that dlock holds the lock, its command
+# prints "overlap PID" if one of PIDs is still alive, else "alone". CONTEND_WITH has more options
+# for it, such as another mode. Sets PID and OUT. See met_nobody.
 contend() {
 	# shellcheck disable=SC2016,SC2086 # expanded by the inner shell; words
 	start "$DLOCK" run -w 30s ${CONTEND_WITH-} "$LOCK" -- sh -c '
@@ -553,14 +556,14 @@ contend() {
 	CONTENDER=$PID CONTENDER_OUT=$OUT CONTENDER_ERR=$ERR
 }
 
-# met_nobody [SECONDS]: the contender gets the lock within that time, and only after
-# the others were dead; it is in their history, too
+# met_nobody [SECONDS]: the contender gets the lock within that time, and only after the processes
+# that contend was given were dead
 met_nobody() {
 	join "$CONTENDER" "${1:-10}"
 	equal "$status $(<"$CONTENDER_OUT")" "0 alone" "contender ($(<"$CONTENDER_ERR"))"
 }
 
-# is_free, is_held: asked by a dlock of our own
+# is_free, is_held: what another dlock finds
 is_free() {
 	"$DLOCK" run -n -q "$LOCK" -- true
 }

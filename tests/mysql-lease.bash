@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# What the suites of MySQL's leases share. Each asks the server at DIR, which is the
-# file's or a test's own.
+# What the suites of MySQL's leases share.
 
 # shellcheck source=tests/mysql.bash
 source "${BASH_SOURCE[0]%/*}/mysql.bash"
 
-# The server's clock as the tables have it.
+# SQL for the server's clock in the unit of the tables, µs since 1970.
 UTC_US="TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
-# ask SQL: at the server that the test is about: SERVER, else that of the file
+# ask SQL: runs SQL at the server in the directory SERVER, by default that of the file
 ask() {
 	mysql_at "${SERVER-$MYSQL_DIR}" "$@"
 }
 
-# Those in line whose connection lives: it holds their ticket.
+# waiters N: N wait in line whose connections live, for the connection holds a waiter's ticket
 waiters() {
 	[[ $(ask "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK' AND
 		IS_FREE_LOCK(CONCAT('dlock-', LEFT(HEX(token), 40))) = 0" 2>&1) == "$1" ]]
 }
 
-# wait_in_line N [OPTION]... -- COMMAND...: a waiter, the Nth, once it is in line
+# wait_in_line N [OPTION]... -- COMMAND...: starts a waiter, and returns when it is the Nth in line
 wait_in_line() {
 	local n=$1 options=()
 	shift
@@ -33,7 +32,7 @@ wait_in_line() {
 	wait_until 10 waiters "$n"
 }
 
-# only_fences: of all that the server knows of this lock
+# only_fences: the server has nothing of this lock but its fence
 only_fences() {
 	[[ -z $(ask "
 		SELECT name FROM dlock_locks WHERE name = '$LOCK' AND (token <> '' OR expires > $UTC_US)
@@ -41,17 +40,17 @@ only_fences() {
 		UNION ALL SELECT name FROM dlock_queue WHERE name = '$LOCK'" 2>&1) ]]
 }
 
-# lock_field COLUMN: of the lock's row, in VALUE
+# lock_field COLUMN: sets VALUE to this column of the lock's row
 lock_field() {
 	VALUE=$(ask "SELECT $1 FROM dlock_locks WHERE name = '$LOCK'")
 }
 
-# connections: the ids of dlock's connections, one a line
+# connections: prints the ids of dlock's connections, one a line
 connections() {
 	ask "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '$MYSQL_USER' ORDER BY ID"
 }
 
-# kill_connections: the server ends all of dlock's
+# kill_connections: the server ends all connections of dlock
 kill_connections() {
 	local id
 	for id in $(connections); do
@@ -59,8 +58,8 @@ kill_connections() {
 	done
 }
 
-# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost; about
-# trouble with the server it may have said more
+# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost; other lines may be
+# about trouble with the server
 lost() {
 	join "$HOLDER" "${1:-8}"
 	equal "$status" 123
@@ -69,7 +68,7 @@ lost() {
 	ended "$COMMAND"
 }
 
-# refused REGEX URI [OPTION]...: status 122, one line that names the thing, nothing run
+# refused REGEX URI [OPTION]...: dlock ends with 122 and one line that matches REGEX; it runs nothing
 refused() {
 	local regex=$1 uri=$2
 	shift 2

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# What the MySQL suites share: a server for each file of tests. What dlock says is
-# believed nowhere: the server is asked.
+# What the MySQL suites share: a server for each file of tests. Their assertions ask the server,
+# and do not rely on what dlock prints.
 
 # shellcheck source=tests/services/mysql.bash
 source "${BASH_SOURCE[0]%/*}/services/mysql.bash"
@@ -24,13 +24,13 @@ prepare() {
 	export DLOCK_BACKEND=$MYSQL
 }
 
-# my SQL: at the server of the file, as root
+# my SQL: runs SQL at the server of the file, as root
 my() {
 	mysql_at "$MYSQL_DIR" "$@"
 }
 
-# via_proxy [PORT]: sets PROXY, a URI that goes through a proxy to the server there, else to that of
-# the file
+# via_proxy [PORT]: starts a proxy before the server at PORT, by default that of the file; sets
+# PROXY to its URI
 via_proxy() {
 	start_proxy "${1-$(<"$MYSQL_DIR/port")}"
 	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
@@ -47,12 +47,12 @@ private_mysql() {
 	SERVICES+=("$P_PID")
 }
 
-# pmy SQL: at the server of this test, as root
+# pmy SQL: runs SQL at the server of this test, as root
 pmy() {
 	mysql_at "$P_DIR" "$@"
 }
 
-# mysql_contents TEXT: all rows of dlock's tables whose name has TEXT in it
+# mysql_contents TEXT: prints all rows of dlock's tables whose name contains TEXT
 mysql_contents() {
 	local table
 	my "SHOW TABLES LIKE 'dlock%'" | while read -r table; do

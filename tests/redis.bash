@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# What the Redis suites share. What dlock says is believed nowhere: the server is
-# asked.
+# What the Redis suites share. Their assertions ask the server, and do not rely on what dlock
+# prints.
 
 # shellcheck source=tests/redis-server.bash
 source "${BASH_SOURCE[0]%/*}/redis-server.bash"
@@ -13,8 +13,8 @@ prepare() {
 
 # ---- a command that testifies (tools/witness.c)
 
-# testify PORT [OPTION]...: holds $LOCK with a witness that ignores TERM and asks
-# the server at PORT, directly, whether the lease still stands. Its log: ./log
+# testify PORT [OPTION]...: holds $LOCK with a witness that ignores TERM and asks the server at PORT
+# itself whether the lease still stands. The witness writes to ./log.
 testify() {
 	local port=$1
 	shift
@@ -22,22 +22,22 @@ testify() {
 	wait_until 5 has_line log ' held '
 }
 
-# lost_nothing: no reply of the server has ever told the witness that it runs unprotected
+# lost_nothing: no reply of the server has told the witness that it ran without the lock
 lost_nothing() {
 	not has_line log LOST
 }
 
-# last_sign: the time of the witness's last line, in SIGN
+# last_sign: sets SIGN to the time of the witness's last line
 last_sign() {
 	read -r SIGN _ < <(tail -n 1 log)
 }
 
-# lease: when the last lease that the server told of ends, in LEASE
+# lease: sets LEASE to the end of the last lease that the server reported
 lease() {
 	LEASE=$(awk '$2 == "held" && $1 + $3 > end { end = $1 + $3 } END { print end }' log)
 }
 
-# dead_in_time: the witness is dead, and gave no sign of life after its lease
+# dead_in_time: the witness is dead, and wrote nothing after the end of its lease
 dead_in_time() {
 	ended "$COMMAND"
 	lost_nothing
@@ -46,7 +46,7 @@ dead_in_time() {
 	((SIGN < LEASE)) || fail "lived until $SIGN, the lease ended at $LEASE"
 }
 
-# lives_on MS: the witness does, under a lease that stands
+# lives_on MS: the witness lives for MS more, under a lease that stands
 lives_on() {
 	holds_for "$1" alive "$COMMAND"
 	lost_nothing
@@ -55,7 +55,7 @@ lives_on() {
 	((SIGN < LEASE)) || fail "lives at $SIGN, the lease ended at $LEASE"
 }
 
-# end_witness: nothing else ends it
+# end_witness: ends the witness, which ignores TERM, and its dlock
 end_witness() {
 	kill -KILL "$COMMAND"
 	join "$HOLDER" 10
@@ -63,8 +63,8 @@ end_witness() {
 	lost_nothing
 }
 
-# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost; about
-# trouble with the server it may have said more
+# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost; other lines may be
+# about trouble with the server
 lost() {
 	join "$HOLDER" "${1:-8}"
 	equal "$status" 123
@@ -85,12 +85,12 @@ p_key_gone() {
 	[[ $(redis_at "$P_DIR" exists "$KEY") == 0 ]]
 }
 
-# lock_keys: all keys of the file's server that have to do with this test's lock
+# lock_keys: prints all keys of this test's lock
 lock_keys() {
 	rcli --scan | grep -F -- "$LOCK"
 }
 
-# only_fences: of all that the file's server knows of this lock
+# only_fences: the server has nothing of this lock but its fence
 only_fences() {
 	key_gone && ! lock_keys | grep -qv '}:fence$'
 }
@@ -99,7 +99,7 @@ waiters() {
 	[[ $(rcli zcard "{$KEY}:queue") == "$1" ]]
 }
 
-# wait_in_line N [OPTION]... -- COMMAND...: a waiter, the Nth, once it is in line
+# wait_in_line N [OPTION]... -- COMMAND...: starts a waiter, and returns when it is the Nth in line
 wait_in_line() {
 	local n=$1 options=()
 	shift
@@ -120,8 +120,8 @@ p_waiters() {
 # faked_redis [OPTION]...: a private server whose clock is what the file ./clock says, such as "+3600"
 faked_redis() {
 	faketime_preload
-	# glibc's own malloc goes before it, because jemalloc asks for the time before
-	# libfaketime can answer
+	# glibc's own malloc is preloaded, too, because jemalloc asks for the time before
+	# libfaketime can answer.
 	cat >faked <<-END
 		#!/bin/sh
 		export FAKETIME_TIMESTAMP_FILE='$T/clock' FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
@@ -133,7 +133,7 @@ faked_redis() {
 	REDIS_SERVER=$T/faked private_redis "$@"
 }
 
-# clock OFFSET: in force for the next look at the clock
+# clock OFFSET: sets the clock of the faked server
 clock() {
 	echo "$1" >clock.new
 	mv clock.new clock

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# What the ZooKeeper suites share. What dlock says is believed nowhere: the server is
-# asked, with tools that speak the protocol themselves (tools/znode.c).
+# What the ZooKeeper suites share. Their assertions ask the server, with tools that speak the
+# protocol themselves (tools/znode.c), and do not rely on what dlock prints.
 
 setup_file() {
 	zookeeper_for_file
@@ -14,12 +14,12 @@ teardown_file() {
 
 prepare() {
 	ZK=zookeeper://127.0.0.1:$ZK_PORT
-	# where locks are: $LOCK's directory, on the server that is in use
+	# the node that is the lock's directory
 	export NODE=/dlock/$LOCK
 	use "$ZK" "$ZK_PORT"
 }
 
-# use URI PORT[,PORT]...: what this test means by the backend, from now on
+# use URI PORT[,PORT]...: from now on dlock uses URI, and the tools the servers at these ports
 use() {
 	export DLOCK_BACKEND=$1 PORTS=$2
 }
@@ -35,13 +35,13 @@ zn_as() {
 	"$TOOLS/znode" -a "$1" "$PORTS" "${@:2}"
 }
 
-# places: the nodes that stand in line for the lock, one a line, in their order; not the
-# twins by which other kinds of clients see them; numbers below 0 are for tests of their own
+# places: prints the nodes that stand in line for the lock, one a line, in their order, without the
+# twins by which other kinds of clients see them. Numbers below 0 have tests of their own.
 places() {
 	zn ls "$NODE" 2>/dev/null | grep -v -- '-dlock-' | sed -E 's/(.*[^0-9])([0-9]+)$/\2 \1\2/' | sort | cut -d' ' -f2
 }
 
-# stat_of PATH NAME: one of the numbers that the server keeps of a node
+# stat_of PATH NAME: prints one of the numbers that the server keeps for a node
 stat_of() {
 	local stat
 	stat=$(zn stat "$1") || return
@@ -54,23 +54,23 @@ place_count() {
 	[[ $(places | wc -l) == "$1" ]]
 }
 
-# waiters N: so many stand in line behind one holder
+# waiters N: N stand in line behind one holder
 waiters() {
 	place_count $(($1 + 1))
 }
 
-# twins included
+# no_places: there is no node in line, and no twin
 no_places() {
 	[[ -z $(zn ls "$NODE" 2>/dev/null) ]]
 }
 
-# nothing_left: not even the lock's directory, that the server removes in its time
+# nothing_left: not even the lock's directory is left, which the server removes after a while
 nothing_left() {
 	wait_until 2 no_places
 	wait_until 8 not zn stat "$NODE" >/dev/null 2>&1
 }
 
-# wait_in_line N [OPTION]... -- COMMAND...: a waiter, the Nth, once it is in line
+# wait_in_line N [OPTION]... -- COMMAND...: starts a waiter, and returns when it is the Nth in line
 wait_in_line() {
 	local n=$1 options=()
 	shift
@@ -82,26 +82,26 @@ wait_in_line() {
 	wait_until 10 waiters "$n"
 }
 
-# directory: makes that of the lock, as another client might have
+# directory: makes the lock's directory, as another client would
 directory() {
 	zn create "${NODE%/*}" 2>/dev/null || true
 	zn container "$NODE" 2>/dev/null || true
 }
 
-# foreign NAME [DATA]: somebody else's node of this lock, that exists until the test
-# ends or end_foreign is called. Sets FOREIGN, its path, and FOREIGN_PID.
+# foreign NAME [DATA]: makes a node in the lock's directory as another client would. It exists until
+# the test ends or end_foreign is called. Sets FOREIGN to its path, and FOREIGN_PID.
 foreign() {
 	foreign_node hold "$@"
 }
 
-# foreign_sequence PREFIX [DATA]: the same, and the server numbers it
+# foreign_sequence PREFIX [DATA]: the same with a node that the server numbers
 foreign_sequence() {
 	foreign_node sequence "$@"
 }
 
 # foreign_node VERB NAME [DATA]
 foreign_node() {
-	# a container that is empty goes when the server gets to it, and then the node has no place
+	# The server may remove the empty directory before the node is made. Then try both again.
 	for _ in 1 2 3; do
 		directory
 		start "$TOOLS/znode" "$PORTS" "$1" "$NODE/$2" "${3-}"
@@ -126,44 +126,44 @@ end_foreign() {
 	equal "$status" 0 "status of znode"
 }
 
-# owner_of PATH: the session that an ephemeral node lives with
+# owner_of PATH: prints the session that an ephemeral node belongs to
 owner_of() {
 	stat_of "$1" owner
 }
 
-# watchers PATH: the sessions that watch it, as the server has it, one a line
+# watchers PATH: prints the sessions that watch a node, one a line
 watchers() {
 	zk_ask "$ZK_DIR" wchp | awk -v path="$1" '
 		/^\// { here = $0 == path; next }
 		here && NF { sub(/^[[:space:]]+/, ""); print }'
 }
 
-# expire_owner PATH: the server ends the session that holds that node
+# expire_owner PATH: makes the server end the session that owns a node
 expire_owner() {
 	zn expire "$(owner_of "$1")"
 }
 
 # ---- a command that testifies (tools/zkwitness.c)
 
-# testify [OPTION]...: holds $LOCK with a witness that ignores TERM and asks the servers
-# at $PORTS, directly, whether the lock's node still stands. Its log: ./log
+# testify [OPTION]...: holds $LOCK with a witness that ignores TERM and asks the servers at $PORTS
+# itself whether the lock's node still stands. The witness writes to ./log.
 testify() {
 	hold "$@" -- sh -c 'exec "$TOOLS/zkwitness" -i "$PORTS" "$NODE" "$DLOCK_FENCE" log'
 	wait_until 5 has_line log ' held$'
 }
 
-# lost_nothing: no answer of a server has ever told the witness that it runs unprotected
+# lost_nothing: no answer of a server has told the witness that it ran without the lock
 lost_nothing() {
 	not has_line log LOST
 }
 
-# frozen_at: the moment of a fault, as FAULT
+# frozen_at: sets FAULT to the time of a fault, which is now
 frozen_at() {
 	now
 	FAULT=$NOW
 }
 
-# dead_by TIME: the witness is dead, and gave no sign of life after that time
+# dead_by TIME: the witness is dead, and wrote nothing after TIME
 dead_by() {
 	local sign
 	ended "$COMMAND"
@@ -172,13 +172,13 @@ dead_by() {
 	((sign < $1)) || fail "lived until $sign, should have been dead by $1"
 }
 
-# lives_on MS: the witness does, under a lock that stands
+# lives_on MS: the witness lives for MS more, under a lock that stands
 lives_on() {
 	holds_for "$1" alive "$COMMAND"
 	lost_nothing
 }
 
-# end_witness: nothing else ends it
+# end_witness: ends the witness, which ignores TERM, and its dlock
 end_witness() {
 	kill -KILL "$COMMAND"
 	join "$HOLDER" 10
@@ -186,8 +186,8 @@ end_witness() {
 	lost_nothing
 }
 
-# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost; about
-# trouble with the server it may have said more
+# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost; other lines may be
+# about trouble with the server
 lost() {
 	join "$HOLDER" "${1:-8}"
 	equal "$status" 123
@@ -196,7 +196,7 @@ lost() {
 	ended "$COMMAND"
 }
 
-# zk_proxy: between dlock and the server at $ZK_PORT; sets PROXY (a URI)
+# zk_proxy [PORT]: starts a proxy before the server at PORT, by default $ZK_PORT; sets PROXY (a URI)
 zk_proxy() {
 	start_proxy "${1-$ZK_PORT}"
 	PROXY=zookeeper://127.0.0.1:$TOOL_PORT
@@ -204,7 +204,7 @@ zk_proxy() {
 
 # ---- three servers of a single test
 
-# private_ensemble [KEY=VALUE]...: sets P_DIR, and makes it the backend of this test
+# private_ensemble [KEY=VALUE]...: starts three servers in P_DIR, which are the backend of this test
 private_ensemble() {
 	local member
 	P_DIR=$T/ensemble
@@ -215,7 +215,7 @@ private_ensemble() {
 	members 1 2 3
 }
 
-# members N...: dlock and the tools know these servers
+# members N...: from now on dlock and the tools use these servers
 members() {
 	local member hosts='' ports=''
 	for member; do
@@ -233,7 +233,7 @@ kill_members() {
 	done
 }
 
-# restart_members N...: without waiting for them to serve
+# restart_members N...: starts these servers, and does not wait until they serve
 restart_members() {
 	local member
 	for member; do
@@ -242,12 +242,12 @@ restart_members() {
 	done
 }
 
-# elected: there is a leader again. A member that is frozen answers late.
+# elected: waits until there is a leader. This may take long, for a frozen member answers late.
 elected() {
 	wait_until 30 zk_leader "$P_DIR"
 }
 
-# member_of PATH: the member that the owner of that node is connected to, in MEMBER
+# member_of PATH: sets MEMBER to the member that the owner of a node is connected to
 member_of() {
 	local owner
 	owner=$(owner_of "$1")

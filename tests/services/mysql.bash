@@ -2,16 +2,16 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2094 # the log is named for the server and appended to
 #
-# Real MariaDB servers for the tests: on a free port of 127.0.0.1 and a unix socket,
-# each with a copy of data that is made once for a run. There root has no password, and
-# dlock@127.0.0.1 and dlock@localhost may do all in the database dlock; see MYSQL_USER.
+# Real MariaDB servers for the tests. Each listens on a free port of 127.0.0.1 and on a unix
+# socket, and starts from a copy of data that is made once for a run: root has no password, and
+# dlock@127.0.0.1 and dlock@localhost have all rights in the database dlock (see MYSQL_USER).
 # Needs wait_until and alive from helpers.bash. MYSQLD may name a wrapper of the server.
 
 MYSQLD=${MYSQLD:-mariadbd}
 MYSQL_USER=dlock MYSQL_PASSWORD=s3cret MYSQL_DATABASE=dlock
 
-# mysql_free_port: sets PORT to one of 127.0.0.1 that nobody listens on, below the range
-# that the kernel hands out to clients. With a number: the first of so many in a row.
+# mysql_free_port [COUNT]: sets PORT to the first of COUNT (1) consecutive ports of 127.0.0.1 that
+# nobody listens on, below the range that the kernel hands out to clients
 mysql_free_port() {
 	local count=${1:-1} offset
 	while :; do
@@ -40,7 +40,8 @@ mysql_template() {
 		GRANT ALL ON $MYSQL_DATABASE.* TO $MYSQL_USER@'127.0.0.1';
 		GRANT ALL ON $MYSQL_DATABASE.* TO $MYSQL_USER@localhost;
 	END
-	# where no other server is: each one removes at its start what it takes for left over
+	# In a directory of its own, because each server removes from TMPDIR at its start what it
+	# takes for left-over files.
 	mkdir -p "$TEMPLATE.tmp"
 	if ! TMPDIR=$TEMPLATE.tmp mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$TEMPLATE.new" \
 		--auth-root-authentication-method=normal --skip-test-db \
@@ -51,8 +52,8 @@ mysql_template() {
 	mv "$TEMPLATE.new" "$TEMPLATE"
 }
 
-# mysql_start DIR [OPTION]...: returns when the server takes commands. Leaves its pid in
-# DIR/pid, its port in DIR/port, its socket at DIR/sock.
+# mysql_start DIR [OPTION]...: starts a server and returns when it takes commands. Its pid is in
+# DIR/pid, its port in DIR/port, and its socket at DIR/sock.
 mysql_start() {
 	local dir=$1 attempt
 	shift
@@ -73,8 +74,8 @@ mysql_start() {
 	return 1
 }
 
-# mysql_launch DIR PORT [OPTION]...: one attempt, or a restart on the same port. No test
-# pulls the plug: what is written need not be on the disk at once.
+# mysql_launch DIR PORT [OPTION]...: one attempt to start a server, or to restart one on its port.
+# The server need not wait for its disk, because no test cuts the power.
 mysql_launch() {
 	local dir=$1 port=$2 as=()
 	shift 2
@@ -82,7 +83,7 @@ mysql_launch() {
 	if ((EUID == 0)); then
 		as=(--user="${MYSQL_RUNS_AS:-root}")
 	fi
-	# not even a killed bats leaves it behind
+	# The server dies with bats, even if bats is killed.
 	TMPDIR=$dir setpriv ${MYSQL_RUNS_AS:+--reuid="$MYSQL_RUNS_AS" --regid="$MYSQL_RUNS_AS" --init-groups} \
 		--pdeathsig KILL "$MYSQLD" --no-defaults "${as[@]}" --datadir="$dir/data" \
 		--port="$port" --bind-address=127.0.0.1 --skip-networking=0 \
@@ -97,7 +98,7 @@ mysql_launch() {
 	mysql_ready "$dir"
 }
 
-# It says so once for the socket and the port.
+# mysql_ready DIR: whether the server has logged that it listens, on the socket and the port
 mysql_ready() {
 	grep -q 'ready for connections' "$1/log"
 }
@@ -106,7 +107,7 @@ mysql_settled() {
 	mysql_ready "$1" || ! alive "$(<"$1/pid")"
 }
 
-# mysql_stop DIR: at once, without a goodbye, whatever state it is in.
+# mysql_stop DIR: kills the server, whatever state it is in
 mysql_stop() {
 	local pid
 	pid=$(<"$1/pid")
@@ -116,7 +117,7 @@ mysql_stop() {
 	wait_until 5 ended "$pid"
 }
 
-# mysql_at DIR SQL [ARG]...: as root over the unix socket; prints rows without a heading
+# mysql_at DIR SQL [ARG]...: runs SQL as root over the unix socket; prints rows without a heading
 mysql_at() {
 	local dir=$1 sql=$2
 	shift 2
@@ -124,18 +125,18 @@ mysql_at() {
 		--default-character-set=utf8mb4 "$@" --execute="$sql" "$MYSQL_DATABASE"
 }
 
-# mysql_uri DIR: prints how dlock reaches it over TCP
+# mysql_uri DIR: prints the URI by which dlock reaches the server over TCP
 mysql_uri() {
 	echo "mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$(<"$1/port")/$MYSQL_DATABASE"
 }
 
-# galera_start DIR: a cluster of three; each node is like a server of its own, in DIR/1,
-# DIR/2 and DIR/3. State transfer fails as root, so they run as the user mysql.
+# galera_start DIR: starts a cluster of three. The functions for a server work with each node, in
+# DIR/1, DIR/2 and DIR/3. The nodes run as the user mysql, because state transfer fails as root.
 galera_start() {
 	local dir=$1 node base up=$1
 	mysql_template
 	mkdir -p "$dir"
-	# bats' directories are private; the user mysql must get through them
+	# The user mysql must get through bats' directories, which are private.
 	while [[ $up == "$BATS_RUN_TMPDIR"* ]]; do
 		chmod a+x "$up"
 		up=$(dirname "$up")
@@ -151,9 +152,9 @@ galera_start() {
 	galera_launch "$dir" 1 && galera_launch "$dir" 2 1 && galera_launch "$dir" 3 1
 }
 
-# galera_launch DIR NODE [MEMBER]...: starts a node, which joins those that are named, or
-# is the first of a new cluster. It has four ports: for clients, the group, increments of
-# state, and whole state.
+# galera_launch DIR NODE [MEMBER]...: starts a node, which joins the members that are named, or is
+# the first of a new cluster. A node has four ports: for clients, for the group, for increments of
+# state, and for whole state.
 galera_launch() {
 	local dir=$1/$2 node=$2 members='' port member group
 	for member in "${@:3}"; do

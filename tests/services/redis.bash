@@ -2,16 +2,16 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2094 # the log is named for the server and appended to
 #
-# Real Redis servers for the tests: on a free port of 127.0.0.1 and a unix socket,
-# with a directory of their own and nothing on disk unless an option asks for it.
-# Needs wait_until and alive from helpers.bash. REDIS_SERVER and REDIS_CLI name
-# other programs, such as those of Valkey.
+# Real Redis servers for the tests. Each listens on a free port of 127.0.0.1 and on a unix
+# socket, has a directory of its own, and stores nothing unless an option asks for it. Needs
+# wait_until and alive from helpers.bash. REDIS_SERVER and REDIS_CLI may name other programs,
+# such as those of Valkey.
 
 REDIS_SERVER=${REDIS_SERVER:-redis-server}
 REDIS_CLI=${REDIS_CLI:-redis-cli}
 
-# redis_start DIR [OPTION VALUE]...: returns when the server takes commands. Leaves
-# its pid in DIR/pid, its port in DIR/port, its socket at DIR/sock.
+# redis_start DIR [OPTION VALUE]...: starts a server and returns when it takes commands. Its pid is
+# in DIR/pid, its port in DIR/port, and its socket at DIR/sock.
 redis_start() {
 	local dir=$1 attempt port
 	shift
@@ -31,12 +31,13 @@ redis_start() {
 	return 1
 }
 
-# redis_launch DIR PORT [OPTION VALUE]...: one attempt, or a restart on the same port.
+# redis_launch DIR PORT [OPTION VALUE]...: one attempt to start a server, or to restart one on its
+# port
 redis_launch() {
 	local dir=$1 port=$2
 	shift 2
 	: >"$dir/log"
-	# not even a killed bats leaves it behind
+	# The server dies with bats, even if bats is killed.
 	setpriv --pdeathsig KILL "$REDIS_SERVER" --port "$port" --bind 127.0.0.1 --unixsocket "$dir/sock" \
 		--dir "$dir" --logfile "$dir/log" --daemonize no --save '' \
 		--repl-diskless-sync-delay 0 "$@" \
@@ -56,7 +57,7 @@ redis_settled() {
 	redis_ready "$1" || ! alive "$(<"$1/pid")"
 }
 
-# redis_stop DIR: at once, without a goodbye, whatever state it is in.
+# redis_stop DIR: kills the server, whatever state it is in
 redis_stop() {
 	local pid
 	pid=$(<"$1/pid")
@@ -66,8 +67,8 @@ redis_stop() {
 	wait_until 5 ended "$pid"
 }
 
-# redis_for_file: for setup_file; one server for all tests of a file, as REDIS_DIR and REDIS_PORT.
-# redis_file_end: for teardown_file.
+# redis_for_file, redis_file_end: for setup_file and teardown_file. One server for all tests of a
+# file, as REDIS_DIR and REDIS_PORT.
 redis_for_file() {
 	export REDIS_DIR=$BATS_FILE_TMPDIR/redis
 	redis_start "$REDIS_DIR"
@@ -81,7 +82,7 @@ redis_file_end() {
 	fi
 }
 
-# redis_at DIR ARG...: redis-cli to that server, over its unix socket.
+# redis_at DIR ARG...: redis-cli to the server in DIR, over its unix socket
 redis_at() {
 	local dir=$1
 	shift

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# Real ZooKeeper servers for the tests: alone or three together, on free ports of
+# Real ZooKeeper servers for the tests, single ones or three together, on free ports of
 # 127.0.0.1, each with a directory of its own. Needs wait_until, alive and ended from
-# helpers.bash. ZK_JAVA names another java, ZK_JARS other jars.
+# helpers.bash. ZK_JAVA may name another java, ZK_JARS other jars.
 
 ZK_JAVA=${ZK_JAVA:-java}
 ZK_JARS=${ZK_JARS:-/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar}
 
-# A JVM that starts fast and stays small. Without fsync: nothing here survives a power
-# cut. Containers that are empty are looked for every second, not every minute.
+# A JVM that starts fast and stays small. The server does not call fsync(), because no test cuts
+# the power, and looks for empty containers every second instead of every minute.
 ZK_JVM=(-Xmx128m -Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData
 	-Dzookeeper.forceSync=no -Dznode.container.checkIntervalMs=1000
 	-Dorg.slf4j.simpleLogger.defaultLogLevel=warn)
 
-# zookeeper_start DIR [KEY=VALUE]...: one server, with these lines in its configuration.
-# Returns when it serves; its pid is in DIR/pid, its port in DIR/port.
+# zookeeper_start DIR [KEY=VALUE]...: starts one server, with these lines in its configuration, and
+# returns when it serves. Its pid is in DIR/pid, its port in DIR/port.
 zookeeper_start() {
 	local dir=$1 attempt port
 	shift
@@ -34,7 +34,7 @@ zookeeper_start() {
 	return 1
 }
 
-# zookeeper_stop DIR: at once, without a goodbye, whatever state it is in.
+# zookeeper_stop DIR: kills the server, whatever state it is in
 zookeeper_stop() {
 	local pid
 	pid=$(<"$1/pid")
@@ -44,14 +44,14 @@ zookeeper_stop() {
 	wait_until 5 ended "$pid"
 }
 
-# zookeeper_restart DIR: on the same port, with the same data. What it had acknowledged
-# is there again, sessions too.
+# zookeeper_restart DIR: starts the server again on its port, with its data. All that it had
+# acknowledged is there again, sessions too.
 zookeeper_restart() {
 	zk_launch "$1" && zk_settle "$1"
 }
 
-# zk_ensemble_start DIR [KEY=VALUE]...: three servers, in DIR/1 to DIR/3, that have elected
-# a leader. DIR/hosts has what a client is given: 127.0.0.1:PORT,...
+# zk_ensemble_start DIR [KEY=VALUE]...: starts three servers, in DIR/1 to DIR/3, and returns when
+# they have elected a leader. DIR/hosts has the hosts for a URI: 127.0.0.1:PORT,...
 zk_ensemble_start() {
 	local dir=$1 attempt member port ports=() servers=() hosts
 	shift
@@ -92,8 +92,8 @@ zk_ensemble_stop() {
 	done
 }
 
-# zookeeper_for_file: for setup_file; one server for all tests of a file, as ZK_DIR and
-# ZK_PORT. zookeeper_file_end: for teardown_file.
+# zookeeper_for_file, zookeeper_file_end: for setup_file and teardown_file. One server for all
+# tests of a file, as ZK_DIR and ZK_PORT.
 zookeeper_for_file() {
 	export ZK_DIR=$BATS_FILE_TMPDIR/zookeeper
 	zookeeper_start "$ZK_DIR"
@@ -107,8 +107,8 @@ zookeeper_file_end() {
 	fi
 }
 
-# ---- one member of an ensemble: DIR/MEMBER works with zookeeper_stop, zookeeper_restart
-# and zk_ask as a single server does
+# ---- one member of an ensemble; zookeeper_stop, zookeeper_restart and zk_ask work with
+# DIR/MEMBER, too
 
 # zk_leader DIR: sets LEADER and FOLLOWERS (an array) to the numbers of the members;
 # fails while there is no leader with a follower
@@ -125,20 +125,20 @@ zk_leader() {
 	[[ -n $LEADER ]] && ((${#FOLLOWERS[@]} > 0))
 }
 
-# zk_signal DIR/MEMBER SIGNAL: STOP and CONT, to freeze and thaw it
+# zk_signal DIR/MEMBER SIGNAL: freezes a member with STOP, and continues it with CONT
 zk_signal() {
 	kill "-$2" "$(<"$1/pid")"
 }
 
 # ---- asking
 
-# zk_ask DIR WORD: what the server answers to a four-letter word; nothing if it does not
+# zk_ask DIR WORD: prints what the server answers to a four-letter word, if it answers
 zk_ask() {
 	echo "$2" | socat -t2 -T2 - "TCP4:127.0.0.1:$(<"$1/port")" 2>/dev/null
 }
 
-# zk_mode DIR: standalone, leader, follower, or nothing while it does not serve. Without a
-# process of its own, for it is asked often.
+# zk_mode DIR: prints standalone, leader or follower, or nothing while the server does not serve.
+# Starts no process, because it is called often.
 zk_mode() {
 	local line fd
 	{ exec {fd}<>"/dev/tcp/127.0.0.1/$(<"$1/port")"; } 2>/dev/null || return 0
@@ -151,7 +151,7 @@ zk_mode() {
 	exec {fd}>&-
 }
 
-# zk_counter DIR NAME: a number of its `mntr`, such as zk_packets_received
+# zk_counter DIR NAME: prints a number from the server's `mntr`, such as zk_packets_received
 zk_counter() {
 	zk_ask "$1" mntr | awk -v name="$2" '$1 == name { print int($2) }'
 }
@@ -165,7 +165,7 @@ zk_ensemble_serves() {
 	zk_leader "$1" && ((${#FOLLOWERS[@]} == 2))
 }
 
-# ---- how they are started
+# ---- starting a server
 
 # zk_free_port: sets the caller's port, below the range that the kernel hands out to clients
 zk_free_port() {
@@ -178,7 +178,7 @@ zk_configure() {
 	shift 2
 	mkdir -p "$dir/data"
 	echo "$port" >"$dir/port"
-	# later lines win
+	# Of two lines with one key the server takes the later one.
 	{
 		printf '%s\n' tickTime=200 initLimit=50 syncLimit=15 clientPortAddress=127.0.0.1 \
 			admin.enableServer=false maxClientCnxns=0 '4lw.commands.whitelist=*' \
@@ -192,7 +192,7 @@ zk_configure() {
 zk_launch() {
 	local dir=$1
 	: >"$dir/log"
-	# not even a killed bats leaves it behind
+	# The server dies with bats, even if bats is killed.
 	setpriv --pdeathsig KILL "$ZK_JAVA" "${ZK_JVM[@]}" -cp "$ZK_JARS" \
 		org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg" \
 		</dev/null >>"$dir/log" 2>&1 3>&- 4>&- &
@@ -200,7 +200,7 @@ zk_launch() {
 	disown $!
 }
 
-# zk_settle DIR: true once it serves; false when it has ended
+# zk_settle DIR: waits until the server serves; fails if it has ended
 zk_settle() {
 	wait_until 30 zk_settled "$1"
 	zk_serves "$1"
