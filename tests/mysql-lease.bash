@@ -68,7 +68,8 @@ lost() {
 	ended "$COMMAND"
 }
 
-# refused REGEX URI [OPTION]...: dlock ends with 122 and one line that matches REGEX; it runs nothing
+# refused REGEX URI [OPTION]...: dlock says why in one line that matches REGEX, runs nothing, and
+# ends with 122
 refused() {
 	local regex=$1 uri=$2
 	shift 2

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# What a backend has stored, and what dlock's keepers have left, for the suites that
-# look for leaks.
+# What a backend stores and what dlock's keepers leave behind, for the suites that look for leaks.
 
-# contents: all that the backend at $URI has, one a line, with what is in it
+# contents [TEXT]: prints all that the backend at $URI stores under names with TEXT in them, by
+# default $LOCK, one a line, with checksums of what is stored
 contents() {
 	local path stat
 	case $URI in
@@ -18,7 +18,7 @@ contents() {
 		;;
 	zookeeper*)
 		zn tree /dlock | grep -F -- "${1-$LOCK}" | while read -r path; do
-			# a directory that is empty is one that the server is about to remove
+			# The server is about to remove a directory that is empty.
 			if stat=$(zn stat "$path" 2>/dev/null) && [[ $stat != *' children=0' || $stat != *=0x8* ]]; then
 				echo "$path $(zn get "$path" | sha256sum) ${stat#* owner=}"
 			fi

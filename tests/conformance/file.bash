@@ -9,18 +9,19 @@ backend_prepare() {
 	URI=$FILE
 }
 
-# the file of a lock whose name needs no encoding
+# lock_file: prints the path of the lock's file; the names of test locks need no encoding
 lock_file() {
 	echo "$LOCKS/$LOCK.lock"
 }
 
-# nobody holds it, nobody waits; the file itself stays
+# Nobody holds the lock or waits for it. The file itself stays.
 backend_nothing_left() {
 	[[ ! -e $(lock_file) ]] || flock -n "$(lock_file)" true
 }
 
-# In a container /proc/locks hides those who wait for a lock whose process it cannot name, as
-# that of acquire has ended: then by where they sleep.
+# Waiters are counted in /proc/locks. In a container that file leaves out the waiters for a lock
+# whose own process has ended, as that of acquire has. Then the processes count that sleep in
+# flock(2).
 backend_waiters() {
 	local inode count wchan fd
 	inode=$(stat -c %i "$(lock_file)")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# MySQL's unique keys, for suite.bats. Nobody wakes a waiter, nobody knows who came first.
+# MySQL's unique keys, for suite.bats. Waiters have no order, and are not
+# woken but try again and again.
 
 FIFO=
 LEASES=1
@@ -12,7 +13,7 @@ backend_prepare() {
 	URI="$MYSQL?strategy=insert"
 }
 
-# only the fence may stay
+# Only the fence may stay.
 backend_nothing_left() {
 	[[ $(backend_waiters) == 0 ]] || return 1
 	if [[ -n $(my "SHOW TABLES LIKE 'dlock_inserts'") ]]; then
@@ -20,7 +21,7 @@ backend_nothing_left() {
 	fi
 }
 
-# each says in a comment what it waits for
+# The statement that a waiter runs has a comment with the lock's name.
 backend_waiters() {
 	my "SELECT COUNT(*) FROM information_schema.PROCESSLIST
 		WHERE INFO LIKE CONCAT('%/* dl', 'ock insert:', LOWER(HEX('$LOCK')), ' %')"

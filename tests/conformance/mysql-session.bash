@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# What the strategies of MySQL have in common whose locks live with a connection. STRATEGY
-# is set by who sources this.
+# What MySQL's strategies share whose locks live with a connection. The file that sources this one
+# sets STRATEGY.
 
 # shellcheck source=tests/mysql.bash
 source "${BASH_SOURCE[0]%/*}/../mysql.bash"
 
-# The keeper renews, and the server ends a connection that is silent for a TTL, but nothing
-# of that is stored: a keeper stays.
+# Under `run` a lock has a lease: the keeper renews it, and the server ends a connection that is
+# silent for a TTL. `acquire` leaves a keeper behind that has the connection.
 LEASES=1
 if [[ $BATS_TEST_FILENAME == */conformance-acquire-* ]]; then
 	LEASES=
@@ -17,7 +17,7 @@ backend_prepare() {
 	URI="$MYSQL?strategy=$STRATEGY"
 }
 
-# no waiter, nobody who shares it, and it is free
+# There is no waiter and no shared hold, and the lock is free.
 backend_nothing_left() {
 	[[ $(backend_waiters) == 0 && $(sharers) == 0 ]] && lock_is_free
 }
@@ -30,13 +30,13 @@ sharers() {
 	fi
 }
 
-# each says in a comment what it waits for
+# The statement that a waiter runs has a comment with the lock's name.
 backend_waiters() {
 	my "SELECT COUNT(*) FROM information_schema.PROCESSLIST
 		WHERE INFO LIKE CONCAT('%/* dl', 'ock $STRATEGY:', LOWER(HEX('$LOCK')), ' %')"
 }
 
-# as a server that was made anew: what is there, and who is connected
+# Nothing is left of the data, nor of the connections.
 backend_wipe() {
 	local id
 	my "DROP TABLE dlock_sessions"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# The table of ShedLock, for suite.bats. Nobody wakes a waiter, nobody knows who came first.
+# The table of ShedLock, for suite.bats. Waiters have no order, and are not
+# woken but try again and again.
 
 FIFO=
 LEASES=1
@@ -12,7 +13,7 @@ backend_prepare() {
 	URI="$MYSQL?dialect=shedlock"
 }
 
-# the row stays, and is over
+# The row stays, but its lease has ended.
 backend_nothing_left() {
 	[[ $(backend_waiters) == 0 ]] || return 1
 	if [[ -n $(my "SHOW TABLES LIKE 'shedlock'") ]]; then
@@ -21,7 +22,7 @@ backend_nothing_left() {
 	fi
 }
 
-# each says in a comment what it waits for
+# The statement that a waiter runs has a comment with the lock's name.
 backend_waiters() {
 	my "SELECT COUNT(*) FROM information_schema.PROCESSLIST
 		WHERE INFO LIKE CONCAT('%/* dl', 'ock shedlock:', LOWER(HEX('$LOCK')), ' %')"

@@ -8,7 +8,7 @@ LACKS='slots names'
 # shellcheck source=tests/conformance/mysql-session.bash
 source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 
-# what is locked must be there
+# A table must exist to be locked.
 backend_prepare() {
 	local name
 	URI="$MYSQL?strategy=$STRATEGY"

@@ -12,12 +12,12 @@ backend_prepare() {
 	URI=$MYSQL
 }
 
-# tables: they are made on first use
+# tables: whether dlock's tables exist, which are made at the first use
 tables() {
 	[[ $(my "SHOW TABLES LIKE 'dlock_%'") == *dlock_queue* ]]
 }
 
-# only the fence stays: free, without a token, and nobody else is there
+# Only the fence may stay: no token, no unexpired lease, no holder and no waiter.
 backend_nothing_left() {
 	! tables || [[ -z $(my "
 		SELECT 'held', name FROM dlock_locks WHERE name = '$LOCK' AND (token <> '' OR
@@ -26,7 +26,7 @@ backend_nothing_left() {
 		UNION ALL SELECT 'waiter', name FROM dlock_queue WHERE name = '$LOCK'") ]]
 }
 
-# those whose connection lives: it holds their ticket
+# Only waiters whose connections live count, for the connection holds a waiter's ticket.
 backend_waiters() {
 	if tables; then
 		my "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK' AND

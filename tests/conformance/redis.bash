@@ -11,7 +11,7 @@ backend_prepare() {
 	URI=$REDIS
 }
 
-# only fences may stay, and nobody listens
+# leftovers: prints what is not a fence, and channels that somebody listens to
 leftovers() {
 	rcli --scan | grep -F -- "$LOCK" | grep -v '}:fence$'
 	rcli pubsub channels "*$LOCK*"

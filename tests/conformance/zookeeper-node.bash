@@ -18,7 +18,7 @@ backend_nothing_left() {
 	((code == 1))
 }
 
-# all sessions but the holder's that watch the node
+# Waiters are the sessions, other than the holder's, that watch the node.
 backend_waiters() {
 	local owner
 	owner=$(zn stat "/dlock/$LOCK" 2>/dev/null | sed 's/.* owner=\([^ ]*\) .*/\1/')

@@ -19,26 +19,27 @@ backend_prepare() {
 	URI=zookeeper://127.0.0.1:$ZK_PORT
 }
 
-# zn COMMAND...: what the server has, see tools/znode.c
+# zn COMMAND...: asks the server; see tools/znode.c
 zn() {
 	"$TOOLS/znode" "$ZK_PORT" "$@"
 }
 
-# the places in line, a name each, in their order; a place has a twin, which does not count
+# places: prints the names of the nodes in line, in their order, without their twins
 places() {
 	zn ls "/dlock/$LOCK" 2>/dev/null | grep -v -- -dlock- |
 		sed -E 's/(.*[^0-9])([0-9]+)$/\2 \1\2/' | sort | cut -d' ' -f2
 }
 
-# not even a twin; the directory goes in its time
+# Neither a node in line nor a twin is left. The server removes the directory after a while.
 backend_nothing_left() {
 	local names code=0
 	names=$(zn ls "/dlock/$LOCK" 2>/dev/null) || code=$?
-	# 2: no server has answered
+	# Status 2 means that no server has answered.
 	[[ -z $names && $code != 2 ]]
 }
 
-# all but the first, or the first readers, or as many as there are slots
+# All in line wait but the holders: the first one, or the readers at the head of the line, or as
+# many as there are slots.
 backend_waiters() {
 	places | awk '
 		/__READ__/ && (NR == 1 || readers) { readers = 1; next }
