@@ -6,22 +6,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/error.h"
 #include "base/pidfd.h"
 #include "base/procstat.h"
 #include "base/proctree.h"
 #include "base/signals.h"
-#include "command.h"
-#include "exit_status.h"
 #include "json.h"
+#include "output.h"
 #include "progress.h"
 #include "session.h"
 #include "token_ask.h"
 
 /*
- * Who named the number knew the process before dlock was started. One that is younger
- * has inherited the number, unless it is our child, of the shell that we were before.
+ * Does the number belong to another process by now? The process that the user means is older than
+ * dlock. A younger one has got its number, unless it is a child of this process: of the shell that
+ * this process was before it executed dlock.
  */
 static bool reused(pid_t pid)
 {
@@ -34,7 +32,7 @@ static bool reused(pid_t pid)
 	       theirs.parent != getpid();
 }
 
-/* The process that is meant. 0, or -1 with *err. told: it must hear of it when the lock is lost. */
+/* told: a signal must reach the process when the lock is lost. 0, or -1 with *err. */
 static int open_process(struct pidfd *process, pid_t pid, bool told, struct error *err)
 {
 	int result = pidfd_init(process, pid, err);
@@ -53,7 +51,7 @@ static int open_process(struct pidfd *process, pid_t pid, bool told, struct erro
 	return result;
 }
 
-/* What status shows: the script that the lock is held for says more than "dlock". */
+/* The command that status shows: the name of the script that the lock is held for. */
 static const char *process_name(pid_t pid, char *buf, size_t size)
 {
 	char path[40];
@@ -78,20 +76,18 @@ static int print_result(const struct session *session, const struct acquire_resu
 		puts(result->token);
 	} else {
 		json_open(&json, NULL, '{');
-		json_text(&json, "name", session->options.operands[0]);
+		json_text(&json, "name", session->name);
 		json_text(&json, "token", result->token);
 		json_number(&json, "fence", (int64_t)result->fence);
-		json_maybe(&json, "expires_in_ms", result->lease_ms ? result->lease_ms : -1);
-		json_time(&json, "expires_at",
-			  result->lease_ms ? clock_wall_ms() + result->lease_ms : 0);
+		json_lease(&json, result->lease_ms);
 		json_maybe(&json, "keeper_pid", result->keeper ? result->keeper : -1);
 		json_close(&json, '}');
 		putchar('\n');
 	}
-	return flush_output();
+	return output_flush();
 }
 
-/* Said before anything is taken, for the token of a hold is printed on standard output. */
+/* The token of a hold is printed on standard output, which is checked before the lock is taken. */
 static int check_output(struct error *err)
 {
 	const int flags = fcntl(STDOUT_FILENO, F_GETFL);
@@ -103,11 +99,10 @@ static int check_output(struct error *err)
 	return -1;
 }
 
-/* Nobody will ever know this token: the lock must not be left to it. */
+/* Releases a lock whose token could not be printed, so that nobody else could release it. */
 static void take_back(struct session *session, const char *token)
 {
-	const struct request request = { .name = session->options.operands[0],
-					 .token = token };
+	const struct request request = { .name = session->name, .token = token };
 	struct token_result result;
 	struct error err = { 0 };
 
@@ -117,8 +112,8 @@ static void take_back(struct session *session, const char *token)
 	complain(&err);
 }
 
-static int acquire(struct session *session, const struct signals *signals,
-		   const struct pidfd *process)
+static int acquire_for(struct session *session, const struct signals *signals,
+		       const struct pidfd *process)
 {
 	const struct options *options = &session->options;
 	char command[64];
@@ -127,7 +122,7 @@ static int acquire(struct session *session, const struct signals *signals,
 			.driver = session->settings.driver,
 			.uri = &session->settings.uri,
 			.uri_text = session->settings.uri_text,
-			.name = options->operands[0],
+			.name = session->name,
 			.mode = options_mode(options),
 			.slots = options->slots,
 			.ttl_ms = session->settings.ttl_ms,
@@ -138,45 +133,37 @@ static int acquire(struct session *session, const struct signals *signals,
 		.command = process_name(options->pid ? options->pid : getppid(), command,
 					sizeof(command)),
 		.process = process,
-		.term_on_lost = options->kill_on_lost,
+		.term_on_lost = !options->only_warn,
 	};
 	struct progress progress = { .name = NULL };
 	struct acquire_result result;
 	struct run_hooks hooks;
 
-	progress_init(&progress, options->operands[0], options->verbosity, &hooks);
+	progress_init(&progress, session->name, options->verbosity, &hooks);
 	supervise_acquire(&request, &hooks, signals, &result);
-	if (result.run.end == RUN_EXITED) {
-		/* main() says what is wrong with the output. */
-		if (print_result(session, &result))
-			take_back(session, result.token);
-		return 0;
-	}
-	return progress_report_failure(&progress, &result.run, options->conflict_exit_code);
+	if (result.run.end != RUN_EXITED)
+		return progress_report_failure(&progress, &result.run,
+					       options->conflict_exit_code);
+	/* output_finish() says what is wrong with the output. */
+	if (print_result(session, &result))
+		take_back(session, result.token);
+	return 0;
 }
 
-int command_acquire(int argc, char **argv)
+static int acquire(struct session *session, struct error *err)
 {
-	struct signals signals;
-	struct session session;
+	const struct options *options = &session->options;
 	struct pidfd process = { .fd = -1 };
-	struct error err = { 0 };
-	int status;
+	struct signals signals;
 
-	if (session_init(&session, COMMAND_ACQUIRE, argc, argv, 1, 1, &err)) {
-		status = complain(&err);
-	} else if (session.done) {
-		status = 0;
-	} else {
-		const struct options *options = &session.options;
+	if (check_output(err) ||
+	    (options->pid && open_process(&process, options->pid, !options->only_warn, err)) ||
+	    signals_init(&signals, err))
+		return -1;
+	return acquire_for(session, &signals, options->pid ? &process : NULL);
+}
 
-		if (check_output(&err) ||
-		    (options->pid && open_process(&process, options->pid, options->kill_on_lost,
-						  &err)) || signals_init(&signals, &err))
-			status = complain(&err);
-		else
-			status = acquire(&session, &signals, options->pid ? &process : NULL);
-	}
-	session_finish(&session);
-	return status;
+int command_acquire(const struct command *self, int argc, char **argv)
+{
+	return session_main(self, argc, argv, 1, 1, acquire);
 }

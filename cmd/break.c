@@ -2,18 +2,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "lock/view.h"
-#include "command.h"
 #include "session.h"
-
-static void describe(const struct lock_view *view, char *text, size_t size)
-{
-	static const struct holder unknown;
-
-	holder_describe(view->hold_count ? &view->holds[0].holder : &unknown,
-			view->hold_count ? view->holds[0].age_ms : -1, text, size);
-}
 
 /* Asks on the terminal; true when the answer is yes. */
 static bool confirmed(struct session *session, const char *holder)
@@ -21,16 +11,16 @@ static bool confirmed(struct session *session, const char *holder)
 	char line[16] = "";
 
 	fprintf(stderr, "dlock: %s: %s\nTake it away? It may still be at work. [y/N] ",
-		session->options.operands[0], holder);
+		session->name, holder);
 	return fgets(line, sizeof(line), stdin) && (line[0] == 'y' || line[0] == 'Y');
 }
 
-/* 1: to be broken; 0: not; -1. */
+/* 1: the lock is to be broken; 0: it is not; -1 with *err. */
 static int ask(struct session *session, struct error *err)
 {
 	struct lock_view view = { 0 };
-	char holder[400];
-	int result = 0;
+	char holder[HOLDER_DESCRIPTION_SIZE];
+	int result = 1;		/* nobody holds the lock: break_it() says so */
 
 	if (session->options.yes)
 		return 1;
@@ -38,15 +28,10 @@ static int ask(struct session *session, struct error *err)
 		error_set(err, ERROR_USAGE, 0, "break needs --yes where there is nobody to ask");
 		return -1;
 	}
-	if (session->backend->ops->inspect(session->backend, session->options.operands[0],
-					   false, &view, err))
+	if (session->backend->ops->inspect(session->backend, session->name, false, &view, err))
 		return -1;
-	if (view.held) {
-		describe(&view, holder, sizeof(holder));
-		result = confirmed(session, holder);
-	} else {
-		result = 1;	/* nobody to hurt; break says so */
-	}
+	if (view.held)
+		result = confirmed(session, lock_view_describe(&view, holder));
 	lock_view_finish(&view);
 	return result;
 }
@@ -54,8 +39,8 @@ static int ask(struct session *session, struct error *err)
 static int break_it(struct session *session, struct error *err)
 {
 	struct lock_view view = { 0 };
-	char holder[400];
-	int result = ask(session, err);
+	char holder[HOLDER_DESCRIPTION_SIZE];
+	int result = session_connect(session, err) ? -1 : ask(session, err);
 
 	if (result < 0)
 		return -1;
@@ -63,30 +48,17 @@ static int break_it(struct session *session, struct error *err)
 		session_say(session, 0, "left as it is");
 		return 1;
 	}
-	result = session->backend->ops->break_hold(session->backend,
-						   session->options.operands[0], &view, err);
-	if (!result && !view.held) {
+	result = session->backend->ops->break_hold(session->backend, session->name, &view, err);
+	if (!result && !view.held)
 		session_say(session, 0, "nobody holds it");
-	} else if (!result) {
-		describe(&view, holder, sizeof(holder));
-		session_say(session, 0, "broken; was %s%s", holder, view.hold_count > 1
-			    ? ", and by others" : "");
-	}
+	else if (!result)
+		session_say(session, 0, "broken; was %s%s", lock_view_describe(&view, holder),
+			    view.hold_count > 1 ? ", and by others" : "");
 	lock_view_finish(&view);
 	return result;
 }
 
-int command_break(int argc, char **argv)
+int command_break(const struct command *self, int argc, char **argv)
 {
-	struct session session;
-	struct error err = { 0 };
-	int status = -1;
-
-	if (!session_init(&session, COMMAND_BREAK, argc, argv, 1, 1, &err) &&
-	    (session.done || !session_connect(&session, &err)))
-		status = session.done ? 0 : break_it(&session, &err);
-	if (status < 0)
-		status = session_complain(&session, &err);
-	session_finish(&session);
-	return status;
+	return session_main(self, argc, argv, 1, 1, break_it);
 }

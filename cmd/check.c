@@ -4,10 +4,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "lock/token.h"
 #include "lock/view.h"
-#include "command.h"
 #include "exit_status.h"
 #include "json.h"
 #include "session.h"
@@ -26,7 +24,7 @@ static double milliseconds(void)
 	return (double)now.tv_sec * 1000 + (double)now.tv_nsec / 1e6;
 }
 
-/* The privileges that a lock needs, and what it costs: by taking one. */
+/* Takes a lock: shows whether the account has the privileges, and how long a lock takes. */
 static int probe(struct session *session, struct findings *findings, struct error *err)
 {
 	char token[TOKEN_SIZE], name[64];
@@ -40,7 +38,7 @@ static int probe(struct session *session, struct findings *findings, struct erro
 
 	if (!backend || token_make(token, err))
 		goto out;
-	/* A name of its own: two checks at once must not wait for each other. */
+	/* The name is new each time: two checks at once must not wait for each other. */
 	snprintf(name, sizeof(name), PROBE_NAME "-%.16s", token);
 	holder_self(&request.self, "dlock check");
 	if (backend->ops->acquire(backend, &request, &grant, err) != OUTCOME_HELD)
@@ -100,16 +98,15 @@ static void print_json(const struct findings *findings, enum severity worst)
 	putchar('\n');
 }
 
-static int check(struct session *session)
+static int check(struct session *session, struct error *err)
 {
 	struct findings findings = { 0 };
 	enum severity worst = FINDING_OK;
-	struct error err = { 0 };
 
-	if (session_connect(session, &err) ||
-	    session->backend->ops->check(session->backend, &findings, &err) ||
-	    probe(session, &findings, &err))
-		findings_add(&findings, FINDING_ERROR, "unusable", NULL, "%.230s", err.message);
+	if (session_connect(session, err) ||
+	    session->backend->ops->check(session->backend, &findings, err) ||
+	    probe(session, &findings, err))
+		findings_add(&findings, FINDING_ERROR, "unusable", NULL, "%.230s", err->message);
 	check_secrets(session, &findings);
 	for (size_t i = 0; i < findings.count; i++)
 		if (findings.rows[i].severity > worst)
@@ -119,21 +116,12 @@ static int check(struct session *session)
 	else
 		print_text(&findings);
 	findings_finish(&findings);
-	if (err.kind == ERROR_USAGE)
+	if (err->kind == ERROR_USAGE)
 		return EXIT_DLOCK;
 	return worst == FINDING_ERROR ? EXIT_UNAVAILABLE : worst == FINDING_WARNING;
 }
 
-int command_check(int argc, char **argv)
+int command_check(const struct command *self, int argc, char **argv)
 {
-	struct session session;
-	struct error err = { 0 };
-	int status;
-
-	if (session_init(&session, COMMAND_CHECK, argc, argv, 0, 0, &err))
-		status = complain(&err);
-	else
-		status = session.done ? 0 : check(&session);
-	session_finish(&session);
-	return status;
+	return session_main(self, argc, argv, 0, 0, check);
 }

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "backends/registry.h"
 #include "command.h"
 #include "exit_status.h"
@@ -31,7 +30,7 @@ static void print_option(const struct option_row *row)
 	}
 }
 
-static void print_command(const struct command_row *command)
+void command_print_help(const struct command *command)
 {
 	printf("usage: dlock %s\n\n%c%s.\n\n", command->usage,
 	       command->summary[0] - 'a' + 'A', command->summary + 1);
@@ -50,39 +49,4 @@ static void print_command(const struct command_row *command)
 	printf("\nExit status:\n");
 	for (const struct exit_status_row *row = exit_status_rows; row->code; row++)
 		printf("  %-*s%s\n", COLUMN - 2, row->code, row->meaning);
-}
-
-void help_print(const struct command_row *command)
-{
-	if (command) {
-		print_command(command);
-		return;
-	}
-	printf("dlock holds a named lock, shared by many machines, while a command runs.\n\n");
-	for (const struct command_row *row = command_rows; row->name; row++)
-		printf("  dlock %-46s%s\n", row->usage, row->summary);
-	printf("\n'dlock help COMMAND' shows the options of a command.\n"
-	       "See also: man dlock, man dlock-backends.\n");
-}
-
-int command_help(int argc, char **argv)
-{
-	const struct command_row *command;
-	struct options options;
-	struct error err = { 0 };
-
-	if (options_parse(&options, COMMAND_HELP, argc, argv, &err))
-		return complain(&err);
-	if (!options.operand_count || options.help) {
-		help_print(options.help ? command_find("help") : NULL);
-		return 0;
-	}
-	command = command_find(options.operands[0]);
-	if (!command || options.operand_count > 1) {
-		fprintf(stderr, "dlock: no help for '%s'; try 'dlock --help'\n",
-			options.operands[options.operand_count - 1]);
-		return EXIT_DLOCK;
-	}
-	help_print(command);
-	return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 
 static void put_string(const char *text)
@@ -96,4 +97,10 @@ void json_time(struct json *json, const char *name, int64_t wall_ms)
 	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &parts);
 	snprintf(text, sizeof(text), "%s.%03dZ", date, (int)(wall_ms % 1000));
 	json_text(json, name, text);
+}
+
+void json_lease(struct json *json, int64_t lease_ms)
+{
+	json_maybe(json, "expires_in_ms", lease_ms ? lease_ms : -1);
+	json_time(json, "expires_at", lease_ms ? clock_wall_ms() + lease_ms : 0);
 }

@@ -6,21 +6,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where we are; start with a zeroed one. */
+/* Starts out zeroed. */
 struct json {
-	bool comma;		/* the next member or element needs one before it */
+	bool comma;		/* the next member or element needs a comma before it */
 };
 
-/* name: NULL for elements of an array and for the outermost. */
+/* In all of these, name is that of the member; NULL for an element of an array, or the whole. */
 void json_open(struct json *json, const char *name, char bracket);
 void json_close(struct json *json, char bracket);
-/* NULL or "": null. Bytes that are not UTF-8 come out as U+FFFD. */
+/* NULL and "" become null, bytes that are not UTF-8 become U+FFFD. */
 void json_text(struct json *json, const char *name, const char *text);
 void json_number(struct json *json, const char *name, int64_t number);
-/* absent when negative: null */
+/* A negative number becomes null. */
 void json_maybe(struct json *json, const char *name, int64_t number);
 void json_bool(struct json *json, const char *name, bool value);
-/* An instant as RFC 3339 in UTC with ms; 0: null. */
+/* An instant as RFC 3339 has it, in UTC with ms; 0 becomes null. */
 void json_time(struct json *json, const char *name, int64_t wall_ms);
+/* When a lease ends that has lease_ms left: "expires_in_ms" and "expires_at". 0: it has no end. */
+void json_lease(struct json *json, int64_t lease_ms);
 
 #endif

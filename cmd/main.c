@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-#include <errno.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdio_ext.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,68 +8,78 @@
 #include "base/fds.h"
 #include "command.h"
 #include "exit_status.h"
+#include "output.h"
 
+static int command_help(const struct command *self, int argc, char **argv);
 
-const struct command_row command_rows[] = {
-	{ "run", command_run, "run [OPTION]... [NAME] -- COMMAND [ARG]...",
-	  "run a command while holding a lock", COMMAND_RUN },
-	{ "acquire", command_acquire, "acquire [OPTION]... NAME",
-	  "take a lock, print its token", COMMAND_ACQUIRE },
-	{ "renew", command_renew, "renew [OPTION]... NAME [TOKEN]",
-	  "extend the lease to a full TTL from now", COMMAND_RENEW },
-	{ "verify", command_verify, "verify [OPTION]... NAME [TOKEN]",
-	  "ask whether this token is still the holder", COMMAND_VERIFY },
-	{ "release", command_release, "release [OPTION]... NAME [TOKEN]",
-	  "give a lock back", COMMAND_RELEASE },
-	{ "status", command_status, "status [OPTION]... [NAME]...",
-	  "show who holds locks and who waits", COMMAND_STATUS },
-	{ "wait", command_wait, "wait [OPTION]... NAME",
-	  "wait until nobody holds a lock; take nothing", COMMAND_WAIT },
-	{ "break", command_break, "break [OPTION]... NAME",
-	  "take a lock away from whoever holds it", COMMAND_BREAK },
-	{ "check", command_check, "check [OPTION]...",
-	  "find out whether a backend is fit to hold locks", COMMAND_CHECK },
-	{ "setup", command_setup, "setup [OPTION]...",
-	  "create what a backend needs", COMMAND_SETUP },
-	{ "help", command_help, "help [COMMAND]", "show help", COMMAND_HELP },
-	{ "version", command_version, "version", "show the version", COMMAND_VERSION },
+static const struct command commands[] = {
+	{ "run", "run [OPTION]... [NAME] -- COMMAND [ARG]...",
+	  "run a command while holding a lock", COMMAND_RUN, command_run },
+	{ "acquire", "acquire [OPTION]... NAME",
+	  "take a lock, print its token", COMMAND_ACQUIRE, command_acquire },
+	{ "renew", "renew [OPTION]... NAME [TOKEN]",
+	  "extend the lease to a full TTL from now", COMMAND_RENEW, command_token },
+	{ "verify", "verify [OPTION]... NAME [TOKEN]",
+	  "ask whether this token is still the holder", COMMAND_VERIFY, command_token },
+	{ "release", "release [OPTION]... NAME [TOKEN]",
+	  "give a lock back", COMMAND_RELEASE, command_token },
+	{ "status", "status [OPTION]... [NAME]...",
+	  "show who holds locks and who waits", COMMAND_STATUS, command_status },
+	{ "wait", "wait [OPTION]... NAME",
+	  "wait until nobody holds a lock; take nothing", COMMAND_WAIT, command_wait },
+	{ "break", "break [OPTION]... NAME",
+	  "take a lock away from whoever holds it", COMMAND_BREAK, command_break },
+	{ "check", "check [OPTION]...",
+	  "find out whether a backend is fit to hold locks", COMMAND_CHECK, command_check },
+	{ "setup", "setup [OPTION]...", "create what a backend needs", COMMAND_SETUP,
+	  command_setup },
+	{ "help", "help [COMMAND]", "show help", COMMAND_HELP, command_help },
+	{ "version", "version", "show the version", COMMAND_VERSION, command_version },
 	{ .name = NULL },
 };
 
-const struct command_row *command_find(const char *name)
+static const struct command *find(const char *name)
 {
-	for (const struct command_row *row = command_rows; row->name; row++)
-		if (!strcmp(row->name, name))
-			return row;
+	for (const struct command *command = commands; command->name; command++)
+		if (!strcmp(command->name, name))
+			return command;
 	return NULL;
 }
 
-int complain(const struct error *err)
+static void print_overview(void)
 {
-	fprintf(stderr, "dlock: %s\n", err->message);
-	return exit_status_of(err);
+	printf("dlock holds a named lock, shared by many machines, while a command runs.\n\n");
+	for (const struct command *command = commands; command->name; command++)
+		printf("  dlock %-46s%s\n", command->usage, command->summary);
+	printf("\n'dlock help COMMAND' shows the options of a command.\n"
+	       "See also: man dlock, man dlock-backends.\n");
 }
 
-/* Why output could not be written, for errno has long changed when main() says so. */
-static int output_errnum;
-
-int flush_output(void)
+static int command_help(const struct command *self, int argc, char **argv)
 {
-	const bool failed_before = ferror(stdout);
+	const struct command *command = NULL;
+	struct options options;
+	struct error err = { 0 };
 
-	if (__fpending(stdout) && fflush(stdout) && !output_errnum)
-		output_errnum = errno;
-	return failed_before || ferror(stdout) ? -1 : 0;
-}
-
-/* What could not be printed was not said: a script must not take it for an answer. */
-static int finish_output(int status)
-{
-	if (!flush_output())
-		return status;
-	fprintf(stderr, "dlock: cannot write the output%s%s\n", output_errnum ? ": " : "",
-		output_errnum ? strerror(output_errnum) : "");
-	return EXIT_DLOCK;
+	if (options_parse(&options, self->bit, argc, argv, &err))
+		return complain(&err);
+	if (options.help) {
+		command_print_help(self);
+		return 0;
+	}
+	if (!options.operand_count) {
+		print_overview();
+		return 0;
+	}
+	if (options.operand_count == 1)
+		command = find(options.operands[0]);
+	if (!command) {
+		fprintf(stderr, "dlock: no help for '%s'; try 'dlock --help'\n",
+			options.operands[options.operand_count - 1]);
+		return EXIT_DLOCK;
+	}
+	command_print_help(command);
+	return 0;
 }
 
 static void end_by_signal(int sig)
@@ -81,8 +88,9 @@ static void end_by_signal(int sig)
 }
 
 /*
- * The kernel ignores what would end the first process of a PID namespace, which dlock is in a
- * container of its own, unless there is a handler. run and acquire read signals themselves.
+ * In a container of its own dlock is the first process of a PID namespace. The kernel ignores a
+ * signal that would end this process unless there is a handler for the signal. run and acquire
+ * read signals themselves.
  */
 static void obey_signals_as_init(void)
 {
@@ -99,10 +107,10 @@ static void obey_signals_as_init(void)
 
 int main(int argc, char **argv)
 {
-	const struct command_row *command;
+	const struct command *command;
 	const char *name = argv[1];
 
-	/* Else a socket of ours could become the "standard error" that messages are written to. */
+	/* Without this, messages could be written to a socket that got the number 2. */
 	fds_fill_standard();
 	obey_signals_as_init();
 	if (argc < 2) {
@@ -113,10 +121,10 @@ int main(int argc, char **argv)
 		name = "help";
 	else if (!strcmp(name, "--version"))
 		name = "version";
-	command = command_find(name);
+	command = find(name);
 	if (!command) {
 		fprintf(stderr, "dlock: unknown command '%s'; try 'dlock --help'\n", name);
 		return EXIT_DLOCK;
 	}
-	return finish_output(command->main(argc - 1, argv + 1));
+	return output_finish(command->main(command, argc - 1, argv + 1));
 }

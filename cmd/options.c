@@ -12,86 +12,83 @@
 #include "exit_status.h"
 
 #define KILL_AFTER_MS 5000
-#define SLOTS_MAX 9999
 
-/* Letters serve as ids where there is one. */
-enum option_id {
-	OPTION_MIN_HOLD = 256,
-	OPTION_SLOTS,
-	OPTION_NO_RENEW,
-	OPTION_CONTAIN,
-	OPTION_NO_CONTAIN,
-	OPTION_ON_LOST,
-	OPTION_IF_DOWN,
-	OPTION_PID,
-	OPTION_WATCH,
-	OPTION_YES,
-	OPTION_JSON,
-	OPTION_DRY_RUN,
-};
-
-/* Commands that talk to a backend; those that may have to wait; those that hold. */
+/* The commands that talk to a backend, and those that take a lock. */
 #define BACKEND_COMMANDS (COMMAND_RUN | COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_VERIFY | \
 			  COMMAND_RELEASE | COMMAND_STATUS | COMMAND_WAIT | \
 			  COMMAND_BREAK | COMMAND_CHECK | COMMAND_SETUP)
 #define HOLDING_COMMANDS (COMMAND_RUN | COMMAND_ACQUIRE)
 
+#define FIELD(name) offsetof(struct options, name)
+
 const struct option_row option_rows[] = {
 	{ 'b', "backend", "URI", "where the lock lives: a URI, or a name from the\n"
-	  "configuration file (default: file:)", BACKEND_COMMANDS, 'b' },
-	{ 'n', "nonblock", NULL, "do not wait", HOLDING_COMMANDS, 'n' },
+	  "configuration file (default: file:)", BACKEND_COMMANDS,
+	  OPTION_URI, FIELD(backend), 0, 0 },
+	{ 'n', "nonblock", NULL, "do not wait", HOLDING_COMMANDS,
+	  OPTION_FLAG, FIELD(nonblock), 0, 0 },
 	{ 'w', "wait", "DUR", "wait no longer than this (default: no limit)",
-	  HOLDING_COMMANDS | COMMAND_WAIT, 'w' },
+	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_TEXT, FIELD(wait), 0, 0 },
 	{ 't', "ttl", "DUR", "lease time, at least 1s (default: 30s; to renew: what\n"
-	  "the lock was taken with)",
-	  HOLDING_COMMANDS | COMMAND_RENEW, 't' },
+	  "the lock was taken with)", HOLDING_COMMANDS | COMMAND_RENEW,
+	  OPTION_TEXT, FIELD(ttl), 0, 0 },
 	{ 's', "shared", NULL, "a shared hold: many shared ones, or one exclusive",
-	  HOLDING_COMMANDS, 's' },
+	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(shared), 0, 0 },
 	{ 0, "slots", "N", "a semaphore: up to N holders at once; all users of the\n"
-	  "name must agree on N", HOLDING_COMMANDS, OPTION_SLOTS },
+	  "name must agree on N", HOLDING_COMMANDS, OPTION_NUMBER, FIELD(slots), 1, 9999 },
 	{ 'E', "conflict-exit-code", "N", "exit status for \"not obtained\" (default: 124)",
-	  HOLDING_COMMANDS | COMMAND_WAIT, 'E' },
+	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_NUMBER, FIELD(conflict_exit_code), 0, 255 },
 	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when it is\n"
-	  "given back earlier", HOLDING_COMMANDS, OPTION_MIN_HOLD },
+	  "given back earlier", HOLDING_COMMANDS, OPTION_DURATION, FIELD(min_hold_ms), 0, 0 },
 	{ 0, "no-renew", NULL, "one lease only: stop the command before it ends",
-	  COMMAND_RUN, OPTION_NO_RENEW },
+	  COMMAND_RUN, OPTION_FLAG, FIELD(no_renew), 0, 0 },
 	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop\n"
-	  "(default: 5s, at most a third of the TTL)", COMMAND_RUN, 'k' },
+	  "(default: 5s, at most a third of the TTL)", COMMAND_RUN,
+	  OPTION_DURATION, FIELD(kill_after_ms), 0, 0 },
 	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock goes, in\n"
-	  "whatever way, the kernel ends all of it", COMMAND_RUN, OPTION_CONTAIN },
+	  "whatever way, the kernel ends all of it", COMMAND_RUN,
+	  OPTION_CONTAIN, FIELD(contain), CONTAIN_YES, 0 },
 	{ 0, "no-contain", NULL, "not so, though the configuration file says contain = yes",
-	  COMMAND_RUN, OPTION_NO_CONTAIN },
+	  COMMAND_RUN, OPTION_CONTAIN, FIELD(contain), CONTAIN_NO, 0 },
 	{ 0, "on-lost", "kill|warn", "when the lock is lost: stop the command, or the\n"
-	  "process of --pid (default), or only say so", HOLDING_COMMANDS, OPTION_ON_LOST },
+	  "process of --pid (default), or only say so", HOLDING_COMMANDS,
+	  OPTION_CHOICE, FIELD(only_warn), 0, 0 },
 	{ 0, "if-down", "fail|run", "when the backend is down: fail (default), or run\n"
-	  "the command without the lock", COMMAND_RUN, OPTION_IF_DOWN },
+	  "the command without the lock", COMMAND_RUN, OPTION_CHOICE, FIELD(run_if_down), 0, 0 },
 	{ 0, "pid", "PID", "hold and renew for as long as this process lives",
-	  COMMAND_ACQUIRE, OPTION_PID },
+	  COMMAND_ACQUIRE, OPTION_NUMBER, FIELD(pid), 1, INT_MAX },
 	{ 0, "watch", NULL, "show again and again, until interrupted", COMMAND_STATUS,
-	  OPTION_WATCH },
-	{ 0, "yes", NULL, "do not ask", COMMAND_BREAK, OPTION_YES },
+	  OPTION_FLAG, FIELD(watch), 0, 0 },
+	{ 0, "yes", NULL, "do not ask", COMMAND_BREAK, OPTION_FLAG, FIELD(yes), 0, 0 },
 	{ 0, "dry-run", NULL, "only print what it would make, and the permissions needed",
-	  COMMAND_SETUP, OPTION_DRY_RUN },
+	  COMMAND_SETUP, OPTION_FLAG, FIELD(dry_run), 0, 0 },
 	{ 0, "json", NULL, "print JSON",
-	  COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_STATUS | COMMAND_CHECK, OPTION_JSON },
-	{ 'q', "quiet", NULL, "say nothing but errors", BACKEND_COMMANDS, 'q' },
-	{ 'v', "verbose", NULL, "say each step", BACKEND_COMMANDS, 'v' },
+	  COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_STATUS | COMMAND_CHECK,
+	  OPTION_FLAG, FIELD(json), 0, 0 },
+	{ 'q', "quiet", NULL, "say nothing but errors", BACKEND_COMMANDS,
+	  OPTION_ADD, FIELD(verbosity), -1, 0 },
+	{ 'v', "verbose", NULL, "say each step", BACKEND_COMMANDS,
+	  OPTION_ADD, FIELD(verbosity), 1, 0 },
 	{ 'h', "help", NULL, "show this help",
-	  BACKEND_COMMANDS | COMMAND_HELP | COMMAND_VERSION, 'h' },
+	  BACKEND_COMMANDS | COMMAND_HELP | COMMAND_VERSION, OPTION_FLAG, FIELD(help), 0, 0 },
 	{ .name = NULL },
 };
 
 #define OPTION_ROWS (sizeof(option_rows) / sizeof(option_rows[0]))
 
-/* The tables that getopt_long() wants, of the options that the command knows. */
+/* What getopt_long() returns for the long form of a row; for the short one it is the letter. */
+#define LONG_ID 256
+
+/* Makes the tables for getopt_long(), of the options that the command has. */
 static void make_getopt_tables(enum command_bit command, struct option *longs, char *shorts)
 {
 	*shorts++ = '+';	/* options end at the first operand */
-	*shorts++ = ':';	/* a missing argument is told apart */
+	*shorts++ = ':';	/* getopt_long() returns ':' for a missing argument */
 	for (const struct option_row *row = option_rows; row->name; row++) {
 		if (!(row->commands & command))
 			continue;
-		*longs++ = (struct option){ row->name, row->argument ? 1 : 0, NULL, row->id };
+		*longs++ = (struct option){ row->name, row->argument ? 1 : 0, NULL,
+					     LONG_ID + (int)(row - option_rows) };
 		if (!row->letter)
 			continue;
 		*shorts++ = row->letter;
@@ -102,39 +99,44 @@ static void make_getopt_tables(enum command_bit command, struct option *longs, c
 	*shorts = '\0';
 }
 
-/* -1 with a message that names the option. */
-static int parse_duration(const char *option, const char *text, int64_t *ms,
-			  struct error *err)
+static const struct option_row *row_of(int id)
 {
-	if (!duration_parse(text, ms, err))
-		return 0;
-	error_prefix(err, "%s", option);
-	return -1;
+	const struct option_row *row = option_rows;
+
+	if (id >= LONG_ID)
+		return option_rows + (id - LONG_ID);
+	while (row->letter != id)
+		row++;
+	return row;
 }
 
-static int parse_choice(const char *option, const char *text, const char *yes,
-			const char *no, bool *value, struct error *err)
-{
-	*value = !strcmp(text, yes);
-	if (*value || !strcmp(text, no))
-		return 0;
-	error_set(err, ERROR_USAGE, 0, "%s: '%s' is neither %s nor %s", option, text, yes, no);
-	return -1;
-}
-
-static int parse_number(const char *option, const char *text, int least, int most,
-			int *value, struct error *err)
+static int parse_number(const struct option_row *row, const char *text, int *value,
+			struct error *err)
 {
 	char *end;
 	long number = strtol(text, &end, 10);
 
-	if (text[0] < '0' || text[0] > '9' || *end || number < least || number > most) {
-		error_set(err, ERROR_USAGE, 0, "%s: '%s' is not a number from %d to %d",
-			  option, text, least, most);
-		return -1;
-	}
 	*value = (int)number;
-	return 0;
+	if (text[0] >= '0' && text[0] <= '9' && !*end && number >= row->low && number <= row->high)
+		return 0;
+	error_set(err, ERROR_USAGE, 0, "--%s: '%s' is not a number from %d to %d", row->name, text,
+		  row->low, row->high);
+	return -1;
+}
+
+static int parse_choice(const struct option_row *row, const char *text, bool *second,
+			struct error *err)
+{
+	const int length = (int)strcspn(row->argument, "|");
+	const char *other = row->argument + length + 1;
+
+	*second = !strcmp(text, other);
+	if (*second || ((int)strlen(text) == length &&
+			!strncmp(text, row->argument, (size_t)length)))
+		return 0;
+	error_set(err, ERROR_USAGE, 0, "--%s: '%s' is neither %.*s nor %s", row->name, text,
+		  length, row->argument, other);
+	return -1;
 }
 
 void options_blank(struct options *options)
@@ -144,14 +146,14 @@ void options_blank(struct options *options)
 	options->secret = NULL;
 }
 
-/* Keeps the URI for when the password is blanked where it stood. */
+/* Keeps a copy of a URI that has a password, which options_blank() overwrites in argv. */
 static const char *take_uri(struct options *options, char *text)
 {
 	size_t length;
 	const char *password = uri_find_password(text, &length);
 	char *copy;
 
-	/* The last one counts; the one before it is of no use to anybody. */
+	/* An option that is given twice: the last one counts, the one before it is not used. */
 	options_blank(options);
 	if (!password || !length)
 		return text;
@@ -163,75 +165,41 @@ static const char *take_uri(struct options *options, char *text)
 	return copy;
 }
 
-static int apply(struct options *options, int id, char *argument, struct error *err)
+static int apply(struct options *options, const struct option_row *row, char *argument,
+		 struct error *err)
 {
-	switch (id) {
-	case 'b':
-		options->backend = take_uri(options, argument);
-		return 0;
-	case 'n':
-		options->nonblock = true;
-		return 0;
-	case 'w':
-		options->wait = argument;
-		return 0;
-	case 't':
-		options->ttl = argument;
-		return 0;
-	case 'E':
-		return parse_number("--conflict-exit-code", argument, 0, 255,
-				    &options->conflict_exit_code, err);
-	case 's':
-		options->shared = true;
-		return 0;
-	case OPTION_SLOTS:
-		return parse_number("--slots", argument, 1, SLOTS_MAX, &options->slots, err);
-	case 'k':
-		return parse_duration("--kill-after", argument, &options->kill_after_ms, err);
-	case 'q':
-		options->verbosity--;
-		return 0;
-	case 'v':
-		options->verbosity++;
-		return 0;
-	case 'h':
-		options->help = true;
-		return 0;
-	case OPTION_MIN_HOLD:
-		return parse_duration("--min-hold", argument, &options->min_hold_ms, err);
-	case OPTION_NO_RENEW:
-		options->no_renew = true;
-		return 0;
+	void *field = (char *)options + row->field;
+
+	switch (row->kind) {
+	case OPTION_FLAG:
+		*(bool *)field = true;
+		break;
 	case OPTION_CONTAIN:
-	case OPTION_NO_CONTAIN:
-		options->contain = id == OPTION_CONTAIN ? CONTAIN_YES : CONTAIN_NO;
-		return 0;
-	case OPTION_ON_LOST:
-		return parse_choice("--on-lost", argument, "kill", "warn",
-				    &options->kill_on_lost, err);
-	case OPTION_IF_DOWN:
-		return parse_choice("--if-down", argument, "run", "fail",
-				    &options->run_if_down, err);
-	case OPTION_PID:
-		return parse_number("--pid", argument, 1, INT_MAX, &options->pid, err);
-	case OPTION_WATCH:
-		options->watch = true;
-		return 0;
-	case OPTION_YES:
-		options->yes = true;
-		return 0;
-	case OPTION_JSON:
-		options->json = true;
-		return 0;
-	case OPTION_DRY_RUN:
-		options->dry_run = true;
-		return 0;
-	default:
-		abort();	/* a row without a case */
+		*(enum contain *)field = (enum contain)row->low;
+		break;
+	case OPTION_ADD:
+		*(int *)field += row->low;
+		break;
+	case OPTION_NUMBER:
+		return parse_number(row, argument, field, err);
+	case OPTION_DURATION:
+		if (!duration_parse(argument, field, err))
+			break;
+		error_prefix(err, "--%s", row->name);
+		return -1;
+	case OPTION_TEXT:
+		*(const char **)field = argument;
+		break;
+	case OPTION_URI:
+		*(const char **)field = take_uri(options, argument);
+		break;
+	case OPTION_CHOICE:
+		return parse_choice(row, argument, field, err);
 	}
+	return 0;
 }
 
-/* What is left: operands, and the command behind "--". */
+/* Splits what follows the options: operands, and the command behind "--". */
 static void split_operands(struct options *options, enum command_bit command, int argc,
 			   char **argv, bool ended)
 {
@@ -255,7 +223,7 @@ static void split_operands(struct options *options, enum command_bit command, in
 	}
 }
 
-/* getopt_long() does not say what is wrong with an option; find out. */
+/* getopt_long() does not say what is wrong with an option. */
 static void unknown_option(const struct option *longs, const char *word, struct error *err)
 {
 	size_t length = strcspn(word, "="), matches = 0;
@@ -287,7 +255,6 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 	*options = (struct options){
 		.conflict_exit_code = EXIT_NOT_OBTAINED,
 		.kill_after_ms = KILL_AFTER_MS,
-		.kill_on_lost = true,
 	};
 	make_getopt_tables(command, longs, shorts);
 	opterr = 0;
@@ -306,7 +273,7 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 			unknown_option(longs, argv[optind - 1], err);
 			return -1;
 		}
-		if (apply(options, id, optarg, err))
+		if (apply(options, row_of(id), optarg, err))
 			return -1;
 	}
 	if (options->shared && options->slots) {

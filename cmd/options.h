@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one table of options: feeds parsing, --help, and the tests that hold the
- * man page and the completions against it.
+ * The one table of options. Parsing and --help use it, and so do the tests that compare the man page
+ * and the completions with it.
  */
 #ifndef DLOCK_OPTIONS_H
 #define DLOCK_OPTIONS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -14,7 +15,7 @@
 
 struct error;
 
-/* Commands as bits, for the column of the table that says where an option is valid. */
+/* Commands as bits: a column of the table says for which of them an option is. */
 enum command_bit {
 	COMMAND_RUN = 1 << 0,
 	COMMAND_ACQUIRE = 1 << 1,
@@ -30,13 +31,27 @@ enum command_bit {
 	COMMAND_VERSION = 1 << 11,
 };
 
+/* What an option does to its field of struct options. */
+enum option_kind {
+	OPTION_FLAG,		/* bool: becomes true */
+	OPTION_CONTAIN,		/* enum contain: becomes low */
+	OPTION_ADD,		/* int: low is added */
+	OPTION_NUMBER,		/* int: the argument, from low to high */
+	OPTION_DURATION,	/* int64_t: the argument in ms */
+	OPTION_TEXT,		/* const char *: the argument */
+	OPTION_URI,		/* const char *: the argument, whose password is blanked later */
+	OPTION_CHOICE,		/* bool: argument names two words; true for the second one */
+};
+
 struct option_row {
 	char letter;		/* 0: long form only */
 	const char *name;
 	const char *argument;	/* NULL: takes none */
 	const char *help;
 	unsigned commands;	/* enum command_bit */
-	int id;			/* enum option_id */
+	enum option_kind kind;
+	size_t field;		/* offset in struct options */
+	int low, high;
 };
 
 /* Ends with a row whose name is NULL. */
@@ -45,7 +60,7 @@ extern const struct option_row option_rows[];
 /* --contain and --no-contain. */
 enum contain { CONTAIN_UNSAID, CONTAIN_YES, CONTAIN_NO };
 
-/* What the command line says. Strings point into argv. */
+/* The command line. Strings point into argv. */
 struct options {
 	const char *backend;	/* NULL: not given */
 	const char *ttl;
@@ -58,30 +73,30 @@ struct options {
 	bool no_renew;
 	enum contain contain;
 	int64_t kill_after_ms;
-	bool kill_on_lost;
+	bool only_warn;		/* --on-lost warn */
 	bool run_if_down;
 	pid_t pid;		/* 0: not given */
 	bool json;
 	bool dry_run;
 	bool watch;
 	bool yes;
-	int verbosity;		/* -q: less than 0, -v: more */
+	int verbosity;		/* -q: less than 0, -v: more than 0 */
 	bool help;
-	char **operands;	/* what stands before "--" and is no option */
+	char **operands;	/* the words before "--" that are no options */
 	int operand_count;
-	char **argv;		/* what stands behind "--", or NULL without one */
+	char **argv;		/* the words behind "--"; NULL: there is no "--" */
 	char *secret;		/* the password of a URI in argv, until it is blanked */
 	size_t secret_length;
 };
 
 /*
- * Parses argv[1...] for the command. options.backend is a copy if it has a password: see
- * options_blank(). 0, or -1 with ERROR_USAGE.
+ * Parses argv[1...] for the command. options->backend is a copy of the argument if this has a
+ * password: see options_blank(). 0, or -1 with ERROR_USAGE.
  */
 int options_parse(struct options *options, enum command_bit command, int argc,
 		  char **argv, struct error *err);
 
-/* Everybody can read argv in ps: blanks the password in it. */
+/* Overwrites the password in argv, which other users can read with ps. */
 void options_blank(struct options *options);
 
 /* The mode that --shared and --slots ask for. */

@@ -9,6 +9,7 @@
 #include "lock/name.h"
 #include "command.h"
 #include "exit_status.h"
+#include "output.h"
 #include "progress.h"
 #include "settings.h"
 
@@ -21,7 +22,7 @@ struct run {
 	struct progress progress;
 };
 
-/* Reads the command line as far as it is run's own. */
+/* Checks the operands and the command, and chooses the name of the lock. 0, or -1 with *err. */
 static int choose_name(struct run *run, struct error *err)
 {
 	const struct options *options = &run->options;
@@ -66,8 +67,9 @@ static int report_exit(const struct run_result *result)
 		return WEXITSTATUS(result->status);
 	sig = WTERMSIG(result->status);
 	/*
-	 * A Ctrl-C went to the command's group alone. Pass it on to ours, which is the
-	 * calling script's too, so that it ends as it would without dlock in between.
+	 * The terminal has sent a Ctrl-C to the command's process group alone. Passes it on to the
+	 * own group, which is also that of the calling script, so that the script ends as it would
+	 * without dlock.
 	 */
 	if (result->from_terminal && (sig == SIGINT || sig == SIGQUIT))
 		signals_die(sig, true);
@@ -87,7 +89,6 @@ static int report(struct run *run, const struct run_result *result)
 	}
 }
 
-/* Everything is known: hold the lock and run the command. */
 static int run_locked(struct run *run)
 {
 	struct run_hooks hooks;
@@ -105,7 +106,7 @@ static int run_locked(struct run *run)
 		.min_hold_ms = run->options.min_hold_ms,
 		.no_renew = run->options.no_renew,
 		.contain = run->settings.contain,
-		.kill_on_lost = run->options.kill_on_lost,
+		.kill_on_lost = !run->options.only_warn,
 		.run_if_down = run->options.run_if_down,
 	};
 	struct run_result result;
@@ -117,21 +118,20 @@ static int run_locked(struct run *run)
 	return report(run, &result);
 }
 
-int command_run(int argc, char **argv)
+int command_run(const struct command *self, int argc, char **argv)
 {
 	static struct run run;
 	struct error err = { 0 };
 	int status;
 
-	if (options_parse(&run.options, COMMAND_RUN, argc, argv, &err))
+	if (options_parse(&run.options, self->bit, argc, argv, &err))
 		return complain(&err);
 	if (run.options.help) {
-		help_print(command_find("run"));
+		command_print_help(self);
 		return 0;
 	}
-	if (choose_name(&run, &err))
-		return complain(&err);
-	if (settings_load(&run.settings, &run.options, &err) || signals_init(&run.signals, &err))
+	if (choose_name(&run, &err) || settings_load(&run.settings, &run.options, &err) ||
+	    signals_init(&run.signals, &err))
 		status = complain(&err);
 	else
 		status = run_locked(&run);

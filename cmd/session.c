@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "session.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "lock/name.h"
-#include "command.h"
 #include "exit_status.h"
+#include "output.h"
 
-static int check_operands(const struct options *options, int least, int most,
-			  struct error *err)
+static int check_operands(struct session *session, int least, int most, struct error *err)
 {
+	const struct options *options = &session->options;
+
 	if (options->argv) {
 		error_set(err, ERROR_USAGE, 0, "'--' and a command are for 'dlock run' only");
 		return -1;
@@ -25,27 +27,9 @@ static int check_operands(const struct options *options, int least, int most,
 			  : "'%s' is one operand too many", options->operands[most]);
 		return -1;
 	}
-	return 0;
-}
-
-int session_init(struct session *session, enum command_bit command, int argc, char **argv,
-		 int least, int most, struct error *err)
-{
-	*session = (struct session){ .backend = NULL };
-	if (options_parse(&session->options, command, argc, argv, err))
-		return -1;
-	if (session->options.help) {
-		help_print(command_find(argv[0]));
-		session->done = true;
-		return 0;
-	}
-	if (check_operands(&session->options, least, most, err) ||
-	    (least > 0 && name_check(session->options.operands[0], err)) ||
-	    settings_load(&session->settings, &session->options, err))
-		return -1;
-	if (session->settings.warning[0])
-		session_say(session, 0, "%s", session->settings.warning);
-	return 0;
+	if (least > 0)
+		session->name = options->operands[0];
+	return session->name ? name_check(session->name, err) : 0;
 }
 
 /* A line of a client library's log: -vv. */
@@ -64,20 +48,8 @@ int session_connect(struct session *session, struct error *err)
 	return session->backend ? 0 : -1;
 }
 
-void session_finish(struct session *session)
-{
-	backend_close(session->backend);
-	settings_finish(&session->settings);
-}
-
-static const char *name_of(const struct session *session)
-{
-	return session->options.operand_count ? session->options.operands[0] : NULL;
-}
-
 void session_say(const struct session *session, int verbosity, const char *format, ...)
 {
-	const char *name = name_of(session);
 	char text[1200];
 	va_list args;
 
@@ -86,14 +58,41 @@ void session_say(const struct session *session, int verbosity, const char *forma
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	fprintf(stderr, "dlock: %s%s%s\n", name ? name : "", name ? ": " : "", text);
+	fprintf(stderr, "dlock: %s%s%s\n", session->name ? session->name : "",
+		session->name ? ": " : "", text);
 }
 
-int session_complain(const struct session *session, const struct error *err)
+/* A wrong command line concerns no lock, so that its message does not begin with a name. */
+static int report(const struct session *session, const struct error *err)
 {
-	/* What is wrong with the command line concerns no lock. */
 	if (err->kind == ERROR_USAGE)
 		return complain(err);
-	session_say(session, -100, "%s", err->message);
+	session_say(session, INT_MIN, "%s", err->message);
 	return exit_status_of(err);
+}
+
+int session_main(const struct command *self, int argc, char **argv, int least, int most,
+		 int (*work)(struct session *session, struct error *err))
+{
+	struct session session = { .command = self };
+	struct error err = { 0 };
+	int status = -1;
+
+	if (!options_parse(&session.options, self->bit, argc, argv, &err)) {
+		if (session.options.help) {
+			command_print_help(self);
+			return 0;
+		}
+		if (!check_operands(&session, least, most, &err) &&
+		    !settings_load(&session.settings, &session.options, &err)) {
+			if (session.settings.warning[0])
+				session_say(&session, 0, "%s", session.settings.warning);
+			status = work(&session, &err);
+		}
+	}
+	if (status < 0)
+		status = report(&session, &err);
+	backend_close(session.backend);
+	settings_finish(&session.settings);
+	return status;
 }

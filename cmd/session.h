@@ -1,39 +1,46 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the commands share that look at a backend or change it in one step: they talk
- * to it from this process, and a signal ends them as it ends any program.
+ * What the commands share that look at a backend or change it in one step: they talk to the backend
+ * from this process, and a signal ends them as it ends any program. Such a command is a function
+ * over a session, and session_main() does the rest:
+ *
+ *	int command_wait(const struct command *self, int argc, char **argv)
+ *	{
+ *		return session_main(self, argc, argv, 1, 1, wait_until_free);
+ *	}
  */
 #ifndef DLOCK_SESSION_H
 #define DLOCK_SESSION_H
 
 #include "base/error.h"
 #include "lock/backend.h"
-#include "options.h"
+#include "command.h"
 #include "settings.h"
 
 struct session {
+	const struct command *command;
 	struct options options;
 	struct settings settings;
+	const char *name;		/* of the lock; NULL: not given, or one of several */
 	struct backend *backend;	/* NULL until session_connect() */
-	bool done;			/* --help was asked for and given */
 };
 
 /*
- * Parses and checks the command line; least to most operands, the first a NAME.
- * 0, or -1 with *err. The caller ends with session_finish(), in any case.
+ * Parses the command line, of which least to most words are operands, and calls work(). With least
+ * more than 0 the first operand is a NAME, which is checked. work() returns the exit status, or -1
+ * with *err, which is then printed, after the name if there is one. Returns the exit status.
  */
-int session_init(struct session *session, enum command_bit command, int argc, char **argv,
-		 int least, int most, struct error *err);
+int session_main(const struct command *self, int argc, char **argv, int least, int most,
+		 int (*work)(struct session *session, struct error *err));
 
-/* Opens the backend, if it is not open. 0, or -1 with *err. */
+/* Opens the backend unless it is open. 0, or -1 with *err. session_main() closes it. */
 int session_connect(struct session *session, struct error *err);
-void session_finish(struct session *session);
 
-/* Prints "dlock: NAME: text" on stderr: with -v, or unless -q. */
+/*
+ * Prints "dlock: NAME: text" on stderr, if the user asked for this verbosity: 1 is text that -v
+ * asks for, 0 is text that -q suppresses.
+ */
 void session_say(const struct session *session, int verbosity, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-
-/* Prints the error, with the name when there is one; gives the exit status. */
-int session_complain(const struct session *session, const struct error *err);
 
 #endif

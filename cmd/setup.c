@@ -2,8 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "command.h"
 #include "session.h"
 
 /* --dry-run: on standard output, for a shell or for the client of a database. */
@@ -30,15 +28,7 @@ static int setup(struct session *session, struct error *err)
 	return 0;
 }
 
-int command_setup(int argc, char **argv)
+int command_setup(const struct command *self, int argc, char **argv)
 {
-	struct session session;
-	struct error err = { 0 };
-	int status = 0;
-
-	if (session_init(&session, COMMAND_SETUP, argc, argv, 0, 0, &err) ||
-	    (!session.done && setup(&session, &err)))
-		status = complain(&err);
-	session_finish(&session);
-	return status;
+	return session_main(self, argc, argv, 0, 0, setup);
 }

@@ -8,11 +8,11 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
-#include "base/error.h"
+#include "base/text.h"
 #include "lock/name.h"
 #include "lock/view.h"
-#include "command.h"
 #include "json.h"
+#include "output.h"
 #include "session.h"
 
 #define WATCH_SECONDS 2
@@ -53,20 +53,10 @@ static const char *who_text(const struct holder *holder, char *buf, size_t size)
 	return used ? buf : "another client";
 }
 
-/* Of UTF-8: bytes that do not continue a character. */
-static int characters(const char *text)
-{
-	int count = 0;
-
-	for (; *text; text++)
-		count += ((unsigned char)*text & 0xc0) != 0x80;
-	return count;
-}
-
 static void print_columns(int width, const char *name, const char *mode, const char *held,
 			  const char *expires, const char *fence, const char *who)
 {
-	printf("%s%*s  %-14s  %-8s  %-8s  %-17s  %s\n", name, width - characters(name), "",
+	printf("%s%*s  %-14s  %-8s  %-8s  %-17s  %s\n", name, width - (int)text_characters(name), "",
 	       mode, held, expires, fence, who);
 }
 
@@ -167,7 +157,10 @@ static void json_lock(const char *name, const struct lock_view *view)
 
 /* ---- */
 
-/* Opens anew for every lock: an object serves one name. 1: held, 0: free, -1. */
+/*
+ * Opens the backend anew for every lock, for an object serves one name. 1: the lock is held; 0: it is
+ * free; -1 with *err.
+ */
 static int show(struct session *session, const char *name, bool named, int width,
 		bool *header, struct error *err)
 {
@@ -180,13 +173,13 @@ static int show(struct session *session, const char *name, bool named, int width
 		return -1;
 	if (!backend->ops->inspect(backend, name, false, &view, err)) {
 		result = view.held;
-		/* One of a list may have been freed meanwhile. */
-		if (!named && !view.held && !view.waiter_count)
-			;
-		else if (session->options.json)
-			json_lock(name, &view);
-		else
-			print_lock(name, &view, width, header);
+		/* A lock of a list may have been freed since the list was made. */
+		if (named || view.held || view.waiter_count) {
+			if (session->options.json)
+				json_lock(name, &view);
+			else
+				print_lock(name, &view, width, header);
+		}
 	}
 	lock_view_finish(&view);
 	backend_close(backend);
@@ -200,8 +193,8 @@ static int show_all(struct session *session, char *const *names, size_t count, b
 	bool header = false;
 
 	for (size_t i = 0; i < count; i++)
-		if (characters(names[i]) > width)
-			width = characters(names[i]);
+		if ((int)text_characters(names[i]) > width)
+			width = (int)text_characters(names[i]);
 	for (size_t i = 0; i < count; i++) {
 		state = show(session, names[i], named, width, &header, err);
 		if (state < 0)
@@ -211,7 +204,7 @@ static int show_all(struct session *session, char *const *names, size_t count, b
 	return named ? held : 0;
 }
 
-/* 1: one that was named is held; 0: none; -1. */
+/* 1: one of the locks that were named is held; 0: none is; -1 with *err. */
 static int show_once(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
@@ -245,27 +238,21 @@ static int watch(struct session *session, struct error *err)
 		state = show_once(session, err);
 		if (state < 0)
 			return state;
-		if (flush_output())
+		if (output_flush())
 			return state;
 		sleep(WATCH_SECONDS);
 	}
 }
 
-int command_status(int argc, char **argv)
+static int status(struct session *session, struct error *err)
 {
-	struct session session;
-	struct error err = { 0 };
-	int status = 0;
+	for (int i = 0; i < session->options.operand_count; i++)
+		if (name_check(session->options.operands[i], err))
+			return -1;
+	return session->options.watch ? watch(session, err) : show_once(session, err);
+}
 
-	if (session_init(&session, COMMAND_STATUS, argc, argv, 0, INT_MAX, &err))
-		status = -1;
-	for (int i = 0; status >= 0 && !session.done && i < session.options.operand_count; i++)
-		status = name_check(session.options.operands[i], &err);
-	if (status >= 0 && !session.done)
-		status = session.options.watch ? watch(&session, &err)
-					       : show_once(&session, &err);
-	if (status < 0)
-		status = complain(&err);
-	session_finish(&session);
-	return status;
+int command_status(const struct command *self, int argc, char **argv)
+{
+	return session_main(self, argc, argv, 0, INT_MAX, status);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* renew, verify and release: what is done with a token. */
+/* renew, verify and release. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,14 +7,12 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
-#include "base/error.h"
-#include "command.h"
 #include "exit_status.h"
 #include "json.h"
 #include "session.h"
 #include "token_ask.h"
 
-/* The token: an operand, "-" for a line of standard input, or $DLOCK_TOKEN. */
+/* The token is an operand, a line of standard input (the operand is "-"), or $DLOCK_TOKEN. */
 static int read_token(const struct options *options, char token[static TOKEN_SIZE],
 		      struct error *err)
 {
@@ -42,19 +40,19 @@ static int read_token(const struct options *options, char token[static TOKEN_SIZ
 		return -1;
 	}
 	memcpy(token, given, TOKEN_SIZE);
-	/* ps shows argv to everybody. */
+	/* Other users can read argv with ps. */
 	if (options->operand_count > 1)
 		memset(options->operands[1], '*', strlen(options->operands[1]));
 	return 0;
 }
 
-/* What one release gives back. The command of a run must stay protected while it runs. */
+/* The last acquisition of a run is not given back: its command must stay protected. */
 static enum release one_of(const char *token)
 {
 	return token_is_of_run(token) ? RELEASE_COUNTED : RELEASE_ONE;
 }
 
-/* Straight to the backend, for there is no keeper, or not any more. */
+/* Asks the backend itself, because the hold has no keeper. */
 static int ask_backend(struct session *session, enum keeper_verb verb,
 		       const struct request *request, struct token_result *result,
 		       struct error *err)
@@ -106,33 +104,20 @@ int token_ask(struct session *session, enum keeper_verb verb, const struct reque
 	}
 }
 
-static int ask(struct session *session, enum keeper_verb verb, const char *token,
-	       struct token_result *result, struct error *err)
-{
-	const struct request request = {
-		.name = session->options.operands[0], .token = token,
-		.mode = HOLD_ANY, .ttl_ms = session->settings.asked_ttl_ms,
-	};
-
-	return token_ask(session, verb, &request, result, err);
-}
-
 static void print_renewed(const struct session *session, const struct token_result *result)
 {
+	const int64_t lease_ms = result->lease_ms;
 	struct json json = { .comma = false };
 	char text[DURATION_TEXT_SIZE];
 
 	if (!session->options.json) {
-		session_say(session, 1, "renewed%s%s", result->lease_ms ? " for " : "",
-			    result->lease_ms ? duration_format(result->lease_ms, text,
-							       sizeof(text)) : "");
+		session_say(session, 1, "renewed%s%s", lease_ms ? " for " : "",
+			    lease_ms ? duration_format(lease_ms, text, sizeof(text)) : "");
 		return;
 	}
 	json_open(&json, NULL, '{');
-	json_text(&json, "name", session->options.operands[0]);
-	json_maybe(&json, "expires_in_ms", result->lease_ms ? result->lease_ms : -1);
-	json_time(&json, "expires_at",
-		  result->lease_ms ? clock_wall_ms() + result->lease_ms : 0);
+	json_text(&json, "name", session->name);
+	json_lease(&json, lease_ms);
 	json_close(&json, '}');
 	putchar('\n');
 }
@@ -160,35 +145,25 @@ static int report(const struct session *session, enum keeper_verb verb, const ch
 	return 0;
 }
 
-static int use_token(enum command_bit command, enum keeper_verb verb, int argc, char **argv)
+static int use_token(struct session *session, struct error *err)
 {
+	const enum keeper_verb verb = session->command->bit == COMMAND_RENEW ? KEEPER_VERB_RENEW :
+				      session->command->bit == COMMAND_VERIFY ? KEEPER_VERB_VERIFY
+									  : KEEPER_VERB_RELEASE;
 	struct token_result result = { .lease_ms = 0 };
 	char token[TOKEN_SIZE];
-	struct session session;
-	struct error err = { 0 };
-	int status = 0;
+	const struct request request = {
+		.name = session->name, .token = token, .mode = HOLD_ANY,
+		.ttl_ms = session->settings.asked_ttl_ms,
+	};
 
-	if (session_init(&session, command, argc, argv, 1, 2, &err) ||
-	    (!session.done && (read_token(&session.options, token, &err) ||
-			       ask(&session, verb, token, &result, &err))))
-		status = session_complain(&session, &err);
-	else if (!session.done)
-		status = report(&session, verb, token, &result);
-	session_finish(&session);
-	return status;
+	if (read_token(&session->options, token, err) ||
+	    token_ask(session, verb, &request, &result, err))
+		return -1;
+	return report(session, verb, token, &result);
 }
 
-int command_renew(int argc, char **argv)
+int command_token(const struct command *self, int argc, char **argv)
 {
-	return use_token(COMMAND_RENEW, KEEPER_VERB_RENEW, argc, argv);
-}
-
-int command_verify(int argc, char **argv)
-{
-	return use_token(COMMAND_VERIFY, KEEPER_VERB_VERIFY, argc, argv);
-}
-
-int command_release(int argc, char **argv)
-{
-	return use_token(COMMAND_RELEASE, KEEPER_VERB_RELEASE, argc, argv);
+	return session_main(self, argc, argv, 1, 2, use_token);
 }

@@ -4,10 +4,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/view.h"
-#include "command.h"
 #include "session.h"
 
-/* What no event tells of, a lease that ran out or a foreign client, is found so. */
+/*
+ * Pauses between two looks. No event tells of a lease that ran out, nor of what another program
+ * does with the lock.
+ */
 #define LOOK_MS 5000
 #define LOOK_LOCAL_MS 100
 #define LOOK_LEAST_MS 20
@@ -37,29 +39,27 @@ static void sleep_until(struct backend *backend, int64_t until_ms)
 
 static int not_free(const struct session *session, const struct lock_view *view)
 {
-	static const struct holder unknown;
-	char text[400];
+	char text[HOLDER_DESCRIPTION_SIZE];
 
-	session_say(session, 0, "%s",
-		    holder_describe(view->hold_count ? &view->holds[0].holder : &unknown,
-				    view->hold_count ? view->holds[0].age_ms : -1, text,
-				    sizeof(text)));
+	session_say(session, 0, "%s", lock_view_describe(view, text));
 	return session->options.conflict_exit_code;
 }
 
 /* The exit status, or -1 with *err. */
 static int wait_until_free(struct session *session, struct error *err)
 {
-	struct backend *backend = session->backend;
 	int64_t until_ms = CLOCK_NEVER, look_ms;
 	struct lock_view view = { 0 };
+	struct backend *backend;
 	int status = -1;
 
+	if (session_connect(session, err))
+		return -1;
+	backend = session->backend;
 	if (session->settings.wait_ms != CLOCK_NEVER)
 		until_ms = clock_boot_ms() + session->settings.wait_ms;
 	for (;;) {
-		if (backend->ops->inspect(backend, session->options.operands[0], true, &view,
-					  err))
+		if (backend->ops->inspect(backend, session->name, true, &view, err))
 			break;
 		if (!view.held) {
 			session_say(session, 1, "free");
@@ -78,17 +78,7 @@ static int wait_until_free(struct session *session, struct error *err)
 	return status;
 }
 
-int command_wait(int argc, char **argv)
+int command_wait(const struct command *self, int argc, char **argv)
 {
-	struct session session;
-	struct error err = { 0 };
-	int status = -1;
-
-	if (!session_init(&session, COMMAND_WAIT, argc, argv, 1, 1, &err) &&
-	    (session.done || !session_connect(&session, &err)))
-		status = session.done ? 0 : wait_until_free(&session, &err);
-	if (status < 0)
-		status = session_complain(&session, &err);
-	session_finish(&session);
-	return status;
+	return session_main(self, argc, argv, 1, 1, wait_until_free);
 }

@@ -80,6 +80,15 @@ size_t text_clean(const char *text, size_t length, char *buf, size_t size)
 	return used;
 }
 
+size_t text_characters(const char *text)
+{
+	size_t count = 0;
+
+	for (; *text; text++)
+		count += ((unsigned char)*text & 0xc0) != 0x80;
+	return count;
+}
+
 const char *text_quote(const char *text, size_t length,
 		       char buf[static TEXT_QUOTE_SIZE])
 {

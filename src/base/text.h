@@ -30,6 +30,9 @@ bool text_is_clean(const char *text, size_t length);
  */
 size_t text_clean(const char *text, size_t length, char *buf, size_t size);
 
+/* How many characters a text has: its bytes that do not continue one. */
+size_t text_characters(const char *text);
+
 #define TEXT_QUOTE_SIZE 72
 
 /* As text_clean(), for messages: what does not fit ends in "...". Returns buf. */

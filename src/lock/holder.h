@@ -41,6 +41,9 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
  */
 int holder_decode(struct holder *holder, const char *text, size_t length);
 
+/* Room for any description; what does not fit is cut. */
+#define HOLDER_DESCRIPTION_SIZE 400
+
 /*
  * "held by web2 pid 4312 (root) for 3m12s: /usr/local/bin/backup"; parts that
  * are not known are left out ("held by another client" when none is). age_ms < 0:

@@ -42,6 +42,10 @@ struct hold_view *lock_view_add_hold(struct lock_view *view);
 struct waiter_view *lock_view_add_waiter(struct lock_view *view);
 void lock_view_finish(struct lock_view *view);
 
+/* Describes the first holder as holder_describe() does. Returns text. */
+const char *lock_view_describe(const struct lock_view *view,
+			       char text[static HOLDER_DESCRIPTION_SIZE]);
+
 struct name_list {
 	char **names;
 	size_t count;

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+#include "output.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdio_ext.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "exit_status.h"
+
+/* Why output could not be written: errno has long changed when output_finish() says so. */
+static int output_errnum;
+
+int complain(const struct error *err)
+{
+	fprintf(stderr, "dlock: %s\n", err->message);
+	return exit_status_of(err);
+}
+
+int output_flush(void)
+{
+	const bool failed_before = ferror(stdout);
+
+	if (__fpending(stdout) && fflush(stdout) && !output_errnum)
+		output_errnum = errno;
+	return failed_before || ferror(stdout) ? -1 : 0;
+}
+
+/* A script must not take output that is incomplete for an answer. */
+int output_finish(int status)
+{
+	if (!output_flush())
+		return status;
+	fprintf(stderr, "dlock: cannot write the output%s%s\n", output_errnum ? ": " : "",
+		output_errnum ? strerror(output_errnum) : "");
+	return EXIT_DLOCK;
+}
