@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that is always there: when the system has none left, these functions end the process with
+ * a line on stderr and status MEMORY_EXIT_STATUS, without running anything else. So no caller
+ * checks their results, and all memory is freed with free().
+ *
+ * To end is right in every process of dlock, because each one is built to survive the sudden death
+ * of each other one, and a process that ends here is like one that was killed:
+ *
+ *	a command such as status	prints the message; whoever called it sees the status.
+ *	the supervisor of a run		the guard stops the command, then the keeper releases the
+ *					lock.
+ *	the guard			the supervisor stops the command.
+ *	the keeper of a run		the supervisor stops the command before the lease is over, or
+ *					at once where the lock ends with the keeper's connection.
+ *	the keeper of an acquisition	the lock stays until its lease is over, or ends with the
+ *					keeper's connection.
+ *
+ * Nothing else could be done well: to release the lock or to stop the command takes memory, too.
+ * proctable.h and proctree.h do not use these functions, for they find the processes that must be
+ * killed: a caller can try again, and can kill without the table what it knows by itself.
+ */
+#ifndef DLOCK_MEMORY_H
+#define DLOCK_MEMORY_H
+
+#include <stddef.h>
+
+/* That of every error inside dlock (cmd/exit_status.h). */
+#define MEMORY_EXIT_STATUS 125
+
+/* For a library that has found no memory. Async-signal-safe. */
+void memory_gone(void) __attribute__((noreturn));
+
+/* Zeroed memory for count elements. */
+void *memory_new(size_t count, size_t size) __attribute__((malloc));
+
+/* As reallocarray(). What is added is not zeroed. */
+void *memory_resize(void *memory, size_t count, size_t size);
+
+/* As strdup(), also of NULL, of which the copy is NULL; and as strndup(). */
+char *memory_copy(const char *text) __attribute__((malloc));
+char *memory_copy_part(const char *text, size_t length) __attribute__((malloc));
+
+/* The text that printf() would print. */
+char *memory_format(const char *format, ...) __attribute__((malloc, format(printf, 1, 2)));
+
+#endif
