@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include <errno.h>
 #include <ini.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/duration.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "base/textfile.h"
 #include "lock/uri.h"
 
 /*
- * Debian's inih takes its limits from variables, upstream's was compiled with
- * them: weak, so that both link. Upstream's lines have 198 bytes at most.
+ * Debian's inih takes its limits from variables, while upstream's has them compiled in, with lines
+ * of at most 198 bytes. The variables are weak, so that dlock links with both.
  */
 extern bool ini_use_stack __attribute__((weak));
 extern bool ini_stop_on_first_error __attribute__((weak));
@@ -29,24 +28,38 @@ extern int ini_initial_alloc __attribute__((weak));
 /* inih silently cuts the name of a section to 49 bytes. */
 #define SECTION_MAX_BYTES 48
 
+/* The keys before the first section. */
+static const struct key {
+	const char *name;
+	enum { KEY_TEXT, KEY_DURATION, KEY_CHOICE } kind;
+	size_t field;		/* offset in struct config */
+} keys[] = {
+	{ "backend", KEY_TEXT, offsetof(struct config, backend) },
+	{ "ttl", KEY_DURATION, offsetof(struct config, ttl) },
+	{ "wait", KEY_DURATION, offsetof(struct config, wait) },
+	{ "contain", KEY_CHOICE, offsetof(struct config, contain) },
+};
+
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
+
 /* One file while it is being read. */
 struct loader {
 	struct config *config;
 	struct error *err;
 	const char *path;
 	const char *next;	/* where in the text the next line begins */
-	int line;		/* counts from 1 */
+	int line;		/* the number of the current line, from 1 on */
 	bool failed;
-	bool has_backend, has_ttl, has_wait, has_contain;
+	bool has[KEYS];		/* the key has stood in this file already */
 	bool has_password;
-	size_t first;		/* of config->backends: where this file's begin */
+	size_t first;		/* in config->backends: the first backend of this file */
 	int section_line;	/* of the latest '[' */
 };
 
 static bool fail(struct loader *loader, int line, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Keeps the first error. False, for the callers to return. */
+/* Keeps the first error. Returns false, for its callers to return. */
 static bool fail(struct loader *loader, int line, const char *format, ...)
 {
 	char shown[256], text[sizeof(loader->err->message)];
@@ -63,49 +76,48 @@ static bool fail(struct loader *loader, int line, const char *format, ...)
 	return false;
 }
 
-static bool fail_memory(struct loader *loader)
+/* Checks that a key stands once in its place, and that it has a value. */
+static bool check_value(struct loader *loader, bool given, const char *name, const char *value)
 {
-	if (!loader->failed)
-		error_set(loader->err, ERROR_INTERNAL, ENOMEM, "cannot read the configuration");
-	loader->failed = true;
-	return false;
-}
-
-/* A setting at the top of the file. What an earlier file has set stays. */
-static bool set(struct loader *loader, char **field, bool *given, const char *name,
-		const char *value)
-{
-	if (*given)
+	if (given)
 		return fail(loader, loader->line, "\"%s\" is set twice", name);
-	*given = true;
-	if (!*value)
-		return fail(loader, loader->line, "\"%s\" has no value", name);
-	if (*field)
-		return true;
-	*field = strdup(value);
-	return *field || fail_memory(loader);
+	return *value || fail(loader, loader->line, "\"%s\" has no value", name);
 }
 
-static bool set_duration(struct loader *loader, char **field, bool *given,
-			 const char *name, const char *value)
+/* Sets what no earlier file has set, and checks the value in any case. */
+static bool set_key(struct loader *loader, const struct key *key, const char *value)
 {
+	void *field = (char *)loader->config + key->field;
+	struct config_duration duration = { .set = true }, *to;
+	enum config_choice choice, *chosen;
 	struct error bad;
-	int64_t ms;
+	char **text;
 
-	if (!set(loader, field, given, name, value))
+	if (!check_value(loader, loader->has[key - keys], key->name, value))
 		return false;
-	if (duration_parse(value, &ms, &bad) < 0)
-		return fail(loader, loader->line, "%s: %s", name, bad.message);
-	return true;
-}
-
-static bool set_choice(struct loader *loader, char **field, bool *given, const char *name,
-		       const char *value)
-{
-	if (!set(loader, field, given, name, value))
-		return false;
-	if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0)
-		return fail(loader, loader->line, "%s: want yes or no", name);
+	loader->has[key - keys] = true;
+	switch (key->kind) {
+	case KEY_TEXT:
+		text = field;
+		if (!*text)
+			*text = memory_copy(value);
+		break;
+	case KEY_DURATION:
+		to = field;
+		if (duration_parse(value, &duration.ms, &bad))
+			return fail(loader, loader->line, "%s: %s", key->name, bad.message);
+		if (!to->set)
+			*to = duration;
+		break;
+	case KEY_CHOICE:
+		chosen = field;
+		choice = !strcmp(value, "yes") ? CONFIG_YES : CONFIG_NO;
+		if (choice == CONFIG_NO && strcmp(value, "no") != 0)
+			return fail(loader, loader->line, "%s: want yes or no", key->name);
+		if (*chosen == CONFIG_UNSET)
+			*chosen = choice;
+		break;
+	}
 	return true;
 }
 
@@ -113,12 +125,14 @@ static bool set_uri(struct loader *loader, const char *value)
 {
 	struct config *config = loader->config;
 	char **uri = &config->backends[config->backend_count - 1].uri;
-	bool given = *uri != NULL;
 
-	return set(loader, uri, &given, "uri", value);
+	if (!check_value(loader, *uri != NULL, "uri", value))
+		return false;
+	*uri = memory_copy(value);
+	return true;
 }
 
-/* For inih: one "key = value" line. 0 on failure. */
+/* inih calls this function for each "key = value" line. 0: the line is wrong. */
 static int handle(void *user, const char *section, const char *key, const char *value)
 {
 	struct loader *loader = user;
@@ -127,17 +141,12 @@ static int handle(void *user, const char *section, const char *key, const char *
 	char quoted[TEXT_QUOTE_SIZE];
 	size_t length;
 
-	(void)section;	/* begin_section() knows it, at its full length */
+	(void)section;	/* begin_section() has seen the whole name */
 	if (uri_find_password(value, &length))
 		loader->has_password = true;
-	if (top && strcmp(key, "backend") == 0)
-		return set(loader, &config->backend, &loader->has_backend, key, value);
-	if (top && strcmp(key, "ttl") == 0)
-		return set_duration(loader, &config->ttl, &loader->has_ttl, key, value);
-	if (top && strcmp(key, "wait") == 0)
-		return set_duration(loader, &config->wait, &loader->has_wait, key, value);
-	if (top && strcmp(key, "contain") == 0)
-		return set_choice(loader, &config->contain, &loader->has_contain, key, value);
+	for (size_t i = 0; top && i < KEYS; i++)
+		if (!strcmp(key, keys[i].name))
+			return set_key(loader, &keys[i], value);
 	if (!top && strcmp(key, "uri") == 0)
 		return set_uri(loader, value);
 	return fail(loader, loader->line, "unknown key \"%s\": %s",
@@ -146,7 +155,7 @@ static int handle(void *user, const char *section, const char *key, const char *
 		    "a section has only uri");
 }
 
-/* What could be told of the latest section only after its last line. */
+/* Checks the latest section, whose last line has been read. */
 static bool end_section(struct loader *loader)
 {
 	struct config *config = loader->config;
@@ -158,28 +167,18 @@ static bool end_section(struct loader *loader)
 		    config->backends[config->backend_count - 1].name);
 }
 
-static bool add_backend(struct loader *loader, const char *name, size_t length)
+static void add_backend(struct config *config, const char *name, size_t length)
 {
-	struct config *config = loader->config;
-	struct config_backend *grown;
-
-	grown = realloc(config->backends, (config->backend_count + 1) * sizeof(*grown));
-	if (!grown)
-		return fail_memory(loader);
-	config->backends = grown;
-	grown += config->backend_count;
-	grown->uri = NULL;
-	grown->name = strndup(name, length);
-	if (!grown->name)
-		return fail_memory(loader);
-	config->backend_count++;
-	return true;
+	config->backends = memory_resize(config->backends, config->backend_count + 1,
+					 sizeof(*config->backends));
+	config->backends[config->backend_count++] = (struct config_backend){
+		.name = memory_copy_part(name, length),
+	};
 }
 
 /*
- * A line that begins with '['. Stands here, since inih says nothing of a section
- * without keys and of one that comes twice, cuts its name and passes over what
- * follows the ']'.
+ * A line that begins with '['. inih alone would not do: it reports no section that has no keys or
+ * that comes twice, cuts the name, and ignores what follows the ']'.
  */
 static bool begin_section(struct loader *loader, const char *line)
 {
@@ -190,7 +189,7 @@ static bool begin_section(struct loader *loader, const char *line)
 
 	if (!end || !strchr("\n;#", end[1 + strspn(end + 1, " \t\r")]))
 		return fail(loader, loader->line, "bad section: write [NAME] and nothing else");
-	/* Not quoted: who writes a URI here, may have written its password too. */
+	/* The name is not quoted: a URI that stands here by mistake may have a password. */
 	if (length == 0 || length > SECTION_MAX_BYTES || !text_is_clean(name, length) ||
 	    strcspn(name, " :/@[]") != length)
 		return fail(loader, loader->line,
@@ -204,12 +203,13 @@ static bool begin_section(struct loader *loader, const char *line)
 			return fail(loader, loader->line, "section [%s] is there twice",
 				    text_quote(name, length, quoted));
 	loader->section_line = loader->line;
-	return add_backend(loader, name, length);
+	add_backend(config, name, length);
+	return true;
 }
 
 /*
- * For inih: gives out one line, as fgets() would. Without what is blank at its
- * beginning, as inih would take an indented line for more of the value above.
+ * inih calls this function as fgets(). The line is returned without the blanks at its beginning,
+ * because inih takes an indented line for a continuation of the value above.
  */
 static char *read_line(char *buf, int size, void *stream)
 {
@@ -256,16 +256,16 @@ static int load(struct loader *loader, const char *text)
 	loader->first = loader->config->backend_count;
 	set_limits();
 	rc = ini_parse_stream(read_line, loader, handle, loader);
-	if (rc > 0)	/* the first line that inih or a callback did not like */
+	if (rc > 0)	/* the number of the first line that is wrong */
 		fail(loader, rc, "not a setting: write KEY = VALUE");
-	else if (rc < 0)
-		fail_memory(loader);
+	else if (rc < 0)	/* inih: "memory allocation error" */
+		memory_gone();
 	else if (!loader->failed)
 		end_section(loader);
 	return loader->failed ? -1 : 0;
 }
 
-/* Takes out what this file has and an earlier one has too: the earlier one wins. */
+/* Removes the backends of this file that an earlier file has, too: the earlier one wins. */
 static void drop_shadowed(struct config *config, size_t first)
 {
 	size_t kept = first, i, j;
@@ -297,10 +297,8 @@ static int load_text(struct config *config, const char *text, const char *path,
 	if (!exposed || !loader.has_password || config->password_exposed)
 		return 0;
 	config->password_exposed = true;
-	config->exposed_path = strdup(path);
-	if (!config->exposed_path)
-		fail_memory(&loader);
-	return config->exposed_path ? 0 : -1;
+	config->exposed_path = memory_copy(path);
+	return 0;
 }
 
 int config_load_text(struct config *config, const char *text, const char *path,
@@ -348,9 +346,6 @@ void config_finish(struct config *config)
 	}
 	free(config->backends);
 	free_secret(config->backend);
-	free(config->ttl);
-	free(config->wait);
-	free(config->contain);
 	free(config->exposed_path);
 	memset(config, 0, sizeof(*config));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Defaults from INI files (libinih). Keys before any section: backend, ttl,
- * wait, contain (yes or no). Every section is a backend's name (up to 48 bytes, no
- * blank, ':' or '/', so that it is never taken for a URI) with one key, uri:
+ * Defaults from INI files (libinih). The keys before the first section are backend, ttl, wait and
+ * contain (yes or no). A section has the name of a backend (up to 48 bytes without a blank, ':' or
+ * '/', so that the name cannot be mistaken for a URI) and one key, uri:
  *
  *	backend = prod
  *	ttl = 1m
@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct error;
 
@@ -22,24 +23,30 @@ struct config_backend {
 	char *uri;
 };
 
+struct config_duration {
+	bool set;
+	int64_t ms;
+};
+
+enum config_choice { CONFIG_UNSET, CONFIG_YES, CONFIG_NO };
+
 struct config {
 	char *backend;		/* NULL: not set; else a URI or the name of a section */
-	char *ttl;		/* NULL, or a valid duration as written */
-	char *wait;		/* likewise */
-	char *contain;		/* NULL, "yes" or "no" */
+	struct config_duration ttl, wait;
+	enum config_choice contain;
 	struct config_backend *backends;
 	size_t backend_count;
-	bool password_exposed;	/* others can read a file with a password in it */
+	bool password_exposed;	/* other users can read a file with a password in it */
 	char *exposed_path;	/* the first such file, or NULL */
 };
 
 /*
- * Reads path into *config (zeroed by the caller before the first load). What is
- * set already stays, so load the file that wins first. A file that does not
- * exist is no error. Returns 0, or -1 with ERROR_USAGE that names path and line:
- * unreadable, not a regular file, unknown key, bad value, a key or a section
- * twice in one file, a section without uri, bad syntax. After -1 all that is left
- * to do is config_finish(). Who "others" are, textfile.h says.
+ * Reads path into *config, which the caller has zeroed before the first load. A setting that is set
+ * already stays, so the file that wins is loaded first. A file that does not exist is no error.
+ * Returns 0, or -1 with ERROR_USAGE that names path and line: the file is unreadable or not
+ * regular, a key is unknown, a value is bad, a key or a section comes twice in one file, a section
+ * has no uri, the syntax is bad. After -1 only config_finish() may be called. textfile.h says which
+ * users count as "other users".
  */
 int config_load(struct config *config, const char *path, struct error *err);
 

@@ -8,6 +8,7 @@
 
 #include "base/duration.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "lock/uri.h"
 #include "exit_status.h"
 
@@ -151,18 +152,14 @@ static const char *take_uri(struct options *options, char *text)
 {
 	size_t length;
 	const char *password = uri_find_password(text, &length);
-	char *copy;
 
 	/* An option that is given twice: the last one counts, the one before it is not used. */
 	options_blank(options);
 	if (!password || !length)
 		return text;
-	copy = strdup(text);
-	if (!copy)
-		return text;
 	options->secret = text + (password - text);
 	options->secret_length = length;
-	return copy;
+	return memory_copy(text);
 }
 
 static int apply(struct options *options, const struct option_row *row, char *argument,

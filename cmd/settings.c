@@ -10,7 +10,6 @@
 #include "base/duration.h"
 #include "base/error.h"
 #include "backends/registry.h"
-#include "command.h"
 #include "options.h"
 
 #define DEFAULT_BACKEND "file:"
@@ -25,7 +24,7 @@ static int load_files(struct config *config, struct error *err)
 		base = getenv("HOME");
 		rest = "/.config/dlock.conf";
 	}
-	/* No file has a longer name. */
+	/* A path that does not fit is longer than that of any file. */
 	if (base && base[0] == '/' && strlen(base) + strlen(rest) < sizeof(path)) {
 		stpcpy(stpcpy(path, base), rest);
 		if (config_load(config, path, err))
@@ -34,9 +33,8 @@ static int load_files(struct config *config, struct error *err)
 	return config_load(config, "/etc/dlock.conf", err);
 }
 
-/* The first that is set; *source names it in messages. */
-static const char *choose(const char *option, const char *option_name,
-			  const char *variable, const char *from_config,
+/* What the option or else the environment says, or NULL. *source: where, for messages. */
+static const char *choose(const char *option, const char *option_name, const char *variable,
 			  const char **source)
 {
 	const char *value;
@@ -49,32 +47,41 @@ static const char *choose(const char *option, const char *option_name,
 	if (value && value[0])
 		return value;
 	*source = "configuration file";
-	return from_config;
+	return NULL;
+}
+
+/* *ms: by the user's words, or the configuration, or else the default that *ms has already. */
+static int choose_duration(const char *option, const char *option_name, const char *variable,
+			   const struct config_duration *config, int64_t least_ms, int64_t *ms,
+			   struct error *err)
+{
+	char shown[DURATION_TEXT_SIZE];
+	const char *source, *text = choose(option, option_name, variable, &source);
+
+	if (text && duration_parse(text, ms, err)) {
+		error_prefix(err, "%s", source);
+		return -1;
+	}
+	if (!text && config->set)
+		*ms = config->ms;
+	if (*ms >= least_ms)
+		return 0;
+	error_set(err, ERROR_USAGE, 0, "%s: %s is too short, want at least 1s", source,
+		  text ? text : duration_format(*ms, shown, sizeof(shown)));
+	return -1;
 }
 
 static int choose_durations(struct settings *settings, const struct options *options,
 			    struct error *err)
 {
-	const char *text, *source;
-
 	settings->ttl_ms = BACKEND_TTL_MS;
-	text = choose(options->ttl, "--ttl", "DLOCK_TTL", settings->config.ttl, &source);
-	if (text && duration_parse(text, &settings->ttl_ms, err)) {
-		error_prefix(err, "%s", source);
-		return -1;
-	}
-	if (settings->ttl_ms < LEAST_TTL_MS) {
-		error_set(err, ERROR_USAGE, 0, "%s: %s is too short, want at least 1s",
-			  source, text);
-		return -1;
-	}
-	settings->asked_ttl_ms = options->ttl ? settings->ttl_ms : 0;
 	settings->wait_ms = CLOCK_NEVER;
-	text = choose(options->wait, "--wait", "DLOCK_WAIT", settings->config.wait, &source);
-	if (text && duration_parse(text, &settings->wait_ms, err)) {
-		error_prefix(err, "%s", source);
+	if (choose_duration(options->ttl, "--ttl", "DLOCK_TTL", &settings->config.ttl,
+			    LEAST_TTL_MS, &settings->ttl_ms, err) ||
+	    choose_duration(options->wait, "--wait", "DLOCK_WAIT", &settings->config.wait, 0,
+			    &settings->wait_ms, err))
 		return -1;
-	}
+	settings->asked_ttl_ms = options->ttl ? settings->ttl_ms : 0;
 	if (options->nonblock)
 		settings->wait_ms = 0;
 	return 0;
@@ -86,10 +93,10 @@ static int choose_backend(struct settings *settings, const struct options *optio
 {
 	const char *source, *named;
 
-	settings->uri_text = choose(options->backend, "--backend", "DLOCK_BACKEND",
-				    settings->config.backend, &source);
+	settings->uri_text = choose(options->backend, "--backend", "DLOCK_BACKEND", &source);
 	if (!settings->uri_text)
-		settings->uri_text = DEFAULT_BACKEND;
+		settings->uri_text = settings->config.backend ? settings->config.backend
+							      : DEFAULT_BACKEND;
 	named = config_uri(&settings->config, settings->uri_text);
 	if (named) {
 		settings->uri_text = named;
@@ -117,8 +124,8 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	    choose_backend(settings, options, err))
 		return -1;
 	settings->contain = options->contain == CONTAIN_YES ||
-			    (options->contain == CONTAIN_UNSAID && settings->config.contain &&
-			     !strcmp(settings->config.contain, "yes"));
+			    (options->contain == CONTAIN_UNSAID &&
+			     settings->config.contain == CONFIG_YES);
 	options_blank(options);
 	if (uri_load_password(&settings->uri, &exposed, err))
 		return -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What holds after command line, environment, user's and system's file have had
- * their say, in this order.
+ * The settings of a command: from the command line, the environment, the user's configuration file
+ * and the system's. The first of these that has a setting wins.
  */
 #ifndef DLOCK_SETTINGS_H
 #define DLOCK_SETTINGS_H
@@ -13,7 +13,6 @@
 #include "backends/registry.h"
 #include "config.h"
 
-struct backend_driver;
 struct error;
 struct options;
 
@@ -23,15 +22,15 @@ struct settings {
 	struct uri uri;		/* parsed, password-file loaded */
 	const struct backend_driver *driver;
 	int64_t ttl_ms;
-	int64_t asked_ttl_ms;		/* by -t; 0: a hold that is there keeps its own */
+	int64_t asked_ttl_ms;	/* by -t; 0: an existing hold keeps its own TTL */
 	int64_t wait_ms;	/* CLOCK_NEVER: no limit; 0: do not wait */
 	bool contain;
-	char warning[400];	/* "" or about a password that others can read */
+	char warning[400];	/* "", or of a password that other users can read */
 };
 
 /*
- * Also blanks the password in argv. 0, or -1 with *err. The caller ends with settings_finish() in
- * any case.
+ * Loads all of them, and blanks the password in argv. 0, or -1 with *err. The caller calls
+ * settings_finish() in both cases.
  */
 int settings_load(struct settings *settings, struct options *options, struct error *err);
 void settings_finish(struct settings *settings);

@@ -15,18 +15,18 @@ static const struct {
 	{ "\n\n", "" },
 	{ "# only\n; comments\n", "" },
 	{ "backend = prod\nttl = 1m\n[prod]\nuri = redis://cache1/0\n",
-	  "backend=prod ttl=1m [prod redis://cache1/0]" },
-	{ "backend=file:\nttl=1.5s\nwait=0", "backend=file: ttl=1.5s wait=0" },
-	{ "ttl: 1m", "ttl=1m" },
+	  "backend=prod ttl=60000ms [prod redis://cache1/0]" },
+	{ "backend=file:\nttl=1.5s\nwait=0", "backend=file: ttl=1500ms wait=0ms" },
+	{ "ttl: 1m", "ttl=60000ms" },
 	{ "backend = redis://u:p@h:1/0?a=b", "backend=redis://u:p@h:1/0?a=b" },
 	{ "[a]\nuri=x\n\n[b]\nuri=y\n", "[a x][b y]" },
 	{ "[a]\n  uri = x\n\t[b]\n\turi = y\n", "[a x][b y]" },
-	{ "  backend = x\n\n  ttl = 1s\n  wait = 2s\n", "backend=x ttl=1s wait=2s" },
+	{ "  backend = x\n\n  ttl = 1s\n  wait = 2s\n", "backend=x ttl=1000ms wait=2000ms" },
 	{ "backend=x\r\n[a]\r\nuri=y\r\n", "backend=x [a y]" },
 	{ "\xef\xbb\xbf[a]\nuri=x", "[a x]" },
-	{ "\xef\xbb\xbf""ttl=1", "ttl=1" },
+	{ "\xef\xbb\xbf""ttl=1", "ttl=1000ms" },
 	{ "ttl = 1s ; one second\n[a] ; comment\nuri = x ; y\n[b]# comment\nuri=z;q\n",
-	  "ttl=1s [a x][b z;q]" },
+	  "ttl=1000ms [a x][b z;q]" },
 	{ "[a.b-c_d]\nuri=x", "[a.b-c_d x]" },
 	{ "[\xc3\xa9]\nuri=x", "[\xc3\xa9 x]" },
 	{ "[123456789012345678901234567890123456789012345678]\nuri=x",
@@ -41,10 +41,10 @@ static void show(const struct config *config, char *buf, size_t size)
 
 	if (config->backend)
 		gap = (fprintf(out, "backend=%s", config->backend), " ");
-	if (config->ttl)
-		gap = (fprintf(out, "%sttl=%s", gap, config->ttl), " ");
-	if (config->wait)
-		gap = (fprintf(out, "%swait=%s", gap, config->wait), " ");
+	if (config->ttl.set)
+		gap = (fprintf(out, "%sttl=%jdms", gap, (intmax_t)config->ttl.ms), " ");
+	if (config->wait.set)
+		gap = (fprintf(out, "%swait=%jdms", gap, (intmax_t)config->wait.ms), " ");
 	for (i = 0; i < config->backend_count; i++, gap = "")
 		fprintf(out, "%s[%s %s]", gap, config->backends[i].name,
 			config->backends[i].uri);
@@ -176,8 +176,8 @@ static void test_precedence(void)
 	CHECK_INT(config_load_text(&config, "backend=a\nttl=2m\nwait=3m\n[c]\nuri=system-c\n"
 				   "[a]\nuri=system-a", "system.conf", &err), 0);
 	CHECK_STR(config.backend, "a");
-	CHECK_STR(config.ttl, "1m");
-	CHECK_STR(config.wait, "3m");
+	CHECK_INT(config.ttl.ms, 60000);
+	CHECK_INT(config.wait.ms, 180000);
 	CHECK_INT(config.backend_count, 3);
 	CHECK_STR(config_uri(&config, "a"), "user-a");
 	CHECK_STR(config_uri(&config, "b"), "user-b");
