@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
+#include "base/memory.h"
 #include "base/procstat.h"
 #include "base/proctree.h"
 #include "lock/name.h"
@@ -28,8 +28,7 @@ static bool is_hold_variable(const char *entry)
 }
 
 /* Our environment with these variables instead of what it says of a hold. */
-static char **make(const char *const values[static HOLD_VARIABLES], char **last,
-		   struct error *err)
+static char **make(const char *const values[static HOLD_VARIABLES], char **last)
 {
 	size_t count = 0, used = 0, bytes = ENVIRONMENT_FENCE_SIZE;
 	char **envp, *text;
@@ -39,11 +38,7 @@ static char **make(const char *const values[static HOLD_VARIABLES], char **last,
 	for (size_t i = 0; i < HOLD_VARIABLES; i++)
 		if (values[i])
 			bytes += strlen(hold_variables[i]) + strlen(values[i]) + 1;
-	envp = malloc((count + HOLD_VARIABLES + 1) * sizeof(*envp) + bytes);
-	if (!envp) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return NULL;
-	}
+	envp = memory_new(1, (count + HOLD_VARIABLES + 1) * sizeof(*envp) + bytes);
 	text = (char *)(envp + count + HOLD_VARIABLES + 1);
 	for (size_t i = 0; i < count; i++)
 		if (!is_hold_variable(environ[i]))
@@ -60,20 +55,20 @@ static char **make(const char *const values[static HOLD_VARIABLES], char **last,
 }
 
 char **environment_make(const char *name, const char *token, const char *backend,
-			char **fence_text, struct error *err)
+			char **fence_text)
 {
 	/* The fence stands last: its digits come later. */
 	const char *const values[HOLD_VARIABLES] = { name, token, backend, "" };
 
-	return make(values, fence_text, err);
+	return make(values, fence_text);
 }
 
-char **environment_make_bare(const char *name, const char *backend, struct error *err)
+char **environment_make_bare(const char *name, const char *backend)
 {
 	const char *const values[HOLD_VARIABLES] = { name, NULL, backend, NULL };
 	char *last;
 
-	return make(values, &last, err);
+	return make(values, &last);
 }
 
 /* A list of strings, each ended by a NUL, that the kernel tells of a process. */
@@ -97,12 +92,8 @@ static bool read_strings(pid_t pid, const char *what, struct strings *strings)
 	*strings = (struct strings){ 0 };
 	do {
 		if (room - strings->length < 2) {
-			char *text = realloc(strings->text, room + 16384);
-
-			if (!text)
-				break;
-			strings->text = text;
 			room += 16384;
+			strings->text = memory_resize(strings->text, room, 1);
 		}
 		got = read(fd, strings->text + strings->length, room - strings->length - 1);
 		if (got > 0)
@@ -207,7 +198,7 @@ static bool arguments_name(const struct strings *arguments, const char *name)
 		else if (!strcmp(argument, name))
 			found = true;
 		else if (!strcmp(argument, "--"))
-			command = calloc(arguments->length - at, sizeof(*command));
+			command = memory_new(arguments->length - at, sizeof(*command));
 	}
 	if (!found && count) {
 		name_derive(command, derived);

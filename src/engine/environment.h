@@ -21,18 +21,17 @@ struct error;
 /*
  * This process's environment with DLOCK_NAME, DLOCK_TOKEN, DLOCK_BACKEND and
  * DLOCK_FENCE set. *fence_text is where the fence's digits (20 and a NUL fit) are
- * to be written later. Allocated, never freed: it lives as long as
- * the process. NULL with ERROR_INTERNAL.
+ * to be written later. Allocated, never freed: it lives as long as the process.
  */
 char **environment_make(const char *name, const char *token, const char *backend,
-			char **fence_text, struct error *err);
+			char **fence_text);
 
 /*
  * The same for a command that runs without the lock (--if-down run): DLOCK_NAME and
  * DLOCK_BACKEND alone, so that a script that starts itself anew under dlock still sees
  * that it has, and that no hold of an outer run is taken for this one's.
  */
-char **environment_make_bare(const char *name, const char *backend, struct error *err);
+char **environment_make_bare(const char *name, const char *backend);
 
 /*
  * The token in $DLOCK_TOKEN, unless $DLOCK_NAME says that it is of another lock than

@@ -71,17 +71,15 @@ static enum run_end verify_by_keeper(struct supervisor *s, struct error *err)
  * so that what its own environment tells of a hold in between is still found above a
  * third run: A, in it B, in it A, in it B.
  */
-static int plan_environment(struct supervisor *s, struct error *err)
+static void plan_environment(struct supervisor *s)
 {
 	const char *fence = getenv("DLOCK_FENCE");
 	char *fence_text;
 	char **envp = environment_make(s->run->name, s->token, s->run->uri_text,
-				       &fence_text, err);
+				       &fence_text);
 
-	if (!envp)
-		return -1;
 	snprintf(fence_text, ENVIRONMENT_FENCE_SIZE, "%s", fence ? fence : "");
-	return supervisor_plan_guard(s, envp, err);
+	supervisor_plan_guard(s, envp);
 }
 
 /* ---- under a run that is an ancestor, and ends us when it loses the lock ---- */
@@ -99,7 +97,8 @@ static void run_under_ancestor(struct supervisor *s)
 		return;
 	supervisor_say(s, SAY_STEP, "already held by an outer dlock run; fence %s",
 		       getenv("DLOCK_FENCE"));
-	if (plan_environment(s, err) || supervisor_start_guard(s, err)) {
+	plan_environment(s);
+	if (supervisor_start_guard(s, err)) {
 		s->result->end = RUN_FAILED;
 		return;
 	}
@@ -138,8 +137,7 @@ static int prepare_guard(struct supervisor *s, struct error *err)
 {
 	static char nowhere[ENVIRONMENT_FENCE_SIZE];
 
-	if (supervisor_plan_guard(s, NULL, err))
-		return -1;
+	supervisor_plan_guard(s, NULL);
 	/* The descriptors belong to the outer hold, which this run must not free. */
 	s->guard_plan.unlocks = false;
 	s->fence = atomic_load(&s->shared->fence);

@@ -199,17 +199,15 @@ static int map_shared(struct supervisor *s, struct error *err)
 	return 0;
 }
 
-int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *err)
+void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 {
 	char *fence_text;
 	char **envp = environment_make(s->run->name, s->token, s->run->uri_text,
-				       &fence_text, err);
+				       &fence_text);
 
 	/* Only --if-down run needs it. */
-	if (envp && !bare_envp && s->run->run_if_down)
-		bare_envp = environment_make_bare(s->run->name, s->run->uri_text, err);
-	if (!envp || (!bare_envp && s->run->run_if_down))
-		return -1;
+	if (!bare_envp && s->run->run_if_down)
+		bare_envp = environment_make_bare(s->run->name, s->run->uri_text);
 	terminal_open(&s->terminal);
 	s->guard_plan = (struct guard_plan){
 		.argv = s->run->argv,
@@ -231,7 +229,6 @@ int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *
 		.kill_after_ms = s->run->kill_after_ms,
 		.kill_on_lost = s->run->kill_on_lost,
 	};
-	return 0;
 }
 
 int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
@@ -269,8 +266,8 @@ int supervisor_hold_fd(const struct supervisor *s)
 
 int supervisor_start_guard(struct supervisor *s, struct error *err)
 {
-	if (!s->guard_plan.argv && supervisor_plan_guard(s, NULL, err))
-		return -1;
+	if (!s->guard_plan.argv)
+		supervisor_plan_guard(s, NULL);
 	return guard_start(&s->guard, &s->guard_plan, err);
 }
 

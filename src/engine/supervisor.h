@@ -147,9 +147,8 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 
 /*
  * Sets s->terminal and s->guard_plan; bare_envp: for a command that runs without a hold of ours.
- * 0 or -1.
  */
-int supervisor_plan_guard(struct supervisor *s, char **bare_envp, struct error *err);
+void supervisor_plan_guard(struct supervisor *s, char **bare_envp);
 
 /*
  * Runs the command under the hold that the environment tells of, if that still holds. false: it
