@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "memory.h"
 #include "text.h"
 
 /*
@@ -55,11 +56,7 @@ static int read_fd(struct textfile *file, int fd, const char *path,
 	file->exposed = st.st_mode & S_IROTH ||
 			(st.st_mode & S_IRGRP && st.st_uid != 0);
 	file->length = (size_t)st.st_size;	/* what textfile_finish() wipes */
-	file->text = malloc(file->length + 1);
-	if (!file->text) {
-		error_set(err, ERROR_INTERNAL, errno, "cannot read %s", path);
-		return -1;
-	}
+	file->text = memory_new(file->length + 1, 1);
 	got = read_all(fd, file->text, file->length);
 	if (got < 0) {
 		error_set(err, ERROR_USAGE, errno, "cannot read %s", path);

@@ -3,11 +3,11 @@
 #include "uri.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "uri_layout.h"
 
@@ -236,8 +236,8 @@ static int parse_query(struct parser *parser, struct span query)
 }
 
 /* One block: arrays first, for alignment, then the strings, each with a NUL. */
-static int allocate(struct parser *parser, const struct uri_layout *layout,
-		    const char *text)
+static void allocate(struct parser *parser, const struct uri_layout *layout,
+		     const char *text)
 {
 	struct uri *uri = parser->uri;
 	size_t hosts = count(span(layout->authority, layout->authority_end), ',') + 1;
@@ -247,16 +247,11 @@ static int allocate(struct parser *parser, const struct uri_layout *layout,
 
 	uri->storage_size = hosts * sizeof(*uri->hosts) + params * sizeof(*uri->params) +
 			    strings;
-	block = calloc(1, uri->storage_size);
-	if (!block) {
-		error_set(parser->err, ERROR_INTERNAL, ENOMEM, "cannot parse a URI");
-		return -1;
-	}
+	block = memory_new(1, uri->storage_size);
 	uri->storage = block;
 	uri->hosts = (struct uri_host *)(void *)block;
 	uri->params = (struct uri_param *)(void *)(uri->hosts + hosts);
 	parser->out = (char *)(uri->params + params);
-	return 0;
 }
 
 static int parse(struct parser *parser, const struct uri_layout *layout,
@@ -298,8 +293,7 @@ int uri_parse(struct uri *uri, const char *text, struct error *err)
 			  uri_redact(text, shown, sizeof(shown)));
 		return -1;
 	}
-	if (allocate(&parser, &layout, text) < 0)
-		return -1;
+	allocate(&parser, &layout, text);
 	if (parse(&parser, &layout, text) < 0) {
 		uri_finish(uri);
 		return -1;

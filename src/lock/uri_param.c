@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* The parameters of a parsed URI, and what they ask for. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/duration.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "base/textfile.h"
 #include "name.h"
@@ -88,15 +88,13 @@ int uri_load_password(struct uri *uri, bool *exposed, struct error *err)
 	*exposed = file.exposed;
 	length = strcspn(file.text, "\r\n");
 	if (length > 0)
-		uri->loaded_password = strndup(file.text, length);
+		uri->loaded_password = memory_copy_part(file.text, length);
 	uri->password = uri->loaded_password;
 	textfile_finish(&file);
-	if (length > 0 && !uri->password)
-		error_set(err, ERROR_INTERNAL, ENOMEM, "password file");
-	else if (length == 0)
-		error_set(err, ERROR_USAGE, 0, "password file %.200s: the first line is empty",
-			  path);
-	return uri->password ? 0 : -1;
+	if (uri->password)
+		return 0;
+	error_set(err, ERROR_USAGE, 0, "password file %.200s: the first line is empty", path);
+	return -1;
 }
 
 uint64_t uri_identity(const struct uri *uri)

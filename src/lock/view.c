@@ -7,34 +7,27 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "name.h"
-
-/* One more row of size bytes, zeroed; NULL and *rows as before when there is no memory. */
-static void *add_row(void **rows, size_t *count, size_t size)
-{
-	void *grown = realloc(*rows, (*count + 1) * size);
-
-	if (!grown)
-		return NULL;
-	*rows = grown;
-	return memset((char *)grown + (*count)++ * size, 0, size);
-}
 
 struct hold_view *lock_view_add_hold(struct lock_view *view)
 {
-	void *rows = view->holds, *row = add_row(&rows, &view->hold_count, sizeof(*view->holds));
+	struct hold_view *hold;
 
-	view->holds = rows;
-	return row;
+	view->holds = memory_resize(view->holds, view->hold_count + 1, sizeof(*hold));
+	hold = &view->holds[view->hold_count++];
+	*hold = (struct hold_view){ .count = 0 };
+	return hold;
 }
 
 struct waiter_view *lock_view_add_waiter(struct lock_view *view)
 {
-	void *rows = view->waiters;
-	void *row = add_row(&rows, &view->waiter_count, sizeof(*view->waiters));
+	struct waiter_view *waiter;
 
-	view->waiters = rows;
-	return row;
+	view->waiters = memory_resize(view->waiters, view->waiter_count + 1, sizeof(*waiter));
+	waiter = &view->waiters[view->waiter_count++];
+	*waiter = (struct waiter_view){ .slots = 0 };
+	return waiter;
 }
 
 void lock_view_finish(struct lock_view *view)
@@ -55,26 +48,18 @@ const char *lock_view_describe(const struct lock_view *view,
 
 int name_list_add(struct name_list *list, const char *name, size_t length)
 {
-	char *copy = strndup(name, length), **grown;
+	char *copy = memory_copy_part(name, length);
 	struct error ignored;
+	bool wanted = !name_check(copy, &ignored);
 
-	if (!copy)
-		return -1;
-	for (size_t i = 0; i < list->count; i++)
-		if (!strcmp(list->names[i], copy))
-			goto drop;
-	if (name_check(copy, &ignored))
-		goto drop;
-	grown = realloc(list->names, (list->count + 1) * sizeof(*grown));
-	if (!grown) {
+	for (size_t i = 0; i < list->count && wanted; i++)
+		wanted = strcmp(list->names[i], copy) != 0;
+	if (!wanted) {
 		free(copy);
-		return -1;
+		return 0;
 	}
-	list->names = grown;
+	list->names = memory_resize(list->names, list->count + 1, sizeof(*list->names));
 	list->names[list->count++] = copy;
-	return 0;
-drop:
-	free(copy);
 	return 0;
 }
 
@@ -100,13 +85,11 @@ void name_list_finish(struct name_list *list)
 void findings_add(struct findings *findings, enum severity severity, const char *topic,
 		  const char *remedy, const char *format, ...)
 {
-	void *rows = findings->rows;
-	struct finding *row = add_row(&rows, &findings->count, sizeof(*row));
+	struct finding *row;
 	va_list args;
 
-	findings->rows = rows;
-	if (!row)
-		return;
+	findings->rows = memory_resize(findings->rows, findings->count + 1, sizeof(*row));
+	row = &findings->rows[findings->count++];
 	row->severity = severity;
 	snprintf(row->topic, sizeof(row->topic), "%s", topic);
 	snprintf(row->remedy, sizeof(row->remedy), "%s", remedy ? remedy : "");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What backends tell of locks and of themselves, for people. No secret in it. */
+/* What backends report of locks and of themselves, for people. Contains no secret. */
 #ifndef DLOCK_VIEW_H
 #define DLOCK_VIEW_H
 
@@ -17,7 +17,7 @@ struct hold_view {
 	uint64_t fence;		/* 0: not known */
 	int64_t age_ms;		/* since it was acquired; -1: not known */
 	int64_t expires_ms;	/* from now; -1: not before it is released */
-	int count;		/* how often acquired with the same token */
+	int count;		/* how many acquisitions the token has */
 	pid_t keeper;		/* process of dlock on this host; 0: not known */
 };
 
@@ -29,15 +29,15 @@ struct waiter_view {
 };
 
 struct lock_view {
-	bool held;		/* true without holds: by somebody unknown */
+	bool held;		/* true without holds: nothing is known of the holder */
 	uint64_t fence;		/* the last one given; 0: not known */
 	struct hold_view *holds;
 	size_t hold_count;
-	struct waiter_view *waiters;	/* in their order */
+	struct waiter_view *waiters;	/* in the order of the queue */
 	size_t waiter_count;
 };
 
-/* Each adds a zeroed row; NULL when out of memory. */
+/* Each adds a zeroed row. */
 struct hold_view *lock_view_add_hold(struct lock_view *view);
 struct waiter_view *lock_view_add_waiter(struct lock_view *view);
 void lock_view_finish(struct lock_view *view);
@@ -51,10 +51,7 @@ struct name_list {
 	size_t count;
 };
 
-/*
- * Adds a copy of length bytes, unless it is there already or is no valid name.
- * -1: out of memory.
- */
+/* Adds a copy of length bytes, unless the name is in the list already or is not a valid one. 0. */
 int name_list_add(struct name_list *list, const char *name, size_t length);
 void name_list_sort(struct name_list *list);
 void name_list_finish(struct name_list *list);
@@ -73,7 +70,7 @@ struct findings {
 	size_t count;
 };
 
-/* Adds a row; a row that finds no memory is dropped. remedy may be NULL. */
+/* Adds a row. remedy may be NULL. */
 void findings_add(struct findings *findings, enum severity severity, const char *topic,
 		  const char *remedy, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
