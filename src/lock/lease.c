@@ -18,6 +18,11 @@ int64_t lease_end(int64_t sent_ms, int64_t ttl_ms)
 	return sent_ms + ttl_ms - (ttl_ms / 100 + 2);
 }
 
+bool lease_ended_by_resent(bool resent, int64_t sent_ms, int64_t end_ms)
+{
+	return resent && sent_ms < end_ms;
+}
+
 int64_t lease_renew_at(int64_t sent_ms, int64_t ttl_ms)
 {
 	return sent_ms + ttl_ms / 3;

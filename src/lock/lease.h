@@ -6,6 +6,7 @@
 #ifndef DLOCK_LEASE_H
 #define DLOCK_LEASE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct lease_span {
@@ -20,6 +21,13 @@ struct lease_span {
  * the Redlock algorithm (redis.io, "Distributed locks with Redis").
  */
 int64_t lease_end(int64_t sent_ms, int64_t ttl_ms);
+
+/*
+ * After a release that was first sent at sent_ms and that found the token to hold nothing: did this
+ * release itself end the hold? It did if it was sent twice, because the first answer was lost, and
+ * if it was sent before the lease ended at end_ms. Otherwise the lock was lost before.
+ */
+bool lease_ended_by_resent(bool resent, int64_t sent_ms, int64_t end_ms);
 
 /* When the lease asked for at sent_ms is to be renewed: after a third of it. */
 int64_t lease_renew_at(int64_t sent_ms, int64_t ttl_ms);

@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Locks on one Redis server, in the plain dialect: a string at <prefix><name>
- * whose value is the token, as redis-py, redlock and many others have it. (A lock
- * that several may hold, shared or by slots, is a sorted set there instead, which
- * excludes those all the same.) Beside it, in the same cluster slot:
+ * Locks on one Redis server. The key <prefix><name> is a string whose value is the token of the
+ * holder, as in redis-py, Redlock and many other programs. A lock that several may hold, shared or
+ * by slots, is a sorted set of tokens at the same key, which keeps those programs out, too. More
+ * keys stand beside it, in the same slot of a cluster:
  *
  *	{<key>}:holders	hash: token -> fence, since, count, text of the holder
  *	{<key>}:fence	the last fence
- *	{<key>}:queue	sorted set: tokens of waiters by the time they came
- *	{<key>}:waiters	hash: token -> place, mode, last try, end of a loan on that,
- *			text; also of one being woken
- *	{<key>}:wake:<token>	channel that this waiter listens to
+ *	{<key>}:queue	sorted set: the tokens of the waiters by the time at which they came
+ *	{<key>}:waiters	hash: token -> place, mode, time of the last try, end of the loan that this
+ *			try allows, text. A waiter that is being woken is still in it.
+ *	{<key>}:wake:<token>	the channel that this waiter listens to
  *
- * Who releases hands the lock to the first waiter whose channel has a listener. One that
- * asked a moment ago is lent it: with each try a waiter says that from then on it may be
- * given a lease of LOAN_MS, counted from when it asked, as every lease is; the message
- * names the try and the fence, and the command starts without a further question. The
- * loan becomes a whole lease a moment later, by a renewal. Any other has it for 900 ms, in which
- * it confirms by acquiring. A dead one has no listener and is passed over at once, a hung
- * one loses its turn to the next, which is told to look after that time. A waiter also
- * looks every 5 s, and the first in line when the holder's lease runs out, for holders
- * that die or know nothing of queues.
+ * A release hands the lock to the first waiter whose channel has a listener, in one of two ways:
+ *
+ * - As a loan. Each try of a waiter allows the server to lend it the lock for LOAN_MS, counted from
+ *   when the try was sent, as every lease is. If enough of that time is left, the message names the
+ *   try and the fence, and the command starts without another request. A renewal makes the loan a
+ *   whole lease a moment later.
+ * - For 900 ms otherwise, in which the waiter confirms by acquiring.
+ *
+ * A waiter that is dead has no listener and is left out at once. A waiter that hangs loses its turn
+ * to the next one, which is told to try after the time that the lock was handed over for. Holders
+ * die, and other programs know nothing of queues: so each waiter also tries every 5 s, and the first
+ * in line when the holder's lease ends.
  */
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
@@ -30,26 +33,24 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "lock/hold_mode.h"
 #include "lock/lease.h"
 #include "lock/token.h"
 #include "lock.h"
 
-struct redis_backend *redis_from_backend(struct backend *backend)
-{
-	return (struct redis_backend *)backend;
-}
-
-/* A waiter looks so often, for what nobody wakes it for (SPEC, 2.7). */
+/* How often a waiter tries without being woken. */
 #define LOOK_MS 5000
 #define LOOK_JITTER_MS 500
-/* Least pause before the first in line looks again as a lease runs out. */
+/* The least pause before the first in line tries again when a lease is about to end. */
 #define LOOK_LEAST_MS 20
 /*
- * Who is handed the lock and hangs keeps the others waiting for so long at most (SPEC, 2.7).
- * MOST_LOAN in lib.lua is the same.
+ * A waiter that hangs when it is handed the lock delays the others by at most this time. MOST_LOAN
+ * in lib.lua is the same.
  */
 #define LOAN_MS 4500
+/* After a shorter hold hardly anybody waits for the lock. */
+#define SHORT_HOLD_MS 10
 
 static void redis_close(struct backend *backend)
 {
@@ -63,12 +64,8 @@ static void redis_close(struct backend *backend)
 
 static struct backend *redis_open(const struct uri *uri, struct error *err)
 {
-	struct redis_backend *redis = calloc(1, sizeof(*redis));
+	struct redis_backend *redis = memory_new(1, sizeof(*redis));
 
-	if (!redis) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return NULL;
-	}
 	if (redis_node_init(&redis->node, uri, err)) {
 		redis_close(&redis->node.base);
 		return NULL;
@@ -90,13 +87,13 @@ static int64_t next_look(int64_t pttl_ms, int64_t ahead)
 	int64_t now = clock_boot_ms(), look_ms = now + LOOK_MS + rand() % LOOK_JITTER_MS;
 	int64_t expiry_ms = now + (pttl_ms > LOOK_LEAST_MS ? pttl_ms + 2 : LOOK_LEAST_MS);
 
-	/* -1: a lock without a lease, which only its holder ends. */
+	/* -1: the lock has no lease, and only its holder ends it. */
 	if (ahead == 0 && pttl_ms != -1 && expiry_ms < look_ms)
 		return expiry_ms;
 	return look_ms;
 }
 
-/* What the scripts call the mode of a hold. */
+/* The mode of a hold, as the scripts write it. */
 static const char *mode_of(const struct request *request, char buf[static REDIS_DIGITS_SIZE])
 {
 	switch (request->mode) {
@@ -111,19 +108,16 @@ static const char *mode_of(const struct request *request, char buf[static REDIS_
 	return "x";
 }
 
-/* {1, fence} or {0, pttl, ahead, holder, age}: see acquire.lua. */
+/* Reads {1, fence} or {0, pttl, ahead, holder, age}: see acquire.lua. */
 static enum outcome read_grant(const redisReply *reply, struct grant *grant)
 {
 	redisReply *const *e = reply->element;
 
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 || !redis_is_integer(e[0]))
-		return OUTCOME_ERROR;
-	if (e[0]->integer == 1 && redis_is_text(e[1])) {
+	if (redis_has_shape(reply, "is") && e[0]->integer == 1) {
 		grant->fence = strtoull(e[1]->str, NULL, 10);
 		return grant->fence ? OUTCOME_HELD : OUTCOME_ERROR;
 	}
-	if (e[0]->integer != 0 || reply->elements < 5 || !redis_is_integer(e[1]) ||
-	    !redis_is_integer(e[2]) || !redis_is_text(e[3]) || !redis_is_integer(e[4]))
+	if (!redis_has_shape(reply, "iiisi") || e[0]->integer != 0)
 		return OUTCOME_ERROR;
 	grant->ahead = e[2]->integer;
 	grant->age_ms = e[4]->integer;
@@ -133,15 +127,23 @@ static enum outcome read_grant(const redisReply *reply, struct grant *grant)
 	return OUTCOME_BUSY;
 }
 
-/* {2, N}: the lock has N slots for those who use it now. */
+/* Is the reply {2, N}: do the present holders use the lock with another number of slots, N? */
 static bool disagrees(const redisReply *reply, const struct request *request,
 		      struct error *err)
 {
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-	    !redis_is_integer(reply->element[0]) || reply->element[0]->integer != 2 ||
-	    !redis_is_integer(reply->element[1]))
+	if (!redis_has_shape(reply, "ii") || reply->elements != 2 ||
+	    reply->element[0]->integer != 2)
 		return false;
 	return !hold_mode_slots_agree((int)reply->element[1]->integer, request, err);
+}
+
+/* Notes the lease that a script has given for a request of sent_ms. ttl_ms 0: it has no end. */
+static void note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl_ms,
+		       struct grant *grant)
+{
+	grant->sent_ms = sent_ms;
+	grant->ttl_ms = ttl_ms;
+	redis->lease_end_ms = ttl_ms ? lease_end(sent_ms, ttl_ms) : CLOCK_NEVER;
 }
 
 static enum outcome try_once(struct redis_backend *redis, const struct request *request,
@@ -163,12 +165,10 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 
 	self.ttl_ms = request->ttl_ms;
 	used = holder_encode(&self, holder);
-	/* release.lua reads it, for a release that comes from anywhere. */
+	/* release.lua reads this: the release may come from another process. */
 	if (request->min_hold_ms > 0)
 		snprintf(holder + used, sizeof(holder) - used, "&min=%" PRId64,
 			 request->min_hold_ms);
-	grant->sent_ms = sent_ms;
-	grant->ttl_ms = request->ttl_ms;
 	redis->asked_ms = sent_ms;
 	redis->lent_fence = 0;
 	reply = redis_node_script(&redis->node, &script_acquire, request, arguments, err);
@@ -183,11 +183,11 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 		return odd_reply(redis, reply, err);
 	freeReplyObject(reply);
 	if (outcome == OUTCOME_HELD)
-		redis->lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
+		note_lease(redis, sent_ms, request->ttl_ms, grant);
 	return outcome;
 }
 
-/* Has a message lent us the lock, with time enough to begin? */
+/* Has a message lent this token the lock, with enough time left to begin? */
 static bool borrow(struct redis_backend *redis, struct grant *grant)
 {
 	const uint64_t fence = redis->lent_fence;
@@ -195,11 +195,9 @@ static bool borrow(struct redis_backend *redis, struct grant *grant)
 	redis->lent_fence = 0;
 	if (!fence || clock_boot_ms() - redis->asked_ms >= LOAN_MS / 2)
 		return false;
-	grant->sent_ms = redis->asked_ms;
-	grant->ttl_ms = LOAN_MS;
+	note_lease(redis, redis->asked_ms, LOAN_MS, grant);
 	grant->fence = fence;
 	grant->lent = true;
-	redis->lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
 	return true;
 }
 
@@ -207,7 +205,7 @@ static int redis_connect(struct backend *backend, const struct request *request,
 			 struct error *err)
 {
 	(void)request;
-	return redis_node_connect(&redis_from_backend(backend)->node, err);
+	return redis_conn_open(&redis_from_backend(backend)->node.main, false, err);
 }
 
 static enum outcome redis_acquire(struct backend *backend, const struct request *request,
@@ -216,14 +214,14 @@ static enum outcome redis_acquire(struct backend *backend, const struct request 
 	struct redis_backend *redis = redis_from_backend(backend);
 	enum outcome outcome = OUTCOME_BUSY;
 
-	/* Its renewal closes the other connection: the command must not wait for that. */
+	/* The next renewal closes the other connection, so that the command need not wait for it. */
 	if (borrow(redis, grant))
 		return OUTCOME_HELD;
-	/* In line already, or not: most locks are free, so try before subscribing. */
-	if (!redis->node.wake.context)
+	/* Most locks are free: tries once before subscribing, unless this token is in line. */
+	if (!redis_conn_is_open(&redis->node.wake))
 		outcome = try_once(redis, request, false, grant, err);
 	if (outcome == OUTCOME_BUSY && request->queue) {
-		/* Listening comes first: who is in line and deaf counts as dead. */
+		/* A waiter in line whose channel has no listener counts as dead. */
 		if (redis_node_listen(&redis->node, request->token, err))
 			return OUTCOME_ERROR;
 		outcome = try_once(redis, request, true, grant, err);
@@ -233,24 +231,27 @@ static enum outcome redis_acquire(struct backend *backend, const struct request 
 	return outcome;
 }
 
+/* The connection that something may come over unasked: a message, or the end of the connection. */
+static struct redis_conn *listening_conn(struct redis_backend *redis)
+{
+	return redis_conn_is_open(&redis->node.wake) ? &redis->node.wake : &redis->node.main;
+}
+
 static int redis_event_fd(struct backend *backend)
 {
-	struct redis_backend *redis = redis_from_backend(backend);
-
-	return redis_conn_fd(redis->node.wake.context ? &redis->node.wake : &redis->node.main);
+	return listening_conn(redis_from_backend(backend))->fd;
 }
 
 /*
- * A message's text is the delay in ms after which to try; or "0 ASKED FENCE": the lock is
- * lent to us, on the try made at ASKED, which must be our last one.
+ * The text of a message is the delay in ms after which to try, or "0 ASKED FENCE": the lock is lent
+ * to this token, on the try made at ASKED, which must be the last one. Returns when to try.
  */
 static int64_t read_message(struct redis_backend *redis, const redisReply *reply)
 {
 	int64_t delay_ms;
 	char *next;
 
-	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 3 ||
-	    !redis_is_text(reply->element[2]))
+	if (!redis_has_shape(reply, "..s"))
 		return CLOCK_NEVER;
 	delay_ms = strtoll(reply->element[2]->str, &next, 10);
 	if (strtoll(next, &next, 10) == redis->asked_ms)
@@ -261,7 +262,7 @@ static int64_t read_message(struct redis_backend *redis, const redisReply *reply
 static int64_t redis_event(struct backend *backend)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
-	struct redis_conn *conn = redis->node.wake.context ? &redis->node.wake : &redis->node.main;
+	struct redis_conn *conn = listening_conn(redis);
 	int64_t next_ms = CLOCK_NEVER, message_ms;
 	redisReply *reply;
 	int state;
@@ -274,22 +275,13 @@ static int64_t redis_event(struct backend *backend)
 	}
 	if (state == 0)
 		return next_ms;
-	/* A server that went away took both connections along. */
+	/* When one connection has ended, the server is gone for both. */
 	redis_conn_close(&redis->node.wake);
 	redis_conn_close(&redis->node.main);
 	return 0;
 }
 
-/* ---- holding and releasing ---- */
-
-/* Notes the lease that a script has given, asked for at sent_ms; ttl_ms 0: one without an end. */
-static void note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl_ms,
-		       struct grant *grant)
-{
-	grant->sent_ms = sent_ms;
-	grant->ttl_ms = ttl_ms;
-	redis->lease_end_ms = ttl_ms ? lease_end(sent_ms, ttl_ms) : CLOCK_NEVER;
-}
+/* ---- holding ---- */
 
 static enum outcome redis_renew(struct backend *backend, const struct request *request,
 				struct grant *grant, struct error *err)
@@ -306,8 +298,7 @@ static enum outcome redis_renew(struct backend *backend, const struct request *r
 	redis_conn_close(&redis->node.wake);
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (!redis_is_array(reply, 2) || !redis_is_integer(reply->element[0]) ||
-	    !redis_is_integer(reply->element[1]))
+	if (!redis_has_shape(reply, "ii"))
 		return odd_reply(redis, reply, err);
 	answer = reply->element[0]->integer;
 	if (answer == 1)
@@ -354,7 +345,7 @@ static enum outcome redis_again(struct backend *backend, const struct request *r
 		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual), number,
 		NULL
 	};
-	/* How a token holds never changes, so that nothing can come in between. */
+	/* A token never changes its mode, so that the result stays true until the script runs. */
 	enum outcome outcome = redis_verify(backend, request, err);
 	int64_t sent_ms;
 	redisReply *reply;
@@ -367,8 +358,7 @@ static enum outcome redis_again(struct backend *backend, const struct request *r
 	reply = redis_node_script(&redis->node, &script_again, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (!redis_is_array(reply, 3) || !redis_is_integer(reply->element[0]) ||
-	    !redis_is_integer(reply->element[2]))
+	if (!redis_has_shape(reply, "i.i"))
 		return odd_reply(redis, reply, err);
 	outcome = OUTCOME_LOST;
 	if (reply->element[0]->integer == 1 && redis_is_text(reply->element[1])) {
@@ -378,6 +368,69 @@ static enum outcome redis_again(struct backend *backend, const struct request *r
 	}
 	freeReplyObject(reply);
 	return outcome;
+}
+
+/* ---- releasing ---- */
+
+/* Removes the fence of a name that will not be used again. */
+static void forget(struct redis_backend *redis)
+{
+	const char *const argv[] = { "DEL", redis->node.keys[KEY_FENCE] };
+	struct error ignored = { 0 };
+	redisReply *reply = redis_node_command(&redis->node, 2, argv, &ignored);
+
+	if (reply)
+		freeReplyObject(reply);
+}
+
+/*
+ * Has the waiter that a release wakes hear of it before this process gets its answer. Of the
+ * clients that it has an answer for, Redis writes to those first that were the last to get one. So a
+ * command without meaning goes in front of the release: with its answer waiting to be written, this
+ * process comes after the waiter. After a short hold there is hardly ever a waiter.
+ */
+static void let_waiter_hear_first(struct redis_backend *redis)
+{
+	const char *const argv[] = { "EXISTS", redis->node.keys[KEY_LOCK] };
+
+	if (clock_boot_ms() - redis->asked_ms >= SHORT_HOLD_MS)
+		redis_conn_ahead(&redis->node.main, 2, argv);
+}
+
+static enum outcome redis_release(struct backend *backend, const struct request *request,
+				  enum release how, int64_t keep_ms, struct error *err)
+{
+	struct redis_backend *redis = redis_from_backend(backend);
+	int64_t sent_ms = clock_boot_ms(), answer;
+	char keep[REDIS_DIGITS_SIZE], number[TOKEN_SIZE] = "0";
+	static const char *const hows[] = {
+		[RELEASE_ALL] = "1", [RELEASE_ONE] = "0", [RELEASE_COUNTED] = "2"
+	};
+	const char *const arguments[] = { redis_digits(keep_ms, keep), hows[how], number, NULL };
+	redisReply *reply;
+
+	if (how != RELEASE_ALL && token_make(number, err))
+		return OUTCOME_ERROR;
+	/* From here on another release must not hand the lock to this token. */
+	redis_conn_close(&redis->node.wake);
+	redis_node_keys(&redis->node, request->name);
+	let_waiter_hear_first(redis);
+	reply = redis_node_script(&redis->node, &script_release, request, arguments, err);
+	if (!reply)
+		return OUTCOME_ERROR;
+	if (!redis_is_integer(reply))
+		return odd_reply(redis, reply, err);
+	answer = reply->integer;
+	freeReplyObject(reply);
+	if (request->forget)
+		forget(redis);
+	if (answer != 0)
+		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
+	if (lease_ended_by_resent(redis->node.resent, sent_ms, redis->lease_end_ms))
+		return OUTCOME_HELD;
+	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' was not ours any more",
+		  redis->node.address.label, redis->node.keys[KEY_LOCK]);
+	return OUTCOME_LOST;
 }
 
 extern const struct backend_ops redis_ops;

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "lock/view.h"
 #include "lock.h"
 
@@ -59,8 +60,7 @@ static void check_clock(struct redis_node *node, struct findings *findings)
 	redisReply *reply = redis_node_ask(node, 1, time_command, &err);
 
 	after = clock_wall_ms();
-	if (!reply || !redis_is_array(reply, 2) || !redis_is_text(reply->element[0]) ||
-	    !redis_is_text(reply->element[1])) {
+	if (!reply || !redis_has_shape(reply, "ss")) {
 		findings_add(findings, FINDING_WARNING, "clock", NULL, "cannot be read: %.180s",
 			     err.message);
 	} else {
@@ -177,7 +177,7 @@ static void read_setting(struct redis_node *node, const char *name, char *buf, s
 	redisReply *reply = redis_node_ask(node, 3, argv, &ignored);
 
 	buf[0] = '\0';
-	if (reply && redis_is_array(reply, 2) && redis_is_text(reply->element[1]))
+	if (reply && redis_has_shape(reply, ".s"))
 		snprintf(buf, size, "%s", reply->element[1]->str);
 	if (reply)
 		freeReplyObject(reply);
@@ -247,8 +247,7 @@ int redis_setup(struct backend *backend, struct error *err)
 int redis_plan(struct backend *backend, char **text, struct error *err)
 {
 	(void)backend;
-	*text = strdup("");
-	if (!*text)
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-	return *text ? 0 : -1;
+	(void)err;
+	*text = memory_copy("");
+	return 0;
 }

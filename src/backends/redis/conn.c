@@ -5,15 +5,21 @@
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/net.h"
+#include "lock/backend.h"
 
-/* What servers refuse with, and what helps. The code may stand inside the text,
- * for errors within scripts come wrapped (Redis 5 and 6). */
+/*
+ * The errors of servers, and what to do about them. The code may stand inside the text, because
+ * Redis 5 and 6 wrap the errors of a script.
+ */
 static const struct refusal {
 	const char *code;
 	enum error_kind kind;
@@ -21,7 +27,7 @@ static const struct refusal {
 } refusals[] = {
 	{ "NOAUTH", ERROR_REFUSED,
 	  "the server wants a password; see ?password-file= in dlock-backends(7)" },
-	/* What an unauthenticated client hears for a long command. */
+	/* The answer to a long command of a client that has not logged in. */
 	{ "unauthenticated", ERROR_REFUSED,
 	  "the server wants a password; see ?password-file= in dlock-backends(7)" },
 	{ "WRONGPASS", ERROR_REFUSED, "wrong user or password" },
@@ -46,9 +52,9 @@ static const struct refusal {
 	{ "max number of clients", ERROR_UNAVAILABLE, "the server has too many clients" },
 };
 
-void redis_refusal(const struct redis_address *address, const char *text,
-		   struct error *err)
+void redis_refusal(const struct redis_address *address, const char *text, struct error *err)
 {
+	err->kind = ERROR_NONE;
 	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
 		if (!strstr(text, refusals[i].code))
 			continue;
@@ -58,198 +64,249 @@ void redis_refusal(const struct redis_address *address, const char *text,
 	}
 	if (err->kind == ERROR_NONE)
 		error_set(err, ERROR_REFUSED, 0, "%s: %.240s", address->label, text);
-	/* The server's words go to a terminal. */
+	/* A terminal obeys control characters, and the server may have sent some. */
 	for (char *c = err->message; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
 }
 
+/* ---- transports ---- */
+
+static int connect_tcp(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
+{
+	conn->fd = net_connect(conn->address->host, conn->address->port, deadline_ms,
+			       conn->backend->cancel_fd, err);
+	return conn->fd < 0 ? -1 : 0;
+}
+
+static int connect_unix(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
+{
+	conn->fd = net_connect_unix(conn->address->unix_path, deadline_ms,
+				    conn->backend->cancel_fd, err);
+	return conn->fd < 0 ? -1 : 0;
+}
+
+static ssize_t read_plain(struct redis_conn *conn, void *data, size_t size)
+{
+	return recv(conn->fd, data, size, 0);
+}
+
+static ssize_t write_plain(struct redis_conn *conn, const void *data, size_t size)
+{
+	return send(conn->fd, data, size, MSG_NOSIGNAL);
+}
+
+static void close_plain(struct redis_conn *conn)
+{
+	close(conn->fd);
+}
+
+const struct redis_transport redis_tcp = { connect_tcp, read_plain, write_plain, close_plain };
+const struct redis_transport redis_unix = { connect_unix, read_plain, write_plain, close_plain };
+
+/* ---- the connection ---- */
+
 void redis_conn_close(struct redis_conn *conn)
 {
-	if (conn->context)
-		redisFree(conn->context);
-	conn->context = NULL;
-	conn->unread_greetings = 0;
+	if (!redis_conn_is_open(conn))
+		return;
+	conn->address->transport->close(conn);
+	redisReaderFree(conn->reader);
+	free(conn->unsent);
+	conn->fd = -1;
+	conn->unsent = NULL;
+	conn->unsent_length = 0;
+	conn->unread = 0;
 }
 
-int redis_conn_fd(const struct redis_conn *conn)
+bool redis_conn_is_open(const struct redis_conn *conn)
 {
-	return conn->context ? conn->context->fd : -1;
+	return conn->fd >= 0;
 }
 
-static void append_greetings(struct redis_conn *conn, const struct redis_address *address,
-			     bool subscriber)
+static void append(struct redis_conn *conn, int argc, const char *const argv[])
 {
-	if (address->password && address->user)
-		redisAppendCommand(conn->context, "AUTH %s %s", address->user,
-				   address->password);
-	else if (address->password)
-		redisAppendCommand(conn->context, "AUTH %s", address->password);
-	conn->unread_greetings += address->password != NULL;
-	if (address->db && !subscriber) {
-		redisAppendCommand(conn->context, "SELECT %ld", address->db);
-		conn->unread_greetings++;
-	}
+	char *command;
+	const int length = redisFormatCommandArgv(&command, argc, (const char **)(uintptr_t)argv,
+						  NULL);
+
+	if (length < 0)
+		memory_gone();
+	conn->unsent = memory_resize(conn->unsent, conn->unsent_length + (size_t)length, 1);
+	memcpy(conn->unsent + conn->unsent_length, command, (size_t)length);
+	conn->unsent_length += (size_t)length;
+	free(command);
 }
 
-int redis_conn_open(struct redis_conn *conn, const struct redis_address *address,
-		    bool subscriber, const struct redis_limits *limits, struct error *err)
+void redis_conn_ahead(struct redis_conn *conn, int argc, const char *const argv[])
 {
-	int64_t deadline_ms = clock_boot_ms() + limits->connect_ms;
-	int fd;
+	if (!redis_conn_is_open(conn))
+		return;
+	append(conn, argc, argv);
+	conn->unread++;
+}
 
-	if (conn->context)
+int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
+{
+	const struct redis_address *address = conn->address;
+	const char *const login[] = { "AUTH", address->user ? address->user : address->password,
+				      address->password };
+	char db[24];
+
+	if (redis_conn_is_open(conn))
 		return 0;
-	fd = address->host
-		? net_connect(address->host, address->port, deadline_ms, limits->cancel_fd, err)
-		: net_connect_unix(address->unix_path, deadline_ms, limits->cancel_fd, err);
-	if (fd < 0) {
+	if (address->transport->connect(conn, clock_boot_ms() + conn->backend->connect_timeout_ms,
+					err)) {
 		error_prefix(err, "%s", address->label);
 		return -1;
 	}
-	conn->context = redisConnectFd(fd);
-	if (!conn->context || conn->context->err) {
-		redis_conn_close(conn);
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
-	/* net_wait() does the blocking. */
-	conn->context->flags &= ~REDIS_BLOCK;
-	append_greetings(conn, address, subscriber);
+	conn->reader = redisReaderCreate();
+	if (!conn->reader)
+		memory_gone();
+	if (address->password)
+		redis_conn_ahead(conn, address->user ? 3 : 2, login);
+	snprintf(db, sizeof(db), "%ld", address->db);
+	if (address->db && !subscriber)
+		redis_conn_ahead(conn, 2, (const char *const[]){ "SELECT", db });
 	return 0;
 }
 
-/* What the library says of a connection that broke. */
-static void broken(const struct redis_conn *conn, const struct redis_address *address,
-		   struct error *err)
+/* Sets *err after a read or write that returned result. */
+static void broken(const struct redis_conn *conn, ssize_t result, struct error *err)
 {
-	const redisContext *context = conn->context;
-
-	if (context->err == REDIS_ERR_PROTOCOL)
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis protocol",
-			  address->label);
-	else if (context->err == REDIS_ERR_EOF)
+	if (result == 0)
 		error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection",
-			  address->label);
+			  conn->address->label);
 	else
-		error_set(err, ERROR_UNAVAILABLE, context->err == REDIS_ERR_IO ? errno : 0,
-			  "%s: the connection broke", address->label);
+		error_set(err, ERROR_UNAVAILABLE, errno, "%s: the connection broke",
+			  conn->address->label);
 }
 
-static int flush(struct redis_conn *conn, const struct redis_address *address,
-		 int64_t deadline_ms, int cancel_fd, struct error *err)
+static int wait_for(const struct redis_conn *conn, short events, int64_t deadline_ms,
+		    struct error *err)
 {
-	int done = 0;
+	if (!net_wait(conn->fd, events, deadline_ms, conn->backend->cancel_fd, err))
+		return 0;
+	error_prefix(err, "%s", conn->address->label);
+	return -1;
+}
 
-	for (;;) {
-		if (redisBufferWrite(conn->context, &done) != REDIS_OK) {
-			broken(conn, address, err);
+static bool is_transient(ssize_t result)
+{
+	return result < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+static int flush(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
+{
+	size_t sent = 0;
+	ssize_t result;
+
+	while (sent < conn->unsent_length) {
+		result = conn->address->transport->write(conn, conn->unsent + sent,
+							 conn->unsent_length - sent);
+		if (result > 0) {
+			sent += (size_t)result;
+		} else if (!is_transient(result)) {
+			broken(conn, result, err);
 			return -1;
-		}
-		if (done)
-			return 0;
-		if (net_wait(conn->context->fd, POLLOUT, deadline_ms, cancel_fd, err)) {
-			error_prefix(err, "%s", address->label);
+		} else if (wait_for(conn, POLLOUT, deadline_ms, err)) {
 			return -1;
 		}
 	}
+	conn->unsent_length = 0;
+	return 0;
 }
 
-static redisReply *receive(struct redis_conn *conn, const struct redis_address *address,
-			   int64_t deadline_ms, int cancel_fd, struct error *err)
+/* The next reply that has come whole: 1 with *reply, 0 for none, -1 for what is no reply. */
+static int take(struct redis_conn *conn, redisReply **reply, struct error *err)
 {
-	void *reply = NULL;
+	void *next = NULL;
 
-	for (;;) {
-		if (redisGetReplyFromReader(conn->context, &reply) != REDIS_OK) {
-			broken(conn, address, err);
-			return NULL;
-		}
-		if (reply)
-			return reply;
-		if (net_wait(conn->context->fd, POLLIN, deadline_ms, cancel_fd, err)) {
-			error_prefix(err, "%s", address->label);
-			return NULL;
-		}
-		if (redisBufferRead(conn->context) != REDIS_OK) {
-			broken(conn, address, err);
-			return NULL;
-		}
+	if (redisReaderGetReply(conn->reader, &next) != REDIS_OK) {
+		if (conn->reader->err == REDIS_ERR_OOM)
+			memory_gone();
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis protocol",
+			  conn->address->label);
+		return -1;
 	}
+	*reply = next;
+	return next != NULL;
 }
 
-/* A greeting that was refused is the answer to everything that follows. */
-static redisReply *receive_past_greetings(struct redis_conn *conn,
-					  const struct redis_address *address,
-					  int64_t deadline_ms, int cancel_fd,
-					  struct error *err)
+/* Reads without blocking: 1 when something has come, 0 when nothing has, -1 with *err. */
+static int feed(struct redis_conn *conn, struct error *err)
+{
+	char data[16384];
+	const ssize_t result = conn->address->transport->read(conn, data, sizeof(data));
+
+	if (is_transient(result))
+		return 0;
+	if (result <= 0) {
+		broken(conn, result, err);
+		return -1;
+	}
+	if (redisReaderFeed(conn->reader, data, (size_t)result) != REDIS_OK)
+		memory_gone();
+	return 1;
+}
+
+static redisReply *receive(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
+{
+	redisReply *reply;
+	int state;
+
+	while (!(state = take(conn, &reply, err)))
+		if (wait_for(conn, POLLIN, deadline_ms, err) || feed(conn, err) < 0)
+			return NULL;
+	return state > 0 ? reply : NULL;
+}
+
+/* An error among the answers that nobody waits for is also the answer to what was sent later. */
+static redisReply *receive_last(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	redisReply *reply;
 
-	while (conn->unread_greetings) {
-		reply = receive(conn, address, deadline_ms, cancel_fd, err);
+	for (; conn->unread; conn->unread--) {
+		reply = receive(conn, deadline_ms, err);
 		if (!reply)
 			return NULL;
-		conn->unread_greetings--;
 		if (reply->type == REDIS_REPLY_ERROR) {
-			err->kind = ERROR_NONE;
-			redis_refusal(address, reply->str, err);
+			redis_refusal(conn->address, reply->str, err);
 			freeReplyObject(reply);
 			return NULL;
 		}
 		freeReplyObject(reply);
 	}
-	return receive(conn, address, deadline_ms, cancel_fd, err);
+	return receive(conn, deadline_ms, err);
 }
 
-struct redisReply *redis_conn_command(struct redis_conn *conn,
-				      const struct redis_address *address, int argc,
-				      const char *const argv[],
-				      const struct redis_limits *limits,
+struct redisReply *redis_conn_command(struct redis_conn *conn, int argc, const char *const argv[],
 				      struct error *err)
 {
-	int64_t deadline_ms = clock_boot_ms() + limits->request_ms;
+	const int64_t deadline_ms = clock_boot_ms() + conn->backend->timeout_ms;
 	redisReply *reply = NULL;
 
-	if (redisAppendCommandArgv(conn->context, argc, (const char **)(uintptr_t)argv,
-				   NULL) != REDIS_OK)
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-	else if (!flush(conn, address, deadline_ms, limits->cancel_fd, err))
-		reply = receive_past_greetings(conn, address, deadline_ms,
-					       limits->cancel_fd, err);
+	append(conn, argc, argv);
+	if (!flush(conn, deadline_ms, err))
+		reply = receive_last(conn, deadline_ms, err);
 	if (!reply)
 		redis_conn_close(conn);
 	return reply;
 }
 
-void redis_conn_ahead(struct redis_conn *conn, const char *const argv[])
-{
-	int argc = 0;
-
-	while (argv[argc])
-		argc++;
-	if (!conn->context || !argc)
-		return;
-	if (redisAppendCommandArgv(conn->context, argc, (const char **)(uintptr_t)argv, NULL) ==
-	    REDIS_OK)
-		conn->unread_greetings++;
-}
-
 int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 {
-	void *next = NULL;
+	struct error ignored;
+	int state;
 
-	if (!conn->context)
+	if (!redis_conn_is_open(conn))
 		return -1;
-	if (redisGetReplyFromReader(conn->context, &next) != REDIS_OK)
-		goto closed;
-	/* It does not block. */
-	if (!next && (redisBufferRead(conn->context) != REDIS_OK ||
-		      redisGetReplyFromReader(conn->context, &next) != REDIS_OK))
-		goto closed;
-	*reply = next;
-	return next != NULL;
-closed:
-	redis_conn_close(conn);
-	return -1;
+	state = take(conn, reply, &ignored);
+	if (!state)
+		state = feed(conn, &ignored);
+	if (state > 0 && !*reply)
+		state = take(conn, reply, &ignored);
+	if (state < 0)
+		redis_conn_close(conn);
+	return state;
 }

@@ -1,22 +1,50 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One connection to a Redis server: hiredis makes and reads the protocol, the
- * waiting is ours, so that every wait has a deadline and can be cancelled. A
- * connection that failed is closed; the next call that needs one opens it anew.
+ * One connection to a Redis server. hiredis writes and reads the protocol, a transport moves the
+ * bytes, and all waiting is done here, so that every wait has a deadline and can be cancelled.
+ * A connection that failed is closed, and can be opened again.
+ *
+ *	struct redis_conn conn = { .backend = ..., .address = ..., .fd = -1 };
+ *
+ *	redis_conn_open()		before each of the following two
+ *	redis_conn_command()		a request and its answer
+ *	redis_conn_poll()		a message that nobody asked for: redis_conn_fd() is readable
+ *	redis_conn_close()
  */
 #ifndef DLOCK_REDIS_CONN_H
 #define DLOCK_REDIS_CONN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
+struct backend;
 struct error;
-struct redisContext;
+struct redis_conn;
+struct redisReader;
 struct redisReply;
 
-/* Where and as whom. The owner of the connection keeps it. */
+/* How bytes travel. Nothing else in this backend reads or writes the descriptor. */
+struct redis_transport {
+	/* Sets conn->fd, which does not block. 0 or -1. */
+	int (*connect)(struct redis_conn *conn, int64_t deadline_ms, struct error *err);
+	/*
+	 * As read() and write(): the number of bytes; 0 at the end of the connection; -1 with
+	 * errno, which is EAGAIN when conn->fd must be waited for.
+	 */
+	ssize_t (*read)(struct redis_conn *conn, void *data, size_t size);
+	ssize_t (*write)(struct redis_conn *conn, const void *data, size_t size);
+	/* conn->fd is open. */
+	void (*close)(struct redis_conn *conn);
+};
+
+extern const struct redis_transport redis_tcp, redis_unix;
+
+/* Which server, and as which user. */
 struct redis_address {
-	char *host;		/* NULL: Unix socket */
+	const struct redis_transport *transport;
+	char *host;		/* NULL: a Unix socket */
 	uint16_t port;
 	char *unix_path;
 	char *user;		/* NULL: none */
@@ -25,57 +53,47 @@ struct redis_address {
 	char label[128];	/* for messages: "redis 127.0.0.1:6379" */
 };
 
-/* Bounds of a wait, see net.h. */
-struct redis_limits {
-	int64_t connect_ms;	/* time, from the call */
-	int64_t request_ms;
-	int cancel_fd;
-};
-
 struct redis_conn {
-	struct redisContext *context;	/* NULL: not connected */
-	int unread_greetings;		/* replies to AUTH and SELECT still to come, and the like */
+	const struct backend *backend;	/* has the timeouts and the descriptor that cancels */
+	const struct redis_address *address;
+	int fd;				/* -1: not connected */
+	struct redisReader *reader;
+	char *unsent;
+	size_t unsent_length;
+	int unread;			/* answers to come that belong to no caller */
 };
 
 /*
- * Connects, if it is not connected. AUTH and SELECT (not for a subscriber, which
- * has no database) are put in front of what is sent first and travel with it.
- * 0, or -1.
+ * Connects, unless there is a connection. AUTH and SELECT are put in front of the first command and
+ * travel with it. A subscriber needs no SELECT: channels belong to no database. 0 or -1.
  */
-int redis_conn_open(struct redis_conn *conn, const struct redis_address *address,
-		    bool subscriber, const struct redis_limits *limits, struct error *err);
+int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err);
 void redis_conn_close(struct redis_conn *conn);
 
-/* The descriptor, or -1. */
-int redis_conn_fd(const struct redis_conn *conn);
+bool redis_conn_is_open(const struct redis_conn *conn);
 
 /*
- * Sends one command and receives its reply, which the caller frees with
- * freeReplyObject(). A reply that is an error is a reply: see redis_refusal(). NULL with
- * ERROR_UNAVAILABLE or ERROR_CANCELLED: the connection is closed, and the command
- * may have been carried out.
+ * Sends one command and receives its reply, which the caller frees with freeReplyObject(). An error
+ * reply is a reply, too: see redis_refusal(). NULL with ERROR_UNAVAILABLE or ERROR_CANCELLED: the
+ * connection is closed, and the command may have been carried out. NULL with ERROR_REFUSED: the
+ * server does not let this user in.
  */
-struct redisReply *redis_conn_command(struct redis_conn *conn,
-				      const struct redis_address *address, int argc,
-				      const char *const argv[],
-				      const struct redis_limits *limits,
+struct redisReply *redis_conn_command(struct redis_conn *conn, int argc, const char *const argv[],
 				      struct error *err);
 
 /*
- * Puts a command, which ends with NULL, in front of the next one, to travel with it. Its answer
- * is dropped; an error is the answer to the next one, too. Nothing on a closed connection, or
- * when it has no words.
+ * Puts a command in front of the next one, to travel with it. Its answer is dropped, but an error
+ * becomes the answer to the next command. Does nothing on a closed connection.
  */
-void redis_conn_ahead(struct redis_conn *conn, const char *const argv[]);
+void redis_conn_ahead(struct redis_conn *conn, int argc, const char *const argv[]);
 
 /*
- * Takes in what has come without being asked for, a message or the end of the connection.
- * Returns 1 with *reply, which the caller frees; 0: nothing complete; -1: closed.
+ * Reads what the server has sent unasked. Returns 1 with *reply, which the caller frees; 0: there
+ * is no complete message; -1: the connection has ended and is closed.
  */
 int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply);
 
-/* Turns an error reply into *err: what it means and what to do. */
-void redis_refusal(const struct redis_address *address, const char *text,
-		   struct error *err);
+/* Sets *err to what an error reply means, and what can be done about it. */
+void redis_refusal(const struct redis_address *address, const char *text, struct error *err);
 
 #endif

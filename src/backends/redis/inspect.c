@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What the Redis backend tells of its locks, and breaking them. */
+/* Showing, listing and breaking locks on Redis. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
+#include "base/memory.h"
 #include "lock/view.h"
 #include "lock.h"
 
@@ -25,13 +25,9 @@ static bool read_hold(const redisReply *row, struct lock_view *view)
 	redisReply *const *e = row->element;
 	struct hold_view *hold;
 
-	if (!redis_is_array(row, 6) || !redis_is_text(e[0]) || !redis_is_text(e[1]) ||
-	    !redis_is_text(e[2]) || !redis_is_integer(e[3]) || !redis_is_integer(e[4]) ||
-	    !redis_is_integer(e[5]))
+	if (!redis_has_shape(row, "sssiii"))
 		return false;
 	hold = lock_view_add_hold(view);
-	if (!hold)
-		return false;
 	holder_decode(&hold->holder, e[0]->str, e[0]->len);
 	redis_read_mode(e[1]->str, &hold->mode, &hold->slots);
 	hold->fence = strtoull(e[2]->str, NULL, 10);
@@ -47,12 +43,9 @@ static bool read_waiter(const redisReply *row, struct lock_view *view)
 	redisReply *const *e = row->element;
 	struct waiter_view *waiter;
 
-	if (!redis_is_array(row, 3) || !redis_is_text(e[0]) || !redis_is_text(e[1]) ||
-	    !redis_is_integer(e[2]))
+	if (!redis_has_shape(row, "ssi"))
 		return false;
 	waiter = lock_view_add_waiter(view);
-	if (!waiter)
-		return false;
 	holder_decode(&waiter->holder, e[0]->str, e[0]->len);
 	redis_read_mode(e[1]->str, &waiter->mode, &waiter->slots);
 	waiter->waiting_ms = e[2]->integer;
@@ -63,8 +56,7 @@ static bool read_view(const redisReply *reply, struct lock_view *view)
 {
 	redisReply *const *e = reply->element;
 
-	if (!redis_is_array(reply, 3) || !redis_is_text(e[0]) || !redis_is_array(e[1], 0) ||
-	    !redis_is_array(e[2], 0))
+	if (!redis_has_shape(reply, "saa"))
 		return false;
 	view->fence = strtoull(e[0]->str, NULL, 10);
 	for (size_t i = 0; i < e[1]->elements; i++)
@@ -100,8 +92,8 @@ int redis_inspect(struct backend *backend, const char *name, bool listen,
 {
 	struct redis_backend *redis = redis_from_backend(backend);
 
-	if (listen && (redis_node_keys(&redis->node, name, err) ||
-		       redis_node_listen(&redis->node, REDIS_FREE, err)))
+	redis_node_keys(&redis->node, name);
+	if (listen && redis_node_listen(&redis->node, REDIS_FREE, err))
 		return -1;
 	return look(redis, name, "0", view, err);
 }
@@ -114,13 +106,11 @@ int redis_break(struct backend *backend, const char *name, struct lock_view *vie
 
 /* ---- list ---- */
 
-/* "*PREFIX*" with what SCAN takes for a pattern escaped; matches side keys, too. */
+/* "*PREFIX*", escaped for SCAN, which matches the keys beside the lock's, too. */
 static char *make_pattern(const char *prefix)
 {
-	char *pattern = malloc(2 * strlen(prefix) + 8), *c = pattern;
+	char *pattern = memory_new(2 * strlen(prefix) + 8, 1), *c = pattern;
 
-	if (!pattern)
-		return NULL;
 	if (!prefix[0])
 		return strcpy(pattern, "{*}:*");
 	*c++ = '*';
@@ -129,8 +119,7 @@ static char *make_pattern(const char *prefix)
 			*c++ = '\\';
 		*c++ = *prefix;
 	}
-	*c++ = '*';
-	*c = '\0';
+	*c = '*';
 	return pattern;
 }
 
@@ -142,11 +131,10 @@ static bool ends_with(const char *key, size_t length, const char *suffix)
 }
 
 /*
- * Adds the lock that a key belongs to. Fences outlive their locks and tell of none,
- * and waiters never are without a queue.
+ * Adds the lock that a key belongs to. A fence outlives its lock and proves nothing, and there are
+ * no waiters without a queue.
  */
-static int add_key(const struct redis_node *node, const redisReply *key,
-		   struct name_list *names)
+static void add_key(const struct redis_node *node, const redisReply *key, struct name_list *names)
 {
 	static const char *const telling[] = { ":holders", ":queue" };
 	static const char *const silent[] = { ":fence", ":waiters" };
@@ -156,7 +144,7 @@ static int add_key(const struct redis_node *node, const redisReply *key,
 
 	for (size_t i = 0; i < 2; i++) {
 		if (ends_with(text, length, silent[i]) && memchr(text, '{', length))
-			return 0;
+			return;
 		if (ends_with(text, length, telling[i]) && memchr(text, '{', length)) {
 			length -= strlen(telling[i]);
 			side = true;
@@ -165,43 +153,36 @@ static int add_key(const struct redis_node *node, const redisReply *key,
 	}
 	if (braces && side && length > 2 && text[length - 1] == '}' &&
 	    !strncmp(text + 1, node->prefix, prefix))
-		return name_list_add(names, text + 1 + prefix, length - 2 - prefix);
-	if (prefix && !strncmp(text, node->prefix, prefix) && length > prefix)
-		return name_list_add(names, text + prefix, length - prefix);
-	return 0;
+		name_list_add(names, text + 1 + prefix, length - 2 - prefix);
+	else if (prefix && !strncmp(text, node->prefix, prefix) && length > prefix)
+		name_list_add(names, text + prefix, length - prefix);
 }
 
 int redis_list(struct backend *backend, struct name_list *names, struct error *err)
 {
 	struct redis_node *node = &redis_from_backend(backend)->node;
-	const char *argv[] = { "SCAN", NULL, "MATCH", NULL, "COUNT", "1000" };
 	char cursor[32] = "0", *pattern = make_pattern(node->prefix);
-	int failed = pattern ? 0 : -1;
-	redisReply *reply, *keys;
+	const char *const argv[] = { "SCAN", cursor, "MATCH", pattern, "COUNT", "1000" };
+	int failed = 0;
 
-	if (!pattern)
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-	argv[3] = pattern;
-	while (!failed) {
-		argv[1] = cursor;
-		reply = redis_node_ask(node, 6, argv, err);
-		if (reply && (!redis_is_array(reply, 2) || !redis_is_text(reply->element[0]) ||
-			      !redis_is_array(reply->element[1], 0))) {
-			redis_node_odd(node, reply, err);
-			reply = NULL;
-		}
-		failed = reply ? 0 : -1;
-		if (failed)
+	do {
+		redisReply *reply = redis_node_ask(node, 6, argv, err), *keys;
+
+		failed = -1;
+		if (!reply)
 			break;
+		if (!redis_has_shape(reply, "sa")) {
+			redis_node_odd(node, reply, err);
+			break;
+		}
+		failed = 0;
 		keys = reply->element[1];
-		for (size_t i = 0; i < keys->elements && !failed; i++)
+		for (size_t i = 0; i < keys->elements; i++)
 			if (redis_is_text(keys->element[i]))
-				failed = add_key(node, keys->element[i], names);
+				add_key(node, keys->element[i], names);
 		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
 		freeReplyObject(reply);
-		if (!strcmp(cursor, "0"))
-			break;
-	}
+	} while (strcmp(cursor, "0") != 0);
 	free(pattern);
 	name_list_sort(names);
 	return failed;

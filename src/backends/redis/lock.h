@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parts of the Redis backend share this; see backend.c for how it works. */
+/* What the files of the Redis backend share. backend.c describes how the backend works. */
 #ifndef DLOCK_REDIS_LOCK_H
 #define DLOCK_REDIS_LOCK_H
 
@@ -11,23 +11,24 @@ struct name_list;
 
 struct redis_backend {
 	struct redis_node node;		/* begins with struct backend */
-	int64_t lease_end_ms;		/* of the last grant, 0: none */
-	int64_t asked_ms;		/* CLOCK_BOOTTIME of the last try */
-	uint64_t lent_fence;		/* a message has lent us the lock; 0: none has */
+	int64_t lease_end_ms;		/* of the last grant; 0: there was none */
+	int64_t asked_ms;		/* CLOCK_BOOTTIME of the last try to acquire */
+	uint64_t lent_fence;		/* the fence of a loan that a message has told of; 0: none */
 };
 
-struct redis_backend *redis_from_backend(struct backend *backend);
+static inline struct redis_backend *redis_from_backend(struct backend *backend)
+{
+	return (struct redis_backend *)backend;
+}
 
-/* What the scripts call a mode, read. */
+/* Reads what the scripts call a mode. */
 void redis_read_mode(const char *text, enum hold_mode *mode, int *slots);
 
-/* From lua/NAME.lua, made by embed.sh. */
+/* Made from lua/NAME.lua by lua/embed.sh. */
 extern const struct script script_acquire, script_again, script_inspect, script_release,
 	script_renew, script_verify;
 
 /* See struct backend_ops. */
-enum outcome redis_release(struct backend *backend, const struct request *request,
-			   enum release how, int64_t keep_ms, struct error *err);
 int redis_inspect(struct backend *backend, const char *name, bool listen,
 		  struct lock_view *view, struct error *err);
 int redis_list(struct backend *backend, struct name_list *names, struct error *err);

@@ -3,16 +3,18 @@
 
 #include <errno.h>
 #include <hiredis/hiredis.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "lock/uri.h"
 
 #define DEFAULT_PORT 6379
 #define DEFAULT_PREFIX "dlock:"
 #define MOST_ARGUMENTS 8
-/* Of a host or a path, so much goes into the label. */
+/* How many bytes of a host or a path the label gets. */
 #define LABEL_PLACE 100
 
 static int read_db(const char *text, long *db, struct error *err)
@@ -30,7 +32,6 @@ static int read_tcp_address(struct redis_address *address, const struct uri *uri
 			    struct error *err)
 {
 	const struct uri_host *host = uri->hosts;
-	bool is_v6;
 
 	if (uri->host_count != 1) {
 		error_set(err, ERROR_USAGE, 0, "redis: wants one host, as in "
@@ -39,13 +40,12 @@ static int read_tcp_address(struct redis_address *address, const struct uri *uri
 	}
 	if (uri->path[0] && uri->path[1] && read_db(uri->path + 1, &address->db, err))
 		return -1;
-	address->host = strdup(host->name);
+	address->transport = &redis_tcp;
+	address->host = memory_copy(host->name);
 	address->port = host->port ? host->port : DEFAULT_PORT;
-	is_v6 = strchr(host->name, ':');
-	strcpy(address->label, is_v6 ? "redis [" : "redis ");
-	strncat(address->label, host->name, LABEL_PLACE);
-	strcat(address->label, is_v6 ? "]:" : ":");
-	text_digits(address->label + strlen(address->label), address->port);
+	snprintf(address->label, sizeof(address->label),
+		 strchr(host->name, ':') ? "redis [%.*s]:%u" : "redis %.*s:%u", LABEL_PLACE,
+		 host->name, (unsigned)address->port);
 	return 0;
 }
 
@@ -61,9 +61,9 @@ static int read_unix_address(struct redis_address *address, const struct uri *ur
 	}
 	if (db && read_db(db, &address->db, err))
 		return -1;
-	address->unix_path = strdup(uri->path);
-	strcpy(address->label, "redis ");
-	strncat(address->label, uri->path, LABEL_PLACE);
+	address->transport = &redis_unix;
+	address->unix_path = memory_copy(uri->path);
+	snprintf(address->label, sizeof(address->label), "redis %.*s", LABEL_PLACE, uri->path);
 	return 0;
 }
 
@@ -78,16 +78,18 @@ int redis_node_init(struct redis_node *node, const struct uri *uri, struct error
 	bool tcp = !strcmp(uri->scheme, "redis");
 	const char *prefix = uri_param(uri, "prefix");
 
+	node->main = node->wake = (struct redis_conn){
+		.backend = &node->base, .address = &node->address, .fd = -1,
+	};
 	if (uri_check_params(uri, tcp ? tcp_known : unix_known, err))
 		return -1;
 	if (tcp ? read_tcp_address(&node->address, uri, err)
 		: read_unix_address(&node->address, uri, err))
 		return -1;
-	node->prefix = strdup(prefix ? prefix : DEFAULT_PREFIX);
+	node->prefix = memory_copy(prefix ? prefix : DEFAULT_PREFIX);
 	if (uri->user && uri->user[0])
-		node->address.user = strdup(uri->user);
-	if (uri->password)
-		node->address.password = strdup(uri->password);
+		node->address.user = memory_copy(uri->user);
+	node->address.password = memory_copy(uri->password);
 	if (node->address.user && !uri->password) {
 		error_set(err, ERROR_USAGE, 0, "redis: user '%s' without a password",
 			  node->address.user);
@@ -112,66 +114,34 @@ void redis_node_finish(struct redis_node *node)
 }
 
 /*
- * A name with a brace may carry a hash tag of its own; then suffixes without
- * braces keep all keys in its slot (Redis cluster specification, "Hash tags").
+ * Redis puts all keys with the same text in braces into the same slot of a cluster. A name with a
+ * brace may have such a text of its own, to which suffixes without braces belong, too (Redis
+ * cluster specification, "Hash tags").
  */
-int redis_node_keys(struct redis_node *node, const char *name, struct error *err)
+void redis_node_keys(struct redis_node *node, const char *name)
 {
 	static const char *const suffixes[REDIS_KEYS] = {
 		"", ":holders", ":queue", ":waiters", ":fence", ":wake:"
 	};
-	const size_t stem = strlen(node->prefix) + strlen(name) + sizeof("{}");
-	bool tagged = strchr(name, '{') || strchr(node->prefix, '{');
+	const bool tagged = strchr(name, '{') || strchr(node->prefix, '{');
 
-	if (node->keys[0])
-		return 0;
-	for (int i = 0; i < REDIS_KEYS; i++) {
-		bool braces = i != KEY_LOCK && !tagged;
-		char *end = node->keys[i] = malloc(stem + strlen(suffixes[i]));
-
-		if (!end) {
-			error_set(err, ERROR_INTERNAL, 0, "out of memory");
-			return -1;
-		}
-		if (braces)
-			*end++ = '{';
-		end = stpcpy(stpcpy(end, node->prefix), name);
-		if (braces)
-			*end++ = '}';
-		strcpy(end, suffixes[i]);
-	}
-	return 0;
-}
-
-static struct redis_limits limits_of(const struct redis_node *node)
-{
-	return (struct redis_limits){
-		.connect_ms = node->base.connect_timeout_ms,
-		.request_ms = node->base.timeout_ms,
-		.cancel_fd = node->base.cancel_fd,
-	};
-}
-
-int redis_node_connect(struct redis_node *node, struct error *err)
-{
-	struct redis_limits limits = limits_of(node);
-
-	return redis_conn_open(&node->main, &node->address, false, &limits, err);
+	for (int i = 0; i < REDIS_KEYS && !node->keys[i]; i++)
+		node->keys[i] = memory_format(i == KEY_LOCK || tagged ? "%s%s%s" : "{%s%s}%s",
+					      node->prefix, name, suffixes[i]);
 }
 
 struct redisReply *redis_node_command(struct redis_node *node, int argc, const char *const argv[],
-			   struct error *err)
+				      struct error *err)
 {
-	struct redis_limits limits = limits_of(node);
 	redisReply *reply;
 
 	node->resent = false;
 	for (;;) {
 		err->kind = ERROR_NONE;
 		err->errnum = 0;
-		if (redis_conn_open(&node->main, &node->address, false, &limits, err))
+		if (redis_conn_open(&node->main, false, err))
 			return NULL;
-		reply = redis_conn_command(&node->main, &node->address, argc, argv, &limits, err);
+		reply = redis_conn_command(&node->main, argc, argv, err);
 		if (reply || node->resent || err->kind != ERROR_UNAVAILABLE ||
 		    err->errnum == ETIMEDOUT)
 			return reply;
@@ -179,13 +149,12 @@ struct redisReply *redis_node_command(struct redis_node *node, int argc, const c
 	}
 }
 
-/* An error reply becomes *err. */
+/* Turns an error reply into *err. */
 static redisReply *refuse_errors(const struct redis_node *node, redisReply *reply,
 				 struct error *err)
 {
 	if (!reply || reply->type != REDIS_REPLY_ERROR)
 		return reply;
-	err->kind = ERROR_NONE;
 	redis_refusal(&node->address, reply->str, err);
 	freeReplyObject(reply);
 	return NULL;
@@ -197,38 +166,21 @@ struct redisReply *redis_node_ask(struct redis_node *node, int argc,
 	return refuse_errors(node, redis_node_command(node, argc, argv, err), err);
 }
 
-#define SCRIPT_WORDS (3 + REDIS_KEYS + 1 + MOST_ARGUMENTS)
-
-/* The words of a script's command to argv. Returns how many. */
-static int script_words(const struct redis_node *node, const struct script *script,
-			const struct request *request, const char *const arguments[],
-			const char *argv[static SCRIPT_WORDS])
+struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
+				     const struct request *request, const char *const arguments[],
+				     struct error *err)
 {
-	int argc = 0;
+	const char *argv[3 + REDIS_KEYS + 1 + MOST_ARGUMENTS] = { "EVALSHA", script->sha1, "5" };
+	redisReply *reply;
+	bool resent;
+	int argc = 3;
 
-	argv[argc++] = "EVALSHA";
-	argv[argc++] = script->sha1;
-	argv[argc++] = "5";
+	redis_node_keys(node, request->name);
 	for (int i = 0; i < REDIS_KEYS; i++)
 		argv[argc++] = node->keys[i];
 	argv[argc++] = request->token;
 	for (int i = 0; arguments[i]; i++)
 		argv[argc++] = arguments[i];
-	return argc;
-}
-
-struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
-			      const struct request *request, const char *const arguments[],
-			      struct error *err)
-{
-	const char *argv[SCRIPT_WORDS];
-	redisReply *reply;
-	bool resent;
-	int argc;
-
-	if (redis_node_keys(node, request->name, err))
-		return NULL;
-	argc = script_words(node, script, request, arguments, argv);
 	reply = redis_node_command(node, argc, argv, err);
 	if (reply && reply->type == REDIS_REPLY_ERROR && !strncmp(reply->str, "NOSCRIPT", 8)) {
 		freeReplyObject(reply);
@@ -243,30 +195,24 @@ struct redisReply *redis_node_script(struct redis_node *node, const struct scrip
 
 int redis_node_listen(struct redis_node *node, const char *who, struct error *err)
 {
-	struct redis_limits limits = limits_of(node);
-	const char *argv[2] = { "SUBSCRIBE" };
 	char *channel;
-	redisReply *reply = NULL;
+	redisReply *reply;
 
-	if (node->wake.context)
+	if (redis_conn_is_open(&node->wake))
 		return 0;
-	if (asprintf(&channel, "%s%s", node->keys[KEY_CHANNEL], who) < 0) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+	if (redis_conn_open(&node->wake, true, err))
 		return -1;
-	}
-	argv[1] = channel;
-	if (!redis_conn_open(&node->wake, &node->address, true, &limits, err))
-		reply = redis_conn_command(&node->wake, &node->address, 2, argv, &limits, err);
+	channel = memory_format("%s%s", node->keys[KEY_CHANNEL], who);
+	reply = redis_conn_command(&node->wake, 2, (const char *const[]){ "SUBSCRIBE", channel },
+				   err);
 	free(channel);
-	if (!reply)
-		return -1;
-	if (reply->type == REDIS_REPLY_ERROR) {
-		err->kind = ERROR_NONE;
-		redis_refusal(&node->address, reply->str, err);
+	reply = refuse_errors(node, reply, err);
+	if (!reply) {
 		redis_conn_close(&node->wake);
+		return -1;
 	}
 	freeReplyObject(reply);
-	return node->wake.context ? 0 : -1;
+	return 0;
 }
 
 void redis_node_odd(struct redis_node *node, struct redisReply *reply, struct error *err)
@@ -294,7 +240,17 @@ bool redis_is_text(const struct redisReply *reply)
 	return reply->type == REDIS_REPLY_STRING;
 }
 
-bool redis_is_array(const struct redisReply *reply, size_t least)
+bool redis_has_shape(const struct redisReply *reply, const char *shape)
 {
-	return reply->type == REDIS_REPLY_ARRAY && reply->elements >= least;
+	if (reply->type != REDIS_REPLY_ARRAY || reply->elements < strlen(shape))
+		return false;
+	for (size_t i = 0; shape[i]; i++) {
+		const int type = reply->element[i]->type;
+
+		if ((shape[i] == 'i' && type != REDIS_REPLY_INTEGER) ||
+		    (shape[i] == 's' && type != REDIS_REPLY_STRING) ||
+		    (shape[i] == 'a' && type != REDIS_REPLY_ARRAY))
+			return false;
+	}
+	return true;
 }
