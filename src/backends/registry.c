@@ -116,15 +116,8 @@ struct backend *backend_open(const struct backend_driver *driver,
 	const struct backend_ops *ops;
 	struct backend *backend;
 
-	if (uri_param_duration(uri, "timeout", BACKEND_TIMEOUT_MS, &timeout_ms, err) ||
-	    uri_param_duration(uri, "connect-timeout", BACKEND_CONNECT_TIMEOUT_MS,
-			       &connect_timeout_ms, err))
+	if (uri_timeouts(uri, &timeout_ms, &connect_timeout_ms, err))
 		return NULL;
-	if (timeout_ms < 1 || connect_timeout_ms < 1) {
-		error_set(err, ERROR_USAGE, 0, "?timeout= and ?connect-timeout= must be "
-			  "more than 0");
-		return NULL;
-	}
 	ops = driver_ops(driver, err);
 	if (!ops)
 		return NULL;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Backend URIs: scheme:[//[user[:password]@]host[:port][,host...]][path][?a=b&c=d]
- * User, password, host, path, parameter names and values are percent-decoded; a
- * control character is an error, decoded or not. Hosts may be IPv6 in brackets
- * (stored without them). No I/O but in uri_load_password().
+ * User, password, host, path and the names and values of parameters are percent-decoded. A control
+ * character is an error, encoded or not. A host may be an IPv6 address in brackets, which are not
+ * stored. Only uri_load_password() does I/O.
  *
- * Stricter than RFC 3986 in one point: '@' stands for itself only once, before
- * the hosts, in a parameter's value, and in the path of a scheme that has only
- * a path (file:, *+unix:). So a password with a '/', '?', '#' or '@' that was
- * not encoded is told from a path, and never shows up in a message about one.
+ * The parser is stricter than RFC 3986 in one point: an '@' that is not encoded may stand only once
+ * before the hosts, in the value of a parameter, and in the path of a scheme that has only a path
+ * (file:, *+unix:). So a password with a '/', '?', '#' or '@' that somebody forgot to encode is
+ * recognised, and no message shows a part of it as a path.
  */
 #ifndef DLOCK_URI_H
 #define DLOCK_URI_H
@@ -34,72 +34,81 @@ struct uri {
 	char *user;		/* NULL: none given */
 	char *password;		/* NULL: none given */
 	struct uri_host *hosts;
-	size_t host_count;	/* 0: no authority, or nothing in it but user and password */
+	size_t host_count;	/* 0: there is no authority, or only user and password in it */
 	char *path;		/* decoded; "" or begins with "/" */
 	struct uri_param *params;
 	size_t param_count;
-	/* private: one block that holds the arrays and strings above, ... */
+	/* Private: one block with the arrays and strings above, and the password from a file. */
 	char *storage;
 	size_t storage_size;
-	char *loaded_password;	/* ... but not a password from a file */
+	char *loaded_password;
 };
 
 /*
- * Parses text into *uri, which the caller releases with uri_finish(). Returns
- * 0, or -1 with ERROR_USAGE; messages never contain the password. The same
- * parameter twice is an error.
+ * Parses text into *uri, which the caller releases with uri_finish(). A parameter that is given twice
+ * is an error. Returns 0, or -1 with ERROR_USAGE, whose message never contains the password.
  */
 int uri_parse(struct uri *uri, const char *text, struct error *err);
-void uri_finish(struct uri *uri);	/* accepts a zeroed uri; wipes the password */
+void uri_finish(struct uri *uri);	/* accepts a zeroed one; wipes the password */
 
 /* Value of a parameter, or NULL. The uri owns it. */
 const char *uri_param(const struct uri *uri, const char *name);
 
-/* 0 when every parameter is in known (NULL-terminated), else -1: names the odd one. */
+/*
+ * The parameters that every backend has, for its list of known ones. They say how to reach the
+ * place, and have no part in which place the URI means.
+ */
+#define URI_COMMON_PARAMS "timeout", "connect-timeout", "password-file"
+
+/* 0 when every parameter is in known, which ends with NULL; else -1, and *err names the other one. */
 int uri_check_params(const struct uri *uri, const char *const known[],
 		     struct error *err);
 
-/* A parameter that is a duration, in ms; fallback when absent. 0 or -1. */
+/* A parameter that is a duration, in ms; fallback_ms when there is none. 0 or -1. */
 int uri_param_duration(const struct uri *uri, const char *name,
 		       int64_t fallback_ms, int64_t *ms, struct error *err);
 
 /*
- * Follows ?password-file=PATH, when given: the first line of the file becomes
- * the password (kept in memory that uri_finish() wipes). *exposed tells whether
- * others may read that file (see textfile.h). Returns 0, or -1 with ERROR_USAGE:
- * unreadable, not a regular file, first line empty, another password in the URI.
+ * How long one request and one connection may take: ?timeout= and ?connect-timeout=, or the
+ * defaults of backend.h. 0 or -1.
+ */
+int uri_timeouts(const struct uri *uri, int64_t *request_ms, int64_t *connect_ms,
+		 struct error *err);
+
+/*
+ * With ?password-file=PATH, the first line of the file becomes the password. *exposed: may other
+ * users read the file (see textfile.h)? Returns 0, or -1 with ERROR_USAGE: the file is unreadable
+ * or not regular, its first line is empty, or there is another password in the URI.
  */
 int uri_load_password(struct uri *uri, bool *exposed, struct error *err);
 
 /*
- * The place in text where the password of a URI stands: returns its first byte
- * and its length in *length, or NULL when text holds none, or an empty one.
- * Needs no valid URI: exact in a valid one, rather too much than too little in
- * any other text. Used to blank argv and to redact what is printed.
+ * Finds the password of a URI in text: returns its first byte, with its length in *length, or NULL
+ * when there is none or an empty one. Exact for a valid URI; for any other text the result may
+ * have too many bytes, but not too few. Used to blank argv and what is printed.
  */
 const char *uri_find_password(const char *text, size_t *length);
 
 /*
- * A number that is the same for URIs that mean the same place: scheme, hosts, path,
- * and the parameters that choose among locks; not who connects, nor how long it may take.
+ * A number that is the same for URIs that mean the same place. Scheme, hosts, path and parameters
+ * have a part in it, but not user, password and URI_COMMON_PARAMS.
  */
 uint64_t uri_identity(const struct uri *uri);
 
 /*
- * Writes text with its password replaced by "***", fit for a message (see
- * text_clean() in text.h). Returns buf; cuts at size.
+ * Writes text for a message (see text_clean() in text.h), with "***" for the password, and cuts
+ * what does not fit. Returns buf.
  */
 const char *uri_redact(const char *text, char *buf, size_t size);
 
 /*
- * Percent-encodes length bytes of text: all but A-Z a-z 0-9 - . _ ~ / : become
- * %XX. Writes a NUL. Returns the length that the whole needs, as snprintf().
+ * Percent-encodes length bytes of text, all but A-Z a-z 0-9 - . _ ~ / : and writes a NUL. Returns
+ * the length that the whole result has, also when it does not fit, as snprintf().
  */
 size_t uri_encode(const char *text, size_t length, char *buf, size_t size);
 
 /*
- * Decodes %XX in place within length bytes; returns the new length, or -1 for a
- * bad escape.
+ * Decodes %XX in place within length bytes. Returns the new length, or -1 for a bad escape.
  */
 ptrdiff_t uri_decode(char *text, size_t length);
 

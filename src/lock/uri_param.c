@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/textfile.h"
+#include "backend.h"
 #include "name.h"
 #include "uri.h"
 
@@ -66,6 +67,19 @@ int uri_param_duration(const struct uri *uri, const char *name,
 	return 0;
 }
 
+int uri_timeouts(const struct uri *uri, int64_t *request_ms, int64_t *connect_ms,
+		 struct error *err)
+{
+	if (uri_param_duration(uri, "timeout", BACKEND_TIMEOUT_MS, request_ms, err) ||
+	    uri_param_duration(uri, "connect-timeout", BACKEND_CONNECT_TIMEOUT_MS, connect_ms,
+			       err))
+		return -1;
+	if (*request_ms > 0 && *connect_ms > 0)
+		return 0;
+	error_set(err, ERROR_USAGE, 0, "?timeout= and ?connect-timeout= must be more than 0");
+	return -1;
+}
+
 int uri_load_password(struct uri *uri, bool *exposed, struct error *err)
 {
 	const char *path = uri_param(uri, "password-file");
@@ -99,7 +113,7 @@ int uri_load_password(struct uri *uri, bool *exposed, struct error *err)
 
 uint64_t uri_identity(const struct uri *uri)
 {
-	static const char *const manners[] = { "timeout", "connect-timeout", "password-file" };
+	static const char *const common[] = { URI_COMMON_PARAMS, NULL };
 	uint64_t hash = fnv1a(FNV1A_INIT, uri->scheme, strlen(uri->scheme) + 1);
 
 	for (size_t i = 0; i < uri->host_count; i++) {
@@ -109,11 +123,8 @@ uint64_t uri_identity(const struct uri *uri)
 	hash = fnv1a(hash, uri->path, strlen(uri->path) + 1);
 	for (size_t i = 0; i < uri->param_count; i++) {
 		const struct uri_param *param = &uri->params[i];
-		bool manner = false;
 
-		for (size_t j = 0; j < sizeof(manners) / sizeof(manners[0]); j++)
-			manner |= !strcmp(param->name, manners[j]);
-		if (manner)
+		if (is_known(param->name, common))
 			continue;
 		hash = fnv1a(hash, param->name, strlen(param->name) + 1);
 		hash = fnv1a(hash, param->value, strlen(param->value) + 1);

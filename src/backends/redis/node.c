@@ -70,10 +70,10 @@ static int read_unix_address(struct redis_address *address, const struct uri *ur
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err)
 {
 	static const char *const tcp_known[] = {
-		"prefix", "timeout", "connect-timeout", "password-file", NULL
+		"prefix", URI_COMMON_PARAMS, NULL
 	};
 	static const char *const unix_known[] = {
-		"prefix", "timeout", "connect-timeout", "password-file", "db", NULL
+		"prefix", "db", URI_COMMON_PARAMS, NULL
 	};
 	bool tcp = !strcmp(uri->scheme, "redis");
 	const char *prefix = uri_param(uri, "prefix");
