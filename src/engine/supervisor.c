@@ -286,6 +286,8 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		    const struct run_hooks *hooks, const struct signals *signals,
 		    struct run_result *result, const char *command, struct error *err)
 {
+	int64_t connect_ms;
+
 	*s = (struct supervisor){
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
 		.guard_pipe = { -1, -1 }, .gate = { -1, -1 }, .lost_fd = -1,
@@ -303,7 +305,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 	*result = (struct run_result){ .age_ms = -1 };
 	s->request.token = s->token;
 	holder_self(&s->request.self, command);
-	if (uri_param_duration(run->uri, "timeout", BACKEND_TIMEOUT_MS, &s->timeout_ms, err))
+	if (uri_timeouts(run->uri, &s->timeout_ms, &connect_ms, err))
 		return -1;
 	return map_shared(s, err);
 }
