@@ -42,8 +42,7 @@ struct file_backend *file_from_backend(struct backend *backend)
 
 static struct backend *file_open(const struct uri *uri, struct error *err)
 {
-	static const char *const known[] = { "timeout", "connect-timeout", "password-file",
-					     NULL };
+	static const char *const known[] = { URI_COMMON_PARAMS, NULL };
 	struct file_backend *file;
 	char *directory;
 
