@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one table of options. Parsing and --help use it, and so do the tests that compare the man page
- * and the completions with it.
+ * The one table of options. Parsing and --help use it, and so do the tests that compare the man
+ * page and the completions with it.
  */
 #ifndef DLOCK_OPTIONS_H
 #define DLOCK_OPTIONS_H

@@ -158,8 +158,8 @@ static void json_lock(const char *name, const struct lock_view *view)
 /* ---- */
 
 /*
- * Opens the backend anew for every lock, for an object serves one name. 1: the lock is held; 0: it is
- * free; -1 with *err.
+ * Opens the backend anew for every lock, for an object serves one name. 1: the lock is held; 0: it
+ * is free; -1 with *err.
  */
 static int show(struct session *session, const char *name, bool named, int width,
 		bool *header, struct error *err)

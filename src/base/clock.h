@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The two clocks. Deadlines are on CLOCK_BOOTTIME, which goes on while the
- * machine sleeps and that nobody can set; wall-clock time is for people only.
+ * The two clocks. Deadlines are on CLOCK_BOOTTIME, which goes on while the machine sleeps and which
+ * nobody can set. Wall-clock time is only shown to people and stored for other hosts.
  */
 #ifndef DLOCK_CLOCK_H
 #define DLOCK_CLOCK_H
@@ -36,7 +36,7 @@ static inline int64_t clock_earlier(int64_t a_ms, int64_t b_ms)
 	return a_ms < b_ms ? a_ms : b_ms;
 }
 
-/* The timeout for poll() until deadline_ms, rounded so that poll never wakes early. */
+/* The timeout for poll() until deadline_ms, in ms, rounded so that poll() never ends early. */
 static inline int clock_poll_timeout(int64_t deadline_ms)
 {
 	int64_t rest;
@@ -50,21 +50,21 @@ static inline int clock_poll_timeout(int64_t deadline_ms)
 }
 
 /*
- * A timer on CLOCK_BOOTTIME, to poll for input. poll()'s own timeout stands still
- * while the machine sleeps: a deadline that passed meanwhile would be kept that much
- * too late. -1 when there can be none; then that timeout must do.
+ * Opens a timer on CLOCK_BOOTTIME, whose descriptor becomes readable. The timeout of poll() does
+ * not advance while the machine sleeps, so that it would end too late. -1: the kernel gives no
+ * timer, and the caller has only that timeout.
  */
 static inline int clock_timer_open(void)
 {
 	return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
 }
 
-/* deadline_ms as an absolute time for a timer; CLOCK_NEVER becomes "disarmed". */
+/* deadline_ms as an absolute time for a timer; CLOCK_NEVER disarms the timer. */
 static inline struct itimerspec clock_timer_spec(int64_t deadline_ms)
 {
 	struct itimerspec when = { .it_value = { 0, 0 } };
 
-	/* 0 would disarm it. */
+	/* A time of 0 would disarm the timer. */
 	if (deadline_ms < 1)
 		deadline_ms = 1;
 	if (deadline_ms != CLOCK_NEVER) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Durations as users write them and as dlock prints them. No I/O. */
+/* Durations as users write them, and as dlock prints them. No I/O. */
 #ifndef DLOCK_DURATION_H
 #define DLOCK_DURATION_H
 
@@ -9,25 +9,24 @@
 struct error;
 
 /*
- * The longest duration that a user may ask for: 10 years of 365 days. Every backend can store
- * it, also in microseconds, and it can be added to any point in time without an overflow.
+ * The longest duration that a user may ask for: 10 years of 365 days. Every backend can store this
+ * number, also in microseconds, and added to any point in time it does not overflow.
  */
 #define DURATION_MAX_MS (INT64_C(3650) * 24 * 60 * 60 * 1000)
 
 /*
- * Parses "30", "1.5s", "250ms", "1h30m", "2d": decimal numbers with an optional
- * unit (ms s m h d; bare: seconds) or a sum of such with units. Writes
- * milliseconds, each number rounded up to a whole one, so that a positive
- * duration is never 0. Returns 0, or -1 with ERROR_USAGE in *err: empty, sign, unknown unit,
- * trailing text, more than DURATION_MAX_MS.
+ * Parses "30", "1.5s", "250ms", "1h30m", "2d": a decimal number with an optional unit (ms s m h d;
+ * without one: seconds), or a sum of numbers with units. Each number is rounded up to whole
+ * milliseconds, so that a positive duration is never 0. Returns 0, or -1 with ERROR_USAGE: the
+ * text is empty, has a sign, an unknown unit or other text behind it, or exceeds DURATION_MAX_MS.
  */
 int duration_parse(const char *text, int64_t *ms, struct error *err);
 
 #define DURATION_TEXT_SIZE 32
 
 /*
- * Writes at most two units, largest first: "25ms", "0.3s", "12s", "3m12s",
- * "2h05m", "3d4h"; what is smaller is dropped. Returns buf. Negative counts as 0.
+ * Writes at most two units, the largest first: "25ms", "0.3s", "12s", "3m12s", "2h05m", "3d4h".
+ * Smaller units are dropped, and a negative duration counts as 0. Returns buf.
  */
 const char *duration_format(int64_t ms, char *buf, size_t size);
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An error is a value that the caller owns; nothing is allocated for it. The
- * function that fails fills it once with error_set(); each level on the way
- * out may put its own object and verb in front with error_prefix(). Only
- * cmd/ prints it. A struct error that was zeroed holds no error.
+ * An error is a value that the caller owns; nothing is allocated for it. The function that fails
+ * fills the error once with error_set(). Each level on the way out may put its own object and verb
+ * in front of the message with error_prefix(). Only cmd/ prints errors. A zeroed struct error holds
+ * no error.
  */
 #ifndef DLOCK_ERROR_H
 #define DLOCK_ERROR_H
 
 enum error_kind {
 	ERROR_NONE,
-	ERROR_USAGE,		/* the caller asked for something impossible */
+	ERROR_USAGE,		/* the user asked for something impossible */
 	ERROR_INTERNAL,		/* this host or dlock itself: fork, memory, files */
-	ERROR_UNAVAILABLE,	/* backend cannot be reached: trying again may help */
-	ERROR_REFUSED,		/* backend answers, but refuses: credentials, read-only */
-	ERROR_CANCELLED,	/* told to give up; not worth a message */
+	ERROR_UNAVAILABLE,	/* the backend cannot be reached: trying again may help */
+	ERROR_REFUSED,		/* the backend answers, but refuses: credentials, read-only */
+	ERROR_CANCELLED,	/* somebody told the operation to end */
 };
 
 struct error {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors of a process that outlives the one that started it: pipes of the caller's that stay
- * open in it would keep who reads from them waiting.
+ * Descriptors of a process that outlives the process that started it. If it kept pipes of its
+ * caller open, readers of these pipes would wait for it.
  */
 #ifndef DLOCK_FDS_H
 #define DLOCK_FDS_H
@@ -9,19 +9,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Closes all descriptors from 3 on, but the count ones in keep (-1 among them stands for none). */
+/* Closes all descriptors from 3 on but those in keep, of which some may be -1. */
 void fds_close_all_but(const int *keep, size_t count);
 
-/* Closes those from 3 on that the program was started with: its own are close-on-exec. */
+/*
+ * Closes the descriptors from 3 on that the program was started with. It knows them by the missing
+ * close-on-exec flag, which all of its own descriptors have.
+ */
 void fds_close_inherited(void);
 
-/* Has standard input, output and error lead nowhere. */
+/* Replaces standard input, output and error by /dev/null. */
 void fds_drop_standard(void);
 
 /*
- * Takes the numbers 0 to 2 where nothing is open there, so that no file that is opened later is
- * mistaken for standard input or output. Reading and writing fail (EBADF), as if they were closed,
- * and after an exec they are.
+ * Opens something under those of the numbers 0 to 2 that are closed, so that no file that is opened
+ * later is mistaken for standard input, output or error. Reading and writing fail with EBADF as on
+ * a closed descriptor, and an exec closes them.
  */
 void fds_fill_standard(void);
 

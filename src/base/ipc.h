@@ -7,17 +7,16 @@
 #include <sys/types.h>
 
 /*
- * Sends one message, and a copy of passed_fd with it unless that is -1; else as send(). The
- * caller keeps its own descriptor.
+ * Sends one message as send(), with a copy of passed_fd unless that is -1. The caller keeps its own
+ * descriptor.
  */
 ssize_t ipc_send(int fd, const void *message, size_t size, int flags, int passed_fd);
 
 /*
- * Receives one message with flags, as recv(). A descriptor that came with it goes to
- * *passed_fd, close-on-exec and the caller's to close; else that stays as it is. NULL: none
- * is expected. A peer that ends without having read all that it was sent makes the kernel
- * report that first (ECONNRESET), before what it has said itself: its last words are not
- * lost over it.
+ * Receives one message as recv(). *passed_fd becomes the descriptor that came with the message,
+ * close-on-exec, which the caller closes; without one *passed_fd does not change. passed_fd may be
+ * NULL. When the peer ends before it has read everything, the kernel reports ECONNRESET once before
+ * the peer's last messages: they are received all the same.
  */
 ssize_t ipc_receive(int fd, void *message, size_t size, int flags, int *passed_fd);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Parts of the program that are loaded when they are needed: shared objects that bring along
- * a library which is slow to load, or which not everybody has.
+ * Parts of the program that are loaded only when they are needed: shared objects with a library
+ * that loads slowly or that not every host has.
  */
 #ifndef DLOCK_MODULE_H
 #define DLOCK_MODULE_H
@@ -9,12 +9,12 @@
 struct error;
 
 /*
- * Loads the shared object called file, and returns the address of its symbol. The file is looked
- * for beside the program (a build tree), then in ../lib/dlock (bin/dlock and lib/dlock move
- * together when a tree is relocated), last in the directory fixed at build time. A privileged
- * program (set-user-ID) looks in the fixed one only, for its own path may be a link that somebody
- * else made. Nothing here reads the environment. The object stays loaded until the process ends.
- * NULL with ERROR_INTERNAL when no such file can be loaded, or when it has no such symbol.
+ * Loads the shared object called file, and returns the address of its symbol. The object is looked
+ * for beside the program (in a build tree), then in ../lib/dlock (in an installed tree, which may
+ * have been moved as a whole), and last in the directory that was fixed at build time. A privileged
+ * program (set-user-ID) looks only in the last one, because its own path may be a link that
+ * somebody else made. The environment has no influence. The object stays loaded until the process
+ * ends. NULL with ERROR_INTERNAL when the object cannot be loaded or has no such symbol.
  */
 const void *module_load(const char *file, const char *symbol, struct error *err);
 

@@ -45,7 +45,7 @@ int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct er
 	}
 }
 
-/* Connects one address. The descriptor, or -1. */
+/* Connects to one address. Returns the descriptor, or -1. */
 static int connect_address(int family, const struct sockaddr *address, socklen_t length,
 			   int64_t deadline_ms, int cancel_fd, struct error *err)
 {
@@ -59,7 +59,7 @@ static int connect_address(int family, const struct sockaddr *address, socklen_t
 	}
 	if (!connect(fd, address, length))
 		return fd;
-	/* A Unix socket with a full backlog says EAGAIN, and no poll() helps. */
+	/* EAGAIN: the backlog of a Unix socket is full, and poll() does not wait for room in it. */
 	if (errno != EINPROGRESS) {
 		error_set(err, ERROR_UNAVAILABLE, errno, "cannot connect");
 		goto fail;
@@ -79,19 +79,26 @@ fail:
 	return -1;
 }
 
+void net_keep_alive(int fd)
+{
+	static const int on = 1, idle = 15, interval = 5, count = 3;
+
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
 static int connect_tcp(int family, const struct sockaddr *address, socklen_t length,
 		       int64_t deadline_ms, int cancel_fd, struct error *err)
 {
-	static const int on = 1, idle = 15, interval = 5, count = 3;
+	static const int on = 1;
 	int fd = connect_address(family, address, length, deadline_ms, cancel_fd, err);
 
 	if (fd < 0)
 		return -1;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	net_keep_alive(fd);
 	return fd;
 }
 
@@ -115,7 +122,7 @@ static int connect_name(const char *host, uint16_t port, int64_t deadline_ms,
 	for (a = found; a; a = a->ai_next)
 		left++;
 	for (a = found; a && fd < 0; a = a->ai_next, left--) {
-		/* One address that swallows packets must not use up the others' time. */
+		/* An address that does not answer must leave time for the others. */
 		limit_ms = clock_boot_ms() + (deadline_ms - clock_boot_ms()) / left;
 		fd = connect_tcp(a->ai_family, a->ai_addr, a->ai_addrlen, limit_ms,
 				 cancel_fd, err);
@@ -164,10 +171,10 @@ int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel
 	socklen_t length;
 	int fd;
 
-	/* The resolver reads a handful of files. */
+	/* Where the resolver is not needed, the files that it would read are not read. */
 	if (net_needs_resolver(host))
 		return connect_name(host, port, deadline_ms, cancel_fd, err);
-	/* This host by its name, which is reserved for that (RFC 6761, 6.3): both addresses. */
+	/* localhost is reserved for this host (RFC 6761, 6.3), which has two addresses. */
 	net_literal(is_localhost(host) ? "127.0.0.1" : host, port, &address, &length);
 	fd = connect_tcp(address.ss_family, (const struct sockaddr *)&address, length,
 			 deadline_ms, cancel_fd, err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sockets with deadlines, for backends whose library leaves those to us. All
- * deadlines are CLOCK_BOOTTIME ms. cancel_fd: when it becomes readable, the wait
- * ends with ERROR_CANCELLED; -1: never.
+ * Sockets with deadlines, which are CLOCK_BOOTTIME ms, for backends whose library has none. When
+ * cancel_fd becomes readable, a wait ends with ERROR_CANCELLED; cancel_fd -1: it cannot be
+ * cancelled.
  */
 #ifndef DLOCK_NET_H
 #define DLOCK_NET_H
@@ -14,29 +14,35 @@
 struct error;
 
 /*
- * Waits for events (POLLIN, POLLOUT) on fd. 0; -1: ERROR_CANCELLED, or
- * ERROR_UNAVAILABLE (ETIMEDOUT).
+ * Waits for events (POLLIN, POLLOUT) on fd. 0; or -1: ERROR_CANCELLED, ERROR_UNAVAILABLE
+ * (ETIMEDOUT).
  */
 int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct error *err);
 
 /*
- * Connects to host, trying its addresses in the resolver's order. Returns a
- * non-blocking descriptor, close-on-exec, without Nagle's delay, with keep-alive
- * after 15 s; the caller closes it. Else -1 with ERROR_UNAVAILABLE or
- * ERROR_CANCELLED. Only the resolver's own limits bound the name look-up.
+ * Connects to host, trying its addresses in the order that the resolver gives. Returns a descriptor
+ * that does not block, is close-on-exec, sends small packets at once and has net_keep_alive(); the
+ * caller closes it. Otherwise -1 with ERROR_UNAVAILABLE or ERROR_CANCELLED. The deadline does not
+ * bound the look-up of the name, for which the resolver has limits of its own.
  */
 int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel_fd,
 		struct error *err);
 
-/* Sets *address to host, *length to its size, if host is an IP address; else false. */
+/* Sets *address to host, and *length to the address' size. False: host is not an IP address. */
 bool net_literal(const char *host, uint16_t port, struct sockaddr_storage *address,
 		 socklen_t *length);
 
-/* Is host a name that must be looked up: no IP address, and not localhost? */
+/* Must host be looked up: is it neither an IP address nor localhost? */
 bool net_needs_resolver(const char *host);
 
-/* The same for a Unix socket. */
+/* Connects to a Unix socket. As net_connect(). */
 int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
 		     struct error *err);
+
+/*
+ * Has the kernel ask the peer of a TCP connection for a sign of life after 15 s of silence, and
+ * give up 15 s later: a connection to a host that has vanished breaks.
+ */
+void net_keep_alive(int fd);
 
 #endif

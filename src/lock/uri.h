@@ -45,8 +45,8 @@ struct uri {
 };
 
 /*
- * Parses text into *uri, which the caller releases with uri_finish(). A parameter that is given twice
- * is an error. Returns 0, or -1 with ERROR_USAGE, whose message never contains the password.
+ * Parses text into *uri, which the caller releases with uri_finish(). A parameter that is given
+ * twice is an error. Returns 0, or -1 with ERROR_USAGE, whose message never contains the password.
  */
 int uri_parse(struct uri *uri, const char *text, struct error *err);
 void uri_finish(struct uri *uri);	/* accepts a zeroed one; wipes the password */
@@ -60,7 +60,9 @@ const char *uri_param(const struct uri *uri, const char *name);
  */
 #define URI_COMMON_PARAMS "timeout", "connect-timeout", "password-file"
 
-/* 0 when every parameter is in known, which ends with NULL; else -1, and *err names the other one. */
+/*
+ * 0 when every parameter is in known, which ends with NULL; else -1, and *err names the other one.
+ */
 int uri_check_params(const struct uri *uri, const char *const known[],
 		     struct error *err);
 

@@ -22,8 +22,8 @@
  *
  * A waiter that is dead has no listener and is left out at once. A waiter that hangs loses its turn
  * to the next one, which is told to try after the time that the lock was handed over for. Holders
- * die, and other programs know nothing of queues: so each waiter also tries every 5 s, and the first
- * in line when the holder's lease ends.
+ * die, and other programs know nothing of queues: so each waiter also tries every 5 s, and the
+ * first in line when the holder's lease ends.
  */
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
@@ -214,7 +214,9 @@ static enum outcome redis_acquire(struct backend *backend, const struct request 
 	struct redis_backend *redis = redis_from_backend(backend);
 	enum outcome outcome = OUTCOME_BUSY;
 
-	/* The next renewal closes the other connection, so that the command need not wait for it. */
+	/*
+	 * The next renewal closes the other connection, so that the command need not wait for it.
+	 */
 	if (borrow(redis, grant))
 		return OUTCOME_HELD;
 	/* Most locks are free: tries once before subscribing, unless this token is in line. */
@@ -385,9 +387,9 @@ static void forget(struct redis_backend *redis)
 
 /*
  * Has the waiter that a release wakes hear of it before this process gets its answer. Of the
- * clients that it has an answer for, Redis writes to those first that were the last to get one. So a
- * command without meaning goes in front of the release: with its answer waiting to be written, this
- * process comes after the waiter. After a short hold there is hardly ever a waiter.
+ * clients that it has an answer for, Redis writes to those first that were the last to get one. So
+ * a command without meaning goes in front of the release: with its answer waiting to be written,
+ * this process comes after the waiter. After a short hold there is hardly ever a waiter.
  */
 static void let_waiter_hear_first(struct redis_backend *redis)
 {

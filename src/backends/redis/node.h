@@ -30,7 +30,9 @@ struct redis_node {
 	bool resent;			/* the last call was sent twice */
 };
 
-/* Reads address and user from uri. 0, or -1 with *err; redis_node_finish() follows in both cases. */
+/*
+ * Reads address and user from uri. 0, or -1 with *err; redis_node_finish() follows in both cases.
+ */
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err);
 void redis_node_finish(struct redis_node *node);
 
