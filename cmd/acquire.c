@@ -8,7 +8,7 @@
 
 #include "base/pidfd.h"
 #include "base/procstat.h"
-#include "base/proctree.h"
+#include "base/proctable.h"
 #include "base/signals.h"
 #include "json.h"
 #include "output.h"
@@ -27,7 +27,7 @@ static bool reused(pid_t pid)
 	char text[16];
 
 	snprintf(text, sizeof(text), "%d", (int)pid);
-	return proctree_available() && procstat_read(text, &theirs) &&
+	return proctable_usable() && procstat_read(text, &theirs) &&
 	       procstat_read("self", &ours) && theirs.start_ticks > ours.start_ticks &&
 	       theirs.parent != getpid();
 }

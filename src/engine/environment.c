@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "base/procstat.h"
-#include "base/proctree.h"
+#include "base/proctable.h"
 #include "lock/name.h"
 
 static const char *const hold_variables[] = {
@@ -163,7 +163,7 @@ enum environment_hold environment_find_hold(const char *name, const char *backen
 	if (!getenv("DLOCK_TOKEN"))
 		return ENVIRONMENT_NONE;
 	/* In the /proc of another PID namespace a stranger might have our parent's number. */
-	if (!proctree_available())
+	if (!proctable_usable())
 		return own_hold(name, backend, token);
 	for (pid_t pid = getpid(); pid > 0 && found != ENVIRONMENT_HOLD; pid = parent_of(pid)) {
 		if (!read_strings(pid, "environ", &env))
@@ -231,7 +231,7 @@ bool environment_is_guarded(const char *name, const char *backend, const char *t
 	bool found = false;
 
 	/* Then no forebear can be seen: what the token tells must do. */
-	if (!proctree_available())
+	if (!proctable_usable())
 		return token_is_of_run(token);
 	for (pid_t pid = getpid(), parent; pid > 0 && !found; pid = parent) {
 		parent = parent_of(pid);

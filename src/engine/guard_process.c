@@ -210,7 +210,7 @@ static void warn_of_limits(struct guarding *g)
 {
 	if (!g->kill_timer.made)
 		guarding_tell(g, (struct guard_event){ .type = GUARD_UNTIMED, .value = errno });
-	g->blind = !proctree_available();
+	g->blind = !proctable_usable();
 	if (g->blind && !g->plan->contain)
 		guarding_tell(g, (struct guard_event){ .type = GUARD_BLIND });
 }

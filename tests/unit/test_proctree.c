@@ -96,7 +96,7 @@ static void test_descendants(void)
 	pid_t root, lone;
 
 	unit_case("descendants");
-	CHECK(proctree_available());
+	CHECK(proctable_usable());
 	CHECK_INT(count(&everything), 0);
 	if (pipe(ends))
 		return;
@@ -373,17 +373,17 @@ static void namespaced(void *arg)
 
 	(void)arg;
 	child = unit_start(unit_sleep, NULL);
-	good += !proctree_available();
+	good += !proctable_usable();
 	good += proctree_signal(&everything, SIGKILL, NULL, NULL) == -1;
 	good += kill(child, 0) == 0;
 	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("none", "/proc", "tmpfs", 0, NULL))
 		_exit(99);
-	good += !proctree_available();
+	good += !proctable_usable();
 	umount("/proc");
 	if (mount("proc", "/proc", "proc", 0, NULL))
 		_exit(99);
-	good += proctree_available();
+	good += proctable_usable();
 	good += proctree_signal(&everything, SIGKILL, NULL, NULL) >= 0;
 	good += waitpid(child, NULL, 0) == child;
 	_exit(good);
