@@ -12,7 +12,7 @@
 #include "clock.h"
 #include "error.h"
 #include "procstat.h"
-#include "proctree.h"
+#include "proctable.h"
 
 /* Between two looks at a process that cannot be waited for. */
 #define LOOK_MS 100
@@ -25,7 +25,7 @@ static unsigned long long start_of(pid_t pid, bool *alive)
 
 	snprintf(digits, sizeof(digits), "%d", (int)pid);
 	*alive = false;
-	if (!proctree_available() || !procstat_read(digits, &stat))
+	if (!proctable_usable() || !procstat_read(digits, &stat))
 		return 0;
 	*alive = procstat_live_thread(digits, &stat) != 0;
 	return stat.start_ticks;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process that is not our child: waiting for its end, and signalling it and no other that is
- * given its number later. By pidfd_open(2) and pidfd_send_signal(2); where the kernel is too old
- * for these, or a seccomp profile refuses them, by the process' number and the time of its start,
- * which must be looked at again and again.
+ * A process that is not a child: waits for its end, and signals it, but never another process that
+ * gets its number later. This uses pidfd_open(2) and pidfd_send_signal(2). Where the kernel is too
+ * old for them or a seccomp profile refuses them, a process is known by its number and the time of
+ * its start, and must be looked at again and again.
  *
  *	pidfd_init(&process, pid, &err)
- *	poll: process.fd is readable when it has ended, but until pidfd_look(&process, until_ms)
+ *	poll() until pidfd_look(&process, until_ms): process.fd is readable when it has ended
  *	pidfd_ended(&process), pidfd_signal(&process, SIGTERM)
+ *	pidfd_finish(&process)
  */
 #ifndef DLOCK_PIDFD_H
 #define DLOCK_PIDFD_H
@@ -25,22 +26,22 @@ struct pidfd {
 };
 
 /*
- * Stands for the process that has this number now. 0, or -1 with ERROR_USAGE: there is none, it
- * has ended, or it could not be told from one that gets its number later. The message is what
- * comes after "PID: ".
+ * *process becomes the process that has this number now. 0, or -1 with ERROR_USAGE: there is no
+ * such process, it has ended, or it could not be told from one that gets the number later. The
+ * message is what comes after "PID: ".
  */
 int pidfd_init(struct pidfd *process, pid_t pid, struct error *err);
 void pidfd_finish(struct pidfd *process);
 
 bool pidfd_ended(const struct pidfd *process);
 
-/* Until when to sleep at most, before pidfd_ended() is to be asked. */
+/* until_ms, or an earlier time at which the caller must call pidfd_ended() once more. */
 int64_t pidfd_look(const struct pidfd *process, int64_t until_ms);
 
-/* As kill(2); sig 0 tells whether signals would be allowed. ESRCH when it has ended. */
+/* As kill(2), with ESRCH when the process has ended. sig 0: are signals allowed? */
 int pidfd_signal(const struct pidfd *process, int sig);
 
-/* A descriptor that becomes readable when this process ends, or -1 with errno: nothing else. */
+/* As pidfd_open(2): a descriptor that becomes readable when the process ends, or -1 with errno. */
 int pidfd_open_once(pid_t pid);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Directories that are this user's alone, in places where others can write. */
+/* Directories that belong to this user alone, in places where other users can write. */
 #ifndef DLOCK_PRIVATE_DIR_H
 #define DLOCK_PRIVATE_DIR_H
 
@@ -8,15 +8,15 @@
 struct error;
 
 /*
- * Makes path, mode 0700, unless it is there; refuses what is no directory, not ours
- * or open to others, a symbolic link above all. 0, or -1 with *err.
+ * Makes path with mode 0700 unless it exists. Refuses a path that is not a directory, above all a
+ * symbolic link, that belongs to another user, or that other users can enter. 0, or -1 with *err.
  */
 int private_dir_make(const char *path, struct error *err);
 
 /*
- * After private_dir_make() has failed: is it for a reason that stays, so that another
- * directory may be used in its place? Not when it was refused, nor for want of space,
- * which the next process may find.
+ * After private_dir_make() has failed: would it fail in every other process, too, so that all of
+ * them use another directory? Not when it has refused the path, and not when there was no space,
+ * for the next process may find some.
  */
 bool private_dir_impossible(const struct error *err);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the kernel says of a process in /proc/PID/stat (proc(5)). */
+/* The state of a process, from /proc/PID/stat (proc(5)). */
 #ifndef DLOCK_PROCSTAT_H
 #define DLOCK_PROCSTAT_H
 
@@ -7,11 +7,11 @@
 #include <sys/types.h>
 
 struct procstat {
-	char state;			/* of the main thread; 'Z': it has ended */
+	char state;			/* of the main thread; 'Z': the thread has ended */
 	pid_t parent;
 	pid_t group;
 	pid_t session;
-	int threads;			/* how many are left, the main thread included */
+	int threads;			/* number of threads that are left, with the main thread */
 	unsigned long long start_ticks;	/* clock ticks from boot to its start */
 };
 
@@ -19,16 +19,16 @@ struct procstat {
 bool procstat_read(const char *pid, struct procstat *stat);
 
 /*
- * The id of a thread of this process that lives, or 0 when the whole process is dead. A process
- * whose main thread has ended is a zombie ('Z') by its state while its other threads run on.
- * stat: what procstat_read() has just said of pid.
+ * The id of a living thread of the process, or 0 when the whole process is dead. A process whose
+ * main thread has ended is in state 'Z' while its other threads run on. stat: the result of
+ * procstat_read() for pid.
  */
 pid_t procstat_live_thread(const char *pid, const struct procstat *stat);
 
-/* A descriptor of pid's file, close-on-exec, for the next; -1: there is none. */
+/* Opens pid's file, close-on-exec, for procstat_is_stopped(). -1: there is no such file. */
 int procstat_open(const char *pid);
 
-/* Is it stopped, by a signal or a tracer? True also when there is no telling. */
+/* Has a signal or a tracer stopped the process? True also when the file cannot be read. */
 bool procstat_is_stopped(int fd);
 
 #endif

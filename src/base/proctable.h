@@ -22,9 +22,9 @@ struct proctable_row {
 	pid_t parent;
 	pid_t group;
 	pid_t session;
-	pid_t thread;			/* one that lives; 0: the process is dead */
-	unsigned long long start_ticks;	/* with pid: who it is, even when the pid is used again */
-	enum proctable_mark mark;	/* the caller's; starts as PROCTABLE_NONE */
+	pid_t thread;			/* a living one; 0: the process is dead */
+	unsigned long long start_ticks;	/* tells processes apart that had the same pid */
+	enum proctable_mark mark;	/* for the caller; starts as PROCTABLE_NONE */
 };
 
 struct proctable {
@@ -35,26 +35,26 @@ struct proctable {
 };
 
 /*
- * Is there a /proc, and are its numbers those of this process' PID namespace? The numbers of
- * another namespace stand for other processes here.
+ * Is there a /proc, and is it that of this process' PID namespace? In the /proc of another
+ * namespace the numbers stand for other processes.
  */
 bool proctable_usable(void);
 
-/* Fills an empty table, or one that was filled before. 0, or -1 with errno. */
+/* Reads all processes into a table that is zeroed or was read before. 0, or -1 with errno. */
 int proctable_read(struct proctable *table);
 
-/* NULL when there is no such process in it. */
+/* The row of pid, or NULL. */
 struct proctable_row *proctable_find(const struct proctable *table, pid_t pid);
 
 void proctable_finish(struct proctable *table);
 
 /*
- * Does the environment that this process was started with hold this entry, "NAME=value"? False
- * also when it may not be read: it is that of another user then.
+ * Does the environment that the process was started with have this entry, "NAME=value"? False also
+ * when this user may not read it, because it is another user's.
  */
 bool proctable_has_entry(const struct proctable_row *row, const char *entry);
 
-/* The user that the process runs as; (uid_t)-1 when there is no telling. */
+/* The effective user of the process; (uid_t)-1: not known. */
 uid_t proctable_user(pid_t pid);
 
 #endif

@@ -23,11 +23,6 @@ struct proctree_sent {
 	unsigned long long start_ticks;
 };
 
-bool proctree_available(void)
-{
-	return proctable_usable();
-}
-
 /* ---- who is meant ---- */
 
 /* sig 0: any signal. */

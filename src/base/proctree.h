@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds processes in /proc, and signals them. With this process a child subreaper, whatever a
- * command started stays among its descendants, daemons too.
+ * Finds processes in /proc and signals them. When this process is a child subreaper, everything
+ * that a command has started stays among its descendants, daemons too.
  *
- *	inherited at the very start:	proctree_inherit()
- *	to end what a command left:	proctree_signal(), again and again, one memory for all
- *	to end it at once:		proctree_kill()
+ *	first of all:				proctree_inherit()
+ *	to end what a command has left behind:	proctree_signal(), repeatedly with one memory
+ *	to end it at once:			proctree_kill()
  *
- * Where /proc is missing, or is that of another PID namespace, no process is signalled: its
- * numbers would hit strangers.
+ * Where /proc is missing or is that of another PID namespace, no process is signalled, for the
+ * numbers there may be those of strangers.
  */
 #ifndef DLOCK_PROCTREE_H
 #define DLOCK_PROCTREE_H
@@ -17,36 +17,33 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Is /proc there, and that of this process' PID namespace? */
-bool proctree_available(void);
-
-/* The descendants that this process had when the program began: those of whoever it was before. */
+/* The descendants that this process had when the program began, from the program before it. */
 struct proctree_inherited {
 	pid_t *pids;
 	size_t count;
 };
 
 /*
- * Fills *inherited, which costs one system call when there are none, as nearly always. From here
- * on SIGCHLD must not be ignored, and nobody may reap these: else their numbers are used again.
- * 0; -1 with errno when there are some and they cannot be listed.
+ * Fills *inherited, by one system call when there are none, as nearly always. From here on SIGCHLD
+ * must not be ignored and nobody may reap these processes, so that nobody else gets their numbers.
+ * 0, or -1 with errno when there are some and they cannot be listed.
  */
 int proctree_inherit(struct proctree_inherited *inherited);
 void proctree_forget(struct proctree_inherited *inherited);
 
-/* One of them, if it is one, was reaped: its number may become somebody else's. */
+/* pid, which may be one of them, was reaped: another process may get its number. */
 void proctree_forget_one(struct proctree_inherited *inherited, pid_t pid);
 
 /*
- * Which processes. Without carriers, those that descend from this process. With carriers, those
- * of all that /proc shows which carry a hold, and what descends from them:
+ * Which processes are meant. Without carriers: the descendants of this process. With carriers: of
+ * all processes in /proc those that carry a hold, and their descendants. Carriers are
  *
- * - members of the process group `group` whose session is `session` (another session: the number
- *   of the group is used again); group 0: none;
- * - those that were started with the environment entry `entry` ("DLOCK_TOKEN=..."), as far as
- *   environments may be read, which is for this user's processes; NULL: none.
+ * - the members of the process group `group` in the session `session` (in another session, another
+ *   group has got this number); group 0: none;
+ * - the processes that were started with the environment entry `entry` ("DLOCK_TOKEN=..."), as far
+ *   as this user may read their environments; NULL: none.
  *
- * Never this process itself, nor spare and inherited ones and those below them.
+ * Never meant are this process itself, spare and inherited ones, and the descendants of those.
  */
 struct proctree_scope {
 	bool carriers;
@@ -55,10 +52,10 @@ struct proctree_scope {
 	const char *entry;
 	pid_t spare[3];				/* 0: none */
 	const struct proctree_inherited *inherited;	/* NULL: none */
-	pid_t skip_group;	/* counts, but is not signalled: its group was; 0: none */
+	pid_t skip_group;	/* counted, but not signalled: the caller has; 0: none */
 };
 
-/* Who got which signal. Starts out as { 0 }; a second signal is sent to nobody in it. */
+/* Which processes got which signal. Starts as { 0 }. */
 struct proctree_memory {
 	struct proctree_sent *sent;
 	size_t count;
@@ -68,41 +65,40 @@ struct proctree_memory {
 void proctree_memory_finish(struct proctree_memory *memory);
 
 struct proctree_report {
-	int alive;		/* living processes, those in skip_group included */
-	int refused;		/* of them, those that this user may not signal */
-	pid_t refused_pid;	/* one of these */
-	uid_t refused_user;	/* and its user; (uid_t)-1: not known */
+	int alive;		/* living processes, with those in skip_group */
+	int refused;		/* those of them that this user may not signal */
+	pid_t refused_pid;	/* one of the refused ones */
+	uid_t refused_user;	/* its user; (uid_t)-1: not known */
 };
 
 /*
- * Sends sig to every living process of the scope, with SIGTERM also SIGCONT, for what is stopped
- * could not act on it; 0 only counts them. Looks until a look shows
- * nothing that the one before has not shown, so that a process cannot get away by forking while
- * the table is read. alive is what the last look showed, and at least 1 while descendants come
- * and go too fast for that.
+ * Sends sig to every living process of the scope; sig 0 only counts them. SIGTERM is followed by
+ * SIGCONT, because a stopped process does not act on it. /proc is read until one reading shows
+ * nothing that the reading before has not shown, so that no process escapes by forking meanwhile.
+ * alive is the result of the last reading, and at least 1 while descendants come and go too fast.
  *
- * With memory (NULL: none) nobody gets the same signal twice, however often this is called; who
- * is in skip_group is noted as having got it. With carriers, what a carrier has started belongs
- * to the scope for as long as memory knows it, though the carrier be dead.
+ * With memory (NULL: none) no process gets the same signal twice, however often this is called;
+ * those in skip_group count as having got it. With carriers, the descendants of a carrier stay in
+ * the scope when the carrier is dead, for as long as memory has them.
  *
- * report: may be NULL. Returns alive, or -1 with errno when /proc cannot be used or memory is
- * short: ENOTSUP when /proc is missing or of another PID namespace.
+ * report may be NULL. Returns alive, or -1 with errno when memory is short or /proc cannot be used:
+ * ENOTSUP when it is missing or that of another PID namespace.
  */
 int proctree_signal(const struct proctree_scope *scope, int sig, struct proctree_memory *memory,
 		    struct proctree_report *report);
 
 /*
- * Kills at once the descendants that the kernel lists by their parents, which takes no look at any
- * other process: quick where there are thousands. It may miss some, so that a proctree_signal()
- * must follow. Does nothing where the kernel has no such lists (CONFIG_PROC_CHILDREN), nor where
- * proctree_available() says no.
+ * Kills the descendants that the kernel lists for each parent. This is quick where there are
+ * thousands of other processes, which are not looked at, but may miss some, so that
+ * proctree_signal() must follow. Does nothing where the kernel has no such lists
+ * (CONFIG_PROC_CHILDREN), nor where proctable_usable() is false.
  */
 void proctree_kill_listed(void);
 
 /*
- * Kills all of the scope, and reaps those that are children of this process. 0 when none is left;
- * 1 when only such are left that may not be signalled, and *report (may be NULL) names one: try
- * again later; -1 as above. Processes in uninterruptible sleep are waited for.
+ * Kills all processes of the scope, and reaps those that are children of this process. Waits for
+ * processes in uninterruptible sleep. 0: none is left; 1: those that are left may not be signalled,
+ * and *report (may be NULL) names one; -1 as proctree_signal().
  */
 int proctree_kill(const struct proctree_scope *scope, struct proctree_memory *memory,
 		  struct proctree_report *report);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What servers are shown of a token, and call a lock. */
+/* SHA-256: servers see hashes of tokens, and of names that are too long for them. */
 #ifndef DLOCK_SHA256_H
 #define DLOCK_SHA256_H
 

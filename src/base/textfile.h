@@ -14,17 +14,17 @@ struct textfile {
 	char *text;		/* NUL-terminated, without any other NUL */
 	size_t length;
 	/*
-	 * Others can read it: all of them, or the group. As in libpq, the group
-	 * does not count in a file that root owns (root:app 0640 is how a
-	 * service gets a secret that it cannot change).
+	 * Other users can read the file: all of them, or the group. As in libpq, the group of a
+	 * file that root owns does not count: with root:app 0640 a service gets a secret that it
+	 * cannot change.
 	 */
 	bool exposed;
 };
 
 /*
- * Reads a whole file, and never blocks on one that is not regular. Returns 0,
- * and the caller calls textfile_finish(); 1 when it is optional and there is none;
- * or -1 with ERROR_USAGE that names path.
+ * Reads a whole file. Refuses a file that is not regular, and does not block on it. 0: the caller
+ * calls textfile_finish(); 1: there is no such file, and it is optional; -1 with ERROR_USAGE that
+ * names path.
  */
 int textfile_read(struct textfile *file, const char *path, bool optional, struct error *err);
 void textfile_finish(struct textfile *file);	/* wipes; accepts a zeroed one */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Does a hold give what is asked for? One rule for all backends, which only say how a token
- * holds: for a run inside a run, an acquisition that counts, and a verification. No I/O.
+ * Does a hold cover a request? This is the rule of all backends, which only find out how a token
+ * holds. It applies to a run inside a run, to one more acquisition, and to a verification. No I/O.
  *
  *	held \ asked	exclusive	shared		M slots		any
  *	exclusive	yes		yes		yes		yes
  *	shared		no		yes		no		yes
  *	N slots		no		no		if N is M	yes
  *
- * An exclusive hold keeps everybody else out, and so gives all that the others give. Two
- * numbers of slots never agree, also when the hold has fewer: who counts on M slots counts on
- * a lock that another number does not describe.
+ * An exclusive hold keeps everybody else out, and so it covers all other modes. A hold of N slots
+ * does not cover a request of M slots, not even when N is less: whoever asks for M slots means a
+ * lock with M slots.
  */
 #ifndef DLOCK_HOLD_MODE_H
 #define DLOCK_HOLD_MODE_H
@@ -20,16 +20,16 @@
 struct error;
 
 /*
- * HELD: a hold of this mode, of held_slots with HOLD_SLOT, covers request; BUSY: it does not,
- * and *err (ERROR_USAGE) says why, with both numbers when slots disagree. Of request only mode
- * and slots are read.
+ * HELD: a hold of this mode, with HOLD_SLOT of held_slots, covers request. BUSY: it does not, and
+ * *err (ERROR_USAGE) says why, with both numbers of slots if these differ. Only the mode and the
+ * slots of request are read.
  */
 enum outcome hold_mode_covers(enum hold_mode held, int held_slots, const struct request *request,
 			      struct error *err);
 
 /*
- * For one who wants a slot where others have theirs: do they agree on how many there are?
- * true, also when request asks for no slot; or false with *err (ERROR_USAGE).
+ * Does request agree with the holders of a lock on the number of its slots? True also when request
+ * asks for no slot. False with *err (ERROR_USAGE).
  */
 bool hold_mode_slots_agree(int held_slots, const struct request *request, struct error *err);
 

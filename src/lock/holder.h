@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who holds a lock, or waits for it, as the backends store it and as people
- * read it. No I/O but in holder_self(). Holds no secret: of the command only its
- * name is kept, since arguments may carry passwords.
+ * The holder of a lock or a waiter, as the backends store it and as people read it. Contains no
+ * secret: only the name of the command, whose arguments may have passwords. Only holder_self() does
+ * I/O.
  */
 #ifndef DLOCK_HOLDER_H
 #define DLOCK_HOLDER_H
@@ -11,33 +11,33 @@
 #include <stdint.h>
 
 struct holder {
-	char host[65];		/* "" in any text: not known */
+	char host[65];		/* "" here and below: not known */
 	char user[33];
 	char command[129];	/* argv[0] of the command */
-	int64_t pid;		/* of dlock on that host; 0: not known */
-	int64_t since_ms;	/* acquired (or queued), ms since the epoch; 0: not known */
-	int64_t ttl_ms;		/* lease that it was taken with; 0: not known, or there is none */
+	int64_t pid;		/* of dlock on this host; 0: not known */
+	int64_t since_ms;	/* when it acquired or queued, ms since the epoch; 0: not known */
+	int64_t ttl_ms;		/* of the lease at first; 0: not known, or there is no lease */
 };
 
 /*
- * This process: host name, effective user (name, or uid in digits), pid, command
- * (NULL: not known), now. Cheap, and asks no directory server.
+ * Describes this process: host name, effective user (the name, or the uid in digits), pid, command
+ * (NULL: not known) and time. Fast, and without a request to a directory server.
  */
 void holder_self(struct holder *holder, const char *command);
 
 #define HOLDER_TEXT_SIZE 800
 
 /*
- * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…", values percent-encoded, NUL
- * terminated; what is not known is left out. The TTL stands first, where scripts on the
- * server find and replace it. Returns the length.
+ * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…" and a NUL, with percent-encoded values and
+ * without those that are not known. The TTL comes first, where scripts on the server find and
+ * replace it. Returns the length.
  */
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE]);
 
 /*
- * Reads what holder_encode() wrote, from a source that is not trusted: unknown
- * keys are passed over, long values cut, control characters and bytes that are
- * not UTF-8 replaced by '?'. Returns 0, or -1 when nothing in it could be used.
+ * Reads what holder_encode() has written. Anybody may have changed the text: unknown keys are
+ * ignored, long values are cut, control characters and bytes that are not UTF-8 become '?'. Returns
+ * 0, or -1 when nothing in the text could be used.
  */
 int holder_decode(struct holder *holder, const char *text, size_t length);
 
@@ -45,9 +45,8 @@ int holder_decode(struct holder *holder, const char *text, size_t length);
 #define HOLDER_DESCRIPTION_SIZE 400
 
 /*
- * "held by web2 pid 4312 (root) for 3m12s: /usr/local/bin/backup"; parts that
- * are not known are left out ("held by another client" when none is). age_ms < 0:
- * not known. Returns buf.
+ * Writes "held by web2 pid 4312 (root) for 3m12s: /usr/local/bin/backup" without the parts that are
+ * not known, or "held by another client" when none is. age_ms less than 0: not known. Returns buf.
  */
 const char *holder_describe(const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The arithmetic of leases. All times are ms; instants are on CLOCK_BOOTTIME and
- * are passed in. No I/O.
+ * The arithmetic of leases. All times are ms, points in time are on CLOCK_BOOTTIME and are passed
+ * in. No I/O.
  */
 #ifndef DLOCK_LEASE_H
 #define DLOCK_LEASE_H
@@ -10,15 +10,14 @@
 #include <stdint.h>
 
 struct lease_span {
-	int64_t end_ms;		/* when it ends for its holder; CLOCK_NEVER: there is no lease */
+	int64_t end_ms;		/* its end for the holder; CLOCK_NEVER: there is no lease */
 	int64_t ttl_ms;		/* as granted; 0: there is no lease */
 };
 
 /*
- * When a lease of ttl_ms that was asked for at sent_ms ends for its holder. The
- * server cannot have started to count before the request was sent; what its
- * clock may run faster than ours is taken off: 1 % and 2 ms, the allowance of
- * the Redlock algorithm (redis.io, "Distributed locks with Redis").
+ * The end, for its holder, of a lease of ttl_ms that was asked for at sent_ms. The server cannot
+ * have started to count before the request was sent. Its clock may run faster, for which 1 % and 2
+ * ms are subtracted, as the Redlock algorithm does (redis.io, "Distributed locks with Redis").
  */
 int64_t lease_end(int64_t sent_ms, int64_t ttl_ms);
 
@@ -29,28 +28,28 @@ int64_t lease_end(int64_t sent_ms, int64_t ttl_ms);
  */
 bool lease_ended_by_resent(bool resent, int64_t sent_ms, int64_t end_ms);
 
-/* When the lease asked for at sent_ms is to be renewed: after a third of it. */
+/* When to renew a lease that was asked for at sent_ms: after a third of it. */
 int64_t lease_renew_at(int64_t sent_ms, int64_t ttl_ms);
 
-/* Pause before a failed renewal is tried again. */
+/* The pause before a renewal that failed is tried again. */
 int64_t lease_retry_ms(int64_t ttl_ms);
 
-/* kill-after as far as it is honoured: no more than a third of the TTL. */
+/* The kill-after time that applies: at most a third of the TTL. */
 int64_t lease_kill_after(int64_t ttl_ms, int64_t kill_after_ms);
 
-/* What is left at now_ms of a least time to hold, counted from held_ms; 0: nothing. */
+/* What is left at now_ms of the minimum hold, which began at held_ms, in ms. */
 int64_t lease_keep(int64_t held_ms, int64_t min_hold_ms, int64_t now_ms);
 
 struct lease_stop {
-	int64_t term_ms;	/* TERM: the lease's end less kill-after */
-	int64_t kill_ms;	/* KILL: early enough for the tree to be dead at the end */
+	int64_t term_ms;	/* TERM: kill-after before the lease's end */
+	int64_t kill_ms;	/* KILL: early enough for the whole tree to be dead at the end */
 	int64_t force_ms;	/* the second process takes over the killing */
 };
 
-/* When a command must be stopped whose lease is not renewed. */
+/* When to stop a command whose lease is not renewed. */
 struct lease_stop lease_stop(struct lease_span lease, int64_t kill_after_ms);
 
-/* kill_after_ms as lease_kill_after() caps it; whole when there is no lease. */
+/* lease_kill_after(), or all of kill_after_ms when there is no lease. */
 int64_t lease_grace(struct lease_span lease, int64_t kill_after_ms);
 
 #endif

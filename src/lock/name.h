@@ -9,20 +9,20 @@
 struct error;
 
 #define NAME_MAX_BYTES 200
-/* basename of a command cut to what a name may hold, '-', 16 hex digits, NUL */
+/* the basename of a command, cut if need be, '-', 16 hex digits, NUL */
 #define NAME_DERIVED_SIZE (NAME_MAX_BYTES + 1)
 
 /*
- * 0 when name is 1 to 200 bytes of valid UTF-8 (RFC 3629: no overlong forms, no
- * surrogates) without control characters (C0, DEL, C1), else -1 with ERROR_USAGE.
+ * 0 when name has 1 to 200 bytes of UTF-8 (RFC 3629: no overlong forms, no surrogates) without
+ * control characters (C0, DEL, C1); else -1 with ERROR_USAGE.
  */
 int name_check(const char *name, struct error *err);
 
 /*
- * The name of `dlock run -- COMMAND ARG...`: basename of argv[0], "-", 16 hex
- * digits of the 64-bit FNV-1a over the arguments joined by NUL bytes (none at
- * the end), argv[0] as given included. A basename that is too long is cut at a
- * character's end, one that is no valid name counts as "command".
+ * The name for `dlock run -- COMMAND ARG...`: the basename of argv[0], "-", and 16 hex digits of
+ * the 64-bit FNV-1a over all of argv with a NUL between two arguments, but none at the end. A
+ * basename that is too long is cut at the end of a character; one that is not a valid name becomes
+ * "command".
  */
 void name_derive(const char *const argv[], char buf[static NAME_DERIVED_SIZE]);
 

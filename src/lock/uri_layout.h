@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the parts of a URI stand, before any of them is looked into. The parser
- * and uri_find_password() share it, so that what the one takes for a password the
- * other one hides. For uri.c and uri_text.c alone.
+ * The places of the parts of a URI, whatever is in them. The parser and uri_find_password() use
+ * them both, so that the one hides what the other takes for a password. For uri.c and uri_text.c
+ * alone.
  */
 #ifndef DLOCK_URI_LAYOUT_H
 #define DLOCK_URI_LAYOUT_H
@@ -16,9 +16,9 @@ struct uri_layout {
 	const char *authority;		/* after "//"; empty without */
 	const char *authority_end;
 	/*
-	 * Up to here from rest on, '@' ends a password: to the query, or, where
-	 * what should be ports are none, to the end, as then the authority may
-	 * be the first half of a password with a '/' or '?' in it.
+	 * From rest up to here an '@' ends a password. This is the beginning of the query, or the
+	 * end of the text where the ports are not numbers: then the authority may be the first half
+	 * of a password that has a '/' or '?' in it.
 	 */
 	const char *at_end;
 	const char *end;
