@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Exit statuses: the contract with scripts. The table feeds --help and the tests. */
+/* Exit statuses, which scripts rely on. --help and the tests use the table. */
 #ifndef DLOCK_EXIT_STATUS_H
 #define DLOCK_EXIT_STATUS_H
 
@@ -23,7 +23,7 @@ extern const struct exit_status_row exit_status_rows[];
 
 struct error;
 
-/* The status that an error without a command's own leads to. */
+/* The exit status for an error. */
 int exit_status_of(const struct error *err);
 
 #endif

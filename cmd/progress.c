@@ -30,7 +30,7 @@ void progress_print(struct progress *progress, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	/* One write: lines of several processes must not mix in a log. */
+	/* In one write, so that the lines of several processes do not mix in a log. */
 	fprintf(stderr, "dlock: %s: %s\n", progress->name, text);
 }
 
@@ -39,7 +39,7 @@ static void say(void *context, const char *text)
 	progress_print(context, "%s", text);
 }
 
-/* The least of what is said at a verbosity. */
+/* The least important kind of message that is printed at this verbosity. */
 static enum say least_at(int verbosity)
 {
 	if (verbosity < 0)
@@ -63,7 +63,7 @@ static void show_line(struct progress *progress, const struct wait_state *state,
 			duration_format(state->elapsed_ms, elapsed, sizeof(elapsed)),
 			ahead, holder);
 	if (used > width) {
-		/* Not in the middle of a character. */
+		/* Does not cut within a character. */
 		while (width > 0 && ((unsigned char)text[width] & 0xc0) == 0x80)
 			width--;
 		text[width] = '\0';
@@ -88,7 +88,7 @@ static void waiting(void *context, const struct wait_state *state)
 	}
 	if (progress->verbosity <= 0)
 		return;
-	/* A log wants a line when something changed, not every five seconds. */
+	/* A log gets a line when the holder has changed, and not every five seconds. */
 	holder_describe(state->holder, -1, who, sizeof(who));
 	if (progress->said_waiting && !strcmp(who, progress->last_holder))
 		return;

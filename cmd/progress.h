@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What people see of a command that may have to wait: lines on stderr. */
+/* The messages of a command that may have to wait: lines on stderr. */
 #ifndef DLOCK_PROGRESS_H
 #define DLOCK_PROGRESS_H
 
@@ -10,26 +10,26 @@
 struct progress {
 	const char *name;	/* of the lock */
 	int verbosity;
-	bool live;		/* waiting shows a line on a terminal */
+	bool live;		/* stderr is a terminal: a line shows that dlock waits */
 	bool line_shown;
 	bool said_waiting;
-	char last_holder[320];	/* -v: what was said last of whom we wait for */
+	char last_holder[320];	/* -v: the description that was printed last */
 };
 
-/* Starts a zeroed one, and makes the hooks that feed it. */
+/* Initialises *progress and the hooks that call it. */
 void progress_init(struct progress *progress, const char *name, int verbosity,
 		   struct run_hooks *hooks);
 
-/* Prints "dlock: NAME: text", instead of the live line if there is one. */
+/* Prints "dlock: NAME: text", in place of the live line if there is one. */
 void progress_print(struct progress *progress, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* A warning: not said with -q. */
+/* Prints a warning, unless -q was given. */
 void progress_warn(struct progress *progress, const char *text);
 
 /*
- * Says how a run or an acquisition ended that came to nothing. Returns the exit
- * status; not_obtained: the one for that case.
+ * Prints why a run or an acquisition has failed. Returns the exit status, which is not_obtained
+ * when the lock was not obtained.
  */
 int progress_report_failure(struct progress *progress, const struct run_result *result,
 			    int not_obtained);

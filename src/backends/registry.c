@@ -23,7 +23,7 @@ static bool always(const struct uri *uri)
 	return true;
 }
 
-/* Of the strategies, those whose locks the server frees with the connection. */
+/* The strategies whose locks the server frees when the connection ends. */
 static bool mysql_session(const struct uri *uri)
 {
 	const char *strategy = uri_param(uri, "strategy");

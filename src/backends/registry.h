@@ -17,19 +17,19 @@ struct backend_driver {
 	const char *module;		/* shared object with the ops; NULL: built in */
 	const struct backend_ops *ops;	/* built in; NULL with module NULL: compiled out */
 	/*
-	 * Needs no network and has no lease: the supervisor itself does all, without a
-	 * keeper. The hold lives in a descriptor that dlock's processes share.
+	 * The backend needs no network and has no lease: the supervisor itself does everything,
+	 * without a keeper. The hold lives in a descriptor that dlock's processes share.
 	 */
 	bool local;
-	/* Do its locks live with a connection, so that a keeper must stay? NULL: never. */
+	/* Do its locks end with a connection, so that a keeper must stay? NULL: never. */
 	bool (*session)(const struct uri *uri);
 	const char *summary;		/* for --help */
 };
 
-/* All drivers, compiled out ones too. Ends with a row whose schemes are NULL. */
+/* All drivers, also those without a backend in this build. Ends with a row without schemes. */
 extern const struct backend_driver backend_drivers[];
 
-/* The driver for a scheme, or NULL with ERROR_USAGE that lists what there is. */
+/* The driver for a scheme, or NULL with ERROR_USAGE that lists all schemes. */
 const struct backend_driver *backend_find(const char *scheme, struct error *err);
 
 /*

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define FIRST 3
-/* Numbers that are tried one by one without /proc: a limit may be a thousand million. */
+/* How many numbers are tried without /proc: the limit of a process may be 1,000,000,000. */
 #define MOST_TRIED (1 << 20)
 
 static bool is_kept(int fd, const int *keep, size_t count)
@@ -27,14 +27,14 @@ static bool is_inherited(int fd)
 	return flags >= 0 && !(flags & FD_CLOEXEC);
 }
 
-/* keep NULL: closes the inherited ones. */
+/* keep NULL: closes fd if it was inherited. */
 static void close_unless(int fd, const int *keep, size_t count)
 {
 	if (keep ? !is_kept(fd, keep, count) : is_inherited(fd))
 		close(fd);
 }
 
-/* One by one: those that /proc lists, or without it all numbers that may be in use. */
+/* Closes those that /proc lists, or without /proc all numbers that may be in use. */
 static void close_each(const int *keep, size_t count)
 {
 	DIR *list = opendir("/proc/self/fd");
@@ -57,7 +57,7 @@ static void close_each(const int *keep, size_t count)
 		close_unless(fd, keep, count);
 }
 
-/* -1 when the system call is not there, or a seccomp profile refuses it. */
+/* -1: the kernel has no such system call, or a seccomp profile refuses it. */
 static int close_between(unsigned int first, unsigned int last)
 {
 	return first > last ? 0 : (int)syscall(SYS_close_range, first, last, 0);
@@ -93,7 +93,7 @@ void fds_close_inherited(void)
 	close_each(NULL, 0);
 }
 
-/* Files can be told by it, but neither read nor written: everything fails with EBADF. */
+/* A descriptor that can neither be read nor written: that fails with EBADF. */
 static int open_nothing(void)
 {
 	return open("/", O_PATH | O_CLOEXEC);
@@ -125,7 +125,7 @@ void fds_fill_standard(void)
 {
 	int last;
 
-	/* It gets the lowest free number. */
+	/* The kernel gives out the lowest free number. */
 	do {
 		last = open_nothing();
 	} while (last >= 0 && last < FIRST);

@@ -14,7 +14,7 @@
 
 #define NAME_ROOM 96
 
-/* The path of this program, NUL-terminated, with room for more; false: it is not known. */
+/* The path of this program, with room for the name of a module behind it. False: not known. */
 static bool find_self(char path[static PATH_MAX])
 {
 	const ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - NAME_ROOM);
@@ -24,12 +24,12 @@ static bool find_self(char path[static PATH_MAX])
 		path[length] = '\0';
 		return true;
 	}
-	/* Without /proc: what was given to exec. */
+	/* There is no /proc: the path that exec was called with. */
 	called = (const char *)getauxval(AT_EXECFN);
 	return called && realpath(called, path) && strlen(path) < PATH_MAX - NAME_ROOM;
 }
 
-/* Loads one file. Only the first failure is kept: it is about the file that comes first. */
+/* Loads one file. *err is the first failure, which concerns the file that should be loaded. */
 static void *load(const char *path, struct error *err)
 {
 	void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);

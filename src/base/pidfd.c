@@ -14,10 +14,10 @@
 #include "procstat.h"
 #include "proctable.h"
 
-/* Between two looks at a process that cannot be waited for. */
+/* The pause between two looks at a process that poll() cannot wait for. */
 #define LOOK_MS 100
 
-/* When the process of this number was started; 0 when there is none, or no telling. */
+/* When the process was started, in clock ticks; 0: there is none, or /proc does not show it. */
 static unsigned long long start_of(pid_t pid, bool *alive)
 {
 	struct procstat stat;
@@ -33,7 +33,7 @@ static unsigned long long start_of(pid_t pid, bool *alive)
 
 int pidfd_open_once(pid_t pid)
 {
-	/* Close-on-exec always. */
+	/* The descriptor is always close-on-exec. */
 	return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
@@ -45,7 +45,7 @@ int pidfd_init(struct pidfd *process, pid_t pid, struct error *err)
 	*process = (struct pidfd){ .fd = pidfd_open_once(pid), .pid = pid };
 	errnum = errno;
 	process->start_ticks = start_of(pid, &alive);
-	/* The process may be gone all the same, which matters more than what was refused. */
+	/* That the process has ended is more important than that a system call was refused. */
 	if (process->fd < 0 && (errnum == EPERM || errnum == ENOSYS) && kill(pid, 0) &&
 	    errno == ESRCH)
 		errnum = ESRCH;
@@ -95,7 +95,7 @@ int pidfd_signal(const struct pidfd *process, int sig)
 		if (errno == ESRCH)
 			return -1;
 	}
-	/* EPERM may be the answer of a seccomp profile: kill() says whether it is the user's. */
+	/* EPERM may come from a seccomp profile; kill() says whether this user may signal. */
 	if (pidfd_ended(process)) {
 		errno = ESRCH;
 		return -1;

@@ -22,7 +22,7 @@ int procstat_open(const char *pid)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* What follows the name, which may hold anything, in parentheses; or NULL. */
+/* The line from the ')' behind the name on, which may have any characters in it; or NULL. */
 static const char *read_line(int fd, char line[static LINE_SIZE])
 {
 	ssize_t length = pread(fd, line, LINE_SIZE - 1, 0);
@@ -38,11 +38,11 @@ bool procstat_is_stopped(int fd)
 	char line[LINE_SIZE];
 	const char *rest = read_line(fd, line);
 
-	/* ") S ": proc(5) has T for a signal, t for a tracer. */
+	/* The state follows ") ": 'T' is a stop by a signal, 't' by a tracer (proc(5)). */
 	return !rest || !rest[1] || rest[2] == 'T' || rest[2] == 't';
 }
 
-/* path: of a stat file, of a process or of one of its threads */
+/* path: of the stat file of a process or of a thread */
 static bool read_stat(const char *path, struct procstat *stat)
 {
 	char line[LINE_SIZE];
@@ -82,7 +82,7 @@ pid_t procstat_live_thread(const char *pid, const struct procstat *stat)
 		return (pid_t)strtol(pid, NULL, 10);
 	if (stat->threads <= 1)
 		return 0;
-	/* Threads that a tracer has not waited for are counted, too, so look at each. */
+	/* The number of threads includes dead ones that a tracer has not waited for. */
 	snprintf(path, sizeof(path), "/proc/%.20s/task", pid);
 	tasks = opendir(path);
 	if (!tasks)

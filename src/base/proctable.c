@@ -12,7 +12,7 @@
 #include "procstat.h"
 
 #define PATH_SIZE 64
-/* /proc/PID/status has some 1500 bytes, and what is read of it stands in the first half. */
+/* /proc/PID/status has about 1500 bytes, and the lines that are read stand in the first half. */
 #define STATUS_SIZE 4096
 
 /* Reads /proc/PID/status, NUL-terminated. pid: digits, or "self". */
@@ -46,8 +46,8 @@ bool proctable_usable(void)
 	if (!line || sscanf(line, " Pid: %d", &pid) != 1 || pid != getpid())
 		return false;
 	/*
-	 * A process has a pid in its own namespace and in each above. The line lists them from
-	 * the namespace of this /proc on, so that a second number says that it is one above.
+	 * A process has a pid in its own namespace and in each one above. The line lists the pids
+	 * from the namespace of this /proc on: with a second number this is a namespace above.
 	 */
 	line = strstr(status, "\nNSpid:");
 	return !line || sscanf(line, " NSpid: %d%*[ \t]%d", &pid, &inner) != 2;
@@ -132,11 +132,11 @@ void proctable_finish(struct proctable *table)
 	*table = (struct proctable){ .rows = NULL };
 }
 
-/* Goes through NUL-terminated strings that come in pieces, looking for one that equals entry. */
+/* Looks for entry among NUL-terminated strings that are read in pieces. */
 struct search {
 	const char *entry;
 	size_t length;
-	size_t matched;		/* bytes of the current string that are those of entry */
+	size_t matched;		/* so many bytes of the current string are those of entry */
 	bool differs;		/* the current string is another one */
 };
 
@@ -165,14 +165,14 @@ bool proctable_has_entry(const struct proctable_row *row, const char *entry)
 	ssize_t size;
 	int fd;
 
-	/* A main thread that has ended has no memory any more, its other threads do. */
+	/* A main thread that has ended has no environment any more; other threads have. */
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/environ", (int)row->pid, (int)row->thread);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
 	while (!found && (size = read(fd, piece, sizeof(piece))) > 0)
 		found = search_piece(&search, piece, (size_t)size);
-	/* The last string of an environment that a program has changed may lack its end. */
+	/* When a program has changed its environment, the last string may have no NUL. */
 	found = found || search_piece(&search, "", 1);
 	close(fd);
 	return found;

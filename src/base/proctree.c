@@ -12,7 +12,7 @@
 
 #include "proctable.h"
 
-/* How often to look at most, while processes come and go faster than they can be looked at. */
+/* How often /proc is read at most, while processes come and go faster than it can be read. */
 #define LOOKS 8
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
@@ -23,9 +23,9 @@ struct proctree_sent {
 	unsigned long long start_ticks;
 };
 
-/* ---- who is meant ---- */
+/* ---- the scope ---- */
 
-/* sig 0: any signal. */
+/* sig 0: has it got any signal? */
 static bool has_got(const struct proctree_memory *memory, const struct proctable_row *row, int sig)
 {
 	for (size_t i = 0; i < memory->count; i++) {
@@ -39,8 +39,8 @@ static bool has_got(const struct proctree_memory *memory, const struct proctable
 }
 
 /*
- * Gives each unmarked child of a marked process that mark. Numbers wrap, so that a child may stand
- * before its parent: repeats until nothing changes.
+ * Marks all descendants of the processes with this mark that have no mark. A child may stand before
+ * its parent in the table, because numbers wrap: so this goes on until nothing changes.
  */
 static void mark_below(struct proctable *table, enum proctable_mark mark)
 {
@@ -78,7 +78,7 @@ static bool is_carrier(const struct proctree_scope *scope, const struct proctabl
 	return scope->entry && row->thread && proctable_has_entry(row, scope->entry);
 }
 
-/* Was it one before? What a carrier has started is not known as such once that one is dead. */
+/* Was it chosen before? A dead carrier no longer shows which processes are its descendants. */
 static bool was_chosen(const struct proctable *before, const struct proctree_memory *memory,
 		       const struct proctable_row *row)
 {
@@ -100,7 +100,7 @@ static void mark(struct proctable *table, const struct proctable *before,
 	for (size_t i = 0; inherited && i < inherited->count; i++)
 		spare(table, inherited->pids[i]);
 	mark_below(table, PROCTABLE_SPARED);
-	/* Now, for what is below this process is not spared with it. */
+	/* After mark_below(): the descendants of this process are not spared. */
 	spare(table, self);
 	for (size_t i = 0; i < table->count; i++) {
 		struct proctable_row *row = &table->rows[i];
@@ -115,9 +115,10 @@ static void mark(struct proctable *table, const struct proctable *before,
 }
 
 /*
- * Can no process of the scope have been missed? One that was forked after the directory was read
- * has a forebear that has changed since the look before: it was not there yet, or it lived. Of
- * carriers nothing is known any more once they are dead, so that each dead process counts there.
+ * Is it certain that this reading of /proc has missed no process of the scope? A process that was
+ * forked after /proc was read has an ancestor that has changed since the reading before: the
+ * ancestor was not there, or was alive. With carriers every dead process may be such an ancestor,
+ * because nothing tells any more whether it was a carrier.
  */
 static bool is_complete(const struct proctable *table, const struct proctable *before,
 			const struct proctree_scope *scope)
@@ -140,7 +141,9 @@ static bool is_complete(const struct proctable *table, const struct proctable *b
 
 /* ---- signals ---- */
 
-/* false: memory is short. Then the process is not signalled, for it might be a second time. */
+/*
+ * Notes the signal. False: memory is short, and the signal must not be sent, or it may come twice.
+ */
 static bool note(struct proctree_memory *memory, const struct proctable_row *row, int sig)
 {
 	if (memory->count == memory->room) {
@@ -164,7 +167,7 @@ void proctree_memory_finish(struct proctree_memory *memory)
 	*memory = (struct proctree_memory){ .sent = NULL };
 }
 
-/* Signals who is chosen and lives. memory NULL: as often as it is asked for. -1: ENOMEM. */
+/* Signals the living chosen processes; memory may be NULL. 0, or -1 with ENOMEM. */
 static int signal_chosen(const struct proctable *table, const struct proctree_scope *scope,
 			 int sig, struct proctree_memory *memory, struct proctree_report *report)
 {
@@ -185,7 +188,7 @@ static int signal_chosen(const struct proctable *table, const struct proctree_sc
 		}
 		/* Signal 0 asks only whether signals are allowed. */
 		if (!kill(row->pid, again || skipped ? 0 : sig) || errno != EPERM) {
-			/* What is stopped could not act on it. */
+			/* A stopped process does not act on SIGTERM. */
 			if (sig == SIGTERM && !again && !skipped)
 				kill(row->pid, SIGCONT);
 			continue;
@@ -207,7 +210,7 @@ static int look(struct proctable *table, const struct proctable *before,
 	return 0;
 }
 
-/* As proctree_signal(); leaves the last look in *table, which starts empty. */
+/* As proctree_signal(); leaves the last reading in *table, which starts empty. */
 static int signal_scope(const struct proctree_scope *scope, int sig,
 			struct proctree_memory *memory, struct proctree_report *report,
 			struct proctable *table)
@@ -231,7 +234,7 @@ static int signal_scope(const struct proctree_scope *scope, int sig,
 		else
 			complete = is_complete(table, &before, scope);
 	}
-	/* Ours fork and end all the time: there is one, though it was not met alive. */
+	/* Descendants fork and end all the time: one is alive, though no reading has shown it. */
 	if (!complete && !scope->carriers && !report->alive)
 		report->alive = 1;
 	proctable_finish(&before);
@@ -247,7 +250,7 @@ int proctree_signal(const struct proctree_scope *scope, int sig, struct proctree
 	struct proctree_report ignored;
 	int alive, errnum;
 
-	/* Several looks must not mean several signals. */
+	/* /proc is read several times, but each process gets one signal. */
 	if (!memory && sig && sig != SIGKILL)
 		memory = &local;
 	alive = signal_scope(scope, sig, memory, report ? report : &ignored, &table);
@@ -258,11 +261,11 @@ int proctree_signal(const struct proctree_scope *scope, int sig, struct proctree
 	return alive;
 }
 
-/* ---- at once ---- */
+/* ---- the children that the kernel lists ---- */
 
-/* The numbers of a process's children are listed in a line; this is room for some 500. */
+/* Room for a line with the numbers of some 500 children. */
 #define CHILDREN_SIZE 4096
-/* A command is hardly ever nested deeper; what is, the whole table shows. */
+/* Commands are hardly ever nested deeper, and proctree_signal() finds what is. */
 #define DEPTH_MAX 64
 
 static void kill_below(pid_t pid, int depth)
@@ -282,7 +285,7 @@ static void kill_below(pid_t pid, int depth)
 	for (;;) {
 		at = next;
 		child = strtol(at, &next, 10);
-		/* A number that the end of the list has cut off is not followed by a blank. */
+		/* No blank follows a number that was cut off at the end of the buffer. */
 		if (next == at || *next != ' ')
 			return;
 		if (depth < DEPTH_MAX)
@@ -297,9 +300,9 @@ void proctree_kill_listed(void)
 		kill_below(getpid(), 0);
 }
 
-/* ---- to the end ---- */
+/* ---- killing ---- */
 
-/* Not with waitpid(-1), which would take inherited children, whose numbers must stay taken. */
+/* waitpid(-1) would also reap inherited children, whose numbers must not be used again. */
 static void reap(const struct proctable *table)
 {
 	const pid_t self = getpid();
@@ -333,7 +336,7 @@ int proctree_kill(const struct proctree_scope *scope, struct proctree_memory *me
 	return alive < 0 ? -1 : alive > 0;
 }
 
-/* ---- who was there before ---- */
+/* ---- inherited processes ---- */
 
 int proctree_inherit(struct proctree_inherited *inherited)
 {

@@ -16,7 +16,7 @@ int signals_init(struct signals *signals, struct error *err)
 	sigset_t all;
 
 	sigfillset(&all);
-	/* A fault is no message: it must end this process and not wait in a queue. */
+	/* A signal of a fault must end this process at once, and not wait until it is read. */
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);
 	sigdelset(&all, SIGFPE);
@@ -54,8 +54,8 @@ int signals_next(const struct signals *signals, struct signalfd_siginfo *info)
 static volatile sig_atomic_t caught;
 
 /*
- * A signal between the unblocking and the system call that it should interrupt
- * would go unnoticed: so the timer repeats, and every signal starts it.
+ * A signal that comes after the unblocking and before the system call that it should interrupt
+ * would have no effect. So every signal starts the timer, which repeats.
  */
 static void set_timer(int64_t first_ms)
 {
@@ -101,7 +101,7 @@ int signals_bar(const struct signals *signals)
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	setitimer(ITIMER_REAL, &stop, NULL);
-	/* exec resets what is caught, but not to what was ignored. */
+	/* An exec resets a signal that is caught to its default, not to being ignored. */
 	if (sigismember(&signals->ignored, SIGALRM) == 1)
 		signal(SIGALRM, SIG_IGN);
 	return caught;
@@ -124,7 +124,7 @@ bool signals_fatal(const struct signals *signals, int sig)
 	case SIGTSTP:
 	case SIGTTIN:
 	case SIGTTOU:
-	case SIGPIPE:	/* writing to a closed pipe: the write fails instead */
+	case SIGPIPE:	/* blocked: writing to a closed pipe fails instead */
 		return false;
 	default:
 		return sigismember(&signals->ignored, sig) != 1;

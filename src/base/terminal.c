@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Some shells make their pipelines of sockets. */
+/* Some shells make pipelines out of sockets. */
 static bool is_pipe(int fd)
 {
 	struct stat status;
@@ -50,9 +50,7 @@ bool terminal_lend(struct terminal *terminal, pid_t group, int sig)
 	return true;
 }
 
-/*
- * With the terminal ours again. SIGCONT also takes back the signal of one that is about to stop.
- */
+/* Continues the own group, also processes in it that have a stop signal pending. */
 static void continue_group(const struct terminal *terminal)
 {
 	kill(-terminal->group, SIGCONT);

@@ -13,8 +13,8 @@
 #include "text.h"
 
 /*
- * Up to size bytes of fd, or -1. Not stdio: its buffer would keep a copy of
- * the secret that nobody wipes.
+ * Reads up to size bytes of fd. Returns their number, or -1. The buffer of a FILE would keep a copy
+ * of the secret that nobody wipes.
  */
 static ssize_t read_all(int fd, char *buf, size_t size)
 {
@@ -55,7 +55,7 @@ static int read_fd(struct textfile *file, int fd, const char *path,
 	}
 	file->exposed = st.st_mode & S_IROTH ||
 			(st.st_mode & S_IRGRP && st.st_uid != 0);
-	file->length = (size_t)st.st_size;	/* what textfile_finish() wipes */
+	file->length = (size_t)st.st_size;	/* textfile_finish() wipes as much */
 	file->text = memory_new(file->length + 1, 1);
 	got = read_all(fd, file->text, file->length);
 	if (got < 0) {
@@ -78,9 +78,9 @@ int textfile_read(struct textfile *file, const char *path, bool optional, struct
 	int fd, rc;
 
 	memset(file, 0, sizeof(*file));
-	/* O_NONBLOCK: opening a FIFO must not wait for a writer */
+	/* O_NONBLOCK: otherwise the opening of a FIFO would wait for a writer. */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	/* ENOTDIR: HOME=/dev/null, as service accounts have it */
+	/* ENOTDIR: service accounts have HOME=/dev/null. */
 	if (fd < 0 && optional && (errno == ENOENT || errno == ENOTDIR))
 		return 1;
 	text_clean(path, strlen(path), shown, sizeof(shown));

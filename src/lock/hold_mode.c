@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 
-/* "--slots 2147483647" */
+/* Room for "--slots 2147483647". */
 #define MODE_TEXT_SIZE 24
 
-/* How a user asks for the mode, or what for. */
+/* The option that asks for the mode, or a name of the mode that needs no option. */
 static const char *describe(enum hold_mode mode, int slots, char buf[static MODE_TEXT_SIZE])
 {
 	switch (mode) {

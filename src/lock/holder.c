@@ -7,16 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/duration.h"
 #include "base/text.h"
 #include "uri.h"
 
 /*
- * The name of uid in /etc/passwd, and whether guess is the name of anyone in
- * there. 10 to 20 us; fgetpwent() reads the file and asks no name service.
+ * Looks up the name of uid in /etc/passwd, and whether guess is the name of any user in the file.
+ * fgetpwent_r() reads the file, in 10 to 20 us, and asks no name service.
  */
 static bool passwd_name(uid_t uid, char *buf, size_t size, const char *guess,
 			bool *guess_is_local)
@@ -41,11 +41,10 @@ static bool passwd_name(uid_t uid, char *buf, size_t size, const char *guess,
 }
 
 /*
- * Not getpwuid(): for a user who is not in /etc/passwd it loads shared objects
- * (0.3 to 1 ms, more than all the rest of a start) and may wait for a directory
- * server that is down, and all for a word that only people read. The login name
- * from the environment is believed for such a user alone, and not when it is a
- * local user's: then it was inherited across a change of uid.
+ * For a user who is not in /etc/passwd, getpwuid() would load shared objects, which takes 0.3 to 1
+ * ms, and might wait for a directory server that is down, all for a word that only people read. For
+ * such a user this takes the login name from the environment, unless it is the name of a local
+ * user: then the environment is from before a change of uid.
  */
 static void user_name(char *buf, size_t size)
 {
@@ -66,7 +65,6 @@ static void user_name(char *buf, size_t size)
 void holder_self(struct holder *holder, const char *command)
 {
 	char host[256];		/* HOST_NAME_MAX is 64 on Linux */
-	struct timespec now;
 
 	memset(holder, 0, sizeof(*holder));
 	if (gethostname(host, sizeof(host)) == 0)
@@ -77,11 +75,10 @@ void holder_self(struct holder *holder, const char *command)
 		text_clean(command, strlen(command), holder->command,
 			   sizeof(holder->command));
 	holder->pid = getpid();
-	clock_gettime(CLOCK_REALTIME, &now);
-	holder->since_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	holder->since_ms = clock_wall_ms();
 }
 
-/* Appends "&key=", without the '&' at the very beginning. */
+/* Appends "&key=", or "key=" to an empty text. */
 static size_t put_key(char *buf, size_t used, const char *key)
 {
 	char *end = buf + used;
@@ -110,7 +107,7 @@ static size_t put_number(char *buf, size_t used, const char *key, int64_t value)
 	return (size_t)(text_digits(buf + used, (uint64_t)value) - buf);
 }
 
-/* The fields' sizes bound the sum below HOLDER_TEXT_SIZE. */
+/* The longest text fits. */
 _Static_assert(3 * (sizeof(((struct holder *)0)->host) +
 		    sizeof(((struct holder *)0)->user) +
 		    sizeof(((struct holder *)0)->command)) +
@@ -131,16 +128,17 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 	return put_number(buf, used, "since", holder->since_ms);
 }
 
-/* False when the value is no percent-encoding or is empty. */
+/* False: the value is empty or has a bad percent-encoding. */
 static bool get_text(const char *value, size_t length, char *buf, size_t size)
 {
 	char text[3 * sizeof(((struct holder *)0)->command) + 16];
 	ptrdiff_t decoded;
 
 	if (length > sizeof(text)) {
-		length = sizeof(text);	/* more than the largest field even so, ... */
+		/* Still longer than each field; cut, but not within an escape. */
+		length = sizeof(text);
 		if (value[length - 1] == '%')
-			length -= 1;	/* ... but not through an escape */
+			length -= 1;
 		else if (value[length - 2] == '%')
 			length -= 2;
 	}
@@ -172,22 +170,26 @@ static bool get_number(const char *value, size_t length, int64_t *number)
 static bool get_pair(struct holder *holder, const char *key, size_t key_length,
 		     const char *value, size_t length)
 {
-#define IS(text) (key_length == strlen(text) && memcmp(key, text, key_length) == 0)
-	if (IS("host"))
-		return get_text(value, length, holder->host, sizeof(holder->host));
-	if (IS("user"))
-		return get_text(value, length, holder->user, sizeof(holder->user));
-	if (IS("cmd"))
-		return get_text(value, length, holder->command,
-				sizeof(holder->command));
-	if (IS("pid"))
-		return get_number(value, length, &holder->pid);
-	if (IS("ttl"))
-		return get_number(value, length, &holder->ttl_ms);
-	if (IS("since"))
-		return get_number(value, length, &holder->since_ms);
+	const struct {
+		const char *key;
+		char *text;		/* NULL: a number */
+		size_t size;
+		int64_t *number;
+	} fields[] = {
+		{ "host", holder->host, sizeof(holder->host), NULL },
+		{ "user", holder->user, sizeof(holder->user), NULL },
+		{ "cmd", holder->command, sizeof(holder->command), NULL },
+		{ "pid", NULL, 0, &holder->pid },
+		{ "ttl", NULL, 0, &holder->ttl_ms },
+		{ "since", NULL, 0, &holder->since_ms },
+	};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (strlen(fields[i].key) == key_length && !memcmp(key, fields[i].key, key_length))
+			return fields[i].text
+				? get_text(value, length, fields[i].text, fields[i].size)
+				: get_number(value, length, fields[i].number);
 	return false;
-#undef IS
 }
 
 int holder_decode(struct holder *holder, const char *text, size_t length)

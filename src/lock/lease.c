@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-/* Time for KILL to take effect on a whole tree: 5 % of the TTL, 20 to 250 ms. */
+/* The time that KILL may need for a whole tree: 5 % of the TTL, 20 to 250 ms. */
 static int64_t kill_margin(int64_t ttl_ms)
 {
 	int64_t margin = ttl_ms / 20;

@@ -40,7 +40,7 @@ int name_check(const char *name, struct error *err)
 	return 0;
 }
 
-/* offset basis and prime: http://www.isthe.com/chongo/tech/comp/fnv/ */
+/* Offset basis and prime: http://www.isthe.com/chongo/tech/comp/fnv/ */
 uint64_t fnv1a(uint64_t hash, const void *data, size_t length)
 {
 	const unsigned char *s = data;
@@ -56,7 +56,7 @@ void name_derive(const char *const argv[], char buf[static NAME_DERIVED_SIZE])
 	const char *base = "", *slash;
 	size_t i, length;
 
-	for (i = 0; argv[i]; i++)	/* the NUL between two, but not after the last */
+	for (i = 0; argv[i]; i++)	/* with the NUL, but not that of the last one */
 		hash = fnv1a(hash, argv[i], strlen(argv[i]) + (argv[i + 1] != NULL));
 	if (argv[0]) {
 		slash = strrchr(argv[0], '/');

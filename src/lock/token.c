@@ -11,15 +11,15 @@
 
 static const char hex_digits[] = "0123456789abcdef";
 
-/* How many digits tell a run's token, at its end. */
+/* How many digits at the end of a run's token are the checksum. */
 #define MARK_DIGITS 4
 
-/* What the last digits of a run's token are. */
+/* The last digits of a run's token. */
 static void make_mark(const char token[static TOKEN_SIZE], char mark[static MARK_DIGITS])
 {
 	uint64_t hash = fnv1a(FNV1A_INIT, token, TOKEN_SIZE - 1 - MARK_DIGITS);
 
-	/* All of its 64 bits have a part in the 16 of the digits. */
+	/* All 64 bits of the hash have a part in the 16 bits of the digits. */
 	hash ^= hash >> 32;
 	hash ^= hash >> 16;
 	for (int i = 0; i < MARK_DIGITS; i++)

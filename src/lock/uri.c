@@ -19,12 +19,12 @@ struct span {
 struct parser {
 	struct uri *uri;
 	struct error *err;
-	char *out;		/* where in the storage the next string goes */
+	char *out;		/* the place of the next string in the storage */
 };
 
 /*
- * Every message of the parser begins with the scheme and quotes at most a part
- * that cannot be, or be mistaken for, a password.
+ * Every message of the parser begins with the scheme, and shows no part of the URI that is a
+ * password or that could be one.
  */
 #define FAIL(parser, ...) \
 	(error_set((parser)->err, ERROR_USAGE, 0, __VA_ARGS__), \
@@ -61,7 +61,7 @@ static size_t count(struct span part, char c)
 	return n;
 }
 
-/* Decodes part to the storage. what: "host", for messages, which show no secret. */
+/* Decodes part to the storage. Messages name the part (what) and show it unless it is secret. */
 static int put(struct parser *parser, struct span part, const char *what, bool secret,
 	       char **string)
 {
@@ -106,7 +106,7 @@ static int check_layout(struct parser *parser, const struct uri_layout *layout)
 	return 0;
 }
 
-/* Digits, as what stands after the ':' of a host. */
+/* Parses the digits behind the ':' of a host. */
 static int parse_port(struct parser *parser, struct span part, struct uri_host *host)
 {
 	char name[TEXT_QUOTE_SIZE], digits[TEXT_QUOTE_SIZE];
@@ -117,7 +117,7 @@ static int parse_port(struct parser *parser, struct span part, struct uri_host *
 	for (s = part.s; s < part.end && *s >= '0' && *s <= '9'; s++)
 		if (port <= UINT16_MAX)
 			port = port * 10 + (unsigned long)(*s - '0');
-	/* What is no number may be a password with its "@host" forgotten. */
+	/* Text that is no number may be a password whose "@host" somebody forgot. */
 	if (s < part.end || part.s == part.end)
 		return FAIL(parser, "bad port after host \"%s\": %s, and 1 to 65535 is wanted",
 			    name, part.s == part.end ? "it is empty" : "not a number");
@@ -128,7 +128,7 @@ static int parse_port(struct parser *parser, struct span part, struct uri_host *
 	return 0;
 }
 
-/* An IPv6 address, with a zone perhaps ("fe80::1%eth0"). */
+/* Is name an IPv6 address, perhaps with a zone ("fe80::1%eth0")? */
 static bool is_ipv6(const char *name)
 {
 	size_t length = strcspn(name, "%");
@@ -159,7 +159,7 @@ static int parse_bracketed(struct parser *parser, struct span *part, struct uri_
 	return 0;
 }
 
-/* One "host[:port]"; position counts from 1, for messages. */
+/* Parses one "host[:port]". position, for messages, counts from 1. */
 static int parse_host(struct parser *parser, struct span part, struct uri_host *host,
 		      size_t position)
 {
@@ -183,7 +183,7 @@ static int parse_host(struct parser *parser, struct span part, struct uri_host *
 	if (strpbrk(host->name, " \"%,/:?@[\\]"))
 		return FAIL(parser, "bad host \"%s\": no name or address of a host",
 			    text_quote(host->name, strlen(host->name), quoted));
-	/* A port follows when there was a ':', an empty one included. */
+	/* Behind a ':' there must be a port. */
 	return *name.end == ':' ? parse_port(parser, part, host) : 0;
 }
 
@@ -235,7 +235,7 @@ static int parse_query(struct parser *parser, struct span query)
 	return 0;
 }
 
-/* One block: arrays first, for alignment, then the strings, each with a NUL. */
+/* Allocates one block: the arrays first, for alignment, then the strings, each with a NUL. */
 static void allocate(struct parser *parser, const struct uri_layout *layout,
 		     const char *text)
 {
@@ -261,7 +261,7 @@ static int parse(struct parser *parser, const struct uri_layout *layout,
 	struct span query = span(layout->authority_end, layout->end), path;
 	char *s;
 
-	/* The scheme first: messages begin with it. */
+	/* The scheme comes first, because messages begin with it. */
 	uri->scheme = parser->out;
 	for (; text < layout->scheme_end; text++)
 		*parser->out++ = *text;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The parameters of a parsed URI, and what they ask for. */
+/* The parameters of a parsed URI. */
 #include <stdio.h>
 #include <string.h>
 

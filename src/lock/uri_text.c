@@ -43,7 +43,7 @@ int uri_unescape(const char *s, const char *end)
 
 static bool is_plain(char c)
 {
-	/* strchr() would find the NUL */
+	/* strchr() would find the NUL, too. */
 	return is_alpha(c) || is_digit(c) || (c && strchr("-._~/:", c));
 }
 
@@ -56,7 +56,7 @@ size_t uri_encode(const char *text, size_t length, char *buf, size_t size)
 
 		step = is_plain(text[i]) ? 1 : 3;
 		if (used < need || need + step >= size)
-			continue;	/* full: no half escape, and nothing after a gap */
+			continue;	/* full: writes no part of an escape, and nothing after a gap */
 		if (step == 1) {
 			buf[used] = text[i];
 		} else {
@@ -91,7 +91,7 @@ ptrdiff_t uri_decode(char *text, size_t length)
 	return out - text;
 }
 
-/* Whether each ':' outside brackets, from s to end, is followed by digits alone. */
+/* Are all ':' outside brackets, from s to end, followed by digits alone? */
 static bool ports_are_numbers(const char *s, const char *end)
 {
 	bool bracket = false;
@@ -140,7 +140,7 @@ void uri_layout(struct uri_layout *layout, const char *text)
 	if (query && (*layout->rest == '/' || *layout->rest == '?') &&
 	    ports_are_numbers(hosts ? hosts : layout->authority, s))
 		layout->at_end = query;
-	/* In the path of such a scheme, '@' has no meaning. */
+	/* In the path of such a scheme an '@' has no meaning. */
 	if (layout->authority == layout->authority_end && *layout->rest == '/' &&
 	    is_path_scheme(text, (size_t)(layout->scheme_end - text)))
 		layout->at_end = layout->rest;
@@ -179,7 +179,7 @@ const char *uri_redact(const char *text, char *buf, size_t size)
 	}
 	used = text_clean(text, (size_t)(password - text), buf, size);
 	used += text_clean(stars, strlen(stars), buf + used, size - used);
-	if (used + 1 < size)	/* else cut: no text after a gap */
+	if (used + 1 < size)	/* otherwise the text is cut here */
 		text_clean(password + length, strlen(password + length), buf + used,
 			   size - used);
 	return buf;

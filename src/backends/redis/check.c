@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Is this Redis server fit to hold locks? */
+/* Finds out whether a Redis server is fit to hold locks. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "lock.h"
 
 #define PINGS 10
-/* Beyond this, fences and the ages in status differ visibly between hosts. */
+/* With more difference, people see that fences and ages do not fit the clock of their host. */
 #define CLOCK_SKEW_MS 1000
 
 static int64_t now_us(void)
@@ -39,7 +39,7 @@ static int check_round_trip(struct redis_node *node, struct findings *findings,
 			return -1;
 		freeReplyObject(reply);
 		if (i == 0)
-			continue;	/* connects, logs in */
+			continue;	/* this one includes connecting and logging in */
 		least = took < least ? took : least;
 		most = took > most ? took : most;
 		sum += took;
@@ -76,7 +76,7 @@ static void check_clock(struct redis_node *node, struct findings *findings)
 		freeReplyObject(reply);
 }
 
-/* The value of "field:" in the text of INFO; "" when it is not there. */
+/* The value of "name:" in the text of INFO; "" when there is none. */
 static const char *field(const char *info, const char *name, char *buf, size_t size)
 {
 	size_t length = strlen(name);
@@ -158,7 +158,7 @@ static void check_memory(const char *info, struct findings *findings)
 
 	field(info, "maxmemory", limit, sizeof(limit));
 	field(info, "maxmemory_policy", policy, sizeof(policy));
-	/* Locks have a TTL, so that the volatile policies evict them first. */
+	/* Locks have a TTL: the volatile policies evict them before other keys. */
 	if (strcmp(limit, "0") != 0 && strcmp(policy, "noeviction") != 0)
 		findings_add(findings, FINDING_WARNING, "eviction",
 			     "set 'maxmemory-policy noeviction', or give locks a server of "
@@ -169,7 +169,7 @@ static void check_memory(const char *info, struct findings *findings)
 			     strcmp(limit, "0") ? policy : "no memory limit");
 }
 
-/* A setting by CONFIG GET, which managed servers often forbid: "" then. */
+/* Reads a setting by CONFIG GET; "" where that is forbidden, as on many managed servers. */
 static void read_setting(struct redis_node *node, const char *name, char *buf, size_t size)
 {
 	const char *argv[] = { "CONFIG", "GET", name };
@@ -232,7 +232,7 @@ int redis_check(struct backend *backend, struct findings *findings, struct error
 	return 0;
 }
 
-/* Keys come into being by themselves: what is left is to see that it answers. */
+/* Locks need nothing that must be created first: only checks that the server answers. */
 int redis_setup(struct backend *backend, struct error *err)
 {
 	static const char *const ping[] = { "PING" };
