@@ -1,10 +1,11 @@
--- ARGV: channel, token, ttl (ms), mode, queue ('1': stand in line), text of the holder,
--- asked, loan: for so long (ms) from now it may be lent the lock, with asked as its sign.
--- Returns {1, fence} when held; {2, N} when it is used with N slots; else
--- {0, pttl, ahead, text of a holder, for how long (ms)}.
+-- ARGV: channel, token, ttl (ms), mode, queue ('1': stand in line when it is busy), text of the
+-- holder, asked (the client's name for this try), loan (for how long from now, in ms, the server
+-- may lend the lock on this try).
+-- Returns {1, fence} when the token holds the lock; {2, N} when the lock is in use with N slots;
+-- else {0, pttl, waiters ahead, text of a holder, since when it holds (ms ago)}.
 local ttl, mode, in_line, text = tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1', ARGV[6]
 
--- Most locks are free and nobody waits for them.
+-- Most locks are free and have no waiters.
 local unused = redis.call('EXISTS', lock, holders, queue, waiters) == 0
 if not unused then look() end
 
@@ -16,7 +17,7 @@ local function take()
     if not unused and (mode == 'x' or not owner) then redis.call('DEL', holders) end
     set_note(token, number, digits(now_us()), '1', text)
   end
-  -- Taken last: a permission that is missing shows before anything is.
+  -- The lock is taken last, so that a missing permission shows before anything is taken.
   if not unused then leave(token) end
   put(token, mode, ttl)
   return {1, number}
@@ -24,7 +25,7 @@ end
 
 if unused then return take() end
 
--- Our place: kept while we were called and did not come, else the last.
+-- The place of the token: the last one, unless it was called and has kept its place meanwhile.
 local function stand_in_line()
   local place = waiter(token)
   if not place then
@@ -38,8 +39,8 @@ local function stand_in_line()
   redis.call('PEXPIRE', waiters, QUEUE)
 end
 
--- The dead ahead of us make a difference to nobody but us. Those behind one who lives stay, for
--- they may only have lost a connection, and come back to their place.
+-- Removes dead waiters that are first in line. Those behind a living one stay in line: they may
+-- only have lost a connection, and then come back to their place.
 local function drop_dead()
   local first = first_in_line()
   while first and first ~= token do
@@ -63,7 +64,7 @@ if not holds(token) then
   end
 end
 if holds(token) then return take() end
--- All that were in line may have been dead.
+-- All waiters may have been dead.
 if not first_in_line() and room(mode) then return take() end
 
 local ahead = -1

@@ -1,6 +1,7 @@
--- ARGV: channel, token, ttl (ms, 0: its own), usual (ms): see own_ttl, request (see is_counted).
--- One more acquisition of a hold, which makes no lease shorter: {1, fence, ttl}, ttl 0: it has no
--- end; else {0, 0, 0}.
+-- ARGV: channel, token, ttl (ms; 0: that of the hold), usual (ms, see own_ttl), request (see
+-- is_counted).
+-- Counts one more acquisition of a hold, and makes no lease shorter. Returns {1, fence, ttl}, with
+-- ttl 0 for a hold without an end, or {0, 0, 0} when the token holds nothing.
 look()
 settle(token)
 local number, since, count, text = note_of(token)

@@ -1,6 +1,6 @@
--- ARGV: channel, token (unused), break ('1': then take it away from those shown).
--- Returns {fence, holds, waiters}: a hold is {text, mode, fence, age, expires, count}, a
--- waiter {text, mode, waiting}; times in ms, -1 where there is none.
+-- ARGV: channel, token (unused), break ('1': takes the lock away from the holders that are shown).
+-- Returns {fence, holds, waiters}. A hold is {text, mode, fence, age, expires, count}, a waiter is
+-- {text, mode, waiting}. Times are in ms; -1: there is none.
 look()
 local function ms_since(us)
   return math.floor((now_us() - tonumber(us)) / 1000)

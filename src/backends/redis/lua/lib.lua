@@ -1,20 +1,20 @@
--- Shared by all scripts; see backend.c for the keys and the flow. A mode is 'x'
--- (exclusive: the lock is a string, the token), 's' (shared) or a number of slots
--- (both: a sorted set, token -> end of its lease in ms by this server's clock).
+-- What all scripts share; backend.c describes the keys and the flow. A mode is 'x' (exclusive: the
+-- lock is a string, the token), 's' (shared) or a number of slots. In these two modes the lock is a
+-- sorted set: token -> end of its lease in ms by this server's clock.
 local lock, holders, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local channel, token = ARGV[1], ARGV[2]
 
--- A lock that was handed to a waiter is its own for so long (ms), to say so.
+-- For how long (ms) a waiter holds a lock that was handed to it, until it confirms.
 local GRANT = 900
--- A waiter that asked a moment ago is lent the lock on what it said then; so much (ms) must
--- be left of it, and no more can be, unless this clock was set back.
+-- How much (ms) must be left of the time for which a waiter allows a loan, and how much can be left
+-- at most: with more, this server's clock was set back.
 local LEAST_LOAN, MOST_LOAN = 2500, 4500
--- Fences outlive their locks: 30 days. Later the server's clock is ahead anyway.
+-- A fence outlives its lock by 30 days. After that the server's clock gives a greater one anyway.
 local FENCE_SECONDS = 2592000
--- Nobody looked at the queue for so long (ms): all who wait are dead.
+-- When no waiter has tried for this time (ms), all are dead, and the queue expires.
 local QUEUE = 60000
 
--- This server's clock, asked once, by those who need it.
+-- This server's clock, which is read once, and only by scripts that need it.
 local instant
 local function now_us()
   if not instant then
@@ -28,16 +28,16 @@ local function now_ms()
   return math.floor(now_us() / 1000)
 end
 
--- Numbers beyond 2^31 as digits, not as 1.7e+15.
+-- A number beyond 2^31 as digits: Lua would write 1.7e+15.
 local function digits(n)
   return string.format('%.0f', n)
 end
 
--- What is at the lock's key: owner (a string, '' for a type that is not ours; false
--- when there is none) and whether it is a set of holders.
+-- The value of the lock's key. owner: the string, '' for another type, false when there is no key;
+-- set: the value is a sorted set of holders.
 local owner, set = false, false
 
--- Finds out. Ends leases in a set.
+-- Reads the lock, and removes holders from the set whose lease has ended.
 local function look()
   owner, set = redis.pcall('GET', lock), false
   if type(owner) ~= 'table' then return end
@@ -57,7 +57,7 @@ local function holds(who)
   return owner == who
 end
 
--- May one more enter in this mode?
+-- Is there room for one more holder in this mode?
 local function room(mode)
   if not owner then return true end
   if not set or mode == 'x' or redis.call('HGET', holders, 'mode') ~= mode then
@@ -66,13 +66,13 @@ local function room(mode)
   return mode == 's' or redis.call('ZCARD', lock) < tonumber(mode)
 end
 
--- Lets who alone hold for ms from now, and no longer; and no note of it.
+-- Gives the lock to who alone for ms from now, without a note.
 local function lend(who, ms)
   redis.call('SET', lock, who, 'PX', ms)
   owner, set = who, false
 end
 
--- Lets who hold for ms from now, and no longer.
+-- Gives the lock to who for ms from now.
 local function put(who, mode, ms)
   if mode == 'x' then
     lend(who, ms)
@@ -96,15 +96,15 @@ local function first_in_line()
   return redis.call('ZRANGE', queue, 0, 0)[1]
 end
 
--- A waiter's place (digits), mode, when it asked last (by its own clock), until when (ms,
--- by ours) it may be lent the lock on that, and text; or nil.
+-- A waiter's place (digits), mode, last try (by the waiter's clock), the time (ms, by this server's
+-- clock) until which this try allows a loan, and text; or nil.
 local function waiter(who)
   local note = redis.call('HGET', waiters, who)
   if note then return string.match(note, '^(%d+) (%w+) (%d+) (%d+) (.*)$') end
 end
 
--- Of these waiters the ones that live: those whose channel has a listener. The server closes the
--- channel of a process that was killed the moment its kernel does. It is asked about many at once.
+-- Those of the waiters that are alive: whose channel has a listener. The connection of a process
+-- that is killed ends at once, and its subscription with it. One command asks about many channels.
 local function living(waiting)
   local lives = {}
   for from = 1, #waiting, 500 do
@@ -120,16 +120,16 @@ local function living(waiting)
   return lives
 end
 
--- Tells a waiter to try in so many ms, or that it has the lock already: 0, when it asked,
--- and its fence. Nobody hears it: that one is dead, and out.
+-- Sends a message to a waiter: the number of ms after which to try, or "0 ASKED FENCE" with a loan.
+-- When nobody listens, the waiter is dead and is removed. Returns whether somebody does.
 local function call(who, message)
   if redis.call('PUBLISH', channel .. who, message) > 0 then return true end
   leave(who)
   return false
 end
 
--- A request that counts has a number of its own (hexadecimal digits), which the note's text keeps
--- of the last one: what was sent twice, for want of an answer, counts once.
+-- A request that counts has a number (hexadecimal digits), and the note keeps the number of the
+-- last one: so a request that is sent again, because its answer was lost, counts once.
 local function is_counted(text, request)
   return string.match(text, '&op=(%x+)') == request
 end
@@ -149,9 +149,9 @@ local function set_note(who, number, since, count, text)
   redis.call('HSET', holders, who, table.concat({number, since, count, text}, ' '))
 end
 
--- For how long (ms) a hold with this text is extended by who does not say for how long: what it
--- was taken with. Another program, or an older dlock, has noted nothing: for usual, and never for
--- less than is left. nil: it has no end, and is to keep none.
+-- The TTL (ms) for which a hold with this text is extended when the request names none: the TTL in
+-- the text. Other programs write no such text: then usual, but at least what is left. nil: the hold
+-- has no end, and gets none.
 local function own_ttl(who, text, usual)
   local ttl = tonumber(string.match(text or '', '^ttl=(%d+)'))
   if ttl then return ttl end
@@ -160,12 +160,12 @@ local function own_ttl(who, text, usual)
   if left >= 0 then return math.max(left, usual) end
 end
 
--- The text of a hold that has this TTL (ms) from now on.
+-- The text, changed to this TTL (ms).
 local function with_ttl(text, ttl)
   return 'ttl=' .. digits(ttl) .. '&' .. string.gsub(text, '^ttl=%d+&?', '')
 end
 
--- The fence of who takes the lock now.
+-- The fence for whoever takes the lock now.
 local function next_fence()
   local last = tonumber(redis.call('GET', fence) or '0') or 0
   local number = digits(math.max(last + 1, now_us()))
@@ -173,7 +173,7 @@ local function next_fence()
   return number
 end
 
--- Who has borrowed the lock, and nobody has noted it yet: does so.
+-- Writes the note of a token that has borrowed the lock, unless there is one.
 local function settle(who)
   if owner ~= who or note_of(who) then return end
   local _, _, _, _, text = waiter(who)
@@ -182,8 +182,8 @@ local function settle(who)
   leave(who)
 end
 
--- Hands the lock to who, the first in line, as a loan to begin with, or to confirm; the
--- rest is what waiter() says of it. Returns for how long (ms), or nil: it is dead.
+-- Hands the lock to who, the first in line, as a loan or until it confirms. mode, asked and till
+-- are from waiter(). Returns for how long (ms), or nil: the waiter is dead.
 local function hand_to(who, mode, asked, till)
   local ms, message = GRANT, '0'
   if mode == 'x' then
@@ -203,10 +203,10 @@ local function hand_to(who, mode, asked, till)
   return ms
 end
 
--- Hands what room there is to the first in line that live, for each to confirm, and
--- tells the one behind them to look after that time, should they not. The places of
--- those called stay noted in waiters. Nobody is left: removes what is. Returns nil, or for
--- how long the last one called may.
+-- Hands the lock to the first waiters that are alive, as far as there is room, and tells the waiter
+-- behind them to try after the time that they have for confirming. Their places stay noted in
+-- waiters. Removes all keys when there is neither holder nor waiter. Returns nil, or the time (ms)
+-- that the last one has got.
 local function hand_over()
   local called
   local line = redis.call('ZRANGE', queue, 0, 1)

@@ -1,7 +1,8 @@
--- ARGV: channel, token, keep (ms, 0: free it now), how ('1': however often it was acquired, '0':
--- one acquisition, '2': one, but not the last), request (see is_counted). Leaves the line, too.
--- Returns 1 when it was held, 3 when another has it now, 2 when it still is (counted), 4 when
--- only the last acquisition is there, which stays, 0 when it was not held.
+-- ARGV: channel, token, keep (ms for which the lock stays taken; 0: none), how ('1': all
+-- acquisitions, '0': one, '2': one, but not the last one), request (see is_counted). Releases the
+-- hold, or gives up the place in line. Returns 1 when the lock was held and is free now, 3 when
+-- another has it now, 2 when acquisitions are left, 4 when only the last one is left, which stays,
+-- 0 when the token held nothing.
 local keep = tonumber(ARGV[3])
 look()
 if not holds(token) then
@@ -12,7 +13,7 @@ end
 local number, since, count, text = note_of(token)
 if not number then
   if ARGV[4] == '2' then return 4 end
-  -- Handed to us, and neither taken nor settled: our place is still noted.
+  -- The lock was handed to the token, which has not confirmed: its place is still noted.
   if keep > 0 then settle(token) else leave(token) end
 elseif ARGV[4] ~= '1' then
   if is_counted(text, ARGV[5]) then return 2 end
@@ -22,7 +23,7 @@ elseif ARGV[4] ~= '1' then
   end
   if ARGV[4] == '2' then return 4 end
 end
--- The least time to hold it, when the holder wanted one.
+-- The minimum hold, if there is one.
 local min = text and string.match(text, '&min=(%d+)')
 if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(min) - now_ms()) end
 if keep > 0 then

@@ -1,6 +1,6 @@
--- ARGV: channel, token, ttl (ms, 0: its own), usual (ms): see own_ttl. Returns {1, ttl} when
--- extended, ttl 0: it has no end; else {0, 0}: nobody holds it, {2, 0}: somebody else does. Never
--- takes it.
+-- ARGV: channel, token, ttl (ms; 0: that of the hold), usual (ms, see own_ttl).
+-- Extends the hold of the token, and never takes the lock. Returns {1, ttl}, with ttl 0 for a hold
+-- without an end; {0, 0} when nobody holds the lock; {2, 0} when somebody else does.
 look()
 if not holds(token) then return {owner and 2 or 0, 0} end
 settle(token)
