@@ -15,6 +15,9 @@ int main(void)
 	CHECK_INT(lease_end(0, 30000), 29698);
 	CHECK_INT(lease_end(500, 1000), 1488);
 	CHECK_INT(lease_renew_at(100, 30000), 10100);
+	CHECK(lease_ended_by_resent(true, 99, 100));
+	CHECK(!lease_ended_by_resent(true, 100, 100));
+	CHECK(!lease_ended_by_resent(false, 99, 100));
 	CHECK_INT(lease_kill_after(30000, 5000), 5000);
 	CHECK_INT(lease_kill_after(3000, 5000), 1000);
 	CHECK_INT(lease_kill_after(3000, 0), 0);
