@@ -1,32 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# embed.sh NAME.sql...: C with each file as a string, sql_NAME, comments left behind; where
-# another file's name stands in braces, {NAME}, that file's text stands there instead.
-# embed.sh -h NAME.sql...: the header for it.
+# embed.sh FILE.sql...: prints C with each text of the files as a string. A text begins after a line
+# "-- name: NAME" and becomes sql_NAME, without its comments; where another text's name stands in
+# braces, {NAME}, that text is put in.
+# embed.sh -h FILE.sql...: prints the header for it.
 set -eu
 if [ "$1" = -h ]; then
 	shift
 	echo '/* Made from the .sql files by embed.sh. */'
-	for file; do
-		echo "extern const char sql_$(basename "$file" .sql)[];"
-	done
+	sed -n 's/^-- name: \(.*\)/extern const char sql_\1[];/p' "$@"
 	exit
 fi
 echo '/* Made from the .sql files by embed.sh. */'
 echo '#include "mysql_texts.h"'
 awk '
-	FNR == 1 {
-		name = FILENAME
-		sub(/.*\//, "", name)
-		sub(/\.sql$/, "", name)
-		names[++count] = name
-	}
+	/^-- name: / { names[++count] = name = $3; next }
 	/^[ \t]*--/ || /^[ \t]*$/ { next }
 	{
 		sub(/^[ \t]+/, "")
 		text[name] = text[name] (text[name] == "" ? "" : "\n") $0
 	}
-	# split() at the key, for sub() would take what it puts in for a pattern
+	# split() at the key, because sub() would take a "&" in the text for what it has found
 	function insert(into, key,    parts, n, k, all) {
 		n = split(into, parts, "[{]" key "[}]")
 		all = parts[1]
@@ -35,7 +29,7 @@ awk '
 		return all
 	}
 	END {
-		# twice: what is put in may name others in turn
+		# Texts that are put in may name others in turn: two rounds are enough.
 		for (round = 0; round < 2; round++)
 			for (i = 1; i <= count; i++)
 				for (j = 1; j <= count; j++)

@@ -1,0 +1,38 @@
+-- The strategy advisory: GET_LOCK() on a name, which the server keeps for all its databases
+-- together.
+
+-- name: advisory_try
+-- Takes the lock if it is free. From now on the connection may be idle for {idle} s (see
+-- session.h).
+SET SESSION wait_timeout = {idle};
+SELECT GET_LOCK({key}, 0), CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
+  @@SESSION.wait_timeout;
+
+-- name: advisory_wait
+-- Waits for the lock. A client that hangs when it gets the lock is disconnected after {hung} s.
+SET SESSION wait_timeout = {hung};
+SELECT {waiter} GET_LOCK({key}, {limit}), CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
+  @@SESSION.wait_timeout;
+
+-- name: advisory_confirm
+-- The client is awake and has the lock: from now on the connection may be idle for a whole lease.
+SET SESSION wait_timeout = {idle};
+SELECT IS_USED_LOCK({key}) = CONNECTION_ID(), CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
+  @@SESSION.wait_timeout;
+
+-- name: advisory_prove
+-- Proves that the lock is still ours. The question itself keeps the connection from being idle.
+SELECT IS_USED_LOCK({key}) = CONNECTION_ID(), CONNECTION_ID(), @@GLOBAL.read_only, 0,
+  @@SESSION.wait_timeout;
+
+-- name: advisory_renew
+{session_extend}
+{advisory_prove}
+
+-- name: advisory_owner
+SELECT IS_USED_LOCK({key});
+
+-- name: advisory_release
+{session_end}
+SELECT RELEASE_LOCK({key}), CONNECTION_ID(), @@GLOBAL.read_only, 0,
+  @@SESSION.wait_timeout;

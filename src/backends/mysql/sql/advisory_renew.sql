@@ -1,2 +1,0 @@
-{session_extend}
-{advisory_prove}

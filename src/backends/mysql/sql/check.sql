@@ -1,0 +1,15 @@
+-- What `dlock check` asks a server for all strategies.
+
+-- name: check_clock
+SELECT {now};
+
+-- name: check_variables
+-- Facts about the server (see fact_names in check.c). SHOW leaves out variables that a server does
+-- not know, where a SELECT would fail.
+SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'read_only',
+  'innodb_read_only', 'max_connections', 'log_bin', 'binlog_format',
+  'innodb_flush_log_at_trx_commit');
+
+-- name: check_status
+SHOW SESSION STATUS WHERE Variable_name IN ('Threads_connected', 'Ssl_cipher', 'wsrep_ready',
+  'wsrep_cluster_size');

@@ -1,0 +1,73 @@
+-- Parts that the texts of several strategies use, and what every connection needs.
+
+-- name: now
+-- The server's clock in microseconds since the epoch, taken when the statement begins.
+-- UTC_TIMESTAMP is free of time zones and daylight saving.
+TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+
+-- name: clock
+-- The server's clock at the moment of evaluation; on a Galera node {now} is the moment when the
+-- whole request began. SYSDATE must not be used in statements that a statement-based log replays.
+-- The session's time zone is UTC.
+TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))
+
+-- name: own_ttl
+-- The TTL in ms that the column owner begins with (see lock/holder.h). Where an older dlock noted
+-- none, the usual TTL is taken, but no less than what is left of the lease.
+IF(owner LIKE 'ttl=%', CAST(SUBSTRING_INDEX(SUBSTRING(owner, 5), '&', 1) AS UNSIGNED),
+  GREATEST(expires - @now, {usual}) DIV 1000)
+
+-- name: no_ttl
+-- The column owner without its TTL.
+IF(owner LIKE 'ttl=%', SUBSTRING(owner, LOCATE('&', owner) + 1), owner)
+
+-- name: renewed
+-- Extends a hold by {ttl} microseconds, or by the hold's own TTL when {ttl} is 0, and notes the
+-- TTL in owner. Assignments are made from left to right.
+owner = CONCAT('ttl=', IF({ttl} > 0, {ttl} DIV 1000, {own_ttl}), '&', {no_ttl}),
+expires = @now + 1000 * {own_ttl}
+
+-- name: counted
+-- Counting a hold up ({step} > 0) also extends the lease, by the longer of {ttl} and the hold's
+-- own TTL; counting down leaves the lease alone.
+owner = IF({step} > 0, CONCAT('ttl=', GREATEST({ttl} DIV 1000, {own_ttl}), '&', {no_ttl}), owner),
+expires = IF({step} > 0, @now + 1000 * {own_ttl}, expires)
+
+-- name: session
+-- The settings that precede the first request of every connection, so that the statements do not
+-- depend on the server's defaults. Time limits of statements are meant for users' queries and are
+-- lifted, because waiters sleep in a statement. @cluster is true where GET_LOCK works on one node
+-- alone; {cluster} is empty where the server has no such variable.
+SET SESSION autocommit = 1, completion_type = 0, sql_mode = '', time_zone = '+00:00',
+  wait_timeout = 86400, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1
+  /*M!100101 , max_statement_time = 0 */ /*!50708 , max_execution_time = 0 */,
+  @cluster = 0 {cluster};
+SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
+
+-- name: session_cluster
+/*M!100101 + @@wsrep_on */
+
+-- name: kill_connection
+KILL CONNECTION {connection};
+
+-- name: kill_query
+-- Interrupts a connection only while it sleeps. If the server interrupted a request between two
+-- statements, it would drop the rest without telling the client.
+SET @sleeper = NULL;
+SELECT id INTO @sleeper FROM information_schema.PROCESSLIST
+  WHERE id = {connection} AND state IN ('User sleep', 'User lock');
+KILL QUERY @sleeper;
+
+-- name: waiters
+-- Waiters say in a comment what they wait for. CONCAT keeps this statement from looking like a
+-- waiter itself.
+SELECT ID, TIME * 1000, INFO FROM information_schema.PROCESSLIST
+  WHERE INFO LIKE CONCAT('%/* dl', 'ock ', {mark}, ' %') ORDER BY ID;
+
+-- name: waiters_watch
+-- Wakes the client after {pause} s to look again: the server does not announce the end of a hold.
+DO SLEEP({pause});
+
+-- name: simple_doze
+-- A waiter pauses in this statement, so that the list of processes shows who waits for what.
+DO {waiter} SLEEP({pause} / 1000);

@@ -1,1 +1,0 @@
-DELETE FROM dlock_inserts WHERE name = {name};

@@ -1,1 +1,0 @@
-DELETE FROM dlock_fences WHERE name = {name};

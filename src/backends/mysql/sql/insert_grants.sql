@@ -1,2 +1,0 @@
-GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_inserts TO {account};
-GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_fences TO {account};

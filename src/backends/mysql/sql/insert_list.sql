@@ -1,1 +1,0 @@
-SELECT name FROM dlock_inserts FORCE INDEX (expires) WHERE expires > {now};

@@ -1,2 +1,0 @@
-SET @now = {now};
-{insert_state}

@@ -1,1 +1,0 @@
-KILL CONNECTION {connection};

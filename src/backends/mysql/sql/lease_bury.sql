@@ -1,1 +1,0 @@
-DELETE FROM dlock_queue WHERE id IN ({ids});

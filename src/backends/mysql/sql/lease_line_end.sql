@@ -1,1 +1,0 @@
-SET @turnstile = IF(@turnstile, RELEASE_LOCK({lease_turnstile}), NULL);

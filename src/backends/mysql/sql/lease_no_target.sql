@@ -1,1 +1,0 @@
-SET @target = NULL, @go = 0;

@@ -1,1 +1,0 @@
-SET @done = ROW_COUNT();

@@ -1,1 +1,0 @@
-CONCAT('dlock-line-', SHA1({name}))

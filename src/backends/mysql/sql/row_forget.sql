@@ -1,1 +1,0 @@
-DELETE FROM dlock_rows WHERE name = {name};

@@ -1,1 +1,0 @@
-DELETE FROM dlock_sessions WHERE strategy = {strategy} AND name = {name};

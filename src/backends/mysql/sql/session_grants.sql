@@ -1,1 +1,0 @@
-GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_sessions TO {account};

@@ -1,1 +1,0 @@
-SELECT name FROM dlock_sessions WHERE strategy = {strategy} GROUP BY name;

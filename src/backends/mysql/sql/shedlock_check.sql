@@ -1,2 +1,0 @@
-{shedlock_zone}
-SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW());

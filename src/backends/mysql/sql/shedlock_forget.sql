@@ -1,1 +1,0 @@
-DELETE FROM shedlock WHERE name = _utf8mb4 {name};

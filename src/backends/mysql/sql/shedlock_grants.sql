@@ -1,1 +1,0 @@
-GRANT SELECT, INSERT, UPDATE ON {database}.shedlock TO {account};

@@ -1,2 +1,0 @@
-{shedlock_zone}
-{shedlock_state}

@@ -1,2 +1,0 @@
-LOCK TABLES {table} {lock} {nowait};
-UNLOCK TABLES;
