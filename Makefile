@@ -79,7 +79,7 @@ MYSQL_LIBS := $(shell mysql_config --libs 2>/dev/null)
 endif
 # Connector/C and what it brings along from archives: to load OpenSSL as shared objects takes
 # longer than all the rest of a run, and so does what only the archive can be told to leave
-# out (see mysql_api.h). No: updates of OpenSSL reach it without a build.
+# out (see api_start() in src/backends/mysql/api.h). No: updates of OpenSSL reach it without a build.
 MYSQL_STATIC ?= yes
 ifeq ($(MYSQL_STATIC)$(if $(call have_archive,libmariadb.a),yes),yesyes)
 MYSQL_LIBS := $(call have_archive,libmariadb.a) \

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* From a URI to where the server is, and as whom to log in. */
+#include "conn.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +9,15 @@
 
 #include "base/error.h"
 #include "lock/uri.h"
-#include "conn.h"
 
-/* A copy of a parameter, or NULL. */
-static int copy_param(char **to, const struct uri *uri, const char *name, struct error *err)
+/*
+ * Copies a parameter, if it is given. In a path, "~/" in front is the home directory, as in a
+ * shell. 0 or -1.
+ */
+static int copy(char **to, const struct uri *uri, const char *name, bool is_path,
+		struct error *err)
 {
-	const char *value = uri_param(uri, name);
+	const char *value = uri_param(uri, name), *home = getenv("HOME");
 
 	if (!value)
 		return 0;
@@ -21,18 +26,9 @@ static int copy_param(char **to, const struct uri *uri, const char *name, struct
 			  uri->scheme);
 		return -1;
 	}
-	*to = strdup(value);
-	return 0;
-}
-
-/* "~/" in front is the home directory, as in a shell. */
-static int copy_path(char **to, const struct uri *uri, const char *name, struct error *err)
-{
-	const char *value = uri_param(uri, name), *home = getenv("HOME");
-
-	if (!value || strncmp(value, "~/", 2) != 0 || !home)
-		return copy_param(to, uri, name, err);
-	if (asprintf(to, "%s%s", home, value + 1) < 0)
+	if (!is_path || strncmp(value, "~/", 2) != 0 || !home)
+		*to = strdup(value);
+	else if (asprintf(to, "%s%s", home, value + 1) < 0)
 		*to = NULL;
 	return 0;
 }
@@ -41,12 +37,12 @@ static int read_tls(struct mysql_address *address, const struct uri *uri, struct
 {
 	const char *mode = uri_param(uri, "ssl-mode");
 
-	if (copy_path(&address->ca, uri, "ssl-ca", err) ||
-	    copy_path(&address->cert, uri, "ssl-cert", err) ||
-	    copy_path(&address->key, uri, "ssl-key", err))
+	if (copy(&address->ca, uri, "ssl-ca", true, err) ||
+	    copy(&address->cert, uri, "ssl-cert", true, err) ||
+	    copy(&address->key, uri, "ssl-key", true, err))
 		return -1;
 	if (!mode) {
-		/* Who names an authority wants it asked. */
+		/* A user who names an authority wants the certificate verified. */
 		address->tls = address->ca ? MYSQL_TLS_VERIFIED :
 			address->cert || address->key ? MYSQL_TLS_REQUIRED : MYSQL_TLS_DISABLED;
 		return 0;
@@ -102,9 +98,9 @@ static int read_place(struct mysql_address *address, const struct uri *uri, stru
 
 int mysql_address_init(struct mysql_address *address, const struct uri *uri, struct error *err)
 {
-	if (copy_path(&address->socket, uri, "socket", err) ||
-	    copy_path(&address->defaults_file, uri, "defaults-file", err) ||
-	    copy_param(&address->defaults_group, uri, "defaults-group", err) ||
+	if (copy(&address->socket, uri, "socket", true, err) ||
+	    copy(&address->defaults_file, uri, "defaults-file", true, err) ||
+	    copy(&address->defaults_group, uri, "defaults-group", false, err) ||
 	    read_tls(address, uri, err) || read_place(address, uri, err))
 		return -1;
 	if (uri->path[0] && uri->path[1])
@@ -123,16 +119,14 @@ int mysql_address_init(struct mysql_address *address, const struct uri *uri, str
 
 void mysql_address_finish(struct mysql_address *address)
 {
+	char *const texts[] = {
+		address->password, address->user, address->host, address->socket,
+		address->database, address->defaults_file, address->defaults_group, address->ca,
+		address->cert, address->key,
+	};
+
 	if (address->password)
 		explicit_bzero(address->password, strlen(address->password));
-	free(address->password);
-	free(address->user);
-	free(address->host);
-	free(address->socket);
-	free(address->database);
-	free(address->defaults_file);
-	free(address->defaults_group);
-	free(address->ca);
-	free(address->cert);
-	free(address->key);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		free(texts[i]);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The non-blocking calls of the client library, which MariaDB's Connector/C and Oracle's
- * libmysqlclient (8.0.16 and newer) spell differently. A call that cannot go on returns
- * the events to poll the connection for; then it is made again, with what it returned
- * as ready. 0: it is done. ready is 0 for the first one.
+ * libmysqlclient (8.0.16 and newer) spell differently. A call that cannot go on returns the events
+ * to poll the connection for, and is made again with those events as ready. 0 means that the call
+ * is done. ready is 0 for the first call.
  */
 #ifndef DLOCK_MYSQL_API_H
 #define DLOCK_MYSQL_API_H
@@ -44,11 +44,11 @@ static inline int api_status(short ready)
 }
 
 /*
- * What the library does when it starts costs more than all that follows, and most of it
- * is of no use: it looks up its port in /etc/services, through modules of the C library's,
- * unless the port is set (a variable that can be reached where it was linked as an
- * archive); and it has OpenSSL read its configuration and its messages, which is spared
- * where that was started before, without them. Only TLS needs those.
+ * The start of the library takes longer than a whole request, and most of it is of no use here.
+ * The library looks up its port in /etc/services, through modules of the C library, unless the
+ * variable mysql_port is set (which can be reached where the library was linked as an archive).
+ * And it has OpenSSL read its configuration and messages, which only TLS needs; if OpenSSL was
+ * started before without them, it does not read them.
  */
 #pragma weak mysql_port
 static inline void api_start(bool with_tls)
@@ -70,7 +70,7 @@ static inline void api_start(bool with_tls)
 #endif
 }
 
-/* The calls run on a stack of their own; name resolution and TLS want more than 64 kB. */
+/* The calls run on a stack of their own; name resolution and TLS need more than 64 kB. */
 static inline void api_prepare(MYSQL *mysql)
 {
 	static const size_t stack_size = (size_t)256 * 1024;
@@ -78,7 +78,7 @@ static inline void api_prepare(MYSQL *mysql)
 	mysql_options(mysql, MYSQL_OPT_NONBLOCK, &stack_size);
 }
 
-/* To be called once it is connected: option files are read at that moment, and may ask for it. */
+/* To be called after connecting: only then are option files read, which may ask to reconnect. */
 static inline void api_stay(MYSQL *mysql)
 {
 	static const my_bool no = 0;
@@ -137,7 +137,7 @@ static inline void api_prepare(MYSQL *mysql)
 	(void)mysql;
 }
 
-/* No option file says so to this library, and it does not unless it is told to. */
+/* This library reconnects only when told to, and not by an option file. */
 static inline void api_stay(MYSQL *mysql)
 {
 	(void)mysql;
@@ -156,7 +156,7 @@ static inline short api_connect(MYSQL *mysql, const struct api_target *t, int *f
 
 	(void)ready;
 	*failed = status == NET_ASYNC_ERROR;
-	/* It does not say what it waits for. */
+	/* The library does not say what it waits for. */
 	return status == NET_ASYNC_NOT_READY ? POLLIN | POLLOUT : 0;
 }
 

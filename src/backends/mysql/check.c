@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Is this server fit to hold locks? */
-#include "api.h"
+#include "run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/view.h"
-#include "lock.h"
 
 #define ROUNDS 10
 /* Beyond this, fences and the ages in status differ visibly between hosts. */
@@ -30,17 +29,16 @@ static int64_t now_us(void)
 static int check_round_trip(struct mysql_backend *my, struct findings *findings,
 			    struct error *err)
 {
-	static const struct sql_value none[] = { SQL_LAST };
 	int64_t start, took, least = INT64_MAX, most = 0, sum = 0;
 	bool slow;
 
 	for (int i = 0; i <= ROUNDS; i++) {
 		start = now_us();
-		if (mysql_run(my, "DO 0", none, MYSQL_REPEAT, NULL, err))
+		if (mysql_run(my, "DO 0", NULL, MYSQL_REPEAT, NULL, err))
 			return -1;
 		took = now_us() - start;
 		if (i == 0)
-			continue;	/* connects, logs in */
+			continue;	/* the first request connects and logs in */
 		least = took < least ? took : least;
 		most = took > most ? took : most;
 		sum += took;
@@ -53,7 +51,7 @@ static int check_round_trip(struct mysql_backend *my, struct findings *findings,
 	return 0;
 }
 
-/* What the server says of itself; the rows of sql/check_*.sql. */
+/* What the server says of itself: the rows of check_variables and check_status. */
 enum fact {
 	FACT_VERSION, FACT_COMMENT, FACT_READ_ONLY, FACT_INNODB_READ_ONLY, FACT_MOST, FACT_LOG_BIN,
 	FACT_LOG_FORMAT, FACT_FLUSH, FACT_CONNECTED, FACT_CIPHER, FACT_READY, FACT_NODES, FACTS
@@ -66,17 +64,16 @@ static const char *const fact_names[FACTS] = {
 };
 
 struct facts {
-	char value[FACTS][80];	/* "": not told */
+	char value[FACTS][80];	/* "": the server does not say */
 };
 
 static int read_facts(struct mysql_backend *my, const char *sql, struct facts *facts,
 		      struct error *err)
 {
-	static const struct sql_value none[] = { SQL_LAST };
 	MYSQL_RES *rows;
 	MYSQL_ROW row;
 
-	if (mysql_run(my, sql, none, MYSQL_REPEAT, &rows, err))
+	if (mysql_run(my, sql, NULL, MYSQL_REPEAT, &rows, err))
 		return -1;
 	while (rows && (row = mysql_fetch_row(rows)))
 		for (int i = 0; i < FACTS; i++)
@@ -93,7 +90,7 @@ static bool is_on(const char *value)
 
 static void check_version(const char *version, const char *comment, struct findings *findings)
 {
-	/* "5.5.5-10.11.2-MariaDB", as replicas of old see it */
+	/* MariaDB may say "5.5.5-10.11.2-MariaDB", for the sake of old replicas. */
 	const char *text = strncmp(version, "5.5.5-", 6) ? version : version + 6;
 	char *end;
 	const long major = strtol(text, &end, 10);
@@ -109,17 +106,13 @@ static void check_version(const char *version, const char *comment, struct findi
 
 static int check_clock(struct mysql_backend *my, struct findings *findings, struct error *err)
 {
-	static const struct sql_value none[] = { SQL_LAST };
 	const int64_t before_ms = clock_wall_ms();
-	int64_t theirs_us = 0;
+	int64_t theirs_us;
 	long long skew;
-	MYSQL_RES *rows;
 	bool off;
 
-	if (mysql_run(my, sql_check_clock, none, MYSQL_REPEAT, &rows, err))
+	if (mysql_ask(my, sql_check_clock, NULL, MYSQL_REPEAT, &theirs_us, 1, err) < 0)
 		return -1;
-	mysql_numbers(rows, &theirs_us, 1);
-	mysql_free_result(rows);
 	skew = theirs_us / 1000 - (before_ms + clock_wall_ms()) / 2;
 	off = llabs(skew) > CLOCK_SKEW_MS;
 	findings_add(findings, off ? FINDING_WARNING : FINDING_OK, "clock",
@@ -211,5 +204,5 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 	check_connections(&facts, findings);
 	check_durability(&facts, findings);
 	check_transport(my, facts.value[FACT_CIPHER], findings);
-	return my->strategy->check(my, findings, err);
+	return my->strategy->check(backend, findings, err);
 }

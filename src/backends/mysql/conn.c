@@ -14,8 +14,10 @@
 #include "base/error.h"
 #include "base/net.h"
 #include "api.h"
-#include "lock.h"
+#include "sql.h"
+#include "mysql_texts.h"
 
+/* How long to wait for an answer after a wait was cancelled. */
 #define CANCELLED_MS 500
 
 /* Which call of the library is under way, or is next. */
@@ -46,7 +48,7 @@ void mysql_conn_close(struct mysql_conn *conn)
 
 	if (!conn->mysql)
 		return;
-	/* A farewell over TLS waits for the answer of a server that may hang. */
+	/* Over TLS the library waits for an answer to its farewell; the server may hang. */
 	if (fd >= 0)
 		shutdown(fd, SHUT_RD);
 	mysql_close(conn->mysql);
@@ -54,7 +56,7 @@ void mysql_conn_close(struct mysql_conn *conn)
 	forget_request(conn);
 }
 
-/* What the library leaves to us; harmless for a Unix socket. */
+/* Options of the socket that the library does not set; harmless for a Unix socket. */
 static void tune(int fd)
 {
 	static const int on = 1, idle = 15, interval = 5, count = 3;
@@ -80,7 +82,7 @@ static void set_tls(MYSQL *mysql, const struct mysql_address *address)
 	const api_bool yes = 1;
 
 	mysql_options(mysql, MYSQL_OPT_SSL_MODE, &mode);
-	/* Without TLS caching_sha2_password wants it, to encrypt the password with. */
+	/* Without TLS, caching_sha2_password encrypts the password with this key. */
 	mysql_options(mysql, MYSQL_OPT_GET_SERVER_PUBLIC_KEY, &yes);
 #endif
 	if (address->ca)
@@ -93,7 +95,7 @@ static void set_tls(MYSQL *mysql, const struct mysql_address *address)
 
 static void set_options(MYSQL *mysql, const struct mysql_address *address)
 {
-	/* The names of hosts mean TCP, "localhost" too. */
+	/* A host's name means TCP, even "localhost", which the library takes for a Unix socket. */
 	const unsigned int tcp = MYSQL_PROTOCOL_TCP;
 
 	api_prepare(mysql);
@@ -109,7 +111,7 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address)
 	set_tls(mysql, address);
 }
 
-/* The library failed: closes what is of no use any more. */
+/* Reports an error of the library, and closes the connection if it is gone. */
 static void failed(struct mysql_conn *conn, const struct mysql_address *address,
 		   struct error *err)
 {
@@ -164,7 +166,7 @@ int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address
 		mysql_conn_close(conn);
 		return -1;
 	}
-	/* Connector/C passes over a server that offers none, unless it is to be verified. */
+	/* Connector/C accepts a server without TLS, unless the certificate is to be verified. */
 	if (address->tls != MYSQL_TLS_DISABLED && !mysql_get_ssl_cipher(conn->mysql)) {
 		error_set(err, ERROR_REFUSED, 0, "%s: TLS failed (the server offers none)",
 			  address->label);
@@ -178,7 +180,7 @@ int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address
 	return 0;
 }
 
-/* The settings of the session travel with its first request. */
+/* Puts the session's settings before its first request. */
 static char *with_settings(const struct mysql_conn *conn, char *text)
 {
 	const struct sql_value values[] = {
@@ -248,9 +250,8 @@ static bool step(struct mysql_conn *conn, int *broken, MYSQL_RES **rows)
 }
 
 /*
- * Waits for what conn->waits says. Called off, it waits a little longer: the server may carry
- * out a request that it has though nobody wants the answer, and what is then held must be known
- * to be given back.
+ * Waits for what conn->waits says. When the wait is cancelled, it goes on for a little while: the
+ * server may have carried out the request, and a lock that it gave must be known to be given back.
  */
 static int await(const struct mysql_conn *conn, const struct mysql_limits *limits,
 		 int64_t *deadline_ms, bool *cancelled, struct error *err)
@@ -289,7 +290,7 @@ enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_addr
 				return MYSQL_STEP_PENDING;
 			if (!await(conn, limits, &deadline_ms, &cancelled, err))
 				continue;
-			/* Half an answer is of no use. */
+			/* After half an answer the connection is of no use. */
 			error_prefix(err, "%s", address->label);
 			mysql_conn_close(conn);
 			return MYSQL_STEP_FAILED;

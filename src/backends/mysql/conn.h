@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One connection to a MySQL or MariaDB server: the library makes and reads the protocol,
- * the waiting is ours, so that every wait has a deadline and can be cancelled. It never
- * reconnects by itself: a connection that failed is closed, with all that the server kept
- * for it, and the next call that needs one opens it anew, as another generation.
+ * One connection to a MySQL or MariaDB server. The library writes and reads the protocol, but
+ * conn.c waits, so that every wait has a deadline and can be cancelled. The library never
+ * reconnects by itself: a connection that failed is closed, with all that the server kept for it,
+ * and mysql_conn_open() opens another one, with another generation.
  */
 #ifndef DLOCK_MYSQL_CONN_H
 #define DLOCK_MYSQL_CONN_H
@@ -18,11 +18,11 @@ struct uri;
 
 enum mysql_tls {
 	MYSQL_TLS_DISABLED,
-	MYSQL_TLS_REQUIRED,	/* encrypted, whoever the server is */
-	MYSQL_TLS_VERIFIED,	/* the certificate is valid and the host's */
+	MYSQL_TLS_REQUIRED,	/* encrypted, without checking the certificate */
+	MYSQL_TLS_VERIFIED,	/* the certificate is valid and names the host */
 };
 
-/* Where and as whom. The owner of the connection keeps it. NULL: not given. */
+/* Where the server is, and the account. NULL: not given. */
 struct mysql_address {
 	char *host;
 	uint16_t port;		/* 0: the default */
@@ -40,8 +40,7 @@ void mysql_address_finish(struct mysql_address *address);
 
 /* Bounds of a wait, see net.h. */
 struct mysql_limits {
-	int64_t connect_ms;	/* time, from the call */
-	int64_t request_ms;
+	int64_t connect_ms, request_ms;	/* from the call */
 	int cancel_fd;
 };
 
@@ -49,9 +48,9 @@ struct mysql_conn {
 	MYSQL *mysql;	/* NULL: not connected */
 	unsigned int generation;	/* how often it was opened */
 	unsigned int code;	/* of the last error, as the server or the library numbers them */
-	bool no_cluster;	/* the server has not even a name for it */
+	bool no_cluster;	/* the server does not know the variable wsrep_on */
 	bool fresh;		/* nothing was sent yet: the session's settings go first */
-	bool sent;		/* the last request left: it may have been carried out */
+	bool sent;		/* the last request was sent: it may have been carried out */
 	bool pending;		/* results are still to come */
 	short waits;		/* the events that the call under way waits for; 0: none is */
 	char *text;		/* of the request under way */
@@ -76,30 +75,27 @@ void mysql_conn_close(struct mysql_conn *conn);
 int mysql_conn_fd(const struct mysql_conn *conn);
 
 /*
- * Starts a request of one or more statements. text: from sql_format(), NULL included; it
- * is the connection's from then on. Nothing may be pending.
+ * Starts a request of one or more statements. text comes from sql_format() and belongs to the
+ * connection from then on; NULL makes mysql_conn_next() fail. Nothing may be pending.
  */
 void mysql_conn_send(struct mysql_conn *conn, char *text);
 
 /*
- * Takes in results up to the next rows. Statements without rows are passed over; the
- * first one that fails is the last one that is carried out. limits NULL: does not wait.
+ * Takes in results up to the next rows, and skips statements without rows. After a statement that
+ * fails the server carries out no others. limits NULL: does not wait.
  */
 enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_address *address,
 				const struct mysql_limits *limits, MYSQL_RES **rows,
 				struct error *err);
 
-/*
- * Turns an error's number into *err: what it means and what to do. words: what the
- * server or the library says.
- */
+/* Fills *err with what an error number means, what to do, and the server's or library's words. */
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *words,
 		   struct error *err);
 
-/* Is it one that means that the connection is gone? */
+/* Does this error mean that the connection is gone? */
 bool mysql_code_is_loss(unsigned int code);
 
-/* Statements got in each other's way, or were interrupted: the same again may do. */
+/* Did statements get in each other's way, or were they interrupted, so that a retry may do? */
 bool mysql_code_is_contention(unsigned int code);
 
 #endif

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What servers and the client library refuse with, and what helps. */
+/* What the errors of servers and of the client library mean. */
+#include "conn.h"
+
 #include <errmsg.h>
 #include <mysqld_error.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/error.h"
-#include "conn.h"
 
 /* Numbers that not every header of the two libraries has. */
 enum {
@@ -28,72 +27,75 @@ enum {
 	OFFLINE = 3032,
 };
 
+/* What servers and the library refuse with; their own words follow the advice in parentheses. */
 static const struct refusal {
-	unsigned int code;
 	enum error_kind kind;
-	const char *advice;	/* the server's own words follow in parentheses */
+	const char *advice;
+	unsigned int codes[5];	/* 0: no more */
 } refusals[] = {
-	{ ER_ACCESS_DENIED_ERROR, ERROR_REFUSED, "wrong user or password" },
-	{ NO_PASSWORD, ERROR_REFUSED, "wrong user or password" },
-	{ ER_DBACCESS_DENIED_ERROR, ERROR_REFUSED, "this account may not use this database; "
-	  "'dlock setup --dry-run' prints the GRANTs needed" },
-	{ ER_BAD_DB_ERROR, ERROR_REFUSED, "the server has no such database" },
-	{ ER_NO_DB_ERROR, ERROR_REFUSED, "no database given: mysql://HOST/DATABASE" },
-	{ ER_TABLEACCESS_DENIED_ERROR, ERROR_REFUSED, "this account lacks a privilege; "
-	  "'dlock setup --dry-run' prints the GRANTs needed" },
-	{ ER_COLUMNACCESS_DENIED_ERROR, ERROR_REFUSED, "this account lacks a privilege; "
-	  "'dlock setup --dry-run' prints the GRANTs needed" },
-	{ ER_SPECIFIC_ACCESS_DENIED_ERROR, ERROR_REFUSED, "this account lacks a privilege; "
-	  "'dlock setup --dry-run' prints the GRANTs needed" },
-	{ ER_HOST_NOT_PRIVILEGED, ERROR_REFUSED, "the server lets no account in from this host" },
-	{ ER_HOST_IS_BLOCKED, ERROR_REFUSED, "the server has blocked this host after errors; "
-	  "FLUSH HOSTS there helps" },
-	{ ACCOUNT_LOCKED, ERROR_REFUSED, "the account is locked" },
-	{ ACCOUNT_LOCKED_MARIADB, ERROR_REFUSED, "the account is locked" },
-	{ ER_MUST_CHANGE_PASSWORD, ERROR_REFUSED, "the account's password has expired" },
-	{ PASSWORD_EXPIRED, ERROR_REFUSED, "the account's password has expired" },
-	{ TLS_REQUIRED, ERROR_REFUSED, "the server wants TLS: ?ssl-mode=required, or ?ssl-ca=" },
-	{ ER_NO_SUCH_TABLE, ERROR_REFUSED, "a table is missing: 'dlock setup' makes it" },
-	{ ER_BAD_FIELD_ERROR, ERROR_REFUSED, "a table is not as dlock makes it" },
-	{ ER_OPTION_PREVENTS_STATEMENT, ERROR_REFUSED,
-	  "the server is read-only: name the primary" },
-	{ ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, ERROR_REFUSED,
-	  "the server is read-only: name the primary" },
-	{ READ_ONLY_MODE, ERROR_REFUSED, "the server is read-only: name the primary" },
-	{ INNODB_READ_ONLY, ERROR_REFUSED, "the server is read-only: name the primary" },
-	{ STATEMENT_LOG, ERROR_REFUSED, "binlog_format=STATEMENT cannot log what locks do: "
-	  "set MIXED or ROW" },
-	{ ER_RECORD_FILE_FULL, ERROR_REFUSED, "the server's disk or table space is full" },
-	{ DISK_FULL, ERROR_REFUSED, "the server's disk is full" },
-	{ ER_OUT_OF_RESOURCES, ERROR_REFUSED, "the server is out of memory" },
-	{ ER_OUTOFMEMORY, ERROR_REFUSED, "the server is out of memory" },
-	{ ER_CON_COUNT_ERROR, ERROR_UNAVAILABLE, "the server has too many connections; each waiter "
-	  "needs one, see max_connections" },
-	{ ER_TOO_MANY_USER_CONNECTIONS, ERROR_UNAVAILABLE, "the account has too many connections; "
-	  "each waiter needs one" },
-	{ ER_USER_LIMIT_REACHED, ERROR_UNAVAILABLE, "a limit of the account is reached" },
-	{ ER_SERVER_SHUTDOWN, ERROR_UNAVAILABLE, "the server is shutting down" },
-	{ NORMAL_SHUTDOWN, ERROR_UNAVAILABLE, "the server is shutting down" },
-	{ OFFLINE, ERROR_UNAVAILABLE, "the server is in offline mode" },
-	{ WSREP_NOT_READY, ERROR_UNAVAILABLE, "the node is not part of a cluster with a quorum" },
-	{ ER_LOCK_WAIT_TIMEOUT, ERROR_UNAVAILABLE, "another session keeps our row locked" },
-	{ ER_LOCK_DEADLOCK, ERROR_UNAVAILABLE, "deadlock with another session" },
-	{ ER_QUERY_INTERRUPTED, ERROR_UNAVAILABLE, "the statement was killed" },
-	{ STATEMENT_TIMEOUT, ERROR_UNAVAILABLE, "the statement was ended by a time limit" },
-	{ QUERY_TIMEOUT, ERROR_UNAVAILABLE, "the statement was ended by a time limit" },
-	{ CONNECTION_KILLED, ERROR_UNAVAILABLE, "the connection was killed" },
-	{ CLIENT_TIMEOUT, ERROR_UNAVAILABLE, "the server closed the connection for being idle" },
-	{ CR_SERVER_GONE_ERROR, ERROR_UNAVAILABLE, "closed the connection" },
-	{ CR_SERVER_LOST, ERROR_UNAVAILABLE, "closed the connection" },
-	{ CR_CONNECTION_ERROR, ERROR_UNAVAILABLE, "cannot connect" },
-	{ CR_CONN_HOST_ERROR, ERROR_UNAVAILABLE, "cannot connect" },
-	{ CR_UNKNOWN_HOST, ERROR_UNAVAILABLE, "cannot resolve" },
-	{ CR_VERSION_ERROR, ERROR_UNAVAILABLE, "does not speak the MySQL protocol" },
-	{ CR_MALFORMED_PACKET, ERROR_UNAVAILABLE, "does not speak the MySQL protocol" },
-	{ CR_SSL_CONNECTION_ERROR, ERROR_REFUSED, "TLS failed" },
-	{ CR_AUTH_PLUGIN_CANNOT_LOAD, ERROR_REFUSED,
-	  "the client library cannot log in the way that this account wants" },
+	{ ERROR_REFUSED, "wrong user or password", { ER_ACCESS_DENIED_ERROR, NO_PASSWORD } },
+	{ ERROR_REFUSED, "this account may not use this database; 'dlock setup --dry-run' prints "
+	  "the GRANTs needed", { ER_DBACCESS_DENIED_ERROR } },
+	{ ERROR_REFUSED, "the server has no such database", { ER_BAD_DB_ERROR } },
+	{ ERROR_REFUSED, "no database given: mysql://HOST/DATABASE", { ER_NO_DB_ERROR } },
+	{ ERROR_REFUSED, "this account lacks a privilege; 'dlock setup --dry-run' prints the "
+	  "GRANTs needed", { ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR,
+		      ER_SPECIFIC_ACCESS_DENIED_ERROR } },
+	{ ERROR_REFUSED, "the server lets no account in from this host",
+	  { ER_HOST_NOT_PRIVILEGED } },
+	{ ERROR_REFUSED, "the server has blocked this host after errors; FLUSH HOSTS there helps",
+	  { ER_HOST_IS_BLOCKED } },
+	{ ERROR_REFUSED, "the account is locked", { ACCOUNT_LOCKED, ACCOUNT_LOCKED_MARIADB } },
+	{ ERROR_REFUSED, "the account's password has expired",
+	  { ER_MUST_CHANGE_PASSWORD, PASSWORD_EXPIRED } },
+	{ ERROR_REFUSED, "the server wants TLS: ?ssl-mode=required, or ?ssl-ca=",
+	  { TLS_REQUIRED } },
+	{ ERROR_REFUSED, "a table is missing: 'dlock setup' makes it", { ER_NO_SUCH_TABLE } },
+	{ ERROR_REFUSED, "a table is not as dlock makes it", { ER_BAD_FIELD_ERROR } },
+	{ ERROR_REFUSED, "the server is read-only: name the primary",
+	  { ER_OPTION_PREVENTS_STATEMENT, ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, READ_ONLY_MODE,
+	    INNODB_READ_ONLY } },
+	{ ERROR_REFUSED, "binlog_format=STATEMENT cannot log what locks do: set MIXED or ROW",
+	  { STATEMENT_LOG } },
+	{ ERROR_REFUSED, "the server's disk or table space is full", { ER_RECORD_FILE_FULL } },
+	{ ERROR_REFUSED, "the server's disk is full", { DISK_FULL } },
+	{ ERROR_REFUSED, "the server is out of memory", { ER_OUT_OF_RESOURCES, ER_OUTOFMEMORY } },
+	{ ERROR_UNAVAILABLE, "the server has too many connections; each waiter needs one, see "
+	  "max_connections", { ER_CON_COUNT_ERROR } },
+	{ ERROR_UNAVAILABLE, "the account has too many connections; each waiter needs one",
+	  { ER_TOO_MANY_USER_CONNECTIONS } },
+	{ ERROR_UNAVAILABLE, "a limit of the account is reached", { ER_USER_LIMIT_REACHED } },
+	{ ERROR_UNAVAILABLE, "the server is shutting down",
+	  { ER_SERVER_SHUTDOWN, NORMAL_SHUTDOWN } },
+	{ ERROR_UNAVAILABLE, "the server is in offline mode", { OFFLINE } },
+	{ ERROR_UNAVAILABLE, "the node is not part of a cluster with a quorum",
+	  { WSREP_NOT_READY } },
+	{ ERROR_UNAVAILABLE, "another session keeps our row locked", { ER_LOCK_WAIT_TIMEOUT } },
+	{ ERROR_UNAVAILABLE, "deadlock with another session", { ER_LOCK_DEADLOCK } },
+	{ ERROR_UNAVAILABLE, "the statement was killed", { ER_QUERY_INTERRUPTED } },
+	{ ERROR_UNAVAILABLE, "the statement was ended by a time limit",
+	  { STATEMENT_TIMEOUT, QUERY_TIMEOUT } },
+	{ ERROR_UNAVAILABLE, "the connection was killed", { CONNECTION_KILLED } },
+	{ ERROR_UNAVAILABLE, "the server closed the connection for being idle",
+	  { CLIENT_TIMEOUT } },
+	{ ERROR_UNAVAILABLE, "closed the connection", { CR_SERVER_GONE_ERROR, CR_SERVER_LOST } },
+	{ ERROR_UNAVAILABLE, "cannot connect", { CR_CONNECTION_ERROR, CR_CONN_HOST_ERROR } },
+	{ ERROR_UNAVAILABLE, "cannot resolve", { CR_UNKNOWN_HOST } },
+	{ ERROR_UNAVAILABLE, "does not speak the MySQL protocol",
+	  { CR_VERSION_ERROR, CR_MALFORMED_PACKET } },
+	{ ERROR_REFUSED, "TLS failed", { CR_SSL_CONNECTION_ERROR } },
+	{ ERROR_REFUSED, "the client library cannot log in the way that this account wants",
+	  { CR_AUTH_PLUGIN_CANNOT_LOAD } },
 };
+
+static const struct refusal *find_refusal(unsigned int code)
+{
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
+		for (const unsigned int *c = refusals[i].codes; *c; c++)
+			if (*c == code)
+				return &refusals[i];
+	return NULL;
+}
 
 bool mysql_code_is_loss(unsigned int code)
 {
@@ -105,7 +107,7 @@ bool mysql_code_is_loss(unsigned int code)
 	case OFFLINE:
 		return true;
 	default:
-		/* The library's own: whatever it was, it is out of step with the server. */
+		/* After an error of the library's own, it is out of step with the server. */
 		return (code >= 2000 && code < 3000) || (code >= 5000 && code < 6000);
 	}
 }
@@ -119,14 +121,12 @@ bool mysql_code_is_contention(unsigned int code)
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *words,
 		   struct error *err)
 {
-	for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
-		if (refusals[i].code != code)
-			continue;
-		error_set(err, refusals[i].kind, 0, "%s: %s (%.200s)", address->label,
-			  refusals[i].advice, words);
-		break;
-	}
-	if (err->kind == ERROR_NONE)
+	const struct refusal *refusal = find_refusal(code);
+
+	if (refusal)
+		error_set(err, refusal->kind, 0, "%s: %s (%.200s)", address->label,
+			  refusal->advice, words);
+	else
 		error_set(err, mysql_code_is_loss(code) ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
 			  "%s: %.240s (%u)", address->label, words, code);
 	/* The server's words go to a terminal. */

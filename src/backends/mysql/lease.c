@@ -1,64 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The strategy lease: a row for each lock, in dlock_locks, with its holder, an end by the
- * server's clock, and the fence. Those who hold it together, shared or in slots, are rows
- * in dlock_holders; those who wait, in dlock_queue. The tables are in lease_tables.sql.
+ * The strategy lease. A lock is a row in dlock_locks, with its holder, an end by the server's
+ * clock, and the fence. Clients that hold a lock together, shared or in slots, are rows in
+ * dlock_holders; waiters are rows in dlock_queue. The tables are in sql/lease.sql, where the texts
+ * named here are, too.
  *
- * Each request is one packet of statements, so that no row stays locked while the server
- * waits for a client, which may be stopped. Taking an exclusive lock is one UPDATE that
- * compares and sets; holders of a shared one change under the lock of its row.
+ * Each request is one packet of statements, so that no row stays locked while the server waits for
+ * a client, which may be stopped. Taking an exclusive lock is one UPDATE that compares and sets;
+ * the holders of a shared lock change while its row is locked.
  *
- * Who waits, and who holds, has a ticket: GET_LOCK on a name made of its token's digest.
- * It lives as long as the connection. Waiters sleep in the server, in GET_LOCK on the
- * ticket of the one before them (lease_nap.sql), so that a release, or the end of that
- * connection, wakes the next one and nobody else, which takes its turn with a request of
- * its own (lease_turn.sql); the dead are those without a ticket. That one is prepared before
- * the sleep, as the release is while the lock is held.
- * Where nobody holds a ticket to sleep on (shared holds, a holder that left no process)
- * the first in line sleeps in slices, which look in between, and who releases interrupts
- * it (KILL QUERY). Once it is free, the first in line has 0.9 s to come; a waiter behind
- * it that looks after that passes over it. A waiter looks every 6 s in any case, and in
- * the middle of its sleep, which is one request with the look before it.
+ * Each waiter and each holder has a ticket: GET_LOCK on a name made of the digest of its token. The
+ * ticket lives as long as the connection, so a waiter without a ticket is dead. Waiters sleep in
+ * the server, in GET_LOCK on the ticket of the waiter before them (lease_nap). A release, or the
+ * end of that connection, wakes the next waiter and nobody else; the waiter then takes its turn
+ * with a short request (lease_turn), which the server has prepared before the sleep. The release is
+ * prepared while the lock is held.
+ *
+ * Where there is no ticket to sleep on (shared holds, a holder that left no process) the first in
+ * line sleeps in slices, which look in between, and a client that releases interrupts the sleep
+ * (KILL QUERY). Once the lock is free, the first in line has 0.9 s to come; a waiter behind it that
+ * looks later passes over it. Every waiter looks every 6 s, and in the middle of its sleep, which
+ * is one request with the look before it.
  */
-#include "api.h"
+#include "lease_parts.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "lease.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/hold_mode.h"
 #include "lock/lease.h"
 
-/* The server's part of a wait ends by itself after this (lease_nap.sql). */
+/* The server's part of a wait ends by itself after this time (lease_nap). */
 #define NAP_MS 6000
 /* Pause before another try when others keep a row locked. */
 #define CONTENDED_MS 100
-/* Who has its turn has so long to come; see lease_stale.sql. */
+/* A waiter whose turn it is has so long to come (lease_stale). */
 #define GRANT_US 900000
+/* The error that ends lease_sleep early. */
 #define OUT_OF_RANGE 1690
-/* Before that many a hold has ended: then its release need not be prepared. */
+/* The release of a hold that is shorter than this is not prepared. */
 #define PREPARE_AFTER_MS 20
-/* More turns of a loop that makes progress in each than there can be. */
+/* More rounds than there can be, as each of them makes progress. */
 #define ROUNDS 200
-
-static int lease_open(struct mysql_backend *my, const struct uri *uri, struct error *err)
-{
-	(void)uri;
-	my->state = calloc(1, sizeof(struct lease));
-	if (!my->state) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
-	return 0;
-}
-
-static void lease_close(struct mysql_backend *my)
-{
-	free(my->state);
-}
 
 static struct lease_call call_for(const struct request *request)
 {
@@ -67,178 +51,154 @@ static struct lease_call call_for(const struct request *request)
 	};
 }
 
-/* Our ticket, if this connection has none. */
-static const char *missing_ticket(const struct mysql_backend *my)
+/* Takes our ticket, if this connection does not have it; else "". */
+static const char *missing_ticket(const struct lease *lease)
 {
-	const struct lease *lease = lease_of(my);
+	const struct mysql_conn *conn = &lease->my.conn;
 
-	return !my->conn.mysql || lease->ticket != my->conn.generation ? sql_lease_ticket : NULL;
+	return !conn->mysql || lease->ticket != conn->generation ? sql_lease_ticket : "";
 }
 
-/* A try: takes it if it is free and nobody waits. */
-static void compose_try(const struct mysql_backend *my, struct lease_call *call)
+/* A try, which takes the lock if it is free and nobody waits. */
+static void compose_try(const struct lease *lease, struct lease_call *call)
 {
 	const bool exclusive = lease_mode(call->request) == 0;
 
-	/* Nobody sleeps on the ticket of one who holds with others. */
-	lease_add_now(call, exclusive ? missing_ticket(my) : NULL, NULL);
-	lease_add(call, sql_lease_first);
-	lease_add(call, exclusive ? sql_lease_take : sql_lease_join);
-	lease_add(call, sql_lease_state);
+	/* Nobody sleeps on the ticket of a client that holds together with others. */
+	lease_add(call, sql_lease_now, exclusive ? missing_ticket(lease) : "", ";\n",
+		  sql_lease_first, exclusive ? sql_lease_take : sql_lease_join, sql_lease_state);
 }
 
-/* A place in line, a try, and a sleep if it came to nothing. */
-static void compose_wait(const struct mysql_backend *my, struct lease_call *call)
+/* A place in line, a try, and a sleep if the try came to nothing. */
+static void compose_wait(const struct lease *lease, struct lease_call *call)
 {
 	const bool exclusive = lease_mode(call->request) == 0;
-	const struct lease *lease = lease_of(my);
 	const int slices = lease->no_tickets ? NAP_MS * 1000 / LEASE_SHORT_SLICE_US
 		: lease->dozes ? NAP_MS * 1000 / LEASE_SLICE_US : 0;
 
 	call->into = true;
-	lease_add_now(call, sql_lease_rest, missing_ticket(my));
-	if (!lease->in_line) {
-		lease_add(call, sql_lease_line_begin);
-		lease_add(call, sql_lease_line);
-		lease_add(call, sql_lease_line_end);
-	}
-	lease_add(call, sql_lease_look);
-	lease_add(call, sql_lease_seen_now);
-	lease_add(call, exclusive ? sql_lease_take : sql_lease_join);
-	lease_add(call, sql_lease_state);
-	lease_add(call, sql_lease_nap);
-	if (exclusive && !lease_is_prepared(my, LEASE_TURN))
+	lease_add(call, sql_lease_now, sql_lease_rest, missing_ticket(lease), ";\n");
+	if (!lease->in_line)
+		lease_add(call, sql_lease_line_begin, sql_lease_line, sql_lease_line_end);
+	lease_add(call, sql_lease_look, sql_lease_seen_now,
+		  exclusive ? sql_lease_take : sql_lease_join, sql_lease_state, sql_lease_nap);
+	if (exclusive && !lease_is_prepared(lease, LEASE_TURN))
 		lease_add_prepare(call, LEASE_TURN);
 	if (!exclusive)
 		lease_add(call, sql_lease_drop);
-	lease_add(call, sql_lease_target);
-	lease_add(call, sql_lease_no_target);
-	lease_add(call, sql_lease_tell);
+	lease_add(call, sql_lease_target, sql_lease_no_target, sql_lease_tell);
 	for (int i = 0; i < slices; i++)
 		lease_add(call, sql_lease_doze);
 	lease_add(call, sql_lease_sleep);
 }
 
-static void note_ticket(struct mysql_backend *my, const struct lease_state *state,
+static void note_ticket(struct lease *lease, const struct lease_state *state,
 			const struct request *request)
 {
-	struct lease *lease = lease_of(my);
-
 	if (state->has_ticket)
-		lease->connection = (int64_t)mysql_thread_id(my->conn.mysql);
-	lease->ticket = state->has_ticket ? my->conn.generation : 0;
+		lease->connection = (int64_t)mysql_thread_id(lease->my.conn.mysql);
+	lease->ticket = state->has_ticket ? lease->my.conn.generation : 0;
 	lease->unbroken = state->mine && state->has_ticket;
-	/* See lease_drop.sql. */
+	/* See lease_drop. */
 	if (state->mine && lease_mode(request) != 0)
 		lease->ticket = 0;
 }
 
-/* An old connection of ours has our ticket: the server has not missed it yet. */
-static int free_ticket(struct mysql_backend *my, const struct request *request,
+/*
+ * Ends an old connection of ours that still has our ticket, because the server has not noticed
+ * that it broke.
+ */
+static int free_ticket(struct lease *lease, const struct request *request,
 		       struct lease_call *next, struct error *err)
 {
 	struct lease_call call = call_for(request);
 	struct lease_state state;
 
-	lease_add_now(&call, sql_lease_old, NULL);
-	lease_add(&call, sql_lease_state);
-	if (lease_ask(my, &call, false, &state, err))
+	lease_add(&call, sql_lease_now, sql_lease_old, ";\n", sql_lease_state);
+	if (lease_ask(lease, &call, MYSQL_REPEAT, &state, err))
 		return -1;
-	lease_end_connection(my, state.old);
-	/* It ends in its own time; wait for it as long as a request may take. */
+	mysql_end_connection(&lease->my, state.old);
+	/* The connection ends in its own time: the next request waits for the ticket. */
 	next->patience = 1;
 	return 0;
 }
 
-static int pass_over(struct mysql_backend *my, const struct request *request, int64_t first,
+static int pass_over(struct lease *lease, const struct request *request, int64_t first,
 		     struct error *err)
 {
 	struct lease_call call = call_for(request);
 	struct lease_state state;
 
 	call.first = first;
-	lease_add_now(&call, NULL, NULL);
-	lease_add(&call, sql_lease_pass);
-	lease_add(&call, sql_lease_next);
-	lease_add(&call, sql_lease_state);
-	if (lease_ask(my, &call, false, &state, err))
+	lease_add(&call, sql_lease_now, ";\n", sql_lease_pass, sql_lease_next, sql_lease_state);
+	if (lease_ask(lease, &call, MYSQL_REPEAT, &state, err))
 		return -1;
-	lease_ring(my, state.next);
+	lease_ring(lease, state.next);
 	return 0;
 }
 
 /* Runs one or two texts that set right what a look has found. */
-static int mend(struct mysql_backend *my, const struct request *request, const char *text,
+static int mend(struct lease *lease, const struct request *request, const char *text,
 		const char *more, struct error *err)
 {
 	struct lease_call call = call_for(request);
 
-	lease_add_now(&call, NULL, NULL);
-	lease_add(&call, text);
-	if (more)
-		lease_add(&call, more);
-	return lease_rows(my, &call, NULL, err);
+	lease_add(&call, sql_lease_now, ";\n", text, more);
+	return lease_rows(lease, &call, MYSQL_REPEAT, NULL, err);
 }
 
-/* The lock has N slots for those who use it now. */
+/* Do those who use the lock now use another number of slots than request? */
 static bool disagrees(const struct lease_state *state, const struct request *request,
 		      struct error *err)
 {
 	return state->mode > 0 && state->rest_us > 0 &&
-	       !hold_mode_slots_agree(state->mode, request, err);
+	       !hold_mode_slots_agree((int)state->mode, request, err);
 }
 
-/* The rest of the answer to a wait, which may end with that of its sleep (lease_sleep.sql). */
-static int end_wait(struct mysql_backend *my, struct error *err)
+/* Takes in the rest of the answer to a wait, which may end with the error of lease_sleep. */
+static int end_wait(struct lease *lease, struct error *err)
 {
-	return mysql_drain(my, err) && !(my->conn.mysql && my->conn.code == OUT_OF_RANGE) ? -1 : 0;
+	return mysql_drain(&lease->my, err) &&
+	       !(lease->my.conn.mysql && lease->my.conn.code == OUT_OF_RANGE) ? -1 : 0;
 }
 
 /* What to do about an answer. */
 enum verdict { VERDICT_HELD, VERDICT_BUSY, VERDICT_AGAIN, VERDICT_ERROR };
 
-static enum verdict judge(struct mysql_backend *my, const struct request *request, bool waits,
+static enum verdict judge(struct lease *lease, const struct request *request, bool waits,
 			  const struct lease_state *state, struct lease_call *next,
 			  struct error *err)
 {
-	struct lease *lease = lease_of(my);
+	int failed;
 
-	note_ticket(my, state, request);
+	note_ticket(lease, state, request);
 	lease->in_line = state->in_line;
-	/* Those ahead whose connections broke may come back before it is woken. */
+	/* Waiters ahead whose connections broke may come back before this one is woken. */
 	lease->behind = state->first != 0 || state->ahead > 0;
 	if (state->mine) {
-		/* In line on a connection that broke, and taken on another one. */
-		if (!waits && state->in_line && mend(my, request, sql_lease_unline, NULL, err))
+		/* It got in line on a connection that broke, and took the lock on another one. */
+		if (!waits && state->in_line && mend(lease, request, sql_lease_unline, "", err))
 			return VERDICT_ERROR;
 		return VERDICT_HELD;
 	}
 	if (disagrees(state, request, err))
 		return VERDICT_ERROR;
-	if (!state->known) {
-		if (end_wait(my, err) || mend(my, request, sql_lease_make, NULL, err))
-			return VERDICT_ERROR;
-		return VERDICT_AGAIN;
-	}
-	/* Passed over while it was hung: back in its place. */
-	if (waits && state->asleep) {
-		if (end_wait(my, err) || mend(my, request, sql_lease_look, sql_lease_mark, err))
-			return VERDICT_ERROR;
-		return VERDICT_AGAIN;
-	}
-	if (state->first && state->open_us > GRANT_US) {
-		if (end_wait(my, err) || pass_over(my, request, state->first, err))
-			return VERDICT_ERROR;
-		return VERDICT_AGAIN;
-	}
-	if (waits && !state->in_line)	/* the server has lost its data */
-		return end_wait(my, err) ? VERDICT_ERROR : VERDICT_AGAIN;
-	if (waits && !lease->no_tickets && !state->has_ticket) {
-		if (end_wait(my, err) || free_ticket(my, request, next, err))
-			return VERDICT_ERROR;
-		return VERDICT_AGAIN;
-	}
-	return VERDICT_BUSY;
+	if (!state->known)
+		failed = end_wait(lease, err) || mend(lease, request, sql_lease_make, "", err);
+	else if (waits && state->asleep)
+		/* Others passed over this waiter while it hung: it returns to its place. */
+		failed = end_wait(lease, err) ||
+			 mend(lease, request, sql_lease_look, sql_lease_mark, err);
+	else if (state->first && state->open_us > GRANT_US)
+		failed = end_wait(lease, err) || pass_over(lease, request, state->first, err);
+	else if (waits && !state->in_line)
+		/* The server has lost its data. */
+		failed = end_wait(lease, err);
+	else if (waits && !lease->no_tickets && !state->has_ticket)
+		failed = end_wait(lease, err) || free_ticket(lease, request, next, err);
+	else
+		return VERDICT_BUSY;
+	return failed ? VERDICT_ERROR : VERDICT_AGAIN;
 }
 
 static enum outcome busy(const struct lease_state *state, const struct request *request,
@@ -251,81 +211,72 @@ static enum outcome busy(const struct lease_state *state, const struct request *
 	return OUTCOME_BUSY;
 }
 
-static enum outcome held(struct mysql_backend *my, const struct request *request,
+static enum outcome held(struct lease *lease, const struct request *request,
 			 const struct lease_state *state, struct grant *grant)
 {
-	struct lease *lease = lease_of(my);
-
 	lease->in_line = lease->dozes = lease->napping = lease->woken = false;
-	lease->lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
+	lease->my.lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
 	lease->request = request;
-	grant->fence = state->fence;
+	grant->fence = (uint64_t)state->fence;
 	if (lease_mode(request) == 0)
 		grant->event_ms = clock_boot_ms() + PREPARE_AFTER_MS;
 	return OUTCOME_HELD;
 }
 
-typedef void (*composer)(const struct mysql_backend *, struct lease_call *);
+typedef void (*composer)(const struct lease *, struct lease_call *);
 
 /* Takes in what there is of the end of a sleep in the server. True when it is over. */
-static bool slept(struct mysql_backend *my)
+static bool slept(struct lease *lease)
 {
-	struct lease *lease = lease_of(my);
 	struct error ignored = { 0 };
 	enum mysql_step step;
 	MYSQL_RES *rows;
 	MYSQL_ROW row;
 
-	while ((step = mysql_conn_next(&my->conn, &my->address, NULL, &rows, &ignored)) ==
-	       MYSQL_STEP_ROWS) {
+	while ((step = mysql_next(&lease->my, &rows, &ignored)) == MYSQL_STEP_ROWS) {
 		row = mysql_fetch_row(rows);
 		lease->dozes = row && !row[0];
 		lease->woken = row && row[0] && !strcmp(row[0], "1");
 		mysql_free_result(rows);
 	}
 	lease->napping = step == MYSQL_STEP_PENDING;
-	/* See lease_sleep.sql. */
+	/* See lease_sleep. */
 	if (step == MYSQL_STEP_FAILED)
-		lease->woken = my->conn.code == OUT_OF_RANGE;
+		lease->woken = lease->my.conn.code == OUT_OF_RANGE;
 	return !lease->napping;
 }
 
-static enum outcome attempt(struct mysql_backend *my, const struct request *request,
+static enum outcome attempt(struct lease *lease, const struct request *request,
 			    composer compose, bool waits, struct grant *grant, struct error *err)
 {
-	struct lease *lease = lease_of(my);
+	const enum mysql_how how = waits ? MYSQL_FIRST_ROWS : MYSQL_REPEAT;
+	const int64_t sleep_ms = NAP_MS + lease->my.base.timeout_ms;
 	struct lease_state state;
 	int64_t patience = 0;
+	int failed;
 
 	for (int round = 0; round < ROUNDS; round++) {
 		struct lease_call call = call_for(request);
 
 		call.patience = patience;
 		call.again = lease->unsure;
-		compose(my, &call);
+		compose(lease, &call);
 		grant->sent_ms = clock_boot_ms();
 		grant->ttl_ms = request->ttl_ms;
-		switch (lease_ask(my, &call, waits, &state, err)) {
-		case -1:
-			lease->unsure = true;
-			return OUTCOME_ERROR;
-		case 1:
-			lease->unsure = true;
-			state.age_us = -1;
-			return busy(&state, request, CONTENDED_MS, grant);
-		default:
-			lease->unsure |= my->resent;
-			break;
-		}
-		switch (judge(my, request, waits, &state, &call, err)) {
+		failed = lease_ask(lease, &call, how, &state, err);
+		lease->unsure |= failed || lease->my.resent;
+		if (failed)
+			return failed < 0 ? OUTCOME_ERROR
+					  : busy(&state, request, CONTENDED_MS, grant);
+		switch (judge(lease, request, waits, &state, &call, err)) {
 		case VERDICT_HELD:
-			return held(my, request, &state, grant);
+			return held(lease, request, &state, grant);
 		case VERDICT_ERROR:
 			return OUTCOME_ERROR;
 		case VERDICT_BUSY:
-			/* Its sleep may be over already: nothing to sleep for. */
-			if (!waits || !slept(my))
-				return busy(&state, request, NAP_MS + my->base.timeout_ms, grant);
+			/* The sleep is over already when there was nothing to sleep for. */
+			if (!waits || !slept(lease))
+				return busy(&state, request, sleep_ms, grant);
 			break;
 		case VERDICT_AGAIN:
 			patience = call.patience;
@@ -336,101 +287,97 @@ static enum outcome attempt(struct mysql_backend *my, const struct request *requ
 }
 
 /*
- * Who was woken mostly has its turn, and takes it with a shorter request than that of a
- * wait. On another connection than before there would be nothing that it builds on.
+ * A waiter that was woken mostly has its turn, and takes it with a shorter request than that of a
+ * wait. The request builds on variables of the connection, so it needs the one it slept on.
  */
-static bool take_turn(struct mysql_backend *my, const struct request *request,
+static bool take_turn(struct lease *lease, const struct request *request,
 		      struct grant *grant)
 {
-	struct lease *lease = lease_of(my);
 	struct lease_call call = call_for(request);
 	struct lease_state state = { .known = true };
 	int64_t rows, fence;
 
-	if (!lease->woken || !lease->in_line || missing_ticket(my) || lease_mode(request) != 0)
+	if (!lease->woken || !lease->in_line || missing_ticket(lease)[0] ||
+	    lease_mode(request) != 0)
 		return false;
 	lease->woken = false;
 	if (lease->behind)
 		lease_add(&call, sql_lease_behind);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
-	if (!lease_update(my, &call, LEASE_TURN, &rows, &fence)) {
+	if (!lease_update(lease, &call, LEASE_TURN, &rows, &fence)) {
 		lease->unsure = true;
 		return false;
 	}
 	if (rows != 1 || fence <= 0)
 		return false;
-	state.fence = (uint64_t)fence;
+	state.fence = fence;
 	lease->unbroken = true;
-	held(my, request, &state, grant);
-	/* Not before the command has been told to start. */
+	held(lease, request, &state, grant);
+	/* The rest waits until the command has been told to start: see settle(). */
 	lease->in_line = lease->unsettled = true;
 	grant->event_ms = grant->sent_ms;
 	return true;
 }
 
-/* It has begun to hold: what is left of its waiting, and what its end will need. */
-static void settle(struct mysql_backend *my)
+/* After a hold has begun: cleans up after the wait, and prepares the release. */
+static void settle(struct lease *lease)
 {
-	struct lease *lease = lease_of(my);
 	const struct request *request = lease->request;
 	struct lease_call call = { .request = request, .all = true };
 	const bool prepares = request && lease_mode(request) == 0 && !request->min_hold_ms &&
-		!lease_is_prepared(my, LEASE_LET_GO);
+		!lease_is_prepared(lease, LEASE_LET_GO);
 
-	if (missing_ticket(my) || (!lease->unsettled && !prepares))
+	if (missing_ticket(lease)[0] || (!lease->unsettled && !prepares))
 		return;
 	if (lease->unsettled)
 		lease_add(&call, sql_lease_settle);
 	if (prepares)
 		lease_add_prepare(&call, LEASE_LET_GO);
-	lease_post(my, &call);
+	lease_post(lease, &call);
 	lease->in_line = lease->unsettled = false;
 }
 
-static enum outcome lease_acquire(struct mysql_backend *my, const struct request *request,
+static enum outcome lease_acquire(struct backend *backend, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
+	struct lease *lease = lease_of(backend);
 	enum outcome outcome = OUTCOME_BUSY;
 
-	if (take_turn(my, request, grant))
+	if (take_turn(lease, request, grant))
 		return OUTCOME_HELD;
-	/* In line already, or not: most locks are free, so try before getting in line. */
-	if (!lease_of(my)->in_line)
-		outcome = attempt(my, request, compose_try, false, grant, err);
+	/* Most locks are free, so a client tries before it gets in line. */
+	if (!lease->in_line)
+		outcome = attempt(lease, request, compose_try, false, grant, err);
 	if (outcome == OUTCOME_BUSY && request->queue) {
-		outcome = attempt(my, request, compose_wait, true, grant, err);
-		/* The server is there, as the try has shown: go on like who waits already. */
+		outcome = attempt(lease, request, compose_wait, true, grant, err);
+		/* The try has shown that the server is there: this is an interrupted wait. */
 		if (outcome == OUTCOME_ERROR && err->kind == ERROR_UNAVAILABLE &&
-		    !lease_of(my)->waits) {
+		    !lease->waits) {
 			grant->retry_ms = clock_boot_ms();
 			outcome = OUTCOME_BUSY;
 		}
-		lease_of(my)->waits = true;
+		lease->waits = true;
 	}
 	return outcome;
 }
 
-static int64_t lease_event(struct mysql_backend *my)
+static int64_t lease_event(struct backend *backend)
 {
-	if (lease_of(my)->napping)
-		return slept(my) ? 0 : CLOCK_NEVER;
-	/* The rest of the answer that told of the hold. */
-	if (my->conn.pending && !mysql_poll(my))
+	struct lease *lease = lease_of(backend);
+
+	if (lease->napping)
+		return slept(lease) ? 0 : CLOCK_NEVER;
+	/* What is pending is the rest of the answer that told of the hold. */
+	if (lease->my.conn.pending && !mysql_poll(&lease->my))
 		return CLOCK_NEVER;
-	if (!mysql_is_gone(my))
-		settle(my);
-	return my->conn.mysql ? CLOCK_NEVER : 0;
+	if (!mysql_is_gone(&lease->my))
+		settle(lease);
+	return lease->my.conn.mysql ? CLOCK_NEVER : 0;
 }
 
-extern const struct mysql_strategy mysql_lease;
-const struct mysql_strategy mysql_lease = {
-	.name = "lease",
-	.params = (const char *const[]){ NULL },
-	.tables = sql_lease_tables,
-	.grants = sql_lease_grants,
-	.open = lease_open,
-	.close = lease_close,
+const struct backend_ops lease_ops = {
+	MYSQL_COMMON_SLOTS,
 	.acquire = lease_acquire,
 	.event = lease_event,
 	.renew = lease_renew,
@@ -440,5 +387,4 @@ const struct mysql_strategy mysql_lease = {
 	.inspect = lease_inspect,
 	.list = lease_list,
 	.break_hold = lease_break,
-	.check = lease_check,
 };

@@ -1,204 +1,296 @@
 /* SPDX-License-Identifier: MIT */
-/* Locks that live with a connection: what their statements say. See session.h. */
-#include "session.h"
-
-#include "api.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+/* Locks that live with a connection: taking them, and waiting for them. See session_parts.h. */
+#include "session_parts.h"
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "lock/uri.h"
-#include "lock/view.h"
-#include "waiters.h"
 
-/* The longest that MySQL takes for wait_timeout, a year, is for ever. */
-#define YEAR_S 31536000
-/* A waiter that hangs keeps what it was given so long: less than 5 s (SPEC, 2.7). */
-#define HUNG_S 4
+/* How often a waiter looks who holds the lock, to be able to say so. */
+#define LOOK_MS 15000
+/* Pause after statements of several clients got in each other's way. */
+#define CONTENTION_MS 20
+/* Pause before a look whether the command of an earlier holder is dead; it doubles each time. */
+#define NAP_FIRST_MS 2
+#define NAP_LAST_MS 100
+/* How often to try when the row has to be made first. */
+#define ATTEMPTS 3
 
-const char *const session_params[] = { "wsrep", NULL };
-
-int session_open(struct mysql_backend *my, const struct session_kind *kind,
-		 const struct uri *uri, struct error *err)
+/* Runs sql over my.conn, which is closed when that takes too long. 0 or -1. */
+static int ask(struct session *session, const char *sql, const struct request *request,
+	       struct session_answer *answer, struct error *err)
 {
-	const char *wsrep = uri_param(uri, "wsrep");
-	struct mysql_session *session;
+	MYSQL_RES *rows;
 
-	if (wsrep && strcmp(wsrep, "unsafe") != 0) {
-		error_set(err, ERROR_USAGE, 0, "parameter \"wsrep\" for %.32s: wants \"unsafe\"",
-			  uri->scheme);
+	if (session_run(session, OVER_HOLDER, sql, request, &rows, err))
 		return -1;
-	}
-	session = calloc(1, sizeof(*session));
-	if (!session) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
-	session->kind = kind;
-	session->unsafe = wsrep;
-	session->since_ms = -1;
-	my->state = session;
+	session_read_answer(session, rows, answer);
 	return 0;
 }
 
-void session_close(struct mysql_backend *my)
+/* Refuses a server on which the lock that it has just given is of no use. */
+static int admit_server(const struct session *session, const struct request *request,
+			const struct session_answer *answer, struct error *err)
 {
-	if (my->state)
-		mysql_conn_close(&session_of(my)->side);
-	free(my->state);
-	my->state = NULL;
+	const char *label = session->my.address.label;
+
+	if (answer->wsrep && !session->unsafe)
+		error_set(err, ERROR_USAGE, 0, "%s: is a Galera node, and ?strategy=%s excludes "
+			  "nobody on another one: use ?strategy=lease, or insert; with one node "
+			  "for all clients, ?wsrep=unsafe", label, session->my.strategy->name);
+	else if (answer->read_only)
+		error_set(err, ERROR_REFUSED, 0, "%s: the server is read-only: name the primary",
+			  label);
+	else if (answer->idle_s != session_idle_s(request))
+		error_set(err, ERROR_REFUSED, 0, "%s: wait_timeout does not stay as it was set; "
+			  "?strategy=lease needs no session of its own", label);
+	else
+		return 0;
+	return -1;
 }
 
-/* ---- texts ---- */
-
-static const char *lock_clause(const struct session_kind *kind, const struct request *request)
+/* Somebody else has the lock. Says who, and when to ask again unless the server says more. */
+static enum outcome busy(const struct session *session, struct grant *grant, int64_t retry_ms)
 {
-	return request->mode == HOLD_SHARED ? kind->shared : kind->exclusive;
+	grant->holder = session->holder;
+	grant->age_ms = session->since_ms < 0 ? -1 : clock_boot_ms() - session->since_ms;
+	grant->ahead = -1;
+	grant->retry_ms = retry_ms;
+	return OUTCOME_BUSY;
 }
 
-/* Older ones wait for a second, which session.sql sets. */
-static const char *nowait_clause(MYSQL *mysql, const struct session_kind *kind,
-				 const struct request *request)
+static enum outcome contention(struct session *session, struct grant *grant)
 {
-	const bool maria = mysql && strstr(mysql_get_server_info(mysql), "MariaDB");
-
-	/* Two checks at once may have to wait for each other. */
-	if (request->forget)
-		return "";
-	if (maria)
-		return "NOWAIT";
-	return mysql && kind->transaction && request->mode != HOLD_SHARED &&
-		mysql_get_server_version(mysql) >= 80001 ? "NOWAIT" : "";
-}
-
-int64_t session_idle_s(const struct request *request)
-{
-	const int64_t idle = request->ttl_ms / 1000;
-
-	return idle < 1 ? 1 : idle > YEAR_S ? YEAR_S : idle;
+	/* This session has the lock already, and would take it a second time. */
+	if (session->waiting && session->asleep == BEHIND)
+		session_drop(session);
+	session->waiting = false;
+	return busy(session, grant, clock_boot_ms() + CONTENTION_MS);
 }
 
 /*
- * What a lock of the server is called: names there have at most 64 characters, and
- * capital and small letters, or characters with and without accents, may be the same to
- * it. A name that is free of all that is used as it is.
+ * Takes in what the server says to a session that sleeps. BUSY: nothing yet. HELD: the statement
+ * has come to its end, with the lock.
  */
-static void make_key(const char *name, char key[static SESSION_KEY_SIZE])
+static enum outcome hear(struct session *session, const struct request *request,
+			 struct grant *grant, struct error *err)
 {
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyz0123456789-_.:/+=@,#";
-	unsigned char digest[SHA256_SIZE];
-	const size_t length = strlen(name);
-
-	if (length < SESSION_KEY_SIZE && strspn(name, plain) == length) {
-		memcpy(key, name, length + 1);
-		return;
-	}
-	sha256(name, length, digest);
-	memcpy(key, "dlock:", 6);
-	for (int i = 0; i < 24; i++)
-		snprintf(key + 6 + 2 * i, 3, "%02x", digest[i]);
-}
-
-/* Until a hold that has an end of its own ends, for people; 0: it has none. */
-static int64_t rest_us(const struct request *request)
-{
-	const int64_t rest_ms = request->until_ms - clock_wall_ms();
-
-	return request->until_ms && rest_ms > 0 ? rest_ms * 1000 : 0;
-}
-
-void session_words(struct mysql_backend *my, const struct request *request, int delta,
-		   struct session_words *words)
-{
-	const struct mysql_session *session = session_of(my);
-	const struct session_kind *kind = session->kind;
-	const int64_t idle = session_idle_s(request);
-	const bool maria = my->conn.mysql &&
-			   strstr(mysql_get_server_info(my->conn.mysql), "MariaDB");
-
-	make_key(request->name, words->key);
-	waiters_mark(kind->name, request->name, words->mark);
-	sha256(request->token ? request->token : "",
-		     request->token ? strlen(request->token) : 0, words->digest);
-	holder_encode(&request->self, words->holder);
-	waiters_comment(words->mark, request, words->waiter);
-	/* Nothing of it may be longer than words->values. */
-	memcpy(words->values, (struct sql_value[]){
-		SQL_TEXT("name", request->name),
-		/* A check's probe has a name that no table has. */
-		SQL_NAME("table", request->forget ? "dlock_probe" : request->name),
-		SQL_TEXT("key", words->key),
-		SQL_TEXT("mark", words->mark),
-		SQL_TEXT("strategy", kind->name),
-		SQL_TEXT("holder", words->holder),
-		SQL_BLOB("digest", words->digest, sizeof(words->digest)),
-		SQL_INT("idle", idle),
-		SQL_INT("hung", idle < HUNG_S ? idle : HUNG_S),
-		SQL_INT("limit", YEAR_S),
-		SQL_INT("connection", session->connection),
-		SQL_INT("delta", delta),
-		SQL_INT("rest", rest_us(request)),
-		SQL_INT("lease", session->idle_ms * 1000),
-		SQL_INT("fence", (int64_t)session->fence),
-		SQL_INT("nap", session->nap_ms),
-		SQL_PART("lock", lock_clause(kind, request) ? lock_clause(kind, request) : ""),
-		SQL_PART("nowait", nowait_clause(my->conn.mysql, kind, request)),
-		SQL_PART("waiter", words->waiter),
-		SQL_PART("wsrep", maria ? "@@GLOBAL.wsrep_on" : "0"),
-		SQL_LAST
-	}, 21 * sizeof(struct sql_value));
-}
-
-/* ---- answers ---- */
-
-void session_read_answer(struct mysql_backend *my, MYSQL_RES *rows,
-			 struct session_answer *answer)
-{
-	int64_t numbers[5] = { 0 };
-
-	*answer = (struct session_answer){ .there = mysql_numbers(rows, numbers, 5) == 5 };
-	answer->yes = numbers[0];
-	answer->connection = numbers[1];
-	answer->read_only = numbers[2];
-	answer->wsrep = numbers[3];
-	answer->idle_s = numbers[4];
-	if (my->conn.mysql)
-		answer->in_transaction = my->conn.mysql->server_status & SERVER_STATUS_IN_TRANS;
-}
-
-/* Gives up all that my->conn has, and what the server would keep for it. */
-void session_drop(struct mysql_backend *my)
-{
-	struct mysql_session *session = session_of(my);
-
-	mysql_conn_close(&my->conn);
-	mysql_conn_close(&session->side);
-	session->waiting = session->asking = false;
-	session->generation = 0;
-}
-
-/* ---- fit or not ---- */
-
-int session_check(struct mysql_backend *my, struct findings *findings, struct error *err)
-{
-	static const struct sql_value none[] = { SQL_LAST };
-	int64_t idle_s = 0;
+	struct mysql_backend *my = &session->my;
+	struct session_answer answer = { .there = false };
 	MYSQL_RES *rows;
 
-	if (mysql_run(my, sql_session_check, none, MYSQL_REPEAT, &rows, err))
-		return -1;
-	mysql_numbers(rows, &idle_s, 1);
-	mysql_free_result(rows);
-	if (idle_s == 7654)
-		findings_add(findings, FINDING_OK, "session", NULL,
-			     "the server ends the connection of a holder that is silent for --ttl");
-	else
-		findings_add(findings, FINDING_ERROR, "session",
-			     "connect to the server itself, or use ?strategy=lease",
-			     "wait_timeout does not stay as it was set: something between does not "
-			     "keep sessions apart");
-	return 0;
+	for (;;) {
+		switch (mysql_next(my, &rows, err)) {
+		case MYSQL_STEP_PENDING:
+			if (clock_boot_ms() >= session->look_ms) {
+				session_look(session, request, OVER_NEW, err);
+				session->look_ms = clock_boot_ms() + LOOK_MS;
+			}
+			return busy(session, grant, session->look_ms);
+		case MYSQL_STEP_ROWS:
+			session_read_answer(session, rows, &answer);
+			continue;
+		case MYSQL_STEP_END:
+			if (answer.there && answer.yes)
+				return OUTCOME_HELD;
+			return contention(session, grant);
+		case MYSQL_STEP_FAILED:
+			if (mysql_contended(my))
+				return contention(session, grant);
+			session_drop(session);
+			return OUTCOME_ERROR;
+		}
+	}
 }
+
+/* Sends sql, in which the server keeps this session waiting, for the lock or with it. */
+static void fall_asleep(struct session *session, const struct request *request, const char *sql)
+{
+	struct words words;
+
+	session_words(session, request, &words);
+	mysql_conn_send(&session->my.conn, sql_format(sql, words.values));
+	session->asleep = sql == sql_session_nap ? BEHIND : IN_LINE;
+	session->waiting = true;
+	session->look_ms = clock_boot_ms() + LOOK_MS;
+}
+
+/*
+ * The lock is ours, but the command of an earlier holder may be alive yet: waits for its end, or,
+ * if nobody wants to wait, gives the lock back.
+ */
+static enum outcome stay_behind(struct session *session, const struct request *request,
+				struct grant *grant, struct error *err)
+{
+	struct error ignored = { 0 };
+
+	if (!request->queue) {
+		session_drop(session);
+		return OUTCOME_BUSY;
+	}
+	/* The first time it may be a holder in good order, whose last statement is under way. */
+	if (session->nap_ms == NAP_FIRST_MS || session->since_ms < 0) {
+		session_run(session, OVER_NEW, sql_session_behind, request, NULL, &ignored);
+		session_look(session, request, OVER_NEW, err);
+	}
+	if (!session->nap_ms)
+		session->nap_ms = NAP_FIRST_MS;
+	else if (session->nap_ms < NAP_LAST_MS)
+		session->nap_ms *= 2;
+	fall_asleep(session, request, sql_session_nap);
+	/* The next call sends the statement, and hears what comes of it. */
+	return busy(session, grant, clock_boot_ms());
+}
+
+/*
+ * A client that took the lock before our registration was written has not seen it: so makes sure
+ * that there was none.
+ */
+static int prove_again(struct session *session, const struct request *request, struct error *err)
+{
+	const struct session_kind *kind = session_kind_of(session);
+	struct session_answer answer;
+
+	if (kind->own_registry)
+		return 0;
+	if (ask(session, kind->prove_sql, request, &answer, err))
+		return -1;
+	if (answer.yes && answer.connection == session->connection &&
+	    (!kind->transaction || answer.in_transaction))
+		return 0;
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session that took the lock is gone",
+		  session->my.address.label);
+	return -1;
+}
+
+/* The lock is ours: registers that, and tells the engine. */
+static enum outcome settle(struct session *session, const struct request *request,
+			   const struct session_answer *answer, int64_t sent_ms,
+			   struct grant *grant, struct error *err)
+{
+	enum outcome outcome = OUTCOME_ERROR;
+	struct error why;
+
+	session->waiting = false;
+	session->connection = answer->connection;
+	session->idle_ms = session_idle_s(request) * 1000;
+	session->mode = request->mode;
+	session->until_ms = request->until_ms;
+	if (!admit_server(session, request, answer, err))
+		outcome = session_register(session, request, err);
+	if (outcome == OUTCOME_BUSY)
+		return stay_behind(session, request, grant, err);
+	if (outcome == OUTCOME_HELD && prove_again(session, request, err))
+		outcome = OUTCOME_ERROR;
+	if (outcome != OUTCOME_HELD) {
+		why = *err;
+		/* No command has been started for the registration. */
+		if (session->registered)
+			session_end(session, request, false);
+		session_drop(session);
+		*err = why;
+		return OUTCOME_ERROR;
+	}
+	session->nap_ms = 0;
+	session->generation = session->my.conn.generation;
+	grant->hold_fd = mysql_conn_fd(&session->my.conn);
+	grant->sent_ms = sent_ms;
+	grant->ttl_ms = session->idle_ms;
+	grant->fence = session->fence;
+	return OUTCOME_HELD;
+}
+
+/* One statement that takes the lock or does not. The row may have to be made first. */
+static enum outcome try_once(struct session *session, const struct request *request,
+			     struct grant *grant, struct error *err)
+{
+	const struct session_kind *kind = session_kind_of(session);
+	struct mysql_backend *my = &session->my;
+	struct session_answer answer;
+	int64_t sent_ms;
+
+	/* What the texts say depends on the server. */
+	if (mysql_connect(my, err))
+		return OUTCOME_ERROR;
+	for (int i = 0; i < ATTEMPTS; i++) {
+		sent_ms = clock_boot_ms();
+		if (ask(session, kind->try_sql, request, &answer, err)) {
+			if (mysql_contended(my))
+				return OUTCOME_BUSY;
+			if (my->conn.mysql && my->conn.code == MYSQL_NO_SUCH_TABLE &&
+			    !kind->make_sql)
+				error_set(err, ERROR_REFUSED, 0, "%s: there is no table of this "
+					  "name to lock; ?strategy=lease needs none",
+					  my->address.label);
+			return OUTCOME_ERROR;
+		}
+		if (answer.there && answer.yes)
+			return settle(session, request, &answer, sent_ms, grant, err);
+		if (answer.there || !kind->make_sql)
+			return OUTCOME_BUSY;
+		if (ask(session, kind->make_sql, request, &answer, err) && !mysql_contended(my))
+			return OUTCOME_ERROR;
+	}
+	return OUTCOME_BUSY;
+}
+
+/* In line, or behind an earlier holder. The statement's end tells that the lock may be ours. */
+static enum outcome go_on_waiting(struct session *session, const struct request *request,
+				  struct grant *grant, struct error *err)
+{
+	const struct session_kind *kind = session_kind_of(session);
+	enum outcome outcome = hear(session, request, grant, err);
+	const int64_t sent_ms = clock_boot_ms();
+	struct session_answer answer;
+
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (ask(session, kind->confirm_sql, request, &answer, err)) {
+		session_drop(session);
+		return OUTCOME_ERROR;
+	}
+	if (!answer.yes || (kind->transaction && !answer.in_transaction))
+		return contention(session, grant);
+	return settle(session, request, &answer, sent_ms, grant, err);
+}
+
+static enum outcome session_acquire(struct backend *backend, const struct request *request,
+				    struct grant *grant, struct error *err)
+{
+	struct session *session = session_of(backend);
+	enum outcome outcome;
+
+	if (mysql_admit(session->my.strategy, request, err))
+		return OUTCOME_ERROR;
+	session->tried = true;
+	if (session->waiting)
+		return go_on_waiting(session, request, grant, err);
+	if (session->generation) {
+		grant->fence = session->fence;
+		return session_renew(backend, request, grant, err);
+	}
+	session->nap_ms = 0;
+	outcome = try_once(session, request, grant, err);
+	if (outcome != OUTCOME_BUSY || session->waiting)
+		return outcome;
+	if (session_look(session, request, OVER_HOLDER, err)) {
+		session_drop(session);
+		return OUTCOME_ERROR;
+	}
+	if (!request->queue)
+		return busy(session, grant, CLOCK_NEVER);
+	fall_asleep(session, request, session_kind_of(session)->wait_sql);
+	return go_on_waiting(session, request, grant, err);
+}
+
+const struct backend_ops session_ops = {
+	MYSQL_COMMON_SLOTS,
+	.acquire = session_acquire,
+	.event = session_event,
+	.renew = session_renew,
+	.verify = session_verify,
+	.release = session_release,
+	.again = session_again,
+	.inspect = session_inspect,
+	.list = session_list,
+	.break_hold = session_break,
+};

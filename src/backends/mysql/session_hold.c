@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Locks that live with a connection: keeping and ending. See session.h. */
-#include "session.h"
+/* Locks that live with a connection: keeping and giving back. See session_parts.h. */
+#include "session_parts.h"
 
-#include "api.h"
-
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,44 +11,48 @@
 #include "base/fds.h"
 #include "base/net.h"
 #include "lock/hold_mode.h"
+#include "waiters.h"
 
 /* ---- keeping ---- */
 
-/* The server has spoken, or has ended the connection: whoever is waiting for that looks. */
-int64_t session_event(struct mysql_backend *my)
+/* The server has spoken, or has ended the connection: the call that waits for that looks. */
+int64_t session_event(struct backend *backend)
 {
-	const struct mysql_session *session = session_of(my);
+	struct session *session = session_of(backend);
+	struct mysql_backend *my = &session->my;
 	struct error ignored = { 0 };
+	enum mysql_step step;
 	MYSQL_RES *rows;
 
 	if (session->waiting || session->asking || session->generation)
 		return 0;
-	if (!my->conn.pending)
+	if (!my->conn.pending) {
 		mysql_conn_close(&my->conn);
-	else if (mysql_conn_next(&my->conn, &my->address, NULL, &rows, &ignored) ==
-		 MYSQL_STEP_PENDING)
-		return CLOCK_NEVER;
-	return 0;
+		return 0;
+	}
+	step = mysql_next(my, &rows, &ignored);
+	mysql_free_result(rows);
+	return step == MYSQL_STEP_PENDING ? CLOCK_NEVER : 0;
 }
 
 /* Takes in an answer that is under way. BUSY: it has not come by then. */
-static enum outcome await_answer(struct mysql_backend *my, int64_t deadline_ms,
+static enum outcome await_answer(struct session *session, int64_t deadline_ms,
 				 struct session_answer *answer, struct error *err)
 {
+	struct mysql_backend *my = &session->my;
 	MYSQL_RES *rows;
 
 	for (;;) {
-		switch (mysql_conn_next(&my->conn, &my->address, NULL, &rows, err)) {
+		switch (mysql_next(my, &rows, err)) {
 		case MYSQL_STEP_PENDING:
-			/* Never given up half-way: closing it would free the lock. */
+			/* Never given up half-way: closing the connection would free the lock. */
 			if (!net_wait(mysql_conn_fd(&my->conn), my->conn.waits, deadline_ms, -1,
 				      err))
 				continue;
 			error_prefix(err, "%s", my->address.label);
 			return OUTCOME_BUSY;
 		case MYSQL_STEP_ROWS:
-			session_read_answer(my, rows, answer);
-			mysql_free_result(rows);
+			session_read_answer(session, rows, answer);
 			continue;
 		case MYSQL_STEP_END:
 			return answer->there ? OUTCOME_HELD : OUTCOME_ERROR;
@@ -65,159 +63,146 @@ static enum outcome await_answer(struct mysql_backend *my, int64_t deadline_ms,
 }
 
 /*
- * Asks over the connection that holds; it stays as it is, whatever comes of it. Of two
- * questions, the first one's answer is waited for first. LOST: the connection is gone.
+ * Asks over the connection that holds, which stays as it is, whatever comes of it. If another
+ * question is under way, its answer is waited for first. LOST: the connection is gone.
  */
-static enum outcome ask(struct mysql_backend *my, const char *sql,
-			const struct request *request, struct session_answer *answer,
-			struct error *err)
+static enum outcome ask(struct session *session, const char *sql, const struct request *request,
+			struct session_answer *answer, struct error *err)
 {
-	const int64_t deadline_ms = clock_boot_ms() + my->base.timeout_ms;
-	struct mysql_session *session = session_of(my);
-	struct session_words words;
+	const int64_t deadline_ms = clock_boot_ms() + session->my.base.timeout_ms;
 	enum outcome outcome;
-	char *text;
+	struct words words;
 
 	*answer = (struct session_answer){ .there = false };
 	if (session->asking && sql != session->asked_sql) {
-		outcome = await_answer(my, deadline_ms, answer, err);
+		outcome = await_answer(session, deadline_ms, answer, err);
 		session->asking = outcome == OUTCOME_BUSY;
 		if (outcome == OUTCOME_BUSY || outcome == OUTCOME_LOST)
 			return outcome;
 	}
 	if (!session->asking) {
-		session_words(my, request, 0, &words);
-		text = sql_format(sql, words.values);
-		if (!text) {
-			error_set(err, ERROR_INTERNAL, 0, "out of memory");
-			return OUTCOME_ERROR;
-		}
+		session_words(session, request, &words);
 		session->asked_sql = sql;
 		session->asked_ms = clock_boot_ms();
-		mysql_conn_send(&my->conn, text);
-		session->asking = true;
+		mysql_conn_send(&session->my.conn, sql_format(sql, words.values));
 	}
 	*answer = (struct session_answer){ .there = false };
-	outcome = await_answer(my, deadline_ms, answer, err);
+	outcome = await_answer(session, deadline_ms, answer, err);
 	session->asking = outcome == OUTCOME_BUSY;
 	return outcome;
 }
 
-/* Is my->conn still the one that holds? */
-static bool holding(const struct mysql_backend *my)
+static enum outcome lost(const struct session *session, const char *how, struct error *err)
 {
-	const struct mysql_session *session = session_of(my);
-
-	return session->generation && my->conn.mysql &&
-	       my->conn.generation == session->generation;
-}
-
-static enum outcome lost(const struct mysql_backend *my, const char *how, struct error *err)
-{
-	error_set(err, ERROR_REFUSED, 0, "%s: %s", my->address.label, how);
+	error_set(err, ERROR_REFUSED, 0, "%s: %s", session->my.address.label, how);
 	return OUTCOME_LOST;
 }
 
+/* Is my.conn still the one that holds? */
+static bool holding(const struct session *session, struct error *err)
+{
+	const struct mysql_conn *conn = &session->my.conn;
+
+	if (session->generation && conn->mysql && conn->generation == session->generation)
+		return true;
+	lost(session, "the server ended the connection", err);
+	return false;
+}
+
 /* What an answer of a holder says of the hold. */
-static enum outcome judge(const struct mysql_backend *my, const struct session_answer *answer,
+static enum outcome judge(const struct session *session, const struct session_answer *answer,
 			  struct error *err)
 {
-	const struct mysql_session *session = session_of(my);
-
 	if (answer->connection != session->connection || answer->idle_s * 1000 != session->idle_ms)
-		return lost(my, "the session is another one now", err);
-	if (!answer->yes || (session->kind->transaction && !answer->in_transaction))
-		return lost(my, "the session does not have it any more", err);
+		return lost(session, "the session is another one now", err);
+	if (!answer->yes || (session_kind_of(session)->transaction && !answer->in_transaction))
+		return lost(session, "the session does not have it any more", err);
 	if (answer->read_only)
-		return lost(my, "the server is read-only now, another one may be the primary", err);
+		return lost(session, "the server is read-only now, another one may be the primary",
+			    err);
 	return OUTCOME_HELD;
 }
 
-static enum outcome prove(struct mysql_backend *my, const struct request *request,
-			  const char *sql, struct error *err)
+static enum outcome prove(struct session *session, const struct request *request, const char *sql,
+			  struct error *err)
 {
 	struct session_answer answer;
-	struct error why = { 0 };
+	enum outcome outcome;
 
-	if (!holding(my))
-		return lost(my, "the server ended the connection", err);
-	switch (ask(my, sql, request, &answer, &why)) {
-	case OUTCOME_HELD:
-		return judge(my, &answer, err);
-	case OUTCOME_LOST:
-		*err = why;
+	if (!holding(session, err))
 		return OUTCOME_LOST;
-	case OUTCOME_BUSY:
-	case OUTCOME_ERROR:
-		break;
-	}
-	*err = why;
-	return OUTCOME_ERROR;
+	*err = (struct error){ .kind = ERROR_NONE };
+	outcome = ask(session, sql, request, &answer, err);
+	if (outcome == OUTCOME_HELD)
+		return judge(session, &answer, err);
+	return outcome == OUTCOME_LOST ? OUTCOME_LOST : OUTCOME_ERROR;
 }
 
-enum outcome session_renew(struct mysql_backend *my, const struct request *request,
+enum outcome session_renew(struct backend *backend, const struct request *request,
 			   struct grant *grant, struct error *err)
 {
-	struct mysql_session *session = session_of(my);
-	const struct session_kind *kind = session->kind;
+	struct session *session = session_of(backend);
+	const struct session_kind *kind = session_kind_of(session);
+	struct error ignored = { 0 };
 	enum outcome outcome;
 
 	if (!session->generation)
 		return OUTCOME_LOST;
-	outcome = prove(my, request, kind->renew_sql ? kind->renew_sql : kind->prove_sql, err);
+	outcome = prove(session, request, kind->renew_sql ? kind->renew_sql : kind->prove_sql, err);
 	grant->sent_ms = session->asked_ms;
 	grant->ttl_ms = session->idle_ms;
-	if (outcome == OUTCOME_HELD && !kind->renew_sql && session_extend(my, request, err))
+	if (outcome == OUTCOME_HELD && !kind->renew_sql &&
+	    session_run(session, OVER_SIDE, sql_session_extend, request, NULL, err))
 		return OUTCOME_ERROR;
 	if (outcome == OUTCOME_HELD && request->until_ms != session->until_ms) {
 		session->until_ms = request->until_ms;
-		session_note_end(my, request);
+		session_run(session, OVER_NEW, sql_session_until, request, NULL, &ignored);
 	}
 	return outcome;
 }
 
-enum outcome session_verify(struct mysql_backend *my, const struct request *request,
+enum outcome session_verify(struct backend *backend, const struct request *request,
 			    struct error *err)
 {
-	struct mysql_session *session = session_of(my);
+	struct session *session = session_of(backend);
 	enum outcome outcome;
 
 	if (!session->generation)
-		return session_verify_other(my, request, err);
-	outcome = prove(my, request, session->kind->prove_sql, err);
+		return session_verify_other(session, request, err);
+	outcome = prove(session, request, session_kind_of(session)->prove_sql, err);
 	return outcome == OUTCOME_HELD ? hold_mode_covers(session->mode, 0, request, err)
 				       : outcome;
 }
 
-enum outcome session_again(struct mysql_backend *my, const struct request *request,
+enum outcome session_again(struct backend *backend, const struct request *request,
 			   struct grant *grant, struct error *err)
 {
-	const struct mysql_session *session = session_of(my);
-	enum outcome outcome = session_verify(my, request, err);
+	struct session *session = session_of(backend);
+	enum outcome outcome = session_verify(backend, request, err);
 
 	grant->sent_ms = session->asked_ms;
 	grant->ttl_ms = session->idle_ms;
 	if (outcome == OUTCOME_HELD)
-		outcome = session_count(my, request, 1, &grant->fence, err);
+		outcome = session_count(session, request, 1, &grant->fence, err);
 	return outcome;
 }
 
-/* ---- ending ---- */
+/* ---- giving back ---- */
 
 /* A process of its own keeps the connection while dlock itself returns. */
-static enum outcome linger(struct mysql_backend *my, const struct request *request,
+static enum outcome linger(struct session *session, const struct request *request,
 			   int64_t keep_ms, struct error *err)
 {
 	const struct timespec rest = { keep_ms / 1000, keep_ms % 1000 * 1000000 };
-	const int fd = mysql_conn_fd(&my->conn);
+	const int fd = mysql_conn_fd(&session->my.conn);
 	struct request kept = *request;
 	enum outcome outcome;
 	pid_t pid;
 
-	/* Should this host die meanwhile, the server ends it at about the same time. */
+	/* Should this host die meanwhile, the server ends the connection at about the same time. */
 	kept.ttl_ms = keep_ms + 1999;
-	session_of(my)->idle_ms = session_idle_s(&kept) * 1000;
-	outcome = prove(my, &kept, session_of(my)->kind->confirm_sql, err);
+	session->idle_ms = session_idle_s(&kept) * 1000;
+	outcome = prove(session, &kept, session_kind_of(session)->confirm_sql, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	pid = fork();
@@ -226,13 +211,13 @@ static enum outcome linger(struct mysql_backend *my, const struct request *reque
 		return OUTCOME_ERROR;
 	}
 	if (pid > 0) {
-		/* Closing would say farewell to the server, for both of us. */
-		my->conn.mysql = NULL;
+		/* Closing would say farewell to the server, for both processes. */
+		session->my.conn.mysql = NULL;
 		return OUTCOME_HELD;
 	}
 	prctl(PR_SET_NAME, "dlock-min-hold");
 	setsid();
-	/* Pipes of the caller must not stay open, or it would wait for us. */
+	/* The caller would wait for the end of its pipes. */
 	fds_drop_standard();
 	fds_close_all_but(&fd, 1);
 	if (chdir("/") == 0)
@@ -240,95 +225,97 @@ static enum outcome linger(struct mysql_backend *my, const struct request *reque
 	_exit(0);
 }
 
-/* One acquisition less, but not the last one: see RELEASE_COUNTED. */
-static enum outcome release_counted(struct mysql_backend *my, const struct request *request,
-				    struct error *err)
+/* One acquisition less. BUSY: this is the last one, which stays. */
+static enum outcome count_down(struct session *session, const struct request *request,
+			       struct error *err)
 {
-	enum outcome outcome = session_verify(my, request, err);
+	struct request any = *request;
+	enum outcome outcome;
 	uint64_t fence;
 
+	any.mode = HOLD_ANY;
+	outcome = session_verify(&session->my.base, &any, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	outcome = session_count(my, request, -1, &fence, err);
-	if (outcome == OUTCOME_HELD)
-		return OUTCOME_BUSY;
-	return outcome == OUTCOME_LOST ? OUTCOME_HELD : outcome;
+	outcome = session_count(session, request, -1, &fence, err);
+	return outcome == OUTCOME_LOST ? OUTCOME_BUSY : outcome;
 }
 
 /*
- * Frees it, and says with the same request that the command is dead. It was held to the end if
- * the answer says so, whatever the server refuses of the rest: then the end of the connection
- * frees it.
+ * Frees the lock, and says with the same request that the command is dead. The lock was held to
+ * the end if the answer says so, whatever the server refuses of the rest: then the end of the
+ * connection frees it.
  */
-static enum outcome free_lock(struct mysql_backend *my, const struct request *request,
+static enum outcome free_lock(struct session *session, const struct request *request,
 			      struct error *err)
 {
-	struct mysql_session *session = session_of(my);
-	const struct session_kind *kind = session->kind;
-	const bool shared = session->mode == HOLD_SHARED;
+	const struct session_kind *kind = session_kind_of(session);
 	struct session_answer answer = { .there = false };
 	enum outcome outcome;
 
-	if (!holding(my))
-		return lost(my, "the server ended the connection", err);
-	outcome = ask(my, shared ? kind->release_shared_sql : kind->release_sql, request, &answer,
-		      err);
+	if (!holding(session, err))
+		return OUTCOME_LOST;
+	outcome = ask(session, kind->release_sql, request, &answer, err);
 	session->registered = outcome != OUTCOME_HELD;
 	if (answer.there)
-		return judge(my, &answer, err);
-	if (outcome == OUTCOME_ERROR && my->conn.mysql)
-		return prove(my, request, kind->prove_sql, err);
+		return judge(session, &answer, err);
+	if (outcome == OUTCOME_ERROR && session->my.conn.mysql)
+		return prove(session, request, kind->prove_sql, err);
 	return outcome == OUTCOME_BUSY ? OUTCOME_ERROR : outcome;
 }
 
-enum outcome session_release(struct mysql_backend *my, const struct request *request,
+/* Deletes what a name that will never be used again has left. */
+static void forget(struct session *session, const struct request *request)
+{
+	const char *forget_sql = session_kind_of(session)->forget_sql;
+	struct error ignored = { 0 };
+
+	session_run(session, OVER_NEW, sql_session_forget, request, NULL, &ignored);
+	if (forget_sql)
+		session_run(session, OVER_NEW, forget_sql, request, NULL, &ignored);
+}
+
+enum outcome session_release(struct backend *backend, const struct request *request,
 			     enum release how, int64_t keep_ms, struct error *err)
 {
-	struct mysql_session *session = session_of(my);
+	struct session *session = session_of(backend);
 	bool ended = how == RELEASE_ALL;
-	struct session_words words;
 	enum outcome outcome;
-	uint64_t fence;
 
 	if (how == RELEASE_COUNTED)
-		return release_counted(my, request, err);
+		return release_counted(count_down(session, request, err));
 	if (session->waiting) {
-		waiters_leave(my);
-		session_drop(my);
+		waiters_leave(&session->my);
+		session_drop(session);
 		return OUTCOME_LOST;
 	}
 	if (how == RELEASE_ONE) {
-		outcome = session_verify(my, request, err);
-		ended = outcome == OUTCOME_LOST;
-		if (outcome == OUTCOME_HELD &&
-		    session_count(my, request, -1, &fence, err) == OUTCOME_HELD)
+		outcome = count_down(session, request, err);
+		if (outcome == OUTCOME_HELD)
 			return OUTCOME_BUSY;
+		ended = outcome == OUTCOME_LOST;
 	}
 	/*
-	 * It is freed by the process that has the connection only. But who has the token may say
-	 * that the command is dead, when that process, or the connection, is gone.
+	 * Only the process that has the connection frees the lock. But any process that has the
+	 * token may say that the command is dead, when that process or the connection is gone.
 	 */
 	if (!session->generation) {
 		if (session->registered || (!session->tried && ended))
-			session_end(my, request, false);
-		session_drop(my);
+			session_end(session, request, false);
+		session_drop(session);
 		return OUTCOME_LOST;
 	}
 	if (keep_ms > 0) {
-		outcome = linger(my, request, keep_ms, err);
+		outcome = linger(session, request, keep_ms, err);
 		if (outcome == OUTCOME_HELD)
-			session_end(my, request, true);
+			session_end(session, request, true);
 	} else {
-		outcome = free_lock(my, request, err);
+		outcome = free_lock(session, request, err);
 	}
 	if (session->registered)
-		session_end(my, request, false);
-	if (request->forget && outcome == OUTCOME_HELD) {
-		session_words(my, request, 0, &words);
-		mysql_run_aside(my, sql_session_forget, words.values, NULL, err);
-		if (session->kind->forget_sql)
-			mysql_run_aside(my, session->kind->forget_sql, words.values, NULL, err);
-	}
-	session_drop(my);
+		session_end(session, request, false);
+	if (request->forget && outcome == OUTCOME_HELD)
+		forget(session, request);
+	session_drop(session);
 	return outcome;
 }

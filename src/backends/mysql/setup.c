@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lock.h"
+#include "run.h"
 
 static const char create[] = "CREATE TABLE IF NOT EXISTS ";
 
-/* Are all tables there that text makes? */
+/* Are all tables that text makes there? */
 static bool is_made(struct mysql_backend *my, const char *text)
 {
 	struct error ignored = { 0 };
@@ -30,20 +30,19 @@ static bool is_made(struct mysql_backend *my, const char *text)
 
 int mysql_setup(struct backend *backend, struct error *err)
 {
-	static const struct sql_value none[] = { SQL_LAST };
 	struct mysql_backend *my = mysql_from_backend(backend);
-	const char *sql = my->strategy->tables[0] ? my->strategy->tables : "DO 0";
+	const struct mysql_strategy *strategy = my->strategy;
 
-	/* An account that may not make what is there already need not. */
+	/* An account that may not create tables can use those that are there. */
 	my->only_looks = true;
-	if ((!my->strategy->tables[0] || !is_made(my, my->strategy->tables)) &&
-	    mysql_run(my, sql, none, MYSQL_REPEAT, NULL, err))
+	if (!is_made(my, strategy->tables) &&
+	    mysql_run(my, strategy->tables, NULL, MYSQL_REPEAT, NULL, err))
 		return -1;
-	return my->strategy->columns
-		? mysql_run(my, my->strategy->columns, none, MYSQL_REPEAT, NULL, err) : 0;
+	return strategy->columns
+		? mysql_run(my, strategy->columns, NULL, MYSQL_REPEAT, NULL, err) : 0;
 }
 
-/* 'USER'@'%', an apostrophe doubled: one works whatever sql_mode is. NULL: no memory. */
+/* Makes 'USER'@'%', with doubled apostrophes, which work in every sql_mode. NULL: no memory. */
 static char *quote_account(const char *user)
 {
 	char *text = malloc(2 * strlen(user) + 8), *end = text;

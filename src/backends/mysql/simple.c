@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Locks that are a row with an end; see simple.h. */
 #include "simple.h"
-
-#include "api.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,77 +12,59 @@
 #include "lock/view.h"
 #include "waiters.h"
 
-/* A waiter's pauses: the first one, doubled each time, and the longest (SPEC, 2.7). */
+/* A waiter's first pause, which doubles each time, and the longest one. */
 #define PAUSE_FIRST_MS 50
 #define PAUSE_MS 5000
-/* Statements got in each other's way: again after this. */
+/* Pause after statements of several clients got in each other's way. */
 #define CONTENTION_MS 20
 /* Least pause before the end of a lease. */
 #define PAUSE_LEAST_MS 20
-/* Somebody gave it back between two statements: at once again, so often. */
+/* How often to try at once again when the lock was given back between two statements. */
 #define ROUNDS 3
 
-int simple_open(struct mysql_backend *my, const struct simple_kind *kind, struct error *err)
-{
-	struct simple *simple = calloc(1, sizeof(*simple));
+/* The row that take, look and renew end with; see struct simple_kind. */
+struct simple_state {
+	bool held, mine;
+	uint64_t fence;
+	int64_t age_us, rest_us, holds;
+	struct holder holder;
+};
 
-	if (!simple) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
-	simple->kind = kind;
-	my->state = simple;
-	return 0;
+static struct simple *simple_of(struct backend *backend)
+{
+	return (struct simple *)backend;
 }
 
-void simple_close(struct mysql_backend *my)
+static const struct simple_kind *kind_of(const struct simple *simple)
 {
-	free(my->state);
-	my->state = NULL;
+	return simple->my.strategy->simple;
 }
 
 /* ---- requests ---- */
 
-void simple_make_words(const struct mysql_backend *my, const struct request *request,
-		       const struct simple_extra *extra, struct simple_words *words)
+static void make_words(const struct simple *simple, const struct request *request,
+		       struct words *words)
 {
-	const struct simple *simple = simple_of(my);
-	const char *token = request->token ? request->token : "";
-	struct request noted = *request;
-
-	sha256(token, strlen(token), words->digest);
+	words_begin(words, request, request->ttl_ms);
 	memcpy(words->by, "dlock-", 6);
 	for (int i = 0; i < 16; i++)
 		snprintf(words->by + 6 + 2 * i, 3, "%02x", words->digest[i]);
-	noted.self.ttl_ms = request->ttl_ms;
-	simple->kind->encode(&noted, words->by, words->owner);
-	waiters_mark(simple->kind->mark, request->name, words->mark);
-	waiters_comment(words->mark, request, words->comment);
-	memcpy(words->values, (struct sql_value[]){
-		SQL_TEXT("name", request->name),
-		SQL_BLOB("token", words->digest, sizeof(words->digest)),
+	if (kind_of(simple)->encode)
+		kind_of(simple)->encode(request, words);
+	words_add_waiter(words, simple->my.strategy, request);
+	words_add(words, (const struct sql_value[]){
 		SQL_TEXT("by", words->by),
 		SQL_TEXT("owner", words->owner),
 		SQL_INT("ttl", request->ttl_ms * 1000),
-		SQL_INT("usual", BACKEND_TTL_MS * 1000),
 		SQL_INT("keep", request->min_hold_ms * 1000),
-		SQL_INT("rest", extra->keep_ms * 1000),
-		SQL_INT("one", extra->one),
-		SQL_INT("step", extra->step),
-		SQL_INT("holds", extra->holds),
-		SQL_INT("pause", extra->pause_ms),
-		SQL_PART("waiter", words->comment),
 		SQL_PART("zone", simple->zone),
 		SQL_LAST
-	}, 15 * sizeof(struct sql_value));
+	});
 }
-
-const struct simple_extra simple_no_extra = { .one = false };
 
 static int read_state(const struct simple *simple, MYSQL_RES *rows, struct simple_state *state)
 {
 	MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
-	const unsigned long *lengths = row ? mysql_fetch_lengths(rows) : NULL;
 
 	*state = (struct simple_state){ .held = row };
 	if (!row)
@@ -100,111 +79,69 @@ static int read_state(const struct simple *simple, MYSQL_RES *rows, struct simpl
 	state->age_us = strtoll(row[2], NULL, 10);
 	state->rest_us = strtoll(row[3], NULL, 10);
 	state->holds = strtoll(row[4], NULL, 10);
-	simple->kind->decode(&state->holder, row[5], lengths[5]);
+	kind_of(simple)->decode(&state->holder, row[5], mysql_fetch_lengths(rows)[5]);
 	return 0;
 }
 
-int simple_run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
+/*
+ * mysql_run(), which also notes a connection that broke meanwhile: the server may still be at the
+ * statement, waiting for a row, and would take the lock when nobody wants it any more.
+ */
+static int run(struct simple *simple, const char *sql, const struct words *words,
 	       MYSQL_RES **rows, struct error *err)
 {
-	struct simple *simple = simple_of(my);
+	struct mysql_backend *my = &simple->my;
 	unsigned long connection;
 	int result;
 
-	/* An old one is of no use to who waits no more. */
+	/* A connection that still sleeps is of no use to a client that has stopped waiting. */
 	if (my->conn.pending)
 		mysql_conn_close(&my->conn);
 	if (mysql_connect(my, err))
 		return -1;
 	connection = mysql_thread_id(my->conn.mysql);
-	result = mysql_run(my, sql, values, MYSQL_REPEAT, rows, err);
+	result = mysql_run(my, sql, words->values, MYSQL_REPEAT, rows, err);
 	if (my->resent || !my->conn.mysql)
-		simple->stale = connection;
+		simple->stale = (int64_t)connection;
 	return result;
 }
 
-/* Ends what simple_run() may have left. */
-static void end_stale(struct mysql_backend *my)
+/* Ends the connection that run() has noted. */
+static void end_stale(struct simple *simple)
 {
-	struct simple *simple = simple_of(my);
-	const struct sql_value values[] = {
-		SQL_INT("connection", (int64_t)simple->stale), SQL_LAST
-	};
-	struct error ignored = { 0 };
-
-	if (simple->stale)
-		mysql_run(my, sql_kill_connection, values, MYSQL_ONCE, NULL, &ignored);
+	mysql_end_connection(&simple->my, simple->stale);
 	simple->stale = 0;
 }
 
-int simple_ask(struct mysql_backend *my, const char *sql, const struct request *request,
+/* Runs one of the texts that end with the state. 0 or -1. */
+static int ask(struct simple *simple, const char *sql, const struct request *request,
 	       struct simple_state *state, struct error *err)
 {
-	struct simple_words words;
+	struct words words;
 	MYSQL_RES *rows;
 	int failed;
 
-	simple_make_words(my, request, &simple_no_extra, &words);
-	if (simple_run(my, sql, words.values, &rows, err))
+	make_words(simple, request, &words);
+	if (run(simple, sql, &words, &rows, err))
 		return -1;
-	failed = read_state(simple_of(my), rows, state);
+	failed = read_state(simple, rows, state);
 	mysql_free_result(rows);
-	if (failed)
-		mysql_odd(my, err);
-	return failed;
+	return failed ? mysql_odd(&simple->my, err) : 0;
 }
 
-int simple_exists(struct mysql_backend *my, struct error *err)
+/* How the lock stands, without making a table for that. 0 or -1. */
+static int look(struct simple *simple, const struct request *request, struct simple_state *state,
+		struct error *err)
 {
-	static const struct sql_value none[] = { SQL_LAST };
-	int64_t count = 0;
-	MYSQL_RES *rows;
+	int there = mysql_has_table(&simple->my, kind_of(simple)->table, err);
 
-	if (mysql_run(my, simple_of(my)->kind->exists, none, MYSQL_REPEAT, &rows, err))
-		return -1;
-	mysql_numbers(rows, &count, 1);
-	mysql_free_result(rows);
-	return count > 0;
-}
-
-bool simple_contended(const struct mysql_backend *my)
-{
-	return my->conn.mysql && mysql_code_is_contention(my->conn.code);
+	*state = (struct simple_state){ .held = false };
+	return there > 0 ? ask(simple, kind_of(simple)->look, request, state, err) : there;
 }
 
 /* ---- taking ---- */
 
-int simple_refuse(const struct simple *simple, const struct request *request,
-		  struct error *err)
-{
-	if (request->mode == HOLD_SLOT)
-		error_set(err, ERROR_USAGE, 0, "%s has no --slots; ?strategy=lease has",
-			  simple->kind->name);
-	else if (request->mode == HOLD_SHARED)
-		error_set(err, ERROR_USAGE, 0, "%s has no shared holds; ?strategy=lease has",
-			  simple->kind->name);
-	else
-		return simple->kind->admit(request->name, err);
-	return -1;
-}
-
-/* Sleeps in a statement, so that others can see who waits. */
-static int doze(struct mysql_backend *my, const struct request *request, int64_t pause_ms,
-		struct error *err)
-{
-	const struct simple_extra extra = { .pause_ms = pause_ms };
-	struct simple_words words;
-
-	simple_make_words(my, request, &extra, &words);
-	return mysql_start(my, sql_simple_doze, words.values, err);
-}
-
-static int64_t jitter(int64_t pause_ms)
-{
-	return pause_ms - rand() % (pause_ms / 4 + 1);
-}
-
-/* Somebody else has it: for how long is there no point in looking? */
+/* For how many ms there is no point in looking at a lock that somebody else holds. */
 static int64_t next_pause(struct simple *simple, const struct simple_state *state)
 {
 	const int64_t rest_ms = state->rest_us / 1000 + 1;
@@ -214,49 +151,53 @@ static int64_t next_pause(struct simple *simple, const struct simple_state *stat
 		simple->pause_ms = PAUSE_MS;
 	if (rest_ms < simple->pause_ms)
 		return rest_ms < PAUSE_LEAST_MS ? PAUSE_LEAST_MS : rest_ms;
-	return jitter(simple->pause_ms);
+	/* Waiters that came together are not to look together. */
+	return simple->pause_ms - rand() % (simple->pause_ms / 4 + 1);
 }
 
-static enum outcome busy(struct mysql_backend *my, const struct request *request,
+static enum outcome busy(struct simple *simple, const struct request *request,
 			 const struct simple_state *state, struct grant *grant)
 {
-	struct simple *simple = simple_of(my);
-	int64_t pause_ms = CONTENTION_MS;
+	int64_t pause_ms = state->held ? next_pause(simple, state) : CONTENTION_MS;
 	struct error ignored = { 0 };
+	struct words words;
 
 	grant->holder = state->holder;
 	grant->age_ms = state->held ? state->age_us / 1000 : -1;
 	grant->ahead = -1;
-	if (state->held)
-		pause_ms = next_pause(simple, state);
-	/* The statement's end wakes us; should the server hang, the clock does. */
-	grant->retry_ms = clock_boot_ms() + pause_ms + (request->queue ? my->base.timeout_ms : 0);
-	/* A connection that breaks only now is made anew when it is needed. */
-	if (request->queue)
-		simple->waiting = !doze(my, request, pause_ms, &ignored);
+	grant->retry_ms = clock_boot_ms() + pause_ms;
+	if (!request->queue)
+		return OUTCOME_BUSY;
+	/* The statement's end wakes this client; should the server hang, the clock does. */
+	grant->retry_ms += simple->my.base.timeout_ms;
+	make_words(simple, request, &words);
+	words_add(&words, (const struct sql_value[]){ SQL_INT("pause", pause_ms), SQL_LAST });
+	/* A connection that breaks now is opened anew when it is needed. */
+	simple->waiting = !mysql_start(&simple->my, sql_simple_doze, words.values, &ignored);
 	return OUTCOME_BUSY;
 }
 
-enum outcome simple_acquire(struct mysql_backend *my, const struct request *request,
-			    struct grant *grant, struct error *err)
+static enum outcome simple_acquire(struct backend *backend, const struct request *request,
+				   struct grant *grant, struct error *err)
 {
-	struct simple *simple = simple_of(my);
+	struct simple *simple = simple_of(backend);
+	struct mysql_backend *my = &simple->my;
 	struct simple_state state = { .held = false };
 
-	if (simple_refuse(simple, request, err))
+	if (mysql_admit(my->strategy, request, err))
 		return OUTCOME_ERROR;
 	if (simple->waiting && my->conn.pending)
 		mysql_poll(my);
-	end_stale(my);
-	/* Of those who wait, each looks before it locks the row to see. */
-	if (simple->waiting && simple_ask(my, simple->kind->look, request, &state, err))
+	end_stale(simple);
+	/* Each of many waiters looks, before it locks the row to try. */
+	if (simple->waiting && ask(simple, kind_of(simple)->look, request, &state, err))
 		return OUTCOME_ERROR;
 	simple->waiting = false;
 	for (int round = 0; round < ROUNDS && (!state.held || state.mine); round++) {
 		grant->sent_ms = clock_boot_ms();
 		grant->ttl_ms = request->ttl_ms;
-		if (simple_ask(my, simple->kind->take, request, &state, err)) {
-			if (!simple_contended(my))
+		if (ask(simple, kind_of(simple)->take, request, &state, err)) {
+			if (!mysql_contended(my))
 				return OUTCOME_ERROR;
 			state.held = false;
 			break;
@@ -264,146 +205,290 @@ enum outcome simple_acquire(struct mysql_backend *my, const struct request *requ
 		if (!state.mine)
 			continue;
 		simple->pause_ms = 0;
-		simple->lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
+		my->lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
 		grant->fence = state.fence;
 		return OUTCOME_HELD;
 	}
-	return busy(my, request, &state, grant);
+	return busy(simple, request, &state, grant);
 }
 
-int64_t simple_event(struct mysql_backend *my)
+static int64_t simple_event(struct backend *backend)
 {
-	if (my->conn.pending)
-		return mysql_poll(my) ? 0 : CLOCK_NEVER;
-	return mysql_is_gone(my) && simple_of(my)->waiting ? 0 : CLOCK_NEVER;
+	struct simple *simple = simple_of(backend);
+
+	if (simple->my.conn.pending)
+		return mysql_poll(&simple->my) ? 0 : CLOCK_NEVER;
+	return mysql_is_gone(&simple->my) && simple->waiting ? 0 : CLOCK_NEVER;
 }
 
 /* ---- holding ---- */
 
-static void say_lost(const struct mysql_backend *my, const struct simple_state *state,
-		     struct error *err)
+static enum outcome simple_renew(struct backend *backend, const struct request *request,
+				 struct grant *grant, struct error *err)
 {
-	error_set(err, ERROR_REFUSED, 0, state->held ? "%s: somebody else has it now"
-						     : "%s: its row has expired or is gone",
-		  my->address.label);
-}
-
-enum outcome simple_renew(struct mysql_backend *my, const struct request *request,
-			  struct grant *grant, struct error *err)
-{
+	struct simple *simple = simple_of(backend);
 	const int64_t sent_ms = clock_boot_ms();
-	struct simple *simple = simple_of(my);
 	struct simple_state state;
 
-	if (simple_ask(my, simple->kind->renew, request, &state, err))
+	if (ask(simple, kind_of(simple)->renew, request, &state, err))
 		return OUTCOME_ERROR;
 	if (!state.mine) {
-		say_lost(my, &state, err);
+		error_set(err, ERROR_REFUSED, 0, state.held ? "%s: somebody else has it now"
+							    : "%s: its row has expired or is gone",
+			  simple->my.address.label);
 		return OUTCOME_LOST;
 	}
 	grant->sent_ms = sent_ms;
-	/* By which TTL, the row says; where there is no room for that, how long it lasts. */
+	/* The row notes the TTL; where it has no room for that, it shows how long it lasts. */
 	grant->ttl_ms = state.holder.ttl_ms ? state.holder.ttl_ms : state.rest_us / 1000;
-	simple->lease_end_ms = lease_end(sent_ms, grant->ttl_ms);
+	simple->my.lease_end_ms = lease_end(sent_ms, grant->ttl_ms);
 	return OUTCOME_HELD;
 }
 
-int simple_look(struct mysql_backend *my, const struct request *request,
-		struct simple_state *state, struct error *err)
+/* Does the token hold the lock, and how? Of HELD *state says the rest. */
+static enum outcome covers(struct simple *simple, const struct request *request,
+			   struct simple_state *state, struct error *err)
 {
-	int there = simple_exists(my, err);
-
-	*state = (struct simple_state){ .held = false };
-	if (there > 0)
-		return simple_ask(my, simple_of(my)->kind->look, request, state, err);
-	return there;
+	if (look(simple, request, state, err))
+		return OUTCOME_ERROR;
+	return state->mine ? hold_mode_covers(HOLD_EXCLUSIVE, 0, request, err) : OUTCOME_LOST;
 }
 
-enum outcome simple_verify(struct mysql_backend *my, const struct request *request,
-			   struct error *err)
+static enum outcome simple_verify(struct backend *backend, const struct request *request,
+				  struct error *err)
 {
 	struct simple_state state;
 
-	if (simple_look(my, request, &state, err))
-		return OUTCOME_ERROR;
-	if (!state.mine)
-		return OUTCOME_LOST;
-	return hold_mode_covers(HOLD_EXCLUSIVE, 0, request, err);
+	return covers(simple_of(backend), request, &state, err);
 }
 
-/* Neither may fail what has been done. */
-static void tidy(struct mysql_backend *my, const struct request *request,
-		 const struct simple_words *words)
+/* ---- acquired more than once ---- */
+
+/*
+ * Counts one acquisition more or less than *seen shows, which then has the fence. HELD; LOST: the
+ * lock is not ours; BUSY: there is only one acquisition, which is not taken away; ERROR.
+ */
+static enum outcome count(struct simple *simple, const struct request *request, int step,
+			  struct simple_state *seen, struct error *err)
 {
-	const struct simple_kind *kind = simple_of(my)->kind;
-	struct error ignored = { 0 };
-
-	if (request->forget)
-		mysql_run(my, kind->forget, words->values, MYSQL_ONCE, NULL, &ignored);
-	else if (kind->purge)
-		mysql_run(my, kind->purge, words->values, MYSQL_ONCE, NULL, &ignored);
-}
-
-/* One acquisition less, but not the last one: see RELEASE_COUNTED. */
-static enum outcome release_counted(struct mysql_backend *my, const struct request *request,
-				    struct error *err)
-{
-	enum outcome outcome = simple_count_down(my, request, err);
-
-	if (outcome == OUTCOME_HELD)
-		return OUTCOME_BUSY;
-	return outcome == OUTCOME_BUSY ? OUTCOME_HELD : outcome;
-}
-
-enum outcome simple_release(struct mysql_backend *my, const struct request *request,
-			    enum release how, int64_t keep_ms, struct error *err)
-{
-	const struct simple_extra extra = { .keep_ms = keep_ms, .one = how == RELEASE_ONE };
-	const int64_t sent_ms = clock_boot_ms();
-	struct simple *simple = simple_of(my);
-	enum outcome outcome = OUTCOME_LOST;
-	int64_t answer = -1;
-	struct simple_words words;
+	struct mysql_backend *my = &simple->my;
+	const int64_t until_ms = clock_boot_ms() + my->base.timeout_ms;
+	int64_t answer[3];	/* see insert_count */
+	bool again = false;
+	struct words words;
 	MYSQL_RES *rows;
-	int there = 1;
-	bool again = false, released;
 
-	if (how == RELEASE_COUNTED)
-		return release_counted(my, request, err);
-	if (simple->waiting) {
-		simple->waiting = false;
-		if (my->conn.mysql)
-			waiters_leave(my);
-	}
-	end_stale(my);
-	/* Who never held it makes no table for that. */
-	if (!simple->lease_end_ms)
-		there = simple_exists(my, err);
-	if (there <= 0)
-		return there ? OUTCOME_ERROR : OUTCOME_LOST;
-	simple_make_words(my, request, &extra, &words);
-	while (answer < 0 || answer == 2) {
-		if (extra.one && simple->kind->count)
-			outcome = simple_count_down(my, request, err);
-		if (outcome == OUTCOME_HELD)
-			return OUTCOME_BUSY;
-		if (outcome == OUTCOME_ERROR)
-			return outcome;
-		if (mysql_run(my, simple->kind->release, words.values, MYSQL_REPEAT, &rows, err)) {
+	make_words(simple, request, &words);
+	while (step > 0 || seen->holds > 1) {
+		words_add(&words, (const struct sql_value[]){
+			SQL_INT("step", step), SQL_INT("holds", seen->holds), SQL_LAST });
+		if (run(simple, kind_of(simple)->count, &words, &rows, err)) {
 			again = true;
-			if (simple_contended(my) && clock_boot_ms() < sent_ms + my->base.timeout_ms)
+			if (mysql_contended(my) && clock_boot_ms() < until_ms)
 				continue;
 			return OUTCOME_ERROR;
 		}
 		again |= my->resent;
-		mysql_numbers(rows, &answer, 1);
-		mysql_free_result(rows);
+		mysql_numbers(rows, answer, 3);
+		if (!answer[1])
+			return OUTCOME_LOST;
+		seen->fence = (uint64_t)answer[2];
+		if (answer[0] > 0 || (again && answer[1] == seen->holds + step))
+			return OUTCOME_HELD;
+		/* Somebody else has counted, too. */
+		again = false;
+		seen->holds = answer[1];
 	}
-	/* Sent twice within the lease: it was the first one that released. */
-	released = answer == 1 || (again && sent_ms < simple->lease_end_ms);
-	tidy(my, request, &words);
+	return OUTCOME_BUSY;
+}
+
+/* What a hold is extended by when it is counted, in ms: see own_ttl. */
+static int64_t own_ttl(const struct simple_state *state)
+{
+	if (state->holder.ttl_ms)
+		return state->holder.ttl_ms;
+	return state->rest_us > BACKEND_TTL_MS * 1000 ? state->rest_us / 1000 : BACKEND_TTL_MS;
+}
+
+static enum outcome simple_again(struct backend *backend, const struct request *request,
+				 struct grant *grant, struct error *err)
+{
+	struct simple *simple = simple_of(backend);
+	const struct mysql_strategy *strategy = simple->my.strategy;
+	struct simple_state state;
+	enum outcome outcome = covers(simple, request, &state, err);
+
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (!strategy->simple->count) {
+		error_set(err, ERROR_USAGE, 0, "?%s=%s cannot count how often it was acquired; "
+			  "?strategy=lease can", strategy->dialect ? "dialect" : "strategy",
+			  strategy->name);
+		return OUTCOME_ERROR;
+	}
+	grant->sent_ms = clock_boot_ms();
+	grant->ttl_ms = own_ttl(&state);
+	if (grant->ttl_ms < request->ttl_ms)
+		grant->ttl_ms = request->ttl_ms;
+	outcome = count(simple, request, 1, &state, err);
+	grant->fence = state.fence;
+	return outcome;
+}
+
+/* One acquisition less. HELD; BUSY: this is the last one, which stays; LOST; ERROR. */
+static enum outcome count_down(struct simple *simple, const struct request *request,
+			       struct error *err)
+{
+	struct simple_state state;
+
+	if (look(simple, request, &state, err))
+		return OUTCOME_ERROR;
+	return state.mine ? count(simple, request, -1, &state, err) : OUTCOME_LOST;
+}
+
+/* ---- giving back ---- */
+
+/* Deletes what is of no use any more. A failure does not undo the release. */
+static void tidy(struct simple *simple, const struct request *request, const struct words *words)
+{
+	const char *sql = request->forget ? kind_of(simple)->forget : kind_of(simple)->purge;
+	struct error ignored = { 0 };
+
+	if (sql)
+		mysql_run(&simple->my, sql, words->values, MYSQL_ONCE, NULL, &ignored);
+}
+
+/* Ends a wait that may be under way. What the server still does for us ends with it. */
+static void stop_waiting(struct simple *simple)
+{
+	if (simple->waiting && simple->my.conn.mysql)
+		waiters_leave(&simple->my);
+	simple->waiting = false;
+	end_stale(simple);
+}
+
+static enum outcome simple_release(struct backend *backend, const struct request *request,
+				   enum release how, int64_t keep_ms, struct error *err)
+{
+	struct simple *simple = simple_of(backend);
+	const struct simple_kind *kind = kind_of(simple);
+	struct mysql_backend *my = &simple->my;
+	const int64_t sent_ms = clock_boot_ms();
+	enum outcome outcome = OUTCOME_LOST;
+	int64_t answer = -1;
+	struct words words;
+	bool again = false, released;
+	int there = 1;
+
+	if (how == RELEASE_COUNTED)
+		return release_counted(count_down(simple, request, err));
+	stop_waiting(simple);
+	/* A client that never held the lock makes no table to release it. */
+	if (!my->lease_end_ms)
+		there = mysql_has_table(my, kind->table, err);
+	if (there <= 0)
+		return there ? OUTCOME_ERROR : OUTCOME_LOST;
+	make_words(simple, request, &words);
+	words_add(&words, (const struct sql_value[]){
+		SQL_INT("rest", keep_ms * 1000), SQL_INT("one", how == RELEASE_ONE), SQL_LAST });
+	while (answer < 0 || answer == 2) {
+		if (how == RELEASE_ONE && kind->count)
+			outcome = count_down(simple, request, err);
+		if (outcome == OUTCOME_HELD)
+			return OUTCOME_BUSY;
+		if (outcome == OUTCOME_ERROR)
+			return outcome;
+		if (mysql_ask(my, kind->release, words.values, MYSQL_REPEAT, &answer, 1, err) < 0) {
+			again = true;
+			if (mysql_contended(my) && clock_boot_ms() < sent_ms + my->base.timeout_ms)
+				continue;
+			return OUTCOME_ERROR;
+		}
+		again |= my->resent;
+	}
+	released = answer == 1 || lease_ended_by_resent(again, sent_ms, my->lease_end_ms);
+	tidy(simple, request, &words);
 	if (released)
 		return OUTCOME_HELD;
 	error_set(err, ERROR_REFUSED, 0, "%s: it was not ours any more", my->address.label);
 	return OUTCOME_LOST;
 }
+
+/* ---- showing and breaking ---- */
+
+static int simple_inspect(struct backend *backend, const char *name, bool listen,
+			  struct lock_view *view, struct error *err)
+{
+	const struct request request = { .name = name };
+	struct simple *simple = simple_of(backend);
+	struct hold_view *hold;
+	struct simple_state state;
+	int there;
+
+	if (mysql_admit(simple->my.strategy, &request, err))
+		return -1;
+	there = mysql_has_table(&simple->my, kind_of(simple)->table, err);
+	if (there <= 0)
+		return there;
+	if (ask(simple, kind_of(simple)->look, &request, &state, err) ||
+	    waiters_view(&simple->my, name, view, err))
+		return -1;
+	view->held = state.held;
+	if (!state.held)
+		return 0;
+	hold = lock_view_add_hold(view);
+	if (hold) {
+		hold->holder = state.holder;
+		hold->mode = HOLD_EXCLUSIVE;
+		hold->fence = view->fence = state.fence;
+		hold->age_ms = state.age_us / 1000;
+		hold->expires_ms = state.rest_us / 1000;
+		hold->count = (int)state.holds;
+	}
+	return listen ? waiters_watch(&simple->my, err) : 0;
+}
+
+static int simple_list(struct backend *backend, struct name_list *names, struct error *err)
+{
+	const struct request request = { .name = "" };
+	struct simple *simple = simple_of(backend);
+	struct words words;
+	MYSQL_RES *rows;
+	int there = mysql_has_table(&simple->my, kind_of(simple)->table, err);
+
+	if (there <= 0)
+		return there;
+	make_words(simple, &request, &words);
+	if (mysql_run(&simple->my, kind_of(simple)->list, words.values, MYSQL_REPEAT, &rows, err))
+		return -1;
+	return mysql_add_names(rows, names, err);
+}
+
+static int simple_break(struct backend *backend, const char *name, struct lock_view *view,
+			struct error *err)
+{
+	const struct request request = { .name = name };
+	struct simple *simple = simple_of(backend);
+	struct words words;
+
+	if (simple_inspect(backend, name, false, view, err))
+		return -1;
+	if (!view->held)
+		return 0;
+	make_words(simple, &request, &words);
+	return mysql_run(&simple->my, kind_of(simple)->break_hold, words.values, MYSQL_REPEAT, NULL,
+			 err);
+}
+
+const struct backend_ops simple_ops = {
+	MYSQL_COMMON_SLOTS,
+	.acquire = simple_acquire,
+	.event = simple_event,
+	.renew = simple_renew,
+	.verify = simple_verify,
+	.release = simple_release,
+	.again = simple_again,
+	.inspect = simple_inspect,
+	.list = simple_list,
+	.break_hold = simple_break,
+};

@@ -9,13 +9,13 @@
 static const struct sql_value *find(const struct sql_value *values, const char *key,
 				    size_t length)
 {
-	for (; values->key; values++)
+	for (; values && values->key; values++)
 		if (strlen(values->key) == length && !memcmp(values->key, key, length))
 			return values;
 	return NULL;
 }
 
-/* What a value may need, the quotes included. */
+/* The room that a value may need, with its quotes. */
 static size_t room(const struct sql_value *value)
 {
 	return value->type == SQL_NUMBER ? 24 : 2 * value->length + 4;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SQL from the texts in sql/, with values put in: "{key}" stands for one. Bytes
- * become a hexadecimal literal, X'6a6f62', that means the same in every character set
- * and sql_mode; names of tables stand in back quotes. No I/O.
+ * Puts values into the texts in sql/: "{key}" stands for a value. Bytes become a hexadecimal
+ * literal, X'6a6f62', which means the same in every character set and sql_mode; names of tables
+ * are put in back quotes. No I/O.
  */
 #ifndef DLOCK_MYSQL_SQL_H
 #define DLOCK_MYSQL_SQL_H
@@ -14,13 +14,13 @@ enum sql_type {
 	SQL_BYTES,
 	SQL_NUMBER,
 	SQL_IDENTIFIER,
-	SQL_RAW,		/* a text of our own, as it is */
+	SQL_RAW,		/* a text that is trusted, as it is */
 };
 
 struct sql_value {
 	const char *key;	/* NULL ends a list */
 	enum sql_type type;
-	const void *bytes;	/* but for SQL_NUMBER */
+	const void *bytes;	/* unless the type is SQL_NUMBER */
 	size_t length;
 	int64_t number;
 };
@@ -38,7 +38,7 @@ struct sql_value {
 
 /*
  * Returns the text, which the caller frees; NULL: out of memory, or a key that is in
- * sql but not in values.
+ * sql but not in values (NULL: there are none).
  */
 char *sql_format(const char *sql, const struct sql_value values[]);
 

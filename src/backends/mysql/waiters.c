@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "waiters.h"
 
-#include "api.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,29 +8,10 @@
 #include "base/error.h"
 #include "base/net.h"
 #include "lock/view.h"
+#include "request.h"
 
-/* So often is looked at a lock that is held. */
+/* Seconds between two looks at a lock that is held. */
 #define WATCH_S 2
-
-void waiters_mark(const char *strategy, const char *name, char mark[static WAITERS_MARK_SIZE])
-{
-	size_t used = (size_t)snprintf(mark, WAITERS_MARK_SIZE, "%s:", strategy);
-
-	for (; *name && used + 3 < WAITERS_MARK_SIZE; name++)
-		used += (size_t)snprintf(mark + used, WAITERS_MARK_SIZE - used, "%02x",
-					 (unsigned char)*name);
-}
-
-void waiters_comment(const char *mark, const struct request *request,
-		     char comment[static WAITERS_COMMENT_SIZE])
-{
-	char holder[HOLDER_TEXT_SIZE];
-
-	/* Percent-encoded, so that nothing in it can end a comment. */
-	holder_encode(&request->self, holder);
-	snprintf(comment, WAITERS_COMMENT_SIZE, "/* dlock %s %c %s */", mark,
-		 request->mode == HOLD_SHARED ? 's' : 'x', holder);
-}
 
 static int add(struct lock_view *view, const char *waiting_ms, const char *info, const char *mark)
 {
@@ -48,22 +26,26 @@ static int add(struct lock_view *view, const char *waiting_ms, const char *info,
 	start += strlen(mark) + 1;
 	waiter->mode = *start == 's' ? HOLD_SHARED : HOLD_EXCLUSIVE;
 	waiter->waiting_ms = waiting_ms ? strtoll(waiting_ms, NULL, 10) : -1;
-	if (end > start + 2 && holder_decode(&waiter->holder, start + 2, (size_t)(end - start - 2)))
-		waiter->holder = (struct holder){ .pid = 0 };
-	/* The server only knows of the statement, which may be one of many. */
+	if (end > start + 2)
+		mysql_read_holder(&waiter->holder, start + 2, (size_t)(end - start - 2));
+	/* The server knows the age of this statement, which may be one of many. */
 	if (waiter->holder.since_ms && clock_wall_ms() - waiter->holder.since_ms >
 	    waiter->waiting_ms)
 		waiter->waiting_ms = clock_wall_ms() - waiter->holder.since_ms;
 	return 0;
 }
 
-int waiters_view(struct mysql_backend *my, const char *mark, struct lock_view *view,
+int waiters_view(struct mysql_backend *my, const char *name, struct lock_view *view,
 		 struct error *err)
 {
-	const struct sql_value values[] = { SQL_TEXT("mark", mark), SQL_LAST };
+	char mark[WAITERS_MARK_SIZE];
 	MYSQL_RES *rows;
 	MYSQL_ROW row;
 	int failed = 0;
+
+	waiters_mark(my->strategy, name, mark);
+
+	const struct sql_value values[] = { SQL_TEXT("mark", mark), SQL_LAST };
 
 	if (mysql_run(my, sql_waiters, values, MYSQL_ONCE, &rows, err))
 		return -1;
@@ -74,41 +56,6 @@ int waiters_view(struct mysql_backend *my, const char *mark, struct lock_view *v
 	if (failed)
 		error_set(err, ERROR_INTERNAL, 0, "out of memory");
 	return failed;
-}
-
-int mysql_run_aside(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-		    MYSQL_RES **rows, struct error *err)
-{
-	const struct mysql_conn main = my->conn;
-	const bool resent = my->resent;
-	int result;
-
-	my->conn = (struct mysql_conn){ .mysql = NULL };
-	result = mysql_run(my, sql, values, MYSQL_ONCE, rows, err);
-	mysql_conn_close(&my->conn);
-	my->conn = main;
-	my->resent = resent;
-	return result;
-}
-
-int mysql_start(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-		struct error *err)
-{
-	MYSQL_RES *rows = NULL;
-	char *text;
-
-	if (mysql_connect(my, err))
-		return -1;
-	text = sql_format(sql, values);
-	if (!text) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
-	mysql_conn_send(&my->conn, text);
-	if (mysql_conn_next(&my->conn, &my->address, NULL, &rows, err) == MYSQL_STEP_FAILED)
-		return -1;
-	mysql_free_result(rows);
-	return 0;
 }
 
 int waiters_watch(struct mysql_backend *my, struct error *err)
@@ -126,8 +73,8 @@ void waiters_leave(struct mysql_backend *my)
 	};
 	struct error ignored = { 0 };
 
-	/* A server would only notice when the statement ends that we are gone. */
-	if (!mysql_run_aside(my, sql_kill_connection, values, NULL, &ignored))
+	/* The server would notice only at the end of the statement that this client is gone. */
+	if (!mysql_run_over(my, NULL, sql_kill_connection, values, NULL, &ignored))
 		while (!mysql_poll(my) &&
 		       !net_wait(mysql_conn_fd(&my->conn), my->conn.waits, deadline_ms, -1,
 				 &ignored))

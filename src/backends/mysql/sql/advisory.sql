@@ -3,27 +3,23 @@
 
 -- name: advisory_try
 -- Takes the lock if it is free. From now on the connection may be idle for {idle} s (see
--- session.h).
+-- session_parts.h).
 SET SESSION wait_timeout = {idle};
-SELECT GET_LOCK({key}, 0), CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
-  @@SESSION.wait_timeout;
+SELECT GET_LOCK({key}, 0), {session_facts};
 
 -- name: advisory_wait
 -- Waits for the lock. A client that hangs when it gets the lock is disconnected after {hung} s.
 SET SESSION wait_timeout = {hung};
-SELECT {waiter} GET_LOCK({key}, {limit}), CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
-  @@SESSION.wait_timeout;
+SELECT {waiter} GET_LOCK({key}, {limit}), {session_facts};
 
 -- name: advisory_confirm
 -- The client is awake and has the lock: from now on the connection may be idle for a whole lease.
 SET SESSION wait_timeout = {idle};
-SELECT IS_USED_LOCK({key}) = CONNECTION_ID(), CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
-  @@SESSION.wait_timeout;
+SELECT IS_USED_LOCK({key}) = CONNECTION_ID(), {session_facts};
 
 -- name: advisory_prove
 -- Proves that the lock is still ours. The question itself keeps the connection from being idle.
-SELECT IS_USED_LOCK({key}) = CONNECTION_ID(), CONNECTION_ID(), @@GLOBAL.read_only, 0,
-  @@SESSION.wait_timeout;
+SELECT IS_USED_LOCK({key}) = CONNECTION_ID(), {session_facts};
 
 -- name: advisory_renew
 {session_extend}
@@ -34,5 +30,4 @@ SELECT IS_USED_LOCK({key});
 
 -- name: advisory_release
 {session_end}
-SELECT RELEASE_LOCK({key}), CONNECTION_ID(), @@GLOBAL.read_only, 0,
-  @@SESSION.wait_timeout;
+SELECT RELEASE_LOCK({key}), {session_facts};

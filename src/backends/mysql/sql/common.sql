@@ -71,3 +71,8 @@ DO SLEEP({pause});
 -- name: simple_doze
 -- A waiter pauses in this statement, so that the list of processes shows who waits for what.
 DO {waiter} SLEEP({pause} / 1000);
+
+-- name: has_table
+-- Whoever only looks creates no tables, and so has to know whether there is one.
+SELECT COUNT(*) FROM information_schema.TABLES
+  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{table}';

@@ -106,10 +106,5 @@ DELETE FROM dlock_fences WHERE name = {name};
 -- name: insert_break
 DELETE FROM dlock_inserts WHERE name = {name};
 
--- name: insert_exists
--- Whoever only looks creates no tables.
-SELECT COUNT(*) FROM information_schema.TABLES
-  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'dlock_inserts';
-
 -- name: insert_list
 SELECT name FROM dlock_inserts FORCE INDEX (expires) WHERE expires > {now};

@@ -57,8 +57,8 @@ SET @now = {now}, @me = 18446744073709551615, @place = 0, @first = NULL, @wanted
   @done = 0, @next = NULL, @dead = 0, @old = NULL, @open = NULL, @inline = 0, @ahead = 0
 
 -- name: lease_state
--- The state of the lock as the owner of the token sees it; enum state in lease_call.c names the
--- columns. There is no row when the lock has none. The tenth column is how long there has been
+-- The state of the lock as the owner of the token sees it; read_state() in lease_call.c reads
+-- the columns. There is no row when the lock has none. The tenth column is how long there has been
 -- room for the first waiter before this one, who does not come.
 SELECT l.version,
     IF(l.mode = 0, l.token = {token} AND l.expires > @now,

@@ -15,14 +15,13 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_rows TO {account};
 -- name: row_try
 -- Locks the row if it is free. A missing row is not created here, because a transaction that has
 -- created the row could not be told from one that holds it. From now on the connection may be idle
--- for {idle} s (see session.h); MariaDB has further limits of that kind for transactions, which
--- are lifted.
+-- for {idle} s (see session_parts.h); MariaDB has further limits of that kind for transactions,
+-- which are lifted.
 SET SESSION wait_timeout = {idle}
   /*M!100300 , idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0,
   idle_write_transaction_timeout = 0 */;
 START TRANSACTION;
-SELECT 1, CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
-  @@SESSION.wait_timeout FROM dlock_rows
+SELECT 1, {session_facts} FROM dlock_rows
   WHERE name = {name} {lock} {nowait};
 
 -- name: row_make
@@ -34,29 +33,20 @@ INSERT IGNORE INTO dlock_rows (name) VALUES ({name});
 -- Waits for the row. A client that hangs when it gets the lock is disconnected after {hung} s.
 SET SESSION wait_timeout = {hung}, innodb_lock_wait_timeout = {limit};
 START TRANSACTION;
-SELECT {waiter} 1, CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
-  @@SESSION.wait_timeout FROM dlock_rows
+SELECT {waiter} 1, {session_facts} FROM dlock_rows
   WHERE name = {name} {lock};
 
 -- name: row_confirm
 -- The client is awake and has the lock: from now on the connection may be idle for a whole lease,
 -- and it waits for no other row.
 SET SESSION wait_timeout = {idle}, innodb_lock_wait_timeout = 1;
-SELECT 1, CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
-  @@SESSION.wait_timeout;
+SELECT 1, {session_facts};
 
 -- name: row_release
 -- The registration ends in the same transaction, so the next holder sees that this hold ended in
 -- good order.
-{session_end}
-SELECT 1, CONNECTION_ID(), @@GLOBAL.read_only, 0,
-  @@SESSION.wait_timeout;
-COMMIT;
-
--- name: row_release_shared
-{session_unshare}
-SELECT 1, CONNECTION_ID(), @@GLOBAL.read_only, 0,
-  @@SESSION.wait_timeout;
+{session_leave}
+SELECT 1, {session_facts};
 COMMIT;
 
 -- name: row_probe

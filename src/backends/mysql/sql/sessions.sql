@@ -1,5 +1,5 @@
 -- The table dlock_sessions, in which the strategies row, advisory and table note who holds.
--- session.h says what a registration means.
+-- session_parts.h says what a registration means.
 
 -- name: session_tables
 -- dlock_sessions notes who holds a lock that lives with a connection, and the last fence. Each
@@ -43,12 +43,12 @@ ALTER TABLE dlock_sessions
 -- {idle} s has lost its host.
 SET @now = {now}, SESSION wait_timeout = {idle};
 SELECT MAX(dead_by) - @now INTO @rest FROM dlock_sessions
-  WHERE strategy = {strategy} AND name = {name} AND dead_by > @now AND token <> {digest};
+  WHERE strategy = {strategy} AND name = {name} AND dead_by > @now AND token <> {token};
 INSERT INTO dlock_sessions
     (strategy, name, sharer, token, fence, connection, account, since, until, count, holder,
     lease, dead_by)
-  SELECT {strategy}, {name}, '', {digest}, @now, {connection}, CURRENT_USER(), @now,
-    IF({rest}, @now + {rest}, 0), 1, {holder}, {lease}, @now + {lease}
+  SELECT {strategy}, {name}, '', {token}, @now, {connection}, CURRENT_USER(), @now,
+    IF({rest}, @now + {rest}, 0), 1, {owner}, {lease}, @now + {lease}
     FROM DUAL WHERE @rest IS NULL
   ON DUPLICATE KEY UPDATE token = VALUES(token), fence = GREATEST(fence + 1, VALUES(fence)),
     connection = VALUES(connection), account = VALUES(account), since = VALUES(since),
@@ -65,7 +65,7 @@ SELECT IF(@rest IS NULL, MAX(fence), 0), @rest FROM dlock_sessions
 SET @now = {now}, SESSION wait_timeout = {idle};
 SELECT MAX(dead_by) - @now INTO @rest FROM dlock_sessions
   WHERE strategy = {strategy} AND name = {name} AND sharer = '' AND dead_by > @now
-    AND token <> {digest};
+    AND token <> {token};
 START TRANSACTION;
 INSERT INTO dlock_sessions
     (strategy, name, sharer, token, fence, connection, account, since, until, count, holder)
@@ -75,52 +75,53 @@ INSERT INTO dlock_sessions
 REPLACE INTO dlock_sessions
     (strategy, name, sharer, token, fence, connection, account, since, until, count, holder,
     lease, dead_by)
-  SELECT strategy, name, {digest}, {digest}, fence, {connection}, CURRENT_USER(), @now,
-    IF({rest}, @now + {rest}, 0), 1, {holder}, {lease}, @now + {lease} FROM dlock_sessions
+  SELECT strategy, name, {token}, {token}, fence, {connection}, CURRENT_USER(), @now,
+    IF({rest}, @now + {rest}, 0), 1, {owner}, {lease}, @now + {lease} FROM dlock_sessions
     WHERE strategy = {strategy} AND name = {name} AND sharer = '' AND @rest IS NULL;
 COMMIT;
 SELECT IF(@rest IS NULL, MAX(fence), 0), @rest FROM dlock_sessions
-  WHERE strategy = {strategy} AND name = {name} AND sharer = {digest};
+  WHERE strategy = {strategy} AND name = {name} AND sharer = {token};
 
 -- name: session_extend
 -- Begins the lease anew. A registration that has ended meanwhile stays ended.
 UPDATE dlock_sessions SET dead_by = {now} + {lease}
-  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {digest})
-    AND token = {digest} AND dead_by > 0;
+  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
+    AND token = {token} AND dead_by > 0;
 
 -- name: session_until
 -- Notes the time at which the hold ends by itself.
 UPDATE dlock_sessions
   SET until = {now} + {rest}
-  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {digest})
-    AND token = {digest};
+  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
+    AND token = {token};
 
 -- name: session_count
 -- Changes how often a hold counts by {delta}, but never takes the last acquisition away.
 UPDATE dlock_sessions SET count = count + {delta}
-  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {digest})
-    AND token = {digest} AND count + {delta} > 0;
+  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
+    AND token = {token} AND count + {delta} > 0;
 SELECT ROW_COUNT(), MAX(fence) FROM dlock_sessions
-  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {digest})
-    AND token = {digest};
+  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
+    AND token = {token};
 
 -- name: session_end
 -- Notes that no process of the command is alive any more, so that the next holder need not wait
 -- for it.
 UPDATE dlock_sessions SET dead_by = 0
-  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {digest})
-    AND token = {digest};
+  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
+    AND token = {token};
 
--- name: session_unshare
--- Ends a shared hold whose command has no live process any more.
+-- name: session_leave
+-- Does what session_end does, and deletes the row of a shared hold, which status no longer shows.
 DELETE FROM dlock_sessions
-  WHERE strategy = {strategy} AND name = {name} AND sharer = {digest};
+  WHERE strategy = {strategy} AND name = {name} AND sharer = {token};
+{session_end}
 
 -- name: session_behind
 -- Cuts a dead_by that is further away than one lease, which happens when the server's clock is set
 -- back.
 UPDATE dlock_sessions SET dead_by = {now} + lease
-  WHERE strategy = {strategy} AND name = {name} AND token <> {digest}
+  WHERE strategy = {strategy} AND name = {name} AND token <> {token}
     AND dead_by > {now} + lease;
 
 -- name: session_bury
@@ -146,26 +147,23 @@ SELECT s.connection, s.token, s.sharer, s.fence,
 -- Gives a name and a number of seconds. Connection numbers start again when the server does.
 SHOW GLOBAL STATUS LIKE 'Uptime';
 
--- name: session_exists
--- Whoever only looks creates no tables.
-SELECT COUNT(*) FROM information_schema.TABLES
-  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'dlock_sessions';
-
 -- name: session_list
 SELECT name FROM dlock_sessions WHERE strategy = {strategy} GROUP BY name;
+
+-- name: session_facts
+-- What every answer about a hold says of the session and the server, after whether it holds.
+CONNECTION_ID(), @@GLOBAL.read_only, {wsrep}, @@SESSION.wait_timeout
 
 -- name: session_nap
 -- The lock is ours, but the command of an earlier holder may still be alive. If this client hangs
 -- meanwhile, the server closes the connection after {hung} s, as it does for a waiter.
 SET SESSION wait_timeout = {hung};
-SELECT {waiter} SLEEP({nap} / 1000) = 0, CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
-  @@SESSION.wait_timeout;
+SELECT {waiter} SLEEP({nap} / 1000) = 0, {session_facts};
 
 -- name: session_prove
 -- Proves that this is still the session that holds. The question itself keeps the connection from
 -- being idle.
-SELECT 1, CONNECTION_ID(), @@GLOBAL.read_only, 0,
-  @@SESSION.wait_timeout;
+SELECT 1, {session_facts};
 
 -- name: session_check
 -- Shows whether settings stay with the session. A proxy may share one connection among many

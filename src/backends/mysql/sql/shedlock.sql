@@ -88,11 +88,6 @@ DELETE FROM shedlock WHERE name = _utf8mb4 {name};
 UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3)
   WHERE name = _utf8mb4 {name} AND lock_until > UTC_TIMESTAMP(3);
 
--- name: shedlock_exists
--- Whoever only looks creates no tables.
-SELECT COUNT(*) FROM information_schema.TABLES
-  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'shedlock';
-
 -- name: shedlock_list
 -- The table has no other key than the name, so the whole table is read.
 {shedlock_zone}

@@ -15,32 +15,23 @@ GRANT LOCK TABLES, SELECT ON {database}.* TO {account};
 
 -- name: table_try
 -- Locks the table if it is free. From now on the connection may be idle for {idle} s (see
--- session.h).
+-- session_parts.h).
 SET SESSION wait_timeout = {idle};
 LOCK TABLES {table} {lock} {nowait};
-SELECT 1, CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
-  @@SESSION.wait_timeout;
+SELECT 1, {session_facts};
 
 -- name: table_wait
 -- Waits for the table. A client that hangs when it gets the lock is disconnected after {hung} s.
 SET SESSION wait_timeout = {hung}, lock_wait_timeout = {limit};
 LOCK TABLES {waiter} {table} {lock};
-SELECT 1, CONNECTION_ID(), @@GLOBAL.read_only, {wsrep},
-  @@SESSION.wait_timeout;
+SELECT 1, {session_facts};
 
 -- name: table_release
 -- While the table is locked this connection cannot write to any other table, so the registration
 -- ends afterwards.
-SELECT 1, CONNECTION_ID(), @@GLOBAL.read_only, 0,
-  @@SESSION.wait_timeout;
+SELECT 1, {session_facts};
 UNLOCK TABLES;
-{session_end}
-
--- name: table_release_shared
-SELECT 1, CONNECTION_ID(), @@GLOBAL.read_only, 0,
-  @@SESSION.wait_timeout;
-UNLOCK TABLES;
-{session_unshare}
+{session_leave}
 
 -- name: table_probe
 LOCK TABLES {table} {lock} {nowait};

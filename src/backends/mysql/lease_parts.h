@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* What the parts of the strategy lease share; lease.c says how it works. */
+#ifndef DLOCK_MYSQL_LEASE_PARTS_H
+#define DLOCK_MYSQL_LEASE_PARTS_H
+
+#include "request.h"
+
+/* A part of a wait without a ticket to sleep on: lease_doze. */
+#define LEASE_SLICE_US 1000000
+#define LEASE_SHORT_SLICE_US 300000	/* where there are no tickets at all */
+
+/*
+ * The statements that hand the lock over. They must run quickly: the server parses them ahead of
+ * time (PREPARE), and keeps them as long as the connection.
+ */
+enum lease_statement { LEASE_TURN, LEASE_LET_GO, LEASE_STATEMENTS };
+
+/* One wish to hold. Connections are named by their generation: see struct mysql_conn. */
+struct lease {
+	struct mysql_backend my;
+	bool no_tickets;	/* GET_LOCK is refused here, or works on one node alone */
+	bool unprepared;	/* PREPARE is refused here */
+	bool in_line;
+	bool waits;		/* it was told that others have the lock */
+	bool behind;		/* others were before it in line, as it was told last */
+	bool napping;		/* what is pending is the end of a sleep in the server */
+	bool dozes;		/* there was no ticket to sleep on */
+	bool woken;		/* the ticket that it slept on was let go */
+	bool unsure;		/* an answer was lost: the request may still be carried out */
+	bool unsettled;		/* it holds, and lease_settle was not sent yet */
+	unsigned int prepared[LEASE_STATEMENTS];	/* on which connection; 0: none */
+	const struct request *request;	/* what it holds for; NULL: it does not hold */
+	unsigned int ticket;	/* the connection that has our ticket; 0: none */
+	int64_t connection;	/* the number that the server gave to that connection */
+	bool unbroken;		/* that connection acquired the lock, so all waiters sleep on it */
+};
+
+/* The answer of lease_state; lease_tell gives the same. What is yes or no is 1 or 0. */
+struct lease_state {
+	bool known;		/* the lock has a row */
+	int64_t mine;		/* this token holds it: */
+	int64_t fence, holds;
+	int64_t mode;		/* of the lock: see lease_mode() */
+	int64_t rest_us;	/* of its lease; 0 or less: free */
+	int64_t age_us;		/* since it is held; -1: not known */
+	struct holder owner;	/* one of the holders: this token, if it holds */
+	int64_t in_line;	/* this token is */
+	int64_t asleep;		/* others have passed over this token */
+	int64_t first;		/* id of the first waiter before this token; 0: none */
+	int64_t open_us;	/* how long there has been room for that waiter; -1: none */
+	int64_t ahead;		/* waiters in line before this token */
+	int64_t has_ticket;
+	int64_t done;		/* the statements before did what they tried */
+	int64_t next;		/* connection of the next waiter in line; 0: none */
+	int64_t dead;		/* there are waiters that died */
+	int64_t old;		/* connection of ours that the server still has; 0: none */
+	int64_t cluster;	/* the server is a node of one */
+};
+
+/* The most texts of one request: a wait without tickets, in slices. */
+#define LEASE_TEXTS 48
+
+/* A request made of texts, one after the other, with their values. */
+struct lease_call {
+	const char *texts[LEASE_TEXTS];	/* NULL-terminated */
+	const struct request *request;
+	bool looks;	/* changes nothing, so that no table is made either */
+	bool into;	/* the state goes into variables, for lease_tell */
+	enum lease_statement statement;	/* see lease_add_prepare() */
+	/* The values of the same name in the texts. */
+	int64_t ttl_ms, keep_ms, holds, step, first, patience;
+	bool all, again;
+	const char *after;	/* where a list goes on */
+	size_t after_length;
+};
+
+static inline struct lease *lease_of(struct backend *backend)
+{
+	return (struct lease *)backend;
+}
+
+/*
+ * Adds texts to those of the call. Most calls begin with sql_lease_now, what else is to be set
+ * ("": nothing), and ";\n".
+ */
+#define lease_add(CALL, ...) lease_add_texts((CALL), (const char *const[]){ __VA_ARGS__, NULL })
+void lease_add_texts(struct lease_call *call, const char *const *texts);
+
+/*
+ * Adds what prepares the statement, with the values of the call; once in a call. If the server
+ * refuses PREPARE, the call is sent again without it.
+ */
+void lease_add_prepare(struct lease_call *call, enum lease_statement statement);
+bool lease_is_prepared(const struct lease *lease, enum lease_statement statement);
+
+/*
+ * Runs the call, whose last text gives one row of lease_tell. Tries again when statements of
+ * several clients got in each other's way. 0; -1: *err; 1: the server would have us wait for a row,
+ * and nothing was done.
+ */
+int lease_ask(struct lease *lease, const struct lease_call *call, enum mysql_how how,
+	      struct lease_state *state, struct error *err);
+
+/*
+ * Runs the call and then the statement, an UPDATE, over the open connection, and not twice. A
+ * prepared statement has the values of the call that prepared it. *rows: how many rows it found;
+ * *id: its LAST_INSERT_ID(). false: it is not known what has become of it.
+ */
+bool lease_update(struct lease *lease, const struct lease_call *call,
+		  enum lease_statement statement, int64_t *rows, int64_t *id);
+
+/* Sends the call; see MYSQL_POST. */
+void lease_post(struct lease *lease, const struct lease_call *call);
+
+/*
+ * As lease_ask(), for texts whose last rows are something else. 0 or -1; *rows is NULL when
+ * there are none, as when call->looks and there is no table.
+ */
+int lease_rows(struct lease *lease, const struct lease_call *call, enum mysql_how how,
+	       MYSQL_RES **rows, struct error *err);
+
+/* Wakes a waiter who sleeps in a statement of its own; connection 0: nobody. */
+void lease_ring(struct lease *lease, int64_t connection);
+
+/* What the tables call a mode: 0 exclusive, -1 shared, N slots. */
+int lease_mode(const struct request *request);
+void lease_read_mode(int64_t number, enum hold_mode *mode, int *slots);
+
+/* Slots of struct backend_ops: lease_hold.c, lease_show.c. */
+enum outcome lease_renew(struct backend *backend, const struct request *request,
+			 struct grant *grant, struct error *err);
+enum outcome lease_verify(struct backend *backend, const struct request *request,
+			  struct error *err);
+enum outcome lease_release(struct backend *backend, const struct request *request,
+			   enum release how, int64_t keep_ms, struct error *err);
+enum outcome lease_again(struct backend *backend, const struct request *request,
+			 struct grant *grant, struct error *err);
+int lease_inspect(struct backend *backend, const char *name, bool listen,
+		  struct lock_view *view, struct error *err);
+int lease_list(struct backend *backend, struct name_list *names, struct error *err);
+int lease_break(struct backend *backend, const char *name, struct lock_view *view,
+		struct error *err);
+/* The slot of struct mysql_strategy. */
+int lease_check(struct backend *backend, struct findings *findings, struct error *err);
+
+extern const struct backend_ops lease_ops;
+
+#endif
