@@ -17,23 +17,8 @@ static const char *const redis_schemes[] = { "redis", "redis+unix", NULL };
 static const char *const zookeeper_schemes[] = { "zookeeper", "zk", NULL };
 static const char *const mysql_schemes[] = { "mysql", "mariadb", NULL };
 
-static bool always(const struct uri *uri)
-{
-	(void)uri;
-	return true;
-}
-
-/* The strategies whose locks the server frees when the connection ends. */
-static bool mysql_session(const struct uri *uri)
-{
-	const char *strategy = uri_param(uri, "strategy");
-
-	return strategy && (!strcmp(strategy, "row") || !strcmp(strategy, "advisory") ||
-			    !strcmp(strategy, "table"));
-}
-
 const struct backend_driver backend_drivers[] = {
-	{ .schemes = file_schemes, .ops = &file_ops, .local = true, .session = always,
+	{ .schemes = file_schemes, .ops = &file_ops, .local = true,
 	  .summary = "a directory on this host (the default)" },
 	{ .schemes = redis_schemes,
 #ifndef WITHOUT_REDIS
@@ -44,8 +29,8 @@ const struct backend_driver backend_drivers[] = {
 #ifndef WITHOUT_ZOOKEEPER
 	  .module = "zookeeper",
 #endif
-	  .session = always, .summary = "a ZooKeeper server or ensemble" },
-	{ .schemes = mysql_schemes, .session = mysql_session,
+	  .summary = "a ZooKeeper server or ensemble" },
+	{ .schemes = mysql_schemes,
 #ifndef WITHOUT_MYSQL
 	  .module = "mysql",
 #endif
@@ -124,7 +109,8 @@ struct backend *backend_open(const struct backend_driver *driver,
 	backend = ops->open(uri, err);
 	if (!backend)
 		return NULL;
-	backend->ops = ops;
+	if (!backend->ops)
+		backend->ops = ops;
 	backend->cancel_fd = -1;
 	backend->timeout_ms = timeout_ms;
 	backend->connect_timeout_ms = connect_timeout_ms;
@@ -135,9 +121,4 @@ void backend_close(struct backend *backend)
 {
 	if (backend)
 		backend->ops->close(backend);
-}
-
-bool backend_has_session(const struct backend_driver *driver, const struct uri *uri)
-{
-	return driver->session && driver->session(uri);
 }

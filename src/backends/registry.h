@@ -21,8 +21,6 @@ struct backend_driver {
 	 * without a keeper. The hold lives in a descriptor that dlock's processes share.
 	 */
 	bool local;
-	/* Do its locks end with a connection, so that a keeper must stay? NULL: never. */
-	bool (*session)(const struct uri *uri);
 	const char *summary;		/* for --help */
 };
 
@@ -39,8 +37,5 @@ const struct backend_driver *backend_find(const char *scheme, struct error *err)
 struct backend *backend_open(const struct backend_driver *driver,
 			     const struct uri *uri, struct error *err);
 void backend_close(struct backend *backend);
-
-/* Do locks at uri live with a connection or a descriptor? */
-bool backend_has_session(const struct backend_driver *driver, const struct uri *uri);
 
 #endif

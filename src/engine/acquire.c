@@ -43,7 +43,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 static int settle(struct supervisor *s, struct acquire_result *result, struct error *err)
 {
 	int64_t end_ms = shared_lease(s->shared).end_ms;
-	bool daemon = s->process || backend_has_session(s->run->driver, s->run->uri);
+	bool daemon = s->process || s->run->driver->local || s->shared->session;
 
 	result->fence = s->fence;
 	if (!s->process)

@@ -11,11 +11,6 @@
 #include "lock/view.h"
 #include "shared.h"
 
-static bool lives_with_daemon(const struct keeping *k)
-{
-	return backend_has_session(k->plan->driver, k->plan->uri);
-}
-
 /* ---- by the daemon ---- */
 
 static void make_query(const struct keeping *k, enum keeper_verb verb, struct keeper_query *query)
@@ -101,7 +96,7 @@ static enum outcome join_backend(struct keeping *k, struct grant *grant)
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	if (lives_with_daemon(k)) {
+	if (k->backend->session) {
 		error_set(err, ERROR_REFUSED, 0, "held already, with this token, by a process that "
 			  "cannot be asked from here (it does not answer, or belongs to another "
 			  "host, user or container), so that the command would not be protected");
@@ -123,7 +118,7 @@ static enum outcome join(struct keeping *k, struct grant *grant)
 	if (ask_daemon(k, KEEPER_VERB_JOIN, grant, &outcome))
 		return outcome;
 	/* Only the daemon knows of a hold that lives with it. */
-	if (outcome == OUTCOME_ERROR && lives_with_daemon(k))
+	if (outcome == OUTCOME_ERROR && k->backend->session)
 		return outcome;
 	return join_backend(k, grant);
 }
@@ -132,7 +127,7 @@ enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant)
 {
 	enum outcome outcome;
 
-	if (!lives_with_daemon(k))
+	if (!k->backend->session)
 		return k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);
 	if (ask_daemon(k, KEEPER_VERB_STAY, grant, &outcome))
 		return outcome;
@@ -152,7 +147,7 @@ enum outcome keeping_verify_joined(struct keeping *k)
 	struct keeper_reply reply;
 	int asked;
 
-	if (!lives_with_daemon(k))
+	if (!k->backend->session)
 		return k->backend->ops->verify(k->backend, &k->request, err);
 	make_query(k, KEEPER_VERB_VERIFY, &query);
 	asked = keeper_socket_ask(&query, &reply, 2 * k->backend->timeout_ms, err);

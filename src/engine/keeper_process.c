@@ -180,6 +180,7 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	k.backend = backend_open(plan->driver, plan->uri, &k.event.error);
 	if (!k.backend)
 		keeping_finish(&k, KEEPER_FAILED);
+	atomic_store(&plan->shared->session, k.backend->session);
 	if (plan->with_log)
 		keeping_begin_notes(&k);
 	if (plan->mode == KEEPER_VERIFY)

@@ -58,6 +58,8 @@ struct shared {
 	_Atomic int command;		/* pid of the command; 0: not started yet */
 	/* By the keeper: a request was, or is about to be, sent that may leave something there. */
 	_Atomic int engaged;
+	/* Written by the keeper: struct backend, session. */
+	_Atomic bool session;
 };
 
 /* Takes the offer, if it still stands, as OFFER_TAKEN or OFFER_STARTED. */

@@ -95,7 +95,16 @@ enum release {
 };
 
 struct backend {
+	/*
+	 * May be set by open(), to the table for the kind of lock that uri asks for. Then of the
+	 * table that open() is in no other slot is used, and open is NULL in the one it sets.
+	 */
 	const struct backend_ops *ops;
+	/*
+	 * Set by open(): the locks live with a connection or a descriptor, so that a process
+	 * has to stay to hold one.
+	 */
+	bool session;
 	/*
 	 * Set by the engine: when this descriptor becomes readable, a wait inside
 	 * acquire() ends with ERROR_CANCELLED. -1: not interruptible.

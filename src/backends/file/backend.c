@@ -62,6 +62,7 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 		free(directory);
 		return NULL;
 	}
+	file->base.session = true;
 	file->directory = directory;
 	file->fd = -1;
 	file->slot_fd = -1;

@@ -107,6 +107,7 @@ static struct backend *open_backend(const struct uri *uri, struct error *err)
 		error_set(err, ERROR_INTERNAL, 0, "out of memory");
 		return NULL;
 	}
+	zk->base.session = true;
 	if (zk_conn_init(&zk->conn, &zk->base, uri, err) || uri_check_params(uri, known, err) ||
 	    read_root(zk, uri, err) || read_strategy(zk, uri, err)) {
 		close_backend(&zk->base);
