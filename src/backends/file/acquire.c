@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "lock/hold_mode.h"
 #include "lock.h"
+#include "ops.h"
 #include "path.h"
 #include "record.h"
 
@@ -138,7 +139,7 @@ static enum step enter(struct file_backend *file, const struct request *request,
 	enum step step;
 
 	/* Broken away while we slept: the name belongs to another file now. */
-	if (!file_path_current(file->directory, request->name, 0, file->fd))
+	if (!file_lock_current(file, request->name))
 		return STEP_AGAIN;
 	step = enter_section(file, err);
 	if (step != STEP_DONE)
@@ -180,7 +181,7 @@ static enum step try_once(struct file_backend *file, const struct request *reque
 	enum step step;
 
 	/* Somebody broke the lock that we waited for: its name has another file now. */
-	if (file->fd >= 0 && !file_path_current(file->directory, request->name, 0, file->fd))
+	if (!file_lock_current(file, request->name))
 		file_lock_close(file);
 	if (file_lock_open(file, request->name, err))
 		return STEP_FAILED;
@@ -238,7 +239,7 @@ static enum outcome busy(struct file_backend *file, const struct request *reques
 		grant->holder = record.holds[0].holder;
 		grant->age_ms = clock_wall_ms() - grant->holder.since_ms;
 	} else if (taken != FILE_FREE) {
-		file_lock_stranger(file_lock_pid(file), &grant->holder);
+		file_lock_stranger(file, &grant->holder);
 	}
 	file_record_finish(&record);
 	return OUTCOME_BUSY;

@@ -11,7 +11,7 @@
  * slot, DIR/NAME.lock.1 and so on.
  *
  * Each hold locks a byte of its own beside, by which others see that it lives: see
- * alive.c.
+ * lock.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,15 +30,10 @@
 #include "lock/hold_mode.h"
 #include "lock/uri.h"
 #include "lock.h"
+#include "ops.h"
 #include "path.h"
-#include "record.h"
 
 extern const struct backend_ops file_ops;
-
-struct file_backend *file_from_backend(struct backend *backend)
-{
-	return (struct file_backend *)backend;
-}
 
 static struct backend *file_open(const struct uri *uri, struct error *err)
 {
@@ -69,17 +64,6 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 	return &file->base;
 }
 
-void file_lock_close(struct file_backend *file)
-{
-	if (file->slot_fd >= 0)
-		close(file->slot_fd);
-	if (file->fd >= 0)
-		close(file->fd);
-	file->slot_fd = -1;
-	file->fd = -1;
-	file->byte = 0;
-}
-
 static void file_close(struct backend *backend)
 {
 	struct file_backend *file = file_from_backend(backend);
@@ -89,13 +73,6 @@ static void file_close(struct backend *backend)
 	file_lock_close(file);
 	free(file->directory);
 	free(file);
-}
-
-int file_lock_open(struct file_backend *file, const char *name, struct error *err)
-{
-	if (file->fd < 0)
-		file->fd = file_path_open(file->directory, name, 0, err);
-	return file->fd < 0 ? -1 : 0;
 }
 
 static int file_event_fd(struct backend *backend)
@@ -125,7 +102,7 @@ static enum outcome file_verify(struct backend *backend, const struct request *r
 		return OUTCOME_LOST;
 	if (file_lock_open(file, request->name, err))
 		return OUTCOME_ERROR;
-	if (!file_path_current(file->directory, request->name, 0, file->fd))
+	if (!file_lock_current(file, request->name))
 		return OUTCOME_LOST;
 	if (file->byte)
 		file_record_read(&record, file->fd);
@@ -143,13 +120,11 @@ static void adopt(const struct file_backend *file, const struct request *request
 {
 	struct file_record record;
 
-	if (file_lock_enter(file))
+	if (file_lock_edit(file, &record))
 		return;
-	file_record_read(&record, file->fd);
 	if (file_record_adopt(&record, request))
 		file_record_write(&record, file->fd);
-	file_record_finish(&record);
-	file_lock_leave(file);
+	file_lock_done(file, &record);
 }
 
 /*
@@ -163,8 +138,7 @@ static enum outcome file_renew(struct backend *backend, const struct request *re
 
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = 0;
-	if (file->fd >= 0 &&
-	    file_path_current(file->directory, request->name, 0, file->fd)) {
+	if (file_lock_current(file, request->name)) {
 		adopt(file, request);
 		return OUTCOME_HELD;
 	}
@@ -173,31 +147,36 @@ static enum outcome file_renew(struct backend *backend, const struct request *re
 	return OUTCOME_LOST;
 }
 
-static enum outcome file_again(struct backend *backend, const struct request *request,
-			       struct grant *grant, struct error *err)
+/* HELD: the hold was counted up or down; LOST: it is not there, or this is the last one. */
+static enum outcome count(const struct file_backend *file, const struct request *request, int by,
+			  uint64_t *fence, struct error *err)
 {
-	struct file_backend *file = file_from_backend(backend);
-	enum outcome outcome = file_verify(backend, request, err);
+	enum outcome outcome = OUTCOME_HELD;
 	struct file_record record;
 
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	if (file_lock_enter(file)) {
+	if (file_lock_edit(file, &record)) {
 		file_lock_not_entered(file, err);
 		return OUTCOME_ERROR;
 	}
-	file_record_read(&record, file->fd);
-	grant->fence = file_record_count(&record, request->token, 1);
-	if (!grant->fence)
+	*fence = file_record_count(&record, request->token, by);
+	if (!*fence) {
 		outcome = OUTCOME_LOST;
-	else if (file_record_write(&record, file->fd))
-		outcome = OUTCOME_ERROR;
-	file_lock_leave(file);
-	file_record_finish(&record);
-	if (outcome == OUTCOME_ERROR)
+	} else if (file_record_write(&record, file->fd)) {
 		error_set(err, ERROR_UNAVAILABLE, errno, "cannot write the lock file in %s",
 			  file->directory);
+		outcome = OUTCOME_ERROR;
+	}
+	file_lock_done(file, &record);
 	return outcome;
+}
+
+static enum outcome file_again(struct backend *backend, const struct request *request,
+			       struct grant *grant, struct error *err)
+{
+	enum outcome outcome = file_verify(backend, request, err);
+
+	return outcome == OUTCOME_HELD
+		? count(file_from_backend(backend), request, 1, &grant->fence, err) : outcome;
 }
 
 /*
@@ -216,11 +195,10 @@ static void unlock(struct file_backend *file, const struct request *request)
 		flock(file->fd, LOCK_UN);
 	if (file->slot_fd >= 0)
 		flock(file->slot_fd, LOCK_UN);
-	if (!file_lock_enter(file)) {
-		file_record_read(&record, file->fd);
+	if (!file_lock_edit(file, &record)) {
 		if (file_record_remove(&record, request->token))
 			file_record_write(&record, file->fd);
-		file_record_finish(&record);
+		file_lock_done(file, &record);
 	}
 	file_lock_disclaim(file);
 	flock(file->fd, LOCK_UN);
@@ -252,48 +230,28 @@ static int linger(struct file_backend *file, const struct request *request,
 	_exit(0);
 }
 
-/* HELD: it was acquired once, BUSY: more than once, and has one acquisition less now. */
-static enum outcome count_down(const struct file_backend *file, const char *token,
-			       struct error *err)
-{
-	enum outcome outcome = OUTCOME_HELD;
-	struct file_record record;
-
-	if (file_lock_enter(file)) {
-		file_lock_not_entered(file, err);
-		return OUTCOME_ERROR;
-	}
-	file_record_read(&record, file->fd);
-	if (file_record_count(&record, token, -1)) {
-		file_record_write(&record, file->fd);
-		outcome = OUTCOME_BUSY;
-	}
-	file_record_finish(&record);
-	file_lock_leave(file);
-	return outcome;
-}
-
 static enum outcome file_release(struct backend *backend, const struct request *request,
 				 enum release how, int64_t keep_ms, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
 	const bool holder = file->byte != 0;
 	enum outcome outcome;
+	uint64_t fence;
 
 	/* Not the holder itself: it can be counted down, and freed by its process only. */
 	if (!holder && (!file_path_exists(file->directory, request->name) ||
 			file_lock_open(file, request->name, err)))
 		return OUTCOME_LOST;
 	if (how != RELEASE_ALL) {
-		outcome = count_down(file, request->token, err);
-		if (outcome != OUTCOME_HELD)
-			return outcome;
+		outcome = count(file, request, -1, &fence, err);
+		if (outcome != OUTCOME_LOST)
+			return outcome == OUTCOME_HELD ? OUTCOME_BUSY : outcome;
 	}
 	if (how == RELEASE_COUNTED)
 		return file_verify(backend, request, err);
 	if (!holder)
 		return OUTCOME_LOST;
-	if (!file_path_current(file->directory, request->name, 0, file->fd)) {
+	if (!file_lock_current(file, request->name)) {
 		file_lock_close(file);
 		return OUTCOME_LOST;
 	}

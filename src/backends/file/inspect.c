@@ -1,73 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* What the file backend tells of its locks, and what operators do to them. */
+/* What the file backend tells of its locks, and breaking them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/sysmacros.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <linux/magic.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/view.h"
 #include "lock.h"
+#include "ops.h"
 #include "path.h"
-
-#ifndef CIFS_SUPER_MAGIC
-#define CIFS_SUPER_MAGIC 0xFF534D42
-#endif
-
-/* A few kB for records; less is worth a warning. */
-#define SPACE_LEAST 65536
-
-pid_t file_lock_pid(const struct file_backend *file)
-{
-	unsigned major_id, minor_id;
-	unsigned long inode;
-	bool found = false;
-	struct stat info;
-	char line[160];
-	FILE *locks;
-	int pid = 0;
-
-	if (fstat(file->fd, &info))
-		return 0;
-	locks = fopen("/proc/locks", "re");
-	if (!locks)
-		return 0;
-	/* "->" in front marks who waits; the pattern passes those over. */
-	while (!found && fgets(line, sizeof(line), locks))
-		found = sscanf(line, "%*d: FLOCK %*s %*s %d %x:%x:%lu", &pid, &major_id,
-			       &minor_id, &inode) == 4 &&
-			inode == info.st_ino && makedev(major_id, minor_id) == info.st_dev;
-	fclose(locks);
-	return found ? pid : 0;
-}
-
-void file_lock_stranger(pid_t pid, struct holder *holder)
-{
-	char path[40];
-	FILE *comm;
-
-	*holder = (struct holder){ .pid = pid };
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	comm = fopen(path, "re");
-	if (!comm)
-		return;
-	if (fgets(holder->command, sizeof(holder->command), comm))
-		holder->command[strcspn(holder->command, "\n")] = '\0';
-	fclose(comm);
-}
 
 static void add_hold(struct lock_view *view, const struct file_hold *hold)
 {
@@ -85,33 +32,14 @@ static void add_hold(struct lock_view *view, const struct file_hold *hold)
 	row->expires_ms = hold->until_ms ? hold->until_ms - clock_wall_ms() : -1;
 }
 
-/* Those who sleep in flock(), in the kernel's order; who they are, it does not know. */
-static void add_waiters(const struct file_backend *file, struct lock_view *view)
+/* Which lock it is that a process waits for, only the kernel knows: nothing else is shown. */
+static bool add_waiter(void *context, const struct holder *holder, enum hold_mode mode)
 {
-	struct waiter_view *waiter;
-	unsigned long inode = 0;
-	struct stat info;
-	char line[160];
-	FILE *locks;
-	int pid;
+	struct waiter_view *waiter = lock_view_add_waiter(context);
 
-	if (fstat(file->fd, &info))
-		return;
-	locks = fopen("/proc/locks", "re");
-	if (!locks)
-		return;
-	while (fgets(line, sizeof(line), locks)) {
-		if (sscanf(line, "%*d: -> FLOCK %*s %*s %d %*x:%*x:%lu", &pid, &inode) != 2 ||
-		    inode != info.st_ino)
-			continue;
-		waiter = lock_view_add_waiter(view);
-		if (!waiter)
-			break;
-		file_lock_stranger(pid, &waiter->holder);
-		waiter->mode = strstr(line, " READ ") ? HOLD_SHARED : HOLD_EXCLUSIVE;
-		waiter->waiting_ms = -1;
-	}
-	fclose(locks);
+	if (waiter)
+		*waiter = (struct waiter_view){ .holder = *holder, .mode = mode, .waiting_ms = -1 };
+	return waiter != NULL;
 }
 
 /* Fills view from the open file. 0 or -1. */
@@ -130,14 +58,14 @@ static int view_file(struct file_backend *file, struct lock_view *view, struct e
 	if (view->held && !record.count) {
 		row = lock_view_add_hold(view);
 		if (row) {
-			file_lock_stranger(file_lock_pid(file), &row->holder);
+			file_lock_stranger(file, &row->holder);
 			row->age_ms = row->expires_ms = -1;
 			row->count = 1;
 		}
 	}
 	file_record_finish(&record);
 	if (view->held)
-		add_waiters(file, view);
+		file_lock_each(file, true, add_waiter, view);
 	return 0;
 }
 
@@ -230,116 +158,4 @@ int file_break(struct backend *backend, const char *name, struct lock_view *view
 		unlink(fresh);
 	}
 	return -1;
-}
-
-/* ---- check ---- */
-
-static void check_file_system(const char *directory, struct findings *findings)
-{
-	struct statfs info;
-	const char *network = NULL;
-
-	if (statfs(directory, &info))
-		return;
-	switch ((unsigned long)info.f_type) {
-	case NFS_SUPER_MAGIC:
-		network = "NFS";
-		break;
-	case CIFS_SUPER_MAGIC:
-	case SMB_SUPER_MAGIC:
-	case SMB2_SUPER_MAGIC:
-		network = "SMB";
-		break;
-	case FUSE_SUPER_MAGIC:
-		network = "FUSE";
-		break;
-	default:
-		break;
-	}
-	if (network)
-		findings_add(findings, FINDING_WARNING, "filesystem",
-			     "put the directory on a local file system, or use a server",
-			     "%s: locks may hold on this host only, or be lost unseen", network);
-	else
-		findings_add(findings, FINDING_OK, "filesystem", NULL,
-			     "local: excludes processes of this host only");
-}
-
-static void check_directory(const char *directory, struct findings *findings)
-{
-	struct statvfs space;
-	struct stat info;
-
-	if (stat(directory, &info))
-		return;
-	if ((info.st_mode & 022) && !(info.st_mode & S_ISVTX))
-		findings_add(findings, FINDING_WARNING, "permissions",
-			     "chmod 700 it, or chmod +t it when it must be shared",
-			     "mode %04o: others can remove lock files", info.st_mode & 07777U);
-	else
-		findings_add(findings, FINDING_OK, "permissions", NULL,
-			     "owner uid %u, mode %04o", (unsigned)info.st_uid,
-			     info.st_mode & 07777U);
-	if (statvfs(directory, &space))
-		return;
-	if (space.f_bavail * space.f_frsize < SPACE_LEAST || (space.f_files && !space.f_favail))
-		findings_add(findings, FINDING_ERROR, "space", "free some space",
-			     "the file system is full: no lock can be taken");
-	else
-		findings_add(findings, FINDING_OK, "space", NULL, "%llu MB free",
-			     (unsigned long long)(space.f_bavail * space.f_frsize >> 20));
-}
-
-int file_check(struct backend *backend, struct findings *findings, struct error *err)
-{
-	struct file_backend *file = file_from_backend(backend);
-	struct stat info;
-
-	if (stat(file->directory, &info) || !S_ISDIR(info.st_mode)) {
-		error_set(err, ERROR_UNAVAILABLE, errno ? errno : ENOTDIR, "%s",
-			  file->directory);
-		return -1;
-	}
-	findings_add(findings, FINDING_OK, "directory", NULL, "%s", file->directory);
-	check_file_system(file->directory, findings);
-	check_directory(file->directory, findings);
-	return 0;
-}
-
-int file_setup(struct backend *backend, struct error *err)
-{
-	struct file_backend *file = file_from_backend(backend);
-
-	struct stat info;
-
-	if (!mkdir(file->directory, 0700))
-		return 0;
-	if (errno == EEXIST && !stat(file->directory, &info)) {
-		if (S_ISDIR(info.st_mode))
-			return 0;
-		errno = ENOTDIR;
-	}
-	error_set(err, ERROR_REFUSED, errno, "cannot create directory %s", file->directory);
-	return -1;
-}
-
-/* The directory in quotes of the shell, an apostrophe in it as '\''. */
-int file_plan(struct backend *backend, char **text, struct error *err)
-{
-	const char *directory = file_from_backend(backend)->directory;
-	char *end;
-
-	*text = malloc(4 * strlen(directory) + 32);
-	if (!*text) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
-	end = stpcpy(*text, "mkdir -p -m 0700 '");
-	for (; *directory; directory++) {
-		if (*directory == '\'')
-			end = stpcpy(end, "'\\'");
-		*end++ = *directory;
-	}
-	strcpy(end, "'\n");
-	return 0;
 }

@@ -189,12 +189,12 @@ int file_path_open(const char *directory, const char *name, int slot, struct err
 	return fd;
 }
 
-bool file_path_current(const char *directory, const char *name, int slot, int fd)
+bool file_path_current(const char *directory, const char *name, int fd)
 {
 	struct stat ours, theirs;
 	char path[4096];
 
-	return !make_path(directory, name, slot, path, sizeof(path)) && !fstat(fd, &ours) &&
+	return !make_path(directory, name, 0, path, sizeof(path)) && !fstat(fd, &ours) &&
 	       !lstat(path, &theirs) && ours.st_ino == theirs.st_ino &&
 	       ours.st_dev == theirs.st_dev;
 }

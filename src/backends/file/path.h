@@ -42,6 +42,6 @@ bool file_path_exists(const char *directory, const char *name);
 void file_path_remove(const char *directory, const char *name);
 
 /* Is fd still the file that has this name? False after another one took its place. */
-bool file_path_current(const char *directory, const char *name, int slot, int fd);
+bool file_path_current(const char *directory, const char *name, int fd);
 
 #endif

@@ -44,9 +44,19 @@ static const char *read_byte(struct file_hold *hold, const char *text)
 	return text + skip;
 }
 
+static struct file_hold *add_row(struct file_record *record)
+{
+	struct file_hold *holds = realloc(record->holds, (record->count + 1) * sizeof(*holds));
+
+	if (!holds)
+		return NULL;
+	record->holds = holds;
+	return &holds[record->count++];
+}
+
 static void read_hold(struct file_record *record, const char *line)
 {
-	struct file_hold hold = { .mode = HOLD_EXCLUSIVE }, *holds;
+	struct file_hold hold = { .mode = HOLD_EXCLUSIVE }, *row;
 	const char *rest;
 	char mode[12];
 	int skip = 0;
@@ -60,11 +70,9 @@ static void read_hold(struct file_record *record, const char *line)
 	read_mode(&hold, mode);
 	rest = read_byte(&hold, line + skip);
 	holder_decode(&hold.holder, rest, strlen(rest));
-	holds = realloc(record->holds, (record->count + 1) * sizeof(*holds));
-	if (!holds)
-		return;
-	record->holds = holds;
-	holds[record->count++] = hold;
+	row = add_row(record);
+	if (row)
+		*row = hold;
 }
 
 /* Most often the only line, and sscanf() is a big thing to start with. */
@@ -164,14 +172,11 @@ static uint64_t next_fence(uint64_t last)
 
 uint64_t file_record_add(struct file_record *record, const struct request *request)
 {
-	struct file_hold *hold, *holds;
+	struct file_hold *hold = add_row(record);
 
-	holds = realloc(record->holds, (record->count + 1) * sizeof(*holds));
-	if (!holds)
+	if (!hold)
 		return 0;
-	record->holds = holds;
 	record->fence = next_fence(record->fence);
-	hold = &holds[record->count++];
 	*hold = (struct file_hold){ .mode = request->mode, .slots = request->slots,
 				    .fence = record->fence, .count = 1, .keeper = getpid(),
 				    .byte = FILE_HOLD_BYTE(record->fence),
@@ -180,8 +185,7 @@ uint64_t file_record_add(struct file_record *record, const struct request *reque
 	return record->fence;
 }
 
-const struct file_hold *file_record_find(const struct file_record *record,
-					 const char *token)
+struct file_hold *file_record_find(const struct file_record *record, const char *token)
 {
 	for (size_t i = 0; i < record->count; i++)
 		if (id_is(&record->holds[i], token))
@@ -191,33 +195,23 @@ const struct file_hold *file_record_find(const struct file_record *record,
 
 bool file_record_adopt(struct file_record *record, const struct request *request)
 {
-	for (size_t i = 0; i < record->count; i++) {
-		struct file_hold *hold = &record->holds[i];
+	struct file_hold *hold = file_record_find(record, request->token);
 
-		if (!id_is(hold, request->token))
-			continue;
-		if (hold->keeper == getpid() && hold->until_ms == request->until_ms)
-			return false;
-		hold->keeper = getpid();
-		hold->until_ms = request->until_ms;
-		return true;
-	}
-	return false;
+	if (!hold || (hold->keeper == getpid() && hold->until_ms == request->until_ms))
+		return false;
+	hold->keeper = getpid();
+	hold->until_ms = request->until_ms;
+	return true;
 }
 
 uint64_t file_record_count(struct file_record *record, const char *token, int by)
 {
-	for (size_t i = 0; i < record->count; i++) {
-		struct file_hold *hold = &record->holds[i];
+	struct file_hold *hold = file_record_find(record, token);
 
-		if (!id_is(hold, token))
-			continue;
-		if (hold->count + by < 1)
-			return 0;
-		hold->count += by;
-		return hold->fence;
-	}
-	return 0;
+	if (!hold || hold->count + by < 1)
+		return 0;
+	hold->count += by;
+	return hold->fence;
 }
 
 static void remove_at(struct file_record *record, size_t at)
@@ -229,13 +223,11 @@ static void remove_at(struct file_record *record, size_t at)
 
 bool file_record_remove(struct file_record *record, const char *token)
 {
-	for (size_t i = 0; i < record->count; i++) {
-		if (id_is(&record->holds[i], token)) {
-			remove_at(record, i);
-			return true;
-		}
-	}
-	return false;
+	const struct file_hold *hold = file_record_find(record, token);
+
+	if (hold)
+		remove_at(record, (size_t)(hold - record->holds));
+	return hold != NULL;
 }
 
 /* Not to be known is no proof that nobody has. */

@@ -9,7 +9,7 @@
  * A line for each hold. The mode is x (exclusive), s (shared) or the number of slots;
  * the pid that of the process of dlock that holds it, which is not always the one to
  * show, and means nothing in another container. The hold lives as long as the byte is
- * locked, see alive.c. Lines of dlock before that have no byte.
+ * locked, see lock.c. Lines of dlock before that have no byte.
  */
 #ifndef DLOCK_FILE_RECORD_H
 #define DLOCK_FILE_RECORD_H
@@ -66,8 +66,7 @@ int file_record_write(const struct file_record *record, int fd);
 uint64_t file_record_add(struct file_record *record, const struct request *request);
 
 /* The hold of token, or NULL. */
-const struct file_hold *file_record_find(const struct file_record *record,
-					 const char *token);
+struct file_hold *file_record_find(const struct file_record *record, const char *token);
 
 /* Notes that this process holds for request now, and until when; true if that was news. */
 bool file_record_adopt(struct file_record *record, const struct request *request);
