@@ -119,11 +119,11 @@ static enum step add_hold(struct file_backend *file, struct file_record *record,
 			  struct error *err)
 {
 	grant->fence = file_record_add(record, request);
-	if (grant->fence && file_lock_claim(file, FILE_HOLD_BYTE(grant->fence))) {
+	if (file_lock_claim(file, FILE_HOLD_BYTE(grant->fence))) {
 		file_lock_not_entered(file, err);
 		return STEP_FAILED;
 	}
-	if (grant->fence && !file_record_write(record, file->fd))
+	if (!file_record_write(record, file->fd))
 		return STEP_DONE;
 	error_set(err, ERROR_UNAVAILABLE, errno, "cannot write the lock file in %s",
 		  file->directory);

@@ -14,19 +14,14 @@
  * lock.c.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/prctl.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fds.h"
+#include "base/linger.h"
+#include "base/memory.h"
 #include "lock/hold_mode.h"
 #include "lock/uri.h"
 #include "lock.h"
@@ -48,15 +43,10 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 			  "file: takes a directory and no host: file:///path/to/dir");
 		return NULL;
 	}
-	directory = uri->path[0] ? strdup(uri->path) : file_path_default(err);
+	directory = uri->path[0] ? memory_copy(uri->path) : file_path_default(err);
 	if (!directory)
 		return NULL;
-	file = calloc(1, sizeof(*file));
-	if (!file) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		free(directory);
-		return NULL;
-	}
+	file = memory_new(1, sizeof(*file));
 	file->base.session = true;
 	file->directory = directory;
 	file->fd = -1;
@@ -204,30 +194,19 @@ static void unlock(struct file_backend *file, const struct request *request)
 	flock(file->fd, LOCK_UN);
 }
 
-/* A process of its own keeps the lock while dlock itself returns. */
-static int linger(struct file_backend *file, const struct request *request,
-		  int64_t keep_ms, struct error *err)
-{
-	const struct timespec rest = { keep_ms / 1000, keep_ms % 1000 * 1000000 };
-	const int keep[] = { file->fd, file->slot_fd };
-	pid_t pid = fork();
+struct kept {
+	struct file_backend *file;
+	const struct request *request;
+};
 
-	if (pid < 0) {
-		error_set(err, ERROR_INTERNAL, errno, "fork");
-		return -1;
-	}
-	if (pid > 0)
-		return 0;
-	prctl(PR_SET_NAME, "dlock-min-hold");
-	setsid();
-	/* Pipes of the caller must not stay open, or it would wait for us. */
-	fds_drop_standard();
-	fds_close_all_but(keep, 2);
-	adopt(file, request);
-	if (chdir("/") == 0)
-		nanosleep(&rest, NULL);
-	unlock(file, request);
-	_exit(0);
+/* In the process that keeps the lock while dlock itself returns. */
+static void keep(void *context, int64_t until_ms)
+{
+	const struct kept *kept = context;
+
+	adopt(kept->file, kept->request);
+	linger_until(until_ms);
+	unlock(kept->file, kept->request);
 }
 
 static enum outcome file_release(struct backend *backend, const struct request *request,
@@ -257,12 +236,11 @@ static enum outcome file_release(struct backend *backend, const struct request *
 	}
 	if (request->forget)
 		file_path_remove(file->directory, request->name);
-	if (keep_ms > 0) {
-		if (linger(file, request, keep_ms, err))
-			return OUTCOME_ERROR;
-	} else {
+	if (keep_ms <= 0)
 		unlock(file, request);
-	}
+	else if (linger_start(keep_ms, (const int[]){ file->fd, file->slot_fd }, 2, keep,
+			      &(struct kept){ file, request }, err))
+		return OUTCOME_ERROR;
 	file_lock_close(file);
 	return OUTCOME_HELD;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/private_dir.h"
 #include "lock/uri.h"
 
@@ -60,7 +61,7 @@ char *file_path_default(struct error *err)
 		failed = private_dir_make(path, err);
 	}
 	if (!failed)
-		return strdup(path);
+		return memory_copy(path);
 	if (err->kind == ERROR_UNAVAILABLE) {
 		memcpy(why, err->message, sizeof(why));
 		error_set(err, ERROR_UNAVAILABLE, 0, "%.*s; name a directory: "

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+
 /* "hold " id, mode, five numbers and the holder, with a space between them, newline */
 #define LINE_SIZE (HOLDER_TEXT_SIZE + 160)
 #define TEXT_MAX (1 << 20)
@@ -46,17 +48,13 @@ static const char *read_byte(struct file_hold *hold, const char *text)
 
 static struct file_hold *add_row(struct file_record *record)
 {
-	struct file_hold *holds = realloc(record->holds, (record->count + 1) * sizeof(*holds));
-
-	if (!holds)
-		return NULL;
-	record->holds = holds;
-	return &holds[record->count++];
+	record->holds = memory_resize(record->holds, record->count + 1, sizeof(*record->holds));
+	return &record->holds[record->count++];
 }
 
 static void read_hold(struct file_record *record, const char *line)
 {
-	struct file_hold hold = { .mode = HOLD_EXCLUSIVE }, *row;
+	struct file_hold hold = { .mode = HOLD_EXCLUSIVE };
 	const char *rest;
 	char mode[12];
 	int skip = 0;
@@ -70,9 +68,7 @@ static void read_hold(struct file_record *record, const char *line)
 	read_mode(&hold, mode);
 	rest = read_byte(&hold, line + skip);
 	holder_decode(&hold.holder, rest, strlen(rest));
-	row = add_row(record);
-	if (row)
-		*row = hold;
+	*add_row(record) = hold;
 }
 
 /* Most often the only line, and sscanf() is a big thing to start with. */
@@ -93,9 +89,7 @@ void file_record_read(struct file_record *record, int fd)
 	length = pread(fd, text, room - 1, 0);
 	if (length == (ssize_t)room - 1) {
 		room = TEXT_MAX;
-		text = malloc(room);
-		if (!text)
-			return;
+		text = memory_new(room, 1);
 		length = pread(fd, text, room - 1, 0);
 	}
 	if (length > 0) {
@@ -130,14 +124,10 @@ static const char *mode_text(const struct file_hold *hold, char buf[static 12])
 int file_record_write(const struct file_record *record, int fd)
 {
 	size_t room = LINE_SIZE * (record->count + 1), used;
-	char holder[HOLDER_TEXT_SIZE], mode[12], *text = malloc(room);
+	char holder[HOLDER_TEXT_SIZE], mode[12], *text = memory_new(room, 1);
 	ssize_t written;
 	int failed;
 
-	if (!text) {
-		errno = ENOMEM;
-		return -1;
-	}
 	used = (size_t)snprintf(text, room, "fence %020" PRIu64 "\n", record->fence);
 	for (size_t i = 0; i < record->count; i++) {
 		const struct file_hold *hold = &record->holds[i];
@@ -174,8 +164,6 @@ uint64_t file_record_add(struct file_record *record, const struct request *reque
 {
 	struct file_hold *hold = add_row(record);
 
-	if (!hold)
-		return 0;
 	record->fence = next_fence(record->fence);
 	*hold = (struct file_hold){ .mode = request->mode, .slots = request->slots,
 				    .fence = record->fence, .count = 1, .keeper = getpid(),

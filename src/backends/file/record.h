@@ -62,7 +62,7 @@ void file_record_finish(struct file_record *record);
 /* Writes the record, whole, in one call. 0, or -1 with errno. */
 int file_record_write(const struct file_record *record, int fd);
 
-/* Adds a hold under the next fence, which it returns; 0: out of memory. */
+/* Adds a hold under the next fence, which it returns. */
 uint64_t file_record_add(struct file_record *record, const struct request *request);
 
 /* The hold of token, or NULL. */

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "linger.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "error.h"
+#include "fds.h"
+
+static sigset_t block_term(void)
+{
+	sigset_t term;
+
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	sigprocmask(SIG_BLOCK, &term, NULL);
+	return term;
+}
+
+int linger_start(int64_t keep_ms, const int *keep, size_t count,
+		 void (*run)(void *context, int64_t until_ms), void *context, struct error *err)
+{
+	const int64_t until_ms = clock_boot_ms() + keep_ms;
+	pid_t pid = fork();
+
+	if (pid < 0) {
+		error_set(err, ERROR_INTERNAL, errno, "fork");
+		return -1;
+	}
+	if (pid > 0)
+		return 0;
+	block_term();
+	prctl(PR_SET_NAME, "dlock-min-hold");
+	setsid();
+	fds_drop_standard();
+	fds_close_all_but(keep, count);
+	/* So that no file system stays in use. */
+	if (chdir("/"))
+		_exit(1);
+	if (run)
+		run(context, until_ms);
+	else
+		linger_until(until_ms);
+	_exit(0);
+}
+
+void linger_until(int64_t until_ms)
+{
+	const sigset_t term = block_term();
+	struct pollfd ready[] = {
+		{ .fd = clock_timer_open(), .events = POLLIN },
+		{ .fd = signalfd(-1, &term, SFD_CLOEXEC), .events = POLLIN },
+	};
+
+	clock_timer_set(ready[0].fd, until_ms);
+	/* poll()'s own timeout counts only the time that the machine is awake, but needs no timer. */
+	while (clock_boot_ms() < until_ms && !ready[1].revents)
+		poll(ready, 2, clock_poll_timeout(until_ms));
+	close(ready[0].fd);
+	close(ready[1].fd);
+}
