@@ -58,7 +58,7 @@ void linger_until(int64_t until_ms)
 	};
 
 	clock_timer_set(ready[0].fd, until_ms);
-	/* poll()'s own timeout counts only the time that the machine is awake, but needs no timer. */
+	/* The timer wakes poll(), whose own timeout stands still while the machine is suspended. */
 	while (clock_boot_ms() < until_ms && !ready[1].revents)
 		poll(ready, 2, clock_poll_timeout(until_ms));
 	close(ready[0].fd);

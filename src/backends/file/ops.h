@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of the file backend's table that have a file of their own: see struct backend_ops. */
+/* The functions of the file backend's table that are not in backend.c: see struct backend_ops. */
 #ifndef DLOCK_FILE_OPS_H
 #define DLOCK_FILE_OPS_H
 

@@ -2,53 +2,52 @@
 /*
  * Locks in ZooKeeper, on libzookeeper_mt.
  *
- * A lock is a directory, <root>/<name>, a container where the server knows those (3.5), so
- * that the server removes it when it has been empty for a while. Who wants the lock makes
- * an ephemeral sequential node in it, in Curator's layout (place.h), and a twin
- * of it, in one transaction. The first in line holds; everybody else watches the one before
- * and its twin, and nothing else: the twin tells that the one before holds, so that nobody
- * is left before it, and at its end nothing need be asked. The fence is the node's czxid.
+ * A lock is a directory, <root>/<name>. Where the server knows containers (3.5 and newer) it is
+ * one, so that the server removes it when it has been empty for a while. A process that wants
+ * the lock makes an ephemeral sequential node in it, in Curator's layout (place.h), and a twin
+ * of that node, in one transaction. The first in line holds. Everybody else watches the place
+ * before its own, and the twin of that place, and nothing else: the twin tells when the place
+ * holds, which means that nobody is left before it, and then nothing need be asked at its end.
+ * The fence is the node's czxid.
  *
- * A node is known by a uuid made of the token, so that a process with the token finds it,
- * and an answer that was lost is made up for: a node with our uuid, and with our session as
- * its owner, is the one that was asked for. One of another session is a dead one.
+ * A node is known by a uuid made of the token, so that a process with the token finds it, and
+ * so that a lost answer does no harm: a node with our uuid whose owner is our session is the one
+ * that was asked for. A node with our uuid of another session is a dead one.
  *
- * The lease. The session ends at the leader, and the leader hears of us through the server
- * that we are connected to, which tells it only now and then (half a tick) whom it has heard
- * from: a request that was answered a moment ago may not have been told yet, should the two
- * of us be cut off. So what is proven by an answer is the contact before it, at least a
- * quarter of the session ago (a session is never shorter than two ticks), or the start of
- * the connection, of which the leader itself is told. Hence zk_conn_lease(): the lease is
- * from 3/5 of the session upwards, renewed every third of that. What is sent to prove it is
- * no sync: a leader that has lost its majority without knowing yet would answer it. A
- * transaction that checks that the nodes are there needs the majority.
+ * The lease. The session ends at the leader. The leader hears of us through the server that we
+ * are connected to, which tells it only every half tick whom it has heard from: when both of us
+ * are cut off from the leader, it may not have been told of a request that was answered a moment
+ * ago. So an answer proves only the contact before it, at least a quarter of the session ago (a
+ * session is never shorter than two ticks), or the start of the connection, of which the leader
+ * itself is told. So zk_conn_lease() gives a lease of 3/5 of the session or more, which is
+ * renewed every third of the lease. A renewal is no sync, because a leader that has lost its
+ * majority without knowing it yet would answer a sync. It is a transaction that checks that the
+ * nodes are there, which needs the majority.
  *
- * Who has waited and gets its turn writes so into its twin, before it holds. That makes the
- * difference to one that is dead, whose session has yet to run out, or hung: the holder that
- * goes sees to it that the next one takes its turn, and if that has not happened within
- * ZK_GRACE_MS it removes that one's nodes, provided that they have not changed. Who finds
- * itself behind such a one does the same, which it notices within 5 s if the last holder
- * could not or would not see to it (a crash; Curator, kazoo).
+ * A waiter whose turn has come writes so into its twin before it holds. This tells it from a
+ * waiter that is dead, whose session has yet to run out, or hung: the holder that goes waits for
+ * the next one to take its turn, and removes the nodes of a waiter that has not done so within
+ * ZK_GRACE_MS, provided that they have not changed. A waiter that finds itself behind such a one
+ * does the same. It notices within 5 s when the last holder could not or would not do it (after
+ * a crash, or with Curator or kazoo).
  *
- * A least time to hold goes on in a process that takes the session over.
+ * For the rest of a minimum hold, a process that stays behind takes the session over.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/version.h"
 #include "lock/uri.h"
 #include "lock.h"
+#include "ops.h"
+#include "queue.h"
 
 #define DEFAULT_ROOT "/dlock"
 /* With a name and a node's below it, a path must have room in ZK_PATH_SIZE. */
 #define ROOT_MOST 300
-
-struct zk_backend *zk_from_backend(struct backend *backend)
-{
-	return (struct zk_backend *)backend;
-}
 
 static void close_backend(struct backend *backend)
 {
@@ -68,11 +67,7 @@ static int read_root(struct zk_backend *zk, const struct uri *uri, struct error 
 
 	while (length && uri->path[length - 1] == '/')
 		length--;
-	zk->root = length ? strndup(uri->path, length) : strdup(DEFAULT_ROOT);
-	if (!zk->root) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
+	zk->root = length ? memory_copy_part(uri->path, length) : memory_copy(DEFAULT_ROOT);
 	if (length <= ROOT_MOST && !strstr(zk->root, "//") && !strstr(zk->root, "/./") &&
 	    !strstr(zk->root, "/../") && strcmp(zk->root, "/zookeeper") != 0)
 		return 0;
@@ -98,15 +93,10 @@ static int read_strategy(struct zk_backend *zk, const struct uri *uri, struct er
 static struct backend *open_backend(const struct uri *uri, struct error *err)
 {
 	static const char *const known[] = {
-		"strategy", "timeout", "connect-timeout", "password-file", "ssl-ca", "cert", "key",
-		NULL
+		URI_COMMON_PARAMS, "strategy", "ssl-ca", "cert", "key", NULL
 	};
-	struct zk_backend *zk = calloc(1, sizeof(*zk));
+	struct zk_backend *zk = memory_new(1, sizeof(*zk));
 
-	if (!zk) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return NULL;
-	}
 	zk->base.session = true;
 	if (zk_conn_init(&zk->conn, &zk->base, uri, err) || uri_check_params(uri, known, err) ||
 	    read_root(zk, uri, err) || read_strategy(zk, uri, err)) {
@@ -124,10 +114,9 @@ static int connect_session(struct backend *backend, const struct request *reques
 	int failed;
 
 	zk_conn_begin(&zk->conn, backend->connect_timeout_ms);
-	do {
-		*err = (struct error){ .kind = ERROR_NONE };
+	do
 		failed = zk_conn_open(&zk->conn, request->ttl_ms, err);
-	} while (failed && zk_conn_again(&zk->conn, err));
+	while (failed && zk_conn_again(&zk->conn, err));
 	return failed;
 }
 
@@ -148,41 +137,18 @@ static int event_fd(struct backend *backend)
 static int64_t event(struct backend *backend)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
+	uint32_t watch = zk->inspect_watch ? zk->inspect_watch : zk->seat.place_watch;
 	struct zk_event event;
 	int64_t next_ms = CLOCK_NEVER;
 
 	/* Not to be readable again for what is taken in now. */
 	zk_conn_rest(&zk->conn, 0);
-	if (!zk->inspect_watch)
-		return zk->one_node ? zk_node_event(zk) : zk_queue_event(zk);
+	if (!zk->inspect_watch && !zk->one_node)
+		return zk_queue_event(zk);
 	while (zk_conn_event(&zk->conn, &event))
-		if (event.watch == zk->inspect_watch)
+		if (event.watch == watch)
 			next_ms = 0;
 	return zk_conn_broken(&zk->conn) ? 0 : next_ms;
-}
-
-static enum outcome renew(struct backend *backend, const struct request *request,
-			  struct grant *grant, struct error *err)
-{
-	return zk_hold_renew(zk_from_backend(backend), request, grant, err);
-}
-
-static enum outcome verify(struct backend *backend, const struct request *request,
-			   struct error *err)
-{
-	return zk_hold_verify(zk_from_backend(backend), request, err);
-}
-
-static enum outcome release(struct backend *backend, const struct request *request,
-			    enum release how, int64_t keep_ms, struct error *err)
-{
-	return zk_hold_release(zk_from_backend(backend), request, how, keep_ms, err);
-}
-
-static enum outcome again(struct backend *backend, const struct request *request,
-			  struct grant *grant, struct error *err)
-{
-	return zk_hold_again(zk_from_backend(backend), request, grant, err);
 }
 
 static const struct backend_ops zookeeper_ops = {
@@ -192,10 +158,10 @@ static const struct backend_ops zookeeper_ops = {
 	.acquire = acquire,
 	.event_fd = event_fd,
 	.event = event,
-	.renew = renew,
-	.verify = verify,
-	.release = release,
-	.again = again,
+	.renew = zk_renew,
+	.verify = zk_verify,
+	.release = zk_release,
+	.again = zk_again,
 	.inspect = zk_inspect,
 	.list = zk_list_names,
 	.break_hold = zk_break,

@@ -7,7 +7,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "conn.h"
+#include "state.h"
 
 uint32_t zk_watch_number(struct zk_conn *conn)
 {
@@ -16,7 +18,7 @@ uint32_t zk_watch_number(struct zk_conn *conn)
 
 /* ---- in the library's threads ---- */
 
-/* The answer is in the call: whoever waits for the last one is woken. */
+/* The answer is in the call. The last one wakes the waiting thread. */
 static void finish(struct zk_call *call, int rc)
 {
 	struct zk_conn *conn = call->conn;
@@ -25,7 +27,7 @@ static void finish(struct zk_call *call, int rc)
 	pthread_mutex_lock(&conn->mutex);
 	call->rc = rc;
 	call->done = true;
-	/* What the library itself says is above this, what servers say below. */
+	/* Servers' codes are below ZAPIERROR, those of the library itself are above it. */
 	conn->answered |= rc == ZOK || rc < ZAPIERROR;
 	dropped = call->dropped;
 	if (!dropped && --conn->pending == 0)
@@ -67,16 +69,11 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
 
 	if (rc == ZOK && stat)
 		call->stat = *stat;
-	/* -1: the node has none */
+	/* A length of -1 means that the node has no data. */
 	call->length = rc == ZOK && value && length > 0 ? (size_t)length : 0;
-	call->text = malloc(call->length + 1);
-	if (!call->text) {
-		finish(call, ZSYSTEMERROR);
-		return;
-	}
+	call->text = memory_new(call->length + 1, 1);
 	if (call->length)
 		memcpy(call->text, value, call->length);
-	call->text[call->length] = '\0';
 	finish(call, rc);
 }
 
@@ -95,11 +92,7 @@ static void on_names(int rc, const struct String_vector *names, const struct Sta
 		call->stat = *stat;
 	for (int32_t i = 0; i < names->count; i++)
 		size += strlen(names->data[i]) + 1;
-	out = call->text = malloc(size);
-	if (!out) {
-		finish(call, ZSYSTEMERROR);
-		return;
-	}
+	out = call->text = memory_new(size, 1);
 	for (int32_t i = 0; i < names->count; i++)
 		out = stpcpy(out, names->data[i]) + 1;
 	call->count = (size_t)names->count;
@@ -115,7 +108,7 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 
 	(void)state;
 	(void)path;
-	/* Those of the session go to every watch; the session's own watcher has them. */
+	/* Events of the session go to every watch; on_session() takes them. */
 	if (type == ZOO_SESSION_EVENT)
 		return;
 	pthread_mutex_lock(&conn->mutex);
@@ -131,11 +124,8 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 
 static struct zk_call *prepare(struct zk_conn *conn)
 {
-	struct zk_call *call = calloc(1, sizeof(*call));
+	struct zk_call *call = memory_new(1, sizeof(*call));
 
-	/* Without memory for a request of some 100 bytes nothing can be done about it. */
-	if (!call)
-		abort();
 	call->conn = conn;
 	pthread_mutex_lock(&conn->mutex);
 	if (!conn->pending++)
@@ -144,7 +134,7 @@ static struct zk_call *prepare(struct zk_conn *conn)
 	return call;
 }
 
-/* rc: of the function that sends. When that has failed, no answer will come. */
+/* rc is that of the function that sends: when it has failed, no answer will come. */
 static struct zk_call *sent(struct zk_call *call, int rc)
 {
 	if (rc != ZOK)
@@ -228,15 +218,14 @@ static struct zk_call *send_both(struct zk_call *call)
 				     call));
 }
 
-struct zk_call *zk_create_two(struct zk_conn *conn, const char *const paths[2],
+struct zk_call *zk_create_two(struct zk_conn *conn, const struct zk_pair *pair,
 			      const char *const texts[2])
 {
 	struct zk_call *call = prepare(conn);
+	const char *const paths[] = { pair->place, pair->twin };
 
 	for (int i = 0; i < 2; i++) {
-		call->made[i] = calloc(1, ZK_PATH_SIZE);
-		if (!call->made[i])
-			abort();
+		call->made[i] = memory_new(1, ZK_PATH_SIZE);
 		zoo_create_op_init(&call->ops[i], paths[i], texts[i], (int)strlen(texts[i]),
 				   acl(conn), ZOO_EPHEMERAL_SEQUENTIAL, call->made[i],
 				   ZK_PATH_SIZE);
@@ -244,23 +233,46 @@ struct zk_call *zk_create_two(struct zk_conn *conn, const char *const paths[2],
 	return send_both(call);
 }
 
-struct zk_call *zk_delete_two(struct zk_conn *conn, const char *const paths[2],
+struct zk_call *zk_delete_two(struct zk_conn *conn, const struct zk_pair *pair,
 			      int32_t version)
 {
 	struct zk_call *call = prepare(conn);
 
-	zoo_delete_op_init(&call->ops[0], paths[0], -1);
-	zoo_delete_op_init(&call->ops[1], paths[1], version);
+	zoo_delete_op_init(&call->ops[0], pair->place, -1);
+	zoo_delete_op_init(&call->ops[1], pair->twin, version);
 	return send_both(call);
 }
 
-struct zk_call *zk_check_two(struct zk_conn *conn, const char *const paths[2])
+struct zk_call *zk_check_two(struct zk_conn *conn, const struct zk_pair *pair)
 {
 	struct zk_call *call = prepare(conn);
 
-	zoo_check_op_init(&call->ops[0], paths[0], -1);
-	zoo_check_op_init(&call->ops[1], paths[1], -1);
+	zoo_check_op_init(&call->ops[0], pair->place, -1);
+	zoo_check_op_init(&call->ops[1], pair->twin, -1);
 	return send_both(call);
+}
+
+/* ---- answers ---- */
+
+int zk_call_wait(struct zk_call *call)
+{
+	return zk_conn_wait(call->conn) ? ZK_UNANSWERED : call->rc;
+}
+
+int zk_call_end(struct zk_call *call)
+{
+	int rc = zk_call_wait(call);
+
+	zk_call_free(call);
+	return rc;
+}
+
+bool zk_call_state(const struct zk_call *call, struct zk_state *state)
+{
+	if (!call || call->rc != ZOK)
+		return false;
+	zk_state_read(state, call->text, call->length);
+	return true;
 }
 
 void zk_call_free(struct zk_call *call)
@@ -271,7 +283,7 @@ void zk_call_free(struct zk_call *call)
 		return;
 	pthread_mutex_lock(&call->conn->mutex);
 	done = call->done;
-	/* The answer, should it come yet, frees it, and counts for nothing. */
+	/* Should the answer still come, it frees the call, and means nothing else. */
 	if (!done) {
 		call->dropped = true;
 		call->conn->pending--;
@@ -287,10 +299,13 @@ void zk_call_free(struct zk_call *call)
 
 /* ---- errors ---- */
 
-void zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,
-		   struct error *err)
+int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,
+		  struct error *err)
 {
 	switch (rc) {
+	case ZK_UNANSWERED:
+		*err = conn->why;
+		break;
 	case ZNOAUTH:
 		error_set(err, ERROR_REFUSED, 0, conn->user
 			  ? "%s: not allowed to %s %.160s (NoAuth) as user '%.60s': check user "
@@ -318,7 +333,7 @@ void zk_call_error(const struct zk_conn *conn, int rc, const char *what, const c
 	case ZSESSIONMOVED:
 	case ZSESSIONEXPIRED:
 	case ZTHROTTLEDOP:
-	/* What we have written before, and not heard of. */
+	/* Both come of a write of ours whose answer was lost. */
 	case ZBADVERSION:
 	case ZRUNTIMEINCONSISTENCY:
 		error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot %s: %s", conn->label, what,
@@ -329,4 +344,5 @@ void zk_call_error(const struct zk_conn *conn, int rc, const char *what, const c
 			  path, zerror(rc));
 		break;
 	}
+	return -1;
 }

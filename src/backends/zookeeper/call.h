@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests to ZooKeeper. Each function sends one and returns at once; any number may be on
- * their way, and the server answers in their order. zk_conn_wait() waits for all of them;
- * then their results stand in the calls, which the caller frees, in any case: one that was
- * not answered is freed once it is.
+ * Requests to ZooKeeper. Each function sends a request and returns at once; any number may be
+ * on their way, and the server answers them in their order. zk_conn_wait() waits for all of them;
+ * then their results stand in the calls. The caller frees every call, also one that was not
+ * answered: its memory is given back when the answer comes.
  */
 #ifndef DLOCK_ZOOKEEPER_CALL_H
 #define DLOCK_ZOOKEEPER_CALL_H
@@ -15,8 +15,18 @@
 
 struct error;
 struct zk_conn;
+struct zk_state;
 
 #define ZK_PATH_SIZE 1280
+
+/* The paths of a place and its twin; with strategy node both are those of the node. */
+struct zk_pair {
+	char place[ZK_PATH_SIZE];
+	char twin[ZK_PATH_SIZE];
+};
+
+/* In place of a result code of ZooKeeper's: no answer came. zk_conn_wait() has kept why. */
+#define ZK_UNANSWERED 1
 
 struct zk_call {
 	struct zk_conn *conn;
@@ -42,20 +52,30 @@ struct zk_call *zk_delete(struct zk_conn *conn, const char *path, int32_t versio
 struct zk_call *zk_create(struct zk_conn *conn, const char *path, const char *text, int mode);
 struct zk_call *zk_sync(struct zk_conn *conn, const char *path);
 
-/* Two nodes in one transaction; paths of ephemeral sequential nodes without number. */
-struct zk_call *zk_create_two(struct zk_conn *conn, const char *const paths[2],
+/* Two nodes in one transaction. The paths are of ephemeral sequential nodes, without number. */
+struct zk_call *zk_create_two(struct zk_conn *conn, const struct zk_pair *pair,
 			      const char *const texts[2]);
-/* version: of the second one; -1: any */
-struct zk_call *zk_delete_two(struct zk_conn *conn, const char *const paths[2],
+/* version: of the twin; -1: any */
+struct zk_call *zk_delete_two(struct zk_conn *conn, const struct zk_pair *pair,
 			      int32_t version);
 /* Are both there? A transaction that changes nothing, and that a majority has to agree to. */
-struct zk_call *zk_check_two(struct zk_conn *conn, const char *const paths[2]);
+struct zk_call *zk_check_two(struct zk_conn *conn, const struct zk_pair *pair);
 
 void zk_call_free(struct zk_call *call);
 
-/* What rc means for path, as an error. what: "create". */
-void zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,
-		   struct error *err);
+/*
+ * Waits for all calls. Returns the result of this one, or ZK_UNANSWERED, after which no call may
+ * be read. zk_call_end() frees the call, too.
+ */
+int zk_call_wait(struct zk_call *call);
+int zk_call_end(struct zk_call *call);
+
+/* Reads the data of a twin or of a node. false: call is NULL, or has failed. */
+bool zk_call_state(const struct zk_call *call, struct zk_state *state);
+
+/* Fills *err with what rc means for path; what: "create". Returns -1. */
+int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,
+		  struct error *err);
 
 /* A number for a watch. */
 uint32_t zk_watch_number(struct zk_conn *conn);

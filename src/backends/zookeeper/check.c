@@ -7,13 +7,16 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "lock/uri.h"
 #include "lock/view.h"
+#include "directory.h"
 #include "lock.h"
 #include "net.h"
+#include "ops.h"
 
 #define PINGS 10
-/* Asked for to learn what is granted. By default that is 2 and 20 ticks, of 2 s. */
+/* Asked for to learn what is granted: by default at least 2 and at most 20 ticks of 2 s. */
 #define LONG_TTL_MS 3600000
 #define SHORT_TTL_MS 1000	/* the least --ttl */
 
@@ -31,19 +34,14 @@ static int check_round_trip(struct zk_backend *zk, struct findings *findings, st
 	bool slow;
 
 	for (int i = 0; i < PINGS; i++) {
-		struct zk_call *call;
 		int rc;
 
 		start = now_us();
 		/* To the leader and back, as what locks depend on. */
-		call = zk_sync(&zk->conn, "/");
-		rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : call->rc;
+		rc = zk_call_end(zk_sync(&zk->conn, "/"));
 		took = now_us() - start;
-		zk_call_free(call);
-		if (rc != ZOK && err->kind == ERROR_NONE)
-			zk_call_error(&zk->conn, rc, "sync", "/", err);
 		if (rc != ZOK)
-			return -1;
+			return zk_call_error(&zk->conn, rc, "sync", "/", err);
 		least = took < least ? took : least;
 		most = took > most ? took : most;
 		sum += took;
@@ -80,12 +78,10 @@ static void check_server(struct zk_backend *zk, const struct uri_host *host,
 {
 	char answer[2048], label[128], version[48], mode[24];
 	int64_t limit_ms = clock_boot_ms() + zk->base.timeout_ms;
-	struct error err = { 0 };
-	int length = zk_net_ask(host->name, host->port, "srvr\n", answer, sizeof(answer), limit_ms,
-				zk->base.cancel_fd, &err);
+	struct error err;
 
 	zk_net_write_host(host, label, sizeof(label));
-	if (length < 0) {
+	if (zk_net_ask(&zk->conn, host, answer, sizeof(answer), limit_ms, &err)) {
 		findings_add(findings, FINDING_WARNING, "server", "repair it, or take it out of "
 			     "the URI", "%s: %.160s", label, err.message);
 		return;
@@ -122,7 +118,7 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 {
 	struct ensemble ensemble = { .serving = 0 };
 
-	/* Servers tell of themselves in clear text only. */
+	/* Servers answer that in clear text only. */
 	if (zk->conn.tls)
 		return;
 	for (size_t i = 0; i < zk->conn.host_count; i++)
@@ -142,7 +138,7 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 			     ensemble.serving, zk->conn.host_count);
 }
 
-/* What the server grants to one who asks for much, and for little. */
+/* What the server grants to a session that asks for much, and for little. */
 static int check_session(struct zk_backend *zk, struct findings *findings, struct error *err)
 {
 	int64_t least_ms, most_ms;
@@ -164,19 +160,10 @@ static int check_session(struct zk_backend *zk, struct findings *findings, struc
 
 static int check_acl(struct zk_backend *zk, struct findings *findings, struct error *err)
 {
-	struct zk_call *root = zk_exists(&zk->conn, zk->root, 0);
-	struct zk_call *names = zk_list(&zk->conn, zk->root, 0);
-	int rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : root->rc;
-	int list_rc = rc == ZOK ? names->rc : rc;
+	int rc = zk_call_end(zk_list(&zk->conn, zk->root, 0));
 
-	zk_call_free(root);
-	zk_call_free(names);
-	if (err->kind != ERROR_NONE)
-		return -1;
-	if (list_rc == ZNOAUTH) {
-		zk_call_error(&zk->conn, list_rc, "list", zk->root, err);
-		return -1;
-	}
+	if (rc == ZNOAUTH || rc == ZK_UNANSWERED)
+		return zk_call_error(&zk->conn, rc, "list", zk->root, err);
 	if (rc == ZNONODE)
 		findings_add(findings, FINDING_OK, "root", NULL, "%s is made with the first lock, "
 			     "or by 'dlock setup'", zk->root);
@@ -233,32 +220,28 @@ int zk_setup(struct backend *backend, struct error *err)
 	int result;
 
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do {
-		*err = (struct error){ .kind = ERROR_NONE };
+	do
 		result = zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ? -1 : zk_make_root(zk, err);
-	} while (result && zk_conn_ask_again(&zk->conn, err));
+	while (result && zk_conn_ask_again(&zk->conn, err));
 	return result;
 }
 
-/* For the client that comes with ZooKeeper: the root and all above it. */
+/* Commands for the client that comes with ZooKeeper: they make the root and all above it. */
 int zk_plan(struct backend *backend, char **text, struct error *err)
 {
-	const char *root = zk_from_backend(backend)->root, *end = root;
-	size_t depth = 1, used = 0, size;
+	const char *root = zk_from_backend(backend)->root;
+	char *plan, *longer;
 
-	for (const char *c = root; *c; c++)
-		depth += *c == '/';
-	size = depth * (strlen(root) + sizeof("create \n")) + 1;
-	*text = calloc(1, size);
-	if (!*text) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
-	while (*end) {
+	(void)err;
+	plan = memory_copy("");
+	for (const char *end = root; *end; ) {
 		end += 1 + strcspn(end + 1, "/");
-		if (end - root > 1)
-			used += (size_t)snprintf(*text + used, size - used, "create %.*s\n",
-						 (int)(end - root), root);
+		if (end - root <= 1)
+			continue;
+		longer = memory_format("%screate %.*s\n", plan, (int)(end - root), root);
+		free(plan);
+		plan = longer;
 	}
+	*text = plan;
 	return 0;
 }

@@ -15,12 +15,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/net.h"
+#include "call.h"
 #include "net.h"
 
 /* A server that has not opened the session after this is left for the next one. */
 #define SLICE_MOST_MS 1000
 #define SLICE_LEAST_MS 100
-/* Kept of the time for connecting, to find out why there is no session. */
+/* How much of the time for connecting is kept to find out why there is no session. */
 #define LOOK_MOST_MS 800
 /*
  * The longest session timeout to ask for. The client library keeps it in an int of
@@ -48,7 +49,7 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 	}
 	conn->state = state;
 	eventfd_write(conn->done_fd, 1);
-	/* That it is connected is news only for one that was told of a break. */
+	/* The first connection is no event: zk_conn_open() waits for that on done_fd. */
 	if (conn->broken || conn->connections > 1)
 		eventfd_write(conn->event_fd, 1);
 	pthread_mutex_unlock(&conn->mutex);
@@ -120,7 +121,7 @@ void zk_conn_close(struct zk_conn *conn)
 	reset(conn);
 }
 
-/* A handle that is not connected is freed, and says nothing to any server. */
+/* Frees a handle that is not connected, which says nothing to any server. */
 static void drop(struct zk_conn *conn)
 {
 	zookeeper_close(conn->handle);
@@ -130,14 +131,14 @@ static void drop(struct zk_conn *conn)
 
 void zk_conn_abandon(struct zk_conn *conn)
 {
-	/* Its threads would reconnect, or say goodbye for the session. */
+	/* Not freed: closing would end the session at the server. */
 	conn->handle = NULL;
 	conn->taken_over = false;
 }
 
 int zk_conn_adopt(struct zk_conn *conn)
 {
-	/* One of the threads may have had the mutex. */
+	/* One of the threads may have had the mutex when this process was forked. */
 	pthread_mutex_init(&conn->mutex, NULL);
 	conn->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	conn->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -151,7 +152,7 @@ int64_t zk_conn_session(const struct zk_conn *conn)
 	return conn->handle ? zoo_client_id(conn->handle)->client_id : 0;
 }
 
-/* The connection is new: what was sent over the last one says nothing about it. */
+/* If the connection is new: contacts over the last one prove nothing about it. */
 static void note_connection(struct zk_conn *conn)
 {
 	unsigned connections;
@@ -170,7 +171,7 @@ static void note_connection(struct zk_conn *conn)
 	zk_net_close_on_exec(conn);
 }
 
-/* Sleeps until the library's threads say something. 0, or -1 when it is to be given up. */
+/* Sleeps until the library's threads say something, or until_ms. 0, or -1 with *err to give up. */
 static int rest(const struct zk_conn *conn, int64_t until_ms, struct error *err)
 {
 	struct error ignored = { 0 };
@@ -199,17 +200,17 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
 }
 
 /*
- * Is there a server worth waiting for? 0, or -1 with *err. One that has lost its data does
- * not even say that our session is none of its: it serves others, and not us. After the
- * session's time that is as good as to say so.
+ * Is there a server worth waiting for? 0, or -1 with *err. A server that has lost its data does
+ * not even say that our session is unknown to it: it serves others, and not us. After the
+ * session's time that is as good as to say it.
  */
 static int look(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
-	int found = zk_net_look(conn, deadline_ms, err);
+	enum zk_look found = zk_net_look(conn, deadline_ms, err);
 
-	if (found <= 0 || !conn->seen_connections) {
+	if (found != ZK_SERVES || !conn->seen_connections) {
 		conn->refused_ms = 0;
-		return found < 0 ? -1 : 0;
+		return found == ZK_HOPELESS ? -1 : 0;
 	}
 	if (!conn->refused_ms)
 		conn->refused_ms = clock_boot_ms();
@@ -218,7 +219,7 @@ static int look(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 	return no_session(conn, ZOO_EXPIRED_SESSION_STATE, err);
 }
 
-/* Waits until there is a session. The servers get a slice of the time each. */
+/* Waits until there is a session. Each server gets a slice of the time. */
 static int await_session(struct zk_conn *conn, struct error *err)
 {
 	int64_t now = clock_boot_ms(), slice_ms, slice_end_ms, deadline_ms;
@@ -238,7 +239,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 		if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
 			return no_session(conn, state, err);
 		now = clock_boot_ms();
-		/* All have been tried: is there one that is worth waiting for? */
+		/* All servers have been tried: is there one that is worth waiting for? */
 		if (!looked && zk_net_failures() - failures >= (unsigned)conn->server_count) {
 			looked = true;
 			if (look(conn, deadline_ms, err))
@@ -276,21 +277,10 @@ int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 		return 0;
 	if (err->kind == ERROR_UNAVAILABLE && err->errnum != ESTALE)
 		err->errnum = ENOTCONN;
-	/* A session that never was need not go on being looked for. */
+	/* Where there never was a session, the library shall not go on connecting. */
 	if (conn->handle && !conn->seen_connections)
 		drop(conn);
 	return -1;
-}
-
-bool zk_conn_lost_events(struct zk_conn *conn)
-{
-	bool lost;
-
-	pthread_mutex_lock(&conn->mutex);
-	lost = conn->events_lost;
-	conn->events_lost = false;
-	pthread_mutex_unlock(&conn->mutex);
-	return lost;
 }
 
 void zk_conn_kick(struct zk_conn *conn)
@@ -302,7 +292,7 @@ void zk_conn_kick(struct zk_conn *conn)
 	connections = conn->connections;
 	pthread_mutex_unlock(&conn->mutex);
 	down = zk_net_shut_down(conn);
-	/* The library will see it in its time; until then it counts as not connected. */
+	/* Until the library has seen it, the connection counts as lost. */
 	pthread_mutex_lock(&conn->mutex);
 	if (down && conn->connections == connections && conn->state == ZOO_CONNECTED_STATE) {
 		conn->state = 0;
@@ -311,12 +301,12 @@ void zk_conn_kick(struct zk_conn *conn)
 	pthread_mutex_unlock(&conn->mutex);
 }
 
-/* A request that was sent at sent_ms was answered, over the connection there is. */
+/* A request that was sent at sent_ms was answered over this connection. */
 static void note_contact(struct zk_conn *conn, int64_t sent_ms)
 {
 	int64_t *last = conn->contacts + conn->contact_count - 1;
 
-	/* Closer ones say no more. */
+	/* A contact so soon after the last one would make no difference. */
 	if (conn->contact_count && sent_ms - *last < conn->ttl_ms / ZK_CONTACTS)
 		return;
 	if (conn->contact_count == ZK_CONTACTS)
@@ -325,7 +315,7 @@ static void note_contact(struct zk_conn *conn, int64_t sent_ms)
 	conn->contacts[conn->contact_count++] = sent_ms;
 }
 
-int zk_conn_wait(struct zk_conn *conn, struct error *err)
+int zk_conn_wait(struct zk_conn *conn)
 {
 	int64_t deadline_ms = clock_earlier(conn->deadline_ms,
 					    clock_boot_ms() + conn->limits->timeout_ms);
@@ -345,36 +335,48 @@ int zk_conn_wait(struct zk_conn *conn, struct error *err)
 		if (!pending)
 			return 0;
 		if (clock_boot_ms() >= deadline_ms) {
-			error_set(err, ERROR_UNAVAILABLE, 0, "%s: no answer in time",
+			error_set(&conn->why, ERROR_UNAVAILABLE, 0, "%s: no answer in time",
 				  conn->label);
 			zk_conn_kick(conn);
-			return -1;
+			return ZK_UNANSWERED;
 		}
-		if (rest(conn, deadline_ms, err))
-			return -1;
+		if (rest(conn, deadline_ms, &conn->why))
+			return ZK_UNANSWERED;
 	}
 }
 
 bool zk_conn_rest(struct zk_conn *conn, int64_t until_ms)
 {
-	struct error ignored = { 0 };
+	struct error unread;
 	eventfd_t count;
 
-	if (net_wait(conn->event_fd, POLLIN, until_ms, conn->limits->cancel_fd, &ignored))
+	if (net_wait(conn->event_fd, POLLIN, until_ms, conn->limits->cancel_fd, &unread))
 		return false;
 	eventfd_read(conn->event_fd, &count);
 	return true;
 }
 
-bool zk_conn_again(const struct zk_conn *conn, const struct error *err)
+bool zk_conn_again(const struct zk_conn *conn, struct error *err)
 {
 	return err->errnum != ESTALE && zk_conn_ask_again(conn, err);
 }
 
-bool zk_conn_ask_again(const struct zk_conn *conn, const struct error *err)
+bool zk_conn_ask_again(const struct zk_conn *conn, struct error *err)
 {
-	return err->kind == ERROR_UNAVAILABLE && err->errnum != ENOTCONN &&
-	       clock_boot_ms() < conn->deadline_ms;
+	if (err->kind != ERROR_UNAVAILABLE || err->errnum == ENOTCONN ||
+	    clock_boot_ms() >= conn->deadline_ms)
+		return false;
+	*err = (struct error){ .kind = ERROR_NONE };
+	return true;
+}
+
+bool zk_conn_fresh(struct zk_conn *conn, struct error *err)
+{
+	if (zk_conn_lease(conn, clock_boot_ms()) >= conn->ttl_ms / 2)
+		return true;
+	zk_conn_kick(conn);
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: connecting anew", conn->label);
+	return false;
 }
 
 bool zk_conn_event(struct zk_conn *conn, struct zk_event *event)
@@ -392,15 +394,26 @@ bool zk_conn_event(struct zk_conn *conn, struct zk_event *event)
 	return any;
 }
 
-bool zk_conn_broken(struct zk_conn *conn)
+/* The value of a flag of *conn, which is then false. */
+static bool take(struct zk_conn *conn, bool *flag)
 {
-	bool broken;
+	bool was;
 
 	pthread_mutex_lock(&conn->mutex);
-	broken = conn->broken;
-	conn->broken = false;
+	was = *flag;
+	*flag = false;
 	pthread_mutex_unlock(&conn->mutex);
-	return broken;
+	return was;
+}
+
+bool zk_conn_broken(struct zk_conn *conn)
+{
+	return take(conn, &conn->broken);
+}
+
+bool zk_conn_lost_events(struct zk_conn *conn)
+{
+	return take(conn, &conn->events_lost);
 }
 
 int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A session with ZooKeeper, over libzookeeper_mt, with deadlines. The library has threads
- * of its own and waits without limit; here they do nothing but take notes and write to
- * eventfds, and this process, the only other thread, waits for those.
+ * of its own and waits without limit. Here these threads only take notes and write to eventfds,
+ * and the main thread of this process, the only other one, waits for those.
  *
- * The library looks for another server by itself when a connection ends. What it does not
- * see in time, a server that swallows packets or hangs, it is told by zk_conn_kick(), which
- * ends the connection under it.
+ * The library looks for another server by itself when a connection ends. It does not see in time
+ * that a server swallows packets or hangs: then zk_conn_kick() ends the connection under it.
+ *
+ * An operation is zk_conn_begin(), zk_conn_open(), requests (call.h) and zk_conn_wait(), again
+ * from zk_conn_open() on while zk_conn_again() says so.
  */
 #ifndef DLOCK_ZOOKEEPER_CONN_H
 #define DLOCK_ZOOKEEPER_CONN_H
@@ -16,20 +18,21 @@
 #include <stdint.h>
 #include <zookeeper/zookeeper.h>
 
+#include "base/error.h"
 #include "lock/backend.h"
 
-struct error;
 struct uri;
 
-/* For sessions that hold nothing: what it takes to ask. */
+/* The timeout of a session that only asks. */
 #define ZK_ASKING_MS 5000
 
 /* What a watch has seen. */
 struct zk_event {
 	uint32_t watch;		/* the number it was set with */
-	bool gone;		/* the node; else it has changed */
+	bool gone;		/* the node was removed; false: it has changed */
 };
 
+/* A descriptor, told from a later one of the same number. */
 struct zk_fd {
 	int fd;
 	uint64_t inode;
@@ -47,10 +50,10 @@ struct zk_conn {
 	char *user;			/* for messages */
 	char *tls;			/* "ca,cert,key,"; NULL: none */
 	char label[120];
-	int done_fd;			/* eventfd: something to wait for in here has come */
+	int done_fd;			/* eventfd: for waits in conn.c */
 	int event_fd;			/* eventfd: for the engine */
 
-	/* ---- this process alone */
+	/* ---- used by the main thread alone */
 	zhandle_t *handle;
 	clientid_t client;		/* of the session, to take it over in another process */
 	bool taken_over;
@@ -59,12 +62,13 @@ struct zk_conn {
 	int64_t asked_ms;		/* session timeout asked for */
 	int64_t ttl_ms;			/* granted */
 	int64_t deadline_ms;		/* of the operation under way */
+	struct error why;		/* zk_conn_wait() has failed */
 	uint32_t last_watch;
 	unsigned seen_connections;
-	int64_t contacts[ZK_CONTACTS];	/* when requests were sent that were answered */
+	int64_t contacts[ZK_CONTACTS];	/* CLOCK_BOOTTIME when answered requests were sent */
 	int contact_count;
 	int64_t started_ms;		/* before this connection was made */
-	int64_t refused_ms;		/* since when servers serve, but not us; 0: it is not so */
+	int64_t refused_ms;		/* since when servers serve others, but not us; 0: they serve us */
 	struct zk_fd *foreign;		/* descriptors that are not the library's */
 	size_t foreign_count;
 
@@ -72,17 +76,17 @@ struct zk_conn {
 	pthread_mutex_t mutex;
 	int state;			/* ZOO_..._STATE, 0: connecting */
 	unsigned connections;		/* how many were made */
-	bool broken;			/* one ended, see zk_conn_broken() */
-	int64_t broke_ms;		/* when the last one ended */
-	int pending;			/* calls without an answer */
+	bool broken;			/* a connection ended, see zk_conn_broken() */
+	int64_t broke_ms;		/* CLOCK_BOOTTIME when the last one ended */
+	int pending;			/* number of calls without an answer */
 	int64_t sent_ms;		/* before the first of them was sent */
-	bool answered;			/* one of them was, by a server */
+	bool answered;			/* a server has answered one */
 	struct zk_event events[ZK_EVENTS];
 	int event_count;
 	bool events_lost;		/* there were too many, see zk_conn_lost_events() */
 };
 
-/* Keeps what it needs of uri. 0, or -1 with *err; finish in any case. */
+/* Keeps what it needs of uri. 0, or -1 with *err; zk_conn_finish() frees *conn in any case. */
 int zk_conn_init(struct zk_conn *conn, const struct backend *limits, const struct uri *uri,
 		 struct error *err);
 /* Ends the session as zk_conn_close() does, and frees all. */
@@ -98,16 +102,16 @@ void zk_conn_begin(struct zk_conn *conn, int64_t ms);
  */
 int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err);
 
-/* Its number; 0: there is none. */
+/* The session's number; 0: there is none. */
 int64_t zk_conn_session(const struct zk_conn *conn);
 
 /*
- * Ends the session: the server removes its ephemeral nodes. Only if it is connected; else
- * it runs out by itself. Takes 1.5 s at most.
+ * Ends the session, so that the server removes its ephemeral nodes. A session that is not
+ * connected runs out by itself. Takes 1.5 s at most.
  */
 void zk_conn_close(struct zk_conn *conn);
 
-/* Leaves the session to another process, or to run out, and forgets it. */
+/* Forgets the session, which goes on in another process, or runs out. */
 void zk_conn_abandon(struct zk_conn *conn);
 
 /*
@@ -119,19 +123,25 @@ int zk_conn_adopt(struct zk_conn *conn);
 /* Ends the connection, so that the library looks for another server. */
 void zk_conn_kick(struct zk_conn *conn);
 
-/* Waits until all calls are answered (see call.h). 0, or -1 with *err. */
-int zk_conn_wait(struct zk_conn *conn, struct error *err);
+/* Waits until all calls are answered (see call.h). 0, or ZK_UNANSWERED, with conn->why. */
+int zk_conn_wait(struct zk_conn *conn);
 
 /* Waits for an event, of a watch or of the connection, until until_ms; false: none came. */
 bool zk_conn_rest(struct zk_conn *conn, int64_t until_ms);
 
 /*
- * Is it worth while, within the operation's time, to do it again after *err? A connection
- * was lost; not if none can be had (errnum ENOTCONN). For one that asks it is even with a
- * new session.
+ * Is it worth while, within the operation's time, to do it again after *err? Yes after a
+ * connection was lost; not if none can be had (errnum ENOTCONN). Then *err is emptied. An
+ * operation that only asks may be repeated in a new session; zk_conn_again() is for others.
  */
-bool zk_conn_again(const struct zk_conn *conn, const struct error *err);
-bool zk_conn_ask_again(const struct zk_conn *conn, const struct error *err);
+bool zk_conn_again(const struct zk_conn *conn, struct error *err);
+bool zk_conn_ask_again(const struct zk_conn *conn, struct error *err);
+
+/*
+ * false when the last contact was too long ago for a good lease. Then the connection is ended,
+ * as *err says, for a new one proves the session anew.
+ */
+bool zk_conn_fresh(struct zk_conn *conn, struct error *err);
 
 /* Takes the next event of a watch; false: none. */
 bool zk_conn_event(struct zk_conn *conn, struct zk_event *event);
@@ -140,8 +150,8 @@ bool zk_conn_broken(struct zk_conn *conn);
 bool zk_conn_lost_events(struct zk_conn *conn);
 
 /*
- * The least that is left at sent_ms of the session, when a request sent then was committed
- * by the leader: see backend.c.
+ * How long the session lives at least from sent_ms on, in ms, when a request that was sent then
+ * was committed by the leader: see backend.c.
  */
 int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms);
 

@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "lock/uri.h"
 #include "conn.h"
 #include "net.h"
+
+#define DEFAULT_PORT 2181
 
 /* "?ssl-ca=", "cert=", "key=" in the form of the library. */
 static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *err)
@@ -30,25 +33,20 @@ static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *e
 			  "key=, files without ',' in their names");
 		return -1;
 	}
-	if (asprintf(&conn->tls, "%s,%s,%s,", ca, cert, key) < 0) {
-		conn->tls = NULL;
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
+	conn->tls = memory_format("%s,%s,%s,", ca, cert, key);
 	return 0;
 }
 
-static int copy_hosts(struct zk_conn *conn, const struct uri *uri, struct error *err)
+/* Copies the hosts, each with a port, and lists them in the label. */
+static void copy_hosts(struct zk_conn *conn, const struct uri *uri)
 {
 	size_t used = (size_t)snprintf(conn->label, sizeof(conn->label), "zookeeper ");
 
-	conn->hosts = calloc(uri->host_count, sizeof(*conn->hosts));
-	for (size_t i = 0; conn->hosts && i < uri->host_count; i++) {
-		conn->hosts[i] = uri->hosts[i];
-		conn->hosts[i].name = strdup(uri->hosts[i].name);
-		if (!conn->hosts[i].name)
-			break;
-		conn->host_count++;
+	conn->hosts = memory_new(uri->host_count, sizeof(*conn->hosts));
+	conn->host_count = uri->host_count;
+	for (size_t i = 0; i < uri->host_count; i++) {
+		conn->hosts[i].name = memory_copy(uri->hosts[i].name);
+		conn->hosts[i].port = uri->hosts[i].port ? uri->hosts[i].port : DEFAULT_PORT;
 		if (used < sizeof(conn->label) - 2 && i)
 			conn->label[used++] = ',';
 		if (used < sizeof(conn->label) - 2)
@@ -56,10 +54,6 @@ static int copy_hosts(struct zk_conn *conn, const struct uri *uri, struct error 
 					  sizeof(conn->label) - used);
 		used = strlen(conn->label);
 	}
-	if (conn->host_count == uri->host_count)
-		return 0;
-	error_set(err, ERROR_INTERNAL, 0, "out of memory");
-	return -1;
 }
 
 int zk_conn_init(struct zk_conn *conn, const struct backend *limits, const struct uri *uri,
@@ -83,19 +77,15 @@ int zk_conn_init(struct zk_conn *conn, const struct backend *limits, const struc
 			  uri->user);
 		return -1;
 	}
-	if (uri->password &&
-	    asprintf(&conn->auth, "%s:%s", uri->user ? uri->user : "", uri->password) < 0) {
-		conn->auth = NULL;
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
 	if (uri->password && (!uri->user || !uri->user[0])) {
 		error_set(err, ERROR_USAGE, 0, "zookeeper: a password without a user");
 		return -1;
 	}
-	if (uri->user)
-		conn->user = strdup(uri->user);
-	return copy_hosts(conn, uri, err) || read_tls(conn, uri, err) ? -1 : 0;
+	if (uri->password)
+		conn->auth = memory_format("%s:%s", uri->user, uri->password);
+	conn->user = memory_copy(uri->user);
+	copy_hosts(conn, uri);
+	return read_tls(conn, uri, err);
 }
 
 void zk_conn_finish(struct zk_conn *conn)

@@ -1,26 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* What the ZooKeeper backend tells of its locks, and breaking them. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "lock/view.h"
+#include "directory.h"
 #include "lock.h"
+#include "ops.h"
+#include "path.h"
+#include "turn.h"
 
 /* What was asked of one place. */
 struct asked {
 	struct zk_call *place;
 	struct zk_call *twin;
 };
-
-static int64_t age_ms(int64_t since_ms)
-{
-	int64_t age = since_ms ? clock_wall_ms() - since_ms : -1;
-
-	return since_ms && age < 0 ? 0 : age;
-}
 
 static bool add_hold(struct lock_view *view, const struct zk_place *place,
 		     const struct asked *asked, const struct zk_state *state)
@@ -34,11 +31,9 @@ static bool add_hold(struct lock_view *view, const struct zk_place *place,
 	hold->mode = place->mode;
 	hold->slots = place->slots;
 	hold->fence = (uint64_t)asked->place->stat.czxid;
-	hold->age_ms = age_ms(since_ms);
+	hold->age_ms = zk_age_ms(since_ms);
 	hold->count = state ? (int)state->count : 1;
-	hold->expires_ms = -1;
-	if (state && state->until_ms)
-		hold->expires_ms = state->until_ms - clock_wall_ms();
+	hold->expires_ms = state && state->until_ms ? state->until_ms - clock_wall_ms() : -1;
 	if (state && state->until_ms && hold->expires_ms < 0)
 		hold->expires_ms = 0;
 	if (hold->fence > view->fence)
@@ -57,11 +52,11 @@ static bool add_waiter(struct lock_view *view, const struct zk_place *place,
 	zk_describe(place, asked->place, state, &waiter->holder, &since_ms);
 	waiter->mode = place->mode;
 	waiter->slots = place->slots;
-	waiter->waiting_ms = age_ms(asked->place->stat.ctime);
+	waiter->waiting_ms = zk_age_ms(asked->place->stat.ctime);
 	return true;
 }
 
-/* What has ended since the line was read is in nobody's way: it counts for nothing. */
+/* Takes out the places that have ended since the line was read: they block nobody. */
 static void drop_ended(struct zk_line *line, struct asked *asked)
 {
 	for (ptrdiff_t i = line->count - 1; i >= 0; i--) {
@@ -82,9 +77,7 @@ static int fill_view(struct zk_line *line, struct asked *asked, struct lock_view
 
 	drop_ended(line, asked);
 	for (ptrdiff_t i = 0; i < line->count && added; i++) {
-		known = asked[i].twin && asked[i].twin->rc == ZOK;
-		if (known)
-			zk_state_read(&state, asked[i].twin->text, asked[i].twin->length);
+		known = zk_call_state(asked[i].twin, &state) && state.phase != ZK_UNKNOWN;
 		added = zk_places_blocker(line->places, i) < 0
 			? add_hold(view, &line->places[i], &asked[i], known ? &state : NULL)
 			: add_waiter(view, &line->places[i], &asked[i], known ? &state : NULL);
@@ -96,6 +89,11 @@ static int fill_view(struct zk_line *line, struct asked *asked, struct lock_view
 	return -1;
 }
 
+static bool is_node(const struct zk_line *line)
+{
+	return line->names->rc == ZOK && line->names->stat.ephemeralOwner;
+}
+
 static void ask_all(struct zk_backend *zk, const char *directory, const struct zk_line *line,
 		    struct asked *asked)
 {
@@ -105,40 +103,12 @@ static void ask_all(struct zk_backend *zk, const char *directory, const struct z
 	for (ptrdiff_t i = 0; i < line->count; i++) {
 		zk_node(directory, line->places[i].name, path);
 		asked[i].place = zk_get(&zk->conn, path, 0);
-		twin = zk_line_twin(line, &line->places[i]);
+		twin = is_node(line) ? &line->places[i] : zk_line_twin(line, i);
 		if (!twin)
 			continue;
 		zk_node(directory, twin->name, path);
 		asked[i].twin = zk_get(&zk->conn, path, 0);
 	}
-}
-
-/* Is the lock taken with strategy node? */
-static bool is_node(const struct zk_line *line)
-{
-	return line->names->rc == ZOK && line->names->stat.ephemeralOwner;
-}
-
-static int look_at_node(struct zk_backend *zk, const char *path, struct zk_line *line,
-			struct lock_view *view, struct error *err)
-{
-	struct asked asked = { .place = zk_get(&zk->conn, path, 0) };
-	int result = zk_conn_wait(&zk->conn, err);
-	struct zk_state state;
-
-	if (!result && asked.place->rc == ZOK) {
-		line->places[0] = (struct zk_place){ .name = "", .maker = ZK_DLOCK };
-		line->count = 1;
-		zk_state_read(&state, asked.place->text, asked.place->length);
-		if (!add_hold(view, &line->places[0], &asked,
-			      state.phase == ZK_UNKNOWN ? NULL : &state)) {
-			error_set(err, ERROR_INTERNAL, 0, "out of memory");
-			result = -1;
-		}
-		view->held = true;
-	}
-	zk_call_free(asked.place);
-	return result;
 }
 
 /* Reads the line and all that is in it. The caller ends with zk_line_finish(). */
@@ -147,28 +117,26 @@ static int look(struct zk_backend *zk, const char *directory, uint32_t watch,
 {
 	struct zk_call *sync;
 	struct asked *asked;
-	int result = -1;
+	int result;
 
 	*line = (struct zk_line){ .count = 0 };
 	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err))
 		return -1;
 	sync = zk_sync(&zk->conn, zk->root);
-	result = zk_line_get(zk, directory, watch, line, err);
+	result = zk_line_get(&zk->conn, directory, watch, line, err);
 	zk_call_free(sync);
-	/* Whatever the strategy of ours: what is there tells. */
-	if (!result && is_node(line))
-		return look_at_node(zk, directory, line, view, err);
-	if (result || !line->count)
-		return result;
-	asked = calloc((size_t)line->count, sizeof(*asked));
-	if (!asked) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+	if (result)
 		return -1;
+	/* Taken with strategy node, whatever ours is: the directory itself is the only place. */
+	if (is_node(line)) {
+		line->places[0] = (struct zk_place){ .name = "", .maker = ZK_DLOCK };
+		line->count = 1;
 	}
+	asked = memory_new((size_t)line->count, sizeof(*asked));
 	ask_all(zk, directory, line, asked);
-	result = zk_conn_wait(&zk->conn, err);
-	if (!result)
-		result = fill_view(line, asked, view, err);
+	result = zk_conn_wait(&zk->conn);
+	result = result ? zk_call_error(&zk->conn, result, "list", directory, err)
+			: fill_view(line, asked, view, err);
 	for (ptrdiff_t i = 0; i < line->count; i++) {
 		zk_call_free(asked[i].place);
 		zk_call_free(asked[i].twin);
@@ -184,7 +152,6 @@ static int look_within(struct zk_backend *zk, const char *directory, uint32_t wa
 
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
 	for (;;) {
-		*err = (struct error){ .kind = ERROR_NONE };
 		result = look(zk, directory, watch, line, view, err);
 		if (!result || !zk_conn_ask_again(&zk->conn, err))
 			return result;
@@ -214,35 +181,27 @@ int zk_inspect(struct backend *backend, const char *name, bool listen, struct lo
 static int remove_holders(struct zk_backend *zk, const char *directory,
 			  const struct zk_line *line, struct error *err)
 {
-	struct zk_call *calls[2] = { NULL, NULL };
-	char path[ZK_PATH_SIZE];
-	const struct zk_place *twin;
-	int result = 0;
+	struct zk_pair pair;
+	struct zk_call *place, *twin;
+	int rc;
 
-	for (ptrdiff_t i = 0; i < line->count && !result; i++) {
+	for (ptrdiff_t i = 0; i < line->count; i++) {
 		if (zk_places_blocker(line->places, i) >= 0)
 			continue;
-		twin = is_node(line) ? NULL : zk_line_twin(line, &line->places[i]);
-		snprintf(path, sizeof(path), "%s", directory);
-		if (!is_node(line))
-			zk_node(directory, line->places[i].name, path);
-		calls[0] = zk_delete(&zk->conn, path, -1);
-		if (twin) {
-			zk_node(directory, twin->name, path);
-			calls[1] = zk_delete(&zk->conn, path, -1);
-		}
-		result = zk_conn_wait(&zk->conn, err);
-		for (int k = 0; k < 2; k++) {
-			if (!result && calls[k] && calls[k]->rc != ZOK &&
-			    calls[k]->rc != ZNONODE) {
-				zk_call_error(&zk->conn, calls[k]->rc, "remove", path, err);
-				result = -1;
-			}
-			zk_call_free(calls[k]);
-			calls[k] = NULL;
-		}
+		twin = NULL;
+		zk_node(directory, line->places[i].name, pair.place);
+		place = zk_delete(&zk->conn, pair.place, -1);
+		if (zk_line_pair(line, i, directory, &pair))
+			twin = zk_delete(&zk->conn, pair.twin, -1);
+		rc = zk_call_wait(place);
+		if ((rc == ZOK || rc == ZNONODE) && twin)
+			rc = twin->rc;
+		zk_call_free(place);
+		zk_call_free(twin);
+		if (rc != ZOK && rc != ZNONODE)
+			return zk_call_error(&zk->conn, rc, "remove", pair.place, err);
 	}
-	return result;
+	return 0;
 }
 
 int zk_break(struct backend *backend, const char *name, struct lock_view *view,
@@ -259,7 +218,7 @@ int zk_break(struct backend *backend, const char *name, struct lock_view *view,
 	if (!result && view->held) {
 		result = remove_holders(zk, directory, &line, err);
 		names = zk_list(&zk->conn, directory, 0);
-		if (!zk_conn_wait(&zk->conn, err) && !result)
+		if (!zk_conn_wait(&zk->conn) && !result)
 			zk_hand_over(zk, directory, names, zk->conn.deadline_ms);
 		else
 			zk_call_free(names);
@@ -270,7 +229,7 @@ int zk_break(struct backend *backend, const char *name, struct lock_view *view,
 
 /* ---- list ---- */
 
-/* Is there a place among the names, or is it an ephemeral node: is the lock held? */
+/* Is there a place among the names, or is the directory a node of strategy node? */
 static bool has_place(const struct zk_call *names)
 {
 	const char *name = names->text;
@@ -284,50 +243,48 @@ static bool has_place(const struct zk_call *names)
 	return false;
 }
 
-static int add_held(struct zk_backend *zk, const struct zk_call *root, struct zk_call **calls,
-		    struct name_list *names, struct error *err)
+/* Adds the names of those directories in the root that have a place. */
+static int add_held(struct zk_backend *zk, const struct zk_call *root, struct name_list *names,
+		    struct error *err)
 {
+	struct zk_call **calls = memory_new(root->count, sizeof(*calls));
 	const char *component = root->text;
 	char path[ZK_PATH_SIZE], name[ZK_COMPONENT_SIZE];
-	int result;
+	int rc, failed = 0;
 
 	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
 		zk_node(zk->root, component, path);
 		calls[i] = zk_list(&zk->conn, path, 0);
 	}
-	result = zk_conn_wait(&zk->conn, err);
+	rc = zk_conn_wait(&zk->conn);
 	component = root->text;
 	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
-		if (!result && has_place(calls[i]) &&
-		    zk_path_decode(component, name, sizeof(name)) &&
-		    name_list_add(names, name, strlen(name))) {
-			error_set(err, ERROR_INTERNAL, 0, "out of memory");
-			result = -1;
-		}
+		if (!rc && has_place(calls[i]) && zk_path_decode(component, name, sizeof(name)))
+			failed |= name_list_add(names, name, strlen(name));
 		zk_call_free(calls[i]);
 	}
-	return result;
+	free(calls);
+	if (rc)
+		return zk_call_error(&zk->conn, rc, "list", zk->root, err);
+	if (failed)
+		error_set(err, ERROR_INTERNAL, 0, "out of memory");
+	return failed;
 }
 
 static int list_once(struct zk_backend *zk, struct name_list *names, struct error *err)
 {
-	struct zk_call *sync, *root, **calls;
-	int result;
+	struct zk_call *sync, *root;
+	int rc, result = 0;
 
 	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err))
 		return -1;
 	sync = zk_sync(&zk->conn, zk->root);
 	root = zk_list(&zk->conn, zk->root, 0);
-	result = zk_conn_wait(&zk->conn, err);
-	if (!result && root->rc != ZOK && root->rc != ZNONODE) {
-		zk_call_error(&zk->conn, root->rc, "list", zk->root, err);
-		result = -1;
-	}
-	if (!result && root->rc == ZOK) {
-		calls = calloc(root->count + 1, sizeof(struct zk_call *));
-		result = calls ? add_held(zk, root, calls, names, err) : -1;
-		free(calls);
-	}
+	rc = zk_call_wait(root);
+	if (rc == ZOK)
+		result = add_held(zk, root, names, err);
+	else if (rc != ZNONODE)
+		result = zk_call_error(&zk->conn, rc, "list", zk->root, err);
 	zk_call_free(sync);
 	zk_call_free(root);
 	return result;
@@ -339,10 +296,9 @@ int zk_list_names(struct backend *backend, struct name_list *names, struct error
 	int result;
 
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do {
-		*err = (struct error){ .kind = ERROR_NONE };
+	do
 		result = list_once(zk, names, err);
-	} while (result && zk_conn_ask_again(&zk->conn, err));
+	while (result && zk_conn_ask_again(&zk->conn, err));
 	name_list_sort(names);
 	return result;
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "net.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -18,107 +19,83 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/net.h"
 #include "base/text.h"
 #include "lock/uri.h"
 #include "conn.h"
 
-#define DEFAULT_PORT 2181
+/* Numbers of descriptors in a row that must be free before the rest counts as free, too. */
 #define FD_GAP 64
+/* An election takes about this long; then there may be a leader. */
+#define ELECTION_MS 1000
 
 void zk_net_write_host(const struct uri_host *host, char *buf, size_t size)
 {
 	snprintf(buf, size, strchr(host->name, ':') ? "[%.90s]:%u" : "%.90s:%u", host->name,
-		 host->port ? (unsigned)host->port : DEFAULT_PORT);
+		 (unsigned)host->port);
 }
 
 /* ---- addresses ---- */
 
-/* Adds "ADDRESS:PORT" to the list, in the library's form: no brackets. */
-static int add_server(struct zk_conn *conn, const char *address, const char *port)
+/* Adds "ADDRESS:PORT" to the list, in the library's form: without brackets. */
+static void add_server(struct zk_conn *conn, const char *address, uint16_t port)
 {
-	char *list;
+	char *list = conn->servers;
 
-	if (asprintf(&list, "%s%s%s:%s", conn->servers ? conn->servers : "",
-		     conn->servers ? "," : "", address, port) < 0)
-		return -1;
-	free(conn->servers);
-	conn->servers = list;
+	conn->servers = memory_format("%s%s%s:%u", list ? list : "", list ? "," : "", address,
+				      (unsigned)port);
 	conn->server_count++;
-	return 0;
+	free(list);
 }
 
-/* As inet_ntop() has it, with the interface that an address of one link needs. */
-static int add_address(struct zk_conn *conn, const struct sockaddr *address, const char *port)
+static void look_up(struct zk_conn *conn, const struct uri_host *host, struct error *err)
 {
-	const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)address;
-	const void *bytes = address->sa_family == AF_INET6 ? (const void *)&v6->sin6_addr
-		: (const void *)&((const struct sockaddr_in *)address)->sin_addr;
-	char text[INET6_ADDRSTRLEN + 12];
-	size_t length;
-
-	if (!inet_ntop(address->sa_family, bytes, text, INET6_ADDRSTRLEN))
-		return 0;
-	length = strlen(text);
-	if (address->sa_family == AF_INET6 && v6->sin6_scope_id)
-		snprintf(text + length, sizeof(text) - length, "%%%u", v6->sin6_scope_id);
-	return add_server(conn, text, port);
-}
-
-static int look_up(struct zk_conn *conn, const struct uri_host *host, const char *port,
-		   struct error *err)
-{
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-					.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG };
-	int failure, failed = 0;
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG };
+	char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1], label[128];
 	struct addrinfo *found;
-	char label[128];
+	int failure = getaddrinfo(host->name, NULL, &hints, &found);
 
-	failure = getaddrinfo(host->name, port, &hints, &found);
 	if (failure) {
 		zk_net_write_host(host, label, sizeof(label));
 		error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: cannot resolve: %s",
 			  label, gai_strerror(failure));
-		return 0;
+		return;
 	}
-	for (const struct addrinfo *a = found; a && !failed; a = a->ai_next)
-		failed = add_address(conn, a->ai_addr, port);
+	for (const struct addrinfo *a = found; a; a = a->ai_next)
+		if (!getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof(text), NULL, 0,
+				 NI_NUMERICHOST))
+			add_server(conn, text, host->port);
 	freeaddrinfo(found);
-	return failed;
 }
 
 int zk_net_resolve(struct zk_conn *conn, struct error *err)
 {
 	struct sockaddr_storage address;
 	socklen_t length;
-	int failed = 0;
-	char port[8];
 
 	free(conn->servers);
 	conn->servers = NULL;
 	conn->server_count = 0;
-	for (size_t i = 0; i < conn->host_count && !failed; i++) {
+	for (size_t i = 0; i < conn->host_count; i++) {
 		const struct uri_host *host = &conn->hosts[i];
 
-		snprintf(port, sizeof(port), "%u",
-			 host->port ? (unsigned)host->port : DEFAULT_PORT);
 		/* The resolver reads a handful of files. */
-		if (net_needs_resolver(host->name))
-			failed = look_up(conn, host, port, err);
-		else if (net_literal(host->name, 0, &address, &length))
-			failed = add_server(conn, host->name, port);
-		else
-			failed = add_server(conn, "127.0.0.1", port) ||
-				 add_server(conn, "::1", port);
+		if (net_needs_resolver(host->name)) {
+			look_up(conn, host, err);
+		} else if (net_literal(host->name, 0, &address, &length)) {
+			add_server(conn, host->name, host->port);
+		} else {
+			add_server(conn, "127.0.0.1", host->port);
+			add_server(conn, "::1", host->port);
+		}
 	}
-	if (failed)
-		error_set(err, ERROR_INTERNAL, ENOMEM, "cannot list the servers");
-	return failed || !conn->server_count ? -1 : 0;
+	return conn->server_count ? 0 : -1;
 }
 
 /* ---- the library's log ---- */
 
-/* Of the one connection that waits for a session; the log knows no context. */
+/* Of the one connection that waits for a session: the library's log has no context. */
 static _Atomic unsigned failures;
 static _Atomic int wake_fd = -1;
 
@@ -185,37 +162,27 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
 /* ---- descriptors ---- */
 
 /*
- * Calls visit for every descriptor above 2, with its number in the file system. Descriptors
- * get the lowest number that is free: beyond a gap this wide there is none of the library's.
+ * Goes on to the next open descriptor behind *fd; the first call has *fd = 2. Descriptors get the
+ * lowest number that is free: beyond a gap this wide there is none of the library's.
  */
-static void each_fd(void (*visit)(void *context, int fd, const struct stat *stat), void *context)
+static bool next_fd(int *fd, struct stat *stat)
 {
-	struct stat stat;
-	int gap = 0;
-
-	for (int fd = 3; gap < FD_GAP; fd++, gap++) {
-		if (fstat(fd, &stat))
-			continue;
-		visit(context, fd, &stat);
-		gap = 0;
-	}
-}
-
-static void note(void *context, int fd, const struct stat *stat)
-{
-	struct zk_conn *conn = context;
-	struct zk_fd *grown = realloc(conn->foreign, (conn->foreign_count + 1) * sizeof(*grown));
-
-	if (!grown)
-		return;
-	conn->foreign = grown;
-	conn->foreign[conn->foreign_count++] = (struct zk_fd){ fd, stat->st_ino };
+	for (const int last = *fd; ++*fd <= last + FD_GAP; )
+		if (!fstat(*fd, stat))
+			return true;
+	return false;
 }
 
 void zk_net_note_foreign(struct zk_conn *conn)
 {
+	struct stat stat;
+
 	conn->foreign_count = 0;
-	each_fd(note, conn);
+	for (int fd = 2; next_fd(&fd, &stat); ) {
+		conn->foreign = memory_resize(conn->foreign, conn->foreign_count + 1,
+					      sizeof(*conn->foreign));
+		conn->foreign[conn->foreign_count++] = (struct zk_fd){ fd, stat.st_ino };
+	}
 }
 
 static bool is_foreign(const struct zk_conn *conn, int fd, const struct stat *stat)
@@ -226,111 +193,79 @@ static bool is_foreign(const struct zk_conn *conn, int fd, const struct stat *st
 	return false;
 }
 
-static void set_close_on_exec(void *context, int fd, const struct stat *stat)
-{
-	if (!is_foreign(context, fd, stat))
-		fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
-
 void zk_net_close_on_exec(const struct zk_conn *conn)
 {
-	each_fd(set_close_on_exec, (void *)conn);
-}
+	struct stat stat;
 
-struct shutting {
-	const struct zk_conn *conn;
-	bool any;
-};
-
-static void shut_down(void *context, int fd, const struct stat *stat)
-{
-	struct shutting *shutting = context;
-	socklen_t size = sizeof(int);
-	int domain = 0;
-
-	if (!S_ISSOCK(stat->st_mode) || is_foreign(shutting->conn, fd, stat) ||
-	    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size))
-		return;
-	if ((domain == AF_INET || domain == AF_INET6) && !shutdown(fd, SHUT_RDWR))
-		shutting->any = true;
+	for (int fd = 2; next_fd(&fd, &stat); )
+		if (!is_foreign(conn, fd, &stat))
+			fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 bool zk_net_shut_down(const struct zk_conn *conn)
 {
-	struct shutting shutting = { .conn = conn };
+	socklen_t size = sizeof(int);
+	struct stat stat;
+	bool any = false;
+	int domain;
 
-	each_fd(shut_down, &shutting);
-	return shutting.any;
+	for (int fd = 2; next_fd(&fd, &stat); ) {
+		if (!S_ISSOCK(stat.st_mode) || is_foreign(conn, fd, &stat) ||
+		    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size))
+			continue;
+		if (domain == AF_INET || domain == AF_INET6)
+			any |= !shutdown(fd, SHUT_RDWR);
+	}
+	return any;
 }
 
 /* ---- what is wrong ---- */
 
-int zk_net_ask(const char *host, uint16_t port, const char *word, char *answer, size_t size,
-	       int64_t deadline_ms, int cancel_fd, struct error *err)
+int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *answer, size_t size,
+	       int64_t deadline_ms, struct error *err)
 {
-	int fd = net_connect(host, port ? port : DEFAULT_PORT, deadline_ms, cancel_fd, err);
+	static const char word[] = "srvr\n";
+	const int cancel_fd = conn->limits->cancel_fd;
+	int fd = net_connect(host->name, host->port, deadline_ms, cancel_fd, err), failed = 0;
 	size_t used = 0;
 	ssize_t n = -1;
 
 	if (fd < 0)
 		return -1;
-	if (send(fd, word, strlen(word), MSG_NOSIGNAL) < 0)
-		goto out;
-	while (used < size - 1) {
-		if (net_wait(fd, POLLIN, deadline_ms, cancel_fd, err)) {
-			close(fd);
-			return -1;
-		}
-		n = recv(fd, answer + used, size - 1 - used, 0);
-		if (n <= 0)
-			break;
-		used += (size_t)n;
+	if (!conn->tls)
+		n = send(fd, word, strlen(word), MSG_NOSIGNAL);
+	while (n > 0 && used < size - 1) {
+		failed = net_wait(fd, POLLIN, deadline_ms, cancel_fd, err);
+		n = failed ? 0 : recv(fd, answer + used, size - 1 - used, 0);
+		used += n > 0 ? (size_t)n : 0;
 	}
-out:
-	close(fd);
-	answer[used] = '\0';
-	if (!used) {
+	if (!conn->tls && !failed && !used) {
 		error_set(err, ERROR_UNAVAILABLE, n < 0 ? errno : 0,
 			  "ends the connection; is it a ZooKeeper server?");
-		return -1;
+		failed = -1;
 	}
-	return (int)used;
-}
-
-/* Is there somebody at all? What cannot be asked in clear text is not asked for more. */
-static int look_encrypted(const struct zk_conn *conn, const struct uri_host *host,
-			  int64_t deadline_ms, struct error *err)
-{
-	int fd = net_connect(host->name, host->port ? host->port : DEFAULT_PORT, deadline_ms,
-			     conn->limits->cancel_fd, err);
-
-	if (fd < 0)
-		return -1;
 	close(fd);
-	return 0;
+	answer[used] = '\0';
+	return failed;
 }
 
 /* One server: 0 when it serves; else -1. */
 static int look_at(const struct zk_conn *conn, const struct uri_host *host, int64_t deadline_ms,
 		   bool *no_quorum, struct error *err)
 {
-	char answer[256] = "", label[128];
-	int failed = conn->tls ? look_encrypted(conn, host, deadline_ms, err)
-		: zk_net_ask(host->name, host->port, "srvr\n", answer, sizeof(answer),
-			     deadline_ms, conn->limits->cancel_fd, err) < 0;
+	char answer[256], label[128];
 
+	*no_quorum = false;
 	zk_net_write_host(host, label, sizeof(label));
-	if (failed) {
+	if (zk_net_ask(conn, host, answer, sizeof(answer), deadline_ms, err)) {
 		error_prefix(err, "zookeeper %s", label);
 		return -1;
 	}
-	if (conn->tls)
-		return 0;
 	*no_quorum = strstr(answer, "not currently serving") != NULL;
 	if (*no_quorum)
 		error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: the server does not serve: "
 			  "it has no quorum", label);
-	else if (!strstr(answer, "Mode:") && !strstr(answer, "whitelist"))
+	else if (!conn->tls && !strstr(answer, "Mode:") && !strstr(answer, "whitelist"))
 		error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: answers, but not as a "
 			  "ZooKeeper server", label);
 	else
@@ -338,27 +273,23 @@ static int look_at(const struct zk_conn *conn, const struct uri_host *host, int6
 	return -1;
 }
 
-int zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err)
+enum zk_look zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
-	struct error why = { 0 };
 	bool any = false, no_quorum;
 	int64_t limit_ms, now;
+	struct error why;
 
 	for (size_t i = 0; i < conn->host_count; i++) {
 		now = clock_boot_ms();
 		limit_ms = now + (deadline_ms - now) / (int64_t)(conn->host_count - i);
-		no_quorum = false;
 		if (!look_at(conn, &conn->hosts[i], limit_ms, &no_quorum, &why))
-			return 1;
-		if (why.kind == ERROR_CANCELLED)
-			break;
+			return ZK_SERVES;
 		/* The most telling reason: a server that is there. */
-		if (!i || (no_quorum && !any))
+		if (!i || (no_quorum && !any) || why.kind == ERROR_CANCELLED)
 			*err = why;
+		if (why.kind == ERROR_CANCELLED)
+			return ZK_HOPELESS;
 		any |= no_quorum;
 	}
-	if (why.kind == ERROR_CANCELLED)
-		*err = why;
-	/* An election takes its time; there may be a leader soon. */
-	return any && why.kind != ERROR_CANCELLED && clock_boot_ms() < deadline_ms - 1000 ? 0 : -1;
+	return any && clock_boot_ms() < deadline_ms - ELECTION_MS ? ZK_MAY_SERVE : ZK_HOPELESS;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What conn.c does around the library: addresses, descriptors, log, and why not. */
+/*
+ * What conn.c does around the library: it looks up addresses, keeps the library's descriptors
+ * apart from others, reads its log, and finds out why there is no session.
+ */
 #ifndef DLOCK_ZOOKEEPER_NET_H
 #define DLOCK_ZOOKEEPER_NET_H
 
@@ -17,8 +20,8 @@ void zk_net_write_host(const struct uri_host *host, char *buf, size_t size);
 
 /*
  * Looks up the hosts' addresses, once: the library gets numeric ones, for it would look up
- * names between one server and the next, for as long as that takes. 0, or -1 when none is
- * found.
+ * names between one server and the next, for as long as that takes. 0, or -1 with *err when
+ * none is found.
  */
 int zk_net_resolve(struct zk_conn *conn, struct error *err);
 
@@ -33,7 +36,7 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
 unsigned zk_net_failures(void);
 
 /*
- * Notes which descriptors are there before the library opens its own; then those others can
+ * Notes which descriptors are there before the library opens its own. Then the library's can
  * be closed on exec, or, as far as they are connections, shut down: true if there was one
  * to a server.
  */
@@ -42,14 +45,21 @@ void zk_net_close_on_exec(const struct zk_conn *conn);
 bool zk_net_shut_down(const struct zk_conn *conn);
 
 /*
- * Looks what is wrong with the servers. 1: one of them serves; 0: one may yet, after an
- * election; else -1 with *err, which names one and the reason. Takes until deadline_ms at
- * most.
+ * Looks what is wrong with the servers, until deadline_ms at most. *err names one server and the
+ * reason, also for ZK_MAY_SERVE.
  */
-int zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
+enum zk_look {
+	ZK_SERVES,		/* one of them does */
+	ZK_MAY_SERVE,		/* one may soon, after an election */
+	ZK_HOPELESS,
+};
+enum zk_look zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
 
-/* Asks one server a four-letter word. The answer's length; -1 with *err. */
-int zk_net_ask(const char *host, uint16_t port, const char *word, char *answer, size_t size,
-	       int64_t deadline_ms, int cancel_fd, struct error *err);
+/*
+ * Asks one server in clear text for its version and role; with TLS only whether it is there, and
+ * the answer is "". 0, or -1 with *err.
+ */
+int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *answer, size_t size,
+	       int64_t deadline_ms, struct error *err);
 
 #endif

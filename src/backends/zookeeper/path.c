@@ -9,8 +9,8 @@
 #include "lock/uri.h"
 
 /*
- * Does the server refuse the character that these bytes are? (PathUtils.validatePath():
- * it looks at UTF-16, so all beyond U+FFFF are surrogates to it.)
+ * Does the server refuse the character that these bytes encode? Its PathUtils.validatePath()
+ * looks at UTF-16, where all characters beyond U+FFFF are surrogates.
  */
 static bool refused(const unsigned char *c, size_t length)
 {
@@ -38,7 +38,7 @@ void zk_path_encode(const char *name, char component[static ZK_COMPONENT_SIZE])
 	for (; left; name += length, left -= length) {
 		length = text_char(name, left, NULL);
 		if (!length)
-			length = 1;	/* no valid name; not ours to judge */
+			length = 1;	/* no valid UTF-8: bytes stand for themselves */
 		if (*name == '/' || *name == '%' || dots ||
 		    refused((const unsigned char *)name, length)) {
 			out = put_escaped(out, name, length);
@@ -68,8 +68,6 @@ bool zk_path_decode(const char *component, char *name, size_t size)
 	zk_path_encode(name, again);
 	return !strcmp(again, component);
 }
-
-/* ---- places ---- */
 
 void zk_uuid(const char *token, char uuid[static ZK_UUID_SIZE])
 {

@@ -44,38 +44,43 @@ static const struct mark {
 	{ "lock-", HOLD_EXCLUSIVE, ZK_CURATOR },
 };
 
-/* Where the uuid of Curator's protected names stands. */
-static const char *uuid_of(const char *name)
+/* Behind prefix, if text begins with that; else NULL. */
+static const char *skip(const char *text, const char *prefix)
 {
-	if (strncmp(name, "_c_", 3) != 0 || strlen(name) < 3 + ZK_UUID_SIZE ||
-	    name[3 + ZK_UUID_SIZE - 1] != '-')
-		return NULL;
-	return name + 3;
+	const size_t length = strlen(prefix);
+
+	return strncmp(text, prefix, length) ? NULL : text + length;
+}
+
+const char *zk_place_uuid(const struct zk_place *place)
+{
+	/* Curator calls such names protected. */
+	const char *uuid = skip(place->name, "_c_");
+
+	return uuid && strlen(uuid) >= ZK_UUID_SIZE && uuid[ZK_UUID_SIZE - 1] == '-' ? uuid : NULL;
 }
 
 /* What dlock writes between the uuid and the mark: "dlock-", or "slots-S-". */
 static bool read_own(struct zk_place *place, const char *mark)
 {
-	const char *uuid = uuid_of(place->name), *own;
+	const char *uuid = zk_place_uuid(place), *own;
 	char again[24];
-	size_t length;
 	long slots;
 
 	if (!uuid || uuid + ZK_UUID_SIZE >= mark)
 		return true;
 	own = uuid + ZK_UUID_SIZE;
-	length = (size_t)(mark - own);
-	if (length == 6 && !strncmp(own, "dlock-", length)) {
+	if (skip(own, "dlock-") == mark) {
 		place->twin = true;
 		place->maker = ZK_DLOCK;
 	}
-	if (strncmp(own, "slots-", 6) != 0)
+	if (!skip(own, "slots-"))
 		return true;
-	slots = strtol(own + 6, NULL, 10);
+	slots = strtol(skip(own, "slots-"), NULL, 10);
 	if (slots < 1 || slots > INT32_MAX)
 		return false;
 	snprintf(again, sizeof(again), "slots-%ld-", slots);
-	if (strlen(again) != length || strncmp(own, again, length) != 0)
+	if (skip(own, again) != mark)
 		return false;
 	place->mode = HOLD_SLOT;
 	place->slots = (int)slots;
@@ -100,7 +105,7 @@ bool zk_place_parse(struct zk_place *place, const char *name)
 
 bool zk_place_has_uuid(const struct zk_place *place, const char *uuid)
 {
-	const char *here = uuid_of(place->name);
+	const char *here = zk_place_uuid(place);
 
 	return here && !strncmp(here, uuid, ZK_UUID_SIZE - 1);
 }
@@ -124,8 +129,8 @@ int32_t zk_number_compare(int32_t a, int32_t b)
 }
 
 /*
- * Serial numbers have no order of their own, but distances from one of them have: as long
- * as all are within 2^31 of the first, those give the order.
+ * Serial numbers have no order of their own, but their distances from one of them have: they
+ * give the order as long as all numbers are within 2^31 of the first.
  */
 static int compare(const void *a, const void *b, void *first)
 {
@@ -191,7 +196,7 @@ int64_t zk_places_ahead(const struct zk_place *places, ptrdiff_t i)
 	bool shared = true, slots = true;
 	ptrdiff_t j;
 
-	/* Who holds is at the head: one, readers, or slots. */
+	/* The holders are at the head: a single one, readers, or slots. */
 	for (j = 0; j < i; j++) {
 		shared = shared && places[j].mode == HOLD_SHARED;
 		slots = slots && places[j].mode == HOLD_SLOT && j < places[j].slots;

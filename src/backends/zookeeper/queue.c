@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Waiting in the line of strategy queue: see backend.c. */
+/* One try to hold with strategy queue, and what events mean for it: see backend.c. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/hold_mode.h"
 #include "lock.h"
+#include "ops.h"
+#include "queue.h"
 
 /*
- * So long after it has begun to hold at once, a holder asks to be told when its node goes. The
- * command starts quicker when the server has nothing else to do, and many end before that.
+ * When, after it has begun to hold at once, a holder asks to be told when its node goes. The
+ * command starts quicker while the server has nothing else to do, and many end before that.
  */
 #define WATCH_AFTER_MS 20
 
 /* ---- its turn ---- */
 
-/* It holds since its place was made, and knows all that it has to know. */
+/* It has held since its place was made, and its fence is known. */
 static enum outcome hold_at_once(struct zk_backend *zk, struct grant *grant)
 {
 	struct zk_seat *seat = &zk->seat;
@@ -29,7 +29,10 @@ static enum outcome hold_at_once(struct zk_backend *zk, struct grant *grant)
 	return OUTCOME_HELD;
 }
 
-/* Nobody is before us. Who waited says that it holds, which nobody can undo then. */
+/*
+ * Nobody is before us. A waiter writes that it holds, after which nobody removes its place. Its
+ * requests also tell the fence, and ask to be told when the place goes, where that is missing.
+ */
 static enum outcome take_turn(struct zk_backend *zk, struct grant *grant, struct error *err)
 {
 	struct zk_seat *seat = &zk->seat;
@@ -41,39 +44,30 @@ static enum outcome take_turn(struct zk_backend *zk, struct grant *grant, struct
 
 	if (seat->phase == ZK_TRYING && seat->fence)
 		return hold_at_once(zk, grant);
-	/* Last heard of too long ago: a new connection proves the session anew. */
-	if (zk_conn_lease(&zk->conn, clock_boot_ms()) < zk->conn.ttl_ms / 2) {
-		zk_conn_kick(&zk->conn);
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: connecting anew", zk->conn.label);
+	if (!zk_conn_fresh(&zk->conn, err))
 		return OUTCOME_ERROR;
-	}
 	state.phase = ZK_HELD;
 	state.since_ms = clock_wall_ms();
 	sent_ms = clock_boot_ms();
 	if (seat->phase == ZK_WAITING) {
 		zk_state_write(&state, text);
-		set = zk_set(&zk->conn, seat->twin, text, seat->version);
+		set = zk_set(&zk->conn, seat->at.twin, text, seat->version);
 	}
-	/* Who waits has asked for this as it began to. */
 	if (!seat->fence || !seat->own_watch) {
 		seat->own_watch = zk_watch_number(&zk->conn);
-		own = zk_exists(&zk->conn, seat->place, seat->own_watch);
+		own = zk_exists(&zk->conn, seat->at.place, seat->own_watch);
 	}
-	rc = zk_conn_wait(&zk->conn, err) ? ZOPERATIONTIMEOUT : set ? set->rc : ZOK;
+	rc = zk_conn_wait(&zk->conn);
+	if (!rc && set)
+		rc = set->rc;
 	if (rc == ZOK && own)
 		rc = own->rc;
 	if (rc == ZOK && own)
 		seat->fence = (uint64_t)own->stat.czxid;
 	zk_call_free(set);
 	zk_call_free(own);
-	if (rc == ZNONODE)
-		return zk_seat_gone(zk, err);
 	if (rc != ZOK) {
-		if (err->kind == ERROR_NONE)
-			zk_call_error(&zk->conn, rc, "take its turn at", seat->place, err);
-		/* It may be written, or not: the data of the twin will tell. */
-		seat->maybe = true;
-		seat->place[0] = '\0';
+		zk_seat_failed(zk, rc, "take its turn at", err);
 		return OUTCOME_ERROR;
 	}
 	if (set) {
@@ -91,11 +85,7 @@ static void fill_busy(const struct zk_backend *zk, struct grant *grant)
 	const struct zk_seat *seat = &zk->seat;
 
 	grant->holder = seat->holder;
-	grant->age_ms = -1;
-	if (seat->holder_since_ms)
-		grant->age_ms = clock_wall_ms() - seat->holder_since_ms;
-	if (seat->holder_since_ms && grant->age_ms < 0)
-		grant->age_ms = 0;
+	grant->age_ms = zk_age_ms(seat->holder_since_ms);
 	grant->ahead = zk_places_ahead(seat->line.places, seat->line.count - 1) +
 		       seat->line.dropped;
 	grant->retry_ms = seat->look_ms;
@@ -103,35 +93,33 @@ static void fill_busy(const struct zk_backend *zk, struct grant *grant)
 		grant->retry_ms = clock_earlier(grant->retry_ms, seat->turn_ms + ZK_GRACE_MS);
 }
 
-/* Has the place: holds, or waits for the one before it, and only for that. */
+/* It has a place: it holds, or it waits for one place before it, and only for that. */
 static enum outcome advance(struct zk_backend *zk, const struct request *request,
 			    struct grant *grant, struct error *err)
 {
 	struct zk_seat *seat = &zk->seat;
+	const struct zk_line *line = &seat->line;
 	ptrdiff_t blocker;
 	int disagrees, again;
 
 	/* A hold that nobody took, and that could not be given back, has no line any more. */
-	if (!seat->line.count)
+	if (!line->count)
 		seat->stale = true;
 	do {
-		if (seat->stale && zk_read_again(zk, false, err))
+		if (seat->stale && zk_seat_look(zk, false, err))
 			return OUTCOME_ERROR;
 		seat->stale = false;
-		disagrees = zk_places_disagree(seat->line.places, seat->line.count - 1);
+		disagrees = zk_places_disagree(line->places, line->count - 1);
 		if (disagrees && !hold_mode_slots_agree(disagrees, request, err))
 			return OUTCOME_ERROR;
-		blocker = zk_places_blocker(seat->line.places, seat->line.count - 1);
+		blocker = zk_places_blocker(line->places, line->count - 1);
 		if (blocker < 0)
 			return take_turn(zk, grant, err);
-		if (zk_places_any(seat->line.places, seat->line.count - 1) && !seat->line_watch &&
-		    request->queue) {
-			if (zk_read_again(zk, true, err))
-				return OUTCOME_ERROR;
-			again = 1;
-			continue;
-		}
-		again = zk_watch_out(zk, blocker, err);
+		if (request->queue && !seat->line_watch &&
+		    zk_places_any(line->places, line->count - 1))
+			again = zk_seat_look(zk, true, err) ? -1 : 1;
+		else
+			again = zk_watch_out(zk, blocker, err);
 	} while (again > 0);
 	if (again < 0)
 		return OUTCOME_ERROR;
@@ -154,7 +142,7 @@ static enum outcome try_once(struct zk_backend *zk, const struct request *reques
 		err->errnum = ESTALE;
 		return OUTCOME_ERROR;
 	}
-	if (!zk->seat.place[0] && zk_seat_take(zk, request, err))
+	if (!zk->seat.at.place[0] && zk_seat_take(zk, request, err))
 		return OUTCOME_ERROR;
 	return advance(zk, request, grant, err);
 }
@@ -165,27 +153,30 @@ enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *reque
 	enum outcome outcome;
 
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do {
-		*err = (struct error){ .kind = ERROR_NONE };
+	do
 		outcome = try_once(zk, request, grant, err);
-	} while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
-	/* Who does not wait leaves no place behind; nor does who is told what is wrong. */
+	while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
+	/* Without a wait no place stays behind, nor after a mistake of the user's. */
 	if ((outcome == OUTCOME_BUSY && !request->queue) ||
 	    (outcome == OUTCOME_ERROR && err->kind == ERROR_USAGE))
 		zk_seat_leave(zk);
 	return outcome;
 }
 
-/* The place before ours has gone. */
+static ptrdiff_t watched_index(const struct zk_seat *seat)
+{
+	return seat->watched ? zk_line_find(&seat->line, seat->watched) : -1;
+}
+
+/* The watched place has gone. */
 static void note_gone(struct zk_seat *seat)
 {
-	ptrdiff_t i = seat->watched ? zk_line_find(&seat->line, seat->watched) : -1;
+	ptrdiff_t i = watched_index(seat);
 
-	free(seat->watched);
-	seat->watched = NULL;
+	zk_watch_forget(seat);
 	if (i < 0)
 		return;
-	/* It has held, alone: so all before it had gone by then. Else those have to be asked. */
+	/* If it has held alone, all before it had gone by then. Otherwise the line tells. */
 	if (seat->held_alone) {
 		zk_line_remove(&seat->line, 0, i + 1);
 		seat->line.dropped = 0;
@@ -196,19 +187,18 @@ static void note_gone(struct zk_seat *seat)
 	}
 }
 
-/* The twin of the place before ours has changed. true: that is all there is to it. */
+/* The twin of the watched place has changed. true: there is nothing to do about it. */
 static bool note_changed(struct zk_seat *seat)
 {
-	ptrdiff_t i = seat->watched ? zk_line_find(&seat->line, seat->watched) : -1;
+	ptrdiff_t i = watched_index(seat);
 
 	if (seat->before_waits && i >= 0 && seat->line.places[i].mode == HOLD_EXCLUSIVE) {
 		seat->held_alone = true;
 		seat->answers = true;
 		return true;
 	}
-	/* It was not the end of its waiting; or for a slot that is news. */
-	free(seat->watched);
-	seat->watched = NULL;
+	/* Not the end of its waiting, or of a slot's, which a waiter for a slot must see. */
+	zk_watch_forget(seat);
 	seat->stale |= i >= 0 && seat->line.places[i].mode == HOLD_SLOT;
 	return false;
 }
@@ -239,7 +229,7 @@ int64_t zk_queue_event(struct zk_backend *zk)
 	int64_t next_ms = CLOCK_NEVER;
 	struct zk_event event;
 
-	/* What proves that the node is there also asks to be told when it goes. */
+	/* The renewal that proves that the node is there also sets the watch on it. */
 	if (seat->phase == ZK_HELD && !seat->own_watch) {
 		seat->own_watch = zk_watch_number(&zk->conn);
 		next_ms = 0;
@@ -248,8 +238,7 @@ int64_t zk_queue_event(struct zk_backend *zk)
 		next_ms = clock_earlier(next_ms, take_in(seat, &event));
 	if (zk_conn_lost_events(&zk->conn)) {
 		seat->stale = true;
-		free(seat->watched);
-		seat->watched = NULL;
+		zk_watch_forget(seat);
 		next_ms = 0;
 	}
 	return zk_conn_broken(&zk->conn) ? 0 : next_ms;

@@ -2,7 +2,6 @@
 #include "state.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -24,7 +23,7 @@ static const struct field {
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
 /* Every number has room. */
-_Static_assert(ZK_STATE_SIZE > sizeof("state=waiting") + 5 * sizeof("&count=9223372036854775807"),
+_Static_assert(ZK_STATE_SIZE > sizeof("state=waiting") + FIELDS * sizeof("&count=9223372036854775807"),
 	       "ZK_STATE_SIZE");
 
 static int64_t *number_of(struct zk_state *state, const struct field *field)
@@ -93,4 +92,35 @@ void zk_state_read(struct zk_state *state, const char *text, size_t length)
 	}
 	if (state->count < 1 || state->count > INT32_MAX)
 		state->count = 1;
+}
+
+/* ---- strategy node ---- */
+
+static const char uuid_key[] = "uuid=";
+
+void zk_node_write(const char *uuid, const struct zk_state *state, const char *who,
+		   char text[static ZK_NODE_SIZE])
+{
+	char state_text[ZK_STATE_SIZE];
+
+	zk_state_write(state, state_text);
+	snprintf(text, ZK_NODE_SIZE, "%s%.*s&%s&%s", uuid_key, ZK_UUID_SIZE - 1, uuid, state_text,
+		 who);
+}
+
+bool zk_node_is(const char *text, const char *uuid)
+{
+	return !strncmp(text, uuid_key, strlen(uuid_key)) &&
+	       !strncmp(text + strlen(uuid_key), uuid, ZK_UUID_SIZE - 1);
+}
+
+void zk_node_rewrite(const char *old, const struct zk_state *state,
+		     char text[static ZK_NODE_SIZE])
+{
+	char who[HOLDER_TEXT_SIZE];
+	struct holder holder;
+
+	holder_decode(&holder, old, strlen(old));
+	holder_encode(&holder, who);
+	zk_node_write(old + strlen(uuid_key), state, who, text);
 }

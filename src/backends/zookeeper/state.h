@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What dlock writes into its nodes. A place has who holds or waits, as holder_encode() has
- * it; its twin the state of the place: "state=held&count=2&taken=…&until=…&min=…&ttl=…",
- * where numbers that are 0 are left out. Times are ms, taken and until by the clock of the
- * holder's host since the epoch. With strategy node, one node has both, and its uuid. No
- * I/O.
+ * What dlock writes into its nodes. A place says who holds or waits, as holder_encode() writes
+ * it. Its twin says the state of the place: "state=held&count=2&taken=…&until=…&min=…&ttl=…",
+ * where numbers that are 0 are left out. Times are in ms; taken and until are since the epoch, by
+ * the clock of the holder's host. With strategy node, one node says both, and whose it is:
+ * "uuid=…&state=…&host=…". No I/O.
  */
 #ifndef DLOCK_ZOOKEEPER_STATE_H
 #define DLOCK_ZOOKEEPER_STATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lock/holder.h"
+#include "path.h"
+
 enum zk_phase {
 	/*
-	 * As it is made: it holds if it is first, and says so here if it is not, before
-	 * anything else. So nobody else may take it for a waiter that does not answer.
+	 * As the place is made: it holds if it is the first in line. Otherwise its next
+	 * step is to write ZK_WAITING, so nobody takes it for a waiter that does not answer.
 	 */
 	ZK_TRYING,
-	/* It waits; once it is its turn, it holds as soon as it has written ZK_HELD. */
+	/* It waits. When its turn has come, it holds as soon as it has written ZK_HELD. */
 	ZK_WAITING,
 	ZK_HELD,
-	ZK_KEPT,		/* released, and taken for the rest of its least time */
+	ZK_KEPT,		/* released, and taken for the rest of its minimum hold */
 	ZK_UNKNOWN,		/* not written by dlock */
 };
 
@@ -30,7 +34,7 @@ struct zk_state {
 	int64_t count;		/* how often it was acquired */
 	int64_t since_ms;	/* acquired; 0: when the place was made */
 	int64_t until_ms;	/* a keeper frees it then; 0: not by itself */
-	int64_t min_ms;		/* least time to hold */
+	int64_t min_ms;		/* minimum hold */
 	int64_t ttl_ms;		/* of the session */
 };
 
@@ -39,7 +43,20 @@ struct zk_state {
 /* Returns the length. */
 size_t zk_state_write(const struct zk_state *state, char text[static ZK_STATE_SIZE]);
 
-/* From a source that is not trusted: what makes no sense is left as it would be when absent. */
+/* From a source that is not trusted: what makes no sense counts as absent. */
 void zk_state_read(struct zk_state *state, const char *text, size_t length);
+
+/* ---- strategy node ---- */
+
+#define ZK_NODE_SIZE (sizeof("uuid=&&") + ZK_UUID_SIZE + ZK_STATE_SIZE + HOLDER_TEXT_SIZE)
+
+/* who: as holder_encode() writes it. */
+void zk_node_write(const char *uuid, const struct zk_state *state, const char *who,
+		   char text[static ZK_NODE_SIZE]);
+/* Is the node with this text that of uuid? */
+bool zk_node_is(const char *text, const char *uuid);
+/* Writes what old says with another state; old is such that zk_node_is() is true of it. */
+void zk_node_rewrite(const char *old, const struct zk_state *state,
+		     char text[static ZK_NODE_SIZE]);
 
 #endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The directory of a lock, in which its places are, and the root above all directories. Both are
+ * made when the first place finds that they are missing. A server of ZooKeeper 3.5 or newer
+ * removes an empty directory by itself; before that, dlock does it with zk_tidy_directory().
+ */
+#ifndef DLOCK_ZOOKEEPER_DIRECTORY_H
+#define DLOCK_ZOOKEEPER_DIRECTORY_H
+
+#include "call.h"
+
+struct error;
+struct zk_backend;
+
+/* Writes the path of a lock's directory. */
+void zk_directory(const struct zk_backend *zk, const char *name, char path[static ZK_PATH_SIZE]);
+
+/* Make the root, or a directory in it and the root if it is missing. 0, or -1 with *err. */
+int zk_make_root(struct zk_backend *zk, struct error *err);
+int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err);
+
+/* Removes a directory, which the server refuses unless it is empty. */
+void zk_remove_directory(struct zk_backend *zk, const char *path);
+/* The same, only for a directory that no server removes. */
+void zk_tidy_directory(struct zk_backend *zk, const char *path, const struct Stat *stat);
+
+#endif

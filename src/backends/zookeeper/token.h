@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The hold of a token, whichever process has made it: what verify, release and again work on when
+ * this object does not hold by itself.
+ */
+#ifndef DLOCK_ZOOKEEPER_TOKEN_H
+#define DLOCK_ZOOKEEPER_TOKEN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lock/backend.h"
+#include "call.h"
+#include "state.h"
+
+struct zk_backend;
+
+struct zk_found {
+	char directory[ZK_PATH_SIZE];
+	struct zk_pair at;
+	int64_t owner;			/* session that made the twin; 0: there is none */
+	bool waits;			/* the place is in line and does not hold */
+	enum hold_mode mode;
+	int slots;			/* HOLD_SLOT */
+	struct zk_state state;
+	int32_t version;		/* of the twin */
+	uint64_t fence;
+	char text[ZK_NODE_SIZE];	/* of the twin */
+	bool counted;			/* by zk_count(): there is one acquisition more, or less */
+};
+
+/* HELD with *found; LOST, perhaps with found->waits; ERROR. Asks the leader. */
+enum outcome zk_find(struct zk_backend *zk, const struct request *request,
+		     struct zk_found *found, struct error *err);
+/* The same in the session that is open, by uuid and found->directory. */
+enum outcome zk_find_uuid(struct zk_backend *zk, const char *uuid, struct zk_found *found,
+			  struct error *err);
+/* The same by found->at, of any server. */
+enum outcome zk_find_again(struct zk_backend *zk, struct zk_found *found, struct error *err);
+
+/* Writes found->state, unless somebody else has meanwhile. HELD; LOST; BUSY: find it again. */
+enum outcome zk_write_state(struct zk_backend *zk, const struct zk_found *found,
+			    struct error *err);
+
+/*
+ * Adds by to how often it was acquired, if that leaves one. HELD, with found->counted; LOST;
+ * BUSY: the hold does not cover request, as *err says; ERROR.
+ */
+enum outcome zk_count(struct zk_backend *zk, const struct request *request, int by,
+		      struct zk_found *found, struct error *err);
+
+/* Fills *err with what is there instead of the hold. */
+enum outcome zk_lost(const struct zk_backend *zk, const char *what, struct error *err);
+
+#endif
