@@ -2,13 +2,9 @@
 /* Locks that live with a connection: keeping and giving back. See session_parts.h. */
 #include "session_parts.h"
 
-#include <sys/prctl.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fds.h"
+#include "base/linger.h"
 #include "base/net.h"
 #include "lock/hold_mode.h"
 #include "waiters.h"
@@ -193,11 +189,9 @@ enum outcome session_again(struct backend *backend, const struct request *reques
 static enum outcome linger(struct session *session, const struct request *request,
 			   int64_t keep_ms, struct error *err)
 {
-	const struct timespec rest = { keep_ms / 1000, keep_ms % 1000 * 1000000 };
 	const int fd = mysql_conn_fd(&session->my.conn);
 	struct request kept = *request;
 	enum outcome outcome;
-	pid_t pid;
 
 	/* Should this host die meanwhile, the server ends the connection at about the same time. */
 	kept.ttl_ms = keep_ms + 1999;
@@ -205,24 +199,11 @@ static enum outcome linger(struct session *session, const struct request *reques
 	outcome = prove(session, &kept, session_kind_of(session)->confirm_sql, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	pid = fork();
-	if (pid < 0) {
-		error_set(err, ERROR_INTERNAL, 0, "fork");
+	if (linger_start(keep_ms, &fd, 1, NULL, NULL, err))
 		return OUTCOME_ERROR;
-	}
-	if (pid > 0) {
-		/* Closing would say farewell to the server, for both processes. */
-		session->my.conn.mysql = NULL;
-		return OUTCOME_HELD;
-	}
-	prctl(PR_SET_NAME, "dlock-min-hold");
-	setsid();
-	/* The caller would wait for the end of its pipes. */
-	fds_drop_standard();
-	fds_close_all_but(&fd, 1);
-	if (chdir("/") == 0)
-		nanosleep(&rest, NULL);
-	_exit(0);
+	/* Closing would say farewell to the server, for both processes. */
+	session->my.conn.mysql = NULL;
+	return OUTCOME_HELD;
 }
 
 /* One acquisition less. BUSY: this is the last one, which stays. */

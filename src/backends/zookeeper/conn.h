@@ -68,7 +68,7 @@ struct zk_conn {
 	int64_t contacts[ZK_CONTACTS];	/* CLOCK_BOOTTIME when answered requests were sent */
 	int contact_count;
 	int64_t started_ms;		/* before this connection was made */
-	int64_t refused_ms;		/* since when servers serve others, but not us; 0: they serve us */
+	int64_t refused_ms;		/* since when servers serve all but us; 0: it is not so */
 	struct zk_fd *foreign;		/* descriptors that are not the library's */
 	size_t foreign_count;
 
