@@ -18,7 +18,7 @@
 
 /* Slots are files; more of them than this is a slip of the pen. */
 #define SLOTS_MAX 9999
-/* Who is killed changes no record: waiters for slots look so often. */
+/* How often waiters for slots and shared holds look: a holder that is killed changes no record. */
 #define RECORD_LOOK_MS 1000
 
 /* What a step towards the lock came to. */
@@ -43,7 +43,7 @@ static enum step enter_section(const struct file_backend *file, struct error *er
 }
 
 /*
- * Do those who are in let this one in? flock() cannot tell shared holds from slots,
+ * Do those who hold let this request in? flock() cannot tell shared holds from slots,
  * nor three slots from five.
  */
 static enum step check_mates(const struct file_record *record,
@@ -76,10 +76,10 @@ static enum step take_slot(struct file_backend *file, const struct request *requ
 }
 
 /*
- * Holds in the record whose byte is not known, written by dlock of a version before: if
- * nobody else has locked the file, there are none. false: the file was locked by somebody
- * else meanwhile, for the kernel turns a shared lock into an exclusive one, and back, by
- * giving up the one before it takes the other.
+ * Older versions of dlock wrote holds without a byte into the record. If nobody else has locked
+ * the file, these are dead. false: somebody else has locked the file meanwhile, which can happen
+ * because the kernel turns a shared lock into an exclusive one, and back, by giving up the one
+ * before it takes the other.
  */
 static bool settle_unsure(const struct file_backend *file, struct file_record *record)
 {
@@ -90,14 +90,14 @@ static bool settle_unsure(const struct file_backend *file, struct file_record *r
 	return !flock(file->fd, LOCK_SH | LOCK_NB);
 }
 
-/* Are those who hold, by what the record says, such that this one may hold beside them? */
+/* May this request hold beside those who hold by the record? */
 static enum step check_record(struct file_backend *file, struct file_record *record,
 			      const struct request *request, struct error *err)
 {
 	enum step step;
 
 	if (request->mode == HOLD_EXCLUSIVE) {
-		/* The kernel says that there is nobody. */
+		/* Nobody holds beside the exclusive lock that we have got. */
 		record->count = 0;
 		return STEP_DONE;
 	}
@@ -111,8 +111,8 @@ static enum step check_record(struct file_backend *file, struct file_record *rec
 }
 
 /*
- * The byte first: whoever reads the record must find it locked. A crash in between leaves
- * neither.
+ * The byte is locked first, because everybody who reads the record must find it locked. A crash
+ * in between leaves neither.
  */
 static enum step add_hold(struct file_backend *file, struct file_record *record,
 			  const struct request *request, struct grant *grant,
@@ -131,14 +131,14 @@ static enum step add_hold(struct file_backend *file, struct file_record *record,
 	return STEP_FAILED;
 }
 
-/* The kernel's lock is ours: the rest of it, and the record. */
+/* We have the kernel's lock. What is left to get is the slot, the byte and the record. */
 static enum step enter(struct file_backend *file, const struct request *request,
 		       struct grant *grant, struct error *err)
 {
 	struct file_record record;
 	enum step step;
 
-	/* Broken away while we slept: the name belongs to another file now. */
+	/* The lock was broken while we slept, and its name belongs to another file now. */
 	if (!file_lock_current(file, request->name))
 		return STEP_AGAIN;
 	step = enter_section(file, err);
@@ -154,8 +154,8 @@ static enum step enter(struct file_backend *file, const struct request *request,
 }
 
 /*
- * Somebody may have the lock who only looks whether it can be had: processes of dlock do so
- * within the section.
+ * A process that only looks whether the lock can be had has it for a moment. Processes of dlock
+ * do this within the section, so a try within the section meets real holders only.
  */
 static enum step lock_file(const struct file_backend *file, int how, struct error *err)
 {
@@ -180,7 +180,7 @@ static enum step try_once(struct file_backend *file, const struct request *reque
 	int how = (request->mode == HOLD_EXCLUSIVE ? LOCK_EX : LOCK_SH) | (wait ? 0 : LOCK_NB);
 	enum step step;
 
-	/* Somebody broke the lock that we waited for: its name has another file now. */
+	/* Somebody broke the lock that we waited for: its name belongs to another file now. */
 	if (!file_lock_current(file, request->name))
 		file_lock_close(file);
 	if (file_lock_open(file, request->name, err))
@@ -192,8 +192,8 @@ static enum step try_once(struct file_backend *file, const struct request *reque
 	if (step == STEP_DONE)
 		return step;
 	/*
-	 * Also when it is busy: the next try may need another file. A guard that was forked
-	 * meanwhile shares the descriptor, so closing it would not unlock.
+	 * Also when it is busy, because the next try may need another file. A guard that was
+	 * forked meanwhile shares the descriptor, so closing it would not unlock.
 	 */
 	flock(file->fd, LOCK_UN);
 	file_lock_close(file);
@@ -215,7 +215,7 @@ static int watch_record(struct file_backend *file, const char *name, struct erro
 	return watch;
 }
 
-/* Sleeps until the record changes, or a while. false: a signal came. */
+/* Sleeps until the record changes, or RECORD_LOOK_MS. false: a signal came. */
 static bool sleep_for_change(int watch)
 {
 	struct pollfd ready = { .fd = watch, .events = POLLIN };
@@ -259,7 +259,7 @@ enum outcome file_acquire(struct backend *backend, const struct request *request
 		return OUTCOME_ERROR;
 	}
 	do {
-		/* An exclusive wait is flock()'s; it comes back when it was interrupted. */
+		/* Exclusive waiters sleep in flock(), which returns when a signal was caught. */
 		if (request->queue && request->mode != HOLD_EXCLUSIVE)
 			watch = watch_record(file, request->name, err);
 		stamped.self.since_ms = clock_wall_ms();

@@ -3,14 +3,14 @@
  * Locks in a directory of this host: flock(2) on DIR/NAME.lock, so that flock(1)
  * on the same file excludes dlock and the other way round. The descriptor is
  * opened before any fork and shared by dlock's processes, so that the lock
- * ends with the last of them. The file stays, with the last fence: removing it on
- * release would let two processes lock two files of one name.
+ * ends with the last of them. The file stays there with the last fence, because to remove it
+ * on release would let two processes lock two files of one name.
  *
  * Shared holds are shared locks. Slots: every holder has a shared lock on the file
  * itself, which keeps exclusive ones out, and an exclusive one on a file of its
  * slot, DIR/NAME.lock.1 and so on.
  *
- * Each hold locks a byte of its own beside, by which others see that it lives: see
+ * Each hold also locks a byte of its own, by which others see that the hold is alive: see
  * lock.c.
  */
 #include <errno.h>
@@ -77,7 +77,7 @@ static int64_t file_event(struct backend *backend)
 	return CLOCK_NEVER;
 }
 
-/* Its own hold lives as long as the process does; others must be looked for. */
+/* This object's own hold is alive as long as its process is; others must be looked for. */
 static enum outcome file_verify(struct backend *backend, const struct request *request,
 				struct error *err)
 {
@@ -105,7 +105,7 @@ static enum outcome file_verify(struct backend *backend, const struct request *r
 	return outcome;
 }
 
-/* Notes, for people, that it is this process that holds from now on. */
+/* Writes into the record, to show, that this process holds from now on. */
 static void adopt(const struct file_backend *file, const struct request *request)
 {
 	struct file_record record;
@@ -118,8 +118,8 @@ static void adopt(const struct file_backend *file, const struct request *request
 }
 
 /*
- * For the holder. The kernel takes no lock away from an open descriptor, but `dlock
- * break` puts another file in its place.
+ * The kernel takes no lock away from an open descriptor, but `dlock break` puts another file in
+ * the place of the lock file.
  */
 static enum outcome file_renew(struct backend *backend, const struct request *request,
 			       struct grant *grant, struct error *err)
@@ -170,16 +170,16 @@ static enum outcome file_again(struct backend *backend, const struct request *re
 }
 
 /*
- * Should the record not be written, it names a hold whose byte is free, which nobody takes
- * for one.
+ * If the record cannot be written, it goes on naming this hold. But nobody has its byte locked
+ * then, so the hold counts as dead.
  */
 static void unlock(struct file_backend *file, const struct request *request)
 {
 	struct file_record record;
 
 	/*
-	 * Those who wait for an exclusive hold sleep in flock() and have no use for the
-	 * record. The others are woken by its change: the slot first.
+	 * Waiters for an exclusive hold sleep in flock() and do not read the record. The others
+	 * are woken when the record changes, so the slot is freed before that.
 	 */
 	if (request->mode == HOLD_EXCLUSIVE)
 		flock(file->fd, LOCK_UN);
@@ -217,7 +217,7 @@ static enum outcome file_release(struct backend *backend, const struct request *
 	enum outcome outcome;
 	uint64_t fence;
 
-	/* Not the holder itself: it can be counted down, and freed by its process only. */
+	/* A hold of another process can be counted down here, but only that process frees it. */
 	if (!holder && (!file_path_exists(file->directory, request->name) ||
 			file_lock_open(file, request->name, err)))
 		return OUTCOME_LOST;

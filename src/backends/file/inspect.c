@@ -32,7 +32,7 @@ static void add_hold(struct lock_view *view, const struct file_hold *hold)
 	row->expires_ms = hold->until_ms ? hold->until_ms - clock_wall_ms() : -1;
 }
 
-/* Which lock it is that a process waits for, only the kernel knows: nothing else is shown. */
+/* Nothing is known of a process that sleeps in flock() but what the kernel shows. */
 static bool add_waiter(void *context, const struct holder *holder, enum hold_mode mode)
 {
 	struct waiter_view *waiter = lock_view_add_waiter(context);
@@ -104,7 +104,7 @@ int file_list(struct backend *backend, struct name_list *names, struct error *er
 	while (!failed && (entry = readdir(directory))) {
 		if (!file_path_decode(entry->d_name, name, sizeof(name)))
 			continue;
-		/* One that cannot be opened is not ours to tell of. */
+		/* A file that cannot be opened is another user's. */
 		if (!file_path_exists(file->directory, name) || file_lock_open(file, name, err))
 			continue;
 		failed = view_file(file, &view, err);
@@ -119,10 +119,10 @@ int file_list(struct backend *backend, struct name_list *names, struct error *er
 }
 
 /*
- * The kernel gives a lock back only when its holder does. So the name gets another
- * file, with the last fence: who comes now locks that one, and the holder finds its
- * own replaced when it looks: at once when it gets SIGURG, which hurts nobody else, should
- * the pid be that of somebody else in this container.
+ * The kernel frees a lock only when its holder does. So the name gets another file, with the
+ * last fence: everybody who comes now locks that one. The holder finds its own file replaced when
+ * it looks, and SIGURG makes it look at once. That signal does no harm if the pid is that of
+ * another process in this container.
  */
 int file_break(struct backend *backend, const char *name, struct lock_view *view,
 	       struct error *err)
@@ -139,7 +139,7 @@ int file_break(struct backend *backend, const char *name, struct lock_view *view
 		return 0;
 	file_path_encode(name, encoded);
 	snprintf(path, sizeof(path), "%s/%s.lock", file->directory, encoded);
-	/* The time, for in another container somebody may have the same pid. */
+	/* With the time, because a process in another container may have the same pid. */
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	snprintf(fresh, sizeof(fresh), "%s/.new-%d-%lld%09ld", file->directory, (int)getpid(),
 		 (long long)now.tv_sec, now.tv_nsec);

@@ -30,8 +30,8 @@ static int make_run_lock(struct error *err)
 }
 
 /*
- * For root, in minimal images too: there /run/lock is often missing, and is made, for
- * others may make it later, when all must still agree on the directory.
+ * In minimal images /run/lock is often missing. It is made, because another program may make it
+ * later, and all processes must agree on the directory also then.
  */
 static int make_for_root(char *path, size_t size, struct error *err)
 {

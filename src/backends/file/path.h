@@ -14,18 +14,19 @@ struct error;
 /*
  * The default directory: for root /run/lock/dlock, or /tmp/dlock-0 where that can never be
  * made; for others $XDG_RUNTIME_DIR/dlock, else /tmp/dlock-UID. It is made when missing, for
- * root with /run/lock, and refused unless it is ours alone. Allocated; NULL with *err.
+ * root together with /run/lock, and refused unless it is this user's alone. The caller frees
+ * the text; NULL with *err.
  */
 char *file_path_default(struct error *err);
 
 /*
- * The file's name for a lock's name. '%', '/' and a leading '.' become %XX. Should
- * that be too long for a file name, control bytes, which no name holds, stand for
- * them instead: a leading \001 says so, \002 is a slash.
+ * The file's name for a lock's name. '%', '/' and a leading '.' become %XX. Where that
+ * would be too long for a file name, the name stands as it is behind a leading \001, and \002
+ * stands for a slash: control bytes, which no lock's name has.
  */
 void file_path_encode(const char *name, char encoded[static FILE_ENCODED_SIZE]);
 
-/* The reverse, of a directory entry with ".lock" at its end; false when it is none. */
+/* The name for a directory entry NAME.lock; false when it is no lock file. */
 bool file_path_decode(const char *entry, char *name, size_t size);
 
 /*
@@ -38,7 +39,7 @@ int file_path_open(const char *directory, const char *name, int slot, struct err
 /* Is there a lock file of this name, or something in its place? */
 bool file_path_exists(const char *directory, const char *name);
 
-/* Removes the lock file of name; only for one that nobody else can want. */
+/* Removes the lock file of name. Only for a lock that nobody else can want. */
 void file_path_remove(const char *directory, const char *name);
 
 /* Is fd still the file that has this name? False after another one took its place. */

@@ -40,7 +40,7 @@ static const char *read_byte(struct file_hold *hold, const char *text)
 
 	if (sscanf(text, "%19" SCNd64 " %n", &byte, &skip) != 1 || !skip)
 		return text;
-	/* Any other would be the section's, or none at all. */
+	/* Any other number is the section's byte, or no hold's. */
 	if (byte > FILE_SECTION_BYTE && byte < INT64_MAX)
 		hold->byte = byte;
 	return text + skip;
@@ -71,7 +71,7 @@ static void read_hold(struct file_record *record, const char *line)
 	*add_row(record) = hold;
 }
 
-/* Most often the only line, and sscanf() is a big thing to start with. */
+/* Not by sscanf(), which is slow to start with; this is most often the only line. */
 static uint64_t read_fence(const char *line)
 {
 	static const char word[] = "fence ";
@@ -99,7 +99,7 @@ void file_record_read(struct file_record *record, int fd)
 			if (line[0] == 'h')
 				read_hold(record, line);
 	}
-	/* No clock says that: damaged, and it would leave nothing to grow to. */
+	/* No clock gives such a fence: the file is damaged, and fences could not grow any more. */
 	if (record->fence > INT64_MAX)
 		record->fence = 0;
 	if (text != small)
@@ -140,7 +140,7 @@ int file_record_write(const struct file_record *record, int fd)
 					 hold->count, (int)hold->keeper, hold->until_ms,
 					 hold->byte, holder);
 	}
-	/* Cut afterwards: a crash in between leaves a whole record, if a long one. */
+	/* Cut afterwards, so that a crash in between leaves all lines, and old ones behind. */
 	written = pwrite(fd, text, used, 0);
 	if (written >= 0 && (size_t)written < used)
 		errno = ENOSPC;
@@ -149,7 +149,7 @@ int file_record_write(const struct file_record *record, int fd)
 	return failed ? -1 : 0;
 }
 
-/* The hybrid clock: grows even when the file was lost, unless the clock went back. */
+/* A clock, so that fences grow even when the file was lost, unless the clock was set back. */
 static uint64_t next_fence(uint64_t last)
 {
 	struct timespec now;
@@ -218,7 +218,7 @@ bool file_record_remove(struct file_record *record, const char *token)
 	return hold != NULL;
 }
 
-/* Not to be known is no proof that nobody has. */
+/* True also when it cannot be found out. */
 static bool byte_locked(int fd, int64_t byte)
 {
 	struct flock range = {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The content of a lock file: for people, and the last fence. What holds is the
- * kernel's lock, never this text; after a crash it may name holders that are gone.
+ * The content of a lock file: the last fence, and what there is to show. The kernel's lock makes
+ * a hold, never this text, which may name dead holders after a crash.
  *
  *	fence 01795232382921432
  *	hold <first half of the token> <mode> <fence> <count> <pid> <until> <byte> <holder>
  *
- * A line for each hold. The mode is x (exclusive), s (shared) or the number of slots;
- * the pid that of the process of dlock that holds it, which is not always the one to
- * show, and means nothing in another container. The hold lives as long as the byte is
- * locked, see lock.c. Lines of dlock before that have no byte.
+ * There is a line for each hold. The mode is x (exclusive), s (shared) or the number of slots.
+ * The pid is that of the process of dlock that holds; the holder may have another one, to show,
+ * and in another container it means nothing. The hold is alive as long as the byte is locked, see
+ * lock.c. Lines that older versions of dlock wrote have no byte.
  */
 #ifndef DLOCK_FILE_RECORD_H
 #define DLOCK_FILE_RECORD_H
@@ -25,9 +25,9 @@ struct error;
 
 #define FILE_ID_SIZE 17		/* 16 hex digits: names a hold, proves nothing */
 
-/* Bytes to lock, far behind the text: who has this one may change the record, ... */
+/* A byte to lock, far behind the text: the process that has it locked may change the record. */
 #define FILE_SECTION_BYTE ((int64_t)1 << 40)
-/* ... and behind it each hold has one of its own, for its fence has no other. */
+/* Each hold has a byte of its own behind that one, since no other hold has its fence. */
 #define FILE_HOLD_BYTE(fence) (FILE_SECTION_BYTE + 1 + (int64_t)((fence) & (INT64_MAX >> 1)))
 
 /* How a file is locked by flock(). */
@@ -45,7 +45,7 @@ struct file_hold {
 	int count;		/* how often it was acquired */
 	pid_t keeper;
 	int64_t until_ms;	/* wall clock: the keeper frees it then; 0: not by itself */
-	int64_t byte;		/* locked as long as the hold lives; 0: not known */
+	int64_t byte;		/* locked as long as the hold is alive; 0: not known */
 	struct holder holder;
 };
 
@@ -68,7 +68,7 @@ uint64_t file_record_add(struct file_record *record, const struct request *reque
 /* The hold of token, or NULL. */
 struct file_hold *file_record_find(const struct file_record *record, const char *token);
 
-/* Notes that this process holds for request now, and until when; true if that was news. */
+/* Makes this process the holder for request, and notes until when; true if that is a change. */
 bool file_record_adopt(struct file_record *record, const struct request *request);
 
 /*
@@ -81,9 +81,9 @@ uint64_t file_record_count(struct file_record *record, const char *token, int by
 bool file_record_remove(struct file_record *record, const char *token);
 
 /*
- * Takes out what cannot hold any more: holds whose byte nobody has locked, and holds that
- * do not go with how the file is locked. fd must not be the descriptor of a hold: the
- * kernel does not show a descriptor its own locks.
+ * Takes out dead holds: those whose byte nobody has locked, and those that do not agree with
+ * how the file is locked. fd must not be the descriptor of a hold, because the kernel does not
+ * show a descriptor its own locks.
  */
 void file_record_sift(struct file_record *record, int fd, enum file_taken taken);
 

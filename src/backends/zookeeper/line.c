@@ -200,7 +200,7 @@ bool zk_line_pair(const struct zk_line *line, ptrdiff_t i, const char *directory
 	return true;
 }
 
-/* ---- who ---- */
+/* ---- what is shown ---- */
 
 void zk_describe(const struct zk_place *place, const struct zk_call *data,
 		 const struct zk_state *state, struct holder *holder, int64_t *since_ms)

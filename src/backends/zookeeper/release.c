@@ -18,7 +18,7 @@
 #define PAUSE_MS 50
 
 /*
- * Removes the place, and sees to those who come next. *removing: an earlier request to remove it
+ * Removes the place, and hands over to the next in line. *removing: an earlier request to remove it
  * was not answered; so HELD, too, when it is not there any more.
  */
 static enum outcome remove_place(struct zk_backend *zk, const struct zk_found *found,
