@@ -20,8 +20,6 @@ static void add_hold(struct lock_view *view, const struct file_hold *hold)
 {
 	struct hold_view *row = lock_view_add_hold(view);
 
-	if (!row)
-		return;
 	row->holder = hold->holder;
 	row->mode = hold->mode;
 	row->slots = hold->slots;
@@ -35,11 +33,9 @@ static void add_hold(struct lock_view *view, const struct file_hold *hold)
 /* Nothing is known of a process that sleeps in flock() but what the kernel shows. */
 static bool add_waiter(void *context, const struct holder *holder, enum hold_mode mode)
 {
-	struct waiter_view *waiter = lock_view_add_waiter(context);
-
-	if (waiter)
-		*waiter = (struct waiter_view){ .holder = *holder, .mode = mode, .waiting_ms = -1 };
-	return waiter != NULL;
+	*lock_view_add_waiter(context) = (struct waiter_view){ .holder = *holder, .mode = mode,
+							       .waiting_ms = -1 };
+	return true;
 }
 
 /* Fills view from the open file. 0 or -1. */
@@ -57,11 +53,9 @@ static int view_file(struct file_backend *file, struct lock_view *view, struct e
 		add_hold(view, &record.holds[i]);
 	if (view->held && !record.count) {
 		row = lock_view_add_hold(view);
-		if (row) {
-			file_lock_stranger(file, &row->holder);
-			row->age_ms = row->expires_ms = -1;
-			row->count = 1;
-		}
+		file_lock_stranger(file, &row->holder);
+		row->age_ms = row->expires_ms = -1;
+		row->count = 1;
 	}
 	file_record_finish(&record);
 	if (view->held)
@@ -110,7 +104,7 @@ int file_list(struct backend *backend, struct name_list *names, struct error *er
 		failed = view_file(file, &view, err);
 		file_lock_close(file);
 		if (!failed && view.held)
-			failed = name_list_add(names, name, strlen(name));
+			name_list_add(names, name, strlen(name));
 		lock_view_finish(&view);
 	}
 	closedir(directory);

@@ -19,14 +19,12 @@ struct asked {
 	struct zk_call *twin;
 };
 
-static bool add_hold(struct lock_view *view, const struct zk_place *place,
+static void add_hold(struct lock_view *view, const struct zk_place *place,
 		     const struct asked *asked, const struct zk_state *state)
 {
 	struct hold_view *hold = lock_view_add_hold(view);
 	int64_t since_ms;
 
-	if (!hold)
-		return false;
 	zk_describe(place, asked->place, state, &hold->holder, &since_ms);
 	hold->mode = place->mode;
 	hold->slots = place->slots;
@@ -38,22 +36,18 @@ static bool add_hold(struct lock_view *view, const struct zk_place *place,
 		hold->expires_ms = 0;
 	if (hold->fence > view->fence)
 		view->fence = hold->fence;
-	return true;
 }
 
-static bool add_waiter(struct lock_view *view, const struct zk_place *place,
+static void add_waiter(struct lock_view *view, const struct zk_place *place,
 		       const struct asked *asked, const struct zk_state *state)
 {
 	struct waiter_view *waiter = lock_view_add_waiter(view);
 	int64_t since_ms;
 
-	if (!waiter)
-		return false;
 	zk_describe(place, asked->place, state, &waiter->holder, &since_ms);
 	waiter->mode = place->mode;
 	waiter->slots = place->slots;
 	waiter->waiting_ms = zk_age_ms(asked->place->stat.ctime);
-	return true;
 }
 
 /* Takes out the places that have ended since the line was read: they block nobody. */
@@ -69,24 +63,18 @@ static void drop_ended(struct zk_line *line, struct asked *asked)
 	}
 }
 
-static int fill_view(struct zk_line *line, struct asked *asked, struct lock_view *view,
-		     struct error *err)
+static void fill_view(struct zk_line *line, struct asked *asked, struct lock_view *view)
 {
 	struct zk_state state;
-	bool added = true, known;
+	bool known;
 
 	drop_ended(line, asked);
-	for (ptrdiff_t i = 0; i < line->count && added; i++) {
+	for (ptrdiff_t i = 0; i < line->count; i++) {
 		known = zk_call_state(asked[i].twin, &state) && state.phase != ZK_UNKNOWN;
-		added = zk_places_blocker(line->places, i) < 0
-			? add_hold(view, &line->places[i], &asked[i], known ? &state : NULL)
-			: add_waiter(view, &line->places[i], &asked[i], known ? &state : NULL);
+		(zk_places_blocker(line->places, i) < 0 ? add_hold : add_waiter)
+			(view, &line->places[i], &asked[i], known ? &state : NULL);
 	}
 	view->held = view->hold_count > 0;
-	if (added)
-		return 0;
-	error_set(err, ERROR_INTERNAL, 0, "out of memory");
-	return -1;
 }
 
 static bool is_node(const struct zk_line *line)
@@ -135,8 +123,10 @@ static int look(struct zk_backend *zk, const char *directory, uint32_t watch,
 	asked = memory_new((size_t)line->count, sizeof(*asked));
 	ask_all(zk, directory, line, asked);
 	result = zk_conn_wait(&zk->conn);
-	result = result ? zk_call_error(&zk->conn, result, "list", directory, err)
-			: fill_view(line, asked, view, err);
+	if (result)
+		zk_call_error(&zk->conn, result, "list", directory, err);
+	else
+		fill_view(line, asked, view);
 	for (ptrdiff_t i = 0; i < line->count; i++) {
 		zk_call_free(asked[i].place);
 		zk_call_free(asked[i].twin);
@@ -250,7 +240,7 @@ static int add_held(struct zk_backend *zk, const struct zk_call *root, struct na
 	struct zk_call **calls = memory_new(root->count, sizeof(*calls));
 	const char *component = root->text;
 	char path[ZK_PATH_SIZE], name[ZK_COMPONENT_SIZE];
-	int rc, failed = 0;
+	int rc;
 
 	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
 		zk_node(zk->root, component, path);
@@ -260,15 +250,11 @@ static int add_held(struct zk_backend *zk, const struct zk_call *root, struct na
 	component = root->text;
 	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
 		if (!rc && has_place(calls[i]) && zk_path_decode(component, name, sizeof(name)))
-			failed |= name_list_add(names, name, strlen(name));
+			name_list_add(names, name, strlen(name));
 		zk_call_free(calls[i]);
 	}
 	free(calls);
-	if (rc)
-		return zk_call_error(&zk->conn, rc, "list", zk->root, err);
-	if (failed)
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-	return failed;
+	return rc ? zk_call_error(&zk->conn, rc, "list", zk->root, err) : 0;
 }
 
 static int list_once(struct zk_backend *zk, struct name_list *names, struct error *err)
