@@ -18,7 +18,7 @@
 #define CIFS_SUPER_MAGIC 0xFF534D42
 #endif
 
-/* A few kB for records; less is worth a warning. */
+/* Bytes. Records need a few kB; where there is less, no lock can be taken. */
 #define SPACE_LEAST 65536
 
 static void check_file_system(const char *directory, struct findings *findings)

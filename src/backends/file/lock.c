@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who holds a lock file, and who may write its record: as the kernel answers to lock
- * operations. Neither a pid nor a host name nor /proc/locks can tell that to another
- * container: a pid means something else there, host names repeat, and /proc/locks hides
- * locks whose process it cannot name.
+ * The kernel's locks tell which process holds a lock file, and which may write its record. Neither
+ * a pid nor a host name nor /proc/locks can tell that to another container: a pid means something
+ * else there, host names repeat, and /proc/locks hides locks whose process it cannot name.
  *
  * The locks on single bytes are fcntl()'s of open file descriptions (F_OFD_SETLK). Like
  * flock() locks, they belong to all processes that share the descriptor and end with
@@ -130,8 +129,8 @@ void file_lock_disclaim(struct file_backend *file)
 }
 
 /*
- * The locks that are tried for are in the way of others for some microseconds. Other
- * processes of dlock do not take them for holders, see lock_file() in acquire.c.
+ * Tries for locks, and so has them for some microseconds. Other processes of dlock do not take
+ * this for a hold, see lock_file() in acquire.c.
  */
 static enum file_taken probe(const struct file_backend *file)
 {

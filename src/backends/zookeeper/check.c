@@ -37,7 +37,7 @@ static int check_round_trip(struct zk_backend *zk, struct findings *findings, st
 		int rc;
 
 		start = now_us();
-		/* To the leader and back, as what locks depend on. */
+		/* Goes to the leader and back, as a renewal does. */
 		rc = zk_call_end(zk_sync(&zk->conn, "/"));
 		took = now_us() - start;
 		if (rc != ZOK)

@@ -32,7 +32,7 @@ bool zk_net_has_tls(void);
 zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
 			const clientid_t *client);
 
-/* How many attempts to connect have failed so far. */
+/* How many attempts to connect have failed so far in this process. */
 unsigned zk_net_failures(void);
 
 /*

@@ -101,7 +101,7 @@ static enum outcome judge(struct zk_backend *zk, int rc, const struct zk_call *d
 	return remove_other(zk, &data->stat, err) ? OUTCOME_ERROR : OUTCOME_LOST;
 }
 
-/* HELD, BUSY, ERROR; LOST: the node has just gone, or its root was not there. */
+/* HELD; BUSY; ERROR; LOST: try again, the node has just gone, or its root was missing. */
 static enum outcome try_once(struct zk_backend *zk, const struct request *request,
 			     struct grant *grant, struct error *err)
 {

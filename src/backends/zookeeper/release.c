@@ -41,7 +41,7 @@ static enum outcome remove_place(struct zk_backend *zk, const struct zk_found *f
 		zk_tidy_directory(zk, found->directory, &names->stat);
 		zk_call_free(names);
 	} else {
-		/* For as long as the supervisor waits for the end of this. */
+		/* The supervisor waits that long for a release to end. */
 		zk_hand_over(zk, found->directory, names,
 			     clock_boot_ms() + 2 * zk->base.timeout_ms);
 	}
@@ -115,7 +115,7 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 			return OUTCOME_ERROR;
 		return outcome;
 	}
-	/* Its end of session removes it. By its path another process's might be removed. */
+	/* The end of the session removes the node. By its path, the next holder's might go. */
 	if (zk->one_node)
 		return OUTCOME_HELD;
 	return remove_place(zk, &found, &zk->seat.removing, err);

@@ -23,8 +23,8 @@ static const struct field {
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
 /* Every number has room. */
-_Static_assert(ZK_STATE_SIZE > sizeof("state=waiting") + FIELDS * sizeof("&count=9223372036854775807"),
-	       "ZK_STATE_SIZE");
+_Static_assert(ZK_STATE_SIZE > sizeof("state=waiting") +
+	       FIELDS * sizeof("&count=9223372036854775807"), "ZK_STATE_SIZE");
 
 static int64_t *number_of(struct zk_state *state, const struct field *field)
 {

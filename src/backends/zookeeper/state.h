@@ -43,7 +43,7 @@ struct zk_state {
 /* Returns the length. */
 size_t zk_state_write(const struct zk_state *state, char text[static ZK_STATE_SIZE]);
 
-/* From a source that is not trusted: what makes no sense counts as absent. */
+/* text is from a source that is not trusted: what makes no sense counts as absent. */
 void zk_state_read(struct zk_state *state, const char *text, size_t length);
 
 /* ---- strategy node ---- */

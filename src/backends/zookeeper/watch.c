@@ -19,9 +19,9 @@
 struct look {
 	struct zk_call *waiting;	/* writes into our own twin that we wait */
 	struct zk_call *own;		/* our own place, for its fence, and with a watch */
-	struct zk_call *place;		/* the one that we wait for */
+	struct zk_call *place;		/* the place that we wait for */
 	struct zk_call *twin;		/* its twin: whether it has taken its turn */
-	struct zk_call *head;		/* the first in line: who holds */
+	struct zk_call *head;		/* the first in line, which holds */
 	struct zk_call *head_twin;
 	struct zk_call *far;		/* a place that no watch tells of */
 };
@@ -56,7 +56,7 @@ static struct zk_call *get_node(struct zk_backend *zk, const struct zk_place *pl
 
 static int64_t look_pause_ms(const struct zk_backend *zk)
 {
-	/* zk_conn_lease() needs contacts that are not too old, too. */
+	/* Also often enough for zk_conn_lease(), which needs contacts that are not too old. */
 	return clock_earlier(LOOK_MS + rand() % LOOK_JITTER_MS, zk->conn.ttl_ms / 4);
 }
 
@@ -109,14 +109,14 @@ static void ask(struct zk_backend *zk, ptrdiff_t i, struct look *look)
 	}
 }
 
-/* Takes in who holds, as far as it was asked. */
+/* Notes who holds, to show, as far as that was asked. */
 static void note_holder(struct zk_backend *zk, const struct look *look)
 {
 	struct zk_seat *seat = &zk->seat;
 	const struct zk_call *data = look->head, *twin = look->head_twin;
 	struct zk_state state;
 
-	/* The one that we wait for is at the head. */
+	/* The place that we wait for is the head. */
 	if (!data && look->place && seat->line.count == 2) {
 		data = look->place;
 		twin = look->twin;
@@ -154,7 +154,7 @@ static int check_turn(struct zk_backend *zk, ptrdiff_t i, const struct zk_call *
 	rc = zk_call_end(zk_delete_two(&zk->conn, &pair, twin->stat.version));
 	if (rc == ZK_UNANSWERED)
 		return zk_call_error(&zk->conn, rc, "remove", pair.place, err);
-	/* Not ours to remove: its session will end one day. */
+	/* Its ACL does not let us remove it. Its session will end one day. */
 	if (rc == ZNOAUTH)
 		seat->answers = true;
 	return rc == ZOK || rc == ZNONODE;
