@@ -10,7 +10,7 @@ const struct exit_status_row exit_status_rows[] = {
 	{ "128+N", "the command died of signal N (same promise)" },
 	{ "122", "the backend cannot be reached, or refuses" },
 	{ "123", "the lock was lost while it was held" },
-	{ "124", "not obtained in time, or at once with -n (see -E)" },
+	{ "124", "the lock was not obtained in time, or at once with -n (see -E)" },
 	{ "125", "dlock itself: usage, configuration, internal error" },
 	{ "126", "the command could not be executed" },
 	{ "127", "the command was not found" },

@@ -26,7 +26,7 @@ static const struct command commands[] = {
 	{ "status", "status [OPTION]... [NAME]...",
 	  "show who holds locks and who waits", COMMAND_STATUS, command_status },
 	{ "wait", "wait [OPTION]... NAME",
-	  "wait until nobody holds a lock; take nothing", COMMAND_WAIT, command_wait },
+	  "wait until nobody holds a lock, without taking it", COMMAND_WAIT, command_wait },
 	{ "break", "break [OPTION]... NAME",
 	  "take a lock away from whoever holds it", COMMAND_BREAK, command_break },
 	{ "check", "check [OPTION]...",

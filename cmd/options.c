@@ -30,18 +30,18 @@ const struct option_row option_rows[] = {
 	  OPTION_FLAG, FIELD(nonblock), 0, 0 },
 	{ 'w', "wait", "DUR", "wait no longer than this (default: no limit)",
 	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_TEXT, FIELD(wait), 0, 0 },
-	{ 't', "ttl", "DUR", "lease time, at least 1s (default: 30s; to renew: what\n"
-	  "the lock was taken with)", HOLDING_COMMANDS | COMMAND_RENEW,
+	{ 't', "ttl", "DUR", "TTL of the lease, at least 1s (default: 30s; for renew\n"
+	  "the TTL that the hold has)", HOLDING_COMMANDS | COMMAND_RENEW,
 	  OPTION_TEXT, FIELD(ttl), 0, 0 },
-	{ 's', "shared", NULL, "a shared hold: many shared ones, or one exclusive",
+	{ 's', "shared", NULL, "take a shared hold: many shared ones, or one exclusive",
 	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(shared), 0, 0 },
-	{ 0, "slots", "N", "a semaphore: up to N holders at once; all users of the\n"
-	  "name must agree on N", HOLDING_COMMANDS, OPTION_NUMBER, FIELD(slots), 1, 9999 },
+	{ 0, "slots", "N", "take one of N slots: up to N holders at once; all users\n"
+	  "of the name must agree on N", HOLDING_COMMANDS, OPTION_NUMBER, FIELD(slots), 1, 9999 },
 	{ 'E', "conflict-exit-code", "N", "exit status for \"not obtained\" (default: 124)",
 	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_NUMBER, FIELD(conflict_exit_code), 0, 255 },
 	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when it is\n"
 	  "given back earlier", HOLDING_COMMANDS, OPTION_DURATION, FIELD(min_hold_ms), 0, 0 },
-	{ 0, "no-renew", NULL, "one lease only: stop the command before it ends",
+	{ 0, "no-renew", NULL, "stop the command before the first lease ends",
 	  COMMAND_RUN, OPTION_FLAG, FIELD(no_renew), 0, 0 },
 	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop\n"
 	  "(default: 5s, at most a third of the TTL)", COMMAND_RUN,
@@ -49,26 +49,26 @@ const struct option_row option_rows[] = {
 	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock goes, in\n"
 	  "whatever way, the kernel ends all of it", COMMAND_RUN,
 	  OPTION_CONTAIN, FIELD(contain), CONTAIN_YES, 0 },
-	{ 0, "no-contain", NULL, "not so, though the configuration file says contain = yes",
+	{ 0, "no-contain", NULL, "do not contain it, although the configuration file says so",
 	  COMMAND_RUN, OPTION_CONTAIN, FIELD(contain), CONTAIN_NO, 0 },
-	{ 0, "on-lost", "kill|warn", "when the lock is lost: stop the command, or the\n"
-	  "process of --pid (default), or only say so", HOLDING_COMMANDS,
+	{ 0, "on-lost", "kill|warn", "what to do when the lock is lost: stop the command, or\n"
+	  "the process of --pid (default), or only say so", HOLDING_COMMANDS,
 	  OPTION_CHOICE, FIELD(only_warn), 0, 0 },
-	{ 0, "if-down", "fail|run", "when the backend is down: fail (default), or run\n"
-	  "the command without the lock", COMMAND_RUN, OPTION_CHOICE, FIELD(run_if_down), 0, 0 },
+	{ 0, "if-down", "fail|run", "what to do when the backend is down: fail (default), or\n"
+	  "run the command without the lock", COMMAND_RUN, OPTION_CHOICE, FIELD(run_if_down), 0, 0 },
 	{ 0, "pid", "PID", "hold and renew for as long as this process lives",
 	  COMMAND_ACQUIRE, OPTION_NUMBER, FIELD(pid), 1, INT_MAX },
-	{ 0, "watch", NULL, "show again and again, until interrupted", COMMAND_STATUS,
+	{ 0, "watch", NULL, "show every 2 seconds, until interrupted", COMMAND_STATUS,
 	  OPTION_FLAG, FIELD(watch), 0, 0 },
 	{ 0, "yes", NULL, "do not ask", COMMAND_BREAK, OPTION_FLAG, FIELD(yes), 0, 0 },
-	{ 0, "dry-run", NULL, "only print what it would make, and the permissions needed",
+	{ 0, "dry-run", NULL, "only print what would be made, and the permissions needed",
 	  COMMAND_SETUP, OPTION_FLAG, FIELD(dry_run), 0, 0 },
 	{ 0, "json", NULL, "print JSON",
 	  COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_STATUS | COMMAND_CHECK,
 	  OPTION_FLAG, FIELD(json), 0, 0 },
-	{ 'q', "quiet", NULL, "say nothing but errors", BACKEND_COMMANDS,
+	{ 'q', "quiet", NULL, "print only errors", BACKEND_COMMANDS,
 	  OPTION_ADD, FIELD(verbosity), -1, 0 },
-	{ 'v', "verbose", NULL, "say each step", BACKEND_COMMANDS,
+	{ 'v', "verbose", NULL, "report each step", BACKEND_COMMANDS,
 	  OPTION_ADD, FIELD(verbosity), 1, 0 },
 	{ 'h', "help", NULL, "show this help",
 	  BACKEND_COMMANDS | COMMAND_HELP | COMMAND_VERSION, OPTION_FLAG, FIELD(help), 0, 0 },
