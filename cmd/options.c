@@ -55,7 +55,8 @@ const struct option_row option_rows[] = {
 	  "the process of --pid (default), or only say so", HOLDING_COMMANDS,
 	  OPTION_CHOICE, FIELD(only_warn), 0, 0 },
 	{ 0, "if-down", "fail|run", "what to do when the backend is down: fail (default), or\n"
-	  "run the command without the lock", COMMAND_RUN, OPTION_CHOICE, FIELD(run_if_down), 0, 0 },
+	  "run the command without the lock", COMMAND_RUN,
+	  OPTION_CHOICE, FIELD(run_if_down), 0, 0 },
 	{ 0, "pid", "PID", "hold and renew for as long as this process lives",
 	  COMMAND_ACQUIRE, OPTION_NUMBER, FIELD(pid), 1, INT_MAX },
 	{ 0, "watch", NULL, "show every 2 seconds, until interrupted", COMMAND_STATUS,

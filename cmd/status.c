@@ -56,8 +56,8 @@ static const char *who_text(const struct holder *holder, char *buf, size_t size)
 static void print_columns(int width, const char *name, const char *mode, const char *held,
 			  const char *expires, const char *fence, const char *who)
 {
-	printf("%s%*s  %-14s  %-8s  %-8s  %-17s  %s\n", name, width - (int)text_characters(name), "",
-	       mode, held, expires, fence, who);
+	printf("%s%*s  %-14s  %-8s  %-8s  %-17s  %s\n", name,
+	       width - (int)text_characters(name), "", mode, held, expires, fence, who);
 }
 
 static void print_lock(const char *name, const struct lock_view *view, int width,

@@ -11,8 +11,9 @@
  *	the supervisor of a run		the guard stops the command, then the keeper releases the
  *					lock.
  *	the guard			the supervisor stops the command.
- *	the keeper of a run		the supervisor stops the command before the lease is over, or
- *					at once where the lock ends with the keeper's connection.
+ *	the keeper of a run		the supervisor stops the command before the lease is
+ *					over, or at once where the lock ends with the keeper's
+ *					connection.
  *	the keeper of an acquisition	the lock stays until its lease is over, or ends with the
  *					keeper's connection.
  *

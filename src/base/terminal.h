@@ -22,8 +22,8 @@
 struct terminal {
 	int fd;			/* the controlling terminal, close-on-exec; -1: none */
 	pid_t group;		/* dlock's own process group */
-	bool in_pipeline;	/* a standard stream is a pipe, whose other end may be in the group */
-	bool lent;		/* in a pipeline: the command has wanted the foreground, and got it */
+	bool in_pipeline;	/* a standard stream is a pipe; its other end may be in the group */
+	bool lent;		/* in a pipeline: the command wanted the foreground, and got it */
 	bool stop_typed;	/* the whole own group was stopped from the keyboard */
 };
 

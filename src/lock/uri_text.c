@@ -56,7 +56,7 @@ size_t uri_encode(const char *text, size_t length, char *buf, size_t size)
 
 		step = is_plain(text[i]) ? 1 : 3;
 		if (used < need || need + step >= size)
-			continue;	/* full: writes no part of an escape, and nothing after a gap */
+			continue;	/* full: no part of an escape, and nothing after a gap */
 		if (step == 1) {
 			buf[used] = text[i];
 		} else {

@@ -170,7 +170,7 @@ int mysql_plan(struct backend *backend, char **text, struct error *err);
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err);
 
 #define MYSQL_COMMON_SLOTS \
-	.close = mysql_close_backend, .connect = mysql_reach, .event_fd = mysql_event_fd, .setup = mysql_setup, \
-	.plan = mysql_plan, .check = mysql_check
+	.close = mysql_close_backend, .connect = mysql_reach, .event_fd = mysql_event_fd, \
+	.setup = mysql_setup, .plan = mysql_plan, .check = mysql_check
 
 #endif

@@ -13,7 +13,7 @@ struct redis_backend {
 	struct redis_node node;		/* begins with struct backend */
 	int64_t lease_end_ms;		/* of the last grant; 0: there was none */
 	int64_t asked_ms;		/* CLOCK_BOOTTIME of the last try to acquire */
-	uint64_t lent_fence;		/* the fence of a loan that a message has told of; 0: none */
+	uint64_t lent_fence;		/* fence of a loan that a message told of; 0: none */
 };
 
 static inline struct redis_backend *redis_from_backend(struct backend *backend)

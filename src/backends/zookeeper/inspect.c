@@ -65,14 +65,19 @@ static void drop_ended(struct zk_line *line, struct asked *asked)
 
 static void fill_view(struct zk_line *line, struct asked *asked, struct lock_view *view)
 {
+	const struct zk_state *known;
 	struct zk_state state;
-	bool known;
 
 	drop_ended(line, asked);
 	for (ptrdiff_t i = 0; i < line->count; i++) {
-		known = zk_call_state(asked[i].twin, &state) && state.phase != ZK_UNKNOWN;
-		(zk_places_blocker(line->places, i) < 0 ? add_hold : add_waiter)
-			(view, &line->places[i], &asked[i], known ? &state : NULL);
+		if (!zk_call_state(asked[i].twin, &state) || state.phase == ZK_UNKNOWN)
+			known = NULL;
+		else
+			known = &state;
+		if (zk_places_blocker(line->places, i) < 0)
+			add_hold(view, &line->places[i], &asked[i], known);
+		else
+			add_waiter(view, &line->places[i], &asked[i], known);
 	}
 	view->held = view->hold_count > 0;
 }
