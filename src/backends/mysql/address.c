@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "lock/uri.h"
 
 /*
@@ -27,9 +28,9 @@ static int copy(char **to, const struct uri *uri, const char *name, bool is_path
 		return -1;
 	}
 	if (!is_path || strncmp(value, "~/", 2) != 0 || !home)
-		*to = strdup(value);
-	else if (asprintf(to, "%s%s", home, value + 1) < 0)
-		*to = NULL;
+		*to = memory_copy(value);
+	else
+		*to = memory_format("%s%s", home, value + 1);
 	return 0;
 }
 
@@ -88,7 +89,7 @@ static int read_place(struct mysql_address *address, const struct uri *uri, stru
 			 address->socket ? address->socket : file ? file : group);
 		return 0;
 	}
-	address->host = strdup(host->name);
+	address->host = memory_copy(host->name);
 	address->port = host->port ? host->port : 3306;
 	snprintf(address->label, sizeof(address->label),
 		 strchr(host->name, ':') ? "mysql [%.90s]:%u" : "mysql %.90s:%u", host->name,
@@ -104,16 +105,15 @@ int mysql_address_init(struct mysql_address *address, const struct uri *uri, str
 	    read_tls(address, uri, err) || read_place(address, uri, err))
 		return -1;
 	if (uri->path[0] && uri->path[1])
-		address->database = strdup(uri->path + 1);
+		address->database = memory_copy(uri->path + 1);
 	if (!address->database && !address->defaults_file && !address->defaults_group) {
 		error_set(err, ERROR_USAGE, 0, "%s: no database: %s://HOST[:PORT]/DATABASE",
 			  uri->scheme, uri->scheme);
 		return -1;
 	}
 	if (uri->user && uri->user[0])
-		address->user = strdup(uri->user);
-	if (uri->password)
-		address->password = strdup(uri->password);
+		address->user = memory_copy(uri->user);
+	address->password = memory_copy(uri->password);
 	return 0;
 }
 

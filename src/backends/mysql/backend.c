@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/version.h"
 #include "lock/uri.h"
 #include "run.h"
@@ -38,9 +39,8 @@ static int check_params(const struct mysql_strategy *strategy, const struct uri 
 {
 	/* The parameter of the strategy, or NULL, stands last. */
 	const char *const known[] = {
-		"strategy", "dialect", "timeout", "connect-timeout", "password-file", "socket",
-		"ssl-ca", "ssl-cert", "ssl-key", "ssl-mode", "defaults-file", "defaults-group",
-		strategy->param, NULL
+		URI_COMMON_PARAMS, "strategy", "dialect", "socket", "ssl-ca", "ssl-cert", "ssl-key",
+		"ssl-mode", "defaults-file", "defaults-group", strategy->param, NULL
 	};
 
 	return uri_check_params(uri, known, err);
@@ -53,11 +53,7 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 
 	if (!strategy || check_params(strategy, uri, err))
 		return NULL;
-	my = calloc(1, strategy->size);
-	if (!my) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return NULL;
-	}
+	my = memory_new(1, strategy->size);
 	my->strategy = strategy;
 	my->base.ops = strategy->ops;
 	my->base.session = strategy->session;

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "conn.h"
 
-#include <errno.h>
+#include <assert.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/net.h"
 #include "api.h"
 #include "sql.h"
@@ -59,13 +57,8 @@ void mysql_conn_close(struct mysql_conn *conn)
 /* Options of the socket that the library does not set; harmless for a Unix socket. */
 static void tune(int fd)
 {
-	static const int on = 1, idle = 15, interval = 5, count = 3;
-
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+	net_keep_alive(fd);
 }
 
 static void set_tls(MYSQL *mysql, const struct mysql_address *address)
@@ -142,10 +135,8 @@ int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address
 	api_start(address->tls != MYSQL_TLS_DISABLED || address->defaults_file ||
 		  address->defaults_group);
 	conn->mysql = mysql_init(NULL);
-	if (!conn->mysql) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
+	if (!conn->mysql)
+		memory_gone();
 	set_options(conn->mysql, address);
 	for (short waits = 0;;) {
 		waits = api_connect(conn->mysql, &target, &broken, waits);
@@ -186,10 +177,9 @@ static char *with_settings(const struct mysql_conn *conn, char *text)
 	const struct sql_value values[] = {
 		SQL_PART("cluster", conn->no_cluster ? "" : sql_session_cluster), SQL_LAST
 	};
-	char *settings = sql_format(sql_session, values), *both;
+	char *settings = sql_format(sql_session, values);
+	char *both = memory_format("%s%s", settings, text);
 
-	if (!settings || asprintf(&both, "%s%s", settings, text) < 0)
-		both = NULL;
 	free(settings);
 	free(text);
 	return both;
@@ -197,15 +187,16 @@ static char *with_settings(const struct mysql_conn *conn, char *text)
 
 void mysql_conn_send(struct mysql_conn *conn, char *text)
 {
-	if (text && conn->fresh)
+	assert(text);
+	if (conn->fresh)
 		text = with_settings(conn, text);
 	conn->text = text;
-	conn->length = text ? strlen(text) : 0;
-	conn->fresh &= !text;
+	conn->length = strlen(text);
+	conn->fresh = false;
 	conn->stage = STAGE_QUERY;
 	conn->waits = 0;
 	conn->pending = true;
-	conn->sent = text != NULL;
+	conn->sent = true;
 	conn->code = 0;
 }
 
@@ -279,11 +270,6 @@ enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_addr
 	int broken;
 
 	*rows = NULL;
-	if (conn->pending && !conn->text) {
-		conn->pending = false;
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return MYSQL_STEP_FAILED;
-	}
 	while (conn->pending) {
 		if (step(conn, &broken, rows)) {
 			if (!limits)

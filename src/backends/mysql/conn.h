@@ -75,8 +75,8 @@ void mysql_conn_close(struct mysql_conn *conn);
 int mysql_conn_fd(const struct mysql_conn *conn);
 
 /*
- * Starts a request of one or more statements. text comes from sql_format() and belongs to the
- * connection from then on; NULL makes mysql_conn_next() fail. Nothing may be pending.
+ * Starts a request of one or more statements. text comes from sql_format(), which has found all of
+ * its keys, and belongs to the connection from then on. Nothing may be pending.
  */
 void mysql_conn_send(struct mysql_conn *conn, char *text);
 

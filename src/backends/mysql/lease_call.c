@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 
 /* How often statements that got in each other's way are tried again, and the pause before. */
 #define ATTEMPTS 8
@@ -111,10 +112,7 @@ static char *join(const struct lease_call *call, const struct lease *lease)
 
 	for (const char *const *text = call->texts; *text; text++)
 		size += strlen(*text);
-	joined = end = malloc(size);
-	if (!joined)
-		return NULL;
-	*end = '\0';
+	joined = end = memory_new(size, 1);
 	for (const char *const *text = call->texts; *text; text++)
 		if (!is_left_out(*text, lease))
 			end = stpcpy(end, *text);
@@ -182,16 +180,12 @@ static int send_once(struct lease *lease, const struct lease_call *call, enum my
 	struct words words;
 	int failed;
 
-	if (!sql) {
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-		return -1;
-	}
 	make_words(lease, call, call->request ? call->request : &nobody, &words);
-	if (prepares)
+	if (prepares) {
 		statement = sql_format(statements[call->statement].text, words.values);
-	if (statement)
 		words_add(&words, (const struct sql_value[]){
 			SQL_TEXT("statement", statement), SQL_LAST });
+	}
 	failed = mysql_run(&lease->my, sql, words.values, how, rows, err);
 	if (prepares && !failed)
 		lease->prepared[call->statement] = lease->my.conn.generation;

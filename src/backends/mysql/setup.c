@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Making tables, or telling an administrator how to. */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "run.h"
 
 static const char create[] = "CREATE TABLE IF NOT EXISTS ";
@@ -42,13 +44,11 @@ int mysql_setup(struct backend *backend, struct error *err)
 		? mysql_run(my, strategy->columns, NULL, MYSQL_REPEAT, NULL, err) : 0;
 }
 
-/* Makes 'USER'@'%', with doubled apostrophes, which work in every sql_mode. NULL: no memory. */
+/* Makes 'USER'@'%', with doubled apostrophes, which work in every sql_mode. */
 static char *quote_account(const char *user)
 {
-	char *text = malloc(2 * strlen(user) + 8), *end = text;
+	char *text = memory_new(2 * strlen(user) + 8, 1), *end = text;
 
-	if (!text)
-		return NULL;
 	*end++ = '\'';
 	for (; *user; user++) {
 		if (*user == '\'' || *user == '\\')
@@ -63,7 +63,7 @@ int mysql_plan(struct backend *backend, char **text, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
 	const char *database = my->address.database, *user = my->address.user;
-	char *account, *sql = NULL;
+	char *account, *sql;
 
 	if (!database) {
 		error_set(err, ERROR_USAGE, 0, "--dry-run needs the database in the URI: "
@@ -71,20 +71,17 @@ int mysql_plan(struct backend *backend, char **text, struct error *err)
 		return -1;
 	}
 	account = quote_account(user ? user : "dlock");
-	*text = NULL;
-	if (account && asprintf(&sql, "USE {database};\n%s"
-				"-- For each account that holds locks, from the hosts it "
-				"comes from:\n%s",
-				my->strategy->tables, my->strategy->grants) > 0) {
-		const struct sql_value values[] = {
-			SQL_NAME("database", database), SQL_PART("account", account), SQL_LAST
-		};
+	sql = memory_format("USE {database};\n%s"
+			    "-- For each account that holds locks, from the hosts it comes from:\n%s",
+			    my->strategy->tables, my->strategy->grants);
 
-		*text = sql_format(sql, values);
-		free(sql);
-	}
+	const struct sql_value values[] = {
+		SQL_NAME("database", database), SQL_PART("account", account), SQL_LAST
+	};
+
+	*text = sql_format(sql, values);
+	assert(*text);
+	free(sql);
 	free(account);
-	if (!*text)
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-	return *text ? 0 : -1;
+	return 0;
 }

@@ -3,8 +3,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "base/memory.h"
 
 static const struct sql_value *find(const struct sql_value *values, const char *key,
 				    size_t length)
@@ -76,9 +77,7 @@ char *sql_format(const char *sql, const struct sql_value values[])
 			return NULL;
 		size += room(value);
 	}
-	text = out = malloc(size);
-	if (!text)
-		return NULL;
+	text = out = memory_new(size, 1);
 	for (rest = sql; (start = next_key(rest, &end)); rest = end + 1) {
 		memcpy(out, rest, (size_t)(start - rest));
 		out += start - rest;

@@ -37,8 +37,8 @@ struct sql_value {
 #define SQL_LAST { .key = NULL }
 
 /*
- * Returns the text, which the caller frees; NULL: out of memory, or a key that is in
- * sql but not in values (NULL: there are none).
+ * Returns the text, which the caller frees. NULL: a key is in sql but not in values (NULL: there
+ * are none), which is a mistake in the program.
  */
 char *sql_format(const char *sql, const struct sql_value values[]);
 
