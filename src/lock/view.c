@@ -46,7 +46,7 @@ const char *lock_view_describe(const struct lock_view *view,
 	return holder_describe(&hold->holder, hold->age_ms, text, HOLDER_DESCRIPTION_SIZE);
 }
 
-int name_list_add(struct name_list *list, const char *name, size_t length)
+void name_list_add(struct name_list *list, const char *name, size_t length)
 {
 	char *copy = memory_copy_part(name, length);
 	struct error ignored;
@@ -56,11 +56,10 @@ int name_list_add(struct name_list *list, const char *name, size_t length)
 		wanted = strcmp(list->names[i], copy) != 0;
 	if (!wanted) {
 		free(copy);
-		return 0;
+		return;
 	}
 	list->names = memory_resize(list->names, list->count + 1, sizeof(*list->names));
 	list->names[list->count++] = copy;
-	return 0;
 }
 
 static int compare_names(const void *a, const void *b)

@@ -37,7 +37,7 @@ struct lock_view {
 	size_t waiter_count;
 };
 
-/* Each adds a zeroed row. */
+/* Each adds a zeroed row, and returns it. */
 struct hold_view *lock_view_add_hold(struct lock_view *view);
 struct waiter_view *lock_view_add_waiter(struct lock_view *view);
 void lock_view_finish(struct lock_view *view);
@@ -51,8 +51,8 @@ struct name_list {
 	size_t count;
 };
 
-/* Adds a copy of length bytes, unless the name is in the list already or is not a valid one. 0. */
-int name_list_add(struct name_list *list, const char *name, size_t length);
+/* Adds a copy of length bytes, unless the name is in the list already or is not a valid one. */
+void name_list_add(struct name_list *list, const char *name, size_t length);
 void name_list_sort(struct name_list *list);
 void name_list_finish(struct name_list *list);
 

@@ -20,8 +20,7 @@ static int64_t milliseconds(const char *microseconds)
 	return microseconds ? strtoll(microseconds, NULL, 10) / 1000 : -1;
 }
 
-/* False when out of memory. */
-static bool read_row(MYSQL_ROW row, unsigned long owner_length, struct lock_view *view)
+static void read_row(MYSQL_ROW row, unsigned long owner_length, struct lock_view *view)
 {
 	const int64_t mode = row[SHOWN_MODE] ? strtoll(row[SHOWN_MODE], NULL, 10) : 0;
 	const uint64_t rank = row[SHOWN_RANK] ? strtoull(row[SHOWN_RANK], NULL, 10) : 0;
@@ -31,11 +30,9 @@ static bool read_row(MYSQL_ROW row, unsigned long owner_length, struct lock_view
 	switch (row[SHOWN_KIND] ? row[SHOWN_KIND][0] : 0) {
 	case 'l':
 		view->fence = rank;
-		return true;
+		break;
 	case 'h':
 		hold = lock_view_add_hold(view);
-		if (!hold)
-			return false;
 		view->held = true;
 		lease_read_mode(mode, &hold->mode, &hold->slots);
 		hold->fence = rank;
@@ -43,17 +40,13 @@ static bool read_row(MYSQL_ROW row, unsigned long owner_length, struct lock_view
 		hold->expires_ms = milliseconds(row[SHOWN_REST]);
 		hold->count = row[SHOWN_HOLDS] ? (int)strtol(row[SHOWN_HOLDS], NULL, 10) : 1;
 		mysql_read_holder(&hold->holder, row[SHOWN_OWNER], owner_length);
-		return true;
+		break;
 	case 'w':
 		waiter = lock_view_add_waiter(view);
-		if (!waiter)
-			return false;
 		lease_read_mode(mode, &waiter->mode, &waiter->slots);
 		waiter->waiting_ms = milliseconds(row[SHOWN_AGE]);
 		mysql_read_holder(&waiter->holder, row[SHOWN_OWNER], owner_length);
-		return true;
-	default:
-		return true;
+		break;
 	}
 }
 
@@ -61,7 +54,6 @@ static bool read_row(MYSQL_ROW row, unsigned long owner_length, struct lock_view
 static int read_view(struct lease *lease, MYSQL_RES *rows, struct lock_view *view,
 		     struct error *err)
 {
-	int failed = 0;
 	MYSQL_ROW row;
 
 	/* Without tables there are no locks. */
@@ -71,12 +63,10 @@ static int read_view(struct lease *lease, MYSQL_RES *rows, struct lock_view *vie
 		mysql_free_result(rows);
 		return mysql_odd(&lease->my, err);
 	}
-	while (!failed && (row = mysql_fetch_row(rows)))
-		failed = read_row(row, mysql_fetch_lengths(rows)[SHOWN_OWNER], view) ? 0 : -1;
+	while ((row = mysql_fetch_row(rows)))
+		read_row(row, mysql_fetch_lengths(rows)[SHOWN_OWNER], view);
 	mysql_free_result(rows);
-	if (failed)
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-	return failed;
+	return 0;
 }
 
 int lease_inspect(struct backend *backend, const char *name, bool listen,
@@ -145,8 +135,7 @@ static int list_pages(struct lease *lease, const char *sql, struct name_list *na
 			memcpy(after, row[0], length);
 			mysql_data_seek(rows, 0);
 		}
-		if (mysql_add_names(rows, names, err))
-			return -1;
+		mysql_add_names(rows, names);
 	} while (count);
 	return 0;
 }

@@ -262,17 +262,13 @@ int mysql_odd(struct mysql_backend *my, struct error *err)
 	return -1;
 }
 
-int mysql_add_names(MYSQL_RES *rows, struct name_list *names, struct error *err)
+void mysql_add_names(MYSQL_RES *rows, struct name_list *names)
 {
 	MYSQL_ROW row;
-	int failed = 0;
 
-	while (!failed && rows && (row = mysql_fetch_row(rows)))
-		failed = name_list_add(names, row[0], mysql_fetch_lengths(rows)[0]);
+	while (rows && (row = mysql_fetch_row(rows)))
+		name_list_add(names, row[0], mysql_fetch_lengths(rows)[0]);
 	mysql_free_result(rows);
-	if (failed)
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-	return failed;
 }
 
 int mysql_event_fd(struct backend *backend)

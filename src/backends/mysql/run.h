@@ -156,8 +156,8 @@ void mysql_end_connection(struct mysql_backend *my, int64_t connection);
 /* For an answer that makes no sense: closes the connection, fills *err, and returns -1. */
 int mysql_odd(struct mysql_backend *my, struct error *err);
 
-/* Adds the names in the first column of rows, and frees these. 0 or -1. */
-int mysql_add_names(MYSQL_RES *rows, struct name_list *names, struct error *err);
+/* Adds the names in the first column of rows (NULL: there are none), and frees rows. */
+void mysql_add_names(MYSQL_RES *rows, struct name_list *names);
 
 /* ---- slots of struct backend_ops that are the same for all strategies ---- */
 

@@ -234,8 +234,6 @@ static void add_hold(struct lock_view *view, const struct record *record)
 {
 	struct hold_view *hold = lock_view_add_hold(view);
 
-	if (!hold)
-		return;
 	hold->holder = record->holder;
 	hold->mode = record->shared ? HOLD_SHARED : HOLD_EXCLUSIVE;
 	hold->fence = (uint64_t)record->fence;
@@ -314,16 +312,13 @@ int session_list(struct backend *backend, struct name_list *names, struct error 
 		return there;
 	if (session_run(session, OVER_HOLDER, sql_session_list, &request, &rows, err))
 		return -1;
-	failed = mysql_add_names(rows, &known, err);
+	mysql_add_names(rows, &known);
 	for (size_t i = 0; !failed && i < known.count; i++) {
 		struct lock_view view = { 0 };
 
 		failed = session_inspect(backend, known.names[i], false, &view, err);
-		if (!failed && view.held &&
-		    name_list_add(names, known.names[i], strlen(known.names[i]))) {
-			error_set(err, ERROR_INTERNAL, 0, "out of memory");
-			failed = -1;
-		}
+		if (!failed && view.held)
+			name_list_add(names, known.names[i], strlen(known.names[i]));
 		lock_view_finish(&view);
 	}
 	name_list_finish(&known);

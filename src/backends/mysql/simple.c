@@ -437,14 +437,12 @@ static int simple_inspect(struct backend *backend, const char *name, bool listen
 	if (!state.held)
 		return 0;
 	hold = lock_view_add_hold(view);
-	if (hold) {
-		hold->holder = state.holder;
-		hold->mode = HOLD_EXCLUSIVE;
-		hold->fence = view->fence = state.fence;
-		hold->age_ms = state.age_us / 1000;
-		hold->expires_ms = state.rest_us / 1000;
-		hold->count = (int)state.holds;
-	}
+	hold->holder = state.holder;
+	hold->mode = HOLD_EXCLUSIVE;
+	hold->fence = view->fence = state.fence;
+	hold->age_ms = state.age_us / 1000;
+	hold->expires_ms = state.rest_us / 1000;
+	hold->count = (int)state.holds;
 	return listen ? waiters_watch(&simple->my, err) : 0;
 }
 
@@ -461,7 +459,8 @@ static int simple_list(struct backend *backend, struct name_list *names, struct 
 	make_words(simple, &request, &words);
 	if (mysql_run(&simple->my, kind_of(simple)->list, words.values, MYSQL_REPEAT, &rows, err))
 		return -1;
-	return mysql_add_names(rows, names, err);
+	mysql_add_names(rows, names);
+	return 0;
 }
 
 static int simple_break(struct backend *backend, const char *name, struct lock_view *view,

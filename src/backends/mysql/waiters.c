@@ -13,16 +13,14 @@
 /* Seconds between two looks at a lock that is held. */
 #define WATCH_S 2
 
-static int add(struct lock_view *view, const char *waiting_ms, const char *info, const char *mark)
+static void add(struct lock_view *view, const char *waiting_ms, const char *info, const char *mark)
 {
 	const char *start = strstr(info, mark), *end = start ? strstr(start, " */") : NULL;
 	struct waiter_view *waiter;
 
 	if (!end)
-		return 0;
+		return;
 	waiter = lock_view_add_waiter(view);
-	if (!waiter)
-		return -1;
 	start += strlen(mark) + 1;
 	waiter->mode = *start == 's' ? HOLD_SHARED : HOLD_EXCLUSIVE;
 	waiter->waiting_ms = waiting_ms ? strtoll(waiting_ms, NULL, 10) : -1;
@@ -32,7 +30,6 @@ static int add(struct lock_view *view, const char *waiting_ms, const char *info,
 	if (waiter->holder.since_ms && clock_wall_ms() - waiter->holder.since_ms >
 	    waiter->waiting_ms)
 		waiter->waiting_ms = clock_wall_ms() - waiter->holder.since_ms;
-	return 0;
 }
 
 int waiters_view(struct mysql_backend *my, const char *name, struct lock_view *view,
@@ -41,7 +38,6 @@ int waiters_view(struct mysql_backend *my, const char *name, struct lock_view *v
 	char mark[WAITERS_MARK_SIZE];
 	MYSQL_RES *rows;
 	MYSQL_ROW row;
-	int failed = 0;
 
 	waiters_mark(my->strategy, name, mark);
 
@@ -49,13 +45,11 @@ int waiters_view(struct mysql_backend *my, const char *name, struct lock_view *v
 
 	if (mysql_run(my, sql_waiters, values, MYSQL_ONCE, &rows, err))
 		return -1;
-	while (!failed && rows && (row = mysql_fetch_row(rows)))
+	while (rows && (row = mysql_fetch_row(rows)))
 		if (row[2])
-			failed = add(view, row[1], row[2], mark);
+			add(view, row[1], row[2], mark);
 	mysql_free_result(rows);
-	if (failed)
-		error_set(err, ERROR_INTERNAL, 0, "out of memory");
-	return failed;
+	return 0;
 }
 
 int waiters_watch(struct mysql_backend *my, struct error *err)
