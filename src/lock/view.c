@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "name.h"
+
+#define PINGS 10
 
 struct hold_view *lock_view_add_hold(struct lock_view *view)
 {
@@ -95,6 +98,42 @@ void findings_add(struct findings *findings, enum severity severity, const char 
 	va_start(args, format);
 	vsnprintf(row->text, sizeof(row->text), format, args);
 	va_end(args);
+}
+
+static int64_t now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+int findings_add_round_trip(struct findings *findings, struct backend *backend,
+			    int (*ping)(struct backend *backend, struct error *err),
+			    const char *where, struct error *err)
+{
+	int64_t start, took, least = INT64_MAX, most = 0, sum = 0;
+	bool slow;
+
+	/* The first request may have to connect and log in. */
+	if (ping(backend, err))
+		return -1;
+	for (int i = 0; i < PINGS; i++) {
+		start = now_us();
+		if (ping(backend, err))
+			return -1;
+		took = now_us() - start;
+		least = took < least ? took : least;
+		most = took > most ? took : most;
+		sum += took;
+	}
+	/* Half of the time that a request has. */
+	slow = most > backend->timeout_ms * 500;
+	findings_add(findings, slow ? FINDING_WARNING : FINDING_OK, "round-trip",
+		     slow ? "raise ?timeout=, and take a longer --ttl" : NULL,
+		     "%.2f ms on average, %.2f to %.2f%s", (double)sum / PINGS / 1000,
+		     (double)least / 1000, (double)most / 1000, where);
+	return 0;
 }
 
 void findings_finish(struct findings *findings)

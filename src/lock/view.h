@@ -74,6 +74,14 @@ struct findings {
 void findings_add(struct findings *findings, enum severity severity, const char *topic,
 		  const char *remedy, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+
+/*
+ * Measures how long requests take, and adds the finding "round-trip", which ends with where. ping
+ * makes one request to the server: 0, or -1 with *err. 0 or -1.
+ */
+int findings_add_round_trip(struct findings *findings, struct backend *backend,
+			    int (*ping)(struct backend *backend, struct error *err),
+			    const char *where, struct error *err);
 void findings_finish(struct findings *findings);
 
 #endif

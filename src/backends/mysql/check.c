@@ -6,49 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/view.h"
 
-#define ROUNDS 10
 /* Beyond this, fences and the ages in status differ visibly between hosts. */
 #define CLOCK_SKEW_MS 1000
 /* Each waiter holds a connection, some holders two; 151 are the servers' default. */
 #define FEW_CONNECTIONS 300
 
-static int64_t now_us(void)
+static int ping(struct backend *backend, struct error *err)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-static int check_round_trip(struct mysql_backend *my, struct findings *findings,
-			    struct error *err)
-{
-	int64_t start, took, least = INT64_MAX, most = 0, sum = 0;
-	bool slow;
-
-	for (int i = 0; i <= ROUNDS; i++) {
-		start = now_us();
-		if (mysql_run(my, "DO 0", NULL, MYSQL_REPEAT, NULL, err))
-			return -1;
-		took = now_us() - start;
-		if (i == 0)
-			continue;	/* the first request connects and logs in */
-		least = took < least ? took : least;
-		most = took > most ? took : most;
-		sum += took;
-	}
-	slow = most > my->base.timeout_ms * 500;
-	findings_add(findings, slow ? FINDING_WARNING : FINDING_OK, "round-trip",
-		     slow ? "raise ?timeout=, and take a longer --ttl" : NULL,
-		     "%.2f ms on average, %.2f to %.2f", (double)sum / ROUNDS / 1000,
-		     (double)least / 1000, (double)most / 1000);
-	return 0;
+	return mysql_run(mysql_from_backend(backend), "DO 0", NULL, MYSQL_REPEAT, NULL, err);
 }
 
 /* What the server says of itself: the rows of check_variables and check_status. */
@@ -195,7 +165,8 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 	struct mysql_backend *my = mysql_from_backend(backend);
 	struct facts facts = { 0 };
 
-	if (check_round_trip(my, findings, err) || check_clock(my, findings, err) ||
+	if (findings_add_round_trip(findings, backend, ping, "", err) ||
+	    check_clock(my, findings, err) ||
 	    read_facts(my, sql_check_variables, &facts, err) ||
 	    read_facts(my, sql_check_status, &facts, err))
 		return -1;

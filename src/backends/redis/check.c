@@ -12,45 +12,8 @@
 #include "lock/view.h"
 #include "lock.h"
 
-#define PINGS 10
 /* With more difference, people see that fences and ages do not fit the clock of their host. */
 #define CLOCK_SKEW_MS 1000
-
-static int64_t now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-static int check_round_trip(struct redis_node *node, struct findings *findings,
-			    struct error *err)
-{
-	static const char *const ping[] = { "PING" };
-	int64_t start, took, least = INT64_MAX, most = 0, sum = 0;
-	redisReply *reply;
-
-	for (int i = 0; i <= PINGS; i++) {
-		start = now_us();
-		reply = redis_node_ask(node, 1, ping, err);
-		took = now_us() - start;
-		if (!reply)
-			return -1;
-		freeReplyObject(reply);
-		if (i == 0)
-			continue;	/* this one includes connecting and logging in */
-		least = took < least ? took : least;
-		most = took > most ? took : most;
-		sum += took;
-	}
-	findings_add(findings, most > node->base.timeout_ms * 500 ? FINDING_WARNING : FINDING_OK,
-		     "round-trip", most > node->base.timeout_ms * 500
-		     ? "raise ?timeout=, and take a longer --ttl" : NULL,
-		     "%.2f ms on average, %.2f to %.2f", (double)sum / PINGS / 1000,
-		     (double)least / 1000, (double)most / 1000);
-	return 0;
-}
 
 static void check_clock(struct redis_node *node, struct findings *findings)
 {
@@ -224,7 +187,7 @@ int redis_check(struct backend *backend, struct findings *findings, struct error
 {
 	struct redis_node *node = &redis_from_backend(backend)->node;
 
-	if (check_round_trip(node, findings, err))
+	if (findings_add_round_trip(findings, backend, redis_setup, "", err))
 		return -1;
 	check_clock(node, findings);
 	check_info(node, findings);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,43 +14,17 @@
 #include "net.h"
 #include "ops.h"
 
-#define PINGS 10
 /* Asked for to learn what is granted: by default at least 2 and at most 20 ticks of 2 s. */
 #define LONG_TTL_MS 3600000
 #define SHORT_TTL_MS 1000	/* the least --ttl */
 
-static int64_t now_us(void)
+/* Asks the leader, as a renewal does. */
+static int ping(struct backend *backend, struct error *err)
 {
-	struct timespec now;
+	struct zk_conn *conn = &zk_from_backend(backend)->conn;
+	const int rc = zk_call_end(zk_sync(conn, "/"));
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-static int check_round_trip(struct zk_backend *zk, struct findings *findings, struct error *err)
-{
-	int64_t start, took, least = INT64_MAX, most = 0, sum = 0;
-	bool slow;
-
-	for (int i = 0; i < PINGS; i++) {
-		int rc;
-
-		start = now_us();
-		/* Goes to the leader and back, as a renewal does. */
-		rc = zk_call_end(zk_sync(&zk->conn, "/"));
-		took = now_us() - start;
-		if (rc != ZOK)
-			return zk_call_error(&zk->conn, rc, "sync", "/", err);
-		least = took < least ? took : least;
-		most = took > most ? took : most;
-		sum += took;
-	}
-	slow = most > zk->base.timeout_ms * 500;
-	findings_add(findings, slow ? FINDING_WARNING : FINDING_OK, "round-trip",
-		     slow ? "raise ?timeout=, and take a longer --ttl" : NULL,
-		     "%.2f ms on average, %.2f to %.2f, through the leader",
-		     (double)sum / PINGS / 1000, (double)least / 1000, (double)most / 1000);
-	return 0;
+	return rc == ZOK ? 0 : zk_call_error(conn, rc, "sync", "/", err);
 }
 
 /* The value of the line "Field: value" of `srvr`; "" when it is not there. */
@@ -207,7 +180,8 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 	if (check_session(zk, findings, err))
 		return -1;
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	if (check_round_trip(zk, findings, err) || check_acl(zk, findings, err))
+	if (findings_add_round_trip(findings, backend, ping, ", through the leader", err) ||
+	    check_acl(zk, findings, err))
 		return -1;
 	check_ensemble(zk, findings);
 	check_transport(zk, findings);
