@@ -49,8 +49,6 @@
  * in lib.lua is the same.
  */
 #define LOAN_MS 4500
-/* After a shorter hold hardly anybody waits for the lock. */
-#define SHORT_HOLD_MS 10
 
 static void redis_close(struct backend *backend)
 {
@@ -385,20 +383,6 @@ static void forget(struct redis_backend *redis)
 		freeReplyObject(reply);
 }
 
-/*
- * Has the waiter that a release wakes hear of it before this process gets its answer. Of the
- * clients that it has an answer for, Redis writes to those first that were the last to get one. So
- * a command without meaning goes in front of the release: with its answer waiting to be written,
- * this process comes after the waiter. After a short hold there is hardly ever a waiter.
- */
-static void let_waiter_hear_first(struct redis_backend *redis)
-{
-	const char *const argv[] = { "EXISTS", redis->node.keys[KEY_LOCK] };
-
-	if (clock_boot_ms() - redis->asked_ms >= SHORT_HOLD_MS)
-		redis_conn_ahead(&redis->node.main, 2, argv);
-}
-
 static enum outcome redis_release(struct backend *backend, const struct request *request,
 				  enum release how, int64_t keep_ms, struct error *err)
 {
@@ -415,8 +399,6 @@ static enum outcome redis_release(struct backend *backend, const struct request 
 		return OUTCOME_ERROR;
 	/* From here on another release must not hand the lock to this token. */
 	redis_conn_close(&redis->node.wake);
-	redis_node_keys(&redis->node, request->name);
-	let_waiter_hear_first(redis);
 	reply = redis_node_script(&redis->node, &script_release, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;

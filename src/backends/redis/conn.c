@@ -138,10 +138,9 @@ static void append(struct redis_conn *conn, int argc, const char *const argv[])
 	free(command);
 }
 
-void redis_conn_ahead(struct redis_conn *conn, int argc, const char *const argv[])
+/* Puts a command of the login in front of the first one, to travel with it. */
+static void put_ahead(struct redis_conn *conn, int argc, const char *const argv[])
 {
-	if (!redis_conn_is_open(conn))
-		return;
 	append(conn, argc, argv);
 	conn->unread++;
 }
@@ -164,10 +163,10 @@ int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
 	if (!conn->reader)
 		memory_gone();
 	if (address->password)
-		redis_conn_ahead(conn, address->user ? 3 : 2, login);
+		put_ahead(conn, address->user ? 3 : 2, login);
 	snprintf(db, sizeof(db), "%ld", address->db);
 	if (address->db && !subscriber)
-		redis_conn_ahead(conn, 2, (const char *const[]){ "SELECT", db });
+		put_ahead(conn, 2, (const char *const[]){ "SELECT", db });
 	return 0;
 }
 
@@ -261,7 +260,7 @@ static redisReply *receive(struct redis_conn *conn, int64_t deadline_ms, struct 
 	return state > 0 ? reply : NULL;
 }
 
-/* An error among the answers that nobody waits for is also the answer to what was sent later. */
+/* When AUTH or SELECT is refused, that is also the answer to the command behind them. */
 static redisReply *receive_last(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	redisReply *reply;

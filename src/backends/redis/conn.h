@@ -60,7 +60,7 @@ struct redis_conn {
 	struct redisReader *reader;
 	char *unsent;
 	size_t unsent_length;
-	int unread;			/* answers to come that belong to no caller */
+	int unread;			/* answers to AUTH and SELECT that are still to come */
 };
 
 /*
@@ -80,12 +80,6 @@ bool redis_conn_is_open(const struct redis_conn *conn);
  */
 struct redisReply *redis_conn_command(struct redis_conn *conn, int argc, const char *const argv[],
 				      struct error *err);
-
-/*
- * Puts a command in front of the next one, to travel with it. Its answer is dropped, but an error
- * becomes the answer to the next command. Does nothing on a closed connection.
- */
-void redis_conn_ahead(struct redis_conn *conn, int argc, const char *const argv[]);
 
 /*
  * Reads what the server has sent unasked. Returns 1 with *reply, which the caller frees; 0: there

@@ -205,8 +205,7 @@ end
 
 -- Hands the lock to the first waiters that are alive, as far as there is room, and tells the waiter
 -- behind them to try after the time that they have for confirming. Their places stay noted in
--- waiters. Removes all keys when there is neither holder nor waiter. Returns nil, or the time (ms)
--- that the last one has got.
+-- waiters. Removes all keys when there is neither holder nor waiter.
 local function hand_over()
   local called
   local line = redis.call('ZRANGE', queue, 0, 1)
@@ -227,5 +226,4 @@ local function hand_over()
     redis.call('DEL', lock, queue, waiters, holders)
     redis.call('PUBLISH', channel .. 'free', 0)
   end
-  return called
 end

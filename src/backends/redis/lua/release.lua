@@ -1,8 +1,8 @@
 -- ARGV: channel, token, keep (ms for which the lock stays taken; 0: none), how ('1': all
 -- acquisitions, '0': one, '2': one, but not the last one), request (see is_counted). Releases the
--- hold, or gives up the place in line. Returns 1 when the lock was held and is free now, 3 when
--- another has it now, 2 when acquisitions are left, 4 when only the last one is left, which stays,
--- 0 when the token held nothing.
+-- hold, or gives up the place in line. Returns 1 when the lock was held until now, 2 when
+-- acquisitions are left, 4 when only the last one is left, which stays, 0 when the token held
+-- nothing.
 local keep = tonumber(ARGV[3])
 look()
 if not holds(token) then
@@ -38,4 +38,5 @@ else
   -- hand_over() removes the key, or gives it to another.
   owner = false
 end
-return hand_over() and 3 or 1
+hand_over()
+return 1
