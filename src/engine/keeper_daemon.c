@@ -63,23 +63,6 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	k->fd = -1;
 }
 
-/* Renews for a query. The lease of a daemon without a process starts anew, for ttl_ms. */
-static void renew_for(struct keeping *k, int64_t ttl_ms, struct grant *grant,
-		      struct keeper_reply *reply)
-{
-	k->own_ms = ttl_ms;
-	/* A run that has joined relies on the end that it was told. */
-	if (k->until_ms != CLOCK_NEVER &&
-	    !(keeping_has_members(k) && k->until_ms > clock_boot_ms() + ttl_ms))
-		keeping_end_after(k, ttl_ms);
-	reply->outcome = k->backend->ops->renew(k->backend, &k->request, grant,
-						&reply->error);
-	if (reply->outcome != OUTCOME_HELD)
-		return;
-	keeping_publish(k, grant);
-	reply->lease_ms = k->until_ms == CLOCK_NEVER ? 0 : ttl_ms;
-}
-
 /* One more acquisition: the lease starts anew, and is never made shorter. */
 static void again_for(struct keeping *k, const struct keeper_query *query, struct grant *grant,
 		      struct keeper_reply *reply)
@@ -97,7 +80,8 @@ static void again_for(struct keeping *k, const struct keeper_query *query, struc
 	if (reply->outcome != OUTCOME_HELD || k->until_ms == CLOCK_NEVER)
 		return;
 	/* The acquisition counts even if this fails: the next renewal notices a loss. */
-	renew_for(k, query->ttl_ms > k->own_ms ? query->ttl_ms : k->own_ms, grant, &renewed);
+	keeping_extend(k, query->ttl_ms > k->own_ms ? query->ttl_ms : k->own_ms,
+		       keeping_has_members(k), grant, &renewed);
 	reply->lease_ms = renewed.lease_ms;
 }
 
@@ -129,7 +113,8 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 					     &reply.error);
 		break;
 	case KEEPER_VERB_RENEW:
-		renew_for(k, query.ttl_ms ? query.ttl_ms : k->own_ms, grant, &reply);
+		keeping_extend(k, query.ttl_ms ? query.ttl_ms : k->own_ms, keeping_has_members(k),
+			       grant, &reply);
 		break;
 	case KEEPER_VERB_VERIFY:
 		asked.mode = HOLD_ANY;

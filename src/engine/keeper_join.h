@@ -47,6 +47,14 @@ void keeping_end_joined(struct keeping *k) __attribute__((noreturn));
 void keeping_end_after(struct keeping *k, int64_t ttl_ms);
 
 /*
+ * Renews for a query. The hold's own TTL is ttl_ms from then on, and a daemon without a process
+ * holds for this long from now. With keep_end an end that was later stays, because runs that have
+ * joined rely on it.
+ */
+void keeping_extend(struct keeping *k, int64_t ttl_ms, bool keep_end, struct grant *grant,
+		    struct keeper_reply *reply);
+
+/*
  * The daemon's answers to KEEPER_VERB_JOIN and KEEPER_VERB_STAY; they close fd. OUTCOME_LOST: the
  * hold is lost.
  */

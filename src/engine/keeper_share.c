@@ -17,6 +17,20 @@ void keeping_end_after(struct keeping *k, int64_t ttl_ms)
 	k->request.until_ms = clock_wall_ms() + ttl_ms;
 }
 
+void keeping_extend(struct keeping *k, int64_t ttl_ms, bool keep_end, struct grant *grant,
+		    struct keeper_reply *reply)
+{
+	k->own_ms = ttl_ms;
+	if (k->until_ms != CLOCK_NEVER &&
+	    !(keep_end && k->until_ms > clock_boot_ms() + ttl_ms))
+		keeping_end_after(k, ttl_ms);
+	reply->outcome = k->backend->ops->renew(k->backend, &k->request, grant, &reply->error);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	keeping_publish(k, grant);
+	reply->lease_ms = k->until_ms == CLOCK_NEVER ? 0 : ttl_ms;
+}
+
 /* What is left of the hold in ms, for a run that enforces its end; 0: it has no end. */
 static int64_t lease_left(const struct keeping *k)
 {
@@ -28,19 +42,15 @@ static int64_t lease_left(const struct keeping *k)
 	return left_ms > 0 ? left_ms : 1;
 }
 
-static void extend(struct keeping *k, struct grant *grant, struct keeper_reply *reply)
+/* Extends the hold for a run that has joined it, or is about to. */
+static void extend_for_run(struct keeping *k, struct grant *grant, struct keeper_reply *reply)
 {
-	const int64_t ttl_ms = k->own_ms;
-
-	if (k->until_ms < clock_boot_ms() + ttl_ms)
-		keeping_end_after(k, ttl_ms);
-	reply->outcome = k->backend->ops->renew(k->backend, &k->request, grant, &reply->error);
+	keeping_extend(k, k->own_ms, true, grant, reply);
 	if (reply->outcome != OUTCOME_HELD)
 		return;
-	keeping_publish(k, grant);
 	reply->fence = grant->fence;
 	reply->lease_ms = lease_left(k);
-	reply->ttl_ms = grant->ttl_ms ? grant->ttl_ms : ttl_ms;
+	reply->ttl_ms = grant->ttl_ms ? grant->ttl_ms : k->own_ms;
 }
 
 /*
@@ -86,7 +96,7 @@ enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *q
 						 &reply.error);
 	outcome = k->leaving ? OUTCOME_HELD : reply.outcome;
 	if (reply.outcome == OUTCOME_HELD) {
-		extend(k, grant, &reply);
+		extend_for_run(k, grant, &reply);
 		outcome = reply.outcome;
 	}
 	if (reply.outcome == OUTCOME_HELD) {
@@ -110,7 +120,7 @@ enum outcome keeping_stay_answer(struct keeping *k, struct grant *grant, int fd)
 {
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
 
-	extend(k, grant, &reply);
+	extend_for_run(k, grant, &reply);
 	keeper_socket_answer(fd, &reply);
 	return reply.outcome;
 }
