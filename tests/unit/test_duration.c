@@ -4,7 +4,7 @@
 #include "unit.h"
 
 #define DAY INT64_C(86400000)
-/* What SPEC and manual promise, written out: 10 years. */
+/* What the manual promises, written out: 10 years. */
 #define LIMIT INT64_C(315360000000)
 
 static const struct {
