@@ -72,7 +72,8 @@ int mysql_plan(struct backend *backend, char **text, struct error *err)
 	}
 	account = quote_account(user ? user : "dlock");
 	sql = memory_format("USE {database};\n%s"
-			    "-- For each account that holds locks, from the hosts it comes from:\n%s",
+			    "-- For each account that holds locks, from the hosts it "
+			    "comes from:\n%s",
 			    my->strategy->tables, my->strategy->grants);
 
 	const struct sql_value values[] = {
