@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "lock/token.h"
@@ -16,14 +15,6 @@ static const char *const severities[] = {
 	[FINDING_OK] = "ok", [FINDING_WARNING] = "warning", [FINDING_ERROR] = "error",
 };
 
-static double milliseconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1000 + (double)now.tv_nsec / 1e6;
-}
-
 /* Takes a lock: shows whether the account has the privileges, and how long a lock takes. */
 static int probe(struct session *session, struct findings *findings, struct error *err)
 {
@@ -33,7 +24,7 @@ static int probe(struct session *session, struct findings *findings, struct erro
 	struct backend *backend = backend_open(session->settings.driver,
 					       &session->settings.uri, err);
 	struct grant grant = { 0 };
-	double start = milliseconds(), held, released;
+	int64_t start_us = clock_read_us(CLOCK_BOOTTIME), held_us, released_us;
 	int failed = -1;
 
 	if (!backend || token_make(token, err))
@@ -43,13 +34,13 @@ static int probe(struct session *session, struct findings *findings, struct erro
 	holder_self(&request.self, "dlock check");
 	if (backend->ops->acquire(backend, &request, &grant, err) != OUTCOME_HELD)
 		goto out;
-	held = milliseconds();
+	held_us = clock_read_us(CLOCK_BOOTTIME);
 	if (backend->ops->release(backend, &request, RELEASE_ALL, 0, err) == OUTCOME_ERROR)
 		goto out;
-	released = milliseconds();
+	released_us = clock_read_us(CLOCK_BOOTTIME);
 	findings_add(findings, FINDING_OK, "probe", NULL,
 		     "a lock was taken in %.2f ms, connection included, and given back in %.2f ms",
-		     held - start, released - held);
+		     (double)(held_us - start_us) / 1000, (double)(released_us - held_us) / 1000);
 	failed = 0;
 out:
 	backend_close(backend);

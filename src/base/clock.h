@@ -21,6 +21,15 @@ static inline int64_t clock_read_ms(clockid_t id)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* The same in us. */
+static inline int64_t clock_read_us(clockid_t id)
+{
+	struct timespec now;
+
+	clock_gettime(id, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
 static inline int64_t clock_boot_ms(void)
 {
 	return clock_read_ms(CLOCK_BOOTTIME);

@@ -101,6 +101,43 @@ const char *text_quote(const char *text, size_t length,
 	return buf;
 }
 
+bool text_next_pair(const char **rest, const char *end, struct text_pair *pair)
+{
+	const char *start, *pair_end, *equals;
+
+	while (*rest < end) {
+		start = *rest;
+		pair_end = memchr(start, '&', (size_t)(end - start));
+		if (!pair_end)
+			pair_end = end;
+		*rest = pair_end + (pair_end < end);
+		equals = memchr(start, '=', (size_t)(pair_end - start));
+		if (!equals)
+			continue;
+		*pair = (struct text_pair){
+			.key = start, .key_length = (size_t)(equals - start),
+			.value = equals + 1, .length = (size_t)(pair_end - equals - 1),
+		};
+		return true;
+	}
+	return false;
+}
+
+bool text_number(const char *text, size_t length, int64_t *number)
+{
+	int64_t sum = 0;
+
+	for (size_t i = 0; i < length; i++) {
+		int digit = text[i] - '0';
+
+		if (digit < 0 || digit > 9 || sum > (INT64_MAX - digit) / 10)
+			return false;
+		sum = sum * 10 + digit;
+	}
+	*number = sum;
+	return true;
+}
+
 char *text_digits(char *buf, uint64_t number)
 {
 	char reversed[TEXT_DIGITS_SIZE];

@@ -37,6 +37,23 @@ size_t text_characters(const char *text);
 const char *text_quote(const char *text, size_t length,
 		       char buf[static TEXT_QUOTE_SIZE]);
 
+/* A part KEY=VALUE of a longer text, neither of them terminated by a NUL. */
+struct text_pair {
+	const char *key;
+	size_t key_length;
+	const char *value;
+	size_t length;
+};
+
+/*
+ * Takes the next pair from the text that begins at *rest and ends at end, and moves *rest behind
+ * the pair. '&' separates the pairs; what has no '=' is passed over. False: there is none more.
+ */
+bool text_next_pair(const char **rest, const char *end, struct text_pair *pair);
+
+/* Is the text nothing but decimal digits, of a number that *number can hold? Empty text is 0. */
+bool text_number(const char *text, size_t length, int64_t *number);
+
 #define TEXT_DIGITS_SIZE 21
 
 /*

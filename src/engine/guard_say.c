@@ -97,7 +97,7 @@ static bool receive_report(int fd, struct report *report, pid_t *sender)
 	return true;
 }
 
-/* One report, from the pipe of fork_command() or the socket of guarding_contain(). */
+/* One report, from the pipe of guarding_fork_command() or the socket of guarding_contain(). */
 static bool next_report(const struct guarding *g, struct report *report, pid_t *sender)
 {
 	*sender = 0;

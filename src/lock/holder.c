@@ -150,25 +150,17 @@ static bool get_text(const char *value, size_t length, char *buf, size_t size)
 	return true;
 }
 
-static bool get_number(const char *value, size_t length, int64_t *number)
+static bool get_number(const char *text, size_t length, int64_t *number)
 {
-	int64_t sum = 0;
-	size_t i;
+	int64_t read;
 
-	for (i = 0; i < length; i++) {
-		int digit = value[i] - '0';
-
-		if (digit < 0 || digit > 9 || sum > (INT64_MAX - digit) / 10)
-			return false;
-		sum = sum * 10 + digit;
-	}
-	if (sum > 0)
-		*number = sum;
-	return sum > 0;
+	if (!text_number(text, length, &read) || !read)
+		return false;
+	*number = read;
+	return true;
 }
 
-static bool get_pair(struct holder *holder, const char *key, size_t key_length,
-		     const char *value, size_t length)
+static bool get_pair(struct holder *holder, const struct text_pair *pair)
 {
 	const struct {
 		const char *key;
@@ -185,29 +177,24 @@ static bool get_pair(struct holder *holder, const char *key, size_t key_length,
 	};
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-		if (strlen(fields[i].key) == key_length && !memcmp(key, fields[i].key, key_length))
-			return fields[i].text
-				? get_text(value, length, fields[i].text, fields[i].size)
-				: get_number(value, length, fields[i].number);
+		if (strlen(fields[i].key) == pair->key_length &&
+		    !memcmp(pair->key, fields[i].key, pair->key_length))
+			return fields[i].text ? get_text(pair->value, pair->length,
+							 fields[i].text, fields[i].size)
+					      : get_number(pair->value, pair->length,
+							   fields[i].number);
 	return false;
 }
 
 int holder_decode(struct holder *holder, const char *text, size_t length)
 {
-	const char *end = text + length, *pair_end, *equals;
+	const char *rest = text;
+	struct text_pair pair;
 	bool any = false;
 
 	memset(holder, 0, sizeof(*holder));
-	while (text < end) {
-		pair_end = memchr(text, '&', (size_t)(end - text));
-		if (!pair_end)
-			pair_end = end;
-		equals = memchr(text, '=', (size_t)(pair_end - text));
-		if (equals)
-			any |= get_pair(holder, text, (size_t)(equals - text), equals + 1,
-					(size_t)(pair_end - equals - 1));
-		text = pair_end + (pair_end < end);
-	}
+	while (text_next_pair(&rest, text + length, &pair))
+		any |= get_pair(holder, &pair);
 	return any ? 0 : -1;
 }
 

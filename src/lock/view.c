@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "name.h"
@@ -100,14 +100,6 @@ void findings_add(struct findings *findings, enum severity severity, const char 
 	va_end(args);
 }
 
-static int64_t now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 int findings_add_round_trip(struct findings *findings, struct backend *backend,
 			    int (*ping)(struct backend *backend, struct error *err),
 			    const char *where, struct error *err)
@@ -119,10 +111,10 @@ int findings_add_round_trip(struct findings *findings, struct backend *backend,
 	if (ping(backend, err))
 		return -1;
 	for (int i = 0; i < PINGS; i++) {
-		start = now_us();
+		start = clock_read_us(CLOCK_BOOTTIME);
 		if (ping(backend, err))
 			return -1;
-		took = now_us() - start;
+		took = clock_read_us(CLOCK_BOOTTIME) - start;
 		least = took < least ? took : least;
 		most = took > most ? took : most;
 		sum += took;

@@ -86,9 +86,53 @@ static void test_digits(void)
 	}
 }
 
+static void test_pairs(void)
+{
+	static const char text[] = "a=1&none&=&b=x=y&&c=";
+	static const struct {
+		const char *key, *value;
+	} pairs[] = { { "a", "1" }, { "", "" }, { "b", "x=y" }, { "c", "" } };
+	const char *rest = text;
+	struct text_pair pair;
+
+	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++) {
+		unit_case("text_next_pair %zu", i);
+		CHECK(text_next_pair(&rest, text + strlen(text), &pair));
+		CHECK_INT(pair.key_length, strlen(pairs[i].key));
+		CHECK(!memcmp(pair.key, pairs[i].key, pair.key_length));
+		CHECK_INT(pair.length, strlen(pairs[i].value));
+		CHECK(!memcmp(pair.value, pairs[i].value, pair.length));
+	}
+	CHECK(!text_next_pair(&rest, text + strlen(text), &pair));
+}
+
+static void test_number(void)
+{
+	static const struct {
+		const char *text;
+		bool valid;
+		int64_t number;
+	} cases[] = {
+		{ "", true, 0 }, { "0", true, 0 }, { "42", true, 42 }, { "007", true, 7 },
+		{ "9223372036854775807", true, INT64_MAX }, { "9223372036854775808", false, -1 },
+		{ "-1", false, -1 }, { " 1", false, -1 }, { "1x", false, -1 },
+	};
+	int64_t number;
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		number = -1;
+		unit_case("text_number '%s'", cases[i].text);
+		CHECK(text_number(cases[i].text, strlen(cases[i].text), &number) ==
+		      cases[i].valid);
+		CHECK_INT(number, cases[i].number);
+	}
+}
+
 int main(void)
 {
 	test_digits();
+	test_pairs();
+	test_number();
 	test_char();
 	test_clean();
 	test_quote();

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 /* "hold " id, mode, five numbers and the holder, with a space between them, newline */
@@ -152,11 +152,8 @@ int file_record_write(const struct file_record *record, int fd)
 /* A clock, so that fences grow even when the file was lost, unless the clock was set back. */
 static uint64_t next_fence(uint64_t last)
 {
-	struct timespec now;
-	uint64_t clock;
+	const uint64_t clock = (uint64_t)clock_read_us(CLOCK_REALTIME);
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	clock = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 	return clock > last ? clock : last + 1;
 }
 

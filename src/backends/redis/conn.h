@@ -8,7 +8,7 @@
  *
  *	redis_conn_open()		before each of the following two
  *	redis_conn_command()		a request and its answer
- *	redis_conn_poll()		a message that nobody asked for: redis_conn_fd() is readable
+ *	redis_conn_poll()		a message that nobody asked for: conn->fd is readable
  *	redis_conn_close()
  */
 #ifndef DLOCK_REDIS_CONN_H

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static const char *const phases[] = {
 	[ZK_TRYING] = "trying", [ZK_WAITING] = "waiting", [ZK_HELD] = "held", [ZK_KEPT] = "kept",
 };
@@ -49,47 +51,28 @@ static bool is(const char *text, size_t length, const char *word)
 	return length == strlen(word) && !memcmp(text, word, length);
 }
 
-static void read_number(const char *text, size_t length, int64_t *number)
+static void read_pair(struct zk_state *state, const struct text_pair *pair)
 {
-	int64_t sum = 0;
+	int64_t number;
 
-	for (size_t i = 0; i < length; i++) {
-		int digit = text[i] - '0';
-
-		if (digit < 0 || digit > 9 || sum > (INT64_MAX - digit) / 10)
-			return;
-		sum = sum * 10 + digit;
-	}
-	*number = sum;
-}
-
-static void read_pair(struct zk_state *state, const char *key, size_t key_length,
-		      const char *value, size_t length)
-{
-	if (is(key, key_length, "state"))
+	if (is(pair->key, pair->key_length, "state"))
 		for (size_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++)
-			if (is(value, length, phases[i]))
+			if (is(pair->value, pair->length, phases[i]))
 				state->phase = (enum zk_phase)i;
 	for (size_t i = 0; i < FIELDS; i++)
-		if (is(key, key_length, fields[i].key))
-			read_number(value, length, number_of(state, &fields[i]));
+		if (is(pair->key, pair->key_length, fields[i].key) &&
+		    text_number(pair->value, pair->length, &number))
+			*number_of(state, &fields[i]) = number;
 }
 
 void zk_state_read(struct zk_state *state, const char *text, size_t length)
 {
-	const char *end = text + length, *pair_end, *equals;
+	const char *rest = text;
+	struct text_pair pair;
 
 	*state = (struct zk_state){ .phase = ZK_UNKNOWN, .count = 1 };
-	while (text < end) {
-		pair_end = memchr(text, '&', (size_t)(end - text));
-		if (!pair_end)
-			pair_end = end;
-		equals = memchr(text, '=', (size_t)(pair_end - text));
-		if (equals)
-			read_pair(state, text, (size_t)(equals - text), equals + 1,
-				  (size_t)(pair_end - equals - 1));
-		text = pair_end + (pair_end < end);
-	}
+	while (text_next_pair(&rest, text + length, &pair))
+		read_pair(state, &pair);
 	if (state->count < 1 || state->count > INT32_MAX)
 		state->count = 1;
 }
