@@ -19,6 +19,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "address.h"
+
 struct backend;
 struct error;
 struct redis_conn;
@@ -40,18 +42,6 @@ struct redis_transport {
 };
 
 extern const struct redis_transport redis_tcp, redis_unix;
-
-/* Which server, and as which user. */
-struct redis_address {
-	const struct redis_transport *transport;
-	char *host;		/* NULL: a Unix socket */
-	uint16_t port;
-	char *unix_path;
-	char *user;		/* NULL: none */
-	char *password;		/* NULL: none */
-	long db;
-	char label[128];	/* for messages: "redis 127.0.0.1:6379" */
-};
 
 struct redis_conn {
 	const struct backend *backend;	/* has the timeouts and the descriptor that cancels */

@@ -11,61 +11,8 @@
 #include "base/memory.h"
 #include "lock/uri.h"
 
-#define DEFAULT_PORT 6379
 #define DEFAULT_PREFIX "dlock:"
 #define MOST_ARGUMENTS 8
-/* How many bytes of a host or a path the label gets. */
-#define LABEL_PLACE 100
-
-static int read_db(const char *text, long *db, struct error *err)
-{
-	char *end;
-
-	*db = strtol(text, &end, 10);
-	if (text[0] >= '0' && text[0] <= '9' && !*end && *db <= 100000)
-		return 0;
-	error_set(err, ERROR_USAGE, 0, "redis: '%s' is not the number of a database", text);
-	return -1;
-}
-
-static int read_tcp_address(struct redis_address *address, const struct uri *uri,
-			    struct error *err)
-{
-	const struct uri_host *host = uri->hosts;
-
-	if (uri->host_count != 1) {
-		error_set(err, ERROR_USAGE, 0, "redis: wants one host, as in "
-			  "redis://HOST[:PORT][/DB]; %zu are given", uri->host_count);
-		return -1;
-	}
-	if (uri->path[0] && uri->path[1] && read_db(uri->path + 1, &address->db, err))
-		return -1;
-	address->transport = &redis_tcp;
-	address->host = memory_copy(host->name);
-	address->port = host->port ? host->port : DEFAULT_PORT;
-	snprintf(address->label, sizeof(address->label),
-		 strchr(host->name, ':') ? "redis [%.*s]:%u" : "redis %.*s:%u", LABEL_PLACE,
-		 host->name, (unsigned)address->port);
-	return 0;
-}
-
-static int read_unix_address(struct redis_address *address, const struct uri *uri,
-			     struct error *err)
-{
-	const char *db = uri_param(uri, "db");
-
-	if (uri->host_count || !uri->path[0]) {
-		error_set(err, ERROR_USAGE, 0,
-			  "redis+unix: wants a socket's path: redis+unix:///PATH[?db=N]");
-		return -1;
-	}
-	if (db && read_db(db, &address->db, err))
-		return -1;
-	address->transport = &redis_unix;
-	address->unix_path = memory_copy(uri->path);
-	snprintf(address->label, sizeof(address->label), "redis %.*s", LABEL_PLACE, uri->path);
-	return 0;
-}
 
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err)
 {
@@ -75,7 +22,7 @@ int redis_node_init(struct redis_node *node, const struct uri *uri, struct error
 	static const char *const unix_known[] = {
 		"prefix", "db", URI_COMMON_PARAMS, NULL
 	};
-	bool tcp = !strcmp(uri->scheme, "redis");
+	const bool tcp = !strcmp(uri->scheme, "redis");
 	const char *prefix = uri_param(uri, "prefix");
 
 	node->main = node->wake = (struct redis_conn){
@@ -83,19 +30,16 @@ int redis_node_init(struct redis_node *node, const struct uri *uri, struct error
 	};
 	if (uri_check_params(uri, tcp ? tcp_known : unix_known, err))
 		return -1;
-	if (tcp ? read_tcp_address(&node->address, uri, err)
-		: read_unix_address(&node->address, uri, err))
-		return -1;
-	node->prefix = memory_copy(prefix ? prefix : DEFAULT_PREFIX);
-	if (uri->user && uri->user[0])
-		node->address.user = memory_copy(uri->user);
-	node->address.password = memory_copy(uri->password);
-	if (node->address.user && !uri->password) {
-		error_set(err, ERROR_USAGE, 0, "redis: user '%s' without a password",
-			  node->address.user);
+	if (tcp && uri->host_count != 1) {
+		error_set(err, ERROR_USAGE, 0, "redis: wants one host, as in "
+			  "redis://HOST[:PORT][/DB]; %zu are given", uri->host_count);
 		return -1;
 	}
-	return 0;
+	if (tcp ? redis_address_tcp(&node->address, uri, uri->hosts, err)
+		: redis_address_unix(&node->address, uri, err))
+		return -1;
+	node->prefix = memory_copy(prefix ? prefix : DEFAULT_PREFIX);
+	return redis_address_login(&node->address, uri, err);
 }
 
 void redis_node_finish(struct redis_node *node)
@@ -104,12 +48,7 @@ void redis_node_finish(struct redis_node *node)
 	redis_conn_close(&node->main);
 	for (int i = 0; i < REDIS_KEYS; i++)
 		free(node->keys[i]);
-	if (node->address.password)
-		explicit_bzero(node->address.password, strlen(node->address.password));
-	free(node->address.password);
-	free(node->address.user);
-	free(node->address.host);
-	free(node->address.unix_path);
+	redis_address_finish(&node->address);
 	free(node->prefix);
 }
 

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+#include "address.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "lock/uri.h"
+#include "conn.h"
+
+#define DEFAULT_PORT 6379
+/* How many bytes of a host or a path the label gets. */
+#define LABEL_PLACE 100
+
+static int read_db(const char *text, long *db, struct error *err)
+{
+	char *end;
+
+	*db = strtol(text, &end, 10);
+	if (text[0] >= '0' && text[0] <= '9' && !*end && *db <= 100000)
+		return 0;
+	error_set(err, ERROR_USAGE, 0, "redis: '%s' is not the number of a database", text);
+	return -1;
+}
+
+int redis_address_tcp(struct redis_address *address, const struct uri *uri,
+		      const struct uri_host *host, struct error *err)
+{
+	if (uri->path[0] && uri->path[1] && read_db(uri->path + 1, &address->db, err))
+		return -1;
+	address->transport = &redis_tcp;
+	address->host = memory_copy(host->name);
+	address->port = host->port ? host->port : DEFAULT_PORT;
+	snprintf(address->label, sizeof(address->label),
+		 strchr(host->name, ':') ? "redis [%.*s]:%u" : "redis %.*s:%u", LABEL_PLACE,
+		 host->name, (unsigned)address->port);
+	return 0;
+}
+
+int redis_address_unix(struct redis_address *address, const struct uri *uri, struct error *err)
+{
+	const char *db = uri_param(uri, "db");
+
+	if (uri->host_count || !uri->path[0]) {
+		error_set(err, ERROR_USAGE, 0,
+			  "redis+unix: wants a socket's path: redis+unix:///PATH[?db=N]");
+		return -1;
+	}
+	if (db && read_db(db, &address->db, err))
+		return -1;
+	address->transport = &redis_unix;
+	address->unix_path = memory_copy(uri->path);
+	snprintf(address->label, sizeof(address->label), "redis %.*s", LABEL_PLACE, uri->path);
+	return 0;
+}
+
+int redis_address_login(struct redis_address *address, const struct uri *uri, struct error *err)
+{
+	if (uri->user && uri->user[0])
+		address->user = memory_copy(uri->user);
+	address->password = memory_copy(uri->password);
+	if (address->user && !uri->password) {
+		error_set(err, ERROR_USAGE, 0, "redis: user '%s' without a password",
+			  address->user);
+		return -1;
+	}
+	return 0;
+}
+
+void redis_address_finish(struct redis_address *address)
+{
+	if (address->password)
+		explicit_bzero(address->password, strlen(address->password));
+	free(address->password);
+	free(address->user);
+	free(address->host);
+	free(address->unix_path);
+}
