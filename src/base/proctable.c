@@ -38,19 +38,22 @@ bool proctable_usable(void)
 {
 	char status[STATUS_SIZE];
 	const char *line;
-	int pid = 0, inner;
+	char *next;
 
 	if (!read_status("self", status))
 		return false;
 	line = strstr(status, "\nPid:");
-	if (!line || sscanf(line, " Pid: %d", &pid) != 1 || pid != getpid())
+	if (!line || strtol(line + strlen("\nPid:"), NULL, 10) != getpid())
 		return false;
 	/*
 	 * A process has a pid in its own namespace and in each one above. The line lists the pids
 	 * from the namespace of this /proc on: with a second number this is a namespace above.
 	 */
 	line = strstr(status, "\nNSpid:");
-	return !line || sscanf(line, " NSpid: %d%*[ \t]%d", &pid, &inner) != 2;
+	if (!line)
+		return true;
+	strtol(line + strlen("\nNSpid:"), &next, 10);
+	return next[strspn(next, " \t")] == '\n';
 }
 
 static bool add_row(struct proctable *table, const struct proctable_row *row)

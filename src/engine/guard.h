@@ -64,7 +64,6 @@ struct guard_plan {
 enum guard_event_type {
 	GUARD_PONG,		/* the answer to guard_ping() */
 	GUARD_UNTIMED,		/* value: errno; the kernel refuses timers, see kernel_timer.h */
-	GUARD_BLIND,		/* no usable /proc: what leaves the command's group is not found */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
 	GUARD_EXPIRING,		/* the lease was not renewed in time: the command is stopped */
 	GUARD_EXEC_FAILED,	/* value: errno */

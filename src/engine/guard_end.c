@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/proctable.h"
 #include "lock/lease.h"
 #include "shared.h"
 
@@ -18,7 +19,7 @@
 /* Sends sig to the command's process group; without /proc, even when the command is gone. */
 static void signal_group(const struct guarding *g, int sig)
 {
-	const pid_t group = g->blind ? g->group : g->command;
+	const pid_t group = proctable_usable() ? g->command : g->group;
 
 	if (group)
 		kill(-group, sig);

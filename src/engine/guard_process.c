@@ -206,15 +206,6 @@ static void guard_loop(struct guarding *g)
 	}
 }
 
-static void warn_of_limits(struct guarding *g)
-{
-	if (!g->kill_timer.made)
-		guarding_tell(g, (struct guard_event){ .type = GUARD_UNTIMED, .value = errno });
-	g->blind = !proctable_usable();
-	if (g->blind && !g->plan->contain)
-		guarding_tell(g, (struct guard_event){ .type = GUARD_BLIND });
-}
-
 void guarding_main(const struct guard_plan *plan, int fd)
 {
 	struct guarding g = {
@@ -228,7 +219,8 @@ void guarding_main(const struct guard_plan *plan, int fd)
 	atomic_store(&plan->shared->guard, getpid());
 	kernel_timer_open(&g.wake_timer, SIGCONT, WAKE_AGAIN_MS);
 	kernel_timer_open(&g.kill_timer, SIGKILL, 0);
-	warn_of_limits(&g);
+	if (!g.kill_timer.made)
+		guarding_tell(&g, (struct guard_event){ .type = GUARD_UNTIMED, .value = errno });
 	switch (guarding_launch(&g)) {
 	case LAUNCHED:
 		break;

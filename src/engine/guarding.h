@@ -47,7 +47,6 @@ struct guarding {
 	pid_t child;		/* the command, or the init of its namespace; 0 once reaped */
 	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
 	pid_t group;		/* the command's, for where /proc cannot be used */
-	bool blind;		/* it cannot be used */
 	int report_fd;		/* where struct report comes from */
 	bool ended;		/* the command has ended, with status */
 	int status;

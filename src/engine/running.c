@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/proctable.h"
 #include "base/signals.h"
 #include "lock/lease.h"
 
@@ -159,12 +160,6 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 			       "the kernel refuses a timer (%s): if all of dlock is stopped, "
 			       "nothing ends the command in time", strerror(event->value));
 		break;
-	case GUARD_BLIND:
-		s->blind = true;
-		supervisor_say(s, SAY_WARNING,
-			       "/proc is missing or not that of this PID namespace: processes "
-			       "that leave the command's process group are not found");
-		break;
 	case GUARD_STUCK:
 		say_stuck(s, event->value, event->uid);
 		/* The guard acts, and this process could do no more. */
@@ -283,6 +278,19 @@ static void end_tree(struct supervisor *s)
 	}
 }
 
+/*
+ * Asked while the command starts, which it would delay by a tenth of a millisecond. A namespace
+ * needs no /proc to end with all that is in it.
+ */
+static void look_for_proc(struct supervisor *s)
+{
+	if (s->run->contain || proctable_usable())
+		return;
+	s->blind = true;
+	supervisor_say(s, SAY_WARNING, "/proc is missing or not that of this PID namespace: "
+		       "processes that leave the command's process group are not found");
+}
+
 void supervisor_run_command(struct supervisor *s)
 {
 	struct keeper_event keeper_said;
@@ -295,6 +303,7 @@ void supervisor_run_command(struct supervisor *s)
 	/* After the order, so that the command need not wait for the message. */
 	if (s->protected)
 		supervisor_say_acquired(s);
+	look_for_proc(s);
 	while (alive) {
 		look_ms = look_local(s, look_ms);
 		if (clock_boot_ms() >= unenforced_end(s))
