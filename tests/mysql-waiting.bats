@@ -344,45 +344,6 @@ last_second() {
 	kill "${busy[@]}"
 }
 
-# prepared WHAT: sets VALUE to how many statements were: Com_prepare_sql, Com_execute_sql
-prepared() {
-	VALUE=$(ask "SHOW GLOBAL STATUS LIKE '$1'" | cut -f 2)
-}
-
-has_prepared() {
-	prepared Com_prepare_sql
-	((VALUE >= $1))
-}
-
-# hand_over: from one who held for a while to one who waited, and is as short as can be
-hand_over() {
-	prepared Com_prepare_sql
-	local before=$VALUE
-	hold --
-	wait_until 5 has_prepared $((before + 1))
-	wait_in_line 1 -- true
-	wait_until 5 has_prepared $((before + 2))
-	local next=$PID
-	release
-	join "$next" 5
-	equal "$status" 0
-	equal "$(<"$ERR")" ""
-}
-
-@test "release and turn are prepared; where no more can be, they go without" {
-	local before
-	prepared Com_execute_sql
-	before=$VALUE
-	hand_over
-	prepared Com_execute_sql
-	# the waiter's own release may have been, or not: its command is short
-	between $((VALUE - before)) 2 3 'statements that were prepared'
-	ask 'SET GLOBAL max_prepared_stmt_count = 0'
-	hand_over
-	ask 'SET GLOBAL max_prepared_stmt_count = DEFAULT'
-	wait_until 2 only_fences
-}
-
 # requests: packets from dlock that the server has taken, by what it sleeps in
 requests() {
 	VALUE=$(ask "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS

@@ -13,8 +13,7 @@
  * ticket lives as long as the connection, so a waiter without a ticket is dead. Waiters sleep in
  * the server, in GET_LOCK on the ticket of the waiter before them (lease_nap). A release, or the
  * end of that connection, wakes the next waiter and nobody else; the waiter then takes its turn
- * with a short request (lease_turn), which the server has prepared before the sleep. The release is
- * prepared while the lock is held.
+ * with a short request (lease_turn).
  *
  * Where there is no ticket to sleep on (shared holds, a holder that left no process) the first in
  * line sleeps in slices, which look in between, and a client that releases interrupts the sleep
@@ -39,8 +38,6 @@
 #define GRANT_US 900000
 /* The error that ends lease_sleep early. */
 #define OUT_OF_RANGE 1690
-/* The release of a hold that is shorter than this is not prepared. */
-#define PREPARE_AFTER_MS 20
 /* More rounds than there can be, as each of them makes progress. */
 #define ROUNDS 200
 
@@ -82,8 +79,6 @@ static void compose_wait(const struct lease *lease, struct lease_call *call)
 		lease_add(call, sql_lease_line_begin, sql_lease_line, sql_lease_line_end);
 	lease_add(call, sql_lease_look, sql_lease_seen_now,
 		  exclusive ? sql_lease_take : sql_lease_join, sql_lease_state, sql_lease_nap);
-	if (exclusive && !lease_is_prepared(lease, LEASE_TURN))
-		lease_add_prepare(call, LEASE_TURN);
 	if (!exclusive)
 		lease_add(call, sql_lease_drop);
 	lease_add(call, sql_lease_target, sql_lease_no_target, sql_lease_tell);
@@ -216,10 +211,7 @@ static enum outcome held(struct lease *lease, const struct request *request,
 {
 	lease->in_line = lease->dozes = lease->napping = lease->woken = false;
 	lease->my.lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
-	lease->request = request;
 	grant->fence = (uint64_t)state->fence;
-	if (lease_mode(request) == 0)
-		grant->event_ms = clock_boot_ms() + PREPARE_AFTER_MS;
 	return OUTCOME_HELD;
 }
 
@@ -301,11 +293,10 @@ static bool take_turn(struct lease *lease, const struct request *request,
 	    lease_mode(request) != 0)
 		return false;
 	lease->woken = false;
-	if (lease->behind)
-		lease_add(&call, sql_lease_behind);
+	lease_add(&call, lease->behind ? sql_lease_behind : "", sql_lease_turn);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
-	if (!lease_update(lease, &call, LEASE_TURN, &rows, &fence)) {
+	if (!lease_update(lease, &call, &rows, &fence)) {
 		lease->unsure = true;
 		return false;
 	}
@@ -320,20 +311,14 @@ static bool take_turn(struct lease *lease, const struct request *request,
 	return true;
 }
 
-/* After a hold has begun: cleans up after the wait, and prepares the release. */
+/* After a hold has begun: cleans up after the wait. */
 static void settle(struct lease *lease)
 {
-	const struct request *request = lease->request;
-	struct lease_call call = { .request = request, .all = true };
-	const bool prepares = request && lease_mode(request) == 0 && !request->min_hold_ms &&
-		!lease_is_prepared(lease, LEASE_LET_GO);
+	struct lease_call call = { .request = NULL };
 
-	if (missing_ticket(lease)[0] || (!lease->unsettled && !prepares))
+	if (missing_ticket(lease)[0] || !lease->unsettled)
 		return;
-	if (lease->unsettled)
-		lease_add(&call, sql_lease_settle);
-	if (prepares)
-		lease_add_prepare(&call, LEASE_LET_GO);
+	lease_add(&call, sql_lease_settle);
 	lease_post(lease, &call);
 	lease->in_line = lease->unsettled = false;
 }

@@ -19,18 +19,11 @@
 #define RING_PAUSE_NS 4000000
 #define LOCK_WAIT_TIMEOUT 1205
 #define UNKNOWN_THREAD 1094
-#define UNKNOWN_STATEMENT 1243
 /* Seconds; servers take no more than the second one, a year. */
 #define LEAST_IDLE 10
 #define MOST_IDLE 31536000
 /* How much a slice of a wait varies, so that waiters do not look all at once. */
 #define JITTER_US 100000
-
-/* The statements that are prepared, and the names that the server knows them by. */
-static const struct { const char *name, *text; } statements[LEASE_STATEMENTS] = {
-	[LEASE_TURN] = { "dlock_turn", sql_lease_turn },
-	[LEASE_LET_GO] = { "dlock_let_go", sql_lease_let_go },
-};
 
 int lease_mode(const struct request *request)
 {
@@ -64,31 +57,12 @@ void lease_add_texts(struct lease_call *call, const char *const *texts)
 	}
 }
 
-void lease_add_prepare(struct lease_call *call, enum lease_statement statement)
-{
-	call->statement = statement;
-	lease_add(call, sql_lease_prepare);
-}
-
-bool lease_is_prepared(const struct lease *lease, enum lease_statement statement)
-{
-	return lease->my.conn.mysql && lease->prepared[statement] == lease->my.conn.generation;
-}
-
-static bool has_text(const struct lease_call *call, const char *text)
-{
-	for (const char *const *t = call->texts; *t; t++)
-		if (*t == text)
-			return true;
-	return false;
-}
-
 /* Texts that use GET_LOCK, which some servers refuse, and those that replace them there. */
 static const struct { const char *text; bool tickets; } ticket_texts[] = {
 	{ sql_lease_ticket, true }, { sql_lease_drop, true }, { sql_lease_rest, true },
 	{ sql_lease_target, true }, { sql_lease_sleep, true }, { sql_lease_untie, true },
-	{ sql_lease_old, true }, { sql_lease_prepare, true }, { sql_lease_line_begin, true },
-	{ sql_lease_line_end, true }, { sql_lease_no_target, false }, { sql_lease_seen_now, false },
+	{ sql_lease_old, true }, { sql_lease_line_begin, true }, { sql_lease_line_end, true },
+	{ sql_lease_no_target, false }, { sql_lease_seen_now, false },
 };
 
 static bool is_left_out(const char *text, const struct lease *lease)
@@ -96,7 +70,7 @@ static bool is_left_out(const char *text, const struct lease *lease)
 	for (size_t i = 0; i < sizeof(ticket_texts) / sizeof(ticket_texts[0]); i++)
 		if (text == ticket_texts[i].text && ticket_texts[i].tickets == lease->no_tickets)
 			return true;
-	return lease->unprepared && text == sql_lease_prepare;
+	return false;
 }
 
 /* The codes by which MariaDB on Galera, Percona's strict mode and proxies refuse GET_LOCK. */
@@ -148,7 +122,6 @@ static void make_words(const struct lease *lease, const struct lease_call *call,
 
 	words_begin(words, request, request->ttl_ms);
 	words_add(words, (const struct sql_value[]){
-		SQL_PART("prepared", statements[call->statement].name),
 		SQL_PART("ticket", name_ticket(words)),
 		SQL_INT("mode", lease_mode(request)),
 		SQL_INT("ttl", call->ttl_ms * 1000),
@@ -175,21 +148,12 @@ static int send_once(struct lease *lease, const struct lease_call *call, enum my
 		     MYSQL_RES **rows, struct error *err)
 {
 	static const struct request nobody = { .name = "", .token = "" };
-	const bool prepares = has_text(call, sql_lease_prepare);
-	char *sql = join(call, lease), *statement = NULL;
+	char *sql = join(call, lease);
 	struct words words;
 	int failed;
 
 	make_words(lease, call, call->request ? call->request : &nobody, &words);
-	if (prepares) {
-		statement = sql_format(statements[call->statement].text, words.values);
-		words_add(&words, (const struct sql_value[]){
-			SQL_TEXT("statement", statement), SQL_LAST });
-	}
 	failed = mysql_run(&lease->my, sql, words.values, how, rows, err);
-	if (prepares && !failed)
-		lease->prepared[call->statement] = lease->my.conn.generation;
-	free(statement);
 	free(sql);
 	return failed;
 }
@@ -215,12 +179,6 @@ static int persist(struct lease *lease, const struct lease_call *call, enum mysq
 			return -1;
 		if (call->looks && lease->my.conn.code == MYSQL_NO_SUCH_TABLE)
 			return 0;
-		/* The server may refuse PREPARE, or one more prepared statement. */
-		if (!lease->unprepared && has_text(call, sql_lease_prepare) &&
-		    !mysql_code_is_contention(lease->my.conn.code)) {
-			lease->unprepared = true;
-			continue;
-		}
 		if (!lease->no_tickets && refuses_tickets(lease->my.conn.code)) {
 			lease->no_tickets = true;
 			continue;
@@ -244,10 +202,8 @@ int lease_rows(struct lease *lease, const struct lease_call *call, enum mysql_ho
 	return persist(lease, call, how, rows, err) ? -1 : 0;
 }
 
-bool lease_update(struct lease *lease, const struct lease_call *call,
-		  enum lease_statement statement, int64_t *rows, int64_t *id)
+bool lease_update(struct lease *lease, const struct lease_call *call, int64_t *rows, int64_t *id)
 {
-	bool prepared = lease_is_prepared(lease, statement), failed;
 	struct error ignored = { 0 };
 
 	if (lease->my.conn.pending)
@@ -256,18 +212,7 @@ bool lease_update(struct lease *lease, const struct lease_call *call,
 	if (!lease->my.conn.mysql)
 		return false;
 	lease->my.only_looks = true;
-	for (;;) {
-		struct lease_call whole = *call;
-
-		whole.statement = statement;
-		lease_add(&whole, prepared ? sql_lease_execute : statements[statement].text);
-		failed = send_once(lease, &whole, MYSQL_ONCE, NULL, &ignored);
-		if (!failed || !prepared || !lease->my.conn.mysql ||
-		    lease->my.conn.code != UNKNOWN_STATEMENT)
-			break;
-		prepared = false;
-	}
-	if (failed)
+	if (send_once(lease, call, MYSQL_ONCE, NULL, &ignored))
 		return false;
 	*rows = (int64_t)mysql_affected_rows(lease->my.conn.mysql);
 	*id = (int64_t)mysql_insert_id(lease->my.conn.mysql);

@@ -225,12 +225,8 @@ static int let_go(struct lease *lease, struct lease_call call)
 {
 	int64_t rows, next;	/* see lease_let_go */
 
-	if (lease->unsettled)
-		lease_add(&call, sql_lease_settle);
-	/* The prepared statement frees all acquisitions, and at once. */
-	if (call.keep_ms || !call.all)
-		lease->prepared[LEASE_LET_GO] = 0;
-	if (!lease_update(lease, &call, LEASE_LET_GO, &rows, &next))
+	lease_add(&call, lease->unsettled ? sql_lease_settle : "", sql_lease_let_go);
+	if (!lease_update(lease, &call, &rows, &next))
 		return -1;
 	lease->in_line = lease->unsettled = false;
 	if (rows != 1)
@@ -239,7 +235,6 @@ static int let_go(struct lease *lease, struct lease_call call)
 	if (next < 1)
 		return -1;
 	lease->ticket = 0;
-	lease->request = NULL;
 	/* If nobody has the ticket now, those who are in line are dead. */
 	clean_up(lease, call.request, next <= 1);
 	return 1;
@@ -289,10 +284,8 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 			return OUTCOME_ERROR;
 		resent |= lease->my.resent;
 	}
-	if (state.done || call.all) {
+	if (state.done || call.all)
 		lease->ticket = 0;
-		lease->request = NULL;
-	}
 	lease->in_line = false;
 	if (!state.done && state.mine && how == RELEASE_ONE && state.holds > 1) {
 		outcome = count(lease, request, -1, &state, err);

@@ -9,17 +9,10 @@
 #define LEASE_SLICE_US 1000000
 #define LEASE_SHORT_SLICE_US 300000	/* where there are no tickets at all */
 
-/*
- * The statements that hand the lock over. They must run quickly: the server parses them ahead of
- * time (PREPARE), and keeps them as long as the connection.
- */
-enum lease_statement { LEASE_TURN, LEASE_LET_GO, LEASE_STATEMENTS };
-
 /* One wish to hold. Connections are named by their generation: see struct mysql_conn. */
 struct lease {
 	struct mysql_backend my;
 	bool no_tickets;	/* GET_LOCK is refused here, or works on one node alone */
-	bool unprepared;	/* PREPARE is refused here */
 	bool in_line;
 	bool waits;		/* it was told that others have the lock */
 	bool behind;		/* others were before it in line, as it was told last */
@@ -28,8 +21,6 @@ struct lease {
 	bool woken;		/* the ticket that it slept on was let go */
 	bool unsure;		/* an answer was lost: the request may still be carried out */
 	bool unsettled;		/* it holds, and lease_settle was not sent yet */
-	unsigned int prepared[LEASE_STATEMENTS];	/* on which connection; 0: none */
-	const struct request *request;	/* what it holds for; NULL: it does not hold */
 	unsigned int ticket;	/* the connection that has our ticket; 0: none */
 	int64_t connection;	/* the number that the server gave to that connection */
 	bool unbroken;		/* that connection acquired the lock, so all waiters sleep on it */
@@ -66,7 +57,6 @@ struct lease_call {
 	const struct request *request;
 	bool looks;	/* changes nothing, so that no table is made either */
 	bool into;	/* the state goes into variables, for lease_tell */
-	enum lease_statement statement;	/* see lease_add_prepare() */
 	/* The values of the same name in the texts. */
 	int64_t ttl_ms, keep_ms, holds, step, first, patience;
 	bool all, again;
@@ -87,13 +77,6 @@ static inline struct lease *lease_of(struct backend *backend)
 void lease_add_texts(struct lease_call *call, const char *const *texts);
 
 /*
- * Adds what prepares the statement, with the values of the call; once in a call. If the server
- * refuses PREPARE, the call is sent again without it.
- */
-void lease_add_prepare(struct lease_call *call, enum lease_statement statement);
-bool lease_is_prepared(const struct lease *lease, enum lease_statement statement);
-
-/*
  * Runs the call, whose last text gives one row of lease_tell. Tries again when statements of
  * several clients got in each other's way. 0; -1: *err; 1: the server would have us wait for a row,
  * and nothing was done.
@@ -102,12 +85,11 @@ int lease_ask(struct lease *lease, const struct lease_call *call, enum mysql_how
 	      struct lease_state *state, struct error *err);
 
 /*
- * Runs the call and then the statement, an UPDATE, over the open connection, and not twice. A
- * prepared statement has the values of the call that prepared it. *rows: how many rows it found;
- * *id: its LAST_INSERT_ID(). false: it is not known what has become of it.
+ * Runs the call, whose last text is an UPDATE, over the open connection, and not twice. *rows: how
+ * many rows the UPDATE found; *id: its LAST_INSERT_ID(). false: it is not known what has become of
+ * it.
  */
-bool lease_update(struct lease *lease, const struct lease_call *call,
-		  enum lease_statement statement, int64_t *rows, int64_t *id);
+bool lease_update(struct lease *lease, const struct lease_call *call, int64_t *rows, int64_t *id);
 
 /* Sends the call; see MYSQL_POST. */
 void lease_post(struct lease *lease, const struct lease_call *call);

@@ -130,14 +130,6 @@ expires = IF(GREATEST(freed + {keep}, keep) > freed, GREATEST(freed + {keep}, ke
 -- name: lease_turnstile
 CONCAT('dlock-line-', SHA1({name}))
 
--- name: lease_prepare
--- Has the server parse ahead of time a statement that must run quickly later.
-SET @statement = {statement};
-PREPARE {prepared} FROM @statement;
-
--- name: lease_execute
-EXECUTE {prepared};
-
 -- name: lease_make
 -- Creates the row of a lock that has none yet.
 INSERT IGNORE INTO dlock_locks (name) VALUES ({name});
