@@ -6,16 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-
-/* UTF-8: every byte but those that continue a character. */
-static size_t count_characters(const char *text)
-{
-	size_t count = 0;
-
-	for (; *text; text++)
-		count += ((unsigned char)*text & 0xc0) != 0x80;
-	return count;
-}
+#include "base/text.h"
 
 int mysql_admit(const struct mysql_strategy *strategy, const struct request *request,
 		struct error *err)
@@ -29,10 +20,10 @@ int mysql_admit(const struct mysql_strategy *strategy, const struct request *req
 	else if (request->mode == HOLD_SHARED && !strategy->shared)
 		error_set(err, ERROR_USAGE, 0, "?%s=%s has no shared holds; ?strategy=lease, row "
 			  "and table have", kind, strategy->name);
-	else if (most && count_characters(request->name) > most)
+	else if (most && text_characters(request->name) > most)
 		error_set(err, ERROR_USAGE, 0, "%s at most %zu characters, this one has %zu; "
 			  "?strategy=lease takes longer ones", strategy->names, most,
-			  count_characters(request->name));
+			  text_characters(request->name));
 	else
 		return 0;
 	return -1;
