@@ -54,17 +54,8 @@ static int open_process(struct pidfd *process, pid_t pid, bool told, struct erro
 /* The command that status shows: the name of the script that the lock is held for. */
 static const char *process_name(pid_t pid, char *buf, size_t size)
 {
-	char path[40];
-	FILE *comm;
-
-	snprintf(buf, size, "dlock acquire");
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	comm = fopen(path, "re");
-	if (!comm)
-		return buf;
-	if (fgets(buf, (int)size, comm))
-		buf[strcspn(buf, "\n")] = '\0';
-	fclose(comm);
+	if (!procstat_name(pid, buf, size))
+		snprintf(buf, size, "dlock acquire");
 	return buf;
 }
 

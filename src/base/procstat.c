@@ -65,6 +65,21 @@ bool procstat_read(const char *pid, struct procstat *stat)
 	return read_stat(path, stat);
 }
 
+bool procstat_name(pid_t pid, char *buf, size_t size)
+{
+	char path[PATH_SIZE];
+	FILE *comm;
+
+	buf[0] = '\0';
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	comm = fopen(path, "re");
+	if (comm && fgets(buf, (int)size, comm))
+		buf[strcspn(buf, "\n")] = '\0';
+	if (comm)
+		fclose(comm);
+	return buf[0] != '\0';
+}
+
 static bool has_ended(const struct procstat *stat)
 {
 	return stat->state == 'Z' || stat->state == 'X';

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The state of a process, from /proc/PID/stat (proc(5)). */
+/* The state of a process, and its name, from /proc/PID (proc(5)). */
 #ifndef DLOCK_PROCSTAT_H
 #define DLOCK_PROCSTAT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 struct procstat {
@@ -24,6 +25,9 @@ bool procstat_read(const char *pid, struct procstat *stat);
  * procstat_read() for pid.
  */
 pid_t procstat_live_thread(const char *pid, const struct procstat *stat);
+
+/* The name of the program, cut to 15 bytes by the kernel. False: not known, and *buf is "". */
+bool procstat_name(pid_t pid, char *buf, size_t size);
 
 /* Opens pid's file, close-on-exec, for procstat_is_stopped(). -1: there is no such file. */
 int procstat_open(const char *pid);

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/procstat.h"
 #include "path.h"
 
 /* Pauses between two tries to enter the section, in which its owner does one read and write. */
@@ -164,21 +165,6 @@ int file_lock_look(const struct file_backend *file, struct file_record *record,
 
 /* ---- processes that do not stand in the record ---- */
 
-static void describe(pid_t pid, struct holder *holder)
-{
-	char path[40];
-	FILE *comm;
-
-	*holder = (struct holder){ .pid = pid };
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	comm = fopen(path, "re");
-	if (!comm)
-		return;
-	if (fgets(holder->command, sizeof(holder->command), comm))
-		holder->command[strcspn(holder->command, "\n")] = '\0';
-	fclose(comm);
-}
-
 /* A line is "7: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF", with "-> " for a waiter. */
 void file_lock_each(const struct file_backend *file, bool waiting, file_lock_visit *visit,
 		    void *context)
@@ -206,7 +192,8 @@ void file_lock_each(const struct file_backend *file, bool waiting, file_lock_vis
 		/* Some file systems have another device number here than for stat(). */
 		if (!waiting && makedev(major_id, minor_id) != info.st_dev)
 			continue;
-		describe(pid, &holder);
+		holder = (struct holder){ .pid = pid };
+		procstat_name(pid, holder.command, sizeof(holder.command));
 		go_on = visit(context, &holder,
 			      strcmp(kind, "READ") ? HOLD_EXCLUSIVE : HOLD_SHARED);
 	}
