@@ -230,25 +230,6 @@ all_get_in() {
 	all_get_in
 }
 
-@test "a record of dlock before, without a byte: alive as long as the file is locked" {
-	printf 'fence %020d\nhold 0123456789abcdef s 7 1 1 0 host=old&user=root&cmd=backup&pid=1&since=1000\n' 7 \
-		>leftover
-	cp leftover "$LOCK_FILE"
-	all_get_in
-	cp leftover "$LOCK_FILE"
-	start flock -s "$LOCK_FILE" sh -c 'echo in; exec sleep 300'
-	line "$OUT"
-	run -1 "$DLOCK" status "$LOCK"
-	matches "$output" 'old pid 1'
-	run --separate-stderr -124 "$DLOCK" run -n --slots 2 "$LOCK" -- true
-	one_line 'held by old'
-	run -0 "$DLOCK" run -n -s "$LOCK" -- true
-	child "$PID"
-	kill -TERM "$CHILD"
-	join "$PID"
-	run -0 "$DLOCK" run -n --slots 2 "$LOCK" -- true
-}
-
 # ---- where the kernel does not answer
 
 @test "where locks of open file descriptions are refused, an error names that" {

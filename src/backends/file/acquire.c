@@ -75,21 +75,6 @@ static enum step take_slot(struct file_backend *file, const struct request *requ
 	return STEP_BUSY;
 }
 
-/*
- * Older versions of dlock wrote holds without a byte into the record. If nobody else has locked
- * the file, these are dead. false: somebody else has locked the file meanwhile, which can happen
- * because the kernel turns a shared lock into an exclusive one, and back, by giving up the one
- * before it takes the other.
- */
-static bool settle_unsure(const struct file_backend *file, struct file_record *record)
-{
-	if (!file_record_unsure(record))
-		return true;
-	if (!flock(file->fd, LOCK_EX | LOCK_NB))
-		record->count = 0;
-	return !flock(file->fd, LOCK_SH | LOCK_NB);
-}
-
 /* May this request hold beside those who hold by the record? */
 static enum step check_record(struct file_backend *file, struct file_record *record,
 			      const struct request *request, struct error *err)
@@ -102,8 +87,6 @@ static enum step check_record(struct file_backend *file, struct file_record *rec
 		return STEP_DONE;
 	}
 	file_record_sift(record, file->fd, FILE_SHARED);
-	if (!settle_unsure(file, record))
-		return STEP_BUSY;
 	step = check_mates(record, request, err);
 	if (step == STEP_DONE && request->mode == HOLD_SLOT)
 		step = take_slot(file, request, err);

@@ -32,20 +32,6 @@ static void read_mode(struct file_hold *hold, const char *mode)
 	}
 }
 
-/* A holder's text begins with a letter, so that a line without a byte is told apart. */
-static const char *read_byte(struct file_hold *hold, const char *text)
-{
-	int64_t byte;
-	int skip = 0;
-
-	if (sscanf(text, "%19" SCNd64 " %n", &byte, &skip) != 1 || !skip)
-		return text;
-	/* Any other number is the section's byte, or no hold's. */
-	if (byte > FILE_SECTION_BYTE && byte < INT64_MAX)
-		hold->byte = byte;
-	return text + skip;
-}
-
 static struct file_hold *add_row(struct file_record *record)
 {
 	record->holds = memory_resize(record->holds, record->count + 1, sizeof(*record->holds));
@@ -55,19 +41,20 @@ static struct file_hold *add_row(struct file_record *record)
 static void read_hold(struct file_record *record, const char *line)
 {
 	struct file_hold hold = { .mode = HOLD_EXCLUSIVE };
-	const char *rest;
 	char mode[12];
 	int skip = 0;
 
-	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %9d %18" SCNd64 " %n",
-		   hold.id, mode, &hold.fence, &hold.count, &hold.keeper, &hold.until_ms,
-		   &skip) != 6 || !skip || !hold.fence)
+	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %9d %18" SCNd64 " %19" SCNd64
+		   " %n", hold.id, mode, &hold.fence, &hold.count, &hold.keeper, &hold.until_ms,
+		   &hold.byte, &skip) != 7 || !skip || !hold.fence)
+		return;
+	/* Any other number is the section's byte, or no hold's. */
+	if (hold.byte <= FILE_SECTION_BYTE || hold.byte == INT64_MAX)
 		return;
 	if (hold.count < 1)
 		hold.count = 1;
 	read_mode(&hold, mode);
-	rest = read_byte(&hold, line + skip);
-	holder_decode(&hold.holder, rest, strlen(rest));
+	holder_decode(&hold.holder, line + skip, strlen(line + skip));
 	*add_row(record) = hold;
 }
 
@@ -231,15 +218,7 @@ void file_record_sift(struct file_record *record, int fd, enum file_taken taken)
 		const struct file_hold *hold = &record->holds[i];
 
 		if (taken != (hold->mode == HOLD_EXCLUSIVE ? FILE_TAKEN : FILE_SHARED) ||
-		    (hold->byte && !byte_locked(fd, hold->byte)))
+		    !byte_locked(fd, hold->byte))
 			remove_at(record, i);
 	}
-}
-
-bool file_record_unsure(const struct file_record *record)
-{
-	for (size_t i = 0; i < record->count; i++)
-		if (!record->holds[i].byte)
-			return true;
-	return false;
 }

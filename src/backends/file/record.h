@@ -9,7 +9,7 @@
  * There is a line for each hold. The mode is x (exclusive), s (shared) or the number of slots.
  * The pid is that of the process of dlock that holds; the holder may have another one, to show,
  * and in another container it means nothing. The hold is alive as long as the byte is locked, see
- * lock.c. Lines that older versions of dlock wrote have no byte.
+ * lock.c.
  */
 #ifndef DLOCK_FILE_RECORD_H
 #define DLOCK_FILE_RECORD_H
@@ -45,7 +45,7 @@ struct file_hold {
 	int count;		/* how often it was acquired */
 	pid_t keeper;
 	int64_t until_ms;	/* wall clock: the keeper frees it then; 0: not by itself */
-	int64_t byte;		/* locked as long as the hold is alive; 0: not known */
+	int64_t byte;		/* locked as long as the hold is alive */
 	struct holder holder;
 };
 
@@ -86,8 +86,5 @@ bool file_record_remove(struct file_record *record, const char *token);
  * show a descriptor its own locks.
  */
 void file_record_sift(struct file_record *record, int fd, enum file_taken taken);
-
-/* Is there a hold without a byte? */
-bool file_record_unsure(const struct file_record *record);
 
 #endif
