@@ -178,25 +178,6 @@ waits() {
 	[[ ! -e ran ]]
 }
 
-@test "a table that earlier versions made gets the columns that it lacks, by setup or on first use" {
-	private_mysql
-	pmy "CREATE USER limited@'%' IDENTIFIED BY 'pw'; GRANT SELECT, INSERT, UPDATE, DELETE ON $MYSQL_DATABASE.* TO limited@'%'"
-	with strategy=advisory "$P_URI"
-	for way in setup run; do
-		"$DLOCK" setup
-		pmy 'ALTER TABLE dlock_sessions DROP COLUMN lease, DROP COLUMN dead_by'
-		run --separate-stderr -122 "$DLOCK" run -b "${DLOCK_BACKEND/$MYSQL_USER:$MYSQL_PASSWORD/limited:pw}" "$LOCK" -- touch ran
-		one_line 'lacks columns.*setup'
-		[[ ! -e ran ]]
-		if [[ $way == setup ]]; then
-			"$DLOCK" setup
-			run -0 "$DLOCK" run -b "${DLOCK_BACKEND/$MYSQL_USER:$MYSQL_PASSWORD/limited:pw}" "$LOCK" -- true
-		else
-			life
-		fi
-	done
-}
-
 # ---- durations
 
 @test "the longest of durations: the lock is held, and by nobody else" {

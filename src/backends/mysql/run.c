@@ -13,8 +13,6 @@
 
 #define TABLE_DENIED 1142
 #define NO_SUCH_VARIABLE 1193
-#define NO_SUCH_COLUMN 1054
-#define COLUMN_EXISTS 1060
 
 static struct mysql_limits limits_of(const struct mysql_backend *my)
 {
@@ -71,32 +69,20 @@ static int attempt(struct mysql_backend *my, const char *sql, const struct sql_v
 	return receive(my, all, rows, err);
 }
 
-/* Runs sql, which makes what the server lacks. 1, also when another client was faster; or -1. */
-static int make(struct mysql_backend *my, const char *sql, const char *denied, struct error *err)
-{
-	if (!attempt(my, sql, NULL, true, NULL, err) || my->conn.code == COLUMN_EXISTS)
-		return 1;
-	if (my->conn.code == TABLE_DENIED)
-		error_set(err, ERROR_REFUSED, 0, "%s: %s", my->address.label, denied);
-	return -1;
-}
-
-/* Makes the table or the column that the server lacks: 1; or -1. 0: the error is another one. */
+/* Makes the tables, if the error is that one is missing: 1; or -1. 0: the error is another one. */
 static int make_missing(struct mysql_backend *my, struct error *err)
 {
-	const struct mysql_strategy *strategy = my->strategy;
+	const char *tables = my->strategy->tables;
 
-	if (!my->conn.mysql)
+	if (!my->conn.mysql || my->conn.code != MYSQL_NO_SUCH_TABLE || my->only_looks || !tables[0])
 		return 0;
-	if (my->conn.code == MYSQL_NO_SUCH_TABLE && !my->only_looks && strategy->tables[0])
-		return make(my, strategy->tables, "tables are missing, and this account may not "
-			    "make them: 'dlock setup --dry-run' prints the SQL for one that may",
-			    err);
-	if (my->conn.code == NO_SUCH_COLUMN && strategy->upgrade)
-		return make(my, strategy->upgrade, "a table of an earlier version lacks columns, "
-			    "and this account may not add them: 'dlock setup' by one that may does",
-			    err);
-	return 0;
+	if (!attempt(my, tables, NULL, true, NULL, err))
+		return 1;
+	if (my->conn.code == TABLE_DENIED)
+		error_set(err, ERROR_REFUSED, 0, "%s: tables are missing, and this account may "
+			  "not make them: 'dlock setup --dry-run' prints the SQL for one that may",
+			  my->address.label);
+	return -1;
 }
 
 int mysql_run(struct mysql_backend *my, const char *sql, const struct sql_value values[],

@@ -40,12 +40,6 @@ struct mysql_strategy {
 	 * when a statement finds that one is missing.
 	 */
 	const char *tables;
-	/*
-	 * columns names columns that tables of earlier versions lack, and upgrade adds them; both
-	 * NULL: there are none. `dlock setup` runs columns; upgrade runs when a statement finds
-	 * that a column is missing.
-	 */
-	const char *columns, *upgrade;
 	/* GRANTs for `dlock setup --dry-run`, with "{account}" and "{database}" in them. */
 	const char *grants;
 	const struct backend_ops *ops;	/* of its family */

@@ -33,15 +33,11 @@ static bool is_made(struct mysql_backend *my, const char *text)
 int mysql_setup(struct backend *backend, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
-	const struct mysql_strategy *strategy = my->strategy;
+	const char *tables = my->strategy->tables;
 
 	/* An account that may not create tables can use those that are there. */
 	my->only_looks = true;
-	if (!is_made(my, strategy->tables) &&
-	    mysql_run(my, strategy->tables, NULL, MYSQL_REPEAT, NULL, err))
-		return -1;
-	return strategy->columns
-		? mysql_run(my, strategy->columns, NULL, MYSQL_REPEAT, NULL, err) : 0;
+	return is_made(my, tables) ? 0 : mysql_run(my, tables, NULL, MYSQL_REPEAT, NULL, err);
 }
 
 /* Makes 'USER'@'%', with doubled apostrophes, which work in every sql_mode. */

@@ -85,8 +85,7 @@ static const struct session_kind table_kind = {
 
 #define SIMPLE(KIND) .ops = &simple_ops, .size = sizeof(struct simple), .simple = &(KIND)
 #define SESSION(KIND) .ops = &session_ops, .size = sizeof(struct session), .session = &(KIND), \
-	.param = "wsrep", .open = session_open, .check = session_check, \
-	.columns = sql_session_columns, .upgrade = sql_session_upgrade
+	.param = "wsrep", .open = session_open, .check = session_check
 
 const struct mysql_strategy mysql_strategies[] = {
 	{ .name = "lease", .ops = &lease_ops, .size = sizeof(struct lease),

@@ -25,16 +25,6 @@ CREATE TABLE IF NOT EXISTS dlock_sessions (
 -- name: session_grants
 GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_sessions TO {account};
 
--- name: session_columns
--- Names the columns that tables of earlier versions lack.
-SELECT lease, dead_by FROM dlock_sessions LIMIT 0;
-
--- name: session_upgrade
--- Adds those columns.
-ALTER TABLE dlock_sessions
-  ADD COLUMN lease BIGINT NOT NULL DEFAULT 0 COMMENT 'microseconds from a renewal to dead_by',
-  ADD COLUMN dead_by BIGINT NOT NULL DEFAULT 0 COMMENT 'its command is dead by then; 0: it is dead';
-
 -- name: session_register
 -- Notes that this connection holds the lock alone. A row of another token whose command may still
 -- be alive belongs to a holder that lost the lock: then nothing is written, and @rest says for how
