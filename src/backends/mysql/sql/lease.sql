@@ -118,6 +118,26 @@ GREATEST(l.freed, IF(l.expires <= {clock}, l.expires, 0)) < {clock} - 900000
 -- of them.
 name = {name} AND token = {token} AND mode = 0 AND expires > {now} AND (holds <= 1 OR {all})
 
+-- name: lease_ours_together
+-- True for the hold of this token among those who hold together; after lease_together.
+name = {name} AND token = {token} AND @held <> 0 AND @until > @now AND expires > @now
+
+-- name: lease_together
+-- Begins a change of those who hold together, for which everybody locks the row of the lock: see
+-- lease_join.
+SET @until = 0;
+ROLLBACK;
+START TRANSACTION;
+SELECT mode, expires INTO @held, @until FROM dlock_locks WHERE name = {name} FOR UPDATE;
+SET @now = {now};
+
+-- name: lease_together_end
+-- Ends a change that frees nothing: the lock lasts as long as the last lease of its holders.
+SET @done = ROW_COUNT();
+SELECT COALESCE(MAX(expires), @now) INTO @until FROM dlock_holders WHERE name = {name};
+UPDATE dlock_locks SET expires = @until WHERE name = {name} AND @done > 0;
+COMMIT;
+
 -- name: lease_freed
 -- Gives back an exclusive hold, or keeps it taken for {keep} microseconds or until the minimum
 -- hold that was agreed at acquisition. A free lock has 0 in expires rather than the current time,
@@ -341,18 +361,11 @@ UPDATE dlock_locks SET {renewed}
   WHERE name = {name} AND token = {token} AND mode = 0 AND expires > @now;
 
 -- name: lease_renew_shared
--- Extends the lease of one of those who hold together; see lease_join for the locking.
-SET @until = 0;
-ROLLBACK;
-START TRANSACTION;
-SELECT mode, expires INTO @held, @until FROM dlock_locks WHERE name = {name} FOR UPDATE;
-SET @now = {now};
+-- Extends the lease of one of those who hold together.
+{lease_together}
 UPDATE dlock_holders SET {renewed}
-  WHERE name = {name} AND token = {token} AND @held <> 0 AND @until > @now AND expires > @now;
-SET @done = ROW_COUNT();
-SELECT COALESCE(MAX(expires), @now) INTO @until FROM dlock_holders WHERE name = {name};
-UPDATE dlock_locks SET expires = @until WHERE name = {name} AND @done > 0;
-COMMIT;
+  WHERE {lease_ours_together};
+{lease_together_end}
 
 -- name: lease_count
 -- Changes the count of a hold that was acquired {holds} times by {step}. When the answer was lost
@@ -363,19 +376,10 @@ SET @done = ROW_COUNT();
 
 -- name: lease_count_shared
 -- Does what lease_count does, for one of those who hold together.
-SET @until = 0;
-ROLLBACK;
-START TRANSACTION;
-SELECT mode, expires INTO @held, @until FROM dlock_locks WHERE name = {name} FOR UPDATE;
-SET @now = {now};
-UPDATE dlock_holders SET
-    holds = {holds} + {step}, {counted}
-  WHERE name = {name} AND token = {token} AND @held <> 0 AND @until > @now AND
-    expires > @now AND holds = {holds};
-SET @done = ROW_COUNT();
-SELECT COALESCE(MAX(expires), @now) INTO @until FROM dlock_holders WHERE name = {name};
-UPDATE dlock_locks SET expires = @until WHERE name = {name} AND @done > 0;
-COMMIT;
+{lease_together}
+UPDATE dlock_holders SET holds = {holds} + {step}, {counted}
+  WHERE {lease_ours_together} AND holds = {holds};
+{lease_together_end}
 
 -- name: lease_let_go
 -- Gives back an exclusive hold when the next waiter sleeps on our ticket. The ticket is let go by
@@ -400,15 +404,10 @@ SET @done = ROW_COUNT();
 SET @done = ROW_COUNT(), @nap = IF(ROW_COUNT() > 0 OR {all}, RELEASE_LOCK({ticket}), 0);
 
 -- name: lease_release_shared
--- Gives back the hold of one of those who hold together; see lease_join for the locking.
-SET @until = 0;
-ROLLBACK;
-START TRANSACTION;
-SELECT mode, expires INTO @held, @until FROM dlock_locks WHERE name = {name} FOR UPDATE;
-SET @now = {now};
+-- Gives back the hold of one of those who hold together.
+{lease_together}
 UPDATE dlock_holders SET expires = GREATEST(@now + {keep}, keep)
-  WHERE name = {name} AND token = {token} AND @held <> 0 AND @until > @now AND
-    expires > @now AND (holds <= 1 OR {all});
+  WHERE {lease_ours_together} AND (holds <= 1 OR {all});
 SET @done = ROW_COUNT();
 DELETE FROM dlock_holders WHERE name = {name} AND expires <= @now;
 SELECT COALESCE(MAX(expires), 0) INTO @until FROM dlock_holders WHERE name = {name};
