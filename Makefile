@@ -58,10 +58,9 @@ have_archive = $(filter /%,$(call archive,$(1)))
 # A library as its archive where there is one, which spares the loader 70 us at each start.
 library = $(or $(call have_archive,lib$(1).a),$(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null))
 
-LIBS := $(call library,inih)
 ifeq ($(WITH_REDIS),yes)
 HIREDIS_CFLAGS := $(shell $(PKG_CONFIG) --cflags hiredis 2>/dev/null)
-LIBS += $(call library,hiredis)
+LIBS := $(call library,hiredis)
 else
 override CPPFLAGS += -DWITHOUT_REDIS
 endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "config.h"
 
-#include <ini.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,18 +13,7 @@
 #include "base/textfile.h"
 #include "lock/uri.h"
 
-/*
- * Debian's inih takes its limits from variables, while upstream's has them compiled in, with lines
- * of at most 198 bytes. The variables are weak, so that dlock links with both.
- */
-extern bool ini_use_stack __attribute__((weak));
-extern bool ini_stop_on_first_error __attribute__((weak));
-extern int ini_max_line __attribute__((weak));
-extern int ini_initial_alloc __attribute__((weak));
-
-#define LINE_BUFFER_SIZE 4096
-
-/* inih silently cuts the name of a section to 49 bytes. */
+#define BLANKS " \t\r\v\f"
 #define SECTION_MAX_BYTES 48
 
 /* The keys before the first section. */
@@ -47,27 +35,22 @@ struct loader {
 	struct config *config;
 	struct error *err;
 	const char *path;
-	const char *next;	/* where in the text the next line begins */
 	int line;		/* the number of the current line, from 1 on */
-	bool failed;
 	bool has[KEYS];		/* the key has stood in this file already */
 	bool has_password;
 	size_t first;		/* in config->backends: the first backend of this file */
 	int section_line;	/* of the latest '[' */
 };
 
+/* Returns false, for its callers to return. */
 static bool fail(struct loader *loader, int line, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Keeps the first error. Returns false, for its callers to return. */
 static bool fail(struct loader *loader, int line, const char *format, ...)
 {
 	char shown[256], text[sizeof(loader->err->message)];
 	va_list args;
 
-	if (loader->failed)
-		return false;
-	loader->failed = true;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -132,16 +115,13 @@ static bool set_uri(struct loader *loader, const char *value)
 	return true;
 }
 
-/* inih calls this function for each "key = value" line. 0: the line is wrong. */
-static int handle(void *user, const char *section, const char *key, const char *value)
+static bool set(struct loader *loader, const char *key, const char *value)
 {
-	struct loader *loader = user;
 	struct config *config = loader->config;
 	bool top = config->backend_count == loader->first;
 	char quoted[TEXT_QUOTE_SIZE];
 	size_t length;
 
-	(void)section;	/* begin_section() has seen the whole name */
 	if (uri_find_password(value, &length))
 		loader->has_password = true;
 	for (size_t i = 0; top && i < KEYS; i++)
@@ -176,10 +156,7 @@ static void add_backend(struct config *config, const char *name, size_t length)
 	};
 }
 
-/*
- * A line that begins with '['. inih alone would not do: it reports no section that has no keys or
- * that comes twice, cuts the name, and ignores what follows the ']'.
- */
+/* A line that begins with '['. */
 static bool begin_section(struct loader *loader, const char *line)
 {
 	const char *name = line + 1, *end = strchr(name, ']');
@@ -187,7 +164,7 @@ static bool begin_section(struct loader *loader, const char *line)
 	struct config *config = loader->config;
 	char quoted[TEXT_QUOTE_SIZE];
 
-	if (!end || !strchr("\n;#", end[1 + strspn(end + 1, " \t\r")]))
+	if (!end || !strchr(";#", end[1 + strspn(end + 1, BLANKS)]))
 		return fail(loader, loader->line, "bad section: write [NAME] and nothing else");
 	/* The name is not quoted: a URI that stands here by mistake may have a password. */
 	if (length == 0 || length > SECTION_MAX_BYTES || !text_is_clean(name, length) ||
@@ -207,62 +184,62 @@ static bool begin_section(struct loader *loader, const char *line)
 	return true;
 }
 
-/*
- * inih calls this function as fgets(). The line is returned without the blanks at its beginning,
- * because inih takes an indented line for a continuation of the value above.
- */
-static char *read_line(char *buf, int size, void *stream)
+/* Takes the blanks off both ends of text. Returns its new beginning. */
+static char *trim(char *text)
 {
-	struct loader *loader = stream;
-	const char *s = loader->next;
-	size_t length;
+	char *end;
 
-	if (loader->failed || !*s)
-		return NULL;
-	loader->line++;
-	if (loader->line == 1 && strncmp(s, "\xef\xbb\xbf", 3) == 0)
-		s += 3;
-	s += strspn(s, " \t\r\v\f");
-	length = strcspn(s, "\n");
-	loader->next = s + length + (s[length] == '\n');
-	if (length + 2 > (size_t)size) {
-		fail(loader, loader->line, "line too long: %zu bytes, at most %d", length,
-		     size - 2);
-		return NULL;
-	}
-	memcpy(buf, s, length);
-	memcpy(buf + length, "\n", 2);
-	return *buf == '[' && !begin_section(loader, buf) ? NULL : buf;
+	text += strspn(text, BLANKS);
+	end = text + strlen(text);
+	while (end > text && strchr(BLANKS, end[-1]))
+		end--;
+	*end = '\0';
+	return text;
 }
 
-static void set_limits(void)
+/* A ';' behind a blank begins a comment. */
+static void cut_comment(char *line)
 {
-	if (&ini_use_stack)
-		ini_use_stack = false;
-	if (&ini_stop_on_first_error)
-		ini_stop_on_first_error = true;
-	if (&ini_max_line)
-		ini_max_line = LINE_BUFFER_SIZE;
-	if (&ini_initial_alloc)
-		ini_initial_alloc = LINE_BUFFER_SIZE;
+	for (char *c = line; *c; c++)
+		if (c > line && *c == ';' && strchr(BLANKS, c[-1])) {
+			*c = '\0';
+			return;
+		}
 }
 
-/* ini_parse_stream() has one pointer for the reader and one for the handler. */
-static int load(struct loader *loader, const char *text)
+static bool read_line(struct loader *loader, char *line)
 {
-	int rc;
+	char *value;
 
-	loader->next = text;
+	line = trim(line);
+	if (!*line || *line == ';' || *line == '#')
+		return true;
+	if (*line == '[')
+		return begin_section(loader, line);
+	cut_comment(line);
+	value = strpbrk(line, "=:");
+	if (!value)
+		return fail(loader, loader->line, "not a setting: write KEY = VALUE");
+	*value++ = '\0';
+	return set(loader, trim(line), trim(value));
+}
+
+static bool load(struct loader *loader, const char *text)
+{
+	char *copy = memory_copy(text), *rest = copy, *line;
+	bool good = true;
+
 	loader->first = loader->config->backend_count;
-	set_limits();
-	rc = ini_parse_stream(read_line, loader, handle, loader);
-	if (rc > 0)	/* the number of the first line that is wrong */
-		fail(loader, rc, "not a setting: write KEY = VALUE");
-	else if (rc < 0)	/* inih: "memory allocation error" */
-		memory_gone();
-	else if (!loader->failed)
-		end_section(loader);
-	return loader->failed ? -1 : 0;
+	/* A mark of UTF-8, which editors on Windows write. */
+	if (!strncmp(rest, "\xef\xbb\xbf", 3))
+		rest += 3;
+	while (good && (line = strsep(&rest, "\n"))) {
+		loader->line++;
+		good = read_line(loader, line);
+	}
+	explicit_bzero(copy, strlen(text));
+	free(copy);
+	return good && end_section(loader);
 }
 
 /* Removes the backends of this file that an earlier file has, too: the earlier one wins. */
@@ -291,7 +268,7 @@ static int load_text(struct config *config, const char *text, const char *path,
 {
 	struct loader loader = { .config = config, .err = err, .path = path };
 
-	if (load(&loader, text) < 0)
+	if (!load(&loader, text))
 		return -1;
 	drop_shadowed(config, loader.first);
 	if (!exposed || !loader.has_password || config->password_exposed)

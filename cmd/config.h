@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Defaults from INI files (libinih). The keys before the first section are backend, ttl, wait and
+ * Defaults from INI files. The keys before the first section are backend, ttl, wait and
  * contain (yes or no). A section has the name of a backend (up to 48 bytes without a blank, ':' or
  * '/', so that the name cannot be mistaken for a URI) and one key, uri:
  *
