@@ -5,11 +5,134 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "uri_layout.h"
+
+/*
+ * The places of the parts of a URI, whatever is in them. The parser and uri_find_password() use
+ * them both, so that the one hides what the other takes for a password.
+ */
+struct layout {
+	bool has_scheme, has_authority;
+	const char *scheme_end;		/* the ':' when there is a scheme */
+	const char *rest;		/* what follows that ':' */
+	const char *authority;		/* after "//"; empty without */
+	const char *authority_end;
+	/*
+	 * From rest up to here an '@' ends a password. This is the beginning of the query, or the
+	 * end of the text where the ports are not numbers: then the authority may be the first half
+	 * of a password that has a '/' or '?' in it.
+	 */
+	const char *at_end;
+	const char *end;
+};
+
+static bool is_alpha(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* Are all ':' outside brackets, from s to end, followed by digits alone? */
+static bool ports_are_numbers(const char *s, const char *end)
+{
+	bool bracket = false;
+
+	while (s < end) {
+		char c = *s++;
+
+		bracket = c == '[' || (bracket && c != ']');
+		if (c != ':' || bracket)
+			continue;
+		if (s == end || !is_digit(*s))
+			return false;
+		while (s < end && is_digit(*s))
+			s++;
+		if (s < end && *s != ',')
+			return false;
+	}
+	return true;
+}
+
+static bool is_path_scheme(const char *scheme, size_t length)
+{
+	return (length == 4 && strncasecmp(scheme, "file", 4) == 0) ||
+	       (length > 5 && strncasecmp(scheme + length - 5, "+unix", 5) == 0);
+}
+
+static void find_parts(struct layout *layout, const char *text)
+{
+	const char *s = text, *end = text + strlen(text), *hosts, *query;
+
+	while (is_alpha(*s) || is_digit(*s) || *s == '+' || *s == '-' || *s == '.')
+		s++;
+	layout->scheme_end = s;
+	layout->has_scheme = is_alpha(*text) && *s == ':';
+	layout->rest = s += *s == ':';
+	layout->has_authority = s[0] == '/' && s[1] == '/';
+	s += layout->has_authority ? 2 : 0;
+	layout->authority = s;
+	s += layout->has_authority ? strcspn(s, "/?#") : 0;
+	layout->authority_end = s;
+	layout->end = end;
+
+	query = memchr(s, '?', (size_t)(end - s));
+	hosts = memrchr(layout->authority, '@', (size_t)(s - layout->authority));
+	layout->at_end = end;
+	if (query && (*layout->rest == '/' || *layout->rest == '?') &&
+	    ports_are_numbers(hosts ? hosts : layout->authority, s))
+		layout->at_end = query;
+	/* In the path of such a scheme an '@' has no meaning. */
+	if (layout->authority == layout->authority_end && *layout->rest == '/' &&
+	    is_path_scheme(text, (size_t)(layout->scheme_end - text)))
+		layout->at_end = layout->rest;
+}
+
+const char *uri_find_password(const char *text, size_t *length)
+{
+	struct layout layout;
+	const char *from, *at, *colon;
+
+	find_parts(&layout, text);
+	at = memrchr(layout.rest, '@', (size_t)(layout.at_end - layout.rest));
+	if (!at)
+		return NULL;
+	from = layout.authority;
+	if (*layout.rest != '/' && *layout.scheme_end == ':')
+		from = layout.scheme_end;	/* "user:password@host" */
+	if (from >= at)
+		return NULL;
+	colon = memchr(from, ':', (size_t)(at - from));
+	if (!colon || colon + 1 == at)
+		return NULL;
+	*length = (size_t)(at - colon - 1);
+	return colon + 1;
+}
+
+const char *uri_redact(const char *text, char *buf, size_t size)
+{
+	static const char stars[] = "***";
+	size_t length, used;
+	const char *password = uri_find_password(text, &length);
+
+	if (!password) {
+		text_clean(text, strlen(text), buf, size);
+		return buf;
+	}
+	used = text_clean(text, (size_t)(password - text), buf, size);
+	used += text_clean(stars, strlen(stars), buf + used, size - used);
+	if (used + 1 < size)	/* otherwise the text is cut here */
+		text_clean(password + length, strlen(password + length), buf + used,
+			   size - used);
+	return buf;
+}
 
 /* A part of the text being parsed. */
 struct span {
@@ -90,7 +213,7 @@ static int put(struct parser *parser, struct span part, const char *what, bool s
 	return 0;
 }
 
-static int check_layout(struct parser *parser, const struct uri_layout *layout)
+static int check_layout(struct parser *parser, const struct layout *layout)
 {
 	size_t rest_length = (size_t)(layout->at_end - layout->rest);
 	const char *at = memchr(layout->rest, '@', rest_length);
@@ -114,7 +237,7 @@ static int parse_port(struct parser *parser, struct span part, struct uri_host *
 	const char *s;
 
 	text_quote(host->name, strlen(host->name), name);
-	for (s = part.s; s < part.end && *s >= '0' && *s <= '9'; s++)
+	for (s = part.s; s < part.end && is_digit(*s); s++)
 		if (port <= UINT16_MAX)
 			port = port * 10 + (unsigned long)(*s - '0');
 	/* Text that is no number may be a password whose "@host" somebody forgot. */
@@ -236,7 +359,7 @@ static int parse_query(struct parser *parser, struct span query)
 }
 
 /* Allocates one block: the arrays first, for alignment, then the strings, each with a NUL. */
-static void allocate(struct parser *parser, const struct uri_layout *layout,
+static void allocate(struct parser *parser, const struct layout *layout,
 		     const char *text)
 {
 	struct uri *uri = parser->uri;
@@ -254,7 +377,7 @@ static void allocate(struct parser *parser, const struct uri_layout *layout,
 	parser->out = (char *)(uri->params + params);
 }
 
-static int parse(struct parser *parser, const struct uri_layout *layout,
+static int parse(struct parser *parser, const struct layout *layout,
 		 const char *text)
 {
 	struct uri *uri = parser->uri;
@@ -283,10 +406,10 @@ int uri_parse(struct uri *uri, const char *text, struct error *err)
 {
 	struct parser parser = { .uri = uri, .err = err };
 	char shown[TEXT_QUOTE_SIZE];
-	struct uri_layout layout;
+	struct layout layout;
 
 	memset(uri, 0, sizeof(*uri));
-	uri_layout(&layout, text);
+	find_parts(&layout, text);
 	if (!layout.has_scheme) {
 		error_set(err, ERROR_USAGE, 0,
 			  "bad URI \"%s\": it must begin with a scheme, such as redis:// or file:",

@@ -114,4 +114,7 @@ size_t uri_encode(const char *text, size_t length, char *buf, size_t size);
  */
 ptrdiff_t uri_decode(char *text, size_t length);
 
+/* The byte that the escape at s ("%2F"), which ends before end, stands for, or -1. */
+int uri_unescape(const char *s, const char *end);
+
 #endif
