@@ -86,6 +86,102 @@ load redis
 	rcli del "$KEY"
 }
 
+# set_is MEMBER SCORE...: the key is a sorted set of just these, and does not expire
+set_is() {
+	equal "$(rcli zrange "$KEY" 0 -1 withscores | tr '\n' ' ')" "$* "
+	equal "$(rcli pttl "$KEY")" -1 "PTTL of the sorted set"
+}
+
+# nothing_touches MEMBER SCORE...: no command takes the sorted set at the key, or changes it
+nothing_touches() {
+	local token=0123456789abcdef0123456789abcdef args
+	for args in 'run -n' 'run -n --shared' 'run -n --slots 3' 'run -w 300ms' 'run -w 300ms --slots 3'; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -124 "$DLOCK" $args "$LOCK" -- true
+		one_line "^dlock: $LOCK: held by"
+		set_is "$@"
+	done
+	for args in renew verify release; do
+		run -123 "$DLOCK" $args "$LOCK" "$token"
+		set_is "$@"
+	done
+	# of a name that is a member of the set, too
+	for args in renew verify release; do
+		run -123 "$DLOCK" $args "$LOCK" "$1"
+		set_is "$@"
+	done
+	run -1 "$DLOCK" status "$LOCK"
+	matches "${lines[1]}" "^$LOCK +exclusive .* another client$"
+	run --separate-stderr -122 "$DLOCK" break --yes "$LOCK"
+	one_line "key '$KEY' is a zset of another program"
+	set_is "$@"
+}
+
+@test "a sorted set of another program is held, and nothing writes to it" {
+	local member=11111111111111111111111111111111
+	rcli zadd "$KEY" 1 $member 2 b
+	nothing_touches $member 1 b 2
+	# what dlock has noted beside the key of another hold makes the set no more its own
+	rcli hset "{$KEY}:holders" mode s b '1 1 1 ttl=1000&host=h'
+	nothing_touches $member 1 b 2
+	rcli del "{$KEY}:holders"
+	# its turn comes when the set is gone
+	wait_in_line 1 -- true
+	rcli del "$KEY"
+	join "$PID" 8
+	equal "$status" 0
+	only_fences
+}
+
+@test "a large sorted set of another program is not read whole" {
+	rcli eval "for i = 1, 200000 do redis.call('ZADD', KEYS[1], i, 'member' .. i) end" 1 "$KEY"
+	rcli hset "{$KEY}:holders" mode s
+	rcli config resetstat
+	run -124 "$DLOCK" run -n --shared "$LOCK" -- true
+	local reads
+	reads=$(rcli info commandstats | sed -n 's/^cmdstat_hget:calls=\([0-9]*\).*/\1/p')
+	between "$reads" 1 20 "how often the script looked up a note"
+	equal "$(rcli zcard "$KEY")" 200000
+	rcli del "$KEY" "{$KEY}:holders"
+}
+
+@test "a member that another program adds to the set of a shared hold stays, and ends the hold" {
+	hold -t 1s --shared --
+	rcli zadd "$KEY" 1 stranger
+	rcli persist "$KEY"
+	run --separate-stderr -124 "$DLOCK" run -n --shared "$LOCK" -- true
+	equal "$(rcli zscore "$KEY" stranger)" 1
+	join "$HOLDER" 8
+	equal "$status" 123
+	matches "$(<"$HOLDER_ERR")" 'lock lost: .* belongs to somebody else now'
+	equal "$(rcli zscore "$KEY" stranger)" 1
+	rcli del "$KEY"
+}
+
+# semaphore LIMIT TIMEOUT MEMBER: the steps in which redis-semaphore's Semaphore takes the key, with
+# its timeout in ms; prints 1 or 0
+semaphore() {
+	rcli eval "local time = redis.call('TIME')
+		local now = time[1] * 1000 + math.floor(time[2] / 1000)
+		redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[2])
+		if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[1]) then return 0 end
+		redis.call('ZADD', KEYS[1], now, ARGV[3])
+		redis.call('PEXPIRE', KEYS[1], ARGV[2])
+		return 1" 1 "$KEY" "$@"
+}
+
+@test "a semaphore that scores its members by the past is not taken from its holders" {
+	equal "$(semaphore 2 60000 first)" 1
+	equal "$(semaphore 2 60000 second)" 1
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	run -124 "$DLOCK" run -n --slots 5 "$LOCK" -- true
+	equal "$(semaphore 2 60000 third)" 0
+	equal "$(rcli zrange "$KEY" 0 -1 | tr '\n' ' ')" "first second "
+	rcli zrem "$KEY" first second
+	run -0 "$DLOCK" run -n "$LOCK" -- true
+	only_fences
+}
+
 @test "a foreign client that frees the key, or lets it expire, is noticed" {
 	rcli set "$KEY" abc px 600000
 	wait_in_line 1 -- true

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "lock/view.h"
 #include "lock.h"
@@ -56,7 +57,7 @@ static bool read_view(const redisReply *reply, struct lock_view *view)
 {
 	redisReply *const *e = reply->element;
 
-	if (!redis_has_shape(reply, "saa"))
+	if (!redis_has_shape(reply, "saas"))
 		return false;
 	view->fence = strtoull(e[0]->str, NULL, 10);
 	for (size_t i = 0; i < e[1]->elements; i++)
@@ -76,6 +77,7 @@ static int look(struct redis_backend *redis, const char *name, const char *then_
 	const char *const arguments[] = { then_break, NULL };
 	redisReply *reply = redis_node_script(&redis->node, &script_inspect, &request, arguments,
 					      err);
+	int result = 0;
 
 	if (!reply)
 		return -1;
@@ -83,8 +85,14 @@ static int look(struct redis_backend *redis, const char *name, const char *then_
 		redis_node_odd(&redis->node, reply, err);
 		return -1;
 	}
+	if (reply->element[3]->str[0]) {
+		error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' is a %.20s of another program: "
+			  "dlock does not delete it", redis->node.address.label,
+			  redis->node.keys[KEY_LOCK], reply->element[3]->str);
+		result = -1;
+	}
 	freeReplyObject(reply);
-	return 0;
+	return result;
 }
 
 int redis_inspect(struct backend *backend, const char *name, bool listen,

@@ -1,5 +1,7 @@
--- ARGV: channel, token (unused), break ('1': takes the lock away from the holders that are shown).
--- Returns {fence, holds, waiters}. A hold is {text, mode, fence, age, expires, count}, a waiter is
+-- ARGV: channel, token (unused), break ('1': takes the lock away from the holders that are shown,
+-- unless the key is neither a string nor dlock's).
+-- Returns {fence, holds, waiters, type}. type: of the key, when that is why it was not broken, or
+-- ''. A hold is {text, mode, fence, age, expires, count}, a waiter is
 -- {text, mode, waiting}. Times are in ms; -1: there is none.
 look()
 local function ms_since(us)
@@ -28,9 +30,14 @@ for _, who in ipairs(living(redis.call('ZRANGE', queue, 0, -1))) do
   local place, mode, _, _, text = waiter(who)
   if place then table.insert(waits, {text, mode, ms_since(place)}) end
 end
-if owner and ARGV[3] == '1' then
+local kept = ''
+if ARGV[3] == '1' and owner and not set then
+  local kind = redis.call('TYPE', lock).ok
+  if kind ~= 'string' then kept = kind end
+end
+if owner and ARGV[3] == '1' and kept == '' then
   redis.call('DEL', lock, holders)
   owner, set = false, false
   hand_over()
 end
-return {redis.call('GET', fence) or '0', holds_now, waits}
+return {redis.call('GET', fence) or '0', holds_now, waits, kept}

@@ -34,15 +34,32 @@ local function digits(n)
 end
 
 -- The value of the lock's key. owner: the string, '' for another type, false when there is no key;
--- set: the value is a sorted set of holders.
+-- set: the value is a sorted set of dlock's holders. Everything that is neither a string nor such a
+-- set belongs to another program: it counts as a hold, and no script writes to it.
 local owner, set = false, false
+
+-- Is the sorted set at the lock's key dlock's? Then holders has the mode, and a note for each
+-- member. The search stops at the first member that has none, so that a large set of another
+-- program costs little.
+local function is_ours()
+  if not redis.call('HGET', holders, 'mode') then return false end
+  local from = 0
+  repeat
+    local members = redis.call('ZRANGE', lock, from, from + 99)
+    for _, who in ipairs(members) do
+      if not redis.call('HGET', holders, who) then return false end
+    end
+    from = from + 100
+  until #members < 100
+  return true
+end
 
 -- Reads the lock, and removes holders from the set whose lease has ended.
 local function look()
   owner, set = redis.pcall('GET', lock), false
   if type(owner) ~= 'table' then return end
   owner = ''
-  if redis.call('TYPE', lock).ok ~= 'zset' then return end
+  if redis.call('TYPE', lock).ok ~= 'zset' or not is_ours() then return end
   local over = redis.call('ZRANGEBYSCORE', lock, '-inf', digits(now_ms()))
   for _, who in ipairs(over) do
     redis.call('ZREM', lock, who)
@@ -198,6 +215,8 @@ local function hand_to(who, mode, asked, till)
     lend(who, ms)
   else
     if not owner then redis.call('DEL', lock, holders) end
+    -- Marks the member as dlock's until the waiter writes its note.
+    redis.call('HSET', holders, who, 'called')
     put(who, mode, ms)
   end
   return ms
