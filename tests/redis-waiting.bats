@@ -265,6 +265,13 @@ shown() {
 
 # ---- a lock that is lent by the message that wakes the waiter (see redis.c)
 
+# held_by_stranger [redis_at DIR]: a dlock that neither renews nor releases holds the lock
+held_by_stranger() {
+	local redis=("${@:-rcli}")
+	"${redis[@]}" set "$KEY" stranger px 600000
+	"${redis[@]}" hset "{$KEY}:holders" stranger '1 1 1 host=h'
+}
+
 # wake_up FENCE [LATE]: what a release says to the only waiter; asked LATE ms before its last try
 wake_up() {
 	local token note asked
@@ -362,7 +369,7 @@ lent_whole() {
 }
 
 @test "lent what another holds: the command ends at once" {
-	rcli set "$KEY" stranger px 600000
+	held_by_stranger
 	wait_in_line 1 -- sh -c 'touch ran; exec sleep 300'
 	wake_up 7
 	join "$PID" 3
@@ -370,11 +377,11 @@ lent_whole() {
 	matches "$(<"$ERR")" 'lock lost: .* belongs to somebody else now'
 	[[ -e ran ]]
 	equal "$(rcli get "$KEY")" stranger
-	rcli del "$KEY"
+	rcli del "$KEY" "{$KEY}:holders"
 }
 
 @test "a loan on another try than the last is none" {
-	rcli set "$KEY" stranger px 600000
+	held_by_stranger
 	wait_in_line 1 -- touch ran
 	wake_up 7 1
 	holds_for 1000 alive "$PID"
@@ -421,8 +428,7 @@ monitor() {
 
 @test "a waiter costs one request in 5 s at most" {
 	private_redis
-	# someone who neither renews nor releases
-	redis_at "$P_DIR" set "$KEY" stranger px 600000
+	held_by_stranger redis_at "$P_DIR"
 	for _ in {1..10}; do
 		start "$DLOCK" run -b "$P_URI" "$LOCK" -- true
 	done
@@ -431,6 +437,20 @@ monitor() {
 	holds_for 11000 p_waiters 10
 	# in 11 s three of each can be seen
 	between "$(requests)" 0 30 requests
+	redis_at "$P_DIR" del "$KEY"
+}
+
+@test "another program's lock: the first waiter costs 4 requests a second, the others as ever" {
+	private_redis
+	redis_at "$P_DIR" set "$KEY" stranger px 600000
+	for _ in {1..10}; do
+		start "$DLOCK" run -b "$P_URI" "$LOCK" -- true
+	done
+	wait_until 10 p_waiters 10
+	monitor
+	holds_for 11000 p_waiters 10
+	# in 11 s three of each of the nine, and one of the first each 200 to 300 ms
+	between "$(requests)" 25 $((27 + 56)) requests
 	redis_at "$P_DIR" del "$KEY"
 }
 

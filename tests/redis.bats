@@ -199,6 +199,63 @@ semaphore() {
 	only_fences
 }
 
+@test "the release of a foreign client is noticed within half a second, and the next one's turn comes" {
+	local n start waiter
+	for n in 1 2 3; do
+		rcli set "$KEY" abc px 600000
+		wait_in_line 1 -- true
+		waiter=$PID
+		wait_in_line 2 -- true
+		holds_for 600 alive "$waiter"
+		now
+		start=$NOW
+		rcli del "$KEY"
+		join "$waiter" 7
+		now
+		equal "$status" 0
+		# half a second for a busy machine
+		between $((NOW - start)) 0 1000 "ms until the first in line ran"
+		join "$PID" 2
+		equal "$status" 0
+	done
+	only_fences
+}
+
+@test "the first in line gives up: the next one looks for the release of a foreign client" {
+	local start first
+	rcli set "$KEY" abc px 600000
+	wait_in_line 1 -- true
+	first=$PID
+	wait_in_line 2 -- true
+	kill -TERM "$first"
+	join "$first"
+	wait_until 2 waiters 1
+	now
+	start=$NOW
+	rcli del "$KEY"
+	join "$PID" 7
+	now
+	equal "$status" 0
+	between $((NOW - start)) 0 1000
+	only_fences
+}
+
+@test "a foreign client that takes the lock again 15 ms after each release: dlock's turn comes" {
+	sh -c 'while [ ! -e ran ]; do
+		redis-cli -p "$0" set "$1" abc nx px 60000
+		sleep 0.1
+		redis-cli -p "$0" eval "if redis.call([[GET]], KEYS[1]) == [[abc]] then
+			redis.call([[DEL]], KEYS[1]) end" 1 "$1"
+		sleep 0.015
+	done' "$REDIS_PORT" "$KEY" >/dev/null 3>&- 4>&- &
+	SERVICES+=("$!")
+	wait_until 5 key_is abc
+	start "$DLOCK" run "$LOCK" -- touch ran
+	join "$PID" 30
+	equal "$status" 0
+	[[ -e ran ]]
+}
+
 # redis_py TIMEOUT [STATEMENT]: takes redis-py's Lock on $LOCK, waits for it so many
 # seconds at most, runs STATEMENT while it holds it and prints whether it got it
 redis_py() {

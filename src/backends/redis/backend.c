@@ -22,8 +22,9 @@
  *
  * A waiter that is dead has no listener and is left out at once. A waiter that hangs loses its turn
  * to the next one, which is told to try after the time that the lock was handed over for. Holders
- * die, and other programs know nothing of queues: so each waiter also tries every 5 s, and the
- * first in line when the holder's lease ends.
+ * die, so each waiter also tries every 5 s, and the first in line when the holder's lease ends.
+ * Other programs know nothing of queues and wake nobody: while one of them holds the lock, the
+ * first in line, and no other waiter, tries about every 250 ms.
  */
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
@@ -42,6 +43,12 @@
 /* How often a waiter tries without being woken. */
 #define LOOK_MS 5000
 #define LOOK_JITTER_MS 500
+/*
+ * The same for the first in line while another program holds the lock. The pause varies, because a
+ * program that takes and releases the lock at a steady pace could otherwise hold it at every try.
+ */
+#define FOREIGN_LOOK_MS 200
+#define FOREIGN_JITTER_MS 100
 /* The least pause before the first in line tries again when a lease is about to end. */
 #define LOOK_LEAST_MS 20
 /*
@@ -80,11 +87,13 @@ static enum outcome odd_reply(struct redis_backend *redis, redisReply *reply,
 
 /* ---- acquiring ---- */
 
-static int64_t next_look(int64_t pttl_ms, int64_t ahead)
+static int64_t next_look(int64_t pttl_ms, int64_t ahead, bool foreign)
 {
 	int64_t now = clock_boot_ms(), look_ms = now + LOOK_MS + rand() % LOOK_JITTER_MS;
 	int64_t expiry_ms = now + (pttl_ms > LOOK_LEAST_MS ? pttl_ms + 2 : LOOK_LEAST_MS);
 
+	if (ahead == 0 && foreign)
+		look_ms = now + FOREIGN_LOOK_MS + rand() % FOREIGN_JITTER_MS;
 	/* -1: the lock has no lease, and only its holder ends it. */
 	if (ahead == 0 && pttl_ms != -1 && expiry_ms < look_ms)
 		return expiry_ms;
@@ -106,7 +115,7 @@ static const char *mode_of(const struct request *request, char buf[static REDIS_
 	return "x";
 }
 
-/* Reads {1, fence} or {0, pttl, ahead, holder, age}: see acquire.lua. */
+/* Reads {1, fence} or {0, pttl, ahead, holder, age, foreign}: see acquire.lua. */
 static enum outcome read_grant(const redisReply *reply, struct grant *grant)
 {
 	redisReply *const *e = reply->element;
@@ -115,11 +124,11 @@ static enum outcome read_grant(const redisReply *reply, struct grant *grant)
 		grant->fence = strtoull(e[1]->str, NULL, 10);
 		return grant->fence ? OUTCOME_HELD : OUTCOME_ERROR;
 	}
-	if (!redis_has_shape(reply, "iiisi") || e[0]->integer != 0)
+	if (!redis_has_shape(reply, "iiisii") || e[0]->integer != 0)
 		return OUTCOME_ERROR;
 	grant->ahead = e[2]->integer;
 	grant->age_ms = e[4]->integer;
-	grant->retry_ms = next_look(e[1]->integer, grant->ahead);
+	grant->retry_ms = next_look(e[1]->integer, grant->ahead, e[5]->integer);
 	if (holder_decode(&grant->holder, e[3]->str, e[3]->len))
 		grant->holder = (struct holder){ 0 };
 	return OUTCOME_BUSY;

@@ -2,7 +2,8 @@
 -- holder, asked (the client's name for this try), loan (for how long from now, in ms, the server
 -- may lend the lock on this try).
 -- Returns {1, fence} when the token holds the lock; {2, N} when the lock is in use with N slots;
--- else {0, pttl, waiters ahead, text of a holder, since when it holds (ms ago)}.
+-- else {0, pttl, waiters ahead, text of a holder, since when it holds (ms ago), whether the holder
+-- is another program (1 or 0)}.
 local ttl, mode, in_line, text = tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1', ARGV[6]
 
 -- Most locks are free and have no waiters.
@@ -79,4 +80,4 @@ if set then who = redis.call('ZRANGE', lock, 0, 0)[1] end
 local _, since, _, holder = note_of(who)
 local age = -1
 if since then age = math.floor((now_us() - tonumber(since)) / 1000) end
-return {0, redis.call('PTTL', lock), ahead, holder or '', age}
+return {0, redis.call('PTTL', lock), ahead, holder or '', age, is_foreign() and 1 or 0}

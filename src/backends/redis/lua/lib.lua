@@ -166,6 +166,12 @@ local function set_note(who, number, since, count, text)
   redis.call('HSET', holders, who, table.concat({number, since, count, text}, ' '))
 end
 
+-- Is the lock held by another program? Such a program tells nobody when it releases the lock. A
+-- token of dlock's that holds the lock has a note or, before it confirms, its place in waiters.
+local function is_foreign()
+  return owner and not set and not note_of(owner) and not waiter(owner)
+end
+
 -- The TTL (ms) for which a hold with this text is extended when the request names none: the TTL in
 -- the text. Other programs write no such text: then usual, but at least what is left. nil: the hold
 -- has no end, and gets none.

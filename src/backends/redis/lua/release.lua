@@ -6,8 +6,14 @@
 local keep = tonumber(ARGV[3])
 look()
 if not holds(token) then
+  local first = first_in_line()
   leave(token)
   hand_over()
+  -- Another program wakes nobody when it releases the lock, so the new first in line has to look.
+  if first == token and is_foreign() then
+    first = first_in_line()
+    while first and not call(first, '0') do first = first_in_line() end
+  end
   return 0
 end
 local number, since, count, text = note_of(token)
