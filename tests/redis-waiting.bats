@@ -263,6 +263,92 @@ shown() {
 	only_fences
 }
 
+# ---- holds that share a lock
+
+# running N: so many of the waiters' commands run
+running() {
+	local files=(ran.*)
+	[[ -e ${files[0]} ]] && ((${#files[@]} == $1))
+}
+
+# line_up N [OPTION]...: starts N waiters, the first ones in line, whose commands stay
+line_up() {
+	local n=$1 i
+	shift
+	for ((i = 1; i <= n; i++)); do
+		wait_in_line "$i" "$@" -- sh -c 'touch ran.$$; exec sleep 300'
+		WAITERS+=("$PID")
+	done
+}
+
+# end_waiters: ends the waiters and their commands
+end_waiters() {
+	local pid
+	for pid in "${WAITERS[@]}"; do
+		kill -TERM "$pid"
+	done
+	for pid in "${WAITERS[@]}"; do
+		join "$pid"
+	done
+}
+
+# together N: N commands begin within a second of each other, and no other one follows
+together() {
+	wait_until 7 compgen -G 'ran.*'
+	wait_until 1 running "$1"
+	holds_for 1200 running "$1"
+}
+
+@test "shared waiters begin together when a foreign client has released the lock" {
+	WAITERS=()
+	rcli set "$KEY" stranger px 600000
+	line_up 5 --shared
+	rcli del "$KEY"
+	together 5
+	waiters 0
+	end_waiters
+	only_fences
+}
+
+@test "shared waiters begin together when the lease of a crashed holder has ended" {
+	WAITERS=()
+	held_by_stranger
+	line_up 5 --shared
+	rcli pexpire "$KEY" 300
+	together 5
+	end_waiters
+	only_fences
+}
+
+@test "waiters for slots begin together, as many as there are slots" {
+	WAITERS=()
+	rcli set "$KEY" stranger px 600000
+	line_up 5 --slots 3
+	rcli del "$KEY"
+	together 3
+	waiters 2
+	end_waiters
+	only_fences
+}
+
+@test "shared waiters begin together up to the first one that wants the lock alone" {
+	WAITERS=()
+	rcli set "$KEY" stranger px 600000
+	line_up 3 --shared
+	wait_in_line 4 -- true
+	local alone=$PID
+	wait_in_line 5 --shared -- true
+	rcli del "$KEY"
+	together 3
+	waiters 2
+	end_waiters
+	join "$alone"
+	equal "$status" 0
+	join "$PID"
+	equal "$status" 0
+	only_fences
+}
+
 # ---- a lock that is lent by the message that wakes the waiter (see redis.c)
 
 # held_by_stranger [redis_at DIR]: a dlock that neither renews nor releases holds the lock

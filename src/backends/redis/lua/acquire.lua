@@ -21,6 +21,9 @@ local function take()
   -- The lock is taken last, so that a missing permission shows before anything is taken.
   if not unused then leave(token) end
   put(token, mode, ttl)
+  -- No release has handed over what room is left when a lease ended, or when another program held
+  -- the lock.
+  if not unused and mode ~= 'x' then hand_over() end
   return {1, number}
 end
 
