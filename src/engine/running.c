@@ -14,40 +14,10 @@
 
 #define NOT_RENEWED "it was not renewed before its lease ran out"
 
-/* How long a guard has beyond kill-after before the supervisor acts itself, in ms. */
-#define GUARD_GRACE_MS 500
-
-
 /* 0 until the guard has started it. */
 static pid_t command_of(const struct supervisor *s)
 {
 	return atomic_load(&s->shared->command);
-}
-
-static void begin_stop(struct supervisor *s)
-{
-	int64_t grace_ms = lease_grace(shared_lease(s->shared), s->run->kill_after_ms);
-
-	/* Without /proc this process finds no more than the guard does. */
-	if (s->blind)
-		return;
-	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
-}
-
-void supervisor_lose(struct supervisor *s, const char *how)
-{
-	const char *next = "; stopping the command";
-
-	if (s->lost)
-		return;
-	s->lost = true;
-	if (s->ended)
-		next = ", at some time before the command ended";
-	else if (!s->run->kill_on_lost)
-		next = "; the command goes on (--on-lost warn)";
-	supervisor_say(s, SAY_ERROR, "lock lost: %s%s", how, next);
-	if (s->run->kill_on_lost)
-		begin_stop(s);
 }
 
 static void hear_holding(struct supervisor *s, const struct keeper_event *event)
@@ -184,7 +154,7 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 		supervisor_say(s, SAY_WARNING, "the command left %d process%s running; ending %s",
 		    event->value, event->value == 1 ? "" : "es",
 		    event->value == 1 ? "it" : "them");
-		begin_stop(s);
+		supervisor_begin_stop(s);
 		break;
 	case GUARD_EMPTY:
 	case GUARD_EVENT_TYPES:

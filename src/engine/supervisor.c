@@ -61,6 +61,35 @@ bool supervisor_hear(struct supervisor *s, struct keeper_event *event)
 	return false;
 }
 
+/* How long a guard has beyond kill-after before the supervisor acts itself, in ms. */
+#define GUARD_GRACE_MS 500
+
+void supervisor_begin_stop(struct supervisor *s)
+{
+	int64_t grace_ms = lease_grace(shared_lease(s->shared), s->run->kill_after_ms);
+
+	/* Without /proc this process finds no more than the guard does. */
+	if (s->blind)
+		return;
+	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
+}
+
+void supervisor_lose(struct supervisor *s, const char *how)
+{
+	const char *next = "; stopping the command";
+
+	if (s->lost)
+		return;
+	s->lost = true;
+	if (s->ended)
+		next = ", at some time before the command ended";
+	else if (!s->run->kill_on_lost)
+		next = "; the command goes on (--on-lost warn)";
+	supervisor_say(s, SAY_ERROR, "lock lost: %s%s", how, next);
+	if (s->run->kill_on_lost)
+		supervisor_begin_stop(s);
+}
+
 enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
 {
 	bool down = err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED;
@@ -166,8 +195,10 @@ bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper
 	*event = (struct keeper_event){ .last = false };
 	while (s->keeper.child.pid && !event->last && clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
+		/* The keeper wakes the guard before it says why, so that the end may come first. */
 		while (!event->last && supervisor_hear(s, event))
-			;
+			if (event->type == KEEPER_LOST)
+				supervisor_lose(s, event->error.message);
 		while ((sig = signals_next(s->signals, NULL)))
 			if (signals_fatal(s->signals, sig))
 				until_ms = clock_earlier(until_ms, clock_boot_ms() +

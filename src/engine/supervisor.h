@@ -92,6 +92,12 @@ void supervisor_say_acquired(const struct supervisor *s);
 /* Says that the keeper was killed, while the command runs. */
 void supervisor_say_unrenewed(const struct supervisor *s);
 
+/* The lock is lost, as how says: tells it, and begins to stop the command. */
+void supervisor_lose(struct supervisor *s, const char *how);
+
+/* The guard stops the command: when it takes too long, this process ends the command itself. */
+void supervisor_begin_stop(struct supervisor *s);
+
 /*
  * Waits until until_ms at the latest for the event that the keeper ends with. A signal that ends
  * dlock shortens the wait to INTERRUPTED_GRACE_MS. False: it did not come; then there is no keeper
@@ -133,9 +139,6 @@ enum obtained supervisor_obtain(struct supervisor *s);
 
 /* Runs the command until its whole tree is dead. The guard must be there. */
 void supervisor_run_command(struct supervisor *s);
-
-/* The lock is lost, as how says: tells it, and begins to stop the command. */
-void supervisor_lose(struct supervisor *s, const char *how);
 
 /* Releases, and learns whether the lock was held until now. */
 void supervisor_give_back(struct supervisor *s);
