@@ -195,9 +195,12 @@ bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper
 	*event = (struct keeper_event){ .last = false };
 	while (s->keeper.child.pid && !event->last && clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
-		/* The keeper wakes the guard before it says why, so that the end may come first. */
+		/*
+		 * The keeper wakes the guard before it says why, so that the end may come first.
+		 * What a last event means is for the caller to say.
+		 */
 		while (!event->last && supervisor_hear(s, event))
-			if (event->type == KEEPER_LOST)
+			if (event->type == KEEPER_LOST && !event->last)
 				supervisor_lose(s, event->error.message);
 		while ((sig = signals_next(s->signals, NULL)))
 			if (signals_fatal(s->signals, sig))

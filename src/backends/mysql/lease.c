@@ -200,8 +200,8 @@ static enum outcome busy(const struct lease_state *state, const struct request *
 	return OUTCOME_BUSY;
 }
 
-static enum outcome held(struct lease *lease, const struct request *request,
-			 const struct lease_state *state, struct grant *grant)
+static enum outcome held(struct lease *lease, const struct lease_state *state,
+			 struct grant *grant)
 {
 	lease->in_line = lease->dozes = lease->napping = lease->woken = false;
 	lease->my.lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
@@ -255,7 +255,7 @@ static enum outcome attempt(struct lease *lease, const struct request *request,
 					  : busy(&state, request, CONTENDED_MS, grant);
 		switch (judge(lease, request, waits, &state, &call, err)) {
 		case VERDICT_HELD:
-			return held(lease, request, &state, grant);
+			return held(lease, &state, grant);
 		case VERDICT_ERROR:
 			return OUTCOME_ERROR;
 		case VERDICT_BUSY:
@@ -297,7 +297,7 @@ static bool take_turn(struct lease *lease, const struct request *request,
 		return false;
 	state.fence = fence;
 	lease->unbroken = true;
-	held(lease, request, &state, grant);
+	held(lease, &state, grant);
 	/* The rest waits until the command has been told to start: see settle(). */
 	lease->in_line = lease->unsettled = true;
 	grant->event_ms = grant->sent_ms;
