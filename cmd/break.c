@@ -1,17 +1,33 @@
 /* SPDX-License-Identifier: MIT */
+#include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "lock/view.h"
 #include "session.h"
 
+/* One line for each holder, behind the text before. */
+static void say_holders(const struct session *session, int verbosity, const char *before,
+			const struct lock_view *view)
+{
+	static const struct hold_view unknown = { .age_ms = -1 };
+	char text[HOLDER_DESCRIPTION_SIZE];
+
+	for (size_t i = 0; i == 0 || i < view->hold_count; i++) {
+		const struct hold_view *hold = view->hold_count ? &view->holds[i] : &unknown;
+
+		session_say(session, verbosity, "%s%s", before,
+			    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)));
+	}
+}
+
 /* Asks on the terminal; true when the answer is yes. */
-static bool confirmed(struct session *session, const char *holder)
+static bool confirmed(struct session *session, const struct lock_view *view)
 {
 	char line[16] = "";
 
-	fprintf(stderr, "dlock: %s: %s\nTake it away? It may still be at work. [y/N] ",
-		session->name, holder);
+	say_holders(session, INT_MIN, "", view);
+	fputs("Take the lock away? What was run under it may still be at work. [y/N] ", stderr);
 	return fgets(line, sizeof(line), stdin) && (line[0] == 'y' || line[0] == 'Y');
 }
 
@@ -19,7 +35,6 @@ static bool confirmed(struct session *session, const char *holder)
 static int ask(struct session *session, struct error *err)
 {
 	struct lock_view view = { 0 };
-	char holder[HOLDER_DESCRIPTION_SIZE];
 	int result = 1;		/* nobody holds the lock: break_it() says so */
 
 	if (session->options.yes)
@@ -31,7 +46,7 @@ static int ask(struct session *session, struct error *err)
 	if (session->backend->ops->inspect(session->backend, session->name, false, &view, err))
 		return -1;
 	if (view.held)
-		result = confirmed(session, lock_view_describe(&view, holder));
+		result = confirmed(session, &view);
 	lock_view_finish(&view);
 	return result;
 }
@@ -39,7 +54,6 @@ static int ask(struct session *session, struct error *err)
 static int break_it(struct session *session, struct error *err)
 {
 	struct lock_view view = { 0 };
-	char holder[HOLDER_DESCRIPTION_SIZE];
 	int result = session_connect(session, err) ? -1 : ask(session, err);
 
 	if (result < 0)
@@ -52,8 +66,7 @@ static int break_it(struct session *session, struct error *err)
 	if (!result && !view.held)
 		session_say(session, 0, "nobody holds it");
 	else if (!result)
-		session_say(session, 0, "broken; was %s%s", lock_view_describe(&view, holder),
-			    view.hold_count > 1 ? ", and by others" : "");
+		say_holders(session, 0, "broken; was ", &view);
 	lock_view_finish(&view);
 	return result;
 }

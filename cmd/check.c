@@ -67,6 +67,14 @@ static void print_text(const struct findings *findings)
 	}
 }
 
+/* -q: only what makes the backend unusable. */
+static void say_errors(const struct session *session, const struct findings *findings)
+{
+	for (size_t i = 0; i < findings->count; i++)
+		if (findings->rows[i].severity == FINDING_ERROR)
+			session_say(session, -1, "%s", findings->rows[i].text);
+}
+
 static void print_json(const struct findings *findings, enum severity worst)
 {
 	struct json json = { .comma = false };
@@ -102,7 +110,9 @@ static int check(struct session *session, struct error *err)
 	for (size_t i = 0; i < findings.count; i++)
 		if (findings.rows[i].severity > worst)
 			worst = findings.rows[i].severity;
-	if (session->options.json)
+	if (session->options.verbosity < 0)
+		say_errors(session, &findings);
+	else if (session->options.json)
 		print_json(&findings, worst);
 	else
 		print_text(&findings);

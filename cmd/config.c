@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/duration.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -16,19 +17,34 @@
 #define BLANKS " \t\r\v\f"
 #define SECTION_MAX_BYTES 48
 
-/* The keys before the first section. */
-static const struct key {
+enum key_kind { KEY_TEXT, KEY_DURATION, KEY_WAIT, KEY_CHOICE };
+
+struct key {
 	const char *name;
-	enum { KEY_TEXT, KEY_DURATION, KEY_CHOICE } kind;
-	size_t field;		/* offset in struct config */
-} keys[] = {
-	{ "backend", KEY_TEXT, offsetof(struct config, backend) },
-	{ "ttl", KEY_DURATION, offsetof(struct config, ttl) },
-	{ "wait", KEY_DURATION, offsetof(struct config, wait) },
-	{ "contain", KEY_CHOICE, offsetof(struct config, contain) },
+	enum key_kind kind;
+	size_t field;
 };
 
-#define KEYS (sizeof(keys) / sizeof(keys[0]))
+/* The keys before the first section, with offsets in struct config. */
+static const struct key top_keys[] = {
+	{ "backend", KEY_TEXT, offsetof(struct config, backend) },
+	{ "ttl", KEY_DURATION, offsetof(struct config, ttl) },
+	{ "wait", KEY_WAIT, offsetof(struct config, wait) },
+	{ "contain", KEY_CHOICE, offsetof(struct config, contain) },
+	{ .name = NULL },
+};
+
+/* The keys of a section, with offsets in struct config_backend. */
+static const struct key section_keys[] = {
+	{ "uri", KEY_TEXT, offsetof(struct config_backend, uri) },
+	{ "ttl", KEY_DURATION, offsetof(struct config_backend, ttl) },
+	{ "wait", KEY_WAIT, offsetof(struct config_backend, wait) },
+	{ "kill-after", KEY_DURATION, offsetof(struct config_backend, kill_after) },
+	{ .name = NULL },
+};
+
+/* More than either table has. */
+#define KEYS_MAX 8
 
 /* One file while it is being read. */
 struct loader {
@@ -36,7 +52,7 @@ struct loader {
 	struct error *err;
 	const char *path;
 	int line;		/* the number of the current line, from 1 on */
-	bool has[KEYS];		/* the key has stood in this file already */
+	bool has[KEYS_MAX];	/* the key has stood already, in this section or before all */
 	bool has_password;
 	size_t first;		/* in config->backends: the first backend of this file */
 	int section_line;	/* of the latest '[' */
@@ -59,41 +75,39 @@ static bool fail(struct loader *loader, int line, const char *format, ...)
 	return false;
 }
 
-/* Checks that a key stands once in its place, and that it has a value. */
-static bool check_value(struct loader *loader, bool given, const char *name, const char *value)
+static bool read_duration(struct loader *loader, const struct key *key, const char *value,
+			  int64_t *ms)
 {
-	if (given)
-		return fail(loader, loader->line, "\"%s\" is set twice", name);
-	return *value || fail(loader, loader->line, "\"%s\" has no value", name);
+	struct error bad;
+
+	if (key->kind == KEY_WAIT && !strcmp(value, CONFIG_NO_LIMIT)) {
+		*ms = CLOCK_NEVER;
+		return true;
+	}
+	return !duration_parse(value, ms, &bad) ||
+	       fail(loader, loader->line, "%s: %s", key->name, bad.message);
 }
 
-/* Sets what no earlier file has set, and checks the value in any case. */
-static bool set_key(struct loader *loader, const struct key *key, const char *value)
+/* Sets a field that no earlier file has set, and checks the value in any case. */
+static bool set_field(struct loader *loader, const struct key *key, void *field, const char *value)
 {
-	void *field = (char *)loader->config + key->field;
-	struct config_duration duration = { .set = true }, *to;
-	enum config_choice choice, *chosen;
-	struct error bad;
-	char **text;
+	struct config_duration duration = { .set = true }, *to = field;
+	enum config_choice choice, *chosen = field;
+	char **text = field;
 
-	if (!check_value(loader, loader->has[key - keys], key->name, value))
-		return false;
-	loader->has[key - keys] = true;
 	switch (key->kind) {
 	case KEY_TEXT:
-		text = field;
 		if (!*text)
 			*text = memory_copy(value);
 		break;
 	case KEY_DURATION:
-		to = field;
-		if (duration_parse(value, &duration.ms, &bad))
-			return fail(loader, loader->line, "%s: %s", key->name, bad.message);
+	case KEY_WAIT:
+		if (!read_duration(loader, key, value, &duration.ms))
+			return false;
 		if (!to->set)
 			*to = duration;
 		break;
 	case KEY_CHOICE:
-		chosen = field;
 		choice = !strcmp(value, "yes") ? CONFIG_YES : CONFIG_NO;
 		if (choice == CONFIG_NO && strcmp(value, "no") != 0)
 			return fail(loader, loader->line, "%s: want yes or no", key->name);
@@ -104,35 +118,31 @@ static bool set_key(struct loader *loader, const struct key *key, const char *va
 	return true;
 }
 
-static bool set_uri(struct loader *loader, const char *value)
+static bool set(struct loader *loader, const char *name, const char *value)
 {
 	struct config *config = loader->config;
-	char **uri = &config->backends[config->backend_count - 1].uri;
-
-	if (!check_value(loader, *uri != NULL, "uri", value))
-		return false;
-	*uri = memory_copy(value);
-	return true;
-}
-
-static bool set(struct loader *loader, const char *key, const char *value)
-{
-	struct config *config = loader->config;
-	bool top = config->backend_count == loader->first;
+	const bool top = config->backend_count == loader->first;
+	const struct key *keys = top ? top_keys : section_keys, *key = keys;
+	char *of = top ? (char *)config
+		       : (char *)&config->backends[config->backend_count - 1];
 	char quoted[TEXT_QUOTE_SIZE];
 	size_t length;
 
 	if (uri_find_password(value, &length))
 		loader->has_password = true;
-	for (size_t i = 0; top && i < KEYS; i++)
-		if (!strcmp(key, keys[i].name))
-			return set_key(loader, &keys[i], value);
-	if (!top && strcmp(key, "uri") == 0)
-		return set_uri(loader, value);
-	return fail(loader, loader->line, "unknown key \"%s\": %s",
-		    text_quote(key, strlen(key), quoted),
-		    top ? "before the first section belong backend, ttl, wait and contain" :
-		    "a section has only uri");
+	while (key->name && strcmp(key->name, name) != 0)
+		key++;
+	if (!key->name)
+		return fail(loader, loader->line, "unknown key \"%s\": %s",
+			    text_quote(name, strlen(name), quoted),
+			    top ? "before the first section belong backend, ttl, wait and contain" :
+			    "a section has uri, ttl, wait and kill-after");
+	if (loader->has[key - keys])
+		return fail(loader, loader->line, "\"%s\" is set twice", name);
+	if (!*value)
+		return fail(loader, loader->line, "\"%s\" has no value", name);
+	loader->has[key - keys] = true;
+	return set_field(loader, key, of + key->field, value);
 }
 
 /* Checks the latest section, whose last line has been read. */
@@ -180,6 +190,7 @@ static bool begin_section(struct loader *loader, const char *line)
 			return fail(loader, loader->line, "section [%s] is there twice",
 				    text_quote(name, length, quoted));
 	loader->section_line = loader->line;
+	memset(loader->has, 0, sizeof(loader->has));
 	add_backend(config, name, length);
 	return true;
 }
@@ -296,13 +307,11 @@ int config_load(struct config *config, const char *path, struct error *err)
 	return rc;
 }
 
-const char *config_uri(const struct config *config, const char *name)
+const struct config_backend *config_find(const struct config *config, const char *name)
 {
-	size_t i;
-
-	for (i = 0; i < config->backend_count; i++)
+	for (size_t i = 0; i < config->backend_count; i++)
 		if (strcmp(config->backends[i].name, name) == 0)
-			return config->backends[i].uri;
+			return &config->backends[i];
 	return NULL;
 }
 

@@ -2,12 +2,14 @@
 /*
  * Defaults from INI files. The keys before the first section are backend, ttl, wait and
  * contain (yes or no). A section has the name of a backend (up to 48 bytes without a blank, ':' or
- * '/', so that the name cannot be mistaken for a URI) and one key, uri:
+ * '/', so that the name cannot be mistaken for a URI), its uri, and ttl, wait and kill-after where
+ * this backend is to have others than the rest:
  *
  *	backend = prod
  *	ttl = 1m
  *	[prod]
  *	uri = redis://cache1/0
+ *	wait = none
  */
 #ifndef DLOCK_CONFIG_H
 #define DLOCK_CONFIG_H
@@ -18,15 +20,19 @@
 
 struct error;
 
+struct config_duration {
+	bool set;
+	int64_t ms;		/* CLOCK_NEVER for a wait without a limit */
+};
+
 struct config_backend {
 	char *name;
 	char *uri;
+	struct config_duration ttl, wait, kill_after;
 };
 
-struct config_duration {
-	bool set;
-	int64_t ms;
-};
+/* The word for a wait without a limit. */
+#define CONFIG_NO_LIMIT "none"
 
 enum config_choice { CONFIG_UNSET, CONFIG_YES, CONFIG_NO };
 
@@ -45,8 +51,9 @@ struct config {
  * already stays, so the file that wins is loaded first. A file that does not exist is no error.
  * Returns 0, or -1 with ERROR_USAGE that names path and line: the file is unreadable or not
  * regular, a key is unknown, a value is bad, a key or a section comes twice in one file, a section
- * has no uri, the syntax is bad. After -1 only config_finish() may be called. textfile.h says which
- * users count as "other users".
+ * has no uri, the syntax is bad. After -1 only config_finish() may be called, but after -1 with errnum
+ * EACCES, this user may not read the file, *config is as it was. textfile.h says which users count as
+ * "other users".
  */
 int config_load(struct config *config, const char *path, struct error *err);
 
@@ -54,8 +61,8 @@ int config_load(struct config *config, const char *path, struct error *err);
 int config_load_text(struct config *config, const char *text, const char *path,
 		     struct error *err);
 
-/* The URI of the backend called name, or NULL. The config owns it. */
-const char *config_uri(const struct config *config, const char *name);
+/* The backend called name, or NULL. The config owns it. */
+const struct config_backend *config_find(const struct config *config, const char *name);
 
 void config_finish(struct config *config);
 

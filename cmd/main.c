@@ -9,6 +9,7 @@
 #include "command.h"
 #include "exit_status.h"
 #include "output.h"
+#include "suggest.h"
 
 static int command_help(const struct command *self, int argc, char **argv);
 
@@ -44,6 +45,28 @@ static const struct command *find(const char *name)
 		if (!strcmp(command->name, name))
 			return command;
 	return NULL;
+}
+
+/* `dlock deploy -- make` is understood, but not obeyed: "status" may be a lock's name, too. */
+static int refuse_command(int argc, char **argv)
+{
+	const char *name = argv[1], *near = NULL;
+	bool runs = false;
+
+	for (int i = 2; i < argc && !runs; i++)
+		runs = !strcmp(argv[i], "--");
+	for (const struct command *c = commands; c->name && !near; c++)
+		if (suggest_meant(name, c->name))
+			near = c->name;
+	fprintf(stderr, "dlock: unknown %s '%s'", name[0] == '-' ? "option" : "command", name);
+	if (near)
+		fprintf(stderr, "; is '%s' meant?\n", near);
+	else if (runs)
+		fprintf(stderr, "; to run a command under a lock: dlock run %s -- COMMAND\n",
+			name[0] == '-' ? "[OPTION]... NAME" : name);
+	else
+		fprintf(stderr, "; try 'dlock --help'\n");
+	return EXIT_DLOCK;
 }
 
 static void print_overview(void)
@@ -122,9 +145,7 @@ int main(int argc, char **argv)
 	else if (!strcmp(name, "--version"))
 		name = "version";
 	command = find(name);
-	if (!command) {
-		fprintf(stderr, "dlock: unknown command '%s'; try 'dlock --help'\n", name);
-		return EXIT_DLOCK;
-	}
+	if (!command)
+		return refuse_command(argc, argv);
 	return output_finish(command->main(command, argc - 1, argv + 1));
 }

@@ -3,6 +3,7 @@
 
 #include <getopt.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +12,7 @@
 #include "base/memory.h"
 #include "lock/uri.h"
 #include "exit_status.h"
-
-#define KILL_AFTER_MS 5000
+#include "suggest.h"
 
 /* The commands that talk to a backend, and those that take a lock. */
 #define BACKEND_COMMANDS (COMMAND_RUN | COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_VERIFY | \
@@ -28,7 +28,7 @@ const struct option_row option_rows[] = {
 	  OPTION_URI, FIELD(backend), 0, 0 },
 	{ 'n', "nonblock", NULL, "do not wait", HOLDING_COMMANDS,
 	  OPTION_FLAG, FIELD(nonblock), 0, 0 },
-	{ 'w', "wait", "DUR", "wait no longer than this (default: no limit)",
+	{ 'w', "wait", "DUR", "wait no longer than this, or \"none\" for no limit\n(the default)",
 	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_TEXT, FIELD(wait), 0, 0 },
 	{ 't', "ttl", "DUR", "TTL of the lease, at least 1s (default: 30s; for renew\n"
 	  "the TTL that the hold has)", HOLDING_COMMANDS | COMMAND_RENEW,
@@ -81,10 +81,17 @@ const struct option_row option_rows[] = {
 /* What getopt_long() returns for the long form of a row; for the short one it is the letter. */
 #define LONG_ID 256
 
-/* Makes the tables for getopt_long(), of the options that the command has. */
+/* What getopt_long() returns for an operand where options may follow. */
+#define OPERAND 1
+
+/*
+ * Makes the tables for getopt_long(), of the options that the command has. Those of run end at its
+ * first operand, so that nothing of the user's command is taken for an option where "--" is
+ * forgotten. Those of the other commands may stand anywhere before "--".
+ */
 static void make_getopt_tables(enum command_bit command, struct option *longs, char *shorts)
 {
-	*shorts++ = '+';	/* options end at the first operand */
+	*shorts++ = command == COMMAND_RUN ? '+' : '-';
 	*shorts++ = ':';	/* getopt_long() returns ':' for a missing argument */
 	for (const struct option_row *row = option_rows; row->name; row++) {
 		if (!(row->commands & command))
@@ -197,50 +204,83 @@ static int apply(struct options *options, const struct option_row *row, char *ar
 	return 0;
 }
 
-/* Splits what follows the options: operands, and the command behind "--". */
-static void split_operands(struct options *options, enum command_bit command, int argc,
-			   char **argv, bool ended)
+/*
+ * Takes in what is left of argv when getopt_long() has come to its end, which was a "--" if ended.
+ * Only run has a command behind that; for the others it lets a NAME begin with "-".
+ */
+static void split_operands(struct options *options, enum command_bit command, char **argv,
+			   bool ended)
 {
-	options->operands = argv + optind;
-	/* Only run has a command; for the others "--" lets a NAME begin with "-". */
-	if (ended && command != COMMAND_RUN) {
-		options->operand_count = argc - optind;
-		return;
+	char **word = argv + optind;
+
+	while (*word && (command != COMMAND_RUN || !ended)) {
+		ended = ended || !strcmp(*word, "--");
+		if (command != COMMAND_RUN || !ended)
+			options->operands[options->operand_count++] = *word;
+		word++;
 	}
-	if (ended) {
-		options->argv = argv + optind;
-		return;
-	}
-	while (optind < argc) {
-		if (!strcmp(argv[optind], "--")) {
-			options->argv = argv + optind + 1;
-			return;
-		}
-		options->operand_count++;
-		optind++;
+	options->ended = ended;
+	if (command == COMMAND_RUN && ended)
+		options->argv = word;
+}
+
+/* The option of another command, or that was most likely meant. Both, or neither, may be NULL. */
+static void find_near(enum command_bit command, const char *name, const struct option_row **other,
+		      const struct option_row **near)
+{
+	*other = *near = NULL;
+	for (const struct option_row *row = option_rows; row->name; row++) {
+		if (!strcmp(row->name, name))
+			*other = row;
+		else if ((row->commands & command) && !*near && suggest_meant(name, row->name))
+			*near = row;
 	}
 }
 
-/* getopt_long() does not say what is wrong with an option. */
-static void unknown_option(const struct option *longs, const char *word, struct error *err)
+static void unknown_long(enum command_bit command, const struct option *longs, const char *name,
+			 struct error *err)
 {
-	size_t length = strcspn(word, "="), matches = 0;
+	const struct option_row *other, *near;
+	size_t matches = 0;
 
-	if (strncmp(word, "--", 2) != 0) {
-		error_set(err, ERROR_USAGE, 0, "unknown option -%c", optopt);
+	for (; longs->name; longs++) {
+		matches += !strncmp(longs->name, name, strlen(name));
+		if (strcmp(longs->name, name) != 0)
+			continue;
+		error_set(err, ERROR_USAGE, 0, "option --%s takes no argument", name);
 		return;
 	}
-	for (; longs->name; longs++) {
-		matches += !strncmp(longs->name, word + 2, length - 2);
-		if (strlen(longs->name) == length - 2 &&
-		    !strncmp(longs->name, word + 2, length - 2)) {
-			error_set(err, ERROR_USAGE, 0, "option --%s takes no argument",
-				  longs->name);
-			return;
-		}
-	}
-	error_set(err, ERROR_USAGE, 0, matches > 1 ? "option %.*s is ambiguous"
-						   : "unknown option %.*s", (int)length, word);
+	find_near(command, name, &other, &near);
+	if (matches > 1)
+		error_set(err, ERROR_USAGE, 0, "option --%s is ambiguous", name);
+	else if (other)
+		error_set(err, ERROR_USAGE, 0, "option --%s is for other commands", name);
+	else if (near)
+		error_set(err, ERROR_USAGE, 0, "unknown option --%s; is --%s meant?", name,
+			  near->name);
+	else
+		error_set(err, ERROR_USAGE, 0, "unknown option --%s", name);
+}
+
+/* getopt_long() does not say what is wrong. word: "-x", "-vx", "--name" or "--name=value". */
+static void unknown_option(enum command_bit command, const struct option *longs, const char *word,
+			   struct error *err)
+{
+	const char *advice = NULL;
+	char option[64];
+
+	if (strncmp(word, "--", 2) != 0)
+		snprintf(option, sizeof(option), "-%c", optopt);
+	else
+		snprintf(option, sizeof(option), "%.*s", (int)strcspn(word, "="), word);
+	if (command == COMMAND_RUN || command == COMMAND_ACQUIRE)
+		advice = suggest_for_flock(option);
+	if (advice)
+		error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, advice);
+	else if (option[1] == '-')
+		unknown_long(command, longs, option + 2, err);
+	else
+		error_set(err, ERROR_USAGE, 0, "unknown option %s", option);
 }
 
 int options_parse(struct options *options, enum command_bit command, int argc,
@@ -252,9 +292,10 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 
 	*options = (struct options){
 		.conflict_exit_code = EXIT_NOT_OBTAINED,
-		.kill_after_ms = KILL_AFTER_MS,
+		.kill_after_ms = -1,
 	};
 	make_getopt_tables(command, longs, shorts);
+	options->operands = argv + 1;
 	opterr = 0;
 	optind = 1;
 	for (;;) {
@@ -268,8 +309,13 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 			return -1;
 		}
 		if (id == '?') {
-			unknown_option(longs, argv[optind - 1], err);
+			unknown_option(command, longs, argv[optind - 1], err);
 			return -1;
+		}
+		/* The place was read already: operands are never more than the words before. */
+		if (id == OPERAND) {
+			options->operands[options->operand_count++] = optarg;
+			continue;
 		}
 		if (apply(options, row_of(id), optarg, err))
 			return -1;
@@ -278,8 +324,7 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 		error_set(err, ERROR_USAGE, 0, "--shared and --slots exclude each other");
 		return -1;
 	}
-	split_operands(options, command, argc, argv,
-		       optind > before && !strcmp(argv[before], "--"));
+	split_operands(options, command, argv, optind > before && !strcmp(argv[before], "--"));
 	return 0;
 }
 

@@ -72,7 +72,7 @@ struct options {
 	int64_t min_hold_ms;
 	bool no_renew;
 	enum contain contain;
-	int64_t kill_after_ms;
+	int64_t kill_after_ms;	/* -1: not given */
 	bool only_warn;		/* --on-lost warn */
 	bool run_if_down;
 	pid_t pid;		/* 0: not given */
@@ -82,9 +82,10 @@ struct options {
 	bool yes;
 	int verbosity;		/* -q: less than 0, -v: more than 0 */
 	bool help;
-	char **operands;	/* the words before "--" that are no options */
+	char **operands;	/* the words that are no options, and of run those before "--" */
 	int operand_count;
-	char **argv;		/* the words behind "--"; NULL: there is no "--" */
+	bool ended;		/* there is a "--" */
+	char **argv;		/* of run: the words behind "--"; NULL: there is no "--" */
 	char *secret;		/* the password of a URI in argv, until it is blanked */
 	size_t secret_length;
 };

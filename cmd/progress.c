@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "progress.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,19 +50,28 @@ static enum say least_at(int verbosity)
 	return verbosity == 1 ? SAY_STEP : SAY_DETAIL;
 }
 
+/* ", next in line" or ", 3 ahead"; "" where that is not known. */
+static const char *place_text(int64_t ahead, char buf[static 48])
+{
+	buf[0] = '\0';
+	if (ahead == 0)
+		strcpy(buf, ", next in line");
+	else if (ahead > 0)
+		snprintf(buf, 48, ", %" PRId64 " ahead", ahead);
+	return buf;
+}
+
 static void show_line(struct progress *progress, const struct wait_state *state, const char *holder)
 {
-	char elapsed[DURATION_TEXT_SIZE], text[700], ahead[48] = "";
+	char elapsed[DURATION_TEXT_SIZE], text[700], place[48];
 	struct winsize size = { 0 };
 	int width = 79, used;
 
 	if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 10)
 		width = size.ws_col - 1;
-	if (state->ahead >= 0)
-		snprintf(ahead, sizeof(ahead), ", %lld ahead", (long long)state->ahead);
 	used = snprintf(text, sizeof(text), "dlock: %s: waiting %s%s, %s", progress->name,
 			duration_format(state->elapsed_ms, elapsed, sizeof(elapsed)),
-			ahead, holder);
+			place_text(state->ahead, place), holder);
 	if (used > width) {
 		/* Does not cut within a character. */
 		while (width > 0 && ((unsigned char)text[width] & 0xc0) == 0x80)
@@ -75,7 +85,7 @@ static void show_line(struct progress *progress, const struct wait_state *state,
 static void waiting(void *context, const struct wait_state *state)
 {
 	struct progress *progress = context;
-	char holder[400], who[320];
+	char holder[400], who[320], place[48];
 
 	if (!state) {
 		clear_line(progress);
@@ -94,11 +104,8 @@ static void waiting(void *context, const struct wait_state *state)
 		return;
 	memcpy(progress->last_holder, who, sizeof(who));
 	progress->said_waiting = true;
-	if (state->ahead >= 0)
-		progress_print(progress, "waiting for %s, %s, %lld ahead", progress->name,
-			       holder, (long long)state->ahead);
-	else
-		progress_print(progress, "waiting for %s, %s", progress->name, holder);
+	progress_print(progress, "waiting for %s, %s%s", progress->name, holder,
+		       place_text(state->ahead, place));
 }
 
 void progress_warn(struct progress *progress, const char *text)

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "lock/name.h"
 #include "command.h"
 #include "exit_status.h"
@@ -52,10 +56,57 @@ static int choose_name(struct run *run, struct error *err)
 	return 0;
 }
 
+/* The file that execvp() finds for a command, if one is there. False: there is none. */
+static bool find_file(const char *command, char path[static PATH_MAX])
+{
+	const char *dir = getenv("PATH"), *end;
+
+	if (strchr(command, '/'))
+		return snprintf(path, PATH_MAX, "%s", command) < PATH_MAX && !access(path, F_OK);
+	for (; dir; dir = *end ? end + 1 : NULL) {
+		end = strchrnul(dir, ':');
+		if (snprintf(path, PATH_MAX, "%.*s/%s", (int)(end - dir), dir, command) < PATH_MAX &&
+		    !access(path, F_OK))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * "No such file" is also what the kernel says of a script whose interpreter is not there, and of a
+ * program whose loader is not. *interpreter: the rest of the file's "#!" line; "" for a program.
+ */
+static bool lacks_interpreter(const char *command, char path[static PATH_MAX],
+			      char interpreter[static 256])
+{
+	char line[256] = "";
+	FILE *file;
+
+	if (!find_file(command, path))
+		return false;
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	if (!fgets(line, sizeof(line), file))
+		line[0] = '\0';
+	fclose(file);
+	interpreter[0] = '\0';
+	if (!strncmp(line, "#!", 2))
+		text_clean(line + 2, strcspn(line + 2, "\n"), interpreter, 256);
+	return true;
+}
+
 static int report_exec_failure(const struct run *run, int errnum)
 {
-	fprintf(stderr, "dlock: %s: %s\n", run->options.argv[0],
-		errnum == ENOENT ? "command not found" : strerror(errnum));
+	const char *command = run->options.argv[0];
+	char path[PATH_MAX], interpreter[256];
+
+	if (errnum == ENOENT && lacks_interpreter(command, path, interpreter))
+		fprintf(stderr, "dlock: %s: its interpreter%s%s was not found\n", path,
+			interpreter[0] ? " " : "", interpreter + strspn(interpreter, " "));
+	else
+		fprintf(stderr, "dlock: %s: %s\n", command,
+			errnum == ENOENT ? "command not found" : strerror(errnum));
 	return errnum == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
 }
 
@@ -102,7 +153,7 @@ static int run_locked(struct run *run)
 		.slots = run->options.slots,
 		.ttl_ms = run->settings.ttl_ms,
 		.wait_ms = run->settings.wait_ms,
-		.kill_after_ms = run->options.kill_after_ms,
+		.kill_after_ms = run->settings.kill_after_ms,
 		.min_hold_ms = run->options.min_hold_ms,
 		.no_renew = run->options.no_renew,
 		.contain = run->settings.contain,

@@ -13,17 +13,13 @@ static int check_operands(struct session *session, int least, int most, struct e
 {
 	const struct options *options = &session->options;
 
-	if (options->argv) {
-		error_set(err, ERROR_USAGE, 0, "'--' and a command are for 'dlock run' only");
-		return -1;
-	}
 	if (options->operand_count < least) {
 		error_set(err, ERROR_USAGE, 0, "no NAME given");
 		return -1;
 	}
 	if (options->operand_count > most) {
-		error_set(err, ERROR_USAGE, 0, options->operands[most][0] == '-'
-			  ? "'%s' stands after NAME: options go before it"
+		error_set(err, ERROR_USAGE, 0, options->ended
+			  ? "'%s': a command behind '--' is for 'dlock run' only"
 			  : "'%s' is one operand too many", options->operands[most]);
 		return -1;
 	}

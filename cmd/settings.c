@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "settings.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +15,24 @@
 
 #define DEFAULT_BACKEND "file:"
 #define LEAST_TTL_MS 1000
+#define KILL_AFTER_MS 5000
 
-static int load_files(struct config *config, struct error *err)
+/*
+ * A file that this user may not read, as one with passwords in it, hurts only who needs it: it is
+ * noted, and choose_backend() refuses what may stand in it.
+ */
+static int load_file(struct settings *settings, const char *path, struct error *err)
+{
+	if (!config_load(&settings->config, path, err))
+		return 0;
+	if (err->errnum != EACCES)
+		return -1;
+	settings->unreadable = *err;
+	*err = (struct error){ .kind = ERROR_NONE };
+	return 0;
+}
+
+static int load_files(struct settings *settings, struct error *err)
 {
 	const char *base = getenv("XDG_CONFIG_HOME"), *rest = "/dlock.conf";
 	char path[PATH_MAX];
@@ -27,10 +44,10 @@ static int load_files(struct config *config, struct error *err)
 	/* A path that does not fit is longer than that of any file. */
 	if (base && base[0] == '/' && strlen(base) + strlen(rest) < sizeof(path)) {
 		stpcpy(stpcpy(path, base), rest);
-		if (config_load(config, path, err))
+		if (load_file(settings, path, err))
 			return -1;
 	}
-	return config_load(config, "/etc/dlock.conf", err);
+	return load_file(settings, "/etc/dlock.conf", err);
 }
 
 /* What the option or else the environment says, or NULL. *source: where, for messages. */
@@ -50,11 +67,15 @@ static const char *choose(const char *option, const char *option_name, const cha
 	return NULL;
 }
 
-/* *ms: by the user's words, or the configuration, or else the default that *ms has already. */
+/*
+ * *ms: by the user's words, or the backend's section, or the rest of the configuration, or else the
+ * default that *ms has already.
+ */
 static int choose_duration(const char *option, const char *option_name, const char *variable,
-			   const struct config_duration *config, int64_t least_ms, int64_t *ms,
-			   struct error *err)
+			   const struct config_duration *own, const struct config_duration *common,
+			   int64_t least_ms, int64_t *ms, struct error *err)
 {
+	const struct config_duration *configured = own && own->set ? own : common;
 	char shown[DURATION_TEXT_SIZE];
 	const char *source, *text = choose(option, option_name, variable, &source);
 
@@ -62,8 +83,8 @@ static int choose_duration(const char *option, const char *option_name, const ch
 		error_prefix(err, "%s", source);
 		return -1;
 	}
-	if (!text && config->set)
-		*ms = config->ms;
+	if (!text && configured->set)
+		*ms = configured->ms;
 	if (*ms >= least_ms)
 		return 0;
 	error_set(err, ERROR_USAGE, 0, "%s: %s is too short, want at least 1s", source,
@@ -71,41 +92,73 @@ static int choose_duration(const char *option, const char *option_name, const ch
 	return -1;
 }
 
-static int choose_durations(struct settings *settings, const struct options *options,
-			    struct error *err)
+static int choose_wait(struct settings *settings, const struct options *options,
+		       const struct config_backend *own, struct error *err)
 {
-	settings->ttl_ms = BACKEND_TTL_MS;
+	const char *source, *text = choose(options->wait, "--wait", "DLOCK_WAIT", &source);
+
 	settings->wait_ms = CLOCK_NEVER;
-	if (choose_duration(options->ttl, "--ttl", "DLOCK_TTL", &settings->config.ttl,
-			    LEAST_TTL_MS, &settings->ttl_ms, err) ||
-	    choose_duration(options->wait, "--wait", "DLOCK_WAIT", &settings->config.wait, 0,
-			    &settings->wait_ms, err))
-		return -1;
-	settings->asked_ttl_ms = options->ttl ? settings->ttl_ms : 0;
 	if (options->nonblock)
 		settings->wait_ms = 0;
+	if (options->nonblock || (text && !strcmp(text, CONFIG_NO_LIMIT)))
+		return 0;
+	return choose_duration(options->wait, "--wait", "DLOCK_WAIT", own ? &own->wait : NULL,
+			       &settings->config.wait, 0, &settings->wait_ms, err);
+}
+
+/* own: the section of the backend, or NULL. */
+static int choose_durations(struct settings *settings, const struct options *options,
+			    const struct config_backend *own, struct error *err)
+{
+	settings->ttl_ms = BACKEND_TTL_MS;
+	if (choose_duration(options->ttl, "--ttl", "DLOCK_TTL", own ? &own->ttl : NULL,
+			    &settings->config.ttl, LEAST_TTL_MS, &settings->ttl_ms, err) ||
+	    choose_wait(settings, options, own, err))
+		return -1;
+	settings->asked_ttl_ms = options->ttl ? settings->ttl_ms : 0;
+	settings->kill_after_ms = KILL_AFTER_MS;
+	if (options->kill_after_ms >= 0)
+		settings->kill_after_ms = options->kill_after_ms;
+	else if (own && own->kill_after.set)
+		settings->kill_after_ms = own->kill_after.ms;
 	return 0;
 }
 
-/* A name without a colon is that of a section; everything else is a URI. */
-static int choose_backend(struct settings *settings, const struct options *options,
-			  struct error *err)
+/* What uri_text, which is no URI, is most likely. */
+static int refuse_backend(const struct settings *settings, const char *source, struct error *err)
 {
-	const char *source, *named;
-
-	settings->uri_text = choose(options->backend, "--backend", "DLOCK_BACKEND", &source);
-	if (!settings->uri_text)
-		settings->uri_text = settings->config.backend ? settings->config.backend
-							      : DEFAULT_BACKEND;
-	named = config_uri(&settings->config, settings->uri_text);
-	if (named) {
-		settings->uri_text = named;
-	} else if (!strchr(settings->uri_text, ':')) {
+	if (settings->uri_text[0] == '/')
+		error_set(err, ERROR_USAGE, 0, "%s: '%s' is a path; a directory for locks is "
+			  "file://%s", source, settings->uri_text, settings->uri_text);
+	else if (settings->unreadable.kind != ERROR_NONE)
+		*err = settings->unreadable;
+	else
 		error_set(err, ERROR_USAGE, 0,
 			  "%s: '%s' is neither a URI nor a backend in the configuration file",
 			  source, settings->uri_text);
+	return -1;
+}
+
+/* A name without a colon is that of a section; everything else is a URI. *own: the section. */
+static int choose_backend(struct settings *settings, const struct options *options,
+			  const struct config_backend **own, struct error *err)
+{
+	const char *source;
+
+	settings->uri_text = choose(options->backend, "--backend", "DLOCK_BACKEND", &source);
+	if (!settings->uri_text && settings->unreadable.kind != ERROR_NONE &&
+	    !settings->config.backend) {
+		*err = settings->unreadable;
 		return -1;
 	}
+	if (!settings->uri_text)
+		settings->uri_text = settings->config.backend ? settings->config.backend
+							      : DEFAULT_BACKEND;
+	*own = config_find(&settings->config, settings->uri_text);
+	if (*own)
+		settings->uri_text = (*own)->uri;
+	else if (!strchr(settings->uri_text, ':'))
+		return refuse_backend(settings, source, err);
 	if (uri_parse(&settings->uri, settings->uri_text, err)) {
 		error_prefix(err, "%s", source);
 		return -1;
@@ -116,12 +169,12 @@ static int choose_backend(struct settings *settings, const struct options *optio
 
 int settings_load(struct settings *settings, struct options *options, struct error *err)
 {
+	const struct config_backend *own;
 	bool exposed = false;
 
 	*settings = (struct settings){ 0 };
-	if (load_files(&settings->config, err) ||
-	    choose_durations(settings, options, err) ||
-	    choose_backend(settings, options, err))
+	if (load_files(settings, err) || choose_backend(settings, options, &own, err) ||
+	    choose_durations(settings, options, own, err))
 		return -1;
 	settings->contain = options->contain == CONTAIN_YES ||
 			    (options->contain == CONTAIN_UNSAID &&

@@ -9,11 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "lock/uri.h"
 #include "backends/registry.h"
 #include "config.h"
 
-struct error;
 struct options;
 
 struct settings {
@@ -24,7 +24,9 @@ struct settings {
 	int64_t ttl_ms;
 	int64_t asked_ttl_ms;	/* by -t; 0: an existing hold keeps its own TTL */
 	int64_t wait_ms;	/* CLOCK_NEVER: no limit; 0: do not wait */
+	int64_t kill_after_ms;
 	bool contain;
+	struct error unreadable;	/* why a configuration file could not be read, if one */
 	char warning[400];	/* "", or of a password that other users can read */
 };
 

@@ -174,7 +174,8 @@ static int show(struct session *session, const char *name, bool named, int width
 	if (!backend->ops->inspect(backend, name, false, &view, err)) {
 		result = view.held;
 		/* A lock of a list may have been freed since the list was made. */
-		if (named || view.held || view.waiter_count) {
+		if (session->options.verbosity >= 0 &&
+		    (named || view.held || view.waiter_count)) {
 			if (session->options.json)
 				json_lock(name, &view);
 			else
@@ -219,7 +220,7 @@ static int show_once(struct session *session, struct error *err)
 	result = session->backend->ops->list(session->backend, &all, err);
 	if (!result) {
 		if (!all.count)
-			session_say(session, 1, "no locks are held");
+			session_say(session, 0, "no locks are held");
 		result = show_all(session, all.names, all.count, false, err);
 	}
 	name_list_finish(&all);

@@ -113,7 +113,7 @@ commands() {
 	equal "$(ls -A "$LOCKS")" ""
 }
 
-@test "a file that cannot be read stops every command, by name" {
+@test "a file that cannot be read stops every command that needs it, by name" {
 	local conf=$XDG_CONFIG_HOME/dlock.conf args
 	echo 'ttl = 1m' >"$conf"
 	chmod 0 "$conf"
@@ -123,6 +123,7 @@ commands() {
 		local caps='-dac_override,-dac_read_search'
 		as=(setpriv --bounding-set "$caps" --inh-caps "$caps")
 	fi
+	unset DLOCK_BACKEND
 	while read -r args; do
 		# shellcheck disable=SC2086 # words
 		run --separate-stderr -125 "${as[@]}" "$DLOCK" $args
@@ -176,5 +177,47 @@ commands() {
 		# the one that acquires may come before one that waits: then its lease must end
 		join "$pid" 60
 		not grep -qs Sesame8 out.* err.*
+	done
+}
+
+@test "a named backend has a TTL, a wait and a kill-after of its own; none is no limit" {
+	local pttl='redis-cli -p "$0" pttl "dlock:$DLOCK_NAME"'
+	printf '%s\n' 'ttl = 100s' 'wait = 0' '[own]' "uri = $REDIS" 'ttl = 50s' 'wait = none' \
+		'kill-after = 100ms' '[plain]' "uri = $REDIS" >"$XDG_CONFIG_HOME/dlock.conf"
+	run -0 "$DLOCK" run -b own "$LOCK" -- sh -c "$pttl" "$REDIS_PORT"
+	between "$output" 40000 50000
+	run -0 "$DLOCK" run -b plain "$LOCK" -- sh -c "$pttl" "$REDIS_PORT"
+	between "$output" 90000 100000
+	run -0 "$DLOCK" run -b own -t 10s "$LOCK" -- sh -c "$pttl" "$REDIS_PORT"
+	between "$output" 1 10000
+
+	hold -b plain --
+	run -124 "$DLOCK" run -b plain "$LOCK" -- true
+	run -124 env DLOCK_WAIT=10ms "$DLOCK" run -b own "$LOCK" -- true
+	# without a limit: only timeout(1) ends it
+	run -124 timeout -s INT 0.3 "$DLOCK" run -b own "$LOCK" -- true
+	run -130 timeout --preserve-status -s INT 0.3 "$DLOCK" run -b plain -w none "$LOCK" -- true
+	run -130 timeout --preserve-status -s INT 0.3 env DLOCK_WAIT=none \
+		"$DLOCK" wait -b plain "$LOCK"
+	release
+
+	# what the command leaves is killed 100 ms after TERM, not 5 s
+	run --separate-stderr -0 timeout 3 "$DLOCK" run -b own "$LOCK" -- \
+		sh -c '(trap "" TERM; while :; do sleep 0.05; done) & exit 0'
+}
+
+@test "a configuration file that this user may not read hurts only who needs it" {
+	need_root
+	mkdir -m 0755 etc
+	cp -a /etc/passwd /etc/group /etc/nsswitch.conf etc
+	printf '[prod]\nuri = redis://:Sesame8@127.0.0.1:1\n' >etc/dlock.conf
+	chmod 0600 etc/dlock.conf
+	local as=(private_etc setpriv --reuid=65534 --regid=65534 --clear-groups "$DLOCK") args
+	run --separate-stderr -0 "${as[@]}" run -b "$REDIS" "$LOCK" -- true
+	equal "$stderr" ""
+	for args in status 'status -b prod' 'run x -- true'; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -125 "${as[@]}" $args
+		one_line '/etc/dlock.conf: Permission denied'
 	done
 }

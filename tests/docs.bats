@@ -467,8 +467,8 @@ status_counts() {
 	matches "$stderr" 'backend, ttl, wait and contain'
 	printf '[a]\nnone = 1\n' >"$XDG_CONFIG_HOME/dlock.conf"
 	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
-	matches "$stderr" 'has only uri'
-	printf '%s\n' backend ttl wait contain uri >wanted
+	matches "$stderr" 'has uri, ttl, wait and kill-after'
+	printf '%s\n' backend ttl wait contain uri kill-after >wanted
 	sed -n 's/^\.It Cm //p' "$TOP/man/dlock.conf.5" >found
 	same wanted found keys
 }

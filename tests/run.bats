@@ -33,6 +33,12 @@ load redis-server
 	echo 'exit 0' >plain
 	run --separate-stderr -126 "$DLOCK" run "$LOCK" -- ./plain
 	one_line '\./plain'
+	printf '#!/usr/bin/pyhton -u\n' >job
+	chmod +x job
+	run --separate-stderr -127 "$DLOCK" run "$LOCK" -- ./job
+	one_line '^dlock: \./job: its interpreter /usr/bin/pyhton -u was not found$'
+	run --separate-stderr -127 env PATH="/nowhere:$T:$PATH" "$DLOCK" run "$LOCK" -- job
+	one_line "^dlock: $T/job: its interpreter /usr/bin/pyhton -u was not found\$"
 	run --separate-stderr -126 "$DLOCK" run "$LOCK" -- /
 	one_line '/'
 	is_free
@@ -399,6 +405,16 @@ usage_error() {
 	usage_error --frobnicate --frobnicate
 	usage_error --frobnicate run --frobnicate "$LOCK" -- touch ran
 	usage_error Z run -Z "$LOCK" -- touch ran
+	usage_error 'is --wait meant' run --wiat 1s "$LOCK" -- touch ran
+	usage_error 'other commands' run --pid 1 "$LOCK" -- touch ran
+	usage_error "is 'run' meant" rnu "$LOCK" -- touch ran
+	usage_error "dlock run $LOCK -- COMMAND" "$LOCK" -- touch ran
+	usage_error "dlock run \[OPTION\]... NAME -- COMMAND" --wait 1s "$LOCK" -- touch ran
+	# what users of flock(1) write
+	usage_error 'dlock run NAME -- sh -c' run -c "$LOCK" -- touch ran
+	usage_error exclusive run -x "$LOCK" -- touch ran
+	usage_error 'dlock release' run -u "$LOCK" -- touch ran
+	usage_error 'option is --wait' run --timeout=3 "$LOCK" -- touch ran
 	usage_error 'COMMAND|command' run "$LOCK"
 	usage_error 'COMMAND|command' run "$LOCK" --
 	usage_error 'COMMAND|command' run
@@ -499,10 +515,28 @@ usage_error() {
 	release
 }
 
-@test "options end at NAME and at --" {
+@test "options of run end at NAME and at --" {
 	run -0 "$DLOCK" run "$LOCK" -- printf '%s ' -n --wait --
 	equal "$output" "-n --wait -- "
-	usage_error . run "$LOCK" -n -- touch ran
+	usage_error 'options go before' run "$LOCK" -n -- touch ran
+	usage_error "'touch'.*one NAME|NAME.*'touch'" run "$LOCK" touch ran -- true
+}
+
+@test "other commands take options anywhere before --" {
+	local other=file://$T/other
+	mkdir -m 0700 other
+	hold -b "$other" --
+	run -0 "$DLOCK" status "$LOCK"
+	run -1 "$DLOCK" status "$LOCK" -b "$other"
+	run -1 env POSIXLY_CORRECT=1 "$DLOCK" status "$LOCK" -b "$other" --json
+	matches "$output" '^\{.*"held":true'
+	run -1 "$DLOCK" status free -b "$other" "$LOCK"
+	equal "${#lines[@]}" 3
+	run -124 "$DLOCK" acquire "$LOCK" -n -b "$other"
+	# behind -- a word is a name, whatever it looks like
+	run --separate-stderr -0 "$DLOCK" status -- -b "$other"
+	matches "${lines[1]}" '^-b  '
+	usage_error "'true'.*'dlock run'" acquire "$LOCK" -- true
 }
 
 @test "help and version go to stdout" {

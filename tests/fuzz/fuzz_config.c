@@ -20,8 +20,7 @@ static void check_config(const struct config *config, const char *text)
 		INVARIANT(strstr(text, config->backends[i].name));
 		INVARIANT(!strpbrk(config->backends[i].name, " :/\n"));
 		/* and no name is there twice */
-		INVARIANT(config_uri(config, config->backends[i].name) ==
-			  config->backends[i].uri);
+		INVARIANT(config_find(config, config->backends[i].name) == &config->backends[i]);
 	}
 	INVARIANT(!config->password_exposed && !config->exposed_path);
 }

@@ -101,7 +101,10 @@ static const struct {
 	{ "[a]", "x.conf:1: section [a] has no uri" },
 	{ "\n[a]\n\n[b]\nuri = x", "x.conf:2: section [a] has no uri" },
 	{ "[a]\nuri =", "x.conf:2: \"uri\" has no value" },
-	{ "[a]\nttl = 1s", "x.conf:2: unknown key \"ttl\": a section has only uri" },
+	{ "[a]\ncontain = yes", "x.conf:2: unknown key \"contain\": a section has uri, ttl," },
+	{ "[a]\nttl = 1s", "x.conf:1: section [a] has no uri" },
+	{ "[a]\nuri = x\nttl = 1s\nttl = 2s", "x.conf:4: \"ttl\" is set twice" },
+	{ "[a]\nuri = x\nttl = none", "x.conf:3: ttl: " },
 	{ "[a", "x.conf:1: bad section" }, { "[a\nuri=x", "x.conf:1: bad section" },
 	{ "[]", "x.conf:1: bad section" }, { "[a] uri = x", "bad section" },
 	{ "[a]]", "bad section" },
@@ -144,7 +147,7 @@ static void test_long_lines(void)
 		memset(text + 14, 'u', length);
 		memcpy(text + 14 + length, "\n", 2);
 		wrong += config_load_text(&config, text, "x.conf", &err) ||
-			 strlen(config_uri(&config, "a")) != length;
+			 strlen(config_find(&config, "a")->uri) != length;
 		config_finish(&config);
 	}
 	CHECK_INT(wrong, 0);
@@ -164,12 +167,12 @@ static void test_precedence(void)
 	CHECK_INT(config.ttl.ms, 60000);
 	CHECK_INT(config.wait.ms, 180000);
 	CHECK_INT(config.backend_count, 3);
-	CHECK_STR(config_uri(&config, "a"), "user-a");
-	CHECK_STR(config_uri(&config, "b"), "user-b");
-	CHECK_STR(config_uri(&config, "c"), "system-c");
-	CHECK_STR(config_uri(&config, "d"), NULL);
-	CHECK_STR(config_uri(&config, ""), NULL);
-	CHECK_STR(config_uri(&config, "A"), NULL);
+	CHECK_STR(config_find(&config, "a")->uri, "user-a");
+	CHECK_STR(config_find(&config, "b")->uri, "user-b");
+	CHECK_STR(config_find(&config, "c")->uri, "system-c");
+	CHECK(!config_find(&config, "d"));
+	CHECK(!config_find(&config, ""));
+	CHECK(!config_find(&config, "A"));
 
 	unit_case("two files, second bad");	/* what is shadowed is checked all the same */
 	CHECK_INT(config_load_text(&config, "ttl=x", "system.conf", &err), -1);
@@ -240,7 +243,7 @@ static void test_exposed_path(const char *path)
 	write_file(path, text, sizeof(text) - 1, 0644);
 	CHECK_INT(config_load_text(&config, "[a]\nuri=redis://h", "user.conf", &err), 0);
 	CHECK_INT(config_load(&config, path, &err), 0);
-	CHECK_STR(config_uri(&config, "a"), "redis://h");
+	CHECK_STR(config_find(&config, "a")->uri, "redis://h");
 	CHECK(config.password_exposed);
 	CHECK_STR(config.exposed_path, path);
 	CHECK_INT(config_load(&config, path, &err), 0);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#include "suggest.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* No command and no option is longer. */
+#define LONGEST 24
+
+static int least(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * The number of single mistakes between two words of at most LONGEST letters (optimal string
+ * alignment, as in L. Boytsov, "Indexing methods for approximate dictionary searching", 2011).
+ */
+static int distance(const char *a, const char *b)
+{
+	int d[LONGEST + 1][LONGEST + 1];
+	const int m = (int)strlen(a), n = (int)strlen(b);
+
+	for (int i = 0; i <= m; i++)
+		d[i][0] = i;
+	for (int j = 0; j <= n; j++)
+		d[0][j] = j;
+	for (int i = 1; i <= m; i++) {
+		for (int j = 1; j <= n; j++) {
+			d[i][j] = least(least(d[i - 1][j], d[i][j - 1]) + 1,
+					d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+		}
+	}
+	return d[m][n];
+}
+
+bool suggest_meant(const char *typed, const char *word)
+{
+	const size_t length = strlen(word);
+
+	if (strlen(typed) > LONGEST || length > LONGEST)
+		return false;
+	return distance(typed, word) <= (length > 5 ? 2 : 1);
+}
+
+const char *suggest_for_flock(const char *option)
+{
+	static const struct {
+		const char *letter, *name, *advice;
+	} rows[] = {
+		{ "-c", "--command", "put the command behind '--': "
+		  "dlock run NAME -- sh -c 'COMMAND'" },
+		{ "-x", "--exclusive", "a lock is exclusive unless --shared is given" },
+		{ "-e", "--exclusive", "a lock is exclusive unless --shared is given" },
+		{ "-u", "--unlock", "'dlock release' gives back what 'dlock acquire' took" },
+		{ "-w", "--timeout", "the option is --wait" },
+		{ "-n", "--nb", "the option is --nonblock" },
+		{ "-o", "--close", "the command never gets the lock's descriptor" },
+		{ "-F", "--no-fork", "dlock stays, to end the command when the lock is lost" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (!strcmp(option, rows[i].letter) || !strcmp(option, rows[i].name))
+			return rows[i].advice;
+	return NULL;
+}

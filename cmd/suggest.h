@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* What a user may have meant who mistyped a word, or who has written it for another program. */
+#ifndef DLOCK_SUGGEST_H
+#define DLOCK_SUGGEST_H
+
+#include <stdbool.h>
+
+/*
+ * Is typed most likely a mistyped word: one letter is wrong, missing, too many, or two neighbours
+ * are swapped; in words of more than five letters up to two such mistakes?
+ */
+bool suggest_meant(const char *typed, const char *word);
+
+/* How dlock says what this option of flock(1) does, "-c" or "--command"; NULL: not such an option. */
+const char *suggest_for_flock(const char *option);
+
+#endif
