@@ -6,12 +6,12 @@
 load helpers
 load redis-server
 
-# What gets away from everything else: another session, an empty environment, no descriptor.
+# This daemon has another session, an empty environment and no descriptor of dlock's.
 escape() {
 	hold "$@" --contain -k 300ms -- "$TOOLS/daemonize" -c -w -p "$T/daemon" \
 		sh -c 'while :; do echo >>"$0"; sleep 0.02; done' "$T/beats"
 	wait_until 5 test -s beats
-	# the numbers of the namespace are not ours
+	# Pids of the namespace are not those of this test.
 	guard_of "$HOLDER"
 	child "$GUARD" dlock-init
 	INIT=$CHILD
@@ -21,7 +21,7 @@ beats() {
 	BEATS=$(stat -c %s "$T/beats")
 }
 
-# no process of the namespace writes any more
+# Waits until no process of the namespace writes any more.
 is_silent() {
 	local before
 	beats
@@ -31,7 +31,7 @@ is_silent() {
 	((BEATS == before))
 }
 
-@test "status, environment, output and descriptors are as without" {
+@test "status, environment, output and descriptors are as without --contain" {
 	local code
 	for code in 0 1 42 125; do
 		run --separate-stderr "-$code" "$DLOCK" run --contain "$LOCK" -- sh -c 'exit "$0"' $code
@@ -78,14 +78,14 @@ is_silent() {
 	equal "$output" deeper
 }
 
-@test "what the command leaves behind is ended, and said" {
+@test "what the command leaves behind is ended, and dlock says so" {
 	run --separate-stderr -3 "$DLOCK" run --contain "$LOCK" -- sh -c 'setsid sleep 309 & exit 3'
 	one_line 'left 1 process'
 	run -0 "$DLOCK" run --contain "$LOCK" -- sh -c '(sleep 0.05 &) ; sleep 0.3'
 	is_free
 }
 
-@test "all of dlock killed at once: the kernel ends what nobody else could" {
+@test "all of dlock is killed at once: the kernel ends the command and its daemons" {
 	escape
 	contend
 	kill -KILL "$HOLDER" "$GUARD"
@@ -94,7 +94,7 @@ is_silent() {
 	not alive "$INIT"
 }
 
-@test "the init killed: all of it ends, the status is that of KILL, and the lock is free" {
+@test "the init of the namespace is killed: the command ends with the status of KILL, the lock is free" {
 	escape
 	kill -KILL "$INIT"
 	join "$HOLDER"
@@ -103,7 +103,7 @@ is_silent() {
 	is_free
 }
 
-@test "the init stopped: it is continued" {
+@test "the init of the namespace is stopped: it is continued" {
 	escape
 	kill -STOP "$INIT"
 	wait_until 5 not stopped "$INIT"
@@ -112,7 +112,7 @@ is_silent() {
 	is_silent
 }
 
-@test "all of dlock killed at once, keeper too: the lease lapses after the end of all" {
+@test "all of dlock and the keeper are killed at once: the lease lapses after the command is dead" {
 	export DLOCK_BACKEND=$REDIS
 	escape -t 1500ms
 	keeper_of "$HOLDER"
@@ -122,7 +122,7 @@ is_silent() {
 	met_nobody
 }
 
-@test "all of dlock stopped at once: all of it is dead before another holds the lock" {
+@test "all of dlock is stopped at once: the command is dead before another client holds the lock" {
 	export DLOCK_BACKEND=$REDIS
 	escape -t 1500ms
 	keeper_of "$HOLDER"
@@ -137,7 +137,7 @@ is_silent() {
 	matches "$status" '^(123|137)$'
 }
 
-@test "without the right to make namespaces: in a user namespace, or refused with 125" {
+@test "a user without the right to make namespaces gets a user namespace, or status 125" {
 	need_root
 	strangers
 	install -d -o "$ALICE" -m 0700 theirs
@@ -151,14 +151,14 @@ is_silent() {
 	fi
 }
 
-@test "where no namespace can be had: 125 with the reason, nothing run, the lock free" {
+@test "where no namespace can be had, the status is 125 with the reason, nothing runs, the lock is free" {
 	run --separate-stderr -125 "$TOOLS/refuse" EPERM clone:0x20000000 "$DLOCK" run --contain --min-hold 10s "$LOCK" -- touch ran
 	one_line 'contain' 'Operation not permitted'
 	[[ ! -e ran ]]
 	is_free
 }
 
-@test "contain = yes in the configuration file, and --no-contain" {
+@test "contain = yes in the configuration file is heeded, and --no-contain overrides it" {
 	echo 'contain = yes' >"$XDG_CONFIG_HOME/dlock.conf"
 	run -0 "$DLOCK" run "$LOCK" -- sh -c 'echo $$'
 	equal "$output" 2

@@ -11,7 +11,7 @@ prepare() {
 	need_root
 }
 
-# contained COMMAND...: in the background, as process 1 of a namespace. Sets PID (unshare's).
+# contained COMMAND...: starts COMMAND as process 1 of a namespace. Sets PID, that of unshare.
 contained() {
 	start unshare --pid --fork --kill-child --mount-proc "$@"
 	wait_until 5 child "$PID"
@@ -22,10 +22,10 @@ zombies() {
 	awk '{ sub(/.*\) /, ""); if ($1 == "Z") n++ } END { print n + 0 }' /proc/[0-9]*/stat
 }
 
-@test "as process 1: status, signals, and orphans that are not its own are reaped" {
+@test "as process 1, dlock passes status and signals on, and reaps orphans that are not its own" {
 	contained "$DLOCK" run "$LOCK" -- sh -c 'echo $$ >inside; trap "exit 9" TERM; while :; do sleep 0.05; done'
 	wait_until 5 test -s inside
-	# somebody enters the container, and leaves processes behind there
+	# Somebody enters the container, and leaves processes behind there.
 	for _ in 1 2 3 4 5; do
 		nsenter -t "$FIRST" -p -m sh -c '(sh -c "sleep 0.02" & exec true) & wait'
 	done
@@ -41,7 +41,7 @@ no_zombies_of() {
 		sub(/.*\) /, ""); if ($1 == "Z" && $2 == parent) print }') ]]
 }
 
-@test "as process 1, killed from outside: nothing is left, and the lock is free" {
+@test "as process 1, dlock is killed from outside: nothing is left, and the lock is free" {
 	contained "$DLOCK" run "$LOCK" -- sh -c 'echo $$ >inside; setsid sleep 310 & wait'
 	wait_until 5 test -s inside
 	kill -KILL "$FIRST"
@@ -50,10 +50,10 @@ no_zombies_of() {
 	is_free
 }
 
-@test "with the /proc of another PID namespace: said, no stranger is touched, leftovers are waited for" {
+@test "with the /proc of another PID namespace dlock says so, signals no stranger and waits for leftovers" {
 	start sleep 311
 	local stranger=$PID
-	# numbers in this namespace begin at 1, and /proc shows those outside
+	# Pids in this namespace begin at 1, and /proc shows those of the namespace outside.
 	run --separate-stderr -4 unshare --pid --fork --kill-child \
 		"$DLOCK" run -k 200ms "$LOCK" -- sh -c '(setsid sleep 1 &) ; exit 4'
 	matches "$stderr" '/proc is missing or not that of this PID namespace'
@@ -80,7 +80,7 @@ no_zombies_of() {
 	"$DLOCK" release "$LOCK" "$token"
 }
 
-@test "without /proc: said, and the command's group is ended all the same" {
+@test "without /proc dlock says so, and ends the command's process group all the same" {
 	run --separate-stderr -4 unshare --pid --fork --kill-child --mount sh -c 'mount -t tmpfs none /proc &&
 		exec "$DLOCK" run -k 200ms "$0" -- sh -c "sleep 312 & exit 4"' "$LOCK"
 	matches "$stderr" '/proc is missing or not that of this PID namespace'

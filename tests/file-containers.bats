@@ -14,7 +14,7 @@ prepare() {
 	CONTAINERS=()
 }
 
-# in_container HOST COMMAND...: its status is that of COMMAND
+# in_container HOST COMMAND...: runs COMMAND in a container, and returns its status
 in_container() {
 	local host=$1
 	shift
@@ -22,7 +22,7 @@ in_container() {
 		sh -c 'hostname "$0" && "$@"; exit $?' "$host" "$@"
 }
 
-# container HOST COMMAND...: in the background, until its first line is there; sets CONTAINER.
+# container HOST COMMAND...: starts a container, and waits for its first line; sets CONTAINER.
 # Some pids are left out, so that those of COMMAND are not also there in in_container.
 container() {
 	local host=$1
@@ -34,7 +34,7 @@ container() {
 	line "$OUT" || fail "nothing from the container: $(<"$ERR")"
 }
 
-# container_end CONTAINER: all of it at once, as when it is killed
+# container_end CONTAINER: kills all its processes at once
 container_end() {
 	if alive "$1" && child "$1"; then
 		kill -KILL "$CHILD"
@@ -52,7 +52,7 @@ tidy() {
 	fi
 }
 
-# held_in HOST [OPTION]...: a container in which dlock holds $LOCK with these options
+# held_in HOST [OPTION]...: starts a container in which dlock holds $LOCK with these options
 held_in() {
 	local host=$1
 	shift
@@ -80,7 +80,7 @@ held_in() {
 @test "what a container's keeper holds is verified from outside, and the other way round" {
 	container one sh -c '"$DLOCK" acquire -t 60s "$LOCK" && exec sleep 300'
 	local token=$LINE
-	# with a /run of its own, where the keeper is not found
+	# This one has a /run of its own, in which the keeper's socket is not found.
 	run -0 in_container two sh -c 'mount -t tmpfs none /run && exec "$DLOCK" verify "$LOCK" "$0"' "$token"
 	run -0 "$DLOCK" verify "$LOCK" "$token"
 	container_end "$CONTAINER"
@@ -97,7 +97,7 @@ held_in() {
 		echo "ended $?" >"$T/end"
 		exec sleep 300'
 	local token=$LINE
-	# longer than a look at the lock takes to come
+	# That is longer than the pause between two looks at the lock.
 	holds_for 1200 "$DLOCK" verify "$LOCK" "$token"
 	[[ ! -e end ]]
 	run -0 in_container one "$DLOCK" break --yes "$LOCK"
@@ -190,7 +190,7 @@ held_in() {
 
 # ---- records of holders that are gone
 
-# all_get_in: shared holds and slots do, one after the other, and status sees nobody
+# all_get_in: shared holds and slots get in, one after the other, and status sees nobody
 all_get_in() {
 	run -0 "$DLOCK" status "$LOCK"
 	run -0 "$DLOCK" run -n -s "$LOCK" -- true
@@ -201,7 +201,7 @@ all_get_in() {
 	is_free
 }
 
-@test "what a killed container left in the record is in nobody's way" {
+@test "holds that a killed container left in the record stop nobody" {
 	local mode
 	for mode in -s '--slots 7' --no-renew; do
 		# shellcheck disable=SC2086 # two words
@@ -213,11 +213,11 @@ all_get_in() {
 	done
 }
 
-@test "a record whose pid somebody else has now is in nobody's way" {
+@test "a hold in the record whose pid another process has now stops nobody" {
 	local hold
 	held_in gone -s
 	container_end "$CONTAINER"
-	# as after a reboot: this host, and a pid that is there
+	# This is as after a reboot: the record has this host's name, and a pid that is in use.
 	read -r -a hold < <(grep ^hold "$LOCK_FILE")
 	hold[5]=$$
 	hold=("${hold[@]/#host=gone/host=$(uname -n)}")
@@ -251,7 +251,7 @@ all_get_in() {
 	release
 }
 
-# in_section SECONDS [flock]: a process that stays in the section in which the record is
+# in_section SECONDS [flock]: starts a process that stays in the section in which the record is
 # written for so long, and has the file locked meanwhile
 in_section() {
 	python3 -c 'import fcntl, sys, time
@@ -271,11 +271,11 @@ section_end() {
 	rm section
 }
 
-@test "who only looks is not taken for a holder" {
+@test "a process that only looks at the lock is not taken for a holder" {
 	local mode
 	for mode in -n '-n -s' '-n --slots 2'; do
 		"$DLOCK" run "$LOCK" -- true
-		# as status does, if not for so long
+		# dlock status locks the file, too, but not for so long.
 		in_section 0.5 flock
 		# shellcheck disable=SC2086 # several words
 		run -0 "$DLOCK" run $mode -b "$FILE?timeout=20s" "$LOCK" -- true
@@ -292,7 +292,7 @@ section_end() {
 	timed "$DLOCK" status "$LOCK"
 	equal "$status" 1
 	between "$MS" 0 15000
-	# the holder ends its command, and itself, in time, and leaves the lock free
+	# The holder ends its command and itself in time, and the lock is free.
 	kill -TERM "$HOLDER"
 	join "$HOLDER" 15
 	equal "$status" 143

@@ -7,7 +7,7 @@
 load helpers
 load redis-server
 
-# finding TOPIC: its line in $output
+# finding TOPIC: prints the line of $output that has this topic
 finding() {
 	awk -v topic="$1" '$2 == topic' <<<"$output"
 }
@@ -43,7 +43,7 @@ finding() {
 	done
 }
 
-@test "check: a directory that is missing, or none" {
+@test "check: a directory that is missing, or that is a file" {
 	run -122 "$DLOCK" check -b "file://$T/none"
 	matches "$(finding unusable)" "^error .*$T/none"
 	[[ ! -e none ]]
@@ -64,7 +64,7 @@ finding() {
 	matches "$(finding unusable)" '^error .*[Rr]ead-only'
 }
 
-@test "setup makes the directory, 0700, and minds it no more" {
+@test "setup makes the directory with mode 0700, and leaves one that is there as it is" {
 	run --separate-stderr -0 "$DLOCK" setup -b "file://$T/new"
 	equal "$output$stderr" ""
 	equal "$(stat -c %a new)" 700
@@ -117,10 +117,10 @@ finding() {
 	equal "$stderr" ""
 }
 
-@test "a record that somebody tampered with is shown harmless" {
+@test "of a record that somebody tampered with, status shows nothing harmful" {
 	local token byte
 	token=$("$DLOCK" acquire -t 5s "$LOCK")
-	# the byte that the holder has locked, without which the line would count as that of a dead hold
+	# A line without the byte that the holder has locked would count as that of a dead hold.
 	byte=$(sed -n 's/^hold \([^ ]* \)\{6\}\([0-9]*\) .*/\2/p' "$LOCKS/$LOCK.lock")
 	printf 'fence 1\nhold 0123456789abcdef x 1 1 0 %s host=%%1b[31m&user=%%07&cmd=%%22a%%0a%%22&pid=1&since=1\n' \
 		"$byte" >"$LOCKS/$LOCK.lock"
@@ -157,7 +157,7 @@ finding() {
 
 # ---- where keepers listen
 
-# in_own_run COMMAND...: with an empty /run
+# in_own_run COMMAND...: runs COMMAND with an empty /run
 in_own_run() {
 	unshare -m sh -c 'mount -t tmpfs none /run && exec "$@"' sh "$@"
 }
@@ -186,7 +186,7 @@ in_own_run() {
 		/tmp) listens=/run/dlock ;;
 		*) listens=/dev/shm/dlock-0 ;;
 		esac
-		# as a container with a root that cannot be written; the places empty, as there
+		# These are as in a container whose root cannot be written.
 		run --separate-stderr -0 unshare --pid --fork --kill-child -m --mount-proc sh -c '
 			mount -t tmpfs none /mnt && mkdir -m 0700 /mnt/locks && cp "$DLOCK" /mnt/dlock &&
 			mount -t tmpfs none /run && mount -t tmpfs none /tmp &&
@@ -235,7 +235,7 @@ in_own_run() {
 	TOKEN=$(in_own_run "$DLOCK" acquire -b "$REDIS" -t 2s --pid "$PID" "$LOCK")
 	"$DLOCK" verify -b "$REDIS" "$LOCK" "$TOKEN"
 	"$DLOCK" release -b "$REDIS" "$LOCK" "$TOKEN"
-	# the keeper finds out, and as ever tells the process
+	# The keeper finds out that the lock is lost, and sends TERM to the process.
 	wait_until 3 ended "$PID"
 	wait_until 3 no_strays
 }

@@ -9,7 +9,7 @@ prepare() {
 	LOCK_FILE=$LOCKS/$LOCK.lock
 }
 
-# refused REGEX [DIR]: status 122, one line that names the thing, nothing run
+# refused REGEX [DIR]: run fails with status 122 and one line that names the thing, and runs nothing
 refused() {
 	run --separate-stderr -122 timeout 10 "$DLOCK" run -n -b "file://${2-$LOCKS}" "$LOCK" -- touch "$T/ran"
 	equal "$output" ""
@@ -27,7 +27,7 @@ refused() {
 		run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
 		one_line "^dlock: $LOCK: held by"
 		run --separate-stderr -124 "$DLOCK" run -w 200ms "$LOCK" -- true
-		# flock(1) waits for a child that keeps the descriptor
+		# flock(1) waits for a child that keeps the descriptor open.
 		kill -TERM "$PID" "$(child "$PID" && echo "$CHILD")"
 		wait_until 5 is_free
 	done
@@ -55,7 +55,7 @@ refused() {
 	equal "$status" 0
 }
 
-@test "the command does not inherit the lock: what it leaves behind cannot keep it" {
+@test "the command does not inherit the lock: a process that it leaves behind cannot keep the lock" {
 	hold --
 	local fd
 	for fd in "/proc/$COMMAND/fd/"*; do
@@ -66,7 +66,7 @@ refused() {
 
 # ---- the file
 
-@test "the file has the mode that umask says, stays, and carries fence and holder" {
+@test "the lock file has the mode that umask says, stays, and has fence and holder in it" {
 	(umask 077 && "$DLOCK" run "$LOCK" -- true)
 	equal "$(stat -c '%a %h %F' "$LOCK_FILE")" "600 1 regular file"
 	rm "$LOCK_FILE"
@@ -80,7 +80,7 @@ refused() {
 	has_line "$LOCK_FILE" "$FENCE"
 }
 
-@test "a fence from the future is still outgrown" {
+@test "the next fence is higher than one from the future" {
 	hold --
 	local future=$((FENCE + 3600 * 1000000))
 	release
@@ -90,7 +90,7 @@ refused() {
 	equal "$output" "$((future + 1))"
 }
 
-@test "a file full of rubbish is no obstacle, and is shown harmless" {
+@test "a lock file full of rubbish is no obstacle, and status shows nothing harmful of it" {
 	local kind rubbish
 	printf 'x\e[31m\e]0;x\a\n\n\xff\xfe%%1b' >rubbish
 	head -c 100000 /dev/urandom >>rubbish
@@ -109,7 +109,7 @@ refused() {
 	done
 }
 
-@test "the holder of the past is not named as the holder of now" {
+@test "a holder that has gone is not named as the holder of now" {
 	"$DLOCK" run "$LOCK" -- sh -c true
 	start flock "$LOCK_FILE" sh -c 'echo in; exec sleep 300'
 	wait_until 5 has_line "$OUT" in
@@ -125,7 +125,7 @@ refused() {
 	local waiter=$PID
 	wait_until 5 eval 'grep -q -- "->.*:$(stat -c %i "$LOCK_FILE") " /proc/locks'
 	rm "$LOCK_FILE"
-	# someone else makes and takes the new one
+	# Somebody else makes a new lock file, and locks it.
 	start flock "$LOCK_FILE" sh -c 'echo in; exec sleep 300'
 	local other=$PID
 	wait_until 5 has_line "$OUT" in
@@ -179,7 +179,7 @@ refused() {
 @test "a file of another user that others may not write is refused in a shared directory" {
 	strangers
 	mkdir -m 1777 shared
-	# root must not be made to wait for, or write to, what a stranger planted
+	# Root must neither wait for nor write to a file that a stranger has planted.
 	as "$ALICE" sh -c 'umask 0; echo planted >"$0"' "shared/$LOCK.lock"
 	chmod 0644 "shared/$LOCK.lock"
 	run --separate-stderr -122 as "$BOB" "$OPEN/dlock" run -n -b "file://$OPEN/shared" "$LOCK" -- true
@@ -201,7 +201,7 @@ refused() {
 
 # ---- directories
 
-@test "without -b: XDG_RUNTIME_DIR, else /tmp/dlock-UID, made 0700" {
+@test "without -b the directory is XDG_RUNTIME_DIR/dlock, else /tmp/dlock-UID, made with mode 0700" {
 	strangers
 	mkdir -m 0700 runtime
 	chown "$ALICE" runtime
@@ -247,8 +247,8 @@ refused() {
 	equal "${lines[1]}" "$LOCK.lock"
 }
 
-# minimal SCRIPT [ARG]...: where /run and /tmp are empty, dlock is /mnt/dlock, and there is
-# no -b. ARG is $1 and so on.
+# minimal SCRIPT [ARG]...: runs SCRIPT where /run and /tmp are empty, dlock is /mnt/dlock, and no
+# backend is named. ARG is $1 and so on.
 minimal() {
 	local script=$1
 	shift
@@ -266,13 +266,13 @@ minimal() {
 	equal "$output" "755 0 /run/lock
 700 0 /run/lock/dlock
 $LOCK.lock"
-	# nothing falls back for want of space: others may find it, and would lock elsewhere
+	# A full disk is no reason to use another directory, for a later process may find space.
 	run --separate-stderr -122 minimal 'umount /run && mount -t tmpfs -o nr_inodes=1 none /run &&
 		exec dlock run "$LOCK" -- true'
 	one_line 'directory /run/lock: .*-b file:///'
 }
 
-@test "where /run/lock cannot be made, root uses /tmp/dlock-0, and looks there" {
+@test "where /run/lock cannot be made, root locks and looks in /tmp/dlock-0" {
 	need_root
 	local make
 	for make in 'mount -o remount,ro /run' 'mkdir /run/lock && mount -o remount,ro /run'; do
@@ -295,7 +295,7 @@ $LOCK.lock"
 	one_line '^dlock: .*/tmp/dlock-0: .*-b file:///'
 }
 
-@test "XDG_RUNTIME_DIR that is not there is refused by name, and what to give instead" {
+@test "an XDG_RUNTIME_DIR that is not there is refused by name, with what to give instead" {
 	strangers
 	run --separate-stderr -122 as "$ALICE" env XDG_RUNTIME_DIR="$OPEN/none" "$OPEN/dlock" run "$LOCK" -- true
 	one_line "$OPEN/none/dlock: .*-b file:///"
@@ -316,13 +316,13 @@ $LOCK.lock"
 	fi
 }
 
-@test "a directory that is none is refused by name" {
+@test "a file in the place of the directory is refused by name" {
 	touch plain
 	refused "$T/plain" "$T/plain"
 	refused "$T/plain/sub" "$T/plain/sub"
 }
 
-@test "disk full: refused, and no lock is left" {
+@test "on a full disk the lock is refused, and no lock is left" {
 	need_root
 	run --separate-stderr -122 unshare -m sh -c 'mount -t tmpfs -o size=4k none "$0" && cd "$0" || exit 99
 		head -c 4096 /dev/zero >full
@@ -330,20 +330,20 @@ $LOCK.lock"
 		code=$?
 		[ ! -e ran ] || exit 98
 		rm full
-		# all is well again, whatever was left of the first try
+		# Whatever the first try has left, the next one succeeds.
 		"$DLOCK" run -n "$1" -- true || exit 97
 		exit $code' "$LOCKS" "$LOCK"
 	one_line "$LOCKS"
 }
 
-@test "no inodes left: refused" {
+@test "on a file system without free inodes the lock is refused" {
 	need_root
 	run --separate-stderr -122 unshare -m sh -c 'mount -t tmpfs -o nr_inodes=1 none "$0" &&
 		exec "$DLOCK" run "$1" -- true' "$LOCKS" "$LOCK"
 	one_line "$LOCKS"
 }
 
-@test "a percent-encoded path" {
+@test "the path of the URI may be percent-encoded" {
 	mkdir -m 0700 "$T/a b%"
 	run -0 "$DLOCK" run -b "file://$T/a%20b%25" "$LOCK" -- true
 	[[ -e $T/a\ b%/$LOCK.lock ]]
@@ -360,7 +360,7 @@ $LOCK.lock"
 	((output > FENCE))
 }
 
-@test "names stay within what a file name may be, inside the directory" {
+@test "lock files of all names stay inside the directory, and their names are not too long" {
 	local name
 	for name in ../escape /etc/passwd a/b .. . .hidden; do
 		"$DLOCK" run "$name" -- true

@@ -9,7 +9,7 @@ load helpers
 # shellcheck source=tests/conformance/contents.bash
 source "$BATS_TEST_DIRNAME/conformance/contents.bash"
 
-# fewer under sanitizers, which make every start slow
+# Fewer rounds under sanitizers, which make every start of dlock slow.
 ROUNDS=${DLOCK_TESTS_ROUNDS:-200}
 
 setup_file() {
@@ -26,14 +26,14 @@ prepare() {
 	owned=()
 }
 
-# on BACKEND: its URI, and what it looks like after one round
+# on BACKEND: sets the URI, and makes one round, after which nothing may be added
 on() {
 	case $1 in
 	file) URI=$FILE ;;
 	redis) URI=$REDIS ;;
 	zookeeper)
 		URI=zookeeper://127.0.0.1:$ZK_PORT
-		# a session of one who was killed as it began has this to end in
+		# This is the time in which the session of a process that was killed ends.
 		export DLOCK_TTL=4s
 		;;
 	esac
@@ -44,17 +44,17 @@ on() {
 	clients >clients.before
 }
 
-# names: of files or keys; their contents hold fences, which grow
+# names: prints the names of files or keys, without their contents, which hold fences that grow
 names() {
 	case $URI in
 	file:*) find "$LOCKS" "$XDG_RUNTIME_DIR" "$HOME" | sort ;;
 	redis:*) rcli --scan | grep -F -- "$LOCK" | sort ;;
-	# not their directories, which the server removes when it gets to it
+	# The server removes the directories of locks in its own time.
 	zookeeper:*) "$TOOLS/znode" "$ZK_PORT" tree / | grep "/${LOCK}[^/]*/" | sort ;;
 	esac
 }
 
-# clients: connections to the server of the suite, but for the one that asks, and sessions
+# clients: counts the sessions, and the connections to the server but for the one that asks
 clients() {
 	rcli client list | grep -vc 'cmd=client' || true
 	zk_ask "$ZK_DIR" dump | grep -c "^[[:space:]]0x" || true
@@ -64,7 +64,7 @@ clients_gone() {
 	[[ $(clients) == "$(<clients.before)" ]]
 }
 
-# nothing_stays: of what was acquired with the tokens in ./tokens
+# nothing_stays: nothing is left of what was acquired with the tokens in ./tokens
 nothing_stays() {
 	local tokens=()
 	wait_until 5 no_strays_but "${owned[@]}"
@@ -93,14 +93,14 @@ rounds_of_run() {
 	nothing_stays
 }
 
-# half of them end by release, half by the death of the process
+# Half of the holds end by release, half by the death of the process.
 rounds_of_pid() {
 	on "$1"
 	bash -c 'for ((n = 0; n < $0; n++)); do
 			sleep 300 &
 			token=$("$DLOCK" acquire -w 10s --pid $! "$LOCK") || exit 1
 			echo "$token" >>tokens
-			# the last one dies: no later keeper tidies up after it
+			# The last round ends by a death, after which no later keeper tidies up.
 			if ((n % 2 == 0)); then
 				"$DLOCK" release "$LOCK" "$token" || exit 2
 			fi
@@ -113,7 +113,7 @@ rounds_of_pid() {
 	nothing_stays
 }
 
-# not obtained, given up, killed while waiting; status, wait, verify
+# Runs that do not obtain the lock, give up, or are killed while they wait; status, wait, verify.
 rounds_of_vain() {
 	on "$1"
 	owner_token=$("$DLOCK" acquire -t 1h "$LOCK")
@@ -170,15 +170,15 @@ rounds_of_vain() {
 	rounds_of_pid zookeeper
 }
 
-@test "file: what comes to nothing" {
+@test "file: runs that do not obtain the lock" {
 	rounds_of_vain file
 }
 
-@test "redis: what comes to nothing" {
+@test "redis: runs that do not obtain the lock" {
 	rounds_of_vain redis
 }
 
-@test "zookeeper: what comes to nothing" {
+@test "zookeeper: runs that do not obtain the lock" {
 	rounds_of_vain zookeeper
 }
 
@@ -218,7 +218,7 @@ only_fences_left() {
 		"$DLOCK" break -q --yes "$LOCK"
 	done
 	nothing_stays
-	# a fence of a name that nobody will ever take again is a leak, too
+	# The fence of a name that nobody will ever take again is a leak, too.
 	rcli --scan | grep -c dlock-check >probes || true
 	equal "$(<probes)" "$(<probes.before)" "keys of probes"
 }

@@ -413,7 +413,7 @@ left() {
 		FROM $1 WHERE name = '$LOCK'"
 }
 
-@test "renew and count of what an older dlock has taken: to no less than is left" {
+@test "a hold whose row notes no TTL is renewed and counted to no less than is left" {
 	local token strategy table
 	for strategy in lease insert; do
 		table=dlock_locks

@@ -273,7 +273,7 @@ until_ms() {
 	[[ ! -e ran ]]
 }
 
-@test "renew of what an older dlock has taken: by the default, and to no less than is left" {
+@test "a hold whose row notes no TTL is renewed by the default, and to no less than is left" {
 	local token
 	# seconds until it ends
 	left() {

@@ -9,7 +9,7 @@ load redis-server
 
 # ---- exit status
 
-@test "the command's own status, those that dlock uses too" {
+@test "the status is the command's own, also where dlock uses that number" {
 	local code
 	for code in 0 1 42 122 123 124 125 126 127 255; do
 		run --separate-stderr "-$code" "$DLOCK" run "$LOCK" -- sh -c 'exit "$0"' $code
@@ -17,7 +17,7 @@ load redis-server
 	done
 }
 
-@test "128+N when the command dies of signal N" {
+@test "the status is 128+N when the command dies of signal N" {
 	local sig
 	for sig in HUP:129 KILL:137 SEGV:139 TERM:143 USR1:138; do
 		run --separate-stderr "-${sig#*:}" "$DLOCK" run "$LOCK" -- sh -c "kill -${sig%:*} \$\$"
@@ -25,7 +25,7 @@ load redis-server
 	is_free
 }
 
-@test "127 for a command that is not there, 126 for one that cannot be executed" {
+@test "the status is 127 for a command that is not there, 126 for one that cannot be executed" {
 	run --separate-stderr -127 "$DLOCK" run "$LOCK" -- no-such-command-at-all
 	one_line no-such-command-at-all
 	run --separate-stderr -127 "$DLOCK" run "$LOCK" -- ./none
@@ -46,7 +46,7 @@ load redis-server
 
 # ---- what the command sees
 
-@test "the environment is dlock's own and four variables" {
+@test "the command's environment is that of dlock and four variables" {
 	"$DLOCK" run "$LOCK" -- env | sort >inside
 	env | sort >outside
 	comm -13 outside inside >added
@@ -79,7 +79,7 @@ same_as_direct() {
 	"$@" "$TOOLS/sigprobe" -sdn | grep -v '^pgid:' >direct
 	for backend in "$FILE" "$REDIS"; do
 		"$@" "$DLOCK" run -b "$backend" "$LOCK" -- "$TOOLS/sigprobe" -sdn | grep -v '^pgid:' >under
-		# the pipes have other numbers, and that is all
+		# Only the numbers of the pipes differ.
 		diff <(sed 's/pipe:.*/pipe/' direct) <(sed 's/pipe:.*/pipe/' under)
 	done
 }
@@ -102,7 +102,7 @@ same_as_direct() {
 	release
 }
 
-# without_dev SCRIPT [ARG]...: a shell script where /dev is empty
+# without_dev SCRIPT [ARG]...: runs a shell script where /dev is empty
 without_dev() {
 	unshare -m sh -c 'mount -t tmpfs none /dev && eval "$0"' "$@"
 }
@@ -124,7 +124,7 @@ without_dev() {
 		equal "$status" 0
 		between "$MS" 0 4000
 	done
-	# as the command finds them: closed
+	# The command finds them closed.
 	without_dev 'exec "$DLOCK" run "$LOCK" -- "$TOOLS/sigprobe" -dn <&- 2>&-' >closed
 	equal "$(grep -c '^fd [02] ' closed)" 0
 	wait_until 8 eval 'LOCK=$LOCK-kept is_free'
@@ -163,13 +163,13 @@ without_dev() {
 	timed sh -c '"$DLOCK" run --min-hold 5s "$0" -- echo done | cat' "$LOCK"
 	equal "$output" "done"
 	between "$MS" 0 3000
-	# else the test's end would have to wait for it
+	# Otherwise the end of the test would have to wait for that process.
 	wait_until 8 is_free
 }
 
 @test "the keeper of acquire keeps no pipe of the caller's open, whatever its number" {
 	local refused token
-	# the last where the kernel cannot be asked to close many at once
+	# The last round is where the kernel refuses to close many descriptors at once.
 	for refused in '' "$TOOLS/refuse ENOSYS close_range"; do
 		# shellcheck disable=SC2086 # words
 		timed $refused bash -c 'exec 300>&1 1500>&1 &&
@@ -215,7 +215,7 @@ without_dev() {
 		wait_until 3 has_line "$HOLDER_OUT" "^$sig\$"
 	done
 	alive "$COMMAND"
-	# once each, and nothing else
+	# Each signal came once, and no other did.
 	equal "$(tail -n +2 "$HOLDER_OUT" | tr '\n' ' ')" "HUP INT QUIT USR1 USR2 WINCH ALRM CONT TERM "
 	kill -KILL "$COMMAND"
 	join "$HOLDER"
@@ -249,7 +249,7 @@ without_dev() {
 			# shellcheck disable=SC2086 # words
 			start unshare --pid --fork --mount-proc "$DLOCK" $args
 			wait_until 5 child "$PID" dlock
-			# again and again: it may not be ready for the first
+			# The process may not be ready for the first signal.
 			wait_until 5 eval 'kill "-${sig%:*}" "$CHILD" || :; ended "$CHILD"' 2>/dev/null
 			join "$PID" 5
 			equal "$status" "${sig#*:}" "status of $args after $sig"
@@ -280,7 +280,7 @@ without_dev() {
 		while ! grep -qs alive log; do sleep 0.01; done'
 	equal "$status" 0
 	ended "$(<daemon)"
-	# one TERM was enough
+	# One TERM was enough.
 	between "$MS" 0 3000
 }
 
@@ -299,7 +299,7 @@ gone() {
 	done
 }
 
-@test "where the kernel refuses timers: said, and the command runs" {
+@test "where the kernel refuses timers, dlock says so, and the command runs" {
 	run --separate-stderr -5 "$TOOLS/refuse" EPERM timer_create "$DLOCK" run "$LOCK" -- sh -c 'exit 5'
 	one_line 'kernel refuses a timer'
 }
@@ -324,7 +324,7 @@ gone() {
 	kill -KILL "$(<before)"
 }
 
-# cpu_of PID: sets CPU, the ticks of processor time that it has used
+# cpu_of PID: sets CPU, the ticks of processor time that the process has used
 cpu_of() {
 	CPU=$(sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }')
 }
@@ -355,7 +355,7 @@ cpu_of() {
 }
 
 @test "a process whose main thread has ended while another runs on is ended like any other" {
-	# left behind, and heeding no TERM
+	# The command leaves this process behind, which ignores TERM.
 	timed "$DLOCK" run -k 300ms "$LOCK" -- sh -c '
 		setsid "$TOOLS/deadmain" -i 60 >pid &
 		while ! [ -s pid ]; do sleep 0.01; done
@@ -365,7 +365,7 @@ cpu_of() {
 	matches "$stderr" 'left 1 process '
 	gone "$(<pid)"
 	is_free
-	# left to the supervisor, because the guard is dead
+	# The guard is dead, so that the supervisor has to end the process.
 	hold -- sh -c 'setsid "$TOOLS/deadmain" -i 60 >other & exec sleep 300'
 	wait_until 5 test -s other
 	guard_of "$HOLDER"
@@ -373,11 +373,11 @@ cpu_of() {
 	join "$HOLDER"
 	gone "$(<other)"
 	is_free
-	# the command itself
+	# Here the process is the command itself.
 	start "$DLOCK" run -k 300ms "$LOCK" -- "$TOOLS/deadmain" -i 60
 	line "$OUT"
 	kill -TERM "$PID"
-	# a signal to dlock is the command's affair
+	# dlock passes a signal on to the command.
 	holds_for 500 not gone "$LINE"
 	kill -KILL "$LINE"
 	join "$PID"
@@ -387,7 +387,7 @@ cpu_of() {
 
 # ---- usage
 
-# usage_error REGEX ARG...: dlock ARG... is refused in one line that names the thing
+# usage_error REGEX ARG...: dlock refuses these arguments in one line that names the thing
 usage_error() {
 	local regex=$1
 	shift
@@ -554,7 +554,7 @@ usage_error() {
 	done
 	run -0 "$DLOCK" version
 	matches "$output" '^dlock [0-9]+\.[0-9]+'
-	# what could not be printed is an error
+	# Output that cannot be written is an error.
 	run --separate-stderr -125 sh -c '"$DLOCK" --help >/dev/full'
 	one_line 'No space left on device$'
 	run --separate-stderr -125 sh -c '"$DLOCK" version >&-'
@@ -573,7 +573,7 @@ usage_error() {
 
 # ---- the name that is derived
 
-# fnv1a: of standard input, 16 hex digits
+# fnv1a: prints the hash of standard input, 16 hex digits
 fnv1a() {
 	local hash=$((0xcbf29ce484222325)) byte
 	for byte in $(od -An -v -tu1); do
@@ -582,7 +582,7 @@ fnv1a() {
 	printf %016x "$hash"
 }
 
-@test "without NAME it is the command's basename and a hash of its arguments" {
+@test "without NAME the name is the command's basename and a hash of its arguments" {
 	equal "$(printf foobar | fnv1a)" 85944171f73967e8 "the tests' own FNV-1a"
 	run -0 "$DLOCK" run -- printenv DLOCK_NAME
 	equal "$output" "printenv-$(printf 'printenv\0DLOCK_NAME' | fnv1a)"
@@ -648,7 +648,7 @@ fnv1a() {
 
 # ---- config file and environment
 
-@test "command line beats environment beats user file" {
+@test "the command line overrides the environment, which overrides the user's file" {
 	local dir
 	for dir in line environment user; do
 		mkdir -m 0700 "$dir"
@@ -664,12 +664,12 @@ fnv1a() {
 	equal "$(ls -d -- */"$LOCK.lock")" "line/$LOCK.lock"
 }
 
-# private_etc COMMAND...: with ./etc for /etc and no backend in the environment
+# private_etc COMMAND...: runs COMMAND with ./etc for /etc, and no backend in the environment
 private_etc() {
 	env -u DLOCK_BACKEND unshare -m sh -c 'mount --bind etc /etc && exec "$@"' sh "$@"
 }
 
-@test "user file beats system file" {
+@test "the user's file overrides the system's file" {
 	need_root
 	local dir
 	for dir in user system etc; do
@@ -681,7 +681,7 @@ private_etc() {
 	run -0 private_etc "$DLOCK" run "$LOCK" -- true
 	[[ -e system/$LOCK.lock ]]
 	printf 'backend = file://%s/user\n' "$T" >"$XDG_CONFIG_HOME/dlock.conf"
-	# what the user's file does not set is still the system's: no wait
+	# The user's file does not set wait, so that the system's file says not to wait.
 	DLOCK_BACKEND=file://$T/user hold --
 	run -124 private_etc "$DLOCK" run "$LOCK" -- true
 	[[ -e user/$LOCK.lock ]]
@@ -694,7 +694,7 @@ private_etc() {
 	one_line "$HOME/.config/dlock.conf"
 }
 
-@test "wait and TTL from file, environment and command line" {
+@test "wait and TTL are taken from the file, the environment and the command line" {
 	hold --
 	echo 'wait = 1h' >"$XDG_CONFIG_HOME/dlock.conf"
 	run -124 env DLOCK_WAIT=0 "$DLOCK" run "$LOCK" -- true
@@ -765,8 +765,8 @@ private_etc() {
 
 # ---- if-down
 
-@test "--if-down run: unprotected, and says so; fail is the default" {
-	# nobody listens there
+@test "--if-down run runs the command without the lock, and says so; fail is the default" {
+	# Nobody listens there.
 	local uri=redis://127.0.0.1:1
 	run --separate-stderr -122 "$DLOCK" run -b $uri "$LOCK" -- touch ran
 	one_line '127\.0\.0\.1:1'

@@ -17,7 +17,7 @@ take() {
 	matches "$TOKEN" '^[0-9a-f]{32}$' token
 }
 
-# take_refused ERROR CALLS [OPTION]...: take, where the kernel refuses these system calls
+# take_refused ERROR CALLS [OPTION]...: as take, while the kernel refuses these system calls
 take_refused() {
 	"$TOOLS/refuse" "$1" "$2" "$DLOCK" acquire --json "${@:3}" "$LOCK" >taken
 	read -r TOKEN FENCE KEEPER < <(jq -r '"\(.token) \(.fence) \(.keeper_pid)"' taken)
@@ -32,14 +32,14 @@ holds() {
 	"$DLOCK" verify "$LOCK" "${1-$TOKEN}"
 }
 
-# holds_not [TOKEN]: verify says so with its status, not with an error
+# holds_not [TOKEN]: verify says by its status that the token does not hold, and not by an error
 holds_not() {
 	local code=0
 	"$DLOCK" verify "$LOCK" "${1-$TOKEN}" 2>verify.err || code=$?
 	((code == 123))
 }
 
-# owner [COMMAND...]: a process to hold a lock for; sets OWNER, OWNER_OUT
+# owner [COMMAND...]: starts a process to hold a lock for; sets OWNER, OWNER_OUT
 owner() {
 	if (($# == 0)); then
 		set -- sleep 300
@@ -49,18 +49,18 @@ owner() {
 	wait_until 5 runs "$OWNER" "$1"
 }
 
-# runs PID PROGRAM: env has become it
+# runs PID PROGRAM: the process, which began as env, has become that program
 runs() {
 	proc_stat "$1" && [[ ${2##*/} == "$PROC_COMM" ]]
 }
 
-# probe_owner: one that says which signals it gets, and ends on none but KILL
+# probe_owner: starts an owner that says which signals it gets, and ends on none but KILL
 probe_owner() {
 	owner "$TOOLS/sigprobe" -u none
 	wait_until 5 has_line "$OWNER_OUT" '^ready'
 }
 
-# in_line N [OPTION]...: an acquire that waits, the Nth, once it is in line
+# in_line N [OPTION]...: starts an acquire that waits, and returns when it is the Nth in line
 in_line() {
 	local n=$1
 	shift
@@ -68,7 +68,7 @@ in_line() {
 	wait_until 10 waiters "$n"
 }
 
-# json FILTER: of `status --json` of $LOCK
+# json FILTER: applies a filter of jq to `status --json` of $LOCK
 json() {
 	"$DLOCK" status --json "$LOCK" >status.json || [[ $? == 1 ]]
 	jq -r "$1" status.json
@@ -90,7 +90,7 @@ json_is() {
 	equal "$output$stderr" ""
 	is_free
 	nothing_left
-	# bytes, too
+	# The output has no other bytes.
 	"$DLOCK" acquire "$LOCK" >token
 	equal "$(wc -c <token)" 33 bytes
 	not cmp -s token <(echo "$TOKEN")
@@ -105,7 +105,7 @@ json_is() {
 		one_line 'cannot write the output: No space left on device$'
 		wait_until 2 is_free
 		nothing_left
-		# whoever would have read it is gone
+		# The reader of the pipe is gone.
 		mkfifo pipe
 		run --separate-stderr -125 sh -c 'exec 7<>pipe >pipe 7>&- && exec "$DLOCK" acquire $0 "$LOCK"' "$shape"
 		one_line 'cannot write the output: Broken pipe$'
@@ -118,7 +118,7 @@ json_is() {
 @test "acquire without a standard output that can be written to takes nothing" {
 	hold --
 	for closed in '>&-' '1</dev/null'; do
-		# not even its turn is waited for
+		# acquire fails before it waits for its turn.
 		timed sh -c 'exec "$DLOCK" acquire "$LOCK" '"$closed"
 		equal "$status" 125
 		between "$MS" 0 3000
@@ -147,7 +147,7 @@ json_is() {
 	nothing_left
 }
 
-@test "acquire -w waits as long, and gets it when it is released" {
+@test "acquire -w waits that long, and gets the lock when it is released" {
 	take
 	timed "$DLOCK" acquire -w 700ms "$LOCK"
 	equal "$status" 124
@@ -216,7 +216,7 @@ one_new_token() {
 
 @test "kill -9 of a waiting acquire leaves nothing in the line" {
 	take
-	# a session that is not longer than the test is patient
+	# The session of the killed process must end before the test gives up.
 	in_line 1 -w 60s -t 2s
 	local dead=$PID family
 	family=$(tree "$dead")
@@ -248,7 +248,7 @@ one_new_token() {
 	give
 	owner
 	take --pid "$OWNER"
-	# until released
+	# A hold that lasts until it is released has no end.
 	jq -e '.expires_in_ms == null and .expires_at == null and .keeper_pid > 1' taken
 	give
 	nothing_left
@@ -301,7 +301,7 @@ one_new_token() {
 
 # ---- the token
 
-# with WAY VERB TOKEN [OPTION]...: `dlock VERB $LOCK`, the token given in this way
+# with WAY VERB TOKEN [OPTION]...: runs `dlock VERB $LOCK`, and gives the token in this way
 with() {
 	local way=$1 verb=$2 token=$3
 	shift 3
@@ -352,11 +352,11 @@ WAYS='argument environment stdin crlf open'
 			run --separate-stderr -123 with "$way" "$verb" "$old"
 			one_line "$LOCK"
 			run --separate-stderr -123 with "$way" "$verb" 0123456789abcdef0123456789abcdef
-			# right for another lock
+			# This one holds another lock.
 			run --separate-stderr -123 "$DLOCK" "$verb" "$LOCK-other" "$TOKEN"
 		done
 	done
-	# half of it is right: what a socket's name or a record may show of it
+	# The first half is right, which the name of a socket or a record may show.
 	run --separate-stderr -123 "$DLOCK" release "$LOCK" "${TOKEN:0:16}0123456789abcdef"
 	run --separate-stderr -123 "$DLOCK" verify "$LOCK" "${TOKEN:0:16}0123456789abcdef"
 	holds
@@ -365,7 +365,7 @@ WAYS='argument environment stdin crlf open'
 	nothing_left
 }
 
-@test "the right token with a keeper, too: half of it opens nothing" {
+@test "half of the right token opens nothing, also where a keeper holds" {
 	owner
 	take --pid "$OWNER"
 	local verb
@@ -408,7 +408,7 @@ WAYS='argument environment stdin crlf open'
 	kill -STOP "$KEEPER"
 	local verb pids=() pid
 	for verb in verify renew; do
-		# no answer comes: there is time to look
+		# The server gives no answer, so that there is time to look at the argument list.
 		start "$DLOCK" "$verb" "$LOCK" "$TOKEN"
 		pids+=("$PID")
 		wait_until 5 has_line "/proc/$PID/cmdline" '\*\*\*\*'
@@ -455,7 +455,7 @@ WAYS='argument environment stdin crlf open'
 	} >>words 2>&1
 	between "$(wc -l <words)" 15 200 "lines of output"
 	not has_line words "$TOKEN"
-	# what files may show to others is not enough to prove a hold
+	# The part of the token that files may show to others does not prove a hold.
 	not grep -rqs "$TOKEN" "$LOCKS"
 	wait_until 5 no_strays
 }
@@ -498,7 +498,7 @@ WAYS='argument environment stdin crlf open'
 		"$DLOCK" renew -t 1500ms "$LOCK" "$TOKEN"
 	done
 	is_held
-	# and no further
+	# It is not extended beyond that.
 	wait_until 4 is_free
 	holds_not
 }
@@ -528,7 +528,7 @@ WAYS='argument environment stdin crlf open'
 	nothing_left
 }
 
-# lasts LEAST MOST [FILE]: the lease does, in seconds from now, as status or FILE says
+# lasts LEAST MOST [FILE]: the lease ends in that many seconds from now, as status or FILE says
 lasts() {
 	if (($# > 2)); then
 		between "$(jq .expires_in_ms "$3")" "$(($1 * 1000))" "$(($2 * 1000))" "expires_in_ms in $3"
@@ -570,7 +570,7 @@ lasts() {
 	nothing_left
 }
 
-@test "counting shortens no lease: it keeps the TTL of the hold, or makes it longer" {
+@test "one more acquisition shortens no lease: it keeps the TTL of the hold, or makes it longer" {
 	offers count || { refuses count; return; }
 	local mode
 	for mode in '' -s '--slots 2'; do
@@ -589,12 +589,12 @@ lasts() {
 		DLOCK_TOKEN=$TOKEN "$DLOCK" acquire -t 300s --json $mode "$LOCK" >counted
 		lasts 280 300 counted
 		lasts 280 300
-		# which is the hold's own from now on
+		# That TTL is the hold's own from now on.
 		"$DLOCK" renew "$LOCK" "$TOKEN"
 		lasts 280 300
 		json_is '.holders[0].count' 4
 		give
-		# nor does a release
+		# A release does not shorten the lease either.
 		lasts 270 300
 		give
 		give
@@ -633,7 +633,7 @@ lasts() {
 
 # ---- counting
 
-# again: acquires once more what $TOKEN holds
+# again: acquires the lock that $TOKEN holds once more
 again() {
 	DLOCK_NAME=$LOCK DLOCK_TOKEN=$TOKEN timeout 10 "$DLOCK" acquire -w 5s "$LOCK"
 }
@@ -659,7 +659,7 @@ counts() {
 	nothing_left
 }
 
-@test "acquire with the token of a current hold counts one more, each release one less" {
+@test "acquire with the token of a hold counts one acquisition more, each release one less" {
 	offers count || { refuses count; return; }
 	take
 	counts
@@ -696,7 +696,7 @@ counts() {
 	alive "$OWNER"
 }
 
-@test "counting with --pid: the end of the process frees all" {
+@test "counting with --pid: the end of the process frees the lock, however often it was acquired" {
 	offers count || { refuses count; return; }
 	owner
 	take --pid "$OWNER"
@@ -707,7 +707,7 @@ counts() {
 	nothing_left
 }
 
-@test "counting a shared hold and a slot" {
+@test "a shared hold and a slot can be acquired more than once, too" {
 	offers count || { refuses count; return; }
 	local mode
 	for mode in -s '--slots 2'; do
@@ -726,7 +726,7 @@ counts() {
 	done
 }
 
-@test "counting: every mode with the token of every mode" {
+@test "acquire once more, in every mode with the token of a hold of every mode" {
 	offers count || { refuses count; return; }
 	local held asked
 	for held in '' -s '--slots 1' '--slots 3' '--slots 5'; do
@@ -768,7 +768,7 @@ counts() {
 	nothing_left
 }
 
-@test "a token of the past counts nothing: acquire takes anew, or waits" {
+@test "a token that holds no more counts nothing: acquire takes the lock anew, or waits" {
 	local old new
 	take
 	old=$TOKEN
@@ -778,7 +778,7 @@ counts() {
 	holds_not "$old"
 	holds "$new"
 	run --separate-stderr -124 env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$old" "$DLOCK" acquire -n "$LOCK"
-	# of another lock
+	# The token of another lock counts nothing either.
 	run --separate-stderr -124 env DLOCK_NAME="$LOCK-other" DLOCK_TOKEN="$new" "$DLOCK" acquire -n "$LOCK"
 	give "$new"
 	nothing_left
@@ -786,7 +786,7 @@ counts() {
 
 # ---- a run under a hold
 
-# nest [OPTION]... -- [COMMAND...]: `hold` under what $TOKEN holds, which alone says so
+# nest [OPTION]... -- [COMMAND...]: as `hold`, inside the hold of $TOKEN, which is all it is told
 nest() {
 	DLOCK_TOKEN=$TOKEN hold "$@"
 }
@@ -831,7 +831,7 @@ nest() {
 	seen=$(DLOCK_TOKEN=$TOKEN timeout 10 "$DLOCK" run "$LOCK" -- \
 		sh -c 'echo "$DLOCK_NAME $DLOCK_TOKEN $DLOCK_FENCE $DLOCK_BACKEND"')
 	equal "$seen" "$LOCK $TOKEN $FENCE $URI"
-	# in it a run of another lock, and in that one of this
+	# Inside that command is a run of another lock, and inside that one a run of this lock.
 	seen=$(DLOCK_TOKEN=$TOKEN timeout 10 "$DLOCK" run "$LOCK-b" -- "$DLOCK" run "$LOCK" -- \
 		"$DLOCK" run "$LOCK-b" -- "$DLOCK" run "$LOCK" -- sh -c 'echo "$DLOCK_NAME $DLOCK_TOKEN"')
 	equal "$seen" "$LOCK $TOKEN"
@@ -839,7 +839,7 @@ nest() {
 	run -127 env DLOCK_TOKEN="$TOKEN" timeout 10 "$DLOCK" run "$LOCK" -- /no/such/program
 	holds
 	give
-	# of the past: it is not ours, and free
+	# The token of a hold that has ended: the lock is free, and this run takes it.
 	run -0 env DLOCK_TOKEN="$TOKEN" timeout 10 "$DLOCK" run -n "$LOCK" -- true
 	TOKEN=$("$DLOCK" acquire "$LOCK-b")
 	run -0 env DLOCK_TOKEN="$TOKEN" timeout 10 "$DLOCK" run -n "$LOCK" -- true
@@ -865,14 +865,14 @@ nest() {
 	nothing_left
 }
 
-# stopped_by COMMAND...: COMMAND takes the lock away under a run that is nested in it
+# stopped_by COMMAND...: COMMAND takes the lock away from a hold while a run is nested in it
 stopped_by() {
 	local held=$TOKEN
 	nest -k 300ms -- "$TOOLS/witness" -i -l "$T/log"
 	wait_until 5 has_line log alive
 	TOKEN=$held
 	"$@"
-	# a third of the TTL, what a daemon or a server takes, and the command's own time
+	# The run asks every third of the TTL. A daemon, a server and the command take time, too.
 	join "$HOLDER" 6
 	equal "$status" 123
 	has_line "$HOLDER_ERR" "^dlock: $LOCK: lock lost"
@@ -892,7 +892,7 @@ stopped_by() {
 	take -t 3s --pid "$OWNER"
 	stopped_by "$DLOCK" break --yes "$LOCK"
 	is_free
-	# the daemon has told the process that it held for
+	# The daemon has sent TERM to the process that it held for.
 	wait_until 12 no_strays
 	nothing_left
 }
@@ -928,7 +928,7 @@ survives() {
 	if offers slots; then
 		MODE='--slots 1' survives eval 'kill -KILL "$KEEPER"'
 	fi
-	# a lease is there without its daemon
+	# A lease stands without its daemon.
 	if [[ -n $LEASES && -z ${SESSION-} ]]; then
 		equal "$STATUS" 0
 	else
@@ -938,7 +938,7 @@ survives() {
 
 @test "run under acquire: its daemon is stopped" {
 	survives eval 'kill -STOP "$KEEPER"'
-	# a lease is renewed without it; a lock file is locked, whoever sleeps
+	# The run renews a lease itself; a lock file stays locked while its daemon sleeps.
 	if [[ $BACKEND == file || (-n $LEASES && -z ${SESSION-}) ]]; then
 		equal "$STATUS" 0
 	else
@@ -991,7 +991,7 @@ survives() {
 		holds_for 2500 is_held
 		json_is '.holders[0].pid' "$OWNER"
 		kill "-$end" "$OWNER"
-		# the contract says one second
+		# The contract is that the lock is free within one second.
 		wait_until 1 is_free
 		wait_until 2 ended "$KEEPER"
 		no_socket "$TOKEN"
@@ -1033,7 +1033,7 @@ survives() {
 	one_line "$PID"
 	equal "$output" ""
 	is_free
-	# sleep does not know of the child that it got from sh
+	# sleep has a child from the sh that it replaced, and does not reap it: a zombie.
 	start sh -c 'sleep 0.2 & echo $!; exec sleep 300'
 	line "$OUT"
 	wait_until 5 zombie "$LINE"
@@ -1047,9 +1047,9 @@ zombie() {
 	proc_stat "$1" && [[ $PROC_STATE == Z ]]
 }
 
-@test "--pid: a process that is younger than the dlock that is told of it is another one" {
+@test "--pid: a process that is younger than dlock has got the number of the one that was meant" {
 	mkfifo number
-	# it is as old as the shell that it was
+	# dlock counts as being as old as the shell that executed it.
 	start sh -c 'read pid <number; exec "$DLOCK" acquire --pid "$pid" "$LOCK"'
 	local late=$PID out=$OUT err=$ERR
 	now
@@ -1069,9 +1069,9 @@ later() {
 	((NOW > $1))
 }
 
-@test "--pid: a child of the shell that dlock replaces is nobody else" {
+@test "--pid: a child of the shell that dlock replaces is the process that was meant" {
 	local shell
-	# the last command of -c: many shells do not fork for it
+	# Many shells execute the last command of -c without a fork.
 	for shell in bash dash; do
 		run --separate-stderr "$shell" -c 'sleep 0.1
 			sleep 300 >child.out 2>&1 & echo $! >child
@@ -1088,7 +1088,7 @@ later() {
 	for how in break backend_wipe; do
 		probe_owner
 		take -t 1500ms --pid "$OWNER"
-		# a hold that stands sends nothing
+		# As long as the lock is held the process gets no signal.
 		holds_for 800 not has_line "$OWNER_OUT" '^TERM$'
 		if [[ $how == break ]]; then
 			"$DLOCK" break -q --yes "$LOCK"
@@ -1106,7 +1106,7 @@ later() {
 	nothing_left
 }
 
-@test "--pid, --on-lost warn: no signal" {
+@test "--pid with --on-lost warn: the process gets no signal when the lock is lost" {
 	probe_owner
 	take -t 1500ms --on-lost warn --pid "$OWNER"
 	"$DLOCK" break -q --yes "$LOCK"
@@ -1118,7 +1118,7 @@ later() {
 	nothing_left
 }
 
-@test "--pid, where system calls are refused that watch and signal processes: done another way" {
+@test "--pid works where the kernel refuses pidfd_open and pidfd_send_signal" {
 	local refused
 	for refused in 'EPERM pidfd_open,pidfd_send_signal' 'ENOSYS pidfd_open' 'ENOSYS pidfd_send_signal'; do
 		owner
@@ -1134,7 +1134,7 @@ later() {
 		"$DLOCK" break -q --yes "$LOCK"
 		wait_until 3 has_line "$OWNER_OUT" '^TERM$'
 		wait_until 2 ended "$KEEPER"
-		# the keeper is killed: the process that watches it tells the owner
+		# The keeper is killed, and its watchdog sends TERM to the owner.
 		# shellcheck disable=SC2086 # words
 		take_refused $refused -t 2s --pid "$OWNER"
 		kill -KILL "$KEEPER"
@@ -1164,7 +1164,7 @@ later() {
 	owner
 	run --separate-stderr -125 unshare -m sh -c 'mount -t tmpfs none /proc &&
 		exec "$TOOLS/refuse" EPERM pidfd_open "$DLOCK" acquire --pid "$0" "$LOCK"' "$OWNER"
-	# a line of dlock's; a sanitizer that misses /proc has words of its own
+	# Only dlock's own lines count: a sanitizer that misses /proc prints a message, too.
 	has_line <(echo "$stderr") "^dlock: --pid $OWNER: .*pidfd_open.*/proc"
 	is_free
 }
@@ -1266,7 +1266,7 @@ later() {
 	is_held
 	alive "$KEEPER"
 	give
-	# a number that few expect
+	# Programs that close descriptors one by one often stop before this number.
 	start cat pipe
 	reader=$PID
 	exec 9>pipe
@@ -1332,7 +1332,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	if [[ -n $LEASES ]]; then
 		equal "$status" 0
 	else
-		# it was held in the keeper, and ended with it
+		# The hold was in the keeper, and ended with it.
 		equal "$status" 123
 	fi
 	[[ ! -e $SOCKET ]] || fail "the stale socket stays"
@@ -1340,13 +1340,13 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	nothing_left
 }
 
-@test "kill -9 of the keeper: verify and renew tell the truth" {
+@test "kill -9 of the keeper: verify and renew say whether the lock is still held" {
 	owner
 	take -t 2s --pid "$OWNER"
 	kill -KILL "$KEEPER"
 	wait_until 2 ended "$KEEPER"
 	if [[ -n ${SESSION-} && -n $LEASES ]]; then
-		# for as long as the session has to run yet, that nobody can renew
+		# The session runs out, and nobody can renew it.
 		holds
 		is_held
 		wait_until 4 is_free
@@ -1356,9 +1356,9 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 		is_held
 		wait_until 4 is_free
 	else
-		# the process that watches the owner holds it until that one has ended, of TERM
+		# The watchdog has a copy of the descriptor until TERM has ended the owner.
 		wait_until 2 holds_not
-		# what it was held for may be alive to the end of the lease
+		# The owner may be alive until the end of the lease.
 		wait_until 4 is_free
 	fi
 	holds_not
@@ -1373,9 +1373,9 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	dead=$TOKEN
 	kill -KILL "$KEEPER"
 	wait_until 2 ended "$KEEPER"
-	# who had the lock is told to end; another one takes the next
+	# The owner is told to end; another process holds next.
 	owner
-	# the socket is there, unless another suite's keeper has cleaned up already
+	# The dead keeper's socket is there, unless another suite's keeper has removed it already.
 	living=$("$DLOCK" acquire --pid "$OWNER" "$LOCK-b")
 	no_socket "$dead"
 	"$DLOCK" verify "$LOCK-b" "$living"
@@ -1385,7 +1385,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	"$DLOCK" break -q --yes "$LOCK"
 }
 
-@test "a keeper that hangs: release says so in bounded time, and the process is not fooled" {
+@test "release from a keeper that hangs ends in bounded time, and the lock is free once it goes on" {
 	owner
 	take --pid "$OWNER"
 	kill -STOP "$KEEPER"
@@ -1426,7 +1426,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 
 # ---- shared holds and slots
 
-@test "shared holds are many, and exclude exclusive ones" {
+@test "many shared holds stand side by side, and exclude exclusive ones" {
 	offers shared || { refuses shared; return; }
 	local first second
 	first=$("$DLOCK" acquire -s "$LOCK")
@@ -1499,7 +1499,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	nothing_left
 }
 
-@test "a shared one after an exclusive waiter does not pass it, where waiters have an order" {
+@test "a shared waiter does not pass an exclusive one that came before, where waiters have an order" {
 	offers shared || { refuses shared; return; }
 	local exclusive out shared
 	take -s
@@ -1507,7 +1507,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	exclusive=$PID out=$OUT
 	run "$DLOCK" acquire -s -n "$LOCK"
 	if [[ -z $FIFO ]]; then
-		# without an order either may come first, but never both at once
+		# Without an order either may come first, but never both at once.
 		matches "$status" '^(0|124)$' status
 		holds_for 300 alive "$exclusive"
 		if ((status == 0)); then
@@ -1534,7 +1534,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	nothing_left
 }
 
-@test "--slots: so many and not one more; a slot that is freed goes to the next" {
+@test "--slots N lets N hold and not one more; a slot that is freed goes to the next waiter" {
 	offers slots || { refuses slots; return; }
 	local a b c
 	a=$("$DLOCK" acquire --slots 3 "$LOCK")
@@ -1572,7 +1572,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	json_is '.holders | length' 1
 	json_is '.waiters | length' 0
 	give
-	# who comes when nobody is there may choose anew
+	# When nobody holds, the next one may choose another number of slots.
 	take --slots 5
 	give
 	nothing_left
@@ -1659,7 +1659,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	run -1 "$DLOCK" status "$LOCK-b" "$LOCK"
 	run -1 "$DLOCK" status "$LOCK" "$LOCK-b"
 	run -0 "$DLOCK" status "$LOCK-b"
-	# without a name there is nothing to ask
+	# Without a name the status says nothing about a lock.
 	run -0 "$DLOCK" status
 	run -1 "$DLOCK" status --json "$LOCK"
 	run -0 "$DLOCK" status --json "$LOCK-b"
@@ -1872,7 +1872,7 @@ contents_before_check() {
 	fi
 }
 
-@test "status shows nothing but what is: a lock that is held stays as it is" {
+@test "status shows only what is there, and leaves a lock that is held as it is" {
 	take -t 30s
 	contents >before
 	for _ in 1 2 3; do
@@ -1893,7 +1893,7 @@ contents_before_check() {
 	wait_until 8 has_line screen "^.*$LOCK +exclusive .*$FENCE"
 	give
 	wait_until 8 test "$(grep -c "$LOCK *exclusive" screen)" -ge 1
-	# a picture is drawn over the last one, whole
+	# Each picture is drawn over the whole of the last one.
 	grep -aq $'\e\[H' screen
 	alive "$watcher"
 	kill -TERM "$watcher"
@@ -1918,7 +1918,7 @@ contents_before_check() {
 	start "$DLOCK" wait "$LOCK"
 	local waiter=$PID out=$OUT err=$ERR
 	holds_for 500 alive "$waiter"
-	# it stands in nobody's way
+	# dlock wait takes no place in line, so that it stops no other client.
 	waiters 0
 	give
 	join "$waiter" 3
@@ -2007,7 +2007,7 @@ contents_before_check() {
 	run -123 "$DLOCK" renew "$LOCK" "$TOKEN"
 	run -123 give
 	local fence=$FENCE
-	# the next one is not touched by what the last one's keeper does
+	# The keeper of the broken hold does nothing to the hold of the next client.
 	take
 	((FENCE > fence)) || fail "fence $FENCE after $fence"
 	holds
@@ -2049,9 +2049,9 @@ contents_before_check() {
 	holds_not
 	give "$(<"$out")"
 	wait_until 2 is_free
-	# where a keeper holds the lost lease it would find out by itself, in time
+	# A keeper that has lost the lease finds out at its next renewal.
 	for PID in $(strays); do
-		# it may be on its way out by itself
+		# The process may be ending by itself at this moment.
 		kill -TERM "$PID" 2>/dev/null || ended "$PID"
 	done
 	nothing_left
@@ -2073,7 +2073,7 @@ contents_before_check() {
 		run -0 "$DLOCK" break --yes "$LOCK"
 		holds_not "$first"
 		holds_not "$second"
-		# both slots are free again
+		# Both slots are free again.
 		first=$("$DLOCK" acquire --slots 2 -n "$LOCK")
 		second=$("$DLOCK" acquire --slots 2 -n "$LOCK")
 		give "$first"
@@ -2083,11 +2083,11 @@ contents_before_check() {
 	nothing_left
 }
 
-# on_terminal ANSWER: breaks $LOCK at a terminal, where ANSWER is typed
+# on_terminal ANSWER: runs `dlock break $LOCK` at a terminal, where ANSWER is typed
 on_terminal() {
 	need script
 	mkfifo keys."$1"
-	# not with start: it needs something to read
+	# Not with start, because dlock has to read an answer from its standard input.
 	script -qefc '"$DLOCK" break "$LOCK"; echo "status $?"' "screen.$1" <"keys.$1" >/dev/null 2>&1 3>&- 4>&- &
 	PID=$!
 	STARTED+=("$PID")
@@ -2109,7 +2109,7 @@ on_terminal() {
 	equal "$STATUS" 0 "status after yes"
 	is_free
 	for PID in $(strays); do
-		# it may be on its way out by itself
+		# The process may be ending by itself at this moment.
 		kill -TERM "$PID" 2>/dev/null || ended "$PID"
 	done
 }

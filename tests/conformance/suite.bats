@@ -7,7 +7,7 @@
 load helpers
 load conformance/common
 
-# wait_in_line N [OPTION]... -- COMMAND...: a waiter, the Nth, once it is in line
+# wait_in_line N [OPTION]... -- COMMAND...: starts a waiter, and returns when it is the Nth in line
 wait_in_line() {
 	local n=$1 options=()
 	shift
@@ -21,14 +21,14 @@ wait_in_line() {
 
 # ---- taking, waiting, not obtaining
 
-@test "runs the command and leaves nothing" {
+@test "run executes the command and leaves nothing behind" {
 	run --separate-stderr -3 "$DLOCK" run "$LOCK" -- sh -c 'echo out; echo err >&2; exit 3'
 	equal "$output" out
 	equal "$stderr" err
 	backend_nothing_left
 }
 
-@test "-v says all, and in order, however short the command" {
+@test "-v reports every step, in order, even of a command that ends at once" {
 	local pause
 	for pause in 0 0 0 0.001 0.002 0.004; do
 		run --separate-stderr -0 "$DLOCK" run -v "$LOCK" -- sleep "$pause"
@@ -36,7 +36,7 @@ wait_in_line() {
 	done
 }
 
-@test "excludes: -n gives up at once and says who has it" {
+@test "while the lock is held, -n gives up at once and says who has it" {
 	hold --
 	timed "$DLOCK" run -n "$LOCK" -- touch ran
 	equal "$status" 124
@@ -60,11 +60,11 @@ wait_in_line() {
 	waiters 0
 }
 
-@test "-w ends the wait when it is over, not before and not much later" {
+@test "-w ends the wait when its time is over, not before and not much later" {
 	hold --
 	timed "$DLOCK" run -w 700ms "$LOCK" -- touch ran
 	equal "$status" 124
-	# 10 ms are the resolution of the tests' clock
+	# The clock of the tests has a resolution of 10 ms.
 	between "$MS" 690 1700
 	one_line "held by"
 	[[ ! -e ran ]]
@@ -115,7 +115,7 @@ wait_in_line() {
 	nothing_left
 }
 
-@test "a waiter whose turn it is not any more lets the next one have it" {
+@test "a waiter that has given up lets the next one have the lock" {
 	hold --
 	wait_in_line 1 -w 2s -- true
 	local first=$PID
@@ -138,8 +138,8 @@ wait_in_line() {
 	is_free
 }
 
-@test "different names exclude nobody, the same name does, however odd it is" {
-	# the suites of those tables test the names that they take
+@test "locks of different names do not exclude each other, those of one name do, however odd it is" {
+	# The suites of the strategies table and shedlock test the names that their tables take.
 	offers names || { refuses names; return; }
 	local name slashes names n held=()
 	printf -v slashes '%200s' ''
@@ -196,7 +196,7 @@ wait_in_line() {
 @test "TERM at any instant leaves the lock free and no process" {
 	local n codes=' '
 	for n in {0..199}; do
-		# 40 instants; again when timeout(1) was late for each, on a machine that is busy
+		# TERM comes at 40 instants, and again if timeout(1) was late for each of them.
 		((n % 40 > 0)) || [[ $codes != *' 143 '* ]] || break
 		run timeout --preserve-status -s TERM "0.$(printf %04d $(((n % 40 + 1) * 4)))" "$DLOCK" run "$LOCK" -- true
 		matches "$status" '^(0|143)$' "status when TERM came after $n % 40 + 1 steps of 0.4 ms"
@@ -367,7 +367,7 @@ wait_in_line() {
 		equal "$status" 123
 		ended "$COMMAND"
 	else
-		# nothing to renew, nobody to kill
+		# There is no lease to renew, and so nobody is killed.
 		not child "$HOLDER" dlock-keeper
 		holds_for 2500 is_held
 		alive "$COMMAND"
@@ -445,7 +445,7 @@ wait_in_line() {
 	wait_in_line 1 -- touch ran
 	guard_of "$PID"
 	kill -KILL "$GUARD"
-	# nobody turns round and round over it
+	# The supervisor does not start guards in a busy loop.
 	local before after
 	before=$(cut -d ' ' -f 14,15 "/proc/$PID/stat")
 	holds_for 300 alive "$PID"
@@ -503,11 +503,11 @@ wait_in_line() {
 }
 
 @test "--min-hold: what keeps the lock keeps no pipe of the caller's open, whatever its number" {
-	# the output is read to its end
+	# `run` reads the output to its end, which comes when nobody has the pipe open.
 	timed bash -c 'exec 300>&1 && exec "$DLOCK" run --min-hold 4s "$LOCK" -- echo done'
 	equal "$status $output" "0 done"
 	between "$MS" 0 3000
-	# else the test's end would have to wait for it
+	# Otherwise the end of the test would have to wait for the process that keeps the lock.
 	wait_until 8 is_free
 }
 
@@ -540,12 +540,12 @@ wait_in_line() {
 
 # ---- fences
 
-# fence: prints the fence of a hold of its own
+# fence: takes the lock, and prints the fence of that hold
 fence() {
 	"$DLOCK" run -w 10s "$LOCK" -- sh -c 'echo "$DLOCK_FENCE"'
 }
 
-@test "fences grow over releases, crashes and lost data" {
+@test "fences grow over releases, over crashes of holders and over lost data" {
 	local before after fence last
 	before=${EPOCHREALTIME/./}
 	last=$(fence)
@@ -624,7 +624,7 @@ fence() {
 	nothing_left
 }
 
-# release_refused TOKEN: with a line that says what to do, and the lock stays held by the run
+# release_refused TOKEN: release fails with a line that says what to do, and the run still holds
 release_refused() {
 	run --separate-stderr -123 "$DLOCK" release "$LOCK" "$1"
 	equal "$output" ""
@@ -642,7 +642,7 @@ release_refused() {
 		release_refused "$TOKEN"
 		release_refused "$TOKEN"
 		if offers count; then
-			# what was acquired inside is released inside, and no more
+			# An acquisition made inside can be released inside, but not the run's own.
 			# shellcheck disable=SC2086 # words
 			equal "$(DLOCK_TOKEN=$TOKEN "$DLOCK" acquire $mode "$LOCK")" "$TOKEN"
 			"$DLOCK" release "$LOCK" "$TOKEN"
@@ -655,7 +655,7 @@ release_refused() {
 		one_line 'not the holder'
 	done
 	nothing_left
-	# and from within
+	# The same from within the command.
 	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- bash -c '
 		"$DLOCK" release "$LOCK" 2>err
 		[ $? = 123 ] || exit 1
@@ -666,7 +666,7 @@ release_refused() {
 	nothing_left
 }
 
-@test "a token that is not the holder's opens nothing" {
+@test "run with a token that does not hold starts nothing while somebody else holds the lock" {
 	local old
 	mapfile -d '' old < <("$DLOCK" run "$LOCK" -- env -0)
 	hold --
@@ -685,7 +685,7 @@ release_refused() {
 
 # ---- the workload
 
-# finish PID...: all of them end with 0
+# finish PID...: waits until all of them have ended, and checks that their status is 0
 finish() {
 	local pid
 	for pid; do
@@ -694,7 +694,7 @@ finish() {
 	done
 }
 
-@test "countdown: 101 at once, each number once and in order" {
+@test "countdown: 101 processes at once print each number once and in order" {
 	local n all=()
 	echo 100 >number
 	for n in {0..100}; do
@@ -706,7 +706,7 @@ finish() {
 	nothing_left
 }
 
-@test "countdown: one in ten killed inside" {
+@test "countdown: one process in ten is killed inside, and no number is skipped" {
 	local n all=()
 	mkdir faults
 	echo 100 >number
@@ -724,7 +724,7 @@ finish() {
 	nothing_left
 }
 
-@test "two buyers of a stock of 5 leave 3" {
+@test "two buyers of a stock of 5 leave 3 when both ask under the lock" {
 	echo 5 >stock
 	local buyer=()
 	for _ in 1 2; do
