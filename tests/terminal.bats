@@ -8,37 +8,37 @@ load redis-server
 
 prepare() {
 	need tmux
-	# a shell without the user's files; its prompt is "READY STATUS>"
+	# The shell reads no files of the user's; its prompt is "READY STATUS>".
 	screen new-session -d -x 100 -y 30 \
 		"env -u TMUX PS1='READY \$?> ' bash --norc --noprofile -i"
 	SERVICES+=("$(screen display-message -p '#{pid}')")
 	wait_until 5 prompt 0
 }
 
-# what was on it, for whoever reads of a failure; the session may be gone by design
+# Prints what was on the screen, for a test that failed; some tests end the session themselves.
 tidy() {
 	if alive "${SERVICES[0]}"; then
 		screen capture-pane -p
 	fi
 }
 
-# screen ARG...: tmux, a server of this test's own
+# screen ARG...: runs tmux with a server of this test's own
 screen() {
 	tmux -S "$T/tmux" -f /dev/null "$@" 3>&- 4>&-
 }
 
-# shows REGEX: a line of the screen matches
+# shows REGEX: true when a line of the screen matches
 shows() {
 	screen capture-pane -p | grep -Eq -- "$1"
 }
 
-# prompt STATUS: the shell is ready, and its last line says so; a ^C may stand before it
+# prompt STATUS: waits until the last line is the prompt; a ^C may stand before it
 prompt() {
 	# shellcheck disable=SC2053 # a pattern
 	[[ $(screen capture-pane -p | grep -v '^$' | tail -n 1) == *READY\ $1\> ]]
 }
 
-# types TEXT: at the keyboard, with Enter
+# types TEXT: types TEXT and Enter at the keyboard
 types() {
 	screen send-keys -l "$1"
 	screen send-keys Enter
@@ -51,7 +51,7 @@ keys() {
 # The screen shows what was typed as well as what came of it: probes print text that
 # the command line does not contain.
 
-@test "Ctrl-C reaches the command; the lock is free, the shell goes on" {
+@test "Ctrl-C reaches the command; then the lock is free, and the shell goes on" {
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300"'
 	wait_until 5 shows '^running'
 	keys C-c
@@ -59,7 +59,7 @@ keys() {
 	is_free
 }
 
-@test "Ctrl-C is one INT, for a command that handles it" {
+@test "a command that handles INT gets one INT for a Ctrl-C" {
 	types 'clear; $DLOCK run '"$LOCK"' -- $TOOLS/sigprobe -u QUIT'
 	wait_until 5 shows '^ready'
 	keys C-c
@@ -90,7 +90,7 @@ keys() {
 		wait_until 5 shows '\[1\]\+ +Stopped'
 		wait_until 5 prompt 148
 		wait_until 5 stopped "$command"
-		# stopped, but not given up
+		# The job is stopped, and still holds the lock.
 		DLOCK_BACKEND=$backend is_held
 		types fg
 		wait_until 5 not stopped "$command"
@@ -101,7 +101,7 @@ keys() {
 	done
 }
 
-@test "Ctrl-Z while waiting, and fg" {
+@test "Ctrl-Z stops a waiter, fg goes on with it" {
 	hold --
 	types 'clear; $DLOCK run '"$LOCK"' -- echo do""ne'
 	wait_until 5 shows "pid $HOLDER"
@@ -113,7 +113,7 @@ keys() {
 	wait_until 5 prompt 0
 }
 
-# the shell has seen the end of its job
+# Waits until the shell has seen the end of its job.
 job_is_gone() {
 	types 'clear; jobs; echo list""ed'
 	wait_until 2 shows '^listed' || return
@@ -151,7 +151,7 @@ job_is_gone() {
 	wait_until 5 prompt 0
 }
 
-@test "the command is in the foreground, with dlock's session" {
+@test "the command is in the foreground of the terminal, in dlock's session" {
 	types 'clear; $DLOCK run '"$LOCK"' -- $TOOLS/sigprobe -sn'
 	wait_until 5 shows '^foreground: yes'
 	types 'clear; echo x | $DLOCK run '"$LOCK"' -- cat | tr x y'
@@ -159,7 +159,7 @@ job_is_gone() {
 	wait_until 5 prompt 0
 }
 
-@test "in a pipeline: Ctrl-C ends all of it, and the shell has the terminal back" {
+@test "Ctrl-C ends all of a pipeline, and the shell has the terminal back" {
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300" | cat'
 	wait_until 5 shows '^running'
 	keys C-c
@@ -170,7 +170,7 @@ job_is_gone() {
 	wait_until 5 shows '^got word'
 }
 
-@test "in a pipeline with less, which has the keyboard while the command runs and after it" {
+@test "in a pipeline, less has the keyboard while the command runs and after it" {
 	need less
 	local backend
 	for backend in "$FILE" "$REDIS"; do
@@ -185,7 +185,7 @@ job_is_gone() {
 		keys Space
 		wait_until 5 shows '^50$'
 		DLOCK_BACKEND=$backend is_held
-		# the job stops as one, and goes on
+		# All of the job stops together, and goes on together.
 		keys C-z
 		wait_until 5 prompt 148
 		types 'clear; fg'
@@ -204,14 +204,14 @@ job_is_gone() {
 	types hello
 	wait_until 5 shows '^got hello'
 	wait_until 5 prompt 0
-	# as one that asks for a password does
+	# A program that asks for a password does so.
 	types 'clear; echo x | $DLOCK run '"$LOCK"' -- sh -c "stty -echo </dev/tty; echo no\"\"w; read line </dev/tty; stty echo </dev/tty; cat; echo got \$line"'
 	wait_until 5 shows '^now'
 	types secret
 	wait_until 5 shows '^got secret'
 	wait_until 5 prompt 0
 	equal "$(screen capture-pane -p | grep -c '^secret')" 0
-	# first the command, then the other while the command goes on
+	# First the command reads, then the other program while the command goes on.
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "read line </dev/tty; echo \$line; exec sleep 300" | sh -c "read line; echo fi\"\"rst \$line; read line </dev/tty; echo sec\"\"ond \$line"'
 	wait_until 5 is_held
 	types one
@@ -220,10 +220,10 @@ job_is_gone() {
 	wait_until 5 shows '^second two'
 	is_held
 	keys C-c
-	# the status is that of the last
+	# The status is that of the last program.
 	wait_until 5 prompt 0
 	is_free
-	# the other is stopped for want of it, and goes on when the command has ended
+	# The other one is stopped for want of the terminal, and goes on after the command.
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "read line </dev/tty; echo \$line" | sh -c "read line; echo fi\"\"rst \$line; read line </dev/tty; echo sec\"\"ond \$line"'
 	wait_until 5 is_held
 	types one
@@ -247,12 +247,12 @@ job_is_gone() {
 
 @test "in the background it leaves the terminal alone" {
 	types 'clear; $DLOCK run '"$LOCK"' -- sh -c "echo run\"\"ning; exec sleep 300" &'
-	# perhaps behind the next prompt
+	# The line may stand behind the next prompt.
 	wait_until 5 shows 'running$'
 	types 'clear; read x; echo got $x'
 	types word
 	wait_until 5 shows '^got word'
-	# it can be brought back and interrupted
+	# The job can be brought back to the foreground and interrupted.
 	types 'clear; fg'
 	wait_until 5 shows 'DLOCK run'
 	keys C-c
@@ -297,7 +297,7 @@ job_is_gone() {
 	DLOCK_BACKEND=$REDIS hold --
 	types 'clear; $DLOCK run -b '"$REDIS $LOCK"' -- echo do""ne'
 	wait_until 5 shows "$(uname -n).*pid $HOLDER"
-	# elapsed time goes on, in place
+	# The elapsed time changes in the same line.
 	wait_until 5 shows '[^0-9]2s'
 	equal "$(screen capture-pane -p | grep -c "pid $HOLDER")" 1 "lines about the holder"
 	release

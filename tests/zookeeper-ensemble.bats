@@ -7,7 +7,7 @@
 load helpers
 load zookeeper
 
-# each test has an ensemble of its own
+# Each test has an ensemble of its own.
 setup_file() {
 	ZK_PORT=0
 	export ZK_PORT
@@ -33,7 +33,7 @@ teardown_file() {
 	met_nobody 15
 }
 
-@test "leader killed while waiting: the waiters keep their places, and one at a time gets it" {
+@test "leader killed while waiting: waiters keep their places, and get the lock one at a time" {
 	private_ensemble
 	zk_leader "$P_DIR"
 	hold -t 8s --
@@ -53,7 +53,7 @@ teardown_file() {
 	wait_until 5 no_places
 }
 
-@test "leader killed as the lock is handed over: never two, never none" {
+@test "leader killed as the lock is handed over: one waiter gets it, and only one" {
 	private_ensemble
 	zk_leader "$P_DIR"
 	hold -t 8s --
@@ -81,7 +81,7 @@ teardown_file() {
 	lives_on 3000
 	equal "$(places | head -n 1)" "$name" "the holder's node"
 	member_of "$NODE/$(places | tail -n 1)"
-	# a second one would be the quorum: it comes back first
+	# Two servers are a quorum: a second one comes back first.
 	end_witness
 	met_nobody 15
 }
@@ -105,7 +105,7 @@ teardown_file() {
 	equal "$(tr '\n' ' ' <order)" "1 2 "
 }
 
-@test "a follower cut off, and no other known: dead in time, then the next one elsewhere" {
+@test "a follower cut off, the only server known: the command is dead before another client holds" {
 	private_ensemble
 	zk_leader "$P_DIR"
 	local follower=${FOLLOWERS[0]} others
@@ -133,7 +133,7 @@ teardown_file() {
 	local known=$PORTS
 	members 1 2 3
 	PORTS=$known
-	# until it is this follower that it is connected to
+	# It is tried until dlock is connected to this follower.
 	while ((++tries)); do
 		testify -t 20s
 		member_of "$NODE/$(places)"
@@ -143,14 +143,14 @@ teardown_file() {
 		wait_until 5 no_places
 	done
 	zk_signal "$P_DIR/$follower" STOP
-	# longer than it could without another server
+	# The command runs on for longer than the session would last without another server.
 	lives_on 13000
 	end_witness
 	zk_signal "$P_DIR/$follower" CONT
 }
 
-@test "the leader frozen: no proof of it, no command; with time enough it runs on" {
-	# followers notice after 3 s
+@test "the leader frozen: the command is dead in time, or runs on with a session that is long enough" {
+	# The followers notice after 3 s.
 	private_ensemble
 	zk_leader "$P_DIR"
 	members "${FOLLOWERS[@]}"
@@ -169,11 +169,11 @@ teardown_file() {
 	"$DLOCK" release "$LOCK-long" "$(<token)"
 }
 
-@test "the old leader thaws when there is a new one: never two" {
+@test "the old leader thaws when there is a new one: two clients never hold at once" {
 	private_ensemble
 	zk_leader "$P_DIR"
 	local old=$LEADER
-	# the holder knows the old leader only, the next one those that elect another
+	# The holder knows the old leader only, the next client those that elect another one.
 	members "$old"
 	hold -t 2s -- "$TOOLS/witness" -i -l log
 	members "${FOLLOWERS[@]}"
@@ -188,7 +188,7 @@ teardown_file() {
 	met_nobody 20
 }
 
-@test "quorum lost: dead in time; waiters go on when it is back" {
+@test "quorum lost: the command is dead in time, and waiters go on when the quorum is back" {
 	private_ensemble
 	zk_leader "$P_DIR"
 	local gone=("$LEADER" "${FOLLOWERS[0]}")
@@ -251,7 +251,7 @@ teardown_file() {
 	local first=$PID
 	wait_in_line 2 -- sh -c 'echo 2 >>order'
 	local second=$PID
-	# it goes behind
+	# It gets in line behind the others.
 	expire_owner "$NODE/$(places | sed -n 2p)"
 	wait_until 5 waiters 2
 	contend "$command"
@@ -265,7 +265,7 @@ teardown_file() {
 	wait_until 5 no_places
 }
 
-@test "no quorum from the start: 122 within connect-timeout, one line" {
+@test "no quorum from the start: dlock says so in one line within connect-timeout, with 122" {
 	private_ensemble
 	zk_leader "$P_DIR"
 	kill_members "$LEADER" "${FOLLOWERS[0]}"
@@ -276,18 +276,18 @@ teardown_file() {
 	between "$MS" 0 6000
 	one_line '127\.0\.0\.1'
 	[[ ! -e ran ]]
-	# with a limit it may come back in time
+	# With a longer limit the quorum may come back in time.
 	start "$DLOCK" run -w 40s "$LOCK" -- true
 	restart_members "$LEADER" "${FOLLOWERS[0]}"
 	join "$PID" 40
 	matches "$status" '^(0|122)$'
 }
 
-@test "members killed at random while many take the lock: never two inside" {
+@test "servers killed at random while many take the lock: two are never inside at once" {
 	private_ensemble
 	local n pid=() member
 	echo 0 >count
-	# each adds one, in two steps, as often as it gets in; the kernel tells of two inside
+	# Each client adds one in two steps; a lock of the kernel shows when two are inside at once.
 	for n in {1..6}; do
 		start bash -c 'while [[ ! -e stop ]]; do
 			"$DLOCK" run -q -t 4s -k 200ms -w 10s "$LOCK" -- flock -n -E 99 inside sh -c "
@@ -311,12 +311,12 @@ teardown_file() {
 		join "$n" 30
 	done
 	not has_line statuses '^status 99$'
-	# one that was stopped for a loss may have written the number, and no more
+	# A command that was stopped when the lock was lost may have written the number only.
 	between "$(($(<count) - $(wc -l <added)))" 0 "$(wc -l <statuses)" "$(sort statuses | uniq -c)"
 	(($(<count) > 20)) || fail "only $(<count) in"
 }
 
-# more_added: somebody got in since it was asked last
+# more_added: true when somebody got in since the last call
 more_added() {
 	local lines
 	[[ -e added ]] || return 1

@@ -6,7 +6,7 @@
 load helpers
 load zookeeper
 
-# refused REGEX URI [OPTION]...: status 122, one line that names the thing, nothing run
+# refused REGEX URI [OPTION]...: run fails with 122 and one line that matches, and runs nothing
 refused() {
 	local regex=$1 uri=$2
 	shift 2
@@ -20,12 +20,12 @@ refused() {
 @test "error: nobody listens" {
 	refused '127\.0\.0\.1:1[^0-9].*(refused|Refused)' zk://127.0.0.1:1
 	between "$MS" 0 6000
-	# all of them
+	# Nobody listens at any of the hosts.
 	refused '127\.0\.0\.1:[12][^0-9].*(refused|Refused)' zk://127.0.0.1:1,127.0.0.1:2
 }
 
 @test "the default port is 2181" {
-	# in a network of its own, where nobody listens
+	# This is a network of its own, where nobody listens.
 	need_root
 	need unshare
 	run --separate-stderr -122 unshare --net sh -c 'ip link set lo up && exec "$@"' sh \
@@ -42,7 +42,7 @@ refused() {
 @test "error: a host that swallows everything, within connect-timeout" {
 	tool listener
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?connect-timeout=700ms"
-	# the last part of it is for finding out which of the servers is how
+	# The last part of that time is for finding out what is wrong with each server.
 	between "$MS" 400 4000
 }
 
@@ -60,7 +60,7 @@ refused() {
 		refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?timeout=500ms&connect-timeout=1s"
 		between "$MS" 0 5000
 	done
-	# a server, but of another kind
+	# This is a server of another kind.
 	private_redis
 	refused "127\\.0\\.0\\.1:$P_PORT" "zk://127.0.0.1:$P_PORT?timeout=500ms&connect-timeout=1s"
 }
@@ -80,12 +80,12 @@ refused() {
 	refused 'NoAuth' "$ZK/mine-$LOCK"
 	refused 'NoAuth' "$ZK/mine-$LOCK/deeper"
 	refused 'NoAuth' "zk://joe:other@127.0.0.1:$ZK_PORT/mine-$LOCK"
-	# with the right password it is fine
+	# With the right password the lock can be taken.
 	run -0 "$DLOCK" run -b "zk://joe:Sesame8@127.0.0.1:$ZK_PORT/mine-$LOCK" "$LOCK" -- true
 }
 
-@test "error: what is there is no directory of locks" {
-	# an ephemeral node can have none below it
+@test "error: the node that is there is no directory of locks" {
+	# An ephemeral node can have no nodes below it.
 	start "$TOOLS/znode" "$PORTS" hold "/node-$LOCK"
 	line "$OUT" 5
 	refused "/node-$LOCK" "$ZK/node-$LOCK"
@@ -112,7 +112,7 @@ refused() {
 		one_line
 	done
 	[[ ! -e ran ]]
-	# what only the queue can do
+	# Only the strategy queue can do this.
 	for option in -s --slots=2; do
 		run --separate-stderr -125 "$DLOCK" run -n "$option" -b "$ZK?strategy=node" "$LOCK" -- touch ran
 		one_line 'strategy|node'
@@ -126,13 +126,13 @@ refused() {
 	[[ ! -e ran ]]
 }
 
-@test "error while waiting: the server begins to refuse" {
+@test "error: the server begins to refuse while dlock waits" {
 	hold --
 	start "$DLOCK" run -w 30s "$LOCK" -- touch ran
 	local waiter=$PID err=$ERR place
 	wait_until 5 waiters 1
 	place=$(places | tail -n 1)
-	# by a user whom nobody here is
+	# No client in this test is the user eve.
 	for node in $(zn ls "$NODE"); do
 		zn protect "$NODE/$node" rwcda digest:eve:0123456789abcdefghijklmnopq=
 	done
@@ -153,7 +153,7 @@ refused() {
 		"verify $LOCK 0123456789abcdef0123456789abcdef" \
 		"release $LOCK 0123456789abcdef0123456789abcdef" \
 		"status $LOCK" status "wait $LOCK" "break --yes $LOCK" setup; do
-		# nobody listens there
+		# Nobody listens there.
 		# shellcheck disable=SC2086 # words
 		run --separate-stderr -122 env DLOCK_BACKEND=zk://127.0.0.1:1 timeout 20 "$DLOCK" $args
 		one_line '127\.0\.0\.1:1'
@@ -161,7 +161,7 @@ refused() {
 	done
 }
 
-@test "--if-down run: unprotected without a server, and says so" {
+@test "--if-down run runs the command without a server, and says so" {
 	run --separate-stderr -0 timeout 20 "$DLOCK" run --if-down run -b "zk://127.0.0.1:1" "$LOCK" -- echo ran
 	equal "$output" ran
 	matches "$stderr" 127.0.0.1:1

@@ -36,12 +36,12 @@ peer() {
 	hears ready 30
 }
 
-# tell WORD...
+# tell WORD...: sends the peer a line
 tell() {
 	echo "$*" >&"$TO_PEER"
 }
 
-# hears LINE [SECONDS]: it says that, now or before
+# hears LINE [SECONDS]: waits until the peer has said LINE
 hears() {
 	wait_until "${2:-10}" has_line "$PEER_OUT" "^$1\$" ||
 		fail "the peer has not said '$1': $(cat "$PEER_OUT" "$PEER_ERR")"
@@ -57,7 +57,7 @@ tidy() {
 	fi
 }
 
-# excludes_dlock, excluded_by_dlock: what "exclude each other" means
+# excludes_dlock, excluded_by_dlock: the two halves of "exclude each other"
 excludes_dlock() {
 	tell take a "$KIND" "$NODE" 5000
 	hears 'a held'
@@ -97,7 +97,7 @@ excluded_by_dlock() {
 	peer kazoo
 	excludes_dlock
 	excluded_by_dlock
-	# kazoo makes plain directories
+	# kazoo makes directories that are no containers.
 	wait_until 2 no_places
 }
 
@@ -116,7 +116,7 @@ in_turn() {
 	hears 'a held'
 	[[ ! -e two && ! -e four ]]
 	not heard 'c held'
-	# a stranger that comes now goes behind
+	# A client that comes now stands behind all of them.
 	run -124 "$DLOCK" run -w 100ms "$LOCK" -- touch stranger
 	tell give a
 	wait_until 5 test -e two
@@ -133,12 +133,12 @@ in_turn() {
 	equal "$status" 0
 }
 
-@test "Curator and dlock get it in the order in which they came" {
+@test "Curator and dlock get the lock in the order in which they came" {
 	peer curator
 	in_turn
 }
 
-@test "kazoo and dlock get it in the order in which they came" {
+@test "kazoo and dlock get the lock in the order in which they came" {
 	peer kazoo
 	in_turn
 }
@@ -221,7 +221,7 @@ add_together() {
 	hold -s --
 	tell take w write "$NODE" 30000
 	wait_until 5 place_count 2
-	# a reader that came after the writer
+	# This reader came after the writer.
 	start "$DLOCK" run -s "$LOCK" -- sh -c 'touch read; while [ ! -e read.end ]; do sleep 0.02; done'
 	local reader=$PID
 	wait_until 5 place_count 3
@@ -244,7 +244,7 @@ add_together() {
 	wait_until 5 no_places
 }
 
-@test "kazoo's readers and writers, and dlock's" {
+@test "kazoo's readers share with dlock's shared holds, its writers do not" {
 	peer kazoo
 	tell take r read "$NODE" 5000
 	hears 'r held'
@@ -276,7 +276,7 @@ add_together() {
 	hold -s --
 	tell take m mutex "$NODE" 500
 	hears 'm busy'
-	# they still share
+	# They still share.
 	run -0 "$DLOCK" run -n -s "$LOCK" -- true
 	release
 	tell take m2 mutex "$NODE" 5000

@@ -14,7 +14,7 @@ take() {
 	matches "$TOKEN" '^[0-9a-f]{32}$' token
 }
 
-# probe_owner: a process that says which signals it gets; sets OWNER, OWNER_OUT
+# probe_owner: starts a process that says which signals it gets; sets OWNER, OWNER_OUT
 probe_owner() {
 	start "$TOOLS/sigprobe" -u none
 	OWNER=$PID OWNER_OUT=$OUT
@@ -85,7 +85,7 @@ probe_owner() {
 	now
 	local start=$NOW
 	expire_owner "$NODE/$(places)"
-	# the library may pause before it asks the next server; a TTL would be 18 s
+	# The library may pause before it asks the next server; the TTL is 18 s.
 	wait_until 8 has_line "$OWNER_OUT" '^TERM$'
 	now
 	between "$((NOW - start))" 0 6000 "until TERM"
@@ -113,7 +113,7 @@ probe_owner() {
 	nothing_left
 }
 
-@test "the keeper killed: TERM, and the lock is free when its session has ended" {
+@test "the keeper killed: the process gets TERM, and the lock is free when the session has ended" {
 	probe_owner
 	take -t 2s --pid "$OWNER"
 	kill -KILL "$KEEPER"
@@ -139,7 +139,7 @@ probe_owner() {
 	wait_until 10 zn stat /dlock/many-30/_c_11111111-2222-4333-8444-555555555555-lock-0000000000
 	"$DLOCK" status --json >all || true
 	equal "$(jq -r .name all | sort)" "$(printf 'many-%s\n' {1..30} | sort)"
-	# the lists of another root
+	# Another root has a list of its own.
 	run -0 "$DLOCK" status -b "$P_URI/other"
 	equal "$output" ""
 }
@@ -152,7 +152,7 @@ probe_owner() {
 		matches "$status" '^(0|123)$' "$args"
 		not zn stat "$NODE" 2>/dev/null || fail "$args made $NODE"
 	done
-	# not even the root
+	# They do not make the root either.
 	run -0 "$DLOCK" status -b "$ZK/nowhere-$LOCK" "$LOCK"
 	run -0 "$DLOCK" wait -b "$ZK/nowhere-$LOCK" "$LOCK"
 	not zn stat "/nowhere-$LOCK" 2>/dev/null
@@ -167,7 +167,7 @@ probe_owner() {
 	place_count 1
 	before=$(zk_counter "$ZK_DIR" zk_packets_received)
 	holds_for 2000 alive "$waiter"
-	# pings of two sessions, a proof, and our own questions
+	# These are the pings of two sessions, a renewal, and the questions of this test.
 	between $(($(zk_counter "$ZK_DIR" zk_packets_received) - before)) 0 12 requests
 	"$DLOCK" release "$LOCK" "$TOKEN"
 	join "$waiter" 3
@@ -223,7 +223,7 @@ probe_owner() {
 
 # ---- check
 
-# check CODE URI TOPIC SEVERITY REGEX: one finding of `dlock check`
+# check CODE URI TOPIC SEVERITY REGEX: `dlock check` ends with CODE and has this finding
 check() {
 	run --separate-stderr "-$1" timeout 20 "$DLOCK" check -b "$2"
 	equal "$stderr" "" stderr
@@ -246,7 +246,7 @@ check() {
 	[[ $output != *Sesame* ]]
 	run -1 "$DLOCK" check --json -b "$uri"
 	jq -e '.verdict == "warning" and ([.findings[] | .topic] | index("quorum"))' <<<"$output"
-	# the probe leaves nothing behind
+	# The lock that check takes leaves nothing behind.
 	PORTS=$P_PORT NODE=/dlock no_places || fail "left: $(PORTS=$P_PORT zn tree /dlock)"
 }
 
@@ -279,7 +279,7 @@ check() {
 
 # ---- setup, and the rights that are needed
 
-@test "setup makes the root, as deep as it is, with its user's rights; again is fine" {
+@test "setup makes the root and all above it, for its user alone; a second setup succeeds" {
 	local uri=zk://joe:Sesame8@127.0.0.1:$ZK_PORT/setup-$LOCK/of/locks
 	run --separate-stderr -0 "$DLOCK" setup -b "$uri"
 	equal "$stderr" ""
@@ -328,7 +328,7 @@ check() {
 	"$DLOCK" run --min-hold 50ms "$LOCK" -- true
 }
 
-@test "a password from a file, for a user of the URI" {
+@test "the password of the user in the URI may come from a file" {
 	echo Sesame8 >secret
 	chmod 600 secret
 	"$DLOCK" run -b "zk://joe:Sesame8@127.0.0.1:$ZK_PORT/file-$LOCK" "$LOCK" -- true

@@ -41,7 +41,7 @@ hosts() {
 	export DLOCK_BACKEND=zookeeper://127.0.0.1:$PORT
 }
 
-# network: a new one, as long as the process NETWORK lives
+# network: makes a network that lasts as long as the process NETWORK lives
 network() {
 	setpriv --pdeathsig KILL unshare -n sh -c 'echo >"$0"; exec sleep 3600' "$T/network.${#SERVICES[@]}" \
 		</dev/null >"$T/network.log" 2>&1 3>&- 4>&- &
@@ -55,7 +55,7 @@ at_switch() {
 	nsenter -t "$SWITCH" -n "$@"
 }
 
-# on N COMMAND...: on that host
+# on N COMMAND...: runs COMMAND on host N
 on() {
 	nsenter -t "${HOST[$1]}" -n "${@:2}"
 }
@@ -74,7 +74,7 @@ plug() {
 	at_switch ip link set "port$1" up
 }
 
-# leader N...: those serve, and one of them leads; sets LEADER and FOLLOWERS
+# leader N...: true when these hosts serve and one of them leads; sets LEADER and FOLLOWERS
 leader() {
 	local n mode
 	LEADER='' FOLLOWERS=()
@@ -112,18 +112,18 @@ cut_off() {
 	run -0 "$T/dlock.$n" run -w 10s "$LOCK" -- true
 }
 
-# has_place COUNT N: so many stand in line, as host N sees it
+# has_place COUNT N: true when COUNT clients stand in line, as host N sees it
 has_place() {
 	[[ $(on "$2" "$TOOLS/znode" "$PORT" ls "/dlock/$LOCK" 2>/dev/null | grep -vc -- -dlock-) == "$1" ]]
 }
 
-@test "the old leader's host is cut off, and the holder with it" {
+@test "the leader's host is cut off, and the holder with it: dead before the next one holds" {
 	hosts
 	leader 1 2 3
 	cut_off "$LEADER" 4000
 }
 
-@test "a follower's host is cut off, and the holder with it" {
+@test "a follower's host is cut off, and the holder with it: dead before the next one holds" {
 	hosts
 	leader 1 2 3
 	cut_off "${FOLLOWERS[0]}" 4000

@@ -27,7 +27,7 @@ UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 	name=$(places)
 	matches "$name" "^_c_$UUID-lock-[0-9]{10}\$" "name of the node"
 	equal "$(stat_of "$NODE/$name" czxid)" "$FENCE" fence
-	# Curator's read/write locks, which do not look at that one, look at its twin
+	# Curator's read/write locks look at the twin of that node, and not at the node.
 	matches "$(zn ls "$NODE" | grep -vxF "$name")" "^_c_$UUID-dlock-__WRIT__[0-9]{10}\$" "its twin"
 	equal "$(stat_of "$NODE/$(zn ls "$NODE" | grep -vxF "$name")" czxid)" "$FENCE" "transaction of the twin"
 	[[ $(owner_of "$NODE/$name") != 0x0 ]] || fail "not ephemeral"
@@ -100,8 +100,8 @@ UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 	zn rm "/$LOCK"
 }
 
-@test "directories that are removed while others take the lock cost nobody anything" {
-	# the server looks for empty ones all the time
+@test "the server removes directories while others take the lock, which all of them get" {
+	# This server looks for empty directories all the time.
 	private_zookeeper znode.container.checkIntervalMs=5
 	use "$P_URI" "$P_PORT"
 	run --separate-stderr -0 bash -c 'for n in {1..60}; do "$DLOCK" run -n "$LOCK" -- true || echo "$n: $?"; done'
@@ -121,7 +121,7 @@ UUID='[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
 	for n in 0 1 2; do
 		wait_until 3 watched_by_next "$n"
 	done
-	# the holder may look after its own node, nobody else may
+	# The holder may watch its own node, and nobody else may.
 	not_watched_by_others "${place[3]}"
 	equal "$(watchers "$NODE")" "" "watchers of the directory"
 	release
@@ -146,7 +146,7 @@ received() {
 		sed -nE 's/.*recved=([0-9]+),.*sid=(0x[0-9a-f]+),.*/\2 \1/p' | sort
 }
 
-@test "one release wakes one waiter, whatever their number; the others are asked for nothing" {
+@test "one release wakes one waiter, whatever their number; the others send nothing" {
 	local n place=() before after waiter
 	hold --
 	wait_in_line 1 -- sh -c 'touch second; exec sleep 300'
@@ -159,7 +159,7 @@ received() {
 	release
 	wait_until 5 test -e second
 	received >after
-	# nothing but a ping may have come from those that were not next
+	# Waiters that were not next may have sent a ping, and nothing else.
 	for n in {2..20}; do
 		between "$(requests_of "${place[n]}")" 0 1 "requests of waiter $n"
 	done
@@ -168,7 +168,7 @@ received() {
 	wait_until 20 no_places
 }
 
-# requests_of PLACE: between ./before and ./after
+# requests_of PLACE: prints how many requests came between ./before and ./after
 requests_of() {
 	local owner
 	owner=$(owner_of "$NODE/$1")
@@ -193,7 +193,7 @@ requests_of() {
 		join "$n" 30
 		equal "$status" 0
 	done
-	# the end of a session is one of them; a ping of each may come, and we have asked once
+	# The end of a session is one request; each waiter may ping, and this test has asked once.
 	between $(($(zk_counter "$P_DIR" zk_packets_received) - before)) 40 $((41 * 8 + 41 + 1)) requests
 }
 
@@ -208,7 +208,7 @@ requests_of() {
 	wait_until 10 waiters 10
 	local start
 	start=$(zk_counter "$P_DIR" zk_packets_received)
-	# whoever holds the foreign node pings, too, and we ask once
+	# The client with the foreign node pings, too, and this test asks once.
 	holds_for 10500 alive "$PID"
 	between $(($(zk_counter "$P_DIR" zk_packets_received) - start)) 0 $((10 * 3 + 8)) requests
 	end_foreign
@@ -228,7 +228,7 @@ requests_of() {
 	wait_in_line 1 -- true
 	kill -KILL "$PID"
 	wait_until 1 waiters 0
-	# its session has to run out, whoever comes after it does not wait for that
+	# The dead waiter's session has to run out; the next waiter does not wait for that.
 	wait_in_line 1 -t 2s -- true
 	keeper_of "$PID"
 	kill -KILL "$KEEPER"
@@ -237,7 +237,7 @@ requests_of() {
 	wait_until 5 no_places
 }
 
-# a keeper that was killed leaves no node but that of a new one
+# A keeper that was killed leaves no node but that of the keeper that took its place.
 left_or_again() {
 	waiters 0 || { waiters 1 && alive "$PID"; }
 }
@@ -259,7 +259,7 @@ left_or_again() {
 	release
 	join "$living" 10
 	now
-	# 1 s for each is what the contract allows
+	# The contract allows 1 s for each.
 	between $((NOW - start)) 0 4000
 	[[ -e ran && ! -e dead ]]
 	wait_until 2 no_places
@@ -292,7 +292,7 @@ left_or_again() {
 
 @test "sequence numbers are compared as 32-bit serial numbers" {
 	local name n
-	# in the order in which a server counts: its 32-bit number overflows
+	# This is the order in which a server counts: its 32-bit number overflows.
 	for n in 2147483646 2147483647 -2147483648 -2147483647; do
 		foreign "$(printf '_c_aaaaaaaa-0000-4000-8000-%012d-lock-%010d' "${n#-}" "$n")" "$n"
 	done
@@ -303,7 +303,7 @@ left_or_again() {
 }
 
 @test "a lock goes on across the overflow of its sequence numbers" {
-	# the server has given dlock a small one: what is a little below 0 came before it
+	# The server has given dlock a small number: a number a little below 0 came before it.
 	foreign "$(printf '_c_aaaaaaaa-0000-4000-8000-000000000001-lock-%010d' -5)"
 	start "$DLOCK" run "$LOCK" -- touch ran
 	local waiter=$PID
@@ -312,14 +312,14 @@ left_or_again() {
 	end_foreign
 	join "$waiter" 5
 	equal "$status" 0
-	# and what is 2^31 or more below came after it
+	# A number that is 2^31 or more below came after it.
 	foreign "$(printf '_c_aaaaaaaa-0000-4000-8000-000000000002-lock-%010d' -2147483648)"
 	run -0 "$DLOCK" run -n "$LOCK" -- true
 }
 
-# After 2147483647 a server (3.8) gives that number again and again, to all that come.
+# After 2147483647 a server (3.8) gives the same number to all nodes.
 @test "of equal sequence numbers the node that was made first is the first" {
-	# the first node of the directory, with the number that the server gives to the second
+	# The first node of the directory gets the number that the server gives to the second.
 	foreign _c_ffffffff-ffff-4fff-8fff-ffffffffffff-lock-0000000001
 	start "$DLOCK" run "$LOCK" -- touch ran
 	local waiter=$PID
@@ -332,7 +332,7 @@ left_or_again() {
 	hold --
 	local number
 	number=$(places | sed 's/.*-lock-//')
-	# before it by its name, after it in time
+	# By its name it comes before the other, by its time after it.
 	foreign "_c_00000000-0000-4000-8000-000000000000-lock-$number"
 	holds_for 500 alive "$COMMAND"
 	"$DLOCK" status --json "$LOCK" >json || true
@@ -342,7 +342,7 @@ left_or_again() {
 
 # ---- the session
 
-@test "the TTL asks for the session, what the server grants counts" {
+@test "--ttl is the session timeout that is asked for; the one that the server grants counts" {
 	private_zookeeper maxSessionTimeout=3000
 	use "$P_URI" "$P_PORT"
 	hold -t 2s --
@@ -356,11 +356,11 @@ left_or_again() {
 	frozen=$NOW
 	lost
 	now
-	# the last proof was at most a third of the session before
+	# The last renewal was at most a third of the session before.
 	between $((NOW - frozen)) 300 3000
 }
 
-# sessions: how many the server knows, ours that asks not among them
+# sessions: prints how many sessions the server has, without the one that asks
 sessions() {
 	zk_counter "$P_DIR" zk_global_sessions
 }
@@ -374,7 +374,7 @@ no_sessions() {
 	hold -b "$P_URI" -t 3650d --
 	run -124 "$DLOCK" run -b "$P_URI" -t 3650d -w 1s "$LOCK" -- touch ran
 	alive "$COMMAND"
-	# what was asked for is what the server grants, and no number that wrapped
+	# The server grants what was asked for; the number has not overflowed.
 	between "$(zk_ask "$P_DIR" cons | grep -o 'to=[0-9]*' | cut -d= -f2 | sort -n | tail -n 1)" \
 		500000000 600000000 'session timeout'
 	release
@@ -402,7 +402,7 @@ no_sessions() {
 	wait_until 2 no_sessions 0
 }
 
-# session_is MS: of the one that holds the lock
+# session_is MS: the session of the holder has this timeout
 session_is() {
 	local owner
 	owner=$(owner_of "$NODE/$(places | head -n 1)")
@@ -423,7 +423,7 @@ session_is() {
 	local start=$VALUE
 	holds_for 3200 alive "$COMMAND"
 	proxy_stat requests
-	# sync and exists, in one write or two, and what else keeps the session
+	# A renewal is two requests in one write or two; pings may come, too.
 	between $((VALUE - start)) 3 12 "writes in a session timeout"
 	has_line requests "$NODE" || fail "nothing asked about the node"
 	release
@@ -436,7 +436,7 @@ session_is() {
 	expire_owner "$NODE/$(places)"
 	lost 8
 	now
-	# the library may pause before it asks the next server; a TTL would be 12 s
+	# The library may pause before it asks the next server; the TTL is 12 s.
 	between $((NOW - start)) 0 6000
 	nothing_left
 }
@@ -468,7 +468,7 @@ session_is() {
 	wait_until 2 no_places
 }
 
-# again SESSION: two wait, and that session is none of theirs
+# again SESSION: two clients wait, and neither has this session
 again() {
 	local name
 	waiters 2 || return 1
@@ -501,7 +501,7 @@ again() {
 	name=$(zn_as joe:Sesame8 ls "$NODE" | grep -v -- -dlock-)
 	acl=$(zn_as joe:Sesame8 acl "$NODE/$name")
 	matches "$acl" '^rwcda digest:joe:[A-Za-z0-9+/]{27}=$' ACL
-	# a stranger cannot read, and not remove
+	# Another user can neither read nor remove the node.
 	run -1 zn get "$NODE/$name"
 	run -1 zn rm "$NODE/$name"
 	run -0 "$DLOCK" run "$LOCK-2" -- true
@@ -509,7 +509,7 @@ again() {
 	wait_until 2 eval '[[ -z $(zn_as joe:Sesame8 ls "$NODE" 2>/dev/null) ]]'
 }
 
-@test "no right to a node: 122, and it says who is refused what" {
+@test "without a right to a node the status is 122, and the message says who is refused what" {
 	local root=/closed-$LOCK uri
 	"$DLOCK" run -b "zookeeper://joe:Sesame8@127.0.0.1:$ZK_PORT$root" "$LOCK" -- true
 	for uri in "$ZK$root" "zookeeper://joe:wrong@127.0.0.1:$ZK_PORT$root" \
@@ -521,7 +521,7 @@ again() {
 	[[ ! -e ran ]]
 }
 
-@test "the server refuses to authenticate: 122 AuthFailed" {
+@test "when the server refuses the login, the status is 122, and the message has AuthFailed" {
 	private_zookeeper DigestAuthenticationProvider.enabled=false
 	run --separate-stderr -122 timeout 20 "$DLOCK" run -b "zookeeper://joe:Sesame8@127.0.0.1:$P_PORT" "$LOCK" -- touch ran
 	one_line 'AuthFailed|authentication' "127\.0\.0\.1"
@@ -566,7 +566,7 @@ again() {
 	release
 	hold -b "$ZK/deep-$LOCK/er/est" --
 	NODE=/deep-$LOCK/er/est/$LOCK place_count 1
-	# another root is another lock
+	# Under another root it is another lock.
 	run -0 "$DLOCK" run -n -b "$ZK/deep-$LOCK/er" "$LOCK" -- true
 	release
 	hold -b "$ZK/deep-$LOCK/" --
@@ -579,7 +579,7 @@ again() {
 	place_count 1
 	release
 	run -0 "$DLOCK" run -b "zk://localhost:$ZK_PORT" "$LOCK" -- true
-	# whichever of them is asked first
+	# It does not matter which host is asked first.
 	local n
 	for n in 1 2 3 4 5 6; do
 		run --separate-stderr -0 timeout 20 "$DLOCK" run -b "zk://127.0.0.1:1,127.0.0.1:$ZK_PORT,127.0.0.1:2" "$LOCK" -- true
@@ -590,7 +590,7 @@ again() {
 @test "the list of hosts is shuffled" {
 	local n port=$ZK_PORT
 	zk_proxy
-	# half of the clients go to the server itself, half through the proxy
+	# Half of the clients go to the server itself, half through the proxy.
 	for n in {1..16}; do
 		"$DLOCK" run -b "zk://127.0.0.1:$port,127.0.0.1:$TOOL_PORT" "$LOCK" -- true
 	done
@@ -599,7 +599,7 @@ again() {
 	between "${connections%% *}" 1 15 "connections to one of two"
 }
 
-@test "a black hole among the hosts delays, and hurts not" {
+@test "a host that swallows all packets only delays a run that has another host" {
 	tool listener
 	local n
 	for n in 1 2 3; do
@@ -608,7 +608,7 @@ again() {
 	done
 }
 
-@test "IPv6, in brackets" {
+@test "a host may be an IPv6 address in brackets" {
 	grep -qs ' lo$' /proc/net/if_inet6 || not_here "no IPv6"
 	local zk_port=$ZK_PORT port
 	zk_free_port
@@ -619,7 +619,7 @@ again() {
 	run --separate-stderr -0 "$DLOCK" run -b "zk://[::1]:$port" "$LOCK" -- "$TOOLS/znode" "$PORTS" ls "$NODE"
 	matches "$output" '_c_.*-lock-'
 	run --separate-stderr -0 timeout 20 "$DLOCK" run -b "zk://127.0.0.1:1,[::1]:$port" "$LOCK" -- true
-	# nobody there
+	# Nobody listens there.
 	run --separate-stderr -122 timeout 20 "$DLOCK" run -b "zk://[::1]:1?connect-timeout=1s" "$LOCK" -- true
 	one_line '\[::1\]:1'
 }
@@ -649,7 +649,7 @@ again() {
 	not grep -E 'socket:|anon_inode|pipe:.* [3-9] ' <<<"$output"
 }
 
-@test "what the library logs is not seen, but with -vv" {
+@test "what the library logs is seen with -vv only" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	hold -t 20s --
@@ -722,7 +722,7 @@ again() {
 	equal "$(tr '\n' ' ' <order)" "1 2 "
 }
 
-@test "nodes that are no locks hurt nobody" {
+@test "nodes that are no places in line do not disturb" {
 	directory
 	zn create "$NODE/notes" hello
 	zn create "$NODE/lock-" hello
@@ -734,7 +734,7 @@ again() {
 	zn wipe "$NODE"
 }
 
-@test "data of others is shown harmless" {
+@test "of the data in nodes of others, status shows nothing harmful" {
 	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock- \
 		"$(printf 'host=\e[31mEVIL%%0aX\e]0;x\a&pid=99999999999999999999&since=-1&cmd=\n\n%%1b[31m')"
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
@@ -755,7 +755,7 @@ again() {
 
 # ---- the basic lock of one node
 
-@test "strategy node: one ephemeral node, watched by all, that excludes" {
+@test "strategy node: the lock is one ephemeral node, which all others watch" {
 	export DLOCK_BACKEND="$ZK?strategy=node"
 	hold --
 	local n waiter=() path
@@ -794,7 +794,7 @@ again() {
 
 # ---- the workload
 
-@test "countdown with the number in a node: 101 at once" {
+@test "countdown with the number in a node: 101 processes print each number once and in order" {
 	local n all=()
 	zn create "/number-$LOCK" 100
 	for n in {0..100}; do
