@@ -90,6 +90,8 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 			      mode_text(waiter->mode, waiter->slots, mode),
 			      who_text(&waiter->holder, who, sizeof(who)));
 	}
+	for (size_t i = 0; i < view->ignored.count; i++)
+		print_columns(width, "", "ignored", "-", "-", "-", view->ignored.names[i]);
 }
 
 /* ---- for programs ---- */
@@ -150,6 +152,10 @@ static void json_lock(const char *name, const struct lock_view *view)
 		json_maybe(&json, "waiting_ms", waiter->waiting_ms);
 		json_close(&json, '}');
 	}
+	json_close(&json, ']');
+	json_open(&json, "ignored", '[');
+	for (size_t i = 0; i < view->ignored.count; i++)
+		json_text(&json, NULL, view->ignored.names[i]);
 	json_close(&json, ']');
 	json_close(&json, '}');
 	putchar('\n');

@@ -29,9 +29,9 @@ peer() {
 		program=(/usr/bin/python3 "$BATS_TEST_DIRNAME/interop/kazoo_locks.py")
 		;;
 	esac
-	mkfifo "$T/peer"
-	exec {TO_PEER}<>"$T/peer"
-	start sh -c 'exec "$@" <"$0"' "$T/peer" "${program[@]}" "127.0.0.1:$ZK_PORT"
+	mkfifo "$T/peer.$1"
+	exec {TO_PEER}<>"$T/peer.$1"
+	start sh -c 'exec "$@" <"$0"' "$T/peer.$1" "${program[@]}" "127.0.0.1:$ZK_PORT"
 	PEER_OUT=$OUT PEER_ERR=$ERR
 	hears ready 30
 }
@@ -174,6 +174,22 @@ add_together() {
 @test "kazoo and dlock add to one number, and lose nothing" {
 	peer kazoo
 	add_together lock lock
+}
+
+@test "Curator, kazoo with the node name of dlock-backends.7, and dlock add to one number" {
+	local curator
+	echo 0 >number
+	peer curator
+	curator=$PEER_OUT
+	tell add c mutex "$NODE" 25 "$T/number"
+	peer kazoo
+	tell add k curator-lock "$NODE" 25 "$T/number"
+	run -0 bash -ec 'for n in {1..25}; do
+		"$DLOCK" run "$LOCK" -- sh -c "number=\$(cat number); echo \$((number + 1)) >number"
+	done'
+	hears 'k done' 60
+	wait_until 60 has_line "$curator" '^c done$'
+	equal "$(<number)" 75 sum
 }
 
 # ---- read and write
@@ -319,4 +335,23 @@ add_together() {
 	zn expire "$owner"
 	join "$waiter" 5
 	equal "$status" 0
+}
+
+@test "nodes of another kind of lock are named by status and check, and keep nobody out" {
+	run "$DLOCK" check -q
+	not grep -q layout <<<"$output"
+	hold --
+	zn create "$NODE/_c_9a1d4a3e-15e4-4d8e-9f2c-7c3d5b6f8a01-latch-0000000003"
+	zn create "$NODE/leases"
+	run -1 "$DLOCK" status "$LOCK"
+	matches "$output" ' ignored +.*_c_9a1d4a3e-15e4-4d8e-9f2c-7c3d5b6f8a01-latch-0000000003'
+	run -1 "$DLOCK" status --json "$LOCK"
+	equal "$(jq -c '[(.holders | length), (.waiters | length), (.ignored | sort)]' <<<"$output")" \
+		'[1,0,["_c_9a1d4a3e-15e4-4d8e-9f2c-7c3d5b6f8a01-latch-0000000003","leases"]]'
+	run -1 "$DLOCK" check
+	matches "$(grep layout <<<"$output")" "^warning +layout .* in $LOCK .*in all: 2"
+	release
+	run -0 "$DLOCK" run -n "$LOCK" -- true
+	zn rm "$NODE/_c_9a1d4a3e-15e4-4d8e-9f2c-7c3d5b6f8a01-latch-0000000003"
+	zn rm "$NODE/leases"
 }

@@ -37,6 +37,7 @@ void lock_view_finish(struct lock_view *view)
 {
 	free(view->holds);
 	free(view->waiters);
+	name_list_finish(&view->ignored);
 	*view = (struct lock_view){ 0 };
 }
 

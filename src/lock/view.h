@@ -28,6 +28,11 @@ struct waiter_view {
 	int64_t waiting_ms;	/* -1: not known */
 };
 
+struct name_list {
+	char **names;
+	size_t count;
+};
+
 struct lock_view {
 	bool held;		/* true without holds: nothing is known of the holder */
 	uint64_t fence;		/* the last one given; 0: not known */
@@ -35,6 +40,8 @@ struct lock_view {
 	size_t hold_count;
 	struct waiter_view *waiters;	/* in the order of the queue */
 	size_t waiter_count;
+	/* Other programs keep these where the lock is. They count as neither hold nor waiter. */
+	struct name_list ignored;
 };
 
 /* Each adds a zeroed row, and returns it. */
@@ -45,11 +52,6 @@ void lock_view_finish(struct lock_view *view);
 /* Describes the first holder as holder_describe() does. Returns text. */
 const char *lock_view_describe(const struct lock_view *view,
 			       char text[static HOLDER_DESCRIPTION_SIZE]);
-
-struct name_list {
-	char **names;
-	size_t count;
-};
 
 /* Adds a copy of length bytes, unless the name is in the list already or is not a valid one. */
 void name_list_add(struct name_list *list, const char *name, size_t length);

@@ -1748,7 +1748,8 @@ SCHEMA='
 	def mode: (.mode == "exclusive" or .mode == "shared" or .mode == "slot")
 		and ((.mode == "slot") == (.slots != null)) and (.slots | number);
 	def who: (.host | text) and (.pid | number) and (.user | text) and (.command | text);
-	(keys == ["fence", "held", "holders", "name", "waiters"])
+	(keys == ["fence", "held", "holders", "ignored", "name", "waiters"])
+	and all(.ignored[]; type == "string")
 	and (.name | type == "string") and (.held | type == "boolean") and (.fence | number)
 	and ((.holders | length > 0) == .held)
 	and all(.holders[];

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """kazoo's locks, driven by lines as CuratorLocks.java is: kazoo_locks.py HOST:PORT,...
 
-KIND is lock, read or write. All of them know the names of other clients' nodes.
+KIND is lock, read or write. All of them know the names of other clients' nodes. With curator-lock
+the lock's own nodes have a name that Curator knows, too.
 """
 import sys
 import threading
@@ -9,12 +10,19 @@ import time
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
+from kazoo.recipe.lock import Lock
 
 WRITERS = ["-__WRIT__"]
 ALL = ["-lock-", "-__READ__"] + WRITERS
 
 
+class CuratorLock(Lock):
+    _NODE_NAME = "-lock-"
+
+
 def make(client, kind, path, who):
+    if kind == "curator-lock":
+        return CuratorLock(client, path, who, extra_lock_patterns=["-lock-"])
     if kind == "read":
         return client.ReadLock(path, who, extra_lock_patterns=WRITERS)
     make_lock = client.WriteLock if kind == "write" else client.Lock

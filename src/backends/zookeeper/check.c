@@ -183,6 +183,9 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 	if (findings_add_round_trip(findings, backend, ping, ", through the leader", err) ||
 	    check_acl(zk, findings, err))
 		return -1;
+	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
+	if (zk_check_ignored(zk, findings, err))
+		return -1;
 	check_ensemble(zk, findings);
 	check_transport(zk, findings);
 	return 0;

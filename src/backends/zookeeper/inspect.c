@@ -104,6 +104,17 @@ static void ask_all(struct zk_backend *zk, const char *directory, const struct z
 	}
 }
 
+/* Adds the names that no lock known to dlock has. */
+static void add_ignored(const struct zk_call *names, struct name_list *ignored)
+{
+	const char *name = names->text;
+	struct zk_place place;
+
+	for (size_t i = 0; names->rc == ZOK && i < names->count; i++, name += strlen(name) + 1)
+		if (!zk_place_parse(&place, name))
+			name_list_add(ignored, name, strlen(name));
+}
+
 /* Reads the line and all that is in it. The caller ends with zk_line_finish(). */
 static int look(struct zk_backend *zk, const char *directory, uint32_t watch,
 		struct zk_line *line, struct lock_view *view, struct error *err)
@@ -128,10 +139,12 @@ static int look(struct zk_backend *zk, const char *directory, uint32_t watch,
 	asked = memory_new((size_t)line->count, sizeof(*asked));
 	ask_all(zk, directory, line, asked);
 	result = zk_conn_wait(&zk->conn);
-	if (result)
+	if (result) {
 		zk_call_error(&zk->conn, result, "list", directory, err);
-	else
+	} else {
 		fill_view(line, asked, view);
+		add_ignored(line->names, &view->ignored);
+	}
 	for (ptrdiff_t i = 0; i < line->count; i++) {
 		zk_call_free(asked[i].place);
 		zk_call_free(asked[i].twin);
@@ -238,28 +251,40 @@ static bool has_place(const struct zk_call *names)
 	return false;
 }
 
+/* Lists all directories in the root: *calls, which the caller frees. 0, or -1 with *err. */
+static int list_each(struct zk_backend *zk, const struct zk_call *root, struct zk_call ***calls,
+		     struct error *err)
+{
+	const char *component = root->text;
+	char path[ZK_PATH_SIZE];
+	int rc;
+
+	*calls = memory_new(root->count, sizeof(**calls));
+	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
+		zk_node(zk->root, component, path);
+		(*calls)[i] = zk_list(&zk->conn, path, 0);
+	}
+	rc = zk_conn_wait(&zk->conn);
+	return rc ? zk_call_error(&zk->conn, rc, "list", zk->root, err) : 0;
+}
+
 /* Adds the names of those directories in the root that have a place. */
 static int add_held(struct zk_backend *zk, const struct zk_call *root, struct name_list *names,
 		    struct error *err)
 {
-	struct zk_call **calls = memory_new(root->count, sizeof(*calls));
 	const char *component = root->text;
-	char path[ZK_PATH_SIZE], name[ZK_COMPONENT_SIZE];
-	int rc;
+	char name[ZK_COMPONENT_SIZE];
+	struct zk_call **calls;
+	const int failed = list_each(zk, root, &calls, err);
 
 	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
-		zk_node(zk->root, component, path);
-		calls[i] = zk_list(&zk->conn, path, 0);
-	}
-	rc = zk_conn_wait(&zk->conn);
-	component = root->text;
-	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
-		if (!rc && has_place(calls[i]) && zk_path_decode(component, name, sizeof(name)))
+		if (!failed && has_place(calls[i]) &&
+		    zk_path_decode(component, name, sizeof(name)))
 			name_list_add(names, name, strlen(name));
 		zk_call_free(calls[i]);
 	}
 	free(calls);
-	return rc ? zk_call_error(&zk->conn, rc, "list", zk->root, err) : 0;
+	return failed;
 }
 
 static int list_once(struct zk_backend *zk, struct name_list *names, struct error *err)
@@ -292,4 +317,38 @@ int zk_list_names(struct backend *backend, struct name_list *names, struct error
 	while (result && zk_conn_ask_again(&zk->conn, err));
 	name_list_sort(names);
 	return result;
+}
+
+/* ---- check ---- */
+
+int zk_check_ignored(struct zk_backend *zk, struct findings *findings, struct error *err)
+{
+	struct zk_call *root = zk_list(&zk->conn, zk->root, 0), **calls;
+	struct name_list ignored = { 0 };
+	const char *component, *where = NULL;
+	int failed;
+
+	/* Whether the root can be listed is another finding. */
+	if (zk_call_wait(root) != ZOK) {
+		zk_call_free(root);
+		return 0;
+	}
+	failed = list_each(zk, root, &calls, err);
+	component = root->text;
+	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
+		if (!failed)
+			add_ignored(calls[i], &ignored);
+		if (ignored.count && !where)
+			where = component;
+		zk_call_free(calls[i]);
+	}
+	free(calls);
+	if (ignored.count)
+		findings_add(findings, FINDING_WARNING, "layout", "use one kind of lock at a path",
+			     "%.100s in %.60s is of another program, which dlock does not "
+			     "exclude (such nodes in all: %zu)", ignored.names[0], where,
+			     ignored.count);
+	name_list_finish(&ignored);
+	zk_call_free(root);
+	return failed;
 }

@@ -7,6 +7,7 @@
 
 #include "lock/backend.h"
 
+struct findings;
 struct zk_backend;
 
 /* ---- queue.c, node.c: of the two strategies ---- */
@@ -34,6 +35,8 @@ int zk_inspect(struct backend *backend, const char *name, bool listen, struct lo
 int zk_list_names(struct backend *backend, struct name_list *names, struct error *err);
 int zk_break(struct backend *backend, const char *name, struct lock_view *view,
 	     struct error *err);
+/* Adds a finding if other programs keep nodes of their own in directories of locks. 0 or -1. */
+int zk_check_ignored(struct zk_backend *zk, struct findings *findings, struct error *err);
 
 /* ---- check.c ---- */
 int zk_setup(struct backend *backend, struct error *err);
