@@ -488,7 +488,10 @@ acl() {
 	} >wanted
 	same wanted found commands
 	# and what else is sent is for operators
-	acl 2 | sed -n 's/^+//p' >>found
+	{
+		acl 2
+		acl 3
+	} | sed -n 's/^+//p' >>found
 	cat "$TOP"/src/backends/redis/*.c | grep -oE 'argv?\[.*= ("|\{ ")[A-Z]+"|\[\] = \{ "[A-Z]+"' |
 		sed 's/"$//; s/.*"//' | tr '[:upper:]' '[:lower:]' | sed 's/^config$/config|get/' |
 		grep -vx auth >>wanted # to log in needs no permission
@@ -531,13 +534,19 @@ permitted() {
 	"$DLOCK" break --yes "$LOCK"
 }
 
-@test "the Redis permissions in dlock-backends.7 suffice" {
-	local words uri
-	private_redis
-	mapfile -t words < <(acl 1)
+# permit N [SED]: gives user jobs of the private server what the Nth command says, changed by SED
+permit() {
+	local words
+	mapfile -t words < <(acl "$1" | sed "${2-}")
 	equal "${words[*]:0:3}" "redis-cli acl setuser"
 	run -0 redis_at "$P_DIR" "${words[@]:1}"
 	equal "$output" OK
+}
+
+@test "the Redis permissions in dlock-backends.7 suffice" {
+	local uri
+	private_redis
+	permit 1
 	uri=redis://jobs:PASSWORD@127.0.0.1:$P_PORT
 	for DLOCK_BACKEND in "$uri" "$uri/2"; do
 		export DLOCK_BACKEND
@@ -545,9 +554,7 @@ permitted() {
 	done
 	run -122 "$DLOCK" status
 	run -122 "$DLOCK" check
-	mapfile -t words < <(acl 2)
-	run -0 redis_at "$P_DIR" "${words[@]:1}"
-	equal "$output" OK
+	permit 2
 	run -0 "$DLOCK" status
 	run -0 "$DLOCK" setup
 	run "$DLOCK" check
@@ -560,6 +567,22 @@ permitted() {
 	hold --
 	run --separate-stderr -122 "$DLOCK" run -w 5s "$LOCK" -- true
 	release
+}
+
+replica_online() {
+	[[ $(printf 'set probe 1\nwait 1 200\n' | redis_at "$P_DIR" | tail -n 1) == 1 ]]
+}
+
+@test "the Redis permissions in dlock-backends.7 suffice for ?replicas=" {
+	private_redis
+	private_redis --replicaof 127.0.0.1 "$P_PORT"
+	P_DIR=$T/redis.0
+	P_PORT=$(<"$P_DIR/port")
+	wait_until 10 replica_online
+	permit 1
+	permit 3
+	export DLOCK_BACKEND="redis://jobs:PASSWORD@127.0.0.1:$P_PORT?replicas=1"
+	permitted
 }
 
 # ---- completions

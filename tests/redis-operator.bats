@@ -321,6 +321,15 @@ replica_up() {
 	matches "$row" '^warning +clock +-3[56][0-9]{5} ms'
 }
 
+@test "check: a server's clock that stands still, or that was set back" {
+	faked_redis --appendonly yes --appendfsync always
+	check 0 "$P_URI" expiry ok 'wall clock'
+	clock -7200
+	check 1 "$P_URI" expiry warning 'set back by 7[0-9]{3} s'
+	clock '2030-01-01 00:00:00'
+	check 122 "$P_URI" expiry error 'does not advance'
+}
+
 @test "check: INFO and CONFIG denied are findings, not failures" {
 	private_redis --appendonly yes --appendfsync always
 	redis_at "$P_DIR" acl setuser noinfo on '>pw' '~*' '&*' +@all -info >reply

@@ -39,6 +39,7 @@
 #include "lock/lease.h"
 #include "lock/token.h"
 #include "lock.h"
+#include "replicas.h"
 
 /* How often a waiter tries without being woken. */
 #define LOOK_MS 5000
@@ -71,7 +72,8 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
 {
 	struct redis_backend *redis = memory_new(1, sizeof(*redis));
 
-	if (redis_node_init(&redis->node, uri, err)) {
+	if (redis_node_init(&redis->node, uri, err) ||
+	    redis_replicas_read(&redis->node, uri, err)) {
 		redis_close(&redis->node.base);
 		return NULL;
 	}
@@ -83,6 +85,36 @@ static enum outcome odd_reply(struct redis_backend *redis, redisReply *reply,
 {
 	redis_node_odd(&redis->node, reply, err);
 	return OUTCOME_ERROR;
+}
+
+/* ---- giving back ---- */
+
+/* Removes the fence of a name that will not be used again. */
+static void forget(struct redis_backend *redis)
+{
+	const char *const argv[] = { "DEL", redis->node.keys[KEY_FENCE] };
+	struct error ignored = { 0 };
+	redisReply *reply = redis_node_command(&redis->node, 2, argv, &ignored);
+
+	if (reply)
+		freeReplyObject(reply);
+}
+
+/*
+ * Releases what was just acquired and is of no use, for too few replicas have it. If that fails,
+ * too, the hold ends with its lease.
+ */
+static void give_back(struct redis_backend *redis, const struct request *request)
+{
+	static const char *const arguments[] = { "0", "3", "0", NULL };
+	struct error ignored = { 0 };
+	redisReply *reply = redis_node_script(&redis->node, &script_release, request, arguments,
+					      &ignored);
+
+	if (reply)
+		freeReplyObject(reply);
+	if (request->forget)
+		forget(redis);
 }
 
 /* ---- acquiring ---- */
@@ -153,6 +185,12 @@ static void note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl
 	redis->lease_end_ms = ttl_ms ? lease_end(sent_ms, ttl_ms) : CLOCK_NEVER;
 }
 
+/* With ?replicas= a command starts only after an answer, which no message gives. */
+static bool allows_loan(const struct redis_backend *redis, const struct request *request)
+{
+	return request->borrow && request->ttl_ms >= LOAN_MS && !redis->node.replicas;
+}
+
 static enum outcome try_once(struct redis_backend *redis, const struct request *request,
 			     bool in_line, struct grant *grant, struct error *err)
 {
@@ -163,8 +201,7 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 	const char *const arguments[] = {
 		redis_digits(request->ttl_ms, ttl), mode_of(request, mode), in_line ? "1" : "0",
 		holder, redis_digits(sent_ms, asked),
-		redis_digits(request->borrow && request->ttl_ms >= LOAN_MS ? LOAN_MS : 0, loan),
-		NULL
+		redis_digits(allows_loan(redis, request) ? LOAN_MS : 0, loan), NULL
 	};
 	enum outcome outcome;
 	redisReply *reply;
@@ -189,9 +226,16 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 	if (outcome == OUTCOME_ERROR)
 		return odd_reply(redis, reply, err);
 	freeReplyObject(reply);
-	if (outcome == OUTCOME_HELD)
-		note_lease(redis, sent_ms, request->ttl_ms, grant);
-	return outcome;
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (redis_replicas_await(&redis->node, sent_ms, err)) {
+		/* The engine releases after a request that it has cancelled. */
+		if (err->kind != ERROR_CANCELLED)
+			give_back(redis, request);
+		return OUTCOME_ERROR;
+	}
+	note_lease(redis, sent_ms, request->ttl_ms, grant);
+	return OUTCOME_HELD;
 }
 
 /* Has a message lent this token the lock, with enough time left to begin? */
@@ -290,6 +334,42 @@ static int64_t redis_event(struct backend *backend)
 	return 0;
 }
 
+/* ---- releasing ---- */
+
+static enum outcome redis_release(struct backend *backend, const struct request *request,
+				  enum release how, int64_t keep_ms, struct error *err)
+{
+	struct redis_backend *redis = redis_from_backend(backend);
+	int64_t sent_ms = clock_boot_ms(), answer;
+	char keep[REDIS_DIGITS_SIZE], number[TOKEN_SIZE] = "0";
+	static const char *const hows[] = {
+		[RELEASE_ALL] = "1", [RELEASE_ONE] = "0", [RELEASE_COUNTED] = "2"
+	};
+	const char *const arguments[] = { redis_digits(keep_ms, keep), hows[how], number, NULL };
+	redisReply *reply;
+
+	if (how != RELEASE_ALL && token_make(number, err))
+		return OUTCOME_ERROR;
+	/* From here on another release must not hand the lock to this token. */
+	redis_conn_close(&redis->node.wake);
+	reply = redis_node_script(&redis->node, &script_release, request, arguments, err);
+	if (!reply)
+		return OUTCOME_ERROR;
+	if (!redis_is_integer(reply))
+		return odd_reply(redis, reply, err);
+	answer = reply->integer;
+	freeReplyObject(reply);
+	if (request->forget)
+		forget(redis);
+	if (answer != 0)
+		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
+	if (lease_ended_by_resent(redis->node.resent, sent_ms, redis->lease_end_ms))
+		return OUTCOME_HELD;
+	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' was not ours any more",
+		  redis->node.address.label, redis->node.keys[KEY_LOCK]);
+	return OUTCOME_LOST;
+}
+
 /* ---- holding ---- */
 
 static enum outcome redis_renew(struct backend *backend, const struct request *request,
@@ -300,7 +380,7 @@ static enum outcome redis_renew(struct backend *backend, const struct request *r
 	const char *const arguments[] = {
 		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual), NULL
 	};
-	int64_t sent_ms = clock_boot_ms(), answer;
+	int64_t sent_ms = clock_boot_ms(), answer, ttl_ms;
 	redisReply *reply;
 
 	reply = redis_node_script(&redis->node, &script_renew, request, arguments, err);
@@ -310,11 +390,14 @@ static enum outcome redis_renew(struct backend *backend, const struct request *r
 	if (!redis_has_shape(reply, "ii"))
 		return odd_reply(redis, reply, err);
 	answer = reply->element[0]->integer;
-	if (answer == 1)
-		note_lease(redis, sent_ms, reply->element[1]->integer, grant);
+	ttl_ms = reply->element[1]->integer;
 	freeReplyObject(reply);
-	if (answer == 1)
+	if (answer == 1) {
+		if (redis_replicas_await(&redis->node, sent_ms, err))
+			return OUTCOME_ERROR;
+		note_lease(redis, sent_ms, ttl_ms, grant);
 		return OUTCOME_HELD;
+	}
 	error_set(err, ERROR_REFUSED, 0, answer == 2
 		  ? "%s: key '%.220s' belongs to somebody else now"
 		  : "%s: key '%.220s' is gone", redis->node.address.label,
@@ -356,6 +439,7 @@ static enum outcome redis_again(struct backend *backend, const struct request *r
 	};
 	/* A token never changes its mode, so that the result stays true until the script runs. */
 	enum outcome outcome = redis_verify(backend, request, err);
+	struct error ignored = { 0 };
 	int64_t sent_ms;
 	redisReply *reply;
 
@@ -376,54 +460,11 @@ static enum outcome redis_again(struct backend *backend, const struct request *r
 		outcome = OUTCOME_HELD;
 	}
 	freeReplyObject(reply);
-	return outcome;
-}
-
-/* ---- releasing ---- */
-
-/* Removes the fence of a name that will not be used again. */
-static void forget(struct redis_backend *redis)
-{
-	const char *const argv[] = { "DEL", redis->node.keys[KEY_FENCE] };
-	struct error ignored = { 0 };
-	redisReply *reply = redis_node_command(&redis->node, 2, argv, &ignored);
-
-	if (reply)
-		freeReplyObject(reply);
-}
-
-static enum outcome redis_release(struct backend *backend, const struct request *request,
-				  enum release how, int64_t keep_ms, struct error *err)
-{
-	struct redis_backend *redis = redis_from_backend(backend);
-	int64_t sent_ms = clock_boot_ms(), answer;
-	char keep[REDIS_DIGITS_SIZE], number[TOKEN_SIZE] = "0";
-	static const char *const hows[] = {
-		[RELEASE_ALL] = "1", [RELEASE_ONE] = "0", [RELEASE_COUNTED] = "2"
-	};
-	const char *const arguments[] = { redis_digits(keep_ms, keep), hows[how], number, NULL };
-	redisReply *reply;
-
-	if (how != RELEASE_ALL && token_make(number, err))
-		return OUTCOME_ERROR;
-	/* From here on another release must not hand the lock to this token. */
-	redis_conn_close(&redis->node.wake);
-	reply = redis_node_script(&redis->node, &script_release, request, arguments, err);
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_is_integer(reply))
-		return odd_reply(redis, reply, err);
-	answer = reply->integer;
-	freeReplyObject(reply);
-	if (request->forget)
-		forget(redis);
-	if (answer != 0)
-		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
-	if (lease_ended_by_resent(redis->node.resent, sent_ms, redis->lease_end_ms))
-		return OUTCOME_HELD;
-	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' was not ours any more",
-		  redis->node.address.label, redis->node.keys[KEY_LOCK]);
-	return OUTCOME_LOST;
+	if (outcome != OUTCOME_HELD || !redis_replicas_await(&redis->node, sent_ms, err))
+		return outcome;
+	/* An acquisition that failed must not need a release. */
+	redis_release(backend, request, RELEASE_ONE, 0, &ignored);
+	return OUTCOME_ERROR;
 }
 
 extern const struct backend_ops redis_ops;

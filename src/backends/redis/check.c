@@ -14,29 +14,104 @@
 
 /* With more difference, people see that fences and ages do not fit the clock of their host. */
 #define CLOCK_SKEW_MS 1000
+/* With more difference between how far two clocks advance in a moment, one of them was set. */
+#define CLOCK_JUMP_MS INT64_C(500)
+/* A clock may advance in steps of a second. */
+#define CLOCK_PATIENCE_MS INT64_C(1100)
+#define CLOCK_PAUSE_US 20000
 
-static void check_clock(struct redis_node *node, struct findings *findings)
+/* The clock of a server, and when it was read. */
+struct reading {
+	int64_t server_us;
+	int64_t before_us, after_us;	/* CLOCK_BOOTTIME */
+};
+
+static int read_clock(struct redis_node *node, struct reading *reading, struct error *err)
 {
 	static const char *const time_command[] = { "TIME" };
-	struct error err = { 0 };
-	int64_t before = clock_wall_ms(), after, theirs, skew;
-	redisReply *reply = redis_node_ask(node, 1, time_command, &err);
+	redisReply *reply;
+	int result = -1;
 
-	after = clock_wall_ms();
-	if (!reply || !redis_has_shape(reply, "ss")) {
-		findings_add(findings, FINDING_WARNING, "clock", NULL, "cannot be read: %.180s",
-			     err.message);
-	} else {
-		theirs = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
-			 strtoll(reply->element[1]->str, NULL, 10) / 1000;
-		skew = theirs - (before + after) / 2;
-		findings_add(findings, llabs(skew) > CLOCK_SKEW_MS ? FINDING_WARNING : FINDING_OK,
-			     "clock", llabs(skew) > CLOCK_SKEW_MS
-			     ? "synchronise the clocks (NTP); leases do not depend on it" : NULL,
-			     "%+lld ms against ours", (long long)skew);
+	reading->before_us = clock_read_us(CLOCK_BOOTTIME);
+	reply = redis_node_ask(node, 1, time_command, err);
+	reading->after_us = clock_read_us(CLOCK_BOOTTIME);
+	if (reply && redis_has_shape(reply, "ss")) {
+		reading->server_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
+				     strtoll(reply->element[1]->str, NULL, 10);
+		result = 0;
 	}
 	if (reply)
 		freeReplyObject(reply);
+	return result;
+}
+
+static int64_t middle_us(const struct reading *reading)
+{
+	return (reading->before_us + reading->after_us) / 2;
+}
+
+static void check_skew(const struct reading *now, struct findings *findings)
+{
+	const int64_t boot_to_wall_ms = clock_wall_ms() - clock_boot_ms();
+	const int64_t skew = now->server_us / 1000 - middle_us(now) / 1000 - boot_to_wall_ms;
+
+	findings_add(findings, llabs(skew) > CLOCK_SKEW_MS ? FINDING_WARNING : FINDING_OK,
+		     "clock", llabs(skew) > CLOCK_SKEW_MS
+		     ? "synchronise the clocks (NTP); leases do not depend on it" : NULL,
+		     "%+lld ms against ours", (long long)skew);
+}
+
+/*
+ * Redis counts the time of its keys by its wall clock. That it jumps shows only if it does so now,
+ * or if it was set back since the server noted saved_s, the time of its start or last snapshot.
+ */
+static void check_expiry(const struct reading *first, const struct reading *last, int64_t saved_s,
+			 struct findings *findings)
+{
+	static const char *const remedy = "have the clock slewed, not set";
+	const int64_t server_us = last->server_us - first->server_us;
+	const int64_t ours_us = middle_us(last) - middle_us(first);
+	const int64_t unsure_us = last->after_us - last->before_us +
+				  first->after_us - first->before_us;
+	const int64_t back_s = saved_s - last->server_us / 1000000;
+
+	if (server_us == 0)
+		findings_add(findings, FINDING_ERROR, "expiry", "use another server",
+			     "the server's clock does not advance: the lock of a holder that "
+			     "crashed would never lapse");
+	else if (llabs(server_us - ours_us) > CLOCK_JUMP_MS * 1000 + unsure_us)
+		findings_add(findings, FINDING_WARNING, "expiry", remedy,
+			     "the server's clock moved by %+.3g s within %.3g s: leases end by "
+			     "it, early or late", (double)server_us / 1000000,
+			     (double)ours_us / 1000000);
+	else if (back_s > 1)
+		findings_add(findings, FINDING_WARNING, "expiry", remedy,
+			     "the server's clock was set back by %lld s or more since it "
+			     "started: leases ended that much later", (long long)back_s);
+	else
+		findings_add(findings, FINDING_OK, "expiry", NULL, "leases end by the server's "
+			     "wall clock, which must not be set forward");
+}
+
+/* Reads the clock until it has advanced, or long enough to be sure that it does not. 0 or -1. */
+static int check_clock(struct redis_node *node, struct reading *first, struct reading *last,
+		       struct findings *findings)
+{
+	struct error err = { 0 };
+	int failed = read_clock(node, first, &err);
+
+	*last = *first;
+	while (!failed && last->server_us == first->server_us &&
+	       last->after_us - first->after_us < CLOCK_PATIENCE_MS * 1000) {
+		usleep(CLOCK_PAUSE_US);
+		failed = read_clock(node, last, &err);
+	}
+	if (failed)
+		findings_add(findings, FINDING_WARNING, "clock", NULL, "cannot be read: %.180s",
+			     err.message);
+	else
+		check_skew(last, findings);
+	return failed;
 }
 
 /* The value of "name:" in the text of INFO; "" when there is none. */
@@ -75,9 +150,10 @@ static void check_version(const char *info, struct findings *findings)
 			     server[0] ? "Valkey" : "Redis", server[0] ? server : version);
 }
 
-static void check_role(const char *info, struct findings *findings)
+static void check_role(const struct redis_node *node, const char *info, struct findings *findings)
 {
 	char role[16], replicas[16], master[8];
+	const long long wanted = node->replicas;
 
 	field(info, "role", role, sizeof(role));
 	field(info, "connected_slaves", replicas, sizeof(replicas));
@@ -85,13 +161,38 @@ static void check_role(const char *info, struct findings *findings)
 	if (!strcmp(role, "slave"))
 		findings_add(findings, FINDING_ERROR, "role", "name the master",
 			     "a replica: it takes no writes (link to its master: %s)", master);
+	else if (strtoll(replicas, NULL, 10) < wanted)
+		findings_add(findings, FINDING_ERROR, "role", "connect more replicas, or lower "
+			     "?replicas=", "master with %s replicas, and ?replicas=%lld: nobody "
+			     "gets a lock", replicas, wanted);
+	else if (wanted)
+		findings_add(findings, FINDING_OK, "role", NULL, "master with %s replicas; each "
+			     "hold waits for %lld", replicas, wanted);
 	else if (strcmp(replicas, "0") != 0)
 		findings_add(findings, FINDING_WARNING, "role",
-			     "check DLOCK_FENCE where the work is written",
+			     "set ?replicas=, and check DLOCK_FENCE where the work is written",
 			     "master with %s replicas: replication is asynchronous, a lock can be "
 			     "lost in a failover", replicas);
 	else
 		findings_add(findings, FINDING_OK, "role", NULL, "master, no replicas");
+}
+
+/* Some providers, and users without the permission, are refused WAIT. */
+static void check_wait(struct redis_node *node, const char *info, struct findings *findings)
+{
+	static const char *const argv[] = { "WAIT", "0", "1" };
+	struct error err = { 0 };
+	char replicas[16];
+	redisReply *reply;
+
+	if (!strtoll(field(info, "connected_slaves", replicas, sizeof(replicas)), NULL, 10))
+		return;
+	reply = redis_node_ask(node, 3, argv, &err);
+	if (reply)
+		freeReplyObject(reply);
+	else
+		findings_add(findings, FINDING_WARNING, "replicas", "allow WAIT, or do without "
+			     "?replicas=", "WAIT is refused: %.180s", err.message);
 }
 
 static void check_persistence(const char *info, const char *fsync, struct findings *findings)
@@ -146,13 +247,15 @@ static void read_setting(struct redis_node *node, const char *name, char *buf, s
 		freeReplyObject(reply);
 }
 
-static void check_info(struct redis_node *node, struct findings *findings)
+/* *saved_s: when the server has started or made its last snapshot; 0: it does not say. */
+static void check_info(struct redis_node *node, int64_t *saved_s, struct findings *findings)
 {
 	static const char *const argv[] = { "INFO" };
 	struct error err = { 0 };
 	redisReply *reply = redis_node_ask(node, 1, argv, &err);
-	char fsync[32];
+	char fsync[32], saved[24];
 
+	*saved_s = 0;
 	if (!reply || !redis_is_text(reply)) {
 		findings_add(findings, FINDING_WARNING, "info",
 			     "allow INFO, to have version, role, persistence and memory checked",
@@ -160,7 +263,10 @@ static void check_info(struct redis_node *node, struct findings *findings)
 	} else {
 		read_setting(node, "appendfsync", fsync, sizeof(fsync));
 		check_version(reply->str, findings);
-		check_role(reply->str, findings);
+		check_role(node, reply->str, findings);
+		check_wait(node, reply->str, findings);
+		*saved_s = strtoll(field(reply->str, "rdb_last_save_time", saved, sizeof(saved)),
+				   NULL, 10);
 		check_persistence(reply->str, fsync, findings);
 		check_memory(reply->str, findings);
 	}
@@ -186,11 +292,16 @@ static void check_transport(const struct redis_node *node, struct findings *find
 int redis_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	struct redis_node *node = &redis_from_backend(backend)->node;
+	struct reading first, last;
+	int64_t saved_s;
+	int failed;
 
 	if (findings_add_round_trip(findings, backend, redis_setup, "", err))
 		return -1;
-	check_clock(node, findings);
-	check_info(node, findings);
+	failed = check_clock(node, &first, &last, findings);
+	check_info(node, &saved_s, findings);
+	if (!failed)
+		check_expiry(&first, &last, saved_s, findings);
 	check_transport(node, findings);
 	return 0;
 }

@@ -17,10 +17,10 @@
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err)
 {
 	static const char *const tcp_known[] = {
-		"prefix", URI_COMMON_PARAMS, NULL
+		"prefix", "replicas", URI_COMMON_PARAMS, NULL
 	};
 	static const char *const unix_known[] = {
-		"prefix", "db", URI_COMMON_PARAMS, NULL
+		"prefix", "db", "replicas", URI_COMMON_PARAMS, NULL
 	};
 	const bool tcp = !strcmp(uri->scheme, "redis");
 	const char *prefix = uri_param(uri, "prefix");

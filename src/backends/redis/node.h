@@ -28,6 +28,7 @@ struct redis_node {
 	struct redis_conn main;
 	struct redis_conn wake;		/* subscribed, while waiting */
 	bool resent;			/* the last call was sent twice */
+	int64_t replicas;		/* how many must have a hold: see replicas.h */
 };
 
 /*

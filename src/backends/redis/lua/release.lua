@@ -1,8 +1,8 @@
 -- ARGV: channel, token, keep (ms for which the lock stays taken; 0: none), how ('1': all
--- acquisitions, '0': one, '2': one, but not the last one), request (see is_counted). Releases the
--- hold, or gives up the place in line. Returns 1 when the lock was held until now, 2 when
--- acquisitions are left, 4 when only the last one is left, which stays, 0 when the token held
--- nothing.
+-- acquisitions, '3': the same for a hold that nobody has used, without a minimum hold, '0': one,
+-- '2': one, but not the last one), request (see is_counted). Releases the hold, or gives up the
+-- place in line. Returns 1 when the lock was held until now, 2 when acquisitions are left, 4 when
+-- only the last one is left, which stays, 0 when the token held nothing.
 local keep = tonumber(ARGV[3])
 look()
 if not holds(token) then
@@ -21,7 +21,7 @@ if not number then
   if ARGV[4] == '2' then return 4 end
   -- The lock was handed to the token, which has not confirmed: its place is still noted.
   if keep > 0 then settle(token) else leave(token) end
-elseif ARGV[4] ~= '1' then
+elseif ARGV[4] == '0' or ARGV[4] == '2' then
   if is_counted(text, ARGV[5]) then return 2 end
   if tonumber(count) > 1 then
     set_note(token, number, since, digits(tonumber(count) - 1), counted(text, ARGV[5]))
@@ -30,7 +30,7 @@ elseif ARGV[4] ~= '1' then
   if ARGV[4] == '2' then return 4 end
 end
 -- The minimum hold, if there is one.
-local min = text and string.match(text, '&min=(%d+)')
+local min = text and ARGV[4] ~= '3' and string.match(text, '&min=(%d+)')
 if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(min) - now_ms()) end
 if keep > 0 then
   put(token, set and redis.call('HGET', holders, 'mode') or 'x', keep)
