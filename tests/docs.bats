@@ -480,7 +480,10 @@ acl() {
 }
 
 @test "the Redis permissions in dlock-backends.7 are those that the code needs" {
-	acl 1 | sed -n 's/^+//p' >found
+	{
+		acl 1
+		acl 2
+	} | sed -n 's/^+//p' >found
 	{
 		printf '%s\n' eval evalsha subscribe select
 		cat "$TOP"/src/backends/redis/lua/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" | grep -oE '[A-Z]{2,}' |
@@ -489,8 +492,8 @@ acl() {
 	same wanted found commands
 	# and what else is sent is for operators
 	{
-		acl 2
 		acl 3
+		acl 4
 	} | sed -n 's/^+//p' >>found
 	cat "$TOP"/src/backends/redis/*.c | grep -oE 'argv?\[.*= ("|\{ ")[A-Z]+"|\[\] = \{ "[A-Z]+"' |
 		sed 's/"$//; s/.*"//' | tr '[:upper:]' '[:lower:]' | sed 's/^config$/config|get/' |
@@ -554,7 +557,7 @@ permit() {
 	done
 	run -122 "$DLOCK" status
 	run -122 "$DLOCK" check
-	permit 2
+	permit 3
 	run -0 "$DLOCK" status
 	run -0 "$DLOCK" setup
 	run "$DLOCK" check
@@ -573,14 +576,19 @@ replica_online() {
 	[[ $(printf 'set probe 1\nwait 1 200\n' | redis_at "$P_DIR" | tail -n 1) == 1 ]]
 }
 
-@test "the Redis permissions in dlock-backends.7 suffice for ?replicas=" {
+@test "the Redis permissions in dlock-backends.7 suffice for ?wake= and for ?replicas=" {
 	private_redis
 	private_redis --replicaof 127.0.0.1 "$P_PORT"
 	P_DIR=$T/redis.0
 	P_PORT=$(<"$P_DIR/port")
 	wait_until 10 replica_online
+	permit 1 s/dlock:/lock:/
+	permit 2
+	export DLOCK_BACKEND="redis://jobs:PASSWORD@127.0.0.1:$P_PORT?wake=python-redis-lock"
+	permitted
+	redis_at "$P_DIR" acl deluser jobs
 	permit 1
-	permit 3
+	permit 4
 	export DLOCK_BACKEND="redis://jobs:PASSWORD@127.0.0.1:$P_PORT?replicas=1"
 	permitted
 }

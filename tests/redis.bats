@@ -339,3 +339,66 @@ redis_py() {
 		wait_until 2 key_gone
 	done
 }
+
+# ---- python-redis-lock, whose waiters sleep on a list
+
+# python_waiter: the steps in which a waiter of python-redis-lock gets the lock
+python_waiter() {
+	start sh -c 'while [ "$(redis-cli -p "$0" set "lock:$LOCK" python nx ex 20)" != OK ]; do
+			redis-cli -p "$0" blpop "lock-signal:$LOCK" 20
+		done' "$REDIS_PORT"
+	wait_until 5 blocked_client
+}
+
+blocked_client() {
+	rcli info clients | grep -q '^blocked_clients:1'
+}
+
+python_holds() {
+	[[ $(rcli get "lock:$LOCK") == python ]]
+}
+
+@test "?wake=python-redis-lock: a release wakes its waiter, and so does break" {
+	hold -b "$REDIS?wake=python-redis-lock" --
+	python_waiter
+	release
+	join "$PID" 2
+	equal "$status" 0
+	python_holds
+	run -124 "$DLOCK" run -n -b "$REDIS?wake=python-redis-lock" "$LOCK" -- true
+	rcli del "lock:$LOCK"
+	"$DLOCK" acquire -b "$REDIS?wake=python-redis-lock" "$LOCK" >token
+	python_waiter
+	"$DLOCK" break --yes -b "$REDIS?wake=python-redis-lock" "$LOCK"
+	join "$PID" 2
+	python_holds
+	rcli del "lock:$LOCK"
+}
+
+@test "?wake=python-redis-lock: dlock's own waiters go first, then it is woken" {
+	local first
+	hold -b "$REDIS?wake=python-redis-lock" --
+	start "$DLOCK" run -b "$REDIS?wake=python-redis-lock" "$LOCK" -- sleep 0.3
+	first=$PID
+	wait_until 5 python_queue 1
+	python_waiter
+	release
+	holds_for 150 not python_holds
+	join "$first"
+	equal "$status" 0
+	join "$PID" 2
+	python_holds
+	rcli del "lock:$LOCK"
+}
+
+python_queue() {
+	[[ $(rcli zcard "{lock:$LOCK}:queue") == "$1" ]]
+}
+
+@test "?wake= knows one program, whose prefix it implies" {
+	run --separate-stderr -125 "$DLOCK" run -b "$REDIS?wake=other" "$LOCK" -- true
+	one_line 'knows only python-redis-lock'
+	run --separate-stderr -125 "$DLOCK" run -b "$REDIS?wake=python-redis-lock&prefix=x:" "$LOCK" -- true
+	one_line 'prefix=lock:'
+	run -0 "$DLOCK" run -b "$REDIS?wake=python-redis-lock&prefix=lock:" "$LOCK" -- true
+}

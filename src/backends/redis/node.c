@@ -14,16 +14,42 @@
 #define DEFAULT_PREFIX "dlock:"
 #define MOST_ARGUMENTS 8
 
+/* What python-redis-lock puts before the name of a lock, and of the list that its waiters watch. */
+#define PYTHON_PREFIX "lock:"
+#define PYTHON_SIGNAL "lock-signal:"
+
+/* Reads ?prefix= and ?wake=, which go together. 0, or -1 with *err. */
+static int read_prefix(struct redis_node *node, const struct uri *uri, struct error *err)
+{
+	const char *prefix = uri_param(uri, "prefix"), *wake = uri_param(uri, "wake");
+
+	node->wakes_python = wake != NULL;
+	if (!prefix)
+		prefix = wake ? PYTHON_PREFIX : DEFAULT_PREFIX;
+	node->prefix = memory_copy(prefix);
+	if (!wake)
+		return 0;
+	if (strcmp(wake, "python-redis-lock") != 0) {
+		error_set(err, ERROR_USAGE, 0, "redis: ?wake= knows only python-redis-lock");
+		return -1;
+	}
+	if (strcmp(prefix, PYTHON_PREFIX) != 0) {
+		error_set(err, ERROR_USAGE, 0, "redis: ?wake=python-redis-lock goes with "
+			  "?prefix=" PYTHON_PREFIX " alone, which is then the default");
+		return -1;
+	}
+	return 0;
+}
+
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err)
 {
 	static const char *const tcp_known[] = {
-		"prefix", "replicas", URI_COMMON_PARAMS, NULL
+		"prefix", "replicas", "wake", URI_COMMON_PARAMS, NULL
 	};
 	static const char *const unix_known[] = {
-		"prefix", "db", "replicas", URI_COMMON_PARAMS, NULL
+		"prefix", "db", "replicas", "wake", URI_COMMON_PARAMS, NULL
 	};
 	const bool tcp = !strcmp(uri->scheme, "redis");
-	const char *prefix = uri_param(uri, "prefix");
 
 	node->main = node->wake = (struct redis_conn){
 		.backend = &node->base, .address = &node->address, .fd = -1,
@@ -38,7 +64,8 @@ int redis_node_init(struct redis_node *node, const struct uri *uri, struct error
 	if (tcp ? redis_address_tcp(&node->address, uri, uri->hosts, err)
 		: redis_address_unix(&node->address, uri, err))
 		return -1;
-	node->prefix = memory_copy(prefix ? prefix : DEFAULT_PREFIX);
+	if (read_prefix(node, uri, err))
+		return -1;
 	return redis_address_login(&node->address, uri, err);
 }
 
@@ -60,13 +87,20 @@ void redis_node_finish(struct redis_node *node)
 void redis_node_keys(struct redis_node *node, const char *name)
 {
 	static const char *const suffixes[REDIS_KEYS] = {
-		"", ":holders", ":queue", ":waiters", ":fence", ":wake:"
+		[KEY_LOCK] = "", [KEY_HOLDERS] = ":holders", [KEY_QUEUE] = ":queue",
+		[KEY_WAITERS] = ":waiters", [KEY_FENCE] = ":fence", [KEY_CHANNEL] = ":wake:"
 	};
 	const bool tagged = strchr(name, '{') || strchr(node->prefix, '{');
 
-	for (int i = 0; i < REDIS_KEYS && !node->keys[i]; i++)
-		node->keys[i] = memory_format(i == KEY_LOCK || tagged ? "%s%s%s" : "{%s%s}%s",
-					      node->prefix, name, suffixes[i]);
+	if (node->keys[KEY_LOCK])
+		return;
+	for (int i = 0; i < REDIS_KEYS; i++)
+		if (suffixes[i])
+			node->keys[i] = memory_format(i == KEY_LOCK || tagged ? "%s%s%s"
+								      : "{%s%s}%s",
+						      node->prefix, name, suffixes[i]);
+	if (node->wakes_python)
+		node->keys[KEY_SIGNAL] = memory_format(PYTHON_SIGNAL "%s", name);
 }
 
 struct redisReply *redis_node_command(struct redis_node *node, int argc, const char *const argv[],
@@ -109,14 +143,17 @@ struct redisReply *redis_node_script(struct redis_node *node, const struct scrip
 				     const struct request *request, const char *const arguments[],
 				     struct error *err)
 {
-	const char *argv[3 + REDIS_KEYS + 1 + MOST_ARGUMENTS] = { "EVALSHA", script->sha1, "5" };
+	const char *argv[3 + REDIS_KEYS + 1 + MOST_ARGUMENTS] = {
+		"EVALSHA", script->sha1, node->wakes_python ? "6" : "5"
+	};
 	redisReply *reply;
 	bool resent;
 	int argc = 3;
 
 	redis_node_keys(node, request->name);
 	for (int i = 0; i < REDIS_KEYS; i++)
-		argv[argc++] = node->keys[i];
+		if (node->keys[i])
+			argv[argc++] = node->keys[i];
 	argv[argc++] = request->token;
 	for (int i = 0; arguments[i]; i++)
 		argv[argc++] = arguments[i];
