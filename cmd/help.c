@@ -43,9 +43,10 @@ void command_print_help(const struct command *command)
 	       "Without NAME, one is derived that is the same wherever the same command runs.\n"
 	       "\nBackends:\n");
 	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
-		for (const char *const *scheme = d->schemes; *scheme; scheme++)
-			printf("  %s:%*s%s\n", *scheme, COLUMN - 3 - (int)strlen(*scheme),
-			       "", d->summary);
+		for (const struct backend_scheme *s = d->schemes; s->name; s++)
+			printf(s->alias_of ? "  %s:%*sanother name for %s:\n" : "  %s:%*s%s\n",
+			       s->name, COLUMN - 3 - (int)strlen(s->name), "",
+			       s->alias_of ? s->alias_of : s->summary);
 	printf("\nExit status:\n");
 	for (const struct exit_status_row *row = exit_status_rows; row->code; row++)
 		printf("  %-*s%s\n", COLUMN - 2, row->code, row->meaning);

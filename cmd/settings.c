@@ -163,7 +163,7 @@ static int choose_backend(struct settings *settings, const struct options *optio
 		error_prefix(err, "%s", source);
 		return -1;
 	}
-	settings->driver = backend_find(settings->uri.scheme, err);
+	settings->driver = backend_find(&settings->uri, err);
 	return settings->driver ? 0 : -1;
 }
 

@@ -12,58 +12,70 @@
 extern const struct backend_ops file_ops;
 extern const struct backend_ops redis_ops;
 
-static const char *const file_schemes[] = { "file", NULL };
-static const char *const redis_schemes[] = { "redis", "redis+unix", NULL };
-static const char *const zookeeper_schemes[] = { "zookeeper", "zk", NULL };
-static const char *const mysql_schemes[] = { "mysql", "mariadb", NULL };
+static const struct backend_scheme file_schemes[] = {
+	{ .name = "file", .summary = "a directory on this host (the default)" },
+	{ .name = NULL },
+};
+static const struct backend_scheme redis_schemes[] = {
+	{ .name = "redis", .summary = "a Redis or Valkey server" },
+	{ .name = "redis+unix", .summary = "the same, through a Unix socket" },
+	{ .name = NULL },
+};
+static const struct backend_scheme zookeeper_schemes[] = {
+	{ .name = "zookeeper", .summary = "a ZooKeeper server or ensemble" },
+	{ .name = "zk", .alias_of = "zookeeper" },
+	{ .name = NULL },
+};
+static const struct backend_scheme mysql_schemes[] = {
+	{ .name = "mysql", .summary = "a MySQL or MariaDB server" },
+	{ .name = "mariadb", .alias_of = "mysql" },
+	{ .name = NULL },
+};
 
 const struct backend_driver backend_drivers[] = {
-	{ .schemes = file_schemes, .ops = &file_ops, .local = true,
-	  .summary = "a directory on this host (the default)" },
+	{ .schemes = file_schemes, .ops = &file_ops, .local = true },
 	{ .schemes = redis_schemes,
 #ifndef WITHOUT_REDIS
 	  .ops = &redis_ops,
 #endif
-	  .summary = "a Redis or Valkey server" },
+	},
 	{ .schemes = zookeeper_schemes,
 #ifndef WITHOUT_ZOOKEEPER
 	  .module = "zookeeper",
 #endif
-	  .summary = "a ZooKeeper server or ensemble" },
+	},
 	{ .schemes = mysql_schemes,
 #ifndef WITHOUT_MYSQL
 	  .module = "mysql",
 #endif
-	  .summary = "a MySQL or MariaDB server" },
+	},
 	{ .schemes = NULL },
 };
 
-static bool has_scheme(const struct backend_driver *driver, const char *scheme)
-{
-	for (const char *const *s = driver->schemes; *s; s++)
-		if (!strcmp(*s, scheme))
-			return true;
-	return false;
-}
-
 static void refuse_scheme(const char *scheme, struct error *err)
 {
-	char known[160] = "";
+	char known[320] = "";
 	size_t used = 0;
 
 	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
-		for (const char *const *s = d->schemes; *s; s++)
-			used += (size_t)snprintf(known + used, sizeof(known) - used,
-						 "%s%s:", used ? ", " : "", *s);
-	error_set(err, ERROR_USAGE, 0, "unknown backend '%s:': known are %s", scheme, known);
+		for (const struct backend_scheme *s = d->schemes; s->name; s++)
+			if (used < sizeof(known))
+				used += (size_t)snprintf(known + used, sizeof(known) - used,
+							 "%s%s:", used ? ", " : "", s->name);
+	error_set(err, ERROR_USAGE, 0, "unknown backend '%.60s:': known are %s", scheme, known);
 }
 
-const struct backend_driver *backend_find(const char *scheme, struct error *err)
+const struct backend_driver *backend_find(struct uri *uri, struct error *err)
 {
 	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
-		if (has_scheme(d, scheme))
+		for (const struct backend_scheme *s = d->schemes; s->name; s++) {
+			if (strcmp(s->name, uri->scheme) != 0)
+				continue;
+			if (s->alias_of)
+				uri->scheme = s->alias_of;
 			return d;
-	refuse_scheme(scheme, err);
+		}
+	refuse_scheme(uri->scheme, err);
 	return NULL;
 }
 
@@ -77,7 +89,7 @@ static const struct backend_ops *driver_ops(const struct backend_driver *driver,
 		return driver->ops;
 	if (!driver->module) {
 		error_set(err, ERROR_USAGE, 0, "this dlock was built without %s",
-			  driver->schemes[0]);
+			  driver->schemes->name);
 		return NULL;
 	}
 	snprintf(file, sizeof(file), "dlock-%.32s.so", driver->module);

@@ -11,9 +11,17 @@
 
 #include "lock/backend.h"
 
+/* What a URI may begin with. A list of these ends with a row without a name. */
+struct backend_scheme {
+	const char *name;
+	/* Another name of this scheme, and nothing more. NULL: name is a scheme of its own. */
+	const char *alias_of;
+	const char *summary;		/* for --help; an alias needs none */
+};
+
 /* A row of the registry. */
 struct backend_driver {
-	const char *const *schemes;	/* NULL-terminated */
+	const struct backend_scheme *schemes;
 	const char *module;		/* shared object with the ops; NULL: built in */
 	const struct backend_ops *ops;	/* built in; NULL with module NULL: compiled out */
 	/*
@@ -21,14 +29,17 @@ struct backend_driver {
 	 * without a keeper. The hold lives in a descriptor that dlock's processes share.
 	 */
 	bool local;
-	const char *summary;		/* for --help */
 };
 
 /* All drivers, also those without a backend in this build. Ends with a row without schemes. */
 extern const struct backend_driver backend_drivers[];
 
-/* The driver for a scheme, or NULL with ERROR_USAGE that lists all schemes. */
-const struct backend_driver *backend_find(const char *scheme, struct error *err);
+/*
+ * The driver for the scheme of uri, or NULL with ERROR_USAGE that lists all schemes. Where the
+ * scheme is an alias, uri gets the scheme that it stands for: backends know no aliases, and two
+ * URIs that differ only in the alias mean the same place (uri_identity()).
+ */
+const struct backend_driver *backend_find(struct uri *uri, struct error *err);
 
 /*
  * Opens uri with driver: loads the module if needed, applies ?timeout= and

@@ -382,16 +382,12 @@ static int parse(struct parser *parser, const struct layout *layout,
 {
 	struct uri *uri = parser->uri;
 	struct span query = span(layout->authority_end, layout->end), path;
-	char *s;
 
 	/* The scheme comes first, because messages begin with it. */
 	uri->scheme = parser->out;
 	for (; text < layout->scheme_end; text++)
-		*parser->out++ = *text;
+		*parser->out++ = *text >= 'A' && *text <= 'Z' ? (char)(*text - 'A' + 'a') : *text;
 	*parser->out++ = '\0';
-	for (s = uri->scheme; *s; s++)
-		if (*s >= 'A' && *s <= 'Z')
-			*s = (char)(*s - 'A' + 'a');
 	if (check_layout(parser, layout) < 0)
 		return -1;
 	path = span_cut(&query, '?');

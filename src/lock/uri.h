@@ -30,7 +30,7 @@ struct uri_param {
 };
 
 struct uri {
-	char *scheme;		/* lower case */
+	const char *scheme;	/* lower case; a string of the storage or a constant */
 	char *user;		/* NULL: none given */
 	char *password;		/* NULL: none given */
 	struct uri_host *hosts;
