@@ -86,14 +86,30 @@ static int connect_unix(struct redis_conn *conn, int64_t deadline_ms, struct err
 	return conn->fd < 0 ? -1 : 0;
 }
 
-static ssize_t read_plain(struct redis_conn *conn, void *data, size_t size)
+/* What a transport returns after recv() or send() gave result. */
+static ssize_t moved(struct redis_conn *conn, ssize_t result, short events, struct error *err)
 {
-	return recv(conn->fd, data, size, 0);
+	if (result > 0)
+		return result;
+	conn->wanted = events;
+	if (result < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (result == 0)
+		error_set(err, ERROR_UNAVAILABLE, 0, "closed the connection");
+	else
+		error_set(err, ERROR_UNAVAILABLE, errno, "the connection broke");
+	return -1;
 }
 
-static ssize_t write_plain(struct redis_conn *conn, const void *data, size_t size)
+static ssize_t read_plain(struct redis_conn *conn, void *data, size_t size, struct error *err)
 {
-	return send(conn->fd, data, size, MSG_NOSIGNAL);
+	return moved(conn, recv(conn->fd, data, size, 0), POLLIN, err);
+}
+
+static ssize_t write_plain(struct redis_conn *conn, const void *data, size_t size,
+			   struct error *err)
+{
+	return moved(conn, send(conn->fd, data, size, MSG_NOSIGNAL), POLLOUT, err);
 }
 
 static void close_plain(struct redis_conn *conn)
@@ -170,29 +186,13 @@ int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
 	return 0;
 }
 
-/* Sets *err after a read or write that returned result. */
-static void broken(const struct redis_conn *conn, ssize_t result, struct error *err)
+/* Waits until the transport can go on. */
+static int wait_for(const struct redis_conn *conn, int64_t deadline_ms, struct error *err)
 {
-	if (result == 0)
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection",
-			  conn->address->label);
-	else
-		error_set(err, ERROR_UNAVAILABLE, errno, "%s: the connection broke",
-			  conn->address->label);
-}
-
-static int wait_for(const struct redis_conn *conn, short events, int64_t deadline_ms,
-		    struct error *err)
-{
-	if (!net_wait(conn->fd, events, deadline_ms, conn->backend->cancel_fd, err))
+	if (!net_wait(conn->fd, conn->wanted, deadline_ms, conn->backend->cancel_fd, err))
 		return 0;
 	error_prefix(err, "%s", conn->address->label);
 	return -1;
-}
-
-static bool is_transient(ssize_t result)
-{
-	return result < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
 static int flush(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
@@ -202,15 +202,14 @@ static int flush(struct redis_conn *conn, int64_t deadline_ms, struct error *err
 
 	while (sent < conn->unsent_length) {
 		result = conn->address->transport->write(conn, conn->unsent + sent,
-							 conn->unsent_length - sent);
-		if (result > 0) {
-			sent += (size_t)result;
-		} else if (!is_transient(result)) {
-			broken(conn, result, err);
-			return -1;
-		} else if (wait_for(conn, POLLOUT, deadline_ms, err)) {
+							 conn->unsent_length - sent, err);
+		if (result < 0) {
+			error_prefix(err, "%s", conn->address->label);
 			return -1;
 		}
+		if (result == 0 && wait_for(conn, deadline_ms, err))
+			return -1;
+		sent += (size_t)result;
 	}
 	conn->unsent_length = 0;
 	return 0;
@@ -236,14 +235,12 @@ static int take(struct redis_conn *conn, redisReply **reply, struct error *err)
 static int feed(struct redis_conn *conn, struct error *err)
 {
 	char data[16384];
-	const ssize_t result = conn->address->transport->read(conn, data, sizeof(data));
+	const ssize_t result = conn->address->transport->read(conn, data, sizeof(data), err);
 
-	if (is_transient(result))
-		return 0;
-	if (result <= 0) {
-		broken(conn, result, err);
-		return -1;
-	}
+	if (result < 0)
+		error_prefix(err, "%s", conn->address->label);
+	if (result <= 0)
+		return (int)result;
 	if (redisReaderFeed(conn->reader, data, (size_t)result) != REDIS_OK)
 		memory_gone();
 	return 1;
@@ -252,11 +249,13 @@ static int feed(struct redis_conn *conn, struct error *err)
 static redisReply *receive(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	redisReply *reply;
-	int state;
+	int state, fed;
 
-	while (!(state = take(conn, &reply, err)))
-		if (wait_for(conn, POLLIN, deadline_ms, err) || feed(conn, err) < 0)
+	while (!(state = take(conn, &reply, err))) {
+		fed = feed(conn, err);
+		if (fed < 0 || (fed == 0 && wait_for(conn, deadline_ms, err)))
 			return NULL;
+	}
 	return state > 0 ? reply : NULL;
 }
 
@@ -300,11 +299,10 @@ int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 
 	if (!redis_conn_is_open(conn))
 		return -1;
-	state = take(conn, reply, &ignored);
-	if (!state)
-		state = feed(conn, &ignored);
-	if (state > 0 && !*reply)
-		state = take(conn, reply, &ignored);
+	/* Reads until there is nothing more: what stayed in the transport would wake nobody. */
+	while (!(state = take(conn, reply, &ignored)))
+		if ((state = feed(conn, &ignored)) <= 0)
+			break;
 	if (state < 0)
 		redis_conn_close(conn);
 	return state;

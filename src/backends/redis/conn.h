@@ -32,11 +32,13 @@ struct redis_transport {
 	/* Sets conn->fd, which does not block. 0 or -1. */
 	int (*connect)(struct redis_conn *conn, int64_t deadline_ms, struct error *err);
 	/*
-	 * As read() and write(): the number of bytes; 0 at the end of the connection; -1 with
-	 * errno, which is EAGAIN when conn->fd must be waited for.
+	 * Read and write without blocking, and return the number of bytes. 0: none can be moved
+	 * before conn->fd is ready for the events in conn->wanted, and the transport itself keeps
+	 * none back. -1 with *err: the connection has ended.
 	 */
-	ssize_t (*read)(struct redis_conn *conn, void *data, size_t size);
-	ssize_t (*write)(struct redis_conn *conn, const void *data, size_t size);
+	ssize_t (*read)(struct redis_conn *conn, void *data, size_t size, struct error *err);
+	ssize_t (*write)(struct redis_conn *conn, const void *data, size_t size,
+			 struct error *err);
 	/* conn->fd is open. */
 	void (*close)(struct redis_conn *conn);
 };
@@ -47,6 +49,7 @@ struct redis_conn {
 	const struct backend *backend;	/* has the timeouts and the descriptor that cancels */
 	const struct redis_address *address;
 	int fd;				/* -1: not connected */
+	short wanted;			/* what poll() must wait for before the transport goes on */
 	struct redisReader *reader;
 	char *unsent;
 	size_t unsent_length;
