@@ -8,7 +8,8 @@
 # make lint bench fuzz model install uninstall clean
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
-# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no leave a backend out.
+# directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no leave a backend out,
+# WITH_TLS=no what rediss: needs.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -22,6 +23,7 @@ PKG_CONFIG ?= pkg-config
 INSTALL ?= install
 SANITIZE ?=
 WITH_REDIS ?= yes
+WITH_TLS ?= yes
 WITH_ZOOKEEPER ?= yes
 WITH_MYSQL ?= yes
 FUZZ_SECONDS ?= 60
@@ -64,6 +66,14 @@ LIBS := $(call library,hiredis)
 else
 override CPPFLAGS += -DWITHOUT_REDIS
 endif
+# OpenSSL as a shared object, so that its updates reach dlock without a build.
+ifeq ($(WITH_REDIS)$(WITH_TLS),yesyes)
+MODULES += $(BUILD)/dlock-tls.so
+TLS_CFLAGS := $(shell $(PKG_CONFIG) --cflags openssl 2>/dev/null)
+TLS_LIBS := $(or $(shell $(PKG_CONFIG) --libs openssl 2>/dev/null),-lssl -lcrypto)
+else
+override CPPFLAGS += -DWITHOUT_TLS
+endif
 ifeq ($(WITH_MYSQL),yes)
 MODULES += $(BUILD)/dlock-mysql.so
 # MariaDB Connector/C or Oracle's libmysqlclient, whichever is called mysqlclient here.
@@ -105,6 +115,7 @@ ifeq ($(WITH_REDIS),yes)
 REDIS_SRC := $(wildcard src/backends/redis/*.c)
 REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
 endif
+TLS_SRC := $(wildcard src/backends/redis/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
 MYSQL_SRC := $(wildcard src/backends/mysql/*.c)
 MYSQL_SQL := $(wildcard src/backends/mysql/sql/*.sql)
@@ -140,6 +151,11 @@ $(BUILD)/gen/redis_scripts.c: src/backends/redis/lua/embed.sh $(wildcard src/bac
 $(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis/lock.h
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 $(call obj,$(REDIS_SRC)): override CFLAGS += $(HIREDIS_CFLAGS)
+
+$(call obj,$(TLS_SRC)): override CFLAGS += $(TLS_CFLAGS)
+$(BUILD)/dlock-tls.so: $(call obj,$(TLS_SRC)) src/backends/module.map
+	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(filter %.o,$^) $(TLS_LIBS) \
+		-Wl,--version-script=src/backends/module.map
 
 $(BUILD)/dlock-mysql.so: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o src/backends/module.map
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(filter %.o,$^) $(MYSQL_LIBS) \
@@ -203,7 +219,7 @@ FUZZ_EXTRA_fuzz_config := cmd/config.c
 FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
 FUZZ_EXTRA_fuzz_redis := src/backends/redis/node.c src/backends/redis/address.c src/backends/redis/conn.c \
-	src/backends/redis/check.c $(BUILD)/gen/redis_scripts.c
+	src/backends/redis/tls.c src/backends/redis/check.c $(BUILD)/gen/redis_scripts.c
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
 		$(BUILD)/gen/redis_scripts.c
 	@mkdir -p $(@D)

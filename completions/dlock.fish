@@ -51,6 +51,7 @@ function __dlock_backends
         end
     end
     printf '%s\t%s\n' file: 'a directory on this host' redis:// 'a Redis or Valkey server' \
+        rediss:// 'a Redis or Valkey server, with TLS' \
         redis+unix:// 'a Redis or Valkey server' \
         zookeeper:// 'a ZooKeeper ensemble' zk:// 'a ZooKeeper ensemble' \
         mysql:// 'a MySQL or MariaDB server' mariadb:// 'a MySQL or MariaDB server'

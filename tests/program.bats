@@ -63,6 +63,9 @@ prepare() {
 		equal "$status" 125
 		one_line "dlock-$backend.so"
 	done
+	run --separate-stderr bin/dlock run -b rediss://127.0.0.1 "$LOCK" -- true
+	equal "$status" 125
+	one_line 'module for TLS .*dlock-tls.so'
 }
 
 @test "a module of another version is refused" {
@@ -81,9 +84,12 @@ prepare() {
 @test "installed: bin/dlock finds its modules in lib/dlock, and all of it can be uninstalled" {
 	make -s -C "$TOP" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/opt install
 	# nothing listens there: what cannot be reached was tried to be reached
-	run --separate-stderr "$T/root/opt/bin/dlock" run -b mysql://127.0.0.1:1/none "$LOCK" -- true
-	equal "$status" 122
-	one_line 127.0.0.1:1
+	local uri
+	for uri in mysql://127.0.0.1:1/none rediss://127.0.0.1:1; do
+		run --separate-stderr "$T/root/opt/bin/dlock" run -b "$uri" "$LOCK" -- true
+		equal "$status" 122
+		one_line 127.0.0.1:1
+	done
 	make -s -C "$TOP" DESTDIR="$T/root" PREFIX=/opt uninstall
 	run find "$T/root" ! -type d
 	equal "$output" ""

@@ -18,6 +18,7 @@ static const struct backend_scheme file_schemes[] = {
 };
 static const struct backend_scheme redis_schemes[] = {
 	{ .name = "redis", .summary = "a Redis or Valkey server" },
+	{ .name = "rediss", .summary = "the same, with TLS" },
 	{ .name = "redis+unix", .summary = "the same, through a Unix socket" },
 	{ .name = NULL },
 };

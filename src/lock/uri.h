@@ -70,6 +70,10 @@ int uri_check_params(const struct uri *uri, const char *const known[],
 int uri_param_duration(const struct uri *uri, const char *name,
 		       int64_t fallback_ms, int64_t *ms, struct error *err);
 
+/* A parameter that is yes or no; fallback when there is none. 0 or -1. */
+int uri_param_flag(const struct uri *uri, const char *name, bool fallback, bool *flag,
+		   struct error *err);
+
 /*
  * How long one request and one connection may take: ?timeout= and ?connect-timeout=, or the
  * defaults of backend.h. 0 or -1.

@@ -67,6 +67,19 @@ int uri_param_duration(const struct uri *uri, const char *name,
 	return 0;
 }
 
+int uri_param_flag(const struct uri *uri, const char *name, bool fallback, bool *flag,
+		   struct error *err)
+{
+	const char *value = uri_param(uri, name);
+
+	*flag = value ? !strcmp(value, "yes") : fallback;
+	if (!value || *flag || !strcmp(value, "no"))
+		return 0;
+	error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: wants yes or no", name,
+		  uri->scheme);
+	return -1;
+}
+
 int uri_timeouts(const struct uri *uri, int64_t *request_ms, int64_t *connect_ms,
 		 struct error *err)
 {

@@ -67,11 +67,11 @@ redis_stop() {
 	wait_until 5 ended "$pid"
 }
 
-# redis_for_file, redis_file_end: for setup_file and teardown_file. One server for all tests of a
-# file, as REDIS_DIR and REDIS_PORT.
+# redis_for_file [OPTION VALUE]..., redis_file_end: for setup_file and teardown_file. One server for
+# all tests of a file, as REDIS_DIR and REDIS_PORT.
 redis_for_file() {
 	export REDIS_DIR=$BATS_FILE_TMPDIR/redis
-	redis_start "$REDIS_DIR"
+	redis_start "$REDIS_DIR" "$@" || return
 	REDIS_PORT=$(<"$REDIS_DIR/port")
 	export REDIS_PORT
 }
@@ -80,6 +80,53 @@ redis_file_end() {
 	if [[ -f $REDIS_DIR/pid ]]; then
 		redis_stop "$REDIS_DIR"
 	fi
+}
+
+# redis_certificates DIR: makes what a server with TLS needs and clients may be refused for, all for
+# a day. Each is NAME.pem with the key in NAME.key:
+#
+#	ca, other	authorities
+#	server		for localhost, 127.0.0.1 and ::1
+#	elsewhere	for elsewhere.test, and for a host whose name, not address, is 127.0.0.1
+#	expired		as server, but its time is over
+#	client		a client's, which ca has signed
+#	stranger	a client's, which other has signed
+redis_certificates() {
+	local dir=$1
+	mkdir -p "$dir"
+	certificate "$dir" ca '' CA:TRUE
+	certificate "$dir" other '' CA:TRUE
+	certificate "$dir" server ca DNS:localhost,IP:127.0.0.1,IP:::1
+	certificate "$dir" elsewhere ca DNS:elsewhere.test,DNS:127.0.0.1
+	# a certificate for no time at all is over as soon as it is made
+	certificate "$dir" expired ca DNS:localhost,IP:127.0.0.1,IP:::1 0
+	certificate "$dir" client ca DNS:client.test
+	certificate "$dir" stranger other DNS:client.test
+}
+
+# certificate DIR NAME AUTHORITY SUBJECTS [DAYS]: makes NAME.pem and NAME.key. Without an authority
+# it is one, and SUBJECTS is what it may do.
+certificate() {
+	local dir=$1 name=$2 authority=$3 extension days=${5:-1}
+	extension=subjectAltName=$4
+	local sign=(-CA "$dir/$authority.pem" -CAkey "$dir/$authority.key")
+	if [[ -z $authority ]]; then
+		sign=(-signkey "$dir/$name.key")
+		extension=basicConstraints=critical,$4
+	fi
+	openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$name" \
+		-keyout "$dir/$name.key" -out "$dir/$name.csr" 2>>"$dir/log"
+	openssl x509 -req -in "$dir/$name.csr" "${sign[@]}" -set_serial "$RANDOM$RANDOM" \
+		-days "$days" -extfile <(echo "$extension") -out "$dir/$name.pem" 2>>"$dir/log" ||
+		fail "no certificate for $name: $(<"$dir/log")"
+}
+
+# tls_options DIR PORT: sets TLS_OPTIONS to those of a server that speaks TLS at PORT with the
+# certificates of DIR
+tls_options() {
+	# shellcheck disable=SC2034 # for the caller
+	TLS_OPTIONS=(--tls-port "$2" --tls-cert-file "$1/server.pem" --tls-key-file "$1/server.key"
+		--tls-ca-cert-file "$1/ca.pem" --tls-auth-clients no)
 }
 
 # redis_at DIR ARG...: redis-cli to the server in DIR, over its unix socket

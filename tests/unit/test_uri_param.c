@@ -14,6 +14,7 @@ static void test_params(void)
 	struct error err;
 	struct uri uri = { 0 };
 	int64_t ms = 0;
+	bool flag;
 
 	unit_case("parameters");
 	CHECK_INT(uri_parse(&uri, "redis://h?timeout=1.5s&prefix=", &err), 0);
@@ -35,6 +36,16 @@ static void test_params(void)
 	CHECK_INT(err.kind, ERROR_USAGE);
 	CHECK_STR(err.message,
 		  "unknown parameter \"timeuot\" for redis: known are: timeout, prefix");
+	uri_finish(&uri);
+	CHECK_INT(uri_parse(&uri, "redis://h?a=yes&b=no&c=1", &err), 0);
+	CHECK_INT(uri_param_flag(&uri, "a", false, &flag, &err), 0);
+	CHECK(flag);
+	CHECK_INT(uri_param_flag(&uri, "b", true, &flag, &err), 0);
+	CHECK(!flag);
+	CHECK_INT(uri_param_flag(&uri, "c", true, &flag, &err), -1);
+	CHECK_STR(err.message, "parameter \"c\" for redis: wants yes or no");
+	CHECK_INT(uri_param_flag(&uri, "d", true, &flag, &err), 0);
+	CHECK(flag);
 	uri_finish(&uri);
 	CHECK_INT(uri_parse(&uri, "redis://h", &err), 0);
 	CHECK_INT(uri_check_params(&uri, none, &err), 0);

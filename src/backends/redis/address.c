@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "address.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -56,6 +58,82 @@ int redis_address_unix(struct redis_address *address, const struct uri *uri, str
 	return 0;
 }
 
+/* Reads a parameter that is a path, if it is given. */
+static int read_path(char **path, const struct uri *uri, const char *name, struct error *err)
+{
+	const char *value = uri_param(uri, name);
+	char *directory;
+
+	if (!value)
+		return 0;
+	if (!value[0]) {
+		error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: empty", name,
+			  uri->scheme);
+		return -1;
+	}
+	if (value[0] == '/') {
+		*path = memory_copy(value);
+		return 0;
+	}
+	directory = getcwd(NULL, 0);
+	if (!directory) {
+		error_set(err, ERROR_USAGE, errno, "parameter \"%s\" for %.32s: a path from the "
+			  "working directory", name, uri->scheme);
+		return -1;
+	}
+	*path = memory_format("%s/%s", directory, value);
+	free(directory);
+	return 0;
+}
+
+static int read_tls(struct redis_tls *tls, const struct uri *uri, struct error *err)
+{
+	const char *name = uri_param(uri, "sni");
+
+	if (read_path(&tls->ca, uri, "ca", err) || read_path(&tls->cert, uri, "cert", err) ||
+	    read_path(&tls->key, uri, "key", err) ||
+	    uri_param_flag(uri, "insecure", false, &tls->insecure, err))
+		return -1;
+	tls->name = memory_copy(name && name[0] ? name : NULL);
+	if (tls->key && !tls->cert) {
+		error_set(err, ERROR_USAGE, 0, "%s: ?key= without ?cert=", uri->scheme);
+		return -1;
+	}
+	/* Both may stand in one file. */
+	if (tls->cert && !tls->key)
+		tls->key = memory_copy(tls->cert);
+	if (tls->ca && tls->insecure) {
+		error_set(err, ERROR_USAGE, 0, "%s: ?insecure=yes verifies nothing, and ?ca= wants "
+			  "to: drop one of them", uri->scheme);
+		return -1;
+	}
+	return 0;
+}
+
+int redis_address_tls(struct redis_address *address, const struct uri *uri, struct error *err)
+{
+	static const char *const params[] = { REDIS_TLS_PARAMS, NULL };
+	bool wanted;
+
+	if (uri_param_flag(uri, "tls", !strcmp(uri->scheme, "rediss"), &wanted, err))
+		return -1;
+	for (const char *const *name = params; *name && !wanted; name++) {
+		if (!uri_param(uri, *name))
+			continue;
+		error_set(err, ERROR_USAGE, 0, "%s: ?%s= is for TLS: add tls=yes", uri->scheme,
+			  *name);
+		return -1;
+	}
+	if (!wanted)
+		return 0;
+#ifdef WITHOUT_TLS
+	error_set(err, ERROR_USAGE, 0, "%s: this dlock was built without TLS", uri->scheme);
+	return -1;
+#endif
+	address->transport = &redis_tls;
+	return read_tls(&address->tls, uri, err);
+}
+
 int redis_address_login(struct redis_address *address, const struct uri *uri, struct error *err)
 {
 	if (uri->user && uri->user[0])
@@ -77,4 +155,8 @@ void redis_address_finish(struct redis_address *address)
 	free(address->user);
 	free(address->host);
 	free(address->unix_path);
+	free(address->tls.ca);
+	free(address->tls.cert);
+	free(address->tls.key);
+	free(address->tls.name);
 }

@@ -7,12 +7,22 @@
 #ifndef DLOCK_REDIS_ADDRESS_H
 #define DLOCK_REDIS_ADDRESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct error;
 struct redis_transport;
 struct uri;
 struct uri_host;
+
+/* How TLS is spoken. The paths are absolute, for a keeper changes its directory. */
+struct redis_tls {
+	char *ca;		/* file or directory of authorities; NULL: those of the system */
+	char *cert;		/* file with our own certificate; NULL: we have none */
+	char *key;		/* file with its key */
+	char *name;		/* of whom the server's certificate must be; NULL: of the host */
+	bool insecure;		/* verify nothing */
+};
 
 struct redis_address {
 	const struct redis_transport *transport;
@@ -22,6 +32,7 @@ struct redis_address {
 	char *user;		/* NULL: none */
 	char *password;		/* NULL: none */
 	long db;
+	struct redis_tls tls;
 	char label[128];	/* for messages: "redis 127.0.0.1:6379" */
 };
 
@@ -30,6 +41,14 @@ int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 		      const struct uri_host *host, struct error *err);
 /* A Unix socket, whose path is the path of uri. */
 int redis_address_unix(struct redis_address *address, const struct uri *uri, struct error *err);
+
+/*
+ * Called after redis_address_tcp(): does uri ask for TLS, by the scheme rediss or by ?tls=yes?
+ * Then the transport becomes that of TLS, and its parameters are read. Otherwise such a parameter
+ * is an error.
+ */
+#define REDIS_TLS_PARAMS "ca", "cert", "key", "sni", "insecure"
+int redis_address_tls(struct redis_address *address, const struct uri *uri, struct error *err);
 
 /* User and password. */
 int redis_address_login(struct redis_address *address, const struct uri *uri, struct error *err);

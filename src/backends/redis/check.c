@@ -276,17 +276,26 @@ static void check_info(struct redis_node *node, int64_t *saved_s, struct finding
 
 static void check_transport(const struct redis_node *node, struct findings *findings)
 {
-	const char *host = node->address.host;
+	const struct redis_address *address = &node->address;
+	const char *host = address->host;
 	bool local = !host || !strcmp(host, "localhost") || !strcmp(host, "::1") ||
 		     !strncmp(host, "127.", 4);
 
-	if (local)
+	if (address->transport == &redis_tls && !address->tls.insecure)
+		findings_add(findings, FINDING_OK, "transport", NULL,
+			     "encrypted, and the server's certificate was verified");
+	else if (local)
 		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
+	else if (address->transport == &redis_tls)
+		findings_add(findings, FINDING_WARNING, "transport",
+			     "name the authority that signed the certificate with ?ca=, and drop "
+			     "?insecure=yes",
+			     "encrypted, but any server would do: the certificate is not verified");
 	else
 		findings_add(findings, FINDING_WARNING, "transport",
-			     "use a private network or a tunnel",
+			     "use rediss: (TLS), or a private network",
 			     "not encrypted: tokens%s can be read on the way",
-			     node->address.password ? " and the password" : "");
+			     address->password ? " and the password" : "");
 }
 
 int redis_check(struct backend *backend, struct findings *findings, struct error *err)

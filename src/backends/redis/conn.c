@@ -133,6 +133,7 @@ void redis_conn_close(struct redis_conn *conn)
 	conn->unsent = NULL;
 	conn->unsent_length = 0;
 	conn->unread = 0;
+	conn->heard = false;
 }
 
 bool redis_conn_is_open(const struct redis_conn *conn)
@@ -195,6 +196,19 @@ static int wait_for(const struct redis_conn *conn, int64_t deadline_ms, struct e
 	return -1;
 }
 
+/*
+ * Says where reading or writing failed. A server that wants TLS does not answer a request without
+ * it, and closes the connection.
+ */
+static void say_ended(const struct redis_conn *conn, struct error *err)
+{
+	if (!conn->heard && conn->address->transport == &redis_tcp)
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection without an answer; "
+			  "if it wants TLS, the scheme is rediss:", conn->address->label);
+	else
+		error_prefix(err, "%s", conn->address->label);
+}
+
 static int flush(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	size_t sent = 0;
@@ -204,7 +218,7 @@ static int flush(struct redis_conn *conn, int64_t deadline_ms, struct error *err
 		result = conn->address->transport->write(conn, conn->unsent + sent,
 							 conn->unsent_length - sent, err);
 		if (result < 0) {
-			error_prefix(err, "%s", conn->address->label);
+			say_ended(conn, err);
 			return -1;
 		}
 		if (result == 0 && wait_for(conn, deadline_ms, err))
@@ -231,6 +245,9 @@ static int take(struct redis_conn *conn, redisReply **reply, struct error *err)
 	return next != NULL;
 }
 
+/* What a server that speaks TLS may send first when a client does not (RFC 8446, 5.1). */
+enum { TLS_ALERT = 21, TLS_MAJOR = 3 };
+
 /* Reads without blocking: 1 when something has come, 0 when nothing has, -1 with *err. */
 static int feed(struct redis_conn *conn, struct error *err)
 {
@@ -238,9 +255,15 @@ static int feed(struct redis_conn *conn, struct error *err)
 	const ssize_t result = conn->address->transport->read(conn, data, sizeof(data), err);
 
 	if (result < 0)
-		error_prefix(err, "%s", conn->address->label);
+		say_ended(conn, err);
 	if (result <= 0)
 		return (int)result;
+	if (!conn->heard && result > 1 && data[0] == TLS_ALERT && data[1] == TLS_MAJOR) {
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: speaks TLS, for which the scheme is "
+			  "rediss:", conn->address->label);
+		return -1;
+	}
+	conn->heard = true;
 	if (redisReaderFeed(conn->reader, data, (size_t)result) != REDIS_OK)
 		memory_gone();
 	return 1;

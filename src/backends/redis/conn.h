@@ -43,12 +43,14 @@ struct redis_transport {
 	void (*close)(struct redis_conn *conn);
 };
 
-extern const struct redis_transport redis_tcp, redis_unix;
+extern const struct redis_transport redis_tcp, redis_unix, redis_tls;
 
 struct redis_conn {
 	const struct backend *backend;	/* has the timeouts and the descriptor that cancels */
 	const struct redis_address *address;
 	int fd;				/* -1: not connected */
+	struct redis_tls_session *tls;	/* of the transport redis_tls; NULL: none */
+	bool heard;			/* the server has sent something */
 	short wanted;			/* what poll() must wait for before the transport goes on */
 	struct redisReader *reader;
 	char *unsent;

@@ -18,6 +18,9 @@
 #define PYTHON_PREFIX "lock:"
 #define PYTHON_SIGNAL "lock-signal:"
 
+/* The parameters that say how locks are kept, wherever the server is. */
+#define LOCK_PARAMS "prefix", "replicas", "wake"
+
 /* Reads ?prefix= and ?wake=, which go together. 0, or -1 with *err. */
 static int read_prefix(struct redis_node *node, const struct uri *uri, struct error *err)
 {
@@ -44,24 +47,29 @@ static int read_prefix(struct redis_node *node, const struct uri *uri, struct er
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err)
 {
 	static const char *const tcp_known[] = {
-		"prefix", "replicas", "wake", URI_COMMON_PARAMS, NULL
+		LOCK_PARAMS, URI_COMMON_PARAMS, NULL
+	};
+	static const char *const tls_known[] = {
+		LOCK_PARAMS, REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL
 	};
 	static const char *const unix_known[] = {
-		"prefix", "db", "replicas", "wake", URI_COMMON_PARAMS, NULL
+		LOCK_PARAMS, "db", URI_COMMON_PARAMS, NULL
 	};
-	const bool tcp = !strcmp(uri->scheme, "redis");
+	const bool tls = !strcmp(uri->scheme, "rediss"), tcp = tls || !strcmp(uri->scheme, "redis");
 
 	node->main = node->wake = (struct redis_conn){
 		.backend = &node->base, .address = &node->address, .fd = -1,
 	};
-	if (uri_check_params(uri, tcp ? tcp_known : unix_known, err))
+	if (uri_check_params(uri, tls ? tls_known : tcp ? tcp_known : unix_known, err))
 		return -1;
 	if (tcp && uri->host_count != 1) {
-		error_set(err, ERROR_USAGE, 0, "redis: wants one host, as in "
-			  "redis://HOST[:PORT][/DB]; %zu are given", uri->host_count);
+		error_set(err, ERROR_USAGE, 0, "%s: wants one host, as in "
+			  "%s://HOST[:PORT][/DB]; %zu are given", uri->scheme, uri->scheme,
+			  uri->host_count);
 		return -1;
 	}
-	if (tcp ? redis_address_tcp(&node->address, uri, uri->hosts, err)
+	if (tcp ? redis_address_tcp(&node->address, uri, uri->hosts, err) ||
+		  redis_address_tls(&node->address, uri, err)
 		: redis_address_unix(&node->address, uri, err))
 		return -1;
 	if (read_prefix(node, uri, err))

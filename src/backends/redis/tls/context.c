@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/* The files that a URI names: authorities, certificate, key. */
+#include "session.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "backends/redis/address.h"
+#include "base/error.h"
+
+/* OpenSSL would block in the opening of a FIFO, and its messages do not name the file. */
+static int look_at(const char *path, const char *parameter, bool *is_directory, struct error *err)
+{
+	struct stat st;
+
+	if (stat(path, &st) || access(path, R_OK)) {
+		error_set(err, ERROR_USAGE, errno, "?%s=: %.250s", parameter, path);
+		return -1;
+	}
+	if (S_ISREG(st.st_mode) || (is_directory && S_ISDIR(st.st_mode))) {
+		if (is_directory)
+			*is_directory = S_ISDIR(st.st_mode);
+		return 0;
+	}
+	error_set(err, ERROR_USAGE, 0, "?%s=: %.250s: not a regular file", parameter, path);
+	return -1;
+}
+
+/* The reason that OpenSSL gives for its last failure. */
+static const char *reason(void)
+{
+	const char *text = ERR_reason_error_string(ERR_peek_last_error());
+
+	return text ? text : "no reason given";
+}
+
+static int trust(SSL_CTX *context, const struct redis_tls *tls, struct error *err)
+{
+	bool is_directory;
+
+	if (tls->insecure) {
+		SSL_CTX_set_verify(context, SSL_VERIFY_NONE, NULL);
+		return 0;
+	}
+	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+	if (!tls->ca) {
+		SSL_CTX_set_default_verify_paths(context);
+		return 0;
+	}
+	if (look_at(tls->ca, "ca", &is_directory, err))
+		return -1;
+	if (SSL_CTX_load_verify_locations(context, is_directory ? NULL : tls->ca,
+					  is_directory ? tls->ca : NULL) == 1)
+		return 0;
+	error_set(err, ERROR_USAGE, 0, "?ca=: %.250s: there are no certificates in it (%s)",
+		  tls->ca, reason());
+	return -1;
+}
+
+/* Otherwise OpenSSL would ask for the passphrase on the terminal. */
+static int no_passphrase(char *buf, int size, int writing, void *asked)
+{
+	(void)buf;
+	(void)size;
+	(void)writing;
+	*(bool *)asked = true;
+	return -1;
+}
+
+static int show_certificate(SSL_CTX *context, const struct redis_tls *tls, struct error *err)
+{
+	bool encrypted = false;
+
+	if (!tls->cert)
+		return 0;
+	if (look_at(tls->cert, "cert", NULL, err) || look_at(tls->key, "key", NULL, err))
+		return -1;
+	SSL_CTX_set_default_passwd_cb(context, no_passphrase);
+	SSL_CTX_set_default_passwd_cb_userdata(context, &encrypted);
+	if (SSL_CTX_use_certificate_chain_file(context, tls->cert) != 1)
+		error_set(err, ERROR_USAGE, 0, "?cert=: %.250s: there is no certificate in it (%s)",
+			  tls->cert, reason());
+	else if (SSL_CTX_use_PrivateKey_file(context, tls->key, SSL_FILETYPE_PEM) == 1)
+		return 0;
+	else if (encrypted)
+		error_set(err, ERROR_USAGE, 0, "?key=: %.250s: the key has a passphrase, and nobody "
+			  "is there to be asked for it", tls->key);
+	else
+		error_set(err, ERROR_USAGE, 0, "?key=: %.250s: not the key of ?cert= (%s)",
+			  tls->key, reason());
+	return -1;
+}
+
+SSL_CTX *tls_context(const struct redis_tls *tls, struct error *err)
+{
+	SSL_CTX *context;
+
+	ERR_clear_error();
+	context = SSL_CTX_new(TLS_client_method());
+	if (!context) {
+		error_set(err, ERROR_INTERNAL, 0, "OpenSSL does not start: %s", reason());
+		return NULL;
+	}
+	/* What is older is broken (RFC 8996). The system's configuration may ask for more. */
+	if (SSL_CTX_get_min_proto_version(context) < TLS1_2_VERSION)
+		SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
+	/* A waiter's connection is idle nearly always, and needs no buffers then. */
+	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_RELEASE_BUFFERS |
+			 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	if (!trust(context, tls, err) && !show_certificate(context, tls, err))
+		return context;
+	SSL_CTX_free(context);
+	return NULL;
+}
