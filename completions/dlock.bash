@@ -64,8 +64,8 @@ _dlock_backends()
 		done
 	else
 		mapfile -t names < <(_dlock_sections)
-		names+=(file: redis:// rediss:// redis+unix:// zookeeper:// zk:// mysql://
-			mariadb://)
+		names+=(file: redis:// rediss:// redis+unix:// valkey:// valkeys:// valkey+unix://
+			zookeeper:// zk:// mysql:// mariadb://)
 	fi
 	_dlock_reply "${names[@]}"
 	if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == */ ]]; then

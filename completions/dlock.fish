@@ -53,6 +53,8 @@ function __dlock_backends
     printf '%s\t%s\n' file: 'a directory on this host' redis:// 'a Redis or Valkey server' \
         rediss:// 'a Redis or Valkey server, with TLS' \
         redis+unix:// 'a Redis or Valkey server' \
+        valkey:// 'a Redis or Valkey server' valkeys:// 'a Redis or Valkey server, with TLS' \
+        valkey+unix:// 'a Redis or Valkey server' \
         zookeeper:// 'a ZooKeeper ensemble' zk:// 'a ZooKeeper ensemble' \
         mysql:// 'a MySQL or MariaDB server' mariadb:// 'a MySQL or MariaDB server'
 end

@@ -106,7 +106,7 @@ private_tls() {
 	done
 	serve server
 	accepted "rediss://localhost:$TLS_PORT?ca=$CERTS/ca.pem"
-	accepted "rediss://LOCALHOST:$TLS_PORT?ca=$CERTS/ca.pem&sni=localhost."
+	accepted "valkeys://LOCALHOST:$TLS_PORT?ca=$CERTS/ca.pem&sni=localhost."
 	mkdir authorities
 	cp "$CERTS/ca.pem" authorities
 	openssl rehash authorities
@@ -129,7 +129,7 @@ private_tls() {
 	token=$("$DLOCK" acquire -b "$TLS?ca=ca.pem" --pid $$ -t 1500ms "$LOCK")
 	rcli client kill type normal skipme yes
 	holds_for 2500 key_is "$token"
-	"$DLOCK" release -b "rediss://127.0.0.1:$TLS_PORT?ca=ca.pem" "$LOCK" "$token"
+	"$DLOCK" release -b "valkeys://127.0.0.1:$TLS_PORT?ca=ca.pem" "$LOCK" "$token"
 	only_fences
 }
 
@@ -279,7 +279,7 @@ testify_tls() {
 	local uri
 	for uri in "rediss://joe:Sesame9@127.0.0.1:$TLS_PORT" "rediss://:Sesame9@127.0.0.1:$REDIS_PORT?connect-timeout=300ms" \
 		"rediss://:Sesame9@127.0.0.1:$TLS_PORT?ca=$CERTS/ca.pem" \
-		"rediss://:Sesame9@127.0.0.1:$TLS_PORT?ca=none" "rediss://:Sesame9@127.0.0.1:x"; do
+		"rediss://:Sesame9@127.0.0.1:$TLS_PORT?ca=none" "valkeys://:Sesame9@127.0.0.1:x"; do
 		run --separate-stderr timeout 20 "$DLOCK" run -vv -b "$uri" "$LOCK" -- true
 		matches "$status" '^12[25]$'
 		not matches "$output$stderr" Sesame9
@@ -293,4 +293,17 @@ testify_tls() {
 	matches "$output" 'ok +transport +encrypted.*verified'
 	run "$DLOCK" check -b "$TLS?insecure=yes"
 	matches "$output" 'ok +transport +does not leave'
+}
+
+@test "valkey: is redis: in each scheme" {
+	local token
+	accepted "valkey://127.0.0.1:$REDIS_PORT"
+	run -0 "$DLOCK" run -b "valkey+unix://$REDIS_DIR/sock?db=4" "$LOCK" -- redis-cli -p "$REDIS_PORT" -n 4 exists "$KEY"
+	equal "$output" 1
+	# it is the same place to a keeper, too
+	token=$("$DLOCK" acquire -b "valkey://127.0.0.1:$REDIS_PORT" --pid $$ "$LOCK")
+	run -0 "$DLOCK" release -b "redis://127.0.0.1:$REDIS_PORT" "$LOCK" "$token"
+	wait_until 2 no_strays
+	run --separate-stderr -125 "$DLOCK" run -b valkeyss://h "$LOCK" -- true
+	one_line 'valkeys:'
 }

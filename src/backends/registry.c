@@ -20,6 +20,9 @@ static const struct backend_scheme redis_schemes[] = {
 	{ .name = "redis", .summary = "a Redis or Valkey server" },
 	{ .name = "rediss", .summary = "the same, with TLS" },
 	{ .name = "redis+unix", .summary = "the same, through a Unix socket" },
+	{ .name = "valkey", .alias_of = "redis" },
+	{ .name = "valkeys", .alias_of = "rediss" },
+	{ .name = "valkey+unix", .alias_of = "redis+unix" },
 	{ .name = NULL },
 };
 static const struct backend_scheme zookeeper_schemes[] = {
