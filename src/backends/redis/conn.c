@@ -144,8 +144,9 @@ bool redis_conn_is_open(const struct redis_conn *conn)
 static void append(struct redis_conn *conn, int argc, const char *const argv[])
 {
 	char *command;
-	const int length = redisFormatCommandArgv(&command, argc, (const char **)(uintptr_t)argv,
-						  NULL);
+	/* An int in hiredis 0.14, a long long in 1.0 and later. */
+	const long long length = redisFormatCommandArgv(
+		&command, argc, (const char **)(uintptr_t)argv, NULL);
 
 	if (length < 0)
 		memory_gone();
