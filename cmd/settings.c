@@ -170,7 +170,7 @@ static int choose_backend(struct settings *settings, const struct options *optio
 int settings_load(struct settings *settings, struct options *options, struct error *err)
 {
 	const struct config_backend *own;
-	bool exposed = false;
+	const char *exposed = NULL;
 
 	*settings = (struct settings){ 0 };
 	if (load_files(settings, err) || choose_backend(settings, options, &own, err) ||
@@ -180,12 +180,11 @@ int settings_load(struct settings *settings, struct options *options, struct err
 			    (options->contain == CONTAIN_UNSAID &&
 			     settings->config.contain == CONFIG_YES);
 	options_blank(options);
-	if (uri_load_password(&settings->uri, &exposed, err))
+	if (uri_load_passwords(&settings->uri, &exposed, err))
 		return -1;
 	if (exposed)
 		snprintf(settings->warning, sizeof(settings->warning),
-			 "%.300s: others can read this password; chmod 600 it",
-			 uri_param(&settings->uri, "password-file"));
+			 "%.300s: others can read this password; chmod 600 it", exposed);
 	else if (settings->config.password_exposed)
 		snprintf(settings->warning, sizeof(settings->warning),
 			 "%.300s: others can read the password in it; chmod 600 it",

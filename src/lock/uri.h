@@ -3,7 +3,7 @@
  * Backend URIs: scheme:[//[user[:password]@]host[:port][,host...]][path][?a=b&c=d]
  * User, password, host, path and the names and values of parameters are percent-decoded. A control
  * character is an error, encoded or not. A host may be an IPv6 address in brackets, which are not
- * stored. Only uri_load_password() does I/O.
+ * stored. Only uri_load_passwords() does I/O.
  *
  * The parser is stricter than RFC 3986 in one point: an '@' that is not encoded may stand only once
  * before the hosts, in the value of a parameter, and in the path of a scheme that has only a path
@@ -38,6 +38,7 @@ struct uri {
 	char *path;		/* decoded; "" or begins with "/" */
 	struct uri_param *params;
 	size_t param_count;
+	char *sentinel_password;	/* from ?sentinel-password-file=; NULL: none */
 	/* Private: one block with the arrays and strings above, and the password from a file. */
 	char *storage;
 	size_t storage_size;
@@ -82,11 +83,12 @@ int uri_timeouts(const struct uri *uri, int64_t *request_ms, int64_t *connect_ms
 		 struct error *err);
 
 /*
- * With ?password-file=PATH, the first line of the file becomes the password. *exposed: may other
- * users read the file (see textfile.h)? Returns 0, or -1 with ERROR_USAGE: the file is unreadable
+ * With ?password-file=PATH, the first line of the file becomes the password; likewise
+ * sentinel-password-file. *exposed: the path of such a file that other users may read (see
+ * textfile.h), which the uri owns, or NULL. Returns 0, or -1 with ERROR_USAGE: a file is unreadable
  * or not regular, its first line is empty, or there is another password in the URI.
  */
-int uri_load_password(struct uri *uri, bool *exposed, struct error *err);
+int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err);
 
 /*
  * Finds the password of a URI in text: returns its first byte, with its length in *length, or NULL
@@ -97,7 +99,7 @@ const char *uri_find_password(const char *text, size_t *length);
 
 /*
  * A number that is the same for URIs that mean the same place. Scheme, hosts, path and parameters
- * have a part in it, but not user, password and URI_COMMON_PARAMS.
+ * have a part in it, but not users, passwords and URI_COMMON_PARAMS.
  */
 uint64_t uri_identity(const struct uri *uri);
 

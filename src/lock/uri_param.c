@@ -93,40 +93,57 @@ int uri_timeouts(const struct uri *uri, int64_t *request_ms, int64_t *connect_ms
 	return -1;
 }
 
-int uri_load_password(struct uri *uri, bool *exposed, struct error *err)
+/*
+ * Reads the first line of the file that parameter name gives: *password, which the caller frees.
+ * No such parameter: leaves *password as it is.
+ */
+static int load_password(const struct uri *uri, const char *name, char **password,
+			 const char **exposed, struct error *err)
 {
-	const char *path = uri_param(uri, "password-file");
+	const char *path = uri_param(uri, name);
 	struct textfile file;
 	size_t length;
 
-	*exposed = false;
-	if (!path || uri->loaded_password)
+	if (!path || *password)
 		return 0;
-	if (uri->password) {
-		error_set(err, ERROR_USAGE, 0,
-			  "two passwords for %.32s: drop the one in the URI or password-file=",
-			  uri->scheme);
-		return -1;
-	}
 	if (textfile_read(&file, path, false, err) < 0) {
 		error_prefix(err, "password file");
 		return -1;
 	}
-	*exposed = file.exposed;
+	if (file.exposed)
+		*exposed = path;
 	length = strcspn(file.text, "\r\n");
 	if (length > 0)
-		uri->loaded_password = memory_copy_part(file.text, length);
-	uri->password = uri->loaded_password;
+		*password = memory_copy_part(file.text, length);
 	textfile_finish(&file);
-	if (uri->password)
+	if (*password)
 		return 0;
 	error_set(err, ERROR_USAGE, 0, "password file %.200s: the first line is empty", path);
 	return -1;
 }
 
+int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
+{
+	*exposed = NULL;
+	if (uri->password && !uri->loaded_password && uri_param(uri, "password-file")) {
+		error_set(err, ERROR_USAGE, 0,
+			  "two passwords for %.32s: drop the one in the URI or password-file=",
+			  uri->scheme);
+		return -1;
+	}
+	if (load_password(uri, "password-file", &uri->loaded_password, exposed, err) ||
+	    load_password(uri, "sentinel-password-file", &uri->sentinel_password, exposed, err))
+		return -1;
+	if (uri->loaded_password)
+		uri->password = uri->loaded_password;
+	return 0;
+}
+
 uint64_t uri_identity(const struct uri *uri)
 {
-	static const char *const common[] = { URI_COMMON_PARAMS, NULL };
+	static const char *const common[] = {
+		URI_COMMON_PARAMS, "sentinel-user", "sentinel-password-file", NULL
+	};
 	uint64_t hash = fnv1a(FNV1A_INIT, uri->scheme, strlen(uri->scheme) + 1);
 
 	for (size_t i = 0; i < uri->host_count; i++) {

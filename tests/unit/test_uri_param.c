@@ -62,7 +62,7 @@ static void write_file(const char *path, const char *text, size_t length, mode_t
 }
 
 /* Parses and loads with the file given; the result goes by the last argument. */
-static int load(const char *userinfo, const char *path, struct uri *uri, bool *exposed,
+static int load(const char *userinfo, const char *path, struct uri *uri, const char **exposed,
 		struct error *err)
 {
 	char text[256];
@@ -70,8 +70,8 @@ static int load(const char *userinfo, const char *path, struct uri *uri, bool *e
 	snprintf(text, sizeof(text), "redis://%sh?password-file=%s", userinfo, path);
 	if (uri_parse(uri, text, err) < 0)
 		return -2;
-	*exposed = false;
-	return uri_load_password(uri, exposed, err);
+	*exposed = NULL;
+	return uri_load_passwords(uri, exposed, err);
 }
 
 static const struct {
@@ -94,7 +94,7 @@ static void test_password_contents(const char *path)
 {
 	struct error err;
 	struct uri uri = { 0 };
-	bool exposed = false;
+	const char *exposed = NULL;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(files); i++) {
@@ -107,7 +107,7 @@ static void test_password_contents(const char *path)
 			CHECK_HAS(err.message, files[i].says);
 		if (files[i].says)
 			CHECK_HAS(err.message, path);
-		CHECK_INT(uri_load_password(&uri, &exposed, &err), files[i].says ? -1 : 0);
+		CHECK_INT(uri_load_passwords(&uri, &exposed, &err), files[i].says ? -1 : 0);
 		uri_finish(&uri);
 	}
 }
@@ -124,18 +124,18 @@ static void test_password_modes(const char *path)
 	};
 	struct error err;
 	struct uri uri = { 0 };
-	bool exposed = false;
+	const char *exposed = NULL;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(modes); i++) {
 		unit_case("password file of mode %03o", (unsigned)modes[i].mode);
 		write_file(path, "s3cret\n", 7, modes[i].mode);
 		CHECK_INT(load("u@", path, &uri, &exposed, &err), 0);
-		CHECK_INT(exposed, geteuid() == 0 ? modes[i].roots : modes[i].theirs);
+		CHECK_INT(exposed != NULL, geteuid() == 0 ? modes[i].roots : modes[i].theirs);
 		uri_finish(&uri);
 		if (geteuid() == 0 && chown(path, 65534, (gid_t)-1) == 0) {
 			CHECK_INT(load("u@", path, &uri, &exposed, &err), 0);
-			CHECK_INT(exposed, modes[i].theirs);
+			CHECK_INT(exposed != NULL, modes[i].theirs);
 			uri_finish(&uri);
 		}
 		unlink(path);
@@ -147,7 +147,7 @@ static void test_password_odd(const char *directory, const char *path)
 	static char big[70000];
 	struct error err;
 	struct uri uri = { 0 };
-	bool exposed = false;
+	const char *exposed = NULL;
 
 	unit_case("password file, odd");
 	CHECK_INT(load("", path, &uri, &exposed, &err), -1);
@@ -174,7 +174,7 @@ static void test_password_odd(const char *directory, const char *path)
 	CHECK_INT(load("", "", &uri, &exposed, &err), -1);
 	uri_finish(&uri);
 	CHECK_INT(uri_parse(&uri, "redis://u:p@h", &err), 0);
-	CHECK_INT(uri_load_password(&uri, &exposed, &err), 0);
+	CHECK_INT(uri_load_passwords(&uri, &exposed, &err), 0);
 	CHECK_STR(uri.password, "p");
 	uri_finish(&uri);
 }
