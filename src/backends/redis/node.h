@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "lock/backend.h"
 #include "conn.h"
+#include "reply.h"
 
 struct script {
 	const char *sha1;	/* of text, 40 hex digits */
@@ -80,14 +81,5 @@ void redis_node_odd(struct redis_node *node, struct redisReply *reply, struct er
 /* A number that is not negative, in decimal digits. Returns buf. */
 #define REDIS_DIGITS_SIZE TEXT_DIGITS_SIZE
 const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE]);
-
-bool redis_is_integer(const struct redisReply *reply);
-bool redis_is_text(const struct redisReply *reply);
-
-/*
- * Is reply an array that begins with elements of these types? A letter for each: 'i' an integer,
- * 's' a string, 'a' an array, '.' anything.
- */
-bool redis_has_shape(const struct redisReply *reply, const char *shape);
 
 #endif
