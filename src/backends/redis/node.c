@@ -88,25 +88,27 @@ void redis_node_finish(struct redis_node *node)
 }
 
 /*
- * Redis puts all keys with the same text in braces into the same slot of a cluster. A name with a
- * brace may have such a text of its own, to which suffixes without braces belong, too (Redis
+ * Redis puts all keys with the same text in braces into the same slot of a cluster. A name with
+ * braces may have such a text of its own, to which suffixes without braces belong, too (Redis
  * cluster specification, "Hash tags").
  */
 void redis_node_keys(struct redis_node *node, const char *name)
 {
 	static const char *const suffixes[REDIS_KEYS] = {
-		[KEY_LOCK] = "", [KEY_HOLDERS] = ":holders", [KEY_QUEUE] = ":queue",
-		[KEY_WAITERS] = ":waiters", [KEY_FENCE] = ":fence", [KEY_CHANNEL] = ":wake:"
+		[KEY_HOLDERS] = ":holders", [KEY_QUEUE] = ":queue", [KEY_WAITERS] = ":waiters",
+		[KEY_FENCE] = ":fence", [KEY_CHANNEL] = ":wake:"
 	};
-	const bool tagged = strchr(name, '{') || strchr(node->prefix, '{');
+	const char *brace;
 
 	if (node->keys[KEY_LOCK])
 		return;
+	node->keys[KEY_LOCK] = memory_format("%s%s", node->prefix, name);
+	brace = strchr(node->keys[KEY_LOCK], '{');
 	for (int i = 0; i < REDIS_KEYS; i++)
 		if (suffixes[i])
-			node->keys[i] = memory_format(i == KEY_LOCK || tagged ? "%s%s%s"
-								      : "{%s%s}%s",
-						      node->prefix, name, suffixes[i]);
+			node->keys[i] = memory_format(brace && strchr(brace, '}') ? "%s%s"
+										  : "{%s}%s",
+						      node->keys[KEY_LOCK], suffixes[i]);
 	if (node->wakes_python)
 		node->keys[KEY_SIGNAL] = memory_format(PYTHON_SIGNAL "%s", name);
 }
