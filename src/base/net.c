@@ -45,25 +45,47 @@ int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct er
 	}
 }
 
-/* Connects to one address. Returns the descriptor, or -1. */
-static int connect_address(int family, const struct sockaddr *address, socklen_t length,
-			   int64_t deadline_ms, int cancel_fd, struct error *err)
+void net_keep_alive(int fd)
 {
-	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int failure = 0;
-	socklen_t size = sizeof(failure);
+	static const int on = 1, idle = 15, interval = 5, count = 3;
+
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
+int net_connect_begin(const struct sockaddr *address, socklen_t length, struct error *err)
+{
+	static const int on = 1;
+	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0) {
 		error_set(err, ERROR_INTERNAL, errno, "socket");
 		return -1;
 	}
-	if (!connect(fd, address, length))
-		return fd;
-	/* EAGAIN: the backlog of a Unix socket is full, and poll() does not wait for room in it. */
-	if (errno != EINPROGRESS) {
-		error_set(err, ERROR_UNAVAILABLE, errno, "cannot connect");
-		goto fail;
+	if (address->sa_family != AF_UNIX) {
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+		net_keep_alive(fd);
 	}
+	/* EAGAIN: the backlog of a Unix socket is full, and poll() does not wait for room in it. */
+	if (!connect(fd, address, length) || errno == EINPROGRESS)
+		return fd;
+	error_set(err, ERROR_UNAVAILABLE, errno, "cannot connect");
+	close(fd);
+	return -1;
+}
+
+/* Connects to one address. Returns the descriptor, or -1. */
+static int connect_address(const struct sockaddr *address, socklen_t length, int64_t deadline_ms,
+			   int cancel_fd, struct error *err)
+{
+	int fd = net_connect_begin(address, length, err);
+	int failure = 0;
+	socklen_t size = sizeof(failure);
+
+	if (fd < 0)
+		return -1;
 	if (net_wait(fd, POLLOUT, deadline_ms, cancel_fd, err)) {
 		if (err->kind == ERROR_UNAVAILABLE)
 			error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "cannot connect");
@@ -77,29 +99,6 @@ static int connect_address(int family, const struct sockaddr *address, socklen_t
 fail:
 	close(fd);
 	return -1;
-}
-
-void net_keep_alive(int fd)
-{
-	static const int on = 1, idle = 15, interval = 5, count = 3;
-
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-}
-
-static int connect_tcp(int family, const struct sockaddr *address, socklen_t length,
-		       int64_t deadline_ms, int cancel_fd, struct error *err)
-{
-	static const int on = 1;
-	int fd = connect_address(family, address, length, deadline_ms, cancel_fd, err);
-
-	if (fd < 0)
-		return -1;
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	net_keep_alive(fd);
-	return fd;
 }
 
 static int connect_name(const char *host, uint16_t port, int64_t deadline_ms,
@@ -124,8 +123,7 @@ static int connect_name(const char *host, uint16_t port, int64_t deadline_ms,
 	for (a = found; a && fd < 0; a = a->ai_next, left--) {
 		/* An address that does not answer must leave time for the others. */
 		limit_ms = clock_boot_ms() + (deadline_ms - clock_boot_ms()) / left;
-		fd = connect_tcp(a->ai_family, a->ai_addr, a->ai_addrlen, limit_ms,
-				 cancel_fd, err);
+		fd = connect_address(a->ai_addr, a->ai_addrlen, limit_ms, cancel_fd, err);
 		if (fd < 0 && err->kind == ERROR_CANCELLED)
 			break;
 	}
@@ -176,13 +174,13 @@ int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel
 		return connect_name(host, port, deadline_ms, cancel_fd, err);
 	/* localhost is reserved for this host (RFC 6761, 6.3), which has two addresses. */
 	net_literal(is_localhost(host) ? "127.0.0.1" : host, port, &address, &length);
-	fd = connect_tcp(address.ss_family, (const struct sockaddr *)&address, length,
-			 deadline_ms, cancel_fd, err);
+	fd = connect_address((const struct sockaddr *)&address, length, deadline_ms, cancel_fd,
+			     err);
 	if (fd >= 0 || !is_localhost(host) || err->kind == ERROR_CANCELLED)
 		return fd;
 	net_literal("::1", port, &address, &length);
-	fd = connect_tcp(address.ss_family, (const struct sockaddr *)&address, length,
-			 deadline_ms, cancel_fd, &second);
+	fd = connect_address((const struct sockaddr *)&address, length, deadline_ms, cancel_fd,
+			     &second);
 	if (fd < 0 && second.kind == ERROR_CANCELLED)
 		*err = second;
 	return fd;
@@ -198,6 +196,6 @@ int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
 		return -1;
 	}
 	strcpy(address.sun_path, path);
-	return connect_address(AF_UNIX, (const struct sockaddr *)&address, sizeof(address),
-			       deadline_ms, cancel_fd, err);
+	return connect_address((const struct sockaddr *)&address, sizeof(address), deadline_ms,
+			       cancel_fd, err);
 }

@@ -28,6 +28,13 @@ int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct er
 int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel_fd,
 		struct error *err);
 
+/*
+ * Begins to connect to one address, without waiting. The descriptor is as from net_connect(), and
+ * can be written to once the connection is there; what is tried before gives EAGAIN, and after a
+ * connection that failed the reason. -1 with *err.
+ */
+int net_connect_begin(const struct sockaddr *address, socklen_t length, struct error *err);
+
 /* Sets *address to host, and *length to the address' size. False: host is not an IP address. */
 bool net_literal(const char *host, uint16_t port, struct sockaddr_storage *address,
 		 socklen_t *length);

@@ -163,20 +163,14 @@ static void put_ahead(struct redis_conn *conn, int argc, const char *const argv[
 	conn->unread++;
 }
 
-int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
+void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 {
 	const struct redis_address *address = conn->address;
 	const char *const login[] = { "AUTH", address->user ? address->user : address->password,
 				      address->password };
 	char db[24];
 
-	if (redis_conn_is_open(conn))
-		return 0;
-	if (address->transport->connect(conn, clock_boot_ms() + conn->backend->connect_timeout_ms,
-					err)) {
-		error_prefix(err, "%s", address->label);
-		return -1;
-	}
+	conn->fd = fd;
 	conn->reader = redisReaderCreate();
 	if (!conn->reader)
 		memory_gone();
@@ -185,6 +179,18 @@ int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
 	snprintf(db, sizeof(db), "%ld", address->db);
 	if (address->db && !subscriber)
 		put_ahead(conn, 2, (const char *const[]){ "SELECT", db });
+}
+
+int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
+{
+	if (redis_conn_is_open(conn))
+		return 0;
+	if (conn->address->transport->connect(
+		    conn, clock_boot_ms() + conn->backend->connect_timeout_ms, err)) {
+		error_prefix(err, "%s", conn->address->label);
+		return -1;
+	}
+	redis_conn_begin(conn, conn->fd, subscriber);
 	return 0;
 }
 
@@ -210,23 +216,22 @@ static void say_ended(const struct redis_conn *conn, struct error *err)
 		error_prefix(err, "%s", conn->address->label);
 }
 
-static int flush(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
+/* Writes what can be written without waiting. 0, or -1 with *err. */
+static int flush(struct redis_conn *conn, struct error *err)
 {
-	size_t sent = 0;
 	ssize_t result;
 
-	while (sent < conn->unsent_length) {
-		result = conn->address->transport->write(conn, conn->unsent + sent,
-							 conn->unsent_length - sent, err);
-		if (result < 0) {
+	while (conn->unsent_length) {
+		result = conn->address->transport->write(conn, conn->unsent, conn->unsent_length,
+							 err);
+		if (result < 0)
 			say_ended(conn, err);
-			return -1;
-		}
-		if (result == 0 && wait_for(conn, deadline_ms, err))
-			return -1;
-		sent += (size_t)result;
+		if (result <= 0)
+			return (int)result;
+		conn->unsent_length -= (size_t)result;
+		memmove(conn->unsent, conn->unsent + result, conn->unsent_length);
+		conn->wanted = POLLIN;
 	}
-	conn->unsent_length = 0;
 	return 0;
 }
 
@@ -270,36 +275,51 @@ static int feed(struct redis_conn *conn, struct error *err)
 	return 1;
 }
 
-static redisReply *receive(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
+/*
+ * As take(), without the answers to the login. When AUTH or SELECT is refused, that is also the
+ * answer to the command behind them.
+ */
+static int take_answer(struct redis_conn *conn, redisReply **reply, struct error *err)
 {
-	redisReply *reply;
-	int state, fed;
+	int state;
 
-	while (!(state = take(conn, &reply, err))) {
-		fed = feed(conn, err);
-		if (fed < 0 || (fed == 0 && wait_for(conn, deadline_ms, err)))
-			return NULL;
+	while ((state = take(conn, reply, err)) > 0 && conn->unread) {
+		conn->unread--;
+		if ((*reply)->type == REDIS_REPLY_ERROR) {
+			redis_refusal(conn->address, (*reply)->str, err);
+			state = -1;
+		}
+		freeReplyObject(*reply);
+		*reply = NULL;
+		if (state < 0)
+			break;
 	}
-	return state > 0 ? reply : NULL;
+	return state;
 }
 
-/* When AUTH or SELECT is refused, that is also the answer to the command behind them. */
-static redisReply *receive_last(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
+short redis_conn_events(const struct redis_conn *conn)
 {
-	redisReply *reply;
+	return conn->wanted;
+}
 
-	for (; conn->unread; conn->unread--) {
-		reply = receive(conn, deadline_ms, err);
-		if (!reply)
-			return NULL;
-		if (reply->type == REDIS_REPLY_ERROR) {
-			redis_refusal(conn->address, reply->str, err);
-			freeReplyObject(reply);
-			return NULL;
-		}
-		freeReplyObject(reply);
+int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **reply,
+		    struct error *err)
+{
+	int state;
+
+	if (flush(conn, err))
+		return -1;
+	while (!(state = take_answer(conn, reply, err)) && readable && !conn->unsent_length) {
+		state = feed(conn, err);
+		if (state <= 0)
+			break;
 	}
-	return receive(conn, deadline_ms, err);
+	return state;
+}
+
+void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[])
+{
+	append(conn, argc, argv);
 }
 
 struct redisReply *redis_conn_command(struct redis_conn *conn, int argc, const char *const argv[],
@@ -307,13 +327,20 @@ struct redisReply *redis_conn_command(struct redis_conn *conn, int argc, const c
 {
 	const int64_t deadline_ms = clock_boot_ms() + conn->backend->timeout_ms;
 	redisReply *reply = NULL;
+	bool readable = false;
+	int state;
 
-	append(conn, argc, argv);
-	if (!flush(conn, deadline_ms, err))
-		reply = receive_last(conn, deadline_ms, err);
-	if (!reply)
-		redis_conn_close(conn);
-	return reply;
+	redis_conn_send(conn, argc, argv);
+	while (!(state = redis_conn_step(conn, readable, &reply, err))) {
+		state = wait_for(conn, deadline_ms, err);
+		if (state)
+			break;
+		readable = true;
+	}
+	if (state > 0)
+		return reply;
+	redis_conn_close(conn);
+	return NULL;
 }
 
 int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)

@@ -10,6 +10,13 @@
  *	redis_conn_command()		a request and its answer
  *	redis_conn_poll()		a message that nobody asked for: conn->fd is readable
  *	redis_conn_close()
+ *
+ * Who has several connections and polls them all at once does the same in steps:
+ *
+ *	redis_conn_begin()		takes a descriptor that is connected, or is about to be
+ *	redis_conn_send()		a request, which waits in memory for the first step
+ *	redis_conn_step()		at once, and then when redis_conn_events() have come to
+ *					conn->fd, until the answer is there
  */
 #ifndef DLOCK_REDIS_CONN_H
 #define DLOCK_REDIS_CONN_H
@@ -75,6 +82,23 @@ bool redis_conn_is_open(const struct redis_conn *conn);
  */
 struct redisReply *redis_conn_command(struct redis_conn *conn, int argc, const char *const argv[],
 				      struct error *err);
+
+/* Begins to speak over fd, a TCP connection, which may still be under way; no I/O. */
+void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber);
+
+/* Appends a command to what is to be sent. Requests are answered in their order. */
+void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]);
+
+/* What to poll conn->fd for. */
+short redis_conn_events(const struct redis_conn *conn);
+
+/*
+ * Writes what can be written, takes the next answer, and reads if that is not there and readable is
+ * set; never waits. 1 with *reply, which the caller frees; 0: there is no answer yet; -1 with *err:
+ * the connection has failed, and the caller closes it.
+ */
+int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **reply,
+		    struct error *err);
 
 /*
  * Reads what the server has sent unasked. Returns 1 with *reply, which the caller frees; 0: there
