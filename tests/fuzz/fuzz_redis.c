@@ -32,7 +32,7 @@ static void take_apart(redisReply *reply)
 	if (reply->type == REDIS_REPLY_ARRAY)
 		for (size_t i = 0; i < reply->elements; i++)
 			if (redis_is_text(reply->element[i]))
-				add_key(&redis.node, reply->element[i], &names);
+				redis_list_key(redis.node.prefix, reply->element[i], &names);
 	name_list_finish(&names);
 	if (reply->type == REDIS_REPLY_ERROR) {
 		redis_refusal(&redis.node.address, reply->str, &err);

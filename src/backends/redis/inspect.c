@@ -114,8 +114,7 @@ int redis_break(struct backend *backend, const char *name, struct lock_view *vie
 
 /* ---- list ---- */
 
-/* "*PREFIX*", escaped for SCAN, which matches the keys beside the lock's, too. */
-static char *make_pattern(const char *prefix)
+char *redis_list_pattern(const char *prefix)
 {
 	char *pattern = memory_new(2 * strlen(prefix) + 8, 1), *c = pattern;
 
@@ -138,15 +137,12 @@ static bool ends_with(const char *key, size_t length, const char *suffix)
 	return length >= tail && !memcmp(key + length - tail, suffix, tail);
 }
 
-/*
- * Adds the lock that a key belongs to. A fence outlives its lock and proves nothing, and there are
- * no waiters without a queue.
- */
-static void add_key(const struct redis_node *node, const redisReply *key, struct name_list *names)
+/* A fence outlives its lock and proves nothing, and there are no waiters without a queue. */
+void redis_list_key(const char *before, const redisReply *key, struct name_list *names)
 {
 	static const char *const telling[] = { ":holders", ":queue" };
 	static const char *const silent[] = { ":fence", ":waiters" };
-	size_t prefix = strlen(node->prefix), length = key->len;
+	size_t prefix = strlen(before), length = key->len;
 	const char *text = key->str;
 	bool side = false, braces = text[0] == '{';
 
@@ -160,16 +156,16 @@ static void add_key(const struct redis_node *node, const redisReply *key, struct
 		}
 	}
 	if (braces && side && length > 2 && text[length - 1] == '}' &&
-	    !strncmp(text + 1, node->prefix, prefix))
+	    !strncmp(text + 1, before, prefix))
 		name_list_add(names, text + 1 + prefix, length - 2 - prefix);
-	else if (prefix && !strncmp(text, node->prefix, prefix) && length > prefix)
+	else if (prefix && !strncmp(text, before, prefix) && length > prefix)
 		name_list_add(names, text + prefix, length - prefix);
 }
 
 int redis_list(struct backend *backend, struct name_list *names, struct error *err)
 {
 	struct redis_node *node = &redis_from_backend(backend)->node;
-	char cursor[32] = "0", *pattern = make_pattern(node->prefix);
+	char cursor[32] = "0", *pattern = redis_list_pattern(node->prefix);
 	const char *const argv[] = { "SCAN", cursor, "MATCH", pattern, "COUNT", "1000" };
 	int failed = 0;
 
@@ -187,7 +183,7 @@ int redis_list(struct backend *backend, struct name_list *names, struct error *e
 		keys = reply->element[1];
 		for (size_t i = 0; i < keys->elements; i++)
 			if (redis_is_text(keys->element[i]))
-				add_key(node, keys->element[i], names);
+				redis_list_key(node->prefix, keys->element[i], names);
 		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
 		freeReplyObject(reply);
 	} while (strcmp(cursor, "0") != 0);

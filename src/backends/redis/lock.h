@@ -24,6 +24,13 @@ static inline struct redis_backend *redis_from_backend(struct backend *backend)
 /* Reads what the scripts call a mode. */
 void redis_read_mode(const char *text, enum hold_mode *mode, int *slots);
 
+/*
+ * How locks are listed: the pattern for SCAN, "*PREFIX*" escaped, which the keys beside the lock's
+ * match, too; the caller frees it. And what adds the lock that a key belongs to.
+ */
+char *redis_list_pattern(const char *prefix);
+void redis_list_key(const char *prefix, const struct redisReply *key, struct name_list *names);
+
 /* Made from lua/NAME.lua by lua/embed.sh. */
 extern const struct script script_acquire, script_again, script_inspect, script_release,
 	script_renew, script_verify;

@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "lock/uri.h"
 
-#define DEFAULT_PREFIX "dlock:"
 #define MOST_ARGUMENTS 8
 
 /* What python-redis-lock puts before the name of a lock, and of the list that its waiters watch. */
@@ -28,7 +27,7 @@ static int read_prefix(struct redis_node *node, const struct uri *uri, struct er
 
 	node->wakes_python = wake != NULL;
 	if (!prefix)
-		prefix = wake ? PYTHON_PREFIX : DEFAULT_PREFIX;
+		prefix = wake ? PYTHON_PREFIX : REDIS_PREFIX;
 	node->prefix = memory_copy(prefix);
 	if (!wake)
 		return 0;
@@ -92,7 +91,7 @@ void redis_node_finish(struct redis_node *node)
  * braces may have such a text of its own, to which suffixes without braces belong, too (Redis
  * cluster specification, "Hash tags").
  */
-void redis_node_keys(struct redis_node *node, const char *name)
+void redis_make_keys(const char *prefix, const char *name, char *keys[static REDIS_KEYS])
 {
 	static const char *const suffixes[REDIS_KEYS] = {
 		[KEY_HOLDERS] = ":holders", [KEY_QUEUE] = ":queue", [KEY_WAITERS] = ":waiters",
@@ -100,16 +99,20 @@ void redis_node_keys(struct redis_node *node, const char *name)
 	};
 	const char *brace;
 
-	if (node->keys[KEY_LOCK])
+	if (keys[KEY_LOCK])
 		return;
-	node->keys[KEY_LOCK] = memory_format("%s%s", node->prefix, name);
-	brace = strchr(node->keys[KEY_LOCK], '{');
+	keys[KEY_LOCK] = memory_format("%s%s", prefix, name);
+	brace = strchr(keys[KEY_LOCK], '{');
 	for (int i = 0; i < REDIS_KEYS; i++)
 		if (suffixes[i])
-			node->keys[i] = memory_format(brace && strchr(brace, '}') ? "%s%s"
-										  : "{%s}%s",
-						      node->keys[KEY_LOCK], suffixes[i]);
-	if (node->wakes_python)
+			keys[i] = memory_format(brace && strchr(brace, '}') ? "%s%s" : "{%s}%s",
+						keys[KEY_LOCK], suffixes[i]);
+}
+
+void redis_node_keys(struct redis_node *node, const char *name)
+{
+	redis_make_keys(node->prefix, name, node->keys);
+	if (node->wakes_python && !node->keys[KEY_SIGNAL])
 		node->keys[KEY_SIGNAL] = memory_format(PYTHON_SIGNAL "%s", name);
 }
 

@@ -25,6 +25,12 @@ enum redis_key {
 	REDIS_KEYS
 };
 
+/* What stands before the names of locks, unless the URI says otherwise. */
+#define REDIS_PREFIX "dlock:"
+
+/* Makes those keys of a name that are NULL; the caller frees them. */
+void redis_make_keys(const char *prefix, const char *name, char *keys[static REDIS_KEYS]);
+
 struct redis_node {
 	struct backend base;
 	struct redis_address address;
