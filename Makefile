@@ -112,8 +112,8 @@ CMD_SRC := $(wildcard cmd/*.c)
 ENGINE_SRC := $(wildcard src/base/*.c src/lock/*.c src/engine/*.c src/backends/*.c \
 	src/backends/file/*.c)
 ifeq ($(WITH_REDIS),yes)
-REDIS_SRC := $(wildcard src/backends/redis/*.c)
-REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
+REDIS_SRC := $(wildcard src/backends/redis/*.c src/backends/redlock/*.c)
+REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o $(BUILD)/gen/redlock_scripts.o
 endif
 TLS_SRC := $(wildcard src/backends/redis/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
@@ -143,12 +143,24 @@ $(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC))
 	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(ZOOKEEPER_LIBS) \
 		-lpthread -lm -Wl,--exclude-libs,ALL
 
-$(BUILD)/gen/redis_scripts.c: src/backends/redis/lua/embed.sh $(wildcard src/backends/redis/lua/*.lua)
+REDIS_LUA := src/backends/redis/lua
+$(BUILD)/gen/redis_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDIS_LUA)/*.lua)
 	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh src/backends/redis/lua/embed.sh src/backends/redis/lua/lib.lua \
-		$(filter-out src/backends/redis/lua/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
+	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/lock.h script $(REDIS_LUA)/lib.lua \
+		$(filter-out $(REDIS_LUA)/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
 
-$(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis/lock.h
+# Redlock takes from the plain dialect what is the same on each node.
+REDLOCK_LUA := src/backends/redlock/lua
+$(BUILD)/gen/redlock_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDLOCK_LUA)/*.lua) \
+		$(REDIS_LUA)/lib.lua $(REDIS_LUA)/again.lua $(REDIS_LUA)/verify.lua
+	@mkdir -p $(@D)
+	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redlock/redlock.h redlock_script \
+		$(REDIS_LUA)/lib.lua,$(REDLOCK_LUA)/lib.lua \
+		$(filter-out %/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
+
+$(BUILD)/gen/redis_scripts.o: src/backends/redis/lock.h
+$(BUILD)/gen/redlock_scripts.o: src/backends/redlock/redlock.h
+$(BUILD)/gen/%_scripts.o: $(BUILD)/gen/%_scripts.c
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 $(call obj,$(REDIS_SRC)): override CFLAGS += $(HIREDIS_CFLAGS)
 

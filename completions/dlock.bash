@@ -65,7 +65,7 @@ _dlock_backends()
 	else
 		mapfile -t names < <(_dlock_sections)
 		names+=(file: redis:// rediss:// redis+unix:// valkey:// valkeys:// valkey+unix://
-			zookeeper:// zk:// mysql:// mariadb://)
+			redlock:// zookeeper:// zk:// mysql:// mariadb://)
 	fi
 	_dlock_reply "${names[@]}"
 	if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == */ ]]; then

@@ -55,6 +55,7 @@ function __dlock_backends
         redis+unix:// 'a Redis or Valkey server' \
         valkey:// 'a Redis or Valkey server' valkeys:// 'a Redis or Valkey server, with TLS' \
         valkey+unix:// 'a Redis or Valkey server' \
+        redlock:// 'a majority of several Redis or Valkey servers' \
         zookeeper:// 'a ZooKeeper ensemble' zk:// 'a ZooKeeper ensemble' \
         mysql:// 'a MySQL or MariaDB server' mariadb:// 'a MySQL or MariaDB server'
 end

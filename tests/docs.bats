@@ -426,7 +426,8 @@ status_counts() {
 @test "dlock-backends.7 has every parameter of a URI, and no other" {
 	# the program lists them itself when it sees another
 	local uri
-	for uri in file:///tmp? redis://localhost? rediss://localhost? redis+unix:///tmp? zookeeper://localhost? \
+	for uri in file:///tmp? redis://localhost? rediss://localhost? redis+unix:///tmp? \
+		'redlock://a,b,c?' zookeeper://localhost? \
 		mysql://localhost/db? 'mysql://localhost/db?strategy=row&' \
 		'mysql://localhost/db?dialect=shedlock&'; do
 		run --separate-stderr -125 "$DLOCK" run -b "${uri}no-such-parameter=1" "$LOCK" -- true

@@ -11,6 +11,7 @@
 
 extern const struct backend_ops file_ops;
 extern const struct backend_ops redis_ops;
+extern const struct backend_ops redlock_ops;
 
 static const struct backend_scheme file_schemes[] = {
 	{ .name = "file", .summary = "a directory on this host (the default)" },
@@ -23,6 +24,10 @@ static const struct backend_scheme redis_schemes[] = {
 	{ .name = "valkey", .alias_of = "redis" },
 	{ .name = "valkeys", .alias_of = "rediss" },
 	{ .name = "valkey+unix", .alias_of = "redis+unix" },
+	{ .name = NULL },
+};
+static const struct backend_scheme redlock_schemes[] = {
+	{ .name = "redlock", .summary = "a majority of several Redis or Valkey servers" },
 	{ .name = NULL },
 };
 static const struct backend_scheme zookeeper_schemes[] = {
@@ -41,6 +46,11 @@ const struct backend_driver backend_drivers[] = {
 	{ .schemes = redis_schemes,
 #ifndef WITHOUT_REDIS
 	  .ops = &redis_ops,
+#endif
+	},
+	{ .schemes = redlock_schemes,
+#ifndef WITHOUT_REDIS
+	  .ops = &redlock_ops,
 #endif
 	},
 	{ .schemes = zookeeper_schemes,

@@ -1868,7 +1868,7 @@ in_schema() {
 # what every probe should leave. A fence may stay, as of any lock.
 contents_before_check() {
 	cat before
-	if [[ $URI == redis* ]]; then
+	if [[ $URI == redis* || $URI == redlock* ]]; then
 		contents dlock- | grep '}:fence '
 	fi
 }

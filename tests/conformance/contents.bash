@@ -16,6 +16,9 @@ contents() {
 			echo "$key $(rcli dump "$key" | sha256sum)"
 		done
 		;;
+	redlock*)
+		redlock_contents "${1-$LOCK}"
+		;;
 	zookeeper*)
 		zn tree /dlock | grep -F -- "${1-$LOCK}" | while read -r path; do
 			# The server is about to remove a directory that is empty.

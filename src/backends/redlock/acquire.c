@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT */
+/* Acquiring: see backend.c for the whole of it. */
+#include <hiredis/hiredis.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "lock/lease.h"
+#include "round.h"
+#include "validity.h"
+
+/* How often a waiter tries without being woken. */
+#define LOOK_MS 5000
+#define LOOK_JITTER_MS 500
+/* Those that wait for the end of a lease try one after the other. */
+#define STAGGER_MS 30
+#define STAGGER_MOST 20
+/*
+ * When nobody got a majority, everybody tries again after a random time below a bound that doubles
+ * from the first to the last of these.
+ */
+#define SPLIT_FIRST_MS 10
+#define SPLIT_LAST_MS 640
+/* How often who does not wait tries again after that; the pauses then sum up to 0.6 s at most. */
+#define SPLIT_TRIES 6
+/* A hold of a minority that is younger may belong to one who tries just now, as we do. */
+#define TRYING_MS 1000
+/* A server that has been up for so long forgot no lock, whatever its TTL is. */
+#define OLD_MS (INT64_C(24) * 3600 * 1000)
+
+/* What the nodes said in one try. */
+struct ballot {
+	bool granted[REDLOCK_MOST_NODES], votes[REDLOCK_MOST_NODES];
+	uint64_t fence[REDLOCK_MOST_NODES];	/* where it was granted */
+	int64_t rest_ms[REDLOCK_MOST_NODES];	/* of those who have it, in no order */
+	int grants, voters, busy, failed;
+	int64_t longest_ttl_ms;			/* of all that the nodes tell of, and our own */
+	/* The holder that most of them name: */
+	int most;
+	int64_t ahead, age_ms;
+	struct holder holder;
+};
+
+/* ---- reading ---- */
+
+/* {1, fence}: see acquire.lua. */
+static bool is_grant(const struct redlock_node *node)
+{
+	return node->state == NODE_ANSWERED && redis_has_shape(node->reply, "is") &&
+	       node->reply->element[0]->integer == 1;
+}
+
+/* {0, pttl, digest, ahead, holder, age} */
+static bool is_busy(const struct redlock_node *node)
+{
+	return node->state == NODE_ANSWERED && redis_has_shape(node->reply, "iisisi") &&
+	       node->reply->element[0]->integer == 0;
+}
+
+/* state: the TTL that is asked for. */
+static bool is_decided(const struct redlock *lock, const void *state)
+{
+	const int64_t ttl_ms = *(const int64_t *)state;
+	const int64_t old_ms = ttl_ms > OLD_MS ? ttl_ms : OLD_MS;
+	struct redlock_votes votes = { .nodes = lock->count };
+
+	for (int i = 0; i < lock->count; i++) {
+		const struct redlock_node *node = &lock->nodes[i];
+
+		votes.granted += is_grant(node);
+		votes.trusted += is_grant(node) && redlock_node_age(node) >= old_ms;
+		votes.busy += is_busy(node);
+		votes.failed += node->state == NODE_FAILED ||
+				(node->state == NODE_ANSWERED && !is_grant(node) &&
+				 !is_busy(node));
+	}
+	return redlock_decided(votes);
+}
+
+static int count_holder(const struct redlock *lock, const char *digest)
+{
+	int count = 0;
+
+	for (int i = 0; i < lock->count; i++)
+		count += is_busy(&lock->nodes[i]) &&
+			 !strcmp(lock->nodes[i].reply->element[2]->str, digest);
+	return count;
+}
+
+static void read_busy(const struct redlock *lock, const redisReply *reply, struct ballot *ballot)
+{
+	redisReply *const *e = reply->element;
+	struct holder holder = { 0 };
+	const int count = count_holder(lock, e[2]->str);
+
+	ballot->rest_ms[ballot->busy++] = e[1]->integer;
+	holder_decode(&holder, e[4]->str, e[4]->len);
+	if (holder.ttl_ms > ballot->longest_ttl_ms)
+		ballot->longest_ttl_ms = holder.ttl_ms;
+	if (e[1]->integer > ballot->longest_ttl_ms)
+		ballot->longest_ttl_ms = e[1]->integer;
+	if (count <= ballot->most)
+		return;
+	ballot->most = count;
+	ballot->ahead = e[3]->integer;
+	ballot->age_ms = e[5]->integer;
+	ballot->holder = holder;
+}
+
+static void read_ballot(const struct redlock *lock, int64_t ttl_ms, struct ballot *ballot)
+{
+	*ballot = (struct ballot){ .longest_ttl_ms = ttl_ms, .ahead = -1, .age_ms = -1 };
+	for (int i = 0; i < lock->count; i++) {
+		const struct redlock_node *node = &lock->nodes[i];
+
+		ballot->granted[i] = is_grant(node);
+		ballot->grants += ballot->granted[i];
+		if (ballot->granted[i])
+			ballot->fence[i] = strtoull(node->reply->element[1]->str, NULL, 10);
+		else if (is_busy(node))
+			read_busy(lock, node->reply, ballot);
+		else
+			ballot->failed++;
+	}
+	for (int i = 0; i < lock->count; i++) {
+		const int64_t age_ms = redlock_node_age(&lock->nodes[i]);
+
+		ballot->votes[i] = ballot->granted[i] && age_ms >= 0 &&
+				   redlock_may_vote(age_ms, ballot->longest_ttl_ms, false);
+		ballot->voters += ballot->votes[i];
+	}
+}
+
+/* ---- nodes that were restarted ---- */
+
+/* Asks some nodes; *has gets a bit for each whose answer has this text. 0 or -1. */
+static int ask_whether(struct redlock *lock, const char *const command[], const char *text,
+		       unsigned *has, struct error *err)
+{
+	const struct redlock_call call = { .command = command, .nodes = *has };
+	const unsigned asked = *has;
+	const redisReply *reply;
+
+	*has = 0;
+	if (redlock_round(lock, &call, err))
+		return -1;
+	for (int i = 0; i < lock->count; i++) {
+		if (!(asked & 1u << i) || lock->nodes[i].state != NODE_ANSWERED)
+			continue;
+		reply = lock->nodes[i].reply;
+		if (redis_has_shape(reply, ".s"))
+			reply = reply->element[1];
+		if (redis_is_text(reply) && strstr(reply->str, text))
+			*has |= 1u << i;
+	}
+	return 0;
+}
+
+/*
+ * The votes of the nodes that have been up for too short a time are missing for a majority. Those
+ * that write each change to disk before they answer forgot nothing, and vote. 0 or -1.
+ */
+static int admit_durable(struct redlock *lock, struct ballot *ballot, struct error *err)
+{
+	static const char *const persistence[] = { "INFO", "persistence", NULL };
+	static const char *const fsync[] = { "CONFIG", "GET", "appendfsync", NULL };
+	unsigned nodes = 0;
+
+	for (int i = 0; i < lock->count; i++)
+		if (ballot->granted[i] && !ballot->votes[i])
+			nodes |= 1u << i;
+	if (ask_whether(lock, persistence, "aof_enabled:1", &nodes, err))
+		return -1;
+	if (nodes && ask_whether(lock, fsync, "always", &nodes, err))
+		return -1;
+	for (int i = 0; i < lock->count; i++) {
+		if (nodes & 1u << i) {
+			ballot->votes[i] = true;
+			ballot->voters++;
+		}
+	}
+	return 0;
+}
+
+/* For how long, in ms, too few nodes vote. INT64_MAX: it is not known how old they are. */
+static int64_t young_for(const struct redlock *lock, const struct ballot *ballot)
+{
+	int64_t rest_ms[REDLOCK_MOST_NODES], age_ms;
+	size_t count = 0;
+
+	for (int i = 0; i < lock->count; i++) {
+		age_ms = redlock_node_age(&lock->nodes[i]);
+		if (ballot->granted[i] && !ballot->votes[i] && age_ms >= 0)
+			rest_ms[count++] = age_ms < ballot->longest_ttl_ms
+				? ballot->longest_ttl_ms - age_ms : 0;
+	}
+	return redlock_free_in(rest_ms, count, lock->quorum - ballot->voters);
+}
+
+/* Two names of one server would give it two votes. 0, or -1 with *err. */
+static int refuse_twins(const struct redlock *lock, struct error *err)
+{
+	for (int i = 0; i < lock->count; i++) {
+		for (int j = 0; j < i; j++) {
+			const struct redlock_node *a = &lock->nodes[j], *b = &lock->nodes[i];
+
+			if (!a->known || !b->known || !a->run_id[0] ||
+			    strcmp(a->run_id, b->run_id) != 0)
+				continue;
+			error_set(err, ERROR_REFUSED, 0, "%s and %s are the same server: redlock: "
+				  "wants nodes that do not depend on each other",
+				  a->address.label, b->address.label);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+/* ---- one try ---- */
+
+/* Removes what a try in vain has taken, also where its answer did not come. */
+static void back_off(struct redlock *lock, const struct request *request)
+{
+	struct redlock_call call = {
+		.script = &redlock_script_release, .token = request->token,
+		.arguments = { "0", "3", "0", "0", NULL },
+	};
+	const int cancel_fd = lock->base.cancel_fd;
+	struct error ignored;
+
+	for (int i = 0; i < lock->count; i++)
+		if (lock->nodes[i].touched)
+			call.nodes |= 1u << i;
+	if (!call.nodes)
+		return;
+	lock->base.cancel_fd = -1;
+	redlock_round(lock, &call, &ignored);
+	lock->base.cancel_fd = cancel_fd;
+	/* What was sent behind the acquisition removes it, as long as the connection lasts. */
+	for (int i = 0; i < lock->count; i++)
+		if (lock->nodes[i].state == NODE_ANSWERED ||
+		    (lock->nodes[i].state == NODE_ASKED && lock->nodes[i].sent))
+			lock->nodes[i].touched = false;
+}
+
+/* Has a majority carried out what it was asked for? */
+static bool is_done(const struct redlock *lock, const void *state)
+{
+	int count = 0;
+
+	(void)state;
+	for (int i = 0; i < lock->count; i++)
+		count += lock->nodes[i].state == NODE_ANSWERED &&
+			 redis_is_integer(lock->nodes[i].reply) &&
+			 lock->nodes[i].reply->integer == 1;
+	return count >= lock->quorum;
+}
+
+/*
+ * The fence is the greatest that a node has given. The next holder finds it if a majority has it
+ * before the command starts: mostly all have given the same, which was this client's clock.
+ */
+static bool spread_fence(struct redlock *lock, const struct request *request,
+			 const struct ballot *ballot, uint64_t *fence, struct error *err)
+{
+	const struct redlock_call call = {
+		.script = &redlock_script_fence, .token = request->token,
+		.arguments = { lock->fence, NULL }, .least = lock->quorum, .decided = is_done,
+	};
+	int equal = 0;
+
+	*fence = 0;
+	for (int i = 0; i < lock->count; i++)
+		if (ballot->granted[i] && ballot->fence[i] > *fence)
+			*fence = ballot->fence[i];
+	for (int i = 0; i < lock->count; i++)
+		equal += ballot->granted[i] && ballot->fence[i] == *fence;
+	redis_digits((int64_t)*fence, lock->fence);
+	return equal >= lock->quorum ||
+	       (!redlock_round(lock, &call, err) && is_done(lock, NULL));
+}
+
+static int ask_all(struct redlock *lock, const struct request *request, bool in_line,
+		   struct error *err)
+{
+	char ttl[REDIS_DIGITS_SIZE], clock[REDIS_DIGITS_SIZE], place[REDIS_DIGITS_SIZE];
+	char holder[HOLDER_TEXT_SIZE + 32];
+	const int64_t now_us = clock_read_us(CLOCK_REALTIME);
+	struct redlock_call call = {
+		.script = &redlock_script_acquire, .token = request->token,
+		.arguments = { redis_digits(request->ttl_ms, ttl), redis_digits(now_us, clock),
+			       holder, place, NULL },
+		.least = lock->quorum, .takes = true,
+		.decided = is_decided, .state = &request->ttl_ms,
+	};
+	struct holder self = request->self;
+	size_t used;
+
+	self.ttl_ms = request->ttl_ms;
+	used = holder_encode(&self, holder);
+	/* release.lua reads this: the release may come from another process. */
+	if (request->min_hold_ms > 0)
+		snprintf(holder + used, sizeof(holder) - used, "&min=%" PRId64,
+			 request->min_hold_ms);
+	if (in_line && !lock->place_us)
+		lock->place_us = now_us;
+	redis_digits(in_line ? lock->place_us : 0, place);
+	for (int i = 0; i < lock->count; i++)
+		lock->nodes[i].woken = false;
+	return redlock_round(lock, &call, err);
+}
+
+/* The majority has given the lock: may it be used? HELD, or ERROR with *err. */
+static enum outcome take(struct redlock *lock, const struct request *request,
+			 const struct ballot *ballot, int64_t sent_ms, struct grant *grant,
+			 struct error *err)
+{
+	*err = (struct error){ 0 };
+	if (!spread_fence(lock, request, ballot, &grant->fence, err)) {
+		if (err->kind != ERROR_CANCELLED)
+			redlock_no_majority(lock, redlock_count(lock, NODE_ANSWERED), err);
+		return OUTCOME_ERROR;
+	}
+	if (redlock_validity(request->ttl_ms, clock_boot_ms() - sent_ms) <= 0) {
+		error_set(err, ERROR_UNAVAILABLE, 0, "the nodes answered so late that nothing of "
+			  "the TTL was left: take a longer one");
+		return OUTCOME_ERROR;
+	}
+	grant->sent_ms = sent_ms;
+	grant->ttl_ms = request->ttl_ms;
+	lock->lease_end_ms = lease_end(sent_ms, request->ttl_ms);
+	lock->splits = 0;
+	return OUTCOME_HELD;
+}
+
+/* One try, with *ballot. BUSY and ERROR leave nothing behind but a place in line. */
+static enum outcome try_once(struct redlock *lock, const struct request *request, bool in_line,
+			     struct ballot *ballot, struct grant *grant, struct error *err)
+{
+	const int64_t sent_ms = clock_boot_ms();
+	enum outcome outcome = OUTCOME_BUSY;
+
+	if (ask_all(lock, request, in_line, err))
+		return OUTCOME_ERROR;
+	read_ballot(lock, request->ttl_ms, ballot);
+	if (refuse_twins(lock, err))
+		outcome = OUTCOME_ERROR;
+	if (ballot->grants + ballot->busy < lock->quorum && outcome == OUTCOME_BUSY) {
+		redlock_no_majority(lock, ballot->grants + ballot->busy, err);
+		outcome = OUTCOME_ERROR;
+	}
+	if (ballot->grants >= lock->quorum && ballot->voters < lock->quorum &&
+	    outcome == OUTCOME_BUSY && admit_durable(lock, ballot, err))
+		outcome = OUTCOME_ERROR;
+	if (ballot->voters >= lock->quorum && outcome == OUTCOME_BUSY)
+		outcome = take(lock, request, ballot, sent_ms, grant, err);
+	if (outcome != OUTCOME_HELD)
+		back_off(lock, request);
+	return outcome;
+}
+
+/* ---- trying again ---- */
+
+/* Did several try at the same time, so that nobody got a majority? */
+static bool is_split(const struct redlock *lock, const struct ballot *ballot)
+{
+	if (ballot->grants >= lock->quorum || ballot->most >= lock->quorum)
+		return false;
+	return ballot->most + ballot->failed < lock->quorum ||
+	       (ballot->age_ms >= 0 && ballot->age_ms < TRYING_MS);
+}
+
+static int64_t split_pause(struct redlock *lock)
+{
+	const int shift = lock->splits < 6 ? lock->splits : 6;
+
+	lock->splits++;
+	return rand() % ((SPLIT_FIRST_MS << shift) > SPLIT_LAST_MS ? SPLIT_LAST_MS
+								    : SPLIT_FIRST_MS << shift);
+}
+
+/* Sleeps for ms. False: cancelled. */
+static bool nap(const struct redlock *lock, int64_t ms)
+{
+	struct pollfd cancel = { .fd = lock->base.cancel_fd, .events = POLLIN };
+
+	return poll(&cancel, 1, (int)ms) <= 0;
+}
+
+static int64_t next_look(struct redlock *lock, struct ballot *ballot)
+{
+	const int64_t now = clock_boot_ms();
+	const int64_t look_ms = now + LOOK_MS + rand() % LOOK_JITTER_MS;
+	int64_t rest_ms, ahead = ballot->ahead < 0 ? 0 : ballot->ahead;
+
+	if (is_split(lock, ballot))
+		return now + 1 + split_pause(lock);
+	lock->splits = 0;
+	if (ballot->grants >= lock->quorum)
+		rest_ms = young_for(lock, ballot);
+	else
+		rest_ms = redlock_free_in(ballot->rest_ms, (size_t)ballot->busy,
+					  lock->quorum - ballot->grants);
+	if (rest_ms >= LOOK_MS)
+		return look_ms;
+	if (ahead > STAGGER_MOST)
+		ahead = STAGGER_MOST;
+	return clock_earlier(look_ms, now + rest_ms + 2 + ahead * STAGGER_MS +
+				      rand() % STAGGER_MS);
+}
+
+/* Who does not wait is not told BUSY because others tried at the same moment. */
+static enum outcome try_soon(struct redlock *lock, const struct request *request,
+			     struct ballot *ballot, struct grant *grant, struct error *err)
+{
+	enum outcome outcome = try_once(lock, request, false, ballot, grant, err);
+
+	for (int i = 0; i < SPLIT_TRIES && outcome == OUTCOME_BUSY && !request->queue &&
+	     is_split(lock, ballot); i++) {
+		if (!nap(lock, split_pause(lock))) {
+			error_set(err, ERROR_CANCELLED, 0, "cancelled");
+			return OUTCOME_ERROR;
+		}
+		outcome = try_once(lock, request, false, ballot, grant, err);
+	}
+	return outcome;
+}
+
+/* Nobody has the lock, but too many nodes were restarted, and whoever does not wait is told so. */
+static enum outcome say_young(const struct redlock *lock, const struct ballot *ballot,
+			      struct error *err)
+{
+	const int64_t rest_ms = young_for(lock, ballot);
+
+	if (rest_ms == INT64_MAX)
+		error_set(err, ERROR_REFUSED, 0, "no majority: %d of %d nodes do not tell by INFO "
+			  "how long they have been up, and do not vote",
+			  ballot->grants - ballot->voters, lock->count);
+	else
+		error_set(err, ERROR_UNAVAILABLE, 0, "no majority: %d of %d nodes were started "
+			  "less than a TTL ago and may have forgotten the lock; enough of them "
+			  "vote in %" PRId64 " s", ballot->grants - ballot->voters, lock->count,
+			  rest_ms / 1000 + 1);
+	return OUTCOME_ERROR;
+}
+
+static int admit(const struct request *request, struct error *err)
+{
+	if (request->mode == HOLD_SHARED)
+		error_set(err, ERROR_USAGE, 0, "redlock: has no shared holds; redis:, zookeeper: "
+			  "and mysql: have");
+	else if (request->mode == HOLD_SLOT)
+		error_set(err, ERROR_USAGE, 0, "redlock: has no --slots; redis:, zookeeper: and "
+			  "mysql: have");
+	else
+		return 0;
+	return -1;
+}
+
+enum outcome redlock_acquire(struct backend *backend, const struct request *request,
+			     struct grant *grant, struct error *err)
+{
+	struct redlock *lock = redlock_from_backend(backend);
+	const bool in_line = redlock_listens(lock);
+	struct ballot ballot = { 0 };
+	enum outcome outcome;
+
+	if (admit(request, err))
+		return OUTCOME_ERROR;
+	redlock_name(lock, request->name);
+	redlock_look_up(lock);
+	/* Most locks are free: tries once before subscribing, unless this token is in line. */
+	outcome = in_line ? try_once(lock, request, true, &ballot, grant, err)
+			  : try_soon(lock, request, &ballot, grant, err);
+	if (outcome == OUTCOME_BUSY && request->queue) {
+		/* A waiter in line whose channel has no listener counts as dead. */
+		if (redlock_listen(lock, request->token, err))
+			return OUTCOME_ERROR;
+		if (!in_line)
+			outcome = try_once(lock, request, true, &ballot, grant, err);
+	}
+	if (outcome == OUTCOME_HELD)
+		redlock_stop_listening(lock);
+	if (outcome == OUTCOME_BUSY && !request->queue && ballot.grants >= lock->quorum)
+		return say_young(lock, &ballot, err);
+	if (outcome == OUTCOME_BUSY) {
+		grant->holder = ballot.holder;
+		grant->age_ms = ballot.age_ms;
+		grant->ahead = ballot.ahead;
+		grant->retry_ms = next_look(lock, &ballot);
+	}
+	return outcome;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/* Holding and releasing: see backend.c for the whole of it. */
+#include <hiredis/hiredis.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "lock/hold_mode.h"
+#include "lock/lease.h"
+#include "lock/token.h"
+#include "round.h"
+#include "validity.h"
+
+/* How the nodes that answered see a hold. */
+struct standing {
+	int held, lost;
+	const redisReply *best;		/* of those that hold: the one with the greatest fence */
+	uint64_t fence;
+	int64_t ttl_ms;			/* the shortest that a node has given; 0: without end */
+};
+
+/* Prepares a call that is not the first one about this lock. */
+static struct redlock *begin(struct backend *backend, const struct request *request)
+{
+	struct redlock *lock = redlock_from_backend(backend);
+
+	redlock_name(lock, request->name);
+	redlock_look_up(lock);
+	return lock;
+}
+
+/*
+ * HELD: a majority has the hold. LOST: so many have lost it that the others are no majority,
+ * however they answer. ERROR with *err: too few have answered.
+ */
+static enum outcome judge(const struct redlock *lock, int held, int lost, struct error *err)
+{
+	if (held >= lock->quorum)
+		return OUTCOME_HELD;
+	if (lost > lock->count - lock->quorum) {
+		error_set(err, ERROR_REFUSED, 0, "%d of %d nodes do not have it any more", lost,
+			  lock->count);
+		return OUTCOME_LOST;
+	}
+	redlock_no_majority(lock, held + lost, err);
+	return OUTCOME_ERROR;
+}
+
+static void odd(struct redlock_node *node)
+{
+	node->state = NODE_FAILED;
+	error_set(&node->error, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
+		  node->address.label);
+}
+
+/* A node has the hold, for ttl_ms. The lease is what all of them have given at least. */
+static void note_held(struct standing *standing, int64_t ttl_ms)
+{
+	standing->held++;
+	if (!standing->ttl_ms || (ttl_ms && ttl_ms < standing->ttl_ms))
+		standing->ttl_ms = ttl_ms;
+}
+
+/* ---- renewing ---- */
+
+/* {1, ttl, fence, since, count, text}, {0} or {2}: see renew.lua. False: none of them. */
+static bool read_renewed(const redisReply *reply, struct standing *standing, bool *empty)
+{
+	redisReply *const *e = reply->element;
+	uint64_t fence;
+
+	*empty = false;
+	if (redis_has_shape(reply, "iissss") && e[0]->integer == 1) {
+		fence = strtoull(e[2]->str, NULL, 10);
+		note_held(standing, e[1]->integer);
+		if (!standing->best || fence > standing->fence) {
+			standing->best = reply;
+			standing->fence = fence;
+		}
+		return true;
+	}
+	if (!redis_has_shape(reply, "i") || e[0]->integer == 1)
+		return false;
+	standing->lost++;
+	*empty = e[0]->integer == 0;
+	return true;
+}
+
+/* Counts the answers. Returns a bit for each node where nobody has the lock. */
+static unsigned count_renewed(struct redlock *lock, struct standing *standing)
+{
+	unsigned nodes = 0;
+	bool empty;
+
+	*standing = (struct standing){ .held = 0 };
+	for (int i = 0; i < lock->count; i++) {
+		if (lock->nodes[i].state != NODE_ANSWERED)
+			continue;
+		if (!read_renewed(lock->nodes[i].reply, standing, &empty))
+			odd(&lock->nodes[i]);
+		else if (empty)
+			nodes |= 1u << i;
+	}
+	return nodes;
+}
+
+/* Sets the lock again on the nodes that have lost it, while a majority has it for certain. */
+static void restore(struct redlock *lock, const struct request *request,
+		    const struct standing *standing, unsigned empty)
+{
+	redisReply *const *e = standing->best->element;
+	char ttl[REDIS_DIGITS_SIZE];
+	char *number = memory_copy(e[2]->str), *since = memory_copy(e[3]->str);
+	char *count = memory_copy(e[4]->str), *text = memory_copy(e[5]->str);
+	const struct redlock_call call = {
+		.script = &redlock_script_restore, .token = request->token, .nodes = empty,
+		.arguments = { redis_digits(standing->ttl_ms, ttl), number, since, count, text,
+			       NULL },
+		.takes = true,
+	};
+	struct error ignored;
+
+	redlock_round(lock, &call, &ignored);
+	free(number);
+	free(since);
+	free(count);
+	free(text);
+}
+
+/* Notes the lease that a majority has given for a request of sent_ms. ttl_ms 0: it has no end. */
+static void note_lease(struct redlock *lock, int64_t sent_ms, int64_t ttl_ms, struct grant *grant)
+{
+	grant->sent_ms = sent_ms;
+	grant->ttl_ms = ttl_ms;
+	lock->lease_end_ms = ttl_ms ? lease_end(sent_ms, ttl_ms) : CLOCK_NEVER;
+}
+
+static enum outcome too_late(struct error *err)
+{
+	error_set(err, ERROR_UNAVAILABLE, 0,
+		  "the nodes answered so late that nothing of the TTL was left");
+	return OUTCOME_ERROR;
+}
+
+enum outcome redlock_renew(struct backend *backend, const struct request *request,
+			   struct grant *grant, struct error *err)
+{
+	struct redlock *lock = begin(backend, request);
+	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE];
+	const struct redlock_call call = {
+		.script = &redlock_script_renew, .token = request->token,
+		.arguments = { redis_digits(request->ttl_ms, ttl),
+			       redis_digits(BACKEND_TTL_MS, usual), NULL },
+		.least = lock->quorum,
+	};
+	const int64_t sent_ms = clock_boot_ms();
+	struct standing standing;
+	enum outcome outcome;
+	unsigned empty;
+
+	if (redlock_round(lock, &call, err))
+		return OUTCOME_ERROR;
+	empty = count_renewed(lock, &standing);
+	outcome = judge(lock, standing.held, standing.lost, err);
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (standing.ttl_ms &&
+	    redlock_validity(standing.ttl_ms, clock_boot_ms() - sent_ms) <= 0)
+		return too_late(err);
+	note_lease(lock, sent_ms, standing.ttl_ms, grant);
+	if (empty && standing.ttl_ms)
+		restore(lock, request, &standing, empty);
+	return OUTCOME_HELD;
+}
+
+/* ---- verifying, and one more acquisition ---- */
+
+/* Counts answers that are a mode: 'x', or '' for none. */
+static void read_verified(const struct redlock *lock, struct standing *standing)
+{
+	*standing = (struct standing){ .held = 0 };
+	for (int i = 0; i < lock->count; i++) {
+		const struct redlock_node *node = &lock->nodes[i];
+
+		if (node->state != NODE_ANSWERED || !redis_is_text(node->reply))
+			continue;
+		standing->held += node->reply->str[0] == 'x';
+		standing->lost += node->reply->str[0] != 'x';
+	}
+}
+
+static bool is_verified(const struct redlock *lock, const void *state)
+{
+	struct standing standing;
+
+	(void)state;
+	read_verified(lock, &standing);
+	return standing.held >= lock->quorum || standing.lost > lock->count - lock->quorum;
+}
+
+enum outcome redlock_verify(struct backend *backend, const struct request *request,
+			    struct error *err)
+{
+	struct redlock *lock = begin(backend, request);
+	const struct redlock_call call = {
+		.script = &redlock_script_verify, .token = request->token,
+		.arguments = { NULL }, .least = lock->quorum, .decided = is_verified,
+	};
+	struct standing standing;
+	enum outcome outcome;
+
+	if (redlock_round(lock, &call, err))
+		return OUTCOME_ERROR;
+	read_verified(lock, &standing);
+	outcome = judge(lock, standing.held, standing.lost, err);
+	if (outcome == OUTCOME_HELD)
+		return hold_mode_covers(HOLD_EXCLUSIVE, 0, request, err);
+	return outcome;
+}
+
+/* {1, fence, ttl} or {0, 0, 0}: see again.lua. False: neither. */
+static bool read_again(const redisReply *reply, struct standing *standing)
+{
+	redisReply *const *e = reply->element;
+	uint64_t fence;
+
+	if (!redis_has_shape(reply, "i.i"))
+		return false;
+	if (e[0]->integer != 1) {
+		standing->lost++;
+		return true;
+	}
+	fence = redis_is_text(e[1]) ? strtoull(e[1]->str, NULL, 10) : 0;
+	note_held(standing, e[2]->integer);
+	if (fence > standing->fence)
+		standing->fence = fence;
+	return true;
+}
+
+static void count_again(struct redlock *lock, struct standing *standing)
+{
+	*standing = (struct standing){ .held = 0 };
+	for (int i = 0; i < lock->count; i++)
+		if (lock->nodes[i].state == NODE_ANSWERED &&
+		    !read_again(lock->nodes[i].reply, standing))
+			odd(&lock->nodes[i]);
+}
+
+enum outcome redlock_again(struct backend *backend, const struct request *request,
+			   struct grant *grant, struct error *err)
+{
+	struct redlock *lock = begin(backend, request);
+	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE], number[TOKEN_SIZE];
+	const struct redlock_call call = {
+		.script = &redlock_script_again, .token = request->token,
+		.arguments = { redis_digits(request->ttl_ms, ttl),
+			       redis_digits(BACKEND_TTL_MS, usual), number, NULL },
+		.least = lock->quorum,
+	};
+	enum outcome outcome = redlock_verify(backend, request, err);
+	struct standing standing;
+	int64_t sent_ms;
+
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (token_make(number, err))
+		return OUTCOME_ERROR;
+	sent_ms = clock_boot_ms();
+	if (redlock_round(lock, &call, err))
+		return OUTCOME_ERROR;
+	count_again(lock, &standing);
+	outcome = judge(lock, standing.held, standing.lost, err);
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (standing.ttl_ms &&
+	    redlock_validity(standing.ttl_ms, clock_boot_ms() - sent_ms) <= 0)
+		return too_late(err);
+	grant->fence = standing.fence;
+	note_lease(lock, sent_ms, standing.ttl_ms, grant);
+	return OUTCOME_HELD;
+}
+
+/* ---- releasing ---- */
+
+/* How many nodes have answered what release.lua returns: 0, 1, 2 or 4. */
+struct release_count {
+	int lost, freed, left, last;
+};
+
+static void count_released(struct redlock *lock, struct release_count *count)
+{
+	*count = (struct release_count){ .lost = 0 };
+	for (int i = 0; i < lock->count; i++) {
+		struct redlock_node *node = &lock->nodes[i];
+		int64_t answer;
+
+		if (node->state != NODE_ANSWERED)
+			continue;
+		node->touched = false;
+		if (!redis_is_integer(node->reply)) {
+			odd(node);
+			continue;
+		}
+		answer = node->reply->integer;
+		/* A release that was sent twice may itself have ended the hold. */
+		if (answer == 0 &&
+		    lease_ended_by_resent(node->resent, clock_boot_ms(), lock->lease_end_ms))
+			answer = 1;
+		count->lost += answer == 0;
+		count->freed += answer == 1;
+		count->left += answer == 2;
+		count->last += answer == 4;
+	}
+}
+
+static int release_once(struct redlock *lock, const struct request *request, const char *how,
+			int64_t keep_ms, const char *number, struct error *err)
+{
+	char keep[REDIS_DIGITS_SIZE];
+	const struct redlock_call call = {
+		.script = &redlock_script_release, .token = request->token,
+		.arguments = { redis_digits(keep_ms, keep), how, number,
+			       request->forget ? "1" : "0", NULL },
+		.least = lock->quorum,
+	};
+
+	return redlock_round(lock, &call, err);
+}
+
+/* The majority decides what became of the hold; nodes that were left behind follow it. */
+static enum outcome end_release(struct redlock *lock, const struct request *request,
+				const struct release_count *count, struct error *err)
+{
+	const int held = count->freed + count->left + count->last;
+	struct error ignored;
+	enum outcome outcome = judge(lock, held, count->lost, err);
+
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (count->left > count->freed && count->left >= count->last)
+		return OUTCOME_BUSY;
+	if (count->freed >= count->last && count->left)
+		release_once(lock, request, "1", 0, "0", &ignored);
+	return OUTCOME_HELD;
+}
+
+enum outcome redlock_release(struct backend *backend, const struct request *request,
+			     enum release how, int64_t keep_ms, struct error *err)
+{
+	struct redlock *lock = begin(backend, request);
+	static const char *const hows[] = {
+		[RELEASE_ALL] = "1", [RELEASE_ONE] = "0", [RELEASE_COUNTED] = "2"
+	};
+	char number[TOKEN_SIZE] = "0";
+	struct release_count count;
+
+	if (how != RELEASE_ALL && token_make(number, err))
+		return OUTCOME_ERROR;
+	/* From here on no release need wake this waiter. */
+	redlock_stop_listening(lock);
+	if (release_once(lock, request, hows[how], keep_ms, number, err))
+		return OUTCOME_ERROR;
+	count_released(lock, &count);
+	return end_release(lock, request, &count, err);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/* What the nodes say unasked: messages to a waiter, late answers, the end of a connection. */
+#include <hiredis/hiredis.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "round.h"
+
+/*
+ * After the message of one node, how long to wait for those of a majority: the nodes learn of a
+ * release at almost the same time, and a try before the last of a majority has would fail.
+ */
+#define GATHER_MS 5
+/* A holder looks so long after a connection has ended: the node may be back without the lock. */
+#define HEAL_MS 500
+
+static int count_listening(const struct redlock *lock)
+{
+	int count = 0;
+
+	for (int i = 0; i < lock->count; i++)
+		count += redis_conn_is_open(&lock->nodes[i].wake);
+	return count;
+}
+
+bool redlock_listens(const struct redlock *lock)
+{
+	return count_listening(lock) > 0;
+}
+
+void redlock_stop_listening(struct redlock *lock)
+{
+	for (int i = 0; i < lock->count; i++)
+		redis_conn_close(&lock->nodes[i].wake);
+}
+
+int redlock_listen(struct redlock *lock, const char *who, struct error *err)
+{
+	char *channel = memory_format("%s%s", lock->keys[KEY_CHANNEL], who);
+	const char *const command[] = { "SUBSCRIBE", channel, NULL };
+	struct redlock_call call = { .command = command, .wake = true, .least = lock->quorum };
+	int failed = 0;
+
+	for (int i = 0; i < lock->count; i++)
+		if (!redis_conn_is_open(&lock->nodes[i].wake))
+			call.nodes |= 1u << i;
+	call.least -= count_listening(lock);
+	if (call.nodes)
+		failed = redlock_round(lock, &call, err);
+	free(channel);
+	for (int i = 0; i < lock->count; i++)
+		if (call.nodes & 1u << i && lock->nodes[i].state != NODE_ANSWERED)
+			redis_conn_close(&lock->nodes[i].wake);
+	if (failed)
+		return -1;
+	if (count_listening(lock) >= lock->quorum)
+		return 0;
+	redlock_no_majority(lock, count_listening(lock), err);
+	return -1;
+}
+
+/*
+ * One descriptor that is readable when one of several is. The set is made anew each time: a
+ * connection may have been closed and another one opened with the same number.
+ */
+int redlock_event_fd(struct backend *backend)
+{
+	struct redlock *lock = redlock_from_backend(backend);
+	const bool listens = redlock_listens(lock);
+	struct epoll_event input = { .events = EPOLLIN };
+	const struct redis_conn *conn;
+
+	if (lock->epoll_fd >= 0)
+		close(lock->epoll_fd);
+	lock->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	for (int i = 0; i < lock->count && lock->epoll_fd >= 0; i++) {
+		conn = listens ? &lock->nodes[i].wake : &lock->nodes[i].main;
+		if (redis_conn_is_open(conn))
+			epoll_ctl(lock->epoll_fd, EPOLL_CTL_ADD, conn->fd, &input);
+	}
+	return lock->epoll_fd;
+}
+
+/* Returns when to try because of what a node has said. */
+static int64_t read_messages(struct redlock_node *node)
+{
+	int64_t next_ms = CLOCK_NEVER, delay_ms;
+	redisReply *reply;
+
+	while (redis_conn_poll(&node->wake, &reply) > 0) {
+		if (redis_has_shape(reply, "..s")) {
+			delay_ms = strtoll(reply->element[2]->str, NULL, 10);
+			if (delay_ms <= 0)
+				node->woken = true;
+			else if (delay_ms <= 10000)
+				next_ms = clock_earlier(next_ms, clock_boot_ms() + delay_ms);
+		}
+		freeReplyObject(reply);
+	}
+	return next_ms;
+}
+
+static int64_t hear(struct redlock *lock)
+{
+	int64_t next_ms = CLOCK_NEVER;
+	int woken = 0;
+
+	for (int i = 0; i < lock->count; i++) {
+		struct redlock_node *node = &lock->nodes[i];
+
+		if (redis_conn_is_open(&node->wake))
+			next_ms = clock_earlier(next_ms, read_messages(node));
+		woken += node->woken;
+	}
+	if (woken >= lock->quorum || count_listening(lock) < lock->quorum)
+		return 0;
+	return woken ? clock_earlier(next_ms, clock_boot_ms() + GATHER_MS) : next_ms;
+}
+
+/* Drops late answers, and notices connections that have ended. */
+static int64_t drain(struct redlock *lock)
+{
+	int64_t next_ms = CLOCK_NEVER;
+	struct error ignored;
+	redisReply *reply;
+
+	for (int i = 0; i < lock->count; i++) {
+		struct redlock_node *node = &lock->nodes[i];
+
+		if (!redis_conn_is_open(&node->main) ||
+		    !redlock_node_step(node, &node->main, true, &reply, &ignored))
+			continue;
+		/* An answer that nothing was asked for is as good as an end. */
+		if (reply)
+			freeReplyObject(reply);
+		redlock_node_close(node);
+		next_ms = clock_boot_ms() + HEAL_MS;
+	}
+	return next_ms;
+}
+
+int64_t redlock_event(struct backend *backend)
+{
+	struct redlock *lock = redlock_from_backend(backend);
+
+	return redlock_listens(lock) ? hear(lock) : drain(lock);
+}

@@ -1,0 +1,41 @@
+-- ARGV: channel, token, ttl (ms), fence (the client's clock, us), text of the holder, place (us,
+-- when the waiter came; 0: do not stand in line).
+-- Returns {1, fence} when this node has the lock for the token. Else {0, pttl, digest of the
+-- holder's token, waiters ahead, text of the holder, since when it holds (ms ago)}.
+local ttl, clock, text, place = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
+look()
+if not owner or (owner == token and not set) then
+  local number = owner and note_of(token)
+  if not number then
+    local last = tonumber(redis.call('GET', fence) or '0') or 0
+    number = raise(math.max(last + 1, clock))
+    redis.call('DEL', holders)
+    set_note(token, number, digits(now_us()), '1', text)
+  end
+  leave(token)
+  -- The lock is taken last, so that a missing permission shows before anything is taken.
+  put(token, 'x', ttl)
+  return {1, number}
+end
+local ahead = -1
+if place ~= '0' then
+  redis.call('HSET', waiters, token, table.concat({place, 'x', '0', '0', text}, ' '))
+  redis.call('ZADD', queue, place, token)
+  redis.call('PEXPIRE', queue, QUEUE)
+  redis.call('PEXPIRE', waiters, QUEUE)
+  -- The dead lose their place. Who is alive, and has only lost a connection, comes back to its own.
+  local line = redis.call('ZRANGE', queue, 0, redis.call('ZRANK', queue, token))
+  table.remove(line)
+  local alive = {}
+  for _, first in ipairs(living(line)) do alive[first] = true end
+  for _, first in ipairs(line) do
+    if not alive[first] then leave(first) end
+  end
+  ahead = redis.call('ZRANK', queue, token)
+end
+local who = owner
+if set then who = redis.call('ZRANGE', lock, 0, 0)[1] end
+local _, since, _, holder = note_of(who)
+local age = -1
+if since then age = math.floor((now_us() - tonumber(since)) / 1000) end
+return {0, redis.call('PTTL', lock), redis.sha1hex(who), ahead, holder or '', age}

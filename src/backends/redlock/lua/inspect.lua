@@ -1,0 +1,25 @@
+-- ARGV: channel, token (unused), break ('1': takes the lock away from its holder).
+-- Returns {fence, digest of the holder's token ('': nobody holds the lock here), text, fence of the
+-- hold, age, expires, count, waiters}. A waiter is {digest of its token, text, waiting}. Times are
+-- in ms; -1: there is none.
+look()
+local function ms_since(us)
+  return math.floor((now_us() - tonumber(us)) / 1000)
+end
+local waits = {}
+for _, who in ipairs(living(redis.call('ZRANGE', queue, 0, -1))) do
+  local place, _, _, _, text = waiter(who)
+  if place then table.insert(waits, {redis.sha1hex(who), text, ms_since(place)}) end
+end
+local last = redis.call('GET', fence) or '0'
+if not owner then return {last, '', '', '0', -1, -1, 1, waits} end
+local who = owner
+if set then who = redis.call('ZRANGE', lock, 0, 0)[1] end
+local number, since, count, text = note_of(who)
+local view = {last, redis.sha1hex(who), text or '', number or '0', since and ms_since(since) or -1,
+              redis.call('PTTL', lock), tonumber(count or '1'), waits}
+if ARGV[3] == '1' then
+  redis.call('DEL', lock, holders)
+  wake()
+end
+return view

@@ -1,0 +1,37 @@
+-- ARGV: channel, token, keep (ms for which the lock stays taken; 0: none), how ('1': all
+-- acquisitions, '0': one, '2': one, but not the last one, '3': what a try has taken in vain,
+-- without waking anybody or leaving the line), request (see is_counted), forget ('1': the fence
+-- goes, too).
+-- Returns 1 when the lock was held here until now, 2 when acquisitions are left, 4 when only the
+-- last one is left, which stays, 0 when the token held nothing here.
+local keep, how = tonumber(ARGV[3]), ARGV[4]
+look()
+if how ~= '3' then leave(token) end
+if ARGV[6] == '1' then redis.call('DEL', fence) end
+if owner ~= token then
+  if not owner and how ~= '3' then wake() end
+  return 0
+end
+if how == '3' then
+  redis.call('DEL', lock, holders)
+  return 1
+end
+local number, since, count, text = note_of(token)
+if number and how ~= '1' then
+  if is_counted(text, ARGV[5]) then return 2 end
+  if tonumber(count) > 1 then
+    set_note(token, number, since, digits(tonumber(count) - 1), counted(text, ARGV[5]))
+    return 2
+  end
+end
+if how == '2' then return 4 end
+-- The minimum hold, if there is one.
+local min = text and string.match(text, '&min=(%d+)')
+if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(min) - now_ms()) end
+if keep > 0 then
+  put(token, 'x', keep)
+  return 1
+end
+redis.call('DEL', lock, holders)
+wake()
+return 1

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+#include "node.h"
+
+#include <hiredis/hiredis.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/net.h"
+#include "validity.h"
+
+void redlock_node_close(struct redlock_node *node)
+{
+	redis_conn_close(&node->main);
+	/* What nobody has answered may have been carried out up to any of the requests. */
+	if (node->stale > 0)
+		node->touched = true;
+	node->info_due = node->known = false;
+	node->stale = 0;
+}
+
+void redlock_node_finish(struct redlock_node *node)
+{
+	redlock_node_close(node);
+	redis_conn_close(&node->wake);
+	if (node->reply)
+		freeReplyObject(node->reply);
+	redis_address_finish(&node->address);
+}
+
+/* ---- connecting ---- */
+
+static void add_place(struct redlock_node *node, const void *address, socklen_t length)
+{
+	if (node->place_count == REDLOCK_PLACES)
+		return;
+	memcpy(&node->places[node->place_count], address, length);
+	node->lengths[node->place_count++] = length;
+}
+
+static void add_literal(struct redlock_node *node, const char *host)
+{
+	struct sockaddr_storage address;
+	socklen_t length;
+
+	if (net_literal(host, node->address.port, &address, &length))
+		add_place(node, &address, length);
+}
+
+int redlock_node_look_up(struct redlock_node *node, struct error *err)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+					.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG };
+	struct addrinfo *found;
+	char service[8];
+	int failure;
+
+	if (node->place_count)
+		return 0;
+	if (!net_needs_resolver(node->address.host)) {
+		/* What is no address is localhost, which has two. */
+		add_literal(node, node->address.host);
+		if (!node->place_count) {
+			add_literal(node, "127.0.0.1");
+			add_literal(node, "::1");
+		}
+		return 0;
+	}
+	snprintf(service, sizeof(service), "%u", (unsigned)node->address.port);
+	failure = getaddrinfo(node->address.host, service, &hints, &found);
+	if (failure) {
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot resolve: %s",
+			  node->address.label, gai_strerror(failure));
+		return -1;
+	}
+	for (const struct addrinfo *a = found; a; a = a->ai_next)
+		add_place(node, a->ai_addr, a->ai_addrlen);
+	freeaddrinfo(found);
+	return 0;
+}
+
+int redlock_node_connect(struct redlock_node *node, struct redis_conn *conn, struct error *err)
+{
+	static const char *const info[] = { "INFO", "server" };
+	int fd = -1;
+
+	if (redis_conn_is_open(conn))
+		return 0;
+	if (!node->place_count)
+		error_set(err, ERROR_UNAVAILABLE, 0, "cannot resolve");
+	while (fd < 0 && node->tries <= node->place_count && node->place_count) {
+		node->place %= node->place_count;
+		fd = net_connect_begin((const struct sockaddr *)&node->places[node->place],
+				       node->lengths[node->place], err);
+		node->tries++;
+		if (fd < 0)
+			node->place++;
+	}
+	if (fd < 0)
+		return -1;
+	redis_conn_begin(conn, fd, conn == &node->wake);
+	if (conn == &node->main) {
+		redis_conn_send(conn, 2, info);
+		node->info_due = true;
+	}
+	return 0;
+}
+
+/* ---- answers ---- */
+
+/* Copies the value of a line "name:value" of INFO. */
+static void field(const char *info, const char *name, char *buf, size_t size)
+{
+	const char *line = strstr(info, name);
+
+	buf[0] = '\0';
+	if (line && (line == info || line[-1] == '\n'))
+		snprintf(buf, size, "%.*s", (int)strcspn(line + strlen(name), "\r\n"),
+			 line + strlen(name));
+}
+
+static void read_info(struct redlock_node *node, const redisReply *reply)
+{
+	char uptime[24];
+
+	node->info_due = false;
+	if (!redis_is_text(reply))
+		return;
+	field(reply->str, "uptime_in_seconds:", uptime, sizeof(uptime));
+	field(reply->str, "run_id:", node->run_id, sizeof(node->run_id));
+	if (!uptime[0])
+		return;
+	node->age_ms = redlock_age(strtoll(uptime, NULL, 10));
+	node->known_ms = clock_boot_ms();
+	node->known = true;
+}
+
+int redlock_node_step(struct redlock_node *node, struct redis_conn *conn, bool readable,
+		      struct redisReply **reply, struct error *err)
+{
+	int state;
+
+	*reply = NULL;
+	while ((state = redis_conn_step(conn, readable, reply, err)) > 0) {
+		if (conn == &node->wake)
+			break;
+		if (node->info_due)
+			read_info(node, *reply);
+		else if (node->stale > 0)
+			node->stale--;
+		else
+			break;
+		freeReplyObject(*reply);
+		*reply = NULL;
+	}
+	return state;
+}
+
+int64_t redlock_node_age(const struct redlock_node *node)
+{
+	return node->known ? node->age_ms + clock_boot_ms() - node->known_ms : -1;
+}

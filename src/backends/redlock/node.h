@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One of the nodes of a lock, and what is known of it. All that is done here waits for nothing:
+ * round.h polls all nodes at once.
+ *
+ * Answers come in the order of the requests. A request whose answer did not come in its round is
+ * still answered one day, and so the node counts the answers that nobody waits for any more
+ * (stale) and drops them when they come. The connection stays open meanwhile: what is sent later is
+ * carried out behind that request, so that a release removes what a late acquisition has taken.
+ */
+#ifndef DLOCK_REDLOCK_NODE_H
+#define DLOCK_REDLOCK_NODE_H
+
+#include <sys/socket.h>
+
+#include "backends/redis/node.h"
+#include "base/error.h"
+
+/* The addresses of a name that are tried. */
+#define REDLOCK_PLACES 4
+
+enum redlock_state {
+	NODE_UNASKED,
+	NODE_ASKED,		/* no answer yet; after a round: none in time */
+	NODE_ANSWERED,		/* reply is there */
+	NODE_FAILED,		/* error says why */
+};
+
+struct redlock_node {
+	struct redis_address address;
+	struct redis_conn main;		/* requests */
+	struct redis_conn wake;		/* subscribed, while waiting */
+	struct sockaddr_storage places[REDLOCK_PLACES];
+	socklen_t lengths[REDLOCK_PLACES];
+	int place_count, place;		/* 0: the name was not looked up yet */
+	/* The present round, or the last one: */
+	enum redlock_state state;
+	struct redisReply *reply;	/* NODE_ANSWERED */
+	struct error error;
+	bool resent;			/* sent twice, for the connection broke in between */
+	int tries;			/* connections made in this round */
+	size_t length;			/* of the request */
+	bool sent;			/* NODE_ASKED, after the round: the request is under way */
+	/* The main connection: */
+	bool info_due;			/* the answer to INFO comes first */
+	int stale;			/* answers that are dropped when they come */
+	bool known;			/* INFO was answered: the following three are valid */
+	int64_t age_ms;			/* of the server, at known_ms */
+	int64_t known_ms;		/* CLOCK_BOOTTIME */
+	char run_id[41];
+	/* An acquisition may have been carried out there, with no release sent behind. */
+	bool touched;
+	bool woken;			/* a message has come since the last try */
+};
+
+void redlock_node_finish(struct redlock_node *node);
+
+/* Closes the main connection, and forgets what belonged to it. */
+void redlock_node_close(struct redlock_node *node);
+
+/* Looks up the host's name, unless that was done or is not needed. 0, or -1 with *err. */
+int redlock_node_look_up(struct redlock_node *node, struct error *err);
+
+/*
+ * Makes conn, one of the two, begin to connect unless it is open. A main connection begins with a
+ * question for the server's age. A round tries each address once, and the first one twice. 0, or
+ * -1: no address is left to try, and *err is set if something was tried.
+ */
+int redlock_node_connect(struct redlock_node *node, struct redis_conn *conn, struct error *err);
+
+/*
+ * Goes on without waiting. 1 with *reply, an answer that belongs to the last request; 0: not yet;
+ * -1 with *err: the connection has failed, and the caller closes it.
+ */
+int redlock_node_step(struct redlock_node *node, struct redis_conn *conn, bool readable,
+		      struct redisReply **reply, struct error *err);
+
+/* The age of the server, in ms; -1: not known. */
+int64_t redlock_node_age(const struct redlock_node *node);
+
+#endif

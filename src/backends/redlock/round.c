@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT */
+#include "round.h"
+
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+/*
+ * A node that has not answered so many requests is asked for nothing more but a release: it hangs,
+ * and what it would be sent only fills a buffer.
+ */
+#define MOST_STALE 8
+
+static struct redis_conn *conn_of(struct redlock_node *node, const struct redlock_call *call)
+{
+	return call->wake ? &node->wake : &node->main;
+}
+
+/* ---- one node ---- */
+
+/* Puts the request behind what is still to be sent. text: with the script, and not its digest. */
+static void send_request(const struct redlock *lock, struct redlock_node *node,
+			 const struct redlock_call *call, bool text)
+{
+	const char *argv[3 + REDIS_KEYS + 1 + REDLOCK_ARGUMENTS];
+	struct redis_conn *conn = conn_of(node, call);
+	const size_t before = conn->unsent_length;
+	int argc = 0;
+
+	if (call->script) {
+		argv[argc++] = text ? "EVAL" : "EVALSHA";
+		argv[argc++] = text ? call->script->text : call->script->sha1;
+		argv[argc++] = "5";
+		for (int i = 0; i < REDIS_KEYS; i++)
+			argv[argc++] = lock->keys[i];
+		argv[argc++] = call->token;
+		for (int i = 0; call->arguments[i]; i++)
+			argv[argc++] = call->arguments[i];
+	} else {
+		while (call->command[argc]) {
+			argv[argc] = call->command[argc];
+			argc++;
+		}
+	}
+	redis_conn_send(conn, argc, argv);
+	node->length = conn->unsent_length - before;
+}
+
+static void close_conn(struct redlock_node *node, const struct redlock_call *call)
+{
+	if (call->wake)
+		redis_conn_close(&node->wake);
+	else
+		redlock_node_close(node);
+}
+
+/* Connects if there is no connection, and prepares the request. */
+static void ask(const struct redlock *lock, struct redlock_node *node,
+		const struct redlock_call *call)
+{
+	node->state = NODE_FAILED;
+	if (redlock_node_connect(node, conn_of(node, call), &node->error)) {
+		error_prefix(&node->error, "%s", node->address.label);
+		return;
+	}
+	node->state = NODE_ASKED;
+	node->length = 0;
+	/*
+	 * Behind a request that was not answered a script travels as its text, for the answer that
+	 * a server does not know it may never be read.
+	 */
+	if (call->script || call->command)
+		send_request(lock, node, call, node->stale > 0);
+}
+
+static void begin(const struct redlock *lock, struct redlock_node *node,
+		  const struct redlock_call *call)
+{
+	if (node->reply)
+		freeReplyObject(node->reply);
+	node->reply = NULL;
+	node->state = NODE_UNASKED;
+	node->resent = node->sent = false;
+	node->tries = 0;
+	node->error = (struct error){ 0 };
+	if (call->nodes && !(call->nodes & 1u << (node - lock->nodes)))
+		return;
+	if (node->stale >= MOST_STALE && call->script != &redlock_script_release) {
+		node->state = NODE_FAILED;
+		error_set(&node->error, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer",
+			  node->address.label);
+		return;
+	}
+	ask(lock, node, call);
+}
+
+/*
+ * The connection has failed. Over a new one the request is sent once more, for all of them can be
+ * repeated with the same token. An address that cannot be reached is followed by the next one.
+ */
+static void broke(const struct redlock *lock, struct redlock_node *node,
+		  const struct redlock_call *call)
+{
+	const bool refused = node->error.kind == ERROR_REFUSED;
+
+	if (conn_of(node, call)->unsent_length < node->length) {
+		node->resent = true;
+	} else if (node->tries && !refused) {
+		error_set(&node->error, ERROR_UNAVAILABLE, node->error.errnum,
+			  "%s: cannot connect", node->address.label);
+		node->place++;
+	}
+	close_conn(node, call);
+	node->state = NODE_FAILED;
+	if (!refused && node->tries < (node->resent ? 2 : node->place_count))
+		ask(lock, node, call);
+}
+
+/* The answer to this round's request has come. */
+static void answered(const struct redlock *lock, struct redlock_node *node,
+		     const struct redlock_call *call)
+{
+	if (node->reply->type != REDIS_REPLY_ERROR) {
+		node->state = NODE_ANSWERED;
+		return;
+	}
+	if (call->script && !strncmp(node->reply->str, "NOSCRIPT", 8)) {
+		send_request(lock, node, call, true);
+	} else {
+		redis_refusal(&node->address, node->reply->str, &node->error);
+		node->state = NODE_FAILED;
+	}
+	freeReplyObject(node->reply);
+	node->reply = NULL;
+}
+
+/* Goes on with one node, until it must be waited for. */
+static void go_on(const struct redlock *lock, struct redlock_node *node,
+		  const struct redlock_call *call, bool readable)
+{
+	int state;
+
+	while (node->state == NODE_ASKED) {
+		state = redlock_node_step(node, conn_of(node, call), readable, &node->reply,
+					  &node->error);
+		if (call->takes && conn_of(node, call)->unsent_length < node->length)
+			node->touched = true;
+		if (state > 0)
+			answered(lock, node, call);
+		else if (state < 0)
+			broke(lock, node, call);
+		else if (!call->script && !call->command && !node->info_due)
+			node->state = NODE_ANSWERED;
+		else
+			break;
+		readable = false;
+	}
+}
+
+/* The round is over, and the node has not answered. */
+static void leave(struct redlock_node *node, const struct redlock_call *call)
+{
+	struct redis_conn *conn = conn_of(node, call);
+
+	error_set(&node->error, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer",
+		  node->address.label);
+	if (call->wake) {
+		redis_conn_close(conn);
+	} else if (call->script || call->command) {
+		node->sent = conn->unsent_length < node->length;
+		if (node->sent)
+			node->stale++;
+		else
+			conn->unsent_length -= node->length;
+	}
+}
+
+/* ---- all of them ---- */
+
+int redlock_count(const struct redlock *lock, enum redlock_state state)
+{
+	int count = 0;
+
+	for (int i = 0; i < lock->count; i++)
+		count += lock->nodes[i].state == state;
+	return count;
+}
+
+static bool is_over(const struct redlock *lock, const struct redlock_call *call)
+{
+	return !redlock_count(lock, NODE_ASKED) ||
+	       (call->decided && call->decided(lock, call->state));
+}
+
+/* Sleeps until a node can go on. False: cancelled. */
+static bool sleep_until(struct redlock *lock, const struct redlock_call *call, int64_t until_ms)
+{
+	struct pollfd fds[REDLOCK_MOST_NODES + 1];
+	struct redis_conn *conn;
+
+	for (int i = 0; i < lock->count; i++) {
+		conn = conn_of(&lock->nodes[i], call);
+		fds[i].fd = lock->nodes[i].state == NODE_ASKED ? conn->fd : -1;
+		fds[i].events = redis_conn_events(conn);
+		fds[i].revents = 0;
+	}
+	fds[lock->count] = (struct pollfd){ .fd = lock->base.cancel_fd, .events = POLLIN };
+	if (poll(fds, (nfds_t)lock->count + 1, clock_poll_timeout(until_ms)) <= 0)
+		return true;
+	for (int i = 0; i < lock->count; i++)
+		if (fds[i].revents)
+			go_on(lock, &lock->nodes[i], call, fds[i].revents & ~POLLOUT);
+	return !fds[lock->count].revents;
+}
+
+int redlock_round(struct redlock *lock, const struct redlock_call *call, struct error *err)
+{
+	const int64_t start_ms = clock_boot_ms();
+	const int64_t most_ms = start_ms + (call->timeout_ms ? call->timeout_ms
+							     : lock->base.timeout_ms);
+	const int64_t node_ms = clock_earlier(start_ms + lock->node_timeout_ms, most_ms);
+	bool goes_on = true;
+	int64_t until_ms;
+
+	for (int i = 0; i < lock->count; i++)
+		begin(lock, &lock->nodes[i], call);
+	for (int i = 0; i < lock->count; i++)
+		go_on(lock, &lock->nodes[i], call, false);
+	while (goes_on && !is_over(lock, call)) {
+		until_ms = redlock_count(lock, NODE_ANSWERED) < call->least ? most_ms : node_ms;
+		if (clock_boot_ms() >= until_ms)
+			break;
+		goes_on = sleep_until(lock, call, until_ms);
+	}
+	for (int i = 0; i < lock->count; i++)
+		if (lock->nodes[i].state == NODE_ASKED)
+			leave(&lock->nodes[i], call);
+	if (goes_on)
+		return 0;
+	error_set(err, ERROR_CANCELLED, 0, "cancelled");
+	return -1;
+}
+
+void redlock_no_majority(const struct redlock *lock, int answered, struct error *err)
+{
+	const struct redlock_node *why = NULL;
+	int refused = 0;
+
+	for (int i = 0; i < lock->count; i++) {
+		const struct error *error = &lock->nodes[i].error;
+
+		refused += error->kind == ERROR_REFUSED;
+		if (error->kind != ERROR_NONE &&
+		    (!why || (error->kind == ERROR_REFUSED && why->error.kind != ERROR_REFUSED)))
+			why = &lock->nodes[i];
+	}
+	error_set(err, refused > lock->count - lock->quorum ? ERROR_REFUSED : ERROR_UNAVAILABLE, 0,
+		  "no majority: %d of %d nodes can be used, %d are needed%s%.300s", answered,
+		  lock->count, lock->quorum, why ? "; " : "", why ? why->error.message : "");
+}

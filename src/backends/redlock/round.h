@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A round: the same request to all nodes at once, in one poll loop. It ends when the outcome is
+ * decided or when node-timeout is over, so that a node that is dead, cut off or slow costs no more
+ * than that. Only while fewer nodes than a majority have answered does it go on, up to the timeout
+ * of a request: then there is no outcome without them.
+ *
+ * What a node says after the end of a round is dropped when it comes, and is never taken for the
+ * answer to a later request. A request of which nothing has left this process when its round ends
+ * is taken back. All others may be carried out at any time, but before everything that is sent
+ * later.
+ */
+#ifndef DLOCK_REDLOCK_ROUND_H
+#define DLOCK_REDLOCK_ROUND_H
+
+#include "redlock.h"
+
+#define REDLOCK_ARGUMENTS 8
+
+struct redlock_call {
+	const struct script *script;		/* NULL: command */
+	/* Behind channel and token; they end with NULL. */
+	const char *arguments[REDLOCK_ARGUMENTS];
+	const char *token;
+	const char *const *command;		/* ends with NULL; NULL: only to connect */
+	bool wake;				/* over the other connection */
+	unsigned nodes;				/* a bit for each node that is asked; 0: all */
+	int least;				/* so many answers are waited for longer */
+	int64_t timeout_ms;			/* instead of that of a request; 0: that one */
+	bool takes;				/* the lock, so that a release must follow */
+	/* Is the outcome decided? NULL: not before all have answered. */
+	bool (*decided)(const struct redlock *lock, const void *state);
+	const void *state;
+};
+
+/*
+ * Runs a round. Afterwards the state of each node that was asked is NODE_ANSWERED, NODE_FAILED, or
+ * NODE_ASKED when its answer did not come; replies live until the next round. An error reply is a
+ * failure. 0, or -1 with ERROR_CANCELLED.
+ */
+int redlock_round(struct redlock *lock, const struct redlock_call *call, struct error *err);
+
+/* The number of nodes that are in this state after a round. */
+int redlock_count(const struct redlock *lock, enum redlock_state state);
+
+/*
+ * Sets *err after a round in which so many nodes have answered in a way that counts, when that is
+ * no majority: how many did, and what one of the others said.
+ */
+void redlock_no_majority(const struct redlock *lock, int answered, struct error *err);
+
+#endif

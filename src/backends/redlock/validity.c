@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+#include "validity.h"
+
+#include <stdlib.h>
+
+#include "lock/lease.h"
+
+int redlock_quorum(int nodes)
+{
+	return nodes / 2 + 1;
+}
+
+int64_t redlock_validity(int64_t ttl_ms, int64_t elapsed_ms)
+{
+	return lease_end(0, ttl_ms) - elapsed_ms;
+}
+
+int64_t redlock_age(int64_t uptime_s)
+{
+	return uptime_s > 1 ? (uptime_s - 1) * 1000 : 0;
+}
+
+bool redlock_may_vote(int64_t age_ms, int64_t longest_ttl_ms, bool durable)
+{
+	return durable || age_ms >= longest_ttl_ms;
+}
+
+bool redlock_decided(struct redlock_votes votes)
+{
+	const int quorum = redlock_quorum(votes.nodes), spare = votes.nodes - quorum;
+
+	if (votes.granted + votes.busy < quorum)
+		return votes.failed > spare;
+	return votes.trusted >= quorum || votes.busy + votes.failed > spare;
+}
+
+static int compare_rests(const void *a, const void *b)
+{
+	const int64_t *x = a, *y = b;
+
+	/* -1, without end, is the greatest of all. */
+	return ((uint64_t)*x > (uint64_t)*y) - ((uint64_t)*x < (uint64_t)*y);
+}
+
+int64_t redlock_free_in(int64_t rest_ms[], size_t count, int wanted)
+{
+	if (wanted <= 0)
+		return 0;
+	if ((size_t)wanted > count)
+		return INT64_MAX;
+	qsort(rest_ms, count, sizeof(rest_ms[0]), compare_rests);
+	return rest_ms[wanted - 1] < 0 ? INT64_MAX : rest_ms[wanted - 1];
+}

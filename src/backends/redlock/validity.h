@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The arithmetic of Redlock (redis.io, "Distributed locks with Redis"). Times are ms, and passed
+ * in. No I/O.
+ */
+#ifndef DLOCK_REDLOCK_VALIDITY_H
+#define DLOCK_REDLOCK_VALIDITY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How many of so many nodes are a majority. */
+int redlock_quorum(int nodes);
+
+/*
+ * For how long a lock is valid that was asked for elapsed_ms ago with this TTL: the TTL less the
+ * time that has passed since before the first request, less the drift of the nodes' clocks (see
+ * lease_end()). 0 or less: the lock must not be used.
+ */
+int64_t redlock_validity(int64_t ttl_ms, int64_t elapsed_ms);
+
+/*
+ * How old a server is at least whose INFO says that it has been up for so many seconds. The server
+ * subtracts two times that are both cut to whole seconds.
+ */
+int64_t redlock_age(int64_t uptime_s);
+
+/*
+ * May a node of this age vote? A node that was restarted may have forgotten a lock, which has ended
+ * for certain once the node is as old as the longest TTL. durable: it forgets nothing.
+ */
+bool redlock_may_vote(int64_t age_ms, int64_t longest_ttl_ms, bool durable);
+
+/* What is counted in a round of acquisition; a node is counted once. */
+struct redlock_votes {
+	int nodes;
+	int trusted;		/* of nodes that have been up for so long that no TTL matters */
+	int granted;		/* all that have given the lock, with or without a vote */
+	int busy;		/* somebody else has it there */
+	int failed;		/* the node cannot be used */
+};
+
+/*
+ * Is it certain, whatever the others answer, that the lock is had, or that it cannot be had? The
+ * latter takes an answer from a majority, or the certainty that no majority will answer.
+ */
+bool redlock_decided(struct redlock_votes votes);
+
+/*
+ * When so many nodes can be had that are taken now: rest_ms has for how long each of the count
+ * taken nodes stays taken (-1: without end) and is sorted. INT64_MAX: never, as far as is known.
+ */
+int64_t redlock_free_in(int64_t rest_ms[], size_t count, int wanted);
+
+#endif

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# Redlock on five nodes, for suite.bats. Waiters have no order.
+
+FIFO=
+LEASES=1
+LACKS='shared slots'
+# shellcheck source=tests/redlock.bash
+source "${BASH_SOURCE[0]%/*}/../redlock.bash"
+
+setup_file() {
+	redlock_for_file
+}
+
+teardown_file() {
+	redlock_file_end
+}
+
+backend_prepare() {
+	URI=$REDLOCK
+}
+
+backend_nothing_left() {
+	nothing_on_nodes
+}
+
+backend_waiters() {
+	redlock_waiters
+}
+
+backend_wipe() {
+	everywhere flushall
+}

@@ -1,0 +1,524 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# Redlock on five real servers: what a minority of them can do to it, and what a majority. The names
+# of other libraries are those of mistakes that these had.
+
+load helpers
+load redlock
+
+setup_file() {
+	redlock_for_file
+}
+
+teardown_file() {
+	redlock_file_end
+}
+
+prepare() {
+	export DLOCK_BACKEND=$REDLOCK
+}
+
+# A test that fails may leave nodes stopped.
+tidy() {
+	local node
+	for node in 1 2 3 4 5; do
+		kill -CONT "$(<"$NODES/$node/pid")"
+	done
+}
+
+# own_nodes: the test may kill these five
+own_nodes() {
+	private_redlock 5 --appendonly yes --appendfsync always
+	DLOCK_BACKEND=$P_URI
+}
+
+pid_of() {
+	cat "${P_NODES-$NODES}/$1/pid"
+}
+
+freeze() {
+	kill -STOP "$(pid_of "$1")"
+}
+
+thaw() {
+	kill -CONT "$(pid_of "$1")" 2>/dev/null || :
+}
+
+# restart NODE [OPTION VALUE]...: kills a node of this test, and starts it again, on its port
+restart() {
+	local dir=$P_NODES/$1
+	redis_stop "$dir"
+	redis_launch "$dir" "$(<"$dir/port")" "${@:2}"
+	SERVICES+=("$(<"$dir/pid")")
+}
+
+# through_proxies: sets DLOCK_BACKEND to the five nodes, each behind a proxy
+through_proxies() {
+	local node hosts=
+	for node in 1 2 3 4 5; do
+		tool proxy "$(<"$NODES/$node/port")" "$T/ctl.$node"
+		hosts+=${hosts:+,}127.0.0.1:$TOOL_PORT
+	done
+	DLOCK_BACKEND=redlock://$hosts${1-}
+}
+
+# tell COMMAND NODE...: to the proxies of these nodes
+tell() {
+	local node
+	for node in "${@:2}"; do
+		equal "$(echo "$1" | socat -t5 - "UNIX-CONNECT:$T/ctl.$node")" ok "proxy $node: $1"
+	done
+}
+
+# lost: the holder ends with 123, and its command is dead
+lost() {
+	join "$HOLDER" 6
+	equal "$status" 123 "status: $(<"$HOLDER_ERR")"
+	ended "$COMMAND"
+}
+
+# ---- the URI
+
+@test "an even number of nodes, one node, nine, and one that is named twice are refused with the reason" {
+	local hosts
+	for hosts in a,b a,b,c,d a,b,c,d,e,f; do
+		run --separate-stderr -125 "$DLOCK" run -b "redlock://$hosts" "$LOCK" -- true
+		one_line 'no majority when they are split' 'name 3, 5 or 7'
+	done
+	for hosts in a a,b,c,d,e,f,g,h,i; do
+		run --separate-stderr -125 "$DLOCK" run -b "redlock://$hosts" "$LOCK" -- true
+		one_line 'wants 3, 5 or 7 nodes'
+	done
+	for hosts in a,b,A a,b:6379,b localhost,b,127.0.0.1 '[::1],b,[0:0::1]' h:1,h:2,h:1; do
+		run --separate-stderr -125 "$DLOCK" run -b "redlock://$hosts" "$LOCK" -- true
+		one_line 'again, and would have two votes'
+	done
+	run --separate-stderr -125 "$DLOCK" run -b "redlock://a,b,c?node-timeout=0" "$LOCK" -- true
+	one_line 'node-timeout'
+	run --separate-stderr -125 "$DLOCK" run -b "redlock://a,b,c/x" "$LOCK" -- true
+	one_line 'number of a database'
+}
+
+@test "two addresses of one server are found out, and nothing is held" {
+	local one
+	tool proxy "$(<"$NODES/1/port")" "$T/ctl"
+	one=127.0.0.1:$TOOL_PORT,${REDLOCK#redlock://}
+	run --separate-stderr -122 "$DLOCK" run -b "redlock://${one%,*,*,*}" "$LOCK" -- true
+	one_line 'are the same server'
+	nothing_on_nodes
+}
+
+@test "--shared and --slots are refused with the backends that have them" {
+	run --separate-stderr -125 "$DLOCK" run -s "$LOCK" -- true
+	one_line 'no shared holds; redis:'
+	run --separate-stderr -125 "$DLOCK" acquire --slots 2 "$LOCK"
+	one_line 'no --slots; redis:'
+	nothing_on_nodes
+}
+
+@test "three nodes live without one, seven without three" {
+	local node
+	private_redlock 7 --appendonly yes --appendfsync always
+	for node in 1 4 6; do
+		redis_stop "$P_NODES/$node"
+	done
+	run -0 "$DLOCK" run -b "$P_URI" "$LOCK" -- redis-cli -s "$P_NODES/7/sock" exists "$KEY"
+	equal "$output" 1
+	hosts=${P_URI#redlock://}
+	run -0 "$DLOCK" run -b "redlock://${hosts%,*,*,*,*}" "$LOCK" -- redis-cli -s "$P_NODES/3/sock" exists "$KEY"
+	equal "$output" 1
+	redis_stop "$P_NODES/2"
+	run --separate-stderr -122 "$DLOCK" run -b "$P_URI" "$LOCK" -- touch ran
+	one_line 'no majority: 3 of 7 nodes .* 4 are needed; redis 127.0.0.1:.*cannot connect'
+	[[ ! -e ran ]]
+	for node in 3 5 7; do
+		equal "$(at "$node" exists "$KEY")" 0 "left on node $node"
+	done
+}
+
+# ---- what is stored, and other programs
+
+@test "the lock is a string on each node: the token, with the TTL; all else expires, too" {
+	local node key
+	hold -t 20s --
+	wait_until 2 votes "$TOKEN" 5
+	for node in 1 2 3 4 5; do
+		between "$(at "$node" pttl "$KEY")" 1 20000
+		at "$node" --scan | grep -F -- "$LOCK" | while read -r key; do
+			between "$(at "$node" pttl "$key")" 1 $((1000 * 86400 * 31)) "TTL of $key"
+		done
+	done
+	release
+	nothing_on_nodes
+}
+
+@test "a foreign SET NX PX on a majority excludes, on a minority it does not and stays" {
+	local node uri="$REDLOCK?prefix="
+	for node in 1 3 5; do
+		equal "$(at "$node" set "$LOCK" theirs nx px 60000)" OK
+	done
+	run --separate-stderr -124 "$DLOCK" run -n -b "$uri" "$LOCK" -- true
+	one_line 'held by another client'
+	# what it took on the others is gone
+	equal "$(everywhere get "$LOCK" | sort | uniq -c | tr -s ' \n' ' ')" " 2 3 theirs "
+	at 5 del "$LOCK"
+	run -0 "$DLOCK" run -n -b "$uri" "$LOCK" -- true
+	equal "$(everywhere get "$LOCK" | grep -c theirs)" 2
+	at 1 del "$LOCK"
+	at 3 del "$LOCK"
+	run -0 "$DLOCK" run -b "$uri" "$LOCK" -- redis-cli -s "$NODES/1/sock" set "$LOCK" theirs nx px 60000
+	equal "$output" ""
+}
+
+# ---- a minority
+
+@test "two nodes killed, before and while it is held: it is held, excludes, and is released" {
+	own_nodes
+	redis_stop "$P_NODES/2"
+	hold -t 1500ms --
+	redis_stop "$P_NODES/4"
+	holds_for 2500 alive "$COMMAND"
+	is_held
+	votes "$TOKEN" 3
+	run -1 "$DLOCK" status "$LOCK"
+	"$DLOCK" verify "$LOCK" "$TOKEN"
+	release
+	is_free
+	local node
+	for node in 1 3 5; do
+		equal "$(at "$node" --scan | grep -v '}:fence$')" "" "left on node $node"
+	done
+}
+
+@test "redsync's extension waits for a node without limit: two frozen nodes cost node-timeout" {
+	freeze 1
+	freeze 5
+	timed "$DLOCK" run -n "$LOCK" -- true
+	equal "$status" 0 "status: $stderr"
+	between "$MS" 0 900
+	hold -t 1s --
+	holds_for 2500 alive "$COMMAND"
+	is_held
+	release
+	thaw 1
+	thaw 5
+	wait_until 3 nothing_on_nodes
+}
+
+@test "an acquisition that a frozen node carries out late is removed behind it" {
+	local fence
+	freeze 5
+	hold --
+	kill -TERM "$COMMAND"
+	join "$HOLDER"
+	equal "$(at 1 exists "$KEY")" 0
+	thaw 5
+	wait_until 3 nothing_on_nodes
+	# it was carried out: the fence is there
+	fence=$(at 5 get "{$KEY}:fence")
+	equal "$fence" "$FENCE" "fence on the late node"
+}
+
+@test "a try in vain is removed from a frozen node, too" {
+	local node
+	for node in 1 2 3; do
+		at "$node" set "$KEY" theirs px 60000
+	done
+	freeze 5
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	equal "$(at 4 exists "$KEY")" 0
+	thaw 5
+	wait_until 3 node_has_fence 5
+	equal "$(at 5 exists "$KEY")" 0
+	for node in 1 2 3; do
+		at "$node" del "$KEY"
+	done
+}
+
+node_has_fence() {
+	[[ $(at "$1" exists "{$KEY}:fence") == 1 ]]
+}
+
+@test "two nodes wiped under a running command: it excludes, and a renewal sets the lock again" {
+	hold -t 1500ms --
+	wait_until 2 votes "$TOKEN" 5
+	at 2 flushall
+	at 3 flushall
+	is_held
+	wait_until 3 votes "$TOKEN" 5
+	(($(at 2 get "{$KEY}:fence") >= FENCE))
+	at 4 flushall
+	at 5 flushall
+	is_held
+	wait_until 3 votes "$TOKEN" 5
+	alive "$COMMAND"
+	release
+	wait_until 2 nothing_on_nodes
+}
+
+@test "two nodes restarted without their data: the lock is set again, long before a third of the TTL" {
+	own_nodes
+	hold -t 30s --
+	wait_until 2 votes "$TOKEN" 5
+	rm -r "$P_NODES/1/appendonlydir" "$P_NODES/4/appendonlydir"
+	restart 1 --save ''
+	restart 4 --save ''
+	wait_until 4 votes "$TOKEN" 5
+	is_held
+	release
+	wait_until 2 nothing_on_nodes
+}
+
+@test "a renewal never takes a node where somebody else has the lock" {
+	hold -t 1s --
+	wait_until 2 votes "$TOKEN" 5
+	at 2 set "$KEY" theirs px 60000
+	at 3 set "$KEY" theirs px 60000
+	holds_for 1500 votes "$TOKEN" 3
+	votes theirs 2
+	release
+	votes theirs 2
+	at 2 del "$KEY"
+	at 3 del "$KEY"
+	wait_until 2 nothing_on_nodes
+}
+
+@test "the clocks of two nodes jump by a day, forward or back, under a command and a waiter" {
+	local node jump
+	faketime_preload
+	P_NODES=$T/faked
+	HOSTS=
+	for node in 1 2 3; do
+		printf '#!/bin/sh\nexport FAKETIME_TIMESTAMP_FILE=%s FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
+			export LD_PRELOAD="libc_malloc_debug.so.0:%s"\nexec redis-server "$@"\n' "$T/clock.$node" "$PRELOAD" >server
+		chmod +x server
+		echo +0 >"clock.$node"
+		REDIS_SERVER=$T/server redis_start "$P_NODES/$node" --appendonly yes --appendfsync always
+		SERVICES+=("$(<"$P_NODES/$node/pid")")
+		HOSTS+=${HOSTS:+,}127.0.0.1:$(<"$P_NODES/$node/port")
+	done
+	DLOCK_BACKEND=redlock://$HOSTS
+	for jump in +86400 -86400; do
+		hold -t 1500ms --
+		wait_until 2 votes "$TOKEN" 3
+		echo "$jump" >"clock.2"
+		is_held
+		holds_for 1000 alive "$COMMAND"
+		is_held
+		last=$FENCE
+		release
+		echo +0 >"clock.2"
+		hold -n -t 2s --
+		((FENCE > last)) || fail "fence $FENCE after $last"
+		release
+	done
+}
+
+# ---- a majority
+
+@test "Redisson ignores the result of its extension: a majority wiped ends the command, and is not set again" {
+	local node
+	hold -t 3s --
+	wait_until 2 votes "$TOKEN" 5
+	for node in 1 2 3; do
+		at "$node" flushall
+	done
+	lost
+	has_line "$HOLDER_ERR" "^dlock: $LOCK: .*lost"
+	has_line "$HOLDER_ERR" '3 of 5 nodes do not have it any more'
+	wait_until 2 nothing_on_nodes
+}
+
+@test "pottery's extension ignores the time it took: one that comes too late extends nothing" {
+	through_proxies
+	hold -t 2s -- "$TOOLS/witness" -i -l "$T/log"
+	wait_until 5 has_line log alive
+	now
+	local start=$NOW
+	tell 'hold 1800' 1 2 3
+	lost
+	between $((NOW - start)) 0 2000
+	now
+	between $((NOW - start)) 0 3500 "ms until it was dead"
+	tell pass 1 2 3
+	wait_until 4 nothing_on_nodes
+}
+
+@test "node redlock never checks that validity is left: an acquisition longer than its TTL is none" {
+	through_proxies '?timeout=5s&node-timeout=3s'
+	tell 'hold 1100' 1 2 3 4 5
+	run --separate-stderr -122 "$DLOCK" run -n -t 1s "$LOCK" -- touch ran
+	one_line 'nothing of the TTL was left'
+	[[ ! -e ran ]]
+	tell pass 1 2 3 4 5
+	wait_until 3 nothing_on_nodes
+}
+
+@test "node redlock measures by the wall clock: one that jumps changes nothing" {
+	faketime_preload
+	export FAKETIME_TIMESTAMP_FILE=$T/clock FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
+	local jump
+	for jump in +100000 -100000; do
+		echo +0 >clock
+		LD_PRELOAD=$PRELOAD hold -t 1s -- env -u LD_PRELOAD sleep 300
+		echo "$jump" >clock
+		holds_for 1500 alive "$COMMAND"
+		is_held
+		release
+	done
+}
+
+@test "a majority frozen: the command is dead before its lease ends, and the waiter has lost but time" {
+	local node
+	hold -t 2s -- "$TOOLS/witness" -i -l "$T/log"
+	wait_until 5 has_line log alive
+	contend "$COMMAND"
+	for node in 1 2 3; do
+		freeze "$node"
+	done
+	lost
+	for node in 1 2 3; do
+		thaw "$node"
+	done
+	met_nobody 12
+	wait_until 3 nothing_on_nodes
+}
+
+@test "a majority dead: 122 at once with the reason; a waiter goes on when it is back" {
+	local node
+	own_nodes
+	hold --
+	start "$DLOCK" run "$LOCK" -- echo mine
+	local waiter=$PID out=$OUT
+	wait_until 5 one_waits
+	for node in 2 3 4; do
+		redis_stop "$P_NODES/$node"
+	done
+	timed "$DLOCK" run -n "$LOCK" -- true
+	equal "$status" 122
+	between "$MS" 0 1500
+	one_line 'no majority: 2 of 5 nodes'
+	for node in 2 3 4; do
+		restart "$node" --appendonly yes --appendfsync always
+	done
+	alive "$waiter" "$COMMAND"
+	release
+	join "$waiter" 10
+	equal "$status $(<"$out")" "0 mine"
+	wait_until 2 nothing_on_nodes
+}
+
+one_waits() {
+	[[ $(redlock_waiters) == 1 ]]
+}
+
+# ---- restarts
+
+@test "nodes that were restarted within the TTL do not vote, unless their disk has all" {
+	private_redlock 3 --save ''
+	DLOCK_BACKEND=$P_URI
+	# as after the start of all: nobody can know what they have forgotten
+	run --separate-stderr -122 "$DLOCK" run -n -t 30s "$LOCK" -- touch ran
+	one_line '3 of 3 nodes were started less than a TTL ago' 'vote in [0-9]+ s'
+	[[ ! -e ran ]]
+	# who waits gets it once they are old enough
+	timed "$DLOCK" run -w 20s -t 2s "$LOCK" -- true
+	equal "$status" 0
+	between "$MS" 0 5500
+	TOKEN=$("$DLOCK" acquire -t 3s "$LOCK")
+	restart 1 --save ''
+	restart 2 --save ''
+	# A majority has forgotten the lock, and yet it is not given to somebody else.
+	run --separate-stderr -122 "$DLOCK" run -n -t 3s "$LOCK" -- touch ran
+	one_line 'started less than a TTL ago'
+	# not even for a shorter TTL than that of the lock, which the third node tells
+	run --separate-stderr -122 "$DLOCK" run -n -t 1s "$LOCK" -- touch ran
+	[[ ! -e ran ]]
+	run -0 "$DLOCK" run -w 20s -t 3s "$LOCK" -- true
+}
+
+@test "nodes with their data on disk vote as soon as they are restarted" {
+	private_redlock 3 --appendonly yes --appendfsync always
+	DLOCK_BACKEND=$P_URI
+	hold -t 10s --
+	restart 1 --appendonly yes --appendfsync always
+	restart 2 --appendonly yes --appendfsync always
+	is_held
+	release
+	is_free
+}
+
+# ---- fences
+
+@test "fences grow when any two nodes are wiped in between, whatever the clocks say" {
+	local pair last=0 fence
+	# far beyond every clock
+	everywhere set "{$KEY}:fence" 9000000000000000
+	for pair in 12 13 14 15 23 24 25 34 35 45; do
+		fence=$("$DLOCK" run "$LOCK" -- sh -c 'echo "$DLOCK_FENCE"')
+		((fence > last && fence > 9000000000000000)) || fail "$fence after $last, before $pair"
+		last=$fence
+		at "${pair:0:1}" flushall
+		at "${pair:1}" flushall
+	done
+}
+
+@test "a majority has the fence before the command starts, also when the nodes disagree" {
+	at 3 set "{$KEY}:fence" 9000000000000000
+	run -0 "$DLOCK" run "$LOCK" -- sh -c 'echo "$DLOCK_FENCE"; for node in 1 2 3 4 5; do
+		redis-cli -s "$0/$node/sock" get "{dlock:$DLOCK_NAME}:fence"; done' "$NODES"
+	equal "${lines[0]}" 9000000000000001
+	between "$(printf '%s\n' "${lines[@]:1}" | grep -cx 9000000000000001)" 3 5 "nodes with the fence"
+}
+
+# ---- many at once
+
+@test "of twelve that do not wait one runs, and the others are told that it is held" {
+	local n all=() codes=
+	for n in {1..12}; do
+		start "$DLOCK" run -n -q "$LOCK" -- sleep 2
+		all+=("$PID")
+	done
+	for n in "${all[@]}"; do
+		join "$n" 20
+		codes+="$status "
+	done
+	equal "$(tr ' ' '\n' <<<"$codes" | sort -n | uniq -c | tr -s ' \n' ' ' | sed 's/ 2 $//')" " 1 1 0 11 124 " ||
+		matches " $codes" ' 0 '
+	nothing_on_nodes
+}
+
+# ---- operators
+
+@test "check tells of each node, warns of one that is dead, and 122 without a majority" {
+	local node
+	own_nodes
+	run --separate-stderr "$DLOCK" check
+	between "$status" 0 1
+	for node in 1 2 3 4 5; do
+		matches "$output" "version +127.0.0.1:$(<"$P_NODES/$node/port"): Redis"
+	done
+	redis_stop "$P_NODES/2"
+	run --separate-stderr -1 "$DLOCK" check
+	matches "$output" "warning +node +redis 127.0.0.1:$(<"$P_NODES/2/port"): cannot connect"
+	matches "$output" 'warning +majority +4 of 5 nodes answer'
+	redis_stop "$P_NODES/3"
+	redis_stop "$P_NODES/4"
+	run --separate-stderr -122 "$DLOCK" check
+	matches "$output" 'error +unusable +no majority: 2 of 5'
+	run --separate-stderr -122 "$DLOCK" status
+	run --separate-stderr -122 "$DLOCK" status "$LOCK"
+}
+
+@test "break takes the lock from all nodes and wakes a waiter" {
+	TOKEN=$("$DLOCK" acquire -t 60s "$LOCK")
+	start "$DLOCK" run "$LOCK" -- echo mine
+	local waiter=$PID out=$OUT
+	wait_until 5 one_waits
+	run -0 "$DLOCK" break --yes "$LOCK"
+	join "$waiter" 3
+	equal "$status $(<"$out")" "0 mine"
+	run -123 "$DLOCK" verify "$LOCK" "$TOKEN"
+	nothing_on_nodes
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+#include "unit.h"
+
+#include "backends/redlock/validity.h"
+
+#define DAY (INT64_C(86400) * 1000)
+
+/* All ways in which five nodes may answer. */
+static void check_decisions(void)
+{
+	for (int n = 0; n < 6 * 6 * 6 * 6; n++) {
+		const struct redlock_votes votes = {
+			5, n % 6, n / 6 % 6, n / 36 % 6, n / 216
+		};
+		const bool had = votes.trusted >= 3;
+		const bool lost = votes.failed >= 3 ||
+				  (votes.busy + votes.failed >= 3 &&
+				   votes.busy + votes.granted >= 3);
+
+		if (votes.trusted > votes.granted ||
+		    votes.granted + votes.busy + votes.failed > 5)
+			continue;
+		unit_case("%d of %d granted, %d busy, %d failed", votes.trusted, votes.granted,
+			  votes.busy, votes.failed);
+		CHECK(redlock_decided(votes) == (had || lost));
+		CHECK(!had || !lost);
+	}
+}
+
+int main(void)
+{
+	int64_t rests[] = { 700, -1, 100, 300 }, endless[] = { -1, -1, 5 }, none[] = { 0 };
+
+	CHECK_INT(redlock_quorum(3), 2);
+	CHECK_INT(redlock_quorum(5), 3);
+	CHECK_INT(redlock_quorum(7), 4);
+
+	/* 1 % and 2 ms are for the drift of clocks, the rest is what the request took. */
+	CHECK_INT(redlock_validity(30000, 0), 29698);
+	CHECK_INT(redlock_validity(30000, 698), 29000);
+	CHECK_INT(redlock_validity(1000, 987), 1);
+	CHECK_INT(redlock_validity(1000, 988), 0);
+	CHECK(redlock_validity(1000, 5000) < 0);
+
+	/* A server that says 10 s may have been up for 9.001 s. */
+	CHECK_INT(redlock_age(0), 0);
+	CHECK_INT(redlock_age(1), 0);
+	CHECK_INT(redlock_age(10), 9000);
+	CHECK(!redlock_may_vote(redlock_age(30), 30000, false));
+	CHECK(redlock_may_vote(redlock_age(31), 30000, false));
+	CHECK(redlock_may_vote(0, DAY, true));
+	CHECK(!redlock_may_vote(0, 1, false));
+
+	check_decisions();
+
+	CHECK_INT(redlock_free_in(rests, 4, 0), 0);
+	CHECK_INT(redlock_free_in(rests, 4, 1), 100);
+	CHECK_INT(redlock_free_in(rests, 4, 3), 700);
+	CHECK_INT(redlock_free_in(rests, 4, 4), INT64_MAX);
+	CHECK_INT(redlock_free_in(rests, 4, 5), INT64_MAX);
+	CHECK_INT(redlock_free_in(endless, 3, 1), 5);
+	CHECK_INT(redlock_free_in(endless, 3, 2), INT64_MAX);
+	CHECK_INT(redlock_free_in(none, 0, 1), INT64_MAX);
+	return unit_done();
+}
