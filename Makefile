@@ -192,6 +192,7 @@ $(BUILD)/%.o: %.c
 
 ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper/,place.c state.c path.c)
 $(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
+$(BUILD)/tests/unit/test_redlock: $(call obj,src/backends/redlock/validity.c)
 $(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql/sql.c)
 $(BUILD)/tests/unit/test_config: $(call obj,cmd/config.c)
 $(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC)) $(REDIS_OBJ)
