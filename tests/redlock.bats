@@ -49,7 +49,7 @@ thaw() {
 restart() {
 	local dir=$P_NODES/$1
 	redis_stop "$dir"
-	redis_launch "$dir" "$(<"$dir/port")" "${@:2}"
+	redis_launch "$dir" "$(<"$dir/port")" "${@:2}" || fail "$(<"$dir/log")"
 	SERVICES+=("$(<"$dir/pid")")
 }
 
@@ -169,6 +169,58 @@ lost() {
 	at 3 del "$LOCK"
 	run -0 "$DLOCK" run -b "$uri" "$LOCK" -- redis-cli -s "$NODES/1/sock" set "$LOCK" theirs nx px 60000
 	equal "$output" ""
+}
+
+@test "the release of another program is noticed within half a second, though it tells nobody" {
+	local uri="$REDLOCK?prefix=" start
+	everywhere set "$LOCK" theirs nx px 60000
+	start "$DLOCK" run -b "$uri" "$LOCK" -- true
+	wait_until 5 foreign_waits
+	holds_for 600 alive "$PID"
+	everywhere del "$LOCK"
+	now
+	start=$NOW
+	join "$PID" 3
+	now
+	equal "$status" 0
+	between $((NOW - start)) 0 1500
+}
+
+foreign_waits() {
+	[[ $(at 1 zcard "{$LOCK}:queue") == 1 ]]
+}
+
+# ---- answers that are lost
+
+@test "a majority carries out the acquisition and its answers are lost: it is found, and held" {
+	through_proxies
+	"$DLOCK" run "$LOCK" -- true
+	tell 'cut-on EVAL' 1 2 3
+	run --separate-stderr -0 "$DLOCK" run -n "$LOCK" -- redis-cli -s "$NODES/1/sock" exists "$KEY"
+	equal "$output" 1
+	equal "$stderr" ""
+	wait_until 2 nothing_on_nodes
+}
+
+@test "a majority carries it out and says nothing: 122, and what it has carried out is removed" {
+	through_proxies '?timeout=400ms'
+	"$DLOCK" run "$LOCK" -- true
+	tell 'drop-on EVAL' 1 2 3
+	run --separate-stderr -122 "$DLOCK" run -n "$LOCK" -- touch ran
+	one_line 'no majority: 2 of 5 nodes' 'no answer'
+	[[ ! -e ran ]]
+	wait_until 2 nothing_on_nodes
+}
+
+@test "a renewal whose answers are lost is repeated, and a release, too" {
+	through_proxies
+	hold -t 1500ms --
+	tell 'cut-on EVAL' 1 2 3 4
+	holds_for 1500 alive "$COMMAND"
+	tell 'cut-on EVAL' 1 2 3 4
+	release
+	equal "$(<"$HOLDER_ERR")" ""
+	wait_until 2 nothing_on_nodes
 }
 
 # ---- a minority

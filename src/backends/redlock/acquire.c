@@ -16,6 +16,8 @@
 /* How often a waiter tries without being woken. */
 #define LOOK_MS 5000
 #define LOOK_JITTER_MS 500
+/* How often the first in line tries while the holder is another program, which wakes nobody. */
+#define FOREIGN_MS 250
 /* Those that wait for the end of a lease try one after the other. */
 #define STAGGER_MS 30
 #define STAGGER_MOST 20
@@ -405,6 +407,9 @@ static int64_t next_look(struct redlock *lock, struct ballot *ballot)
 	else
 		rest_ms = redlock_free_in(ballot->rest_ms, (size_t)ballot->busy,
 					  lock->quorum - ballot->grants);
+	/* Other programs leave no note of when they came. */
+	if (ballot->most > 0 && ballot->age_ms < 0 && ahead == 0 && rest_ms > FOREIGN_MS)
+		rest_ms = FOREIGN_MS;
 	if (rest_ms >= LOOK_MS)
 		return look_ms;
 	if (ahead > STAGGER_MOST)
