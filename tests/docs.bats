@@ -427,7 +427,7 @@ status_counts() {
 	# the program lists them itself when it sees another
 	local uri
 	for uri in file:///tmp? redis://localhost? rediss://localhost? redis+unix:///tmp? \
-		'redlock://a,b,c?' zookeeper://localhost? \
+		redis+sentinel://localhost/m? 'redlock://a,b,c?' zookeeper://localhost? \
 		mysql://localhost/db? 'mysql://localhost/db?strategy=row&' \
 		'mysql://localhost/db?dialect=shedlock&'; do
 		run --separate-stderr -125 "$DLOCK" run -b "${uri}no-such-parameter=1" "$LOCK" -- true
@@ -495,10 +495,11 @@ acl() {
 	{
 		acl 3
 		acl 4
+		acl 5
 	} | sed -n 's/^+//p' >>found
-	cat "$TOP"/src/backends/redis/*.c | grep -oE 'argv?\[.*= ("|\{ ")[A-Z]+"|\[\] = \{ "[A-Z]+"' |
+	cat "$TOP"/src/backends/redis/*.c | grep -oE 'argv?\[.*= ("|\{ ")[A-Z]+"|\[\](\)| =) ?\{ "[A-Z]+"' |
 		sed 's/"$//; s/.*"//' | tr '[:upper:]' '[:lower:]' | sed 's/^config$/config|get/' |
-		grep -vx auth >>wanted # to log in needs no permission
+		grep -vxe auth -e sentinel >>wanted # to log in needs no permission; sentinels have users of their own
 	same wanted found "commands of operators"
 }
 

@@ -21,9 +21,11 @@ static const struct backend_scheme redis_schemes[] = {
 	{ .name = "redis", .summary = "a Redis or Valkey server" },
 	{ .name = "rediss", .summary = "the same, with TLS" },
 	{ .name = "redis+unix", .summary = "the same, through a Unix socket" },
+	{ .name = "redis+sentinel", .summary = "the master that Redis Sentinel names" },
 	{ .name = "valkey", .alias_of = "redis" },
 	{ .name = "valkeys", .alias_of = "rediss" },
 	{ .name = "valkey+unix", .alias_of = "redis+unix" },
+	{ .name = "valkey+sentinel", .alias_of = "redis+sentinel" },
 	{ .name = NULL },
 };
 static const struct backend_scheme redlock_schemes[] = {

@@ -57,6 +57,27 @@ redis_settled() {
 	redis_ready "$1" || ! alive "$(<"$1/pid")"
 }
 
+# free_port: sets PORT to one that nobody listens at
+free_port() {
+	while :; do
+		PORT=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+		(: <>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null || return 0
+	done
+}
+
+# redis_sentinel_start DIR PORT LINE...: starts a sentinel with these lines in its configuration, and
+# returns when it answers. Its pid is in DIR/pid.
+redis_sentinel_start() {
+	local dir=$1 port=$2
+	shift 2
+	mkdir -p "$dir"
+	printf '%s\n' "port $port" 'bind 127.0.0.1' "dir $dir" "logfile $dir/log" "$@" >"$dir/conf"
+	setpriv --pdeathsig KILL "$REDIS_SERVER" "$dir/conf" --sentinel </dev/null >"$dir/out" 2>&1 3>&- 4>&- &
+	echo $! >"$dir/pid"
+	disown $!
+	wait_until 10 "$REDIS_CLI" -p "$port" ping >/dev/null
+}
+
 # redis_stop DIR: kills the server, whatever state it is in
 redis_stop() {
 	local pid

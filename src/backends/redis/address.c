@@ -16,28 +16,84 @@
 /* How many bytes of a host or a path the label gets. */
 #define LABEL_PLACE 100
 
-static int read_db(const char *text, long *db, struct error *err)
+int redis_address_db(struct redis_address *address, const char *text, struct error *err)
 {
 	char *end;
 
-	*db = strtol(text, &end, 10);
-	if (text[0] >= '0' && text[0] <= '9' && !*end && *db <= 100000)
+	address->db = strtol(text, &end, 10);
+	if (text[0] >= '0' && text[0] <= '9' && !*end && address->db <= 100000)
 		return 0;
 	error_set(err, ERROR_USAGE, 0, "redis: '%s' is not the number of a database", text);
 	return -1;
 }
 
+bool redis_place_set(struct redis_place *place, const char *host, size_t length, int64_t port)
+{
+	if (!length || length >= sizeof(place->host) || port < 1 || port > UINT16_MAX)
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if ((unsigned char)host[i] <= ' ' || (unsigned char)host[i] >= 0x7f)
+			return false;
+	memcpy(place->host, host, length);
+	place->host[length] = '\0';
+	place->port = (uint16_t)port;
+	return true;
+}
+
+int redis_places_read(const struct uri *uri, uint16_t default_port, struct redis_place **places,
+		      size_t *count, struct error *err)
+{
+	if (!uri->host_count) {
+		error_set(err, ERROR_USAGE, 0, "%.32s: wants a host: %.32s://HOST[:PORT][,HOST...]",
+			  uri->scheme, uri->scheme);
+		return -1;
+	}
+	*places = memory_new(uri->host_count, sizeof(**places));
+	*count = uri->host_count;
+	for (size_t i = 0; i < *count; i++) {
+		const struct uri_host *host = &uri->hosts[i];
+
+		if (redis_place_set(&(*places)[i], host->name, strlen(host->name),
+				    host->port ? host->port : default_port))
+			continue;
+		error_set(err, ERROR_USAGE, 0, "%.32s: host %zu is no name or address of a host",
+			  uri->scheme, i + 1);
+		return -1;
+	}
+	return 0;
+}
+
+bool redis_address_is_at(const struct redis_address *address, const struct redis_place *place)
+{
+	return address->host && address->port == place->port && !strcmp(address->host, place->host);
+}
+
+static void set_place(struct redis_address *address, const char *what, const char *host,
+		      uint16_t port)
+{
+	char *copy = memory_copy(host);
+
+	free(address->host);
+	address->host = copy;
+	address->port = port;
+	snprintf(address->label, sizeof(address->label),
+		 strchr(host, ':') ? "%s [%.*s]:%u" : "%s %.*s:%u", what, LABEL_PLACE, host,
+		 (unsigned)port);
+}
+
+void redis_address_move(struct redis_address *address, const char *what,
+			const struct redis_place *place)
+{
+	set_place(address, what, place->host, place->port);
+}
+
 int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 		      const struct uri_host *host, struct error *err)
 {
-	if (uri->path[0] && uri->path[1] && read_db(uri->path + 1, &address->db, err))
+	if (uri->path[0] && uri->path[1] && redis_address_db(address, uri->path + 1, err))
 		return -1;
 	address->transport = &redis_tcp;
-	address->host = memory_copy(host->name);
-	address->port = host->port ? host->port : DEFAULT_PORT;
-	snprintf(address->label, sizeof(address->label),
-		 strchr(host->name, ':') ? "redis [%.*s]:%u" : "redis %.*s:%u", LABEL_PLACE,
-		 host->name, (unsigned)address->port);
+	set_place(address, "redis", host->name, host->port ? host->port : DEFAULT_PORT);
 	return 0;
 }
 
@@ -50,7 +106,7 @@ int redis_address_unix(struct redis_address *address, const struct uri *uri, str
 			  "redis+unix: wants a socket's path: redis+unix:///PATH[?db=N]");
 		return -1;
 	}
-	if (db && read_db(db, &address->db, err))
+	if (db && redis_address_db(address, db, err))
 		return -1;
 	address->transport = &redis_unix;
 	address->unix_path = memory_copy(uri->path);

@@ -8,6 +8,7 @@
 #define DLOCK_REDIS_ADDRESS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct error;
@@ -24,9 +25,16 @@ struct redis_tls {
 	bool insecure;		/* verify nothing */
 };
 
+/* A server as another server names it. */
+struct redis_place {
+	char host[256];
+	uint16_t port;		/* 0: there is none */
+};
+
 struct redis_address {
 	const struct redis_transport *transport;
-	char *host;		/* NULL: a Unix socket */
+	bool master;		/* a server that says it is a replica counts as not reached */
+	char *host;		/* NULL: a Unix socket, or not known yet */
 	uint16_t port;
 	char *unix_path;
 	char *user;		/* NULL: none */
@@ -49,6 +57,24 @@ int redis_address_unix(struct redis_address *address, const struct uri *uri, str
  */
 #define REDIS_TLS_PARAMS "ca", "cert", "key", "sni", "insecure"
 int redis_address_tls(struct redis_address *address, const struct uri *uri, struct error *err);
+
+/* The number of a database. */
+int redis_address_db(struct redis_address *address, const char *text, struct error *err);
+
+/*
+ * Reads a place: length bytes of host, without brackets. False: it is none, because the host is
+ * empty, too long or has other characters than a name or an address, or because of the port.
+ */
+bool redis_place_set(struct redis_place *place, const char *host, size_t length, int64_t port);
+
+/* The hosts of uri, which needs one at least. The caller frees *places. 0 or -1. */
+int redis_places_read(const struct uri *uri, uint16_t default_port, struct redis_place **places,
+		      size_t *count, struct error *err);
+
+/* Moves address to another place. what: "redis", for the label. */
+void redis_address_move(struct redis_address *address, const char *what,
+			const struct redis_place *place);
+bool redis_address_is_at(const struct redis_address *address, const struct redis_place *place);
 
 /* User and password. */
 int redis_address_login(struct redis_address *address, const struct uri *uri, struct error *err);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Locks on one Redis server. The key <prefix><name> is a string whose value is the token of the
- * holder, as in redis-py, Redlock and many other programs. A lock that several may hold, shared or
- * by slots, is a sorted set of tokens at the same key, which keeps those programs out, too. More
- * keys stand beside it, in the same slot of a cluster:
+ * Locks on one Redis server, which may be another one after a failover (route.h). The key
+ * <prefix><name> is a string whose value is the token of the holder, as in redis-py, Redlock and
+ * many other programs. A lock that several may hold, shared or by slots, is a sorted set of tokens
+ * at the same key, which keeps those programs out, too. More keys stand beside it, in the same slot
+ * of a cluster:
  *
  *	{<key>}:holders	hash: token -> fence, since, count, text of the holder
  *	{<key>}:fence	the last fence
@@ -50,6 +51,8 @@
  */
 #define FOREIGN_LOOK_MS 200
 #define FOREIGN_JITTER_MS 100
+/* The pause before a waiter follows a lock to another server. */
+#define FOLLOW_MS 100
 /* The least pause before the first in line tries again when a lease is about to end. */
 #define LOOK_LEAST_MS 20
 /*
@@ -185,10 +188,16 @@ static void note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl
 	redis->lease_end_ms = ttl_ms ? lease_end(sent_ms, ttl_ms) : CLOCK_NEVER;
 }
 
-/* With ?replicas= a command starts only after an answer, which no message gives. */
+/*
+ * May the server lend the lock in a message? Not with ?replicas=, where a command starts only after
+ * an answer, which no message gives. And not with a route: a master passes messages on to the
+ * subscribers of its replicas. The script that sends a message does not count them: a waiter that
+ * listens at a server which does not have the lock any more would take a loan that was never given.
+ */
 static bool allows_loan(const struct redis_backend *redis, const struct request *request)
 {
-	return request->borrow && request->ttl_ms >= LOAN_MS && !redis->node.replicas;
+	return request->borrow && request->ttl_ms >= LOAN_MS && !redis->node.replicas &&
+	       !redis->node.route;
 }
 
 static enum outcome try_once(struct redis_backend *redis, const struct request *request,
@@ -228,13 +237,13 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 	freeReplyObject(reply);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	if (redis_replicas_await(&redis->node, sent_ms, err)) {
+	if (redis_replicas_await(&redis->node, redis->node.sent_ms, err)) {
 		/* The engine releases after a request that it has cancelled. */
 		if (err->kind != ERROR_CANCELLED)
 			give_back(redis, request);
 		return OUTCOME_ERROR;
 	}
-	note_lease(redis, sent_ms, request->ttl_ms, grant);
+	note_lease(redis, redis->node.sent_ms, request->ttl_ms, grant);
 	return OUTCOME_HELD;
 }
 
@@ -256,7 +265,7 @@ static int redis_connect(struct backend *backend, const struct request *request,
 			 struct error *err)
 {
 	(void)request;
-	return redis_conn_open(&redis_from_backend(backend)->node.main, false, err);
+	return redis_node_connect(&redis_from_backend(backend)->node, err);
 }
 
 static enum outcome redis_acquire(struct backend *backend, const struct request *request,
@@ -278,6 +287,9 @@ static enum outcome redis_acquire(struct backend *backend, const struct request 
 		if (redis_node_listen(&redis->node, request->token, err))
 			return OUTCOME_ERROR;
 		outcome = try_once(redis, request, true, grant, err);
+		/* The lock has moved to another server, where this waiter does not listen yet. */
+		if (!redis_conn_is_open(&redis->node.wake))
+			grant->retry_ms = clock_boot_ms() + FOLLOW_MS;
 	}
 	if (outcome == OUTCOME_HELD)
 		redis_conn_close(&redis->node.wake);
@@ -380,7 +392,7 @@ static enum outcome redis_renew(struct backend *backend, const struct request *r
 	const char *const arguments[] = {
 		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual), NULL
 	};
-	int64_t sent_ms = clock_boot_ms(), answer, ttl_ms;
+	int64_t answer, ttl_ms;
 	redisReply *reply;
 
 	reply = redis_node_script(&redis->node, &script_renew, request, arguments, err);
@@ -393,9 +405,9 @@ static enum outcome redis_renew(struct backend *backend, const struct request *r
 	ttl_ms = reply->element[1]->integer;
 	freeReplyObject(reply);
 	if (answer == 1) {
-		if (redis_replicas_await(&redis->node, sent_ms, err))
+		if (redis_replicas_await(&redis->node, redis->node.sent_ms, err))
 			return OUTCOME_ERROR;
-		note_lease(redis, sent_ms, ttl_ms, grant);
+		note_lease(redis, redis->node.sent_ms, ttl_ms, grant);
 		return OUTCOME_HELD;
 	}
 	error_set(err, ERROR_REFUSED, 0, answer == 2

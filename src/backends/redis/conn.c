@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/net.h"
 #include "lock/backend.h"
+#include "reply.h"
 
 /*
  * The errors of servers, and what to do about them. The code may stand inside the text, because
@@ -42,7 +43,8 @@ static const struct refusal {
 	{ "READONLY", ERROR_REFUSED, "this is a read-only replica; name the master" },
 	{ "MISCONF", ERROR_REFUSED, "the server cannot write its snapshots and takes no writes" },
 	{ "OOM", ERROR_REFUSED, "the server is out of memory (maxmemory)" },
-	{ "NOREPLICAS", ERROR_REFUSED, "the server has fewer replicas than it wants to have" },
+	/* It is so for a moment after a failover. */
+	{ "NOREPLICAS", ERROR_UNAVAILABLE, "the server has fewer replicas than it wants to have" },
 	{ "DB index", ERROR_REFUSED, "the server has no such database" },
 	{ "MOVED", ERROR_REFUSED, "this is a node of a cluster, and another one has the lock" },
 	{ "CLUSTERDOWN", ERROR_UNAVAILABLE, "the cluster is down" },
@@ -171,6 +173,7 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 	char db[24];
 
 	conn->fd = fd;
+	conn->replica = false;
 	conn->reader = redisReaderCreate();
 	if (!conn->reader)
 		memory_gone();
@@ -179,6 +182,8 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 	snprintf(db, sizeof(db), "%ld", address->db);
 	if (address->db && !subscriber)
 		put_ahead(conn, 2, (const char *const[]){ "SELECT", db });
+	if (address->master)
+		put_ahead(conn, 1, (const char *const[]){ "ROLE" });
 }
 
 int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
@@ -275,20 +280,33 @@ static int feed(struct redis_conn *conn, struct error *err)
 	return 1;
 }
 
+/* Does a server that must be a master say in its reply to ROLE that it is something else? */
+static bool is_replica(const struct redis_conn *conn, const redisReply *reply)
+{
+	return conn->address->master && conn->unread == 1 &&
+	       (!redis_has_shape(reply, "s") || strcmp(reply->element[0]->str, "master") != 0);
+}
+
 /*
  * As take(), without the answers to the login. When AUTH or SELECT is refused, that is also the
- * answer to the command behind them.
+ * answer to the command behind them. So is that of a replica to ROLE: it has refused to write, and
+ * what it has read may be old.
  */
 static int take_answer(struct redis_conn *conn, redisReply **reply, struct error *err)
 {
 	int state;
 
 	while ((state = take(conn, reply, err)) > 0 && conn->unread) {
-		conn->unread--;
 		if ((*reply)->type == REDIS_REPLY_ERROR) {
 			redis_refusal(conn->address, (*reply)->str, err);
 			state = -1;
+		} else if (is_replica(conn, *reply)) {
+			conn->replica = true;
+			error_set(err, ERROR_UNAVAILABLE, 0, "%s: is no master, but a replica",
+				  conn->address->label);
+			state = -1;
 		}
+		conn->unread--;
 		freeReplyObject(*reply);
 		*reply = NULL;
 		if (state < 0)

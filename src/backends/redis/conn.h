@@ -62,12 +62,14 @@ struct redis_conn {
 	struct redisReader *reader;
 	char *unsent;
 	size_t unsent_length;
-	int unread;			/* answers to AUTH and SELECT that are still to come */
+	int unread;			/* answers to AUTH, SELECT and ROLE that are still to come */
+	bool replica;			/* the server was to be a master, and is none */
 };
 
 /*
- * Connects, unless there is a connection. AUTH and SELECT are put in front of the first command and
- * travel with it. A subscriber needs no SELECT: channels belong to no database. 0 or -1.
+ * Connects, unless there is a connection. AUTH, SELECT and ROLE are put in front of the first
+ * command and travel with it, as far as the address wants them. A subscriber needs no SELECT:
+ * channels belong to no database. 0 or -1.
  */
 int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err);
 void redis_conn_close(struct redis_conn *conn);
@@ -78,7 +80,7 @@ bool redis_conn_is_open(const struct redis_conn *conn);
  * Sends one command and receives its reply, which the caller frees with freeReplyObject(). An error
  * reply is a reply, too: see redis_refusal(). NULL with ERROR_UNAVAILABLE or ERROR_CANCELLED: the
  * connection is closed, and the command may have been carried out. NULL with ERROR_REFUSED: the
- * server does not let this user in.
+ * server does not let this user in. With conn->replica it has certainly not been carried out.
  */
 struct redisReply *redis_conn_command(struct redis_conn *conn, int argc, const char *const argv[],
 				      struct error *err);

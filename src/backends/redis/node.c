@@ -7,9 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/net.h"
 #include "lock/uri.h"
+#include "route.h"
+#include "sentinel.h"
 
 #define MOST_ARGUMENTS 8
 
@@ -43,33 +47,51 @@ static int read_prefix(struct redis_node *node, const struct uri *uri, struct er
 	return 0;
 }
 
+static int read_host(struct redis_node *node, const struct uri *uri, struct error *err)
+{
+	if (uri->host_count == 1)
+		return redis_address_tcp(&node->address, uri, uri->hosts, err) ||
+		       redis_address_tls(&node->address, uri, err) ? -1 : 0;
+	error_set(err, ERROR_USAGE, 0, "%s: wants one host, as in %s://HOST[:PORT][/DB]; "
+		  "%zu are given", uri->scheme, uri->scheme, uri->host_count);
+	return -1;
+}
+
+static int read_socket(struct redis_node *node, const struct uri *uri, struct error *err)
+{
+	return redis_address_unix(&node->address, uri, err);
+}
+
+static int read_sentinels(struct redis_node *node, const struct uri *uri, struct error *err)
+{
+	node->address.transport = &redis_tcp;
+	node->route = redis_sentinel_open(uri, &node->address, err);
+	return node->route ? 0 : -1;
+}
+
+/* What is known, and how the rest of a URI is read. */
+static const struct kind {
+	const char *scheme;
+	int (*read)(struct redis_node *node, const struct uri *uri, struct error *err);
+	const char *known[16];
+} kinds[] = {
+	{ "redis", read_host, { LOCK_PARAMS, URI_COMMON_PARAMS, NULL } },
+	{ "rediss", read_host, { LOCK_PARAMS, REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+	{ "redis+unix", read_socket, { LOCK_PARAMS, "db", URI_COMMON_PARAMS, NULL } },
+	{ "redis+sentinel", read_sentinels,
+	  { LOCK_PARAMS, "sentinel-user", "sentinel-password-file", URI_COMMON_PARAMS, NULL } },
+};
+
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err)
 {
-	static const char *const tcp_known[] = {
-		LOCK_PARAMS, URI_COMMON_PARAMS, NULL
-	};
-	static const char *const tls_known[] = {
-		LOCK_PARAMS, REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL
-	};
-	static const char *const unix_known[] = {
-		LOCK_PARAMS, "db", URI_COMMON_PARAMS, NULL
-	};
-	const bool tls = !strcmp(uri->scheme, "rediss"), tcp = tls || !strcmp(uri->scheme, "redis");
+	const struct kind *kind = kinds;
 
+	while (strcmp(kind->scheme, uri->scheme) != 0)
+		kind++;
 	node->main = node->wake = (struct redis_conn){
 		.backend = &node->base, .address = &node->address, .fd = -1,
 	};
-	if (uri_check_params(uri, tls ? tls_known : tcp ? tcp_known : unix_known, err))
-		return -1;
-	if (tcp && uri->host_count != 1) {
-		error_set(err, ERROR_USAGE, 0, "%s: wants one host, as in "
-			  "%s://HOST[:PORT][/DB]; %zu are given", uri->scheme, uri->scheme,
-			  uri->host_count);
-		return -1;
-	}
-	if (tcp ? redis_address_tcp(&node->address, uri, uri->hosts, err) ||
-		  redis_address_tls(&node->address, uri, err)
-		: redis_address_unix(&node->address, uri, err))
+	if (uri_check_params(uri, kind->known, err) || kind->read(node, uri, err))
 		return -1;
 	if (read_prefix(node, uri, err))
 		return -1;
@@ -82,6 +104,8 @@ void redis_node_finish(struct redis_node *node)
 	redis_conn_close(&node->main);
 	for (int i = 0; i < REDIS_KEYS; i++)
 		free(node->keys[i]);
+	if (node->route)
+		node->route->ops->finish(node->route);
 	redis_address_finish(&node->address);
 	free(node->prefix);
 }
@@ -116,23 +140,189 @@ void redis_node_keys(struct redis_node *node, const char *name)
 		node->keys[KEY_SIGNAL] = memory_format(PYTHON_SIGNAL "%s", name);
 }
 
-struct redisReply *redis_node_command(struct redis_node *node, int argc, const char *const argv[],
-				      struct error *err)
+/* ---- one server ---- */
+
+static redisReply *command_here(struct redis_node *node, int argc, const char *const argv[],
+				struct error *err)
 {
 	redisReply *reply;
 
-	node->resent = false;
 	for (;;) {
 		err->kind = ERROR_NONE;
 		err->errnum = 0;
 		if (redis_conn_open(&node->main, false, err))
 			return NULL;
+		node->sent_ms = clock_boot_ms();
 		reply = redis_conn_command(&node->main, argc, argv, err);
 		if (reply || node->resent || err->kind != ERROR_UNAVAILABLE ||
 		    err->errnum == ETIMEDOUT)
 			return reply;
 		node->resent = true;
 	}
+}
+
+/* ---- wherever the lock is ---- */
+
+/* One call, which may lead to several servers. */
+struct search {
+	int64_t timeout_ms, connect_timeout_ms;	/* as the backend has them outside of this call */
+	int64_t until_ms;			/* CLOCK_BOOTTIME: the end of the call */
+};
+
+static struct search search_begin(const struct redis_node *node)
+{
+	const int64_t timeout_ms = node->base.timeout_ms;
+	const int64_t connect_timeout_ms = node->base.connect_timeout_ms;
+
+	return (struct search){
+		.timeout_ms = timeout_ms, .connect_timeout_ms = connect_timeout_ms,
+		.until_ms = clock_boot_ms() + (timeout_ms > connect_timeout_ms ? timeout_ms
+									      : connect_timeout_ms),
+	};
+}
+
+/*
+ * No step takes longer than what is left of the call. One that connects, or asks where to, takes no
+ * more than half of its time: a server that does not answer must leave some for the others.
+ */
+static void search_bound(struct redis_node *node, const struct search *search)
+{
+	int64_t rest_ms = search->until_ms - clock_boot_ms();
+
+	if (rest_ms < 1)
+		rest_ms = 1;
+	node->base.timeout_ms = clock_earlier(rest_ms, search->timeout_ms);
+	node->base.connect_timeout_ms = clock_earlier(rest_ms, search->connect_timeout_ms / 2 + 1);
+}
+
+static void search_end(struct redis_node *node, const struct search *search)
+{
+	node->base.timeout_ms = search->timeout_ms;
+	node->base.connect_timeout_ms = search->connect_timeout_ms;
+}
+
+/* Pauses before the next step. False: there is none, and *err says why the last one failed. */
+static bool search_on(struct redis_node *node, const struct search *search, int64_t pause_ms,
+		      struct error *err)
+{
+	const int64_t next_ms = clock_boot_ms() + pause_ms;
+	struct error waiting = { 0 };
+
+	if (pause_ms == REDIS_ROUTE_ENDS || next_ms >= search->until_ms)
+		return false;
+	/* There is no descriptor to wait for: the time runs out, or the call is cancelled. */
+	net_wait(-1, 0, next_ms, node->base.cancel_fd, &waiting);
+	if (waiting.kind == ERROR_UNAVAILABLE)
+		return true;
+	*err = waiting;
+	return false;
+}
+
+static void go_to(struct redis_node *node, const struct redis_place *place)
+{
+	if (redis_address_is_at(&node->address, place))
+		return;
+	redis_conn_close(&node->wake);
+	redis_conn_close(&node->main);
+	redis_address_move(&node->address, "redis", place);
+}
+
+/* Connects to where the route leads. */
+static int reach(struct redis_node *node, const struct search *search, struct error *err)
+{
+	struct redis_route *route = node->route;
+	struct redis_place place;
+
+	while (!redis_conn_is_open(&node->main)) {
+		search_bound(node, search);
+		if (route->ops->locate(route, &node->base, &place, err))
+			return -1;
+		go_to(node, &place);
+		search_bound(node, search);
+		if (!redis_conn_open(&node->main, false, err))
+			break;
+		if (err->kind != ERROR_UNAVAILABLE ||
+		    !search_on(node, search, route->ops->lost(route), err))
+			return -1;
+	}
+	return 0;
+}
+
+/* After how many ms to send the command again; REDIS_ROUTE_ENDS: reply or *err is the answer. */
+static int64_t judge(struct redis_node *node, const redisReply *reply, struct error *err)
+{
+	struct redis_route *route = node->route;
+	int64_t pause_ms;
+
+	if (!reply)
+		return err->kind == ERROR_UNAVAILABLE ? route->ops->lost(route) : REDIS_ROUTE_ENDS;
+	if (reply->type == REDIS_REPLY_ERROR) {
+		pause_ms = route->ops->redirect(route, &node->address, reply->str);
+		redis_refusal(&node->address, reply->str, err);
+		/* It is to change by itself. */
+		err->kind = ERROR_UNAVAILABLE;
+		return pause_ms;
+	}
+	if (route->ops->confirm(route, &node->base, &node->address))
+		return REDIS_ROUTE_ENDS;
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: is not the master any more",
+		  node->address.label);
+	return 0;
+}
+
+static redisReply *command_routed(struct redis_node *node, int argc, const char *const argv[],
+				  struct error *err)
+{
+	const struct search search = search_begin(node);
+	struct redis_place done_at = { .port = 0 };
+	redisReply *reply = NULL;
+	int64_t pause_ms;
+
+	for (;;) {
+		*err = (struct error){ 0 };
+		if (reach(node, &search, err))
+			break;
+		search_bound(node, &search);
+		node->sent_ms = clock_boot_ms();
+		reply = redis_conn_command(&node->main, argc, argv, err);
+		search_bound(node, &search);
+		pause_ms = judge(node, reply, err);
+		if (pause_ms == REDIS_ROUTE_ENDS)
+			break;
+		if (!reply && !node->main.replica)
+			redis_place_set(&done_at, node->address.host,
+					strlen(node->address.host), node->address.port);
+		if (reply)
+			freeReplyObject(reply);
+		reply = NULL;
+		redis_conn_close(&node->main);
+		if (!search_on(node, &search, pause_ms, err))
+			break;
+	}
+	search_end(node, &search);
+	node->resent = redis_address_is_at(&node->address, &done_at);
+	return reply;
+}
+
+int redis_node_connect(struct redis_node *node, struct error *err)
+{
+	struct search search;
+	int result;
+
+	if (!node->route)
+		return redis_conn_open(&node->main, false, err);
+	search = search_begin(node);
+	result = reach(node, &search, err);
+	search_end(node, &search);
+	return result;
+}
+
+struct redisReply *redis_node_command(struct redis_node *node, int argc, const char *const argv[],
+				      struct error *err)
+{
+	node->resent = false;
+	return node->route ? command_routed(node, argc, argv, err)
+			   : command_here(node, argc, argv, err);
 }
 
 /* Turns an error reply into *err. */
@@ -182,6 +372,21 @@ struct redisReply *redis_node_script(struct redis_node *node, const struct scrip
 	return refuse_errors(node, reply, err);
 }
 
+/* Makes sure that node->main is at the server that has the lock. */
+static int settle_at_lock(struct redis_node *node, struct error *err)
+{
+	const char *const argv[] = { "EXISTS", node->keys[KEY_LOCK] };
+	redisReply *reply;
+
+	if (!node->route || redis_conn_is_open(&node->main))
+		return 0;
+	reply = redis_node_ask(node, 2, argv, err);
+	if (!reply)
+		return -1;
+	freeReplyObject(reply);
+	return 0;
+}
+
 int redis_node_listen(struct redis_node *node, const char *who, struct error *err)
 {
 	char *channel;
@@ -189,7 +394,7 @@ int redis_node_listen(struct redis_node *node, const char *who, struct error *er
 
 	if (redis_conn_is_open(&node->wake))
 		return 0;
-	if (redis_conn_open(&node->wake, true, err))
+	if (settle_at_lock(node, err) || redis_conn_open(&node->wake, true, err))
 		return -1;
 	channel = memory_format("%s%s", node->keys[KEY_CHANNEL], who);
 	reply = redis_conn_command(&node->wake, 2, (const char *const[]){ "SUBSCRIBE", channel },

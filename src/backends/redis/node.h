@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* One lock on one Redis server: its keys, its two connections, and the calls that use them. */
+/*
+ * One lock on one Redis server: its keys, its two connections, and the calls that use them. With
+ * a route the server may be another one at each call. The two connections always go to the same
+ * server, because its scripts count only those waiters that listen there.
+ */
 #ifndef DLOCK_REDIS_NODE_H
 #define DLOCK_REDIS_NODE_H
 
@@ -10,6 +14,8 @@
 #include "lock/backend.h"
 #include "conn.h"
 #include "reply.h"
+
+struct redis_route;
 
 struct script {
 	const char *sha1;	/* of text, 40 hex digits */
@@ -34,12 +40,14 @@ void redis_make_keys(const char *prefix, const char *name, char *keys[static RED
 struct redis_node {
 	struct backend base;
 	struct redis_address address;
+	struct redis_route *route;	/* NULL: always at address */
 	char *prefix;
 	bool wakes_python;		/* ?wake=python-redis-lock */
 	char *keys[REDIS_KEYS];		/* of the one name that the node is used for */
 	struct redis_conn main;
 	struct redis_conn wake;		/* subscribed, while waiting */
-	bool resent;			/* the last call was sent twice */
+	bool resent;			/* the last call was sent twice, to the same server */
+	int64_t sent_ms;		/* CLOCK_BOOTTIME before the last call was last sent */
 	int64_t replicas;		/* how many must have a hold: see replicas.h */
 };
 
@@ -52,11 +60,18 @@ void redis_node_finish(struct redis_node *node);
 /* Makes node->keys for name, unless they are made. */
 void redis_node_keys(struct redis_node *node, const char *name);
 
+/* Connects if there is no connection. 0 or -1. */
+int redis_node_connect(struct redis_node *node, struct error *err);
+
 /*
  * Connects if there is no connection, and sends a command. When the connection breaks, the command
  * is sent once more over a new one (node->resent): all commands of this backend can be repeated
  * with the same token. After a timeout it is not, for the server would most likely not answer the
  * second time either. The caller frees the reply. NULL with *err.
+ *
+ * With a route the command is sent again, to where the lock is now, until that server answers; it
+ * takes no longer than a request or a connection may, whichever is longer. When the server is
+ * another one than before, node->wake is closed.
  */
 struct redisReply *redis_node_command(struct redis_node *node, int argc, const char *const argv[],
 				      struct error *err);

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How the server that has a lock is found, where that may be another one tomorrow. node.c asks the route where to connect to, and tells it what came of that:
+ *
+ *	locate()	whenever there is no connection
+ *	lost()		when a connection could not be made, or broke
+ *	redirect()	after an error reply
+ *	confirm()	after any other reply
+ *	finish()
+ */
+#ifndef DLOCK_REDIS_ROUTE_H
+#define DLOCK_REDIS_ROUTE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "address.h"
+
+struct backend;
+struct error;
+struct redis_route;
+
+/* What lost() and redirect() return besides a number of ms. */
+#define REDIS_ROUTE_ENDS (-1)
+
+/* The pause between two questions whose answer time alone changes. */
+#define REDIS_ROUTE_PAUSE_MS 100
+
+struct redis_route_ops {
+	/*
+	 * Sets *place to the server to connect to. bounds: connect_timeout_ms limits all of it, and
+	 * cancel_fd cancels it. 0, or -1 with *err: nobody can say where the server is.
+	 */
+	int (*locate)(struct redis_route *route, const struct backend *bounds,
+		      struct redis_place *place, struct error *err);
+	/*
+	 * After how many ms to try again, at the place that locate() gives then; or
+	 * REDIS_ROUTE_ENDS: the error stands. from is the server of that error, whose text it is.
+	 */
+	int64_t (*lost)(struct redis_route *route);
+	int64_t (*redirect)(struct redis_route *route, const struct redis_address *from,
+			    const char *text);
+	/*
+	 * Has the server at address the last word on the lock? False: another one has it now, and
+	 * the reply does not count.
+	 */
+	bool (*confirm)(struct redis_route *route, const struct backend *bounds,
+			const struct redis_address *address);
+	/* Frees the route. */
+	void (*finish)(struct redis_route *route);
+};
+
+struct redis_route {
+	const struct redis_route_ops *ops;
+};
+
+#endif
