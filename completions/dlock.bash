@@ -64,7 +64,8 @@ _dlock_backends()
 		done
 	else
 		mapfile -t names < <(_dlock_sections)
-		names+=(file: redis:// rediss:// redis+unix:// redis+sentinel:// valkey:// valkeys:// valkey+unix://
+		names+=(file: redis:// rediss:// redis+unix:// redis+sentinel:// redis+cluster://
+			valkey:// valkeys:// valkey+unix://
 			redlock:// zookeeper:// zk:// mysql:// mariadb://)
 	fi
 	_dlock_reply "${names[@]}"

@@ -56,7 +56,8 @@ function __dlock_backends
         valkey:// 'a Redis or Valkey server' valkeys:// 'a Redis or Valkey server, with TLS' \
         valkey+unix:// 'a Redis or Valkey server' \
         redlock:// 'a majority of several Redis or Valkey servers' \
-        redis+sentinel:// 'a Redis or Valkey server' \
+        redis+sentinel:// 'the master that Redis Sentinel names' \
+        redis+cluster:// 'a Redis or Valkey cluster' \
         zookeeper:// 'a ZooKeeper ensemble' zk:// 'a ZooKeeper ensemble' \
         mysql:// 'a MySQL or MariaDB server' mariadb:// 'a MySQL or MariaDB server'
 end

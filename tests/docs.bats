@@ -427,7 +427,8 @@ status_counts() {
 	# the program lists them itself when it sees another
 	local uri
 	for uri in file:///tmp? redis://localhost? rediss://localhost? redis+unix:///tmp? \
-		redis+sentinel://localhost/m? 'redlock://a,b,c?' zookeeper://localhost? \
+		redis+sentinel://localhost/m? redis+cluster://localhost? 'redlock://a,b,c?' \
+		zookeeper://localhost? \
 		mysql://localhost/db? 'mysql://localhost/db?strategy=row&' \
 		'mysql://localhost/db?dialect=shedlock&'; do
 		run --separate-stderr -125 "$DLOCK" run -b "${uri}no-such-parameter=1" "$LOCK" -- true
@@ -496,9 +497,10 @@ acl() {
 		acl 3
 		acl 4
 		acl 5
+		acl 6
 	} | sed -n 's/^+//p' >>found
 	cat "$TOP"/src/backends/redis/*.c | grep -oE 'argv?\[.*= ("|\{ ")[A-Z]+"|\[\](\)| =) ?\{ "[A-Z]+"' |
-		sed 's/"$//; s/.*"//' | tr '[:upper:]' '[:lower:]' | sed 's/^config$/config|get/' |
+		sed 's/"$//; s/.*"//' | tr '[:upper:]' '[:lower:]' | sed 's/^config$/config|get/; s/^cluster$/cluster|slots/' |
 		grep -vxe auth -e sentinel >>wanted # to log in needs no permission; sentinels have users of their own
 	same wanted found "commands of operators"
 }

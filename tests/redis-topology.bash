@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# Several Redis servers that are one backend: a master, a replica and three sentinels, which are fast
-# to give a server up, and to put another one in its place.
+# Several Redis servers that are one backend: a master, a replica and three sentinels, or a cluster.
+# All of them are fast to give a server up, and to put another one in its place.
 
 # shellcheck source=tests/redis.bash
 source "${BASH_SOURCE[0]%/*}/redis.bash"
@@ -77,4 +77,114 @@ master_is() {
 	for port in "${S_PORTS[@]}"; do
 		[[ $(at "$port" sentinel get-master-addr-by-name m) == 127.0.0.1*"$1" ]] || return 1
 	done
+}
+
+# ---- Cluster
+
+# cluster_for_file: for setup_file. Three masters, the nodes 1 to 3, and node 4, a replica of 1.
+cluster_for_file() {
+	local n dir ports=()
+	for n in 1 2 3 4; do
+		dir=$BATS_FILE_TMPDIR/node.$n
+		# the port of the cluster's bus is larger by 10,000
+		REDIS_PORT_SPAN=2700 redis_start "$dir" "${CLUSTER_OPTIONS[@]}"
+		ports+=("$(<"$dir/port")")
+		at "${ports[-1]}" cluster set-config-epoch "$n" >/dev/null
+	done
+	at "${ports[0]}" cluster addslots {0..5460} >/dev/null
+	at "${ports[1]}" cluster addslots {5461..10922} >/dev/null
+	at "${ports[2]}" cluster addslots {10923..16383} >/dev/null
+	for n in 1 2 3; do
+		at "${ports[n]}" cluster meet 127.0.0.1 "${ports[0]}" >/dev/null
+	done
+	wait_until 10 answers OK "${ports[3]}" cluster replicate "$(at "${ports[0]}" cluster myid)"
+	cluster_load
+	wait_until 15 cluster_well
+}
+
+CLUSTER_OPTIONS=(--cluster-enabled yes --cluster-node-timeout 1000 --cluster-replica-validity-factor 0)
+
+cluster_file_end() {
+	local n
+	for n in 1 2 3 4; do
+		if [[ -f $BATS_FILE_TMPDIR/node.$n/pid ]]; then
+			redis_stop "$BATS_FILE_TMPDIR/node.$n"
+		fi
+	done
+}
+
+# cluster_load: sets the arrays NODE_PORTS and NODE_PIDS, from 1 on, and URI
+cluster_load() {
+	local n
+	NODE_PORTS=(0) NODE_PIDS=(0)
+	for n in 1 2 3 4; do
+		NODE_PORTS[n]=$(<"$BATS_FILE_TMPDIR/node.$n/port")
+		NODE_PIDS[n]=$(<"$BATS_FILE_TMPDIR/node.$n/pid")
+	done
+	URI=redis+cluster://127.0.0.1:${NODE_PORTS[1]},127.0.0.1:${NODE_PORTS[2]},127.0.0.1:${NODE_PORTS[3]}
+	URI+=,127.0.0.1:${NODE_PORTS[4]}
+}
+
+# cluster_well: all nodes see all slots served, and all nodes there, with one replica
+cluster_well() {
+	local n nodes
+	for n in 1 2 3 4; do
+		at "${NODE_PORTS[n]}" cluster info 2>/dev/null | grep -q '^cluster_state:ok' || return 1
+		nodes=$(at "${NODE_PORTS[n]}" cluster nodes)
+		[[ $(grep -c ' connected' <<<"$nodes") == 4 && $nodes != *fail* && $nodes != *handshake* ]] ||
+			return 1
+		[[ $(grep -c slave <<<"$nodes") == 1 ]] || return 1
+	done
+	for n in 1 2 3 4; do
+		if answers 'slave.*' "${NODE_PORTS[n]}" role; then
+			has_link "${NODE_PORTS[n]}" || return 1
+		fi
+	done
+}
+
+# node_of KEY: sets NODE to the number of the master that has this key's slot, and SLOT
+node_of() {
+	SLOT=$(at "${NODE_PORTS[2]}" cluster keyslot "$1")
+	for NODE in 1 2 3 4; do
+		# any other node sends on to that one
+		if answers '[01]' "${NODE_PORTS[NODE]}" exists "$1"; then
+			return 0
+		fi
+	done
+	return 1
+}
+
+# node_id N: prints it
+node_id() {
+	at "${NODE_PORTS[$1]}" cluster myid
+}
+
+# begin_move N TO: begins to move $SLOT from one node to another
+begin_move() {
+	at "${NODE_PORTS[$2]}" cluster setslot "$SLOT" importing "$(node_id "$1")" >/dev/null
+	at "${NODE_PORTS[$1]}" cluster setslot "$SLOT" migrating "$(node_id "$2")" >/dev/null
+}
+
+# move_keys N TO: moves the keys that $SLOT has
+move_keys() {
+	local keys
+	mapfile -t keys < <(at "${NODE_PORTS[$1]}" cluster getkeysinslot "$SLOT" 100)
+	if ((${#keys[@]})) && [[ -n ${keys[0]} ]]; then
+		at "${NODE_PORTS[$1]}" migrate 127.0.0.1 "${NODE_PORTS[$2]}" '' 0 2000 keys "${keys[@]}" >/dev/null
+	fi
+}
+
+# end_move N TO: the slot is at its new node, and all masters know
+end_move() {
+	local n id
+	id=$(node_id "$2")
+	at "${NODE_PORTS[$2]}" cluster setslot "$SLOT" node "$id" >/dev/null
+	at "${NODE_PORTS[$1]}" cluster setslot "$SLOT" node "$id" >/dev/null
+}
+
+# move_slot N TO: all of it
+move_slot() {
+	begin_move "$1" "$2"
+	move_keys "$1" "$2"
+	end_move "$1" "$2"
 }

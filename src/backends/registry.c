@@ -22,10 +22,12 @@ static const struct backend_scheme redis_schemes[] = {
 	{ .name = "rediss", .summary = "the same, with TLS" },
 	{ .name = "redis+unix", .summary = "the same, through a Unix socket" },
 	{ .name = "redis+sentinel", .summary = "the master that Redis Sentinel names" },
+	{ .name = "redis+cluster", .summary = "a Redis or Valkey cluster" },
 	{ .name = "valkey", .alias_of = "redis" },
 	{ .name = "valkeys", .alias_of = "rediss" },
 	{ .name = "valkey+unix", .alias_of = "redis+unix" },
 	{ .name = "valkey+sentinel", .alias_of = "redis+sentinel" },
+	{ .name = "valkey+cluster", .alias_of = "redis+cluster" },
 	{ .name = NULL },
 };
 static const struct backend_scheme redlock_schemes[] = {

@@ -18,7 +18,7 @@ redis_start() {
 	mkdir -p "$dir"
 	for attempt in 1 2 3 4 5 6 7 8 9 10; do
 		# below the range that the kernel hands out to clients
-		port=$((20000 + (RANDOM * 32768 + RANDOM) % 12000))
+		port=$((20000 + (RANDOM * 32768 + RANDOM) % ${REDIS_PORT_SPAN:-12000}))
 		if redis_launch "$dir" "$port" "$@"; then
 			return 0
 		fi

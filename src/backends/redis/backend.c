@@ -191,8 +191,9 @@ static void note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl
 /*
  * May the server lend the lock in a message? Not with ?replicas=, where a command starts only after
  * an answer, which no message gives. And not with a route: a master passes messages on to the
- * subscribers of its replicas. The script that sends a message does not count them: a waiter that
- * listens at a server which does not have the lock any more would take a loan that was never given.
+ * subscribers of its replicas, and a node of a cluster to those of the other nodes. The script that
+ * sends a message does not count them: a waiter that listens at a server which does not have the
+ * lock any more would take a loan that was never given.
  */
 static bool allows_loan(const struct redis_backend *redis, const struct request *request)
 {

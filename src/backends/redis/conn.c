@@ -46,7 +46,12 @@ static const struct refusal {
 	/* It is so for a moment after a failover. */
 	{ "NOREPLICAS", ERROR_UNAVAILABLE, "the server has fewer replicas than it wants to have" },
 	{ "DB index", ERROR_REFUSED, "the server has no such database" },
-	{ "MOVED", ERROR_REFUSED, "this is a node of a cluster, and another one has the lock" },
+	{ "MOVED", ERROR_REFUSED,
+	  "this is a node of a cluster, and another one has the lock; use redis+cluster:" },
+	{ "TRYAGAIN", ERROR_UNAVAILABLE, "the cluster is moving the lock to another node" },
+	{ "non local key", ERROR_UNAVAILABLE, "the cluster is moving the lock to another node" },
+	{ "CROSSSLOT", ERROR_REFUSED,
+	  "in a cluster a name with a '}' needs a text in braces before, as in a{b}c" },
 	{ "CLUSTERDOWN", ERROR_UNAVAILABLE, "the cluster is down" },
 	{ "MASTERDOWN", ERROR_UNAVAILABLE, "the replica has lost its master" },
 	{ "LOADING", ERROR_UNAVAILABLE, "the server is still loading its data" },

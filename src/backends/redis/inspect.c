@@ -162,9 +162,10 @@ void redis_list_key(const char *before, const redisReply *key, struct name_list 
 		name_list_add(names, text + prefix, length - prefix);
 }
 
-int redis_list(struct backend *backend, struct name_list *names, struct error *err)
+/* Adds the names of the locks on one server to context, a struct name_list. */
+static int list_server(struct redis_node *node, void *context, struct error *err)
 {
-	struct redis_node *node = &redis_from_backend(backend)->node;
+	struct name_list *names = context;
 	char cursor[32] = "0", *pattern = redis_list_pattern(node->prefix);
 	const char *const argv[] = { "SCAN", cursor, "MATCH", pattern, "COUNT", "1000" };
 	int failed = 0;
@@ -188,6 +189,14 @@ int redis_list(struct backend *backend, struct name_list *names, struct error *e
 		freeReplyObject(reply);
 	} while (strcmp(cursor, "0") != 0);
 	free(pattern);
+	return failed;
+}
+
+int redis_list(struct backend *backend, struct name_list *names, struct error *err)
+{
+	const int failed = redis_node_each(&redis_from_backend(backend)->node, list_server, names,
+					   err);
+
 	name_list_sort(names);
 	return failed;
 }

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/net.h"
 #include "lock/uri.h"
+#include "cluster.h"
 #include "route.h"
 #include "sentinel.h"
 
@@ -69,6 +70,13 @@ static int read_sentinels(struct redis_node *node, const struct uri *uri, struct
 	return node->route ? 0 : -1;
 }
 
+static int read_cluster(struct redis_node *node, const struct uri *uri, struct error *err)
+{
+	node->address.transport = &redis_tcp;
+	node->route = redis_cluster_open(uri, err);
+	return node->route ? 0 : -1;
+}
+
 /* What is known, and how the rest of a URI is read. */
 static const struct kind {
 	const char *scheme;
@@ -80,6 +88,8 @@ static const struct kind {
 	{ "redis+unix", read_socket, { LOCK_PARAMS, "db", URI_COMMON_PARAMS, NULL } },
 	{ "redis+sentinel", read_sentinels,
 	  { LOCK_PARAMS, "sentinel-user", "sentinel-password-file", URI_COMMON_PARAMS, NULL } },
+	/* The list that wakes a waiter of python-redis-lock is in another slot than its lock. */
+	{ "redis+cluster", read_cluster, { "prefix", "replicas", URI_COMMON_PARAMS, NULL } },
 };
 
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err)
@@ -248,6 +258,23 @@ static int reach(struct redis_node *node, const struct search *search, struct er
 	return 0;
 }
 
+static redisReply *send_routed(struct redis_node *node, int argc, const char *const argv[],
+			       struct error *err)
+{
+	static const char *const asking[] = { "ASKING" };
+	redisReply *reply;
+
+	if (node->route->asking) {
+		node->route->asking = false;
+		reply = redis_conn_command(&node->main, 1, asking, err);
+		if (!reply)
+			return NULL;
+		freeReplyObject(reply);
+	}
+	node->sent_ms = clock_boot_ms();
+	return redis_conn_command(&node->main, argc, argv, err);
+}
+
 /* After how many ms to send the command again; REDIS_ROUTE_ENDS: reply or *err is the answer. */
 static int64_t judge(struct redis_node *node, const redisReply *reply, struct error *err)
 {
@@ -270,6 +297,14 @@ static int64_t judge(struct redis_node *node, const redisReply *reply, struct er
 	return 0;
 }
 
+/* May the command that got this reply have been carried out, or a part of it? */
+static bool maybe_done(const struct redis_node *node, const redisReply *reply)
+{
+	if (!reply)
+		return !node->main.replica;
+	return reply->type == REDIS_REPLY_ERROR && strstr(reply->str, REDIS_ROUTE_TORN);
+}
+
 static redisReply *command_routed(struct redis_node *node, int argc, const char *const argv[],
 				  struct error *err)
 {
@@ -283,13 +318,12 @@ static redisReply *command_routed(struct redis_node *node, int argc, const char 
 		if (reach(node, &search, err))
 			break;
 		search_bound(node, &search);
-		node->sent_ms = clock_boot_ms();
-		reply = redis_conn_command(&node->main, argc, argv, err);
+		reply = send_routed(node, argc, argv, err);
 		search_bound(node, &search);
 		pause_ms = judge(node, reply, err);
 		if (pause_ms == REDIS_ROUTE_ENDS)
 			break;
-		if (!reply && !node->main.replica)
+		if (maybe_done(node, reply))
 			redis_place_set(&done_at, node->address.host,
 					strlen(node->address.host), node->address.port);
 		if (reply)
@@ -340,6 +374,48 @@ struct redisReply *redis_node_ask(struct redis_node *node, int argc,
 				  const char *const argv[], struct error *err)
 {
 	return refuse_errors(node, redis_node_command(node, argc, argv, err), err);
+}
+
+static int visit_all(struct redis_node *node, const struct redis_place *places, size_t count,
+		     int (*visit)(struct redis_node *node, void *context, struct error *err),
+		     void *context, struct error *err)
+{
+	struct redis_route *route = node->route;
+	int result = 0;
+
+	/* The server that is visited is meant, wherever any lock is. */
+	node->route = NULL;
+	for (size_t i = 0; i < count && !result; i++) {
+		go_to(node, &places[i]);
+		result = visit(node, context, err);
+	}
+	node->route = route;
+	return result;
+}
+
+int redis_node_each(struct redis_node *node,
+		    int (*visit)(struct redis_node *node, void *context, struct error *err),
+		    void *context, struct error *err)
+{
+	static const char *const argv[] = { "CLUSTER", "SLOTS" };
+	struct redis_place *places;
+	redisReply *reply;
+	size_t count;
+	int result;
+
+	if (!node->route || !node->route->ops->masters)
+		return visit(node, context, err);
+	reply = redis_node_ask(node, 2, argv, err);
+	if (!reply)
+		return -1;
+	if (!node->route->ops->masters(reply, &node->address, &places, &count)) {
+		redis_node_odd(node, reply, err);
+		return -1;
+	}
+	freeReplyObject(reply);
+	result = visit_all(node, places, count, visit, context, err);
+	free(places);
+	return result;
 }
 
 struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,

@@ -80,6 +80,14 @@ struct redisReply *redis_node_command(struct redis_node *node, int argc, const c
 struct redisReply *redis_node_ask(struct redis_node *node, int argc, const char *const argv[],
 				  struct error *err);
 
+/*
+ * Calls visit() with a connection to each server that may have locks, and stops when one returns
+ * -1. 0 or -1.
+ */
+int redis_node_each(struct redis_node *node,
+		    int (*visit)(struct redis_node *node, void *context, struct error *err),
+		    void *context, struct error *err);
+
 /* Runs a script; the arguments end with NULL. As redis_node_ask(). */
 struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
 				     const struct request *request,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the server that has a lock is found, where that may be another one tomorrow. node.c asks the route where to connect to, and tells it what came of that:
+ * How the server that has a lock is found, where that may be another one tomorrow: with Sentinel
+ * and in a cluster. node.c asks the route where to connect to, and tells it what came of that:
  *
  *	locate()	whenever there is no connection
  *	lost()		when a connection could not be made, or broke
  *	redirect()	after an error reply
  *	confirm()	after any other reply
+ *	masters()	to see all servers, not only the one that has a lock
  *	finish()
  */
 #ifndef DLOCK_REDIS_ROUTE_H
@@ -19,6 +21,7 @@
 
 struct backend;
 struct error;
+struct redisReply;
 struct redis_route;
 
 /* What lost() and redirect() return besides a number of ms. */
@@ -26,6 +29,9 @@ struct redis_route;
 
 /* The pause between two questions whose answer time alone changes. */
 #define REDIS_ROUTE_PAUSE_MS 100
+
+/* The error of a script that has lost a key while it ran: a part of it has been carried out. */
+#define REDIS_ROUTE_TORN "access a non local key"
 
 struct redis_route_ops {
 	/*
@@ -47,12 +53,20 @@ struct redis_route_ops {
 	 */
 	bool (*confirm)(struct redis_route *route, const struct backend *bounds,
 			const struct redis_address *address);
+	/*
+	 * Reads the servers out of the reply of the server at from to CLUSTER SLOTS. The caller
+	 * frees *places. False: the reply makes no sense. NULL: there is one server at a time.
+	 */
+	bool (*masters)(const struct redisReply *reply, const struct redis_address *from,
+			struct redis_place **places, size_t *count);
 	/* Frees the route. */
 	void (*finish)(struct redis_route *route);
 };
 
 struct redis_route {
 	const struct redis_route_ops *ops;
+	/* Set by redirect(): the next command is to follow ASKING; node.c sets it to false. */
+	bool asking;
 };
 
 #endif

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# A cluster of three masters and a replica. Tests that move a slot leave it where it is then.
+
+load helpers
+load redis-topology
+
+setup_file() {
+	cluster_for_file
+}
+
+teardown_file() {
+	cluster_file_end
+}
+
+prepare() {
+	cluster_load
+	export DLOCK_BACKEND=$URI
+	node_of "$KEY"
+	OTHER=$((NODE % 3 + 1))
+	REDIS_DIR=$BATS_FILE_TMPDIR/node.$NODE
+}
+
+# on_node N ARG...: redis-cli to this node
+on_node() {
+	local n=$1
+	shift
+	at "${NODE_PORTS[n]}" "$@"
+}
+
+# names_of_all: sets NAMES to three names, one on each master
+names_of_all() {
+	local n
+	NAMES=()
+	for ((n = 0; ${#NAMES[@]} < 3; n++)); do
+		node_of "dlock:$LOCK-$n"
+		((NODE != ${#NAMES[@]} + 1)) || NAMES+=("$LOCK-$n")
+	done
+}
+
+@test "a lock of each master is taken, refused to others, shown and listed, through any node" {
+	local n name tokens=()
+	names_of_all
+	for n in 1 2 3; do
+		name=${NAMES[n - 1]}
+		tokens[n]=$("$DLOCK" acquire -b "redis+cluster://127.0.0.1:${NODE_PORTS[n]}" -t 10s "$name")
+		equal "$(on_node "$n" get "dlock:$name")" "${tokens[n]}" "on its master"
+		run -124 "$DLOCK" run -n -b "redis+cluster://127.0.0.1:${NODE_PORTS[n % 3 + 1]}" "$name" -- true
+		run -124 "$DLOCK" run -n -b "redis+cluster://127.0.0.1:${NODE_PORTS[4]}" "$name" -- true
+		run -1 "$DLOCK" status "$name"
+	done
+	run "$DLOCK" status
+	for name in "${NAMES[@]}"; do
+		matches "$output" "$name"
+	done
+	for n in 1 2 3; do
+		"$DLOCK" renew "${NAMES[n - 1]}" "${tokens[n]}"
+		"$DLOCK" verify "${NAMES[n - 1]}" "${tokens[n]}"
+		"$DLOCK" release "${NAMES[n - 1]}" "${tokens[n]}"
+	done
+	run "$DLOCK" check
+	between "$status" 0 1
+}
+
+@test "a database is refused, and so is a URI without a node" {
+	run --separate-stderr -125 "$DLOCK" run -b "$URI/1" "$LOCK" -- true
+	one_line 'no databases'
+	run --separate-stderr -125 "$DLOCK" run -b redis+cluster:// "$LOCK" -- true
+	one_line 'host'
+	"$DLOCK" run -b "$URI/" "$LOCK" -- true
+}
+
+@test "names with braces are taken where all their keys have one slot, and refused where they have not" {
+	local name
+	for name in 'a{b}c' 'a{b' '{a}'; do
+		"$DLOCK" run "$LOCK$name" -- true
+	done
+	for name in 'a}b' 'a{}b'; do
+		run --separate-stderr -122 "$DLOCK" run "$LOCK$name" -- touch ran
+		one_line "a name with a '}' needs"
+	done
+	[[ ! -e ran ]]
+}
+
+@test "nodes that are down or do not answer are passed over; without any it fails at once" {
+	local dead
+	free_port
+	dead=127.0.0.1:$PORT
+	timed "$DLOCK" run -b "redis+cluster://$dead,127.0.0.1:${NODE_PORTS[2]}" "$LOCK" -- true
+	equal "$status" 0
+	between "$MS" 0 900
+	private_redis
+	kill -STOP "$P_PID"
+	run -0 "$DLOCK" run -b "redis+cluster://127.0.0.1:$P_PORT,127.0.0.1:${NODE_PORTS[2]}?timeout=300ms" \
+		"$LOCK" -- true
+	timed "$DLOCK" run -b "redis+cluster://$dead" "$LOCK" -- touch ran
+	equal "$status" 122
+	one_line 'refused'
+	between "$MS" 0 2000
+	[[ ! -e ran ]]
+}
+
+@test "waiters are woken in order, and no message lends them the lock" {
+	local n
+	hold -t 10s --
+	for n in 1 2 3; do
+		wait_in_line "$n" -w 20s -b "redis+cluster://127.0.0.1:${NODE_PORTS[n]}" -- sh -c 'echo "$0" >>order' "$n"
+	done
+	# the end of the time for which a loan is allowed is not after the try itself
+	between "$(on_node "$NODE" hvals "{$KEY}:waiters" | awk -v now="$(date +%s%3N)" '$4 > now' | wc -l)" 0 0
+	release
+	wait_until 5 has_line order 3
+	equal "$(tr '\n' ' ' <order)" "1 2 3 "
+	start "$DLOCK" wait "$LOCK"
+	join "$PID"
+	equal "$status" 0
+}
+
+@test "dlock wait hears of the end, whichever node it asks first" {
+	hold --
+	start "$DLOCK" wait -b "redis+cluster://127.0.0.1:${NODE_PORTS[OTHER]}" "$LOCK"
+	wait_until 5 answers '.*:free' "${NODE_PORTS[NODE]}" pubsub channels "*$LOCK*"
+	release
+	join "$PID" 2
+	equal "$status" 0
+}
+
+@test "slot moves under a held lock: it stays held, and is released at the new node" {
+	hold -t 3s --
+	move_slot "$NODE" "$OTHER"
+	holds_for 2500 alive "$COMMAND"
+	equal "$(on_node "$OTHER" get "$KEY")" "$TOKEN"
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	release
+	answers 0 "${NODE_PORTS[OTHER]}" exists "$KEY"
+	"$DLOCK" run "$LOCK" -- true
+}
+
+@test "slot moves under waiters: they get the lock, one after the other" {
+	local n pids=()
+	hold -t 10s --
+	for n in 1 2 3; do
+		wait_in_line "$n" -w 30s -- sh -c '
+			[ "$(redis-cli -p "$1" get "dlock:$DLOCK_NAME")" = "$DLOCK_TOKEN" ] && echo "$0" >>ran' \
+			"$n" "${NODE_PORTS[OTHER]}"
+		pids+=("$PID")
+	done
+	move_slot "$NODE" "$OTHER"
+	release
+	for n in "${pids[@]}"; do
+		join "$n" 8
+		equal "$status" 0
+	done
+	equal "$(sort ran | tr '\n' ' ')" "1 2 3 "
+}
+
+@test "slot on its way: a lock that has moved is asked for there, and freed once that is possible" {
+	local token waiter
+	token=$("$DLOCK" acquire -t 20s "$LOCK")
+	# so that all five keys exist
+	wait_in_line_of_node
+	begin_move "$NODE" "$OTHER"
+	move_keys "$NODE" "$OTHER"
+	matches "$(on_node "$NODE" get "$KEY" 2>&1)" '^ASK '
+	"$DLOCK" verify "$LOCK" "$token"
+	"$DLOCK" renew "$LOCK" "$token"
+	# to free the lock removes keys, which cannot be done as long as the slot has two nodes
+	waiter=$PID
+	start "$DLOCK" release "$LOCK" "$token"
+	pause 0.3
+	alive "$PID"
+	end_move "$NODE" "$OTHER"
+	join "$PID" 5
+	equal "$status" 0
+	join "$waiter" 8
+	equal "$status" 0
+}
+
+@test "slot on its way: a lock that is new waits for the end, or gives up" {
+	"$DLOCK" run "$LOCK" -- true
+	begin_move "$NODE" "$OTHER"
+	run --separate-stderr -122 "$DLOCK" run -b "$URI?connect-timeout=300ms&timeout=300ms" "$LOCK" -- touch ran
+	one_line 'moving'
+	[[ ! -e ran ]]
+	start "$DLOCK" run "$LOCK" -- echo ran
+	pause 0.3
+	move_keys "$NODE" "$OTHER"
+	end_move "$NODE" "$OTHER"
+	join "$PID" 5
+	equal "$status $(<"$OUT")" "0 ran"
+}
+
+wait_in_line_of_node() {
+	start "$DLOCK" run -w 30s "$LOCK" -- true
+	wait_until 5 answers 1 "${NODE_PORTS[NODE]}" zcard "{$KEY}:queue"
+}
+
+@test "slot on its way for longer than the lease: the command is dead in time" {
+	hold -t 1500ms -k 300ms -- "$TOOLS/witness" -i -l log
+	begin_move "$NODE" "$OTHER"
+	join "$HOLDER" 6
+	equal "$status" 123
+	ended "$COMMAND"
+	move_keys "$NODE" "$OTHER"
+	end_move "$NODE" "$OTHER"
+}
+
+# role N NAME: this node is a master or a slave
+role() {
+	answers "$2.*" "${NODE_PORTS[$1]}" role
+}
+
+# find_replica: sets MASTER to the node that has the replica, and REPLICA to that
+find_replica() {
+	local n id
+	for n in 1 2 3 4; do
+		if role "$n" slave; then
+			REPLICA=$n
+			id=$(on_node "$n" cluster nodes | awk '/myself/ { print $4 }')
+		fi
+	done
+	for n in 1 2 3 4; do
+		[[ $(node_id "$n") != "$id" ]] || MASTER=$n
+	done
+}
+
+# choose_lock: sets LOCK and KEY to a lock of the node MASTER
+choose_lock() {
+	local n
+	for ((n = 0; ; n++)); do
+		node_of "dlock:$LOCK-$n"
+		((NODE != MASTER)) || break
+	done
+	export LOCK=$LOCK-$n
+	KEY=dlock:$LOCK
+}
+
+# renewed_at N: a lease of 9 s has more than 7 s left there
+renewed_at() {
+	local ttl
+	ttl=$(on_node "$1" --raw eval 'return redis.call("PTTL", KEYS[1])' 1 "$KEY")
+	((ttl > 7000)) && [[ $(on_node "$1" get "$KEY") == "$TOKEN" ]]
+}
+
+@test "master frozen: a lock that its replica does not have is lost, and the command is dead in time" {
+	find_replica
+	choose_lock
+	hold -t 6s -k 500ms -- "$TOOLS/witness" -i -l log
+	on_node "$REPLICA" config set replica-read-only no >/dev/null
+	kill -STOP "${NODE_PIDS[MASTER]}"
+	wait_until 10 role "$REPLICA" master
+	on_node "$REPLICA" del "$KEY" >/dev/null
+	kill -CONT "${NODE_PIDS[MASTER]}"
+	join "$HOLDER" 8
+	equal "$status" 123
+	ended "$COMMAND"
+	not answers "$TOKEN" "${NODE_PORTS[REPLICA]}" get "$KEY"
+	wait_until 15 cluster_well
+	on_node "$REPLICA" config set replica-read-only yes >/dev/null
+}
+
+# The last test: the node does not come back.
+@test "master killed: the lock that its replica has stays held, and goes on to a waiter" {
+	find_replica
+	choose_lock
+	hold -t 9s --
+	start "$DLOCK" run -w 40s "$LOCK" -- echo "got it"
+	wait_until 5 answers 1 "${NODE_PORTS[MASTER]}" zcard "{$KEY}:queue"
+	redis_stop "$BATS_FILE_TMPDIR/node.$MASTER"
+	wait_until 10 role "$REPLICA" master
+	# until it was renewed there
+	wait_until 9 renewed_at "$REPLICA"
+	alive "$COMMAND"
+	release
+	join "$PID" 10
+	equal "$status $(<"$OUT")" "0 got it"
+}
