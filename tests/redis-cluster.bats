@@ -63,6 +63,27 @@ names_of_all() {
 	between "$status" 0 1
 }
 
+@test "the permissions in dlock-backends.7 suffice, also on a slot that moves" {
+	local n
+	for n in 1 2 3; do
+		permit "${NODE_PORTS[n]}"
+	done
+	DLOCK_BACKEND=redis+cluster://jobs:PASSWORD@${URI#*//}
+	hold -t 3s --
+	start "$DLOCK" run -w 20s "$LOCK" -- true
+	wait_until 5 answers 1 "${NODE_PORTS[NODE]}" zcard "{$KEY}:queue"
+	begin_move "$NODE" "$OTHER"
+	move_keys "$NODE" "$OTHER"
+	"$DLOCK" verify "$LOCK" "$TOKEN"
+	end_move "$NODE" "$OTHER"
+	release
+	join "$PID"
+	equal "$status" 0
+	for n in 1 2 3; do
+		on_node "$n" acl deluser jobs >/dev/null
+	done
+}
+
 @test "a database is refused, and so is a URI without a node" {
 	run --separate-stderr -125 "$DLOCK" run -b "$URI/1" "$LOCK" -- true
 	one_line 'no databases'
@@ -153,6 +174,28 @@ names_of_all() {
 		equal "$status" 0
 	done
 	equal "$(sort ran | tr '\n' ' ')" "1 2 3 "
+}
+
+@test "slot moves to and fro while five contend: each gets the lock, and never two at once" {
+	local n swap from=$NODE to=$OTHER end pids=()
+	for n in 1 2 3 4 5; do
+		# the witnesses' history is judged after the test
+		start sh -c 'for n in 1 2 3 4 5 6; do
+			"$DLOCK" run -w 30s "$LOCK" -- "$TOOLS/witness" -l /dev/null -f 50 || exit; done'
+		pids+=("$PID")
+	done
+	now
+	end=$((NOW + 3000))
+	while ((NOW < end)); do
+		move_slot "$from" "$to"
+		swap=$from from=$to to=$swap
+		pause 0.2
+		now
+	done
+	for n in "${pids[@]}"; do
+		join "$n" 30
+		equal "$status" 0
+	done
 }
 
 @test "slot on its way: a lock that has moved is asked for there, and freed once that is possible" {

@@ -93,7 +93,7 @@ listens() {
 	[[ ! -e ran ]]
 }
 
-@test "sentinels with a password: it is read from a file, and asked for where it is missing" {
+@test "sentinels with a password: it is read from a file, and asked for where it is missing; the master has users of its own" {
 	sentinels 'requirepass s3cret'
 	run --separate-stderr -122 "$DLOCK" run "$LOCK" -- touch ran
 	one_line 'wants a password'
@@ -107,6 +107,9 @@ listens() {
 	"$DLOCK" run -b "$URI?sentinel-user=default&sentinel-password-file=$T/password" "$LOCK" -- true
 	run --separate-stderr -125 "$DLOCK" run -b "$URI?sentinel-user=default" "$LOCK" -- true
 	one_line 'sentinel-user= needs sentinel-password-file='
+	# and a user of the master
+	permit "$M_PORT"
+	"$DLOCK" run -b "redis+sentinel://jobs:PASSWORD@${URI#*//}?sentinel-password-file=$T/password" "$LOCK" -- true
 	chmod 644 password
 	run --separate-stderr -0 "$DLOCK" run -b "$URI?sentinel-password-file=$T/password" "$LOCK" -- true
 	one_line 'others can read'

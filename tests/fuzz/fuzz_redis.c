@@ -6,7 +6,35 @@
 #include "fuzz.h"
 
 #include "backends/redis/backend.c"
+#include "backends/redis/cluster.h"
 #include "backends/redis/inspect.c"
+#include "backends/redis/route.h"
+#include "lock/uri.h"
+
+/* What a node of a cluster says about the places of others. */
+static void take_route_apart(const redisReply *reply)
+{
+	struct redis_address from = { .host = (char *)(uintptr_t)"h", .port = 1 };
+	struct redis_place *places, place;
+	struct redis_route *route;
+	struct error err = { 0 };
+	struct uri uri;
+	size_t count;
+
+	INVARIANT(!uri_parse(&uri, "redis+cluster://h", &err));
+	route = redis_cluster_open(&uri, &err);
+	INVARIANT(route);
+	uri_finish(&uri);
+	if (reply->type == REDIS_REPLY_ERROR)
+		route->ops->redirect(route, &from, reply->str);
+	INVARIANT(!route->ops->locate(route, NULL, &place, &err) && place.port && place.host[0]);
+	if (route->ops->masters(reply, &from, &places, &count)) {
+		for (size_t i = 0; i < count; i++)
+			INVARIANT(places[i].port && places[i].host[0]);
+		free(places);
+	}
+	route->ops->finish(route);
+}
 
 static void take_apart(redisReply *reply)
 {
@@ -61,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!skip && redisReaderFeed(reader, (const char *)data, size) == REDIS_OK)
 		while (redisReaderGetReply(reader, &reply) == REDIS_OK && reply) {
 			take_apart(reply);
+			take_route_apart(reply);
 			freeReplyObject(reply);
 			reply = NULL;
 		}
