@@ -19,7 +19,7 @@ replicated() {
 	done
 	P_DIR=$dir P_PORT=$port P_PID=$pid P_URI=redis://127.0.0.1:$port
 	wait_until 10 online "${1:-1}"
-	P_REPLICAS=$P_URI?replicas=1
+	P_REPLICAS="$P_URI?replicas=1"
 }
 
 linked() {
@@ -33,7 +33,7 @@ online() {
 
 # nothing_taken: the master has nothing of this lock but its fence
 nothing_taken() {
-	[[ -z $(redis_at "$P_DIR" --scan | grep -F -- "$LOCK" | grep -v '}:fence$') ]]
+	not grep -qF -- "$LOCK" <(redis_at "$P_DIR" --scan | grep -v '}:fence$')
 }
 
 on_replica() {
