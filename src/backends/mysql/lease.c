@@ -36,6 +36,8 @@
 #define CONTENDED_MS 100
 /* A waiter whose turn it is has so long to come (lease_stale). */
 #define GRANT_US 900000
+/* The error that ends lease_sleep early. */
+#define OUT_OF_RANGE 1690
 /* More rounds than there can be, as each of them makes progress. */
 #define ROUNDS 200
 
@@ -148,6 +150,13 @@ static bool disagrees(const struct lease_state *state, const struct request *req
 	       !hold_mode_slots_agree((int)state->mode, request, err);
 }
 
+/* Takes in the rest of the answer to a wait, which may end with the error of lease_sleep. */
+static int end_wait(struct lease *lease, struct error *err)
+{
+	return mysql_drain(&lease->my, err) &&
+	       !(lease->my.conn.mysql && lease->my.conn.code == OUT_OF_RANGE) ? -1 : 0;
+}
+
 /* What to do about an answer. */
 enum verdict { VERDICT_HELD, VERDICT_BUSY, VERDICT_AGAIN, VERDICT_ERROR };
 
@@ -170,21 +179,18 @@ static enum verdict judge(struct lease *lease, const struct request *request, bo
 	if (disagrees(state, request, err))
 		return VERDICT_ERROR;
 	if (!state->known)
-		failed = mysql_drain(&lease->my, err) ||
-			 mend(lease, request, sql_lease_make, "", err);
+		failed = end_wait(lease, err) || mend(lease, request, sql_lease_make, "", err);
 	else if (waits && state->asleep)
 		/* Others passed over this waiter while it hung: it returns to its place. */
-		failed = mysql_drain(&lease->my, err) ||
+		failed = end_wait(lease, err) ||
 			 mend(lease, request, sql_lease_look, sql_lease_mark, err);
 	else if (state->first && state->open_us > GRANT_US)
-		failed = mysql_drain(&lease->my, err) ||
-			 pass_over(lease, request, state->first, err);
+		failed = end_wait(lease, err) || pass_over(lease, request, state->first, err);
 	else if (waits && !state->in_line)
 		/* The server has lost its data. */
-		failed = mysql_drain(&lease->my, err);
+		failed = end_wait(lease, err);
 	else if (waits && !lease->no_tickets && !state->has_ticket)
-		failed = mysql_drain(&lease->my, err) ||
-			 free_ticket(lease, request, next, err);
+		failed = end_wait(lease, err) || free_ticket(lease, request, next, err);
 	else
 		return VERDICT_BUSY;
 	return failed ? VERDICT_ERROR : VERDICT_AGAIN;
@@ -226,8 +232,9 @@ static bool slept(struct lease *lease)
 		mysql_free_result(rows);
 	}
 	lease->napping = step == MYSQL_STEP_PENDING;
+	/* See lease_sleep. */
 	if (step == MYSQL_STEP_FAILED)
-		lease->woken = false;
+		lease->woken = lease->my.conn.code == OUT_OF_RANGE;
 	return !lease->napping;
 }
 

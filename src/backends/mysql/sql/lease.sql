@@ -308,8 +308,11 @@ SET @go = IF(@go OR @target IS NOT NULL OR @nap <= 0, 1, SLEEP(LEAST(@nap, {slic
 -- name: lease_sleep
 -- Sleeps on @target until its owner lets it go or the owner's connection ends, and looks once in
 -- between for a waiter that hangs although it is its turn. The result is 1 with the ticket, and
--- NULL when there was none to sleep on.
-SET @woken = IF(@target IS NULL, 2, GET_LOCK(@target, LEAST(FLOOR(@nap / 1000000), 3)));
+-- NULL when there was none to sleep on. A waiter that gets the ticket before that look is told so
+-- by an error: the sum is out of range, so the server skips the long statement that follows and
+-- need not even parse it.
+SET @woken = IF(@target IS NULL, 2, 18446744073709551615 +
+  GET_LOCK(@target, LEAST(FLOOR(@nap / 1000000), 3)) - 18446744073709551615);
 SELECT IF(@target IS NULL AND @nap > 0, NULL, IF(@woken = 0 AND @nap >= 4000000 AND
     NOT EXISTS (SELECT 1 FROM dlock_locks l
       WHERE l.name = {name} AND {lease_room} AND {lease_stale}),
