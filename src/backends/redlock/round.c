@@ -36,7 +36,8 @@ static void send_request(const struct redlock *lock, struct redlock_node *node,
 		argv[argc++] = text ? call->script->text : call->script->sha1;
 		argv[argc++] = "5";
 		for (int i = 0; i < REDIS_KEYS; i++)
-			argv[argc++] = lock->keys[i];
+			if (lock->keys[i])
+				argv[argc++] = lock->keys[i];
 		argv[argc++] = call->token;
 		for (int i = 0; call->arguments[i]; i++)
 			argv[argc++] = call->arguments[i];
