@@ -143,7 +143,9 @@ static void read_ballot(const struct redlock *lock, int64_t ttl_ms, struct ballo
 static int ask_whether(struct redlock *lock, const char *const command[], const char *text,
 		       unsigned *has, struct error *err)
 {
-	const struct redlock_call call = { .command = command, .nodes = *has };
+	const struct redlock_call call = {
+		.command = command, .nodes = *has, .least = lock->quorum,
+	};
 	const unsigned asked = *has;
 	const redisReply *reply;
 

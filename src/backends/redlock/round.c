@@ -154,7 +154,7 @@ static void go_on(const struct redlock *lock, struct redlock_node *node,
 			answered(lock, node, call);
 		else if (state < 0)
 			broke(lock, node, call);
-		else if (!call->script && !call->command && !node->info_due)
+		else if (!call->script && !call->command && !node->main.unsent_length)
 			node->state = NODE_ANSWERED;
 		else
 			break;

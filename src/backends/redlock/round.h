@@ -22,7 +22,8 @@ struct redlock_call {
 	/* Behind channel and token; they end with NULL. */
 	const char *arguments[REDLOCK_ARGUMENTS];
 	const char *token;
-	const char *const *command;		/* ends with NULL; NULL: only to connect */
+	/* Ends with NULL. NULL: only to connect, which what could be written answers. */
+	const char *const *command;
 	bool wake;				/* over the other connection */
 	unsigned nodes;				/* a bit for each node that is asked; 0: all */
 	int least;				/* so many answers are waited for longer */
