@@ -113,7 +113,8 @@ ENGINE_SRC := $(wildcard src/base/*.c src/lock/*.c src/engine/*.c src/backends/*
 	src/backends/file/*.c)
 ifeq ($(WITH_REDIS),yes)
 REDIS_SRC := $(wildcard src/backends/redis/*.c src/backends/redlock/*.c)
-REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o $(BUILD)/gen/redlock_scripts.o
+REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o $(BUILD)/gen/redlock_scripts.o \
+	$(BUILD)/gen/redis_redisson_scripts.o
 endif
 TLS_SRC := $(wildcard src/backends/redis/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
@@ -149,6 +150,12 @@ $(BUILD)/gen/redis_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDIS_LUA)/*.lu
 	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/lock.h script $(REDIS_LUA)/lib.lua \
 		$(filter-out $(REDIS_LUA)/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
 
+$(BUILD)/gen/redis_redisson_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDIS_LUA)/redisson/*.lua)
+	@mkdir -p $(@D)
+	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/redisson.h script_redisson \
+		$(REDIS_LUA)/redisson/lib.lua \
+		$(filter-out %/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
+
 # Redlock takes from the plain dialect what is the same on each node.
 REDLOCK_LUA := src/backends/redlock/lua
 $(BUILD)/gen/redlock_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDLOCK_LUA)/*.lua) \
@@ -159,6 +166,7 @@ $(BUILD)/gen/redlock_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDLOCK_LUA)/
 		$(filter-out %/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
 
 $(BUILD)/gen/redis_scripts.o: src/backends/redis/lock.h
+$(BUILD)/gen/redis_redisson_scripts.o: src/backends/redis/redisson.h
 $(BUILD)/gen/redlock_scripts.o: src/backends/redlock/redlock.h
 $(BUILD)/gen/%_scripts.o: $(BUILD)/gen/%_scripts.c
 	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
@@ -232,9 +240,10 @@ FUZZ_EXTRA_fuzz_config := cmd/config.c
 FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
 FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,node.c address.c conn.c tls.c reply.c \
-	sentinel.c cluster.c check.c replicas.c) $(BUILD)/gen/redis_scripts.c
+	sentinel.c cluster.c check.c replicas.c redisson.c redisson_call.c redisson_inspect.c) \
+	$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
-		$(BUILD)/gen/redis_scripts.c
+		$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@) $(FUZZ_CC) $(CPPFLAGS) -g -O1 -std=c11 \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \

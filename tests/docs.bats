@@ -503,6 +503,13 @@ acl() {
 		sed 's/"$//; s/.*"//' | tr '[:upper:]' '[:lower:]' | sed 's/^config$/config|get/; s/^cluster$/cluster|slots/' |
 		grep -vxe auth -e sentinel >>wanted # to log in needs no permission; sentinels have users of their own
 	same wanted found "commands of operators"
+	acl 3 | sed -n 's/^+//p' >found
+	{
+		printf '%s\n' eval evalsha subscribe select
+		cat "$TOP"/src/backends/redis/lua/redisson/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" |
+			grep -oE '[A-Z]{2,}' | tr '[:upper:]' '[:lower:]' | sed 's/^pubsub$/pubsub|numsub/'
+	} >wanted
+	same wanted found "commands of the dialect redisson"
 }
 
 # permitted: all that needs no operator, with the DLOCK_BACKEND that is set

@@ -39,7 +39,8 @@
 #include "lock/hold_mode.h"
 #include "lock/lease.h"
 #include "lock/token.h"
-#include "lock.h"
+#include "lock/uri.h"
+#include "redisson.h"
 #include "replicas.h"
 
 /* How often a waiter tries without being woken. */
@@ -73,8 +74,11 @@ static void redis_close(struct backend *backend)
 
 static struct backend *redis_open(const struct uri *uri, struct error *err)
 {
-	struct redis_backend *redis = memory_new(1, sizeof(*redis));
+	struct redis_backend *redis;
 
+	if (uri_param(uri, "dialect") || uri_param(uri, "lock") || uri_param(uri, "watchdog"))
+		return redisson_open(uri, err);
+	redis = memory_new(1, sizeof(*redis));
 	if (redis_node_init(&redis->node, uri, err) ||
 	    redis_replicas_read(&redis->node, uri, err)) {
 		redis_close(&redis->node.base);

@@ -53,7 +53,7 @@ static bool read_waiter(const redisReply *row, struct lock_view *view)
 	return true;
 }
 
-static bool read_view(const redisReply *reply, struct lock_view *view)
+bool redis_read_view(const redisReply *reply, struct lock_view *view)
 {
 	redisReply *const *e = reply->element;
 
@@ -81,7 +81,7 @@ static int look(struct redis_backend *redis, const char *name, const char *then_
 
 	if (!reply)
 		return -1;
-	if (!read_view(reply, view)) {
+	if (!redis_read_view(reply, view)) {
 		redis_node_odd(&redis->node, reply, err);
 		return -1;
 	}
@@ -162,41 +162,54 @@ void redis_list_key(const char *before, const redisReply *key, struct name_list 
 		name_list_add(names, text + prefix, length - prefix);
 }
 
-/* Adds the names of the locks on one server to context, a struct name_list. */
-static int list_server(struct redis_node *node, void *context, struct error *err)
+struct scan {
+	const char *pattern;
+	redis_key_found *found;
+	struct name_list *names;
+};
+
+/* Adds the names of the locks on one server to context, a struct scan. */
+static int scan_server(struct redis_node *node, void *context, struct error *err)
 {
-	struct name_list *names = context;
-	char cursor[32] = "0", *pattern = redis_list_pattern(node->prefix);
-	const char *const argv[] = { "SCAN", cursor, "MATCH", pattern, "COUNT", "1000" };
-	int failed = 0;
+	const struct scan *scan = context;
+	char cursor[32] = "0";
+	const char *const argv[] = { "SCAN", cursor, "MATCH", scan->pattern, "COUNT", "1000" };
 
 	do {
 		redisReply *reply = redis_node_ask(node, 6, argv, err), *keys;
 
-		failed = -1;
 		if (!reply)
-			break;
+			return -1;
 		if (!redis_has_shape(reply, "sa")) {
 			redis_node_odd(node, reply, err);
-			break;
+			return -1;
 		}
-		failed = 0;
 		keys = reply->element[1];
 		for (size_t i = 0; i < keys->elements; i++)
 			if (redis_is_text(keys->element[i]))
-				redis_list_key(node->prefix, keys->element[i], names);
+				scan->found(node->prefix, keys->element[i], scan->names);
 		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
 		freeReplyObject(reply);
 	} while (strcmp(cursor, "0") != 0);
-	free(pattern);
+	return 0;
+}
+
+int redis_scan(struct redis_node *node, const char *pattern, redis_key_found *found,
+	       struct name_list *names, struct error *err)
+{
+	struct scan scan = { pattern, found, names };
+	const int failed = redis_node_each(node, scan_server, &scan, err);
+
+	name_list_sort(names);
 	return failed;
 }
 
 int redis_list(struct backend *backend, struct name_list *names, struct error *err)
 {
-	const int failed = redis_node_each(&redis_from_backend(backend)->node, list_server, names,
-					   err);
+	struct redis_node *node = &redis_from_backend(backend)->node;
+	char *pattern = redis_list_pattern(node->prefix);
+	const int failed = redis_scan(node, pattern, redis_list_key, names, err);
 
-	name_list_sort(names);
+	free(pattern);
 	return failed;
 }

@@ -8,6 +8,7 @@
 struct findings;
 struct lock_view;
 struct name_list;
+struct redisReply;
 
 struct redis_backend {
 	struct redis_node node;		/* begins with struct backend */
@@ -30,6 +31,17 @@ void redis_read_mode(const char *text, enum hold_mode *mode, int *slots);
  */
 char *redis_list_pattern(const char *prefix);
 void redis_list_key(const char *prefix, const struct redisReply *key, struct name_list *names);
+/* Reads what inspect.lua returns. False: it is something else. */
+bool redis_read_view(const struct redisReply *reply, struct lock_view *view);
+
+/*
+ * Calls found for each key that matches pattern, to add the name of the lock that the key belongs
+ * to. Sorts the names. 0 or -1.
+ */
+typedef void redis_key_found(const char *prefix, const struct redisReply *key,
+			     struct name_list *names);
+int redis_scan(struct redis_node *node, const char *pattern, redis_key_found *found,
+	       struct name_list *names, struct error *err);
 
 /* Made from lua/NAME.lua by lua/embed.sh. */
 extern const struct script script_acquire, script_again, script_inspect, script_release,

@@ -23,7 +23,7 @@
 #define PYTHON_SIGNAL "lock-signal:"
 
 /* The parameters that say how locks are kept, wherever the server is. */
-#define LOCK_PARAMS "prefix", "replicas", "wake"
+#define LOCK_PARAMS "prefix", "replicas", "wake", "dialect", "lock", "watchdog"
 
 /* Reads ?prefix= and ?wake=, which go together. 0, or -1 with *err. */
 static int read_prefix(struct redis_node *node, const struct uri *uri, struct error *err)
@@ -81,7 +81,7 @@ static int read_cluster(struct redis_node *node, const struct uri *uri, struct e
 static const struct kind {
 	const char *scheme;
 	int (*read)(struct redis_node *node, const struct uri *uri, struct error *err);
-	const char *known[16];
+	const char *known[20];
 } kinds[] = {
 	{ "redis", read_host, { LOCK_PARAMS, URI_COMMON_PARAMS, NULL } },
 	{ "rediss", read_host, { LOCK_PARAMS, REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },

@@ -1,0 +1,331 @@
+-- What the scripts of the dialect redisson share; redisson.c describes the keys. kind is
+-- 'reentrant', 'fair', 'fenced', 'readwrite' or 'semaphore'. A mode is 'x' (exclusive), 's'
+-- (shared) or the number of a semaphore's permits. owner is the field of a hash, or the permit's id in
+-- hexadecimal digits.
+local lock, notes, queue, timeouts, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local channel, owner, kind = ARGV[1], ARGV[2], ARGV[3]
+
+-- A waiter of dlock tries every 5.5 s at least. After this time (ms) without a try it hangs.
+local ALIVE = 11000
+-- How long (ms) a waiter of the fair lock may be the first in line: Redisson's fairLockWaitTimeout.
+local TURN = 300000
+-- The notes of waiters are kept for this time (ms) after the last try of any of them.
+local QUEUE = 12000
+-- A fence outlives its lock by 30 days. After that the server's clock gives a greater one anyway.
+local FENCE_SECONDS = 2592000
+
+-- This server's clock, which is read once, and only by scripts that need it.
+local instant
+local function now_us()
+  if not instant then
+    local time = redis.call('TIME')
+    instant = time[1] * 1000000 + time[2]
+  end
+  return instant
+end
+
+local function now_ms()
+  return math.floor(now_us() / 1000)
+end
+
+-- A number beyond 2^31 as digits: Lua would write 1.7e+15.
+local function digits(n)
+  return string.format('%.0f', n)
+end
+
+local function ms_since(us)
+  return math.floor((now_us() - tonumber(us)) / 1000)
+end
+
+-- ---- notes of dlock, which Redisson never sees
+
+-- A holder's note: fence, since (us), count (of a permit: a hash counts by itself), text.
+local function note_of(who)
+  local note = redis.call('HGET', notes, who)
+  if note then return string.match(note, '^(%d+) (%d+) (%d+) (.*)$') end
+end
+
+local function set_note(who, number, since, count, text)
+  redis.call('HSET', notes, who, table.concat({number, since, count, text}, ' '))
+end
+
+local function keep_notes(ms)
+  if redis.call('PTTL', notes) < ms then redis.call('PEXPIRE', notes, digits(ms)) end
+end
+
+-- Nobody holds the lock: removes the notes of holders whose leases have ended.
+local function forget_holders()
+  for _, name in ipairs(redis.call('HKEYS', notes)) do
+    if string.sub(name, 1, 2) ~= 'w:' then redis.call('HDEL', notes, name) end
+  end
+end
+
+-- A request that counts has a number (hexadecimal digits), and the note keeps the number of the
+-- last one: so a request that is sent again, because its answer was lost, counts once.
+local function is_counted(text, request)
+  return string.match(text or '', '&op=(%x+)') == request
+end
+
+local function counted(text, request)
+  return (string.gsub(text or '', '&op=%x+', '')) .. '&op=' .. request
+end
+
+local function with_ttl(text, ttl)
+  return 'ttl=' .. digits(ttl) .. '&' .. string.gsub(text or '', '^ttl=%d+&?', '')
+end
+
+-- A waiter's note, at the field 'w:' and its owner: since (us), mode, last try (ms), text.
+local function waiter(who)
+  local note = redis.call('HGET', notes, 'w:' .. who)
+  if note then return string.match(note, '^(%d+) (%w+) (%d+) (.*)$') end
+end
+
+local function listeners(name)
+  return redis.call('PUBSUB', 'NUMSUB', name)[2]
+end
+
+-- Does a waiter with this last try still try?
+local function tries(seen)
+  return tonumber(seen) + ALIVE >= now_ms()
+end
+
+-- Those of the waiters of dlock that live: {owner, since, mode, text} as they came. The notes of
+-- the others are removed if purge is set.
+local function living(purge)
+  local found, all = {}, redis.call('HGETALL', notes)
+  local nobody
+  if kind == 'fair' then
+    nobody = redis.call('EXISTS', queue) == 0
+  else
+    nobody = listeners(channel) == 0
+  end
+  for i = 1, #all, 2 do
+    local who = string.match(all[i], '^w:(.*)$')
+    if who then
+      local since, mode, seen, text = string.match(all[i + 1], '^(%d+) (%w+) (%d+) (.*)$')
+      if since and not nobody and tries(seen) then
+        table.insert(found, {who, since, mode, text})
+      elseif purge then
+        redis.call('HDEL', notes, all[i])
+      end
+    end
+  end
+  table.sort(found, function(a, b) return tonumber(a[2]) < tonumber(b[2]) end)
+  return found
+end
+
+-- ---- the lock
+
+local has = redis.call('TYPE', lock).ok
+-- How many permits of a semaphore are free, or nil; another value is no semaphore.
+local free = kind == 'semaphore' and has == 'string' and tonumber(redis.call('GET', lock)) or nil
+
+-- The member of a permit: 16 bytes.
+local function permit(who)
+  return (string.gsub(who, '%x%x', function(byte) return string.char(tonumber(byte, 16)) end))
+end
+
+local function hex(member)
+  return (string.gsub(member, '.', function(c) return string.format('%02x', string.byte(c)) end))
+end
+
+-- The key that ends with the nth acquisition of a read lock.
+local function read_key(who, n)
+  local name = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
+  return name .. ':' .. who .. ':rwlock_timeout:' .. n
+end
+
+-- What is left (ms) of the longest of so many acquisitions of a read lock; less than 0: nothing.
+local function read_left(who, count)
+  local left = -2
+  for n = 1, tonumber(count) or 0 do
+    left = math.max(left, redis.call('PTTL', read_key(who, n)))
+  end
+  return left
+end
+
+-- What is left of the longest read lock of all readers.
+local function all_left()
+  local left, all = -2, redis.call('HGETALL', lock)
+  for i = 1, #all, 2 do
+    if all[i] ~= 'mode' then left = math.max(left, read_left(all[i], all[i + 1])) end
+  end
+  return left
+end
+
+-- The field of the hash that a hold in this mode has.
+local function field(mode)
+  if kind == 'readwrite' and mode == 'x' then return owner .. ':write' end
+  return owner
+end
+
+-- The mode in which the owner holds the lock, how often it was acquired, and what is left of the
+-- lease (ms; -1: no end). nil: it holds nothing.
+local function held()
+  if kind == 'semaphore' then
+    local ends = redis.call('ZSCORE', timeouts, permit(owner))
+    if not ends or not free or tonumber(ends) <= now_ms() then return end
+    local _, _, count = note_of(owner)
+    return digits(free + redis.call('ZCARD', timeouts)), tonumber(count or '1'),
+           tonumber(ends) - now_ms()
+  end
+  if has ~= 'hash' then return end
+  local count = redis.call('HGET', lock, field('x'))
+  if count then return 'x', tonumber(count), redis.call('PTTL', lock) end
+  count = kind == 'readwrite' and redis.call('HGET', lock, owner)
+  if not count then return end
+  local left = read_left(owner, count)
+  if left > 0 then return 's', tonumber(count), left end
+end
+
+-- Gives the hold a lease of ms from now.
+local function extend(mode, count, ms)
+  keep_notes(ms)
+  if kind == 'semaphore' then
+    redis.call('ZADD', timeouts, digits(now_ms() + ms), permit(owner))
+  elseif mode == 's' then
+    for n = 1, count do redis.call('SET', read_key(owner, n), '1', 'PX', digits(ms)) end
+    redis.call('PEXPIRE', lock, digits(all_left()))
+  else
+    redis.call('PEXPIRE', lock, digits(ms))
+  end
+end
+
+-- Changes how often the hold was acquired. The lease is given anew by extend() after one more.
+local function count_by(mode, count, by)
+  if kind == 'semaphore' then return end
+  redis.call('HINCRBY', lock, field(mode), by)
+  if mode == 's' and by < 0 then redis.call('DEL', read_key(owner, count)) end
+end
+
+-- The TTL (ms) for which a hold with this text is extended when the request names none. Without a
+-- note: usual, but at least what is left.
+local function own_ttl(text, usual, left)
+  return tonumber(string.match(text or '', '^ttl=(%d+)')) or math.max(left, usual)
+end
+
+-- ---- the line of the fair lock
+
+-- A waiter of dlock is dead when nobody listens to its channel or it has not tried for long. Of
+-- others only the time tells that Redisson keeps for each.
+local function is_dead(who)
+  local ends = redis.call('ZSCORE', timeouts, who)
+  if not ends or tonumber(ends) <= now_ms() then return true end
+  local _, _, seen = waiter(who)
+  return seen ~= nil and (not tries(seen) or listeners(channel .. ':' .. who) == 0)
+end
+
+-- Removes dead waiters that are first in line. Returns who is the first then, or false.
+local function first_in_line()
+  local first = redis.call('LINDEX', queue, 0)
+  while first and first ~= owner and is_dead(first) do
+    redis.call('LPOP', queue)
+    redis.call('ZREM', timeouts, first)
+    redis.call('HDEL', notes, 'w:' .. first)
+    first = redis.call('LINDEX', queue, 0)
+  end
+  return first
+end
+
+local function place_in_line()
+  for place, who in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+    if who == owner then return place end
+  end
+end
+
+local function call(who)
+  redis.call('PUBLISH', channel .. ':' .. who, '0')
+end
+
+-- Gives the place in line up. Redisson counts a turn for each waiter before one, and so those
+-- behind get a turn less.
+local function leave()
+  redis.call('HDEL', notes, 'w:' .. owner)
+  local place = kind == 'fair' and place_in_line()
+  if not place then return end
+  for _, who in ipairs(redis.call('LRANGE', queue, place, -1)) do
+    redis.call('ZINCRBY', timeouts, -TURN, who)
+  end
+  redis.call('ZREM', timeouts, owner)
+  redis.call('LREM', queue, 0, owner)
+end
+
+-- ---- waking
+
+-- Tells those who wait that the lock is free, or, with changed, that its lease has become shorter,
+-- which all must hear. One message of '0' wakes one thread of each Java program, '1' all of them.
+local function wake(changed)
+  if kind == 'fair' then
+    local first = first_in_line()
+    if first then call(first) end
+    -- `dlock wait` listens here; nobody else does.
+    redis.call('PUBLISH', channel, '0')
+  elseif kind == 'semaphore' then
+    redis.call('PUBLISH', channel, changed and '1' or redis.call('GET', lock))
+  else
+    redis.call('PUBLISH', channel, changed and '1' or '0')
+  end
+  if redis.call('EXISTS', notes) == 1 then living(true) end
+end
+
+-- Takes back the permits of a semaphore whose leases have ended.
+local function sweep()
+  if not free then return end
+  local over = redis.call('ZRANGEBYSCORE', timeouts, '-inf', digits(now_ms()))
+  for _, member in ipairs(over) do
+    redis.call('ZREM', timeouts, member)
+    redis.call('HDEL', notes, hex(member))
+  end
+  if #over == 0 then return end
+  free = redis.call('INCRBY', lock, #over)
+  if free > 0 then wake() end
+end
+
+-- ---- to show
+
+-- A text for a holder of whom dlock has no note, as holder.h has it.
+local function shown(what)
+  return 'cmd=' .. (string.gsub(what, '[^%w%-._~/:]', function(c)
+    return string.format('%%%02X', string.byte(c))
+  end))
+end
+
+-- Text, fence, and since when (us) a field or permit is held; the last two are nil when dlock does
+-- not hold it. who is false for a key of another type.
+local function describe(who)
+  if not who then return shown('key of type ' .. has) end
+  local number, since, _, text = note_of((string.gsub(who, ':write$', '')))
+  return text or shown('Redisson ' .. who), number, since
+end
+
+-- All holds: {who, mode, left (ms; -1: no end), count}. A key of another type is one of nobody.
+local function all_holds()
+  local found = {}
+  if free then
+    local all = redis.call('ZRANGE', timeouts, 0, -1, 'WITHSCORES')
+    for i = 1, #all, 2 do
+      local _, _, count = note_of(hex(all[i]))
+      -- Redisson's permits without an end have the year 31,197.
+      local left = tonumber(all[i + 1]) - now_ms()
+      if left > 0 then
+        if left > 900000000000000 then left = -1 end
+        local total = digits(free + #all / 2)
+        table.insert(found, {hex(all[i]), total, left, tonumber(count or '1')})
+      end
+    end
+  elseif has == 'hash' then
+    local all, readwrite = redis.call('HGETALL', lock), redis.call('HEXISTS', lock, 'mode') == 1
+    for i = 1, #all, 2 do
+      local who, left, mode = all[i], redis.call('PTTL', lock), 'x'
+      if readwrite and not string.find(who, ':write$') then
+        mode, left = 's', read_left(who, all[i + 1])
+      end
+      if who ~= 'mode' and left ~= -2 then
+        table.insert(found, {who, mode, left, tonumber(all[i + 1]) or 1})
+      end
+    end
+  elseif has ~= 'none' then
+    table.insert(found, {false, 'x', redis.call('PTTL', lock), 1})
+  end
+  return found
+end

@@ -1,0 +1,2 @@
+-- ARGV: channel, owner, kind. Returns the mode in which the owner holds the lock, or ''.
+return (held()) or ''
