@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# The fair lock of Redisson, for suite.bats.
+
+# shellcheck source=tests/conformance/redis-redisson.bash
+source "${BASH_SOURCE[0]%/*}/redis-redisson.bash"
+FIFO=1
+
+backend_prepare() {
+	URI="$REDIS?dialect=redisson&lock=fair"
+}
+
+backend_waiters() {
+	rcli llen "redisson_lock_queue:{$LOCK}"
+}
