@@ -418,6 +418,33 @@ nothing_but_fences() {
 	nothing_but_fences
 }
 
+@test "the fair lock: a waiter that hangs delays the next by 5 s at most, and still gets its turn" {
+	export DLOCK_BACKEND="$BASE&lock=fair"
+	hold --
+	start "$DLOCK" run "$LOCK" -- touch hung
+	local hung=$PID next family start
+	wait_until 5 in_queue 1
+	start "$DLOCK" run "$LOCK" -- touch next
+	next=$PID
+	wait_until 5 in_queue 2
+	family=$(tree "$hung")
+	# shellcheck disable=SC2086 # words
+	kill -STOP "$hung" $family
+	now
+	start=$NOW
+	release
+	join "$next"
+	equal "$status" 0
+	now
+	between $((NOW - start)) 0 4000
+	[[ ! -e hung ]]
+	# shellcheck disable=SC2086
+	kill -CONT "$hung" $family
+	join "$hung"
+	equal "$status" 0
+	nothing_but_fences
+}
+
 @test "status, wait and break know Java's holds; break wakes Java's waiters" {
 	peer
 	tell take a lock "$LOCK" 0

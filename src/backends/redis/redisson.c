@@ -57,14 +57,12 @@
 #define WATCHDOG_MS 30000
 
 static const struct redisson_kind kinds[] = {
-	{ .name = "reentrant", .java = "RLock", .channel = "redisson_lock__channel" },
-	{ .name = "fair", .java = "the fair RLock", .channel = "redisson_lock__channel" },
-	{ .name = "fenced", .java = "RFencedLock", .channel = "redisson_lock__channel",
+	{ .name = "reentrant", .channel = "redisson_lock__channel" },
+	{ .name = "fair", .channel = "redisson_lock__channel" },
+	{ .name = "fenced", .channel = "redisson_lock__channel",
 	  .fence = "redisson_lock_token" },
-	{ .name = "readwrite", .java = "RReadWriteLock", .channel = "redisson_rwlock",
-	  .shared = true },
-	{ .name = "semaphore", .java = "RPermitExpirableSemaphore", .channel = "redisson_sc",
-	  .slots = true },
+	{ .name = "readwrite", .channel = "redisson_rwlock", .shared = true },
+	{ .name = "semaphore", .channel = "redisson_sc", .slots = true },
 };
 
 /* ---- the object ---- */
@@ -177,18 +175,18 @@ static const char *mode_of(const struct request *request, char buf[static REDIS_
 	return "x";
 }
 
-static int64_t next_look(int64_t pttl_ms, int64_t ahead)
+/* after_ms: from acquire.lua. */
+static int64_t next_look(int64_t after_ms)
 {
 	int64_t now = clock_boot_ms(), look_ms = now + LOOK_MS + rand() % LOOK_JITTER_MS;
 
-	/* -1: the lock has no lease, and only its holder ends it. */
-	if (ahead > 0 || pttl_ms < 0)
+	if (after_ms < 0)
 		return look_ms;
-	pttl_ms = pttl_ms > LOOK_LEAST_MS ? pttl_ms + 2 : LOOK_LEAST_MS;
-	return clock_earlier(look_ms, now + pttl_ms);
+	after_ms = after_ms > LOOK_LEAST_MS ? after_ms + 2 : LOOK_LEAST_MS;
+	return clock_earlier(look_ms, now + after_ms);
 }
 
-/* Reads {1, fence}, {2, permits} or {0, pttl, ahead, holder, age}: see acquire.lua. */
+/* Reads {1, fence}, {2, permits} or {0, after, ahead, holder, age}: see acquire.lua. */
 static enum outcome read_grant(const redisReply *reply, const struct request *request,
 			       struct grant *grant, struct error *err)
 {
@@ -207,7 +205,7 @@ static enum outcome read_grant(const redisReply *reply, const struct request *re
 		return OUTCOME_LOST;
 	grant->ahead = e[2]->integer;
 	grant->age_ms = e[4]->integer;
-	grant->retry_ms = next_look(e[1]->integer, grant->ahead);
+	grant->retry_ms = next_look(e[1]->integer);
 	if (holder_decode(&grant->holder, e[3]->str, e[3]->len))
 		grant->holder = (struct holder){ 0 };
 	return OUTCOME_BUSY;
@@ -266,6 +264,11 @@ static int redisson_connect(struct backend *backend, const struct request *reque
 	return redis_node_connect(&redisson->redis.node, err);
 }
 
+static bool is_fair(const struct redisson *redisson)
+{
+	return !strcmp(redisson->kind->name, "fair");
+}
+
 /* The waiters of a fair lock have a channel each, all others one together. 0 or -1. */
 static int listen_for_turn(struct redisson *redisson, const struct request *request,
 			   struct error *err)
@@ -274,7 +277,7 @@ static int listen_for_turn(struct redisson *redisson, const struct request *requ
 
 	redisson_owner(redisson, request->token, channel + 1);
 	return redis_node_listen(&redisson->redis.node,
-				 strcmp(redisson->kind->name, "fair") ? "" : channel, err);
+				 is_fair(redisson) ? channel : "", err);
 }
 
 static enum outcome redisson_acquire(struct backend *backend, const struct request *request,
@@ -313,7 +316,19 @@ static int redisson_event_fd(struct backend *backend)
 	return listening_conn(redisson_from_backend(backend))->fd;
 }
 
-/* Whatever a message says, the waiter tries again. */
+/*
+ * When to try after a message: at once, whatever Redisson says. dlock tells the second in the line
+ * of a fair lock after how many ms to look for the first.
+ */
+static int64_t read_message(const struct redisson *redisson, const redisReply *reply)
+{
+	int64_t delay_ms = 0;
+
+	if (is_fair(redisson) && redis_has_shape(reply, "..s"))
+		delay_ms = strtoll(reply->element[2]->str, NULL, 10);
+	return delay_ms > 1 && delay_ms < LOOK_MS ? clock_boot_ms() + delay_ms : 0;
+}
+
 static int64_t redisson_event(struct backend *backend)
 {
 	struct redisson *redisson = redisson_from_backend(backend);
@@ -323,7 +338,7 @@ static int64_t redisson_event(struct backend *backend)
 	int state;
 
 	while ((state = redis_conn_poll(conn, &reply)) > 0) {
-		next_ms = 0;
+		next_ms = clock_earlier(next_ms, read_message(redisson, reply));
 		freeReplyObject(reply);
 	}
 	if (state == 0)

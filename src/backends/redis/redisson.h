@@ -10,7 +10,6 @@ struct redisReply;
 /* One of Redisson's kinds of locks. */
 struct redisson_kind {
 	const char *name;		/* as in ?lock=NAME, and for the scripts */
-	const char *java;		/* what Redisson calls it */
 	const char *channel;		/* what stands before ":{name}" */
 	const char *fence;		/* the same for its fence; NULL: dlock's own */
 	bool shared, slots;		/* has -s; has --slots, and nothing else */

@@ -1,7 +1,8 @@
 -- ARGV: channel, owner, kind, ttl (ms), mode, queue ('1': stand in line when it is busy), text of
 -- the holder.
 -- Returns {1, fence} when the owner holds the lock; {2, N} when the semaphore has N permits; else
--- {0, pttl, waiters ahead, text of a holder, since when it holds (ms ago)}.
+-- {0, when to try again (ms; -1: when woken), waiters ahead, text of a holder, since when it holds
+-- (ms ago)}.
 local ttl, mode, in_line, text = tonumber(ARGV[4]), ARGV[5], ARGV[6] == '1', ARGV[7]
 
 -- The fence for whoever takes the lock now.
@@ -64,8 +65,7 @@ local function stand_in_line()
   local since, place = waiter(owner), kind == 'fair' and place_in_line()
   if not since then living(true) end
   since = since or digits(now_us())
-  redis.call('HSET', notes, 'w:' .. owner,
-             table.concat({since, mode, digits(now_ms()), text}, ' '))
+  set_waiter(owner, since, mode, now_ms(), text)
   keep_notes(QUEUE)
   if kind ~= 'fair' then return end
   local ends = place and redis.call('ZSCORE', timeouts, owner)
@@ -106,12 +106,16 @@ if in_line then
   stand_in_line()
   if kind == 'fair' then ahead = place_in_line() - 1 end
 end
--- The lock is free, but not for this one: the first in line may have missed its message.
-if has == 'none' and redis.call('LINDEX', queue, 0) then call(redis.call('LINDEX', queue, 0)) end
-
 local holds, left = all_holds(), -1
 for _, hold in ipairs(holds) do
   if hold[3] >= 0 and (left == -1 or hold[3] < left) then left = hold[3] end
+end
+if ahead > 0 then left = -1 end
+-- The lock is free, but not for this one: the first in line may have missed its message.
+local first = has == 'none' and redis.call('LINDEX', queue, 0)
+if first then
+  call(first)
+  if ahead == 1 then left = GRANT + 100 end
 end
 local who, _, since = '', nil, nil
 if holds[1] then who, _, since = describe(holds[1][1]) end

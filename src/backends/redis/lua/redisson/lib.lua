@@ -9,6 +9,8 @@ local channel, owner, kind = ARGV[1], ARGV[2], ARGV[3]
 local ALIVE = 11000
 -- How long (ms) a waiter of the fair lock may be the first in line: Redisson's fairLockWaitTimeout.
 local TURN = 300000
+-- For how long (ms) a waiter of dlock that was called stays the first in line without a try.
+local GRANT = 900
 -- The notes of waiters are kept for this time (ms) after the last try of any of them.
 local QUEUE = 12000
 -- A fence outlives its lock by 30 days. After that the server's clock gives a greater one anyway.
@@ -80,6 +82,10 @@ local function waiter(who)
   if note then return string.match(note, '^(%d+) (%w+) (%d+) (.*)$') end
 end
 
+local function set_waiter(who, since, mode, seen, text)
+  redis.call('HSET', notes, 'w:' .. who, table.concat({since, mode, digits(seen), text}, ' '))
+end
+
 local function listeners(name)
   return redis.call('PUBSUB', 'NUMSUB', name)[2]
 end
@@ -105,7 +111,7 @@ local function living(purge)
       local since, mode, seen, text = string.match(all[i + 1], '^(%d+) (%w+) (%d+) (.*)$')
       if since and not nobody and tries(seen) then
         table.insert(found, {who, since, mode, text})
-      elseif purge then
+      elseif purge and (nobody or kind ~= 'fair') then
         redis.call('HDEL', notes, all[i])
       end
     end
@@ -233,8 +239,16 @@ local function place_in_line()
   end
 end
 
+-- Wakes the first in line. A waiter of dlock that does not try soon then counts as dead. If the
+-- second one is of dlock, too, it is told to look after that time (ms).
 local function call(who)
+  local since, mode, seen, text = waiter(who)
+  if since then set_waiter(who, since, mode, math.min(seen, now_ms() - ALIVE + GRANT), text) end
   redis.call('PUBLISH', channel .. ':' .. who, '0')
+  local second = redis.call('LINDEX', queue, 1)
+  if second and waiter(second) then
+    redis.call('PUBLISH', channel .. ':' .. second, GRANT + 100)
+  end
 end
 
 -- Gives the place in line up. Redisson counts a turn for each waiter before one, and so those
