@@ -1,6 +1,6 @@
 -- What the scripts of the dialect redisson share; redisson.c describes the keys. kind is
--- 'reentrant', 'fair', 'fenced', 'readwrite' or 'semaphore'. A mode is 'x' (exclusive), 's'
--- (shared) or the number of a semaphore's permits. owner is the field of a hash, or the permit's id in
+-- 'reentrant', 'fair', 'fenced', 'readwrite' or 'semaphore'. A mode is 'x' (exclusive), 's' (shared)
+-- or the number of a semaphore's permits. owner is the field of a hash, or the permit's id in
 -- hexadecimal digits.
 local lock, notes, queue, timeouts, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local channel, owner, kind = ARGV[1], ARGV[2], ARGV[3]
