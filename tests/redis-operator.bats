@@ -326,7 +326,7 @@ replica_up() {
 	check 0 "$P_URI" expiry ok 'wall clock'
 	clock -7200
 	check 1 "$P_URI" expiry warning 'set back by 7[0-9]{3} s'
-	clock '2030-01-01 00:00:00'
+	clock still
 	check 122 "$P_URI" expiry error 'does not advance'
 }
 

@@ -117,15 +117,11 @@ p_waiters() {
 	[[ $(redis_at "$P_DIR" zcard "{$KEY}:queue") == "$1" ]]
 }
 
-# faked_redis [OPTION]...: a private server whose clock is what the file ./clock says, such as "+3600"
+# faked_redis [OPTION]...: a private server whose wall clock the test sets with `clock`
 faked_redis() {
-	faketime_preload
-	# glibc's own malloc is preloaded, too, because jemalloc asks for the time before
-	# libfaketime can answer.
 	cat >faked <<-END
 		#!/bin/sh
-		export FAKETIME_TIMESTAMP_FILE='$T/clock' FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
-		export LD_PRELOAD='libc_malloc_debug.so.0:$PRELOAD'
+		export TORTURE_CLOCK='$T/clock' LD_PRELOAD='$BUILD/tests/torture/wallclock.so'
 		exec $REDIS_SERVER "\$@"
 	END
 	chmod +x faked
@@ -133,8 +129,18 @@ faked_redis() {
 	REDIS_SERVER=$T/faked private_redis "$@"
 }
 
-# clock OFFSET: sets the clock of the faked server
+# clock SECONDS|still: puts the clock of the faked server that far from the true time, "+3600" or
+# "-3600", or makes it stand still (torture/wallclock.c)
 clock() {
-	echo "$1" >clock.new
-	mv clock.new clock
+	local ns shift bytes=
+	if [[ $1 == still ]]; then
+		ns=0x7fffffffffffffff
+	else
+		ns=$(($1 * 1000000000))
+	fi
+	for shift in 0 8 16 24 32 40 48 56; do
+		printf -v bytes '%s\\x%02x' "$bytes" $((ns >> shift & 255))
+	done
+	# The file stays the same, for the server has it in its memory.
+	printf '%b' "$bytes" 1<>clock
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Preloaded into a program: its wall clock is off by as many ns as the file $TORTURE_CLOCK has in
- * its first eight bytes, from one moment to the next. The other clocks are as they are. Much
- * smaller than libfaketime, which leaves files behind for each process that is killed.
+ * its first eight bytes, from one moment to the next. With INT64_MAX there the wall clock stands
+ * still, at the beginning of 2030. The other clocks are as they are. Much smaller than libfaketime,
+ * which leaves files behind for each process that is killed.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -12,6 +13,8 @@
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
+
+#define STANDS_AT INT64_C(1893456000000000000)
 
 static const int64_t *offset;
 
@@ -36,12 +39,15 @@ static int64_t off_ns(void)
 
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
-	int64_t ns;
+	int64_t ns, off;
 
 	if (syscall(SYS_clock_gettime, clock, time) != 0)
 		return -1;
 	if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) {
-		ns = (int64_t)time->tv_sec * 1000000000 + time->tv_nsec + off_ns();
+		off = off_ns();
+		ns = STANDS_AT;
+		if (off != INT64_MAX)
+			ns = (int64_t)time->tv_sec * 1000000000 + time->tv_nsec + off;
 		time->tv_sec = ns / 1000000000;
 		time->tv_nsec = ns % 1000000000;
 	}
