@@ -116,7 +116,7 @@ int main(int argc, char **argv)
 	int lock, child_orders[2], daemon_orders[2], all[2];
 	struct sockaddr_un own;
 	const char *fence = getenv("DLOCK_FENCE");
-	char text[128];
+	char text[sizeof(own.sun_path) - 1];
 	bool kids, leave;
 
 	if (argc != 6)
