@@ -65,7 +65,7 @@ _dlock_backends()
 	else
 		mapfile -t names < <(_dlock_sections)
 		names+=(file: redis:// rediss:// redis+unix:// redis+sentinel:// redis+cluster://
-			valkey:// valkeys:// valkey+unix://
+			valkey:// valkeys:// valkey+unix:// valkey+sentinel:// valkey+cluster://
 			redlock:// zookeeper:// zk:// mysql:// mariadb://)
 	fi
 	_dlock_reply "${names[@]}"

@@ -55,6 +55,8 @@ function __dlock_backends
         redis+unix:// 'a Redis or Valkey server' \
         valkey:// 'a Redis or Valkey server' valkeys:// 'a Redis or Valkey server, with TLS' \
         valkey+unix:// 'a Redis or Valkey server' \
+        valkey+sentinel:// 'the master that Redis Sentinel names' \
+        valkey+cluster:// 'a Redis or Valkey cluster' \
         redlock:// 'a majority of several Redis or Valkey servers' \
         redis+sentinel:// 'the master that Redis Sentinel names' \
         redis+cluster:// 'a Redis or Valkey cluster' \
