@@ -475,16 +475,15 @@ status_counts() {
 	same wanted found keys
 }
 
-# acl N: the Nth such command of dlock-backends.7, one word a line
+# acl WORD: the first command of dlock-backends.7 that gives rights and has this word, a word a line
 acl() {
-	awk -v wanted="$1" '/acl setuser/ { n++; on = (n == wanted) } /^\.Ed/ { on = 0 } on' \
-		"$TOP/man/dlock-backends.7" | sed 's/\\e$//' | xargs -n 1
+	redis_acl "$1" | xargs -n 1
 }
 
 @test "the Redis permissions in dlock-backends.7 are those that the code needs" {
 	{
-		acl 1
-		acl 2
+		acl +evalsha
+		acl +lpush
 	} | sed -n 's/^+//p' >found
 	{
 		printf '%s\n' eval evalsha subscribe select
@@ -494,16 +493,16 @@ acl() {
 	same wanted found commands
 	# and what else is sent is for operators
 	{
-		acl 3
-		acl 4
-		acl 5
-		acl 6
+		acl +scan
+		acl +wait
+		acl +role
+		acl +asking
 	} | sed -n 's/^+//p' >>found
 	cat "$TOP"/src/backends/redis/*.c | grep -oE 'argv?\[.*= ("|\{ ")[A-Z]+"|\[\](\)| =) ?\{ "[A-Z]+"' |
 		sed 's/"$//; s/.*"//' | tr '[:upper:]' '[:lower:]' | sed 's/^config$/config|get/; s/^cluster$/cluster|slots/' |
 		grep -vxe auth -e sentinel >>wanted # to log in needs no permission; sentinels have users of their own
 	same wanted found "commands of operators"
-	acl 3 | sed -n 's/^+//p' >found
+	acl '~redisson_*' | sed -n 's/^+//p' >found
 	{
 		printf '%s\n' eval evalsha subscribe select
 		cat "$TOP"/src/backends/redis/lua/redisson/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" |
@@ -548,7 +547,8 @@ permitted() {
 	"$DLOCK" break --yes "$LOCK"
 }
 
-# permit N [SED]: gives user jobs of the private server what the Nth command says, changed by SED
+# permit WORD [SED]: gives user jobs of the private server what the command with that word says,
+# changed by SED
 permit() {
 	local words
 	mapfile -t words < <(acl "$1" | sed "${2-}")
@@ -560,7 +560,7 @@ permit() {
 @test "the Redis permissions in dlock-backends.7 suffice" {
 	local uri
 	private_redis
-	permit 1
+	permit +evalsha
 	uri=redis://jobs:PASSWORD@127.0.0.1:$P_PORT
 	for DLOCK_BACKEND in "$uri" "$uri/2"; do
 		export DLOCK_BACKEND
@@ -568,7 +568,7 @@ permit() {
 	done
 	run -122 "$DLOCK" status
 	run -122 "$DLOCK" check
-	permit 3
+	permit +scan
 	run -0 "$DLOCK" status
 	run -0 "$DLOCK" setup
 	run "$DLOCK" check
@@ -593,13 +593,13 @@ replica_online() {
 	P_DIR=$T/redis.0
 	P_PORT=$(<"$P_DIR/port")
 	wait_until 10 replica_online
-	permit 1 s/dlock:/lock:/
-	permit 2
+	permit +evalsha s/dlock:/lock:/
+	permit +lpush
 	export DLOCK_BACKEND="redis://jobs:PASSWORD@127.0.0.1:$P_PORT?wake=python-redis-lock"
 	permitted
 	redis_at "$P_DIR" acl deluser jobs
-	permit 1
-	permit 4
+	permit +evalsha
+	permit +wait
 	export DLOCK_BACKEND="redis://jobs:PASSWORD@127.0.0.1:$P_PORT?replicas=1"
 	permitted
 }

@@ -24,11 +24,9 @@ answers() {
 # permit PORT: makes the user jobs at this server, as dlock-backends.7 says, without what operators
 # need
 permit() {
-	local n words
-	for n in 1 5 6; do
-		mapfile -t words < <(awk -v wanted="$n" '
-			/acl setuser/ { n++; on = (n == wanted) } /^\.Ed/ { on = 0 } on' \
-			"$BATS_TEST_DIRNAME/../man/dlock-backends.7" | sed 's/\\e$//' | xargs -n 1)
+	local word words
+	for word in +evalsha +role +asking; do
+		mapfile -t words < <(redis_acl "$word" | xargs -n 1)
 		equal "${words[*]:0:4}" "redis-cli acl setuser jobs"
 		at "$1" "${words[@]:1}" >/dev/null
 	done
