@@ -1,6 +1,6 @@
 -- ARGV: channel, owner (unused), kind, break ('1': takes the lock away from the holders that are
 -- shown).
--- Returns {fence, holds, waiters}. A hold is {text, mode, fence, age, expires, count}, a waiter is
+-- Returns {fence, holds, waiters, ''}. A hold is {text, mode, fence, age, expires, count}, a waiter is
 -- {text, mode, waiting}. Times are in ms; -1: there is none.
 local holds, waits = {}, {}
 local found = all_holds()
@@ -38,4 +38,4 @@ if #found > 0 and ARGV[4] == '1' then
   end
   wake(kind == 'readwrite')
 end
-return {redis.call('GET', fence) or '0', holds, waits}
+return {redis.call('GET', fence) or '0', holds, waits, ''}
