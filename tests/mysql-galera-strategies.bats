@@ -34,7 +34,7 @@ prepare() {
 	export DLOCK_BACKEND=$NODE_1
 }
 
-# node N SQL
+# node N SQL: runs SQL on node N
 node() {
 	mysql_at "$GALERA_DIR/$1" "$2"
 }
@@ -43,7 +43,7 @@ runs_on() {
 	"$DLOCK" run -q -w 5s -b "$1" "$LOCK" -- true
 }
 
-# conflicts: how often a transaction was refused, or rolled back for another node's
+# conflicts: prints how often a transaction was refused, or rolled back for another node's
 conflicts() {
 	local n sum=0
 	for n in 1 2 3; do
@@ -71,19 +71,19 @@ crowd() {
 	diff <(seq 59 -1 0) log
 }
 
-@test "insert: on different nodes" {
+@test "insert: countdown on different nodes" {
 	crowd strategy=insert "$NODE_1" "$NODE_2" "$NODE_3"
 }
 
-@test "shedlock: on different nodes" {
+@test "shedlock: countdown on different nodes" {
 	crowd dialect=shedlock "$NODE_1" "$NODE_2" "$NODE_3"
 }
 
-@test "a certification failure at commit is busy, and no error" {
+@test "a transaction that Galera refuses at its commit means that the lock is busy" {
 	local before strategy n
 	for strategy in strategy=lease strategy=insert dialect=shedlock; do
 		before=$(conflicts)
-		# two at once, again and again, until they have met
+		# Two clients try at once, until their transactions have met.
 		"$DLOCK" setup -b "$NODE_1?$strategy"
 		for n in {1..150}; do
 			start "$DLOCK" run -n -b "$NODE_1?$strategy" "$LOCK-$n" -- sleep 0.05
@@ -139,7 +139,7 @@ crowd() {
 		run --separate-stderr -125 "$DLOCK" run -b "$NODE_1?strategy=$strategy" "$LOCK" -- touch ran
 		one_line 'Galera.*strategy=lease.*wsrep=unsafe'
 		run --separate-stderr -125 "$DLOCK" acquire -b "$NODE_1?strategy=$strategy" "$LOCK"
-		# and nothing stays locked
+		# Nothing stays locked.
 		run -0 "$DLOCK" run -n -b "$NODE_1?strategy=$strategy&wsrep=unsafe" "$LOCK" -- true
 		hold -b "$NODE_1?strategy=$strategy&wsrep=unsafe" --
 		run --separate-stderr -124 "$DLOCK" run -n -b "$NODE_1?strategy=$strategy&wsrep=unsafe" "$LOCK" -- true
@@ -151,12 +151,12 @@ crowd() {
 @test "a node that freezes: its holder's command is dead in time, and the lease stands on the others" {
 	hold -b "$NODE_3" -t 4s --
 	kill -STOP "$(<"$GALERA_DIR/3/pid")"
-	# two of three have the majority: the lease that stands excludes others there
+	# Two of three nodes are the majority, where the lease excludes others.
 	run --separate-stderr -124 "$DLOCK" run -n -b "$NODE_1" "$LOCK" -- true
 	join "$HOLDER" 8
 	equal "$status" 123
 	ended "$COMMAND"
-	# the two that are left have to agree on that first, which takes 5 to 15 s, or more under load
+	# The two that are left must agree on that first: 5 to 15 s, or more under load.
 	wait_until 45 runs_on "$NODE_1"
 	kill -CONT "$(<"$GALERA_DIR/3/pid")"
 	wait_until 40 runs_on "$NODE_3"

@@ -6,7 +6,7 @@
 load helpers
 load mysql-lease
 
-# A cluster takes 10 s to start, so that one serves the whole file.
+# A cluster takes 10 s to start, so one cluster serves the whole file.
 setup_file() {
 	need mariadbd rsync
 	export GALERA_DIR=$BATS_FILE_TMPDIR/galera
@@ -30,12 +30,12 @@ teardown_file() {
 	done
 }
 
-# waiters: where there are no tickets, who has looked lately
+# waiters: counts those who have looked lately, because here there are no tickets
 waiters() {
 	[[ $(ask "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK' AND seen > $UTC_US - 15000000") == "$1" ]]
 }
 
-@test "GET_LOCK is a node's alone, or refused, and check says so" {
+@test "GET_LOCK works on one node alone, or is refused, and check says so" {
 	run mysql_at "$GALERA_DIR/1" "SELECT GET_LOCK('x', 0)"
 	matches "$output" '^1$|GET_LOCK'
 	"$DLOCK" check >found || equal $? 1
@@ -56,9 +56,9 @@ waiters() {
 	done
 }
 
-@test "a release that a conflict cuts in two is one" {
+@test "a release that a conflict interrupts is carried out" {
 	hold -b "$N1" --
-	# what the release is to remove last, and cannot at first
+	# The release cannot remove this row at first, which it removes last.
 	mysql_at "$GALERA_DIR/1" "
 		INSERT INTO dlock_queue (name, token, mode, place, since, owner)
 			SELECT name, token, 0, 1, 0, '' FROM dlock_locks WHERE name = '$LOCK'//
@@ -74,7 +74,7 @@ waiters() {
 	mysql_at "$GALERA_DIR/1" "DROP TRIGGER conflict; DROP TABLE conflicts"
 }
 
-@test "waiters on one node: in order" {
+@test "waiters on one node get the lock in order" {
 	hold --
 	local n waiter=()
 	for n in 1 2 3 4; do
@@ -107,7 +107,7 @@ waiters() {
 	between $((NOW - start)) 0 5000
 }
 
-# countdown_on NODE...: 40 at once, over these nodes
+# countdown_on NODE...: 40 processes count down at once, over these nodes
 countdown_on() {
 	local n all=() nodes=("$@")
 	echo 39 >number
@@ -122,15 +122,15 @@ countdown_on() {
 	diff <(seq 39 -1 0) log
 }
 
-@test "countdown: 40 at once on one node" {
+@test "countdown of 40 processes on one node" {
 	countdown_on "$N1"
 }
 
-@test "countdown: 40 at once on three nodes" {
+@test "countdown of 40 processes on three nodes" {
 	countdown_on "$N1" "$N2" "$N3"
 }
 
-@test "three slots, taken on three nodes at once: never more" {
+@test "of three slots, taken on three nodes at once, no more than three are held" {
 	local n all=() nodes=("$N1" "$N2" "$N3")
 	mkdir slots
 	for n in {0..23}; do

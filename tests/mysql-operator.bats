@@ -82,7 +82,7 @@ load mysql-lease
 		"verify $LOCK 0123456789abcdef0123456789abcdef" \
 		"release $LOCK 0123456789abcdef0123456789abcdef" \
 		"status $LOCK" status "wait $LOCK" "break --yes $LOCK" setup; do
-		# nobody listens there
+		# Nobody listens there.
 		# shellcheck disable=SC2086 # words
 		run --separate-stderr -122 env DLOCK_BACKEND=mysql://127.0.0.1:1/db timeout 20 "$DLOCK" $args
 		one_line '127\.0\.0\.1:1'
@@ -92,12 +92,12 @@ load mysql-lease
 
 # ---- ways to connect
 
-@test "a Unix socket, an option file, a group of it, a password file" {
+@test "the server can be named by a socket, an option file or a group in it, the password by a file" {
 	local socket=$MYSQL_DIR/sock port
 	port=$(<"$MYSQL_DIR/port")
 	is_free
 	run -0 "$DLOCK" run -b "mysql://dlock:$MYSQL_PASSWORD@/dlock?socket=$socket" "$LOCK" -- true
-	# one lock, however it is reached
+	# It is one lock, however the server is named.
 	hold --
 	run -124 "$DLOCK" run -n -b "mysql://dlock:$MYSQL_PASSWORD@/dlock?socket=$socket" "$LOCK" -- true
 	printf '[client]\nhost=127.0.0.1\nprotocol=tcp\nport=%s\nuser=dlock\npassword=%s\n[jobs]\nsocket=%s\nuser=dlock\npassword=%s\ndatabase=dlock\n' \
@@ -116,7 +116,7 @@ load mysql-lease
 	one_line
 }
 
-# certificates: of an authority and of a server for localhost and 127.0.0.1, in ./tls
+# certificates: makes an authority, and a certificate for localhost and 127.0.0.1, in ./tls
 certificates() {
 	local new='-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes'
 	need openssl
@@ -142,17 +142,17 @@ certificates() {
 	SERVER=$P_DIR
 	ask "ALTER USER dlock@'127.0.0.1' REQUIRE SSL;
 		CREATE USER cert@'127.0.0.1' REQUIRE X509; GRANT ALL ON dlock.* TO cert@'127.0.0.1'"
-	# not without
+	# Without a certificate the client is refused.
 	refused 'wrong user or password|TLS' "$P_URI"
 	local ca=$T/tls/ca.crt
 	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?ssl-ca=$ca" "$LOCK" -- true
 	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?ssl-ca=$ca&ssl-mode=verify-identity" "$LOCK" -- true
 	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?ssl-mode=required" "$LOCK" -- true
-	# another authority, none that is known, and a file that is not there
+	# These are another authority, one that is not known, and a file that is not there.
 	refused 'TLS' "$P_URI?ssl-ca=$T/tls/other.crt"
 	refused 'TLS' "$P_URI?ssl-mode=verify-identity"
 	refused 'TLS|ca' "$P_URI?ssl-ca=$T/none"
-	# who shows a certificate, and who does not
+	# This is with and without a certificate of the client.
 	local uri=mysql://cert@127.0.0.1:$P_PORT/dlock
 	refused 'wrong user or password' "$uri?ssl-ca=$ca"
 	run --separate-stderr -0 "$DLOCK" run -b "$uri?ssl-ca=$ca&ssl-cert=$T/tls/client.crt&ssl-key=$T/tls/client.key" "$LOCK" -- true
@@ -214,7 +214,7 @@ certificates() {
 	equal "$(ask "SELECT COUNT(*) FROM dlock_locks WHERE name = 'job '")" 1
 }
 
-@test "a database and a user with odd names" {
+@test "a database and a user may have odd names" {
 	private_mysql
 	SERVER=$P_DIR
 	local odd='we`ird "%s'\'' 🔒'
@@ -238,7 +238,7 @@ certificates() {
 	"$DLOCK" setup --dry-run -b "$uri" >plan
 	ask "CREATE USER least@'%' IDENTIFIED BY 'pw'"
 	mariadb --no-defaults --socket="$P_DIR/sock" -u root <plan
-	# it may do nothing else
+	# The account may do nothing else.
 	[[ $(ask 'SHOW GRANTS FOR least') != *ALL* ]]
 	export DLOCK_BACKEND=$uri
 	run -0 "$DLOCK" setup
@@ -265,7 +265,7 @@ certificates() {
 	not has_line found '^error'
 }
 
-@test "tables are made on first use where the account may, and said where it may not" {
+@test "tables are made on first use where the account may, and where it may not the error says so" {
 	private_mysql
 	SERVER=$P_DIR
 	run -0 "$DLOCK" run -b "$P_URI" "$LOCK" -- true
@@ -289,7 +289,7 @@ certificates() {
 	has_line found '^ok +role '
 	has_line found '^ok +waiting '
 	has_line found '^warning +connections .*of at most 50 .*max_connections'
-	# the tests do not write to disk at once
+	# The servers of the tests do not write to the disk at once, of which check warns.
 	has_line found '^warning +durability .*innodb_flush_log_at_trx_commit'
 	pmy 'SET GLOBAL read_only = 1'
 	local code=0
@@ -308,14 +308,14 @@ certificates() {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
 	"$DLOCK" setup
-	# what an empty table is searched by tells nothing
+	# EXPLAIN says nothing about an empty table.
 	ask "INSERT INTO dlock_locks (name) SELECT CONCAT('n', seq) FROM seq_1_to_3000;
 		INSERT INTO dlock_holders SELECT CONCAT('n', seq), seq, 1, 1, 1, 1, 1, '' FROM seq_1_to_3000;
 		INSERT INTO dlock_queue (name, token, mode, place, since, owner)
 			SELECT CONCAT('n', seq MOD 50), seq, 0, 1, 1, '' FROM seq_1_to_3000;
 		ANALYZE TABLE dlock_locks, dlock_holders, dlock_queue" >analyzed
 	ask "SET GLOBAL log_output = 'FILE', general_log_file = '$P_DIR/requests', general_log = 1"
-	# all that is done with a lock, so that all statements are seen
+	# These are all operations, so that the log has all statements.
 	hold -t 1s --
 	wait_in_line 1 -- true
 	local behind=$PID
@@ -347,7 +347,7 @@ certificates() {
 	"$DLOCK" check >shown || equal $? 1
 	ask 'SET GLOBAL general_log = 0'
 	explain_all "$P_DIR/requests" >plans
-	# a row of EXPLAIN: id, kind, table, type, ...: nothing reads a whole table or index
+	# The fourth column of EXPLAIN is the type: no statement reads a whole table or index.
 	between "$(wc -l <plans)" 60 10000 'rows of plans'
 	awk -F '\t' '$2 != "UNION RESULT" && ($4 == "ALL" || $4 == "index")' plans >scans
 	equal "$(<scans)" "" 'statements that read a whole table'
@@ -397,7 +397,7 @@ explain_all() {
 	local vanished=("$PID")
 	# shellcheck disable=SC2207 # words
 	vanished+=($(tree "$PID"))
-	# no packet comes any more, and none says goodbye
+	# The server gets no packet any more, not even the end of the connection.
 	proxy blackhole
 	kill -KILL "${vanished[@]}"
 	wait_until 60 waiters 0
@@ -407,7 +407,7 @@ explain_all() {
 
 # ---- the TTL of a hold, in the row of its holder
 
-# left TABLE COLUMN: seconds until it ends
+# left TABLE COLUMN: prints the seconds until the hold ends
 left() {
 	my "SELECT ($2 - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) DIV 1000000
 		FROM $1 WHERE name = '$LOCK'"

@@ -11,7 +11,7 @@ prepare() {
 	mkdir bin
 	PATH=$T/bin:$PATH
 	ln -s "$DLOCK" bin/dlock
-	# between reading and writing there is time enough for another buyer
+	# Between reading and writing there is time enough for another buyer.
 	cat >bin/mariadb <<-END
 		#!/bin/sh
 		for last; do :; done
@@ -38,7 +38,7 @@ recipe() {
 	grep -q 'dlock run' sell
 }
 
-# two_buyers: both start at once
+# two_buyers: starts two buyers at once
 two_buyers() {
 	local one
 	start ./sell 7
@@ -75,7 +75,7 @@ stock() {
 	done
 }
 
-@test "the last one is sold once" {
+@test "the last piece of the stock is sold once" {
 	recipe strategy=lease
 	my 'UPDATE shop.articles SET stock = 1'
 	local one codes

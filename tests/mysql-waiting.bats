@@ -25,7 +25,7 @@ load mysql-lease
 	wait_until 2 only_fences
 }
 
-@test "back in line with a new connection, behind who is asleep by now: its turn comes first" {
+@test "a waiter with a new connection still has its turn before one that fell asleep meanwhile" {
 	via_proxy
 	hold --
 	wait_in_line 1 -b "$PROXY" -- sh -c 'echo 1 >>order'
@@ -37,7 +37,7 @@ load mysql-lease
 	ask "KILL $(ask "SELECT IS_USED_LOCK(CONCAT('dlock-', LEFT(HEX(token), 40))) FROM dlock_queue
 		WHERE name = '$LOCK' ORDER BY id LIMIT 1")"
 	wait_until 2 waiters 1
-	# the second one sleeps on the holder's ticket
+	# The second waiter sleeps on the holder's ticket.
 	wait_until 2 sleepers 1
 	proxy pass
 	wait_until 3 waiters 2
@@ -49,7 +49,7 @@ load mysql-lease
 	wait_until 2 only_fences
 }
 
-# sleepers N: so many wait for the ticket of who has the lock
+# sleepers N: true when N waiters sleep on the ticket of the holder
 sleepers() {
 	[[ $(ask "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User lock' AND
 		INFO LIKE '%GET_LOCK(@target%'") == "$1" ]]
@@ -145,7 +145,7 @@ sleepers() {
 		equal "$status" 0
 	done
 	equal "$(wc -l <ran)" 2
-	# who held it finds out at its next renewal, or when it gives back
+	# The holder finds out at its next renewal, or when it releases.
 	kill -TERM "$COMMAND"
 	join "$HOLDER" 15
 	equal "$status" 123
@@ -177,7 +177,7 @@ sleepers() {
 	join "$PID" 4
 	equal "$status" 143
 	kill -CONT "$P_PID"
-	# no ghost in line delays the next
+	# No dead place in line delays the next client.
 	start "$DLOCK" run -b "$P_URI" "$LOCK" -- true
 	local next=$PID
 	wait_until 5 waiters 1
@@ -211,13 +211,13 @@ sleepers() {
 	release
 	join "$living" 5
 	now
-	# 1 s for each is what the contract allows
+	# The contract allows 1 s for each.
 	between $((NOW - start)) 0 3000
 	[[ -e ran && ! -e dead ]]
 	wait_until 2 only_fences
 }
 
-@test "dead waiters leave nothing, when nobody else comes" {
+@test "dead waiters leave nothing, also when nobody else comes" {
 	hold --
 	local n dead=()
 	for n in 1 2 3; do
@@ -232,7 +232,7 @@ sleepers() {
 	wait_until 2 only_fences
 }
 
-# hung_waiter FAMILY: two waiters, of whom the first hangs while the lock is given back
+# hung_waiter FAMILY: starts two waiters, of which the first hangs while the lock is released
 hung_waiter() {
 	hold --
 	wait_in_line 1 -- sh -c 'echo hung >>order'
@@ -264,7 +264,7 @@ hung_waiter() {
 	hung_waiter one
 }
 
-# somebody has found that the one whose turn it is does not come, and gives it its last second
+# True when a waiter has found that the one whose turn it is does not come.
 last_second() {
 	[[ $(ask "SELECT COUNT(*) FROM information_schema.PROCESSLIST, dlock_locks
 		WHERE name = '$LOCK' AND state = 'User lock' AND info LIKE 'SET @woken%' AND
@@ -290,7 +290,7 @@ last_second() {
 	wait_until 2 only_fences
 }
 
-@test "a hung waiter alone in line: who does not wait gets the lock soon" {
+@test "a hung waiter alone in line: a client that does not wait gets the lock soon" {
 	hold --
 	wait_in_line 1 -- true
 	local hung=("$PID")
@@ -304,7 +304,7 @@ last_second() {
 	equal "$status" 0
 }
 
-@test "forty in line, more than servers take for a deadlock: in order, each woken once" {
+@test "forty waiters, more than servers take for a deadlock, get the lock in order, each woken once" {
 	hold --
 	local n waiter=() errors
 	for n in {1..40}; do
@@ -318,14 +318,14 @@ last_second() {
 		equal "$status" 0
 	done
 	diff <(seq 40) order
-	# nobody had to be interrupted: each slept on the ticket of the one before
+	# Nobody had to be interrupted, because each slept on the ticket of the one before.
 	equal "$(ask "SHOW GLOBAL STATUS LIKE 'Com_kill'")" "$errors" 'statements KILL'
 	wait_until 2 only_fences
 }
 
-@test "who waits for a slot is woken, and its answers stay whole" {
+@test "a waiter for a slot is woken, and its answers stay whole" {
 	local n round pids busy=()
-	# a server that is late makes for the wrong moments
+	# On a busy machine the server is late, and wakes waiters at the wrong moments.
 	for n in 1 2; do
 		start sh -c 'while :; do :; done'
 		busy+=("$PID")
@@ -344,7 +344,7 @@ last_second() {
 	kill "${busy[@]}"
 }
 
-# requests: packets from dlock that the server has taken, by what it sleeps in
+# requests: sets VALUE to how many statements DELETE the server has run
 requests() {
 	VALUE=$(ask "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS
 		WHERE VARIABLE_NAME = 'COM_DELETE'")
@@ -358,17 +358,17 @@ requests() {
 	for n in {1..10}; do
 		wait_in_line "$n" -- true
 	done
-	# each look removes the place of who has the lock: one DELETE
+	# Each look of a waiter has one DELETE in it.
 	requests
 	before=$VALUE
 	holds_for 11000 waiters 10
 	requests
-	# in 11 s three of each can be seen
+	# In 11 s each waiter looks one to three times.
 	between $((VALUE - before)) 10 30 requests
 	"$DLOCK" release "$LOCK" "$(<token)"
 }
 
-@test "100 get in line at once: each has a place of its own" {
+@test "100 clients get in line at once, and each has a place of its own" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
 	hold --
@@ -380,7 +380,7 @@ requests() {
 	equal "$(ask 'SELECT COUNT(DISTINCT place), MAX(place) FROM dlock_queue')" "100	100" places
 }
 
-@test "who hangs as it gets in line keeps the next one from it for a second, no longer" {
+@test "a client that hangs as it gets in line delays the next one by a second, no longer" {
 	hold --
 	start mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root -e \
 		"SELECT GET_LOCK(CONCAT('dlock-line-', SHA1('$LOCK')), 0), SLEEP(20)"
@@ -403,7 +403,7 @@ in_queue() {
 	[[ $(ask "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK'") == 1 ]]
 }
 
-@test "one release wakes one waiter: few requests a hand-over" {
+@test "one release wakes one waiter, and a hand-over takes few requests" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
 	hold --
@@ -420,12 +420,12 @@ in_queue() {
 		equal "$status" 0
 	done
 	ask 'SET GLOBAL general_log = 0'
-	# a line for each packet, and for each end of a connection
+	# The log has a line for each packet, and for each end of a connection.
 	n=$(grep -Ec "[[:space:]](Query|Quit)[[:space:]]" "$P_DIR/requests")
 	between "$n" 60 $((31 * 6)) requests
 }
 
-@test "100 at once: no deadlock, and no row that anybody waits for long" {
+@test "100 clients at once cause no deadlock, and nobody waits for a row for long" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
 	local n all=()
@@ -445,7 +445,7 @@ in_queue() {
 	wait_until 2 only_fences
 }
 
-@test "100 at once in three slots, and shared and exclusive ones mixed: no deadlock" {
+@test "100 clients at once in three slots, or shared and exclusive, cause no deadlock" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
 	local n all=() options

@@ -10,7 +10,7 @@ load mysql
 STRATEGIES=(strategy=lease strategy=insert strategy=row strategy=advisory strategy=table
 	dialect=shedlock)
 
-# with PARAMETER [URI]: names the backend; the lock is a table for those that want one
+# with PARAMETER [URI]: sets DLOCK_BACKEND, and LOCK to a table where the strategy wants one
 with() {
 	export DLOCK_BACKEND="${2:-$MYSQL}?$1"
 	LOCK=test-$BATS_SUITE_TEST_NUMBER-${1#*=}
@@ -24,7 +24,7 @@ with() {
 	fi
 }
 
-# life: all that can be done with a lock
+# life: does all that can be done with a lock
 life() {
 	local token
 	"$DLOCK" run "$LOCK" -- true
@@ -58,13 +58,13 @@ waits() {
 
 # ---- statements
 
-@test "every statement goes through a key: EXPLAIN knows no full scan" {
+@test "every statement goes through a key: EXPLAIN shows no full scan" {
 	need jq
 	private_mysql --general-log --log-output=TABLE
 	for strategy in "${STRATEGIES[@]}"; do
 		with "$strategy" "$P_URI"
 		life
-		# a shared hold has statements of its own
+		# A shared hold has statements of its own.
 		if [[ $strategy == strategy=row ]]; then
 			"$DLOCK" run -s "$LOCK" -- true
 		fi
@@ -73,7 +73,7 @@ waits() {
 	pmy 'SET GLOBAL general_log = 0'
 	pmy "SELECT REPLACE(argument, CHAR(10), ' ') FROM mysql.general_log WHERE command_type = 'Query'
 		AND user_host LIKE 'dlock%' ORDER BY event_time" --raw >log
-	# what the statements have to find their way among
+	# These are the other rows, which the statements must not read.
 	local table
 	pmy "SET SESSION max_recursive_iterations = 100000;
 		INSERT IGNORE INTO dlock_rows SELECT CONCAT('other-', seq) FROM seq_1_to_3000;
@@ -93,7 +93,7 @@ waits() {
 		dlock_queue shedlock; do
 		pmy "ANALYZE TABLE $table" >analyzed
 	done
-	# What can be explained. What reads no table of ours has no key.
+	# Only these can be explained. A statement on none of our tables has no key.
 	sed 's/; */;\n/g; s/;$//' log | sed 's/^ *//; s/;* *$//' >statements
 	grep -E '^(SELECT|UPDATE|DELETE|INSERT|REPLACE) ' statements | grep -E ' (dlock_|shedlock)' |
 		sort -u >explainable
@@ -111,7 +111,7 @@ waits() {
 	awk -F'\t' '
 		FNR == NR { text[FNR] = $0; next }
 		$1 == "statement" { getline; n = $1; next }
-		# rows of VALUES, of the list of processes, of what was selected before
+		# These are VALUES, the list of processes, and the result of another SELECT.
 		$2 == "INSERT" || $3 == "p" || $3 ~ /^</ { next }
 		($4 == "ALL" || $4 == "index") && text[n] !~ /^SELECT name FROM shedlock WHERE lock_until >/ {
 			print $3, $4, $6, "in:", text[n]
@@ -120,7 +120,7 @@ waits() {
 	between "$(grep -c '^statement$' plans)" 40 2000 "statements explained"
 }
 
-@test "session settings: whatever the server's defaults are" {
+@test "dlock works whatever the server's defaults for sessions are" {
 	private_mysql --autocommit=0 --transaction-isolation=SERIALIZABLE --default-time-zone=+05:30 \
 		--sql-mode=ANSI,TRADITIONAL,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH --wait-timeout=1 \
 		--idle-transaction-timeout=1 --innodb-lock-wait-timeout=1 --lock-wait-timeout=1 \
@@ -153,7 +153,7 @@ waits() {
 		"$DLOCK" setup --dry-run >setup.sql
 		mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root <setup.sql
 		life
-		# what it may is no more than that
+		# The account may do no more than that.
 		equal "$(my "SHOW GRANTS FOR $account@'%'" | grep -c 'ALL PRIVILEGES\|CREATE\|DROP\|SUPER')" 0
 	done
 	[[ ! -e ran ]]
@@ -186,7 +186,7 @@ waits() {
 	for strategy in "${STRATEGIES[@]}"; do
 		with "$strategy"
 		least=$((years - 10))
-		# the server ends a connection that is silent for a year, and says of no session when it ends
+		# The server ends a connection that is silent for a year.
 		if [[ $strategy == strategy=@(row|advisory|table) ]]; then
 			least=31536000
 		fi
@@ -203,7 +203,7 @@ waits() {
 		fi
 		release
 		is_free
-		# a process stays for a session's
+		# For a session's hold a process stays.
 		if ((least != 31536000)); then
 			"$DLOCK" run --min-hold "${years}s" "$LOCK" -- true
 			is_held
@@ -238,7 +238,7 @@ waits() {
 
 # ---- beside other users of the server
 
-# stranger SQL: a session of somebody else, that stays
+# stranger SQL: runs SQL in a session of another client, which stays open
 stranger() {
 	start mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root --batch --skip-column-names \
 		--unbuffered "$MYSQL_DATABASE" --execute="$1; SELECT 'ready'; DO SLEEP(300)"
@@ -246,14 +246,14 @@ stranger() {
 	wait_until 5 has_line "$OUT" ready
 }
 
-# stranger_ends: the server lets go what it has
+# stranger_ends: ends that session, and the server frees its locks
 stranger_ends() {
 	kill -TERM "$STRANGER"
 	join "$STRANGER"
 	my "KILL $(my "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO = 'DO SLEEP(300)'")" || true
 }
 
-@test "advisory: excludes GET_LOCK of others, and is excluded by it" {
+@test "advisory excludes GET_LOCK of others, and is excluded by it" {
 	with strategy=advisory
 	stranger "SELECT GET_LOCK('$LOCK', 0)"
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- touch ran
@@ -271,13 +271,13 @@ stranger_ends() {
 	[[ ! -e ran ]]
 }
 
-# waits_sql STRATEGY: somebody waits for $LOCK
+# waits_sql STRATEGY: true when a client waits for $LOCK
 waits_sql() {
 	[[ $(my "SELECT COUNT(*) FROM information_schema.PROCESSLIST
 		WHERE INFO LIKE CONCAT('%/* dl', 'ock $1:', LOWER(HEX('$LOCK')), ' %')") == 1 ]]
 }
 
-@test "advisory: names that the server takes for the same, or not at all, are told apart" {
+@test "advisory tells names apart that the server takes for the same, or does not take" {
 	local name long names held=() n=0
 	with strategy=advisory
 	printf -v long '%200s' ''
@@ -295,7 +295,7 @@ waits_sql() {
 	wait_until 10 ended "${held[@]}"
 }
 
-@test "row: excludes FOR UPDATE of others on its row, and is excluded by it; -s shares" {
+@test "row excludes FOR UPDATE of others on its row, and is excluded by it; -s shares" {
 	with strategy=row
 	"$DLOCK" run "$LOCK" -- true
 	stranger "START TRANSACTION; SELECT 1 FROM dlock_rows WHERE name = '$LOCK' FOR UPDATE"
@@ -315,7 +315,7 @@ waits_sql() {
 	[[ ! -e ran ]]
 }
 
-@test "table: nobody reads it under WRITE, all read it under -s and nobody writes" {
+@test "table: nobody reads the table of an exclusive hold, all read that of a shared one" {
 	with strategy=table
 	hold --
 	run -1 my "SET SESSION lock_wait_timeout = 0; SELECT * FROM \`$LOCK\`"
@@ -331,7 +331,7 @@ waits_sql() {
 	run -124 "$DLOCK" run -n "$LOCK" -- touch ran
 	release
 	my "INSERT INTO \`$LOCK\` VALUES (1)"
-	# somebody else's locks
+	# Another client locks the table.
 	stranger "LOCK TABLES \`$LOCK\` READ"
 	run -124 "$DLOCK" run -n "$LOCK" -- touch ran
 	run -0 "$DLOCK" run -n -s "$LOCK" -- true
@@ -339,7 +339,7 @@ waits_sql() {
 	[[ ! -e ran ]]
 }
 
-@test "table: names with all kinds of characters; missing, a view, too long" {
+@test "table takes names with all kinds of characters, and refuses a missing table, a view, a long name" {
 	local name names=("it's" '"quoted"' 'back`tick' '%s%n' 'dot.ted' 'a b' 'ünï' '{name}' '*')
 	with strategy=table
 	for name in "${names[@]}"; do
@@ -355,14 +355,14 @@ waits_sql() {
 	[[ ! -e ran ]]
 }
 
-@test "insert: rows of the dead are purged" {
+@test "insert deletes the rows of holders that died" {
 	with strategy=insert
 	"$DLOCK" run "$LOCK" -- true
 	my "INSERT INTO dlock_inserts SELECT CONCAT('dead-', seq), 'x', 1, 1, 0, seq, 0, '' FROM seq_1_to_50"
 	hold -t 30s --
 	release
 	equal "$(my 'SELECT COUNT(*) FROM dlock_inserts')" 0
-	# no token, no name of a command's argument, and what is left is the fence
+	# The row has neither token nor arguments of the command; the fence is what stays.
 	equal "$(my "SELECT fence FROM dlock_fences WHERE name = '$LOCK'")" "$FENCE"
 }
 
@@ -387,7 +387,7 @@ waits_sql() {
 		between "$(pmy 'SELECT UNIX_TIMESTAMP()')" $((EPOCHSECONDS - 3700)) $((EPOCHSECONDS - 3500)) \
 			"the server's clock"
 		if [[ $strategy == dialect=shedlock ]]; then
-			# ShedLock's time is all that it has: it waits until the clock has come there again
+			# ShedLock has only times: it waits until the clock has come there again.
 			run -124 "$DLOCK" run -n "$LOCK" -- true
 			continue
 		fi
@@ -401,7 +401,7 @@ waits_sql() {
 
 # ---- ways to connect
 
-@test "a database with all kinds of characters in its name" {
+@test "a database may have all kinds of characters in its name" {
 	local name='od`d "name" %20 it'\''s ü'
 	my "CREATE DATABASE \`${name//\`/\`\`}\`; GRANT ALL ON \`${name//\`/\`\`}\`.* TO $MYSQL_USER@'127.0.0.1'"
 	local encoded='od%60d%20%22name%22%20%2520%20it%27s%20%C3%BC'
@@ -417,7 +417,7 @@ waits_sql() {
 	equal "$(my "SELECT COUNT(*) > 5 FROM information_schema.TABLES WHERE TABLE_SCHEMA LIKE 'od%'")" 1
 }
 
-@test "unix socket, defaults-file, defaults-group, password-file" {
+@test "the parameters socket, defaults-file, defaults-group and password-file say how to connect" {
 	local place="mysql://$MYSQL_USER:$MYSQL_PASSWORD@/$MYSQL_DATABASE?socket=$MYSQL_DIR/sock"
 	run --separate-stderr -0 "$DLOCK" run -b "$place" "$LOCK" -- echo ran
 	equal "$output$stderr" ran
@@ -461,12 +461,12 @@ waits_sql() {
 		my "KILL $(my "SELECT connection FROM dlock_sessions WHERE name = '$LOCK' AND sharer = ''")"
 		join "$HOLDER"
 		equal "$status" 123 "$option"
-		# another session in its place would have been asked, and found not to be the one
+		# If dlock asked another session instead, it would see that this does not hold.
 		matches "$(<"$HOLDER_ERR")" 'lost: .*closed the connection' "$option"
 	done
 }
 
-# certificates: an authority of our own, a server's for 127.0.0.1, a client's
+# certificates: makes an authority, a certificate of a server for 127.0.0.1, and one of a client
 certificates() {
 	local key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)
 	openssl req -x509 "${key[@]}" -days 2 -subj /CN=ca -keyout ca.key -out ca.crt
@@ -501,7 +501,7 @@ certificates() {
 	one_line
 	run --separate-stderr -122 "$DLOCK" run -b "$tls" "$LOCK" -- touch ran
 	one_line
-	# a server that has no TLS gets no password
+	# A server that has no TLS gets no password.
 	run --separate-stderr -122 "$DLOCK" run -b "$MYSQL?ssl-mode=required" "$LOCK" -- touch ran
 	one_line TLS
 	[[ ! -e ran ]]
