@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# bash completion for dlock(1). Uses the bash-completion package where that is
-# loaded, and does without it elsewhere.
+# Completion of dlock(1) for bash. It works without the bash-completion package; with it, the
+# arguments of the wrapped command are completed, too.
 
-# Joins what bash has split at ':' and '='; sets words, cword and cur.
+# Sets words to the words of the line, cword to the number of the current one, and cur to that word.
+# Bash itself splits words at ':' and '=', which here are joined again.
 _dlock_words()
 {
 	local rest=${COMP_LINE} i joined
@@ -27,8 +28,8 @@ _dlock_words()
 	cur=${words[cword]}
 }
 
-# Offers those of the words given that begin with cur; what bash does not count as
-# part of the current word is cut off.
+# Offers those of its arguments that begin with cur. Where bash takes only what follows the last
+# ':' for the current word, the part before that is cut off.
 _dlock_reply()
 {
 	local word lead=
@@ -42,7 +43,7 @@ _dlock_reply()
 	done
 }
 
-# The names of the sections of both configuration files
+# Prints the names of the sections of both configuration files.
 _dlock_sections()
 {
 	local file
@@ -74,7 +75,7 @@ _dlock_backends()
 	fi
 }
 
-# Offers values for option $1.
+# Offers values for the option $1.
 _dlock_value()
 {
 	case $1 in
@@ -91,7 +92,7 @@ _dlock_pids()
 	_dlock_reply "${dirs[@]#/proc/}"
 }
 
-# The options of command $1
+# Prints the options of the command $1.
 _dlock_options()
 {
 	local options='-h --help'
@@ -121,7 +122,7 @@ _dlock_options()
 	echo "$options"
 }
 
-# The command behind "--", which is word number $1, and its arguments
+# Completes the command behind "--", which is word number $1, and its arguments.
 _dlock_wrapped()
 {
 	local offset i
@@ -131,7 +132,7 @@ _dlock_wrapped()
 		offset=_command_offset
 	fi
 	if [[ -n ${offset-} ]]; then
-		# These count in words as bash splits them.
+		# The functions of bash-completion count words as bash splits them.
 		for ((i = 1; i < COMP_CWORD; i++)); do
 			if [[ ${COMP_WORDS[i]} == -- ]]; then
 				"$offset" $((i + 1))
@@ -145,7 +146,7 @@ _dlock_wrapped()
 	fi
 }
 
-# Options, their values and operands of command $1
+# Completes options of the command $1, their values, and operands.
 _dlock_command()
 {
 	local i word options name=
@@ -172,7 +173,7 @@ _dlock_command()
 		esac
 	done
 	if [[ -n $name ]]; then
-		# options end there
+		# Options end at the name.
 		if [[ $1 == run ]]; then
 			_dlock_reply --
 		fi
@@ -199,13 +200,13 @@ _dlock_command()
 	esac
 }
 
-# Does $1, which may be a cluster (-nqw), end in an option that wants the next word?
-# Sets OPTION to it.
+# True when $1, which may be a cluster (-nqw), ends in an option whose value is the next word. Sets
+# OPTION to that option.
 _dlock_takes_value()
 {
 	OPTION=$1
 	if [[ $1 != --* ]]; then
-		# A value may stand in the same word: -w5
+		# The value may stand in the same word, as in -w5.
 		case $1 in
 		-*[bwtEk]?*) return 1 ;;
 		esac
