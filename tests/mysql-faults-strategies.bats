@@ -7,12 +7,12 @@
 load helpers
 load mysql
 
-# those whose locks live with a connection; those that are rows with an end; all
+# The strategies whose locks live with a connection; those whose locks are rows with an end; all.
 SESSIONS=(advisory row table)
 ROWS=(lease insert shedlock)
 ALL=("${ROWS[@]}" "${SESSIONS[@]}")
 
-# on NAME [URI]: with that strategy, and a lock of its own
+# on NAME [URI]: sets DLOCK_BACKEND to that strategy, and LOCK to a lock of its own
 on() {
 	STRATEGY=$1
 	LOCK=test-$BATS_SUITE_TEST_NUMBER-$STRATEGY
@@ -27,7 +27,7 @@ on() {
 	fi
 }
 
-# at_server SQL: the one of this test, if it has one
+# at_server SQL: runs SQL at the server of this test, or at that of the suite
 at_server() {
 	if [[ -n ${P_DIR-} ]]; then
 		pmy "$@"
@@ -36,7 +36,7 @@ at_server() {
 	fi
 }
 
-# connection_of_holder: its number, in CONNECTION
+# connection_of_holder: sets CONNECTION to the number of the holder's connection
 connection_of_holder() {
 	CONNECTION=$(at_server "SELECT connection FROM dlock_sessions WHERE name = '$LOCK' AND sharer = ''")
 	matches "$CONNECTION" '^[0-9]+$' "connection of the holder"
@@ -60,7 +60,7 @@ lost() {
 		keeper_of "$HOLDER"
 		contend "$COMMAND"
 		kill -KILL "$KEEPER"
-		# it is the end of the lease that ends it, not the keeper's
+		# The command ends because the lease ends, not because the keeper did.
 		holds_for 700 alive "$COMMAND"
 		lost
 		met_nobody
@@ -84,7 +84,7 @@ lost() {
 	done
 }
 
-# there ID: the server has that connection
+# there ID: true when the server has that connection
 there() {
 	[[ $(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = $1") == 1 ]]
 }
@@ -153,7 +153,7 @@ there() {
 	done
 }
 
-# queue N: so many wait for $LOCK
+# queue N: true when N clients wait for $LOCK
 queue() {
 	[[ $(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST
 		WHERE INFO LIKE CONCAT('%/* dl', 'ock $STRATEGY:', LOWER(HEX('$LOCK')), ' %')") == "$1" ]]
@@ -233,7 +233,7 @@ queue() {
 	done
 }
 
-# lease has a table for it
+# The strategy lease has a table of waiters.
 queue_or_table() {
 	if [[ $STRATEGY == lease ]]; then
 		[[ $(at_server "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK'") == "$1" ]]
@@ -329,7 +329,7 @@ queue_or_table() {
 			table=shedlock
 		fi
 		"$DLOCK" run "$LOCK" -- true
-		# what insert would lock is the place where its row comes
+		# The strategy insert would lock the place where its row comes.
 		start mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root --batch "$MYSQL_DATABASE" --execute="
 			START TRANSACTION;
 			SELECT * FROM $table WHERE name = '$LOCK' FOR UPDATE;
@@ -340,7 +340,7 @@ queue_or_table() {
 		equal "$status" 124 "$STRATEGY"
 		between "$MS" 900 3500 "$STRATEGY"
 		[[ ! -e ran.$strategy ]]
-		# nothing of the one that gave up is left at the server, to take it later
+		# No statement of the client that gave up is left, to take the lock later.
 		contend
 		my "KILL $(my "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP(300)'")"
 		join "$stranger"
@@ -375,7 +375,7 @@ sleeps() {
 	done
 }
 
-@test "1040: too many connections is said so; who waits already goes on waiting" {
+@test "1040: dlock says that there are too many connections; a client that waits already waits on" {
 	private_mysql --max-connections=12 --extra-max-connections=5
 	on advisory "$P_URI"
 	wait_until 20 filled
@@ -426,12 +426,12 @@ refused_1040() {
 	done
 }
 
-# counted N: so often is the lock of strategy insert held
+# counted N: true when the lock of strategy insert was acquired N times
 counted() {
 	equal "$(at_server "SELECT holds FROM dlock_inserts WHERE name = '$LOCK'")" "$1" holds
 }
 
-@test "insert: reply to a count lost, up or down: it counts once" {
+@test "insert: reply to one acquisition more or less lost: it counts once" {
 	via_proxy
 	on insert "$PROXY"
 	local token holds
@@ -486,7 +486,7 @@ counted() {
 
 # ---- a connection that breaks while the command lives
 
-# straight: what is started from now on does not go through the proxy
+# straight: clients that are started from now on do not go through the proxy
 straight() {
 	DLOCK_BACKEND=${DLOCK_BACKEND/$PROXY/$MYSQL}
 }
@@ -496,7 +496,7 @@ slow_to_die() {
 	COMMAND_LINE=(bash -c 'trap "${0}; exit 0" TERM; while :; do sleep 0.02; done' "${1:-sleep 0.3}")
 }
 
-# sharing STRATEGY: what a holder and the next one may be: "-x -x" and more
+# sharing STRATEGY: prints the options that a holder and the next one may have: "-x -x" and more
 sharing() {
 	MODES=('')
 	if [[ $1 != advisory ]]; then
@@ -504,7 +504,7 @@ sharing() {
 	fi
 }
 
-# behind FIRST SECOND: contends with those options, for a lock whose holder has these
+# behind FIRST SECOND: holds with the options FIRST, and contends with SECOND
 behind() {
 	# shellcheck disable=SC2086 # an option, or none
 	hold $1 -t 6s -k 2s -- "${COMMAND_LINE[@]}"
@@ -516,7 +516,7 @@ behind() {
 	wait_until 5 queue 1
 }
 
-# after_it: NEXT got the lock, and ran when nothing of the holder was alive
+# after_it: NEXT got the lock, and ran when nothing of the holder was alive any more
 after_it() {
 	join "$NEXT"
 	equal "$status" 0 "$STRATEGY: the next holder ran beside the first ($(<"$NEXT_ERR"))"
@@ -557,7 +557,7 @@ after_it() {
 	done
 }
 
-@test "who waits for the end of a lost hold is killed or cut: the one after it waits as well" {
+@test "a client that waits for the end of a lost hold is killed or cut: the next one waits as well" {
 	local second
 	via_proxy
 	slow_to_die 'until [[ -e die ]]; do sleep 0.02; done'
@@ -571,7 +571,7 @@ after_it() {
 			wait_until 5 queue 1
 			connection_of_holder
 			my "KILL $CONNECTION"
-			# it has the lock by now, and waits for the first one's end
+			# The client has the lock now, and waits for the end of the first command.
 			wait_until 5 has_lock
 			straight
 			contend "$COMMAND"
@@ -596,19 +596,19 @@ after_it() {
 	done
 }
 
-# has_lock: the one who waits has been given the lock
+# has_lock: true when the server has given the lock to the client that waits
 has_lock() {
 	[[ $(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST
 		WHERE INFO LIKE '%SLEEP%' AND INFO LIKE CONCAT('%/* dl', 'ock $STRATEGY:', LOWER(HEX('$LOCK')), ' %')") == 1 ]]
 }
 
-# shows TEXT: how many hold, who, how many wait, who
+# shows TEXT: status shows so many holders, who they are, so many waiters, and who they are
 shows() {
 	[[ $("$DLOCK" status --json "$LOCK" |
 		jq -r '"\(.holders | length) \(.holders[0].pid) \(.waiters | length) \(.waiters[0].pid)"') == "$1" ]]
 }
 
-# all_killed TTL: a hold of which nothing is left but what it has written to the table
+# all_killed TTL: makes a hold of which nothing is left but its row in the table
 all_killed() {
 	hold -t "$1" --
 	keeper_of "$HOLDER"
@@ -626,13 +626,13 @@ all_killed() {
 		contend "$COMMAND"
 		met_nobody
 		now
-		# a third of the lease may have been over when they were killed, and more if this machine is slow
+		# A third of the lease may have been over by then, or more on a slow machine.
 		between "$((NOW - KILLED))" 1500 7000 "$STRATEGY: until the next one"
 		is_free
 	done
 }
 
-@test "who waits for the end of a lost hold is shown, gives up in time, and can be interrupted" {
+@test "a client that waits for the end of a lost hold is shown, gives up in time, can be interrupted" {
 	need jq
 	for strategy in "${SESSIONS[@]}"; do
 		on "$strategy"
@@ -644,13 +644,13 @@ all_killed() {
 		start "$DLOCK" run "$LOCK" -- touch ran
 		local waiter=$PID
 		wait_until 5 has_lock
-		# now and then it looks whether the wait is over, and does not sleep
+		# From time to time the client looks whether the wait is over, and is not asleep.
 		wait_until 5 shows "1 $HOLDER 1 $waiter"
 		kill -INT "$waiter"
 		join "$waiter" 3
 		equal "$status" 130 "$STRATEGY"
 		wait_until 3 queue 0
-		# an administrator knows that it is dead
+		# An administrator knows that the command is dead.
 		"$DLOCK" break --yes "$LOCK" >broken
 		is_free
 	done

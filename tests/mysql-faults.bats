@@ -19,7 +19,7 @@ witness() {
 dead_in_time() {
 	local sign wall boot
 	ended "$COMMAND"
-	# what was released since has none any more
+	# A lock that was released since has no end any more.
 	lock_field 'IF(expires = 0, freed, expires) DIV 1000'
 	now
 	boot=$NOW wall=$((${EPOCHREALTIME/./} / 1000))
@@ -72,7 +72,7 @@ dead_in_time() {
 	holds_for 500 alive "$COMMAND"
 	lock_field "version, expires > $UTC_US"
 	equal "$VALUE" "$fence"$'\t'1
-	# it has connected anew, and renews
+	# The keeper has connected anew, and renews.
 	lock_field expires
 	local expires=$VALUE
 	wait_until 8 later_than "$expires"
@@ -103,7 +103,7 @@ later_than() {
 	local waiter=$PID
 	kill_connections
 	wait_until 5 waiters 1
-	# in time, not at its next look
+	# The waiter was woken, and did not only see it at its next look.
 	release
 	join "$waiter" 3
 	equal "$status" 0
@@ -128,7 +128,7 @@ later_than() {
 	wait_until 3 is_free
 }
 
-@test "row taken by another: the command ends at once, and their lease stands" {
+@test "row taken by another client: the command ends at once, and that client's lease stands" {
 	hold -t 3s --
 	ask "UPDATE dlock_locks SET token = REPEAT('x', 32), version = version + 1 WHERE name = '$LOCK'"
 	lost 5
@@ -145,7 +145,7 @@ later_than() {
 	equal "$VALUE" 0
 }
 
-@test "the end of a lease is not renewed: whoever has lost it must see that" {
+@test "a lease that has ended is not renewed, so that its holder sees the loss" {
 	local token
 	token=$("$DLOCK" acquire -t 1s "$LOCK")
 	wait_until 5 only_expired
@@ -178,7 +178,7 @@ only_expired() {
 		wait_until 4 is_free
 		wait_until 2 only_fences
 	done
-	# the answer to the one that takes the lock is among them, and is resolved
+	# One of them is the answer to the request that takes the lock.
 	matches "$codes" ' 0 '
 }
 
@@ -205,7 +205,7 @@ only_expired_holders() {
 	[[ $(ask "SELECT COUNT(*) FROM dlock_holders WHERE name = '$LOCK' AND expires > $UTC_US") == 0 ]]
 }
 
-@test "reply to who gets in line lost: it waits on, once in line, and holds when it is its turn" {
+@test "reply to a client that gets in line lost: it has one place, and holds when its turn comes" {
 	via_proxy
 	"$DLOCK" setup
 	hold --
@@ -216,7 +216,7 @@ only_expired_holders() {
 		behind+=("$PID")
 		wait_until 5 waiters "$n"
 		proxy pass
-		# past the time that it waits for that answer
+		# This is longer than it waits for that answer.
 		holds_for 700 alive "$PID"
 		waiters "$n"
 	done
@@ -229,7 +229,7 @@ only_expired_holders() {
 	wait_until 2 only_fences
 }
 
-@test "reply to a waiter whose turn it is lost: it holds, and its lease is a new one" {
+@test "reply to a waiter that takes its turn lost: it holds, and its lease is a new one" {
 	via_proxy
 	"$DLOCK" setup
 	hold --
@@ -243,7 +243,7 @@ only_expired_holders() {
 	proxy_stat cut
 	equal "$VALUE" 1 "answers lost"
 	waiters 0
-	# what the server has is what the waiter counts from: it renews, or is dead in time
+	# The waiter counts from the lease that the server has: it renews, or is dead in time.
 	proxy refuse
 	proxy cut
 	join "$waiter" 8
@@ -251,7 +251,7 @@ only_expired_holders() {
 	dead_in_time
 }
 
-@test "reply to a count lost: it counts once" {
+@test "reply to one more acquisition lost: it counts once" {
 	via_proxy
 	local n token
 	for n in 1 2 3; do
@@ -278,7 +278,7 @@ only_expired_holders() {
 	wait_until 3 is_free
 }
 
-@test "network slow: held, renewed, released" {
+@test "network slow: the lock is held, renewed and released" {
 	via_proxy
 	proxy hold 100
 	hold -b "$PROXY" -t 2s --
@@ -289,7 +289,7 @@ only_expired_holders() {
 
 # ---- the server refuses
 
-@test "read_only switched on while held: said, and lost in time; while waiting: refused" {
+@test "read_only switched on: a holder says so and is dead in time, a waiter is refused" {
 	private_mysql
 	SERVER=$P_DIR
 	witness -b "$P_URI" -t 3s
@@ -309,7 +309,7 @@ only_expired_holders() {
 	DLOCK_BACKEND=$P_URI wait_until 3 is_free
 }
 
-@test "too many connections: unreachable; who waits goes on, and gets the lock" {
+@test "too many connections: the server counts as unreachable; a waiter waits on and gets the lock" {
 	private_mysql --max-connections=10
 	SERVER=$P_DIR
 	hold -b "$P_URI" --
@@ -317,7 +317,7 @@ only_expired_holders() {
 	local waiter=$PID pids=()
 	wait_until 8 fill
 	refused '[Tt]oo many connections' "$P_URI"
-	# the waiter loses its connection, and finds no other one
+	# The waiter loses its connection, and cannot have another one.
 	kill_one_waiter
 	holds_for 1000 alive "$waiter"
 	kill -TERM "${pids[@]}"
@@ -329,8 +329,8 @@ only_expired_holders() {
 	[[ -e ran ]]
 }
 
-# One more connection; is there no room now? How many that takes differs: beside one that is
-# just being closed another is turned away.
+# fill: takes one more connection; true when there is no room left. How often that takes differs,
+# because a connection that is just being closed still counts.
 fill() {
 	start mariadb --no-defaults --socket="$P_DIR/sock" -u dlock -p"$MYSQL_PASSWORD" -e 'SELECT SLEEP(300)'
 	pids+=("$PID")
@@ -342,13 +342,13 @@ is_full() {
 	((status == 122))
 }
 
-# by the one connection more that the server keeps for root
+# kill_one_waiter: uses the one connection more that the server keeps for root
 kill_one_waiter() {
 	ask "KILL $(ask "SELECT IS_USED_LOCK(CONCAT('dlock-', LEFT(HEX(token), 40))) FROM dlock_queue
 		WHERE name = '$LOCK'")"
 }
 
-@test "a row that another session has locked: not obtained, or when it lets go" {
+@test "a row that another session has locked: -n does not obtain the lock, -w waits until it lets go" {
 	"$DLOCK" run "$LOCK" -- true
 	start mariadb --no-defaults --socket="$MYSQL_DIR/sock" -nu root dlock -e "
 		START TRANSACTION; SELECT * FROM dlock_locks WHERE name = '$LOCK' FOR UPDATE; SELECT SLEEP(6)"
@@ -362,7 +362,7 @@ kill_one_waiter() {
 	wait_until 2 only_fences
 }
 
-@test "tables that another session has locked: said, and not obtained within the limit" {
+@test "tables that another session has locked: the lock is not obtained within the limit, and dlock says why" {
 	"$DLOCK" run "$LOCK" -- true
 	start mariadb --no-defaults --socket="$MYSQL_DIR/sock" -nu root dlock -e "
 		LOCK TABLES dlock_locks WRITE; SELECT 'locked'; SELECT SLEEP(4)"
@@ -375,7 +375,7 @@ kill_one_waiter() {
 	wait_until 5 is_free
 }
 
-@test "tables that are not as dlock makes them: refused" {
+@test "tables that are not as dlock makes them are refused" {
 	private_mysql
 	SERVER=$P_DIR
 	ask 'CREATE TABLE dlock_locks (name INT)'

@@ -15,7 +15,7 @@ prepare() {
 		PRIMARY KEY (name))"
 }
 
-# java_lock MS: what a scheduled method does when it starts; true if it may run
+# java_lock MS: does what a scheduled method does when it starts; true if it may run
 java_lock() {
 	local until="TIMESTAMPADD(MICROSECOND, $1 * 1000, UTC_TIMESTAMP(3))"
 	[[ $(my "INSERT IGNORE INTO shedlock (name, lock_until, locked_at, locked_by)
@@ -25,21 +25,21 @@ java_lock() {
 			SELECT ROW_COUNT()") == 1 ]]
 }
 
-# java_unlock MS: and when it ends; MS: lockAtLeastFor
+# java_unlock MS: does what it does when it ends; MS is lockAtLeastFor
 java_unlock() {
 	local least="TIMESTAMPADD(MICROSECOND, $1 * 1000, locked_at)"
 	my "UPDATE shedlock SET lock_until = IF ($least > UTC_TIMESTAMP(3), $least, UTC_TIMESTAMP(3))
 		WHERE name = '$LOCK' AND locked_by = 'java-host'"
 }
 
-# java_extend MS: true if it could
+# java_extend MS: extends the lock; true if that succeeded
 java_extend() {
 	[[ $(my "UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, $1 * 1000, UTC_TIMESTAMP(3))
 		WHERE name = '$LOCK' AND locked_by = 'java-host' AND lock_until > UTC_TIMESTAMP(3);
 		SELECT ROW_COUNT()") == 1 ]]
 }
 
-# until_ms: from now to lock_until
+# until_ms: prints the ms from now to lock_until
 until_ms() {
 	my "SELECT TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until) DIV 1000
 		FROM shedlock WHERE name = '$LOCK'"
@@ -64,14 +64,14 @@ until_ms() {
 		hold -t 30s --
 		not java_lock 60000
 		not java_extend 60000
-		# somebody else's unlock
+		# This is the unlock of another client.
 		java_unlock 0
 		between "$(until_ms)" 20000 30000 "lock_until"
 		release
 		java_lock 60000
 		java_unlock 0
 	done
-	# the row stays
+	# The row stays.
 	equal "$(my "SELECT COUNT(*) FROM shedlock WHERE name = '$LOCK'")" 1
 }
 
@@ -98,7 +98,7 @@ until_ms() {
 	not java_lock 60000
 	wait_until 4 java_lock 60000
 	java_unlock 0
-	# dlock release knows it from the row
+	# dlock release reads the minimum hold in the row.
 	local token
 	token=$("$DLOCK" acquire --min-hold 2s "$LOCK")
 	"$DLOCK" release "$LOCK" "$token"
@@ -111,7 +111,7 @@ until_ms() {
 	hold -t 1500ms --
 	local family
 	family=$(tree "$HOLDER")
-	# stopped first: none may see another one die, and release
+	# They are stopped first, so that none sees another one die and releases the lock.
 	# shellcheck disable=SC2086 # words
 	kill -STOP "$HOLDER" $family
 	# shellcheck disable=SC2086
@@ -120,7 +120,7 @@ until_ms() {
 	wait_until 4 java_lock 60000
 }
 
-@test "Java took it over: the command ends, and Java's row is not touched" {
+@test "Java has taken the lock over: the command ends, and Java's row is not touched" {
 	hold -t 1500ms --
 	my "UPDATE shedlock SET locked_by = 'java-host',
 		lock_until = TIMESTAMPADD(SECOND, 60, UTC_TIMESTAMP(3)) WHERE name = '$LOCK'"
@@ -131,7 +131,7 @@ until_ms() {
 	equal "$(my "SELECT locked_by FROM shedlock WHERE name = '$LOCK'")" java-host
 }
 
-@test "a countdown of Java's and dlock's: each number once" {
+@test "a countdown by Java and dlock prints each number once" {
 	local n all=()
 	echo 20 >number
 	cat >java.steps <<-'END'
@@ -157,7 +157,7 @@ until_ms() {
 	diff <(seq 20 -1 0) log
 }
 
-@test "fences grow, and are the time of locked_at; also over Java's holds and within a millisecond" {
+@test "fences are the time of locked_at, and grow over Java's holds and within a millisecond" {
 	local last=0 fence n
 	for n in {1..12}; do
 		fence=$("$DLOCK" run -w 10s "$LOCK" -- sh -c 'echo "$DLOCK_FENCE"')
@@ -174,7 +174,7 @@ until_ms() {
 	release
 }
 
-@test "what stands in locked_by fits, and holds no token" {
+@test "the text in locked_by fits, and has no token in it" {
 	local long
 	printf -v long '%180s' ''
 	mkdir bin
@@ -190,7 +190,7 @@ until_ms() {
 	release
 }
 
-@test "names: quotes, percent signs and other scripts; more than 64 characters are refused" {
+@test "names may have quotes, percent signs and other scripts; more than 64 characters are refused" {
 	local name held=() n=0 names=("it's" '"quoted"' 'back`tick' '%s%n' '\x' 'ünï' 'a b' '{name}' '*')
 	for name in "${names[@]}"; do
 		((++n))
@@ -211,7 +211,7 @@ until_ms() {
 	[[ ! -e ran ]]
 }
 
-@test "what ShedLock has no place for is refused, and says what has" {
+@test "modes that ShedLock's table cannot store are refused, with a strategy that can" {
 	local option
 	for option in -s '--slots 2'; do
 		# shellcheck disable=SC2086 # words
@@ -223,7 +223,7 @@ until_ms() {
 	matches "$stderr" 'cannot count.*strategy=lease'
 }
 
-@test "a server with another time zone: still one lock with Java's sessions, which have it too" {
+@test "with a server in another time zone, dlock and Java's sessions in it share one lock" {
 	local zone
 	private_mysql --default-time-zone=+05:30
 	SERVER=$P_DIR
@@ -248,7 +248,7 @@ until_ms() {
 		matches "$output" 'warning +time-zone .*usingDbTime'
 		my "DELETE FROM shedlock"
 	done
-	# sessions that set their own
+	# These sessions set a time zone of their own.
 	pmy "SET GLOBAL time_zone = 'SYSTEM'"
 	export DLOCK_BACKEND="$P_URI?dialect=shedlock&time-zone=%2B02:00"
 	hold -t 30s --
@@ -261,7 +261,7 @@ until_ms() {
 	run --separate-stderr -125 "$DLOCK" run -b "$P_URI?dialect=shedlock&time-zone='x" "$LOCK" -- true
 }
 
-@test "a table that cannot store the name says so" {
+@test "when the table cannot store the name, dlock says so" {
 	private_mysql
 	pmy "CREATE TABLE shedlock (name VARCHAR(64) CHARACTER SET latin1 NOT NULL PRIMARY KEY,
 		lock_until TIMESTAMP(3) NOT NULL, locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3),
@@ -275,7 +275,7 @@ until_ms() {
 
 @test "a hold whose row notes no TTL is renewed by the default, and to no less than is left" {
 	local token
-	# seconds until it ends
+	# Prints the seconds until the hold ends.
 	left() {
 		my "SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(3), lock_until) FROM shedlock WHERE name = '$LOCK'"
 	}

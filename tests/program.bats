@@ -10,7 +10,7 @@ load redis-server
 
 prepare() {
 	TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
-	# no IP address as dlock knows them, but one to the resolver, whatever it knows
+	# dlock does not take this name for an IP address, but the resolver does.
 	NAMED=redis://127.1:$REDIS_PORT
 	unset DLOCK_BACKEND
 }
@@ -83,7 +83,7 @@ prepare() {
 
 @test "installed: bin/dlock finds its modules in lib/dlock, and all of it can be uninstalled" {
 	make -s -C "$TOP" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/opt install
-	# nothing listens there: what cannot be reached was tried to be reached
+	# Nothing listens there: the error shows that dlock has tried to connect.
 	local uri
 	for uri in mysql://127.0.0.1:1/none rediss://127.0.0.1:1; do
 		run --separate-stderr "$T/root/opt/bin/dlock" run -b "$uri" "$LOCK" -- true
@@ -98,7 +98,7 @@ prepare() {
 @test "a privileged dlock loads no module that lies beside it" {
 	need_root
 	local as=(env -i PATH="$PATH" setpriv --reuid 65534 --clear-groups) open
-	# where a user without rights can go
+	# This is a directory that a user without rights can enter.
 	open=$(mktemp -d)
 	chmod 755 "$open"
 	cp "$DLOCK" "$open/dlock"

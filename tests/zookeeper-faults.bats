@@ -38,7 +38,7 @@ term_came() {
 	# at least 3/5 of the session are proven, and the last proof is up to a third of that old
 	term_came $((1800 - 600 - 600 - 150)) $((3000 - 600))
 	kill -CONT "$P_PID"
-	# the session runs out
+	# The session runs out.
 	wait_until 6 no_places
 	nothing_left
 }
@@ -86,7 +86,7 @@ term_came() {
 	hold -t 5s --
 	start "$DLOCK" run -v -t 3s -w 30s "$LOCK" -- true
 	local waiter=$PID err=$ERR
-	# who has not heard yet that it is in line gives up at once
+	# A client that does not know yet that it is in line gives up at once.
 	wait_until 5 grep -q 'waiting for' "$err"
 	zookeeper_stop "$P_DIR"
 	rm -r "$P_DIR/version-2"
@@ -115,7 +115,7 @@ term_came() {
 	proxy drop
 	lost
 	dead_by $((FAULT + 2000))
-	# from now on nobody pings
+	# From now on nobody pings.
 	proxy cut
 	wait_until 4 no_places
 	nothing_left
@@ -208,7 +208,7 @@ term_came() {
 	expire_owner "$NODE/$(places)"
 	wait_until 5 has_line "$HOLDER_ERR" "^dlock: $LOCK: .*lost"
 	holds_for 1000 alive "$COMMAND"
-	# no new session holds it silently
+	# No new session of dlock's holds the lock.
 	equal "$(places)" ""
 	kill -TERM "$COMMAND"
 	join "$HOLDER"
@@ -232,7 +232,7 @@ term_came() {
 @test "create reply lost with the connection: one node, the command runs once, nothing is left" {
 	local options n=0
 	zk_proxy
-	# what is asked for first succeeds
+	# Where the directory is there, the first request for a place succeeds.
 	directory
 	for options in '' -s; do
 		proxy cut-on "$([[ $options ]] && echo __READ__ || echo -lock-)"
@@ -256,12 +256,12 @@ term_came() {
 	wait_until 5 place_count 1
 	proxy pass
 	join "$dlock" 15
-	# to try again is as good as to give up, if it is done well
+	# dlock may try again or give up: both are right.
 	matches "$status $(<"$out")" '^(0 ran|122 )$'
 	nothing_left
 }
 
-@test "create reply of a waiter lost: one place in line, and it is its own" {
+@test "create reply of a waiter lost: it has one place in line" {
 	hold --
 	zk_proxy
 	proxy cut-on -lock-
@@ -280,7 +280,7 @@ term_came() {
 	wait_until 2 no_places
 }
 
-@test "create reply of a waiter lost, and it gives up: no ghost" {
+@test "create reply of a waiter lost, and it gives up: its place does not stay" {
 	hold --
 	zk_proxy
 	proxy drop-on -lock-
@@ -291,7 +291,7 @@ term_came() {
 	proxy pass
 	join "$waiter" 8
 	equal "$status" 143
-	# within a TTL, at the latest
+	# The place is gone within a TTL.
 	wait_until 5 waiters 0
 	[[ ! -e ran ]]
 	release
@@ -381,7 +381,7 @@ term_came() {
 	wait_until 2 no_places
 }
 
-@test "server restarted while they wait: everybody keeps the place" {
+@test "server restarted while clients wait: everybody keeps the place" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	hold --
@@ -403,7 +403,7 @@ term_came() {
 	nothing_left
 }
 
-@test "server gone while they wait: they say so with -v, and go on when it is back" {
+@test "server gone while clients wait: they say so with -v, and go on when it is back" {
 	private_zookeeper
 	use "$P_URI" "$P_PORT"
 	foreign_sequence _c_11111111-2222-4333-8444-555555555555-lock-
@@ -458,10 +458,10 @@ term_came() {
 	nothing_left
 }
 
-@test "TERM while releasing does not make dlock forget to" {
+@test "TERM during a release does not keep dlock from releasing" {
 	hold --
 	keeper_of "$HOLDER"
-	# a keeper that is not scheduled for a moment, as on any busy machine
+	# The keeper is stopped for a moment, as a busy machine may do it.
 	kill -STOP "$KEEPER"
 	kill -TERM "$COMMAND"
 	wait_until 2 ended "$COMMAND"
@@ -471,7 +471,7 @@ term_came() {
 	wait_until 1 no_places
 }
 
-@test "the wait limit holds while no server can be reached" {
+@test "--wait ends the wait also while no server can be reached" {
 	tool listener
 	timed "$DLOCK" run -w 500ms -b "zk://127.0.0.1:$TOOL_PORT" "$LOCK" -- true
 	matches "$status" '^(122|124)$'
@@ -490,7 +490,7 @@ term_came() {
 	release
 	wait_until 4 shows_holder "$waiter"
 	proxy blackhole
-	# longer than any offer stands
+	# No offer stands for that long.
 	holds_for 5000 alive "$KEEPER"
 	proxy pass
 	kill -CONT "$waiter" "$GUARD"
@@ -499,7 +499,7 @@ term_came() {
 	wait_until 5 no_places
 }
 
-# shows_holder PID: that dlock holds
+# shows_holder PID: status shows that the dlock with this pid holds
 shows_holder() {
 	[[ $("$DLOCK" status --json "$LOCK" | jq '.holders[].pid') == "$1" ]]
 }
