@@ -423,14 +423,9 @@ static int simple_inspect(struct backend *backend, const char *name, bool listen
 	struct simple *simple = simple_of(backend);
 	struct hold_view *hold;
 	struct simple_state state;
-	int there;
 
-	if (mysql_admit(simple->my.strategy, &request, err))
-		return -1;
-	there = mysql_has_table(&simple->my, kind_of(simple)->table, err);
-	if (there <= 0)
-		return there;
-	if (ask(simple, kind_of(simple)->look, &request, &state, err) ||
+	if (mysql_admit(simple->my.strategy, &request, err) ||
+	    look(simple, &request, &state, err) ||
 	    waiters_view(&simple->my, name, view, err))
 		return -1;
 	view->held = state.held;
