@@ -33,7 +33,7 @@ static const char *time_text(int64_t ms, char buf[static DURATION_TEXT_SIZE])
 	return ms < 0 ? "-" : duration_format(ms, buf, DURATION_TEXT_SIZE);
 }
 
-/* "web2 pid 4312 (root): /usr/local/bin/backup" */
+/* "web2 pid 4312 (root) /usr/local/bin/backup" */
 static const char *who_text(const struct holder *holder, char *buf, size_t size)
 {
 	int used = 0;
