@@ -236,7 +236,7 @@ only_expired_holders() {
 	start "$DLOCK" run -t 3s -b "$PROXY" "$LOCK" -- "$TOOLS/witness" -i -l "$T/log"
 	local waiter=$PID
 	wait_until 5 waiters 1
-	proxy "cut-on EXECUTE dlock_turn"
+	proxy "cut-on version = LAST_INSERT_ID"
 	release
 	wait_until 3 has_line log ' pid '
 	COMMAND=$(sed -n 's/^[0-9]* pid //p' log)
