@@ -2064,7 +2064,7 @@ contents_before_check() {
 	first=$("$DLOCK" acquire -s -t 3s "$LOCK")
 	second=$("$DLOCK" acquire -s -t 3s "$LOCK")
 	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK"
-	one_line other
+	equal "$(grep -c "^dlock: $LOCK: broken; was held by " <<<"$stderr")" 2 "holders: $stderr"
 	holds_not "$first"
 	holds_not "$second"
 	is_free
