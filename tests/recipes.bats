@@ -407,7 +407,7 @@ ansible_command() {
 	sed -i 's/ --yes//' block
 	run script -qec 'bash block' /dev/null <<<n
 	equal "$status" 1
-	matches "$output" 'Take it away\?'
+	matches "$output" 'Take the lock away\?'
 	held nightly
 	run script -qec 'bash block' /dev/null <<<y
 	equal "$status" 0

@@ -369,8 +369,11 @@ replica_up() {
 	chmod 600 secret
 	check 0 "$P_URI?password-file=$T/secret" password ok .
 	chmod 644 secret
-	run -1 "$DLOCK" check -q -b "$P_URI?password-file=$T/secret"
+	run --separate-stderr -1 "$DLOCK" check -b "$P_URI?password-file=$T/secret"
 	matches "$output" "warning +password +.*$T/secret"
+	# -q prints what makes a backend unusable, and no more
+	run -1 "$DLOCK" check -q -b "$P_URI?password-file=$T/secret"
+	equal "$output" ""
 	[[ $output != *Sesame* ]]
 }
 

@@ -140,8 +140,9 @@ probe_owner() {
 	"$DLOCK" status --json >all || true
 	equal "$(jq -r .name all | sort)" "$(printf 'many-%s\n' {1..30} | sort)"
 	# Another root has a list of its own.
-	run -0 "$DLOCK" status -b "$P_URI/other"
+	run --separate-stderr -0 "$DLOCK" status -b "$P_URI/other"
 	equal "$output" ""
+	one_line 'no locks are held' 
 }
 
 @test "status and wait leave nothing, and need no lock's directory" {
