@@ -51,9 +51,9 @@ struct config {
  * already stays, so the file that wins is loaded first. A file that does not exist is no error.
  * Returns 0, or -1 with ERROR_USAGE that names path and line: the file is unreadable or not
  * regular, a key is unknown, a value is bad, a key or a section comes twice in one file, a section
- * has no uri, the syntax is bad. After -1 only config_finish() may be called, but after -1 with errnum
- * EACCES, this user may not read the file, *config is as it was. textfile.h says which users count as
- * "other users".
+ * has no uri, the syntax is bad. After -1 only config_finish() may be called; but when errnum is
+ * EACCES, which says that this user may not read the file, *config is as it was. textfile.h says
+ * which users count as "other users".
  */
 int config_load(struct config *config, const char *path, struct error *err);
 

@@ -65,8 +65,8 @@ static bool find_file(const char *command, char path[static PATH_MAX])
 		return snprintf(path, PATH_MAX, "%s", command) < PATH_MAX && !access(path, F_OK);
 	for (; dir; dir = *end ? end + 1 : NULL) {
 		end = strchrnul(dir, ':');
-		if (snprintf(path, PATH_MAX, "%.*s/%s", (int)(end - dir), dir, command) < PATH_MAX &&
-		    !access(path, F_OK))
+		if (snprintf(path, PATH_MAX, "%.*s/%s", (int)(end - dir), dir,
+			     command) < PATH_MAX && !access(path, F_OK))
 			return true;
 	}
 	return false;

@@ -11,7 +11,7 @@
  */
 bool suggest_meant(const char *typed, const char *word);
 
-/* How dlock says what this option of flock(1) does, "-c" or "--command"; NULL: not such an option. */
+/* How dlock says what an option of flock(1) does, "-c" or "--command". NULL: flock has no such. */
 const char *suggest_for_flock(const char *option);
 
 #endif

@@ -62,7 +62,7 @@ struct redis_conn {
 	struct redisReader *reader;
 	char *unsent;
 	size_t unsent_length;
-	int unread;			/* answers to AUTH, SELECT and ROLE that are still to come */
+	int unread;			/* answers to AUTH, SELECT, ROLE that are to come yet */
 	bool replica;			/* the server was to be a master, and is none */
 };
 

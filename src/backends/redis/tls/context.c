@@ -85,8 +85,8 @@ static int show_certificate(SSL_CTX *context, const struct redis_tls *tls, struc
 	else if (SSL_CTX_use_PrivateKey_file(context, tls->key, SSL_FILETYPE_PEM) == 1)
 		return 0;
 	else if (encrypted)
-		error_set(err, ERROR_USAGE, 0, "?key=: %.250s: the key has a passphrase, and nobody "
-			  "is there to be asked for it", tls->key);
+		error_set(err, ERROR_USAGE, 0, "?key=: %.250s: the key has a passphrase, and "
+			  "nobody is there to be asked for it", tls->key);
 	else
 		error_set(err, ERROR_USAGE, 0, "?key=: %.250s: not the key of ?cert= (%s)",
 			  tls->key, reason());

@@ -63,8 +63,8 @@ static void explain_verification(const struct redis_tls_session *session, long r
 			  "server's certificate (%s); ?ca=FILE names one to trust", text);
 		break;
 	default:
-		error_set(err, ERROR_REFUSED, 0, "the server's certificate is not to be trusted: %s",
-			  text);
+		error_set(err, ERROR_REFUSED, 0,
+			  "the server's certificate is not to be trusted: %s", text);
 		break;
 	}
 }
