@@ -413,6 +413,23 @@ strangers() {
 
 # ---- services of a single test
 
+# clock SECONDS|still [FILE]: puts the clock of the programs whose TORTURE_CLOCK is FILE, "clock" by
+# default, that far from the true time, "+3600" or "-3600", or makes it stand still
+# (torture/wallclock.c)
+clock() {
+	local ns shift bytes=
+	if [[ $1 == still ]]; then
+		ns=0x7fffffffffffffff
+	else
+		ns=$(($1 * 1000000000))
+	fi
+	for shift in 0 8 16 24 32 40 48 56; do
+		printf -v bytes '%s\\x%02x' "$bytes" $((ns >> shift & 255))
+	done
+	# The file stays the same, for the program has it in its memory.
+	printf '%b' "$bytes" 1<>"${2:-clock}"
+}
+
 # faketime_preload: sets PRELOAD to the library that gives a server the test's own clock
 faketime_preload() {
 	need faketime

@@ -128,19 +128,3 @@ faked_redis() {
 	clock +0
 	REDIS_SERVER=$T/faked private_redis "$@"
 }
-
-# clock SECONDS|still: puts the clock of the faked server that far from the true time, "+3600" or
-# "-3600", or makes it stand still (torture/wallclock.c)
-clock() {
-	local ns shift bytes=
-	if [[ $1 == still ]]; then
-		ns=0x7fffffffffffffff
-	else
-		ns=$(($1 * 1000000000))
-	fi
-	for shift in 0 8 16 24 32 40 48 56; do
-		printf -v bytes '%s\\x%02x' "$bytes" $((ns >> shift & 255))
-	done
-	# The file stays the same, for the server has it in its memory.
-	printf '%b' "$bytes" 1<>clock
-}

@@ -338,14 +338,13 @@ node_has_fence() {
 
 @test "the clocks of two nodes jump by a day, forward or back, under a command and a waiter" {
 	local node jump
-	faketime_preload
 	P_NODES=$T/faked
 	HOSTS=
 	for node in 1 2 3; do
-		printf '#!/bin/sh\nexport FAKETIME_TIMESTAMP_FILE=%s FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
-			export LD_PRELOAD="libc_malloc_debug.so.0:%s"\nexec redis-server "$@"\n' "$T/clock.$node" "$PRELOAD" >server
+		printf '#!/bin/sh\nexport TORTURE_CLOCK=%s LD_PRELOAD=%s\nexec redis-server "$@"\n' \
+			"$T/clock.$node" "$BUILD/tests/torture/wallclock.so" >server
 		chmod +x server
-		echo +0 >"clock.$node"
+		clock +0 "clock.$node"
 		REDIS_SERVER=$T/server redis_start "$P_NODES/$node" --appendonly yes --appendfsync always
 		SERVICES+=("$(<"$P_NODES/$node/pid")")
 		HOSTS+=${HOSTS:+,}127.0.0.1:$(<"$P_NODES/$node/port")
@@ -354,13 +353,13 @@ node_has_fence() {
 	for jump in +86400 -86400; do
 		hold -t 1500ms --
 		wait_until 2 votes "$TOKEN" 3
-		echo "$jump" >"clock.2"
+		clock "$jump" clock.2
 		is_held
 		holds_for 1000 alive "$COMMAND"
 		is_held
 		last=$FENCE
 		release
-		echo +0 >"clock.2"
+		clock +0 clock.2
 		hold -n -t 2s --
 		((FENCE > last)) || fail "fence $FENCE after $last"
 		release
@@ -408,13 +407,12 @@ node_has_fence() {
 }
 
 @test "node redlock measures by the wall clock: one that jumps changes nothing" {
-	faketime_preload
-	export FAKETIME_TIMESTAMP_FILE=$T/clock FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
 	local jump
+	export TORTURE_CLOCK=$T/clock
 	for jump in +100000 -100000; do
-		echo +0 >clock
-		LD_PRELOAD=$PRELOAD hold -t 1s -- env -u LD_PRELOAD sleep 300
-		echo "$jump" >clock
+		clock +0
+		LD_PRELOAD=$BUILD/tests/torture/wallclock.so hold -t 1s -- env -u LD_PRELOAD sleep 300
+		clock "$jump"
 		holds_for 1500 alive "$COMMAND"
 		is_held
 		release
