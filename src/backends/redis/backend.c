@@ -28,7 +28,6 @@
  * first in line, and no other waiter, tries about every 250 ms.
  */
 #include <hiredis/hiredis.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,16 +60,6 @@
  * in lib.lua is the same.
  */
 #define LOAN_MS 4500
-
-static void redis_close(struct backend *backend)
-{
-	struct redis_backend *redis = redis_from_backend(backend);
-
-	if (!redis)
-		return;
-	redis_node_finish(&redis->node);
-	free(redis);
-}
 
 static struct backend *redis_open(const struct uri *uri, struct error *err)
 {
@@ -139,21 +128,6 @@ static int64_t next_look(int64_t pttl_ms, int64_t ahead, bool foreign)
 	return look_ms;
 }
 
-/* The mode of a hold, as the scripts write it. */
-static const char *mode_of(const struct request *request, char buf[static REDIS_DIGITS_SIZE])
-{
-	switch (request->mode) {
-	case HOLD_SHARED:
-		return "s";
-	case HOLD_SLOT:
-		return redis_digits(request->slots, buf);
-	case HOLD_ANY:
-	case HOLD_EXCLUSIVE:
-		break;
-	}
-	return "x";
-}
-
 /* Reads {1, fence} or {0, pttl, ahead, holder, age, foreign}: see acquire.lua. */
 static enum outcome read_grant(const redisReply *reply, struct grant *grant)
 {
@@ -209,24 +183,17 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 			     bool in_line, struct grant *grant, struct error *err)
 {
 	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], asked[REDIS_DIGITS_SIZE];
-	char loan[REDIS_DIGITS_SIZE], holder[HOLDER_TEXT_SIZE + 32];
-	struct holder self = request->self;
+	char loan[REDIS_DIGITS_SIZE], holder[REDIS_HOLDER_SIZE];
 	const int64_t sent_ms = clock_boot_ms();
 	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), mode_of(request, mode), in_line ? "1" : "0",
+		redis_digits(request->ttl_ms, ttl), redis_mode(request, mode), in_line ? "1" : "0",
 		holder, redis_digits(sent_ms, asked),
 		redis_digits(allows_loan(redis, request) ? LOAN_MS : 0, loan), NULL
 	};
 	enum outcome outcome;
 	redisReply *reply;
-	size_t used;
 
-	self.ttl_ms = request->ttl_ms;
-	used = holder_encode(&self, holder);
-	/* release.lua reads this: the release may come from another process. */
-	if (request->min_hold_ms > 0)
-		snprintf(holder + used, sizeof(holder) - used, "&min=%" PRId64,
-			 request->min_hold_ms);
+	redis_holder_text(request, holder);
 	redis->asked_ms = sent_ms;
 	redis->lent_fence = 0;
 	reply = redis_node_script(&redis->node, &script_acquire, request, arguments, err);
@@ -301,17 +268,6 @@ static enum outcome redis_acquire(struct backend *backend, const struct request 
 	return outcome;
 }
 
-/* The connection that something may come over unasked: a message, or the end of the connection. */
-static struct redis_conn *listening_conn(struct redis_backend *redis)
-{
-	return redis_conn_is_open(&redis->node.wake) ? &redis->node.wake : &redis->node.main;
-}
-
-static int redis_event_fd(struct backend *backend)
-{
-	return listening_conn(redis_from_backend(backend))->fd;
-}
-
 /*
  * The text of a message is the delay in ms after which to try, or "0 ASKED FENCE": the lock is lent
  * to this token, on the try made at ASKED, which must be the last one. Returns when to try.
@@ -332,7 +288,7 @@ static int64_t read_message(struct redis_backend *redis, const redisReply *reply
 static int64_t redis_event(struct backend *backend)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
-	struct redis_conn *conn = listening_conn(redis);
+	struct redis_conn *conn = redis_listening_conn(&redis->node);
 	int64_t next_ms = CLOCK_NEVER, message_ms;
 	redisReply *reply;
 	int state;

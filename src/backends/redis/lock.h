@@ -22,6 +22,11 @@ static inline struct redis_backend *redis_from_backend(struct backend *backend)
 	return (struct redis_backend *)backend;
 }
 
+/* The mode of a hold, as the scripts write it. Returns a constant, or buf. */
+const char *redis_mode(const struct request *request, char buf[static REDIS_DIGITS_SIZE]);
+/* The connection that something may come over unasked: a message, or the end of the connection. */
+struct redis_conn *redis_listening_conn(struct redis_node *node);
+
 /* Reads what the scripts call a mode. */
 void redis_read_mode(const char *text, enum hold_mode *mode, int *slots);
 
@@ -47,7 +52,9 @@ int redis_scan(struct redis_node *node, const char *pattern, redis_key_found *fo
 extern const struct script script_acquire, script_again, script_inspect, script_release,
 	script_renew, script_verify;
 
-/* See struct backend_ops. */
+/* See struct backend_ops. These serve every struct that begins with struct redis_backend. */
+void redis_close(struct backend *backend);
+int redis_event_fd(struct backend *backend);
 int redis_inspect(struct backend *backend, const char *name, bool listen,
 		  struct lock_view *view, struct error *err);
 int redis_list(struct backend *backend, struct name_list *names, struct error *err);

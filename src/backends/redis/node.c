@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <hiredis/hiredis.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,18 @@ void redis_node_keys(struct redis_node *node, const char *name)
 	redis_make_keys(node->prefix, name, node->keys);
 	if (node->wakes_python && !node->keys[KEY_SIGNAL])
 		node->keys[KEY_SIGNAL] = memory_format(PYTHON_SIGNAL "%s", name);
+}
+
+void redis_holder_text(const struct request *request, char text[static REDIS_HOLDER_SIZE])
+{
+	struct holder self = request->self;
+	size_t used;
+
+	self.ttl_ms = request->ttl_ms;
+	used = holder_encode(&self, text);
+	if (request->min_hold_ms > 0)
+		snprintf(text + used, REDIS_HOLDER_SIZE - used, "&min=%" PRId64,
+			 request->min_hold_ms);
 }
 
 /* ---- one server ---- */

@@ -88,6 +88,13 @@ int redis_node_each(struct redis_node *node,
 		    int (*visit)(struct redis_node *node, void *context, struct error *err),
 		    void *context, struct error *err);
 
+/*
+ * The text of a holder or waiter for the scripts: its TTL and its minimum hold, which release.lua
+ * reads, because the release may come from another process.
+ */
+#define REDIS_HOLDER_SIZE (HOLDER_TEXT_SIZE + 32)
+void redis_holder_text(const struct request *request, char text[static REDIS_HOLDER_SIZE]);
+
 /* Runs a script; the arguments end with NULL. As redis_node_ask(). */
 struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
 				     const struct request *request,

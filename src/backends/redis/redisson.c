@@ -34,7 +34,6 @@
 #include "redisson.h"
 
 #include <hiredis/hiredis.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,16 +74,6 @@ static const struct redisson_kind *find_kind(const char *name)
 	return NULL;
 }
 
-static void redisson_close(struct backend *backend)
-{
-	struct redisson *redisson = redisson_from_backend(backend);
-
-	if (!redisson)
-		return;
-	redis_node_finish(&redisson->redis.node);
-	free(redisson);
-}
-
 /* Reads the parameters that only this dialect has. 0, or -1 with *err. */
 static int read_params(struct redisson *redisson, const struct uri *uri, struct error *err)
 {
@@ -123,7 +112,7 @@ struct backend *redisson_open(const struct uri *uri, struct error *err)
 
 	node->base.ops = &redisson_ops;
 	if (redis_node_init(node, uri, err) || read_params(redisson, uri, err)) {
-		redisson_close(&node->base);
+		redis_close(&node->base);
 		return NULL;
 	}
 	/* Redisson uses names as they are. */
@@ -163,16 +152,6 @@ static bool admits(const struct redisson *redisson, const struct request *reques
 	else
 		return true;
 	return false;
-}
-
-/* The mode of a hold, as the scripts write it. */
-static const char *mode_of(const struct request *request, char buf[static REDIS_DIGITS_SIZE])
-{
-	if (request->mode == HOLD_SHARED)
-		return "s";
-	if (request->mode == HOLD_SLOT)
-		return redis_digits(request->slots, buf);
-	return "x";
 }
 
 /* after_ms: from acquire.lua. */
@@ -223,25 +202,18 @@ static void note_lease(struct redisson *redisson, int64_t sent_ms, int64_t ttl_m
 static enum outcome try_once(struct redisson *redisson, const struct request *request,
 			     bool in_line, struct grant *grant, struct error *err)
 {
-	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], holder[HOLDER_TEXT_SIZE + 32];
+	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], holder[REDIS_HOLDER_SIZE];
 	/* The probe of `dlock check` on a semaphore. */
 	const bool permit = redisson->kind->slots && request->mode == HOLD_EXCLUSIVE;
 	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), permit ? "1" : mode_of(request, mode),
+		redis_digits(request->ttl_ms, ttl), permit ? "1" : redis_mode(request, mode),
 		in_line ? "1" : "0", holder, NULL
 	};
-	struct holder self = request->self;
 	const int64_t sent_ms = clock_boot_ms();
 	enum outcome outcome;
 	redisReply *reply;
-	size_t used;
 
-	self.ttl_ms = request->ttl_ms;
-	used = holder_encode(&self, holder);
-	/* release.lua reads this: the release may come from another process. */
-	if (request->min_hold_ms > 0)
-		snprintf(holder + used, sizeof(holder) - used, "&min=%" PRId64,
-			 request->min_hold_ms);
+	redis_holder_text(request, holder);
 	reply = redisson_script(redisson, &script_redisson_acquire, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
@@ -303,19 +275,6 @@ static enum outcome redisson_acquire(struct backend *backend, const struct reque
 	return outcome;
 }
 
-/* The connection that something may come over unasked: a message, or the end of the connection. */
-static struct redis_conn *listening_conn(struct redisson *redisson)
-{
-	struct redis_node *node = &redisson->redis.node;
-
-	return redis_conn_is_open(&node->wake) ? &node->wake : &node->main;
-}
-
-static int redisson_event_fd(struct backend *backend)
-{
-	return listening_conn(redisson_from_backend(backend))->fd;
-}
-
 /*
  * When to try after a message: at once, whatever Redisson says. dlock tells the second in the line
  * of a fair lock after how many ms to look for the first.
@@ -332,7 +291,7 @@ static int64_t read_message(const struct redisson *redisson, const redisReply *r
 static int64_t redisson_event(struct backend *backend)
 {
 	struct redisson *redisson = redisson_from_backend(backend);
-	struct redis_conn *conn = listening_conn(redisson);
+	struct redis_conn *conn = redis_listening_conn(&redisson->redis.node);
 	int64_t next_ms = CLOCK_NEVER;
 	redisReply *reply;
 	int state;
@@ -502,10 +461,10 @@ static enum outcome redisson_release(struct backend *backend, const struct reque
 }
 
 const struct backend_ops redisson_ops = {
-	.close = redisson_close,
+	.close = redis_close,
 	.connect = redisson_connect,
 	.acquire = redisson_acquire,
-	.event_fd = redisson_event_fd,
+	.event_fd = redis_event_fd,
 	.event = redisson_event,
 	.renew = redisson_renew,
 	.verify = redisson_verify,

@@ -292,7 +292,7 @@ static int ask_all(struct redlock *lock, const struct request *request, bool in_
 		   struct error *err)
 {
 	char ttl[REDIS_DIGITS_SIZE], clock[REDIS_DIGITS_SIZE], place[REDIS_DIGITS_SIZE];
-	char holder[HOLDER_TEXT_SIZE + 32];
+	char holder[REDIS_HOLDER_SIZE];
 	const int64_t now_us = clock_read_us(CLOCK_REALTIME);
 	struct redlock_call call = {
 		.script = &redlock_script_acquire, .token = request->token,
@@ -301,15 +301,8 @@ static int ask_all(struct redlock *lock, const struct request *request, bool in_
 		.least = lock->quorum, .takes = true,
 		.decided = is_decided, .state = &request->ttl_ms,
 	};
-	struct holder self = request->self;
-	size_t used;
 
-	self.ttl_ms = request->ttl_ms;
-	used = holder_encode(&self, holder);
-	/* release.lua reads this: the release may come from another process. */
-	if (request->min_hold_ms > 0)
-		snprintf(holder + used, sizeof(holder) - used, "&min=%" PRId64,
-			 request->min_hold_ms);
+	redis_holder_text(request, holder);
 	if (in_line && !lock->place_us)
 		lock->place_us = now_us;
 	redis_digits(in_line ? lock->place_us : 0, place);
