@@ -124,8 +124,12 @@ static void close_plain(struct redis_conn *conn)
 	close(conn->fd);
 }
 
-const struct redis_transport redis_tcp = { connect_tcp, read_plain, write_plain, close_plain };
-const struct redis_transport redis_unix = { connect_unix, read_plain, write_plain, close_plain };
+const struct redis_transport redis_tcp = {
+	.connect = connect_tcp, .read = read_plain, .write = write_plain, .close = close_plain,
+};
+const struct redis_transport redis_unix = {
+	.connect = connect_unix, .read = read_plain, .write = write_plain, .close = close_plain,
+};
 
 /* ---- the connection ---- */
 
@@ -139,8 +143,9 @@ void redis_conn_close(struct redis_conn *conn)
 	conn->fd = -1;
 	conn->unsent = NULL;
 	conn->unsent_length = 0;
+	conn->begun = 0;
 	conn->unread = 0;
-	conn->heard = false;
+	conn->greeted = conn->heard = false;
 }
 
 bool redis_conn_is_open(const struct redis_conn *conn)
@@ -191,17 +196,16 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 		put_ahead(conn, 1, (const char *const[]){ "ROLE" });
 }
 
-int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
+/* A Redis server without TLS takes the handshake for the beginning of a long command, and waits. */
+void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 {
-	if (redis_conn_is_open(conn))
-		return 0;
-	if (conn->address->transport->connect(
-		    conn, clock_boot_ms() + conn->backend->connect_timeout_ms, err)) {
-		error_prefix(err, "%s", conn->address->label);
-		return -1;
-	}
-	redis_conn_begin(conn, conn->fd, subscriber);
-	return 0;
+	const struct redis_address *address = conn->address;
+
+	if (address->transport->handshake && !conn->greeted && conn->wanted == POLLIN)
+		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer to the TLS handshake, "
+			  "as from a server without TLS (redis:)", address->label);
+	else
+		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer", address->label);
 }
 
 /* Waits until the transport can go on. */
@@ -209,8 +213,17 @@ static int wait_for(const struct redis_conn *conn, int64_t deadline_ms, struct e
 {
 	if (!net_wait(conn->fd, conn->wanted, deadline_ms, conn->backend->cancel_fd, err))
 		return 0;
-	error_prefix(err, "%s", conn->address->label);
+	if (err->kind == ERROR_UNAVAILABLE)
+		redis_conn_silent(conn, err);
+	else
+		error_prefix(err, "%s", conn->address->label);
 	return -1;
+}
+
+/* Without TLS, and the server has not said a word yet. */
+static bool is_first_contact(const struct redis_conn *conn)
+{
+	return !conn->heard && conn->address->transport == &redis_tcp;
 }
 
 /*
@@ -219,11 +232,26 @@ static int wait_for(const struct redis_conn *conn, int64_t deadline_ms, struct e
  */
 static void say_ended(const struct redis_conn *conn, struct error *err)
 {
-	if (!conn->heard && conn->address->transport == &redis_tcp)
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection without an answer; "
-			  "if it wants TLS, the scheme is rediss:", conn->address->label);
+	const bool closed = !err->errnum || err->errnum == EPIPE || err->errnum == ECONNRESET;
+
+	if (closed && is_first_contact(conn))
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection without an answer, "
+			  "as a server does that wants TLS (rediss:)", conn->address->label);
 	else
 		error_prefix(err, "%s", conn->address->label);
+}
+
+/* Goes on with the handshake without waiting: 1 when it is over, 0, or -1 with *err. */
+static int greet(struct redis_conn *conn, struct error *err)
+{
+	int state = 1;
+
+	if (!conn->greeted && conn->address->transport->handshake)
+		state = conn->address->transport->handshake(conn, err);
+	if (state < 0)
+		say_ended(conn, err);
+	conn->greeted = state > 0;
+	return state;
 }
 
 /* Writes what can be written without waiting. 0, or -1 with *err. */
@@ -232,6 +260,9 @@ static int flush(struct redis_conn *conn, struct error *err)
 	ssize_t result;
 
 	while (conn->unsent_length) {
+		result = greet(conn, err);
+		if (result <= 0)
+			return (int)result;
 		result = conn->address->transport->write(conn, conn->unsent, conn->unsent_length,
 							 err);
 		if (result < 0)
@@ -239,10 +270,32 @@ static int flush(struct redis_conn *conn, struct error *err)
 		if (result <= 0)
 			return (int)result;
 		conn->unsent_length -= (size_t)result;
+		conn->begun = 0;
 		memmove(conn->unsent, conn->unsent + result, conn->unsent_length);
 		conn->wanted = POLLIN;
 	}
 	return 0;
+}
+
+int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
+{
+	const int64_t deadline_ms = clock_boot_ms() + conn->backend->connect_timeout_ms;
+	int state;
+
+	if (redis_conn_is_open(conn))
+		return 0;
+	if (conn->address->transport->connect(conn, deadline_ms, err)) {
+		error_prefix(err, "%s", conn->address->label);
+		return -1;
+	}
+	redis_conn_begin(conn, conn->fd, subscriber);
+	while (!(state = greet(conn, err)))
+		if (wait_for(conn, deadline_ms, err))
+			break;
+	if (state > 0)
+		return 0;
+	redis_conn_close(conn);
+	return -1;
 }
 
 /* The next reply that has come whole: 1 with *reply, 0 for none, -1 for what is no reply. */
@@ -274,9 +327,9 @@ static int feed(struct redis_conn *conn, struct error *err)
 		say_ended(conn, err);
 	if (result <= 0)
 		return (int)result;
-	if (!conn->heard && result > 1 && data[0] == TLS_ALERT && data[1] == TLS_MAJOR) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: speaks TLS, for which the scheme is "
-			  "rediss:", conn->address->label);
+	if (is_first_contact(conn) && result > 1 && data[0] == TLS_ALERT && data[1] == TLS_MAJOR) {
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: speaks TLS (rediss:)",
+			  conn->address->label);
 		return -1;
 	}
 	conn->heard = true;
@@ -318,6 +371,16 @@ static int take_answer(struct redis_conn *conn, redisReply **reply, struct error
 			break;
 	}
 	return state;
+}
+
+bool redis_conn_has_begun(const struct redis_conn *conn, size_t length)
+{
+	return conn->unsent_length - conn->begun < length;
+}
+
+void redis_conn_take_back(struct redis_conn *conn, size_t length)
+{
+	conn->unsent_length -= length;
 }
 
 short redis_conn_events(const struct redis_conn *conn)

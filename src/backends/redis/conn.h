@@ -39,9 +39,16 @@ struct redis_transport {
 	/* Sets conn->fd, which does not block. 0 or -1. */
 	int (*connect)(struct redis_conn *conn, int64_t deadline_ms, struct error *err);
 	/*
+	 * Goes on with what must be said before the first byte, without blocking; the connection
+	 * may still be under way. 1: it has been said; 0 and -1 as below. NULL: there is nothing.
+	 */
+	int (*handshake)(struct redis_conn *conn, struct error *err);
+	/*
 	 * Read and write without blocking, and return the number of bytes. 0: none can be moved
 	 * before conn->fd is ready for the events in conn->wanted, and the transport itself keeps
-	 * none back. -1 with *err: the connection has ended.
+	 * none back that were read. What was to be written is given again then, perhaps with more
+	 * behind; conn->begun says how much of it the transport may have begun to send. -1 with
+	 * *err: the connection has ended.
 	 */
 	ssize_t (*read)(struct redis_conn *conn, void *data, size_t size, struct error *err);
 	ssize_t (*write)(struct redis_conn *conn, const void *data, size_t size,
@@ -57,19 +64,21 @@ struct redis_conn {
 	const struct redis_address *address;
 	int fd;				/* -1: not connected */
 	struct redis_tls_session *tls;	/* of the transport redis_tls; NULL: none */
+	bool greeted;			/* the handshake is over */
 	bool heard;			/* the server has sent something */
 	short wanted;			/* what poll() must wait for before the transport goes on */
 	struct redisReader *reader;
 	char *unsent;
 	size_t unsent_length;
+	size_t begun;			/* of these, the transport may send so many at any time */
 	int unread;			/* answers to AUTH, SELECT, ROLE that are to come yet */
 	bool replica;			/* the server was to be a master, and is none */
 };
 
 /*
- * Connects, unless there is a connection. AUTH, SELECT and ROLE are put in front of the first
- * command and travel with it, as far as the address wants them. A subscriber needs no SELECT:
- * channels belong to no database. 0 or -1.
+ * Connects, unless there is a connection, and waits for the end of the handshake. AUTH, SELECT and
+ * ROLE are put in front of the first command and travel with it, as far as the address wants them.
+ * A subscriber needs no SELECT: channels belong to no database. 0 or -1.
  */
 int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err);
 void redis_conn_close(struct redis_conn *conn);
@@ -91,13 +100,23 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber);
 /* Appends a command to what is to be sent. Requests are answered in their order. */
 void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]);
 
+/*
+ * May something of the last length bytes that were appended have left this process, or leave it
+ * without another step? If not, redis_conn_take_back() removes them.
+ */
+bool redis_conn_has_begun(const struct redis_conn *conn, size_t length);
+void redis_conn_take_back(struct redis_conn *conn, size_t length);
+
 /* What to poll conn->fd for. */
 short redis_conn_events(const struct redis_conn *conn);
 
+/* Sets *err to say that the server has not answered in time. */
+void redis_conn_silent(const struct redis_conn *conn, struct error *err);
+
 /*
- * Writes what can be written, takes the next answer, and reads if that is not there and readable is
- * set; never waits. 1 with *reply, which the caller frees; 0: there is no answer yet; -1 with *err:
- * the connection has failed, and the caller closes it.
+ * Goes on with the handshake, writes what can be written, takes the next answer, and reads if that
+ * is not there and readable is set; never waits. 1 with *reply, which the caller frees; 0: there is
+ * no answer yet; -1 with *err: the connection has failed, and the caller closes it.
  */
 int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **reply,
 		    struct error *err);

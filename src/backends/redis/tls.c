@@ -2,15 +2,12 @@
 /* The transport that encrypts: TCP, with what the module does on top of it. */
 #include "tls.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/module.h"
-#include "base/net.h"
 #include "base/version.h"
-#include "lock/backend.h"
 #include "conn.h"
 
 static const struct redis_tls_module *module;
@@ -35,20 +32,34 @@ static int load(struct error *err)
 	return 0;
 }
 
-/* A Redis server without TLS takes the handshake for the beginning of a long command, and waits. */
-static int shake_hands(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
+/* Where there is no module, no connection need be made. */
+static int connect_tls(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
 {
-	int state;
+	return load(err) ? -1 : redis_tcp.connect(conn, deadline_ms, err);
+}
 
-	while (!(state = module->handshake(conn->tls, &conn->wanted, err)))
-		if (net_wait(conn->fd, conn->wanted, deadline_ms, conn->backend->cancel_fd, err)) {
-			if (err->kind == ERROR_UNAVAILABLE)
-				error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT,
-					  "no answer to the TLS handshake, as from a server "
-					  "without TLS (redis:)");
-			return -1;
-		}
-	return state > 0 ? 0 : -1;
+static int handshake_tls(struct redis_conn *conn, struct error *err)
+{
+	const struct redis_address *address = conn->address;
+
+	if (!conn->tls && !load(err))
+		conn->tls = module->open(conn->fd, &address->tls, address->host, err);
+	return conn->tls ? module->handshake(conn->tls, &conn->wanted, err) : -1;
+}
+
+static ssize_t read_tls(struct redis_conn *conn, void *data, size_t size, struct error *err)
+{
+	return module->read(conn->tls, data, size, &conn->wanted, err);
+}
+
+/* What was encrypted is sent sooner or later: OpenSSL sends the rest of a record first. */
+static ssize_t write_tls(struct redis_conn *conn, const void *data, size_t size, struct error *err)
+{
+	const ssize_t result = module->write(conn->tls, data, size, &conn->wanted, err);
+
+	if (!result)
+		conn->begun = size;
+	return result;
 }
 
 static void close_tls(struct redis_conn *conn)
@@ -59,28 +70,7 @@ static void close_tls(struct redis_conn *conn)
 	redis_tcp.close(conn);
 }
 
-static int connect_tls(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
-{
-	const struct redis_address *address = conn->address;
-
-	if (load(err) || redis_tcp.connect(conn, deadline_ms, err))
-		return -1;
-	conn->tls = module->open(conn->fd, &address->tls, address->host, err);
-	if (conn->tls && !shake_hands(conn, deadline_ms, err))
-		return 0;
-	close_tls(conn);
-	conn->fd = -1;
-	return -1;
-}
-
-static ssize_t read_tls(struct redis_conn *conn, void *data, size_t size, struct error *err)
-{
-	return module->read(conn->tls, data, size, &conn->wanted, err);
-}
-
-static ssize_t write_tls(struct redis_conn *conn, const void *data, size_t size, struct error *err)
-{
-	return module->write(conn->tls, data, size, &conn->wanted, err);
-}
-
-const struct redis_transport redis_tls = { connect_tls, read_tls, write_tls, close_tls };
+const struct redis_transport redis_tls = {
+	.connect = connect_tls, .handshake = handshake_tls, .read = read_tls, .write = write_tls,
+	.close = close_tls,
+};

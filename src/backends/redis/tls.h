@@ -4,7 +4,7 @@
  * OpenSSL takes longer to load than a whole run without TLS takes. The module knows nothing of
  * Redis, of waiting and of deadlines: whoever calls it polls.
  *
- *	open()			once the socket is connected
+ *	open()			once there is a socket, which may still be connecting
  *	handshake()		until it returns 1
  *	read(), write()
  *	close()			the socket is closed after that, by the caller
@@ -23,7 +23,7 @@ struct redis_tls_module {
 	const char *version;		/* the DLOCK_VERSION that the module was built from */
 	/*
 	 * Reads the files that tls names. host is whom the certificate must be of, unless tls says
-	 * otherwise. NULL with *err.
+	 * otherwise. Moves no bytes. NULL with *err.
 	 */
 	struct redis_tls_session *(*open)(int fd, const struct redis_tls *tls, const char *host,
 					  struct error *err);

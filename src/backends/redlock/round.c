@@ -106,18 +106,19 @@ static void begin(const struct redlock *lock, struct redlock_node *node,
 static void broke(const struct redlock *lock, struct redlock_node *node,
 		  const struct redlock_call *call)
 {
-	const bool refused = node->error.kind == ERROR_REFUSED;
+	const bool final = node->error.kind != ERROR_UNAVAILABLE;
 
-	if (conn_of(node, call)->unsent_length < node->length) {
+	if (redis_conn_has_begun(conn_of(node, call), node->length)) {
 		node->resent = true;
-	} else if (node->tries && !refused) {
-		error_set(&node->error, ERROR_UNAVAILABLE, node->error.errnum,
-			  "%s: cannot connect", node->address.label);
+	} else if (node->tries && !final) {
+		if (node->error.errnum)
+			error_set(&node->error, ERROR_UNAVAILABLE, node->error.errnum,
+				  "%s: cannot connect", node->address.label);
 		node->place++;
 	}
 	close_conn(node, call);
 	node->state = NODE_FAILED;
-	if (!refused && node->tries < (node->resent ? 2 : node->place_count))
+	if (!final && node->tries < (node->resent ? 2 : node->place_count))
 		ask(lock, node, call);
 }
 
@@ -148,7 +149,7 @@ static void go_on(const struct redlock *lock, struct redlock_node *node,
 	while (node->state == NODE_ASKED) {
 		state = redlock_node_step(node, conn_of(node, call), readable, &node->reply,
 					  &node->error);
-		if (call->takes && conn_of(node, call)->unsent_length < node->length)
+		if (call->takes && redis_conn_has_begun(conn_of(node, call), node->length))
 			node->touched = true;
 		if (state > 0)
 			answered(lock, node, call);
@@ -167,16 +168,15 @@ static void leave(struct redlock_node *node, const struct redlock_call *call)
 {
 	struct redis_conn *conn = conn_of(node, call);
 
-	error_set(&node->error, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer",
-		  node->address.label);
+	redis_conn_silent(conn, &node->error);
 	if (call->wake) {
 		redis_conn_close(conn);
 	} else if (call->script || call->command) {
-		node->sent = conn->unsent_length < node->length;
+		node->sent = redis_conn_has_begun(conn, node->length);
 		if (node->sent)
 			node->stale++;
 		else
-			conn->unsent_length -= node->length;
+			redis_conn_take_back(conn, node->length);
 	}
 }
 
@@ -254,6 +254,11 @@ void redlock_no_majority(const struct redlock *lock, int answered, struct error 
 	for (int i = 0; i < lock->count; i++) {
 		const struct error *error = &lock->nodes[i].error;
 
+		/* What is wrong in the URI or on this host is not a matter of the nodes. */
+		if (error->kind == ERROR_USAGE || error->kind == ERROR_INTERNAL) {
+			*err = *error;
+			return;
+		}
 		refused += error->kind == ERROR_REFUSED;
 		if (error->kind != ERROR_NONE &&
 		    (!why || (error->kind == ERROR_REFUSED && why->error.kind != ERROR_REFUSED)))

@@ -78,8 +78,7 @@ void tls_explain(const struct redis_tls_session *session, struct error *err)
 		? ERR_GET_REASON(code) - SSL_AD_REASON_OFFSET : 0;
 
 	if (session->foreign) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "the server does not speak TLS; without TLS "
-			  "the scheme is redis:");
+		error_set(err, ERROR_UNAVAILABLE, 0, "the server does not speak TLS (redis:)");
 		return;
 	}
 	if (ERR_GET_REASON(code) == SSL_R_CERTIFICATE_VERIFY_FAILED && verified != X509_V_OK) {
