@@ -9,7 +9,7 @@
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
 # directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no leave a backend out,
-# WITH_TLS=no what rediss: needs.
+# WITH_TLS=no what rediss: and ?tls=yes need.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin

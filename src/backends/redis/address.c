@@ -169,9 +169,14 @@ static int read_tls(struct redis_tls *tls, const struct uri *uri, struct error *
 int redis_address_tls(struct redis_address *address, const struct uri *uri, struct error *err)
 {
 	static const char *const params[] = { REDIS_TLS_PARAMS, NULL };
+	const bool encrypted = !strcmp(uri->scheme, "rediss");
+	const bool by_scheme = encrypted || !strcmp(uri->scheme, "redis");
 	bool wanted;
 
-	if (uri_param_flag(uri, "tls", !strcmp(uri->scheme, "rediss"), &wanted, err))
+	address->tls.on = by_scheme ? "with TLS the scheme is rediss:" : "with TLS add ?tls=yes";
+	address->tls.off = by_scheme ? "without TLS the scheme is redis:"
+				     : "without TLS drop ?tls=yes";
+	if (uri_param_flag(uri, "tls", encrypted, &wanted, err))
 		return -1;
 	for (const char *const *name = params; *name && !wanted; name++) {
 		if (!uri_param(uri, *name))

@@ -23,6 +23,7 @@ struct redis_tls {
 	char *key;		/* file with its key */
 	char *name;		/* of whom the server's certificate must be; NULL: of the host */
 	bool insecure;		/* verify nothing */
+	const char *on, *off;	/* for messages: how the URI asks for TLS, and for none */
 };
 
 /* A server as another server names it. */
@@ -51,9 +52,9 @@ int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 int redis_address_unix(struct redis_address *address, const struct uri *uri, struct error *err);
 
 /*
- * Called after redis_address_tcp(): does uri ask for TLS, by the scheme rediss or by ?tls=yes?
- * Then the transport becomes that of TLS, and its parameters are read. Otherwise such a parameter
- * is an error.
+ * Called when the transport is redis_tcp: does uri ask for TLS, by the scheme rediss or by
+ * ?tls=yes? Then the transport becomes redis_tls, and its parameters are read. Otherwise such a
+ * parameter is an error.
  */
 #define REDIS_TLS_PARAMS "ca", "cert", "key", "sni", "insecure"
 int redis_address_tls(struct redis_address *address, const struct uri *uri, struct error *err);

@@ -293,7 +293,7 @@ static void check_transport(const struct redis_node *node, struct findings *find
 			     "encrypted, but any server would do: the certificate is not verified");
 	else
 		findings_add(findings, FINDING_WARNING, "transport",
-			     "use rediss: (TLS), or a private network",
+			     "encrypt it (TLS, see dlock-backends(7)), or use a private network",
 			     "not encrypted: tokens%s can be read on the way",
 			     address->password ? " and the password" : "");
 }

@@ -203,7 +203,7 @@ void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 
 	if (address->transport->handshake && !conn->greeted && conn->wanted == POLLIN)
 		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer to the TLS handshake, "
-			  "as from a server without TLS (redis:)", address->label);
+			  "as from a server without TLS (%s)", address->label, address->tls.off);
 	else
 		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer", address->label);
 }
@@ -236,7 +236,8 @@ static void say_ended(const struct redis_conn *conn, struct error *err)
 
 	if (closed && is_first_contact(conn))
 		error_set(err, ERROR_UNAVAILABLE, 0, "%s: closed the connection without an answer, "
-			  "as a server does that wants TLS (rediss:)", conn->address->label);
+			  "as a server does that wants TLS (%s)", conn->address->label,
+			  conn->address->tls.on);
 	else
 		error_prefix(err, "%s", conn->address->label);
 }
@@ -328,8 +329,8 @@ static int feed(struct redis_conn *conn, struct error *err)
 	if (result <= 0)
 		return (int)result;
 	if (is_first_contact(conn) && result > 1 && data[0] == TLS_ALERT && data[1] == TLS_MAJOR) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: speaks TLS (rediss:)",
-			  conn->address->label);
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: speaks TLS (%s)", conn->address->label,
+			  conn->address->tls.on);
 		return -1;
 	}
 	conn->heard = true;

@@ -67,6 +67,8 @@ static int read_socket(struct redis_node *node, const struct uri *uri, struct er
 static int read_sentinels(struct redis_node *node, const struct uri *uri, struct error *err)
 {
 	node->address.transport = &redis_tcp;
+	if (redis_address_tls(&node->address, uri, err))
+		return -1;
 	node->route = redis_sentinel_open(uri, &node->address, err);
 	return node->route ? 0 : -1;
 }
@@ -74,6 +76,8 @@ static int read_sentinels(struct redis_node *node, const struct uri *uri, struct
 static int read_cluster(struct redis_node *node, const struct uri *uri, struct error *err)
 {
 	node->address.transport = &redis_tcp;
+	if (redis_address_tls(&node->address, uri, err))
+		return -1;
 	node->route = redis_cluster_open(uri, err);
 	return node->route ? 0 : -1;
 }
@@ -88,9 +92,11 @@ static const struct kind {
 	{ "rediss", read_host, { LOCK_PARAMS, REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 	{ "redis+unix", read_socket, { LOCK_PARAMS, "db", URI_COMMON_PARAMS, NULL } },
 	{ "redis+sentinel", read_sentinels,
-	  { LOCK_PARAMS, "sentinel-user", "sentinel-password-file", URI_COMMON_PARAMS, NULL } },
+	  { LOCK_PARAMS, "sentinel-user", "sentinel-password-file", "sentinel-tls", "tls",
+	    REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 	/* The list that wakes a waiter of python-redis-lock is in another slot than its lock. */
-	{ "redis+cluster", read_cluster, { "prefix", "replicas", URI_COMMON_PARAMS, NULL } },
+	{ "redis+cluster", read_cluster,
+	  { "prefix", "replicas", "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 };
 
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err)

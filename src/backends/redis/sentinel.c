@@ -213,14 +213,37 @@ static int read_login(struct redis_address *address, const struct uri *uri, stru
 	return -1;
 }
 
+/* As the servers, the sentinels have TLS, unless the URI says that they have none. */
+static int read_tls(struct redis_address *address, const struct uri *uri, struct error *err)
+{
+	const bool is_given = uri_param(uri, "sentinel-tls");
+	bool wanted;
+
+	address->transport = &redis_tcp;
+	if (redis_address_tls(address, uri, err) ||
+	    uri_param_flag(uri, "sentinel-tls", true, &wanted, err))
+		return -1;
+	if (is_given && address->transport != &redis_tls) {
+		error_set(err, ERROR_USAGE, 0,
+			  "redis+sentinel: ?sentinel-tls= is for TLS: add tls=yes");
+		return -1;
+	}
+	if (!wanted)
+		address->transport = &redis_tcp;
+	address->tls.off = "without TLS add ?sentinel-tls=no";
+	if (is_given)
+		address->tls.on = "with TLS drop ?sentinel-tls=no";
+	return 0;
+}
+
 struct redis_route *redis_sentinel_open(const struct uri *uri, struct redis_address *address,
 					struct error *err)
 {
 	struct sentinel *sentinel = memory_new(1, sizeof(*sentinel));
 
 	sentinel->route.ops = &sentinel_ops;
-	sentinel->address.transport = &redis_tcp;
-	if (redis_places_read(uri, DEFAULT_PORT, &sentinel->places, &sentinel->count, err) ||
+	if (read_tls(&sentinel->address, uri, err) ||
+	    redis_places_read(uri, DEFAULT_PORT, &sentinel->places, &sentinel->count, err) ||
 	    read_path(sentinel, uri->path, address, err) ||
 	    read_login(&sentinel->address, uri, err)) {
 		sentinel_finish(&sentinel->route);

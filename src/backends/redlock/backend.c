@@ -103,6 +103,7 @@ static int add_node(struct redlock *lock, const struct uri *uri, const struct ur
 	struct redlock_node *node = &lock->nodes[lock->count];
 
 	if (redis_address_tcp(&node->address, uri, host, err) ||
+	    redis_address_tls(&node->address, uri, err) ||
 	    redis_address_login(&node->address, uri, err))
 		return -1;
 	node->main.address = node->wake.address = &node->address;
@@ -121,7 +122,9 @@ static int add_node(struct redlock *lock, const struct uri *uri, const struct ur
 
 static int read_uri(struct redlock *lock, const struct uri *uri, struct error *err)
 {
-	static const char *const known[] = { "prefix", "node-timeout", URI_COMMON_PARAMS, NULL };
+	static const char *const known[] = {
+		"prefix", "node-timeout", "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL
+	};
 	const char *prefix = uri_param(uri, "prefix");
 
 	if (uri_check_params(uri, known, err) || check_count(uri, err) ||

@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/x509_vfy.h>
 
+#include "backends/redis/address.h"
 #include "base/error.h"
 
 /*
@@ -78,7 +79,8 @@ void tls_explain(const struct redis_tls_session *session, struct error *err)
 		? ERR_GET_REASON(code) - SSL_AD_REASON_OFFSET : 0;
 
 	if (session->foreign) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "the server does not speak TLS (redis:)");
+		error_set(err, ERROR_UNAVAILABLE, 0, "the server does not speak TLS (%s)",
+			  session->tls->off);
 		return;
 	}
 	if (ERR_GET_REASON(code) == SSL_R_CERTIFICATE_VERIFY_FAILED && verified != X509_V_OK) {
@@ -89,7 +91,7 @@ void tls_explain(const struct redis_tls_session *session, struct error *err)
 	for (size_t i = 0; i < sizeof(alerts) / sizeof(alerts[0]); i++)
 		if (alerts[i].number == alert)
 			error_set(err, alerts[i].kind, 0, "%s%s (%s)", alerts[i].meaning,
-				  alert == SSL_AD_HANDSHAKE_FAILURE && !session->has_certificate
+				  alert == SSL_AD_HANDSHAKE_FAILURE && !session->tls->cert
 				  ? ", perhaps because it wants a certificate, with ?cert=" : "",
 				  text);
 }

@@ -132,8 +132,8 @@ static struct redis_tls_session *tls_open(int fd, const struct redis_tls *tls, c
 	BIO *bio;
 
 	session->fd = fd;
+	session->tls = tls;
 	session->host = tls->name ? tls->name : host;
-	session->has_certificate = tls->cert != NULL;
 	session->context = tls_context(tls, err);
 	if (!session->context)
 		goto fail;

@@ -13,8 +13,8 @@ struct redis_tls_session {
 	int fd;
 	SSL_CTX *context;
 	SSL *ssl;
-	const char *host;	/* whose certificate is wanted; the address owns it */
-	bool has_certificate;	/* of our own */
+	const struct redis_tls *tls;	/* the address owns it, and host */
+	const char *host;	/* whose certificate is wanted */
 	bool heard;		/* the server has sent something, */
 	bool foreign;		/* which is not TLS */
 	bool broken;		/* nothing may be sent any more, not even a farewell */
@@ -23,7 +23,7 @@ struct redis_tls_session {
 
 /*
  * What holds for the session before there is a server: what we trust, our own certificate, the
- * versions of TLS. NULL with *err: a file cannot be used.
+ * versions of TLS. The caller frees it with SSL_CTX_free(). NULL with *err: a file cannot be used.
  */
 SSL_CTX *tls_context(const struct redis_tls *tls, struct error *err);
 
