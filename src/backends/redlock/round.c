@@ -220,17 +220,17 @@ static bool sleep_until(struct redlock *lock, const struct redlock_call *call, i
 
 int redlock_round(struct redlock *lock, const struct redlock_call *call, struct error *err)
 {
-	const int64_t start_ms = clock_boot_ms();
-	const int64_t most_ms = start_ms + (call->timeout_ms ? call->timeout_ms
-							     : lock->base.timeout_ms);
-	const int64_t node_ms = clock_earlier(start_ms + lock->node_timeout_ms, most_ms);
+	int64_t most_ms, node_ms, until_ms;
 	bool goes_on = true;
-	int64_t until_ms;
 
 	for (int i = 0; i < lock->count; i++)
 		begin(lock, &lock->nodes[i], call);
 	for (int i = 0; i < lock->count; i++)
 		go_on(lock, &lock->nodes[i], call, false);
+	/* From here on the nodes take the time. With TLS, files were read until now. */
+	node_ms = clock_boot_ms() + lock->node_timeout_ms;
+	most_ms = clock_boot_ms() + (call->timeout_ms ? call->timeout_ms : lock->base.timeout_ms);
+	node_ms = clock_earlier(node_ms, most_ms);
 	while (goes_on && !is_over(lock, call)) {
 		until_ms = redlock_count(lock, NODE_ANSWERED) < call->least ? most_ms : node_ms;
 		if (clock_boot_ms() >= until_ms)

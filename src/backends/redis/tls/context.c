@@ -4,11 +4,19 @@
 
 #include <errno.h>
 #include <openssl/err.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/redis/address.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
+
+/* For how long, in ms, a context serves further connections. */
+#define SHARED_MS 1000
 
 /* OpenSSL would block in the opening of a FIFO, and its messages do not name the file. */
 static int look_at(const char *path, const char *parameter, bool *is_directory, struct error *err)
@@ -93,7 +101,7 @@ static int show_certificate(SSL_CTX *context, const struct redis_tls *tls, struc
 	return -1;
 }
 
-SSL_CTX *tls_context(const struct redis_tls *tls, struct error *err)
+static SSL_CTX *read_files(const struct redis_tls *tls, struct error *err)
 {
 	SSL_CTX *context;
 
@@ -114,4 +122,35 @@ SSL_CTX *tls_context(const struct redis_tls *tls, struct error *err)
 		return context;
 	SSL_CTX_free(context);
 	return NULL;
+}
+
+static const char *text_of(const char *path)
+{
+	return path ? path : "";
+}
+
+/*
+ * To read the authorities of the system takes some 30 ms. Who connects to several servers at once
+ * does not wait for that so many times: what was read a moment ago serves all of them.
+ */
+SSL_CTX *tls_context(const struct redis_tls *tls, struct error *err)
+{
+	static SSL_CTX *last;
+	static char *last_files;
+	static int64_t read_ms;
+	char *files = memory_format("%s\n%s\n%s\n%d", text_of(tls->ca), text_of(tls->cert),
+				    text_of(tls->key), tls->insecure);
+
+	if (!last || strcmp(files, last_files) != 0 || clock_boot_ms() >= read_ms + SHARED_MS) {
+		SSL_CTX_free(last);
+		free(last_files);
+		read_ms = clock_boot_ms();
+		last = read_files(tls, err);
+		last_files = files;
+	} else {
+		free(files);
+	}
+	if (last)
+		SSL_CTX_up_ref(last);
+	return last;
 }
