@@ -99,7 +99,8 @@ const char *uri_find_password(const char *text, size_t *length);
 
 /*
  * A number that is the same for URIs that mean the same place. Scheme, hosts, path and parameters
- * have a part in it, but not users, passwords and URI_COMMON_PARAMS.
+ * have a part in it, but not users, passwords, URI_COMMON_PARAMS and what says how a connection is
+ * encrypted.
  */
 uint64_t uri_identity(const struct uri *uri);
 

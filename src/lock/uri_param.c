@@ -142,7 +142,9 @@ int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
 uint64_t uri_identity(const struct uri *uri)
 {
 	static const char *const common[] = {
-		URI_COMMON_PARAMS, "sentinel-user", "sentinel-password-file", NULL
+		URI_COMMON_PARAMS, "sentinel-user", "sentinel-password-file", "sentinel-tls",
+		"tls", "ca", "cert", "key", "sni", "insecure",
+		"ssl-ca", "ssl-cert", "ssl-key", "ssl-mode", NULL
 	};
 	uint64_t hash = fnv1a(FNV1A_INIT, uri->scheme, strlen(uri->scheme) + 1);
 
