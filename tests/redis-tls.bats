@@ -36,6 +36,20 @@ serve() {
 		tls-auth-clients "${2:-no}" tls-protocols "${3-}")" OK
 }
 
+# shows DIR CERTIFICATE: what a private server shows from now on
+shows() {
+	equal "$(redis_at "$1" config set tls-cert-file "$CERTS/$2.pem" tls-key-file "$CERTS/$2.key")" OK
+}
+
+# without_tls_params URI: dlock does not take parameters of TLS without tls=yes
+without_tls_params() {
+	run --separate-stderr -125 "$DLOCK" run -b "$1?ca=$CERTS/ca.pem" "$LOCK" -- touch ran
+	one_line '\?ca= is for TLS: add tls=yes'
+	run --separate-stderr -125 "$DLOCK" run -b "$1?tls=yes&ca=none" "$LOCK" -- touch ran
+	one_line 'ca=: .*none.*No such file'
+	[[ ! -e ran ]]
+}
+
 # refused REGEX URI: status 122, one line that names the server and the reason, nothing run
 refused() {
 	timed timeout 20 "$DLOCK" run -b "$2" "$LOCK" -- touch ran
@@ -58,12 +72,22 @@ accepted() {
 	equal "$stderr" ""
 }
 
-# a private server that speaks TLS only; sets P_TLS to its URI
+# tls_port: sets PORT to one that nobody listens at, below the range of the other servers of the tests
+tls_port() {
+	while :; do
+		PORT=$((14000 + RANDOM % 6000))
+		(: <>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null || return 0
+	done
+}
+
+# private_tls [OPTION VALUE]...: a private server that speaks TLS at a port of its own; sets P_PLACE
+# to where, and P_TLS to its URI
 private_tls() {
-	local port=$((14000 + RANDOM % 6000))
-	tls_options "$CERTS" "$port"
-	private_redis "${TLS_OPTIONS[@]}"
-	P_TLS="rediss://127.0.0.1:$port?ca=$CERTS/ca.pem"
+	tls_port
+	P_PLACE=127.0.0.1:$PORT
+	tls_options "$CERTS" "$PORT"
+	private_redis "${TLS_OPTIONS[@]}" "$@"
+	P_TLS="rediss://$P_PLACE?ca=$CERTS/ca.pem"
 }
 
 # ---- as without TLS
@@ -129,7 +153,9 @@ private_tls() {
 	token=$("$DLOCK" acquire -b "$TLS?ca=ca.pem" --pid $$ -t 1500ms "$LOCK")
 	rcli client kill type normal skipme yes
 	holds_for 2500 key_is "$token"
-	"$DLOCK" release -b "valkeys://127.0.0.1:$TLS_PORT?ca=ca.pem" "$LOCK" "$token"
+	# its keeper is the one that is meant, whatever the files are
+	"$DLOCK" release -b "valkeys://127.0.0.1:$TLS_PORT?ca=$CERTS/ca.pem" "$LOCK" "$token"
+	wait_until 2 no_strays
 	only_fences
 }
 
@@ -284,6 +310,177 @@ testify_tls() {
 		matches "$status" '^12[25]$'
 		not matches "$output$stderr" Sesame9
 	done
+}
+
+# ---- several servers, with ?tls=yes
+
+# tls_sentinels: a master with TLS, and three sentinels with and without; sets the arrays S_PLAIN and
+# S_TLS to their places
+tls_sentinels() {
+	local n tls
+	private_tls
+	S_PLAIN=() S_TLS=()
+	for n in 1 2 3; do
+		tls_port
+		tls=$PORT
+		S_TLS+=("127.0.0.1:$tls")
+		free_port
+		redis_sentinel_start "$T/sentinel.$n" "$PORT" "tls-port $tls" 'tls-replication yes' \
+			"tls-cert-file $CERTS/server.pem" "tls-key-file $CERTS/server.key" \
+			"tls-ca-cert-file $CERTS/ca.pem" 'tls-auth-clients no' \
+			"sentinel monitor m ${P_PLACE/:/ } 2"
+		S_PLAIN+=("127.0.0.1:$PORT")
+		SERVICES+=("$(<"$T/sentinel.$n/pid")")
+	done
+}
+
+# places PLACE...: sets HOSTS to what stands in a URI
+places() {
+	local IFS=,
+	HOSTS=$*
+}
+
+@test "Sentinel: the sentinels and the master that they name have TLS; the sentinels may do without" {
+	local tls plain
+	tls_sentinels
+	places "${S_TLS[@]}"
+	tls=redis+sentinel://$HOSTS/m
+	places "${S_PLAIN[@]}"
+	plain=redis+sentinel://$HOSTS/m
+	export DLOCK_BACKEND="$tls?tls=yes&ca=$CERTS/ca.pem"
+	# each renewal asks a sentinel
+	hold -t 1500ms --
+	run -124 "$DLOCK" run -n -b "$plain?tls=yes&sentinel-tls=no&ca=$CERTS/ca.pem" "$LOCK" -- true
+	holds_for 2500 eval '[[ $(redis_at "$P_DIR" get "$KEY") == "$TOKEN" ]]'
+	release
+	run "$DLOCK" check
+	matches "$output" 'ok +transport +encrypted.*verified'
+	refused 'sentinel 127.*authority.*\?ca=' "$tls?tls=yes&ca=$CERTS/other.pem"
+	refused 'redis 127.*authority.*\?ca=' "$plain?tls=yes&sentinel-tls=no&ca=$CERTS/other.pem"
+	refused 'with TLS add \?tls=yes' "$tls"
+	refused 'with TLS drop \?sentinel-tls=no' "$tls?tls=yes&sentinel-tls=no&ca=$CERTS/ca.pem"
+	refused 'without TLS add \?sentinel-tls=no' "$plain?tls=yes&ca=$CERTS/ca.pem&connect-timeout=600ms"
+	shows "$P_DIR" elsewhere
+	refused "not for '127.0.0.1'" "$DLOCK_BACKEND"
+	without_tls_params "$tls"
+	run --separate-stderr -125 "$DLOCK" run -b "$plain?sentinel-tls=no" "$LOCK" -- true
+	one_line '\?sentinel-tls= is for TLS: add tls=yes'
+}
+
+@test "Cluster: the nodes of the URI, and those that they send dlock to, have TLS" {
+	local first name n=0
+	private_tls --tls-cluster yes --cluster-enabled yes
+	first=$P_DIR
+	places "$P_PLACE"
+	redis_at "$P_DIR" cluster addslots {0..8191}
+	private_tls --tls-cluster yes --cluster-enabled yes
+	redis_at "$P_DIR" cluster set-config-epoch 2
+	redis_at "$P_DIR" cluster addslots {8192..16383}
+	redis_at "$P_DIR" cluster meet "${HOSTS%:*}" "${HOSTS#*:}"
+	wait_until 15 eval '[[ $(redis_at "$first" cluster info) == *state:ok* &&
+		$(redis_at "$P_DIR" cluster info) == *state:ok* ]]'
+	export DLOCK_BACKEND="redis+cluster://$HOSTS?tls=yes&ca=$CERTS/ca.pem"
+	until (($(redis_at "$P_DIR" cluster keyslot "dlock:$LOCK.$n") > 8191)); do
+		n=$((n + 1))
+	done
+	name=$LOCK.$n
+	run --separate-stderr -0 "$DLOCK" run "$name" -- redis-cli -s "$P_DIR/sock" exists "dlock:$name"
+	equal "$output" 1
+	equal "$stderr" ""
+	"$DLOCK" acquire -t 10s "$name"
+	run "$DLOCK" status
+	matches "$output" "$name"
+	start "$DLOCK" run -w 10s "$name" -- true
+	wait_until 5 eval '[[ $(redis_at "$P_DIR" zcard "{dlock:$name}:queue") == 1 ]]'
+	"$DLOCK" break --yes "$name"
+	join "$PID" 3
+	equal "$status" 0
+	refused 'authority.*\?ca=' "redis+cluster://$HOSTS?tls=yes&ca=$CERTS/other.pem"
+	refused 'with TLS add \?tls=yes' "redis+cluster://$HOSTS"
+	# the second node
+	shows "$P_DIR" elsewhere
+	LOCK=$name refused "not for '127.0.0.1'" "$DLOCK_BACKEND"
+	shows "$first" elsewhere
+	"$DLOCK" run -b "$DLOCK_BACKEND&sni=elsewhere.test" "$name" -- true
+	without_tls_params "redis+cluster://$HOSTS"
+}
+
+# tls_nodes: five for Redlock; sets the array N_DIRS, and the places N_TLS and N_PLAIN
+tls_nodes() {
+	local n tls=() plain=()
+	N_DIRS=()
+	for n in 1 2 3 4 5; do
+		private_tls --appendonly yes --appendfsync always
+		N_DIRS+=("$P_DIR")
+		tls+=("$P_PLACE")
+		plain+=("127.0.0.1:$P_PORT")
+	done
+	places "${plain[@]}"
+	N_PLAIN=$HOSTS
+	places "${tls[@]}"
+	N_TLS=$HOSTS
+}
+
+# nodes_with TOKEN: how many of them have the lock for it
+nodes_with() {
+	local dir count=0
+	for dir in "${N_DIRS[@]}"; do
+		[[ $(redis_at "$dir" get "$KEY") != "$1" ]] || count=$((count + 1))
+	done
+	echo "$count"
+}
+
+@test "Redlock: all nodes are asked at once through TLS, of which two may freeze or show another certificate" {
+	local dir token
+	tls_nodes
+	# as long as a handshake on a busy machine may take
+	export DLOCK_BACKEND="redlock://$N_TLS?tls=yes&ca=$CERTS/ca.pem&node-timeout=1s"
+	token=$("$DLOCK" acquire -t 10s "$LOCK")
+	equal "$(nodes_with "$token")" 5 "nodes with the lock"
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	"$DLOCK" renew "$LOCK" "$token"
+	"$DLOCK" verify "$LOCK" "$token"
+	start "$DLOCK" run -w 10s "$LOCK" -- true
+	wait_until 5 eval '[[ $(redis_at "$P_DIR" zcard "{$KEY}:queue") == 1 ]]'
+	"$DLOCK" release "$LOCK" "$token"
+	# by a message, for it looks by itself after 5 s
+	join "$PID" 3
+	equal "$status" 0
+	equal "$(nodes_with '')" 5 "nodes without the lock"
+	run "$DLOCK" check
+	matches "$output" 'ok +transport +127.*encrypted.*verified'
+	# frozen before the connection, and while it is used
+	hold -b "${DLOCK_BACKEND/=1s/=200ms}" -t 3s --
+	kill -STOP "$(<"${N_DIRS[0]}/pid")" "$(<"${N_DIRS[3]}/pid")"
+	holds_for 4000 alive "$COMMAND"
+	timed "$DLOCK" run -n "$LOCK" -- true
+	equal "$status" 124
+	release
+	kill -CONT "$(<"${N_DIRS[0]}/pid")" "$(<"${N_DIRS[3]}/pid")"
+	shows "${N_DIRS[1]}" elsewhere
+	shows "${N_DIRS[2]}" expired
+	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- true
+	equal "$stderr" ""
+	shows "${N_DIRS[4]}" elsewhere
+	refused 'no majority: 2 of 5 nodes.*certificate' "$DLOCK_BACKEND"
+	refused 'no majority: 0 of 5 nodes.*authority.*\?ca=' "${DLOCK_BACKEND/ca.pem/other.pem}"
+}
+
+@test "Redlock: nodes without TLS behind ?tls=yes, with TLS where it is missing, and silent ones" {
+	local silent
+	tls_nodes
+	refused 'with TLS add \?tls=yes' "redlock://$N_TLS"
+	refused 'no majority: 0 of 5 .*server without TLS.*drop \?tls=yes' \
+		"redlock://$N_PLAIN?tls=yes&ca=$CERTS/ca.pem&connect-timeout=500ms&timeout=500ms"
+	without_tls_params "redlock://$N_TLS"
+	# a handshake that has no answer, and a host that swallows everything
+	tool listener ''
+	silent=127.0.0.1:$TOOL_PORT
+	tool listener
+	silent+=,127.0.0.1:$TOOL_PORT
+	timed "$DLOCK" run -b "redlock://$silent,${N_TLS%,*,*}?tls=yes&ca=$CERTS/ca.pem&node-timeout=100ms" "$LOCK" -- true
+	equal "$status" 0
+	between "$MS" 0 3000
 }
 
 # ---- what operators see
