@@ -246,6 +246,19 @@ int redlock_round(struct redlock *lock, const struct redlock_call *call, struct 
 	return -1;
 }
 
+/*
+ * How much the error of a node says: a refusal the most, and the least that a node has not answered
+ * yet, for a round may have ended before its time was over. 0: there is none.
+ */
+static int worth(const struct redlock_node *node)
+{
+	if (node->error.kind == ERROR_NONE)
+		return 0;
+	if (node->error.kind == ERROR_REFUSED)
+		return 3;
+	return node->state == NODE_ASKED ? 1 : 2;
+}
+
 void redlock_no_majority(const struct redlock *lock, int answered, struct error *err)
 {
 	const struct redlock_node *why = NULL;
@@ -260,8 +273,7 @@ void redlock_no_majority(const struct redlock *lock, int answered, struct error 
 			return;
 		}
 		refused += error->kind == ERROR_REFUSED;
-		if (error->kind != ERROR_NONE &&
-		    (!why || (error->kind == ERROR_REFUSED && why->error.kind != ERROR_REFUSED)))
+		if (worth(&lock->nodes[i]) > (why ? worth(why) : 0))
 			why = &lock->nodes[i];
 	}
 	error_set(err, refused > lock->count - lock->quorum ? ERROR_REFUSED : ERROR_UNAVAILABLE, 0,
