@@ -28,21 +28,12 @@ struct reading {
 
 static int read_clock(struct redis_node *node, struct reading *reading, struct error *err)
 {
-	static const char *const time_command[] = { "TIME" };
-	redisReply *reply;
-	int result = -1;
+	int failed;
 
 	reading->before_us = clock_read_us(CLOCK_BOOTTIME);
-	reply = redis_node_ask(node, 1, time_command, err);
+	failed = redis_node_time(node, &reading->server_us, err);
 	reading->after_us = clock_read_us(CLOCK_BOOTTIME);
-	if (reply && redis_has_shape(reply, "ss")) {
-		reading->server_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
-				     strtoll(reply->element[1]->str, NULL, 10);
-		result = 0;
-	}
-	if (reply)
-		freeReplyObject(reply);
-	return result;
+	return failed;
 }
 
 static int64_t middle_us(const struct reading *reading)

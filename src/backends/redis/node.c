@@ -395,6 +395,23 @@ struct redisReply *redis_node_ask(struct redis_node *node, int argc,
 	return refuse_errors(node, redis_node_command(node, argc, argv, err), err);
 }
 
+int redis_node_time(struct redis_node *node, int64_t *us, struct error *err)
+{
+	static const char *const argv[] = { "TIME" };
+	redisReply *reply = redis_node_ask(node, 1, argv, err);
+
+	if (!reply)
+		return -1;
+	if (!redis_has_shape(reply, "ss")) {
+		redis_node_odd(node, reply, err);
+		return -1;
+	}
+	*us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
+	      strtoll(reply->element[1]->str, NULL, 10);
+	freeReplyObject(reply);
+	return 0;
+}
+
 static int visit_all(struct redis_node *node, const struct redis_place *places, size_t count,
 		     int (*visit)(struct redis_node *node, void *context, struct error *err),
 		     void *context, struct error *err)

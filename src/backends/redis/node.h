@@ -80,6 +80,9 @@ struct redisReply *redis_node_command(struct redis_node *node, int argc, const c
 struct redisReply *redis_node_ask(struct redis_node *node, int argc, const char *const argv[],
 				  struct error *err);
 
+/* Reads the server's clock, in us since 1970. 0 or -1. */
+int redis_node_time(struct redis_node *node, int64_t *us, struct error *err);
+
 /*
  * Calls visit() with a connection to each server that may have locks, and stops when one returns
  * -1. 0 or -1.
