@@ -41,6 +41,7 @@
 #include "lock/uri.h"
 #include "redisson.h"
 #include "replicas.h"
+#include "scriptless.h"
 
 /* How often a waiter tries without being woken. */
 #define LOOK_MS 5000
@@ -61,13 +62,21 @@
  */
 #define LOAN_MS 4500
 
+static const struct backend_ops scriptless_ops;
+
 static struct backend *redis_open(const struct uri *uri, struct error *err)
 {
 	struct redis_backend *redis;
+	bool scriptless;
+
+	if (scriptless_read(uri, &scriptless, err))
+		return NULL;
 
 	if (uri_param(uri, "dialect") || uri_param(uri, "lock") || uri_param(uri, "watchdog"))
 		return redisson_open(uri, err);
 	redis = memory_new(1, sizeof(*redis));
+	if (scriptless)
+		redis->node.base.ops = &scriptless_ops;
 	if (redis_node_init(&redis->node, uri, err) ||
 	    redis_replicas_read(&redis->node, uri, err)) {
 		redis_close(&redis->node.base);
@@ -458,4 +467,22 @@ const struct backend_ops redis_ops = {
 	.setup = redis_setup,
 	.plan = redis_plan,
 	.check = redis_check,
+};
+
+static const struct backend_ops scriptless_ops = {
+	.close = redis_close,
+	.connect = redis_connect,
+	.acquire = scriptless_acquire,
+	.event_fd = redis_event_fd,
+	.event = redis_event,
+	.renew = scriptless_renew,
+	.verify = scriptless_verify,
+	.release = scriptless_release,
+	.again = scriptless_again,
+	.inspect = scriptless_inspect,
+	.list = redis_list,
+	.break_hold = scriptless_break,
+	.setup = redis_setup,
+	.plan = redis_plan,
+	.check = scriptless_check,
 };

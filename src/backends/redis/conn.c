@@ -40,6 +40,8 @@ static const struct refusal {
 	  "this user lacks a permission; dlock-backends(7) lists those needed" },
 	{ "can't run this command", ERROR_REFUSED,
 	  "this user lacks a permission; dlock-backends(7) lists those needed" },
+	{ "unknown command 'EVAL", ERROR_REFUSED, "the server runs no scripts: add ?scripts=no" },
+	{ "unknown command `EVAL", ERROR_REFUSED, "the server runs no scripts: add ?scripts=no" },
 	{ "READONLY", ERROR_REFUSED, "this is a read-only replica; name the master" },
 	{ "MISCONF", ERROR_REFUSED, "the server cannot write its snapshots and takes no writes" },
 	{ "OOM", ERROR_REFUSED, "the server is out of memory (maxmemory)" },

@@ -24,7 +24,7 @@
 #define PYTHON_SIGNAL "lock-signal:"
 
 /* The parameters that say how locks are kept, wherever the server is. */
-#define LOCK_PARAMS "prefix", "replicas", "wake", "dialect", "lock", "watchdog"
+#define LOCK_PARAMS "prefix", "replicas", "wake", "dialect", "lock", "watchdog", "scripts"
 
 /* Reads ?prefix= and ?wake=, which go together. 0, or -1 with *err. */
 static int read_prefix(struct redis_node *node, const struct uri *uri, struct error *err)
@@ -96,7 +96,7 @@ static const struct kind {
 	    REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 	/* The list that wakes a waiter of python-redis-lock is in another slot than its lock. */
 	{ "redis+cluster", read_cluster,
-	  { "prefix", "replicas", "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+	  { "prefix", "replicas", "scripts", "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 };
 
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err)
