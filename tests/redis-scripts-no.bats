@@ -2,7 +2,8 @@
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
 # ?scripts=no, for Redis servers that run no scripts. It needs a server that knows SET with IFEQ
-# (Valkey 8.1, Redis 8.4 or newer): the program in VALKEY_SERVER, valkey-server, or REDIS_SERVER.
+# (Valkey 8.1, Redis 8.4 or newer): the program in VALKEY_SERVER (tests/valkey fetches one),
+# valkey-server, or REDIS_SERVER.
 # Where there is none, as in Debian 12, each test asserts that dlock refuses the server.
 
 load helpers
