@@ -3,8 +3,8 @@
 #
 # ?scripts=no, for Redis servers that run no scripts. It needs a server that knows SET with IFEQ
 # (Valkey 8.1, Redis 8.4 or newer): the program in VALKEY_SERVER (tests/valkey fetches one),
-# valkey-server, or REDIS_SERVER.
-# Where there is none, as in Debian 12, each test asserts that dlock refuses the server.
+# valkey-server, or REDIS_SERVER. Where there is none, as in Debian 12, each test that needs one
+# asserts that dlock refuses the server.
 
 load helpers
 load redis
@@ -283,6 +283,34 @@ take() {
 	release
 	wait_until 1 nothing_left
 	not has_line "$HOLDER_ERR" lost
+}
+
+@test "an acquisition whose reply never comes leaves no lock" {
+	works || return 0
+	start_proxy "$REDIS_PORT"
+	proxy drop-on NX
+	run --separate-stderr -122 "$DLOCK" run -n -b "$PROXY?scripts=no&timeout=500ms" "$LOCK" -- touch ran
+	one_line
+	[[ ! -e ran ]]
+	wait_until 2 nothing_left
+}
+
+@test "a waiter whose server is gone for a moment waits on, and gets the lock" {
+	works || return 0
+	private_redis
+	export DLOCK_BACKEND="$P_URI?scripts=no"
+	hold -t 3s --
+	start "$DLOCK" run "$LOCK" -- touch ran
+	local waiter=$PID
+	holds_for 400 alive "$waiter"
+	redis_stop "$P_DIR"
+	# The holder's lease lives on for a while, but the server has forgotten it.
+	lost
+	redis_launch "$P_DIR" "$P_PORT"
+	SERVICES+=("$(<"$P_DIR/pid")")
+	join "$waiter" 10
+	equal "$status" 0
+	[[ -e ran ]]
 }
 
 @test "break deletes what was there, but never what is no string" {
