@@ -12,7 +12,7 @@
 #define PROBE_NAME "dlock-check-probe"
 
 static const char *const severities[] = {
-	[FINDING_OK] = "ok", [FINDING_WARNING] = "warning", [FINDING_ERROR] = "error",
+	[FINDING_OK] = "ok", [FINDING_NOTE] = "note", [FINDING_WARNING] = "warning", [FINDING_ERROR] = "error",
 };
 
 /* Takes a lock: shows whether the account has the privileges, and how long a lock takes. */
@@ -52,6 +52,11 @@ static void check_secrets(const struct session *session, struct findings *findin
 	if (session->settings.warning[0])
 		findings_add(findings, FINDING_WARNING, "password", "chmod 600 the file",
 			     "%s", session->settings.warning);
+	else if (session->options.password_in_argv)
+		findings_add(findings, FINDING_NOTE, "password",
+			     "put it into a file, and name that with ?password-file=",
+			     "stands on the command line: ps shows it until dlock has hidden it, "
+			     "and the shell's history keeps it");
 	else if (session->settings.uri.password)
 		findings_add(findings, FINDING_OK, "password", NULL,
 			     "not readable by others");
@@ -119,7 +124,7 @@ static int check(struct session *session, struct error *err)
 	findings_finish(&findings);
 	if (err->kind == ERROR_USAGE)
 		return EXIT_DLOCK;
-	return worst == FINDING_ERROR ? EXIT_UNAVAILABLE : worst == FINDING_WARNING;
+	return worst == FINDING_ERROR ? EXIT_UNAVAILABLE : worst >= FINDING_WARNING;
 }
 
 int command_check(const struct command *self, int argc, char **argv)

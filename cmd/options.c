@@ -163,7 +163,8 @@ static const char *take_uri(struct options *options, char *text)
 
 	/* An option that is given twice: the last one counts, the one before it is not used. */
 	options_blank(options);
-	if (!password || !length)
+	options->password_in_argv = password && length;
+	if (!options->password_in_argv)
 		return text;
 	options->secret = text + (password - text);
 	options->secret_length = length;

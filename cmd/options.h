@@ -86,6 +86,7 @@ struct options {
 	int operand_count;
 	bool ended;		/* there is a "--" */
 	char **argv;		/* of run: the words behind "--"; NULL: there is no "--" */
+	bool password_in_argv;	/* of --backend, which may be hidden by now */
 	char *secret;		/* the password of a URI in argv, until it is blanked */
 	size_t secret_length;
 };

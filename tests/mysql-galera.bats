@@ -40,7 +40,7 @@ waiters() {
 	matches "$output" '^1$|GET_LOCK'
 	"$DLOCK" check >found || equal $? 1
 	has_line found '^ok +cluster +Galera, 3 nodes'
-	has_line found '^warning +waiting '
+	has_line found '^note +waiting '
 }
 
 @test "a lock that is held on one node is held on all" {

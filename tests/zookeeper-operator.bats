@@ -236,8 +236,9 @@ check() {
 @test "check: one server, a user, and what the server grants" {
 	private_zookeeper maxSessionTimeout=20000 minSessionTimeout=4000
 	local uri=zk://joe:Sesame8@127.0.0.1:$P_PORT
-	check 1 "$P_URI" auth warning 'anybody'
+	check 1 "$P_URI" auth note 'anybody'
 	check 1 "$uri" auth ok joe
+	check 1 "$uri" password note 'command line'
 	check 1 "$uri" session warning '4 s to 20 s'
 	check 1 "$uri" quorum warning 'single server'
 	check 1 "$uri" server ok "127\.0\.0\.1:$P_PORT: standalone, version 3\."

@@ -58,7 +58,12 @@ void name_list_add(struct name_list *list, const char *name, size_t length);
 void name_list_sort(struct name_list *list);
 void name_list_finish(struct name_list *list);
 
-enum severity { FINDING_OK, FINDING_WARNING, FINDING_ERROR };
+enum severity {
+	FINDING_OK,
+	FINDING_NOTE,		/* good to know, but nothing that an operator has to change */
+	FINDING_WARNING,	/* locks work, but an operator should change something */
+	FINDING_ERROR,		/* locks do not work */
+};
 
 struct finding {
 	enum severity severity;

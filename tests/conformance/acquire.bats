@@ -2123,16 +2123,16 @@ on_terminal() {
 	equal "$stderr" ""
 	local line code=$status
 	for line in "${lines[@]}"; do
-		matches "$line" '^(ok|warning) +[a-z-]+ +.+'
+		matches "$line" '^(ok|note|warning) +[a-z-]+ +.+'
 	done
 	matches "$output" 'probe +.* ms'
 	"$DLOCK" check --json >json || equal "$?" "$code"
 	jq -e '(keys == ["findings", "verdict"]) and (.findings | length > 2) and
 		all(.findings[]; (keys == ["finding", "remedy", "severity", "topic"])
-			and (.severity == "ok" or .severity == "warning")
+			and (.severity | IN("ok", "note", "warning"))
 			and (.topic | length > 0) and (.finding | length > 0)
 			and (.severity == "ok" or .remedy != null))' json
-	equal "$(jq -r .verdict json)" "$([[ $code == 0 ]] && echo ok || echo warning)" verdict
+	matches "$code $(jq -r .verdict json)" '^(0 (ok|note)|1 warning)$'
 	equal "$(jq -r '.findings[].topic' json)" "$(awk '{ print $2 }' <<<"$output")" topics
 	run --separate-stderr -125 "$DLOCK" check "$LOCK"
 	one_line

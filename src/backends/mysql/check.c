@@ -85,7 +85,7 @@ static int check_clock(struct mysql_backend *my, struct findings *findings, stru
 		return -1;
 	skew = theirs_us / 1000 - (before_ms + clock_wall_ms()) / 2;
 	off = llabs(skew) > CLOCK_SKEW_MS;
-	findings_add(findings, off ? FINDING_WARNING : FINDING_OK, "clock",
+	findings_add(findings, off ? FINDING_NOTE : FINDING_OK, "clock",
 		     off ? "synchronise the clocks (NTP); leases do not depend on it" : NULL,
 		     "%+lld ms against ours", skew);
 	return 0;
@@ -113,7 +113,7 @@ static void check_connections(const struct facts *facts, struct findings *findin
 {
 	const bool few = strtol(facts->value[FACT_MOST], NULL, 10) < FEW_CONNECTIONS;
 
-	findings_add(findings, few ? FINDING_WARNING : FINDING_OK, "connections",
+	findings_add(findings, few ? FINDING_NOTE : FINDING_OK, "connections",
 		     few ? "each holder and each waiter needs one, a holder of row or table two: "
 		     "raise max_connections if many wait at once" : NULL,
 		     "%s of at most %s in use", facts->value[FACT_CONNECTED],
@@ -155,7 +155,7 @@ static void check_transport(const struct mysql_backend *my, const char *cipher,
 	else if (local)
 		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
 	else
-		findings_add(findings, FINDING_WARNING, "transport",
+		findings_add(findings, FINDING_NOTE, "transport",
 			     "use TLS (?ssl-ca=PATH), a private network or a tunnel",
 			     "not encrypted: what is locked can be read on the way");
 }

@@ -162,7 +162,7 @@ int lease_check(struct backend *backend, struct findings *findings, struct error
 	if (lease_ask(lease, &call, MYSQL_REPEAT, &state, err))
 		return -1;
 	if (lease->no_tickets)
-		findings_add(findings, FINDING_WARNING, "waiting", "let all use one plain server",
+		findings_add(findings, FINDING_NOTE, "waiting", "let all use one plain server",
 			     "GET_LOCK does not serve here (a cluster, a proxy): a hand-over may "
 			     "take a third of a second");
 	else

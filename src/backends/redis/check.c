@@ -46,7 +46,7 @@ static void check_skew(const struct reading *now, struct findings *findings)
 	const int64_t boot_to_wall_ms = clock_wall_ms() - clock_boot_ms();
 	const int64_t skew = now->server_us / 1000 - middle_us(now) / 1000 - boot_to_wall_ms;
 
-	findings_add(findings, llabs(skew) > CLOCK_SKEW_MS ? FINDING_WARNING : FINDING_OK,
+	findings_add(findings, llabs(skew) > CLOCK_SKEW_MS ? FINDING_NOTE : FINDING_OK,
 		     "clock", llabs(skew) > CLOCK_SKEW_MS
 		     ? "synchronise the clocks (NTP); leases do not depend on it" : NULL,
 		     "%+lld ms against ours", (long long)skew);
@@ -160,7 +160,7 @@ static void check_role(const struct redis_node *node, const char *info, struct f
 		findings_add(findings, FINDING_OK, "role", NULL, "master with %s replicas; each "
 			     "hold waits for %lld", replicas, wanted);
 	else if (strcmp(replicas, "0") != 0)
-		findings_add(findings, FINDING_WARNING, "role",
+		findings_add(findings, FINDING_NOTE, "role",
 			     "set ?replicas=, and check DLOCK_FENCE where the work is written",
 			     "master with %s replicas: replication is asynchronous, a lock can be "
 			     "lost in a failover", replicas);
@@ -197,7 +197,7 @@ static void check_persistence(const char *info, const char *fsync, struct findin
 			     "restart forgets locks (holders notice and stop)",
 			     "no append-only file: a restart forgets locks");
 	else if (fsync[0] && strcmp(fsync, "always") != 0)
-		findings_add(findings, FINDING_WARNING, "persistence",
+		findings_add(findings, FINDING_NOTE, "persistence",
 			     "set 'appendfsync always'",
 			     "append-only file, appendfsync %s: a crash may forget the newest "
 			     "locks",
@@ -283,7 +283,8 @@ static void check_transport(const struct redis_node *node, struct findings *find
 			     "?insecure=yes",
 			     "encrypted, but any server would do: the certificate is not verified");
 	else
-		findings_add(findings, FINDING_WARNING, "transport",
+		findings_add(findings, address->password ? FINDING_WARNING : FINDING_NOTE,
+			     "transport",
 			     "encrypt it (TLS, see dlock-backends(7)), or use a private network",
 			     "not encrypted: tokens%s can be read on the way",
 			     address->password ? " and the password" : "");

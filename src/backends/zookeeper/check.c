@@ -63,7 +63,7 @@ static void check_server(struct zk_backend *zk, const struct uri_host *host,
 	field(answer, "Mode: ", mode, sizeof(mode));
 	if (strstr(answer, "whitelist")) {
 		ensemble->unknown++;
-		findings_add(findings, FINDING_WARNING, "server", "allow it: "
+		findings_add(findings, FINDING_NOTE, "server", "allow it: "
 			     "4lw.commands.whitelist=srvr", "%s: does not tell its version and "
 			     "role ('srvr' is not allowed)", label);
 		return;
@@ -146,7 +146,7 @@ static int check_acl(struct zk_backend *zk, struct findings *findings, struct er
 		findings_add(findings, FINDING_OK, "auth", NULL,
 			     "as user '%.60s': nodes are for this user only", zk->conn.user);
 	else
-		findings_add(findings, FINDING_WARNING, "auth", "give USER:PASSWORD@, so that "
+		findings_add(findings, FINDING_NOTE, "auth", "give USER:PASSWORD@, so that "
 			     "nodes are for this user only", "no user: anybody who reaches the "
 			     "server may remove locks");
 	return 0;
@@ -167,8 +167,8 @@ static void check_transport(const struct zk_backend *zk, struct findings *findin
 	else if (local)
 		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
 	else
-		findings_add(findings, FINDING_WARNING, "transport",
-			     "use a private network or a tunnel", "not encrypted%s",
+		findings_add(findings, zk->conn.auth ? FINDING_WARNING : FINDING_NOTE,
+			     "transport", "use a private network or a tunnel", "not encrypted%s",
 			     zk->conn.auth ? ": the password can be read on the way" : "");
 }
 
