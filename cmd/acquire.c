@@ -130,7 +130,7 @@ static int acquire_for(struct session *session, const struct signals *signals,
 	struct acquire_result result;
 	struct run_hooks hooks;
 
-	progress_init(&progress, session->name, options->verbosity, &hooks);
+	progress_init(&progress, &session->settings, session->name, options->verbosity, &hooks);
 	supervise_acquire(&request, &hooks, signals, &result);
 	if (result.run.end != RUN_EXITED)
 		return progress_report_failure(&progress, &result.run,

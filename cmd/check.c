@@ -12,7 +12,8 @@
 #define PROBE_NAME "dlock-check-probe"
 
 static const char *const severities[] = {
-	[FINDING_OK] = "ok", [FINDING_NOTE] = "note", [FINDING_WARNING] = "warning", [FINDING_ERROR] = "error",
+	[FINDING_OK] = "ok", [FINDING_NOTE] = "note",
+	[FINDING_WARNING] = "warning", [FINDING_ERROR] = "error",
 };
 
 /* Takes a lock: shows whether the account has the privileges, and how long a lock takes. */
@@ -80,11 +81,12 @@ static void say_errors(const struct session *session, const struct findings *fin
 			session_say(session, -1, "%s", findings->rows[i].text);
 }
 
-static void print_json(const struct findings *findings, enum severity worst)
+static void print_json(const struct findings *findings, const char *place, enum severity worst)
 {
 	struct json json = { .comma = false };
 
 	json_open(&json, NULL, '{');
+	json_text(&json, "backend", place);
 	json_text(&json, "verdict", severities[worst]);
 	json_open(&json, "findings", '[');
 	for (size_t i = 0; i < findings->count; i++) {
@@ -106,7 +108,10 @@ static int check(struct session *session, struct error *err)
 {
 	struct findings findings = { 0 };
 	enum severity worst = FINDING_OK;
+	char place[URI_PLACE_SIZE];
 
+	session_place(session, place);
+	findings_add(&findings, FINDING_OK, "backend", NULL, "%.230s", place);
 	if (session_connect(session, err) ||
 	    session->backend->ops->check(session->backend, &findings, err) ||
 	    probe(session, &findings, err))
@@ -118,7 +123,7 @@ static int check(struct session *session, struct error *err)
 	if (session->options.verbosity < 0)
 		say_errors(session, &findings);
 	else if (session->options.json)
-		print_json(&findings, worst);
+		print_json(&findings, place, worst);
 	else
 		print_text(&findings);
 	findings_finish(&findings);

@@ -50,6 +50,11 @@ static enum say least_at(int verbosity)
 	return verbosity == 1 ? SAY_STEP : SAY_DETAIL;
 }
 
+static const char *where_text(const struct progress *progress, char buf[static URI_PLACE_SIZE])
+{
+	return backend_place(progress->settings->driver, &progress->settings->uri, buf);
+}
+
 /* ", next in line" or ", 3 ahead"; "" where that is not known. */
 static const char *place_text(int64_t ahead, char buf[static 48])
 {
@@ -85,7 +90,7 @@ static void show_line(struct progress *progress, const struct wait_state *state,
 static void waiting(void *context, const struct wait_state *state)
 {
 	struct progress *progress = context;
-	char holder[400], who[320], place[48];
+	char holder[400], who[320], place[48], where[URI_PLACE_SIZE];
 
 	if (!state) {
 		clear_line(progress);
@@ -104,8 +109,8 @@ static void waiting(void *context, const struct wait_state *state)
 		return;
 	memcpy(progress->last_holder, who, sizeof(who));
 	progress->said_waiting = true;
-	progress_print(progress, "waiting for %s, %s%s", progress->name, holder,
-		       place_text(state->ahead, place));
+	progress_print(progress, "waiting for %s on %s, %s%s", progress->name,
+		       where_text(progress, where), holder, place_text(state->ahead, place));
 }
 
 void progress_warn(struct progress *progress, const char *text)
@@ -114,9 +119,10 @@ void progress_warn(struct progress *progress, const char *text)
 		progress_print(progress, "%s", text);
 }
 
-void progress_init(struct progress *progress, const char *name, int verbosity,
-		   struct run_hooks *hooks)
+void progress_init(struct progress *progress, const struct settings *settings, const char *name,
+		   int verbosity, struct run_hooks *hooks)
 {
+	progress->settings = settings;
 	progress->name = name;
 	progress->verbosity = verbosity;
 	progress->live = verbosity >= 0 && isatty(STDERR_FILENO);
@@ -127,18 +133,23 @@ void progress_init(struct progress *progress, const char *name, int verbosity,
 	};
 }
 
+static void print_not_obtained(struct progress *progress, const struct run_result *result)
+{
+	char holder[HOLDER_DESCRIPTION_SIZE], where[URI_PLACE_SIZE];
+
+	progress_print(progress, "%s (on %s)", !result->holder_known
+		       ? "the backend gave no answer within the time to wait"
+		       : holder_describe(&result->holder, result->age_ms, holder, sizeof(holder)),
+		       where_text(progress, where));
+}
+
 int progress_report_failure(struct progress *progress, const struct run_result *result,
 			    int not_obtained)
 {
-	char holder[400];
-
 	switch (result->end) {
 	case RUN_NOT_OBTAINED:
 		if (progress->verbosity >= 0)
-			progress_print(progress, "%s", !result->holder_known
-				       ? "the backend gave no answer within the time to wait"
-				       : holder_describe(&result->holder, result->age_ms,
-							 holder, sizeof(holder)));
+			print_not_obtained(progress, result);
 		return not_obtained;
 	case RUN_INTERRUPTED:
 		return EXIT_SIGNAL + result->status;

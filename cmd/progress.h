@@ -6,9 +6,11 @@
 #include <stdbool.h>
 
 #include "engine/supervise.h"
+#include "settings.h"
 
 struct progress {
 	const char *name;	/* of the lock */
+	const struct settings *settings;	/* say where the lock is */
 	int verbosity;
 	bool live;		/* stderr is a terminal: a line shows that dlock waits */
 	bool line_shown;
@@ -17,8 +19,8 @@ struct progress {
 };
 
 /* Initialises *progress and the hooks that call it. */
-void progress_init(struct progress *progress, const char *name, int verbosity,
-		   struct run_hooks *hooks);
+void progress_init(struct progress *progress, const struct settings *settings, const char *name,
+		   int verbosity, struct run_hooks *hooks);
 
 /* Prints "dlock: NAME: text", in place of the live line if there is one. */
 void progress_print(struct progress *progress, const char *format, ...)

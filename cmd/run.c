@@ -162,7 +162,7 @@ static int run_locked(struct run *run)
 	};
 	struct run_result result;
 
-	progress_init(&run->progress, run->name, run->options.verbosity, &hooks);
+	progress_init(&run->progress, &run->settings, run->name, run->options.verbosity, &hooks);
 	if (run->settings.warning[0])
 		progress_warn(&run->progress, run->settings.warning);
 	supervise_run(&request, &hooks, &run->signals, &result);

@@ -114,13 +114,14 @@ static void json_who(struct json *json, const struct holder *holder)
 	json_text(json, "command", holder->command);
 }
 
-static void json_lock(const char *name, const struct lock_view *view)
+static void json_lock(const char *name, const char *place, const struct lock_view *view)
 {
 	struct json json = { .comma = false };
 	int64_t now = clock_wall_ms();
 
 	json_open(&json, NULL, '{');
 	json_text(&json, "name", name);
+	json_text(&json, "backend", place);
 	json_bool(&json, "held", view->held);
 	json_maybe(&json, "fence", view->fence ? (int64_t)view->fence : -1);
 	json_open(&json, "holders", '[');
@@ -171,6 +172,7 @@ static int show(struct session *session, const char *name, bool named, int width
 		bool *header, struct error *err)
 {
 	struct lock_view view = { 0 };
+	char place[URI_PLACE_SIZE];
 	struct backend *backend = backend_open(session->settings.driver,
 					       &session->settings.uri, err);
 	int result = -1;
@@ -183,7 +185,7 @@ static int show(struct session *session, const char *name, bool named, int width
 		if (session->options.verbosity >= 0 &&
 		    (named || view.held || view.waiter_count)) {
 			if (session->options.json)
-				json_lock(name, &view);
+				json_lock(name, session_place(session, place), &view);
 			else
 				print_lock(name, &view, width, header);
 		}
@@ -216,8 +218,12 @@ static int show_once(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
 	struct name_list all = { 0 };
+	char place[URI_PLACE_SIZE];
 	int result;
 
+	/* A program that reads the table need not pass over this line. */
+	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && !options->json)
+		printf("on %s\n", session_place(session, place));
 	if (options->operand_count)
 		return show_all(session, options->operands, (size_t)options->operand_count,
 				true, err);
@@ -226,7 +232,8 @@ static int show_once(struct session *session, struct error *err)
 	result = session->backend->ops->list(session->backend, &all, err);
 	if (!result) {
 		if (!all.count)
-			session_say(session, 0, "no locks are held");
+			session_say(session, 0, "no locks are held on %s",
+				    session_place(session, place));
 		result = show_all(session, all.names, all.count, false, err);
 	}
 	name_list_finish(&all);

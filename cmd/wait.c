@@ -39,9 +39,10 @@ static void sleep_until(struct backend *backend, int64_t until_ms)
 
 static int not_free(const struct session *session, const struct lock_view *view)
 {
-	char text[HOLDER_DESCRIPTION_SIZE];
+	char text[HOLDER_DESCRIPTION_SIZE], place[URI_PLACE_SIZE];
 
-	session_say(session, 0, "%s", lock_view_describe(view, text));
+	session_say(session, 0, "%s (on %s)", lock_view_describe(view, text),
+		    session_place(session, place));
 	return session->options.conflict_exit_code;
 }
 

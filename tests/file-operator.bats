@@ -64,6 +64,19 @@ finding() {
 	matches "$(finding unusable)" '^error .*[Rr]ead-only'
 }
 
+@test "check warns of a default directory that cron jobs of the user do not have" {
+	strangers
+	mkdir -m 0700 runtime
+	chown "$ALICE" runtime
+	run -1 as "$ALICE" env XDG_RUNTIME_DIR="$OPEN/runtime" "$OPEN/dlock" check
+	matches "$(finding backend)" "^ok .* file:$OPEN/runtime/dlock$"
+	matches "$(finding default)" "^warning .*cron jobs .*/tmp/dlock-$ALICE; .*-b file:///"
+	run -0 as "$ALICE" env XDG_RUNTIME_DIR="$OPEN/runtime" "$OPEN/dlock" check -b "file://$OPEN/runtime/dlock"
+	equal "$(finding default)" ""
+	run -0 as "$ALICE" "$OPEN/dlock" check
+	equal "$(finding default)" ""
+}
+
 @test "setup makes the directory with mode 0700, and leaves one that is there as it is" {
 	run --separate-stderr -0 "$DLOCK" setup -b "file://$T/new"
 	equal "$output$stderr" ""
@@ -84,7 +97,7 @@ finding() {
 @test "status and wait without a directory: nothing is held" {
 	run --separate-stderr -0 "$DLOCK" status -b "file://$T/none"
 	equal "$output" ""
-	one_line 'no locks are held'
+	one_line "^dlock: no locks are held on file:$T/none$"
 	run -0 "$DLOCK" status -b "file://$T/none" "$LOCK"
 	run -0 "$DLOCK" wait -b "file://$T/none" "$LOCK"
 	[[ ! -e none ]]

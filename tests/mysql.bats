@@ -257,7 +257,7 @@ stranger_ends() {
 	with strategy=advisory
 	stranger "SELECT GET_LOCK('$LOCK', 0)"
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- touch ran
-	one_line "^dlock: $LOCK: held by another client$"
+	one_line "^dlock: $LOCK: held by another client \(on mysql .*\)$"
 	run --separate-stderr -1 "$DLOCK" status "$LOCK"
 	matches "${lines[1]}" "^$LOCK +exclusive .*another client$"
 	contend

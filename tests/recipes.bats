@@ -79,7 +79,7 @@ held() {
 		if grep -q -e ' -n ' lines; then
 			# the second one gives up
 			equal "$status" 124
-			one_line '^dlock: backup: held by .* pid [0-9]+ \(.*\) for .*: sleep$'
+			one_line '^dlock: backup: held by .* pid [0-9]+ \(.*\) for .*: sleep \(on [a-z]+[: ].*\)$'
 		else
 			equal "$status" 0
 		fi

@@ -267,8 +267,9 @@ check() {
 	check 0 "$P_URI" round-trip ok 'ms'
 	check 0 "$P_URI" probe ok 'ms'
 	check 0 "$P_URI" version ok '(Redis|Valkey) [5-9]'
-	run -0 "$DLOCK" check --json -b "$P_URI"
-	equal "$(jq -r .verdict <<<"$output")" ok
+	check 0 "$P_URI" backend ok "redis 127\.0\.0\.1:$P_PORT"
+	run -0 "$DLOCK" check --json -b "$P_URI/0?timeout=3s"
+	equal "$(jq -r '"\(.verdict) \(.backend)"' <<<"$output")" "ok redis 127.0.0.1:$P_PORT/0"
 }
 
 @test "check: no persistence, or one that forgets" {

@@ -80,7 +80,7 @@ excludes() {
 	tell take a "$1" "$LOCK" 0
 	hears 'a held.*'
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
-	one_line "^dlock: $LOCK: held by another client: Redisson $UUID:[0-9]+(:write)?$"
+	one_line "^dlock: $LOCK: held by another client: Redisson $UUID:[0-9]+(:write)? \(on redis .*\)$"
 	start "$DLOCK" run "$LOCK" -- touch ran
 	local waiter=$PID
 	wait_until 5 "${@:2}"

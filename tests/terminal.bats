@@ -306,6 +306,14 @@ job_is_gone() {
 	not shows "pid $HOLDER"
 }
 
+@test "status on a terminal says on which backend the locks are" {
+	hold --
+	types 'clear; $DLOCK status '"$LOCK"
+	wait_until 5 shows "pid $HOLDER"
+	shows '^on file:/'
+	release
+}
+
 @test "waiting on a terminal with -q shows nothing" {
 	hold --
 	types 'clear; $DLOCK run -q '"$LOCK"' -- echo do""ne'

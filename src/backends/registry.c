@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/module.h"
+#include "base/text.h"
 #include "base/version.h"
-#include "lock/uri.h"
 
 extern const struct backend_ops file_ops;
 extern const struct backend_ops redis_ops;
@@ -18,11 +18,15 @@ static const struct backend_scheme file_schemes[] = {
 	{ .name = NULL },
 };
 static const struct backend_scheme redis_schemes[] = {
-	{ .name = "redis", .summary = "a Redis or Valkey server" },
-	{ .name = "rediss", .summary = "the same, with TLS" },
+	{ .name = "redis", .summary = "a Redis or Valkey server",
+	  .port = 6379 },
+	{ .name = "rediss", .summary = "the same, with TLS",
+	  .port = 6379 },
 	{ .name = "redis+unix", .summary = "the same, through a Unix socket" },
-	{ .name = "redis+sentinel", .summary = "the master that Redis Sentinel names" },
-	{ .name = "redis+cluster", .summary = "a Redis or Valkey cluster" },
+	{ .name = "redis+sentinel", .summary = "the master that Redis Sentinel names",
+	  .port = 26379 },
+	{ .name = "redis+cluster", .summary = "a Redis or Valkey cluster",
+	  .port = 6379 },
 	{ .name = "valkey", .alias_of = "redis" },
 	{ .name = "valkeys", .alias_of = "rediss" },
 	{ .name = "valkey+unix", .alias_of = "redis+unix" },
@@ -31,16 +35,19 @@ static const struct backend_scheme redis_schemes[] = {
 	{ .name = NULL },
 };
 static const struct backend_scheme redlock_schemes[] = {
-	{ .name = "redlock", .summary = "a majority of several Redis or Valkey servers" },
+	{ .name = "redlock", .summary = "a majority of several Redis or Valkey servers",
+	  .port = 6379 },
 	{ .name = NULL },
 };
 static const struct backend_scheme zookeeper_schemes[] = {
-	{ .name = "zookeeper", .summary = "a ZooKeeper server or ensemble" },
+	{ .name = "zookeeper", .summary = "a ZooKeeper server or ensemble",
+	  .port = 2181 },
 	{ .name = "zk", .alias_of = "zookeeper" },
 	{ .name = NULL },
 };
 static const struct backend_scheme mysql_schemes[] = {
-	{ .name = "mysql", .summary = "a MySQL or MariaDB server" },
+	{ .name = "mysql", .summary = "a MySQL or MariaDB server",
+	  .port = 3306 },
 	{ .name = "mariadb", .alias_of = "mysql" },
 	{ .name = NULL },
 };
@@ -151,4 +158,31 @@ void backend_close(struct backend *backend)
 {
 	if (backend)
 		backend->ops->close(backend);
+}
+
+/* The default port of the scheme, which is no alias. */
+static uint16_t default_port(const struct backend_driver *driver, const char *scheme)
+{
+	for (const struct backend_scheme *s = driver->schemes; s->name; s++)
+		if (!strcmp(s->name, scheme))
+			return s->port;
+	return 0;
+}
+
+const char *backend_place(const struct backend_driver *driver, const struct uri *uri,
+			  char buf[static URI_PLACE_SIZE])
+{
+	struct error ignored = { 0 };
+	struct backend *backend = NULL;
+	const char *place = NULL;
+
+	uri_place(uri, default_port(driver, uri->scheme), buf);
+	if (driver->ops && driver->ops->place)
+		backend = backend_open(driver, uri, &ignored);
+	if (backend)
+		place = backend->ops->place(backend);
+	if (place)
+		text_clean(place, strlen(place), buf, URI_PLACE_SIZE);
+	backend_close(backend);
+	return buf;
 }

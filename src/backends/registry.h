@@ -8,8 +8,10 @@
 #define DLOCK_REGISTRY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "lock/backend.h"
+#include "lock/uri.h"
 
 /* What a URI may begin with. A list of these ends with a row without a name. */
 struct backend_scheme {
@@ -17,6 +19,7 @@ struct backend_scheme {
 	/* Another name of this scheme, and nothing more. NULL: name is a scheme of its own. */
 	const char *alias_of;
 	const char *summary;		/* for --help; an alias needs none */
+	uint16_t port;			/* the default; 0: an alias, or no host has a port */
 };
 
 /* A row of the registry. */
@@ -48,5 +51,12 @@ const struct backend_driver *backend_find(struct uri *uri, struct error *err);
 struct backend *backend_open(const struct backend_driver *driver,
 			     const struct uri *uri, struct error *err);
 void backend_close(struct backend *backend);
+
+/*
+ * Writes where the locks of uri are, for people and without a secret: "redis h1.example.com:6379/0"
+ * or "file:/run/user/1000/dlock". Talks to no server. Returns buf.
+ */
+const char *backend_place(const struct backend_driver *driver, const struct uri *uri,
+			  char buf[static URI_PLACE_SIZE]);
 
 #endif

@@ -37,13 +37,14 @@ void supervisor_say(const struct supervisor *s, enum say level, const char *form
 void supervisor_say_acquired(const struct supervisor *s)
 {
 	int64_t waited_ms = clock_boot_ms() - s->started_ms;
-	char text[DURATION_TEXT_SIZE];
+	char text[DURATION_TEXT_SIZE], place[URI_PLACE_SIZE];
 
 	if (s->hooks->least > SAY_STEP || s->joined)
 		return;
-	supervisor_say(s, SAY_STEP, "acquired after %s, fence %llu",
+	supervisor_say(s, SAY_STEP, "acquired after %s, fence %llu, on %s",
 		       duration_format(waited_ms, text, sizeof(text)),
-		       (unsigned long long)s->fence);
+		       (unsigned long long)s->fence,
+		       backend_place(s->run->driver, s->run->uri, place));
 }
 
 void supervisor_say_unrenewed(const struct supervisor *s)

@@ -130,6 +130,11 @@ struct backend_ops {
 	 * or path. Talks to no server. The object keeps what it needs of uri.
 	 */
 	struct backend *(*open)(const struct uri *uri, struct error *err);
+	/*
+	 * Where the locks are, for people, if the URI does not say it: "file:/run/lock/dlock". The
+	 * object owns the text. NULL: the URI always says it.
+	 */
+	const char *(*place)(const struct backend *backend);
 	/* Frees the object and its connections. Releases no lock. Accepts NULL. */
 	void (*close)(struct backend *backend);
 	/*

@@ -104,6 +104,15 @@ const char *uri_find_password(const char *text, size_t *length);
  */
 uint64_t uri_identity(const struct uri *uri);
 
+#define URI_PLACE_SIZE 320
+
+/*
+ * Writes for people which place the uri means, with what uri_identity() counts and nothing else:
+ * "redis web.example.com:6379/0?prefix=app:". port stands for each host that has none. What does
+ * not fit is cut. Returns buf.
+ */
+const char *uri_place(const struct uri *uri, uint16_t port, char buf[static URI_PLACE_SIZE]);
+
 /*
  * Writes text for a message (see text_clean() in text.h), with "***" for the password, and cuts
  * what does not fit. Returns buf.

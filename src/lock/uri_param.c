@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The parameters of a parsed URI. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -139,13 +140,20 @@ int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
 	return 0;
 }
 
-uint64_t uri_identity(const struct uri *uri)
+/* Has the parameter a part in which place the uri means? */
+static bool is_of_place(const struct uri_param *param)
 {
 	static const char *const common[] = {
 		URI_COMMON_PARAMS, "sentinel-user", "sentinel-password-file", "sentinel-tls",
 		"tls", "ca", "cert", "key", "sni", "insecure",
 		"ssl-ca", "ssl-cert", "ssl-key", "ssl-mode", NULL
 	};
+
+	return !is_known(param->name, common);
+}
+
+uint64_t uri_identity(const struct uri *uri)
+{
 	uint64_t hash = fnv1a(FNV1A_INIT, uri->scheme, strlen(uri->scheme) + 1);
 
 	for (size_t i = 0; i < uri->host_count; i++) {
@@ -156,10 +164,47 @@ uint64_t uri_identity(const struct uri *uri)
 	for (size_t i = 0; i < uri->param_count; i++) {
 		const struct uri_param *param = &uri->params[i];
 
-		if (is_known(param->name, common))
+		if (!is_of_place(param))
 			continue;
 		hash = fnv1a(hash, param->name, strlen(param->name) + 1);
 		hash = fnv1a(hash, param->value, strlen(param->value) + 1);
 	}
 	return hash;
+}
+
+/* Appends to text, as far as it fits. */
+static void append(char text[static URI_PLACE_SIZE], const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void append(char text[static URI_PLACE_SIZE], const char *format, ...)
+{
+	const size_t used = strlen(text);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text + used, URI_PLACE_SIZE - used, format, args);
+	va_end(args);
+}
+
+const char *uri_place(const struct uri *uri, uint16_t port, char buf[static URI_PLACE_SIZE])
+{
+	char text[URI_PLACE_SIZE] = "", separator = '?';
+
+	append(text, "%s%s", uri->scheme, uri->host_count ? "" : ":");
+	for (size_t i = 0; i < uri->host_count; i++) {
+		const struct uri_host *host = &uri->hosts[i];
+		const bool is_ipv6 = strchr(host->name, ':');
+
+		append(text, "%c%s%s%s:%u", i ? ',' : ' ', is_ipv6 ? "[" : "", host->name,
+		       is_ipv6 ? "]" : "", (unsigned)(host->port ? host->port : port));
+	}
+	append(text, "%s", uri->path);
+	for (size_t i = 0; i < uri->param_count; i++) {
+		if (!is_of_place(&uri->params[i]))
+			continue;
+		append(text, "%c%s=%s", separator, uri->params[i].name, uri->params[i].value);
+		separator = '&';
+	}
+	text_clean(text, strlen(text), buf, URI_PLACE_SIZE);
+	return buf;
 }

@@ -1748,8 +1748,8 @@ SCHEMA='
 	def mode: (.mode == "exclusive" or .mode == "shared" or .mode == "slot")
 		and ((.mode == "slot") == (.slots != null)) and (.slots | number);
 	def who: (.host | text) and (.pid | number) and (.user | text) and (.command | text);
-	(keys == ["fence", "held", "holders", "ignored", "name", "waiters"])
-	and all(.ignored[]; type == "string")
+	(keys == ["backend", "fence", "held", "holders", "ignored", "name", "waiters"])
+	and all(.ignored[]; type == "string") and (.backend | text) and .backend != null
 	and (.name | type == "string") and (.held | type == "boolean") and (.fence | number)
 	and ((.holders | length > 0) == .held)
 	and all(.holders[];
@@ -2127,7 +2127,7 @@ on_terminal() {
 	done
 	matches "$output" 'probe +.* ms'
 	"$DLOCK" check --json >json || equal "$?" "$code"
-	jq -e '(keys == ["findings", "verdict"]) and (.findings | length > 2) and
+	jq -e '(keys == ["backend", "findings", "verdict"]) and (.findings | length > 2) and
 		all(.findings[]; (keys == ["finding", "remedy", "severity", "topic"])
 			and (.severity | IN("ok", "note", "warning"))
 			and (.topic | length > 0) and (.finding | length > 0)

@@ -33,6 +33,7 @@ wait_in_line() {
 	for pause in 0 0 0 0.001 0.002 0.004; do
 		run --separate-stderr -0 "$DLOCK" run -v "$LOCK" -- sleep "$pause"
 		equal "$(sed 's/ after .*//; s/.*: //' <<<"$stderr" | paste -sd ' ')" "acquired released"
+		matches "$stderr" "acquired after .*, on [a-z+]+[: ]."
 	done
 }
 
@@ -41,7 +42,7 @@ wait_in_line() {
 	timed "$DLOCK" run -n "$LOCK" -- touch ran
 	equal "$status" 124
 	between "$MS" 0 1500
-	one_line "^dlock: $LOCK: held by $(uname -n) pid $HOLDER \($(id -un)\) for [0-9.]+[a-z0-9]*: sh$"
+	one_line "^dlock: $LOCK: held by $(uname -n) pid $HOLDER \($(id -un)\) for [0-9.]+[a-z0-9]*: sh \(on [a-z+]+[: ].*\)$"
 	equal "$output" ""
 	[[ ! -e ran ]]
 	release

@@ -7,6 +7,32 @@
 #include "lock/uri.h"
 #include "unit.h"
 
+static void test_place(void)
+{
+	static const struct {
+		const char *text, *place;
+	} places[] = {
+		{ "file:", "file:" },
+		{ "file:///a%20b", "file:/a b" },
+		{ "redis://u:s3cret@h", "redis h:6379" },
+		{ "redis://h:1/2?prefix=a:&timeout=1s&scripts=no",
+		  "redis h:1/2?prefix=a:&scripts=no" },
+		{ "redis://[::1],h:2/0", "redis [::1]:6379,h:2/0" },
+		{ "redis+unix:///run/r.sock?db=1", "redis+unix:/run/r.sock?db=1" },
+		{ "redis://h/0?password-file=/x&sentinel-password-file=/y", "redis h:6379/0" },
+	};
+	char buf[URI_PLACE_SIZE];
+	struct error err;
+	struct uri uri = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		unit_case("%s", places[i].text);
+		CHECK_INT(uri_parse(&uri, places[i].text, &err), 0);
+		CHECK_STR(uri_place(&uri, 6379, buf), places[i].place);
+		uri_finish(&uri);
+	}
+}
+
 static void test_params(void)
 {
 	static const char *const known[] = { "timeout", "prefix", NULL };
@@ -196,6 +222,7 @@ static void test_password_file(void)
 
 int main(void)
 {
+	test_place();
 	test_params();
 	test_password_file();
 	return unit_done();

@@ -48,7 +48,10 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 		return NULL;
 	file = memory_new(1, sizeof(*file));
 	file->base.session = true;
-	file->directory = directory;
+	file->place = memory_format("file:%s", directory);
+	file->directory = file->place + strlen("file:");
+	file->by_default = !uri->path[0];
+	free(directory);
 	file->fd = -1;
 	file->slot_fd = -1;
 	return &file->base;
@@ -61,8 +64,13 @@ static void file_close(struct backend *backend)
 	if (!file)
 		return;
 	file_lock_close(file);
-	free(file->directory);
+	free(file->place);
 	free(file);
+}
+
+static const char *file_place(const struct backend *backend)
+{
+	return ((const struct file_backend *)backend)->place;
 }
 
 static int file_event_fd(struct backend *backend)
@@ -247,6 +255,7 @@ static enum outcome file_release(struct backend *backend, const struct request *
 
 const struct backend_ops file_ops = {
 	.open = file_open,
+	.place = file_place,
 	.close = file_close,
 	.acquire = file_acquire,
 	.event_fd = file_event_fd,

@@ -13,6 +13,7 @@
 #include "lock/view.h"
 #include "lock.h"
 #include "ops.h"
+#include "path.h"
 
 #ifndef CIFS_SUPER_MAGIC
 #define CIFS_SUPER_MAGIC 0xFF534D42
@@ -80,6 +81,8 @@ static void check_directory(const char *directory, struct findings *findings)
 int file_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
+	char other[FILE_DEFAULT_SIZE];
+	const char *who;
 	struct stat info;
 
 	if (stat(file->directory, &info) || !S_ISDIR(info.st_mode)) {
@@ -88,6 +91,12 @@ int file_check(struct backend *backend, struct findings *findings, struct error 
 		return -1;
 	}
 	findings_add(findings, FINDING_OK, "directory", NULL, "%s", file->directory);
+	who = file->by_default ? file_path_other_default(other) : NULL;
+	if (who)
+		findings_add(findings, FINDING_WARNING, "default",
+			     "name one directory for all: -b file:///DIRECTORY, or backend = in "
+			     "/etc/dlock.conf",
+			     "without -b, %s of this user lock in %.120s", who, other);
 	check_file_system(file->directory, findings);
 	check_directory(file->directory, findings);
 	return 0;

@@ -19,7 +19,9 @@
 
 struct file_backend {
 	struct backend base;
-	char *directory;
+	char *place;		/* "file:" and the directory */
+	const char *directory;	/* within place */
+	bool by_default;	/* the URI names no directory */
 	int fd;			/* of the lock file; -1 until needed */
 	int slot_fd;		/* of the slot that is held; -1: none */
 	int64_t byte;		/* of fd, locked while this object holds; 0: it does not */

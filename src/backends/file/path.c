@@ -45,19 +45,32 @@ static int make_for_root(char *path, size_t size, struct error *err)
 	return private_dir_make(path, err);
 }
 
+/* The runtime directory that the environment names; NULL: none that counts. */
+static const char *runtime_directory(void)
+{
+	const char *path = getenv("XDG_RUNTIME_DIR");
+
+	return path && path[0] == '/' && strlen(path) < FILE_DEFAULT_SIZE - 8 ? path : NULL;
+}
+
+static void path_without_runtime(char path[static FILE_DEFAULT_SIZE])
+{
+	snprintf(path, FILE_DEFAULT_SIZE, "/tmp/dlock-%u", (unsigned)geteuid());
+}
+
 char *file_path_default(struct error *err)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	char path[512], why[sizeof(err->message)];
+	const char *runtime = runtime_directory();
+	char path[FILE_DEFAULT_SIZE], why[sizeof(err->message)];
 	int failed;
 
 	if (geteuid() == 0) {
 		failed = make_for_root(path, sizeof(path), err);
 	} else {
-		if (runtime && runtime[0] == '/' && strlen(runtime) < sizeof(path) - 8)
+		if (runtime)
 			snprintf(path, sizeof(path), "%s/dlock", runtime);
 		else
-			snprintf(path, sizeof(path), "/tmp/dlock-%u", (unsigned)geteuid());
+			path_without_runtime(path);
 		failed = private_dir_make(path, err);
 	}
 	if (!failed)
@@ -68,6 +81,22 @@ char *file_path_default(struct error *err)
 			  "-b file:///PATH", (int)sizeof(why) - 40, why);
 	}
 	return NULL;
+}
+
+const char *file_path_other_default(char path[static FILE_DEFAULT_SIZE])
+{
+	if (geteuid() == 0)
+		return NULL;
+	if (runtime_directory()) {
+		path_without_runtime(path);
+		return "cron jobs and services";
+	}
+	/* Made by the system for a user who has logged in. */
+	snprintf(path, FILE_DEFAULT_SIZE, "/run/user/%u", (unsigned)geteuid());
+	if (access(path, F_OK))
+		return NULL;
+	strcat(path, "/dlock");
+	return "login sessions";
 }
 
 void file_path_encode(const char *name, char encoded[static FILE_ENCODED_SIZE])

@@ -19,6 +19,15 @@ struct error;
  */
 char *file_path_default(struct error *err);
 
+#define FILE_DEFAULT_SIZE 512
+
+/*
+ * Writes the default directory that processes of this user have elsewhere, and returns the word for
+ * such processes: cron jobs and services have no XDG_RUNTIME_DIR, and where this process has none,
+ * login sessions do. NULL: the default is the same for all, as for root, or nobody has logged in.
+ */
+const char *file_path_other_default(char path[static FILE_DEFAULT_SIZE]);
+
 /*
  * The file's name for a lock's name. '%', '/' and a leading '.' become %XX. Where that
  * would be too long for a file name, the name stands as it is behind a leading \001, and \002
