@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/view.h"
+#include "progress.h"
 #include "session.h"
 
 /*
@@ -25,12 +26,39 @@ static int64_t next_look(const struct session *session, const struct lock_view *
 	return clock_boot_ms() + (pause_ms < LOOK_LEAST_MS ? LOOK_LEAST_MS : pause_ms);
 }
 
-static void sleep_until(struct backend *backend, int64_t until_ms)
+/* What the user is shown meanwhile. */
+struct display {
+	struct progress progress;
+	struct run_hooks hooks;
+	int64_t started_ms;
+};
+
+/* held: as seen at seen_ms. */
+static void show(const struct display *display, const struct lock_view *held, int64_t seen_ms)
+{
+	static const struct hold_view unknown = { .age_ms = -1 };
+	const struct hold_view *hold = held->hold_count ? &held->holds[0] : &unknown;
+	const int64_t now = clock_boot_ms();
+	const struct wait_state state = {
+		.elapsed_ms = now - display->started_ms, .ahead = -1, .holder = &hold->holder,
+		.age_ms = hold->age_ms < 0 ? -1 : hold->age_ms + now - seen_ms,
+	};
+
+	display->hooks.waiting(display->hooks.context, &state);
+}
+
+static void sleep_until(struct backend *backend, int64_t until_ms, const struct display *display,
+			const struct lock_view *held)
 {
 	struct pollfd change = { .fd = backend->ops->event_fd(backend), .events = POLLIN };
+	const int64_t seen_ms = clock_boot_ms(), tick_ms = display->hooks.tick_ms;
+	int64_t wake_ms;
 
 	while (clock_boot_ms() < until_ms) {
-		if (poll(&change, 1, clock_poll_timeout(until_ms)) <= 0)
+		show(display, held, seen_ms);
+		wake_ms = tick_ms == CLOCK_NEVER ? until_ms
+			: clock_earlier(until_ms, clock_boot_ms() + tick_ms);
+		if (poll(&change, 1, clock_poll_timeout(wake_ms)) <= 0)
 			continue;
 		until_ms = clock_earlier(until_ms, backend->ops->event(backend));
 		change.fd = backend->ops->event_fd(backend);
@@ -51,29 +79,29 @@ static int wait_until_free(struct session *session, struct error *err)
 {
 	int64_t until_ms = CLOCK_NEVER, look_ms;
 	struct lock_view view = { 0 };
+	struct display display = { .started_ms = clock_boot_ms() };
 	struct backend *backend;
-	int status = -1;
+	int status = -1, failed;
 
 	if (session_connect(session, err))
 		return -1;
 	backend = session->backend;
+	progress_init(&display.progress, &session->settings, session->name,
+		      session->options.verbosity, &display.hooks);
 	if (session->settings.wait_ms != CLOCK_NEVER)
 		until_ms = clock_boot_ms() + session->settings.wait_ms;
-	for (;;) {
-		if (backend->ops->inspect(backend, session->name, true, &view, err))
-			break;
-		if (!view.held) {
-			session_say(session, 1, "free");
-			status = 0;
-			break;
-		}
-		if (clock_boot_ms() >= until_ms) {
-			status = not_free(session, &view);
-			break;
-		}
+	while (!(failed = backend->ops->inspect(backend, session->name, true, &view, err)) &&
+	       view.held && clock_boot_ms() < until_ms) {
 		look_ms = next_look(session, &view);
+		sleep_until(backend, clock_earlier(look_ms, until_ms), &display, &view);
 		lock_view_finish(&view);
-		sleep_until(backend, clock_earlier(look_ms, until_ms));
+	}
+	display.hooks.waiting(display.hooks.context, NULL);
+	if (!failed && view.held) {
+		status = not_free(session, &view);
+	} else if (!failed) {
+		session_say(session, 1, "free");
+		status = 0;
 	}
 	lock_view_finish(&view);
 	return status;

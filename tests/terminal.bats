@@ -306,6 +306,20 @@ job_is_gone() {
 	not shows "pid $HOLDER"
 }
 
+@test "dlock wait on a terminal shows the live line, too" {
+	local backend
+	for backend in "$FILE" "$REDIS"; do
+		DLOCK_BACKEND=$backend hold --
+		types 'clear; $DLOCK wait -b '"$backend $LOCK"
+		wait_until 5 shows "waiting .*pid $HOLDER"
+		wait_until 5 shows '[^0-9]2s'
+		equal "$(screen capture-pane -p | grep -c "pid $HOLDER")" 1 "lines about the holder"
+		release
+		wait_until 8 prompt 0
+		not shows "pid $HOLDER"
+	done
+}
+
 @test "status on a terminal says on which backend the locks are" {
 	hold --
 	types 'clear; $DLOCK status '"$LOCK"
