@@ -66,17 +66,33 @@ static const char *place_text(int64_t ahead, char buf[static 48])
 	return buf;
 }
 
+/*
+ * "the server cannot be reached, for 12s now; last seen " to stand before the holder, or "" when it
+ * can be reached.
+ */
+static const char *down_text(int64_t down_ms, char buf[static 96])
+{
+	char duration[DURATION_TEXT_SIZE];
+
+	buf[0] = '\0';
+	if (down_ms > 0)
+		snprintf(buf, 96, "the server cannot be reached, for %s now; last seen ",
+			 duration_format(down_ms, duration, sizeof(duration)));
+	return buf;
+}
+
 static void show_line(struct progress *progress, const struct wait_state *state, const char *holder)
 {
-	char elapsed[DURATION_TEXT_SIZE], text[700], place[48];
+	char elapsed[DURATION_TEXT_SIZE], text[800], place[48], down[96];
 	struct winsize size = { 0 };
 	int width = 79, used;
 
 	if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 10)
 		width = size.ws_col - 1;
-	used = snprintf(text, sizeof(text), "dlock: %s: waiting %s%s, %s", progress->name,
+	used = snprintf(text, sizeof(text), "dlock: %s: waiting %s%s, %s%s", progress->name,
 			duration_format(state->elapsed_ms, elapsed, sizeof(elapsed)),
-			place_text(state->ahead, place), holder);
+			place_text(state->down_ms ? -1 : state->ahead, place),
+			down_text(state->down_ms, down), holder);
 	if (used > width) {
 		/* Does not cut within a character. */
 		while (width > 0 && ((unsigned char)text[width] & 0xc0) == 0x80)
@@ -135,9 +151,10 @@ void progress_init(struct progress *progress, const struct settings *settings, c
 
 static void print_not_obtained(struct progress *progress, const struct run_result *result)
 {
-	char holder[HOLDER_DESCRIPTION_SIZE], where[URI_PLACE_SIZE];
+	char holder[HOLDER_DESCRIPTION_SIZE], where[URI_PLACE_SIZE], down[96];
 
-	progress_print(progress, "%s (on %s)", !result->holder_known
+	progress_print(progress, "%s%s (on %s)", down_text(result->down_ms, down),
+		       !result->holder_known
 		       ? "the backend gave no answer within the time to wait"
 		       : holder_describe(&result->holder, result->age_ms, holder, sizeof(holder)),
 		       where_text(progress, where));

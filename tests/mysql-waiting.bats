@@ -472,3 +472,16 @@ in_queue() {
 	equal "$(ask "SELECT COUNT FROM information_schema.INNODB_METRICS WHERE NAME = 'lock_deadlocks'")" 0 deadlocks
 	wait_until 2 only_fences
 }
+
+@test "a server that is gone while dlock waits: -v and the end of the wait say so, and for how long" {
+	private_mysql
+	hold -b "$P_URI" -t 60s --
+	start "$DLOCK" run -b "$P_URI" -v -w 9s "$LOCK" -- true
+	local waiter=$PID err=$ERR
+	wait_until 5 has_line "$err" "waiting for .* on mysql .*, held by"
+	mysql_stop "$P_DIR"
+	wait_until 7 has_line "$err" 'trying again$'
+	join "$waiter" 15
+	equal "$status" 124
+	has_line "$err" "the server cannot be reached, for [0-9.]+[a-z0-9]* now; last seen held by .*pid $HOLDER"
+}

@@ -560,3 +560,16 @@ monitor() {
 	run -0 redis_at "$P_DIR" info commandstats
 	not grep -E 'cmdstat_(keys|scan|flush)' <<<"$output"
 }
+
+@test "a server that is gone while dlock waits: -v and the end of the wait say so, and for how long" {
+	private_redis
+	hold -b "$P_URI" -t 60s --
+	start "$DLOCK" run -b "$P_URI" -v -w 9s "$LOCK" -- true
+	local waiter=$PID err=$ERR
+	wait_until 5 has_line "$err" "waiting for .* on redis 127\.0\.0\.1:$P_PORT, held by"
+	redis_stop "$P_DIR"
+	wait_until 7 has_line "$err" 'trying again$'
+	join "$waiter" 15
+	equal "$status" 124
+	has_line "$err" "the server cannot be reached, for [0-9.]+[a-z0-9]* now; last seen held by .*pid $HOLDER"
+}

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/duration.h"
 #include "base/signals.h"
 
 /* How often a local waiter looks whether the lock was broken away from its holder. */
@@ -56,6 +57,13 @@ static int64_t holder_age(const struct supervisor *s)
 	return s->result->age_ms < 0 ? -1 : clock_boot_ms() - s->result->age_ms;
 }
 
+static int64_t down_for(const struct supervisor *s)
+{
+	const int64_t since_ms = s->down_since_ms, now = clock_boot_ms();
+
+	return !since_ms ? 0 : now > since_ms ? now - since_ms : 1;
+}
+
 static void show_waiting(struct supervisor *s, int64_t ahead)
 {
 	struct wait_state state = {
@@ -63,6 +71,7 @@ static void show_waiting(struct supervisor *s, int64_t ahead)
 		.ahead = ahead,
 		.age_ms = holder_age(s),
 		.holder = &s->result->holder,
+		.down_ms = down_for(s),
 	};
 
 	s->hooks->waiting(s->hooks->context, &state);
@@ -138,6 +147,16 @@ static enum obtained obtain_local(struct supervisor *s)
 	return OBTAINED_NO;
 }
 
+static void reached_again(struct supervisor *s)
+{
+	char text[DURATION_TEXT_SIZE];
+
+	if (s->down_since_ms)
+		supervisor_say(s, SAY_STEP, "the server is reached again, after %s",
+			       duration_format(down_for(s), text, sizeof(text)));
+	s->down_since_ms = 0;
+}
+
 /* Takes what the keeper says while it acquires. */
 static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_event *event,
 				    int64_t *ahead)
@@ -153,6 +172,7 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 		return OBTAINED_NOT_YET;
 	case KEEPER_WAITING:
 		*ahead = event->ahead;
+		reached_again(s);
 		note_holder(s, &event->holder, event->age_ms, event->at_ms);
 		show_waiting(s, *ahead);
 		return OBTAINED_NOT_YET;
@@ -162,6 +182,9 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 		return OBTAINED_NO;
 	case KEEPER_RETRYING:
 		supervisor_say(s, SAY_STEP, "%s; trying again", event->error.message);
+		if (!s->down_since_ms)
+			s->down_since_ms = event->at_ms;
+		show_waiting(s, *ahead);
 		return OBTAINED_NOT_YET;
 	case KEEPER_FAILED:
 		return supervisor_fail(s, &event->error);
@@ -223,11 +246,12 @@ static enum obtained wait_for_lock(struct supervisor *s)
 			break;
 		if (clock_boot_ms() >= until_ms) {
 			s->result->end = RUN_NOT_OBTAINED;
+			s->result->down_ms = down_for(s);
 			return OBTAINED_NO;
 		}
 		if (clock_boot_ms() >= tick_ms) {
 			tick_ms += s->hooks->tick_ms;
-			if (ahead >= 0)
+			if (s->result->holder_known)
 				show_waiting(s, ahead);
 		}
 	}

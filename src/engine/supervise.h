@@ -34,6 +34,7 @@ struct wait_state {
 	int64_t ahead;		/* waiters before us; -1: not known */
 	int64_t age_ms;		/* how long the holder has held it; -1: not known */
 	const struct holder *holder;
+	int64_t down_ms;	/* for how long the backend cannot be reached; 0: it can */
 };
 
 /* How the caller hears of things; supervise.c itself prints nothing. */
@@ -79,6 +80,7 @@ struct run_result {
 	enum run_end end;
 	int status;
 	bool from_terminal;	/* RUN_EXITED by a signal typed at our terminal */
+	int64_t down_ms;	/* RUN_NOT_OBTAINED: as in struct wait_state */
 	bool holder_known;	/* the backend said who has it, if only "somebody" */
 	struct holder holder;
 	int64_t age_ms;

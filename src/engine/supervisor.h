@@ -68,6 +68,7 @@ struct supervisor {
 	bool joined;			/* by somebody else, with a token that we were given */
 	uint64_t fence;
 	int64_t started_ms;
+	int64_t down_since_ms;		/* the backend cannot be reached while waiting; 0: it can */
 	bool reaped;			/* result->status is valid */
 	bool unused;			/* the command never ran: nothing to keep the lock for */
 	bool ended;			/* the command's whole tree is dead */
