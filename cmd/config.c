@@ -23,23 +23,25 @@ struct key {
 	const char *name;
 	enum key_kind kind;
 	size_t field;
+	const char *yes, *no;	/* KEY_CHOICE: the two values */
 };
 
 /* The keys before the first section, with offsets in struct config. */
 static const struct key top_keys[] = {
-	{ "backend", KEY_TEXT, offsetof(struct config, backend) },
-	{ "ttl", KEY_DURATION, offsetof(struct config, ttl) },
-	{ "wait", KEY_WAIT, offsetof(struct config, wait) },
-	{ "contain", KEY_CHOICE, offsetof(struct config, contain) },
+	{ "backend", KEY_TEXT, offsetof(struct config, backend), NULL, NULL },
+	{ "ttl", KEY_DURATION, offsetof(struct config, ttl), NULL, NULL },
+	{ "wait", KEY_WAIT, offsetof(struct config, wait), NULL, NULL },
+	{ "contain", KEY_CHOICE, offsetof(struct config, contain), "yes", "no" },
+	{ "log", KEY_CHOICE, offsetof(struct config, log), "syslog", "stderr" },
 	{ .name = NULL },
 };
 
 /* The keys of a section, with offsets in struct config_backend. */
 static const struct key section_keys[] = {
-	{ "uri", KEY_TEXT, offsetof(struct config_backend, uri) },
-	{ "ttl", KEY_DURATION, offsetof(struct config_backend, ttl) },
-	{ "wait", KEY_WAIT, offsetof(struct config_backend, wait) },
-	{ "kill-after", KEY_DURATION, offsetof(struct config_backend, kill_after) },
+	{ "uri", KEY_TEXT, offsetof(struct config_backend, uri), NULL, NULL },
+	{ "ttl", KEY_DURATION, offsetof(struct config_backend, ttl), NULL, NULL },
+	{ "wait", KEY_WAIT, offsetof(struct config_backend, wait), NULL, NULL },
+	{ "kill-after", KEY_DURATION, offsetof(struct config_backend, kill_after), NULL, NULL },
 	{ .name = NULL },
 };
 
@@ -108,9 +110,10 @@ static bool set_field(struct loader *loader, const struct key *key, void *field,
 			*to = duration;
 		break;
 	case KEY_CHOICE:
-		choice = !strcmp(value, "yes") ? CONFIG_YES : CONFIG_NO;
-		if (choice == CONFIG_NO && strcmp(value, "no") != 0)
-			return fail(loader, loader->line, "%s: want yes or no", key->name);
+		choice = !strcmp(value, key->yes) ? CONFIG_YES : CONFIG_NO;
+		if (choice == CONFIG_NO && strcmp(value, key->no) != 0)
+			return fail(loader, loader->line, "%s: want %s or %s", key->name,
+				    key->yes, key->no);
 		if (*chosen == CONFIG_UNSET)
 			*chosen = choice;
 		break;
@@ -135,7 +138,8 @@ static bool set(struct loader *loader, const char *name, const char *value)
 	if (!key->name)
 		return fail(loader, loader->line, "unknown key \"%s\": %s",
 			    text_quote(name, strlen(name), quoted),
-			    top ? "before the first section belong backend, ttl, wait and contain" :
+			    top ? "before the first section belong backend, ttl, wait, "
+			    "contain and log" :
 			    "a section has uri, ttl, wait and kill-after");
 	if (loader->has[key - keys])
 		return fail(loader, loader->line, "\"%s\" is set twice", name);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Defaults from INI files. The keys before the first section are backend, ttl, wait and
- * contain (yes or no). A section has the name of a backend (up to 48 bytes without a blank, ':' or
- * '/', so that the name cannot be mistaken for a URI), its uri, and ttl, wait and kill-after where
- * this backend is to have others than the rest:
+ * Defaults from INI files. The keys before the first section are backend, ttl, wait, contain (yes
+ * or no) and log (syslog or stderr). A section has the name of a backend (up to 48 bytes without a
+ * blank, ':' or '/', so that the name cannot be mistaken for a URI), its uri, and ttl, wait and
+ * kill-after where this backend is to have others than the rest:
  *
  *	backend = prod
  *	ttl = 1m
@@ -40,6 +40,7 @@ struct config {
 	char *backend;		/* NULL: not set; else a URI or the name of a section */
 	struct config_duration ttl, wait;
 	enum config_choice contain;
+	enum config_choice log;	/* CONFIG_YES: by syslog, too */
 	struct config_backend *backends;
 	size_t backend_count;
 	bool password_exposed;	/* other users can read a file with a password in it */

@@ -57,6 +57,8 @@ const struct option_row option_rows[] = {
 	{ 0, "if-down", "fail|run", "what to do when the backend is down: fail (default), or\n"
 	  "run the command without the lock", COMMAND_RUN,
 	  OPTION_CHOICE, FIELD(run_if_down), 0, 0 },
+	{ 0, "syslog", NULL, "log messages by syslog, too", HOLDING_COMMANDS,
+	  OPTION_FLAG, FIELD(syslog), 0, 0 },
 	{ 0, "pid", "PID", "hold and renew for as long as this process lives",
 	  COMMAND_ACQUIRE, OPTION_NUMBER, FIELD(pid), 1, INT_MAX },
 	{ 0, "watch", NULL, "show every 2 seconds, until interrupted", COMMAND_STATUS,

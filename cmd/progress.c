@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "base/system_log.h"
 #include "exit_status.h"
 
 #define TICK_MS 1000
@@ -22,8 +24,12 @@ static void clear_line(struct progress *progress)
 	progress->line_shown = false;
 }
 
-void progress_print(struct progress *progress, const char *format, ...)
+void progress_print(struct progress *progress, enum say level, const char *format, ...)
 {
+	static const int priorities[] = {
+		[SAY_DETAIL] = LOG_DEBUG, [SAY_STEP] = LOG_INFO,
+		[SAY_WARNING] = LOG_WARNING, [SAY_ERROR] = LOG_ERR,
+	};
 	char text[1200];
 	va_list args;
 
@@ -33,11 +39,13 @@ void progress_print(struct progress *progress, const char *format, ...)
 	va_end(args);
 	/* In one write, so that the lines of several processes do not mix in a log. */
 	fprintf(stderr, "dlock: %s: %s\n", progress->name, text);
+	if (progress->settings->syslog)
+		system_log(priorities[level], progress->name, "%s", text);
 }
 
-static void say(void *context, const char *text)
+static void say(void *context, enum say level, const char *text)
 {
-	progress_print(context, "%s", text);
+	progress_print(context, level, "%s", text);
 }
 
 /* The least important kind of message that is printed at this verbosity. */
@@ -125,14 +133,14 @@ static void waiting(void *context, const struct wait_state *state)
 		return;
 	memcpy(progress->last_holder, who, sizeof(who));
 	progress->said_waiting = true;
-	progress_print(progress, "waiting for %s on %s, %s%s", progress->name,
+	progress_print(progress, SAY_STEP, "waiting for %s on %s, %s%s", progress->name,
 		       where_text(progress, where), holder, place_text(state->ahead, place));
 }
 
 void progress_warn(struct progress *progress, const char *text)
 {
 	if (least_at(progress->verbosity) <= SAY_WARNING)
-		progress_print(progress, "%s", text);
+		progress_print(progress, SAY_WARNING, "%s", text);
 }
 
 void progress_init(struct progress *progress, const struct settings *settings, const char *name,
@@ -153,7 +161,7 @@ static void print_not_obtained(struct progress *progress, const struct run_resul
 {
 	char holder[HOLDER_DESCRIPTION_SIZE], where[URI_PLACE_SIZE], down[96];
 
-	progress_print(progress, "%s%s (on %s)", down_text(result->down_ms, down),
+	progress_print(progress, SAY_WARNING, "%s%s (on %s)", down_text(result->down_ms, down),
 		       !result->holder_known
 		       ? "the backend gave no answer within the time to wait"
 		       : holder_describe(&result->holder, result->age_ms, holder, sizeof(holder)),
@@ -172,11 +180,11 @@ int progress_report_failure(struct progress *progress, const struct run_result *
 		return EXIT_SIGNAL + result->status;
 	case RUN_LOST:
 		if (result->error.kind != ERROR_NONE)
-			progress_print(progress, "%s", result->error.message);
+			progress_print(progress, SAY_ERROR, "%s", result->error.message);
 		return EXIT_LOST;
 	default:
 		break;
 	}
-	progress_print(progress, "%s", result->error.message);
+	progress_print(progress, SAY_ERROR, "%s", result->error.message);
 	return exit_status_of(&result->error);
 }

@@ -179,6 +179,7 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	settings->contain = options->contain == CONTAIN_YES ||
 			    (options->contain == CONTAIN_UNSAID &&
 			     settings->config.contain == CONFIG_YES);
+	settings->syslog = options->syslog || settings->config.log == CONFIG_YES;
 	options_blank(options);
 	if (uri_load_passwords(&settings->uri, &exposed, err))
 		return -1;

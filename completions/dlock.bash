@@ -101,7 +101,7 @@ _dlock_options()
 	*) options+=' -b --backend -q --quiet -v --verbose' ;;
 	esac
 	case $1 in
-	run | acquire) options+=' -n --nonblock -s --shared --slots --min-hold --on-lost' ;;
+	run | acquire) options+=' -n --nonblock -s --shared --slots --min-hold --on-lost --syslog' ;;
 	esac
 	case $1 in
 	run | acquire | wait) options+=' -w --wait -E --conflict-exit-code' ;;

@@ -466,11 +466,11 @@ status_counts() {
 	"$DLOCK" run -b "$FILE" "$LOCK" -- true
 	printf 'none = 1\n' >"$XDG_CONFIG_HOME/dlock.conf"
 	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
-	matches "$stderr" 'backend, ttl, wait and contain'
+	matches "$stderr" 'backend, ttl, wait, contain and log'
 	printf '[a]\nnone = 1\n' >"$XDG_CONFIG_HOME/dlock.conf"
 	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
 	matches "$stderr" 'has uri, ttl, wait and kill-after'
-	printf '%s\n' backend ttl wait contain uri kill-after >wanted
+	printf '%s\n' backend ttl wait contain log uri kill-after >wanted
 	sed -n 's/^\.It Cm //p' "$TOP/man/dlock.conf.5" >found
 	same wanted found keys
 }

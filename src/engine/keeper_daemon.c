@@ -8,11 +8,13 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/pidfd.h"
+#include "base/system_log.h"
 #include "lock/lease.h"
 #include "lock/uri.h"
 #include "shared.h"
@@ -25,7 +27,7 @@ static int start_watchdog(struct keeping *k)
 {
 	const struct watchdog_plan plan = {
 		.process = k->plan->process, .shared = k->plan->shared,
-		.notice_ms = NOTICE_MS, .close_fd = k->listener,
+		.notice_ms = NOTICE_MS, .close_fd = k->listener, .name = k->request.name,
 	};
 
 	if (!k->plan->process || !k->plan->term_on_lost)
@@ -148,8 +150,19 @@ int64_t keeping_deadline(const struct keeping *k)
 
 void keeping_lose_daemon(struct keeping *k)
 {
-	if (k->plan->process && k->plan->term_on_lost)
+	const bool told = k->plan->process && k->plan->term_on_lost;
+
+	/* First the signal: nothing may stand between a loss and the end of the work. */
+	if (told)
 		pidfd_signal(k->plan->process, SIGTERM);
+	if (!k->event.error.message[0])
+		error_set(&k->event.error, ERROR_REFUSED, 0, clock_boot_ms() >= keeping_deadline(k)
+			  ? "its lease is about to end" : KEEPING_GONE);
+	if (told)
+		system_log(LOG_ERR, k->request.name, "lock lost: %s; process %d got TERM",
+			   k->event.error.message, (int)k->plan->process->pid);
+	else
+		keeping_log(k, KEEPER_LOST);
 	/* First the socket, for closing a session takes time, and nobody must wait for it. */
 	keeping_end_daemon(k);
 	k->listener = -1;

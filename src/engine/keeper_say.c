@@ -6,10 +6,12 @@
 #include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/ipc.h"
+#include "base/system_log.h"
 #include "watchdog.h"
 
 /* Bytes that the supervisor has not read yet (SIOCOUTQ), a third of what Linux holds for it. */
@@ -34,10 +36,34 @@ static bool is_worth_sending(const struct keeping *k, enum keeper_event_type typ
 	}
 }
 
+void keeping_log(const struct keeping *k, enum keeper_event_type type)
+{
+	const char *name = k->request.name, *why = k->event.error.message;
+
+	switch (type) {
+	case KEEPER_TROUBLE:
+		system_log(LOG_WARNING, name, "cannot renew the lock: %s; trying again", why);
+		break;
+	case KEEPER_RENEWED:
+		system_log(LOG_NOTICE, name, "the lock is renewed again");
+		break;
+	case KEEPER_LOST:
+		system_log(LOG_ERR, name, "lock lost: %s", why[0] ? why : KEEPING_GONE);
+		break;
+	case KEEPER_FAILED:
+		system_log(LOG_ERR, name, "could not release: %s", why);
+		break;
+	default:
+		break;
+	}
+}
+
 void keeping_tell(struct keeping *k, enum keeper_event_type type)
 {
 	k->event.type = type;
 	k->event.at_ms = clock_boot_ms();
+	if (k->fd < 0)
+		keeping_log(k, type);
 	if (!is_worth_sending(k, type))
 		return;
 	ipc_send(k->fd, &k->event, sizeof(k->event), 0,

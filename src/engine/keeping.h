@@ -153,6 +153,9 @@ void keeping_lose_daemon(struct keeping *k) __attribute__((noreturn));
 /* Sends k->event as an event of this type. */
 void keeping_tell(struct keeping *k, enum keeper_event_type type);
 
+/* Logs what a daemon has to say, for there is no terminal left: see system_log(). */
+void keeping_log(const struct keeping *k, enum keeper_event_type type);
+
 /* What the client library logs goes to the supervisor, and from then on to nobody. */
 void keeping_begin_notes(struct keeping *k);
 void keeping_end_notes(void);

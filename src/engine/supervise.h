@@ -40,7 +40,7 @@ struct wait_state {
 /* How the caller hears of things; supervise.c itself prints nothing. */
 struct run_hooks {
 	void *context;
-	void (*say)(void *context, const char *text);
+	void (*say)(void *context, enum say level, const char *text);
 	/*
 	 * Called while waiting, at each change and every tick_ms; with NULL when the wait is over.
 	 */

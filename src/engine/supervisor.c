@@ -31,7 +31,7 @@ void supervisor_say(const struct supervisor *s, enum say level, const char *form
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	s->hooks->say(s->hooks->context, text);
+	s->hooks->say(s->hooks->context, level, text);
 }
 
 void supervisor_say_acquired(const struct supervisor *s)

@@ -7,17 +7,21 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/pidfd.h"
+#include "base/system_log.h"
 #include "lock/lease.h"
 #include "shared.h"
 
-static void terminate(const struct watchdog_plan *plan)
+static void terminate(const struct watchdog_plan *plan, const char *why)
 {
 	pidfd_signal(plan->process, SIGTERM);
+	system_log(LOG_ERR, plan->name, "lock lost: %s; process %d got TERM", why,
+		   (int)plan->process->pid);
 }
 
 static int64_t term_at(const struct watchdog_plan *plan)
@@ -44,14 +48,14 @@ static void watch(const struct watchdog_plan *plan, int keeper)
 			if (read(keeper, &byte, 1) == 1)
 				return;
 			/* The daemon was killed. The copies of its descriptors stay open here. */
-			terminate(plan);
+			terminate(plan, "its keeper was killed");
 			while (!pidfd_ended(plan->process))
 				poll(&fds[PROCESS], 1, clock_poll_timeout(
 						pidfd_look(plan->process, CLOCK_NEVER)));
 			return;
 		}
 		if (clock_boot_ms() >= term_at(plan)) {
-			terminate(plan);
+			terminate(plan, "its keeper hangs, and the lease is about to end");
 			return;
 		}
 	}

@@ -20,6 +20,7 @@ struct watchdog_plan {
 	const struct pidfd *process;	/* gets TERM */
 	const struct shared *shared;	/* the lease */
 	int64_t notice_ms;		/* TERM this long before the lease's end */
+	const char *name;		/* of the lock, for the log */
 	int close_fd;			/* belongs to the daemon alone: its socket */
 };
 

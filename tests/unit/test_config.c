@@ -101,6 +101,8 @@ static const struct {
 	{ "[a]", "x.conf:1: section [a] has no uri" },
 	{ "\n[a]\n\n[b]\nuri = x", "x.conf:2: section [a] has no uri" },
 	{ "[a]\nuri =", "x.conf:2: \"uri\" has no value" },
+	{ "log = yes", "x.conf:1: log: want syslog or stderr" },
+	{ "contain = syslog", "x.conf:1: contain: want yes or no" },
 	{ "[a]\ncontain = yes", "x.conf:2: unknown key \"contain\": a section has uri, ttl," },
 	{ "[a]\nttl = 1s", "x.conf:1: section [a] has no uri" },
 	{ "[a]\nuri = x\nttl = 1s\nttl = 2s", "x.conf:4: \"ttl\" is set twice" },
