@@ -226,7 +226,9 @@ certificates() {
 	release
 	"$DLOCK" setup --dry-run -b "$uri" >plan
 	has_line plan '^USE `we``ird "%s'\'' x`;$'
-	has_line plan "TO 'o''brien %x'@'%';\$"
+	has_line plan "AND User = 'o''brien %x'\\);\$"
+	mariadb --no-defaults --socket="$P_DIR/sock" -u root <plan
+	[[ $(ask "SHOW GRANTS FOR 'o''brien %x'@'127.0.0.1'") == *dlock_locks* ]]
 }
 
 # ---- privileges
@@ -236,8 +238,15 @@ certificates() {
 	SERVER=$P_DIR
 	local uri=mysql://least:pw@127.0.0.1:$P_PORT/dlock verb
 	"$DLOCK" setup --dry-run -b "$uri" >plan
+	# Without an account there are the tables, and a word of what is missing.
+	run -0 mariadb --no-defaults --socket="$P_DIR/sock" -u root <plan
+	matches "$output" 'There is no account of least'
 	ask "CREATE USER least@'%' IDENTIFIED BY 'pw'"
 	mariadb --no-defaults --socket="$P_DIR/sock" -u root <plan
+	# Every account of the user has them, wherever it comes from.
+	ask "CREATE USER least@'10.1.%' IDENTIFIED BY 'pw'"
+	mariadb --no-defaults --socket="$P_DIR/sock" -u root <plan
+	[[ $(ask "SHOW GRANTS FOR least@'10.1.%'") == *INSERT*dlock_queue* ]]
 	# The account may do nothing else.
 	[[ $(ask 'SHOW GRANTS FOR least') != *ALL* ]]
 	export DLOCK_BACKEND=$uri
