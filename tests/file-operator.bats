@@ -45,7 +45,9 @@ finding() {
 
 @test "check: a directory that is missing, or that is a file" {
 	run -122 "$DLOCK" check -b "file://$T/none"
-	matches "$(finding unusable)" "^error .*$T/none"
+	matches "$(finding unusable)" "^error .*$T/none does not exist; 'dlock setup'"
+	run --separate-stderr -122 "$DLOCK" run -b "file://$T/none" "$LOCK" -- true
+	one_line "directory $T/none does not exist; 'dlock setup'"
 	[[ ! -e none ]]
 	touch plain
 	run -122 "$DLOCK" check -b "file://$T/plain"

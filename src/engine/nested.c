@@ -163,7 +163,7 @@ static void hear_last_word(struct supervisor *s)
 		supervisor_lose(s, s->last_word.error.message);
 	/* Not known; but what ended within the lease was protected to its end. */
 	else if (s->ended_ms >= s->last_lease.end_ms)
-		supervisor_lose(s, "it was not renewed before its lease ran out");
+		supervisor_expire(s);
 }
 
 static void run_joined(struct supervisor *s, struct error *err)

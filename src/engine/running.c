@@ -12,8 +12,6 @@
 #include "base/signals.h"
 #include "lock/lease.h"
 
-#define NOT_RENEWED "it was not renewed before its lease ran out"
-
 /* 0 until the guard has started it. */
 static pid_t command_of(const struct supervisor *s)
 {
@@ -143,7 +141,7 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 		follow_stop(s, event->value);
 		break;
 	case GUARD_EXPIRING:
-		supervisor_lose(s, NOT_RENEWED);
+		supervisor_expire(s);
 		break;
 	case GUARD_EXITED:
 		s->result->status = event->value;
@@ -277,7 +275,7 @@ void supervisor_run_command(struct supervisor *s)
 	while (alive) {
 		look_ms = look_local(s, look_ms);
 		if (clock_boot_ms() >= unenforced_end(s))
-			supervisor_lose(s, NOT_RENEWED);
+			supervisor_expire(s);
 		supervisor_sleep(s, clock_earlier(clock_earlier(force_at(s), look_ms),
 						  unenforced_end(s)));
 		forward_signals(s);
@@ -287,7 +285,7 @@ void supervisor_run_command(struct supervisor *s)
 		       supervisor_hear(s, &keeper_said))
 			hear_holding(s, &keeper_said);
 		if (alive && clock_boot_ms() >= lease_force_at(s))
-			supervisor_lose(s, NOT_RENEWED);
+			supervisor_expire(s);
 		if (alive && supervisor_guard_hangs(s))
 			supervisor_say(s, SAY_ERROR, "the guard process was stopped and does "
 				       "not go on; ending the command");
@@ -296,7 +294,7 @@ void supervisor_run_command(struct supervisor *s)
 	}
 	/* A guard that was killed by its timer could not say why. */
 	if (!s->ended && clock_boot_ms() >= stop_of(s).term_ms)
-		supervisor_lose(s, NOT_RENEWED);
+		supervisor_expire(s);
 	else if (!s->ended && clock_boot_ms() >= atomic_load(&s->shared->guard_dies_ms))
 		supervisor_lose(s, "the guard process did not act before the end of a lease");
 	if (!s->ended)

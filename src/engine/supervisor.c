@@ -75,7 +75,7 @@ void supervisor_begin_stop(struct supervisor *s)
 	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
 }
 
-void supervisor_lose(struct supervisor *s, const char *how)
+static void lose(struct supervisor *s, const char *what, const char *how)
 {
 	const char *next = "; stopping the command";
 
@@ -86,9 +86,22 @@ void supervisor_lose(struct supervisor *s, const char *how)
 		next = ", at some time before the command ended";
 	else if (!s->run->kill_on_lost)
 		next = "; the command goes on (--on-lost warn)";
-	supervisor_say(s, SAY_ERROR, "lock lost: %s%s", how, next);
+	supervisor_say(s, SAY_ERROR, "%s%s%s", what, how, next);
 	if (s->run->kill_on_lost)
 		supervisor_begin_stop(s);
+}
+
+void supervisor_lose(struct supervisor *s, const char *how)
+{
+	lose(s, "lock lost: ", how);
+}
+
+void supervisor_expire(struct supervisor *s)
+{
+	if (s->run->no_renew && !s->ended)
+		lose(s, "", "the lease is about to end, and --no-renew lets it");
+	else
+		supervisor_lose(s, "it was not renewed before its lease ran out");
 }
 
 enum obtained supervisor_fail(struct supervisor *s, const struct error *err)

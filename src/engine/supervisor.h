@@ -96,6 +96,9 @@ void supervisor_say_unrenewed(const struct supervisor *s);
 /* The lock is lost, as how says: tells it, and begins to stop the command. */
 void supervisor_lose(struct supervisor *s, const char *how);
 
+/* The same: the lease has ended, or is about to, as with --no-renew it must. */
+void supervisor_expire(struct supervisor *s);
+
 /* The guard stops the command: when it takes too long, this process ends the command itself. */
 void supervisor_begin_stop(struct supervisor *s);
 

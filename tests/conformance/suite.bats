@@ -527,7 +527,7 @@ wait_in_line() {
 	timed "$DLOCK" run --no-renew -t 1s "$LOCK" -- "$TOOLS/witness" -i -l log
 	equal "$status" 123
 	between "$MS" 300 3000
-	one_line "$LOCK"
+	one_line "^dlock: $LOCK: the lease is about to end, and --no-renew lets it; stopping the command"
 	has_line log ' TERM$'
 	nothing_left
 }

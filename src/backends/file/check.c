@@ -85,7 +85,12 @@ int file_check(struct backend *backend, struct findings *findings, struct error 
 	const char *who;
 	struct stat info;
 
-	if (stat(file->directory, &info) || !S_ISDIR(info.st_mode)) {
+	errno = 0;
+	if (stat(file->directory, &info) && errno == ENOENT) {
+		file_path_missing(file->directory, err);
+		return -1;
+	}
+	if (errno || !S_ISDIR(info.st_mode)) {
 		error_set(err, ERROR_UNAVAILABLE, errno ? errno : ENOTDIR, "%s",
 			  file->directory);
 		return -1;

@@ -179,9 +179,17 @@ static int check_file(int fd, const char *path, struct error *err)
 	return 0;
 }
 
-static void cannot_open(const char *path, struct error *err)
+void file_path_missing(const char *directory, struct error *err)
 {
-	if (errno == ELOOP)
+	error_set(err, ERROR_UNAVAILABLE, 0, "directory %.300s does not exist; 'dlock setup' with "
+		  "the same --backend makes it", directory);
+}
+
+static void cannot_open(const char *directory, const char *path, struct error *err)
+{
+	if (errno == ENOENT)
+		file_path_missing(directory, err);
+	else if (errno == ELOOP)
 		error_set(err, ERROR_REFUSED, 0, "%s is a symbolic link", path);
 	else
 		error_set(err, errno == EACCES || errno == EPERM || errno == EROFS
@@ -209,7 +217,7 @@ int file_path_open(const char *directory, const char *name, int slot, struct err
 			fd = open(path, flags | O_CREAT | O_EXCL, 0666);
 	} while (fd < 0 && errno == EEXIST);
 	if (fd < 0) {
-		cannot_open(path, err);
+		cannot_open(directory, path, err);
 		return -1;
 	}
 	if (check_file(fd, path, err)) {
