@@ -57,6 +57,8 @@ const struct option_row option_rows[] = {
 	{ 0, "if-down", "fail|run", "what to do when the backend is down: fail (default), or\n"
 	  "run the command without the lock", COMMAND_RUN,
 	  OPTION_CHOICE, FIELD(run_if_down), 0, 0 },
+	{ 0, "note", "TEXT", "tell this to those who are refused the lock, and in status",
+	  HOLDING_COMMANDS, OPTION_TEXT, FIELD(note), 0, 0 },
 	{ 0, "syslog", NULL, "log messages by syslog, too", HOLDING_COMMANDS,
 	  OPTION_FLAG, FIELD(syslog), 0, 0 },
 	{ 0, "pid", "PID", "hold and renew for as long as this process lives",
@@ -325,6 +327,11 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 	}
 	if (options->shared && options->slots) {
 		error_set(err, ERROR_USAGE, 0, "--shared and --slots exclude each other");
+		return -1;
+	}
+	if (options->note && strlen(options->note) > HOLDER_NOTE_MAX) {
+		error_set(err, ERROR_USAGE, 0, "--note: the text is longer than %d bytes",
+			  HOLDER_NOTE_MAX);
 		return -1;
 	}
 	split_operands(options, command, argv, optind > before && !strcmp(argv[before], "--"));

@@ -76,6 +76,7 @@ struct options {
 	bool only_warn;		/* --on-lost warn */
 	bool run_if_down;
 	pid_t pid;		/* 0: not given */
+	const char *note;	/* NULL: not given */
 	bool syslog;
 	bool json;
 	bool dry_run;

@@ -91,7 +91,7 @@ static const char *down_text(int64_t down_ms, char buf[static 96])
 
 static void show_line(struct progress *progress, const struct wait_state *state, const char *holder)
 {
-	char elapsed[DURATION_TEXT_SIZE], text[800], place[48], down[96];
+	char elapsed[DURATION_TEXT_SIZE], text[1024], place[48], down[96];
 	struct winsize size = { 0 };
 	int width = 79, used;
 
@@ -114,7 +114,8 @@ static void show_line(struct progress *progress, const struct wait_state *state,
 static void waiting(void *context, const struct wait_state *state)
 {
 	struct progress *progress = context;
-	char holder[400], who[320], place[48], where[URI_PLACE_SIZE];
+	char holder[HOLDER_DESCRIPTION_SIZE], who[HOLDER_DESCRIPTION_SIZE];
+	char place[48], where[URI_PLACE_SIZE];
 
 	if (!state) {
 		clear_line(progress);

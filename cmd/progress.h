@@ -15,7 +15,8 @@ struct progress {
 	bool live;		/* stderr is a terminal: a line shows that dlock waits */
 	bool line_shown;
 	bool said_waiting;
-	char last_holder[320];	/* -v: the description that was printed last */
+	/* -v: the description that was printed last */
+	char last_holder[HOLDER_DESCRIPTION_SIZE];
 };
 
 /* Initialises *progress and the hooks that call it. */

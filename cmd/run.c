@@ -148,6 +148,7 @@ static int run_locked(struct run *run)
 		.uri = &run->settings.uri,
 		.uri_text = run->settings.uri_text,
 		.name = run->name,
+		.note = run->options.note,
 		.argv = run->options.argv,
 		.mode = options_mode(&run->options),
 		.slots = run->options.slots,

@@ -33,7 +33,7 @@ static const char *time_text(int64_t ms, char buf[static DURATION_TEXT_SIZE])
 	return ms < 0 ? "-" : duration_format(ms, buf, DURATION_TEXT_SIZE);
 }
 
-/* "web2 pid 4312 (root) /usr/local/bin/backup" */
+/* "web2 pid 4312 (root) /usr/local/bin/backup: deploying 4.2" */
 static const char *who_text(const struct holder *holder, char *buf, size_t size)
 {
 	int used = 0;
@@ -47,7 +47,10 @@ static const char *who_text(const struct holder *holder, char *buf, size_t size)
 	if (holder->user[0])
 		used += snprintf(buf + used, size - (size_t)used, "(%s) ", holder->user);
 	if (holder->command[0])
-		used += snprintf(buf + used, size - (size_t)used, "%s ", holder->command);
+		used += snprintf(buf + used, size - (size_t)used, "%s%s ", holder->command,
+				 holder->note[0] ? ":" : "");
+	if (holder->note[0])
+		used += snprintf(buf + used, size - (size_t)used, "%s ", holder->note);
 	if (used)
 		buf[used - 1] = '\0';
 	return used ? buf : "another client";
@@ -64,7 +67,7 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 		       bool *header)
 {
 	char mode[24], held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE];
-	char fence[24], who[400], position[32];
+	char fence[24], who[HOLDER_DESCRIPTION_SIZE], position[32];
 
 	if (!*header)
 		print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE", "HOLDER");
@@ -112,6 +115,7 @@ static void json_who(struct json *json, const struct holder *holder)
 	json_maybe(json, "pid", holder->pid ? holder->pid : -1);
 	json_text(json, "user", holder->user);
 	json_text(json, "command", holder->command);
+	json_text(json, "note", holder->note);
 }
 
 static void json_lock(const char *name, const char *place, const struct lock_view *view)

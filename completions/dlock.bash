@@ -101,7 +101,8 @@ _dlock_options()
 	*) options+=' -b --backend -q --quiet -v --verbose' ;;
 	esac
 	case $1 in
-	run | acquire) options+=' -n --nonblock -s --shared --slots --min-hold --on-lost --syslog' ;;
+	run | acquire)
+		options+=' -n --nonblock -s --shared --slots --min-hold --on-lost --note --syslog' ;;
 	esac
 	case $1 in
 	run | acquire | wait) options+=' -w --wait -E --conflict-exit-code' ;;
@@ -214,7 +215,7 @@ _dlock_takes_value()
 	fi
 	case $OPTION in
 	-[bwtEk] | --backend | --wait | --ttl | --slots | --conflict-exit-code) ;;
-	--min-hold | --kill-after | --on-lost | --if-down | --pid) ;;
+	--min-hold | --kill-after | --on-lost | --if-down | --pid | --note) ;;
 	*) return 1 ;;
 	esac
 }

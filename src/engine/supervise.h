@@ -54,6 +54,7 @@ struct run_request {
 	const struct uri *uri;
 	const char *uri_text;		/* for DLOCK_BACKEND */
 	const char *name;
+	const char *note;		/* shown to others; NULL: none */
 	char *const *argv;
 	enum hold_mode mode;
 	int slots;

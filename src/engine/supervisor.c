@@ -12,11 +12,13 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/signals.h"
+#include "base/text.h"
 #include "lock/uri.h"
 #include "environment.h"
 
@@ -353,6 +355,9 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 	*result = (struct run_result){ .age_ms = -1 };
 	s->request.token = s->token;
 	holder_self(&s->request.self, command);
+	if (run->note)
+		text_clean(run->note, strlen(run->note), s->request.self.note,
+			   sizeof(s->request.self.note));
 	if (uri_timeouts(run->uri, &s->timeout_ms, &connect_ms, err))
 		return -1;
 	return map_shared(s, err);

@@ -107,7 +107,22 @@ static size_t put_number(char *buf, size_t used, const char *key, int64_t value)
 	return (size_t)(text_digits(buf + used, (uint64_t)value) - buf);
 }
 
-/* The longest text fits. */
+/*
+ * The note, as much of it as fits. A renewal may write a TTL with more digits in its place, which
+ * must fit as well, because a table has columns of this size.
+ */
+static size_t put_note(char *buf, size_t used, const char *note)
+{
+	const size_t most = HOLDER_TEXT_SIZE - sizeof("9223372036854775807");
+
+	if (!*note || used + sizeof("&note=") >= most)
+		return used;
+	used = put_key(buf, used, "note");
+	uri_encode(note, strlen(note), buf + used, most - used);
+	return used + strlen(buf + used);
+}
+
+/* The longest text without a note fits. */
 _Static_assert(3 * (sizeof(((struct holder *)0)->host) +
 		    sizeof(((struct holder *)0)->user) +
 		    sizeof(((struct holder *)0)->command)) +
@@ -125,13 +140,14 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 	used = put_text(buf, used, "user", holder->user);
 	used = put_text(buf, used, "cmd", holder->command);
 	used = put_number(buf, used, "pid", holder->pid);
-	return put_number(buf, used, "since", holder->since_ms);
+	used = put_number(buf, used, "since", holder->since_ms);
+	return put_note(buf, used, holder->note);
 }
 
 /* False: the value is empty or has a bad percent-encoding. */
 static bool get_text(const char *value, size_t length, char *buf, size_t size)
 {
-	char text[3 * sizeof(((struct holder *)0)->command) + 16];
+	char text[3 * sizeof(((struct holder *)0)->note) + 16];
 	ptrdiff_t decoded;
 
 	if (length > sizeof(text)) {
@@ -171,6 +187,7 @@ static bool get_pair(struct holder *holder, const struct text_pair *pair)
 		{ "host", holder->host, sizeof(holder->host), NULL },
 		{ "user", holder->user, sizeof(holder->user), NULL },
 		{ "cmd", holder->command, sizeof(holder->command), NULL },
+		{ "note", holder->note, sizeof(holder->note), NULL },
 		{ "pid", NULL, 0, &holder->pid },
 		{ "ttl", NULL, 0, &holder->ttl_ms },
 		{ "since", NULL, 0, &holder->since_ms },
@@ -202,7 +219,7 @@ const char *holder_describe(const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size)
 {
 	char pid[32] = "", user[sizeof(holder->user) + 8] = "";
-	char age[DURATION_TEXT_SIZE + 8] = "", text[512];
+	char age[DURATION_TEXT_SIZE + 8] = "", text[700];
 	char duration[DURATION_TEXT_SIZE];
 	bool known = *holder->host || *holder->user || holder->pid > 0;
 
@@ -215,10 +232,11 @@ const char *holder_describe(const struct holder *holder, int64_t age_ms,
 	if (age_ms >= 0)
 		snprintf(age, sizeof(age), " for %s",
 			 duration_format(age_ms, duration, sizeof(duration)));
-	snprintf(text, sizeof(text), "held by%s%s%s%s%s%s%s%s",
+	snprintf(text, sizeof(text), "held by%s%s%s%s%s%s%s%s%s%s",
 		 *holder->host ? " " : "", holder->host, pid, user,
 		 known ? "" : " another client", age,
-		 *holder->command ? ": " : "", holder->command);
+		 *holder->command ? ": " : "", holder->command,
+		 *holder->note ? ": " : "", holder->note);
 	text_clean(text, strlen(text), buf, size);
 	return buf;
 }

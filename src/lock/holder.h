@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The holder of a lock or a waiter, as the backends store it and as people read it. Contains no
- * secret: only the name of the command, whose arguments may have passwords. Only holder_self() does
+ * secret: only the name of the command, whose arguments may have passwords, and a note that the
+ * user has written for others. Only holder_self() does
  * I/O.
  */
 #ifndef DLOCK_HOLDER_H
@@ -10,10 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Bytes of a note. */
+#define HOLDER_NOTE_MAX 160
+
 struct holder {
 	char host[65];		/* "" here and below: not known */
 	char user[33];
 	char command[129];	/* argv[0] of the command */
+	char note[HOLDER_NOTE_MAX + 1];	/* of the user, for whoever is refused */
 	int64_t pid;		/* of dlock on this host; 0: not known */
 	int64_t since_ms;	/* when it acquired or queued, ms since the epoch; 0: not known */
 	int64_t ttl_ms;		/* of the lease at first; 0: not known, or there is no lease */
@@ -28,9 +33,9 @@ void holder_self(struct holder *holder, const char *command);
 #define HOLDER_TEXT_SIZE 800
 
 /*
- * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…" and a NUL, with percent-encoded values and
- * without those that are not known. The TTL comes first, where scripts on the server find and
- * replace it. Returns the length.
+ * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&note=…" and a NUL, with percent-encoded values
+ * and without those that are not known. The TTL comes first, where scripts on the server find and
+ * replace it. The note comes last, and is cut where it does not fit. Returns the length.
  */
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE]);
 
@@ -42,11 +47,12 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 int holder_decode(struct holder *holder, const char *text, size_t length);
 
 /* Room for any description; what does not fit is cut. */
-#define HOLDER_DESCRIPTION_SIZE 400
+#define HOLDER_DESCRIPTION_SIZE 560
 
 /*
- * Writes "held by web2 pid 4312 (root) for 3m12s: /usr/local/bin/backup" without the parts that are
- * not known, or "held by another client" when none is. age_ms less than 0: not known. Returns buf.
+ * Writes "held by web2 pid 4312 (root) for 3m12s: /usr/local/bin/backup: NOTE" without the parts
+ * that are not known, or "held by another client" when none is. age_ms less than 0: not known.
+ * Returns buf.
  */
 const char *holder_describe(const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size);

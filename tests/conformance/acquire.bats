@@ -1738,6 +1738,23 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	nothing_left
 }
 
+@test "--note is shown to who is refused, and in status, of a holder and of a waiter" {
+	local note="deploying 4.2 & more, 100%: ask Ann"
+	take -t 30s --note "$note"
+	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+	one_line "^dlock: $LOCK: held by .*: deploying 4\.2 & more, 100%: ask Ann \(on "
+	run -1 "$DLOCK" status "$LOCK"
+	matches "${lines[1]}" "deploying 4\.2 & more, 100%: ask Ann$"
+	json_is '.holders[0].note' "$note"
+	give
+	hold --note short --
+	json_is '.holders[0].note' short
+	release
+	nothing_left
+	run --separate-stderr -125 "$DLOCK" run --note "$(printf '%161s' x)" "$LOCK" -- true
+	one_line 'note: .*160'
+}
+
 # The schema of `status --json`: an object a line for each lock. A program may rely on
 # every member to be there, null where it is not known.
 SCHEMA='
@@ -1747,21 +1764,21 @@ SCHEMA='
 	def text: . == null or (type == "string" and . != "");
 	def mode: (.mode == "exclusive" or .mode == "shared" or .mode == "slot")
 		and ((.mode == "slot") == (.slots != null)) and (.slots | number);
-	def who: (.host | text) and (.pid | number) and (.user | text) and (.command | text);
+	def who: (.host | text) and (.pid | number) and (.user | text) and (.command | text) and (.note | text);
 	(keys == ["backend", "fence", "held", "holders", "ignored", "name", "waiters"])
 	and all(.ignored[]; type == "string") and (.backend | text) and .backend != null
 	and (.name | type == "string") and (.held | type == "boolean") and (.fence | number)
 	and ((.holders | length > 0) == .held)
 	and all(.holders[];
 		(keys == ["acquired_at", "command", "count", "expires_at", "expires_in_ms", "fence",
-			"held_for_ms", "host", "mode", "pid", "slots", "user"])
+			"held_for_ms", "host", "mode", "note", "pid", "slots", "user"])
 		and who and mode and (.fence | number) and (.count >= 1)
 		and (.acquired_at | time) and (.acquired_at | recent) and (.held_for_ms | number)
 		and (.expires_at | time) and (.expires_in_ms | number)
 		and ((.expires_at == null) == (.expires_in_ms == null)))
 	and ([.waiters[].position] == [range(1; (.waiters | length) + 1)])
 	and all(.waiters[];
-		(keys == ["command", "host", "mode", "pid", "position", "queued_at", "slots", "user",
+		(keys == ["command", "host", "mode", "note", "pid", "position", "queued_at", "slots", "user",
 			"waiting_ms"])
 		and who and mode and (.queued_at | time) and (.queued_at | recent) and (.waiting_ms | number))'
 

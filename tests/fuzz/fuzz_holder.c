@@ -20,7 +20,7 @@ static void check_clean(const char *field, size_t size)
 
 static void check_describe(const struct holder *holder, int64_t age_ms)
 {
-	char full[512], cut[40];
+	char full[HOLDER_DESCRIPTION_SIZE], cut[40];
 
 	holder_describe(holder, age_ms, full, sizeof(full));
 	check_clean(full, sizeof(full));
@@ -43,6 +43,7 @@ static void check_encode(const uint8_t *data, size_t size)
 	holder.host[sizeof(holder.host) - 1] = '\0';
 	holder.user[sizeof(holder.user) - 1] = '\0';
 	holder.command[sizeof(holder.command) - 1] = '\0';
+	holder.note[sizeof(holder.note) - 1] = '\0';
 	length = holder_encode(&holder, text);
 	INVARIANT(length < sizeof(text) && strlen(text) == length);
 	INVARIANT(text_is_clean(text, length) && !strpbrk(text, " \"'\\"));
@@ -70,6 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check_clean(holder.host, sizeof(holder.host));
 		check_clean(holder.user, sizeof(holder.user));
 		check_clean(holder.command, sizeof(holder.command));
+		check_clean(holder.note, sizeof(holder.note));
 		INVARIANT(holder.pid >= 0 && holder.since_ms >= 0);
 		length = holder_encode(&holder, encoded);
 		INVARIANT(length > 0 && length < sizeof(encoded));

@@ -16,6 +16,7 @@ static void check_same(const struct holder *got, const struct holder *want)
 	CHECK_STR(got->host, want->host);
 	CHECK_STR(got->user, want->user);
 	CHECK_STR(got->command, want->command);
+	CHECK_STR(got->note, want->note);
 	CHECK_INT(got->pid, want->pid);
 	CHECK_INT(got->since_ms, want->since_ms);
 	CHECK_INT(got->ttl_ms, want->ttl_ms);
@@ -35,8 +36,8 @@ static void check_round_trip(const struct holder *holder)
 
 static void test_encode(void)
 {
-	char text[HOLDER_TEXT_SIZE];
-	struct holder holder = { .pid = 1 };
+	char text[HOLDER_TEXT_SIZE], shown[HOLDER_DESCRIPTION_SIZE];
+	struct holder holder = { .pid = 1 }, again;
 
 	unit_case("encode");
 	holder_encode(&web2, text);
@@ -54,6 +55,23 @@ static void test_encode(void)
 	holder.pid = -1;
 	CHECK_INT(holder_encode(&holder, text), 0);
 	CHECK_STR(text, "");
+
+	unit_case("encode, with a note");
+	holder = web2;
+	strcpy(holder.note, "deploying 4.2 & more: ask Ann");
+	holder_encode(&holder, text);
+	CHECK_HAS(text, "&note=deploying%204.2%20%26%20more:%20ask%20Ann");
+	check_round_trip(&holder);
+	holder_describe(&holder, -1, shown, sizeof(shown));
+	CHECK_STR(shown, "held by web2 pid 4312 (root): /usr/local/bin/backup: "
+			 "deploying 4.2 & more: ask Ann");
+	/* What does not fit is cut, with room for the digits of a longer TTL. */
+	memset(holder.note, '%', HOLDER_NOTE_MAX);
+	memset(holder.command, '%', sizeof(holder.command) - 1);
+	CHECK(holder_encode(&holder, text) < HOLDER_TEXT_SIZE - 19);
+	CHECK_INT(holder_decode(&again, text, strlen(text)), 0);
+	CHECK_STR(again.command, holder.command);
+	CHECK(again.note[0] == '%');
 
 	unit_case("encode, awkward");
 	holder = (struct holder){ .host = "a&b=c", .user = "100%", .command = "\xe2\x82\xac +;",

@@ -22,7 +22,7 @@ void shedlock_encode(const struct request *request, struct words *words)
 	struct holder self = request->self;
 	char *const parts[] = { self.user, self.host };
 	char holder[HOLDER_TEXT_SIZE], digits[TEXT_DIGITS_SIZE];
-	size_t head, length, room = strlen(self.command), most = LOCKED_BY_CHARACTERS;
+	size_t head, length, room = strlen(self.command), noted, most = LOCKED_BY_CHARACTERS;
 
 	self.ttl_ms = request->ttl_ms;
 	head = (size_t)snprintf(words->owner, HOLDER_TEXT_SIZE, "%s ", words->by);
@@ -31,6 +31,9 @@ void shedlock_encode(const struct request *request, struct words *words)
 					 "min=%" PRId64 "&", request->min_hold_ms);
 	/* A renewal may write a TTL with more digits in its place. */
 	most -= TTL_DIGITS - (size_t)(text_digits(digits, (uint64_t)self.ttl_ms) - digits);
+	noted = strlen(self.note);
+	while ((length = holder_encode(&self, holder)) + head > most && noted > 0)
+		self.note[--noted] = '\0';
 	while ((length = holder_encode(&self, holder)) + head > most && room > 0)
 		self.command[--room] = '\0';
 	/* Percent-encoded names of a user and a host in another script may still be too long. */
