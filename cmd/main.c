@@ -35,7 +35,8 @@ static const struct command commands[] = {
 	{ "setup", "setup [OPTION]...", "create what a backend needs", COMMAND_SETUP,
 	  command_setup },
 	{ "help", "help [COMMAND]", "show help", COMMAND_HELP, command_help },
-	{ "version", "version", "show the version", COMMAND_VERSION, command_version },
+	{ "version", "version [OPTION]...", "show the version", COMMAND_VERSION,
+	  command_version },
 	{ .name = NULL },
 };
 

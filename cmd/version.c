@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <errno.h>
 #include <stdio.h>
 
 #include "backends/registry.h"
@@ -25,6 +26,38 @@ static void print_version(void)
 	printf("\n");
 }
 
+/* Prints a line for a library, or says why the module that has it cannot be loaded. */
+static int print_library(const char *user, const char *library, const struct error *err)
+{
+	if (library)
+		printf("%s: %s\n", user, library);
+	else if (err->kind && err->errnum == ENOENT)
+		printf("%s: not installed\n", user);
+	else if (err->kind)
+		return complain(err);
+	return 0;
+}
+
+/* A part that is left out of an installation is no failure; a part that does not load is one. */
+static int print_libraries(void)
+{
+	int status = 0;
+
+	for (const struct backend_driver *d = backend_drivers; d->schemes; d++) {
+		struct error err = { 0 };
+
+		if (d->library || (d->module && !d->ops))
+			status |= print_library(d->schemes->name, backend_library(d, &err), &err);
+	}
+#ifndef WITHOUT_TLS
+	struct error err = { 0 };
+	const char *library = backend_tls_library(&err);
+
+	status |= print_library("TLS", library, &err);
+#endif
+	return status;
+}
+
 int command_version(const struct command *self, int argc, char **argv)
 {
 	struct options options;
@@ -36,9 +69,10 @@ int command_version(const struct command *self, int argc, char **argv)
 		fprintf(stderr, "dlock: version takes no arguments\n");
 		return EXIT_DLOCK;
 	}
-	if (options.help)
+	if (options.help) {
 		command_print_help(self);
-	else
-		print_version();
-	return 0;
+		return 0;
+	}
+	print_version();
+	return options.verbosity > 0 ? print_libraries() : 0;
 }

@@ -97,7 +97,8 @@ _dlock_options()
 {
 	local options='-h --help'
 	case $1 in
-	help | version) ;;
+	help) ;;
+	version) options+=' -v --verbose' ;;
 	*) options+=' -b --backend -q --quiet -v --verbose' ;;
 	esac
 	case $1 in

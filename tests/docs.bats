@@ -323,11 +323,11 @@ drive() {
 
 @test "dlock.1 has every option once, those of all commands in a list of their own" {
 	local command
-	# what every command has that talks to a backend; the other two have help only
+	# what every command has that talks to a backend; the other two have less, as the list says
 	for command in $(commands); do
 		options "$command" >"options.$command"
 	done
-	equal "$(cat options.help options.version)" $'-h, --help\n-h, --help'
+	equal "$(cat options.help options.version)" $'-h, --help\n-v, --verbose\n-h, --help'
 	rm options.help options.version
 	sort options.* | uniq -c | sed -n "s/^ *$(find . -name 'options.*' | wc -l) //p" >wanted
 	mdoc_options 'Options of all commands' >shared

@@ -68,6 +68,37 @@ prepare() {
 	one_line 'module for TLS .*dlock-tls.so'
 }
 
+@test "version -v names the libraries; a part that is not installed is no failure" {
+	local part
+	run --separate-stderr "$DLOCK" version -v
+	equal "$status" 0
+	equal "$stderr" ""
+	for part in 'redis: hiredis' 'zookeeper: ZooKeeper C client' 'mysql: .*' 'TLS: OpenSSL'; do
+		grep -Eq "^$part [0-9]+\.[0-9]+" <<<"$output" || fail "no line for $part"
+	done
+	mkdir bin
+	cp "$DLOCK" bin/dlock
+	run --separate-stderr bin/dlock version -v
+	equal "$status" 0
+	equal "$stderr" ""
+	equal "$(grep 'not installed' <<<"$output")" \
+		$'zookeeper: not installed\nmysql: not installed\nTLS: not installed'
+}
+
+@test "version -v fails when a module is there and does not load" {
+	mkdir bin
+	cp "$DLOCK" bin/dlock
+	cat >module.c <<-END
+		void no_library_has_this(void);
+		void (*dlock_backend_module)(void) = no_library_has_this;
+	END
+	cc -shared -fPIC -o bin/dlock-mysql.so module.c
+	run --separate-stderr bin/dlock version -v
+	equal "$status" 125
+	one_line 'mysql .*no_library_has_this'
+	matches "$output" 'redis: hiredis'
+}
+
 @test "a module of another version is refused" {
 	mkdir bin
 	cp "$DLOCK" bin/dlock

@@ -8,9 +8,11 @@
 #include "base/module.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "redis/tls.h"
 
 extern const struct backend_ops file_ops;
 extern const struct backend_ops redis_ops;
+const char *redis_library(void);
 extern const struct backend_ops redlock_ops;
 
 static const struct backend_scheme file_schemes[] = {
@@ -56,7 +58,7 @@ const struct backend_driver backend_drivers[] = {
 	{ .schemes = file_schemes, .ops = &file_ops, .local = true },
 	{ .schemes = redis_schemes,
 #ifndef WITHOUT_REDIS
-	  .ops = &redis_ops,
+	  .ops = &redis_ops, .library = redis_library,
 #endif
 	},
 	{ .schemes = redlock_schemes,
@@ -104,19 +106,12 @@ const struct backend_driver *backend_find(struct uri *uri, struct error *err)
 	return NULL;
 }
 
-static const struct backend_ops *driver_ops(const struct backend_driver *driver,
-					    struct error *err)
+static const struct backend_module *load_module(const struct backend_driver *driver,
+						struct error *err)
 {
 	const struct backend_module *module;
 	char file[64];
 
-	if (driver->ops)
-		return driver->ops;
-	if (!driver->module) {
-		error_set(err, ERROR_USAGE, 0, "this dlock was built without %s",
-			  driver->schemes->name);
-		return NULL;
-	}
 	snprintf(file, sizeof(file), "dlock-%.32s.so", driver->module);
 	module = module_load(file, BACKEND_MODULE_SYMBOL, err);
 	if (!module) {
@@ -128,8 +123,41 @@ static const struct backend_ops *driver_ops(const struct backend_driver *driver,
 			  "the module for %s belongs to another version of dlock", driver->module);
 		return NULL;
 	}
-	return module->ops;
+	return module;
 }
+
+static const struct backend_ops *driver_ops(const struct backend_driver *driver,
+					    struct error *err)
+{
+	const struct backend_module *module;
+
+	if (driver->ops)
+		return driver->ops;
+	if (!driver->module) {
+		error_set(err, ERROR_USAGE, 0, "this dlock was built without %s",
+			  driver->schemes->name);
+		return NULL;
+	}
+	module = load_module(driver, err);
+	return module ? module->ops : NULL;
+}
+
+const char *backend_library(const struct backend_driver *driver, struct error *err)
+{
+	const struct backend_module *module;
+
+	if (driver->ops)
+		return driver->library ? driver->library() : NULL;
+	module = load_module(driver, err);
+	return module ? module->library() : NULL;
+}
+
+#ifndef WITHOUT_TLS
+const char *backend_tls_library(struct error *err)
+{
+	return redis_tls_library(err);
+}
+#endif
 
 struct backend *backend_open(const struct backend_driver *driver,
 			     const struct uri *uri, struct error *err)

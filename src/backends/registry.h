@@ -27,6 +27,8 @@ struct backend_driver {
 	const struct backend_scheme *schemes;
 	const char *module;		/* shared object with the ops; NULL: built in */
 	const struct backend_ops *ops;	/* built in; NULL with module NULL: compiled out */
+	/* As in struct backend_module, of a backend that is built in; NULL: it needs no library. */
+	const char *(*library)(void);
 	/*
 	 * The backend needs no network and has no lease: the supervisor itself does everything,
 	 * without a keeper. The hold lives in a descriptor that dlock's processes share.
@@ -53,10 +55,19 @@ struct backend *backend_open(const struct backend_driver *driver,
 void backend_close(struct backend *backend);
 
 /*
+/*
  * Writes where the locks of uri are, for people and without a secret: "redis h1.example.com:6379/0"
  * or "file:/run/user/1000/dlock". Talks to no server. Returns buf.
  */
 const char *backend_place(const struct backend_driver *driver, const struct uri *uri,
 			  char buf[static URI_PLACE_SIZE]);
+/*
+ * The name and the version of the library that the driver's backends use; loads the module for
+ * that. NULL with *err when the module cannot be loaded, and without when there is no library. The
+ * driver is not one that was compiled out.
+ */
+const char *backend_library(const struct backend_driver *driver, struct error *err);
+/* The same of the library that encrypts connections, in a build that has TLS. */
+const char *backend_tls_library(struct error *err);
 
 #endif

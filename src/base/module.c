@@ -2,6 +2,7 @@
 #include "module.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -57,6 +58,10 @@ static void *find(const char *file, struct error *err)
 	if (handle)
 		return handle;
 	snprintf(path, sizeof(path), "%s/%s", MODULE_DIR, file);
+	if (!err->kind && access(path, F_OK)) {
+		error_set(err, ERROR_INTERNAL, errno, "%s", path);
+		return NULL;
+	}
 	return load(path, err);
 }
 

@@ -14,7 +14,8 @@ struct error;
  * have been moved as a whole), and last in the directory that was fixed at build time. A privileged
  * program (set-user-ID) looks only in the last one, because its own path may be a link that
  * somebody else made. The environment has no influence. The object stays loaded until the process
- * ends. NULL with ERROR_INTERNAL when the object cannot be loaded or has no such symbol.
+ * ends. NULL with ERROR_INTERNAL when the object cannot be loaded or has no such symbol; its errnum
+ * is ENOENT when the object is in none of these places.
  */
 const void *module_load(const char *file, const char *symbol, struct error *err);
 

@@ -226,6 +226,11 @@ struct backend_ops {
 struct backend_module {
 	const char *version;		/* the DLOCK_VERSION that it was built from */
 	const struct backend_ops *ops;
+	/*
+	 * The name and the version of the client library, for people. The version is that of the
+	 * library which is loaded, or of its headers where the library cannot be asked.
+	 */
+	const char *(*library)(void);
 };
 
 #endif

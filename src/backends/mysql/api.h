@@ -28,6 +28,8 @@ struct api_target {
 
 #ifdef MARIADB_PACKAGE_VERSION
 
+#define API_NAME "MariaDB Connector/C"
+
 typedef my_bool api_bool;
 
 static inline short api_events(int status)
@@ -124,6 +126,8 @@ static inline short api_store_result(MYSQL *mysql, MYSQL_RES **rows, short ready
 }
 
 #else /* Oracle */
+
+#define API_NAME "libmysqlclient"
 
 typedef bool api_bool;
 

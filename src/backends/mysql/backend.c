@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/version.h"
 #include "lock/uri.h"
+#include "api.h"
 #include "run.h"
 
 static const struct mysql_strategy *find_strategy(const struct uri *uri, struct error *err)
@@ -67,8 +68,17 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 
 static const struct backend_ops my_ops = { .open = my_open };
 
+static const char *library(void)
+{
+	static char text[64];
+
+	snprintf(text, sizeof(text), API_NAME " %s", mysql_get_client_info());
+	return text;
+}
+
 extern const struct backend_module dlock_backend_module;
 const struct backend_module dlock_backend_module = {
 	.version = DLOCK_VERSION,
 	.ops = &my_ops,
+	.library = library,
 };

@@ -449,6 +449,15 @@ static enum outcome redis_again(struct backend *backend, const struct request *r
 	return OUTCOME_ERROR;
 }
 
+#define TEXT_OF(number) #number
+#define VERSION_OF(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+const char *redis_library(void);
+const char *redis_library(void)
+{
+	return "hiredis " VERSION_OF(HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
+}
+
 extern const struct backend_ops redis_ops;
 const struct backend_ops redis_ops = {
 	.open = redis_open,

@@ -32,6 +32,11 @@ static int load(struct error *err)
 	return 0;
 }
 
+const char *redis_tls_library(struct error *err)
+{
+	return load(err) ? NULL : module->library();
+}
+
 /* Where there is no module, no connection need be made. */
 static int connect_tls(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
 {

@@ -21,6 +21,7 @@ struct redis_tls_session;
 
 struct redis_tls_module {
 	const char *version;		/* the DLOCK_VERSION that the module was built from */
+	const char *(*library)(void);	/* as in struct backend_module */
 	/*
 	 * Reads the files that tls names. host is whom the certificate must be of, unless tls says
 	 * otherwise. Moves no bytes. NULL with *err.
@@ -41,6 +42,9 @@ struct redis_tls_module {
 	/* Tells the server that nothing more comes, if that can be sent at once. */
 	void (*close)(struct redis_tls_session *session);
 };
+
+/* The name and the version of the library in the module. NULL with *err: it cannot be loaded. */
+const char *redis_tls_library(struct error *err);
 
 #define REDIS_TLS_FILE "dlock-tls.so"
 #define REDIS_TLS_SYMBOL "dlock_tls_module"

@@ -170,8 +170,14 @@ static const struct backend_ops zookeeper_ops = {
 	.check = zk_check,
 };
 
+static const char *library(void)
+{
+	return "ZooKeeper C client " ZOO_VERSION;
+}
+
 extern const struct backend_module dlock_backend_module;
 const struct backend_module dlock_backend_module = {
 	.version = DLOCK_VERSION,
 	.ops = &zookeeper_ops,
+	.library = library,
 };

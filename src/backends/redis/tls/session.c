@@ -237,9 +237,15 @@ static ssize_t tls_write(struct redis_tls_session *session, const void *data, si
 	return state;
 }
 
+static const char *library(void)
+{
+	return OpenSSL_version(OPENSSL_VERSION);
+}
+
 extern const struct redis_tls_module dlock_tls_module;
 const struct redis_tls_module dlock_tls_module = {
 	.version = DLOCK_VERSION,
+	.library = library,
 	.open = tls_open,
 	.handshake = tls_handshake,
 	.read = tls_read,
