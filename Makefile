@@ -9,7 +9,8 @@
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
 # directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no leave a backend out,
-# WITH_TLS=no what rediss: and ?tls=yes need.
+# WITH_TLS=no what rediss: and ?tls=yes need. SHARED=yes links shared libraries only, and no
+# archives. What depends on these, on CFLAGS or on a directory is made again when they change.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -26,6 +27,7 @@ WITH_REDIS ?= yes
 WITH_TLS ?= yes
 WITH_ZOOKEEPER ?= yes
 WITH_MYSQL ?= yes
+SHARED ?= no
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
 
@@ -35,36 +37,49 @@ else
 BUILD ?= build
 endif
 
+# Not abspath, which takes a path with a space for two.
+BUILD_DIR := $(if $(filter /%,$(BUILD)),$(BUILD),$(CURDIR)/$(BUILD))
+
 ifneq ($(V),1)
 Q := @
 say = @echo "  $(1)	$(2)";
 endif
 
 CFLAGS ?= -O2 -g
+# The option $(1), or nothing if the compiler, for this kind of machine, does not have it.
+option = $(shell $(CC) -Werror $(1) -c -x c /dev/null -o /dev/null 2>/dev/null && echo '$(1)')
+
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
 	-Wmissing-prototypes -Wwrite-strings -Wno-overlength-strings
-HARDENING := -fstack-protector-strong -fPIC
+HARDENING := -fstack-protector-strong -fPIC $(call option,-fstack-clash-protection) \
+	$(call option,-fcf-protection)
 HARDENING_LD := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 ifneq ($(SANITIZE),)
 HARDENING += -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
 else
-HARDENING += -D_FORTIFY_SOURCE=2
+# The C library warns of 3 where the compiler is too old for it.
+HARDENING += -U_FORTIFY_SOURCE \
+	-D_FORTIFY_SOURCE=$(if $(call option,-O2 -D_FORTIFY_SOURCE=3 -include stdlib.h),3,2)
 endif
-override CPPFLAGS += -D_GNU_SOURCE -Isrc -I$(BUILD)/gen -DMODULE_DIR='"$(LIBDIR)/dlock"'
-override CFLAGS += -std=c11 $(WARNINGS) $(HARDENING)
-override LDFLAGS += $(HARDENING_LD) $(addprefix -fsanitize=,$(SANITIZE))
+# The variables of the user are left alone: make would hand them on to itself with what is added.
+ALL_CPPFLAGS := $(CPPFLAGS) -D_GNU_SOURCE -Isrc -I$(BUILD)/gen
+# The result does not depend on the directory that it was built in.
+ALL_CPPFLAGS += '-ffile-prefix-map=$(CURDIR)=.' \
+	$(if $(filter /%,$(BUILD)),'-ffile-prefix-map=$(BUILD)=build')
+ALL_CFLAGS := $(CFLAGS) -std=c11 $(WARNINGS) $(HARDENING)
+ALL_LDFLAGS := $(LDFLAGS) $(HARDENING_LD) $(addprefix -fsanitize=,$(SANITIZE))
 
 archive = $(shell $(CC) -print-file-name=$(1))
-have_archive = $(filter /%,$(call archive,$(1)))
+have_archive = $(if $(filter yes,$(SHARED)),,$(filter /%,$(call archive,$(1))))
 
 # A library as its archive where there is one, which spares the loader 70 us at each start.
 library = $(or $(call have_archive,lib$(1).a),$(shell $(PKG_CONFIG) --libs $(1) 2>/dev/null))
 
 ifeq ($(WITH_REDIS),yes)
 HIREDIS_CFLAGS := $(shell $(PKG_CONFIG) --cflags hiredis 2>/dev/null)
-LIBS := $(call library,hiredis)
+LIBS := $(or $(call library,hiredis),-lhiredis)
 else
-override CPPFLAGS += -DWITHOUT_REDIS
+ALL_CPPFLAGS += -DWITHOUT_REDIS
 endif
 # OpenSSL as a shared object, so that its updates reach dlock without a build.
 ifeq ($(WITH_REDIS)$(WITH_TLS),yesyes)
@@ -72,7 +87,7 @@ MODULES += $(BUILD)/dlock-tls.so
 TLS_CFLAGS := $(shell $(PKG_CONFIG) --cflags openssl 2>/dev/null)
 TLS_LIBS := $(or $(shell $(PKG_CONFIG) --libs openssl 2>/dev/null),-lssl -lcrypto)
 else
-override CPPFLAGS += -DWITHOUT_TLS
+ALL_CPPFLAGS += -DWITHOUT_TLS
 endif
 ifeq ($(WITH_MYSQL),yes)
 MODULES += $(BUILD)/dlock-mysql.so
@@ -88,23 +103,26 @@ MYSQL_LIBS := $(shell mysql_config --libs 2>/dev/null)
 endif
 # Connector/C and what it brings along from archives: to load OpenSSL as shared objects takes
 # longer than all the rest of a run, and so does what only the archive can be told to leave
-# out (see api_start() in src/backends/mysql/api.h). No: updates of OpenSSL reach it without a build.
-MYSQL_STATIC ?= yes
-ifeq ($(MYSQL_STATIC)$(if $(call have_archive,libmariadb.a),yes),yesyes)
+# out (see api_start() in src/backends/mysql/api.h). SHARED=yes: updates of OpenSSL reach it.
+ifneq ($(call have_archive,libmariadb.a),)
 MYSQL_LIBS := $(call have_archive,libmariadb.a) \
 	$(foreach l,$(patsubst -l%,%,$(filter -l%,$(shell mariadb_config --libs_sys))),$(or \
 		$(if $(filter ssl crypto z zstd,$(l)),$(call have_archive,lib$(l).a)),-l$(l)))
 endif
 else
-override CPPFLAGS += -DWITHOUT_MYSQL
+ALL_CPPFLAGS += -DWITHOUT_MYSQL
 endif
 
 ifeq ($(WITH_ZOOKEEPER),yes)
 MODULES += $(BUILD)/dlock-zookeeper.so
 ZOOKEEPER_LIBS := $(or $(call have_archive,libzookeeper_mt.a),-lzookeeper_mt)
 else
-override CPPFLAGS += -DWITHOUT_ZOOKEEPER
+ALL_CPPFLAGS += -DWITHOUT_ZOOKEEPER
 endif
+
+# What tests/packages knows of.
+PACKAGES := compiler $(if $(LIBS),redis) $(if $(TLS_LIBS),tls) $(if $(ZOOKEEPER_LIBS),zookeeper) \
+	$(if $(filter yes,$(WITH_MYSQL)),mysql)
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 CMD_SRC := $(wildcard cmd/*.c)
@@ -128,20 +146,51 @@ UNITS := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC)) $(addprefix $(BUILD)/tests/crash/,crash tree)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
-.PHONY: all demo check crash torture lint bench fuzz fuzzers model install uninstall clean test-programs
-all: $(BUILD)/dlock $(MODULES)
+.PHONY: all demo check crash torture lint bench fuzz fuzzers model install uninstall clean \
+	dist deb test-programs FORCE
+all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
+
+# A module uses functions of the program, so that the linker cannot know whether a library lacks
+# one: loading tells. A program for another kind of machine does not run here.
+ifeq ($(firstword $(subst -, ,$(shell $(CC) -dumpmachine))),$(shell uname -m))
+$(BUILD)/modules.loaded: $(BUILD)/dlock $(MODULES)
+	$(Q)$(BUILD)/dlock version -v >$@.new && mv $@.new $@
+else
+.PHONY: $(BUILD)/modules.loaded
+endif
+
+# What the compiler and the linker are told, in a file each that changes only when that changes.
+compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(HIREDIS_CFLAGS) $(TLS_CFLAGS) $(MYSQL_CFLAGS)
+link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS)
+$(BUILD)/%.flags: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$($*_FLAGS))' >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+compiled = $(BUILD)/compile.flags | $(BUILD)/packages
+linked = $(filter %.o,$^)
+
+# Names what is not installed in one line, before the compiler does it in many.
+$(BUILD)/packages: tests/packages $(BUILD)/compile.flags
+	$(Q)CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' tests/packages -n $(PACKAGES) && touch $@
+
+# The only part that depends on where dlock is installed, which may be said at `make install`.
+$(BUILD)/gen/module_dir.h: FORCE
+	@mkdir -p $(@D)
+	@printf '%s\n' '#define MODULE_DIR "$(subst ','\'',$(LIBDIR))/dlock"' >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+$(BUILD)/src/base/module.o: $(BUILD)/gen/module_dir.h
 
 PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ)
 
 # Modules use functions of the program; nothing else of it is exported.
-$(BUILD)/dlock: $(PROGRAM_OBJ) src/backends/exports.list
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -pie \
-		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(filter %.o,$^) $(LIBS)
+$(BUILD)/dlock: $(PROGRAM_OBJ) src/backends/exports.list $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
+		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
 
 # The library says in its headers with THREADED that it is the one with threads.
-$(call obj,$(ZOOKEEPER_SRC)): override CPPFLAGS += -DTHREADED
-$(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC))
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $^ $(ZOOKEEPER_LIBS) \
+$(call obj,$(ZOOKEEPER_SRC)): ALL_CPPFLAGS += -DTHREADED
+$(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC)) $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(ZOOKEEPER_LIBS) \
 		-lpthread -lm -Wl,--exclude-libs,ALL
 
 REDIS_LUA := src/backends/redis/lua
@@ -168,17 +217,18 @@ $(BUILD)/gen/redlock_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDLOCK_LUA)/
 $(BUILD)/gen/redis_scripts.o: src/backends/redis/lock.h
 $(BUILD)/gen/redis_redisson_scripts.o: src/backends/redis/redisson.h
 $(BUILD)/gen/redlock_scripts.o: src/backends/redlock/redlock.h
-$(BUILD)/gen/%_scripts.o: $(BUILD)/gen/%_scripts.c
-	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
-$(call obj,$(REDIS_SRC)): override CFLAGS += $(HIREDIS_CFLAGS)
+$(BUILD)/gen/%_scripts.o: $(BUILD)/gen/%_scripts.c $(compiled)
+	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
+$(call obj,$(REDIS_SRC)): ALL_CFLAGS += $(HIREDIS_CFLAGS)
 
-$(call obj,$(TLS_SRC)): override CFLAGS += $(TLS_CFLAGS)
-$(BUILD)/dlock-tls.so: $(call obj,$(TLS_SRC)) src/backends/module.map
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(filter %.o,$^) $(TLS_LIBS) \
+$(call obj,$(TLS_SRC)): ALL_CFLAGS += $(TLS_CFLAGS)
+$(BUILD)/dlock-tls.so: $(call obj,$(TLS_SRC)) src/backends/module.map $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(TLS_LIBS) \
 		-Wl,--version-script=src/backends/module.map
 
-$(BUILD)/dlock-mysql.so: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o src/backends/module.map
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $(filter %.o,$^) $(MYSQL_LIBS) \
+$(BUILD)/dlock-mysql.so: $(call obj,$(MYSQL_SRC)) $(BUILD)/gen/mysql_texts.o \
+		src/backends/module.map $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -shared -o $@ $(linked) $(MYSQL_LIBS) \
 		-Wl,--version-script=src/backends/module.map
 
 $(BUILD)/gen/mysql_texts.c: src/backends/mysql/sql/embed.sh $(MYSQL_SQL)
@@ -189,49 +239,51 @@ $(BUILD)/gen/mysql_texts.h: src/backends/mysql/sql/embed.sh $(MYSQL_SQL)
 	@mkdir -p $(@D)
 	$(call say,GEN,$@) sh src/backends/mysql/sql/embed.sh -h $(MYSQL_SQL) >$@.new && mv $@.new $@
 
-$(BUILD)/gen/mysql_texts.o: $(BUILD)/gen/mysql_texts.c $(BUILD)/gen/mysql_texts.h
-	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(BUILD)/gen/mysql_texts.o: $(BUILD)/gen/mysql_texts.c $(BUILD)/gen/mysql_texts.h $(compiled)
+	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
 $(call obj,$(MYSQL_SRC)): $(BUILD)/gen/mysql_texts.h
-$(call obj,$(MYSQL_SRC)): override CFLAGS += $(MYSQL_CFLAGS)
+$(call obj,$(MYSQL_SRC)): ALL_CFLAGS += $(MYSQL_CFLAGS)
 
-$(BUILD)/%.o: %.c
+$(BUILD)/%.o: %.c $(compiled)
 	@mkdir -p $(@D)
-	$(call say,CC,$<) $(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper/,place.c state.c path.c)
 $(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
 $(BUILD)/tests/unit/test_redlock: $(call obj,src/backends/redlock/validity.c)
 $(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql/sql.c)
 $(BUILD)/tests/unit/test_config: $(call obj,cmd/config.c)
-$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC)) $(REDIS_OBJ)
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC)) $(REDIS_OBJ) \
+		$(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked) $(LIBS)
 
-$(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+$(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
 
 # A witness that starts slowly beats late; static where the C library's archive is there.
 ifeq ($(SANITIZE),)
-$(BUILD)/tests/tools/witness: override LDFLAGS += $(if $(call have_archive,libc.a),-static)
+$(BUILD)/tests/tools/witness: ALL_LDFLAGS += $(if $(call have_archive,libc.a),-static)
 endif
 
 TORTURE_SRC := $(addprefix tests/torture/,torture.c lane.c strike.c process.c plan.c history.c)
-$(BUILD)/tests/torture/torture: $(call obj,$(TORTURE_SRC))
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
-$(BUILD)/tests/torture/judge: $(call obj,tests/torture/judge.c tests/torture/history.c)
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+$(BUILD)/tests/torture/torture: $(call obj,$(TORTURE_SRC)) $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
+$(BUILD)/tests/torture/judge: $(call obj,tests/torture/judge.c tests/torture/history.c) \
+		$(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
 # Into programs that were built without sanitizers, too.
-$(BUILD)/tests/torture/wallclock.so: tests/torture/wallclock.c
+$(BUILD)/tests/torture/wallclock.so: tests/torture/wallclock.c $(compiled)
 	@mkdir -p $(@D)
-	$(call say,LD,$@) $(CC) $(CPPFLAGS) -std=c11 $(WARNINGS) -O2 -fPIC -shared -o $@ $<
+	$(call say,LD,$@) $(CC) $(ALL_CPPFLAGS) -std=c11 $(WARNINGS) -O2 -fPIC -shared -o $@ $<
 $(BUILD)/tests/unit/test_history: $(call obj,tests/torture/history.c)
 $(BUILD)/tests/unit/test_torture: $(call obj,tests/torture/plan.c)
 TORTURE := $(addprefix $(BUILD)/tests/torture/,torture judge wallclock.so)
 
-$(BUILD)/tests/crash/tree: $(BUILD)/tests/crash/tree.o
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+$(BUILD)/tests/crash/tree: $(BUILD)/tests/crash/tree.o $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
 
-$(BUILD)/tests/crash/crash: $(call obj,$(filter-out %/tree.c,$(CRASH_SRC)))
-	$(call say,LD,$@) $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
+$(BUILD)/tests/crash/crash: $(call obj,$(filter-out %/tree.c,$(CRASH_SRC))) $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
 
 test-programs: $(UNITS) $(TOOLS) $(TORTURE)
 
@@ -244,9 +296,10 @@ FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,node.c address.c conn.c
 	scriptless.c) \
 	$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
-		$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c
+		$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c \
+		$(BUILD)/gen/module_dir.h $(BUILD)/compile.flags
 	@mkdir -p $(@D)
-	$(call say,FUZZ,$@) $(FUZZ_CC) $(CPPFLAGS) -g -O1 -std=c11 \
+	$(call say,FUZZ,$@) $(FUZZ_CC) $(ALL_CPPFLAGS) -g -O1 -std=c11 \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \
 		$(wildcard src/base/*.c src/lock/*.c) $(FUZZ_EXTRA_$*) $(LIBS)
 
@@ -256,28 +309,28 @@ fuzz: fuzzers
 	tests/fuzz/run $(BUILD)/fuzz $(FUZZ_SECONDS)
 
 demo:
-	$(Q)tests/packages build
+	$(Q)tests/packages $(PACKAGES)
 	$(Q)$(MAKE) --no-print-directory all
 	$(BUILD)/dlock run -v demo -- sh -c 'echo "I hold the lock $$DLOCK_NAME, fence $$DLOCK_FENCE"'
 
 check:
-	$(Q)tests/packages build test
+	$(Q)tests/packages $(PACKAGES) test
 	$(Q)$(MAKE) --no-print-directory all test-programs
-	$(Q)BUILD=$(abspath $(BUILD)) tests/run $(TESTS)
+	$(Q)BUILD="$(BUILD_DIR)" tests/run $(TESTS)
 
 torture:
-	$(Q)tests/packages build test
+	$(Q)tests/packages $(PACKAGES) test
 	$(Q)$(MAKE) --no-print-directory all test-programs
-	$(Q)BUILD=$(abspath $(BUILD)) tests/torture/run
-	$(Q)BUILD=$(abspath $(BUILD)) tests/crash/run -a
+	$(Q)BUILD="$(BUILD_DIR)" tests/torture/run
+	$(Q)BUILD="$(BUILD_DIR)" tests/crash/run -a
 
 crash:
-	$(Q)tests/packages build test
+	$(Q)tests/packages $(PACKAGES) test
 	$(Q)$(MAKE) --no-print-directory all test-programs
-	$(Q)BUILD=$(abspath $(BUILD)) tests/crash/run
+	$(Q)BUILD="$(BUILD_DIR)" tests/crash/run
 
 lint:
-	$(Q)tests/packages build test lint
+	$(Q)tests/packages $(PACKAGES) test lint
 	$(Q)tests/lint $(BUILD)
 
 model:
@@ -285,9 +338,9 @@ model:
 	$(Q)tests/model/run
 
 bench:
-	$(Q)tests/packages build test bench
+	$(Q)tests/packages $(PACKAGES) test bench
 	$(Q)$(MAKE) --no-print-directory all
-	$(Q)BUILD=$(abspath $(BUILD)) tests/bench/run
+	$(Q)BUILD="$(BUILD_DIR)" tests/bench/run
 
 install: all
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/dlock" \

@@ -113,7 +113,7 @@ prepare() {
 }
 
 @test "installed: bin/dlock finds its modules in lib/dlock, and all of it can be uninstalled" {
-	make -s -C "$TOP" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/opt install
+	make -s -o all -C "$TOP" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/opt install
 	# Nothing listens there: the error shows that dlock has tried to connect.
 	local uri
 	for uri in mysql://127.0.0.1:1/none rediss://127.0.0.1:1; do

@@ -55,7 +55,6 @@ struct backend *backend_open(const struct backend_driver *driver,
 void backend_close(struct backend *backend);
 
 /*
-/*
  * Writes where the locks of uri are, for people and without a secret: "redis h1.example.com:6379/0"
  * or "file:/run/user/1000/dlock". Talks to no server. Returns buf.
  */

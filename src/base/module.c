@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "module_dir.h"
 
 #define NAME_ROOM 96
 
