@@ -4,6 +4,7 @@
 # make check     install what the tests need, run them all against real servers
 # make crash     kill each process of dlock at each of its system calls
 # make           build into $(BUILD)
+# make dist deb  a tarball of the sources into $(BUILD), Debian packages into $(BUILD)/deb
 # make torture   random faults against many locks; ROUNDS, BACKENDS, SEED: tests/torture/README.md
 # make lint bench fuzz model install uninstall clean
 #
@@ -362,6 +363,39 @@ uninstall:
 		"$(DESTDIR)$(MANDIR)/man7/dlock-backends.7" "$(DESTDIR)$(BASHDIR)/dlock" \
 		"$(DESTDIR)$(ZSHDIR)/_dlock" "$(DESTDIR)$(FISHDIR)/dlock.fish"
 	rm -rf "$(DESTDIR)$(LIBDIR)/dlock"
+
+VERSION := $(shell sed -n 's/^.define DLOCK_VERSION "\(.*\)"$$/\1/p' src/base/version.h)
+RELEASE := dlock-$(VERSION)
+
+# $(call pack,FILE,PATTERN): a tarball of what git has, or of all sources where there is no git, but
+# not of the files that match PATTERN. The same sources give the same bytes.
+define pack
+	@mkdir -p "$(dir $(1))"
+	$(Q)if [ -e .git ]; then \
+		git ls-files; made=$$(git log -1 --format=%ct); \
+	else \
+		find . \( -path ./build -o -path './build-*' -o -path './$(BUILD)' \) -prune -o \
+			\( -type f -o -type l \) -printf '%P\n'; made=$$(stat -c %Y CHANGELOG.md); \
+	fi >"$(1).list" && grep -v '$(2)' "$(1).list" | LC_ALL=C sort | \
+		tar --create --file="$(1).tar" --no-recursion --files-from=- --owner=0 --group=0 \
+			--numeric-owner --mode=u=rwX,go=rX --mtime="@$${SOURCE_DATE_EPOCH:-$$made}" \
+			--transform='s,^,$(RELEASE)/,rSH' && \
+		gzip -9n <"$(1).tar" >"$(1)" && rm "$(1).list" "$(1).tar"
+endef
+
+dist:
+	$(call pack,$(BUILD)/$(RELEASE).tar.gz,^$$)
+	@echo "$(BUILD)/$(RELEASE).tar.gz"
+
+# The build is in a copy, and sees none of the variables that this make was given.
+deb:
+	$(Q)tests/packages $(PACKAGES) deb
+	$(Q)rm -rf "$(BUILD)/deb"
+	$(call pack,$(BUILD)/deb/dlock_$(VERSION).orig.tar.gz,^debian/)
+	$(Q)tar -C "$(BUILD)/deb" -xf "$(BUILD)/deb/dlock_$(VERSION).orig.tar.gz"
+	$(Q)cp -R debian "$(BUILD)/deb/$(RELEASE)/"
+	$(Q)cd "$(BUILD)/deb/$(RELEASE)" && env -u MAKEFLAGS -u MFLAGS -u BUILD dpkg-buildpackage -us -uc
+	@ls "$(BUILD)"/deb/*.deb
 
 clean:
 	rm -rf build build-*

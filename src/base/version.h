@@ -2,6 +2,6 @@
 #ifndef DLOCK_VERSION_H
 #define DLOCK_VERSION_H
 
-#define DLOCK_VERSION "0.1.0"
+#define DLOCK_VERSION "0.9.0"
 
 #endif
