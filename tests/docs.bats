@@ -647,9 +647,9 @@ replica_online() {
 	same wanted found packages
 }
 
-@test "README and recipes: files that they name are there" {
+@test "README and other pages: files that they name are there" {
 	local page link
-	for page in README.md docs/recipes.md; do
+	for page in README.md CONTRIBUTING.md docs/recipes.md docs/code.md; do
 		grep -oE '\]\([^):]*\)' "$TOP/$page" | tr -d '()]' >links
 		[[ -s links ]]
 		while read -r link; do
@@ -694,10 +694,10 @@ replica_online() {
 	same wanted found commands
 }
 
-@test "CONTRIBUTING: files and targets that it names are there" {
+@test "CONTRIBUTING and others: files and targets that they name are there" {
 	local word
-	grep -oE '`(src|cmd|tests|man)/[a-zA-Z0-9_./-]+`' "$TOP/CONTRIBUTING.md" | tr -d '`' |
-		grep -v NAME | sort -u >named
+	grep -ohE '`(src|cmd|tests|man|debian)/[a-zA-Z0-9_./-]+`' \
+		"$TOP"/{CONTRIBUTING,SECURITY,docs/code}.md | tr -d '`' | grep -v NAME | sort -u >named
 	[[ -s named ]]
 	while read -r word; do
 		[[ -e $TOP/$word ]] || fail "CONTRIBUTING names $word"
