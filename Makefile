@@ -160,13 +160,19 @@ else
 .PHONY: $(BUILD)/modules.loaded
 endif
 
-# What the compiler and the linker are told, in a file each that changes only when that changes.
+# $(call keep,TEXT): writes the target unless it has this text, so that what depends on the target
+# is made again only when the text changes.
+define keep
+	@mkdir -p $(@D)
+	@printf '%s\n' '$(subst ','\'',$(1))' >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+endef
+
+# What the compiler and the linker are told.
 compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(HIREDIS_CFLAGS) $(TLS_CFLAGS) $(MYSQL_CFLAGS)
 link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS)
 $(BUILD)/%.flags: FORCE
-	@mkdir -p $(@D)
-	@printf '%s\n' '$(subst ','\'',$($*_FLAGS))' >$@.new
-	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+	$(call keep,$($*_FLAGS))
 compiled = $(BUILD)/compile.flags | $(BUILD)/packages
 linked = $(filter %.o,$^)
 
@@ -175,10 +181,9 @@ $(BUILD)/packages: tests/packages $(BUILD)/compile.flags
 	$(Q)CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' tests/packages -n $(PACKAGES) && touch $@
 
 # The only part that depends on where dlock is installed, which may be said at `make install`.
+HASH := \#
 $(BUILD)/gen/module_dir.h: FORCE
-	@mkdir -p $(@D)
-	@printf '%s\n' '#define MODULE_DIR "$(subst ','\'',$(LIBDIR))/dlock"' >$@.new
-	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+	$(call keep,$(HASH)define MODULE_DIR "$(LIBDIR)/dlock")
 $(BUILD)/src/base/module.o: $(BUILD)/gen/module_dir.h
 
 PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ)
