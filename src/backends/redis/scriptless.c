@@ -11,15 +11,15 @@
  *			SET key token IFEQ token PX 1		where neither is known or allowed
  *
  * Without IFEQ nobody could renew or release safely. Therefore the first command of an acquisition
- * is a renewal, which a server without IFEQ refuses before anything is taken. The same command finds
- * the lock that an earlier request has taken whose reply was lost: it answers whether the token is
- * the value of the key, and begins a new lease. So every command can be repeated, and the lease
- * always counts from when the command left that the server has answered.
+ * is a renewal, which a server without IFEQ refuses before anything is taken. The same command
+ * finds the lock that an earlier request has taken whose reply was lost: it answers whether the
+ * token is the value of the key, and begins a new lease. So every command can be repeated, and
+ * the lease always counts from when the command left that the server has answered.
  *
- * What needs more than one key is not there: the queue and its messages, shared holds and slots, the
- * count of acquisitions, and the description of the holder. A waiter looks again after a pause that
- * grows from 250 ms to 5 s, and when the lease ends that it has seen. The fence is the server's
- * clock, read while the token holds the lock: it grows as long as that clock is not set back.
+ * What needs more than one key is not there: the queue and its messages, shared holds and slots,
+ * the count of acquisitions, and the description of the holder. A waiter looks again after a pause
+ * that grows from 250 ms to 5 s, and when the lease ends that it has seen. The fence is the
+ * server's clock, read while the token holds the lock: it grows as long as that clock is not set back.
  */
 #include "scriptless.h"
 
@@ -68,14 +68,14 @@ int scriptless_read(const struct uri *uri, bool *scriptless, struct error *err)
 static bool admits(const struct request *request, struct error *err)
 {
 	if (request->mode == HOLD_SHARED)
-		error_set(err, ERROR_USAGE, 0, "redis: ?scripts=no has no shared holds; redis: with "
-			  "scripts, zookeeper: and mysql: have");
+		error_set(err, ERROR_USAGE, 0, "redis: ?scripts=no has no shared holds; redis: "
+			  "with scripts, zookeeper: and mysql: have");
 	else if (request->mode == HOLD_SLOT)
 		error_set(err, ERROR_USAGE, 0, "redis: ?scripts=no has no --slots; redis: with "
 			  "scripts, zookeeper: and mysql: have");
 	else if (request->min_hold_ms > 0)
-		error_set(err, ERROR_USAGE, 0, "redis: ?scripts=no cannot store --min-hold with the "
-			  "lock, for whoever releases it: only 'dlock run' has it");
+		error_set(err, ERROR_USAGE, 0, "redis: ?scripts=no cannot store --min-hold with "
+			  "the lock, for whoever releases it: only 'dlock run' has it");
 	else
 		return true;
 	return false;
@@ -110,8 +110,8 @@ static enum outcome read_set(struct redis_node *node, redisReply *reply, struct 
 		outcome = OUTCOME_LOST;
 	} else if (strstr(reply->str, "syntax error")) {
 		error_set(err, ERROR_REFUSED, 0, "%s: does not know SET with IFEQ, which "
-			  "?scripts=no needs: take Valkey 8.1, Redis 8.4 or newer, or a server that "
-			  "runs scripts", node->address.label);
+			  "?scripts=no needs: take Valkey 8.1, Redis 8.4 or newer, or a "
+			  "server that runs scripts", node->address.label);
 	} else {
 		redis_refusal(&node->address, reply->str, err);
 	}
