@@ -565,11 +565,11 @@ monitor() {
 	private_redis
 	hold -b "$P_URI" -t 60s --
 	start "$DLOCK" run -b "$P_URI" -v -w 9s "$LOCK" -- true
-	local waiter=$PID err=$ERR
+	local latest=$PID err=$ERR
 	wait_until 5 has_line "$err" "waiting for .* on redis 127\.0\.0\.1:$P_PORT, held by"
 	redis_stop "$P_DIR"
 	wait_until 7 has_line "$err" 'trying again$'
-	join "$waiter" 15
+	join "$latest" 15
 	equal "$status" 124
 	has_line "$err" "the server cannot be reached, for [0-9.]+[a-z0-9]* now; last seen held by .*pid $HOLDER"
 }
