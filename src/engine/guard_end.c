@@ -155,6 +155,8 @@ int64_t guarding_enforce(struct guarding *g)
 		g->sweep_pause_ms = SWEEP_FIRST_MS;
 		g->sweep_at_ms = now + SWEEP_FIRST_MS;
 		kill_at_hand(g);
+		/* From here on the timer would end only the one who looks for the rest. */
+		guarding_arm(g);
 	} else if (now >= g->sweep_at_ms) {
 		signal_group(g, SIGKILL);
 		sweep_again(g, SIGKILL, &g->killed);
