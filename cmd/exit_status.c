@@ -8,6 +8,7 @@
 const struct exit_status_row exit_status_rows[] = {
 	{ "0-255", "the command's own: it ran, and the lock was held throughout" },
 	{ "128+N", "the command died of signal N (same promise)" },
+	{ "121", "the command was stopped by --max-run or --until" },
 	{ "122", "the backend cannot be reached, or refuses" },
 	{ "123", "the lock was lost while it was held" },
 	{ "124", "the lock was not obtained in time, or at once with -n (see -E)" },

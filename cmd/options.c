@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/duration.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/time_of_day.h"
 #include "lock/uri.h"
 #include "exit_status.h"
 #include "suggest.h"
@@ -46,6 +48,10 @@ const struct option_row option_rows[] = {
 	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop\n"
 	  "(default: 5s, at most a third of the TTL)", COMMAND_RUN,
 	  OPTION_DURATION, FIELD(kill_after_ms), 0, 0 },
+	{ 0, "max-run", "DUR", "stop the command when it has run for this long",
+	  COMMAND_RUN, OPTION_DURATION, FIELD(max_run_ms), 0, 0 },
+	{ 0, "until", "HH:MM", "stop the command, or the wait, at this time of day",
+	  COMMAND_RUN, OPTION_TIME_OF_DAY, FIELD(until_ms), 0, 0 },
 	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock goes, in\n"
 	  "whatever way, the kernel ends all of it", COMMAND_RUN,
 	  OPTION_CONTAIN, FIELD(contain), CONTAIN_YES, 0 },
@@ -194,6 +200,11 @@ static int apply(struct options *options, const struct option_row *row, char *ar
 		return parse_number(row, argument, field, err);
 	case OPTION_DURATION:
 		if (!duration_parse(argument, field, err))
+			break;
+		error_prefix(err, "--%s", row->name);
+		return -1;
+	case OPTION_TIME_OF_DAY:
+		if (!time_of_day_next(argument, clock_wall_ms(), field, err))
 			break;
 		error_prefix(err, "--%s", row->name);
 		return -1;

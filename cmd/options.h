@@ -38,6 +38,7 @@ enum option_kind {
 	OPTION_ADD,		/* int: low is added */
 	OPTION_NUMBER,		/* int: the argument, from low to high */
 	OPTION_DURATION,	/* int64_t: the argument in ms */
+	OPTION_TIME_OF_DAY,	/* int64_t: when the clock shows it next, in ms since the epoch */
 	OPTION_TEXT,		/* const char *: the argument */
 	OPTION_URI,		/* const char *: the argument, whose password is blanked later */
 	OPTION_CHOICE,		/* bool: argument names two words; true for the second one */
@@ -70,6 +71,8 @@ struct options {
 	int slots;		/* 0: not given */
 	int conflict_exit_code;
 	int64_t min_hold_ms;
+	int64_t max_run_ms;	/* 0: no limit */
+	int64_t until_ms;	/* in ms since the epoch; 0: not given */
 	bool no_renew;
 	enum contain contain;
 	int64_t kill_after_ms;	/* -1: not given */

@@ -183,6 +183,8 @@ int progress_report_failure(struct progress *progress, const struct run_result *
 		if (result->error.kind != ERROR_NONE)
 			progress_print(progress, SAY_ERROR, "%s", result->error.message);
 		return EXIT_LOST;
+	case RUN_OVERDUE:
+		return EXIT_OVERDUE;
 	default:
 		break;
 	}

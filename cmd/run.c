@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -140,6 +141,16 @@ static int report(struct run *run, const struct run_result *result)
 	}
 }
 
+/* For how long to wait: at most until the command would be stopped before it has begun. */
+static int64_t wait_time(const struct run *run)
+{
+	const int64_t until_ms = run->options.until_ms, now_ms = clock_wall_ms();
+
+	if (!until_ms)
+		return run->settings.wait_ms;
+	return clock_earlier(run->settings.wait_ms, until_ms > now_ms ? until_ms - now_ms : 0);
+}
+
 static int run_locked(struct run *run)
 {
 	struct run_hooks hooks;
@@ -153,9 +164,11 @@ static int run_locked(struct run *run)
 		.mode = options_mode(&run->options),
 		.slots = run->options.slots,
 		.ttl_ms = run->settings.ttl_ms,
-		.wait_ms = run->settings.wait_ms,
+		.wait_ms = wait_time(run),
 		.kill_after_ms = run->settings.kill_after_ms,
 		.min_hold_ms = run->options.min_hold_ms,
+		.max_run_ms = run->options.max_run_ms,
+		.until_ms = run->options.until_ms,
 		.no_renew = run->options.no_renew,
 		.contain = run->settings.contain,
 		.kill_on_lost = !run->options.only_warn,

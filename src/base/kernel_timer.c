@@ -5,13 +5,13 @@
 
 #include "clock.h"
 
-bool kernel_timer_open(struct kernel_timer *timer, int sig, int64_t repeat_ms)
+bool kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = sig };
 
 	timer->repeat_ms = repeat_ms;
 	timer->at_ms = CLOCK_NEVER;
-	timer->made = !timer_create(CLOCK_BOOTTIME, &event, &timer->id);
+	timer->made = !timer_create(clock, &event, &timer->id);
 	return timer->made;
 }
 

@@ -19,14 +19,14 @@ struct kernel_timer {
 };
 
 /*
- * Makes a timer for sig, which is not set yet. With repeat_ms more than 0 the timer goes on sending
- * sig until it is set anew, because the process may be stopped again at once. False with errno when
- * the kernel refuses the timer, as a seccomp profile may.
+ * Makes a timer on clock for sig, which is not set yet. With repeat_ms more than 0 the timer goes on
+ * sending sig until it is set anew, because the process may be stopped again at once. False with
+ * errno when the kernel refuses the timer, as a seccomp profile may.
  */
-bool kernel_timer_open(struct kernel_timer *timer, int sig, int64_t repeat_ms);
+bool kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms);
 
 /*
- * Sets the timer to at_ms (CLOCK_BOOTTIME), of which CLOCK_NEVER is no time at all and a time in
+ * Sets the timer to at_ms on its clock, of which CLOCK_NEVER is no time at all and a time in
  * the past is now. Does nothing when the timer could not be made, or does not repeat and is set to
  * at_ms already.
  */

@@ -55,7 +55,12 @@ struct guard_plan {
 	bool contain;			/* the command runs in a PID namespace: guard_contain.c */
 	int64_t kill_after_ms;
 	bool kill_on_lost;		/* false: --on-lost warn */
+	int64_t max_run_ms;		/* for how long the command may run; 0: no limit */
+	int64_t until_ms;		/* until when, in ms since the epoch; 0: no limit */
 };
+
+/* Which of the two the command has run into. */
+enum guard_limit { GUARD_LIMIT_MAX_RUN, GUARD_LIMIT_UNTIL };
 
 /*
  * Events are sent in this order when the supervisor has not read for a while: the guard keeps only
@@ -66,6 +71,7 @@ enum guard_event_type {
 	GUARD_UNTIMED,		/* value: errno; the kernel refuses timers, see kernel_timer.h */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
 	GUARD_EXPIRING,		/* the lease was not renewed in time: the command is stopped */
+	GUARD_OVERDUE,		/* value: enum guard_limit; the command is stopped, or not begun */
 	GUARD_EXEC_FAILED,	/* value: errno */
 	GUARD_NOT_CONTAINED,	/* value: errno; the namespace of --contain cannot be had */
 	GUARD_EXITED,		/* value: wait status of the command; last: its tree is dead */

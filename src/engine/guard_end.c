@@ -59,6 +59,7 @@ void guarding_stop(struct guarding *g, int64_t kill_at_ms)
 		return;
 	}
 	g->stopping = true;
+	guarding_end_limit(g);
 	g->kill_at_ms = kill_at_ms;
 	g->sweep_pause_ms = SWEEP_FIRST_MS;
 	g->sweep_at_ms = clock_boot_ms() + SWEEP_FIRST_MS;
@@ -127,17 +128,38 @@ int64_t guarding_arm(struct guarding *g)
 	return look_ms > now_ms ? look_ms : CLOCK_NEVER;
 }
 
+/*
+ * Begins to stop the command when the lease or the time to run is about to end. Returns when to
+ * look again, or CLOCK_NEVER when the command is being stopped.
+ */
+static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t now)
+{
+	enum guard_limit limit;
+	int64_t limit_ms;
+
+	if (g->stopping)
+		return CLOCK_NEVER;
+	limit_ms = guarding_limit(g, &limit);
+	if (now < stop.term_ms && now < limit_ms)
+		return clock_earlier(stop.term_ms, limit_ms);
+	if (now >= stop.term_ms) {
+		guarding_tell(g, (struct guard_event){ .type = GUARD_EXPIRING });
+		guarding_stop(g, stop.kill_ms);
+	} else {
+		guarding_tell(g, (struct guard_event){ .type = GUARD_OVERDUE, .value = limit });
+		guarding_stop(g, guarding_grace_end(g));
+	}
+	return CLOCK_NEVER;
+}
+
 int64_t guarding_enforce(struct guarding *g)
 {
 	const struct lease_stop stop = stop_of(g, shared_lease(g->plan->shared));
-	int64_t now = clock_boot_ms(), look_ms = guarding_arm(g), kill_at;
+	int64_t now = clock_boot_ms(), look_ms = guarding_arm(g), kill_at, next_ms;
 
-	if (!g->stopping) {
-		if (now < stop.term_ms)
-			return clock_earlier(stop.term_ms, look_ms);
-		guarding_tell(g, (struct guard_event){ .type = GUARD_EXPIRING });
-		guarding_stop(g, stop.kill_ms);
-	}
+	next_ms = stop_in_time(g, stop, now);
+	if (!g->stopping)
+		return clock_earlier(next_ms, look_ms);
 	kill_at = clock_earlier(g->kill_at_ms, stop.kill_ms);
 	if (now < kill_at) {
 		/*

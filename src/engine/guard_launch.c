@@ -135,6 +135,7 @@ static enum launched launch_command(struct guarding *g)
 enum launched guarding_launch(struct guarding *g)
 {
 	char supervisor[TEXT_DIGITS_SIZE];
+	enum guard_limit limit;
 	enum launched launched;
 
 	if (g->plan->gate_fd >= 0) {
@@ -142,5 +143,8 @@ enum launched guarding_launch(struct guarding *g)
 		g->supervisor_stat = procstat_open(supervisor);
 	}
 	launched = await_order(g);
-	return launched == LAUNCHED ? launch_command(g) : launched;
+	if (launched != LAUNCHED)
+		return launched;
+	guarding_begin_limit(g);
+	return clock_boot_ms() >= guarding_limit(g, &limit) ? LAUNCH_OVERDUE : launch_command(g);
 }

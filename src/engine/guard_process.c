@@ -34,7 +34,7 @@
 static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_event event)
 {
 	const int keeper_fd = g->plan->keeper_pipe_fd;
-	const bool unused = g->exec_failure || g->contain_failure;
+	const bool unused = g->exec_failure || g->contain_failure || !g->group;
 	const char word = unused ? KEEPER_TOLD_UNUSED : KEEPER_TOLD_EMPTY;
 	ssize_t told = 0;
 
@@ -217,8 +217,8 @@ void guarding_main(const struct guard_plan *plan, int fd)
 	prctl(PR_SET_NAME, "dlock-guard");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	atomic_store(&plan->shared->guard, getpid());
-	kernel_timer_open(&g.wake_timer, SIGCONT, WAKE_AGAIN_MS);
-	kernel_timer_open(&g.kill_timer, SIGKILL, 0);
+	kernel_timer_open(&g.wake_timer, CLOCK_BOOTTIME, SIGCONT, WAKE_AGAIN_MS);
+	kernel_timer_open(&g.kill_timer, CLOCK_BOOTTIME, SIGKILL, 0);
 	if (!g.kill_timer.made)
 		guarding_tell(&g, (struct guard_event){ .type = GUARD_UNTIMED, .value = errno });
 	switch (guarding_launch(&g)) {
@@ -226,6 +226,10 @@ void guarding_main(const struct guard_plan *plan, int fd)
 		break;
 	case LAUNCH_TOO_LATE:
 		guarding_tell(&g, (struct guard_event){ .type = GUARD_EXPIRING });
+		finish(&g, (struct guard_event){ .type = GUARD_EMPTY });
+	case LAUNCH_OVERDUE:
+		guarding_tell(&g, (struct guard_event){ .type = GUARD_OVERDUE,
+							.value = GUARD_LIMIT_UNTIL });
 		finish(&g, (struct guard_event){ .type = GUARD_EMPTY });
 	case LAUNCH_FAILED:
 		finish(&g, last_event(&g));

@@ -7,7 +7,7 @@
  *	    guarding_fork_command()	starts the command: guard_command.c
  *	    guarding_contain()		the same, with --contain: guard_contain.c
  *	  then in a loop, until nothing is left of the tree:
- *	    guarding_enforce()		acts on the clock: guard_end.c
+ *	    guarding_enforce()		acts on the clock: guard_end.c, guard_limit.c
  *	    guarding_read_reports()	what became of the command: guard_say.c
  *	    guarding_stop()		on an order, on a loss, on the supervisor's death
  *
@@ -58,6 +58,7 @@ struct guarding {
 	bool killing;		/* the command got KILL: what is left is to look for the rest */
 	bool lost_seen;
 	int64_t start_by_ms;	/* before the start: a command that starts later has no lease */
+	int64_t max_run_at_ms;	/* when --max-run ends the command; CLOCK_NEVER */
 	int64_t kill_at_ms;	/* while stopping */
 	int64_t sweep_at_ms;	/* while stopping: when to look for processes again */
 	int64_t sweep_pause_ms;
@@ -65,6 +66,7 @@ struct guarding {
 	struct proctree_memory killed;	/* what got KILL already */
 	struct kernel_timer wake_timer;	/* continues this process when it has to act, */
 	struct kernel_timer kill_timer;	/* and kills it when it has not acted in time */
+	struct kernel_timer until_timer;	/* continues it when the time of --until has come */
 	struct guard_event pending[GUARD_EVENT_TYPES];
 	bool is_pending[GUARD_EVENT_TYPES];
 	bool has_pending;
@@ -82,6 +84,7 @@ enum launched {
 	LAUNCHED,		/* it was forked; whether it can be executed shows later */
 	LAUNCH_ENDED,		/* the supervisor is gone, or wants no command */
 	LAUNCH_TOO_LATE,
+	LAUNCH_OVERDUE,		/* the time of --until has come already */
 	LAUNCH_FAILED,		/* g->exec_failure or g->contain_failure */
 };
 
@@ -131,6 +134,21 @@ int64_t guarding_grace_end(const struct guarding *g);
  * processes there are, -1 where nobody can tell.
  */
 int guarding_sweep(struct guarding *g, int sig, struct proctree_memory *memory);
+
+/* ---- guard_limit.c ---- */
+
+/* The command begins now. */
+void guarding_begin_limit(struct guarding *g);
+
+/*
+ * When the command must be stopped because it has run for long enough (CLOCK_BOOTTIME;
+ * CLOCK_NEVER), and why. Whoever sleeps until then calls this again after each sleep, for the wall
+ * clock may have been set.
+ */
+int64_t guarding_limit(struct guarding *g, enum guard_limit *limit);
+
+/* The command is being stopped: no limit matters any more. */
+void guarding_end_limit(struct guarding *g);
 
 /* ---- guard_say.c ---- */
 

@@ -143,6 +143,9 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 	case GUARD_EXPIRING:
 		supervisor_expire(s);
 		break;
+	case GUARD_OVERDUE:
+		supervisor_overdue(s, (enum guard_limit)event->value);
+		break;
 	case GUARD_EXITED:
 		s->result->status = event->value;
 		s->reaped = true;

@@ -50,6 +50,8 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		supervisor_say(&s, SAY_WARNING, "cannot tell which processes are of the command");
 	if (!supervisor_run_nested(&s))
 		run_protected(&s);
+	if (s.overdue && result->end == RUN_EXITED)
+		result->end = RUN_OVERDUE;
 	if (result->age_ms >= 0)
 		result->age_ms = clock_boot_ms() - result->age_ms;
 	proctree_forget(&s.inherited);

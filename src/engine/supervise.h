@@ -62,6 +62,8 @@ struct run_request {
 	int64_t wait_ms;		/* CLOCK_NEVER: no limit; 0: do not wait */
 	int64_t kill_after_ms;
 	int64_t min_hold_ms;
+	int64_t max_run_ms;		/* the command may run for so long; 0: no limit */
+	int64_t until_ms;		/* the command may run until then, wall clock; 0: no limit */
 	bool no_renew;
 	bool contain;			/* the command runs in a PID namespace of its own */
 	bool kill_on_lost;
@@ -73,6 +75,7 @@ enum run_end {
 	RUN_EXEC_FAILED,	/* error.errnum; the lock was released */
 	RUN_NOT_OBTAINED,	/* holder, age_ms */
 	RUN_LOST,		/* error says how, unless it was said already */
+	RUN_OVERDUE,		/* max_run_ms or until_ms has ended the command; it was said */
 	RUN_FAILED,		/* error: no command was run */
 	RUN_INTERRUPTED,	/* status: the signal, before a command was run */
 };

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -104,6 +105,22 @@ void supervisor_expire(struct supervisor *s)
 		lose(s, "", "the lease is about to end, and --no-renew lets it");
 	else
 		supervisor_lose(s, "it was not renewed before its lease ran out");
+}
+
+void supervisor_overdue(struct supervisor *s, enum guard_limit limit)
+{
+	char text[DURATION_TEXT_SIZE];
+
+	s->overdue = true;
+	/* Only --until can end a run before it has begun. */
+	s->unused = !atomic_load(&s->shared->command);
+	if (limit == GUARD_LIMIT_MAX_RUN)
+		supervisor_say(s, SAY_ERROR, "the command has run for %s (--max-run); stopping it",
+			       duration_format(s->run->max_run_ms, text, sizeof(text)));
+	else
+		supervisor_say(s, SAY_ERROR, "the time of --until has come; %s", s->unused
+			       ? "the command is not started" : "stopping the command");
+	supervisor_begin_stop(s);
 }
 
 enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
@@ -278,6 +295,8 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		.contain = s->run->contain,
 		.kill_after_ms = s->run->kill_after_ms,
 		.kill_on_lost = s->run->kill_on_lost,
+		.max_run_ms = s->run->max_run_ms,
+		.until_ms = s->run->until_ms,
 	};
 }
 

@@ -73,6 +73,7 @@ struct supervisor {
 	bool unused;			/* the command never ran: nothing to keep the lock for */
 	bool ended;			/* the command's whole tree is dead */
 	bool lost;
+	bool overdue;			/* the command was stopped by its limit of time */
 	bool has_last_word;		/* last_word is what the keeper ended with */
 	struct keeper_event last_word;
 	int64_t force_ms;		/* a stop was begun: kill the guard then */
@@ -98,6 +99,9 @@ void supervisor_lose(struct supervisor *s, const char *how);
 
 /* The same: the lease has ended, or is about to, as with --no-renew it must. */
 void supervisor_expire(struct supervisor *s);
+
+/* The command has run into this limit, and the guard stops it. */
+void supervisor_overdue(struct supervisor *s, enum guard_limit limit);
 
 /* The guard stops the command: when it takes too long, this process ends the command itself. */
 void supervisor_begin_stop(struct supervisor *s);

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* Times of day as users write them, in the time zone of this process (TZ). */
+#ifndef DLOCK_TIME_OF_DAY_H
+#define DLOCK_TIME_OF_DAY_H
+
+#include <stdint.h>
+
+struct error;
+
+/*
+ * Parses "22:30" or "6:00", from 0:00 to 23:59, and sets *at_ms to the next time after now_ms at
+ * which the clock shows it. Both are in ms since the epoch. A time that the clock skips when
+ * daylight saving begins is the moment of the skip. Of a time that the clock shows twice when
+ * daylight saving ends, the one that comes first after now_ms counts. 0, or -1 with ERROR_USAGE.
+ */
+int time_of_day_next(const char *text, int64_t now_ms, int64_t *at_ms, struct error *err);
+
+#endif

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# What ends a command that holds its lock, or lets it go on: --max-run and --until. Each test runs
+# with a lock in a directory, which has no keeper and no lease, and with one on Redis.
+
+load helpers
+load redis-server
+
+# on_both FUNCTION: calls it with DLOCK_BACKEND set to either backend
+on_both() {
+	local backend
+	for backend in "$FILE" "$REDIS"; do
+		export DLOCK_BACKEND=$backend
+		"$@"
+	done
+}
+
+# noon SECONDS: prints a TZ in which it is that many seconds before 12:00 now
+noon() {
+	local seconds sign=-
+	# A zone of the form XXX-01:00:00 is ahead of UTC by that much.
+	seconds=$((12 * 3600 - $1 - $(date +%s) % 86400))
+	if ((seconds < 0)); then
+		sign=+ seconds=$((-seconds))
+	fi
+	printf 'XXX%s%02d:%02d:%02d\n' $sign $((seconds / 3600)) $((seconds / 60 % 60)) $((seconds % 60))
+}
+
+# stop_all: stops all processes of the holder's dlock
+stop_all() {
+	guard_of "$HOLDER"
+	STOPPED=("$HOLDER" "$GUARD")
+	if [[ $DLOCK_BACKEND == redis:* ]]; then
+		keeper_of "$HOLDER"
+		STOPPED+=("$KEEPER")
+	fi
+	kill -STOP "${STOPPED[@]}"
+}
+
+# ---- --max-run
+
+runs_too_long() {
+	timed "$DLOCK" run --max-run 500ms -k 300ms "$LOCK" -- "$TOOLS/witness" -i -l log
+	equal "$status" 121
+	one_line '^dlock: test-[0-9]+: the command has run for 0\.5s \(--max-run\); stopping it$'
+	between "$MS" 790 4000
+	has_line log ' TERM$'
+	is_free
+}
+
+@test "--max-run: TERM, then KILL after --kill-after, status 121, the lock is free" {
+	on_both runs_too_long
+}
+
+ends_on_term() {
+	timed "$DLOCK" run --max-run 500ms -k 1h "$LOCK" -- sh -c '
+		trap "exit 7" TERM
+		"$TOOLS/daemonize" -c -p daemon "$TOOLS/witness" -l log
+		while :; do sleep 0.05; done'
+	equal "$status" 121
+	between "$MS" 490 5000
+	ended "$(<daemon)"
+	is_free
+}
+
+@test "--max-run: 121 also for a command that ends by itself on TERM; its daemons end with it" {
+	on_both ends_on_term
+}
+
+ends_in_time() {
+	run --separate-stderr -7 "$DLOCK" run --max-run 1h "$LOCK" -- sh -c 'exit 7'
+	equal "$stderr" ""
+	# The time to wait does not count, and what --kill-after allows comes on top.
+	hold --
+	start "$DLOCK" run --max-run 400ms "$LOCK" -- sh -c 'exit 8'
+	pause 0.6
+	release
+	join "$PID"
+	equal "$status" 8
+}
+
+@test "--max-run: a command that ends in time has its own status; waiting does not count" {
+	on_both ends_in_time
+}
+
+@test "--max-run ends a command that is stopped" {
+	timed "$DLOCK" run --max-run 500ms -k 20s "$LOCK" -- \
+		sh -c 'trap "echo term; exit 0" TERM; kill -STOP $$; while :; do sleep 0.05; done'
+	equal "$status $output" "121 term"
+	between "$MS" 490 5000
+}
+
+stopped_job() {
+	hold_as_job --max-run 1s -k 300ms -- "$TOOLS/witness" -i -l log
+	kill -STOP -- "-$HOLDER"
+	wait_until 6 ended "$COMMAND"
+	# The supervisor has no part in this: the lock is free while it is stopped.
+	wait_until 5 is_free
+	stopped "$HOLDER"
+	kill -CONT -- "-$HOLDER"
+	join "$HOLDER"
+	equal "$status" 121
+}
+
+@test "--max-run: dlock's process group is stopped: the command ends in time, the lock is free" {
+	on_both stopped_job
+}
+
+stopped_all() {
+	hold --max-run 1s -k 300ms -- "$TOOLS/witness" -i -l log
+	stop_all
+	wait_until 6 ended "$COMMAND"
+	kill -CONT "${STOPPED[@]}" 2>/dev/null || :
+	join "$HOLDER"
+	equal "$status" 121
+	is_free
+}
+
+@test "--max-run: all of dlock is stopped: the command ends in time" {
+	on_both stopped_all
+}
+
+@test "--max-run: with --contain, and without the lock" {
+	run --separate-stderr -121 "$DLOCK" run --contain --max-run 500ms -k 300ms "$LOCK" -- \
+		sh -c '"$TOOLS/witness" -i -l log & wait'
+	one_line '--max-run'
+	run --separate-stderr -121 "$DLOCK" run -b redis://127.0.0.1:1 --if-down run --max-run 500ms \
+		"$LOCK" -- sleep 300
+	matches "$stderr" '--max-run'
+}
+
+@test "--max-run of a run inside a run: the inner one ends with 121, the outer one goes on" {
+	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- sh -c '
+		"$DLOCK" run --max-run 300ms "$LOCK" -- sleep 300
+		echo "inner: $?"'
+	equal "$output" "inner: 121"
+	run --separate-stderr -121 "$DLOCK" run --max-run 300ms "$LOCK" -- \
+		"$DLOCK" run "$LOCK" -- sleep 300
+	is_free
+}
+
+@test "a lock that is lost while --max-run stops the command is lost: 123" {
+	export DLOCK_BACKEND=$REDIS
+	hold -t 6s --max-run 300ms -k 2s -- "$TOOLS/witness" -i -l log
+	wait_until 5 has_line "$HOLDER_ERR" --max-run
+	"$DLOCK" break -q --yes "$LOCK"
+	join "$HOLDER"
+	equal "$status" 123
+}
+
+# ---- --until
+
+until_noon() {
+	local TZ
+	TZ=$(noon 2)
+	export TZ
+	timed "$DLOCK" run --until 12:00 -k 300ms "$LOCK" -- "$TOOLS/witness" -i -l log
+	equal "$status" 121
+	one_line '^dlock: test-[0-9]+: the time of --until has come; stopping the command$'
+	between "$MS" 1000 6000
+	# One minute before noon is tomorrow.
+	run --separate-stderr -0 "$DLOCK" run --until 11:59 "$LOCK" -- sleep 0.3
+	equal "$stderr" ""
+}
+
+@test "--until: the command is stopped at that time of day, with status 121" {
+	on_both until_noon
+}
+
+@test "--until: a wait ends then, too; the shorter one of the two limits counts" {
+	export TZ
+	hold --
+	TZ=$(noon 2)
+	timed "$DLOCK" run --until 12:00 -w 1h "$LOCK" -- touch ran
+	equal "$status" 124
+	between "$MS" 1000 6000
+	TZ=$(noon 3600)
+	timed "$DLOCK" run --until 12:00 -w 200ms "$LOCK" -- touch ran
+	equal "$status" 124
+	between "$MS" 200 3000
+	[[ ! -e ran ]]
+	release
+	run --separate-stderr -121 "$DLOCK" run --until 12:00 --max-run 300ms "$LOCK" -- sleep 300
+	one_line '--max-run'
+}
+
+stopped_at_noon() {
+	TZ=$(noon 3) hold --until 12:00 -k 300ms -- "$TOOLS/witness" -i -l log
+	stop_all
+	wait_until 8 ended "$COMMAND"
+	kill -CONT "${STOPPED[@]}" 2>/dev/null || :
+	join "$HOLDER"
+	equal "$status" 121
+}
+
+@test "--until: all of dlock is stopped: the command ends at that time" {
+	on_both stopped_at_noon
+}
+
+@test "--until goes by the clock: when it is put back, the command runs on" {
+	export TORTURE_CLOCK=$T/clock
+	clock 0
+	TZ=$(noon 3) LD_PRELOAD=$BUILD/tests/torture/wallclock.so hold --until 12:00 -- \
+		env -u LD_PRELOAD sleep 300
+	clock -3600
+	holds_for 4000 alive "$COMMAND"
+	clock 0
+	join "$HOLDER"
+	equal "$status" 121
+}
+
+@test "--until and --max-run refuse what is neither a time of day nor a duration" {
+	local text
+	for text in 24:00 6 6:0 6:00pm '' 06:00:00; do
+		run --separate-stderr -125 "$DLOCK" run --until "$text" "$LOCK" -- touch ran
+		one_line '^dlock: --until: bad time of day'
+	done
+	run --separate-stderr -125 "$DLOCK" run --max-run 6:00 "$LOCK" -- touch ran
+	one_line '^dlock: --max-run: bad duration'
+	run --separate-stderr -125 "$DLOCK" acquire --max-run 6 "$LOCK"
+	one_line 'option --max-run is for other commands'
+	[[ ! -e ran ]]
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/time_of_day.h"
+#include "unit.h"
+
+#define BERLIN	"CET-1CEST,M3.5.0,M10.5.0/3"
+/* Daylight saving begins and ends at midnight, as in Beirut. */
+#define BEIRUT	"EET-2EEST,M3.5.0/0,M10.5.0/0"
+
+/* Times are ms since the epoch, as date(1) prints them: TZ=Europe/Berlin date -d TIME +%s000. */
+static const struct {
+	const char *what, *zone, *text;
+	int64_t now_ms, at_ms;
+} rows[] = {
+	{ "later today", "UTC0", "06:00", INT64_C(1795305600000), INT64_C(1795327200000) },
+	{ "one digit", "UTC0", "6:00", INT64_C(1795305600000), INT64_C(1795327200000) },
+	{ "past, so tomorrow", "UTC0", "06:00", INT64_C(1795327260000), INT64_C(1795413600000) },
+	{ "this moment is past", "UTC0", "06:00", INT64_C(1795327200000), INT64_C(1795413600000) },
+	{ "in a moment", "UTC0", "06:00", INT64_C(1795327199999), INT64_C(1795327200000) },
+	{ "midnight", "UTC0", "0:00", INT64_C(1795305600000), INT64_C(1795392000000) },
+	{ "the last minute", "UTC0", "23:59", INT64_C(1795305600000), INT64_C(1795391940000) },
+	{ "a zone with seconds", "XXX-01:00:17", "01:01", INT64_C(1795305600000),
+	  INT64_C(1795305643000) },
+	/* 2026-03-29 at 2:00 the clock in Berlin goes on to 3:00. */
+	{ "a night of 23 hours", BERLIN, "06:00", INT64_C(1774735200000), INT64_C(1774756800000) },
+	{ "skipped", BERLIN, "02:30", INT64_C(1774735200000), INT64_C(1774746000000) },
+	{ "not skipped", BERLIN, "03:00", INT64_C(1774735200000), INT64_C(1774746000000) },
+	{ "skipped at midnight", BEIRUT, "00:30", INT64_C(1774713600000), INT64_C(1774735200000) },
+	/* 2026-10-25 at 3:00 it goes back to 2:00. */
+	{ "a night of 25 hours", BERLIN, "06:00", INT64_C(1792879200000), INT64_C(1792904400000) },
+	{ "the first of two", BERLIN, "02:30", INT64_C(1792879200000), INT64_C(1792888200000) },
+	{ "the second of two", BERLIN, "02:30", INT64_C(1792888260000), INT64_C(1792891800000) },
+	{ "after both", BERLIN, "02:30", INT64_C(1792891860000), INT64_C(1792978200000) },
+};
+
+static const char *const bad[] = {
+	"", ":", "6", "600", "6:0", "6:", ":30", "24:00", "6:60", "006:00", "6:000", "6:00:00",
+	" 6:00", "6:00 ", "-6:00", "+6:00", "6.00", "6:00pm", "six", "6:-1", "6h",
+};
+
+int main(void)
+{
+	int64_t at_ms;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct error err = { 0 };
+
+		unit_case("%s, %s", rows[i].what, rows[i].text);
+		setenv("TZ", rows[i].zone, 1);
+		tzset();
+		CHECK_INT(time_of_day_next(rows[i].text, rows[i].now_ms, &at_ms, &err), 0);
+		CHECK_INT(at_ms, rows[i].at_ms);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct error err = { 0 };
+
+		unit_case("\"%s\"", bad[i]);
+		CHECK_INT(time_of_day_next(bad[i], 0, &at_ms, &err), -1);
+		CHECK_INT(err.kind, ERROR_USAGE);
+	}
+	return unit_done();
+}
