@@ -48,6 +48,9 @@ const struct option_row option_rows[] = {
 	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop\n"
 	  "(default: 5s, at most a third of the TTL)", COMMAND_RUN,
 	  OPTION_DURATION, FIELD(kill_after_ms), 0, 0 },
+	{ 0, "leftovers", "kill|wait", "what to do when the command ends and leaves processes\n"
+	  "running: end them (default), or keep the lock until they end", COMMAND_RUN,
+	  OPTION_CHOICE, FIELD(wait_for_leftovers), 0, 0 },
 	{ 0, "max-run", "DUR", "stop the command when it has run for this long",
 	  COMMAND_RUN, OPTION_DURATION, FIELD(max_run_ms), 0, 0 },
 	{ 0, "until", "HH:MM", "stop the command, or the wait, at this time of day",

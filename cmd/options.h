@@ -78,6 +78,7 @@ struct options {
 	int64_t kill_after_ms;	/* -1: not given */
 	bool only_warn;		/* --on-lost warn */
 	bool run_if_down;
+	bool wait_for_leftovers;
 	pid_t pid;		/* 0: not given */
 	const char *note;	/* NULL: not given */
 	bool syslog;

@@ -172,6 +172,7 @@ static int run_locked(struct run *run)
 		.no_renew = run->options.no_renew,
 		.contain = run->settings.contain,
 		.kill_on_lost = !run->options.only_warn,
+		.wait_for_leftovers = run->options.wait_for_leftovers,
 		.run_if_down = run->options.run_if_down,
 	};
 	struct run_result result;

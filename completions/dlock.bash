@@ -82,6 +82,7 @@ _dlock_value()
 	-b | --backend) _dlock_backends ;;
 	--on-lost) _dlock_reply kill warn ;;
 	--if-down) _dlock_reply fail run ;;
+	--leftovers) _dlock_reply kill wait ;;
 	--pid) _dlock_pids ;;
 	esac
 }
@@ -115,7 +116,7 @@ _dlock_options()
 	acquire | renew | status | check) options+=' --json' ;;
 	esac
 	case $1 in
-	run) options+=' --no-renew -k --kill-after --max-run --until --contain --no-contain --if-down --' ;;
+	run) options+=' --no-renew -k --kill-after --leftovers --max-run --until --contain --no-contain --if-down --' ;;
 	acquire) options+=' --pid' ;;
 	status) options+=' --watch' ;;
 	break) options+=' --yes' ;;
@@ -216,7 +217,8 @@ _dlock_takes_value()
 	fi
 	case $OPTION in
 	-[bwtEk] | --backend | --wait | --ttl | --slots | --conflict-exit-code) ;;
-	--min-hold | --kill-after | --max-run | --until | --on-lost | --if-down | --pid | --note) ;;
+	--min-hold | --kill-after | --leftovers | --max-run | --until) ;;
+	--on-lost | --if-down | --pid | --note) ;;
 	*) return 1 ;;
 	esac
 }

@@ -16,7 +16,7 @@ function __dlock_at
                     set place wrapped
                 else if test $place = named
                     continue
-                else if string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|max-run|until|on-lost|if-down|pid|note))$' $word
+                else if string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|if-down|pid|note))$' $word
                     set place value
                 else if not string match -q -- '-*' $word
                     set place named
@@ -90,6 +90,7 @@ complete -c dlock -n '__dlock_at options run acquire' -l slots -x -d 'allow up t
 complete -c dlock -n '__dlock_at options run acquire wait' -s E -l conflict-exit-code -x -d 'exit status for "not obtained"'
 complete -c dlock -n '__dlock_at options run acquire' -l min-hold -x -d 'keep the lock at least this long'
 complete -c dlock -n '__dlock_at options run' -l no-renew -d 'stop the command before the first lease ends'
+complete -c dlock -n '__dlock_at options run' -l leftovers -x -a 'kill wait' -d 'what to do with processes that the command leaves running'
 complete -c dlock -n '__dlock_at options run' -l max-run -x -d 'stop the command when it has run for this long'
 complete -c dlock -n '__dlock_at options run' -l until -x -d 'stop the command, or the wait, at this time of day'
 complete -c dlock -n '__dlock_at options run' -l contain -d 'run the command in a PID namespace'

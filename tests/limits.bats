@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# What ends a command that holds its lock, or lets it go on: --max-run and --until. Each test runs
-# with a lock in a directory, which has no keeper and no lease, and with one on Redis.
+# What ends a command that holds its lock, or lets it go on: --max-run, --until and --leftovers. Most
+# tests run with a lock in a directory, which has no keeper and no lease, and with one on Redis.
 
 load helpers
 load redis-server
@@ -43,7 +43,7 @@ stop_all() {
 runs_too_long() {
 	timed "$DLOCK" run --max-run 500ms -k 300ms "$LOCK" -- "$TOOLS/witness" -i -l log
 	equal "$status" 121
-	one_line '^dlock: test-[0-9]+: the command has run for 0\.5s \(--max-run\); stopping it$'
+	one_line '^dlock: test-[0-9]+: 0\.5s have passed \(--max-run\); stopping the command$'
 	between "$MS" 790 4000
 	has_line log ' TERM$'
 	is_free
@@ -208,6 +208,161 @@ stopped_at_noon() {
 	clock 0
 	join "$HOLDER"
 	equal "$status" 121
+}
+
+# ---- --leftovers
+
+# hold_leftover [OPTION]...: a run with --leftovers wait, whose command has ended with status 6 and
+# left a daemon behind. Sets HOLDER and DAEMON; the daemon logs to ./log.
+hold_leftover() {
+	rm -f log
+	hold -v --leftovers wait "$@" -- sh -c '
+		"$TOOLS/daemonize" -c "$TOOLS/witness" ${WITNESS-} -l log
+		while ! grep -qs alive log; do sleep 0.01; done
+		exit 6'
+	wait_until 10 has_line "$HOLDER_ERR" 'has ended and left 1 process running; keeping the lock'
+	# In a namespace it knows itself by another number.
+	DAEMON=$(tree "$HOLDER" | while read -r pid; do
+		proc_stat "$pid" && [[ $PROC_COMM == witness ]] && echo "$pid" || :
+	done)
+	alive "$DAEMON"
+}
+
+waits_for_leftovers() {
+	hold_leftover -t 1s
+	# Longer than the lease.
+	holds_for 2500 is_held
+	alive "$HOLDER" "$DAEMON"
+	kill -KILL "$DAEMON"
+	join "$HOLDER"
+	equal "$status" 6
+	is_free
+}
+
+@test "--leftovers wait: the lock is kept until a daemon ends by itself; the status is the command's" {
+	on_both waits_for_leftovers
+}
+
+ends_leftovers() {
+	run --separate-stderr -6 "$DLOCK" run "$@" "$LOCK" -- sh -c 'sleep 300 & exit 6'
+	one_line 'the command left 1 process running; ending it'
+	is_free
+}
+
+@test "--leftovers kill is the default" {
+	on_both ends_leftovers
+	on_both ends_leftovers --leftovers kill
+	run --separate-stderr -125 "$DLOCK" run --leftovers keep "$LOCK" -- touch ran
+	one_line "--leftovers: 'keep' is neither kill nor wait"
+}
+
+@test "--leftovers wait: a command that leaves nothing ends as ever" {
+	timed "$DLOCK" run --leftovers wait "$LOCK" -- sh -c 'sleep 0.1 & wait; exit 4'
+	equal "$status$stderr" 4
+	between "$MS" 0 3000
+}
+
+signals_reach_leftovers() {
+	hold_leftover
+	kill -TERM "$HOLDER"
+	join "$HOLDER"
+	# Nobody has killed it: dlock passes signals on, and no more.
+	equal "$status" 6
+	is_free
+}
+
+@test "--leftovers wait: signals to dlock go to what the command has left" {
+	on_both signals_reach_leftovers
+	hold_leftover --contain
+	kill -TERM "$HOLDER"
+	join "$HOLDER"
+	equal "$status" 6
+	export WITNESS=-i
+	hold_leftover
+	kill -INT "$HOLDER"
+	wait_until 5 has_line log ' INT$'
+	holds_for 300 alive "$HOLDER" "$DAEMON"
+	kill -KILL "$DAEMON"
+	join "$HOLDER"
+	equal "$status" 6
+}
+
+@test "--leftovers wait: Ctrl-Z stops dlock alone, which keeps the lock and goes on" {
+	hold_leftover
+	kill -TSTP "$HOLDER"
+	wait_until 5 stopped "$HOLDER"
+	is_held
+	not stopped "$DAEMON"
+	kill -CONT "$HOLDER"
+	wait_until 5 not stopped "$HOLDER"
+	holds_for 300 is_held
+	kill -KILL "$DAEMON"
+	join "$HOLDER"
+	equal "$status" 6
+}
+
+limited_leftovers() {
+	export WITNESS=-i
+	hold_leftover --max-run 1s -k 300ms
+	join "$HOLDER"
+	equal "$status" 121
+	has_line "$HOLDER_ERR" '1s have passed \(--max-run\); stopping what the command has left running$'
+	ended "$DAEMON"
+	has_line log ' TERM$'
+	is_free
+}
+
+@test "--leftovers wait: --max-run ends what the command has left, with 121" {
+	on_both limited_leftovers
+}
+
+loses_leftovers() {
+	export WITNESS=-i
+	hold_leftover -t 2s -k 300ms "$@"
+	"$DLOCK" break -q --yes "$LOCK"
+	join "$HOLDER"
+	equal "$status" 123
+	has_line "$HOLDER_ERR" 'lock lost: .*; stopping what the command has left running$'
+	ended "$DAEMON"
+}
+
+@test "--leftovers wait: what the command has left is ended when the lock is lost, with 123" {
+	on_both loses_leftovers
+	on_both loses_leftovers --contain
+}
+
+@test "--leftovers wait: all of dlock is stopped: what is left is dead before another has the lock" {
+	local options
+	export DLOCK_BACKEND=$REDIS WITNESS=-i
+	for options in '' --contain; do
+		# shellcheck disable=SC2086 # none, or one
+		hold_leftover -t 3s -k 300ms $options
+		contend "$DAEMON"
+		stop_all
+		met_nobody
+		kill -CONT "${STOPPED[@]}" 2>/dev/null || :
+		join "$HOLDER"
+		matches "$status" '^(123|6)$'
+	done
+}
+
+killed_with_leftovers() {
+	hold_leftover -t 3s
+	contend "$DAEMON"
+	kill -KILL "$HOLDER"
+	met_nobody
+	hold_leftover -t 3s
+	guard_of "$HOLDER"
+	contend "$DAEMON"
+	kill -KILL "$GUARD"
+	met_nobody
+	join "$HOLDER"
+	equal "$status" 6
+}
+
+@test "--leftovers wait: kill -9 of dlock, or of the guard: what is left dies, then the lock is free" {
+	export WITNESS=-i
+	on_both killed_with_leftovers
 }
 
 @test "--until and --max-run refuse what is neither a time of day nor a duration" {

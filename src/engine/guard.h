@@ -55,6 +55,7 @@ struct guard_plan {
 	bool contain;			/* the command runs in a PID namespace: guard_contain.c */
 	int64_t kill_after_ms;
 	bool kill_on_lost;		/* false: --on-lost warn */
+	bool wait_for_leftovers;	/* what the command leaves is waited for, and not ended */
 	int64_t max_run_ms;		/* for how long the command may run; 0: no limit */
 	int64_t until_ms;		/* until when, in ms since the epoch; 0: no limit */
 };
@@ -75,7 +76,8 @@ enum guard_event_type {
 	GUARD_EXEC_FAILED,	/* value: errno */
 	GUARD_NOT_CONTAINED,	/* value: errno; the namespace of --contain cannot be had */
 	GUARD_EXITED,		/* value: wait status of the command; last: its tree is dead */
-	GUARD_LEFTOVERS,	/* value: how many processes the command left; they are ended */
+	GUARD_LEFTOVERS,	/* value: how many processes the command left; they are ended, or */
+				/* with wait_for_leftovers waited for */
 	GUARD_STUCK,		/* value: pid of a process of user uid that it may not signal */
 	GUARD_EMPTY,		/* the tree is dead */
 	GUARD_GONE,		/* the guard's process has ended */

@@ -52,6 +52,15 @@ int guarding_sweep(struct guarding *g, int sig, struct proctree_memory *memory)
 	return report.alive;
 }
 
+void guarding_signal_leftovers(struct guarding *g, int sig)
+{
+	struct proctree_memory memory = { 0 };
+
+	signal_group(g, sig);
+	guarding_sweep(g, sig, &memory);
+	proctree_memory_finish(&memory);
+}
+
 void guarding_stop(struct guarding *g, int64_t kill_at_ms)
 {
 	if (g->stopping) {
@@ -109,6 +118,13 @@ static void die_at(struct guarding *g, int64_t at_ms)
 	atomic_store(&g->plan->shared->guard_dies_ms, g->kill_timer.at_ms);
 }
 
+/* Would what must be dead at the end of the lease die with this process? */
+static bool dies_with_guard(const struct guarding *g)
+{
+	/* All of a namespace does. Leftovers that are ended already have their own time. */
+	return !g->ended || (g->plan->contain && g->plan->wait_for_leftovers);
+}
+
 /*
  * The timer stands at the end of the lease as it is known now, as long as the command lives and has
  * not got KILL. After that a slow guard is better than none, for nobody else might be left to look
@@ -119,7 +135,7 @@ int64_t guarding_arm(struct guarding *g)
 	const struct lease_span lease = shared_lease(g->plan->shared);
 	const int64_t now_ms = clock_boot_ms(), look_ms = lease.end_ms - lease.ttl_ms / 2;
 
-	if (g->ended || g->killing || stop_of(g, lease).term_ms == CLOCK_NEVER) {
+	if (!dies_with_guard(g) || g->killing || stop_of(g, lease).term_ms == CLOCK_NEVER) {
 		die_at(g, CLOCK_NEVER);
 		return CLOCK_NEVER;
 	}

@@ -57,7 +57,10 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
 	_exit(0);
 }
 
-/* Says how the command ended, and how many processes it left behind, which are ended now. */
+/*
+ * Says how the command ended, and how many processes it left behind. These are ended now, or go on
+ * under the lock.
+ */
 static void tell_end(struct guarding *g)
 {
 	int left;
@@ -72,7 +75,8 @@ static void tell_end(struct guarding *g)
 		left--;		/* the namespace's init */
 	guarding_tell(g, (struct guard_event){ .type = GUARD_LEFTOVERS,
 					       .value = left > 0 ? left : 1 });
-	guarding_stop(g, guarding_grace_end(g));
+	if (!g->plan->wait_for_leftovers)
+		guarding_stop(g, guarding_grace_end(g));
 }
 
 /* The guard's own child has stopped or ended: the command, or the init of its namespace. */
@@ -126,10 +130,16 @@ static void reap(struct guarding *g)
 
 /* ---- orders and deadlines ---- */
 
-/* Passes a signal on. target: the command, or its process group as a negative number. */
+/*
+ * Passes a signal on. target: the command, or its process group as a negative number. Leftovers get
+ * it when the command has ended and they have not got TERM already, except for what the supervisor
+ * would keep to itself if it knew of the end: see follow_job().
+ */
 static void forward(struct guarding *g, pid_t target, int sig)
 {
-	if (g->command && kill(target, sig) && errno == EPERM)
+	if (g->told_end && !g->stopping && sig != SIGTSTP && sig != SIGCONT)
+		guarding_signal_leftovers(g, sig);
+	else if (g->command && kill(target, sig) && errno == EPERM)
 		guarding_tell(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command,
 						       .uid = proctable_user(g->command) });
 }

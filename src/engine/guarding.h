@@ -135,6 +135,9 @@ int64_t guarding_grace_end(const struct guarding *g);
  */
 int guarding_sweep(struct guarding *g, int sig, struct proctree_memory *memory);
 
+/* Passes a signal on to all that the command has left, to each process once. */
+void guarding_signal_leftovers(struct guarding *g, int sig);
+
 /* ---- guard_limit.c ---- */
 
 /* The command begins now. */

@@ -65,6 +65,17 @@ static void follow_stop(struct supervisor *s, int sig)
 	guard_signal(&s->guard, SIGCONT, true);
 }
 
+/*
+ * Ctrl-Z and fg are for dlock alone when the command has ended, because what the command has left
+ * is not in the foreground. True: sig is one of these, and nobody else gets it.
+ */
+static bool follow_job(int sig)
+{
+	if (sig == SIGTSTP)
+		signals_stop_self(sig, false);
+	return sig == SIGTSTP || sig == SIGCONT || sig == SIGTTIN || sig == SIGTTOU;
+}
+
 static void forward_signals(struct supervisor *s)
 {
 	struct signalfd_siginfo info;
@@ -74,6 +85,8 @@ static void forward_signals(struct supervisor *s)
 		/* `dlock break` says: look at once. */
 		if (sig == SIGURG && s->backend)
 			s->look_now = true;
+		if (s->awaits_leftovers && follow_job(sig))
+			continue;
 		if ((sig == SIGTTIN || sig == SIGTTOU) && info.ssi_code == SI_KERNEL)
 			terminal_wanted(&s->terminal, command_of(s));
 		/* This process sent it itself, for the terminal. */
@@ -116,6 +129,22 @@ static void hear_unused(struct supervisor *s, const struct guard_event *event)
 		  "no PID namespace");
 }
 
+static void hear_leftovers(struct supervisor *s, int count)
+{
+	const bool one = count == 1;
+
+	s->awaits_leftovers = s->run->wait_for_leftovers;
+	if (s->awaits_leftovers) {
+		supervisor_say(s, SAY_STEP, "the command has ended and left %d process%s running; "
+			       "keeping the lock until %s", count, one ? "" : "es",
+			       one ? "it ends" : "they end");
+		return;
+	}
+	supervisor_say(s, SAY_WARNING, "the command left %d process%s running; ending %s", count,
+		       one ? "" : "es", one ? "it" : "them");
+	supervisor_begin_stop(s);
+}
+
 /* false: the tree is dead. */
 static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 {
@@ -152,10 +181,7 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 		s->result->from_terminal = terminal_take(&s->terminal, command_of(s));
 		break;
 	case GUARD_LEFTOVERS:
-		supervisor_say(s, SAY_WARNING, "the command left %d process%s running; ending %s",
-		    event->value, event->value == 1 ? "" : "es",
-		    event->value == 1 ? "it" : "them");
-		supervisor_begin_stop(s);
+		hear_leftovers(s, event->value);
 		break;
 	case GUARD_EMPTY:
 	case GUARD_EVENT_TYPES:

@@ -67,6 +67,7 @@ struct run_request {
 	bool no_renew;
 	bool contain;			/* the command runs in a PID namespace of its own */
 	bool kill_on_lost;
+	bool wait_for_leftovers;	/* keep the lock until what the command has left ends */
 	bool run_if_down;
 };
 

@@ -80,7 +80,8 @@ void supervisor_begin_stop(struct supervisor *s)
 
 static void lose(struct supervisor *s, const char *what, const char *how)
 {
-	const char *next = "; stopping the command";
+	const char *next = s->awaits_leftovers ? "; stopping what the command has left running"
+					       : "; stopping the command";
 
 	if (s->lost)
 		return;
@@ -88,7 +89,9 @@ static void lose(struct supervisor *s, const char *what, const char *how)
 	if (s->ended)
 		next = ", at some time before the command ended";
 	else if (!s->run->kill_on_lost)
-		next = "; the command goes on (--on-lost warn)";
+		next = s->awaits_leftovers
+		       ? "; what the command has left running goes on (--on-lost warn)"
+		       : "; the command goes on (--on-lost warn)";
 	supervisor_say(s, SAY_ERROR, "%s%s%s", what, how, next);
 	if (s->run->kill_on_lost)
 		supervisor_begin_stop(s);
@@ -109,17 +112,21 @@ void supervisor_expire(struct supervisor *s)
 
 void supervisor_overdue(struct supervisor *s, enum guard_limit limit)
 {
+	const char *next = "stopping the command";
 	char text[DURATION_TEXT_SIZE];
 
 	s->overdue = true;
 	/* Only --until can end a run before it has begun. */
 	s->unused = !atomic_load(&s->shared->command);
+	if (s->unused)
+		next = "the command is not started";
+	else if (s->awaits_leftovers)
+		next = "stopping what the command has left running";
 	if (limit == GUARD_LIMIT_MAX_RUN)
-		supervisor_say(s, SAY_ERROR, "the command has run for %s (--max-run); stopping it",
-			       duration_format(s->run->max_run_ms, text, sizeof(text)));
+		supervisor_say(s, SAY_ERROR, "%s have passed (--max-run); %s",
+			       duration_format(s->run->max_run_ms, text, sizeof(text)), next);
 	else
-		supervisor_say(s, SAY_ERROR, "the time of --until has come; %s", s->unused
-			       ? "the command is not started" : "stopping the command");
+		supervisor_say(s, SAY_ERROR, "the time of --until has come; %s", next);
 	supervisor_begin_stop(s);
 }
 
@@ -295,6 +302,7 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		.contain = s->run->contain,
 		.kill_after_ms = s->run->kill_after_ms,
 		.kill_on_lost = s->run->kill_on_lost,
+		.wait_for_leftovers = s->run->wait_for_leftovers,
 		.max_run_ms = s->run->max_run_ms,
 		.until_ms = s->run->until_ms,
 	};

@@ -70,6 +70,7 @@ struct supervisor {
 	int64_t started_ms;
 	int64_t down_since_ms;		/* the backend cannot be reached while waiting; 0: it can */
 	bool reaped;			/* result->status is valid */
+	bool awaits_leftovers;		/* the command has ended; what it has left holds the lock */
 	bool unused;			/* the command never ran: nothing to keep the lock for */
 	bool ended;			/* the command's whole tree is dead */
 	bool lost;
