@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# dlock in a PID namespace with a /proc of its own, as a container has them; the suites that run
-# in one as a whole are a stage of .ci/run.
+# dlock in a PID namespace with a /proc of its own, as a container has them; in a container of a
+# small image (tests/image); and where a seccomp profile refuses system calls. The suites that run
+# in such containers as a whole are a stage of .ci/run.
 
 load helpers
 load redis-server
@@ -86,4 +87,130 @@ no_zombies_of() {
 	matches "$stderr" '/proc is missing or not that of this PID namespace'
 	wait_until 3 no_strays_but
 	is_free
+}
+
+# ---- as an image has it (tests/image): no root, no user, no capability, nothing to write but /tmp
+
+# image COMMAND...: as process 1 of such a container. What a test finds in $DLOCK and $TOOLS is in
+# build/ there.
+image() {
+	env -u DLOCK_BACKEND "$BATS_TEST_DIRNAME/image" "$@"
+}
+
+# in_image COMMAND...: starts it in the background. Sets PID, and FIRST to process 1.
+in_image() {
+	start env -u DLOCK_BACKEND "$BATS_TEST_DIRNAME/image" "$@"
+	wait_until 10 first_is_dlock
+}
+
+first_is_dlock() {
+	child "$PID" dlock && FIRST=$CHILD
+}
+
+@test "in an image, as process 1, dlock passes the status on, and says where its locks are" {
+	run --separate-stderr -7 image build/dlock run -v "$LOCK" -- sh -c 'echo "$PPID $(id -u) $HOME"; exit 7'
+	matches "$output" '^[0-9]+ 61234 $'
+	matches "$stderr" 'on file:/tmp/dlock-61234'
+	run --separate-stderr -143 image build/dlock run -b "$REDIS" "$LOCK" -- sh -c 'kill -TERM $$'
+	equal "$stderr" ""
+	run --separate-stderr -127 image build/dlock run -b "$REDIS" "$LOCK" -- no-such-command
+	one_line no-such-command
+}
+
+@test "in an image, as process 1, dlock passes signals on, reaps strangers, and ends daemons" {
+	in_image build/dlock run -b "$REDIS" "$LOCK" -- \
+		sh -c 'setsid sleep 313 & trap "exit 9" TERM; echo ready; while :; do sleep 0.05; done'
+	wait_until 5 has_line "$OUT" ready
+	for _ in 1 2 3 4 5; do
+		nsenter -t "$FIRST" -p -m sh -c '(sh -c "sleep 0.02" & exec true) & wait'
+	done
+	wait_until 5 no_zombies_of "$FIRST"
+	DLOCK_BACKEND=$REDIS run -1 "$DLOCK" status "$LOCK"
+	matches "$output" ' \(61234\) sh$'
+	kill -TERM "$FIRST"
+	join "$PID"
+	equal "$status" 9
+	matches "$(<"$ERR")" 'left 1 process'
+	wait_until 5 no_strays_but
+	DLOCK_BACKEND=$REDIS is_free
+}
+
+@test "in an image, acquire's daemon renews, and release ends it" {
+	run --separate-stderr -0 image sh -c '
+		PATH=$PWD/build:$PATH
+		for backend in "$1" "file:" ; do
+			export DLOCK_BACKEND=$backend
+			DLOCK_TOKEN=$(dlock acquire -t 1500ms --pid $$ "$0") || exit
+			export DLOCK_TOKEN
+			sleep 2
+			dlock verify "$0" && dlock release "$0" && dlock run -n "$0" -- echo free
+		done' "$LOCK" "$REDIS"
+	equal "$output" $'free\nfree'
+	equal "$stderr" ""
+}
+
+@test "in an image where nothing can be written, dlock names the directory; a server will do" {
+	export READ_ONLY=yes
+	run --separate-stderr -122 image build/dlock run "$LOCK" -- true
+	one_line '/tmp/dlock-61234: Read-only file system' '-b file:///PATH'
+	run --separate-stderr -5 image build/dlock run -b "$REDIS" "$LOCK" -- sh -c 'exit 5'
+	equal "$stderr" ""
+	run --separate-stderr -0 image sh -c '
+		export DLOCK_BACKEND=$1
+		DLOCK_TOKEN=$(build/dlock acquire -t 1500ms --pid $$ "$0") || exit
+		export DLOCK_TOKEN
+		sleep 2
+		build/dlock verify "$0" && build/dlock release "$0" &&
+			build/dlock run -n "$0" -- echo free' "$LOCK" "$REDIS"
+	equal "$output" free
+	equal "$stderr" ""
+}
+
+# ---- system calls that a seccomp profile refuses
+
+# does_without CALLS: with these calls refused, run and acquire work, and daemons are ended
+does_without() {
+	local error backend token
+	for error in EPERM ENOSYS; do
+		for backend in "$FILE" "$REDIS"; do
+			export DLOCK_BACKEND=$backend
+			run --separate-stderr -6 "$TOOLS/refuse" "$error" "$1" "$DLOCK" run -k 200ms "$LOCK" -- \
+				sh -c 'setsid sleep 314 & exit 6'
+			one_line 'left 1 process'
+			run --separate-stderr -0 "$TOOLS/refuse" "$error" "$1" "$DLOCK" acquire --pid $$ "$LOCK"
+			equal "$stderr" ""
+			token=$output
+			is_held
+			"$DLOCK" release "$LOCK" "$token"
+			is_free
+		done
+	done
+}
+
+@test "without pidfd_open and pidfd_send_signal, run and acquire work" {
+	does_without pidfd_open,pidfd_send_signal
+}
+
+@test "without close_range and memfd_create, run and acquire work" {
+	does_without close_range,memfd_create
+}
+
+@test "without timers that have a descriptor, run and acquire work" {
+	does_without timerfd_create
+}
+
+@test "where a timer can be made but not set, dlock says so, and the command runs" {
+	run --separate-stderr -5 "$TOOLS/refuse" EPERM timer_settime "$DLOCK" run "$LOCK" -- sh -c 'exit 5'
+	one_line 'kernel refuses a timer \(Operation not permitted\)'
+}
+
+@test "where dlock cannot become the parent of orphans, it says so, and the command runs" {
+	run --separate-stderr -5 "$TOOLS/refuse" EPERM prctl "$DLOCK" run "$LOCK" -- sh -c 'exit 5'
+	one_line 'does not give orphans to dlock \(Operation not permitted\)'
+}
+
+@test "without signalfd dlock runs nothing, and names the call" {
+	run --separate-stderr -125 "$TOOLS/refuse" EPERM signalfd4 "$DLOCK" run "$LOCK" -- touch ran
+	one_line 'signalfd: Operation not permitted'
+	[[ ! -e ran ]]
 }

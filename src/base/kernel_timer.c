@@ -8,10 +8,14 @@
 bool kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = sig };
+	const struct itimerspec none = clock_timer_spec(CLOCK_NEVER);
 
 	timer->repeat_ms = repeat_ms;
 	timer->at_ms = CLOCK_NEVER;
 	timer->made = !timer_create(clock, &event, &timer->id);
+	/* Setting it is another system call, which may be refused by itself. */
+	if (timer->made && timer_settime(timer->id, TIMER_ABSTIME, &none, NULL))
+		timer->made = false;
 	return timer->made;
 }
 

@@ -19,9 +19,9 @@ struct kernel_timer {
 };
 
 /*
- * Makes a timer on clock for sig, which is not set yet. With repeat_ms more than 0 the timer goes on
- * sending sig until it is set anew, because the process may be stopped again at once. False with
- * errno when the kernel refuses the timer, as a seccomp profile may.
+ * Makes a timer on clock for sig, which is not set yet. With repeat_ms more than 0 the timer goes
+ * on sending sig until it is set anew, because the process may be stopped again at once. False with
+ * errno when the kernel refuses to make the timer or to set it, as a seccomp profile may.
  */
 bool kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms);
 
