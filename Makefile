@@ -105,9 +105,11 @@ endif
 # Connector/C and what it brings along from archives: to load OpenSSL as shared objects takes
 # longer than all the rest of a run, and so does what only the archive can be told to leave
 # out (see api_start() in src/backends/mysql/api.h). SHARED=yes: updates of OpenSSL reach it.
+# mariadb_config does not say what OpenSSL's archive needs.
 ifneq ($(call have_archive,libmariadb.a),)
 MYSQL_LIBS := $(call have_archive,libmariadb.a) \
-	$(foreach l,$(patsubst -l%,%,$(filter -l%,$(shell mariadb_config --libs_sys))),$(or \
+	$(foreach l,$(patsubst -l%,%,$(filter -l%,$(shell mariadb_config --libs_sys) \
+		$(shell $(PKG_CONFIG) --static --libs-only-l libcrypto 2>/dev/null))),$(or \
 		$(if $(filter ssl crypto z zstd,$(l)),$(call have_archive,lib$(l).a)),-l$(l)))
 endif
 else
@@ -123,7 +125,7 @@ endif
 
 # What tests/packages knows of.
 PACKAGES := compiler $(if $(LIBS),redis) $(if $(TLS_LIBS),tls) $(if $(ZOOKEEPER_LIBS),zookeeper) \
-	$(if $(filter yes,$(WITH_MYSQL)),mysql)
+	$(if $(filter yes,$(WITH_MYSQL)),mysql $(if $(filter yes,$(SHARED)),,archives))
 
 obj = $(patsubst %.c,$(BUILD)/%.o,$(1))
 CMD_SRC := $(wildcard cmd/*.c)
