@@ -502,7 +502,8 @@ certificates() {
 	run --separate-stderr -122 "$DLOCK" run -b "$tls" "$LOCK" -- touch ran
 	one_line
 	# A server that has no TLS gets no password.
-	run --separate-stderr -122 "$DLOCK" run -b "$MYSQL?ssl-mode=required" "$LOCK" -- touch ran
+	private_mysql --skip-ssl
+	run --separate-stderr -122 "$DLOCK" run -b "$P_URI?ssl-mode=required" "$LOCK" -- touch ran
 	one_line TLS
 	[[ ! -e ran ]]
 }
