@@ -5,6 +5,7 @@
 
 load helpers
 load redis-topology
+load redisson
 
 setup_file() {
 	cluster_for_file
@@ -102,6 +103,87 @@ names_of_all() {
 		one_line "a name with a '}' needs"
 	done
 	[[ ! -e ran ]]
+}
+
+has_shards() {
+	[[ $(on_node 1 spublish x y 2>&1) != *'unknown command'* ]] || not_here "needs Redis 7"
+}
+
+# as_java MESSAGES COUNT: dlock and a Java program contend for each kind of lock of Redisson, with
+# these messages; see peer, and listeners
+as_java() {
+	local kinds channel
+	node_of "$LOCK"
+	REDIS_DIR=$BATS_FILE_TMPDIR/node.$NODE
+	for kinds in lock:reentrant fenced:fenced write:readwrite fair:fair; do
+		# shellcheck disable=SC2086 # nothing, or a word
+		peer 30000 $1
+		export DLOCK_BACKEND="$URI?dialect=redisson&lock=${kinds#*:}"
+		channel=redisson_lock__channel
+		[[ $kinds != write:* ]] || channel=redisson_rwlock
+		if [[ $kinds == fair:* ]]; then
+			excludes fair in_queue 1
+			excluded fair in_queue 1
+		else
+			excludes "${kinds%:*}" listeners 1 "$channel"
+			excluded "${kinds%:*}" listeners 1 "$channel" "$2"
+		fi
+		kill_peer
+	done
+}
+
+@test "Redisson with a cluster of Redis 7: sharded messages wake dlock, and dlock sends them" {
+	has_shards
+	as_java sharded shardnumsub
+}
+
+@test "Redisson with a cluster: the permissions in the manual are enough" {
+	local n words
+	has_shards
+	node_of "$LOCK"
+	REDIS_DIR=$BATS_FILE_TMPDIR/node.$NODE
+	for n in 1 2 3; do
+		redisson_acl on_node "$n" >/dev/null
+		for words in +asking +ssubscribe; do
+			mapfile -t words < <(redis_acl "$words" | xargs -n 1)
+			on_node "$n" "${words[@]:1}" >/dev/null
+		done
+	done
+	peer 30000 sharded
+	DLOCK_BACKEND="redis+cluster://jobs:sesame@${URI#*//}?dialect=redisson"
+	excludes lock listeners 1
+	excluded lock listeners 1 redisson_lock__channel shardnumsub
+	for n in 1 2 3; do
+		on_node "$n" acl deluser jobs >/dev/null
+	done
+}
+
+@test "Redisson with a cluster of an older Redis: messages without shards wake dlock, and Java" {
+	as_java '' numsub
+}
+
+@test "slot moves under waiters for a lock of Redisson: they listen and get it at the new node" {
+	local n pids=()
+	node_of "$LOCK"
+	OTHER=$((NODE % 3 + 1))
+	REDIS_DIR=$BATS_FILE_TMPDIR/node.$NODE
+	export DLOCK_BACKEND="$URI?dialect=redisson"
+	hold -t 30s --
+	for n in 1 2; do
+		start "$DLOCK" run "$LOCK" -- sh -c 'echo "$0" >>ran' "$n"
+		pids+=("$PID")
+	done
+	wait_until 5 listeners 2
+	move_slot "$NODE" "$OTHER"
+	REDIS_DIR=$BATS_FILE_TMPDIR/node.$OTHER
+	wait_until 3 listeners 2
+	wait_until 3 listeners 2 redisson_lock__channel shardnumsub
+	release
+	for n in "${pids[@]}"; do
+		join "$n" 2
+		equal "$status" 0
+	done
+	equal "$(sort ran | tr '\n' ' ')" "1 2 "
 }
 
 @test "nodes that are down or do not answer are passed over; without any it fails at once" {

@@ -6,53 +6,11 @@
 
 load helpers
 load redis
+load redisson
 
 prepare() {
 	BASE="$REDIS?dialect=redisson"
 	export DLOCK_BACKEND=$BASE
-}
-
-# peer [MS]: starts the Java program, whose watchdog gives leases of MS. `tell` and `hears` speak
-# with it.
-peer() {
-	/usr/bin/python3 -c 'import redis' || not_here "needs python3-redis"
-	mkfifo "$T/peer"
-	exec {TO_PEER}<>"$T/peer"
-	start sh -c 'exec "$@" <"$0"' "$T/peer" /usr/bin/python3 \
-		"$BATS_TEST_DIRNAME/interop/redisson_locks.py" "$REDIS_DIR/sock" "${1:-30000}"
-	PEER=$PID PEER_OUT=$OUT PEER_ERR=$ERR
-	hears ready 10
-}
-
-tell() {
-	echo "$*" >&"$TO_PEER"
-}
-
-# hears LINE [SECONDS]: it says that, now or before
-hears() {
-	wait_until "${2:-5}" has_line "$PEER_OUT" "^$1\$" ||
-		fail "the peer has not said '$1': $(cat "$PEER_OUT" "$PEER_ERR")"
-}
-
-heard() {
-	has_line "$PEER_OUT" "^$1\$"
-}
-
-# kill_peer: the Java program crashes
-kill_peer() {
-	kill -KILL "$PEER"
-	wait_until 5 ended "$PEER"
-}
-
-tidy() {
-	if [[ -n ${TO_PEER-} ]]; then
-		exec {TO_PEER}>&-
-	fi
-}
-
-# listeners N [CHANNEL]: so many clients sleep on the messages of $LOCK
-listeners() {
-	[[ $(rcli pubsub numsub "${2-redisson_lock__channel}:{$LOCK}" | tail -n 1) == "$1" ]]
 }
 
 # hear_messages: notes all messages about $LOCK in ./messages, as "CHANNEL TEXT"
@@ -70,44 +28,6 @@ messages() {
 # fields: prints the fields of the lock's hash with their counts
 fields() {
 	rcli hgetall "$LOCK" | paste -sd ' '
-}
-
-UUID='[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
-
-# excludes KIND WAITS...: a Java program that holds KIND keeps dlock out, and its release wakes dlock.
-# WAITS is a command that succeeds when one process waits.
-excludes() {
-	tell take a "$1" "$LOCK" 0
-	hears 'a held.*'
-	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
-	one_line "^dlock: $LOCK: held by another client: Redisson $UUID:[0-9]+(:write)? \(on redis .*\)$"
-	start "$DLOCK" run "$LOCK" -- touch ran
-	local waiter=$PID
-	wait_until 5 "${@:2}"
-	holds_for 200 test ! -e ran
-	tell give a
-	hears 'a free'
-	join "$waiter" 2
-	equal "$status" 0
-	[[ -e ran ]]
-}
-
-# excluded KIND WAITS...: dlock keeps a Java program out, and its release wakes the program
-excluded() {
-	hold --
-	tell take b "$1" "$LOCK" 200
-	hears 'b busy'
-	tell take c "$1" "$LOCK" 20000
-	wait_until 5 "${@:2}"
-	holds_for 200 not heard 'c held.*'
-	release
-	hears 'c held.*' 2
-	tell give c
-	hears 'c free'
-}
-
-in_queue() {
-	[[ $(rcli llen "redisson_lock_queue:{$LOCK}") == "$1" ]]
 }
 
 # nothing_but_fences: the server has nothing else of this lock
@@ -570,12 +490,8 @@ nothing_but_fences() {
 }
 
 @test "the permissions in the manual are enough" {
-	local words lock mode
-	words=$(sed -n "/^redis-cli acl setuser jobs on.*/,/^.Ed/ p" "$BATS_TEST_DIRNAME/../man/dlock-backends.7" |
-		sed -n "/redisson_/,/^.Ed/ p" | sed "s/^.Ed//; s/[\\]e$//; s/'//g; s/jobs-/test-/g")
-	matches "$words" '\+hkeys.*\+rpush'
-	# shellcheck disable=SC2086 # words
-	rcli acl setuser jobs on '>sesame' $words
+	local lock mode
+	redisson_acl rcli
 	for lock in reentrant fair fenced readwrite 'readwrite -s' 'semaphore --slots 2'; do
 		mode=${lock#"${lock%% *}"}
 		export DLOCK_BACKEND="redis://jobs:sesame@127.0.0.1:$REDIS_PORT?dialect=redisson&lock=${lock%% *}"

@@ -5,6 +5,7 @@
 
 load helpers
 load redis-topology
+load redisson
 
 # The replica is the master from now on, by an order of a sentinel: the old master, which is well,
 # does not know of that for some seconds.
@@ -199,4 +200,29 @@ listens() {
 	holds_for 3000 alive "$COMMAND"
 	has_token "$M_PORT"
 	release
+}
+
+@test "Redisson with sentinels: dlock and Java exclude and wake each other, also after a failover" {
+	sentinels
+	DLOCK_BACKEND=$URI?dialect=redisson
+	REDIS_DIR=$M_DIR
+	peer
+	excludes lock listeners 1
+	excluded lock listeners 1
+	hold -t 6s --
+	start "$DLOCK" run "$LOCK" -- touch turn
+	local waiter=$PID
+	wait_until 5 listeners 1
+	kill_peer
+	kill -KILL "$M_PID"
+	wait_until 15 master_is "$R_PORT"
+	REDIS_DIR=$R_DIR
+	wait_until 8 listeners 1
+	alive "$COMMAND"
+	[[ ! -e turn ]]
+	release
+	join "$waiter" 2
+	equal "$status" 0
+	peer
+	excluded lock listeners 1
 }

@@ -35,14 +35,14 @@ permit() {
 # ---- Sentinel
 
 # sentinels [LINE]...: a master, a replica and three sentinels that know each other from the start,
-# each with these lines in its configuration. Sets M_PORT, M_PID, R_PORT, R_PID, the arrays S_PORTS
-# and S_PIDS, and URI.
+# each with these lines in its configuration. Sets M_PORT, M_PID, M_DIR, the same with R, the arrays
+# S_PORTS and S_PIDS, and URI.
 sentinels() {
 	local n other known ports=()
 	private_redis
-	M_PORT=$P_PORT M_PID=$P_PID
+	M_PORT=$P_PORT M_PID=$P_PID M_DIR=$P_DIR
 	private_redis --replicaof "127.0.0.1 $M_PORT" --repl-timeout 5
-	R_PORT=$P_PORT R_PID=$P_PID
+	R_PORT=$P_PORT R_PID=$P_PID R_DIR=$P_DIR
 	wait_until 10 has_link "$R_PORT"
 	for n in 1 2 3; do
 		free_port

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What a Java program with Redisson does to a server, driven by lines: redisson_locks.py SOCKET [MS]
+"""What a Java program with Redisson does to a server, driven by lines: redisson_locks.py SOCKET [MS
+[sharded]]
 
     take WHO KIND NAME WAIT [LEASE]	prints "WHO held", with the fence of a fenced lock, or "WHO busy"
     give WHO				prints "WHO free", or "WHO lost"
@@ -8,6 +9,7 @@
 KIND is lock, fair, fenced, read, write or permit. WAIT is in ms. Without LEASE (ms) a hold is renewed
 every third of MS, by default 30000, which is its lease. The steps are those that Redisson's scripts
 take on the server. WHO is a thread of Java: a second take is a second acquisition of the same owner.
+With sharded the messages are those that Redisson uses in a cluster of Redis 7 or newer.
 """
 import os
 import sys
@@ -18,6 +20,7 @@ import uuid
 import redis
 
 FAR = 922337203685477
+SHARDED = sys.argv[3:] == ["sharded"]
 TURN = 300000
 
 LOCK = """
@@ -226,6 +229,8 @@ class Hold:
             self.channel = "redisson_sc:" + braced
 
     def call(self, script, keys, *args):
+        if SHARDED:
+            script = script.replace("'publish'", "'spublish'")
         return self.server.eval(script, len(keys), *keys, *args)
 
     def attempt(self):
@@ -262,10 +267,14 @@ class Hold:
             return True
         if wait_ms == 0:
             return self.failed()
-        messages = self.server.pubsub(ignore_subscribe_messages=True)
+        messages = self.server.pubsub()
         channel = self.channel + (":" + self.owner if self.kind == "fair" else "")
-        messages.subscribe(channel)
-        while messages.subscribed and messages.get_message(timeout=0.01):
+        if SHARDED:
+            messages.execute_command("SSUBSCRIBE", channel)
+            messages.subscribed_event.set()
+        else:
+            messages.subscribe(channel)
+        while messages.get_message(timeout=0.01):
             pass
         try:
             left = self.attempt()

@@ -52,8 +52,6 @@
  */
 #define FOREIGN_LOOK_MS 200
 #define FOREIGN_JITTER_MS 100
-/* The pause before a waiter follows a lock to another server. */
-#define FOLLOW_MS 100
 /* The least pause before the first in line tries again when a lease is about to end. */
 #define LOOK_LEAST_MS 20
 /*
@@ -270,7 +268,7 @@ static enum outcome redis_acquire(struct backend *backend, const struct request 
 		outcome = try_once(redis, request, true, grant, err);
 		/* The lock has moved to another server, where this waiter does not listen yet. */
 		if (!redis_conn_is_open(&redis->node.wake))
-			grant->retry_ms = clock_boot_ms() + FOLLOW_MS;
+			grant->retry_ms = clock_boot_ms() + REDIS_FOLLOW_MS;
 	}
 	if (outcome == OUTCOME_HELD)
 		redis_conn_close(&redis->node.wake);

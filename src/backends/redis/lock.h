@@ -10,6 +10,9 @@ struct lock_view;
 struct name_list;
 struct redisReply;
 
+/* The pause before a waiter follows a lock to another server, where it does not listen yet. */
+#define REDIS_FOLLOW_MS 100
+
 struct redis_backend {
 	struct redis_node node;		/* begins with struct backend */
 	int64_t lease_end_ms;		/* of the last grant; 0: there was none */

@@ -96,7 +96,8 @@ static const struct kind {
 	    REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 	/* The list that wakes a waiter of python-redis-lock is in another slot than its lock. */
 	{ "redis+cluster", read_cluster,
-	  { "prefix", "replicas", "scripts", "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+	  { "prefix", "replicas", "scripts", "dialect", "lock", "watchdog", "tls",
+	    REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 };
 
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err)
@@ -499,6 +500,39 @@ static int settle_at_lock(struct redis_node *node, struct error *err)
 	return 0;
 }
 
+static redisReply *subscribe(struct redis_node *node, const char *command, const char *channel,
+			     struct error *err)
+{
+	return redis_conn_command(&node->wake, 2, (const char *const[]){ command, channel }, err);
+}
+
+/*
+ * Redis has sharded messages from version 7 on. The slot may have moved to another node meanwhile:
+ * the next try finds out, and listens there.
+ */
+static bool has_no_shards(const redisReply *reply)
+{
+	return reply && reply->type == REDIS_REPLY_ERROR &&
+	       (strstr(reply->str, "unknown command") || !strncmp(reply->str, "MOVED ", 6));
+}
+
+/*
+ * Subscribes in both ways where node->sharded asks for it. A message that comes between two answers
+ * is taken for the second one, which does no harm: the caller's next step is to look at the lock.
+ */
+static redisReply *subscribe_all(struct redis_node *node, const char *channel, struct error *err)
+{
+	redisReply *reply;
+
+	if (node->sharded) {
+		reply = subscribe(node, "SSUBSCRIBE", channel, err);
+		if (!has_no_shards(reply) && !(reply = refuse_errors(node, reply, err)))
+			return NULL;
+		freeReplyObject(reply);
+	}
+	return refuse_errors(node, subscribe(node, "SUBSCRIBE", channel, err), err);
+}
+
 int redis_node_listen(struct redis_node *node, const char *who, struct error *err)
 {
 	char *channel;
@@ -509,10 +543,8 @@ int redis_node_listen(struct redis_node *node, const char *who, struct error *er
 	if (settle_at_lock(node, err) || redis_conn_open(&node->wake, true, err))
 		return -1;
 	channel = memory_format("%s%s", node->keys[KEY_CHANNEL], who);
-	reply = redis_conn_command(&node->wake, 2, (const char *const[]){ "SUBSCRIBE", channel },
-				   err);
+	reply = subscribe_all(node, channel, err);
 	free(channel);
-	reply = refuse_errors(node, reply, err);
 	if (!reply) {
 		redis_conn_close(&node->wake);
 		return -1;

@@ -48,6 +48,7 @@ struct redis_node {
 	struct redis_conn wake;		/* subscribed, while waiting */
 	bool resent;			/* the last call was sent twice, to the same server */
 	int64_t sent_ms;		/* CLOCK_BOOTTIME before the last call was last sent */
+	bool sharded;			/* listen for the messages of SPUBLISH, too */
 	int64_t replicas;		/* how many must have a hold: see replicas.h */
 };
 

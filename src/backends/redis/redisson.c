@@ -46,6 +46,7 @@
 #include "lock/token.h"
 #include "lock/uri.h"
 #include "reply.h"
+#include "route.h"
 
 /* How often a waiter tries without being woken. ALIVE in lib.lua is more than twice as long. */
 #define LOOK_MS 5000
@@ -118,6 +119,7 @@ struct backend *redisson_open(const struct uri *uri, struct error *err)
 	/* Redisson uses names as they are. */
 	if (!uri_param(uri, "prefix"))
 		node->prefix[0] = '\0';
+	node->sharded = node->route && node->route->ops->masters;
 	return &node->base;
 }
 
@@ -269,6 +271,9 @@ static enum outcome redisson_acquire(struct backend *backend, const struct reque
 		if (listen_for_turn(redisson, request, err))
 			return OUTCOME_ERROR;
 		outcome = try_once(redisson, request, true, grant, err);
+		/* The lock has moved to another server, where this waiter does not listen yet. */
+		if (!redis_conn_is_open(&node->wake))
+			grant->retry_ms = clock_boot_ms() + REDIS_FOLLOW_MS;
 	}
 	if (outcome == OUTCOME_HELD)
 		redis_conn_close(&node->wake);

@@ -62,11 +62,14 @@ struct redisReply *redisson_script(struct redisson *redisson, const struct scrip
 	const char *all[1 + MOST_ARGUMENTS + 1] = { redisson->kind->name };
 	char owner[REDISSON_OWNER_SIZE];
 	struct request asked = *request;
+	int count = 1;
 
 	redisson_keys(redisson, request->name);
 	redisson_owner(redisson, request->token, owner);
 	asked.token = owner;
 	for (int i = 0; arguments[i]; i++)
-		all[1 + i] = arguments[i];
+		all[count++] = arguments[i];
+	if (redisson->redis.node.sharded)
+		all[count] = "sharded";
 	return redis_node_script(&redisson->redis.node, script, &asked, all, err);
 }

@@ -85,7 +85,7 @@ if kind == 'semaphore' and has == 'none' then
   redis.call('ZREMRANGEBYSCORE', timeouts, '-inf', digits(now_ms()))
   free, has = tonumber(mode) - redis.call('ZCARD', timeouts), 'string'
   redis.call('SET', lock, digits(free))
-  redis.call('PUBLISH', channel, mode)
+  publish(channel, mode)
 end
 sweep()
 if free then

@@ -4,6 +4,8 @@
 -- hexadecimal digits.
 local lock, notes, queue, timeouts, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local channel, owner, kind = ARGV[1], ARGV[2], ARGV[3]
+-- In a cluster the last argument says so.
+local sharded = ARGV[#ARGV] == 'sharded'
 
 -- A waiter of dlock tries every 5.5 s at least. After this time (ms) without a try it hangs.
 local ALIVE = 11000
@@ -84,6 +86,13 @@ end
 
 local function set_waiter(who, since, mode, seen, text)
   redis.call('HSET', notes, 'w:' .. who, table.concat({since, mode, digits(seen), text}, ' '))
+end
+
+-- In a cluster of Redis 7 or newer Redisson sleeps on sharded messages, and on the others everywhere
+-- else. Older servers know none: an error does nothing.
+local function publish(to, text)
+  redis.call('PUBLISH', to, text)
+  if sharded then redis.pcall('SPUBLISH', to, text) end
 end
 
 local function listeners(name)
@@ -244,10 +253,10 @@ end
 local function call(who)
   local since, mode, seen, text = waiter(who)
   if since then set_waiter(who, since, mode, math.min(seen, now_ms() - ALIVE + GRANT), text) end
-  redis.call('PUBLISH', channel .. ':' .. who, '0')
+  publish(channel .. ':' .. who, '0')
   local second = redis.call('LINDEX', queue, 1)
   if second and waiter(second) then
-    redis.call('PUBLISH', channel .. ':' .. second, GRANT + 100)
+    publish(channel .. ':' .. second, GRANT + 100)
   end
 end
 
@@ -273,11 +282,11 @@ local function wake(changed)
     local first = first_in_line()
     if first then call(first) end
     -- `dlock wait` listens here; nobody else does.
-    redis.call('PUBLISH', channel, '0')
+    publish(channel, '0')
   elseif kind == 'semaphore' then
-    redis.call('PUBLISH', channel, changed and '1' or redis.call('GET', lock))
+    publish(channel, changed and '1' or redis.call('GET', lock))
   else
-    redis.call('PUBLISH', channel, changed and '1' or '0')
+    publish(channel, changed and '1' or '0')
   end
   if redis.call('EXISTS', notes) == 1 then living(true) end
 end
