@@ -300,8 +300,8 @@ FUZZ_EXTRA_fuzz_config := cmd/config.c
 FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
 FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,node.c address.c conn.c tls.c reply.c \
-	sentinel.c cluster.c check.c replicas.c lock.c redisson.c redisson_call.c redisson_inspect.c \
-	scriptless.c) \
+	sentinel.c cluster.c check.c check_route.c info.c replicas.c lock.c redisson.c \
+	redisson_call.c redisson_inspect.c scriptless.c) \
 	$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
 		$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c \

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "lock/view.h"
+#include "check_route.h"
+#include "info.h"
 #include "lock.h"
 
 /* With more difference, people see that fences and ages do not fit the clock of their host. */
@@ -105,33 +107,13 @@ static int check_clock(struct redis_node *node, struct reading *first, struct re
 	return failed;
 }
 
-/* The value of "name:" in the text of INFO; "" when there is none. */
-static const char *field(const char *info, const char *name, char *buf, size_t size)
-{
-	size_t length = strlen(name);
-	const char *line = info;
-
-	buf[0] = '\0';
-	while (line && *line) {
-		if (!strncmp(line, name, length) && line[length] == ':') {
-			snprintf(buf, size, "%.*s", (int)strcspn(line + length + 1, "\r\n"),
-				 line + length + 1);
-			break;
-		}
-		line = strchr(line, '\n');
-		if (line)
-			line++;
-	}
-	return buf;
-}
-
 static void check_version(const char *info, struct findings *findings)
 {
 	char version[32], server[32];
 	long major;
 
-	field(info, "valkey_version", server, sizeof(server));
-	field(info, "redis_version", version, sizeof(version));
+	redis_info_field(info, "valkey_version", server, sizeof(server));
+	redis_info_field(info, "redis_version", version, sizeof(version));
 	major = strtol(version, NULL, 10);
 	if (major < 5)
 		findings_add(findings, FINDING_ERROR, "version", "use Redis 5 or newer",
@@ -146,9 +128,9 @@ static void check_role(const struct redis_node *node, const char *info, struct f
 	char role[16], replicas[16], master[8];
 	const long long wanted = node->replicas;
 
-	field(info, "role", role, sizeof(role));
-	field(info, "connected_slaves", replicas, sizeof(replicas));
-	field(info, "master_link_status", master, sizeof(master));
+	redis_info_field(info, "role", role, sizeof(role));
+	redis_info_field(info, "connected_slaves", replicas, sizeof(replicas));
+	redis_info_field(info, "master_link_status", master, sizeof(master));
 	if (!strcmp(role, "slave"))
 		findings_add(findings, FINDING_ERROR, "role", "name the master",
 			     "a replica: it takes no writes (link to its master: %s)", master);
@@ -176,7 +158,8 @@ static void check_wait(struct redis_node *node, const char *info, struct finding
 	char replicas[16];
 	redisReply *reply;
 
-	if (!strtoll(field(info, "connected_slaves", replicas, sizeof(replicas)), NULL, 10))
+	redis_info_field(info, "connected_slaves", replicas, sizeof(replicas));
+	if (!strtoll(replicas, NULL, 10))
 		return;
 	reply = redis_node_ask(node, 3, argv, &err);
 	if (reply)
@@ -190,7 +173,7 @@ static void check_persistence(const char *info, const char *fsync, struct findin
 {
 	char aof[8];
 
-	field(info, "aof_enabled", aof, sizeof(aof));
+	redis_info_field(info, "aof_enabled", aof, sizeof(aof));
 	if (strcmp(aof, "1") != 0)
 		findings_add(findings, FINDING_WARNING, "persistence",
 			     "set 'appendonly yes' and 'appendfsync always', or accept that a "
@@ -211,8 +194,8 @@ static void check_memory(const char *info, struct findings *findings)
 {
 	char limit[32], policy[32];
 
-	field(info, "maxmemory", limit, sizeof(limit));
-	field(info, "maxmemory_policy", policy, sizeof(policy));
+	redis_info_field(info, "maxmemory", limit, sizeof(limit));
+	redis_info_field(info, "maxmemory_policy", policy, sizeof(policy));
 	/* Locks have a TTL: the volatile policies evict them before other keys. */
 	if (strcmp(limit, "0") != 0 && strcmp(policy, "noeviction") != 0)
 		findings_add(findings, FINDING_WARNING, "eviction",
@@ -222,20 +205,6 @@ static void check_memory(const char *info, struct findings *findings)
 	else
 		findings_add(findings, FINDING_OK, "eviction", NULL, "%s",
 			     strcmp(limit, "0") ? policy : "no memory limit");
-}
-
-/* Reads a setting by CONFIG GET; "" where that is forbidden, as on many managed servers. */
-static void read_setting(struct redis_node *node, const char *name, char *buf, size_t size)
-{
-	const char *argv[] = { "CONFIG", "GET", name };
-	struct error ignored = { 0 };
-	redisReply *reply = redis_node_ask(node, 3, argv, &ignored);
-
-	buf[0] = '\0';
-	if (reply && redis_has_shape(reply, ".s"))
-		snprintf(buf, size, "%s", reply->element[1]->str);
-	if (reply)
-		freeReplyObject(reply);
 }
 
 /* *saved_s: when the server has started or made its last snapshot; 0: it does not say. */
@@ -252,12 +221,12 @@ static void check_info(struct redis_node *node, int64_t *saved_s, struct finding
 			     "allow INFO, to have version, role, persistence and memory checked",
 			     "cannot be read: %.180s", err.message);
 	} else {
-		read_setting(node, "appendfsync", fsync, sizeof(fsync));
+		redis_setting(node, "appendfsync", fsync, sizeof(fsync));
 		check_version(reply->str, findings);
 		check_role(node, reply->str, findings);
 		check_wait(node, reply->str, findings);
-		*saved_s = strtoll(field(reply->str, "rdb_last_save_time", saved, sizeof(saved)),
-				   NULL, 10);
+		redis_info_field(reply->str, "rdb_last_save_time", saved, sizeof(saved));
+		*saved_s = strtoll(saved, NULL, 10);
 		check_persistence(reply->str, fsync, findings);
 		check_memory(reply->str, findings);
 	}
@@ -303,6 +272,8 @@ int redis_check(struct backend *backend, struct findings *findings, struct error
 	check_info(node, &saved_s, findings);
 	if (!failed)
 		check_expiry(&first, &last, saved_s, findings);
+	if (node->route)
+		redis_check_route(node, findings);
 	check_transport(node, findings);
 	return 0;
 }

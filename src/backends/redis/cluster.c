@@ -31,9 +31,7 @@
 
 struct cluster {
 	struct redis_route route;	/* first, see cluster_from_route() */
-	struct redis_place *places;	/* the nodes of the URI */
-	size_t count;
-	size_t next;			/* the one to ask */
+	size_t next;			/* the node of the URI to ask */
 	struct redis_place target;	/* where a node has sent us; port 0: nowhere */
 	size_t in_vain;			/* how many nodes of the URI were lost in a row */
 	int hops;			/* since the last good reply */
@@ -49,7 +47,7 @@ static int64_t start_over(struct cluster *cluster)
 {
 	cluster->target.port = 0;
 	cluster->route.asking = false;
-	cluster->next = (cluster->next + 1) % cluster->count;
+	cluster->next = (cluster->next + 1) % cluster->route.count;
 	return cluster->next ? 0 : REDIS_ROUTE_PAUSE_MS;
 }
 
@@ -60,7 +58,7 @@ static int cluster_locate(struct redis_route *route, const struct backend *bound
 
 	(void)bounds;
 	(void)err;
-	*place = cluster->target.port ? cluster->target : cluster->places[cluster->next];
+	*place = cluster->target.port ? cluster->target : cluster->route.places[cluster->next];
 	return 0;
 }
 
@@ -69,7 +67,7 @@ static int64_t cluster_lost(struct redis_route *route)
 {
 	struct cluster *cluster = cluster_from_route(route);
 
-	if (!cluster->target.port && ++cluster->in_vain > cluster->count) {
+	if (!cluster->target.port && ++cluster->in_vain > cluster->route.count) {
 		cluster->in_vain = 0;
 		return REDIS_ROUTE_ENDS;
 	}
@@ -187,7 +185,7 @@ static void cluster_finish(struct redis_route *route)
 {
 	struct cluster *cluster = cluster_from_route(route);
 
-	free(cluster->places);
+	free(cluster->route.places);
 	free(cluster);
 }
 
@@ -211,7 +209,8 @@ struct redis_route *redis_cluster_open(const struct uri *uri, struct error *err)
 	}
 	cluster = memory_new(1, sizeof(*cluster));
 	cluster->route.ops = &cluster_ops;
-	if (redis_places_read(uri, DEFAULT_PORT, &cluster->places, &cluster->count, err)) {
+	if (redis_places_read(uri, DEFAULT_PORT, &cluster->route.places, &cluster->route.count,
+			      err)) {
 		cluster_finish(&cluster->route);
 		return NULL;
 	}

@@ -413,7 +413,7 @@ int redis_node_time(struct redis_node *node, int64_t *us, struct error *err)
 	return 0;
 }
 
-static int visit_all(struct redis_node *node, const struct redis_place *places, size_t count,
+int redis_node_visit(struct redis_node *node, const struct redis_place *places, size_t count,
 		     int (*visit)(struct redis_node *node, void *context, struct error *err),
 		     void *context, struct error *err)
 {
@@ -450,7 +450,7 @@ int redis_node_each(struct redis_node *node,
 		return -1;
 	}
 	freeReplyObject(reply);
-	result = visit_all(node, places, count, visit, context, err);
+	result = redis_node_visit(node, places, count, visit, context, err);
 	free(places);
 	return result;
 }

@@ -85,9 +85,14 @@ struct redisReply *redis_node_ask(struct redis_node *node, int argc, const char 
 int redis_node_time(struct redis_node *node, int64_t *us, struct error *err);
 
 /*
- * Calls visit() with a connection to each server that may have locks, and stops when one returns
- * -1. 0 or -1.
+ * Calls visit(), whose commands go to this server alone, for each of these places, and stops when
+ * one returns -1. 0 or -1.
  */
+int redis_node_visit(struct redis_node *node, const struct redis_place *places, size_t count,
+		     int (*visit)(struct redis_node *node, void *context, struct error *err),
+		     void *context, struct error *err);
+
+/* The same for each server that may have locks. */
 int redis_node_each(struct redis_node *node,
 		    int (*visit)(struct redis_node *node, void *context, struct error *err),
 		    void *context, struct error *err);

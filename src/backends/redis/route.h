@@ -65,6 +65,8 @@ struct redis_route_ops {
 
 struct redis_route {
 	const struct redis_route_ops *ops;
+	struct redis_place *places;	/* of the URI: the sentinels, or nodes of the cluster */
+	size_t count;
 	/* Set by redirect(): the next command is to follow ASKING; node.c sets it to false. */
 	bool asking;
 };

@@ -37,8 +37,6 @@
 struct sentinel {
 	struct redis_route route;	/* first, see sentinel_from_route() */
 	char *master;
-	struct redis_place *places;	/* of the sentinels */
-	size_t count;
 	size_t next;			/* the one to ask */
 	struct redis_address address;	/* of the one that is asked */
 	int64_t named_ms;		/* CLOCK_BOOTTIME before the last answered question */
@@ -52,7 +50,7 @@ static struct sentinel *sentinel_from_route(struct redis_route *route)
 
 static void next_sentinel(struct sentinel *sentinel)
 {
-	sentinel->next = (sentinel->next + 1) % sentinel->count;
+	sentinel->next = (sentinel->next + 1) % sentinel->route.count;
 }
 
 /* Reads [host, port], both strings, or nil for a master that the sentinel does not know. */
@@ -79,30 +77,42 @@ static int read_answer(struct sentinel *sentinel, const redisReply *reply,
 	return -1;
 }
 
-/* Asks one sentinel, for limit_ms at most. */
-static int ask(struct sentinel *sentinel, const struct backend *given, int64_t limit_ms,
-	       struct redis_place *place, struct error *err)
+struct redisReply *redis_sentinel_ask(struct redis_route *route, size_t which,
+				      const struct backend *given, int64_t limit_ms,
+				      const char *command, struct error *err)
 {
-	const char *const argv[] = { "SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinel->master };
+	struct sentinel *sentinel = sentinel_from_route(route);
+	const char *const argv[] = { "SENTINEL", command, sentinel->master };
 	const int64_t asked_ms = clock_boot_ms();
 	struct backend bounds = *given;
 	struct redis_conn conn = {
 		.backend = &bounds, .address = &sentinel->address, .fd = -1
 	};
 	redisReply *reply;
-	int result;
 
-	redis_address_move(&sentinel->address, "sentinel", &sentinel->places[sentinel->next]);
+	redis_address_move(&sentinel->address, "sentinel", &route->places[which]);
 	bounds.connect_timeout_ms = limit_ms;
 	if (redis_conn_open(&conn, true, err))
-		return -1;
+		return NULL;
 	bounds.timeout_ms = asked_ms + limit_ms - clock_boot_ms();
 	reply = redis_conn_command(&conn, 3, argv, err);
+	redis_conn_close(&conn);
+	return reply;
+}
+
+/* Asks the next sentinel for the master, for limit_ms at most. */
+static int ask(struct sentinel *sentinel, const struct backend *bounds, int64_t limit_ms,
+	       struct redis_place *place, struct error *err)
+{
+	const int64_t asked_ms = clock_boot_ms();
+	redisReply *reply = redis_sentinel_ask(&sentinel->route, sentinel->next, bounds, limit_ms,
+					       "GET-MASTER-ADDR-BY-NAME", err);
+	int result;
+
 	if (!reply)
 		return -1;
 	result = read_answer(sentinel, reply, place, err);
 	freeReplyObject(reply);
-	redis_conn_close(&conn);
 	if (!result)
 		sentinel->named_ms = asked_ms;
 	return result;
@@ -113,10 +123,10 @@ static int sentinel_locate(struct redis_route *route, const struct backend *boun
 			   struct redis_place *place, struct error *err)
 {
 	struct sentinel *sentinel = sentinel_from_route(route);
-	const int64_t share_ms = bounds->connect_timeout_ms / (int64_t)sentinel->count + 1;
+	const int64_t share_ms = bounds->connect_timeout_ms / (int64_t)route->count + 1;
 	struct error one;
 
-	for (size_t i = 0; i < sentinel->count; i++) {
+	for (size_t i = 0; i < route->count; i++) {
 		one = (struct error){ 0 };
 		if (!ask(sentinel, bounds, share_ms, place, &one))
 			return 0;
@@ -171,7 +181,7 @@ static void sentinel_finish(struct redis_route *route)
 	struct sentinel *sentinel = sentinel_from_route(route);
 
 	redis_address_finish(&sentinel->address);
-	free(sentinel->places);
+	free(sentinel->route.places);
 	free(sentinel->master);
 	free(sentinel);
 }
@@ -243,7 +253,8 @@ struct redis_route *redis_sentinel_open(const struct uri *uri, struct redis_addr
 
 	sentinel->route.ops = &sentinel_ops;
 	if (read_tls(&sentinel->address, uri, err) ||
-	    redis_places_read(uri, DEFAULT_PORT, &sentinel->places, &sentinel->count, err) ||
+	    redis_places_read(uri, DEFAULT_PORT, &sentinel->route.places, &sentinel->route.count,
+			      err) ||
 	    read_path(sentinel, uri->path, address, err) ||
 	    read_login(&sentinel->address, uri, err)) {
 		sentinel_finish(&sentinel->route);

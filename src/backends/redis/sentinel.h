@@ -3,9 +3,14 @@
 #ifndef DLOCK_REDIS_SENTINEL_H
 #define DLOCK_REDIS_SENTINEL_H
 
+#include <stddef.h>
+#include <stdint.h>
+
+struct backend;
 struct error;
 struct redis_address;
 struct redis_route;
+struct redisReply;
 struct uri;
 
 /*
@@ -14,5 +19,13 @@ struct uri;
  */
 struct redis_route *redis_sentinel_open(const struct uri *uri, struct redis_address *address,
 					struct error *err);
+
+/*
+ * Asks sentinel number which of such a route: SENTINEL command MASTER, over a connection of its own
+ * and for limit_ms at most. The caller frees the reply, which may be an error. NULL with *err.
+ */
+struct redisReply *redis_sentinel_ask(struct redis_route *route, size_t which,
+				      const struct backend *bounds, int64_t limit_ms,
+				      const char *command, struct error *err);
 
 #endif
