@@ -68,6 +68,13 @@ const struct option_row option_rows[] = {
 	  OPTION_CHOICE, FIELD(run_if_down), 0, 0 },
 	{ 0, "note", "TEXT", "tell this to those who are refused the lock, and in status",
 	  HOLDING_COMMANDS, OPTION_TEXT, FIELD(note), 0, 0 },
+	{ 0, "priority", "N", "wait as if 10 minutes longer for each step of 0 to 9\n(default: 0)",
+	  HOLDING_COMMANDS, OPTION_NUMBER, FIELD(queueing.priority), 0, QUEUEING_PRIORITY_MAX },
+	{ 0, "queue", "oldest|newest", "who of those that wait gets the lock first: the oldest\n"
+	  "(default), or the newest of those who say so", HOLDING_COMMANDS,
+	  OPTION_CHOICE, FIELD(queueing.newest), 0, 0 },
+	{ 0, "replace-waiters", NULL, "send those away that wait with this option since earlier",
+	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(queueing.replace), 0, 0 },
 	{ 0, "syslog", NULL, "log messages by syslog, too", HOLDING_COMMANDS,
 	  OPTION_FLAG, FIELD(syslog), 0, 0 },
 	{ 0, "pid", "PID", "hold and renew for as long as this process lives",

@@ -81,6 +81,7 @@ struct options {
 	bool wait_for_leftovers;
 	pid_t pid;		/* 0: not given */
 	const char *note;	/* NULL: not given */
+	struct queueing queueing;	/* --priority, --queue, --replace-waiters */
 	bool syslog;
 	bool json;
 	bool dry_run;

@@ -161,11 +161,13 @@ void progress_init(struct progress *progress, const struct settings *settings, c
 static void print_not_obtained(struct progress *progress, const struct run_result *result)
 {
 	char holder[HOLDER_DESCRIPTION_SIZE], where[URI_PLACE_SIZE], down[96];
+	const char *why = "the backend gave no answer within the time to wait";
 
-	progress_print(progress, SAY_WARNING, "%s%s (on %s)", down_text(result->down_ms, down),
-		       !result->holder_known
-		       ? "the backend gave no answer within the time to wait"
-		       : holder_describe(&result->holder, result->age_ms, holder, sizeof(holder)),
+	if (result->replaced)
+		why = holder_describe_newer(&result->holder, holder, sizeof(holder));
+	else if (result->holder_known)
+		why = holder_describe(&result->holder, result->age_ms, holder, sizeof(holder));
+	progress_print(progress, SAY_WARNING, "%s%s (on %s)", down_text(result->down_ms, down), why,
 		       where_text(progress, where));
 }
 

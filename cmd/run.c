@@ -160,6 +160,7 @@ static int run_locked(struct run *run)
 		.uri_text = run->settings.uri_text,
 		.name = run->name,
 		.note = run->options.note,
+		.queueing = run->options.queueing,
 		.argv = run->options.argv,
 		.mode = options_mode(&run->options),
 		.slots = run->options.slots,

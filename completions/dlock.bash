@@ -83,6 +83,7 @@ _dlock_value()
 	--on-lost) _dlock_reply kill warn ;;
 	--if-down) _dlock_reply fail run ;;
 	--leftovers) _dlock_reply kill wait ;;
+	--queue) _dlock_reply oldest newest ;;
 	--pid) _dlock_pids ;;
 	esac
 }
@@ -104,7 +105,8 @@ _dlock_options()
 	esac
 	case $1 in
 	run | acquire)
-		options+=' -n --nonblock -s --shared --slots --min-hold --on-lost --note --syslog' ;;
+		options+=' -n --nonblock -s --shared --slots --min-hold --on-lost --note --syslog'
+		options+=' --priority --queue --replace-waiters' ;;
 	esac
 	case $1 in
 	run | acquire | wait) options+=' -w --wait -E --conflict-exit-code' ;;
@@ -183,7 +185,7 @@ _dlock_command()
 		return
 	fi
 	case $cur in
-	--on-lost=* | --if-down=* | --backend=* | --pid=*)
+	--on-lost=* | --if-down=* | --queue=* | --backend=* | --pid=*)
 		word=${cur%%=*}
 		cur=${cur#*=}
 		_dlock_value "$word"
@@ -218,7 +220,7 @@ _dlock_takes_value()
 	case $OPTION in
 	-[bwtEk] | --backend | --wait | --ttl | --slots | --conflict-exit-code) ;;
 	--min-hold | --kill-after | --leftovers | --max-run | --until) ;;
-	--on-lost | --if-down | --pid | --note) ;;
+	--on-lost | --if-down | --pid | --note | --priority | --queue) ;;
 	*) return 1 ;;
 	esac
 }

@@ -16,7 +16,7 @@ function __dlock_at
                     set place wrapped
                 else if test $place = named
                     continue
-                else if string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|if-down|pid|note))$' $word
+                else if string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|if-down|pid|note|priority|queue))$' $word
                     set place value
                 else if not string match -q -- '-*' $word
                     set place named
@@ -98,6 +98,9 @@ complete -c dlock -n '__dlock_at options run' -l no-contain -d 'do not use a PID
 complete -c dlock -n '__dlock_at options run' -s k -l kill-after -x -d 'time from TERM to KILL'
 complete -c dlock -n '__dlock_at options run acquire' -l on-lost -x -a 'kill warn' -d 'what to do when the lock is lost'
 complete -c dlock -n '__dlock_at options run acquire' -l note -x -d 'tell this to those who are refused the lock'
+complete -c dlock -n '__dlock_at options run acquire' -l priority -x -d 'wait as if 10 minutes longer for each step'
+complete -c dlock -n '__dlock_at options run acquire' -l queue -x -a 'oldest newest' -d 'who of those that wait gets the lock first'
+complete -c dlock -n '__dlock_at options run acquire' -l replace-waiters -d 'send those away that wait with this option'
 complete -c dlock -n '__dlock_at options run acquire' -l syslog -d 'log messages by syslog, too'
 complete -c dlock -n '__dlock_at options run' -l if-down -x -a 'fail run' -d 'what to do when the backend is down'
 complete -c dlock -n '__dlock_at options acquire' -l pid -x -a '(__fish_complete_pids)' -d 'hold for as long as this process lives'

@@ -182,6 +182,35 @@ struct backend *backend_open(const struct backend_driver *driver,
 	return backend;
 }
 
+/* What people call the locks of uri: "redis: with ?scripts=no". */
+static const char *kind_of(const struct uri *uri, char *buf, size_t size)
+{
+	static const char *const choosing[] = { "strategy", "dialect", "scripts", NULL };
+	const char *const *param = choosing;
+
+	while (*param && !uri_param(uri, *param))
+		param++;
+	if (*param)
+		snprintf(buf, size, "%s: with ?%s=%.60s", uri->scheme, *param,
+			 uri_param(uri, *param));
+	else
+		snprintf(buf, size, "%s:", uri->scheme);
+	return buf;
+}
+
+struct backend *backend_open_for(const struct request *request, const struct backend_driver *driver,
+				 const struct uri *uri, struct error *err)
+{
+	struct backend *backend = backend_open(driver, uri, err);
+	char kind[128];
+
+	if (!backend || queueing_admitted(&request->self.queueing, backend->queue_can,
+					  kind_of(uri, kind, sizeof(kind)), err))
+		return backend;
+	backend_close(backend);
+	return NULL;
+}
+
 void backend_close(struct backend *backend)
 {
 	if (backend)

@@ -213,6 +213,11 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 				keeping_release(k, false);
 			break;
 		case OUTCOME_LOST:
+			if (grant->replaced) {
+				k->event.holder = grant->holder;
+				keeping_finish(k, KEEPER_REPLACED);
+			}
+			/* fall through */
 		case OUTCOME_ERROR:
 			acquire_failed(k, in_line, &down_since_ms, &pause_ms);
 			break;

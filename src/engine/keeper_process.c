@@ -177,7 +177,10 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 		keeping_detach(&k, &grant);
 		hold(&k, &grant);
 	}
-	k.backend = backend_open(plan->driver, plan->uri, &k.event.error);
+	if (plan->mode == KEEPER_ACQUIRE)
+		k.backend = backend_open_for(&k.request, plan->driver, plan->uri, &k.event.error);
+	else
+		k.backend = backend_open(plan->driver, plan->uri, &k.event.error);
 	if (!k.backend)
 		keeping_finish(&k, KEEPER_FAILED);
 	atomic_store(&plan->shared->session, k.backend->session);

@@ -114,7 +114,7 @@ static enum obtained obtain_local(struct supervisor *s)
 	int64_t tick_ms;
 	int sig = 0;
 
-	s->backend = backend_open(s->run->driver, s->run->uri, &err);
+	s->backend = backend_open_for(&s->request, s->run->driver, s->run->uri, &err);
 	if (!s->backend)
 		return supervisor_fail(s, &err);
 	obtained = try_local(s, false, 0, NULL);
@@ -178,6 +178,11 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 		return OBTAINED_NOT_YET;
 	case KEEPER_BUSY:
 		note_holder(s, &event->holder, event->age_ms, event->at_ms);
+		s->result->end = RUN_NOT_OBTAINED;
+		return OBTAINED_NO;
+	case KEEPER_REPLACED:
+		note_holder(s, &event->holder, -1, event->at_ms);
+		s->result->replaced = true;
 		s->result->end = RUN_NOT_OBTAINED;
 		return OBTAINED_NO;
 	case KEEPER_RETRYING:

@@ -55,6 +55,7 @@ struct run_request {
 	const char *uri_text;		/* for DLOCK_BACKEND */
 	const char *name;
 	const char *note;		/* shown to others; NULL: none */
+	struct queueing queueing;	/* in the queue */
 	char *const *argv;
 	enum hold_mode mode;
 	int slots;
@@ -74,7 +75,7 @@ struct run_request {
 enum run_end {
 	RUN_EXITED,		/* status: the wait status of the command */
 	RUN_EXEC_FAILED,	/* error.errnum; the lock was released */
-	RUN_NOT_OBTAINED,	/* holder, age_ms */
+	RUN_NOT_OBTAINED,	/* holder, age_ms, replaced */
 	RUN_LOST,		/* error says how, unless it was said already */
 	RUN_OVERDUE,		/* max_run_ms or until_ms has ended the command; it was said */
 	RUN_FAILED,		/* error: no command was run */
@@ -89,6 +90,7 @@ struct run_result {
 	bool holder_known;	/* the backend said who has it, if only "somebody" */
 	struct holder holder;
 	int64_t age_ms;
+	bool replaced;		/* holder is a newer waiter, which has sent this one away */
 	struct error error;
 };
 

@@ -57,7 +57,7 @@ struct request {
 	bool forget;		/* release leaves nothing, not even the fence: for a probe */
 	bool borrow;		/* a short lease is enough at first: see lent in struct grant */
 	bool queue;		/* when busy, stay in line until released or cancelled */
-	struct holder self;
+	struct holder self;	/* with how it waits: only what queue_can of the backend has */
 };
 
 /*
@@ -85,6 +85,11 @@ struct grant {
 	int64_t age_ms;		/* how long that has held it; -1: not known */
 	int64_t ahead;		/* waiters in line before this one; -1: not known */
 	int64_t retry_ms;	/* CLOCK_BOOTTIME: acquire again then, if no event comes first */
+	/*
+	 * After OUTCOME_LOST of acquire(): a newer waiter has sent this one away (see struct
+	 * queueing), and nothing of this one is left. holder is the newer one.
+	 */
+	bool replaced;
 };
 
 /* What a release gives back of a hold that was acquired more than once. */
@@ -105,6 +110,8 @@ struct backend {
 	 * has to stay to hold one.
 	 */
 	bool session;
+	/* Set by open(): what its queue can do besides order of arrival, bits of enum queue_can. */
+	unsigned queue_can;
 	/*
 	 * Set by the engine: when this descriptor becomes readable, a wait inside
 	 * acquire() ends with ERROR_CANCELLED. -1: not interruptible.
@@ -148,7 +155,8 @@ struct backend_ops {
 	/*
 	 * One atomic try, safe to repeat with the same token: if an earlier one was granted and
 	 * its reply was lost, this one finds that hold and extends it. With queue set, BUSY means
-	 * that a place in line is taken and kept. A local backend (see backends/registry.h)
+	 * that a place in line is taken and kept, or left for good with LOST, when a newer waiter
+	 * has replaced this one. A local backend (see backends/registry.h)
 	 * sleeps here instead, until it holds or a signal is caught (BUSY); no other one may.
 	 */
 	enum outcome (*acquire)(struct backend *backend, const struct request *request,

@@ -126,12 +126,13 @@ static size_t put_note(char *buf, size_t used, const char *note)
 _Static_assert(3 * (sizeof(((struct holder *)0)->host) +
 		    sizeof(((struct holder *)0)->user) +
 		    sizeof(((struct holder *)0)->command)) +
-	       sizeof("ttl=&host=&user=&cmd=&pid=&since=") + sizeof("9223372036854775807") * 3 <
+	       sizeof("ttl=&host=&user=&cmd=&pid=&since=&queue=9nr") + sizeof("9223372036854775807") * 3 <
 	       HOLDER_TEXT_SIZE,
 	       "HOLDER_TEXT_SIZE");
 
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])
 {
+	char queue[QUEUEING_TEXT_SIZE];
 	size_t used = 0;
 
 	buf[0] = '\0';
@@ -141,6 +142,10 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 	used = put_text(buf, used, "cmd", holder->command);
 	used = put_number(buf, used, "pid", holder->pid);
 	used = put_number(buf, used, "since", holder->since_ms);
+	if (queueing_wishes(&holder->queueing)) {
+		queueing_encode(&holder->queueing, queue);
+		used = put_text(buf, used, "queue", queue);
+	}
 	return put_note(buf, used, holder->note);
 }
 
@@ -193,6 +198,9 @@ static bool get_pair(struct holder *holder, const struct text_pair *pair)
 		{ "since", NULL, 0, &holder->since_ms },
 	};
 
+	if (pair->key_length == 5 && !memcmp(pair->key, "queue", 5))
+		return queueing_decode(&holder->queueing, pair->value, pair->length) &&
+		       queueing_wishes(&holder->queueing);
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (strlen(fields[i].key) == pair->key_length &&
 		    !memcmp(pair->key, fields[i].key, pair->key_length))
@@ -215,7 +223,8 @@ int holder_decode(struct holder *holder, const char *text, size_t length)
 	return any ? 0 : -1;
 }
 
-const char *holder_describe(const struct holder *holder, int64_t age_ms,
+/* what: "held by" or the like. */
+static const char *describe(const char *what, const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size)
 {
 	char pid[32] = "", user[sizeof(holder->user) + 8] = "";
@@ -232,11 +241,22 @@ const char *holder_describe(const struct holder *holder, int64_t age_ms,
 	if (age_ms >= 0)
 		snprintf(age, sizeof(age), " for %s",
 			 duration_format(age_ms, duration, sizeof(duration)));
-	snprintf(text, sizeof(text), "held by%s%s%s%s%s%s%s%s%s%s",
+	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s%s%s", what,
 		 *holder->host ? " " : "", holder->host, pid, user,
 		 known ? "" : " another client", age,
 		 *holder->command ? ": " : "", holder->command,
 		 *holder->note ? ": " : "", holder->note);
 	text_clean(text, strlen(text), buf, size);
 	return buf;
+}
+
+const char *holder_describe(const struct holder *holder, int64_t age_ms,
+			    char *buf, size_t size)
+{
+	return describe("held by", holder, age_ms, buf, size);
+}
+
+const char *holder_describe_newer(const struct holder *newer, char *buf, size_t size)
+{
+	return describe("replaced by", newer, -1, buf, size);
 }

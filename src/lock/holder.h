@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "queueing.h"
+
 /* Bytes of a note. */
 #define HOLDER_NOTE_MAX 160
 
@@ -22,6 +24,7 @@ struct holder {
 	int64_t pid;		/* of dlock on this host; 0: not known */
 	int64_t since_ms;	/* when it acquired or queued, ms since the epoch; 0: not known */
 	int64_t ttl_ms;		/* of the lease at first; 0: not known, or there is no lease */
+	struct queueing queueing;	/* how it waits, or has waited */
 };
 
 /*
@@ -33,9 +36,10 @@ void holder_self(struct holder *holder, const char *command);
 #define HOLDER_TEXT_SIZE 800
 
 /*
- * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&note=…" and a NUL, with percent-encoded values
- * and without those that are not known. The TTL comes first, where scripts on the server find and
- * replace it. The note comes last, and is cut where it does not fit. Returns the length.
+ * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&queue=…&note=…" and a NUL, with percent-encoded
+ * values and without those that are not known. The TTL comes first, where scripts on the server
+ * find and replace it; "queue" is there if there is a wish, as queueing_encode() writes it.
+ * The note comes last, and is cut where it does not fit. Returns the length.
  */
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE]);
 
@@ -56,5 +60,7 @@ int holder_decode(struct holder *holder, const char *text, size_t length);
  */
 const char *holder_describe(const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size);
+/* The same with "replaced by", of the waiter that has sent this one away. */
+const char *holder_describe_newer(const struct holder *newer, char *buf, size_t size);
 
 #endif

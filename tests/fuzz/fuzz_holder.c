@@ -44,6 +44,11 @@ static void check_encode(const uint8_t *data, size_t size)
 	holder.user[sizeof(holder.user) - 1] = '\0';
 	holder.command[sizeof(holder.command) - 1] = '\0';
 	holder.note[sizeof(holder.note) - 1] = '\0';
+	/* What may stand there only: a flag has no other bytes than 0 and 1. */
+	holder.queueing = (struct queueing){
+		.priority = (int)(size % (QUEUEING_PRIORITY_MAX + 1)),
+		.newest = size & 16, .replace = size & 32,
+	};
 	length = holder_encode(&holder, text);
 	INVARIANT(length < sizeof(text) && strlen(text) == length);
 	INVARIANT(text_is_clean(text, length) && !strpbrk(text, " \"'\\"));
