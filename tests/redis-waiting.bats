@@ -211,7 +211,7 @@ shown() {
 		for i = 1, 1200 do
 			local at = string.format('%.0f', place + i + (i > 600 and 3600000000 or 0))
 			redis.call('ZADD', KEYS[1], at, 'dead' .. i)
-			redis.call('HSET', KEYS[2], 'dead' .. i, at .. ' x 0 0 host=h')
+			redis.call('HSET', KEYS[2], 'dead' .. i, at .. ' x 0 0 ' .. at .. ' host=h')
 		end" 2 "{$KEY}:queue" "{$KEY}:waiters" >reply
 	waiters 1202
 	shown 2

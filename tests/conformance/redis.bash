@@ -4,6 +4,8 @@
 
 FIFO=1
 LEASES=1
+# shellcheck disable=SC2034 # for common.bash
+QUEUE_CAN='priority newest replace'
 # shellcheck source=tests/redis-server.bash
 source "${BASH_SOURCE[0]%/*}/../redis-server.bash"
 
@@ -13,7 +15,7 @@ backend_prepare() {
 
 # leftovers: prints what is not a fence, and channels that somebody listens to
 leftovers() {
-	rcli --scan | grep -F -- "$LOCK" | grep -v '}:fence$'
+	rcli --scan | grep -F -- "$LOCK" | grep -Ev '}:(fence|newest)$'
 	rcli pubsub channels "*$LOCK*"
 }
 

@@ -116,6 +116,86 @@ wait_in_line() {
 	nothing_left
 }
 
+# in_turn NUMBER...: frees the lock, and the waiters in WAITERS wrote to ./order in this order
+in_turn() {
+	local pid
+	release
+	for pid in "${WAITERS[@]}"; do
+		join "$pid" 30
+		equal "$status" 0
+	done
+	equal "$(tr '\n' ' ' <order)" "$* "
+	nothing_left
+}
+
+# line_up N [OPTION]...: the Nth waiter, which will write N to ./order
+line_up() {
+	local n=$1
+	shift
+	wait_in_line "$n" "$@" -- sh -c 'echo "$0" >>order' "$n"
+	WAITERS+=("$PID")
+}
+
+@test "--priority: a waiter stands as if it had come earlier; the same priority in order" {
+	local WAITERS=()
+	if ! offers priority; then
+		refuses priority
+		return
+	fi
+	hold --
+	line_up 1
+	line_up 2 --priority 1
+	line_up 3 --priority 0
+	line_up 4 --priority 9
+	line_up 5 --priority 1
+	in_turn 4 2 5 1 3
+}
+
+@test "--queue newest: the last come is first, and nobody else waits longer" {
+	local WAITERS=()
+	if ! offers newest; then
+		refuses newest
+		return
+	fi
+	hold --
+	line_up 1 --queue newest
+	line_up 2
+	line_up 3 --queue newest
+	line_up 4 --queue oldest
+	line_up 5 --queue newest
+	in_turn 5 2 3 4 1
+}
+
+@test "--replace-waiters: only the newest one waits on, and others keep their places" {
+	if ! offers replace; then
+		refuses replace
+		return
+	fi
+	local WAITERS=() older older_err
+	hold --
+	line_up 1
+	wait_in_line 2 --replace-waiters -- touch never
+	older=$PID older_err=$ERR
+	line_up 2 --replace-waiters
+	join "$older" 5
+	equal "$status" 124
+	matches "$(<"$older_err")" \
+		"^dlock: $LOCK: replaced by [^ ]+ pid ${WAITERS[1]} \([^ ]+\): sh \(on [^ ]+ [^ ]+\)\$"
+	older=${WAITERS[1]}
+	# The one that is replaced may be an acquisition, too, and so may the newer one.
+	WAITERS=("${WAITERS[0]}")
+	start "$DLOCK" acquire --replace-waiters -E 7 -w 60s "$LOCK"
+	join "$older" 5
+	equal "$status" 124
+	older=$PID
+	line_up 2 --replace-waiters
+	join "$older" 5
+	equal "$status" 7
+	waiters 2
+	in_turn 1 2
+	[[ ! -e never ]]
+}
+
 @test "a waiter that has given up lets the next one have the lock" {
 	hold --
 	wait_in_line 1 -w 2s -- true

@@ -8,9 +8,13 @@
  *
  *	{<key>}:holders	hash: token -> fence, since, count, text of the holder
  *	{<key>}:fence	the last fence
- *	{<key>}:queue	sorted set: the tokens of the waiters by the time at which they came
+ *	{<key>}:queue	sorted set: the tokens of the waiters by place, which is the time at which
+ *			they came unless they have wishes (lock/queueing.h)
  *	{<key>}:waiters	hash: token -> place, mode, time of the last try, end of the loan that this
- *			try allows, text. A waiter that is being woken is still in it.
+ *			try allows, time of arrival, text. A waiter that is being woken is still in
+ *			it.
+ *	{<key>}:newest	string: of the last come that replaces waiters, the time at which it came,
+ *			token and text
  *	{<key>}:wake:<token>	the channel that this waiter listens to
  *
  * A release hands the lock to the first waiter whose channel has a listener, in one of two ways:
@@ -24,6 +28,10 @@
  * A waiter that is dead has no listener and is left out at once. A waiter that hangs loses its turn
  * to the next one, which is told to try after the time that the lock was handed over for. Holders
  * die, so each waiter also tries every 5 s, and the first in line when the holder's lease ends.
+ * A waiter that has wishes gets the time of its arrival with the first answer, before it stands in
+ * line, and sends it with each try: so it keeps this time when an answer is lost, or when it was
+ * taken for dead and comes back, and never replaces a waiter that is newer.
+ *
  * Other programs know nothing of queues and wake nobody: while one of them holds the lock, the
  * first in line, and no other waiter, tries about every 250 ms.
  */
@@ -80,6 +88,8 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
 		redis_close(&redis->node.base);
 		return NULL;
 	}
+	if (!scriptless)
+		redis->node.base.queue_can = QUEUE_PRIORITY | QUEUE_NEWEST | QUEUE_REPLACE;
 	return &redis->node.base;
 }
 
@@ -135,8 +145,9 @@ static int64_t next_look(int64_t pttl_ms, int64_t ahead, bool foreign)
 	return look_ms;
 }
 
-/* Reads {1, fence} or {0, pttl, ahead, holder, age, foreign}: see acquire.lua. */
-static enum outcome read_grant(const redisReply *reply, struct grant *grant)
+/* Reads {1, fence}, {3, newer} or {0, pttl, ahead, holder, age, foreign, came}: see acquire.lua. */
+static enum outcome read_grant(struct redis_backend *redis, const redisReply *reply,
+			       struct grant *grant)
 {
 	redisReply *const *e = reply->element;
 
@@ -144,8 +155,14 @@ static enum outcome read_grant(const redisReply *reply, struct grant *grant)
 		grant->fence = strtoull(e[1]->str, NULL, 10);
 		return grant->fence ? OUTCOME_HELD : OUTCOME_ERROR;
 	}
-	if (!redis_has_shape(reply, "iiisii") || e[0]->integer != 0)
+	if (redis_has_shape(reply, "is") && e[0]->integer == 3) {
+		holder_decode(&grant->holder, e[1]->str, e[1]->len);
+		grant->replaced = true;
+		return OUTCOME_LOST;
+	}
+	if (!redis_has_shape(reply, "iiisiii") || e[0]->integer != 0)
 		return OUTCOME_ERROR;
+	redis->came_us = e[6]->integer;
 	grant->ahead = e[2]->integer;
 	grant->age_ms = e[4]->integer;
 	grant->retry_ms = next_look(e[1]->integer, grant->ahead, e[5]->integer);
@@ -190,12 +207,13 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 			     bool in_line, struct grant *grant, struct error *err)
 {
 	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], asked[REDIS_DIGITS_SIZE];
-	char loan[REDIS_DIGITS_SIZE], holder[REDIS_HOLDER_SIZE];
+	char loan[REDIS_DIGITS_SIZE], came[REDIS_DIGITS_SIZE], holder[REDIS_HOLDER_SIZE];
 	const int64_t sent_ms = clock_boot_ms();
 	const char *const arguments[] = {
 		redis_digits(request->ttl_ms, ttl), redis_mode(request, mode), in_line ? "1" : "0",
 		holder, redis_digits(sent_ms, asked),
-		redis_digits(allows_loan(redis, request) ? LOAN_MS : 0, loan), NULL
+		redis_digits(allows_loan(redis, request) ? LOAN_MS : 0, loan),
+		redis_digits(redis->came_us, came), NULL
 	};
 	enum outcome outcome;
 	redisReply *reply;
@@ -210,7 +228,7 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 		freeReplyObject(reply);
 		return OUTCOME_ERROR;
 	}
-	outcome = read_grant(reply, grant);
+	outcome = read_grant(redis, reply, grant);
 	if (outcome == OUTCOME_ERROR)
 		return odd_reply(redis, reply, err);
 	freeReplyObject(reply);

@@ -141,14 +141,15 @@ static bool ends_with(const char *key, size_t length, const char *suffix)
 void redis_list_key(const char *before, const redisReply *key, struct name_list *names)
 {
 	static const char *const telling[] = { ":holders", ":queue" };
-	static const char *const silent[] = { ":fence", ":waiters" };
+	static const char *const silent[] = { ":fence", ":waiters", ":newest" };
 	size_t prefix = strlen(before), length = key->len;
 	const char *text = key->str;
 	bool side = false, braces = text[0] == '{';
 
-	for (size_t i = 0; i < 2; i++) {
+	for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++)
 		if (ends_with(text, length, silent[i]) && memchr(text, '{', length))
 			return;
+	for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++) {
 		if (ends_with(text, length, telling[i]) && memchr(text, '{', length)) {
 			length -= strlen(telling[i]);
 			side = true;

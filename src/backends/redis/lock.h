@@ -18,6 +18,7 @@ struct redis_backend {
 	int64_t lease_end_ms;		/* of the last grant; 0: there was none */
 	int64_t asked_ms;		/* CLOCK_BOOTTIME of the last try to acquire */
 	uint64_t lent_fence;		/* fence of a loan that a message told of; 0: none */
+	int64_t came_us;		/* what acquire.lua calls came; 0: not told yet */
 	/* With ?scripts=no */
 	int64_t pause_ms;		/* a waiter's last one; 0: it has not waited yet */
 	bool free_of_ours;		/* no request of ours can have taken the lock */

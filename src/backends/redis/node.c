@@ -137,7 +137,7 @@ void redis_make_keys(const char *prefix, const char *name, char *keys[static RED
 {
 	static const char *const suffixes[REDIS_KEYS] = {
 		[KEY_HOLDERS] = ":holders", [KEY_QUEUE] = ":queue", [KEY_WAITERS] = ":waiters",
-		[KEY_FENCE] = ":fence", [KEY_CHANNEL] = ":wake:"
+		[KEY_FENCE] = ":fence", [KEY_NEWEST] = ":newest", [KEY_CHANNEL] = ":wake:"
 	};
 	const char *brace;
 
@@ -459,9 +459,8 @@ struct redisReply *redis_node_script(struct redis_node *node, const struct scrip
 				     const struct request *request, const char *const arguments[],
 				     struct error *err)
 {
-	const char *argv[3 + REDIS_KEYS + 1 + MOST_ARGUMENTS] = {
-		"EVALSHA", script->sha1, node->wakes_python ? "6" : "5"
-	};
+	const char *argv[3 + REDIS_KEYS + 1 + MOST_ARGUMENTS] = { "EVALSHA", script->sha1 };
+	char count[REDIS_DIGITS_SIZE];
 	redisReply *reply;
 	bool resent;
 	int argc = 3;
@@ -470,6 +469,8 @@ struct redisReply *redis_node_script(struct redis_node *node, const struct scrip
 	for (int i = 0; i < REDIS_KEYS; i++)
 		if (node->keys[i])
 			argv[argc++] = node->keys[i];
+	/* The last one is no key, but the prefix of channels. */
+	argv[2] = redis_digits(argc - 4, count);
 	argv[argc++] = request->token;
 	for (int i = 0; arguments[i]; i++)
 		argv[argc++] = arguments[i];

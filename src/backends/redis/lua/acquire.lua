@@ -1,16 +1,54 @@
 -- ARGV: channel, token, ttl (ms), mode, queue ('1': stand in line when it is busy), text of the
 -- holder, asked (the client's name for this try), loan (for how long from now, in ms, the server
--- may lend the lock on this try).
+-- may lend the lock on this try), came (us; the last value of the answers to this token, or 0).
 -- Returns {1, fence} when the token holds the lock; {2, N} when the lock is in use with N slots;
--- else {0, pttl, waiters ahead, text of a holder, since when it holds (ms ago), whether the holder
--- is another program (1 or 0)}.
+-- {3, text} when a newer waiter, which has this text, has replaced the token; else {0, pttl, waiters
+-- ahead, text of a holder, since when it holds (ms ago), whether the holder is another program (1 or
+-- 0), came}. came is 0 for a waiter without wishes.
 local ttl, mode, in_line, text = tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1', ARGV[6]
+local came = tonumber(ARGV[9])
+-- By how much (us) a step of priority sets back the time at which a waiter came.
+local STEP = 600000000
+local priority, last_first, replaces = wishes(text)
+priority, last_first, replaces = tonumber(priority or 0), last_first == 'n', replaces == 'r'
+local wishful = priority > 0 or last_first or replaces
 
 -- Most locks are free and have no waiters.
 local unused = redis.call('EXISTS', lock, holders, queue, waiters) == 0
 if not unused then look() end
 
+-- When the newest waiter that replaces others came (us), its token and its text.
+local function newest_one()
+  local at, who, its_text = string.match(redis.call('GET', newest) or '', '^(%d+) (%w+) (.*)$')
+  return tonumber(at or 0), who, its_text
+end
+
+-- The time at which a waiter with wishes comes, which is later than that of those in line, even
+-- when this server's clock was set back.
+local function stamp()
+  local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
+  local least = now_us()
+  if last[1] then
+    local _, _, _, _, its_text = waiter(last[1])
+    local its_priority = wishes(its_text or '')
+    least = math.max(least, tonumber(last[2]) + tonumber(its_priority or 0) * STEP + 1)
+  end
+  if replaces then least = math.max(least, newest_one() + 1) end
+  return least
+end
+
+-- From now on those that came before the token, and wished to replace others, are replaced. This
+-- outlives the queue, for one of them may have lost its connection, and would come back as if it
+-- were new.
+local function become_newest()
+  if came == 0 then came = stamp() end
+  if newest_one() < came then
+    redis.call('SET', newest, table.concat({digits(came), token, text}, ' '), 'EX', FENCE_SECONDS)
+  end
+end
+
 local function take()
+  if replaces then become_newest() end
   local number
   if holds(token) then number = note_of(token) end
   if not number then
@@ -27,17 +65,80 @@ local function take()
   return {1, number}
 end
 
+-- A token that holds the lock, or to which it was just handed, is not replaced any more.
+if replaces and came > 0 and not holds(token) then
+  local at, who, its_text = newest_one()
+  if at >= came and who ~= token then
+    leave(token)
+    return {3, its_text}
+  end
+end
+
 if unused then return take() end
+
+-- Sends away those in line that came before the token and wish to replace others.
+local function replace_waiters()
+  become_newest()
+  local first = first_in_line()
+  for _, who in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+    local _, _, _, _, its_text, its_time = waiter(who)
+    local _, _, it_replaces = wishes(its_text or '')
+    if it_replaces == 'r' and tonumber(its_time) < came then
+      leave(who)
+      redis.call('PUBLISH', channel .. who, '0')
+    end
+  end
+  -- Those that are first now may be of a mode for which there is room.
+  if first_in_line() ~= first then hand_over() end
+  -- Another program wakes nobody when it releases the lock, so the new first in line has to look.
+  if first_in_line() ~= first and is_foreign() then
+    first = first_in_line()
+    while first and not call(first, '0') do first = first_in_line() end
+  end
+end
+
+-- Gives the waiters of the token's priority that wish that the last come is first the places that
+-- they have, and the token's, in this order. Returns that of the token.
+local function exchange_places(place)
+  local group, places = {{who = token, came = came}}, {place}
+  for _, who in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+    local its_place, _, _, _, its_text, its_time = waiter(who)
+    local its_priority, it_wishes = wishes(its_text or '')
+    if it_wishes == 'n' and tonumber(its_priority) == priority then
+      table.insert(group, {who = who, came = tonumber(its_time), place = its_place})
+      table.insert(places, tonumber(its_place))
+    end
+  end
+  table.sort(places)
+  table.sort(group, function(a, b) return a.came > b.came end)
+  for i, member in ipairs(group) do
+    if member.who == token then
+      place = places[i]
+    elseif tonumber(member.place) ~= places[i] then
+      local note = redis.call('HGET', waiters, member.who)
+      note = string.gsub(note, '^%d+', digits(places[i]))
+      redis.call('HSET', waiters, member.who, note)
+      redis.call('ZADD', queue, digits(places[i]), member.who)
+    end
+  end
+  return place
+end
 
 -- The place of the token: the last one, unless it was called and has kept its place meanwhile.
 local function stand_in_line()
-  local place = waiter(token)
-  if not place then
+  local place, _, _, _, _, time = waiter(token)
+  if not place and wishful then
+    if came == 0 then came = stamp() end
+    place, time = math.max(came - priority * STEP, 1), digits(came)
+    if last_first then place = exchange_places(place) end
+    place = digits(place)
+  elseif not place then
     local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or '0'
     place = digits(math.max(tonumber(last) + 1, now_us()))
+    time = place
   end
   local till = digits(now_ms() + tonumber(ARGV[8]))
-  redis.call('HSET', waiters, token, table.concat({place, mode, ARGV[7], till, text}, ' '))
+  redis.call('HSET', waiters, token, table.concat({place, mode, ARGV[7], till, time, text}, ' '))
   redis.call('ZADD', queue, place, token)
   redis.call('PEXPIRE', queue, QUEUE)
   redis.call('PEXPIRE', waiters, QUEUE)
@@ -59,6 +160,7 @@ if set and tonumber(mode) then
   if tonumber(agreed) and agreed ~= mode then return {2, tonumber(agreed)} end
 end
 if not holds(token) then
+  if in_line and replaces and not waiter(token) then replace_waiters() end
   if in_line and waiter(token) then stand_in_line() end
   local first = first_in_line()
   if first and first ~= token then
@@ -83,4 +185,5 @@ if set then who = redis.call('ZRANGE', lock, 0, 0)[1] end
 local _, since, _, holder = note_of(who)
 local age = -1
 if since then age = math.floor((now_us() - tonumber(since)) / 1000) end
-return {0, redis.call('PTTL', lock), ahead, holder or '', age, is_foreign() and 1 or 0}
+if wishful and came == 0 then came = stamp() end
+return {0, redis.call('PTTL', lock), ahead, holder or '', age, is_foreign() and 1 or 0, came}

@@ -27,8 +27,8 @@ elseif owner then
   table.insert(holds_now, hold(owner, 'x', redis.call('PTTL', lock)))
 end
 for _, who in ipairs(living(redis.call('ZRANGE', queue, 0, -1))) do
-  local place, mode, _, _, text = waiter(who)
-  if place then table.insert(waits, {text, mode, ms_since(place)}) end
+  local _, mode, _, _, text, came = waiter(who)
+  if mode then table.insert(waits, {text, mode, ms_since(came)}) end
 end
 local kept = ''
 if ARGV[3] == '1' and owner and not set then

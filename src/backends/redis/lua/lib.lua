@@ -2,9 +2,11 @@
 -- lock is a string, the token), 's' (shared) or a number of slots. In these two modes the lock is a
 -- sorted set: token -> end of its lease in ms by this server's clock.
 local lock, holders, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+-- The last come of those that replace waiters: when it came (us), its token, and its text.
+local newest = KEYS[6]
 local channel, token = ARGV[1], ARGV[2]
 -- With ?wake=python-redis-lock, the list on which waiters of that program wait; else nil.
-local signal = KEYS[6]
+local signal = KEYS[7]
 
 -- For how long (ms) a waiter holds a lock that was handed to it, until it confirms.
 local GRANT = 900
@@ -116,10 +118,20 @@ local function first_in_line()
 end
 
 -- A waiter's place (digits), mode, last try (by the waiter's clock), the time (ms, by this server's
--- clock) until which this try allows a loan, and text; or nil.
+-- clock) until which this try allows a loan, text, and when it came (us, by this server's clock); or
+-- nil. A waiter that came without wishes has the time at which it came as its place.
 local function waiter(who)
   local note = redis.call('HGET', waiters, who)
-  if note then return string.match(note, '^(%d+) (%w+) (%d+) (%d+) (.*)$') end
+  if not note then return end
+  local place, mode, asked, till, came, text =
+    string.match(note, '^(%d+) (%w+) (%d+) (%d+) (%d+) (.*)$')
+  return place, mode, asked, till, text, came
+end
+
+-- What the text of a waiter wishes of the queue (src/lock/queueing.h): its priority, whether the
+-- last come is first, and whether it replaces others, or nil.
+local function wishes(text)
+  return string.match(text, '&queue=(%d)(n?)(r?)')
 end
 
 -- Those of the waiters that are alive: whose channel has a listener. The connection of a process

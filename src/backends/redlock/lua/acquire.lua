@@ -19,7 +19,7 @@ if not owner or (owner == token and not set) then
 end
 local ahead = -1
 if place ~= '0' then
-  redis.call('HSET', waiters, token, table.concat({place, 'x', '0', '0', text}, ' '))
+  redis.call('HSET', waiters, token, table.concat({place, 'x', '0', '0', place, text}, ' '))
   redis.call('ZADD', queue, place, token)
   redis.call('PEXPIRE', queue, QUEUE)
   redis.call('PEXPIRE', waiters, QUEUE)

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# Redis: --priority, --queue newest and --replace-waiters, under faults. What they do without
+# faults is in conformance/suite.bats.
+
+load helpers
+load redis
+
+# nothing_left: the server has nothing of this lock but its fence, and the newest waiter
+nothing_left() {
+	key_gone && ! lock_keys | grep -Eqv '}:(fence|newest)$'
+}
+
+# replaced PID ERR NEWER: this waiter ends, and says that NEWER has replaced it
+replaced() {
+	join "$1" 10
+	equal "$status" 124
+	matches "$(<"$2")" "^dlock: $LOCK: replaced by .* pid $3 "
+}
+
+# newest_is PID: the server knows this one as the newest that replaces others
+newest_is() {
+	rcli get "{$KEY}:newest" | grep -q "&pid=$1&"
+}
+
+# order WORD...: what the commands have written to ./order
+order() {
+	equal "$(tr '\n' ' ' <order)" "$* "
+}
+
+@test "--replace-waiters: the reply to the newer waiter is lost, and it comes once" {
+	local older older_err newer
+	hold --
+	wait_in_line 1 --replace-waiters -- touch never
+	older=$PID older_err=$ERR
+	start_proxy "$REDIS_PORT"
+	# The first request asks, the second one subscribes, and the third one stands in line.
+	proxy cut-after 3
+	start "$DLOCK" run -b "$PROXY" --replace-waiters "$LOCK" -- sh -c 'echo newer >>order'
+	newer=$PID
+	replaced "$older" "$older_err" "$newer"
+	wait_until 10 waiters 1
+	holds_for 1000 alive "$newer"
+	proxy_stat cut
+	equal "$VALUE" 1 "faults that happened"
+	release
+	join "$newer"
+	equal "$status" 0
+	order newer
+	[[ ! -e never ]]
+	nothing_left
+}
+
+@test "--replace-waiters: a message that is lost is made up for by the next try" {
+	local older older_err
+	start_proxy "$REDIS_PORT"
+	hold --
+	wait_in_line 1 -b "$PROXY" --replace-waiters -- touch never
+	older=$PID older_err=$ERR
+	proxy drop
+	start "$DLOCK" run --replace-waiters "$LOCK" -- sh -c 'echo newer >>order'
+	local newer=$PID
+	wait_until 5 newest_is "$newer"
+	proxy cut
+	proxy pass
+	replaced "$older" "$older_err" "$newer"
+	release
+	join "$newer"
+	order newer
+	nothing_left
+}
+
+@test "--replace-waiters: the one that was cut off while a newer one came, ran and ended is replaced" {
+	local older older_err newer
+	start_proxy "$REDIS_PORT"
+	hold --
+	wait_in_line 1 -b "$PROXY" --replace-waiters -- touch never
+	older=$PID older_err=$ERR
+	proxy refuse
+	proxy cut
+	release
+	# The older one is dead to the server: the newer one need not wait.
+	start "$DLOCK" run --replace-waiters "$LOCK" -- sh -c 'echo newer >>order'
+	newer=$PID
+	join "$newer"
+	equal "$status" 0
+	nothing_left
+	proxy pass
+	replaced "$older" "$older_err" "$newer"
+	[[ ! -e never ]]
+	nothing_left
+}
+
+@test "--replace-waiters: the one that was stopped meanwhile is replaced, and never runs" {
+	local older older_err newer family
+	hold --
+	wait_in_line 1 --replace-waiters -- touch never
+	older=$PID older_err=$ERR
+	family=$(tree "$older")
+	# shellcheck disable=SC2086 # words
+	kill -STOP "$older" $family
+	start "$DLOCK" run --replace-waiters "$LOCK" -- sh -c 'echo newer >>order'
+	newer=$PID
+	wait_until 5 first_is "$newer"
+	release
+	join "$newer" 8
+	equal "$status" 0
+	# shellcheck disable=SC2086 # words
+	kill -CONT "$older" $family
+	replaced "$older" "$older_err" "$newer"
+	[[ ! -e never ]]
+	nothing_left
+}
+
+# first_is PID: this waiter is the first in line
+first_is() {
+	rcli hget "{$KEY}:waiters" "$(rcli zrange "{$KEY}:queue" 0 0)" | grep -q "&pid=$1&"
+}
+
+# handed: the lock has left the holder, and belongs to the waiter, which was in line alone
+handed() {
+	local owner
+	owner=$(rcli get "$KEY")
+	[[ -n $owner && $owner != "$TOKEN" ]] && waiters 0
+}
+
+@test "--replace-waiters: to whom the lock was just handed is not sent away" {
+	local older newer family
+	hold --
+	TOKEN=$(rcli get "$KEY")
+	wait_in_line 1 --replace-waiters -- sh -c 'echo older >>order'
+	older=$PID
+	family=$(tree "$older")
+	# shellcheck disable=SC2086 # words
+	kill -STOP "$older" $family
+	kill -TERM "$COMMAND"
+	wait_until 5 handed
+	start "$DLOCK" run --replace-waiters "$LOCK" -- sh -c 'echo newer >>order'
+	newer=$PID
+	wait_until 3 waiters 1
+	# shellcheck disable=SC2086 # words
+	kill -CONT "$older" $family
+	join "$older"
+	equal "$status" 0
+	join "$newer"
+	order older newer
+	join "$HOLDER"
+	nothing_left
+}
+
+@test "--replace-waiters: room for others behind the one that is sent away is given at once" {
+	local older older_err shared
+	hold -s --
+	wait_in_line 1 --replace-waiters -- touch never
+	older=$PID older_err=$ERR
+	wait_in_line 2 -s -- sh -c 'echo shared >>order; exec sleep 300'
+	shared=$PID
+	start "$DLOCK" run --replace-waiters "$LOCK" -- sh -c 'echo newer >>order'
+	local newer=$PID
+	replaced "$older" "$older_err" "$newer"
+	wait_until 3 has_line order shared
+	kill -TERM "$shared"
+	join "$shared"
+	release
+	join "$newer"
+	order shared newer
+	nothing_left
+}
+
+@test "--replace-waiters: a foreign holder: who is first now looks at once" {
+	local older older_err middle newer start
+	rcli set "$KEY" stranger px 600000
+	wait_in_line 1 --replace-waiters -- touch never
+	older=$PID older_err=$ERR
+	wait_in_line 2 -- sh -c 'echo middle >>order'
+	middle=$PID
+	start "$DLOCK" run --replace-waiters "$LOCK" -- sh -c 'echo newer >>order'
+	newer=$PID
+	replaced "$older" "$older_err" "$newer"
+	now
+	start=$NOW
+	rcli del "$KEY"
+	join "$middle"
+	join "$newer"
+	now
+	# without the message the next look would be up to 5.5 s away
+	between $((NOW - start)) 0 4000
+	order middle newer
+	nothing_left
+}
+
+@test "--replace-waiters with -n: nobody is sent away, and nobody is replaced" {
+	hold --
+	wait_in_line 1 --replace-waiters -- sh -c 'echo waiter >>order'
+	local waiter=$PID
+	run --separate-stderr -124 "$DLOCK" run -n --replace-waiters "$LOCK" -- true
+	one_line ': held by '
+	holds_for 300 alive "$waiter"
+	release
+	join "$waiter"
+	equal "$status" 0
+	order waiter
+	run -0 "$DLOCK" run -n --replace-waiters "$LOCK" -- true
+	nothing_left
+}
+
+@test "--replace-waiters: the server's clock was set back since the older one came" {
+	local older older_err
+	hold --
+	wait_in_line 1 --replace-waiters -- touch never
+	older=$PID older_err=$ERR
+	# as if both had come in an hour
+	rcli eval "local note = redis.call('HGET', KEYS[1], ARGV[1])
+		local at = string.format('%.0f', string.match(note, '^%d+') + 3600000000)
+		redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(note, '^%d+ (%w+ %d+ %d+) %d+', at .. ' %1 ' .. at)))
+		redis.call('ZADD', KEYS[2], at, ARGV[1])
+		redis.call('SET', KEYS[3], at .. ' ' .. ARGV[1] .. ' host=h')" 3 \
+		"{$KEY}:waiters" "{$KEY}:queue" "{$KEY}:newest" "$(rcli zrange "{$KEY}:queue" 0 0)" >reply
+	equal "$(<reply)" ""
+	start "$DLOCK" run --replace-waiters "$LOCK" -- sh -c 'echo newer >>order'
+	local newer=$PID
+	replaced "$older" "$older_err" "$newer"
+	release
+	join "$newer"
+	equal "$status" 0
+	order newer
+}
+
+@test "--queue newest: the one that was cut off comes back to its own turn, not to the first one" {
+	local waiters=()
+	start_proxy "$REDIS_PORT"
+	hold --
+	wait_in_line 1 -b "$PROXY" --queue newest -- sh -c 'echo 1 >>order'
+	waiters+=("$PID")
+	proxy refuse
+	proxy cut
+	# The first in line is dead to the server, and is removed.
+	start "$DLOCK" run "$LOCK" -- sh -c 'echo 2 >>order'
+	waiters+=("$PID")
+	wait_until 10 first_is "$PID"
+	wait_in_line 2 --queue newest -- sh -c 'echo 3 >>order'
+	waiters+=("$PID")
+	proxy pass
+	wait_until 10 waiters 3
+	release
+	for pid in "${waiters[@]}"; do
+		join "$pid"
+		equal "$status" 0
+	done
+	order 3 2 1
+	nothing_left
+}
+
+@test "--priority: a step is 10 minutes, so that nobody starves; status shows the priority" {
+	need jq
+	local plain one two
+	hold --
+	wait_in_line 1 -- sh -c 'echo plain >>order'
+	plain=$PID
+	# as if the waiter had come 11 minutes earlier
+	rcli eval "local who = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
+		local note = redis.call('HGET', KEYS[1], who)
+		local at = string.format('%.0f', string.match(note, '^%d+') - 660000000)
+		redis.call('HSET', KEYS[1], who, (string.gsub(note, '^%d+ (%w+ %d+ %d+) %d+', at .. ' %1 ' .. at)))
+		redis.call('ZADD', KEYS[2], at, who)" 2 "{$KEY}:waiters" "{$KEY}:queue" >reply
+	equal "$(<reply)" ""
+	wait_in_line 2 --priority 1 --note urgent -- sh -c 'echo one >>order'
+	one=$PID
+	wait_in_line 3 --priority 2 --queue newest -- sh -c 'echo two >>order'
+	two=$PID
+	"$DLOCK" status --json "$LOCK" >status.json || [[ $? == 1 ]]
+	equal "$(jq -r '[.waiters[] | "\(.pid) \(.priority) \(.queue) \(.replaces_waiters)"] | join(",")' status.json)" \
+		"$two 2 newest false,$plain 0 oldest false,$one 1 oldest false"
+	between "$(jq '.waiters[0].waiting_ms' status.json)" 0 60000 "since the waiter came"
+	between "$(jq '.waiters[1].waiting_ms' status.json)" 660000 720000 "since the waiter came"
+	"$DLOCK" status "$LOCK" >table || [[ $? == 1 ]]
+	has_line table '^ +waiter 1 \(2\) .* pid '"$two"
+	has_line table '^ +waiter 2  .* pid '"$plain"
+	has_line table '^ +waiter 3 \(1\) .* pid '"$one"' .*urgent$'
+	release
+	join "$plain"
+	join "$one"
+	join "$two"
+	order two plain one
+	nothing_left
+}
+
+@test "redis-py's lock is neither jumped over by a priority, nor taken by a replacement" {
+	rcli set "$KEY" stranger px 600000
+	local first
+	wait_in_line 1 --priority 9 --replace-waiters -- sh -c 'echo first >>order'
+	first=$PID
+	start "$DLOCK" run --priority 9 --replace-waiters "$LOCK" -- sh -c 'echo second >>order'
+	join "$first"
+	equal "$status" 124
+	holds_for 1000 alive "$PID"
+	key_is stranger
+	rcli del "$KEY"
+	join "$PID"
+	order second
+	nothing_left
+}
+
+@test "what has no such queue refuses the options by name" {
+	local uri
+	for uri in file: "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3" "$REDIS?scripts=no" \
+		"$REDIS?dialect=redisson"; do
+		run --separate-stderr -125 "$DLOCK" run -b "$uri" --priority 3 "$LOCK" -- touch ran
+		one_line "^dlock: $LOCK: [a-z]+:( with \\?(scripts=no|dialect=redisson))? has no --priority; redis: has"
+		run --separate-stderr -125 "$DLOCK" acquire -b "$uri" --queue newest "$LOCK"
+		one_line ' has no --queue newest; '
+		run --separate-stderr -125 "$DLOCK" run -n -b "$uri" --replace-waiters "$LOCK" -- touch ran
+		one_line ' has no --replace-waiters; '
+		run -0 "$DLOCK" run -n -b file: --priority 0 --queue oldest "$LOCK" -- true
+	done
+	[[ ! -e ran ]]
+	run --separate-stderr -125 "$DLOCK" run --priority 10 "$LOCK" -- true
+	one_line "--priority: '10' is not a number from 0 to 9"
+	run --separate-stderr -125 "$DLOCK" run --queue first "$LOCK" -- true
+	one_line "--queue: 'first' is neither oldest nor newest"
+}
