@@ -11,6 +11,7 @@
 #include "base/proctable.h"
 #include "base/signals.h"
 #include "json.h"
+#include "log.h"
 #include "output.h"
 #include "progress.h"
 #include "session.h"
@@ -149,6 +150,7 @@ static int acquire(struct session *session, struct error *err)
 	struct pidfd process = { .fd = -1 };
 	struct signals signals;
 
+	log_about(session->name, &session->settings);
 	if (check_output(err) ||
 	    (options->pid && open_process(&process, options->pid, !options->only_warn, err)) ||
 	    signals_init(&signals, err))

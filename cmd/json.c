@@ -8,50 +8,56 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "lock/holder.h"
 
-static void put_string(const char *text)
+static FILE *stream(const struct json *json)
 {
-	putchar('"');
+	return json->stream ? json->stream : stdout;
+}
+
+static void put_string(FILE *to, const char *text)
+{
+	putc('"', to);
 	for (const char *c = text; *c; c++) {
 		size_t length = text_char(c, strlen(c), NULL);
 
 		if (!length) {
-			fputs("\\ufffd", stdout);
+			fputs("\\ufffd", to);
 		} else if (length > 1) {
-			fwrite(c, 1, length, stdout);
+			fwrite(c, 1, length, to);
 			c += length - 1;
 		} else if (*c == '"' || *c == '\\') {
-			printf("\\%c", *c);
+			fprintf(to, "\\%c", *c);
 		} else if ((unsigned char)*c < ' ' || *c == 0x7f) {
-			printf("\\u%04x", (unsigned)(unsigned char)*c);
+			fprintf(to, "\\u%04x", (unsigned)(unsigned char)*c);
 		} else {
-			putchar(*c);
+			putc(*c, to);
 		}
 	}
-	putchar('"');
+	putc('"', to);
 }
 
 static void put_name(struct json *json, const char *name)
 {
 	if (json->comma)
-		putchar(',');
+		putc(',', stream(json));
 	json->comma = true;
 	if (!name)
 		return;
-	put_string(name);
-	putchar(':');
+	put_string(stream(json), name);
+	putc(':', stream(json));
 }
 
 void json_open(struct json *json, const char *name, char bracket)
 {
 	put_name(json, name);
-	putchar(bracket);
+	putc(bracket, stream(json));
 	json->comma = false;
 }
 
 void json_close(struct json *json, char bracket)
 {
-	putchar(bracket);
+	putc(bracket, stream(json));
 	json->comma = true;
 }
 
@@ -59,15 +65,15 @@ void json_text(struct json *json, const char *name, const char *text)
 {
 	put_name(json, name);
 	if (text && text[0])
-		put_string(text);
+		put_string(stream(json), text);
 	else
-		fputs("null", stdout);
+		fputs("null", stream(json));
 }
 
 void json_number(struct json *json, const char *name, int64_t number)
 {
 	put_name(json, name);
-	printf("%" PRId64, number);
+	fprintf(stream(json), "%" PRId64, number);
 }
 
 void json_maybe(struct json *json, const char *name, int64_t number)
@@ -81,7 +87,7 @@ void json_maybe(struct json *json, const char *name, int64_t number)
 void json_bool(struct json *json, const char *name, bool value)
 {
 	put_name(json, name);
-	fputs(value ? "true" : "false", stdout);
+	fputs(value ? "true" : "false", stream(json));
 }
 
 void json_time(struct json *json, const char *name, int64_t wall_ms)
@@ -103,4 +109,13 @@ void json_lease(struct json *json, int64_t lease_ms)
 {
 	json_maybe(json, "expires_in_ms", lease_ms ? lease_ms : -1);
 	json_time(json, "expires_at", lease_ms ? clock_wall_ms() + lease_ms : 0);
+}
+
+void json_who(struct json *json, const struct holder *holder)
+{
+	json_text(json, "host", holder->host);
+	json_maybe(json, "pid", holder->pid ? holder->pid : -1);
+	json_text(json, "user", holder->user);
+	json_text(json, "command", holder->command);
+	json_text(json, "note", holder->note);
 }

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* JSON, written to stdout member by member. */
+/* JSON, written member by member. */
 #ifndef DLOCK_JSON_H
 #define DLOCK_JSON_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+
+struct holder;
 
 /* Starts out zeroed. */
 struct json {
+	FILE *stream;		/* where it goes; NULL: stdout */
 	bool comma;		/* the next member or element needs a comma before it */
 };
 
@@ -24,5 +28,7 @@ void json_bool(struct json *json, const char *name, bool value);
 void json_time(struct json *json, const char *name, int64_t wall_ms);
 /* When a lease ends that has lease_ms left: "expires_in_ms" and "expires_at". 0: it has no end. */
 void json_lease(struct json *json, int64_t lease_ms);
+/* The members host, pid, user, command and note of a holder or a waiter. */
+void json_who(struct json *json, const struct holder *holder);
 
 #endif

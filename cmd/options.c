@@ -77,6 +77,8 @@ const struct option_row option_rows[] = {
 	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(queueing.replace), 0, 0 },
 	{ 0, "syslog", NULL, "log messages by syslog, too", HOLDING_COMMANDS,
 	  OPTION_FLAG, FIELD(syslog), 0, 0 },
+	{ 0, "log", "text|json", "the form of messages; json, an object a line, reports each\n"
+	  "step", HOLDING_COMMANDS, OPTION_CHOICE, FIELD(log_json), 0, 0 },
 	{ 0, "pid", "PID", "hold and renew for as long as this process lives",
 	  COMMAND_ACQUIRE, OPTION_NUMBER, FIELD(pid), 1, INT_MAX },
 	{ 0, "watch", NULL, "show every 2 seconds, until interrupted", COMMAND_STATUS,

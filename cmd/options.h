@@ -83,6 +83,7 @@ struct options {
 	const char *note;	/* NULL: not given */
 	struct queueing queueing;	/* --priority, --queue, --replace-waiters */
 	bool syslog;
+	bool log_json;		/* --log json */
 	bool json;
 	bool dry_run;
 	bool watch;

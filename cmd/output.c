@@ -9,13 +9,14 @@
 
 #include "base/error.h"
 #include "exit_status.h"
+#include "log.h"
 
 /* Why output could not be written: errno has long changed when output_finish() says so. */
 static int output_errnum;
 
 int complain(const struct error *err)
 {
-	fprintf(stderr, "dlock: %s\n", err->message);
+	log_text(SAY_ERROR, NULL, "%s", err->message);
 	return exit_status_of(err);
 }
 
@@ -33,7 +34,7 @@ int output_finish(int status)
 {
 	if (!output_flush())
 		return status;
-	fprintf(stderr, "dlock: cannot write the output%s%s\n", output_errnum ? ": " : "",
-		output_errnum ? strerror(output_errnum) : "");
+	log_text(SAY_ERROR, NULL, "cannot write the output%s%s", output_errnum ? ": " : "",
+		 output_errnum ? strerror(output_errnum) : "");
 	return EXIT_DLOCK;
 }

@@ -2,17 +2,15 @@
 #include "progress.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/duration.h"
-#include "base/system_log.h"
 #include "exit_status.h"
+#include "log.h"
 
 #define TICK_MS 1000
 
@@ -24,28 +22,20 @@ static void clear_line(struct progress *progress)
 	progress->line_shown = false;
 }
 
-void progress_print(struct progress *progress, enum say level, const char *format, ...)
+/* Prints the line in place of the live line, if there is one. */
+static void print(struct progress *progress, struct log_line line)
 {
-	static const int priorities[] = {
-		[SAY_DETAIL] = LOG_DEBUG, [SAY_STEP] = LOG_INFO,
-		[SAY_WARNING] = LOG_WARNING, [SAY_ERROR] = LOG_ERR,
-	};
-	char text[1200];
-	va_list args;
-
 	clear_line(progress);
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	/* In one write, so that the lines of several processes do not mix in a log. */
-	fprintf(stderr, "dlock: %s: %s\n", progress->name, text);
-	if (progress->settings->syslog)
-		system_log(priorities[level], progress->name, "%s", text);
+	line.name = progress->name;
+	log_line(&line);
 }
 
-static void say(void *context, enum say level, const char *text)
+static void say(void *context, const struct run_message *message)
 {
-	progress_print(context, level, "%s", text);
+	print(context, (struct log_line){
+		.level = message->level, .event = message->event, .text = message->text,
+		.facts = message->facts,
+	});
 }
 
 /* The least important kind of message that is printed at this verbosity. */
@@ -115,7 +105,8 @@ static void waiting(void *context, const struct wait_state *state)
 {
 	struct progress *progress = context;
 	char holder[HOLDER_DESCRIPTION_SIZE], who[HOLDER_DESCRIPTION_SIZE];
-	char place[48], where[URI_PLACE_SIZE];
+	char place[48], where[URI_PLACE_SIZE], text[1200];
+	struct run_facts facts = { 0 };
 
 	if (!state) {
 		clear_line(progress);
@@ -134,23 +125,33 @@ static void waiting(void *context, const struct wait_state *state)
 		return;
 	memcpy(progress->last_holder, who, sizeof(who));
 	progress->said_waiting = true;
-	progress_print(progress, SAY_STEP, "waiting for %s on %s, %s%s", progress->name,
-		       where_text(progress, where), holder, place_text(state->ahead, place));
+	facts.began_ms = clock_boot_ms() - state->elapsed_ms;
+	snprintf(text, sizeof(text), "waiting for %s on %s, %s%s", progress->name,
+		 where_text(progress, where), holder, place_text(state->ahead, place));
+	print(progress, (struct log_line){
+		.level = SAY_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
+		.holder = state->holder, .age_ms = state->age_ms, .ahead = state->ahead,
+	});
 }
 
 void progress_warn(struct progress *progress, const char *text)
 {
 	if (least_at(progress->verbosity) <= SAY_WARNING)
-		progress_print(progress, SAY_WARNING, "%s", text);
+		print(progress, (struct log_line){
+			.level = SAY_WARNING, .event = EVENT_OTHER, .text = text,
+		});
 }
 
 void progress_init(struct progress *progress, const struct settings *settings, const char *name,
 		   int verbosity, struct run_hooks *hooks)
 {
+	/* Programs want to know each step, unless the user wants errors only. */
+	if (log_is_json() && !verbosity)
+		verbosity = 1;
 	progress->settings = settings;
 	progress->name = name;
 	progress->verbosity = verbosity;
-	progress->live = verbosity >= 0 && isatty(STDERR_FILENO);
+	progress->live = verbosity >= 0 && !log_is_json() && isatty(STDERR_FILENO);
 	*hooks = (struct run_hooks){
 		.context = progress, .say = say, .waiting = waiting,
 		.tick_ms = progress->live ? TICK_MS : CLOCK_NEVER,
@@ -160,15 +161,40 @@ void progress_init(struct progress *progress, const struct settings *settings, c
 
 static void print_not_obtained(struct progress *progress, const struct run_result *result)
 {
-	char holder[HOLDER_DESCRIPTION_SIZE], where[URI_PLACE_SIZE], down[96];
+	char holder[HOLDER_DESCRIPTION_SIZE], where[URI_PLACE_SIZE], down[96], text[1200];
 	const char *why = "the backend gave no answer within the time to wait";
 
 	if (result->replaced)
 		why = holder_describe_newer(&result->holder, holder, sizeof(holder));
 	else if (result->holder_known)
 		why = holder_describe(&result->holder, result->age_ms, holder, sizeof(holder));
-	progress_print(progress, SAY_WARNING, "%s%s (on %s)", down_text(result->down_ms, down), why,
-		       where_text(progress, where));
+	snprintf(text, sizeof(text), "%s%s (on %s)", down_text(result->down_ms, down), why,
+		 where_text(progress, where));
+	print(progress, (struct log_line){
+		.level = SAY_WARNING, .event = EVENT_NOT_OBTAINED, .text = text,
+		.facts = &result->facts, .ahead = -1, .age_ms = result->age_ms,
+		.holder = result->holder_known && !result->replaced ? &result->holder : NULL,
+	});
+}
+
+static void print_failure(struct progress *progress, enum run_event event,
+			  const struct run_result *result)
+{
+	print(progress, (struct log_line){
+		.level = SAY_ERROR, .event = event, .text = result->error.message,
+		.facts = &result->facts,
+	});
+}
+
+static void print_interrupted(struct progress *progress, const struct run_result *result)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "ended by signal %d before the lock was obtained",
+		 result->status);
+	print(progress, (struct log_line){
+		.level = SAY_STEP, .event = EVENT_FAILED, .text = text, .facts = &result->facts,
+	});
 }
 
 int progress_report_failure(struct progress *progress, const struct run_result *result,
@@ -180,16 +206,18 @@ int progress_report_failure(struct progress *progress, const struct run_result *
 			print_not_obtained(progress, result);
 		return not_obtained;
 	case RUN_INTERRUPTED:
+		if (progress->verbosity > 0)
+			print_interrupted(progress, result);
 		return EXIT_SIGNAL + result->status;
 	case RUN_LOST:
 		if (result->error.kind != ERROR_NONE)
-			progress_print(progress, SAY_ERROR, "%s", result->error.message);
+			print_failure(progress, EVENT_LOST, result);
 		return EXIT_LOST;
 	case RUN_OVERDUE:
 		return EXIT_OVERDUE;
 	default:
 		break;
 	}
-	progress_print(progress, SAY_ERROR, "%s", result->error.message);
+	print_failure(progress, EVENT_FAILED, result);
 	return exit_status_of(&result->error);
 }

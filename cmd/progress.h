@@ -23,13 +23,6 @@ struct progress {
 void progress_init(struct progress *progress, const struct settings *settings, const char *name,
 		   int verbosity, struct run_hooks *hooks);
 
-/*
- * Prints "dlock: NAME: text", in place of the live line if there is one, and logs it where the user
- * wants that.
- */
-void progress_print(struct progress *progress, enum say level, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
 /* Prints a warning, unless -q was given. */
 void progress_warn(struct progress *progress, const char *text);
 

@@ -14,6 +14,7 @@
 #include "lock/name.h"
 #include "command.h"
 #include "exit_status.h"
+#include "log.h"
 #include "output.h"
 #include "progress.h"
 #include "settings.h"
@@ -97,17 +98,21 @@ static bool lacks_interpreter(const char *command, char path[static PATH_MAX],
 	return true;
 }
 
-static int report_exec_failure(const struct run *run, int errnum)
+static int report_exec_failure(const struct run *run, const struct run_result *result)
 {
 	const char *command = run->options.argv[0];
-	char path[PATH_MAX], interpreter[256];
+	const int errnum = result->error.errnum;
+	char path[PATH_MAX], interpreter[256], text[PATH_MAX + 300];
 
 	if (errnum == ENOENT && lacks_interpreter(command, path, interpreter))
-		fprintf(stderr, "dlock: %s: its interpreter%s%s was not found\n", path,
-			interpreter[0] ? " " : "", interpreter + strspn(interpreter, " "));
+		snprintf(text, sizeof(text), "%s: its interpreter%s%s was not found", path,
+			 interpreter[0] ? " " : "", interpreter + strspn(interpreter, " "));
 	else
-		fprintf(stderr, "dlock: %s: %s\n", command,
-			errnum == ENOENT ? "command not found" : strerror(errnum));
+		snprintf(text, sizeof(text), "%s: %s", command,
+			 errnum == ENOENT ? "command not found" : strerror(errnum));
+	log_line(&(struct log_line){
+		.level = SAY_ERROR, .event = EVENT_FAILED, .text = text, .facts = &result->facts,
+	});
 	return errnum == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
 }
 
@@ -134,7 +139,7 @@ static int report(struct run *run, const struct run_result *result)
 	case RUN_EXITED:
 		return report_exit(result);
 	case RUN_EXEC_FAILED:
-		return report_exec_failure(run, result->error.errnum);
+		return report_exec_failure(run, result);
 	default:
 		return progress_report_failure(&run->progress, result,
 					       run->options.conflict_exit_code);
@@ -178,6 +183,7 @@ static int run_locked(struct run *run)
 	};
 	struct run_result result;
 
+	log_about(run->name, &run->settings);
 	progress_init(&run->progress, &run->settings, run->name, run->options.verbosity, &hooks);
 	if (run->settings.warning[0])
 		progress_warn(&run->progress, run->settings.warning);
@@ -191,7 +197,9 @@ int command_run(const struct command *self, int argc, char **argv)
 	struct error err = { 0 };
 	int status;
 
-	if (options_parse(&run.options, self->bit, argc, argv, &err))
+	status = options_parse(&run.options, self->bit, argc, argv, &err);
+	log_begin(&run.options);
+	if (status)
 		return complain(&err);
 	if (run.options.help) {
 		command_print_help(self);

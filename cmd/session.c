@@ -7,6 +7,7 @@
 
 #include "lock/name.h"
 #include "exit_status.h"
+#include "log.h"
 #include "output.h"
 
 static int check_operands(struct session *session, int least, int most, struct error *err)
@@ -31,7 +32,7 @@ static int check_operands(struct session *session, int least, int most, struct e
 /* A line of a client library's log: -vv. */
 static void print_detail(const char *line)
 {
-	fprintf(stderr, "dlock: %s\n", line);
+	log_text(SAY_DETAIL, NULL, "%s", line);
 }
 
 int session_connect(struct session *session, struct error *err)
@@ -59,8 +60,8 @@ void session_say(const struct session *session, int verbosity, const char *forma
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	fprintf(stderr, "dlock: %s%s%s\n", session->name ? session->name : "",
-		session->name ? ": " : "", text);
+	log_text(verbosity > 0 ? SAY_STEP : verbosity == 0 ? SAY_WARNING : SAY_ERROR, session->name,
+		 "%s", text);
 }
 
 /* A wrong command line concerns no lock, so that its message does not begin with a name. */
@@ -77,13 +78,15 @@ int session_main(const struct command *self, int argc, char **argv, int least, i
 {
 	struct session session = { .command = self };
 	struct error err = { 0 };
-	int status = -1;
+	int status = options_parse(&session.options, self->bit, argc, argv, &err);
 
-	if (!options_parse(&session.options, self->bit, argc, argv, &err)) {
+	log_begin(&session.options);
+	if (!status) {
 		if (session.options.help) {
 			command_print_help(self);
 			return 0;
 		}
+		status = -1;
 		if (!check_operands(&session, least, most, &err) &&
 		    !settings_load(&session.settings, &session.options, &err)) {
 			if (session.settings.warning[0])

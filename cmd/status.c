@@ -121,15 +121,6 @@ static void json_mode(struct json *json, enum hold_mode mode, int slots)
 	json_maybe(json, "slots", mode == HOLD_SLOT ? slots : -1);
 }
 
-static void json_who(struct json *json, const struct holder *holder)
-{
-	json_text(json, "host", holder->host);
-	json_maybe(json, "pid", holder->pid ? holder->pid : -1);
-	json_text(json, "user", holder->user);
-	json_text(json, "command", holder->command);
-	json_text(json, "note", holder->note);
-}
-
 static void json_lock(const char *name, const char *place, const struct lock_view *view)
 {
 	struct json json = { .comma = false };

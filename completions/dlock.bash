@@ -84,6 +84,7 @@ _dlock_value()
 	--if-down) _dlock_reply fail run ;;
 	--leftovers) _dlock_reply kill wait ;;
 	--queue) _dlock_reply oldest newest ;;
+	--log) _dlock_reply text json ;;
 	--pid) _dlock_pids ;;
 	esac
 }
@@ -106,7 +107,7 @@ _dlock_options()
 	case $1 in
 	run | acquire)
 		options+=' -n --nonblock -s --shared --slots --min-hold --on-lost --note --syslog'
-		options+=' --priority --queue --replace-waiters' ;;
+		options+=' --priority --queue --replace-waiters --log' ;;
 	esac
 	case $1 in
 	run | acquire | wait) options+=' -w --wait -E --conflict-exit-code' ;;
@@ -185,7 +186,7 @@ _dlock_command()
 		return
 	fi
 	case $cur in
-	--on-lost=* | --if-down=* | --queue=* | --backend=* | --pid=*)
+	--on-lost=* | --if-down=* | --queue=* | --log=* | --backend=* | --pid=*)
 		word=${cur%%=*}
 		cur=${cur#*=}
 		_dlock_value "$word"
@@ -220,7 +221,7 @@ _dlock_takes_value()
 	case $OPTION in
 	-[bwtEk] | --backend | --wait | --ttl | --slots | --conflict-exit-code) ;;
 	--min-hold | --kill-after | --leftovers | --max-run | --until) ;;
-	--on-lost | --if-down | --pid | --note | --priority | --queue) ;;
+	--on-lost | --if-down | --pid | --note | --priority | --queue | --log) ;;
 	*) return 1 ;;
 	esac
 }

@@ -34,8 +34,8 @@ void system_log(int priority, const char *name, const char *format, ...)
 	/* The month is English, as loggers want it, for dlock sets no locale. */
 	if (localtime_r(&now, &local))
 		strftime(when, sizeof(when), "%b %e %T", &local);
-	used = snprintf(text, sizeof(text), "<%d>%s dlock[%d]: %s: ", LOG_DAEMON | priority, when,
-			(int)getpid(), name);
+	used = snprintf(text, sizeof(text), "<%d>%s dlock[%d]: %s%s", LOG_DAEMON | priority, when,
+			(int)getpid(), name ? name : "", name ? ": " : "");
 	va_start(args, format);
 	vsnprintf(text + used, sizeof(text) - (size_t)used, format, args);
 	va_end(args);

@@ -145,7 +145,8 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	if (outcome == OUTCOME_ERROR || outcome == OUTCOME_BUSY) {
 		supervisor_fail(&s, &err);
 	} else if (outcome == OUTCOME_HELD) {
-		supervisor_say(&s, SAY_STEP, "held already; counted once more");
+		s.result->facts.fence = result->fence;
+		supervisor_tell(&s, EVENT_JOINED, SAY_STEP, "held already; counted once more");
 		result->run.end = RUN_EXITED;
 	} else {
 		acquire_new(&s, result);

@@ -19,7 +19,7 @@ static void hear_released(struct supervisor *s, const struct keeper_event *event
 	char text[DURATION_TEXT_SIZE];
 
 	if (event->type == KEEPER_RELEASED) {
-		supervisor_say(s, SAY_STEP, "released");
+		supervisor_tell(s, EVENT_RELEASED, SAY_STEP, "released");
 		return;
 	}
 	if (event->type == KEEPER_LOST && !(maybe_released && in_lease)) {
@@ -32,9 +32,10 @@ static void hear_released(struct supervisor *s, const struct keeper_event *event
 	if (!in_lease)
 		supervisor_lose(s, event->error.message);
 	else
-		supervisor_say(s, SAY_WARNING, "could not release: %s; it lapses within %s",
-			       event->error.message,
-			       duration_format(rest_ms, text, sizeof(text)));
+		supervisor_tell(s, EVENT_NOT_RELEASED, SAY_WARNING,
+				"could not release: %s; it lapses within %s",
+				event->error.message,
+				duration_format(rest_ms, text, sizeof(text)));
 }
 
 /* Waits for the keeper's last word; true when it came. */
@@ -125,7 +126,8 @@ void supervisor_give_back(struct supervisor *s)
 	else if (s->keeper.hold_fd >= 0)
 		release_connection(s);
 	else if (supervisor_start_keeper(s, KEEPER_RELEASE, &err))
-		supervisor_say(s, SAY_WARNING, "could not release: %s", err.message);
+		supervisor_tell(s, EVENT_NOT_RELEASED, SAY_WARNING, "could not release: %s",
+				err.message);
 	else
 		await_release(s, ordered);
 	keeper_kill(&s->keeper);

@@ -53,6 +53,7 @@ struct guard_plan {
 	 */
 	bool unlocks;
 	bool contain;			/* the command runs in a PID namespace: guard_contain.c */
+	bool tells_start;		/* by GUARD_STARTED, which nobody wants otherwise */
 	int64_t kill_after_ms;
 	bool kill_on_lost;		/* false: --on-lost warn */
 	bool wait_for_leftovers;	/* what the command leaves is waited for, and not ended */
@@ -70,6 +71,7 @@ enum guard_limit { GUARD_LIMIT_MAX_RUN, GUARD_LIMIT_UNTIL };
 enum guard_event_type {
 	GUARD_PONG,		/* the answer to guard_ping() */
 	GUARD_UNTIMED,		/* value: errno; the kernel refuses timers, see kernel_timer.h */
+	GUARD_STARTED,		/* value: pid of the command, which has been executed */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
 	GUARD_EXPIRING,		/* the lease was not renewed in time: the command is stopped */
 	GUARD_OVERDUE,		/* value: enum guard_limit; the command is stopped, or not begun */

@@ -79,6 +79,20 @@ static void tell_end(struct guarding *g)
 		guarding_stop(g, guarding_grace_end(g));
 }
 
+/*
+ * Says that the command was executed, if that is so. closed: the pipe for reports has no writer any
+ * more, as it closes at the exec. A contained command is said to run just before its exec, for the
+ * init keeps its own descriptor.
+ */
+static void tell_start(struct guarding *g, bool closed)
+{
+	if (g->told_start || !g->command || g->exec_failure || g->contain_failure ||
+	    !(closed || g->plan->contain))
+		return;
+	g->told_start = true;
+	guarding_tell(g, (struct guard_event){ .type = GUARD_STARTED, .value = g->command });
+}
+
 /* The guard's own child has stopped or ended: the command, or the init of its namespace. */
 static void child_changed(struct guarding *g, int status)
 {
@@ -88,6 +102,7 @@ static void child_changed(struct guarding *g, int status)
 	}
 	/* Reports come first. An init that was killed has not reported the command's end. */
 	guarding_read_reports(g);
+	tell_start(g, !WIFSTOPPED(status));
 	if (!g->plan->contain)
 		guarding_command_changed(g, status);
 	else if (!g->ended)
@@ -194,14 +209,17 @@ static void guard_loop(struct guarding *g)
 			.fd = g->lost_seen ? -1 : g->plan->lost_fd, .events = POLLIN
 		};
 		fds[REPORT] = (struct pollfd){
-			.fd = g->plan->contain ? g->report_fd : -1, .events = POLLIN
+			.fd = g->plan->contain || !g->told_start ? g->report_fd : -1,
+			.events = POLLIN
 		};
 		/* The timer's SIGCONT shows at the signals' descriptor, also after a suspend. */
 		kernel_timer_set(&g->wake_timer, wake_ms);
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));
 		/* First, for the next holder waits; then again for each signal that is read. */
-		if (fds[REPORT].revents)
+		if (fds[REPORT].revents) {
 			guarding_read_reports(g);
+			tell_start(g, fds[REPORT].revents & POLLHUP);
+		}
 		reap(g);
 		while (signals_next(g->plan->signals, NULL))
 			reap(g);
@@ -220,6 +238,7 @@ void guarding_main(const struct guard_plan *plan, int fd)
 {
 	struct guarding g = {
 		.plan = plan, .fd = fd, .hold_fd = -1, .report_fd = -1, .supervisor_stat = -1,
+		.told_start = !plan->tells_start,
 	};
 
 	/* A signal that ends or stops dlock's job must leave a process to enforce the lease. */

@@ -82,6 +82,15 @@ static void plan_environment(struct supervisor *s)
 	supervisor_plan_guard(s, envp);
 }
 
+/* The outer hold was found to be there. Its fence is in the environment. */
+static void know_hold(struct supervisor *s)
+{
+	const char *fence = getenv("DLOCK_FENCE");
+
+	s->result->facts.obtained_ms = clock_boot_ms();
+	s->result->facts.fence = fence ? strtoull(fence, NULL, 10) : 0;
+}
+
 /* ---- under a run that is an ancestor, and ends us when it loses the lock ---- */
 
 static void run_under_ancestor(struct supervisor *s)
@@ -95,8 +104,9 @@ static void run_under_ancestor(struct supervisor *s)
 			  "the run that this one is nested in does not hold it any more");
 	if (s->result->end != RUN_EXITED)
 		return;
-	supervisor_say(s, SAY_STEP, "already held by an outer dlock run; fence %s",
-		       getenv("DLOCK_FENCE"));
+	know_hold(s);
+	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "already held by an outer dlock run; fence %s",
+			getenv("DLOCK_FENCE"));
 	plan_environment(s);
 	if (supervisor_start_guard(s, err)) {
 		s->result->end = RUN_FAILED;
@@ -168,7 +178,8 @@ static void hear_last_word(struct supervisor *s)
 
 static void run_joined(struct supervisor *s, struct error *err)
 {
-	supervisor_say(s, SAY_STEP, "already held, with the token in DLOCK_TOKEN");
+	know_hold(s);
+	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "already held, with the token in DLOCK_TOKEN");
 	s->protected = s->joined = true;
 	if (prepare_guard(s, err)) {
 		s->result->end = RUN_FAILED;

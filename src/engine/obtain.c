@@ -20,6 +20,8 @@ static enum obtained obtained(struct supervisor *s, uint64_t fence)
 {
 	s->protected = true;
 	s->fence = fence;
+	s->result->facts.fence = fence;
+	s->result->facts.obtained_ms = atomic_load(&s->shared->held_ms);
 	return OBTAINED_YES;
 }
 
@@ -152,8 +154,9 @@ static void reached_again(struct supervisor *s)
 	char text[DURATION_TEXT_SIZE];
 
 	if (s->down_since_ms)
-		supervisor_say(s, SAY_STEP, "the server is reached again, after %s",
-			       duration_format(down_for(s), text, sizeof(text)));
+		supervisor_tell(s, EVENT_REACHABLE, SAY_STEP,
+				"the server is reached again, after %s",
+				duration_format(down_for(s), text, sizeof(text)));
 	s->down_since_ms = 0;
 }
 
@@ -186,7 +189,8 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 		s->result->end = RUN_NOT_OBTAINED;
 		return OBTAINED_NO;
 	case KEEPER_RETRYING:
-		supervisor_say(s, SAY_STEP, "%s; trying again", event->error.message);
+		supervisor_tell(s, EVENT_UNREACHABLE, SAY_STEP, "%s; trying again",
+				event->error.message);
 		if (!s->down_since_ms)
 			s->down_since_ms = event->at_ms;
 		show_waiting(s, *ahead);

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -31,11 +32,11 @@ static void hear_holding(struct supervisor *s, const struct keeper_event *event)
 		supervisor_lose(s, event->error.message);
 		break;
 	case KEEPER_TROUBLE:
-		supervisor_say(s, SAY_WARNING, "cannot renew the lock: %s; trying again",
-		    event->error.message);
+		supervisor_tell(s, EVENT_NOT_RENEWED, SAY_WARNING,
+				"cannot renew the lock: %s; trying again", event->error.message);
 		break;
 	case KEEPER_RENEWED:
-		supervisor_say(s, SAY_WARNING, "the lock is renewed again");
+		supervisor_tell(s, EVENT_RENEWED, SAY_WARNING, "the lock is renewed again");
 		break;
 	case KEEPER_GONE:
 		supervisor_say_unrenewed(s);
@@ -135,14 +136,35 @@ static void hear_leftovers(struct supervisor *s, int count)
 
 	s->awaits_leftovers = s->run->wait_for_leftovers;
 	if (s->awaits_leftovers) {
-		supervisor_say(s, SAY_STEP, "the command has ended and left %d process%s running; "
-			       "keeping the lock until %s", count, one ? "" : "es",
-			       one ? "it ends" : "they end");
+		supervisor_tell(s, EVENT_LEFTOVERS, SAY_STEP,
+				"the command has ended and left %d process%s running; keeping the "
+				"lock until %s", count, one ? "" : "es",
+				one ? "it ends" : "they end");
 		return;
 	}
-	supervisor_say(s, SAY_WARNING, "the command left %d process%s running; ending %s", count,
-		       one ? "" : "es", one ? "it" : "them");
+	supervisor_tell(s, EVENT_LEFTOVERS, SAY_WARNING,
+			"the command left %d process%s running; ending %s", count,
+			one ? "" : "es", one ? "it" : "them");
 	supervisor_begin_stop(s);
+}
+
+static void hear_started(struct supervisor *s, pid_t pid)
+{
+	s->result->facts.command = pid;
+	supervisor_tell(s, EVENT_STARTED, SAY_STEP, "the command runs, pid %d", (int)pid);
+}
+
+static void hear_exited(struct supervisor *s, int status)
+{
+	s->result->status = s->result->facts.status = status;
+	s->reaped = s->result->facts.has_status = true;
+	s->result->from_terminal = terminal_take(&s->terminal, command_of(s));
+	if (WIFSIGNALED(status))
+		supervisor_tell(s, EVENT_ENDED, SAY_STEP, "the command was killed by signal %d",
+				WTERMSIG(status));
+	else
+		supervisor_tell(s, EVENT_ENDED, SAY_STEP, "the command ended with status %d",
+				WEXITSTATUS(status));
 }
 
 /* false: the tree is dead. */
@@ -175,10 +197,11 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 	case GUARD_OVERDUE:
 		supervisor_overdue(s, (enum guard_limit)event->value);
 		break;
+	case GUARD_STARTED:
+		hear_started(s, event->value);
+		break;
 	case GUARD_EXITED:
-		s->result->status = event->value;
-		s->reaped = true;
-		s->result->from_terminal = terminal_take(&s->terminal, command_of(s));
+		hear_exited(s, event->value);
 		break;
 	case GUARD_LEFTOVERS:
 		hear_leftovers(s, event->value);

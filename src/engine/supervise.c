@@ -57,6 +57,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		run_protected(&s);
 	if (s.overdue && result->end == RUN_EXITED)
 		result->end = RUN_OVERDUE;
+	result->facts.over_ms = clock_boot_ms();
 	if (result->age_ms >= 0)
 		result->age_ms = clock_boot_ms() - result->age_ms;
 	proctree_forget(&s.inherited);

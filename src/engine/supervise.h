@@ -28,6 +28,47 @@ enum say {
 	SAY_ERROR,		/* something is wrong that changes the outcome */
 };
 
+/* What a message is about. */
+enum run_event {
+	EVENT_OTHER,		/* none of these */
+	EVENT_WAITING,		/* somebody else has the lock; said when that somebody changes */
+	EVENT_UNREACHABLE,	/* while waiting the server cannot be reached, */
+	EVENT_REACHABLE,	/* and can be reached again */
+	EVENT_ACQUIRED,
+	EVENT_JOINED,		/* an outer hold has the lock already */
+	EVENT_UNPROTECTED,	/* the command runs without the lock: --if-down run */
+	EVENT_STARTED,		/* the command was executed */
+	EVENT_ENDED,		/* the command has ended */
+	EVENT_OVERDUE,		/* --max-run or --until ends the command */
+	EVENT_LEFTOVERS,	/* the command has left processes behind */
+	EVENT_NOT_RENEWED,
+	EVENT_RENEWED,		/* after a renewal that failed */
+	EVENT_LOST,
+	EVENT_RELEASED,
+	EVENT_NOT_RELEASED,
+	EVENT_NOT_OBTAINED,
+	EVENT_FAILED,		/* dlock ends for this reason */
+	RUN_EVENTS,
+};
+
+/* What is known of a run. Instants are on CLOCK_BOOTTIME, 0 where it has not come to that. */
+struct run_facts {
+	int64_t began_ms;	/* dlock began to try */
+	int64_t obtained_ms;	/* the lock was obtained, or an outer hold was joined */
+	int64_t over_ms;	/* the lock was given back, or its loss was dealt with */
+	uint64_t fence;		/* 0: there is none */
+	pid_t command;		/* 0: it was not executed, as far as is known */
+	bool has_status;
+	int status;		/* the wait status of the command */
+};
+
+struct run_message {
+	enum say level;
+	enum run_event event;
+	const char *text;
+	const struct run_facts *facts;
+};
+
 /* What is known while waiting. */
 struct wait_state {
 	int64_t elapsed_ms;
@@ -40,7 +81,7 @@ struct wait_state {
 /* How the caller hears of things; supervise.c itself prints nothing. */
 struct run_hooks {
 	void *context;
-	void (*say)(void *context, enum say level, const char *text);
+	void (*say)(void *context, const struct run_message *message);
 	/*
 	 * Called while waiting, at each change and every tick_ms; with NULL when the wait is over.
 	 */
@@ -91,6 +132,7 @@ struct run_result {
 	struct holder holder;
 	int64_t age_ms;
 	bool replaced;		/* holder is a newer waiter, which has sent this one away */
+	struct run_facts facts;
 	struct error error;
 };
 

@@ -23,18 +23,26 @@
 #include "lock/uri.h"
 #include "environment.h"
 
-void supervisor_say(const struct supervisor *s, enum say level, const char *format, ...)
+bool supervisor_is_heard(const struct supervisor *s, enum say level)
+{
+	return level >= s->hooks->least;
+}
+
+void supervisor_tell(const struct supervisor *s, enum run_event event, enum say level,
+		     const char *format, ...)
 {
 	char text[sizeof(((struct error *)0)->message) + 128];
+	const struct run_message message = {
+		.level = level, .event = event, .text = text, .facts = &s->result->facts,
+	};
 	va_list args;
 
-	/* Saves the time to format what nobody wants to read. */
-	if (level < s->hooks->least)
+	if (!supervisor_is_heard(s, level))
 		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	s->hooks->say(s->hooks->context, level, text);
+	s->hooks->say(s->hooks->context, &message);
 }
 
 void supervisor_say_acquired(const struct supervisor *s)
@@ -42,9 +50,9 @@ void supervisor_say_acquired(const struct supervisor *s)
 	int64_t waited_ms = clock_boot_ms() - s->started_ms;
 	char text[DURATION_TEXT_SIZE], place[URI_PLACE_SIZE];
 
-	if (s->hooks->least > SAY_STEP || s->joined)
+	if (!supervisor_is_heard(s, SAY_STEP) || s->joined)
 		return;
-	supervisor_say(s, SAY_STEP, "acquired after %s, fence %llu, on %s",
+	supervisor_tell(s, EVENT_ACQUIRED, SAY_STEP, "acquired after %s, fence %llu, on %s",
 		       duration_format(waited_ms, text, sizeof(text)),
 		       (unsigned long long)s->fence,
 		       backend_place(s->run->driver, s->run->uri, place));
@@ -52,7 +60,8 @@ void supervisor_say_acquired(const struct supervisor *s)
 
 void supervisor_say_unrenewed(const struct supervisor *s)
 {
-	supervisor_say(s, SAY_WARNING, "the keeper process was killed; the lock cannot be renewed");
+	supervisor_tell(s, EVENT_NOT_RENEWED, SAY_WARNING,
+			"the keeper process was killed; the lock cannot be renewed");
 }
 
 bool supervisor_hear(struct supervisor *s, struct keeper_event *event)
@@ -92,7 +101,7 @@ static void lose(struct supervisor *s, const char *what, const char *how)
 		next = s->awaits_leftovers
 		       ? "; what the command has left running goes on (--on-lost warn)"
 		       : "; the command goes on (--on-lost warn)";
-	supervisor_say(s, SAY_ERROR, "%s%s%s", what, how, next);
+	supervisor_tell(s, EVENT_LOST, SAY_ERROR, "%s%s%s", what, how, next);
 	if (s->run->kill_on_lost)
 		supervisor_begin_stop(s);
 }
@@ -123,10 +132,11 @@ void supervisor_overdue(struct supervisor *s, enum guard_limit limit)
 	else if (s->awaits_leftovers)
 		next = "stopping what the command has left running";
 	if (limit == GUARD_LIMIT_MAX_RUN)
-		supervisor_say(s, SAY_ERROR, "%s have passed (--max-run); %s",
-			       duration_format(s->run->max_run_ms, text, sizeof(text)), next);
+		supervisor_tell(s, EVENT_OVERDUE, SAY_ERROR, "%s have passed (--max-run); %s",
+				duration_format(s->run->max_run_ms, text, sizeof(text)), next);
 	else
-		supervisor_say(s, SAY_ERROR, "the time of --until has come; %s", next);
+		supervisor_tell(s, EVENT_OVERDUE, SAY_ERROR, "the time of --until has come; %s",
+				next);
 	supervisor_begin_stop(s);
 }
 
@@ -135,7 +145,8 @@ enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
 	bool down = err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED;
 
 	if (down && s->run->run_if_down) {
-		supervisor_say(s, SAY_ERROR, "%s; running without the lock", err->message);
+		supervisor_tell(s, EVENT_UNPROTECTED, SAY_ERROR, "%s; running without the lock",
+				err->message);
 		s->protected = false;
 		return OBTAINED_YES;
 	}
@@ -300,6 +311,7 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
 			   !s->run->min_hold_ms,
 		.contain = s->run->contain,
+		.tells_start = supervisor_is_heard(s, SAY_STEP),
 		.kill_after_ms = s->run->kill_after_ms,
 		.kill_on_lost = s->run->kill_on_lost,
 		.wait_for_leftovers = s->run->wait_for_leftovers,
@@ -379,7 +391,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 			     .min_hold_ms = run->argv ? 0 : run->min_hold_ms,
 			     .borrow = run->argv != NULL, .queue = run->wait_ms > 0 },
 	};
-	*result = (struct run_result){ .age_ms = -1 };
+	*result = (struct run_result){ .age_ms = -1, .facts = { .began_ms = s->started_ms } };
 	s->request.token = s->token;
 	holder_self(&s->request.self, command);
 	s->request.self.queueing = run->queueing;

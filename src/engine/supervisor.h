@@ -85,9 +85,15 @@ struct supervisor {
 
 enum obtained { OBTAINED_NO, OBTAINED_YES, OBTAINED_NOT_YET };
 
-/* Hands a line to the caller's hook. */
-void supervisor_say(const struct supervisor *s, enum say level, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+/* Hands a line to the caller's hook. event: what the line is about. */
+void supervisor_tell(const struct supervisor *s, enum run_event event, enum say level,
+		     const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* The same for a line about nothing that programs would want to tell from others. */
+#define supervisor_say(s, level, ...) supervisor_tell(s, EVENT_OTHER, level, __VA_ARGS__)
+
+/* Does anybody want to hear of this? Saves the time to find out what it is. */
+bool supervisor_is_heard(const struct supervisor *s, enum say level);
 
 /* Says that the lock is held, after how long, under which fence. */
 void supervisor_say_acquired(const struct supervisor *s);

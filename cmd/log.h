@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Each line that a command writes to stderr: text for people, or with --log json an object for
+ * programs; and by syslog, too, where the user wants that. Only the live line of a terminal is
+ * not a matter of this file.
+ *
+ * Calling sequence: log_begin() when the command line was parsed, as far as it could be; log_about()
+ * by the commands that take a lock, when the settings are loaded; log_line() at any time.
+ */
+#ifndef DLOCK_LOG_H
+#define DLOCK_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/supervise.h"
+
+struct holder;
+struct options;
+struct settings;
+
+struct log_line {
+	enum say level;
+	enum run_event event;
+	const char *name;		/* of the lock, to stand before the text; NULL: nothing */
+	const char *text;
+	const struct run_facts *facts;	/* NULL: nothing is known of a run */
+	const struct holder *holder;	/* who has the lock; NULL: not said */
+	int64_t age_ms;			/* how long the holder has had it; -1: not known */
+	int64_t ahead;			/* waiters before us; -1: not known */
+};
+
+/* Obeys --log and --syslog. */
+void log_begin(const struct options *options);
+
+/* From now on lines concern this lock, and what the configuration says of syslog counts. */
+void log_about(const char *name, const struct settings *settings);
+
+bool log_is_json(void);
+void log_line(const struct log_line *line);
+
+/* A line about nothing but the text; name as in struct log_line. */
+void log_text(enum say level, const char *name, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif
