@@ -66,6 +66,8 @@ const struct option_row option_rows[] = {
 	{ 0, "if-down", "fail|run", "what to do when the backend is down: fail (default), or\n"
 	  "run the command without the lock", COMMAND_RUN,
 	  OPTION_CHOICE, FIELD(run_if_down), 0, 0 },
+	{ 0, "metrics", "FILE", "write metrics of this run for Prometheus' node_exporter",
+	  COMMAND_RUN, OPTION_TEXT, FIELD(metrics), 0, 0 },
 	{ 0, "note", "TEXT", "tell this to those who are refused the lock, and in status",
 	  HOLDING_COMMANDS, OPTION_TEXT, FIELD(note), 0, 0 },
 	{ 0, "priority", "N", "wait as if 10 minutes longer for each step of 0 to 9\n(default: 0)",

@@ -79,6 +79,7 @@ struct options {
 	bool only_warn;		/* --on-lost warn */
 	bool run_if_down;
 	bool wait_for_leftovers;
+	const char *metrics;	/* path of a file; NULL: not given */
 	pid_t pid;		/* 0: not given */
 	const char *note;	/* NULL: not given */
 	struct queueing queueing;	/* --priority, --queue, --replace-waiters */

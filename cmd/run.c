@@ -15,6 +15,7 @@
 #include "command.h"
 #include "exit_status.h"
 #include "log.h"
+#include "metrics.h"
 #include "output.h"
 #include "progress.h"
 #include "settings.h"
@@ -26,6 +27,8 @@ struct run {
 	const char *name;
 	char derived_name[NAME_DERIVED_SIZE];
 	struct progress progress;
+	int64_t began_at_ms;		/* for --metrics: ms since the epoch */
+	struct run_result result;	/* zeroed until there is a run */
 };
 
 /* Checks the operands and the command, and chooses the name of the lock. 0, or -1 with *err. */
@@ -116,28 +119,50 @@ static int report_exec_failure(const struct run *run, const struct run_result *r
 	return errnum == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
 }
 
-static int report_exit(const struct run_result *result)
+/*
+ * The terminal has sent a Ctrl-C to the command's process group alone. Passes it on to the own group,
+ * which is also that of the calling script, so that the script ends as it would without dlock.
+ */
+static void die_as_command(const struct run_result *result)
 {
 	int sig;
 
-	if (!WIFSIGNALED(result->status))
-		return WEXITSTATUS(result->status);
+	if (result->end != RUN_EXITED || !WIFSIGNALED(result->status) || !result->from_terminal)
+		return;
 	sig = WTERMSIG(result->status);
-	/*
-	 * The terminal has sent a Ctrl-C to the command's process group alone. Passes it on to the
-	 * own group, which is also that of the calling script, so that the script ends as it would
-	 * without dlock.
-	 */
-	if (result->from_terminal && (sig == SIGINT || sig == SIGQUIT))
+	if (sig == SIGINT || sig == SIGQUIT)
 		signals_die(sig, true);
-	return EXIT_SIGNAL + sig;
 }
 
-static int report(struct run *run, const struct run_result *result)
+/*
+ * The job counts for more than what is told of it: a file that cannot be written is said at the end,
+ * and neither keeps the command from running nor changes the exit status.
+ */
+static void write_metrics(const struct run *run, int status)
 {
+	const struct metrics metrics = {
+		.name = run->name, .began_at_ms = run->began_at_ms, .result = &run->result,
+		.exit_status = status,
+	};
+	struct error err = { 0 };
+
+	if (!metrics_write(run->options.metrics, &metrics, &err))
+		return;
+	error_prefix(&err, "--metrics %s", run->options.metrics);
+	log_line(&(struct log_line){
+		.level = SAY_ERROR, .event = EVENT_OTHER, .name = run->name, .text = err.message,
+		.facts = &run->result.facts,
+	});
+}
+
+static int report(struct run *run)
+{
+	const struct run_result *result = &run->result;
+
 	switch (result->end) {
 	case RUN_EXITED:
-		return report_exit(result);
+		return WIFSIGNALED(result->status) ? EXIT_SIGNAL + WTERMSIG(result->status)
+						   : WEXITSTATUS(result->status);
 	case RUN_EXEC_FAILED:
 		return report_exec_failure(run, result);
 	default:
@@ -181,14 +206,13 @@ static int run_locked(struct run *run)
 		.wait_for_leftovers = run->options.wait_for_leftovers,
 		.run_if_down = run->options.run_if_down,
 	};
-	struct run_result result;
 
 	log_about(run->name, &run->settings);
 	progress_init(&run->progress, &run->settings, run->name, run->options.verbosity, &hooks);
 	if (run->settings.warning[0])
 		progress_warn(&run->progress, run->settings.warning);
-	supervise_run(&request, &hooks, &run->signals, &result);
-	return report(run, &result);
+	supervise_run(&request, &hooks, &run->signals, &run->result);
+	return report(run);
 }
 
 int command_run(const struct command *self, int argc, char **argv)
@@ -205,11 +229,18 @@ int command_run(const struct command *self, int argc, char **argv)
 		command_print_help(self);
 		return 0;
 	}
-	if (choose_name(&run, &err) || settings_load(&run.settings, &run.options, &err) ||
+	if (run.options.metrics)
+		run.began_at_ms = clock_wall_ms();
+	if (choose_name(&run, &err))
+		return complain(&err);
+	if (settings_load(&run.settings, &run.options, &err) ||
 	    signals_init(&run.signals, &err))
 		status = complain(&err);
 	else
 		status = run_locked(&run);
+	if (run.options.metrics)
+		write_metrics(&run, status);
 	settings_finish(&run.settings);
+	die_as_command(&run.result);
 	return status;
 }

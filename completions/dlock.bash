@@ -85,6 +85,10 @@ _dlock_value()
 	--leftovers) _dlock_reply kill wait ;;
 	--queue) _dlock_reply oldest newest ;;
 	--log) _dlock_reply text json ;;
+	--metrics)
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		compopt -o filenames 2>/dev/null
+		;;
 	--pid) _dlock_pids ;;
 	esac
 }
@@ -119,7 +123,8 @@ _dlock_options()
 	acquire | renew | status | check) options+=' --json' ;;
 	esac
 	case $1 in
-	run) options+=' --no-renew -k --kill-after --leftovers --max-run --until --contain --no-contain --if-down --' ;;
+	run) options+=' --no-renew -k --kill-after --leftovers --max-run --until --contain --no-contain --if-down'
+		options+=' --metrics --' ;;
 	acquire) options+=' --pid' ;;
 	status) options+=' --watch' ;;
 	break) options+=' --yes' ;;
@@ -186,7 +191,7 @@ _dlock_command()
 		return
 	fi
 	case $cur in
-	--on-lost=* | --if-down=* | --queue=* | --log=* | --backend=* | --pid=*)
+	--on-lost=* | --if-down=* | --queue=* | --log=* | --metrics=* | --backend=* | --pid=*)
 		word=${cur%%=*}
 		cur=${cur#*=}
 		_dlock_value "$word"
@@ -221,7 +226,7 @@ _dlock_takes_value()
 	case $OPTION in
 	-[bwtEk] | --backend | --wait | --ttl | --slots | --conflict-exit-code) ;;
 	--min-hold | --kill-after | --leftovers | --max-run | --until) ;;
-	--on-lost | --if-down | --pid | --note | --priority | --queue | --log) ;;
+	--on-lost | --if-down | --pid | --note | --priority | --queue | --log | --metrics) ;;
 	*) return 1 ;;
 	esac
 }

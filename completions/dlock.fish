@@ -16,7 +16,7 @@ function __dlock_at
                     set place wrapped
                 else if test $place = named
                     continue
-                else if string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|if-down|pid|note|priority|queue|log))$' $word
+                else if string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|if-down|pid|note|priority|queue|log|metrics))$' $word
                     set place value
                 else if not string match -q -- '-*' $word
                     set place named
@@ -103,6 +103,7 @@ complete -c dlock -n '__dlock_at options run acquire' -l queue -x -a 'oldest new
 complete -c dlock -n '__dlock_at options run acquire' -l replace-waiters -d 'send those away that wait with this option'
 complete -c dlock -n '__dlock_at options run acquire' -l syslog -d 'log messages by syslog, too'
 complete -c dlock -n '__dlock_at options run acquire' -l log -x -a 'text json' -d 'the form of messages'
+complete -c dlock -n '__dlock_at options run' -l metrics -r -F -d 'write metrics of this run'
 complete -c dlock -n '__dlock_at options run' -l if-down -x -a 'fail run' -d 'what to do when the backend is down'
 complete -c dlock -n '__dlock_at options acquire' -l pid -x -a '(__fish_complete_pids)' -d 'hold for as long as this process lives'
 complete -c dlock -n '__dlock_at options status' -l watch -d 'show every 2 seconds'

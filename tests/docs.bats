@@ -229,15 +229,19 @@ drive() {
 		same long <(grep -vx -e -- offers) "$shell: long options of $command"
 	done
 
-	# an option that wants a value gets none that is an option, nor a program or file,
-	# another one does
+	# an option that wants a value gets none that is an option, nor a program, nor a file unless
+	# it wants one; another one does
 	: >dlock-test-file
 	for command in "${words[@]}"; do
 		for option in $(option_words_with_value "$command"); do
 			# the short ones stand for the same everywhere
 			[[ $command == run || $option == --* ]] || continue
 			offers_nothing "$shell" "dlock $command $option -"
-			offers_nothing "$shell" "dlock $command -q $option dlock-test-"
+			if [[ $option == --metrics ]]; then
+				offers_only "$shell" "dlock $command -q $option dlock-test-" dlock-test-file
+			else
+				offers_nothing "$shell" "dlock $command -q $option dlock-test-"
+			fi
 		done
 	done
 	for option in $(option_words_without_value run); do

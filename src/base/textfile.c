@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -93,6 +94,64 @@ int textfile_read(struct textfile *file, const char *path, bool optional, struct
 		textfile_finish(file);
 	close(fd);
 	return rc;
+}
+
+static int write_all(int fd, const char *text, size_t length)
+{
+	while (length > 0) {
+		const ssize_t written = write(fd, text, length);
+
+		if (written < 0 && errno != EINTR)
+			return -1;
+		if (written > 0) {
+			text += written;
+			length -= (size_t)written;
+		}
+	}
+	return 0;
+}
+
+/* 0, or -1 with errno. Closes fd, which is the new file's. */
+static int fill_and_rename(int fd, const char *new_path, const char *path, const char *text,
+			   size_t length, mode_t mode)
+{
+	int failure = 0;
+
+	if (write_all(fd, text, length) || fchmod(fd, mode))
+		failure = errno;
+	/* Some file systems say only here that they have no room. */
+	if (close(fd) && !failure)
+		failure = errno;
+	if (!failure && rename(new_path, path))
+		failure = errno;
+	errno = failure;
+	return failure ? -1 : 0;
+}
+
+int textfile_replace(const char *path, const char *text, size_t length, mode_t mode,
+		     struct error *err)
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	char *new_path = memory_format("%.*s.%s.XXXXXX", (int)(base - path), path, base);
+	int fd = -1, failure = 0;
+	struct stat st;
+
+	if (!lstat(path, &st) && !S_ISREG(st.st_mode)) {
+		error_set(err, ERROR_INTERNAL, 0, "it is there, and is not a regular file");
+		free(new_path);
+		return -1;
+	}
+	fd = mkostemp(new_path, O_CLOEXEC);
+	if (fd < 0) {
+		failure = errno;
+	} else if (fill_and_rename(fd, new_path, path, text, length, mode)) {
+		failure = errno;
+		unlink(new_path);
+	}
+	if (failure)
+		error_set(err, ERROR_INTERNAL, failure, "cannot replace it");
+	free(new_path);
+	return failure ? -1 : 0;
 }
 
 void textfile_finish(struct textfile *file)

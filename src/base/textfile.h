@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Small text files that may carry a secret: dlock.conf, ?password-file=. */
+/* Small text files: those that may carry a secret (dlock.conf, ?password-file=), and --metrics. */
 #ifndef DLOCK_TEXTFILE_H
 #define DLOCK_TEXTFILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct error;
 
@@ -28,5 +29,14 @@ struct textfile {
  */
 int textfile_read(struct textfile *file, const char *path, bool optional, struct error *err);
 void textfile_finish(struct textfile *file);	/* wipes; accepts a zeroed one */
+
+/*
+ * Makes text the whole content of the file at path, in one step: a reader sees the old content or
+ * the new one. The file gets this mode, whatever the umask says. Until the end the text is in a
+ * file ".NAME.XXXXXX" of the same directory. What is at path and is no regular file stays: root
+ * would replace /dev/null. 0, or -1 with ERROR_INTERNAL; then the old content stays.
+ */
+int textfile_replace(const char *path, const char *text, size_t length, mode_t mode,
+		     struct error *err);
 
 #endif
