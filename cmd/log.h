@@ -4,8 +4,9 @@
  * programs; and by syslog, too, where the user wants that. Only the live line of a terminal is
  * not a matter of this file.
  *
- * Calling sequence: log_begin() when the command line was parsed, as far as it could be; log_about()
- * by the commands that take a lock, when the settings are loaded; log_line() at any time.
+ * Calling sequence: log_begin() when the command line was parsed, as far as it could be;
+ * log_about() by the commands that take a lock, when the settings are loaded; log_line() at any
+ * time.
  */
 #ifndef DLOCK_LOG_H
 #define DLOCK_LOG_H

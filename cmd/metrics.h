@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --metrics FILE of run: a file for the textfile collector of Prometheus' node_exporter. It tells of
- * the last run that has written it, and each run replaces it as a whole. So there is nothing in it
- * that counts, but gauges alone. It is written once, when all else of the run is over: after the
- * release, which must not wait for a file system, and whether or not the command has run. A process
- * that is killed before that leaves the file of the run before, which becomes too old.
+ * --metrics FILE of run: a file for the textfile collector of Prometheus' node_exporter. The file
+ * tells of the last run that has written it, and each run replaces it as a whole; so all metrics in
+ * it are gauges, and none is a counter. It is written once, when all else of the run is over: after
+ * the release, which must not wait for a file system, and whether or not the command has run. A
+ * process that is killed before that leaves the file of the run before, which becomes too old.
  */
 #ifndef DLOCK_METRICS_H
 #define DLOCK_METRICS_H

@@ -120,8 +120,9 @@ static int report_exec_failure(const struct run *run, const struct run_result *r
 }
 
 /*
- * The terminal has sent a Ctrl-C to the command's process group alone. Passes it on to the own group,
- * which is also that of the calling script, so that the script ends as it would without dlock.
+ * The terminal has sent a Ctrl-C to the command's process group alone. Passes it on to the own
+ * group, which is also that of the calling script, so that the script ends as it would without
+ * dlock.
  */
 static void die_as_command(const struct run_result *result)
 {
@@ -135,8 +136,8 @@ static void die_as_command(const struct run_result *result)
 }
 
 /*
- * The job counts for more than what is told of it: a file that cannot be written is said at the end,
- * and neither keeps the command from running nor changes the exit status.
+ * The job counts for more than what is told of it: a file that cannot be written is said at the
+ * end, and neither keeps the command from running nor changes the exit status.
  */
 static void write_metrics(const struct run *run, int status)
 {

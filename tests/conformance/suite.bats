@@ -32,7 +32,8 @@ wait_in_line() {
 	local pause
 	for pause in 0 0 0 0.001 0.002 0.004; do
 		run --separate-stderr -0 "$DLOCK" run -v "$LOCK" -- sleep "$pause"
-		equal "$(sed 's/ after .*//; s/.*: //' <<<"$stderr" | paste -sd ' ')" "acquired released"
+		equal "$(sed 's/ after .*//; s/.*: //; s/, pid [0-9]*$//' <<<"$stderr" | paste -sd ,)" \
+			"acquired,the command runs,the command ended with status 0,released"
 		matches "$stderr" "acquired after .*, on [a-z+]+[: ]."
 	done
 }
