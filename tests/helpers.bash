@@ -359,9 +359,6 @@ teardown() {
 			wait_until 5 ended "$pid"
 		fi
 	done
-	if [[ -n ${FAKED-} ]]; then
-		sweep_faketime
-	fi
 	if [[ -n ${OPEN-} ]]; then
 		cd /
 		rm -rf "$OPEN" "/tmp/dlock-$ALICE" "/tmp/dlock-$BOB"
@@ -431,23 +428,16 @@ clock() {
 	printf '%b' "$bytes" 1<>"${2:-clock}"
 }
 
-# faketime_preload: sets PRELOAD to the library that gives a server the test's own clock
-faketime_preload() {
-	need faketime
-	FAKED=1
-	sweep_faketime
-	PRELOAD=$(faketime -f +0 printenv LD_PRELOAD)
-}
-
-# sweep_faketime: removes the two files that libfaketime leaves behind for each process that was
-# killed. They are named after its pid, and disturb the next process with that pid.
-sweep_faketime() {
-	local file
-	for file in /dev/shm/{,sem.}faketime_s[eh]m_*; do
-		if [[ -e $file ]] && ! alive "${file##*_}"; then
-			rm -f "$file"
-		fi
-	done
+# clocked PROGRAM: makes ./clocked, which runs PROGRAM with the wall clock that the test sets with
+# `clock`, the true time at first
+clocked() {
+	clock +0
+	cat >clocked <<-END
+		#!/bin/sh
+		export TORTURE_CLOCK='$T/clock' LD_PRELOAD='$BUILD/tests/torture/wallclock.so'
+		exec $1 "\$@"
+	END
+	chmod +x clocked
 }
 
 # private_redis [OPTION VALUE]...: a server that this test may stop, freeze or

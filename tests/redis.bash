@@ -119,12 +119,6 @@ p_waiters() {
 
 # faked_redis [OPTION]...: a private server whose wall clock the test sets with `clock`
 faked_redis() {
-	cat >faked <<-END
-		#!/bin/sh
-		export TORTURE_CLOCK='$T/clock' LD_PRELOAD='$BUILD/tests/torture/wallclock.so'
-		exec $REDIS_SERVER "\$@"
-	END
-	chmod +x faked
-	clock +0
-	REDIS_SERVER=$T/faked private_redis "$@"
+	clocked "$REDIS_SERVER"
+	REDIS_SERVER=$T/clocked private_redis "$@"
 }
