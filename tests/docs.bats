@@ -506,9 +506,12 @@ acl() {
 		sed 's/"$//; s/.*"//' | tr '[:upper:]' '[:lower:]' | sed 's/^config$/config|get/; s/^cluster$/cluster|slots/' |
 		grep -vxe auth -e sentinel >>wanted # to log in needs no permission; sentinels have users of their own
 	same wanted found "commands of operators"
-	acl '~redisson_*' | sed -n 's/^+//p' >found
 	{
-		printf '%s\n' eval evalsha subscribe select
+		acl '~redisson_*'
+		acl +spublish
+	} | sed -n 's/^+//p' >found
+	{
+		printf '%s\n' eval evalsha subscribe ssubscribe select
 		cat "$TOP"/src/backends/redis/lua/redisson/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" |
 			grep -oE '[A-Z]{2,}' | tr '[:upper:]' '[:lower:]' | sed 's/^pubsub$/pubsub|numsub/'
 	} >wanted
