@@ -88,6 +88,7 @@ struct options {
 	bool json;
 	bool dry_run;
 	bool watch;
+	bool names;		/* of status: print nothing else */
 	bool yes;
 	int verbosity;		/* -q: less than 0, -v: more than 0 */
 	bool help;

@@ -223,6 +223,20 @@ static int show_all(struct session *session, char *const *names, size_t count, b
 	return named ? held : 0;
 }
 
+/* --names: asks for the list alone, and not for each lock. 0, or -1 with *err. */
+static int print_names(struct session *session, struct error *err)
+{
+	struct name_list all = { 0 };
+	int result = session_connect(session, err);
+
+	if (!result)
+		result = session->backend->ops->list(session->backend, &all, err);
+	for (size_t i = 0; !result && i < all.count && session->options.verbosity >= 0; i++)
+		puts(all.names[i]);
+	name_list_finish(&all);
+	return result;
+}
+
 /* 1: one of the locks that were named is held; 0: none is; -1 with *err. */
 static int show_once(struct session *session, struct error *err)
 {
@@ -270,10 +284,19 @@ static int watch(struct session *session, struct error *err)
 
 static int status(struct session *session, struct error *err)
 {
-	for (int i = 0; i < session->options.operand_count; i++)
-		if (name_check(session->options.operands[i], err))
+	const struct options *options = &session->options;
+
+	if (options->names && (options->operand_count || options->json || options->watch)) {
+		error_set(err, ERROR_USAGE, 0,
+			  "--names shows all locks, and goes with no NAME, --json or --watch");
+		return -1;
+	}
+	if (options->names)
+		return print_names(session, err);
+	for (int i = 0; i < options->operand_count; i++)
+		if (name_check(options->operands[i], err))
 			return -1;
-	return session->options.watch ? watch(session, err) : show_once(session, err);
+	return options->watch ? watch(session, err) : show_once(session, err);
 }
 
 int command_status(const struct command *self, int argc, char **argv)

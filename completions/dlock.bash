@@ -126,7 +126,7 @@ _dlock_options()
 	run) options+=' --no-renew -k --kill-after --leftovers --max-run --until --contain --no-contain --if-down'
 		options+=' --metrics --' ;;
 	acquire) options+=' --pid' ;;
-	status) options+=' --watch' ;;
+	status) options+=' --names --watch' ;;
 	break) options+=' --yes' ;;
 	setup) options+=' --dry-run' ;;
 	esac
@@ -136,17 +136,15 @@ _dlock_options()
 # Completes the command behind "--", which is word number $1, and its arguments.
 _dlock_wrapped()
 {
-	local offset i
+	local i
 	if declare -F _comp_command_offset >/dev/null; then
-		offset=_comp_command_offset
+		# bash-completion 2.12 and later counts the words of the array words.
+		_comp_command_offset "$1"
 	elif declare -F _command_offset >/dev/null; then
-		offset=_command_offset
-	fi
-	if [[ -n ${offset-} ]]; then
-		# The functions of bash-completion count words as bash splits them.
+		# Versions before it count words as bash splits them.
 		for ((i = 1; i < COMP_CWORD; i++)); do
 			if [[ ${COMP_WORDS[i]} == -- ]]; then
-				"$offset" $((i + 1))
+				_command_offset $((i + 1))
 				return
 			fi
 		done
@@ -157,41 +155,147 @@ _dlock_wrapped()
 	fi
 }
 
-# Completes options of the command $1, their values, and operands.
-_dlock_command()
+# Sets plain to the word $1 as the shell reads it, without quotes and backslashes; quote to a
+# quotation mark that is still open at its end; and kept to the number of characters of plain that
+# bash leaves as they are when it inserts what is offered, or to -1 where a quotation mark was
+# closed, which nothing is offered for. Fails where the shell would put something else in the place
+# of a part of the word, since that may run a command.
+_dlock_unquote()
 {
-	local i word options name=
-	for ((i = 2; i < cword; i++)); do
+	local i char
+	plain='' quote='' kept=0
+	for ((i = 0; i < ${#1}; i++)); do
+		char=${1:i:1}
+		case $quote$char in
+		\" | \')
+			quote=$char kept=${#plain}
+			;;
+		\"\" | \'\')
+			quote='' kept=-1
+			;;
+		\\)
+			plain+=${1: ++i:1}
+			;;
+		\"\\)
+			if [[ ${1:i+1:1} != [\$\`\"\\] ]]; then
+				plain+=$char
+			fi
+			plain+=${1: ++i:1}
+			;;
+		\$ | \` | \"\$ | \"\`)
+			return 1
+			;;
+		*)
+			plain+=$char
+			if [[ -z $quote && $kept -ge 0 && $COMP_WORDBREAKS == *"$char"* ]]; then
+				kept=${#plain}
+			fi
+			;;
+		esac
+	done
+}
+
+# Offers the names of the locks on the backend of this line, quoted as the current word is. When the
+# backend needs longer than 300 ms, no name is offered.
+_dlock_names()
+{
+	local plain quote kept names name rest char
+	if [[ -n $backend ]]; then
+		_dlock_unquote "$backend" || return
+		# A password would show in an argument.
+		local -x DLOCK_BACKEND=$plain
+	fi
+	_dlock_unquote "$cur" && ((kept >= 0)) || return
+	names=$(timeout -s KILL 0.3 "$program" status --names </dev/null 2>/dev/null) ||
+		return
+	while IFS= read -r name; do
+		if [[ -z $name || $name != "$plain"* || ($name == -* && $ended == 0) ]]; then
+			continue
+		fi
+		rest=${name:kept}
+		case $quote in
+		\') rest=${rest//\'/\'\\\'\'} ;;
+		\")
+			# The backslash comes first, since each of the others gets one.
+			for char in \\ \" \$ \`; do
+				rest=${rest//"$char"/"\\$char"}
+			done
+			;;
+		*) [[ -z $rest ]] || printf -v rest %q "$rest" ;;
+		esac
+		COMPREPLY+=("$rest")
+	done <<<"$names"
+}
+
+# Reads the words behind the command $1, also those behind the current word. Sets
+#	operands	to the number of operands before the current word,
+#	waiting		to the option whose value the current word is, or to nothing,
+#	ended		to the number of the word "--" before the current word, or to 0,
+#	backend		to the value of -b as it was typed, or to nothing.
+_dlock_parse()
+{
+	local i word
+	operands=0 waiting='' ended=0 backend=''
+	for ((i = 2; i < ${#words[@]}; i++)); do
 		word=${words[i]}
+		if ((i == cword)); then
+			continue
+		fi
 		case $word in
 		--)
-			if [[ $1 == run ]]; then
-				_dlock_wrapped $((i + 1))
+			if ((i < cword)); then
+				ended=$i
+				((operands += cword - i - 1))
 			fi
 			return
 			;;
+		--backend=*)
+			backend=${word#*=}
+			;;
 		--*=*) ;;
-		-*)
-			if [[ -z $name ]] && _dlock_takes_value "$word"; then
+		-?*)
+			# The options of run end at its name.
+			if [[ $1 == run && $operands != 0 ]]; then
+				continue
+			elif _dlock_takes_value "$word"; then
 				((++i))
 				if ((i == cword)); then
-					_dlock_value "$OPTION"
-					return
+					waiting=$OPTION
+				elif [[ $OPTION == -b || $OPTION == --backend ]]; then
+					backend=${words[i]-}
 				fi
+			elif [[ $word =~ ^-[nsqvh]*b(.+) ]]; then
+				backend=${BASH_REMATCH[1]}
 			fi
 			;;
-		*) name=$word ;;
+		*)
+			if ((i < cword)); then
+				((++operands))
+			fi
+			;;
 		esac
 	done
-	if [[ -n $name ]]; then
-		# Options end at the name.
-		if [[ $1 == run ]]; then
-			_dlock_reply --
-		fi
+}
+
+# Completes options of the command $1, their values, and operands.
+_dlock_command()
+{
+	local operands waiting ended backend options word
+	_dlock_parse "$1"
+	if [[ -n $waiting ]]; then
+		_dlock_value "$waiting"
 		return
 	fi
-	case $cur in
-	--on-lost=* | --if-down=* | --queue=* | --log=* | --metrics=* | --backend=* | --pid=*)
+	if [[ $1 == run && $ended != 0 ]]; then
+		_dlock_wrapped $((ended + 1))
+		return
+	fi
+	if [[ $1 == run && $operands != 0 ]]; then
+		_dlock_reply --
+		return
+	fi
+	case $ended$cur in
+	0--on-lost=* | 0--if-down=* | 0--queue=* | 0--log=* | 0--metrics=* | 0--backend=* | 0--pid=*)
 		word=${cur%%=*}
 		cur=${cur#*=}
 		_dlock_value "$word"
@@ -199,13 +303,25 @@ _dlock_command()
 			COMPREPLY=("${COMPREPLY[@]/#/$word=}")
 		fi
 		;;
-	-*)
+	0-*)
 		read -ra options <<<"$(_dlock_options "$1")"
 		_dlock_reply "${options[@]}"
 		;;
 	*)
-		if [[ $1 == help ]]; then
-			_dlock_reply "${commands[@]}"
+		_dlock_operand "$1"
+		;;
+	esac
+}
+
+# Completes an operand of the command $1.
+_dlock_operand()
+{
+	case $1 in
+	help) _dlock_reply "${commands[@]}" ;;
+	status) _dlock_names ;;
+	renew | verify | release | wait | break)
+		if ((operands == 0)); then
+			_dlock_names
 		fi
 		;;
 	esac
@@ -233,7 +349,7 @@ _dlock_takes_value()
 
 _dlock()
 {
-	local words cword cur OPTION command
+	local words cword cur OPTION command program=$1
 	local commands=(run acquire renew verify release status wait break check setup help version)
 	COMPREPLY=()
 	_dlock_words

@@ -2,8 +2,8 @@
 # fish completion for dlock(1)
 
 # Where the cursor is: "start" (no command yet); or in one of the commands, as in
-# "options run acquire", "value ...", "named ..." (behind the first operand) or
-# "wrapped ..." (behind "--")
+# "options run acquire", "value ...", "named ..." (behind the first operand of run),
+# "ended ..." (behind the "--" of another command) or "wrapped ..." (behind that of run)
 function __dlock_at
     set -l words (commandline -opc)
     set -l place options
@@ -13,12 +13,13 @@ function __dlock_at
                 set place options
             case options named
                 if test "$word" = --
-                    set place wrapped
+                    set place ended
+                    test $words[2] = run; and set place wrapped
                 else if test $place = named
                     continue
-                else if string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|if-down|pid|note|priority|queue|log|metrics))$' $word
+                else if __dlock_takes_value $word
                     set place value
-                else if not string match -q -- '-*' $word
+                else if test $words[2] = run; and not string match -q -- '-*' $word
                     set place named
                 end
         end
@@ -32,6 +33,62 @@ function __dlock_at
     else
         test "$argv" = start
     end
+end
+
+# True when the value of the option in $argv is the next word
+function __dlock_takes_value
+    string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|if-down|pid|note|priority|queue|log|metrics))$' $argv
+end
+
+# True at an operand that is the name of a lock
+function __dlock_at_name
+    __dlock_at options $argv; or __dlock_at ended $argv; or return
+    set -l words (commandline -opc)
+    test $words[2] = status; and return
+    set -l value no
+    set -l ended no
+    for word in $words[3..-1]
+        if test $value = yes
+            set value no
+        else if test $ended = yes; or not string match -q -- '-*' $word
+            return 1
+        else if test "$word" = --
+            set ended yes
+        else if __dlock_takes_value $word
+            set value yes
+        end
+    end
+    return 0
+end
+
+# The names of the locks on the backend of this line. When the backend needs longer than 300 ms, no
+# name is offered. A word that the shell would expand is not used, since that may run a command.
+function __dlock_names
+    set -l words (commandline -op)
+    set -l where
+    set -l value no
+    for word in $words[3..-1]
+        if test $value = yes
+            set where $word
+            set value no
+        else if test "$word" = --
+            break
+        else if string match -qr -- '^(-[nsqvh]*b|--backend)$' $word
+            set value yes
+        else if string match -qr -- '^(-[nsqvh]*b|--backend=).' $word
+            set where (string replace -r -- '^(-[nsqvh]*b|--backend=)' '' $word)
+        end
+    end
+    string match -qr -- '[$(]' $where; and return
+    # A password would show in an argument.
+    set -q where[1]; and set -lx DLOCK_BACKEND $where
+    set -l names (timeout -s KILL 0.3 $words[1] status --names </dev/null 2>/dev/null)
+    or return
+    # Without "--" before it, such a name would be taken for an option.
+    if not contains -- -- (commandline -opc)
+        set names (string match -v -- '-*' $names)
+    end
+    printf '%s\n' $names
 end
 
 # The command behind "--" and its arguments
@@ -106,6 +163,7 @@ complete -c dlock -n '__dlock_at options run acquire' -l log -x -a 'text json' -
 complete -c dlock -n '__dlock_at options run' -l metrics -r -F -d 'write metrics of this run'
 complete -c dlock -n '__dlock_at options run' -l if-down -x -a 'fail run' -d 'what to do when the backend is down'
 complete -c dlock -n '__dlock_at options acquire' -l pid -x -a '(__fish_complete_pids)' -d 'hold for as long as this process lives'
+complete -c dlock -n '__dlock_at options status' -l names -d 'print only the names of all locks'
 complete -c dlock -n '__dlock_at options status' -l watch -d 'show every 2 seconds'
 complete -c dlock -n '__dlock_at options break' -l yes -d 'do not ask'
 complete -c dlock -n '__dlock_at options setup' -l dry-run -d 'only print what would be made'
@@ -114,6 +172,7 @@ complete -c dlock -n "__dlock_at options $backend_commands" -s q -l quiet -d 'pr
 complete -c dlock -n "__dlock_at options $backend_commands version" -s v -l verbose -d 'report each step'
 complete -c dlock -n "__dlock_at options $backend_commands help version" -s h -l help -d 'show the options'
 
+complete -c dlock -n '__dlock_at_name status renew verify release wait break' -a '(__dlock_names)' -d 'a lock'
 complete -c dlock -n '__dlock_at named run' -a -- -d 'the command follows'
 complete -c dlock -n '__dlock_at wrapped run' -x -a '(__dlock_wrapped)'
 complete -c dlock -n "__dlock_at options help" -a 'run acquire renew verify release status wait break check setup help version'

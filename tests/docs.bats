@@ -264,14 +264,15 @@ drive() {
 	[[ -s offers ]]
 	not has_line offers '[^0-9]'
 
-	# options end at the name
+	# options may follow the name, but not behind "--"
 	for command in acquire renew verify release status wait break; do
 		offers_nothing "$shell" "dlock $command dlock-test-"
-		offers_nothing "$shell" "dlock $command name -"
+		offers_among "$shell" "dlock $command name --bac" --backend
+		offers_nothing "$shell" "dlock $command -- --bac"
 	done
 	offers_nothing "$shell" 'dlock check dlock-test-'
 
-	# after which there is only the command
+	# after the name of run there is only the command
 	offers_only "$shell" 'dlock run -n name ' --
 	offers_only "$shell" 'dlock run -n name -' --
 
@@ -297,6 +298,156 @@ drive() {
 	chmod +x bin/dlock-test-wrapped
 	PATH=$T/bin:$PATH offers_only "$shell" 'dlock run -n name -- dlock-test-w' dlock-test-wrapped
 	PATH=$T/bin:$PATH offers_only "$shell" 'dlock run -- dlock-test-w' dlock-test-wrapped
+}
+
+# type_into SHELL KEYS: has a real shell on a terminal of its own read these keys and then Enter. Sets
+# ARGS to the arguments that the shell then gives to dlock, each between brackets, and MS to the
+# time from the first key to that.
+type_into() {
+	local shell=$1 keys=$2 command start
+	rm -rf typing
+	mkdir typing
+	case $shell in
+	bash | bash_library)
+		cat >typing/rc <<-'RC'
+			[[ -z ${LIBRARY-} ]] || source "$LIBRARY"
+			source "$COMPLETIONS/dlock.bash"
+			PROMPT_COMMAND='touch "$T/typing/ready"'
+		RC
+		command='bash --noprofile --rcfile typing/rc -i'
+		;;
+	zsh)
+		cat >typing/.zshrc <<-'RC'
+			fpath=($COMPLETIONS $fpath)
+			autoload -Uz compinit
+			compinit -u -D
+			# what is typed before zsh edits the line may be lost
+			zle-line-init() { touch "$T/typing/ready" }
+			zle -N zle-line-init
+		RC
+		command="env ZDOTDIR=$T/typing zsh -d -i"
+		;;
+	fish)
+		cat >typing/rc <<-'RC'
+			source $COMPLETIONS/dlock.fish
+			function dlock; printf '[%s]' $argv >$T/typing/new; mv $T/typing/new $T/typing/args; end
+			function fish_prompt; touch $T/typing/ready; end
+			set -g fish_greeting
+		RC
+		command="fish -C 'source typing/rc'"
+		;;
+	esac
+	if [[ $shell != fish ]]; then
+		cat >>"$(ls -A typing/rc typing/.zshrc 2>/dev/null)" <<-'RC'
+			dlock() { printf '[%s]' "$@" >"$T/typing/new"; mv "$T/typing/new" "$T/typing/args"; }
+		RC
+	fi
+	mkfifo typing/keys
+	[[ $shell != bash_library ]] ||
+		local -x LIBRARY=/usr/share/bash-completion/bash_completion
+	TERM=xterm LC_ALL=C.UTF-8 script -qefc "$command" typing/screen \
+		<>typing/keys >/dev/null 2>&1 3>&- 4>&- &
+	PID=$!
+	STARTED+=("$PID")
+	wait_until 20 test -e typing/ready || fail "$shell: no prompt: $(<typing/screen)"
+	now
+	start=$NOW
+	printf '%s\r' "$keys" >typing/keys
+	wait_until 20 test -e typing/args || fail "$shell: '$keys' ran nothing: $(<typing/screen)"
+	now
+	MS=$((NOW - start))
+	ARGS=$(<typing/args)
+	printf 'exit\r' >typing/keys
+	join "$PID"
+}
+
+# completes SHELL KEYS ARGS: what is typed and Tab make these arguments
+completes() {
+	type_into "$1" "$2"$'\t'
+	equal "$ARGS" "$3" "$1: '$2'"
+}
+
+# drive_names SHELL: all that its completion has to do with the names of locks
+drive_names() {
+	local shell=$1 command name
+	need script
+	mkdir -p bin
+	ln -sf "$DLOCK" bin/dlock
+	# 300 ms may be too little while all tests run; the test of the server that hangs has them
+	printf '#!/bin/sh\nshift 3\nexec %s -s KILL 20 "$@"\n' "$(type -P timeout)" >bin/timeout
+	chmod +x bin/timeout
+	export PATH=$T/bin:$PATH
+
+	for name in plain 'a b c' "it's \"all\" \$x \`y\` \\z&" 'co:lon=x@y' 'Ünï' '--dash' '!tilde~*'; do
+		"$DLOCK" acquire -q -t 10m -- "$name" >/dev/null
+	done
+	for command in status wait break renew release verify; do
+		completes "$shell" "dlock $command pl" "[$command][plain]"
+	done
+	completes "$shell" 'dlock status -v Ü' '[status][-v][Ünï]'
+	completes "$shell" 'dlock status a' '[status][a b c]'
+	completes "$shell" 'dlock status a\ b' '[status][a b c]'
+	completes "$shell" "dlock status 'a b" '[status][a b c]'
+	completes "$shell" 'dlock status "a ' '[status][a b c]'
+	for name in it "'it" '"it'; do
+		completes "$shell" "dlock status $name" "[status][it's \"all\" \$x \`y\` \\z&]"
+	done
+	completes "$shell" 'dlock status co:lo' '[status][co:lon=x@y]'
+	completes "$shell" 'dlock status co:lon=x' '[status][co:lon=x@y]'
+	completes "$shell" 'dlock status "co:lo' '[status][co:lon=x@y]'
+	completes "$shell" 'dlock status -- --d' '[status][--][--dash]'
+	completes "$shell" 'dlock status -- \!t' '[status][--][!tilde~*]'
+	# one name, and then a token
+	completes "$shell" 'dlock renew x pl' '[renew][x][pl]'
+	completes "$shell" 'dlock status x pl' '[status][x][plain]'
+
+	# the backend on the line, wherever it is, and in the configuration
+	unset DLOCK_BACKEND
+	printf '[lab]\nuri = %s\n' "$FILE" >"$XDG_CONFIG_HOME/dlock.conf"
+	for name in "-b $FILE" "--backend $FILE" "-vb $FILE" '-b lab'; do
+		completes "$shell" "dlock status $name pl" "[status][${name/ /][}][plain]"
+		completes "$shell" "dlock status x $name pl" "[status][x][${name/ /][}][plain]"
+	done
+	for name in "--backend=$FILE" "-b$FILE" "-vb$FILE"; do
+		completes "$shell" "dlock status $name pl" "[status][$name][plain]"
+	done
+	for name in "'$FILE'" "\"$FILE\""; do
+		completes "$shell" "dlock status -b $name pl" "[status][-b][$FILE][plain]"
+	done
+	# the cursor stands before it; fish tells only of what is before the cursor
+	[[ $shell == fish ]] ||
+		completes "$shell" " -b $FILE"$'\x01'"dlock status pl" "[status][plain][-b][$FILE]"
+	# nothing that the shell would run is run
+	type_into "$shell" "dlock status -b \$(touch ran; echo $FILE) pl"$'\t\x15'"dlock none"
+	equal "$ARGS" '[none]'
+	not test -e ran
+	completes "$shell" 'dlock status pl' '[status][pl]'
+	export DLOCK_BACKEND=$FILE
+	"$DLOCK" status --names | while IFS= read -r name; do
+		"$DLOCK" break -q --yes -- "$name"
+	done
+	wait_until 5 no_strays
+}
+
+# hung_server SHELL: a server that hangs, and one that is not there, do not stop the shell
+hung_server() {
+	need script
+	mkdir -p bin
+	ln -sf "$DLOCK" bin/dlock
+	export PATH=$T/bin:$PATH
+	private_redis
+	"$DLOCK" acquire -q -t 10m -b "$P_URI" plain >/dev/null
+	kill -STOP "$P_PID"
+	type_into "$1" "dlock status -b $P_URI pl"$'\t'
+	equal "$ARGS" "[status][-b][$P_URI][pl]"
+	# dlock itself would wait for longer
+	between "$MS" 0 1900 'ms until the shell goes on'
+	kill -KILL "$P_PID"
+	wait_until 5 ended "$P_PID"
+	type_into "$1" "dlock status -b $P_URI pl"$'\t'
+	equal "$ARGS" "[status][-b][$P_URI][pl]"
+	between "$MS" 0 1900 'ms until the shell goes on'
+	wait_until 5 no_strays
 }
 
 # ---- manual pages
@@ -641,6 +792,34 @@ replica_online() {
 	drive fish
 	mkdir -p "$T/some/files"
 	offers_only fish "dlock run name -- ls $T/some/" "$T/some/files/"
+}
+
+@test "bash completion: names of locks" {
+	drive_names bash
+}
+
+@test "bash completion: names of locks, with the bash-completion package" {
+	[[ -r /usr/share/bash-completion/bash_completion ]] || not_here "needs bash-completion"
+	drive_names bash_library
+}
+
+@test "zsh completion: names of locks" {
+	need zsh
+	drive_names zsh
+}
+
+@test "fish completion: names of locks" {
+	need fish
+	drive_names fish
+}
+
+@test "completion of names does not wait for a server that hangs" {
+	local shell
+	for shell in bash zsh fish; do
+		if type -P "$shell" >/dev/null; then
+			hung_server "$shell"
+		fi
+	done
 }
 
 # ---- README

@@ -1855,6 +1855,7 @@ in_schema() {
 	wait_until 5 has_line "$OUT" in
 	"$DLOCK" status --json | jq -r .name | grep -F "$LOCK" | sort >names
 	printf '%s\n' "$LOCK-a" "$LOCK-b" "$LOCK-c d" "$LOCK-run" "$LOCK-x/y" | diff - names
+	"$DLOCK" status --names | grep -F "$LOCK" | sort | diff names -
 	"$DLOCK" status >table
 	for n in a b 'c d' x/y run; do
 		equal "$(grep -c "^$LOCK-$n  " table)" 1 "rows of $n"
