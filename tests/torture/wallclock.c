@@ -3,8 +3,8 @@
  * Preloaded into a program: its wall clock is off by as many ns as the file $TORTURE_CLOCK has in
  * its first eight bytes, from one moment to the next. With INT64_MAX there the wall clock stands
  * still, at the beginning of 2030. The other clocks are as they are. libfaketime, which can do much
- * more, leaves files behind for each process that is killed, and MariaDB 11.8 breaks connections with
- * it.
+ * more, leaves files behind for each process that is killed, and MariaDB 11.8 breaks connections
+ * with it.
  */
 #include <fcntl.h>
 #include <stdint.h>
