@@ -97,10 +97,14 @@ master_is() {
 
 # ---- Cluster
 
-# cluster_for_file: for setup_file. Three masters, the nodes 1 to 3, and node 4, a replica of 1.
+# How many nodes a cluster has: three masters, the nodes 1 to 3, and replicas; node 4 is one of 1,
+# and so on.
+CLUSTER_COUNT=4
+
+# cluster_for_file: for setup_file
 cluster_for_file() {
 	local n dir ports=()
-	for n in 1 2 3 4; do
+	for ((n = 1; n <= CLUSTER_COUNT; n++)); do
 		dir=$BATS_FILE_TMPDIR/node.$n
 		# the port of the cluster's bus is larger by 10,000
 		REDIS_PORT_SPAN=2700 redis_start "$dir" "${CLUSTER_OPTIONS[@]}"
@@ -110,10 +114,12 @@ cluster_for_file() {
 	at "${ports[0]}" cluster addslots {0..5460} >/dev/null
 	at "${ports[1]}" cluster addslots {5461..10922} >/dev/null
 	at "${ports[2]}" cluster addslots {10923..16383} >/dev/null
-	for n in 1 2 3; do
+	for ((n = 1; n < CLUSTER_COUNT; n++)); do
 		at "${ports[n]}" cluster meet 127.0.0.1 "${ports[0]}" >/dev/null
 	done
-	wait_until 10 answers OK "${ports[3]}" cluster replicate "$(at "${ports[0]}" cluster myid)"
+	for ((n = 3; n < CLUSTER_COUNT; n++)); do
+		wait_until 10 answers OK "${ports[n]}" cluster replicate "$(at "${ports[n - 3]}" cluster myid)"
+	done
 	cluster_load
 	wait_until 15 cluster_well
 }
@@ -122,7 +128,7 @@ CLUSTER_OPTIONS=(--cluster-enabled yes --cluster-node-timeout 1000 --cluster-rep
 
 cluster_file_end() {
 	local n
-	for n in 1 2 3 4; do
+	for ((n = 1; n <= CLUSTER_COUNT; n++)); do
 		if [[ -f $BATS_FILE_TMPDIR/node.$n/pid ]]; then
 			redis_stop "$BATS_FILE_TMPDIR/node.$n"
 		fi
@@ -132,26 +138,26 @@ cluster_file_end() {
 # cluster_load: sets the arrays NODE_PORTS and NODE_PIDS, from 1 on, and URI
 cluster_load() {
 	local n
-	NODE_PORTS=(0) NODE_PIDS=(0)
-	for n in 1 2 3 4; do
+	NODE_PORTS=(0) NODE_PIDS=(0) URI=
+	for ((n = 1; n <= CLUSTER_COUNT; n++)); do
 		NODE_PORTS[n]=$(<"$BATS_FILE_TMPDIR/node.$n/port")
 		NODE_PIDS[n]=$(<"$BATS_FILE_TMPDIR/node.$n/pid")
+		URI+=,127.0.0.1:${NODE_PORTS[n]}
 	done
-	URI=redis+cluster://127.0.0.1:${NODE_PORTS[1]},127.0.0.1:${NODE_PORTS[2]},127.0.0.1:${NODE_PORTS[3]}
-	URI+=,127.0.0.1:${NODE_PORTS[4]}
+	URI=redis+cluster://${URI#,}
 }
 
-# cluster_well: all nodes see all slots served, and all nodes there, with one replica
+# cluster_well: all nodes see all slots served, and all nodes there, with the replicas
 cluster_well() {
 	local n nodes
-	for n in 1 2 3 4; do
+	for ((n = 1; n <= CLUSTER_COUNT; n++)); do
 		at "${NODE_PORTS[n]}" cluster info 2>/dev/null | grep -q '^cluster_state:ok' || return 1
 		nodes=$(at "${NODE_PORTS[n]}" cluster nodes)
-		[[ $(grep -c ' connected' <<<"$nodes") == 4 && $nodes != *fail* && $nodes != *handshake* ]] ||
+		[[ $(grep -c ' connected' <<<"$nodes") == "$CLUSTER_COUNT" && $nodes != *fail* && $nodes != *handshake* ]] ||
 			return 1
-		[[ $(grep -c slave <<<"$nodes") == 1 ]] || return 1
+		[[ $(grep -c slave <<<"$nodes") == $((CLUSTER_COUNT - 3)) ]] || return 1
 	done
-	for n in 1 2 3 4; do
+	for ((n = 1; n <= CLUSTER_COUNT; n++)); do
 		if answers 'slave.*' "${NODE_PORTS[n]}" role; then
 			has_link "${NODE_PORTS[n]}" || return 1
 		fi

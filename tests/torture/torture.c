@@ -2,10 +2,12 @@
 /*
  * Random faults against many locks at once: see README.md, and `run`, which starts the servers.
  *
- *	torture [-C] [-F FIRST] [-G FILE] [-I NUMBER] [-K FAULTS] [-L LANES]
+ *	torture [-A MS] [-C] [-F FIRST] [-G FILE] [-I NUMBER] [-K FAULTS] [-L LANES]
  *		[-M LACKS] [-N NAMES] [-P PORT] [-S] [-T SECONDS] [-W LIBRARY] [-n ROUNDS] [-s SEED]
  *		BACKEND URI DLOCK TOOLS DIRECTORY [OPTION]...
  *
+ *	-A  the server is one of several, of which some may fail: its faults come MS to three and
+ *	    a half times MS after the last one (4000), and every second one is a restart
  *	-C  dlock's OPTIONs have --contain
  *	-F  the number of the first round (1): -F N -n 1 plays round N again
  *	-G  a file like that of wallclock.c, for the server's clock, which is then set back now
@@ -52,6 +54,8 @@ static struct {
 	unsigned first, rounds, begun, passed, failed;
 	bool serves;			/* the server can be stopped and restarted */
 	bool server_busy;		/* it is being so */
+	int apart_ms;			/* the least time from a fault of the server to the next */
+	int stops_of_ten;		/* how many of ten such faults are no restart */
 	int64_t server_next_ns, stop_ns;
 	int64_t *server_clock;
 	struct random server_random;
@@ -166,6 +170,14 @@ static void tell_server(const char *word)
 	torture.server_busy = true;
 }
 
+/* When the server is to have its next fault. */
+static int64_t server_rests(void)
+{
+	int ms = random_in(&torture.server_random, torture.apart_ms, torture.apart_ms * 7 / 2);
+
+	return now_ns() + (int64_t)ms * 1000000;
+}
+
 static void server_turn(void)
 {
 	struct random *random = &torture.server_random;
@@ -174,15 +186,15 @@ static void server_turn(void)
 
 	if (torture.server_busy || now_ns() < torture.server_next_ns)
 		return;
-	torture.server_next_ns = now_ns() + (int64_t)random_in(random, 4000, 14000) * 1000000;
+	torture.server_next_ns = server_rests();
 	if (drawn <= 3 && torture.server_clock && wanted(FAULT_SERVER_CLOCK)) {
 		set_server_clock();
-	} else if (drawn <= 8 && torture.serves && wanted(FAULT_SERVER_STOP)) {
+	} else if (drawn <= torture.stops_of_ten && torture.serves && wanted(FAULT_SERVER_STOP)) {
 		snprintf(word, sizeof(word), "stop %d\n", random_in(random, 200, 3000));
 		tell_server(word);
 		note_server("server stopped");
 		strike_counts.struck[FAULT_SERVER_STOP]++;
-	} else if (drawn > 8 && torture.serves && wanted(FAULT_SERVER_RESTART)) {
+	} else if (drawn > torture.stops_of_ten && torture.serves && wanted(FAULT_SERVER_RESTART)) {
 		tell_server("restart\n");
 		note_server("server killed, to be started again");
 		strike_counts.struck[FAULT_SERVER_RESTART]++;
@@ -197,8 +209,7 @@ static void server_done(void)
 		errx(71, "the server did not come back");
 	torture.server_busy = false;
 	note_server("server serves again");
-	torture.server_next_ns = now_ns() +
-				 (int64_t)random_in(&torture.server_random, 4000, 14000) * 1000000;
+	torture.server_next_ns = server_rests();
 }
 
 /* ---- the loop */
@@ -330,6 +341,10 @@ static int64_t *map_clock(const char *path)
 static void take_option(struct settings *settings, int option)
 {
 	switch (option) {
+	case 'A':
+		torture.apart_ms = atoi(optarg);
+		torture.stops_of_ten = 5;
+		break;
 	case 'C':
 		settings->plan.contained = true;
 		break;
@@ -391,7 +406,9 @@ static void take_arguments(int argc, char **argv)
 	torture.rounds = 100;
 	torture.stop_ns = INT64_MAX;
 	torture.lane_count = 40;
-	while ((option = getopt(argc, argv, "+CD:F:G:I:K:L:M:N:P:ST:W:n:s:")) != -1)
+	torture.apart_ms = 4000;
+	torture.stops_of_ten = 8;
+	while ((option = getopt(argc, argv, "+A:CF:G:I:K:L:M:N:P:ST:W:n:s:")) != -1)
 		take_option(settings, option);
 	if (argc - optind < 5 || torture.lane_count < 1 || torture.lane_count > MAX_LANES ||
 	    settings->names < 1)
