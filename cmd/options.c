@@ -63,6 +63,8 @@ const struct option_row option_rows[] = {
 	{ 0, "on-lost", "kill|warn", "what to do when the lock is lost: stop the command, or\n"
 	  "the process of --pid (default), or only say so", HOLDING_COMMANDS,
 	  OPTION_CHOICE, FIELD(only_warn), 0, 0 },
+	{ 0, "on-lost-run", "CMD", "run this shell command when the lock is lost and the command\n"
+	  "has ended", COMMAND_RUN, OPTION_TEXT, FIELD(on_lost_run), 0, 0 },
 	{ 0, "if-down", "fail|run", "what to do when the backend is down: fail (default), or\n"
 	  "run the command without the lock", COMMAND_RUN,
 	  OPTION_CHOICE, FIELD(run_if_down), 0, 0 },

@@ -77,6 +77,7 @@ struct options {
 	enum contain contain;
 	int64_t kill_after_ms;	/* -1: not given */
 	bool only_warn;		/* --on-lost warn */
+	const char *on_lost_run;	/* NULL: not given */
 	bool run_if_down;
 	bool wait_for_leftovers;
 	const char *metrics;	/* path of a file; NULL: not given */

@@ -204,6 +204,7 @@ static int run_locked(struct run *run)
 		.no_renew = run->options.no_renew,
 		.contain = run->settings.contain,
 		.kill_on_lost = !run->options.only_warn,
+		.on_lost_run = run->options.on_lost_run,
 		.wait_for_leftovers = run->options.wait_for_leftovers,
 		.run_if_down = run->options.run_if_down,
 	};

@@ -123,8 +123,10 @@ _dlock_options()
 	acquire | renew | status | check) options+=' --json' ;;
 	esac
 	case $1 in
-	run) options+=' --no-renew -k --kill-after --leftovers --max-run --until --contain --no-contain --if-down'
-		options+=' --metrics --' ;;
+	run)
+		options+=' --no-renew -k --kill-after --leftovers --max-run --until --contain --no-contain'
+		options+=' --on-lost-run --if-down --metrics --'
+		;;
 	acquire) options+=' --pid' ;;
 	status) options+=' --names --watch' ;;
 	break) options+=' --yes' ;;
@@ -342,7 +344,7 @@ _dlock_takes_value()
 	case $OPTION in
 	-[bwtEk] | --backend | --wait | --ttl | --slots | --conflict-exit-code) ;;
 	--min-hold | --kill-after | --leftovers | --max-run | --until) ;;
-	--on-lost | --if-down | --pid | --note | --priority | --queue | --log | --metrics) ;;
+	--on-lost | --on-lost-run | --if-down | --pid | --note | --priority | --queue | --log | --metrics) ;;
 	*) return 1 ;;
 	esac
 }

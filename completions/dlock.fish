@@ -37,7 +37,7 @@ end
 
 # True when the value of the option in $argv is the next word
 function __dlock_takes_value
-    string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|if-down|pid|note|priority|queue|log|metrics))$' $argv
+    string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|on-lost-run|if-down|pid|note|priority|queue|log|metrics))$' $argv
 end
 
 # True at an operand that is the name of a lock
@@ -161,6 +161,7 @@ complete -c dlock -n '__dlock_at options run acquire' -l replace-waiters -d 'sen
 complete -c dlock -n '__dlock_at options run acquire' -l syslog -d 'log messages by syslog, too'
 complete -c dlock -n '__dlock_at options run acquire' -l log -x -a 'text json' -d 'the form of messages'
 complete -c dlock -n '__dlock_at options run' -l metrics -r -F -d 'write metrics of this run'
+complete -c dlock -n '__dlock_at options run' -l on-lost-run -x -d 'run this when the lock was lost and the command has ended'
 complete -c dlock -n '__dlock_at options run' -l if-down -x -a 'fail run' -d 'what to do when the backend is down'
 complete -c dlock -n '__dlock_at options acquire' -l pid -x -a '(__fish_complete_pids)' -d 'hold for as long as this process lives'
 complete -c dlock -n '__dlock_at options status' -l names -d 'print only the names of all locks'

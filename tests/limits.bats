@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# What ends a command that holds its lock, or lets it go on: --max-run, --until and --leftovers. Most
-# tests run with a lock in a directory, which has no keeper and no lease, and with one on Redis.
+# What ends a command that holds its lock, or lets it go on: --max-run, --until and --leftovers; and
+# what follows when the lock is lost: --on-lost-run. Most tests run with a lock in a directory, which
+# has no keeper and no lease, and with one on Redis.
 
 load helpers
 load redis-server
@@ -223,7 +224,9 @@ hold_leftover() {
 	wait_until 10 has_line "$HOLDER_ERR" 'has ended and left 1 process running; keeping the lock'
 	# In a namespace it knows itself by another number.
 	DAEMON=$(tree "$HOLDER" | while read -r pid; do
-		proc_stat "$pid" && [[ $PROC_COMM == witness ]] && echo "$pid" || :
+		if proc_stat "$pid" && [[ $PROC_COMM == witness ]]; then
+			echo "$pid"
+		fi
 	done)
 	alive "$DAEMON"
 }
@@ -363,6 +366,110 @@ killed_with_leftovers() {
 @test "--leftovers wait: kill -9 of dlock, or of the guard: what is left dies, then the lock is free" {
 	export WITNESS=-i
 	on_both killed_with_leftovers
+}
+
+# ---- --on-lost-run
+
+# What the shell finds: is the command dead, its token gone, and the lock to be had?
+TELL='
+	{
+		echo "$DLOCK_NAME $DLOCK_FENCE ${DLOCK_TOKEN-none} $DLOCK_BACKEND"
+		echo "$DLOCK_REASON"
+		kill -0 "$(cat command)" 2>/dev/null && echo overlap || echo alone
+		wc -c </dev/stdin
+		"$DLOCK" run -w 5s "$DLOCK_NAME" -- echo mine
+	} >told.new 2>&1
+	mv told.new told'
+
+lost_by_break() {
+	rm -f told
+	hold -t 3s -k 300ms --on-lost-run "$TELL" -- "$TOOLS/witness" -i -l log
+	echo "$COMMAND" >command
+	"$DLOCK" break -q --yes "$LOCK"
+	join "$HOLDER"
+	equal "$status" 123
+	mapfile -t TOLD <told
+	equal "${TOLD[0]}" "$LOCK $FENCE none $DLOCK_BACKEND"
+	has_line "$HOLDER_ERR" "lock lost: ${TOLD[1]}; stopping the command\$"
+	equal "${TOLD[*]:2}" "alone 0 mine"
+}
+
+@test "--on-lost-run: runs when the lock was lost, the command is dead, and the lock can be had" {
+	on_both lost_by_break
+}
+
+@test "--on-lost-run: the server hangs, and the reason says so" {
+	private_redis
+	export DLOCK_BACKEND=$P_URI
+	hold -t 2s -k 300ms --on-lost-run 'echo "$DLOCK_REASON" >told' -- "$TOOLS/witness" -i -l log
+	kill -STOP "$P_PID"
+	join "$HOLDER"
+	equal "$status" 123
+	ended "$COMMAND"
+	equal "$(<told)" "it was not renewed before its lease ran out"
+}
+
+@test "--on-lost-run: with --on-lost warn after the command, whose end nobody hastens" {
+	hold --on-lost warn -t 1s --on-lost-run 'touch told' -- sh -c \
+		'while [ ! -e go ]; do sleep 0.05; done; [ ! -e told ]; echo $? >early'
+	"$DLOCK" break -q --yes "$LOCK"
+	wait_until 10 has_line "$HOLDER_ERR" 'lock lost'
+	holds_for 500 alive "$COMMAND"
+	touch go
+	join "$HOLDER"
+	equal "$status $(<early)" "123 0"
+	[[ -e told ]]
+}
+
+keeps_quiet() {
+	run -0 "$DLOCK" run --on-lost-run 'touch told' "$LOCK" -- true
+	run -7 "$DLOCK" run --on-lost-run 'touch told' "$LOCK" -- sh -c 'exit 7'
+	run -127 "$DLOCK" run --on-lost-run 'touch told' "$LOCK" -- ./none
+	run -121 "$DLOCK" run --on-lost-run 'touch told' --max-run 200ms "$LOCK" -- sleep 300
+	hold --
+	run -124 "$DLOCK" run --on-lost-run 'touch told' -n "$LOCK" -- true
+	release
+	[[ ! -e told ]]
+}
+
+@test "--on-lost-run: runs nothing when no lock was lost" {
+	on_both keeps_quiet
+	run -122 "$DLOCK" run -b redis://127.0.0.1:1 --on-lost-run 'touch told' "$LOCK" -- true
+	[[ ! -e told ]]
+}
+
+# hold_hook CMD: a run that has lost its lock, and whose --on-lost-run has made ./told
+hold_hook() {
+	hold -k 300ms --on-lost-run "$1" -- sleep 300
+	"$DLOCK" break -q --yes "$LOCK"
+	wait_until 10 test -e told
+}
+
+@test "--on-lost-run: is killed after 30 seconds, with all of its process group" {
+	hold_hook 'sleep 301 & echo "$! $$" >told.new; mv told.new told; sleep 302'
+	now
+	local start=$NOW pids
+	read -ra pids <told
+	holds_for 25000 alive "$HOLDER" "${pids[@]}"
+	join "$HOLDER" 15
+	now
+	equal "$status" 123
+	between $((NOW - start)) 29000 40000
+	wait_until 2 ended "${pids[@]}"
+	has_line "$HOLDER_ERR" 'the command of --on-lost-run has run for 30 s and is killed$'
+}
+
+@test "--on-lost-run: a signal that ends dlock ends it; its failure is said" {
+	hold_hook 'touch told; sleep 301'
+	kill -TERM "$HOLDER"
+	join "$HOLDER"
+	equal "$status" 123
+	has_line "$HOLDER_ERR" 'the command of --on-lost-run died of signal 15$'
+	rm told
+	hold_hook 'touch told; exit 9'
+	join "$HOLDER"
+	equal "$status" 123
+	has_line "$HOLDER_ERR" 'the command of --on-lost-run ended with status 9$'
 }
 
 @test "--until and --max-run refuse what is neither a time of day nor a duration" {

@@ -62,4 +62,6 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		result->age_ms = clock_boot_ms() - result->age_ms;
 	proctree_forget(&s.inherited);
 	backend_close(s.backend);
+	if (s.lost && result->end == RUN_LOST && run->on_lost_run)
+		supervisor_run_on_lost(&s);
 }

@@ -109,6 +109,7 @@ struct run_request {
 	bool no_renew;
 	bool contain;			/* the command runs in a PID namespace of its own */
 	bool kill_on_lost;
+	const char *on_lost_run;	/* for sh -c, when the lock was lost; NULL: nothing */
 	bool wait_for_leftovers;	/* keep the lock until what the command has left ends */
 	bool run_if_down;
 };

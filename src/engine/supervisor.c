@@ -95,6 +95,7 @@ static void lose(struct supervisor *s, const char *what, const char *how)
 	if (s->lost)
 		return;
 	s->lost = true;
+	snprintf(s->lost_reason, sizeof(s->lost_reason), "%s", how);
 	if (s->ended)
 		next = ", at some time before the command ended";
 	else if (!s->run->kill_on_lost)

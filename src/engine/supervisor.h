@@ -8,6 +8,7 @@
  *	  supervisor_obtain()		waits for the lock: obtain.c
  *	  supervisor_run_command()	until the command's tree is dead: running.c
  *	  supervisor_give_back()	give_back.c
+ *	  supervisor_run_on_lost()	when the lock was lost, and with --on-lost-run: on_lost.c
  *
  * supervise_acquire() in acquire.c obtains, and leaves a daemon behind or nothing.
  */
@@ -74,6 +75,7 @@ struct supervisor {
 	bool unused;			/* the command never ran: nothing to keep the lock for */
 	bool ended;			/* the command's whole tree is dead */
 	bool lost;
+	char lost_reason[sizeof(((struct error *)0)->message)];
 	bool overdue;			/* the command was stopped by its limit of time */
 	bool has_last_word;		/* last_word is what the keeper ended with */
 	struct keeper_event last_word;
@@ -157,6 +159,12 @@ void supervisor_run_command(struct supervisor *s);
 
 /* Releases, and learns whether the lock was held until now. */
 void supervisor_give_back(struct supervisor *s);
+
+/*
+ * Runs the command of --on-lost-run. The lock was lost, and nothing of the run is left. Changes
+ * this process's environment.
+ */
+void supervisor_run_on_lost(const struct supervisor *s);
 
 /* Fills *s for either purpose: shared memory, request. 0 or -1 with *err. */
 int supervisor_init(struct supervisor *s, const struct run_request *run,
