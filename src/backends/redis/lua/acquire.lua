@@ -76,7 +76,8 @@ end
 
 if unused then return take() end
 
--- Sends away those in line that came before the token and wish to replace others.
+-- Sends away those in line that came before the token and wish to replace others. There may be room
+-- for those behind them.
 local function replace_waiters()
   become_newest()
   local first = first_in_line()
@@ -88,8 +89,6 @@ local function replace_waiters()
       redis.call('PUBLISH', channel .. who, '0')
     end
   end
-  -- Those that are first now may be of a mode for which there is room.
-  if first_in_line() ~= first then hand_over() end
   -- Another program wakes nobody when it releases the lock, so the new first in line has to look.
   if first_in_line() ~= first and is_foreign() then
     first = first_in_line()
