@@ -181,7 +181,7 @@ line_up() {
 	join "$older" 5
 	equal "$status" 124
 	matches "$(<"$older_err")" \
-		"^dlock: $LOCK: replaced by [^ ]+ pid ${WAITERS[1]} \([^ ]+\): sh \(on [^ ]+ [^ ]+\)\$"
+		"^dlock: $LOCK: replaced by [^ ]+ pid ${WAITERS[1]} \([^ ]+\): sh \(on .+\)\$"
 	older=${WAITERS[1]}
 	# The one that is replaced may be an acquisition, too, and so may the newer one.
 	WAITERS=("${WAITERS[0]}")
