@@ -17,9 +17,9 @@ bool queueing_admitted(const struct queueing *queueing, unsigned queue_can, cons
 		const char *option;
 		const char *who;	/* which backends have it */
 	} wishes[] = {
-		{ queueing->priority > 0, QUEUE_PRIORITY, "--priority", "redis: has" },
-		{ queueing->newest, QUEUE_NEWEST, "--queue newest", "redis: has" },
-		{ queueing->replace, QUEUE_REPLACE, "--replace-waiters", "redis: has" },
+		{ queueing->priority > 0, QUEUE_PRIORITY, "--priority", "redis: and mysql: have" },
+		{ queueing->newest, QUEUE_NEWEST, "--queue newest", "redis: and mysql: have" },
+		{ queueing->replace, QUEUE_REPLACE, "--replace-waiters", "redis: and mysql: have" },
 	};
 
 	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {

@@ -48,21 +48,13 @@ static struct lease_call call_for(const struct request *request)
 	};
 }
 
-/* Takes our ticket, if this connection does not have it; else "". */
-static const char *missing_ticket(const struct lease *lease)
-{
-	const struct mysql_conn *conn = &lease->my.conn;
-
-	return !conn->mysql || lease->ticket != conn->generation ? sql_lease_ticket : "";
-}
-
 /* A try, which takes the lock if it is free and nobody waits. */
 static void compose_try(const struct lease *lease, struct lease_call *call)
 {
 	const bool exclusive = lease_mode(call->request) == 0;
 
 	/* Nobody sleeps on the ticket of a client that holds together with others. */
-	lease_add(call, sql_lease_now, exclusive ? missing_ticket(lease) : "", ";\n",
+	lease_add(call, sql_lease_now, exclusive ? lease_missing_ticket(lease) : "", ";\n",
 		  sql_lease_first, exclusive ? sql_lease_take : sql_lease_join, sql_lease_state);
 }
 
@@ -74,7 +66,7 @@ static void compose_wait(const struct lease *lease, struct lease_call *call)
 		: lease->dozes ? NAP_MS * 1000 / LEASE_SLICE_US : 0;
 
 	call->into = true;
-	lease_add(call, sql_lease_now, sql_lease_rest, missing_ticket(lease), ";\n");
+	lease_add(call, sql_lease_now, sql_lease_rest, lease_missing_ticket(lease), ";\n");
 	if (!lease->in_line)
 		lease_add(call, sql_lease_line_begin, sql_lease_line, sql_lease_line_end);
 	lease_add(call, sql_lease_look, sql_lease_seen_now,
@@ -85,18 +77,6 @@ static void compose_wait(const struct lease *lease, struct lease_call *call)
 	for (int i = 0; i < slices; i++)
 		lease_add(call, sql_lease_doze);
 	lease_add(call, sql_lease_sleep);
-}
-
-static void note_ticket(struct lease *lease, const struct lease_state *state,
-			const struct request *request)
-{
-	if (state->has_ticket)
-		lease->connection = (int64_t)mysql_thread_id(lease->my.conn.mysql);
-	lease->ticket = state->has_ticket ? lease->my.conn.generation : 0;
-	lease->unbroken = state->mine && state->has_ticket;
-	/* See lease_drop. */
-	if (state->mine && lease_mode(request) != 0)
-		lease->ticket = 0;
 }
 
 /*
@@ -158,7 +138,7 @@ static int end_wait(struct lease *lease, struct error *err)
 }
 
 /* What to do about an answer. */
-enum verdict { VERDICT_HELD, VERDICT_BUSY, VERDICT_AGAIN, VERDICT_ERROR };
+enum verdict { VERDICT_HELD, VERDICT_BUSY, VERDICT_AGAIN, VERDICT_REPLACED, VERDICT_ERROR };
 
 static enum verdict judge(struct lease *lease, const struct request *request, bool waits,
 			  const struct lease_state *state, struct lease_call *next,
@@ -166,16 +146,20 @@ static enum verdict judge(struct lease *lease, const struct request *request, bo
 {
 	int failed;
 
-	note_ticket(lease, state, request);
+	lease_note_ticket(lease, state, request);
 	lease->in_line = state->in_line;
-	/* Waiters ahead whose connections broke may come back before this one is woken. */
-	lease->behind = state->first != 0 || state->ahead > 0;
 	if (state->mine) {
 		/* It got in line on a connection that broke, and took the lock on another one. */
 		if (!waits && state->in_line && mend(lease, request, sql_lease_unline, "", err))
 			return VERDICT_ERROR;
 		return VERDICT_HELD;
 	}
+	if (request->self.queueing.replace && !lease->arrived)
+		lease->arrived = state->arrived;
+	if (state->replaced)
+		return (waits && end_wait(lease, err)) ||
+		       mend(lease, request, sql_lease_unline, "", err) ? VERDICT_ERROR
+								       : VERDICT_REPLACED;
 	if (disagrees(state, request, err))
 		return VERDICT_ERROR;
 	if (!state->known)
@@ -215,6 +199,15 @@ static enum outcome held(struct lease *lease, const struct lease_state *state,
 	return OUTCOME_HELD;
 }
 
+static enum outcome replaced(struct lease *lease, const struct lease_state *state,
+			     struct grant *grant)
+{
+	lease->in_line = false;
+	grant->replaced = true;
+	grant->holder = state->newer;
+	return OUTCOME_LOST;
+}
+
 typedef void (*composer)(const struct lease *, struct lease_call *);
 
 /* Takes in what there is of the end of a sleep in the server. True when it is over. */
@@ -243,7 +236,7 @@ static enum outcome attempt(struct lease *lease, const struct request *request,
 {
 	const enum mysql_how how = waits ? MYSQL_FIRST_ROWS : MYSQL_REPEAT;
 	const int64_t sleep_ms = NAP_MS + lease->my.base.timeout_ms;
-	struct lease_state state;
+	struct lease_state state = { .age_us = -1, .open_us = -1 };
 	int64_t patience = 0;
 	int failed;
 
@@ -252,6 +245,10 @@ static enum outcome attempt(struct lease *lease, const struct request *request,
 
 		call.patience = patience;
 		call.again = lease->unsure;
+		failed = waits && !lease->in_line ? lease_line_up(lease, request, err) : 0;
+		if (failed)
+			return failed < 0 ? OUTCOME_ERROR
+					  : busy(&state, request, CONTENDED_MS, grant);
 		compose(lease, &call);
 		grant->sent_ms = clock_boot_ms();
 		grant->ttl_ms = request->ttl_ms;
@@ -263,6 +260,8 @@ static enum outcome attempt(struct lease *lease, const struct request *request,
 		switch (judge(lease, request, waits, &state, &call, err)) {
 		case VERDICT_HELD:
 			return held(lease, &state, grant);
+		case VERDICT_REPLACED:
+			return replaced(lease, &state, grant);
 		case VERDICT_ERROR:
 			return OUTCOME_ERROR;
 		case VERDICT_BUSY:
@@ -289,11 +288,11 @@ static bool take_turn(struct lease *lease, const struct request *request,
 	struct lease_state state = { .known = true };
 	int64_t rows, fence;
 
-	if (!lease->woken || !lease->in_line || missing_ticket(lease)[0] ||
+	if (!lease->woken || !lease->in_line || lease_missing_ticket(lease)[0] ||
 	    lease_mode(request) != 0)
 		return false;
 	lease->woken = false;
-	lease_add(&call, lease->behind ? sql_lease_behind : "", sql_lease_turn);
+	lease_add(&call, sql_lease_behind, sql_lease_turn);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
 	if (!lease_update(lease, &call, &rows, &fence)) {
@@ -316,7 +315,7 @@ static void settle(struct lease *lease)
 {
 	struct lease_call call = { .request = NULL };
 
-	if (missing_ticket(lease)[0] || !lease->unsettled)
+	if (lease_missing_ticket(lease)[0] || !lease->unsettled)
 		return;
 	lease_add(&call, sql_lease_settle);
 	lease_post(lease, &call);

@@ -118,12 +118,20 @@ static int64_t idle_seconds(const struct request *request)
 static void make_words(const struct lease *lease, const struct lease_call *call,
 		       const struct request *request, struct words *words)
 {
+	const struct queueing *queueing = &request->self.queueing;
 	const bool no_tickets = lease->no_tickets;
 
 	words_begin(words, request, request->ttl_ms);
 	words_add(words, (const struct sql_value[]){
 		SQL_PART("ticket", name_ticket(words)),
 		SQL_INT("mode", lease_mode(request)),
+		SQL_INT("priority", queueing->priority),
+		SQL_INT("earlier", queueing->priority * QUEUEING_PRIORITY_MS * INT64_C(1000)),
+		SQL_INT("newest", queueing->newest),
+		SQL_INT("replaces", queueing->replace),
+		/* Nobody sends a waiter away that has not come, or came without the option. */
+		SQL_INT("arrived", lease->arrived ? lease->arrived : INT64_MAX),
+		SQL_PART("own_turn", queueing->newest ? sql_lease_own_turn : ""),
 		SQL_INT("ttl", call->ttl_ms * 1000),
 		SQL_INT("keep", call->keep_ms * 1000),
 		SQL_INT("all", call->all),
@@ -227,23 +235,27 @@ void lease_post(struct lease *lease, const struct lease_call *call)
 }
 
 /* The columns of lease_state and lease_tell. */
-#define STATE_COLUMNS 20
+#define STATE_COLUMNS 22
 #define STATE_OWNER 7
+#define STATE_NEWER 20
 
-static void read_state(MYSQL_ROW row, unsigned long owner_length, struct lease_state *state)
+static void read_state(MYSQL_ROW row, const unsigned long *lengths, struct lease_state *state)
 {
 	int64_t version, *const places[STATE_COLUMNS] = {
 		&version, &state->mine, &state->fence, &state->holds, &state->mode,
 		&state->rest_us, &state->age_us, NULL, NULL, &state->open_us, &state->first,
 		&state->in_line, &state->asleep, &state->ahead, &state->has_ticket, &state->done,
-		&state->next, &state->dead, &state->old, &state->cluster,
+		&state->next, &state->dead, &state->old, &state->cluster, NULL,
+		&state->arrived,
 	};
 
 	for (int i = 0; i < STATE_COLUMNS; i++)
 		if (places[i] && row[i])
 			*places[i] = strtoll(row[i], NULL, 10);
 	state->known = row[0] != NULL;
-	mysql_read_holder(&state->owner, row[STATE_OWNER], owner_length);
+	mysql_read_holder(&state->owner, row[STATE_OWNER], lengths[STATE_OWNER]);
+	state->replaced = row[STATE_NEWER] != NULL;
+	mysql_read_holder(&state->newer, row[STATE_NEWER], lengths[STATE_NEWER]);
 }
 
 int lease_ask(struct lease *lease, const struct lease_call *call, enum mysql_how how,
@@ -265,7 +277,7 @@ int lease_ask(struct lease *lease, const struct lease_call *call, enum mysql_how
 	}
 	row = mysql_fetch_row(rows);
 	if (row)
-		read_state(row, mysql_fetch_lengths(rows)[STATE_OWNER], state);
+		read_state(row, mysql_fetch_lengths(rows), state);
 	if (state->cluster)
 		lease->no_tickets = true;
 	mysql_free_result(rows);

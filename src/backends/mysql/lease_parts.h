@@ -14,8 +14,8 @@ struct lease {
 	struct mysql_backend my;
 	bool no_tickets;	/* GET_LOCK is refused here, or works on one node alone */
 	bool in_line;
+	int64_t arrived;	/* with --replace-waiters: server's clock, in us; 0: not yet */
 	bool waits;		/* it was told that others have the lock */
-	bool behind;		/* others were before it in line, as it was told last */
 	bool napping;		/* what is pending is the end of a sleep in the server */
 	bool dozes;		/* there was no ticket to sleep on */
 	bool woken;		/* the ticket that it slept on was let go */
@@ -37,6 +37,9 @@ struct lease_state {
 	struct holder owner;	/* one of the holders: this token, if it holds */
 	int64_t in_line;	/* this token is */
 	int64_t asleep;		/* others have passed over this token */
+	bool replaced;		/* this token was sent away by */
+	struct holder newer;
+	int64_t arrived;	/* counts as the time of arrival of one that has just come */
 	int64_t first;		/* id of the first waiter before this token; 0: none */
 	int64_t open_us;	/* how long there has been room for that waiter; -1: none */
 	int64_t ahead;		/* waiters in line before this token */
@@ -107,6 +110,20 @@ void lease_ring(struct lease *lease, int64_t connection);
 /* What the tables call a mode: 0 exclusive, -1 shared, N slots. */
 int lease_mode(const struct request *request);
 void lease_read_mode(int64_t number, enum hold_mode *mode, int *slots);
+
+/* ---- lease_line.c ---- */
+
+/* The text that takes our ticket, if this connection does not have it; else "". */
+const char *lease_missing_ticket(const struct lease *lease);
+/* Notes what state says of our ticket. */
+void lease_note_ticket(struct lease *lease, const struct lease_state *state,
+		       const struct request *request);
+/*
+ * Gets in line where request wishes more than a place at the end, or one by its priority. Else it
+ * does nothing, and leaves that to the request that waits. 0; -1 with *err; 1: rows that others
+ * keep locked are in the way.
+ */
+int lease_line_up(struct lease *lease, const struct request *request, struct error *err);
 
 /* Slots of struct backend_ops: lease_hold.c, lease_show.c. */
 enum outcome lease_renew(struct backend *backend, const struct request *request,

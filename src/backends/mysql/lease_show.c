@@ -13,7 +13,7 @@
 
 /* The columns of lease_inspect. */
 enum shown { SHOWN_KIND, SHOWN_RANK, SHOWN_MODE, SHOWN_AGE, SHOWN_REST, SHOWN_HOLDS, SHOWN_OWNER,
-	     SHOWN };
+	     SHOWN_TURN, SHOWN };
 
 static int64_t milliseconds(const char *microseconds)
 {

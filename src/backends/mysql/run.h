@@ -31,6 +31,7 @@ struct mysql_strategy {
 	const char *name;		/* as in ?strategy=NAME, or ?dialect=NAME */
 	bool dialect;
 	bool shared, slots;		/* does it know holds of these modes? */
+	unsigned queue_can;		/* see struct backend */
 	/* At most so many characters in a lock's name, 0: no limit; and what the name is. */
 	size_t name_characters;
 	const char *names;

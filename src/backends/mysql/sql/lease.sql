@@ -6,8 +6,8 @@
 -- epoch (UTC). A lock is free when expires has passed. A mode of 0 is exclusive, -1 is shared, and
 -- N is one of N slots. The token is stored as its SHA-256, so that a reader of the table cannot
 -- release the lock. dlock_holders lists those who hold a lock together, shared or in slots.
--- dlock_queue lists waiters in the order of id; place numbers them within one lock in the order of
--- arrival.
+-- dlock_queue lists waiters, in the order of turn and id; place numbers them within one lock in the
+-- order of arrival.
 CREATE TABLE IF NOT EXISTS dlock_locks (
   name VARBINARY(200) NOT NULL PRIMARY KEY,
   version BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'the last fence',
@@ -18,7 +18,9 @@ CREATE TABLE IF NOT EXISTS dlock_locks (
   expires BIGINT NOT NULL DEFAULT 0 COMMENT 'end of the last lease',
   keep BIGINT NOT NULL DEFAULT 0 COMMENT 'stays taken until then, released or not',
   freed BIGINT NOT NULL DEFAULT 0 COMMENT 'when a hold last came or went',
-  owner VARBINARY(800) NOT NULL DEFAULT ''
+  owner VARBINARY(800) NOT NULL DEFAULT '',
+  newest BIGINT NOT NULL DEFAULT 0 COMMENT 'when the last one came with --replace-waiters',
+  newest_owner VARBINARY(800) NOT NULL DEFAULT '' COMMENT 'who that is'
 ) ENGINE = InnoDB;
 CREATE TABLE IF NOT EXISTS dlock_holders (
   name VARBINARY(200) NOT NULL,
@@ -37,12 +39,17 @@ CREATE TABLE IF NOT EXISTS dlock_queue (
   token VARBINARY(32) NOT NULL,
   mode INT NOT NULL,
   place BIGINT UNSIGNED NOT NULL,
+  turn BIGINT NOT NULL COMMENT 'since, made earlier by the priority',
+  priority TINYINT NOT NULL DEFAULT 0,
+  newest TINYINT NOT NULL DEFAULT 0 COMMENT 'came with --queue newest',
+  replaces TINYINT NOT NULL DEFAULT 0 COMMENT 'came with --replace-waiters',
   since BIGINT NOT NULL,
   seen BIGINT NOT NULL DEFAULT 0 COMMENT 'last look, where GET_LOCK is refused',
   asleep TINYINT NOT NULL DEFAULT 0 COMMENT 'did not come when it was its turn',
   owner VARBINARY(800) NOT NULL,
   UNIQUE KEY token (token),
-  UNIQUE KEY name (name, id, asleep)
+  UNIQUE KEY name (name, id, asleep),
+  UNIQUE KEY line (name, turn, id, asleep)
 ) ENGINE = InnoDB;
 
 -- name: lease_grants
@@ -52,14 +59,18 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_queue TO {account};
 
 -- name: lease_now
 -- Sets the variables that other texts expect. Further assignments may follow before the semicolon.
-SET @now = {now}, @me = 18446744073709551615, @place = 0, @first = NULL, @wanted = NULL, @front = 0,
-  @fence = NULL, @version = NULL, @holder = '', @held = 0, @rest = 0, @mine = 0, @asleep = 0,
-  @done = 0, @next = NULL, @dead = 0, @old = NULL, @open = NULL, @inline = 0, @ahead = 0
+SET @now = {now}, @me = 18446744073709551615, @turn = 9223372036854775807, @place = 0,
+  @first = NULL, @wanted = NULL, @fence = NULL, @version = NULL, @holder = '', @held = 0,
+  @rest = 0, @mine = 0, @asleep = 0,
+  @done = 0, @next = NULL, @dead = 0, @old = NULL, @open = NULL, @inline = 0, @ahead = 0,
+  @newer = NULL, @arrived = 0
 
 -- name: lease_state
 -- The state of the lock as the owner of the token sees it; read_state() in lease_call.c reads
 -- the columns. There is no row when the lock has none. The tenth column is how long there has been
--- room for the first waiter before this one, who does not come.
+-- room for the first waiter before this one, who does not come. The last two are for
+-- --replace-waiters: who has sent this waiter away, and the time that counts as that of its arrival
+-- if it has just come.
 SELECT l.version,
     IF(l.mode = 0, l.token = {token} AND l.expires > @now,
       COALESCE(h.expires > @now AND l.expires > @now, 0)),
@@ -75,20 +86,23 @@ SELECT l.version,
       @now - GREATEST(l.freed, IF(l.expires <= @now, l.expires, 0))),
     @first, @me < 18446744073709551615, @asleep,
     IF(@me < 18446744073709551615, (SELECT COUNT(*)
-      FROM dlock_queue w FORCE INDEX (name)
-      WHERE w.name = {name} AND w.id < @me AND w.asleep = 0), 0),
-    @ticket, @done, @next, @dead, @old, @cluster
+      FROM dlock_queue q FORCE INDEX (line)
+      WHERE q.name = {name} AND {lease_before} AND q.asleep = 0), 0),
+    @ticket, @done, @next, @dead, @old, @cluster,
+    IF(l.newest > {arrived}, l.newest_owner, NULL), GREATEST(l.newest + 1, @now)
   {into}
   FROM dlock_locks l LEFT JOIN dlock_holders h ON h.name = {name} AND h.token = {token}
   WHERE l.name = {name};
 
 -- name: lease_into
 INTO @version, @mine, @fence, @holds, @held, @rest, @age, @owner, @holder, @open,
-  @first, @inline, @asleep, @ahead, @ticket, @done, @next, @dead, @old, @cluster
+  @first, @inline, @asleep, @ahead, @ticket, @done, @next, @dead, @old, @cluster,
+  @newer, @arrived
 
 -- name: lease_tell
 SELECT @version, @mine, @fence, @holds, @held, @rest, @age, @owner, @holder, @open,
-  @first, @inline, @asleep, @ahead, @ticket, @done, @next, @dead, @old, @cluster;
+  @first, @inline, @asleep, @ahead, @ticket, @done, @next, @dead, @old, @cluster,
+  @newer, @arrived;
 
 -- name: lease_alive
 -- A waiter (q) is alive as long as its connection holds its ticket. In a cluster a ticket is known
@@ -98,6 +112,10 @@ IF(@cluster, {lease_seen}, IS_FREE_LOCK(CONCAT('dlock-', LEFT(HEX(q.token), 40))
 -- name: lease_seen
 -- The test for a live waiter where GET_LOCK is refused.
 q.seen > {now} - 15000000
+
+-- name: lease_before
+-- True for a waiter (q) that stands in line before this one.
+q.turn <= @turn AND (q.turn < @turn OR q.id < @me)
 
 -- name: lease_link
 -- The connection number of the waiter q.
@@ -170,8 +188,8 @@ INSERT IGNORE INTO dlock_locks (name) VALUES ({name});
 -- name: lease_first
 -- Finds the first waiter in line (@first). At READ COMMITTED only a plain SELECT reads without
 -- taking locks.
-SELECT q.id, q.mode INTO @first, @wanted FROM dlock_queue q
-  WHERE q.name = {name} AND q.asleep = 0 AND {alive} ORDER BY q.id LIMIT 1;
+SELECT q.id, q.mode INTO @first, @wanted FROM dlock_queue q FORCE INDEX (line)
+  WHERE q.name = {name} AND q.asleep = 0 AND {alive} ORDER BY q.turn, q.id LIMIT 1;
 
 -- name: lease_take
 -- Takes the lock exclusively if it is free and nobody comes first; one UPDATE decides on one row.
@@ -185,20 +203,21 @@ UPDATE dlock_locks SET
     version = IF(token = {token} AND expires > @now, version, GREATEST(version + 1, @now)),
     mode = 0, token = {token}, owner = {owner}, expires = @now + {ttl}
   WHERE name = {name} AND (@first IS NULL OR {again}) AND
-    (expires <= @now AND @first IS NULL OR expires > @now AND token = {token});
+    (expires <= @now AND @first IS NULL AND newest <= {arrived} OR
+      expires > @now AND token = {token});
 
 -- name: lease_join
 -- Takes the lock together with others, shared or in a slot. Everybody who changes the holders of a
 -- lock first locks its row, so they come one after the other and cannot deadlock.
 ROLLBACK;
 START TRANSACTION;
-SELECT version, mode, expires INTO @version, @held, @until FROM dlock_locks
+SELECT version, mode, expires, newest INTO @version, @held, @until, @last FROM dlock_locks
   WHERE name = {name} FOR UPDATE;
 SET @now = {now};
 DELETE FROM dlock_holders WHERE name = {name} AND (expires <= @now OR @until <= @now);
 SELECT COUNT(*) INTO @used FROM dlock_holders WHERE name = {name};
 SELECT fence INTO @fence FROM dlock_holders WHERE name = {name} AND token = {token};
-SET @take = @fence IS NOT NULL OR @version IS NOT NULL AND @first IS NULL AND
+SET @take = @fence IS NOT NULL OR @version IS NOT NULL AND @first IS NULL AND @last <= {arrived} AND
   (@until <= @now OR @held = {mode} AND ({mode} < 0 OR @used < {mode}));
 SET @fence = COALESCE(@fence, GREATEST(@version + 1, @now));
 INSERT INTO dlock_holders (name, token, fence, holds, since, expires, keep, owner)
@@ -224,24 +243,67 @@ SET @turnstile = IF(@cluster, NULL, IF(IS_USED_LOCK({lease_turnstile}) = CONNECT
   GET_LOCK({lease_turnstile}, 1)));
 
 -- name: lease_line
--- Gets in line, or finds by the token the place that was kept.
-SET @place = NULL;
-SELECT place INTO @place FROM dlock_queue FORCE INDEX (name)
+-- Gets in line, or finds by the token the place that was kept. A priority counts as if the waiter
+-- had come {earlier} microseconds earlier. Whoever comes later has a later time, even if the
+-- server's clock was set back.
+SET @place = 0, @last = 0;
+SELECT place, since INTO @place, @last FROM dlock_queue FORCE INDEX (name)
   WHERE name = {name} ORDER BY id DESC LIMIT 1;
-INSERT INTO dlock_queue (name, token, mode, place, since, seen, owner)
-  VALUES ({name}, {token}, {mode}, COALESCE(@place, 0) + 1, {now}, {now}, {owner})
+SET @last = GREATEST(@last + 1, {now});
+INSERT INTO dlock_queue
+    (name, token, mode, place, turn, priority, newest, replaces, since, seen, owner)
+  VALUES ({name}, {token}, {mode}, @place + 1, @last - {earlier}, {priority}, {newest}, {replaces},
+    @last, {now}, {owner})
   ON DUPLICATE KEY UPDATE asleep = 0;
+
+-- name: lease_line_newest
+-- Gets in line as the newest of those who came with --queue newest and the same priority. They
+-- exchange their turns, so that nobody else waits longer: the one that comes gets the first of
+-- these turns, and each other one gets the next turn after its own. LIMIT makes the server read
+-- all turns before it changes one.
+START TRANSACTION;
+SET @before = NULL, @lowest = NULL;
+SELECT id INTO @before FROM dlock_queue WHERE token = {token};
+{lease_line}
+SELECT MIN(turn) INTO @lowest FROM dlock_queue FORCE INDEX (line)
+  WHERE name = {name} AND newest AND priority = {priority};
+UPDATE dlock_queue q JOIN (SELECT a.id, (SELECT b.turn FROM dlock_queue b FORCE INDEX (line)
+      WHERE b.name = {name} AND b.newest AND b.priority = {priority} AND b.turn > a.turn
+      ORDER BY b.turn LIMIT 1) AS turn
+    FROM dlock_queue a FORCE INDEX (line)
+    WHERE a.name = {name} AND a.newest AND a.priority = {priority} AND @before IS NULL
+    ORDER BY a.turn LIMIT 1000000) m ON m.id = q.id
+  SET q.turn = COALESCE(m.turn, @lowest);
+COMMIT;
+
+-- name: lease_overtaken
+-- Lists the connections of waiters that a newcomer with --queue newest has overtaken, or has got
+-- others before: each of those may sleep on the ticket of a waiter that is behind it now.
+SELECT {link} FROM dlock_queue q FORCE INDEX (line)
+  WHERE q.name = {name} AND q.turn > @turn AND q.turn < @last - {earlier} AND q.asleep = 0 AND
+    NOT (q.newest AND q.priority = {priority}) AND {alive};
+
+-- name: lease_replace
+-- Sends all waiters away that came with --replace-waiters before this one: each finds that when it
+-- looks, and cannot take the lock any more.
+UPDATE dlock_locks SET newest = {arrived}, newest_owner = {owner}
+  WHERE name = {name} AND newest < {arrived};
+
+-- name: lease_replaced
+-- Lists the connections of the waiters that lease_replace sends away.
+SELECT {link} FROM dlock_queue q FORCE INDEX (name)
+  WHERE q.name = {name} AND q.replaces AND q.token <> {token} AND {alive};
 
 -- name: lease_line_end
 SET @turnstile = IF(@turnstile, RELEASE_LOCK({lease_turnstile}), NULL);
 
 -- name: lease_look
 -- Finds this waiter's own place (@me) and the first live waiter before it (@first).
-SELECT m.id, m.place, m.asleep, f.id, f.mode, f.place
-  INTO @me, @place, @asleep, @first, @wanted, @front
-  FROM dlock_queue m LEFT JOIN dlock_queue f ON f.id = (SELECT q.id FROM dlock_queue q
-    WHERE q.name = {name} AND q.id < m.id AND q.asleep = 0 AND {alive} ORDER BY q.id LIMIT 1)
-  WHERE m.token = {token};
+SELECT id, turn, place, asleep INTO @me, @turn, @place, @asleep FROM dlock_queue
+  WHERE token = {token};
+SELECT q.id, q.mode INTO @first, @wanted FROM dlock_queue q FORCE INDEX (line)
+  WHERE q.name = {name} AND {lease_before} AND q.asleep = 0 AND {alive}
+  ORDER BY q.turn, q.id LIMIT 1;
 
 -- name: lease_seen_now
 -- Notes that this waiter is still in line, where there are no tickets to show it.
@@ -252,27 +314,30 @@ UPDATE dlock_queue SET seen = {now} WHERE id = @me;
 -- microseconds for which this waiter has nothing to do. The first in line waits until the lease
 -- ends, the others wait for the one before them; a waiter that should have come and did not within
 -- 0.9 s is passed over (GET_LOCK counts whole seconds). @before becomes the token whose ticket
--- this waiter sleeps on: that of the nearest live waiter before it, or that of the holder. Every
--- fourth waiter sleeps on the one four places ahead, every sixteenth on the one sixteen places
--- ahead, and so on, because servers take a chain of 32 connections that wait for each other for a
--- deadlock, and some links count twice. The longest chain of N waiters thus has as many links as
--- the digits of N in base four add up to.
+-- this waiter sleeps on: that of the nearest live waiter before it, or that of the holder. Servers
+-- take a chain of 32 connections that wait for each other for a deadlock, and some links count
+-- twice. Therefore every fourth waiter to come sleeps on the nearest fourth waiter before it, every
+-- sixteenth on the nearest sixteenth, and so on (@step). In a line in the order of arrival the
+-- longest chain of N waiters has as many links as the digits of N in base four add up to.
 DELETE FROM dlock_queue WHERE id = @me AND @mine;
-SET @step = CASE
-    WHEN @place % 256 = 0 AND @front + 256 <= @place THEN 256
-    WHEN @place % 64 = 0 AND @front + 64 <= @place THEN 64
-    WHEN @place % 16 = 0 AND @front + 16 <= @place THEN 16
-    WHEN @place % 4 = 0 AND @front + 4 <= @place THEN 4
-    ELSE 0 END;
+SET @step = CASE WHEN @place % 256 = 0 THEN 256 WHEN @place % 64 = 0 THEN 64
+    WHEN @place % 16 = 0 THEN 16 WHEN @place % 4 = 0 THEN 4 ELSE 1 END, @far = NULL;
+SELECT MAX(CASE WHEN q.place % LEAST(@step, 256) = 0 THEN @step
+    WHEN q.place % LEAST(@step, 64) = 0 THEN 64 WHEN q.place % LEAST(@step, 16) = 0 THEN 16
+    WHEN q.place % 4 = 0 THEN 4 ELSE 1 END)
+  INTO @far FROM dlock_queue q FORCE INDEX (line)
+  WHERE @step > 1 AND q.name = {name} AND {lease_before} AND q.asleep = 0 AND {alive};
+SET @step = COALESCE(@far, 1);
 SELECT CASE
-    WHEN @mine OR @version IS NULL OR @ticket = 0 OR @asleep OR NOT @inline THEN 0
+    WHEN @mine OR @version IS NULL OR @ticket = 0 OR @asleep OR NOT @inline OR
+      @newer IS NOT NULL THEN 0
     WHEN @first IS NULL THEN LEAST(@rest + 2000, 6000000)
     WHEN @open IS NOT NULL THEN LEAST(GREATEST(905000 - @open, 1000000), 6000000)
     ELSE 6000000 END,
   IF(@first IS NULL, IF(@held = 0 AND @rest > 0, @holder, ''),
-    COALESCE((SELECT q.token FROM dlock_queue q FORCE INDEX (name)
-      WHERE q.name = {name} AND q.id < @me AND (@step = 0 OR q.place + @step <= @place) AND
-        q.asleep = 0 AND {alive} ORDER BY q.id DESC LIMIT 1), ''))
+    COALESCE((SELECT q.token FROM dlock_queue q FORCE INDEX (line)
+      WHERE q.name = {name} AND {lease_before} AND q.place % @step = 0 AND
+        q.asleep = 0 AND {alive} ORDER BY q.turn DESC, q.id DESC LIMIT 1), ''))
   INTO @nap, @before;
 
 -- name: lease_drop
@@ -300,8 +365,8 @@ SET @wanted = COALESCE(@wanted, {mode});
 SELECT 1 INTO @go FROM dlock_locks l
   WHERE NOT @go AND l.name = {name} AND (
     {lease_room} AND (@first IS NULL OR {lease_stale}) OR
-    @first IS NOT NULL AND NOT EXISTS (SELECT 1 FROM dlock_queue q
-      WHERE q.name = {name} AND q.id < @me AND q.asleep = 0 AND {alive} LIMIT 1));
+    @first IS NOT NULL AND NOT EXISTS (SELECT 1 FROM dlock_queue q FORCE INDEX (line)
+      WHERE q.name = {name} AND {lease_before} AND q.asleep = 0 AND {alive} LIMIT 1));
 SET @go = IF(@go OR @target IS NOT NULL OR @nap <= 0, 1, SLEEP(LEAST(@nap, {slice}) / 1000000)),
   @nap = @nap - IF(@target IS NULL, {slice}, 0);
 
@@ -329,22 +394,28 @@ UPDATE dlock_queue SET asleep = 1 WHERE id = {first};
 UPDATE dlock_locks SET freed = {now} WHERE name = {name};
 
 -- name: lease_behind
--- Looks again for waiters before this one. At READ COMMITTED only a SELECT by itself reads without
+-- Looks again for waiters before this one: one whose connection broke may have come back, and one
+-- with a higher priority may have come. At READ COMMITTED only a SELECT by itself reads without
 -- taking locks.
 SET @first = NULL;
-SELECT q.id INTO @first FROM dlock_queue q
-  WHERE q.name = {name} AND q.id < @me AND q.asleep = 0 AND {alive} ORDER BY q.id LIMIT 1;
+{own_turn}
+SELECT q.id INTO @first FROM dlock_queue q FORCE INDEX (line)
+  WHERE q.name = {name} AND {lease_before} AND q.asleep = 0 AND {alive}
+  ORDER BY q.turn, q.id LIMIT 1;
+
+-- name: lease_own_turn
+-- Reads the turn again of a waiter that exchanges its turn with others.
+SELECT turn INTO @turn FROM dlock_queue WHERE id = @me;
 
 -- name: lease_turn
--- Takes the lock after the ticket that this waiter slept on was let go. Nothing stands before or
--- after the UPDATE, because the client is woken only by the end of the request. The connection
--- still remembers who was first in line (@first). The UPDATE decides; assignments are made from
--- left to right.
+-- Takes the lock after the ticket that this waiter slept on was let go, and after lease_behind.
+-- Nothing stands after the UPDATE, because the client is woken only by the end of the request. The
+-- UPDATE decides; assignments are made from left to right.
 UPDATE dlock_locks SET
     holds = 1, since = {now}, keep = IF({keep} = 0, 0, since + {keep}),
     version = LAST_INSERT_ID(GREATEST(version + 1, since)),
     mode = 0, token = {token}, owner = {owner}, expires = since + {ttl}
-  WHERE name = {name} AND expires <= {now} AND @first IS NULL;
+  WHERE name = {name} AND expires <= {now} AND @first IS NULL AND newest <= {arrived};
 
 -- name: lease_settle
 -- Cleans up for a client that has stopped waiting: lets go of the ticket it slept on and leaves
@@ -420,18 +491,19 @@ COMMIT;
 -- name: lease_next
 -- Finds the connection of the next waiter in line (@next) and whether waiters before it have died
 -- (@dead).
-SELECT q.id, q.mode, {link}, COALESCE(d.id < q.id, 1) INTO @first, @wanted, @next, @dead
-  FROM dlock_queue d LEFT JOIN dlock_queue q ON q.id = (SELECT q.id FROM dlock_queue q
-    WHERE q.name = {name} AND q.asleep = 0 AND {alive} ORDER BY q.id LIMIT 1)
-  WHERE d.name = {name} ORDER BY d.id LIMIT 1;
+SELECT q.id, q.mode, {link}, COALESCE(d.id <> q.id, 1) INTO @first, @wanted, @next, @dead
+  FROM dlock_queue d FORCE INDEX (line) LEFT JOIN dlock_queue q ON q.id = (SELECT q.id
+    FROM dlock_queue q FORCE INDEX (line)
+    WHERE q.name = {name} AND q.asleep = 0 AND {alive} ORDER BY q.turn, q.id LIMIT 1)
+  WHERE d.name = {name} ORDER BY d.turn, d.id LIMIT 1;
 
 -- name: lease_dead
 -- Lists dead waiters that stand before the first live one.
-SET @first = NULL, @now = {now};
-SELECT q.id INTO @first FROM dlock_queue q
-  WHERE q.name = {name} AND {alive} ORDER BY q.id LIMIT 1;
-SELECT q.id FROM dlock_queue q
-  WHERE q.name = {name} AND q.id < COALESCE(@first, 18446744073709551615) AND NOT ({alive})
+SET @turn = 9223372036854775807, @me = 18446744073709551615, @now = {now};
+SELECT q.turn, q.id INTO @turn, @me FROM dlock_queue q FORCE INDEX (line)
+  WHERE q.name = {name} AND {alive} ORDER BY q.turn, q.id LIMIT 1;
+SELECT q.id FROM dlock_queue q FORCE INDEX (line)
+  WHERE q.name = {name} AND {lease_before} AND NOT ({alive})
   LIMIT 100;
 
 -- name: lease_bury
@@ -443,19 +515,20 @@ DELETE FROM dlock_locks WHERE name = {name} AND expires <= {now};
 
 -- name: lease_inspect
 -- Shows what is known of a lock: the lock itself ('l'), its holders ('h') and its waiters ('w').
-SELECT 'l' AS kind, l.version AS place, l.mode, 0, 0, 0, '' FROM dlock_locks l
+SELECT 'l' AS kind, l.version AS number, l.mode, 0, 0, 0, '', 0 FROM dlock_locks l
   WHERE l.name = {name}
 UNION ALL
-SELECT 'h', l.version, 0, @now - l.since, l.expires - @now, l.holds, l.owner FROM dlock_locks l
+SELECT 'h', l.version, 0, @now - l.since, l.expires - @now, l.holds, l.owner, 0
+  FROM dlock_locks l
   WHERE l.name = {name} AND l.mode = 0 AND l.expires > @now
 UNION ALL
-SELECT 'h', h.fence, l.mode, @now - h.since, h.expires - @now, h.holds, h.owner
+SELECT 'h', h.fence, l.mode, @now - h.since, h.expires - @now, h.holds, h.owner, 0
   FROM dlock_locks l JOIN dlock_holders h ON h.name = {name}
   WHERE l.name = {name} AND l.mode <> 0 AND l.expires > @now AND h.expires > @now
 UNION ALL
-SELECT 'w', q.id, q.mode, @now - q.since, 0, 0, q.owner FROM dlock_queue q
+SELECT 'w', q.id, q.mode, @now - q.since, 0, 0, q.owner, q.turn FROM dlock_queue q
   WHERE q.name = {name} AND {alive}
-ORDER BY 1, 2;
+ORDER BY 1, 8, 2;
 
 -- name: lease_break
 -- Takes the lock away from everybody whom the SELECT in the middle shows.

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The strategy lease: our ticket, and getting in line with a wish (see lock/queueing.h). A priority
+ * and --queue newest are the number "turn" in the row of the queue, by which the line is sorted.
+ * With --replace-waiters each waiter has the time of its arrival, and the row of the lock has the
+ * time of the last one that came: an earlier one cannot take the lock any more, finds that out, and
+ * leaves.
+ */
+#include "lease_parts.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+
+/* ---- the ticket ---- */
+
+const char *lease_missing_ticket(const struct lease *lease)
+{
+	const struct mysql_conn *conn = &lease->my.conn;
+
+	return !conn->mysql || lease->ticket != conn->generation ? sql_lease_ticket : "";
+}
+
+void lease_note_ticket(struct lease *lease, const struct lease_state *state,
+		       const struct request *request)
+{
+	if (state->has_ticket)
+		lease->connection = (int64_t)mysql_thread_id(lease->my.conn.mysql);
+	lease->ticket = state->has_ticket ? lease->my.conn.generation : 0;
+	lease->unbroken = state->mine && state->has_ticket;
+	/* See lease_drop. */
+	if (state->mine && lease_mode(request) != 0)
+		lease->ticket = 0;
+}
+
+/* ---- the line ---- */
+
+/* Wakes those waiters whose connections text lists, for something has changed for them. */
+static int wake(struct lease *lease, const struct request *request, const char *text,
+		struct error *err)
+{
+	struct lease_call call = { .request = request };
+	MYSQL_RES *rows;
+	MYSQL_ROW row;
+
+	lease_add(&call, text);
+	if (lease_rows(lease, &call, MYSQL_REPEAT, &rows, err))
+		return -1;
+	while (rows && (row = mysql_fetch_row(rows)))
+		lease_ring(lease, row[0] ? strtoll(row[0], NULL, 10) : 0);
+	mysql_free_result(rows);
+	return 0;
+}
+
+static int get_in_line(struct lease *lease, const struct request *request, struct error *err)
+{
+	struct lease_call call = { .request = request, .ttl_ms = request->ttl_ms };
+	const struct queueing *queueing = &request->self.queueing;
+	struct lease_state state;
+	int failed;
+
+	lease_add(&call, sql_lease_now, lease_missing_ticket(lease), ";\n", sql_lease_line_begin,
+		  queueing->newest ? sql_lease_line_newest : sql_lease_line, sql_lease_line_end,
+		  sql_lease_look, queueing->replace ? sql_lease_replace : "", sql_lease_state);
+	failed = lease_ask(lease, &call, MYSQL_REPEAT, &state, err);
+	if (!failed)
+		lease_note_ticket(lease, &state, request);
+	return failed;
+}
+
+int lease_line_up(struct lease *lease, const struct request *request, struct error *err)
+{
+	const struct queueing *queueing = &request->self.queueing;
+	int failed;
+
+	if (!queueing->newest && !queueing->replace)
+		return 0;
+	/* The try that tells the time of arrival got nowhere: it comes first again. */
+	if (queueing->replace && !lease->arrived)
+		return 1;
+	failed = get_in_line(lease, request, err);
+	if (!failed && queueing->newest)
+		failed = wake(lease, request, sql_lease_overtaken, err);
+	if (!failed && queueing->replace)
+		failed = wake(lease, request, sql_lease_replaced, err);
+	lease->in_line = !failed;
+	return failed;
+}
