@@ -65,7 +65,7 @@ enum keeper_event_type {
 	KEEPER_HELD,		/* the lock is offered: enum offer. Verify, join: it is held */
 	KEEPER_WITHDRAWN,	/* nobody took the offer: keeper_retry() */
 	KEEPER_BUSY,		/* not obtained; holder, age_ms. The keeper ends */
-	KEEPER_REPLACED,	/* a newer waiter, holder, has sent this one away. The keeper ends */
+	KEEPER_REPLACED,	/* a newer waiter, holder, has replaced this one. The keeper ends */
 	KEEPER_RENEWED,		/* lease extended after trouble */
 	KEEPER_TROUBLE,		/* message: a renewal failed; the keeper tries again */
 	KEEPER_LOST,		/* message: the token is not the holder */

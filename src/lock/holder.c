@@ -126,8 +126,8 @@ static size_t put_note(char *buf, size_t used, const char *note)
 _Static_assert(3 * (sizeof(((struct holder *)0)->host) +
 		    sizeof(((struct holder *)0)->user) +
 		    sizeof(((struct holder *)0)->command)) +
-	       sizeof("ttl=&host=&user=&cmd=&pid=&since=&queue=9nr") + sizeof("9223372036854775807") * 3 <
-	       HOLDER_TEXT_SIZE,
+	       sizeof("ttl=&host=&user=&cmd=&pid=&since=&queue=9nr") +
+	       sizeof("9223372036854775807") * 3 < HOLDER_TEXT_SIZE,
 	       "HOLDER_TEXT_SIZE");
 
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])

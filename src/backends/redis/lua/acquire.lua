@@ -2,12 +2,13 @@
 -- holder, asked (the client's name for this try), loan (for how long from now, in ms, the server
 -- may lend the lock on this try), came (us; the last value of the answers to this token, or 0).
 -- Returns {1, fence} when the token holds the lock; {2, N} when the lock is in use with N slots;
--- {3, text} when a newer waiter, which has this text, has replaced the token; else {0, pttl, waiters
--- ahead, text of a holder, since when it holds (ms ago), whether the holder is another program (1 or
--- 0), came}. came is 0 for a waiter without wishes.
+-- {3, text} when a newer waiter, which has this text, has replaced the token; else {0, pttl,
+-- waiters ahead, text of a holder, since when it holds (ms ago), whether the holder is another
+-- program (1 or 0), came}. came is 0 for a waiter without wishes.
 local ttl, mode, in_line, text = tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1', ARGV[6]
 local came = tonumber(ARGV[9])
 -- By how much (us) a step of priority sets back the time at which a waiter came.
+-- QUEUEING_PRIORITY_MS is the same.
 local STEP = 600000000
 local priority, last_first, replaces = wishes(text)
 priority, last_first, replaces = tonumber(priority or 0), last_first == 'n', replaces == 'r'
