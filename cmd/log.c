@@ -50,6 +50,7 @@ static const char *const events[RUN_EVENTS] = {
 	[EVENT_RELEASED] = "released",
 	[EVENT_NOT_RELEASED] = "not-released",
 	[EVENT_NOT_OBTAINED] = "not-obtained",
+	[EVENT_REPLACED] = "replaced",
 	[EVENT_FAILED] = "failed",
 };
 

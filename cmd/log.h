@@ -26,7 +26,7 @@ struct log_line {
 	const char *name;		/* of the lock, to stand before the text; NULL: nothing */
 	const char *text;
 	const struct run_facts *facts;	/* NULL: nothing is known of a run */
-	const struct holder *holder;	/* who has the lock; NULL: not said */
+	const struct holder *holder;	/* who has the lock, or the newer waiter; NULL: not said */
 	int64_t age_ms;			/* how long the holder has had it; -1: not known */
 	int64_t ahead;			/* waiters before us; -1: not known */
 };

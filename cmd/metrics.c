@@ -66,8 +66,13 @@ static void put_lock(FILE *file, const struct labels *labels, const struct run_r
 
 	put_number(file, labels, "obtained", facts->obtained_ms != 0,
 		   "1 if the lock was obtained, else 0.");
-	put_number(file, labels, "busy", result->end == RUN_NOT_OBTAINED,
+	put_number(file, labels, "busy",
+		   result->end == RUN_NOT_OBTAINED && !result->replaced,
 		   "1 if the lock was not obtained in the time to wait, else 0.");
+	put_number(file, labels, "replaced", result->replaced,
+		   "1 if a newer waiter sent this one away, else 0.");
+	put_number(file, labels, "overdue", result->end == RUN_OVERDUE,
+		   "1 if the command ran too long and was ended, else 0.");
 	put_number(file, labels, "lost", result->end == RUN_LOST,
 		   "1 if the lock was lost while it was held, else 0.");
 	if (facts->over_ms)

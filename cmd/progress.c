@@ -171,9 +171,10 @@ static void print_not_obtained(struct progress *progress, const struct run_resul
 	snprintf(text, sizeof(text), "%s%s (on %s)", down_text(result->down_ms, down), why,
 		 where_text(progress, where));
 	print(progress, (struct log_line){
-		.level = SAY_WARNING, .event = EVENT_NOT_OBTAINED, .text = text,
+		.level = SAY_WARNING, .text = text,
+		.event = result->replaced ? EVENT_REPLACED : EVENT_NOT_OBTAINED,
 		.facts = &result->facts, .ahead = -1, .age_ms = result->age_ms,
-		.holder = result->holder_known && !result->replaced ? &result->holder : NULL,
+		.holder = result->holder_known ? &result->holder : NULL,
 	});
 }
 

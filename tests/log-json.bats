@@ -123,6 +123,30 @@ logs_event() {
 	equal "$(events "$ERR")" "waiting acquired started ended released"
 }
 
+@test "a newer waiter that has sent this one away" {
+	local newer older old
+	hold -b "$REDIS" --
+	start "$DLOCK" run -b "$REDIS" --log json --replace-waiters "$LOCK" -- true
+	older=$PID old=$ERR
+	wait_until 5 logs_event "$old" waiting
+	start "$DLOCK" run -b "$REDIS" --log json --replace-waiters "$LOCK" -- true
+	newer=$PID
+	join "$older"
+	equal "$status" 124
+	objects "$old"
+	cp "$old" log
+	is ".[-1] | .event == \"replaced\" and .holder.pid == $newer and .fence == null"
+	release
+	join "$newer"
+	equal "$status" 0
+}
+
+@test "a command that runs too long" {
+	logged 121 run --max-run 300ms "$LOCK" -- sleep 300
+	is 'map(select(.event == "overdue"))[0].level == "error"'
+	is 'map(select(.event == "ended"))[0].signal == 15'
+}
+
 @test "acquire logs objects, and prints its token on standard output" {
 	logged 0 acquire "$LOCK"
 	matches "$(<out)" '^[0-9a-f]{32}$'

@@ -51,9 +51,10 @@ in_ms() {
 	MS=$((10#${seconds/./}))
 }
 
-# flags OBTAINED BUSY LOST
+# flags OBTAINED BUSY LOST: and the lock was neither lost to a newer waiter nor held for too long
 flags() {
 	equal "$(value obtained) $(value busy) $(value lost)" "$*" "obtained, busy and lost"
+	equal "$(value replaced) $(value overdue)" "0 0" "replaced and overdue"
 }
 
 @test "dlock.1 has every metric, and no other; all of them are gauges" {
@@ -131,6 +132,25 @@ flags() {
 		flags 1 0 1
 		rm runs "$PROM"
 	done
+}
+
+@test "a newer waiter has sent this one away; a command that runs too long" {
+	local newer older
+	hold -b "$REDIS" --
+	start "$DLOCK" run -v -b "$REDIS" --metrics "$PROM" --replace-waiters "$LOCK" -- true
+	older=$PID
+	wait_until 5 has_line "$ERR" waiting
+	start "$DLOCK" run -b "$REDIS" --replace-waiters "$LOCK" -- true
+	newer=$PID
+	join "$older"
+	good_file
+	equal "$(value exit_status) $(value obtained) $(value busy) $(value replaced)" "124 0 0 1"
+	release
+	join "$newer"
+	measured 121 --max-run 300ms "$LOCK" -- sleep 300
+	equal "$(value obtained) $(value lost) $(value overdue)" "1 0 1"
+	measured 121 "$LOCK" -- sh -c 'exit 121'
+	flags 1 0 0
 }
 
 @test "the command was not executed, or was killed" {

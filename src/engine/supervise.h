@@ -47,6 +47,7 @@ enum run_event {
 	EVENT_RELEASED,
 	EVENT_NOT_RELEASED,
 	EVENT_NOT_OBTAINED,
+	EVENT_REPLACED,		/* not obtained either: a newer waiter has sent this one away */
 	EVENT_FAILED,		/* dlock ends for this reason */
 	RUN_EVENTS,
 };
