@@ -71,6 +71,7 @@ enum guard_limit { GUARD_LIMIT_MAX_RUN, GUARD_LIMIT_UNTIL };
 enum guard_event_type {
 	GUARD_PONG,		/* the answer to guard_ping() */
 	GUARD_UNTIMED,		/* value: errno; the kernel refuses timers, see kernel_timer.h */
+	GUARD_NO_PARENT,	/* value: errno; orphans of the command do not come to the guard */
 	GUARD_STARTED,		/* value: pid of the command, which has been executed */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
 	GUARD_EXPIRING,		/* the lease was not renewed in time: the command is stopped */

@@ -244,7 +244,8 @@ void guarding_main(const struct guard_plan *plan, int fd)
 	/* A signal that ends or stops dlock's job must leave a process to enforce the lease. */
 	setpgid(0, 0);
 	prctl(PR_SET_NAME, "dlock-guard");
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
+		guarding_tell(&g, (struct guard_event){ .type = GUARD_NO_PARENT, .value = errno });
 	atomic_store(&plan->shared->guard, getpid());
 	kernel_timer_open(&g.wake_timer, CLOCK_BOOTTIME, SIGCONT, WAKE_AGAIN_MS);
 	kernel_timer_open(&g.kill_timer, CLOCK_BOOTTIME, SIGKILL, 0);

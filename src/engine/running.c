@@ -179,6 +179,11 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 			       "the kernel refuses a timer (%s): if all of dlock is stopped, "
 			       "nothing ends the command in time", strerror(event->value));
 		break;
+	case GUARD_NO_PARENT:
+		supervisor_say(s, SAY_WARNING,
+			       "the kernel does not give orphans to dlock (%s): a daemon that the "
+			       "command starts may outlive the lock", strerror(event->value));
+		break;
 	case GUARD_STUCK:
 		say_stuck(s, event->value, event->uid);
 		/* The guard acts, and this process could do no more. */

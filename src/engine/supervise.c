@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "supervisor.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
@@ -46,10 +44,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		return;
 	}
 	/* If the guard is killed, this process inherits its tree. */
-	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
-		supervisor_say(&s, SAY_WARNING, "the kernel does not give orphans to dlock (%s): a "
-			       "daemon that the command starts may outlive the lock",
-			       strerror(errno));
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* Children from before this program's exec do not belong to the command. */
 	if (proctree_inherit(&s.inherited))
 		supervisor_say(&s, SAY_WARNING, "cannot tell which processes are of the command");
