@@ -7,7 +7,7 @@
 # asserts that dlock refuses the server.
 
 load helpers
-load redis
+load redis-topology
 
 setup_file() {
 	REDIS_SERVER=${VALKEY_SERVER:-$(type -P valkey-server || echo "$REDIS_SERVER")}
@@ -375,4 +375,79 @@ take() {
 
 redis_is_empty() {
 	[[ $(redis_at "$P_DIR" -n 1 dbsize) == 0 ]]
+}
+
+# ---- servers that are found
+
+# has_token PORT: this server says that $TOKEN holds the lock
+has_token() {
+	answers "$TOKEN" "$1" get "$KEY"
+}
+
+@test "Sentinel: the lock is held on after a failover, and goes to a waiter; what replicas lack is lost" {
+	sentinels
+	DLOCK_BACKEND="$URI?scripts=no"
+	works || return 0
+	hold -t 6s --
+	wait_until 5 has_token "$R_PORT"
+	start "$DLOCK" run "$LOCK" -- touch turn
+	local waiter=$PID
+	kill -KILL "$M_PID"
+	wait_until 15 master_is "$R_PORT"
+	# Longer than what was left of the lease.
+	holds_for 6500 alive "$COMMAND"
+	has_token "$R_PORT"
+	[[ ! -e turn ]]
+	release
+	join "$waiter" 8
+	equal "$status" 0
+	[[ -e turn ]]
+	hold -t 3s --
+	at "$R_PORT" del "$KEY" >/dev/null
+	join "$HOLDER" 5
+	equal "$status" 123
+	ended "$COMMAND"
+	run "$DLOCK" check
+	matches "$output" 'ok +sentinel '
+	matches "$output" 'warning +scripts +the server runs scripts'
+}
+
+@test "a cluster: the lock is at its master, and stays held and waited for while its slot moves" {
+	local BATS_FILE_TMPDIR=$T/cluster n waiter
+	mkdir cluster
+	CLUSTER_COUNT=3
+	cluster_for_file
+	SERVICES+=("${NODE_PIDS[@]:1}")
+	DLOCK_BACKEND="$URI?scripts=no"
+	node_of "$KEY"
+	works || return 0
+	n=$((NODE % 3 + 1))
+	hold -t 3s --
+	has_token "${NODE_PORTS[NODE]}"
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	start "$DLOCK" run "$LOCK" -- touch turn
+	waiter=$PID
+	begin_move "$NODE" "$n"
+	# The key is still here, and then there, where only those who ask find it.
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	move_keys "$NODE" "$n"
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	holds_for 3500 alive "$COMMAND"
+	end_move "$NODE" "$n"
+	holds_for 1500 alive "$COMMAND"
+	has_token "${NODE_PORTS[n]}"
+	[[ ! -e turn ]]
+	release
+	join "$waiter" 8
+	equal "$status" 0
+	answers 0 "${NODE_PORTS[n]}" exists "$KEY"
+	# A lock that is new while the slot is under way is taken at the new node.
+	begin_move "$n" "$NODE"
+	hold -t 3s --
+	answers '.*ASK .*' "${NODE_PORTS[n]}" exists "$KEY"
+	end_move "$n" "$NODE"
+	has_token "${NODE_PORTS[NODE]}"
+	release
+	run "$DLOCK" check
+	matches "$output" 'ok +coverage |note +coverage '
 }
