@@ -44,7 +44,7 @@ stop_all() {
 runs_too_long() {
 	timed "$DLOCK" run --max-run 500ms -k 300ms "$LOCK" -- "$TOOLS/witness" -i -l log
 	equal "$status" 121
-	one_line '^dlock: test-[0-9]+: 0\.5s have passed \(--max-run\); stopping the command$'
+	one_line '^dlock: test-[0-9]+: the 0\.5s of --max-run are over; stopping the command$'
 	between "$MS" 790 4000
 	has_line log ' TERM$'
 	is_free
@@ -309,7 +309,7 @@ limited_leftovers() {
 	hold_leftover --max-run 1s -k 300ms
 	join "$HOLDER"
 	equal "$status" 121
-	has_line "$HOLDER_ERR" '1s have passed \(--max-run\); stopping what the command has left running$'
+	has_line "$HOLDER_ERR" 'the 1s of --max-run are over; stopping what the command has left running$'
 	ended "$DAEMON"
 	has_line log ' TERM$'
 	is_free

@@ -133,7 +133,7 @@ void supervisor_overdue(struct supervisor *s, enum guard_limit limit)
 	else if (s->awaits_leftovers)
 		next = "stopping what the command has left running";
 	if (limit == GUARD_LIMIT_MAX_RUN)
-		supervisor_tell(s, EVENT_OVERDUE, SAY_ERROR, "%s have passed (--max-run); %s",
+		supervisor_tell(s, EVENT_OVERDUE, SAY_ERROR, "the %s of --max-run are over; %s",
 				duration_format(s->run->max_run_ms, text, sizeof(text)), next);
 	else
 		supervisor_tell(s, EVENT_OVERDUE, SAY_ERROR, "the time of --until has come; %s",
