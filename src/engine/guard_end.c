@@ -162,7 +162,8 @@ static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t 
 		guarding_tell(g, (struct guard_event){ .type = GUARD_EXPIRING });
 		guarding_stop(g, stop.kill_ms);
 	} else {
-		guarding_tell(g, (struct guard_event){ .type = GUARD_OVERDUE, .value = limit });
+		guarding_tell(g, (struct guard_event){ .type = GUARD_OVERDUE,
+						       .value = (int)limit });
 		guarding_stop(g, guarding_grace_end(g));
 	}
 	return CLOCK_NEVER;
