@@ -181,6 +181,17 @@ static bool get_number(const char *text, size_t length, int64_t *number)
 	return true;
 }
 
+/* False: the value is malformed, or it has no wish. */
+static bool get_queueing(const char *text, size_t length, struct queueing *queueing)
+{
+	struct queueing read;
+
+	if (!queueing_decode(&read, text, length) || !queueing_wishes(&read))
+		return false;
+	*queueing = read;
+	return true;
+}
+
 static bool get_pair(struct holder *holder, const struct text_pair *pair)
 {
 	const struct {
@@ -199,8 +210,7 @@ static bool get_pair(struct holder *holder, const struct text_pair *pair)
 	};
 
 	if (pair->key_length == 5 && !memcmp(pair->key, "queue", 5))
-		return queueing_decode(&holder->queueing, pair->value, pair->length) &&
-		       queueing_wishes(&holder->queueing);
+		return get_queueing(pair->value, pair->length, &holder->queueing);
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (strlen(fields[i].key) == pair->key_length &&
 		    !memcmp(pair->key, fields[i].key, pair->key_length))

@@ -10,6 +10,9 @@ static void check_same(const struct holder *a, const struct holder *b)
 	INVARIANT(strcmp(a->command, b->command) == 0);
 	INVARIANT(a->pid == b->pid);
 	INVARIANT(a->since_ms == b->since_ms);
+	INVARIANT(a->queueing.priority == b->queueing.priority);
+	INVARIANT(a->queueing.newest == b->queueing.newest);
+	INVARIANT(a->queueing.replace == b->queueing.replace);
 }
 
 static void check_clean(const char *field, size_t size)

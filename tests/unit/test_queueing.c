@@ -79,6 +79,10 @@ static void test_holder(void)
 	CHECK(read.queueing.newest && read.queueing.replace);
 	CHECK_STR(holder_describe_newer(&waiter, shown, sizeof(shown)),
 		  "replaced by web3 pid 77: x&queue=0n");
+	/* What says nothing is as if it were not there, like a number that is 0. */
+	CHECK_INT(holder_decode(&read, "queue=3&queue=0&queue=x", 23), 0);
+	CHECK_INT(read.queueing.priority, 3);
+	CHECK_INT(holder_decode(&read, "queue=0", 7), -1);
 	waiter.queueing = (struct queueing){ .priority = 0 };
 	holder_encode(&waiter, text);
 	CHECK_STR(text, "host=web3&pid=77&note=x%26queue%3D0n");
