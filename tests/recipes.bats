@@ -316,6 +316,55 @@ yaml_lines() {
 	done
 }
 
+# series HOST: reads metrics, and writes them as promtool takes them, the same for 30 hours
+series() {
+	sed -n "s/^\(dlock_.*host=\"\)[^\"]*\(.*}\) \(.*\)/  - series: '\1$1\2'\n    values: '\3+0x30'/p"
+}
+
+# alerts NAME: those that the rules in ./rules.yml raise after 27 hours of the metrics in ./a.prom
+# and ./b.prom must be these: of that name, or none
+alerts() {
+	{
+		printf 'rule_files: [rules.yml]\ntests:\n- interval: 1h\n  input_series:\n'
+		series a <a.prom
+		series b <b.prom
+		printf '  promql_expr_test:\n  - expr: %s\n    eval_time: 27h\n    exp_samples: %s\n' \
+			"count by (alertname) (ALERTS{alertstate=\"firing\"})" \
+			"[${1:+{labels: '{alertname=\"$1\"\}', value: 1\}}]"
+	} >unit.yml
+	run promtool test rules unit.yml
+	((status == 0)) || fail "alerts: expected ${1:-none}"
+}
+
+@test "Prometheus recipe" {
+	need promtool
+	stub nightly-backup
+	block yaml JobMissing
+	cp block rules.yml
+	run -0 promtool check rules rules.yml
+	block crontab nightly.prom
+	sed "s|/var/lib/prometheus/node-exporter/|$T/|; s/^\([^ =]* \)\{5\}root //" block >line
+	# two hosts: one does the job, the other one finds the lock taken
+	sh line
+	mv nightly.prom a.prom
+	sh line
+	mv nightly.prom b.prom
+	equal "$(wc -l <ran)" 1 runs
+	alerts
+	# neither of them does it
+	mv a.prom done.prom
+	cp b.prom a.prom
+	alerts JobMissing
+	# one of them does it without success, and the other one has done it
+	rcli del dlock:nightly
+	echo 'exit 3' >nightly-backup.does
+	run -3 sh line
+	mv nightly.prom a.prom
+	mv done.prom b.prom
+	alerts JobFailed
+	rcli del dlock:nightly
+}
+
 # setting NAME: of ./block
 setting() {
 	sed -n "s/^$1=//p" block
