@@ -90,14 +90,19 @@ held() {
 	wait_until 5 no_strays
 }
 
-@test "cron recipe" {
-	stub nightly-backup
-	blocks crontab
-	sed -n 's/^PATH=//p' block.1 >path
+# crontab_line TEXT: the command of the line of a crontab that has TEXT in it, into ./line
+crontab_line() {
+	block crontab "$1"
+	sed -n 's/^PATH=//p' block >path
 	[[ -s path ]]
 	# five fields and the user
-	sed -n 's/^\([^ =]* \)\{5\}root //p' block.1 | local_words >line
+	sed -n 's/^\([^ =]* \)\{5\}root //p' block >line
 	equal "$(wc -l <line)" 1 lines
+}
+
+@test "cron recipe" {
+	stub nightly-backup
+	crontab_line nightly-backup
 	local host pids=()
 	for host in 1 2 3; do
 		start sh line
@@ -114,6 +119,63 @@ held() {
 	sh line
 	equal "$(wc -l <ran)" 1 runs
 	rcli del dlock:nightly
+}
+
+@test "at-most-once recipe: a host that crashes in the job is not followed by another one" {
+	local host family
+	stub send-invoices
+	echo "echo \$\$ >$T/sender; exec sleep 60" >send-invoices.does
+	crontab_line send-invoices
+	start sh line
+	wait_until 10 test -s sender
+	# the host crashes: all that runs there is gone at once, and nothing is released
+	family=$(tree "$PID")
+	# shellcheck disable=SC2086 # words
+	kill -STOP $family
+	# shellcheck disable=SC2086 # words
+	kill -KILL $family
+	wait_until 5 no_strays
+	for host in 2 3; do
+		run --separate-stderr -0 sh line
+		equal "$output$stderr" "" "what cron would mail on host $host"
+	done
+	equal "$(<ran)" "send-invoices  invoices" runs
+	# for as long as the page says
+	between "$(rcli pttl dlock:invoices)" 840000 900000
+	rcli del dlock:invoices
+	# and for as long after a job that has ended
+	rm send-invoices.does
+	run --separate-stderr -0 sh line
+	between "$(rcli pttl dlock:invoices)" 840000 900000
+	rcli del dlock:invoices
+}
+
+@test "newest deployment recipe" {
+	local first second third second_out second_err
+	stub deploy.sh
+	echo '[ "$1" != 1 ] || while [ ! -e go ]; do sleep 0.1; done' >deploy.sh.does
+	block sh 'dlock run --replace-waiters'
+	start sh block 1
+	first=$PID
+	wait_until 10 test -s ran
+	start sh block 2
+	second=$PID second_out=$OUT second_err=$ERR
+	wait_until 10 in_line deploy-newest
+	start sh block 3
+	third=$PID
+	join "$second"
+	equal "$status" 0
+	matches "$(<"$second_out")" '^revision 2 was not deployed: a newer one came'
+	matches "$(<"$second_err")" "replaced by .* pid [0-9]+"
+	touch go
+	join "$first"
+	equal "$status" 0
+	join "$third"
+	equal "$status" 0
+	equal "$(<ran)" $'deploy.sh 1 deploy-newest\ndeploy.sh 3 deploy-newest'
+	# its own failure is told
+	echo 'exit 7' >deploy.sh.does
+	run -7 sh block 4
 }
 
 @test "scripts parse, and pass shellcheck where it is" {
@@ -304,6 +366,99 @@ yaml_lines() {
 	run -123 bash -e -c "${steps[2]}"
 }
 
+# flow_command: the words of `command: [...]` in ./block, each on a line; and its backend into the
+# environment
+flow_command() {
+	sed -n 's/^ *command: \[\(.*\)\]$/\1/p' block | sed 's/, /\n/g; s/"//g' >words
+	[[ -s words ]]
+	DLOCK_BACKEND=$(sed -n '/name: DLOCK_BACKEND/{n;s/^ *value: //p}' block)
+	export DLOCK_BACKEND
+	equal "$DLOCK_BACKEND" "$REDIS"
+	mapfile -t WORDS <words
+}
+
+# grace_of WORD...: the seconds of -k, which a service must give it before it kills all
+grace_of() {
+	printf '%s\n' "$@" | sed -n '/^-k$/{n;s/s$//p}'
+}
+
+@test "Kubernetes: the CronJob" {
+	local n
+	stub nightly-backup
+	block yaml 'kind: CronJob'
+	flow_command
+	for n in 1 2 3; do
+		run --separate-stderr "${WORDS[@]}"
+		equal "$status" 0 "pod $n"
+	done
+	equal "$(<ran)" "nightly-backup  nightly" runs
+	n=$(sed -n 's/^ *terminationGracePeriodSeconds: //p' block)
+	((n > $(grace_of "${WORDS[@]}")))
+	rcli del dlock:nightly
+}
+
+@test "Kubernetes: the init step of a Deployment" {
+	local n pids=()
+	stub migrate-database
+	echo 'echo begins >>steps; sleep 0.3; echo ends >>steps' >migrate-database.does
+	block yaml 'kind: Deployment'
+	flow_command
+	for n in 1 2 3; do
+		start "${WORDS[@]}"
+		pids+=("$PID")
+	done
+	for n in "${pids[@]}"; do
+		join "$n"
+		equal "$status" 0
+	done
+	equal "$(tr '\n' ' ' <steps)" 'begins ends begins ends begins ends '
+}
+
+@test "Nomad recipe" {
+	local n
+	stub nightly-backup
+	block hcl periodic
+	! type -P terraform >/dev/null || run -0 terraform fmt -check - <block
+	equal "$(tr -cd '{' <block | wc -c)" "$(tr -cd '}' <block | wc -c)" braces
+	equal "$(sed -n 's/^ *command *= "\(.*\)"$/\1/p' block)" /usr/bin/dlock
+	sed -n 's/^ *args *= //p' block | jq -r '.[]' >words
+	mapfile -t WORDS <words
+	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND *= "\(.*\)"$/\1/p' block)
+	export DLOCK_BACKEND
+	for n in 1 2; do
+		run --separate-stderr dlock "${WORDS[@]}"
+		equal "$status" 0 "client $n"
+	done
+	equal "$(<ran)" "nightly-backup  nightly" runs
+	n=$(sed -n 's/^ *kill_timeout *= "\(.*\)s"$/\1/p' block)
+	((n > $(grace_of "${WORDS[@]}")))
+	rcli del dlock:nightly
+}
+
+@test "Dockerfile: its instructions, its packages, and what it installs" {
+	local file=$TOP/docs/Dockerfile
+	not grep -vE '^(#.*|FROM debian:[0-9]+-slim( AS build)?|(RUN|COPY|ENTRYPOINT) .*|)$' "$file"
+	# the packages that README names for the build, and the C library's headers
+	{
+		sed -n 's/^sudo apt install //p' "$TOP/README.md" | tr ' ' '\n'
+		echo libc6-dev
+	} | sort >wanted
+	sed -n 's/^RUN apt-get install -y --no-install-recommends //p' "$file" | tr ' ' '\n' | sort | diff wanted -
+	# the shell lines parse
+	sed -n 's/^RUN //p' "$file" >lines
+	sh -n lines
+	# what make install makes with these settings is what the page copies
+	sed -n 's|^RUN make -C /tmp/dlock \(.*\)|\1|p' "$file" | sed "s|/tmp/image|$T/image|" >settings
+	# shellcheck disable=SC2046 # words
+	run -0 make -s -C "$TOP" -o all BUILD="$BUILD" $(<settings)
+	grep -oE '`COPY --from=dlock [^ ]+|modules from `[^`]+' "$TOP/docs/recipes.md" | grep -oE '/.*' >copied
+	equal "$(wc -l <copied)" 2
+	while read -r file; do
+		[[ -e image$file ]] || fail "make install does not make $file"
+	done <copied
+	equal "$(sed -n 's/^ENTRYPOINT //p' "$TOP/docs/Dockerfile")" '["dlock"]'
+}
+
 @test "YAML recipes are YAML" {
 	local file
 	blocks yaml
@@ -405,7 +560,7 @@ ansible_command() {
 @test "Ansible recipes" {
 	local lock
 	stub migrate-database upgrade-everything
-	block yaml migrate-database
+	block yaml "cmd: dlock run -w 10m migrate"
 	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block)
 	export DLOCK_BACKEND
 	# no shell, so no word that only a shell would understand
