@@ -39,6 +39,9 @@ else
 BUILD ?= build
 endif
 
+# A directory in this one is known by its name alone: the path to it may have a space in it, which
+# no target may have.
+override BUILD := $(subst $(CURDIR)/,,$(BUILD))
 # Not abspath, which takes a path with a space for two.
 BUILD_DIR := $(if $(filter /%,$(BUILD)),$(BUILD),$(CURDIR)/$(BUILD))
 
@@ -317,10 +320,12 @@ fuzzers: $(FUZZERS)
 fuzz: fuzzers
 	tests/fuzz/run $(BUILD)/fuzz $(FUZZ_SECONDS)
 
+# Not in the default directory of locks, which would stay behind.
 demo:
 	$(Q)tests/packages $(PACKAGES)
 	$(Q)$(MAKE) --no-print-directory all
-	$(BUILD)/dlock run -v demo -- sh -c 'echo "I hold the lock $$DLOCK_NAME, fence $$DLOCK_FENCE"'
+	$(Q)mkdir -p -m 0700 "$(BUILD)/demo"
+	$(BUILD)/dlock run -v -b "file://$(BUILD_DIR)/demo" demo -- sh -c 'echo "I hold the lock $$DLOCK_NAME, fence $$DLOCK_FENCE"'
 
 check:
 	$(Q)tests/packages $(PACKAGES) test

@@ -75,6 +75,25 @@ without() {
 	run -1 sh -c 'nm built/dlock-mysql.so | grep -E " T (SSL_new|deflate)$"'
 }
 
+@test "CC=clang, eight jobs, and the linkers gold and lld" {
+	local linker
+	build -j8 CC=clang
+	for linker in gold lld; do
+		# Debian has gold in a package of its own since version 13.
+		[[ $linker == lld ]] || type -P ld.gold >/dev/null || continue
+		build CC=clang LDFLAGS="-fuse-ld=$linker"
+		run -0 built/dlock version -v
+		matches "$output" 'MariaDB|MySQL'
+		run -5 built/dlock run -b "file://$T/locks" "$LOCK" -- sh -c 'exit 5'
+	done
+}
+
+@test "make demo shows a lock, and leaves nothing outside of the build" {
+	run -0 build "${NOTHING[@]}" demo
+	matches "$output" "on file:$T/built/demo"
+	matches "$output" 'I hold the lock demo, fence [0-9]+'
+}
+
 @test "what is built twice is made once; other flags make it again" {
 	local before
 	build "${NOTHING[@]}"
@@ -106,6 +125,9 @@ without() {
 	run -0 "a tree/build/dlock" run -b "file://$T/locks" "$LOCK" -- echo ran
 	equal "$output" ran
 	cmp "a tree/build/dlock" elsewhere/tree/build/dlock
+	make -s -C "a tree" CFLAGS='-O0 -g -Wno-cpp' "${NOTHING[@]}" BUILD="$T/a tree/build" \
+		PREFIX="$T/a prefix" install
+	run -0 "a prefix/bin/dlock" version
 }
 
 @test "a module that does not load fails the build, with its name" {
@@ -121,6 +143,18 @@ without() {
 	matches "$output" 'apt install libhiredis-dev libssl-dev'
 	not matches "$output" 'fatal error'
 	equal "${#lines[@]}" 2 "lines, the last one of make"
+}
+
+@test "for a user who cannot become root, the line to run as root is said" {
+	strangers
+	mkdir bin
+	printf '#!/bin/sh\nexit 1\n' | tee bin/dpkg-query bin/sudo >bin/pkg-config
+	cp "$TOP/tests/packages" bin/packages
+	chmod -R go+rX,a+x bin
+	# Nobody can type a password here.
+	run --separate-stderr -1 as "$ALICE" env PATH="$PWD/bin:$PATH" bin/packages redis tls
+	equal "$stderr" "Needed and not found; please run: sudo apt install libhiredis-dev libssl-dev"
+	equal "$output" ""
 }
 
 @test "make dist: a tarball that builds without git, and packs itself again" {

@@ -30,7 +30,6 @@ teardown_file() {
 }
 
 prepare() {
-	need_root
 	export DLOCK_BACKEND=$NODE_1
 }
 

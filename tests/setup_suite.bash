@@ -6,6 +6,8 @@
 
 setup_suite() {
 	local top tool
+	# Servers are there, where a normal user does not look.
+	export PATH=$PATH:/usr/sbin:/sbin
 	top=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
 	export BUILD=${BUILD:-$top/build}
 	export DLOCK=${DLOCK:-$BUILD/dlock}

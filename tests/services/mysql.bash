@@ -8,6 +8,11 @@
 # Needs wait_until and alive from helpers.bash. MYSQLD may name a wrapper of the server.
 
 MYSQLD=${MYSQLD:-mariadbd}
+# Whom the nodes of a cluster belong to; empty: to the user who runs the tests.
+GALERA_RUNS_AS=
+if ((EUID == 0)); then
+	GALERA_RUNS_AS=mysql
+fi
 MYSQL_USER=dlock MYSQL_PASSWORD=s3cret MYSQL_DATABASE=dlock
 
 # mysql_free_port [COUNT]: sets PORT to the first of COUNT (1) consecutive ports of 127.0.0.1 that
@@ -142,7 +147,8 @@ mysql_uri() {
 }
 
 # galera_start DIR: starts a cluster of three. The functions for a server work with each node, in
-# DIR/1, DIR/2 and DIR/3. The nodes run as the user mysql, because state transfer fails as root.
+# DIR/1, DIR/2 and DIR/3. Root's nodes run as the user mysql, because state transfer fails as root;
+# those of a normal user run as that user.
 galera_start() {
 	local dir=$1 node base up=$1
 	mysql_template
@@ -157,7 +163,9 @@ galera_start() {
 	for node in 1 2 3; do
 		mkdir "$dir/$node"
 		cp -a "$TEMPLATE" "$dir/$node/data"
-		chown -R mysql: "$dir/$node"
+		if [[ -n $GALERA_RUNS_AS ]]; then
+			chown -R "$GALERA_RUNS_AS:" "$dir/$node"
+		fi
 		echo $((base + 4 * (node - 1))) >"$dir/$node/port"
 	done
 	galera_launch "$dir" 1 && galera_launch "$dir" 2 1 && galera_launch "$dir" 3 1
@@ -173,7 +181,7 @@ galera_launch() {
 		members+=${members:+,}127.0.0.1:$group
 	done
 	port=$(<"$dir/port")
-	if ! TMPDIR=$dir MYSQL_RUNS_AS=mysql MYSQL_START_SECONDS=60 mysql_launch "$dir" "$port" \
+	if ! TMPDIR=$dir MYSQL_RUNS_AS=$GALERA_RUNS_AS MYSQL_START_SECONDS=60 mysql_launch "$dir" "$port" \
 		--innodb-autoinc-lock-mode=2 --binlog-format=ROW --wsrep-on=ON \
 		--wsrep-provider=/usr/lib/galera/libgalera_smm.so \
 		--wsrep-cluster-name=dlock --wsrep-node-name="n$node" \
