@@ -112,7 +112,7 @@ void supervisor_run_on_lost(const struct supervisor *s)
 		return;
 	}
 	kill(-shell, SIGKILL);
-	supervisor_say(s, SAY_WARNING, "the command of --on-lost-run has run for %d s and is killed",
-		       MOST_MS / 1000);
+	supervisor_say(s, SAY_WARNING, "the command of --on-lost-run has run for %d s and is "
+		       "killed", MOST_MS / 1000);
 	await(s, shell, clock_boot_ms() + DEATH_MS, &status);
 }

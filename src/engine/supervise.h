@@ -106,7 +106,7 @@ struct run_request {
 	int64_t kill_after_ms;
 	int64_t min_hold_ms;
 	int64_t max_run_ms;		/* the command may run for so long; 0: no limit */
-	int64_t until_ms;		/* the command may run until then, wall clock; 0: no limit */
+	int64_t until_ms;		/* it may run until then, wall clock; 0: no limit */
 	bool no_renew;
 	bool contain;			/* the command runs in a PID namespace of its own */
 	bool kill_on_lost;

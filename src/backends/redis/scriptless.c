@@ -19,7 +19,8 @@
  * What needs more than one key is not there: the queue and its messages, shared holds and slots,
  * the count of acquisitions, and the description of the holder. A waiter looks again after a pause
  * that grows from 250 ms to 5 s, and when the lease ends that it has seen. The fence is the
- * server's clock, read while the token holds the lock: it grows as long as that clock is not set back.
+ * server's clock, read while the token holds the lock: it grows as long as that clock is not set
+ * back.
  */
 #include "scriptless.h"
 
