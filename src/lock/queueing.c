@@ -19,7 +19,8 @@ bool queueing_admitted(const struct queueing *queueing, unsigned queue_can, cons
 	} wishes[] = {
 		{ queueing->priority > 0, QUEUE_PRIORITY, "--priority", "redis: and mysql: have" },
 		{ queueing->newest, QUEUE_NEWEST, "--queue newest", "redis: and mysql: have" },
-		{ queueing->replace, QUEUE_REPLACE, "--replace-waiters", "redis: and mysql: have" },
+		{ queueing->replace, QUEUE_REPLACE, "--replace-waiters",
+		  "redis:, mysql: and zookeeper: have" },
 	};
 
 	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {

@@ -103,6 +103,7 @@ static struct backend *open_backend(const struct uri *uri, struct error *err)
 		close_backend(&zk->base);
 		return NULL;
 	}
+	zk->base.queue_can = zk->one_node ? 0 : QUEUE_REPLACE;
 	return &zk->base;
 }
 

@@ -7,9 +7,6 @@
 #include "lock.h"
 #include "path.h"
 
-/* The data of a directory that is no container, for before 3.5 there are none. */
-#define OWN_DIRECTORY "dlock"
-
 void zk_directory(const struct zk_backend *zk, const char *name, char path[static ZK_PATH_SIZE])
 {
 	char component[ZK_COMPONENT_SIZE];
@@ -55,7 +52,7 @@ int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err
 			return -1;
 		rc = make(zk, path, "", ZOO_CONTAINER);
 		if (rc == ZUNIMPLEMENTED)
-			rc = make(zk, path, OWN_DIRECTORY, ZOO_PERSISTENT);
+			rc = make(zk, path, ZK_OWN_DIRECTORY, ZOO_PERSISTENT);
 	}
 	return rc == ZOK ? 0 : zk_call_error(&zk->conn, rc, "create", path, err);
 }
@@ -65,15 +62,24 @@ void zk_remove_directory(struct zk_backend *zk, const char *path)
 	zk_call_end(zk_delete(&zk->conn, path, -1));
 }
 
+bool zk_is_own_directory(const struct zk_call *data)
+{
+	const size_t length = strlen(ZK_OWN_DIRECTORY);
+
+	return data->rc == ZOK && data->length >= length &&
+	       !memcmp(data->text, ZK_OWN_DIRECTORY, length) &&
+	       (data->length == length || data->text[length] == '&');
+}
+
 void zk_tidy_directory(struct zk_backend *zk, const char *path, const struct Stat *stat)
 {
 	struct zk_call *call;
 	bool own;
 
-	if (stat->ephemeralOwner || stat->dataLength != sizeof(OWN_DIRECTORY) - 1)
+	if (stat->ephemeralOwner || stat->dataLength < (int32_t)strlen(ZK_OWN_DIRECTORY))
 		return;
 	call = zk_get(&zk->conn, path, 0);
-	own = zk_call_wait(call) == ZOK && !strcmp(call->text, OWN_DIRECTORY);
+	own = zk_call_wait(call) == ZOK && zk_is_own_directory(call);
 	zk_call_free(call);
 	if (own)
 		zk_remove_directory(zk, path);

@@ -7,6 +7,8 @@
 #ifndef DLOCK_ZOOKEEPER_DIRECTORY_H
 #define DLOCK_ZOOKEEPER_DIRECTORY_H
 
+#include <stdbool.h>
+
 #include "call.h"
 
 struct error;
@@ -18,6 +20,14 @@ void zk_directory(const struct zk_backend *zk, const char *name, char path[stati
 /* Make the root, or a directory in it and the root if it is missing. 0, or -1 with *err. */
 int zk_make_root(struct zk_backend *zk, struct error *err);
 int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err);
+
+/*
+ * The data of a directory that is no container, for before 3.5 there are none. "&" and pairs may
+ * follow, as in the data of a container: see replace.h.
+ */
+#define ZK_OWN_DIRECTORY "dlock"
+/* Is this the data of such a directory? */
+bool zk_is_own_directory(const struct zk_call *data);
 
 /* Removes a directory, which the server refuses unless it is empty. */
 void zk_remove_directory(struct zk_backend *zk, const char *path);

@@ -110,6 +110,8 @@ static int find_seat(struct zk_backend *zk, struct error *err)
 	seat->state = found.state;
 	seat->phase = found.state.phase;
 	seat->version = found.version;
+	if (!zk->arrived)
+		zk->arrived = (int64_t)found.fence;
 	seat->session = found.owner;
 	return zk_seat_look(zk, false, err);
 }
@@ -174,6 +176,8 @@ static int settle(struct zk_backend *zk, struct sitting *sitting, struct error *
 	seat->phase = ZK_TRYING;
 	seat->version = 0;
 	seat->fence = fence_of(sitting);
+	if (!zk->arrived)
+		zk->arrived = (int64_t)seat->fence;
 	seat->maybe = false;
 	sitting->names = NULL;
 	if (!zk_line_read(&zk->conn, seat->directory, names, &line, err))

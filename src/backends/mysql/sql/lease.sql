@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS dlock_queue (
   token VARBINARY(32) NOT NULL,
   mode INT NOT NULL,
   place BIGINT UNSIGNED NOT NULL,
-  turn BIGINT NOT NULL COMMENT 'since, made earlier by the priority',
+  turn BIGINT NOT NULL DEFAULT 0 COMMENT 'since, made earlier by the priority',
   priority TINYINT NOT NULL DEFAULT 0,
   newest TINYINT NOT NULL DEFAULT 0 COMMENT 'came with --queue newest',
   replaces TINYINT NOT NULL DEFAULT 0 COMMENT 'came with --replace-waiters',

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * --replace-waiters. The order of the line is that of the server's numbers, by which Curator and
+ * kazoo go, too. But a waiter can be sent away: its nodes are removed, if its twin has not changed
+ * since it said that the waiter waits. A waiter whose turn has come writes its twin before it
+ * holds, so no holder is ever sent away.
+ *
+ * The data of the lock's directory names the last waiter that came with the option, and the czxid
+ * of its place. A waiter compares that with the czxid of the first place that it had itself, before
+ * it gets in line again for whatever reason, and as it begins to wait.
+ */
+#ifndef DLOCK_ZOOKEEPER_REPLACE_H
+#define DLOCK_ZOOKEEPER_REPLACE_H
+
+#include "lock/backend.h"
+
+struct zk_backend;
+
+/*
+ * For a waiter that has had a place: has a newer one sent it away? LOST, with *grant; HELD: no;
+ * ERROR. The session is open.
+ */
+enum outcome zk_replace_check(struct zk_backend *zk, const struct request *request,
+			      struct grant *grant, struct error *err);
+
+/*
+ * For a waiter whose twin says that it waits: notes that it came, and sends away those before it.
+ * LOST, with *grant: a newer one was there already; HELD: done; ERROR: call it again.
+ */
+enum outcome zk_replace_waiters(struct zk_backend *zk, const struct request *request,
+				struct grant *grant, struct error *err);
+
+#endif
