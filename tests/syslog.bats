@@ -79,6 +79,15 @@ sync_log() {
 	equal "$(grep -c 'held by' "$SAID")" 1 "lines about the holder"
 }
 
+@test "--syslog logs text, also with --log json, and also what is outside of the run itself" {
+	run --separate-stderr -127 logged "$DLOCK" run --syslog --log json "$LOCK" -- ./no-such-command
+	matches "${stderr_lines[-1]}" '^\{.*"event":"failed"'
+	wait_until 5 has_line "$SAID" "^<30>.*: $LOCK: acquired after "
+	wait_until 5 has_line "$SAID" "^<27>.* dlock\[[0-9]+\]: $LOCK: ./no-such-command: command not found$"
+	run -125 logged "$DLOCK" run --syslog -b no-such-backend "$LOCK" -- true
+	wait_until 5 has_line "$SAID" "^<27>.* dlock\[[0-9]+\]: --backend: 'no-such-backend' is neither"
+}
+
 @test "without a logger nothing is said, and nothing fails" {
 	kill -KILL "$LOGGER"
 	run --separate-stderr -0 logged "$DLOCK" run -q --syslog "$LOCK" -- true
