@@ -7,6 +7,7 @@
 # make dist deb  a tarball of the sources into $(BUILD), Debian packages into $(BUILD)/deb
 # make torture   random faults against many locks; ROUNDS, BACKENDS, SEED: tests/torture/README.md
 # make check-debian13   all tests in a fresh tree of Debian 13; VALKEY=1 with Valkey
+# make check-arm64      a build for aarch64, which runs with qemu-user
 # make lint bench fuzz model install uninstall clean
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
@@ -153,7 +154,7 @@ UNITS := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC)) $(addprefix $(BUILD)/tests/crash/,crash tree)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
-.PHONY: all demo check check-debian13 crash torture lint bench fuzz fuzzers model \
+.PHONY: all demo check check-debian13 check-arm64 crash torture lint bench fuzz fuzzers model \
 	install uninstall clean dist deb test-programs FORCE
 all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
 
@@ -331,6 +332,10 @@ check:
 	$(Q)tests/packages $(PACKAGES) test
 	$(Q)$(MAKE) --no-print-directory all test-programs
 	$(Q)BUILD="$(BUILD_DIR)" tests/run $(TESTS)
+
+check-arm64:
+	$(Q)tests/packages $(PACKAGES) cross
+	$(Q)BUILD="$(BUILD_DIR)" tests/cross
 
 check-debian13:
 	$(Q)tests/debian/check $(TESTS)
