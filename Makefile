@@ -6,8 +6,9 @@
 # make           build into $(BUILD)
 # make dist deb  a tarball of the sources into $(BUILD), Debian packages into $(BUILD)/deb
 # make torture   random faults against many locks; ROUNDS, BACKENDS, SEED: tests/torture/README.md
-# make check-debian13   all tests in a fresh tree of Debian 13; VALKEY=1 with Valkey
-# make check-arm64      a build for aarch64, which runs with qemu-user
+# make check-debian13 check-deb  all tests in a tree of Debian 13, VALKEY=1 with Valkey; the
+#                packages in fresh trees
+# make check-arm64   a build for aarch64, which runs with qemu-user
 # make lint bench fuzz model install uninstall clean
 #
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
@@ -154,7 +155,7 @@ UNITS := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC)) $(addprefix $(BUILD)/tests/crash/,crash tree)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
-.PHONY: all demo check check-debian13 check-arm64 crash torture lint bench fuzz fuzzers model \
+.PHONY: all demo check check-debian13 check-deb check-arm64 crash torture lint bench fuzz fuzzers model \
 	install uninstall clean dist deb test-programs FORCE
 all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
 
@@ -339,6 +340,10 @@ check-arm64:
 
 check-debian13:
 	$(Q)tests/debian/check $(TESTS)
+
+check-deb:
+	$(Q)tests/packages $(PACKAGES) test
+	$(Q)TEST_SECONDS=900 SUITE_SECONDS=3600 tests/run tests/debian/packages.bats
 
 torture:
 	$(Q)tests/packages $(PACKAGES) test

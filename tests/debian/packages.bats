@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# The Debian packages: built in a tree of Debian, then installed, used, upgraded and purged in a
+# fresh one, one test after the other, with apt. DEBIAN names the suite, which is that of this
+# machine unless it is given, and DEBS a directory with packages of that suite that have been built.
+# The servers are those of this machine. Needs root, and what apt needs; it is run by
+# `make check-deb`, and not by `make check`.
+
+load ../helpers
+load ../services/mysql
+
+export TEST_LIMIT=600
+
+setup_file() {
+	local suite
+	suite=${DEBIAN:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
+	export DIR=$BATS_FILE_TMPDIR/fresh TREE ENTER=$BATS_TEST_DIRNAME/enter
+	mkdir "$DIR"
+	mkdir -m 1777 "$DIR/tmp"
+	mkdir "$DIR/tmp/old" "$DIR/tmp/new"
+	if [[ -n ${DEBS-} ]]; then
+		cp "$DEBS"/*.deb "$DIR/tmp/new/"
+	else
+		build "$suite"
+	fi
+	rm -f "$DIR"/tmp/new/*-dbgsym_*
+	older
+	TREE=$("$BATS_TEST_DIRNAME/tree" "$suite")
+	quietly in_tree apt-get -qq update
+	redis_for_file
+	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql ZOOKEEPER_DIR=$BATS_FILE_TMPDIR/zookeeper
+	mysql_start "$MYSQL_DIR"
+	zookeeper_start "$ZOOKEEPER_DIR"
+}
+
+# quietly COMMAND...: runs it, and shows what it wrote if it fails
+quietly() {
+	"$@" >"$BATS_FILE_TMPDIR/log" 2>&1 || {
+		tail -n 40 "$BATS_FILE_TMPDIR/log" >&2
+		return 1
+	}
+}
+
+# build SUITE: makes the packages in a tree of this suite that has what they are built with
+build() {
+	local top tree dir=$BATS_FILE_TMPDIR/build
+	top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+	tree=$("$BATS_TEST_DIRNAME/tree" "$1" build deb)
+	mkdir "$dir"
+	mkdir -m 1777 "$dir/tmp"
+	mkdir "$dir/tmp/dlock"
+	env -u MAKEFLAGS -u MFLAGS make -s -C "$top" dist BUILD="$dir/dist"
+	tar -C "$dir/tmp/dlock" --strip-components=1 -xf "$dir"/dist/*.tar.gz
+	quietly "$ENTER" "$tree" "$dir" make -C dlock deb
+	mv "$dir"/tmp/dlock/build/deb/*.deb "$DIR/tmp/new/"
+	rm -rf --one-file-system "$dir"
+}
+
+teardown_file() {
+	redis_file_end
+	if [[ -f ${MYSQL_DIR-}/pid ]]; then
+		mysql_stop "$MYSQL_DIR"
+	fi
+	if [[ -f ${ZOOKEEPER_DIR-}/pid ]]; then
+		zookeeper_stop "$ZOOKEEPER_DIR"
+	fi
+	rm -rf --one-file-system "$DIR"
+}
+
+# older: the packages in new, with a version before theirs, in old
+older() {
+	local deb unpacked=$BATS_FILE_TMPDIR/unpacked
+	for deb in "$DIR"/tmp/new/*.deb; do
+		dpkg-deb -R "$deb" "$unpacked"
+		sed -i -E 's/^Version: .*/Version: 0.1-1/; s/^(Depends: .*dlock \(= )[^)]*/\10.1-1/' \
+			"$unpacked/DEBIAN/control"
+		quietly dpkg-deb --root-owner-group -b "$unpacked" "$DIR/tmp/old/$(basename "${deb%%_*}").deb"
+		rm -rf "$unpacked"
+	done
+}
+
+# in_tree COMMAND...: runs it in the fresh tree, which keeps what it changes
+in_tree() {
+	"$ENTER" "$TREE" "$DIR" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"
+}
+
+# dlock_packages: prints "NAME VERSION" of the installed packages of dlock
+dlock_packages() {
+	in_tree dpkg-query -W -f '${db:Status-Abbrev}${Package} ${Version}\n' 'dlock*' 2>/dev/null |
+		sed -n 's/^ii *//p'
+}
+
+# uris: prints a backend of each server
+uris() {
+	echo "redis://127.0.0.1:$(<"$REDIS_DIR/port")"
+	mysql_uri "$MYSQL_DIR"
+	echo "zookeeper://127.0.0.1:$(<"$ZOOKEEPER_DIR/port")"
+}
+
+@test "the package dlock alone has the backends for a directory and for Redis" {
+	run -0 in_tree sh -c 'apt-get -qq install --no-install-recommends /tmp/new/dlock_*.deb'
+	equal "$(dlock_packages | cut -d ' ' -f 1)" dlock
+	run -0 in_tree dlock run "$LOCK" -- sh -c 'echo "$DLOCK_NAME"'
+	equal "${lines[-1]}" "$LOCK"
+	run -0 in_tree dlock run -b "redis://127.0.0.1:$(<"$REDIS_DIR/port")" "$LOCK" -- echo held
+	equal "${lines[-1]}" held
+	run in_tree dlock run -b "$(mysql_uri "$MYSQL_DIR")" "$LOCK" -- echo held
+	equal "$status" 125
+	matches "$output" 'dlock-mysql'
+	run -0 in_tree apt-get -qq purge dlock
+}
+
+@test "with what it recommends, from the version before: a run on each server" {
+	run -0 in_tree sh -c 'apt-get -qq install /tmp/old/*.deb'
+	equal "$(dlock_packages | tr '\n' ' ')" \
+		"dlock 0.1-1 dlock-mysql 0.1-1 dlock-tls 0.1-1 dlock-zookeeper 0.1-1 "
+	run -0 in_tree dlock version -v
+	not matches "$output" 'not installed'
+	local uri
+	for uri in $(uris); do
+		run -0 in_tree dlock run -b "$uri" "$LOCK" -- echo held
+		equal "${lines[-1]}" held "$uri"
+	done
+}
+
+@test "an upgrade leaves the locks alone that are held meanwhile" {
+	cat >"$DIR/tmp/upgrade" <<-'END'
+		set -eu
+		n=0
+		while read -r uri; do
+			n=$((n + 1))
+			dlock run -b "$uri" -t 3s upgraded -- sh -c 'echo >"$0.held"; sleep 300' "/tmp/$n" &
+			until [ -e "/tmp/$n.held" ]; do
+				kill -0 $!
+				sleep 0.1
+			done
+			echo $! >"/tmp/$n.pid"
+		done </tmp/uris
+		apt-get -qq install /tmp/new/*.deb
+		# For longer than the lease of the locks.
+		sleep 4
+		n=0
+		while read -r uri; do
+			n=$((n + 1))
+			code=0
+			dlock run -n -b "$uri" upgraded -- true || code=$?
+			kill -TERM "$(cat "/tmp/$n.pid")"
+			wait "$(cat "/tmp/$n.pid")" || ended=$?
+			dlock run -w 5s -b "$uri" upgraded -- true
+			echo "result $code $ended"
+		done </tmp/uris
+	END
+	uris >"$DIR/tmp/uris"
+	run -0 in_tree sh /tmp/upgrade
+	equal "$(grep -c '^result 124 143$' <<<"$output")" 3 'locks that were held by the version before'
+	not matches "$(dlock_packages)" ' 0\.1-1'
+	equal "$(dlock_packages | wc -l)" 4
+}
+
+@test "lists and completions are in place" {
+	run -0 in_tree dpkg -L dlock dlock-mysql dlock-tls dlock-zookeeper
+	local file
+	for file in /usr/bin/dlock /usr/share/man/man1/dlock.1.gz /usr/share/man/man5/dlock.conf.5.gz \
+		/usr/share/man/man7/dlock-backends.7.gz /usr/share/bash-completion/completions/dlock \
+		/usr/share/zsh/vendor-completions/_dlock /usr/share/fish/vendor_completions.d/dlock.fish; do
+		in_tree test -f "$file" || fail "not installed: $file"
+	done
+}
+
+@test "purging leaves nothing" {
+	run -0 in_tree apt-get -qq purge dlock dlock-mysql dlock-tls dlock-zookeeper
+	run in_tree dpkg-query -W -f '${db:Status-Abbrev}\n' 'dlock*'
+	not matches "$output" '^[ih]'
+	# Lock files stay; the system removes them when it starts.
+	run -0 in_tree find / -xdev -name '*dlock*' -not -name padlock.so -not -path '/tmp/*' \
+		-not -path '/run/lock/*'
+	equal "$output" ""
+}
