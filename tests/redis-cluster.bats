@@ -204,6 +204,41 @@ as_java() {
 	[[ ! -e ran ]]
 }
 
+@test "check tells whether all slots are covered, what a lost master costs, and which nodes are gone" {
+	local slot
+	run -1 "$DLOCK" check
+	finds ok nodes 'the URI names 4 nodes, and 4 answer'
+	finds note failover '3 masters, not all with a replica'
+	finds note coverage 'all slots have a master; if one is lost .* nobody gets any lock'
+	run -1 "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]}"
+	finds note nodes 'the URI names one node'
+	free_port
+	run -1 "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]},127.0.0.1:$PORT"
+	finds warning node "127.0.0.1:$PORT: .*refused"
+	finds ok nodes 'the URI names 2 nodes, and 1 answer'
+	# Of a slot that has no master only this node knows.
+	slot=$SLOT
+	on_node "$NODE" cluster delslots "$slot" >/dev/null
+	wait_until 5 says_state "$NODE" fail
+	run -122 "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]}"
+	finds warning cluster "127.0.0.1:${NODE_PORTS[NODE]}: cluster_state is fail"
+	finds warning coverage '16383 of 16384 slots have a master: nobody gets any lock'
+	finds error unusable 'CLUSTERDOWN|down'
+	on_node "$NODE" config set cluster-require-full-coverage no >/dev/null
+	wait_until 5 says_state "$NODE" ok
+	run "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]}"
+	finds warning coverage '16383 of 16384 slots have a master: nobody gets the locks of the others'
+	on_node "$NODE" cluster addslots "$slot" >/dev/null
+	run "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]}"
+	finds ok coverage "all slots have a master; if one is lost, the others' locks"
+	on_node "$NODE" config set cluster-require-full-coverage yes >/dev/null
+	wait_until 10 cluster_well
+}
+
+says_state() {
+	on_node "$1" cluster info | grep -q "^cluster_state:$2"
+}
+
 @test "waiters are woken in order, and no message lends them the lock" {
 	local n
 	hold -t 10s --
@@ -400,39 +435,4 @@ renewed_at() {
 	release
 	join "$PID" 10
 	equal "$status $(<"$OUT")" "0 got it"
-}
-
-@test "check tells whether all slots are covered, what a lost master costs, and which nodes are gone" {
-	local slot
-	run -1 "$DLOCK" check
-	finds ok nodes 'the URI names 4 nodes, and 4 answer'
-	finds note failover '3 masters, not all with a replica'
-	finds note coverage 'all slots have a master; if one is lost .* nobody gets any lock'
-	run -1 "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]}"
-	finds note nodes 'the URI names one node'
-	free_port
-	run -1 "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]},127.0.0.1:$PORT"
-	finds warning node "127.0.0.1:$PORT: .*refused"
-	finds ok nodes 'the URI names 2 nodes, and 1 answer'
-	# Of a slot that has no master only this node knows.
-	slot=$SLOT
-	on_node "$NODE" cluster delslots "$slot" >/dev/null
-	wait_until 5 says_state "$NODE" fail
-	run -122 "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]}"
-	finds warning cluster "127.0.0.1:${NODE_PORTS[NODE]}: cluster_state is fail"
-	finds warning coverage '16383 of 16384 slots have a master: nobody gets any lock'
-	finds error unusable 'CLUSTERDOWN|down'
-	on_node "$NODE" config set cluster-require-full-coverage no >/dev/null
-	wait_until 5 says_state "$NODE" ok
-	run "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]}"
-	finds warning coverage '16383 of 16384 slots have a master: nobody gets the locks of the others'
-	on_node "$NODE" cluster addslots "$slot" >/dev/null
-	run "$DLOCK" check -b "redis+cluster://127.0.0.1:${NODE_PORTS[NODE]}"
-	finds ok coverage "all slots have a master; if one is lost, the others' locks"
-	on_node "$NODE" config set cluster-require-full-coverage yes >/dev/null
-	wait_until 10 cluster_well
-}
-
-says_state() {
-	on_node "$1" cluster info | grep -q "^cluster_state:$2"
 }
