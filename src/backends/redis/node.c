@@ -137,7 +137,7 @@ void redis_make_keys(const char *prefix, const char *name, char *keys[static RED
 {
 	static const char *const suffixes[REDIS_KEYS] = {
 		[KEY_HOLDERS] = ":holders", [KEY_QUEUE] = ":queue", [KEY_WAITERS] = ":waiters",
-		[KEY_FENCE] = ":fence", [KEY_NEWEST] = ":newest", [KEY_CHANNEL] = ":wake:"
+		[KEY_FENCE] = ":fence", [KEY_CHANNEL] = ":wake:"
 	};
 	const char *brace;
 
