@@ -3,8 +3,8 @@
 -- sorted set: token -> end of its lease in ms by this server's clock.
 local lock, holders, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- The last come of those that replace waiters: when it came (us), its token, and its text.
--- It is seldom there, and in a cluster a script with such a key in KEYS is refused for as long as its
--- slot moves.
+-- It is seldom there, and in a cluster a script with such a key in KEYS is refused for as long as
+-- its slot moves.
 local newest = (string.gsub(fence, ':fence$', ':newest'))
 local channel, token = ARGV[1], ARGV[2]
 -- With ?wake=python-redis-lock, the list on which waiters of that program wait; else nil.

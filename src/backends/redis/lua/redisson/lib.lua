@@ -88,8 +88,8 @@ local function set_waiter(who, since, mode, seen, text)
   redis.call('HSET', notes, 'w:' .. who, table.concat({since, mode, digits(seen), text}, ' '))
 end
 
--- In a cluster of Redis 7 or newer Redisson sleeps on sharded messages, and on the others everywhere
--- else. Older servers know none: an error does nothing.
+-- In a cluster of Redis 7 or newer Redisson sleeps on sharded messages, and everywhere else on the
+-- others. Older servers know none: an error does nothing.
 local function publish(to, text)
   redis.call('PUBLISH', to, text)
   if sharded then redis.pcall('SPUBLISH', to, text) end
