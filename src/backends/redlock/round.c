@@ -34,7 +34,7 @@ static void send_request(const struct redlock *lock, struct redlock_node *node,
 	if (call->script) {
 		argv[argc++] = text ? "EVAL" : "EVALSHA";
 		argv[argc++] = text ? call->script->text : call->script->sha1;
-		argv[argc++] = "6";
+		argv[argc++] = "5";
 		for (int i = 0; i < REDIS_KEYS; i++)
 			if (lock->keys[i])
 				argv[argc++] = lock->keys[i];
