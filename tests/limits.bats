@@ -306,10 +306,10 @@ signals_reach_leftovers() {
 
 limited_leftovers() {
 	export WITNESS=-i
-	hold_leftover --max-run 1s -k 300ms
+	hold_leftover --max-run 3s -k 300ms
 	join "$HOLDER"
 	equal "$status" 121
-	has_line "$HOLDER_ERR" 'the 1s of --max-run are over; stopping what the command has left running$'
+	has_line "$HOLDER_ERR" 'the 3s of --max-run are over; stopping what the command has left running$'
 	ended "$DAEMON"
 	has_line log ' TERM$'
 	is_free
@@ -338,8 +338,9 @@ loses_leftovers() {
 	local options
 	export DLOCK_BACKEND=$REDIS WITNESS=-i
 	for options in '' --contain; do
+		# A long lease, because a slow machine may need time even for KILL.
 		# shellcheck disable=SC2086 # none, or one
-		hold_leftover -t 3s -k 300ms $options
+		hold_leftover -t 6s -k 500ms $options
 		contend "$DAEMON"
 		stop_all
 		met_nobody
@@ -375,7 +376,7 @@ TELL='
 	{
 		echo "$DLOCK_NAME $DLOCK_FENCE ${DLOCK_TOKEN-none} $DLOCK_BACKEND"
 		echo "$DLOCK_REASON"
-		kill -0 "$(cat command)" 2>/dev/null && echo overlap || echo alone
+		kill -0 "$(cat pid)" 2>/dev/null && echo overlap || echo alone
 		wc -c </dev/stdin
 		"$DLOCK" run -w 5s "$DLOCK_NAME" -- echo mine
 	} >told.new 2>&1
@@ -386,7 +387,7 @@ lost_by_break() {
 	# The token of another lock, which dlock itself was started with, is not for the shell either.
 	DLOCK_NAME=other DLOCK_TOKEN=$(printf '%032d' 7) \
 		hold -t 3s -k 300ms --on-lost-run "$TELL" -- "$TOOLS/witness" -i -l log
-	echo "$COMMAND" >command
+	echo "$COMMAND" >pid
 	"$DLOCK" break -q --yes "$LOCK"
 	join "$HOLDER"
 	equal "$status" 123
