@@ -329,3 +329,41 @@ handed() {
 	run --separate-stderr -125 "$DLOCK" run --queue first "$LOCK" -- true
 	one_line "--queue: 'first' is neither oldest nor newest"
 }
+
+@test "a reply lost at each request of a waiter with wishes: it runs once, and nothing is left" {
+	local n waiter other
+	start_proxy "$REDIS_PORT"
+	# The second one subscribes, on a connection of its own: without an answer, dlock ends with 122.
+	for n in 1 3 4; do
+		hold --
+		wait_in_line 1 -- sh -c 'echo other >>order'
+		other=$PID
+		proxy cut-after "$n"
+		start "$DLOCK" run -b "$PROXY" --priority 3 --queue newest --replace-waiters "$LOCK" -- \
+			sh -c 'echo "$0" >>order' "$n"
+		waiter=$PID
+		wait_until 10 waiters 2
+		wait_until 5 first_is "$waiter"
+		release
+		join "$waiter"
+		equal "$status" 0
+		join "$other"
+		wait_until 2 nothing_left
+	done
+	order 1 other 3 other 4 other
+	proxy_stat cut
+	equal "$VALUE" 3 "faults that happened"
+}
+
+@test "what outlives the queue is not listed as a lock, with or without a prefix" {
+	local uri
+	for uri in "$REDIS" "$REDIS?prefix="; do
+		run -0 "$DLOCK" run -b "$uri" --replace-waiters "$LOCK" -- true
+		run -0 "$DLOCK" status -b "$uri"
+		[[ $output != *"$LOCK"* ]] || fail "$output"
+	done
+	equal "$(lock_keys | grep -c '}:newest$')" 2
+	for uri in $(lock_keys | grep '}:newest$'); do
+		between "$(rcli ttl "$uri")" 2591000 2592000 "seconds that it is kept"
+	done
+}
