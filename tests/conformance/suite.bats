@@ -38,6 +38,17 @@ wait_in_line() {
 	done
 }
 
+@test "--log json and --metrics tell of the fence and the status that the command knows" {
+	run --separate-stderr -3 "$DLOCK" run --log json --metrics m.prom "$LOCK" -- \
+		sh -c 'echo "$DLOCK_FENCE"; exit 3'
+	matches "$output" '^[1-9][0-9]*$' fence
+	equal "$(jq -r .event <<<"$stderr" | paste -sd ' ')" "acquired started ended released"
+	equal "$(jq -r .fence <<<"$stderr" | sort -u)" "$output" "fence in the log"
+	has_line m.prom "^dlock_last_fence\{.*\} $output\$"
+	has_line m.prom '^dlock_last_exit_status\{.*\} 3$'
+	has_line m.prom '^dlock_last_obtained\{.*\} 1$'
+}
+
 @test "while the lock is held, -n gives up at once and says who has it" {
 	hold --
 	timed "$DLOCK" run -n "$LOCK" -- touch ran
