@@ -77,6 +77,16 @@ static bool fail(struct loader *loader, int line, const char *format, ...)
 	return false;
 }
 
+/* "PATH:LINE" of the current line, which the caller frees. */
+static char *place_of(const struct loader *loader)
+{
+	char shown[256], place[sizeof(shown) + 16];
+
+	text_clean(loader->path, strlen(loader->path), shown, sizeof(shown));
+	snprintf(place, sizeof(place), "%s:%d", shown, loader->line);
+	return memory_copy(place);
+}
+
 static bool read_duration(struct loader *loader, const struct key *key, const char *value,
 			  int64_t *ms)
 {
@@ -146,6 +156,8 @@ static bool set(struct loader *loader, const char *name, const char *value)
 	if (!*value)
 		return fail(loader, loader->line, "\"%s\" has no value", name);
 	loader->has[key - keys] = true;
+	if (top && key->field == offsetof(struct config, backend) && !config->backend)
+		config->backend_place = place_of(loader);
 	return set_field(loader, key, of + key->field, value);
 }
 
@@ -336,6 +348,7 @@ void config_finish(struct config *config)
 	}
 	free(config->backends);
 	free_secret(config->backend);
+	free(config->backend_place);
 	free(config->exposed_path);
 	memset(config, 0, sizeof(*config));
 }

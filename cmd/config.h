@@ -38,6 +38,7 @@ enum config_choice { CONFIG_UNSET, CONFIG_YES, CONFIG_NO };
 
 struct config {
 	char *backend;		/* NULL: not set; else a URI or the name of a section */
+	char *backend_place;	/* "PATH:LINE" of it, for messages; NULL: not set */
 	struct config_duration ttl, wait;
 	enum config_choice contain;
 	enum config_choice log;	/* CONFIG_YES: by syslog, too */

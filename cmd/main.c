@@ -54,6 +54,12 @@ static int refuse_command(int argc, char **argv)
 	const char *name = argv[1], *near = NULL;
 	bool runs = false;
 
+	if (options_knows(name)) {
+		/* What follows '=' may be a URI with a password. */
+		fprintf(stderr, "dlock: options stand behind the command: dlock COMMAND %.*s\n",
+			(int)strcspn(name, "="), name);
+		return EXIT_DLOCK;
+	}
 	for (int i = 2; i < argc && !runs; i++)
 		runs = !strcmp(argv[i], "--");
 	for (const struct command *c = commands; c->name && !near; c++)
@@ -95,11 +101,15 @@ static int command_help(const struct command *self, int argc, char **argv)
 		print_overview();
 		return 0;
 	}
-	if (options.operand_count == 1)
-		command = find(options.operands[0]);
+	if (options.operand_count > 1) {
+		fprintf(stderr, "dlock: '%s' is one operand too many; usage: dlock %s\n",
+			options.operands[1], self->usage);
+		return EXIT_DLOCK;
+	}
+	command = find(options.operands[0]);
 	if (!command) {
-		fprintf(stderr, "dlock: no help for '%s'; try 'dlock --help'\n",
-			options.operands[options.operand_count - 1]);
+		fprintf(stderr, "dlock: no help for '%s', which is no command; "
+			"try 'dlock --help'\n", options.operands[0]);
 		return EXIT_DLOCK;
 	}
 	command_print_help(command);

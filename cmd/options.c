@@ -275,18 +275,22 @@ static void unknown_long(enum command_bit command, const struct option *longs, c
 			 struct error *err)
 {
 	const struct option_row *other, *near;
-	size_t matches = 0;
+	const char *first = NULL, *last = NULL;
 
 	for (; longs->name; longs++) {
-		matches += !strncmp(longs->name, name, strlen(name));
+		if (!strncmp(longs->name, name, strlen(name))) {
+			first = first ? first : longs->name;
+			last = longs->name;
+		}
 		if (strcmp(longs->name, name) != 0)
 			continue;
 		error_set(err, ERROR_USAGE, 0, "option --%s takes no argument", name);
 		return;
 	}
 	find_near(command, name, &other, &near);
-	if (matches > 1)
-		error_set(err, ERROR_USAGE, 0, "option --%s is ambiguous", name);
+	if (first != last)
+		error_set(err, ERROR_USAGE, 0, "option --%s may be --%s or --%s: write more of it",
+			  name, first, last);
 	else if (other)
 		error_set(err, ERROR_USAGE, 0, "option --%s is for other commands", name);
 	else if (near)
@@ -365,6 +369,21 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 	}
 	split_operands(options, command, argv, optind > before && !strcmp(argv[before], "--"));
 	return 0;
+}
+
+bool options_knows(const char *word)
+{
+	const struct option_row *row = option_rows;
+	const size_t length = strcspn(word, "=");
+
+	for (; row->name; row++) {
+		if (row->letter && word[0] == '-' && word[1] == row->letter && !word[2])
+			return true;
+		if (!strncmp(word, "--", 2) && length - 2 == strlen(row->name) &&
+		    !strncmp(word + 2, row->name, length - 2))
+			return true;
+	}
+	return false;
 }
 
 enum hold_mode options_mode(const struct options *options)

@@ -109,6 +109,9 @@ struct options {
 int options_parse(struct options *options, enum command_bit command, int argc,
 		  char **argv, struct error *err);
 
+/* True when word is an option of some command, such as "-b", "--backend" or "--backend=URI". */
+bool options_knows(const char *word);
+
 /* Overwrites the password in argv, which other users can read with ps. */
 void options_blank(struct options *options);
 

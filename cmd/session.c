@@ -15,13 +15,19 @@ static int check_operands(struct session *session, int least, int most, struct e
 	const struct options *options = &session->options;
 
 	if (options->operand_count < least) {
-		error_set(err, ERROR_USAGE, 0, "no NAME given");
+		error_set(err, ERROR_USAGE, 0, "no NAME given; usage: dlock %s",
+			  session->command->usage);
+		return -1;
+	}
+	if (options->operand_count > most && options->ended) {
+		error_set(err, ERROR_USAGE, 0,
+			  "'%s': a command behind '--' is for 'dlock run' only",
+			  options->operands[most]);
 		return -1;
 	}
 	if (options->operand_count > most) {
-		error_set(err, ERROR_USAGE, 0, options->ended
-			  ? "'%s': a command behind '--' is for 'dlock run' only"
-			  : "'%s' is one operand too many", options->operands[most]);
+		error_set(err, ERROR_USAGE, 0, "'%s' is one operand too many; usage: dlock %s",
+			  options->operands[most], session->command->usage);
 		return -1;
 	}
 	if (least > 0)

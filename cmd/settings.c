@@ -134,7 +134,7 @@ static int refuse_backend(const struct settings *settings, const char *source, s
 		*err = settings->unreadable;
 	else
 		error_set(err, ERROR_USAGE, 0,
-			  "%s: '%s' is neither a URI nor a backend in the configuration file",
+			  "%s: '%s' is neither a URI nor a section of the configuration file",
 			  source, settings->uri_text);
 	return -1;
 }
@@ -151,9 +151,12 @@ static int choose_backend(struct settings *settings, const struct options *optio
 		*err = settings->unreadable;
 		return -1;
 	}
+	if (!settings->uri_text && settings->config.backend) {
+		settings->uri_text = settings->config.backend;
+		source = settings->config.backend_place;
+	}
 	if (!settings->uri_text)
-		settings->uri_text = settings->config.backend ? settings->config.backend
-							      : DEFAULT_BACKEND;
+		settings->uri_text = DEFAULT_BACKEND;
 	*own = config_find(&settings->config, settings->uri_text);
 	if (*own)
 		settings->uri_text = (*own)->uri;

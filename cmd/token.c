@@ -36,7 +36,8 @@ static int read_token(const struct options *options, char token[static TOKEN_SIZ
 	}
 	if (!token_valid(given)) {
 		error_set(err, ERROR_USAGE, 0,
-			  "that is no token: want the 32 hex digits that 'dlock acquire' printed");
+			  "this is no token: a token is the 32 hex digits that "
+			  "'dlock acquire' prints");
 		return -1;
 	}
 	memcpy(token, given, TOKEN_SIZE);

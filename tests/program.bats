@@ -143,3 +143,48 @@ prepare() {
 	equal "$status" 125
 	not matches "$stderr" "no dlock_backend_module"
 }
+
+# misused STATUS MESSAGE WORD...: dlock with these words ends with STATUS and one line, MESSAGE
+misused() {
+	local wanted=$1 message=$2
+	shift 2
+	run --separate-stderr "$DLOCK" "$@" </dev/null
+	equal "$status" "$wanted" "dlock $*"
+	equal "$stderr" "dlock: $message" "dlock $*"
+	equal "$output" "" "dlock $*"
+}
+
+@test "a wrong command line gets one line that says what to write" {
+	local token=0123456789abcdef0123456789abcdef
+	misused 125 "no NAME given; usage: dlock wait [OPTION]... NAME" wait
+	misused 125 "'b' is one operand too many; usage: dlock acquire [OPTION]... NAME" acquire a b
+	misused 125 "'x' is one operand too many; usage: dlock release [OPTION]... NAME [TOKEN]" \
+		release a "$token" x
+	misused 125 "'cmd': a command behind '--' is for 'dlock run' only" acquire a -- cmd
+	misused 125 "this is no token: a token is the 32 hex digits that 'dlock acquire' prints" \
+		verify a short
+	misused 125 "there is no terminal to ask on; --yes breaks the lock without asking" break a
+	misused 125 "'b' is one operand too many; usage: dlock help [COMMAND]" help run b
+	misused 125 "no help for 'frob', which is no command; try 'dlock --help'" help frob
+	misused 125 "options stand behind the command: dlock COMMAND -b" -b file: status
+	misused 125 "options stand behind the command: dlock COMMAND --backend" \
+		--backend=redis://:secret@h status
+	misused 125 "unknown option '--frob'; try 'dlock --help'" --frob
+	misused 125 "option --no may be --nonblock or --note: write more of it" acquire --no a
+	misused 125 "--names shows all locks, and goes with no NAME, --json or --watch" status --names a
+	misused 125 "redis: there is no host: write redis://HOST[:PORT][/DB]" wait -b redis: a
+	misused 125 "redis: one host is wanted, and there are more: write redis://HOST[:PORT][/DB]" \
+		wait -b redis://h,i a
+	misused 125 "redlock: 2 nodes are named: name 3, 5 or 7, since an even number survives no \
+more failures than one node fewer" wait -b redlock://h,i a
+}
+
+@test "a backend in the configuration that is not there is named with file and line" {
+	local ini=$XDG_CONFIG_HOME/dlock.conf
+	unset DLOCK_BACKEND
+	printf '# first\nbackend = prod\n' >"$ini"
+	misused 125 "$ini:2: 'prod' is neither a URI nor a section of the configuration file" status
+	printf '\nbackend = redis://h:port/\n' >"$ini"
+	run --separate-stderr -125 "$DLOCK" status
+	matches "$stderr" "^dlock: $ini:2: bad redis URI"
+}

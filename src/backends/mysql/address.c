@@ -69,9 +69,8 @@ static int read_place(struct mysql_address *address, const struct uri *uri, stru
 	const char *file = address->defaults_file, *group = address->defaults_group;
 
 	if (uri->host_count > 1) {
-		error_set(err, ERROR_USAGE, 0, "%s: wants one host, as in "
-			  "%s://HOST[:PORT]/DATABASE; %zu are given", uri->scheme, uri->scheme,
-			  uri->host_count);
+		error_set(err, ERROR_USAGE, 0, "%s: one host is wanted, and there are "
+			  "more: write %s://HOST[:PORT]/DATABASE", uri->scheme, uri->scheme);
 		return -1;
 	}
 	if (!uri->host_count && !address->socket && !file && !group) {

@@ -54,8 +54,9 @@ static int read_host(struct redis_node *node, const struct uri *uri, struct erro
 	if (uri->host_count == 1)
 		return redis_address_tcp(&node->address, uri, uri->hosts, err) ||
 		       redis_address_tls(&node->address, uri, err) ? -1 : 0;
-	error_set(err, ERROR_USAGE, 0, "%s: wants one host, as in %s://HOST[:PORT][/DB]; "
-		  "%zu are given", uri->scheme, uri->scheme, uri->host_count);
+	error_set(err, ERROR_USAGE, 0, "%s: %s: write %s://HOST[:PORT][/DB]", uri->scheme,
+		  uri->host_count ? "one host is wanted, and there are more" : "there is no host",
+		  uri->scheme);
 	return -1;
 }
 

@@ -87,9 +87,9 @@ static int check_count(const struct uri *uri, struct error *err)
 	if (count >= REDLOCK_LEAST_NODES && count <= REDLOCK_MOST_NODES && count % 2)
 		return 0;
 	if (count && count <= REDLOCK_MOST_NODES && count % 2 == 0)
-		error_set(err, ERROR_USAGE, 0, "redlock: %zu nodes survive no more failures than "
-			  "%zu, and have no majority when they are split in halves: name 3, 5 or 7",
-			  count, count - 1);
+		error_set(err, ERROR_USAGE, 0, "redlock: %zu nodes are named: name 3, 5 or 7, "
+			  "since an even number survives no more failures than one node fewer",
+			  count);
 	else
 		error_set(err, ERROR_USAGE, 0, "redlock: wants 3, 5 or 7 nodes, as in "
 			  "redlock://HOST,HOST,HOST[/DB]; %zu are given%s", count,
