@@ -64,7 +64,7 @@ names_of_all() {
 	between "$status" 0 1
 }
 
-@test "the permissions in dlock-backends.7 suffice, also on a slot that moves" {
+@test "the permissions in dlock-backends.7 suffice, also while a slot moves" {
 	local n
 	for n in 1 2 3; do
 		permit "${NODE_PORTS[n]}"
@@ -245,7 +245,7 @@ says_state() {
 	for n in 1 2 3; do
 		wait_in_line "$n" -w 20s -b "redis+cluster://127.0.0.1:${NODE_PORTS[n]}" -- sh -c 'echo "$0" >>order' "$n"
 	done
-	# the end of the time for which a loan is allowed is not after the try itself
+	# The time for which a loan is allowed ends no later than the try itself.
 	between "$(on_node "$NODE" hvals "{$KEY}:waiters" | awk -v now="$(date +%s%3N)" '$4 > now' | wc -l)" 0 0
 	release
 	wait_until 5 has_line order 3
@@ -315,17 +315,17 @@ says_state() {
 	done
 }
 
-@test "slot on its way: a lock that has moved is asked for there, and freed once that is possible" {
+@test "slot on its way: dlock asks for a lock where it has moved, and frees it once that is possible" {
 	local token waiter
 	token=$("$DLOCK" acquire -t 20s "$LOCK")
-	# so that all five keys exist
+	# With a waiter, all five keys exist.
 	wait_in_line_of_node
 	begin_move "$NODE" "$OTHER"
 	move_keys "$NODE" "$OTHER"
 	matches "$(on_node "$NODE" get "$KEY" 2>&1)" '^ASK '
 	"$DLOCK" verify "$LOCK" "$token"
 	"$DLOCK" renew "$LOCK" "$token"
-	# to free the lock removes keys, which cannot be done as long as the slot has two nodes
+	# A release removes keys, which is not possible as long as the slot has two nodes.
 	waiter=$PID
 	start "$DLOCK" release "$LOCK" "$token"
 	pause 0.3
@@ -366,7 +366,7 @@ wait_in_line_of_node() {
 	end_move "$NODE" "$OTHER"
 }
 
-# role N NAME: this node is a master or a slave
+# role N NAME: node N is a master or a slave
 role() {
 	answers "$2.*" "${NODE_PORTS[$1]}" role
 }
@@ -429,7 +429,7 @@ renewed_at() {
 	wait_until 5 answers 1 "${NODE_PORTS[MASTER]}" zcard "{$KEY}:queue"
 	redis_stop "$BATS_FILE_TMPDIR/node.$MASTER"
 	wait_until 10 role "$REPLICA" master
-	# until it was renewed there
+	# The waiter gets the lock only after the holder has renewed it there.
 	wait_until 9 renewed_at "$REPLICA"
 	alive "$COMMAND"
 	release

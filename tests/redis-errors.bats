@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# Redis: every bad day gets its status, one line that names the thing, and no lock.
+# When the Redis server fails or refuses, dlock ends with 122, one line that names it, and no lock.
 
 load helpers
 load redis
 
-# refused REGEX URI [OPTION]...: status 122, one line that names the thing, nothing run
+# refused REGEX URI [OPTION]...: dlock ends with 122 and one line that matches, and runs nothing
 refused() {
 	local regex=$1 uri=$2
 	shift 2
@@ -21,35 +21,35 @@ nothing_on_private() {
 	equal "$(redis_at "$P_DIR" dbsize)" "${P_SIZE:-0}" "keys on the server"
 }
 
-@test "error: nobody listens" {
+@test "error: no server listens at the port" {
 	refused '127\.0\.0\.1:1.*(refused|Refused)' redis://127.0.0.1:1
 	refused "$T/none" "redis+unix://$T/none"
 	touch plain
 	refused "$T/plain" "redis+unix://$T/plain"
 }
 
-@test "error: a host that does not resolve" {
+@test "error: the host's name does not resolve" {
 	refused 'no-such-host\.invalid' redis://no-such-host.invalid
 }
 
-@test "error: a host that swallows everything, within connect-timeout" {
+@test "error: a host that answers no packet ends the run within connect-timeout" {
 	tool listener
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "redis://127.0.0.1:$TOOL_PORT?connect-timeout=400ms"
 	between "$MS" 390 3500
 }
 
-@test "error: a server that accepts and never answers, within timeout" {
+@test "error: a server that accepts a connection and never answers ends the run within timeout" {
 	tool listener ''
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "redis://127.0.0.1:$TOOL_PORT?timeout=400ms"
 	between "$MS" 390 3500
 }
 
-@test "error: a server that speaks another protocol" {
+@test "error: the server speaks another protocol than Redis" {
 	tool listener $'HTTP/1.1 400 Bad Request\r\n\r\n'
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "redis://127.0.0.1:$TOOL_PORT"
 	tool listener $'SSH-2.0-OpenSSH_9.2\r\n'
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "redis://127.0.0.1:$TOOL_PORT"
-	# replies of a Redis, but not to what was asked
+	# These are replies in the protocol of Redis, but not to what was asked.
 	tool listener $'*-1\r\n*-1\r\n*-1\r\n'
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "redis://127.0.0.1:$TOOL_PORT"
 	tool listener $'+OK\r\n+OK\r\n+OK\r\n'
@@ -60,7 +60,7 @@ nothing_on_private() {
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "redis://127.0.0.1:$TOOL_PORT?timeout=500ms"
 }
 
-@test "error: password missing, wrong, or not wanted" {
+@test "error: the password is missing, is wrong, or is not wanted" {
 	private_redis --requirepass Sesame8
 	refused 'NOAUTH|password' "$P_URI"
 	refused WRONGPASS "redis://:wrong@127.0.0.1:$P_PORT"
@@ -69,7 +69,7 @@ nothing_on_private() {
 	refused 'AUTH|password' "redis://:pw@127.0.0.1:$REDIS_PORT"
 }
 
-@test "error: privilege missing" {
+@test "error: the user has not all privileges" {
 	private_redis
 	redis_at "$P_DIR" acl setuser noscript on '>pw' '~*' '&*' +@all -@scripting
 	redis_at "$P_DIR" acl setuser nokeys on '>pw' '~other:*' '&*' +@all
@@ -81,24 +81,24 @@ nothing_on_private() {
 	nothing_on_private
 }
 
-@test "error: a database that does not exist" {
+@test "error: the database does not exist" {
 	refused 'DB|database|99' "$REDIS/99"
 	only_fences
 }
 
-@test "error: read-only replica" {
+@test "error: the server is a replica that takes no writes" {
 	private_redis --replicaof 127.0.0.1 "$REDIS_PORT"
 	wait_until 10 eval 'redis_at "$P_DIR" info replication | grep -q master_link_status:up'
 	refused READONLY "$P_URI"
 	only_fences
 }
 
-@test "error: replica without its master" {
+@test "error: the server is a replica that has lost its master" {
 	private_redis --replicaof 127.0.0.1 1 --replica-serve-stale-data no
 	refused 'MASTERDOWN|READONLY' "$P_URI"
 }
 
-@test "error: out of memory" {
+@test "error: the server is out of memory" {
 	private_redis --maxmemory 1 --maxmemory-policy noeviction
 	refused OOM "$P_URI"
 	nothing_on_private
@@ -108,7 +108,7 @@ nothing_on_private() {
 	private_redis --dbfilename dump
 	redis_at "$P_DIR" config set save '3600 1'
 	redis_at "$P_DIR" set a b
-	# a file that cannot be made, by root neither
+	# Nobody can make this file, not even root.
 	mkdir "$P_DIR/dump"
 	redis_at "$P_DIR" bgsave
 	wait_until 10 eval 'redis_at "$P_DIR" info persistence | grep -q rdb_last_bgsave_status:err'
@@ -134,7 +134,7 @@ redis_launch_loading() {
 	wait_until 10 eval 'redis_at "$P_DIR" ping 2>&1 | grep -q LOADING'
 }
 
-@test "error: too many clients" {
+@test "error: the server has too many clients" {
 	private_redis --maxclients 1
 	redis_at "$P_DIR" subscribe x </dev/null >subscribed 3>&- 4>&- &
 	SERVICES+=("$!")
@@ -142,7 +142,7 @@ redis_launch_loading() {
 	refused 'max number of clients' "$P_URI"
 }
 
-@test "error while waiting: the server begins to refuse" {
+@test "error while waiting: the server begins to refuse commands" {
 	private_redis
 	redis_at "$P_DIR" set "$KEY" stranger px 3000
 	start "$DLOCK" run -b "$P_URI?timeout=500ms" -w 20s "$LOCK" -- touch ran

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# Redis: the guarantees of a holder under faults.
+# What dlock promises to whoever holds a lock on Redis is kept when server, network or dlock fail.
 
 load helpers
 load redis
 
-@test "the witness itself sees a lease that ends" {
+@test "the witness, which these tests rely on, sees that a lease ends" {
 	local token=0123456789abcdef
 	rcli set "$KEY" $token px 2000
 	start "$TOOLS/witness" -i -l log -p "$REDIS_PORT" -k "$KEY" -t $token
@@ -19,7 +19,7 @@ load redis
 	join "$PID"
 }
 
-# ---- fail-stop before expiry
+# ---- the command is dead before the lease ends
 
 # term_came TIME: the witness got TERM then. A slow machine makes it later, never
 # earlier; the lease that the server told of counts from when it was granted, which is
@@ -36,7 +36,7 @@ term_came() {
 	kill -STOP "$P_PID"
 	lost
 	dead_in_time
-	# drift is 22 ms
+	# dlock allows 22 ms for the drift of the clocks.
 	term_came $((LEASE - 500 - 22))
 	kill -CONT "$P_PID"
 	wait_until 3 p_key_gone
@@ -91,7 +91,7 @@ term_came() {
 	wait_until 3 only_fences
 }
 
-@test "keeper killed while the server is frozen: dead in time" {
+@test "keeper killed while the server is frozen: the tree is dead before the lease ends" {
 	private_redis
 	testify "$P_PORT" -b "$P_URI" -t 2s
 	keeper_of "$HOLDER"
@@ -113,7 +113,7 @@ term_came() {
 	fi
 }
 
-@test "dlock stopped and server frozen: dead in time" {
+@test "dlock stopped and server frozen: the tree is dead before the lease ends" {
 	private_redis
 	testify "$P_PORT" -b "$P_URI" -t 2s
 	kill -STOP "$HOLDER" "$P_PID"
@@ -123,7 +123,7 @@ term_came() {
 	lost
 }
 
-@test "guard stopped and server frozen: dead in time" {
+@test "guard stopped and server frozen: the tree is dead before the lease ends" {
 	private_redis
 	testify "$P_PORT" -b "$P_URI" -t 2s
 	guard_of "$HOLDER"
@@ -142,7 +142,7 @@ term_came() {
 	end_witness
 }
 
-# What the two tell each other finds no room any more when one of them does not read.
+# When dlock or the guard does not read, the socket between them has no room for messages any more.
 
 @test "dlock stopped while the command stops and goes on 600 times, server frozen: dead in time" {
 	local n
@@ -152,7 +152,7 @@ term_came() {
 	guard_of "$HOLDER"
 	for ((n = 0; n < 600; n++)); do
 		kill -STOP "$COMMAND"
-		# each stop must be seen by the guard, to be told
+		# The guard tells dlock of a stop only if it sees the stop.
 		wait_until 5 stopped "$COMMAND"
 		kill -CONT "$COMMAND"
 	done
@@ -183,7 +183,7 @@ term_came() {
 
 @test "dlock and guard stopped as the command ends: the lock stays held, and the keeper sleeps" {
 	local before after
-	# the kernel continues the guard after half of the lease
+	# The kernel continues the guard after half of the lease.
 	hold -t 30s --
 	keeper_of "$HOLDER"
 	guard_of "$HOLDER"
@@ -192,7 +192,7 @@ term_came() {
 	read -ra before <"/proc/$KEEPER/stat"
 	sleep 1.5
 	read -ra after <"/proc/$KEEPER/stat"
-	# user and system time, in hundredths of a second
+	# These are user and system time, in hundredths of a second.
 	between $((after[13] + after[14] - before[13] - before[14])) 0 5
 	equal "$(rcli exists "dlock:$LOCK")" 1
 	kill -CONT "$HOLDER" "$GUARD"
@@ -215,8 +215,8 @@ term_came() {
 	wait_until 5 p_key_gone
 }
 
-@test "no renewal: dead before the end, however late the server's replies come" {
-	# the server knows the scripts: the first request is the one that counts
+@test "no renewal: the tree is dead before the lease ends, however late the server replies" {
+	# The server knows the scripts already, so the first request is the acquisition.
 	"$DLOCK" run "$LOCK" -- true
 	start_proxy "$REDIS_PORT"
 	proxy hold 400
@@ -227,7 +227,7 @@ term_came() {
 
 @test "a renewal counts from when it was sent, however late the reply comes" {
 	local sent
-	# the server knows the scripts, that for renewals too
+	# The server knows the scripts already, also the one for renewals.
 	"$DLOCK" run -t 1s "$LOCK" -- sleep 0.5
 	start_proxy "$REDIS_PORT"
 	testify "$REDIS_PORT" -b "$PROXY" -t 4500ms
@@ -236,7 +236,7 @@ term_came() {
 	proxy_stat requests
 	sent=$VALUE
 	wait_until 4 eval 'proxy_stat requests; ((VALUE == sent + 1))'
-	# the reply has come, the next renewal is due after a third of the TTL
+	# The reply has come, and the next renewal is due after a third of the TTL.
 	holds_for 900 alive "$COMMAND"
 	kill -STOP "$KEEPER"
 	proxy_stat requests
@@ -246,7 +246,7 @@ term_came() {
 }
 
 @test "a grant that arrives after the lease has ended starts nothing under it" {
-	# the server knows the scripts: the first request is the one that counts
+	# The server knows the scripts already, so the first request is the acquisition.
 	"$DLOCK" run "$LOCK" -- true
 	start_proxy "$REDIS_PORT"
 	proxy hold 1300
@@ -270,7 +270,7 @@ term_came() {
 	run -0 "$DLOCK" run -n -b "$P_URI" "$LOCK" -- true
 }
 
-@test "server gone for good: dead in time" {
+@test "server gone for good: the tree is dead before the lease ends" {
 	private_redis
 	testify "$P_PORT" -b "$P_URI" -t 1500ms
 	redis_stop "$P_DIR"
@@ -285,7 +285,7 @@ term_came() {
 	hold -t 1s --
 	rcli del "$KEY"
 	lost 2
-	# what tells of the holder ends with the lease at the latest
+	# The keys that tell of the holder end with the lease at the latest.
 	wait_until 2 only_fences
 }
 
@@ -311,7 +311,7 @@ term_came() {
 	kill -TERM "$COMMAND"
 	join "$HOLDER"
 	equal "$(rcli get "$KEY")" stranger
-	# it was lost before the command's end, and dlock has noticed that at the latest now
+	# The lock was lost before the command ended, and dlock has noticed it by now.
 	equal "$status" 123
 	rcli del "$KEY"
 }
@@ -338,7 +338,7 @@ term_came() {
 	equal "$status" 123
 }
 
-@test "a command that ends at the moment of loss: 0 or 123, and no hang" {
+@test "a command that ends at the moment of the loss: dlock ends with 0 or 123, and does not hang" {
 	local n
 	for n in {0..14}; do
 		start "$DLOCK" run -t 1s "$LOCK" -- sh -c 'echo in; sleep "$0"' "0.$((30 + 2 * n))"
@@ -352,9 +352,9 @@ term_came() {
 
 # ---- replies lost, connections cut
 
-@test "reply lost, connection cut, at each request of a run: it runs once, and nothing is left" {
+@test "reply lost and connection cut at each request of a run: the command runs once, nothing is left" {
 	local n
-	# scripts are known, so that requests are the same each time
+	# The server knows the scripts already, so each run sends the same requests.
 	"$DLOCK" run "$LOCK" -- true
 	start_proxy "$REDIS_PORT"
 	for n in 1 2 3; do
@@ -368,19 +368,19 @@ term_came() {
 	between "$VALUE" 2 3 "faults that happened"
 }
 
-@test "reply to the first try swallowed: no ghost holder" {
+@test "reply to the first try swallowed: no lock is left without a holder" {
 	start_proxy "$REDIS_PORT"
 	proxy drop
 	start "$DLOCK" run -b "$PROXY?timeout=400ms" -t 2s "$LOCK" -- echo ran
 	wait_until 5 not key_gone
 	proxy pass
 	join "$PID" 10
-	# to try again is as good as to give up, if it is done well
+	# dlock may try again, or give up and leave nothing.
 	matches "$status $(<"$OUT")" '^(0 ran|122 )$'
 	wait_until 3 only_fences
 }
 
-@test "all replies swallowed: status 122, in bounded time, no ghost longer than a TTL" {
+@test "all replies swallowed: 122 in bounded time, and no lock without a holder after a TTL" {
 	start_proxy "$REDIS_PORT"
 	proxy drop
 	run --separate-stderr -122 timeout 15 "$DLOCK" run -b "$PROXY?timeout=300ms" -t 2s "$LOCK" -- touch ran
@@ -422,7 +422,7 @@ term_came() {
 	only_fences
 }
 
-@test "replies swallowed for good: dead in time, though the server went on renewing" {
+@test "replies swallowed for good: the tree is dead in time, although the server went on renewing" {
 	start_proxy "$REDIS_PORT"
 	testify "$REDIS_PORT" -b "$PROXY" -t 2s
 	proxy drop
@@ -431,7 +431,7 @@ term_came() {
 	wait_until 3 only_fences
 }
 
-@test "network gone: dead in time" {
+@test "network gone: the tree is dead before the lease ends" {
 	start_proxy "$REDIS_PORT"
 	testify "$REDIS_PORT" -b "$PROXY" -t 2s
 	proxy blackhole
@@ -462,7 +462,7 @@ term_came() {
 	done
 }
 
-@test "server unreachable at release: bounded, and the lock lapses" {
+@test "server unreachable at the release: dlock ends in bounded time, and the lock lapses" {
 	start_proxy "$REDIS_PORT"
 	hold -b "$PROXY?timeout=300ms&connect-timeout=300ms" -t 3s --
 	proxy blackhole
@@ -472,7 +472,7 @@ term_came() {
 	wait_until 4 only_fences
 }
 
-@test "slow replies hurt nobody, and the wait limit stays what it is" {
+@test "slow replies: the command runs on, and the limit of the wait is kept" {
 	start_proxy "$REDIS_PORT"
 	proxy hold 150
 	run -0 "$DLOCK" run -b "$PROXY" "$LOCK" -- true
@@ -493,14 +493,14 @@ server_ahead() {
 	((seconds - EPOCHSECONDS > $1 - 60 && seconds - EPOCHSECONDS < $1 + 60))
 }
 
-# counted N: so often is the lock held; the note of a holder: fence, since, count, text
+# counted N: the lock is held N times. The note of a holder is fence, start, N and text.
 counted() {
 	local note
 	read -ra note < <(rcli hvals "{$KEY}:holders")
 	equal "${note[2]}" "$1" count
 }
 
-@test "reply to a count lost, up or down: it counts once" {
+@test "reply to a count lost, up or down: the request counts once" {
 	start_proxy "$REDIS_PORT"
 	local token count
 	token=$("$DLOCK" acquire -b "$REDIS" "$LOCK")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# Redis: what operators see of it and do to it (status, break, check), and what the
+# What operators see of locks on Redis and do to them (status, break, check), and what the
 # keeper that `dlock acquire --pid` leaves behind does on its bad days.
 
 load helpers
@@ -14,7 +14,7 @@ take() {
 	matches "$TOKEN" '^[0-9a-f]{32}$' token
 }
 
-# probe_owner: a process that says which signals it gets; sets OWNER, OWNER_OUT
+# probe_owner: starts a process that says which signals it gets; sets OWNER, OWNER_OUT
 probe_owner() {
 	start "$TOOLS/sigprobe" -u none
 	OWNER=$PID OWNER_OUT=$OUT
@@ -33,7 +33,7 @@ probe_owner() {
 	wait_until 2 only_fences
 }
 
-@test "renew never takes what is gone, release never what is another's" {
+@test "renew never takes a lock that is gone, and release never frees another holder's" {
 	take
 	rcli del "$KEY" >reply
 	run -123 "$DLOCK" renew "$LOCK" "$TOKEN"
@@ -47,7 +47,7 @@ probe_owner() {
 	rcli del "$KEY" >reply
 }
 
-@test "renew of what another program has taken: by the default, and to no less than is left" {
+@test "renew of a lock that another program took: by the default TTL, to no less than is left" {
 	local token=0123456789abcdef0123456789abcdef
 	rcli set "$KEY" $token px 100000 >reply
 	"$DLOCK" renew "$LOCK" $token
@@ -57,7 +57,7 @@ probe_owner() {
 	"$DLOCK" renew --json "$LOCK" $token >renewed
 	between "$(rcli pttl "$KEY")" 20000 30000
 	equal "$(jq .expires_in_ms renewed)" 30000
-	# one that has no end gets none
+	# A lock without an end gets none.
 	rcli del "$KEY" "{$KEY}:holders" >reply
 	rcli set "$KEY" $token >reply
 	"$DLOCK" renew --json "$LOCK" $token >renewed
@@ -70,7 +70,7 @@ probe_owner() {
 	rcli del "$KEY" "{$KEY}:holders" >reply
 }
 
-@test "renew and count of what an older dlock has taken: to no less than is left" {
+@test "renew and count of a lock that an older dlock took: to no less than is left" {
 	local note
 	take -t 100s
 	note=$(rcli hget "{$KEY}:holders" "$TOKEN")
@@ -92,7 +92,7 @@ probe_owner() {
 		"verify $LOCK 0123456789abcdef0123456789abcdef" \
 		"release $LOCK 0123456789abcdef0123456789abcdef" \
 		"status $LOCK" status "wait $LOCK" "break --yes $LOCK" setup; do
-		# nobody listens there
+		# No server listens there.
 		# shellcheck disable=SC2086 # words
 		run --separate-stderr -122 env DLOCK_BACKEND=redis://127.0.0.1:1 timeout 20 "$DLOCK" $args
 		one_line '127\.0\.0\.1:1'
@@ -100,11 +100,11 @@ probe_owner() {
 	done
 }
 
-@test "acquire counts only on the backend that the token is of" {
+@test "acquire counts one more hold only on the backend that the token is of" {
 	take
 	run -0 env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$TOKEN" DLOCK_BACKEND="$FILE" "$DLOCK" acquire -n -b "$REDIS" "$LOCK"
 	equal "$output" "$TOKEN"
-	# elsewhere it is no token at all
+	# Elsewhere the token is unknown.
 	run --separate-stderr -0 env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$TOKEN" "$DLOCK" acquire -n -b "$FILE" "$LOCK"
 	[[ $output != "$TOKEN" ]]
 	"$DLOCK" release -b "$FILE" "$LOCK" "$output"
@@ -112,7 +112,7 @@ probe_owner() {
 	"$DLOCK" release "$LOCK" "$TOKEN"
 }
 
-# ---- the keeper on bad days
+# ---- the keeper when something fails
 
 @test "server frozen: the process gets TERM before the lease ends" {
 	private_redis
@@ -123,13 +123,13 @@ probe_owner() {
 	local frozen=$NOW
 	wait_until 5 has_line "$OWNER_OUT" '^TERM$'
 	now
-	# the last renewal was no later than the stop
+	# The last renewal was no later than the moment when the server was frozen.
 	between "$((NOW - frozen))" 0 3200 "until TERM"
 	wait_until 5 ended "$KEEPER"
 	kill -KILL "$OWNER"
 }
 
-@test "server gone for good: TERM, and the keeper does not stay" {
+@test "server gone for good: the process gets TERM, and the keeper ends" {
 	private_redis
 	probe_owner
 	take -b "$P_URI" -t 2s --pid "$OWNER"
@@ -208,7 +208,7 @@ probe_owner() {
 	equal "$(wc -l <all)" 700
 }
 
-@test "status: 122 says which server, a list too" {
+@test "status of a lock and the list of all: 122, and the message names the server" {
 	private_redis --requirepass Sesame8
 	run --separate-stderr -122 "$DLOCK" status -b "$P_URI" "$LOCK"
 	one_line 'NOAUTH|password'
@@ -229,7 +229,7 @@ probe_owner() {
 	wait_until 2 only_fences
 }
 
-@test "wait takes no place in line and costs the server little" {
+@test "wait takes no place in line and sends the server few requests" {
 	take
 	rcli config resetstat >reply
 	start "$DLOCK" wait "$LOCK"
@@ -245,7 +245,7 @@ probe_owner() {
 
 # ---- check
 
-# check CODE URI TOPIC SEVERITY REGEX: one finding of `dlock check`
+# check CODE URI TOPIC SEVERITY REGEX: `dlock check` ends with CODE and has this finding
 check() {
 	run --separate-stderr "-$1" "$DLOCK" check -b "$2"
 	equal "$stderr" "" stderr
@@ -257,7 +257,7 @@ check() {
 		'.findings[] | select(.topic == $topic) | .severity == $severity' <<<"$output"
 }
 
-@test "check: a server that is fit gets 0" {
+@test "check: a server that is fit to hold locks gets 0" {
 	private_redis --appendonly yes --appendfsync always
 	check 0 "$P_URI" persistence ok always
 	check 0 "$P_URI" role ok master
@@ -272,7 +272,7 @@ check() {
 	equal "$(jq -r '"\(.verdict) \(.backend)"' <<<"$output")" "ok redis 127.0.0.1:$P_PORT/0"
 }
 
-@test "check: no persistence, or one that forgets" {
+@test "check: a server that does not save its data, or may lose the latest of it" {
 	private_redis
 	check 1 "$P_URI" persistence warning 'append-only.*appendonly yes'
 	redis_at "$P_DIR" config set appendonly yes >reply
@@ -307,11 +307,11 @@ replica_up() {
 	redis_at "$P_DIR" info replication | grep -q 'master_link_status:up'
 }
 
-@test "check: clocks that differ" {
+@test "check: the server's clock differs from that of this host" {
 	local row
 	faked_redis --appendonly yes --appendfsync always
 	check 0 "$P_URI" clock ok .
-	# the server's, for what fakes it cannot be loaded into every build of dlock
+	# The server's clock is faked, for not every build of dlock can load the library for that.
 	clock +3600
 	run -0 "$DLOCK" check -b "$P_URI"
 	row=$(grep clock <<<"$output")
@@ -348,7 +348,7 @@ replica_up() {
 	equal "$(redis_at "$P_DIR" dbsize)" 0 "keys on the server"
 }
 
-@test "check: unreachable or refused, also in JSON" {
+@test "check: a server that is unreachable or refuses, also in JSON" {
 	local uri
 	private_redis --requirepass Sesame8
 	for uri in redis://127.0.0.1:1 "$P_URI" "redis://:Sesame9@127.0.0.1:$P_PORT"; do
@@ -359,12 +359,12 @@ replica_up() {
 	done
 	check 1 "redis://:Sesame8@127.0.0.1:$P_PORT" probe ok ms
 	[[ $output != *Sesame* ]]
-	# a bad URI is not the backend's fault
+	# A bad URI is no fault of the backend.
 	run --separate-stderr -125 "$DLOCK" check -b nosuch://host
 	one_line nosuch
 }
 
-@test "check: a password that others can read" {
+@test "check: a password that other users can read" {
 	private_redis --requirepass Sesame8 --appendonly yes --appendfsync always
 	echo Sesame8 >secret
 	chmod 600 secret
@@ -372,18 +372,18 @@ replica_up() {
 	chmod 644 secret
 	run --separate-stderr -1 "$DLOCK" check -b "$P_URI?password-file=$T/secret"
 	matches "$output" "warning +password +.*$T/secret"
-	# one that stands in argv is no better than that
+	# A password in the arguments of dlock is no better.
 	check 0 "redis://:Sesame8@127.0.0.1:$P_PORT" password note 'command line.*password-file'
 	equal "$("$DLOCK" check --json -b "redis://:Sesame8@127.0.0.1:$P_PORT" | jq -r .verdict)" note
 	DLOCK_BACKEND=redis://:Sesame8@127.0.0.1:$P_PORT run -0 "$DLOCK" check
 	matches "$output" 'ok +password '
-	# -q prints what makes a backend unusable, and no more
+	# -q prints only what makes a backend unusable.
 	run -1 "$DLOCK" check -q -b "$P_URI?password-file=$T/secret"
 	equal "$output" ""
 	[[ $output != *Sesame* ]]
 }
 
-@test "check: memory is full" {
+@test "check: the server's memory is full" {
 	private_redis --maxmemory 1 --maxmemory-policy noeviction
 	check 122 "$P_URI" unusable error '(OOM|memory)'
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# Redis with ?replicas=: a hold counts when real replicas have it, too.
+# With ?replicas=, a hold on Redis counts only when so many replicas have it, too.
 
 load helpers
 load redis
@@ -26,7 +26,7 @@ linked() {
 	redis_at "$P_DIR" info replication | grep -q 'master_link_status:up'
 }
 
-# online N: N replicas have what is written, and say so
+# online N: N replicas have all that was written, and have said so
 online() {
 	[[ $(printf 'set probe 1\ndel probe\nwait %s 200\n' "$1" | redis_at "$P_DIR" | tail -n 1) == "$1" ]]
 }
@@ -84,7 +84,7 @@ on_replica() {
 	kill -STOP "$R_PID"
 	start "$DLOCK" run -b "$P_REPLICAS&timeout=4s" "$LOCK" -- touch ran
 	wait_until 5 blocked
-	# over a new connection WAIT would be true, for that has written nothing
+	# On a new connection WAIT would succeed, because this connection has written nothing.
 	redis_at "$P_DIR" client kill type normal skipme yes
 	join "$PID"
 	equal "$status" 122
@@ -115,7 +115,7 @@ blocked() {
 	replicated
 	hold -b "$P_REPLICAS&timeout=1s" -t 2s -k 300ms -- sh -c 'trap "" TERM; while :; do sleep 0.02; done'
 	now
-	# the last confirmed lease began before this
+	# The last lease that the replica has confirmed began before this moment.
 	end=$((NOW + 2000))
 	kill -STOP "$R_PID"
 	wait_until 5 ended "$COMMAND"
@@ -149,7 +149,7 @@ blocked() {
 	waiter=$PID
 	wait_until 5 p_waiters 1
 	kill -STOP "$R_PID"
-	# the release needs no replica
+	# A release needs no replica.
 	release
 	holds_for 1500 test ! -e ran
 	alive "$waiter"
@@ -214,6 +214,6 @@ blocked() {
 	run -122 "$DLOCK" check -b "$P_URI?replicas=2&timeout=1s"
 	row=$(awk '$2 == "role"' <<<"$output")
 	matches "$row" '^error .*\?replicas=2'
-	# the probe leaves no fence
+	# The probe of check leaves no fence.
 	equal "$(redis_at "$P_DIR" dbsize)" 0 "keys on the server"
 }

@@ -44,7 +44,7 @@ refused() {
 	run -0 "$DLOCK" status "$LOCK"
 }
 
-# the token of some other client
+# This is the token of some other client.
 SOME=0123456789abcdef0123456789abcdef
 
 # nothing_left: the server has nothing at all of this lock

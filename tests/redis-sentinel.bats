@@ -7,7 +7,7 @@ load helpers
 load redis-topology
 load redisson
 
-# The replica is the master from now on, by an order of a sentinel: the old master, which is well,
+# A sentinel makes the replica the master from now on. The old master, which is well,
 # does not know of that for some seconds.
 order_failover() {
 	at "${S_PORTS[0]}" sentinel failover m >/dev/null
@@ -19,14 +19,14 @@ has_token() {
 	answers "$TOKEN" "$1" get "$KEY"
 }
 
-# renewed_at PORT MS: and has a lease with more than MS left
+# renewed_at PORT MS: this server says so, and the lease has more than MS left
 renewed_at() {
 	local ttl
 	ttl=$(at "$1" pttl "$KEY")
 	((ttl > $2)) && has_token "$1"
 }
 
-# stale_sentinel PORT: one that names this server to everybody; sets STALE to its place
+# stale_sentinel PORT: starts a sentinel that names this server to all; sets STALE to its place
 stale_sentinel() {
 	cat >stale <<-END
 		#!/bin/sh
@@ -65,7 +65,7 @@ listens() {
 	free_port
 	dead=127.0.0.1:$PORT
 	"$DLOCK" run -b "redis+sentinel://$dead,127.0.0.1:${S_PORTS[1]}/m" "$LOCK" -- true
-	# deaf: a third of a half of 5 s
+	# The first sentinel does not answer, and is given up after a sixth of the 5 s of timeout.
 	kill -STOP "${S_PIDS[0]}"
 	timed "$DLOCK" run "$LOCK" -- true
 	equal "$status" 0
@@ -152,7 +152,7 @@ listens() {
 	wait_until 15 master_is "$R_PORT"
 	kill -CONT "$M_PID"
 	wait_until 6 renewed_at "$R_PORT" 4500
-	# for as long as the old master still takes writes, nobody writes to it
+	# The old master takes writes for a while, but nobody writes to it.
 	run -124 "$DLOCK" run -n "$LOCK" -- true
 	holds_for 2500 alive "$COMMAND"
 	has_token "$R_PORT"
@@ -169,9 +169,9 @@ listens() {
 	wait_until 5 answers 1 "$R_PORT" zcard "{$KEY}:queue"
 	order_failover
 	answers 'master.*' "$M_PORT" role
-	# an old master that stays one, as long as no sentinel reaches it
+	# The old master stays a master for as long as no sentinel reaches it.
 	wait_until 4 renewed_at "$R_PORT" 2000
-	# on the old one the lock ends, and its waiter would get it
+	# On the old master the lock ends, so that a waiter there would get it.
 	at "$M_PORT" del "$KEY" "{$KEY}:holders" >/dev/null
 	at "$M_PORT" publish "{$KEY}:wake:free" 0 >/dev/null
 	holds_for 3500 alive "$COMMAND" "$waiter"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# Redis through TLS: that it works as without, whom dlock trusts, and what it says where it does not.
+# Redis through TLS works as without. Also: whom dlock trusts, and what it says when it does not.
 
 load helpers
 load redis
@@ -109,7 +109,7 @@ private_tls() {
 		equal "$status" 0
 	done
 	now
-	# a waiter that is not woken looks after 5 s
+	# A waiter that is not woken looks after 5 s.
 	between $((NOW - start)) 0 3500 "ms until all had it"
 	equal "$(tr '\n' ' ' <order)" "1 2 3 "
 	only_fences
@@ -153,14 +153,14 @@ private_tls() {
 	token=$("$DLOCK" acquire -b "$TLS?ca=ca.pem" --pid $$ -t 1500ms "$LOCK")
 	rcli client kill type normal skipme yes
 	holds_for 2500 key_is "$token"
-	# its keeper is the one that is meant, whatever the files are
+	# The URI means the same keeper, whatever files it names.
 	"$DLOCK" release -b "valkeys://127.0.0.1:$TLS_PORT?ca=$CERTS/ca.pem" "$LOCK" "$token"
 	wait_until 2 no_strays
 	only_fences
 }
 
 @test "replies of many records are read to their end" {
-	# a record has 16 kB at most, and this is twice as much
+	# A record has 16 kB at most, and this reply has twice as much.
 	rcli eval 'for n = 1, 200 do redis.call("set", "dlock:" .. ARGV[1] .. string.rep("x", 160) .. n, "t", "px", 60000) end' 0 "$LOCK"
 	run "$DLOCK" status
 	equal "$(grep -c "$LOCK" <<<"$output")" 200
@@ -295,7 +295,7 @@ testify_tls() {
 	join "$PID" 2
 	equal "$status" 143
 	equal "$(<"$ERR")" ""
-	# a host that swallows everything, and one where nobody listens
+	# The first host answers no packet, and on the second one no server listens.
 	tool listener
 	refused '' "rediss://127.0.0.1:$TOOL_PORT?connect-timeout=400ms"
 	refused 'refused' rediss://127.0.0.1:1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# Redis: waiters under faults, in order, and at what price.
+# Waiters on Redis: what they survive, in which order they get the lock, and what they cost.
 
 load helpers
 load redis
@@ -69,7 +69,7 @@ load redis
 	only_fences
 }
 
-@test "TERM ends dlock at once: connecting, waiting, server frozen" {
+@test "TERM ends dlock at once while it connects, while it waits, and when the server is frozen" {
 	tool listener
 	start "$DLOCK" run -b "redis://127.0.0.1:$TOOL_PORT" "$LOCK" -- true
 	keeper_of "$PID"
@@ -95,7 +95,7 @@ load redis
 	join "$PID" 4
 	equal "$status" 143
 	kill -CONT "$P_PID"
-	# no ghost in line delays the next
+	# The one that has ended does not delay the next one in line.
 	start "$DLOCK" run -b "$P_URI" "$LOCK" -- true
 	local next=$PID
 	holds_for 200 alive "$next"
@@ -103,7 +103,7 @@ load redis
 	join "$next" 3
 }
 
-@test "TERM while releasing, server frozen: bounded" {
+@test "TERM while releasing, server frozen: dlock ends in bounded time" {
 	private_redis
 	hold -b "$P_URI" -t 3s --
 	kill -STOP "$P_PID"
@@ -116,10 +116,10 @@ load redis
 	wait_until 4 p_key_gone
 }
 
-@test "TERM while releasing does not make dlock forget to" {
+@test "TERM while releasing: dlock releases all the same" {
 	hold --
 	keeper_of "$HOLDER"
-	# a keeper that is not scheduled for a moment, as on any busy machine
+	# The keeper is not scheduled for a moment, as happens on a busy machine.
 	kill -STOP "$KEEPER"
 	kill -TERM "$COMMAND"
 	wait_until 2 ended "$COMMAND"
@@ -136,7 +136,7 @@ load redis
 	between "$MS" 400 2000
 }
 
-# ---- fairness and its price
+# ---- the order of waiters, and what it costs
 
 @test "dead waiters are skipped at once" {
 	hold --
@@ -155,13 +155,13 @@ load redis
 	release
 	join "$living" 5
 	now
-	# 1 s for each is what the contract allows
+	# Each dead waiter may cost 1 s.
 	between $((NOW - start)) 0 3000
 	[[ -e ran && ! -e dead ]]
 	only_fences
 }
 
-# shown N: status has so many waiters
+# shown N: `dlock status` shows N waiters
 shown() {
 	"$DLOCK" status --json "$LOCK" >status.json || [[ $? == 1 ]]
 	[[ $(jq '.waiters | length' status.json) == "$1" ]]
@@ -185,7 +185,7 @@ shown() {
 	wait_until 5 ended "${dead[@]}"
 	wait_until 3 shown 1
 	equal "$(jq '.waiters[0].pid' status.json)" "$living" "who is shown"
-	# to look takes nobody's place, who may only have lost a connection
+	# status takes no place in line away, since a waiter may only have lost its connection.
 	waiters 4
 	start "$DLOCK" run -v "$LOCK" -- sh -c 'echo new >>ran'
 	local new=$PID new_err=$ERR
@@ -199,14 +199,14 @@ shown() {
 	only_fences
 }
 
-@test "a list of many waiters, of whom few live" {
+@test "waiters get the lock among 1200 others in line that are dead" {
 	need jq
 	hold --
 	wait_in_line 1 -- true
 	local first=$PID
 	wait_in_line 2 -- true
 	local second=$PID
-	# 1200 that are dead between the two, and behind them
+	# 1200 dead waiters are in line, between the two and behind them.
 	rcli eval "local place = redis.call('ZSCORE', KEYS[1], redis.call('ZRANGE', KEYS[1], 0, 0)[1])
 		for i = 1, 1200 do
 			local at = string.format('%.0f', place + i + (i > 600 and 3600000000 or 0))
@@ -265,7 +265,7 @@ shown() {
 
 # ---- holds that share a lock
 
-# running N: so many of the waiters' commands run
+# running N: the commands of N waiters run
 running() {
 	local files=(ran.*)
 	[[ -e ${files[0]} ]] && ((${#files[@]} == $1))
@@ -408,7 +408,7 @@ lent_whole() {
 	run -0 "$DLOCK" release "$LOCK" "$(<"$OUT")"
 }
 
-@test "lent, and the keeper stopped at once: dead in time" {
+@test "lent, and the keeper stopped at once: the tree is dead before the lease ends" {
 	hold --
 	wait_in_line 1 -t 5s -- sh -c 'read -r keeper <keeper && kill -STOP "$keeper" && echo $$ >its-pid &&
 		exec "$TOOLS/witness" -i -l log -p "$0" -k "dlock:$DLOCK_NAME" -t "$DLOCK_TOKEN"' "$REDIS_PORT"
@@ -435,9 +435,9 @@ lent_whole() {
 	only_fences
 }
 
-@test "a loan that comes late starts nothing before the server was asked" {
+@test "a loan that comes late: dlock asks the server before it starts the command" {
 	local start
-	# the server knows the scripts: one request is one reply
+	# The server knows the scripts already, so each request has one reply.
 	"$DLOCK" run "$LOCK" -- true
 	start_proxy "$REDIS_PORT"
 	hold --
@@ -449,12 +449,12 @@ lent_whole() {
 	join "$PID" 20
 	equal "$status" 0
 	now
-	# the message, the reply, and that of the release
+	# The message, the reply to the acquisition and the reply to the release were late.
 	between $((NOW - start)) 7700 12000
 	only_fences
 }
 
-@test "lent what another holds: the command ends at once" {
+@test "a lock was lent although another client holds it: the command ends at once" {
 	held_by_stranger
 	wait_in_line 1 -- sh -c 'touch ran; exec sleep 300'
 	wake_up 7
@@ -466,7 +466,7 @@ lent_whole() {
 	rcli del "$KEY" "{$KEY}:holders"
 }
 
-@test "a loan on another try than the last is none" {
+@test "a loan that answers another try than the last one does not count" {
 	held_by_stranger
 	wait_in_line 1 -- touch ran
 	wake_up 7 1
@@ -489,7 +489,7 @@ lent_whole() {
 	kill -STOP "$hung" $family
 	clock -3600
 	release
-	# called, and no more
+	# The message woke the waiter, and lent it nothing.
 	between "$(redis_at "$P_DIR" pttl "$KEY")" -2 900 "the lock's PTTL"
 	# shellcheck disable=SC2086 # words
 	kill -CONT "$hung" $family
@@ -521,7 +521,7 @@ monitor() {
 	wait_until 10 p_waiters 10
 	monitor
 	holds_for 11000 p_waiters 10
-	# in 11 s three of each can be seen
+	# Each waiter may send three requests in 11 s.
 	between "$(requests)" 0 30 requests
 	redis_at "$P_DIR" del "$KEY"
 }
@@ -535,12 +535,12 @@ monitor() {
 	wait_until 10 p_waiters 10
 	monitor
 	holds_for 11000 p_waiters 10
-	# in 11 s three of each of the nine, and one of the first each 200 to 300 ms
+	# In 11 s each of the nine may send three requests; the first sends one each 0.2 to 0.3 s.
 	between "$(requests)" 25 $((27 + 56)) requests
 	redis_at "$P_DIR" del "$KEY"
 }
 
-@test "one release wakes one waiter: few requests a hand-over; no KEYS, no SCAN" {
+@test "one release wakes one waiter with few requests, without KEYS and SCAN" {
 	private_redis
 	hold -b "$P_URI" --
 	local n waiter=()
@@ -555,7 +555,7 @@ monitor() {
 		join "$n" 20
 		equal "$status" 0
 	done
-	# wake up, take, release, and what ends a connection
+	# A hand-over wakes, takes, releases and ends a connection.
 	between "$(requests)" 30 $((31 * 6)) requests
 	run -0 redis_at "$P_DIR" info commandstats
 	not grep -E 'cmdstat_(keys|scan|flush)' <<<"$output"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# Redis: what is stored, how little is sent, and the other programs that use the key.
+# What dlock stores on Redis, how few requests it sends, and which other programs use the same key.
 
 load helpers
 load redis
@@ -46,7 +46,7 @@ load redis
 	has_line first AUTH
 	has_line first SELECT
 	has_line first EVAL
-	# that was all it took, but for the release
+	# A run sends nothing else, except the release.
 	: >requests
 	"$DLOCK" run -b "redis://:Sesame8@127.0.0.1:$TOOL_PORT/7" "$LOCK" -- true
 	proxy_stat requests
@@ -78,7 +78,7 @@ load redis
 	equal "$(rcli exists "$LOCK")" 0
 }
 
-@test "a key of any type excludes" {
+@test "a key of any type counts as held" {
 	rcli lpush "$KEY" x
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
 	one_line "held by"
@@ -86,7 +86,7 @@ load redis
 	rcli del "$KEY"
 }
 
-# set_is MEMBER SCORE...: the key is a sorted set of just these, and does not expire
+# set_is MEMBER SCORE...: the key is a sorted set with these members only, and does not expire
 set_is() {
 	equal "$(rcli zrange "$KEY" 0 -1 withscores | tr '\n' ' ')" "$* "
 	equal "$(rcli pttl "$KEY")" -1 "PTTL of the sorted set"
@@ -105,7 +105,7 @@ nothing_touches() {
 		run -123 "$DLOCK" $args "$LOCK" "$token"
 		set_is "$@"
 	done
-	# of a name that is a member of the set, too
+	# A member of the set is no token, either.
 	for args in renew verify release; do
 		run -123 "$DLOCK" $args "$LOCK" "$1"
 		set_is "$@"
@@ -121,11 +121,11 @@ nothing_touches() {
 	local member=11111111111111111111111111111111
 	rcli zadd "$KEY" 1 $member 2 b
 	nothing_touches $member 1 b 2
-	# what dlock has noted beside the key of another hold makes the set no more its own
+	# dlock's notes beside the key, of another hold, do not make the set dlock's own.
 	rcli hset "{$KEY}:holders" mode s b '1 1 1 ttl=1000&host=h'
 	nothing_touches $member 1 b 2
 	rcli del "{$KEY}:holders"
-	# its turn comes when the set is gone
+	# dlock gets the lock when the set is gone.
 	wait_in_line 1 -- true
 	rcli del "$KEY"
 	join "$PID" 8
@@ -213,7 +213,7 @@ semaphore() {
 		join "$waiter" 7
 		now
 		equal "$status" 0
-		# half a second for a busy machine
+		# On a busy machine this may take half a second more.
 		between $((NOW - start)) 0 1000 "ms until the first in line ran"
 		join "$PID" 2
 		equal "$status" 0
@@ -293,7 +293,7 @@ redis_py() {
 	between "$MS" 500 7500
 }
 
-@test "countdown with the number in Redis itself: 101 at once" {
+@test "101 clients at once count down a number in Redis, and none is lost" {
 	local n all=()
 	rcli set "$LOCK:number" 100
 	for n in {0..100}; do
@@ -312,9 +312,9 @@ redis_py() {
 	only_fences
 }
 
-# ---- what others wrote is not trusted
+# ---- dlock does not trust what other clients wrote
 
-@test "holder data that somebody tampered with is shown harmless" {
+@test "holder data that somebody tampered with is shown without control characters" {
 	hold --
 	local field
 	for field in $(rcli hkeys "{$KEY}:holder"); do
