@@ -102,7 +102,7 @@ crontab_line() {
 
 @test "cron recipe" {
 	stub nightly-backup
-	crontab_line nightly-backup
+	crontab_line '--min-hold 10m nightly -- nightly-backup'
 	local host pids=()
 	for host in 1 2 3; do
 		start sh line
