@@ -69,7 +69,7 @@ HARDENING += -U_FORTIFY_SOURCE \
 	-D_FORTIFY_SOURCE=$(if $(call option,-O2 -D_FORTIFY_SOURCE=3 -include stdlib.h),3,2)
 endif
 # The variables of the user are left alone: make would hand them on to itself with what is added.
-ALL_CPPFLAGS := $(CPPFLAGS) -D_GNU_SOURCE -Isrc -I$(BUILD)/gen
+ALL_CPPFLAGS := $(CPPFLAGS) -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -Isrc -I$(BUILD)/gen
 # The result does not depend on the directory that it was built in.
 ALL_CPPFLAGS += '-ffile-prefix-map=$(CURDIR)=.' \
 	$(if $(filter /%,$(BUILD)),'-ffile-prefix-map=$(BUILD)=build')

@@ -25,6 +25,9 @@
 #include "base/procstat.h"
 #include "path.h"
 
+/* The bytes that stand for holds are far behind all that a file may contain. */
+_Static_assert(sizeof(off_t) >= sizeof(int64_t), "needs -D_FILE_OFFSET_BITS=64");
+
 /* Pauses between two tries to enter the section, in which its owner does one read and write. */
 #define PAUSE_FIRST_NS 50000
 #define PAUSE_LAST_NS 5000000
