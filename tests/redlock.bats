@@ -84,7 +84,7 @@ lost() {
 	local hosts
 	for hosts in a,b a,b,c,d a,b,c,d,e,f; do
 		run --separate-stderr -125 "$DLOCK" run -b "redlock://$hosts" "$LOCK" -- true
-		one_line 'no majority when they are split' 'name 3, 5 or 7'
+		one_line 'name 3, 5 or 7, since an even number survives no more failures'
 	done
 	for hosts in a a,b,c,d,e,f,g,h,i; do
 		run --separate-stderr -125 "$DLOCK" run -b "redlock://$hosts" "$LOCK" -- true
