@@ -525,6 +525,21 @@ hold() {
 	read -r COMMAND TOKEN FENCE <"$started"
 }
 
+# lost [SECONDS [REGEX]]: the dlock of hold ends with 123, and says once that the lock was lost, or
+# what matches REGEX; other lines may be about trouble with the server
+lost() {
+	join "$HOLDER" "${1:-8}"
+	equal "$status" 123
+	equal "$(grep -Ec "^dlock: $LOCK: .*${2:-lost}" "$HOLDER_ERR")" 1 "lines about the loss: $(<"$HOLDER_ERR")"
+	equal "$(grep -vc "^dlock: $LOCK: " "$HOLDER_ERR")" 0 "other lines: $(<"$HOLDER_ERR")"
+	ended "$COMMAND"
+}
+
+# not_renewed: the same with --no-renew, for which the end of the lease is no surprise
+not_renewed() {
+	lost 8 'the lease is about to end, and --no-renew lets it'
+}
+
 # hold_as_job [OPTION]... -- [COMMAND...]: `hold` in a process group of its own, as an interactive
 # shell or timeout(1) has its jobs
 hold_as_job() {

@@ -58,16 +58,6 @@ kill_connections() {
 	done
 }
 
-# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost; other lines may be
-# about trouble with the server
-lost() {
-	join "$HOLDER" "${1:-8}"
-	equal "$status" 123
-	equal "$(grep -c "^dlock: $LOCK: .*lost" "$HOLDER_ERR")" 1 "lines about the loss: $(<"$HOLDER_ERR")"
-	equal "$(grep -vc "^dlock: $LOCK: " "$HOLDER_ERR")" 0 "other lines"
-	ended "$COMMAND"
-}
-
 # refused REGEX URI [OPTION]...: dlock says why in one line that matches REGEX, runs nothing, and
 # ends with 122
 refused() {

@@ -221,7 +221,7 @@ term_came() {
 	start_proxy "$REDIS_PORT"
 	proxy hold 400
 	testify "$REDIS_PORT" -b "$PROXY" -t 1500ms --no-renew
-	lost
+	not_renewed
 	dead_in_time
 }
 

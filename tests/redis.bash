@@ -63,16 +63,6 @@ end_witness() {
 	lost_nothing
 }
 
-# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost; other lines may be
-# about trouble with the server
-lost() {
-	join "$HOLDER" "${1:-8}"
-	equal "$status" 123
-	equal "$(grep -c "^dlock: $LOCK: .*lost" "$HOLDER_ERR")" 1 "lines about the loss: $(<"$HOLDER_ERR")"
-	equal "$(grep -vc "^dlock: $LOCK: " "$HOLDER_ERR")" 0 "other lines"
-	ended "$COMMAND"
-}
-
 key_is() {
 	[[ $(rcli get "$KEY") == "$1" ]]
 }

@@ -185,10 +185,7 @@ term_came() {
 	zk_proxy
 	proxy hold 200
 	testify -b "$PROXY" -t 2s --no-renew
-	join "$HOLDER" 8
-	equal "$status" 123
-	has_line "$HOLDER_ERR" 'the lease is about to end, and --no-renew lets it'
-	ended "$COMMAND"
+	not_renewed
 	dead_by "$(($(awk '$2 == "pid" || $2 == "held" { print $1; exit }' log) + 2000))"
 	nothing_left
 }

@@ -186,16 +186,6 @@ end_witness() {
 	lost_nothing
 }
 
-# lost [SECONDS]: dlock ends with 123 and says once that the lock was lost; other lines may be
-# about trouble with the server
-lost() {
-	join "$HOLDER" "${1:-8}"
-	equal "$status" 123
-	equal "$(grep -c "^dlock: $LOCK: .*lost" "$HOLDER_ERR")" 1 "lines about the loss: $(<"$HOLDER_ERR")"
-	equal "$(grep -vc "^dlock: $LOCK: " "$HOLDER_ERR")" 0 "other lines: $(<"$HOLDER_ERR")"
-	ended "$COMMAND"
-}
-
 # zk_proxy [PORT]: starts a proxy before the server at PORT, by default $ZK_PORT; sets PROXY (a URI)
 zk_proxy() {
 	start_proxy "${1-$ZK_PORT}"
