@@ -56,8 +56,8 @@ static int refuse_command(int argc, char **argv)
 
 	if (options_knows(name)) {
 		/* What follows '=' may be a URI with a password. */
-		fprintf(stderr, "dlock: options stand behind the command: dlock COMMAND %.*s\n",
-			(int)strcspn(name, "="), name);
+		fprintf(stderr, "dlock: %.*s belongs behind the command, as in dlock run "
+			"[OPTION]... NAME -- COMMAND\n", (int)strcspn(name, "="), name);
 		return EXIT_DLOCK;
 	}
 	for (int i = 2; i < argc && !runs; i++)

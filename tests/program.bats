@@ -166,8 +166,9 @@ misused() {
 	misused 125 "there is no terminal to ask on; --yes breaks the lock without asking" break a
 	misused 125 "'b' is one operand too many; usage: dlock help [COMMAND]" help run b
 	misused 125 "no help for 'frob', which is no command; try 'dlock --help'" help frob
-	misused 125 "options stand behind the command: dlock COMMAND -b" -b file: status
-	misused 125 "options stand behind the command: dlock COMMAND --backend" \
+	local example='belongs behind the command, as in dlock run [OPTION]... NAME -- COMMAND'
+	misused 125 "-b $example" -b file: status
+	misused 125 "--backend $example" \
 		--backend=redis://:secret@h status
 	misused 125 "unknown option '--frob'; try 'dlock --help'" --frob
 	misused 125 "option --no may be --nonblock or --note: write more of it" acquire --no a
