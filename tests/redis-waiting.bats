@@ -181,6 +181,8 @@ shown() {
 		fi
 	done
 	shown 4
+	# Killed one after the other, one could see that another is gone, and leave the line.
+	kill -STOP "${dead[@]}"
 	kill -KILL "${dead[@]}"
 	wait_until 5 ended "${dead[@]}"
 	wait_until 3 shown 1
