@@ -300,7 +300,7 @@ check() {
 	private_redis --replicaof 127.0.0.1 "${master##*:}"
 	wait_until 10 replica_up
 	check 122 "$P_URI" role error replica
-	check 0 "$master" role note 'replica'
+	check 1 "$master" role warning 'replica'
 }
 
 replica_up() {

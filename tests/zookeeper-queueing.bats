@@ -133,13 +133,17 @@ only_waiter() {
 	zk_proxy
 	hold --
 	replacing -v -b "$PROXY"
-	local a=$PID a_err=$ERR b
+	local a=$PID a_err=$ERR b c
 	wait_until 5 has_line "$a_err" 'waiting for'
 	proxy refuse
 	proxy cut
 	replacing
 	b=$PID
 	wait_until 5 only_waiter "$b"
+	# The server removes an unused lock, with the note of who is the newest.
+	start "$DLOCK" run "$LOCK" -- sleep 60
+	c=$PID
+	wait_until 5 flags_are '[true,false]'
 	release
 	join "$b" 5
 	equal "$status" 0
@@ -149,6 +153,8 @@ only_waiter() {
 	equal "$status" 124
 	has_line "$a_err" "^dlock: $LOCK: replaced by .* pid $b "
 	equal "$(wc -l <order)" 1
+	kill "$c"
+	join "$c"
 	# Whoever comes later is not concerned.
 	"$DLOCK" run --replace-waiters "$LOCK" -- true
 }

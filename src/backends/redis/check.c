@@ -142,7 +142,7 @@ static void check_role(const struct redis_node *node, const char *info, struct f
 		findings_add(findings, FINDING_OK, "role", NULL, "master with %s replicas; each "
 			     "hold waits for %lld", replicas, wanted);
 	else if (strcmp(replicas, "0") != 0)
-		findings_add(findings, FINDING_NOTE, "role",
+		findings_add(findings, FINDING_WARNING, "role",
 			     "set ?replicas=, and check DLOCK_FENCE where the work is written",
 			     "master with %s replicas: replication is asynchronous, a lock can be "
 			     "lost in a failover", replicas);
