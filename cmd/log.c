@@ -102,6 +102,7 @@ static void put_holder(struct json *json, const struct log_line *line)
 	}
 	json_open(json, "holder", '{');
 	json_who(json, line->holder);
+	json_time(json, "kept_until", line->holder->kept_ms);
 	json_maybe(json, "held_for_ms", line->age_ms);
 	json_close(json, '}');
 }

@@ -36,6 +36,7 @@ static const char *time_text(int64_t ms, char buf[static DURATION_TEXT_SIZE])
 /* "web2 pid 4312 (root) /usr/local/bin/backup: deploying 4.2" */
 static const char *who_text(const struct holder *holder, char *buf, size_t size)
 {
+	char work[HOLDER_DESCRIPTION_SIZE];
 	int used = 0;
 
 	buf[0] = '\0';
@@ -46,11 +47,8 @@ static const char *who_text(const struct holder *holder, char *buf, size_t size)
 				 holder->pid);
 	if (holder->user[0])
 		used += snprintf(buf + used, size - (size_t)used, "(%s) ", holder->user);
-	if (holder->command[0])
-		used += snprintf(buf + used, size - (size_t)used, "%s%s ", holder->command,
-				 holder->note[0] ? ":" : "");
-	if (holder->note[0])
-		used += snprintf(buf + used, size - (size_t)used, "%s ", holder->note);
+	if (*holder_describe_work(holder, work, sizeof(work)))
+		used += snprintf(buf + used, size - (size_t)used, "%s ", work);
 	if (used)
 		buf[used - 1] = '\0';
 	return used ? buf : "another client";
@@ -144,6 +142,7 @@ static void json_lock(const char *name, const char *place, const struct lock_vie
 		json_maybe(&json, "held_for_ms", hold->age_ms);
 		json_time(&json, "expires_at", hold->expires_ms < 0 ? 0 : now + hold->expires_ms);
 		json_maybe(&json, "expires_in_ms", hold->expires_ms);
+		json_time(&json, "kept_until", hold->holder.kept_ms);
 		json_close(&json, '}');
 	}
 	json_close(&json, ']');

@@ -86,3 +86,15 @@ int time_of_day_next(const char *text, int64_t now_ms, int64_t *at_ms, struct er
 	*at_ms = (int64_t)next(minute, (time_t)(now_ms / 1000)) * 1000;
 	return 0;
 }
+
+void time_of_day_show(int64_t at_ms, int64_t now_ms, char buf[static TIME_OF_DAY_SIZE])
+{
+	const time_t at = (time_t)(at_ms / 1000), now = (time_t)(now_ms / 1000);
+	struct tm shown = { 0 }, today = { 0 };
+	bool same;
+
+	localtime_r(&at, &shown);
+	localtime_r(&now, &today);
+	same = shown.tm_year == today.tm_year && shown.tm_yday == today.tm_yday;
+	strftime(buf, TIME_OF_DAY_SIZE, same ? "%H:%M:%S" : "%Y-%m-%d %H:%M:%S", &shown);
+}

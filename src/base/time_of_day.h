@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Times of day as users write them, in the time zone of this process (TZ). */
+/* Times of day as users write and read them, in the time zone of this process (TZ). */
 #ifndef DLOCK_TIME_OF_DAY_H
 #define DLOCK_TIME_OF_DAY_H
 
@@ -14,5 +14,12 @@ struct error;
  * daylight saving ends, the one that comes first after now_ms counts. 0, or -1 with ERROR_USAGE.
  */
 int time_of_day_next(const char *text, int64_t now_ms, int64_t *at_ms, struct error *err);
+
+#define TIME_OF_DAY_SIZE 40
+/*
+ * Writes "03:10:00", or "2026-11-24 03:10:00" if that is another day than now. Both times are in ms
+ * since the epoch.
+ */
+void time_of_day_show(int64_t at_ms, int64_t now_ms, char buf[static TIME_OF_DAY_SIZE]);
 
 #endif

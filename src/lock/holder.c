@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/text.h"
+#include "base/time_of_day.h"
 #include "uri.h"
 
 /*
@@ -108,12 +109,14 @@ static size_t put_number(char *buf, size_t used, const char *key, int64_t value)
 }
 
 /*
- * The note, as much of it as fits. A renewal may write a TTL with more digits in its place, which
- * must fit as well, because a table has columns of this size.
+ * The note, as much of it as fits. A renewal may write a TTL with more digits in its place, and a
+ * release may append until when the lock is kept. Both must fit as well, because a table has
+ * columns of this size.
  */
 static size_t put_note(char *buf, size_t used, const char *note)
 {
-	const size_t most = HOLDER_TEXT_SIZE - sizeof("9223372036854775807");
+	static const char more[] = "9223372036854775807" "&kept=1234567890123&min=1";
+	const size_t most = HOLDER_COLUMN_SIZE - sizeof(more);
 
 	if (!*note || used + sizeof("&note=") >= most)
 		return used;
@@ -122,13 +125,21 @@ static size_t put_note(char *buf, size_t used, const char *note)
 	return used + strlen(buf + used);
 }
 
+/* The most bytes of the names in a text, which are percent-encoded. */
+#define NAMES_SIZE (3 * (sizeof(((struct holder *)0)->host) + \
+			 sizeof(((struct holder *)0)->user) + \
+			 sizeof(((struct holder *)0)->command) - 3))
+
 /* The longest text without a note fits. */
-_Static_assert(3 * (sizeof(((struct holder *)0)->host) +
-		    sizeof(((struct holder *)0)->user) +
-		    sizeof(((struct holder *)0)->command)) +
-	       sizeof("ttl=&host=&user=&cmd=&pid=&since=&queue=9nr") +
-	       sizeof("9223372036854775807") * 3 < HOLDER_TEXT_SIZE,
+_Static_assert(NAMES_SIZE +
+	       sizeof("ttl=&host=&user=&cmd=&pid=&since=&kept=&min=&queue=9nr") +
+	       (sizeof("9223372036854775807") - 1) * 5 <= HOLDER_TEXT_SIZE,
 	       "HOLDER_TEXT_SIZE");
+/* So does, in a table, the longest text that tells of a process and of times that there can be. */
+_Static_assert(NAMES_SIZE +
+	       sizeof("ttl=123456789012&host=&user=&cmd=&pid=2147483647&since=1234567890123"
+		      "&queue=9nr&kept=1234567890123&min=1") <= HOLDER_COLUMN_SIZE,
+	       "HOLDER_COLUMN_SIZE");
 
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])
 {
@@ -142,6 +153,8 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 	used = put_text(buf, used, "cmd", holder->command);
 	used = put_number(buf, used, "pid", holder->pid);
 	used = put_number(buf, used, "since", holder->since_ms);
+	used = put_number(buf, used, "kept", holder->kept_ms);
+	used = put_number(buf, used, "min", holder->min_ms);
 	if (queueing_wishes(&holder->queueing)) {
 		queueing_encode(&holder->queueing, queue);
 		used = put_text(buf, used, "queue", queue);
@@ -207,6 +220,8 @@ static bool get_pair(struct holder *holder, const struct text_pair *pair)
 		{ "pid", NULL, 0, &holder->pid },
 		{ "ttl", NULL, 0, &holder->ttl_ms },
 		{ "since", NULL, 0, &holder->since_ms },
+		{ "kept", NULL, 0, &holder->kept_ms },
+		{ "min", NULL, 0, &holder->min_ms },
 	};
 
 	if (pair->key_length == 5 && !memcmp(pair->key, "queue", 5))
@@ -233,13 +248,39 @@ int holder_decode(struct holder *holder, const char *text, size_t length)
 	return any ? 0 : -1;
 }
 
+/* "kept until 03:10:00 (nightly-backup has ended)" */
+static void describe_kept(const struct holder *holder, char *buf, size_t size)
+{
+	char until[TIME_OF_DAY_SIZE];
+
+	time_of_day_show(holder->kept_ms, clock_wall_ms(), until);
+	if (holder->min_ms)
+		snprintf(buf, size, "kept until %s (released)", until);
+	else
+		snprintf(buf, size, "kept until %s (%s has ended)", until,
+			 *holder->command ? holder->command : "its command");
+}
+
+const char *holder_describe_work(const struct holder *holder, char *buf, size_t size)
+{
+	char kept[sizeof(holder->command) + TIME_OF_DAY_SIZE + 32];
+	const char *work = holder->command;
+
+	if (holder->kept_ms > 0) {
+		describe_kept(holder, kept, sizeof(kept));
+		work = kept;
+	}
+	snprintf(buf, size, "%s%s%s", work, *work && *holder->note ? ": " : "", holder->note);
+	return buf;
+}
+
 /* what: "held by" or the like. */
 static const char *describe(const char *what, const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size)
 {
 	char pid[32] = "", user[sizeof(holder->user) + 8] = "";
 	char age[DURATION_TEXT_SIZE + 8] = "", text[700];
-	char duration[DURATION_TEXT_SIZE];
+	char duration[DURATION_TEXT_SIZE], work[400];
 	bool known = *holder->host || *holder->user || holder->pid > 0;
 
 	if (holder->pid > 0)
@@ -251,11 +292,11 @@ static const char *describe(const char *what, const struct holder *holder, int64
 	if (age_ms >= 0)
 		snprintf(age, sizeof(age), " for %s",
 			 duration_format(age_ms, duration, sizeof(duration)));
-	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s%s%s", what,
+	holder_describe_work(holder, work, sizeof(work));
+	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s", what,
 		 *holder->host ? " " : "", holder->host, pid, user,
 		 known ? "" : " another client", age,
-		 *holder->command ? ": " : "", holder->command,
-		 *holder->note ? ": " : "", holder->note);
+		 !*work ? "" : holder->kept_ms > 0 ? ", " : ": ", work);
 	text_clean(text, strlen(text), buf, size);
 	return buf;
 }

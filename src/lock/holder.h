@@ -2,8 +2,8 @@
 /*
  * The holder of a lock or a waiter, as the backends store it and as people read it. Contains no
  * secret: only the name of the command, whose arguments may have passwords, and a note that the
- * user has written for others. Only holder_self() does
- * I/O.
+ * user has written for others. Only holder_self() does I/O, and the description of a hold that is
+ * kept, for which the C library reads the time zone.
  */
 #ifndef DLOCK_HOLDER_H
 #define DLOCK_HOLDER_H
@@ -24,6 +24,12 @@ struct holder {
 	int64_t pid;		/* of dlock on this host; 0: not known */
 	int64_t since_ms;	/* when it acquired or queued, ms since the epoch; 0: not known */
 	int64_t ttl_ms;		/* of the lease at first; 0: not known, or there is no lease */
+	/*
+	 * Released, and taken until then for the rest of its minimum hold: ms since the epoch, by
+	 * the clock of the server, or of the holder's host. 0: not released, as far as known.
+	 */
+	int64_t kept_ms;
+	int64_t min_ms;		/* the minimum hold of `dlock acquire`; 0: none, or not known */
 	struct queueing queueing;	/* how it waits, or has waited */
 };
 
@@ -33,13 +39,16 @@ struct holder {
  */
 void holder_self(struct holder *holder, const char *command);
 
-#define HOLDER_TEXT_SIZE 800
+#define HOLDER_TEXT_SIZE 832
+/* What a table's column has room for. */
+#define HOLDER_COLUMN_SIZE 800
 
 /*
- * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&queue=…&note=…" and a NUL, with percent-encoded
- * values and without those that are not known. The TTL comes first, where scripts on the server
- * find and replace it; "queue" is there if there is a wish, as queueing_encode() writes it.
- * The note comes last, and is cut where it does not fit. Returns the length.
+ * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&kept=…&min=…&queue=…&note=…" and a NUL, with
+ * percent-encoded values and without those that are not known. The TTL comes first, where scripts
+ * on the server find and replace it; "queue" is there if there is a wish, as queueing_encode()
+ * writes it. The note comes last, and is cut where it does not fit. Scripts on the server append
+ * what they have to add behind the note. Returns the length.
  */
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE]);
 
@@ -56,11 +65,17 @@ int holder_decode(struct holder *holder, const char *text, size_t length);
 /*
  * Writes "held by web2 pid 4312 (root) for 3m12s: /usr/local/bin/backup: NOTE" without the parts
  * that are not known, or "held by another client" when none is. age_ms less than 0: not known.
+ * Behind the age of a hold that is kept stands ", kept until 03:10:00 (backup has ended): NOTE".
  * Returns buf.
  */
 const char *holder_describe(const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size);
-/* The same with "replaced by", of the waiter that has sent this one away. */
+/*
+ * Writes the end of that: "/usr/local/bin/backup: NOTE", or "kept until 03:10:00 (backup has
+ * ended): NOTE" in local time, with the date if that is another day. Returns buf.
+ */
+const char *holder_describe_work(const struct holder *holder, char *buf, size_t size);
+/* Like holder_describe(), with "replaced by", of the waiter that has sent this one away. */
 const char *holder_describe_newer(const struct holder *newer, char *buf, size_t size);
 
 #endif

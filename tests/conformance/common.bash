@@ -8,7 +8,8 @@
 #	SESSION			not empty: a lock lives with a session, so that a keeper stays
 #				behind `acquire`, and only that one can renew
 #	TRANSACTION_FENCES	not empty: fences count transactions of the server, not time
-#	LACKS			what the backend does not offer: shared slots count names
+#	LACKS			what the backend does not offer: shared slots count names kept
+#				(kept: that status tells of a lock that --min-hold keeps)
 #	QUEUE_CAN		what its queue can do: priority newest replace
 #	backend_prepare		sets URI
 #	backend_nothing_left	true if nothing of $LOCK is there but its fence

@@ -5,7 +5,7 @@
 
 FIFO=
 LEASES=1
-LACKS='shared slots count names'
+LACKS='shared slots count names kept'
 # shellcheck source=tests/mysql.bash
 source "${BASH_SOURCE[0]%/*}/../mysql.bash"
 

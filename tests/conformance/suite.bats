@@ -595,6 +595,49 @@ line_up() {
 	wait_until 3 backend_nothing_left
 }
 
+# kept NAME: `status` tells until when NAME, which nobody uses any more, is kept
+kept() {
+	"$DLOCK" status --json "$1" >kept.json || true
+	jq -e '.holders[0].kept_until' kept.json >kept.until
+}
+
+@test "--min-hold: who is refused, and status, say until when the lock is kept" {
+	local -A modes=(["$LOCK"]='' ["$LOCK-b"]=-s ["$LOCK-c"]='--slots 2')
+	local name until
+	export TZ=UTC0
+	for name in "${!modes[@]}"; do
+		if offers "${modes[$name]}"; then
+			# shellcheck disable=SC2086 # an option and its value
+			"$DLOCK" run --min-hold 8s ${modes[$name]} --note "ask Ann" "$name" -- true
+		else
+			unset "modes[$name]"
+		fi
+	done
+	for name in "${!modes[@]}"; do
+		if ! offers kept; then
+			run -1 kept "$name"
+			continue
+		fi
+		wait_until 3 kept "$name"
+		jq -e '(.holders[0].kept_until | .[0:19] + "Z" | fromdate) - now
+			| . > 0 and . < 9' kept.json >in-time || fail "$(<kept.json)"
+		until="kept until ([0-9-]+ )?$(jq -r '.[11:19]' kept.until) \(true has ended\): ask Ann"
+		run --separate-stderr -124 "$DLOCK" run -n "$name" -- touch ran
+		one_line "^dlock: $name: held by .* for [^ ]+, $until \(on "
+		run -1 "$DLOCK" status "$name"
+		matches "${lines[1]}" "\) $until$"
+	done
+	[[ ! -e ran ]]
+	for name in "${!modes[@]}"; do
+		"$DLOCK" run -w 12s -q "$name" -- true
+	done
+	# Whoever comes next is not shown as that.
+	hold --
+	run -1 kept "$LOCK"
+	release
+	nothing_left
+}
+
 @test "--min-hold: what keeps the lock keeps no pipe of the caller's open, whatever its number" {
 	# `run` reads the output to its end, which comes when nobody has the pipe open.
 	timed bash -c 'exec 300>&1 && exec "$DLOCK" run --min-hold 4s "$LOCK" -- echo done'

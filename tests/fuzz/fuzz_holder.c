@@ -10,6 +10,8 @@ static void check_same(const struct holder *a, const struct holder *b)
 	INVARIANT(strcmp(a->command, b->command) == 0);
 	INVARIANT(a->pid == b->pid);
 	INVARIANT(a->since_ms == b->since_ms);
+	INVARIANT(a->kept_ms == b->kept_ms);
+	INVARIANT(a->min_ms == b->min_ms);
 	INVARIANT(a->queueing.priority == b->queueing.priority);
 	INVARIANT(a->queueing.newest == b->queueing.newest);
 	INVARIANT(a->queueing.replace == b->queueing.replace);
@@ -28,7 +30,8 @@ static void check_describe(const struct holder *holder, int64_t age_ms)
 	holder_describe(holder, age_ms, full, sizeof(full));
 	check_clean(full, sizeof(full));
 	INVARIANT(strncmp(full, "held by ", 8) == 0 && full[8]);
-	INVARIANT(!*holder->command || strstr(full, holder->command));
+	INVARIANT(!*holder->command || strstr(full, holder->command) ||
+		  (holder->kept_ms && holder->min_ms && strstr(full, " (released)")));
 	holder_describe(holder, age_ms, cut, sizeof(cut));
 	check_clean(cut, sizeof(cut));
 	INVARIANT(strncmp(full, cut, strlen(cut)) == 0);

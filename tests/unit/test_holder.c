@@ -20,6 +20,8 @@ static void check_same(const struct holder *got, const struct holder *want)
 	CHECK_INT(got->pid, want->pid);
 	CHECK_INT(got->since_ms, want->since_ms);
 	CHECK_INT(got->ttl_ms, want->ttl_ms);
+	CHECK_INT(got->kept_ms, want->kept_ms);
+	CHECK_INT(got->min_ms, want->min_ms);
 }
 
 static void check_round_trip(const struct holder *holder)
@@ -68,14 +70,15 @@ static void test_encode(void)
 	/* What does not fit is cut, with room for the digits of a longer TTL. */
 	memset(holder.note, '%', HOLDER_NOTE_MAX);
 	memset(holder.command, '%', sizeof(holder.command) - 1);
-	CHECK(holder_encode(&holder, text) < HOLDER_TEXT_SIZE - 19);
+	CHECK(holder_encode(&holder, text) < HOLDER_COLUMN_SIZE - 19 - 25);
 	CHECK_INT(holder_decode(&again, text, strlen(text)), 0);
 	CHECK_STR(again.command, holder.command);
 	CHECK(again.note[0] == '%');
 
 	unit_case("encode, awkward");
 	holder = (struct holder){ .host = "a&b=c", .user = "100%", .command = "\xe2\x82\xac +;",
-				  .pid = INT64_MAX, .since_ms = INT64_MAX, .ttl_ms = INT64_MAX };
+				  .pid = INT64_MAX, .since_ms = INT64_MAX, .ttl_ms = INT64_MAX,
+				  .kept_ms = INT64_MAX, .min_ms = INT64_MAX };
 	check_round_trip(&holder);
 	holder_encode(&holder, text);
 	CHECK_HAS(text, "ttl=9223372036854775807&host=a%26b%3Dc&user=100%25"
@@ -111,6 +114,9 @@ static const struct {
 	{ "host=%zz&pid=7", 0, { .pid = 7 } },
 	{ "v=2&pid=7&x&host=h&", 0, { .host = "h", .pid = 7 } },
 	{ "since=12&pid=03", 0, { .pid = 3, .since_ms = 12 } },
+	{ "pid=3&note=n&min=9&kept=1795399800000", 0,
+	  { .pid = 3, .note = "n", .kept_ms = 1795399800000, .min_ms = 9 } },
+	{ "pid=3&kept=soon&min=-1", 0, { .pid = 3 } },
 	{ "ttl=5000&pid=3", 0, { .pid = 3, .ttl_ms = 5000 } },
 	{ "ttl=-5&pid=3", 0, { .pid = 3 } },
 	{ "host=a%0ab", 0, { .host = "a?b" } },
@@ -189,15 +195,23 @@ static const struct {
 	{ { .host = "web2", .user = "alice" }, -1, "held by web2 (alice)" },
 	{ { .command = "sh" }, 0, "held by another client for 0s: sh" },
 	{ { .pid = 0 }, -1, "held by another client" },
+	{ { .host = "web2", .command = "backup", .note = "ask Ann", .pid = 43,
+	    .kept_ms = 1700000000123 }, 5000, "held by web2 pid 43 for 5s, "
+	  "kept until 2023-11-14 22:13:20 (backup has ended): ask Ann" },
+	{ { .command = "sh", .kept_ms = 1700000000123, .min_ms = 1 }, -1,
+	  "held by another client, kept until 2023-11-14 22:13:20 (released)" },
+	{ { .pid = 43, .kept_ms = 1700000000123 }, -1,
+	  "held by pid 43, kept until 2023-11-14 22:13:20 (its command has ended)" },
 	{ { .pid = -4 }, 60000, "held by another client for 1m00s" },
 };
 
 static void test_describe(void)
 {
 	struct holder holder = web2;
-	char buf[400], small[16];
+	char buf[400], small[16], full[HOLDER_DESCRIPTION_SIZE];
 	size_t i, size, broken = 0;
 
+	setenv("TZ", "UTC0", 1);
 	for (i = 0; i < ARRAY_SIZE(described); i++) {
 		unit_case("describe %zu", i);
 		CHECK_STR(holder_describe(&described[i].holder, described[i].age_ms, buf,
@@ -220,6 +234,11 @@ static void test_describe(void)
 	holder_describe(&holder, INT64_MAX, buf, sizeof(buf));
 	CHECK_HAS(buf, "cccc");
 	CHECK_INT(buf[strlen(buf) - 1], 'c');
+	memset(holder.note, 'n', sizeof(holder.note) - 1);
+	holder.kept_ms = INT64_MAX;
+	CHECK(strlen(holder_describe(&holder, INT64_MAX, full, sizeof(full))) <
+	      sizeof(full) - 1);
+	CHECK_INT(full[strlen(full) - 1], 'n');
 }
 
 static void test_self(void)

@@ -41,6 +41,28 @@ static const char *const bad[] = {
 	" 6:00", "6:00 ", "-6:00", "+6:00", "6.00", "6:00pm", "six", "6:-1", "6h",
 };
 
+static void test_show(void)
+{
+	char text[TIME_OF_DAY_SIZE];
+
+	unit_case("shown");
+	setenv("TZ", BERLIN, 1);
+	tzset();
+	/* 2026-11-23 at 3:10 in Berlin, seen a moment, three hours and four hours before. */
+	time_of_day_show(INT64_C(1795399800999), INT64_C(1795399800998), text);
+	CHECK_STR(text, "03:10:00");
+	time_of_day_show(INT64_C(1795399800000), INT64_C(1795389000000), text);
+	CHECK_STR(text, "03:10:00");
+	time_of_day_show(INT64_C(1795399800000), INT64_C(1795385400000), text);
+	CHECK_STR(text, "2026-11-23 03:10:00");
+	/* A year later it is the same day of the year. */
+	time_of_day_show(INT64_C(1795399800000) + INT64_C(31536000000), INT64_C(1795399800000),
+			 text);
+	CHECK_STR(text, "2027-11-23 03:10:00");
+	time_of_day_show(INT64_MAX, 0, text);
+	CHECK_HAS(text, "292278994-08-17 ");
+}
+
 int main(void)
 {
 	int64_t at_ms;
@@ -61,5 +83,6 @@ int main(void)
 		CHECK_INT(time_of_day_next(bad[i], 0, &at_ms, &err), -1);
 		CHECK_INT(err.kind, ERROR_USAGE);
 	}
+	test_show();
 	return unit_done();
 }

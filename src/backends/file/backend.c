@@ -211,10 +211,14 @@ struct kept {
 static void keep(void *context, int64_t until_ms)
 {
 	const struct kept *kept = context;
+	struct request request = *kept->request;
 
-	adopt(kept->file, kept->request);
+	request.until_ms = clock_wall_ms() + until_ms - clock_boot_ms();
+	request.self.kept_ms = request.until_ms;
+	request.self.min_ms = request.min_hold_ms;
+	adopt(kept->file, &request);
 	linger_until(until_ms);
-	unlock(kept->file, kept->request);
+	unlock(kept->file, &request);
 }
 
 static enum outcome file_release(struct backend *backend, const struct request *request,

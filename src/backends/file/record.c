@@ -173,6 +173,8 @@ bool file_record_adopt(struct file_record *record, const struct request *request
 		return false;
 	hold->keeper = getpid();
 	hold->until_ms = request->until_ms;
+	hold->holder.kept_ms = request->self.kept_ms;
+	hold->holder.min_ms = request->self.min_ms;
 	return true;
 }
 

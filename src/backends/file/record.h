@@ -68,7 +68,10 @@ uint64_t file_record_add(struct file_record *record, const struct request *reque
 /* The hold of token, or NULL. */
 struct file_hold *file_record_find(const struct file_record *record, const char *token);
 
-/* Makes this process the holder for request, and notes until when; true if that is a change. */
+/*
+ * Makes this process the holder for request, and notes until when, and whether the lock is kept
+ * after its release; true if that is a change.
+ */
 bool file_record_adopt(struct file_record *record, const struct request *request);
 
 /*

@@ -185,7 +185,7 @@ static enum outcome settle(struct session *session, const struct request *reques
 		why = *err;
 		/* No command has been started for the registration. */
 		if (session->registered)
-			session_end(session, request, false);
+			session_end(session, request);
 		session_drop(session);
 		*err = why;
 		return OUTCOME_ERROR;

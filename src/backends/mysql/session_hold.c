@@ -282,19 +282,19 @@ enum outcome session_release(struct backend *backend, const struct request *requ
 	 */
 	if (!session->generation) {
 		if (session->registered || (!session->tried && ended))
-			session_end(session, request, false);
+			session_end(session, request);
 		session_drop(session);
 		return OUTCOME_LOST;
 	}
 	if (keep_ms > 0) {
 		outcome = linger(session, request, keep_ms, err);
 		if (outcome == OUTCOME_HELD)
-			session_end(session, request, true);
+			session_keep(session, request, keep_ms);
 	} else {
 		outcome = free_lock(session, request, err);
 	}
 	if (session->registered)
-		session_end(session, request, false);
+		session_end(session, request);
 	if (request->forget && outcome == OUTCOME_HELD)
 		forget(session, request);
 	session_drop(session);

@@ -89,6 +89,7 @@ struct session {
 	int64_t until_ms;		/* request->until_ms as others see it */
 	uint64_t fence;
 	int delta;			/* what session_count() adds */
+	int64_t keep_ms;		/* what session_keep() notes */
 };
 
 static inline struct session *session_of(struct backend *backend)
@@ -146,8 +147,10 @@ int session_check(struct backend *backend, struct findings *findings, struct err
  */
 enum outcome session_register(struct session *session, const struct request *request,
 			      struct error *err);
-/* No process of the command is left: the next holder need not wait. shown: status shows it yet. */
-void session_end(struct session *session, const struct request *request, bool shown);
+/* No process of the command is left: the next holder need not wait. */
+void session_end(struct session *session, const struct request *request);
+/* The same of a hold that is kept for keep_ms from now, which status shows as that. */
+void session_keep(struct session *session, const struct request *request, int64_t keep_ms);
 /*
  * One acquisition more, or less, for any process that has the token: HELD. LOST: there is
  * no such hold, or it was the last one.

@@ -40,13 +40,23 @@ enum outcome session_register(struct session *session, const struct request *req
 	return OUTCOME_ERROR;
 }
 
-void session_end(struct session *session, const struct request *request, bool shown)
+static void end_by(struct session *session, const char *sql, const struct request *request)
 {
 	struct error ignored = { 0 };
 
-	if (!session_run(session, OVER_SIDE, shown ? sql_session_end : sql_session_leave, request,
-			 NULL, &ignored))
+	if (!session_run(session, OVER_SIDE, sql, request, NULL, &ignored))
 		session->registered = false;
+}
+
+void session_end(struct session *session, const struct request *request)
+{
+	end_by(session, sql_session_leave, request);
+}
+
+void session_keep(struct session *session, const struct request *request, int64_t keep_ms)
+{
+	session->keep_ms = keep_ms;
+	end_by(session, sql_session_keep, request);
 }
 
 enum outcome session_count(struct session *session, const struct request *request, int delta,

@@ -217,6 +217,10 @@ void zk_describe(const struct zk_place *place, const struct zk_call *data,
 		holder_decode(holder, data->text, data->length);
 		if (state->since_ms)
 			*since_ms = state->since_ms;
+		if (state->phase == ZK_KEPT) {
+			holder->kept_ms = state->until_ms;
+			holder->min_ms = state->min_ms;
+		}
 		return;
 	}
 	/* Curator writes its host's address by default, kazoo the name that its user chose. */

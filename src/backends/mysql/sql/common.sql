@@ -18,8 +18,14 @@ IF(owner LIKE 'ttl=%', CAST(SUBSTRING_INDEX(SUBSTRING(owner, 5), '&', 1) AS UNSI
   GREATEST(expires - @now, {usual}) DIV 1000)
 
 -- name: no_ttl
--- The column owner without its TTL.
-IF(owner LIKE 'ttl=%', SUBSTRING(owner, LOCATE('&', owner) + 1), owner)
+-- The column owner without its TTL, and without the note that the lock is kept: the hold goes on.
+SUBSTRING_INDEX(IF(owner LIKE 'ttl=%', SUBSTRING(owner, LOCATE('&', owner) + 1), owner),
+  '&kept=', 1)
+
+-- name: kept
+-- The column owner of a hold that was released, and that stays taken until expires for its minimum
+-- hold (see lock/holder.h). The column keep is 0 but for a hold of dlock acquire.
+CONCAT(SUBSTRING_INDEX(owner, '&kept=', 1), '&kept=', expires DIV 1000, IF(keep > 0, '&min=1', ''))
 
 -- name: renewed
 -- Extends a hold by {ttl} microseconds, or by the hold's own TTL when {ttl} is 0, and notes the

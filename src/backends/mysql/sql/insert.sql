@@ -85,7 +85,8 @@ SELECT @counted, COALESCE(MAX(holds), 0), COALESCE(MAX(fence), 0) FROM dlock_ins
 -- the minimum hold belongs to no token afterwards. The answer is 2 when the lock is still held, 1
 -- when it was held, and 0 when it was not.
 SET @now = {now};
-UPDATE dlock_inserts SET expires = GREATEST(keep, @now + {rest}), token = ''
+UPDATE dlock_inserts SET expires = GREATEST(keep, @now + {rest}), token = '',
+    owner = {kept}
   WHERE name = {name} AND token = {token} AND expires > @now AND (holds <= 1 OR NOT {one})
     AND GREATEST(keep, @now + {rest}) > @now;
 SET @kept = ROW_COUNT();

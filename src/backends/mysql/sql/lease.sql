@@ -163,7 +163,8 @@ COMMIT;
 -- right.
 freed = {now},
 token = IF(GREATEST(freed + {keep}, keep) > freed, token, ''),
-expires = IF(GREATEST(freed + {keep}, keep) > freed, GREATEST(freed + {keep}, keep), 0)
+expires = IF(GREATEST(freed + {keep}, keep) > freed, GREATEST(freed + {keep}, keep), 0),
+owner = IF(expires > 0, {kept}, owner)
 
 -- name: lease_turnstile
 CONCAT('dlock-line-', SHA1({name}))
@@ -480,7 +481,8 @@ SET @done = ROW_COUNT(), @nap = IF(ROW_COUNT() > 0 OR {all}, RELEASE_LOCK({ticke
 -- name: lease_release_shared
 -- Gives back the hold of one of those who hold together.
 {lease_together}
-UPDATE dlock_holders SET expires = GREATEST(@now + {keep}, keep)
+UPDATE dlock_holders SET expires = GREATEST(@now + {keep}, keep),
+    owner = IF(expires > @now, {kept}, owner)
   WHERE {lease_ours_together} AND (holds <= 1 OR {all});
 SET @done = ROW_COUNT();
 DELETE FROM dlock_holders WHERE name = {name} AND expires <= @now;

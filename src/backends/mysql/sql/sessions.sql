@@ -101,6 +101,16 @@ UPDATE dlock_sessions SET dead_by = 0
   WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
     AND token = {token};
 
+-- name: session_keep
+-- Does what session_end does, and notes that the lock stays taken for {kept_for} us, for the
+-- minimum hold (see lock/holder.h); {acquired} for a hold of dlock acquire. Assignments are made
+-- from left to right.
+UPDATE dlock_sessions SET dead_by = 0, until = {now} + {kept_for},
+    holder = CONCAT(SUBSTRING_INDEX(holder, '&kept=', 1), '&kept=', until DIV 1000,
+      IF({acquired}, '&min=1', ''))
+  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
+    AND token = {token};
+
 -- name: session_leave
 -- Does what session_end does, and deletes the row of a shared hold, which status no longer shows.
 DELETE FROM dlock_sessions

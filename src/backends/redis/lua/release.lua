@@ -34,6 +34,7 @@ local min = text and ARGV[4] ~= '3' and string.match(text, '&min=(%d+)')
 if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(min) - now_ms()) end
 if keep > 0 then
   put(token, set and redis.call('HGET', holders, 'mode') or 'x', keep)
+  note_kept(token, keep)
   return 1
 end
 if set then

@@ -9,7 +9,7 @@ local ttl = tonumber(ARGV[3])
 if ttl == 0 then ttl = own_ttl(token, text, tonumber(ARGV[4])) end
 redis.call('EXPIRE', fence, FENCE_SECONDS)
 if not ttl then return {1, 0} end
-if number and string.match(text, '^ttl=(%d+)') ~= digits(ttl) then
+if number and with_ttl(text, ttl) ~= text then
   set_note(token, number, since, count, with_ttl(text, ttl))
 end
 put(token, set and redis.call('HGET', holders, 'mode') or 'x', ttl)

@@ -30,6 +30,7 @@ local min = text and string.match(text, '&min=(%d+)')
 if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(min) - now_ms()) end
 if keep > 0 then
   put(token, 'x', keep)
+  note_kept(token, keep)
   return 1
 end
 redis.call('DEL', lock, holders)

@@ -9,7 +9,7 @@ local ttl = tonumber(ARGV[3])
 if ttl == 0 then ttl = own_ttl(token, text, tonumber(ARGV[4])) end
 redis.call('EXPIRE', fence, FENCE_SECONDS)
 if ttl then
-  if number and string.match(text, '^ttl=(%d+)') ~= digits(ttl) then
+  if number and with_ttl(text, ttl) ~= text then
     text = with_ttl(text, ttl)
     set_note(token, number, since, count, text)
   end

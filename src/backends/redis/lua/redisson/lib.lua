@@ -74,8 +74,21 @@ local function counted(text, request)
   return (string.gsub(text or '', '&op=%x+', '')) .. '&op=' .. request
 end
 
+-- The text without the note that the lock is kept after its release.
+local function not_kept(text)
+  return (string.gsub(text or '', '&kept=%d+', ''))
+end
+
+-- The text, changed to this TTL (ms), of a hold that goes on.
 local function with_ttl(text, ttl)
-  return 'ttl=' .. digits(ttl) .. '&' .. string.gsub(text or '', '^ttl=%d+&?', '')
+  return 'ttl=' .. digits(ttl) .. '&' .. string.gsub(not_kept(text), '^ttl=%d+&?', '')
+end
+
+-- Notes that who has released the lock, which stays taken for ms yet (src/lock/holder.h).
+local function note_kept(who, ms)
+  local number, since, count, text = note_of(who)
+  if not number then return end
+  set_note(who, number, since, count, not_kept(text) .. '&kept=' .. digits(now_ms() + ms))
 end
 
 -- A waiter's note, at the field 'w:' and its owner: since (us), mode, last try (ms), text.

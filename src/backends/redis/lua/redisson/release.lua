@@ -53,6 +53,7 @@ local min = text and string.match(text, '&min=(%d+)')
 if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(min) - now_ms()) end
 if keep > 0 then
   extend(mode, count, keep)
+  note_kept(owner, keep)
   if kind ~= 'semaphore' then wake(true) end
   return 1
 end

@@ -8,7 +8,7 @@ local number, since, noted, text = note_of(owner)
 if ttl == 0 then ttl = own_ttl(text, tonumber(ARGV[5]), left) end
 if mode == 's' and ttl > tonumber(ARGV[6]) then return {3, 0} end
 if kind ~= 'fenced' then redis.call('EXPIRE', fence, FENCE_SECONDS) end
-if number and string.match(text, '^ttl=(%d+)') ~= digits(ttl) then
+if number and with_ttl(text, ttl) ~= text then
   set_note(owner, number, since, noted, with_ttl(text, ttl))
 end
 extend(mode, count, ttl)
