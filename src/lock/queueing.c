@@ -17,10 +17,12 @@ bool queueing_admitted(const struct queueing *queueing, unsigned queue_can, cons
 		const char *option;
 		const char *who;	/* which backends have it */
 	} wishes[] = {
-		{ queueing->priority > 0, QUEUE_PRIORITY, "--priority", "redis: and mysql: have" },
-		{ queueing->newest, QUEUE_NEWEST, "--queue newest", "redis: and mysql: have" },
+		{ queueing->priority > 0, QUEUE_PRIORITY, "--priority",
+		  "redis: and mysql: have it by default" },
+		{ queueing->newest, QUEUE_NEWEST, "--queue newest",
+		  "redis: and mysql: have it by default" },
 		{ queueing->replace, QUEUE_REPLACE, "--replace-waiters",
-		  "redis:, mysql: and zookeeper: have" },
+		  "redis:, mysql: and zookeeper: have it by default" },
 	};
 
 	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
