@@ -485,5 +485,7 @@ hold_hook() {
 	one_line '^dlock: --max-run: bad duration'
 	run --separate-stderr -125 "$DLOCK" acquire --max-run 6 "$LOCK"
 	one_line 'option --max-run is for other commands'
+	run --separate-stderr -125 "$DLOCK" acquire -k 6 "$LOCK"
+	one_line 'option -k is for other commands'
 	[[ ! -e ran ]]
 }
