@@ -65,7 +65,7 @@ static const char *place_text(int64_t ahead, char buf[static 48])
 }
 
 /*
- * "the server cannot be reached, for 12s now; last seen " to stand before the holder, or "" when it
+ * "the server has not been reachable for 12s; last seen " to stand before the holder, or "" when it
  * can be reached.
  */
 static const char *down_text(int64_t down_ms, char buf[static 96])
@@ -74,7 +74,7 @@ static const char *down_text(int64_t down_ms, char buf[static 96])
 
 	buf[0] = '\0';
 	if (down_ms > 0)
-		snprintf(buf, 96, "the server cannot be reached, for %s now; last seen ",
+		snprintf(buf, 96, "the server has not been reachable for %s; last seen ",
 			 duration_format(down_ms, duration, sizeof(duration)));
 	return buf;
 }

@@ -483,5 +483,5 @@ in_queue() {
 	wait_until 7 has_line "$err" 'trying again$'
 	join "$latest" 15
 	equal "$status" 124
-	has_line "$err" "the server cannot be reached, for [0-9.]+[a-z0-9]* now; last seen held by .*pid $HOLDER"
+	has_line "$err" "the server has not been reachable for [0-9.]+[a-z0-9]*; last seen held by .*pid $HOLDER"
 }
