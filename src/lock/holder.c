@@ -274,6 +274,14 @@ const char *holder_describe_work(const struct holder *holder, char *buf, size_t 
 	return buf;
 }
 
+/* Stands for the host, user and process of a holder of which none of these is known. */
+static const char *describe_unknown(const struct holder *holder, int64_t age_ms)
+{
+	const bool only_note = *holder->note && !*holder->command && !holder->kept_ms && age_ms < 0;
+
+	return only_note ? " nobody known" : " another client";
+}
+
 /* what: "held by" or the like. */
 static const char *describe(const char *what, const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size)
@@ -295,7 +303,7 @@ static const char *describe(const char *what, const struct holder *holder, int64
 	holder_describe_work(holder, work, sizeof(work));
 	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s", what,
 		 *holder->host ? " " : "", holder->host, pid, user,
-		 known ? "" : " another client", age,
+		 known ? "" : describe_unknown(holder, age_ms), age,
 		 !*work ? "" : holder->kept_ms > 0 ? ", " : ": ", work);
 	text_clean(text, strlen(text), buf, size);
 	return buf;

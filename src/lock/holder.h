@@ -65,6 +65,7 @@ int holder_decode(struct holder *holder, const char *text, size_t length);
 /*
  * Writes "held by web2 pid 4312 (root) for 3m12s: /usr/local/bin/backup: NOTE" without the parts
  * that are not known, or "held by another client" when none is. age_ms less than 0: not known.
+ * Of a holder that is nothing but a note, it writes "held by nobody known: NOTE".
  * Behind the age of a hold that is kept stands ", kept until 03:10:00 (backup has ended): NOTE".
  * Returns buf.
  */

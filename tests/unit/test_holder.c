@@ -195,6 +195,7 @@ static const struct {
 	{ { .host = "web2", .user = "alice" }, -1, "held by web2 (alice)" },
 	{ { .command = "sh" }, 0, "held by another client for 0s: sh" },
 	{ { .pid = 0 }, -1, "held by another client" },
+	{ { .note = "it may be lost" }, -1, "held by nobody known: it may be lost" },
 	{ { .host = "web2", .command = "backup", .note = "ask Ann", .pid = 43,
 	    .kept_ms = 1700000000123 }, 5000, "held by web2 pid 43 for 5s, "
 	  "kept until 2023-11-14 22:13:20 (backup has ended): ask Ann" },

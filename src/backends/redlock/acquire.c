@@ -448,6 +448,19 @@ static enum outcome say_young(const struct redlock *lock, const struct ballot *b
 	return OUTCOME_ERROR;
 }
 
+/* The same for whoever waits, as the note of a holder that nobody knows. */
+static void note_young(const struct redlock *lock, const struct ballot *ballot,
+		       struct holder *holder)
+{
+	const bool unknown = young_for(lock, ballot) == INT64_MAX;
+
+	memset(holder, 0, sizeof(*holder));
+	snprintf(holder->note, sizeof(holder->note), "%d of %d nodes %s",
+		 ballot->grants - ballot->voters, lock->count,
+		 unknown ? "do not tell by INFO how long they have been up"
+			 : "were started less than a TTL ago and may have forgotten the lock");
+}
+
 static int admit(const struct request *request, struct error *err)
 {
 	if (request->mode == HOLD_SHARED)
@@ -490,6 +503,10 @@ enum outcome redlock_acquire(struct backend *backend, const struct request *requ
 	if (outcome == OUTCOME_BUSY) {
 		grant->holder = ballot.holder;
 		grant->age_ms = ballot.age_ms;
+		if (ballot.grants >= lock->quorum && ballot.voters < lock->quorum) {
+			note_young(lock, &ballot, &grant->holder);
+			grant->age_ms = -1;
+		}
 		grant->ahead = ballot.ahead;
 		grant->retry_ms = next_look(lock, &ballot);
 	}
