@@ -4,16 +4,20 @@
 -- place in line. Returns 1 when the lock was held until now, 2 when acquisitions are left, 4 when
 -- only the last one is left, which stays, 0 when the token held nothing.
 local keep = tonumber(ARGV[3])
+
+-- Has the first waiter that is alive look at the lock now.
+local function have_first_look()
+  local first = first_in_line()
+  while first and not call(first, '0') do first = first_in_line() end
+end
+
 look()
 if not holds(token) then
   local first = first_in_line()
   leave(token)
   hand_over()
   -- Another program wakes nobody when it releases the lock, so the new first in line has to look.
-  if first == token and is_foreign() then
-    first = first_in_line()
-    while first and not call(first, '0') do first = first_in_line() end
-  end
+  if first == token and is_foreign() then have_first_look() end
   return 0
 end
 local number, since, count, text = note_of(token)
@@ -35,6 +39,8 @@ if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(
 if keep > 0 then
   put(token, set and redis.call('HGET', holders, 'mode') or 'x', keep)
   note_kept(token, keep)
+  -- It learns when the lock becomes free, which is earlier than the end of the lease that it knows.
+  have_first_look()
   return 1
 end
 if set then
