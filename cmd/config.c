@@ -158,6 +158,8 @@ static bool set(struct loader *loader, const char *name, const char *value)
 	loader->has[key - keys] = true;
 	if (top && key->field == offsetof(struct config, backend) && !config->backend)
 		config->backend_place = place_of(loader);
+	if (!top && key->field == offsetof(struct config_backend, uri))
+		config->backends[config->backend_count - 1].uri_place = place_of(loader);
 	return set_field(loader, key, of + key->field, value);
 }
 
@@ -286,6 +288,7 @@ static void drop_shadowed(struct config *config, size_t first)
 		}
 		free(entry.name);
 		free(entry.uri);
+		free(entry.uri_place);
 	}
 	config->backend_count = kept;
 }
@@ -345,6 +348,7 @@ void config_finish(struct config *config)
 	for (i = 0; i < config->backend_count; i++) {
 		free(config->backends[i].name);
 		free_secret(config->backends[i].uri);
+		free(config->backends[i].uri_place);
 	}
 	free(config->backends);
 	free_secret(config->backend);

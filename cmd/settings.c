@@ -158,15 +158,19 @@ static int choose_backend(struct settings *settings, const struct options *optio
 	if (!settings->uri_text)
 		settings->uri_text = DEFAULT_BACKEND;
 	*own = config_find(&settings->config, settings->uri_text);
-	if (*own)
+	if (*own) {
 		settings->uri_text = (*own)->uri;
-	else if (!strchr(settings->uri_text, ':'))
+		source = (*own)->uri_place;
+	} else if (!strchr(settings->uri_text, ':')) {
 		return refuse_backend(settings, source, err);
+	}
 	if (uri_parse(&settings->uri, settings->uri_text, err)) {
 		error_prefix(err, "%s", source);
 		return -1;
 	}
 	settings->driver = backend_find(&settings->uri, err);
+	if (!settings->driver && *own)
+		error_prefix(err, "%s", source);
 	return settings->driver ? 0 : -1;
 }
 

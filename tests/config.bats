@@ -221,3 +221,13 @@ commands() {
 		one_line '/etc/dlock.conf: Permission denied'
 	done
 }
+
+@test "a URI of a section that cannot be used is told with its file and line" {
+	mkdir -p "$T/xdg"
+	printf '[r]\nttl = 5\nuri = redi://h\n' >"$T/xdg/dlock.conf"
+	XDG_CONFIG_HOME=$T/xdg run --separate-stderr -125 "$DLOCK" status -b r
+	one_line "^dlock: $T/xdg/dlock.conf:3: unknown backend 'redi:'"
+	printf '[r]\nuri = redis://h:99999\n' >"$T/xdg/dlock.conf"
+	XDG_CONFIG_HOME=$T/xdg run --separate-stderr -125 "$DLOCK" status -b r
+	one_line "^dlock: $T/xdg/dlock.conf:2: bad redis URI"
+}
