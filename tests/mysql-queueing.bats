@@ -353,6 +353,6 @@ in_queue() {
 refused() {
 	run --separate-stderr "$DLOCK" run -b "$MYSQL?$1" "${@:3}" "$LOCK" -- touch ran
 	equal "$status" 125
-	one_line "mysql: with \?$1 has no $2; .*mysql:.* have$"
+	one_line "mysql: with \?$1 has no $2; .*mysql:.* have it by default$"
 	[[ ! -e ran ]]
 }
