@@ -2,7 +2,7 @@
 #
 # make demo      install what the build needs, build, run a command under a lock
 # make check     install what the tests need, run them all against real servers
-# make crash     kill each process of dlock at each of its system calls
+# make crash     kill each process of dlock at each of its system calls, or each EACH-th
 # make           build into $(BUILD)
 # make dist deb  a tarball of the sources into $(BUILD), Debian packages into $(BUILD)/deb
 # make torture   random faults against many locks; ROUNDS, BACKENDS, SEED: tests/torture/README.md
@@ -354,7 +354,7 @@ torture:
 crash:
 	$(Q)tests/packages $(PACKAGES) test
 	$(Q)$(MAKE) --no-print-directory all test-programs
-	$(Q)BUILD="$(BUILD_DIR)" tests/crash/run
+	$(Q)BUILD="$(BUILD_DIR)" tests/crash/run $(if $(EACH),-e $(EACH))
 
 lint:
 	$(Q)tests/packages $(PACKAGES) test lint

@@ -236,6 +236,6 @@ only_waiter() {
 refused() {
 	run --separate-stderr "$DLOCK" run -b "$ZK$1" "${@:3}" "$LOCK" -- touch ran
 	equal "$status" 125
-	one_line "zookeeper:.* has no $2; redis:.* have$"
+	one_line "zookeeper:.* has no $2; redis:.* have it by default$"
 	[[ ! -e ran ]]
 }
