@@ -485,3 +485,24 @@ in_queue() {
 	equal "$status" 124
 	has_line "$err" "the server has not been reachable for [0-9.]+[a-z0-9]*; last seen held by .*pid $HOLDER"
 }
+
+@test "a server that hangs while dlock sleeps in a statement: the wait notices, and says so" {
+	local strategy pids=() errs=() i
+	private_mysql
+	for strategy in row advisory; do
+		hold -b "$P_URI?strategy=$strategy" --
+		start "$DLOCK" run -b "$P_URI?strategy=$strategy&timeout=2s" -v -w 22s "$LOCK" -- true
+		pids+=("$PID") errs+=("$ERR")
+		wait_until 5 has_line "$ERR" "waiting for .* on mysql .*, held by"
+	done
+	kill -STOP "$P_PID"
+	for i in 0 1; do
+		wait_until 21 has_line "${errs[i]}" 'trying again$'
+	done
+	for i in 0 1; do
+		join "${pids[i]}" 15
+		equal "$status" 124
+		has_line "${errs[i]}" "the server has not been reachable for [0-9.]+[a-z0-9]*; last seen held by "
+	done
+	kill -CONT "$P_PID"
+}

@@ -2,6 +2,8 @@
 /* Locks that live with a connection: taking them, and waiting for them. See session_parts.h. */
 #include "session_parts.h"
 
+#include <errno.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -68,6 +70,15 @@ static enum outcome contention(struct session *session, struct grant *grant)
 }
 
 /*
+ * Looks who holds the lock. True with *err if the server gave no answer at all: it hangs, or cannot
+ * be reached, and the connection that sleeps cannot tell that. Any other failure means nothing.
+ */
+static bool is_silent(struct session *session, const struct request *request, struct error *err)
+{
+	return session_look(session, request, OVER_NEW, err) && err->errnum == ETIMEDOUT;
+}
+
+/*
  * Takes in what the server says to a session that sleeps. BUSY: nothing yet. HELD: the statement
  * has come to its end, with the lock.
  */
@@ -82,7 +93,10 @@ static enum outcome hear(struct session *session, const struct request *request,
 		switch (mysql_next(my, &rows, err)) {
 		case MYSQL_STEP_PENDING:
 			if (clock_boot_ms() >= session->look_ms) {
-				session_look(session, request, OVER_NEW, err);
+				if (is_silent(session, request, err)) {
+					session_drop(session);
+					return OUTCOME_ERROR;
+				}
 				session->look_ms = clock_boot_ms() + LOOK_MS;
 			}
 			return busy(session, grant, session->look_ms);
