@@ -46,7 +46,7 @@ static void take_apart(redisReply *reply)
 	struct error err = { 0 };
 	enum outcome outcome;
 
-	outcome = read_grant(reply, &grant);
+	outcome = read_grant(&redis, reply, &grant);
 	INVARIANT(outcome != OUTCOME_HELD || grant.fence > 0);
 	INVARIANT(outcome != OUTCOME_BUSY || grant.retry_ms > 0);
 	disagrees(reply, &request, &err);
