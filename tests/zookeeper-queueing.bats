@@ -162,7 +162,7 @@ only_waiter() {
 @test "--replace-waiters: a waiter that was stopped for longer than its session is sent away when it goes on" {
 	hold --
 	replacing -v -t 4s
-	local a=$PID a_err=$ERR b stopped=("$PID")
+	local a=$PID a_err=$ERR b c stopped=("$PID")
 	wait_until 5 has_line "$a_err" 'waiting for'
 	# shellcheck disable=SC2207 # words
 	stopped+=($(tree "$a"))
@@ -171,6 +171,10 @@ only_waiter() {
 	replacing
 	b=$PID
 	wait_until 5 waiters 1
+	# The server removes an unused lock, with the note of who is the newest.
+	start "$DLOCK" run "$LOCK" -- sleep 60
+	c=$PID
+	wait_until 5 waiters 2
 	release
 	join "$b" 8
 	equal "$status" 0
@@ -179,6 +183,8 @@ only_waiter() {
 	equal "$status" 124
 	has_line "$a_err" "^dlock: $LOCK: replaced by .* pid $b "
 	equal "$(wc -l <order)" 1
+	kill "$c"
+	join "$c"
 }
 
 @test "--replace-waiters: a waiter whose session ends keeps its time of arrival" {
