@@ -210,23 +210,25 @@ $(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC)) $(BUILD)/link.flags
 REDIS_LUA := src/backends/redis/lua
 $(BUILD)/gen/redis_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDIS_LUA)/*.lua)
 	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/lock.h script $(REDIS_LUA)/lib.lua \
-		$(filter-out $(REDIS_LUA)/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
+	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/lock.h script \
+		$(REDIS_LUA)/common.lua,$(REDIS_LUA)/lib.lua \
+		$(filter-out %/common.lua %/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
 
-$(BUILD)/gen/redis_redisson_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDIS_LUA)/redisson/*.lua)
+$(BUILD)/gen/redis_redisson_scripts.c: $(REDIS_LUA)/embed.sh $(REDIS_LUA)/common.lua \
+		$(wildcard $(REDIS_LUA)/redisson/*.lua)
 	@mkdir -p $(@D)
 	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/redisson.h script_redisson \
-		$(REDIS_LUA)/redisson/lib.lua \
-		$(filter-out %/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
+		$(REDIS_LUA)/common.lua,$(REDIS_LUA)/redisson/lib.lua \
+		$(filter-out %/common.lua %/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
 
 # Redlock takes from the plain dialect what is the same on each node.
 REDLOCK_LUA := src/backends/redlock/lua
 $(BUILD)/gen/redlock_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDLOCK_LUA)/*.lua) \
-		$(REDIS_LUA)/lib.lua $(REDIS_LUA)/again.lua $(REDIS_LUA)/verify.lua
+		$(addprefix $(REDIS_LUA)/,common.lua lib.lua again.lua verify.lua)
 	@mkdir -p $(@D)
 	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redlock/redlock.h redlock_script \
-		$(REDIS_LUA)/lib.lua,$(REDLOCK_LUA)/lib.lua \
-		$(filter-out %/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
+		$(REDIS_LUA)/common.lua,$(REDIS_LUA)/lib.lua,$(REDLOCK_LUA)/lib.lua \
+		$(filter-out %/common.lua %/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
 
 $(BUILD)/gen/redis_scripts.o: src/backends/redis/lock.h
 $(BUILD)/gen/redis_redisson_scripts.o: src/backends/redis/redisson.h

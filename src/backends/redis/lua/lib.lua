@@ -15,29 +15,8 @@ local GRANT = 900
 -- How much (ms) must be left of the time for which a waiter allows a loan, and how much can be left
 -- at most: with more, this server's clock was set back.
 local LEAST_LOAN, MOST_LOAN = 2500, 4500
--- A fence outlives its lock by 30 days. After that the server's clock gives a greater one anyway.
-local FENCE_SECONDS = 2592000
 -- When no waiter has tried for this time (ms), all are dead, and the queue expires.
 local QUEUE = 60000
-
--- This server's clock, which is read once, and only by scripts that need it.
-local instant
-local function now_us()
-  if not instant then
-    local time = redis.call('TIME')
-    instant = time[1] * 1000000 + time[2]
-  end
-  return instant
-end
-
-local function now_ms()
-  return math.floor(now_us() / 1000)
-end
-
--- A number beyond 2^31 as digits: Lua would write 1.7e+15.
-local function digits(n)
-  return string.format('%.0f', n)
-end
 
 -- The value of the lock's key. owner: the string, '' for another type, false when there is no key;
 -- set: the value is a sorted set of dlock's holders. Everything that is neither a string nor such a
@@ -161,27 +140,6 @@ local function call(who, message)
   return false
 end
 
--- A request that counts has a number (hexadecimal digits), and the note keeps the number of the
--- last one: so a request that is sent again, because its answer was lost, counts once.
-local function is_counted(text, request)
-  return string.match(text, '&op=(%x+)') == request
-end
-
-local function counted(text, request)
-  return (string.gsub(text, '&op=%x+', '')) .. '&op=' .. request
-end
-
--- A holder's note: fence, since (us), count, text.
-local function note_of(who)
-  local note = redis.call('HGET', holders, who)
-  if not note then return end
-  return string.match(note, '^(%d+) (%d+) (%d+) (.*)$')
-end
-
-local function set_note(who, number, since, count, text)
-  redis.call('HSET', holders, who, table.concat({number, since, count, text}, ' '))
-end
-
 -- Is the lock held by another program? Such a program tells nobody when it releases the lock. A
 -- token of dlock's that holds the lock has a note or, before it confirms, its place in waiters.
 local function is_foreign()
@@ -197,23 +155,6 @@ local function own_ttl(who, text, usual)
   local left = set and tonumber(redis.call('ZSCORE', lock, who)) - now_ms()
   if not set then left = redis.call('PTTL', lock) end
   if left >= 0 then return math.max(left, usual) end
-end
-
--- The text without the note that the lock is kept after its release.
-local function not_kept(text)
-  return (string.gsub(text, '&kept=%d+', ''))
-end
-
--- The text, changed to this TTL (ms), of a hold that goes on.
-local function with_ttl(text, ttl)
-  return 'ttl=' .. digits(ttl) .. '&' .. string.gsub(not_kept(text), '^ttl=%d+&?', '')
-end
-
--- Notes that who has released the lock, which stays taken for ms yet (src/lock/holder.h).
-local function note_kept(who, ms)
-  local number, since, count, text = note_of(who)
-  if not number then return end
-  set_note(who, number, since, count, not_kept(text) .. '&kept=' .. digits(now_ms() + ms))
 end
 
 -- The fence for whoever takes the lock now.
