@@ -328,6 +328,8 @@ type_into() {
 		command="env ZDOTDIR=$T/typing zsh -d -i"
 		;;
 	fish)
+		# A fish that starts for the first time would read all manual pages in the background.
+		mkdir -p "$HOME/.local/share/fish/generated_completions"
 		cat >typing/rc <<-'RC'
 			source $COMPLETIONS/dlock.fish
 			function dlock; printf '[%s]' $argv >$T/typing/new; mv $T/typing/new $T/typing/args; end
