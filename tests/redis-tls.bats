@@ -13,7 +13,7 @@ setup_file() {
 	redis_certificates "$CERTS"
 	for attempt in 1 2 3 4 5; do
 		# below the range of the other servers of the tests
-		TLS_PORT=$((14000 + RANDOM % 6000))
+		TLS_PORT=$((4000 + RANDOM % 6000))
 		tls_options "$CERTS" "$TLS_PORT"
 		if redis_for_file "${TLS_OPTIONS[@]}"; then
 			return 0
@@ -72,10 +72,11 @@ accepted() {
 	equal "$stderr" ""
 }
 
-# tls_port: sets PORT to one that nobody listens at, below the range of the other servers of the tests
+# tls_port: sets PORT to one that nobody listens at. It, and the port of a cluster's bus, which is
+# larger by 10,000, are below the range of the other servers of the tests.
 tls_port() {
 	while :; do
-		PORT=$((14000 + RANDOM % 6000))
+		PORT=$((4000 + RANDOM % 6000))
 		(: <>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null || return 0
 	done
 }
