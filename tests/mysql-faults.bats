@@ -362,6 +362,22 @@ kill_one_waiter() {
 	wait_until 2 only_fences
 }
 
+@test "a row that another session has locked for longer than one try waits: a release frees the lock" {
+	local other options
+	"$DLOCK" run "$LOCK" -- true
+	for options in --wait=none --slots=3; do
+		hold "$options" --
+		start mariadb --no-defaults --socket="$MYSQL_DIR/sock" -nu root dlock -e "
+			START TRANSACTION; SELECT * FROM dlock_locks WHERE name = '$LOCK' FOR UPDATE; SELECT SLEEP(1.6)"
+		other=$PID
+		wait_until 5 has_line "$OUT" "$LOCK"
+		release
+		equal "$(<"$HOLDER_ERR")" '' "$options"
+		join "$other"
+		wait_until 1 only_fences
+	done
+}
+
 @test "tables that another session has locked: the lock is not obtained within the limit, and dlock says why" {
 	"$DLOCK" run "$LOCK" -- true
 	start mariadb --no-defaults --socket="$MYSQL_DIR/sock" -nu root dlock -e "

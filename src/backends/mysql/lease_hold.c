@@ -16,11 +16,24 @@
 #define BURIED 100
 #define ID_SIZE 21
 
-/* A row that others keep locked is an error, too: *err says why. */
+/*
+ * While others keep the row locked, the request is sent again, for as long as one may take: who
+ * gives up a release keeps all others out until the lease ends. After that it is an error, too:
+ * *err says why.
+ */
 static int ask(struct lease *lease, const struct lease_call *call, struct lease_state *state,
 	       struct error *err)
 {
-	return lease_ask(lease, call, MYSQL_REPEAT, state, err) ? -1 : 0;
+	const int64_t until_ms = clock_boot_ms() + lease->my.base.timeout_ms;
+	bool again = false;
+	int failed;
+
+	while ((failed = lease_ask(lease, call, MYSQL_REPEAT, state, err)) > 0 &&
+	       clock_boot_ms() < until_ms)
+		again = true;
+	/* The first statements of a request that failed may have been done. */
+	lease->my.resent |= again;
+	return failed ? -1 : 0;
 }
 
 static enum outcome lost(const struct lease *lease, const struct request *request,
