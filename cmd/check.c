@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "lock/token.h"

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* renew, verify and release. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/duration.h"
 #include "exit_status.h"
 #include "json.h"

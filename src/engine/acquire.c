@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "supervisor.h"
 
-#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -9,7 +9,6 @@
 #define DLOCK_ENVIRONMENT_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "lock/token.h"
 

@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/proctable.h"
 #include "base/signals.h"
-#include "lock/lease.h"
 #include "keeper.h"
 #include "shared.h"
 

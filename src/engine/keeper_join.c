@@ -3,7 +3,6 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "lock/lease.h"

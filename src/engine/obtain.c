@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "supervisor.h"
 
-#include <signal.h>
 #include <stdatomic.h>
 
 #include "base/clock.h"

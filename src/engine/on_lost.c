@@ -21,7 +21,6 @@
 #include "base/memory.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "environment.h"
 
 /* For how long the shell may run, and how long its end may take when it gets KILL then. */
 #define MOST_MS 30000

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/prctl.h>
 #include <syslog.h>
 #include <unistd.h>

@@ -13,7 +13,6 @@
 #define DLOCK_BACKEND_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "holder.h"

@@ -3,7 +3,6 @@
 #define CRASH_TRACE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 

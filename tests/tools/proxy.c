@@ -24,7 +24,6 @@
  */
 #include <arpa/inet.h>
 #include <err.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

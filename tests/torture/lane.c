@@ -5,7 +5,6 @@
 #include "strike.h"
 
 #include <err.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>

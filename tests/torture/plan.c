@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "plan.h"
 
-#include <stddef.h>
 #include <string.h>
 
 static const char *const fault_names[FAULT_KINDS] = {

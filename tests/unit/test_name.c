@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include <stdlib.h>
 
 #include "base/error.h"
 #include "lock/name.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Locks in a MySQL or MariaDB server: opening what a URI names. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"

@@ -3,7 +3,6 @@
 #include "lease_parts.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"

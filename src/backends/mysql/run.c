@@ -2,9 +2,7 @@
 #include "run.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include "base/error.h"

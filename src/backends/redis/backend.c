@@ -38,7 +38,6 @@
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"

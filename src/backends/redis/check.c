@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds out whether a Redis server is fit to hold locks. */
 #include <hiredis/hiredis.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,7 +2,6 @@
 /* The transport that encrypts: TCP, with what the module does on top of it. */
 #include "tls.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"

@@ -2,7 +2,6 @@
 /* Holding and releasing: see backend.c for the whole of it. */
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"

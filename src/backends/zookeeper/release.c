@@ -2,7 +2,6 @@
 /* Giving a hold back, at once or after the rest of its minimum hold: see backend.c. */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
