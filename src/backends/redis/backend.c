@@ -68,6 +68,7 @@
 #define LOAN_MS 4500
 
 static const struct backend_ops scriptless_ops;
+static const struct redis_dialect dialect;
 
 static struct backend *redis_open(const struct uri *uri, struct error *err)
 {
@@ -80,6 +81,7 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
 	if (uri_param(uri, "dialect") || uri_param(uri, "lock") || uri_param(uri, "watchdog"))
 		return redisson_open(uri, err);
 	redis = memory_new(1, sizeof(*redis));
+	redis->dialect = &dialect;
 	if (scriptless)
 		redis->node.base.ops = &scriptless_ops;
 	if (redis_node_init(&redis->node, uri, err) ||
@@ -92,25 +94,7 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
 	return &redis->node.base;
 }
 
-static enum outcome odd_reply(struct redis_backend *redis, redisReply *reply,
-			      struct error *err)
-{
-	redis_node_odd(&redis->node, reply, err);
-	return OUTCOME_ERROR;
-}
-
 /* ---- giving back ---- */
-
-/* Removes the fence of a name that will not be used again. */
-static void forget(struct redis_backend *redis)
-{
-	const char *const argv[] = { "DEL", redis->node.keys[KEY_FENCE] };
-	struct error ignored = { 0 };
-	redisReply *reply = redis_node_command(&redis->node, 2, argv, &ignored);
-
-	if (reply)
-		freeReplyObject(reply);
-}
 
 /*
  * Releases what was just acquired and is of no use, for too few replicas have it. If that fails,
@@ -126,7 +110,7 @@ static void give_back(struct redis_backend *redis, const struct request *request
 	if (reply)
 		freeReplyObject(reply);
 	if (request->forget)
-		forget(redis);
+		redis_forget(redis);
 }
 
 /* ---- acquiring ---- */
@@ -180,15 +164,6 @@ static bool disagrees(const redisReply *reply, const struct request *request,
 	return !hold_mode_slots_agree((int)reply->element[1]->integer, request, err);
 }
 
-/* Notes the lease that a script has given for a request of sent_ms. ttl_ms 0: it has no end. */
-static void note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl_ms,
-		       struct grant *grant)
-{
-	grant->sent_ms = sent_ms;
-	grant->ttl_ms = ttl_ms;
-	redis->lease_end_ms = ttl_ms ? lease_end(sent_ms, ttl_ms) : CLOCK_NEVER;
-}
-
 /*
  * May the server lend the lock in a message? Not with ?replicas=, where a command starts only after
  * an answer, which no message gives. And not with a route: a master passes messages on to the
@@ -229,7 +204,7 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 	}
 	outcome = read_grant(redis, reply, grant);
 	if (outcome == OUTCOME_ERROR)
-		return odd_reply(redis, reply, err);
+		return redis_odd_reply(redis, reply, err);
 	freeReplyObject(reply);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
@@ -239,7 +214,7 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 			give_back(redis, request);
 		return OUTCOME_ERROR;
 	}
-	note_lease(redis, redis->node.sent_ms, request->ttl_ms, grant);
+	redis_note_lease(redis, redis->node.sent_ms, request->ttl_ms, grant);
 	return OUTCOME_HELD;
 }
 
@@ -251,7 +226,7 @@ static bool borrow(struct redis_backend *redis, struct grant *grant)
 	redis->lent_fence = 0;
 	if (!fence || clock_boot_ms() - redis->asked_ms >= LOAN_MS / 2)
 		return false;
-	note_lease(redis, redis->asked_ms, LOAN_MS, grant);
+	redis_note_lease(redis, redis->asked_ms, LOAN_MS, grant);
 	grant->fence = fence;
 	grant->lent = true;
 	return true;
@@ -268,28 +243,17 @@ static enum outcome redis_acquire(struct backend *backend, const struct request 
 				  struct grant *grant, struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
-	enum outcome outcome = OUTCOME_BUSY;
 
 	/*
 	 * The next renewal closes the other connection, so that the command need not wait for it.
 	 */
-	if (borrow(redis, grant))
-		return OUTCOME_HELD;
-	/* Most locks are free: tries once before subscribing, unless this token is in line. */
-	if (!redis_conn_is_open(&redis->node.wake))
-		outcome = try_once(redis, request, false, grant, err);
-	if (outcome == OUTCOME_BUSY && request->queue) {
-		/* A waiter in line whose channel has no listener counts as dead. */
-		if (redis_node_listen(&redis->node, request->token, err))
-			return OUTCOME_ERROR;
-		outcome = try_once(redis, request, true, grant, err);
-		/* The lock has moved to another server, where this waiter does not listen yet. */
-		if (!redis_conn_is_open(&redis->node.wake))
-			grant->retry_ms = clock_boot_ms() + REDIS_FOLLOW_MS;
-	}
-	if (outcome == OUTCOME_HELD)
-		redis_conn_close(&redis->node.wake);
-	return outcome;
+	return borrow(redis, grant) ? OUTCOME_HELD : redis_take_turn(redis, request, grant, err);
+}
+
+static int listen_for_turn(struct redis_backend *redis, const struct request *request,
+			   struct error *err)
+{
+	return redis_node_listen(&redis->node, request->token, err);
 }
 
 /*
@@ -309,160 +273,31 @@ static int64_t read_message(struct redis_backend *redis, const redisReply *reply
 	return delay_ms > 0 && delay_ms < LOOK_MS ? clock_boot_ms() + delay_ms : 0;
 }
 
-static int64_t redis_event(struct backend *backend)
+static void make_keys(struct redis_backend *redis, const char *name)
 {
-	struct redis_backend *redis = redis_from_backend(backend);
-	struct redis_conn *conn = redis_listening_conn(&redis->node);
-	int64_t next_ms = CLOCK_NEVER, message_ms;
-	redisReply *reply;
-	int state;
-
-	while ((state = redis_conn_poll(conn, &reply)) > 0) {
-		message_ms = read_message(redis, reply);
-		if (message_ms < next_ms)
-			next_ms = message_ms;
-		freeReplyObject(reply);
-	}
-	if (state == 0)
-		return next_ms;
-	/* When one connection has ended, the server is gone for both. */
-	redis_conn_close(&redis->node.wake);
-	redis_conn_close(&redis->node.main);
-	return 0;
+	redis_node_keys(&redis->node, name);
 }
 
-/* ---- releasing ---- */
-
-static enum outcome redis_release(struct backend *backend, const struct request *request,
-				  enum release how, int64_t keep_ms, struct error *err)
+static redisReply *run(struct redis_backend *redis, const struct script *script,
+		       const struct request *request, const char *const arguments[],
+		       struct error *err)
 {
-	struct redis_backend *redis = redis_from_backend(backend);
-	int64_t sent_ms = clock_boot_ms(), answer;
-	char keep[REDIS_DIGITS_SIZE], number[TOKEN_SIZE] = "0";
-	static const char *const hows[] = {
-		[RELEASE_ALL] = "1", [RELEASE_ONE] = "0", [RELEASE_COUNTED] = "2"
-	};
-	const char *const arguments[] = { redis_digits(keep_ms, keep), hows[how], number, NULL };
-	redisReply *reply;
-
-	if (how != RELEASE_ALL && token_make(number, err))
-		return OUTCOME_ERROR;
-	/* From here on another release must not hand the lock to this token. */
-	redis_conn_close(&redis->node.wake);
-	reply = redis_node_script(&redis->node, &script_release, request, arguments, err);
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_is_integer(reply))
-		return odd_reply(redis, reply, err);
-	answer = reply->integer;
-	freeReplyObject(reply);
-	if (request->forget)
-		forget(redis);
-	if (answer != 0)
-		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
-	if (lease_ended_by_resent(redis->node.resent, sent_ms, redis->lease_end_ms))
-		return OUTCOME_HELD;
-	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' was not ours any more",
-		  redis->node.address.label, redis->node.keys[KEY_LOCK]);
-	return OUTCOME_LOST;
+	return redis_node_script(&redis->node, script, request, arguments, err);
 }
 
-/* ---- holding ---- */
-
-static enum outcome redis_renew(struct backend *backend, const struct request *request,
-				struct grant *grant, struct error *err)
-{
-	struct redis_backend *redis = redis_from_backend(backend);
-	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE];
-	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual), NULL
-	};
-	int64_t answer, ttl_ms;
-	redisReply *reply;
-
-	reply = redis_node_script(&redis->node, &script_renew, request, arguments, err);
-	redis_conn_close(&redis->node.wake);
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_has_shape(reply, "ii"))
-		return odd_reply(redis, reply, err);
-	answer = reply->element[0]->integer;
-	ttl_ms = reply->element[1]->integer;
-	freeReplyObject(reply);
-	if (answer == 1) {
-		if (redis_replicas_await(&redis->node, redis->node.sent_ms, err))
-			return OUTCOME_ERROR;
-		note_lease(redis, redis->node.sent_ms, ttl_ms, grant);
-		return OUTCOME_HELD;
-	}
-	error_set(err, ERROR_REFUSED, 0, answer == 2
-		  ? "%s: key '%.220s' belongs to somebody else now"
-		  : "%s: key '%.220s' is gone", redis->node.address.label,
-		  redis->node.keys[KEY_LOCK]);
-	return OUTCOME_LOST;
-}
-
-static enum outcome redis_verify(struct backend *backend, const struct request *request,
-				 struct error *err)
-{
-	struct redis_backend *redis = redis_from_backend(backend);
-	static const char *const none[] = { NULL };
-	redisReply *reply = redis_node_script(&redis->node, &script_verify, request, none, err);
-	enum outcome outcome = OUTCOME_LOST;
-	enum hold_mode mode;
-	int slots;
-
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_is_text(reply))
-		return odd_reply(redis, reply, err);
-	if (reply->str[0]) {
-		redis_read_mode(reply->str, &mode, &slots);
-		outcome = hold_mode_covers(mode, slots, request, err);
-	}
-	freeReplyObject(reply);
-	return outcome;
-}
-
-static enum outcome redis_again(struct backend *backend, const struct request *request,
-				struct grant *grant, struct error *err)
-{
-	struct redis_backend *redis = redis_from_backend(backend);
-	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE];
-	char number[TOKEN_SIZE];
-	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual), number,
-		NULL
-	};
-	/* A token never changes its mode, so that the result stays true until the script runs. */
-	enum outcome outcome = redis_verify(backend, request, err);
-	struct error ignored = { 0 };
-	int64_t sent_ms;
-	redisReply *reply;
-
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	if (token_make(number, err))
-		return OUTCOME_ERROR;
-	sent_ms = clock_boot_ms();
-	reply = redis_node_script(&redis->node, &script_again, request, arguments, err);
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_has_shape(reply, "i.i"))
-		return odd_reply(redis, reply, err);
-	outcome = OUTCOME_LOST;
-	if (reply->element[0]->integer == 1 && redis_is_text(reply->element[1])) {
-		grant->fence = strtoull(reply->element[1]->str, NULL, 10);
-		note_lease(redis, sent_ms, reply->element[2]->integer, grant);
-		outcome = OUTCOME_HELD;
-	}
-	freeReplyObject(reply);
-	if (outcome != OUTCOME_HELD || !redis_replicas_await(&redis->node, sent_ms, err))
-		return outcome;
-	/* An acquisition that failed must not need a release. */
-	redis_release(backend, request, RELEASE_ONE, 0, &ignored);
-	return OUTCOME_ERROR;
-}
+static const struct redis_dialect dialect = {
+	.again = &script_again,
+	.inspect = &script_inspect,
+	.release = &script_release,
+	.renew = &script_renew,
+	.verify = &script_verify,
+	.make_keys = make_keys,
+	.run = run,
+	.try_once = try_once,
+	.listen = listen_for_turn,
+	.free = REDIS_FREE,
+	.read_message = read_message,
+};
 
 #define TEXT_OF(number) #number
 #define VERSION_OF(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)

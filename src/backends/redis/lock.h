@@ -13,8 +13,33 @@ struct redisReply;
 /* The pause before a waiter follows a lock to another server, where it does not listen yet. */
 #define REDIS_FOLLOW_MS 100
 
+struct redis_backend;
+
+/* What the dialects differ in, as far as they run scripts. lock.c does the rest for all of them. */
+struct redis_dialect {
+	const struct script *again, *inspect, *release, *renew, *verify;
+	/* Makes the keys for name, unless they are made. */
+	void (*make_keys)(struct redis_backend *redis, const char *name);
+	/* As redis_node_script(). */
+	struct redisReply *(*run)(struct redis_backend *redis, const struct script *script,
+				  const struct request *request, const char *const arguments[],
+				  struct error *err);
+	/* Tries to acquire; in_line: else the token takes its place among the waiters. */
+	enum outcome (*try_once)(struct redis_backend *redis, const struct request *request,
+				 bool in_line, struct grant *grant, struct error *err);
+	/* Subscribes to what tells this waiter of its turn. 0 or -1. */
+	int (*listen)(struct redis_backend *redis, const struct request *request,
+		      struct error *err);
+	const char *free;	/* for redis_node_listen(): has a message when a lock is free */
+	/* When to try after a message: see event() of struct backend_ops. */
+	int64_t (*read_message)(struct redis_backend *redis, const struct redisReply *reply);
+	/* Sets *err when renew or again has answered 3. NULL: they never do. */
+	enum outcome (*refuse_ttl)(struct redis_backend *redis, struct error *err);
+};
+
 struct redis_backend {
 	struct redis_node node;		/* begins with struct backend */
+	const struct redis_dialect *dialect;
 	int64_t lease_end_ms;		/* of the last grant; 0: there was none */
 	int64_t asked_ms;		/* CLOCK_BOOTTIME of the last try to acquire */
 	uint64_t lent_fence;		/* fence of a loan that a message told of; 0: none */
@@ -31,8 +56,21 @@ static inline struct redis_backend *redis_from_backend(struct backend *backend)
 
 /* The mode of a hold, as the scripts write it. Returns a constant, or buf. */
 const char *redis_mode(const struct request *request, char buf[static REDIS_DIGITS_SIZE]);
-/* The connection that something may come over unasked: a message, or the end of the connection. */
-struct redis_conn *redis_listening_conn(struct redis_node *node);
+
+/* Notes the lease that a request of sent_ms has got. ttl_ms 0: it has no end. */
+void redis_note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl_ms,
+		      struct grant *grant);
+
+/* As redis_node_odd(). Returns OUTCOME_ERROR. */
+enum outcome redis_odd_reply(struct redis_backend *redis, struct redisReply *reply,
+			     struct error *err);
+
+/* Acquires, or tries again as a waiter in line: see acquire() of struct backend_ops. */
+enum outcome redis_take_turn(struct redis_backend *redis, const struct request *request,
+			     struct grant *grant, struct error *err);
+
+/* Removes what is left of a name that will not be used again. */
+void redis_forget(struct redis_backend *redis);
 
 /* Reads what the scripts call a mode. */
 void redis_read_mode(const char *text, enum hold_mode *mode, int *slots);
@@ -62,6 +100,15 @@ extern const struct script script_acquire, script_again, script_inspect, script_
 /* See struct backend_ops. These serve every struct that begins with struct redis_backend. */
 void redis_close(struct backend *backend);
 int redis_event_fd(struct backend *backend);
+int64_t redis_event(struct backend *backend);
+enum outcome redis_renew(struct backend *backend, const struct request *request,
+			 struct grant *grant, struct error *err);
+enum outcome redis_verify(struct backend *backend, const struct request *request,
+			  struct error *err);
+enum outcome redis_again(struct backend *backend, const struct request *request,
+			 struct grant *grant, struct error *err);
+enum outcome redis_release(struct backend *backend, const struct request *request,
+			   enum release how, int64_t keep_ms, struct error *err);
 int redis_inspect(struct backend *backend, const char *name, bool listen,
 		  struct lock_view *view, struct error *err);
 int redis_list(struct backend *backend, struct name_list *names, struct error *err);

@@ -104,7 +104,8 @@ static int read_params(struct redisson *redisson, const struct uri *uri, struct 
 	return -1;
 }
 
-extern const struct backend_ops redisson_ops;
+static const struct backend_ops redisson_ops;
+static const struct redis_dialect dialect;
 
 struct backend *redisson_open(const struct uri *uri, struct error *err)
 {
@@ -112,6 +113,7 @@ struct backend *redisson_open(const struct uri *uri, struct error *err)
 	struct redis_node *node = &redisson->redis.node;
 
 	node->base.ops = &redisson_ops;
+	redisson->redis.dialect = &dialect;
 	if (redis_node_init(node, uri, err) || read_params(redisson, uri, err)) {
 		redis_close(&node->base);
 		return NULL;
@@ -121,12 +123,6 @@ struct backend *redisson_open(const struct uri *uri, struct error *err)
 		node->prefix[0] = '\0';
 	node->sharded = node->route && node->route->ops->masters;
 	return &node->base;
-}
-
-static enum outcome odd_reply(struct redisson *redisson, redisReply *reply, struct error *err)
-{
-	redis_node_odd(&redisson->redis.node, reply, err);
-	return OUTCOME_ERROR;
 }
 
 /* ---- acquiring ---- */
@@ -192,18 +188,10 @@ static enum outcome read_grant(const redisReply *reply, const struct request *re
 	return OUTCOME_BUSY;
 }
 
-/* Notes the lease that a script has given for a request of sent_ms. */
-static void note_lease(struct redisson *redisson, int64_t sent_ms, int64_t ttl_ms,
-		       struct grant *grant)
-{
-	grant->sent_ms = sent_ms;
-	grant->ttl_ms = ttl_ms;
-	redisson->redis.lease_end_ms = lease_end(sent_ms, ttl_ms);
-}
-
-static enum outcome try_once(struct redisson *redisson, const struct request *request,
+static enum outcome try_once(struct redis_backend *redis, const struct request *request,
 			     bool in_line, struct grant *grant, struct error *err)
 {
+	struct redisson *redisson = redisson_from_backend(&redis->node.base);
 	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], holder[REDIS_HOLDER_SIZE];
 	/* The probe of `dlock check` on a semaphore. */
 	const bool permit = redisson->kind->slots && request->mode == HOLD_EXCLUSIVE;
@@ -216,15 +204,15 @@ static enum outcome try_once(struct redisson *redisson, const struct request *re
 	redisReply *reply;
 
 	redis_holder_text(request, holder);
-	reply = redisson_script(redisson, &script_redisson_acquire, request, arguments, err);
+	reply = redisson_script(redis, &script_redisson_acquire, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
 	outcome = read_grant(reply, request, grant, err);
 	if (outcome == OUTCOME_LOST)
-		return odd_reply(redisson, reply, err);
+		return redis_odd_reply(redis, reply, err);
 	freeReplyObject(reply);
 	if (outcome == OUTCOME_HELD)
-		note_lease(redisson, sent_ms, request->ttl_ms, grant);
+		redis_note_lease(redis, sent_ms, request->ttl_ms, grant);
 	return outcome;
 }
 
@@ -244,48 +232,32 @@ static bool is_fair(const struct redisson *redisson)
 }
 
 /* The waiters of a fair lock have a channel each, all others one together. 0 or -1. */
-static int listen_for_turn(struct redisson *redisson, const struct request *request,
+static int listen_for_turn(struct redis_backend *redis, const struct request *request,
 			   struct error *err)
 {
+	struct redisson *redisson = redisson_from_backend(&redis->node.base);
 	char channel[1 + REDISSON_OWNER_SIZE] = ":";
 
 	redisson_owner(redisson, request->token, channel + 1);
-	return redis_node_listen(&redisson->redis.node,
-				 is_fair(redisson) ? channel : "", err);
+	return redis_node_listen(&redis->node, is_fair(redisson) ? channel : "", err);
 }
 
 static enum outcome redisson_acquire(struct backend *backend, const struct request *request,
 				     struct grant *grant, struct error *err)
 {
 	struct redisson *redisson = redisson_from_backend(backend);
-	struct redis_node *node = &redisson->redis.node;
-	enum outcome outcome = OUTCOME_BUSY;
 
-	if (!admits(redisson, request, err))
-		return OUTCOME_ERROR;
-	/* Most locks are free: tries once before subscribing, unless this token is in line. */
-	if (!redis_conn_is_open(&node->wake))
-		outcome = try_once(redisson, request, false, grant, err);
-	if (outcome == OUTCOME_BUSY && request->queue) {
-		/* Subscribes before the try, so that no message is missed in between. */
-		if (listen_for_turn(redisson, request, err))
-			return OUTCOME_ERROR;
-		outcome = try_once(redisson, request, true, grant, err);
-		/* The lock has moved to another server, where this waiter does not listen yet. */
-		if (!redis_conn_is_open(&node->wake))
-			grant->retry_ms = clock_boot_ms() + REDIS_FOLLOW_MS;
-	}
-	if (outcome == OUTCOME_HELD)
-		redis_conn_close(&node->wake);
-	return outcome;
+	return admits(redisson, request, err)
+	       ? redis_take_turn(&redisson->redis, request, grant, err) : OUTCOME_ERROR;
 }
 
 /*
  * When to try after a message: at once, whatever Redisson says. dlock tells the second in the line
  * of a fair lock after how many ms to look for the first.
  */
-static int64_t read_message(const struct redisson *redisson, const redisReply *reply)
+static int64_t read_message(struct redis_backend *redis, const redisReply *reply)
 {
+	struct redisson *redisson = redisson_from_backend(&redis->node.base);
 	int64_t delay_ms = 0;
 
 	if (is_fair(redisson) && redis_has_shape(reply, "..s"))
@@ -293,191 +265,43 @@ static int64_t read_message(const struct redisson *redisson, const redisReply *r
 	return delay_ms > 1 && delay_ms < LOOK_MS ? clock_boot_ms() + delay_ms : 0;
 }
 
-static int64_t redisson_event(struct backend *backend)
-{
-	struct redisson *redisson = redisson_from_backend(backend);
-	struct redis_conn *conn = redis_listening_conn(&redisson->redis.node);
-	int64_t next_ms = CLOCK_NEVER;
-	redisReply *reply;
-	int state;
-
-	while ((state = redis_conn_poll(conn, &reply)) > 0) {
-		next_ms = clock_earlier(next_ms, read_message(redisson, reply));
-		freeReplyObject(reply);
-	}
-	if (state == 0)
-		return next_ms;
-	/* When one connection has ended, the server is gone for both. */
-	redis_conn_close(&redisson->redis.node.wake);
-	redis_conn_close(&redisson->redis.node.main);
-	return 0;
-}
-
-/* ---- holding ---- */
-
 /* Fills *err for a lease that a shared hold cannot have. */
-static enum outcome refuse_ttl(const struct redisson *redisson, struct error *err)
+static enum outcome refuse_ttl(struct redis_backend *redis, struct error *err)
 {
 	const struct request asked = { .mode = HOLD_SHARED, .ttl_ms = INT64_MAX };
 
-	admits(redisson, &asked, err);
+	admits(redisson_from_backend(&redis->node.base), &asked, err);
 	return OUTCOME_ERROR;
 }
 
-static enum outcome redisson_renew(struct backend *backend, const struct request *request,
-				   struct grant *grant, struct error *err)
-{
-	struct redisson *redisson = redisson_from_backend(backend);
-	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE], most[REDIS_DIGITS_SIZE];
-	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual),
-		redis_digits(redisson->most_read_ms, most), NULL
-	};
-	struct redis_node *node = &redisson->redis.node;
-	int64_t sent_ms = clock_boot_ms(), answer;
-	redisReply *reply;
+static const struct redis_dialect dialect = {
+	.again = &script_redisson_again,
+	.inspect = &script_redisson_inspect,
+	.release = &script_redisson_release,
+	.renew = &script_redisson_renew,
+	.verify = &script_redisson_verify,
+	.make_keys = redisson_keys,
+	.run = redisson_script,
+	.try_once = try_once,
+	.listen = listen_for_turn,
+	.free = "",
+	.read_message = read_message,
+	.refuse_ttl = refuse_ttl,
+};
 
-	reply = redisson_script(redisson, &script_redisson_renew, request, arguments, err);
-	redis_conn_close(&node->wake);
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_has_shape(reply, "ii"))
-		return odd_reply(redisson, reply, err);
-	answer = reply->element[0]->integer;
-	if (answer == 1)
-		note_lease(redisson, sent_ms, reply->element[1]->integer, grant);
-	freeReplyObject(reply);
-	if (answer == 1)
-		return OUTCOME_HELD;
-	if (answer == 3)
-		return refuse_ttl(redisson, err);
-	error_set(err, ERROR_REFUSED, 0, answer == 2
-		  ? "%s: key '%.220s' belongs to somebody else now"
-		  : "%s: key '%.220s' is gone", node->address.label, node->keys[KEY_LOCK]);
-	return OUTCOME_LOST;
-}
-
-static enum outcome redisson_verify(struct backend *backend, const struct request *request,
-				    struct error *err)
-{
-	struct redisson *redisson = redisson_from_backend(backend);
-	static const char *const none[] = { NULL };
-	enum outcome outcome = OUTCOME_LOST;
-	enum hold_mode mode;
-	redisReply *reply;
-	int slots;
-
-	reply = redisson_script(redisson, &script_redisson_verify, request, none, err);
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_is_text(reply))
-		return odd_reply(redisson, reply, err);
-	if (reply->str[0]) {
-		redis_read_mode(reply->str, &mode, &slots);
-		outcome = hold_mode_covers(mode, slots, request, err);
-	}
-	freeReplyObject(reply);
-	return outcome;
-}
-
-static enum outcome redisson_again(struct backend *backend, const struct request *request,
-				   struct grant *grant, struct error *err)
-{
-	struct redisson *redisson = redisson_from_backend(backend);
-	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE], most[REDIS_DIGITS_SIZE];
-	char number[TOKEN_SIZE];
-	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual),
-		redis_digits(redisson->most_read_ms, most), number, NULL
-	};
-	/* A token never changes its mode, so that the result stays true until the script runs. */
-	enum outcome outcome = redisson_verify(backend, request, err);
-	int64_t sent_ms, answer;
-	redisReply *reply;
-
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	if (token_make(number, err))
-		return OUTCOME_ERROR;
-	sent_ms = clock_boot_ms();
-	reply = redisson_script(redisson, &script_redisson_again, request, arguments, err);
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_has_shape(reply, "i.i"))
-		return odd_reply(redisson, reply, err);
-	answer = reply->element[0]->integer;
-	if (answer == 1 && redis_is_text(reply->element[1])) {
-		grant->fence = strtoull(reply->element[1]->str, NULL, 10);
-		note_lease(redisson, sent_ms, reply->element[2]->integer, grant);
-	}
-	freeReplyObject(reply);
-	if (answer == 3)
-		return refuse_ttl(redisson, err);
-	return answer == 1 ? OUTCOME_HELD : OUTCOME_LOST;
-}
-
-/* ---- releasing ---- */
-
-/* Removes the fence of a name that will not be used again, and the permits of a semaphore. */
-static void forget(struct redisson *redisson)
-{
-	struct redis_node *node = &redisson->redis.node;
-	const char *const argv[] = { "DEL", node->keys[KEY_FENCE], node->keys[KEY_LOCK] };
-	struct error ignored = { 0 };
-	redisReply *reply = redis_node_command(node, redisson->kind->slots ? 3 : 2, argv, &ignored);
-
-	if (reply)
-		freeReplyObject(reply);
-}
-
-static enum outcome redisson_release(struct backend *backend, const struct request *request,
-				     enum release how, int64_t keep_ms, struct error *err)
-{
-	struct redisson *redisson = redisson_from_backend(backend);
-	struct redis_node *node = &redisson->redis.node;
-	int64_t sent_ms = clock_boot_ms(), answer;
-	char keep[REDIS_DIGITS_SIZE], number[TOKEN_SIZE] = "0";
-	static const char *const hows[] = {
-		[RELEASE_ALL] = "1", [RELEASE_ONE] = "0", [RELEASE_COUNTED] = "2"
-	};
-	const char *const arguments[] = { redis_digits(keep_ms, keep), hows[how], number, NULL };
-	redisReply *reply;
-
-	if (how != RELEASE_ALL && token_make(number, err))
-		return OUTCOME_ERROR;
-	/* Nobody listens any more: the script counts this token no longer among the waiters. */
-	redis_conn_close(&node->wake);
-	reply = redisson_script(redisson, &script_redisson_release, request, arguments, err);
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_is_integer(reply))
-		return odd_reply(redisson, reply, err);
-	answer = reply->integer;
-	freeReplyObject(reply);
-	if (request->forget)
-		forget(redisson);
-	if (answer != 0)
-		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
-	if (lease_ended_by_resent(node->resent, sent_ms, redisson->redis.lease_end_ms))
-		return OUTCOME_HELD;
-	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' was not ours any more",
-		  node->address.label, node->keys[KEY_LOCK]);
-	return OUTCOME_LOST;
-}
-
-const struct backend_ops redisson_ops = {
+static const struct backend_ops redisson_ops = {
 	.close = redis_close,
 	.connect = redisson_connect,
 	.acquire = redisson_acquire,
 	.event_fd = redis_event_fd,
-	.event = redisson_event,
-	.renew = redisson_renew,
-	.verify = redisson_verify,
-	.release = redisson_release,
-	.again = redisson_again,
-	.inspect = redisson_inspect,
+	.event = redis_event,
+	.renew = redis_renew,
+	.verify = redis_verify,
+	.release = redis_release,
+	.again = redis_again,
+	.inspect = redis_inspect,
 	.list = redisson_list,
-	.break_hold = redisson_break,
+	.break_hold = redis_break,
 	.setup = redis_setup,
 	.plan = redis_plan,
 	.check = redis_check,

@@ -39,11 +39,11 @@ struct backend *redisson_open(const struct uri *uri, struct error *err);
 void redisson_owner(const struct redisson *redisson, const char *token,
 		    char owner[static REDISSON_OWNER_SIZE]);
 
-/* Makes the keys for name, unless they are made. */
-void redisson_keys(struct redisson *redisson, const char *name);
+/* See struct redis_dialect. */
+void redisson_keys(struct redis_backend *redis, const char *name);
 
-/* As redis_node_script(), with the kind of lock in front of the arguments. */
-struct redisReply *redisson_script(struct redisson *redisson, const struct script *script,
+/* The same, with the kind of lock in front of the arguments, and most_read_ms behind them. */
+struct redisReply *redisson_script(struct redis_backend *redis, const struct script *script,
 				   const struct request *request, const char *const arguments[],
 				   struct error *err);
 
@@ -53,10 +53,6 @@ extern const struct script script_redisson_acquire, script_redisson_again,
 	script_redisson_verify;
 
 /* See struct backend_ops. */
-int redisson_inspect(struct backend *backend, const char *name, bool listen,
-		     struct lock_view *view, struct error *err);
 int redisson_list(struct backend *backend, struct name_list *names, struct error *err);
-int redisson_break(struct backend *backend, const char *name, struct lock_view *view,
-		   struct error *err);
 
 #endif

@@ -33,10 +33,10 @@ void redisson_owner(const struct redisson *redisson, const char *token,
  * cluster keeps them together. The locks "a" and "{a}" therefore share Redisson's other keys; those
  * of dlock differ.
  */
-void redisson_keys(struct redisson *redisson, const char *name)
+void redisson_keys(struct redis_backend *redis, const char *name)
 {
-	struct redis_node *node = &redisson->redis.node;
-	const struct redisson_kind *kind = redisson->kind;
+	struct redis_node *node = &redis->node;
+	const struct redisson_kind *kind = redisson_from_backend(&node->base)->kind;
 	char *braced;
 
 	if (node->keys[KEY_LOCK])
@@ -55,21 +55,23 @@ void redisson_keys(struct redisson *redisson, const char *name)
 	free(braced);
 }
 
-struct redisReply *redisson_script(struct redisson *redisson, const struct script *script,
+struct redisReply *redisson_script(struct redis_backend *redis, const struct script *script,
 				   const struct request *request, const char *const arguments[],
 				   struct error *err)
 {
+	struct redisson *redisson = redisson_from_backend(&redis->node.base);
 	const char *all[1 + MOST_ARGUMENTS + 1] = { redisson->kind->name };
-	char owner[REDISSON_OWNER_SIZE];
+	char owner[REDISSON_OWNER_SIZE], most[REDIS_DIGITS_SIZE];
 	struct request asked = *request;
 	int count = 1;
 
-	redisson_keys(redisson, request->name);
+	redisson_keys(redis, request->name);
 	redisson_owner(redisson, request->token, owner);
 	asked.token = owner;
 	for (int i = 0; arguments[i]; i++)
 		all[count++] = arguments[i];
-	if (redisson->redis.node.sharded)
+	all[count++] = redis_digits(redisson->most_read_ms, most);
+	if (redis->node.sharded)
 		all[count] = "sharded";
-	return redis_node_script(&redisson->redis.node, script, &asked, all, err);
+	return redis_node_script(&redis->node, script, &asked, all, err);
 }

@@ -207,9 +207,7 @@ static enum outcome held(struct redis_backend *redis, const struct request *requ
 	if (redis_node_time(&redis->node, &server_us, err))
 		return OUTCOME_ERROR;
 	redis->pause_ms = 0;
-	redis->lease_end_ms = lease_end(sent_ms, request->ttl_ms);
-	grant->sent_ms = sent_ms;
-	grant->ttl_ms = request->ttl_ms;
+	redis_note_lease(redis, sent_ms, request->ttl_ms, grant);
 	grant->fence = (uint64_t)server_us;
 	return OUTCOME_HELD;
 }
@@ -292,11 +290,8 @@ enum outcome scriptless_renew(struct backend *backend, const struct request *req
 	outcome = set_if_ours(node, request->token, ttl_ms, err);
 	if (outcome == OUTCOME_LOST)
 		return not_ours(node, err);
-	if (outcome == OUTCOME_HELD) {
-		grant->sent_ms = node->sent_ms;
-		grant->ttl_ms = ttl_ms;
-		redis->lease_end_ms = lease_end(grant->sent_ms, ttl_ms);
-	}
+	if (outcome == OUTCOME_HELD)
+		redis_note_lease(redis, node->sent_ms, ttl_ms, grant);
 	return outcome;
 }
 

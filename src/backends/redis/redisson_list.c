@@ -1,45 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Showing, listing and breaking locks that are shared with Redisson. */
+/* Listing locks that are shared with Redisson. */
 #include <hiredis/hiredis.h>
 #include <string.h>
 
 #include "lock/view.h"
 #include "redisson.h"
-
-static int look(struct redisson *redisson, const char *name, const char *then_break,
-		struct lock_view *view, struct error *err)
-{
-	const struct request request = { .name = name, .token = "" };
-	const char *const arguments[] = { then_break, NULL };
-	redisReply *reply = redisson_script(redisson, &script_redisson_inspect, &request,
-					    arguments, err);
-
-	if (!reply)
-		return -1;
-	if (!redis_read_view(reply, view)) {
-		redis_node_odd(&redisson->redis.node, reply, err);
-		return -1;
-	}
-	freeReplyObject(reply);
-	return 0;
-}
-
-int redisson_inspect(struct backend *backend, const char *name, bool listen,
-		     struct lock_view *view, struct error *err)
-{
-	struct redisson *redisson = redisson_from_backend(backend);
-
-	redisson_keys(redisson, name);
-	if (listen && redis_node_listen(&redisson->redis.node, "", err))
-		return -1;
-	return look(redisson, name, "0", view, err);
-}
-
-int redisson_break(struct backend *backend, const char *name, struct lock_view *view,
-		   struct error *err)
-{
-	return look(redisson_from_backend(backend), name, "1", view, err);
-}
 
 static bool ends_with(const char *key, size_t length, const char *suffix)
 {
