@@ -334,24 +334,17 @@ const struct config_backend *config_find(const struct config *config, const char
 	return NULL;
 }
 
-static void free_secret(char *text)
-{
-	if (text)
-		explicit_bzero(text, strlen(text));
-	free(text);
-}
-
 void config_finish(struct config *config)
 {
 	size_t i;
 
 	for (i = 0; i < config->backend_count; i++) {
 		free(config->backends[i].name);
-		free_secret(config->backends[i].uri);
+		memory_free_secret(config->backends[i].uri);
 		free(config->backends[i].uri_place);
 	}
 	free(config->backends);
-	free_secret(config->backend);
+	memory_free_secret(config->backend);
 	free(config->backend_place);
 	free(config->exposed_path);
 	memset(config, 0, sizeof(*config));

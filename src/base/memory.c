@@ -43,6 +43,13 @@ char *memory_copy_part(const char *text, size_t length)
 	return check(strndup(text, length));
 }
 
+void memory_free_secret(char *text)
+{
+	if (text)
+		explicit_bzero(text, strlen(text));
+	free(text);
+}
+
 char *memory_format(const char *format, ...)
 {
 	char *text;

@@ -42,6 +42,9 @@ void *memory_resize(void *memory, size_t count, size_t size);
 char *memory_copy(const char *text) __attribute__((malloc));
 char *memory_copy_part(const char *text, size_t length) __attribute__((malloc));
 
+/* Overwrites a text that nobody may find in memory later, and frees it. Accepts NULL. */
+void memory_free_secret(char *text);
+
 /* The text that printf() would print. */
 char *memory_format(const char *format, ...) __attribute__((malloc, format(printf, 1, 2)));
 

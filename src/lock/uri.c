@@ -420,17 +420,10 @@ int uri_parse(struct uri *uri, const char *text, struct error *err)
 	return 0;
 }
 
-static void wipe(char *password)
-{
-	if (password)
-		explicit_bzero(password, strlen(password));
-	free(password);
-}
-
 void uri_finish(struct uri *uri)
 {
-	wipe(uri->loaded_password);
-	wipe(uri->sentinel_password);
+	memory_free_secret(uri->loaded_password);
+	memory_free_secret(uri->sentinel_password);
 	if (uri->storage)
 		explicit_bzero(uri->storage, uri->storage_size);
 	free(uri->storage);

@@ -119,13 +119,12 @@ int mysql_address_init(struct mysql_address *address, const struct uri *uri, str
 void mysql_address_finish(struct mysql_address *address)
 {
 	char *const texts[] = {
-		address->password, address->user, address->host, address->socket,
-		address->database, address->defaults_file, address->defaults_group, address->ca,
-		address->cert, address->key,
+		address->user, address->host, address->socket, address->database,
+		address->defaults_file, address->defaults_group, address->ca, address->cert,
+		address->key,
 	};
 
-	if (address->password)
-		explicit_bzero(address->password, strlen(address->password));
+	memory_free_secret(address->password);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		free(texts[i]);
 }

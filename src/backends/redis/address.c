@@ -210,9 +210,7 @@ int redis_address_login(struct redis_address *address, const struct uri *uri, st
 
 void redis_address_finish(struct redis_address *address)
 {
-	if (address->password)
-		explicit_bzero(address->password, strlen(address->password));
-	free(address->password);
+	memory_free_secret(address->password);
 	free(address->user);
 	free(address->host);
 	free(address->unix_path);

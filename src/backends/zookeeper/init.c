@@ -94,9 +94,7 @@ void zk_conn_finish(struct zk_conn *conn)
 	for (size_t i = 0; i < conn->host_count; i++)
 		free(conn->hosts[i].name);
 	free(conn->hosts);
-	if (conn->auth)
-		explicit_bzero(conn->auth, strlen(conn->auth));
-	free(conn->auth);
+	memory_free_secret(conn->auth);
 	free(conn->user);
 	free(conn->tls);
 	free(conn->servers);
