@@ -24,11 +24,9 @@
 static bool reused(pid_t pid)
 {
 	struct procstat theirs, ours;
-	char text[16];
 
-	snprintf(text, sizeof(text), "%d", (int)pid);
-	return proctable_usable() && procstat_read(text, &theirs) &&
-	       procstat_read("self", &ours) && theirs.start_ticks > ours.start_ticks &&
+	return proctable_usable() && procstat_read(pid, &theirs) &&
+	       procstat_read(getpid(), &ours) && theirs.start_ticks > ours.start_ticks &&
 	       theirs.parent != getpid();
 }
 

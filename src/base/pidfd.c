@@ -21,13 +21,11 @@
 static unsigned long long start_of(pid_t pid, bool *alive)
 {
 	struct procstat stat;
-	char digits[16];
 
-	snprintf(digits, sizeof(digits), "%d", (int)pid);
 	*alive = false;
-	if (!proctable_usable() || !procstat_read(digits, &stat))
+	if (!proctable_usable() || !procstat_read(pid, &stat))
 		return 0;
-	*alive = procstat_live_thread(digits, &stat) != 0;
+	*alive = procstat_live_thread(pid, &stat) != 0;
 	return stat.start_ticks;
 }
 

@@ -13,12 +13,11 @@
 #define LINE_SIZE 512
 #define PATH_SIZE 80
 
-int procstat_open(const char *pid)
+int procstat_open(pid_t pid)
 {
-	char path[64] = "/proc/";
+	char path[PATH_SIZE];
 
-	strncat(path, pid, TEXT_DIGITS_SIZE);
-	strcat(path, "/stat");
+	strcpy(text_digits(stpcpy(path, "/proc/"), (uint64_t)pid), "/stat");
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
@@ -57,11 +56,11 @@ static bool read_stat(const char *path, struct procstat *stat)
 			      &stat->start_ticks) == 6;
 }
 
-bool procstat_read(const char *pid, struct procstat *stat)
+bool procstat_read(pid_t pid, struct procstat *stat)
 {
 	char path[PATH_SIZE];
 
-	snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	return read_stat(path, stat);
 }
 
@@ -85,7 +84,7 @@ static bool has_ended(const struct procstat *stat)
 	return stat->state == 'Z' || stat->state == 'X';
 }
 
-pid_t procstat_live_thread(const char *pid, const struct procstat *stat)
+pid_t procstat_live_thread(pid_t pid, const struct procstat *stat)
 {
 	char path[PATH_SIZE];
 	struct procstat thread;
@@ -94,18 +93,19 @@ pid_t procstat_live_thread(const char *pid, const struct procstat *stat)
 	DIR *tasks;
 
 	if (!has_ended(stat))
-		return (pid_t)strtol(pid, NULL, 10);
+		return pid;
 	if (stat->threads <= 1)
 		return 0;
 	/* The number of threads includes dead ones that a tracer has not waited for. */
-	snprintf(path, sizeof(path), "/proc/%.20s/task", pid);
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	tasks = opendir(path);
 	if (!tasks)
 		return 0;
 	while (!found && (entry = readdir(tasks))) {
 		if (entry->d_name[0] == '.')
 			continue;
-		snprintf(path, sizeof(path), "/proc/%.20s/task/%.20s/stat", pid, entry->d_name);
+		snprintf(path, sizeof(path), "/proc/%d/task/%.20s/stat", (int)pid,
+			 entry->d_name);
 		if (read_stat(path, &thread) && !has_ended(&thread))
 			found = (pid_t)strtol(entry->d_name, NULL, 10);
 	}

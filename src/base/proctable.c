@@ -71,15 +71,14 @@ static bool add_row(struct proctable *table, const struct proctable_row *row)
 	return true;
 }
 
-static bool read_row(const char *pid, struct proctable_row *row)
+static bool read_row(pid_t pid, struct proctable_row *row)
 {
 	struct procstat stat;
 
 	if (!procstat_read(pid, &stat))
 		return false;
 	*row = (struct proctable_row){
-		.pid = (pid_t)strtol(pid, NULL, 10), .parent = stat.parent,
-		.group = stat.group, .session = stat.session,
+		.pid = pid, .parent = stat.parent, .group = stat.group, .session = stat.session,
 		.thread = procstat_live_thread(pid, &stat), .start_ticks = stat.start_ticks,
 	};
 	return true;
@@ -106,7 +105,7 @@ int proctable_read(struct proctable *table)
 	while (complete && (entry = readdir(proc))) {
 		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
 			continue;
-		if (read_row(entry->d_name, &row))
+		if (read_row((pid_t)strtol(entry->d_name, NULL, 10), &row))
 			complete = add_row(table, &row);
 		else
 			table->vanished = true;

@@ -118,10 +118,8 @@ static const char *lookup(const struct strings *env, const char *variable)
 static pid_t parent_of(pid_t pid)
 {
 	struct procstat stat;
-	char text[16];
 
-	snprintf(text, sizeof(text), "%d", (int)pid);
-	return procstat_read(text, &stat) ? stat.parent : 0;
+	return procstat_read(pid, &stat) ? stat.parent : 0;
 }
 
 static enum environment_hold tells(const struct strings *env, const char *name,

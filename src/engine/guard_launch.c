@@ -12,7 +12,6 @@
 #include "base/ipc.h"
 #include "base/procstat.h"
 #include "base/terminal.h"
-#include "base/text.h"
 #include "lock/lease.h"
 #include "keeper.h"
 #include "shared.h"
@@ -134,14 +133,11 @@ static enum launched launch_command(struct guarding *g)
 
 enum launched guarding_launch(struct guarding *g)
 {
-	char supervisor[TEXT_DIGITS_SIZE];
 	enum guard_limit limit;
 	enum launched launched;
 
-	if (g->plan->gate_fd >= 0) {
-		text_digits(supervisor, (uint64_t)getppid());
-		g->supervisor_stat = procstat_open(supervisor);
-	}
+	if (g->plan->gate_fd >= 0)
+		g->supervisor_stat = procstat_open(getppid());
 	launched = await_order(g);
 	if (launched != LAUNCHED)
 		return launched;
