@@ -40,63 +40,44 @@ int mysql_setup(struct backend *backend, struct error *err)
 	return is_made(my, tables) ? 0 : mysql_run(my, tables, NULL, MYSQL_REPEAT, NULL, err);
 }
 
-/* Appends text as a string literal would have it between its quotes, in the sql_mode ''. */
-static void append_quoted(char **sql, const char *text, size_t length)
+/* Writes text as a string literal would have it between its quotes, in the sql_mode ''. */
+static void put_quoted(FILE *sql, const char *text, size_t length)
 {
-	char *quoted = memory_new(2 * length + 1, 1), *end = quoted, *longer;
-
 	for (; length; text++, length--) {
 		if (*text == '\'' || *text == '\\')
-			*end++ = *text;
-		*end++ = *text;
+			putc(*text, sql);
+		putc(*text, sql);
 	}
-	*end = '\0';
-	longer = memory_format("%s%s", *sql, quoted);
-	free(quoted);
-	free(*sql);
-	*sql = longer;
-}
-
-static void append(char **sql, const char *text)
-{
-	char *longer = memory_format("%s%s", *sql, text);
-
-	free(*sql);
-	*sql = longer;
 }
 
 /*
- * Appends the lines of grants, each GRANT for all accounts that the user has at the server. An
+ * Writes the lines of grants, each GRANT for all accounts that the user has at the server. An
  * account is a user and the hosts it comes from, which no URI tells.
  */
-static void append_grants(char **sql, const char *grants, const char *user)
+static void put_grants(FILE *sql, const char *grants, const char *user)
 {
 	static const char first[] = "GRANT ";
 
-	append(sql, "SET SESSION sql_mode = '', group_concat_max_len = 65536;\n"
-	       "SET @accounts = (SELECT GROUP_CONCAT(CONCAT(QUOTE(User), '@', QUOTE(Host)))\n"
-	       "  FROM mysql.user WHERE Host <> '' AND User = '");
-	append_quoted(sql, user, strlen(user));
-	append(sql, "');\nSELECT 'There is no account of ");
-	append_quoted(sql, user, strlen(user));
-	append(sql, ": CREATE USER, then run this again' AS missing\n"
-	       "  FROM DUAL WHERE @accounts IS NULL;\n");
+	fputs("SET SESSION sql_mode = '', group_concat_max_len = 65536;\n"
+	      "SET @accounts = (SELECT GROUP_CONCAT(CONCAT(QUOTE(User), '@', QUOTE(Host)))\n"
+	      "  FROM mysql.user WHERE Host <> '' AND User = '", sql);
+	put_quoted(sql, user, strlen(user));
+	fputs("');\nSELECT 'There is no account of ", sql);
+	put_quoted(sql, user, strlen(user));
+	fputs(": CREATE USER, then run this again' AS missing\n"
+	      "  FROM DUAL WHERE @accounts IS NULL;\n", sql);
 	for (const char *line = grants, *end; *line; line = *end ? end + 1 : end) {
 		end = line + strcspn(line, "\n");
 		if (strncmp(line, first, sizeof(first) - 1) != 0) {
-			char *other = memory_copy_part(line, (size_t)(end - line));
-
-			append(sql, other);
-			append(sql, "\n");
-			free(other);
+			fprintf(sql, "%.*s\n", (int)(end - line), line);
 			continue;
 		}
-		append(sql, "SET @grant = IF(@accounts IS NULL, 'DO 0', CONCAT('");
+		fputs("SET @grant = IF(@accounts IS NULL, 'DO 0', CONCAT('", sql);
 		/* Less the semicolon. */
-		append_quoted(sql, line, (size_t)(end - line) - 1);
-		append(sql, "', @accounts));\n"
-		       "PREPARE dlock_grant FROM @grant;\n"
-		       "EXECUTE dlock_grant;\n");
+		put_quoted(sql, line, (size_t)(end - line) - 1);
+		fputs("', @accounts));\n"
+		      "PREPARE dlock_grant FROM @grant;\n"
+		      "EXECUTE dlock_grant;\n", sql);
 	}
 }
 
@@ -104,7 +85,9 @@ int mysql_plan(struct backend *backend, char **text, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
 	const char *database = my->address.database, *user = my->address.user;
-	char *grants, *sql;
+	char *tables, *head, *grants;
+	size_t length;
+	FILE *sql;
 
 	if (!database) {
 		error_set(err, ERROR_USAGE, 0, "--dry-run needs the database in the URI: "
@@ -116,13 +99,20 @@ int mysql_plan(struct backend *backend, char **text, struct error *err)
 		SQL_NAME("database", database), SQL_PART("account", ""), SQL_LAST
 	};
 
-	sql = memory_format("USE {database};\n%s"
-			    "-- For the accounts that hold locks:\n", my->strategy->tables);
-	*text = sql_format(sql, values);
-	free(sql);
+	tables = memory_format("USE {database};\n%s"
+			       "-- For the accounts that hold locks:\n", my->strategy->tables);
+	head = sql_format(tables, values);
 	grants = sql_format(my->strategy->grants, values);
-	assert(*text && grants);
-	append_grants(text, grants, user ? user : "dlock");
+	assert(head && grants);
+	sql = open_memstream(text, &length);
+	if (!sql)
+		memory_gone();
+	fputs(head, sql);
+	put_grants(sql, grants, user ? user : "dlock");
+	if (fclose(sql))
+		memory_gone();
+	free(tables);
+	free(head);
 	free(grants);
 	return 0;
 }
