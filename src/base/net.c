@@ -153,6 +153,11 @@ static bool is_localhost(const char *host)
 	return !strcasecmp(host, "localhost");
 }
 
+bool net_is_local(const char *host)
+{
+	return !host || is_localhost(host) || !strcmp(host, "::1") || !strncmp(host, "127.", 4);
+}
+
 bool net_needs_resolver(const char *host)
 {
 	struct sockaddr_storage address;

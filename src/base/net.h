@@ -42,6 +42,9 @@ bool net_literal(const char *host, uint16_t port, struct sockaddr_storage *addre
 /* Must host be looked up: is it neither an IP address nor localhost? */
 bool net_needs_resolver(const char *host);
 
+/* Does what is sent to host stay on this one? NULL: a Unix socket. */
+bool net_is_local(const char *host);
+
 /* Connects to a Unix socket. As net_connect(). */
 int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
 		     struct error *err);

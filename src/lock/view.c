@@ -12,6 +12,8 @@
 #include "name.h"
 
 #define PINGS 10
+/* With more difference, people see that fences and ages do not fit the clock of their host. */
+#define CLOCK_SKEW_MS 1000
 
 struct hold_view *lock_view_add_hold(struct lock_view *view)
 {
@@ -127,6 +129,15 @@ int findings_add_round_trip(struct findings *findings, struct backend *backend,
 		     "%.2f ms on average, %.2f to %.2f%s", (double)sum / PINGS / 1000,
 		     (double)least / 1000, (double)most / 1000, where);
 	return 0;
+}
+
+void findings_add_skew(struct findings *findings, int64_t skew_ms)
+{
+	const bool off = llabs(skew_ms) > CLOCK_SKEW_MS;
+
+	findings_add(findings, off ? FINDING_NOTE : FINDING_OK, "clock",
+		     off ? "synchronise the clocks (NTP); leases do not depend on it" : NULL,
+		     "%+lld ms against ours", (long long)skew_ms);
 }
 
 void findings_finish(struct findings *findings)

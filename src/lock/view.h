@@ -89,6 +89,9 @@ void findings_add(struct findings *findings, enum severity severity, const char 
 int findings_add_round_trip(struct findings *findings, struct backend *backend,
 			    int (*ping)(struct backend *backend, struct error *err),
 			    const char *where, struct error *err);
+
+/* Adds the finding "clock": how far the server's clock is ahead of the clock of this host. */
+void findings_add_skew(struct findings *findings, int64_t skew_ms);
 void findings_finish(struct findings *findings);
 
 #endif

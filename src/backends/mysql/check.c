@@ -9,10 +9,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/net.h"
 #include "lock/view.h"
 
-/* Beyond this, fences and the ages in status differ visibly between hosts. */
-#define CLOCK_SKEW_MS 1000
 /* Each waiter holds a connection, some holders two; 151 are the servers' default. */
 #define FEW_CONNECTIONS 300
 
@@ -78,16 +77,10 @@ static int check_clock(struct mysql_backend *my, struct findings *findings, stru
 {
 	const int64_t before_ms = clock_wall_ms();
 	int64_t theirs_us;
-	long long skew;
-	bool off;
 
 	if (mysql_ask(my, sql_check_clock, NULL, MYSQL_REPEAT, &theirs_us, 1, err) < 0)
 		return -1;
-	skew = theirs_us / 1000 - (before_ms + clock_wall_ms()) / 2;
-	off = llabs(skew) > CLOCK_SKEW_MS;
-	findings_add(findings, off ? FINDING_NOTE : FINDING_OK, "clock",
-		     off ? "synchronise the clocks (NTP); leases do not depend on it" : NULL,
-		     "%+lld ms against ours", skew);
+	findings_add_skew(findings, theirs_us / 1000 - (before_ms + clock_wall_ms()) / 2);
 	return 0;
 }
 
@@ -141,10 +134,6 @@ static void check_durability(const struct facts *facts, struct findings *finding
 static void check_transport(const struct mysql_backend *my, const char *cipher,
 			    struct findings *findings)
 {
-	const char *host = my->address.host;
-	const bool local = !host || !strcmp(host, "localhost") || !strcmp(host, "::1") ||
-			   !strncmp(host, "127.", 4);
-
 	if (cipher[0] && my->address.tls == MYSQL_TLS_REQUIRED)
 		findings_add(findings, FINDING_WARNING, "transport",
 			     "name the authority: ?ssl-ca=PATH",
@@ -152,7 +141,7 @@ static void check_transport(const struct mysql_backend *my, const char *cipher,
 			     cipher);
 	else if (cipher[0])
 		findings_add(findings, FINDING_OK, "transport", NULL, "encrypted with %s", cipher);
-	else if (local)
+	else if (net_is_local(my->address.host))
 		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
 	else
 		findings_add(findings, FINDING_NOTE, "transport",

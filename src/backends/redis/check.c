@@ -8,13 +8,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/net.h"
 #include "lock/view.h"
 #include "check_route.h"
 #include "info.h"
 #include "lock.h"
 
-/* With more difference, people see that fences and ages do not fit the clock of their host. */
-#define CLOCK_SKEW_MS 1000
 /* With more difference between how far two clocks advance in a moment, one of them was set. */
 #define CLOCK_JUMP_MS INT64_C(500)
 /* A clock may advance in steps of a second. */
@@ -45,12 +44,9 @@ static int64_t middle_us(const struct reading *reading)
 static void check_skew(const struct reading *now, struct findings *findings)
 {
 	const int64_t boot_to_wall_ms = clock_wall_ms() - clock_boot_ms();
-	const int64_t skew = now->server_us / 1000 - middle_us(now) / 1000 - boot_to_wall_ms;
 
-	findings_add(findings, llabs(skew) > CLOCK_SKEW_MS ? FINDING_NOTE : FINDING_OK,
-		     "clock", llabs(skew) > CLOCK_SKEW_MS
-		     ? "synchronise the clocks (NTP); leases do not depend on it" : NULL,
-		     "%+lld ms against ours", (long long)skew);
+	findings_add_skew(findings,
+			  now->server_us / 1000 - middle_us(now) / 1000 - boot_to_wall_ms);
 }
 
 /*
@@ -236,14 +232,11 @@ static void check_info(struct redis_node *node, int64_t *saved_s, struct finding
 static void check_transport(const struct redis_node *node, struct findings *findings)
 {
 	const struct redis_address *address = &node->address;
-	const char *host = address->host;
-	bool local = !host || !strcmp(host, "localhost") || !strcmp(host, "::1") ||
-		     !strncmp(host, "127.", 4);
 
 	if (address->transport == &redis_tls && !address->tls.insecure)
 		findings_add(findings, FINDING_OK, "transport", NULL,
 			     "encrypted, and the server's certificate was verified");
-	else if (local)
+	else if (net_is_local(address->host))
 		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
 	else if (address->transport == &redis_tls)
 		findings_add(findings, FINDING_WARNING, "transport",

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/net.h"
 #include "lock/uri.h"
 #include "lock/view.h"
 #include "directory.h"
@@ -156,12 +157,8 @@ static void check_transport(const struct zk_backend *zk, struct findings *findin
 {
 	bool local = true;
 
-	for (size_t i = 0; i < zk->conn.host_count; i++) {
-		const char *host = zk->conn.hosts[i].name;
-
-		local &= !strcmp(host, "localhost") || !strcmp(host, "::1") ||
-			 !strncmp(host, "127.", 4);
-	}
+	for (size_t i = 0; i < zk->conn.host_count; i++)
+		local &= net_is_local(zk->conn.hosts[i].name);
 	if (zk->conn.tls)
 		findings_add(findings, FINDING_OK, "transport", NULL, "encrypted");
 	else if (local)
