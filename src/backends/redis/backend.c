@@ -107,8 +107,7 @@ static void give_back(struct redis_backend *redis, const struct request *request
 	redisReply *reply = redis_node_script(&redis->node, &script_release, request, arguments,
 					      &ignored);
 
-	if (reply)
-		freeReplyObject(reply);
+	freeReplyObject(reply);
 	if (request->forget)
 		redis_forget(redis);
 }

@@ -157,11 +157,10 @@ static void check_wait(struct redis_node *node, const char *info, struct finding
 	if (!strtoll(replicas, NULL, 10))
 		return;
 	reply = redis_node_ask(node, 3, argv, &err);
-	if (reply)
-		freeReplyObject(reply);
-	else
+	if (!reply)
 		findings_add(findings, FINDING_WARNING, "replicas", "allow WAIT, or do without "
 			     "?replicas=", "WAIT is refused: %.180s", err.message);
+	freeReplyObject(reply);
 }
 
 static void check_persistence(const char *info, const char *fsync, struct findings *findings)
@@ -225,8 +224,7 @@ static void check_info(struct redis_node *node, int64_t *saved_s, struct finding
 		check_persistence(reply->str, fsync, findings);
 		check_memory(reply->str, findings);
 	}
-	if (reply)
-		freeReplyObject(reply);
+	freeReplyObject(reply);
 }
 
 static void check_transport(const struct redis_node *node, struct findings *findings)

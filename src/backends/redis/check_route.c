@@ -87,8 +87,7 @@ static void check_votes(struct redis_node *node, size_t which, const char *name,
 		findings_add(findings, FINDING_WARNING, "failover",
 			     "repair the sentinels that are gone: nobody would replace a master "
 			     "that fails", "%.100s: %.120s", name, reply->str);
-	if (reply)
-		freeReplyObject(reply);
+	freeReplyObject(reply);
 }
 
 static void check_sentinel(struct redis_node *node, size_t which, struct sentinels *all,

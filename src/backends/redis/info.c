@@ -36,7 +36,6 @@ const char *redis_setting(struct redis_node *node, const char *name, char *buf, 
 	buf[0] = '\0';
 	if (reply && redis_has_shape(reply, ".s"))
 		snprintf(buf, size, "%s", reply->element[1]->str);
-	if (reply)
-		freeReplyObject(reply);
+	freeReplyObject(reply);
 	return buf;
 }

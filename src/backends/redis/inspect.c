@@ -81,10 +81,8 @@ static int look(struct redis_backend *redis, const char *name, const char *then_
 
 	if (!reply)
 		return -1;
-	if (!redis_read_view(reply, view)) {
-		redis_node_odd(&redis->node, reply, err);
-		return -1;
-	}
+	if (!redis_read_view(reply, view))
+		return redis_node_odd(&redis->node, reply, err);
 	if (reply->element[3]->str[0]) {
 		error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' is a %.20s of another program: "
 			  "dlock does not delete it", redis->node.address.label,
@@ -181,10 +179,8 @@ static int scan_server(struct redis_node *node, void *context, struct error *err
 
 		if (!reply)
 			return -1;
-		if (!redis_has_shape(reply, "sa")) {
-			redis_node_odd(node, reply, err);
-			return -1;
-		}
+		if (!redis_has_shape(reply, "sa"))
+			return redis_node_odd(node, reply, err);
 		keys = reply->element[1];
 		for (size_t i = 0; i < keys->elements; i++)
 			if (redis_is_text(keys->element[i]))

@@ -117,8 +117,7 @@ void redis_forget(struct redis_backend *redis)
 	struct error ignored = { 0 };
 	redisReply *reply = redis_node_command(&redis->node, 3, argv, &ignored);
 
-	if (reply)
-		freeReplyObject(reply);
+	freeReplyObject(reply);
 }
 
 enum outcome redis_release(struct backend *backend, const struct request *request,

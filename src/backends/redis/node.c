@@ -347,8 +347,7 @@ static redisReply *command_routed(struct redis_node *node, int argc, const char 
 		if (maybe_done(node, reply))
 			redis_place_set(&done_at, node->address.host,
 					strlen(node->address.host), node->address.port);
-		if (reply)
-			freeReplyObject(reply);
+		freeReplyObject(reply);
 		reply = NULL;
 		redis_conn_close(&node->main);
 		if (!search_on(node, &search, pause_ms, err))
@@ -404,10 +403,8 @@ int redis_node_time(struct redis_node *node, int64_t *us, struct error *err)
 
 	if (!reply)
 		return -1;
-	if (!redis_has_shape(reply, "ss")) {
-		redis_node_odd(node, reply, err);
-		return -1;
-	}
+	if (!redis_has_shape(reply, "ss"))
+		return redis_node_odd(node, reply, err);
 	*us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
 	      strtoll(reply->element[1]->str, NULL, 10);
 	freeReplyObject(reply);
@@ -446,10 +443,8 @@ int redis_node_each(struct redis_node *node,
 	reply = redis_node_ask(node, 2, argv, err);
 	if (!reply)
 		return -1;
-	if (!node->route->ops->masters(reply, &node->address, &places, &count)) {
-		redis_node_odd(node, reply, err);
-		return -1;
-	}
+	if (!node->route->ops->masters(reply, &node->address, &places, &count))
+		return redis_node_odd(node, reply, err);
 	freeReplyObject(reply);
 	result = redis_node_visit(node, places, count, visit, context, err);
 	free(places);
@@ -555,13 +550,13 @@ int redis_node_listen(struct redis_node *node, const char *who, struct error *er
 	return 0;
 }
 
-void redis_node_odd(struct redis_node *node, struct redisReply *reply, struct error *err)
+int redis_node_odd(struct redis_node *node, struct redisReply *reply, struct error *err)
 {
-	if (reply)
-		freeReplyObject(reply);
+	freeReplyObject(reply);
 	redis_conn_close(&node->main);
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
 		  node->address.label);
+	return -1;
 }
 
 const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE])

@@ -119,9 +119,9 @@ int redis_node_listen(struct redis_node *node, const char *who, struct error *er
 
 /*
  * After an answer that no script or command gives: closes the connection, frees reply, which may
- * be NULL, and sets *err.
+ * be NULL, sets *err, and returns -1.
  */
-void redis_node_odd(struct redis_node *node, struct redisReply *reply, struct error *err);
+int redis_node_odd(struct redis_node *node, struct redisReply *reply, struct error *err);
 
 /* A number that is not negative, in decimal digits. Returns buf. */
 #define REDIS_DIGITS_SIZE TEXT_DIGITS_SIZE

@@ -185,10 +185,8 @@ static int read_expiry(struct redis_node *node, int64_t *pttl_ms, struct error *
 
 	if (!reply)
 		return -1;
-	if (!redis_is_integer(reply)) {
-		redis_node_odd(node, reply, err);
-		return -1;
-	}
+	if (!redis_is_integer(reply))
+		return redis_node_odd(node, reply, err);
 	*pttl_ms = reply->integer;
 	freeReplyObject(reply);
 	return 0;
@@ -318,8 +316,7 @@ static int read_value(struct redis_node *node, redisReply **value, bool *foreign
 		redis_refusal(&node->address, reply->str, err);
 		there = -1;
 	} else if (reply->type != REDIS_REPLY_NIL) {
-		redis_node_odd(node, reply, err);
-		return -1;
+		return redis_node_odd(node, reply, err);
 	}
 	freeReplyObject(reply);
 	return there;

@@ -135,8 +135,7 @@ static int64_t drain(struct redlock *lock)
 		    !redlock_node_step(node, &node->main, true, &reply, &ignored))
 			continue;
 		/* An answer that nothing was asked for is as good as an end. */
-		if (reply)
-			freeReplyObject(reply);
+		freeReplyObject(reply);
 		redlock_node_close(node);
 		next_ms = clock_boot_ms() + HEAL_MS;
 	}

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/redis/info.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/net.h"
@@ -26,8 +27,7 @@ void redlock_node_finish(struct redlock_node *node)
 {
 	redlock_node_close(node);
 	redis_conn_close(&node->wake);
-	if (node->reply)
-		freeReplyObject(node->reply);
+	freeReplyObject(node->reply);
 	redis_address_finish(&node->address);
 }
 
@@ -111,17 +111,6 @@ int redlock_node_connect(struct redlock_node *node, struct redis_conn *conn, str
 
 /* ---- answers ---- */
 
-/* Copies the value of a line "name:value" of INFO. */
-static void field(const char *info, const char *name, char *buf, size_t size)
-{
-	const char *line = strstr(info, name);
-
-	buf[0] = '\0';
-	if (line && (line == info || line[-1] == '\n'))
-		snprintf(buf, size, "%.*s", (int)strcspn(line + strlen(name), "\r\n"),
-			 line + strlen(name));
-}
-
 static void read_info(struct redlock_node *node, const redisReply *reply)
 {
 	char uptime[24];
@@ -129,8 +118,8 @@ static void read_info(struct redlock_node *node, const redisReply *reply)
 	node->info_due = false;
 	if (!redis_is_text(reply))
 		return;
-	field(reply->str, "uptime_in_seconds:", uptime, sizeof(uptime));
-	field(reply->str, "run_id:", node->run_id, sizeof(node->run_id));
+	redis_info_field(reply->str, "uptime_in_seconds", uptime, sizeof(uptime));
+	redis_info_field(reply->str, "run_id", node->run_id, sizeof(node->run_id));
 	if (!uptime[0])
 		return;
 	node->age_ms = redlock_age(strtoll(uptime, NULL, 10));

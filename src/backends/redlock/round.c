@@ -81,8 +81,7 @@ static void ask(const struct redlock *lock, struct redlock_node *node,
 static void begin(const struct redlock *lock, struct redlock_node *node,
 		  const struct redlock_call *call)
 {
-	if (node->reply)
-		freeReplyObject(node->reply);
+	freeReplyObject(node->reply);
 	node->reply = NULL;
 	node->state = NODE_UNASKED;
 	node->resent = node->sent = false;
