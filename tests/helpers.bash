@@ -246,6 +246,19 @@ join() {
 	wait "$1" || status=$?
 }
 
+# wait_in_line N [OPTION]... -- COMMAND...: starts a waiter, and returns when it is the Nth in line, as
+# the function `waiters` of the suite sees it
+wait_in_line() {
+	local n=$1 options=()
+	shift
+	while [[ $1 != -- ]]; do
+		options+=("$1")
+		shift
+	done
+	start "$DLOCK" run "${options[@]}" "$LOCK" "$@"
+	wait_until 10 waiters "$n"
+}
+
 # has_line FILE REGEX
 has_line() {
 	grep -Eqs -- "$2" "$1"

@@ -20,18 +20,6 @@ waiters() {
 		IS_FREE_LOCK(CONCAT('dlock-', LEFT(HEX(token), 40))) = 0" 2>&1) == "$1" ]]
 }
 
-# wait_in_line N [OPTION]... -- COMMAND...: starts a waiter, and returns when it is the Nth in line
-wait_in_line() {
-	local n=$1 options=()
-	shift
-	while [[ $1 != -- ]]; do
-		options+=("$1")
-		shift
-	done
-	start "$DLOCK" run "${options[@]}" "$LOCK" "$@"
-	wait_until 10 waiters "$n"
-}
-
 # only_fences: the server has nothing of this lock but its fence
 only_fences() {
 	[[ -z $(ask "

@@ -382,19 +382,24 @@ grace_of() {
 	printf '%s\n' "$@" | sed -n '/^-k$/{n;s/s$//p}'
 }
 
-@test "Kubernetes: the CronJob" {
+# nightly SECONDS WORD...: of three that run these words one does the work, and has the time of -k to
+# end, for the service kills all only after SECONDS
+nightly() {
 	local n
+	for n in 1 2 3; do
+		run --separate-stderr "${@:2}"
+		equal "$status" 0 "number $n"
+	done
+	equal "$(<ran)" "nightly-backup  nightly" runs
+	(($1 > $(grace_of "${@:2}")))
+	rcli del dlock:nightly
+}
+
+@test "Kubernetes: the CronJob" {
 	stub nightly-backup
 	block yaml 'kind: CronJob'
 	flow_command
-	for n in 1 2 3; do
-		run --separate-stderr "${WORDS[@]}"
-		equal "$status" 0 "pod $n"
-	done
-	equal "$(<ran)" "nightly-backup  nightly" runs
-	n=$(sed -n 's/^ *terminationGracePeriodSeconds: //p' block)
-	((n > $(grace_of "${WORDS[@]}")))
-	rcli del dlock:nightly
+	nightly "$(sed -n 's/^ *terminationGracePeriodSeconds: //p' block)" "${WORDS[@]}"
 }
 
 @test "Kubernetes: the init step of a Deployment" {
@@ -415,7 +420,6 @@ grace_of() {
 }
 
 @test "Nomad recipe" {
-	local n
 	stub nightly-backup
 	block hcl periodic
 	! type -P terraform >/dev/null || run -0 terraform fmt -check - <block
@@ -425,14 +429,7 @@ grace_of() {
 	mapfile -t WORDS <words
 	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND *= "\(.*\)"$/\1/p' block)
 	export DLOCK_BACKEND
-	for n in 1 2; do
-		run --separate-stderr dlock "${WORDS[@]}"
-		equal "$status" 0 "client $n"
-	done
-	equal "$(<ran)" "nightly-backup  nightly" runs
-	n=$(sed -n 's/^ *kill_timeout *= "\(.*\)s"$/\1/p' block)
-	((n > $(grace_of "${WORDS[@]}")))
-	rcli del dlock:nightly
+	nightly "$(sed -n 's/^ *kill_timeout *= "\(.*\)s"$/\1/p' block)" dlock "${WORDS[@]}"
 }
 
 @test "Dockerfile: its instructions, its packages, and what it installs" {

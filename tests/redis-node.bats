@@ -8,6 +8,7 @@
 load helpers
 load redis
 load redlock
+load peer
 
 setup_file() {
 	redis_for_file
@@ -20,7 +21,7 @@ teardown_file() {
 }
 
 # peers KIND SERVERS: starts a Node program; SERVERS is 1 or 5. Sets DLOCK_BACKEND to the same locks.
-# TAKE and ADD are the words for its locks. `tell` and `hears` speak with it.
+# TAKE and ADD are the words for its locks. See peer.bash.
 peers() {
 	local sockets=("$REDIS_DIR/sock") program prefix=
 	[[ $1 != semaphore ]] || prefix=mutex:
@@ -33,36 +34,11 @@ peers() {
 		program=(node "$BATS_TEST_DIRNAME/interop/node_locks.js")
 	else
 		/usr/bin/python3 -c 'import redis' || not_here "needs python3-redis"
-		program=(/usr/bin/python3 "$BATS_TEST_DIRNAME/interop/node_locks.py")
+		program=(/usr/bin/python3 -B "$BATS_TEST_DIRNAME/interop/node_locks.py")
 	fi
 	KIND=$1
 	LOCK=$LOCK-$1-$2
-	mkfifo "$T/peer.$1.$2"
-	exec {TO_PEER}<>"$T/peer.$1.$2"
-	start sh -c 'exec "$@" <"$0"' "$T/peer.$1.$2" "${program[@]}" "${sockets[@]}"
-	PEER=$PID PEER_OUT=$OUT PEER_ERR=$ERR
-	hears ready 10
-}
-
-tell() {
-	echo "$*" >&"$TO_PEER"
-}
-
-# hears LINE [SECONDS]: it says that, now or before
-hears() {
-	wait_until "${2:-5}" has_line "$PEER_OUT" "^$1\$" ||
-		fail "the peer has not said '$1': $(cat "$PEER_OUT" "$PEER_ERR")"
-}
-
-heard() {
-	has_line "$PEER_OUT" "^$1\$"
-}
-
-# end_peer: the Node program crashes
-end_peer() {
-	kill -KILL "$PEER"
-	wait_until 5 ended "$PEER"
-	exec {TO_PEER}>&-
+	start_peer 10 "${program[@]}" "${sockets[@]}"
 }
 
 # each TEST: calls it for each kind of lock, on one server and on five
@@ -73,7 +49,7 @@ each() {
 			LOCK=$name
 			peers "$kind" "$servers"
 			"$1"
-			[[ $PEER == ended ]] || end_peer
+			[[ -z ${TO_PEER-} ]] || kill_peer
 		done
 	done
 }
@@ -122,8 +98,7 @@ node_crashes() {
 	hears 'a held'
 	start "$DLOCK" run "$LOCK" -- touch "ran.$LOCK"
 	local waiter=$PID
-	end_peer
-	PEER=ended
+	kill_peer
 	[[ ! -e ran.$LOCK ]]
 	join "$waiter" 5
 	equal "$status" 0

@@ -89,18 +89,6 @@ waiters() {
 	[[ $(rcli zcard "{$KEY}:queue") == "$1" ]]
 }
 
-# wait_in_line N [OPTION]... -- COMMAND...: starts a waiter, and returns when it is the Nth in line
-wait_in_line() {
-	local n=$1 options=()
-	shift
-	while [[ $1 != -- ]]; do
-		options+=("$1")
-		shift
-	done
-	start "$DLOCK" run "${options[@]}" "$LOCK" "$@"
-	wait_until 10 waiters "$n"
-}
-
 # ---- the server of a single test
 
 p_waiters() {

@@ -3,43 +3,14 @@
 #
 # A Java program with Redisson, as interop/redisson_locks.py plays it, at the server in REDIS_DIR.
 
+load peer
+
 # peer [MS [sharded]]: starts the Java program, whose watchdog gives leases of MS; sharded: it sends
-# and sleeps on sharded messages, as in a cluster of Redis 7. `tell` and `hears` speak with it.
+# and sleeps on sharded messages, as in a cluster of Redis 7. See peer.bash.
 peer() {
 	/usr/bin/python3 -c 'import redis' || not_here "needs python3-redis"
-	rm -f "$T/peer"
-	mkfifo "$T/peer"
-	exec {TO_PEER}<>"$T/peer"
-	start sh -c 'exec "$@" <"$0"' "$T/peer" /usr/bin/python3 \
-		"$BATS_TEST_DIRNAME/interop/redisson_locks.py" "$REDIS_DIR/sock" "${1:-30000}" "${@:2}"
-	PEER=$PID PEER_OUT=$OUT PEER_ERR=$ERR
-	hears ready 10
-}
-
-tell() {
-	echo "$*" >&"$TO_PEER"
-}
-
-# hears LINE [SECONDS]: it says that, now or before
-hears() {
-	wait_until "${2:-5}" has_line "$PEER_OUT" "^$1\$" ||
-		fail "the peer has not said '$1': $(cat "$PEER_OUT" "$PEER_ERR")"
-}
-
-heard() {
-	has_line "$PEER_OUT" "^$1\$"
-}
-
-# kill_peer: the Java program crashes
-kill_peer() {
-	kill -KILL "$PEER"
-	wait_until 5 ended "$PEER"
-}
-
-tidy() {
-	if [[ -n ${TO_PEER-} ]]; then
-		exec {TO_PEER}>&-
-	fi
+	start_peer 10 /usr/bin/python3 -B "$BATS_TEST_DIRNAME/interop/redisson_locks.py" \
+		"$REDIS_DIR/sock" "${1:-30000}" "${@:2}"
 }
 
 # listeners N [CHANNEL [COUNT]]: so many clients sleep on the messages of $LOCK, as COUNT counts

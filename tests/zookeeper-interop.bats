@@ -5,6 +5,7 @@
 
 load helpers
 load zookeeper
+load peer
 
 JARS=/usr/share/java
 CURATOR=$JARS/curator-recipes.jar:$JARS/curator-framework.jar:$JARS/curator-client.jar:$JARS/zookeeper.jar:$JARS/guava.jar:$JARS/slf4j-nop.jar
@@ -15,8 +16,7 @@ setup_file() {
 	javac -cp "$CURATOR" -d "$CLASSES" "$BATS_TEST_DIRNAME/interop/CuratorLocks.java"
 }
 
-# peer curator|kazoo: starts it. `tell` and `hears` speak with it; KIND is what it calls a
-# lock that excludes all.
+# peer curator|kazoo: starts it. KIND is what it calls a lock that excludes all. See peer.bash.
 peer() {
 	local program
 	case $1 in
@@ -26,35 +26,10 @@ peer() {
 		;;
 	kazoo)
 		KIND=lock
-		program=(/usr/bin/python3 "$BATS_TEST_DIRNAME/interop/kazoo_locks.py")
+		program=(/usr/bin/python3 -B "$BATS_TEST_DIRNAME/interop/kazoo_locks.py")
 		;;
 	esac
-	mkfifo "$T/peer.$1"
-	exec {TO_PEER}<>"$T/peer.$1"
-	start sh -c 'exec "$@" <"$0"' "$T/peer.$1" "${program[@]}" "127.0.0.1:$ZK_PORT"
-	PEER_OUT=$OUT PEER_ERR=$ERR
-	hears ready 30
-}
-
-# tell WORD...: sends the peer a line
-tell() {
-	echo "$*" >&"$TO_PEER"
-}
-
-# hears LINE [SECONDS]: waits until the peer has said LINE
-hears() {
-	wait_until "${2:-10}" has_line "$PEER_OUT" "^$1\$" ||
-		fail "the peer has not said '$1': $(cat "$PEER_OUT" "$PEER_ERR")"
-}
-
-heard() {
-	has_line "$PEER_OUT" "^$1\$"
-}
-
-tidy() {
-	if [[ -n ${TO_PEER-} ]]; then
-		exec {TO_PEER}>&-
-	fi
+	start_peer 30 "${program[@]}" "127.0.0.1:$ZK_PORT"
 }
 
 # excludes_dlock, excluded_by_dlock: the two halves of "exclude each other"

@@ -70,18 +70,6 @@ nothing_left() {
 	wait_until 8 not zn stat "$NODE" >/dev/null 2>&1
 }
 
-# wait_in_line N [OPTION]... -- COMMAND...: starts a waiter, and returns when it is the Nth in line
-wait_in_line() {
-	local n=$1 options=()
-	shift
-	while [[ $1 != -- ]]; do
-		options+=("$1")
-		shift
-	done
-	start "$DLOCK" run "${options[@]}" "$LOCK" "$@"
-	wait_until 10 waiters "$n"
-}
-
 # directory: makes the lock's directory, as another client would
 directory() {
 	zn create "${NODE%/*}" 2>/dev/null || true

@@ -7,18 +7,6 @@
 load helpers
 load conformance/common
 
-# wait_in_line N [OPTION]... -- COMMAND...: starts a waiter, and returns when it is the Nth in line
-wait_in_line() {
-	local n=$1 options=()
-	shift
-	while [[ $1 != -- ]]; do
-		options+=("$1")
-		shift
-	done
-	start "$DLOCK" run "${options[@]}" "$LOCK" "$@"
-	wait_until 10 waiters "$n"
-}
-
 # ---- taking, waiting, not obtaining
 
 @test "run executes the command and leaves nothing behind" {

@@ -5,12 +5,12 @@ KIND is lock, read or write. All of them know the names of other clients' nodes.
 the lock's own nodes have a name that Curator knows, too.
 """
 import sys
-import threading
-import time
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import LockTimeout
 from kazoo.recipe.lock import Lock
+
+from peer import add_one, say, serve
 
 WRITERS = ["-__WRIT__"]
 ALL = ["-lock-", "-__READ__"] + WRITERS
@@ -29,11 +29,6 @@ def make(client, kind, path, who):
     return make_lock(path, who, extra_lock_patterns=ALL)
 
 
-def say(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def obey(client, locks, words):
     who = words[1]
     if words[0] == "take":
@@ -49,21 +44,15 @@ def obey(client, locks, words):
     elif words[0] == "add":
         for _ in range(int(words[4])):
             with make(client, words[2], words[3], who):
-                with open(words[5]) as file:
-                    number = int(file.read())
-                time.sleep(0.001)
-                with open(words[5], "w") as file:
-                    file.write("%d\n" % (number + 1))
+                add_one(words[5])
         say(who + " done")
 
 
 def main():
     client = KazooClient(hosts=sys.argv[1], timeout=10)
     client.start(timeout=10)
-    say("ready")
     locks = {}
-    for line in sys.stdin:
-        threading.Thread(target=obey, args=(client, locks, line.split()), daemon=True).start()
+    serve(lambda words: obey(client, locks, words))
     client.stop()
 
 

@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import redis
 
+from peer import add_one, say, serve
+
 EXISTS_SET = """
 if redis.call('exists', KEYS[1]) == 1 then return 0 end
 redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2])
@@ -144,11 +146,6 @@ class Mutex(Lock):
 KINDS = {"redlock": Redlock, "semaphore": Mutex}
 
 
-def say(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def obey(servers, holds, words):
     who = words[1]
     if words[0] == "take":
@@ -161,11 +158,7 @@ def obey(servers, holds, words):
             lock = KINDS[words[2]](servers, words[3], int(words[4]))
             if lock.take(60000) != "held":
                 return
-            with open(words[6]) as file:
-                number = int(file.read())
-            time.sleep(0.001)
-            with open(words[6], "w") as file:
-                file.write("%d\n" % (number + 1))
+            add_one(words[6])
             lock.give()
         say(who + " done")
 
@@ -173,9 +166,7 @@ def obey(servers, holds, words):
 def main():
     servers = [redis.Redis(unix_socket_path=path) for path in sys.argv[1:]]
     holds = {}
-    say("ready")
-    for line in sys.stdin:
-        threading.Thread(target=obey, args=(servers, holds, line.split()), daemon=True).start()
+    serve(lambda words: obey(servers, holds, words))
 
 
 main()

@@ -19,6 +19,8 @@ import uuid
 
 import redis
 
+from peer import add_one, say, serve
+
 FAR = 922337203685477
 SHARDED = sys.argv[3:] == ["sharded"]
 TURN = 300000
@@ -337,11 +339,6 @@ class Hold:
         return "lost" if done == -1 else "free"
 
 
-def say(line):
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def obey(make, holds, words):
     who = words[1]
     if words[0] == "take":
@@ -355,11 +352,7 @@ def obey(make, holds, words):
         hold = make(words[2], words[3], who)
         for _ in range(int(words[4])):
             hold.take(60000, None)
-            with open(words[5]) as file:
-                number = int(file.read())
-            time.sleep(0.001)
-            with open(words[5], "w") as file:
-                file.write("%d\n" % (number + 1))
+            add_one(words[5])
             hold.give()
         say(who + " done")
 
@@ -373,10 +366,8 @@ def main():
         thread = 1 + sum(who.encode())
         return Hold(server, kind, name, "%s:%d" % (program, thread), watchdog)
 
-    say("ready")
     holds = {}
-    for line in sys.stdin:
-        threading.Thread(target=obey, args=(make, holds, line.split()), daemon=True).start()
+    serve(lambda words: obey(make, holds, words))
 
 
 main()
