@@ -23,7 +23,8 @@
 #include "lock/uri.h"
 #include "environment.h"
 
-bool supervisor_is_heard(const struct supervisor *s, enum say level)
+/* Does anybody want to hear of this? Saves the time to find out what it is. */
+static bool is_heard(const struct supervisor *s, enum say level)
 {
 	return level >= s->hooks->least;
 }
@@ -37,7 +38,7 @@ void supervisor_tell(const struct supervisor *s, enum run_event event, enum say 
 	};
 	va_list args;
 
-	if (!supervisor_is_heard(s, level))
+	if (!is_heard(s, level))
 		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
@@ -50,7 +51,7 @@ void supervisor_say_acquired(const struct supervisor *s)
 	int64_t waited_ms = clock_boot_ms() - s->started_ms;
 	char text[DURATION_TEXT_SIZE], place[URI_PLACE_SIZE];
 
-	if (!supervisor_is_heard(s, SAY_STEP) || s->joined)
+	if (!is_heard(s, SAY_STEP) || s->joined)
 		return;
 	supervisor_tell(s, EVENT_ACQUIRED, SAY_STEP, "acquired after %s, fence %llu, on %s",
 		       duration_format(waited_ms, text, sizeof(text)),
@@ -312,7 +313,7 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
 			   !s->run->min_hold_ms,
 		.contain = s->run->contain,
-		.tells_start = supervisor_is_heard(s, SAY_STEP),
+		.tells_start = is_heard(s, SAY_STEP),
 		.kill_after_ms = s->run->kill_after_ms,
 		.kill_on_lost = s->run->kill_on_lost,
 		.wait_for_leftovers = s->run->wait_for_leftovers,

@@ -93,9 +93,6 @@ void supervisor_tell(const struct supervisor *s, enum run_event event, enum say 
 /* The same for a line about nothing that programs would want to tell from others. */
 #define supervisor_say(s, level, ...) supervisor_tell(s, EVENT_OTHER, level, __VA_ARGS__)
 
-/* Does anybody want to hear of this? Saves the time to find out what it is. */
-bool supervisor_is_heard(const struct supervisor *s, enum say level);
-
 /* Says that the lock is held, after how long, under which fence. */
 void supervisor_say_acquired(const struct supervisor *s);
 

@@ -54,7 +54,7 @@ static void take_apart(redisReply *reply)
 	read_message(&redis, reply);
 	if (borrow(&redis, &grant))
 		INVARIANT(grant.fence > 0 && grant.lent && !redis.lent_fence);
-	if (redis_read_view(reply, &view))
+	if (read_view(reply, &view))
 		INVARIANT(view.held == (view.hold_count > 0));
 	lock_view_finish(&view);
 	if (reply->type == REDIS_REPLY_ARRAY)

@@ -53,7 +53,8 @@ static bool read_waiter(const redisReply *row, struct lock_view *view)
 	return true;
 }
 
-bool redis_read_view(const redisReply *reply, struct lock_view *view)
+/* Reads what inspect.lua returns. False: it is something else. */
+static bool read_view(const redisReply *reply, struct lock_view *view)
 {
 	redisReply *const *e = reply->element;
 
@@ -81,7 +82,7 @@ static int look(struct redis_backend *redis, const char *name, const char *then_
 
 	if (!reply)
 		return -1;
-	if (!redis_read_view(reply, view))
+	if (!read_view(reply, view))
 		return redis_node_odd(&redis->node, reply, err);
 	if (reply->element[3]->str[0]) {
 		error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' is a %.20s of another program: "

@@ -81,8 +81,6 @@ void redis_read_mode(const char *text, enum hold_mode *mode, int *slots);
  */
 char *redis_list_pattern(const char *prefix);
 void redis_list_key(const char *prefix, const struct redisReply *key, struct name_list *names);
-/* Reads what inspect.lua returns. False: it is something else. */
-bool redis_read_view(const struct redisReply *reply, struct lock_view *view);
 
 /*
  * Calls found for each key that matches pattern, to add the name of the lock that the key belongs

@@ -217,6 +217,25 @@ static int look(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 	return no_session(conn, ZOO_EXPIRED_SESSION_STATE, err);
 }
 
+/* Ends the connection, so that the library looks for another server. */
+static void kick(struct zk_conn *conn)
+{
+	unsigned connections;
+	bool down;
+
+	pthread_mutex_lock(&conn->mutex);
+	connections = conn->connections;
+	pthread_mutex_unlock(&conn->mutex);
+	down = zk_net_shut_down(conn);
+	/* Until the library has seen it, the connection counts as lost. */
+	pthread_mutex_lock(&conn->mutex);
+	if (down && conn->connections == connections && conn->state == ZOO_CONNECTED_STATE) {
+		conn->state = 0;
+		conn->broke_ms = clock_boot_ms();
+	}
+	pthread_mutex_unlock(&conn->mutex);
+}
+
 /* Waits until there is a session. Each server gets a slice of the time. */
 static int await_session(struct zk_conn *conn, struct error *err)
 {
@@ -251,7 +270,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 			return -1;
 		}
 		if (now >= slice_end_ms) {
-			zk_conn_kick(conn);
+			kick(conn);
 			slice_end_ms = now + slice_ms;
 		}
 		if (rest(conn, clock_earlier(slice_end_ms, deadline_ms), err))
@@ -279,24 +298,6 @@ int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 	if (conn->handle && !conn->seen_connections)
 		drop(conn);
 	return -1;
-}
-
-void zk_conn_kick(struct zk_conn *conn)
-{
-	unsigned connections;
-	bool down;
-
-	pthread_mutex_lock(&conn->mutex);
-	connections = conn->connections;
-	pthread_mutex_unlock(&conn->mutex);
-	down = zk_net_shut_down(conn);
-	/* Until the library has seen it, the connection counts as lost. */
-	pthread_mutex_lock(&conn->mutex);
-	if (down && conn->connections == connections && conn->state == ZOO_CONNECTED_STATE) {
-		conn->state = 0;
-		conn->broke_ms = clock_boot_ms();
-	}
-	pthread_mutex_unlock(&conn->mutex);
 }
 
 /* A request that was sent at sent_ms was answered over this connection. */
@@ -335,7 +336,7 @@ int zk_conn_wait(struct zk_conn *conn)
 		if (clock_boot_ms() >= deadline_ms) {
 			error_set(&conn->why, ERROR_UNAVAILABLE, 0, "%s: no answer in time",
 				  conn->label);
-			zk_conn_kick(conn);
+			kick(conn);
 			return ZK_UNANSWERED;
 		}
 		if (rest(conn, deadline_ms, &conn->why))
@@ -372,7 +373,7 @@ bool zk_conn_fresh(struct zk_conn *conn, struct error *err)
 {
 	if (zk_conn_lease(conn, clock_boot_ms()) >= conn->ttl_ms / 2)
 		return true;
-	zk_conn_kick(conn);
+	kick(conn);
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: connecting anew", conn->label);
 	return false;
 }

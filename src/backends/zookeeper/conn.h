@@ -5,7 +5,7 @@
  * and the main thread of this process, the only other one, waits for those.
  *
  * The library looks for another server by itself when a connection ends. It does not see in time
- * that a server swallows packets or hangs: then zk_conn_kick() ends the connection under it.
+ * that a server swallows packets or hangs: then conn.c ends the connection under it.
  *
  * An operation is zk_conn_begin(), zk_conn_open(), requests (call.h) and zk_conn_wait(), again
  * from zk_conn_open() on while zk_conn_again() says so.
@@ -119,9 +119,6 @@ void zk_conn_abandon(struct zk_conn *conn);
  * object fit for use again. The next zk_conn_open() takes the session over. 0 or -1.
  */
 int zk_conn_adopt(struct zk_conn *conn);
-
-/* Ends the connection, so that the library looks for another server. */
-void zk_conn_kick(struct zk_conn *conn);
 
 /* Waits until all calls are answered (see call.h). 0, or ZK_UNANSWERED, with conn->why. */
 int zk_conn_wait(struct zk_conn *conn);

@@ -34,8 +34,6 @@ int zk_seat_take(struct zk_backend *zk, const struct request *request, struct er
  * changes in it. 0, or -1 with *err, also when our place is not in it any more.
  */
 int zk_seat_look(struct zk_backend *zk, bool watch, struct error *err);
-/* The place is not there any more, though the session is: fills *err. Returns -1. */
-int zk_seat_gone(struct zk_backend *zk, struct error *err);
 /* A request that concerns the place failed with rc: its fate is not known. Returns -1. */
 int zk_seat_failed(struct zk_backend *zk, int rc, const char *what, struct error *err);
 /* Ends the session, and all that it has. */

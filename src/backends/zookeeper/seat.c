@@ -28,7 +28,8 @@ void zk_seat_leave(struct zk_backend *zk)
 	zk_seat_forget(&zk->seat);
 }
 
-int zk_seat_gone(struct zk_backend *zk, struct error *err)
+/* The place is not there any more, though the session is: fills *err. Returns -1. */
+static int gone(struct zk_backend *zk, struct error *err)
 {
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the place in line was taken away, for it did "
 		  "not answer when its turn came: back in line, at its end", zk->conn.label);
@@ -43,7 +44,7 @@ int zk_seat_gone(struct zk_backend *zk, struct error *err)
 int zk_seat_failed(struct zk_backend *zk, int rc, const char *what, struct error *err)
 {
 	if (rc == ZNONODE)
-		return zk_seat_gone(zk, err);
+		return gone(zk, err);
 	zk_call_error(&zk->conn, rc, what, zk->seat.at.place, err);
 	/* What was to be written may be there, or not: the data of the twin will tell. */
 	zk->seat.maybe = true;
@@ -68,7 +69,7 @@ static int sit(struct zk_backend *zk, struct zk_line *line, struct error *err)
 
 	if (me < 0) {
 		zk_line_finish(line);
-		return zk_seat_gone(zk, err);
+		return gone(zk, err);
 	}
 	zk_line_finish(&seat->line);
 	seat->line = *line;
