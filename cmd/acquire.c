@@ -92,10 +92,10 @@ static int check_output(struct error *err)
 static void take_back(struct session *session, const char *token)
 {
 	const struct request request = { .name = session->name, .token = token };
-	struct token_result result;
+	struct keeper_reply reply;
 	struct error err = { 0 };
 
-	if (!token_ask(session, KEEPER_VERB_RELEASE, &request, &result, &err))
+	if (!token_ask(session, KEEPER_VERB_RELEASE, &request, &reply, &err))
 		return;
 	error_prefix(&err, "%s: cannot give it back", request.name);
 	complain(&err);

@@ -300,15 +300,6 @@ static void unknown_long(enum command_bit command, const struct option *longs, c
 		error_set(err, ERROR_USAGE, 0, "unknown option --%s", name);
 }
 
-/* Is this the letter of an option of any command? */
-static bool is_short_name(int letter)
-{
-	for (const struct option_row *row = option_rows; row->name; row++)
-		if (row->letter == letter)
-			return true;
-	return false;
-}
-
 /* getopt_long() does not say what is wrong. word: "-x", "-vx", "--name" or "--name=value". */
 static void unknown_option(enum command_bit command, const struct option *longs, const char *word,
 			   struct error *err)
@@ -326,7 +317,7 @@ static void unknown_option(enum command_bit command, const struct option *longs,
 		error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, advice);
 	else if (option[1] == '-')
 		unknown_long(command, longs, option + 2, err);
-	else if (optopt && is_short_name(optopt))
+	else if (options_knows(option))
 		error_set(err, ERROR_USAGE, 0, "option %s is for other commands", option);
 	else
 		error_set(err, ERROR_USAGE, 0, "unknown option %s", option);

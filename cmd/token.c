@@ -53,7 +53,7 @@ static enum release one_of(const char *token)
 
 /* Asks the backend itself, because the hold has no keeper. */
 static int ask_backend(struct session *session, enum keeper_verb verb,
-		       const struct request *request, struct token_result *result,
+		       const struct request *request, struct keeper_reply *reply,
 		       struct error *err)
 {
 	struct grant grant = { 0 };
@@ -64,48 +64,45 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 	backend = session->backend;
 	switch (verb) {
 	case KEEPER_VERB_RELEASE:
-		result->outcome = backend->ops->release(backend, request, one_of(request->token),
+		reply->outcome = backend->ops->release(backend, request, one_of(request->token),
 							0, err);
 		break;
 	case KEEPER_VERB_RENEW:
-		result->outcome = backend->ops->renew(backend, request, &grant, err);
-		result->lease_ms = grant.ttl_ms;
+		reply->outcome = backend->ops->renew(backend, request, &grant, err);
+		reply->lease_ms = grant.ttl_ms;
 		break;
 	case KEEPER_VERB_VERIFY:
 	case KEEPER_VERB_AGAIN:
 	case KEEPER_VERB_JOIN:
 	case KEEPER_VERB_STAY:
-		result->outcome = backend->ops->verify(backend, request, err);
+		reply->outcome = backend->ops->verify(backend, request, err);
 		break;
 	}
-	return result->outcome == OUTCOME_ERROR ? -1 : 0;
+	return reply->outcome == OUTCOME_ERROR ? -1 : 0;
 }
 
 int token_ask(struct session *session, enum keeper_verb verb, const struct request *request,
-	      struct token_result *result, struct error *err)
+	      struct keeper_reply *reply, struct error *err)
 {
 	struct keeper_query query = { .verb = verb, .ttl_ms = request->ttl_ms,
 				      .backend = uri_identity(&session->settings.uri) };
-	struct keeper_reply reply;
 
 	memcpy(query.token, request->token, TOKEN_SIZE);
 	strncpy(query.name, request->name, NAME_MAX_BYTES);
-	switch (keeper_socket_ask(&query, &reply, INT64_C(4) * BACKEND_TIMEOUT_MS, err)) {
+	switch (keeper_socket_ask(&query, reply, INT64_C(4) * BACKEND_TIMEOUT_MS, err)) {
 	case 0:
-		*err = reply.error;
-		result->outcome = reply.outcome;
-		result->lease_ms = reply.lease_ms;
-		return reply.outcome == OUTCOME_ERROR ? -1 : 0;
+		*err = reply->error;
+		return reply->outcome == OUTCOME_ERROR ? -1 : 0;
 	case -1:
 		return -1;
 	default:
-		return ask_backend(session, verb, request, result, err);
+		return ask_backend(session, verb, request, reply, err);
 	}
 }
 
-static void print_renewed(const struct session *session, const struct token_result *result)
+static void print_renewed(const struct session *session, const struct keeper_reply *reply)
 {
-	const int64_t lease_ms = result->lease_ms;
+	const int64_t lease_ms = reply->lease_ms;
 	struct json json = { .comma = false };
 	char text[DURATION_TEXT_SIZE];
 
@@ -122,24 +119,24 @@ static void print_renewed(const struct session *session, const struct token_resu
 }
 
 static int report(const struct session *session, enum keeper_verb verb, const char *token,
-		  const struct token_result *result)
+		  const struct keeper_reply *reply)
 {
-	if (verb == KEEPER_VERB_RELEASE && result->outcome == OUTCOME_HELD &&
+	if (verb == KEEPER_VERB_RELEASE && reply->outcome == OUTCOME_HELD &&
 	    one_of(token) == RELEASE_COUNTED) {
 		session_say(session, 0, "not released: this is the hold of a dlock run, which "
 			    "releases it when its command ends; end that command");
 		return EXIT_LOST;
 	}
-	if (result->outcome == OUTCOME_LOST) {
+	if (reply->outcome == OUTCOME_LOST) {
 		session_say(session, 0, "this token is not the holder");
 		return EXIT_LOST;
 	}
 	if (verb == KEEPER_VERB_RENEW)
-		print_renewed(session, result);
+		print_renewed(session, reply);
 	else if (verb == KEEPER_VERB_VERIFY)
 		session_say(session, 1, "this token is the holder");
 	else
-		session_say(session, 1, result->outcome == OUTCOME_BUSY
+		session_say(session, 1, reply->outcome == OUTCOME_BUSY
 			    ? "still held: it was acquired more than once" : "released");
 	return 0;
 }
@@ -149,7 +146,7 @@ static int use_token(struct session *session, struct error *err)
 	const enum keeper_verb verb = session->command->bit == COMMAND_RENEW ? KEEPER_VERB_RENEW :
 				      session->command->bit == COMMAND_VERIFY ? KEEPER_VERB_VERIFY
 									  : KEEPER_VERB_RELEASE;
-	struct token_result result = { .lease_ms = 0 };
+	struct keeper_reply reply = { .lease_ms = 0 };
 	char token[TOKEN_SIZE];
 	const struct request request = {
 		.name = session->name, .token = token, .mode = HOLD_ANY,
@@ -157,9 +154,9 @@ static int use_token(struct session *session, struct error *err)
 	};
 
 	if (read_token(&session->options, token, err) ||
-	    token_ask(session, verb, &request, &result, err))
+	    token_ask(session, verb, &request, &reply, err))
 		return -1;
-	return report(session, verb, token, &result);
+	return report(session, verb, token, &reply);
 }
 
 int command_token(const struct command *self, int argc, char **argv)

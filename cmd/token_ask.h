@@ -6,13 +6,8 @@
 #include "engine/keeper_socket.h"
 #include "session.h"
 
-struct token_result {
-	enum outcome outcome;
-	int64_t lease_ms;	/* renew: what the lease has left; 0: it has no end */
-};
-
-/* 0, or -1 with *err when the outcome is not known. */
+/* 0 with *reply, or -1 with *err when the outcome is not known. */
 int token_ask(struct session *session, enum keeper_verb verb, const struct request *request,
-	      struct token_result *result, struct error *err);
+	      struct keeper_reply *reply, struct error *err);
 
 #endif

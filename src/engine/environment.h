@@ -12,8 +12,6 @@
 
 #include "lock/token.h"
 
-struct error;
-
 /* Room for a fence's digits and a NUL. */
 #define ENVIRONMENT_FENCE_SIZE 21
 

@@ -21,7 +21,6 @@
 
 #include "lock/backend.h"
 
-struct error;
 
 #define FILE_ID_SIZE 17		/* 16 hex digits: names a hold, proves nothing */
 
