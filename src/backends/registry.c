@@ -10,10 +10,8 @@
 #include "base/version.h"
 #include "redis/tls.h"
 
-extern const struct backend_ops file_ops;
-extern const struct backend_ops redis_ops;
+extern const struct backend_ops file_ops, redis_ops, redlock_ops;
 const char *redis_library(void);
-extern const struct backend_ops redlock_ops;
 
 static const struct backend_scheme file_schemes[] = {
 	{ .name = "file", .summary = "a directory on this host (the default)" },

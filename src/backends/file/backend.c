@@ -28,8 +28,6 @@
 #include "ops.h"
 #include "path.h"
 
-extern const struct backend_ops file_ops;
-
 static struct backend *file_open(const struct uri *uri, struct error *err)
 {
 	static const char *const known[] = { URI_COMMON_PARAMS, NULL };

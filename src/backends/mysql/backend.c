@@ -76,7 +76,6 @@ static const char *library(void)
 	return text;
 }
 
-extern const struct backend_module dlock_backend_module;
 const struct backend_module dlock_backend_module = {
 	.version = DLOCK_VERSION,
 	.ops = &my_ops,

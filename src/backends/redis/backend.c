@@ -307,7 +307,6 @@ const char *redis_library(void)
 	return "hiredis " VERSION_OF(HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
 }
 
-extern const struct backend_ops redis_ops;
 const struct backend_ops redis_ops = {
 	.open = redis_open,
 	.close = redis_close,

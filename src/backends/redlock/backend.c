@@ -180,7 +180,6 @@ static int redlock_connect(struct backend *backend, const struct request *reques
 	return -1;
 }
 
-extern const struct backend_ops redlock_ops;
 const struct backend_ops redlock_ops = {
 	.open = redlock_open,
 	.close = redlock_close,

@@ -176,7 +176,6 @@ static const char *library(void)
 	return "ZooKeeper C client " ZOO_VERSION;
 }
 
-extern const struct backend_module dlock_backend_module;
 const struct backend_module dlock_backend_module = {
 	.version = DLOCK_VERSION,
 	.ops = &zookeeper_ops,

@@ -242,7 +242,6 @@ static const char *library(void)
 	return OpenSSL_version(OPENSSL_VERSION);
 }
 
-extern const struct redis_tls_module dlock_tls_module;
 const struct redis_tls_module dlock_tls_module = {
 	.version = DLOCK_VERSION,
 	.library = library,
