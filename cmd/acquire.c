@@ -83,9 +83,8 @@ static int check_output(struct error *err)
 
 	if (flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != O_RDONLY)
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "standard output is closed: the token could not be "
-		  "printed, and nobody could release the lock");
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "standard output is closed: the token could not be "
+			 "printed, and nobody could release the lock");
 }
 
 /* Releases a lock whose token could not be printed, so that nobody else could release it. */

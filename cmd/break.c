@@ -39,11 +39,9 @@ static int ask(struct session *session, struct error *err)
 
 	if (session->options.yes)
 		return 1;
-	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
-		error_set(err, ERROR_USAGE, 0, "there is no terminal to ask on; "
-			  "--yes breaks the lock without asking");
-		return -1;
-	}
+	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+		return error_set(err, ERROR_USAGE, 0, "there is no terminal to ask on; "
+				 "--yes breaks the lock without asking");
 	if (session->backend->ops->inspect(session->backend, session->name, false, &view, err))
 		return -1;
 	if (view.held)

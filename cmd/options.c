@@ -156,9 +156,8 @@ static int parse_number(const struct option_row *row, const char *text, int *val
 	*value = (int)number;
 	if (text[0] >= '0' && text[0] <= '9' && !*end && number >= row->low && number <= row->high)
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "--%s: '%s' is not a number from %d to %d", row->name, text,
-		  row->low, row->high);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "--%s: '%s' is not a number from %d to %d", row->name,
+			 text, row->low, row->high);
 }
 
 static int parse_choice(const struct option_row *row, const char *text, bool *second,
@@ -171,9 +170,8 @@ static int parse_choice(const struct option_row *row, const char *text, bool *se
 	if (*second || ((int)strlen(text) == length &&
 			!strncmp(text, row->argument, (size_t)length)))
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "--%s: '%s' is neither %.*s nor %s", row->name, text,
-		  length, row->argument, other);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "--%s: '%s' is neither %.*s nor %s", row->name, text,
+			 length, row->argument, other);
 }
 
 void options_blank(struct options *options)
@@ -219,13 +217,11 @@ static int apply(struct options *options, const struct option_row *row, char *ar
 	case OPTION_DURATION:
 		if (!duration_parse(argument, field, err))
 			break;
-		error_prefix(err, "--%s", row->name);
-		return -1;
+		return error_prefix(err, "--%s", row->name);
 	case OPTION_TIME_OF_DAY:
 		if (!time_of_day_next(argument, clock_wall_ms(), field, err))
 			break;
-		error_prefix(err, "--%s", row->name);
-		return -1;
+		return error_prefix(err, "--%s", row->name);
 	case OPTION_TEXT:
 		*(const char **)field = argument;
 		break;
@@ -343,11 +339,9 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 		id = getopt_long(argc, argv, shorts, longs, NULL);
 		if (id == -1)
 			break;
-		if (id == ':') {
-			error_set(err, ERROR_USAGE, 0, "option %s needs an argument",
-				  argv[optind - 1]);
-			return -1;
-		}
+		if (id == ':')
+			return error_set(err, ERROR_USAGE, 0, "option %s needs an argument",
+					 argv[optind - 1]);
 		if (id == '?') {
 			unknown_option(command, longs, argv[optind - 1], err);
 			return -1;
@@ -360,15 +354,11 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 		if (apply(options, row_of(id), optarg, err))
 			return -1;
 	}
-	if (options->shared && options->slots) {
-		error_set(err, ERROR_USAGE, 0, "--shared and --slots exclude each other");
-		return -1;
-	}
-	if (options->note && strlen(options->note) > HOLDER_NOTE_MAX) {
-		error_set(err, ERROR_USAGE, 0, "--note: the text is longer than %d bytes",
-			  HOLDER_NOTE_MAX);
-		return -1;
-	}
+	if (options->shared && options->slots)
+		return error_set(err, ERROR_USAGE, 0, "--shared and --slots exclude each other");
+	if (options->note && strlen(options->note) > HOLDER_NOTE_MAX)
+		return error_set(err, ERROR_USAGE, 0, "--note: the text is longer than %d bytes",
+				 HOLDER_NOTE_MAX);
 	split_operands(options, command, argv, optind > before && !strcmp(argv[before], "--"));
 	return 0;
 }

@@ -36,22 +36,16 @@ static int choose_name(struct run *run, struct error *err)
 {
 	const struct options *options = &run->options;
 
-	if (!options->argv) {
-		error_set(err, ERROR_USAGE, 0, "no command given: put it behind '--', as in "
-			  "'dlock run NAME -- COMMAND'");
-		return -1;
-	}
-	if (!options->argv[0] || !options->argv[0][0]) {
-		error_set(err, ERROR_USAGE, 0, "no command given behind '--'");
-		return -1;
-	}
-	if (options->operand_count > 1) {
-		error_set(err, ERROR_USAGE, 0, options->operands[1][0] == '-'
-			  ? "'%s' stands after NAME: options go before it"
-			  : "one NAME is wanted before '--', but there is also '%s'",
-			  options->operands[1]);
-		return -1;
-	}
+	if (!options->argv)
+		return error_set(err, ERROR_USAGE, 0, "no command given: put it behind '--', as in "
+				 "'dlock run NAME -- COMMAND'");
+	if (!options->argv[0] || !options->argv[0][0])
+		return error_set(err, ERROR_USAGE, 0, "no command given behind '--'");
+	if (options->operand_count > 1)
+		return error_set(err, ERROR_USAGE, 0, options->operands[1][0] == '-'
+				 ? "'%s' stands after NAME: options go before it"
+				 : "one NAME is wanted before '--', but there is also '%s'",
+				 options->operands[1]);
 	if (options->operand_count == 1) {
 		run->name = options->operands[0];
 		return name_check(run->name, err);

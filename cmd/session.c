@@ -14,22 +14,17 @@ static int check_operands(struct session *session, int least, int most, struct e
 {
 	const struct options *options = &session->options;
 
-	if (options->operand_count < least) {
-		error_set(err, ERROR_USAGE, 0, "no NAME given; usage: dlock %s",
-			  session->command->usage);
-		return -1;
-	}
-	if (options->operand_count > most && options->ended) {
-		error_set(err, ERROR_USAGE, 0,
-			  "'%s': a command behind '--' is for 'dlock run' only",
-			  options->operands[most]);
-		return -1;
-	}
-	if (options->operand_count > most) {
-		error_set(err, ERROR_USAGE, 0, "'%s' is one operand too many; usage: dlock %s",
-			  options->operands[most], session->command->usage);
-		return -1;
-	}
+	if (options->operand_count < least)
+		return error_set(err, ERROR_USAGE, 0, "no NAME given; usage: dlock %s",
+				 session->command->usage);
+	if (options->operand_count > most && options->ended)
+		return error_set(err, ERROR_USAGE, 0,
+				 "'%s': a command behind '--' is for 'dlock run' only",
+				 options->operands[most]);
+	if (options->operand_count > most)
+		return error_set(err, ERROR_USAGE, 0,
+				 "'%s' is one operand too many; usage: dlock %s",
+				 options->operands[most], session->command->usage);
 	if (least > 0)
 		session->name = options->operands[0];
 	return session->name ? name_check(session->name, err) : 0;

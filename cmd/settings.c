@@ -79,17 +79,14 @@ static int choose_duration(const char *option, const char *option_name, const ch
 	char shown[DURATION_TEXT_SIZE];
 	const char *source, *text = choose(option, option_name, variable, &source);
 
-	if (text && duration_parse(text, ms, err)) {
-		error_prefix(err, "%s", source);
-		return -1;
-	}
+	if (text && duration_parse(text, ms, err))
+		return error_prefix(err, "%s", source);
 	if (!text && configured->set)
 		*ms = configured->ms;
 	if (*ms >= least_ms)
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "%s: %s is too short, want at least 1s", source,
-		  text ? text : duration_format(*ms, shown, sizeof(shown)));
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "%s: %s is too short, want at least 1s", source,
+			 text ? text : duration_format(*ms, shown, sizeof(shown)));
 }
 
 static int choose_wait(struct settings *settings, const struct options *options,
@@ -164,10 +161,8 @@ static int choose_backend(struct settings *settings, const struct options *optio
 	} else if (!strchr(settings->uri_text, ':')) {
 		return refuse_backend(settings, source, err);
 	}
-	if (uri_parse(&settings->uri, settings->uri_text, err)) {
-		error_prefix(err, "%s", source);
-		return -1;
-	}
+	if (uri_parse(&settings->uri, settings->uri_text, err))
+		return error_prefix(err, "%s", source);
 	settings->driver = backend_find(&settings->uri, err);
 	if (!settings->driver && *own)
 		error_prefix(err, "%s", source);

@@ -284,11 +284,9 @@ static int status(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
 
-	if (options->names && (options->operand_count || options->json || options->watch)) {
-		error_set(err, ERROR_USAGE, 0,
-			  "--names shows all locks, and goes with no NAME, --json or --watch");
-		return -1;
-	}
+	if (options->names && (options->operand_count || options->json || options->watch))
+		return error_set(err, ERROR_USAGE, 0, "--names shows all locks, and goes with no "
+				 "NAME, --json or --watch");
 	if (options->names)
 		return print_names(session, err);
 	for (int i = 0; i < options->operand_count; i++)

@@ -18,26 +18,20 @@ static int read_token(const struct options *options, char token[static TOKEN_SIZ
 						       : getenv("DLOCK_TOKEN");
 	char line[128];
 
-	if (!given || !given[0]) {
-		error_set(err, ERROR_USAGE, 0,
-			  "no token: give one as TOKEN, as '-' on standard input, or in "
-			  "DLOCK_TOKEN");
-		return -1;
-	}
+	if (!given || !given[0])
+		return error_set(err, ERROR_USAGE, 0,
+				 "no token: give one as TOKEN, as '-' on standard input, or in "
+				 "DLOCK_TOKEN");
 	if (!strcmp(given, "-")) {
-		if (!fgets(line, sizeof(line), stdin)) {
-			error_set(err, ERROR_USAGE, 0, "no token on standard input");
-			return -1;
-		}
+		if (!fgets(line, sizeof(line), stdin))
+			return error_set(err, ERROR_USAGE, 0, "no token on standard input");
 		line[strcspn(line, "\r\n")] = '\0';
 		given = line;
 	}
-	if (!token_valid(given)) {
-		error_set(err, ERROR_USAGE, 0,
-			  "this is no token: a token is the 32 hex digits that "
-			  "'dlock acquire' prints");
-		return -1;
-	}
+	if (!token_valid(given))
+		return error_set(err, ERROR_USAGE, 0,
+				 "this is no token: a token is the 32 hex digits that "
+				 "'dlock acquire' prints");
 	memcpy(token, given, TOKEN_SIZE);
 	/* Other users can read argv with ps. */
 	if (options->operand_count > 1)

@@ -100,9 +100,8 @@ static int fail(struct error *err, const char *text, const char *why)
 {
 	char quoted[TEXT_QUOTE_SIZE];
 
-	error_set(err, ERROR_USAGE, 0, "bad duration \"%s\": %s",
-		  text_quote(text, strlen(text), quoted), why);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "bad duration \"%s\": %s",
+			 text_quote(text, strlen(text), quoted), why);
 }
 
 static const char wanted[] =

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-void error_set(struct error *err, enum error_kind kind, int errnum,
-	       const char *format, ...)
+int error_set(struct error *err, enum error_kind kind, int errnum,
+	      const char *format, ...)
 {
 	va_list args;
 	size_t used;
@@ -20,9 +20,10 @@ void error_set(struct error *err, enum error_kind kind, int errnum,
 	if (errnum)
 		snprintf(err->message + used, sizeof(err->message) - used,
 			 ": %s", strerror(errnum));
+	return -1;
 }
 
-void error_prefix(struct error *err, const char *format, ...)
+int error_prefix(struct error *err, const char *format, ...)
 {
 	char text[2 * sizeof(err->message)];
 	va_list args;
@@ -36,4 +37,5 @@ void error_prefix(struct error *err, const char *format, ...)
 	strcpy(text + used + 2, err->message);
 	memcpy(err->message, text, sizeof(err->message));
 	err->message[sizeof(err->message) - 1] = '\0';
+	return -1;
 }

@@ -23,12 +23,15 @@ struct error {
 	char message[480];	/* one line, no newline, no secret */
 };
 
-/* Fills *err; ": strerror(errnum)" is appended when errnum is not 0. */
-void error_set(struct error *err, enum error_kind kind, int errnum,
-	       const char *format, ...) __attribute__((format(printf, 4, 5)));
+/*
+ * Fills *err; ": strerror(errnum)" is appended when errnum is not 0. Returns -1, for its caller to
+ * return.
+ */
+int error_set(struct error *err, enum error_kind kind, int errnum,
+	      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Puts "text: " in front of the message. */
-void error_prefix(struct error *err, const char *format, ...)
+/* Puts "text: " in front of the message. Returns -1, too. */
+int error_prefix(struct error *err, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 #endif

@@ -28,10 +28,8 @@ int linger_start(int64_t keep_ms, const int *keep, size_t count,
 	const int64_t until_ms = clock_boot_ms() + keep_ms;
 	pid_t pid = fork();
 
-	if (pid < 0) {
-		error_set(err, ERROR_INTERNAL, errno, "fork");
-		return -1;
-	}
+	if (pid < 0)
+		return error_set(err, ERROR_INTERNAL, errno, "fork");
 	if (pid > 0)
 		return 0;
 	block_term();

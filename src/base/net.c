@@ -28,20 +28,14 @@ int net_wait(int fd, short events, int64_t deadline_ms, int cancel_fd, struct er
 	for (;;) {
 		int ready = poll(fds, 2, clock_poll_timeout(deadline_ms));
 
-		if (ready > 0 && fds[1].revents) {
-			error_set(err, ERROR_CANCELLED, 0, "cancelled");
-			return -1;
-		}
+		if (ready > 0 && fds[1].revents)
+			return error_set(err, ERROR_CANCELLED, 0, "cancelled");
 		if (ready > 0)
 			return 0;
-		if (ready < 0 && errno != EINTR) {
-			error_set(err, ERROR_INTERNAL, errno, "poll");
-			return -1;
-		}
-		if (clock_boot_ms() >= deadline_ms) {
-			error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "no answer");
-			return -1;
-		}
+		if (ready < 0 && errno != EINTR)
+			return error_set(err, ERROR_INTERNAL, errno, "poll");
+		if (clock_boot_ms() >= deadline_ms)
+			return error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "no answer");
 	}
 }
 
@@ -60,10 +54,8 @@ int net_connect_begin(const struct sockaddr *address, socklen_t length, struct e
 	static const int on = 1;
 	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (fd < 0) {
-		error_set(err, ERROR_INTERNAL, errno, "socket");
-		return -1;
-	}
+	if (fd < 0)
+		return error_set(err, ERROR_INTERNAL, errno, "socket");
 	if (address->sa_family != AF_UNIX) {
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 		net_keep_alive(fd);
@@ -113,11 +105,9 @@ static int connect_name(const char *host, uint16_t port, int64_t deadline_ms,
 
 	snprintf(service, sizeof(service), "%u", (unsigned)port);
 	failure = getaddrinfo(host, service, &hints, &found);
-	if (failure) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "cannot resolve: %s",
-			  gai_strerror(failure));
-		return -1;
-	}
+	if (failure)
+		return error_set(err, ERROR_UNAVAILABLE, 0, "cannot resolve: %s",
+				 gai_strerror(failure));
 	for (a = found; a; a = a->ai_next)
 		left++;
 	for (a = found; a && fd < 0; a = a->ai_next, left--) {
@@ -196,10 +186,8 @@ int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
-	if (strlen(path) >= sizeof(address.sun_path)) {
-		error_set(err, ERROR_USAGE, ENAMETOOLONG, "socket path");
-		return -1;
-	}
+	if (strlen(path) >= sizeof(address.sun_path))
+		return error_set(err, ERROR_USAGE, ENAMETOOLONG, "socket path");
 	strcpy(address.sun_path, path);
 	return connect_address((const struct sockaddr *)&address, sizeof(address), deadline_ms,
 			       cancel_fd, err);

@@ -11,26 +11,18 @@ int private_dir_make(const char *path, struct error *err)
 {
 	struct stat info;
 
-	if (mkdir(path, 0700) && errno != EEXIST) {
-		error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory %s", path);
-		return -1;
-	}
-	if (lstat(path, &info)) {
-		error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
-		return -1;
-	}
-	if (!S_ISDIR(info.st_mode)) {
-		error_set(err, ERROR_REFUSED, 0,
-			  "%s is not a directory; somebody else may have made it: remove it",
-			  path);
-		return -1;
-	}
-	if (info.st_uid != geteuid() || (info.st_mode & 077)) {
-		error_set(err, ERROR_REFUSED, 0,
-			  "%s is not private: want owner uid %u and mode 0700", path,
-			  (unsigned)geteuid());
-		return -1;
-	}
+	if (mkdir(path, 0700) && errno != EEXIST)
+		return error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory %s", path);
+	if (lstat(path, &info))
+		return error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
+	if (!S_ISDIR(info.st_mode))
+		return error_set(err, ERROR_REFUSED, 0,
+				 "%s is not a directory; somebody else may have made it: remove it",
+				 path);
+	if (info.st_uid != geteuid() || (info.st_mode & 077))
+		return error_set(err, ERROR_REFUSED, 0,
+				 "%s is not private: want owner uid %u and mode 0700", path,
+				 (unsigned)geteuid());
 	return 0;
 }
 

@@ -33,10 +33,8 @@ int signals_init(struct signals *signals, struct error *err)
 		signal(SIGCHLD, SIG_DFL);
 
 	signals->fd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (signals->fd < 0) {
-		error_set(err, ERROR_INTERNAL, errno, "signalfd");
-		return -1;
-	}
+	if (signals->fd < 0)
+		return error_set(err, ERROR_INTERNAL, errno, "signalfd");
 	return 0;
 }
 

@@ -41,35 +41,25 @@ static int read_fd(struct textfile *file, int fd, const char *path,
 	struct stat st;
 	ssize_t got;
 
-	if (fstat(fd, &st) < 0) {
-		error_set(err, ERROR_USAGE, errno, "cannot read %s", path);
-		return -1;
-	}
-	if (!S_ISREG(st.st_mode)) {
-		error_set(err, ERROR_USAGE, 0, "cannot read %s: not a regular file", path);
-		return -1;
-	}
-	if (st.st_size > TEXTFILE_MAX_BYTES) {
-		error_set(err, ERROR_USAGE, 0, "cannot read %s: larger than %d bytes",
-			  path, TEXTFILE_MAX_BYTES);
-		return -1;
-	}
+	if (fstat(fd, &st) < 0)
+		return error_set(err, ERROR_USAGE, errno, "cannot read %s", path);
+	if (!S_ISREG(st.st_mode))
+		return error_set(err, ERROR_USAGE, 0, "cannot read %s: not a regular file", path);
+	if (st.st_size > TEXTFILE_MAX_BYTES)
+		return error_set(err, ERROR_USAGE, 0, "cannot read %s: larger than %d bytes",
+				 path, TEXTFILE_MAX_BYTES);
 	file->exposed = st.st_mode & S_IROTH ||
 			(st.st_mode & S_IRGRP && st.st_uid != 0);
 	file->length = (size_t)st.st_size;	/* textfile_finish() wipes as much */
 	file->text = memory_new(file->length + 1, 1);
 	got = read_all(fd, file->text, file->length);
-	if (got < 0) {
-		error_set(err, ERROR_USAGE, errno, "cannot read %s", path);
-		return -1;
-	}
+	if (got < 0)
+		return error_set(err, ERROR_USAGE, errno, "cannot read %s", path);
 	file->length = (size_t)got;
 	file->text[file->length] = '\0';
-	if (strlen(file->text) != file->length) {
-		error_set(err, ERROR_USAGE, 0, "cannot read %s: not a text file (NUL byte)",
-			  path);
-		return -1;
-	}
+	if (strlen(file->text) != file->length)
+		return error_set(err, ERROR_USAGE, 0, "cannot read %s: not a text file (NUL byte)",
+				 path);
 	return 0;
 }
 
@@ -85,10 +75,8 @@ int textfile_read(struct textfile *file, const char *path, bool optional, struct
 	if (fd < 0 && optional && (errno == ENOENT || errno == ENOTDIR))
 		return 1;
 	text_clean(path, strlen(path), shown, sizeof(shown));
-	if (fd < 0) {
-		error_set(err, ERROR_USAGE, errno, "cannot read %s", shown);
-		return -1;
-	}
+	if (fd < 0)
+		return error_set(err, ERROR_USAGE, errno, "cannot read %s", shown);
 	rc = read_fd(file, fd, shown, err);
 	if (rc < 0)
 		textfile_finish(file);

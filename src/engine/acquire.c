@@ -28,9 +28,8 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 				*err = event.error;
 				return -1;
 			case KEEPER_GONE:
-				error_set(err, ERROR_INTERNAL, 0,
-					  "the keeper process was killed");
-				return -1;
+				return error_set(err, ERROR_INTERNAL, 0,
+						 "the keeper process was killed");
 			default:
 				break;
 			}

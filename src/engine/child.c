@@ -14,10 +14,8 @@ int child_start(struct child *child, struct error *err)
 	int ends[2];
 
 	*child = (struct child){ .fd = -1 };
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends)) {
-		error_set(err, ERROR_INTERNAL, errno, "socketpair");
-		return -1;
-	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		return error_set(err, ERROR_INTERNAL, errno, "socketpair");
 	/* There is one thread, and nothing that handlers of fork() would have to set right. */
 	child->pid = _Fork();
 	if (child->pid < 0) {

@@ -124,8 +124,8 @@ static int ask(const struct keeper_query *query, struct keeper_reply *reply, int
 	/* The daemon has just ended. The backend knows what it did. */
 	if (length == 0 || failure == ECONNRESET || failure == EPIPE)
 		return 1;
-	error_set(err, ERROR_UNAVAILABLE, 0, "the keeper process of this lock does not answer");
-	return -1;
+	return error_set(err, ERROR_UNAVAILABLE, 0,
+			 "the keeper process of this lock does not answer");
 }
 
 int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply,

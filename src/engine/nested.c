@@ -125,8 +125,7 @@ static int open_ways(struct supervisor *s, struct error *err)
 	s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->lost_fd >= 0 && !pipe2(s->guard_pipe, O_CLOEXEC))
 		return 0;
-	error_set(err, ERROR_INTERNAL, errno, "eventfd or pipe");
-	return -1;
+	return error_set(err, ERROR_INTERNAL, errno, "eventfd or pipe");
 }
 
 /* Forgets the attempt to join, to acquire instead. */

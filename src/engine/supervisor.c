@@ -268,10 +268,8 @@ static int map_shared(struct supervisor *s, struct error *err)
 	void *page = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE,
 			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	if (page == MAP_FAILED) {
-		error_set(err, ERROR_INTERNAL, errno, "mmap");
-		return -1;
-	}
+	if (page == MAP_FAILED)
+		return error_set(err, ERROR_INTERNAL, errno, "mmap");
 	s->shared = page;
 	shared_set_lease(s->shared, (struct lease_span){ .end_ms = CLOCK_NEVER });
 	atomic_store(&s->shared->guard_dies_ms, CLOCK_NEVER);
@@ -279,10 +277,8 @@ static int map_shared(struct supervisor *s, struct error *err)
 		return 0;	/* no keeper */
 	s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (s->lost_fd < 0 || pipe2(s->guard_pipe, O_CLOEXEC) ||
-	    (s->run->argv && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->gate))) {
-		error_set(err, ERROR_INTERNAL, errno, "eventfd, pipe or socketpair");
-		return -1;
-	}
+	    (s->run->argv && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->gate)))
+		return error_set(err, ERROR_INTERNAL, errno, "eventfd, pipe or socketpair");
 	return 0;
 }
 

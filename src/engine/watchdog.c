@@ -65,10 +65,8 @@ int watchdog_start(const struct watchdog_plan *plan, struct error *err)
 	int ends[2];
 	pid_t pid;
 
-	if (pipe2(ends, O_CLOEXEC)) {
-		error_set(err, ERROR_INTERNAL, errno, "pipe");
-		return -1;
-	}
+	if (pipe2(ends, O_CLOEXEC))
+		return error_set(err, ERROR_INTERNAL, errno, "pipe");
 	pid = fork();
 	if (pid < 0) {
 		error_set(err, ERROR_INTERNAL, errno, "fork");

@@ -18,24 +18,19 @@ int name_check(const char *name, struct error *err)
 	bool control;
 
 	text_quote(name, length, quoted);
-	if (length == 0) {
-		error_set(err, ERROR_USAGE, 0, "the name of the lock is empty");
-		return -1;
-	}
-	if (length > NAME_MAX_BYTES) {
-		error_set(err, ERROR_USAGE, 0,
-			  "the name \"%s\" is too long: %zu bytes, at most %d",
-			  quoted, length, NAME_MAX_BYTES);
-		return -1;
-	}
+	if (length == 0)
+		return error_set(err, ERROR_USAGE, 0, "the name of the lock is empty");
+	if (length > NAME_MAX_BYTES)
+		return error_set(err, ERROR_USAGE, 0,
+				 "the name \"%s\" is too long: %zu bytes, at most %d",
+				 quoted, length, NAME_MAX_BYTES);
 	for (at = 0; at < length; at += step) {
 		step = text_char(name + at, length - at, &control);
 		if (step > 0 && !control)
 			continue;
-		error_set(err, ERROR_USAGE, 0, "the name \"%s\" %s at byte %zu",
-			  quoted, control ? "has a control character" : "is not UTF-8",
-			  at + 1);
-		return -1;
+		return error_set(err, ERROR_USAGE, 0, "the name \"%s\" %s at byte %zu",
+				 quoted, control ? "has a control character" : "is not UTF-8",
+				 at + 1);
 	}
 	return 0;
 }

@@ -38,10 +38,8 @@ static int make_random(char token[static TOKEN_SIZE], struct error *err)
 {
 	unsigned char bytes[(TOKEN_SIZE - 1) / 2];
 
-	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) {
-		error_set(err, ERROR_INTERNAL, errno, "no random bytes for a token");
-		return -1;
-	}
+	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+		return error_set(err, ERROR_INTERNAL, errno, "no random bytes for a token");
 	for (size_t i = 0; i < sizeof(bytes); i++) {
 		token[2 * i] = hex_digits[bytes[i] >> 4];
 		token[2 * i + 1] = hex_digits[bytes[i] & 15];

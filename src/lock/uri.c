@@ -406,12 +406,10 @@ int uri_parse(struct uri *uri, const char *text, struct error *err)
 
 	memset(uri, 0, sizeof(*uri));
 	find_parts(&layout, text);
-	if (!layout.has_scheme) {
-		error_set(err, ERROR_USAGE, 0,
-			  "bad URI \"%s\": it must begin with a scheme, such as redis:// or file:",
-			  uri_redact(text, shown, sizeof(shown)));
-		return -1;
-	}
+	if (!layout.has_scheme)
+		return error_set(err, ERROR_USAGE, 0, "bad URI \"%s\": it must begin with a "
+				 "scheme, such as redis:// or file:", uri_redact(text, shown,
+				 sizeof(shown)));
 	allocate(&parser, &layout, text);
 	if (parse(&parser, &layout, text) < 0) {
 		uri_finish(uri);

@@ -46,10 +46,9 @@ int uri_check_params(const struct uri *uri, const char *const known[],
 	for (; *known && used < sizeof(list); known++)
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
 					 used ? ", " : "", *known);
-	error_set(err, ERROR_USAGE, 0, "unknown parameter \"%s\" for %.32s: known are: %s",
-		  text_quote(name, strlen(name), quoted), uri->scheme,
-		  *list ? list : "none");
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "unknown parameter \"%s\" for %.32s: known are: %s",
+			 text_quote(name, strlen(name), quoted), uri->scheme,
+			 *list ? list : "none");
 }
 
 int uri_param_duration(const struct uri *uri, const char *name,
@@ -61,10 +60,8 @@ int uri_param_duration(const struct uri *uri, const char *name,
 		*ms = fallback_ms;
 		return 0;
 	}
-	if (duration_parse(value, ms, err) < 0) {
-		error_prefix(err, "parameter \"%s\" for %.32s", name, uri->scheme);
-		return -1;
-	}
+	if (duration_parse(value, ms, err) < 0)
+		return error_prefix(err, "parameter \"%s\" for %.32s", name, uri->scheme);
 	return 0;
 }
 
@@ -76,9 +73,8 @@ int uri_param_flag(const struct uri *uri, const char *name, bool fallback, bool 
 	*flag = value ? !strcmp(value, "yes") : fallback;
 	if (!value || *flag || !strcmp(value, "no"))
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: wants yes or no", name,
-		  uri->scheme);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: wants yes or no", name,
+			 uri->scheme);
 }
 
 int uri_timeouts(const struct uri *uri, int64_t *request_ms, int64_t *connect_ms,
@@ -90,8 +86,8 @@ int uri_timeouts(const struct uri *uri, int64_t *request_ms, int64_t *connect_ms
 		return -1;
 	if (*request_ms > 0 && *connect_ms > 0)
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "?timeout= and ?connect-timeout= must be more than 0");
-	return -1;
+	return error_set(err, ERROR_USAGE, 0,
+			 "?timeout= and ?connect-timeout= must be more than 0");
 }
 
 /*
@@ -107,10 +103,8 @@ static int load_password(const struct uri *uri, const char *name, char **passwor
 
 	if (!path || *password)
 		return 0;
-	if (textfile_read(&file, path, false, err) < 0) {
-		error_prefix(err, "password file");
-		return -1;
-	}
+	if (textfile_read(&file, path, false, err) < 0)
+		return error_prefix(err, "password file");
 	if (file.exposed)
 		*exposed = path;
 	length = strcspn(file.text, "\r\n");
@@ -119,19 +113,16 @@ static int load_password(const struct uri *uri, const char *name, char **passwor
 	textfile_finish(&file);
 	if (*password)
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "password file %.200s: the first line is empty", path);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "password file %.200s: the first line is empty",
+			 path);
 }
 
 int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
 {
 	*exposed = NULL;
-	if (uri->password && !uri->loaded_password && uri_param(uri, "password-file")) {
-		error_set(err, ERROR_USAGE, 0,
-			  "two passwords for %.32s: drop the one in the URI or password-file=",
-			  uri->scheme);
-		return -1;
-	}
+	if (uri->password && !uri->loaded_password && uri_param(uri, "password-file"))
+		return error_set(err, ERROR_USAGE, 0, "two passwords for %.32s: drop the one in "
+				 "the URI or password-file=", uri->scheme);
 	if (load_password(uri, "password-file", &uri->loaded_password, exposed, err) ||
 	    load_password(uri, "sentinel-password-file", &uri->sentinel_password, exposed, err))
 		return -1;

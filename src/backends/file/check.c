@@ -90,11 +90,9 @@ int file_check(struct backend *backend, struct findings *findings, struct error 
 		file_path_missing(file->directory, err);
 		return -1;
 	}
-	if (errno || !S_ISDIR(info.st_mode)) {
-		error_set(err, ERROR_UNAVAILABLE, errno ? errno : ENOTDIR, "%s",
-			  file->directory);
-		return -1;
-	}
+	if (errno || !S_ISDIR(info.st_mode))
+		return error_set(err, ERROR_UNAVAILABLE, errno ? errno : ENOTDIR, "%s",
+				 file->directory);
 	findings_add(findings, FINDING_OK, "directory", NULL, "%s", file->directory);
 	who = file->by_default ? file_path_other_default(other) : NULL;
 	if (who)
@@ -119,8 +117,7 @@ int file_setup(struct backend *backend, struct error *err)
 			return 0;
 		errno = ENOTDIR;
 	}
-	error_set(err, ERROR_REFUSED, errno, "cannot create directory %s", file->directory);
-	return -1;
+	return error_set(err, ERROR_REFUSED, errno, "cannot create directory %s", file->directory);
 }
 
 /* The directory in quotes of the shell, an apostrophe in it as '\''. */

@@ -92,8 +92,7 @@ int file_list(struct backend *backend, struct name_list *names, struct error *er
 	if (!directory) {
 		if (errno == ENOENT)
 			return 0;
-		error_set(err, ERROR_REFUSED, errno, "%s", file->directory);
-		return -1;
+		return error_set(err, ERROR_REFUSED, errno, "%s", file->directory);
 	}
 	while (!failed && (entry = readdir(directory))) {
 		if (!file_path_decode(entry->d_name, name, sizeof(name)))

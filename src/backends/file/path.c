@@ -25,8 +25,7 @@ static int make_run_lock(struct error *err)
 		return chmod("/run/lock", 0755);	/* whatever the umask is */
 	if (errno == EEXIST)
 		return 0;
-	error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory /run/lock");
-	return -1;
+	return error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory /run/lock");
 }
 
 /*
@@ -163,19 +162,13 @@ static int check_file(int fd, const char *path, struct error *err)
 {
 	struct stat info;
 
-	if (fstat(fd, &info)) {
-		error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
-		return -1;
-	}
-	if (!S_ISREG(info.st_mode)) {
-		error_set(err, ERROR_REFUSED, 0, "%s is not a regular file", path);
-		return -1;
-	}
-	if (info.st_nlink > 1) {
-		error_set(err, ERROR_REFUSED, 0,
-			  "%s has another name (hard link); remove both", path);
-		return -1;
-	}
+	if (fstat(fd, &info))
+		return error_set(err, ERROR_UNAVAILABLE, errno, "%s", path);
+	if (!S_ISREG(info.st_mode))
+		return error_set(err, ERROR_REFUSED, 0, "%s is not a regular file", path);
+	if (info.st_nlink > 1)
+		return error_set(err, ERROR_REFUSED, 0,
+				 "%s has another name (hard link); remove both", path);
 	return 0;
 }
 
@@ -203,10 +196,8 @@ int file_path_open(const char *directory, const char *name, int slot, struct err
 	char path[4096];
 	int fd;
 
-	if (make_path(directory, name, slot, path, sizeof(path))) {
-		error_set(err, ERROR_USAGE, ENAMETOOLONG, "%.300s", directory);
-		return -1;
-	}
+	if (make_path(directory, name, slot, path, sizeof(path)))
+		return error_set(err, ERROR_USAGE, ENAMETOOLONG, "%.300s", directory);
 	/*
 	 * Never O_CREAT on a file that is there: the kernel forbids that in sticky
 	 * directories for other people's files (fs.protected_regular).

@@ -22,11 +22,9 @@ static int copy(char **to, const struct uri *uri, const char *name, bool is_path
 
 	if (!value)
 		return 0;
-	if (!value[0]) {
-		error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: empty", name,
-			  uri->scheme);
-		return -1;
-	}
+	if (!value[0])
+		return error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: empty", name,
+				 uri->scheme);
 	if (!is_path || strncmp(value, "~/", 2) != 0 || !home)
 		*to = memory_copy(value);
 	else
@@ -55,10 +53,9 @@ static int read_tls(struct mysql_address *address, const struct uri *uri, struct
 	else if (!strcasecmp(mode, "verify-identity") || !strcasecmp(mode, "verify_identity"))
 		address->tls = MYSQL_TLS_VERIFIED;
 	else {
-		error_set(err, ERROR_USAGE, 0, "parameter \"ssl-mode\" for %.32s: wants disabled "
-			  "(without other ssl- parameters), required or verify-identity",
-			  uri->scheme);
-		return -1;
+		return error_set(err, ERROR_USAGE, 0, "parameter \"ssl-mode\" for %.32s: wants "
+				 "disabled (without other ssl- parameters), required or "
+				 "verify-identity", uri->scheme);
 	}
 	return 0;
 }
@@ -68,21 +65,16 @@ static int read_place(struct mysql_address *address, const struct uri *uri, stru
 	const struct uri_host *host = uri->hosts;
 	const char *file = address->defaults_file, *group = address->defaults_group;
 
-	if (uri->host_count > 1) {
-		error_set(err, ERROR_USAGE, 0, "%s: one host is wanted, and there are "
-			  "more: write %s://HOST[:PORT]/DATABASE", uri->scheme, uri->scheme);
-		return -1;
-	}
-	if (!uri->host_count && !address->socket && !file && !group) {
-		error_set(err, ERROR_USAGE, 0, "%s: no host: %s://HOST[:PORT]/DATABASE, or "
-			  "?socket=PATH, or ?defaults-file=", uri->scheme, uri->scheme);
-		return -1;
-	}
-	if (uri->host_count && address->socket) {
-		error_set(err, ERROR_USAGE, 0, "%s: a host and ?socket= are given, one of them is "
-			  "too much", uri->scheme);
-		return -1;
-	}
+	if (uri->host_count > 1)
+		return error_set(err, ERROR_USAGE, 0, "%s: one host is wanted, and there are "
+				 "more: write %s://HOST[:PORT]/DATABASE", uri->scheme, uri->scheme);
+	if (!uri->host_count && !address->socket && !file && !group)
+		return error_set(err, ERROR_USAGE, 0, "%s: no host: %s://HOST[:PORT]/DATABASE, or "
+				 "?socket=PATH, or ?defaults-file=", uri->scheme, uri->scheme);
+	if (uri->host_count && address->socket)
+		return error_set(err, ERROR_USAGE, 0,
+				 "%s: a host and ?socket= are given, one of them is too much",
+				 uri->scheme);
 	if (!uri->host_count) {
 		snprintf(address->label, sizeof(address->label), "mysql %.100s",
 			 address->socket ? address->socket : file ? file : group);
@@ -105,11 +97,9 @@ int mysql_address_init(struct mysql_address *address, const struct uri *uri, str
 		return -1;
 	if (uri->path[0] && uri->path[1])
 		address->database = memory_copy(uri->path + 1);
-	if (!address->database && !address->defaults_file && !address->defaults_group) {
-		error_set(err, ERROR_USAGE, 0, "%s: no database: %s://HOST[:PORT]/DATABASE",
-			  uri->scheme, uri->scheme);
-		return -1;
-	}
+	if (!address->database && !address->defaults_file && !address->defaults_group)
+		return error_set(err, ERROR_USAGE, 0, "%s: no database: %s://HOST[:PORT]/DATABASE",
+				 uri->scheme, uri->scheme);
 	if (uri->user && uri->user[0])
 		address->user = memory_copy(uri->user);
 	address->password = memory_copy(uri->password);

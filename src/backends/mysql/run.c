@@ -241,9 +241,8 @@ void mysql_end_connection(struct mysql_backend *my, int64_t connection)
 int mysql_odd(struct mysql_backend *my, struct error *err)
 {
 	mysql_conn_close(&my->conn);
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
-		  my->address.label);
-	return -1;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
+			 my->address.label);
 }
 
 void mysql_add_names(MYSQL_RES *rows, struct name_list *names)

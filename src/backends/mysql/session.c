@@ -171,9 +171,8 @@ static int prove_again(struct session *session, const struct request *request, s
 	if (answer.yes && answer.connection == session->connection &&
 	    (!kind->transaction || answer.in_transaction))
 		return 0;
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session that took the lock is gone",
-		  session->my.address.label);
-	return -1;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session that took the lock is gone",
+			 session->my.address.label);
 }
 
 /* The lock is ours: registers that, and tells the engine. */

@@ -21,11 +21,9 @@ int session_open(struct backend *backend, const struct uri *uri, struct error *e
 {
 	const char *wsrep = uri_param(uri, "wsrep");
 
-	if (wsrep && strcmp(wsrep, "unsafe") != 0) {
-		error_set(err, ERROR_USAGE, 0, "parameter \"wsrep\" for %.32s: wants \"unsafe\"",
-			  uri->scheme);
-		return -1;
-	}
+	if (wsrep && strcmp(wsrep, "unsafe") != 0)
+		return error_set(err, ERROR_USAGE, 0,
+				 "parameter \"wsrep\" for %.32s: wants \"unsafe\"", uri->scheme);
 	session_of(backend)->unsafe = wsrep;
 	session_of(backend)->since_ms = -1;
 	return 0;

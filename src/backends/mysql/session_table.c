@@ -121,8 +121,8 @@ static int records_open(struct records *records, struct session *session,
 		return -1;
 	if (records->rows)
 		return 0;
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave no answer", session->my.address.label);
-	return -1;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave no answer",
+			 session->my.address.label);
 }
 
 /* False: there are no more. */
@@ -386,7 +386,6 @@ int session_break(struct backend *backend, const char *name, struct lock_view *v
 	}
 	if (failed || broken)
 		return failed;
-	error_set(err, ERROR_REFUSED, 0, "%s: held by a connection that this account cannot see; "
-		  "find it and KILL it as an administrator", session->my.address.label);
-	return -1;
+	return error_set(err, ERROR_REFUSED, 0, "%s: held by a connection that this account cannot "
+			 "see; find it and KILL it as an administrator", session->my.address.label);
 }

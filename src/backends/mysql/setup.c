@@ -89,11 +89,9 @@ int mysql_plan(struct backend *backend, char **text, struct error *err)
 	size_t length;
 	FILE *sql;
 
-	if (!database) {
-		error_set(err, ERROR_USAGE, 0, "--dry-run needs the database in the URI: "
-			  "mysql://HOST/DATABASE");
-		return -1;
-	}
+	if (!database)
+		return error_set(err, ERROR_USAGE, 0, "--dry-run needs the database in the URI: "
+				 "mysql://HOST/DATABASE");
 
 	const struct sql_value values[] = {
 		SQL_NAME("database", database), SQL_PART("account", ""), SQL_LAST

@@ -69,11 +69,10 @@ int shedlock_open(struct backend *backend, const struct uri *uri, struct error *
 		strcpy(simple->zone, "DEFAULT");
 		return 0;
 	}
-	if (!zone[0] || strlen(zone) > 64 || strspn(zone, plain) != strlen(zone)) {
-		error_set(err, ERROR_USAGE, 0, "parameter \"time-zone\" for %.32s: wants what "
-			  "MySQL calls one, such as +02:00 or Europe/Berlin", uri->scheme);
-		return -1;
-	}
+	if (!zone[0] || strlen(zone) > 64 || strspn(zone, plain) != strlen(zone))
+		return error_set(err, ERROR_USAGE, 0, "parameter \"time-zone\" for %.32s: wants "
+				 "what MySQL calls one, such as +02:00 or Europe/Berlin",
+				 uri->scheme);
 	snprintf(simple->zone, sizeof(simple->zone), "'%s'", zone);
 	return 0;
 }

@@ -23,8 +23,7 @@ int redis_address_db(struct redis_address *address, const char *text, struct err
 	address->db = strtol(text, &end, 10);
 	if (text[0] >= '0' && text[0] <= '9' && !*end && address->db <= 100000)
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "redis: '%s' is not the number of a database", text);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "redis: '%s' is not the number of a database", text);
 }
 
 bool redis_place_set(struct redis_place *place, const char *host, size_t length, int64_t port)
@@ -43,11 +42,10 @@ bool redis_place_set(struct redis_place *place, const char *host, size_t length,
 int redis_places_read(const struct uri *uri, uint16_t default_port, struct redis_place **places,
 		      size_t *count, struct error *err)
 {
-	if (!uri->host_count) {
-		error_set(err, ERROR_USAGE, 0, "%.32s: wants a host: %.32s://HOST[:PORT][,HOST...]",
-			  uri->scheme, uri->scheme);
-		return -1;
-	}
+	if (!uri->host_count)
+		return error_set(err, ERROR_USAGE, 0,
+				 "%.32s: wants a host: %.32s://HOST[:PORT][,HOST...]", uri->scheme,
+				 uri->scheme);
 	*places = memory_new(uri->host_count, sizeof(**places));
 	*count = uri->host_count;
 	for (size_t i = 0; i < *count; i++) {
@@ -56,9 +54,9 @@ int redis_places_read(const struct uri *uri, uint16_t default_port, struct redis
 		if (redis_place_set(&(*places)[i], host->name, strlen(host->name),
 				    host->port ? host->port : default_port))
 			continue;
-		error_set(err, ERROR_USAGE, 0, "%.32s: host %zu is no name or address of a host",
-			  uri->scheme, i + 1);
-		return -1;
+		return error_set(err, ERROR_USAGE, 0,
+				 "%.32s: host %zu is no name or address of a host", uri->scheme, i +
+				 1);
 	}
 	return 0;
 }
@@ -101,11 +99,9 @@ int redis_address_unix(struct redis_address *address, const struct uri *uri, str
 {
 	const char *db = uri_param(uri, "db");
 
-	if (uri->host_count || !uri->path[0]) {
-		error_set(err, ERROR_USAGE, 0,
-			  "redis+unix: wants a socket's path: redis+unix:///PATH[?db=N]");
-		return -1;
-	}
+	if (uri->host_count || !uri->path[0])
+		return error_set(err, ERROR_USAGE, 0,
+				 "redis+unix: wants a socket's path: redis+unix:///PATH[?db=N]");
 	if (db && redis_address_db(address, db, err))
 		return -1;
 	address->transport = &redis_unix;
@@ -122,21 +118,18 @@ static int read_path(char **path, const struct uri *uri, const char *name, struc
 
 	if (!value)
 		return 0;
-	if (!value[0]) {
-		error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: empty", name,
-			  uri->scheme);
-		return -1;
-	}
+	if (!value[0])
+		return error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: empty", name,
+				 uri->scheme);
 	if (value[0] == '/') {
 		*path = memory_copy(value);
 		return 0;
 	}
 	directory = getcwd(NULL, 0);
-	if (!directory) {
-		error_set(err, ERROR_USAGE, errno, "parameter \"%s\" for %.32s: a path from the "
-			  "working directory", name, uri->scheme);
-		return -1;
-	}
+	if (!directory)
+		return error_set(err, ERROR_USAGE, errno,
+				 "parameter \"%s\" for %.32s: a path from the working directory",
+				 name, uri->scheme);
 	*path = memory_format("%s/%s", directory, value);
 	free(directory);
 	return 0;
@@ -151,18 +144,14 @@ static int read_tls(struct redis_tls *tls, const struct uri *uri, struct error *
 	    uri_param_flag(uri, "insecure", false, &tls->insecure, err))
 		return -1;
 	tls->name = memory_copy(name && name[0] ? name : NULL);
-	if (tls->key && !tls->cert) {
-		error_set(err, ERROR_USAGE, 0, "%s: ?key= without ?cert=", uri->scheme);
-		return -1;
-	}
+	if (tls->key && !tls->cert)
+		return error_set(err, ERROR_USAGE, 0, "%s: ?key= without ?cert=", uri->scheme);
 	/* Both may stand in one file. */
 	if (tls->cert && !tls->key)
 		tls->key = memory_copy(tls->cert);
-	if (tls->ca && tls->insecure) {
-		error_set(err, ERROR_USAGE, 0, "%s: ?insecure=yes verifies nothing, and ?ca= wants "
-			  "to: drop one of them", uri->scheme);
-		return -1;
-	}
+	if (tls->ca && tls->insecure)
+		return error_set(err, ERROR_USAGE, 0, "%s: ?insecure=yes verifies nothing, and "
+				 "?ca= wants to: drop one of them", uri->scheme);
 	return 0;
 }
 
@@ -181,15 +170,13 @@ int redis_address_tls(struct redis_address *address, const struct uri *uri, stru
 	for (const char *const *name = params; *name && !wanted; name++) {
 		if (!uri_param(uri, *name))
 			continue;
-		error_set(err, ERROR_USAGE, 0, "%s: ?%s= is for TLS: add tls=yes", uri->scheme,
-			  *name);
-		return -1;
+		return error_set(err, ERROR_USAGE, 0, "%s: ?%s= is for TLS: add tls=yes",
+				 uri->scheme, *name);
 	}
 	if (!wanted)
 		return 0;
 #ifdef WITHOUT_TLS
-	error_set(err, ERROR_USAGE, 0, "%s: this dlock was built without TLS", uri->scheme);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "%s: this dlock was built without TLS", uri->scheme);
 #endif
 	address->transport = &redis_tls;
 	return read_tls(&address->tls, uri, err);
@@ -200,11 +187,9 @@ int redis_address_login(struct redis_address *address, const struct uri *uri, st
 	if (uri->user && uri->user[0])
 		address->user = memory_copy(uri->user);
 	address->password = memory_copy(uri->password);
-	if (address->user && !uri->password) {
-		error_set(err, ERROR_USAGE, 0, "redis: user '%s' without a password",
-			  address->user);
-		return -1;
-	}
+	if (address->user && !uri->password)
+		return error_set(err, ERROR_USAGE, 0, "redis: user '%s' without a password",
+				 address->user);
 	return 0;
 }
 

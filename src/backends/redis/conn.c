@@ -287,10 +287,8 @@ int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
 
 	if (redis_conn_is_open(conn))
 		return 0;
-	if (conn->address->transport->connect(conn, deadline_ms, err)) {
-		error_prefix(err, "%s", conn->address->label);
-		return -1;
-	}
+	if (conn->address->transport->connect(conn, deadline_ms, err))
+		return error_prefix(err, "%s", conn->address->label);
 	redis_conn_begin(conn, conn->fd, subscriber);
 	while (!(state = greet(conn, err)))
 		if (wait_for(conn, deadline_ms, err))
@@ -309,9 +307,8 @@ static int take(struct redis_conn *conn, redisReply **reply, struct error *err)
 	if (redisReaderGetReply(conn->reader, &next) != REDIS_OK) {
 		if (conn->reader->err == REDIS_ERR_OOM)
 			memory_gone();
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis protocol",
-			  conn->address->label);
-		return -1;
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis protocol",
+				 conn->address->label);
 	}
 	*reply = next;
 	return next != NULL;
@@ -330,11 +327,9 @@ static int feed(struct redis_conn *conn, struct error *err)
 		say_ended(conn, err);
 	if (result <= 0)
 		return (int)result;
-	if (is_first_contact(conn) && result > 1 && data[0] == TLS_ALERT && data[1] == TLS_MAJOR) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: speaks TLS (%s)", conn->address->label,
-			  conn->address->tls.on);
-		return -1;
-	}
+	if (is_first_contact(conn) && result > 1 && data[0] == TLS_ALERT && data[1] == TLS_MAJOR)
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: speaks TLS (%s)",
+				 conn->address->label, conn->address->tls.on);
 	conn->heard = true;
 	if (redisReaderFeed(conn->reader, data, (size_t)result) != REDIS_OK)
 		memory_gone();

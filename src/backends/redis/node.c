@@ -37,15 +37,11 @@ static int read_prefix(struct redis_node *node, const struct uri *uri, struct er
 	node->prefix = memory_copy(prefix);
 	if (!wake)
 		return 0;
-	if (strcmp(wake, "python-redis-lock") != 0) {
-		error_set(err, ERROR_USAGE, 0, "redis: ?wake= knows only python-redis-lock");
-		return -1;
-	}
-	if (strcmp(prefix, PYTHON_PREFIX) != 0) {
-		error_set(err, ERROR_USAGE, 0, "redis: ?wake=python-redis-lock goes with "
-			  "?prefix=" PYTHON_PREFIX " alone, which is then the default");
-		return -1;
-	}
+	if (strcmp(wake, "python-redis-lock") != 0)
+		return error_set(err, ERROR_USAGE, 0, "redis: ?wake= knows only python-redis-lock");
+	if (strcmp(prefix, PYTHON_PREFIX) != 0)
+		return error_set(err, ERROR_USAGE, 0, "redis: ?wake=python-redis-lock goes with "
+				 "?prefix=" PYTHON_PREFIX " alone, which is then the default");
 	return 0;
 }
 
@@ -54,10 +50,9 @@ static int read_host(struct redis_node *node, const struct uri *uri, struct erro
 	if (uri->host_count == 1)
 		return redis_address_tcp(&node->address, uri, uri->hosts, err) ||
 		       redis_address_tls(&node->address, uri, err) ? -1 : 0;
-	error_set(err, ERROR_USAGE, 0, "%s: %s: write %s://HOST[:PORT][/DB]", uri->scheme,
-		  uri->host_count ? "one host is wanted, and there are more" : "there is no host",
-		  uri->scheme);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "%s: %s: write %s://HOST[:PORT][/DB]", uri->scheme,
+			 uri->host_count ? "one host is wanted, and there are more"
+					 : "there is no host", uri->scheme);
 }
 
 static int read_socket(struct redis_node *node, const struct uri *uri, struct error *err)
@@ -554,9 +549,8 @@ int redis_node_odd(struct redis_node *node, struct redisReply *reply, struct err
 {
 	freeReplyObject(reply);
 	redis_conn_close(&node->main);
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
-		  node->address.label);
-	return -1;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
+			 node->address.label);
 }
 
 const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE])

@@ -80,28 +80,21 @@ static int read_params(struct redisson *redisson, const struct uri *uri, struct 
 {
 	const char *dialect = uri_param(uri, "dialect"), *lock = uri_param(uri, "lock");
 
-	if (!dialect) {
-		error_set(err, ERROR_USAGE, 0, "redis: ?%s= is for ?dialect=redisson only",
-			  lock ? "lock" : "watchdog");
-		return -1;
-	}
-	if (strcmp(dialect, "redisson") != 0) {
-		error_set(err, ERROR_USAGE, 0, "redis: unknown dialect '%.60s': known is redisson",
-			  dialect);
-		return -1;
-	}
-	if (uri_param(uri, "replicas") || uri_param(uri, "wake")) {
-		error_set(err, ERROR_USAGE, 0, "redis: ?dialect=redisson has no ?%s=",
-			  uri_param(uri, "replicas") ? "replicas" : "wake");
-		return -1;
-	}
+	if (!dialect)
+		return error_set(err, ERROR_USAGE, 0, "redis: ?%s= is for ?dialect=redisson only",
+				 lock ? "lock" : "watchdog");
+	if (strcmp(dialect, "redisson") != 0)
+		return error_set(err, ERROR_USAGE, 0,
+				 "redis: unknown dialect '%.60s': known is redisson", dialect);
+	if (uri_param(uri, "replicas") || uri_param(uri, "wake"))
+		return error_set(err, ERROR_USAGE, 0, "redis: ?dialect=redisson has no ?%s=",
+				 uri_param(uri, "replicas") ? "replicas" : "wake");
 	redisson->kind = find_kind(lock ? lock : "reentrant");
 	if (redisson->kind)
 		return uri_param_duration(uri, "watchdog", WATCHDOG_MS, &redisson->most_read_ms,
 					  err);
-	error_set(err, ERROR_USAGE, 0, "?dialect=redisson: unknown lock '%.60s': known are "
-		  "reentrant, fair, fenced, readwrite, semaphore", lock);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "?dialect=redisson: unknown lock '%.60s': known are "
+			 "reentrant, fair, fenced, readwrite, semaphore", lock);
 }
 
 static const struct backend_ops redisson_ops;

@@ -19,9 +19,8 @@ int redis_replicas_read(struct redis_node *node, const struct uri *uri, struct e
 	if (!text || (text_number(text, strlen(text), &node->replicas) && node->replicas > 0 &&
 		      node->replicas <= MOST_REPLICAS))
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "%s: ?replicas= wants a number from 1 to %d",
-		  node->address.label, MOST_REPLICAS);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "%s: ?replicas= wants a number from 1 to %d",
+			 node->address.label, MOST_REPLICAS);
 }
 
 /*
@@ -53,11 +52,10 @@ int redis_replicas_await(struct redis_node *node, int64_t sent_ms, struct error 
 	if (!node->replicas)
 		return 0;
 	/* WAIT with a time of 0 would wait for ever. */
-	if (rest_ms < 2 || !redis_conn_is_open(&node->main)) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: no time was left to ask whether the "
-			  "replicas have the lock", node->address.label);
-		return -1;
-	}
+	if (rest_ms < 2 || !redis_conn_is_open(&node->main))
+		return error_set(err, ERROR_UNAVAILABLE, 0,
+				 "%s: no time was left to ask whether the replicas have the lock",
+				 node->address.label);
 	reply = ask(node, rest_ms, err);
 	if (!reply)
 		return -1;

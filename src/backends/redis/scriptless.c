@@ -59,8 +59,8 @@ int scriptless_read(const struct uri *uri, bool *scriptless, struct error *err)
 	for (size_t i = 0; *scriptless && i < sizeof(scripted) / sizeof(scripted[0]); i++) {
 		if (!uri_param(uri, scripted[i]))
 			continue;
-		error_set(err, ERROR_USAGE, 0, "redis: ?scripts=no has no ?%s=", scripted[i]);
-		return -1;
+		return error_set(err, ERROR_USAGE, 0, "redis: ?scripts=no has no ?%s=",
+				 scripted[i]);
 	}
 	return 0;
 }
@@ -426,11 +426,10 @@ int scriptless_break(struct backend *backend, const char *name, struct lock_view
 	if (!scriptless_inspect(backend, name, false, view, err))
 		outcome = delete_if_ours(node, value->str, &resent, err);
 	freeReplyObject(value);
-	if (outcome == OUTCOME_LOST && !resent) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: key '%.220s' has changed at this moment, "
-			  "and was not deleted", node->address.label, node->keys[KEY_LOCK]);
-		return -1;
-	}
+	if (outcome == OUTCOME_LOST && !resent)
+		return error_set(err, ERROR_UNAVAILABLE, 0,
+				 "%s: key '%.220s' has changed at this moment, and was not deleted",
+				 node->address.label, node->keys[KEY_LOCK]);
 	return outcome == OUTCOME_ERROR ? -1 : 0;
 }
 

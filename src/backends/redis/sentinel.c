@@ -63,18 +63,15 @@ static int read_answer(struct sentinel *sentinel, const redisReply *reply,
 		redis_refusal(&sentinel->address, reply->str, err);
 		return -1;
 	}
-	if (reply->type == REDIS_REPLY_NIL) {
-		error_set(err, ERROR_REFUSED, 0, "%s: watches no master '%.100s'",
-			  sentinel->address.label, sentinel->master);
-		return -1;
-	}
+	if (reply->type == REDIS_REPLY_NIL)
+		return error_set(err, ERROR_REFUSED, 0, "%s: watches no master '%.100s'",
+				 sentinel->address.label, sentinel->master);
 	if (redis_has_shape(reply, "ss") &&
 	    text_number(reply->element[1]->str, reply->element[1]->len, &port) &&
 	    redis_place_set(place, reply->element[0]->str, reply->element[0]->len, port))
 		return 0;
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
-		  sentinel->address.label);
-	return -1;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
+			 sentinel->address.label);
 }
 
 struct redisReply *redis_sentinel_ask(struct redis_route *route, size_t which,
@@ -200,11 +197,9 @@ static int read_path(struct sentinel *sentinel, const char *path, struct redis_a
 {
 	const char *db;
 
-	if (!path[0] || !path[1] || path[1] == '/') {
-		error_set(err, ERROR_USAGE, 0, "redis+sentinel: the name of the master is missing: "
-			  "redis+sentinel://HOST[:PORT][,HOST...]/MASTER[/DB]");
-		return -1;
-	}
+	if (!path[0] || !path[1] || path[1] == '/')
+		return error_set(err, ERROR_USAGE, 0, "redis+sentinel: the name of the master is "
+				 "missing: redis+sentinel://HOST[:PORT][,HOST...]/MASTER[/DB]");
 	db = strchr(path + 1, '/');
 	sentinel->master = db ? memory_copy_part(path + 1, (size_t)(db - path - 1))
 			      : memory_copy(path + 1);
@@ -218,9 +213,8 @@ static int read_login(struct redis_address *address, const struct uri *uri, stru
 	address->password = memory_copy(uri->sentinel_password);
 	if (!address->user || address->password)
 		return 0;
-	error_set(err, ERROR_USAGE, 0,
-		  "redis+sentinel: sentinel-user= needs sentinel-password-file=");
-	return -1;
+	return error_set(err, ERROR_USAGE, 0,
+			 "redis+sentinel: sentinel-user= needs sentinel-password-file=");
 }
 
 /* As the servers, the sentinels have TLS, unless the URI says that they have none. */
@@ -233,11 +227,9 @@ static int read_tls(struct redis_address *address, const struct uri *uri, struct
 	if (redis_address_tls(address, uri, err) ||
 	    uri_param_flag(uri, "sentinel-tls", true, &wanted, err))
 		return -1;
-	if (is_given && address->transport != &redis_tls) {
-		error_set(err, ERROR_USAGE, 0,
-			  "redis+sentinel: ?sentinel-tls= is for TLS: add tls=yes");
-		return -1;
-	}
+	if (is_given && address->transport != &redis_tls)
+		return error_set(err, ERROR_USAGE, 0,
+				 "redis+sentinel: ?sentinel-tls= is for TLS: add tls=yes");
 	if (!wanted)
 		address->transport = &redis_tcp;
 	address->tls.off = "without TLS add ?sentinel-tls=no";

@@ -18,15 +18,11 @@ static int load(struct error *err)
 	if (loaded)
 		return 0;
 	loaded = module_load(REDIS_TLS_FILE, REDIS_TLS_SYMBOL, err);
-	if (!loaded) {
-		error_prefix(err, "the module for TLS cannot be loaded");
-		return -1;
-	}
-	if (strcmp(loaded->version, DLOCK_VERSION) != 0) {
-		error_set(err, ERROR_INTERNAL, 0,
-			  "the module for TLS belongs to another version of dlock");
-		return -1;
-	}
+	if (!loaded)
+		return error_prefix(err, "the module for TLS cannot be loaded");
+	if (strcmp(loaded->version, DLOCK_VERSION) != 0)
+		return error_set(err, ERROR_INTERNAL, 0,
+				 "the module for TLS belongs to another version of dlock");
 	module = loaded;
 	return 0;
 }

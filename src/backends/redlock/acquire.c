@@ -215,10 +215,9 @@ static int refuse_twins(const struct redlock *lock, struct error *err)
 			if (!a->known || !b->known || !a->run_id[0] ||
 			    strcmp(a->run_id, b->run_id) != 0)
 				continue;
-			error_set(err, ERROR_REFUSED, 0, "%s and %s are the same server: redlock: "
-				  "wants nodes that do not depend on each other",
-				  a->address.label, b->address.label);
-			return -1;
+			return error_set(err, ERROR_REFUSED, 0, "%s and %s are the same server: "
+					 "redlock: wants nodes that do not depend on each other",
+					 a->address.label, b->address.label);
 		}
 	}
 	return 0;

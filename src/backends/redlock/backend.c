@@ -111,10 +111,9 @@ static int add_node(struct redlock *lock, const struct uri *uri, const struct ur
 	for (int i = 0; i < lock->count; i++) {
 		if (!is_same(&lock->nodes[i].address, &node->address))
 			continue;
-		error_set(err, ERROR_USAGE, 0, "redlock: node %d, %s, is node %d again, and would "
-			  "have two votes: name each node once", lock->count + 1,
-			  node->address.label, i + 1);
-		return -1;
+		return error_set(err, ERROR_USAGE, 0, "redlock: node %d, %s, is node %d again, and "
+				 "would have two votes: name each node once", lock->count + 1,
+				 node->address.label, i + 1);
 	}
 	lock->count++;
 	return 0;
@@ -130,10 +129,8 @@ static int read_uri(struct redlock *lock, const struct uri *uri, struct error *e
 	if (uri_check_params(uri, known, err) || check_count(uri, err) ||
 	    uri_param_duration(uri, "node-timeout", NODE_TIMEOUT_MS, &lock->node_timeout_ms, err))
 		return -1;
-	if (lock->node_timeout_ms <= 0) {
-		error_set(err, ERROR_USAGE, 0, "?node-timeout= must be more than 0");
-		return -1;
-	}
+	if (lock->node_timeout_ms <= 0)
+		return error_set(err, ERROR_USAGE, 0, "?node-timeout= must be more than 0");
 	for (size_t i = 0; i < uri->host_count; i++)
 		if (add_node(lock, uri, &uri->hosts[i], err))
 			return -1;

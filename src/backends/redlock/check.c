@@ -68,11 +68,9 @@ int redlock_check(struct backend *backend, struct findings *findings, struct err
 		return -1;
 	for (int i = 0; i < lock->count; i++)
 		fit += !check_node(lock, &lock->nodes[i], findings);
-	if (fit < lock->quorum) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "no majority: %d of %d nodes can be checked",
-			  fit, lock->count);
-		return -1;
-	}
+	if (fit < lock->quorum)
+		return error_set(err, ERROR_UNAVAILABLE, 0,
+				 "no majority: %d of %d nodes can be checked", fit, lock->count);
 	findings_add(findings, fit < lock->count ? FINDING_WARNING : FINDING_OK, "majority",
 		     fit < lock->count ? "repair the nodes that do not answer" : NULL,
 		     "%d of %d nodes answer, %d are needed", fit, lock->count, lock->quorum);

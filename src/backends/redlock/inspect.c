@@ -243,8 +243,7 @@ int redlock_list(struct backend *backend, struct name_list *names, struct error 
 	name_list_sort(names);
 	if (listed >= lock->quorum)
 		return 0;
-	error_set(err, first.kind == ERROR_NONE ? ERROR_UNAVAILABLE : first.kind, 0,
-		  "no majority: %d of %d nodes can be listed, %d are needed; %.300s", listed,
-		  lock->count, lock->quorum, first.message);
-	return -1;
+	return error_set(err, first.kind == ERROR_NONE ? ERROR_UNAVAILABLE : first.kind, 0,
+			 "no majority: %d of %d nodes can be listed, %d are needed; %.300s", listed,
+			 lock->count, lock->quorum, first.message);
 }

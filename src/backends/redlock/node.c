@@ -71,11 +71,9 @@ int redlock_node_look_up(struct redlock_node *node, struct error *err)
 	}
 	snprintf(service, sizeof(service), "%u", (unsigned)node->address.port);
 	failure = getaddrinfo(node->address.host, service, &hints, &found);
-	if (failure) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot resolve: %s",
-			  node->address.label, gai_strerror(failure));
-		return -1;
-	}
+	if (failure)
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot resolve: %s",
+				 node->address.label, gai_strerror(failure));
 	for (const struct addrinfo *a = found; a; a = a->ai_next)
 		add_place(node, a->ai_addr, a->ai_addrlen);
 	freeaddrinfo(found);

@@ -241,8 +241,7 @@ int redlock_round(struct redlock *lock, const struct redlock_call *call, struct 
 			leave(&lock->nodes[i], call);
 	if (goes_on)
 		return 0;
-	error_set(err, ERROR_CANCELLED, 0, "cancelled");
-	return -1;
+	return error_set(err, ERROR_CANCELLED, 0, "cancelled");
 }
 
 /*

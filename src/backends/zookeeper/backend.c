@@ -71,9 +71,9 @@ static int read_root(struct zk_backend *zk, const struct uri *uri, struct error 
 	if (length <= ROOT_MOST && !strstr(zk->root, "//") && !strstr(zk->root, "/./") &&
 	    !strstr(zk->root, "/../") && strcmp(zk->root, "/zookeeper") != 0)
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "zookeeper: '%.100s' cannot be the root of locks: want a "
-		  "path of at most %d bytes, without empty parts and dots", zk->root, ROOT_MOST);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "zookeeper: '%.100s' cannot be the root of locks: "
+			 "want a path of at most %d bytes, without empty parts and dots", zk->root,
+			 ROOT_MOST);
 }
 
 static int read_strategy(struct zk_backend *zk, const struct uri *uri, struct error *err)
@@ -85,9 +85,8 @@ static int read_strategy(struct zk_backend *zk, const struct uri *uri, struct er
 	zk->one_node = !strcmp(strategy, "node");
 	if (zk->one_node)
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "zookeeper: strategy '%.60s' is not known: queue, node",
-		  strategy);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0,
+			 "zookeeper: strategy '%.60s' is not known: queue, node", strategy);
 }
 
 static struct backend *open_backend(const struct uri *uri, struct error *err)

@@ -98,10 +98,9 @@ static int start(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 				    (int)clock_earlier(ttl_ms, SESSION_MOST_MS),
 				    conn->taken_over ? &conn->client : NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!conn->handle) {
-		error_set(err, ERROR_INTERNAL, errno, "%s: cannot start a session", conn->label);
-		return -1;
-	}
+	if (!conn->handle)
+		return error_set(err, ERROR_INTERNAL, errno, "%s: cannot start a session",
+				 conn->label);
 	/* Addresses are numeric: there is nothing to look up again. */
 	zoo_set_servers_resolution_delay(conn->handle, -1);
 	if (conn->auth)

@@ -23,16 +23,12 @@ static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *e
 
 	if (!ca && !cert && !key)
 		return 0;
-	if (!zk_net_has_tls()) {
-		error_set(err, ERROR_USAGE, 0, "zookeeper: ssl-ca=, cert= and key= want a "
-			  "libzookeeper with TLS, and this one was built without OpenSSL");
-		return -1;
-	}
-	if (!ca || !cert || !key || strchr(ca, ',') || strchr(cert, ',') || strchr(key, ',')) {
-		error_set(err, ERROR_USAGE, 0, "zookeeper: TLS wants all of ssl-ca=, cert= and "
-			  "key=, files without ',' in their names");
-		return -1;
-	}
+	if (!zk_net_has_tls())
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: ssl-ca=, cert= and key= want a "
+				 "libzookeeper with TLS, and this one was built without OpenSSL");
+	if (!ca || !cert || !key || strchr(ca, ',') || strchr(cert, ',') || strchr(key, ','))
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: TLS wants all of ssl-ca=, cert= "
+				 "and key=, files without ',' in their names");
 	conn->tls = memory_format("%s,%s,%s,", ca, cert, key);
 	return 0;
 }
@@ -63,24 +59,16 @@ int zk_conn_init(struct zk_conn *conn, const struct backend *limits, const struc
 	pthread_mutex_init(&conn->mutex, NULL);
 	conn->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	conn->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (conn->done_fd < 0 || conn->event_fd < 0) {
-		error_set(err, ERROR_INTERNAL, errno, "eventfd");
-		return -1;
-	}
-	if (!uri->host_count) {
-		error_set(err, ERROR_USAGE, 0, "zookeeper: wants a host, as in "
-			  "zookeeper://HOST[:PORT][,HOST...][/ROOT]");
-		return -1;
-	}
-	if (uri->user && uri->user[0] && !uri->password) {
-		error_set(err, ERROR_USAGE, 0, "zookeeper: user '%.60s' without a password",
-			  uri->user);
-		return -1;
-	}
-	if (uri->password && (!uri->user || !uri->user[0])) {
-		error_set(err, ERROR_USAGE, 0, "zookeeper: a password without a user");
-		return -1;
-	}
+	if (conn->done_fd < 0 || conn->event_fd < 0)
+		return error_set(err, ERROR_INTERNAL, errno, "eventfd");
+	if (!uri->host_count)
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: wants a host, as in "
+				 "zookeeper://HOST[:PORT][,HOST...][/ROOT]");
+	if (uri->user && uri->user[0] && !uri->password)
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: user '%.60s' without a password",
+				 uri->user);
+	if (uri->password && (!uri->user || !uri->user[0]))
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: a password without a user");
 	if (uri->password)
 		conn->auth = memory_format("%s:%s", uri->user, uri->password);
 	conn->user = memory_copy(uri->user);

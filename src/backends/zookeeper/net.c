@@ -256,10 +256,8 @@ static int look_at(const struct zk_conn *conn, const struct uri_host *host, int6
 
 	*no_quorum = false;
 	zk_net_write_host(host, label, sizeof(label));
-	if (zk_net_ask(conn, host, answer, sizeof(answer), deadline_ms, err)) {
-		error_prefix(err, "zookeeper %s", label);
-		return -1;
-	}
+	if (zk_net_ask(conn, host, answer, sizeof(answer), deadline_ms, err))
+		return error_prefix(err, "zookeeper %s", label);
 	*no_quorum = strstr(answer, "not currently serving") != NULL;
 	if (*no_quorum)
 		error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: the server does not serve: "

@@ -57,9 +57,8 @@ static int remove_other(struct zk_backend *zk, const struct Stat *stat, struct e
 		zk_remove_directory(zk, zk->seat.directory);
 		return 0;
 	}
-	error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others take this lock "
-		  "without ?strategy=node", zk->conn.label, zk->seat.directory);
-	return -1;
+	return error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others take this "
+			 "lock without ?strategy=node", zk->conn.label, zk->seat.directory);
 }
 
 static struct zk_call *create(struct zk_backend *zk, const struct request *request)

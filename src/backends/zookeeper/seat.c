@@ -241,7 +241,6 @@ int zk_seat_take(struct zk_backend *zk, const struct request *request, struct er
 	}
 	if (seat->at.place[0])
 		return 0;
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is removed again and again",
-		  zk->conn.label, seat->directory);
-	return -1;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is removed again and again",
+			 zk->conn.label, seat->directory);
 }

@@ -23,17 +23,14 @@ static int look_at(const char *path, const char *parameter, bool *is_directory, 
 {
 	struct stat st;
 
-	if (stat(path, &st) || access(path, R_OK)) {
-		error_set(err, ERROR_USAGE, errno, "?%s=: %.250s", parameter, path);
-		return -1;
-	}
+	if (stat(path, &st) || access(path, R_OK))
+		return error_set(err, ERROR_USAGE, errno, "?%s=: %.250s", parameter, path);
 	if (S_ISREG(st.st_mode) || (is_directory && S_ISDIR(st.st_mode))) {
 		if (is_directory)
 			*is_directory = S_ISDIR(st.st_mode);
 		return 0;
 	}
-	error_set(err, ERROR_USAGE, 0, "?%s=: %.250s: not a regular file", parameter, path);
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "?%s=: %.250s: not a regular file", parameter, path);
 }
 
 /* The reason that OpenSSL gives for its last failure. */
@@ -62,9 +59,8 @@ static int trust(SSL_CTX *context, const struct redis_tls *tls, struct error *er
 	if (SSL_CTX_load_verify_locations(context, is_directory ? NULL : tls->ca,
 					  is_directory ? tls->ca : NULL) == 1)
 		return 0;
-	error_set(err, ERROR_USAGE, 0, "?ca=: %.250s: there are no certificates in it (%s)",
-		  tls->ca, reason());
-	return -1;
+	return error_set(err, ERROR_USAGE, 0, "?ca=: %.250s: there are no certificates in it (%s)",
+			 tls->ca, reason());
 }
 
 /* Otherwise OpenSSL would ask for the passphrase on the terminal. */
