@@ -109,7 +109,7 @@ static int check(struct session *session, struct error *err)
 	enum severity worst = FINDING_OK;
 	char place[URI_PLACE_SIZE];
 
-	session_place(session, place);
+	settings_place(&session->settings, place);
 	findings_add(&findings, FINDING_OK, "backend", NULL, "%.230s", place);
 	if (session_connect(session, err) ||
 	    session->backend->ops->check(session->backend, &findings, err) ||

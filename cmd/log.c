@@ -65,7 +65,7 @@ void log_about(const char *name, const struct settings *settings)
 	lines.name = name;
 	lines.syslog = settings->syslog;
 	if (lines.json)
-		backend_place(settings->driver, &settings->uri, lines.place);
+		settings_place(settings, lines.place);
 }
 
 bool log_is_json(void)

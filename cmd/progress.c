@@ -48,11 +48,6 @@ static enum say least_at(int verbosity)
 	return verbosity == 1 ? SAY_STEP : SAY_DETAIL;
 }
 
-static const char *where_text(const struct progress *progress, char buf[static URI_PLACE_SIZE])
-{
-	return backend_place(progress->settings->driver, &progress->settings->uri, buf);
-}
-
 /* ", next in line" or ", 3 ahead"; "" where that is not known. */
 static const char *place_text(int64_t ahead, char buf[static 48])
 {
@@ -127,7 +122,8 @@ static void waiting(void *context, const struct wait_state *state)
 	progress->said_waiting = true;
 	facts.began_ms = clock_boot_ms() - state->elapsed_ms;
 	snprintf(text, sizeof(text), "waiting for %s on %s, %s%s", progress->name,
-		 where_text(progress, where), holder, place_text(state->ahead, place));
+		 settings_place(progress->settings, where), holder,
+		 place_text(state->ahead, place));
 	print(progress, (struct log_line){
 		.level = SAY_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
 		.holder = state->holder, .age_ms = state->age_ms, .ahead = state->ahead,
@@ -169,7 +165,7 @@ static void print_not_obtained(struct progress *progress, const struct run_resul
 	else if (result->holder_known)
 		why = holder_describe(&result->holder, result->age_ms, holder, sizeof(holder));
 	snprintf(text, sizeof(text), "%s%s (on %s)", down_text(result->down_ms, down), why,
-		 where_text(progress, where));
+		 settings_place(progress->settings, where));
 	print(progress, (struct log_line){
 		.level = SAY_WARNING, .text = text,
 		.event = result->replaced ? EVENT_REPLACED : EVENT_NOT_OBTAINED,

@@ -46,11 +46,6 @@ int session_connect(struct session *session, struct error *err)
 	return session->backend ? 0 : -1;
 }
 
-const char *session_place(const struct session *session, char buf[static URI_PLACE_SIZE])
-{
-	return backend_place(session->settings.driver, &session->settings.uri, buf);
-}
-
 void session_say(const struct session *session, int verbosity, const char *format, ...)
 {
 	char text[1200];

@@ -36,9 +36,6 @@ int session_main(const struct command *self, int argc, char **argv, int least, i
 /* Opens the backend unless it is open. 0, or -1 with *err. session_main() closes it. */
 int session_connect(struct session *session, struct error *err);
 
-/* Writes where the locks are: see backend_place(). Returns buf. */
-const char *session_place(const struct session *session, char buf[static URI_PLACE_SIZE]);
-
 /*
  * Prints "dlock: NAME: text" on stderr, if the user asked for this verbosity: 1 is text that -v
  * asks for, 0 is text that -q suppresses.

@@ -200,3 +200,8 @@ void settings_finish(struct settings *settings)
 	uri_finish(&settings->uri);
 	config_finish(&settings->config);
 }
+
+const char *settings_place(const struct settings *settings, char buf[static URI_PLACE_SIZE])
+{
+	return backend_place(settings->driver, &settings->uri, buf);
+}

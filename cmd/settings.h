@@ -38,4 +38,7 @@ struct settings {
 int settings_load(struct settings *settings, struct options *options, struct error *err);
 void settings_finish(struct settings *settings);
 
+/* Writes where the locks are: see backend_place(). Returns buf. */
+const char *settings_place(const struct settings *settings, char buf[static URI_PLACE_SIZE]);
+
 #endif

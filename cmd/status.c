@@ -193,7 +193,7 @@ static int show(struct session *session, const char *name, bool named, int width
 		if (session->options.verbosity >= 0 &&
 		    (named || view.held || view.waiter_count)) {
 			if (session->options.json)
-				json_lock(name, session_place(session, place), &view);
+				json_lock(name, settings_place(&session->settings, place), &view);
 			else
 				print_lock(name, &view, width, header);
 		}
@@ -245,7 +245,7 @@ static int show_once(struct session *session, struct error *err)
 
 	/* A program that reads the table need not pass over this line. */
 	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && !options->json)
-		printf("on %s\n", session_place(session, place));
+		printf("on %s\n", settings_place(&session->settings, place));
 	if (options->operand_count)
 		return show_all(session, options->operands, (size_t)options->operand_count,
 				true, err);
@@ -255,7 +255,7 @@ static int show_once(struct session *session, struct error *err)
 	if (!result) {
 		if (!all.count)
 			session_say(session, 0, "no locks are held on %s",
-				    session_place(session, place));
+				    settings_place(&session->settings, place));
 		result = show_all(session, all.names, all.count, false, err);
 	}
 	name_list_finish(&all);

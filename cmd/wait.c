@@ -70,7 +70,7 @@ static int not_free(const struct session *session, const struct lock_view *view)
 	char text[HOLDER_DESCRIPTION_SIZE], place[URI_PLACE_SIZE];
 
 	session_say(session, 0, "%s (on %s)", lock_view_describe(view, text),
-		    session_place(session, place));
+		    settings_place(&session->settings, place));
 	return session->options.conflict_exit_code;
 }
 
