@@ -61,10 +61,8 @@ struct loader {
 };
 
 /* Returns false, for its callers to return. */
-static bool fail(struct loader *loader, int line, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static bool fail(struct loader *loader, int line, const char *format, ...)
+static bool __attribute__((format(printf, 3, 4)))
+fail(struct loader *loader, int line, const char *format, ...)
 {
 	char shown[256], text[sizeof(loader->err->message)];
 	va_list args;

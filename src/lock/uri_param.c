@@ -164,10 +164,8 @@ uint64_t uri_identity(const struct uri *uri)
 }
 
 /* Appends to text, as far as it fits. */
-static void append(char text[static URI_PLACE_SIZE], const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void append(char text[static URI_PLACE_SIZE], const char *format, ...)
+static void __attribute__((format(printf, 2, 3)))
+append(char text[static URI_PLACE_SIZE], const char *format, ...)
 {
 	const size_t used = strlen(text);
 	va_list args;
