@@ -86,10 +86,8 @@ int file_check(struct backend *backend, struct findings *findings, struct error 
 	struct stat info;
 
 	errno = 0;
-	if (stat(file->directory, &info) && errno == ENOENT) {
-		file_path_missing(file->directory, err);
-		return -1;
-	}
+	if (stat(file->directory, &info) && errno == ENOENT)
+		return file_path_missing(file->directory, err);
 	if (errno || !S_ISDIR(info.st_mode))
 		return error_set(err, ERROR_UNAVAILABLE, errno ? errno : ENOTDIR, "%s",
 				 file->directory);

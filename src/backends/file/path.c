@@ -172,21 +172,20 @@ static int check_file(int fd, const char *path, struct error *err)
 	return 0;
 }
 
-void file_path_missing(const char *directory, struct error *err)
+int file_path_missing(const char *directory, struct error *err)
 {
-	error_set(err, ERROR_UNAVAILABLE, 0, "directory %.300s does not exist; 'dlock setup' with "
-		  "the same --backend makes it", directory);
+	return error_set(err, ERROR_UNAVAILABLE, 0, "directory %.300s does not exist; 'dlock "
+			 "setup' with the same --backend makes it", directory);
 }
 
-static void cannot_open(const char *directory, const char *path, struct error *err)
+static int cannot_open(const char *directory, const char *path, struct error *err)
 {
 	if (errno == ENOENT)
-		file_path_missing(directory, err);
-	else if (errno == ELOOP)
-		error_set(err, ERROR_REFUSED, 0, "%s is a symbolic link", path);
-	else
-		error_set(err, errno == EACCES || errno == EPERM || errno == EROFS
-			  ? ERROR_REFUSED : ERROR_UNAVAILABLE, errno, "cannot open %s", path);
+		return file_path_missing(directory, err);
+	if (errno == ELOOP)
+		return error_set(err, ERROR_REFUSED, 0, "%s is a symbolic link", path);
+	return error_set(err, errno == EACCES || errno == EPERM || errno == EROFS
+			 ? ERROR_REFUSED : ERROR_UNAVAILABLE, errno, "cannot open %s", path);
 }
 
 int file_path_open(const char *directory, const char *name, int slot, struct error *err)
@@ -207,10 +206,8 @@ int file_path_open(const char *directory, const char *name, int slot, struct err
 		if (fd < 0 && errno == ENOENT)
 			fd = open(path, flags | O_CREAT | O_EXCL, 0666);
 	} while (fd < 0 && errno == EEXIST);
-	if (fd < 0) {
-		cannot_open(directory, path, err);
-		return -1;
-	}
+	if (fd < 0)
+		return cannot_open(directory, path, err);
 	if (check_file(fd, path, err)) {
 		close(fd);
 		return -1;

@@ -45,8 +45,8 @@ bool file_path_decode(const char *entry, char *name, size_t size);
  */
 int file_path_open(const char *directory, const char *name, int slot, struct error *err);
 
-/* Says in *err that there is no such directory, and how to make it. */
-void file_path_missing(const char *directory, struct error *err);
+/* Says in *err that there is no such directory, and how to make it. Returns -1. */
+int file_path_missing(const char *directory, struct error *err);
 
 /* Is there a lock file of this name, or something in its place? */
 bool file_path_exists(const char *directory, const char *name);

@@ -173,8 +173,7 @@ static int redlock_connect(struct backend *backend, const struct request *reques
 		return -1;
 	if (is_connected(lock, NULL))
 		return 0;
-	redlock_no_majority(lock, redlock_count(lock, NODE_ANSWERED), err);
-	return -1;
+	return redlock_no_majority(lock, redlock_count(lock, NODE_ANSWERED), err);
 }
 
 const struct backend_ops redlock_ops = {

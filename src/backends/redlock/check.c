@@ -28,8 +28,7 @@ int redlock_setup(struct backend *backend, struct error *err)
 		return -1;
 	if (is_majority(lock, NULL))
 		return 0;
-	redlock_no_majority(lock, redlock_count(lock, NODE_ANSWERED), err);
-	return -1;
+	return redlock_no_majority(lock, redlock_count(lock, NODE_ANSWERED), err);
 }
 
 /* The findings about one node, with its name in front. 0, or -1: it cannot be asked. */

@@ -164,10 +164,8 @@ static int look(struct redlock *lock, const char *name, const char *then_break,
 		if (fence > view->fence)
 			view->fence = fence;
 	}
-	if (answers < lock->quorum) {
-		redlock_no_majority(lock, answers, err);
-		return -1;
-	}
+	if (answers < lock->quorum)
+		return redlock_no_majority(lock, answers, err);
 	digest = find_holder(lock, &most);
 	/* Nodes that do not answer may be the rest of a majority. */
 	if (digest && most + lock->count - answers >= lock->quorum)

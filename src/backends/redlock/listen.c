@@ -59,8 +59,7 @@ int redlock_listen(struct redlock *lock, const char *who, struct error *err)
 		return -1;
 	if (count_listening(lock) >= lock->quorum)
 		return 0;
-	redlock_no_majority(lock, count_listening(lock), err);
-	return -1;
+	return redlock_no_majority(lock, count_listening(lock), err);
 }
 
 /*

@@ -257,7 +257,7 @@ static int worth(const struct redlock_node *node)
 	return node->state == NODE_ASKED ? 1 : 2;
 }
 
-void redlock_no_majority(const struct redlock *lock, int answered, struct error *err)
+int redlock_no_majority(const struct redlock *lock, int answered, struct error *err)
 {
 	const struct redlock_node *why = NULL;
 	int refused = 0;
@@ -268,13 +268,14 @@ void redlock_no_majority(const struct redlock *lock, int answered, struct error 
 		/* What is wrong in the URI or on this host is not a matter of the nodes. */
 		if (error->kind == ERROR_USAGE || error->kind == ERROR_INTERNAL) {
 			*err = *error;
-			return;
+			return -1;
 		}
 		refused += error->kind == ERROR_REFUSED;
 		if (worth(&lock->nodes[i]) > (why ? worth(why) : 0))
 			why = &lock->nodes[i];
 	}
-	error_set(err, refused > lock->count - lock->quorum ? ERROR_REFUSED : ERROR_UNAVAILABLE, 0,
-		  "no majority: %d of %d nodes can be used, %d are needed%s%.300s", answered,
-		  lock->count, lock->quorum, why ? "; " : "", why ? why->error.message : "");
+	return error_set(err, refused > lock->count - lock->quorum ? ERROR_REFUSED
+								   : ERROR_UNAVAILABLE, 0,
+			 "no majority: %d of %d nodes can be used, %d are needed%s%.300s", answered,
+			 lock->count, lock->quorum, why ? "; " : "", why ? why->error.message : "");
 }

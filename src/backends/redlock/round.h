@@ -46,8 +46,8 @@ int redlock_count(const struct redlock *lock, enum redlock_state state);
 
 /*
  * Sets *err after a round in which so many nodes have answered in a way that counts, when that is
- * no majority: how many did, and what one of the others said.
+ * no majority: how many did, and what one of the others said. Returns -1.
  */
-void redlock_no_majority(const struct redlock *lock, int answered, struct error *err);
+int redlock_no_majority(const struct redlock *lock, int answered, struct error *err);
 
 #endif
