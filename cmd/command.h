@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The subcommands: a file each, and a row each in the table of main.c. */
-#ifndef DLOCK_COMMAND_H
-#define DLOCK_COMMAND_H
+#pragma once
 
 #include "options.h"
 
@@ -26,5 +25,3 @@ int command_version(const struct command *self, int argc, char **argv);
 
 /* Prints the help of one command on standard output. */
 void command_print_help(const struct command *command);
-
-#endif

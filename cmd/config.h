@@ -11,8 +11,7 @@
  *	uri = redis://cache1/0
  *	wait = none
  */
-#ifndef DLOCK_CONFIG_H
-#define DLOCK_CONFIG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ int config_load_text(struct config *config, const char *text, const char *path,
 const struct config_backend *config_find(const struct config *config, const char *name);
 
 void config_finish(struct config *config);
-
-#endif

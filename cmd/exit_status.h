@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Exit statuses, which scripts rely on. --help and the tests use the table. */
-#ifndef DLOCK_EXIT_STATUS_H
-#define DLOCK_EXIT_STATUS_H
+#pragma once
 
 enum exit_status {
 	EXIT_OVERDUE = 121,
@@ -26,5 +25,3 @@ struct error;
 
 /* The exit status for an error. */
 int exit_status_of(const struct error *err);
-
-#endif

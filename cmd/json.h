@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* JSON, written member by member. */
-#ifndef DLOCK_JSON_H
-#define DLOCK_JSON_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,5 +29,3 @@ void json_time(struct json *json, const char *name, int64_t wall_ms);
 void json_lease(struct json *json, int64_t lease_ms);
 /* The members host, pid, user, command and note of a holder or a waiter. */
 void json_who(struct json *json, const struct holder *holder);
-
-#endif

@@ -8,8 +8,7 @@
  * log_about() by the commands that take a lock, when the settings are loaded; log_line() at any
  * time.
  */
-#ifndef DLOCK_LOG_H
-#define DLOCK_LOG_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ void log_line(const struct log_line *line);
 /* A line about nothing but the text; name as in struct log_line. */
 void log_text(enum say level, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-
-#endif

@@ -6,8 +6,7 @@
  * the release, which must not wait for a file system, and whether or not the command has run. A
  * process that is killed before that leaves the file of the run before, which becomes too old.
  */
-#ifndef DLOCK_METRICS_H
-#define DLOCK_METRICS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ struct metrics {
 
 /* Replaces the file, with mode 0644, for the collector is another user. 0, or -1 with *err. */
 int metrics_write(const char *path, const struct metrics *metrics, struct error *err);
-
-#endif

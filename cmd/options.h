@@ -3,8 +3,7 @@
  * The one table of options. Parsing and --help use it, and so do the tests that compare the man
  * page and the completions with it.
  */
-#ifndef DLOCK_OPTIONS_H
-#define DLOCK_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -117,5 +116,3 @@ void options_blank(struct options *options);
 
 /* The mode that --shared and --slots ask for. */
 enum hold_mode options_mode(const struct options *options);
-
-#endif

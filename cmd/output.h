@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The last word of a command: its error message, its output, its exit status. */
-#ifndef DLOCK_OUTPUT_H
-#define DLOCK_OUTPUT_H
+#pragma once
 
 struct error;
 
@@ -16,5 +15,3 @@ int output_flush(void);
 
 /* The end of every command, which main() calls: writes out stdout. Returns the exit status. */
 int output_finish(int status);
-
-#endif

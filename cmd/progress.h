@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The messages of a command that may have to wait: lines on stderr. */
-#ifndef DLOCK_PROGRESS_H
-#define DLOCK_PROGRESS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -32,5 +31,3 @@ void progress_warn(struct progress *progress, const char *text);
  */
 int progress_report_failure(struct progress *progress, const struct run_result *result,
 			    int not_obtained);
-
-#endif

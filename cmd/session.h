@@ -9,8 +9,7 @@
  *		return session_main(self, argc, argv, 1, 1, wait_until_free);
  *	}
  */
-#ifndef DLOCK_SESSION_H
-#define DLOCK_SESSION_H
+#pragma once
 
 #include "base/error.h"
 #include "lock/backend.h"
@@ -42,5 +41,3 @@ int session_connect(struct session *session, struct error *err);
  */
 void session_say(const struct session *session, int verbosity, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-
-#endif

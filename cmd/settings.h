@@ -3,8 +3,7 @@
  * The settings of a command: from the command line, the environment, the user's configuration file
  * and the system's. The first of these that has a setting wins.
  */
-#ifndef DLOCK_SETTINGS_H
-#define DLOCK_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ void settings_finish(struct settings *settings);
 
 /* Writes where the locks are: see backend_place(). Returns buf. */
 const char *settings_place(const struct settings *settings, char buf[static URI_PLACE_SIZE]);
-
-#endif

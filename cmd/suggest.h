@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a user may have meant who mistyped a word, or who has written it for another program. */
-#ifndef DLOCK_SUGGEST_H
-#define DLOCK_SUGGEST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -13,5 +12,3 @@ bool suggest_meant(const char *typed, const char *word);
 
 /* How dlock says what an option of flock(1) does, "-c" or "--command". NULL: flock has no such. */
 const char *suggest_for_flock(const char *option);
-
-#endif

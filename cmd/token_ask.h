@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One operation with a token: the keeper of the hold does it, or without one the backend. */
-#ifndef DLOCK_TOKEN_ASK_H
-#define DLOCK_TOKEN_ASK_H
+#pragma once
 
 #include "engine/keeper_socket.h"
 #include "session.h"
@@ -9,5 +8,3 @@
 /* 0 with *reply, or -1 with *err when the outcome is not known. */
 int token_ask(struct session *session, enum keeper_verb verb, const struct request *request,
 	      struct keeper_reply *reply, struct error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * find its driver by the scheme of a URI, open an object of it, and call the slots of its table
  * (lock/backend.h).
  */
-#ifndef DLOCK_REGISTRY_H
-#define DLOCK_REGISTRY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -74,5 +73,3 @@ const char *backend_place(const struct backend_driver *driver, const struct uri 
 const char *backend_library(const struct backend_driver *driver, struct error *err);
 /* The same of the library that encrypts connections, in a build that has TLS. */
 const char *backend_tls_library(struct error *err);
-
-#endif

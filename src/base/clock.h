@@ -3,8 +3,7 @@
  * The two clocks. Deadlines are on CLOCK_BOOTTIME, which goes on while the machine sleeps and which
  * nobody can set. Wall-clock time is only shown to people and stored for other hosts.
  */
-#ifndef DLOCK_CLOCK_H
-#define DLOCK_CLOCK_H
+#pragma once
 
 #include <limits.h>
 #include <stdint.h>
@@ -90,5 +89,3 @@ static inline void clock_timer_set(int timer, int64_t deadline_ms)
 
 	timerfd_settime(timer, TFD_TIMER_ABSTIME, &when, NULL);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Durations as users write them, and as dlock prints them. No I/O. */
-#ifndef DLOCK_DURATION_H
-#define DLOCK_DURATION_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ int duration_parse(const char *text, int64_t *ms, struct error *err);
  * Smaller units are dropped, and a negative duration counts as 0. Returns buf.
  */
 const char *duration_format(int64_t ms, char *buf, size_t size);
-
-#endif

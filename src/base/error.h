@@ -5,8 +5,7 @@
  * in front of the message with error_prefix(). Only cmd/ prints errors. A zeroed struct error holds
  * no error.
  */
-#ifndef DLOCK_ERROR_H
-#define DLOCK_ERROR_H
+#pragma once
 
 enum error_kind {
 	ERROR_NONE,
@@ -33,5 +32,3 @@ int error_set(struct error *err, enum error_kind kind, int errnum,
 /* Puts "text: " in front of the message. Returns -1, too. */
 int error_prefix(struct error *err, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-
-#endif

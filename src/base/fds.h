@@ -3,8 +3,7 @@
  * Descriptors of a process that outlives the process that started it. If it kept pipes of its
  * caller open, readers of these pipes would wait for it.
  */
-#ifndef DLOCK_FDS_H
-#define DLOCK_FDS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ void fds_drop_standard(void);
  * a closed descriptor, and an exec closes them.
  */
 void fds_fill_standard(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Messages between dlock's processes, over SOCK_SEQPACKET pairs. */
-#ifndef DLOCK_IPC_H
-#define DLOCK_IPC_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -19,5 +18,3 @@ ssize_t ipc_send(int fd, const void *message, size_t size, int flags, int passed
  * the peer's last messages: they are received all the same.
  */
 ssize_t ipc_receive(int fd, void *message, size_t size, int flags, int *passed_fd);
-
-#endif

@@ -4,8 +4,7 @@
  * stopped and cannot act itself. SIGCONT continues the process; SIGKILL ends it, and with it each
  * child that has asked for that with PR_SET_PDEATHSIG.
  */
-#ifndef DLOCK_KERNEL_TIMER_H
-#define DLOCK_KERNEL_TIMER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ bool kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int
  * at_ms already.
  */
 void kernel_timer_set(struct kernel_timer *timer, int64_t at_ms);
-
-#endif

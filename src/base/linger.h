@@ -3,8 +3,7 @@
  * A process that stays behind for the rest of a minimum hold, after the program has returned: the
  * lock lives in a descriptor or a session, which a process must have.
  */
-#ifndef DLOCK_LINGER_H
-#define DLOCK_LINGER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ int linger_start(int64_t keep_ms, const int *keep, size_t count,
 
 /* Sleeps until until_ms, also across a suspend of the machine, or until SIGTERM. */
 void linger_until(int64_t until_ms);
-
-#endif

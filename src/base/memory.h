@@ -21,8 +21,7 @@
  * proctable.h and proctree.h do not use these functions, for they find the processes that must be
  * killed: a caller can try again, and can kill without the table what it knows by itself.
  */
-#ifndef DLOCK_MEMORY_H
-#define DLOCK_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 
@@ -47,5 +46,3 @@ void memory_free_secret(char *text);
 
 /* The text that printf() would print. */
 char *memory_format(const char *format, ...) __attribute__((malloc, format(printf, 1, 2)));
-
-#endif

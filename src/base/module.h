@@ -3,8 +3,7 @@
  * Parts of the program that are loaded only when they are needed: shared objects with a library
  * that loads slowly or that not every host has.
  */
-#ifndef DLOCK_MODULE_H
-#define DLOCK_MODULE_H
+#pragma once
 
 struct error;
 
@@ -18,5 +17,3 @@ struct error;
  * is ENOENT when the object is in none of these places.
  */
 const void *module_load(const char *file, const char *symbol, struct error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * cancel_fd becomes readable, a wait ends with ERROR_CANCELLED; cancel_fd -1: it cannot be
  * cancelled.
  */
-#ifndef DLOCK_NET_H
-#define DLOCK_NET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,5 +53,3 @@ int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
  * give up 15 s later: a connection to a host that has vanished breaks.
  */
 void net_keep_alive(int fd);
-
-#endif

@@ -10,8 +10,7 @@
  *	pidfd_ended(&process), pidfd_signal(&process, SIGTERM)
  *	pidfd_finish(&process)
  */
-#ifndef DLOCK_PIDFD_H
-#define DLOCK_PIDFD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,5 +42,3 @@ int pidfd_signal(const struct pidfd *process, int sig);
 
 /* As pidfd_open(2): a descriptor that becomes readable when the process ends, or -1 with errno. */
 int pidfd_open_once(pid_t pid);
-
-#endif

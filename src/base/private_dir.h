@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Directories that belong to this user alone, in places where other users can write. */
-#ifndef DLOCK_PRIVATE_DIR_H
-#define DLOCK_PRIVATE_DIR_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -19,5 +18,3 @@ int private_dir_make(const char *path, struct error *err);
  * for the next process may find some.
  */
 bool private_dir_impossible(const struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The state of a process, and its name, from /proc/PID (proc(5)). */
-#ifndef DLOCK_PROCSTAT_H
-#define DLOCK_PROCSTAT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +33,3 @@ int procstat_open(pid_t pid);
 
 /* Has a signal or a tracer stopped the process? True also when the file cannot be read. */
 bool procstat_is_stopped(int fd);
-
-#endif

@@ -8,8 +8,7 @@
  *		... table.rows[i] ...
  *	proctable_finish(&table);
  */
-#ifndef DLOCK_PROCTABLE_H
-#define DLOCK_PROCTABLE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ bool proctable_has_entry(const struct proctable_row *row, const char *entry);
 
 /* The effective user of the process; (uid_t)-1: not known. */
 uid_t proctable_user(pid_t pid);
-
-#endif

@@ -10,8 +10,7 @@
  * Where /proc is missing or is that of another PID namespace, no process is signalled, for the
  * numbers there may be those of strangers.
  */
-#ifndef DLOCK_PROCTREE_H
-#define DLOCK_PROCTREE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -102,5 +101,3 @@ void proctree_kill_listed(void);
  */
 int proctree_kill(const struct proctree_scope *scope, struct proctree_memory *memory,
 		  struct proctree_report *report);
-
-#endif

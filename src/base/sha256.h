@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* SHA-256: servers see hashes of tokens, and of names that are too long for them. */
-#ifndef DLOCK_SHA256_H
-#define DLOCK_SHA256_H
+#pragma once
 
 #include <stddef.h>
 
@@ -9,5 +8,3 @@
 
 /* Sets digest to the SHA-256 (FIPS 180-4) of length bytes at data. */
 void sha256(const void *data, size_t length, unsigned char digest[SHA256_SIZE]);
-
-#endif

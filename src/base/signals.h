@@ -3,8 +3,7 @@
  * Signals. dlock blocks all of them first and reads those that it acts on from a signalfd. The
  * command gets the mask and the dispositions that dlock was started with.
  */
-#ifndef DLOCK_SIGNALS_H
-#define DLOCK_SIGNALS_H
+#pragma once
 
 #include <signal.h>
 #include <stdbool.h>
@@ -49,5 +48,3 @@ void signals_stop_self(int sig, bool group);
 
 /* Ends this process, or with group its process group, by sig, without a core file. */
 void signals_die(int sig, bool group) __attribute__((noreturn));
-
-#endif

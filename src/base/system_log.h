@@ -3,8 +3,7 @@
  * Messages to the log of the system, as syslog(3) with LOG_DAEMON sends them. syslog(3) itself
  * waits for a logger that hangs; a process that watches a lease must not.
  */
-#ifndef DLOCK_SYSTEM_LOG_H
-#define DLOCK_SYSTEM_LOG_H
+#pragma once
 
 /*
  * Sends "dlock[PID]: NAME: text", or without a name when that is NULL. priority is one of LOG_ERR
@@ -13,5 +12,3 @@
  */
 void system_log(int priority, const char *name, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-
-#endif

@@ -13,8 +13,7 @@
  *	the command has ended:			terminal_take()
  *	its last process has ended:		terminal_finish()
  */
-#ifndef DLOCK_TERMINAL_H
-#define DLOCK_TERMINAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -53,5 +52,3 @@ bool terminal_take(struct terminal *terminal, pid_t group);
 
 /* As terminal_take(), and continues also those that were stopped since the last one. */
 void terminal_finish(struct terminal *terminal, pid_t group);
-
-#endif

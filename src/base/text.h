@@ -4,8 +4,7 @@
  * holders and settings that come from files and servers, and a terminal obeys control characters.
  * All text is UTF-8 (RFC 3629), whatever the locale is. No I/O.
  */
-#ifndef DLOCK_TEXT_H
-#define DLOCK_TEXT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ bool text_number(const char *text, size_t length, int64_t *number);
  * would be slow, because it touches a dozen pages that must be copied.
  */
 char *text_digits(char *buf, uint64_t number);
-
-#endif

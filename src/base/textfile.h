@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Small text files: those that may carry a secret (dlock.conf, ?password-file=), and --metrics. */
-#ifndef DLOCK_TEXTFILE_H
-#define DLOCK_TEXTFILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,5 +37,3 @@ void textfile_finish(struct textfile *file);	/* wipes; accepts a zeroed one */
  */
 int textfile_replace(const char *path, const char *text, size_t length, mode_t mode,
 		     struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Times of day as users write and read them, in the time zone of this process (TZ). */
-#ifndef DLOCK_TIME_OF_DAY_H
-#define DLOCK_TIME_OF_DAY_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ int time_of_day_next(const char *text, int64_t now_ms, int64_t *at_ms, struct er
  * since the epoch.
  */
 void time_of_day_show(int64_t at_ms, int64_t now_ms, char buf[static TIME_OF_DAY_SIZE]);
-
-#endif

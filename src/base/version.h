@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef DLOCK_VERSION_H
-#define DLOCK_VERSION_H
+#pragma once
 
 #define DLOCK_VERSION "0.9.0"
-
-#endif

@@ -5,8 +5,7 @@
  * Calling sequence, in the supervisor: child_start(), and what the child does in a branch of its
  * own; messages over child.fd; child.reaped is set by whoever waits for the process; child_end().
  */
-#ifndef DLOCK_CHILD_H
-#define DLOCK_CHILD_H
+#pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -27,5 +26,3 @@ int child_start(struct child *child, struct error *err);
 
 /* Kills and reaps the process, and closes the socket. Accepts a child that is not there. */
 void child_end(struct child *child);
-
-#endif

@@ -5,8 +5,7 @@
  * Calling sequence, in the supervisor: environment_find_hold() and environment_is_guarded(), to see
  * whether this is a run inside a run; environment_make() before the guard is forked.
  */
-#ifndef DLOCK_ENVIRONMENT_H
-#define DLOCK_ENVIRONMENT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -59,5 +58,3 @@ enum environment_hold environment_find_hold(const char *name, const char *backen
  * another way: by hand after `dlock acquire`, into a daemon, or from another host.
  */
 bool environment_is_guarded(const char *name, const char *backend, const char *token);
-
-#endif

@@ -20,8 +20,7 @@
  * lock by itself; then guard_event() whenever the descriptor is readable and guard_flush()
  * whenever it is writable and guard_has_pending(); guard_finish() in the end.
  */
-#ifndef DLOCK_GUARD_H
-#define DLOCK_GUARD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -137,5 +136,3 @@ bool guard_event(struct guard *guard, struct guard_event *event);
 
 /* Ends a guard that has no command, or none any more. Accepts a guard that is not there. */
 void guard_finish(struct guard *guard);
-
-#endif

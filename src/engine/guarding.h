@@ -13,8 +13,7 @@
  *
  * guard.c is how the supervisor starts the guard and talks to it.
  */
-#ifndef DLOCK_GUARDING_H
-#define DLOCK_GUARDING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -192,5 +191,3 @@ void guarding_command_changed(struct guarding *g, int status);
 
 /* From now on the command has this number. */
 void guarding_know_command(struct guarding *g, pid_t pid);
-
-#endif

@@ -9,8 +9,7 @@
  * readable; keeper_retry() after KEEPER_WITHDRAWN; keeper_release(), or for `dlock acquire`
  * keeper_detach(); keeper_event() until an event with last; keeper_kill().
  */
-#ifndef DLOCK_KEEPER_H
-#define DLOCK_KEEPER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -129,5 +128,3 @@ void keeper_drop_hold(struct keeper *keeper);
  * nothing when there is none.
  */
 void keeper_kill(struct keeper *keeper);
-
-#endif

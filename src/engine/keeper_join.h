@@ -22,8 +22,7 @@
  * should end, because the process that it holds for has ended, waits. The nested keeper notices the
  * daemon's end at once. The hold is then lost if it lived with the daemon; else the backend knows.
  */
-#ifndef DLOCK_KEEPER_JOIN_H
-#define DLOCK_KEEPER_JOIN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -70,5 +69,3 @@ bool keeping_leave(struct keeping *k);
 
 /* Are there runs that have joined and go on? */
 bool keeping_has_members(struct keeping *k);
-
-#endif

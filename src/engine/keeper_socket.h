@@ -10,8 +10,7 @@
  * listener is readable, and for each query one of the two answers. In a command:
  * keeper_socket_ask(); in a run's keeper: keeper_socket_join() once, then keeper_socket_ask().
  */
-#ifndef DLOCK_KEEPER_SOCKET_H
-#define DLOCK_KEEPER_SOCKET_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -89,5 +88,3 @@ void keeper_socket_answer(int fd, const struct keeper_reply *reply);
  */
 void keeper_socket_answer_join(int fd, struct keeper_reply *reply, int alive,
 			       const int descriptors[], size_t count);
-
-#endif

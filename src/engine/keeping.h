@@ -15,8 +15,7 @@
  * keeper_say.c is what it says to the supervisor; keeper.c is how the supervisor starts it and
  * talks to it.
  */
-#ifndef DLOCK_KEEPING_H
-#define DLOCK_KEEPING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -207,6 +206,3 @@ void keeping_unbound_calls(struct keeping *k);
  * lost if it does not hold now.
  */
 void keeping_release(struct keeping *k, bool was_held) __attribute__((noreturn));
-
-
-#endif

@@ -9,8 +9,7 @@
  * after acquire() and each renewal. shared_take() once, by the guard or the supervisor.
  * shared_lease() by all, at any time.
  */
-#ifndef DLOCK_SHARED_H
-#define DLOCK_SHARED_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -72,5 +71,3 @@ bool shared_take(struct shared *shared, enum offer how);
  */
 void shared_set_lease(struct shared *shared, struct lease_span lease);
 struct lease_span shared_lease(const struct shared *shared);
-
-#endif

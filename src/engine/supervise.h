@@ -7,8 +7,7 @@
  * Calling sequence, in a command: signals are set up first; then supervise_run() or
  * supervise_acquire(), once in a process.
  */
-#ifndef DLOCK_SUPERVISE_H
-#define DLOCK_SUPERVISE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -169,5 +168,3 @@ struct acquire_result {
  */
 void supervise_acquire(const struct acquire_request *acquire, const struct run_hooks *hooks,
 		       const struct signals *signals, struct acquire_result *result);
-
-#endif

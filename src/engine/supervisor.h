@@ -12,8 +12,7 @@
  *
  * supervise_acquire() in acquire.c obtains, and leaves a daemon behind or nothing.
  */
-#ifndef DLOCK_SUPERVISOR_H
-#define DLOCK_SUPERVISOR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -177,5 +176,3 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp);
  * tells of none, or not for sure of this lock's, and this token is not the holder: acquire.
  */
 bool supervisor_run_nested(struct supervisor *s);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Calling sequence, in the daemon: watchdog_start() as it detaches, watchdog_end() before it ends.
  */
-#ifndef DLOCK_WATCHDOG_H
-#define DLOCK_WATCHDOG_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ int watchdog_start(const struct watchdog_plan *plan, struct error *err);
 
 /* The daemon ends in good order: so does the watchdog. fd -1: there is none. */
 void watchdog_end(int fd);
-
-#endif

@@ -9,8 +9,7 @@
  * event() whenever event_fd() is readable or retry_ms has come; renew(), with event() likewise;
  * release(); close(). All other slots may be called on an object of their own.
  */
-#ifndef DLOCK_BACKEND_H
-#define DLOCK_BACKEND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -239,5 +238,3 @@ struct backend_module {
 	 */
 	const char *(*library)(void);
 };
-
-#endif

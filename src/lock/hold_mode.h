@@ -12,8 +12,7 @@
  * does not cover a request of M slots, not even when N is less: whoever asks for M slots means a
  * lock with M slots.
  */
-#ifndef DLOCK_HOLD_MODE_H
-#define DLOCK_HOLD_MODE_H
+#pragma once
 
 #include "backend.h"
 
@@ -32,5 +31,3 @@ enum outcome hold_mode_covers(enum hold_mode held, int held_slots, const struct 
  * asks for no slot. False with *err (ERROR_USAGE).
  */
 bool hold_mode_slots_agree(int held_slots, const struct request *request, struct error *err);
-
-#endif

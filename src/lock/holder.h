@@ -5,8 +5,7 @@
  * user has written for others. Only holder_self() does I/O, and the description of a hold that is
  * kept, for which the C library reads the time zone.
  */
-#ifndef DLOCK_HOLDER_H
-#define DLOCK_HOLDER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -78,5 +77,3 @@ const char *holder_describe(const struct holder *holder, int64_t age_ms,
 const char *holder_describe_work(const struct holder *holder, char *buf, size_t size);
 /* Like holder_describe(), with "replaced by", of the waiter that has sent this one away. */
 const char *holder_describe_newer(const struct holder *newer, char *buf, size_t size);
-
-#endif

@@ -3,8 +3,7 @@
  * The arithmetic of leases. All times are ms, points in time are on CLOCK_BOOTTIME and are passed
  * in. No I/O.
  */
-#ifndef DLOCK_LEASE_H
-#define DLOCK_LEASE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ struct lease_stop lease_stop(struct lease_span lease, int64_t kill_after_ms);
 
 /* lease_kill_after(), or all of kill_after_ms when there is no lease. */
 int64_t lease_grace(struct lease_span lease, int64_t kill_after_ms);
-
-#endif

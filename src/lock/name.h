@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Names of locks. No I/O. */
-#ifndef DLOCK_NAME_H
-#define DLOCK_NAME_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,5 +28,3 @@ void name_derive(const char *const argv[], char buf[static NAME_DERIVED_SIZE]);
 /* 64-bit FNV-1a (Fowler, Noll, Vo); start with FNV1A_INIT. */
 #define FNV1A_INIT UINT64_C(0xcbf29ce484222325)
 uint64_t fnv1a(uint64_t hash, const void *data, size_t length);
-
-#endif

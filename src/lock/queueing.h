@@ -3,8 +3,7 @@
  * How a waiter stands in the queue of a lock, if not simply in order of arrival. All three wishes
  * concern only those who wait: no holder is ever sent away. No I/O.
  */
-#ifndef DLOCK_QUEUEING_H
-#define DLOCK_QUEUEING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ bool queueing_admitted(const struct queueing *queueing, unsigned queue_can, cons
 void queueing_encode(const struct queueing *queueing, char text[static QUEUEING_TEXT_SIZE]);
 /* Reads what queueing_encode() has written. False: it is something else. */
 bool queueing_decode(struct queueing *queueing, const char *text, size_t length);
-
-#endif

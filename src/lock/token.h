@@ -6,8 +6,7 @@
  * command runs (see RELEASE_COUNTED in backend.h). Of 65536 tokens of other programs one looks like
  * a run's.
  */
-#ifndef DLOCK_TOKEN_H
-#define DLOCK_TOKEN_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -28,5 +27,3 @@ bool token_is_of_run(const char token[static TOKEN_SIZE]);
 
 /* Does text have the form of a token? */
 bool token_valid(const char *text);
-
-#endif

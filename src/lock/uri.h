@@ -10,8 +10,7 @@
  * (file:, *+unix:). So a password with a '/', '?', '#' or '@' that somebody forgot to encode is
  * recognised, and no message shows a part of it as a path.
  */
-#ifndef DLOCK_URI_H
-#define DLOCK_URI_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -132,5 +131,3 @@ ptrdiff_t uri_decode(char *text, size_t length);
 
 /* The byte that the escape at s ("%2F"), which ends before end, stands for, or -1. */
 int uri_unescape(const char *s, const char *end);
-
-#endif

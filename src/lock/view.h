@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What backends report of locks and of themselves, for people. Contains no secret. */
-#ifndef DLOCK_VIEW_H
-#define DLOCK_VIEW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -93,5 +92,3 @@ int findings_add_round_trip(struct findings *findings, struct backend *backend,
 /* Adds the finding "clock": how far the server's clock is ahead of the clock of this host. */
 void findings_add_skew(struct findings *findings, int64_t skew_ms);
 void findings_finish(struct findings *findings);
-
-#endif

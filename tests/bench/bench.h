@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the measuring programs share. They end with a message when anything fails. */
-#ifndef BENCH_H
-#define BENCH_H
+#pragma once
 
 #include <errno.h>
 #include <fcntl.h>
@@ -150,5 +149,3 @@ static inline int64_t expect(int fd, const char *what)
 	}
 	return message.ns;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef CRASH_POINT_H
-#define CRASH_POINT_H
+#pragma once
 
 #include "trace.h"
 
@@ -64,5 +63,3 @@ struct result {
 
 /* Writes what happened to standard output, unless all is well. */
 void point_run(const struct setting *setting, const struct point *point, struct result *result);
-
-#endif

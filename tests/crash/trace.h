@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#ifndef CRASH_TRACE_H
-#define CRASH_TRACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -94,5 +93,3 @@ bool trace_struck_all(const struct trace *trace);
 
 /* Sends a signal to what a strike has stopped. */
 void strike_follow(struct strike *strike, int sig);
-
-#endif

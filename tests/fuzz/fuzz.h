@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the fuzz targets share. libFuzzer calls LLVMFuzzerTestOneInput() per input. */
-#ifndef DLOCK_FUZZ_H
-#define DLOCK_FUZZ_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ static inline char *fuzz_text(const uint8_t *data, size_t size)
 	text[size] = '\0';
 	return text;
 }
-
-#endif

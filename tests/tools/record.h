@@ -11,8 +11,7 @@
  * one name, scheme and strategy, for the servers of a test are reached by several addresses. With
  * neither nothing is written.
  */
-#ifndef RECORD_H
-#define RECORD_H
+#pragma once
 
 #include <err.h>
 #include <fcntl.h>
@@ -93,5 +92,3 @@ static void record_open(const char *path, const char *name)
 	if (record_fd < 0 && path)
 		err(64, "%s", path);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * one connection at a time, one request at a time. Programs end with a message and status 2
  * when no server answers, 1 when it answers with an error.
  */
-#ifndef ZK_WIRE_H
-#define ZK_WIRE_H
+#pragma once
 
 #include <arpa/inet.h>
 #include <endian.h>
@@ -361,5 +360,3 @@ static inline void reach_any(void)
 		if (!reach() && tries + 1 >= port_count)
 			errx(2, "no server answers");
 }
-
-#endif

@@ -23,8 +23,7 @@
  * A stamp was taken by a process that was running: what the judge finds has happened, however
  * slow the machine was.
  */
-#ifndef TORTURE_HISTORY_H
-#define TORTURE_HISTORY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -56,5 +55,3 @@ int history_check(const char *text, size_t length, struct history *history, hist
 		  void *context);
 
 void history_free(struct history *history);
-
-#endif

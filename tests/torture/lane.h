@@ -7,8 +7,7 @@
  * lane_open() once; then lane_begin() whenever lane_idle(); lane_turn() when its time has come;
  * lane_ended() for each child that was reaped. A round ends by calling settings.done.
  */
-#ifndef TORTURE_LANE_H
-#define TORTURE_LANE_H
+#pragma once
 
 #include "history.h"
 #include "plan.h"
@@ -89,5 +88,3 @@ __attribute__((format(printf, 2, 3))) void lane_find(struct lane *lane, const ch
 
 /* What the lane's history has by now; valid until the next call. */
 const char *lane_history(const struct lane *lane, size_t *length);
-
-#endif

@@ -4,8 +4,7 @@
  * the name of the backend and the number of the round alone, so that a round can be played again;
  * what the schedulers of the machine make of it is different each time.
  */
-#ifndef TORTURE_PLAN_H
-#define TORTURE_PLAN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -85,5 +84,3 @@ const char *role_name(enum role role);
 
 /* The kind of that name, or FAULT_KINDS. */
 enum fault_kind fault_by_name(const char *name);
-
-#endif

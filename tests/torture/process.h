@@ -4,8 +4,7 @@
  * has the word of this harness, the number of the round and of the contender. One look into /proc
  * serves all rounds: what is known of a process is kept, and only new ones are read.
  */
-#ifndef TORTURE_PROCESS_H
-#define TORTURE_PROCESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,5 +36,3 @@ const struct process *process_next(unsigned round, int contender, size_t *at);
 
 /* The name that the process has given itself, "" when it is gone or a zombie. */
 const char *process_name(pid_t pid);
-
-#endif

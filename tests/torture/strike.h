@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Faults as they strike: signals to processes, words to the lane's proxy, a clock that is set. */
-#ifndef TORTURE_STRIKE_H
-#define TORTURE_STRIKE_H
+#pragma once
 
 #include "lane.h"
 
@@ -24,5 +23,3 @@ void strike_all(struct lane *lane);
 
 /* A word to the lane's proxy. */
 void strike_proxy(const struct lane *lane, const char *word);
-
-#endif

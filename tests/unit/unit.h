@@ -4,8 +4,7 @@
  * TAP (https://testanything.org), and where it stands and what it saw when it
  * failed. main() ends in `return unit_done();`.
  */
-#ifndef DLOCK_UNIT_H
-#define DLOCK_UNIT_H
+#pragma once
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -151,5 +150,3 @@ static int unit_done(void)
 	unit_has((got), (part), true, #got " has " #part, __FILE__, __LINE__)
 #define CHECK_LACKS(got, part) \
 	unit_has((got), (part), false, #got " lacks " #part, __FILE__, __LINE__)
-
-#endif

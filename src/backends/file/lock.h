@@ -9,8 +9,7 @@
  * and gives the lock back with flock(), file_lock_disclaim and file_lock_close. Others look with
  * file_lock_open, file_lock_look and file_lock_close.
  */
-#ifndef DLOCK_FILE_LOCK_H
-#define DLOCK_FILE_LOCK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -83,5 +82,3 @@ void file_lock_each(const struct file_backend *file, bool waiting, file_lock_vis
 
 /* The first process that has locked the file; all of *holder is 0 when none is shown. */
 void file_lock_stranger(const struct file_backend *file, struct holder *holder);
-
-#endif

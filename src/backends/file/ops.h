@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The functions of the file backend's table that are not in backend.c: see struct backend_ops. */
-#ifndef DLOCK_FILE_OPS_H
-#define DLOCK_FILE_OPS_H
+#pragma once
 
 #include "lock/backend.h"
 
@@ -20,5 +19,3 @@ int file_break(struct backend *backend, const char *name, struct lock_view *view
 int file_setup(struct backend *backend, struct error *err);
 int file_plan(struct backend *backend, char **text, struct error *err);
 int file_check(struct backend *backend, struct findings *findings, struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Where lock files are, and how they are opened where others may write, too. */
-#ifndef DLOCK_FILE_PATH_H
-#define DLOCK_FILE_PATH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ void file_path_remove(const char *directory, const char *name);
 
 /* Is fd still the file that has this name? False after another one took its place. */
 bool file_path_current(const char *directory, const char *name, int fd);
-
-#endif

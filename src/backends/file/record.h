@@ -11,8 +11,7 @@
  * and in another container it means nothing. The hold is alive as long as the byte is locked, see
  * lock.c.
  */
-#ifndef DLOCK_FILE_RECORD_H
-#define DLOCK_FILE_RECORD_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -88,5 +87,3 @@ bool file_record_remove(struct file_record *record, const char *token);
  * show a descriptor its own locks.
  */
 void file_record_sift(struct file_record *record, int fd, enum file_taken taken);
-
-#endif

@@ -5,8 +5,7 @@
  * to poll the connection for, and is made again with those events as ready. 0 means that the call
  * is done. ready is 0 for the first call.
  */
-#ifndef DLOCK_MYSQL_API_H
-#define DLOCK_MYSQL_API_H
+#pragma once
 
 #include <mysql.h>
 #include <poll.h>
@@ -190,5 +189,4 @@ static inline short api_store_result(MYSQL *mysql, MYSQL_RES **rows, short ready
 	return mysql_store_result_nonblocking(mysql, rows) == NET_ASYNC_NOT_READY ? POLLIN : 0;
 }
 
-#endif
 #endif

@@ -5,8 +5,7 @@
  * reconnects by itself: a connection that failed is closed, with all that the server kept for it,
  * and mysql_conn_open() opens another one, with another generation.
  */
-#ifndef DLOCK_MYSQL_CONN_H
-#define DLOCK_MYSQL_CONN_H
+#pragma once
 
 #include <mysql.h>
 #include <stdbool.h>
@@ -97,5 +96,3 @@ bool mysql_code_is_loss(unsigned int code);
 
 /* Did statements get in each other's way, or were they interrupted, so that a retry may do? */
 bool mysql_code_is_contention(unsigned int code);
-
-#endif

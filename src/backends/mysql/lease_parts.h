@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the parts of the strategy lease share; lease.c says how it works. */
-#ifndef DLOCK_MYSQL_LEASE_PARTS_H
-#define DLOCK_MYSQL_LEASE_PARTS_H
+#pragma once
 
 #include "request.h"
 
@@ -143,5 +142,3 @@ int lease_break(struct backend *backend, const char *name, struct lock_view *vie
 int lease_check(struct backend *backend, struct findings *findings, struct error *err);
 
 extern const struct backend_ops lease_ops;
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A request as the statements need it: whether a strategy can grant it, and its values. No I/O. */
-#ifndef DLOCK_MYSQL_REQUEST_H
-#define DLOCK_MYSQL_REQUEST_H
+#pragma once
 
 #include "base/sha256.h"
 #include "run.h"
@@ -54,5 +53,3 @@ void words_add_waiter(struct words *words, const struct mysql_strategy *strategy
 /* What the comments of all who wait for name by this strategy have in common. */
 void waiters_mark(const struct mysql_strategy *strategy, const char *name,
 		  char mark[static WAITERS_MARK_SIZE]);
-
-#endif

@@ -6,8 +6,7 @@
  * families of strategies (lease.c, simple.c, session.c), each with a table of functions for the
  * engine; strategies.c lists the strategies, and backend.c opens the one that a URI names.
  */
-#ifndef DLOCK_MYSQL_RUN_H
-#define DLOCK_MYSQL_RUN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -167,5 +166,3 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 #define MYSQL_COMMON_SLOTS \
 	.close = mysql_close_backend, .connect = mysql_reach, .event_fd = mysql_event_fd, \
 	.setup = mysql_setup, .plan = mysql_plan, .check = mysql_check
-
-#endif

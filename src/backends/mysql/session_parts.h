@@ -42,8 +42,7 @@
  * client that takes the lock later will find the registration. This is not needed where the same
  * connection writes both.
  */
-#ifndef DLOCK_MYSQL_SESSION_PARTS_H
-#define DLOCK_MYSQL_SESSION_PARTS_H
+#pragma once
 
 #include "request.h"
 
@@ -184,5 +183,3 @@ enum outcome session_again(struct backend *backend, const struct request *reques
 
 /* session.c */
 extern const struct backend_ops session_ops;
-
-#endif

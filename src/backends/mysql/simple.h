@@ -5,8 +5,7 @@
  * session. Nobody wakes a waiter when the lock becomes free: waiters look again and again, less and
  * less often.
  */
-#ifndef DLOCK_MYSQL_SIMPLE_H
-#define DLOCK_MYSQL_SIMPLE_H
+#pragma once
 
 #include "request.h"
 
@@ -45,5 +44,3 @@ void shedlock_encode(const struct request *request, struct words *words);
 void shedlock_decode(struct holder *holder, const char *text, size_t length);
 int shedlock_open(struct backend *backend, const struct uri *uri, struct error *err);
 int shedlock_check(struct backend *backend, struct findings *findings, struct error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * literal, X'6a6f62', which means the same in every character set and sql_mode; names of tables
  * are put in back quotes. No I/O.
  */
-#ifndef DLOCK_MYSQL_SQL_H
-#define DLOCK_MYSQL_SQL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,5 +41,3 @@ struct sql_value {
  * are none), which is a mistake in the program.
  */
 char *sql_format(const char *sql, const struct sql_value values[]);
-
-#endif

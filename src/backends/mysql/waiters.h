@@ -4,8 +4,7 @@
  * statement who it is and what it waits for (see words_add_waiter()). The server's list of
  * processes shows them.
  */
-#ifndef DLOCK_MYSQL_WAITERS_H
-#define DLOCK_MYSQL_WAITERS_H
+#pragma once
 
 #include "run.h"
 
@@ -21,5 +20,3 @@ int waiters_watch(struct mysql_backend *my, struct error *err);
 
 /* Ends the statement that my->conn sleeps in, and the connection; returns when it is gone. */
 void waiters_leave(struct mysql_backend *my);
-
-#endif

@@ -4,8 +4,7 @@
  * becomes one by one of the two functions for places, then by redis_address_login(), and is freed
  * with redis_address_finish(), whether those succeeded or not. They return 0, or -1 with *err.
  */
-#ifndef DLOCK_REDIS_ADDRESS_H
-#define DLOCK_REDIS_ADDRESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,5 +81,3 @@ int redis_address_login(struct redis_address *address, const struct uri *uri, st
 
 /* Frees what the address owns, and overwrites the password. */
 void redis_address_finish(struct redis_address *address);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A Redis cluster, in which each lock is on one of several masters. */
-#ifndef DLOCK_REDIS_CLUSTER_H
-#define DLOCK_REDIS_CLUSTER_H
+#pragma once
 
 struct error;
 struct redis_route;
@@ -9,5 +8,3 @@ struct uri;
 
 /* The route for redis+cluster://NODE[,NODE...]. NULL with *err. */
 struct redis_route *redis_cluster_open(const struct uri *uri, struct error *err);
-
-#endif

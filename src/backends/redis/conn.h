@@ -18,8 +18,7 @@
  *	redis_conn_step()		at once, and then when redis_conn_events() have come to
  *					conn->fd, until the answer is there
  */
-#ifndef DLOCK_REDIS_CONN_H
-#define DLOCK_REDIS_CONN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -129,5 +128,3 @@ int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply);
 
 /* Sets *err to what an error reply means, and what can be done about it. */
 void redis_refusal(const struct redis_address *address, const char *text, struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a server tells of itself. */
-#ifndef DLOCK_REDIS_INFO_H
-#define DLOCK_REDIS_INFO_H
+#pragma once
 
 #include <stddef.h>
 
@@ -16,5 +15,3 @@ const char *redis_info_field(const char *info, const char *name, char *buf, size
 
 /* A setting, by CONFIG GET, which is forbidden on many managed servers. */
 const char *redis_setting(struct redis_node *node, const char *name, char *buf, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the Redis backend share. backend.c describes how the backend works. */
-#ifndef DLOCK_REDIS_LOCK_H
-#define DLOCK_REDIS_LOCK_H
+#pragma once
 
 #include "node.h"
 
@@ -115,5 +114,3 @@ int redis_break(struct backend *backend, const char *name, struct lock_view *vie
 int redis_setup(struct backend *backend, struct error *err);
 int redis_plan(struct backend *backend, char **text, struct error *err);
 int redis_check(struct backend *backend, struct findings *findings, struct error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * a route the server may be another one at each call. The two connections always go to the same
  * server, because its scripts count only those waiters that listen there.
  */
-#ifndef DLOCK_REDIS_NODE_H
-#define DLOCK_REDIS_NODE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -126,5 +125,3 @@ int redis_node_odd(struct redis_node *node, struct redisReply *reply, struct err
 /* A number that is not negative, in decimal digits. Returns buf. */
 #define REDIS_DIGITS_SIZE TEXT_DIGITS_SIZE
 const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE]);
-
-#endif

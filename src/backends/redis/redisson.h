@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The dialect redisson. redisson.c describes how it works. */
-#ifndef DLOCK_REDISSON_H
-#define DLOCK_REDISSON_H
+#pragma once
 
 #include "lock.h"
 
@@ -54,5 +53,3 @@ extern const struct script script_redisson_acquire, script_redisson_again,
 
 /* See struct backend_ops. */
 int redisson_list(struct backend *backend, struct name_list *names, struct error *err);
-
-#endif

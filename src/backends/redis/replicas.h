@@ -4,8 +4,7 @@
  * one of them. Redis replicates on its own time; WAIT says how many replicas have what was written
  * before over the same connection.
  */
-#ifndef DLOCK_REDIS_REPLICAS_H
-#define DLOCK_REDIS_REPLICAS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ int redis_replicas_read(struct redis_node *node, const struct uri *uri, struct e
  * may. 0; at once, if no replicas are asked for. -1 with *err: too few have it, or it is not known.
  */
 int redis_replicas_await(struct redis_node *node, int64_t sent_ms, struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What shape a reply has. */
-#ifndef DLOCK_REDIS_REPLY_H
-#define DLOCK_REDIS_REPLY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -15,5 +14,3 @@ bool redis_is_text(const struct redisReply *reply);
  * 's' a string, 'a' an array, '.' anything.
  */
 bool redis_has_shape(const struct redisReply *reply, const char *shape);
-
-#endif

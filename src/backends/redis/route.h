@@ -10,8 +10,7 @@
  *	masters()	to see all servers, not only the one that has a lock
  *	finish()
  */
-#ifndef DLOCK_REDIS_ROUTE_H
-#define DLOCK_REDIS_ROUTE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ struct redis_route {
 	/* Set by redirect(): the next command is to follow ASKING; node.c sets it to false. */
 	bool asking;
 };
-
-#endif

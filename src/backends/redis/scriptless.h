@@ -3,8 +3,7 @@
  * ?scripts=no: locks on a server that runs no scripts. scriptless.c describes how they work. These
  * are slots of struct backend_ops; backend.c fills the others.
  */
-#ifndef DLOCK_REDIS_SCRIPTLESS_H
-#define DLOCK_REDIS_SCRIPTLESS_H
+#pragma once
 
 #include "lock.h"
 
@@ -32,5 +31,3 @@ int scriptless_inspect(struct backend *backend, const char *name, bool listen,
 int scriptless_break(struct backend *backend, const char *name, struct lock_view *view,
 		     struct error *err);
 int scriptless_check(struct backend *backend, struct findings *findings, struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A master that Sentinel watches, and that may be another server after a failover. */
-#ifndef DLOCK_REDIS_SENTINEL_H
-#define DLOCK_REDIS_SENTINEL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -27,5 +26,3 @@ struct redis_route *redis_sentinel_open(const struct uri *uri, struct redis_addr
 struct redisReply *redis_sentinel_ask(struct redis_route *route, size_t which,
 				      const struct backend *bounds, int64_t limit_ms,
 				      const char *command, struct error *err);
-
-#endif

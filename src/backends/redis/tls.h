@@ -9,8 +9,7 @@
  *	read(), write()
  *	close()			the socket is closed after that, by the caller
  */
-#ifndef DLOCK_REDIS_TLS_H
-#define DLOCK_REDIS_TLS_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
@@ -48,5 +47,3 @@ const char *redis_tls_library(struct error *err);
 
 #define REDIS_TLS_FILE "dlock-tls.so"
 #define REDIS_TLS_SYMBOL "dlock_tls_module"
-
-#endif

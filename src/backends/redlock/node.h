@@ -8,8 +8,7 @@
  * (stale) and drops them when they come. The connection stays open meanwhile: what is sent later is
  * carried out behind that request, so that a release removes what a late acquisition has taken.
  */
-#ifndef DLOCK_REDLOCK_NODE_H
-#define DLOCK_REDLOCK_NODE_H
+#pragma once
 
 #include <sys/socket.h>
 
@@ -77,5 +76,3 @@ int redlock_node_step(struct redlock_node *node, struct redis_conn *conn, bool r
 
 /* The age of the server, in ms; -1: not known. */
 int64_t redlock_node_age(const struct redlock_node *node);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the Redlock backend share. backend.c describes how the backend works. */
-#ifndef DLOCK_REDLOCK_H
-#define DLOCK_REDLOCK_H
+#pragma once
 
 #include "lock/backend.h"
 #include "node.h"
@@ -68,5 +67,3 @@ int redlock_listen(struct redlock *lock, const char *who, struct error *err);
 void redlock_stop_listening(struct redlock *lock);
 int redlock_event_fd(struct backend *backend);
 int64_t redlock_event(struct backend *backend);
-
-#endif

@@ -10,8 +10,7 @@
  * is taken back. All others may be carried out at any time, but before everything that is sent
  * later.
  */
-#ifndef DLOCK_REDLOCK_ROUND_H
-#define DLOCK_REDLOCK_ROUND_H
+#pragma once
 
 #include "redlock.h"
 
@@ -49,5 +48,3 @@ int redlock_count(const struct redlock *lock, enum redlock_state state);
  * no majority: how many did, and what one of the others said. Returns -1.
  */
 int redlock_no_majority(const struct redlock *lock, int answered, struct error *err);
-
-#endif

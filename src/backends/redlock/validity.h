@@ -3,8 +3,7 @@
  * The arithmetic of Redlock (redis.io, "Distributed locks with Redis"). Times are ms, and passed
  * in. No I/O.
  */
-#ifndef DLOCK_REDLOCK_VALIDITY_H
-#define DLOCK_REDLOCK_VALIDITY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ bool redlock_decided(struct redlock_votes votes);
  * taken nodes stays taken (-1: without end) and is sorted. INT64_MAX: never, as far as is known.
  */
 int64_t redlock_free_in(int64_t rest_ms[], size_t count, int wanted);
-
-#endif

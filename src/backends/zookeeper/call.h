@@ -5,8 +5,7 @@
  * then their results stand in the calls. The caller frees every call, also one that was not
  * answered: its memory is given back when the answer comes.
  */
-#ifndef DLOCK_ZOOKEEPER_CALL_H
-#define DLOCK_ZOOKEEPER_CALL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -79,5 +78,3 @@ int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const ch
 
 /* A number for a watch. */
 uint32_t zk_watch_number(struct zk_conn *conn);
-
-#endif

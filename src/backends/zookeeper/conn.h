@@ -10,8 +10,7 @@
  * An operation is zk_conn_begin(), zk_conn_open(), requests (call.h) and zk_conn_wait(), again
  * from zk_conn_open() on while zk_conn_again() says so.
  */
-#ifndef DLOCK_ZOOKEEPER_CONN_H
-#define DLOCK_ZOOKEEPER_CONN_H
+#pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -151,5 +150,3 @@ bool zk_conn_lost_events(struct zk_conn *conn);
  * was committed by the leader: see backend.c.
  */
 int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms);
-
-#endif

@@ -4,8 +4,7 @@
  * made when the first place finds that they are missing. A server of ZooKeeper 3.5 or newer
  * removes an empty directory by itself; before that, dlock does it with zk_tidy_directory().
  */
-#ifndef DLOCK_ZOOKEEPER_DIRECTORY_H
-#define DLOCK_ZOOKEEPER_DIRECTORY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -33,5 +32,3 @@ bool zk_is_own_directory(const struct zk_call *data);
 void zk_remove_directory(struct zk_backend *zk, const char *path);
 /* The same, only for a directory that no server removes. */
 void zk_tidy_directory(struct zk_backend *zk, const char *path, const struct Stat *stat);
-
-#endif

@@ -4,8 +4,7 @@
  * that dlock made. zk_line_get() reads it, or zk_list(), zk_conn_wait() and zk_line_read() where
  * other requests go with it; every line ends with zk_line_finish().
  */
-#ifndef DLOCK_ZOOKEEPER_LINE_H
-#define DLOCK_ZOOKEEPER_LINE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -70,5 +69,3 @@ void zk_describe(const struct zk_place *place, const struct zk_call *data,
 
 /* How long ago that was, at least 0; -1 when since_ms is 0. */
 int64_t zk_age_ms(int64_t since_ms);
-
-#endif

@@ -3,8 +3,7 @@
  * The object of the ZooKeeper backend, and its seat: the one place in line, or node, that this
  * process has. All parts of the backend work on these; backend.c tells how the whole works.
  */
-#ifndef DLOCK_ZOOKEEPER_LOCK_H
-#define DLOCK_ZOOKEEPER_LOCK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -73,5 +72,3 @@ static inline bool zk_is_holder(const struct zk_backend *zk)
 {
 	return zk->seat.phase == ZK_HELD && zk->seat.at.place[0];
 }
-
-#endif

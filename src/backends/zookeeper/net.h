@@ -3,8 +3,7 @@
  * What conn.c does around the library: it looks up addresses, keeps the library's descriptors
  * apart from others, reads its log, and finds out why there is no session.
  */
-#ifndef DLOCK_ZOOKEEPER_NET_H
-#define DLOCK_ZOOKEEPER_NET_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -61,5 +60,3 @@ enum zk_look zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct
  */
 int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *answer, size_t size,
 	       int64_t deadline_ms, struct error *err);
-
-#endif

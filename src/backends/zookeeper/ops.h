@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The functions behind the backend's table, each in a file above all others but backend.c. */
-#ifndef DLOCK_ZOOKEEPER_OPS_H
-#define DLOCK_ZOOKEEPER_OPS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -42,5 +41,3 @@ int zk_check_ignored(struct zk_backend *zk, struct findings *findings, struct er
 int zk_setup(struct backend *backend, struct error *err);
 int zk_plan(struct backend *backend, char **text, struct error *err);
 int zk_check(struct backend *backend, struct findings *findings, struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Names of locks as parts of ZooKeeper's paths, and the uuid in names of nodes. No I/O. */
-#ifndef DLOCK_ZOOKEEPER_PATH_H
-#define DLOCK_ZOOKEEPER_PATH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ bool zk_path_decode(const char *component, char *name, size_t size);
  * does not learn the token.
  */
 void zk_uuid(const char *token, char uuid[static ZK_UUID_SIZE]);
-
-#endif

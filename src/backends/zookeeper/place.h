@@ -22,8 +22,7 @@
  * A server that has reached the highest number may give it again and again: then the
  * transactions that made the nodes (czxid) are compared.
  */
-#ifndef DLOCK_ZOOKEEPER_PLACE_H
-#define DLOCK_ZOOKEEPER_PLACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,5 +82,3 @@ int64_t zk_places_ahead(const struct zk_place *places, ptrdiff_t i);
 
 /* The number of slots of a slot before place i, if i is a slot with another number; else 0. */
 int zk_places_disagree(const struct zk_place *places, ptrdiff_t i);
-
-#endif

@@ -10,8 +10,7 @@
  * before the place, or a watch on the one before is set. zk_seat_leave() ends all, also for
  * strategy node.
  */
-#ifndef DLOCK_ZOOKEEPER_QUEUE_H
-#define DLOCK_ZOOKEEPER_QUEUE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,5 +51,3 @@ void zk_grant(struct zk_backend *zk, int64_t sent_ms, struct grant *grant);
 int zk_watch_out(struct zk_backend *zk, ptrdiff_t i, struct error *err);
 /* Nothing is known any more of the place before ours. */
 void zk_watch_forget(struct zk_seat *seat);
-
-#endif

@@ -9,8 +9,7 @@
  * of its place. A waiter compares that with the czxid of the first place that it had itself, before
  * it gets in line again for whatever reason, and as it begins to wait.
  */
-#ifndef DLOCK_ZOOKEEPER_REPLACE_H
-#define DLOCK_ZOOKEEPER_REPLACE_H
+#pragma once
 
 #include "lock/backend.h"
 
@@ -29,5 +28,3 @@ enum outcome zk_replace_check(struct zk_backend *zk, const struct request *reque
  */
 enum outcome zk_replace_waiters(struct zk_backend *zk, const struct request *request,
 				struct grant *grant, struct error *err);
-
-#endif

@@ -6,8 +6,7 @@
  * the clock of the holder's host. With strategy node, one node says both, and whose it is:
  * "uuid=…&state=…&host=…". No I/O.
  */
-#ifndef DLOCK_ZOOKEEPER_STATE_H
-#define DLOCK_ZOOKEEPER_STATE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,3 @@ bool zk_node_is(const char *text, const char *uuid);
 /* Writes what old says with another state; old is such that zk_node_is() is true of it. */
 void zk_node_rewrite(const char *old, const struct zk_state *state,
 		     char text[static ZK_NODE_SIZE]);
-
-#endif

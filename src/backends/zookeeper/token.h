@@ -3,8 +3,7 @@
  * The hold of a token, whichever process has made it: what verify, release and again work on when
  * this object does not hold by itself.
  */
-#ifndef DLOCK_ZOOKEEPER_TOKEN_H
-#define DLOCK_ZOOKEEPER_TOKEN_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ enum outcome zk_count(struct zk_backend *zk, const struct request *request, int 
 
 /* Fills *err with what is there instead of the hold. */
 enum outcome zk_lost(const struct zk_backend *zk, const char *what, struct error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a process that ends a hold does for those who come next. */
-#ifndef DLOCK_ZOOKEEPER_TURN_H
-#define DLOCK_ZOOKEEPER_TURN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ struct zk_call;
  */
 void zk_hand_over(struct zk_backend *zk, const char *directory, struct zk_call *names,
 		  int64_t until_ms);
-
-#endif

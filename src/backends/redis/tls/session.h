@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What the files of the module for TLS share. ../tls.h says what the module does. */
-#ifndef DLOCK_REDIS_TLS_SESSION_H
-#define DLOCK_REDIS_TLS_SESSION_H
+#pragma once
 
 #include <openssl/ssl.h>
 #include <stdbool.h>
@@ -29,5 +28,3 @@ SSL_CTX *tls_context(const struct redis_tls *tls, struct error *err);
 
 /* Sets *err after OpenSSL has failed in this session. */
 void tls_explain(const struct redis_tls_session *session, struct error *err);
-
-#endif
