@@ -25,9 +25,10 @@
  * dlock's field is a hash of the token in the form of Redisson's. The field exists for as long as
  * the hold, so that a request can be sent again; one that counts is noted (is_counted in
  * common.lua). Redisson's watchdog renews only fields of its own program, with one effect on
- * others: when it renews a read lock it sets the lease of the whole key. A shared hold of dlock must
- * not be longer, or the key could go before it, with a Java program that renews and then crashes: so
- * such a lease is limited to most_read_ms, and the next renewal of dlock comes earlier than that.
+ * others: when it renews a read lock it sets the lease of the whole key. A shared hold of dlock
+ * must not be longer, or the key could go before it, with a Java program that renews and then
+ * crashes: so such a lease is limited to most_read_ms, and the next renewal of dlock comes earlier
+ * than that.
  *
  * Waiters sleep until a message, the end of the lease, or 5 s, whichever comes first.
  */
