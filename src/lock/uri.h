@@ -112,6 +112,15 @@ uint64_t uri_identity(const struct uri *uri);
  */
 const char *uri_place(const struct uri *uri, uint16_t port, char buf[static URI_PLACE_SIZE]);
 
+/* Room for a host of the length that messages show, and its port. */
+#define URI_HOST_SIZE 110
+
+/*
+ * Writes a host and its port as they stand in a URI: "HOST:PORT", with brackets around an IPv6
+ * address. A host that does not fit is cut, while its port is shown. Returns buf.
+ */
+const char *uri_host_text(const char *name, uint16_t port, char *buf, size_t size);
+
 /*
  * Writes text for a message (see text_clean() in text.h), with "***" for the password, and cuts
  * what does not fit. Returns buf.

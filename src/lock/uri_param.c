@@ -177,15 +177,15 @@ append(char text[static URI_PLACE_SIZE], const char *format, ...)
 
 const char *uri_place(const struct uri *uri, uint16_t port, char buf[static URI_PLACE_SIZE])
 {
-	char text[URI_PLACE_SIZE] = "", separator = '?';
+	char text[URI_PLACE_SIZE] = "", shown[URI_PLACE_SIZE], separator = '?';
 
 	append(text, "%s%s", uri->scheme, uri->host_count ? "" : ":");
 	for (size_t i = 0; i < uri->host_count; i++) {
 		const struct uri_host *host = &uri->hosts[i];
-		const bool is_ipv6 = strchr(host->name, ':');
 
-		append(text, "%c%s%s%s:%u", i ? ',' : ' ', is_ipv6 ? "[" : "", host->name,
-		       is_ipv6 ? "]" : "", (unsigned)(host->port ? host->port : port));
+		append(text, "%c%s", i ? ',' : ' ',
+		       uri_host_text(host->name, host->port ? host->port : port, shown,
+				     sizeof(shown)));
 	}
 	append(text, "%s", uri->path);
 	for (size_t i = 0; i < uri->param_count; i++) {

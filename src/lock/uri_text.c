@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Percent-encoding. */
+/* Percent-encoding, and a host as it stands in a URI. */
+#include <stdio.h>
 #include <string.h>
 
 #include "uri.h"
@@ -76,4 +77,14 @@ ptrdiff_t uri_decode(char *text, size_t length)
 		in += 3;
 	}
 	return out - text;
+}
+
+const char *uri_host_text(const char *name, uint16_t port, char *buf, size_t size)
+{
+	const size_t rest = sizeof("[]:65535");
+	const int room = size > rest ? (int)(size - rest) : 0;
+
+	snprintf(buf, size, strchr(name, ':') ? "[%.*s]:%u" : "%.*s:%u", room, name,
+		 (unsigned)port);
+	return buf;
 }

@@ -127,10 +127,38 @@ static void test_decode(void)
 	CHECK_INT(uri_decode(text, 2), -1);	/* never past the length */
 }
 
+static const struct {
+	const char *name;
+	uint16_t port;
+	size_t size;
+	const char *text;
+} hosts[] = {
+	{ "h", 1, 64, "h:1" },
+	{ "db1.example.com", 65535, 64, "db1.example.com:65535" },
+	{ "127.0.0.1", 6379, 64, "127.0.0.1:6379" },
+	{ "::1", 2181, 64, "[::1]:2181" },
+	{ "fe80::1%eth0", 3306, 64, "[fe80::1%eth0]:3306" },
+	{ "abcdefgh", 65535, 13, "abcd:65535" },	/* a host is cut, and never its port */
+	{ "1:2:3:4:5", 65535, 13, "[1:2:]:65535" },
+	{ "abcdefgh", 80, 4, ":80" },
+};
+
+static void test_host(void)
+{
+	char text[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(hosts); i++) {
+		unit_case("host %s", hosts[i].text);
+		CHECK_STR(uri_host_text(hosts[i].name, hosts[i].port, text, hosts[i].size),
+			  hosts[i].text);
+	}
+}
+
 int main(void)
 {
 	test_redact();
 	test_encode();
 	test_decode();
+	test_host();
 	return unit_done();
 }

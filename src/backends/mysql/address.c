@@ -64,6 +64,7 @@ static int read_place(struct mysql_address *address, const struct uri *uri, stru
 {
 	const struct uri_host *host = uri->hosts;
 	const char *file = address->defaults_file, *group = address->defaults_group;
+	char place[URI_HOST_SIZE];
 
 	if (uri->host_count > 1)
 		return error_set(err, ERROR_USAGE, 0, "%s: one host is wanted, and there are "
@@ -82,9 +83,8 @@ static int read_place(struct mysql_address *address, const struct uri *uri, stru
 	}
 	address->host = memory_copy(host->name);
 	address->port = host->port ? host->port : 3306;
-	snprintf(address->label, sizeof(address->label),
-		 strchr(host->name, ':') ? "mysql [%.90s]:%u" : "mysql %.90s:%u", host->name,
-		 (unsigned)address->port);
+	snprintf(address->label, sizeof(address->label), "mysql %s",
+		 uri_host_text(host->name, address->port, place, sizeof(place)));
 	return 0;
 }
 

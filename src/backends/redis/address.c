@@ -13,9 +13,6 @@
 #include "conn.h"
 
 #define DEFAULT_PORT 6379
-/* How many bytes of a host or a path the label gets. */
-#define LABEL_PLACE 100
-
 int redis_address_db(struct redis_address *address, const char *text, struct error *err)
 {
 	char *end;
@@ -69,14 +66,13 @@ bool redis_address_is_at(const struct redis_address *address, const struct redis
 static void set_place(struct redis_address *address, const char *what, const char *host,
 		      uint16_t port)
 {
-	char *copy = memory_copy(host);
+	char *copy = memory_copy(host), place[URI_HOST_SIZE];
 
 	free(address->host);
 	address->host = copy;
 	address->port = port;
-	snprintf(address->label, sizeof(address->label),
-		 strchr(host, ':') ? "%s [%.*s]:%u" : "%s %.*s:%u", what, LABEL_PLACE, host,
-		 (unsigned)port);
+	snprintf(address->label, sizeof(address->label), "%s %s", what,
+		 uri_host_text(host, port, place, sizeof(place)));
 }
 
 void redis_address_move(struct redis_address *address, const char *what,
@@ -106,7 +102,7 @@ int redis_address_unix(struct redis_address *address, const struct uri *uri, str
 		return -1;
 	address->transport = &redis_unix;
 	address->unix_path = memory_copy(uri->path);
-	snprintf(address->label, sizeof(address->label), "redis %.*s", LABEL_PLACE, uri->path);
+	snprintf(address->label, sizeof(address->label), "redis %.100s", uri->path);
 	return 0;
 }
 

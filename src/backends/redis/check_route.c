@@ -2,11 +2,11 @@
 #include "check_route.h"
 
 #include <hiredis/hiredis.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "lock/uri.h"
 #include "lock/view.h"
 #include "info.h"
 #include "node.h"
@@ -35,14 +35,6 @@ static const char *value(const redisReply *reply, const char *name)
 		    !strcmp(reply->element[i]->str, name))
 			return reply->element[i + 1]->str;
 	return "";
-}
-
-/* "HOST:PORT" of a place of the URI. Returns buf. */
-static const char *place_text(const struct redis_place *place, char *buf, size_t size)
-{
-	snprintf(buf, size, strchr(place->host, ':') ? "[%.200s]:%u" : "%.200s:%u", place->host,
-		 (unsigned)place->port);
-	return buf;
 }
 
 /* What one sentinel says of the master that it watches. */
@@ -95,11 +87,12 @@ static void check_sentinel(struct redis_node *node, size_t which, struct sentine
 {
 	static const char *const remedy = "repair this sentinel: without it fewer others may fail";
 	struct error err = { 0 };
+	const struct redis_place *place = &node->route->places[which];
 	char name[256];
 	redisReply *reply = redis_sentinel_ask(node->route, which, &node->base,
 					       node->base.connect_timeout_ms, "MASTER", &err);
 
-	place_text(&node->route->places[which], name, sizeof(name));
+	uri_host_text(place->host, place->port, name, sizeof(name));
 	if (!reply) {
 		findings_add(findings, FINDING_WARNING, "sentinel", remedy, "%.200s", err.message);
 		return;

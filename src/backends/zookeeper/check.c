@@ -50,11 +50,11 @@ struct ensemble {
 static void check_server(struct zk_backend *zk, const struct uri_host *host,
 			 struct ensemble *ensemble, struct findings *findings)
 {
-	char answer[2048], label[128], version[48], mode[24];
+	char answer[2048], label[URI_HOST_SIZE], version[48], mode[24];
 	int64_t limit_ms = clock_boot_ms() + zk->base.timeout_ms;
 	struct error err;
 
-	zk_net_write_host(host, label, sizeof(label));
+	uri_host_text(host->name, host->port, label, sizeof(label));
 	if (zk_net_ask(&zk->conn, host, answer, sizeof(answer), limit_ms, &err)) {
 		findings_add(findings, FINDING_WARNING, "server", "repair it, or take it out of "
 			     "the URI", "%s: %.160s", label, err.message);

@@ -46,8 +46,8 @@ static void copy_hosts(struct zk_conn *conn, const struct uri *uri)
 		if (used < sizeof(conn->label) - 2 && i)
 			conn->label[used++] = ',';
 		if (used < sizeof(conn->label) - 2)
-			zk_net_write_host(&conn->hosts[i], conn->label + used,
-					  sizeof(conn->label) - used);
+			uri_host_text(conn->hosts[i].name, conn->hosts[i].port,
+				      conn->label + used, sizeof(conn->label) - used);
 		used = strlen(conn->label);
 	}
 }

@@ -29,12 +29,6 @@
 /* An election takes about this long; then there may be a leader. */
 #define ELECTION_MS 1000
 
-void zk_net_write_host(const struct uri_host *host, char *buf, size_t size)
-{
-	snprintf(buf, size, strchr(host->name, ':') ? "[%.90s]:%u" : "%.90s:%u", host->name,
-		 (unsigned)host->port);
-}
-
 /* ---- addresses ---- */
 
 /* Adds "ADDRESS:PORT" to the list, in the library's form: without brackets. */
@@ -51,14 +45,14 @@ static void add_server(struct zk_conn *conn, const char *address, uint16_t port)
 static void look_up(struct zk_conn *conn, const struct uri_host *host, struct error *err)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG };
-	char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1], label[128];
+	char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1], label[URI_HOST_SIZE];
 	struct addrinfo *found;
 	int failure = getaddrinfo(host->name, NULL, &hints, &found);
 
 	if (failure) {
-		zk_net_write_host(host, label, sizeof(label));
 		error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: cannot resolve: %s",
-			  label, gai_strerror(failure));
+			  uri_host_text(host->name, host->port, label, sizeof(label)),
+			  gai_strerror(failure));
 		return;
 	}
 	for (const struct addrinfo *a = found; a; a = a->ai_next)
@@ -252,10 +246,10 @@ int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *an
 static int look_at(const struct zk_conn *conn, const struct uri_host *host, int64_t deadline_ms,
 		   bool *no_quorum, struct error *err)
 {
-	char answer[256], label[128];
+	char answer[256], label[URI_HOST_SIZE];
 
 	*no_quorum = false;
-	zk_net_write_host(host, label, sizeof(label));
+	uri_host_text(host->name, host->port, label, sizeof(label));
 	if (zk_net_ask(conn, host, answer, sizeof(answer), deadline_ms, err))
 		return error_prefix(err, "zookeeper %s", label);
 	*no_quorum = strstr(answer, "not currently serving") != NULL;

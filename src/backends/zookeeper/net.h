@@ -14,9 +14,6 @@ struct error;
 struct uri_host;
 struct zk_conn;
 
-/* "h:2181", "[::1]:2181" */
-void zk_net_write_host(const struct uri_host *host, char *buf, size_t size);
-
 /*
  * Looks up the hosts' addresses, once: the library gets numeric ones, for it would look up
  * names between one server and the next, for as long as that takes. 0, or -1 with *err when
