@@ -553,6 +553,21 @@ not_renewed() {
 	lost 8 'the lease is about to end, and --no-renew lets it'
 }
 
+# gone_while_waiting SERVER COMMAND...: COMMAND stops the server at P_URI, which messages call what
+# matches SERVER, while dlock waits there: -v and the end of the wait say so, and for how long
+gone_while_waiting() {
+	local waiter err
+	hold -b "$P_URI" -t 60s --
+	start "$DLOCK" run -b "$P_URI" -v -w 9s "$LOCK" -- true
+	waiter=$PID err=$ERR
+	wait_until 5 has_line "$err" "waiting for .* on $1, held by"
+	"${@:2}"
+	wait_until 7 has_line "$err" 'trying again$'
+	join "$waiter" 15
+	equal "$status" 124
+	has_line "$err" "the server has not been reachable for [0-9.]+[a-z0-9]*; last seen held by .*pid $HOLDER"
+}
+
 # hold_as_job [OPTION]... -- [COMMAND...]: `hold` in a process group of its own, as an interactive
 # shell or timeout(1) has its jobs
 hold_as_job() {

@@ -230,20 +230,6 @@ in_queue() {
 	wait_until 5 has_line order replacing
 }
 
-@test "--replace-waiters: a client that does not wait sends nobody away" {
-	hold --
-	replacing
-	local a=$PID
-	wait_until 5 waiters 1
-	run "$DLOCK" run -n --replace-waiters "$LOCK" -- true
-	equal "$status" 124
-	holds_for 500 alive "$a"
-	WAITERS=("$a")
-	release
-	wait_until 5 has_line order replacing
-	join "$a"
-}
-
 @test "--replace-waiters: reply lost as the newer one arrives: it sends away, and stays" {
 	via_proxy
 	"$DLOCK" setup

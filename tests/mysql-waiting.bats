@@ -475,15 +475,7 @@ in_queue() {
 
 @test "a server that is gone while dlock waits: -v and the end of the wait say so, and for how long" {
 	private_mysql
-	hold -b "$P_URI" -t 60s --
-	start "$DLOCK" run -b "$P_URI" -v -w 9s "$LOCK" -- true
-	local latest=$PID err=$ERR
-	wait_until 5 has_line "$err" "waiting for .* on mysql .*, held by"
-	mysql_stop "$P_DIR"
-	wait_until 7 has_line "$err" 'trying again$'
-	join "$latest" 15
-	equal "$status" 124
-	has_line "$err" "the server has not been reachable for [0-9.]+[a-z0-9]*; last seen held by .*pid $HOLDER"
+	gone_while_waiting "mysql 127\.0\.0\.1:$P_PORT/$MYSQL_DATABASE" mysql_stop "$P_DIR"
 }
 
 @test "a server that hangs while dlock sleeps in a statement: the wait notices, and says so" {

@@ -577,13 +577,5 @@ monitor() {
 
 @test "a server that is gone while dlock waits: -v and the end of the wait say so, and for how long" {
 	private_redis
-	hold -b "$P_URI" -t 60s --
-	start "$DLOCK" run -b "$P_URI" -v -w 9s "$LOCK" -- true
-	local latest=$PID err=$ERR
-	wait_until 5 has_line "$err" "waiting for .* on redis 127\.0\.0\.1:$P_PORT, held by"
-	redis_stop "$P_DIR"
-	wait_until 7 has_line "$err" 'trying again$'
-	join "$latest" 15
-	equal "$status" 124
-	has_line "$err" "the server has not been reachable for [0-9.]+[a-z0-9]*; last seen held by .*pid $HOLDER"
+	gone_while_waiting "redis 127\.0\.0\.1:$P_PORT" redis_stop "$P_DIR"
 }

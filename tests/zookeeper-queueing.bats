@@ -93,19 +93,6 @@ only_waiter() {
 	equal "$status" 0
 }
 
-@test "--replace-waiters: a client that does not wait sends nobody away" {
-	hold --
-	replacing
-	local a=$PID
-	wait_until 5 waiters 1
-	run "$DLOCK" run -n --replace-waiters "$LOCK" -- true
-	equal "$status" 124
-	holds_for 500 alive "$a"
-	release
-	join "$a"
-	equal "$status" 0
-}
-
 @test "--replace-waiters: reply lost as the newer one arrives: it sends away, and stays" {
 	zk_proxy
 	local text

@@ -196,6 +196,21 @@ line_up() {
 	[[ ! -e never ]]
 }
 
+@test "--replace-waiters: a client that does not wait sends nobody away" {
+	if ! offers replace; then
+		refuses replace
+		return
+	fi
+	local WAITERS=()
+	hold --
+	line_up 1 --replace-waiters
+	run --separate-stderr -124 "$DLOCK" run -n --replace-waiters "$LOCK" -- touch never
+	one_line "^dlock: $LOCK: held by .* pid $HOLDER "
+	holds_for 500 alive "${WAITERS[0]}"
+	in_turn 1
+	[[ ! -e never ]]
+}
+
 @test "a waiter that has given up lets the next one have the lock" {
 	hold --
 	wait_in_line 1 -w 2s -- true
