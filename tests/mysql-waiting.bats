@@ -271,6 +271,31 @@ last_second() {
 			time_ms < ($UTC_US - freed) / 1000 - 900") == 1 ]]
 }
 
+@test "a hung waiter that goes on has its turn before one that looked while it hung" {
+	hold --
+	wait_in_line 1 -- sh -c 'echo hung >>order'
+	local hung=$PID stopped=("$PID") next last
+	# shellcheck disable=SC2207 # words
+	stopped+=($(tree "$hung"))
+	wait_in_line 2 -- sh -c 'echo next >>order; until [ -e go ]; do sleep 0.05; done'
+	next=$PID
+	wait_in_line 3 -- sh -c 'echo last >>order'
+	last=$PID
+	kill -STOP "${stopped[@]}"
+	release
+	wait_until 8 has_line order next
+	# The last one looks every 6 s, and finds nobody before itself who is not passed over.
+	holds_for 7000 waiters 2
+	kill -CONT "${stopped[@]}"
+	wait_until 3 sleepers 2
+	touch go
+	join "$last" 8
+	join "$hung" 8
+	join "$next"
+	equal "$(tr '\n' ' ' <order)" "next hung last "
+	wait_until 2 only_fences
+}
+
 @test "a hung waiter that dies just before it is passed over: the next one gets the lock" {
 	hold --
 	wait_in_line 1 -- touch hung

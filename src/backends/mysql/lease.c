@@ -15,6 +15,10 @@
  * end of that connection, wakes the next waiter and nobody else; the waiter then takes its turn
  * with a short request (lease_turn).
  *
+ * Whoever gets before others in line, by a priority or by coming back to its former place, counts
+ * that in the row of the lock. So a waiter that found nobody before itself need not look again when
+ * it is woken: the statement that takes the lock compares the count.
+ *
  * Where there is no ticket to sleep on (shared holds, a holder that left no process) the first in
  * line sleeps in slices, which look in between, and a client that releases interrupts the sleep
  * (KILL QUERY). Once the lock is free, the first in line has 0.9 s to come; a waiter behind it that
@@ -69,6 +73,8 @@ static void compose_wait(const struct lease *lease, struct lease_call *call)
 	lease_add(call, sql_lease_now, sql_lease_rest, lease_missing_ticket(lease), ";\n");
 	if (!lease->in_line)
 		lease_add(call, sql_lease_line_begin, sql_lease_line, sql_lease_line_end);
+	if (!lease->in_line || lease_missing_ticket(lease)[0])
+		lease_add(call, sql_lease_overtake);
 	lease_add(call, sql_lease_look, sql_lease_seen_now,
 		  exclusive ? sql_lease_take : sql_lease_join, sql_lease_state, sql_lease_nap);
 	if (!exclusive)
@@ -148,6 +154,7 @@ static enum verdict judge(struct lease *lease, const struct request *request, bo
 
 	lease_note_ticket(lease, state, request);
 	lease->in_line = state->in_line;
+	lease->behind = state->first != 0;
 	if (state->mine) {
 		/* It got in line on a connection that broke, and took the lock on another one. */
 		if (!waits && state->in_line && mend(lease, request, sql_lease_unline, "", err))
@@ -292,7 +299,7 @@ static bool take_turn(struct lease *lease, const struct request *request,
 	    lease_mode(request) != 0)
 		return false;
 	lease->woken = false;
-	lease_add(&call, sql_lease_behind, sql_lease_turn);
+	lease_add(&call, lease->behind ? sql_lease_behind : "", sql_lease_turn);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
 	if (!lease_update(lease, &call, &rows, &fence)) {

@@ -62,6 +62,7 @@ static const struct { const char *text; bool tickets; } ticket_texts[] = {
 	{ sql_lease_ticket, true }, { sql_lease_drop, true }, { sql_lease_rest, true },
 	{ sql_lease_target, true }, { sql_lease_sleep, true }, { sql_lease_untie, true },
 	{ sql_lease_old, true }, { sql_lease_line_begin, true }, { sql_lease_line_end, true },
+	{ sql_lease_overtake, true },
 	{ sql_lease_no_target, false }, { sql_lease_seen_now, false },
 };
 
@@ -131,7 +132,6 @@ static void make_words(const struct lease *lease, const struct lease_call *call,
 		SQL_INT("replaces", queueing->replace),
 		/* Nobody sends a waiter away that has not come, or came without the option. */
 		SQL_INT("arrived", lease->arrived ? lease->arrived : INT64_MAX),
-		SQL_PART("own_turn", queueing->newest ? sql_lease_own_turn : ""),
 		SQL_INT("ttl", call->ttl_ms * 1000),
 		SQL_INT("keep", call->keep_ms * 1000),
 		SQL_INT("all", call->all),

@@ -61,7 +61,8 @@ static int get_in_line(struct lease *lease, const struct request *request, struc
 
 	lease_add(&call, sql_lease_now, lease_missing_ticket(lease), ";\n", sql_lease_line_begin,
 		  queueing->newest ? sql_lease_line_newest : sql_lease_line, sql_lease_line_end,
-		  sql_lease_look, queueing->replace ? sql_lease_replace : "", sql_lease_state);
+		  sql_lease_overtake, sql_lease_look, queueing->replace ? sql_lease_replace : "",
+		  sql_lease_state);
 	failed = lease_ask(lease, &call, MYSQL_REPEAT, &state, err);
 	if (!failed)
 		lease_note_ticket(lease, &state, request);

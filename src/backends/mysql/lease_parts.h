@@ -17,6 +17,7 @@ struct lease {
 	bool waits;		/* it was told that others have the lock */
 	bool napping;		/* what is pending is the end of a sleep in the server */
 	bool dozes;		/* there was no ticket to sleep on */
+	bool behind;		/* somebody stood in line before it when it looked */
 	bool woken;		/* the ticket that it slept on was let go */
 	bool unsure;		/* an answer was lost: the request may still be carried out */
 	bool unsettled;		/* it holds, and lease_settle was not sent yet */

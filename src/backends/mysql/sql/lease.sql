@@ -20,7 +20,8 @@ CREATE TABLE IF NOT EXISTS dlock_locks (
   freed BIGINT NOT NULL DEFAULT 0 COMMENT 'when a hold last came or went',
   owner VARBINARY(800) NOT NULL DEFAULT '',
   newest BIGINT NOT NULL DEFAULT 0 COMMENT 'when the last one came with --replace-waiters',
-  newest_owner VARBINARY(800) NOT NULL DEFAULT '' COMMENT 'who that is'
+  newest_owner VARBINARY(800) NOT NULL DEFAULT '' COMMENT 'who that is',
+  overtakings BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'how often a waiter got before others'
 ) ENGINE = InnoDB;
 CREATE TABLE IF NOT EXISTS dlock_holders (
   name VARBINARY(200) NOT NULL,
@@ -63,7 +64,7 @@ SET @now = {now}, @me = 18446744073709551615, @turn = 9223372036854775807, @plac
   @first = NULL, @wanted = NULL, @fence = NULL, @version = NULL, @holder = '', @held = 0,
   @rest = 0, @mine = 0, @asleep = 0,
   @done = 0, @next = NULL, @dead = 0, @old = NULL, @open = NULL, @inline = 0, @ahead = 0,
-  @newer = NULL, @arrived = 0
+  @newer = NULL, @arrived = 0, @overtakings = NULL
 
 -- name: lease_state
 -- The state of the lock as the owner of the token sees it; read_state() in lease_call.c reads
@@ -298,8 +299,20 @@ SELECT {link} FROM dlock_queue q FORCE INDEX (name)
 -- name: lease_line_end
 SET @turnstile = IF(@turnstile, RELEASE_LOCK({lease_turnstile}), NULL);
 
+-- name: lease_overtake
+-- Notes in the row of the lock that this waiter, which has just got in line or has its ticket anew,
+-- stands before others. If one of them has looked before that, and is woken, it finds by the number
+-- that it has to look again (lease_turn). When nobody stands behind, the row is not touched.
+SET @behind = NULL;
+SELECT 1 INTO @behind FROM dlock_queue me JOIN dlock_queue q FORCE INDEX (line)
+  ON q.name = me.name AND q.turn >= me.turn AND (q.turn > me.turn OR q.id > me.id)
+  WHERE me.token = {token} LIMIT 1;
+UPDATE dlock_locks SET overtakings = overtakings + 1 WHERE name = {name} AND @behind = 1;
+
 -- name: lease_look
--- Finds this waiter's own place (@me) and the first live waiter before it (@first).
+-- Finds this waiter's own place (@me) and the first live waiter before it (@first). The number of
+-- overtakings is read first, so that whoever comes after that changes it.
+SELECT overtakings INTO @overtakings FROM dlock_locks WHERE name = {name};
 SELECT id, turn, place, asleep INTO @me, @turn, @place, @asleep FROM dlock_queue
   WHERE token = {token};
 SELECT q.id, q.mode INTO @first, @wanted FROM dlock_queue q FORCE INDEX (line)
@@ -385,8 +398,9 @@ SELECT IF(@target IS NULL AND @nap > 0, NULL, IF(@woken = 0 AND @nap >= 4000000 
   GET_LOCK(@target, FLOOR(@nap / 1000000) - 3), @woken));
 
 -- name: lease_mark
--- Puts this waiter back in its place after others had passed over it.
+-- Puts this waiter back in its place after others had passed over it: see lease_overtake.
 UPDATE dlock_queue SET asleep = 0 WHERE id = @me;
+UPDATE dlock_locks SET overtakings = overtakings + 1 WHERE name = {name};
 
 -- name: lease_pass
 -- Passes over the first waiter in line, whose turn it was and who did not come. That waiter keeps
@@ -395,28 +409,24 @@ UPDATE dlock_queue SET asleep = 1 WHERE id = {first};
 UPDATE dlock_locks SET freed = {now} WHERE name = {name};
 
 -- name: lease_behind
--- Looks again for waiters before this one: one whose connection broke may have come back, and one
--- with a higher priority may have come. At READ COMMITTED only a SELECT by itself reads without
+-- Looks again for waiters before this one. At READ COMMITTED only a SELECT by itself reads without
 -- taking locks.
 SET @first = NULL;
-{own_turn}
 SELECT q.id INTO @first FROM dlock_queue q FORCE INDEX (line)
   WHERE q.name = {name} AND {lease_before} AND q.asleep = 0 AND {alive}
   ORDER BY q.turn, q.id LIMIT 1;
 
--- name: lease_own_turn
--- Reads the turn again of a waiter that exchanges its turn with others.
-SELECT turn INTO @turn FROM dlock_queue WHERE id = @me;
-
 -- name: lease_turn
--- Takes the lock after the ticket that this waiter slept on was let go, and after lease_behind.
--- Nothing stands after the UPDATE, because the client is woken only by the end of the request. The
--- UPDATE decides; assignments are made from left to right.
+-- Takes the lock after the ticket that this waiter slept on was let go. Nobody stood before it when
+-- it looked (@first), and nobody got before it since: the number of overtakings is what it was.
+-- Nothing stands after the UPDATE, because the client is woken only by the end of the request.
+-- The UPDATE decides; assignments are made from left to right.
 UPDATE dlock_locks SET
     holds = 1, since = {now}, keep = IF({keep} = 0, 0, since + {keep}),
     version = LAST_INSERT_ID(GREATEST(version + 1, since)),
     mode = 0, token = {token}, owner = {owner}, expires = since + {ttl}
-  WHERE name = {name} AND expires <= {now} AND @first IS NULL AND newest <= {arrived};
+  WHERE name = {name} AND expires <= {now} AND @first IS NULL AND newest <= {arrived} AND
+    overtakings = @overtakings;
 
 -- name: lease_settle
 -- Cleans up for a client that has stopped waiting: lets go of the ticket it slept on and leaves
