@@ -450,6 +450,25 @@ in_queue() {
 	between "$n" 60 $((31 * 6)) requests
 }
 
+@test "a run of a free lock is two requests, and to be refused is one" {
+	private_mysql
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	"$DLOCK" setup
+	"$DLOCK" run "$LOCK" -- true
+	ask "SET GLOBAL log_output = 'FILE', general_log_file = '$P_DIR/requests', general_log = 1"
+	"$DLOCK" run "$LOCK" -- true
+	equal "$(sent)" 2 'requests of a run'
+	hold --
+	equal "$(sent)" 3 'requests of a run, and of one that holds'
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	equal "$(sent)" 4 'requests of two runs, and of one that was refused'
+}
+
+# sent: prints how many requests of dlock are in the server's log, a line for each packet
+sent() {
+	grep -Ec '[[:space:]]Query[[:space:]]' "$P_DIR/requests"
+}
+
 @test "100 clients at once cause no deadlock, and nobody waits for a row for long" {
 	private_mysql
 	SERVER=$P_DIR DLOCK_BACKEND=$P_URI

@@ -57,6 +57,11 @@ static void compose_try(const struct lease *lease, struct lease_call *call)
 {
 	const bool exclusive = lease_mode(call->request) == 0;
 
+	if (call->brief) {
+		lease_add(call, sql_lease_brief_now, lease_missing_ticket(lease), ";\n",
+			  sql_lease_brief, sql_lease_brief_state);
+		return;
+	}
 	/* Nobody sleeps on the ticket of a client that holds together with others. */
 	lease_add(call, sql_lease_now, exclusive ? lease_missing_ticket(lease) : "", ";\n",
 		  sql_lease_first, exclusive ? sql_lease_take : sql_lease_join, sql_lease_state);
@@ -244,6 +249,8 @@ static enum outcome attempt(struct lease *lease, const struct request *request,
 	const enum mysql_how how = waits ? MYSQL_FIRST_ROWS : MYSQL_REPEAT;
 	const int64_t sleep_ms = NAP_MS + lease->my.base.timeout_ms;
 	struct lease_state state = { .age_us = -1, .open_us = -1 };
+	/* What was lost may have been a hold's answer, and the brief request extends none. */
+	bool brief = !waits && !lease->unsure && lease_mode(request) == 0;
 	int64_t patience = 0;
 	int failed;
 
@@ -252,6 +259,7 @@ static enum outcome attempt(struct lease *lease, const struct request *request,
 
 		call.patience = patience;
 		call.again = lease->unsure;
+		call.brief = brief;
 		failed = waits && !lease->in_line ? lease_line_up(lease, request, err) : 0;
 		if (failed)
 			return failed < 0 ? OUTCOME_ERROR
@@ -272,6 +280,11 @@ static enum outcome attempt(struct lease *lease, const struct request *request,
 		case VERDICT_ERROR:
 			return OUTCOME_ERROR;
 		case VERDICT_BUSY:
+			if (brief && !(state.mode == 0 && state.rest_us > 0)) {
+				/* It takes more to say who comes first, or who holds together. */
+				brief = false;
+				break;
+			}
 			/* The sleep is over already when there was nothing to sleep for. */
 			if (!waits || !slept(lease))
 				return busy(&state, request, sleep_ms, grant);

@@ -210,21 +210,34 @@ int lease_rows(struct lease *lease, const struct lease_call *call, enum mysql_ho
 	return persist(lease, call, how, rows, err) ? -1 : 0;
 }
 
-bool lease_update(struct lease *lease, const struct lease_call *call, int64_t *rows, int64_t *id)
+/* Sends the call over the open connection, whose variables its statements build on. 0 or -1. */
+static int send_here(struct lease *lease, const struct lease_call *call, MYSQL_RES **rows)
 {
 	struct error ignored = { 0 };
 
 	if (lease->my.conn.pending)
 		mysql_drain(&lease->my, &ignored);
-	/* The statement builds on variables of this connection. */
 	if (!lease->my.conn.mysql)
-		return false;
+		return -1;
 	lease->my.only_looks = true;
-	if (send_once(lease, call, MYSQL_ONCE, NULL, &ignored))
+	return send_once(lease, call, MYSQL_ONCE, rows, &ignored);
+}
+
+bool lease_update(struct lease *lease, const struct lease_call *call, int64_t *rows, int64_t *id)
+{
+	if (send_here(lease, call, NULL))
 		return false;
 	*rows = (int64_t)mysql_affected_rows(lease->my.conn.mysql);
 	*id = (int64_t)mysql_insert_id(lease->my.conn.mysql);
 	return true;
+}
+
+bool lease_numbers(struct lease *lease, const struct lease_call *call, int64_t numbers[],
+		   size_t count)
+{
+	MYSQL_RES *rows;
+
+	return !send_here(lease, call, &rows) && mysql_numbers(rows, numbers, count) == count;
 }
 
 void lease_post(struct lease *lease, const struct lease_call *call)

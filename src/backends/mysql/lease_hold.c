@@ -235,20 +235,22 @@ static void compose_release(const struct lease *lease, bool exclusive, bool in_l
  */
 static int let_go(struct lease *lease, struct lease_call call)
 {
-	int64_t rows, next;	/* see lease_let_go */
+	/* See lease_let_go. */
+	enum { DONE, TICKET, LINE, COUNT };
+	int64_t answer[COUNT];
 
 	lease_add(&call, lease->unsettled ? sql_lease_settle : "", sql_lease_let_go);
-	if (!lease_update(lease, &call, &rows, &next))
+	if (!lease_numbers(lease, &call, answer, COUNT))
 		return -1;
 	lease->in_line = lease->unsettled = false;
-	if (rows != 1)
+	if (answer[DONE] != 1)
 		return 0;
 	/* The ticket was not on this connection, so the next waiter has not been told. */
-	if (next < 1)
+	if (answer[TICKET] < 1)
 		return -1;
 	lease->ticket = 0;
 	/* If nobody has the ticket now, those who are in line are dead. */
-	clean_up(lease, call.request, next <= 1);
+	clean_up(lease, call.request, answer[LINE] && answer[TICKET] == 1);
 	return 1;
 }
 

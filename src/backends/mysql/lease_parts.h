@@ -59,6 +59,7 @@ struct lease_call {
 	const char *texts[LEASE_TEXTS];	/* NULL-terminated */
 	const struct request *request;
 	bool looks;	/* changes nothing, so that no table is made either */
+	bool brief;	/* a try with lease_brief */
 	bool into;	/* the state goes into variables, for lease_tell */
 	/* The values of the same name in the texts. */
 	int64_t ttl_ms, keep_ms, holds, step, first, patience;
@@ -93,6 +94,10 @@ int lease_ask(struct lease *lease, const struct lease_call *call, enum mysql_how
  * it.
  */
 bool lease_update(struct lease *lease, const struct lease_call *call, int64_t *rows, int64_t *id);
+
+/* The same for a call whose last text gives a row of count numbers. */
+bool lease_numbers(struct lease *lease, const struct lease_call *call, int64_t numbers[],
+		   size_t count);
 
 /* Sends the call; see MYSQL_POST. */
 void lease_post(struct lease *lease, const struct lease_call *call);
