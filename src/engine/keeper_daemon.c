@@ -94,7 +94,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
 	struct keeper_query query;
 	struct request asked = *request;
-	int fd = keeper_socket_accept(k->listener, &query);
+	int fd = keeper_socket_hear(k->listener, &k->caller, &query);
 
 	if (fd < 0)
 		return true;

@@ -152,6 +152,7 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
 		.until_ms = CLOCK_NEVER, .members = -1, .alive = { -1, -1 },
 		.share_fd = -1, .daemon_fd = -1, .hold_fd = -1, .slot_fd = -1,
+		.caller = { .fd = -1 },
 	};
 	struct grant grant = { 0 };
 

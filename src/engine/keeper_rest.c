@@ -98,7 +98,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
 		[GUARD] = { .fd = daemon || k->abandoned ? -1 : k->plan->guard_pipe[0] },
 		[GUARD_END] = { .fd = k->guard_fd },
-		[QUERIES] = { .fd = k->listener },
+		[QUERIES] = { .fd = k->caller.fd >= 0 ? k->caller.fd : k->listener },
 		[PROCESS] = { .fd = process_fd(k) },
 		[SIGNALS] = { .fd = daemon ? k->plan->signals->fd : -1 },
 		[TIMER] = { .fd = k->timer },
@@ -107,9 +107,13 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 
 	for (int i = 0; i < POLLED; i++)
 		fds[i].events = POLLIN;
+	if (k->caller.fd >= 0)
+		until_ms = clock_earlier(until_ms, k->caller.until_ms);
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
 	poll(fds, POLLED, clock_poll_timeout(process ? pidfd_look(process, until_ms) : until_ms));
+	if (k->caller.fd >= 0 && !fds[QUERIES].revents && clock_boot_ms() >= k->caller.until_ms)
+		keeper_socket_hang_up(&k->caller);
 	/* This comes before the guard's end, for the guard writes and then ends. */
 	if (fds[GUARD].revents)
 		return read_guard(k);

@@ -12,12 +12,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/ipc.h"
 #include "base/private_dir.h"
 
 #define ID_LENGTH 16
 #define PREFIX "keeper-"
-/* How long a caller that connects and sends nothing may hold the daemon up. */
+/* How long a caller that connects and sends nothing keeps others waiting. */
 #define QUERY_TIMEOUT_MS 1000
 
 /*
@@ -214,24 +215,49 @@ int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_
 	return -1;
 }
 
-int keeper_socket_accept(int listener, struct keeper_query *query)
+/* Accepts a caller, if there is one that is this user or root. */
+static void meet(int listener, struct keeper_caller *caller)
 {
-	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	struct ucred peer = { .uid = (uid_t)-1 };
 	socklen_t size = sizeof(peer);
 
+	caller->fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	if (caller->fd < 0)
+		return;
+	caller->until_ms = clock_boot_ms() + QUERY_TIMEOUT_MS;
+	set_timeout(caller->fd, QUERY_TIMEOUT_MS);
+	if (getsockopt(caller->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) ||
+	    (peer.uid != geteuid() && peer.uid != 0))
+		keeper_socket_hang_up(caller);
+}
+
+int keeper_socket_hear(int listener, struct keeper_caller *caller, struct keeper_query *query)
+{
+	ssize_t length;
+	int fd;
+
+	if (caller->fd < 0)
+		meet(listener, caller);
+	fd = caller->fd;
 	if (fd < 0)
 		return -1;
-	set_timeout(fd, QUERY_TIMEOUT_MS);
-	if (!getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) &&
-	    (peer.uid == geteuid() || peer.uid == 0) &&
-	    recv(fd, query, sizeof(*query), 0) == (ssize_t)sizeof(*query)) {
-		query->token[TOKEN_SIZE - 1] = '\0';
-		query->name[NAME_MAX_BYTES] = '\0';
-		return fd;
+	length = recv(fd, query, sizeof(*query), MSG_DONTWAIT);
+	if (length < 0 && errno == EAGAIN)
+		return -1;
+	if (length != (ssize_t)sizeof(*query)) {
+		keeper_socket_hang_up(caller);
+		return -1;
 	}
-	close(fd);
-	return -1;
+	query->token[TOKEN_SIZE - 1] = '\0';
+	query->name[NAME_MAX_BYTES] = '\0';
+	caller->fd = -1;
+	return fd;
+}
+
+void keeper_socket_hang_up(struct keeper_caller *caller)
+{
+	close(caller->fd);
+	caller->fd = -1;
 }
 
 void keeper_socket_answer(int fd, const struct keeper_reply *reply)

@@ -6,8 +6,8 @@
  * a logout; /dev/shm/dlock-UID. A command looks in all of them. A query must carry the whole token
  * and come from the same user or root.
  *
- * Calling sequence: keeper_socket_listen() once, in the daemon; keeper_socket_accept() whenever the
- * listener is readable, and for each query one of the two answers. In a command:
+ * Calling sequence: keeper_socket_listen() once, in the daemon; keeper_socket_hear() whenever the
+ * caller, or else the listener, is readable, and for each query one of the two answers. In a command:
  * keeper_socket_ask(); in a run's keeper: keeper_socket_join() once, then keeper_socket_ask().
  */
 #pragma once
@@ -73,10 +73,23 @@ int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_
 			 struct error *err);
 
 /*
- * Takes the next query from a listener. Returns the connection to answer on, or -1 when there is no
- * query that may be answered.
+ * The caller that a daemon has accepted and whose query has not come yet. A command that is stopped
+ * before it asks must not keep the daemon from renewing, so the daemon never waits for a query.
  */
-int keeper_socket_accept(int listener, struct keeper_query *query);
+struct keeper_caller {
+	int fd;			/* to be polled instead of the listener; -1: there is no caller */
+	int64_t until_ms;	/* CLOCK_BOOTTIME: then it makes room for the next one */
+};
+
+/*
+ * Takes the next query, of the caller or of a new one from the listener, and never waits. Returns
+ * the connection to answer on, which is the caller no more, or -1 when there is no query now that
+ * may be answered.
+ */
+int keeper_socket_hear(int listener, struct keeper_caller *caller, struct keeper_query *query);
+
+/* Closes the connection of a caller that has not asked by until_ms. */
+void keeper_socket_hang_up(struct keeper_caller *caller);
 
 /* Answers and closes the connection. */
 void keeper_socket_answer(int fd, const struct keeper_reply *reply);

@@ -89,6 +89,7 @@ struct keeping {
 	pid_t supervisor;
 	struct keeper_ending ending;
 	int listener;			/* daemon: its socket; -1 before */
+	struct keeper_caller caller;	/* daemon: who has not asked yet */
 	char socket_path[KEEPER_SOCKET_PATH_SIZE];
 	int watchdog;			/* daemon for a process: see watchdog.h; -1: none */
 	int timer;			/* daemon: see clock_timer_open() */
@@ -135,7 +136,7 @@ bool keeping_renew(struct keeping *k, struct grant *grant, int64_t *next_ms);
 /* Becomes a daemon: socket, no terminal, nothing inherited. Ends the process on failure. */
 void keeping_detach(struct keeping *k, struct grant *grant);
 
-/* Answers one query. False: the hold is lost. Does not return when it ends the hold. */
+/* Answers one query, if it has come. False: the hold is lost. Does not return when it ends the hold. */
 bool keeping_answer(struct keeping *k, struct grant *grant);
 
 /*
