@@ -116,10 +116,12 @@ is_silent() {
 	export DLOCK_BACKEND=$REDIS
 	escape -t 1500ms
 	keeper_of "$HOLDER"
-	contend
+	start "$DLOCK" run -w 30s "$LOCK" -- stat -c %s "$T/beats"
 	kill -KILL "$HOLDER" "$GUARD" "$KEEPER"
+	join "$PID"
+	equal "$status" 0
 	is_silent
-	met_nobody
+	equal "$BEATS" "$(<"$OUT")" "beats when another got the lock, and now"
 }
 
 @test "all of dlock is stopped at once: the command is dead before another client holds the lock" {
