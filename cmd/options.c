@@ -64,12 +64,12 @@ const struct option_row option_rows[] = {
 	  "the process of --pid (default), or only say so", HOLDING_COMMANDS,
 	  OPTION_CHOICE, FIELD(only_warn), 0, 0 },
 	{ 0, "on-lost-run", "CMD", "run this shell command when the lock is lost and the command\n"
-	  "has ended", COMMAND_RUN, OPTION_TEXT, FIELD(on_lost_run), 0, 0 },
+	  "has ended", COMMAND_RUN, OPTION_TEXT, FIELD(on_lost_run), 1, 0 },
 	{ 0, "if-down", "fail|run", "what to do when the backend is down: fail (default), or\n"
 	  "run the command without the lock", COMMAND_RUN,
 	  OPTION_CHOICE, FIELD(run_if_down), 0, 0 },
 	{ 0, "metrics", "FILE", "write metrics of this run for Prometheus' node_exporter",
-	  COMMAND_RUN, OPTION_TEXT, FIELD(metrics), 0, 0 },
+	  COMMAND_RUN, OPTION_TEXT, FIELD(metrics), 1, 0 },
 	{ 0, "note", "TEXT", "tell this to those who are refused the lock, and in status",
 	  HOLDING_COMMANDS, OPTION_TEXT, FIELD(note), 0, 0 },
 	{ 0, "priority", "N", "wait as if 10 minutes longer for each step of 0 to 9\n(default: 0)",
@@ -224,7 +224,10 @@ static int apply(struct options *options, const struct option_row *row, char *ar
 		return error_prefix(err, "--%s", row->name);
 	case OPTION_TEXT:
 		*(const char **)field = argument;
-		break;
+		if ((int)strnlen(argument, (size_t)row->low) >= row->low)
+			break;
+		error_set(err, ERROR_USAGE, 0, "--%s: the %s is empty", row->name, row->argument);
+		return -1;
 	case OPTION_URI:
 		*(const char **)field = take_uri(options, argument);
 		break;
@@ -271,7 +274,7 @@ static void unknown_long(enum command_bit command, const struct option *longs, c
 			 struct error *err)
 {
 	const struct option_row *other, *near;
-	const char *first = NULL, *last = NULL;
+	const char *first = NULL, *last = NULL, *advice = NULL;
 
 	for (; longs->name; longs++) {
 		if (!strncmp(longs->name, name, strlen(name))) {
@@ -284,6 +287,8 @@ static void unknown_long(enum command_bit command, const struct option *longs, c
 		return;
 	}
 	find_near(command, name, &other, &near);
+	if (command & HOLDING_COMMANDS)
+		advice = suggest_near_flock(name);
 	if (first != last)
 		error_set(err, ERROR_USAGE, 0, "option --%s may be --%s or --%s: write more of it",
 			  name, first, last);
@@ -292,6 +297,8 @@ static void unknown_long(enum command_bit command, const struct option *longs, c
 	else if (near)
 		error_set(err, ERROR_USAGE, 0, "unknown option --%s; is --%s meant?", name,
 			  near->name);
+	else if (advice)
+		error_set(err, ERROR_USAGE, 0, "unknown option --%s; %s", name, advice);
 	else
 		error_set(err, ERROR_USAGE, 0, "unknown option --%s", name);
 }
@@ -307,7 +314,7 @@ static void unknown_option(enum command_bit command, const struct option *longs,
 		snprintf(option, sizeof(option), "-%c", optopt);
 	else
 		snprintf(option, sizeof(option), "%.*s", (int)strcspn(word, "="), word);
-	if (command == COMMAND_RUN || command == COMMAND_ACQUIRE)
+	if (command & HOLDING_COMMANDS)
 		advice = suggest_for_flock(option);
 	if (advice)
 		error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, advice);

@@ -38,7 +38,7 @@ enum option_kind {
 	OPTION_NUMBER,		/* int: the argument, from low to high */
 	OPTION_DURATION,	/* int64_t: the argument in ms */
 	OPTION_TIME_OF_DAY,	/* int64_t: when the clock shows it next, in ms since the epoch */
-	OPTION_TEXT,		/* const char *: the argument */
+	OPTION_TEXT,		/* const char *: the argument, of low bytes or more */
 	OPTION_URI,		/* const char *: the argument, whose password is blanked later */
 	OPTION_CHOICE,		/* bool: argument names two words; true for the second one */
 };

@@ -121,9 +121,8 @@ static void waiting(void *context, const struct wait_state *state)
 	memcpy(progress->last_holder, who, sizeof(who));
 	progress->said_waiting = true;
 	facts.began_ms = clock_boot_ms() - state->elapsed_ms;
-	snprintf(text, sizeof(text), "waiting for %s on %s, %s%s", progress->name,
-		 settings_place(progress->settings, where), holder,
-		 place_text(state->ahead, place));
+	snprintf(text, sizeof(text), "waiting%s, %s (on %s)", place_text(state->ahead, place),
+		 holder, settings_place(progress->settings, where));
 	print(progress, (struct log_line){
 		.level = SAY_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
 		.holder = state->holder, .age_ms = state->age_ms, .ahead = state->ahead,

@@ -235,8 +235,11 @@ static int print_names(struct session *session, struct error *err)
 	return result;
 }
 
-/* 1: one of the locks that were named is held; 0: none is; -1 with *err. */
-static int show_once(struct session *session, struct error *err)
+/*
+ * *told: it was said already that there are no locks, and need not be said again. 1: one of the
+ * locks that were named is held; 0: none is; -1 with *err.
+ */
+static int show_once(struct session *session, bool *told, struct error *err)
 {
 	const struct options *options = &session->options;
 	struct name_list all = { 0 };
@@ -253,7 +256,7 @@ static int show_once(struct session *session, struct error *err)
 		return -1;
 	result = session->backend->ops->list(session->backend, &all, err);
 	if (!result) {
-		if (!all.count)
+		if (!all.count && !*told)
 			session_say(session, 0, "no locks are held on %s",
 				    settings_place(&session->settings, place));
 		result = show_all(session, all.names, all.count, false, err);
@@ -264,14 +267,16 @@ static int show_once(struct session *session, struct error *err)
 
 static int watch(struct session *session, struct error *err)
 {
-	bool terminal = isatty(STDOUT_FILENO) && !session->options.json;
+	bool terminal = isatty(STDOUT_FILENO) && !session->options.json, told = false;
 	int state;
 
 	for (;;) {
 		/* Home, and clear what the last picture leaves behind. */
-		if (terminal)
+		if (terminal) {
 			fputs("\033[H\033[2J", stdout);
-		state = show_once(session, err);
+			told = false;
+		}
+		state = show_once(session, &told, err);
 		if (state < 0)
 			return state;
 		if (output_flush())
@@ -283,6 +288,7 @@ static int watch(struct session *session, struct error *err)
 static int status(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
+	bool told = false;
 
 	if (options->names && (options->operand_count || options->json || options->watch))
 		return error_set(err, ERROR_USAGE, 0, "--names shows all locks, and goes with no "
@@ -292,7 +298,7 @@ static int status(struct session *session, struct error *err)
 	for (int i = 0; i < options->operand_count; i++)
 		if (name_check(options->operands[i], err))
 			return -1;
-	return options->watch ? watch(session, err) : show_once(session, err);
+	return options->watch ? watch(session, err) : show_once(session, &told, err);
 }
 
 int command_status(const struct command *self, int argc, char **argv)

@@ -45,24 +45,34 @@ bool suggest_meant(const char *typed, const char *word)
 	return distance(typed, word) <= (length > 5 ? 2 : 1);
 }
 
+/* The options of flock(1), and how dlock says what they do. */
+static const struct {
+	const char *letter, *name, *advice;
+} flock_rows[] = {
+	{ "-c", "--command", "put the command behind '--': dlock run NAME -- sh -c 'COMMAND'" },
+	{ "-x", "--exclusive", "a lock is exclusive unless --shared is given" },
+	{ "-e", "--exclusive", "a lock is exclusive unless --shared is given" },
+	{ "-u", "--unlock", "'dlock release' gives back what 'dlock acquire' took" },
+	{ "-w", "--timeout", "the option is --wait" },
+	{ "-n", "--nb", "the option is --nonblock" },
+	{ "-o", "--close", "the command never gets the lock's descriptor" },
+	{ "-F", "--no-fork", "dlock stays, to end the command when the lock is lost" },
+};
+
+#define FLOCK_ROWS (sizeof(flock_rows) / sizeof(flock_rows[0]))
+
 const char *suggest_for_flock(const char *option)
 {
-	static const struct {
-		const char *letter, *name, *advice;
-	} rows[] = {
-		{ "-c", "--command", "put the command behind '--': "
-		  "dlock run NAME -- sh -c 'COMMAND'" },
-		{ "-x", "--exclusive", "a lock is exclusive unless --shared is given" },
-		{ "-e", "--exclusive", "a lock is exclusive unless --shared is given" },
-		{ "-u", "--unlock", "'dlock release' gives back what 'dlock acquire' took" },
-		{ "-w", "--timeout", "the option is --wait" },
-		{ "-n", "--nb", "the option is --nonblock" },
-		{ "-o", "--close", "the command never gets the lock's descriptor" },
-		{ "-F", "--no-fork", "dlock stays, to end the command when the lock is lost" },
-	};
+	for (size_t i = 0; i < FLOCK_ROWS; i++)
+		if (!strcmp(option, flock_rows[i].letter) || !strcmp(option, flock_rows[i].name))
+			return flock_rows[i].advice;
+	return NULL;
+}
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (!strcmp(option, rows[i].letter) || !strcmp(option, rows[i].name))
-			return rows[i].advice;
+const char *suggest_near_flock(const char *name)
+{
+	for (size_t i = 0; i < FLOCK_ROWS; i++)
+		if (suggest_meant(name, flock_rows[i].name + 2))
+			return flock_rows[i].advice;
 	return NULL;
 }

@@ -12,3 +12,5 @@ bool suggest_meant(const char *typed, const char *word);
 
 /* How dlock says what an option of flock(1) does, "-c" or "--command". NULL: flock has no such. */
 const char *suggest_for_flock(const char *option);
+/* The same for a mistyped long name, without its hyphens. NULL: flock has nothing like it. */
+const char *suggest_near_flock(const char *name);

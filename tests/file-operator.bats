@@ -105,6 +105,21 @@ finding() {
 	[[ ! -e none ]]
 }
 
+said_twice() {
+	(($(grep -c 'no locks are held' "$1") == 2))
+}
+
+@test "status --watch into a pipe: what has not changed is not said again" {
+	start "$DLOCK" status --watch
+	local err=$ERR out=$OUT
+	wait_until 5 has_line "$err" 'no locks are held'
+	hold --
+	wait_until 5 has_line "$out" "^$LOCK "
+	release
+	wait_until 5 said_twice "$err"
+	holds_for 2500 said_twice "$err"
+}
+
 @test "what flock(1) holds is shown, waited for, and can be broken" {
 	start flock "$LOCKS/$LOCK.lock" sh -c 'echo in; exec sleep 300'
 	wait_until 5 has_line "$OUT" in

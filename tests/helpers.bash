@@ -560,7 +560,7 @@ gone_while_waiting() {
 	hold -b "$P_URI" -t 60s --
 	start "$DLOCK" run -b "$P_URI" -v -w 9s "$LOCK" -- true
 	waiter=$PID err=$ERR
-	wait_until 5 has_line "$err" "waiting for .* on $1, held by"
+	wait_until 5 has_line "$err" "waiting.*, held by .*\(on $1\)$"
 	"${@:2}"
 	wait_until 7 has_line "$err" 'trying again$'
 	join "$waiter" 15

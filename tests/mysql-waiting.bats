@@ -529,7 +529,7 @@ sent() {
 		hold -b "$P_URI?strategy=$strategy" --
 		start "$DLOCK" run -b "$P_URI?strategy=$strategy&timeout=2s" -v -w 22s "$LOCK" -- true
 		pids+=("$PID") errs+=("$ERR")
-		wait_until 5 has_line "$ERR" "waiting for .* on mysql .*, held by"
+		wait_until 5 has_line "$ERR" "waiting.*, held by .*\(on mysql "
 	done
 	kill -STOP "$P_PID"
 	for i in 0 1; do

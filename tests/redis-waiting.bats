@@ -506,7 +506,7 @@ lent_whole() {
 	hold --min-hold 4s -t 30s --
 	start "$DLOCK" run -v "$LOCK" -- true
 	waiter=$PID
-	wait_until 5 has_line "$ERR" ': waiting for '
+	wait_until 5 has_line "$ERR" ': waiting, next in line, held by '
 	release
 	wait_until 2 has_line "$ERR" ', kept until [0-9: -]+ \(.* has ended\)'
 	join "$waiter"

@@ -415,6 +415,9 @@ usage_error() {
 	usage_error exclusive run -x "$LOCK" -- touch ran
 	usage_error 'dlock release' run -u "$LOCK" -- touch ran
 	usage_error 'option is --wait' run --timeout=3 "$LOCK" -- touch ran
+	usage_error 'option is --wait' run --timout 3 "$LOCK" -- touch ran
+	usage_error 'CMD is empty' run --on-lost-run '' "$LOCK" -- touch ran
+	usage_error 'FILE is empty' run --metrics '' "$LOCK" -- touch ran
 	usage_error 'COMMAND|command' run "$LOCK"
 	usage_error 'COMMAND|command' run "$LOCK" --
 	usage_error 'COMMAND|command' run

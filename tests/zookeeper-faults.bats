@@ -87,7 +87,7 @@ term_came() {
 	start "$DLOCK" run -v -t 3s -w 30s "$LOCK" -- true
 	local waiter=$PID err=$ERR
 	# A client that does not know yet that it is in line gives up at once.
-	wait_until 5 grep -q 'waiting for' "$err"
+	wait_until 5 grep -q ': waiting, next in line' "$err"
 	zookeeper_stop "$P_DIR"
 	rm -r "$P_DIR/version-2"
 	zookeeper_restart "$P_DIR"

@@ -121,7 +121,7 @@ only_waiter() {
 	hold --
 	replacing -v -b "$PROXY"
 	local a=$PID a_err=$ERR b c
-	wait_until 5 has_line "$a_err" 'waiting for'
+	wait_until 5 has_line "$a_err" ': waiting, next in line'
 	proxy refuse
 	proxy cut
 	replacing
@@ -150,7 +150,7 @@ only_waiter() {
 	hold --
 	replacing -v -t 4s
 	local a=$PID a_err=$ERR b c stopped=("$PID")
-	wait_until 5 has_line "$a_err" 'waiting for'
+	wait_until 5 has_line "$a_err" ': waiting, next in line'
 	# shellcheck disable=SC2207 # words
 	stopped+=($(tree "$a"))
 	kill -STOP "${stopped[@]}"

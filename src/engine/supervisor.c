@@ -98,7 +98,7 @@ static void lose(struct supervisor *s, const char *what, const char *how)
 	s->lost = true;
 	snprintf(s->lost_reason, sizeof(s->lost_reason), "%s", how);
 	if (s->ended)
-		next = ", at some time before the command ended";
+		next = "; that was before the command ended";
 	else if (!s->run->kill_on_lost)
 		next = s->awaits_leftovers
 		       ? "; what the command has left running goes on (--on-lost warn)"

@@ -410,7 +410,8 @@ static enum outcome simple_release(struct backend *backend, const struct request
 	tidy(simple, request, &words);
 	if (released)
 		return OUTCOME_HELD;
-	error_set(err, ERROR_REFUSED, 0, "%s: it was not ours any more", my->address.label);
+	error_set(err, ERROR_REFUSED, 0, "%s: the lock's row does not have this token any more",
+		  my->address.label);
 	return OUTCOME_LOST;
 }
 

@@ -152,7 +152,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
 	if (lease_ended_by_resent(redis->node.resent, sent_ms, redis->lease_end_ms))
 		return OUTCOME_HELD;
-	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' was not ours any more",
+	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' does not have this token any more",
 		  redis->node.address.label, redis->node.keys[KEY_LOCK]);
 	return OUTCOME_LOST;
 }

@@ -266,7 +266,7 @@ enum outcome scriptless_acquire(struct backend *backend, const struct request *r
 
 static enum outcome not_ours(const struct redis_node *node, struct error *err)
 {
-	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' was not ours any more",
+	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' does not have this token any more",
 		  node->address.label, node->keys[KEY_LOCK]);
 	return OUTCOME_LOST;
 }
