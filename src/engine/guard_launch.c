@@ -142,5 +142,8 @@ enum launched guarding_launch(struct guarding *g)
 	if (launched != LAUNCHED)
 		return launched;
 	guarding_begin_limit(g);
-	return clock_boot_ms() >= guarding_limit(g, &limit) ? LAUNCH_OVERDUE : launch_command(g);
+	/* A limit of --max-run begins now, however short it is. */
+	if (clock_boot_ms() >= guarding_limit(g, &limit) && limit == GUARD_LIMIT_UNTIL)
+		return LAUNCH_OVERDUE;
+	return launch_command(g);
 }
