@@ -232,3 +232,61 @@ refused() {
 	one_line "zookeeper:.* has no $2; redis:.* have it by default$"
 	[[ ! -e ran ]]
 }
+
+@test "--replace-waiters: after the server has lost its data, whoever waited before is older than newcomers" {
+	private_zookeeper
+	use "$P_URI" "$P_PORT"
+	local a a_err b family
+	# The numbers of the server are to be smaller after the loss.
+	for _ in {1..60}; do
+		"$DLOCK" run "$LOCK" -- true
+	done
+	hold --
+	replacing -v -t 4s
+	a=$PID a_err=$ERR
+	wait_until 5 has_line "$a_err" ': waiting, next in line'
+	family="$a $(tree "$a")"
+	# shellcheck disable=SC2086 # words
+	kill -STOP $family
+	zookeeper_stop "$P_DIR"
+	rm -r "$P_DIR/version-2"
+	zookeeper_restart "$P_DIR"
+	SERVICES+=("$(<"$P_DIR/pid")")
+	join "$HOLDER" 40
+	hold --
+	# shellcheck disable=SC2086 # words
+	kill -CONT $family
+	wait_until 10 only_waiter "$a"
+	replacing
+	b=$PID
+	join "$a" 5
+	equal "$status" 124
+	has_line "$a_err" "^dlock: $LOCK: replaced by .* pid $b "
+	holds_for 500 alive "$b"
+	release
+	join "$b"
+	equal "$status" 0
+}
+
+@test "--replace-waiters: data of a directory that another program has, or another server, is no word of dlock's" {
+	local a b
+	hold --
+	zn set "$NODE" 'settings of another program'
+	run --separate-stderr -122 "$DLOCK" run --replace-waiters "$LOCK" -- touch ran
+	one_line 'data of another program'
+	equal "$(zn get "$NODE")" 'settings of another program'
+	[[ ! -e ran ]]
+	waiters 0
+	zn set "$NODE" 'newest=9223372036854775000&host=elsewhere'
+	replacing
+	a=$PID
+	wait_until 5 only_waiter "$a"
+	replacing
+	b=$PID
+	join "$a" 5
+	equal "$status" 124
+	wait_until 5 only_waiter "$b"
+	release
+	join "$b"
+	equal "$status" 0
+}

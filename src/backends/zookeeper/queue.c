@@ -107,8 +107,7 @@ static enum outcome replace_older(struct zk_backend *zk, const struct request *r
 	if (!request->self.queueing.replace || !request->queue || seat->replaced_older ||
 	    seat->phase != ZK_WAITING || !seat->fence)
 		return OUTCOME_BUSY;
-	if (!zk->arrived)
-		zk->arrived = (int64_t)seat->fence;
+	zk_replace_arrived(zk, seat->fence);
 	outcome = zk_replace_waiters(zk, request, grant, err);
 	seat->replaced_older = outcome == OUTCOME_HELD;
 	seat->stale = true;

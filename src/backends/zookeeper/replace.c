@@ -25,6 +25,7 @@ struct newest {
 	struct holder holder;
 	int32_t version;		/* of the data */
 	bool own_directory;		/* the data has the mark */
+	bool foreign;			/* the data is another program's */
 	bool gone;			/* there is no directory */
 };
 
@@ -35,9 +36,14 @@ static void parse(const struct zk_call *data, struct newest *newest)
 
 	*newest = (struct newest){ .version = data->stat.version };
 	newest->own_directory = zk_is_own_directory(data);
+	newest->foreign = data->length && !newest->own_directory &&
+			  strncmp(data->text, "newest=", strlen("newest=")) != 0;
 	while (text_next_pair(&rest, data->text + data->length, &pair))
 		if (pair.key_length == strlen("newest") && !memcmp(pair.key, "newest", 6))
 			text_number(pair.value, pair.length, &newest->czxid);
+	/* What is newer than the note of it is from before the server lost its data. */
+	if (newest->czxid > data->stat.mzxid)
+		newest->czxid = 0;
 	holder_decode(&newest->holder, data->text, data->length);
 }
 
@@ -68,6 +74,14 @@ static enum outcome judge(const struct zk_backend *zk, const struct newest *newe
 	return OUTCOME_LOST;
 }
 
+void zk_replace_arrived(struct zk_backend *zk, uint64_t czxid)
+{
+	const int64_t number = (int64_t)czxid;
+
+	if (number && (!zk->arrived || number < zk->arrived))
+		zk->arrived = number;
+}
+
 enum outcome zk_replace_check(struct zk_backend *zk, const struct request *request,
 			      struct grant *grant, struct error *err)
 {
@@ -96,6 +110,12 @@ static enum outcome note_newest(struct zk_backend *zk, const struct request *req
 		outcome = judge(zk, &newest, grant);
 		if (outcome != OUTCOME_HELD || newest.czxid == zk->arrived)
 			return outcome;
+		if (newest.foreign) {
+			error_set(err, ERROR_REFUSED, 0, "%s: %.200s has data of another program, "
+				  "which --replace-waiters would overwrite", zk->conn.label,
+				  directory);
+			return OUTCOME_ERROR;
+		}
 		snprintf(text, sizeof(text), "%snewest=%" PRId64 "&%s",
 			 newest.own_directory ? ZK_OWN_DIRECTORY "&" : "", zk->arrived, who);
 		rc = zk_call_end(zk_set(&zk->conn, directory, text, newest.version));

@@ -7,13 +7,20 @@
  *
  * The data of the lock's directory names the last waiter that came with the option, and the czxid
  * of its place. A waiter compares that with the czxid of the first place that it had itself, before
- * it gets in line again for whatever reason, and as it begins to wait.
+ * it gets in line again for whatever reason, and as it begins to wait. Data of another program is
+ * never overwritten.
  */
 #pragma once
 
 #include "lock/backend.h"
 
 struct zk_backend;
+
+/*
+ * This waiter has a place with this czxid; 0: not known. That of its first place counts, unless a
+ * smaller one says that the server has lost its data and counts anew.
+ */
+void zk_replace_arrived(struct zk_backend *zk, uint64_t czxid);
 
 /*
  * For a waiter that has had a place: has a newer one sent it away? LOST, with *grant; HELD: no;

@@ -10,6 +10,7 @@
 #include "lock.h"
 #include "path.h"
 #include "queue.h"
+#include "replace.h"
 #include "token.h"
 
 /* The server may remove a directory as soon as it was made, for it is empty. */
@@ -111,8 +112,7 @@ static int find_seat(struct zk_backend *zk, struct error *err)
 	seat->state = found.state;
 	seat->phase = found.state.phase;
 	seat->version = found.version;
-	if (!zk->arrived)
-		zk->arrived = (int64_t)found.fence;
+	zk_replace_arrived(zk, found.fence);
 	seat->session = found.owner;
 	return zk_seat_look(zk, false, err);
 }
@@ -177,8 +177,7 @@ static int settle(struct zk_backend *zk, struct sitting *sitting, struct error *
 	seat->phase = ZK_TRYING;
 	seat->version = 0;
 	seat->fence = fence_of(sitting);
-	if (!zk->arrived)
-		zk->arrived = (int64_t)seat->fence;
+	zk_replace_arrived(zk, seat->fence);
 	seat->maybe = false;
 	sitting->names = NULL;
 	if (!zk_line_read(&zk->conn, seat->directory, names, &line, err))
