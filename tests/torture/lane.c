@@ -238,7 +238,8 @@ static void judge_status(struct lane *lane, int who, int status)
 		return;
 	}
 	code = WEXITSTATUS(status);
-	if (code == 0 || code == 123 || code == 124)
+	/* 121: OPTIONS may have --max-run */
+	if (code == 0 || code == 121 || code == 123 || code == 124)
 		return;
 	if (code == 122 && lane->settings->plan.network)
 		return;
