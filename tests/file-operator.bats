@@ -186,6 +186,20 @@ said_twice() {
 	is_held
 }
 
+@test "status, wait, break, verify and release in a directory that this user may not enter: 122, and not free" {
+	local command
+	strangers
+	mkdir -m 0700 locks
+	start "$DLOCK" run -b "file://$OPEN/locks" "$LOCK" -- sh -c 'echo in; exec sleep 300'
+	wait_until 5 has_line "$OUT" in
+	for command in status wait 'break --yes' verify release; do
+		# shellcheck disable=SC2086 # break has an option
+		run --separate-stderr -122 as "$ALICE" env DLOCK_TOKEN=00112233445566778899aabbccddeeff \
+			"$OPEN/dlock" $command -b "file://$OPEN/locks" "$LOCK"
+		one_line "$OPEN/locks.*Permission denied"
+	done
+}
+
 # ---- where keepers listen
 
 # in_own_run COMMAND...: runs COMMAND with an empty /run

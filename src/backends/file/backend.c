@@ -228,9 +228,10 @@ static enum outcome file_release(struct backend *backend, const struct request *
 	uint64_t fence;
 
 	/* A hold of another process can be counted down here, but only that process frees it. */
-	if (!holder && (!file_path_exists(file->directory, request->name) ||
-			file_lock_open(file, request->name, err)))
+	if (!holder && !file_path_exists(file->directory, request->name))
 		return OUTCOME_LOST;
+	if (!holder && file_lock_open(file, request->name, err))
+		return OUTCOME_ERROR;
 	if (how != RELEASE_ALL) {
 		outcome = count(file, request, -1, &fence, err);
 		if (outcome != OUTCOME_LOST)

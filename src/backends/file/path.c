@@ -230,7 +230,10 @@ bool file_path_exists(const char *directory, const char *name)
 	struct stat info;
 	char path[4096];
 
-	return !make_path(directory, name, 0, path, sizeof(path)) && !lstat(path, &info);
+	if (make_path(directory, name, 0, path, sizeof(path)))
+		return false;
+	/* In a directory that this user may not enter, a lock may be held all the same. */
+	return !lstat(path, &info) || errno != ENOENT;
 }
 
 void file_path_remove(const char *directory, const char *name)

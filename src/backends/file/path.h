@@ -47,7 +47,10 @@ int file_path_open(const char *directory, const char *name, int slot, struct err
 /* Says in *err that there is no such directory, and how to make it. Returns -1. */
 int file_path_missing(const char *directory, struct error *err);
 
-/* Is there a lock file of this name, or something in its place? */
+/*
+ * False if there is certainly no lock file of this name, nor something in its place. When that cannot
+ * be seen, opening the file says why.
+ */
 bool file_path_exists(const char *directory, const char *name);
 
 /* Removes the lock file of name. Only for a lock that nobody else can want. */
