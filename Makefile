@@ -76,7 +76,7 @@ ALL_CPPFLAGS += '-ffile-prefix-map=$(CURDIR)=.' \
 ALL_CFLAGS := $(CFLAGS) -std=c11 $(WARNINGS) $(HARDENING)
 ALL_LDFLAGS := $(LDFLAGS) $(HARDENING_LD) $(addprefix -fsanitize=,$(SANITIZE))
 
-archive = $(shell $(CC) -print-file-name=$(1))
+archive = $(shell $(CC) -print-file-name=$(1) 2>/dev/null)
 have_archive = $(if $(filter yes,$(SHARED)),,$(filter /%,$(call archive,$(1))))
 
 # A library as its archive where there is one, which spares the loader 70 us at each start.
@@ -161,7 +161,7 @@ all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
 
 # A module uses functions of the program, so that the linker cannot know whether a library lacks
 # one: loading tells. A program for another kind of machine does not run here.
-ifeq ($(firstword $(subst -, ,$(shell $(CC) -dumpmachine))),$(shell uname -m))
+ifeq ($(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null))),$(shell uname -m))
 $(BUILD)/modules.loaded: $(BUILD)/dlock $(MODULES)
 	$(Q)$(BUILD)/dlock version -v >$@.new && mv $@.new $@
 else

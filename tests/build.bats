@@ -117,16 +117,20 @@ without() {
 	matches "$output" 'ZooKeeper C client'
 }
 
-@test "a directory with a space; two directories give the same program" {
+@test "a directory with a space; two builds give the same files" {
+	local file
 	copy "a tree"
 	copy "$T/elsewhere/tree"
-	make -s -C "a tree" CFLAGS='-O0 -g -Wno-cpp' "${NOTHING[@]}" all
-	make -s -C elsewhere/tree CFLAGS='-O0 -g -Wno-cpp' "${NOTHING[@]}" all
+	make -s -j2 -C "a tree" CFLAGS='-O0 -g -Wno-cpp' all
+	# In another order, for another user and language, and at another time.
+	TZ=Pacific/Auckland LC_ALL=C HOME=/nonexistent bash -c "umask 077 &&
+		make -s -j3 -C elsewhere/tree CFLAGS='-O0 -g -Wno-cpp' all"
 	run -0 "a tree/build/dlock" run -b "file://$T/locks" "$LOCK" -- echo ran
 	equal "$output" ran
-	cmp "a tree/build/dlock" elsewhere/tree/build/dlock
-	make -s -C "a tree" CFLAGS='-O0 -g -Wno-cpp' "${NOTHING[@]}" BUILD="$T/a tree/build" \
-		PREFIX="$T/a prefix" install
+	for file in dlock dlock-tls.so dlock-mysql.so dlock-zookeeper.so; do
+		cmp "a tree/build/$file" "elsewhere/tree/build/$file"
+	done
+	make -s -C "a tree" CFLAGS='-O0 -g -Wno-cpp' BUILD="$T/a tree/build" PREFIX="$T/a prefix" install
 	run -0 "a prefix/bin/dlock" version
 }
 
@@ -135,7 +139,7 @@ without() {
 	matches "$output" 'mysql.*undefined symbol'
 }
 
-@test "a library that is missing is named in one line, with its package" {
+@test "a library or compiler that is missing is named in one line, with its package" {
 	mkdir bin
 	printf '#!/bin/sh\nexit 1\n' | tee bin/dpkg-query >bin/pkg-config
 	chmod 755 bin/*
@@ -143,6 +147,14 @@ without() {
 	matches "$output" 'apt install libhiredis-dev libssl-dev'
 	not matches "$output" 'fatal error'
 	equal "${#lines[@]}" 2 "lines, the last one of make"
+	PATH=$T/bin:$PATH run -2 build CC=no-such-compiler WITH_ZOOKEEPER=no WITH_MYSQL=no
+	matches "$output" 'apt install gcc libhiredis-dev libssl-dev'
+	equal "${#lines[@]}" 2 "lines, the last one of make"
+}
+
+@test "the README names the packages that make needs" {
+	sed -n 's/^sudo apt install //p' "$TOP/README.md" | tr ' ' '\n' | sort >said
+	"$TOP/tests/packages" -l build | tr ' ' '\n' | diff said -
 }
 
 @test "for a user who cannot become root, the line to run as root is said" {
