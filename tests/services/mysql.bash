@@ -46,10 +46,11 @@ mysql_template() {
 		GRANT ALL ON $MYSQL_DATABASE.* TO $MYSQL_USER@localhost;
 	END
 	# In a directory of its own, because each server removes from TMPDIR at its start what it
-	# takes for left-over files.
+	# takes for left-over files. --force: in a container the name of the host may have no address,
+	# and no account here depends on it.
 	mkdir -p "$TEMPLATE.tmp"
 	if ! TMPDIR=$TEMPLATE.tmp mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$TEMPLATE.new" \
-		--auth-root-authentication-method=normal --skip-test-db \
+		--auth-root-authentication-method=normal --skip-test-db --force \
 		--innodb-log-file-size=8M --extra-file="$TEMPLATE.sql" >"$TEMPLATE.log" 2>&1; then
 		cat "$TEMPLATE.log" >&2
 		return 1
