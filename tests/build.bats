@@ -152,11 +152,6 @@ without() {
 	equal "${#lines[@]}" 2 "lines, the last one of make"
 }
 
-@test "the README names the packages that make needs" {
-	sed -n 's/^sudo apt install //p' "$TOP/README.md" | tr ' ' '\n' | sort >said
-	"$TOP/tests/packages" -l build | tr ' ' '\n' | diff said -
-}
-
 @test "for a user who cannot become root, the line to run as root is said" {
 	strangers
 	mkdir bin

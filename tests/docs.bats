@@ -827,10 +827,7 @@ replica_online() {
 # ---- README
 
 @test "README: the packages to install are those that the build installs" {
-	local part
-	for part in compiler redis tls zookeeper mysql; do
-		sed -n "/^set_$part='/,/'\$/p" "$TOP/tests/packages" | sed "1d; s/'$//; s/.* //"
-	done >wanted
+	"$TOP/tests/packages" -l build | tr ' ' '\n' >wanted
 	sed -n 's/^sudo apt install //p' "$TOP/README.md" | tr ' ' '\n' >found
 	same wanted found packages
 }
@@ -882,7 +879,7 @@ replica_online() {
 	same wanted found commands
 }
 
-@test "CONTRIBUTING and others: files and targets that they name are there" {
+@test "CONTRIBUTING and others: files, names and targets that they name are there" {
 	local word
 	grep -ohE '`(src|cmd|tests|man|debian)/[a-zA-Z0-9_./-]+`' \
 		"$TOP"/{CONTRIBUTING,SECURITY,docs/code}.md | tr -d '`' | grep -v NAME | sort -u >named
@@ -890,7 +887,14 @@ replica_online() {
 	while read -r word; do
 		[[ -e $TOP/$word ]] || fail "CONTRIBUTING names $word"
 	done <named
-	grep -oE '^    make [a-z]+' "$TOP/CONTRIBUTING.md" | while read -r _ word; do
+	# functions, structures and their members
+	grep -ohE '`(struct |enum )?[a-z]+(_[a-z]+)+`' "$TOP"/{CONTRIBUTING,docs/code}.md | tr -d '`' |
+		sort -u >named
+	[[ -s named ]]
+	while read -r word; do
+		grep -rqw "$word" "$TOP/src" "$TOP/cmd" || fail "CONTRIBUTING names $word"
+	done <named
+	grep -oE '^    make [a-z0-9-]+' "$TOP/CONTRIBUTING.md" | while read -r _ word; do
 		has_line "$TOP/Makefile" "^$word:" || fail "CONTRIBUTING: no make $word"
 	done
 }
