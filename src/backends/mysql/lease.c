@@ -278,7 +278,10 @@ static enum outcome attempt(struct lease *lease, const struct request *request,
 		case VERDICT_REPLACED:
 			return replaced(lease, &state, grant);
 		case VERDICT_ERROR:
-			return OUTCOME_ERROR;
+			if (!mysql_code_is_contention(lease->my.conn.code))
+				return OUTCOME_ERROR;
+			lease->unsure = true;
+			return busy(&state, request, CONTENDED_MS, grant);
 		case VERDICT_BUSY:
 			if (brief && !(state.mode == 0 && state.rest_us > 0)) {
 				/* It takes more to say who comes first, or who holds together. */

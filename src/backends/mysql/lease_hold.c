@@ -272,7 +272,9 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 	struct lease *lease = lease_of(backend);
 	struct lease_call call = { .request = request, .keep_ms = keep_ms, .looks = true,
 				   .all = how == RELEASE_ALL };
-	struct lease_call shared = call;
+	struct lease_call other = call;
+	/* What kind of hold a token has is known only to who acquired it. */
+	const bool exclusive = lease_mode(request) == 0;
 	/* Another process, or one that has lost a connection, cannot know. */
 	const bool in_line = lease->in_line || lease->ticket == 0;
 	const int64_t sent_ms = clock_boot_ms();
@@ -283,18 +285,18 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 
 	if (how == RELEASE_COUNTED)
 		return release_counted(count_down(lease, request, err));
-	if (told && (!in_line || lease->unsettled) && lease_mode(request) == 0)
+	if (told && (!in_line || lease->unsettled) && exclusive)
 		gone = let_go(lease, call);
 	if (gone > 0)
 		return OUTCOME_HELD;
-	compose_release(lease, true, in_line, &call);
+	compose_release(lease, exclusive, in_line, &call);
 	if (ask(lease, &call, &state, err))
 		return OUTCOME_ERROR;
 	resent = lease->my.resent || gone < 0;
 	told = told && !resent;
-	if (!state.done && state.mine && state.mode != 0) {
-		compose_release(lease, false, false, &shared);
-		if (ask(lease, &shared, &state, err))
+	if (!state.done && state.mine && (state.mode == 0) != exclusive) {
+		compose_release(lease, !exclusive, false, &other);
+		if (ask(lease, &other, &state, err))
 			return OUTCOME_ERROR;
 		resent |= lease->my.resent;
 	}

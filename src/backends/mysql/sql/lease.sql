@@ -228,15 +228,21 @@ UPDATE dlock_locks SET
 
 -- name: lease_join
 -- Takes the lock together with others, shared or in a slot. Everybody who changes the holders of a
--- lock first locks its row, so they come one after the other and cannot deadlock.
+-- lock first locks its row, so they come one after the other and cannot deadlock. A client for
+-- which there is no room (@room) does not touch the row: a crowd of newcomers that locked the row
+-- would get in the holders' way.
+SET @wanted = COALESCE(@wanted, {mode}), @room = NULL;
+SELECT {name} INTO @room FROM dlock_locks l WHERE l.name = {name} AND
+  (@first IS NULL AND {lease_room} OR
+    EXISTS (SELECT 1 FROM dlock_holders h WHERE h.name = {name} AND h.token = {token}));
 ROLLBACK;
 START TRANSACTION;
 SELECT version, mode, expires, newest INTO @version, @held, @until, @last FROM dlock_locks
-  WHERE name = {name} FOR UPDATE;
+  WHERE name = @room FOR UPDATE;
 SET @now = {now};
-DELETE FROM dlock_holders WHERE name = {name} AND (expires <= @now OR @until <= @now);
+DELETE FROM dlock_holders WHERE name = @room AND (expires <= @now OR @until <= @now);
 SELECT COUNT(*) INTO @used FROM dlock_holders WHERE name = {name};
-SELECT fence INTO @fence FROM dlock_holders WHERE name = {name} AND token = {token};
+SELECT fence INTO @fence FROM dlock_holders WHERE name = @room AND token = {token};
 SET @take = @fence IS NOT NULL OR @version IS NOT NULL AND @first IS NULL AND @last <= {arrived} AND
   (@until <= @now OR @held = {mode} AND ({mode} < 0 OR @used < {mode}));
 SET @fence = COALESCE(@fence, GREATEST(@version + 1, @now));
@@ -249,7 +255,7 @@ UPDATE dlock_locks SET
     expires = GREATEST(IF(expires <= @now, 0, expires), @now + {ttl}),
     version = GREATEST(version, @fence), mode = {mode}, token = '', holds = 0, keep = 0,
     owner = '', freed = @now
-  WHERE name = {name} AND @take;
+  WHERE name = @room AND @take;
 COMMIT;
 
 -- name: lease_rest
