@@ -259,6 +259,7 @@ static int show_once(struct session *session, bool *told, struct error *err)
 		if (!all.count && !*told)
 			session_say(session, 0, "no locks are held on %s",
 				    settings_place(&session->settings, place));
+		*told = !all.count;
 		result = show_all(session, all.names, all.count, false, err);
 	}
 	name_list_finish(&all);
