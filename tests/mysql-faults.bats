@@ -251,6 +251,19 @@ only_expired_holders() {
 	dead_in_time
 }
 
+@test "a hold of its own that a try finds is extended before it counts" {
+	"$DLOCK" run "$LOCK" -- true
+	# The hold is as if an earlier try had got it, 8 s ago.
+	ask "CREATE TRIGGER earlier BEFORE UPDATE ON dlock_locks FOR EACH ROW
+		SET NEW.expires = NEW.expires - IF(NEW.token <> OLD.token AND NEW.token <> '', 8000000, 0)"
+	hold -t 10s --
+	lock_field "(expires - $UTC_US) DIV 1000000"
+	ask 'DROP TRIGGER earlier'
+	between "$VALUE" 6 10 'seconds that are left'
+	release
+	wait_until 2 only_fences
+}
+
 @test "reply to one more acquisition lost: it counts once" {
 	via_proxy
 	local n token

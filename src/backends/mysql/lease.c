@@ -249,7 +249,7 @@ static enum outcome attempt(struct lease *lease, const struct request *request,
 	const enum mysql_how how = waits ? MYSQL_FIRST_ROWS : MYSQL_REPEAT;
 	const int64_t sleep_ms = NAP_MS + lease->my.base.timeout_ms;
 	struct lease_state state = { .age_us = -1, .open_us = -1 };
-	/* What was lost may have been a hold's answer, and the brief request extends none. */
+	/* The brief request extends no hold that an earlier one may have got. */
 	bool brief = !waits && !lease->unsure && lease_mode(request) == 0;
 	int64_t patience = 0;
 	int failed;
@@ -274,7 +274,12 @@ static enum outcome attempt(struct lease *lease, const struct request *request,
 					  : busy(&state, request, CONTENDED_MS, grant);
 		switch (judge(lease, request, waits, &state, &call, err)) {
 		case VERDICT_HELD:
-			return held(lease, &state, grant);
+			if (call.again || state.rest_us >= request->ttl_ms * 1000)
+				return held(lease, &state, grant);
+			/* An earlier request got it, and its lease began earlier: it is extended. */
+			lease->unsure = true;
+			brief = false;
+			break;
 		case VERDICT_REPLACED:
 			return replaced(lease, &state, grant);
 		case VERDICT_ERROR:
