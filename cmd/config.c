@@ -120,7 +120,7 @@ static bool set_field(struct loader *loader, const struct key *key, void *field,
 	case KEY_CHOICE:
 		choice = !strcmp(value, key->yes) ? CONFIG_YES : CONFIG_NO;
 		if (choice == CONFIG_NO && strcmp(value, key->no) != 0)
-			return fail(loader, loader->line, "%s: want %s or %s", key->name,
+			return fail(loader, loader->line, "%s: write %s or %s", key->name,
 				    key->yes, key->no);
 		if (*chosen == CONFIG_UNSET)
 			*chosen = choice;

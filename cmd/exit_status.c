@@ -7,12 +7,12 @@
 
 const struct exit_status_row exit_status_rows[] = {
 	{ "0-255", "the command's own: it ran, and the lock was held throughout" },
-	{ "128+N", "the command died of signal N (same promise)" },
+	{ "128+N", "signal N killed the command; the lock was held throughout" },
 	{ "121", "the command was stopped by --max-run or --until" },
 	{ "122", "the backend cannot be reached, or refuses" },
 	{ "123", "the lock was lost while it was held" },
-	{ "124", "the lock was not obtained in time, or at once with -n (see -E)" },
-	{ "125", "dlock itself: usage, configuration, internal error" },
+	{ "124", "the lock was not obtained in time, or with -n at once (see -E)" },
+	{ "125", "dlock itself failed: usage, configuration, internal error" },
 	{ "126", "the command could not be executed" },
 	{ "127", "the command was not found" },
 	{ NULL, NULL },

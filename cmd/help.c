@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,15 +33,22 @@ static void print_option(const struct option_row *row)
 
 void command_print_help(const struct command *command)
 {
+	bool durations = false;
+
 	printf("usage: dlock %s\n\n%c%s.\n\n", command->usage,
 	       command->summary[0] - 'a' + 'A', command->summary + 1);
-	for (const struct option_row *row = option_rows; row->name; row++)
-		if (row->commands & (unsigned)command->bit)
-			print_option(row);
+	for (const struct option_row *row = option_rows; row->name; row++) {
+		if (!(row->commands & (unsigned)command->bit))
+			continue;
+		print_option(row);
+		durations |= row->argument && !strcmp(row->argument, "DUR");
+	}
+	if (durations)
+		printf("\nDUR is a number with a unit (ms s m h d; none: seconds), or a sum: "
+		       "1h30m.\n");
 	if (command->bit != COMMAND_RUN)
 		return;
-	printf("\nDUR is a number with a unit (ms s m h d; none: seconds), or a sum: 1h30m.\n"
-	       "Without NAME, one is derived that is the same wherever the same command runs.\n"
+	printf("Without NAME, one is derived that is the same wherever the same command runs.\n"
 	       "\nBackends:\n");
 	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
 		for (const struct backend_scheme *s = d->schemes; s->name; s++)

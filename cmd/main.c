@@ -56,8 +56,9 @@ static int refuse_command(int argc, char **argv)
 
 	if (options_knows(name)) {
 		/* What follows '=' may be a URI with a password. */
-		fprintf(stderr, "dlock: %.*s belongs behind the command, as in dlock run "
-			"[OPTION]... NAME -- COMMAND\n", (int)strcspn(name, "="), name);
+		fprintf(stderr, "dlock: option %.*s stands behind the name of a dlock command, as "
+			"in: dlock run [OPTION]... NAME -- COMMAND\n", (int)strcspn(name, "="),
+			name);
 		return EXIT_DLOCK;
 	}
 	for (int i = 2; i < argc && !runs; i++)

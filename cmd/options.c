@@ -35,7 +35,7 @@ const struct option_row option_rows[] = {
 	{ 't', "ttl", "DUR", "TTL of the lease, at least 1s (default: 30s; for renew\n"
 	  "the TTL that the hold has)", HOLDING_COMMANDS | COMMAND_RENEW,
 	  OPTION_TEXT, FIELD(ttl), 0, 0 },
-	{ 's', "shared", NULL, "take a shared hold: many shared ones, or one exclusive",
+	{ 's', "shared", NULL, "take a shared hold: many shared holders, or one exclusive",
 	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(shared), 0, 0 },
 	{ 0, "slots", "N", "take one of N slots: up to N holders at once; all users\n"
 	  "of the name must agree on N", HOLDING_COMMANDS, OPTION_NUMBER, FIELD(slots), 1, 9999 },
@@ -55,13 +55,14 @@ const struct option_row option_rows[] = {
 	  COMMAND_RUN, OPTION_DURATION, FIELD(max_run_ms), 0, 0 },
 	{ 0, "until", "HH:MM", "stop the command, or the wait, at this time of day",
 	  COMMAND_RUN, OPTION_TIME_OF_DAY, FIELD(until_ms), 0, 0 },
-	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock goes, in\n"
-	  "whatever way, the kernel ends all of it", COMMAND_RUN,
+	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock ends, in\n"
+	  "whatever way, the kernel ends all of the namespace", COMMAND_RUN,
 	  OPTION_CONTAIN, FIELD(contain), CONTAIN_YES, 0 },
-	{ 0, "no-contain", NULL, "do not contain it, although the configuration file says so",
+	{ 0, "no-contain", NULL, "do not contain the command, although the configuration\n"
+	  "file says so",
 	  COMMAND_RUN, OPTION_CONTAIN, FIELD(contain), CONTAIN_NO, 0 },
 	{ 0, "on-lost", "kill|warn", "what to do when the lock is lost: stop the command, or\n"
-	  "the process of --pid (default), or only say so", HOLDING_COMMANDS,
+	  "the process of --pid (default), or only warn", HOLDING_COMMANDS,
 	  OPTION_CHOICE, FIELD(only_warn), 0, 0 },
 	{ 0, "on-lost-run", "CMD", "run this shell command when the lock is lost and the command\n"
 	  "has ended", COMMAND_RUN, OPTION_TEXT, FIELD(on_lost_run), 1, 0 },
@@ -72,23 +73,24 @@ const struct option_row option_rows[] = {
 	  COMMAND_RUN, OPTION_TEXT, FIELD(metrics), 1, 0 },
 	{ 0, "note", "TEXT", "tell this to those who are refused the lock, and in status",
 	  HOLDING_COMMANDS, OPTION_TEXT, FIELD(note), 0, 0 },
-	{ 0, "priority", "N", "wait as if 10 minutes longer for each step of 0 to 9\n(default: 0)",
+	{ 0, "priority", "N", "wait in the queue as if N times 10 minutes longer; N is 0\n"
+	  "to 9 (default: 0)",
 	  HOLDING_COMMANDS, OPTION_NUMBER, FIELD(queueing.priority), 0, QUEUEING_PRIORITY_MAX },
-	{ 0, "queue", "oldest|newest", "who of those that wait gets the lock first: the oldest\n"
-	  "(default), or the newest of those who say so", HOLDING_COMMANDS,
+	{ 0, "queue", "oldest|newest", "which waiter gets the lock first: the oldest (default),\n"
+	  "or the newest of those with --queue newest", HOLDING_COMMANDS,
 	  OPTION_CHOICE, FIELD(queueing.newest), 0, 0 },
-	{ 0, "replace-waiters", NULL, "send those away that wait with this option since earlier",
+	{ 0, "replace-waiters", NULL, "send away the earlier waiters that have this option, too",
 	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(queueing.replace), 0, 0 },
-	{ 0, "syslog", NULL, "log messages by syslog, too", HOLDING_COMMANDS,
+	{ 0, "syslog", NULL, "send messages to syslog, too", HOLDING_COMMANDS,
 	  OPTION_FLAG, FIELD(syslog), 0, 0 },
-	{ 0, "log", "text|json", "the form of messages; json, an object a line, reports each\n"
-	  "step", HOLDING_COMMANDS, OPTION_CHOICE, FIELD(log_json), 0, 0 },
+	{ 0, "log", "text|json", "the form of messages; json is one object per line, and\n"
+	  "reports each step", HOLDING_COMMANDS, OPTION_CHOICE, FIELD(log_json), 0, 0 },
 	{ 0, "pid", "PID", "hold and renew for as long as this process lives",
 	  COMMAND_ACQUIRE, OPTION_NUMBER, FIELD(pid), 1, INT_MAX },
 	{ 0, "watch", NULL, "show every 2 seconds, until interrupted", COMMAND_STATUS,
 	  OPTION_FLAG, FIELD(watch), 0, 0 },
 	{ 0, "names", NULL, "print only the names of all locks that are held or waited\n"
-	  "for, one a line", COMMAND_STATUS, OPTION_FLAG, FIELD(names), 0, 0 },
+	  "for, one per line", COMMAND_STATUS, OPTION_FLAG, FIELD(names), 0, 0 },
 	{ 0, "yes", NULL, "do not ask", COMMAND_BREAK, OPTION_FLAG, FIELD(yes), 0, 0 },
 	{ 0, "dry-run", NULL, "only print what would be made, and the permissions needed",
 	  COMMAND_SETUP, OPTION_FLAG, FIELD(dry_run), 0, 0 },
@@ -270,8 +272,8 @@ static void find_near(enum command_bit command, const char *name, const struct o
 	}
 }
 
-static void unknown_long(enum command_bit command, const struct option *longs, const char *name,
-			 struct error *err)
+static void unknown_long(enum command_bit command, const char *self, const struct option *longs,
+			 const char *name, struct error *err)
 {
 	const struct option_row *other, *near;
 	const char *first = NULL, *last = NULL, *advice = NULL;
@@ -293,19 +295,24 @@ static void unknown_long(enum command_bit command, const struct option *longs, c
 		error_set(err, ERROR_USAGE, 0, "option --%s may be --%s or --%s: write more of it",
 			  name, first, last);
 	else if (other)
-		error_set(err, ERROR_USAGE, 0, "option --%s is for other commands", name);
+		error_set(err, ERROR_USAGE, 0, "'%s' has no option --%s; "
+			  "try 'dlock %s --help'", self, name, self);
 	else if (near)
 		error_set(err, ERROR_USAGE, 0, "unknown option --%s; is --%s meant?", name,
 			  near->name);
 	else if (advice)
 		error_set(err, ERROR_USAGE, 0, "unknown option --%s; %s", name, advice);
 	else
-		error_set(err, ERROR_USAGE, 0, "unknown option --%s", name);
+		error_set(err, ERROR_USAGE, 0, "unknown option --%s; try 'dlock %s --help'",
+			  name, self);
 }
 
-/* getopt_long() does not say what is wrong. word: "-x", "-vx", "--name" or "--name=value". */
-static void unknown_option(enum command_bit command, const struct option *longs, const char *word,
-			   struct error *err)
+/*
+ * getopt_long() does not say what is wrong. self: the command as the user wrote it; word: "-x",
+ * "-vx", "--name" or "--name=value".
+ */
+static void unknown_option(enum command_bit command, const char *self, const struct option *longs,
+			   const char *word, struct error *err)
 {
 	const char *advice = NULL;
 	char option[64];
@@ -319,11 +326,13 @@ static void unknown_option(enum command_bit command, const struct option *longs,
 	if (advice)
 		error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, advice);
 	else if (option[1] == '-')
-		unknown_long(command, longs, option + 2, err);
+		unknown_long(command, self, longs, option + 2, err);
 	else if (options_knows(option))
-		error_set(err, ERROR_USAGE, 0, "option %s is for other commands", option);
+		error_set(err, ERROR_USAGE, 0, "'%s' has no option %s; "
+			  "try 'dlock %s --help'", self, option, self);
 	else
-		error_set(err, ERROR_USAGE, 0, "unknown option %s", option);
+		error_set(err, ERROR_USAGE, 0, "unknown option %s; try 'dlock %s --help'",
+			  option, self);
 }
 
 int options_parse(struct options *options, enum command_bit command, int argc,
@@ -350,7 +359,7 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 			return error_set(err, ERROR_USAGE, 0, "option %s needs an argument",
 					 argv[optind - 1]);
 		if (id == '?') {
-			unknown_option(command, longs, argv[optind - 1], err);
+			unknown_option(command, argv[0], longs, argv[optind - 1], err);
 			return -1;
 		}
 		/* The place was read already: operands are never more than the words before. */

@@ -105,8 +105,9 @@ static int report_exec_failure(const struct run *run, const struct run_result *r
 		snprintf(text, sizeof(text), "%s: its interpreter%s%s was not found", path,
 			 interpreter[0] ? " " : "", interpreter + strspn(interpreter, " "));
 	else
-		snprintf(text, sizeof(text), "%s: %s", command,
-			 errnum == ENOENT ? "command not found" : strerror(errnum));
+		snprintf(text, sizeof(text), "%s: %s%s", command,
+			 errnum == ENOENT ? "command not found" : "cannot execute it: ",
+			 errnum == ENOENT ? "" : strerror(errnum));
 	log_line(&(struct log_line){
 		.level = SAY_ERROR, .event = EVENT_FAILED, .text = text, .facts = &result->facts,
 	});

@@ -85,7 +85,8 @@ static int choose_duration(const char *option, const char *option_name, const ch
 		*ms = configured->ms;
 	if (*ms >= least_ms)
 		return 0;
-	return error_set(err, ERROR_USAGE, 0, "%s: %s is too short, want at least 1s", source,
+	return error_set(err, ERROR_USAGE, 0, "%s%s: %s is too short; the least is 1s", source,
+			 text ? "" : ": ttl",
 			 text ? text : duration_format(*ms, shown, sizeof(shown)));
 }
 

@@ -18,13 +18,15 @@ static int plan(struct session *session, struct error *err)
 
 static int setup(struct session *session, struct error *err)
 {
+	char place[URI_PLACE_SIZE];
+
 	if (session_connect(session, err))
 		return -1;
 	if (session->options.dry_run)
 		return plan(session, err);
 	if (session->backend->ops->setup(session->backend, err))
 		return -1;
-	session_say(session, 1, "ready");
+	session_say(session, 1, "%s is ready", settings_place(&session->settings, place));
 	return 0;
 }
 

@@ -292,8 +292,8 @@ static int status(struct session *session, struct error *err)
 	bool told = false;
 
 	if (options->names && (options->operand_count || options->json || options->watch))
-		return error_set(err, ERROR_USAGE, 0, "--names shows all locks, and goes with no "
-				 "NAME, --json or --watch");
+		return error_set(err, ERROR_USAGE, 0, "--names shows all locks, and cannot be "
+				 "combined with a NAME, --json or --watch");
 	if (options->names)
 		return print_names(session, err);
 	for (int i = 0; i < options->operand_count; i++)

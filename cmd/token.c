@@ -20,8 +20,8 @@ static int read_token(const struct options *options, char token[static TOKEN_SIZ
 
 	if (!given || !given[0])
 		return error_set(err, ERROR_USAGE, 0,
-				 "no token: give one as TOKEN, as '-' on standard input, or in "
-				 "DLOCK_TOKEN");
+				 "no token given: write it as TOKEN, or on standard input with '-' "
+				 "as TOKEN, or in DLOCK_TOKEN");
 	if (!strcmp(given, "-")) {
 		if (!fgets(line, sizeof(line), stdin))
 			return error_set(err, ERROR_USAGE, 0, "no token on standard input");

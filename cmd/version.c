@@ -65,8 +65,9 @@ int command_version(const struct command *self, int argc, char **argv)
 
 	if (options_parse(&options, self->bit, argc, argv, &err))
 		return complain(&err);
-	if (options.operand_count || options.argv) {
-		fprintf(stderr, "dlock: version takes no arguments\n");
+	if (options.operand_count) {
+		fprintf(stderr, "dlock: '%s' is one operand too many; usage: dlock %s\n",
+			options.operands[0], self->usage);
 		return EXIT_DLOCK;
 	}
 	if (options.help) {

@@ -550,7 +550,7 @@ lost() {
 
 # not_renewed: the same with --no-renew, for which the end of the lease is no surprise
 not_renewed() {
-	lost 8 'the lease is about to end, and --no-renew lets it'
+	lost 8 'the lease is about to end, and --no-renew forbids to renew it'
 }
 
 # gone_while_waiting SERVER COMMAND...: COMMAND stops the server at P_URI, which messages call what

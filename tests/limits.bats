@@ -484,8 +484,8 @@ hold_hook() {
 	run --separate-stderr -125 "$DLOCK" run --max-run 6:00 "$LOCK" -- touch ran
 	one_line '^dlock: --max-run: bad duration'
 	run --separate-stderr -125 "$DLOCK" acquire --max-run 6 "$LOCK"
-	one_line 'option --max-run is for other commands'
+	one_line "'acquire' has no option --max-run; try 'dlock acquire --help'$"
 	run --separate-stderr -125 "$DLOCK" acquire -k 6 "$LOCK"
-	one_line 'option -k is for other commands'
+	one_line "'acquire' has no option -k; try 'dlock acquire --help'$"
 	[[ ! -e ran ]]
 }

@@ -267,7 +267,7 @@ unwritable() {
 	cp "$PROM" before
 	run --separate-stderr -3 sh -c 'ulimit -f 1; exec "$@"' - \
 		"$DLOCK" run --metrics "$PROM" -b "$REDIS" "$LOCK" -- sh -c 'exit 3'
-	one_line "--metrics $PROM: cannot replace it: File too large"
+	one_line "--metrics $PROM: cannot write it: File too large"
 	cmp "$PROM" before
 	good_file
 }

@@ -166,13 +166,17 @@ misused() {
 	misused 125 "there is no terminal to ask on; --yes breaks the lock without asking" break a
 	misused 125 "'b' is one operand too many; usage: dlock help [COMMAND]" help run b
 	misused 125 "no help for 'frob', which is no command; try 'dlock --help'" help frob
-	local example='belongs behind the command, as in dlock run [OPTION]... NAME -- COMMAND'
-	misused 125 "-b $example" -b file: status
-	misused 125 "--backend $example" \
+	local example='stands behind the name of a dlock command, as in: dlock run [OPTION]... NAME -- COMMAND'
+	misused 125 "option -b $example" -b file: status
+	misused 125 "option --backend $example" \
 		--backend=redis://:secret@h status
 	misused 125 "unknown option '--frob'; try 'dlock --help'" --frob
+	misused 125 "'status' has no option -n; try 'dlock status --help'" status -n
+	misused 125 "unknown option -y; try 'dlock break --help'" break -y a
+	misused 125 "'x' is one operand too many; usage: dlock version [OPTION]..." version x
+	misused 125 "--pid 4194304: there is no such process" acquire --pid 4194304 a
 	misused 125 "option --no may be --nonblock or --note: write more of it" acquire --no a
-	misused 125 "--names shows all locks, and goes with no NAME, --json or --watch" status --names a
+	misused 125 "--names shows all locks, and cannot be combined with a NAME, --json or --watch" status --names a
 	misused 125 "redis: there is no host: write redis://HOST[:PORT][/DB]" wait -b redis: a
 	misused 125 "redis: one host is wanted, and there are more: write redis://HOST[:PORT][/DB]" \
 		wait -b redis://h,i a

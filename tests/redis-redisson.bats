@@ -483,7 +483,7 @@ nothing_but_fences() {
 	run --separate-stderr -125 "$DLOCK" run --slots 2 "$LOCK" -- true
 	one_line 'no --slots; lock=semaphore has'
 	run --separate-stderr -125 "$DLOCK" run -b "$BASE&lock=semaphore" "$LOCK" -- true
-	one_line 'wants --slots N'
+	one_line 'needs --slots N'
 	run --separate-stderr -125 "$DLOCK" run -s -b "$BASE&lock=semaphore" "$LOCK" -- true
 	one_line 'no shared holds'
 	[[ -z $(lock_keys) ]]

@@ -88,7 +88,7 @@ lost() {
 	done
 	for hosts in a a,b,c,d,e,f,g,h,i; do
 		run --separate-stderr -125 "$DLOCK" run -b "redlock://$hosts" "$LOCK" -- true
-		one_line 'wants 3, 5 or 7 nodes'
+		one_line 'name 3, 5 or 7 nodes'
 	done
 	for hosts in a,b,A a,b:6379,b localhost,b,127.0.0.1 '[::1],b,[0:0::1]' h:1,h:2,h:1; do
 		run --separate-stderr -125 "$DLOCK" run -b "redlock://$hosts" "$LOCK" -- true
@@ -377,7 +377,7 @@ node_has_fence() {
 	done
 	lost
 	has_line "$HOLDER_ERR" "^dlock: $LOCK: .*lost"
-	has_line "$HOLDER_ERR" '3 of 5 nodes do not have it any more'
+	has_line "$HOLDER_ERR" '3 of 5 nodes no longer have the lock'
 	wait_until 2 nothing_on_nodes
 }
 

@@ -406,7 +406,7 @@ usage_error() {
 	usage_error --frobnicate run --frobnicate "$LOCK" -- touch ran
 	usage_error Z run -Z "$LOCK" -- touch ran
 	usage_error 'is --wait meant' run --wiat 1s "$LOCK" -- touch ran
-	usage_error 'other commands' run --pid 1 "$LOCK" -- touch ran
+	usage_error 'no option --pid' run --pid 1 "$LOCK" -- touch ran
 	usage_error "is 'run' meant" rnu "$LOCK" -- touch ran
 	usage_error "dlock run $LOCK -- COMMAND" "$LOCK" -- touch ran
 	usage_error "dlock run \[OPTION\]... NAME -- COMMAND" --wait 1s "$LOCK" -- touch ran

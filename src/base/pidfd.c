@@ -47,7 +47,9 @@ int pidfd_init(struct pidfd *process, pid_t pid, struct error *err)
 	if (process->fd < 0 && (errnum == EPERM || errnum == ENOSYS) && kill(pid, 0) &&
 	    errno == ESRCH)
 		errnum = ESRCH;
-	if (process->fd < 0 && errnum != EPERM && errnum != ENOSYS) {
+	if (process->fd < 0 && errnum == ESRCH) {
+		error_set(err, ERROR_USAGE, 0, "there is no such process");
+	} else if (process->fd < 0 && errnum != EPERM && errnum != ENOSYS) {
 		error_set(err, ERROR_USAGE, errnum, "cannot watch it");
 	} else if (process->fd < 0 && !process->start_ticks) {
 		error_set(err, ERROR_USAGE, 0, "cannot watch it: pidfd_open is refused here (%s), "

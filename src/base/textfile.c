@@ -125,7 +125,7 @@ int textfile_replace(const char *path, const char *text, size_t length, mode_t m
 	struct stat st;
 
 	if (!lstat(path, &st) && !S_ISREG(st.st_mode)) {
-		error_set(err, ERROR_INTERNAL, 0, "it is there, and is not a regular file");
+		error_set(err, ERROR_INTERNAL, 0, "it is not a regular file, and is left as it is");
 		free(new_path);
 		return -1;
 	}
@@ -137,7 +137,7 @@ int textfile_replace(const char *path, const char *text, size_t length, mode_t m
 		unlink(new_path);
 	}
 	if (failure)
-		error_set(err, ERROR_INTERNAL, failure, "cannot replace it");
+		error_set(err, ERROR_INTERNAL, failure, "cannot write it");
 	free(new_path);
 	return failure ? -1 : 0;
 }

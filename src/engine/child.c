@@ -20,7 +20,7 @@ int child_start(struct child *child, struct error *err)
 	child->pid = _Fork();
 	if (child->pid < 0) {
 		child->pid = 0;
-		error_set(err, ERROR_INTERNAL, errno, "fork");
+		error_set(err, ERROR_INTERNAL, errno, "cannot start a process");
 		close(ends[0]);
 		close(ends[1]);
 		return -1;

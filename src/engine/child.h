@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A child process of the supervisor's, with a socket to it: the guard, or the keeper.
+ * A child process of the supervisor, with a socket to it: the guard, or the keeper.
  *
- * Calling sequence, in the supervisor: child_start(), and what the child does in a branch of its
- * own; messages over child.fd; child.reaped is set by whoever waits for the process; child_end().
+ * Calling sequence, in the supervisor: child_start(), which returns in both processes, as fork()
+ * does; messages over child.fd; child.reaped, set by whoever waits for the process; child_end().
  */
 #pragma once
 

@@ -7,6 +7,26 @@
 #include "base/duration.h"
 #include "lock/lease.h"
 
+/* For how many ms more --min-hold keeps the lock; 0 for a lock that no command has used. */
+static int64_t min_hold_left(const struct supervisor *s)
+{
+	return s->unused ? 0 : lease_keep(atomic_load(&s->shared->held_ms), s->run->min_hold_ms,
+					  clock_boot_ms());
+}
+
+static void tell_released(struct supervisor *s)
+{
+	const int64_t keep_ms = min_hold_left(s);
+	char text[DURATION_TEXT_SIZE];
+
+	if (keep_ms > 0)
+		supervisor_tell(s, EVENT_RELEASED, SAY_STEP,
+				"released; --min-hold keeps the lock for %s more",
+				duration_format(keep_ms, text, sizeof(text)));
+	else
+		supervisor_tell(s, EVENT_RELEASED, SAY_STEP, "released");
+}
+
 /*
  * The command is dead. The keeper's last event tells whether the lock was held until then.
  * maybe_released: an earlier keeper was told to release and was killed.
@@ -19,7 +39,7 @@ static void hear_released(struct supervisor *s, const struct keeper_event *event
 	char text[DURATION_TEXT_SIZE];
 
 	if (event->type == KEEPER_RELEASED) {
-		supervisor_tell(s, EVENT_RELEASED, SAY_STEP, "released");
+		tell_released(s);
 		return;
 	}
 	if (event->type == KEEPER_LOST && !(maybe_released && in_lease)) {
@@ -33,7 +53,7 @@ static void hear_released(struct supervisor *s, const struct keeper_event *event
 		supervisor_lose(s, event->error.message);
 	else
 		supervisor_tell(s, EVENT_NOT_RELEASED, SAY_WARNING,
-				"could not release: %s; it lapses within %s",
+				"could not release the lock: %s; the lock lapses within %s",
 				event->error.message,
 				duration_format(rest_ms, text, sizeof(text)));
 }
@@ -65,11 +85,9 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 
 static void release_local(struct supervisor *s)
 {
-	int64_t keep_ms = s->unused ? 0 : lease_keep(atomic_load(&s->shared->held_ms),
-						     s->run->min_hold_ms, clock_boot_ms());
 	struct keeper_event event = { .type = KEEPER_RELEASED };
 
-	if (s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, keep_ms,
+	if (s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, min_hold_left(s),
 				     &event.error) == OUTCOME_ERROR)
 		event.type = KEEPER_FAILED;
 	hear_released(s, &event, false);
@@ -126,8 +144,8 @@ void supervisor_give_back(struct supervisor *s)
 	else if (s->keeper.hold_fd >= 0)
 		release_connection(s);
 	else if (supervisor_start_keeper(s, KEEPER_RELEASE, &err))
-		supervisor_tell(s, EVENT_NOT_RELEASED, SAY_WARNING, "could not release: %s",
-				err.message);
+		supervisor_tell(s, EVENT_NOT_RELEASED, SAY_WARNING,
+				"could not release the lock: %s", err.message);
 	else
 		await_release(s, ordered);
 	keeper_kill(&s->keeper);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A `dlock run` inside a hold of `dlock acquire`, or of any other process that has given it a valid
- * token and does not end it with the lock, joins that hold. Its keeper (keeper_join.c) renews the
- * hold every third of its TTL while the command runs, publishes the lease's end for guard and
- * supervisor, and neither acquires nor releases.
+ * A `dlock run` inside a hold that another process keeps, such as that of `dlock acquire`, joins
+ * the hold, if it has a valid token and no outer run would end it when the lock is lost. Its keeper
+ * (keeper_join.c) renews the hold every third of its TTL while the command runs, publishes the
+ * lease's end for guard and supervisor, and neither acquires nor releases.
  *
  * Where a daemon has the hold, the keeper asks it (keeper_share.c), through its socket:
  *

@@ -51,7 +51,7 @@ void keeping_log(const struct keeping *k, enum keeper_event_type type)
 		system_log(LOG_ERR, name, "lock lost: %s", why[0] ? why : KEEPING_GONE);
 		break;
 	case KEEPER_FAILED:
-		system_log(LOG_ERR, name, "could not release: %s", why);
+		system_log(LOG_ERR, name, "could not release the lock: %s", why);
 		break;
 	default:
 		break;

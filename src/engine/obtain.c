@@ -169,7 +169,7 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 	case KEEPER_HELD:
 		return take_offer(s);
 	case KEEPER_WITHDRAWN:
-		supervisor_say(s, SAY_STEP, "was stopped as the lock came; back in line");
+		supervisor_say(s, SAY_STEP, "dlock was stopped when its turn came; back in line");
 		keeper_retry(&s->keeper);
 		return OBTAINED_NOT_YET;
 	case KEEPER_WAITING:

@@ -101,7 +101,8 @@ void supervisor_run_on_lost(const struct supervisor *s)
 	if (shell == 0)
 		become_shell(s);
 	if (shell < 0) {
-		supervisor_say(s, SAY_ERROR, "--on-lost-run: fork: %s", strerror(errno));
+		supervisor_say(s, SAY_ERROR, "--on-lost-run: cannot start a process: %s",
+			       strerror(errno));
 		return;
 	}
 	/* The shell does the same; whichever of the two comes first. */

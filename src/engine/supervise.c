@@ -47,7 +47,8 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* Children from before this program's exec do not belong to the command. */
 	if (proctree_inherit(&s.inherited))
-		supervisor_say(&s, SAY_WARNING, "cannot tell which processes are of the command");
+		supervisor_say(&s, SAY_WARNING,
+			       "cannot tell which processes belong to the command");
 	if (!supervisor_run_nested(&s))
 		run_protected(&s);
 	if (s.overdue && result->end == RUN_EXITED)

@@ -116,7 +116,7 @@ void supervisor_lose(struct supervisor *s, const char *how)
 void supervisor_expire(struct supervisor *s)
 {
 	if (s->run->no_renew && !s->ended)
-		lose(s, "", "the lease is about to end, and --no-renew lets it");
+		lose(s, "", "the lease is about to end, and --no-renew forbids to renew it");
 	else
 		supervisor_lose(s, "it was not renewed before its lease ran out");
 }

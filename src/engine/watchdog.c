@@ -69,7 +69,7 @@ int watchdog_start(const struct watchdog_plan *plan, struct error *err)
 		return error_set(err, ERROR_INTERNAL, errno, "pipe");
 	pid = fork();
 	if (pid < 0) {
-		error_set(err, ERROR_INTERNAL, errno, "fork");
+		error_set(err, ERROR_INTERNAL, errno, "cannot start a process");
 		close(ends[0]);
 		close(ends[1]);
 		return -1;

@@ -99,8 +99,9 @@ enum release {
 
 struct backend {
 	/*
-	 * May be set by open(), to the table for the kind of lock that uri asks for. Then of the
-	 * table that open() is in no other slot is used, and open is NULL in the one it sets.
+	 * May be set by open(), to the table for the kind of lock that uri asks for. The engine
+	 * then uses that table, in which open is NULL, and no other slot of the table that open()
+	 * is in.
 	 */
 	const struct backend_ops *ops;
 	/*

@@ -34,11 +34,11 @@ enum outcome hold_mode_covers(enum hold_mode held, int held_slots, const struct 
 	if (held == request->mode && (held != HOLD_SLOT || held_slots == request->slots))
 		return OUTCOME_HELD;
 	if (held == HOLD_SLOT && request->mode == HOLD_SLOT)
-		error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with the hold that is there "
-			  "already, which has --slots %d", request->slots, held_slots);
+		error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with the hold of this token, "
+			  "which has --slots %d", request->slots, held_slots);
 	else
-		error_set(err, ERROR_USAGE, 0, "it is held already with %s, which does not cover "
-			  "%s: ask for the same",
+		error_set(err, ERROR_USAGE, 0, "the lock is already held with %s, which does not "
+			  "cover %s: ask for the same",
 			  describe(held, held_slots, have),
 			  describe(request->mode, request->slots, want));
 	return OUTCOME_BUSY;
@@ -48,7 +48,7 @@ bool hold_mode_slots_agree(int held_slots, const struct request *request, struct
 {
 	if (request->mode != HOLD_SLOT || held_slots == request->slots)
 		return true;
-	error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with those who hold it now, with "
+	error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with the present holders, who have "
 		  "--slots %d", request->slots, held_slots);
 	return false;
 }

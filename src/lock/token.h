@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Tokens: 32 random hex digits, one token for each acquisition. The last four digits of a token of
- * `dlock run` are a checksum of the rest, which leaves 112 random bits. So a token alone tells, on
- * every backend, whether a run holds the lock with it, which must not lose the lock while its
- * command runs (see RELEASE_COUNTED in backend.h). Of 65536 tokens of other programs one looks like
- * a run's.
+ * `dlock run` are a checksum of the rest, which leaves 112 random bits. So on every backend the
+ * token alone tells whether the hold is that of a run, which nobody else may release while the
+ * command runs (see RELEASE_COUNTED in backend.h). One of 65536 tokens of other programs looks like
+ * that of a run.
  */
 #pragma once
 

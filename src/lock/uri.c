@@ -242,10 +242,10 @@ static int parse_port(struct parser *parser, struct span part, struct uri_host *
 			port = port * 10 + (unsigned long)(*s - '0');
 	/* Text that is no number may be a password whose "@host" somebody forgot. */
 	if (s < part.end || part.s == part.end)
-		return FAIL(parser, "bad port after host \"%s\": %s, and 1 to 65535 is wanted",
-			    name, part.s == part.end ? "it is empty" : "not a number");
+		return FAIL(parser, "bad port after host \"%s\": it is %s; write a number from 1 "
+			    "to 65535", name, part.s == part.end ? "empty" : "not a number");
 	if (port == 0 || port > UINT16_MAX)
-		return FAIL(parser, "bad port %s after host \"%s\": 1 to 65535 is wanted",
+		return FAIL(parser, "bad port %s after host \"%s\": write a number from 1 to 65535",
 			    text_quote(part.s, span_length(part), digits), name);
 	host->port = (uint16_t)port;
 	return 0;

@@ -73,7 +73,7 @@ int uri_param_flag(const struct uri *uri, const char *name, bool fallback, bool 
 	*flag = value ? !strcmp(value, "yes") : fallback;
 	if (!value || *flag || !strcmp(value, "no"))
 		return 0;
-	return error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: wants yes or no", name,
+	return error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s must be yes or no", name,
 			 uri->scheme);
 }
 

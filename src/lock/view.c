@@ -137,7 +137,7 @@ void findings_add_skew(struct findings *findings, int64_t skew_ms)
 
 	findings_add(findings, off ? FINDING_NOTE : FINDING_OK, "clock",
 		     off ? "synchronise the clocks (NTP); leases do not depend on it" : NULL,
-		     "%+lld ms against ours", (long long)skew_ms);
+		     "%+lld ms from the clock of this host", (long long)skew_ms);
 }
 
 void findings_finish(struct findings *findings)

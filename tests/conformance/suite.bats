@@ -595,6 +595,8 @@ line_up() {
 	timed "$DLOCK" run -w 10s "$LOCK" -- true
 	equal "$status" 0
 	between "$MS" 100 2600
+	run --separate-stderr -0 "$DLOCK" run -v --min-hold 2s "$LOCK" -- true
+	matches "$stderr" 'released; --min-hold keeps the lock for [0-9.]+m?s more$'
 	wait_until 3 backend_nothing_left
 }
 
@@ -665,7 +667,7 @@ kept() {
 	timed "$DLOCK" run --no-renew -t 1s "$LOCK" -- "$TOOLS/witness" -i -l log
 	equal "$status" 123
 	between "$MS" 300 3000
-	one_line "^dlock: $LOCK: the lease is about to end, and --no-renew lets it; stopping the command"
+	one_line "^dlock: $LOCK: the lease is about to end, and --no-renew forbids to renew it; stopping the command"
 	has_line log ' TERM$'
 	nothing_left
 }

@@ -36,7 +36,7 @@ static void test_process(bool with_fd)
 	CHECK_HAS(err.message, "has ended");
 	CHECK_INT(waitpid(pid, NULL, 0), pid);
 	CHECK_INT(pidfd_init(&process, pid, &err), -1);
-	CHECK_HAS(err.message, "No such process");
+	CHECK_HAS(err.message, "no such process");
 	pidfd_finish(&process);
 }
 

@@ -69,7 +69,7 @@ static void test_params(void)
 	CHECK_INT(uri_param_flag(&uri, "b", true, &flag, &err), 0);
 	CHECK(!flag);
 	CHECK_INT(uri_param_flag(&uri, "c", true, &flag, &err), -1);
-	CHECK_STR(err.message, "parameter \"c\" for redis: wants yes or no");
+	CHECK_STR(err.message, "parameter \"c\" for redis must be yes or no");
 	CHECK_INT(uri_param_flag(&uri, "d", true, &flag, &err), 0);
 	CHECK(flag);
 	uri_finish(&uri);

@@ -48,8 +48,8 @@ int file_path_open(const char *directory, const char *name, int slot, struct err
 int file_path_missing(const char *directory, struct error *err);
 
 /*
- * False if there is certainly no lock file of this name, nor something in its place. When that cannot
- * be seen, opening the file says why.
+ * False if there is certainly no lock file of this name, nor something in its place. When that
+ * cannot be seen, opening the file says why.
  */
 bool file_path_exists(const char *directory, const char *name);
 

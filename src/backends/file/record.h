@@ -7,9 +7,9 @@
  *	hold <first half of the token> <mode> <fence> <count> <pid> <until> <byte> <holder>
  *
  * There is a line for each hold. The mode is x (exclusive), s (shared) or the number of slots.
- * The pid is that of the process of dlock that holds; the holder may have another one, to show,
- * and in another container it means nothing. The hold is alive as long as the byte is locked, see
- * lock.c.
+ * The pid is that of the process of dlock that holds the lock, and means nothing in another
+ * container; the holder, which is only shown, may have another pid. The hold is alive as long as
+ * the byte is locked, see lock.c.
  */
 #pragma once
 

@@ -53,8 +53,8 @@ static int read_tls(struct mysql_address *address, const struct uri *uri, struct
 	else if (!strcasecmp(mode, "verify-identity") || !strcasecmp(mode, "verify_identity"))
 		address->tls = MYSQL_TLS_VERIFIED;
 	else {
-		return error_set(err, ERROR_USAGE, 0, "parameter \"ssl-mode\" for %.32s: wants "
-				 "disabled (without other ssl- parameters), required or "
+		return error_set(err, ERROR_USAGE, 0, "parameter \"ssl-mode\" for %.32s must "
+				 "be disabled (without other ssl- parameters), required or "
 				 "verify-identity", uri->scheme);
 	}
 	return 0;
@@ -70,8 +70,9 @@ static int read_place(struct mysql_address *address, const struct uri *uri, stru
 		return error_set(err, ERROR_USAGE, 0, "%s: one host is wanted, and there are "
 				 "more: write %s://HOST[:PORT]/DATABASE", uri->scheme, uri->scheme);
 	if (!uri->host_count && !address->socket && !file && !group)
-		return error_set(err, ERROR_USAGE, 0, "%s: no host: %s://HOST[:PORT]/DATABASE, or "
-				 "?socket=PATH, or ?defaults-file=", uri->scheme, uri->scheme);
+		return error_set(err, ERROR_USAGE, 0, "%s: there is no host: write "
+				 "%s://HOST[:PORT]/DATABASE, or ?socket=PATH, or ?defaults-file=",
+				 uri->scheme, uri->scheme);
 	if (uri->host_count && address->socket)
 		return error_set(err, ERROR_USAGE, 0,
 				 "%s: a host and ?socket= are given, one of them is too much",
@@ -98,8 +99,8 @@ int mysql_address_init(struct mysql_address *address, const struct uri *uri, str
 	if (uri->path[0] && uri->path[1])
 		address->database = memory_copy(uri->path + 1);
 	if (!address->database && !address->defaults_file && !address->defaults_group)
-		return error_set(err, ERROR_USAGE, 0, "%s: no database: %s://HOST[:PORT]/DATABASE",
-				 uri->scheme, uri->scheme);
+		return error_set(err, ERROR_USAGE, 0, "%s: there is no database: write "
+				 "%s://HOST[:PORT]/DATABASE", uri->scheme, uri->scheme);
 	if (uri->user && uri->user[0])
 		address->user = memory_copy(uri->user);
 	address->password = memory_copy(uri->password);

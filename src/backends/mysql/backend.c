@@ -29,8 +29,8 @@ static const struct mysql_strategy *find_strategy(const struct uri *uri, struct 
 			used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
 						 used ? ", " : "", s->name);
 	}
-	error_set(err, ERROR_USAGE, 0, "%s: no such %s; known are: %s", uri->scheme,
-		  dialect ? "dialect" : "strategy", known);
+	error_set(err, ERROR_USAGE, 0, "%s: unknown %s '%.60s': known are %s", uri->scheme,
+		  dialect ? "dialect" : "strategy", wanted, known);
 	return NULL;
 }
 

@@ -3,7 +3,7 @@
  * The strategy lease: our ticket, and getting in line with a wish (see lock/queueing.h). A priority
  * and --queue newest are the number "turn" in the row of the queue, by which the line is sorted.
  * With --replace-waiters each waiter has the time of its arrival, and the row of the lock has the
- * time of the last one that came: an earlier one cannot take the lock any more, finds that out, and
+ * time of the newest of them: an earlier one can no longer take the lock, finds that out, and
  * leaves.
  */
 #include "lease_parts.h"

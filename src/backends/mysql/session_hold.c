@@ -112,7 +112,7 @@ static enum outcome judge(const struct session *session, const struct session_an
 	if (answer->connection != session->connection || answer->idle_s * 1000 != session->idle_ms)
 		return lost(session, "the session is another one now", err);
 	if (!answer->yes || (session_kind_of(session)->transaction && !answer->in_transaction))
-		return lost(session, "the session does not have it any more", err);
+		return lost(session, "the session no longer has the lock", err);
 	if (answer->read_only)
 		return lost(session, "the server is read-only now, another one may be the primary",
 			    err);

@@ -41,8 +41,8 @@ int redis_places_read(const struct uri *uri, uint16_t default_port, struct redis
 {
 	if (!uri->host_count)
 		return error_set(err, ERROR_USAGE, 0,
-				 "%.32s: wants a host: %.32s://HOST[:PORT][,HOST...]", uri->scheme,
-				 uri->scheme);
+				 "%.32s: there is no host: write %.32s://HOST[:PORT][,HOST...]",
+				 uri->scheme, uri->scheme);
 	*places = memory_new(uri->host_count, sizeof(**places));
 	*count = uri->host_count;
 	for (size_t i = 0; i < *count; i++) {
@@ -97,7 +97,8 @@ int redis_address_unix(struct redis_address *address, const struct uri *uri, str
 
 	if (uri->host_count || !uri->path[0])
 		return error_set(err, ERROR_USAGE, 0,
-				 "redis+unix: wants a socket's path: redis+unix:///PATH[?db=N]");
+				 "redis+unix: there is no path of a socket: write "
+				 "redis+unix:///PATH[?db=N]");
 	if (db && redis_address_db(address, db, err))
 		return -1;
 	address->transport = &redis_unix;

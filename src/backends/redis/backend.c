@@ -13,8 +13,8 @@
  *	{<key>}:waiters	hash: token -> place, mode, time of the last try, end of the loan that this
  *			try allows, time of arrival, text. A waiter that is being woken is still in
  *			it.
- *	{<key>}:newest	string: of the last come that replaces waiters, the time at which it came,
- *			token and text
+ *	{<key>}:newest	string: time of arrival, token and text of the newest waiter that replaces
+ *			others
  *	{<key>}:wake:<token>	the channel that this waiter listens to
  *
  * A release hands the lock to the first waiter whose channel has a listener, in one of two ways:

@@ -136,7 +136,7 @@ static bool admits(const struct redisson *redisson, const struct request *reques
 		error_set(err, ERROR_USAGE, 0, "?dialect=redisson&lock=%s has no shared holds; "
 			  "lock=readwrite has", kind->name);
 	else if (request->mode == HOLD_EXCLUSIVE && kind->slots && !request->forget)
-		error_set(err, ERROR_USAGE, 0, "?dialect=redisson&lock=%s wants --slots N, the "
+		error_set(err, ERROR_USAGE, 0, "?dialect=redisson&lock=%s needs --slots N, the "
 			  "number of its permits; lock=reentrant is exclusive", kind->name);
 	else if (request->mode == HOLD_SHARED && request->ttl_ms > redisson->most_read_ms)
 		error_set(err, ERROR_USAGE, 0, "a shared hold of Redisson can have a TTL of %s ms "

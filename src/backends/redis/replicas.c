@@ -19,7 +19,7 @@ int redis_replicas_read(struct redis_node *node, const struct uri *uri, struct e
 	if (!text || (text_number(text, strlen(text), &node->replicas) && node->replicas > 0 &&
 		      node->replicas <= MOST_REPLICAS))
 		return 0;
-	return error_set(err, ERROR_USAGE, 0, "%s: ?replicas= wants a number from 1 to %d",
+	return error_set(err, ERROR_USAGE, 0, "%s: ?replicas= must be a number from 1 to %d",
 			 node->address.label, MOST_REPLICAS);
 }
 

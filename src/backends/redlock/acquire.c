@@ -216,7 +216,7 @@ static int refuse_twins(const struct redlock *lock, struct error *err)
 			    strcmp(a->run_id, b->run_id) != 0)
 				continue;
 			return error_set(err, ERROR_REFUSED, 0, "%s and %s are the same server: "
-					 "redlock: wants nodes that do not depend on each other",
+					 "redlock: needs nodes that do not depend on each other",
 					 a->address.label, b->address.label);
 		}
 	}

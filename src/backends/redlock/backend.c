@@ -91,8 +91,8 @@ static int check_count(const struct uri *uri, struct error *err)
 			  "since an even number survives no more failures than one node fewer",
 			  count);
 	else
-		error_set(err, ERROR_USAGE, 0, "redlock: wants 3, 5 or 7 nodes, as in "
-			  "redlock://HOST,HOST,HOST[/DB]; %zu are given%s", count,
+		error_set(err, ERROR_USAGE, 0, "redlock: name 3, 5 or 7 nodes, as in "
+			  "redlock://HOST,HOST,HOST[/DB]; the URI has %zu%s", count,
 			  count == 1 ? " (for a single server there is redis:)" : "");
 	return -1;
 }

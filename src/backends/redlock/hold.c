@@ -39,7 +39,7 @@ static enum outcome judge(const struct redlock *lock, int held, int lost, struct
 	if (held >= lock->quorum)
 		return OUTCOME_HELD;
 	if (lost > lock->count - lock->quorum) {
-		error_set(err, ERROR_REFUSED, 0, "%d of %d nodes do not have it any more", lost,
+		error_set(err, ERROR_REFUSED, 0, "%d of %d nodes no longer have the lock", lost,
 			  lock->count);
 		return OUTCOME_LOST;
 	}

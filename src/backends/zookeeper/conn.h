@@ -7,8 +7,8 @@
  * The library looks for another server by itself when a connection ends. It does not see in time
  * that a server swallows packets or hangs: then conn.c ends the connection under it.
  *
- * An operation is zk_conn_begin(), zk_conn_open(), requests (call.h) and zk_conn_wait(), again
- * from zk_conn_open() on while zk_conn_again() says so.
+ * An operation is zk_conn_begin(), zk_conn_open(), requests (call.h) and zk_conn_wait(). While
+ * zk_conn_again() says so, it is repeated from zk_conn_open() on.
  */
 #pragma once
 

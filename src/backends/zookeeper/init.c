@@ -27,7 +27,7 @@ static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *e
 		return error_set(err, ERROR_USAGE, 0, "zookeeper: ssl-ca=, cert= and key= want a "
 				 "libzookeeper with TLS, and this one was built without OpenSSL");
 	if (!ca || !cert || !key || strchr(ca, ',') || strchr(cert, ',') || strchr(key, ','))
-		return error_set(err, ERROR_USAGE, 0, "zookeeper: TLS wants all of ssl-ca=, cert= "
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: TLS needs all of ssl-ca=, cert= "
 				 "and key=, files without ',' in their names");
 	conn->tls = memory_format("%s,%s,%s,", ca, cert, key);
 	return 0;
@@ -62,7 +62,7 @@ int zk_conn_init(struct zk_conn *conn, const struct backend *limits, const struc
 	if (conn->done_fd < 0 || conn->event_fd < 0)
 		return error_set(err, ERROR_INTERNAL, errno, "eventfd");
 	if (!uri->host_count)
-		return error_set(err, ERROR_USAGE, 0, "zookeeper: wants a host, as in "
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: there is no host: write "
 				 "zookeeper://HOST[:PORT][,HOST...][/ROOT]");
 	if (uri->user && uri->user[0] && !uri->password)
 		return error_set(err, ERROR_USAGE, 0, "zookeeper: user '%.60s' without a password",
