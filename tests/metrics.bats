@@ -249,7 +249,9 @@ unwritable() {
 	mkdir directory
 	unwritable "$T/directory"
 	unwritable "$T/directory/"
-	unwritable ""
+	run --separate-stderr -125 "$DLOCK" run --metrics "" "$LOCK" -- touch ran
+	one_line "^dlock: --metrics: the FILE is empty$"
+	not test -e ran
 	unwritable "$T/prom/$(printf 'x%.0s' {1..255})"
 	# Root would replace these.
 	mkfifo fifo
