@@ -208,27 +208,29 @@ $(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC)) $(BUILD)/link.flags
 		-lpthread -lm -Wl,--exclude-libs,ALL
 
 REDIS_LUA := src/backends/redis/lua
+REDIS_LIBS := keys.lua common.lua notes.lua lib.lua
+lua_scripts = $(filter-out $(addprefix %/,$(REDIS_LIBS)),$(filter %.lua,$^))
 $(BUILD)/gen/redis_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDIS_LUA)/*.lua)
 	@mkdir -p $(@D)
 	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/lock.h script \
-		$(REDIS_LUA)/common.lua,$(REDIS_LUA)/lib.lua \
-		$(filter-out %/common.lua %/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
+		'$(addprefix $(REDIS_LUA)/,$(REDIS_LIBS))' \
+		$(lua_scripts) >$@.new && mv $@.new $@
 
-$(BUILD)/gen/redis_redisson_scripts.c: $(REDIS_LUA)/embed.sh $(REDIS_LUA)/common.lua \
-		$(wildcard $(REDIS_LUA)/redisson/*.lua)
+$(BUILD)/gen/redis_redisson_scripts.c: $(REDIS_LUA)/embed.sh \
+		$(addprefix $(REDIS_LUA)/,common.lua notes.lua) $(wildcard $(REDIS_LUA)/redisson/*.lua)
 	@mkdir -p $(@D)
 	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/redisson.h script_redisson \
-		$(REDIS_LUA)/common.lua,$(REDIS_LUA)/redisson/lib.lua \
-		$(filter-out %/common.lua %/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
+		'$(addprefix $(REDIS_LUA)/,common.lua notes.lua redisson/lib.lua)' \
+		$(lua_scripts) >$@.new && mv $@.new $@
 
 # Redlock takes from the plain dialect what is the same on each node.
 REDLOCK_LUA := src/backends/redlock/lua
 $(BUILD)/gen/redlock_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDLOCK_LUA)/*.lua) \
-		$(addprefix $(REDIS_LUA)/,common.lua lib.lua again.lua verify.lua)
+		$(addprefix $(REDIS_LUA)/,$(REDIS_LIBS) again.lua verify.lua)
 	@mkdir -p $(@D)
 	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redlock/redlock.h redlock_script \
-		$(REDIS_LUA)/common.lua,$(REDIS_LUA)/lib.lua,$(REDLOCK_LUA)/lib.lua \
-		$(filter-out %/common.lua %/lib.lua,$(filter %.lua,$^)) >$@.new && mv $@.new $@
+		'$(addprefix $(REDIS_LUA)/,$(REDIS_LIBS)) $(REDLOCK_LUA)/lib.lua' \
+		$(lua_scripts) >$@.new && mv $@.new $@
 
 $(BUILD)/gen/redis_scripts.o: src/backends/redis/lock.h
 $(BUILD)/gen/redis_redisson_scripts.o: src/backends/redis/redisson.h

@@ -665,7 +665,7 @@ acl() {
 	} | sed -n 's/^+//p' >found
 	{
 		printf '%s\n' eval evalsha subscribe ssubscribe select
-		cat "$TOP"/src/backends/redis/lua/common.lua "$TOP"/src/backends/redis/lua/redisson/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" |
+		cat "$TOP"/src/backends/redis/lua/{common,notes}.lua "$TOP"/src/backends/redis/lua/redisson/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" |
 			grep -oE '[A-Z]{2,}' | tr '[:upper:]' '[:lower:]' | sed 's/^pubsub$/pubsub|numsub/'
 	} >wanted
 	same wanted found "commands of the dialect redisson"

@@ -1,22 +1,46 @@
--- ARGV: channel, token, ttl (ms), mode, queue ('1': stand in line when it is busy), text of the
--- holder, asked (the client's name for this try), loan (for how long from now, in ms, the server
--- may lend the lock on this try), came (us; the last value of the answers to this token, or 0).
--- Returns {1, fence} when the token holds the lock; {2, N} when the lock is in use with N slots;
+-- ARGV: channel, token, ttl (ms), mode, text of the holder, came (us; the last value of the answers
+-- to this token, or 0; may be missing for 0). A token that is to stand in line while the lock is in
+-- use has two more: asked (the client's name for this try), loan (for how long from now, in ms, the
+-- server may lend the lock on this try).
+-- Returns the fence when the token holds the lock; {2, N} when the lock is in use with N slots;
 -- {3, text} when a newer waiter, which has this text, has replaced the token; else {0, pttl,
 -- waiters ahead, text of a holder, since when it holds (ms ago), whether the holder is another
 -- program (1 or 0), came}. came is 0 for a waiter without wishes.
-local ttl, mode, in_line, text = tonumber(ARGV[3]), ARGV[4], ARGV[5] == '1', ARGV[6]
-local came = tonumber(ARGV[9])
+local ttl, mode, text = ARGV[3], ARGV[4], ARGV[5]
+
+-- Most locks are free and have no waiters.
+if mode == 'x' and not string.find(text, '&queue=', 1, true) and
+   redis.call('EXISTS', lock, holders, queue, waiters) == 0 then
+  local number = next_fence()
+  set_note(token, number, now(), '1', text)
+  redis.call('PEXPIRE', holders, ttl)
+  -- The lock is taken last, so that a missing permission shows before anything is taken.
+  redis.call('SET', lock, token, 'PX', ttl)
+  return number
+end
+
+--- notes.lua
+--- lib.lua
+
+local came, asked, loan = tonumber(ARGV[6] or '0'), ARGV[7], ARGV[8]
+-- The last come of those that replace waiters: when it came (us), its token, and its text.
+-- It is seldom there, and in a cluster a script with such a key in KEYS is refused for as long as
+-- its slot moves.
+local newest = (string.gsub(fence, ':fence$', ':newest'))
 -- By how much (us) a step of priority sets back the time at which a waiter came.
 -- QUEUEING_PRIORITY_MS is the same.
 local STEP = 600000000
+-- What the text of a waiter wishes of the queue (src/lock/queueing.h): its priority, whether the
+-- last come is first, and whether it replaces others, or nil.
+local function wishes(text)
+  return string.match(text, '&queue=(%d)(n?)(r?)')
+end
+
 local priority, last_first, replaces = wishes(text)
 priority, last_first, replaces = tonumber(priority or 0), last_first == 'n', replaces == 'r'
 local wishful = priority > 0 or last_first or replaces
 
--- Most locks are free and have no waiters.
-local unused = redis.call('EXISTS', lock, holders, queue, waiters) == 0
-if not unused then look() end
+look()
 
 -- When the newest waiter that replaces others came (us), its token and its text.
 local function newest_one()
@@ -27,7 +51,7 @@ end
 -- The time at which a waiter with wishes comes, which is later than that of those in line, even
 -- when this server's clock was set back.
 local function stamp()
-  local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')
+  local last = redis.call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')
   local least = now_us()
   if last[1] then
     local _, _, _, _, its_text = waiter(last[1])
@@ -54,16 +78,16 @@ local function take()
   if holds(token) then number = note_of(token) end
   if not number then
     number = next_fence()
-    if not unused and (mode == 'x' or not owner) then redis.call('DEL', holders) end
-    set_note(token, number, digits(now_us()), '1', text)
+    if mode == 'x' or not owner then redis.call('DEL', holders) end
+    set_note(token, number, now(), '1', text)
   end
   -- The lock is taken last, so that a missing permission shows before anything is taken.
-  if not unused then leave(token) end
+  leave(token)
   put(token, mode, ttl)
   -- No release has handed over what room is left when a lease ended, or when another program held
   -- the lock.
-  if not unused and mode ~= 'x' then hand_over() end
-  return {1, number}
+  if mode ~= 'x' then hand_over() end
+  return number
 end
 
 -- A token that holds the lock, or to which it was just handed, is not replaced any more.
@@ -75,14 +99,12 @@ if replaces and came > 0 and not holds(token) then
   end
 end
 
-if unused then return take() end
-
 -- Sends away those in line that came before the token and wish to replace others. There may be room
 -- for those behind them.
 local function replace_waiters()
   become_newest()
   local first = first_in_line()
-  for _, who in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+  for _, who in ipairs(redis.call('ZRANGE', queue, '0', '-1')) do
     local _, _, _, _, its_text, its_time = waiter(who)
     local _, _, it_replaces = wishes(its_text or '')
     if it_replaces == 'r' and tonumber(its_time) < came then
@@ -101,7 +123,7 @@ end
 -- they have, and the token's, in this order. Returns that of the token.
 local function exchange_places(place)
   local group, places = {{who = token, came = came}}, {place}
-  for _, who in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
+  for _, who in ipairs(redis.call('ZRANGE', queue, '0', '-1')) do
     local its_place, _, _, _, its_text, its_time = waiter(who)
     local its_priority, it_wishes = wishes(its_text or '')
     if it_wishes == 'n' and tonumber(its_priority) == priority then
@@ -133,12 +155,12 @@ local function stand_in_line()
     if last_first then place = exchange_places(place) end
     place = digits(place)
   elseif not place then
-    local last = redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or '0'
+    local last = redis.call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')[2] or '0'
     place = digits(math.max(tonumber(last) + 1, now_us()))
     time = place
   end
-  local till = digits(now_ms() + tonumber(ARGV[8]))
-  redis.call('HSET', waiters, token, table.concat({place, mode, ARGV[7], till, time, text}, ' '))
+  local till = digits(now_ms() + loan)
+  redis.call('HSET', waiters, token, table.concat({place, mode, asked, till, time, text}, ' '))
   redis.call('ZADD', queue, place, token)
   redis.call('PEXPIRE', queue, QUEUE)
   redis.call('PEXPIRE', waiters, QUEUE)
@@ -160,8 +182,8 @@ if set and tonumber(mode) then
   if tonumber(agreed) and agreed ~= mode then return {2, tonumber(agreed)} end
 end
 if not holds(token) then
-  if in_line and replaces and not waiter(token) then replace_waiters() end
-  if in_line and waiter(token) then stand_in_line() end
+  if asked and replaces and not waiter(token) then replace_waiters() end
+  if asked and waiter(token) then stand_in_line() end
   local first = first_in_line()
   if first and first ~= token then
     hand_over()
@@ -174,14 +196,14 @@ if holds(token) then return take() end
 if not first_in_line() and room(mode) then return take() end
 
 local ahead = -1
-if in_line then
+if asked then
   stand_in_line()
   drop_dead()
   ahead = redis.call('ZRANK', queue, token)
   if ahead > 0 then ahead = #living(redis.call('ZRANGE', queue, 0, ahead - 1)) end
 end
 local who = owner
-if set then who = redis.call('ZRANGE', lock, 0, 0)[1] end
+if set then who = redis.call('ZRANGE', lock, '0', '0')[1] end
 local _, since, _, holder = note_of(who)
 local age = -1
 if since then age = math.floor((now_us() - tonumber(since)) / 1000) end

@@ -19,14 +19,14 @@ end
 local holds_now, waits = {}, {}
 if set then
   local mode = redis.call('HGET', holders, 'mode') or 's'
-  local members = redis.call('ZRANGE', lock, 0, -1, 'WITHSCORES')
+  local members = redis.call('ZRANGE', lock, '0', '-1', 'WITHSCORES')
   for i = 1, #members, 2 do
     table.insert(holds_now, hold(members[i], mode, tonumber(members[i + 1]) - now_ms()))
   end
 elseif owner then
   table.insert(holds_now, hold(owner, 'x', redis.call('PTTL', lock)))
 end
-for _, who in ipairs(living(redis.call('ZRANGE', queue, 0, -1))) do
+for _, who in ipairs(living(redis.call('ZRANGE', queue, '0', '-1'))) do
   local _, mode, _, _, text, came = waiter(who)
   if mode then table.insert(waits, {text, mode, ms_since(came)}) end
 end

@@ -1,14 +1,4 @@
--- What all scripts share; backend.c describes the keys and the flow. A mode is 'x' (exclusive: the
--- lock is a string, the token), 's' (shared) or a number of slots. In these two modes the lock is a
--- sorted set: token -> end of its lease in ms by this server's clock.
-local lock, holders, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
--- The last come of those that replace waiters: when it came (us), its token, and its text.
--- It is seldom there, and in a cluster a script with such a key in KEYS is refused for as long as
--- its slot moves.
-local newest = (string.gsub(fence, ':fence$', ':newest'))
-local channel, token = ARGV[1], ARGV[2]
--- With ?wake=python-redis-lock, the list on which waiters of that program wait; else nil.
-local signal = KEYS[6]
+-- What scripts need that find a lock in use; backend.c describes the flow.
 
 -- For how long (ms) a waiter holds a lock that was handed to it, until it confirms.
 local GRANT = 900
@@ -16,7 +6,7 @@ local GRANT = 900
 -- at most: with more, this server's clock was set back.
 local LEAST_LOAN, MOST_LOAN = 2500, 4500
 -- When no waiter has tried for this time (ms), all are dead, and the queue expires.
-local QUEUE = 60000
+local QUEUE = '60000'
 
 -- The value of the lock's key. owner: the string, '' for another type, false when there is no key;
 -- set: the value is a sorted set of dlock's holders. Everything that is neither a string nor such a
@@ -83,7 +73,7 @@ local function put(who, mode, ms)
   end
   redis.call('ZADD', lock, digits(now_ms() + ms), who)
   redis.call('HSET', holders, 'mode', mode)
-  local last = redis.call('ZREVRANGE', lock, 0, 0, 'WITHSCORES')[2]
+  local last = redis.call('ZREVRANGE', lock, '0', '0', 'WITHSCORES')[2]
   redis.call('PEXPIREAT', lock, last)
   redis.call('PEXPIREAT', holders, last)
   owner, set = '', true
@@ -95,7 +85,7 @@ local function leave(who)
 end
 
 local function first_in_line()
-  return redis.call('ZRANGE', queue, 0, 0)[1]
+  return redis.call('ZRANGE', queue, '0', '0')[1]
 end
 
 -- A waiter's place (digits), mode, last try (by the waiter's clock), the time (ms, by this server's
@@ -107,12 +97,6 @@ local function waiter(who)
   local place, mode, asked, till, came, text =
     string.match(note, '^(%d+) (%w+) (%d+) (%d+) (%d+) (.*)$')
   return place, mode, asked, till, text, came
-end
-
--- What the text of a waiter wishes of the queue (src/lock/queueing.h): its priority, whether the
--- last come is first, and whether it replaces others, or nil.
-local function wishes(text)
-  return string.match(text, '&queue=(%d)(n?)(r?)')
 end
 
 -- Those of the waiters that are alive: whose channel has a listener. The connection of a process
@@ -157,20 +141,12 @@ local function own_ttl(who, text, usual)
   if left >= 0 then return math.max(left, usual) end
 end
 
--- The fence for whoever takes the lock now.
-local function next_fence()
-  local last = tonumber(redis.call('GET', fence) or '0') or 0
-  local number = digits(math.max(last + 1, now_us()))
-  redis.call('SET', fence, number, 'EX', FENCE_SECONDS)
-  return number
-end
-
 -- Writes the note of a token that has borrowed the lock, unless there is one.
 local function settle(who)
   if owner ~= who or note_of(who) then return end
   local _, _, _, _, text = waiter(who)
   redis.call('DEL', holders)
-  set_note(who, redis.call('GET', fence) or '0', digits(now_us()), '1', text or '')
+  set_note(who, redis.call('GET', fence) or '0', now(), '1', text or '')
   leave(who)
 end
 
@@ -201,8 +177,8 @@ end
 -- item, for a second at most.
 local function wake_python()
   redis.call('DEL', signal)
-  redis.call('LPUSH', signal, 1)
-  redis.call('PEXPIRE', signal, 1000)
+  redis.call('LPUSH', signal, '1')
+  redis.call('PEXPIRE', signal, '1000')
 end
 
 -- Hands the lock to the first waiters that are alive, as far as there is room, and tells the waiter
@@ -210,7 +186,7 @@ end
 -- waiters. Removes all keys when there is neither holder nor waiter.
 local function hand_over()
   local called
-  local line = redis.call('ZRANGE', queue, 0, 1)
+  local line = redis.call('ZRANGE', queue, '0', '1')
   local first = line[1]
   while first do
     local _, mode, asked, till = waiter(first)
@@ -226,7 +202,7 @@ local function hand_over()
   while called and first and not call(first, called + 5) do first = first_in_line() end
   if not owner then
     redis.call('DEL', lock, queue, waiters, holders)
-    redis.call('PUBLISH', channel .. 'free', 0)
+    redis.call('PUBLISH', channel .. 'free', '0')
     if signal then wake_python() end
   end
 end

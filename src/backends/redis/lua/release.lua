@@ -3,7 +3,24 @@
 -- '2': one, but not the last one), request (see is_counted). Releases the hold, or gives up the
 -- place in line. Returns 1 when the lock was held until now, 2 when acquisitions are left, 4 when
 -- only the last one is left, which stays, 0 when the token held nothing.
-local keep = tonumber(ARGV[3])
+local keep, how, request = ARGV[3], ARGV[4], ARGV[5]
+
+-- Most holders hold the lock alone, and nobody waits for it.
+if how == '1' and keep == '0' and not signal and redis.pcall('GET', lock) == token and
+   redis.call('EXISTS', queue, waiters) == 0 then
+  local note = redis.call('HGET', holders, token)
+  if note and not string.find(note, '&min=', 1, true) then
+    redis.call('DEL', lock, holders)
+    redis.call('PUBLISH', channel .. 'free', '0')
+    return 1
+  end
+end
+
+--- common.lua
+--- notes.lua
+--- lib.lua
+
+keep = tonumber(keep)
 
 -- Has the first waiter that is alive look at the lock now.
 local function have_first_look()
@@ -22,19 +39,19 @@ if not holds(token) then
 end
 local number, since, count, text = note_of(token)
 if not number then
-  if ARGV[4] == '2' then return 4 end
+  if how == '2' then return 4 end
   -- The lock was handed to the token, which has not confirmed: its place is still noted.
   if keep > 0 then settle(token) else leave(token) end
-elseif ARGV[4] == '0' or ARGV[4] == '2' then
-  if is_counted(text, ARGV[5]) then return 2 end
+elseif how == '0' or how == '2' then
+  if is_counted(text, request) then return 2 end
   if tonumber(count) > 1 then
-    set_note(token, number, since, digits(tonumber(count) - 1), counted(text, ARGV[5]))
+    set_note(token, number, since, digits(tonumber(count) - 1), counted(text, request))
     return 2
   end
-  if ARGV[4] == '2' then return 4 end
+  if how == '2' then return 4 end
 end
 -- The minimum hold, if there is one.
-local min = text and ARGV[4] ~= '3' and string.match(text, '&min=(%d+)')
+local min = text and how ~= '3' and string.match(text, '&min=(%d+)')
 if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(min) - now_ms()) end
 if keep > 0 then
   put(token, set and redis.call('HGET', holders, 'mode') or 'x', keep)

@@ -5,15 +5,6 @@
 -- (ms ago)}.
 local ttl, mode, in_line, text = tonumber(ARGV[4]), ARGV[5], ARGV[6] == '1', ARGV[7]
 
--- The fence for whoever takes the lock now.
-local function next_fence()
-  if kind == 'fenced' then return digits(redis.call('INCR', fence)) end
-  local last = tonumber(redis.call('GET', fence) or '0') or 0
-  local number = digits(math.max(last + 1, now_us()))
-  redis.call('SET', fence, number, 'EX', FENCE_SECONDS)
-  return number
-end
-
 local function may_take()
   if kind == 'semaphore' then return free and free > 0 end
   if kind == 'readwrite' and mode == 's' and has == 'hash' then
@@ -36,9 +27,9 @@ end
 
 -- The lock is taken last, so that a missing permission shows before anything is taken.
 local function take()
-  local number = next_fence()
+  local number = kind == 'fenced' and digits(redis.call('INCR', fence)) or next_fence()
   if has == 'none' then forget_holders() end
-  set_note(owner, number, digits(now_us()), '1', text)
+  set_note(owner, number, now(), '1', text)
   keep_notes(ttl)
   redis.call('HDEL', notes, 'w:' .. owner)
   if kind == 'fair' then begin_turn() end
@@ -64,7 +55,7 @@ end
 local function stand_in_line()
   local since, place = waiter(owner), kind == 'fair' and place_in_line()
   if not since then living(true) end
-  since = since or digits(now_us())
+  since = since or now()
   set_waiter(owner, since, mode, now_ms(), text)
   keep_notes(QUEUE)
   if kind ~= 'fair' then return end

@@ -2,7 +2,7 @@
 -- 'reentrant', 'fair', 'fenced', 'readwrite' or 'semaphore'. A mode is 'x' (exclusive), 's' (shared)
 -- or the number of a semaphore's permits. owner is the field of a hash, or the permit's id in
 -- hexadecimal digits.
-local lock, queue, timeouts, fence = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
+local lock, queue, timeouts = KEYS[1], KEYS[3], KEYS[4]
 local channel, owner, kind = ARGV[1], ARGV[2], ARGV[3]
 -- In a cluster the last argument says so.
 local sharded = ARGV[#ARGV] == 'sharded'

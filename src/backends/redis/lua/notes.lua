@@ -1,0 +1,42 @@
+-- What the scripts of all dialects need that find a lock in use: times, and what is in notes.
+
+local function now_us()
+  return tonumber(now())
+end
+
+local function now_ms()
+  return math.floor(now_us() / 1000)
+end
+
+-- A holder's note, as set_note() has written it: fence, since, count, text.
+local function note_of(who)
+  local note = redis.call('HGET', notes, who)
+  if note then return string.match(note, '^(%d+) (%d+) (%d+) (.*)$') end
+end
+
+-- A request that counts has a number (hexadecimal digits), and the note keeps the number of the
+-- last one: so a request that is sent again, because its answer was lost, counts once.
+local function is_counted(text, request)
+  return string.match(text or '', '&op=(%x+)') == request
+end
+
+local function counted(text, request)
+  return (string.gsub(text or '', '&op=%x+', '')) .. '&op=' .. request
+end
+
+-- The text without the note that the lock is kept after its release.
+local function not_kept(text)
+  return (string.gsub(text or '', '&kept=%d+', ''))
+end
+
+-- The text, changed to this TTL (ms), of a hold that goes on.
+local function with_ttl(text, ttl)
+  return 'ttl=' .. digits(ttl) .. '&' .. string.gsub(not_kept(text), '^ttl=%d+&?', '')
+end
+
+-- Notes that who has released the lock, which stays taken for ms yet (src/lock/holder.h).
+local function note_kept(who, ms)
+  local number, since, count, text = note_of(who)
+  if not number then return end
+  set_note(who, number, since, count, not_kept(text) .. '&kept=' .. digits(now_ms() + ms))
+end
