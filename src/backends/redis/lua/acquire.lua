@@ -197,7 +197,7 @@ if not first_in_line() and room(mode) then return take() end
 
 local ahead = -1
 if asked then
-  stand_in_line()
+  if not waiter(token) then stand_in_line() end
   drop_dead()
   ahead = redis.call('ZRANK', queue, token)
   if ahead > 0 then ahead = #living(redis.call('ZRANGE', queue, 0, ahead - 1)) end
@@ -208,4 +208,5 @@ local _, since, _, holder = note_of(who)
 local age = -1
 if since then age = math.floor((now_us() - tonumber(since)) / 1000) end
 if wishful and came == 0 then came = stamp() end
-return {0, redis.call('PTTL', lock), ahead, holder or '', age, is_foreign() and 1 or 0, came}
+local foreign = not since and is_foreign()
+return {0, redis.call('PTTL', lock), ahead, holder or '', age, foreign and 1 or 0, came}

@@ -3,8 +3,7 @@
 -- Counts one more acquisition of a hold, and makes no lease shorter. Returns {1, fence, ttl}, with
 -- ttl 0 for a hold without an end, or {0, 0, 0} when the token holds nothing.
 look()
-settle(token)
-local number, since, count, text = note_of(token)
+local number, since, count, text = settle(token)
 if not number or not holds(token) then return {0, 0, 0} end
 local ttl = own_ttl(token, text, tonumber(ARGV[4]))
 if ttl then ttl = math.max(ttl, tonumber(ARGV[3])) end

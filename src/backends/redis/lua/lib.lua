@@ -141,13 +141,15 @@ local function own_ttl(who, text, usual)
   if left >= 0 then return math.max(left, usual) end
 end
 
--- Writes the note of a token that has borrowed the lock, unless there is one.
+-- Returns the note of a token, which is written first if the token has borrowed the lock.
 local function settle(who)
-  if owner ~= who or note_of(who) then return end
-  local _, _, _, _, text = waiter(who)
+  local number, since, count, text = note_of(who)
+  if number or owner ~= who then return number, since, count, text end
+  local _, _, _, _, its_text = waiter(who)
   redis.call('DEL', holders)
-  set_note(who, redis.call('GET', fence) or '0', now(), '1', text or '')
+  set_note(who, redis.call('GET', fence) or '0', now(), '1', its_text or '')
   leave(who)
+  return note_of(who)
 end
 
 -- Hands the lock to who, the first in line, as a loan or until it confirms. mode, asked and till

@@ -3,14 +3,12 @@
 -- without an end; {0, 0} when nobody holds the lock; {2, 0} when somebody else does.
 look()
 if not holds(token) then return {owner and 2 or 0, 0} end
-settle(token)
-local number, since, count, text = note_of(token)
+local number, since, count, text = settle(token)
 local ttl = tonumber(ARGV[3])
 if ttl == 0 then ttl = own_ttl(token, text, tonumber(ARGV[4])) end
 redis.call('EXPIRE', fence, FENCE_SECONDS)
 if not ttl then return {1, 0} end
-if number and with_ttl(text, ttl) ~= text then
-  set_note(token, number, since, count, with_ttl(text, ttl))
-end
+local changed = with_ttl(text, ttl)
+if number and changed ~= text then set_note(token, number, since, count, changed) end
 put(token, set and redis.call('HGET', holders, 'mode') or 'x', ttl)
 return {1, ttl}
