@@ -2,13 +2,12 @@
 -- when the waiter came; 0: do not stand in line).
 -- Returns {1, fence} when this node has the lock for the token. Else {0, pttl, digest of the
 -- holder's token, waiters ahead, text of the holder, since when it holds (ms ago)}.
-local ttl, clock, text, place = tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local ttl, clock, text, place = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 look()
 if not owner or (owner == token and not set) then
   local number = owner and note_of(token)
   if not number then
-    local last = tonumber(redis.call('GET', fence) or '0') or 0
-    number = raise(math.max(last + 1, clock))
+    number = raise(clock, 1)
     redis.call('DEL', holders)
     set_note(token, number, digits(now_us()), '1', text)
   end

@@ -2,7 +2,7 @@
 -- number. Returns 1, or 0 when the token does not hold the lock here.
 look()
 if owner ~= token then return 0 end
-local number = raise(ARGV[3])
+local number = raise(ARGV[3], 0)
 local _, since, count, text = note_of(token)
 if since then set_note(token, number, since, count, text) end
 return 1

@@ -3,22 +3,28 @@
 -- How long (ms) the waiter that is first in line has, until the one behind it tries.
 local HANG = 1000
 
--- Makes the fence of this node number, if it is less, and returns what it is then.
-local function raise(number)
+-- Raises the fence of this node to number, or to its last value plus step if that is more. Returns
+-- what it is then.
+local function raise(number, step)
   local last = tonumber(redis.call('GET', fence) or '0') or 0
-  number = digits(math.max(last, tonumber(number)))
+  number = digits(math.max(last + step, tonumber(number)))
   redis.call('SET', fence, number, 'EX', FENCE_SECONDS)
   return number
 end
 
--- Tells the first waiter that is alive to try, and the one behind it to do so when the first one
--- has had its time. Both stay in line until they hold the lock, for other nodes may tell others.
+-- Sends the message (see call) to the waiter at this place of the line (0: the first one), or to the
+-- next one that is alive.
+local function tell(place, message)
+  local who
+  repeat
+    who = redis.call('ZRANGE', queue, place, place)[1]
+  until not who or call(who, message)
+end
+
+-- Tells the first waiter to try, and the one behind it to do so when the first one has had its time.
+-- Both stay in line until they hold the lock, for other nodes may tell others.
 local function wake()
-  for place, message in ipairs({'0', tostring(HANG)}) do
-    local who = redis.call('ZRANGE', queue, place - 1, place - 1)[1]
-    while who and not call(who, message) do
-      who = redis.call('ZRANGE', queue, place - 1, place - 1)[1]
-    end
-  end
+  tell(0, '0')
+  tell(1, HANG)
   redis.call('PUBLISH', channel .. 'free', '0')
 end

@@ -31,6 +31,9 @@ if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(
 if keep > 0 then
   put(token, 'x', keep)
   note_kept(token, keep)
+  -- The first waiter learns when the lock becomes free, which is earlier than the end of the lease
+  -- that it knows.
+  tell(0, '0')
   return 1
 end
 redis.call('DEL', lock, holders)
