@@ -259,6 +259,23 @@ static int greet(struct redis_conn *conn, struct error *err)
 	return state;
 }
 
+int redis_conn_reach(struct redis_conn *conn, struct error *err)
+{
+	struct sockaddr_storage peer;
+	socklen_t peer_size = sizeof(peer), size = sizeof(int);
+	int failure = 0;
+
+	if (conn->address->transport->handshake)
+		return greet(conn, err);
+	if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failure, &size) || failure) {
+		error_set(err, ERROR_UNAVAILABLE, failure ? failure : errno, "%s: cannot connect",
+			  conn->address->label);
+		return -1;
+	}
+	conn->wanted = POLLOUT;
+	return !getpeername(conn->fd, (struct sockaddr *)&peer, &peer_size);
+}
+
 /* Writes what can be written without waiting. 0, or -1 with *err. */
 static int flush(struct redis_conn *conn, struct error *err)
 {

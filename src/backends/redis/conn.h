@@ -14,6 +14,7 @@
  * Who has several connections and polls them all at once does the same in steps:
  *
  *	redis_conn_begin()		takes a descriptor that is connected, or is about to be
+ *	redis_conn_reach()		where the server must be reached before anything is sent
  *	redis_conn_send()		a request, which waits in memory for the first step
  *	redis_conn_step()		at once, and then when redis_conn_events() have come to
  *					conn->fd, until the answer is there
@@ -95,6 +96,12 @@ struct redisReply *redis_conn_command(struct redis_conn *conn, int argc, const c
 
 /* Begins to speak over fd, a TCP connection, which may still be under way; no I/O. */
 void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber);
+
+/*
+ * Goes on with connecting and with the handshake, and sends no request. 1: both are over; 0: not
+ * before redis_conn_events() have come to conn->fd; -1 with *err: the connection has failed.
+ */
+int redis_conn_reach(struct redis_conn *conn, struct error *err);
 
 /* Appends a command to what is to be sent. Requests are answered in their order. */
 void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]);

@@ -19,7 +19,7 @@ void redlock_node_close(struct redlock_node *node)
 	/* What nobody has answered may have been carried out up to any of the requests. */
 	if (node->stale > 0)
 		node->touched = true;
-	node->info_due = node->known = false;
+	node->info_asked = node->info_due = node->known = false;
 	node->stale = 0;
 }
 
@@ -82,7 +82,6 @@ int redlock_node_look_up(struct redlock_node *node, struct error *err)
 
 int redlock_node_connect(struct redlock_node *node, struct redis_conn *conn, struct error *err)
 {
-	static const char *const info[] = { "INFO", "server" };
 	int fd = -1;
 
 	if (redis_conn_is_open(conn))
@@ -100,11 +99,17 @@ int redlock_node_connect(struct redlock_node *node, struct redis_conn *conn, str
 	if (fd < 0)
 		return -1;
 	redis_conn_begin(conn, fd, conn == &node->wake);
-	if (conn == &node->main) {
-		redis_conn_send(conn, 2, info);
-		node->info_due = true;
-	}
 	return 0;
+}
+
+void redlock_node_ask_age(struct redlock_node *node)
+{
+	static const char *const info[] = { "INFO", "server" };
+
+	if (node->info_asked)
+		return;
+	redis_conn_send(&node->main, 2, info);
+	node->info_asked = node->info_due = true;
 }
 
 /* ---- answers ---- */

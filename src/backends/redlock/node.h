@@ -41,6 +41,7 @@ struct redlock_node {
 	size_t length;			/* of the request */
 	bool sent;			/* NODE_ASKED, after the round: the request is under way */
 	/* The main connection: */
+	bool info_asked;		/* INFO was put in front of the first request */
 	bool info_due;			/* the answer to INFO comes first */
 	int stale;			/* answers that are dropped when they come */
 	bool known;			/* INFO was answered: the following three are valid */
@@ -61,11 +62,14 @@ void redlock_node_close(struct redlock_node *node);
 int redlock_node_look_up(struct redlock_node *node, struct error *err);
 
 /*
- * Makes conn, one of the two, begin to connect unless it is open. A main connection begins with a
- * question for the server's age. A round tries each address once, and the first one twice. 0, or
- * -1: no address is left to try, and *err is set if something was tried.
+ * Makes conn, one of the two, begin to connect unless it is open. A round tries each address once,
+ * and the first one twice. 0, or -1: no address is left to try, and *err is set if something was
+ * tried.
  */
 int redlock_node_connect(struct redlock_node *node, struct redis_conn *conn, struct error *err);
+
+/* Puts a question for the server's age in front of the first request of the main connection. */
+void redlock_node_ask_age(struct redlock_node *node);
 
 /*
  * Goes on without waiting. 1 with *reply, an answer that belongs to the last request; 0: not yet;

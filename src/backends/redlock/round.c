@@ -20,6 +20,12 @@ static struct redis_conn *conn_of(struct redlock_node *node, const struct redloc
 	return call->wake ? &node->wake : &node->main;
 }
 
+/* Is nothing asked of the nodes but to be there? */
+static bool is_empty(const struct redlock_call *call)
+{
+	return !call->script && !call->command;
+}
+
 /* ---- one node ---- */
 
 /* Puts the request behind what is still to be sent. text: with the script, and not its digest. */
@@ -70,12 +76,16 @@ static void ask(const struct redlock *lock, struct redlock_node *node,
 	}
 	node->state = NODE_ASKED;
 	node->length = 0;
+	if (is_empty(call))
+		return;
+	/* It travels with the first request, so that the server reads and answers both at once. */
+	if (!call->wake)
+		redlock_node_ask_age(node);
 	/*
 	 * Behind a request that was not answered a script travels as its text, for the answer that
 	 * a server does not know it may never be read.
 	 */
-	if (call->script || call->command)
-		send_request(lock, node, call, node->stale > 0);
+	send_request(lock, node, call, node->stale > 0);
 }
 
 static void begin(const struct redlock *lock, struct redlock_node *node,
@@ -121,11 +131,11 @@ static void broke(const struct redlock *lock, struct redlock_node *node,
 		ask(lock, node, call);
 }
 
-/* The answer to this round's request has come. */
+/* The answer to this round's request has come, or the node was reached. */
 static void answered(const struct redlock *lock, struct redlock_node *node,
 		     const struct redlock_call *call)
 {
-	if (node->reply->type != REDIS_REPLY_ERROR) {
+	if (!node->reply || node->reply->type != REDIS_REPLY_ERROR) {
 		node->state = NODE_ANSWERED;
 		return;
 	}
@@ -146,16 +156,17 @@ static void go_on(const struct redlock *lock, struct redlock_node *node,
 	int state;
 
 	while (node->state == NODE_ASKED) {
-		state = redlock_node_step(node, conn_of(node, call), readable, &node->reply,
-					  &node->error);
+		if (is_empty(call))
+			state = redis_conn_reach(&node->main, &node->error);
+		else
+			state = redlock_node_step(node, conn_of(node, call), readable,
+						  &node->reply, &node->error);
 		if (call->takes && redis_conn_has_begun(conn_of(node, call), node->length))
 			node->touched = true;
 		if (state > 0)
 			answered(lock, node, call);
 		else if (state < 0)
 			broke(lock, node, call);
-		else if (!call->script && !call->command && !node->main.unsent_length)
-			node->state = NODE_ANSWERED;
 		else
 			break;
 		readable = false;
@@ -170,7 +181,7 @@ static void leave(struct redlock_node *node, const struct redlock_call *call)
 	redis_conn_silent(conn, &node->error);
 	if (call->wake) {
 		redis_conn_close(conn);
-	} else if (call->script || call->command) {
+	} else if (!is_empty(call)) {
 		node->sent = redis_conn_has_begun(conn, node->length);
 		if (node->sent)
 			node->stale++;

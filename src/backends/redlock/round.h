@@ -21,7 +21,7 @@ struct redlock_call {
 	/* Behind channel and token; they end with NULL. */
 	const char *arguments[REDLOCK_ARGUMENTS];
 	const char *token;
-	/* Ends with NULL. NULL: only to connect, which what could be written answers. */
+	/* Ends with NULL. NULL: the nodes are only to be reached. */
 	const char *const *command;
 	bool wake;				/* over the other connection */
 	unsigned nodes;				/* a bit for each node that is asked; 0: all */
