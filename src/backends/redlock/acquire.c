@@ -495,8 +495,11 @@ enum outcome redlock_acquire(struct backend *backend, const struct request *requ
 		if (!in_line)
 			outcome = try_once(lock, request, true, &ballot, grant, err);
 	}
-	if (outcome == OUTCOME_HELD)
-		redlock_stop_listening(lock);
+	/* The command begins before the waiter stops listening. */
+	if (outcome == OUTCOME_HELD && redlock_listens(lock)) {
+		lock->listens_on = true;
+		grant->event_ms = grant->sent_ms;
+	}
 	if (outcome == OUTCOME_BUSY && !request->queue && ballot.grants >= lock->quorum)
 		return say_young(lock, &ballot, err);
 	if (outcome == OUTCOME_BUSY) {

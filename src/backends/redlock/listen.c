@@ -36,6 +36,7 @@ void redlock_stop_listening(struct redlock *lock)
 {
 	for (int i = 0; i < lock->count; i++)
 		redis_conn_close(&lock->nodes[i].wake);
+	lock->listens_on = false;
 }
 
 int redlock_listen(struct redlock *lock, const char *who, struct error *err)
@@ -62,27 +63,73 @@ int redlock_listen(struct redlock *lock, const char *who, struct error *err)
 	return redlock_no_majority(lock, count_listening(lock), err);
 }
 
-/*
- * One descriptor that is readable when one of several is. The set is made anew each time: a
- * connection may have been closed and another one opened with the same number.
- */
-int redlock_event_fd(struct backend *backend)
+/* ---- one descriptor for all connections ---- */
+
+/* The connection of a node that may say something unasked: to a waiter, or to a holder. */
+static struct redis_conn *watched_conn(struct redlock *lock, int node, bool listens)
 {
-	struct redlock *lock = redlock_from_backend(backend);
-	const bool listens = redlock_listens(lock);
+	return listens ? &lock->nodes[node].wake : &lock->nodes[node].main;
+}
+
+/* A number that no other connection to this node has had; 0: there is no connection. */
+static int connection(struct redlock *lock, int node, bool listens)
+{
+	if (!redis_conn_is_open(watched_conn(lock, node, listens)))
+		return 0;
+	return lock->nodes[node].openings * 2 + listens;
+}
+
+/*
+ * Makes the set anew. What was closed does not leave it by itself while another process has a copy
+ * of the descriptor, and another connection may have the number of one that was closed.
+ */
+static void watch(struct redlock *lock, bool listens)
+{
 	struct epoll_event input = { .events = EPOLLIN };
-	const struct redis_conn *conn;
 
 	if (lock->epoll_fd >= 0)
 		close(lock->epoll_fd);
 	lock->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	for (int i = 0; i < lock->count && lock->epoll_fd >= 0; i++) {
-		conn = listens ? &lock->nodes[i].wake : &lock->nodes[i].main;
-		if (redis_conn_is_open(conn))
-			epoll_ctl(lock->epoll_fd, EPOLL_CTL_ADD, conn->fd, &input);
+		input.data.u32 = (uint32_t)i;
+		lock->watched[i] = connection(lock, i, listens);
+		if (lock->watched[i])
+			epoll_ctl(lock->epoll_fd, EPOLL_CTL_ADD,
+				  watched_conn(lock, i, listens)->fd, &input);
+	}
+}
+
+/* It is readable when one of several is. */
+int redlock_event_fd(struct backend *backend)
+{
+	struct redlock *lock = redlock_from_backend(backend);
+	const bool listens = redlock_listens(lock);
+
+	for (int i = 0; i < lock->count; i++) {
+		if (lock->epoll_fd < 0 || lock->watched[i] != connection(lock, i, listens)) {
+			watch(lock, listens);
+			break;
+		}
 	}
 	return lock->epoll_fd;
 }
+
+/* A bit for each node whose connection is readable. */
+static unsigned find_readable(const struct redlock *lock)
+{
+	struct epoll_event events[REDLOCK_MOST_NODES];
+	unsigned nodes = 0;
+	int count;
+
+	if (lock->epoll_fd < 0)
+		return 0;
+	count = epoll_wait(lock->epoll_fd, events, REDLOCK_MOST_NODES, 0);
+	for (int i = 0; i < count; i++)
+		nodes |= 1u << events[i].data.u32;
+	return nodes;
+}
+
+/* ---- what is said ---- */
 
 /* Returns when to try because of what a node has said. */
 static int64_t read_messages(struct redlock_node *node)
@@ -103,7 +150,7 @@ static int64_t read_messages(struct redlock_node *node)
 	return next_ms;
 }
 
-static int64_t hear(struct redlock *lock)
+static int64_t hear(struct redlock *lock, unsigned readable)
 {
 	int64_t next_ms = CLOCK_NEVER;
 	int woken = 0;
@@ -111,7 +158,7 @@ static int64_t hear(struct redlock *lock)
 	for (int i = 0; i < lock->count; i++) {
 		struct redlock_node *node = &lock->nodes[i];
 
-		if (redis_conn_is_open(&node->wake))
+		if (readable & 1u << i)
 			next_ms = clock_earlier(next_ms, read_messages(node));
 		woken += node->woken;
 	}
@@ -121,7 +168,7 @@ static int64_t hear(struct redlock *lock)
 }
 
 /* Drops late answers, and notices connections that have ended. */
-static int64_t drain(struct redlock *lock)
+static int64_t drain(struct redlock *lock, unsigned readable)
 {
 	int64_t next_ms = CLOCK_NEVER;
 	struct error ignored;
@@ -130,7 +177,7 @@ static int64_t drain(struct redlock *lock)
 	for (int i = 0; i < lock->count; i++) {
 		struct redlock_node *node = &lock->nodes[i];
 
-		if (!redis_conn_is_open(&node->main) ||
+		if (!(readable & 1u << i) || !redis_conn_is_open(&node->main) ||
 		    !redlock_node_step(node, &node->main, true, &reply, &ignored))
 			continue;
 		/* An answer that nothing was asked for is as good as an end. */
@@ -145,5 +192,10 @@ int64_t redlock_event(struct backend *backend)
 {
 	struct redlock *lock = redlock_from_backend(backend);
 
-	return redlock_listens(lock) ? hear(lock) : drain(lock);
+	if (lock->listens_on) {
+		redlock_stop_listening(lock);
+		return CLOCK_NEVER;
+	}
+	return redlock_listens(lock) ? hear(lock, find_readable(lock))
+				     : drain(lock, find_readable(lock));
 }

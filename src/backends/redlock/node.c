@@ -99,6 +99,7 @@ int redlock_node_connect(struct redlock_node *node, struct redis_conn *conn, str
 	if (fd < 0)
 		return -1;
 	redis_conn_begin(conn, fd, conn == &node->wake);
+	node->openings++;
 	return 0;
 }
 

@@ -40,6 +40,7 @@ struct redlock_node {
 	int tries;			/* connections made in this round */
 	size_t length;			/* of the request */
 	bool sent;			/* NODE_ASKED, after the round: the request is under way */
+	int openings;			/* how often a connection was begun */
 	/* The main connection: */
 	bool info_asked;		/* INFO was put in front of the first request */
 	bool info_due;			/* the answer to INFO comes first */

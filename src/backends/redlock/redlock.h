@@ -16,7 +16,9 @@ struct redlock {
 	int count, quorum;
 	struct redlock_node nodes[REDLOCK_MOST_NODES];
 	int64_t looked_up_ms;		/* CLOCK_BOOTTIME: the last look-up of names; 0: none */
-	int epoll_fd;			/* see redlock_event_fd() */
+	int epoll_fd;			/* see redlock_event_fd(); -1: none */
+	int watched[REDLOCK_MOST_NODES];	/* what is in its set: see connection() */
+	bool listens_on;		/* the lock is held, and the waiter still listens */
 	int64_t place_us;		/* wall clock: when this waiter came; 0: it did not */
 	int splits;			/* tries in a row in which nobody had a majority */
 	int64_t lease_end_ms;		/* of the last grant; 0: there was none */
