@@ -525,6 +525,25 @@ one_waits() {
 	between "$(printf '%s\n' "${lines[@]:1}" | grep -cx 9000000000000001)" 3 5 "nodes with the fence"
 }
 
+@test "a try in vain tells the greatest fence to the nodes that have lost it" {
+	local node
+	# They do not vote, for they were just started.
+	private_redlock 5
+	DLOCK_BACKEND=$P_URI
+	everywhere set "{$KEY}:fence" 9000000000000000
+	at 1 flushall
+	at 2 flushall
+	run -122 "$DLOCK" run -n -t 1h "$LOCK" -- true
+	for node in 1 2; do
+		wait_until 3 at_least "$node" 9000000000000000
+	done
+}
+
+# at_least NODE FENCE
+at_least() {
+	(($(at "$1" get "{$KEY}:fence") >= $2))
+}
+
 # ---- many at once
 
 @test "of twelve that do not wait one runs, and the others are told that it is held" {

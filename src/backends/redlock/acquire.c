@@ -225,12 +225,36 @@ static int refuse_twins(const struct redlock *lock, struct error *err)
 
 /* ---- one try ---- */
 
-/* Removes what a try in vain has taken, also where its answer did not come. */
-static void back_off(struct redlock *lock, const struct request *request)
+/* The greatest fence that a node has given, and how many have given this one. */
+static uint64_t greatest_fence(const struct redlock *lock, const struct ballot *ballot, int *equal)
 {
+	uint64_t fence = 0;
+
+	for (int i = 0; i < lock->count; i++)
+		if (ballot->granted[i] && ballot->fence[i] > fence)
+			fence = ballot->fence[i];
+	*equal = 0;
+	for (int i = 0; i < lock->count; i++)
+		*equal += ballot->granted[i] && ballot->fence[i] == fence;
+	return fence;
+}
+
+/*
+ * Removes what a try in vain has taken, also where its answer did not come. A node that gave a
+ * smaller fence than another one may have lost its data, and learns the greatest again: so it is
+ * not forgotten when one node after the other loses its data while somebody waits.
+ */
+static void back_off(struct redlock *lock, const struct request *request,
+		     const struct ballot *ballot)
+{
+	int equal;
+	const uint64_t fence = greatest_fence(lock, ballot, &equal);
+	char number[REDIS_DIGITS_SIZE];
 	struct redlock_call call = {
 		.script = &redlock_script_release, .token = request->token,
-		.arguments = { "0", "3", "0", "0", NULL },
+		.arguments = { "0", "3", "0", "0",
+			       redis_digits(equal < ballot->grants ? (int64_t)fence : 0, number),
+			       NULL },
 	};
 	const int cancel_fd = lock->base.cancel_fd;
 	struct error ignored;
@@ -274,14 +298,9 @@ static bool spread_fence(struct redlock *lock, const struct request *request,
 		.script = &redlock_script_fence, .token = request->token,
 		.arguments = { lock->fence, NULL }, .least = lock->quorum, .decided = is_done,
 	};
-	int equal = 0;
+	int equal;
 
-	*fence = 0;
-	for (int i = 0; i < lock->count; i++)
-		if (ballot->granted[i] && ballot->fence[i] > *fence)
-			*fence = ballot->fence[i];
-	for (int i = 0; i < lock->count; i++)
-		equal += ballot->granted[i] && ballot->fence[i] == *fence;
+	*fence = greatest_fence(lock, ballot, &equal);
 	redis_digits((int64_t)*fence, lock->fence);
 	return equal >= lock->quorum ||
 	       (!redlock_round(lock, &call, err) && is_done(lock, NULL));
@@ -355,7 +374,7 @@ static enum outcome try_once(struct redlock *lock, const struct request *request
 	if (ballot->voters >= lock->quorum && outcome == OUTCOME_BUSY)
 		outcome = take(lock, request, ballot, sent_ms, grant, err);
 	if (outcome != OUTCOME_HELD)
-		back_off(lock, request);
+		back_off(lock, request, ballot);
 	return outcome;
 }
 

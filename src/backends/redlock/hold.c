@@ -321,7 +321,7 @@ static int release_once(struct redlock *lock, const struct request *request, con
 	const struct redlock_call call = {
 		.script = &redlock_script_release, .token = request->token,
 		.arguments = { redis_digits(keep_ms, keep), how, number,
-			       request->forget ? "1" : "0", NULL },
+			       request->forget ? "1" : "0", "0", NULL },
 		.least = lock->quorum,
 	};
 

@@ -1,13 +1,14 @@
 -- ARGV: channel, token, keep (ms for which the lock stays taken; 0: none), how ('1': all
 -- acquisitions, '0': one, '2': one, but not the last one, '3': what a try has taken in vain,
 -- without waking anybody or leaving the line), request (see is_counted), forget ('1': the fence
--- goes, too).
+-- goes, too), number (the fence of this node becomes at least this).
 -- Returns 1 when the lock was held here until now, 2 when acquisitions are left, 4 when only the
 -- last one is left, which stays, 0 when the token held nothing here.
 local keep, how = tonumber(ARGV[3]), ARGV[4]
 look()
 if how ~= '3' then leave(token) end
 if ARGV[6] == '1' then redis.call('DEL', fence) end
+if ARGV[7] ~= '0' then raise(ARGV[7], 0) end
 if owner ~= token then
   if not owner and how ~= '3' then wake() end
   return 0
