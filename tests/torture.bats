@@ -48,3 +48,21 @@ load helpers
 	matches "$output" 'FINDING: holds c[0-9] and [a-z0-9]* have the same fence'
 	matches "${lines[-1]}" '^0 passed, 4 failed$'
 }
+
+# at_work: a harness has contenders
+at_work() {
+	pgrep -f "witness .*$T/dlock-torture" >pids
+}
+
+at_rest() {
+	! pgrep -f "$T/dlock-torture" >pids
+}
+
+@test "TERM ends the harnesses with their contenders" {
+	start env BACKENDS=file ROUNDS=1000 LANES=4 TMPDIR="$T" "$BATS_TEST_DIRNAME/torture/run"
+	wait_until 20 at_work
+	kill -TERM "$PID"
+	join "$PID"
+	equal "$status" 143
+	wait_until 10 at_rest
+}
