@@ -18,10 +18,7 @@ if mode == 'x' and not string.find(text, '&queue=', 1, true) and
   redis.call('SET', lock, token, 'PX', ttl)
   return number
 end
-
---- notes.lua
---- lib.lua
-
+---- all other locks
 local came, asked, loan = tonumber(ARGV[6] or '0'), ARGV[7], ARGV[8]
 -- The last come of those that replace waiters: when it came (us), its token, and its text.
 -- It is seldom there, and in a cluster a script with such a key in KEYS is refused for as long as

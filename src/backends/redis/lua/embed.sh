@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # embed.sh HEADER PREFIX 'LIB.lua...' SCRIPT.lua...: a C file that includes HEADER, with each script
-# as a string PREFIX_NAME, and with the SHA-1 by which Redis knows it. The LIBs stand in front of a
-# script. What a script can do without a LIB stands above a line "--- LIB.lua", which the LIB then
-# takes the place of. Comments stay behind, and so does what a LIB declares and the script does not
-# use: the server makes all functions of a script anew each time it runs.
+# as a string PREFIX_NAME, the LIBs in front of it, and with the SHA-1 by which Redis knows it.
+# Comments stay behind, and so does what a LIB declares and the script does not use: the server
+# makes all functions of a script anew each time it runs. So a script may have a first part for what
+# happens most often, which ends with a line that begins with "----" and returns when it is through:
+# what it does not use of the LIBs comes behind it.
 set -eu
 header=$1 prefix=$2 libs=$3
 shift 3
@@ -19,23 +20,26 @@ text() {
 			if (all[list[i]] > own[d, list[i]]) return 1
 		return 0
 	}
-	function print_lines(of_file,    i) {
-		for (i = 1; i <= count; i++) {
-			if (file_of[i] != of_file || gone[of[i]]) continue
-			if (lines[i] ~ /^--- /) print_lines(lib[substr(lines[i], 5)])
-			else print lines[i]
+	function is_used_by(d, user,    list, n, i) {
+		n = split(names[d], list, ", *")
+		for (i = 1; i <= n; i++)
+			if ((user, list[i]) in own) return 1
+		return 0
+	}
+	# marks what the user needs
+	function need(user,    d) {
+		for (d = 1; d <= declarations; d++) {
+			if (needed[d] || !is_used_by(d, user)) continue
+			needed[d] = 1
+			need(d)
 		}
 	}
-	FNR == 1 {
-		file++
-		name = FILENAME
-		sub(/.*\//, "", name)
-		lib[name] = file
-		declared = 0
-	}
-	/^--- / { later[lib[$2]] = 1 }
-	/^ *(--[^-]|--$|$)/ { next }
-	file < ARGC - 1 && /^local / {
+	BEGIN { script = ARGC - 1 }
+	FNR == 1 { file++; declared = 0 }
+	file == script && !declared { declared = "first" }
+	file == script && /^----/ { declared = parted = "rest" }
+	/^ *(--|$)/ { next }
+	file < script && /^local / {
 		declared = ++declarations
 		names[declared] = $0
 		sub(/^local (function )?/, "", names[declared])
@@ -44,8 +48,8 @@ text() {
 	{
 		sub(/^ */, "")
 		lines[++count] = $0
-		file_of[count] = file
 		of[count] = declared
+		gsub(/redis\.p?call/, "")
 		n = split($0, word, /[^A-Za-z0-9_]+/)
 		for (i = 1; i <= n; i++) {
 			all[word[i]]++
@@ -64,8 +68,13 @@ text() {
 				}
 			}
 		} while (left)
-		for (i = 1; i < ARGC; i++)
-			if (!later[i]) print_lines(i)
+		if (parted) need("first")
+		for (i = 1; i <= count; i++)
+			if (needed[of[i]]) print lines[i]
+		for (i = 1; i <= count; i++)
+			if (parted && of[i] == "first") print lines[i]
+		for (i = 1; i <= count; i++)
+			if (!gone[of[i]] && !needed[of[i]] && !(parted && of[i] == "first")) print lines[i]
 	}' "$@"
 }
 

@@ -15,11 +15,7 @@ if how == '1' and keep == '0' and not signal and redis.call('EXISTS', queue, wai
     return 1
   end
 end
-
---- common.lua
---- notes.lua
---- lib.lua
-
+---- all other locks
 keep = tonumber(keep)
 
 -- Has the first waiter that is alive look at the lock now.

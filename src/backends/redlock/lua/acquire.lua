@@ -3,6 +3,16 @@
 -- Returns {1, fence} when this node has the lock for the token. Else {0, pttl, digest of the
 -- holder's token, waiters ahead, text of the holder, since when it holds (ms ago)}.
 local ttl, clock, text, place = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
+-- Most locks are free, and nobody waits for them. The lock is taken last, so that a missing
+-- permission shows before anything is taken.
+if redis.call('EXISTS', lock, holders, queue, waiters) == 0 then
+  local number = raise(clock, 1)
+  set_note(token, number, digits(now_us()), '1', text)
+  redis.call('PEXPIRE', holders, ttl)
+  redis.call('SET', lock, token, 'PX', ttl)
+  return {1, number}
+end
+---- all other locks
 look()
 if not owner or (owner == token and not set) then
   local number = owner and note_of(token)
@@ -12,7 +22,6 @@ if not owner or (owner == token and not set) then
     set_note(token, number, digits(now_us()), '1', text)
   end
   leave(token)
-  -- The lock is taken last, so that a missing permission shows before anything is taken.
   put(token, 'x', ttl)
   return {1, number}
 end

@@ -5,6 +5,15 @@
 -- Returns 1 when the lock was held here until now, 2 when acquisitions are left, 4 when only the
 -- last one is left, which stays, 0 when the token held nothing here.
 local keep, how = tonumber(ARGV[3]), ARGV[4]
+-- Nobody waits for most locks, and they have no minimum hold.
+if how == '1' and keep == 0 and ARGV[6] == '0' and redis.pcall('GET', lock) == token and
+    redis.call('EXISTS', queue, waiters) == 0 and
+    not string.find(redis.call('HGET', holders, token) or '', '&min=', 1, true) then
+  redis.call('DEL', lock, holders)
+  redis.call('PUBLISH', channel .. 'free', '0')
+  return 1
+end
+---- all other locks
 look()
 if how ~= '3' then leave(token) end
 if ARGV[6] == '1' then redis.call('DEL', fence) end
