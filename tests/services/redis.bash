@@ -85,7 +85,14 @@ redis_stop() {
 	if alive "$pid"; then
 		kill -KILL "$pid"
 	fi
-	wait_until 5 ended "$pid"
+	wait_until 5 redis_gone "$pid"
+}
+
+# redis_gone PID: all threads of a server have ended. The first one may be a zombie while another one
+# has not yet had the processor to end, and then the port is still taken.
+redis_gone() {
+	local threads=("/proc/$1/task"/*)
+	ended "$1" && ((${#threads[@]} <= 1))
 }
 
 # redis_for_file [OPTION VALUE]..., redis_file_end: for setup_file and teardown_file. One server for
