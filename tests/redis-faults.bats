@@ -561,3 +561,81 @@ counted() {
 	done
 	equal "$(cat out.* | sort | uniq -c | tr -s ' \n' ' ')" " 3 ran "
 }
+
+# ---- a network that holds back what it was given
+
+# cable: makes two hosts, OURS and THEIRS, whose cable `pull` and `plug` take out and put in
+cable() {
+	local host hosts=()
+	need_root
+	need ip nsenter unshare
+	for host in ours theirs switch; do
+		start setpriv --pdeathsig KILL unshare -n sh -c 'echo up; exec sleep 300'
+		line "$OUT"
+		hosts+=("$PID")
+	done
+	OURS=${hosts[0]} THEIRS=${hosts[1]} SWITCH=${hosts[2]}
+	at "$SWITCH" ip link add name switch type bridge
+	at "$SWITCH" ip link set switch up
+	for host in 1 2; do
+		at "$SWITCH" ip link add "port$host" type veth peer name eth0 netns "${hosts[host - 1]}"
+		at "$SWITCH" ip link set "port$host" master switch up
+		at "${hosts[host - 1]}" ip link set lo up
+		at "${hosts[host - 1]}" ip addr add "10.77.0.$host/24" dev eth0
+		at "${hosts[host - 1]}" ip link set eth0 up
+	done
+}
+
+# at HOST COMMAND...
+at() {
+	nsenter -t "$1" -n "${@:2}"
+}
+
+# key: prints the value of the lock's key, read past the network
+key() {
+	redis-cli -s "$T/theirs" get "$KEY"
+}
+
+key_is() {
+	[[ $(key) == "$1" ]]
+}
+
+# holds_back: our kernel still has something for the server that was sent and not acknowledged, or a
+# connection that was closed before it was
+holds_back() {
+	at "$OURS" awk '$3 ~ /:18EB$/ && ($4 == "04" || $5 !~ /^0*:/) { found = 1 } END { exit !found }' \
+		/proc/net/tcp
+}
+
+is_ours() {
+	[[ $(key) =~ ^[0-9a-f]{32}$ ]]
+}
+
+@test "a release that the network holds back does not end the next hold with its token" {
+	cable
+	start nsenter -t "$THEIRS" -n redis-server --port 6379 --bind 0.0.0.0 --protected-mode no \
+		--unixsocket "$T/theirs" --save '' --dir "$T"
+	wait_until 5 test -S "$T/theirs"
+	redis-cli -s "$T/theirs" set "$KEY" another px 60000
+	start nsenter -t "$OURS" -n "$DLOCK" run -v -t 30s \
+		-b 'redis://10.77.0.2?timeout=1s&connect-timeout=1s' "$LOCK" -- sleep 300
+	local late=$PID err=$ERR token
+	wait_until 15 has_line "$err" ': waiting'
+	# The lock comes, and nobody takes it: it is given back 3 s later.
+	kill -STOP "$late"
+	redis-cli -s "$T/theirs" del "$KEY"
+	wait_until 2 is_ours
+	token=$(key)
+	pause 1
+	at "$SWITCH" ip link set port2 down
+	wait_until 5 holds_back
+	wait_until 5 not holds_back
+	key_is "$token"
+	at "$SWITCH" ip link set port2 up
+	kill -CONT "$late"
+	wait_until 15 has_line "$err" ': the command runs'
+	holds_for 4500 key_is "$token"
+	kill -TERM "$late"
+	join "$late"
+	equal "$status" 143
+}

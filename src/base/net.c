@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -191,4 +193,13 @@ int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
 	strcpy(address.sun_path, path);
 	return connect_address((const struct sockaddr *)&address, sizeof(address), deadline_ms,
 			       cancel_fd, err);
+}
+
+void net_forget_unsent(int fd)
+{
+	static const struct linger at_once = { .l_onoff = 1 };
+	int unsent = 0;
+
+	if (!ioctl(fd, SIOCOUTQ, &unsent) && unsent > 0)
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 }

@@ -53,3 +53,11 @@ int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
  * give up 15 s later: a connection to a host that has vanished breaks.
  */
 void net_keep_alive(int fd);
+
+/*
+ * To be called before fd is closed, if a request that was sent over it must not be carried out
+ * later than those that are sent over the next connection. What the peer has not acknowledged is
+ * forgotten; otherwise the kernel would repeat it for a minute or two, until the network works
+ * again.
+ */
+void net_forget_unsent(int fd);

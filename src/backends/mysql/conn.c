@@ -46,6 +46,9 @@ void mysql_conn_close(struct mysql_conn *conn)
 
 	if (!conn->mysql)
 		return;
+	/* A release that the server gets late must not end the next hold of the same token. */
+	if (fd >= 0 && !conn->session)
+		net_forget_unsent(fd);
 	/* Over TLS the library waits for an answer to its farewell; the server may hang. */
 	if (fd >= 0)
 		shutdown(fd, SHUT_RD);

@@ -141,6 +141,8 @@ void redis_conn_close(struct redis_conn *conn)
 {
 	if (!redis_conn_is_open(conn))
 		return;
+	/* A release that the server gets late must not end the next hold of the same token. */
+	net_forget_unsent(conn->fd);
 	conn->address->transport->close(conn);
 	redisReaderFree(conn->reader);
 	free(conn->unsent);
