@@ -228,8 +228,8 @@ static int apply(struct options *options, const struct option_row *row, char *ar
 		*(const char **)field = argument;
 		if ((int)strnlen(argument, (size_t)row->low) >= row->low)
 			break;
-		error_set(err, ERROR_USAGE, 0, "--%s: the %s is empty", row->name, row->argument);
-		return -1;
+		return error_set(err, ERROR_USAGE, 0, "--%s: the %s is empty", row->name,
+				 row->argument);
 	case OPTION_URI:
 		*(const char **)field = take_uri(options, argument);
 		break;

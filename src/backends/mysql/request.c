@@ -15,18 +15,17 @@ int mysql_admit(const struct mysql_strategy *strategy, const struct request *req
 	const size_t most = strategy->name_characters;
 
 	if (request->mode == HOLD_SLOT && !strategy->slots)
-		error_set(err, ERROR_USAGE, 0, "?%s=%s has no --slots; ?strategy=lease has", kind,
-			  strategy->name);
-	else if (request->mode == HOLD_SHARED && !strategy->shared)
-		error_set(err, ERROR_USAGE, 0, "?%s=%s has no shared holds; ?strategy=lease, row "
-			  "and table have", kind, strategy->name);
-	else if (most && text_characters(request->name) > most)
-		error_set(err, ERROR_USAGE, 0, "%s at most %zu characters, this one has %zu; "
-			  "?strategy=lease takes longer ones", strategy->names, most,
-			  text_characters(request->name));
-	else
-		return 0;
-	return -1;
+		return error_set(err, ERROR_USAGE, 0, "?%s=%s has no --slots; ?strategy=lease has",
+				 kind, strategy->name);
+	if (request->mode == HOLD_SHARED && !strategy->shared)
+		return error_set(err, ERROR_USAGE, 0,
+				 "?%s=%s has no shared holds; ?strategy=lease, row and table have",
+				 kind, strategy->name);
+	if (most && text_characters(request->name) > most)
+		return error_set(err, ERROR_USAGE, 0, "%s at most %zu characters, this one has "
+				 "%zu; ?strategy=lease takes longer ones", strategy->names, most,
+				 text_characters(request->name));
+	return 0;
 }
 
 void words_begin(struct words *words, const struct request *request, int64_t owner_ttl_ms)

@@ -36,18 +36,17 @@ static int admit_server(const struct session *session, const struct request *req
 	const char *label = session->my.address.label;
 
 	if (answer->wsrep && !session->unsafe)
-		error_set(err, ERROR_USAGE, 0, "%s: is a Galera node, and ?strategy=%s excludes "
-			  "nobody on another one: use ?strategy=lease, or insert; with one node "
-			  "for all clients, ?wsrep=unsafe", label, session->my.strategy->name);
-	else if (answer->read_only)
-		error_set(err, ERROR_REFUSED, 0, "%s: the server is read-only: name the primary",
-			  label);
-	else if (answer->idle_s != session_idle_s(request))
-		error_set(err, ERROR_REFUSED, 0, "%s: wait_timeout does not stay as it was set; "
-			  "?strategy=lease needs no session of its own", label);
-	else
-		return 0;
-	return -1;
+		return error_set(err, ERROR_USAGE, 0, "%s: is a Galera node, and ?strategy=%s "
+				 "excludes nobody on another one: use ?strategy=lease, or insert; "
+				 "with one node for all clients, ?wsrep=unsafe", label,
+				 session->my.strategy->name);
+	if (answer->read_only)
+		return error_set(err, ERROR_REFUSED, 0,
+				 "%s: the server is read-only: name the primary", label);
+	if (answer->idle_s != session_idle_s(request))
+		return error_set(err, ERROR_REFUSED, 0, "%s: wait_timeout does not stay as it was "
+				 "set; ?strategy=lease needs no session of its own", label);
+	return 0;
 }
 
 /* Somebody else has the lock. Says who, and when to ask again unless the server says more. */

@@ -106,10 +106,8 @@ static ssize_t moved(struct redis_conn *conn, ssize_t result, short events, stru
 	if (result < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (result == 0)
-		error_set(err, ERROR_UNAVAILABLE, 0, "closed the connection");
-	else
-		error_set(err, ERROR_UNAVAILABLE, errno, "the connection broke");
-	return -1;
+		return error_set(err, ERROR_UNAVAILABLE, 0, "closed the connection");
+	return error_set(err, ERROR_UNAVAILABLE, errno, "the connection broke");
 }
 
 static ssize_t read_plain(struct redis_conn *conn, void *data, size_t size, struct error *err)

@@ -482,14 +482,12 @@ static void note_young(const struct redlock *lock, const struct ballot *ballot,
 static int admit(const struct request *request, struct error *err)
 {
 	if (request->mode == HOLD_SHARED)
-		error_set(err, ERROR_USAGE, 0, "redlock: has no shared holds; redis:, zookeeper: "
-			  "and mysql: have");
-	else if (request->mode == HOLD_SLOT)
-		error_set(err, ERROR_USAGE, 0, "redlock: has no --slots; redis:, zookeeper: and "
-			  "mysql: have");
-	else
-		return 0;
-	return -1;
+		return error_set(err, ERROR_USAGE, 0, "redlock: has no shared holds; redis:, "
+				 "zookeeper: and mysql: have");
+	if (request->mode == HOLD_SLOT)
+		return error_set(err, ERROR_USAGE, 0,
+				 "redlock: has no --slots; redis:, zookeeper: and mysql: have");
+	return 0;
 }
 
 enum outcome redlock_acquire(struct backend *backend, const struct request *request,

@@ -87,14 +87,12 @@ static int check_count(const struct uri *uri, struct error *err)
 	if (count >= REDLOCK_LEAST_NODES && count <= REDLOCK_MOST_NODES && count % 2)
 		return 0;
 	if (count && count <= REDLOCK_MOST_NODES && count % 2 == 0)
-		error_set(err, ERROR_USAGE, 0, "redlock: %zu nodes are named: name 3, 5 or 7, "
-			  "since an even number survives no more failures than one node fewer",
-			  count);
-	else
-		error_set(err, ERROR_USAGE, 0, "redlock: name 3, 5 or 7 nodes, as in "
-			  "redlock://HOST,HOST,HOST[/DB]; the URI has %zu%s", count,
-			  count == 1 ? " (for a single server there is redis:)" : "");
-	return -1;
+		return error_set(err, ERROR_USAGE, 0, "redlock: %zu nodes are named: name 3, 5 or "
+				 "7, since an even number survives no more failures than one node "
+				 "fewer", count);
+	return error_set(err, ERROR_USAGE, 0, "redlock: name 3, 5 or 7 nodes, as in "
+			 "redlock://HOST,HOST,HOST[/DB]; the URI has %zu%s", count,
+			 count == 1 ? " (for a single server there is redis:)" : "");
 }
 
 static int add_node(struct redlock *lock, const struct uri *uri, const struct uri_host *host,

@@ -254,14 +254,13 @@ static int look_at(const struct zk_conn *conn, const struct uri_host *host, int6
 		return error_prefix(err, "zookeeper %s", label);
 	*no_quorum = strstr(answer, "not currently serving") != NULL;
 	if (*no_quorum)
-		error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: the server does not serve: "
-			  "it has no quorum", label);
-	else if (!conn->tls && !strstr(answer, "Mode:") && !strstr(answer, "whitelist"))
-		error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: answers, but not as a "
-			  "ZooKeeper server", label);
-	else
-		return 0;
-	return -1;
+		return error_set(err, ERROR_UNAVAILABLE, 0,
+				 "zookeeper %s: the server does not serve: it has no quorum",
+				 label);
+	if (!conn->tls && !strstr(answer, "Mode:") && !strstr(answer, "whitelist"))
+		return error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: answers, but not as a "
+				 "ZooKeeper server", label);
+	return 0;
 }
 
 enum zk_look zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err)

@@ -84,17 +84,16 @@ static int show_certificate(SSL_CTX *context, const struct redis_tls *tls, struc
 	SSL_CTX_set_default_passwd_cb(context, no_passphrase);
 	SSL_CTX_set_default_passwd_cb_userdata(context, &encrypted);
 	if (SSL_CTX_use_certificate_chain_file(context, tls->cert) != 1)
-		error_set(err, ERROR_USAGE, 0, "?cert=: %.250s: there is no certificate in it (%s)",
-			  tls->cert, reason());
-	else if (SSL_CTX_use_PrivateKey_file(context, tls->key, SSL_FILETYPE_PEM) == 1)
+		return error_set(err, ERROR_USAGE, 0,
+				 "?cert=: %.250s: there is no certificate in it (%s)", tls->cert,
+				 reason());
+	if (SSL_CTX_use_PrivateKey_file(context, tls->key, SSL_FILETYPE_PEM) == 1)
 		return 0;
-	else if (encrypted)
-		error_set(err, ERROR_USAGE, 0, "?key=: %.250s: the key has a passphrase, and "
-			  "nobody is there to be asked for it", tls->key);
-	else
-		error_set(err, ERROR_USAGE, 0, "?key=: %.250s: not the key of ?cert= (%s)",
-			  tls->key, reason());
-	return -1;
+	if (encrypted)
+		return error_set(err, ERROR_USAGE, 0, "?key=: %.250s: the key has a passphrase, "
+				 "and nobody is there to be asked for it", tls->key);
+	return error_set(err, ERROR_USAGE, 0, "?key=: %.250s: not the key of ?cert= (%s)",
+			 tls->key, reason());
 }
 
 static SSL_CTX *read_files(const struct redis_tls *tls, struct error *err)
