@@ -128,19 +128,27 @@ static void restore(struct redlock *lock, const struct request *request,
 	free(text);
 }
 
-/* Notes the lease that a majority has given for a request of sent_ms. ttl_ms 0: it has no end. */
-static void note_lease(struct redlock *lock, int64_t sent_ms, int64_t ttl_ms, struct grant *grant)
+/*
+ * Judges the answers to a request of sent_ms, and notes the lease that a majority has given: HELD.
+ * ERROR: nothing is left of it. Else as judge().
+ */
+static enum outcome take_lease(struct redlock *lock, const struct standing *standing,
+			       int64_t sent_ms, struct grant *grant, struct error *err)
 {
+	const enum outcome outcome = judge(lock, standing->held, standing->lost, err);
+	const int64_t ttl_ms = standing->ttl_ms;
+
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (ttl_ms && redlock_validity(ttl_ms, clock_boot_ms() - sent_ms) <= 0) {
+		error_set(err, ERROR_UNAVAILABLE, 0,
+			  "the nodes answered so late that nothing of the TTL was left");
+		return OUTCOME_ERROR;
+	}
 	grant->sent_ms = sent_ms;
 	grant->ttl_ms = ttl_ms;
 	lock->lease_end_ms = ttl_ms ? lease_end(sent_ms, ttl_ms) : CLOCK_NEVER;
-}
-
-static enum outcome too_late(struct error *err)
-{
-	error_set(err, ERROR_UNAVAILABLE, 0,
-		  "the nodes answered so late that nothing of the TTL was left");
-	return OUTCOME_ERROR;
+	return OUTCOME_HELD;
 }
 
 enum outcome redlock_renew(struct backend *backend, const struct request *request,
@@ -162,16 +170,10 @@ enum outcome redlock_renew(struct backend *backend, const struct request *reques
 	if (redlock_round(lock, &call, err))
 		return OUTCOME_ERROR;
 	empty = count_renewed(lock, &standing);
-	outcome = judge(lock, standing.held, standing.lost, err);
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	if (standing.ttl_ms &&
-	    redlock_validity(standing.ttl_ms, clock_boot_ms() - sent_ms) <= 0)
-		return too_late(err);
-	note_lease(lock, sent_ms, standing.ttl_ms, grant);
-	if (empty && standing.ttl_ms)
+	outcome = take_lease(lock, &standing, sent_ms, grant, err);
+	if (outcome == OUTCOME_HELD && empty && standing.ttl_ms)
 		restore(lock, request, &standing, empty);
-	return OUTCOME_HELD;
+	return outcome;
 }
 
 /* ---- verifying, and one more acquisition ---- */
@@ -270,15 +272,8 @@ enum outcome redlock_again(struct backend *backend, const struct request *reques
 	if (redlock_round(lock, &call, err))
 		return OUTCOME_ERROR;
 	count_again(lock, &standing);
-	outcome = judge(lock, standing.held, standing.lost, err);
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	if (standing.ttl_ms &&
-	    redlock_validity(standing.ttl_ms, clock_boot_ms() - sent_ms) <= 0)
-		return too_late(err);
 	grant->fence = standing.fence;
-	note_lease(lock, sent_ms, standing.ttl_ms, grant);
-	return OUTCOME_HELD;
+	return take_lease(lock, &standing, sent_ms, grant, err);
 }
 
 /* ---- releasing ---- */
