@@ -92,7 +92,7 @@ void json_bool(struct json *json, const char *name, bool value)
 
 void json_time(struct json *json, const char *name, int64_t wall_ms)
 {
-	time_t seconds = (time_t)(wall_ms / 1000);
+	time_t seconds = clock_seconds(wall_ms);
 	char date[32], text[48];
 	struct tm parts;
 

@@ -39,6 +39,19 @@ static inline int64_t clock_wall_ms(void)
 	return clock_read_ms(CLOCK_REALTIME);
 }
 
+/*
+ * The whole seconds of a time or a duration. Where time_t has 32 bits, as on i386, this is at most
+ * the last second that it can hold, in 2038.
+ */
+static inline time_t clock_seconds(int64_t ms)
+{
+	const int64_t seconds = ms / 1000;
+
+	if (sizeof(time_t) < sizeof(seconds) && seconds > INT32_MAX)
+		return INT32_MAX;
+	return (time_t)seconds;
+}
+
 static inline int64_t clock_earlier(int64_t a_ms, int64_t b_ms)
 {
 	return a_ms < b_ms ? a_ms : b_ms;
@@ -76,8 +89,8 @@ static inline struct itimerspec clock_timer_spec(int64_t deadline_ms)
 	if (deadline_ms < 1)
 		deadline_ms = 1;
 	if (deadline_ms != CLOCK_NEVER) {
-		when.it_value.tv_sec = deadline_ms / 1000;
-		when.it_value.tv_nsec = deadline_ms % 1000 * 1000000;
+		when.it_value.tv_sec = clock_seconds(deadline_ms);
+		when.it_value.tv_nsec = (long)(deadline_ms % 1000 * 1000000);
 	}
 	return when;
 }

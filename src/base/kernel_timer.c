@@ -25,7 +25,7 @@ void kernel_timer_set(struct kernel_timer *timer, int64_t at_ms)
 
 	if (!timer->made || (at_ms == timer->at_ms && !timer->repeat_ms))
 		return;
-	when.it_interval.tv_nsec = timer->repeat_ms * 1000000;
+	when.it_interval.tv_nsec = (long)(timer->repeat_ms * 1000000);
 	if (!timer_settime(timer->id, TIMER_ABSTIME, &when, NULL))
 		timer->at_ms = at_ms;
 }

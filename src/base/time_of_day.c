@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "clock.h"
 #include "error.h"
 #include "text.h"
 
@@ -81,13 +82,13 @@ int time_of_day_next(const char *text, int64_t now_ms, int64_t *at_ms, struct er
 		return error_set(err, ERROR_USAGE, 0, "bad time of day \"%s\": write hours and "
 				 "minutes, as in 6:00 or 22:30",
 				 text_quote(text, strlen(text), quoted));
-	*at_ms = (int64_t)next(minute, (time_t)(now_ms / 1000)) * 1000;
+	*at_ms = (int64_t)next(minute, clock_seconds(now_ms)) * 1000;
 	return 0;
 }
 
 void time_of_day_show(int64_t at_ms, int64_t now_ms, char buf[static TIME_OF_DAY_SIZE])
 {
-	const time_t at = (time_t)(at_ms / 1000), now = (time_t)(now_ms / 1000);
+	const time_t at = clock_seconds(at_ms), now = clock_seconds(now_ms);
 	struct tm shown = { 0 }, today = { 0 };
 	bool same;
 

@@ -49,7 +49,7 @@ int clock_gettime(clockid_t clock, struct timespec *time)
 		ns = STANDS_AT;
 		if (off != INT64_MAX)
 			ns = (int64_t)time->tv_sec * 1000000000 + time->tv_nsec + off;
-		time->tv_sec = ns / 1000000000;
+		time->tv_sec = (time_t)(ns / 1000000000);
 		time->tv_nsec = ns % 1000000000;
 	}
 	return 0;

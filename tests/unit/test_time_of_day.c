@@ -60,7 +60,7 @@ static void test_show(void)
 			 text);
 	CHECK_STR(text, "2027-11-23 03:10:00");
 	time_of_day_show(INT64_MAX, 0, text);
-	CHECK_HAS(text, "292278994-08-17 ");
+	CHECK_HAS(text, sizeof(time_t) < 8 ? "2038-01-19 " : "292278994-08-17 ");
 }
 
 int main(void)
