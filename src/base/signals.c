@@ -58,7 +58,7 @@ static volatile sig_atomic_t caught;
 static void set_timer(int64_t first_ms)
 {
 	struct itimerval timer = {
-		.it_value = { clock_seconds(first_ms), first_ms % 1000 * 1000 },
+		.it_value = { clock_seconds(first_ms), (suseconds_t)(first_ms % 1000 * 1000) },
 		.it_interval = { .tv_usec = 20000 },
 	};
 

@@ -49,7 +49,9 @@ static void make_path(const char *directory, const char *token,
 
 static void set_timeout(int fd, int64_t timeout_ms)
 {
-	const struct timeval limit = { clock_seconds(timeout_ms), timeout_ms % 1000 * 1000 };
+	const struct timeval limit = {
+		clock_seconds(timeout_ms), (suseconds_t)(timeout_ms % 1000 * 1000)
+	};
 
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));

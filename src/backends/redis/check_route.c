@@ -185,7 +185,7 @@ static bool count_slots(const redisReply *reply, long *covered, bool *alone)
 
 		if (!redis_has_shape(row, "iia"))
 			return false;
-		*covered += row->element[1]->integer - row->element[0]->integer + 1;
+		*covered += (long)(row->element[1]->integer - row->element[0]->integer + 1);
 		*alone |= row->elements == 3;
 	}
 	return true;
