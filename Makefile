@@ -417,13 +417,15 @@ dist:
 	$(call pack,$(BUILD)/$(RELEASE).tar.gz,^$$)
 	@echo "$(BUILD)/$(RELEASE).tar.gz"
 
-# The build is in a copy, and sees none of the variables that this make was given.
+# The build is in a copy, which has the modes that all users give it, and sees none of the variables
+# that this make was given.
 deb:
 	$(Q)tests/packages $(PACKAGES) deb
 	$(Q)rm -rf "$(BUILD)/deb"
 	$(call pack,$(BUILD)/deb/dlock_$(VERSION).orig.tar.gz,^debian/)
 	$(Q)tar -C "$(BUILD)/deb" -xf "$(BUILD)/deb/dlock_$(VERSION).orig.tar.gz"
 	$(Q)cp -R debian "$(BUILD)/deb/$(RELEASE)/"
+	$(Q)chmod -R u=rwX,go=rX "$(BUILD)/deb/$(RELEASE)"
 	$(Q)cd "$(BUILD)/deb/$(RELEASE)" && env -u MAKEFLAGS -u MFLAGS -u BUILD dpkg-buildpackage -us -uc
 	@ls "$(BUILD)"/deb/*.deb
 

@@ -2,10 +2,11 @@
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
 # The Debian packages: built in a tree of Debian, then installed, used, upgraded and purged in a
-# fresh one, one test after the other, with apt. DEBIAN names the suite, which is that of this
-# machine unless it is given, and DEBS a directory with packages of that suite that have been built.
-# The servers are those of this machine. Needs root, and what apt needs; it is run by
-# `make check-deb`, and not by `make check`.
+# fresh one, one test after the other, with apt; then judged by lintian, built a second time, and
+# tested by their own tests. DEBIAN names the suite, which is that of this machine unless it is
+# given, and DEBS the directory that `make deb` has left on that suite, if there is one. The servers
+# are those of this machine, and those that the packages' tests start in their tree. Needs root, and
+# what apt needs; it is run by `make check-deb`, and not by `make check`.
 
 load ../helpers
 load ../services/mysql
@@ -16,17 +17,25 @@ setup_file() {
 	local suite
 	suite=${DEBIAN:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 	export DIR=$BATS_FILE_TMPDIR/fresh TREE ENTER=$BATS_TEST_DIRNAME/enter
-	mkdir "$DIR"
-	mkdir -m 1777 "$DIR/tmp"
-	mkdir "$DIR/tmp/old" "$DIR/tmp/new"
+	export BUILD_DIR=$BATS_FILE_TMPDIR/build BUILD_TREE
+	TREE=$("$BATS_TEST_DIRNAME/tree" "$suite")
+	BUILD_TREE=$("$BATS_TEST_DIRNAME/tree" "$suite" build deb)
+	empty "$BUILD_DIR"
+	mkdir "$BUILD_DIR/tmp/dlock"
+	# What `make deb` leaves: the packages, what they were made from, and the tree they were built in.
+	BUILT=$BUILD_DIR/tmp/dlock/build/deb
+	export BUILT
 	if [[ -n ${DEBS-} ]]; then
-		cp "$DEBS"/*.deb "$DIR/tmp/new/"
+		mkdir "${BUILT%/*}"
+		cp -R "$DEBS" "$BUILT"
 	else
-		build "$suite"
+		build
 	fi
+	empty "$DIR"
+	mkdir "$DIR/tmp/old" "$DIR/tmp/new"
+	cp "$BUILT"/*.deb "$DIR/tmp/new/"
 	rm -f "$DIR"/tmp/new/*-dbgsym_*
 	older
-	TREE=$("$BATS_TEST_DIRNAME/tree" "$suite")
 	quietly in_tree apt-get -qq update
 	redis_for_file
 	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql ZOOKEEPER_DIR=$BATS_FILE_TMPDIR/zookeeper
@@ -42,19 +51,28 @@ quietly() {
 	}
 }
 
-# build SUITE: makes the packages in a tree of this suite that has what they are built with
+# empty DIR: makes a directory for tests/debian/enter
+empty() {
+	mkdir "$1"
+	mkdir -m 1777 "$1/tmp"
+}
+
+# as_nobody COMMAND...: runs COMMAND, in the tree, as a user who owns nothing, not even a home
+AS_NOBODY='as_nobody() {
+	setpriv --reuid nobody --regid nogroup --clear-groups env -i PATH="$PATH" HOME=/nonexistent "$@"
+}
+'
+
+# build: makes the packages, in a tree that has what they are built with, without root and without
+# any network: not even that of the machine itself
 build() {
-	local top tree dir=$BATS_FILE_TMPDIR/build
+	local top
 	top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
-	tree=$("$BATS_TEST_DIRNAME/tree" "$1" build deb)
-	mkdir "$dir"
-	mkdir -m 1777 "$dir/tmp"
-	mkdir "$dir/tmp/dlock"
-	env -u MAKEFLAGS -u MFLAGS make -s -C "$top" dist BUILD="$dir/dist"
-	tar -C "$dir/tmp/dlock" --strip-components=1 -xf "$dir"/dist/*.tar.gz
-	quietly "$ENTER" "$tree" "$dir" make -C dlock deb
-	mv "$dir"/tmp/dlock/build/deb/*.deb "$DIR/tmp/new/"
-	rm -rf --one-file-system "$dir"
+	env -u MAKEFLAGS -u MFLAGS make -s -C "$top" dist BUILD="$BUILD_DIR/dist"
+	tar -C "$BUILD_DIR/tmp/dlock" --strip-components=1 -xf "$BUILD_DIR"/dist/*.tar.gz
+	quietly in_build unshare --net sh -euc "$AS_NOBODY"'
+		chown -R nobody:nogroup dlock
+		as_nobody make -C dlock deb'
 }
 
 teardown_file() {
@@ -65,7 +83,7 @@ teardown_file() {
 	if [[ -f ${ZOOKEEPER_DIR-}/pid ]]; then
 		zookeeper_stop "$ZOOKEEPER_DIR"
 	fi
-	rm -rf --one-file-system "$DIR"
+	rm -rf --one-file-system "$DIR" "$BUILD_DIR"
 }
 
 # older: the packages in new, with a version before theirs, in old
@@ -83,6 +101,11 @@ older() {
 # in_tree COMMAND...: runs it in the fresh tree, which keeps what it changes
 in_tree() {
 	"$ENTER" "$TREE" "$DIR" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"
+}
+
+# in_build COMMAND...: the same in the tree that the packages were built in
+in_build() {
+	"$ENTER" "$BUILD_TREE" "$BUILD_DIR" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"
 }
 
 # dlock_packages: prints "NAME VERSION" of the installed packages of dlock
@@ -176,4 +199,65 @@ uris() {
 	run -0 in_tree find / -xdev -name '*dlock*' -not -name padlock.so -not -path '/tmp/*' \
 		-not -path '/run/lock/*'
 	equal "$output" ""
+}
+
+@test "lintian finds no error and nothing to warn of" {
+	run -0 in_build sh -euc '
+		apt-get -qq update
+		apt-get -qq install --no-install-recommends lintian
+		lintian -EvIL +pedantic --fail-on error,warning dlock/build/deb/*.changes'
+	not matches "$output" $'(^|\n)[EW]: '
+}
+
+@test "the same packages come out elsewhere, a year later, in another language" {
+	run -0 in_build sh -euc "$AS_NOBODY"'
+		apt-get -qq update
+		apt-get -qq install --no-install-recommends faketime
+		mkdir -p elsewhere/and/deeper
+		cd elsewhere/and/deeper
+		tar -xf /tmp/dlock/build/deb/*.orig.tar.gz
+		cd dlock-*
+		tar -xf /tmp/dlock/build/deb/*.debian.tar.xz
+		chown -R nobody:nogroup /tmp/elsewhere
+		umask 027
+		as_nobody TZ=Pacific/Auckland LC_ALL=C DEB_BUILD_OPTIONS="nocheck parallel=3" \
+			NO_FAKE_STAT=1 faketime -f +400d make deb
+		mv build/deb /tmp/again'
+	local file count=0
+	for file in "$BUILT"/*.deb "$BUILT"/*.tar.* "$BUILT"/*.dsc; do
+		cmp "$file" "$BUILD_DIR/tmp/again/${file##*/}"
+		count=$((count + 1))
+	done
+	equal "$count" 11 'packages, with their symbols and sources'
+}
+
+# debian_test NAME: runs a test of debian/tests with the packages, in a fresh tree, into which
+# autopkgtest installs what the test depends on
+debian_test() {
+	local dir=$BATS_TEST_TMPDIR/fresh
+	empty "$dir"
+	cp "$DIR"/tmp/new/*.deb "$dir/tmp/"
+	cp -R "$BUILT"/dlock-*/ "$dir/tmp/built"
+	run -0 "$ENTER" "$TREE" "$dir" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 sh -euc '
+		apt-get -qq update
+		apt-get -qq install --no-install-recommends autopkgtest
+		autopkgtest --test-name="$1" built// ./*.deb -- null' sh "$1"
+	matches "$output" "$1 +PASS"
+	rm -rf --one-file-system "$dir"
+}
+
+@test "debian/tests: file" {
+	debian_test file
+}
+
+@test "debian/tests: redis" {
+	debian_test redis
+}
+
+@test "debian/tests: mysql" {
+	debian_test mysql
+}
+
+@test "debian/tests: zookeeper" {
+	debian_test zookeeper
 }
