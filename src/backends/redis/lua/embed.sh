@@ -73,8 +73,9 @@ text() {
 			if (needed[of[i]]) print lines[i]
 		for (i = 1; i <= count; i++)
 			if (parted && of[i] == "first") print lines[i]
+		if (parted) gone["first"] = 1
 		for (i = 1; i <= count; i++)
-			if (!gone[of[i]] && !needed[of[i]] && !(parted && of[i] == "first")) print lines[i]
+			if (!gone[of[i]] && !needed[of[i]]) print lines[i]
 	}' "$@"
 }
 
