@@ -7,8 +7,9 @@
  * and come from the same user or root.
  *
  * Calling sequence: keeper_socket_listen() once, in the daemon; keeper_socket_hear() whenever the
- * caller, or else the listener, is readable, and for each query one of the two answers. In a command:
- * keeper_socket_ask(); in a run's keeper: keeper_socket_join() once, then keeper_socket_ask().
+ * caller, or else the listener, is readable, and for each query one of the two answers. In a
+ * command: keeper_socket_ask(); in a run's keeper: keeper_socket_join() once, then
+ * keeper_socket_ask().
  */
 #pragma once
 

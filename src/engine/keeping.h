@@ -136,7 +136,9 @@ bool keeping_renew(struct keeping *k, struct grant *grant, int64_t *next_ms);
 /* Becomes a daemon: socket, no terminal, nothing inherited. Ends the process on failure. */
 void keeping_detach(struct keeping *k, struct grant *grant);
 
-/* Answers one query, if it has come. False: the hold is lost. Does not return when it ends the hold. */
+/*
+ * Answers one query, if it has come. False: the hold is lost. Does not return when it ends the hold.
+ */
 bool keeping_answer(struct keeping *k, struct grant *grant);
 
 /*

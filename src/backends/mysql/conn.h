@@ -45,7 +45,7 @@ struct mysql_limits {
 
 struct mysql_conn {
 	MYSQL *mysql;	/* NULL: not connected */
-	bool session;			/* the lock ends with it, so the server must hear of its end */
+	bool session;			/* the lock ends with it: the server must hear of it */
 	unsigned int generation;	/* how often it was opened */
 	unsigned int code;	/* of the last error, as the server or the library numbers them */
 	bool no_cluster;	/* the server does not know the variable wsrep_on */

@@ -276,7 +276,7 @@ static enum outcome attempt(struct lease *lease, const struct request *request,
 		case VERDICT_HELD:
 			if (call.again || state.rest_us >= request->ttl_ms * 1000)
 				return held(lease, &state, grant);
-			/* An earlier request got it, and its lease began earlier: it is extended. */
+			/* An earlier request got it, with an earlier lease, which is extended. */
 			lease->unsure = true;
 			brief = false;
 			break;
