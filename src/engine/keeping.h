@@ -137,7 +137,7 @@ bool keeping_renew(struct keeping *k, struct grant *grant, int64_t *next_ms);
 void keeping_detach(struct keeping *k, struct grant *grant);
 
 /*
- * Answers one query, if it has come. False: the hold is lost. Does not return when it ends the hold.
+ * Answers one query, if it has come. False: the hold is lost. Does not return if it ends the hold.
  */
 bool keeping_answer(struct keeping *k, struct grant *grant);
 
