@@ -569,7 +569,7 @@ at_least() {
 	run --separate-stderr "$DLOCK" check
 	between "$status" 0 1
 	for node in 1 2 3 4 5; do
-		matches "$output" "version +127.0.0.1:$(<"$P_NODES/$node/port"): Redis"
+		matches "$output" "version +127.0.0.1:$(<"$P_NODES/$node/port"): (Redis|Valkey) "
 	done
 	redis_stop "$P_NODES/2"
 	run --separate-stderr -1 "$DLOCK" check

@@ -115,7 +115,7 @@ static int64_t cluster_redirect(struct redis_route *route, const struct redis_ad
 		route->asking = true;
 		return follow(cluster, from, text + 4);
 	}
-	if (!strncmp(text, "TRYAGAIN", 8) || strstr(text, REDIS_ROUTE_TORN))
+	if (!strncmp(text, "TRYAGAIN", 8) || redis_route_torn(text))
 		return REDIS_ROUTE_PAUSE_MS;
 	if (!strstr(text, "CLUSTERDOWN") && !strstr(text, "READONLY") &&
 	    !strstr(text, "MASTERDOWN") && !strstr(text, "LOADING"))

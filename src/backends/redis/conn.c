@@ -54,6 +54,8 @@ static const struct refusal {
 	  "this is a node of a cluster, and another one has the lock; use redis+cluster:" },
 	{ "TRYAGAIN", ERROR_UNAVAILABLE, "the cluster is moving the lock to another node" },
 	{ "non local key", ERROR_UNAVAILABLE, "the cluster is moving the lock to another node" },
+	{ "rehashing of the slot", ERROR_UNAVAILABLE,
+	  "the cluster is moving the lock to another node" },
 	{ "CROSSSLOT", ERROR_REFUSED,
 	  "in a cluster a name with a '}' needs a text in braces before, as in a{b}c" },
 	{ "CLUSTERDOWN", ERROR_UNAVAILABLE, "the cluster is down" },

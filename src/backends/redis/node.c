@@ -318,7 +318,7 @@ static bool maybe_done(const struct redis_node *node, const redisReply *reply)
 {
 	if (!reply)
 		return !node->main.replica;
-	return reply->type == REDIS_REPLY_ERROR && strstr(reply->str, REDIS_ROUTE_TORN);
+	return reply->type == REDIS_REPLY_ERROR && redis_route_torn(reply->str);
 }
 
 static redisReply *command_routed(struct redis_node *node, int argc, const char *const argv[],

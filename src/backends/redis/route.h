@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "address.h"
 
@@ -29,8 +30,15 @@ struct redis_route;
 /* The pause between two questions whose answer time alone changes. */
 #define REDIS_ROUTE_PAUSE_MS 100
 
-/* The error of a script that has lost a key while it ran: a part of it has been carried out. */
-#define REDIS_ROUTE_TORN "access a non local key"
+/*
+ * Whether this is the error of a script that has lost a key while it ran: a part of it has been
+ * carried out. The second text is that of Redis and Valkey 8.
+ */
+static inline bool redis_route_torn(const char *text)
+{
+	return strstr(text, "access a non local key") ||
+	       strstr(text, "accessed during rehashing of the slot");
+}
 
 struct redis_route_ops {
 	/*
