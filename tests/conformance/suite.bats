@@ -592,11 +592,11 @@ line_up() {
 	equal "$status" 0
 	between "$MS" 0 1200
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
+	run --separate-stderr -0 "$DLOCK" run -v -w 10s --min-hold 1500ms "$LOCK" -- true
+	matches "$stderr" 'released; --min-hold keeps the lock for [0-9.]+m?s more$'
 	timed "$DLOCK" run -w 10s "$LOCK" -- true
 	equal "$status" 0
 	between "$MS" 100 2600
-	run --separate-stderr -0 "$DLOCK" run -v --min-hold 2s "$LOCK" -- true
-	matches "$stderr" 'released; --min-hold keeps the lock for [0-9.]+m?s more$'
 	wait_until 3 backend_nothing_left
 }
 
