@@ -192,7 +192,7 @@ shown() {
 	start "$DLOCK" run -v "$LOCK" -- sh -c 'echo new >>ran'
 	local new=$PID new_err=$ERR
 	wait_until 10 has_line "$new_err" ' ahead'
-	has_line "$new_err" ', 1 ahead$' || fail "$(<"$new_err")"
+	has_line "$new_err" ', 1 ahead,' || fail "$(<"$new_err")"
 	shown 2
 	release
 	join "$living"
