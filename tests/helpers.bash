@@ -568,6 +568,20 @@ gone_while_waiting() {
 	has_line "$err" "the server has not been reachable for [0-9.]+[a-z0-9]*; last seen held by .*pid $HOLDER"
 }
 
+# kept_while_waiting: a waiter says soon that the hold before it has ended, and until when --min-hold
+# keeps the lock
+kept_while_waiting() {
+	local waiter
+	hold --min-hold 4s -t 30s --
+	start "$DLOCK" run -v "$LOCK" -- true
+	waiter=$PID
+	wait_until 5 has_line "$ERR" ': waiting, next in line, held by '
+	release
+	wait_until 2 has_line "$ERR" ', kept until [0-9: -]+ \(.* has ended\)'
+	join "$waiter"
+	equal "$status" 0
+}
+
 # hold_as_job [OPTION]... -- [COMMAND...]: `hold` in a process group of its own, as an interactive
 # shell or timeout(1) has its jobs
 hold_as_job() {

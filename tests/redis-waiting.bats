@@ -502,15 +502,7 @@ lent_whole() {
 }
 
 @test "--min-hold: the waiter is told at once that the lock is kept, and until when" {
-	local waiter
-	hold --min-hold 4s -t 30s --
-	start "$DLOCK" run -v "$LOCK" -- true
-	waiter=$PID
-	wait_until 5 has_line "$ERR" ': waiting, next in line, held by '
-	release
-	wait_until 2 has_line "$ERR" ', kept until [0-9: -]+ \(.* has ended\)'
-	join "$waiter"
-	equal "$status" 0
+	kept_while_waiting
 }
 
 # requests: how many lines of MONITOR stand for requests of clients, not for what
