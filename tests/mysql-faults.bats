@@ -391,6 +391,21 @@ kill_one_waiter() {
 	done
 }
 
+@test "a row that another session has locked: who sees no free slot is refused at once" {
+	hold --slots 1 --
+	start mariadb --no-defaults --socket="$MYSQL_DIR/sock" -nu root dlock -e "
+		START TRANSACTION; SELECT * FROM dlock_locks WHERE name = '$LOCK' FOR UPDATE; SELECT SLEEP(3)"
+	local other=$PID
+	wait_until 5 has_line "$OUT" "$LOCK"
+	timed "$DLOCK" run -n --slots 1 "$LOCK" -- true
+	equal "$status" 124
+	# A statement waits for a locked row for 1 s.
+	between "$MS" 0 900
+	join "$other"
+	release
+	wait_until 2 only_fences
+}
+
 @test "tables that another session has locked: the lock is not obtained within the limit, and dlock says why" {
 	"$DLOCK" run "$LOCK" -- true
 	start mariadb --no-defaults --socket="$MYSQL_DIR/sock" -nu root dlock -e "
