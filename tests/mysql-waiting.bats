@@ -315,6 +315,27 @@ last_second() {
 	wait_until 2 only_fences
 }
 
+@test "a hung waiter, and a row that another session has locked: who comes then waits, and gets a slot" {
+	hold --slots 1 --
+	wait_in_line 1 --slots 1 -- true
+	local hung=("$PID")
+	# shellcheck disable=SC2207 # words
+	hung+=($(tree "$PID"))
+	kill -STOP "${hung[@]}"
+	release
+	start mariadb --no-defaults --socket="$MYSQL_DIR/sock" -nu root dlock -e "
+		START TRANSACTION; SELECT * FROM dlock_locks WHERE name = '$LOCK' FOR UPDATE; SELECT SLEEP(5)"
+	local other=$PID
+	wait_until 5 has_line "$OUT" "$LOCK"
+	# It is the newcomer's turn when the hung waiter has not come for 0.9 s.
+	pause 1.2
+	run --separate-stderr -0 "$DLOCK" run -w 15s --slots 1 "$LOCK" -- touch next
+	equal "$stderr" ""
+	[[ -e next ]]
+	join "$other"
+	kill -KILL "${hung[@]}"
+}
+
 @test "a hung waiter alone in line: a client that does not wait gets the lock soon" {
 	hold --
 	wait_in_line 1 -- true
