@@ -23,7 +23,10 @@ struct redis_dialect {
 	struct redisReply *(*run)(struct redis_backend *redis, const struct script *script,
 				  const struct request *request, const char *const arguments[],
 				  struct error *err);
-	/* Tries to acquire; in_line: else the token takes its place among the waiters. */
+	/*
+	 * Tries to acquire. With in_line, a token that does not get the lock takes its place among
+	 * the waiters, or keeps it.
+	 */
 	enum outcome (*try_once)(struct redis_backend *redis, const struct request *request,
 				 bool in_line, struct grant *grant, struct error *err);
 	/* Subscribes to what tells this waiter of its turn. 0 or -1. */
