@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "../../cmd/config.h"
+#include "base/clock.h"
 #include "base/duration.h"
 #include "base/error.h"
 #include "fuzz.h"
 #include "base/text.h"
+
+/* Only a wait may be without a limit. */
+static void check_wait(int64_t wait_ms)
+{
+	INVARIANT(wait_ms == CLOCK_NEVER || (wait_ms >= 0 && wait_ms <= DURATION_MAX_MS));
+}
 
 static void check_config(const struct config *config, const char *text)
 {
@@ -11,7 +18,7 @@ static void check_config(const struct config *config, const char *text)
 
 	INVARIANT(!config->backend || strstr(text, config->backend));
 	INVARIANT(config->ttl.ms >= 0 && config->ttl.ms <= DURATION_MAX_MS);
-	INVARIANT(config->wait.ms >= 0 && config->wait.ms <= DURATION_MAX_MS);
+	check_wait(config->wait.ms);
 	for (i = 0; i < config->backend_count; i++) {
 		/* values come out whole, as they stand in the text */
 		INVARIANT(*config->backends[i].uri);
@@ -19,6 +26,9 @@ static void check_config(const struct config *config, const char *text)
 		INVARIANT(*config->backends[i].name);
 		INVARIANT(strstr(text, config->backends[i].name));
 		INVARIANT(!strpbrk(config->backends[i].name, " :/\n"));
+		INVARIANT(config->backends[i].ttl.ms >= 0 &&
+			  config->backends[i].ttl.ms <= DURATION_MAX_MS);
+		check_wait(config->backends[i].wait.ms);
 		/* and no name is there twice */
 		INVARIANT(config_find(config, config->backends[i].name) == &config->backends[i]);
 	}
