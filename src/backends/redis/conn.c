@@ -341,7 +341,8 @@ enum { TLS_ALERT = 21, TLS_MAJOR = 3 };
 /* Reads without blocking: 1 when something has come, 0 when nothing has, -1 with *err. */
 static int feed(struct redis_conn *conn, struct error *err)
 {
-	char data[16384];
+	/* Not on the stack, where a waiter would keep all of its pages for what is a few bytes. */
+	static char data[16384];
 	const ssize_t result = conn->address->transport->read(conn, data, sizeof(data), err);
 
 	if (result < 0)
