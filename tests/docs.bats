@@ -900,7 +900,8 @@ replica_online() {
 }
 
 @test "CONTRIBUTING: it has every slot of a backend" {
-	sed -n '/^struct backend_ops {/,/^};/s/.*(\*\([a-z_]*\))(.*/\1/p' "$TOP/src/lock/backend.h" >wanted
+	sed -nE '/^struct backend_ops \{/,/^};/s/.*\*([a-z_]+)(;|\)\().*/\1/p' \
+		"$TOP/src/lock/backend.h" >wanted
 	awk '/^   \| slots/ { on = 1 } on && !/^   \|/ { on = 0 } on' "$TOP/CONTRIBUTING.md" |
 		cut -d'|' -f2 | grep -oE '`[a-z_]+`' | tr -d '`' >found
 	same wanted found slots

@@ -126,6 +126,21 @@ struct backend {
 };
 
 /*
+ * The types of those slots of struct backend_ops that a backend fills from several of its files,
+ * which declare their functions by them.
+ */
+typedef enum outcome backend_grant_fn(struct backend *backend, const struct request *request,
+				      struct grant *grant, struct error *err);
+typedef enum outcome backend_verify_fn(struct backend *backend, const struct request *request,
+				       struct error *err);
+typedef enum outcome backend_release_fn(struct backend *backend, const struct request *request,
+					enum release how, int64_t keep_ms, struct error *err);
+typedef int backend_inspect_fn(struct backend *backend, const char *name, bool listen,
+			       struct lock_view *view, struct error *err);
+typedef int backend_break_fn(struct backend *backend, const char *name, struct lock_view *view,
+			     struct error *err);
+
+/*
  * Every slot is filled, except where NULL is allowed. Functions that return an outcome fill *err
  * for OUTCOME_ERROR, and for other outcomes only where that is said. After OUTCOME_ERROR the same
  * call may be made again, and connects anew where the connection was lost.
@@ -158,8 +173,7 @@ struct backend_ops {
 	 * has replaced this one. A local backend (see backends/registry.h)
 	 * sleeps here instead, until it holds or a signal is caught (BUSY); no other one may.
 	 */
-	enum outcome (*acquire)(struct backend *backend, const struct request *request,
-				struct grant *grant, struct error *err);
+	backend_grant_fn *acquire;
 	/* The descriptor to poll for input between calls, while waiting or holding; -1: none. */
 	int (*event_fd)(struct backend *backend);
 	/*
@@ -175,15 +189,13 @@ struct backend_ops {
 	 * hold's own TTL, which the backend has stored; where none is stored, by BACKEND_TTL_MS,
 	 * and not to less than is left.
 	 */
-	enum outcome (*renew)(struct backend *backend, const struct request *request,
-			      struct grant *grant, struct error *err);
+	backend_grant_fn *renew;
 	/*
 	 * Does token hold the lock at this moment, in a way that covers the mode and slots asked
 	 * for (hold_mode_covers())? HELD. LOST: it does not hold, and *err may say what is there
 	 * instead. BUSY: it holds, but does not cover that, and *err says how. Changes nothing.
 	 */
-	enum outcome (*verify)(struct backend *backend, const struct request *request,
-			       struct error *err);
+	backend_verify_fn *verify;
 	/*
 	 * Gives the lock back, or the place in line, and wakes the next waiter. HELD: the lock was
 	 * held until this call. BUSY: it still is, for it was acquired more than once, and how is
@@ -191,31 +203,27 @@ struct backend_ops {
 	 * keep_ms > 0 the lock stays taken for that long and then frees itself. With
 	 * RELEASE_COUNTED, HELD says that only the last acquisition is there, and nothing changed.
 	 */
-	enum outcome (*release)(struct backend *backend, const struct request *request,
-				enum release how, int64_t keep_ms, struct error *err);
+	backend_release_fn *release;
 	/*
 	 * Counts one more acquisition of the hold that token has, and extends the lease by the
 	 * longer of ttl_ms and the hold's own TTL, which becomes the hold's own. Each acquisition
 	 * needs a release of its own. HELD, with *grant as after renew() and the fence; LOST or
 	 * BUSY as from verify().
 	 */
-	enum outcome (*again)(struct backend *backend, const struct request *request,
-			      struct grant *grant, struct error *err);
+	backend_grant_fn *again;
 	/*
 	 * Fills *view with the holders of name and those that wait for it. The caller has zeroed
 	 * *view and frees it with lock_view_finish(). With listen, event_fd() tells of changes
 	 * from then on, if the backend can. 0 or -1.
 	 */
-	int (*inspect)(struct backend *backend, const char *name, bool listen,
-		       struct lock_view *view, struct error *err);
+	backend_inspect_fn *inspect;
 	/* The names of all locks that are held or waited for. 0 or -1. */
 	int (*list)(struct backend *backend, struct name_list *names, struct error *err);
 	/*
 	 * Takes name away from its holders, and wakes the next waiter; *view shows what was
 	 * broken. A holder finds out at its next renewal. 0 or -1.
 	 */
-	int (*break_hold)(struct backend *backend, const char *name, struct lock_view *view,
-			  struct error *err);
+	backend_break_fn *break_hold;
 	/* Makes what locks need at the backend, if anything: a directory, tables. 0 or -1. */
 	int (*setup)(struct backend *backend, struct error *err);
 	/*

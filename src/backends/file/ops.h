@@ -5,15 +5,12 @@
 #include "lock/backend.h"
 
 /* ---- acquire.c ---- */
-enum outcome file_acquire(struct backend *backend, const struct request *request,
-			  struct grant *grant, struct error *err);
+backend_grant_fn file_acquire;
 
 /* ---- inspect.c ---- */
-int file_inspect(struct backend *backend, const char *name, bool listen,
-		 struct lock_view *view, struct error *err);
+backend_inspect_fn file_inspect;
 int file_list(struct backend *backend, struct name_list *names, struct error *err);
-int file_break(struct backend *backend, const char *name, struct lock_view *view,
-	       struct error *err);
+backend_break_fn file_break;
 
 /* ---- check.c ---- */
 int file_setup(struct backend *backend, struct error *err);

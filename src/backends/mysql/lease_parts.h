@@ -131,19 +131,12 @@ void lease_note_ticket(struct lease *lease, const struct lease_state *state,
 int lease_line_up(struct lease *lease, const struct request *request, struct error *err);
 
 /* Slots of struct backend_ops: lease_hold.c, lease_show.c. */
-enum outcome lease_renew(struct backend *backend, const struct request *request,
-			 struct grant *grant, struct error *err);
-enum outcome lease_verify(struct backend *backend, const struct request *request,
-			  struct error *err);
-enum outcome lease_release(struct backend *backend, const struct request *request,
-			   enum release how, int64_t keep_ms, struct error *err);
-enum outcome lease_again(struct backend *backend, const struct request *request,
-			 struct grant *grant, struct error *err);
-int lease_inspect(struct backend *backend, const char *name, bool listen,
-		  struct lock_view *view, struct error *err);
+backend_grant_fn lease_renew, lease_again;
+backend_verify_fn lease_verify;
+backend_release_fn lease_release;
+backend_inspect_fn lease_inspect;
 int lease_list(struct backend *backend, struct name_list *names, struct error *err);
-int lease_break(struct backend *backend, const char *name, struct lock_view *view,
-		struct error *err);
+backend_break_fn lease_break;
 /* The slot of struct mysql_strategy. */
 int lease_check(struct backend *backend, struct findings *findings, struct error *err);
 

@@ -165,21 +165,14 @@ enum outcome session_verify_other(struct session *session, const struct request 
 
 /* ---- slots of struct backend_ops ---- */
 
-int session_inspect(struct backend *backend, const char *name, bool listen,
-		    struct lock_view *view, struct error *err);
+backend_inspect_fn session_inspect;
 int session_list(struct backend *backend, struct name_list *names, struct error *err);
-int session_break(struct backend *backend, const char *name, struct lock_view *view,
-		  struct error *err);
+backend_break_fn session_break;
 /* session_hold.c */
 int64_t session_event(struct backend *backend);
-enum outcome session_renew(struct backend *backend, const struct request *request,
-			   struct grant *grant, struct error *err);
-enum outcome session_verify(struct backend *backend, const struct request *request,
-			    struct error *err);
-enum outcome session_release(struct backend *backend, const struct request *request,
-			     enum release how, int64_t keep_ms, struct error *err);
-enum outcome session_again(struct backend *backend, const struct request *request,
-			   struct grant *grant, struct error *err);
+backend_grant_fn session_renew, session_again;
+backend_verify_fn session_verify;
+backend_release_fn session_release;
 
 /* session.c */
 extern const struct backend_ops session_ops;

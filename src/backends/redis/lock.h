@@ -101,19 +101,12 @@ extern const struct script script_acquire, script_again, script_inspect, script_
 void redis_close(struct backend *backend);
 int redis_event_fd(struct backend *backend);
 int64_t redis_event(struct backend *backend);
-enum outcome redis_renew(struct backend *backend, const struct request *request,
-			 struct grant *grant, struct error *err);
-enum outcome redis_verify(struct backend *backend, const struct request *request,
-			  struct error *err);
-enum outcome redis_again(struct backend *backend, const struct request *request,
-			 struct grant *grant, struct error *err);
-enum outcome redis_release(struct backend *backend, const struct request *request,
-			   enum release how, int64_t keep_ms, struct error *err);
-int redis_inspect(struct backend *backend, const char *name, bool listen,
-		  struct lock_view *view, struct error *err);
+backend_grant_fn redis_renew, redis_again;
+backend_verify_fn redis_verify;
+backend_release_fn redis_release;
+backend_inspect_fn redis_inspect;
 int redis_list(struct backend *backend, struct name_list *names, struct error *err);
-int redis_break(struct backend *backend, const char *name, struct lock_view *view,
-		struct error *err);
+backend_break_fn redis_break;
 int redis_setup(struct backend *backend, struct error *err);
 int redis_plan(struct backend *backend, char **text, struct error *err);
 int redis_check(struct backend *backend, struct findings *findings, struct error *err);

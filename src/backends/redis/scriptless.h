@@ -16,18 +16,9 @@ struct uri;
 int scriptless_read(const struct uri *uri, bool *scriptless, struct error *err);
 
 /* See struct backend_ops. */
-enum outcome scriptless_acquire(struct backend *backend, const struct request *request,
-				struct grant *grant, struct error *err);
-enum outcome scriptless_renew(struct backend *backend, const struct request *request,
-			      struct grant *grant, struct error *err);
-enum outcome scriptless_verify(struct backend *backend, const struct request *request,
-			       struct error *err);
-enum outcome scriptless_release(struct backend *backend, const struct request *request,
-				enum release how, int64_t keep_ms, struct error *err);
-enum outcome scriptless_again(struct backend *backend, const struct request *request,
-			      struct grant *grant, struct error *err);
-int scriptless_inspect(struct backend *backend, const char *name, bool listen,
-		       struct lock_view *view, struct error *err);
-int scriptless_break(struct backend *backend, const char *name, struct lock_view *view,
-		     struct error *err);
+backend_grant_fn scriptless_acquire, scriptless_renew, scriptless_again;
+backend_verify_fn scriptless_verify;
+backend_release_fn scriptless_release;
+backend_inspect_fn scriptless_inspect;
+backend_break_fn scriptless_break;
 int scriptless_check(struct backend *backend, struct findings *findings, struct error *err);

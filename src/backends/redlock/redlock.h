@@ -36,21 +36,12 @@ extern const struct script redlock_script_acquire, redlock_script_again, redlock
 	redlock_script_restore, redlock_script_verify;
 
 /* See struct backend_ops: acquire.c, hold.c, inspect.c, check.c. */
-enum outcome redlock_acquire(struct backend *backend, const struct request *request,
-			     struct grant *grant, struct error *err);
-enum outcome redlock_renew(struct backend *backend, const struct request *request,
-			   struct grant *grant, struct error *err);
-enum outcome redlock_verify(struct backend *backend, const struct request *request,
-			    struct error *err);
-enum outcome redlock_release(struct backend *backend, const struct request *request,
-			     enum release how, int64_t keep_ms, struct error *err);
-enum outcome redlock_again(struct backend *backend, const struct request *request,
-			   struct grant *grant, struct error *err);
-int redlock_inspect(struct backend *backend, const char *name, bool listen,
-		    struct lock_view *view, struct error *err);
+backend_grant_fn redlock_acquire, redlock_renew, redlock_again;
+backend_verify_fn redlock_verify;
+backend_release_fn redlock_release;
+backend_inspect_fn redlock_inspect;
 int redlock_list(struct backend *backend, struct name_list *names, struct error *err);
-int redlock_break(struct backend *backend, const char *name, struct lock_view *view,
-		  struct error *err);
+backend_break_fn redlock_break;
 int redlock_setup(struct backend *backend, struct error *err);
 int redlock_check(struct backend *backend, struct findings *findings, struct error *err);
 

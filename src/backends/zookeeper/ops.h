@@ -17,23 +17,16 @@ enum outcome zk_node_acquire(struct zk_backend *zk, const struct request *reques
 			     struct grant *grant, struct error *err);
 
 /* ---- hold.c ---- */
-enum outcome zk_renew(struct backend *backend, const struct request *request,
-		      struct grant *grant, struct error *err);
-enum outcome zk_verify(struct backend *backend, const struct request *request,
-		       struct error *err);
-enum outcome zk_again(struct backend *backend, const struct request *request,
-		      struct grant *grant, struct error *err);
+backend_grant_fn zk_renew, zk_again;
+backend_verify_fn zk_verify;
 
 /* ---- release.c ---- */
-enum outcome zk_release(struct backend *backend, const struct request *request,
-			enum release how, int64_t keep_ms, struct error *err);
+backend_release_fn zk_release;
 
 /* ---- inspect.c ---- */
-int zk_inspect(struct backend *backend, const char *name, bool listen, struct lock_view *view,
-	       struct error *err);
+backend_inspect_fn zk_inspect;
 int zk_list_names(struct backend *backend, struct name_list *names, struct error *err);
-int zk_break(struct backend *backend, const char *name, struct lock_view *view,
-	     struct error *err);
+backend_break_fn zk_break;
 /* Adds a finding if other programs keep nodes of their own in directories of locks. 0 or -1. */
 int zk_check_ignored(struct zk_backend *zk, struct findings *findings, struct error *err);
 
