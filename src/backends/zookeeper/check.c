@@ -44,7 +44,7 @@ static void field(const char *text, const char *name, char *buf, size_t size)
 
 struct ensemble {
 	size_t serving, unknown;
-	bool standalone, leader;
+	bool standalone;
 };
 
 static void check_server(struct zk_backend *zk, const struct uri_host *host,
@@ -76,7 +76,6 @@ static void check_server(struct zk_backend *zk, const struct uri_host *host,
 	}
 	ensemble->serving++;
 	ensemble->standalone |= !strcmp(mode, "standalone");
-	ensemble->leader |= !strcmp(mode, "leader");
 	version[strcspn(version, "-")] = '\0';
 	if (strtol(version, NULL, 10) < 3 ||
 	    (strtol(version, NULL, 10) == 3 && strtol(version + 2, NULL, 10) < 5))

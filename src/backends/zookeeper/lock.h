@@ -24,7 +24,6 @@ struct zk_seat {
 	char directory[ZK_PATH_SIZE];	/* of the lock */
 	char uuid[ZK_UUID_SIZE];
 	struct zk_pair at;		/* at.place is "" while no place is known of */
-	int64_t session;		/* that made the place */
 	bool replaced_older;		/* with --replace-waiters: those before it were sent away */
 	bool maybe;			/* the place was asked for, and no answer came */
 	bool removing;			/* its removal was asked for, and no answer came */

@@ -31,7 +31,6 @@ static enum outcome hold(struct zk_backend *zk, const struct Stat *stat, int64_t
 	memcpy(seat->at.twin, seat->directory, ZK_PATH_SIZE);
 	seat->phase = ZK_HELD;
 	seat->fence = (uint64_t)stat->czxid;
-	seat->session = zk_conn_session(&zk->conn);
 	zk_grant(zk, sent_ms, grant);
 	return OUTCOME_HELD;
 }

@@ -26,7 +26,6 @@ struct newest {
 	int32_t version;		/* of the data */
 	bool own_directory;		/* the data has the mark */
 	bool foreign;			/* the data is another program's */
-	bool gone;			/* there is no directory */
 };
 
 static void parse(const struct zk_call *data, struct newest *newest)
@@ -55,7 +54,7 @@ static int read_newest(struct zk_backend *zk, const char *directory, struct newe
 	struct zk_call *data = zk_get(&zk->conn, directory, 0);
 	const int rc = zk_call_wait(data);
 
-	*newest = (struct newest){ .gone = rc == ZNONODE };
+	*newest = (struct newest){ .czxid = 0 };
 	if (rc == ZOK)
 		parse(data, newest);
 	zk_call_free(sync);

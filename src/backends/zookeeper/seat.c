@@ -20,7 +20,7 @@ void zk_seat_forget(struct zk_seat *seat)
 {
 	zk_line_finish(&seat->line);
 	free(seat->watched);
-	*seat = (struct zk_seat){ .session = 0 };
+	*seat = (struct zk_seat){ .maybe = false };
 }
 
 void zk_seat_leave(struct zk_backend *zk)
@@ -113,7 +113,6 @@ static int find_seat(struct zk_backend *zk, struct error *err)
 	seat->phase = found.state.phase;
 	seat->version = found.version;
 	zk_replace_arrived(zk, found.fence);
-	seat->session = found.owner;
 	return zk_seat_look(zk, false, err);
 }
 
@@ -173,7 +172,6 @@ static int settle(struct zk_backend *zk, struct sitting *sitting, struct error *
 
 	snprintf(seat->at.place, ZK_PATH_SIZE, "%s", sitting->created->made[0]);
 	snprintf(seat->at.twin, ZK_PATH_SIZE, "%s", sitting->created->made[1]);
-	seat->session = zk_conn_session(&zk->conn);
 	seat->phase = ZK_TRYING;
 	seat->version = 0;
 	seat->fence = fence_of(sitting);
