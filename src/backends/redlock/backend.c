@@ -150,28 +150,11 @@ static struct backend *redlock_open(const struct uri *uri, struct error *err)
 	return NULL;
 }
 
-static bool is_connected(const struct redlock *lock, const void *state)
-{
-	(void)state;
-	return redlock_count(lock, NODE_ANSWERED) >= lock->quorum;
-}
-
 static int redlock_connect(struct backend *backend, const struct request *request,
 			   struct error *err)
 {
-	struct redlock *lock = redlock_from_backend(backend);
-	const struct redlock_call call = {
-		.least = lock->quorum, .timeout_ms = backend->connect_timeout_ms,
-		.decided = is_connected,
-	};
-
 	(void)request;
-	redlock_look_up(lock);
-	if (redlock_round(lock, &call, err))
-		return -1;
-	if (is_connected(lock, NULL))
-		return 0;
-	return redlock_no_majority(lock, redlock_count(lock, NODE_ANSWERED), err);
+	return redlock_reach(redlock_from_backend(backend), NULL, err);
 }
 
 const struct backend_ops redlock_ops = {

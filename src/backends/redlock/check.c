@@ -7,28 +7,12 @@
 #include "lock/view.h"
 #include "round.h"
 
-static bool is_majority(const struct redlock *lock, const void *state)
-{
-	(void)state;
-	return redlock_count(lock, NODE_ANSWERED) >= lock->quorum;
-}
-
 /* Locks need nothing that must be created first: only checks that a majority answers. */
 int redlock_setup(struct backend *backend, struct error *err)
 {
 	static const char *const ping[] = { "PING", NULL };
-	struct redlock *lock = redlock_from_backend(backend);
-	const struct redlock_call call = {
-		.command = ping, .least = lock->quorum, .timeout_ms = backend->connect_timeout_ms,
-		.decided = is_majority,
-	};
 
-	redlock_look_up(lock);
-	if (redlock_round(lock, &call, err))
-		return -1;
-	if (is_majority(lock, NULL))
-		return 0;
-	return redlock_no_majority(lock, redlock_count(lock, NODE_ANSWERED), err);
+	return redlock_reach(redlock_from_backend(backend), ping, err);
 }
 
 /* The findings about one node, with its name in front. 0, or -1: it cannot be asked. */

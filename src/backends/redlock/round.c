@@ -290,3 +290,24 @@ int redlock_no_majority(const struct redlock *lock, int answered, struct error *
 			 "no majority: %d of %d nodes can be used, %d are needed%s%.300s", answered,
 			 lock->count, lock->quorum, why ? "; " : "", why ? why->error.message : "");
 }
+
+static bool is_majority(const struct redlock *lock, const void *state)
+{
+	(void)state;
+	return redlock_count(lock, NODE_ANSWERED) >= lock->quorum;
+}
+
+int redlock_reach(struct redlock *lock, const char *const *command, struct error *err)
+{
+	const struct redlock_call call = {
+		.command = command, .least = lock->quorum,
+		.timeout_ms = lock->base.connect_timeout_ms, .decided = is_majority,
+	};
+
+	redlock_look_up(lock);
+	if (redlock_round(lock, &call, err))
+		return -1;
+	if (is_majority(lock, NULL))
+		return 0;
+	return redlock_no_majority(lock, redlock_count(lock, NODE_ANSWERED), err);
+}

@@ -44,6 +44,12 @@ int redlock_round(struct redlock *lock, const struct redlock_call *call, struct 
 int redlock_count(const struct redlock *lock, enum redlock_state state);
 
 /*
+ * Connects to the nodes, and asks them for command, which ends with NULL, or for nothing where it
+ * is NULL. 0; -1 with *err: no majority is there within the time for connecting.
+ */
+int redlock_reach(struct redlock *lock, const char *const *command, struct error *err);
+
+/*
  * Sets *err after a round in which so many nodes have answered in a way that counts, when that is
  * no majority: how many did, and what one of the others said. Returns -1.
  */
