@@ -110,10 +110,7 @@ local function replace_waiters()
     end
   end
   -- Another program wakes nobody when it releases the lock, so the new first in line has to look.
-  if first_in_line() ~= first and is_foreign() then
-    first = first_in_line()
-    while first and not call(first, '0') do first = first_in_line() end
-  end
+  if first_in_line() ~= first and is_foreign() then tell(0, '0') end
 end
 
 -- Gives the waiters of the token's priority that wish that the last come is first the places that
@@ -199,11 +196,7 @@ if asked then
   ahead = redis.call('ZRANK', queue, token)
   if ahead > 0 then ahead = #living(redis.call('ZRANGE', queue, 0, ahead - 1)) end
 end
-local who = owner
-if set then who = redis.call('ZRANGE', lock, '0', '0')[1] end
-local _, since, _, holder = note_of(who)
-local age = -1
-if since then age = math.floor((now_us() - tonumber(since)) / 1000) end
+local _, since, _, holder = note_of(a_holder())
 if wishful and came == 0 then came = stamp() end
 local foreign = not since and is_foreign()
-return {0, redis.call('PTTL', lock), ahead, holder or '', age, foreign and 1 or 0, came}
+return {0, redis.call('PTTL', lock), ahead, holder or '', ms_since(since), foreign and 1 or 0, came}

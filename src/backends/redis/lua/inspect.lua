@@ -4,16 +4,11 @@
 -- ''. A hold is {text, mode, fence, age, expires, count}, a waiter is
 -- {text, mode, waiting}. Times are in ms; -1: there is none.
 look()
-local function ms_since(us)
-  return math.floor((now_us() - tonumber(us)) / 1000)
-end
-
 local function hold(who, mode, expires)
   local number, since, count, text = note_of(who)
   local _
   if not number then _, _, _, _, text = waiter(who) end
-  return {text or '', mode, number or '0', since and ms_since(since) or -1,
-          expires, tonumber(count or '1')}
+  return {text or '', mode, number or '0', ms_since(since), expires, tonumber(count or '1')}
 end
 
 local holds_now, waits = {}, {}
@@ -31,13 +26,14 @@ for _, who in ipairs(living(redis.call('ZRANGE', queue, '0', '-1'))) do
   if mode then table.insert(waits, {text, mode, ms_since(came)}) end
 end
 local kept = ''
-if ARGV[3] == '1' and owner and not set then
-  local kind = redis.call('TYPE', lock).ok
-  if kind ~= 'string' then kept = kind end
-end
-if owner and ARGV[3] == '1' and kept == '' then
-  redis.call('DEL', lock, holders)
-  owner, set = false, false
-  hand_over()
+if owner and ARGV[3] == '1' then
+  local kind = set and 'string' or redis.call('TYPE', lock).ok
+  if kind == 'string' then
+    redis.call('DEL', lock, holders)
+    owner, set = false, false
+    hand_over()
+  else
+    kept = kind
+  end
 end
 return {redis.call('GET', fence) or '0', holds_now, waits, kept}

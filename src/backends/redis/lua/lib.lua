@@ -49,6 +49,11 @@ local function holds(who)
   return owner == who
 end
 
+-- One of the holders, or false.
+local function a_holder()
+  return set and redis.call('ZRANGE', lock, '0', '0')[1] or owner
+end
+
 -- Is there room for one more holder in this mode?
 local function room(mode)
   if not owner then return true end
@@ -122,6 +127,15 @@ local function call(who, message)
   if redis.call('PUBLISH', channel .. who, message) > 0 then return true end
   leave(who)
   return false
+end
+
+-- Sends the message to the waiter at this place of the line (0: the first one), or to the next one
+-- that is alive.
+local function tell(place, message)
+  local who
+  repeat
+    who = redis.call('ZRANGE', queue, place, place)[1]
+  until not who or call(who, message)
 end
 
 -- Is the lock held by another program? Such a program tells nobody when it releases the lock. A

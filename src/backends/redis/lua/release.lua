@@ -18,19 +18,13 @@ end
 ---- all other locks
 keep = tonumber(keep)
 
--- Has the first waiter that is alive look at the lock now.
-local function have_first_look()
-  local first = first_in_line()
-  while first and not call(first, '0') do first = first_in_line() end
-end
-
 look()
 if not holds(token) then
   local first = first_in_line()
   leave(token)
   hand_over()
   -- Another program wakes nobody when it releases the lock, so the new first in line has to look.
-  if first == token and is_foreign() then have_first_look() end
+  if first == token and is_foreign() then tell(0, '0') end
   return 0
 end
 local number, since, count, text = note_of(token)
@@ -46,14 +40,13 @@ elseif how == '0' or how == '2' then
   end
   if how == '2' then return 4 end
 end
--- The minimum hold, if there is one.
-local min = text and how ~= '3' and string.match(text, '&min=(%d+)')
-if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(min) - now_ms()) end
+if how ~= '3' then keep = kept_for(keep, since, text) end
 if keep > 0 then
   put(token, set and redis.call('HGET', holders, 'mode') or 'x', keep)
   note_kept(token, keep)
-  -- It learns when the lock becomes free, which is earlier than the end of the lease that it knows.
-  have_first_look()
+  -- The first waiter learns when the lock becomes free, which is earlier than the end of the lease
+  -- that it knows.
+  tell(0, '0')
   return 1
 end
 if set then

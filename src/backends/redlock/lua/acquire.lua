@@ -41,9 +41,6 @@ if place ~= '0' then
   end
   ahead = redis.call('ZRANK', queue, token)
 end
-local who = owner
-if set then who = redis.call('ZRANGE', lock, 0, 0)[1] end
+local who = a_holder()
 local _, since, _, holder = note_of(who)
-local age = -1
-if since then age = math.floor((now_us() - tonumber(since)) / 1000) end
-return {0, redis.call('PTTL', lock), redis.sha1hex(who), ahead, holder or '', age}
+return {0, redis.call('PTTL', lock), redis.sha1hex(who), ahead, holder or '', ms_since(since)}

@@ -3,9 +3,6 @@
 -- hold, age, expires, count, waiters}. A waiter is {digest of its token, text, waiting}. Times are
 -- in ms; -1: there is none.
 look()
-local function ms_since(us)
-  return math.floor((now_us() - tonumber(us)) / 1000)
-end
 local waits = {}
 for _, who in ipairs(living(redis.call('ZRANGE', queue, 0, -1))) do
   local place, _, _, _, text = waiter(who)
@@ -13,10 +10,9 @@ for _, who in ipairs(living(redis.call('ZRANGE', queue, 0, -1))) do
 end
 local last = redis.call('GET', fence) or '0'
 if not owner then return {last, '', '', '0', -1, -1, 1, waits} end
-local who = owner
-if set then who = redis.call('ZRANGE', lock, 0, 0)[1] end
+local who = a_holder()
 local number, since, count, text = note_of(who)
-local view = {last, redis.sha1hex(who), text or '', number or '0', since and ms_since(since) or -1,
+local view = {last, redis.sha1hex(who), text or '', number or '0', ms_since(since),
               redis.call('PTTL', lock), tonumber(count or '1'), waits}
 if ARGV[3] == '1' then
   redis.call('DEL', lock, holders)

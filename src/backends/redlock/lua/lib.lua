@@ -12,15 +12,6 @@ local function raise(number, step)
   return number
 end
 
--- Sends the message (see call) to the waiter at this place of the line (0: the first one), or to
--- the next one that is alive.
-local function tell(place, message)
-  local who
-  repeat
-    who = redis.call('ZRANGE', queue, place, place)[1]
-  until not who or call(who, message)
-end
-
 -- Tells the first waiter to try, and the one behind it to do so when the first one has had its
 -- time. Both stay in line until they hold the lock, for other nodes may tell others.
 local function wake()

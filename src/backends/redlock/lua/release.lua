@@ -35,9 +35,7 @@ if number and how ~= '1' then
   end
 end
 if how == '2' then return 4 end
--- The minimum hold, if there is one.
-local min = text and string.match(text, '&min=(%d+)')
-if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(min) - now_ms()) end
+keep = kept_for(keep, since, text)
 if keep > 0 then
   put(token, 'x', keep)
   note_kept(token, keep)

@@ -110,4 +110,4 @@ if first then
 end
 local who, _, since = '', nil, nil
 if holds[1] then who, _, since = describe(holds[1][1]) end
-return {0, left, ahead, who, since and ms_since(since) or -1}
+return {0, left, ahead, who, ms_since(since)}

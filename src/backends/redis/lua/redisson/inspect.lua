@@ -6,15 +6,14 @@ local holds, waits = {}, {}
 local found = all_holds()
 for _, hold in ipairs(found) do
   local text, number, since = describe(hold[1])
-  table.insert(holds, {text, hold[2], number or '0', since and ms_since(since) or -1,
-                       hold[3], hold[4]})
+  table.insert(holds, {text, hold[2], number or '0', ms_since(since), hold[3], hold[4]})
 end
 if kind == 'fair' then
   for _, who in ipairs(redis.call('LRANGE', queue, 0, -1)) do
     local since, mode, _, text = waiter(who)
     if not is_dead(who) then
       table.insert(waits, {text or shown('Redisson ' .. who), mode or 'x',
-                           since and ms_since(since) or -1})
+                           ms_since(since)})
     end
   end
 else

@@ -16,10 +16,6 @@ local GRANT = 900
 -- The notes of waiters are kept for this time (ms) after the last try of any of them.
 local QUEUE = 12000
 
-local function ms_since(us)
-  return math.floor((now_us() - tonumber(us)) / 1000)
-end
-
 -- ---- notes of dlock, which Redisson never sees
 
 local function keep_notes(ms)

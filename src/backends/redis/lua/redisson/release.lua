@@ -48,9 +48,7 @@ if how ~= '1' then
   end
   if how == '2' then return 4 end
 end
--- The minimum hold, if there is one.
-local min = text and string.match(text, '&min=(%d+)')
-if min then keep = math.max(keep, math.floor(tonumber(since) / 1000) + tonumber(min) - now_ms()) end
+keep = kept_for(keep, since, text)
 if keep > 0 then
   extend(mode, count, keep)
   note_kept(owner, keep)
