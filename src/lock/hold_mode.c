@@ -1,9 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 #include "hold_mode.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/error.h"
+
+const char *hold_mode_text(enum hold_mode mode, int slots, char buf[static TEXT_DIGITS_SIZE])
+{
+	if (mode == HOLD_SLOT)
+		text_digits(buf, (uint64_t)slots);
+	return mode == HOLD_SLOT ? buf : mode == HOLD_SHARED ? "s" : "x";
+}
+
+void hold_mode_read(const char *text, enum hold_mode *mode, int *slots)
+{
+	const long number = strtol(text, NULL, 10);
+
+	*slots = number > 0 && number <= INT_MAX ? (int)number : 0;
+	*mode = *slots ? HOLD_SLOT : text[0] == 's' ? HOLD_SHARED : HOLD_EXCLUSIVE;
+}
 
 /* Room for "--slots 2147483647". */
 #define MODE_TEXT_SIZE 24

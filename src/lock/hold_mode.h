@@ -14,9 +14,17 @@
  */
 #pragma once
 
+#include "base/text.h"
 #include "backend.h"
 
 struct error;
+
+/*
+ * A mode as backends store it: "x" (exclusive), "s" (shared) or the number of slots. The first
+ * function returns a constant or buf; the second one reads every other text as "x".
+ */
+const char *hold_mode_text(enum hold_mode mode, int slots, char buf[static TEXT_DIGITS_SIZE]);
+void hold_mode_read(const char *text, enum hold_mode *mode, int *slots);
 
 /*
  * HELD: a hold of this mode, with HOLD_SLOT of held_slots, covers request. BUSY: it does not, and

@@ -50,6 +50,38 @@ static void test_covers(void)
 	}
 }
 
+static void test_text(void)
+{
+	static const struct {
+		const char *text;
+		enum hold_mode mode;
+		int slots;
+		bool written;	/* and not only read */
+	} rows[] = {
+		{ "x", HOLD_EXCLUSIVE, 0, true },
+		{ "s", HOLD_SHARED, 0, true },
+		{ "1", HOLD_SLOT, 1, true },
+		{ "2147483647", HOLD_SLOT, 2147483647, true },
+		{ "", HOLD_EXCLUSIVE, 0, false },
+		{ "0", HOLD_EXCLUSIVE, 0, false },
+		{ "-1", HOLD_EXCLUSIVE, 0, false },
+		{ "4294967297", HOLD_EXCLUSIVE, 0, false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char buf[TEXT_DIGITS_SIZE];
+		enum hold_mode mode;
+		int slots;
+
+		unit_case("mode '%s'", rows[i].text);
+		hold_mode_read(rows[i].text, &mode, &slots);
+		CHECK_INT(mode, rows[i].mode);
+		CHECK_INT(slots, rows[i].slots);
+		if (rows[i].written)
+			CHECK_STR(hold_mode_text(mode, slots, buf), rows[i].text);
+	}
+}
+
 static void test_agree(void)
 {
 	struct request request = { .mode = HOLD_SLOT, .slots = 3 };
@@ -68,6 +100,7 @@ static void test_agree(void)
 
 int main(void)
 {
+	test_text();
 	test_covers();
 	test_agree();
 	return unit_done();

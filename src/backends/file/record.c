@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "lock/hold_mode.h"
 
 /* "hold " id, mode, five numbers and the holder, with a space between them, newline */
 #define LINE_SIZE (HOLDER_TEXT_SIZE + 160)
@@ -22,16 +23,6 @@ static bool id_is(const struct file_hold *hold, const char *token)
 	       !strncmp(hold->id, token, FILE_ID_SIZE - 1);
 }
 
-static void read_mode(struct file_hold *hold, const char *mode)
-{
-	if (mode[0] == 's') {
-		hold->mode = HOLD_SHARED;
-	} else if (mode[0] >= '1' && mode[0] <= '9') {
-		hold->mode = HOLD_SLOT;
-		sscanf(mode, "%9d", &hold->slots);
-	}
-}
-
 static struct file_hold *add_row(struct file_record *record)
 {
 	record->holds = memory_resize(record->holds, record->count + 1, sizeof(*record->holds));
@@ -40,7 +31,7 @@ static struct file_hold *add_row(struct file_record *record)
 
 static void read_hold(struct file_record *record, const char *line)
 {
-	struct file_hold hold = { .mode = HOLD_EXCLUSIVE };
+	struct file_hold hold;
 	char mode[12];
 	int skip = 0;
 
@@ -53,7 +44,7 @@ static void read_hold(struct file_record *record, const char *line)
 		return;
 	if (hold.count < 1)
 		hold.count = 1;
-	read_mode(&hold, mode);
+	hold_mode_read(mode, &hold.mode, &hold.slots);
 	holder_decode(&hold.holder, line + skip, strlen(line + skip));
 	*add_row(record) = hold;
 }
@@ -99,19 +90,10 @@ void file_record_finish(struct file_record *record)
 	*record = (struct file_record){ 0 };
 }
 
-static const char *mode_text(const struct file_hold *hold, char buf[static 12])
-{
-	if (hold->mode == HOLD_SLOT) {
-		snprintf(buf, 12, "%d", hold->slots);
-		return buf;
-	}
-	return hold->mode == HOLD_SHARED ? "s" : "x";
-}
-
 int file_record_write(const struct file_record *record, int fd)
 {
 	size_t room = LINE_SIZE * (record->count + 1), used;
-	char holder[HOLDER_TEXT_SIZE], mode[12], *text = memory_new(room, 1);
+	char holder[HOLDER_TEXT_SIZE], mode[TEXT_DIGITS_SIZE], *text = memory_new(room, 1);
 	ssize_t written;
 	int failed;
 
@@ -123,8 +105,8 @@ int file_record_write(const struct file_record *record, int fd)
 		used += (size_t)snprintf(text + used, room - used,
 					 "hold %s %s %" PRIu64 " %d %d %" PRId64
 					 " %" PRId64 " %s\n",
-					 hold->id, mode_text(hold, mode), hold->fence,
-					 hold->count, (int)hold->keeper, hold->until_ms,
+					 hold->id, hold_mode_text(hold->mode, hold->slots, mode),
+					 hold->fence, hold->count, (int)hold->keeper, hold->until_ms,
 					 hold->byte, holder);
 	}
 	/* Cut afterwards, so that a crash in between leaves all lines, and old ones behind. */

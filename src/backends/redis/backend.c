@@ -184,7 +184,8 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 	const int64_t sent_ms = clock_boot_ms();
 	/* Each argument costs the server about a microsecond. */
 	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), redis_mode(request, mode), holder,
+		redis_digits(request->ttl_ms, ttl),
+		hold_mode_text(request->mode, request->slots, mode), holder,
 		in_line || redis->came_us ? redis_digits(redis->came_us, came) : NULL,
 		in_line ? redis_digits(sent_ms, asked) : NULL,
 		redis_digits(allows_loan(redis, request) ? LOAN_MS : 0, loan), NULL

@@ -7,18 +7,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "lock/hold_mode.h"
 #include "lock/view.h"
 #include "lock.h"
-
-void redis_read_mode(const char *text, enum hold_mode *mode, int *slots)
-{
-	*mode = HOLD_EXCLUSIVE;
-	if (text[0] == 's')
-		*mode = HOLD_SHARED;
-	*slots = (int)strtol(text, NULL, 10);
-	if (*slots > 0)
-		*mode = HOLD_SLOT;
-}
 
 /* {text, mode, fence, age, expires, count}: see inspect.lua. */
 static bool read_hold(const redisReply *row, struct lock_view *view)
@@ -30,7 +21,7 @@ static bool read_hold(const redisReply *row, struct lock_view *view)
 		return false;
 	hold = lock_view_add_hold(view);
 	holder_decode(&hold->holder, e[0]->str, e[0]->len);
-	redis_read_mode(e[1]->str, &hold->mode, &hold->slots);
+	hold_mode_read(e[1]->str, &hold->mode, &hold->slots);
 	hold->fence = strtoull(e[2]->str, NULL, 10);
 	hold->age_ms = e[3]->integer;
 	hold->expires_ms = e[4]->integer;
@@ -48,7 +39,7 @@ static bool read_waiter(const redisReply *row, struct lock_view *view)
 		return false;
 	waiter = lock_view_add_waiter(view);
 	holder_decode(&waiter->holder, e[0]->str, e[0]->len);
-	redis_read_mode(e[1]->str, &waiter->mode, &waiter->slots);
+	hold_mode_read(e[1]->str, &waiter->mode, &waiter->slots);
 	waiter->waiting_ms = e[2]->integer;
 	return true;
 }

@@ -22,20 +22,6 @@ void redis_close(struct backend *backend)
 	free(redis);
 }
 
-const char *redis_mode(const struct request *request, char buf[static REDIS_DIGITS_SIZE])
-{
-	switch (request->mode) {
-	case HOLD_SHARED:
-		return "s";
-	case HOLD_SLOT:
-		return redis_digits(request->slots, buf);
-	case HOLD_ANY:
-	case HOLD_EXCLUSIVE:
-		break;
-	}
-	return "x";
-}
-
 void redis_note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl_ms,
 		      struct grant *grant)
 {
@@ -209,7 +195,7 @@ enum outcome redis_verify(struct backend *backend, const struct request *request
 	if (!redis_is_text(reply))
 		return redis_odd_reply(redis, reply, err);
 	if (reply->str[0]) {
-		redis_read_mode(reply->str, &mode, &slots);
+		hold_mode_read(reply->str, &mode, &slots);
 		outcome = hold_mode_covers(mode, slots, request, err);
 	}
 	freeReplyObject(reply);

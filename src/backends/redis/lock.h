@@ -56,9 +56,6 @@ static inline struct redis_backend *redis_from_backend(struct backend *backend)
 	return (struct redis_backend *)backend;
 }
 
-/* The mode of a hold, as the scripts write it. Returns a constant, or buf. */
-const char *redis_mode(const struct request *request, char buf[static REDIS_DIGITS_SIZE]);
-
 /* Notes the lease that a request of sent_ms has got. ttl_ms 0: it has no end. */
 void redis_note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl_ms,
 		      struct grant *grant);
@@ -73,9 +70,6 @@ enum outcome redis_take_turn(struct redis_backend *redis, const struct request *
 
 /* Removes what is left of a name that will not be used again. */
 void redis_forget(struct redis_backend *redis);
-
-/* Reads what the scripts call a mode. */
-void redis_read_mode(const char *text, enum hold_mode *mode, int *slots);
 
 /*
  * How locks are listed: the pattern for SCAN, "*PREFIX*" escaped, which the keys beside the lock's

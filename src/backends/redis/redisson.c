@@ -190,7 +190,8 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 	/* The probe of `dlock check` on a semaphore. */
 	const bool permit = redisson->kind->slots && request->mode == HOLD_EXCLUSIVE;
 	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), permit ? "1" : redis_mode(request, mode),
+		redis_digits(request->ttl_ms, ttl),
+		permit ? "1" : hold_mode_text(request->mode, request->slots, mode),
 		in_line ? "1" : "0", holder, NULL
 	};
 	const int64_t sent_ms = clock_boot_ms();
