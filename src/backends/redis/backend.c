@@ -50,17 +50,12 @@
 #include "replicas.h"
 #include "scriptless.h"
 
-/* How often a waiter tries without being woken. */
-#define LOOK_MS 5000
-#define LOOK_JITTER_MS 500
 /*
  * The same for the first in line while another program holds the lock. The pause varies, because a
  * program that takes and releases the lock at a steady pace could otherwise hold it at every try.
  */
 #define FOREIGN_LOOK_MS 200
 #define FOREIGN_JITTER_MS 100
-/* The least pause before the first in line tries again when a lease is about to end. */
-#define LOOK_LEAST_MS 20
 /*
  * A waiter that hangs when it is handed the lock delays the others by at most this time. MOST_LOAN
  * in lib.lua is the same.
@@ -116,15 +111,12 @@ static void give_back(struct redis_backend *redis, const struct request *request
 
 static int64_t next_look(int64_t pttl_ms, int64_t ahead, bool foreign)
 {
-	int64_t now = clock_boot_ms(), look_ms = now + LOOK_MS + rand() % LOOK_JITTER_MS;
-	int64_t expiry_ms = now + (pttl_ms > LOOK_LEAST_MS ? pttl_ms + 2 : LOOK_LEAST_MS);
+	const int64_t look_ms = redis_next_look(ahead == 0 ? pttl_ms : -1);
 
-	if (ahead == 0 && foreign)
-		look_ms = now + FOREIGN_LOOK_MS + rand() % FOREIGN_JITTER_MS;
-	/* -1: the lock has no lease, and only its holder ends it. */
-	if (ahead == 0 && pttl_ms != -1 && expiry_ms < look_ms)
-		return expiry_ms;
-	return look_ms;
+	if (ahead != 0 || !foreign)
+		return look_ms;
+	return clock_earlier(look_ms, clock_boot_ms() + FOREIGN_LOOK_MS +
+				      rand() % FOREIGN_JITTER_MS);
 }
 
 /* Reads a fence, {3, newer} or {0, pttl, ahead, holder, age, foreign, came}: see acquire.lua. */
@@ -271,7 +263,7 @@ static int64_t read_message(struct redis_backend *redis, const redisReply *reply
 	delay_ms = strtoll(reply->element[2]->str, &next, 10);
 	if (strtoll(next, &next, 10) == redis->asked_ms)
 		redis->lent_fence = strtoull(next, NULL, 10);
-	return delay_ms > 0 && delay_ms < LOOK_MS ? clock_boot_ms() + delay_ms : 0;
+	return delay_ms > 0 && delay_ms < REDIS_LOOK_MS ? clock_boot_ms() + delay_ms : 0;
 }
 
 static void make_keys(struct redis_backend *redis, const char *name)

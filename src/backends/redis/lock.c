@@ -12,6 +12,10 @@
 #include "lock/token.h"
 #include "replicas.h"
 
+#define LOOK_JITTER_MS 500
+/* The least pause before another try when a lease is about to end. */
+#define LOOK_LEAST_MS 20
+
 void redis_close(struct backend *backend)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
@@ -36,7 +40,24 @@ enum outcome redis_odd_reply(struct redis_backend *redis, redisReply *reply, str
 	return OUTCOME_ERROR;
 }
 
+enum outcome redis_not_ours(const struct redis_node *node, struct error *err)
+{
+	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' does not have this token any more",
+		  node->address.label, node->keys[KEY_LOCK]);
+	return OUTCOME_LOST;
+}
+
 /* ---- waiting ---- */
+
+int64_t redis_next_look(int64_t rest_ms)
+{
+	int64_t pause_ms = REDIS_LOOK_MS + rand() % LOOK_JITTER_MS;
+
+	if (rest_ms != -1)
+		pause_ms = clock_earlier(pause_ms, rest_ms > LOOK_LEAST_MS ? rest_ms + 2
+									   : LOOK_LEAST_MS);
+	return clock_boot_ms() + pause_ms;
+}
 
 enum outcome redis_take_turn(struct redis_backend *redis, const struct request *request,
 			     struct grant *grant, struct error *err)
@@ -138,9 +159,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
 	if (lease_ended_by_resent(redis->node.resent, sent_ms, redis->lease_end_ms))
 		return OUTCOME_HELD;
-	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' does not have this token any more",
-		  redis->node.address.label, redis->node.keys[KEY_LOCK]);
-	return OUTCOME_LOST;
+	return redis_not_ours(&redis->node, err);
 }
 
 /* ---- holding ---- */

@@ -12,6 +12,9 @@ struct redisReply;
 /* The pause before a waiter follows a lock to another server, where it does not listen yet. */
 #define REDIS_FOLLOW_MS 100
 
+/* How often a waiter tries without being woken. ALIVE in redisson/lib.lua is twice that and more. */
+#define REDIS_LOOK_MS 5000
+
 struct redis_backend;
 
 /* What the dialects differ in, as far as they run scripts. lock.c does the rest for all of them. */
@@ -59,6 +62,15 @@ static inline struct redis_backend *redis_from_backend(struct backend *backend)
 /* Notes the lease that a request of sent_ms has got. ttl_ms 0: it has no end. */
 void redis_note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl_ms,
 		      struct grant *grant);
+
+/*
+ * When a waiter tries again that nobody wakes: when the lease ends that has rest_ms left, or before
+ * that. -1: it has no end, or it is not this waiter's turn then.
+ */
+int64_t redis_next_look(int64_t rest_ms);
+
+/* Sets *err to say that the key does not have the token of a release. Returns OUTCOME_LOST. */
+enum outcome redis_not_ours(const struct redis_node *node, struct error *err);
 
 /* As redis_node_odd(). Returns OUTCOME_ERROR. */
 enum outcome redis_odd_reply(struct redis_backend *redis, struct redisReply *reply,

@@ -49,11 +49,6 @@
 #include "reply.h"
 #include "route.h"
 
-/* How often a waiter tries without being woken. ALIVE in lib.lua is more than twice as long. */
-#define LOOK_MS 5000
-#define LOOK_JITTER_MS 500
-/* The least pause before another try when a lease is about to end. */
-#define LOOK_LEAST_MS 20
 /* Redisson's default lockWatchdogTimeout. */
 #define WATCHDOG_MS 30000
 
@@ -146,17 +141,6 @@ static bool admits(const struct redisson *redisson, const struct request *reques
 	return false;
 }
 
-/* after_ms: from acquire.lua. */
-static int64_t next_look(int64_t after_ms)
-{
-	int64_t now = clock_boot_ms(), look_ms = now + LOOK_MS + rand() % LOOK_JITTER_MS;
-
-	if (after_ms < 0)
-		return look_ms;
-	after_ms = after_ms > LOOK_LEAST_MS ? after_ms + 2 : LOOK_LEAST_MS;
-	return clock_earlier(look_ms, now + after_ms);
-}
-
 /* Reads {1, fence}, {2, permits} or {0, after, ahead, holder, age}: see acquire.lua. */
 static enum outcome read_grant(const redisReply *reply, const struct request *request,
 			       struct grant *grant, struct error *err)
@@ -176,7 +160,7 @@ static enum outcome read_grant(const redisReply *reply, const struct request *re
 		return OUTCOME_LOST;
 	grant->ahead = e[2]->integer;
 	grant->age_ms = e[4]->integer;
-	grant->retry_ms = next_look(e[1]->integer);
+	grant->retry_ms = redis_next_look(e[1]->integer);
 	if (holder_decode(&grant->holder, e[3]->str, e[3]->len))
 		grant->holder = (struct holder){ 0 };
 	return OUTCOME_BUSY;
@@ -257,7 +241,7 @@ static int64_t read_message(struct redis_backend *redis, const redisReply *reply
 
 	if (is_fair(redisson) && redis_has_shape(reply, "..s"))
 		delay_ms = strtoll(reply->element[2]->str, NULL, 10);
-	return delay_ms > 1 && delay_ms < LOOK_MS ? clock_boot_ms() + delay_ms : 0;
+	return delay_ms > 1 && delay_ms < REDIS_LOOK_MS ? clock_boot_ms() + delay_ms : 0;
 }
 
 /* Fills *err for a lease that a shared hold cannot have. */

@@ -264,13 +264,6 @@ enum outcome scriptless_acquire(struct backend *backend, const struct request *r
 
 /* ---- holding ---- */
 
-static enum outcome not_ours(const struct redis_node *node, struct error *err)
-{
-	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' does not have this token any more",
-		  node->address.label, node->keys[KEY_LOCK]);
-	return OUTCOME_LOST;
-}
-
 enum outcome scriptless_renew(struct backend *backend, const struct request *request,
 			      struct grant *grant, struct error *err)
 {
@@ -287,7 +280,7 @@ enum outcome scriptless_renew(struct backend *backend, const struct request *req
 		ttl_ms = BACKEND_TTL_MS;
 	outcome = set_if_ours(node, request->token, ttl_ms, err);
 	if (outcome == OUTCOME_LOST)
-		return not_ours(node, err);
+		return redis_not_ours(node, err);
 	if (outcome == OUTCOME_HELD)
 		redis_note_lease(redis, node->sent_ms, ttl_ms, grant);
 	return outcome;
@@ -377,7 +370,7 @@ enum outcome scriptless_release(struct backend *backend, const struct request *r
 	}
 	if (outcome == OUTCOME_LOST && lease_ended_by_resent(resent, sent_ms, redis->lease_end_ms))
 		return OUTCOME_HELD;
-	return outcome == OUTCOME_LOST ? not_ours(node, err) : outcome;
+	return outcome == OUTCOME_LOST ? redis_not_ours(node, err) : outcome;
 }
 
 /* ---- showing and breaking ---- */
