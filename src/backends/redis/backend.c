@@ -43,16 +43,14 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "lock/hold_mode.h"
-#include "lock/lease.h"
-#include "lock/token.h"
 #include "lock/uri.h"
 #include "redisson.h"
 #include "replicas.h"
 #include "scriptless.h"
 
 /*
- * The same for the first in line while another program holds the lock. The pause varies, because a
- * program that takes and releases the lock at a steady pace could otherwise hold it at every try.
+ * How often the first in line tries while another program holds the lock. The pause varies, because
+ * a program that takes and releases the lock at a steady pace could otherwise hold it at every try.
  */
 #define FOREIGN_LOOK_MS 200
 #define FOREIGN_JITTER_MS 100
@@ -302,30 +300,17 @@ const char *redis_library(void)
 }
 
 const struct backend_ops redis_ops = {
+	REDIS_SCRIPT_SLOTS,
 	.open = redis_open,
-	.close = redis_close,
 	.connect = redis_connect,
 	.acquire = redis_acquire,
-	.event_fd = redis_event_fd,
-	.event = redis_event,
-	.renew = redis_renew,
-	.verify = redis_verify,
-	.release = redis_release,
-	.again = redis_again,
-	.inspect = redis_inspect,
 	.list = redis_list,
-	.break_hold = redis_break,
-	.setup = redis_setup,
-	.plan = redis_plan,
-	.check = redis_check,
 };
 
 static const struct backend_ops scriptless_ops = {
-	.close = redis_close,
+	REDIS_COMMON_SLOTS,
 	.connect = redis_connect,
 	.acquire = scriptless_acquire,
-	.event_fd = redis_event_fd,
-	.event = redis_event,
 	.renew = scriptless_renew,
 	.verify = scriptless_verify,
 	.release = scriptless_release,
@@ -333,7 +318,5 @@ static const struct backend_ops scriptless_ops = {
 	.inspect = scriptless_inspect,
 	.list = redis_list,
 	.break_hold = scriptless_break,
-	.setup = redis_setup,
-	.plan = redis_plan,
 	.check = scriptless_check,
 };

@@ -116,3 +116,12 @@ backend_break_fn redis_break;
 int redis_setup(struct backend *backend, struct error *err);
 int redis_plan(struct backend *backend, char **text, struct error *err);
 int redis_check(struct backend *backend, struct findings *findings, struct error *err);
+
+/* The slots that are the same with and without scripts, and those of all that run scripts. */
+#define REDIS_COMMON_SLOTS \
+	.close = redis_close, .event_fd = redis_event_fd, .event = redis_event, \
+	.setup = redis_setup, .plan = redis_plan
+#define REDIS_SCRIPT_SLOTS \
+	REDIS_COMMON_SLOTS, .renew = redis_renew, .verify = redis_verify, \
+	.release = redis_release, .again = redis_again, .inspect = redis_inspect, \
+	.break_hold = redis_break, .check = redis_check

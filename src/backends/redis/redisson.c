@@ -43,10 +43,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "lock/hold_mode.h"
-#include "lock/lease.h"
-#include "lock/token.h"
 #include "lock/uri.h"
-#include "reply.h"
 #include "route.h"
 
 /* Redisson's default lockWatchdogTimeout. */
@@ -269,19 +266,8 @@ static const struct redis_dialect dialect = {
 };
 
 static const struct backend_ops redisson_ops = {
-	.close = redis_close,
+	REDIS_SCRIPT_SLOTS,
 	.connect = redisson_connect,
 	.acquire = redisson_acquire,
-	.event_fd = redis_event_fd,
-	.event = redis_event,
-	.renew = redis_renew,
-	.verify = redis_verify,
-	.release = redis_release,
-	.again = redis_again,
-	.inspect = redis_inspect,
 	.list = redisson_list,
-	.break_hold = redis_break,
-	.setup = redis_setup,
-	.plan = redis_plan,
-	.check = redis_check,
 };
