@@ -72,34 +72,29 @@ COMMIT;
 SELECT IF(@rest IS NULL, MAX(fence), 0), @rest FROM dlock_sessions
   WHERE strategy = {strategy} AND name = {name} AND sharer = {token};
 
+-- name: session_ours
+-- True for the registration of this token, alone or among those who share the lock.
+strategy = {strategy} AND name = {name} AND sharer IN ('', {token}) AND token = {token}
+
 -- name: session_extend
 -- Begins the lease anew. A registration that has ended meanwhile stays ended.
 UPDATE dlock_sessions SET dead_by = {now} + {lease}
-  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
-    AND token = {token} AND dead_by > 0;
+  WHERE {session_ours} AND dead_by > 0;
 
 -- name: session_until
 -- Notes the time at which the hold ends by itself.
-UPDATE dlock_sessions
-  SET until = {now} + {rest}
-  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
-    AND token = {token};
+UPDATE dlock_sessions SET until = {now} + {rest} WHERE {session_ours};
 
 -- name: session_count
 -- Changes how often a hold counts by {delta}, but never takes the last acquisition away.
 UPDATE dlock_sessions SET count = count + {delta}
-  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
-    AND token = {token} AND count + {delta} > 0;
-SELECT ROW_COUNT(), MAX(fence) FROM dlock_sessions
-  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
-    AND token = {token};
+  WHERE {session_ours} AND count + {delta} > 0;
+SELECT ROW_COUNT(), MAX(fence) FROM dlock_sessions WHERE {session_ours};
 
 -- name: session_end
 -- Notes that no process of the command is alive any more, so that the next holder need not wait
 -- for it.
-UPDATE dlock_sessions SET dead_by = 0
-  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
-    AND token = {token};
+UPDATE dlock_sessions SET dead_by = 0 WHERE {session_ours};
 
 -- name: session_keep
 -- Does what session_end does, and notes that the lock stays taken for {kept_for} us, for the
@@ -108,8 +103,7 @@ UPDATE dlock_sessions SET dead_by = 0
 UPDATE dlock_sessions SET dead_by = 0, until = {now} + {kept_for},
     holder = CONCAT(SUBSTRING_INDEX(holder, '&kept=', 1), '&kept=', until DIV 1000,
       IF({acquired}, '&min=1', ''))
-  WHERE strategy = {strategy} AND name = {name} AND sharer IN ('', {token})
-    AND token = {token};
+  WHERE {session_ours};
 
 -- name: session_leave
 -- Does what session_end does, and deletes the row of a shared hold, which status no longer shows.
