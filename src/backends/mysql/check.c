@@ -78,7 +78,7 @@ static int check_clock(struct mysql_backend *my, struct findings *findings, stru
 	const int64_t before_ms = clock_wall_ms();
 	int64_t theirs_us;
 
-	if (mysql_ask(my, sql_check_clock, NULL, MYSQL_REPEAT, &theirs_us, 1, err) < 0)
+	if (mysql_ask(my, sql_check_clock, NULL, &theirs_us, err))
 		return -1;
 	findings_add_skew(findings, theirs_us / 1000 - (before_ms + clock_wall_ms()) / 2);
 	return 0;

@@ -127,12 +127,14 @@ int mysql_drain(struct mysql_backend *my, struct error *err)
 }
 
 int mysql_ask(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-	      enum mysql_how how, int64_t numbers[], size_t most, struct error *err)
+	      int64_t *number, struct error *err)
 {
 	MYSQL_RES *rows;
 
-	return mysql_run(my, sql, values, how, &rows, err)
-		? -1 : (int)mysql_numbers(rows, numbers, most);
+	if (mysql_run(my, sql, values, MYSQL_REPEAT, &rows, err))
+		return -1;
+	mysql_numbers(rows, number, 1);
+	return 0;
 }
 
 int mysql_run_over(struct mysql_backend *my, struct mysql_conn *other, const char *sql,
@@ -224,9 +226,7 @@ int mysql_has_table(struct mysql_backend *my, const char *table, struct error *e
 	const struct sql_value values[] = { SQL_PART("table", table), SQL_LAST };
 	int64_t count;
 
-	if (mysql_ask(my, sql_has_table, values, MYSQL_REPEAT, &count, 1, err) < 0)
-		return -1;
-	return count > 0;
+	return mysql_ask(my, sql_has_table, values, &count, err) ? -1 : count > 0;
 }
 
 void mysql_end_connection(struct mysql_backend *my, int64_t connection)

@@ -102,9 +102,9 @@ int mysql_run(struct mysql_backend *my, const char *sql, const struct sql_value 
 	      enum mysql_how how, MYSQL_RES **rows, struct error *err);
 int mysql_drain(struct mysql_backend *my, struct error *err);
 
-/* The same, for the columns of the one row that sql gives: see mysql_numbers(). How many, or -1. */
+/* The same with MYSQL_REPEAT, for the number that sql gives, 0 if it gives none. 0 or -1. */
 int mysql_ask(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-	      enum mysql_how how, int64_t numbers[], size_t most, struct error *err);
+	      int64_t *number, struct error *err);
 
 /*
  * mysql_run() over another connection: other, which stays open and over which the request may be

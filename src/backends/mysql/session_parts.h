@@ -116,7 +116,7 @@ enum session_over { OVER_HOLDER, OVER_SIDE, OVER_NEW };
 int session_run(struct session *session, enum session_over over, const char *sql,
 		const struct request *request, MYSQL_RES **rows, struct error *err);
 
-/* The same, for one row of numbers: see mysql_ask(). */
+/* The same, for one row of numbers: see mysql_numbers(). How many, or -1. */
 int session_ask(struct session *session, enum session_over over, const char *sql,
 		const struct request *request, int64_t numbers[], size_t most, struct error *err);
 

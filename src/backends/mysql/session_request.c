@@ -175,8 +175,7 @@ int session_check(struct backend *backend, struct findings *findings, struct err
 {
 	int64_t idle_s;
 
-	if (mysql_ask(mysql_from_backend(backend), sql_session_check, NULL, MYSQL_REPEAT, &idle_s,
-		      1, err) < 0)
+	if (mysql_ask(mysql_from_backend(backend), sql_session_check, NULL, &idle_s, err))
 		return -1;
 	if (idle_s == ODD_IDLE_S)
 		findings_add(findings, FINDING_OK, "session", NULL,

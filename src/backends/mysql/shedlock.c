@@ -83,7 +83,7 @@ int shedlock_check(struct backend *backend, struct findings *findings, struct er
 	const struct sql_value values[] = { SQL_PART("zone", simple->zone), SQL_LAST };
 	int64_t offset_s;
 
-	if (mysql_ask(&simple->my, sql_shedlock_check, values, MYSQL_REPEAT, &offset_s, 1, err) < 0)
+	if (mysql_ask(&simple->my, sql_shedlock_check, values, &offset_s, err))
 		return -1;
 	if (offset_s)
 		findings_add(findings, FINDING_WARNING, "time-zone",

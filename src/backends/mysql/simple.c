@@ -398,7 +398,7 @@ static enum outcome simple_release(struct backend *backend, const struct request
 			return OUTCOME_BUSY;
 		if (outcome == OUTCOME_ERROR)
 			return outcome;
-		if (mysql_ask(my, kind->release, words.values, MYSQL_REPEAT, &answer, 1, err) < 0) {
+		if (mysql_ask(my, kind->release, words.values, &answer, err)) {
 			again = true;
 			if (mysql_contended(my) && clock_boot_ms() < sent_ms + my->base.timeout_ms)
 				continue;
