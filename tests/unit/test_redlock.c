@@ -46,10 +46,10 @@ int main(void)
 	CHECK_INT(redlock_age(0), 0);
 	CHECK_INT(redlock_age(1), 0);
 	CHECK_INT(redlock_age(10), 9000);
-	CHECK(!redlock_may_vote(redlock_age(30), 30000, false));
-	CHECK(redlock_may_vote(redlock_age(31), 30000, false));
-	CHECK(redlock_may_vote(0, DAY, true));
-	CHECK(!redlock_may_vote(0, 1, false));
+	CHECK(!redlock_may_vote(redlock_age(30), 30000));
+	CHECK(redlock_may_vote(redlock_age(31), 30000));
+	CHECK(!redlock_may_vote(0, 1));
+	CHECK(!redlock_may_vote(-1, 1));
 
 	check_decisions();
 

@@ -129,10 +129,9 @@ static void read_ballot(const struct redlock *lock, int64_t ttl_ms, struct ballo
 			ballot->failed++;
 	}
 	for (int i = 0; i < lock->count; i++) {
-		const int64_t age_ms = redlock_node_age(&lock->nodes[i]);
-
-		ballot->votes[i] = ballot->granted[i] && age_ms >= 0 &&
-				   redlock_may_vote(age_ms, ballot->longest_ttl_ms, false);
+		ballot->votes[i] = ballot->granted[i] &&
+				   redlock_may_vote(redlock_node_age(&lock->nodes[i]),
+						    ballot->longest_ttl_ms);
 		ballot->voters += ballot->votes[i];
 	}
 }
@@ -500,8 +499,7 @@ enum outcome redlock_acquire(struct backend *backend, const struct request *requ
 
 	if (admit(request, err))
 		return OUTCOME_ERROR;
-	redlock_name(lock, request->name);
-	redlock_look_up(lock);
+	redlock_begin(lock, request->name);
 	/* Most locks are free: tries once before subscribing, unless this token is in line. */
 	outcome = in_line ? try_once(lock, request, true, &ballot, grant, err)
 			  : try_soon(lock, request, &ballot, grant, err);

@@ -25,8 +25,7 @@ static struct redlock *begin(struct backend *backend, const struct request *requ
 {
 	struct redlock *lock = redlock_from_backend(backend);
 
-	redlock_name(lock, request->name);
-	redlock_look_up(lock);
+	redlock_begin(lock, request->name);
 	return lock;
 }
 

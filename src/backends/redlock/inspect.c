@@ -150,8 +150,7 @@ static int look(struct redlock *lock, const char *name, const char *then_break,
 	int answers = 0, most;
 	const char *digest;
 
-	redlock_name(lock, name);
-	redlock_look_up(lock);
+	redlock_begin(lock, name);
 	for (int i = 0; i < lock->count; i++)
 		lock->nodes[i].woken = false;
 	if (redlock_round(lock, &call, err))
@@ -180,8 +179,7 @@ int redlock_inspect(struct backend *backend, const char *name, bool listen,
 {
 	struct redlock *lock = redlock_from_backend(backend);
 
-	redlock_name(lock, name);
-	redlock_look_up(lock);
+	redlock_begin(lock, name);
 	if (listen && redlock_listen(lock, REDIS_FREE, err))
 		return -1;
 	return look(lock, name, "0", view, err);

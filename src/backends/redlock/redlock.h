@@ -51,8 +51,8 @@ int redlock_check(struct backend *backend, struct findings *findings, struct err
  */
 void redlock_look_up(struct redlock *lock);
 
-/* Makes lock->keys for name, unless they are made. */
-void redlock_name(struct redlock *lock, const char *name);
+/* The same, and makes lock->keys for name, unless they are made. */
+void redlock_begin(struct redlock *lock, const char *name);
 
 /* The connections that tell a waiter: listen.c. who: as for redis_node_listen(). */
 bool redlock_listens(const struct redlock *lock);

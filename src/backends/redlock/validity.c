@@ -20,9 +20,9 @@ int64_t redlock_age(int64_t uptime_s)
 	return uptime_s > 1 ? (uptime_s - 1) * 1000 : 0;
 }
 
-bool redlock_may_vote(int64_t age_ms, int64_t longest_ttl_ms, bool durable)
+bool redlock_may_vote(int64_t age_ms, int64_t longest_ttl_ms)
 {
-	return durable || age_ms >= longest_ttl_ms;
+	return age_ms >= longest_ttl_ms;
 }
 
 bool redlock_decided(struct redlock_votes votes)

@@ -27,9 +27,9 @@ int64_t redlock_age(int64_t uptime_s);
 
 /*
  * May a node of this age vote? A node that was restarted may have forgotten a lock, which has ended
- * for certain once the node is as old as the longest TTL. durable: it forgets nothing.
+ * for certain once the node is as old as the longest TTL. -1: its age is not known.
  */
-bool redlock_may_vote(int64_t age_ms, int64_t longest_ttl_ms, bool durable);
+bool redlock_may_vote(int64_t age_ms, int64_t longest_ttl_ms);
 
 /* What is counted in a round of acquisition; a node is counted once. */
 struct redlock_votes {
