@@ -13,28 +13,19 @@
  * wants a certificate says so with handshake_failure in TLS 1.2.
  */
 static const struct alert {
-	int number;
-	enum error_kind kind;
 	const char *meaning;
+	int numbers[8];		/* 0: no more */
 } alerts[] = {
-	{ SSL_AD_CERTIFICATE_REQUIRED, ERROR_REFUSED,
-	  "the server wants a certificate from its clients: ?cert=FILE&key=FILE" },
-	{ SSL_AD_BAD_CERTIFICATE, ERROR_REFUSED, "the server rejects the certificate of ?cert=" },
-	{ SSL_AD_UNSUPPORTED_CERTIFICATE, ERROR_REFUSED,
-	  "the server rejects the certificate of ?cert=" },
-	{ SSL_AD_CERTIFICATE_REVOKED, ERROR_REFUSED,
-	  "the server rejects the certificate of ?cert=" },
-	{ SSL_AD_CERTIFICATE_EXPIRED, ERROR_REFUSED,
-	  "the server rejects the certificate of ?cert=" },
-	{ SSL_AD_CERTIFICATE_UNKNOWN, ERROR_REFUSED,
-	  "the server rejects the certificate of ?cert=" },
-	{ SSL_AD_UNKNOWN_CA, ERROR_REFUSED, "the server rejects the certificate of ?cert=" },
-	{ SSL_AD_ACCESS_DENIED, ERROR_REFUSED, "the server rejects the certificate of ?cert=" },
-	{ SSL_AD_UNRECOGNIZED_NAME, ERROR_REFUSED,
-	  "the server does not know the name that it was asked for" },
-	{ SSL_AD_PROTOCOL_VERSION, ERROR_REFUSED, "the server has no version of TLS in common with "
-	  "dlock, which speaks TLS 1.2 and 1.3" },
-	{ SSL_AD_HANDSHAKE_FAILURE, ERROR_REFUSED, "the server refuses the TLS handshake" },
+	{ "the server wants a certificate from its clients: ?cert=FILE&key=FILE",
+	  { SSL_AD_CERTIFICATE_REQUIRED } },
+	{ "the server rejects the certificate of ?cert=",
+	  { SSL_AD_BAD_CERTIFICATE, SSL_AD_UNSUPPORTED_CERTIFICATE, SSL_AD_CERTIFICATE_REVOKED,
+	    SSL_AD_CERTIFICATE_EXPIRED, SSL_AD_CERTIFICATE_UNKNOWN, SSL_AD_UNKNOWN_CA,
+	    SSL_AD_ACCESS_DENIED } },
+	{ "the server does not know the name that it was asked for", { SSL_AD_UNRECOGNIZED_NAME } },
+	{ "the server has no version of TLS in common with dlock, which speaks TLS 1.2 and 1.3",
+	  { SSL_AD_PROTOCOL_VERSION } },
+	{ "the server refuses the TLS handshake", { SSL_AD_HANDSHAKE_FAILURE } },
 };
 
 static void explain_verification(const struct redis_tls_session *session, long result,
@@ -89,9 +80,10 @@ void tls_explain(const struct redis_tls_session *session, struct error *err)
 	}
 	error_set(err, ERROR_UNAVAILABLE, 0, "TLS failed: %s", text ? text : "no reason given");
 	for (size_t i = 0; i < sizeof(alerts) / sizeof(alerts[0]); i++)
-		if (alerts[i].number == alert)
-			error_set(err, alerts[i].kind, 0, "%s%s (%s)", alerts[i].meaning,
-				  alert == SSL_AD_HANDSHAKE_FAILURE && !session->tls->cert
-				  ? ", perhaps because it wants a certificate, with ?cert=" : "",
-				  text);
+		for (const int *number = alerts[i].numbers; *number; number++)
+			if (*number == alert)
+				error_set(err, ERROR_REFUSED, 0, "%s%s (%s)", alerts[i].meaning,
+					  alert == SSL_AD_HANDSHAKE_FAILURE && !session->tls->cert
+					  ? ", perhaps because it wants a certificate, with ?cert="
+					  : "", text);
 }
