@@ -120,7 +120,7 @@ char *redis_list_pattern(const char *prefix)
 	return pattern;
 }
 
-static bool ends_with(const char *key, size_t length, const char *suffix)
+bool redis_ends_with(const char *key, size_t length, const char *suffix)
 {
 	size_t tail = strlen(suffix);
 
@@ -137,10 +137,10 @@ void redis_list_key(const char *before, const redisReply *key, struct name_list 
 	bool side = false, braces = text[0] == '{';
 
 	for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++)
-		if (ends_with(text, length, silent[i]) && memchr(text, '{', length))
+		if (redis_ends_with(text, length, silent[i]) && memchr(text, '{', length))
 			return;
 	for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++) {
-		if (ends_with(text, length, telling[i]) && memchr(text, '{', length)) {
+		if (redis_ends_with(text, length, telling[i]) && memchr(text, '{', length)) {
 			length -= strlen(telling[i]);
 			side = true;
 			break;

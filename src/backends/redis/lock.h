@@ -90,6 +90,9 @@ void redis_forget(struct redis_backend *redis);
 char *redis_list_pattern(const char *prefix);
 void redis_list_key(const char *prefix, const struct redisReply *key, struct name_list *names);
 
+/* Do the length bytes of a key end with suffix? */
+bool redis_ends_with(const char *key, size_t length, const char *suffix);
+
 /*
  * Calls found for each key that matches pattern, to add the name of the lock that the key belongs
  * to. Sorts the names. 0 or -1.

@@ -6,13 +6,6 @@
 #include "lock/view.h"
 #include "redisson.h"
 
-static bool ends_with(const char *key, size_t length, const char *suffix)
-{
-	const size_t tail = strlen(suffix);
-
-	return length > tail && !strcmp(key + length - tail, suffix);
-}
-
 /* Adds the lock that a key of dlock's notes belongs to. See redisson_keys(). */
 static void add_key(const char *before, const redisReply *key, struct name_list *names)
 {
@@ -21,9 +14,9 @@ static void add_key(const char *before, const redisReply *key, struct name_list 
 	const char *text = key->str;
 	size_t length = key->len;
 
-	if (ends_with(text, length, braced)) {
+	if (redis_ends_with(text, length, braced)) {
 		length -= strlen(braced);
-	} else if (text[0] == '{' && ends_with(text, length, plain)) {
+	} else if (text[0] == '{' && redis_ends_with(text, length, plain)) {
 		text++;
 		length -= 1 + strlen(plain);
 	} else {

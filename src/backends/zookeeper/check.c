@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* How fit a ZooKeeper is to hold locks, and what it needs for that. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/net.h"
+#include "base/text.h"
 #include "lock/uri.h"
 #include "lock/view.h"
 #include "directory.h"
@@ -35,11 +35,7 @@ static void field(const char *text, const char *name, char *buf, size_t size)
 
 	buf[0] = '\0';
 	if (line)
-		snprintf(buf, size, "%.*s", (int)strcspn(line + strlen(name), "\r\n,"),
-			 line + strlen(name));
-	for (char *c = buf; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
+		text_clean(line + strlen(name), strcspn(line + strlen(name), "\r\n,"), buf, size);
 }
 
 struct ensemble {
