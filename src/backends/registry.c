@@ -181,7 +181,7 @@ struct backend *backend_open(const struct backend_driver *driver,
 }
 
 /* What people call the locks of uri: "redis: with ?scripts=no". */
-static const char *kind_of(const struct uri *uri, char *buf, size_t size)
+static void kind_of(const struct uri *uri, char *buf, size_t size)
 {
 	static const char *const choosing[] = { "strategy", "dialect", "scripts", NULL };
 	const char *const *param = choosing;
@@ -193,7 +193,19 @@ static const char *kind_of(const struct uri *uri, char *buf, size_t size)
 			 uri_param(uri, *param));
 	else
 		snprintf(buf, size, "%s:", uri->scheme);
-	return buf;
+}
+
+/* Does the backend have holds of the mode that is asked for? False with *err. */
+static bool has_mode(const struct backend *backend, enum hold_mode mode, const char *kind,
+		     struct error *err)
+{
+	const char *others = mode == HOLD_SHARED ? backend->no_shared
+		: mode == HOLD_SLOT ? backend->no_slots : NULL;
+
+	if (others)
+		error_set(err, ERROR_USAGE, 0, "%s has no %s; %s", kind,
+			  mode == HOLD_SHARED ? "shared holds" : "--slots", others);
+	return !others;
 }
 
 struct backend *backend_open_for(const struct request *request, const struct backend_driver *driver,
@@ -202,8 +214,9 @@ struct backend *backend_open_for(const struct request *request, const struct bac
 	struct backend *backend = backend_open(driver, uri, err);
 	char kind[128];
 
-	if (!backend || queueing_admitted(&request->self.queueing, backend->queue_can,
-					  kind_of(uri, kind, sizeof(kind)), err))
+	kind_of(uri, kind, sizeof(kind));
+	if (!backend || (has_mode(backend, request->mode, kind, err) &&
+			 queueing_admitted(&request->self.queueing, backend->queue_can, kind, err)))
 		return backend;
 	backend_close(backend);
 	return NULL;

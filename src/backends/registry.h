@@ -52,8 +52,8 @@ const struct backend_driver *backend_find(struct uri *uri, struct error *err);
 struct backend *backend_open(const struct backend_driver *driver,
 			     const struct uri *uri, struct error *err);
 /*
- * The same for a process that is going to acquire: refuses, with ERROR_USAGE, a way of
- * queueing that the queue of the backend does not have.
+ * The same for a process that is going to acquire: refuses, with ERROR_USAGE, a mode that the
+ * backend does not have, and a way of queueing that its queue does not have.
  */
 struct backend *backend_open_for(const struct request *request, const struct backend_driver *driver,
 				 const struct uri *uri, struct error *err);

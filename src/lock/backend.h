@@ -112,6 +112,11 @@ struct backend {
 	/* Set by open(): what its queue can do besides order of arrival, bits of enum queue_can. */
 	unsigned queue_can;
 	/*
+	 * Set by open(), unless there are holds of this mode: what has them, for the message with
+	 * which the engine refuses such a request: "redis: and mysql: have".
+	 */
+	const char *no_shared, *no_slots;
+	/*
 	 * Set by the engine: when this descriptor becomes readable, a wait inside
 	 * acquire() ends with ERROR_CANCELLED. -1: not interruptible.
 	 */

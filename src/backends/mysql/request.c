@@ -8,23 +8,14 @@
 #include "base/error.h"
 #include "base/text.h"
 
-int mysql_admit(const struct mysql_strategy *strategy, const struct request *request,
-		struct error *err)
+int mysql_check_name(const struct mysql_strategy *strategy, const char *name, struct error *err)
 {
-	const char *kind = strategy->dialect ? "dialect" : "strategy";
 	const size_t most = strategy->name_characters;
 
-	if (request->mode == HOLD_SLOT && !strategy->slots)
-		return error_set(err, ERROR_USAGE, 0, "?%s=%s has no --slots; ?strategy=lease has",
-				 kind, strategy->name);
-	if (request->mode == HOLD_SHARED && !strategy->shared)
-		return error_set(err, ERROR_USAGE, 0,
-				 "?%s=%s has no shared holds; ?strategy=lease, row and table have",
-				 kind, strategy->name);
-	if (most && text_characters(request->name) > most)
+	if (most && text_characters(name) > most)
 		return error_set(err, ERROR_USAGE, 0, "%s at most %zu characters, this one has "
 				 "%zu; ?strategy=lease takes longer ones", strategy->names, most,
-				 text_characters(request->name));
+				 text_characters(name));
 	return 0;
 }
 

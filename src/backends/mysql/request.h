@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* A request as the statements need it: whether a strategy can grant it, and its values. No I/O. */
+/* A request as the statements need it: whether the name fits, and its values. No I/O. */
 #pragma once
 
 #include "base/sha256.h"
 #include "run.h"
 
-/* Can the strategy lock this name in this mode at all? 0, or -1 with *err. */
-int mysql_admit(const struct mysql_strategy *strategy, const struct request *request,
-		struct error *err);
+/* Can the strategy lock a name of this length? 0, or -1 with *err. */
+int mysql_check_name(const struct mysql_strategy *strategy, const char *name, struct error *err);
 
 /*
  * What release(RELEASE_COUNTED) answers when counting down came to: HELD (one acquisition less),

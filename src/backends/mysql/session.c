@@ -271,7 +271,7 @@ static enum outcome session_acquire(struct backend *backend, const struct reques
 	struct session *session = session_of(backend);
 	enum outcome outcome;
 
-	if (mysql_admit(session->my.strategy, request, err))
+	if (mysql_check_name(session->my.strategy, request->name, err))
 		return OUTCOME_ERROR;
 	session->tried = true;
 	if (session->waiting)

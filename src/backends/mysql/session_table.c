@@ -286,7 +286,7 @@ int session_inspect(struct backend *backend, const char *name, bool listen,
 	int64_t owner = -1;
 	int there;
 
-	if (mysql_admit(session->my.strategy, &request, err))
+	if (mysql_check_name(session->my.strategy, name, err))
 		return -1;
 	there = mysql_has_table(&session->my, "dlock_sessions", err);
 	/* Rows are in a table that is made together with dlock_sessions. */

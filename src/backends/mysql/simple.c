@@ -184,7 +184,7 @@ static enum outcome simple_acquire(struct backend *backend, const struct request
 	struct mysql_backend *my = &simple->my;
 	struct simple_state state = { .held = false };
 
-	if (mysql_admit(my->strategy, request, err))
+	if (mysql_check_name(my->strategy, request->name, err))
 		return OUTCOME_ERROR;
 	if (simple->waiting && my->conn.pending)
 		mysql_poll(my);
@@ -425,7 +425,7 @@ static int simple_inspect(struct backend *backend, const char *name, bool listen
 	struct hold_view *hold;
 	struct simple_state state;
 
-	if (mysql_admit(simple->my.strategy, &request, err) ||
+	if (mysql_check_name(simple->my.strategy, name, err) ||
 	    look(simple, &request, &state, err) ||
 	    waiters_view(&simple->my, name, view, err))
 		return -1;

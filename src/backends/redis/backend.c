@@ -75,8 +75,11 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
 		return redisson_open(uri, err);
 	redis = memory_new(1, sizeof(*redis));
 	redis->dialect = &dialect;
-	if (scriptless)
+	if (scriptless) {
 		redis->node.base.ops = &scriptless_ops;
+		redis->node.base.no_shared = redis->node.base.no_slots =
+			"redis: with scripts, zookeeper: and mysql: have";
+	}
 	if (redis_node_init(&redis->node, uri, err) ||
 	    redis_replicas_read(&redis->node, uri, err)) {
 		redis_close(&redis->node.base);

@@ -107,13 +107,15 @@ struct backend *redisson_open(const struct uri *uri, struct error *err)
 	/* Redisson uses names as they are. */
 	if (!uri_param(uri, "prefix"))
 		node->prefix[0] = '\0';
+	node->base.no_shared = redisson->kind->shared ? NULL : "lock=readwrite has";
+	node->base.no_slots = redisson->kind->slots ? NULL : "lock=semaphore has";
 	node->sharded = node->route && node->route->ops->masters;
 	return &node->base;
 }
 
 /* ---- acquiring ---- */
 
-/* Does this kind of lock have what is asked for? Else *err names one that has. */
+/* Can this kind of lock be had in this way, in a mode that it has? Else *err says why not. */
 static bool admits(const struct redisson *redisson, const struct request *request,
 		   struct error *err)
 {
@@ -121,13 +123,7 @@ static bool admits(const struct redisson *redisson, const struct request *reques
 	char most[TEXT_DIGITS_SIZE];
 
 	text_digits(most, (uint64_t)redisson->most_read_ms);
-	if (request->mode == HOLD_SLOT && !kind->slots)
-		error_set(err, ERROR_USAGE, 0, "?dialect=redisson&lock=%s has no --slots; "
-			  "lock=semaphore has", kind->name);
-	else if (request->mode == HOLD_SHARED && !kind->shared)
-		error_set(err, ERROR_USAGE, 0, "?dialect=redisson&lock=%s has no shared holds; "
-			  "lock=readwrite has", kind->name);
-	else if (request->mode == HOLD_EXCLUSIVE && kind->slots && !request->forget)
+	if (request->mode == HOLD_EXCLUSIVE && kind->slots && !request->forget)
 		error_set(err, ERROR_USAGE, 0, "?dialect=redisson&lock=%s needs --slots N, the "
 			  "number of its permits; lock=reentrant is exclusive", kind->name);
 	else if (request->mode == HOLD_SHARED && request->ttl_ms > redisson->most_read_ms)

@@ -65,23 +65,6 @@ int scriptless_read(const struct uri *uri, bool *scriptless, struct error *err)
 	return 0;
 }
 
-/* Can the lock be had in this way? Else *err names what can. */
-static bool admits(const struct request *request, struct error *err)
-{
-	if (request->mode == HOLD_SHARED)
-		error_set(err, ERROR_USAGE, 0, "redis: ?scripts=no has no shared holds; redis: "
-			  "with scripts, zookeeper: and mysql: have");
-	else if (request->mode == HOLD_SLOT)
-		error_set(err, ERROR_USAGE, 0, "redis: ?scripts=no has no --slots; redis: with "
-			  "scripts, zookeeper: and mysql: have");
-	else if (request->min_hold_ms > 0)
-		error_set(err, ERROR_USAGE, 0, "redis: ?scripts=no cannot store --min-hold with "
-			  "the lock, for whoever releases it: only 'dlock run' has it");
-	else
-		return true;
-	return false;
-}
-
 /* ---- the commands ---- */
 
 /* Does an error reply say that the value of the key is no string, and so no token? */
@@ -240,8 +223,11 @@ enum outcome scriptless_acquire(struct backend *backend, const struct request *r
 	const bool free_of_ours = redis->free_of_ours;
 	enum outcome outcome = OUTCOME_LOST;
 
-	if (!admits(request, err))
+	if (request->min_hold_ms > 0) {
+		error_set(err, ERROR_USAGE, 0, "redis: ?scripts=no cannot store --min-hold with "
+			  "the lock, for whoever releases it: only 'dlock run' has it");
 		return OUTCOME_ERROR;
+	}
 	redis_node_keys(node, request->name);
 	redis->free_of_ours = false;
 	if (!free_of_ours)

@@ -478,17 +478,6 @@ static void note_young(const struct redlock *lock, const struct ballot *ballot,
 			 : "were started less than a TTL ago and may have forgotten the lock");
 }
 
-static int admit(const struct request *request, struct error *err)
-{
-	if (request->mode == HOLD_SHARED)
-		return error_set(err, ERROR_USAGE, 0, "redlock: has no shared holds; redis:, "
-				 "zookeeper: and mysql: have");
-	if (request->mode == HOLD_SLOT)
-		return error_set(err, ERROR_USAGE, 0,
-				 "redlock: has no --slots; redis:, zookeeper: and mysql: have");
-	return 0;
-}
-
 enum outcome redlock_acquire(struct backend *backend, const struct request *request,
 			     struct grant *grant, struct error *err)
 {
@@ -497,8 +486,6 @@ enum outcome redlock_acquire(struct backend *backend, const struct request *requ
 	struct ballot ballot = { 0 };
 	enum outcome outcome;
 
-	if (admit(request, err))
-		return OUTCOME_ERROR;
 	redlock_begin(lock, request->name);
 	/* Most locks are free: tries once before subscribing, unless this token is in line. */
 	outcome = in_line ? try_once(lock, request, true, &ballot, grant, err)

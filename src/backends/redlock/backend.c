@@ -142,6 +142,7 @@ static struct backend *redlock_open(const struct uri *uri, struct error *err)
 	struct redlock *lock = memory_new(1, sizeof(*lock));
 
 	lock->epoll_fd = -1;
+	lock->base.no_shared = lock->base.no_slots = "redis:, zookeeper: and mysql: have";
 	for (int i = 0; i < REDLOCK_MOST_NODES; i++)
 		lock->nodes[i].main.fd = lock->nodes[i].wake.fd = -1;
 	if (!read_uri(lock, uri, err))

@@ -139,11 +139,6 @@ enum outcome zk_node_acquire(struct zk_backend *zk, const struct request *reques
 {
 	enum outcome outcome;
 
-	if (request->mode == HOLD_SHARED || request->mode == HOLD_SLOT) {
-		error_set(err, ERROR_USAGE, 0, "?strategy=node has exclusive holds only: no %s",
-			  request->mode == HOLD_SHARED ? "--shared" : "--slots");
-		return OUTCOME_ERROR;
-	}
 	zk_directory(zk, request->name, zk->seat.directory);
 	zk_uuid(request->token, zk->seat.uuid);
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
