@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/net.h"
+#include "lock/backend.h"
 #include "api.h"
 #include "sql.h"
 #include "mysql_texts.h"
@@ -120,13 +121,13 @@ static void failed(struct mysql_conn *conn, const struct mysql_address *address,
 }
 
 int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address,
-		    const struct mysql_limits *limits, struct error *err)
+		    const struct backend *limits, struct error *err)
 {
 	const struct api_target target = {
 		address->host, address->user, address->password, address->database,
 		address->socket, address->port, CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS
 	};
-	const int64_t deadline_ms = clock_boot_ms() + limits->connect_ms;
+	const int64_t deadline_ms = clock_boot_ms() + limits->connect_timeout_ms;
 	bool tuned = false;
 	int broken = 0;
 
@@ -247,7 +248,7 @@ static bool step(struct mysql_conn *conn, int *broken, MYSQL_RES **rows)
  * Waits for what conn->waits says. When the wait is cancelled, it goes on for a little while: the
  * server may have carried out the request, and a lock that it gave must be known to be given back.
  */
-static int await(const struct mysql_conn *conn, const struct mysql_limits *limits,
+static int await(const struct mysql_conn *conn, const struct backend *limits,
 		 int64_t *deadline_ms, bool *cancelled, struct error *err)
 {
 	struct error late;
@@ -265,10 +266,10 @@ static int await(const struct mysql_conn *conn, const struct mysql_limits *limit
 }
 
 enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_address *address,
-				const struct mysql_limits *limits, MYSQL_RES **rows,
+				const struct backend *limits, MYSQL_RES **rows,
 				struct error *err)
 {
-	int64_t deadline_ms = clock_boot_ms() + (limits ? limits->request_ms : 0);
+	int64_t deadline_ms = clock_boot_ms() + (limits ? limits->timeout_ms : 0);
 	bool cancelled = false;
 	int broken;
 

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct backend;
 struct error;
 struct uri;
 
@@ -37,12 +38,6 @@ struct mysql_address {
 int mysql_address_init(struct mysql_address *address, const struct uri *uri, struct error *err);
 void mysql_address_finish(struct mysql_address *address);
 
-/* Bounds of a wait, see net.h. */
-struct mysql_limits {
-	int64_t connect_ms, request_ms;	/* from the call */
-	int cancel_fd;
-};
-
 struct mysql_conn {
 	MYSQL *mysql;	/* NULL: not connected */
 	bool session;			/* the lock ends with it: the server must hear of it */
@@ -66,9 +61,9 @@ enum mysql_step {
 	MYSQL_STEP_PENDING,	/* only without limits: nothing complete yet */
 };
 
-/* Connects, if it is not connected. 0, or -1. */
+/* Connects, if it is not connected. limits has the timeouts and cancel_fd. 0, or -1. */
 int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address,
-		    const struct mysql_limits *limits, struct error *err);
+		    const struct backend *limits, struct error *err);
 void mysql_conn_close(struct mysql_conn *conn);
 
 /* The descriptor, close-on-exec, or -1. */
@@ -85,7 +80,7 @@ void mysql_conn_send(struct mysql_conn *conn, char *text);
  * fails the server carries out no others. limits NULL: does not wait.
  */
 enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_address *address,
-				const struct mysql_limits *limits, MYSQL_RES **rows,
+				const struct backend *limits, MYSQL_RES **rows,
 				struct error *err);
 
 /* Fills *err with what an error number means, what to do, and the server's or library's words. */

@@ -12,30 +12,18 @@
 #define TABLE_DENIED 1142
 #define NO_SUCH_VARIABLE 1193
 
-static struct mysql_limits limits_of(const struct mysql_backend *my)
-{
-	return (struct mysql_limits){
-		.connect_ms = my->base.connect_timeout_ms,
-		.request_ms = my->base.timeout_ms,
-		.cancel_fd = my->base.cancel_fd,
-	};
-}
-
 int mysql_connect(struct mysql_backend *my, struct error *err)
 {
-	struct mysql_limits limits = limits_of(my);
-
-	return mysql_conn_open(&my->conn, &my->address, &limits, err);
+	return mysql_conn_open(&my->conn, &my->address, &my->base, err);
 }
 
 /* Reads results, all of them or up to the first rows; *rows: the last ones. 0 or -1. */
 static int receive(struct mysql_backend *my, bool all, MYSQL_RES **rows, struct error *err)
 {
-	struct mysql_limits limits = limits_of(my);
 	MYSQL_RES *last = NULL, *next = NULL;
 	enum mysql_step step;
 
-	while ((step = mysql_conn_next(&my->conn, &my->address, &limits, &next, err)) ==
+	while ((step = mysql_conn_next(&my->conn, &my->address, &my->base, &next, err)) ==
 	       MYSQL_STEP_ROWS) {
 		mysql_free_result(last);
 		last = next;
