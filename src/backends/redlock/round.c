@@ -14,6 +14,8 @@
  * and what it would be sent only fills a buffer.
  */
 #define MOST_STALE 8
+/* How often names are looked up that could not be found. */
+#define LOOK_UP_MS 30000
 
 static struct redis_conn *conn_of(struct redlock_node *node, const struct redlock_call *call)
 {
@@ -289,6 +291,23 @@ int redlock_no_majority(const struct redlock *lock, int answered, struct error *
 								   : ERROR_UNAVAILABLE, 0,
 			 "no majority: %d of %d nodes can be used, %d are needed%s%.300s", answered,
 			 lock->count, lock->quorum, why ? "; " : "", why ? why->error.message : "");
+}
+
+/* ---- before others ---- */
+
+void redlock_look_up(struct redlock *lock)
+{
+	if (lock->looked_up_ms && clock_boot_ms() < lock->looked_up_ms + LOOK_UP_MS)
+		return;
+	for (int i = 0; i < lock->count; i++)
+		redlock_node_look_up(&lock->nodes[i], &lock->nodes[i].error);
+	lock->looked_up_ms = clock_boot_ms();
+}
+
+void redlock_begin(struct redlock *lock, const char *name)
+{
+	redis_make_keys(lock->prefix, name, lock->keys);
+	redlock_look_up(lock);
 }
 
 static bool is_majority(const struct redlock *lock, const void *state)
