@@ -54,7 +54,7 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 /*
  * Reads what holder_encode() has written. Anybody may have changed the text: unknown keys are
  * ignored, long values are cut, control characters and bytes that are not UTF-8 become '?'. Returns
- * 0, or -1 when nothing in the text could be used.
+ * 0, or -1 when nothing in the text could be used, and all of *holder is 0.
  */
 int holder_decode(struct holder *holder, const char *text, size_t length);
 

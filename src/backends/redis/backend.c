@@ -141,8 +141,7 @@ static enum outcome read_grant(struct redis_backend *redis, const redisReply *re
 	grant->ahead = e[2]->integer;
 	grant->age_ms = e[4]->integer;
 	grant->retry_ms = next_look(e[1]->integer, grant->ahead, e[5]->integer);
-	if (holder_decode(&grant->holder, e[3]->str, e[3]->len))
-		grant->holder = (struct holder){ 0 };
+	holder_decode(&grant->holder, e[3]->str, e[3]->len);
 	return OUTCOME_BUSY;
 }
 
@@ -267,26 +266,14 @@ static int64_t read_message(struct redis_backend *redis, const redisReply *reply
 	return delay_ms > 0 && delay_ms < REDIS_LOOK_MS ? clock_boot_ms() + delay_ms : 0;
 }
 
-static void make_keys(struct redis_backend *redis, const char *name)
-{
-	redis_node_keys(&redis->node, name);
-}
-
-static redisReply *run(struct redis_backend *redis, const struct script *script,
-		       const struct request *request, const char *const arguments[],
-		       struct error *err)
-{
-	return redis_node_script(&redis->node, script, request, arguments, err);
-}
-
 static const struct redis_dialect dialect = {
 	.again = &script_again,
 	.inspect = &script_inspect,
 	.release = &script_release,
 	.renew = &script_renew,
 	.verify = &script_verify,
-	.make_keys = make_keys,
-	.run = run,
+	.make_keys = redis_node_keys,
+	.run = redis_node_script,
 	.try_once = try_once,
 	.listen = listen_for_turn,
 	.free = REDIS_FREE,

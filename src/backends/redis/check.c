@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "base/net.h"
 #include "lock/view.h"
-#include "check_route.h"
 #include "info.h"
 #include "lock.h"
 

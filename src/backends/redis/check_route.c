@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "check_route.h"
-
+/* Finds out whether the sentinels, or the nodes of a cluster, are fit to lead to a lock. */
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +8,7 @@
 #include "lock/uri.h"
 #include "lock/view.h"
 #include "info.h"
-#include "node.h"
+#include "lock.h"
 #include "route.h"
 #include "sentinel.h"
 

@@ -67,7 +67,7 @@ static int look(struct redis_backend *redis, const char *name, const char *then_
 {
 	const struct request request = { .name = name, .token = "" };
 	const char *const arguments[] = { then_break, NULL };
-	redisReply *reply = redis->dialect->run(redis, redis->dialect->inspect, &request,
+	redisReply *reply = redis->dialect->run(&redis->node, redis->dialect->inspect, &request,
 						arguments, err);
 	int result = 0;
 
@@ -90,7 +90,7 @@ int redis_inspect(struct backend *backend, const char *name, bool listen,
 {
 	struct redis_backend *redis = redis_from_backend(backend);
 
-	redis->dialect->make_keys(redis, name);
+	redis->dialect->make_keys(&redis->node, name);
 	if (listen && redis_node_listen(&redis->node, redis->dialect->free, err))
 		return -1;
 	return look(redis, name, "0", view, err);

@@ -146,7 +146,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	 * no longer among the waiters when nobody listens.
 	 */
 	redis_conn_close(&redis->node.wake);
-	reply = redis->dialect->run(redis, redis->dialect->release, request, arguments, err);
+	reply = redis->dialect->run(&redis->node, redis->dialect->release, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
 	if (!redis_is_integer(reply))
@@ -175,7 +175,7 @@ enum outcome redis_renew(struct backend *backend, const struct request *request,
 	int64_t answer, ttl_ms;
 	redisReply *reply;
 
-	reply = redis->dialect->run(redis, redis->dialect->renew, request, arguments, err);
+	reply = redis->dialect->run(&redis->node, redis->dialect->renew, request, arguments, err);
 	redis_conn_close(&redis->node.wake);
 	if (!reply)
 		return OUTCOME_ERROR;
@@ -204,7 +204,7 @@ enum outcome redis_verify(struct backend *backend, const struct request *request
 {
 	struct redis_backend *redis = redis_from_backend(backend);
 	static const char *const none[] = { NULL };
-	redisReply *reply = redis->dialect->run(redis, redis->dialect->verify, request, none, err);
+	redisReply *reply = redis->dialect->run(&redis->node, redis->dialect->verify, request, none, err);
 	enum outcome outcome = OUTCOME_LOST;
 	enum hold_mode mode;
 	int slots;
@@ -241,7 +241,7 @@ enum outcome redis_again(struct backend *backend, const struct request *request,
 	if (token_make(number, err))
 		return OUTCOME_ERROR;
 	sent_ms = clock_boot_ms();
-	reply = redis->dialect->run(redis, redis->dialect->again, request, arguments, err);
+	reply = redis->dialect->run(&redis->node, redis->dialect->again, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
 	if (!redis_has_shape(reply, "i.i"))

@@ -21,9 +21,9 @@ struct redis_backend;
 struct redis_dialect {
 	const struct script *again, *inspect, *release, *renew, *verify;
 	/* Makes the keys for name, unless they are made. */
-	void (*make_keys)(struct redis_backend *redis, const char *name);
+	void (*make_keys)(struct redis_node *node, const char *name);
 	/* As redis_node_script(). */
-	struct redisReply *(*run)(struct redis_backend *redis, const struct script *script,
+	struct redisReply *(*run)(struct redis_node *node, const struct script *script,
 				  const struct request *request, const char *const arguments[],
 				  struct error *err);
 	/*
@@ -101,6 +101,9 @@ typedef void redis_key_found(const char *prefix, const struct redisReply *key,
 			     struct name_list *names);
 int redis_scan(struct redis_node *node, const char *pattern, redis_key_found *found,
 	       struct name_list *names, struct error *err);
+
+/* Checks the sentinels or nodes of the route that node has. A server has answered before. */
+void redis_check_route(struct redis_node *node, struct findings *findings);
 
 /* Made from lua/NAME.lua by lua/embed.sh. */
 extern const struct script script_acquire, script_again, script_inspect, script_release,

@@ -154,8 +154,7 @@ static enum outcome read_grant(const redisReply *reply, const struct request *re
 	grant->ahead = e[2]->integer;
 	grant->age_ms = e[4]->integer;
 	grant->retry_ms = redis_next_look(e[1]->integer);
-	if (holder_decode(&grant->holder, e[3]->str, e[3]->len))
-		grant->holder = (struct holder){ 0 };
+	holder_decode(&grant->holder, e[3]->str, e[3]->len);
 	return OUTCOME_BUSY;
 }
 
@@ -176,7 +175,7 @@ static enum outcome try_once(struct redis_backend *redis, const struct request *
 	redisReply *reply;
 
 	redis_holder_text(request, holder);
-	reply = redisson_script(redis, &script_redisson_acquire, request, arguments, err);
+	reply = redisson_script(&redis->node, &script_redisson_acquire, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
 	outcome = read_grant(reply, request, grant, err);

@@ -4,8 +4,6 @@
 
 #include "lock.h"
 
-struct redisReply;
-
 /* One of Redisson's kinds of locks. */
 struct redisson_kind {
 	const char *name;		/* as in ?lock=NAME, and for the scripts */
@@ -39,10 +37,10 @@ void redisson_owner(const struct redisson *redisson, const char *token,
 		    char owner[static REDISSON_OWNER_SIZE]);
 
 /* See struct redis_dialect. */
-void redisson_keys(struct redis_backend *redis, const char *name);
+void redisson_keys(struct redis_node *node, const char *name);
 
 /* The same, with the kind of lock in front of the arguments, and most_read_ms behind them. */
-struct redisReply *redisson_script(struct redis_backend *redis, const struct script *script,
+struct redisReply *redisson_script(struct redis_node *node, const struct script *script,
 				   const struct request *request, const char *const arguments[],
 				   struct error *err);
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What a lock of Redisson is called on the server, and how its scripts are run. */
+/* What a lock of Redisson is called on the server, how its scripts are run, and listing it. */
+#include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/sha256.h"
+#include "lock/view.h"
 #include "redisson.h"
 
 #define MOST_ARGUMENTS 8
@@ -33,9 +35,8 @@ void redisson_owner(const struct redisson *redisson, const char *token,
  * cluster keeps them together. The locks "a" and "{a}" therefore share Redisson's other keys; those
  * of dlock differ.
  */
-void redisson_keys(struct redis_backend *redis, const char *name)
+void redisson_keys(struct redis_node *node, const char *name)
 {
-	struct redis_node *node = &redis->node;
 	const struct redisson_kind *kind = redisson_from_backend(&node->base)->kind;
 	char *braced;
 
@@ -55,23 +56,49 @@ void redisson_keys(struct redis_backend *redis, const char *name)
 	free(braced);
 }
 
-struct redisReply *redisson_script(struct redis_backend *redis, const struct script *script,
+struct redisReply *redisson_script(struct redis_node *node, const struct script *script,
 				   const struct request *request, const char *const arguments[],
 				   struct error *err)
 {
-	struct redisson *redisson = redisson_from_backend(&redis->node.base);
+	struct redisson *redisson = redisson_from_backend(&node->base);
 	const char *all[1 + MOST_ARGUMENTS + 1] = { redisson->kind->name };
 	char owner[REDISSON_OWNER_SIZE], most[REDIS_DIGITS_SIZE];
 	struct request asked = *request;
 	int count = 1;
 
-	redisson_keys(redis, request->name);
+	redisson_keys(node, request->name);
 	redisson_owner(redisson, request->token, owner);
 	asked.token = owner;
 	for (int i = 0; arguments[i]; i++)
 		all[count++] = arguments[i];
 	all[count++] = redis_digits(redisson->most_read_ms, most);
-	if (redis->node.sharded)
+	if (node->sharded)
 		all[count] = "sharded";
-	return redis_node_script(&redis->node, script, &asked, all, err);
+	return redis_node_script(node, script, &asked, all, err);
+}
+
+/* Adds the lock that a key of dlock's notes belongs to. See redisson_keys(). */
+static void add_key(const char *before, const redisReply *key, struct name_list *names)
+{
+	static const char braced[] = ":dlock.braced", plain[] = "}:dlock";
+	const size_t prefix = strlen(before);
+	const char *text = key->str;
+	size_t length = key->len;
+
+	if (redis_ends_with(text, length, braced)) {
+		length -= strlen(braced);
+	} else if (text[0] == '{' && redis_ends_with(text, length, plain)) {
+		text++;
+		length -= 1 + strlen(plain);
+	} else {
+		return;
+	}
+	if (length > prefix && !strncmp(text, before, prefix))
+		name_list_add(names, text + prefix, length - prefix);
+}
+
+int redisson_list(struct backend *backend, struct name_list *names, struct error *err)
+{
+	return redis_scan(&redisson_from_backend(backend)->redis.node, "*:dlock*", add_key, names,
+			  err);
 }
