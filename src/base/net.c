@@ -95,34 +95,6 @@ fail:
 	return -1;
 }
 
-static int connect_name(const char *host, uint16_t port, int64_t deadline_ms,
-			int cancel_fd, struct error *err)
-{
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-					.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG };
-	struct addrinfo *found, *a;
-	int64_t limit_ms;
-	char service[8];
-	int fd = -1, failure, left = 0;
-
-	snprintf(service, sizeof(service), "%u", (unsigned)port);
-	failure = getaddrinfo(host, service, &hints, &found);
-	if (failure)
-		return error_set(err, ERROR_UNAVAILABLE, 0, "cannot resolve: %s",
-				 gai_strerror(failure));
-	for (a = found; a; a = a->ai_next)
-		left++;
-	for (a = found; a && fd < 0; a = a->ai_next, left--) {
-		/* An address that does not answer must leave time for the others. */
-		limit_ms = clock_boot_ms() + (deadline_ms - clock_boot_ms()) / left;
-		fd = connect_address(a->ai_addr, a->ai_addrlen, limit_ms, cancel_fd, err);
-		if (fd < 0 && err->kind == ERROR_CANCELLED)
-			break;
-	}
-	freeaddrinfo(found);
-	return fd;
-}
-
 bool net_literal(const char *host, uint16_t port, struct sockaddr_storage *address,
 		 socklen_t *length)
 {
@@ -150,36 +122,55 @@ bool net_is_local(const char *host)
 	return !host || is_localhost(host) || !strcmp(host, "::1") || !strncmp(host, "127.", 4);
 }
 
-bool net_needs_resolver(const char *host)
+int net_look_up(const char *host, uint16_t port, struct net_address found[static NET_ADDRESSES],
+		struct error *err)
 {
-	struct sockaddr_storage address;
-	socklen_t length;
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
+					.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG };
+	struct addrinfo *list;
+	char service[8];
+	int failure, count = 0;
 
-	return !is_localhost(host) && !net_literal(host, 0, &address, &length);
+	if (net_literal(host, port, &found[0].address, &found[0].length))
+		return 1;
+	if (is_localhost(host)) {
+		net_literal("127.0.0.1", port, &found[0].address, &found[0].length);
+		net_literal("::1", port, &found[1].address, &found[1].length);
+		return 2;
+	}
+	snprintf(service, sizeof(service), "%u", (unsigned)port);
+	failure = getaddrinfo(host, service, &hints, &list);
+	if (failure)
+		return error_set(err, ERROR_UNAVAILABLE, 0, "cannot resolve: %s",
+				 gai_strerror(failure));
+	for (const struct addrinfo *a = list; a && count < NET_ADDRESSES; a = a->ai_next) {
+		memcpy(&found[count].address, a->ai_addr, a->ai_addrlen);
+		found[count++].length = a->ai_addrlen;
+	}
+	freeaddrinfo(list);
+	return count;
 }
 
 int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel_fd,
 		struct error *err)
 {
-	struct sockaddr_storage address;
-	struct error second;
-	socklen_t length;
-	int fd;
+	struct net_address found[NET_ADDRESSES];
+	const int count = net_look_up(host, port, found, err);
+	const bool local = is_localhost(host);
+	struct error one = { 0 };
+	int64_t limit_ms;
+	int fd = -1;
 
-	/* Where the resolver is not needed, the files that it would read are not read. */
-	if (net_needs_resolver(host))
-		return connect_name(host, port, deadline_ms, cancel_fd, err);
-	/* localhost is reserved for this host (RFC 6761, 6.3), which has two addresses. */
-	net_literal(is_localhost(host) ? "127.0.0.1" : host, port, &address, &length);
-	fd = connect_address((const struct sockaddr *)&address, length, deadline_ms, cancel_fd,
-			     err);
-	if (fd >= 0 || !is_localhost(host) || err->kind == ERROR_CANCELLED)
-		return fd;
-	net_literal("::1", port, &address, &length);
-	fd = connect_address((const struct sockaddr *)&address, length, deadline_ms, cancel_fd,
-			     &second);
-	if (fd < 0 && second.kind == ERROR_CANCELLED)
-		*err = second;
+	for (int i = 0; i < count && fd < 0 && one.kind != ERROR_CANCELLED; i++) {
+		/* An address that does not answer must leave time for the others. */
+		limit_ms = clock_boot_ms() +
+			   (deadline_ms - clock_boot_ms()) / (local ? 1 : count - i);
+		fd = connect_address((const struct sockaddr *)&found[i].address, found[i].length,
+				     limit_ms, cancel_fd, &one);
+		/* This host may have no IPv6, which says nothing about the server. */
+		if (fd < 0 && (i == 0 || !local || one.kind == ERROR_CANCELLED))
+			*err = one;
+	}
 	return fd;
 }
 

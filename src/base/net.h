@@ -38,8 +38,22 @@ int net_connect_begin(const struct sockaddr *address, socklen_t length, struct e
 bool net_literal(const char *host, uint16_t port, struct sockaddr_storage *address,
 		 socklen_t *length);
 
-/* Must host be looked up: is it neither an IP address nor localhost? */
-bool net_needs_resolver(const char *host);
+/* An address that a host has, with a port. */
+struct net_address {
+	struct sockaddr_storage address;
+	socklen_t length;
+};
+
+/* As many addresses of a host are used. */
+#define NET_ADDRESSES 16
+
+/*
+ * Looks up the addresses of host, in the order in which they are to be tried. It asks the resolver,
+ * which reads a handful of files, unless host is an IP address, or localhost, which is reserved for
+ * this host (RFC 6761, 6.3) and has two. How many there are, or -1 with *err.
+ */
+int net_look_up(const char *host, uint16_t port, struct net_address found[static NET_ADDRESSES],
+		struct error *err);
 
 /* Does what is sent to host stay on this one? NULL: a Unix socket. */
 bool net_is_local(const char *host);

@@ -204,7 +204,8 @@ enum outcome redis_verify(struct backend *backend, const struct request *request
 {
 	struct redis_backend *redis = redis_from_backend(backend);
 	static const char *const none[] = { NULL };
-	redisReply *reply = redis->dialect->run(&redis->node, redis->dialect->verify, request, none, err);
+	redisReply *reply = redis->dialect->run(&redis->node, redis->dialect->verify, request,
+						none, err);
 	enum outcome outcome = OUTCOME_LOST;
 	enum hold_mode mode;
 	int slots;

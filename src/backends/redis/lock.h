@@ -12,7 +12,7 @@ struct redisReply;
 /* The pause before a waiter follows a lock to another server, where it does not listen yet. */
 #define REDIS_FOLLOW_MS 100
 
-/* How often a waiter tries without being woken. ALIVE in redisson/lib.lua is twice that and more. */
+/* How often a waiter tries without being woken. ALIVE in redisson/lib.lua is over twice that. */
 #define REDIS_LOOK_MS 5000
 
 struct redis_backend;

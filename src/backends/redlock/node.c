@@ -2,10 +2,7 @@
 #include "node.h"
 
 #include <hiredis/hiredis.h>
-#include <netdb.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backends/redis/info.h"
 #include "base/clock.h"
@@ -33,65 +30,20 @@ void redlock_node_finish(struct redlock_node *node)
 
 /* ---- connecting ---- */
 
-static void add_place(struct redlock_node *node, const void *address, socklen_t length)
-{
-	if (node->place_count == REDLOCK_PLACES)
-		return;
-	memcpy(&node->places[node->place_count], address, length);
-	node->lengths[node->place_count++] = length;
-}
-
-static void add_literal(struct redlock_node *node, const char *host)
-{
-	struct sockaddr_storage address;
-	socklen_t length;
-
-	if (net_literal(host, node->address.port, &address, &length))
-		add_place(node, &address, length);
-}
-
-int redlock_node_look_up(struct redlock_node *node, struct error *err)
-{
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
-					.ai_flags = AI_NUMERICSERV | AI_ADDRCONFIG };
-	struct addrinfo *found;
-	char service[8];
-	int failure;
-
-	if (node->place_count)
-		return 0;
-	if (!net_needs_resolver(node->address.host)) {
-		/* What is no address is localhost, which has two. */
-		add_literal(node, node->address.host);
-		if (!node->place_count) {
-			add_literal(node, "127.0.0.1");
-			add_literal(node, "::1");
-		}
-		return 0;
-	}
-	snprintf(service, sizeof(service), "%u", (unsigned)node->address.port);
-	failure = getaddrinfo(node->address.host, service, &hints, &found);
-	if (failure)
-		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot resolve: %s",
-				 node->address.label, gai_strerror(failure));
-	for (const struct addrinfo *a = found; a; a = a->ai_next)
-		add_place(node, a->ai_addr, a->ai_addrlen);
-	freeaddrinfo(found);
-	return 0;
-}
-
 int redlock_node_connect(struct redlock_node *node, struct redis_conn *conn, struct error *err)
 {
+	const struct net_address *place;
 	int fd = -1;
 
 	if (redis_conn_is_open(conn))
 		return 0;
-	if (!node->place_count)
+	if (node->place_count < 1)
 		error_set(err, ERROR_UNAVAILABLE, 0, "cannot resolve");
-	while (fd < 0 && node->tries <= node->place_count && node->place_count) {
+	while (fd < 0 && node->tries <= node->place_count && node->place_count > 0) {
 		node->place %= node->place_count;
-		fd = net_connect_begin((const struct sockaddr *)&node->places[node->place],
-				       node->lengths[node->place], err);
+		place = &node->places[node->place];
+		fd = net_connect_begin((const struct sockaddr *)&place->address, place->length,
+				       err);
 		node->tries++;
 		if (fd < 0)
 			node->place++;

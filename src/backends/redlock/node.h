@@ -10,13 +10,9 @@
  */
 #pragma once
 
-#include <sys/socket.h>
-
 #include "backends/redis/node.h"
 #include "base/error.h"
-
-/* The addresses of a name that are tried. */
-#define REDLOCK_PLACES 4
+#include "base/net.h"
 
 enum redlock_state {
 	NODE_UNASKED,
@@ -29,9 +25,8 @@ struct redlock_node {
 	struct redis_address address;
 	struct redis_conn main;		/* requests */
 	struct redis_conn wake;		/* subscribed, while waiting */
-	struct sockaddr_storage places[REDLOCK_PLACES];
-	socklen_t lengths[REDLOCK_PLACES];
-	int place_count, place;		/* 0: the name was not looked up yet */
+	struct net_address places[NET_ADDRESSES];
+	int place_count, place;		/* 0 or less: the name was not found yet */
 	/* The present round, or the last one: */
 	enum redlock_state state;
 	struct redisReply *reply;	/* NODE_ANSWERED */
@@ -58,9 +53,6 @@ void redlock_node_finish(struct redlock_node *node);
 
 /* Closes the main connection, and forgets what belonged to it. */
 void redlock_node_close(struct redlock_node *node);
-
-/* Looks up the host's name, unless that was done or is not needed. 0, or -1 with *err. */
-int redlock_node_look_up(struct redlock_node *node, struct error *err);
 
 /*
  * Makes conn, one of the two, begin to connect unless it is open. A round tries each address once,

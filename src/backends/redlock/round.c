@@ -297,10 +297,17 @@ int redlock_no_majority(const struct redlock *lock, int answered, struct error *
 
 void redlock_look_up(struct redlock *lock)
 {
+	struct error ignored;
+
 	if (lock->looked_up_ms && clock_boot_ms() < lock->looked_up_ms + LOOK_UP_MS)
 		return;
-	for (int i = 0; i < lock->count; i++)
-		redlock_node_look_up(&lock->nodes[i], &lock->nodes[i].error);
+	for (int i = 0; i < lock->count; i++) {
+		struct redlock_node *node = &lock->nodes[i];
+
+		if (node->place_count < 1)
+			node->place_count = net_look_up(node->address.host, node->address.port,
+							node->places, &ignored);
+	}
 	lock->looked_up_ms = clock_boot_ms();
 }
 

@@ -32,56 +32,36 @@
 /* ---- addresses ---- */
 
 /* Adds "ADDRESS:PORT" to the list, in the library's form: without brackets. */
-static void add_server(struct zk_conn *conn, const char *address, uint16_t port)
+static void add_server(struct zk_conn *conn, const struct net_address *address, uint16_t port)
 {
-	char *list = conn->servers;
+	char *list = conn->servers, text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1];
 
-	conn->servers = memory_format("%s%s%s:%u", list ? list : "", list ? "," : "", address,
+	if (getnameinfo((const struct sockaddr *)&address->address, address->length, text,
+			sizeof(text), NULL, 0, NI_NUMERICHOST))
+		return;
+	conn->servers = memory_format("%s%s%s:%u", list ? list : "", list ? "," : "", text,
 				      (unsigned)port);
 	conn->server_count++;
 	free(list);
 }
 
-static void look_up(struct zk_conn *conn, const struct uri_host *host, struct error *err)
-{
-	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG };
-	char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1], label[URI_HOST_SIZE];
-	struct addrinfo *found;
-	int failure = getaddrinfo(host->name, NULL, &hints, &found);
-
-	if (failure) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: cannot resolve: %s",
-			  uri_host_text(host->name, host->port, label, sizeof(label)),
-			  gai_strerror(failure));
-		return;
-	}
-	for (const struct addrinfo *a = found; a; a = a->ai_next)
-		if (!getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof(text), NULL, 0,
-				 NI_NUMERICHOST))
-			add_server(conn, text, host->port);
-	freeaddrinfo(found);
-}
-
 int zk_net_resolve(struct zk_conn *conn, struct error *err)
 {
-	struct sockaddr_storage address;
-	socklen_t length;
+	struct net_address found[NET_ADDRESSES];
+	char label[URI_HOST_SIZE];
 
 	free(conn->servers);
 	conn->servers = NULL;
 	conn->server_count = 0;
 	for (size_t i = 0; i < conn->host_count; i++) {
 		const struct uri_host *host = &conn->hosts[i];
+		const int count = net_look_up(host->name, host->port, found, err);
 
-		/* The resolver reads a handful of files. */
-		if (net_needs_resolver(host->name)) {
-			look_up(conn, host, err);
-		} else if (net_literal(host->name, 0, &address, &length)) {
-			add_server(conn, host->name, host->port);
-		} else {
-			add_server(conn, "127.0.0.1", host->port);
-			add_server(conn, "::1", host->port);
-		}
+		if (count < 0)
+			error_prefix(err, "zookeeper %s",
+				     uri_host_text(host->name, host->port, label, sizeof(label)));
+		for (int j = 0; j < count; j++)
+			add_server(conn, &found[j], host->port);
 	}
 	return conn->server_count ? 0 : -1;
 }
