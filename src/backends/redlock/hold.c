@@ -18,7 +18,11 @@ struct standing {
 	const redisReply *best;		/* of those that hold: the one with the greatest fence */
 	uint64_t fence;
 	int64_t ttl_ms;			/* the shortest that a node has given; 0: without end */
+	unsigned empty;			/* a bit for each node where nobody has the lock */
 };
+
+/* Reads an answer of the node that has this bit. False: it makes no sense. */
+typedef bool reader(const redisReply *reply, unsigned node, struct standing *standing);
 
 /* Prepares a call that is not the first one about this lock. */
 static struct redlock *begin(struct backend *backend, const struct request *request)
@@ -53,6 +57,16 @@ static void odd(struct redlock_node *node)
 		  node->address.label);
 }
 
+/* Counts the answers, as read() understands them. */
+static void tally(struct redlock *lock, reader *read, struct standing *standing)
+{
+	*standing = (struct standing){ .held = 0 };
+	for (int i = 0; i < lock->count; i++)
+		if (lock->nodes[i].state == NODE_ANSWERED &&
+		    !read(lock->nodes[i].reply, 1u << i, standing))
+			odd(&lock->nodes[i]);
+}
+
 /* A node has the hold, for ttl_ms. The lease is what all of them have given at least. */
 static void note_held(struct standing *standing, int64_t ttl_ms)
 {
@@ -63,13 +77,12 @@ static void note_held(struct standing *standing, int64_t ttl_ms)
 
 /* ---- renewing ---- */
 
-/* {1, ttl, fence, since, count, text}, {0} or {2}: see renew.lua. False: none of them. */
-static bool read_renewed(const redisReply *reply, struct standing *standing, bool *empty)
+/* {1, ttl, fence, since, count, text}, {0} or {2}: see renew.lua. */
+static bool read_renewed(const redisReply *reply, unsigned node, struct standing *standing)
 {
 	redisReply *const *e = reply->element;
 	uint64_t fence;
 
-	*empty = false;
 	if (redis_has_shape(reply, "iissss") && e[0]->integer == 1) {
 		fence = strtoull(e[2]->str, NULL, 10);
 		note_held(standing, e[1]->integer);
@@ -82,38 +95,22 @@ static bool read_renewed(const redisReply *reply, struct standing *standing, boo
 	if (!redis_has_shape(reply, "i") || e[0]->integer == 1)
 		return false;
 	standing->lost++;
-	*empty = e[0]->integer == 0;
+	if (e[0]->integer == 0)
+		standing->empty |= node;
 	return true;
-}
-
-/* Counts the answers. Returns a bit for each node where nobody has the lock. */
-static unsigned count_renewed(struct redlock *lock, struct standing *standing)
-{
-	unsigned nodes = 0;
-	bool empty;
-
-	*standing = (struct standing){ .held = 0 };
-	for (int i = 0; i < lock->count; i++) {
-		if (lock->nodes[i].state != NODE_ANSWERED)
-			continue;
-		if (!read_renewed(lock->nodes[i].reply, standing, &empty))
-			odd(&lock->nodes[i]);
-		else if (empty)
-			nodes |= 1u << i;
-	}
-	return nodes;
 }
 
 /* Sets the lock again on the nodes that have lost it, while a majority has it for certain. */
 static void restore(struct redlock *lock, const struct request *request,
-		    const struct standing *standing, unsigned empty)
+		    const struct standing *standing)
 {
 	redisReply *const *e = standing->best->element;
 	char ttl[REDIS_DIGITS_SIZE];
 	char *number = memory_copy(e[2]->str), *since = memory_copy(e[3]->str);
 	char *count = memory_copy(e[4]->str), *text = memory_copy(e[5]->str);
 	const struct redlock_call call = {
-		.script = &redlock_script_restore, .token = request->token, .nodes = empty,
+		.script = &redlock_script_restore, .token = request->token,
+		.nodes = standing->empty,
 		.arguments = { redis_digits(standing->ttl_ms, ttl), number, since, count, text,
 			       NULL },
 		.takes = true,
@@ -164,14 +161,13 @@ enum outcome redlock_renew(struct backend *backend, const struct request *reques
 	const int64_t sent_ms = clock_boot_ms();
 	struct standing standing;
 	enum outcome outcome;
-	unsigned empty;
 
 	if (redlock_round(lock, &call, err))
 		return OUTCOME_ERROR;
-	empty = count_renewed(lock, &standing);
+	tally(lock, read_renewed, &standing);
 	outcome = take_lease(lock, &standing, sent_ms, grant, err);
-	if (outcome == OUTCOME_HELD && empty && standing.ttl_ms)
-		restore(lock, request, &standing, empty);
+	if (outcome == OUTCOME_HELD && standing.empty && standing.ttl_ms)
+		restore(lock, request, &standing);
 	return outcome;
 }
 
@@ -220,12 +216,13 @@ enum outcome redlock_verify(struct backend *backend, const struct request *reque
 	return outcome;
 }
 
-/* {1, fence, ttl} or {0, 0, 0}: see again.lua. False: neither. */
-static bool read_again(const redisReply *reply, struct standing *standing)
+/* {1, fence, ttl} or {0, 0, 0}: see again.lua. */
+static bool read_again(const redisReply *reply, unsigned node, struct standing *standing)
 {
 	redisReply *const *e = reply->element;
 	uint64_t fence;
 
+	(void)node;
 	if (!redis_has_shape(reply, "i.i"))
 		return false;
 	if (e[0]->integer != 1) {
@@ -237,15 +234,6 @@ static bool read_again(const redisReply *reply, struct standing *standing)
 	if (fence > standing->fence)
 		standing->fence = fence;
 	return true;
-}
-
-static void count_again(struct redlock *lock, struct standing *standing)
-{
-	*standing = (struct standing){ .held = 0 };
-	for (int i = 0; i < lock->count; i++)
-		if (lock->nodes[i].state == NODE_ANSWERED &&
-		    !read_again(lock->nodes[i].reply, standing))
-			odd(&lock->nodes[i]);
 }
 
 enum outcome redlock_again(struct backend *backend, const struct request *request,
@@ -270,7 +258,7 @@ enum outcome redlock_again(struct backend *backend, const struct request *reques
 	sent_ms = clock_boot_ms();
 	if (redlock_round(lock, &call, err))
 		return OUTCOME_ERROR;
-	count_again(lock, &standing);
+	tally(lock, read_again, &standing);
 	grant->fence = standing.fence;
 	return take_lease(lock, &standing, sent_ms, grant, err);
 }
