@@ -21,7 +21,7 @@ struct hold_view *lock_view_add_hold(struct lock_view *view)
 
 	view->holds = memory_resize(view->holds, view->hold_count + 1, sizeof(*hold));
 	hold = &view->holds[view->hold_count++];
-	*hold = (struct hold_view){ .count = 0 };
+	*hold = (struct hold_view){ .age_ms = -1, .expires_ms = -1, .count = 1 };
 	return hold;
 }
 
@@ -31,7 +31,7 @@ struct waiter_view *lock_view_add_waiter(struct lock_view *view)
 
 	view->waiters = memory_resize(view->waiters, view->waiter_count + 1, sizeof(*waiter));
 	waiter = &view->waiters[view->waiter_count++];
-	*waiter = (struct waiter_view){ .slots = 0 };
+	*waiter = (struct waiter_view){ .waiting_ms = -1 };
 	return waiter;
 }
 

@@ -43,7 +43,7 @@ struct lock_view {
 	struct name_list ignored;
 };
 
-/* Each adds a zeroed row, and returns it. */
+/* Each adds a row, exclusive and acquired once, of which nothing else is known, and returns it. */
 struct hold_view *lock_view_add_hold(struct lock_view *view);
 struct waiter_view *lock_view_add_waiter(struct lock_view *view);
 void lock_view_finish(struct lock_view *view);

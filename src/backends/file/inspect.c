@@ -43,7 +43,6 @@ static int view_file(struct file_backend *file, struct lock_view *view, struct e
 {
 	struct file_record record;
 	enum file_taken taken;
-	struct hold_view *row;
 
 	if (file_lock_look(file, &record, &taken, err))
 		return -1;
@@ -51,12 +50,8 @@ static int view_file(struct file_backend *file, struct lock_view *view, struct e
 	view->held = taken != FILE_FREE;
 	for (size_t i = 0; i < record.count; i++)
 		add_hold(view, &record.holds[i]);
-	if (view->held && !record.count) {
-		row = lock_view_add_hold(view);
-		file_lock_stranger(file, &row->holder);
-		row->age_ms = row->expires_ms = -1;
-		row->count = 1;
-	}
+	if (view->held && !record.count)
+		file_lock_stranger(file, &lock_view_add_hold(view)->holder);
 	file_record_finish(&record);
 	if (view->held)
 		file_lock_each(file, true, add_waiter, view);

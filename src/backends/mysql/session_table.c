@@ -279,7 +279,6 @@ static int show_records(struct session *session, const struct request *request,
 int session_inspect(struct backend *backend, const char *name, bool listen,
 		    struct lock_view *view, struct error *err)
 {
-	static const struct record stranger = { .age_us = -1000, .rest_us = -1, .count = 1 };
 	const struct request request = { .name = name, .ttl_ms = 1000 };
 	struct session *session = session_of(backend);
 	const struct session_kind *kind = session_kind_of(session);
@@ -302,7 +301,7 @@ int session_inspect(struct backend *backend, const char *name, bool listen,
 	if (!view->held && owner < 0 && taken(session, &request, &view->held, err))
 		return -1;
 	if (view->held && !view->hold_count)
-		add_hold(view, &stranger);
+		lock_view_add_hold(view);
 	if (!view->held || !there)
 		return 0;
 	if (waiters_view(&session->my, name, view, err))

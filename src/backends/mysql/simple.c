@@ -434,7 +434,6 @@ static int simple_inspect(struct backend *backend, const char *name, bool listen
 		return 0;
 	hold = lock_view_add_hold(view);
 	hold->holder = state.holder;
-	hold->mode = HOLD_EXCLUSIVE;
 	hold->fence = view->fence = state.fence;
 	hold->age_ms = state.age_us / 1000;
 	hold->expires_ms = state.rest_us / 1000;

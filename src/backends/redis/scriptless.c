@@ -366,7 +366,6 @@ int scriptless_inspect(struct backend *backend, const char *name, bool listen,
 		       struct lock_view *view, struct error *err)
 {
 	struct redis_node *node = &redis_from_backend(backend)->node;
-	struct hold_view *hold;
 	int64_t pttl_ms;
 
 	(void)listen;
@@ -374,13 +373,8 @@ int scriptless_inspect(struct backend *backend, const char *name, bool listen,
 	if (read_expiry(node, &pttl_ms, err))
 		return -1;
 	view->held = pttl_ms != PTTL_NO_KEY;
-	if (!view->held)
-		return 0;
-	hold = lock_view_add_hold(view);
-	hold->mode = HOLD_EXCLUSIVE;
-	hold->age_ms = -1;
-	hold->expires_ms = pttl_ms;
-	hold->count = 1;
+	if (view->held)
+		lock_view_add_hold(view)->expires_ms = pttl_ms;
 	return 0;
 }
 

@@ -64,8 +64,6 @@ static void add_hold(const struct redlock *lock, const char *digest, struct lock
 	int64_t rest_ms[REDLOCK_MOST_NODES];
 	size_t count = 0;
 
-	hold->mode = HOLD_EXCLUSIVE;
-	hold->age_ms = -1;
 	for (int i = 0; i < lock->count; i++) {
 		const redisReply *row = view_of(&lock->nodes[i]);
 		redisReply *const *e = row ? row->element : NULL;
@@ -104,7 +102,6 @@ static void add_waiter(const redisReply *row, struct lock_view *view, struct dig
 	snprintf(seen[view->waiter_count].text, sizeof(seen[0].text), "%s", e[0]->str);
 	waiter = lock_view_add_waiter(view);
 	holder_decode(&waiter->holder, e[1]->str, e[1]->len);
-	waiter->mode = HOLD_EXCLUSIVE;
 	waiter->waiting_ms = e[2]->integer;
 }
 
