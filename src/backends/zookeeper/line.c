@@ -66,9 +66,11 @@ int zk_line_read(struct zk_conn *conn, const char *directory, struct zk_call *na
 		else
 			line->places[line->count++] = place;
 	}
-	if (!zk_places_sort(line->places, (size_t)line->count))
+	if (!zk_places_sort(line->places, (size_t)line->count) ||
+	    !ask_who_was_first(conn, directory, line, err))
 		return 0;
-	return ask_who_was_first(conn, directory, line, err);
+	zk_line_finish(line);
+	return -1;
 }
 
 int zk_line_get(struct zk_conn *conn, const char *directory, uint32_t watch,

@@ -32,7 +32,8 @@ void zk_node(const char *directory, const char *name, char path[static ZK_PATH_S
 
 /*
  * Takes the answer to zk_list(), which *line owns from then on; an answer that failed, or that
- * has not come, gives an empty line. Asks for more if numbers are the same. 0, or -1 with *err.
+ * has not come, gives an empty line. Asks for more if numbers are the same. 0, or -1 with *err and
+ * an empty line.
  */
 int zk_line_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
 		 struct zk_line *line, struct error *err);

@@ -219,10 +219,8 @@ enum outcome zk_replace_waiters(struct zk_backend *zk, const struct request *req
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	for (int tries = 0; rc == ZBADVERSION && tries < TRIES; tries++) {
-		if (zk_line_get(&zk->conn, zk->seat.directory, 0, &line, err)) {
-			zk_line_finish(&line);
+		if (zk_line_get(&zk->conn, zk->seat.directory, 0, &line, err))
 			return OUTCOME_ERROR;
-		}
 		rc = send_away(zk, &line);
 		zk_line_finish(&line);
 	}

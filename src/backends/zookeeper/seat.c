@@ -87,10 +87,9 @@ int zk_seat_look(struct zk_backend *zk, bool watch, struct error *err)
 	struct zk_line line;
 
 	seat->line_watch = watch ? zk_watch_number(&zk->conn) : 0;
-	if (!zk_line_get(&zk->conn, seat->directory, seat->line_watch, &line, err))
-		return sit(zk, &line, err);
-	zk_line_finish(&line);
-	return -1;
+	if (zk_line_get(&zk->conn, seat->directory, seat->line_watch, &line, err))
+		return -1;
+	return sit(zk, &line, err);
 }
 
 /* ---- getting a place ---- */
@@ -178,10 +177,9 @@ static int settle(struct zk_backend *zk, struct sitting *sitting, struct error *
 	zk_replace_arrived(zk, seat->fence);
 	seat->maybe = false;
 	sitting->names = NULL;
-	if (!zk_line_read(&zk->conn, seat->directory, names, &line, err))
-		return sit(zk, &line, err);
-	zk_line_finish(&line);
-	return -1;
+	if (zk_line_read(&zk->conn, seat->directory, names, &line, err))
+		return -1;
+	return sit(zk, &line, err);
 }
 
 static void refuse_place(struct zk_backend *zk, int rc, struct error *err)

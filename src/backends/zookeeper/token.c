@@ -67,10 +67,8 @@ static enum outcome find_place(struct zk_backend *zk, const char *uuid, struct z
 	struct zk_line line;
 	ptrdiff_t i;
 
-	if (zk_line_get(&zk->conn, found->directory, 0, &line, err)) {
-		zk_line_finish(&line);
+	if (zk_line_get(&zk->conn, found->directory, 0, &line, err))
 		return OUTCOME_ERROR;
-	}
 	i = zk_line_find_uuid(&line, uuid);
 	if (i >= 0 && zk_line_pair(&line, i, found->directory, &found->at)) {
 		found->waits = zk_places_blocker(line.places, i) >= 0;
