@@ -125,17 +125,32 @@ static void restore(struct redlock *lock, const struct request *request,
 }
 
 /*
- * Judges the answers to a request of sent_ms, and notes the lease that a majority has given: HELD.
- * ERROR: nothing is left of it. Else as judge().
+ * Asks all nodes to extend the hold by a script, with the number of a request that counts, or NULL.
+ * HELD: a majority has, and *grant has the lease. ERROR: also if nothing is left of it. Else as
+ * judge().
  */
-static enum outcome take_lease(struct redlock *lock, const struct standing *standing,
-			       int64_t sent_ms, struct grant *grant, struct error *err)
+static enum outcome extend(struct redlock *lock, const struct script *script,
+			   const struct request *request, const char *number, reader *read,
+			   struct standing *standing, struct grant *grant, struct error *err)
 {
-	const enum outcome outcome = judge(lock, standing->held, standing->lost, err);
-	const int64_t ttl_ms = standing->ttl_ms;
+	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE];
+	const struct redlock_call call = {
+		.script = script, .token = request->token,
+		.arguments = { redis_digits(request->ttl_ms, ttl),
+			       redis_digits(BACKEND_TTL_MS, usual), number, NULL },
+		.least = lock->quorum,
+	};
+	const int64_t sent_ms = clock_boot_ms();
+	enum outcome outcome;
+	int64_t ttl_ms;
 
+	if (redlock_round(lock, &call, err))
+		return OUTCOME_ERROR;
+	tally(lock, read, standing);
+	outcome = judge(lock, standing->held, standing->lost, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
+	ttl_ms = standing->ttl_ms;
 	if (ttl_ms && redlock_validity(ttl_ms, clock_boot_ms() - sent_ms) <= 0) {
 		error_set(err, ERROR_UNAVAILABLE, 0,
 			  "the nodes answered so late that nothing of the TTL was left");
@@ -151,21 +166,10 @@ enum outcome redlock_renew(struct backend *backend, const struct request *reques
 			   struct grant *grant, struct error *err)
 {
 	struct redlock *lock = begin(backend, request);
-	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE];
-	const struct redlock_call call = {
-		.script = &redlock_script_renew, .token = request->token,
-		.arguments = { redis_digits(request->ttl_ms, ttl),
-			       redis_digits(BACKEND_TTL_MS, usual), NULL },
-		.least = lock->quorum,
-	};
-	const int64_t sent_ms = clock_boot_ms();
 	struct standing standing;
-	enum outcome outcome;
+	const enum outcome outcome = extend(lock, &redlock_script_renew, request, NULL,
+					    read_renewed, &standing, grant, err);
 
-	if (redlock_round(lock, &call, err))
-		return OUTCOME_ERROR;
-	tally(lock, read_renewed, &standing);
-	outcome = take_lease(lock, &standing, sent_ms, grant, err);
 	if (outcome == OUTCOME_HELD && standing.empty && standing.ttl_ms)
 		restore(lock, request, &standing);
 	return outcome;
@@ -239,28 +243,18 @@ static bool read_again(const redisReply *reply, unsigned node, struct standing *
 enum outcome redlock_again(struct backend *backend, const struct request *request,
 			   struct grant *grant, struct error *err)
 {
-	struct redlock *lock = begin(backend, request);
-	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE], number[TOKEN_SIZE];
-	const struct redlock_call call = {
-		.script = &redlock_script_again, .token = request->token,
-		.arguments = { redis_digits(request->ttl_ms, ttl),
-			       redis_digits(BACKEND_TTL_MS, usual), number, NULL },
-		.least = lock->quorum,
-	};
 	enum outcome outcome = redlock_verify(backend, request, err);
-	struct standing standing;
-	int64_t sent_ms;
+	char number[TOKEN_SIZE];
+	struct standing standing = { .held = 0 };
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	if (token_make(number, err))
 		return OUTCOME_ERROR;
-	sent_ms = clock_boot_ms();
-	if (redlock_round(lock, &call, err))
-		return OUTCOME_ERROR;
-	tally(lock, read_again, &standing);
+	outcome = extend(redlock_from_backend(backend), &redlock_script_again, request, number,
+			 read_again, &standing, grant, err);
 	grant->fence = standing.fence;
-	return take_lease(lock, &standing, sent_ms, grant, err);
+	return outcome;
 }
 
 /* ---- releasing ---- */
