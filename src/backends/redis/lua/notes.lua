@@ -29,6 +29,15 @@ local function counted(text, request)
   return (string.gsub(text or '', '&op=%x+', '')) .. '&op=' .. request
 end
 
+-- Notes one acquisition less of a hold that has more than one, and that once for each request.
+-- Returns whether the hold had more than one.
+local function count_down(who, number, since, count, text, request)
+  if is_counted(text, request) then return true end
+  if tonumber(count) < 2 then return false end
+  set_note(who, number, since, digits(tonumber(count) - 1), counted(text, request))
+  return true
+end
+
 -- The text without the note that the lock is kept after its release.
 local function not_kept(text)
   return (string.gsub(text or '', '&kept=%d+', ''))

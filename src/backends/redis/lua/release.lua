@@ -33,11 +33,7 @@ if not number then
   -- The lock was handed to the token, which has not confirmed: its place is still noted.
   if keep > 0 then settle(token) else leave(token) end
 elseif how == '0' or how == '2' then
-  if is_counted(text, request) then return 2 end
-  if tonumber(count) > 1 then
-    set_note(token, number, since, digits(tonumber(count) - 1), counted(text, request))
-    return 2
-  end
+  if count_down(token, number, since, count, text, request) then return 2 end
   if how == '2' then return 4 end
 end
 if how ~= '3' then keep = kept_for(keep, since, text) end

@@ -27,12 +27,8 @@ if how == '3' then
   return 1
 end
 local number, since, count, text = note_of(token)
-if number and how ~= '1' then
-  if is_counted(text, ARGV[5]) then return 2 end
-  if tonumber(count) > 1 then
-    set_note(token, number, since, digits(tonumber(count) - 1), counted(text, ARGV[5]))
-    return 2
-  end
+if number and how ~= '1' and count_down(token, number, since, count, text, ARGV[5]) then
+  return 2
 end
 if how == '2' then return 4 end
 keep = kept_for(keep, since, text)
