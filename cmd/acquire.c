@@ -140,7 +140,7 @@ static int acquire_for(struct session *session, const struct signals *signals,
 	return 0;
 }
 
-static int acquire(struct session *session, struct error *err)
+int command_acquire(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
 	struct pidfd process = { .fd = -1 };
@@ -152,9 +152,4 @@ static int acquire(struct session *session, struct error *err)
 	    signals_init(&signals, err))
 		return -1;
 	return acquire_for(session, &signals, options->pid ? &process : NULL);
-}
-
-int command_acquire(const struct command *self, int argc, char **argv)
-{
-	return session_main(self, argc, argv, 1, 1, acquire);
 }

@@ -35,7 +35,7 @@ static bool confirmed(struct session *session, const struct lock_view *view)
 static int ask(struct session *session, struct error *err)
 {
 	struct lock_view view = { 0 };
-	int result = 1;		/* nobody holds the lock: break_it() says so */
+	int result = 1;		/* nobody holds the lock: command_break() says so */
 
 	if (session->options.yes)
 		return 1;
@@ -50,7 +50,7 @@ static int ask(struct session *session, struct error *err)
 	return result;
 }
 
-static int break_it(struct session *session, struct error *err)
+int command_break(struct session *session, struct error *err)
 {
 	struct lock_view view = { 0 };
 	int result = session_connect(session, err) ? -1 : ask(session, err);
@@ -68,9 +68,4 @@ static int break_it(struct session *session, struct error *err)
 		say_holders(session, 0, "broken; was ", &view);
 	lock_view_finish(&view);
 	return result;
-}
-
-int command_break(const struct command *self, int argc, char **argv)
-{
-	return session_main(self, argc, argv, 1, 1, break_it);
 }

@@ -103,7 +103,7 @@ static void print_json(const struct findings *findings, const char *place, enum 
 	putchar('\n');
 }
 
-static int check(struct session *session, struct error *err)
+int command_check(struct session *session, struct error *err)
 {
 	struct findings findings = { 0 };
 	enum severity worst = FINDING_OK;
@@ -129,9 +129,4 @@ static int check(struct session *session, struct error *err)
 	if (err->kind == ERROR_USAGE)
 		return EXIT_DLOCK;
 	return worst == FINDING_ERROR ? EXIT_UNAVAILABLE : worst >= FINDING_WARNING;
-}
-
-int command_check(const struct command *self, int argc, char **argv)
-{
-	return session_main(self, argc, argv, 0, 0, check);
 }

@@ -1,27 +1,36 @@
 /* SPDX-License-Identifier: MIT */
-/* The subcommands: a file each, and a row each in the table of main.c. */
+/*
+ * The subcommands: a file each, and a row each in the table of main.c. main() parses the command
+ * line, answers --help, and checks how many operands there are. Then it calls the function of the
+ * row, of which there is one.
+ */
 #pragma once
 
 #include "options.h"
+
+struct session;
 
 struct command {
 	const char *name;
 	const char *usage;	/* what follows "dlock " */
 	const char *summary;
 	enum command_bit bit;
-	/* self: the command's own row. argv[0]: its name. Returns the exit status. */
-	int (*main)(const struct command *self, int argc, char **argv);
+	int least, most;	/* operands; with least more than 0 the first one is a NAME */
+	/* What a command does over a session (session.h). The exit status, or -1 with *err. */
+	int (*work)(struct session *session, struct error *err);
+	/* A command without a session. Returns the exit status. */
+	int (*main)(const struct options *options);
 };
 
-int command_run(const struct command *self, int argc, char **argv);
-int command_acquire(const struct command *self, int argc, char **argv);
-int command_token(const struct command *self, int argc, char **argv);	/* renew, verify, release */
-int command_status(const struct command *self, int argc, char **argv);
-int command_wait(const struct command *self, int argc, char **argv);
-int command_break(const struct command *self, int argc, char **argv);
-int command_check(const struct command *self, int argc, char **argv);
-int command_setup(const struct command *self, int argc, char **argv);
-int command_version(const struct command *self, int argc, char **argv);
+int command_run(const struct options *options);
+int command_version(const struct options *options);
+int command_acquire(struct session *session, struct error *err);
+int command_token(struct session *session, struct error *err);	/* renew, verify, release */
+int command_status(struct session *session, struct error *err);
+int command_wait(struct session *session, struct error *err);
+int command_break(struct session *session, struct error *err);
+int command_check(struct session *session, struct error *err);
+int command_setup(struct session *session, struct error *err);
 
 /* Prints the help of one command on standard output. */
 void command_print_help(const struct command *command);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,35 +9,41 @@
 #include "base/fds.h"
 #include "command.h"
 #include "exit_status.h"
+#include "log.h"
 #include "output.h"
+#include "session.h"
 #include "suggest.h"
 
-static int command_help(const struct command *self, int argc, char **argv);
+static int command_help(const struct options *options);
 
 static const struct command commands[] = {
 	{ "run", "run [OPTION]... [NAME] -- COMMAND [ARG]...",
-	  "run a command while holding a lock", COMMAND_RUN, command_run },
+	  "run a command while holding a lock", COMMAND_RUN, 0, INT_MAX, .main = command_run },
 	{ "acquire", "acquire [OPTION]... NAME",
-	  "take a lock, print its token", COMMAND_ACQUIRE, command_acquire },
+	  "take a lock, print its token", COMMAND_ACQUIRE, 1, 1, .work = command_acquire },
 	{ "renew", "renew [OPTION]... NAME [TOKEN]",
-	  "extend the lease to a full TTL from now", COMMAND_RENEW, command_token },
+	  "extend the lease to a full TTL from now", COMMAND_RENEW, 1, 2, .work = command_token },
 	{ "verify", "verify [OPTION]... NAME [TOKEN]",
-	  "ask whether this token is still the holder", COMMAND_VERIFY, command_token },
+	  "ask whether this token is still the holder", COMMAND_VERIFY, 1, 2,
+	  .work = command_token },
 	{ "release", "release [OPTION]... NAME [TOKEN]",
-	  "give a lock back", COMMAND_RELEASE, command_token },
+	  "give a lock back", COMMAND_RELEASE, 1, 2, .work = command_token },
 	{ "status", "status [OPTION]... [NAME]...",
-	  "show who holds locks and who waits", COMMAND_STATUS, command_status },
+	  "show who holds locks and who waits", COMMAND_STATUS, 0, INT_MAX,
+	  .work = command_status },
 	{ "wait", "wait [OPTION]... NAME",
-	  "wait until nobody holds a lock, without taking it", COMMAND_WAIT, command_wait },
+	  "wait until nobody holds a lock, without taking it", COMMAND_WAIT, 1, 1,
+	  .work = command_wait },
 	{ "break", "break [OPTION]... NAME",
-	  "take a lock away from whoever holds it", COMMAND_BREAK, command_break },
+	  "take a lock away from whoever holds it", COMMAND_BREAK, 1, 1, .work = command_break },
 	{ "check", "check [OPTION]...",
-	  "find out whether a backend is fit to hold locks", COMMAND_CHECK, command_check },
-	{ "setup", "setup [OPTION]...", "create what a backend needs", COMMAND_SETUP,
-	  command_setup },
-	{ "help", "help [COMMAND]", "show help", COMMAND_HELP, command_help },
-	{ "version", "version [OPTION]...", "show the version", COMMAND_VERSION,
-	  command_version },
+	  "find out whether a backend is fit to hold locks", COMMAND_CHECK, 0, 0,
+	  .work = command_check },
+	{ "setup", "setup [OPTION]...", "create what a backend needs", COMMAND_SETUP, 0, 0,
+	  .work = command_setup },
+	{ "help", "help [COMMAND]", "show help", COMMAND_HELP, 0, 1, .main = command_help },
+	{ "version", "version [OPTION]...", "show the version", COMMAND_VERSION, 0, 0,
+	  .main = command_version },
 	{ .name = NULL },
 };
 
@@ -86,35 +93,52 @@ static void print_overview(void)
 	       "See also: man dlock, man dlock-backends.\n");
 }
 
-static int command_help(const struct command *self, int argc, char **argv)
+static int command_help(const struct options *options)
 {
-	const struct command *command = NULL;
-	struct options options;
-	struct error err = { 0 };
+	const struct command *command;
 
-	if (options_parse(&options, self->bit, argc, argv, &err))
-		return complain(&err);
-	if (options.help) {
-		command_print_help(self);
-		return 0;
-	}
-	if (!options.operand_count) {
+	if (!options->operand_count) {
 		print_overview();
 		return 0;
 	}
-	if (options.operand_count > 1) {
-		fprintf(stderr, "dlock: '%s' is one operand too many; usage: dlock %s\n",
-			options.operands[1], self->usage);
-		return EXIT_DLOCK;
-	}
-	command = find(options.operands[0]);
+	command = find(options->operands[0]);
 	if (!command) {
 		fprintf(stderr, "dlock: no help for '%s', which is no command; "
-			"try 'dlock --help'\n", options.operands[0]);
+			"try 'dlock --help'\n", options->operands[0]);
 		return EXIT_DLOCK;
 	}
 	command_print_help(command);
 	return 0;
+}
+
+static int check_operands(const struct command *command, const struct options *options,
+			  struct error *err)
+{
+	if (options->operand_count < command->least)
+		return error_set(err, ERROR_USAGE, 0, "no NAME given; usage: dlock %s",
+				 command->usage);
+	if (options->operand_count > command->most)
+		return error_set(err, ERROR_USAGE, 0, options->ended
+				 ? "'%s': a command behind '--' is for 'dlock run' only"
+				 : "'%s' is one operand too many; usage: dlock %s",
+				 options->operands[command->most], command->usage);
+	return 0;
+}
+
+static int run_command(const struct command *command, int argc, char **argv)
+{
+	struct options options;
+	struct error err = { 0 };
+	int failed = options_parse(&options, command->bit, argc, argv, &err);
+
+	log_begin(&options);
+	if (!failed && options.help) {
+		command_print_help(command);
+		return 0;
+	}
+	if (failed || check_operands(command, &options, &err))
+		return complain(&err);
+	return command->work ? session_run(command, &options) : command->main(&options);
 }
 
 static void end_by_signal(int sig)
@@ -159,5 +183,5 @@ int main(int argc, char **argv)
 	command = find(name);
 	if (!command)
 		return refuse_command(argc, argv);
-	return output_finish(command->main(command, argc - 1, argv + 1));
+	return output_finish(run_command(command, argc - 1, argv + 1));
 }

@@ -212,20 +212,13 @@ static int run_locked(struct run *run)
 	return report(run);
 }
 
-int command_run(const struct command *self, int argc, char **argv)
+int command_run(const struct options *options)
 {
 	static struct run run;
 	struct error err = { 0 };
 	int status;
 
-	status = options_parse(&run.options, self->bit, argc, argv, &err);
-	log_begin(&run.options);
-	if (status)
-		return complain(&err);
-	if (run.options.help) {
-		command_print_help(self);
-		return 0;
-	}
+	run.options = *options;
 	if (run.options.metrics)
 		run.began_at_ms = clock_wall_ms();
 	if (choose_name(&run, &err))

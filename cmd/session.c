@@ -10,26 +10,6 @@
 #include "log.h"
 #include "output.h"
 
-static int check_operands(struct session *session, int least, int most, struct error *err)
-{
-	const struct options *options = &session->options;
-
-	if (options->operand_count < least)
-		return error_set(err, ERROR_USAGE, 0, "no NAME given; usage: dlock %s",
-				 session->command->usage);
-	if (options->operand_count > most && options->ended)
-		return error_set(err, ERROR_USAGE, 0,
-				 "'%s': a command behind '--' is for 'dlock run' only",
-				 options->operands[most]);
-	if (options->operand_count > most)
-		return error_set(err, ERROR_USAGE, 0,
-				 "'%s' is one operand too many; usage: dlock %s",
-				 options->operands[most], session->command->usage);
-	if (least > 0)
-		session->name = options->operands[0];
-	return session->name ? name_check(session->name, err) : 0;
-}
-
 /* A line of a client library's log: -vv. */
 static void print_detail(const char *line)
 {
@@ -69,26 +49,19 @@ static int report(const struct session *session, const struct error *err)
 	return exit_status_of(err);
 }
 
-int session_main(const struct command *self, int argc, char **argv, int least, int most,
-		 int (*work)(struct session *session, struct error *err))
+int session_run(const struct command *command, const struct options *options)
 {
-	struct session session = { .command = self };
+	struct session session = { .command = command, .options = *options };
 	struct error err = { 0 };
-	int status = options_parse(&session.options, self->bit, argc, argv, &err);
+	int status = -1;
 
-	log_begin(&session.options);
-	if (!status) {
-		if (session.options.help) {
-			command_print_help(self);
-			return 0;
-		}
-		status = -1;
-		if (!check_operands(&session, least, most, &err) &&
-		    !settings_load(&session.settings, &session.options, &err)) {
-			if (session.settings.warning[0])
-				session_say(&session, 0, "%s", session.settings.warning);
-			status = work(&session, &err);
-		}
+	if (command->least)
+		session.name = options->operands[0];
+	if ((!session.name || !name_check(session.name, &err)) &&
+	    !settings_load(&session.settings, &session.options, &err)) {
+		if (session.settings.warning[0])
+			session_say(&session, 0, "%s", session.settings.warning);
+		status = command->work(&session, &err);
 	}
 	if (status < 0)
 		status = report(&session, &err);

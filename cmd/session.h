@@ -2,12 +2,7 @@
 /*
  * What the commands share that look at a backend or change it in one step: they talk to the backend
  * from this process, and a signal ends them as it ends any program. Such a command is a function
- * over a session, and session_main() does the rest:
- *
- *	int command_wait(const struct command *self, int argc, char **argv)
- *	{
- *		return session_main(self, argc, argv, 1, 1, wait_until_free);
- *	}
+ * over a session, work() in struct command, and session_run() does the rest.
  */
 #pragma once
 
@@ -25,14 +20,12 @@ struct session {
 };
 
 /*
- * Parses the command line, of which least to most words are operands, and calls work(). With least
- * more than 0 the first operand is a NAME, which is checked. work() returns the exit status, or -1
- * with *err, which is then printed, after the name if there is one. Returns the exit status.
+ * Checks the NAME that the command has, loads the settings and calls work(), whose error it prints,
+ * after the name if there is one. Returns the exit status.
  */
-int session_main(const struct command *self, int argc, char **argv, int least, int most,
-		 int (*work)(struct session *session, struct error *err));
+int session_run(const struct command *command, const struct options *options);
 
-/* Opens the backend unless it is open. 0, or -1 with *err. session_main() closes it. */
+/* Opens the backend unless it is open. 0, or -1 with *err. session_run() closes it. */
 int session_connect(struct session *session, struct error *err);
 
 /*

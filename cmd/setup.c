@@ -16,7 +16,7 @@ static int plan(struct session *session, struct error *err)
 	return 0;
 }
 
-static int setup(struct session *session, struct error *err)
+int command_setup(struct session *session, struct error *err)
 {
 	char place[URI_PLACE_SIZE];
 
@@ -28,9 +28,4 @@ static int setup(struct session *session, struct error *err)
 		return -1;
 	session_say(session, 1, "%s is ready", settings_place(&session->settings, place));
 	return 0;
-}
-
-int command_setup(const struct command *self, int argc, char **argv)
-{
-	return session_main(self, argc, argv, 0, 0, setup);
 }

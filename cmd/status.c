@@ -286,7 +286,7 @@ static int watch(struct session *session, struct error *err)
 	}
 }
 
-static int status(struct session *session, struct error *err)
+int command_status(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
 	bool told = false;
@@ -300,9 +300,4 @@ static int status(struct session *session, struct error *err)
 		if (name_check(options->operands[i], err))
 			return -1;
 	return options->watch ? watch(session, err) : show_once(session, &told, err);
-}
-
-int command_status(const struct command *self, int argc, char **argv)
-{
-	return session_main(self, argc, argv, 0, INT_MAX, status);
 }

@@ -135,7 +135,7 @@ static int report(const struct session *session, enum keeper_verb verb, const ch
 	return 0;
 }
 
-static int use_token(struct session *session, struct error *err)
+int command_token(struct session *session, struct error *err)
 {
 	const enum keeper_verb verb = session->command->bit == COMMAND_RENEW ? KEEPER_VERB_RENEW :
 				      session->command->bit == COMMAND_VERIFY ? KEEPER_VERB_VERIFY
@@ -151,9 +151,4 @@ static int use_token(struct session *session, struct error *err)
 	    token_ask(session, verb, &request, &reply, err))
 		return -1;
 	return report(session, verb, token, &reply);
-}
-
-int command_token(const struct command *self, int argc, char **argv)
-{
-	return session_main(self, argc, argv, 1, 2, use_token);
 }

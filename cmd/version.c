@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "command.h"
-#include "exit_status.h"
 #include "output.h"
 
 static void print_version(void)
@@ -58,22 +57,8 @@ static int print_libraries(void)
 	return status;
 }
 
-int command_version(const struct command *self, int argc, char **argv)
+int command_version(const struct options *options)
 {
-	struct options options;
-	struct error err = { 0 };
-
-	if (options_parse(&options, self->bit, argc, argv, &err))
-		return complain(&err);
-	if (options.operand_count) {
-		fprintf(stderr, "dlock: '%s' is one operand too many; usage: dlock %s\n",
-			options.operands[0], self->usage);
-		return EXIT_DLOCK;
-	}
-	if (options.help) {
-		command_print_help(self);
-		return 0;
-	}
 	print_version();
-	return options.verbosity > 0 ? print_libraries() : 0;
+	return options->verbosity > 0 ? print_libraries() : 0;
 }

@@ -75,7 +75,7 @@ static int not_free(const struct session *session, const struct lock_view *view)
 }
 
 /* The exit status, or -1 with *err. */
-static int wait_until_free(struct session *session, struct error *err)
+int command_wait(struct session *session, struct error *err)
 {
 	int64_t until_ms = CLOCK_NEVER, look_ms;
 	struct lock_view view = { 0 };
@@ -105,9 +105,4 @@ static int wait_until_free(struct session *session, struct error *err)
 	}
 	lock_view_finish(&view);
 	return status;
-}
-
-int command_wait(const struct command *self, int argc, char **argv)
-{
-	return session_main(self, argc, argv, 1, 1, wait_until_free);
 }
