@@ -56,32 +56,29 @@ static const struct command *find(const char *name)
 }
 
 /* `dlock deploy -- make` is understood, but not obeyed: "status" may be a lock's name, too. */
-static int refuse_command(int argc, char **argv)
+static int refuse_command(int argc, char **argv, struct error *err)
 {
-	const char *name = argv[1], *near = NULL;
+	const char *name = argv[1], *near = NULL, *kind = name[0] == '-' ? "option" : "command";
 	bool runs = false;
 
-	if (options_knows(name)) {
-		/* What follows '=' may be a URI with a password. */
-		fprintf(stderr, "dlock: option %.*s stands behind the name of a dlock command, as "
-			"in: dlock run [OPTION]... NAME -- COMMAND\n", (int)strcspn(name, "="),
-			name);
-		return EXIT_DLOCK;
-	}
+	/* What follows '=' may be a URI with a password. */
+	if (options_knows(name))
+		return error_set(err, ERROR_USAGE, 0, "option %.*s belongs behind the name of a "
+				 "command, as in 'dlock run [OPTION]... NAME -- COMMAND'",
+				 (int)strcspn(name, "="), name);
 	for (int i = 2; i < argc && !runs; i++)
 		runs = !strcmp(argv[i], "--");
 	for (const struct command *c = commands; c->name && !near; c++)
 		if (suggest_meant(name, c->name))
 			near = c->name;
-	fprintf(stderr, "dlock: unknown %s '%s'", name[0] == '-' ? "option" : "command", name);
 	if (near)
-		fprintf(stderr, "; is '%s' meant?\n", near);
-	else if (runs)
-		fprintf(stderr, "; to run a command under a lock: dlock run %s -- COMMAND\n",
-			name[0] == '-' ? "[OPTION]... NAME" : name);
-	else
-		fprintf(stderr, "; try 'dlock --help'\n");
-	return EXIT_DLOCK;
+		return error_set(err, ERROR_USAGE, 0, "unknown %s '%s'; is '%s' meant?", kind, name,
+				 near);
+	if (runs)
+		return error_set(err, ERROR_USAGE, 0, "unknown %s '%s'; to run a command under a "
+				 "lock: dlock run %s -- COMMAND", kind, name,
+				 name[0] == '-' ? "[OPTION]... NAME" : name);
+	return error_set(err, ERROR_USAGE, 0, "unknown %s '%s'; try 'dlock --help'", kind, name);
 }
 
 static void print_overview(void)
@@ -96,6 +93,7 @@ static void print_overview(void)
 static int command_help(const struct options *options)
 {
 	const struct command *command;
+	struct error err;
 
 	if (!options->operand_count) {
 		print_overview();
@@ -103,9 +101,9 @@ static int command_help(const struct options *options)
 	}
 	command = find(options->operands[0]);
 	if (!command) {
-		fprintf(stderr, "dlock: no help for '%s', which is no command; "
-			"try 'dlock --help'\n", options->operands[0]);
-		return EXIT_DLOCK;
+		error_set(&err, ERROR_USAGE, 0, "no help for '%s', which is no command; "
+			  "try 'dlock --help'", options->operands[0]);
+		return complain(&err);
 	}
 	command_print_help(command);
 	return 0;
@@ -168,20 +166,23 @@ int main(int argc, char **argv)
 {
 	const struct command *command;
 	const char *name = argv[1];
+	struct error err;
 
 	/* Without this, messages could be written to a socket that got the number 2. */
 	fds_fill_standard();
 	obey_signals_as_init();
 	if (argc < 2) {
-		fprintf(stderr, "dlock: no command given; try 'dlock --help'\n");
-		return EXIT_DLOCK;
+		error_set(&err, ERROR_USAGE, 0, "no command given; try 'dlock --help'");
+		return complain(&err);
 	}
 	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
 		name = "help";
 	else if (!strcmp(name, "--version"))
 		name = "version";
 	command = find(name);
-	if (!command)
-		return refuse_command(argc, argv);
+	if (!command) {
+		refuse_command(argc, argv, &err);
+		return complain(&err);
+	}
 	return output_finish(run_command(command, argc - 1, argv + 1));
 }

@@ -166,7 +166,7 @@ misused() {
 	misused 125 "there is no terminal to ask on; --yes breaks the lock without asking" break a
 	misused 125 "'b' is one operand too many; usage: dlock help [COMMAND]" help run b
 	misused 125 "no help for 'frob', which is no command; try 'dlock --help'" help frob
-	local example='stands behind the name of a dlock command, as in: dlock run [OPTION]... NAME -- COMMAND'
+	local example="belongs behind the name of a command, as in 'dlock run [OPTION]... NAME -- COMMAND'"
 	misused 125 "option -b $example" -b file: status
 	misused 125 "option --backend $example" \
 		--backend=redis://:secret@h status
