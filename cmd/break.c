@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-#include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -7,7 +6,7 @@
 #include "session.h"
 
 /* One line for each holder, behind the text before. */
-static void say_holders(const struct session *session, int verbosity, const char *before,
+static void say_holders(const struct session *session, enum say level, const char *before,
 			const struct lock_view *view)
 {
 	static const struct hold_view unknown = { .age_ms = -1 };
@@ -16,7 +15,7 @@ static void say_holders(const struct session *session, int verbosity, const char
 	for (size_t i = 0; i == 0 || i < view->hold_count; i++) {
 		const struct hold_view *hold = view->hold_count ? &view->holds[i] : &unknown;
 
-		session_say(session, verbosity, "%s%s", before,
+		session_say(session, level, "%s%s", before,
 			    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)));
 	}
 }
@@ -26,7 +25,7 @@ static bool confirmed(struct session *session, const struct lock_view *view)
 {
 	char line[16] = "";
 
-	say_holders(session, INT_MIN, "", view);
+	say_holders(session, SAY_ERROR, "", view);
 	fputs("Take the lock away? What was run under it may still be at work. [y/N] ", stderr);
 	return fgets(line, sizeof(line), stdin) && (line[0] == 'y' || line[0] == 'Y');
 }
@@ -58,14 +57,14 @@ int command_break(struct session *session, struct error *err)
 	if (result < 0)
 		return -1;
 	if (!result) {
-		session_say(session, 0, "left as it is");
+		session_say(session, SAY_WARNING, "left as it is");
 		return 1;
 	}
 	result = session->backend->ops->break_hold(session->backend, session->name, &view, err);
 	if (!result && !view.held)
-		session_say(session, 0, "nobody holds it");
+		session_say(session, SAY_WARNING, "nobody holds it");
 	else if (!result)
-		say_holders(session, 0, "broken; was ", &view);
+		say_holders(session, SAY_WARNING, "broken; was ", &view);
 	lock_view_finish(&view);
 	return result;
 }

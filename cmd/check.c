@@ -77,7 +77,7 @@ static void say_errors(const struct session *session, const struct findings *fin
 {
 	for (size_t i = 0; i < findings->count; i++)
 		if (findings->rows[i].severity == FINDING_ERROR)
-			session_say(session, -1, "%s", findings->rows[i].text);
+			session_say(session, SAY_ERROR, "%s", findings->rows[i].text);
 }
 
 static void print_json(const struct findings *findings, const char *place, enum severity worst)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "log.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -156,17 +155,19 @@ void log_line(const struct log_line *line)
 		system_log(levels[line->level].priority, about, "%s", line->text);
 }
 
-void log_text(enum say level, const char *name, const char *format, ...)
+void log_text(enum say level, const char *name, const char *text)
 {
-	char text[1200];
-	const struct log_line line = {
+	log_line(&(struct log_line){
 		.level = level, .event = level == SAY_ERROR ? EVENT_FAILED : EVENT_OTHER,
 		.name = name, .text = text, .age_ms = -1, .ahead = -1,
-	};
-	va_list args;
+	});
+}
 
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	log_line(&line);
+enum say log_least(int verbosity)
+{
+	if (verbosity < 0)
+		return SAY_ERROR;
+	if (verbosity == 0)
+		return SAY_WARNING;
+	return verbosity == 1 ? SAY_STEP : SAY_DETAIL;
 }

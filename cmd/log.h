@@ -40,5 +40,7 @@ bool log_is_json(void);
 void log_line(const struct log_line *line);
 
 /* A line about nothing but the text; name as in struct log_line. */
-void log_text(enum say level, const char *name, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+void log_text(enum say level, const char *name, const char *text);
+
+/* The least important kind of line that is wanted with so many -v, or if negative so many -q. */
+enum say log_least(int verbosity);

@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdio_ext.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "exit_status.h"
@@ -16,7 +15,7 @@ static int output_errnum;
 
 int complain(const struct error *err)
 {
-	log_text(SAY_ERROR, NULL, "%s", err->message);
+	log_text(SAY_ERROR, NULL, err->message);
 	return exit_status_of(err);
 }
 
@@ -32,9 +31,10 @@ int output_flush(void)
 /* A script must not take output that is incomplete for an answer. */
 int output_finish(int status)
 {
+	struct error err;
+
 	if (!output_flush())
 		return status;
-	log_text(SAY_ERROR, NULL, "cannot write the output%s%s", output_errnum ? ": " : "",
-		 output_errnum ? strerror(output_errnum) : "");
-	return EXIT_DLOCK;
+	error_set(&err, ERROR_INTERNAL, output_errnum, "cannot write the output");
+	return complain(&err);
 }

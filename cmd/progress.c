@@ -38,16 +38,6 @@ static void say(void *context, const struct run_message *message)
 	});
 }
 
-/* The least important kind of message that is printed at this verbosity. */
-static enum say least_at(int verbosity)
-{
-	if (verbosity < 0)
-		return SAY_ERROR;
-	if (verbosity == 0)
-		return SAY_WARNING;
-	return verbosity == 1 ? SAY_STEP : SAY_DETAIL;
-}
-
 /* ", next in line" or ", 3 ahead"; "" where that is not known. */
 static const char *place_text(int64_t ahead, char buf[static 48])
 {
@@ -131,7 +121,7 @@ static void waiting(void *context, const struct wait_state *state)
 
 void progress_warn(struct progress *progress, const char *text)
 {
-	if (least_at(progress->verbosity) <= SAY_WARNING)
+	if (log_least(progress->verbosity) <= SAY_WARNING)
 		print(progress, (struct log_line){
 			.level = SAY_WARNING, .event = EVENT_OTHER, .text = text,
 		});
@@ -150,7 +140,7 @@ void progress_init(struct progress *progress, const struct settings *settings, c
 	*hooks = (struct run_hooks){
 		.context = progress, .say = say, .waiting = waiting,
 		.tick_ms = progress->live ? TICK_MS : CLOCK_NEVER,
-		.least = least_at(verbosity),
+		.least = log_least(verbosity),
 	};
 }
 

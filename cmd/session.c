@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "session.h"
 
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -13,7 +12,7 @@
 /* A line of a client library's log: -vv. */
 static void print_detail(const char *line)
 {
-	log_text(SAY_DETAIL, NULL, "%s", line);
+	log_text(SAY_DETAIL, NULL, line);
 }
 
 int session_connect(struct session *session, struct error *err)
@@ -26,18 +25,17 @@ int session_connect(struct session *session, struct error *err)
 	return session->backend ? 0 : -1;
 }
 
-void session_say(const struct session *session, int verbosity, const char *format, ...)
+void session_say(const struct session *session, enum say level, const char *format, ...)
 {
 	char text[1200];
 	va_list args;
 
-	if (session->options.verbosity < verbosity)
+	if (level < log_least(session->options.verbosity))
 		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	log_text(verbosity > 0 ? SAY_STEP : verbosity == 0 ? SAY_WARNING : SAY_ERROR, session->name,
-		 "%s", text);
+	log_text(level, session->name, text);
 }
 
 /* A wrong command line concerns no lock, so that its message does not begin with a name. */
@@ -45,7 +43,7 @@ static int report(const struct session *session, const struct error *err)
 {
 	if (err->kind == ERROR_USAGE)
 		return complain(err);
-	session_say(session, INT_MIN, "%s", err->message);
+	log_text(SAY_ERROR, session->name, err->message);
 	return exit_status_of(err);
 }
 
@@ -60,7 +58,7 @@ int session_run(const struct command *command, const struct options *options)
 	if ((!session.name || !name_check(session.name, &err)) &&
 	    !settings_load(&session.settings, &session.options, &err)) {
 		if (session.settings.warning[0])
-			session_say(&session, 0, "%s", session.settings.warning);
+			session_say(&session, SAY_WARNING, "%s", session.settings.warning);
 		status = command->work(&session, &err);
 	}
 	if (status < 0)

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "lock/backend.h"
 #include "command.h"
+#include "log.h"
 #include "settings.h"
 
 struct session {
@@ -29,8 +30,8 @@ int session_run(const struct command *command, const struct options *options);
 int session_connect(struct session *session, struct error *err);
 
 /*
- * Prints "dlock: NAME: text" on stderr, if the user asked for this verbosity: 1 is text that -v
- * asks for, 0 is text that -q suppresses.
+ * Prints "dlock: NAME: text" on stderr, if the user wants it: SAY_STEP is text that -v asks for,
+ * SAY_WARNING is text that -q suppresses.
  */
-void session_say(const struct session *session, int verbosity, const char *format, ...)
+void session_say(const struct session *session, enum say level, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

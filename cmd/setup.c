@@ -26,6 +26,6 @@ int command_setup(struct session *session, struct error *err)
 		return plan(session, err);
 	if (session->backend->ops->setup(session->backend, err))
 		return -1;
-	session_say(session, 1, "%s is ready", settings_place(&session->settings, place));
+	session_say(session, SAY_STEP, "%s is ready", settings_place(&session->settings, place));
 	return 0;
 }

@@ -257,7 +257,7 @@ static int show_once(struct session *session, bool *told, struct error *err)
 	result = session->backend->ops->list(session->backend, &all, err);
 	if (!result) {
 		if (!all.count && !*told)
-			session_say(session, 0, "no locks are held on %s",
+			session_say(session, SAY_WARNING, "no locks are held on %s",
 				    settings_place(&session->settings, place));
 		*told = !all.count;
 		result = show_all(session, all.names, all.count, false, err);

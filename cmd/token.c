@@ -101,7 +101,7 @@ static void print_renewed(const struct session *session, const struct keeper_rep
 	char text[DURATION_TEXT_SIZE];
 
 	if (!session->options.json) {
-		session_say(session, 1, "renewed%s%s", lease_ms ? " for " : "",
+		session_say(session, SAY_STEP, "renewed%s%s", lease_ms ? " for " : "",
 			    lease_ms ? duration_format(lease_ms, text, sizeof(text)) : "");
 		return;
 	}
@@ -117,20 +117,20 @@ static int report(const struct session *session, enum keeper_verb verb, const ch
 {
 	if (verb == KEEPER_VERB_RELEASE && reply->outcome == OUTCOME_HELD &&
 	    one_of(token) == RELEASE_COUNTED) {
-		session_say(session, 0, "not released: this is the hold of a dlock run, which "
-			    "releases it when its command ends; end that command");
+		session_say(session, SAY_WARNING, "not released: this is the hold of a dlock run, "
+			    "which releases it when its command ends; end that command");
 		return EXIT_LOST;
 	}
 	if (reply->outcome == OUTCOME_LOST) {
-		session_say(session, 0, "this token is not the holder");
+		session_say(session, SAY_WARNING, "this token is not the holder");
 		return EXIT_LOST;
 	}
 	if (verb == KEEPER_VERB_RENEW)
 		print_renewed(session, reply);
 	else if (verb == KEEPER_VERB_VERIFY)
-		session_say(session, 1, "this token is the holder");
+		session_say(session, SAY_STEP, "this token is the holder");
 	else
-		session_say(session, 1, reply->outcome == OUTCOME_BUSY
+		session_say(session, SAY_STEP, reply->outcome == OUTCOME_BUSY
 			    ? "still held: it was acquired more than once" : "released");
 	return 0;
 }

@@ -69,7 +69,7 @@ static int not_free(const struct session *session, const struct lock_view *view)
 {
 	char text[HOLDER_DESCRIPTION_SIZE], place[URI_PLACE_SIZE];
 
-	session_say(session, 0, "%s (on %s)", lock_view_describe(view, text),
+	session_say(session, SAY_WARNING, "%s (on %s)", lock_view_describe(view, text),
 		    settings_place(&session->settings, place));
 	return session->options.conflict_exit_code;
 }
@@ -100,7 +100,7 @@ int command_wait(struct session *session, struct error *err)
 	if (!failed && view.held) {
 		status = not_free(session, &view);
 	} else if (!failed) {
-		session_say(session, 1, "free");
+		session_say(session, SAY_STEP, "free");
 		status = 0;
 	}
 	lock_view_finish(&view);
