@@ -9,11 +9,10 @@
 static void say_holders(const struct session *session, enum say level, const char *before,
 			const struct lock_view *view)
 {
-	static const struct hold_view unknown = { .age_ms = -1 };
 	char text[HOLDER_DESCRIPTION_SIZE];
 
 	for (size_t i = 0; i == 0 || i < view->hold_count; i++) {
-		const struct hold_view *hold = view->hold_count ? &view->holds[i] : &unknown;
+		const struct hold_view *hold = i ? &view->holds[i] : lock_view_first(view);
 
 		session_say(session, level, "%s%s", before,
 			    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)));

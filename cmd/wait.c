@@ -36,8 +36,7 @@ struct display {
 /* held: as seen at seen_ms. */
 static void show(const struct display *display, const struct lock_view *held, int64_t seen_ms)
 {
-	static const struct hold_view unknown = { .age_ms = -1 };
-	const struct hold_view *hold = held->hold_count ? &held->holds[0] : &unknown;
+	const struct hold_view *hold = lock_view_first(held);
 	const int64_t now = clock_boot_ms();
 	const struct wait_state state = {
 		.elapsed_ms = now - display->started_ms, .ahead = -1, .holder = &hold->holder,
@@ -67,9 +66,11 @@ static void sleep_until(struct backend *backend, int64_t until_ms, const struct 
 
 static int not_free(const struct session *session, const struct lock_view *view)
 {
+	const struct hold_view *hold = lock_view_first(view);
 	char text[HOLDER_DESCRIPTION_SIZE], place[URI_PLACE_SIZE];
 
-	session_say(session, SAY_WARNING, "%s (on %s)", lock_view_describe(view, text),
+	session_say(session, SAY_WARNING, "%s (on %s)",
+		    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)),
 		    settings_place(&session->settings, place));
 	return session->options.conflict_exit_code;
 }

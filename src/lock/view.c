@@ -43,13 +43,11 @@ void lock_view_finish(struct lock_view *view)
 	*view = (struct lock_view){ 0 };
 }
 
-const char *lock_view_describe(const struct lock_view *view,
-			       char text[static HOLDER_DESCRIPTION_SIZE])
+const struct hold_view *lock_view_first(const struct lock_view *view)
 {
 	static const struct hold_view unknown = { .age_ms = -1 };
-	const struct hold_view *hold = view->hold_count ? &view->holds[0] : &unknown;
 
-	return holder_describe(&hold->holder, hold->age_ms, text, HOLDER_DESCRIPTION_SIZE);
+	return view->hold_count ? &view->holds[0] : &unknown;
 }
 
 void name_list_add(struct name_list *list, const char *name, size_t length)

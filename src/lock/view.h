@@ -48,9 +48,8 @@ struct hold_view *lock_view_add_hold(struct lock_view *view);
 struct waiter_view *lock_view_add_waiter(struct lock_view *view);
 void lock_view_finish(struct lock_view *view);
 
-/* Describes the first holder as holder_describe() does. Returns text. */
-const char *lock_view_describe(const struct lock_view *view,
-			       char text[static HOLDER_DESCRIPTION_SIZE]);
+/* The first holder; where no holder is known, one of whom nothing is known. */
+const struct hold_view *lock_view_first(const struct lock_view *view);
 
 /* Adds a copy of length bytes, unless the name is in the list already or is not a valid one. */
 void name_list_add(struct name_list *list, const char *name, size_t length);
