@@ -17,31 +17,34 @@
 #define BLANKS " \t\r\v\f"
 #define SECTION_MAX_BYTES 48
 
-enum key_kind { KEY_TEXT, KEY_DURATION, KEY_WAIT, KEY_CHOICE };
+#define TTL_LEAST_MS 1000
 
+/* With parse it is a duration, with yes and no one of these two words, and else a text. */
 struct key {
 	const char *name;
-	enum key_kind kind;
 	size_t field;
-	const char *yes, *no;	/* KEY_CHOICE: the two values */
+	int (*parse)(const char *text, int64_t *ms, struct error *err);
+	const char *yes, *no;
 };
 
 /* The keys before the first section, with offsets in struct config. */
 static const struct key top_keys[] = {
-	{ "backend", KEY_TEXT, offsetof(struct config, backend), NULL, NULL },
-	{ "ttl", KEY_DURATION, offsetof(struct config, ttl), NULL, NULL },
-	{ "wait", KEY_WAIT, offsetof(struct config, wait), NULL, NULL },
-	{ "contain", KEY_CHOICE, offsetof(struct config, contain), "yes", "no" },
-	{ "log", KEY_CHOICE, offsetof(struct config, log), "syslog", "stderr" },
+	{ .name = "backend", .field = offsetof(struct config, backend) },
+	{ .name = "ttl", .field = offsetof(struct config, ttl), .parse = config_parse_ttl },
+	{ .name = "wait", .field = offsetof(struct config, wait), .parse = config_parse_wait },
+	{ .name = "contain", .field = offsetof(struct config, contain), .yes = "yes", .no = "no" },
+	{ .name = "log", .field = offsetof(struct config, log), .yes = "syslog", .no = "stderr" },
 	{ .name = NULL },
 };
 
 /* The keys of a section, with offsets in struct config_backend. */
 static const struct key section_keys[] = {
-	{ "uri", KEY_TEXT, offsetof(struct config_backend, uri), NULL, NULL },
-	{ "ttl", KEY_DURATION, offsetof(struct config_backend, ttl), NULL, NULL },
-	{ "wait", KEY_WAIT, offsetof(struct config_backend, wait), NULL, NULL },
-	{ "kill-after", KEY_DURATION, offsetof(struct config_backend, kill_after), NULL, NULL },
+	{ .name = "uri", .field = offsetof(struct config_backend, uri) },
+	{ .name = "ttl", .field = offsetof(struct config_backend, ttl), .parse = config_parse_ttl },
+	{ .name = "wait", .field = offsetof(struct config_backend, wait),
+	  .parse = config_parse_wait },
+	{ .name = "kill-after", .field = offsetof(struct config_backend, kill_after),
+	  .parse = duration_parse },
 	{ .name = NULL },
 };
 
@@ -60,42 +63,45 @@ struct loader {
 	int section_line;	/* of the latest '[' */
 };
 
-/* Returns false, for its callers to return. */
-static bool __attribute__((format(printf, 3, 4)))
-fail(struct loader *loader, int line, const char *format, ...)
+/* "PATH:LINE" of the current line, which the caller frees. */
+static char *place_of(const struct loader *loader)
 {
-	char shown[256], text[sizeof(loader->err->message)];
+	char shown[256];
+
+	text_clean(loader->path, strlen(loader->path), shown, sizeof(shown));
+	return memory_format("%s:%d", shown, loader->line);
+}
+
+/* Returns false, for its callers to return. */
+static bool __attribute__((format(printf, 2, 3)))
+fail(struct loader *loader, const char *format, ...)
+{
+	char *place = place_of(loader), text[sizeof(loader->err->message)];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	text_clean(loader->path, strlen(loader->path), shown, sizeof(shown));
-	error_set(loader->err, ERROR_USAGE, 0, "%s:%d: %s", shown, line, text);
+	error_set(loader->err, ERROR_USAGE, 0, "%s: %s", place, text);
+	free(place);
 	return false;
 }
 
-/* "PATH:LINE" of the current line, which the caller frees. */
-static char *place_of(const struct loader *loader)
+int config_parse_ttl(const char *text, int64_t *ms, struct error *err)
 {
-	char shown[256], place[sizeof(shown) + 16];
-
-	text_clean(loader->path, strlen(loader->path), shown, sizeof(shown));
-	snprintf(place, sizeof(place), "%s:%d", shown, loader->line);
-	return memory_copy(place);
+	if (duration_parse(text, ms, err))
+		return -1;
+	if (*ms >= TTL_LEAST_MS)
+		return 0;
+	return error_set(err, ERROR_USAGE, 0, "%s is too short; the least is 1s", text);
 }
 
-static bool read_duration(struct loader *loader, const struct key *key, const char *value,
-			  int64_t *ms)
+int config_parse_wait(const char *text, int64_t *ms, struct error *err)
 {
-	struct error bad;
-
-	if (key->kind == KEY_WAIT && !strcmp(value, CONFIG_NO_LIMIT)) {
-		*ms = CLOCK_NEVER;
-		return true;
-	}
-	return !duration_parse(value, ms, &bad) ||
-	       fail(loader, loader->line, "%s: %s", key->name, bad.message);
+	if (strcmp(text, "none") != 0)
+		return duration_parse(text, ms, err);
+	*ms = CLOCK_NEVER;
+	return 0;
 }
 
 /* Sets a field that no earlier file has set, and checks the value in any case. */
@@ -103,28 +109,22 @@ static bool set_field(struct loader *loader, const struct key *key, void *field,
 {
 	struct config_duration duration = { .set = true }, *to = field;
 	enum config_choice choice, *chosen = field;
+	struct error bad;
 	char **text = field;
 
-	switch (key->kind) {
-	case KEY_TEXT:
-		if (!*text)
-			*text = memory_copy(value);
-		break;
-	case KEY_DURATION:
-	case KEY_WAIT:
-		if (!read_duration(loader, key, value, &duration.ms))
-			return false;
+	if (key->parse) {
+		if (key->parse(value, &duration.ms, &bad))
+			return fail(loader, "%s: %s", key->name, bad.message);
 		if (!to->set)
 			*to = duration;
-		break;
-	case KEY_CHOICE:
+	} else if (key->yes) {
 		choice = !strcmp(value, key->yes) ? CONFIG_YES : CONFIG_NO;
 		if (choice == CONFIG_NO && strcmp(value, key->no) != 0)
-			return fail(loader, loader->line, "%s: write %s or %s", key->name,
-				    key->yes, key->no);
+			return fail(loader, "%s: write %s or %s", key->name, key->yes, key->no);
 		if (*chosen == CONFIG_UNSET)
 			*chosen = choice;
-		break;
+	} else if (!*text) {
+		*text = memory_copy(value);
 	}
 	return true;
 }
@@ -144,21 +144,32 @@ static bool set(struct loader *loader, const char *name, const char *value)
 	while (key->name && strcmp(key->name, name) != 0)
 		key++;
 	if (!key->name)
-		return fail(loader, loader->line, "unknown key \"%s\": %s",
+		return fail(loader, "unknown key \"%s\": %s",
 			    text_quote(name, strlen(name), quoted),
 			    top ? "before the first section belong backend, ttl, wait, "
 			    "contain and log" :
 			    "a section has uri, ttl, wait and kill-after");
 	if (loader->has[key - keys])
-		return fail(loader, loader->line, "\"%s\" is set twice", name);
+		return fail(loader, "\"%s\" is set twice", name);
 	if (!*value)
-		return fail(loader, loader->line, "\"%s\" has no value", name);
+		return fail(loader, "\"%s\" has no value", name);
 	loader->has[key - keys] = true;
 	if (top && key->field == offsetof(struct config, backend) && !config->backend)
 		config->backend_place = place_of(loader);
 	if (!top && key->field == offsetof(struct config_backend, uri))
 		config->backends[config->backend_count - 1].uri_place = place_of(loader);
 	return set_field(loader, key, of + key->field, value);
+}
+
+/* The backend called name among those from first to before end, or NULL. */
+static const struct config_backend *find(const struct config *config, size_t first, size_t end,
+					 const char *name, size_t length)
+{
+	for (size_t i = first; i < end; i++)
+		if (strlen(config->backends[i].name) == length &&
+		    memcmp(config->backends[i].name, name, length) == 0)
+			return &config->backends[i];
+	return NULL;
 }
 
 /* Checks the latest section, whose last line has been read. */
@@ -169,7 +180,8 @@ static bool end_section(struct loader *loader)
 	if (config->backend_count == loader->first ||
 	    config->backends[config->backend_count - 1].uri)
 		return true;
-	return fail(loader, loader->section_line, "section [%s] has no uri",
+	loader->line = loader->section_line;
+	return fail(loader, "section [%s] has no uri",
 		    config->backends[config->backend_count - 1].name);
 }
 
@@ -186,24 +198,22 @@ static void add_backend(struct config *config, const char *name, size_t length)
 static bool begin_section(struct loader *loader, const char *line)
 {
 	const char *name = line + 1, *end = strchr(name, ']');
-	size_t length = strcspn(name, "]"), i;
+	size_t length = strcspn(name, "]");
 	struct config *config = loader->config;
 	char quoted[TEXT_QUOTE_SIZE];
 
 	if (!end || !strchr(";#", end[1 + strspn(end + 1, BLANKS)]))
-		return fail(loader, loader->line, "bad section: write [NAME] and nothing else");
+		return fail(loader, "bad section: write [NAME] and nothing else");
 	/* The name is not quoted: a URI that stands here by mistake may have a password. */
 	if (length == 0 || length > SECTION_MAX_BYTES || !text_is_clean(name, length) ||
 	    strcspn(name, " :/@[]") != length)
-		return fail(loader, loader->line,
+		return fail(loader,
 			    "bad section: the name of a backend has 1 to %d bytes, "
 			    "and no blank, ':', '/', '@' or '['", SECTION_MAX_BYTES);
 	if (!end_section(loader))
 		return false;
-	for (i = loader->first; i < config->backend_count; i++)
-		if (strlen(config->backends[i].name) == length &&
-		    memcmp(config->backends[i].name, name, length) == 0)
-			return fail(loader, loader->line, "section [%s] is there twice",
+	if (find(config, loader->first, config->backend_count, name, length))
+		return fail(loader, "section [%s] is there twice",
 				    text_quote(name, length, quoted));
 	loader->section_line = loader->line;
 	memset(loader->has, 0, sizeof(loader->has));
@@ -246,7 +256,7 @@ static bool read_line(struct loader *loader, char *line)
 	cut_comment(line);
 	value = strpbrk(line, "=:");
 	if (!value)
-		return fail(loader, loader->line, "not a setting: write KEY = VALUE");
+		return fail(loader, "not a setting: write KEY = VALUE");
 	*value++ = '\0';
 	return set(loader, trim(line), trim(value));
 }
@@ -269,47 +279,40 @@ static bool load(struct loader *loader, const char *text)
 	return good && end_section(loader);
 }
 
+static void free_backend(struct config_backend *backend)
+{
+	free(backend->name);
+	memory_free_secret(backend->uri);
+	free(backend->uri_place);
+}
+
 /* Removes the backends of this file that an earlier file has, too: the earlier one wins. */
 static void drop_shadowed(struct config *config, size_t first)
 {
-	size_t kept = first, i, j;
+	size_t kept = first;
 
-	for (i = first; i < config->backend_count; i++) {
-		struct config_backend entry = config->backends[i];
+	for (size_t i = first; i < config->backend_count; i++) {
+		struct config_backend *entry = &config->backends[i];
 
-		for (j = 0; j < first; j++)
-			if (strcmp(config->backends[j].name, entry.name) == 0)
-				break;
-		if (j == first) {
-			config->backends[kept++] = entry;
-			continue;
-		}
-		free(entry.name);
-		free(entry.uri);
-		free(entry.uri_place);
+		if (find(config, 0, first, entry->name, strlen(entry->name)))
+			free_backend(entry);
+		else
+			config->backends[kept++] = *entry;
 	}
 	config->backend_count = kept;
 }
 
-static int load_text(struct config *config, const char *text, const char *path,
-		     bool exposed, struct error *err)
+int config_load_text(struct config *config, const char *text, const char *path, bool exposed,
+		     struct error *err)
 {
 	struct loader loader = { .config = config, .err = err, .path = path };
 
 	if (!load(&loader, text))
 		return -1;
 	drop_shadowed(config, loader.first);
-	if (!exposed || !loader.has_password || config->password_exposed)
-		return 0;
-	config->password_exposed = true;
-	config->exposed_path = memory_copy(path);
+	if (exposed && loader.has_password && !config->exposed_path)
+		config->exposed_path = memory_copy(path);
 	return 0;
-}
-
-int config_load_text(struct config *config, const char *text, const char *path,
-		     struct error *err)
-{
-	return load_text(config, text, path, false, err);
 }
 
 int config_load(struct config *config, const char *path, struct error *err)
@@ -319,28 +322,20 @@ int config_load(struct config *config, const char *path, struct error *err)
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	rc = load_text(config, file.text, path, file.exposed, err);
+	rc = config_load_text(config, file.text, path, file.exposed, err);
 	textfile_finish(&file);
 	return rc;
 }
 
 const struct config_backend *config_find(const struct config *config, const char *name)
 {
-	for (size_t i = 0; i < config->backend_count; i++)
-		if (strcmp(config->backends[i].name, name) == 0)
-			return &config->backends[i];
-	return NULL;
+	return find(config, 0, config->backend_count, name, strlen(name));
 }
 
 void config_finish(struct config *config)
 {
-	size_t i;
-
-	for (i = 0; i < config->backend_count; i++) {
-		free(config->backends[i].name);
-		memory_free_secret(config->backends[i].uri);
-		free(config->backends[i].uri_place);
-	}
+	for (size_t i = 0; i < config->backend_count; i++)
+		free_backend(&config->backends[i]);
 	free(config->backends);
 	memory_free_secret(config->backend);
 	free(config->backend_place);

@@ -31,9 +31,6 @@ struct config_backend {
 	struct config_duration ttl, wait, kill_after;
 };
 
-/* The word for a wait without a limit. */
-#define CONFIG_NO_LIMIT "none"
-
 enum config_choice { CONFIG_UNSET, CONFIG_YES, CONFIG_NO };
 
 struct config {
@@ -44,8 +41,7 @@ struct config {
 	enum config_choice log;	/* CONFIG_YES: by syslog, too */
 	struct config_backend *backends;
 	size_t backend_count;
-	bool password_exposed;	/* other users can read a file with a password in it */
-	char *exposed_path;	/* the first such file, or NULL */
+	char *exposed_path;	/* first file with a password that others can read; NULL: none */
 };
 
 /*
@@ -59,11 +55,21 @@ struct config {
  */
 int config_load(struct config *config, const char *path, struct error *err);
 
-/* As config_load() from a NUL-terminated text; path is for messages only. */
-int config_load_text(struct config *config, const char *text, const char *path,
+/*
+ * As config_load() from a NUL-terminated text, which other users can read if it is exposed; path
+ * is for messages only.
+ */
+int config_load_text(struct config *config, const char *text, const char *path, bool exposed,
 		     struct error *err);
 
 /* The backend called name, or NULL. The config owns it. */
 const struct config_backend *config_find(const struct config *config, const char *name);
 
 void config_finish(struct config *config);
+
+/*
+ * Parse what a user writes for a TTL, which has a least one, and for a wait, which is CLOCK_NEVER
+ * for "none". 0, or -1 with ERROR_USAGE.
+ */
+int config_parse_ttl(const char *text, int64_t *ms, struct error *err);
+int config_parse_wait(const char *text, int64_t *ms, struct error *err);

@@ -8,13 +8,11 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/duration.h"
 #include "base/error.h"
 #include "backends/registry.h"
 #include "options.h"
 
 #define DEFAULT_BACKEND "file:"
-#define LEAST_TTL_MS 1000
 #define KILL_AFTER_MS 5000
 
 /*
@@ -50,7 +48,7 @@ static int load_files(struct settings *settings, struct error *err)
 	return load_file(settings, "/etc/dlock.conf", err);
 }
 
-/* What the option or else the environment says, or NULL. *source: where, for messages. */
+/* What the option or else the environment says, or NULL. *source: which of them, for messages. */
 static const char *choose(const char *option, const char *option_name, const char *variable,
 			  const char **source)
 {
@@ -59,66 +57,43 @@ static const char *choose(const char *option, const char *option_name, const cha
 	*source = option_name;
 	if (option)
 		return option;
-	value = getenv(variable);
 	*source = variable;
-	if (value && value[0])
-		return value;
-	*source = "configuration file";
-	return NULL;
+	value = getenv(variable);
+	return value && value[0] ? value : NULL;
 }
 
-/*
- * *ms: by the user's words, or the backend's section, or the rest of the configuration, or else the
- * default that *ms has already.
- */
-static int choose_duration(const char *option, const char *option_name, const char *variable,
-			   const struct config_duration *own, const struct config_duration *common,
-			   int64_t least_ms, int64_t *ms, struct error *err)
+/* What the backend's section says, or the rest of the configuration, or else the default. */
+static int64_t configured(const struct config_duration *own, const struct config_duration *common,
+			  int64_t default_ms)
 {
-	const struct config_duration *configured = own && own->set ? own : common;
-	char shown[DURATION_TEXT_SIZE];
-	const char *source, *text = choose(option, option_name, variable, &source);
-
-	if (text && duration_parse(text, ms, err))
-		return error_prefix(err, "%s", source);
-	if (!text && configured->set)
-		*ms = configured->ms;
-	if (*ms >= least_ms)
-		return 0;
-	return error_set(err, ERROR_USAGE, 0, "%s%s: %s is too short; the least is 1s", source,
-			 text ? "" : ": ttl",
-			 text ? text : duration_format(*ms, shown, sizeof(shown)));
-}
-
-static int choose_wait(struct settings *settings, const struct options *options,
-		       const struct config_backend *own, struct error *err)
-{
-	const char *source, *text = choose(options->wait, "--wait", "DLOCK_WAIT", &source);
-
-	settings->wait_ms = CLOCK_NEVER;
-	if (options->nonblock)
-		settings->wait_ms = 0;
-	if (options->nonblock || (text && !strcmp(text, CONFIG_NO_LIMIT)))
-		return 0;
-	return choose_duration(options->wait, "--wait", "DLOCK_WAIT", own ? &own->wait : NULL,
-			       &settings->config.wait, 0, &settings->wait_ms, err);
+	if (own->set)
+		return own->ms;
+	return common->set ? common->ms : default_ms;
 }
 
 /* own: the section of the backend, or NULL. */
 static int choose_durations(struct settings *settings, const struct options *options,
 			    const struct config_backend *own, struct error *err)
 {
-	settings->ttl_ms = BACKEND_TTL_MS;
-	if (choose_duration(options->ttl, "--ttl", "DLOCK_TTL", own ? &own->ttl : NULL,
-			    &settings->config.ttl, LEAST_TTL_MS, &settings->ttl_ms, err) ||
-	    choose_wait(settings, options, own, err))
-		return -1;
+	static const struct config_backend none = { .name = NULL };
+	const char *source, *text = choose(options->ttl, "--ttl", "DLOCK_TTL", &source);
+
+	if (!own)
+		own = &none;
+	settings->ttl_ms = configured(&own->ttl, &settings->config.ttl, BACKEND_TTL_MS);
+	if (text && config_parse_ttl(text, &settings->ttl_ms, err))
+		return error_prefix(err, "%s", source);
 	settings->asked_ttl_ms = options->ttl ? settings->ttl_ms : 0;
-	settings->kill_after_ms = KILL_AFTER_MS;
-	if (options->kill_after_ms >= 0)
-		settings->kill_after_ms = options->kill_after_ms;
-	else if (own && own->kill_after.set)
-		settings->kill_after_ms = own->kill_after.ms;
+	settings->wait_ms = configured(&own->wait, &settings->config.wait, CLOCK_NEVER);
+	text = choose(options->wait, "--wait", "DLOCK_WAIT", &source);
+	if (options->nonblock)
+		settings->wait_ms = 0;
+	else if (text && config_parse_wait(text, &settings->wait_ms, err))
+		return error_prefix(err, "%s", source);
+	settings->kill_after_ms = options->kill_after_ms;
+	if (options->kill_after_ms < 0)
+		settings->kill_after_ms = configured(&own->kill_after, &none.kill_after,
+						     KILL_AFTER_MS);
 	return 0;
 }
 
@@ -165,9 +140,7 @@ static int choose_backend(struct settings *settings, const struct options *optio
 	if (uri_parse(&settings->uri, settings->uri_text, err))
 		return error_prefix(err, "%s", source);
 	settings->driver = backend_find(&settings->uri, err);
-	if (!settings->driver && *own)
-		error_prefix(err, "%s", source);
-	return settings->driver ? 0 : -1;
+	return settings->driver ? 0 : error_prefix(err, "%s", source);
 }
 
 int settings_load(struct settings *settings, struct options *options, struct error *err)
@@ -189,7 +162,7 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	if (exposed)
 		snprintf(settings->warning, sizeof(settings->warning),
 			 "%.300s: others can read this password; chmod 600 it", exposed);
-	else if (settings->config.password_exposed)
+	else if (settings->config.exposed_path)
 		snprintf(settings->warning, sizeof(settings->warning),
 			 "%.300s: others can read the password in it; chmod 600 it",
 			 settings->config.exposed_path);

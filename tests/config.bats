@@ -231,3 +231,18 @@ commands() {
 	XDG_CONFIG_HOME=$T/xdg run --separate-stderr -125 "$DLOCK" status -b r
 	one_line "^dlock: $T/xdg/dlock.conf:2: bad redis URI"
 }
+
+@test "a backend that nobody knows, and a TTL that is too short, are told with their place" {
+	local conf=$XDG_CONFIG_HOME/dlock.conf
+	unset DLOCK_BACKEND
+	run --separate-stderr -125 "$DLOCK" status -b redi://h
+	one_line "^dlock: --backend: unknown backend 'redi:'"
+	run --separate-stderr -125 env DLOCK_BACKEND=redi://h "$DLOCK" status
+	one_line "^dlock: DLOCK_BACKEND: unknown backend 'redi:'"
+	printf '\nbackend = redi://h\n' >"$conf"
+	run --separate-stderr -125 "$DLOCK" status
+	one_line "^dlock: $conf:2: unknown backend 'redi:'"
+	printf '[one]\nuri = file:\nttl = 10ms\n' >"$conf"
+	run --separate-stderr -125 "$DLOCK" status
+	one_line "^dlock: $conf:3: ttl: 10ms is too short; the least is 1s$"
+}

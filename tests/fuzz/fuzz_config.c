@@ -6,6 +6,11 @@
 #include "fuzz.h"
 #include "base/text.h"
 
+static void check_ttl(const struct config_duration *ttl)
+{
+	INVARIANT(!ttl->set || (ttl->ms >= 1000 && ttl->ms <= DURATION_MAX_MS));
+}
+
 /* Only a wait may be without a limit. */
 static void check_wait(int64_t wait_ms)
 {
@@ -17,7 +22,7 @@ static void check_config(const struct config *config, const char *text)
 	size_t i;
 
 	INVARIANT(!config->backend || strstr(text, config->backend));
-	INVARIANT(config->ttl.ms >= 0 && config->ttl.ms <= DURATION_MAX_MS);
+	check_ttl(&config->ttl);
 	check_wait(config->wait.ms);
 	for (i = 0; i < config->backend_count; i++) {
 		/* values come out whole, as they stand in the text */
@@ -26,13 +31,12 @@ static void check_config(const struct config *config, const char *text)
 		INVARIANT(*config->backends[i].name);
 		INVARIANT(strstr(text, config->backends[i].name));
 		INVARIANT(!strpbrk(config->backends[i].name, " :/\n"));
-		INVARIANT(config->backends[i].ttl.ms >= 0 &&
-			  config->backends[i].ttl.ms <= DURATION_MAX_MS);
+		check_ttl(&config->backends[i].ttl);
 		check_wait(config->backends[i].wait.ms);
 		/* and no name is there twice */
 		INVARIANT(config_find(config, config->backends[i].name) == &config->backends[i]);
 	}
-	INVARIANT(!config->password_exposed && !config->exposed_path);
+	INVARIANT(!config->exposed_path);
 }
 
 /* A second load of the same text changes nothing: what is set stays. */
@@ -43,7 +47,7 @@ static void check_again(struct config *config, const char *text)
 	size_t count = config->backend_count;
 	struct error err;
 
-	INVARIANT(config_load_text(config, text, "again.conf", &err) == 0);
+	INVARIANT(config_load_text(config, text, "again.conf", false, &err) == 0);
 	INVARIANT(config->backend == backend && config->ttl.ms == ttl_ms &&
 		  config->wait.ms == wait_ms);
 	INVARIANT(config->backend_count == count);
@@ -55,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct config config = { 0 };
 	struct error err = { .kind = ERROR_NONE };
 
-	if (config_load_text(&config, text, "fuzz.conf", &err) == 0) {
+	if (config_load_text(&config, text, "fuzz.conf", false, &err) == 0) {
 		check_config(&config, text);
 		check_again(&config, text);
 	} else {

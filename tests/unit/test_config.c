@@ -61,12 +61,12 @@ static void test_good(void)
 	for (i = 0; i < ARRAY_SIZE(good); i++) {
 		unit_case("good %zu", i);
 		memset(&err, 0, sizeof(err));
-		CHECK_INT(config_load_text(&config, good[i].text, "x.conf", &err), 0);
+		CHECK_INT(config_load_text(&config, good[i].text, "x.conf", false, &err), 0);
 		CHECK_STR(err.message, "");
 		memset(shown, 0, sizeof(shown));
 		show(&config, shown, sizeof(shown));
 		CHECK_STR(shown, good[i].shown);
-		CHECK(!config.password_exposed);
+		CHECK(!config.exposed_path);
 		config_finish(&config);
 		CHECK(!config.backends && !config.backend);
 	}
@@ -92,6 +92,8 @@ static const struct {
 	{ "\nwait = 1h30", "x.conf:2: wait: bad duration \"1h30\"" },
 	{ "wait = -1", "bad duration" },
 	{ "ttl = 9999999999999999999", "too long" },
+	{ "\nttl = 999ms", "x.conf:2: ttl: 999ms is too short; the least is 1s" },
+	{ "[a]\nuri = x\nttl = 0", "x.conf:3: ttl: 0 is too short; the least is 1s" },
 	{ "ttl = 1s\nttl = 1s", "x.conf:2: \"ttl\" is set twice" },
 	{ "wait = 1s\nwait = 1s", "\"wait\" is set twice" },
 	{ "backend = a\n\nbackend = b", "x.conf:3: \"backend\" is set twice" },
@@ -126,7 +128,7 @@ static void test_bad(void)
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		unit_case("bad %zu", i);
-		CHECK_INT(config_load_text(&config, bad[i].text, "x.conf", &err), -1);
+		CHECK_INT(config_load_text(&config, bad[i].text, "x.conf", false, &err), -1);
 		CHECK_INT(err.kind, ERROR_USAGE);
 		CHECK_HAS(err.message, bad[i].says);
 		CHECK_LACKS(err.message, "s3cret");
@@ -148,7 +150,7 @@ static void test_long_lines(void)
 		memcpy(text, "ttl=1\n[a]\nuri=", 14);
 		memset(text + 14, 'u', length);
 		memcpy(text + 14 + length, "\n", 2);
-		wrong += config_load_text(&config, text, "x.conf", &err) ||
+		wrong += config_load_text(&config, text, "x.conf", false, &err) ||
 			 strlen(config_find(&config, "a")->uri) != length;
 		config_finish(&config);
 	}
@@ -162,9 +164,9 @@ static void test_precedence(void)
 
 	unit_case("two files");
 	CHECK_INT(config_load_text(&config, "ttl=1m\n[a]\nuri=user-a\n[b]\nuri=user-b",
-				   "user.conf", &err), 0);
+				   "user.conf", false, &err), 0);
 	CHECK_INT(config_load_text(&config, "backend=a\nttl=2m\nwait=3m\n[c]\nuri=system-c\n"
-				   "[a]\nuri=system-a", "system.conf", &err), 0);
+				   "[a]\nuri=system-a", "system.conf", false, &err), 0);
 	CHECK_STR(config.backend, "a");
 	CHECK_INT(config.ttl.ms, 60000);
 	CHECK_INT(config.wait.ms, 180000);
@@ -177,9 +179,10 @@ static void test_precedence(void)
 	CHECK(!config_find(&config, "A"));
 
 	unit_case("two files, second bad");	/* what is shadowed is checked all the same */
-	CHECK_INT(config_load_text(&config, "ttl=x", "system.conf", &err), -1);
+	CHECK_INT(config_load_text(&config, "ttl=x", "system.conf", false, &err), -1);
 	CHECK_HAS(err.message, "system.conf:1: ttl: bad duration");
-	CHECK_INT(config_load_text(&config, "[a]\nuri=1\n[a]\nuri=2", "system.conf", &err), -1);
+	CHECK_INT(config_load_text(&config, "[a]\nuri=1\n[a]\nuri=2", "system.conf", false,
+				   &err), -1);
 	CHECK_HAS(err.message, "system.conf:3: section [a] is there twice");
 	config_finish(&config);
 }
@@ -221,13 +224,12 @@ static void test_exposed(const char *path)
 		unit_case("exposed %zu, mode %03o", i, (unsigned)rows[i].mode);
 		write_file(path, rows[i].text, strlen(rows[i].text), rows[i].mode);
 		CHECK_INT(config_load(&config, path, &err), 0);
-		CHECK_INT(config.password_exposed,
-			  geteuid() == 0 ? rows[i].roots : rows[i].theirs);
-		CHECK_STR(config.exposed_path, config.password_exposed ? path : NULL);
+		CHECK_STR(config.exposed_path,
+			  (geteuid() == 0 ? rows[i].roots : rows[i].theirs) ? path : NULL);
 		config_finish(&config);
 		if (geteuid() == 0 && chown(path, 65534, (gid_t)-1) == 0) {
 			CHECK_INT(config_load(&config, path, &err), 0);
-			CHECK_INT(config.password_exposed, rows[i].theirs);
+			CHECK_STR(config.exposed_path, rows[i].theirs ? path : NULL);
 			config_finish(&config);
 		}
 		unlink(path);
@@ -243,10 +245,9 @@ static void test_exposed_path(const char *path)
 
 	unit_case("exposed, second file");
 	write_file(path, text, sizeof(text) - 1, 0644);
-	CHECK_INT(config_load_text(&config, "[a]\nuri=redis://h", "user.conf", &err), 0);
+	CHECK_INT(config_load_text(&config, "[a]\nuri=redis://h", "user.conf", false, &err), 0);
 	CHECK_INT(config_load(&config, path, &err), 0);
 	CHECK_STR(config_find(&config, "a")->uri, "redis://h");
-	CHECK(config.password_exposed);
 	CHECK_STR(config.exposed_path, path);
 	CHECK_INT(config_load(&config, path, &err), 0);
 	CHECK_STR(config.exposed_path, path);
