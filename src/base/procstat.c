@@ -21,21 +21,29 @@ int procstat_open(pid_t pid)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* The line from the ')' behind the name on, which may have any characters in it; or NULL. */
-static const char *read_line(int fd, char line[static LINE_SIZE])
+static bool read_fd(int fd, char *buf, size_t size)
 {
-	ssize_t length = pread(fd, line, LINE_SIZE - 1, 0);
+	const ssize_t length = pread(fd, buf, size - 1, 0);
 
-	if (length <= 0)
-		return NULL;
-	line[length] = '\0';
-	return strrchr(line, ')');
+	buf[length > 0 ? length : 0] = '\0';
+	return length > 0;
+}
+
+bool procstat_read_file(const char *path, char *buf, size_t size)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC);
+	const bool read = read_fd(fd, buf, size);
+
+	if (fd >= 0)
+		close(fd);
+	return read;
 }
 
 bool procstat_is_stopped(int fd)
 {
 	char line[LINE_SIZE];
-	const char *rest = read_line(fd, line);
+	/* The name before the last ')' may have any characters in it. */
+	const char *rest = read_fd(fd, line, sizeof(line)) ? strrchr(line, ')') : NULL;
 
 	/* The state follows ") ": 'T' is a stop by a signal, 't' by a tracer (proc(5)). */
 	return !rest || !rest[1] || rest[2] == 'T' || rest[2] == 't';
@@ -45,11 +53,8 @@ bool procstat_is_stopped(int fd)
 static bool read_stat(const char *path, struct procstat *stat)
 {
 	char line[LINE_SIZE];
-	const int fd = open(path, O_RDONLY | O_CLOEXEC);
-	const char *rest = read_line(fd, line);
+	const char *rest = procstat_read_file(path, line, sizeof(line)) ? strrchr(line, ')') : NULL;
 
-	if (fd >= 0)
-		close(fd);
 	return rest && sscanf(rest + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
 			      "%*d %*d %*d %d %*d %llu", &stat->state, &stat->parent,
 			      &stat->group, &stat->session, &stat->threads,
@@ -67,15 +72,10 @@ bool procstat_read(pid_t pid, struct procstat *stat)
 bool procstat_name(pid_t pid, char *buf, size_t size)
 {
 	char path[PATH_SIZE];
-	FILE *comm;
 
-	buf[0] = '\0';
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	comm = fopen(path, "re");
-	if (comm && fgets(buf, (int)size, comm))
-		buf[strcspn(buf, "\n")] = '\0';
-	if (comm)
-		fclose(comm);
+	procstat_read_file(path, buf, size);
+	buf[strcspn(buf, "\n")] = '\0';
 	return buf[0] != '\0';
 }
 

@@ -19,19 +19,9 @@
 static bool read_status(const char *pid, char status[static STATUS_SIZE])
 {
 	char path[PATH_SIZE];
-	ssize_t length;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%.20s/status", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	length = read(fd, status, STATUS_SIZE - 1);
-	close(fd);
-	if (length <= 0)
-		return false;
-	status[length] = '\0';
-	return true;
+	return procstat_read_file(path, status, STATUS_SIZE);
 }
 
 bool proctable_usable(void)

@@ -2,7 +2,6 @@
 #include "proctree.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "procstat.h"
 #include "proctable.h"
 
 /* How often /proc is read at most, while processes come and go faster than it can be read. */
@@ -271,17 +271,10 @@ int proctree_signal(const struct proctree_scope *scope, int sig, struct proctree
 static void kill_below(pid_t pid, int depth)
 {
 	char path[64], list[CHILDREN_SIZE], *next = list, *at;
-	ssize_t length;
 	long child;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	length = read(fd, list, sizeof(list) - 1);
-	close(fd);
-	list[length > 0 ? length : 0] = '\0';
+	procstat_read_file(path, list, sizeof(list));
 	for (;;) {
 		at = next;
 		child = strtol(at, &next, 10);
