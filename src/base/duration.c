@@ -25,11 +25,6 @@ static const struct {
 	{ "d", MS_DAY },
 };
 
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 /* One number of a duration, not yet scaled by its unit. */
 struct number {
 	const char *whole, *whole_end;
@@ -42,12 +37,12 @@ static bool scan_number(const char **text, struct number *number)
 	const char *s = *text;
 
 	number->whole = s;
-	while (is_digit(*s))
+	while (text_is_digit(*s))
 		s++;
 	number->whole_end = number->fraction = number->fraction_end = s;
 	if (*s == '.') {
 		number->fraction = ++s;
-		while (is_digit(*s))
+		while (text_is_digit(*s))
 			s++;
 		number->fraction_end = s;
 		if (s == number->fraction)
@@ -63,7 +58,7 @@ static int64_t scan_unit(const char *text, size_t *length)
 	size_t i;
 
 	/* All the letters: "min" is no "m" with "in" left over. */
-	for (*length = 0; text[*length] && !is_digit(text[*length]) &&
+	for (*length = 0; text[*length] && !text_is_digit(text[*length]) &&
 	     text[*length] != '.'; )
 		++*length;
 	for (i = 0; i < sizeof(units) / sizeof(units[0]); i++)

@@ -10,6 +10,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+static inline bool text_is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* Is it a letter of ASCII? */
+static inline bool text_is_letter(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
 /*
  * The length, 1 to 4 bytes, of the character that text begins with. 0: it begins with no character,
  * but with a stray continuation byte, an incomplete or overlong form, a surrogate or a number

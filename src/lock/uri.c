@@ -30,16 +30,6 @@ struct layout {
 	const char *end;
 };
 
-static bool is_alpha(char c)
-{
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
 /* Are all ':' outside brackets, from s to end, followed by digits alone? */
 static bool ports_are_numbers(const char *s, const char *end)
 {
@@ -51,9 +41,9 @@ static bool ports_are_numbers(const char *s, const char *end)
 		bracket = c == '[' || (bracket && c != ']');
 		if (c != ':' || bracket)
 			continue;
-		if (s == end || !is_digit(*s))
+		if (s == end || !text_is_digit(*s))
 			return false;
-		while (s < end && is_digit(*s))
+		while (s < end && text_is_digit(*s))
 			s++;
 		if (s < end && *s != ',')
 			return false;
@@ -71,10 +61,10 @@ static void find_parts(struct layout *layout, const char *text)
 {
 	const char *s = text, *end = text + strlen(text), *hosts, *query;
 
-	while (is_alpha(*s) || is_digit(*s) || *s == '+' || *s == '-' || *s == '.')
+	while (text_is_letter(*s) || text_is_digit(*s) || *s == '+' || *s == '-' || *s == '.')
 		s++;
 	layout->scheme_end = s;
-	layout->has_scheme = is_alpha(*text) && *s == ':';
+	layout->has_scheme = text_is_letter(*text) && *s == ':';
 	layout->rest = s += *s == ':';
 	layout->has_authority = s[0] == '/' && s[1] == '/';
 	s += layout->has_authority ? 2 : 0;
@@ -237,7 +227,7 @@ static int parse_port(struct parser *parser, struct span part, struct uri_host *
 	const char *s;
 
 	text_quote(host->name, strlen(host->name), name);
-	for (s = part.s; s < part.end && is_digit(*s); s++)
+	for (s = part.s; s < part.end && text_is_digit(*s); s++)
 		if (port <= UINT16_MAX)
 			port = port * 10 + (unsigned long)(*s - '0');
 	/* Text that is no number may be a password whose "@host" somebody forgot. */

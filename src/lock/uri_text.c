@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "uri.h"
 
 static const char hex_digits[] = "0123456789ABCDEF";
@@ -31,8 +32,7 @@ int uri_unescape(const char *s, const char *end)
 
 static bool is_plain(char c)
 {
-	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-	       (c && strchr("-._~/:", c));
+	return text_is_letter(c) || text_is_digit(c) || (c && strchr("-._~/:", c));
 }
 
 size_t uri_encode(const char *text, size_t length, char *buf, size_t size)
