@@ -108,9 +108,9 @@ static void put_holder(struct json *json, const struct log_line *line)
 
 static void put_object(struct json *json, const struct log_line *line)
 {
-	char host[256] = "";
+	char host[HOLDER_HOST_SIZE];
 
-	gethostname(host, sizeof(host) - 1);
+	holder_host(host);
 	json_open(json, NULL, '{');
 	json_time(json, "time", clock_wall_ms());
 	json_text(json, "level", levels[line->level].word);

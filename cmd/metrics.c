@@ -4,19 +4,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "base/textfile.h"
+#include "lock/holder.h"
 
 /* The labels of all metrics: {name="...",host="..."}. */
 struct labels {
 	const char *name;
-	char host[256];
+	char host[HOLDER_HOST_SIZE];
 };
 
 /* The value of a label, in which the format escapes '\', '"' and a line's end. */
@@ -90,10 +88,8 @@ static void put_lock(FILE *file, const struct labels *labels, const struct run_r
 static void put_all(FILE *file, const struct metrics *metrics)
 {
 	struct labels labels = { .name = metrics->name };
-	char host[256] = "";
 
-	gethostname(host, sizeof(host) - 1);
-	text_clean(host, strlen(host), labels.host, sizeof(labels.host));
+	holder_host(labels.host);
 	put_seconds(file, &labels, "start_timestamp_seconds", metrics->began_at_ms,
 		    "When dlock run was started, in seconds since 1970.");
 	put_seconds(file, &labels, "end_timestamp_seconds", clock_wall_ms(),

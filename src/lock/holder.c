@@ -63,14 +63,19 @@ static void user_name(char *buf, size_t size)
 		snprintf(buf, size, "%ju", (uintmax_t)uid);
 }
 
+void holder_host(char host[static HOLDER_HOST_SIZE])
+{
+	char name[HOLDER_HOST_SIZE];
+
+	host[0] = '\0';
+	if (gethostname(name, sizeof(name)) == 0)
+		text_clean(name, strnlen(name, sizeof(name)), host, HOLDER_HOST_SIZE);
+}
+
 void holder_self(struct holder *holder, const char *command)
 {
-	char host[256];		/* HOST_NAME_MAX is 64 on Linux */
-
 	memset(holder, 0, sizeof(*holder));
-	if (gethostname(host, sizeof(host)) == 0)
-		text_clean(host, strnlen(host, sizeof(host)), holder->host,
-			   sizeof(holder->host));
+	holder_host(holder->host);
 	user_name(holder->user, sizeof(holder->user));
 	if (command)
 		text_clean(command, strlen(command), holder->command,

@@ -15,8 +15,11 @@
 /* Bytes of a note. */
 #define HOLDER_NOTE_MAX 160
 
+/* HOST_NAME_MAX is 64 on Linux. */
+#define HOLDER_HOST_SIZE 65
+
 struct holder {
-	char host[65];		/* "" here and below: not known */
+	char host[HOLDER_HOST_SIZE];	/* "" here and below: not known */
 	char user[33];
 	char command[129];	/* argv[0] of the command */
 	char note[HOLDER_NOTE_MAX + 1];	/* of the user, for whoever is refused */
@@ -37,6 +40,9 @@ struct holder {
  * (NULL: not known) and time. Fast, and without a request to a directory server.
  */
 void holder_self(struct holder *holder, const char *command);
+
+/* The name of this host; "": not known. */
+void holder_host(char host[static HOLDER_HOST_SIZE]);
 
 #define HOLDER_TEXT_SIZE 832
 /* What a table's column has room for. */
