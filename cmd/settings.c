@@ -146,7 +146,7 @@ static int choose_backend(struct settings *settings, const struct options *optio
 int settings_load(struct settings *settings, struct options *options, struct error *err)
 {
 	const struct config_backend *own;
-	const char *exposed = NULL;
+	const char *exposed;
 
 	*settings = (struct settings){ 0 };
 	if (load_files(settings, err) || choose_backend(settings, options, &own, err) ||
@@ -159,13 +159,11 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	options_blank(options);
 	if (uri_load_passwords(&settings->uri, &exposed, err))
 		return -1;
+	if (!exposed)
+		exposed = settings->config.exposed_path;
 	if (exposed)
 		snprintf(settings->warning, sizeof(settings->warning),
-			 "%.300s: others can read this password; chmod 600 it", exposed);
-	else if (settings->config.exposed_path)
-		snprintf(settings->warning, sizeof(settings->warning),
-			 "%.300s: others can read the password in it; chmod 600 it",
-			 settings->config.exposed_path);
+			 "%.300s: others can read the password in it; chmod 600 it", exposed);
 	return 0;
 }
 
