@@ -25,17 +25,14 @@ int error_set(struct error *err, enum error_kind kind, int errnum,
 
 int error_prefix(struct error *err, const char *format, ...)
 {
-	char text[2 * sizeof(err->message)];
+	const struct error old = *err;
 	va_list args;
 	size_t used;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof(err->message) - 3, format, args);
+	vsnprintf(err->message, sizeof(err->message) - 3, format, args);
 	va_end(args);
-	used = strlen(text);
-	memcpy(text + used, ": ", 2);
-	strcpy(text + used + 2, err->message);
-	memcpy(err->message, text, sizeof(err->message));
-	err->message[sizeof(err->message) - 1] = '\0';
+	used = strlen(err->message);
+	snprintf(err->message + used, sizeof(err->message) - used, ": %s", old.message);
 	return -1;
 }

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -99,19 +100,12 @@ static int open_nothing(void)
 	return open("/", O_PATH | O_CLOEXEC);
 }
 
-static int open_null(void)
-{
-	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	if (fd < 0)
-		fd = open_nothing();
-	return fd;
-}
-
 void fds_drop_standard(void)
 {
-	const int null = open_null();
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+	if (null < 0)
+		null = open_nothing();
 	for (int fd = 0; fd < FIRST; fd++)
 		if (null < 0)
 			close(fd);

@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 /* Closes all descriptors from 3 on but those in keep, of which some may be -1. */
