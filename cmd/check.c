@@ -1,50 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdio.h>
 
-#include "base/clock.h"
-#include "lock/token.h"
 #include "lock/view.h"
 #include "exit_status.h"
 #include "json.h"
 #include "session.h"
-
-#define PROBE_NAME "dlock-check-probe"
 
 static const char *const severities[] = {
 	[FINDING_OK] = "ok", [FINDING_NOTE] = "note",
 	[FINDING_WARNING] = "warning", [FINDING_ERROR] = "error",
 };
 
-/* Takes a lock: shows whether the account has the privileges, and how long a lock takes. */
+/* Shows whether the account has the privileges, and how long a lock takes. */
 static int probe(struct session *session, struct findings *findings, struct error *err)
 {
-	char token[TOKEN_SIZE], name[64];
-	struct request request = { .name = name, .token = token,
-				   .ttl_ms = session->settings.ttl_ms, .forget = true };
-	struct backend *backend = backend_open(session->settings.driver,
-					       &session->settings.uri, err);
-	struct grant grant = { 0 };
-	int64_t start_us = clock_read_us(CLOCK_BOOTTIME), held_us, released_us;
-	int failed = -1;
+	int64_t taken_us, released_us;
 
-	if (!backend || token_make(token, err))
-		goto out;
-	/* The name is new each time: two checks at once must not wait for each other. */
-	snprintf(name, sizeof(name), PROBE_NAME "-%.16s", token);
-	holder_self(&request.self, "dlock check");
-	if (backend->ops->acquire(backend, &request, &grant, err) != OUTCOME_HELD)
-		goto out;
-	held_us = clock_read_us(CLOCK_BOOTTIME);
-	if (backend->ops->release(backend, &request, RELEASE_ALL, 0, err) == OUTCOME_ERROR)
-		goto out;
-	released_us = clock_read_us(CLOCK_BOOTTIME);
+	if (session_probe(session, &taken_us, &released_us, err))
+		return -1;
 	findings_add(findings, FINDING_OK, "probe", NULL,
 		     "a lock was taken in %.2f ms, connection included, and given back in %.2f ms",
-		     (double)(held_us - start_us) / 1000, (double)(released_us - held_us) / 1000);
-	failed = 0;
-out:
-	backend_close(backend);
-	return failed;
+		     (double)taken_us / 1000, (double)released_us / 1000);
+	return 0;
 }
 
 static void check_secrets(const struct session *session, struct findings *findings)

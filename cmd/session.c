@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "lock/name.h"
+#include "lock/token.h"
 #include "exit_status.h"
 #include "log.h"
 #include "output.h"
@@ -23,6 +25,35 @@ int session_connect(struct session *session, struct error *err)
 	if (session->backend && session->options.verbosity > 1)
 		session->backend->log = print_detail;
 	return session->backend ? 0 : -1;
+}
+
+int session_probe(struct session *session, int64_t *taken_us, int64_t *released_us,
+		  struct error *err)
+{
+	char token[TOKEN_SIZE], name[64];
+	struct request request = { .name = name, .token = token,
+				   .ttl_ms = session->settings.ttl_ms, .forget = true };
+	struct backend *backend = backend_open(session->settings.driver,
+					       &session->settings.uri, err);
+	struct grant grant = { 0 };
+	const int64_t start_us = clock_read_us(CLOCK_BOOTTIME);
+	int failed = -1;
+
+	if (!backend || token_make(token, err))
+		goto out;
+	/* The name is new each time: two probes at once must not wait for each other. */
+	snprintf(name, sizeof(name), "dlock-check-probe-%.16s", token);
+	holder_self(&request.self, "dlock check");
+	if (backend->ops->acquire(backend, &request, &grant, err) != OUTCOME_HELD)
+		goto out;
+	*taken_us = clock_read_us(CLOCK_BOOTTIME) - start_us;
+	if (backend->ops->release(backend, &request, RELEASE_ALL, 0, err) == OUTCOME_ERROR)
+		goto out;
+	*released_us = clock_read_us(CLOCK_BOOTTIME) - start_us - *taken_us;
+	failed = 0;
+out:
+	backend_close(backend);
+	return failed;
 }
 
 void session_say(const struct session *session, enum say level, const char *format, ...)

@@ -30,6 +30,13 @@ int session_run(const struct command *command, const struct options *options);
 int session_connect(struct session *session, struct error *err);
 
 /*
+ * Takes a lock on a name of its own over another connection, and gives it back. Sets how long each
+ * took, in us. 0, or -1 with *err: the backend cannot hold locks.
+ */
+int session_probe(struct session *session, int64_t *taken_us, int64_t *released_us,
+		  struct error *err);
+
+/*
  * Prints "dlock: NAME: text" on stderr, if the user wants it: SAY_STEP is text that -v asks for,
  * SAY_WARNING is text that -q suppresses.
  */

@@ -5,13 +5,15 @@
 #include "session.h"
 
 /* --dry-run: on standard output, for a shell or for the client of a database. */
-static int plan(struct session *session, struct error *err)
+static int plan(struct session *session, const char *place, struct error *err)
 {
 	char *text = NULL;
 
 	if (session->backend->ops->plan(session->backend, &text, err))
 		return -1;
 	fputs(text, stdout);
+	if (!*text)
+		session_say(session, SAY_WARNING, "nothing needs to be set up on %s", place);
 	free(text);
 	return 0;
 }
@@ -19,13 +21,22 @@ static int plan(struct session *session, struct error *err)
 int command_setup(struct session *session, struct error *err)
 {
 	char place[URI_PLACE_SIZE];
+	int64_t ignored_us;
 
+	settings_place(&session->settings, place);
 	if (session_connect(session, err))
 		return -1;
 	if (session->options.dry_run)
-		return plan(session, err);
+		return plan(session, place, err);
 	if (session->backend->ops->setup(session->backend, err))
 		return -1;
-	session_say(session, SAY_STEP, "%s is ready", settings_place(&session->settings, place));
+	/*
+	 * A directory that is there already may be one that this user cannot use. The account that
+	 * makes the tables of a server need not be one that holds locks.
+	 */
+	if (session->settings.driver->local &&
+	    session_probe(session, &ignored_us, &ignored_us, err))
+		return error_prefix(err, "%s cannot hold locks", place);
+	session_say(session, SAY_STEP, "%s is ready", place);
 	return 0;
 }

@@ -92,6 +92,22 @@ finding() {
 	touch plain
 	run --separate-stderr -122 "$DLOCK" setup -b "file://$T/plain"
 	one_line "$T/plain"
+	equal "$(ls -A new)" ""
+}
+
+@test "setup does not call a directory ready that this user cannot lock in" {
+	strangers
+	mkdir -m 0700 theirs
+	mkdir -m 0755 open
+	chown "$BOB" theirs open
+	local each
+	for each in theirs open; do
+		run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" setup -v -b "file://$OPEN/$each"
+		one_line "^dlock: file:$OPEN/$each cannot hold locks: .*: Permission denied$"
+		run --separate-stderr -0 as "$BOB" "$OPEN/dlock" setup -v -b "file://$OPEN/$each"
+		one_line "^dlock: file:$OPEN/$each is ready$"
+		equal "$(ls -A "$each")" ""
+	done
 }
 
 # ---- status, wait and break
