@@ -144,15 +144,15 @@ static bool set(struct loader *loader, const char *name, const char *value)
 	while (key->name && strcmp(key->name, name) != 0)
 		key++;
 	if (!key->name)
-		return fail(loader, "unknown key \"%s\": %s",
+		return fail(loader, "unknown key '%s': %s",
 			    text_quote(name, strlen(name), quoted),
 			    top ? "before the first section belong backend, ttl, wait, "
 			    "contain and log" :
 			    "a section has uri, ttl, wait and kill-after");
 	if (loader->has[key - keys])
-		return fail(loader, "\"%s\" is set twice", name);
+		return fail(loader, "'%s' is set twice", name);
 	if (!*value)
-		return fail(loader, "\"%s\" has no value", name);
+		return fail(loader, "'%s' has no value", name);
 	loader->has[key - keys] = true;
 	if (top && key->field == offsetof(struct config, backend) && !config->backend)
 		config->backend_place = place_of(loader);

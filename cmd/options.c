@@ -30,7 +30,7 @@ const struct option_row option_rows[] = {
 	  OPTION_URI, FIELD(backend), 0, 0 },
 	{ 'n', "nonblock", NULL, "do not wait", HOLDING_COMMANDS,
 	  OPTION_FLAG, FIELD(nonblock), 0, 0 },
-	{ 'w', "wait", "DUR", "wait no longer than this, or \"none\" for no limit\n(the default)",
+	{ 'w', "wait", "DUR", "wait no longer than this, or 'none' for no limit\n(the default)",
 	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_TEXT, FIELD(wait), 0, 0 },
 	{ 't', "ttl", "DUR", "TTL of the lease, at least 1s (default: 30s; for renew\n"
 	  "the TTL that the hold has)", HOLDING_COMMANDS | COMMAND_RENEW,
@@ -39,7 +39,7 @@ const struct option_row option_rows[] = {
 	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(shared), 0, 0 },
 	{ 0, "slots", "N", "take one of N slots: up to N holders at once; all users\n"
 	  "of the name must agree on N", HOLDING_COMMANDS, OPTION_NUMBER, FIELD(slots), 1, 9999 },
-	{ 'E', "conflict-exit-code", "N", "exit status for \"not obtained\" (default: 124)",
+	{ 'E', "conflict-exit-code", "N", "exit status for 'not obtained' (default: 124)",
 	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_NUMBER, FIELD(conflict_exit_code), 0, 255 },
 	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when it is\n"
 	  "given back earlier", HOLDING_COMMANDS, OPTION_DURATION, FIELD(min_hold_ms), 0, 0 },

@@ -253,7 +253,7 @@ testify_tls() {
 	unusable 'passphrase' "cert=$CERTS/client.pem&key=locked.key"
 	unusable 'unknown parameter' "ssl-ca=x"
 	run --separate-stderr -125 "$DLOCK" run -b "redis://127.0.0.1?ca=x" "$LOCK" -- true
-	one_line 'unknown parameter "ca"'
+	one_line "unknown parameter 'ca'"
 }
 
 @test "a key that only others may read is named" {

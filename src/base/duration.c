@@ -95,7 +95,7 @@ static int fail(struct error *err, const char *text, const char *why)
 {
 	char quoted[TEXT_QUOTE_SIZE];
 
-	return error_set(err, ERROR_USAGE, 0, "bad duration \"%s\": %s",
+	return error_set(err, ERROR_USAGE, 0, "bad duration '%s': %s",
 			 text_quote(text, strlen(text), quoted), why);
 }
 

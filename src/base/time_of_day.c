@@ -79,7 +79,7 @@ int time_of_day_next(const char *text, int64_t now_ms, int64_t *at_ms, struct er
 	char quoted[TEXT_QUOTE_SIZE];
 
 	if (minute < 0)
-		return error_set(err, ERROR_USAGE, 0, "bad time of day \"%s\": write hours and "
+		return error_set(err, ERROR_USAGE, 0, "bad time of day '%s': write hours and "
 				 "minutes, as in 6:00 or 22:30",
 				 text_quote(text, strlen(text), quoted));
 	*at_ms = (int64_t)next(minute, clock_seconds(now_ms)) * 1000;

@@ -22,13 +22,13 @@ int name_check(const char *name, struct error *err)
 		return error_set(err, ERROR_USAGE, 0, "the name of the lock is empty");
 	if (length > NAME_MAX_BYTES)
 		return error_set(err, ERROR_USAGE, 0,
-				 "the name \"%s\" is too long: %zu bytes, at most %d",
+				 "the name '%s' is too long: %zu bytes, at most %d",
 				 quoted, length, NAME_MAX_BYTES);
 	for (at = 0; at < length; at += step) {
 		step = text_char(name + at, length - at, &control);
 		if (step > 0 && !control)
 			continue;
-		return error_set(err, ERROR_USAGE, 0, "the name \"%s\" %s at byte %zu",
+		return error_set(err, ERROR_USAGE, 0, "the name '%s' %s at byte %zu",
 				 quoted, control ? "has a control character" : "is not UTF-8",
 				 at + 1);
 	}

@@ -192,7 +192,7 @@ static int put(struct parser *parser, struct span part, const char *what, bool s
 				    what);
 		if (c < 0)
 			return FAIL(parser,
-				    "bad percent-encoding \"%s\" in the %s: write %%25 for '%%'",
+				    "bad percent-encoding '%s' in the %s: write %%25 for '%%'",
 				    text_quote(part.s, left < 3 ? left : 3, quoted), what);
 		if (c < 0x20 || c == 0x7f)
 			return FAIL(parser, "control character in the %s: take it out", what);
@@ -214,9 +214,11 @@ static int check_layout(struct parser *parser, const struct layout *layout)
 		   memrchr(layout->rest, '@', rest_length) != at))
 		return FAIL(parser, "'@' belongs before the hosts, once: elsewhere write %%40, "
 			    "and in a password %%2F for '/', %%3F for '?'");
-	if (!layout->has_authority && *layout->rest && !strchr("/?", *layout->rest))
-		return FAIL(parser, "\"//\" is missing after \"%.32s:\"", parser->uri->scheme);
-	return 0;
+	if (layout->has_authority || !*layout->rest || strchr("/?", *layout->rest))
+		return 0;
+	if (is_path_scheme(parser->uri->scheme, strlen(parser->uri->scheme)))
+		return FAIL(parser, "the path must begin with '/'");
+	return FAIL(parser, "'//' is missing after '%.32s:'", parser->uri->scheme);
 }
 
 /* Parses the digits behind the ':' of a host. */
@@ -232,10 +234,10 @@ static int parse_port(struct parser *parser, struct span part, struct uri_host *
 			port = port * 10 + (unsigned long)(*s - '0');
 	/* Text that is no number may be a password whose "@host" somebody forgot. */
 	if (s < part.end || part.s == part.end)
-		return FAIL(parser, "bad port after host \"%s\": it is %s; write a number from 1 "
+		return FAIL(parser, "bad port after host '%s': it is %s; write a number from 1 "
 			    "to 65535", name, part.s == part.end ? "empty" : "not a number");
 	if (port == 0 || port > UINT16_MAX)
-		return FAIL(parser, "bad port %s after host \"%s\": write a number from 1 to 65535",
+		return FAIL(parser, "bad port %s after host '%s': write a number from 1 to 65535",
 			    text_quote(part.s, span_length(part), digits), name);
 	host->port = (uint16_t)port;
 	return 0;
@@ -262,11 +264,11 @@ static int parse_bracketed(struct parser *parser, struct span *part, struct uri_
 
 	text_quote(part->s, span_length(*part), quoted);
 	if (!close)
-		return FAIL(parser, "no ']' after host \"%s\"", quoted);
+		return FAIL(parser, "no ']' after host '%s'", quoted);
 	if (put(parser, span(part->s + 1, close), "host", false, &host->name) < 0)
 		return -1;
 	if (!is_ipv6(host->name) || (close + 1 < part->end && close[1] != ':'))
-		return FAIL(parser, "bad host \"%s\": in brackets belongs an IPv6 address, "
+		return FAIL(parser, "bad host '%s': in brackets belongs an IPv6 address, "
 			    "and after them nothing or a port", quoted);
 	part->s = close + 1;
 	return 0;
@@ -294,7 +296,7 @@ static int parse_host(struct parser *parser, struct span part, struct uri_host *
 	if (put(parser, name, "host", false, &host->name) < 0)
 		return -1;
 	if (strpbrk(host->name, " \"%,/:?@[\\]"))
-		return FAIL(parser, "bad host \"%s\": no name or address of a host",
+		return FAIL(parser, "bad host '%s': no name or address of a host",
 			    text_quote(host->name, strlen(host->name), quoted));
 	/* Behind a ':' there must be a port. */
 	return *name.end == ':' ? parse_port(parser, part, host) : 0;
@@ -341,7 +343,7 @@ static int parse_query(struct parser *parser, struct span query)
 		    put(parser, value, "value of a parameter", false, &param->value) < 0)
 			return -1;
 		if (uri_param(uri, param->name))
-			return FAIL(parser, "parameter \"%s\" is given twice",
+			return FAIL(parser, "parameter '%s' is given twice",
 				    text_quote(param->name, strlen(param->name), quoted));
 		uri->param_count++;
 	}
@@ -397,7 +399,7 @@ int uri_parse(struct uri *uri, const char *text, struct error *err)
 	memset(uri, 0, sizeof(*uri));
 	find_parts(&layout, text);
 	if (!layout.has_scheme)
-		return error_set(err, ERROR_USAGE, 0, "bad URI \"%s\": it must begin with a "
+		return error_set(err, ERROR_USAGE, 0, "bad URI '%s': it must begin with a "
 				 "scheme, such as redis:// or file:", uri_redact(text, shown,
 				 sizeof(shown)));
 	allocate(&parser, &layout, text);

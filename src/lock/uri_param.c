@@ -46,7 +46,7 @@ int uri_check_params(const struct uri *uri, const char *const known[],
 	for (; *known && used < sizeof(list); known++)
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
 					 used ? ", " : "", *known);
-	return error_set(err, ERROR_USAGE, 0, "unknown parameter \"%s\" for %.32s: known are: %s",
+	return error_set(err, ERROR_USAGE, 0, "unknown parameter '%s' for %.32s: known are: %s",
 			 text_quote(name, strlen(name), quoted), uri->scheme,
 			 *list ? list : "none");
 }
@@ -61,7 +61,7 @@ int uri_param_duration(const struct uri *uri, const char *name,
 		return 0;
 	}
 	if (duration_parse(value, ms, err) < 0)
-		return error_prefix(err, "parameter \"%s\" for %.32s", name, uri->scheme);
+		return error_prefix(err, "parameter '%s' for %.32s", name, uri->scheme);
 	return 0;
 }
 
@@ -73,7 +73,7 @@ int uri_param_flag(const struct uri *uri, const char *name, bool fallback, bool 
 	*flag = value ? !strcmp(value, "yes") : fallback;
 	if (!value || *flag || !strcmp(value, "no"))
 		return 0;
-	return error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s must be yes or no", name,
+	return error_set(err, ERROR_USAGE, 0, "parameter '%s' for %.32s must be yes or no", name,
 			 uri->scheme);
 }
 

@@ -82,7 +82,7 @@ static void test_parse(void)
 		CHECK_INT(duration_parse(bad[i], &ms, &err), -1);
 		CHECK_INT(ms, -7);
 		CHECK_INT(err.kind, ERROR_USAGE);
-		CHECK_HAS(err.message, "bad duration \"");
+		CHECK_HAS(err.message, "bad duration '");
 		CHECK_LACKS(err.message, "\n");
 	}
 	for (i = 0; i < ARRAY_SIZE(too_long); i++) {

@@ -111,21 +111,23 @@ static void test_good(void)
 static const struct {
 	const char *text, *says;
 } bad[] = {
-	{ "", "scheme" }, { "prod", "\"prod\": it must begin with a scheme" },
+	{ "", "scheme" }, { "prod", "'prod': it must begin with a scheme" },
 	{ ":", "scheme" }, { "://h", "scheme" }, { "/run", "scheme" }, { "//h", "scheme" },
 	{ "1redis://h", "scheme" }, { "+r://h", "scheme" }, { "re_dis://h", "scheme" },
 	{ " redis://h", "scheme" }, { "r\xc3\xa9://h", "scheme" },
-	{ "//u:s3cret@h", "scheme" }, { " redis://u:s3cret@h", "\" redis:***@h\"" },
+	{ "//u:s3cret@h", "scheme" }, { " redis://u:s3cret@h", "' redis:***@h'" },
 	{ "redis//u:s3cret@h", "scheme" },
-	{ "redis:h", "bad redis URI: \"//\" is missing after \"redis:\"" },
-	{ "redis:h:6379", "\"//\" is missing" },
+	{ "redis:h", "bad redis URI: '//' is missing after 'redis:'" },
+	{ "redis:h:6379", "'//' is missing" },
+	{ "file:locks", "bad file URI: the path must begin with '/'" },
+	{ "redis+unix:redis.sock", "the path must begin with '/'" },
 	/* hosts */
 	{ "redis://:6379", "missing host: the name of host 1" },
 	{ "redis://,", "missing host: the name of host 1" },
 	{ "redis://a,,b", "missing host: the name of host 2" },
 	{ "redis://a,b,", "missing host: the name of host 3" },
 	{ "redis://u:s3cret@:1", "missing host" }, { "redis://u:s3cret@,h", "missing host" },
-	{ "redis://h h", "bad host \"h h\"" }, { "redis://h%2Fx", "bad host \"h/x\"" },
+	{ "redis://h h", "bad host 'h h'" }, { "redis://h%2Fx", "bad host 'h/x'" },
 	{ "redis://a%2Cb", "bad host" }, { "redis://a%3A1", "bad host" },
 	{ "redis://a]", "bad host" },
 	{ "redis://h%0a", "control character in the host" },
@@ -138,25 +140,25 @@ static const struct {
 	{ "redis://[1:2:3:4:5:6:7:8:9]", "bad host" },
 	{ "redis://[0000:0000:0000:0000:0000:0000:0000:0000:0000]", "bad host" },
 	/* ports */
-	{ "redis://h:0", "bad port 0 after host \"h\"" }, { "redis://h:00", "bad port 00" },
+	{ "redis://h:0", "bad port 0 after host 'h'" }, { "redis://h:00", "bad port 00" },
 	{ "redis://h:65536", "bad port 65536" },
 	{ "redis://h:99999999999999999999999", "bad port" },
 	{ "redis://h:18446744073709551617", "bad port" },
-	{ "redis://h:", "bad port after host \"h\": it is empty" }, { "redis://h:/0", "empty" },
+	{ "redis://h:", "bad port after host 'h': it is empty" }, { "redis://h:/0", "empty" },
 	{ "redis://h:,i", "empty" }, { "redis://[::1]:", "empty" }, { "redis://h:x", "bad port" },
 	{ "redis://h:1x", "bad port" }, { "redis://h:-1", "bad port" },
 	{ "redis://h:+1", "bad port" },
 	{ "redis://h: 1", "bad port" }, { "redis://h:%31", "bad port" },
 	{ "redis://h:6379?", NULL },
-	{ "redis://u:s3cret", "bad port after host \"u\"" },	/* the host was forgotten */
-	{ "redis://a,u:s3cret", "bad port after host \"u\"" },
+	{ "redis://u:s3cret", "bad port after host 'u'" },	/* the host was forgotten */
+	{ "redis://a,u:s3cret", "bad port after host 'u'" },
 	/* percent-encoding */
-	{ "redis://h/%", "\"%\" in the path" }, { "redis://h/%4", "\"%4\" in the path" },
-	{ "redis://h/a%zz%41", "\"%zz\" in the path" }, { "redis://h/%4g", "\"%4g\"" },
-	{ "redis://h%", "\"%\" in the host" }, { "redis://%h/", "\"%h\" in the host" },
-	{ "redis://u%@h", "\"%\" in the user name" }, { "redis://h?a=%x1", "\"%x1\" in the value" },
-	{ "redis://h?%=1", "\"%\" in the name" }, { "redis://h/%\xc3\xa9", "\"%\xc3\xa9\"" },
-	{ "redis://h/%1\xc3\xa9", "\"%1?\"" },
+	{ "redis://h/%", "'%' in the path" }, { "redis://h/%4", "'%4' in the path" },
+	{ "redis://h/a%zz%41", "'%zz' in the path" }, { "redis://h/%4g", "'%4g'" },
+	{ "redis://h%", "'%' in the host" }, { "redis://%h/", "'%h' in the host" },
+	{ "redis://u%@h", "'%' in the user name" }, { "redis://h?a=%x1", "'%x1' in the value" },
+	{ "redis://h?%=1", "'%' in the name" }, { "redis://h/%\xc3\xa9", "'%\xc3\xa9'" },
+	{ "redis://h/%1\xc3\xa9", "'%1?'" },
 	{ "redis://u:s3cret%@h", "bad percent-encoding in the password: write %25" },
 	{ "redis://u:%s3cret@h", "bad percent-encoding in the password" },
 	/* control characters */
@@ -178,7 +180,7 @@ static const struct {
 	{ "redis:/u:s3cret@h", "%40" }, { "redis:///u:s3cret@h", "%40" },
 	/* parameters */
 	{ "r://h?=1", "no name" }, { "r://h?a=1&=", "no name" },
-	{ "r://h?a=1&b=2&a=3", "parameter \"a\" is given twice" }, { "r://h?a&a", "twice" },
+	{ "r://h?a=1&b=2&a=3", "parameter 'a' is given twice" }, { "r://h?a&a", "twice" },
 	{ "r://h?a=1&%61=1", "twice" },
 };
 

@@ -49,19 +49,19 @@ static void test_params(void)
 	CHECK_STR(uri_param(&uri, "time"), NULL);
 	CHECK_INT(uri_check_params(&uri, known, &err), 0);
 	CHECK_INT(uri_check_params(&uri, none, &err), -1);
-	CHECK_STR(err.message, "unknown parameter \"timeout\" for redis: known are: none");
+	CHECK_STR(err.message, "unknown parameter 'timeout' for redis: known are: none");
 	CHECK_INT(uri_param_duration(&uri, "timeout", 7, &ms, &err), 0);
 	CHECK_INT(ms, 1500);
 	CHECK_INT(uri_param_duration(&uri, "node-timeout", 7, &ms, &err), 0);
 	CHECK_INT(ms, 7);
 	CHECK_INT(uri_param_duration(&uri, "prefix", 7, &ms, &err), -1);
-	CHECK_HAS(err.message, "parameter \"prefix\" for redis: bad duration \"\"");
+	CHECK_HAS(err.message, "parameter 'prefix' for redis: bad duration ''");
 	uri_finish(&uri);
 	CHECK_INT(uri_parse(&uri, "redis://h?timeout=1&timeuot=2", &err), 0);
 	CHECK_INT(uri_check_params(&uri, known, &err), -1);
 	CHECK_INT(err.kind, ERROR_USAGE);
 	CHECK_STR(err.message,
-		  "unknown parameter \"timeuot\" for redis: known are: timeout, prefix");
+		  "unknown parameter 'timeuot' for redis: known are: timeout, prefix");
 	uri_finish(&uri);
 	CHECK_INT(uri_parse(&uri, "redis://h?a=yes&b=no&c=1", &err), 0);
 	CHECK_INT(uri_param_flag(&uri, "a", false, &flag, &err), 0);
@@ -69,7 +69,7 @@ static void test_params(void)
 	CHECK_INT(uri_param_flag(&uri, "b", true, &flag, &err), 0);
 	CHECK(!flag);
 	CHECK_INT(uri_param_flag(&uri, "c", true, &flag, &err), -1);
-	CHECK_STR(err.message, "parameter \"c\" for redis must be yes or no");
+	CHECK_STR(err.message, "parameter 'c' for redis must be yes or no");
 	CHECK_INT(uri_param_flag(&uri, "d", true, &flag, &err), 0);
 	CHECK(flag);
 	uri_finish(&uri);
