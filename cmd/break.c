@@ -26,7 +26,10 @@ static bool confirmed(struct session *session, const struct lock_view *view)
 
 	say_holders(session, SAY_ERROR, "", view);
 	fputs("Take the lock away? What was run under it may still be at work. [y/N] ", stderr);
-	return fgets(line, sizeof(line), stdin) && (line[0] == 'y' || line[0] == 'Y');
+	/* After Ctrl-D the cursor still stands behind the question. */
+	if (!fgets(line, sizeof(line), stdin))
+		putc('\n', stderr);
+	return line[0] == 'y' || line[0] == 'Y';
 }
 
 /* 1: the lock is to be broken; 0: it is not; -1 with *err. */

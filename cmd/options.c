@@ -228,7 +228,7 @@ static int apply(struct options *options, const struct option_row *row, char *ar
 		*(const char **)field = argument;
 		if ((int)strnlen(argument, (size_t)row->low) >= row->low)
 			break;
-		return error_set(err, ERROR_USAGE, 0, "--%s: the %s is empty", row->name,
+		return error_set(err, ERROR_USAGE, 0, "--%s: no %s given", row->name,
 				 row->argument);
 	case OPTION_URI:
 		*(const char **)field = take_uri(options, argument);
@@ -276,24 +276,28 @@ static void unknown_long(enum command_bit command, const char *self, const struc
 			 const char *name, struct error *err)
 {
 	const struct option_row *other, *near;
-	const char *first = NULL, *last = NULL, *advice = NULL;
+	const char *advice = NULL;
+	char all[320] = "";
+	size_t used = 0, count = 0;
 
 	for (; longs->name; longs++) {
-		if (!strncmp(longs->name, name, strlen(name))) {
-			first = first ? first : longs->name;
-			last = longs->name;
-		}
-		if (strcmp(longs->name, name) != 0)
+		if (strncmp(longs->name, name, strlen(name)) != 0)
 			continue;
-		error_set(err, ERROR_USAGE, 0, "option --%s takes no argument", name);
-		return;
+		if (!longs->name[strlen(name)]) {
+			error_set(err, ERROR_USAGE, 0, "option --%s takes no argument", name);
+			return;
+		}
+		if (used < sizeof(all))
+			used += (size_t)snprintf(all + used, sizeof(all) - used, "%s--%s",
+						 count ? " or " : "", longs->name);
+		count++;
 	}
 	find_near(command, name, &other, &near);
 	if (command & HOLDING_COMMANDS)
 		advice = suggest_near_flock(name);
-	if (first != last)
-		error_set(err, ERROR_USAGE, 0, "option --%s may be --%s or --%s: write more of it",
-			  name, first, last);
+	if (count > 1)
+		error_set(err, ERROR_USAGE, 0, "option --%s may be %s: write more of it", name,
+			  all);
 	else if (other)
 		error_set(err, ERROR_USAGE, 0, "'%s' has no option --%s; "
 			  "try 'dlock %s --help'", self, name, self);

@@ -82,7 +82,7 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 		print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE", "HOLDER");
 	*header = true;
 	if (!view->held)
-		print_columns(width, name, "free", "-", "-", "-", "");
+		print_columns(width, name, "free", "-", "-", "-", "-");
 	for (size_t i = 0; i < view->hold_count; i++) {
 		const struct hold_view *hold = &view->holds[i];
 

@@ -14,8 +14,8 @@
 static int read_token(const struct options *options, char token[static TOKEN_SIZE],
 		      struct error *err)
 {
-	const char *given = options->operand_count > 1 ? options->operands[1]
-						       : getenv("DLOCK_TOKEN");
+	const bool operand = options->operand_count > 1;
+	const char *given = operand ? options->operands[1] : getenv("DLOCK_TOKEN");
 	char line[128];
 
 	if (!given || !given[0])
@@ -28,13 +28,14 @@ static int read_token(const struct options *options, char token[static TOKEN_SIZ
 		line[strcspn(line, "\r\n")] = '\0';
 		given = line;
 	}
-	if (!token_valid(given))
-		return error_set(err, ERROR_USAGE, 0,
-				 "this is no token: a token is the 32 hex digits that "
-				 "'dlock acquire' prints");
+	if (!token_valid(given)) {
+		error_set(err, ERROR_USAGE, 0, "this is no token: a token is the 32 hex digits "
+			  "that 'dlock acquire' prints");
+		return operand ? -1 : error_prefix(err, "DLOCK_TOKEN");
+	}
 	memcpy(token, given, TOKEN_SIZE);
 	/* Other users can read argv with ps. */
-	if (options->operand_count > 1)
+	if (operand)
 		memset(options->operands[1], '*', strlen(options->operands[1]));
 	return 0;
 }

@@ -250,7 +250,7 @@ unwritable() {
 	unwritable "$T/directory"
 	unwritable "$T/directory/"
 	run --separate-stderr -125 "$DLOCK" run --metrics "" "$LOCK" -- touch ran
-	one_line "^dlock: --metrics: the FILE is empty$"
+	one_line "^dlock: --metrics: no FILE given$"
 	not test -e ran
 	unwritable "$T/prom/$(printf 'x%.0s' {1..255})"
 	# Root would replace these.

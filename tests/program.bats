@@ -176,6 +176,10 @@ misused() {
 	misused 125 "'x' is one operand too many; usage: dlock version [OPTION]..." version x
 	misused 125 "--pid 4194304: there is no such process" acquire --pid 4194304 a
 	misused 125 "option --no may be --nonblock or --note: write more of it" acquire --no a
+	misused 125 "option --no may be --nonblock or --no-renew or --no-contain or --note: write more of it" \
+		run --no a -- true
+	DLOCK_TOKEN=short misused 125 "DLOCK_TOKEN: this is no token: a token is the 32 hex digits that \
+'dlock acquire' prints" verify a
 	misused 125 "--names shows all locks, and cannot be combined with a NAME, --json or --watch" status --names a
 	misused 125 "redis: there is no host: write redis://HOST[:PORT][/DB]" wait -b redis: a
 	misused 125 "redis: one host is wanted, and there are more: write redis://HOST[:PORT][/DB]" \

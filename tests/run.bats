@@ -416,8 +416,8 @@ usage_error() {
 	usage_error 'dlock release' run -u "$LOCK" -- touch ran
 	usage_error 'option is --wait' run --timeout=3 "$LOCK" -- touch ran
 	usage_error 'option is --wait' run --timout 3 "$LOCK" -- touch ran
-	usage_error 'CMD is empty' run --on-lost-run '' "$LOCK" -- touch ran
-	usage_error 'FILE is empty' run --metrics '' "$LOCK" -- touch ran
+	usage_error 'no CMD given' run --on-lost-run '' "$LOCK" -- touch ran
+	usage_error 'no FILE given' run --metrics '' "$LOCK" -- touch ran
 	usage_error 'COMMAND|command' run "$LOCK"
 	usage_error 'COMMAND|command' run "$LOCK" --
 	usage_error 'COMMAND|command' run

@@ -328,6 +328,16 @@ job_is_gone() {
 	release
 }
 
+@test "break asks on a terminal; after Ctrl-D its answer has a line of its own" {
+	hold --
+	types 'clear; $DLOCK break '"$LOCK"
+	wait_until 5 shows '\[y/N\]'
+	keys C-d
+	wait_until 5 prompt 1
+	shows "^dlock: $LOCK: left as it is$"
+	release
+}
+
 @test "waiting on a terminal with -q shows nothing" {
 	hold --
 	types 'clear; $DLOCK run -q '"$LOCK"' -- echo do""ne'
