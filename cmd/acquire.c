@@ -105,19 +105,7 @@ static int acquire_for(struct session *session, const struct signals *signals,
 	const struct options *options = &session->options;
 	char command[64];
 	struct acquire_request request = {
-		.run = {
-			.driver = session->settings.driver,
-			.uri = &session->settings.uri,
-			.uri_text = session->settings.uri_text,
-			.name = session->name,
-			.note = options->note,
-			.queueing = options->queueing,
-			.mode = options_mode(options),
-			.slots = options->slots,
-			.ttl_ms = session->settings.ttl_ms,
-			.wait_ms = session->settings.wait_ms,
-			.min_hold_ms = options->min_hold_ms,
-		},
+		.run = settings_request(&session->settings, options, session->name),
 		.again_ttl_ms = session->settings.asked_ttl_ms,
 		.command = process_name(options->pid ? options->pid : getppid(), command,
 					sizeof(command)),

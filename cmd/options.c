@@ -397,10 +397,3 @@ bool options_knows(const char *word)
 	}
 	return false;
 }
-
-enum hold_mode options_mode(const struct options *options)
-{
-	if (options->slots)
-		return HOLD_SLOT;
-	return options->shared ? HOLD_SHARED : HOLD_EXCLUSIVE;
-}

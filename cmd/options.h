@@ -113,6 +113,3 @@ bool options_knows(const char *word);
 
 /* Overwrites the password in argv, which other users can read with ps. */
 void options_blank(struct options *options);
-
-/* The mode that --shared and --slots ask for. */
-enum hold_mode options_mode(const struct options *options);

@@ -180,30 +180,19 @@ static int64_t wait_time(const struct run *run)
 static int run_locked(struct run *run)
 {
 	struct run_hooks hooks;
-	struct run_request request = {
-		.driver = run->settings.driver,
-		.uri = &run->settings.uri,
-		.uri_text = run->settings.uri_text,
-		.name = run->name,
-		.note = run->options.note,
-		.queueing = run->options.queueing,
-		.argv = run->options.argv,
-		.mode = options_mode(&run->options),
-		.slots = run->options.slots,
-		.ttl_ms = run->settings.ttl_ms,
-		.wait_ms = wait_time(run),
-		.kill_after_ms = run->settings.kill_after_ms,
-		.min_hold_ms = run->options.min_hold_ms,
-		.max_run_ms = run->options.max_run_ms,
-		.until_ms = run->options.until_ms,
-		.no_renew = run->options.no_renew,
-		.contain = run->settings.contain,
-		.kill_on_lost = !run->options.only_warn,
-		.on_lost_run = run->options.on_lost_run,
-		.wait_for_leftovers = run->options.wait_for_leftovers,
-		.run_if_down = run->options.run_if_down,
-	};
+	struct run_request request = settings_request(&run->settings, &run->options, run->name);
 
+	request.argv = run->options.argv;
+	request.wait_ms = wait_time(run);
+	request.kill_after_ms = run->settings.kill_after_ms;
+	request.max_run_ms = run->options.max_run_ms;
+	request.until_ms = run->options.until_ms;
+	request.no_renew = run->options.no_renew;
+	request.contain = run->settings.contain;
+	request.kill_on_lost = !run->options.only_warn;
+	request.on_lost_run = run->options.on_lost_run;
+	request.wait_for_leftovers = run->options.wait_for_leftovers;
+	request.run_if_down = run->options.run_if_down;
 	log_about(run->name, &run->settings);
 	progress_init(&run->progress, &run->settings, run->name, run->options.verbosity, &hooks);
 	if (run->settings.warning[0])

@@ -173,6 +173,24 @@ void settings_finish(struct settings *settings)
 	config_finish(&settings->config);
 }
 
+struct run_request settings_request(const struct settings *settings, const struct options *options,
+				    const char *name)
+{
+	return (struct run_request){
+		.driver = settings->driver,
+		.uri = &settings->uri,
+		.uri_text = settings->uri_text,
+		.name = name,
+		.note = options->note,
+		.queueing = options->queueing,
+		.mode = options->slots ? HOLD_SLOT : options->shared ? HOLD_SHARED : HOLD_EXCLUSIVE,
+		.slots = options->slots,
+		.ttl_ms = settings->ttl_ms,
+		.wait_ms = settings->wait_ms,
+		.min_hold_ms = options->min_hold_ms,
+	};
+}
+
 const char *settings_place(const struct settings *settings, char buf[static URI_PLACE_SIZE])
 {
 	return backend_place(settings->driver, &settings->uri, buf);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "lock/uri.h"
 #include "backends/registry.h"
+#include "engine/supervise.h"
 #include "config.h"
 
 struct options;
@@ -36,6 +37,10 @@ struct settings {
  */
 int settings_load(struct settings *settings, struct options *options, struct error *err);
 void settings_finish(struct settings *settings);
+
+/* The request for a lock, with what run and acquire have in common. */
+struct run_request settings_request(const struct settings *settings, const struct options *options,
+				    const char *name);
 
 /* Writes where the locks are: see backend_place(). Returns buf. */
 const char *settings_place(const struct settings *settings, char buf[static URI_PLACE_SIZE]);
