@@ -111,6 +111,9 @@ const struct option_row option_rows[] = {
 /* What getopt_long() returns for the long form of a row; for the short one it is the letter. */
 #define LONG_ID 256
 
+/* Room for an option in a message. */
+#define OPTION_SIZE 64
+
 /* What getopt_long() returns for an operand where options may follow. */
 #define OPERAND 1
 
@@ -259,91 +262,76 @@ static void split_operands(struct options *options, enum command_bit command, ch
 		options->argv = word;
 }
 
-/* The option of another command, or that was most likely meant. Both, or neither, may be NULL. */
-static void find_near(enum command_bit command, const char *name, const struct option_row **other,
-		      const struct option_row **near)
+/*
+ * Says what is wrong with a long option, or what was meant by it: -1; or 0 when neither is known.
+ * longs: the options of the command.
+ */
+static int explain_long(enum command_bit command, const struct option *longs, const char *option,
+			struct error *err)
 {
-	*other = *near = NULL;
-	for (const struct option_row *row = option_rows; row->name; row++) {
-		if (!strcmp(row->name, name))
-			*other = row;
-		else if ((row->commands & command) && !*near && suggest_meant(name, row->name))
-			*near = row;
-	}
-}
-
-static void unknown_long(enum command_bit command, const char *self, const struct option *longs,
-			 const char *name, struct error *err)
-{
-	const struct option_row *other, *near;
-	const char *advice = NULL;
+	const char *name = option + 2, *near = NULL, *advice = NULL;
 	char all[320] = "";
 	size_t used = 0, count = 0;
 
 	for (; longs->name; longs++) {
-		if (strncmp(longs->name, name, strlen(name)) != 0)
+		if (!near && suggest_meant(name, longs->name))
+			near = longs->name;
+		if (!*name || strncmp(longs->name, name, strlen(name)) != 0)
 			continue;
-		if (!longs->name[strlen(name)]) {
-			error_set(err, ERROR_USAGE, 0, "option --%s takes no argument", name);
-			return;
-		}
+		if (!longs->name[strlen(name)])
+			return error_set(err, ERROR_USAGE, 0, "option %s takes no argument",
+					 option);
 		if (used < sizeof(all))
 			used += (size_t)snprintf(all + used, sizeof(all) - used, "%s--%s",
 						 count ? " or " : "", longs->name);
 		count++;
 	}
-	find_near(command, name, &other, &near);
+	if (count > 1)
+		return error_set(err, ERROR_USAGE, 0, "option %s may be %s: write more of it",
+				 option, all);
+	if (options_knows(option))
+		return 0;
+	if (near)
+		return error_set(err, ERROR_USAGE, 0, "unknown option %s; is --%s meant?", option,
+				 near);
 	if (command & HOLDING_COMMANDS)
 		advice = suggest_near_flock(name);
-	if (count > 1)
-		error_set(err, ERROR_USAGE, 0, "option --%s may be %s: write more of it", name,
-			  all);
-	else if (other)
-		error_set(err, ERROR_USAGE, 0, "'%s' has no option --%s; "
-			  "try 'dlock %s --help'", self, name, self);
-	else if (near)
-		error_set(err, ERROR_USAGE, 0, "unknown option --%s; is --%s meant?", name,
-			  near->name);
-	else if (advice)
-		error_set(err, ERROR_USAGE, 0, "unknown option --%s; %s", name, advice);
-	else
-		error_set(err, ERROR_USAGE, 0, "unknown option --%s; try 'dlock %s --help'",
-			  name, self);
+	return advice ? error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, advice) : 0;
 }
 
-/*
- * getopt_long() does not say what is wrong. self: the command as the user wrote it; word: "-x",
- * "-vx", "--name" or "--name=value".
- */
-static void unknown_option(enum command_bit command, const char *self, const struct option *longs,
-			   const char *word, struct error *err)
+/* The option that getopt_long() has refused: word is "-x", "-vx", "--name" or "--name=value". */
+static void name_refused(const char *word, char option[static OPTION_SIZE])
+{
+	if (strncmp(word, "--", 2) != 0)
+		snprintf(option, OPTION_SIZE, "-%c", optopt);
+	else
+		snprintf(option, OPTION_SIZE, "%.*s", (int)strcspn(word, "="), word);
+}
+
+/* getopt_long() does not say what is wrong. self: the command as the user wrote it. */
+static int unknown_option(enum command_bit command, const char *self, const struct option *longs,
+			  const char *option, struct error *err)
 {
 	const char *advice = NULL;
-	char option[64];
 
-	if (strncmp(word, "--", 2) != 0)
-		snprintf(option, sizeof(option), "-%c", optopt);
-	else
-		snprintf(option, sizeof(option), "%.*s", (int)strcspn(word, "="), word);
 	if (command & HOLDING_COMMANDS)
 		advice = suggest_for_flock(option);
 	if (advice)
-		error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, advice);
-	else if (option[1] == '-')
-		unknown_long(command, self, longs, option + 2, err);
-	else if (options_knows(option))
-		error_set(err, ERROR_USAGE, 0, "'%s' has no option %s; "
-			  "try 'dlock %s --help'", self, option, self);
-	else
-		error_set(err, ERROR_USAGE, 0, "unknown option %s; try 'dlock %s --help'",
-			  option, self);
+		return error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, advice);
+	if (option[1] == '-' && explain_long(command, longs, option, err))
+		return -1;
+	if (options_knows(option))
+		return error_set(err, ERROR_USAGE, 0, "'%s' has no option %s; "
+				 "try 'dlock %s --help'", self, option, self);
+	return error_set(err, ERROR_USAGE, 0, "unknown option %s; try 'dlock %s --help'", option,
+			 self);
 }
 
 int options_parse(struct options *options, enum command_bit command, int argc,
 		  char **argv, struct error *err)
 {
 	struct option longs[OPTION_ROWS];
-	char shorts[2 * OPTION_ROWS + 3];
+	char shorts[2 * OPTION_ROWS + 3], option[OPTION_SIZE];
 	int id, before;
 
 	*options = (struct options){
@@ -359,13 +347,13 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 		id = getopt_long(argc, argv, shorts, longs, NULL);
 		if (id == -1)
 			break;
+		if (id == ':' || id == '?')
+			name_refused(argv[optind - 1], option);
 		if (id == ':')
 			return error_set(err, ERROR_USAGE, 0, "option %s needs an argument",
-					 argv[optind - 1]);
-		if (id == '?') {
-			unknown_option(command, argv[0], longs, argv[optind - 1], err);
-			return -1;
-		}
+					 option);
+		if (id == '?')
+			return unknown_option(command, argv[0], longs, option, err);
 		/* The place was read already: operands are never more than the words before. */
 		if (id == OPERAND) {
 			options->operands[options->operand_count++] = optarg;

@@ -178,6 +178,8 @@ misused() {
 	misused 125 "option --no may be --nonblock or --note: write more of it" acquire --no a
 	misused 125 "option --no may be --nonblock or --no-renew or --no-contain or --note: write more of it" \
 		run --no a -- true
+	misused 125 "option -w needs an argument" run -vw
+	misused 125 "unknown option --; try 'dlock run --help'" run --=x
 	DLOCK_TOKEN=short misused 125 "DLOCK_TOKEN: this is no token: a token is the 32 hex digits that \
 'dlock acquire' prints" verify a
 	misused 125 "--names shows all locks, and cannot be combined with a NAME, --json or --watch" status --names a
