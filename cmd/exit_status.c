@@ -20,15 +20,6 @@ const struct exit_status_row exit_status_rows[] = {
 
 int exit_status_of(const struct error *err)
 {
-	switch (err->kind) {
-	case ERROR_UNAVAILABLE:
-	case ERROR_REFUSED:
-		return EXIT_UNAVAILABLE;
-	case ERROR_NONE:
-	case ERROR_USAGE:
-	case ERROR_INTERNAL:
-	case ERROR_CANCELLED:
-		break;
-	}
-	return EXIT_DLOCK;
+	return err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED ? EXIT_UNAVAILABLE
+									    : EXIT_DLOCK;
 }

@@ -66,10 +66,7 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 		reply->outcome = backend->ops->renew(backend, request, &grant, err);
 		reply->lease_ms = grant.ttl_ms;
 		break;
-	case KEEPER_VERB_VERIFY:
-	case KEEPER_VERB_AGAIN:
-	case KEEPER_VERB_JOIN:
-	case KEEPER_VERB_STAY:
+	default:	/* no other is asked for than KEEPER_VERB_VERIFY */
 		reply->outcome = backend->ops->verify(backend, request, err);
 		break;
 	}
