@@ -35,22 +35,12 @@ static const char *time_text(int64_t ms, char buf[static DURATION_TEXT_SIZE])
 /* "web2 pid 4312 (root) /usr/local/bin/backup: deploying 4.2" */
 static const char *who_text(const struct holder *holder, char *buf, size_t size)
 {
-	char work[HOLDER_DESCRIPTION_SIZE];
-	int used = 0;
+	char process[HOLDER_PROCESS_SIZE], work[HOLDER_DESCRIPTION_SIZE];
 
-	buf[0] = '\0';
-	if (holder->host[0])
-		used += snprintf(buf + used, size - (size_t)used, "%s ", holder->host);
-	if (holder->pid)
-		used += snprintf(buf + used, size - (size_t)used, "pid %" PRId64 " ",
-				 holder->pid);
-	if (holder->user[0])
-		used += snprintf(buf + used, size - (size_t)used, "(%s) ", holder->user);
-	if (*holder_describe_work(holder, work, sizeof(work)))
-		used += snprintf(buf + used, size - (size_t)used, "%s ", work);
-	if (used)
-		buf[used - 1] = '\0';
-	return used ? buf : "another client";
+	holder_describe_process(holder, process);
+	holder_describe_work(holder, work, sizeof(work));
+	snprintf(buf, size, "%s%s%s", process, *process && *work ? " " : "", work);
+	return *buf ? buf : "another client";
 }
 
 static void print_columns(int width, const char *name, const char *mode, const char *held,
@@ -76,7 +66,7 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 		       bool *header)
 {
 	char mode[24], held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE];
-	char fence[24], who[HOLDER_DESCRIPTION_SIZE], position[32];
+	char fence[24], who[HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE], position[32];
 
 	if (!*header)
 		print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE", "HOLDER");

@@ -279,36 +279,42 @@ const char *holder_describe_work(const struct holder *holder, char *buf, size_t 
 	return buf;
 }
 
+const char *holder_describe_process(const struct holder *holder,
+				    char buf[static HOLDER_PROCESS_SIZE])
+{
+	int used = snprintf(buf, HOLDER_PROCESS_SIZE, "%s", holder->host);
+
+	if (holder->pid > 0)
+		used += snprintf(buf + used, HOLDER_PROCESS_SIZE - (size_t)used, "%spid %" PRId64,
+				 used ? " " : "", holder->pid);
+	if (*holder->user)
+		snprintf(buf + used, HOLDER_PROCESS_SIZE - (size_t)used, used ? " (%s)" : "user %s",
+			 holder->user);
+	return buf;
+}
+
 /* Stands for the host, user and process of a holder of which none of these is known. */
 static const char *describe_unknown(const struct holder *holder, int64_t age_ms)
 {
 	const bool only_note = *holder->note && !*holder->command && !holder->kept_ms && age_ms < 0;
 
-	return only_note ? " nobody known" : " another client";
+	return only_note ? "nobody known" : "another client";
 }
 
 /* what: "held by" or the like. */
 static const char *describe(const char *what, const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size)
 {
-	char pid[32] = "", user[sizeof(holder->user) + 8] = "";
-	char age[DURATION_TEXT_SIZE + 8] = "", text[700];
+	char process[HOLDER_PROCESS_SIZE], age[DURATION_TEXT_SIZE + 8] = "", text[700];
 	char duration[DURATION_TEXT_SIZE], work[400];
-	bool known = *holder->host || *holder->user || holder->pid > 0;
 
-	if (holder->pid > 0)
-		snprintf(pid, sizeof(pid), " pid %" PRId64, holder->pid);
-	if (*holder->user && (*holder->host || *pid))
-		snprintf(user, sizeof(user), " (%s)", holder->user);
-	else if (*holder->user)
-		snprintf(user, sizeof(user), " user %s", holder->user);
+	holder_describe_process(holder, process);
 	if (age_ms >= 0)
 		snprintf(age, sizeof(age), " for %s",
 			 duration_format(age_ms, duration, sizeof(duration)));
 	holder_describe_work(holder, work, sizeof(work));
-	snprintf(text, sizeof(text), "%s%s%s%s%s%s%s%s%s", what,
-		 *holder->host ? " " : "", holder->host, pid, user,
-		 known ? "" : describe_unknown(holder, age_ms), age,
+	snprintf(text, sizeof(text), "%s %s%s%s%s", what,
+		 *process ? process : describe_unknown(holder, age_ms), age,
 		 !*work ? "" : holder->kept_ms > 0 ? ", " : ": ", work);
 	text_clean(text, strlen(text), buf, size);
 	return buf;

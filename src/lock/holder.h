@@ -76,6 +76,12 @@ int holder_decode(struct holder *holder, const char *text, size_t length);
  */
 const char *holder_describe(const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size);
+/* Room for a host, a pid and a user. */
+#define HOLDER_PROCESS_SIZE 160
+
+/* Writes of that "web2 pid 4312 (root)", or "" when none of the three is known. Returns buf. */
+const char *holder_describe_process(const struct holder *holder,
+				    char buf[static HOLDER_PROCESS_SIZE]);
 /*
  * Writes the end of that: "/usr/local/bin/backup: NOTE", or "kept until 03:10:00 (backup has
  * ended): NOTE" in local time, with the date if that is another day. Returns buf.
