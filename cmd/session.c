@@ -17,13 +17,20 @@ static void print_detail(const char *line)
 	log_text(SAY_DETAIL, NULL, line);
 }
 
+struct backend *session_open(const struct session *session, struct error *err)
+{
+	struct backend *backend = backend_open(session->settings.driver, &session->settings.uri,
+					       err);
+
+	if (backend && session->options.verbosity > 1)
+		backend->log = print_detail;
+	return backend;
+}
+
 int session_connect(struct session *session, struct error *err)
 {
 	if (!session->backend)
-		session->backend = backend_open(session->settings.driver,
-					       &session->settings.uri, err);
-	if (session->backend && session->options.verbosity > 1)
-		session->backend->log = print_detail;
+		session->backend = session_open(session, err);
 	return session->backend ? 0 : -1;
 }
 
@@ -33,8 +40,7 @@ int session_probe(struct session *session, int64_t *taken_us, int64_t *released_
 	char token[TOKEN_SIZE], name[64];
 	struct request request = { .name = name, .token = token,
 				   .ttl_ms = session->settings.ttl_ms, .forget = true };
-	struct backend *backend = backend_open(session->settings.driver,
-					       &session->settings.uri, err);
+	struct backend *backend = session_open(session, err);
 	struct grant grant = { 0 };
 	const int64_t start_us = clock_read_us(CLOCK_BOOTTIME);
 	int failed = -1;

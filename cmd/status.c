@@ -162,17 +162,13 @@ static void json_lock(const char *name, const char *place, const struct lock_vie
 
 /* ---- */
 
-/*
- * Opens the backend anew for every lock, for an object serves one name. 1: the lock is held; 0: it
- * is free; -1 with *err.
- */
+/* 1: the lock is held; 0: it is free; -1 with *err. */
 static int show(struct session *session, const char *name, bool named, int width,
 		bool *header, struct error *err)
 {
 	struct lock_view view = { 0 };
 	char place[URI_PLACE_SIZE];
-	struct backend *backend = backend_open(session->settings.driver,
-					       &session->settings.uri, err);
+	struct backend *backend = session_open(session, err);
 	int result = -1;
 
 	if (!backend)
