@@ -12,15 +12,7 @@
 
 #define CLOCK_NEVER INT64_MAX
 
-static inline int64_t clock_read_ms(clockid_t id)
-{
-	struct timespec now;
-
-	clock_gettime(id, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-/* The same in us. */
+/* The time of a clock in us. */
 static inline int64_t clock_read_us(clockid_t id)
 {
 	struct timespec now;
@@ -31,12 +23,12 @@ static inline int64_t clock_read_us(clockid_t id)
 
 static inline int64_t clock_boot_ms(void)
 {
-	return clock_read_ms(CLOCK_BOOTTIME);
+	return clock_read_us(CLOCK_BOOTTIME) / 1000;
 }
 
 static inline int64_t clock_wall_ms(void)
 {
-	return clock_read_ms(CLOCK_REALTIME);
+	return clock_read_us(CLOCK_REALTIME) / 1000;
 }
 
 /*

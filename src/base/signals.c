@@ -142,24 +142,15 @@ bool signals_forwarded(int sig)
 	}
 }
 
-static void deliver(int sig, bool group)
-{
-	sigset_t one;
-
-	sigemptyset(&one);
-	sigaddset(&one, sig);
-	kill(group ? 0 : getpid(), sig);
-	sigprocmask(SIG_UNBLOCK, &one, NULL);
-}
-
 void signals_stop_self(int sig, bool group)
 {
 	sigset_t one;
 
-	signal(sig, SIG_DFL);
-	deliver(sig, group);
 	sigemptyset(&one);
 	sigaddset(&one, sig);
+	signal(sig, SIG_DFL);
+	kill(group ? 0 : getpid(), sig);
+	sigprocmask(SIG_UNBLOCK, &one, NULL);
 	sigprocmask(SIG_BLOCK, &one, NULL);
 }
 
@@ -168,7 +159,7 @@ void signals_die(int sig, bool group)
 	static const struct rlimit none = { 0, 0 };
 
 	setrlimit(RLIMIT_CORE, &none);
-	signal(sig, SIG_DFL);
-	deliver(sig, group);
+	/* Here the default action of sig is to end the process. */
+	signals_stop_self(sig, group);
 	_exit(128 + sig);
 }

@@ -120,26 +120,22 @@ int textfile_replace(const char *path, const char *text, size_t length, mode_t m
 		     struct error *err)
 {
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
-	char *new_path = memory_format("%.*s.%s.XXXXXX", (int)(base - path), path, base);
-	int fd = -1, failure = 0;
+	char *new_path;
 	struct stat st;
+	int fd, failed;
 
-	if (!lstat(path, &st) && !S_ISREG(st.st_mode)) {
-		error_set(err, ERROR_INTERNAL, 0, "it is not a regular file, and is left as it is");
-		free(new_path);
-		return -1;
-	}
+	if (!lstat(path, &st) && !S_ISREG(st.st_mode))
+		return error_set(err, ERROR_INTERNAL, 0,
+				 "it is not a regular file, and is left as it is");
+	new_path = memory_format("%.*s.%s.XXXXXX", (int)(base - path), path, base);
 	fd = mkostemp(new_path, O_CLOEXEC);
-	if (fd < 0) {
-		failure = errno;
-	} else if (fill_and_rename(fd, new_path, path, text, length, mode)) {
-		failure = errno;
+	failed = fd < 0 || fill_and_rename(fd, new_path, path, text, length, mode);
+	if (failed)
+		error_set(err, ERROR_INTERNAL, errno, "cannot write it");
+	if (failed && fd >= 0)
 		unlink(new_path);
-	}
-	if (failure)
-		error_set(err, ERROR_INTERNAL, failure, "cannot write it");
 	free(new_path);
-	return failure ? -1 : 0;
+	return failed ? -1 : 0;
 }
 
 void textfile_finish(struct textfile *file)
