@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The subcommands: a file each, and a row each in the table of main.c. main() parses the command
- * line, answers --help, and checks how many operands there are. Then it calls the function of the
- * row, of which there is one.
+ * The subcommands. Each has a file of its own, and a row in the table of main.c. main() parses the
+ * command line, answers --help and checks how many operands there are, and then calls the function
+ * that the row names.
  */
 #pragma once
 

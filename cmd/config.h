@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Defaults from INI files. The keys before the first section are backend, ttl, wait, contain (yes
- * or no) and log (syslog or stderr). A section has the name of a backend (up to 48 bytes without a
- * blank, ':' or '/', so that the name cannot be mistaken for a URI), its uri, and ttl, wait and
- * kill-after where this backend is to have others than the rest:
+ * or no) and log (syslog or stderr). A section is named after a backend, and has its uri, and ttl,
+ * wait and kill-after where they differ for this backend. The name has up to 48 bytes without a
+ * blank, ':', '/', '@', '[' or ']', so that it cannot be mistaken for a URI:
  *
  *	backend = prod
  *	ttl = 1m

@@ -14,7 +14,7 @@ struct json {
 	bool comma;		/* the next member or element needs a comma before it */
 };
 
-/* In all of these, name is that of the member; NULL for an element of an array, or the whole. */
+/* name is the member's name, or NULL for an element of an array and for the whole text. */
 void json_open(struct json *json, const char *name, char bracket);
 void json_close(struct json *json, char bracket);
 /* NULL and "" become null, bytes that are not UTF-8 become U+FFFD. */
@@ -25,7 +25,7 @@ void json_maybe(struct json *json, const char *name, int64_t number);
 void json_bool(struct json *json, const char *name, bool value);
 /* An instant as RFC 3339 has it, in UTC with ms; 0 becomes null. */
 void json_time(struct json *json, const char *name, int64_t wall_ms);
-/* When a lease ends that has lease_ms left: "expires_in_ms" and "expires_at". 0: it has no end. */
+/* When a lease with lease_ms left ends: "expires_in_ms" and "expires_at". 0: it has no end. */
 void json_lease(struct json *json, int64_t lease_ms);
 /* The members host, pid, user, command and note of a holder or a waiter. */
 void json_who(struct json *json, const struct holder *holder);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each line that a command writes to stderr: text for people, or with --log json an object for
- * programs; and by syslog, too, where the user wants that. Only the live line of a terminal is
- * not a matter of this file.
+ * Writes the lines of a command to stderr, as text for people or with --log json as objects for
+ * programs, and also to syslog if the user wants that. Only the live line of a terminal, which
+ * shows that dlock waits, is written elsewhere (progress.c).
  *
- * Calling sequence: log_begin() when the command line was parsed, as far as it could be;
- * log_about() by the commands that take a lock, when the settings are loaded; log_line() at any
- * time.
+ * Calling sequence: log_begin() after the command line was parsed, even if it could not be parsed
+ * as a whole; log_about() in the commands that take a lock, after the settings were loaded;
+ * log_line() at any time.
  */
 #pragma once
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --metrics FILE of run: a file for the textfile collector of Prometheus' node_exporter. The file
- * tells of the last run that has written it, and each run replaces it as a whole; so all metrics in
- * it are gauges, and none is a counter. It is written once, when all else of the run is over: after
- * the release, which must not wait for a file system, and whether or not the command has run. A
- * process that is killed before that leaves the file of the run before, which becomes too old.
+ * --metrics FILE of run: a file for the textfile collector of Prometheus' node_exporter. Each run
+ * replaces the whole file, which describes that run alone, so all metrics are gauges and none is a
+ * counter. The file is written once, at the end of the run, whether or not the command has run:
+ * after the release, which must not wait for a file system. A process that is killed before that
+ * leaves the file of an earlier run, which becomes too old.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The last word of a command: its error message, its output, its exit status. */
+/* How a command ends: its error message, its output, its exit status. */
 #pragma once
 
 struct error;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the commands share that look at a backend or change it in one step: they talk to the backend
- * from this process, and a signal ends them as it ends any program. Such a command is a function
- * over a session, work() in struct command, and session_run() does the rest.
+ * What the commands share that only look at a backend or change it in one step. Such a command
+ * talks to the backend from its own process, and a signal ends it like any other program. The
+ * command is a function over a session, work() in struct command, and session_run() does the rest.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The settings of a command: from the command line, the environment, the user's configuration file
- * and the system's. The first of these that has a setting wins.
+ * The settings of a command, from the command line, the environment, the user's configuration file
+ * and the system's configuration file. The first of these that has a setting wins.
  */
 #pragma once
 

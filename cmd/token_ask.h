@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One operation with a token: the keeper of the hold does it, or without one the backend. */
+/* One operation with a token. The hold's keeper does it, or the backend if there is no keeper. */
 #pragma once
 
 #include "engine/keeper_socket.h"
