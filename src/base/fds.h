@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors of a process that outlives the process that started it. If it kept pipes of its
- * caller open, readers of these pipes would wait for it.
+ * Closes the descriptors of a process that outlives its caller. If such a process kept the caller's
+ * pipes open, readers of these pipes would wait for it.
  */
 #pragma once
 

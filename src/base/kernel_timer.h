@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A timer of the kernel that sends this process a signal at a given time, also when the process is
- * stopped and cannot act itself. SIGCONT continues the process; SIGKILL ends it, and with it each
- * child that has asked for that with PR_SET_PDEATHSIG.
+ * A timer of the kernel that sends this process a signal at a given time, even while the process is
+ * stopped and cannot act by itself. SIGCONT continues the process. SIGKILL ends the process, and
+ * each child that has asked for this with PR_SET_PDEATHSIG.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process that stays behind for the rest of a minimum hold, after the program has returned: the
- * lock lives in a descriptor or a session, which a process must have.
+ * A process that stays behind for the rest of a minimum hold after the program has returned. The
+ * lock lives with a descriptor or a session, which some process must keep.
  */
 #pragma once
 
@@ -11,11 +11,11 @@
 struct error;
 
 /*
- * Forks a process called dlock-min-hold, in a session of its own, which has open nothing but the
- * count descriptors in keep, so that nobody who reads a pipe of the caller's waits for it. The
- * process calls run(context, until_ms) and exits; until_ms is keep_ms from now on CLOCK_BOOTTIME.
- * run sleeps with linger_until() at some point; when run is NULL the process only does that.
- * 0, or -1 with *err.
+ * Forks a process called dlock-min-hold, in a session of its own. It keeps open only the count
+ * descriptors in keep, so that nobody who reads a pipe of the caller waits for it. The process
+ * calls run(context, until_ms) and exits; until_ms is keep_ms from now on CLOCK_BOOTTIME. run
+ * sleeps with linger_until() at some point; when run is NULL the process only does that. 0, or -1
+ * with *err.
  */
 int linger_start(int64_t keep_ms, const int *keep, size_t count,
 		 void (*run)(void *context, int64_t until_ms), void *context, struct error *err);

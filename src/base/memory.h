@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that is always there: when the system has none left, these functions end the process with
- * a line on stderr and status MEMORY_EXIT_STATUS, without running anything else. So no caller
- * checks their results, and all memory is freed with free().
+ * Allocates memory. When the system has none left, these functions end the process with a line on
+ * stderr and status MEMORY_EXIT_STATUS, without running anything else. So no caller checks their
+ * results. All memory is freed with free().
  *
- * To end is right in every process of dlock, because each one is built to survive the sudden death
- * of each other one, and a process that ends here is like one that was killed:
+ * Ending the process is right in every process of dlock, because the others are built to survive
+ * its sudden death, and a process that ends here is like one that was killed:
  *
  *	a command such as status	prints the message; whoever called it sees the status.
  *	the supervisor of a run		the guard stops the command, then the keeper releases the
@@ -17,9 +17,10 @@
  *	the keeper of an acquisition	the lock stays until its lease is over, or ends with the
  *					keeper's connection.
  *
- * Nothing else could be done well: to release the lock or to stop the command takes memory, too.
- * proctable.h and proctree.h do not use these functions, for they find the processes that must be
- * killed: a caller can try again, and can kill without the table what it knows by itself.
+ * Nothing better could be done: releasing the lock or stopping the command takes memory, too.
+ * proctable.h and proctree.h do not use these functions, because they find the processes that must
+ * be killed: their caller can try again, and can kill the processes that it knows without the
+ * table.
  */
 #pragma once
 

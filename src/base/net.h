@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sockets with deadlines, which are CLOCK_BOOTTIME ms, for backends whose library has none. When
- * cancel_fd becomes readable, a wait ends with ERROR_CANCELLED; cancel_fd -1: it cannot be
- * cancelled.
+ * Sockets with deadlines, in ms on CLOCK_BOOTTIME, for backends whose library has no deadlines.
+ * When cancel_fd becomes readable, a wait ends with ERROR_CANCELLED. cancel_fd -1: the wait cannot
+ * be cancelled.
  */
 #pragma once
 
@@ -69,9 +69,8 @@ int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
 void net_keep_alive(int fd);
 
 /*
- * To be called before fd is closed, if a request that was sent over it must not be carried out
- * later than those that are sent over the next connection. What the peer has not acknowledged is
- * forgotten; otherwise the kernel would repeat it for a minute or two, until the network works
- * again.
+ * Call this before closing fd, if a request that was sent over it must not be carried out after
+ * those that are sent over the next connection. What the peer has not acknowledged is dropped;
+ * otherwise the kernel would send it again for a minute or two, until the network works.
  */
 void net_forget_unsent(int fd);

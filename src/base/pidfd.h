@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process that is not a child: waits for its end, and signals it, but never another process that
- * gets its number later. This uses pidfd_open(2) and pidfd_send_signal(2). Where the kernel is too
- * old for them or a seccomp profile refuses them, a process is known by its number and the time of
- * its start, and must be looked at again and again.
+ * Waits for the end of a process that is not a child, and signals that process, but never a later
+ * process with the same number. This uses pidfd_open(2) and pidfd_send_signal(2). Where the kernel
+ * is too old for them or a seccomp profile refuses them, the process is known by its number and its
+ * start time, and must be polled.
  *
  *	pidfd_init(&process, pid, &err)
  *	poll() until pidfd_look(&process, until_ms): process.fd is readable when it has ended

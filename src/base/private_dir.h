@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Directories that belong to this user alone, in places where other users can write. */
+/* Directories that are closed to other users, in places where other users can write. */
 #pragma once
 
 #include <stdbool.h>

@@ -7,8 +7,8 @@
  *	to end what a command has left behind:	proctree_signal(), repeatedly with one memory
  *	to end it at once:			proctree_kill()
  *
- * Where /proc is missing or is that of another PID namespace, no process is signalled, for the
- * numbers there may be those of strangers.
+ * Where /proc is missing or is that of another PID namespace, no process is signalled, because the
+ * numbers in it may stand for other processes.
  */
 #pragma once
 

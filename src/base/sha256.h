@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* SHA-256: servers see hashes of tokens, and of names that are too long for them. */
+/* SHA-256, for servers that get only a hash of a token, or of a name that is too long for them. */
 #pragma once
 
 #include <stddef.h>

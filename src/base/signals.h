@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signals. dlock blocks all of them first and reads those that it acts on from a signalfd. The
+ * Signals. dlock blocks all signals first, and reads those that it acts on from a signalfd. The
  * command gets the mask and the dispositions that dlock was started with.
  */
 #pragma once

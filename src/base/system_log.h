@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages to the log of the system, as syslog(3) with LOG_DAEMON sends them. syslog(3) itself
- * waits for a logger that hangs; a process that watches a lease must not.
+ * Sends messages to the system's log, as syslog(3) with LOG_DAEMON does. But syslog(3) waits for a
+ * logger that hangs, and a process that watches a lease must not wait.
  */
 #pragma once
 

@@ -3,9 +3,9 @@
  * Job control. The command runs in a process group of its own, which must be the foreground group
  * of the terminal whenever dlock's own group would be. But a terminal has only one foreground
  * group, and in a pipeline (`dlock run X -- make | less`) the other programs, which are in dlock's
- * group, may want to be in it, too. So in a pipeline dlock's group stays in the foreground, and
- * lends it to the command. The kernel tells which group wants it: all processes of a background
- * group get TTIN or TTOU when one of them uses the terminal.
+ * group, may need the foreground, too. So in a pipeline dlock's group stays in the foreground, and
+ * lends the foreground to the command. The kernel tells which group wants the foreground: all
+ * processes of a background group get TTIN or TTOU when one of them uses the terminal.
  *
  *	before the exec, and when continued:	terminal_give() if terminal_is_free()
  *	a signal has stopped the command:	terminal_lend(), or else terminal_take() and stop

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes text of unknown origin fit for a message of one line. Anyone may have written the names,
- * holders and settings that come from files and servers, and a terminal obeys control characters.
- * All text is UTF-8 (RFC 3629), whatever the locale is. No I/O.
+ * Makes text of unknown origin safe for a message of one line. Anyone may have written the names,
+ * holders and settings in files and on servers, and a terminal obeys control characters. All text
+ * is UTF-8 (RFC 3629), whatever the locale is. No I/O.
  */
 #pragma once
 

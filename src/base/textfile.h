@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Small text files: those that may carry a secret (dlock.conf, ?password-file=), and --metrics. */
+/* Small text files: dlock.conf and ?password-file=, which may contain a secret, and --metrics. */
 #pragma once
 
 #include <stdbool.h>
