@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a backend is to the engine: a table of functions over an object of its own, whose first
- * member is struct backend. The engine owns the loop: try, sleep until something happens, try
- * again; hold, renew, release. A backend does one bounded step at a time. One process uses one
- * object; none of this is thread-safe.
+ * What a backend is to the engine: a table of functions (slots) over the backend's own object,
+ * whose first member is struct backend. The engine owns the loop: try, sleep until something
+ * happens, try again; hold, renew, release. A backend does one bounded step at a time. One process
+ * uses one object; nothing here is thread-safe.
  *
  * Calling sequence in the keeper of a run: open(); connect(); acquire() until it holds, with
  * event() whenever event_fd() is readable or retry_ms has come; renew(), with event() likewise;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Does a hold cover a request? This is the rule of all backends, which only find out how a token
- * holds. It applies to a run inside a run, to one more acquisition, and to a verification. No I/O.
+ * Does a hold cover a request? All backends use this one rule, and only find out in which mode a
+ * token holds the lock. The rule applies to a run inside a run, to one more acquisition, and to a
+ * verification. No I/O.
  *
  *	held \ asked	exclusive	shared		M slots		any
  *	exclusive	yes		yes		yes		yes

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The holder of a lock or a waiter, as the backends store it and as people read it. Contains no
- * secret: only the name of the command, whose arguments may have passwords, and a note that the
- * user has written for others. Only two things do I/O: holder_self(), and the description of a hold
- * that --min-hold keeps, for which the C library reads the time zone.
+ * A holder or a waiter of a lock, as the backends store it and as people read it. It contains no
+ * secret: only the name of the command without its arguments, which may have passwords, and a note
+ * that the user has written for others. Only two things do I/O: holder_self(), and the description
+ * of a hold that --min-hold keeps, for which the C library reads the time zone.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The arithmetic of leases. All times are ms, points in time are on CLOCK_BOOTTIME and are passed
- * in. No I/O.
+ * The arithmetic of leases. All times are in ms. Points in time are on CLOCK_BOOTTIME, and are
+ * passed in. No I/O.
  */
 #pragma once
 

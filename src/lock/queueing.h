@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a waiter stands in the queue of a lock, if not simply in order of arrival. All three wishes
- * concern only those who wait: no holder is ever sent away. No I/O.
+ * How a waiter wishes to stand in the queue of a lock, if not simply in order of arrival. Its
+ * wishes (priority, newest, replace) concern only waiters: no holder is ever sent away. No I/O.
  */
 #pragma once
 

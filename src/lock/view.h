@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What backends report of locks and of themselves, for people. Contains no secret. */
+/* What backends report about locks and themselves, for people. The reports contain no secret. */
 #pragma once
 
 #include <stdbool.h>
