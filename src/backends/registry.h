@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All backends, one row each. The engine and the commands reach a backend only through here: they
- * find its driver by the scheme of a URI, open an object of it, and call the slots of its table
- * (lock/backend.h).
+ * All backends, one row each. The engine and the commands reach a backend only through the
+ * registry: they find the driver by the scheme of a URI, open an object, and call the slots of its
+ * table (lock/backend.h).
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The lock file of one name: opening it, the section in which its record may be changed, and who
- * holds it as the kernel sees it. acquire.c, inspect.c and backend.c are built from this. A
- * process that takes the lock calls
+ * The lock file of one name: how it is opened, the section in which its record may be changed, and
+ * who has locked it, as the kernel sees it. acquire.c, inspect.c and backend.c are built from this.
+ * A process that takes the lock calls
  *
  *	file_lock_open, flock(), file_lock_enter, file_lock_claim, file_lock_leave
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Where lock files are, and how they are opened where others may write, too. */
+/* Where lock files are, and how they are opened in directories where others can write, too. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The content of a lock file: the last fence, and what there is to show. The kernel's lock makes
- * a hold, never this text, which may name dead holders after a crash.
+ * The content of a lock file: the last fence, and a description of each holder. Only the kernel's
+ * lock makes a hold. This text does not: after a crash, it may name dead holders.
  *
  *	fence 01795232382921432
  *	hold <first half of the token> <mode> <fence> <count> <pid> <until> <byte> <holder>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One connection to a MySQL or MariaDB server. The library writes and reads the protocol, but
- * conn.c waits, so that every wait has a deadline and can be cancelled. The library never
+ * One connection to a MySQL or MariaDB server. The library writes and reads the protocol. All
+ * waiting is in conn.c, so that every wait has a deadline and can be cancelled. The library never
  * reconnects by itself: a connection that failed is closed, with all that the server kept for it,
  * and mysql_conn_open() opens another one, with another generation.
  */

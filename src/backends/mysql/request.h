@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A request as the statements need it: whether the name fits, and its values. No I/O. */
+/* What the statements need of a request: whether its name fits, and its values. No I/O. */
 #pragma once
 
 #include "base/sha256.h"

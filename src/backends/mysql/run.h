@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The MySQL backend's object, and how its parts run statements. From below: sql.c puts values into
- * a text, conn.c is one connection, run.c runs statements over it, request.c says what every
- * statement needs of a request, waiters.c shows those who sleep in a statement. Above them are the
- * families of strategies (lease.c, simple.c, session.c), each with a table of functions for the
- * engine; strategies.c lists the strategies, and backend.c opens the one that a URI names.
+ * The MySQL backend's object, and how its parts run statements. From the lowest file up: sql.c puts
+ * values into a text, conn.c is one connection, run.c runs statements over it, request.c says what
+ * every statement needs of a request, and waiters.c shows the waiters that sleep in a statement.
+ * Above these are the families of strategies (lease.c, simple.c, session.c), each with a table of
+ * functions for the engine. strategies.c lists the strategies, and backend.c opens the one that a
+ * URI names.
  */
 #pragma once
 

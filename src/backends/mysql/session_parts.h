@@ -1,46 +1,46 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the parts of the strategies row, advisory and table share. They have in common that the
- * server frees such a lock the moment the connection that took it ends. So one connection
- * (my->conn) takes the lock, waits for it and keeps it, and is never opened anew while it does.
+ * What the parts of the strategies row, advisory and table share. In all three, the server frees a
+ * lock the moment the connection that took it ends. So one connection (my->conn) takes the lock,
+ * waits for it and keeps it, and is never opened again while it waits or holds.
  *
  * The lease. In a partition the server cannot see that the holder is gone, and the holder cannot
  * see that the server has let somebody else in. Therefore the session's wait_timeout is set to the
  * TTL in whole seconds, W. The server ends the connection when it has been idle for W, counted from
  * the end of the last statement, which is later than the moment when the statement was sent. So the
- * lock cannot pass to anybody before (sent + W), and that is the lease that the engine gets, and at
- * whose end the guard ends the command. Each proof that the session still holds is a statement, and
- * begins the lease anew. A holder whose host died is gone after W, too. A server that ends a
- * connection for another reason (KILL, restart) is noticed at the connection itself.
+ * lock cannot pass to anybody before (sent + W). The engine gets this time as the end of the lease,
+ * and the guard ends the command by then. Each proof that the session still holds is a statement,
+ * and starts a new lease. The lock of a holder whose host died is also free after W. If the server
+ * ends the connection for another reason (KILL, restart), the connection itself shows it.
  *
- * A waiter sleeps in the statement that takes the lock. Until it has shown that it is awake, its
- * connection may be idle for a few seconds only, so that a waiter that hangs does not keep the lock
- * that it was given.
+ * A waiter sleeps in the statement that takes the lock. Until the waiter has shown that it is
+ * awake, its connection may be idle only for a few seconds, so that a waiter that hangs does not
+ * keep the lock that it was given.
  *
- * The table dlock_sessions says who holds, since when, and the fence. It is written through another
- * connection (my->side) where the first one cannot write without giving up the lock.
+ * The table dlock_sessions says who holds the lock, since when, and the fence. It is written over a
+ * second connection (my->side) where the first one cannot write without giving up the lock.
  *
  * The end of a hold. When the connection breaks, the lock is free at once, but the command takes
  * time to die. So each registration says, by the server's clock, until when its command may be
  * alive (dead_by): one lease after the registration was written, and it is written again at each
  * renewal. The lease that the engine gets is counted from before the first of the two requests of a
  * renewal (proof and registration) was sent, and the guard has ended the command when that lease is
- * over; so dead_by is later. A hold that ends in good order sets dead_by to 0 as it frees the lock.
- * One whose connection broke does so over a new connection, once no process of its command is left:
- * see session_release(). If it cannot, because its host or all its processes are dead, dead_by
- * passes.
+ * over; so dead_by is later. A holder that ends in good order sets dead_by to 0 as it frees the
+ * lock. A holder whose connection broke does so over a new connection, when no process of its
+ * command is left: see session_release(). If nobody can do so, because the host or all processes of
+ * the holder are dead, dead_by passes.
  *
- * A client takes the lock and finds a registration that is not its own, that excludes it, and whose
- * dead_by lies ahead: it leaves the registration as it is and waits, with the lock, until dead_by
- * has passed. Only then does it register itself. A client that is cut off during this wait thus
- * leaves nothing of its own behind, and leaves the earlier registration to the next client. In this
- * wait it is a waiter like any other: it sleeps in a statement that says for what, and the same few
- * seconds are the limit if it hangs.
+ * When a client has taken the lock, it may find a registration that is not its own, that excludes
+ * it, and whose dead_by lies ahead. The client leaves that registration as it is and waits, with
+ * the lock, until dead_by has passed. Only then does it register itself. A client that is cut off
+ * during this wait leaves nothing of its own behind, and leaves the earlier registration to the
+ * next client. During this wait, the client is a waiter like any other: it sleeps in a statement
+ * that says what it waits for, and is disconnected after the same few seconds if it hangs.
  *
- * A registration that is written after the lock was lost would not be seen by a client that took
- * the lock before. So after registering, the connection proves once more that it has the lock: a
- * client that takes the lock later will find the registration. This is not needed where the same
- * connection writes both.
+ * If the lock was lost before the registration was written, a client that has taken the lock
+ * meanwhile does not see the registration. So after registering, the connection proves once more
+ * that it has the lock; a client that takes the lock later will find the registration. This proof
+ * is not needed where one connection does both.
  */
 #pragma once
 

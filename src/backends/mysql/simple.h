@@ -2,8 +2,7 @@
 /*
  * What the strategy insert and the dialect shedlock have in common: a lock is a row with a token
  * and an end by the server's clock, taken, extended and given back by statements that need no
- * session. Nobody wakes a waiter when the lock becomes free: waiters look again and again, less and
- * less often.
+ * session. Nobody wakes a waiter when the lock becomes free: waiters poll, less and less often.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiters that stand in no table: each sleeps in a statement, and says in a comment of the
- * statement who it is and what it waits for (see words_add_waiter()). The server's list of
- * processes shows them.
+ * Waiters that are in no table. Each sleeps in a statement, and a comment in that statement says
+ * who the waiter is and what it waits for (see words_add_waiter()). The server's process list shows
+ * these statements.
  */
 #pragma once
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a Redis server is and which user asks it, as a URI says it. A zeroed struct redis_address
- * becomes one by one of the two functions for places, then by redis_address_login(), and is freed
- * with redis_address_finish(), whether those succeeded or not. They return 0, or -1 with *err.
+ * Where a Redis server is, and the user and password for it, as a URI says. A zeroed struct
+ * redis_address is filled by redis_address_tcp() or redis_address_unix(), then by
+ * redis_address_login(), and is freed with redis_address_finish(), also when those have failed.
+ * They return 0, or -1 with *err.
  */
 #pragma once
 

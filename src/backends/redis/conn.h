@@ -11,7 +11,7 @@
  *	redis_conn_poll()		a message that nobody asked for: conn->fd is readable
  *	redis_conn_close()
  *
- * Who has several connections and polls them all at once does the same in steps:
+ * A caller that has several connections, and polls them all at once, does the same in steps:
  *
  *	redis_conn_begin()		takes a descriptor that is connected, or is about to be
  *	redis_conn_reach()		where the server must be reached before anything is sent

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a server tells of itself. */
+/* What a server reports about itself. */
 #pragma once
 
 #include <stddef.h>

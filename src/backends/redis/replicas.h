@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ?replicas=N: a hold counts only when N replicas have it, too, so that it survives a failover to
- * one of them. Redis replicates on its own time; WAIT says how many replicas have what was written
- * before over the same connection.
+ * one of them. Redis replicates asynchronously. WAIT says how many replicas have what was written
+ * over the same connection before.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What shape a reply has. */
+/* Tests what shape a reply has. */
 #pragma once
 
 #include <stdbool.h>

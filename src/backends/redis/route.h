@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the server that has a lock is found, where that may be another one tomorrow: with Sentinel
- * and in a cluster. node.c asks the route where to connect to, and tells it what came of that:
+ * Finds the server that has a lock where that server can change: with Sentinel, and in a cluster.
+ * node.c asks the route where to connect, and tells the route what happened then:
  *
  *	locate()	whenever there is no connection
  *	lost()		when a connection could not be made, or broke

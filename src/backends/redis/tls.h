@@ -2,7 +2,7 @@
 /*
  * TLS over a socket that does not block. The code is in a module of its own, dlock-tls.so, because
  * OpenSSL takes longer to load than a whole run without TLS takes. The module knows nothing of
- * Redis, of waiting and of deadlines: whoever calls it polls.
+ * Redis, of waiting and of deadlines: its caller polls.
  *
  *	open()			once there is a socket, which may still be connecting
  *	handshake()		until it returns 1

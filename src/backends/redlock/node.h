@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One of the nodes of a lock, and what is known of it. All that is done here waits for nothing:
- * round.h polls all nodes at once.
+ * One of the nodes of a lock, and what is known of it. No function here waits: round.h polls all
+ * nodes at once.
  *
- * Answers come in the order of the requests. A request whose answer did not come in its round may
- * still be answered later, and so the node counts the answers for which nobody waits any more
- * (stale) and drops them when they come. The connection stays open meanwhile: what is sent later is
- * carried out behind that request, so that a release removes what a late acquisition has taken.
+ * Answers come in the order of the requests. A request that was not answered in its round may still
+ * be answered later, so the node counts the answers that nobody waits for any more (stale), and
+ * drops them when they come. The connection stays open: the server carries out what is sent later
+ * behind that request, so that a release removes what a late acquisition has taken.
  */
 #pragma once
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A round: the same request to all nodes at once, in one poll loop. It ends when the outcome is
- * decided or when node-timeout is over, so that a node that is dead, cut off or slow costs no more
- * than that. Only while fewer nodes than a majority have answered does it go on, up to the timeout
- * of a request: then there is no outcome without them.
+ * A round: the same request to all nodes at once, in one poll loop. The round ends when the outcome
+ * is decided or when node-timeout is over, so that a node that is dead, cut off or slow costs no
+ * more time than that. While fewer nodes than a majority have answered, the round goes on, up to
+ * the timeout of a request, because there is no outcome without a majority.
  *
- * What a node says after the end of a round is dropped when it comes, and is never taken for the
- * answer to a later request. A request of which nothing has left this process when its round ends
- * is taken back. All others may be carried out at any time, but before everything that is sent
- * later.
+ * An answer that comes after the end of its round is dropped, and is never taken for the answer to
+ * a later request. A request of which nothing has left this process at the end of its round is
+ * taken back. A node may carry out any other request at any time, but before everything that is
+ * sent later.
  */
 #pragma once
 
@@ -25,7 +25,7 @@ struct redlock_call {
 	const char *const *command;
 	bool wake;				/* over the other connection */
 	unsigned nodes;				/* a bit for each node that is asked; 0: all */
-	int least;				/* so many answers are waited for longer */
+	int least;				/* the round goes on until so many answered */
 	int64_t timeout_ms;			/* instead of that of a request; 0: that one */
 	bool takes;				/* the lock, so that a release must follow */
 	/* Is the outcome decided? NULL: not before all have answered. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The arithmetic of Redlock (redis.io, "Distributed locks with Redis"). Times are ms, and passed
- * in. No I/O.
+ * The arithmetic of Redlock (redis.io, "Distributed locks with Redis"). Times are in ms, and are
+ * passed in. No I/O.
  */
 #pragma once
 
@@ -9,19 +9,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many of so many nodes are a majority. */
+/* How many of this number of nodes are a majority. */
 int redlock_quorum(int nodes);
 
 /*
- * For how long a lock is valid that was asked for elapsed_ms ago with this TTL: the TTL less the
- * time that has passed since before the first request, less the drift of the nodes' clocks (see
+ * For how long a lock with this TTL is valid that was asked for elapsed_ms ago, counted from before
+ * the first request: the TTL less that time, and less the drift of the nodes' clocks (see
  * lease_end()). 0 or less: the lock must not be used.
  */
 int64_t redlock_validity(int64_t ttl_ms, int64_t elapsed_ms);
 
 /*
- * How old a server is at least whose INFO says that it has been up for so many seconds. The server
- * subtracts two times that are both cut to whole seconds.
+ * The least age, in ms, of a server whose INFO reports this uptime. The server computes the uptime
+ * from two times that are both cut to whole seconds.
  */
 int64_t redlock_age(int64_t uptime_s);
 
@@ -47,7 +47,8 @@ struct redlock_votes {
 bool redlock_decided(struct redlock_votes votes);
 
 /*
- * When so many nodes can be had that are taken now: rest_ms has for how long each of the count
- * taken nodes stays taken (-1: without end) and is sorted. INT64_MAX: never, as far as is known.
+ * In how many ms the wanted number of the nodes that are taken now will be free: rest_ms has for
+ * how long each of the count taken nodes stays taken (-1: without end), and is sorted. INT64_MAX:
+ * never, as far as is known.
  */
 int64_t redlock_free_in(int64_t rest_ms[], size_t count, int wanted);

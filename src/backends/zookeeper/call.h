@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests to ZooKeeper. Each function sends a request and returns at once; any number may be
- * on their way, and the server answers them in their order. zk_conn_wait() waits for all of them;
- * then their results stand in the calls. The caller frees every call, also one that was not
- * answered: its memory is given back when the answer comes.
+ * Requests to ZooKeeper. Each function sends a request and returns at once. Any number of requests
+ * may be on their way, and the server answers them in their order. zk_conn_wait() waits for all
+ * answers; the results then stand in the calls. The caller frees every call, also one without an
+ * answer, whose memory is given back when the answer comes.
  */
 #pragma once
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A session with ZooKeeper, over libzookeeper_mt, with deadlines. The library has threads
- * of its own and waits without limit. Here these threads only take notes and write to eventfds,
- * and the main thread of this process, the only other one, waits for those.
+ * A session with ZooKeeper, over libzookeeper_mt, with deadlines. The library has threads of its
+ * own and waits without limit. Here these threads only note what happened and write to eventfds,
+ * which the main thread of this process, the only other thread, waits for.
  *
- * The library looks for another server by itself when a connection ends. It does not see in time
- * that a server swallows packets or hangs: then conn.c ends the connection under it.
+ * The library looks for another server by itself when a connection ends. It notices too late that a
+ * server swallows packets or hangs: then conn.c closes the library's connection.
  *
  * An operation is zk_conn_begin(), zk_conn_open(), requests (call.h) and zk_conn_wait(). While
- * zk_conn_again() says so, it is repeated from zk_conn_open() on.
+ * zk_conn_again() returns true, the operation is repeated from zk_conn_open() on.
  */
 #pragma once
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The directory of a lock, in which its places are, and the root above all directories. Both are
- * made when the first place finds that they are missing. A server of ZooKeeper 3.5 or newer
- * removes an empty directory by itself; before that, dlock does it with zk_tidy_directory().
+ * made when the first place finds that they are missing. A server of ZooKeeper 3.5.3 or newer
+ * removes an empty directory by itself; on older servers, dlock removes it with
+ * zk_tidy_directory().
  */
 #pragma once
 

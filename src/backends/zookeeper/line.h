@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The line for a lock as the server has it: the places in their order, and the twins of those
- * that dlock made. zk_line_get() reads it, or zk_list(), zk_conn_wait() and zk_line_read() where
- * other requests go with it; every line ends with zk_line_finish().
+ * The line for a lock as the server has it: the places in their order, and the twins of those that
+ * dlock made. zk_line_get() reads the line; where other requests are sent along, zk_list(),
+ * zk_conn_wait() and zk_line_read() do. Every line ends with zk_line_finish().
  */
 #pragma once
 

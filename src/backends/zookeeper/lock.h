@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The object of the ZooKeeper backend, and its seat: the one place in line, or node, that this
- * process has. All parts of the backend work on these; backend.c tells how the whole works.
+ * process has. All parts of the backend work on these two; backend.c says how the backend works.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What conn.c does around the library: it looks up addresses, keeps the library's descriptors
- * apart from others, reads its log, and finds out why there is no session.
+ * What the library does not do for conn.c: looks up addresses, tells the library's descriptors from
+ * others, reads the library's log, and finds out why there is no session.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions behind the backend's table, each in a file above all others but backend.c. */
+/* The functions that backend.c puts into its table, and zk_check_ignored() for check.c. */
 #pragma once
 
 #include <stdint.h>

@@ -6,9 +6,9 @@
  *	watch.c		what is asked about the places before one's own
  *	seat.c		getting a place in line, and leaving it
  *
- * A try is zk_seat_take(), unless the seat has a place, then zk_watch_out() until nobody is
- * before the place, or a watch on the one before is set. zk_seat_leave() ends all, also for
- * strategy node.
+ * A try is zk_seat_take(), unless the seat has a place, and then zk_watch_out() until no place that
+ * blocks ours is left, or a watch on such a place is set. zk_seat_leave() ends the session and all
+ * that it has, also for the strategy node.
  */
 #pragma once
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * --replace-waiters. The order of the line is that of the server's numbers, by which Curator and
- * kazoo go, too. But a waiter can be sent away: its nodes are removed, if its twin has not changed
- * since it said that the waiter waits. A waiter whose turn has come writes its twin before it
- * holds, so no holder is ever sent away.
+ * --replace-waiters. The order of the line is that of the server's numbers, which Curator and kazoo
+ * use, too, so it cannot change. But a waiter can be sent away: its nodes are removed if its twin
+ * has not changed since the twin said that the waiter waits. A waiter whose turn has come writes
+ * its twin before it holds, so no holder is ever sent away.
  *
  * The data of the lock's directory names the last waiter that came with the option, and the czxid
- * of its place. A waiter compares that with the czxid of the first place that it had itself, before
- * it gets in line again for whatever reason, and as it begins to wait. Data of another program is
+ * of its place. A waiter compares this czxid with that of the first place that it had itself, when
+ * it begins to wait, and before it gets in line again for any reason. Data of another program is
  * never overwritten.
  */
 #pragma once

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What dlock writes into its nodes. A place says who holds or waits, as holder_encode() writes
- * it. Its twin says the state of the place: "state=held&count=2&taken=…&until=…&min=…&ttl=…",
- * where numbers that are 0 are left out. Times are in ms; taken and until are since the epoch, by
- * the clock of the holder's host. With strategy node, one node says both, and whose it is:
- * "uuid=…&state=…&host=…". No I/O.
+ * What dlock writes into its nodes. The place says who holds or waits, as holder_encode() writes
+ * it. The place's twin has the state of the place:
+ * "state=held&count=2&taken=…&until=…&min=…&ttl=…", where numbers that are 0 are left out. Times
+ * are in ms; taken and until are since the epoch, by the clock of the holder's host. With strategy
+ * node, one node says both, and whose it is: "uuid=…&state=…&host=…". No I/O.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hold of a token, whichever process has made it: what verify, release and again work on when
- * this object does not hold by itself.
+ * Finds the hold of a token, whichever process has made the hold. verify, release and again use it
+ * when their own object does not hold the lock.
  */
 #pragma once
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a process that ends a hold does for those who come next. */
+/* What a process that ends a hold does for the waiters that come next. */
 #pragma once
 
 #include <stdint.h>
