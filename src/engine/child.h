@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A child process of the supervisor, with a socket to it: the guard, or the keeper.
+ * A child process of the supervisor (the guard or the keeper), and the socket between these two.
  *
  * Calling sequence, in the supervisor: child_start(), which returns in both processes, as fork()
  * does; messages over child.fd; child.reaped, set by whoever waits for the process; child_end().

@@ -2,8 +2,8 @@
 /*
  * The environment variables that carry a hold to the command and the processes below it.
  *
- * Calling sequence, in the supervisor: environment_find_hold() and environment_is_guarded(), to see
- * whether this is a run inside a run; environment_make() before the guard is forked.
+ * Calling sequence, in the supervisor: environment_find_hold() and environment_is_guarded(), to
+ * find out whether this is a run inside a run; environment_make() before the guard is forked.
  */
 #pragma once
 

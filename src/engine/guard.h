@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The guard: the command's parent, and the subreaper of all that the command starts. It ends the
- * command's tree before the lease ends. It does no I/O but on its sockets, and never blocks in a
- * send while it has a deadline, so that nothing can hold it up:
+ * The guard: the command's parent, and the subreaper of everything that the command starts. The
+ * guard ends the command's tree before the lease ends. It does I/O only on its sockets, and never
+ * blocks in a send while it has a deadline, so that nothing can delay it:
  *
  *	supervisor ──┬── keeper
  *	             └── guard ── COMMAND ── …
  *
  * The guard has a process group of its own, so that a signal to dlock's job (a shell's "kill -9
  * %1") does not kill supervisor and guard together. The command's tree dies whichever of the three
- * is killed. Without the supervisor the guard ends the tree, all of which it can see. Without the
- * guard the supervisor, which is the next subreaper, inherits the tree and ends it. Without both
- * the keeper does (keeper_end.c). Without the keeper, guard and supervisor enforce the end of the
- * lease. When all three are stopped, a timer of the kernel continues the guard in time to end the
- * tree; if that does not help, another one kills the guard at the end of the lease
- * (kernel_timer.h), and the command dies with it (PR_SET_PDEATHSIG).
+ * processes is killed. If the supervisor is dead, the guard ends the whole tree. If the guard is
+ * dead, the supervisor, which is the next subreaper, inherits the tree and ends it. If both are
+ * dead, the keeper ends what it finds of the tree (keeper_end.c). If the keeper is dead, guard and
+ * supervisor enforce the end of the lease. When all three are stopped, a timer of the kernel
+ * continues the guard in time to end the tree; if that does not help, another one kills the guard
+ * at the end of the lease (kernel_timer.h), and the command dies with it (PR_SET_PDEATHSIG).
  *
- * Calling sequence, in the supervisor: guard_start(); guard_run(), unless the guard took the
- * lock by itself; then guard_event() whenever the descriptor is readable and guard_flush()
- * whenever it is writable and guard_has_pending(); guard_finish() in the end.
+ * Calling sequence, in the supervisor: guard_start(); guard_run(), unless the guard took the lock
+ * by itself; then guard_event() whenever child.fd is readable, and guard_flush() whenever it is
+ * writable while guard_has_pending(); guard_finish() at the end.
  */
 #pragma once
 
@@ -76,7 +76,7 @@ enum guard_event_type {
 	GUARD_EXPIRING,		/* the lease was not renewed in time: the command is stopped */
 	GUARD_OVERDUE,		/* value: enum guard_limit; the command is stopped, or not begun */
 	GUARD_EXEC_FAILED,	/* value: errno */
-	GUARD_NOT_CONTAINED,	/* value: errno; the namespace of --contain cannot be had */
+	GUARD_NOT_CONTAINED,	/* value: errno; the namespace of --contain cannot be made */
 	GUARD_EXITED,		/* value: wait status of the command; last: its tree is dead */
 	GUARD_LEFTOVERS,	/* value: how many processes the command left; they are ended, or */
 				/* with wait_for_leftovers waited for */

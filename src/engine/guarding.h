@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of the guard's process. From its start to its end:
+ * The guard's process, from the inside. From its start to its end:
  *
  *	guarding_main()			guard_process.c
  *	  guarding_launch()		waits for an order, or takes the lock: guard_launch.c

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper: the one process that talks to the backend. It acquires, renews and releases. It tells
- * the supervisor of that by events over a socket, and writes the end of the lease into shared
- * memory. When the supervisor is killed, the keeper stays until the guard has ended the command,
- * and then releases.
+ * The keeper: the one process that talks to the backend. It acquires, renews and releases the lock.
+ * It reports to the supervisor by events over a socket, and writes the end of the lease into shared
+ * memory. When the supervisor is killed, the keeper waits until the guard has ended the command,
+ * and then releases the lock.
  *
  * Calling sequence, in the supervisor: keeper_start(); keeper_event() whenever child.fd is
  * readable; keeper_retry() after KEEPER_WITHDRAWN; keeper_release(), or for `dlock acquire`
@@ -24,7 +24,7 @@ struct signals;
 
 enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
-	KEEPER_RELEASE,		/* release what a keeper has held that was killed */
+	KEEPER_RELEASE,		/* release what a keeper that was killed has held */
 	KEEPER_VERIFY,		/* does the token hold? */
 	KEEPER_JOIN,		/* renew the hold of the token: keeper_join.h */
 	KEEPER_ADOPT,		/* a daemon for a hold that the supervisor acquired itself */

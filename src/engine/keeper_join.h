@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A `dlock run` inside a hold that another process keeps, such as that of `dlock acquire`, joins
- * the hold, if it has a valid token and no outer run would end it when the lock is lost. Its keeper
- * (keeper_join.c) renews the hold every third of its TTL while the command runs, publishes the
- * lease's end for guard and supervisor, and neither acquires nor releases.
+ * the hold if it has a valid token, and if there is no outer run that would end this run when the
+ * lock is lost. The nested run's keeper (keeper_join.c) renews the hold every third of its TTL
+ * while the command runs, publishes the lease's end for guard and supervisor, and neither acquires
+ * nor releases the lock.
  *
  * Where a daemon has the hold, the keeper asks it (keeper_share.c), through its socket:
  *
@@ -18,9 +19,9 @@
  * keeper asks the backend.
  *
  * The nested run's keeper, guard and supervisor have the share until the tree is dead. While any of
- * them has it, the death of the daemon frees nothing that lives in a descriptor, and a daemon that
- * should end, because the process that it holds for has ended, waits. The nested keeper notices the
- * daemon's end at once. The hold is then lost if it lived with the daemon; else the backend knows.
+ * them has it, the death of the daemon frees no lock that lives in a descriptor, and a daemon whose
+ * process has ended does not end yet. The nested keeper notices the daemon's end at once. The hold
+ * is then lost if it lived with the daemon; else the keeper asks the backend.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The inside of the keeper's process. From its start to its end:
+ * The keeper's process, from the inside. From its start to its end:
  *
  *	keeping_main()			keeper_process.c
  *	  keeping_acquire()		gets the lock and offers it: keeper_acquire.c
@@ -12,8 +12,8 @@
  *	    keeping_renew()		keeper_renew.c
  *	  keeping_release()		keeper_release.c
  *
- * keeper_say.c is what it says to the supervisor; keeper.c is how the supervisor starts it and
- * talks to it.
+ * keeper_say.c is what the keeper says to the supervisor; keeper.c is how the supervisor starts the
+ * keeper and talks to it.
  */
 #pragma once
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the processes of one `dlock run` share: one page of memory, mapped before the first fork.
- * It holds the end of the lease, which the keeper writes at every renewal, and which supervisor and
- * guard read when the end that they know comes near, so that a renewal need not wake them. It also
- * holds the offer, by which the lock changes hands among the three.
+ * The page holds the end of the lease, which the keeper writes at every renewal. Supervisor and
+ * guard read it when the end that they know comes near, so that a renewal need not wake them. The
+ * page also holds the offer, by which the lock passes from the keeper to the guard or the
+ * supervisor.
  *
- * Calling sequence: shared_set_lease() by the supervisor before the first fork; then by the keeper,
- * after acquire() and each renewal. shared_take() once, by the guard or the supervisor.
+ * Calling sequence: shared_set_lease() by the supervisor before the first fork, then by the keeper
+ * after acquire() and after each renewal. shared_take() once, by the guard or the supervisor.
  * shared_lease() by all, at any time.
  */
 #pragma once

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The supervisor: the process that the user started, which runs a command under a lock. It watches
- * signals, the terminal, the keeper, the guard and the clock in poll(), and does nothing that could
- * block. README.md tells how a run goes.
+ * The supervisor: the process that the user started, which runs a command under a lock. The
+ * supervisor watches signals, the terminal, the keeper, the guard and the clock in poll(), and does
+ * nothing that could block. README.md shows a run from its start to its end.
  *
- * Calling sequence, in a command: signals are set up first; then supervise_run() or
- * supervise_acquire(), once in a process.
+ * Calling sequence, in a command: signals_init(), then supervise_run() or supervise_acquire(), once
+ * in a process.
  */
 #pragma once
 
@@ -51,7 +51,7 @@ enum run_event {
 	RUN_EVENTS,
 };
 
-/* What is known of a run. Instants are on CLOCK_BOOTTIME, 0 where it has not come to that. */
+/* What is known of a run. Instants are on CLOCK_BOOTTIME; 0: this has not happened. */
 struct run_facts {
 	int64_t began_ms;	/* dlock began to try */
 	int64_t obtained_ms;	/* the lock was obtained, or an outer hold was joined */
@@ -87,7 +87,7 @@ struct run_hooks {
 	 */
 	void (*waiting)(void *context, const struct wait_state *state);
 	int64_t tick_ms;	/* CLOCK_NEVER: only at changes */
-	enum say least;		/* what is less than that is not wanted */
+	enum say least;		/* messages below this level are not wanted */
 };
 
 struct run_request {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The supervisor's state, and what its files offer to each other. From its start to its end:
+ * The supervisor's state, and the functions that its files offer to each other. A run, from its
+ * start to its end:
  *
  *	supervise_run()			supervise.c
  *	  supervisor_init()		shared memory, request: supervisor.c
@@ -10,7 +11,7 @@
  *	  supervisor_give_back()	give_back.c
  *	  supervisor_run_on_lost()	when the lock was lost, and with --on-lost-run: on_lost.c
  *
- * supervise_acquire() in acquire.c obtains, and leaves a daemon behind or nothing.
+ * supervise_acquire() in acquire.c obtains the lock, and then leaves a daemon behind or no process.
  */
 #pragma once
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The watchdog of `dlock acquire --pid`: a process beside the daemon that holds the lock. It does
- * no I/O. When the daemon is killed, or hangs until the lease is about to end, the watchdog sends
- * TERM to the process that the lock is held for. It has copies of the daemon's descriptors, so that
- * a lock that lives with them outlasts the daemon until that process has ended.
+ * The watchdog of `dlock acquire --pid`: a process beside the daemon that holds the lock. The
+ * watchdog does no I/O. When the daemon is killed, or hangs until the lease is about to end, the
+ * watchdog sends TERM to the process that the lock is held for. The watchdog has copies of the
+ * daemon's descriptors, so that a lock that lives with them outlives the daemon until that process
+ * has ended.
  *
  * Calling sequence, in the daemon: watchdog_start() as it detaches, watchdog_end() before it ends.
  */
