@@ -48,7 +48,7 @@ void command_print_help(const struct command *command)
 		       "1h30m.\n");
 	if (command->bit != COMMAND_RUN)
 		return;
-	printf("Without NAME, one is derived that is the same wherever the same command runs.\n"
+	printf("Without NAME, a name is derived from the command line, the same on every host.\n"
 	       "\nBackends:\n");
 	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
 		for (const struct backend_scheme *s = d->schemes; s->name; s++)

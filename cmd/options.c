@@ -55,14 +55,14 @@ const struct option_row option_rows[] = {
 	  COMMAND_RUN, OPTION_DURATION, FIELD(max_run_ms), 0, 0 },
 	{ 0, "until", "HH:MM", "stop the command, or the wait, at this time of day",
 	  COMMAND_RUN, OPTION_TIME_OF_DAY, FIELD(until_ms), 0, 0 },
-	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock ends, in\n"
-	  "whatever way, the kernel ends all of the namespace", COMMAND_RUN,
+	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock ends, for\n"
+	  "whatever reason, the kernel ends everything in it", COMMAND_RUN,
 	  OPTION_CONTAIN, FIELD(contain), CONTAIN_YES, 0 },
 	{ 0, "no-contain", NULL, "do not contain the command, although the configuration\n"
 	  "file says so",
 	  COMMAND_RUN, OPTION_CONTAIN, FIELD(contain), CONTAIN_NO, 0 },
-	{ 0, "on-lost", "kill|warn", "what to do when the lock is lost: stop the command, or\n"
-	  "the process of --pid (default), or only warn", HOLDING_COMMANDS,
+	{ 0, "on-lost", "kill|warn", "when the lock is lost: kill (default) stops the command,\n"
+	  "or the process of --pid; warn only warns", HOLDING_COMMANDS,
 	  OPTION_CHOICE, FIELD(only_warn), 0, 0 },
 	{ 0, "on-lost-run", "CMD", "run this shell command when the lock is lost and the command\n"
 	  "has ended", COMMAND_RUN, OPTION_TEXT, FIELD(on_lost_run), 1, 0 },
@@ -71,15 +71,16 @@ const struct option_row option_rows[] = {
 	  OPTION_CHOICE, FIELD(run_if_down), 0, 0 },
 	{ 0, "metrics", "FILE", "write metrics of this run for Prometheus' node_exporter",
 	  COMMAND_RUN, OPTION_TEXT, FIELD(metrics), 1, 0 },
-	{ 0, "note", "TEXT", "tell this to those who are refused the lock, and in status",
+	{ 0, "note", "TEXT", "show this text to those who are refused the lock, and in\n"
+	  "status",
 	  HOLDING_COMMANDS, OPTION_TEXT, FIELD(note), 0, 0 },
-	{ 0, "priority", "N", "wait in the queue as if N times 10 minutes longer; N is 0\n"
-	  "to 9 (default: 0)",
+	{ 0, "priority", "N", "wait as if this waiter had come N times 10 minutes\n"
+	  "earlier; N is 0 to 9 (default: 0)",
 	  HOLDING_COMMANDS, OPTION_NUMBER, FIELD(queueing.priority), 0, QUEUEING_PRIORITY_MAX },
 	{ 0, "queue", "oldest|newest", "which waiter gets the lock first: the oldest (default),\n"
 	  "or the newest of those with --queue newest", HOLDING_COMMANDS,
 	  OPTION_CHOICE, FIELD(queueing.newest), 0, 0 },
-	{ 0, "replace-waiters", NULL, "send away the earlier waiters that have this option, too",
+	{ 0, "replace-waiters", NULL, "send away earlier waiters that also have this option",
 	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(queueing.replace), 0, 0 },
 	{ 0, "syslog", NULL, "send messages to syslog, too", HOLDING_COMMANDS,
 	  OPTION_FLAG, FIELD(syslog), 0, 0 },
@@ -87,7 +88,7 @@ const struct option_row option_rows[] = {
 	  "reports each step", HOLDING_COMMANDS, OPTION_CHOICE, FIELD(log_json), 0, 0 },
 	{ 0, "pid", "PID", "hold and renew for as long as this process lives",
 	  COMMAND_ACQUIRE, OPTION_NUMBER, FIELD(pid), 1, INT_MAX },
-	{ 0, "watch", NULL, "show every 2 seconds, until interrupted", COMMAND_STATUS,
+	{ 0, "watch", NULL, "show the locks every 2 seconds, until interrupted", COMMAND_STATUS,
 	  OPTION_FLAG, FIELD(watch), 0, 0 },
 	{ 0, "names", NULL, "print only the names of all locks that are held or waited\n"
 	  "for, one per line", COMMAND_STATUS, OPTION_FLAG, FIELD(names), 0, 0 },
