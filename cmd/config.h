@@ -27,7 +27,7 @@ struct config_duration {
 struct config_backend {
 	char *name;
 	char *uri;
-	char *uri_place;	/* "PATH:LINE" of it, for messages */
+	char *uri_place;	/* "PATH:LINE" of uri, for messages */
 	struct config_duration ttl, wait, kill_after;
 };
 

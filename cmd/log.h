@@ -39,7 +39,7 @@ void log_about(const char *name, const struct settings *settings);
 bool log_is_json(void);
 void log_line(const struct log_line *line);
 
-/* A line about nothing but the text; name as in struct log_line. */
+/* A line without facts or a holder; name as in struct log_line. */
 void log_text(enum say level, const char *name, const char *text);
 
 /* The least important kind of line that is wanted with so many -v, or if negative so many -q. */

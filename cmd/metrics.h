@@ -15,7 +15,7 @@
 struct metrics {
 	const char *name;		/* of the lock */
 	int64_t began_at_ms;		/* when dlock began, ms since the epoch */
-	const struct run_result *result;	/* zeroed where it has not come to a run */
+	const struct run_result *result;	/* zeroed if there was no run */
 	int exit_status;
 };
 

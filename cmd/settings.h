@@ -27,8 +27,8 @@ struct settings {
 	int64_t kill_after_ms;
 	bool contain;
 	bool syslog;		/* messages of run and acquire go to the log of the system, too */
-	struct error unreadable;	/* why a configuration file could not be read, if one */
-	char warning[400];	/* "", or of a password that other users can read */
+	struct error unreadable;	/* why a configuration file could not be read */
+	char warning[400];	/* "", or that other users can read a password */
 };
 
 /*

@@ -25,8 +25,8 @@ struct kernel_timer {
 bool kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms);
 
 /*
- * Sets the timer to at_ms on its clock, of which CLOCK_NEVER is no time at all and a time in
- * the past is now. Does nothing when the timer could not be made, or does not repeat and is set to
+ * Sets the timer to at_ms on its clock. CLOCK_NEVER disarms the timer, and a time in the past is
+ * now. Does nothing when the timer could not be made, or when it does not repeat and is set to
  * at_ms already.
  */
 void kernel_timer_set(struct kernel_timer *timer, int64_t at_ms);

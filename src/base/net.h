@@ -29,8 +29,8 @@ int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel
 
 /*
  * Begins to connect to one address, without waiting. The descriptor is as from net_connect(), and
- * can be written to once the connection is there; what is tried before gives EAGAIN, and after a
- * connection that failed the reason. -1 with *err.
+ * can be written to as soon as the connection is there. A write before that fails with EAGAIN, and
+ * a write after a failed connection with the reason. -1 with *err.
  */
 int net_connect_begin(const struct sockaddr *address, socklen_t length, struct error *err);
 
@@ -55,7 +55,7 @@ struct net_address {
 int net_look_up(const char *host, uint16_t port, struct net_address found[static NET_ADDRESSES],
 		struct error *err);
 
-/* Does what is sent to host stay on this one? NULL: a Unix socket. */
+/* Does what is sent to host stay on this machine? NULL: a Unix socket. */
 bool net_is_local(const char *host);
 
 /* Connects to a Unix socket. As net_connect(). */

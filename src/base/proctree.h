@@ -34,8 +34,8 @@ void proctree_forget(struct proctree_inherited *inherited);
 void proctree_forget_one(struct proctree_inherited *inherited, pid_t pid);
 
 /*
- * Which processes are meant. Without carriers: the descendants of this process. With carriers: of
- * all processes in /proc those that carry a hold, and their descendants. Carriers are
+ * Which processes are meant. Without carriers: the descendants of this process. With carriers:
+ * those of all processes in /proc that carry a hold, and their descendants. Carriers are
  *
  * - the members of the process group `group` in the session `session` (in another session, another
  *   group has got this number); group 0: none;

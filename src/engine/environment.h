@@ -38,7 +38,7 @@ int environment_token(const char *name, char token[static TOKEN_SIZE]);
 /* What an environment tells of a hold of a lock. */
 enum environment_hold {
 	ENVIRONMENT_NONE,
-	/* A token that no other name goes with. Only the backend knows whether it is the lock's. */
+	/* A token without another lock's name. Only the backend knows if it holds this lock. */
 	ENVIRONMENT_TOKEN,
 	/* The token, with this name and this backend. */
 	ENVIRONMENT_HOLD,

@@ -51,7 +51,7 @@ struct guarding {
 	int status;
 	int exec_failure;	/* errno; 0: it was executed */
 	int contain_failure;	/* errno; 0: it is in its namespace, or need not be in one */
-	bool leftovers;		/* it has, and something of its tree is left */
+	bool leftovers;		/* it has ended, and something of its tree is left */
 	bool told_start;	/* GUARD_STARTED was said, or need not be */
 	bool told_end;		/* GUARD_EXITED was said */
 	bool stopping;

@@ -115,8 +115,8 @@ void keeper_retry(const struct keeper *keeper);
 void keeper_detach(const struct keeper *keeper);
 
 /*
- * For a keeper that is gone and has left its hold_fd. Is the server still at the other end, and
- * silent, so that the lock is held?
+ * For a keeper that is gone and has left its hold_fd: is the server still connected to that
+ * descriptor, and silent, so that the lock is held?
  */
 bool keeper_has_hold(const struct keeper *keeper);
 

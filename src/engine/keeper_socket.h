@@ -79,7 +79,7 @@ int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_
  */
 struct keeper_caller {
 	int fd;			/* to be polled instead of the listener; -1: there is no caller */
-	int64_t until_ms;	/* CLOCK_BOOTTIME: then it makes room for the next one */
+	int64_t until_ms;	/* CLOCK_BOOTTIME: the next caller's turn then */
 };
 
 /*

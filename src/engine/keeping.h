@@ -114,7 +114,7 @@ void keeping_main(const struct keeper_plan *plan, int fd) __attribute__((noretur
 
 /* ---- keeper_acquire.c ---- */
 
-/* Acquires, waits, and has the supervisor take it; ends the process if it must not be. */
+/* Acquires, waits, and offers the lock; ends the process if the lock is not to be kept. */
 void keeping_acquire(struct keeping *k, struct grant *grant);
 
 /* ---- keeper_renew.c ---- */

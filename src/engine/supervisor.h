@@ -28,11 +28,11 @@
 
 struct signals;
 
-/* Beyond its own bounds, the time that a keeper gets to say its last word. */
+/* How much longer than the bounds of its requests a keeper may take for its last event. */
 #define KEEPER_GRACE_MS 500
 /*
- * The time it gets once the user wants all this to end. Further signals do not cut
- * it short: timeout(1) sends two, and a lock that is not released is held for a TTL.
+ * The time that the keeper gets for it once the user wants dlock to end. Further signals do not
+ * shorten this time: timeout(1) sends two, and a lock that is not released is held for a TTL.
  */
 #define INTERRUPTED_GRACE_MS 1000
 
@@ -93,13 +93,13 @@ void supervisor_tell(const struct supervisor *s, enum run_event event, enum say 
 /* The same for a line about nothing that programs would want to tell from others. */
 #define supervisor_say(s, level, ...) supervisor_tell(s, EVENT_OTHER, level, __VA_ARGS__)
 
-/* Says that the lock is held, after how long, under which fence. */
+/* Says that the lock is held, after what time, and with which fence. */
 void supervisor_say_acquired(const struct supervisor *s);
 
 /* Says that the keeper was killed, while the command runs. */
 void supervisor_say_unrenewed(const struct supervisor *s);
 
-/* The lock is lost, as how says: tells it, and begins to stop the command. */
+/* The lock is lost; how says in what way. Reports this, and begins to stop the command. */
 void supervisor_lose(struct supervisor *s, const char *how);
 
 /* The same: the lease has ended, or is about to, as with --no-renew it must. */
@@ -118,7 +118,7 @@ void supervisor_begin_stop(struct supervisor *s);
  */
 bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper_event *event);
 
-/* keeper_event(), but for notes, which are said. */
+/* As keeper_event(), but passes notes on to the user. */
 bool supervisor_hear(struct supervisor *s, struct keeper_event *event);
 
 /*
@@ -173,7 +173,8 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 void supervisor_plan_guard(struct supervisor *s, char **bare_envp);
 
 /*
- * Runs the command under the hold that the environment tells of, if that still holds. false: it
- * tells of none, or not for sure of this lock's, and this token is not the holder: acquire.
+ * Runs the command under the hold that the environment names, if that hold still holds the lock.
+ * False: the environment names no hold, or only a token that need not be this lock's and does not
+ * hold it; the caller then acquires.
  */
 bool supervisor_run_nested(struct supervisor *s);

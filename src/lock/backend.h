@@ -50,7 +50,7 @@ struct request {
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT: how many; all users of the name agree on it */
 	int64_t ttl_ms;		/* lease asked for; renew, again: 0 for that of the hold itself */
-	int64_t until_ms;	/* wall clock: a daemon frees it then; 0: none does. To show */
+	int64_t until_ms;	/* wall clock: a daemon frees it then; 0: none does. For status */
 	int64_t min_hold_ms;	/* stored with the hold: nobody frees the lock earlier */
 	bool forget;		/* release leaves nothing, not even the fence: for a probe */
 	bool borrow;		/* a short lease is enough at first: see lent in struct grant */
@@ -172,11 +172,11 @@ struct backend_ops {
 	 */
 	int (*connect)(struct backend *backend, const struct request *request, struct error *err);
 	/*
-	 * One atomic try, safe to repeat with the same token: if an earlier one was granted and
-	 * its reply was lost, this one finds that hold and extends it. With queue set, BUSY means
-	 * that a place in line is taken and kept, or left for good with LOST, when a newer waiter
-	 * has replaced this one. A local backend (see backends/registry.h)
-	 * sleeps here instead, until it holds or a signal is caught (BUSY); no other one may.
+	 * One atomic try, safe to repeat with the same token: if an earlier one was granted and its
+	 * reply was lost, this one finds that hold and extends it. With queue set, BUSY means that
+	 * a place in line is taken and kept, or left for good with LOST, when a newer waiter has
+	 * replaced this one. A local backend (see backends/registry.h) sleeps here instead, until
+	 * it holds or a signal is caught (BUSY). No other backend may sleep here.
 	 */
 	backend_grant_fn *acquire;
 	/* The descriptor to poll for input between calls, while waiting or holding; -1: none. */

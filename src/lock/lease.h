@@ -15,8 +15,9 @@ struct lease_span {
 
 /*
  * The end, for its holder, of a lease of ttl_ms that was asked for at sent_ms. The server cannot
- * have started to count before the request was sent. Its clock may run faster, for which 1 % and 2
- * ms are subtracted, as the Redlock algorithm does (redis.io, "Distributed locks with Redis").
+ * have started to count before the request was sent. Because the server's clock may run faster, 1 %
+ * and 2 ms are subtracted, as the Redlock algorithm does (redis.io, "Distributed locks with
+ * Redis").
  */
 int64_t lease_end(int64_t sent_ms, int64_t ttl_ms);
 

@@ -14,18 +14,18 @@ struct error;
 /*
  * A waiter of priority N stands where it would stand if it had come N times this time earlier. So a
  * waiter of priority 0 is overtaken only by those that come within 9 times this time after it, and
- * never starves. Of two waiters with the same priority the first come is first.
+ * never starves. Of two waiters with the same priority, the one that came first is first.
  */
 #define QUEUEING_PRIORITY_MS 600000
 
 struct queueing {
 	int priority;		/* 0 to QUEUEING_PRIORITY_MAX */
 	/*
-	 * The last come is first, among those in line that have this wish and the same priority.
-	 * They change places with each other only: nobody else waits longer for that.
+	 * Of the waiters that have this wish and the same priority, the one that came last is
+	 * first. They change places only with each other: nobody else waits longer for that.
 	 */
 	bool newest;
-	/* Whoever comes with this wish sends away those in line that came with it earlier. */
+	/* A waiter that comes with this wish sends away those that came with it earlier. */
 	bool replace;
 };
 

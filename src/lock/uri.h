@@ -61,7 +61,7 @@ const char *uri_param(const struct uri *uri, const char *name);
 #define URI_COMMON_PARAMS "timeout", "connect-timeout", "password-file"
 
 /*
- * 0 when every parameter is in known, which ends with NULL; else -1, and *err names the other one.
+ * 0 when every parameter is in known, which ends with NULL; else -1, and *err names an unknown one.
  */
 int uri_check_params(const struct uri *uri, const char *const known[],
 		     struct error *err);

@@ -4,7 +4,7 @@
 
 #include "request.h"
 
-/* A part of a wait without a ticket to sleep on: lease_doze. */
+/* The length of one part of a wait without a ticket to sleep on (lease_doze), in us. */
 #define LEASE_SLICE_US 1000000
 #define LEASE_SHORT_SLICE_US 300000	/* where there are no tickets at all */
 

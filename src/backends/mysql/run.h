@@ -32,7 +32,7 @@ struct mysql_strategy {
 	bool dialect;
 	bool shared, slots;		/* does it know holds of these modes? */
 	unsigned queue_can;		/* see struct backend */
-	/* At most so many characters in a lock's name, 0: no limit; and what the name is. */
+	/* The most characters in a lock's name, 0: no limit; how the message about it begins. */
 	size_t name_characters;
 	const char *names;
 	const char *param;		/* of the URI, beside those of all strategies; or NULL */

@@ -71,7 +71,7 @@ struct redis_conn {
 	char *unsent;
 	size_t unsent_length;
 	size_t begun;			/* of these, the transport may send so many at any time */
-	int unread;			/* answers to AUTH, SELECT, ROLE that are to come yet */
+	int unread;			/* answers to AUTH, SELECT, ROLE still to come */
 	bool replica;			/* the server was to be a master, and is none */
 };
 

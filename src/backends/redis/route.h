@@ -61,8 +61,9 @@ struct redis_route_ops {
 	bool (*confirm)(struct redis_route *route, const struct backend *bounds,
 			const struct redis_address *address);
 	/*
-	 * Reads the servers out of the reply of the server at from to CLUSTER SLOTS. The caller
-	 * frees *places. False: the reply makes no sense. NULL: there is one server at a time.
+	 * Reads the servers from the reply that the server at from gave to CLUSTER SLOTS. The
+	 * caller frees *places. False: the reply makes no sense. NULL: there is one server at a
+	 * time.
 	 */
 	bool (*masters)(const struct redisReply *reply, const struct redis_address *from,
 			struct redis_place **places, size_t *count);

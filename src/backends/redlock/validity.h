@@ -41,8 +41,9 @@ struct redlock_votes {
 };
 
 /*
- * Is it certain, whatever the others answer, that the lock is had, or that it cannot be had? The
- * latter takes an answer from a majority, or the certainty that no majority will answer.
+ * Is it certain, whatever the other nodes answer, that the lock is obtained, or that it cannot be
+ * obtained? The latter takes an answer from a majority, or the certainty that no majority will
+ * answer.
  */
 bool redlock_decided(struct redlock_votes votes);
 

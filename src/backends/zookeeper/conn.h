@@ -126,8 +126,8 @@ int zk_conn_wait(struct zk_conn *conn);
 bool zk_conn_rest(struct zk_conn *conn, int64_t until_ms);
 
 /*
- * Is it worth while, within the operation's time, to do it again after *err? Yes after a
- * connection was lost; not if none can be had (errnum ENOTCONN). Then *err is emptied. An
+ * Is it worth repeating the operation, within its time, after *err? Yes after a connection was
+ * lost, and *err is then emptied; not if there is no connection to be had (errnum ENOTCONN). An
  * operation that only asks may be repeated in a new session; zk_conn_again() is for others.
  */
 bool zk_conn_again(const struct zk_conn *conn, struct error *err);

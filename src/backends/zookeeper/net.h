@@ -32,9 +32,9 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
 unsigned zk_net_failures(void);
 
 /*
- * Notes which descriptors are there before the library opens its own. Then the library's can
- * be closed on exec, or, as far as they are connections, shut down: true if there was one
- * to a server.
+ * zk_net_note_foreign() notes which descriptors there are before the library opens its own. The
+ * others then make the library's descriptors close on exec, or shut down those that are
+ * connections: true if one was connected.
  */
 void zk_net_note_foreign(struct zk_conn *conn);
 void zk_net_close_on_exec(const struct zk_conn *conn);
