@@ -49,6 +49,31 @@ load mysql-lease
 	wait_until 2 only_fences
 }
 
+@test "a waiter whose row was removed while its connection was broken comes back to its place" {
+	local option first second
+	via_proxy
+	for option in --priority=0 --queue=newest --replace-waiters; do
+		rm -f order
+		hold -t 3s --
+		wait_in_line 1 -b "$PROXY" "$option" -- sh -c 'echo 1 >>order'
+		first=$PID
+		wait_in_line 2 -- sh -c 'echo 2 >>order'
+		second=$PID
+		proxy refuse
+		proxy cut
+		# The holder renews each second, and takes a waiter without a connection for dead.
+		wait_until 10 in_queue
+		proxy pass
+		wait_until 10 waiters 2
+		wait_until 10 sleepers 2
+		release
+		join "$second" 15
+		join "$first"
+		equal "$(tr '\n' ' ' <order)" "1 2 " "order with $option"
+		wait_until 2 only_fences
+	done
+}
+
 # sleepers N: true when N waiters sleep on the ticket of the holder
 sleepers() {
 	[[ $(ask "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE = 'User lock' AND

@@ -77,7 +77,8 @@ static void compose_wait(const struct lease *lease, struct lease_call *call)
 	call->into = true;
 	lease_add(call, sql_lease_now, sql_lease_rest, lease_missing_ticket(lease), ";\n");
 	if (!lease->in_line)
-		lease_add(call, sql_lease_line_begin, sql_lease_line, sql_lease_line_end);
+		lease_add(call, sql_lease_line_begin, lease_line_text(lease, call->request),
+			  sql_lease_line_end);
 	if (!lease->in_line || lease_missing_ticket(lease)[0])
 		lease_add(call, sql_lease_overtake);
 	lease_add(call, sql_lease_look, sql_lease_seen_now,
@@ -158,11 +159,11 @@ static enum verdict judge(struct lease *lease, const struct request *request, bo
 	int failed;
 
 	lease_note_ticket(lease, state, request);
-	lease->in_line = state->in_line;
+	lease_note_place(lease, state);
 	lease->behind = state->first != 0;
 	if (state->mine) {
 		/* It got in line on a connection that broke, and took the lock on another one. */
-		if (!waits && state->in_line && mend(lease, request, sql_lease_unline, "", err))
+		if (!waits && lease->in_line && mend(lease, request, sql_lease_unline, "", err))
 			return VERDICT_ERROR;
 		return VERDICT_HELD;
 	}
@@ -182,8 +183,8 @@ static enum verdict judge(struct lease *lease, const struct request *request, bo
 			 mend(lease, request, sql_lease_look, sql_lease_mark, err);
 	else if (state->first && state->open_us > GRANT_US)
 		failed = end_wait(lease, err) || pass_over(lease, request, state->first, err);
-	else if (waits && !state->in_line)
-		/* The server has lost its data. */
+	else if (waits && !lease->in_line)
+		/* The row is gone: see lease_line_back. */
 		failed = end_wait(lease, err);
 	else if (waits && !lease->no_tickets && !state->has_ticket)
 		failed = end_wait(lease, err) || free_ticket(lease, request, next, err);
@@ -197,7 +198,7 @@ static enum outcome busy(const struct lease_state *state, const struct request *
 {
 	grant->holder = state->owner;
 	grant->age_ms = state->age_us < 0 ? -1 : state->age_us / 1000;
-	grant->ahead = request->queue && state->in_line ? state->ahead : -1;
+	grant->ahead = request->queue && state->place.id ? state->ahead : -1;
 	grant->retry_ms = clock_boot_ms() + retry_ms;
 	return OUTCOME_BUSY;
 }
@@ -206,6 +207,7 @@ static enum outcome held(struct lease *lease, const struct lease_state *state,
 			 struct grant *grant)
 {
 	lease->in_line = lease->dozes = lease->napping = lease->woken = false;
+	lease->place.id = 0;
 	lease->my.lease_end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
 	grant->fence = (uint64_t)state->fence;
 	return OUTCOME_HELD;
@@ -215,6 +217,7 @@ static enum outcome replaced(struct lease *lease, const struct lease_state *stat
 			     struct grant *grant)
 {
 	lease->in_line = false;
+	lease->place.id = 0;
 	grant->replaced = true;
 	grant->holder = state->newer;
 	return OUTCOME_LOST;

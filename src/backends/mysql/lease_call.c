@@ -140,6 +140,10 @@ static void make_words(const struct lease *lease, const struct lease_call *call,
 		SQL_INT("step", call->step),
 		SQL_INT("first", call->first),
 		SQL_INT("connection", lease->connection),
+		SQL_INT("id", lease->place.id),
+		SQL_INT("place", lease->place.number),
+		SQL_INT("turn", lease->place.turn),
+		SQL_INT("since", lease->place.since),
 		SQL_INT("patience", call->patience),
 		SQL_INT("idle", idle_seconds(request)),
 		SQL_INT("slice", (no_tickets ? LEASE_SHORT_SLICE_US : LEASE_SLICE_US) -
@@ -248,7 +252,7 @@ void lease_post(struct lease *lease, const struct lease_call *call)
 }
 
 /* The columns of lease_state and lease_tell. */
-#define STATE_COLUMNS 22
+#define STATE_COLUMNS 25
 #define STATE_OWNER 7
 #define STATE_NEWER 20
 
@@ -257,9 +261,9 @@ static void read_state(MYSQL_ROW row, const unsigned long *lengths, struct lease
 	int64_t version, *const places[STATE_COLUMNS] = {
 		&version, &state->mine, &state->fence, &state->holds, &state->mode,
 		&state->rest_us, &state->age_us, NULL, NULL, &state->open_us, &state->first,
-		&state->in_line, &state->asleep, &state->ahead, &state->has_ticket, &state->done,
+		&state->place.id, &state->asleep, &state->ahead, &state->has_ticket, &state->done,
 		&state->next, &state->dead, &state->old, &state->cluster, NULL,
-		&state->arrived,
+		&state->arrived, &state->place.number, &state->place.turn, &state->place.since,
 	};
 
 	for (int i = 0; i < STATE_COLUMNS; i++)

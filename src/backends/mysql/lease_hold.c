@@ -70,7 +70,11 @@ static void bury(struct lease *lease, const struct request *request)
 					 used ? "," : "", row[0] ? row[0] : "0");
 	mysql_free_result(rows);
 
-	const struct sql_value values[] = { SQL_PART("ids", ids), SQL_LAST };
+	const struct sql_value values[] = {
+		SQL_PART("ids", ids),
+		SQL_PART("alive", lease->no_tickets ? sql_lease_seen : sql_lease_alive),
+		SQL_LAST
+	};
 
 	if (used)
 		mysql_run(&lease->my, sql_lease_bury, values, MYSQL_ONCE, NULL, &ignored);

@@ -52,20 +52,34 @@ static int wake(struct lease *lease, const struct request *request, const char *
 	return 0;
 }
 
+const char *lease_line_text(const struct lease *lease, const struct request *request)
+{
+	return lease->place.id ? sql_lease_line_back
+		: request->self.queueing.newest ? sql_lease_line_newest : sql_lease_line;
+}
+
+void lease_note_place(struct lease *lease, const struct lease_state *state)
+{
+	lease->in_line = state->place.id != 0;
+	if (lease->in_line)
+		lease->place = state->place;
+}
+
 static int get_in_line(struct lease *lease, const struct request *request, struct error *err)
 {
 	struct lease_call call = { .request = request, .ttl_ms = request->ttl_ms };
-	const struct queueing *queueing = &request->self.queueing;
 	struct lease_state state;
 	int failed;
 
 	lease_add(&call, sql_lease_now, lease_missing_ticket(lease), ";\n", sql_lease_line_begin,
-		  queueing->newest ? sql_lease_line_newest : sql_lease_line, sql_lease_line_end,
-		  sql_lease_overtake, sql_lease_look, queueing->replace ? sql_lease_replace : "",
+		  lease_line_text(lease, request), sql_lease_line_end, sql_lease_overtake,
+		  sql_lease_look, request->self.queueing.replace ? sql_lease_replace : "",
 		  sql_lease_state);
 	failed = lease_ask(lease, &call, MYSQL_REPEAT, &state, err);
-	if (!failed)
+	if (!failed) {
 		lease_note_ticket(lease, &state, request);
+		lease_note_place(lease, &state);
+	}
 	return failed;
 }
 

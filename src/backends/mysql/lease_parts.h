@@ -8,11 +8,19 @@
 #define LEASE_SLICE_US 1000000
 #define LEASE_SHORT_SLICE_US 300000	/* where there are no tickets at all */
 
+/* The row of a waiter in dlock_queue, by which it stands in line. */
+struct lease_place {
+	int64_t id;		/* 0: not in line */
+	int64_t number;		/* the column place */
+	int64_t turn, since;
+};
+
 /* One wish to hold. Connections are named by their generation: see struct mysql_conn. */
 struct lease {
 	struct mysql_backend my;
 	bool no_tickets;	/* GET_LOCK is refused here, or works on one node alone */
 	bool in_line;
+	struct lease_place place;	/* the last one it had: see lease_line_back */
 	int64_t arrived;	/* with --replace-waiters: server's clock, in us; 0: not yet */
 	bool waits;		/* it was told that others have the lock */
 	bool napping;		/* what is pending is the end of a sleep in the server */
@@ -35,7 +43,7 @@ struct lease_state {
 	int64_t rest_us;	/* of its lease; 0 or less: free */
 	int64_t age_us;		/* since it is held; -1: not known */
 	struct holder owner;	/* one of the holders: this token, if it holds */
-	int64_t in_line;	/* this token is */
+	struct lease_place place;	/* of this token in line */
 	int64_t asleep;		/* others have passed over this token */
 	bool replaced;		/* this token was sent away by */
 	struct holder newer;
@@ -123,6 +131,10 @@ const char *lease_missing_ticket(const struct lease *lease);
 /* Notes what state says of our ticket. */
 void lease_note_ticket(struct lease *lease, const struct lease_state *state,
 		       const struct request *request);
+/* The text that gets in line, or back to the place that lease had there. */
+const char *lease_line_text(const struct lease *lease, const struct request *request);
+/* Notes the place in line that state shows. A place that is gone meanwhile stays noted. */
+void lease_note_place(struct lease *lease, const struct lease_state *state);
 /*
  * Gets in line where request wishes more than a place at the end, or one by its priority. Else it
  * does nothing, and leaves that to the request that waits. 0; -1 with *err; 1: rows that others

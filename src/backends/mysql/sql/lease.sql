@@ -69,9 +69,10 @@ SET @now = {now}, @me = 18446744073709551615, @turn = 9223372036854775807, @plac
 -- name: lease_state
 -- The state of the lock as the owner of the token sees it; read_state() in lease_call.c reads
 -- the columns. There is no row when the lock has none. The tenth column is how long there has been
--- room for the first waiter before this one, who does not come. The last two are for
--- --replace-waiters: who has sent this waiter away, and the time that counts as that of its arrival
--- if it has just come.
+-- room for the first waiter before this one, who does not come. The columns @me, @place, @turn and
+-- @since are this waiter's row of the queue, for lease_line_back; @me is 0 when there is none. Two
+-- columns are for --replace-waiters: who has sent this waiter away, and the time that counts as
+-- that of its arrival if it has just come.
 SELECT l.version,
     IF(l.mode = 0, l.token = {token} AND l.expires > @now,
       COALESCE(h.expires > @now AND l.expires > @now, 0)),
@@ -85,12 +86,13 @@ SELECT l.version,
     l.token,
     IF(@first IS NULL OR NOT {lease_room}, NULL,
       @now - GREATEST(l.freed, IF(l.expires <= @now, l.expires, 0))),
-    @first, @me < 18446744073709551615, @asleep,
+    @first, IF(@me < 18446744073709551615, @me, 0), @asleep,
     IF(@me < 18446744073709551615, (SELECT COUNT(*)
       FROM dlock_queue q FORCE INDEX (line)
       WHERE q.name = {name} AND {lease_before} AND q.asleep = 0), 0),
     @ticket, @done, @next, @dead, @old, @cluster,
-    IF(l.newest > {arrived}, l.newest_owner, NULL), GREATEST(l.newest + 1, @now)
+    IF(l.newest > {arrived}, l.newest_owner, NULL), GREATEST(l.newest + 1, @now),
+    @place, @turn, @since
   {into}
   FROM dlock_locks l LEFT JOIN dlock_holders h ON h.name = {name} AND h.token = {token}
   WHERE l.name = {name};
@@ -110,18 +112,18 @@ SET @now = {now}, @first = NULL
 SELECT l.version, l.mode = 0 AND l.token = {token} AND l.expires > @now, l.version, l.holds,
     l.mode, l.expires - @now, @now - l.since, l.owner, l.token, NULL, NULL, 0, 0, 0,
     @ticket, 0, NULL, 0, NULL, @cluster,
-    IF(l.newest > {arrived}, l.newest_owner, NULL), GREATEST(l.newest + 1, @now)
+    IF(l.newest > {arrived}, l.newest_owner, NULL), GREATEST(l.newest + 1, @now), 0, 0, 0
   FROM dlock_locks l WHERE l.name = {name};
 
 -- name: lease_into
 INTO @version, @mine, @fence, @holds, @held, @rest, @age, @owner, @holder, @open,
   @first, @inline, @asleep, @ahead, @ticket, @done, @next, @dead, @old, @cluster,
-  @newer, @arrived
+  @newer, @arrived, @place, @turn, @since
 
 -- name: lease_tell
 SELECT @version, @mine, @fence, @holds, @held, @rest, @age, @owner, @holder, @open,
   @first, @inline, @asleep, @ahead, @ticket, @done, @next, @dead, @old, @cluster,
-  @newer, @arrived;
+  @newer, @arrived, @place, @turn, @since;
 
 -- name: lease_alive
 -- A waiter (q) is alive as long as its connection holds its ticket. In a cluster a ticket is known
@@ -302,6 +304,19 @@ UPDATE dlock_queue q JOIN (SELECT a.id, (SELECT b.turn FROM dlock_queue b FORCE 
   SET q.turn = COALESCE(m.turn, @lowest);
 COMMIT;
 
+-- name: lease_line_back
+-- Comes back to the place that this waiter had in line. While its connection was broken it was
+-- taken for dead, and a holder may have removed its row (lease_bury). A server that has lost its
+-- data may have given the number of the row to somebody else. For lease_overtaken, the place counts
+-- as overtaking everybody who came after it.
+SET @id = {id}, @last = {now};
+SELECT NULL INTO @id FROM dlock_queue WHERE id = {id};
+INSERT INTO dlock_queue
+    (id, name, token, mode, place, turn, priority, newest, replaces, since, seen, owner)
+  VALUES (@id, {name}, {token}, {mode}, {place}, {turn}, {priority}, {newest}, {replaces},
+    {since}, {now}, {owner})
+  ON DUPLICATE KEY UPDATE asleep = 0;
+
 -- name: lease_overtaken
 -- Lists the connections of waiters that a newcomer with --queue newest has overtaken, or has got
 -- others before: each of those may sleep on the ticket of a waiter that is behind it now.
@@ -337,7 +352,7 @@ UPDATE dlock_locks SET overtakings = overtakings + 1 WHERE name = {name} AND @be
 -- Finds this waiter's own place (@me) and the first live waiter before it (@first). The number of
 -- overtakings is read first, so that whoever comes after that changes it.
 SELECT overtakings INTO @overtakings FROM dlock_locks WHERE name = {name};
-SELECT id, turn, place, asleep INTO @me, @turn, @place, @asleep FROM dlock_queue
+SELECT id, turn, place, since, asleep INTO @me, @turn, @place, @since, @asleep FROM dlock_queue
   WHERE token = {token};
 SELECT q.id, q.mode INTO @first, @wanted FROM dlock_queue q FORCE INDEX (line)
   WHERE q.name = {name} AND {lease_before} AND q.asleep = 0 AND {alive}
@@ -548,7 +563,8 @@ SELECT q.id FROM dlock_queue q FORCE INDEX (line)
   LIMIT 100;
 
 -- name: lease_bury
-DELETE FROM dlock_queue WHERE id IN ({ids});
+-- Removes those waiters of a list of dead ones that have not come back since.
+DELETE q FROM dlock_queue q WHERE q.id IN ({ids}) AND NOT ({alive});
 
 -- name: lease_forget
 -- Removes the row, and the fence with it, of a name that will not be used again.
