@@ -20,7 +20,6 @@
 /* The texts of sql/NAME.sql, made by embed.sh. */
 #include "mysql_texts.h"
 
-struct name_list;
 struct session_kind;
 struct simple_kind;
 

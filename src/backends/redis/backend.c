@@ -36,7 +36,6 @@
  * first in line, and no other waiter, tries about every 250 ms.
  */
 #include <hiredis/hiredis.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"

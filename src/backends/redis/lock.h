@@ -4,11 +4,6 @@
 
 #include "node.h"
 
-struct findings;
-struct lock_view;
-struct name_list;
-struct redisReply;
-
 /* The pause before a waiter follows a lock to another server, where it does not listen yet. */
 #define REDIS_FOLLOW_MS 100
 

@@ -35,7 +35,7 @@
 #include "redisson.h"
 
 #include <hiredis/hiredis.h>
-#include <stdio.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,15 +120,13 @@ static bool admits(const struct redisson *redisson, const struct request *reques
 		   struct error *err)
 {
 	const struct redisson_kind *kind = redisson->kind;
-	char most[TEXT_DIGITS_SIZE];
 
-	text_digits(most, (uint64_t)redisson->most_read_ms);
 	if (request->mode == HOLD_EXCLUSIVE && kind->slots && !request->forget)
 		error_set(err, ERROR_USAGE, 0, "?dialect=redisson&lock=%s needs --slots N, the "
 			  "number of its permits; lock=reentrant is exclusive", kind->name);
 	else if (request->mode == HOLD_SHARED && request->ttl_ms > redisson->most_read_ms)
-		error_set(err, ERROR_USAGE, 0, "a shared hold of Redisson can have a TTL of %s ms "
-			  "at most, which is ?watchdog=", most);
+		error_set(err, ERROR_USAGE, 0, "a shared hold of Redisson can have a TTL of %"
+			  PRId64 " ms at most, which is ?watchdog=", redisson->most_read_ms);
 	else
 		return true;
 	return false;

@@ -7,8 +7,6 @@
 
 #include "lock.h"
 
-struct uri;
-
 /*
  * Reads ?scripts= of uri: *scriptless is true for "no". 0, or -1 with *err: it has another value
  * than yes and no, or there is a parameter beside it that needs scripts.

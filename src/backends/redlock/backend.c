@@ -30,7 +30,6 @@
  * majority, each tries again after a random time. A waiter also tries when a majority of the
  * leases has ended, and every 5 s.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

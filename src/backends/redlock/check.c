@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds out, node by node, whether the nodes are fit to hold locks. */
-#include <hiredis/hiredis.h>
-
 #include "backends/redis/lock.h"
 #include "base/error.h"
 #include "lock/view.h"

@@ -6,7 +6,6 @@
 
 #include "lock/backend.h"
 
-struct findings;
 struct zk_backend;
 
 /* ---- queue.c, node.c: of the two strategies ---- */
