@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "base/textfile.h"
 #include "lock/name.h"
 #include "command.h"
 #include "exit_status.h"
@@ -78,17 +79,10 @@ static bool find_file(const char *command, char path[static PATH_MAX])
 static bool lacks_interpreter(const char *command, char path[static PATH_MAX],
 			      char interpreter[static 256])
 {
-	char line[256] = "";
-	FILE *file;
+	char line[256];
 
-	if (!find_file(command, path))
+	if (!find_file(command, path) || !textfile_start(path, line, sizeof(line)))
 		return false;
-	file = fopen(path, "re");
-	if (!file)
-		return false;
-	if (!fgets(line, sizeof(line), file))
-		line[0] = '\0';
-	fclose(file);
 	interpreter[0] = '\0';
 	if (!strncmp(line, "#!", 2))
 		text_clean(line + 2, strcspn(line + 2, "\n"), interpreter, 256);

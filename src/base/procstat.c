@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "text.h"
+#include "textfile.h"
 
 #define LINE_SIZE 512
 #define PATH_SIZE 80
@@ -21,29 +22,12 @@ int procstat_open(pid_t pid)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-static bool read_fd(int fd, char *buf, size_t size)
-{
-	const ssize_t length = pread(fd, buf, size - 1, 0);
-
-	buf[length > 0 ? length : 0] = '\0';
-	return length > 0;
-}
-
-bool procstat_read_file(const char *path, char *buf, size_t size)
-{
-	const int fd = open(path, O_RDONLY | O_CLOEXEC);
-	const bool read = read_fd(fd, buf, size);
-
-	if (fd >= 0)
-		close(fd);
-	return read;
-}
-
 bool procstat_is_stopped(int fd)
 {
-	char line[LINE_SIZE];
+	char line[LINE_SIZE] = "";
+	const ssize_t length = pread(fd, line, sizeof(line) - 1, 0);
 	/* The name before the last ')' may have any characters in it. */
-	const char *rest = read_fd(fd, line, sizeof(line)) ? strrchr(line, ')') : NULL;
+	const char *rest = length > 0 ? strrchr(line, ')') : NULL;
 
 	/* The state follows ") ": 'T' is a stop by a signal, 't' by a tracer (proc(5)). */
 	return !rest || !rest[1] || rest[2] == 'T' || rest[2] == 't';
@@ -53,7 +37,7 @@ bool procstat_is_stopped(int fd)
 static bool read_stat(const char *path, struct procstat *stat)
 {
 	char line[LINE_SIZE];
-	const char *rest = procstat_read_file(path, line, sizeof(line)) ? strrchr(line, ')') : NULL;
+	const char *rest = textfile_start(path, line, sizeof(line)) ? strrchr(line, ')') : NULL;
 
 	return rest && sscanf(rest + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d "
 			      "%*d %*d %*d %d %*d %llu", &stat->state, &stat->parent,
@@ -74,7 +58,7 @@ bool procstat_name(pid_t pid, char *buf, size_t size)
 	char path[PATH_SIZE];
 
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	procstat_read_file(path, buf, size);
+	textfile_start(path, buf, size);
 	buf[strcspn(buf, "\n")] = '\0';
 	return buf[0] != '\0';
 }

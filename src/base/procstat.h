@@ -28,12 +28,6 @@ pid_t procstat_live_thread(pid_t pid, const struct procstat *stat);
 /* The name of the program, cut to 15 bytes by the kernel. False: not known, and *buf is "". */
 bool procstat_name(pid_t pid, char *buf, size_t size);
 
-/*
- * Reads a file of /proc, as much of it as fits, with a NUL behind it. False: the file cannot be
- * read or is empty, and buf is "".
- */
-bool procstat_read_file(const char *path, char *buf, size_t size);
-
 /* Opens pid's file, close-on-exec, for procstat_is_stopped(). -1: there is no such file. */
 int procstat_open(pid_t pid);
 

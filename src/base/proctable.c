@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "procstat.h"
+#include "textfile.h"
 
 #define PATH_SIZE 64
 /* /proc/PID/status has about 1500 bytes, and the lines that are read stand in the first half. */
@@ -21,7 +22,7 @@ static bool read_status(const char *pid, char status[static STATUS_SIZE])
 	char path[PATH_SIZE];
 
 	snprintf(path, sizeof(path), "/proc/%.20s/status", pid);
-	return procstat_read_file(path, status, STATUS_SIZE);
+	return textfile_start(path, status, STATUS_SIZE);
 }
 
 bool proctable_usable(void)

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "procstat.h"
 #include "proctable.h"
+#include "textfile.h"
 
 /* How often /proc is read at most, while processes come and go faster than it can be read. */
 #define LOOKS 8
@@ -274,7 +274,7 @@ static void kill_below(pid_t pid, int depth)
 	long child;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-	procstat_read_file(path, list, sizeof(list));
+	textfile_start(path, list, sizeof(list));
 	for (;;) {
 		at = next;
 		child = strtol(at, &next, 10);

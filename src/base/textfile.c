@@ -84,6 +84,17 @@ int textfile_read(struct textfile *file, const char *path, bool optional, struct
 	return rc;
 }
 
+bool textfile_start(const char *path, char *buf, size_t size)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC);
+	const ssize_t length = read(fd, buf, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	buf[length > 0 ? length : 0] = '\0';
+	return length > 0;
+}
+
 static int write_all(int fd, const char *text, size_t length)
 {
 	while (length > 0) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Small text files: dlock.conf and ?password-file=, which may contain a secret, and --metrics. */
+/*
+ * Small text files: dlock.conf and ?password-file=, which may contain a secret, --metrics, and files
+ * of /proc.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -28,6 +31,12 @@ struct textfile {
  */
 int textfile_read(struct textfile *file, const char *path, bool optional, struct error *err);
 void textfile_finish(struct textfile *file);	/* wipes; accepts a zeroed one */
+
+/*
+ * Reads the beginning of a file, as much of it as fits, and puts a NUL behind it. Allocates no
+ * memory. False: the file cannot be read or is empty, and buf is "".
+ */
+bool textfile_start(const char *path, char *buf, size_t size);
 
 /*
  * Makes text the whole content of the file at path, in one step: a reader sees the old content or
