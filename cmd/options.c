@@ -57,10 +57,10 @@ const struct option_row option_rows[] = {
 	  COMMAND_RUN, OPTION_TIME_OF_DAY, FIELD(until_ms), 0, 0 },
 	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock ends, for\n"
 	  "whatever reason, the kernel ends everything in it", COMMAND_RUN,
-	  OPTION_CONTAIN, FIELD(contain), CONTAIN_YES, 0 },
+	  OPTION_YES_NO, FIELD(contain), CONFIG_YES, 0 },
 	{ 0, "no-contain", NULL, "do not contain the command, although the configuration\n"
 	  "file says so",
-	  COMMAND_RUN, OPTION_CONTAIN, FIELD(contain), CONTAIN_NO, 0 },
+	  COMMAND_RUN, OPTION_YES_NO, FIELD(contain), CONFIG_NO, 0 },
 	{ 0, "on-lost", "kill|warn", "when the lock is lost: kill (default) stops the command,\n"
 	  "or the process of --pid; warn only warns", HOLDING_COMMANDS,
 	  OPTION_CHOICE, FIELD(only_warn), 0, 0 },
@@ -212,8 +212,8 @@ static int apply(struct options *options, const struct option_row *row, char *ar
 	case OPTION_FLAG:
 		*(bool *)field = true;
 		break;
-	case OPTION_CONTAIN:
-		*(enum contain *)field = (enum contain)row->low;
+	case OPTION_YES_NO:
+		*(enum config_choice *)field = (enum config_choice)row->low;
 		break;
 	case OPTION_ADD:
 		*(int *)field += row->low;

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "lock/backend.h"
+#include "config.h"
 
 struct error;
 
@@ -33,7 +34,7 @@ enum command_bit {
 /* What an option does to its field of struct options. */
 enum option_kind {
 	OPTION_FLAG,		/* bool: becomes true */
-	OPTION_CONTAIN,		/* enum contain: becomes low */
+	OPTION_YES_NO,		/* enum config_choice: becomes low */
 	OPTION_ADD,		/* int: low is added */
 	OPTION_NUMBER,		/* int: the argument, from low to high */
 	OPTION_DURATION,	/* int64_t: the argument in ms */
@@ -57,9 +58,6 @@ struct option_row {
 /* Ends with a row whose name is NULL. */
 extern const struct option_row option_rows[];
 
-/* --contain and --no-contain. */
-enum contain { CONTAIN_UNSAID, CONTAIN_YES, CONTAIN_NO };
-
 /* The command line. Strings point into argv. */
 struct options {
 	const char *backend;	/* NULL: not given */
@@ -73,7 +71,7 @@ struct options {
 	int64_t max_run_ms;	/* 0: no limit */
 	int64_t until_ms;	/* in ms since the epoch; 0: not given */
 	bool no_renew;
-	enum contain contain;
+	enum config_choice contain;	/* --contain and --no-contain */
 	int64_t kill_after_ms;	/* -1: not given */
 	bool only_warn;		/* --on-lost warn */
 	const char *on_lost_run;	/* NULL: not given */

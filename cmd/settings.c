@@ -152,9 +152,8 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	if (load_files(settings, err) || choose_backend(settings, options, &own, err) ||
 	    choose_durations(settings, options, own, err))
 		return -1;
-	settings->contain = options->contain == CONTAIN_YES ||
-			    (options->contain == CONTAIN_UNSAID &&
-			     settings->config.contain == CONFIG_YES);
+	settings->contain = (options->contain ? options->contain : settings->config.contain) ==
+			    CONFIG_YES;
 	settings->syslog = options->syslog || settings->config.log == CONFIG_YES;
 	options_blank(options);
 	if (uri_load_passwords(&settings->uri, &exposed, err))
