@@ -29,7 +29,9 @@ int session_run(const struct command *command, const struct options *options);
 /* Opens the backend once more, for an object serves one name. The caller closes it. */
 struct backend *session_open(const struct session *session, struct error *err);
 
-/* Opens the backend of the session unless it is open. 0, or -1 with *err. session_run() closes it. */
+/*
+ * Opens the backend of the session unless it is open. 0, or -1 with *err. session_run() closes it.
+ */
 int session_connect(struct session *session, struct error *err);
 
 /*

@@ -106,8 +106,8 @@ int file_record_write(const struct file_record *record, int fd)
 					 "hold %s %s %" PRIu64 " %d %d %" PRId64
 					 " %" PRId64 " %s\n",
 					 hold->id, hold_mode_text(hold->mode, hold->slots, mode),
-					 hold->fence, hold->count, (int)hold->keeper, hold->until_ms,
-					 hold->byte, holder);
+					 hold->fence, hold->count, (int)hold->keeper,
+					 hold->until_ms, hold->byte, holder);
 	}
 	/* Cut afterwards, so that a crash in between leaves all lines, and old ones behind. */
 	written = pwrite(fd, text, used, 0);
