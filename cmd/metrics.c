@@ -111,7 +111,7 @@ int metrics_write(const char *path, const struct metrics *metrics, struct error 
 	put_all(file, metrics);
 	if (fclose(file))
 		memory_gone();
-	failed = textfile_replace(path, text, length, 0644, err);
+	failed = textfile_replace(path, text, length, err);
 	free(text);
 	return failed;
 }

@@ -112,11 +112,11 @@ static int write_all(int fd, const char *text, size_t length)
 
 /* 0, or -1 with errno. Closes fd, which is the new file's. */
 static int fill_and_rename(int fd, const char *new_path, const char *path, const char *text,
-			   size_t length, mode_t mode)
+			   size_t length)
 {
 	int failure = 0;
 
-	if (write_all(fd, text, length) || fchmod(fd, mode))
+	if (write_all(fd, text, length) || fchmod(fd, 0644))
 		failure = errno;
 	/* Some file systems say only here that they have no room. */
 	if (close(fd) && !failure)
@@ -127,8 +127,7 @@ static int fill_and_rename(int fd, const char *new_path, const char *path, const
 	return failure ? -1 : 0;
 }
 
-int textfile_replace(const char *path, const char *text, size_t length, mode_t mode,
-		     struct error *err)
+int textfile_replace(const char *path, const char *text, size_t length, struct error *err)
 {
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
 	char *new_path;
@@ -140,7 +139,7 @@ int textfile_replace(const char *path, const char *text, size_t length, mode_t m
 				 "it is not a regular file, and is left as it is");
 	new_path = memory_format("%.*s.%s.XXXXXX", (int)(base - path), path, base);
 	fd = mkostemp(new_path, O_CLOEXEC);
-	failed = fd < 0 || fill_and_rename(fd, new_path, path, text, length, mode);
+	failed = fd < 0 || fill_and_rename(fd, new_path, path, text, length);
 	if (failed)
 		error_set(err, ERROR_INTERNAL, errno, "cannot write it");
 	if (failed && fd >= 0)

@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/types.h>
 
 struct error;
 
@@ -40,9 +39,8 @@ bool textfile_start(const char *path, char *buf, size_t size);
 
 /*
  * Makes text the whole content of the file at path, in one step: a reader sees the old content or
- * the new one. The file gets this mode, whatever the umask says. Until the end the text is in a
+ * the new one. The file gets mode 0644, whatever the umask says. Until the end the text is in a
  * file ".NAME.XXXXXX" of the same directory. What is at path and is no regular file stays: root
  * would replace /dev/null. 0, or -1 with ERROR_INTERNAL; then the old content stays.
  */
-int textfile_replace(const char *path, const char *text, size_t length, mode_t mode,
-		     struct error *err);
+int textfile_replace(const char *path, const char *text, size_t length, struct error *err);
