@@ -58,27 +58,28 @@ static const struct command *find(const char *name)
 /* `dlock deploy -- make` is understood, but not obeyed: "status" may be a lock's name, too. */
 static int refuse_command(int argc, char **argv, struct error *err)
 {
-	const char *name = argv[1], *near = NULL, *kind = name[0] == '-' ? "option" : "command";
+	const char *name = argv[1], *near = NULL;
 	bool runs = false;
+	char what[160];
 
 	/* What follows '=' may be a URI with a password. */
 	if (options_knows(name))
 		return error_set(err, ERROR_USAGE, 0, "option %.*s belongs behind the name of a "
 				 "command, as in 'dlock run [OPTION]... NAME -- COMMAND'",
 				 (int)strcspn(name, "="), name);
+	snprintf(what, sizeof(what), name[0] == '-' ? "option %s" : "command '%s'", name);
 	for (int i = 2; i < argc && !runs; i++)
 		runs = !strcmp(argv[i], "--");
 	for (const struct command *c = commands; c->name && !near; c++)
 		if (suggest_meant(name, c->name))
 			near = c->name;
 	if (near)
-		return error_set(err, ERROR_USAGE, 0, "unknown %s '%s'; is '%s' meant?", kind, name,
-				 near);
+		return error_set(err, ERROR_USAGE, 0, "unknown %s; is '%s' meant?", what, near);
 	if (runs)
-		return error_set(err, ERROR_USAGE, 0, "unknown %s '%s'; to run a command under a "
-				 "lock: dlock run %s -- COMMAND", kind, name,
+		return error_set(err, ERROR_USAGE, 0, "unknown %s; to run a command under a lock: "
+				 "dlock run %s -- COMMAND", what,
 				 name[0] == '-' ? "[OPTION]... NAME" : name);
-	return error_set(err, ERROR_USAGE, 0, "unknown %s '%s'; try 'dlock --help'", kind, name);
+	return error_set(err, ERROR_USAGE, 0, "unknown %s; try 'dlock --help'", what);
 }
 
 static void print_overview(void)
@@ -87,7 +88,7 @@ static void print_overview(void)
 	for (const struct command *command = commands; command->name; command++)
 		printf("  dlock %-46s%s\n", command->usage, command->summary);
 	printf("\n'dlock help COMMAND' shows the options of a command.\n"
-	       "See also: man dlock, man dlock-backends.\n");
+	       "See also: man dlock, man dlock-backends, man dlock.conf.\n");
 }
 
 static int command_help(const struct options *options)

@@ -170,7 +170,7 @@ misused() {
 	misused 125 "option -b $example" -b file: status
 	misused 125 "option --backend $example" \
 		--backend=redis://:secret@h status
-	misused 125 "unknown option '--frob'; try 'dlock --help'" --frob
+	misused 125 "unknown option --frob; try 'dlock --help'" --frob
 	misused 125 "'status' has no option -n; try 'dlock status --help'" status -n
 	misused 125 "unknown option -y; try 'dlock break --help'" break -y a
 	misused 125 "'x' is one operand too many; usage: dlock version [OPTION]..." version x
