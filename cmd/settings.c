@@ -101,14 +101,12 @@ static int choose_durations(struct settings *settings, const struct options *opt
 static int refuse_backend(const struct settings *settings, const char *source, struct error *err)
 {
 	if (settings->uri_text[0] == '/')
-		error_set(err, ERROR_USAGE, 0, "%s: '%s' is a path; a directory for locks is "
-			  "file://%s", source, settings->uri_text, settings->uri_text);
-	else if (settings->unreadable.kind != ERROR_NONE)
-		*err = settings->unreadable;
-	else
-		error_set(err, ERROR_USAGE, 0,
-			  "%s: '%s' is neither a URI nor a section of the configuration file",
-			  source, settings->uri_text);
+		return error_set(err, ERROR_USAGE, 0, "%s: '%s' is a path; a directory for locks "
+				 "is file://%s", source, settings->uri_text, settings->uri_text);
+	if (settings->unreadable.kind == ERROR_NONE)
+		return error_set(err, ERROR_USAGE, 0, "%s: '%s' is neither a URI nor a section of "
+				 "the configuration file", source, settings->uri_text);
+	*err = settings->unreadable;
 	return -1;
 }
 
@@ -119,14 +117,13 @@ static int choose_backend(struct settings *settings, const struct options *optio
 	const char *source;
 
 	settings->uri_text = choose(options->backend, "--backend", "DLOCK_BACKEND", &source);
-	if (!settings->uri_text && settings->unreadable.kind != ERROR_NONE &&
-	    !settings->config.backend) {
-		*err = settings->unreadable;
-		return -1;
-	}
-	if (!settings->uri_text && settings->config.backend) {
+	if (!settings->uri_text) {
 		settings->uri_text = settings->config.backend;
 		source = settings->config.backend_place;
+	}
+	if (!settings->uri_text && settings->unreadable.kind != ERROR_NONE) {
+		*err = settings->unreadable;
+		return -1;
 	}
 	if (!settings->uri_text)
 		settings->uri_text = DEFAULT_BACKEND;
