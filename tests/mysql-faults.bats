@@ -208,17 +208,20 @@ only_expired_holders() {
 @test "reply to a client that gets in line lost: it has one place, and holds when its turn comes" {
 	via_proxy
 	"$DLOCK" setup
-	hold --
+	# No renewal removes the row of a client that comes back.
+	hold -t 10m --
 	local n behind=()
 	for n in 1 2; do
 		proxy "drop-on INTO dlock_queue"
-		start "$DLOCK" run -b "$PROXY?timeout=400ms" "$LOCK" -- sh -c 'echo x >>ran'
+		start "$DLOCK" run -b "$PROXY?timeout=1s" "$LOCK" -- sh -c 'echo x >>ran'
 		behind+=("$PID")
-		wait_until 5 waiters "$n"
+		# It has a connection for no longer than its timeout.
+		wait_until 10 places "$n"
 		proxy pass
 		# This is longer than it waits for that answer.
-		holds_for 700 alive "$PID"
-		waiters "$n"
+		holds_for 1300 alive "$PID"
+		wait_until 10 waiters "$n"
+		places "$n"
 	done
 	release
 	for n in "${behind[@]}"; do
@@ -227,6 +230,11 @@ only_expired_holders() {
 	done
 	equal "$(wc -l <ran)" 2 runs
 	wait_until 2 only_fences
+}
+
+# places N: N rows are in the table of waiters, those of waiters without a connection included
+places() {
+	[[ $(ask "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK'") == "$1" ]]
 }
 
 @test "reply to a waiter that takes its turn lost: it holds, and its lease is a new one" {

@@ -13,6 +13,11 @@ in_line() {
 	WAITERS+=("$PID")
 }
 
+# in_queue N: N rows are in the table of waiters, those of waiters without a connection included
+in_queue() {
+	[[ $(ask "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK'") == "$1" ]]
+}
+
 # ran N...: all waiters have run, in this order, and nothing is left of them
 ran() {
 	local pid
@@ -76,15 +81,16 @@ ran() {
 
 @test "--priority: reply to a client that gets in line lost: it keeps its place before others" {
 	via_proxy
-	hold --
+	hold -t 10m --
 	in_line 1
 	proxy "drop-on INTO dlock_queue"
-	start "$DLOCK" run -b "$PROXY?timeout=400ms" --priority 5 "$LOCK" -- sh -c 'echo 2 >>order'
+	start "$DLOCK" run -b "$PROXY?timeout=1s" --priority 5 "$LOCK" -- sh -c 'echo 2 >>order'
 	WAITERS+=("$PID")
-	wait_until 5 waiters 2
+	# It has a connection for no longer than its timeout.
+	wait_until 10 in_queue 2
 	proxy pass
-	holds_for 700 alive "$PID"
-	wait_until 5 waiters 2
+	holds_for 1300 alive "$PID"
+	wait_until 10 waiters 2
 	release
 	ran 2 1
 }
@@ -146,17 +152,21 @@ ran() {
 
 @test "--queue newest: reply to a client that gets in line lost: it comes once" {
 	via_proxy
-	hold --
+	# No renewal removes the row of the client that comes back.
+	hold -t 10m --
 	in_line 1 --queue newest
 	in_line 2
 	proxy "drop-on INTO dlock_queue"
-	start "$DLOCK" run -b "$PROXY?timeout=400ms" --queue newest "$LOCK" -- sh -c 'echo 3 >>order'
+	start "$DLOCK" run -b "$PROXY?timeout=1s" --queue newest "$LOCK" -- sh -c 'echo 3 >>order'
 	local third=$PID
-	wait_until 5 waiters 3
-	in_line 4 --queue newest
-	wait_until 5 not waiters 4
+	wait_until 10 in_queue 3
+	start "$DLOCK" run --queue newest "$LOCK" -- sh -c 'echo 4 >>order'
+	WAITERS+=("$PID")
+	wait_until 10 in_queue 4
+	# The third one has no connection any more.
+	wait_until 10 waiters 3
 	proxy pass
-	wait_until 8 waiters 4
+	wait_until 10 waiters 4
 	equal "$("$DLOCK" status --json | jq -c '[.waiters[].pid]')" \
 		"[${WAITERS[2]},${WAITERS[1]},$third,${WAITERS[0]}]"
 	WAITERS+=("$third")
@@ -188,10 +198,6 @@ sent_away() {
 # replacing [OPTION]...: starts a waiter with --replace-waiters
 replacing() {
 	start "$DLOCK" run --replace-waiters "$@" "$LOCK" -- sh -c 'echo "$0" >>order' "replacing $STARTED_COUNT"
-}
-
-in_queue() {
-	[[ $(ask "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK'") == "$1" ]]
 }
 
 @test "--replace-waiters: the newest waiter is left, and others keep their places" {
@@ -242,11 +248,11 @@ in_queue() {
 		local a=$PID a_err=$ERR
 		wait_until 5 waiters 1
 		proxy "drop-on $text"
-		start "$DLOCK" run --replace-waiters -b "$PROXY?timeout=400ms" "$LOCK" -- sh -c 'echo new >>order'
+		start "$DLOCK" run --replace-waiters -b "$PROXY?timeout=1s" "$LOCK" -- sh -c 'echo new >>order'
 		WAITERS+=("$PID")
 		sent_away "$a" "$a_err" "$PID" 8
 		proxy pass
-		holds_for 1000 alive "$PID"
+		holds_for 1300 alive "$PID"
 		wait_until 3 in_queue 1
 		release
 		ran new
