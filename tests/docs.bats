@@ -443,12 +443,12 @@ hung_server() {
 	type_into "$1" "dlock status -b $P_URI pl"$'\t'
 	equal "$ARGS" "[status][-b][$P_URI][pl]"
 	# dlock itself would wait for longer
-	between "$MS" 0 1900 'ms until the shell goes on'
+	took "$MS" 0 1900 'ms until the shell goes on'
 	kill -KILL "$P_PID"
 	wait_until 5 ended "$P_PID"
 	type_into "$1" "dlock status -b $P_URI pl"$'\t'
 	equal "$ARGS" "[status][-b][$P_URI][pl]"
-	between "$MS" 0 1900 'ms until the shell goes on'
+	took "$MS" 0 1900 'ms until the shell goes on'
 	wait_until 5 no_strays
 }
 

@@ -288,10 +288,10 @@ section_end() {
 	in_section 300
 	timed "$DLOCK" run -n "$LOCK" -- true
 	equal "$status" 124
-	between "$MS" 0 15000
+	took "$MS" 0 15000
 	timed "$DLOCK" status "$LOCK"
 	equal "$status" 1
-	between "$MS" 0 15000
+	took "$MS" 0 15000
 	# The holder ends its command and itself in time, and the lock is free.
 	kill -TERM "$HOLDER"
 	join "$HOLDER" 15

@@ -46,11 +46,11 @@ refused() {
 	wait_until 5 has_line "$OUT" alive
 	timed "$DLOCK" run -w 10s "$LOCK" -- true
 	equal "$status" 0
-	between "$MS" 100 3000
+	took "$MS" 100 3000
 	hold -- "$TOOLS/witness" -f 500
 	timed flock -w 10 "$LOCK_FILE" true
 	equal "$status" 0
-	between "$MS" 100 3000
+	took "$MS" 100 3000
 	join "$HOLDER"
 	equal "$status" 0
 }

@@ -45,7 +45,7 @@ runs_too_long() {
 	timed "$DLOCK" run --max-run 500ms -k 300ms "$LOCK" -- "$TOOLS/witness" -i -l log
 	equal "$status" 121
 	one_line '^dlock: test-[0-9]+: the 0\.5s of --max-run are over; stopping the command$'
-	between "$MS" 790 4000
+	took "$MS" 790 4000
 	has_line log ' TERM$'
 	is_free
 }
@@ -60,7 +60,7 @@ ends_on_term() {
 		"$TOOLS/daemonize" -c -p daemon "$TOOLS/witness" -l log
 		while :; do sleep 0.05; done'
 	equal "$status" 121
-	between "$MS" 490 5000
+	took "$MS" 490 5000
 	ended "$(<daemon)"
 	is_free
 }
@@ -89,7 +89,7 @@ ends_in_time() {
 	timed "$DLOCK" run --max-run 500ms -k 20s "$LOCK" -- \
 		sh -c 'trap "echo term; exit 0" TERM; kill -STOP $$; while :; do sleep 0.05; done'
 	equal "$status $output" "121 term"
-	between "$MS" 490 5000
+	took "$MS" 490 5000
 }
 
 stopped_job() {
@@ -159,7 +159,7 @@ until_noon() {
 	timed "$DLOCK" run --until 12:00 -k 300ms "$LOCK" -- "$TOOLS/witness" -i -l log
 	equal "$status" 121
 	one_line '^dlock: test-[0-9]+: the time of --until has come; stopping the command$'
-	between "$MS" 1000 6000
+	took "$MS" 1000 6000
 	# One minute before noon is tomorrow.
 	run --separate-stderr -0 "$DLOCK" run --until 11:59 "$LOCK" -- sleep 0.3
 	equal "$stderr" ""
@@ -175,11 +175,11 @@ until_noon() {
 	TZ=$(noon 2)
 	timed "$DLOCK" run --until 12:00 -w 1h "$LOCK" -- touch ran
 	equal "$status" 124
-	between "$MS" 1000 6000
+	took "$MS" 1000 6000
 	TZ=$(noon 3600)
 	timed "$DLOCK" run --until 12:00 -w 200ms "$LOCK" -- touch ran
 	equal "$status" 124
-	between "$MS" 200 3000
+	took "$MS" 200 3000
 	[[ ! -e ran ]]
 	release
 	run --separate-stderr -121 "$DLOCK" run --until 12:00 --max-run 300ms "$LOCK" -- sleep 300
@@ -262,7 +262,7 @@ ends_leftovers() {
 @test "--leftovers wait: a command that leaves nothing ends as ever" {
 	timed "$DLOCK" run --leftovers wait "$LOCK" -- sh -c 'sleep 0.1 & wait; exit 4'
 	equal "$status$stderr" 4
-	between "$MS" 0 3000
+	took "$MS" 0 3000
 }
 
 signals_reach_leftovers() {
@@ -457,7 +457,7 @@ hold_hook() {
 	join "$HOLDER" 15
 	now
 	equal "$status" 123
-	between $((NOW - start)) 29000 40000
+	took $((NOW - start)) 29000 40000
 	wait_until 2 ended "${pids[@]}"
 	has_line "$HOLDER_ERR" 'the command of --on-lost-run has run for 30 s and is killed$'
 }

@@ -338,7 +338,7 @@ queue_or_table() {
 		wait_until 5 sleeps
 		timed "$DLOCK" run -w 1s "$LOCK" -- touch "ran.$strategy"
 		equal "$status" 124 "$STRATEGY"
-		between "$MS" 900 3500 "$STRATEGY"
+		took "$MS" 900 3500 "$STRATEGY"
 		[[ ! -e ran.$strategy ]]
 		# No statement of the client that gave up is left, to take the lock later.
 		contend
@@ -627,7 +627,7 @@ all_killed() {
 		met_nobody
 		now
 		# A third of the lease may have been over by then, or more on a slow machine.
-		between "$((NOW - KILLED))" 1500 7000 "$STRATEGY: until the next one"
+		took "$((NOW - KILLED))" 1500 7000 "$STRATEGY: until the next one"
 		is_free
 	done
 }
@@ -640,7 +640,7 @@ all_killed() {
 		is_held
 		timed "$DLOCK" run -w 1s "$LOCK" -- touch ran
 		equal "$status" 124 "$STRATEGY"
-		between "$MS" 900 3500 "$STRATEGY: -w 1s"
+		took "$MS" 900 3500 "$STRATEGY: -w 1s"
 		start "$DLOCK" run "$LOCK" -- touch ran
 		local waiter=$PID
 		wait_until 5 has_lock

@@ -377,7 +377,7 @@ kill_one_waiter() {
 	wait_until 5 has_line "$OUT" "$LOCK"
 	timed "$DLOCK" run -n "$LOCK" -- true
 	equal "$status" 124
-	between "$MS" 0 5000
+	took "$MS" 0 5000
 	run --separate-stderr -0 "$DLOCK" run -w 20s "$LOCK" -- true
 	join "$other"
 	wait_until 2 only_fences
@@ -408,7 +408,7 @@ kill_one_waiter() {
 	timed "$DLOCK" run -n --slots 1 "$LOCK" -- true
 	equal "$status" 124
 	# A statement waits for a locked row for 1 s.
-	between "$MS" 0 900
+	took "$MS" 0 900
 	join "$other"
 	release
 	wait_until 2 only_fences
@@ -422,7 +422,7 @@ kill_one_waiter() {
 	wait_until 5 has_line "$OUT" locked
 	timed "$DLOCK" run -n "$LOCK" -- true
 	matches "$status" '^12[24]$'
-	between "$MS" 0 5000
+	took "$MS" 0 5000
 	join "$other"
 	wait_until 5 is_free
 }

@@ -23,10 +23,10 @@ load mysql-lease
 @test "error: a host that swallows everything, or never answers, within connect-timeout" {
 	tool listener
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=400ms"
-	between "$MS" 390 3500
+	took "$MS" 390 3500
 	tool listener ''
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=400ms"
-	between "$MS" 390 3500
+	took "$MS" 390 3500
 }
 
 @test "error: a server that hangs after the connection, within timeout" {

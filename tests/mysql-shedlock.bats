@@ -79,7 +79,7 @@ until_ms() {
 	java_lock 1500
 	timed "$DLOCK" run -w 10s "$LOCK" -- true
 	equal "$status" 0
-	between "$MS" 1000 4000
+	took "$MS" 1000 4000
 	not java_extend 60000
 }
 
@@ -93,7 +93,7 @@ until_ms() {
 @test "--min-hold is lock_until: Java waits for it, whoever releases" {
 	timed "$DLOCK" run --min-hold 2s "$LOCK" -- true
 	equal "$status" 0
-	between "$MS" 0 1500
+	took "$MS" 0 1500
 	between "$(until_ms)" 400 2000
 	not java_lock 60000
 	wait_until 4 java_lock 60000

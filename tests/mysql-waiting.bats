@@ -214,7 +214,7 @@ sleepers() {
 	tool listener
 	timed "$DLOCK" run -w 500ms -b "mysql://u:p@127.0.0.1:$TOOL_PORT/db" "$LOCK" -- true
 	matches "$status" '^(122|124)$'
-	between "$MS" 400 2000
+	took "$MS" 400 2000
 }
 
 # ---- fairness and its price
@@ -237,7 +237,7 @@ sleepers() {
 	join "$living" 5
 	now
 	# The contract allows 1 s for each.
-	between $((NOW - start)) 0 3000
+	took $((NOW - start)) 0 3000
 	[[ -e ran && ! -e dead ]]
 	wait_until 2 only_fences
 }
@@ -274,7 +274,7 @@ hung_waiter() {
 	release
 	join "$next" 8
 	now
-	between $((NOW - start)) 0 6000
+	took $((NOW - start)) 0 6000
 	kill -CONT "${stopped[@]}"
 	join "$hung" 8
 	equal "$(tr '\n' ' ' <order)" "next hung "

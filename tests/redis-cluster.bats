@@ -192,7 +192,7 @@ as_java() {
 	dead=127.0.0.1:$PORT
 	timed "$DLOCK" run -b "redis+cluster://$dead,127.0.0.1:${NODE_PORTS[2]}" "$LOCK" -- true
 	equal "$status" 0
-	between "$MS" 0 900
+	took "$MS" 0 900
 	private_redis
 	kill -STOP "$P_PID"
 	run -0 "$DLOCK" run -b "redis+cluster://127.0.0.1:$P_PORT,127.0.0.1:${NODE_PORTS[2]}?timeout=300ms" \
@@ -200,7 +200,7 @@ as_java() {
 	timed "$DLOCK" run -b "redis+cluster://$dead" "$LOCK" -- touch ran
 	equal "$status" 122
 	one_line 'refused'
-	between "$MS" 0 2000
+	took "$MS" 0 2000
 	[[ ! -e ran ]]
 }
 

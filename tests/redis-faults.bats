@@ -480,7 +480,7 @@ term_came() {
 	hold --
 	timed "$DLOCK" run -b "$PROXY" -w 1s "$LOCK" -- true
 	equal "$status" 124
-	between "$MS" 990 2200
+	took "$MS" 990 2200
 	release
 	only_fences
 }

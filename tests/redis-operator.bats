@@ -124,7 +124,7 @@ probe_owner() {
 	wait_until 5 has_line "$OWNER_OUT" '^TERM$'
 	now
 	# The last renewal was no later than the moment when the server was frozen.
-	between "$((NOW - frozen))" 0 3200 "until TERM"
+	took "$((NOW - frozen))" 0 3200 "until TERM"
 	wait_until 5 ended "$KEEPER"
 	kill -KILL "$OWNER"
 }
@@ -182,7 +182,7 @@ probe_owner() {
 	rcli pexpire "$KEY" 700 >reply
 	timed "$DLOCK" wait -w 20s "$LOCK"
 	equal "$status" 0
-	between "$MS" 100 6000
+	took "$MS" 100 6000
 	rcli set "$KEY" somebody px 60000 >reply
 	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK"
 	one_line 'another client'

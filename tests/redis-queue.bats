@@ -188,7 +188,7 @@ handed() {
 	join "$newer"
 	now
 	# without the message the next look would be up to 5.5 s away
-	between $((NOW - start)) 0 4000
+	took $((NOW - start)) 0 4000
 	order middle newer
 	nothing_left
 }

@@ -356,7 +356,7 @@ nothing_but_fences() {
 	join "$next"
 	equal "$status" 0
 	now
-	between $((NOW - start)) 0 4000
+	took $((NOW - start)) 0 4000
 	[[ ! -e hung ]]
 	# shellcheck disable=SC2086
 	kill -CONT "$hung" $family

@@ -70,7 +70,7 @@ on_replica() {
 	kill -STOP "$R_PID"
 	timed "$DLOCK" run -b "$P_URI?replicas=2&timeout=1s" "$LOCK" -- touch ran
 	equal "$status" 122
-	between "$MS" 450 2500
+	took "$MS" 450 2500
 	one_line 'only 1 of 2 replicas has the lock$'
 	nothing_taken
 	[[ ! -e ran ]]

@@ -69,22 +69,22 @@ listens() {
 	kill -STOP "${S_PIDS[0]}"
 	timed "$DLOCK" run "$LOCK" -- true
 	equal "$status" 0
-	between "$MS" 500 2000
+	took "$MS" 500 2000
 	kill -CONT "${S_PIDS[0]}"
 	# wrong: it names the replica
 	stale_sentinel "$R_PORT"
 	timed "$DLOCK" run -b "redis+sentinel://$STALE,127.0.0.1:${S_PORTS[1]}/m" "$LOCK" -- true
 	equal "$status" 0
-	between "$MS" 0 1500
+	took "$MS" 0 1500
 	timed "$DLOCK" run -b "redis+sentinel://$STALE/m?connect-timeout=500ms&timeout=500ms" "$LOCK" -- touch ran
 	equal "$status" 122
 	one_line 'no master, but a replica'
-	between "$MS" 400 2000
+	took "$MS" 400 2000
 	# none
 	timed "$DLOCK" run -b "redis+sentinel://$dead/m" "$LOCK" -- touch ran
 	equal "$status" 122
 	one_line "sentinel $dead: .*refused"
-	between "$MS" 0 1000
+	took "$MS" 0 1000
 	run --separate-stderr -122 "$DLOCK" run -b "${URI%/m}/other" "$LOCK" -- touch ran
 	one_line "watches no master 'other'"
 	run --separate-stderr -125 "$DLOCK" run -b "${URI%/m}" "$LOCK" -- touch ran

@@ -111,7 +111,7 @@ private_tls() {
 	done
 	now
 	# A waiter that is not woken looks after 5 s.
-	between $((NOW - start)) 0 3500 "ms until all had it"
+	took $((NOW - start)) 0 3500 "ms until all had it"
 	equal "$(tr '\n' ' ' <order)" "1 2 3 "
 	only_fences
 	# a message that came with other bytes, of wait(1)'s channel
@@ -288,7 +288,7 @@ testify_tls() {
 @test "a handshake without an answer ends with connect-timeout, or with a signal" {
 	tool listener ''
 	refused 'handshake' "rediss://127.0.0.1:$TOOL_PORT?connect-timeout=400ms"
-	between "$MS" 390 3500
+	took "$MS" 390 3500
 	start "$DLOCK" run -b "rediss://127.0.0.1:$TOOL_PORT?connect-timeout=30s" "$LOCK" -- true
 	# once it has connected
 	wait_until 5 eval 'ss -Htn state established "( dport = :$TOOL_PORT )" | grep -q .'
@@ -481,7 +481,7 @@ nodes_with() {
 	silent+=,127.0.0.1:$TOOL_PORT
 	timed "$DLOCK" run -b "redlock://$silent,${N_TLS%,*,*}?tls=yes&ca=$CERTS/ca.pem&node-timeout=100ms" "$LOCK" -- true
 	equal "$status" 0
-	between "$MS" 0 3000
+	took "$MS" 0 3000
 }
 
 # ---- what operators see

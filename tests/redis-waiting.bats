@@ -133,7 +133,7 @@ load redis
 	tool listener
 	timed "$DLOCK" run -w 500ms -b "redis://127.0.0.1:$TOOL_PORT" "$LOCK" -- true
 	matches "$status" '^(122|124)$'
-	between "$MS" 400 2000
+	took "$MS" 400 2000
 }
 
 # ---- the order of waiters, and what it costs
@@ -156,7 +156,7 @@ load redis
 	join "$living" 5
 	now
 	# Each dead waiter may cost 1 s.
-	between $((NOW - start)) 0 3000
+	took $((NOW - start)) 0 3000
 	[[ -e ran && ! -e dead ]]
 	only_fences
 }
@@ -238,7 +238,7 @@ shown() {
 	release
 	join "$next" 8
 	now
-	between $((NOW - start)) 0 6000
+	took $((NOW - start)) 0 6000
 	# shellcheck disable=SC2086 # words
 	kill -CONT "$hung" $family
 	join "$hung" 8
@@ -258,7 +258,7 @@ shown() {
 	release
 	join "$next" 8
 	now
-	between $((NOW - start)) 0 6000
+	took $((NOW - start)) 0 6000
 	kill -CONT "$hung"
 	join "$hung" 8
 	equal "$(tr '\n' ' ' <order)" "next hung "
@@ -452,7 +452,7 @@ lent_whole() {
 	equal "$status" 0
 	now
 	# The message, the reply to the acquisition and the reply to the release were late.
-	between $((NOW - start)) 7700 12000
+	took $((NOW - start)) 7700 12000
 	only_fences
 }
 

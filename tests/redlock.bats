@@ -183,7 +183,7 @@ lost() {
 	join "$PID" 3
 	now
 	equal "$status" 0
-	between $((NOW - start)) 0 1500
+	took $((NOW - start)) 0 1500
 }
 
 foreign_waits() {
@@ -248,7 +248,7 @@ foreign_waits() {
 	freeze 5
 	timed "$DLOCK" run -n "$LOCK" -- true
 	equal "$status" 0 "status: $stderr"
-	between "$MS" 0 900
+	took "$MS" 0 900
 	hold -t 1s --
 	holds_for 2500 alive "$COMMAND"
 	is_held
@@ -389,9 +389,9 @@ node_has_fence() {
 	local start=$NOW
 	tell 'hold 1800' 1 2 3
 	lost
-	between $((NOW - start)) 0 2000
+	took $((NOW - start)) 0 2000
 	now
-	between $((NOW - start)) 0 3500 "ms until it was dead"
+	took $((NOW - start)) 0 3500 "ms until it was dead"
 	tell pass 1 2 3
 	wait_until 4 nothing_on_nodes
 }
@@ -447,7 +447,7 @@ node_has_fence() {
 	done
 	timed "$DLOCK" run -n "$LOCK" -- true
 	equal "$status" 122
-	between "$MS" 0 1500
+	took "$MS" 0 1500
 	one_line 'no majority: 2 of 5 nodes'
 	for node in 2 3 4; do
 		restart "$node" --appendonly yes --appendfsync always
@@ -478,7 +478,7 @@ one_waits() {
 	# and gets it once they are old enough
 	timed "$DLOCK" run -w 20s -t 2s "$LOCK" -- true
 	equal "$status" 0
-	between "$MS" 0 5500
+	took "$MS" 0 5500
 	TOKEN=$("$DLOCK" acquire -t 3s "$LOCK")
 	restart 1 --save ''
 	restart 2 --save ''

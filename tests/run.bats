@@ -112,17 +112,17 @@ without_dev() {
 	local backend
 	timed without_dev 'exec "$DLOCK" acquire -t 6s "$LOCK"'
 	equal "$status" 0
-	between "$MS" 0 4000
+	took "$MS" 0 4000
 	"$DLOCK" release "$LOCK" "$output"
 	timed without_dev 'exec "$DLOCK" run --min-hold 6s "$LOCK-kept" -- echo done'
 	equal "$status $output" "0 done"
-	between "$MS" 0 4000
+	took "$MS" 0 4000
 	for backend in "$FILE" "$REDIS"; do
 		rm -f ran
 		timed without_dev 'exec "$DLOCK" run -v -b "$1" "$LOCK" -- "$BUILD/tests/tools/sigprobe" -dn \
 			<&- >&- 2>&-' "$backend"
 		equal "$status" 0
-		between "$MS" 0 4000
+		took "$MS" 0 4000
 	done
 	# The command finds them closed.
 	without_dev 'exec "$DLOCK" run "$LOCK" -- "$TOOLS/sigprobe" -dn <&- 2>&-' >closed
@@ -162,7 +162,7 @@ without_dev() {
 @test "the output's end is seen as soon as dlock has ended" {
 	timed sh -c '"$DLOCK" run --min-hold 5s "$0" -- echo done | cat' "$LOCK"
 	equal "$output" "done"
-	between "$MS" 0 3000
+	took "$MS" 0 3000
 	# Otherwise the end of the test would have to wait for that process.
 	wait_until 8 is_free
 }
@@ -176,7 +176,7 @@ without_dev() {
 			exec "$DLOCK" acquire -t 5s "$LOCK"'
 		equal "$status" 0
 		token=$output
-		between "$MS" 0 4000
+		took "$MS" 0 4000
 		"$DLOCK" release "$LOCK" "$token"
 	done
 }
@@ -268,7 +268,7 @@ without_dev() {
 		echo $! >sleeper
 		exit 6'
 	equal "$status" 6
-	between "$MS" 290 3000
+	took "$MS" 290 3000
 	has_line log ' TERM$'
 	ended "$(<sleeper)"
 	is_free
@@ -281,7 +281,7 @@ without_dev() {
 	equal "$status" 0
 	ended "$(<daemon)"
 	# One TERM was enough.
-	between "$MS" 0 3000
+	took "$MS" 0 3000
 }
 
 # gone PID: not even its zombie is there, which is what a process shows whose main thread has ended
@@ -361,7 +361,7 @@ cpu_of() {
 		while ! [ -s pid ]; do sleep 0.01; done
 		exit 6'
 	equal "$status" 6
-	between "$MS" 290 5000
+	took "$MS" 290 5000
 	matches "$stderr" 'left 1 process '
 	gone "$(<pid)"
 	is_free

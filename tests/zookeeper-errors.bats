@@ -19,7 +19,7 @@ refused() {
 
 @test "error: nobody listens" {
 	refused '127\.0\.0\.1:1[^0-9].*(refused|Refused)' zk://127.0.0.1:1
-	between "$MS" 0 6000
+	took "$MS" 0 6000
 	# Nobody listens at any of the hosts.
 	refused '127\.0\.0\.1:[12][^0-9].*(refused|Refused)' zk://127.0.0.1:1,127.0.0.1:2
 }
@@ -43,13 +43,13 @@ refused() {
 	tool listener
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?connect-timeout=700ms"
 	# The last part of that time is for finding out what is wrong with each server.
-	between "$MS" 400 4000
+	took "$MS" 400 4000
 }
 
 @test "error: a server that accepts and never answers, within its bounds" {
 	tool listener ''
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?timeout=400ms&connect-timeout=1s"
-	between "$MS" 390 4500
+	took "$MS" 390 4500
 }
 
 @test "error: a server that speaks another protocol" {
@@ -58,7 +58,7 @@ refused() {
 		$'\x7f\xff\xff\xff\x01\x02\x03' $'\x01\x01\x01\x01'; do
 		tool listener "$answer"
 		refused "127\\.0\\.0\\.1:$TOOL_PORT" "zk://127.0.0.1:$TOOL_PORT?timeout=500ms&connect-timeout=1s"
-		between "$MS" 0 5000
+		took "$MS" 0 5000
 	done
 	# This is a server of another kind.
 	private_redis

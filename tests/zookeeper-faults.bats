@@ -475,7 +475,7 @@ term_came() {
 	tool listener
 	timed "$DLOCK" run -w 500ms -b "zk://127.0.0.1:$TOOL_PORT" "$LOCK" -- true
 	matches "$status" '^(122|124)$'
-	between "$MS" 400 2000
+	took "$MS" 400 2000
 }
 
 @test "a hold that nobody took and that could not be given back: its keeper asks for another one" {

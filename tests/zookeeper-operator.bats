@@ -74,7 +74,7 @@ probe_owner() {
 	local frozen=$NOW
 	wait_until 5 has_line "$OWNER_OUT" '^TERM$'
 	now
-	between "$((NOW - frozen))" 0 3000 "until TERM"
+	took "$((NOW - frozen))" 0 3000 "until TERM"
 	wait_until 5 ended "$KEEPER"
 	kill -KILL "$OWNER"
 }
@@ -88,7 +88,7 @@ probe_owner() {
 	# The library may pause before it asks the next server; the TTL is 18 s.
 	wait_until 8 has_line "$OWNER_OUT" '^TERM$'
 	now
-	between "$((NOW - start))" 0 6000 "until TERM"
+	took "$((NOW - start))" 0 6000 "until TERM"
 	wait_until 5 ended "$KEEPER"
 	run -123 "$DLOCK" verify "$LOCK" "$TOKEN"
 	kill -KILL "$OWNER"
@@ -187,7 +187,7 @@ probe_owner() {
 	one_line "$(uname -n)"
 	lost 5
 	now
-	between $((NOW - start)) 0 4000
+	took $((NOW - start)) 0 4000
 	join "$first" 5
 	join "$second" 5
 	equal "$(tr '\n' ' ' <order)" "first second "

@@ -260,7 +260,7 @@ left_or_again() {
 	join "$living" 10
 	now
 	# The contract allows 1 s for each.
-	between $((NOW - start)) 0 4000
+	took $((NOW - start)) 0 4000
 	[[ -e ran && ! -e dead ]]
 	wait_until 2 no_places
 }
@@ -279,7 +279,7 @@ left_or_again() {
 	release
 	join "$next" 8
 	now
-	between $((NOW - start)) 0 6000
+	took $((NOW - start)) 0 6000
 	# shellcheck disable=SC2086 # words
 	kill -CONT "$hung" $family
 	join "$hung" 10
@@ -357,7 +357,7 @@ left_or_again() {
 	lost
 	now
 	# The last renewal was at most a third of the session before.
-	between $((NOW - frozen)) 300 3000
+	took $((NOW - frozen)) 300 3000
 }
 
 # sessions: prints how many sessions the server has, without the one that asks
@@ -437,7 +437,7 @@ session_is() {
 	lost 8
 	now
 	# The library may pause before it asks the next server; the TTL is 12 s.
-	between $((NOW - start)) 0 6000
+	took $((NOW - start)) 0 6000
 	nothing_left
 }
 

@@ -121,7 +121,7 @@ json_is() {
 		# acquire fails before it waits for its turn.
 		timed sh -c 'exec "$DLOCK" acquire "$LOCK" '"$closed"
 		equal "$status" 125
-		between "$MS" 0 3000
+		took "$MS" 0 3000
 		one_line 'standard output is closed'
 	done
 	release
@@ -133,7 +133,7 @@ json_is() {
 	take --pid "$OWNER"
 	timed "$DLOCK" acquire -n "$LOCK"
 	equal "$status" 124
-	between "$MS" 0 1500
+	took "$MS" 0 1500
 	equal "$output" ""
 	one_line "^dlock: $LOCK: held by $(uname -n) pid $OWNER \($(id -un)\) for [0-9.]+[a-z0-9]*"
 	run --separate-stderr -124 "$DLOCK" acquire -n -q "$LOCK"
@@ -151,7 +151,7 @@ json_is() {
 	take
 	timed "$DLOCK" acquire -w 700ms "$LOCK"
 	equal "$status" 124
-	between "$MS" 690 2000
+	took "$MS" 690 2000
 	one_line 'held by'
 	equal "$output" ""
 	waiters 0
@@ -1240,14 +1240,14 @@ later() {
 		timed timeout 20 "$shell" -c 't=$("$DLOCK" acquire --pid "$OWNER" "$LOCK"); "$DLOCK" release "$LOCK" "$t"; echo "$t"'
 		equal "$status" 0 "status in $shell"
 		matches "$output" '^[0-9a-f]{32}$'
-		between "$MS" 0 5000 "time in $shell"
+		took "$MS" 0 5000 "time in $shell"
 		timed timeout 20 "$shell" -c '"$DLOCK" acquire --pid "$OWNER" "$LOCK" 2>&1 | cat'
 		equal "$status" 0 "status in $shell"
-		between "$MS" 0 5000 "time in $shell, in a pipeline"
+		took "$MS" 0 5000 "time in $shell, in a pipeline"
 		is_held
 		give "$output"
 		timed timeout 20 "$shell" -c 't=$("$DLOCK" acquire -t 20s "$LOCK" 2>&1); echo "$t"'
-		between "$MS" 0 5000 "time in $shell, without --pid"
+		took "$MS" 0 5000 "time in $shell, without --pid"
 		give "$output"
 	done
 	nothing_left
@@ -1392,7 +1392,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	kill -STOP "$KEEPER"
 	timed timeout 30 "$DLOCK" release "$LOCK" "$TOKEN"
 	matches "$status" '^(0|122)$'
-	between "$MS" 0 15000
+	took "$MS" 0 15000
 	kill -CONT "$KEEPER"
 	wait_until 5 is_free
 	wait_until 5 ended "$KEEPER"
@@ -1605,7 +1605,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	run -124 "$DLOCK" acquire -n --slots 1 "$LOCK"
 	timed "$DLOCK" acquire -w 10s --slots 1 "$LOCK"
 	equal "$status" 0
-	between "$MS" 0 5000
+	took "$MS" 0 5000
 	give "$output"
 	holds_not
 	nothing_left
@@ -1625,14 +1625,14 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 		local start=$NOW
 		timed give
 		equal "$status" 0
-		between "$MS" 0 1500
+		took "$MS" 0 1500
 		now
 		if ((NOW - start < 1500)); then
 			is_held || fail "free before its time ($how)"
 		fi
 		wait_until 4 is_free
 		now
-		between "$((NOW - start))" 1500 5000 "until it was free ($how)"
+		took "$((NOW - start))" 1500 5000 "until it was free ($how)"
 		run -123 give
 		nothing_left
 	done
@@ -1666,7 +1666,7 @@ shown_as_released() {
 	kill -KILL "$OWNER"
 	wait_until 5 is_free
 	now
-	between "$((NOW - start))" 1300 6000 "until it was free"
+	took "$((NOW - start))" 1300 6000 "until it was free"
 	nothing_left
 }
 
@@ -1948,7 +1948,7 @@ contents_before_check() {
 @test "wait returns at once when it is free, and takes nothing" {
 	timed "$DLOCK" wait "$LOCK"
 	equal "$status $output$stderr" "0 "
-	between "$MS" 0 1500
+	took "$MS" 0 1500
 	is_free
 	take
 	give
@@ -1982,7 +1982,7 @@ contents_before_check() {
 	take -t 1s
 	timed "$DLOCK" wait -w 10s "$LOCK"
 	equal "$status" 0
-	between "$MS" 100 4000
+	took "$MS" 100 4000
 }
 
 @test "wait waits for all of a shared lock" {
@@ -2002,12 +2002,12 @@ contents_before_check() {
 	take
 	timed "$DLOCK" wait -w 500ms "$LOCK"
 	equal "$status" 124
-	between "$MS" 490 2000
+	took "$MS" 490 2000
 	one_line "^dlock: $LOCK: held by"
 	equal "$output" ""
 	timed "$DLOCK" wait -w 0 "$LOCK"
 	equal "$status" 124
-	between "$MS" 0 1500
+	took "$MS" 0 1500
 	run -9 "$DLOCK" wait -w 0 -E 9 "$LOCK"
 	run -0 "$DLOCK" wait -w 0 -E 0 "$LOCK"
 	run --separate-stderr -124 "$DLOCK" wait -q -w 0 "$LOCK"

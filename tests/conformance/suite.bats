@@ -41,7 +41,7 @@ load conformance/common
 	hold --
 	timed "$DLOCK" run -n "$LOCK" -- touch ran
 	equal "$status" 124
-	between "$MS" 0 1500
+	took "$MS" 0 1500
 	one_line "^dlock: $LOCK: held by $(uname -n) pid $HOLDER \($(id -un)\) for [0-9.]+[a-z0-9]*: sh \(on [a-z+]+[: ].*\)$"
 	equal "$output" ""
 	[[ ! -e ran ]]
@@ -66,7 +66,7 @@ load conformance/common
 	timed "$DLOCK" run -w 700ms "$LOCK" -- touch ran
 	equal "$status" 124
 	# The clock of the tests has a resolution of 10 ms.
-	between "$MS" 690 1700
+	took "$MS" 690 1700
 	one_line "held by"
 	[[ ! -e ran ]]
 	waiters 0
@@ -78,7 +78,7 @@ load conformance/common
 	hold --
 	timed "$DLOCK" run -w 0 "$LOCK" -- true
 	equal "$status" 124
-	between "$MS" 0 1000
+	took "$MS" 0 1000
 	waiters 0
 }
 
@@ -590,13 +590,13 @@ line_up() {
 @test "--min-hold keeps the lock after the command, and run returns at once" {
 	timed "$DLOCK" run --min-hold 1500ms "$LOCK" -- true
 	equal "$status" 0
-	between "$MS" 0 1200
+	took "$MS" 0 1200
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
 	run --separate-stderr -0 "$DLOCK" run -v -w 10s --min-hold 1500ms "$LOCK" -- true
 	matches "$stderr" 'released; --min-hold keeps the lock for [0-9.]+m?s more$'
 	timed "$DLOCK" run -w 10s "$LOCK" -- true
 	equal "$status" 0
-	between "$MS" 100 2600
+	took "$MS" 100 2600
 	wait_until 3 backend_nothing_left
 }
 
@@ -647,7 +647,7 @@ kept() {
 	# `run` reads the output to its end, which comes when nobody has the pipe open.
 	timed bash -c 'exec 300>&1 && exec "$DLOCK" run --min-hold 4s "$LOCK" -- echo done'
 	equal "$status $output" "0 done"
-	between "$MS" 0 3000
+	took "$MS" 0 3000
 	# Otherwise the end of the test would have to wait for the process that keeps the lock.
 	wait_until 8 is_free
 }
@@ -666,7 +666,7 @@ kept() {
 	fi
 	timed "$DLOCK" run --no-renew -t 1s "$LOCK" -- "$TOOLS/witness" -i -l log
 	equal "$status" 123
-	between "$MS" 300 3000
+	took "$MS" 300 3000
 	one_line "^dlock: $LOCK: the lease is about to end, and --no-renew forbids to renew it; stopping the command"
 	has_line log ' TERM$'
 	nothing_left
