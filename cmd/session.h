@@ -26,7 +26,7 @@ struct session {
  */
 int session_run(const struct command *command, const struct options *options);
 
-/* Opens the backend once more, for an object serves one name. The caller closes it. */
+/* Opens the backend once more, since one object serves one name. The caller closes it. */
 struct backend *session_open(const struct session *session, struct error *err);
 
 /*
