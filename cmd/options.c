@@ -98,7 +98,7 @@ const struct option_row option_rows[] = {
 	{ 0, "json", NULL, "print JSON",
 	  COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_STATUS | COMMAND_CHECK,
 	  OPTION_FLAG, FIELD(json), 0, 0 },
-	{ 'q', "quiet", NULL, "print only errors", BACKEND_COMMANDS,
+	{ 'q', "quiet", NULL, "print only errors, and warnings of a lost lock", BACKEND_COMMANDS,
 	  OPTION_ADD, FIELD(verbosity), -1, 0 },
 	{ 'v', "verbose", NULL, "report each step; with version, name the libraries",
 	  BACKEND_COMMANDS | COMMAND_VERSION, OPTION_ADD, FIELD(verbosity), 1, 0 },

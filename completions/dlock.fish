@@ -169,7 +169,7 @@ complete -c dlock -n '__dlock_at options status' -l watch -d 'show the locks eve
 complete -c dlock -n '__dlock_at options break' -l yes -d 'do not ask'
 complete -c dlock -n '__dlock_at options setup' -l dry-run -d 'only print what would be made'
 complete -c dlock -n '__dlock_at options acquire renew status check' -l json -d 'print JSON'
-complete -c dlock -n "__dlock_at options $backend_commands" -s q -l quiet -d 'print only errors'
+complete -c dlock -n "__dlock_at options $backend_commands" -s q -l quiet -d 'print only errors, and warnings of a lost lock'
 complete -c dlock -n "__dlock_at options $backend_commands version" -s v -l verbose -d 'report each step'
 complete -c dlock -n "__dlock_at options $backend_commands help version" -s h -l help -d 'show the options'
 

@@ -2,7 +2,7 @@
 /*
  * Locks in ZooKeeper, on libzookeeper_mt.
  *
- * A lock is a directory, <root>/<name>. Where the server knows containers (3.5 and newer) it is
+ * A lock is a directory, <root>/<name>. Where the server knows containers (3.5.3 and newer) it is
  * one, so that the server removes it when it has been empty for a while. A process that wants
  * the lock makes an ephemeral sequential node in it, in Curator's layout (place.h), and a twin
  * of that node, in one transaction. The first in line holds. Everybody else watches the place

@@ -22,7 +22,7 @@ int zk_make_root(struct zk_backend *zk, struct error *err);
 int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err);
 
 /*
- * The data of a directory that is no container, for before 3.5 there are none. "&" and pairs may
+ * The data of a directory that is no container, for before 3.5.3 there are none. "&" and pairs may
  * follow, as in the data of a container: see replace.h.
  */
 #define ZK_OWN_DIRECTORY "dlock"
