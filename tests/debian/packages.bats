@@ -202,10 +202,11 @@ uris() {
 }
 
 @test "lintian finds no error and nothing to warn of" {
-	run -0 in_build sh -euc '
+	run in_build sh -euc '
 		apt-get -qq update
 		apt-get -qq install --no-install-recommends lintian
 		lintian -EvIL +pedantic --fail-on error,warning dlock/build/deb/*.changes'
+	equal "$status" 0 "status of lintian, which says: $output"
 	not matches "$output" $'(^|\n)[EW]: '
 }
 
