@@ -23,7 +23,7 @@ static int copy(char **to, const struct uri *uri, const char *name, bool is_path
 	if (!value)
 		return 0;
 	if (!value[0])
-		return error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: empty", name,
+		return error_set(err, ERROR_USAGE, 0, "parameter '%s' for %.32s: empty", name,
 				 uri->scheme);
 	if (!is_path || strncmp(value, "~/", 2) != 0 || !home)
 		*to = memory_copy(value);
@@ -53,7 +53,7 @@ static int read_tls(struct mysql_address *address, const struct uri *uri, struct
 	else if (!strcasecmp(mode, "verify-identity") || !strcasecmp(mode, "verify_identity"))
 		address->tls = MYSQL_TLS_VERIFIED;
 	else {
-		return error_set(err, ERROR_USAGE, 0, "parameter \"ssl-mode\" for %.32s must "
+		return error_set(err, ERROR_USAGE, 0, "parameter 'ssl-mode' for %.32s must "
 				 "be disabled (without other ssl- parameters), required or "
 				 "verify-identity", uri->scheme);
 	}

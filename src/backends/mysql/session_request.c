@@ -23,7 +23,7 @@ int session_open(struct backend *backend, const struct uri *uri, struct error *e
 
 	if (wsrep && strcmp(wsrep, "unsafe") != 0)
 		return error_set(err, ERROR_USAGE, 0,
-				 "parameter \"wsrep\" for %.32s must be \"unsafe\"", uri->scheme);
+				 "parameter 'wsrep' for %.32s must be 'unsafe'", uri->scheme);
 	session_of(backend)->unsafe = wsrep;
 	session_of(backend)->since_ms = -1;
 	return 0;

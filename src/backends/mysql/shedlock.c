@@ -70,7 +70,7 @@ int shedlock_open(struct backend *backend, const struct uri *uri, struct error *
 		return 0;
 	}
 	if (!zone[0] || strlen(zone) > 64 || strspn(zone, plain) != strlen(zone))
-		return error_set(err, ERROR_USAGE, 0, "parameter \"time-zone\" for %.32s must "
+		return error_set(err, ERROR_USAGE, 0, "parameter 'time-zone' for %.32s must "
 				 "be a time zone of MySQL, such as +02:00 or Europe/Berlin",
 				 uri->scheme);
 	snprintf(simple->zone, sizeof(simple->zone), "'%s'", zone);

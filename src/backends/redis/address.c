@@ -116,7 +116,7 @@ static int read_path(char **path, const struct uri *uri, const char *name, struc
 	if (!value)
 		return 0;
 	if (!value[0])
-		return error_set(err, ERROR_USAGE, 0, "parameter \"%s\" for %.32s: empty", name,
+		return error_set(err, ERROR_USAGE, 0, "parameter '%s' for %.32s: empty", name,
 				 uri->scheme);
 	if (value[0] == '/') {
 		*path = memory_copy(value);
@@ -125,7 +125,7 @@ static int read_path(char **path, const struct uri *uri, const char *name, struc
 	directory = getcwd(NULL, 0);
 	if (!directory)
 		return error_set(err, ERROR_USAGE, errno,
-				 "parameter \"%s\" for %.32s: a path from the working directory",
+				 "parameter '%s' for %.32s: a path from the working directory",
 				 name, uri->scheme);
 	*path = memory_format("%s/%s", directory, value);
 	free(directory);
