@@ -325,13 +325,14 @@ no_strays_but() {
 }
 
 # watch_over: starts the watchdog, which kills all processes of the test after TEST_LIMIT seconds,
-# so that a test that hangs fails. BATS_TEST_TIMEOUT would end the test's shell only, and `run`
-# would go on waiting for the processes.
+# so that a test that hangs fails. No test needs that long, not even on a busy machine.
+# BATS_TEST_TIMEOUT would end the test's shell only, and `run` would go on waiting for the
+# processes.
 watch_over() {
 	mkfifo "$T/watchdog"
 	{
 		# This sleeps without a process that teardown would have to end, too.
-		read -rt "${TEST_LIMIT:-75}" <>"$T/watchdog"
+		read -rt "${TEST_LIMIT:-120}" <>"$T/watchdog"
 		touch "$T/timed-out"
 		strays | while read -r pid; do
 			kill -KILL "$pid"
@@ -379,7 +380,7 @@ teardown() {
 	local pid left
 	kill -TERM "$WATCHDOG"
 	if [[ -e $T/timed-out ]]; then
-		echo "the test took longer than ${TEST_LIMIT:-75} s; its processes were killed" >&2
+		echo "the test took longer than ${TEST_LIMIT:-120} s; its processes were killed" >&2
 		return 1
 	fi
 	if declare -F tidy >/dev/null; then

@@ -74,8 +74,8 @@ ends_in_time() {
 	equal "$stderr" ""
 	# The time to wait does not count, and what --kill-after allows comes on top.
 	hold --
-	start "$DLOCK" run --max-run 400ms "$LOCK" -- sh -c 'exit 8'
-	pause 0.6
+	start "$DLOCK" run --max-run 2s "$LOCK" -- sh -c 'exit 8'
+	holds_for 2500 alive "$PID"
 	release
 	join "$PID"
 	equal "$status" 8

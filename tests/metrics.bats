@@ -108,7 +108,7 @@ flags() {
 }
 
 @test "a wait that was worth it" {
-	hold -- sleep 1
+	hold -- sleep 3
 	measured 0 "$LOCK" -- true
 	flags 1 0 0
 	in_ms wait_seconds

@@ -7,8 +7,6 @@
 load helpers
 load mysql
 
-TEST_LIMIT=110
-
 deadlocks() {
 	my "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'" | cut -f 2
 }

@@ -117,11 +117,11 @@ there() {
 	for strategy in "${SESSIONS[@]}"; do
 		for role in HOLDER GUARD; do
 			on "$strategy"
-			hold -t 1500ms -k 300ms --
+			hold -t 3s -k 300ms --
 			guard_of "$HOLDER"
 			contend "$COMMAND"
 			kill -STOP "${!role}"
-			holds_for 2500 alive "$CONTENDER"
+			holds_for 4000 alive "$CONTENDER"
 			kill -CONT "${!role}"
 			if alive "$COMMAND"; then
 				kill -TERM "$COMMAND"
@@ -247,11 +247,11 @@ queue_or_table() {
 	for strategy in "${ALL[@]}"; do
 		on "$strategy" "$P_URI"
 		export DLOCK_BACKEND="$DLOCK_BACKEND&timeout=300ms"
-		hold -t 4s --
+		hold -t 6s --
 		kill -STOP "$P_PID"
 		holds_for 1900 alive "$COMMAND"
 		kill -CONT "$P_PID"
-		holds_for 3000 alive "$COMMAND"
+		holds_for 4500 alive "$COMMAND"
 		is_held
 		release
 		is_free
@@ -262,7 +262,12 @@ queue_or_table() {
 	private_mysql
 	for strategy in "${ALL[@]}"; do
 		on "$strategy" "$P_URI"
-		hold -t 5s --
+		# A lease of rows is longer than a server may take to start.
+		if [[ ${SESSIONS[*]} == *$strategy* ]]; then
+			hold -t 5s --
+		else
+			hold -t 60s --
+		fi
 		mysql_stop "$P_DIR"
 		mysql_launch "$P_DIR" "$P_PORT"
 		P_PID=$(<"$P_DIR/pid")

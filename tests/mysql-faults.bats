@@ -53,18 +53,18 @@ dead_in_time() {
 
 @test "server frozen for a moment: the command runs on" {
 	private_mysql
-	hold -b "$P_URI?timeout=500ms" -t 3s --
+	hold -b "$P_URI?timeout=500ms" -t 5s --
 	kill -STOP "$P_PID"
 	holds_for 1200 alive "$COMMAND"
 	kill -CONT "$P_PID"
-	holds_for 3000 alive "$COMMAND"
+	holds_for 5000 alive "$COMMAND"
 	release
 }
 
 @test "server restarted: the lease stands, the command runs on" {
 	private_mysql
 	SERVER=$P_DIR
-	hold -b "$P_URI" -t 10s --
+	hold -b "$P_URI" -t 24s --
 	local fence=$FENCE
 	mysql_stop "$P_DIR"
 	mysql_launch "$P_DIR" "$P_PORT"
@@ -75,7 +75,7 @@ dead_in_time() {
 	# The keeper has connected anew, and renews.
 	lock_field expires
 	local expires=$VALUE
-	wait_until 8 later_than "$expires"
+	wait_until 12 later_than "$expires"
 	release
 	wait_until 2 only_fences
 }
@@ -86,9 +86,9 @@ later_than() {
 }
 
 @test "connection killed by the server, again and again: the lease stands" {
-	hold -t 2s --
+	hold -t 3s --
 	local n
-	for n in {1..8}; do
+	for n in {1..12}; do
 		kill_connections
 		holds_for 300 is_held
 	done
@@ -302,8 +302,8 @@ places() {
 @test "network slow: the lock is held, renewed and released" {
 	via_proxy
 	proxy hold 100
-	hold -b "$PROXY" -t 2s --
-	holds_for 3000 is_held
+	hold -b "$PROXY" -t 3s --
+	holds_for 4500 is_held
 	release
 	wait_until 2 only_fences
 }
@@ -447,14 +447,14 @@ kill_one_waiter() {
 	SERVER=$P_DIR
 	local before after n order=()
 	before=${EPOCHREALTIME/./}
-	hold -b "$P_URI" -t 2s --
+	hold -b "$P_URI" -t 3s --
 	after=${EPOCHREALTIME/./}
 	between "$FENCE" $((before - 1000)) $((after + 1000)) fence
 	for n in 1 2 3; do
 		wait_in_line "$n" -b "$P_URI" -- sh -c 'echo "$0" >>order' "$n"
 		order+=("$PID")
 	done
-	holds_for 3500 alive "$COMMAND"
+	holds_for 5000 alive "$COMMAND"
 	waiters 3
 	release
 	for n in "${order[@]}"; do

@@ -9,8 +9,6 @@ load helpers
 # shellcheck source=tests/services/mysql.bash
 source "$BATS_TEST_DIRNAME/services/mysql.bash"
 
-TEST_LIMIT=100
-
 setup_file() {
 	local node
 	export GALERA_DIR=$BATS_FILE_TMPDIR/galera

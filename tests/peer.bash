@@ -20,7 +20,7 @@ tell() {
 
 # hears LINE [SECONDS]: it says that, now or before
 hears() {
-	wait_until "${2:-10}" heard "$1" ||
+	wait_until "${2:-20}" heard "$1" ||
 		fail "the peer has not said '$1': $(cat "$PEER_OUT" "$PEER_ERR")"
 }
 

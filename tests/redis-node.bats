@@ -75,11 +75,11 @@ node_holds() {
 }
 
 dlock_holds() {
-	hold -t 1200ms --
+	hold -t 2500ms --
 	tell take b "$KIND" "$LOCK" 2000 200
 	hears 'b busy'
 	tell take c "$KIND" "$LOCK" 2000 20000
-	holds_for 1700 not heard 'c held'
+	holds_for 3500 not heard 'c held'
 	alive "$COMMAND"
 	release
 	hears 'c held' 3

@@ -216,10 +216,10 @@ take() {
 
 @test "--min-hold of run keeps the lock for that time" {
 	works || return 0
-	"$DLOCK" run --min-hold 1500ms "$LOCK" -- true
+	"$DLOCK" run --min-hold 3s "$LOCK" -- true
 	run -124 "$DLOCK" run -n "$LOCK" -- true
-	between "$(rcli pttl "$KEY")" 1 1500
-	wait_until 3 nothing_left
+	between "$(rcli pttl "$KEY")" 1 3000
+	wait_until 5 nothing_left
 }
 
 @test "waiters get the lock one after the other, and a crash costs them one lease" {
@@ -270,11 +270,11 @@ take() {
 	# the clock
 	release
 	proxy cut-on TIME
-	hold -b "$PROXY?scripts=no" -t 1500ms --
+	hold -b "$PROXY?scripts=no" -t 3s --
 	key_is "$TOKEN"
 	# a renewal
 	proxy cut-on IFEQ
-	holds_for 2500 key_is "$TOKEN"
+	holds_for 4500 key_is "$TOKEN"
 	alive "$COMMAND"
 	proxy_stat cut
 	equal "$VALUE" 3

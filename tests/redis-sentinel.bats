@@ -195,9 +195,9 @@ listens() {
 
 @test "all sentinels are down: a lock stays held for as long as its master answers" {
 	sentinels
-	hold -t 1500ms --
+	hold -t 3s --
 	kill -KILL "${S_PIDS[@]}"
-	holds_for 3000 alive "$COMMAND"
+	holds_for 4500 alive "$COMMAND"
 	has_token "$M_PORT"
 	release
 }

@@ -151,9 +151,9 @@ private_tls() {
 @test "a connection that the server ends under a hold is made anew; a relative ?ca= stays valid" {
 	local token
 	cp "$CERTS/ca.pem" ca.pem
-	token=$("$DLOCK" acquire -b "$TLS?ca=ca.pem" --pid $$ -t 1500ms "$LOCK")
+	token=$("$DLOCK" acquire -b "$TLS?ca=ca.pem" --pid $$ -t 3s "$LOCK")
 	rcli client kill type normal skipme yes
-	holds_for 2500 key_is "$token"
+	holds_for 4500 key_is "$token"
 	# The URI means the same keeper, whatever files it names.
 	"$DLOCK" release -b "valkeys://127.0.0.1:$TLS_PORT?ca=$CERTS/ca.pem" "$LOCK" "$token"
 	wait_until 2 no_strays
@@ -350,9 +350,9 @@ places() {
 	plain=redis+sentinel://$HOSTS/m
 	export DLOCK_BACKEND="$tls?tls=yes&ca=$CERTS/ca.pem"
 	# each renewal asks a sentinel
-	hold -t 1500ms --
+	hold -t 3s --
 	run -124 "$DLOCK" run -n -b "$plain?tls=yes&sentinel-tls=no&ca=$CERTS/ca.pem" "$LOCK" -- true
-	holds_for 2500 eval '[[ $(redis_at "$P_DIR" get "$KEY") == "$TOKEN" ]]'
+	holds_for 4500 eval '[[ $(redis_at "$P_DIR" get "$KEY") == "$TOKEN" ]]'
 	release
 	run "$DLOCK" check
 	matches "$output" 'ok +transport +encrypted.*verified'

@@ -67,9 +67,9 @@ load redis
 
 @test "a server that forgot the scripts is given them again" {
 	rcli script flush
-	hold -t 1s --
+	hold -t 3s --
 	rcli script flush
-	holds_for 1500 alive "$COMMAND"
+	holds_for 4000 alive "$COMMAND"
 	equal "$(rcli get "$KEY")" "$TOKEN"
 	rcli script flush
 	release

@@ -214,9 +214,9 @@ foreign_waits() {
 
 @test "a renewal whose answers are lost is repeated, and a release, too" {
 	through_proxies
-	hold -t 1500ms --
+	hold -t 3s --
 	tell 'cut-on EVAL' 1 2 3 4
-	holds_for 1500 alive "$COMMAND"
+	holds_for 3000 alive "$COMMAND"
 	tell 'cut-on EVAL' 1 2 3 4
 	release
 	equal "$(<"$HOLDER_ERR")" ""
@@ -228,9 +228,9 @@ foreign_waits() {
 @test "two nodes killed, before and while it is held: it is held, excludes, and is released" {
 	own_nodes
 	redis_stop "$P_NODES/2"
-	hold -t 1500ms --
+	hold -t 3s --
 	redis_stop "$P_NODES/4"
-	holds_for 2500 alive "$COMMAND"
+	holds_for 4000 alive "$COMMAND"
 	is_held
 	votes "$TOKEN" 3
 	run -1 "$DLOCK" status "$LOCK"
@@ -249,8 +249,8 @@ foreign_waits() {
 	timed "$DLOCK" run -n "$LOCK" -- true
 	equal "$status" 0 "status: $stderr"
 	took "$MS" 0 900
-	hold -t 1s --
-	holds_for 2500 alive "$COMMAND"
+	hold -t 2s --
+	holds_for 3500 alive "$COMMAND"
 	is_held
 	release
 	thaw 1
@@ -293,7 +293,7 @@ node_has_fence() {
 }
 
 @test "two nodes wiped under a running command: it excludes, and a renewal sets the lock again" {
-	hold -t 1500ms --
+	hold -t 3s --
 	wait_until 2 votes "$TOKEN" 5
 	at 2 flushall
 	at 3 flushall
@@ -323,11 +323,11 @@ node_has_fence() {
 }
 
 @test "a renewal never takes a node where somebody else has the lock" {
-	hold -t 1s --
+	hold -t 2s --
 	wait_until 2 votes "$TOKEN" 5
 	at 2 set "$KEY" theirs px 60000
 	at 3 set "$KEY" theirs px 60000
-	holds_for 1500 votes "$TOKEN" 3
+	holds_for 2500 votes "$TOKEN" 3
 	votes theirs 2
 	release
 	votes theirs 2
@@ -351,7 +351,7 @@ node_has_fence() {
 	done
 	DLOCK_BACKEND=redlock://$HOSTS
 	for jump in +86400 -86400; do
-		hold -t 1500ms --
+		hold -t 3s --
 		wait_until 2 votes "$TOKEN" 3
 		clock "$jump" clock.2
 		is_held

@@ -29,12 +29,12 @@ peer() {
 		program=(/usr/bin/python3 -B "$BATS_TEST_DIRNAME/interop/kazoo_locks.py")
 		;;
 	esac
-	start_peer 30 "${program[@]}" "127.0.0.1:$ZK_PORT"
+	start_peer 60 "${program[@]}" "127.0.0.1:$ZK_PORT"
 }
 
 # excludes_dlock, excluded_by_dlock: the two halves of "exclude each other"
 excludes_dlock() {
-	tell take a "$KIND" "$NODE" 5000
+	tell take a "$KIND" "$NODE" 30000
 	hears 'a held'
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
 	one_line "^dlock: $LOCK: held by"
@@ -172,7 +172,7 @@ add_together() {
 @test "Curator's readers share with dlock's shared holds, its writers do not" {
 	peer curator
 	hold -s --
-	tell take r read "$NODE" 5000
+	tell take r read "$NODE" 30000
 	hears 'r held'
 	tell take w write "$NODE" 500
 	hears 'w busy'
@@ -183,7 +183,7 @@ add_together() {
 	run -124 "$DLOCK" run -n "$LOCK" -- true
 	tell give r
 	hears 'r free'
-	tell take w2 write "$NODE" 5000
+	tell take w2 write "$NODE" 30000
 	hears 'w2 held'
 	run -124 "$DLOCK" run -n -s "$LOCK" -- true
 	run -124 "$DLOCK" run -n "$LOCK" -- true
@@ -237,13 +237,13 @@ add_together() {
 
 @test "kazoo's readers share with dlock's shared holds, its writers do not" {
 	peer kazoo
-	tell take r read "$NODE" 5000
+	tell take r read "$NODE" 30000
 	hears 'r held'
 	run -0 "$DLOCK" run -n -s "$LOCK" -- true
 	run -124 "$DLOCK" run -n "$LOCK" -- true
 	tell give r
 	hears 'r free'
-	tell take w write "$NODE" 5000
+	tell take w write "$NODE" 30000
 	hears 'w held'
 	run -124 "$DLOCK" run -n -s "$LOCK" -- true
 	run -124 "$DLOCK" run -n "$LOCK" -- true
@@ -270,7 +270,7 @@ add_together() {
 	# They still share.
 	run -0 "$DLOCK" run -n -s "$LOCK" -- true
 	release
-	tell take m2 mutex "$NODE" 5000
+	tell take m2 mutex "$NODE" 30000
 	hears 'm2 held'
 	run -124 "$DLOCK" run -n -s "$LOCK" -- true
 	tell give m2
@@ -281,7 +281,7 @@ add_together() {
 
 @test "status shows Curator's and kazoo's holders and waiters" {
 	peer kazoo
-	tell take first-worker lock "$NODE" 5000
+	tell take first-worker lock "$NODE" 30000
 	hears 'first-worker held'
 	wait_in_line 1 -- true
 	local waiter=$PID
@@ -302,7 +302,7 @@ add_together() {
 
 @test "a peer that is killed frees the lock with its session, and dlock goes on" {
 	peer curator
-	tell take a mutex "$NODE" 5000
+	tell take a mutex "$NODE" 30000
 	hears 'a held'
 	wait_in_line 1 -- true
 	local waiter=$PID owner

@@ -463,9 +463,9 @@ WAYS='argument environment stdin crlf open'
 # ---- the lease
 
 @test "without --pid the lease ends after the TTL, not before" {
-	take -t 2s
+	take -t 3s
 	holds_for 1200 is_held
-	wait_until 4 is_free
+	wait_until 5 is_free
 	holds_not
 	run --separate-stderr -123 give
 	run --separate-stderr -123 "$DLOCK" renew "$LOCK" "$TOKEN"
@@ -492,25 +492,25 @@ WAYS='argument environment stdin crlf open'
 }
 
 @test "renew extends the lease to a full TTL" {
-	take -t 1500ms
+	take -t 3s
 	for _ in 1 2 3 4 5 6; do
-		holds_for 400 holds
-		"$DLOCK" renew -t 1500ms "$LOCK" "$TOKEN"
+		holds_for 800 holds
+		"$DLOCK" renew -t 3s "$LOCK" "$TOKEN"
 	done
 	is_held
 	# It is not extended beyond that.
-	wait_until 4 is_free
+	wait_until 6 is_free
 	holds_not
 }
 
 @test "renew -t gives a lease of another length, and --json says when it ends" {
-	take -t 1s
+	take -t 3s
 	"$DLOCK" renew --json -t 40s "$LOCK" "$TOKEN" >renewed
 	jq -e --arg name "$LOCK" '
 		(keys == ["expires_at", "expires_in_ms", "name"]) and .name == $name and
 		.expires_in_ms > 30000 and .expires_in_ms <= 40000 and
 		((.expires_at[0:19] + "Z" | fromdate) - now | . > 25 and . < 45)' renewed
-	holds_for 2000 is_held
+	holds_for 4000 is_held
 	"$DLOCK" renew -t 1s "$LOCK" "$TOKEN"
 	wait_until 4 is_free
 }
@@ -793,9 +793,9 @@ nest() {
 
 @test "run under acquire: the hold is renewed for as long as the command runs, and stays" {
 	local named
-	take -t 2s
+	take -t 4s
 	for named in '' "$LOCK"; do
-		DLOCK_NAME=$named nest -- sleep 4
+		DLOCK_NAME=$named nest -- sleep 6
 		contend "$COMMAND"
 		join "$HOLDER"
 		equal "$status" 0 "status ($(<"$HOLDER_ERR"))"
@@ -813,12 +813,12 @@ nest() {
 
 @test "run under acquire --pid: the hold is renewed for as long as the command runs, and stays" {
 	owner
-	take -t 1s --pid "$OWNER"
-	nest -- sleep 3
+	take -t 2s --pid "$OWNER"
+	nest -- sleep 4
 	contend "$COMMAND"
 	join "$HOLDER"
 	equal "$status" 0 "status ($(<"$HOLDER_ERR"))"
-	holds_for 1500 holds
+	holds_for 2500 holds
 	alive "$CONTENDER" "$KEEPER"
 	give
 	met_nobody
@@ -987,8 +987,8 @@ survives() {
 	local end
 	for end in TERM KILL; do
 		owner
-		take -t 1s --pid "$OWNER"
-		holds_for 2500 is_held
+		take -t 2s --pid "$OWNER"
+		holds_for 3500 is_held
 		json_is '.holders[0].pid' "$OWNER"
 		kill "-$end" "$OWNER"
 		# The contract is that the lock is free within one second.
@@ -1087,7 +1087,7 @@ later() {
 	local how
 	for how in break backend_wipe; do
 		probe_owner
-		take -t 1500ms --pid "$OWNER"
+		take -t 3s --pid "$OWNER"
 		# As long as the lock is held the process gets no signal.
 		holds_for 800 not has_line "$OWNER_OUT" '^TERM$'
 		if [[ $how == break ]]; then
@@ -1123,8 +1123,8 @@ later() {
 	for refused in 'EPERM pidfd_open,pidfd_send_signal' 'ENOSYS pidfd_open' 'ENOSYS pidfd_send_signal'; do
 		owner
 		# shellcheck disable=SC2086 # words
-		take_refused $refused -t 1s --pid "$OWNER"
-		holds_for 1500 is_held
+		take_refused $refused -t 2s --pid "$OWNER"
+		holds_for 2500 is_held
 		kill -KILL "$OWNER"
 		wait_until 2 is_free
 		wait_until 2 ended "$KEEPER"
@@ -1343,24 +1343,24 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 
 @test "kill -9 of the keeper: verify and renew say whether the lock is still held" {
 	owner
-	take -t 2s --pid "$OWNER"
+	take -t 4s --pid "$OWNER"
 	kill -KILL "$KEEPER"
 	wait_until 2 ended "$KEEPER"
 	if [[ -n ${SESSION-} && -n $LEASES ]]; then
 		# The session runs out, and nobody can renew it.
 		holds
 		is_held
-		wait_until 4 is_free
+		wait_until 6 is_free
 	elif [[ -n $LEASES ]]; then
 		holds
-		"$DLOCK" renew -t 1s "$LOCK" "$TOKEN"
+		"$DLOCK" renew -t 3s "$LOCK" "$TOKEN"
 		is_held
-		wait_until 4 is_free
+		wait_until 5 is_free
 	else
 		# The watchdog has a copy of the descriptor until TERM has ended the owner.
 		wait_until 2 holds_not
 		# The owner may be alive until the end of the lease.
-		wait_until 4 is_free
+		wait_until 6 is_free
 	fi
 	holds_not
 	run -123 "$DLOCK" renew "$LOCK" "$TOKEN"
@@ -1620,19 +1620,19 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 		if [[ $how == pid ]]; then
 			pid=(--pid "$OWNER")
 		fi
-		take --min-hold 2s "${pid[@]}"
 		now
 		local start=$NOW
+		take --min-hold 2s "${pid[@]}"
 		timed give
 		equal "$status" 0
 		took "$MS" 0 1500
-		now
-		if ((NOW - start < 1500)); then
-			is_held || fail "free before its time ($how)"
+		if ! is_held; then
+			now
+			((NOW - start >= 1950)) || fail "free before its time ($how)"
 		fi
 		wait_until 4 is_free
 		now
-		took "$((NOW - start))" 1500 5000 "until it was free ($how)"
+		took "$((NOW - start))" 1950 5500 "until it was free ($how)"
 		run -123 give
 		nothing_left
 	done
@@ -1660,13 +1660,13 @@ shown_as_released() {
 
 @test "--min-hold: the end of the process of --pid frees no earlier" {
 	owner
-	take --min-hold 2s --pid "$OWNER"
 	now
 	local start=$NOW
+	take --min-hold 2s --pid "$OWNER"
 	kill -KILL "$OWNER"
 	wait_until 5 is_free
 	now
-	took "$((NOW - start))" 1300 6000 "until it was free"
+	took "$((NOW - start))" 1950 6500 "until it was free"
 	nothing_left
 }
 
@@ -1725,8 +1725,9 @@ shown_as_released() {
 			pids+=("$PID")
 		done
 		wait_until 5 waiters 2
-		json_is '[.waiters[].position] | join(" ")' "1 2"
-		json_is '[.waiters[].pid] | sort | join(" ")' "$(printf '%s\n' "${pids[@]}" | sort -n | paste -sd ' ')"
+		# A waiter that tries again and again does not show at the moment of a try.
+		wait_until 10 json_is '"\([.waiters[].position]) \([.waiters[].pid] | sort)"' \
+			"[1,2] [$(printf '%s\n' "${pids[@]}" | sort -n | paste -sd ,)]"
 		kill -TERM "${pids[@]}"
 		wait_until 5 ended "${pids[@]}"
 		json_is '.waiters | length' 0

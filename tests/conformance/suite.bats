@@ -381,9 +381,9 @@ line_up() {
 }
 
 @test "dlock's process group stopped: the lock stays held, and the command runs on" {
-	hold_as_job -t 1500ms -- sleep 300
+	hold_as_job -t 3s -- sleep 300
 	kill -STOP -- "-$HOLDER"
-	holds_for 2500 is_held
+	holds_for 4000 is_held
 	alive "$COMMAND"
 	kill -CONT -- "-$HOLDER"
 	release
@@ -588,15 +588,15 @@ line_up() {
 # ---- min-hold, no-renew
 
 @test "--min-hold keeps the lock after the command, and run returns at once" {
-	timed "$DLOCK" run --min-hold 1500ms "$LOCK" -- true
+	timed "$DLOCK" run --min-hold 3s "$LOCK" -- true
 	equal "$status" 0
 	took "$MS" 0 1200
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
-	run --separate-stderr -0 "$DLOCK" run -v -w 10s --min-hold 1500ms "$LOCK" -- true
+	run --separate-stderr -0 "$DLOCK" run -v -w 10s --min-hold 3s "$LOCK" -- true
 	matches "$stderr" 'released; --min-hold keeps the lock for [0-9.]+m?s more$'
 	timed "$DLOCK" run -w 10s "$LOCK" -- true
 	equal "$status" 0
-	took "$MS" 100 2600
+	took "$MS" 100 4100
 	wait_until 3 backend_nothing_left
 }
 
@@ -613,7 +613,7 @@ kept() {
 	for name in "${!modes[@]}"; do
 		if offers "${modes[$name]}"; then
 			# shellcheck disable=SC2086 # an option and its value
-			"$DLOCK" run --min-hold 8s ${modes[$name]} --note "ask Ann" "$name" -- true
+			"$DLOCK" run --min-hold 12s ${modes[$name]} --note "ask Ann" "$name" -- true
 		else
 			unset "modes[$name]"
 		fi
@@ -625,7 +625,7 @@ kept() {
 		fi
 		wait_until 3 kept "$name"
 		jq -e '(.holders[0].kept_until | .[0:19] + "Z" | fromdate) - now
-			| . > 0 and . < 9' kept.json >in-time || fail "$(<kept.json)"
+			| . > 0 and . < 13' kept.json >in-time || fail "$(<kept.json)"
 		until="kept until ([0-9-]+ )?$(jq -r '.[11:19]' kept.until) \(true has ended\): ask Ann"
 		run --separate-stderr -124 "$DLOCK" run -n "$name" -- touch ran
 		one_line "^dlock: $name: held by .* for [^ ]+, $until \(on "
@@ -634,7 +634,7 @@ kept() {
 	done
 	[[ ! -e ran ]]
 	for name in "${!modes[@]}"; do
-		"$DLOCK" run -w 12s -q "$name" -- true
+		"$DLOCK" run -w 20s -q "$name" -- true
 	done
 	# Whoever comes next is not shown as that.
 	hold --
@@ -673,8 +673,8 @@ kept() {
 }
 
 @test "a hold goes on for longer than its TTL" {
-	hold -t 1s --
-	holds_for 2500 is_held
+	hold -t 2s --
+	holds_for 3500 is_held
 	alive "$COMMAND"
 	release
 }

@@ -50,7 +50,7 @@ def obey(client, locks, words):
 
 def main():
     client = KazooClient(hosts=sys.argv[1], timeout=10)
-    client.start(timeout=10)
+    client.start(timeout=30)
     locks = {}
     serve(lambda words: obey(client, locks, words))
     client.stop()
