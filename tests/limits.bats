@@ -93,9 +93,9 @@ ends_in_time() {
 }
 
 stopped_job() {
-	hold_as_job --max-run 1s -k 300ms -- "$TOOLS/witness" -i -l log
+	hold_as_job --max-run 3s -k 300ms -- "$TOOLS/witness" -i -l log
 	kill -STOP -- "-$HOLDER"
-	wait_until 6 ended "$COMMAND"
+	wait_until 8 ended "$COMMAND"
 	# The supervisor has no part in this: the lock is free while it is stopped.
 	wait_until 5 is_free
 	stopped "$HOLDER"
@@ -109,9 +109,9 @@ stopped_job() {
 }
 
 stopped_all() {
-	hold --max-run 1s -k 300ms -- "$TOOLS/witness" -i -l log
+	hold --max-run 3s -k 300ms -- "$TOOLS/witness" -i -l log
 	stop_all
-	wait_until 6 ended "$COMMAND"
+	wait_until 8 ended "$COMMAND"
 	kill -CONT "${STOPPED[@]}" 2>/dev/null || :
 	join "$HOLDER"
 	equal "$status" 121
@@ -187,9 +187,9 @@ until_noon() {
 }
 
 stopped_at_noon() {
-	TZ=$(noon 3) hold --until 12:00 -k 300ms -- "$TOOLS/witness" -i -l log
+	TZ=$(noon 5) hold --until 12:00 -k 300ms -- "$TOOLS/witness" -i -l log
 	stop_all
-	wait_until 8 ended "$COMMAND"
+	wait_until 10 ended "$COMMAND"
 	kill -CONT "${STOPPED[@]}" 2>/dev/null || :
 	join "$HOLDER"
 	equal "$status" 121
