@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small text files: dlock.conf and ?password-file=, which may contain a secret, --metrics, and files
- * of /proc.
+ * Small text files: dlock.conf and ?password-file=, which may contain a secret, --metrics, and
+ * files of /proc.
  */
 #pragma once
 
