@@ -28,6 +28,9 @@ backend_waiters() {
 	redlock_waiters
 }
 
+# A renewal between two nodes would set the lock again on the first one.
 backend_wipe() {
+	[[ -z ${KEEPER-} ]] || kill -STOP "$KEEPER"
 	everywhere flushall
+	[[ -z ${KEEPER-} ]] || kill -CONT "$KEEPER"
 }
