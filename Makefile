@@ -290,12 +290,12 @@ $(BUILD)/tests/torture/judge: $(call obj,tests/torture/judge.c tests/torture/his
 		$(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
 # Into programs that were built without sanitizers, too.
-$(BUILD)/tests/torture/wallclock.so: tests/torture/wallclock.c $(compiled)
+$(BUILD)/tests/torture/%.so: tests/torture/%.c $(compiled)
 	@mkdir -p $(@D)
 	$(call say,LD,$@) $(CC) $(ALL_CPPFLAGS) -std=c11 $(WARNINGS) -O2 -fPIC -shared -o $@ $<
 $(BUILD)/tests/unit/test_history: $(call obj,tests/torture/history.c)
 $(BUILD)/tests/unit/test_torture: $(call obj,tests/torture/plan.c)
-TORTURE := $(addprefix $(BUILD)/tests/torture/,torture judge wallclock.so)
+TORTURE := $(addprefix $(BUILD)/tests/torture/,torture judge wallclock.so restop.so)
 
 $(BUILD)/tests/crash/tree: $(BUILD)/tests/crash/tree.o $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)

@@ -71,6 +71,17 @@ is_silent() {
 	equal "$status" 137
 }
 
+@test "an init that is stopped each time that it is continued: the guard ends the command in time" {
+	export RESTOP=$T/restop
+	LD_PRELOAD=$BUILD/tests/torture/restop.so escape --max-run 2s
+	touch restop
+	kill -STOP "$INIT"
+	join "$HOLDER" 10
+	equal "$status" 121
+	is_silent
+	is_free
+}
+
 @test "a nested run finds the hold that it runs under" {
 	run -0 "$DLOCK" run --contain "$LOCK" -- "$DLOCK" run -n "$LOCK" -- echo inside
 	equal "$output" inside

@@ -160,7 +160,8 @@ logs_event() {
 
 @test "a run in a run joins" {
 	logged 0 run "$LOCK" -- "$DLOCK" run --log json "$LOCK" -- true
-	equal "$(events log)" "acquired started joined started ended ended released"
+	# The inner run may be quicker than the outer one is to say that it has started.
+	matches "$(events log)" '^acquired (started joined|joined started) started ended ended released$'
 	is '(map(.fence) | unique | length) == 1'
 }
 

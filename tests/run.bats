@@ -197,6 +197,19 @@ without_dev() {
 	release
 }
 
+@test "a guard that is stopped each time that it is continued: dlock replaces it" {
+	export RESTOP=$T/restop
+	LD_PRELOAD=$BUILD/tests/torture/restop.so hold -k 300ms -- env -u LD_PRELOAD sleep 300
+	guard_of "$HOLDER"
+	touch restop
+	kill -STOP "$GUARD"
+	join "$HOLDER" 10
+	equal "$status" 137
+	has_line "$HOLDER_ERR" 'guard process was stopped'
+	ended "$COMMAND"
+	is_free
+}
+
 @test "orphans of the command are reaped while it runs" {
 	hold -- sh -c '(sleep 0.01 & echo $! >orphan); exec sleep 300'
 	wait_until 5 test -s orphan

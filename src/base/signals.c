@@ -49,6 +49,15 @@ int signals_next(const struct signals *signals, struct signalfd_siginfo *info)
 	return (int)info->ssi_signo;
 }
 
+bool signals_drain(const struct signals *signals)
+{
+	bool found = false;
+
+	for (int kind = 1; kind < NSIG && signals_next(signals, NULL); kind++)
+		found = true;
+	return found;
+}
+
 static volatile sig_atomic_t caught;
 
 /*

@@ -26,6 +26,12 @@ struct signalfd_siginfo;
 int signals_next(const struct signals *signals, struct signalfd_siginfo *info);
 
 /*
+ * Forgets pending signals, one of each kind at most, so that nobody who sends signals without a
+ * pause can keep the caller. Was there one?
+ */
+bool signals_drain(const struct signals *signals);
+
+/*
  * Between these two calls, a signal that ends a program interrupts system calls (EINTR), and so
  * does the clock at until_ms (CLOCK_BOOTTIME; CLOCK_NEVER: it does not). Other signals have their
  * default effect. A signal that comes just before a system call interrupts it some 20 ms later.

@@ -141,7 +141,7 @@ static void __attribute__((noreturn)) init_main(const struct guarding *g, int re
 	for (;;) {
 		poll(fds, 1, -1);
 		reap(report_fd, command);
-		while (signals_next(g->plan->signals, NULL))
+		if (signals_drain(g->plan->signals))
 			reap(report_fd, command);
 	}
 }

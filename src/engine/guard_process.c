@@ -95,10 +95,6 @@ static void tell_start(struct guarding *g, bool closed)
 /* The guard's own child has stopped or ended: the command, or the init of its namespace. */
 static void child_changed(struct guarding *g, int status)
 {
-	if (g->plan->contain && WIFSTOPPED(status)) {
-		kill(g->child, SIGCONT);
-		return;
-	}
 	/* Reports come first. An init that was killed has not reported the command's end. */
 	guarding_read_reports(g);
 	tell_start(g, !WIFSTOPPED(status));
@@ -124,15 +120,25 @@ static struct guard_event last_event(const struct guarding *g)
 	return (struct guard_event){ .type = GUARD_EXITED, .value = g->status };
 }
 
-/* Reaps; when nothing is left it tells the supervisor and ends this process. */
+/*
+ * Reaps; when nothing is left it tells the supervisor and ends this process. An init that was
+ * stopped is continued after the loop, which would not end if somebody stopped it again and again.
+ */
 static void reap(struct guarding *g)
 {
+	bool init_stopped = false;
 	int status;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0)
-		if (pid == g->child)
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		if (pid != g->child)
+			continue;
+		init_stopped = g->plan->contain && WIFSTOPPED(status);
+		if (!init_stopped)
 			child_changed(g, status);
+	}
+	if (init_stopped)
+		kill(g->child, SIGCONT);
 	if (pid < 0 && errno == ECHILD)
 		finish(g, last_event(g));
 	/* A child is left. With --contain that is always init, which reports leftovers itself. */
@@ -214,13 +220,13 @@ static void guard_loop(struct guarding *g)
 		/* The timer's SIGCONT shows at the signals' descriptor, also after a suspend. */
 		kernel_timer_set(&g->wake_timer, wake_ms);
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));
-		/* First, for the next holder waits; then again for each signal that is read. */
+		/* First, for the next holder waits; then again, for what the signals were about. */
 		if (fds[REPORT].revents) {
 			guarding_read_reports(g);
 			tell_start(g, fds[REPORT].revents & POLLHUP);
 		}
 		reap(g);
-		while (signals_next(g->plan->signals, NULL))
+		if (signals_drain(g->plan->signals))
 			reap(g);
 		if (fds[LOST].revents) {
 			g->lost_seen = true;

@@ -296,8 +296,7 @@ static void end_tree(struct supervisor *s)
 	while (proctree_kill(&scope, NULL, &report) > 0) {
 		say_stuck(s, report.refused_pid, report.refused_user);
 		supervisor_sleep(s, clock_boot_ms() + pause_ms);
-		while (signals_next(s->signals, NULL))
-			;
+		signals_drain(s->signals);
 		if (pause_ms < 1000)
 			pause_ms *= 2;
 	}

@@ -181,14 +181,10 @@ bool supervisor_interrupted(struct supervisor *s)
 #define PONG_MS 2000
 #define STOPS_GAP_MS 1000
 
-static void guard_changed(struct supervisor *s, int status)
+static void guard_stopped(struct supervisor *s)
 {
 	const int64_t now_ms = clock_boot_ms();
 
-	if (!WIFSTOPPED(status)) {
-		s->guard.child.reaped = true;
-		return;
-	}
 	if (now_ms - s->last_stop_ms > STOPS_GAP_MS)
 		s->first_stop_ms = now_ms;
 	s->last_stop_ms = now_ms;
@@ -203,21 +199,26 @@ static void guard_changed(struct supervisor *s, int status)
 
 /*
  * Reaps the guard, the keeper, and orphans that became ours. A guard that was stopped is
- * continued, and must answer in time: see supervisor_guard_hangs().
+ * continued, and must answer in time: see supervisor_guard_hangs(). It is continued after the loop,
+ * which would not end if somebody stopped the guard each time before the next call of waitpid().
  */
 static void reap(struct supervisor *s)
 {
+	bool stopped = false;
 	int status;
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
-		if (pid == s->guard.child.pid)
-			guard_changed(s, status);
-		else if (pid == s->keeper.child.pid && !WIFSTOPPED(status))
+		if (pid == s->guard.child.pid) {
+			stopped = WIFSTOPPED(status);
+			s->guard.child.reaped = !stopped;
+		} else if (pid == s->keeper.child.pid && !WIFSTOPPED(status))
 			s->keeper.child.reaped = true;
 		else if (!WIFSTOPPED(status))
 			proctree_forget_one(&s->inherited, pid);
 	}
+	if (stopped)
+		guard_stopped(s);
 }
 
 void supervisor_sleep(struct supervisor *s, int64_t until_ms)
@@ -228,6 +229,8 @@ void supervisor_sleep(struct supervisor *s, int64_t until_ms)
 		{ .fd = s->ended ? -1 : s->guard.child.fd, .events = POLLIN },
 	};
 
+	/* The caller may have read the signal of a child that changed after the last reap(). */
+	reap(s);
 	if (guard_has_pending(&s->guard))
 		fds[2].events |= POLLOUT;
 	until_ms = clock_earlier(until_ms, s->pong_by_ms);
