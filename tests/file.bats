@@ -369,3 +369,15 @@ $LOCK.lock"
 	equal "$(find "$LOCKS" -type f | wc -l)" 6
 	[[ ! -e escape.lock && ! -e ../escape.lock ]]
 }
+
+@test "a daemon that is late to listen is found, also when another one starts meanwhile" {
+	local late out other
+	LD_PRELOAD=$BUILD/tests/torture/late_listen.so start "$DLOCK" acquire "$LOCK"
+	late=$PID out=$OUT
+	wait_until 5 is_held
+	other=$("$DLOCK" acquire "$LOCK-other")
+	join "$late" 5
+	"$DLOCK" release "$LOCK" "$(<"$out")"
+	"$DLOCK" release "$LOCK-other" "$other"
+	is_free
+}

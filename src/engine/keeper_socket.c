@@ -18,6 +18,9 @@
 
 #define ID_LENGTH 16
 #define PREFIX "keeper-"
+/* Of a socket whose process does not listen yet, and refuses connections like that of a dead one. */
+#define NEW_SUFFIX ".new"
+#define NEW_SECONDS 60
 /* How long a caller that connects and sends nothing keeps others waiting. */
 #define QUERY_TIMEOUT_MS 1000
 
@@ -151,6 +154,16 @@ int keeper_socket_join(const struct keeper_query *query, struct keeper_reply *re
 	return asked;
 }
 
+/* Is the process of this socket still about to listen? */
+static bool is_new(const char *path)
+{
+	const size_t length = strlen(path), suffix = strlen(NEW_SUFFIX);
+	struct stat info;
+
+	return length > suffix && !strcmp(path + length - suffix, NEW_SUFFIX) &&
+	       !lstat(path, &info) && clock_wall_ms() / 1000 - info.st_ctime < NEW_SECONDS;
+}
+
 static void remove_stale(const char *directory)
 {
 	DIR *entries = opendir(directory);
@@ -164,6 +177,8 @@ static void remove_stale(const char *directory)
 		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
 			continue;
 		snprintf(path, sizeof(path), "%s/%.60s", directory, entry->d_name);
+		if (is_new(path))
+			continue;
 		fd = connect_to(path, 0);
 		if (fd >= 0)
 			close(fd);
@@ -180,9 +195,9 @@ static int listen_at(const char *path, struct error *err)
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	mode_t mask = umask(077);
 
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s" NEW_SUFFIX, path);
 	if (fd >= 0 && !bind(fd, (const struct sockaddr *)&address, sizeof(address)) &&
-	    !listen(fd, 16)) {
+	    !listen(fd, 16) && !rename(address.sun_path, path)) {
 		umask(mask);
 		return fd;
 	}
