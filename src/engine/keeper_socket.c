@@ -18,7 +18,7 @@
 
 #define ID_LENGTH 16
 #define PREFIX "keeper-"
-/* Of a socket whose process does not listen yet, and refuses connections like that of a dead one. */
+/* Of a socket whose process does not listen yet: it refuses connections like that of a dead one. */
 #define NEW_SUFFIX ".new"
 #define NEW_SECONDS 60
 /* How long a caller that connects and sends nothing keeps others waiting. */
