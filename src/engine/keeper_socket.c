@@ -18,7 +18,10 @@
 
 #define ID_LENGTH 16
 #define PREFIX "keeper-"
-/* Of a socket whose process does not listen yet: it refuses connections like that of a dead one. */
+/*
+ * The name of a socket ends with this until its process listens. Before that, the socket refuses
+ * connections like that of a dead process, so its age tells: listening begins in far less time.
+ */
 #define NEW_SUFFIX ".new"
 #define NEW_SECONDS 60
 /* How long a caller that connects and sends nothing keeps others waiting. */
@@ -154,7 +157,7 @@ int keeper_socket_join(const struct keeper_query *query, struct keeper_reply *re
 	return asked;
 }
 
-/* Is the process of this socket still about to listen? */
+/* Is the process of this socket probably still about to listen? */
 static bool is_new(const char *path)
 {
 	const size_t length = strlen(path), suffix = strlen(NEW_SUFFIX);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds out whether the sentinels, or the nodes of a cluster, are fit to lead to a lock. */
+/* Finds out whether the sentinels, or the nodes of a cluster, are fit to lead dlock to a lock. */
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
 #include <string.h>
