@@ -132,15 +132,16 @@ fish_offers() {
 	fish --no-config -c 'source $COMPLETIONS/dlock.fish; complete -C $argv[1]' "$1" | cut -f1
 }
 
-# A zsh on a terminal of its own, in which Tab is typed. What is given to compadd is
-# what it offers.
-zsh_offers() {
-	mkdir -p zsh
-	rm -f zsh/*
-	cat >zsh/inner <<-'INNER'
+# zsh_start: starts a zsh on a terminal of its own, and one that types there, for each line that it
+# reads, this line and Tab. It answers with what is given to compadd, which is what zsh offers: the
+# number of lines, and the lines.
+zsh_start() {
+	mkdir zsh
+	cat >zsh/.zshrc <<-'INNER'
 		fpath=($COMPLETIONS $fpath)
 		autoload -Uz compinit
 		compinit -u -D
+		unsetopt auto_list auto_menu
 		compadd() {
 			local -a found
 			# not when it is only asked what matches
@@ -153,31 +154,48 @@ zsh_offers() {
 		finish() {
 			: >>zsh/found
 			mv zsh/found zsh/done
+			# zsh forgets it after each completion
+			comppostfuncs=(finish)
 		}
 		comppostfuncs=(finish)
-		: >zsh/ready
+		# what is typed before zsh edits the line may be lost
+		zle-line-init() { : >zsh/ready }
+		zle -N zle-line-init
 	INNER
 	cat >zsh/outer <<-'OUTER'
-		zmodload zsh/zpty
+		zmodload zsh/zpty zsh/zselect
 		await() {
 			local i
 			for ((i = 0; i < 1000; i++)); do
-				[[ -e $1 ]] && return
 				zpty -r -t shell junk
-				sleep 0.02
+				[[ -e $1 ]] && return
+				zselect -t 2
 			done
 			print -u2 "zsh: no $1"
 			exit 1
 		}
-		zpty -b shell zsh -f -i
-		zpty -w shell "source zsh/inner"
+		zpty -b shell env ZDOTDIR=zsh zsh -d -i
 		await zsh/ready
-		zpty -w -n shell "$1"$'\t'
-		await zsh/done
-		zpty -d shell
-		cat zsh/done
+		while IFS= read -r line; do
+			# Control-U removes what is left of the line before
+			zpty -w -n shell $'\025'$line$'\t'
+			await zsh/done
+			wc -l <zsh/done
+			cat zsh/done
+			rm zsh/done
+		done
 	OUTER
-	TERM=dumb zsh -f zsh/outer "$1"
+	coproc ZSH { TERM=dumb exec zsh -f zsh/outer 3>&- 4>&-; }
+	STARTED+=("$ZSH_PID")
+}
+
+zsh_offers() {
+	local count words
+	[[ -n ${ZSH_PID-} ]] || zsh_start
+	printf '%s\n' "$1" >&"${ZSH[1]}"
+	read -r count <&"${ZSH[0]}" || return
+	((count == 0)) || mapfile -n "$count" -u "${ZSH[0]}" words
+	printf '%s' "${words[@]}"
 }
 
 # offers SHELL LINE: what that shell offers at the end of LINE, into ./offers
@@ -211,6 +229,11 @@ offers_among() {
 # drive SHELL: all that its completion has to do
 drive() {
 	local shell=$1 command option values words choice
+
+	mkdir bin
+	printf '#!/bin/sh\n' >bin/dlock-test-wrapped
+	chmod +x bin/dlock-test-wrapped
+	local -x PATH=$T/bin:$PATH
 
 	mapfile -t words < <(commands)
 	offers "$shell" 'dlock '
@@ -293,11 +316,8 @@ drive() {
 	offers_only "$shell" 'dlock run -n --backend our' our-lab
 
 	# the wrapped command: programs, then its own arguments
-	mkdir -p bin
-	printf '#!/bin/sh\n' >bin/dlock-test-wrapped
-	chmod +x bin/dlock-test-wrapped
-	PATH=$T/bin:$PATH offers_only "$shell" 'dlock run -n name -- dlock-test-w' dlock-test-wrapped
-	PATH=$T/bin:$PATH offers_only "$shell" 'dlock run -- dlock-test-w' dlock-test-wrapped
+	offers_only "$shell" 'dlock run -n name -- dlock-test-w' dlock-test-wrapped
+	offers_only "$shell" 'dlock run -- dlock-test-w' dlock-test-wrapped
 }
 
 # type_into SHELL KEYS: has a real shell on a terminal of its own read these keys and then Enter. Sets
