@@ -119,6 +119,22 @@ refused() {
 	kill -TERM "$(child "$PID" && echo "$CHILD")"
 }
 
+# is_dlock PID: the process has become dlock
+is_dlock() {
+	proc_stat "$1" && [[ $PROC_COMM == dlock ]]
+}
+
+@test "a waiter for a slot sleeps, and gets its turn, where the kernel refuses to watch files" {
+	hold --slots 1 --
+	start "$TOOLS/refuse" EPERM inotify_init1 "$DLOCK" run --slots 1 "$LOCK" -- true
+	wait_until 5 is_dlock "$PID"
+	pause 0.3
+	idles "$PID"
+	release
+	join "$PID"
+	equal "$status" 0
+}
+
 @test "a waiter does not take a file that was removed meanwhile" {
 	hold --
 	start "$DLOCK" run "$LOCK" -- touch ran

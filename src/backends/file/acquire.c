@@ -183,7 +183,7 @@ static enum step try_once(struct file_backend *file, const struct request *reque
 	return step;
 }
 
-/* Watches the record for changes from now on. A descriptor, or -1. */
+/* Watches the record for changes from now on. A descriptor, or -1: there may be no more of them. */
 static int watch_record(struct file_backend *file, const char *name, struct error *err)
 {
 	char path[40];
@@ -198,7 +198,7 @@ static int watch_record(struct file_backend *file, const char *name, struct erro
 	return watch;
 }
 
-/* Sleeps until the record changes, or RECORD_LOOK_MS. false: a signal came. */
+/* Sleeps until the record changes, or RECORD_LOOK_MS. watch: -1: none. false: a signal came. */
 static bool sleep_for_change(int watch)
 {
 	struct pollfd ready = { .fd = watch, .events = POLLIN };
@@ -232,6 +232,8 @@ enum outcome file_acquire(struct backend *backend, const struct request *request
 			  struct grant *grant, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
+	/* Exclusive waiters sleep in flock(), which returns when a signal was caught. */
+	const bool looks = request->queue && request->mode != HOLD_EXCLUSIVE;
 	struct request stamped = *request;
 	bool undisturbed = false;
 	enum step step;
@@ -242,13 +244,12 @@ enum outcome file_acquire(struct backend *backend, const struct request *request
 		return OUTCOME_ERROR;
 	}
 	do {
-		/* Exclusive waiters sleep in flock(), which returns when a signal was caught. */
-		if (request->queue && request->mode != HOLD_EXCLUSIVE)
+		if (looks)
 			watch = watch_record(file, request->name, err);
 		stamped.self.since_ms = clock_wall_ms();
 		step = try_once(file, &stamped, request->queue, grant, err);
 		if (step == STEP_BUSY)
-			undisturbed = watch >= 0 && sleep_for_change(watch);
+			undisturbed = looks && sleep_for_change(watch);
 		if (watch >= 0)
 			close(watch);
 		watch = -1;
