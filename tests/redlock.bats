@@ -292,6 +292,24 @@ node_has_fence() {
 	[[ $(at "$1" exists "{$KEY}:fence") == 1 ]]
 }
 
+@test "a frozen node votes when it answers again, also if a try in vain was removed from it" {
+	private_redlock 3 --save ''
+	DLOCK_BACKEND=$P_URI
+	# Until all of them have been up for longer than the TTL.
+	run -0 "$DLOCK" run -w 20s -t 2s "$LOCK" -- true
+	hold -t 2s --
+	freeze 3
+	start "$DLOCK" run -v -t 2s -w 20s "$LOCK" -- true
+	wait_until 5 has_line "$ERR" ': waiting, next in line, held by '
+	thaw 3
+	equal "$(at 3 ping)" PONG
+	freeze 1
+	release
+	join "$PID" 5
+	thaw 1
+	equal "$status" 0
+}
+
 @test "two nodes wiped under a running command: it excludes, and a renewal sets the lock again" {
 	hold -t 3s --
 	wait_until 2 votes "$TOKEN" 5

@@ -151,6 +151,7 @@ void redis_conn_close(struct redis_conn *conn)
 	conn->unsent_length = 0;
 	conn->begun = 0;
 	conn->unread = 0;
+	conn->ignored = 0;
 	conn->greeted = conn->heard = false;
 }
 
@@ -366,25 +367,34 @@ static bool is_replica(const struct redis_conn *conn, const redisReply *reply)
 }
 
 /*
- * As take(), without the answers to the login. When AUTH or SELECT is refused, that is also the
- * answer to the command behind them. So is that of a replica to ROLE: it has refused to write, and
- * what it has read may be old.
+ * Checks an answer to the login: 0, or -1 with *err. When AUTH or SELECT is refused, that is also
+ * the answer to the command behind them. So is that of a replica to ROLE: it has refused to write,
+ * and what it has read may be old.
  */
+static int check_login(struct redis_conn *conn, const redisReply *reply, struct error *err)
+{
+	if (reply->type == REDIS_REPLY_ERROR) {
+		redis_refusal(conn->address, reply->str, err);
+		return -1;
+	}
+	conn->replica = is_replica(conn, reply);
+	if (conn->replica)
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: is no master, but a replica",
+				 conn->address->label);
+	conn->unread--;
+	return 0;
+}
+
+/* As take(), without the answers to the login and those that nobody wants. */
 static int take_answer(struct redis_conn *conn, redisReply **reply, struct error *err)
 {
 	int state;
 
-	while ((state = take(conn, reply, err)) > 0 && conn->unread) {
-		if ((*reply)->type == REDIS_REPLY_ERROR) {
-			redis_refusal(conn->address, (*reply)->str, err);
+	while ((state = take(conn, reply, err)) > 0 && (conn->unread || conn->ignored)) {
+		if (!conn->unread)
+			conn->ignored--;
+		else if (check_login(conn, *reply, err))
 			state = -1;
-		} else if (is_replica(conn, *reply)) {
-			conn->replica = true;
-			error_set(err, ERROR_UNAVAILABLE, 0, "%s: is no master, but a replica",
-				  conn->address->label);
-			state = -1;
-		}
-		conn->unread--;
 		freeReplyObject(*reply);
 		*reply = NULL;
 		if (state < 0)
@@ -421,6 +431,17 @@ int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **
 			break;
 	}
 	return state;
+}
+
+void redis_conn_let_others_first(struct redis_conn *conn)
+{
+	static const char *const question[] = { "TIME" };
+
+	/* The answer to a login that has not been sent yet has the same effect. */
+	if (!redis_conn_is_open(conn) || conn->unread)
+		return;
+	append(conn, 1, question);
+	conn->ignored++;
 }
 
 void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[])

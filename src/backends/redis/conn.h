@@ -72,6 +72,7 @@ struct redis_conn {
 	size_t unsent_length;
 	size_t begun;			/* of these, the transport may send so many at any time */
 	int unread;			/* answers to AUTH, SELECT, ROLE still to come */
+	int ignored;			/* answers behind these that nobody wants */
 	bool replica;			/* the server was to be a master, and is none */
 };
 
@@ -102,6 +103,15 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber);
  * before redis_conn_events() have come to conn->fd; -1 with *err: the connection has failed.
  */
 int redis_conn_reach(struct redis_conn *conn, struct error *err);
+
+/*
+ * Has the server write what the next command makes it say to other clients before its answer to
+ * that command. Redis writes at the end of a turn of its loop, and first to the client to which it
+ * had something to say last. Therefore a short question travels in front of the command: with its
+ * answer under way, the server had something to say to this client first. Does nothing without a
+ * connection. The answer is thrown away, whatever it says.
+ */
+void redis_conn_let_others_first(struct redis_conn *conn);
 
 /* Appends a command to what is to be sent. Requests are answered in their order. */
 void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]);

@@ -95,6 +95,9 @@ int redis_event_fd(struct backend *backend)
 	return listening_conn(&redis_from_backend(backend)->node)->fd;
 }
 
+/* The pause before another connection, for something may end each of them at once. */
+#define RECONNECT_MS 100
+
 int64_t redis_event(struct backend *backend)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
@@ -112,7 +115,7 @@ int64_t redis_event(struct backend *backend)
 	/* When one connection has ended, the server is gone for both. */
 	redis_conn_close(&redis->node.wake);
 	redis_conn_close(&redis->node.main);
-	return 0;
+	return clock_boot_ms() + RECONNECT_MS;
 }
 
 /* ---- releasing ---- */
@@ -146,6 +149,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	 * no longer among the waiters when nobody listens.
 	 */
 	redis_conn_close(&redis->node.wake);
+	redis_conn_let_others_first(&redis->node.main);
 	reply = redis->dialect->run(&redis->node, redis->dialect->release, request, arguments, err);
 	if (!reply)
 		return OUTCOME_ERROR;
