@@ -182,6 +182,7 @@ without() {
 @test "the changelogs have the version of the program" {
 	run -0 "$DLOCK" version
 	local version=${lines[0]#dlock }
-	equal "$(sed -n 's/^## //p' "$TOP/CHANGELOG.md" | head -n 1)" "$version" CHANGELOG.md
+	equal "$(sed -n '/Unreleased/d; s/^## //p' "$TOP/CHANGELOG.md" | head -n 1)" "$version" \
+		CHANGELOG.md
 	matches "$(head -n 1 "$TOP/debian/changelog")" "^dlock \($version-[0-9]+\) "
 }

@@ -181,3 +181,25 @@ is_silent() {
 	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
 	one_line 'dlock.conf:1' 'yes or no'
 }
+
+@test "a process that somebody else put into the namespace, and does not reap: the guard sleeps" {
+	local inside outside
+	need_root
+	need nsenter
+	hold --contain --
+	guard_of "$HOLDER"
+	wait_until 5 child "$GUARD" dlock-init
+	start nsenter -t "$CHILD" -p sleep 300
+	outside=$PID
+	wait_until 5 child "$outside" sleep
+	inside=$CHILD
+	kill -STOP "$outside"
+	kill -TERM "$HOLDER"
+	wait_until 5 not alive "$inside"
+	idles "$GUARD"
+	alive "$HOLDER"
+	kill -CONT "$outside"
+	join "$outside"
+	join "$HOLDER"
+	is_free
+}

@@ -203,6 +203,22 @@ ended() {
 	done
 }
 
+# cpu_of PID: sets CPU, the ticks of processor time that the process has used
+cpu_of() {
+	CPU=$(sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }')
+}
+
+# idles PID: this process lives, and uses next to no processor time during a second
+idles() {
+	local before
+	cpu_of "$1"
+	before=$CPU
+	pause 1
+	alive "$1"
+	cpu_of "$1"
+	between $((CPU - before)) 0 10 "ticks of $PROC_COMM in 1 s"
+}
+
 # not_ours PID: this child of the test has ended, though another process may have its number now
 not_ours() {
 	! alive "$1" || ((PROC_PPID != $$))
@@ -231,13 +247,13 @@ child() {
 }
 
 # tree PID: prints the pids of its living descendants, one a line. A child of the guard that is
-# still called dlock-guard is left out: it is about to become dlock's command.
+# still called dlock-guard or dlock-command is left out: it is to become dlock's command.
 tree() {
 	processes | awk -v root="$1" '
 		{ parent[$1] = $2; name[$1] = $3 }
 		END {
 			for (pid in parent) {
-				if (name[pid] == "dlock-guard" && name[parent[pid]] == "dlock-guard")
+				if (name[pid] ~ /^dlock-(guard|command)$/ && name[parent[pid]] == "dlock-guard")
 					continue
 				for (up = parent[pid]; up in parent && up != root;)
 					up = parent[up]
@@ -254,6 +270,12 @@ keeper_of() {
 
 guard_of() {
 	wait_until 5 child "$1" dlock-guard && GUARD=$CHILD
+}
+
+# at_gate PID: waits for the process that is to become the command of this dlock; sets GUARD, GATE
+at_gate() {
+	guard_of "$1"
+	wait_until 5 child "$GUARD" dlock-command && GATE=$CHILD
 }
 
 # start COMMAND [ARG]...: runs COMMAND in the background, with /dev/null as standard input, and with

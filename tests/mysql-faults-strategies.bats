@@ -661,3 +661,22 @@ all_killed() {
 	done
 	[[ ! -e ran ]]
 }
+
+@test "server frozen beyond the lease, --on-lost warn: the keeper sleeps when the answer comes" {
+	local strategy
+	private_mysql
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy" "$P_URI"
+		hold -t 2s --on-lost warn --
+		keeper_of "$HOLDER"
+		kill -STOP "$P_PID"
+		wait_until 8 has_line "$HOLDER_ERR" 'lock lost'
+		pause 1
+		kill -CONT "$P_PID"
+		pause 0.2
+		idles "$KEEPER"
+		kill -TERM "$COMMAND"
+		join "$HOLDER"
+		equal "$status" 123
+	done
+}

@@ -19,6 +19,23 @@ load redis
 	join "$PID"
 }
 
+@test "a connection that is ended again and again is made anew ten times a second" {
+	local before after began
+	private_redis
+	hold -b "$P_URI" -t 5s --
+	now
+	began=$NOW
+	before=$(redis_at "$P_DIR" info stats | awk -F: '/^total_connections_received/ { print $2 + 0 }')
+	for _ in {1..200}; do
+		echo "client kill type normal skipme yes"
+		sleep 0.01
+	done | redis_at "$P_DIR" >ended
+	after=$(redis_at "$P_DIR" info stats | awk -F: '/^total_connections_received/ { print $2 + 0 }')
+	now
+	between $((after - before)) 5 $(((NOW - began) / 100 + 5))
+	release
+}
+
 # ---- the command is dead before the lease ends
 
 # term_came TIME: the witness got TERM then. A slow machine makes it later, never
@@ -638,4 +655,96 @@ is_ours() {
 	kill -TERM "$late"
 	join "$late"
 	equal "$status" 143
+}
+
+# ---- dlock sleeps
+
+# p_waits: somebody stands in line at this test's own server
+p_waits() {
+	[[ $(redis_at "$P_DIR" zcard "{$KEY}:queue") == 1 ]]
+}
+
+@test "server frozen: dlock that gives up, and whose guard is dead, sleeps" {
+	private_redis
+	hold -b "$P_URI" --
+	start "$DLOCK" run -b "$P_URI" "$LOCK" -- true
+	at_gate "$PID"
+	wait_until 5 p_waits
+	kill -STOP "$P_PID" "$PID"
+	kill -KILL "$GUARD"
+	kill -TERM "$PID"
+	kill -CONT "$PID"
+	pause 0.7
+	cpu_of "$PID"
+	between "$CPU" 0 10 "ticks of dlock"
+	kill -CONT "$P_PID"
+	join "$PID"
+}
+
+@test "server frozen: dlock that has replaced a guard which was stopped again and again sleeps" {
+	private_redis
+	hold -b "$P_URI" --
+	guard_of "$HOLDER"
+	kill -STOP "$P_PID"
+	while alive "$GUARD"; do
+		kill -STOP "$GUARD" || :
+		pause 0.05
+	done
+	ended "$COMMAND"
+	idles "$HOLDER"
+	kill -CONT "$P_PID"
+	join "$HOLDER"
+}
+
+# owned [OPTION]...: acquires the lock for a new process, OWNER; sets TOKEN, and DAEMON to the keeper
+owned() {
+	start sleep 300
+	OWNER=$PID
+	TOKEN=$("$DLOCK" acquire "$@" --pid "$OWNER" --json "$LOCK" | tee acquired | jq -r .token)
+	DAEMON=$(jq .keeper_pid acquired)
+}
+
+@test "a joined hold is lost, and then its daemon ends: the keeper of the run sleeps" {
+	owned -t 3s
+	DLOCK_TOKEN=$TOKEN hold --on-lost warn --
+	keeper_of "$HOLDER"
+	kill -STOP "$DAEMON"
+	rcli del "$KEY"
+	wait_until 5 has_line "$HOLDER_ERR" 'lock lost'
+	kill -KILL "$DAEMON"
+	wait_until 5 ended "$DAEMON"
+	idles "$KEEPER"
+	kill -TERM "$COMMAND"
+	join "$HOLDER"
+}
+
+@test "a daemon sleeps while it has no descriptor for who asks, and answers later" {
+	local limit=3
+	need prlimit
+	owned
+	while [[ -e /proc/$DAEMON/fd/$limit ]]; do
+		((++limit))
+	done
+	prlimit --pid "$DAEMON" --nofile="$limit:1024"
+	start env DLOCK_TOKEN="$TOKEN" "$DLOCK" verify "$LOCK"
+	pause 0.3
+	idles "$DAEMON"
+	prlimit --pid "$DAEMON" --nofile=1024:1024
+	join "$PID"
+	equal "$status" 0
+}
+
+@test "slow replies, and signals while acquire leaves a daemon behind: it sleeps" {
+	start sleep 300
+	start_proxy "$REDIS_PORT"
+	proxy hold 1000
+	start "$DLOCK" acquire -b "$PROXY" --pid "$PID" "$LOCK"
+	while alive "$PID"; do
+		cpu_of "$PID"
+		kill -WINCH "$PID" || :
+		pause 0.05
+	done
+	between "$CPU" 0 20 "ticks of dlock"
+	join "$PID"
+	equal "$status" 0
 }

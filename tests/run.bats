@@ -186,7 +186,7 @@ without_dev() {
 	equal "$output" $'<><a b><-n><--wait=1><--><*><new\nline><$x>'
 }
 
-@test "processes are called dlock, dlock-keeper and dlock-guard" {
+@test "processes are called dlock, dlock-keeper and dlock-guard, and dlock-command before the start" {
 	hold -b "$REDIS" --
 	keeper_of "$HOLDER"
 	guard_of "$HOLDER"
@@ -194,7 +194,11 @@ without_dev() {
 	equal "$PROC_COMM" dlock
 	child "$GUARD"
 	equal "$CHILD" "$COMMAND"
+	start "$DLOCK" run -b "$REDIS" "$LOCK" -- true
+	at_gate "$PID"
 	release
+	join "$PID"
+	equal "$status" 0
 }
 
 @test "a guard that is stopped each time that it is continued: dlock replaces it" {
@@ -208,6 +212,137 @@ without_dev() {
 	has_line "$HOLDER_ERR" 'guard process was stopped'
 	ended "$COMMAND"
 	is_free
+}
+
+@test "what waits to become the command is stopped or killed: the command starts all the same" {
+	local backend sig waiter
+	for backend in "$FILE" "$REDIS"; do
+		for sig in STOP KILL; do
+			hold -b "$backend" --
+			start "$DLOCK" run -b "$backend" "$LOCK" -- echo started
+			waiter=$PID
+			at_gate "$waiter"
+			kill "-$sig" "$GATE"
+			# It is the command that would be killed if it died later.
+			if [[ $sig == KILL ]]; then
+				wait_until 5 ended "$GATE"
+			fi
+			release
+			join "$waiter"
+			equal "$status" 0
+			equal "$(<"$OUT")" started
+			equal "$(<"$ERR")" ''
+		done
+	done
+}
+
+@test "the command begins with no signal pending, also where CONT is blocked" {
+	run -0 env --block-signal=CONT "$DLOCK" run "$LOCK" -- grep ShdPnd /proc/self/status
+	matches "$output" '^ShdPnd:.0+$'
+}
+
+@test "a guard is killed that waits: what was to become its command dies, and another one starts" {
+	local backend waiter
+	for backend in "$FILE" "$REDIS"; do
+		hold -b "$backend" --
+		start "$DLOCK" run -b "$backend" "$LOCK" -- echo started
+		waiter=$PID
+		at_gate "$waiter"
+		kill -KILL "$GUARD"
+		wait_until 5 ended "$GATE"
+		release
+		join "$waiter"
+		equal "$status" 0
+		equal "$(<"$OUT")" started
+	done
+}
+
+@test "dlock is killed that waits: nothing of it is left" {
+	local backend
+	for backend in "$FILE" "$REDIS"; do
+		hold -b "$backend" --
+		start "$DLOCK" run -b "$backend" "$LOCK" -- true
+		at_gate "$PID"
+		kill -KILL "$PID"
+		wait_until 5 ended "$GUARD"
+		ended "$GATE"
+		release
+	done
+}
+
+@test "a run that gets no lock leaves nothing to whoever runs it under another lock" {
+	local backend _
+	for backend in "$FILE" "$REDIS"; do
+		hold -b "$backend" --
+		for _ in {1..40}; do
+			"$DLOCK" run -v outer -- "$DLOCK" run -b "$backend" -n "$LOCK" -- true || equal $? 124
+		done 2>said
+		has_line said 'the command ended with status 124'
+		not has_line said 'left'
+		release
+	done
+}
+
+@test "a guard that hangs when it has told the keeper: dlock waits for it without work" {
+	local user system
+	LD_PRELOAD=$BUILD/tests/torture/late_end.so start "$DLOCK" run -b "$REDIS" "$LOCK" -- \
+		env -u LD_PRELOAD true
+	wait_until 5 "$DLOCK" run -b "$REDIS" -n -q "$LOCK" -- true
+	pause 1
+	alive "$PID"
+	read -r _ _ _ _ _ _ _ _ _ _ _ _ _ user system _ <"/proc/$PID/stat"
+	# In hundredths of a second.
+	between $((user + system)) 0 30
+	join "$PID"
+	equal "$status" 0
+}
+
+@test "dlock is held up while it takes the lock: the keeper does not take the lock back" {
+	LD_PRELOAD=$BUILD/tests/torture/late_clock.so run -0 "$DLOCK" run -b "$REDIS" "$LOCK" -- \
+		env -u LD_PRELOAD echo started
+	equal "$output" started
+}
+
+@test "dlock is held up for too long after it has taken the lock: the lock is given back" {
+	export LATE_GUARD_MS=2500
+	LD_PRELOAD=$BUILD/tests/torture/late_clock.so run -123 "$DLOCK" run -b "$REDIS" "$LOCK" -- \
+		touch started
+	equal "$output" "dlock: $LOCK: lock lost: dlock was stopped for so long that it gave the \
+lock back; the command is not started"
+	[[ ! -e started ]]
+	run -0 "$DLOCK" run -b "$REDIS" -n "$LOCK" -- true
+}
+
+@test "dlock is held up when the guard has taken the lock: the hold began with the command" {
+	export LATE_GUARD_MS=0
+	# The guard's parent is stopped.
+	LD_PRELOAD=$BUILD/tests/torture/late_clock.so run -0 "$DLOCK" run -b "$REDIS" \
+		--min-hold 3500ms --metrics m.prom "$LOCK" -- env -u LD_PRELOAD sh -c '
+		read -r pid name state parent rest <"/proc/$PPID/stat"
+		kill -STOP "$parent"
+		sleep 3
+		kill -CONT "$parent"
+		sleep 0.6'
+	has_line m.prom '^dlock_last_wait_seconds.* [0-2][.]'
+	run -0 "$DLOCK" run -b "$REDIS" -n "$LOCK" -- true
+}
+
+@test "dlock hears the guard while it waits, and then sleeps" {
+	need prlimit
+	hold -b "$REDIS" --
+	# The kernel refuses the guard's timers.
+	start prlimit --sigpending=0 "$DLOCK" run -b "$REDIS" "$LOCK" -- true
+	wait_until 5 has_line "$ERR" 'kernel refuses a timer'
+	idles "$PID"
+	kill -TERM "$PID"
+	join "$PID"
+	# A guard that was stopped for a moment says that it goes on, and is not replaced.
+	start "$DLOCK" run -b "$REDIS" "$LOCK" -- true
+	at_gate "$PID"
+	kill -STOP "$GUARD"
+	wait_until 5 not stopped "$GUARD"
+	idles "$PID"
+	holds_for 1500 alive "$GUARD"
 }
 
 @test "orphans of the command are reaped while it runs" {
@@ -337,11 +472,6 @@ gone() {
 	kill -KILL "$(<before)"
 }
 
-# cpu_of PID: sets CPU, the ticks of processor time that the process has used
-cpu_of() {
-	CPU=$(sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }')
-}
-
 @test "a process that may not be killed is named, waited for, and costs no processor time" {
 	local real before
 	strangers
@@ -363,6 +493,28 @@ cpu_of() {
 	cpu_of "$GUARD"
 	between $((CPU - before)) 0 30 "ticks of the guard in 1.5 s"
 	is_held
+	kill -KILL "$real"
+	join "$PID"
+}
+
+@test "a process that may not be killed: dlock sleeps without guard and keeper, too" {
+	local real
+	strangers
+	cp "$(type -P setpriv)" as-root
+	chmod 4755 as-root
+	install -o "$ALICE" /dev/null "$T/real"
+	chmod 711 "$T" "${T%/*}" "${T%/*/*}" "$BATS_SUITE_TMPDIR"
+	start setpriv --reuid "$ALICE" --regid "$ALICE" --clear-groups ./dlock run -b "$REDIS" -k 200ms \
+		"$LOCK" -- sh -c './as-root --reuid 0 --clear-groups sleep 309 & echo $! >"$0" && sleep 300' \
+		"$T/real"
+	guard_of "$PID"
+	keeper_of "$PID"
+	line "$T/real"
+	real=$LINE
+	kill -KILL "$GUARD"
+	wait_until 5 has_line "$ERR" "process $real of user 0 may not be signalled"
+	kill -KILL "$KEEPER"
+	idles "$PID"
 	kill -KILL "$real"
 	join "$PID"
 }
@@ -793,6 +945,12 @@ private_etc() {
 	equal "$output" none
 	matches "$stderr" 'dlock: .*127\.0\.0\.1:1'
 	matches "$stderr" 'unprotected|without'
+}
+
+@test "--if-down run: dlock sleeps while the command runs" {
+	start "$DLOCK" run --if-down run -b redis://127.0.0.1:1 "$LOCK" -- sh -c 'echo ready; exec sleep 300'
+	wait_until 5 has_line "$OUT" ready
+	idles "$PID"
 }
 
 @test "--if-down run still waits for a lock that somebody holds" {

@@ -272,6 +272,22 @@ job_is_gone() {
 	wait_until 5 prompt 0
 }
 
+@test "a command that wants the terminal where no shell could continue dlock: both sleep" {
+	local pid
+	# The subshell ends at once, so that the group of dlock is an orphan.
+	types '($DLOCK run '"$LOCK"' -- cat /dev/tty & echo $! >pid)'
+	wait_until 5 test -s pid
+	pid=$(<pid)
+	guard_of "$pid"
+	wait_until 5 child "$GUARD" cat
+	pause 0.3
+	idles "$pid"
+	idles "$GUARD"
+	kill -TERM "$pid"
+	wait_until 5 ended "$pid"
+	is_free
+}
+
 @test "the window's size changes for the command too" {
 	types 'clear; $DLOCK run '"$LOCK"' -- $TOOLS/sigprobe'
 	wait_until 5 shows '^ready'

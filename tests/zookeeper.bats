@@ -394,7 +394,7 @@ no_sessions() {
 	before=$(sessions)
 	equal "$before" 1 sessions
 	wait_in_line 1 -t 40s -- true
-	run "$DLOCK" run -t 40s -w 100ms "$LOCK" -- true
+	run "$DLOCK" run -t 40s -w 1s "$LOCK" -- true
 	equal "$status" 124
 	release
 	join "$PID"

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/pidfd.h"
+#include "base/signals.h"
 #include "lock/uri.h"
 #include "environment.h"
 #include "keeper_socket.h"
@@ -18,6 +19,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 
 	for (;;) {
 		supervisor_sleep(s, CLOCK_NEVER);
+		signals_drain(s->signals);
 		while (supervisor_hear(s, &event)) {
 			switch (event.type) {
 			case KEEPER_DETACHED:

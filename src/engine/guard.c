@@ -2,11 +2,16 @@
 #include "guard.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/ipc.h"
 #include "guarding.h"
+
+/* For how long guard_dismiss() waits for the guard to end by itself. */
+#define DISMISS_MS 2000
 
 int guard_start(struct guard *guard, const struct guard_plan *plan, struct error *err)
 {
@@ -106,6 +111,21 @@ bool guard_is_there(const struct guard *guard)
 	return length > 0 || (length < 0 && errno == EAGAIN);
 }
 
+bool guard_early_event(struct guard *guard, struct guard_event *event)
+{
+	if (ipc_receive(guard->child.fd, event, sizeof(*event), MSG_PEEK | MSG_DONTWAIT, NULL) !=
+	    (ssize_t)sizeof(*event))
+		return false;
+	switch (event->type) {
+	case GUARD_NO_PARENT:
+	case GUARD_UNTIMED:
+	case GUARD_PONG:
+		return guard_event(guard, event);
+	default:
+		return false;
+	}
+}
+
 bool guard_event(struct guard *guard, struct guard_event *event)
 {
 	ssize_t length = ipc_receive(guard->child.fd, event, sizeof(*event), MSG_DONTWAIT, NULL);
@@ -116,6 +136,19 @@ bool guard_event(struct guard *guard, struct guard_event *event)
 		return false;
 	*event = (struct guard_event){ .type = GUARD_GONE };
 	return true;
+}
+
+void guard_dismiss(struct guard *guard)
+{
+	struct pollfd ended = { .fd = guard->child.fd };
+
+	if (guard->child.pid && !guard->child.reaped) {
+		/* It may have been stopped. */
+		kill(guard->child.pid, SIGCONT);
+		shutdown(guard->child.fd, SHUT_WR);
+		poll(&ended, 1, DISMISS_MS);
+	}
+	guard_finish(guard);
 }
 
 void guard_finish(struct guard *guard)

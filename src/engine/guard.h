@@ -18,7 +18,8 @@
  *
  * Calling sequence, in the supervisor: guard_start(); guard_run(), unless the guard took the lock
  * by itself; then guard_event() whenever child.fd is readable, and guard_flush() whenever it is
- * writable while guard_has_pending(); guard_finish() at the end.
+ * writable while guard_has_pending(); guard_finish() at the end. If no lock was obtained,
+ * guard_dismiss() after guard_start().
  */
 #pragma once
 
@@ -131,8 +132,20 @@ bool guard_has_pending(const struct guard *guard);
 /* Does the guard's process live? Of use only before the command is started. */
 bool guard_is_there(const struct guard *guard);
 
+/*
+ * Next event, if it is one that a guard may send before the command is started. Those that come
+ * after stay for guard_event().
+ */
+bool guard_early_event(struct guard *guard, struct guard_event *event);
+
 /* Next event; false when there is none. */
 bool guard_event(struct guard *guard, struct guard_event *event);
 
-/* Ends a guard that has no command, or none any more. Accepts a guard that is not there. */
+/*
+ * Ends a guard that was not told to start the command, and waits until it has ended the process
+ * that was to become the command. Accepts a guard that is not there.
+ */
+void guard_dismiss(struct guard *guard);
+
+/* Kills a guard that does not act, and reaps one that has ended. Accepts one that is not there. */
 void guard_finish(struct guard *guard);

@@ -1,27 +1,54 @@
 /* SPDX-License-Identifier: MIT */
-/* How a process between the guard and the command becomes the command. */
+/*
+ * The process that becomes the command. The guard forks it while the keeper still asks for the
+ * lock, because a fork takes longer than the answer of a server nearby. It waits until the guard
+ * lets it start.
+ */
 #include "guarding.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/signals.h"
 #include "base/terminal.h"
 #include "base/text.h"
 
-void guarding_become_command(const struct guarding *g, pid_t parent, int report_fd,
-			     bool foreground)
-{
-	const struct guard_plan *plan = g->plan;
-	char *const *envp = g->fence ? plan->envp : plan->bare_envp;
+/* What the process that becomes the command is told when it starts. */
+struct start {
+	uint64_t fence;		/* see struct guarding */
+	bool foreground;	/* the command gets the terminal */
+};
 
+/* ---- in the process that becomes the command ---- */
+
+void guarding_close_guards(const struct guarding *g)
+{
+	const int fds[] = {
+		g->fd, g->report_fd, g->supervisor_stat, g->plan->gate_fd, g->plan->keeper_pipe_fd,
+	};
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+void guarding_die_with(pid_t parent)
+{
 	/* The last resort, when every process of dlock is killed at once. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(127);
+}
+
+void guarding_become_command(const struct guarding *g, int report_fd, bool foreground)
+{
+	const struct guard_plan *plan = g->plan;
+	char *const *envp = g->fence ? plan->envp : plan->bare_envp;
+
 	/* A terminal's signals to dlock's process group are not for the command. */
 	setpgid(0, 0);
 	guarding_report(report_fd, REPORT_PID, 0);
@@ -35,23 +62,82 @@ void guarding_become_command(const struct guarding *g, pid_t parent, int report_
 	_exit(127);
 }
 
-/* Forks the process that becomes the command. */
-int guarding_fork_command(struct guarding *g, bool foreground)
+static void __attribute__((noreturn)) await_start(struct guarding *g, pid_t guard, int fd)
+{
+	static const struct timespec now = { 0, 0 };
+	struct start start;
+	sigset_t one;
+
+	guarding_close_guards(g);
+	guarding_die_with(guard);
+	prctl(PR_SET_NAME, "dlock-command");
+	if (recv(fd, &start, sizeof(start), 0) != (ssize_t)sizeof(start))
+		_exit(127);
+	/* The guard's SIGCONT would stay pending in a command that was to begin with it blocked. */
+	sigemptyset(&one);
+	sigaddset(&one, SIGCONT);
+	sigtimedwait(&one, NULL, &now);
+	g->fence = start.fence;
+	guarding_become_command(g, fd, start.foreground);
+}
+
+/* ---- in the guard ---- */
+
+int guarding_fork_command(struct guarding *g)
 {
 	const pid_t guard = getpid();
-	int report[2];
+	int ends[2], failure;
 
-	if (pipe2(report, O_CLOEXEC | O_NONBLOCK))
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return -1;
-	g->report_fd = report[0];
-	g->child = fork();
+	g->report_fd = ends[0];
+	g->child = _Fork();
 	if (g->child == 0)
-		guarding_become_command(g, guard, report[1], foreground);
-	close(report[1]);
-	if (g->child < 0)
-		return -1;
+		await_start(g, guard, ends[1]);
+	failure = errno;
+	close(ends[1]);
+	if (g->child > 0)
+		return 0;
+	g->child = 0;
+	guarding_drop_command(g);
+	errno = failure;
+	return -1;
+}
+
+void guarding_drop_command(struct guarding *g)
+{
+	if (g->child) {
+		kill(g->child, SIGKILL);
+		waitpid(g->child, NULL, 0);
+	}
+	g->child = 0;
+	guarding_know_command(g, 0);
+	if (g->report_fd >= 0)
+		close(g->report_fd);
+	g->report_fd = -1;
+}
+
+/* False: the process that waits was killed. */
+static bool open_gate(struct guarding *g, const struct start *start)
+{
+	if (!g->child)
+		return false;
 	/* The command does the same; whichever of the two comes first. */
 	setpgid(g->child, g->child);
 	guarding_know_command(g, g->child);
-	return 0;
+	/* Somebody may have stopped it, which must not count as a stop of the command. */
+	kill(g->child, SIGCONT);
+	return send(g->report_fd, start, sizeof(*start), MSG_NOSIGNAL) == (ssize_t)sizeof(*start);
+}
+
+int guarding_start_command(struct guarding *g, bool foreground)
+{
+	const struct start start = { g->fence, foreground };
+
+	if (open_gate(g, &start))
+		return 0;
+	guarding_drop_command(g);
+	if (guarding_fork_command(g))
+		return -1;
+	return open_gate(g, &start) ? 0 : -1;
 }

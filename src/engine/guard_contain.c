@@ -97,18 +97,6 @@ static void __attribute__((noreturn)) init_fail(int report_fd)
 	_exit(125);
 }
 
-/* What belongs to the guard must not stay open here when the guard dies. */
-static void close_guards(const struct guarding *g)
-{
-	const int fds[] = {
-		g->fd, g->report_fd, g->supervisor_stat, g->plan->gate_fd, g->plan->keeper_pipe_fd,
-	};
-
-	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
-}
-
 struct user {
 	uid_t uid;
 	gid_t gid;
@@ -124,7 +112,7 @@ static void __attribute__((noreturn)) init_main(const struct guarding *g, int re
 	const pid_t self = getpid();
 	pid_t command;
 
-	close_guards(g);
+	guarding_close_guards(g);
 	prctl(PR_SET_NAME, "dlock-init");
 	if ((user->mapped && map_user(user->uid, user->gid)) || mount_proc())
 		init_fail(report_fd);
@@ -136,8 +124,10 @@ static void __attribute__((noreturn)) init_main(const struct guarding *g, int re
 	command = fork();
 	if (command < 0)
 		init_fail(report_fd);
-	if (command == 0)
-		guarding_become_command(g, self, report_fd, foreground);
+	if (command == 0) {
+		guarding_die_with(self);
+		guarding_become_command(g, report_fd, foreground);
+	}
 	for (;;) {
 		poll(fds, 1, -1);
 		reap(report_fd, command);

@@ -124,7 +124,7 @@ static enum launched launch_command(struct guarding *g)
 	const bool foreground = terminal_is_free(g->plan->terminal);
 	const bool contain = g->plan->contain;
 
-	if (!(contain ? guarding_contain(g, foreground) : guarding_fork_command(g, foreground)))
+	if (!(contain ? guarding_contain(g, foreground) : guarding_start_command(g, foreground)))
 		return LAUNCHED;
 	g->child = 0;
 	*(contain ? &g->contain_failure : &g->exec_failure) = errno;
@@ -138,12 +138,18 @@ enum launched guarding_launch(struct guarding *g)
 
 	if (g->plan->gate_fd >= 0)
 		g->supervisor_stat = procstat_open(getppid());
+	/* If that fails, it is tried again when the lock is there. */
+	if (!g->plan->contain)
+		guarding_fork_command(g);
 	launched = await_order(g);
-	if (launched != LAUNCHED)
-		return launched;
-	guarding_begin_limit(g);
-	/* A limit of --max-run begins now, however short it is. */
-	if (clock_boot_ms() >= guarding_limit(g, &limit) && limit == GUARD_LIMIT_UNTIL)
-		return LAUNCH_OVERDUE;
-	return launch_command(g);
+	if (launched == LAUNCHED) {
+		guarding_begin_limit(g);
+		/* A limit of --max-run begins now, however short it is. */
+		if (clock_boot_ms() >= guarding_limit(g, &limit) && limit == GUARD_LIMIT_UNTIL)
+			launched = LAUNCH_OVERDUE;
+	}
+	if (launched == LAUNCHED)
+		return launch_command(g);
+	guarding_drop_command(g);
+	return launched;
 }

@@ -79,9 +79,9 @@ static void tell_end(struct guarding *g)
 }
 
 /*
- * Says that the command was executed, if that is so. closed: the pipe for reports has no writer any
- * more, as it closes at the exec. A contained command is said to run just before its exec, for the
- * init keeps its own descriptor.
+ * Says that the command was executed, if that is so. closed: nobody has the other end of the socket
+ * for reports any more, as it closes at the exec. A contained command is said to run just before
+ * its exec, for the init keeps its own descriptor.
  */
 static void tell_start(struct guarding *g, bool closed)
 {
@@ -224,6 +224,11 @@ static void guard_loop(struct guarding *g)
 		if (fds[REPORT].revents) {
 			guarding_read_reports(g);
 			tell_start(g, fds[REPORT].revents & POLLHUP);
+			/* An init that has ended may not be reaped while its namespace ends. */
+			if (fds[REPORT].revents & POLLHUP) {
+				close(g->report_fd);
+				g->report_fd = -1;
+			}
 		}
 		reap(g);
 		if (signals_drain(g->plan->signals))

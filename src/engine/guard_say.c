@@ -97,7 +97,7 @@ static bool receive_report(int fd, struct report *report, pid_t *sender)
 	return true;
 }
 
-/* One report, from the pipe of guarding_fork_command() or the socket of guarding_contain(). */
+/* One report, from the socket of guarding_fork_command() or guarding_contain(). */
 static bool next_report(const struct guarding *g, struct report *report, pid_t *sender)
 {
 	*sender = 0;
@@ -105,7 +105,8 @@ static bool next_report(const struct guarding *g, struct report *report, pid_t *
 		return false;
 	if (g->plan->contain)
 		return receive_report(g->report_fd, report, sender);
-	return read(g->report_fd, report, sizeof(*report)) == (ssize_t)sizeof(*report);
+	return recv(g->report_fd, report, sizeof(*report), MSG_DONTWAIT) ==
+	       (ssize_t)sizeof(*report);
 }
 
 void guarding_read_reports(struct guarding *g)

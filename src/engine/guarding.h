@@ -4,8 +4,9 @@
  *
  *	guarding_main()			guard_process.c
  *	  guarding_launch()		waits for an order, or takes the lock: guard_launch.c
- *	    guarding_fork_command()	starts the command: guard_command.c
- *	    guarding_contain()		the same, with --contain: guard_contain.c
+ *	    guarding_fork_command()	before that, forks the command's process: guard_command.c
+ *	    guarding_start_command()	after it, lets that process execute the command
+ *	    guarding_contain()		with --contain, does both: guard_contain.c
  *	  then in a loop, until nothing is left of the tree:
  *	    guarding_enforce()		acts on the clock: guard_end.c, guard_limit.c
  *	    guarding_read_reports()	what became of the command: guard_say.c
@@ -43,10 +44,10 @@ struct guarding {
 	int supervisor_stat;	/* see procstat_open(); -1: none */
 	int hold_fd;		/* stays open until the tree is dead; -1: none */
 	uint64_t fence;		/* of the lock that the command runs under; 0: none */
-	pid_t child;		/* the command, or the init of its namespace; 0 once reaped */
+	pid_t child;		/* the command's process, or the init of its namespace; 0: none */
 	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
 	pid_t group;		/* the command's, for where /proc cannot be used */
-	int report_fd;		/* where struct report comes from */
+	int report_fd;		/* where struct report comes from; -1: nobody has the other end */
 	bool ended;		/* the command has ended, with status */
 	int status;
 	int exec_failure;	/* errno; 0: it was executed */
@@ -97,16 +98,37 @@ enum launched guarding_launch(struct guarding *g);
 /* ---- guard_command.c, guard_contain.c ---- */
 
 /*
- * In the process that becomes the command. parent: the process that must not have died; foreground:
- * the command gets the terminal. Does not return.
+ * In a child of the guard, which must not keep open what belongs to the guard when the guard dies.
  */
-void guarding_become_command(const struct guarding *g, pid_t parent, int report_fd,
-			     bool foreground) __attribute__((noreturn));
+void guarding_close_guards(const struct guarding *g);
 
-/* Forks that process, and sets g->child and g->report_fd. 0, or -1 with errno. */
-int guarding_fork_command(struct guarding *g, bool foreground);
+/* In the process that becomes the command: it dies with parent, or here if parent has died. */
+void guarding_die_with(pid_t parent);
 
-/* The same for the init of a new PID namespace, which then starts the command there. */
+/* In the same process. foreground: the command gets the terminal. Does not return. */
+void guarding_become_command(const struct guarding *g, int report_fd, bool foreground)
+	__attribute__((noreturn));
+
+/*
+ * Forks the process that becomes the command, and sets g->child and g->report_fd. The process waits
+ * for guarding_start_command(), or is ended by guarding_drop_command(), or dies with the guard.
+ * 0, or -1 with errno.
+ */
+int guarding_fork_command(struct guarding *g);
+
+/*
+ * Lets that process execute the command, with g->fence. If there is none, or it was killed, another
+ * one is forked. 0, or -1 with errno.
+ */
+int guarding_start_command(struct guarding *g, bool foreground);
+
+/* No command is wanted. */
+void guarding_drop_command(struct guarding *g);
+
+/*
+ * Forks the init of a new PID namespace, which starts the command there at once, and sets g->child
+ * and g->report_fd. 0, or -1 with errno.
+ */
 int guarding_contain(struct guarding *g, bool foreground);
 
 /* ---- guard_end.c ---- */
@@ -165,7 +187,7 @@ void guarding_flush(struct guarding *g, int flags);
 /* Sends one event. False when there is no room now; a supervisor that is gone needs no room. */
 bool guarding_send(const struct guarding *g, const struct guard_event *event, int flags);
 
-/* What the processes between the guard and the command tell it: over a pipe or a socket. */
+/* What the processes between the guard and the command tell it, over a socket. */
 enum report_type {
 	REPORT_PID,		/* the sender is about to become the command; value: nothing */
 	REPORT_EXEC_FAILED,	/* value: errno */

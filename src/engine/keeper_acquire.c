@@ -51,6 +51,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 		limit_ms = clock_earlier(limit_ms, grant->ttl_ms / 3);
 	limit_ms += clock_boot_ms();
 	atomic_store(&shared->fence, grant->fence);
+	atomic_store(&shared->held_ms, 0);
 	if (before == OFFER_CLOSED ||
 	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
 		keeping_release(k, true);

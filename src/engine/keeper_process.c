@@ -76,7 +76,8 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), keeping_deadline(k));
 		until_ms = clock_earlier(until_ms, keeping_end_next(k));
 		until_ms = clock_earlier(until_ms, unstarted_until(k));
-		wake = keeping_rest(k, until_ms, true);
+		/* What an event means waits for the next renewal, which also takes it in. */
+		wake = keeping_rest(k, until_ms, !k->trouble);
 		if (clock_boot_ms() >= event_ms && wake == WAKE_TIME)
 			wake = WAKE_EVENT;
 		switch (wake) {
@@ -99,10 +100,6 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 				lost(k);
 			break;
 		case WAKE_LOOK:
-			/* The daemon whose hold was joined may have ended: that is said once. */
-			if (k->daemon_fd >= 0)
-				close(k->daemon_fd);
-			k->daemon_fd = -1;
 			renew_ms = 0;
 			break;
 		default:

@@ -20,9 +20,11 @@ void keeping_publish(struct keeping *k, const struct grant *grant)
 
 int64_t keeping_rest_of_hold(const struct keeping *k)
 {
-	int64_t held_ms = atomic_load(&k->plan->shared->held_ms);
+	const int64_t held_ms = atomic_load(&k->plan->shared->held_ms);
+	const int offer = atomic_load(&k->plan->shared->offer);
 
-	if (!held_ms)
+	/* Who comes too late to take an offer has written the time all the same. */
+	if (!held_ms || offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED)
 		return 0;
 	return lease_keep(held_ms, k->min_hold_ms, clock_boot_ms());
 }

@@ -57,8 +57,10 @@ bool keeping_renew(struct keeping *k, struct grant *grant, int64_t *next_ms)
 	const int64_t asked_ms = clock_boot_ms();
 
 	*next_ms = CLOCK_NEVER;
-	if (!bound_calls(k))
+	if (!bound_calls(k)) {
+		k->trouble = true;
 		return true;
+	}
 	switch (extend(k, grant, verify)) {
 	case OUTCOME_HELD:
 		if (!verify)

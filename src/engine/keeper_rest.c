@@ -86,6 +86,21 @@ static int process_fd(const struct keeping *k)
 	return k->plan->process ? k->plan->process->fd : -1;
 }
 
+/* Readable when the caller of a daemon asks, or another one may be accepted. */
+static int query_fd(const struct keeping *k, int64_t *until_ms)
+{
+	const struct keeper_caller *caller = &k->caller;
+
+	if (caller->fd >= 0) {
+		*until_ms = clock_earlier(*until_ms, caller->until_ms);
+		return caller->fd;
+	}
+	if (clock_boot_ms() >= caller->deaf_until_ms)
+		return k->listener;
+	*until_ms = clock_earlier(*until_ms, caller->deaf_until_ms);
+	return -1;
+}
+
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 {
 	enum {
@@ -98,7 +113,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
 		[GUARD] = { .fd = daemon || k->abandoned ? -1 : k->plan->guard_pipe[0] },
 		[GUARD_END] = { .fd = k->guard_fd },
-		[QUERIES] = { .fd = k->caller.fd >= 0 ? k->caller.fd : k->listener },
+		[QUERIES] = { .fd = query_fd(k, &until_ms) },
 		[PROCESS] = { .fd = process_fd(k) },
 		[SIGNALS] = { .fd = daemon ? k->plan->signals->fd : -1 },
 		[TIMER] = { .fd = k->timer },
@@ -107,8 +122,6 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 
 	for (int i = 0; i < POLLED; i++)
 		fds[i].events = POLLIN;
-	if (k->caller.fd >= 0)
-		until_ms = clock_earlier(until_ms, k->caller.until_ms);
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
 	poll(fds, POLLED, clock_poll_timeout(process ? pidfd_look(process, until_ms) : until_ms));
@@ -130,7 +143,11 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		return read_order(k);
 	if (fds[QUERIES].revents)
 		return WAKE_QUERY;
-	if (!daemon && fds[PROCESS].revents)
+	/* The daemon has ended: that is said once. */
+	if (!daemon && fds[PROCESS].revents) {
+		close(k->daemon_fd);
+		k->daemon_fd = -1;
 		return WAKE_LOOK;
+	}
 	return fds[BACKEND].revents ? WAKE_EVENT : WAKE_TIME;
 }

@@ -26,6 +26,8 @@
 #define NEW_SECONDS 60
 /* How long a caller that connects and sends nothing keeps others waiting. */
 #define QUERY_TIMEOUT_MS 1000
+/* The pause after a caller could not be accepted, at a limit on descriptors. */
+#define ACCEPT_PAUSE_MS 200
 
 /*
  * The directories to use, the best one first; NULL behind the last. In a container with a
@@ -242,8 +244,11 @@ static void meet(int listener, struct keeper_caller *caller)
 	socklen_t size = sizeof(peer);
 
 	caller->fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-	if (caller->fd < 0)
+	if (caller->fd < 0) {
+		if (errno != EAGAIN)
+			caller->deaf_until_ms = clock_boot_ms() + ACCEPT_PAUSE_MS;
 		return;
+	}
 	caller->until_ms = clock_boot_ms() + QUERY_TIMEOUT_MS;
 	set_timeout(caller->fd, QUERY_TIMEOUT_MS);
 	if (getsockopt(caller->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) ||

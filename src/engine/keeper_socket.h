@@ -80,6 +80,7 @@ int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_
 struct keeper_caller {
 	int fd;			/* to be polled instead of the listener; -1: there is no caller */
 	int64_t until_ms;	/* CLOCK_BOOTTIME: the next caller's turn then */
+	int64_t deaf_until_ms;	/* no caller can be accepted: not to poll the listener until then */
 };
 
 /*

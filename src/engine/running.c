@@ -46,6 +46,25 @@ static void hear_holding(struct supervisor *s, const struct keeper_event *event)
 	}
 }
 
+/*
+ * The pause between two continuations of a command that stops again at once: dlock's job cannot be
+ * stopped where no shell could continue it, and the command still wants the terminal.
+ */
+#define CONTINUE_MS 100
+
+/* Continues the command, after a pause if it is due. Returns when to look again. */
+static int64_t continue_command(struct supervisor *s)
+{
+	const int64_t now_ms = clock_boot_ms();
+
+	if (now_ms < s->continue_ms)
+		return s->continue_ms;	/* CLOCK_NEVER: it is not stopped */
+	s->continue_ms = CLOCK_NEVER;
+	s->continued_ms = now_ms;
+	guard_signal(&s->guard, SIGCONT, true);
+	return CLOCK_NEVER;
+}
+
 /* Ctrl-Z: dlock's own job stops as the command did; fg continues both. */
 static void follow_stop(struct supervisor *s, int sig)
 {
@@ -63,7 +82,8 @@ static void follow_stop(struct supervisor *s, int sig)
 	s->terminal.stop_typed = false;
 	if (terminal_is_free(&s->terminal))
 		terminal_give(&s->terminal, command_of(s));
-	guard_signal(&s->guard, SIGCONT, true);
+	s->continue_ms = s->continued_ms + CONTINUE_MS;
+	continue_command(s);
 }
 
 /*
@@ -167,7 +187,7 @@ static void hear_exited(struct supervisor *s, int status)
 				WEXITSTATUS(status));
 }
 
-/* false: the tree is dead. */
+/* Takes in what the guard says. False: its process has ended, or the tree is dead. */
 static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 {
 	switch (event->type) {
@@ -220,6 +240,21 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 	if (event->last)
 		s->ended = true;
 	return !event->last;
+}
+
+void supervisor_check_guard(struct supervisor *s)
+{
+	struct guard_event event;
+
+	/* The events of a guard that has started the command are read later. */
+	if (!s->guard.child.pid || atomic_load(&s->shared->offer) == OFFER_STARTED)
+		return;
+	while (guard_early_event(&s->guard, &event))
+		hear_guard(s, &event);
+	if (guard_is_there(&s->guard) && !supervisor_guard_hangs(s))
+		return;
+	guard_finish(&s->guard);
+	s->pong_by_ms = CLOCK_NEVER;
 }
 
 /*
@@ -295,8 +330,7 @@ static void end_tree(struct supervisor *s)
 		kill(-command_of(s), SIGKILL);
 	while (proctree_kill(&scope, NULL, &report) > 0) {
 		say_stuck(s, report.refused_pid, report.refused_user);
-		supervisor_sleep(s, clock_boot_ms() + pause_ms);
-		signals_drain(s->signals);
+		supervisor_pause(s, clock_boot_ms() + pause_ms);
 		if (pause_ms < 1000)
 			pause_ms *= 2;
 	}
@@ -319,7 +353,7 @@ void supervisor_run_command(struct supervisor *s)
 {
 	struct keeper_event keeper_said;
 	struct guard_event guard_said;
-	int64_t look_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
+	int64_t look_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms), wake_ms;
 	bool alive = true;
 
 	if (atomic_load(&s->shared->offer) != OFFER_STARTED)
@@ -332,8 +366,8 @@ void supervisor_run_command(struct supervisor *s)
 		look_ms = look_local(s, look_ms);
 		if (clock_boot_ms() >= unenforced_end(s))
 			supervisor_expire(s);
-		supervisor_sleep(s, clock_earlier(clock_earlier(force_at(s), look_ms),
-						  unenforced_end(s)));
+		wake_ms = clock_earlier(clock_earlier(force_at(s), look_ms), unenforced_end(s));
+		supervisor_sleep(s, clock_earlier(wake_ms, continue_command(s)));
 		forward_signals(s);
 		while (alive && guard_event(&s->guard, &guard_said))
 			alive = hear_guard(s, &guard_said);

@@ -5,12 +5,15 @@
 
 bool shared_take(struct shared *shared, enum offer how)
 {
+	int64_t no_time = 0;
 	int made = OFFER_MADE;
 
-	if (!atomic_compare_exchange_strong(&shared->offer, &made, how))
-		return false;
-	atomic_store(&shared->held_ms, clock_boot_ms());
-	return true;
+	/*
+	 * Comes first: the keeper reads the time as soon as it sees that the offer is taken. The
+	 * time of the one who has taken it stays.
+	 */
+	atomic_compare_exchange_strong(&shared->held_ms, &no_time, clock_boot_ms());
+	return atomic_compare_exchange_strong(&shared->offer, &made, how);
 }
 
 /*

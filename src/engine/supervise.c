@@ -14,7 +14,7 @@ static void run_protected(struct supervisor *s)
 		return;
 	}
 	if (supervisor_obtain(s) != OBTAINED_YES) {
-		guard_finish(&s->guard);
+		guard_dismiss(&s->guard);
 		return;
 	}
 	supervisor_check_guard(s);

@@ -99,6 +99,8 @@ static void lose(struct supervisor *s, const char *what, const char *how)
 	snprintf(s->lost_reason, sizeof(s->lost_reason), "%s", how);
 	if (s->ended)
 		next = "; that was before the command ended";
+	else if (!atomic_load(&s->shared->command))
+		next = "; the command is not started";
 	else if (!s->run->kill_on_lost)
 		next = s->awaits_leftovers
 		       ? "; what the command has left running goes on (--on-lost warn)"
@@ -115,7 +117,9 @@ void supervisor_lose(struct supervisor *s, const char *how)
 
 void supervisor_expire(struct supervisor *s)
 {
-	if (s->run->no_renew && !s->ended)
+	if (atomic_load(&s->shared->offer) == OFFER_WITHDRAWN)
+		supervisor_lose(s, "dlock was stopped for so long that it gave the lock back");
+	else if (s->run->no_renew && !s->ended)
 		lose(s, "", "the lease is about to end, and --no-renew forbids to renew it");
 	else
 		supervisor_lose(s, "it was not renewed before its lease ran out");
@@ -150,6 +154,8 @@ enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
 		supervisor_tell(s, EVENT_UNPROTECTED, SAY_ERROR, "%s; running without the lock",
 				err->message);
 		s->protected = false;
+		/* It has said why, and ends. Nobody will listen to it. */
+		keeper_kill(&s->keeper);
 		return OBTAINED_YES;
 	}
 	s->result->end = RUN_FAILED;
@@ -221,22 +227,36 @@ static void reap(struct supervisor *s)
 		guard_stopped(s);
 }
 
-void supervisor_sleep(struct supervisor *s, int64_t until_ms)
+/* What the caller does not read afterwards must not be polled: it would end every poll(). */
+static void rest(struct supervisor *s, int64_t until_ms, bool keeper, bool guard)
 {
 	struct pollfd fds[] = {
 		{ .fd = s->signals->fd, .events = POLLIN },
-		{ .fd = s->keeper.child.fd, .events = POLLIN },
-		{ .fd = s->ended ? -1 : s->guard.child.fd, .events = POLLIN },
+		{ .fd = keeper ? s->keeper.child.fd : -1, .events = POLLIN },
+		{ .fd = guard ? s->guard.child.fd : -1, .events = POLLIN },
 	};
 
 	/* The caller may have read the signal of a child that changed after the last reap(). */
 	reap(s);
 	if (guard_has_pending(&s->guard))
 		fds[2].events |= POLLOUT;
-	until_ms = clock_earlier(until_ms, s->pong_by_ms);
+	if (guard)
+		until_ms = clock_earlier(until_ms, s->pong_by_ms);
 	poll(fds, sizeof(fds) / sizeof(fds[0]), clock_poll_timeout(until_ms));
 	reap(s);
 	guard_flush(&s->guard);
+}
+
+void supervisor_sleep(struct supervisor *s, int64_t until_ms)
+{
+	/* After the keeper's last word there is only the end of file. */
+	rest(s, until_ms, !s->has_last_word, true);
+}
+
+void supervisor_pause(struct supervisor *s, int64_t until_ms)
+{
+	rest(s, until_ms, false, false);
+	signals_drain(s->signals);
 }
 
 bool supervisor_guard_hangs(const struct supervisor *s)
@@ -250,7 +270,7 @@ bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper
 
 	*event = (struct keeper_event){ .last = false };
 	while (s->keeper.child.pid && !event->last && clock_boot_ms() < until_ms) {
-		supervisor_sleep(s, until_ms);
+		rest(s, until_ms, true, false);
 		/*
 		 * The keeper wakes the guard before it says why, so that the end may come first.
 		 * What a last event means is for the caller to say.
@@ -361,17 +381,6 @@ int supervisor_start_guard(struct supervisor *s, struct error *err)
 	return guard_start(&s->guard, &s->guard_plan, err);
 }
 
-void supervisor_check_guard(struct supervisor *s)
-{
-	/* The events of a guard that has started the command are read later. */
-	if (!s->guard.child.pid || atomic_load(&s->shared->offer) == OFFER_STARTED)
-		return;
-	if (guard_is_there(&s->guard) && !supervisor_guard_hangs(s))
-		return;
-	guard_finish(&s->guard);
-	s->pong_by_ms = CLOCK_NEVER;
-}
-
 int supervisor_init(struct supervisor *s, const struct run_request *run,
 		    const struct run_hooks *hooks, const struct signals *signals,
 		    struct run_result *result, const char *command, struct error *err)
@@ -384,7 +393,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.keeper = { .child = { .fd = -1 }, .hold_fd = -1 },
 		.local_grant = { .hold_fd = -1, .slot_fd = -1 },
 		.guard = { .child = { .fd = -1 } }, .pong_by_ms = CLOCK_NEVER,
-		.force_ms = CLOCK_NEVER,
+		.continue_ms = CLOCK_NEVER, .force_ms = CLOCK_NEVER,
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,

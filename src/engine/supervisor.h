@@ -60,6 +60,8 @@ struct supervisor {
 	int64_t first_stop_ms;		/* when the guard began to be stopped, and */
 	int64_t last_stop_ms;		/* when it was stopped last, for all we saw; 0: never */
 	int64_t pong_by_ms;		/* the guard must have answered by then; CLOCK_NEVER */
+	int64_t continued_ms;		/* when the command was continued last, after a stop */
+	int64_t continue_ms;		/* when it is to be continued; CLOCK_NEVER */
 	struct proctree_inherited inherited;	/* children from before this program */
 	bool blind;			/* no usable /proc: only the command's group is found */
 	bool told_stuck;		/* that a process cannot be ended */
@@ -127,12 +129,17 @@ bool supervisor_hear(struct supervisor *s, struct keeper_event *event);
  */
 void supervisor_sleep(struct supervisor *s, int64_t until_ms);
 
+/* The same, for a caller that reads neither the keeper's events nor the guard's, nor signals. */
+void supervisor_pause(struct supervisor *s, int64_t until_ms);
+
 /* Forks the keeper or the guard. 0, or -1 with *err. */
 int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 			    struct error *err);
 int supervisor_start_guard(struct supervisor *s, struct error *err);
 
-/* Before the command runs: a guard that was killed is forgotten, to be started anew. */
+/*
+ * Before the command runs: hears the guard, and forgets one that was killed, to be started anew.
+ */
 void supervisor_check_guard(struct supervisor *s);
 
 /* Was the guard stopped, and has not gone on since? Then it must be replaced. */
