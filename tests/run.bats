@@ -284,15 +284,13 @@ without_dev() {
 }
 
 @test "a guard that hangs when it has told the keeper: dlock waits for it without work" {
-	local user system
 	LD_PRELOAD=$BUILD/tests/torture/late_end.so start "$DLOCK" run -b "$REDIS" "$LOCK" -- \
 		env -u LD_PRELOAD true
 	wait_until 5 "$DLOCK" run -b "$REDIS" -n -q "$LOCK" -- true
 	pause 1
 	alive "$PID"
-	read -r _ _ _ _ _ _ _ _ _ _ _ _ _ user system _ <"/proc/$PID/stat"
-	# In hundredths of a second.
-	between $((user + system)) 0 30
+	cpu_of "$PID"
+	between "$CPU" 0 30 "ticks of dlock"
 	join "$PID"
 	equal "$status" 0
 }

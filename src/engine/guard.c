@@ -143,7 +143,7 @@ void guard_dismiss(struct guard *guard)
 	struct pollfd ended = { .fd = guard->child.fd };
 
 	if (guard->child.pid && !guard->child.reaped) {
-		/* It may have been stopped. */
+		/* A guard that is stopped could not end. */
 		kill(guard->child.pid, SIGCONT);
 		shutdown(guard->child.fd, SHUT_WR);
 		poll(&ended, 1, DISMISS_MS);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The process that becomes the command. The guard forks it while the keeper still asks for the
- * lock, because a fork takes longer than the answer of a server nearby. It waits until the guard
- * lets it start.
+ * lock, because a fork takes longer than the answer of a server nearby. The process waits until the
+ * guard lets it start.
  */
 #include "guarding.h"
 
@@ -125,7 +125,7 @@ static bool open_gate(struct guarding *g, const struct start *start)
 	/* The command does the same; whichever of the two comes first. */
 	setpgid(g->child, g->child);
 	guarding_know_command(g, g->child);
-	/* Somebody may have stopped it, which must not count as a stop of the command. */
+	/* Somebody may have stopped the process, which must not count as a stop of the command. */
 	kill(g->child, SIGCONT);
 	return send(g->report_fd, start, sizeof(*start), MSG_NOSIGNAL) == (ssize_t)sizeof(*start);
 }
@@ -134,10 +134,10 @@ int guarding_start_command(struct guarding *g, bool foreground)
 {
 	const struct start start = { g->fence, foreground };
 
-	if (open_gate(g, &start))
-		return 0;
-	guarding_drop_command(g);
-	if (guarding_fork_command(g))
-		return -1;
-	return open_gate(g, &start) ? 0 : -1;
+	while (!open_gate(g, &start)) {
+		guarding_drop_command(g);
+		if (guarding_fork_command(g))
+			return -1;
+	}
+	return 0;
 }

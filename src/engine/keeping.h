@@ -103,7 +103,7 @@ struct keeping {
 	/* A run that has joined a daemon's hold: */
 	int share_fd;			/* see keeper_socket_join(); -1: there is no daemon */
 	int daemon_fd;			/* end of file: the daemon has ended; -1: there is none */
-	bool trouble;			/* the last renewal failed: that was said, or too late */
+	bool trouble;			/* the last renewal failed, or came too late to begin */
 	struct keeper_event event;	/* being sent */
 };
 

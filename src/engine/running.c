@@ -52,17 +52,17 @@ static void hear_holding(struct supervisor *s, const struct keeper_event *event)
  */
 #define CONTINUE_MS 100
 
-/* Continues the command, after a pause if it is due. Returns when to look again. */
+/* Continues the command if that is due. Returns when it will be; CLOCK_NEVER: it is not stopped. */
 static int64_t continue_command(struct supervisor *s)
 {
 	const int64_t now_ms = clock_boot_ms();
 
-	if (now_ms < s->continue_ms)
-		return s->continue_ms;	/* CLOCK_NEVER: it is not stopped */
-	s->continue_ms = CLOCK_NEVER;
-	s->continued_ms = now_ms;
-	guard_signal(&s->guard, SIGCONT, true);
-	return CLOCK_NEVER;
+	if (now_ms >= s->continue_ms) {
+		s->continue_ms = CLOCK_NEVER;
+		s->continued_ms = now_ms;
+		guard_signal(&s->guard, SIGCONT, true);
+	}
+	return s->continue_ms;
 }
 
 /* Ctrl-Z: dlock's own job stops as the command did; fg continues both. */
@@ -83,7 +83,6 @@ static void follow_stop(struct supervisor *s, int sig)
 	if (terminal_is_free(&s->terminal))
 		terminal_give(&s->terminal, command_of(s));
 	s->continue_ms = s->continued_ms + CONTINUE_MS;
-	continue_command(s);
 }
 
 /*

@@ -9,8 +9,8 @@ bool shared_take(struct shared *shared, enum offer how)
 	int made = OFFER_MADE;
 
 	/*
-	 * Comes first: the keeper reads the time as soon as it sees that the offer is taken. The
-	 * time of the one who has taken it stays.
+	 * The time is written first, for the keeper reads it as soon as it sees that the offer is
+	 * taken. The time of the process that has taken the offer stays.
 	 */
 	atomic_compare_exchange_strong(&shared->held_ms, &no_time, clock_boot_ms());
 	return atomic_compare_exchange_strong(&shared->offer, &made, how);

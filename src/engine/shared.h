@@ -52,7 +52,7 @@ struct shared {
 	_Atomic unsigned int lease_count;
 	_Atomic int offer;		/* enum offer */
 	_Atomic uint64_t fence;		/* of the lock that is offered */
-	_Atomic int64_t held_ms;	/* CLOCK_BOOTTIME just before it was taken; 0: not yet */
+	_Atomic int64_t held_ms;	/* CLOCK_BOOTTIME before the offer was taken; 0: not yet */
 	_Atomic int64_t guard_dies_ms;	/* the kernel kills the guard then; CLOCK_NEVER: never */
 	_Atomic int guard;		/* pid of the guard; 0: not started yet */
 	_Atomic int command;		/* pid of the command; 0: not started yet */

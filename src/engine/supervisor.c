@@ -154,7 +154,7 @@ enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
 		supervisor_tell(s, EVENT_UNPROTECTED, SAY_ERROR, "%s; running without the lock",
 				err->message);
 		s->protected = false;
-		/* It has said why, and ends. Nobody will listen to it. */
+		/* The keeper has said why, and ends. Nobody will read its socket. */
 		keeper_kill(&s->keeper);
 		return OBTAINED_YES;
 	}

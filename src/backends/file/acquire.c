@@ -183,7 +183,7 @@ static enum step try_once(struct file_backend *file, const struct request *reque
 	return step;
 }
 
-/* Watches the record for changes from now on. A descriptor, or -1: there may be no more of them. */
+/* Returns a descriptor that tells of changes of the record from now on, or -1: there is none. */
 static int watch_record(struct file_backend *file, const char *name, struct error *err)
 {
 	char path[40];
@@ -198,7 +198,7 @@ static int watch_record(struct file_backend *file, const char *name, struct erro
 	return watch;
 }
 
-/* Sleeps until the record changes, or RECORD_LOOK_MS. watch: -1: none. false: a signal came. */
+/* Sleeps for RECORD_LOOK_MS, or until watch, if it is not -1, is readable. false: a signal came. */
 static bool sleep_for_change(int watch)
 {
 	struct pollfd ready = { .fd = watch, .events = POLLIN };

@@ -109,7 +109,7 @@ int redis_conn_reach(struct redis_conn *conn, struct error *err);
  * that command. Redis writes at the end of a turn of its loop, and first to the client to which it
  * had something to say last. Therefore a short question travels in front of the command: with its
  * answer under way, the server had something to say to this client first. Does nothing without a
- * connection. The answer is thrown away, whatever it says.
+ * connection. The answer to the question is thrown away, whatever it says.
  */
 void redis_conn_let_others_first(struct redis_conn *conn);
 

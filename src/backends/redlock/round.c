@@ -83,9 +83,6 @@ static void ask(const struct redlock *lock, struct redlock_node *node,
 	/* It travels with the first request, so that the server reads and answers both at once. */
 	if (!call->wake)
 		redlock_node_ask_age(node);
-	/* INFO in front has the same effect, and its answer would be thrown away instead. */
-	if (call->script == &redlock_script_release && !node->info_due)
-		redis_conn_let_others_first(&node->main);
 	/*
 	 * Behind a request that was not answered a script travels as its text, for the answer that
 	 * a server does not know it may never be read.
