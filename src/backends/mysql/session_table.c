@@ -80,7 +80,7 @@ enum presence {
 	UNSEEN,		/* another account's, which this account may not be allowed to see */
 };
 
-#define RECORD_FIELDS 11
+#define RECORD_FIELDS 12
 
 /* A row of session_holders. */
 struct record {
@@ -89,6 +89,7 @@ struct record {
 	int count;
 	unsigned char token[SHA256_SIZE];
 	bool shared;
+	bool ended;		/* given back; the connection may be there for a while */
 	enum presence presence;
 	struct holder holder;
 };
@@ -150,6 +151,7 @@ static bool records_next(struct records *records, struct record *record)
 	record->count = atoi(row[8]);
 	record->rest_us = strtoll(row[9], NULL, 10);
 	record->alive_us = strtoll(row[10], NULL, 10);
+	record->ended = row[11][0] == '1';
 	/* Numbers of connections begin anew with the server. */
 	if (!record->connection || !lengths[1])
 		record->presence = GONE;
@@ -204,7 +206,7 @@ enum outcome session_verify_other(struct session *session, const struct request 
 	if (records_open(&records, session, request, OVER_HOLDER, err))
 		return OUTCOME_ERROR;
 	while (records_next(&records, &record))
-		if (current(&records, &record) &&
+		if (current(&records, &record) && !record.ended &&
 		    !memcmp(record.token, digest, sizeof(digest)))
 			outcome = hold_mode_covers(record.shared ? HOLD_SHARED : HOLD_EXCLUSIVE, 0,
 						   request, err);

@@ -86,9 +86,10 @@ UPDATE dlock_sessions SET dead_by = {now} + {lease}
 UPDATE dlock_sessions SET until = {now} + {rest} WHERE {session_ours};
 
 -- name: session_count
--- Changes how often a hold counts by {delta}, but never takes the last acquisition away.
+-- Changes how often a hold counts by {delta}, but never takes the last acquisition away. A hold that
+-- has ended counts nothing.
 UPDATE dlock_sessions SET count = count + {delta}
-  WHERE {session_ours} AND count + {delta} > 0;
+  WHERE {session_ours} AND count + {delta} > 0 AND dead_by > 0;
 SELECT ROW_COUNT(), MAX(fence) FROM dlock_sessions WHERE {session_ours};
 
 -- name: session_end
@@ -134,7 +135,7 @@ SELECT s.connection, s.token, s.sharer, s.fence,
     {now} - s.since, s.holder,
     EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = s.connection),
     s.account = CURRENT_USER(), s.count,
-    IF(s.until, s.until - {now}, -1), GREATEST(s.dead_by - {now}, 0)
+    IF(s.until, s.until - {now}, -1), GREATEST(s.dead_by - {now}, 0), s.dead_by = 0
   FROM dlock_sessions s WHERE s.strategy = {strategy} AND s.name = {name} ORDER BY s.sharer;
 
 -- name: session_uptime
