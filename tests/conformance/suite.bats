@@ -831,7 +831,7 @@ finish() {
 	local pid
 	for pid; do
 		join "$pid" 60
-		equal "$status" 0 "status of one"
+		[[ $status == 0 ]] || fail "status of one: $status; all of them said: $(cat err.*)"
 	done
 }
 
@@ -861,7 +861,8 @@ finish() {
 		codes+=("$status")
 	done
 	diff <(for n in {100..0}; do echo "$n"; if ((n % 10 == 0 && n > 0)); then echo "$n"; fi; done) log
-	equal "$(printf '%s\n' "${codes[@]}" | sort | uniq -c | tr -s ' \n' ' ')" " 101 0 10 137 " "statuses"
+	equal "$(printf '%s\n' "${codes[@]}" | sort | uniq -c | tr -s ' \n' ' ')" " 101 0 10 137 " \
+		"statuses; all of them said: $(cat err.*); statuses"
 	nothing_left
 }
 
