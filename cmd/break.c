@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "lock/view.h"
@@ -32,22 +33,63 @@ static bool confirmed(struct session *session, const struct lock_view *view)
 	return line[0] == 'y' || line[0] == 'Y';
 }
 
-/* 1: the lock is to be broken; 0: it is not; -1 with *err. */
+static bool same_holders(const struct lock_view *a, const struct lock_view *b)
+{
+	if (a->hold_count != b->hold_count)
+		return false;
+	for (size_t i = 0; i < a->hold_count; i++) {
+		const struct hold_view *x = &a->holds[i], *y = &b->holds[i];
+
+		if (x->fence != y->fence || x->holder.pid != y->holder.pid ||
+		    x->holder.since_ms != y->holder.since_ms ||
+		    strcmp(x->holder.host, y->holder.host) != 0)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Asks about those who hold the lock, and asks again if others hold it when the answer comes.
+ * 1: the lock is to be broken; 0: it is not; -1 with *err.
+ */
+static int ask_about_holders(struct session *session, struct lock_view *asked, struct error *err)
+{
+	struct lock_view view;
+	bool same = false;
+
+	for (;;) {
+		view = (struct lock_view){ 0 };
+		if (session->backend->ops->inspect(session->backend, session->name, false, &view,
+						   err)) {
+			lock_view_finish(&view);
+			return -1;
+		}
+		if (asked->held)
+			same = same_holders(asked, &view);
+		if (asked->held && view.held && !same)
+			session_say(session, SAY_WARNING, "meanwhile it has changed hands");
+		lock_view_finish(asked);
+		*asked = view;
+		/* Nobody holds the lock: command_break() says so. */
+		if (!view.held || same)
+			return 1;
+		if (!confirmed(session, &view))
+			return 0;
+	}
+}
+
 static int ask(struct session *session, struct error *err)
 {
-	struct lock_view view = { 0 };
-	int result = 1;		/* nobody holds the lock: command_break() says so */
+	struct lock_view asked = { 0 };
+	int result;
 
 	if (session->options.yes)
 		return 1;
 	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
 		return error_set(err, ERROR_USAGE, 0, "there is no terminal to ask on; "
 				 "--yes breaks the lock without asking");
-	if (session->backend->ops->inspect(session->backend, session->name, false, &view, err))
-		return -1;
-	if (view.held)
-		result = confirmed(session, &view);
-	lock_view_finish(&view);
+	result = ask_about_holders(session, &asked, err);
+	lock_view_finish(&asked);
 	return result;
 }
 
