@@ -145,13 +145,50 @@ is_dlock() {
 	start flock "$LOCK_FILE" sh -c 'echo in; exec sleep 300'
 	local other=$PID
 	wait_until 5 has_line "$OUT" in
-	release
+	kill -TERM "$COMMAND"
+	join "$HOLDER"
+	# The command ran beside that.
+	equal "$status" 123 "status of the holder"
+	has_line "$HOLDER_ERR" 'lock lost: its file in .* was removed or replaced; that was before the command ended'
 	holds_for 700 test ! -e ran
 	alive "$waiter"
 	kill -TERM "$(child "$other" && echo "$CHILD")"
 	join "$waiter" 5
 	equal "$status" 0
 	[[ -e ran ]]
+}
+
+# flock(1) opens its file so in the page that describes it.
+@test "a shell that opens the file with > for flock(1) leaves the holder its hold" {
+	local token
+	start sleep 300
+	token=$("$DLOCK" acquire -t 2s --slots 2 --pid "$PID" "$LOCK")
+	(exec 9>"$LOCK_FILE" && not flock -n 9)
+	[[ ! -s $LOCK_FILE ]]
+	"$DLOCK" verify "$LOCK" "$token"
+	DLOCK_TOKEN=$token run -0 "$DLOCK" run --slots 2 "$LOCK" -- true
+	wait_until 3 test -s "$LOCK_FILE"
+	run -125 "$DLOCK" run -n --slots 3 "$LOCK" -- true
+	"$DLOCK" release "$LOCK" "$token"
+	is_free
+}
+
+@test "a directory that takes no locks is left without files by check" {
+	run -122 "$TOOLS/refuse" EPERM flock "$DLOCK" check
+	matches "$output" 'cannot lock in'
+	equal "$(ls -A "$LOCKS")" ''
+}
+
+@test "break leaves the users of the file what they may do with it" {
+	need_root
+	local mode owner
+	hold --
+	chown 4711:4712 "$LOCK_FILE"
+	chmod 664 "$LOCK_FILE"
+	(umask 077; "$DLOCK" break --yes "$LOCK")
+	equal "$(stat -c '%u:%g %a' "$LOCK_FILE")" '4711:4712 664'
+	join "$HOLDER"
+	equal "$status" 123
 }
 
 # ---- attacks in a shared directory

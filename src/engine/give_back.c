@@ -85,11 +85,20 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 
 static void release_local(struct supervisor *s)
 {
-	struct keeper_event event = { .type = KEEPER_RELEASED };
+	struct keeper_event event = { .type = KEEPER_FAILED };
 
-	if (s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, min_hold_left(s),
-				     &event.error) == OUTCOME_ERROR)
-		event.type = KEEPER_FAILED;
+	switch (s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, min_hold_left(s),
+					 &event.error)) {
+	case OUTCOME_HELD:
+	case OUTCOME_BUSY:
+		event.type = KEEPER_RELEASED;
+		break;
+	case OUTCOME_LOST:
+		event.type = KEEPER_LOST;
+		break;
+	case OUTCOME_ERROR:
+		break;
+	}
 	hear_released(s, &event, false);
 }
 

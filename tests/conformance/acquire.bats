@@ -1658,6 +1658,26 @@ shown_as_released() {
 	nothing_left
 }
 
+@test "--min-hold: acquire with the token that was released holds on, or is refused" {
+	take --min-hold 2s
+	give
+	run --separate-stderr env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$TOKEN" "$DLOCK" acquire -n "$LOCK"
+	if ((status == 0)); then
+		equal "$output" "$TOKEN"
+		pause 3
+		holds
+		run ! shown_as_released
+		# the acquisition that was released, and this one
+		give
+		give
+	elif offers count; then
+		equal "$status" 124
+		holds_not
+	fi
+	wait_until 4 is_free
+	nothing_left
+}
+
 @test "--min-hold: the end of the process of --pid frees no earlier" {
 	owner
 	now
@@ -2127,35 +2147,57 @@ contents_before_check() {
 	nothing_left
 }
 
-# on_terminal ANSWER: runs `dlock break $LOCK` at a terminal, where ANSWER is typed
-on_terminal() {
+# break_asks: runs `dlock break $LOCK` at a terminal until it asks; then what is written to descriptor 5
+# is typed there
+break_asks() {
 	need script
-	mkfifo keys."$1"
+	rm -f keys screen
+	mkfifo keys
 	# Not with start, because dlock has to read an answer from its standard input.
-	script -qefc '"$DLOCK" break "$LOCK"; echo "status $?"' "screen.$1" <"keys.$1" >/dev/null 2>&1 3>&- 4>&- &
+	script -qefc '"$DLOCK" break "$LOCK"; echo "status $?"' screen <keys >/dev/null 2>&1 3>&- 4>&- &
 	PID=$!
 	STARTED+=("$PID")
-	exec 5>"keys.$1"
-	wait_until 5 has_line "screen.$1" 'y/N'
-	has_line "screen.$1" "held by $(uname -n) pid"
+	exec 5>keys
+	wait_until 5 has_line screen 'y/N'
+	has_line screen "held by $(uname -n) pid"
+}
+
+# answer ANSWER: types the last answer; sets STATUS
+answer() {
 	printf '%s\n' "$1" >&5
-	wait_until 5 has_line "screen.$1" '^status '
+	wait_until 5 has_line screen '^status '
 	exec 5>&-
-	STATUS=$(sed -n 's/^status \([0-9]*\).*/\1/p' "screen.$1")
+	STATUS=$(sed -n 's/^status \([0-9]*\).*/\1/p' screen)
 }
 
 @test "break asks on a terminal, and leaves the lock alone unless the answer is yes" {
 	take
-	on_terminal n
+	break_asks
+	answer n
 	equal "$STATUS" 1 "status after no"
 	holds
-	on_terminal y
+	break_asks
+	answer y
 	equal "$STATUS" 0 "status after yes"
 	is_free
 	for PID in $(strays); do
 		# The process may be ending by itself at this moment.
 		kill -TERM "$PID" 2>/dev/null || ended "$PID"
 	done
+}
+
+@test "break asks once more when the lock changes hands before the answer" {
+	take
+	break_asks
+	give
+	take
+	echo y >&5
+	wait_until 5 has_line screen 'changed hands'
+	answer n
+	equal "$STATUS" 1 status
+	equal "$(grep -c 'y/N' screen)" 2 questions
+	holds
+	give
 }
 
 # ---- check and setup

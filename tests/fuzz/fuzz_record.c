@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	file_record_read(&record, fd);
 	last = record.fence;
 	INVARIANT(last <= INT64_MAX);
-	fence = file_record_add(&record, &request);
+	fence = file_record_add(&record, &request)->fence;
 	INVARIANT(fence > last);
 	INVARIANT(!file_record_write(&record, fd));
 	file_record_read(&again, fd);

@@ -27,7 +27,7 @@ static const struct {
 	uint32_t number;
 } calls[] = {
 	{ "clone", SYS_clone }, { "clone3", SYS_clone3 }, { "close_range", SYS_close_range },
-	{ "inotify_init1", SYS_inotify_init1 }, { "kill", SYS_kill },
+	{ "flock", SYS_flock }, { "inotify_init1", SYS_inotify_init1 }, { "kill", SYS_kill },
 	{ "memfd_create", SYS_memfd_create }, { "mount", SYS_mount },
 	{ "pidfd_open", SYS_pidfd_open },
 	{ "pidfd_send_signal", SYS_pidfd_send_signal }, { "prctl", SYS_prctl },

@@ -101,8 +101,10 @@ static enum step add_hold(struct file_backend *file, struct file_record *record,
 			  const struct request *request, struct grant *grant,
 			  struct error *err)
 {
-	grant->fence = file_record_add(record, request);
-	if (file_lock_claim(file, FILE_HOLD_BYTE(grant->fence))) {
+	const struct file_hold *hold = file_record_add(record, request);
+
+	grant->fence = hold->fence;
+	if (file_lock_claim(file, hold)) {
 		file_lock_not_entered(file, err);
 		return STEP_FAILED;
 	}
@@ -121,14 +123,18 @@ static enum step enter(struct file_backend *file, const struct request *request,
 	struct file_record record;
 	enum step step;
 
-	/* The lock was broken while we slept, and its name belongs to another file now. */
-	if (!file_lock_current(file, request->name))
-		return STEP_AGAIN;
 	step = enter_section(file, err);
 	if (step != STEP_DONE)
 		return step;
 	file_record_read(&record, file->fd);
-	step = check_record(file, &record, request, err);
+	/*
+	 * The lock may have been broken while we slept, and its name belong to another file now.
+	 * This is seen within the section, where `dlock break` gives the name away.
+	 */
+	if (file_lock_current(file, request->name))
+		step = check_record(file, &record, request, err);
+	else
+		step = STEP_AGAIN;
 	if (step == STEP_DONE)
 		step = add_hold(file, &record, request, grant, err);
 	file_lock_leave(file);
@@ -256,6 +262,8 @@ enum outcome file_acquire(struct backend *backend, const struct request *request
 	} while (step == STEP_AGAIN || (step == STEP_BUSY && undisturbed));
 	if (step == STEP_BUSY)
 		return busy(file, request, grant);
+	if (step == STEP_FAILED && request->forget)
+		file_path_remove(file->directory, request->name);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = 0;
 	grant->hold_fd = file->fd;

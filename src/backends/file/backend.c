@@ -88,7 +88,7 @@ static enum outcome file_verify(struct backend *backend, const struct request *r
 				struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	const struct file_hold *hold;
+	const struct file_hold *hold = &file->own;
 	struct file_record record;
 	enum outcome outcome = OUTCOME_LOST;
 	enum file_taken taken;
@@ -100,12 +100,12 @@ static enum outcome file_verify(struct backend *backend, const struct request *r
 		return OUTCOME_ERROR;
 	if (!file_lock_current(file, request->name))
 		return OUTCOME_LOST;
-	if (file->byte)
-		file_record_read(&record, file->fd);
-	else if (file_lock_look(file, &record, &taken, err))
+	if (file->own.fence)
+		return hold_mode_covers(hold->mode, hold->slots, request, err);
+	if (file_lock_look(file, &record, &taken, err))
 		return OUTCOME_ERROR;
 	hold = file_record_find(&record, request->token);
-	if (hold)
+	if (hold && !hold->holder.kept_ms)
 		outcome = hold_mode_covers(hold->mode, hold->slots, request, err);
 	file_record_finish(&record);
 	return outcome;
@@ -123,6 +123,13 @@ static void adopt(const struct file_backend *file, const struct request *request
 	file_lock_done(file, &record);
 }
 
+static enum outcome replaced(const struct file_backend *file, struct error *err)
+{
+	error_set(err, ERROR_REFUSED, 0, "its file in %s was removed or replaced",
+		  file->directory);
+	return OUTCOME_LOST;
+}
+
 /*
  * The kernel takes no lock away from an open descriptor, but `dlock break` puts another file in
  * the place of the lock file.
@@ -138,9 +145,7 @@ static enum outcome file_renew(struct backend *backend, const struct request *re
 		adopt(file, request);
 		return OUTCOME_HELD;
 	}
-	error_set(err, ERROR_REFUSED, 0, "its file in %s was removed or replaced",
-		  file->directory);
-	return OUTCOME_LOST;
+	return replaced(file, err);
 }
 
 /* HELD: the hold was counted up or down; LOST: it is not there, or this is the last one. */
@@ -202,28 +207,38 @@ static void unlock(struct file_backend *file, const struct request *request)
 
 struct kept {
 	struct file_backend *file;
-	const struct request *request;
+	struct request request;
 };
 
 /* In the process that keeps the lock while dlock itself returns. */
 static void keep(void *context, int64_t until_ms)
 {
 	const struct kept *kept = context;
-	struct request request = *kept->request;
 
-	request.until_ms = clock_wall_ms() + until_ms - clock_boot_ms();
-	request.self.kept_ms = request.until_ms;
-	request.self.min_ms = request.min_hold_ms;
-	adopt(kept->file, &request);
+	adopt(kept->file, &kept->request);
 	linger_until(until_ms);
-	unlock(kept->file, &request);
+	unlock(kept->file, &kept->request);
+}
+
+/* Frees the lock in keep_ms, while dlock itself returns. 0, or -1 with *err. */
+static int free_later(struct file_backend *file, const struct request *request, int64_t keep_ms,
+		      struct error *err)
+{
+	struct kept kept = { file, *request };
+
+	kept.request.until_ms = clock_wall_ms() + keep_ms;
+	kept.request.self.kept_ms = kept.request.until_ms;
+	kept.request.self.min_ms = request->min_hold_ms;
+	/* Before this returns: from then on the token holds nothing. */
+	adopt(file, &kept.request);
+	return linger_start(keep_ms, (const int[]){ file->fd, file->slot_fd }, 2, keep, &kept, err);
 }
 
 static enum outcome file_release(struct backend *backend, const struct request *request,
 				 enum release how, int64_t keep_ms, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	const bool holder = file->byte != 0;
+	const bool holder = file->own.fence != 0;
 	enum outcome outcome;
 	uint64_t fence;
 
@@ -243,14 +258,13 @@ static enum outcome file_release(struct backend *backend, const struct request *
 		return OUTCOME_LOST;
 	if (!file_lock_current(file, request->name)) {
 		file_lock_close(file);
-		return OUTCOME_LOST;
+		return replaced(file, err);
 	}
 	if (request->forget)
 		file_path_remove(file->directory, request->name);
 	if (keep_ms <= 0)
 		unlock(file, request);
-	else if (linger_start(keep_ms, (const int[]){ file->fd, file->slot_fd }, 2, keep,
-			      &(struct kept){ file, request }, err))
+	else if (free_later(file, request, keep_ms, err))
 		return OUTCOME_ERROR;
 	file_lock_close(file);
 	return OUTCOME_HELD;

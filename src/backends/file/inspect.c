@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -107,43 +108,116 @@ int file_list(struct backend *backend, struct name_list *names, struct error *er
 }
 
 /*
- * The kernel frees a lock only when its holder does. So the name gets another file, with the
- * last fence: everybody who comes now locks that one. The holder finds its own file replaced when
- * it looks, and SIGURG makes it look at once. That signal does no harm if the pid is that of
- * another process in this container.
+ * A new file, which the users of the old one can open as they could open that, if this user may
+ * give it away. Returns a descriptor, or -1 with errno.
+ */
+static int make_like(const char *path, int old)
+{
+	const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	struct stat info;
+
+	if (fd < 0)
+		return -1;
+	if (!fstat(old, &info) && !fchmod(fd, info.st_mode & 0777) &&
+	    fchown(fd, info.st_uid, info.st_gid) && fchown(fd, (uid_t)-1, info.st_gid))
+		return fd;	/* it is this user's, then */
+	return fd;
+}
+
+/* The names of a lock file, and of the one that is to take its place. */
+struct names {
+	char path[4096], fresh[4200];
+};
+
+static void make_names(const struct file_backend *file, const char *name, struct names *names)
+{
+	char encoded[FILE_ENCODED_SIZE];
+	struct timespec now;
+
+	file_path_encode(name, encoded);
+	snprintf(names->path, sizeof(names->path), "%s/%s.lock", file->directory, encoded);
+	/* With the time, because a process in another container may have the same pid. */
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	snprintf(names->fresh, sizeof(names->fresh), "%s/.new-%d-%lld%09ld", file->directory,
+		 (int)getpid(), (long long)now.tv_sec, now.tv_nsec);
+}
+
+/*
+ * Gives the name another file, with the last fence: everybody who comes now locks that one. Within
+ * the section, so that whoever takes the lock either is in the old record by then, or sees that
+ * the file is not the current one. 0; 1: somebody else has given the name away; -1 with *err.
+ */
+static int replace(struct file_backend *file, const char *name, uint64_t fence,
+		   struct error *err)
+{
+	const struct file_record record = { .fence = fence };
+	struct names names;
+	int fd, failure = 0, failed, entered;
+	bool current;
+
+	make_names(file, name, &names);
+	fd = make_like(names.fresh, file->fd);
+	failed = fd < 0 || file_record_write(&record, fd);
+	if (failed)
+		failure = errno;
+	/* While somebody is stopped in the section, the lock can be broken all the same. */
+	entered = !failed && !file_lock_enter(file);
+	current = file_lock_current(file, name);
+	if (!failed && current && rename(names.fresh, names.path)) {
+		failed = true;
+		failure = errno;
+	}
+	if (entered)
+		file_lock_leave(file);
+	if (fd >= 0)
+		close(fd);
+	if (!failed && current)
+		return 0;
+	if (fd >= 0)
+		unlink(names.fresh);
+	if (!failed)
+		return 1;
+	return error_set(err, ERROR_REFUSED, failure, "cannot replace %s", names.path);
+}
+
+/* 0; 1: somebody else has given the name away meanwhile; -1 with *err. */
+static int break_open(struct file_backend *file, const char *name, struct lock_view *view,
+		      struct error *err)
+{
+	int result = view_file(file, view, err);
+
+	if (result || !view->held)
+		return result;
+	result = replace(file, name, view->fence, err);
+	if (result)
+		return result;
+	/* The holder may have ended before that, and another one have come. */
+	lock_view_finish(view);
+	return view_file(file, view, err);
+}
+
+/*
+ * The kernel frees a lock only when its holder does. So the name gets another file. The holder
+ * finds its own file replaced when it looks, and SIGURG makes it look at once. That signal does no
+ * harm if the pid is that of another process in this container.
  */
 int file_break(struct backend *backend, const char *name, struct lock_view *view,
 	       struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	char encoded[FILE_ENCODED_SIZE], path[4096], fresh[4200];
-	struct file_record record = { 0 };
-	struct timespec now;
-	int fd;
+	int result;
 
-	if (file_inspect(backend, name, false, view, err))
-		return -1;
-	if (!view->held)
-		return 0;
-	file_path_encode(name, encoded);
-	snprintf(path, sizeof(path), "%s/%s.lock", file->directory, encoded);
-	/* With the time, because a process in another container may have the same pid. */
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	snprintf(fresh, sizeof(fresh), "%s/.new-%d-%lld%09ld", file->directory, (int)getpid(),
-		 (long long)now.tv_sec, now.tv_nsec);
-	fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-	record.fence = view->fence;
-	if (fd >= 0 && !file_record_write(&record, fd) && !rename(fresh, path)) {
-		close(fd);
-		for (size_t i = 0; i < view->hold_count; i++)
-			if (view->holds[i].keeper > 0)
-				kill(view->holds[i].keeper, SIGURG);
-		return 0;
-	}
-	error_set(err, ERROR_REFUSED, errno, "cannot replace %s", path);
-	if (fd >= 0) {
-		close(fd);
-		unlink(fresh);
-	}
-	return -1;
+	do {
+		lock_view_finish(view);
+		if (!file_path_exists(file->directory, name))
+			return 0;
+		if (file_lock_open(file, name, err))
+			return -1;
+		result = break_open(file, name, view, err);
+		file_lock_close(file);
+	} while (result > 0);
+	for (size_t i = 0; !result && i < view->hold_count; i++)
+		if (view->holds[i].keeper > 0)
+			kill(view->holds[i].keeper, SIGURG);
+	return result;
 }

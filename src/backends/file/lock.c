@@ -47,7 +47,7 @@ void file_lock_close(struct file_backend *file)
 		close(file->fd);
 	file->slot_fd = -1;
 	file->fd = -1;
-	file->byte = 0;
+	file->own.fence = 0;
 }
 
 bool file_lock_current(const struct file_backend *file, const char *name)
@@ -109,6 +109,10 @@ int file_lock_edit(const struct file_backend *file, struct file_record *record)
 	if (file_lock_enter(file))
 		return -1;
 	file_record_read(record, file->fd);
+	if (file->own.fence && !file_record_find(record, file->own.id)) {
+		file_record_restore(record, &file->own);
+		file_record_write(record, file->fd);
+	}
 	return 0;
 }
 
@@ -118,18 +122,18 @@ void file_lock_done(const struct file_backend *file, struct file_record *record)
 	file_record_finish(record);
 }
 
-int file_lock_claim(struct file_backend *file, int64_t byte)
+int file_lock_claim(struct file_backend *file, const struct file_hold *hold)
 {
-	if (set_lock(file, F_WRLCK, byte, 1))
+	if (set_lock(file, F_WRLCK, hold->byte, 1))
 		return -1;
-	file->byte = byte;
+	file->own = *hold;
 	return 0;
 }
 
 void file_lock_disclaim(struct file_backend *file)
 {
 	set_lock(file, F_UNLCK, FILE_SECTION_BYTE, 0);
-	file->byte = 0;
+	file->own.fence = 0;
 }
 
 /*

@@ -23,7 +23,7 @@ struct file_backend {
 	bool by_default;	/* the URI names no directory */
 	int fd;			/* of the lock file; -1 until needed */
 	int slot_fd;		/* of the slot that is held; -1: none */
-	int64_t byte;		/* of fd, locked while this object holds; 0: it does not */
+	struct file_hold own;	/* this object's hold; fence 0: it has none */
 };
 
 static inline struct file_backend *file_from_backend(struct backend *backend)
@@ -52,17 +52,19 @@ void file_lock_not_entered(const struct file_backend *file, struct error *err);
 
 /*
  * Enters the section and reads the record: 0, or -1 with errno. After 0 the caller ends with
- * file_lock_done(), which leaves the section and frees the record.
+ * file_lock_done(), which leaves the section and frees the record. If the file was emptied while
+ * this object holds, as a shell does that opens it with ">" for flock(1), the record names the hold
+ * again.
  */
 int file_lock_edit(const struct file_backend *file, struct file_record *record);
 void file_lock_done(const struct file_backend *file, struct file_record *record);
 
 /*
- * Locks the byte that shows to others that a hold lives, until file_lock_disclaim(), which
- * leaves the section, too, or until the last copy of the descriptor is closed. 0, or -1
- * with errno.
+ * Makes hold this object's own. Locks the byte that shows to others that it lives, until
+ * file_lock_disclaim(), which leaves the section, too, or until the last copy of the descriptor is
+ * closed. 0, or -1 with errno.
  */
-int file_lock_claim(struct file_backend *file, int64_t byte);
+int file_lock_claim(struct file_backend *file, const struct file_hold *hold);
 void file_lock_disclaim(struct file_backend *file);
 
 /*

@@ -126,7 +126,7 @@ static uint64_t next_fence(uint64_t last)
 	return clock > last ? clock : last + 1;
 }
 
-uint64_t file_record_add(struct file_record *record, const struct request *request)
+const struct file_hold *file_record_add(struct file_record *record, const struct request *request)
 {
 	struct file_hold *hold = add_row(record);
 
@@ -136,7 +136,14 @@ uint64_t file_record_add(struct file_record *record, const struct request *reque
 				    .byte = FILE_HOLD_BYTE(record->fence),
 				    .holder = request->self };
 	memcpy(hold->id, request->token, FILE_ID_SIZE - 1);
-	return record->fence;
+	return hold;
+}
+
+void file_record_restore(struct file_record *record, const struct file_hold *hold)
+{
+	*add_row(record) = *hold;
+	if (record->fence < hold->fence)
+		record->fence = hold->fence;
 }
 
 struct file_hold *file_record_find(const struct file_record *record, const char *token)
@@ -164,7 +171,7 @@ uint64_t file_record_count(struct file_record *record, const char *token, int by
 {
 	struct file_hold *hold = file_record_find(record, token);
 
-	if (!hold || hold->count + by < 1)
+	if (!hold || hold->holder.kept_ms || hold->count + by < 1)
 		return 0;
 	hold->count += by;
 	return hold->fence;

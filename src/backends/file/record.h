@@ -60,8 +60,11 @@ void file_record_finish(struct file_record *record);
 /* Writes the record, whole, in one call. 0, or -1 with errno. */
 int file_record_write(const struct file_record *record, int fd);
 
-/* Adds a hold under the next fence, which it returns. */
-uint64_t file_record_add(struct file_record *record, const struct request *request);
+/* Adds a hold under the next fence. Returns it; valid until the record is changed. */
+const struct file_hold *file_record_add(struct file_record *record, const struct request *request);
+
+/* Adds a hold that was in the record before. */
+void file_record_restore(struct file_record *record, const struct file_hold *hold);
 
 /* The hold of token, or NULL. */
 struct file_hold *file_record_find(const struct file_record *record, const char *token);
@@ -73,8 +76,8 @@ struct file_hold *file_record_find(const struct file_record *record, const char 
 bool file_record_adopt(struct file_record *record, const struct request *request);
 
 /*
- * Counts the hold of token up or down, not below 1. Returns its fence; 0 when it is
- * not there or would be counted to nothing.
+ * Counts the hold of token up or down, not below 1. Returns its fence; 0 when it is not there, is
+ * only kept after its release, or would be counted to nothing.
  */
 uint64_t file_record_count(struct file_record *record, const char *token, int by);
 
