@@ -7,12 +7,16 @@
 
 #include "base/error.h"
 #include "base/fds.h"
+#include "lock/uri.h"
 #include "command.h"
 #include "exit_status.h"
 #include "log.h"
 #include "output.h"
 #include "session.h"
 #include "suggest.h"
+
+/* Room for a word of the command line in a message. What is longer is cut. */
+#define SHOWN_SIZE 160
 
 static int command_help(const struct options *options);
 
@@ -58,10 +62,11 @@ static const struct command *find(const char *name)
 /* `dlock deploy -- make` is understood, but not obeyed: "status" may be a lock's name, too. */
 static int refuse_command(int argc, char **argv, struct error *err)
 {
-	const char *name = argv[1], *near = NULL;
+	const char *near = NULL;
+	char name[SHOWN_SIZE], what[SHOWN_SIZE + 16];
 	bool runs = false;
-	char what[160];
 
+	uri_redact(argv[1], name, sizeof(name));
 	/* What follows '=' may be a URI with a password. */
 	if (options_knows(name))
 		return error_set(err, ERROR_USAGE, 0, "option %.*s belongs behind the name of a "
@@ -94,6 +99,7 @@ static void print_overview(void)
 static int command_help(const struct options *options)
 {
 	const struct command *command;
+	char shown[SHOWN_SIZE];
 	struct error err;
 
 	if (!options->operand_count) {
@@ -103,7 +109,8 @@ static int command_help(const struct options *options)
 	command = find(options->operands[0]);
 	if (!command) {
 		error_set(&err, ERROR_USAGE, 0, "no help for '%s', which is no command; "
-			  "try 'dlock --help'", options->operands[0]);
+			  "try 'dlock --help'",
+			  uri_redact(options->operands[0], shown, sizeof(shown)));
 		return complain(&err);
 	}
 	command_print_help(command);
@@ -113,6 +120,8 @@ static int command_help(const struct options *options)
 static int check_operands(const struct command *command, const struct options *options,
 			  struct error *err)
 {
+	char shown[SHOWN_SIZE];
+
 	if (options->operand_count < command->least)
 		return error_set(err, ERROR_USAGE, 0, "no NAME given; usage: dlock %s",
 				 command->usage);
@@ -120,7 +129,8 @@ static int check_operands(const struct command *command, const struct options *o
 		return error_set(err, ERROR_USAGE, 0, options->ended
 				 ? "'%s': a command behind '--' is for 'dlock run' only"
 				 : "'%s' is one operand too many; usage: dlock %s",
-				 options->operands[command->most], command->usage);
+				 uri_redact(options->operands[command->most], shown,
+					    sizeof(shown)), command->usage);
 	return 0;
 }
 

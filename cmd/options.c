@@ -349,7 +349,8 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 		if (id == -1)
 			break;
 		if (id == ':' || id == '?')
-			name_refused(argv[optind - 1], option);
+			/* Within a cluster, such as -xn, the word is still to be passed. */
+			name_refused(argv[optind > before ? optind - 1 : optind], option);
 		if (id == ':')
 			return error_set(err, ERROR_USAGE, 0, "option %s needs an argument",
 					 option);

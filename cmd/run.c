@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/textfile.h"
 #include "lock/name.h"
+#include "lock/uri.h"
 #include "command.h"
 #include "exit_status.h"
 #include "log.h"
@@ -36,6 +37,7 @@ struct run {
 static int choose_name(struct run *run, struct error *err)
 {
 	const struct options *options = &run->options;
+	char shown[160];
 
 	if (!options->argv)
 		return error_set(err, ERROR_USAGE, 0, "no command given: put it behind '--', as in "
@@ -46,7 +48,7 @@ static int choose_name(struct run *run, struct error *err)
 		return error_set(err, ERROR_USAGE, 0, options->operands[1][0] == '-'
 				 ? "'%s' stands after NAME: options go before it"
 				 : "one NAME is wanted before '--', but there is also '%s'",
-				 options->operands[1]);
+				 uri_redact(options->operands[1], shown, sizeof(shown)));
 	if (options->operand_count == 1) {
 		run->name = options->operands[0];
 		return name_check(run->name, err);

@@ -297,7 +297,8 @@ _dlock_command()
 		return
 	fi
 	case $ended$cur in
-	0--on-lost=* | 0--if-down=* | 0--queue=* | 0--log=* | 0--metrics=* | 0--backend=* | 0--pid=*)
+	0--on-lost=* | 0--if-down=* | 0--leftovers=* | 0--queue=* | 0--log=* | 0--metrics=* | \
+		0--backend=* | 0--pid=*)
 		word=${cur%%=*}
 		cur=${cur#*=}
 		_dlock_value "$word"

@@ -789,6 +789,7 @@ replica_online() {
 @test "bash completion" {
 	drive bash
 	offers_only bash 'dlock run --on-lost=' kill warn
+	offers_only bash 'dlock run --leftovers=' kill wait
 	# bash takes what stands behind the last ':' for the word
 	offers_only bash 'dlock run -b redis:' //
 	mkdir -p "$T/some/locks"

@@ -173,6 +173,22 @@ is_dlock() {
 	is_free
 }
 
+@test "a hold of another directory's name or user: release and renew say which process has it" {
+	local token keeper
+	start sleep 300
+	"$DLOCK" acquire -b "$FILE/" --pid "$PID" --json "$LOCK" >acquired
+	read -r token keeper < <(jq -r '"\(.token) \(.keeper_pid)"' acquired)
+	"$DLOCK" verify "$LOCK" "$token"
+	"$DLOCK" renew "$LOCK" "$token"
+	ln -s "$LOCKS" elsewhere
+	for what in release renew; do
+		run -122 "$DLOCK" "$what" -b "file://$T/elsewhere" "$LOCK" "$token"
+		matches "$output" ": process $keeper holds it and could not be asked"
+	done
+	"$DLOCK" release -b "$FILE//" "$LOCK" "$token"
+	is_free
+}
+
 @test "a directory that takes no locks is left without files by check" {
 	run -122 "$TOOLS/refuse" EPERM flock "$DLOCK" check
 	matches "$output" 'cannot lock in'

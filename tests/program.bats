@@ -175,6 +175,17 @@ misused() {
 	misused 125 "unknown option -y; try 'dlock break --help'" break -y a
 	misused 125 "'x' is one operand too many; usage: dlock version [OPTION]..." version x
 	misused 125 "--pid 4194304: there is no such process" acquire --pid 4194304 a
+	misused 125 "unknown option -x; a lock is exclusive unless --shared is given" \
+		run --ttl=1m -xn a -- true
+	# A backend without its -b may have a password.
+	misused 125 "'redis://u:***@h' is one operand too many; usage: dlock check [OPTION]..." \
+		check redis://u:secret@h
+	misused 125 "one NAME is wanted before '--', but there is also 'redis://u:***@h'" \
+		run a redis://u:secret@h -- true
+	misused 125 "unknown command 'redis://u:***@h'; to run a command under a lock: dlock run \
+redis://u:***@h -- COMMAND" redis://u:secret@h -- true
+	misused 125 "no help for 'redis://u:***@h', which is no command; try 'dlock --help'" \
+		help redis://u:secret@h
 	misused 125 "option --no may be --nonblock or --note: write more of it" acquire --no a
 	misused 125 "option --no may be --nonblock or --no-renew or --no-contain or --note: write more of it" \
 		run --no a -- true

@@ -143,6 +143,16 @@ static bool is_of_place(const struct uri_param *param)
 	return !is_known(param->name, common);
 }
 
+/* Without slashes at the end, which a shell's completion leaves behind a directory. */
+static size_t path_length(const char *path)
+{
+	size_t length = strlen(path);
+
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	return length;
+}
+
 uint64_t uri_identity(const struct uri *uri)
 {
 	uint64_t hash = fnv1a(FNV1A_INIT, uri->scheme, strlen(uri->scheme) + 1);
@@ -151,7 +161,8 @@ uint64_t uri_identity(const struct uri *uri)
 		hash = fnv1a(hash, uri->hosts[i].name, strlen(uri->hosts[i].name) + 1);
 		hash = fnv1a(hash, &uri->hosts[i].port, sizeof(uri->hosts[i].port));
 	}
-	hash = fnv1a(hash, uri->path, strlen(uri->path) + 1);
+	hash = fnv1a(hash, uri->path, path_length(uri->path));
+	hash = fnv1a(hash, "", 1);
 	for (size_t i = 0; i < uri->param_count; i++) {
 		const struct uri_param *param = &uri->params[i];
 

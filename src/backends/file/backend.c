@@ -123,6 +123,30 @@ static void adopt(const struct file_backend *file, const struct request *request
 	file_lock_done(file, &record);
 }
 
+/* This object holds nothing. ERROR: another process does, and only that one can do what is asked. */
+static enum outcome held_elsewhere(struct file_backend *file, const struct request *request,
+				   struct error *err)
+{
+	enum outcome outcome = OUTCOME_LOST;
+	const struct file_hold *hold;
+	struct file_record record;
+	enum file_taken taken;
+
+	if (!file_path_exists(file->directory, request->name))
+		return OUTCOME_LOST;
+	if (file_lock_open(file, request->name, err) ||
+	    file_lock_look(file, &record, &taken, err))
+		return OUTCOME_ERROR;
+	hold = file_record_find(&record, request->token);
+	if (hold && !hold->holder.kept_ms) {
+		error_set(err, ERROR_REFUSED, 0, "process %d holds it and could not be asked: use "
+			  "the --backend and the user of 'dlock acquire'", (int)hold->keeper);
+		outcome = OUTCOME_ERROR;
+	}
+	file_record_finish(&record);
+	return outcome;
+}
+
 static enum outcome replaced(const struct file_backend *file, struct error *err)
 {
 	error_set(err, ERROR_REFUSED, 0, "its file in %s was removed or replaced",
@@ -139,6 +163,8 @@ static enum outcome file_renew(struct backend *backend, const struct request *re
 {
 	struct file_backend *file = file_from_backend(backend);
 
+	if (!file->own.fence)
+		return held_elsewhere(file, request, err);
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = 0;
 	if (file_lock_current(file, request->name)) {
@@ -255,7 +281,7 @@ static enum outcome file_release(struct backend *backend, const struct request *
 	if (how == RELEASE_COUNTED)
 		return file_verify(backend, request, err);
 	if (!holder)
-		return OUTCOME_LOST;
+		return held_elsewhere(file, request, err);
 	if (!file_lock_current(file, request->name)) {
 		file_lock_close(file);
 		return replaced(file, err);
