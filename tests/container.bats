@@ -89,6 +89,56 @@ no_zombies_of() {
 	is_free
 }
 
+# blind WORDS...: starts a shell as the first process of a PID namespace without /proc, with WORDS as
+# its script. Sets FIRST.
+blind() {
+	start unshare --pid --fork --kill-child --mount sh -c "mount -t tmpfs none /proc && $*" "$LOCK"
+	wait_until 5 child "$PID"
+	FIRST=$CHILD
+}
+
+@test "without /proc, the guard killed: what has left the command's group keeps the lock, or its lease ends" {
+	local backend orphan
+	for backend in "$FILE" "$REDIS"; do
+		export DLOCK_BACKEND=$backend
+		blind 'exec "$DLOCK" run -t 4s "$0" -- sh -c "setsid sleep 313 & exec sleep 300"'
+		guard_of "$FIRST"
+		wait_until 5 child "$GUARD" sleep
+		COMMAND=$CHILD
+		wait_until 5 child "$COMMAND" sleep
+		orphan=$CHILD
+		kill -KILL "$GUARD"
+		wait_until 5 ended "$COMMAND"
+		holds_for 1000 is_held
+		alive "$orphan"
+		if [[ $backend == "$FILE" ]]; then
+			kill -KILL "$orphan"
+		fi
+		join "$PID"
+		equal "$status" 137
+		is_free
+	done
+}
+
+@test "without /proc, dlock and the guard killed: the keeper ends the command's group first" {
+	local member
+	export DLOCK_BACKEND=$REDIS
+	blind '"$DLOCK" run "$0" -- sh -c "sleep 313 & exec sleep 300"; sleep 300'
+	wait_until 5 child "$FIRST" dlock
+	HOLDER=$CHILD
+	guard_of "$HOLDER"
+	wait_until 5 child "$GUARD" sleep
+	COMMAND=$CHILD
+	wait_until 5 child "$COMMAND" sleep
+	member=$CHILD
+	kill -STOP "$HOLDER"
+	kill -KILL "$GUARD" "$HOLDER"
+	wait_until 5 is_free
+	ended "$member"
+	kill -KILL "$FIRST"
+	join "$PID"
+}
+
 # ---- as an image has it (tests/image): no root, no user, no capability, nothing to write but /tmp
 
 # image COMMAND...: as process 1 of such a container. What a test finds in $DLOCK and $TOOLS is in

@@ -748,3 +748,55 @@ owned() {
 	join "$PID"
 	equal "$status" 0
 }
+
+@test "slow replies, and Ctrl-C while acquire leaves a daemon behind: the lock is given back" {
+	local owner delay
+	start sleep 300
+	owner=$PID
+	start_proxy "$REDIS_PORT"
+	proxy hold 300
+	for delay in 0 0.1 0.3; do
+		start "$DLOCK" acquire -b "$PROXY" --pid "$owner" "$LOCK"
+		wait_until 5 key_exists
+		pause "$delay"
+		kill -INT "$PID"
+		join "$PID"
+		if ((status == 0)); then
+			# It was done before the signal came.
+			"$DLOCK" release "$LOCK" "$(<"$OUT")"
+		else
+			equal "$status" 130
+			equal "$(<"$OUT")" ''
+		fi
+		wait_until 3 is_free
+	done
+}
+
+# key_exists: the server has the lock
+key_exists() {
+	[[ $(rcli exists "$KEY") == 1 ]]
+}
+
+@test "server frozen: Ctrl-C ends an acquire that was told of a hold, at once" {
+	local token
+	private_redis
+	export DLOCK_BACKEND=$P_URI
+	token=$("$DLOCK" acquire -t 5m "$LOCK")
+	kill -STOP "$P_PID"
+	DLOCK_TOKEN=$token start "$DLOCK" acquire "$LOCK"
+	pause 0.5
+	alive "$PID"
+	timed_join INT 130
+	kill -CONT "$P_PID"
+}
+
+# timed_join SIGNAL STATUS: ends PID within a second
+timed_join() {
+	now
+	local start=$NOW
+	kill "-$1" "$PID"
+	join "$PID"
+	equal "$status" "$2"
+	now
+	took "$((NOW - start))" 0 1000
+}

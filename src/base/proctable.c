@@ -25,14 +25,25 @@ static bool read_status(const char *pid, char status[static STATUS_SIZE])
 	return textfile_start(path, status, STATUS_SIZE);
 }
 
+/* Could a file of /proc not be opened for want of descriptors or memory, though it is there? */
+static bool is_short(int errnum)
+{
+	return errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM;
+}
+
 bool proctable_usable(void)
 {
 	char status[STATUS_SIZE];
 	const char *line;
 	char *next;
 
-	if (!read_status("self", status))
+	errno = 0;
+	if (!read_status("self", status)) {
+		if (!is_short(errno))
+			errno = ENOTSUP;
 		return false;
+	}
+	errno = ENOTSUP;
 	line = strstr(status, "\nPid:");
 	if (!line || strtol(line + strlen("\nPid:"), NULL, 10) != getpid())
 		return false;
@@ -87,23 +98,26 @@ int proctable_read(struct proctable *table)
 	DIR *proc = opendir("/proc");
 	const struct dirent *entry;
 	struct proctable_row row;
-	bool complete = true;
+	int errnum = 0;
 
 	table->count = 0;
 	table->vanished = false;
 	if (!proc)
 		return -1;
-	while (complete && (entry = readdir(proc))) {
+	while (!errnum && (entry = readdir(proc))) {
 		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
 			continue;
-		if (read_row((pid_t)strtol(entry->d_name, NULL, 10), &row))
-			complete = add_row(table, &row);
-		else
+		errno = 0;
+		if (!read_row((pid_t)strtol(entry->d_name, NULL, 10), &row)) {
+			errnum = is_short(errno) ? errno : 0;
 			table->vanished = true;
+		} else if (!add_row(table, &row)) {
+			errnum = ENOMEM;
+		}
 	}
 	closedir(proc);
-	if (!complete) {
-		errno = ENOMEM;
+	if (errnum) {
+		errno = errnum;
 		return -1;
 	}
 	qsort(table->rows, table->count, sizeof(*table->rows), compare_pids);

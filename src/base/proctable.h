@@ -35,7 +35,8 @@ struct proctable {
 
 /*
  * Is there a /proc, and is it that of this process' PID namespace? In the /proc of another
- * namespace the numbers stand for other processes.
+ * namespace the numbers stand for other processes. False with errno: ENOTSUP, or what is short at
+ * this moment (EMFILE, ENFILE, ENOMEM).
  */
 bool proctable_usable(void);
 

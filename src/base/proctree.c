@@ -220,10 +220,8 @@ static int signal_scope(const struct proctree_scope *scope, int sig,
 	int errnum = 0;
 
 	*report = (struct proctree_report){ .refused_user = (uid_t)-1 };
-	if (!proctable_usable()) {
-		errno = ENOTSUP;
+	if (!proctable_usable())
 		return -1;
-	}
 	for (int looks = 0; !errnum && !complete && looks < LOOKS; looks++) {
 		last = before;
 		before = *table;
@@ -295,6 +293,10 @@ void proctree_kill_listed(void)
 
 /* ---- killing ---- */
 
+/* The pauses in which processes that were killed end: the sum is half a second. */
+#define PAUSE_FIRST_NS 2000000
+#define PAUSE_LAST_NS 256000000
+
 /* waitpid(-1) would also reap inherited children, whose numbers must not be used again. */
 static void reap(const struct proctable *table)
 {
@@ -311,21 +313,24 @@ static void reap(const struct proctable *table)
 int proctree_kill(const struct proctree_scope *scope, struct proctree_memory *memory,
 		  struct proctree_report *report)
 {
-	static const struct timespec pause = { .tv_nsec = 2000000 };
+	struct timespec pause = { .tv_nsec = PAUSE_FIRST_NS };
 	struct proctable table = { .rows = NULL };
 	struct proctree_report local;
-	int alive;
+	int alive, errnum;
 
 	if (!report)
 		report = &local;
 	for (;;) {
 		alive = signal_scope(scope, SIGKILL, memory, report, &table);
+		errnum = errno;
 		reap(&table);
-		if (alive <= 0 || alive == report->refused)
+		if (alive <= 0 || alive == report->refused || pause.tv_nsec > PAUSE_LAST_NS)
 			break;
 		nanosleep(&pause, NULL);
+		pause.tv_nsec *= 2;
 	}
 	proctable_finish(&table);
+	errno = errnum;
 	return alive < 0 ? -1 : alive > 0;
 }
 
@@ -341,10 +346,8 @@ int proctree_inherit(struct proctree_inherited *inherited)
 	*inherited = (struct proctree_inherited){ .pids = NULL };
 	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) && errno == ECHILD)
 		return 0;
-	if (!proctable_usable()) {
-		errno = ENOTSUP;
+	if (!proctable_usable())
 		return -1;
-	}
 	if (look(&table, &table, &all, NULL))
 		goto out;
 	inherited->pids = calloc(table.count + 1, sizeof(*inherited->pids));

@@ -80,8 +80,8 @@ struct proctree_report {
  * those in skip_group count as having got it. With carriers, the descendants of a carrier stay in
  * the scope when the carrier is dead, for as long as memory has them.
  *
- * report may be NULL. Returns alive, or -1 with errno when memory is short or /proc cannot be used:
- * ENOTSUP when it is missing or that of another PID namespace.
+ * report may be NULL. Returns alive, or -1 with errno when memory or descriptors are short or /proc
+ * cannot be used: ENOTSUP when it is missing or that of another PID namespace.
  */
 int proctree_signal(const struct proctree_scope *scope, int sig, struct proctree_memory *memory,
 		    struct proctree_report *report);
@@ -96,8 +96,9 @@ void proctree_kill_listed(void);
 
 /*
  * Kills all processes of the scope, and reaps those that are children of this process. Waits for
- * processes in uninterruptible sleep. 0: none is left; 1: those that are left may not be signalled,
- * and *report (may be NULL) names one; -1 as proctree_signal().
+ * half a second until they have ended. 0: none is left; 1: some are left, in uninterruptible sleep,
+ * or because they may not be signalled, of which *report (may be NULL) names one; -1 as
+ * proctree_signal().
  */
 int proctree_kill(const struct proctree_scope *scope, struct proctree_memory *memory,
 		  struct proctree_report *report);

@@ -1,30 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 #include "supervisor.h"
 
+#include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/pidfd.h"
-#include "base/signals.h"
-#include "lock/uri.h"
 #include "environment.h"
-#include "keeper_socket.h"
 
-/* Waits for the keeper to say that it is a daemon. 0, or -1 with *err. */
+/*
+ * Waits for the keeper to say that it is a daemon, or gives the lock back when a signal comes
+ * before that. 0, or -1 with *err or, after a signal, with the result filled.
+ */
 static int await_detached(struct supervisor *s, struct acquire_result *result,
 			  struct error *err)
 {
+	int64_t until_ms = CLOCK_NEVER;
 	struct keeper_event event;
 
-	for (;;) {
-		supervisor_sleep(s, CLOCK_NEVER);
-		signals_drain(s->signals);
+	while (clock_boot_ms() < until_ms) {
+		supervisor_sleep(s, until_ms);
 		while (supervisor_hear(s, &event)) {
 			switch (event.type) {
 			case KEEPER_DETACHED:
-				result->keeper = event.keeper_pid;
-				return 0;
+				if (until_ms == CLOCK_NEVER) {
+					result->keeper = event.keeper_pid;
+					return 0;
+				}
+				/* The order came too late; a signal has a daemon release, too. */
+				kill(event.keeper_pid, SIGTERM);
+				while (!s->keeper.child.reaped && clock_boot_ms() < until_ms)
+					supervisor_pause(s, until_ms);
+				return -1;
+			case KEEPER_RELEASED:
+				return -1;
 			case KEEPER_LOST:
 			case KEEPER_FAILED:
 				*err = event.error;
@@ -36,7 +47,12 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 				break;
 			}
 		}
+		if (supervisor_interrupted(s) && until_ms == CLOCK_NEVER) {
+			keeper_release(&s->keeper, true);
+			until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
+		}
 	}
+	return -1;
 }
 
 /* The lock is held: leaves a keeper behind, or the lease alone. */
@@ -62,44 +78,19 @@ static int settle(struct supervisor *s, struct acquire_result *result, struct er
 	return await_detached(s, result, err);
 }
 
-/*
- * One more acquisition of the hold that token has, for ttl_ms at least. OUTCOME_LOST: it has
- * none.
- */
-static enum outcome acquire_again(struct supervisor *s, int64_t ttl_ms,
+/* One more acquisition of the hold of the token, for ttl_ms at least, if it is one of this lock. */
+static enum run_end acquire_again(struct supervisor *s, int64_t ttl_ms,
 				  struct acquire_result *result, struct error *err)
 {
-	struct keeper_query query = { .verb = KEEPER_VERB_AGAIN, .ttl_ms = ttl_ms,
-				      .backend = uri_identity(s->run->uri),
-				      .mode = s->run->mode, .slots = s->run->slots };
-	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
-	struct request request = s->request;
-	struct backend *backend;
-	struct grant grant = { 0 };
-	enum outcome outcome;
+	struct keeper_event event = { .lease_ms = 0 };
+	enum run_end end;
 
-	memcpy(query.token, s->token, TOKEN_SIZE);
-	strncpy(query.name, s->run->name, NAME_MAX_BYTES);
-	switch (keeper_socket_ask(&query, &reply, 2 * s->timeout_ms, err)) {
-	case 0:
-		*err = reply.error;
-		result->fence = reply.fence;
-		result->lease_ms = reply.lease_ms;
-		return reply.outcome;
-	case -1:
-		return OUTCOME_ERROR;
-	default:
-		break;
-	}
-	backend = backend_open(s->run->driver, s->run->uri, err);
-	if (!backend)
-		return OUTCOME_ERROR;
-	request.ttl_ms = ttl_ms;
-	outcome = backend->ops->again(backend, &request, &grant, err);
-	backend_close(backend);
-	result->fence = grant.fence;
-	result->lease_ms = grant.ttl_ms;
-	return outcome;
+	s->request.ttl_ms = ttl_ms;
+	end = supervisor_ask_keeper(s, KEEPER_AGAIN, &event, err);
+	s->request.ttl_ms = s->run->ttl_ms;
+	result->fence = atomic_load(&s->shared->fence);
+	result->lease_ms = event.lease_ms;
+	return end;
 }
 
 static void acquire_new(struct supervisor *s, struct acquire_result *result)
@@ -115,7 +106,8 @@ static void acquire_new(struct supervisor *s, struct acquire_result *result)
 	supervisor_say_acquired(s);
 	if (settle(s, result, &err)) {
 		keeper_kill(&s->keeper);
-		supervisor_fail(s, &err);
+		if (s->result->end != RUN_INTERRUPTED)
+			supervisor_fail(s, &err);
 		return;
 	}
 	s->result->end = RUN_EXITED;
@@ -124,7 +116,7 @@ static void acquire_new(struct supervisor *s, struct acquire_result *result)
 void supervise_acquire(const struct acquire_request *acquire, const struct run_hooks *hooks,
 		       const struct signals *signals, struct acquire_result *result)
 {
-	enum outcome outcome = OUTCOME_LOST;
+	enum run_end again = RUN_LOST;
 	struct error err = { 0 };
 	struct supervisor s;
 
@@ -141,14 +133,14 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	s.request.self.pid = acquire->process ? acquire->process->pid : getppid();
 	/* Only the backend knows whether the token is one of this lock. */
 	if (environment_token(acquire->run.name, s.token))
-		outcome = acquire_again(&s, acquire->again_ttl_ms, result, &err);
-	if (outcome == OUTCOME_ERROR || outcome == OUTCOME_BUSY) {
+		again = acquire_again(&s, acquire->again_ttl_ms, result, &err);
+	if (again == RUN_FAILED) {
 		supervisor_fail(&s, &err);
-	} else if (outcome == OUTCOME_HELD) {
+	} else if (again == RUN_EXITED) {
 		s.result->facts.fence = result->fence;
 		supervisor_tell(&s, EVENT_JOINED, SAY_STEP, "held already; counted once more");
 		result->run.end = RUN_EXITED;
-	} else {
+	} else if (again == RUN_LOST) {
 		acquire_new(&s, result);
 	}
 	memcpy(result->token, s.token, TOKEN_SIZE);

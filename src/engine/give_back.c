@@ -51,6 +51,10 @@ static void hear_released(struct supervisor *s, const struct keeper_event *event
 	/* Not known; but what ended within the lease was protected to its end. */
 	if (!in_lease)
 		supervisor_lose(s, event->error.message);
+	else if (s->last_lease.end_ms == CLOCK_NEVER)
+		/* A lock without a lease is free when this process ends. */
+		supervisor_tell(s, EVENT_NOT_RELEASED, SAY_WARNING,
+				"the lock is not kept for --min-hold: %s", event->error.message);
 	else
 		supervisor_tell(s, EVENT_NOT_RELEASED, SAY_WARNING,
 				"could not release the lock: %s; the lock lapses within %s",

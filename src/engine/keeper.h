@@ -26,6 +26,7 @@ enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
 	KEEPER_RELEASE,		/* release what a keeper that was killed has held */
 	KEEPER_VERIFY,		/* does the token hold? */
+	KEEPER_AGAIN,		/* one more acquisition of the token's hold: keeper_join.h */
 	KEEPER_JOIN,		/* renew the hold of the token: keeper_join.h */
 	KEEPER_ADOPT,		/* a daemon for a hold that the supervisor acquired itself */
 };
@@ -61,7 +62,7 @@ struct keeper_plan {
 enum keeper_event_type {
 	KEEPER_WAITING,		/* holder, age_ms, ahead */
 	KEEPER_RETRYING,	/* message: the backend cannot be reached; the keeper tries again */
-	KEEPER_HELD,		/* the lock is offered: enum offer. Verify, join: it is held */
+	KEEPER_HELD,		/* the lock is offered: enum offer. Verify, again, join: it is held */
 	KEEPER_WITHDRAWN,	/* nobody took the offer: keeper_retry() */
 	KEEPER_BUSY,		/* not obtained; holder, age_ms. The keeper ends */
 	KEEPER_REPLACED,	/* a newer waiter, holder, has replaced this one. The keeper ends */
@@ -81,6 +82,7 @@ struct keeper_event {
 	int64_t ahead;
 	int64_t age_ms;		/* at at_ms; -1: not known */
 	int64_t at_ms;		/* CLOCK_BOOTTIME of the event */
+	int64_t lease_ms;	/* again: of the hold, from now; 0: until it is released */
 	pid_t keeper_pid;
 	struct holder holder;
 	struct error error;	/* kind and message */

@@ -27,7 +27,8 @@ static int start_watchdog(struct keeping *k)
 {
 	const struct watchdog_plan plan = {
 		.process = k->plan->process, .shared = k->plan->shared,
-		.notice_ms = NOTICE_MS, .close_fd = k->listener, .name = k->request.name,
+		.notice_ms = NOTICE_MS, .close_fds = { k->listener, k->fd },
+		.name = k->request.name,
 	};
 
 	if (!k->plan->process || !k->plan->term_on_lost)
@@ -49,7 +50,6 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 		k->event.error = why;
 		keeping_finish(k, KEEPER_FAILED);
 	}
-	k->timer = clock_timer_open();
 	umask(077);
 	if (chdir("/"))
 		keeping_finish(k, KEEPER_FAILED);

@@ -31,6 +31,15 @@ static void begin(struct keeping *k)
 	k->ending.kill_at_ms = k->ending.next_ms + lease_grace(lease, k->plan->kill_after_ms);
 }
 
+/*
+ * /proc shows nothing, in this container or at this moment. Kills the command's group. True: some of
+ * it is left. Whether others are left nobody can know.
+ */
+static bool kill_unseen(const struct proctree_scope *scope, int64_t lease_end_ms)
+{
+	return scope->group && !kill(-scope->group, SIGKILL) && clock_boot_ms() < lease_end_ms;
+}
+
 /* One step. Returns when the next one is due; 0: nothing is left. */
 static int64_t step(struct keeping *k, bool at_once)
 {
@@ -40,6 +49,7 @@ static int64_t step(struct keeping *k, bool at_once)
 		/* The token of a joined hold does not mark the processes of this command. */
 		.session = k->session, .entry = k->plan->mode == KEEPER_JOIN ? NULL : entry,
 	};
+	const struct lease_span lease = shared_lease(k->plan->shared);
 	struct keeper_ending *ending = &k->ending;
 	int64_t now = clock_boot_ms(), kill_at_ms;
 	struct proctree_memory *memory = &ending->termed;
@@ -47,13 +57,11 @@ static int64_t step(struct keeping *k, bool at_once)
 
 	snprintf(entry, sizeof(entry), "DLOCK_TOKEN=%s", k->request.token);
 	kill_at_ms = clock_earlier(ending->kill_at_ms,
-				   lease_stop(shared_lease(k->plan->shared),
-					      k->plan->kill_after_ms).kill_ms);
+				   lease_stop(lease, k->plan->kill_after_ms).kill_ms);
 	if (at_once || now >= kill_at_ms)
 		memory = NULL;
 	left = proctree_signal(&scope, memory ? SIGTERM : SIGKILL, memory, NULL);
-	/* Without /proc nothing is found, and nobody can know what is left. */
-	if (left <= 0)
+	if (!left || (left < 0 && !kill_unseen(&scope, lease.end_ms)))
 		return 0;
 	if (ending->pause_ms < PAUSE_LAST_MS)
 		ending->pause_ms += ending->pause_ms / 2;

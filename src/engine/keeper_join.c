@@ -15,6 +15,7 @@
 static void make_query(const struct keeping *k, enum keeper_verb verb, struct keeper_query *query)
 {
 	*query = (struct keeper_query){ .verb = verb, .backend = uri_identity(k->plan->uri),
+					.ttl_ms = k->request.ttl_ms,
 					.mode = k->plan->request->mode,
 					.slots = k->plan->request->slots };
 	memcpy(query->token, k->request.token, TOKEN_SIZE);
@@ -157,22 +158,41 @@ enum outcome keeping_verify_joined(struct keeping *k)
 	return asked < 0 ? OUTCOME_ERROR : OUTCOME_LOST;
 }
 
+void keeping_again(struct keeping *k)
+{
+	struct error *err = &k->event.error;
+	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
+	struct keeper_query query;
+	struct grant grant = { 0 };
+	int asked;
+
+	make_query(k, KEEPER_VERB_AGAIN, &query);
+	asked = keeper_socket_ask(&query, &reply, 2 * k->backend->timeout_ms, err);
+	if (asked < 0) {
+		keeping_finish(k, KEEPER_FAILED);
+	} else if (!asked) {
+		*err = reply.error;
+	} else {
+		reply.outcome = k->backend->ops->again(k->backend, &k->request, &grant, err);
+		reply.fence = grant.fence;
+		reply.lease_ms = grant.ttl_ms;
+	}
+	atomic_store(&k->plan->shared->fence, reply.fence);
+	k->event.lease_ms = reply.lease_ms;
+	keeping_finish_asked(k, reply.outcome);
+}
+
 /* ---- the beginning and the end ---- */
 
 void keeping_join(struct keeping *k, struct grant *grant)
 {
+	enum outcome outcome;
+
 	/* Renewals keep the hold's own TTL. */
 	k->request.ttl_ms = 0;
-	switch (join(k, grant)) {
-	case OUTCOME_HELD:
-		break;
-	case OUTCOME_BUSY:
-		keeping_finish(k, KEEPER_BUSY);
-	case OUTCOME_LOST:
-		keeping_finish(k, KEEPER_LOST);
-	case OUTCOME_ERROR:
-		keeping_finish(k, KEEPER_FAILED);
-	}
+	outcome = join(k, grant);
+	if (outcome != OUTCOME_HELD)
+		keeping_finish_asked(k, outcome);
 	/* Its mode covers what the command needs: that was checked when it was joined. */
 	k->request.mode = HOLD_ANY;
 	keeping_publish(k, grant);

@@ -34,6 +34,12 @@
 /* Joins the hold, and tells what came of it. Ends the process if it cannot be joined. */
 void keeping_join(struct keeping *k, struct grant *grant);
 
+/*
+ * One more acquisition of the hold, for `dlock acquire` with a token: tells what came of it, with
+ * the fence in shared memory, and ends the process.
+ */
+void keeping_again(struct keeping *k) __attribute__((noreturn));
+
 /* As the backend's renew() and verify(): asks the daemon where the hold lives with that. */
 enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant);
 enum outcome keeping_verify_joined(struct keeping *k);

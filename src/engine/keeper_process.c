@@ -65,6 +65,7 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 	int64_t until_ms, again_ms;
 	enum wake wake = k->abandoned ? WAKE_ABANDONED : WAKE_TIME;
 
+	k->timer = clock_timer_open();
 	k->timeout_ms = k->backend->timeout_ms;
 	k->connect_timeout_ms = k->backend->connect_timeout_ms;
 	if (grant->event_ms)
@@ -116,22 +117,6 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 }
 
 /* ---- from the start ---- */
-
-static void verify(struct keeping *k)
-{
-	switch (k->backend->ops->verify(k->backend, &k->request, &k->event.error)) {
-	case OUTCOME_HELD:
-		keeping_finish(k, KEEPER_HELD);
-		break;
-	case OUTCOME_ERROR:
-		keeping_finish(k, KEEPER_FAILED);
-		break;
-	case OUTCOME_BUSY:
-		keeping_finish(k, KEEPER_BUSY);
-	case OUTCOME_LOST:
-		keeping_finish(k, KEEPER_LOST);
-	}
-}
 
 /* Backends vary their pauses with rand(): each process needs a seed of its own. */
 static void vary(const char *token)
@@ -185,7 +170,10 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	if (plan->with_log)
 		keeping_begin_notes(&k);
 	if (plan->mode == KEEPER_VERIFY)
-		verify(&k);
+		keeping_finish_asked(&k, k.backend->ops->verify(k.backend, &k.request,
+								&k.event.error));
+	if (plan->mode == KEEPER_AGAIN)
+		keeping_again(&k);
 	if (plan->mode == KEEPER_RELEASE)
 		keeping_release(&k, true);
 	if (plan->mode == KEEPER_JOIN)

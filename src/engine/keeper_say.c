@@ -111,3 +111,18 @@ void keeping_finish(struct keeping *k, enum keeper_event_type type)
 	keeping_tell(k, type);
 	_exit(0);
 }
+
+void keeping_finish_asked(struct keeping *k, enum outcome outcome)
+{
+	switch (outcome) {
+	case OUTCOME_HELD:
+		keeping_finish(k, KEEPER_HELD);
+	case OUTCOME_BUSY:
+		keeping_finish(k, KEEPER_BUSY);
+	case OUTCOME_LOST:
+		keeping_finish(k, KEEPER_LOST);
+	case OUTCOME_ERROR:
+		break;
+	}
+	keeping_finish(k, KEEPER_FAILED);
+}

@@ -92,7 +92,7 @@ struct keeping {
 	struct keeper_caller caller;	/* daemon: who has not asked yet */
 	char socket_path[KEEPER_SOCKET_PATH_SIZE];
 	int watchdog;			/* daemon for a process: see watchdog.h; -1: none */
-	int timer;			/* daemon: see clock_timer_open() */
+	int timer;			/* of a hold, which a suspended host must not delay */
 	int64_t until_ms;		/* daemon without a process to watch: when its lease ends */
 	int64_t own_ms;			/* the same: its TTL, unless a renewal asks for another */
 	/* A daemon whose hold is joined by runs (keeper_join.h): */
@@ -167,6 +167,9 @@ void keeping_end_daemon(const struct keeping *k);
 
 /* keeping_tell(), and ends the process. */
 void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute__((noreturn));
+
+/* The same, with what came of the question whether a token holds. */
+void keeping_finish_asked(struct keeping *k, enum outcome outcome) __attribute__((noreturn));
 
 /* ---- keeper_rest.c ---- */
 

@@ -29,43 +29,6 @@ static enum run_end verify_here(struct supervisor *s, struct error *err)
 	return RUN_FAILED;
 }
 
-/* Waits for what the keeper says: RUN_EXITED if the token holds. */
-static enum run_end hear_keeper(struct supervisor *s, struct error *err)
-{
-	struct keeper_event event;
-
-	for (;;) {
-		supervisor_sleep(s, CLOCK_NEVER);
-		if (supervisor_interrupted(s))
-			return RUN_INTERRUPTED;
-		if (!supervisor_hear(s, &event))
-			continue;
-		switch (event.type) {
-		case KEEPER_HELD:
-			return RUN_EXITED;
-		case KEEPER_LOST:
-			return RUN_LOST;
-		case KEEPER_BUSY:
-		case KEEPER_FAILED:
-			*err = event.error;
-			return RUN_FAILED;
-		default:
-			error_set(err, ERROR_INTERNAL, 0, "the keeper process was killed");
-			return RUN_FAILED;
-		}
-	}
-}
-
-static enum run_end verify_by_keeper(struct supervisor *s, struct error *err)
-{
-	enum run_end end = RUN_FAILED;
-
-	if (!supervisor_start_keeper(s, KEEPER_VERIFY, err))
-		end = hear_keeper(s, err);
-	keeper_kill(&s->keeper);
-	return end;
-}
-
 /*
  * What the command sees is the hold that it runs under. This process stays in between,
  * so that what its own environment tells of a hold in between is still found above a
@@ -96,9 +59,11 @@ static void know_hold(struct supervisor *s)
 static void run_under_ancestor(struct supervisor *s)
 {
 	struct error *err = &s->result->error;
+	struct keeper_event event;
 
-	s->result->end = s->run->driver->local ? verify_here(s, err)
-					       : verify_by_keeper(s, err);
+	s->result->end = s->run->driver->local
+			 ? verify_here(s, err)
+			 : supervisor_ask_keeper(s, KEEPER_VERIFY, &event, err);
 	if (s->result->end == RUN_LOST)
 		error_set(err, ERROR_REFUSED, 0,
 			  "the run that this one is nested in does not hold it any more");
@@ -195,12 +160,13 @@ static bool join(struct supervisor *s, enum environment_hold told)
 {
 	struct error *err = &s->result->error;
 	const char *fence = getenv("DLOCK_FENCE");
+	struct keeper_event event;
 	bool ours = true;
 
 	s->result->end = RUN_FAILED;
 	atomic_store(&s->shared->fence, fence ? strtoull(fence, NULL, 10) : 0);
 	if (!open_ways(s, err) && !supervisor_start_keeper(s, KEEPER_JOIN, err))
-		s->result->end = hear_keeper(s, err);
+		s->result->end = supervisor_hear_answer(s, &event, err);
 	if (s->result->end == RUN_EXITED)
 		run_joined(s, err);
 	else if (told == ENVIRONMENT_TOKEN)

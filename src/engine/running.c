@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "supervisor.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -313,6 +314,21 @@ static int64_t look_local(struct supervisor *s, int64_t look_ms)
 }
 
 /*
+ * /proc shows nothing, in this container or at this moment. Kills the command's group. The guard's
+ * orphans, which have become children of this process, can only be waited for; where there is a
+ * keeper, which is a child, too, they count as ended with the lease. True: wait on.
+ */
+static bool kill_unseen(const struct supervisor *s, int64_t lease_end_ms)
+{
+	siginfo_t info;
+
+	if (command_of(s))
+		kill(-command_of(s), SIGKILL);
+	return s->knows_inherited && clock_boot_ms() < lease_end_ms &&
+	       (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) || errno != ECHILD);
+}
+
+/*
  * Ends the tree of a guard that is gone or does not act. The command, the guard's child, dies with
  * the guard (PR_SET_PDEATHSIG).
  */
@@ -321,14 +337,17 @@ static void end_tree(struct supervisor *s)
 	const struct proctree_scope scope = {
 		.spare = { s->keeper.child.pid }, .inherited = &s->inherited,
 	};
+	const int64_t lease_end_ms = shared_lease(s->shared).end_ms;
 	struct proctree_report report;
 	int64_t pause_ms = 5;
+	int left;
 
 	guard_finish(&s->guard);
-	if (s->blind && command_of(s))
-		kill(-command_of(s), SIGKILL);
-	while (proctree_kill(&scope, NULL, &report) > 0) {
-		say_stuck(s, report.refused_pid, report.refused_user);
+	while ((left = proctree_kill(&scope, NULL, &report)) != 0) {
+		if (left < 0 && !kill_unseen(s, lease_end_ms))
+			break;
+		if (report.refused_pid)
+			say_stuck(s, report.refused_pid, report.refused_user);
 		supervisor_pause(s, clock_boot_ms() + pause_ms);
 		if (pause_ms < 1000)
 			pause_ms *= 2;

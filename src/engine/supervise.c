@@ -46,7 +46,8 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	/* If the guard is killed, this process inherits its tree. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* Children from before this program's exec do not belong to the command. */
-	if (proctree_inherit(&s.inherited))
+	s.knows_inherited = !proctree_inherit(&s.inherited);
+	if (!s.knows_inherited)
 		supervisor_say(&s, SAY_WARNING,
 			       "cannot tell which processes belong to the command");
 	if (!supervisor_run_nested(&s))

@@ -367,6 +367,42 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 	return keeper_start(&s->keeper, &plan, err);
 }
 
+enum run_end supervisor_hear_answer(struct supervisor *s, struct keeper_event *event,
+				    struct error *err)
+{
+	for (;;) {
+		supervisor_sleep(s, CLOCK_NEVER);
+		if (supervisor_interrupted(s))
+			return RUN_INTERRUPTED;
+		if (!supervisor_hear(s, event))
+			continue;
+		switch (event->type) {
+		case KEEPER_HELD:
+			return RUN_EXITED;
+		case KEEPER_LOST:
+			return RUN_LOST;
+		case KEEPER_BUSY:
+		case KEEPER_FAILED:
+			*err = event->error;
+			return RUN_FAILED;
+		default:
+			error_set(err, ERROR_INTERNAL, 0, "the keeper process was killed");
+			return RUN_FAILED;
+		}
+	}
+}
+
+enum run_end supervisor_ask_keeper(struct supervisor *s, enum keeper_mode mode,
+				   struct keeper_event *event, struct error *err)
+{
+	enum run_end end = RUN_FAILED;
+
+	if (!supervisor_start_keeper(s, mode, err))
+		end = supervisor_hear_answer(s, event, err);
+	keeper_kill(&s->keeper);
+	return end;
+}
+
 int supervisor_hold_fd(const struct supervisor *s)
 {
 	if (!s->protected)

@@ -63,6 +63,7 @@ struct supervisor {
 	int64_t continued_ms;		/* when the command was continued last, after a stop */
 	int64_t continue_ms;		/* when it is to be continued; CLOCK_NEVER */
 	struct proctree_inherited inherited;	/* children from before this program */
+	bool knows_inherited;
 	bool blind;			/* no usable /proc: only the command's group is found */
 	bool told_stuck;		/* that a process cannot be ended */
 
@@ -136,6 +137,17 @@ void supervisor_pause(struct supervisor *s, int64_t until_ms);
 int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 			    struct error *err);
 int supervisor_start_guard(struct supervisor *s, struct error *err);
+
+/*
+ * Waits for what a keeper says that was asked about the hold of a token: RUN_EXITED if it holds;
+ * RUN_LOST; RUN_FAILED with *err; RUN_INTERRUPTED with the result filled.
+ */
+enum run_end supervisor_hear_answer(struct supervisor *s, struct keeper_event *event,
+				    struct error *err);
+
+/* The same, with a keeper in this mode that is started for it and ended afterwards. */
+enum run_end supervisor_ask_keeper(struct supervisor *s, enum keeper_mode mode,
+				   struct keeper_event *event, struct error *err);
 
 /*
  * Before the command runs: hears the guard, and forgets one that was killed, to be started anew.

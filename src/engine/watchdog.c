@@ -77,7 +77,8 @@ int watchdog_start(const struct watchdog_plan *plan, struct error *err)
 	if (pid == 0) {
 		prctl(PR_SET_NAME, "dlock-watchdog");
 		close(ends[1]);
-		close(plan->close_fd);
+		close(plan->close_fds[0]);
+		close(plan->close_fds[1]);
 		watch(plan, ends[0]);
 		_exit(0);
 	}

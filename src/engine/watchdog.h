@@ -21,7 +21,7 @@ struct watchdog_plan {
 	const struct shared *shared;	/* the lease */
 	int64_t notice_ms;		/* TERM this long before the lease's end */
 	const char *name;		/* of the lock, for the log */
-	int close_fd;			/* belongs to the daemon alone: its socket */
+	int close_fds[2];		/* belong to the daemon alone: its sockets */
 };
 
 /*
