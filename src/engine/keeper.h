@@ -62,7 +62,7 @@ struct keeper_plan {
 enum keeper_event_type {
 	KEEPER_WAITING,		/* holder, age_ms, ahead */
 	KEEPER_RETRYING,	/* message: the backend cannot be reached; the keeper tries again */
-	KEEPER_HELD,		/* the lock is offered: enum offer. Verify, again, join: it is held */
+	KEEPER_HELD,		/* the lock is offered: enum offer. To a question: it is held */
 	KEEPER_WITHDRAWN,	/* nobody took the offer: keeper_retry() */
 	KEEPER_BUSY,		/* not obtained; holder, age_ms. The keeper ends */
 	KEEPER_REPLACED,	/* a newer waiter, holder, has replaced this one. The keeper ends */

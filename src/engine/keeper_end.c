@@ -32,8 +32,8 @@ static void begin(struct keeping *k)
 }
 
 /*
- * /proc shows nothing, in this container or at this moment. Kills the command's group. True: some of
- * it is left. Whether others are left nobody can know.
+ * /proc shows nothing, in this container or at this moment. Kills the command's group. True: some
+ * of it is left. Whether others are left nobody can know.
  */
 static bool kill_unseen(const struct proctree_scope *scope, int64_t lease_end_ms)
 {

@@ -123,7 +123,7 @@ static void adopt(const struct file_backend *file, const struct request *request
 	file_lock_done(file, &record);
 }
 
-/* This object holds nothing. ERROR: another process does, and only that one can do what is asked. */
+/* For an object that holds nothing. ERROR: another process holds, and only that one can do this. */
 static enum outcome held_elsewhere(struct file_backend *file, const struct request *request,
 				   struct error *err)
 {
