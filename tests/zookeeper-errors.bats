@@ -169,6 +169,17 @@ refused() {
 	[[ -e ran && ! -e dead ]]
 }
 
+@test "strategy node: a lock's node that dlock may not read is an error that says so, at once" {
+	directory
+	start "$TOOLS/znode" "$PORTS" hold "/dlock/closed-$LOCK"
+	line "$OUT" 5
+	# No client in this test is the user eve.
+	zn protect "/dlock/closed-$LOCK" rwcda digest:eve:0123456789abcdefghijklmnopq=
+	LOCK=closed-$LOCK
+	refused "read /dlock/$LOCK \\(NoAuth" "$ZK?strategy=node"
+	took "$MS" 0 2000
+}
+
 @test "every command says in one line that no server can be reached, with 122" {
 	local args
 	for args in "acquire $LOCK" "acquire --pid $$ $LOCK" "acquire -n $LOCK" \
