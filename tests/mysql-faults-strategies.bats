@@ -308,6 +308,80 @@ queue_or_table() {
 	done
 }
 
+@test "read-only, and an account that may write all the same: nobody takes or extends a lock" {
+	local uri token before after
+	private_mysql
+	pmy "CREATE USER admin@'127.0.0.1'; GRANT ALL ON *.* TO admin@'127.0.0.1'"
+	uri=mysql://admin@127.0.0.1:$P_PORT/dlock
+	for strategy in "${ROWS[@]}"; do
+		on "$strategy" "$uri"
+		hold -t 3s -k 300ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		contend "$COMMAND"
+		wait_until 5 queue_or_table 1
+		pmy "SET GLOBAL read_only = 1"
+		before=$(ends)
+		lost
+		has_line "$HOLDER_ERR" 'read-only.*primary'
+		# No renewal came after the switch, so another primary has the same end of the lease.
+		after=$(ends)
+		((${after:-0} <= before)) || fail "$STRATEGY: extended from $before to $after"
+		dead_before "$before"
+		join "$CONTENDER" 15
+		equal "$status" 122 "$STRATEGY: the waiter"
+		has_line "$CONTENDER_ERR" 'read-only.*primary'
+		LOCK=new-$LOCK
+		run --separate-stderr -122 "$DLOCK" run "$LOCK" -- touch ran
+		one_line 'read-only.*primary'
+		equal "$(ends)" '' "$STRATEGY: rows of a lock that was not taken"
+		pmy "SET GLOBAL read_only = 0"
+		token=$("$DLOCK" acquire -t 60s "$LOCK")
+		pmy "SET GLOBAL read_only = 1"
+		before=$(ends)
+		run --separate-stderr -122 "$DLOCK" renew -t 90s "$LOCK" "$token"
+		one_line 'read-only.*primary'
+		if [[ $strategy != shedlock ]]; then
+			run --separate-stderr -122 env DLOCK_TOKEN="$token" "$DLOCK" acquire -t 90s "$LOCK"
+			one_line 'read-only.*primary'
+		fi
+		equal "$(ends)" "$before" "$STRATEGY: end of the lease"
+		pmy "SET GLOBAL read_only = 0"
+		"$DLOCK" renew "$LOCK" "$token"
+		"$DLOCK" release "$LOCK" "$token"
+	done
+	on lease "$uri"
+	for mode in -s --slots=2; do
+		token=$("$DLOCK" acquire $mode -t 60s "$LOCK")
+		pmy "SET GLOBAL read_only = 1"
+		before=$(ends)
+		run --separate-stderr -122 "$DLOCK" renew -t 90s "$LOCK" "$token"
+		run --separate-stderr -122 "$DLOCK" run $mode "$LOCK" -- touch ran
+		one_line 'read-only.*primary'
+		equal "$(ends)" "$before" "$mode: end of the lease"
+		pmy "SET GLOBAL read_only = 0"
+		"$DLOCK" release "$LOCK" "$token"
+	done
+	[[ ! -e ran ]]
+}
+
+# ends: prints when the lease of $LOCK ends, in ms since 1970; nothing when there is no row
+ends() {
+	case $STRATEGY in
+	lease) pmy "SELECT expires DIV 1000 FROM dlock_locks WHERE name = '$LOCK'" ;;
+	insert) pmy "SELECT expires DIV 1000 FROM dlock_inserts WHERE name = '$LOCK'" ;;
+	shedlock) pmy "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', lock_until) DIV 1000
+		FROM shedlock WHERE name = '$LOCK'" ;;
+	esac
+}
+
+# dead_before MS: the witness gave no sign of life after that time of the wall clock
+dead_before() {
+	local sign wall boot
+	now
+	boot=$NOW wall=$((${EPOCHREALTIME/./} / 1000))
+	read -r sign _ < <(tail -n 1 "log.$STRATEGY")
+	((sign + wall - boot <= $1 + 10)) || fail "$STRATEGY: lived until $((sign + wall - boot)), not $1"
+}
+
 @test "a server does not become read-only while a table is locked" {
 	private_mysql
 	on table "$P_URI"

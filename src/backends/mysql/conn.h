@@ -87,6 +87,9 @@ enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_addr
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *words,
 		   struct error *err);
 
+/* The number by which a server that is read-only refuses a write (--read-only, ER_OPTION_...). */
+#define MYSQL_READ_ONLY 1290
+
 /* Does this error mean that the connection is gone? */
 bool mysql_code_is_loss(unsigned int code);
 

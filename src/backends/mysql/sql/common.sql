@@ -11,6 +11,12 @@ TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 -- The session's time zone is UTC.
 TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))
 
+-- name: read_only
+-- True on a server that takes writes from administrators only, as a primary does that was replaced.
+-- An account that may write there all the same must neither take nor extend a lock: the next
+-- primary knows nothing of it. Some servers give the variable as 0 or 1, some as a word.
+(CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF'))
+
 -- name: own_ttl
 -- The TTL in ms that the column owner begins with (see lock/holder.h). Where an older dlock noted
 -- none, the usual TTL is taken, but no less than what is left of the lease.
