@@ -382,6 +382,38 @@ dead_before() {
 	((sign + wall - boot <= $1 + 10)) || fail "$STRATEGY: lived until $((sign + wall - boot)), not $1"
 }
 
+@test "a primary becomes read-only behind a balancer: a holder goes on with the next one" {
+	local first second account
+	private_mysql
+	first=$P_DIR
+	private_mysql
+	second=$P_DIR
+	for P_DIR in "$first" "$second"; do
+		pmy "CREATE USER admin@'127.0.0.1'; GRANT ALL ON *.* TO admin@'127.0.0.1'"
+	done
+	balance "$(<"$first/port")"
+	for account in "$MYSQL_USER:$MYSQL_PASSWORD" admin; do
+		for strategy in "${ROWS[@]}"; do
+			P_DIR=$first
+			balance_to "$(<"$first/port")"
+			on "$strategy" "mysql://$account@${BALANCED#*@}"
+			hold -t 6s --
+			pmy "SET GLOBAL read_only = 1"
+			# What a replica has when it becomes the primary.
+			mariadb-dump --no-defaults --socket="$first/sock" --user=root --hex-blob "$MYSQL_DATABASE" |
+				mariadb --no-defaults --socket="$second/sock" --user=root "$MYSQL_DATABASE"
+			P_DIR=$second
+			balance_to "$(<"$second/port")"
+			holds_for 6500 alive "$COMMAND"
+			is_held
+			release
+			is_free
+			P_DIR=$first
+			pmy "SET GLOBAL read_only = 0"
+		done
+	done
+}
+
 @test "a server does not become read-only while a table is locked" {
 	private_mysql
 	on table "$P_URI"
