@@ -428,6 +428,131 @@ dead_before() {
 	one_line 'read-only.*primary'
 }
 
+# two_servers: starts two servers, sets FIRST and SECOND to their directories, and starts a balancer
+# that leads to the first one. The next connection to the first one gets a number that the second
+# one has not reached.
+two_servers() {
+	private_mysql
+	SECOND=$P_DIR
+	private_mysql
+	FIRST=$P_DIR
+	for _ in {1..20}; do
+		pmy 'DO 0'
+	done
+	balance "$P_PORT"
+}
+
+# stranger N: starts another program, whose connection to the second server has the number N
+stranger() {
+	local number=0
+	while ((number < $1 - 1)); do
+		number=$(mysql_at "$SECOND" 'SELECT CONNECTION_ID()')
+	done
+	start mariadb --no-defaults --host=127.0.0.1 --port="$(<"$SECOND/port")" --user="$MYSQL_USER" \
+		--password="$MYSQL_PASSWORD" --skip-column-names --unbuffered --execute='SELECT CONNECTION_ID(); DO SLEEP(300)'
+	STRANGER=$PID
+	line "$OUT"
+	equal "$LINE" "$1" "number of the stranger's connection"
+}
+
+@test "a waiter gives up when the balancer leads elsewhere: it kills no connection of a stranger there" {
+	local waiter number
+	two_servers
+	for strategy in insert shedlock "${SESSIONS[@]}"; do
+		P_DIR=$FIRST
+		on "$strategy" "$BALANCED"
+		balance_to "$(<"$FIRST/port")"
+		hold --
+		start "$DLOCK" run "$LOCK" -- touch ran
+		waiter=$PID
+		wait_until 5 queue 1
+		number=$(pmy "SELECT MAX(ID) FROM information_schema.PROCESSLIST WHERE USER = '$MYSQL_USER'
+			AND INFO LIKE CONCAT('%/* dl', 'ock %')")
+		stranger "$number"
+		balance_to "$(<"$SECOND/port")"
+		kill -INT "$waiter"
+		join "$waiter"
+		equal "$status" 130 "$STRATEGY"
+		pause 0.3
+		alive "$STRANGER" || fail "$STRATEGY: the stranger's connection was killed"
+		balance_to "$(<"$FIRST/port")"
+		release
+		kill -TERM "$STRANGER"
+	done
+	[[ ! -e ran ]]
+}
+
+@test "a server breaks down under a request: no connection of a stranger is killed on the next one" {
+	local table number waiter
+	for strategy in insert shedlock; do
+		two_servers
+		on "$strategy" "$BALANCED"
+		"$DLOCK" run "$LOCK" -- true
+		table=dlock_inserts
+		if [[ $strategy == shedlock ]]; then
+			table=shedlock
+		fi
+		start mariadb --no-defaults --socket="$P_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
+			LOCK TABLES $table READ; DO SLEEP(300)"
+		wait_until 5 sleeps
+		start "$DLOCK" run -w 30s "$LOCK" -- touch ran
+		waiter=$PID
+		wait_until 5 tries "$table"
+		number=$(pmy "SELECT MAX(ID) FROM information_schema.PROCESSLIST WHERE INFO LIKE '%INTO $table %'
+			AND ID <> CONNECTION_ID()")
+		stranger "$number"
+		balance_to "$(<"$SECOND/port")"
+		kill -KILL "$P_PID"
+		join "$waiter"
+		equal "$status" 0 "$STRATEGY"
+		pause 0.3
+		alive "$STRANGER" || fail "$STRATEGY: the stranger's connection was killed"
+	done
+}
+
+@test "a client that gives up ends the statement that it waits in" {
+	local waiter table
+	for strategy in insert shedlock "${SESSIONS[@]}"; do
+		on "$strategy"
+		hold --
+		start "$DLOCK" run "$LOCK" -- touch ran
+		waiter=$PID
+		wait_until 5 queue 1
+		if [[ $strategy == insert || $strategy == shedlock ]]; then
+			# The first pauses are short.
+			pause 3
+		fi
+		kill -INT "$waiter"
+		join "$waiter"
+		equal "$status" 130 "$STRATEGY"
+		pause 0.2
+		queue 0 || fail "$STRATEGY: it still sleeps"
+		release
+	done
+	for table in dlock_inserts shedlock; do
+		strategy=${table#dlock_}
+		on "${strategy/inserts/insert}" "$MYSQL"
+		start mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
+			LOCK TABLES $table READ; DO SLEEP(300)"
+		wait_until 5 sleeps
+		# The server lets the statement wait for longer than dlock waits for the answer.
+		DLOCK_BACKEND+="&timeout=300ms"
+		run "$DLOCK" run -w 1s "$LOCK" -- touch ran
+		matches "$status" '^12[24]$' "$STRATEGY"
+		pause 0.2
+		not tries "$table" || fail "$STRATEGY: it still tries"
+		kill -TERM "$PID"
+		join "$PID"
+	done
+	[[ ! -e ran ]]
+}
+
+# tries TABLE: true when a client waits until it may write to that table
+tries() {
+	(($(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST
+		WHERE USER = '$MYSQL_USER' AND INFO LIKE '%INTO $1 %'") > 0))
+}
+
 # ---- what servers answer
 
 @test "1205: a row that somebody else keeps locked is waited for, within the limit" {
@@ -460,7 +585,7 @@ dead_before() {
 }
 
 sleeps() {
-	[[ $(my "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP(300)'") == 1 ]]
+	[[ $(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP(300)'") == 1 ]]
 }
 
 @test "1213: a deadlock is a reason to try again" {

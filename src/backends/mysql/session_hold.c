@@ -266,7 +266,7 @@ enum outcome session_release(struct backend *backend, const struct request *requ
 	if (how == RELEASE_COUNTED)
 		return release_counted(count_down(session, request, err));
 	if (session->waiting) {
-		waiters_leave(&session->my);
+		waiters_leave(&session->my, request);
 		session_drop(session);
 		return OUTCOME_LOST;
 	}

@@ -108,10 +108,18 @@ static int run(struct simple *simple, const char *sql, const struct words *words
 	return result;
 }
 
-/* Ends the connection that run() has noted. */
-static void end_stale(struct simple *simple)
+/* Ends the connection that run() has noted, if it is still at that statement. */
+static void end_stale(struct simple *simple, const struct request *request)
 {
-	mysql_end_connection(&simple->my, simple->stale);
+	struct error ignored = { 0 };
+	struct words words;
+
+	if (!simple->stale)
+		return;
+	make_words(simple, request, &words);
+	words_add(&words, (const struct sql_value[]){
+		SQL_INT("connection", simple->stale), SQL_LAST });
+	mysql_run(&simple->my, sql_simple_kill, words.values, MYSQL_ONCE, NULL, &ignored);
 	simple->stale = 0;
 }
 
@@ -199,7 +207,7 @@ static enum outcome simple_acquire(struct backend *backend, const struct request
 		return OUTCOME_ERROR;
 	if (simple->waiting && my->conn.pending)
 		mysql_poll(my);
-	end_stale(simple);
+	end_stale(simple, request);
 	/* Each of many waiters looks, before it locks the row to try. */
 	if (simple->waiting && ask(simple, kind_of(simple)->look, request, &state, err))
 		return OUTCOME_ERROR;
@@ -374,12 +382,12 @@ static void tidy(struct simple *simple, const struct request *request, const str
 }
 
 /* Ends a wait that may be under way. What the server still does for us ends with it. */
-static void stop_waiting(struct simple *simple)
+static void stop_waiting(struct simple *simple, const struct request *request)
 {
 	if (simple->waiting && simple->my.conn.mysql)
-		waiters_leave(&simple->my);
+		waiters_leave(&simple->my, request);
 	simple->waiting = false;
-	end_stale(simple);
+	end_stale(simple, request);
 }
 
 static enum outcome simple_release(struct backend *backend, const struct request *request,
@@ -397,7 +405,7 @@ static enum outcome simple_release(struct backend *backend, const struct request
 
 	if (how == RELEASE_COUNTED)
 		return release_counted(count_down(simple, request, err));
-	stop_waiting(simple);
+	stop_waiting(simple, request);
 	/* A client that never held the lock makes no table to release it. */
 	if (!my->lease_end_ms)
 		there = mysql_has_table(my, kind->table, err);

@@ -62,6 +62,22 @@ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 -- name: kill_connection
 KILL CONNECTION {connection};
 
+-- name: kill_waiter
+-- Ends a connection if it is at a statement in which {comment} stands (see words_add_waiter()).
+-- Behind a balancer or after a restart of the server, the number may be that of a stranger's
+-- connection.
+SET @ours = NULL;
+SELECT id INTO @ours FROM information_schema.PROCESSLIST
+  WHERE id = {connection} AND INSTR(info, {comment});
+KILL CONNECTION @ours;
+
+-- name: simple_kill
+-- The same for the statements of struct simple_kind, in which the digest of the token stands.
+SET @ours = NULL;
+SELECT id INTO @ours FROM information_schema.PROCESSLIST WHERE id = {connection} AND
+  (INSTR(info, LOWER(HEX({token}))) OR INSTR(info, LOWER(HEX({by}))));
+KILL CONNECTION @ours;
+
 -- name: kill_query
 -- Interrupts a connection only while it sleeps. If the server interrupted a request between two
 -- statements, it would drop the rest without telling the client.
