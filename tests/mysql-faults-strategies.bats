@@ -868,6 +868,19 @@ all_killed() {
 	done
 }
 
+@test "all processes of a holder are killed, and the server's clock is set back: -n gets in a lease later" {
+	clocked "$MYSQLD"
+	MYSQLD=$T/clocked private_mysql
+	for strategy in "${SESSIONS[@]}"; do
+		clock +0
+		on "$strategy" "$P_URI"
+		all_killed 4s
+		clock -3600
+		not is_free
+		wait_until 8 is_free
+	done
+}
+
 @test "a client that waits for the end of a lost hold is shown, gives up in time, can be interrupted" {
 	need jq
 	for strategy in "${SESSIONS[@]}"; do
