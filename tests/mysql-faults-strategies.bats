@@ -308,6 +308,44 @@ queue_or_table() {
 	done
 }
 
+@test "a server becomes read-only: a lock that lives with a connection counts as lost at the next renewal" {
+	private_mysql
+	for strategy in advisory row; do
+		on "$strategy" "$P_URI"
+		hold -t 18s -k 300ms --
+		pmy "SET GLOBAL read_only = 1"
+		# A third of the lease is 6 s.
+		lost 9
+		has_line "$HOLDER_ERR" 'read-only now'
+		pmy "SET GLOBAL read_only = 0"
+		wait_until 20 is_free
+	done
+}
+
+@test "a registration that others keep locked for a while: the command runs on, and dead_by is noted later" {
+	local stranger before
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		# The answer to the proof comes in time, that to the registration does not.
+		DLOCK_BACKEND+="&timeout=300ms"
+		hold -t 6s --
+		before=$(dead_by)
+		start mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
+			START TRANSACTION; SELECT 1 FROM dlock_sessions WHERE name = '$LOCK' FOR UPDATE; DO SLEEP(2.9)"
+		stranger=$PID
+		holds_for 8000 alive "$COMMAND"
+		join "$stranger"
+		((before + 6000000 < $(dead_by))) || fail "$STRATEGY: dead_by did not grow"
+		release
+		is_free
+	done
+}
+
+# dead_by: prints until when the command of the holder may be alive, as the server has it
+dead_by() {
+	at_server "SELECT dead_by FROM dlock_sessions WHERE name = '$LOCK' AND sharer = ''"
+}
+
 @test "read-only, and an account that may write all the same: nobody takes or extends a lock" {
 	local uri token before after
 	private_mysql
