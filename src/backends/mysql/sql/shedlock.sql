@@ -95,5 +95,9 @@ UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3)
 SELECT name FROM shedlock WHERE lock_until > UTC_TIMESTAMP(3);
 
 -- name: shedlock_check
+-- How far the time zone is off UTC, and by how much that differs between January and July: the days
+-- between two midnights have 24 hours each, unless there is daylight saving time in one of them.
 {shedlock_zone}
-SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW());
+SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()),
+  UNIX_TIMESTAMP(MAKEDATE(YEAR(NOW()), 196)) - UNIX_TIMESTAMP(MAKEDATE(YEAR(NOW()), 15)) -
+    (196 - 15) * 86400;
