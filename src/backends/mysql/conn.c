@@ -109,8 +109,8 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address)
 }
 
 /*
- * Reports an error of the library, and closes the connection if it is gone, or if another server may
- * do better and no lock would end with this connection.
+ * Reports an error of the library, and closes the connection if it is gone, or if another server
+ * may do better and no lock would end with this connection.
  */
 static void failed(struct mysql_conn *conn, const struct mysql_address *address,
 		   struct error *err)

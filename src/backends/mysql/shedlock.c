@@ -97,7 +97,7 @@ int shedlock_check(struct backend *backend, struct findings *findings, struct er
 		findings_add(findings, FINDING_OK, "time-zone", NULL, "sessions here are in UTC");
 	if (offsets_s[1])
 		findings_add(findings, FINDING_WARNING, "daylight-saving",
-			     "have all sessions use a fixed time zone, which ?time-zone= names here",
+			     "have all sessions use a fixed time zone, named with ?time-zone=",
 			     "no lock can be taken or extended in the hour that the sessions' time "
 			     "zone skips in spring");
 	return 0;
