@@ -308,6 +308,150 @@ queue_or_table() {
 	done
 }
 
+@test "a server becomes read-only: a lock that lives with a connection counts as lost at the next renewal" {
+	private_mysql
+	for strategy in advisory row; do
+		on "$strategy" "$P_URI"
+		hold -t 18s -k 300ms --
+		pmy "SET GLOBAL read_only = 1"
+		# A third of the lease is 6 s.
+		lost 9
+		has_line "$HOLDER_ERR" 'read-only now'
+		pmy "SET GLOBAL read_only = 0"
+		wait_until 20 is_free
+	done
+}
+
+@test "a registration that others keep locked for a while: the command runs on, and dead_by is noted later" {
+	local stranger before
+	for strategy in "${SESSIONS[@]}"; do
+		on "$strategy"
+		# The answer to the proof comes in time, that to the registration does not.
+		DLOCK_BACKEND+="&timeout=300ms"
+		hold -t 6s --
+		before=$(dead_by)
+		start mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
+			START TRANSACTION; SELECT 1 FROM dlock_sessions WHERE name = '$LOCK' FOR UPDATE; DO SLEEP(2.9)"
+		stranger=$PID
+		holds_for 8000 alive "$COMMAND"
+		join "$stranger"
+		((before + 6000000 < $(dead_by))) || fail "$STRATEGY: dead_by did not grow"
+		release
+		is_free
+	done
+}
+
+# dead_by: prints until when the command of the holder may be alive, as the server has it
+dead_by() {
+	at_server "SELECT dead_by FROM dlock_sessions WHERE name = '$LOCK' AND sharer = ''"
+}
+
+@test "read-only, and an account that may write all the same: nobody takes or extends a lock" {
+	local uri token before after
+	private_mysql
+	pmy "CREATE USER admin@'127.0.0.1'; GRANT ALL ON *.* TO admin@'127.0.0.1'"
+	uri=mysql://admin@127.0.0.1:$P_PORT/dlock
+	for strategy in "${ROWS[@]}"; do
+		on "$strategy" "$uri"
+		hold -t 3s -k 300ms -- "$TOOLS/witness" -i -l "$T/log.$strategy"
+		contend "$COMMAND"
+		wait_until 5 queue_or_table 1
+		pmy "SET GLOBAL read_only = 1"
+		before=$(ends)
+		lost
+		has_line "$HOLDER_ERR" 'read-only.*primary'
+		# No renewal came after the switch, so another primary has the same end of the lease.
+		after=$(ends)
+		((${after:-0} <= before)) || fail "$STRATEGY: extended from $before to $after"
+		dead_before "$before"
+		join "$CONTENDER" 15
+		equal "$status" 122 "$STRATEGY: the waiter"
+		has_line "$CONTENDER_ERR" 'read-only.*primary'
+		LOCK=new-$LOCK
+		run --separate-stderr -122 "$DLOCK" run "$LOCK" -- touch ran
+		one_line 'read-only.*primary'
+		equal "$(ends)" '' "$STRATEGY: rows of a lock that was not taken"
+		pmy "SET GLOBAL read_only = 0"
+		token=$("$DLOCK" acquire -t 60s "$LOCK")
+		pmy "SET GLOBAL read_only = 1"
+		before=$(ends)
+		run --separate-stderr -122 "$DLOCK" renew -t 90s "$LOCK" "$token"
+		one_line 'read-only.*primary'
+		if [[ $strategy != shedlock ]]; then
+			run --separate-stderr -122 env DLOCK_TOKEN="$token" "$DLOCK" acquire -t 90s "$LOCK"
+			one_line 'read-only.*primary'
+		fi
+		equal "$(ends)" "$before" "$STRATEGY: end of the lease"
+		pmy "SET GLOBAL read_only = 0"
+		"$DLOCK" renew "$LOCK" "$token"
+		"$DLOCK" release "$LOCK" "$token"
+	done
+	on lease "$uri"
+	for mode in -s --slots=2; do
+		token=$("$DLOCK" acquire $mode -t 60s "$LOCK")
+		pmy "SET GLOBAL read_only = 1"
+		before=$(ends)
+		run --separate-stderr -122 "$DLOCK" renew -t 90s "$LOCK" "$token"
+		run --separate-stderr -122 "$DLOCK" run $mode "$LOCK" -- touch ran
+		one_line 'read-only.*primary'
+		equal "$(ends)" "$before" "$mode: end of the lease"
+		pmy "SET GLOBAL read_only = 0"
+		"$DLOCK" release "$LOCK" "$token"
+	done
+	[[ ! -e ran ]]
+}
+
+# ends: prints when the lease of $LOCK ends, in ms since 1970; nothing when there is no row
+ends() {
+	case $STRATEGY in
+	lease) pmy "SELECT expires DIV 1000 FROM dlock_locks WHERE name = '$LOCK'" ;;
+	insert) pmy "SELECT expires DIV 1000 FROM dlock_inserts WHERE name = '$LOCK'" ;;
+	shedlock) pmy "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', lock_until) DIV 1000
+		FROM shedlock WHERE name = '$LOCK'" ;;
+	esac
+}
+
+# dead_before MS: the witness gave no sign of life after that time of the wall clock
+dead_before() {
+	local sign wall boot
+	now
+	boot=$NOW wall=$((${EPOCHREALTIME/./} / 1000))
+	read -r sign _ < <(tail -n 1 "log.$STRATEGY")
+	((sign + wall - boot <= $1 + 10)) || fail "$STRATEGY: lived until $((sign + wall - boot)), not $1"
+}
+
+@test "a primary becomes read-only behind a balancer: a holder goes on with the next one" {
+	local first second account
+	private_mysql
+	first=$P_DIR
+	private_mysql
+	second=$P_DIR
+	for P_DIR in "$first" "$second"; do
+		pmy "CREATE USER admin@'127.0.0.1'; GRANT ALL ON *.* TO admin@'127.0.0.1'"
+	done
+	balance "$(<"$first/port")"
+	for account in "$MYSQL_USER:$MYSQL_PASSWORD" admin; do
+		for strategy in "${ROWS[@]}"; do
+			P_DIR=$first
+			balance_to "$(<"$first/port")"
+			on "$strategy" "mysql://$account@${BALANCED#*@}"
+			hold -t 6s --
+			pmy "SET GLOBAL read_only = 1"
+			# What a replica has when it becomes the primary.
+			mariadb-dump --no-defaults --socket="$first/sock" --user=root --hex-blob "$MYSQL_DATABASE" |
+				mariadb --no-defaults --socket="$second/sock" --user=root "$MYSQL_DATABASE"
+			P_DIR=$second
+			balance_to "$(<"$second/port")"
+			holds_for 6500 alive "$COMMAND"
+			is_held
+			release
+			is_free
+			P_DIR=$first
+			pmy "SET GLOBAL read_only = 0"
+		done
+	done
+}
+
 @test "a server does not become read-only while a table is locked" {
 	private_mysql
 	on table "$P_URI"
@@ -320,6 +464,131 @@ queue_or_table() {
 	equal "$(pmy 'SELECT @@GLOBAL.read_only')" 1
 	run --separate-stderr -122 "$DLOCK" run -n "$LOCK" -- true
 	one_line 'read-only.*primary'
+}
+
+# two_servers: starts two servers, sets FIRST and SECOND to their directories, and starts a balancer
+# that leads to the first one. The next connection to the first one gets a number that the second
+# one has not reached.
+two_servers() {
+	private_mysql
+	SECOND=$P_DIR
+	private_mysql
+	FIRST=$P_DIR
+	for _ in {1..20}; do
+		pmy 'DO 0'
+	done
+	balance "$P_PORT"
+}
+
+# stranger N: starts another program, whose connection to the second server has the number N
+stranger() {
+	local number=0
+	while ((number < $1 - 1)); do
+		number=$(mysql_at "$SECOND" 'SELECT CONNECTION_ID()')
+	done
+	start mariadb --no-defaults --host=127.0.0.1 --port="$(<"$SECOND/port")" --user="$MYSQL_USER" \
+		--password="$MYSQL_PASSWORD" --skip-column-names --unbuffered --execute='SELECT CONNECTION_ID(); DO SLEEP(300)'
+	STRANGER=$PID
+	line "$OUT"
+	equal "$LINE" "$1" "number of the stranger's connection"
+}
+
+@test "a waiter gives up when the balancer leads elsewhere: it kills no connection of a stranger there" {
+	local waiter number
+	two_servers
+	for strategy in insert shedlock "${SESSIONS[@]}"; do
+		P_DIR=$FIRST
+		on "$strategy" "$BALANCED"
+		balance_to "$(<"$FIRST/port")"
+		hold --
+		start "$DLOCK" run "$LOCK" -- touch ran
+		waiter=$PID
+		wait_until 5 queue 1
+		number=$(pmy "SELECT MAX(ID) FROM information_schema.PROCESSLIST WHERE USER = '$MYSQL_USER'
+			AND INFO LIKE CONCAT('%/* dl', 'ock %')")
+		stranger "$number"
+		balance_to "$(<"$SECOND/port")"
+		kill -INT "$waiter"
+		join "$waiter"
+		equal "$status" 130 "$STRATEGY"
+		pause 0.3
+		alive "$STRANGER" || fail "$STRATEGY: the stranger's connection was killed"
+		balance_to "$(<"$FIRST/port")"
+		release
+		kill -TERM "$STRANGER"
+	done
+	[[ ! -e ran ]]
+}
+
+@test "a server breaks down under a request: no connection of a stranger is killed on the next one" {
+	local table number waiter
+	for strategy in insert shedlock; do
+		two_servers
+		on "$strategy" "$BALANCED"
+		"$DLOCK" run "$LOCK" -- true
+		table=dlock_inserts
+		if [[ $strategy == shedlock ]]; then
+			table=shedlock
+		fi
+		start mariadb --no-defaults --socket="$P_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
+			LOCK TABLES $table READ; DO SLEEP(300)"
+		wait_until 5 sleeps
+		start "$DLOCK" run -w 30s "$LOCK" -- touch ran
+		waiter=$PID
+		wait_until 5 tries "$table"
+		number=$(pmy "SELECT MAX(ID) FROM information_schema.PROCESSLIST WHERE INFO LIKE '%INTO $table %'
+			AND ID <> CONNECTION_ID()")
+		stranger "$number"
+		balance_to "$(<"$SECOND/port")"
+		kill -KILL "$P_PID"
+		join "$waiter"
+		equal "$status" 0 "$STRATEGY"
+		pause 0.3
+		alive "$STRANGER" || fail "$STRATEGY: the stranger's connection was killed"
+	done
+}
+
+@test "a client that gives up ends the statement that it waits in" {
+	local waiter table
+	for strategy in insert shedlock "${SESSIONS[@]}"; do
+		on "$strategy"
+		hold --
+		start "$DLOCK" run "$LOCK" -- touch ran
+		waiter=$PID
+		wait_until 5 queue 1
+		if [[ $strategy == insert || $strategy == shedlock ]]; then
+			# The first pauses are short.
+			pause 3
+		fi
+		kill -INT "$waiter"
+		join "$waiter"
+		equal "$status" 130 "$STRATEGY"
+		pause 0.2
+		queue 0 || fail "$STRATEGY: it still sleeps"
+		release
+	done
+	for table in dlock_inserts shedlock; do
+		strategy=${table#dlock_}
+		on "${strategy/inserts/insert}" "$MYSQL"
+		start mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
+			LOCK TABLES $table READ; DO SLEEP(300)"
+		wait_until 5 sleeps
+		# The server lets the statement wait for longer than dlock waits for the answer.
+		DLOCK_BACKEND+="&timeout=300ms"
+		run "$DLOCK" run -w 1s "$LOCK" -- touch ran
+		matches "$status" '^12[24]$' "$STRATEGY"
+		pause 0.2
+		not tries "$table" || fail "$STRATEGY: it still tries"
+		kill -TERM "$PID"
+		join "$PID"
+	done
+	[[ ! -e ran ]]
+}
+
+# tries TABLE: true when a client waits until it may write to that table
+tries() {
+	(($(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST
+		WHERE USER = '$MYSQL_USER' AND INFO LIKE '%INTO $1 %'") > 0))
 }
 
 # ---- what servers answer
@@ -354,7 +623,7 @@ queue_or_table() {
 }
 
 sleeps() {
-	[[ $(my "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP(300)'") == 1 ]]
+	[[ $(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP(300)'") == 1 ]]
 }
 
 @test "1213: a deadlock is a reason to try again" {
@@ -634,6 +903,19 @@ all_killed() {
 		# A third of the lease may have been over by then, or more on a slow machine.
 		took "$((NOW - KILLED))" 1500 7000 "$STRATEGY: until the next one"
 		is_free
+	done
+}
+
+@test "all processes of a holder are killed, and the server's clock is set back: -n gets in a lease later" {
+	clocked "$MYSQLD"
+	MYSQLD=$T/clocked private_mysql
+	for strategy in "${SESSIONS[@]}"; do
+		clock +0
+		on "$strategy" "$P_URI"
+		all_killed 4s
+		clock -3600
+		not is_free
+		wait_until 8 is_free
 	done
 }
 

@@ -6,8 +6,7 @@
 # suite of its own, too: mysql-galera.bats.
 
 load helpers
-# shellcheck source=tests/services/mysql.bash
-source "$BATS_TEST_DIRNAME/services/mysql.bash"
+load mysql
 
 setup_file() {
 	local node
@@ -157,6 +156,21 @@ crowd() {
 	wait_until 45 runs_on "$NODE_1"
 	kill -CONT "$(<"$GALERA_DIR/3/pid")"
 	wait_until 40 runs_on "$NODE_3"
+}
+
+@test "a node that answers and refuses, behind a balancer: a holder goes on with another node" {
+	local strategy
+	balance "$(<"$GALERA_DIR/3/port")"
+	for strategy in strategy=lease strategy=insert dialect=shedlock; do
+		balance_to "$(<"$GALERA_DIR/3/port")"
+		hold -b "$BALANCED?$strategy" -t 6s --
+		balance_to "$(<"$GALERA_DIR/1/port")"
+		# So does a node that has lost the quorum, once it has noticed that.
+		node 3 "SET GLOBAL wsrep_reject_queries = ALL"
+		holds_for 6500 alive "$COMMAND"
+		node 3 "SET GLOBAL wsrep_reject_queries = NONE"
+		release
+	done
 }
 
 @test "a node without the others refuses: no quorum, no lock" {

@@ -223,6 +223,26 @@ until_ms() {
 	matches "$stderr" 'cannot count.*strategy=lease'
 }
 
+@test "check warns of a time zone with daylight saving time, in which an hour a year has no locks" {
+	clocked "$MYSQLD"
+	MYSQLD=$T/clocked TZ=GMT0BST,M3.5.0/1,M10.5.0 private_mysql
+	export DLOCK_BACKEND="$P_URI?dialect=shedlock"
+	# In January, the sessions are in UTC.
+	clock "+$((1800000000 - EPOCHSECONDS))"
+	"$DLOCK" run -n "$LOCK" -- true
+	run "$DLOCK" check
+	matches "$output" 'ok +time-zone .*UTC'
+	matches "$output" 'warning +daylight-saving '
+	# 2027-03-28 01:30 UTC is no local time there.
+	clock "+$((1806197400 - EPOCHSECONDS))"
+	run --separate-stderr -122 "$DLOCK" run -n "$LOCK" -- true
+	one_line 'Incorrect (datetime|timestamp) value'
+	export DLOCK_BACKEND="$P_URI?dialect=shedlock&time-zone=%2B00:00"
+	"$DLOCK" run -n "$LOCK-2" -- true
+	run "$DLOCK" check
+	[[ $output != *daylight* ]]
+}
+
 @test "with a server in another time zone, dlock and Java's sessions in it share one lock" {
 	local zone
 	private_mysql --default-time-zone=+05:30

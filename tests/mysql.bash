@@ -36,6 +36,28 @@ via_proxy() {
 	PROXY=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE
 }
 
+# balance PORT: starts a balancer, which connects its clients to the server at PORT, or the one at the
+# port that `balance_to` says later; connections that are there stay. Sets BALANCED to its URI.
+balance() {
+	mysql_free_port
+	balance_to "$1"
+	setpriv --pdeathsig KILL socat "TCP-LISTEN:$PORT,bind=127.0.0.1,fork" \
+		"SYSTEM:exec socat - TCP\\:127.0.0.1\\:\$(cat '$T/balance')" \
+		</dev/null >"$T/balance.log" 2>&1 3>&- 4>&- &
+	SERVICES+=("$!")
+	disown $!
+	wait_until 5 listens "$PORT"
+	BALANCED=mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$PORT/$MYSQL_DATABASE
+}
+
+balance_to() {
+	echo "$1" >"$T/balance"
+}
+
+listens() {
+	(: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
+}
+
 # private_mysql [OPTION]...: a server that this test may stop, freeze or break. Sets
 # P_DIR, P_PORT, P_PID and P_URI.
 private_mysql() {

@@ -147,6 +147,39 @@ refused() {
 	join "$HOLDER"
 }
 
+@test "a directory without the right to delete: a waiter behind a dead one sleeps until that one's session ends" {
+	hold --
+	local dead=() waiter
+	wait_in_line 1 -t 12s -- touch dead
+	# shellcheck disable=SC2207 # words
+	dead=("$PID" $(tree "$PID"))
+	wait_in_line 2 -t 4s -- touch ran
+	waiter=$PID
+	zn protect "$NODE" rwca world:anyone
+	kill -KILL "${dead[@]}"
+	wait_until 5 ended "${dead[@]}"
+	expire_owner "$NODE/$(places | head -n 1)"
+	join "$HOLDER"
+	# The waiter looks every second, and tries to remove the dead one's place 0.9 s after that.
+	pause 4
+	keeper_of "$waiter"
+	idles "$KEEPER"
+	join "$waiter" 20
+	equal "$status" 0
+	[[ -e ran && ! -e dead ]]
+}
+
+@test "strategy node: a lock's node that dlock may not read is an error that says so, at once" {
+	directory
+	start "$TOOLS/znode" "$PORTS" hold "/dlock/closed-$LOCK"
+	line "$OUT" 5
+	# No client in this test is the user eve.
+	zn protect "/dlock/closed-$LOCK" rwcda digest:eve:0123456789abcdefghijklmnopq=
+	LOCK=closed-$LOCK
+	refused "read /dlock/$LOCK \\(NoAuth" "$ZK?strategy=node"
+	took "$MS" 0 2000
+}
+
 @test "every command says in one line that no server can be reached, with 122" {
 	local args
 	for args in "acquire $LOCK" "acquire --pid $$ $LOCK" "acquire -n $LOCK" \

@@ -288,6 +288,37 @@ left_or_again() {
 	wait_until 2 no_places
 }
 
+@test "a waiter that comes as the next one is about to pass over it: the next one sleeps again" {
+	zk_proxy
+	hold --
+	wait_in_line 1 -- sleep 300
+	local hung=$PID family twin next
+	family=$(tree "$hung")
+	twin=$(zn ls "$NODE" | grep -- -dlock- | sort -t_ -k7 | tail -n 1)
+	# It looks at those before it every second.
+	wait_in_line 2 -b "$PROXY" -t 4s -- touch ran
+	next=$PID
+	# shellcheck disable=SC2086 # words
+	kill -STOP "$hung" $family
+	: >requests
+	expire_owner "$NODE/$(places | head -n 1)"
+	# It has seen that the first one has its turn, and gives it 0.9 s.
+	wait_until 5 has_line requests "$twin"
+	# shellcheck disable=SC2086 # words
+	kill -CONT "$hung" $family
+	wait_until 5 child "$hung" dlock-guard
+	wait_until 5 child "$CHILD" sleep
+	COMMAND=$CHILD
+	pause 1
+	keeper_of "$next"
+	idles "$KEEPER"
+	kill -TERM "$COMMAND"
+	join "$next" 8
+	equal "$status" 0
+	join "$hung"
+	join "$HOLDER"
+}
+
 # ---- sequence numbers
 
 @test "sequence numbers are compared as 32-bit serial numbers" {

@@ -108,7 +108,10 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address)
 	set_tls(mysql, address);
 }
 
-/* Reports an error of the library, and closes the connection if it is gone. */
+/*
+ * Reports an error of the library, and closes the connection if it is gone, or if another server
+ * may do better and no lock would end with this connection.
+ */
 static void failed(struct mysql_conn *conn, const struct mysql_address *address,
 		   struct error *err)
 {
@@ -116,7 +119,8 @@ static void failed(struct mysql_conn *conn, const struct mysql_address *address,
 	err->kind = ERROR_NONE;
 	mysql_refusal(address, conn->code, mysql_error(conn->mysql), err);
 	forget_request(conn);
-	if (mysql_code_is_loss(conn->code))
+	if (mysql_code_is_loss(conn->code) ||
+	    (!conn->session && mysql_code_is_elsewhere(conn->code)))
 		mysql_conn_close(conn);
 }
 

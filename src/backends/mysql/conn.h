@@ -55,7 +55,8 @@ struct mysql_conn {
 
 /* What mysql_conn_next() came to. */
 enum mysql_step {
-	MYSQL_STEP_FAILED,	/* *err, conn->code; closed, if that was the connection's end */
+	/* *err, conn->code; closed, if the connection has ended or this server cannot serve */
+	MYSQL_STEP_FAILED,
 	MYSQL_STEP_ROWS,	/* *rows, which the caller frees with mysql_free_result() */
 	MYSQL_STEP_END,		/* there are no more */
 	MYSQL_STEP_PENDING,	/* only without limits: nothing complete yet */
@@ -87,8 +88,17 @@ enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_addr
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *words,
 		   struct error *err);
 
+/* The number by which a server that is read-only refuses a write (--read-only, ER_OPTION_...). */
+#define MYSQL_READ_ONLY 1290
+
 /* Does this error mean that the connection is gone? */
 bool mysql_code_is_loss(unsigned int code);
+
+/*
+ * Does a server refuse everybody with this, as long as it is not the one to ask? A new connection
+ * may get to another server, through a balancer that leaves connections where they are.
+ */
+bool mysql_code_is_elsewhere(unsigned int code);
 
 /* Did statements get in each other's way, or were they interrupted, so that a retry may do? */
 bool mysql_code_is_contention(unsigned int code);

@@ -112,6 +112,19 @@ bool mysql_code_is_loss(unsigned int code)
 	}
 }
 
+bool mysql_code_is_elsewhere(unsigned int code)
+{
+	switch (code) {
+	case WSREP_NOT_READY:
+	case ER_OPTION_PREVENTS_STATEMENT:
+	case READ_ONLY_MODE:
+	case INNODB_READ_ONLY:
+		return true;
+	default:
+		return false;
+	}
+}
+
 bool mysql_code_is_contention(unsigned int code)
 {
 	return code == ER_LOCK_WAIT_TIMEOUT || code == ER_LOCK_DEADLOCK ||

@@ -134,6 +134,20 @@ static int mend(struct lease *lease, const struct request *request, const char *
 	return lease_rows(lease, &call, MYSQL_REPEAT, NULL, err);
 }
 
+/* Makes the row of a lock that has none. 0 or -1. */
+static int make_row(struct lease *lease, const struct request *request, struct error *err)
+{
+	struct lease_call call = { .request = request };
+	int64_t read_only;
+	MYSQL_RES *rows;
+
+	lease_add(&call, sql_lease_make);
+	if (lease_rows(lease, &call, MYSQL_REPEAT, &rows, err))
+		return -1;
+	mysql_numbers(rows, &read_only, 1);
+	return read_only ? mysql_read_only(&lease->my, err) : 0;
+}
+
 /* Do those who use the lock now use another number of slots than request? */
 static bool disagrees(const struct lease_state *state, const struct request *request,
 		      struct error *err)
@@ -161,6 +175,10 @@ static enum verdict judge(struct lease *lease, const struct request *request, bo
 	lease_note_ticket(lease, state, request);
 	lease_note_place(lease, state);
 	lease->behind = state->first != 0;
+	if (state->read_only) {
+		mysql_read_only(&lease->my, err);
+		return VERDICT_ERROR;
+	}
 	if (state->mine) {
 		/* It got in line on a connection that broke, and took the lock on another one. */
 		if (!waits && lease->in_line && mend(lease, request, sql_lease_unline, "", err))
@@ -176,7 +194,7 @@ static enum verdict judge(struct lease *lease, const struct request *request, bo
 	if (disagrees(state, request, err))
 		return VERDICT_ERROR;
 	if (!state->known)
-		failed = end_wait(lease, err) || mend(lease, request, sql_lease_make, "", err);
+		failed = end_wait(lease, err) || make_row(lease, request, err);
 	else if (waits && state->asleep)
 		/* Others passed over this waiter while it hung: it returns to its place. */
 		failed = end_wait(lease, err) ||

@@ -252,7 +252,7 @@ void lease_post(struct lease *lease, const struct lease_call *call)
 }
 
 /* The columns of lease_state and lease_tell. */
-#define STATE_COLUMNS 25
+#define STATE_COLUMNS 26
 #define STATE_OWNER 7
 #define STATE_NEWER 20
 
@@ -264,6 +264,7 @@ static void read_state(MYSQL_ROW row, const unsigned long *lengths, struct lease
 		&state->place.id, &state->asleep, &state->ahead, &state->has_ticket, &state->done,
 		&state->next, &state->dead, &state->old, &state->cluster, NULL,
 		&state->arrived, &state->place.number, &state->place.turn, &state->place.since,
+		&state->read_only,
 	};
 
 	for (int i = 0; i < STATE_COLUMNS; i++)

@@ -35,6 +35,15 @@ static int ask(struct lease *lease, const struct lease_call *call, struct lease_
 	return failed ? -1 : 0;
 }
 
+/* ask(), for a call that is to extend a lease or to count: a server that is read-only fails it. */
+static int change(struct lease *lease, const struct lease_call *call, struct lease_state *state,
+		  struct error *err)
+{
+	if (ask(lease, call, state, err))
+		return -1;
+	return state->read_only ? mysql_read_only(&lease->my, err) : 0;
+}
+
 static enum outcome lost(const struct lease *lease, const struct request *request,
 			 const struct lease_state *state, struct error *err)
 {
@@ -106,14 +115,14 @@ enum outcome lease_renew(struct backend *backend, const struct request *request,
 	/* The request that left the line when the hold began may not have arrived. */
 	lease_add(&call, sql_lease_now, untied ? sql_lease_ticket : "", ";\n", sql_lease_renew,
 		  untied ? sql_lease_unline : "", sql_lease_next, sql_lease_state);
-	if (ask(lease, &call, &state, err))
+	if (change(lease, &call, &state, err))
 		return OUTCOME_ERROR;
 	dead = state.dead;
 	if (lease->ticket && state.has_ticket)
 		lease->ticket = lease->my.conn.generation;
 	if (state.mine && state.mode != 0) {
 		lease_add(&shared, sql_lease_now, ";\n", sql_lease_renew_shared, sql_lease_state);
-		if (ask(lease, &shared, &state, err))
+		if (change(lease, &shared, &state, err))
 			return OUTCOME_ERROR;
 	}
 	if (!state.mine)
@@ -171,7 +180,7 @@ static enum outcome count(struct lease *lease, const struct request *request, in
 		lease_add(&call, sql_lease_now, ";\n",
 			  state->mode == 0 ? sql_lease_count : sql_lease_count_shared,
 			  sql_lease_state);
-		if (ask(lease, &call, state, err))
+		if (change(lease, &call, state, err))
 			return OUTCOME_ERROR;
 		if (!state->mine)
 			return OUTCOME_LOST;

@@ -57,6 +57,7 @@ struct lease_state {
 	int64_t dead;		/* there are waiters that died */
 	int64_t old;		/* connection of ours that the server still has; 0: none */
 	int64_t cluster;	/* the server is a node of one */
+	int64_t read_only;	/* the server is; what this request changed does not count */
 };
 
 /* The most texts of one request: a wait without tickets, in slices. */

@@ -226,6 +226,13 @@ void mysql_end_connection(struct mysql_backend *my, int64_t connection)
 		mysql_run(my, sql_kill_connection, values, MYSQL_ONCE, NULL, &ignored);
 }
 
+int mysql_read_only(struct mysql_backend *my, struct error *err)
+{
+	mysql_conn_close(&my->conn);
+	mysql_refusal(&my->address, MYSQL_READ_ONLY, "read_only is set", err);
+	return -1;
+}
+
 int mysql_odd(struct mysql_backend *my, struct error *err)
 {
 	mysql_conn_close(&my->conn);

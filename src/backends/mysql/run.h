@@ -147,6 +147,12 @@ int mysql_has_table(struct mysql_backend *my, const char *table, struct error *e
 /* Ends a connection of the server's, by its number; nothing for 0. */
 void mysql_end_connection(struct mysql_backend *my, int64_t connection);
 
+/*
+ * For an answer of a server that is read-only, whose administrators may write nevertheless: refuses
+ * it as the server refuses everybody else. Closes the connection, fills *err, and returns -1.
+ */
+int mysql_read_only(struct mysql_backend *my, struct error *err);
+
 /* For an answer that makes no sense: closes the connection, fills *err, and returns -1. */
 int mysql_odd(struct mysql_backend *my, struct error *err);
 

@@ -134,17 +134,18 @@ static void fall_asleep(struct session *session, const struct request *request, 
 static enum outcome stay_behind(struct session *session, const struct request *request,
 				struct grant *grant, struct error *err)
 {
+	/* The first time it may be a holder in good order, whose last statement is under way. */
+	const bool look = session->nap_ms == NAP_FIRST_MS || session->since_ms < 0;
 	struct error ignored = { 0 };
 
+	if (look || !request->queue)
+		session_run(session, OVER_NEW, sql_session_behind, request, NULL, &ignored);
 	if (!request->queue) {
 		session_drop(session);
 		return OUTCOME_BUSY;
 	}
-	/* The first time it may be a holder in good order, whose last statement is under way. */
-	if (session->nap_ms == NAP_FIRST_MS || session->since_ms < 0) {
-		session_run(session, OVER_NEW, sql_session_behind, request, NULL, &ignored);
+	if (look)
 		session_look(session, request, OVER_NEW, err);
-	}
 	if (!session->nap_ms)
 		session->nap_ms = NAP_FIRST_MS;
 	else if (session->nap_ms < NAP_LAST_MS)

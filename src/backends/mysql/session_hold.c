@@ -31,9 +31,11 @@ int64_t session_event(struct backend *backend)
 	return step == MYSQL_STEP_PENDING ? CLOCK_NEVER : 0;
 }
 
-/* Takes in an answer that is under way. BUSY: it has not come by then. */
-static enum outcome await_answer(struct session *session, int64_t deadline_ms,
-				 struct session_answer *answer, struct error *err)
+/*
+ * Takes in an answer that is under way, into session->answer. BUSY: it has not come by then. ERROR:
+ * the server refused one of the statements; the row may have come before that.
+ */
+static enum outcome await_answer(struct session *session, int64_t deadline_ms, struct error *err)
 {
 	struct mysql_backend *my = &session->my;
 	MYSQL_RES *rows;
@@ -48,10 +50,10 @@ static enum outcome await_answer(struct session *session, int64_t deadline_ms,
 			error_prefix(err, "%s", my->address.label);
 			return OUTCOME_BUSY;
 		case MYSQL_STEP_ROWS:
-			session_read_answer(session, rows, answer);
+			session_read_answer(session, rows, &session->answer);
 			continue;
 		case MYSQL_STEP_END:
-			return answer->there ? OUTCOME_HELD : OUTCOME_ERROR;
+			return session->answer.there ? OUTCOME_HELD : OUTCOME_ERROR;
 		case MYSQL_STEP_FAILED:
 			return my->conn.mysql ? OUTCOME_ERROR : OUTCOME_LOST;
 		}
@@ -59,19 +61,18 @@ static enum outcome await_answer(struct session *session, int64_t deadline_ms,
 }
 
 /*
- * Asks over the connection that holds, which stays as it is, whatever comes of it. If another
- * question is under way, its answer is waited for first. LOST: the connection is gone.
+ * Asks over the connection that holds, which stays as it is, whatever comes of it: session->answer.
+ * If another question is under way, its answer is waited for first. LOST: the connection is gone.
  */
 static enum outcome ask(struct session *session, const char *sql, const struct request *request,
-			struct session_answer *answer, struct error *err)
+			struct error *err)
 {
 	const int64_t deadline_ms = clock_boot_ms() + session->my.base.timeout_ms;
 	enum outcome outcome;
 	struct words words;
 
-	*answer = (struct session_answer){ .there = false };
 	if (session->asking && sql != session->asked_sql) {
-		outcome = await_answer(session, deadline_ms, answer, err);
+		outcome = await_answer(session, deadline_ms, err);
 		session->asking = outcome == OUTCOME_BUSY;
 		if (outcome == OUTCOME_BUSY || outcome == OUTCOME_LOST)
 			return outcome;
@@ -80,10 +81,10 @@ static enum outcome ask(struct session *session, const char *sql, const struct r
 		session_words(session, request, &words);
 		session->asked_sql = sql;
 		session->asked_ms = clock_boot_ms();
+		session->answer.there = false;
 		mysql_conn_send(&session->my.conn, sql_format(sql, words.values));
 	}
-	*answer = (struct session_answer){ .there = false };
-	outcome = await_answer(session, deadline_ms, answer, err);
+	outcome = await_answer(session, deadline_ms, err);
 	session->asking = outcome == OUTCOME_BUSY;
 	return outcome;
 }
@@ -106,9 +107,10 @@ static bool holding(const struct session *session, struct error *err)
 }
 
 /* What an answer of a holder says of the hold. */
-static enum outcome judge(const struct session *session, const struct session_answer *answer,
-			  struct error *err)
+static enum outcome judge(const struct session *session, struct error *err)
 {
+	const struct session_answer *answer = &session->answer;
+
 	if (answer->connection != session->connection || answer->idle_s * 1000 != session->idle_ms)
 		return lost(session, "the session is another one now", err);
 	if (!answer->yes || (session_kind_of(session)->transaction && !answer->in_transaction))
@@ -122,15 +124,21 @@ static enum outcome judge(const struct session *session, const struct session_an
 static enum outcome prove(struct session *session, const struct request *request, const char *sql,
 			  struct error *err)
 {
-	struct session_answer answer;
 	enum outcome outcome;
+	struct error why;
 
 	if (!holding(session, err))
 		return OUTCOME_LOST;
 	*err = (struct error){ .kind = ERROR_NONE };
-	outcome = ask(session, sql, request, &answer, err);
+	outcome = ask(session, sql, request, err);
 	if (outcome == OUTCOME_HELD)
-		return judge(session, &answer, err);
+		return judge(session, err);
+	/* What was refused stays an error, unless the proof that came before it says more. */
+	if (outcome == OUTCOME_ERROR && session->answer.there &&
+	    judge(session, &why) == OUTCOME_LOST) {
+		*err = why;
+		return OUTCOME_LOST;
+	}
 	return outcome == OUTCOME_LOST ? OUTCOME_LOST : OUTCOME_ERROR;
 }
 
@@ -231,15 +239,14 @@ static enum outcome free_lock(struct session *session, const struct request *req
 			      struct error *err)
 {
 	const struct session_kind *kind = session_kind_of(session);
-	struct session_answer answer = { .there = false };
 	enum outcome outcome;
 
 	if (!holding(session, err))
 		return OUTCOME_LOST;
-	outcome = ask(session, kind->release_sql, request, &answer, err);
+	outcome = ask(session, kind->release_sql, request, err);
 	session->registered = outcome != OUTCOME_HELD;
-	if (answer.there)
-		return judge(session, &answer, err);
+	if (session->asked_sql == kind->release_sql && session->answer.there)
+		return judge(session, err);
 	if (outcome == OUTCOME_ERROR && session->my.conn.mysql)
 		return prove(session, request, kind->prove_sql, err);
 	return outcome == OUTCOME_BUSY ? OUTCOME_ERROR : outcome;
@@ -266,7 +273,7 @@ enum outcome session_release(struct backend *backend, const struct request *requ
 	if (how == RELEASE_COUNTED)
 		return release_counted(count_down(session, request, err));
 	if (session->waiting) {
-		waiters_leave(&session->my);
+		waiters_leave(&session->my, request);
 		session_drop(session);
 		return OUTCOME_LOST;
 	}

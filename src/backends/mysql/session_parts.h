@@ -66,6 +66,13 @@ struct session_kind {
 	bool own_registry;		/* the same connection can write to dlock_sessions */
 };
 
+/* The one row of each text; see struct session_kind. */
+struct session_answer {
+	bool there;		/* a row came */
+	int64_t yes, connection, read_only, wsrep, idle_s;
+	bool in_transaction;
+};
+
 struct session {
 	struct mysql_backend my;	/* my.side is open while my.conn holds or is BEHIND */
 	bool unsafe;			/* ?wsrep=unsafe */
@@ -75,7 +82,8 @@ struct session {
 	int64_t nap_ms;			/* BEHIND: how long this time */
 	bool asking;			/* a proof was sent, and its answer is to come */
 	const char *asked_sql;		/* the text of the proof, */
-	int64_t asked_ms;		/* and when it was sent */
+	int64_t asked_ms;		/* and when it was sent; */
+	struct session_answer answer;	/* as far as it has come */
 	bool tried;			/* to acquire: so what is registered is known */
 	bool registered;		/* dlock_sessions may say that we hold */
 	unsigned int generation;	/* of my.conn, which holds; 0: it does not */
@@ -120,13 +128,7 @@ int session_run(struct session *session, enum session_over over, const char *sql
 int session_ask(struct session *session, enum session_over over, const char *sql,
 		const struct request *request, int64_t numbers[], size_t most, struct error *err);
 
-/* The one row of each text; see struct session_kind. */
-struct session_answer {
-	bool there;		/* a row came */
-	int64_t yes, connection, read_only, wsrep, idle_s;
-	bool in_transaction;
-};
-/* Reads it, and frees rows. */
+/* Reads the row, and frees rows. */
 void session_read_answer(const struct session *session, MYSQL_RES *rows,
 			 struct session_answer *answer);
 /* The session's wait_timeout. */

@@ -81,17 +81,24 @@ int shedlock_check(struct backend *backend, struct findings *findings, struct er
 {
 	struct simple *simple = (struct simple *)backend;
 	const struct sql_value values[] = { SQL_PART("zone", simple->zone), SQL_LAST };
-	int64_t offset_s;
+	int64_t offsets_s[2];	/* see shedlock_check */
+	MYSQL_RES *rows;
 
-	if (mysql_ask(&simple->my, sql_shedlock_check, values, &offset_s, err))
+	if (mysql_run(&simple->my, sql_shedlock_check, values, MYSQL_REPEAT, &rows, err))
 		return -1;
-	if (offset_s)
+	mysql_numbers(rows, offsets_s, 2);
+	if (offsets_s[0])
 		findings_add(findings, FINDING_WARNING, "time-zone",
 			     "have ShedLock use the database's time (usingDbTime), and no other "
 			     "time zone in its sessions; or name theirs with ?time-zone=",
 			     "sessions here are %+" PRId64 " min off UTC, in which ShedLock writes",
-			     offset_s / 60);
+			     offsets_s[0] / 60);
 	else
 		findings_add(findings, FINDING_OK, "time-zone", NULL, "sessions here are in UTC");
+	if (offsets_s[1])
+		findings_add(findings, FINDING_WARNING, "daylight-saving",
+			     "have all sessions use a fixed time zone, named with ?time-zone=",
+			     "no lock can be taken or extended in the hour that the sessions' time "
+			     "zone skips in spring");
 	return 0;
 }

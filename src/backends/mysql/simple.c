@@ -24,7 +24,7 @@
 
 /* The row that take, look and renew end with; see struct simple_kind. */
 struct simple_state {
-	bool held, mine;
+	bool held, mine, read_only;
 	uint64_t fence;
 	int64_t age_us, rest_us, holds;
 	struct holder holder;
@@ -66,11 +66,13 @@ static int read_state(const struct simple *simple, MYSQL_RES *rows, struct simpl
 {
 	MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
 
-	*state = (struct simple_state){ .held = row };
-	if (!row)
-		return 0;
-	if (mysql_num_fields(rows) != 6)
+	*state = (struct simple_state){ .held = false };
+	if (!row || mysql_num_fields(rows) != 7)
 		return -1;
+	state->read_only = row[6] && row[6][0] != '0';
+	if (!row[0])
+		return 0;
+	state->held = true;
 	for (int i = 0; i < 6; i++)
 		if (!row[i])
 			return -1;
@@ -106,10 +108,18 @@ static int run(struct simple *simple, const char *sql, const struct words *words
 	return result;
 }
 
-/* Ends the connection that run() has noted. */
-static void end_stale(struct simple *simple)
+/* Ends the connection that run() has noted, if it is still at that statement. */
+static void end_stale(struct simple *simple, const struct request *request)
 {
-	mysql_end_connection(&simple->my, simple->stale);
+	struct error ignored = { 0 };
+	struct words words;
+
+	if (!simple->stale)
+		return;
+	make_words(simple, request, &words);
+	words_add(&words, (const struct sql_value[]){
+		SQL_INT("connection", simple->stale), SQL_LAST });
+	mysql_run(&simple->my, sql_simple_kill, words.values, MYSQL_ONCE, NULL, &ignored);
 	simple->stale = 0;
 }
 
@@ -127,6 +137,15 @@ static int ask(struct simple *simple, const char *sql, const struct request *req
 	failed = read_state(simple, rows, state);
 	mysql_free_result(rows);
 	return failed ? mysql_odd(&simple->my, err) : 0;
+}
+
+/* ask(), for a text that takes or extends: on a server that is read-only it has failed. */
+static int change(struct simple *simple, const char *sql, const struct request *request,
+		  struct simple_state *state, struct error *err)
+{
+	if (ask(simple, sql, request, state, err))
+		return -1;
+	return state->read_only ? mysql_read_only(&simple->my, err) : 0;
 }
 
 /* How the lock stands, without making a table for that. 0 or -1. */
@@ -188,7 +207,7 @@ static enum outcome simple_acquire(struct backend *backend, const struct request
 		return OUTCOME_ERROR;
 	if (simple->waiting && my->conn.pending)
 		mysql_poll(my);
-	end_stale(simple);
+	end_stale(simple, request);
 	/* Each of many waiters looks, before it locks the row to try. */
 	if (simple->waiting && ask(simple, kind_of(simple)->look, request, &state, err))
 		return OUTCOME_ERROR;
@@ -196,7 +215,7 @@ static enum outcome simple_acquire(struct backend *backend, const struct request
 	for (int round = 0; round < ROUNDS && (!state.held || state.mine); round++) {
 		grant->sent_ms = clock_boot_ms();
 		grant->ttl_ms = request->ttl_ms;
-		if (ask(simple, kind_of(simple)->take, request, &state, err)) {
+		if (change(simple, kind_of(simple)->take, request, &state, err)) {
 			if (!mysql_contended(my))
 				return OUTCOME_ERROR;
 			state.held = false;
@@ -230,7 +249,7 @@ static enum outcome simple_renew(struct backend *backend, const struct request *
 	const int64_t sent_ms = clock_boot_ms();
 	struct simple_state state;
 
-	if (ask(simple, kind_of(simple)->renew, request, &state, err))
+	if (change(simple, kind_of(simple)->renew, request, &state, err))
 		return OUTCOME_ERROR;
 	if (!state.mine) {
 		error_set(err, ERROR_REFUSED, 0, state.held ? "%s: somebody else has it now"
@@ -273,7 +292,7 @@ static enum outcome count(struct simple *simple, const struct request *request, 
 {
 	struct mysql_backend *my = &simple->my;
 	const int64_t until_ms = clock_boot_ms() + my->base.timeout_ms;
-	int64_t answer[3];	/* see insert_count */
+	int64_t answer[4];	/* see insert_count */
 	bool again = false;
 	struct words words;
 	MYSQL_RES *rows;
@@ -289,7 +308,11 @@ static enum outcome count(struct simple *simple, const struct request *request, 
 			return OUTCOME_ERROR;
 		}
 		again |= my->resent;
-		mysql_numbers(rows, answer, 3);
+		mysql_numbers(rows, answer, 4);
+		if (answer[3]) {
+			mysql_read_only(my, err);
+			return OUTCOME_ERROR;
+		}
 		if (!answer[1])
 			return OUTCOME_LOST;
 		seen->fence = (uint64_t)answer[2];
@@ -359,12 +382,12 @@ static void tidy(struct simple *simple, const struct request *request, const str
 }
 
 /* Ends a wait that may be under way. What the server still does for us ends with it. */
-static void stop_waiting(struct simple *simple)
+static void stop_waiting(struct simple *simple, const struct request *request)
 {
 	if (simple->waiting && simple->my.conn.mysql)
-		waiters_leave(&simple->my);
+		waiters_leave(&simple->my, request);
 	simple->waiting = false;
-	end_stale(simple);
+	end_stale(simple, request);
 }
 
 static enum outcome simple_release(struct backend *backend, const struct request *request,
@@ -382,7 +405,7 @@ static enum outcome simple_release(struct backend *backend, const struct request
 
 	if (how == RELEASE_COUNTED)
 		return release_counted(count_down(simple, request, err));
-	stop_waiting(simple);
+	stop_waiting(simple, request);
 	/* A client that never held the lock makes no table to release it. */
 	if (!my->lease_end_ms)
 		there = mysql_has_table(my, kind->table, err);

@@ -11,7 +11,8 @@
 /*
  * How one of them does it. take, look and renew end with a row: whether the lock is ours, the
  * fence, microseconds since it is held and until it expires, how often it was acquired, and the
- * holder's text; there is no row when nobody holds it. release ends with a number: 0 when the lock
+ * holder's text, all of which are NULL when nobody holds it; and whether the server is read-only,
+ * where nothing is taken or extended. release ends with a number: 0 when the lock
  * was not held, 1 when it was, 2 when it still is, because it was acquired more than once.
  */
 struct simple_kind {

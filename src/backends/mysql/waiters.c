@@ -59,16 +59,21 @@ int waiters_watch(struct mysql_backend *my, struct error *err)
 	return mysql_start(my, sql_waiters_watch, values, err);
 }
 
-void waiters_leave(struct mysql_backend *my)
+void waiters_leave(struct mysql_backend *my, const struct request *request)
 {
 	const int64_t deadline_ms = clock_boot_ms() + my->base.timeout_ms;
-	const struct sql_value values[] = {
-		SQL_INT("connection", (int64_t)mysql_thread_id(my->conn.mysql)), SQL_LAST
-	};
 	struct error ignored = { 0 };
+	struct words words;
 
+	words_begin(&words, request, 0);
+	words_add_waiter(&words, my->strategy, request);
+	words_add(&words, (const struct sql_value[]){
+		SQL_INT("connection", (int64_t)mysql_thread_id(my->conn.mysql)),
+		SQL_TEXT("comment", words.waiter),
+		SQL_LAST
+	});
 	/* The server would notice only at the end of the statement that this client is gone. */
-	if (!mysql_run_over(my, NULL, sql_kill_connection, values, NULL, &ignored))
+	if (!mysql_run_over(my, NULL, sql_kill_waiter, words.values, NULL, &ignored))
 		while (!mysql_poll(my) &&
 		       !net_wait(mysql_conn_fd(&my->conn), my->conn.waits, deadline_ms, -1,
 				 &ignored))

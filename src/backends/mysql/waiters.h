@@ -18,5 +18,8 @@ int waiters_view(struct mysql_backend *my, const char *name, struct lock_view *v
  */
 int waiters_watch(struct mysql_backend *my, struct error *err);
 
-/* Ends the statement that my->conn sleeps in, and the connection; returns when it is gone. */
-void waiters_leave(struct mysql_backend *my);
+/*
+ * Ends the statement that my->conn sleeps in for the request, and the connection; returns when it
+ * is gone.
+ */
+void waiters_leave(struct mysql_backend *my, const struct request *request);

@@ -86,8 +86,12 @@ static enum outcome judge(struct zk_backend *zk, int rc, const struct zk_call *d
 		zk_call_error(&zk->conn, rc, "create", seat->directory, err);
 		return OUTCOME_ERROR;
 	}
-	if (data->rc != ZOK)
+	if (data->rc == ZNONODE)
 		return OUTCOME_LOST;
+	if (data->rc != ZOK) {
+		zk_call_error(&zk->conn, data->rc, "read", seat->directory, err);
+		return OUTCOME_ERROR;
+	}
 	/* It may also be of an earlier request, whose answer was lost. */
 	if (zk_node_is(data->text, seat->uuid) &&
 	    data->stat.ephemeralOwner == zk_conn_session(&zk->conn)) {

@@ -90,7 +90,8 @@ static void fill_busy(const struct zk_backend *zk, struct grant *grant)
 	grant->ahead = zk_places_ahead(seat->line.places, seat->line.count - 1) +
 		       seat->line.dropped;
 	grant->retry_ms = seat->look_ms;
-	if (seat->turn_ms)
+	/* Whoever has taken its turn, or cannot be removed, is not timed any more. */
+	if (seat->turn_ms && !seat->answers)
 		grant->retry_ms = clock_earlier(grant->retry_ms, seat->turn_ms + ZK_GRACE_MS);
 }
 

@@ -142,10 +142,8 @@ static int check_turn(struct zk_backend *zk, ptrdiff_t i, const struct zk_call *
 	if (!zk_call_state(twin, &state))
 		return 0;
 	seat->answers = state.phase != ZK_WAITING;
-	if (seat->answers) {
-		seat->turn_ms = 0;
+	if (seat->answers)
 		return 0;
-	}
 	if (!seat->turn_ms)
 		seat->turn_ms = clock_boot_ms();
 	if (clock_boot_ms() - seat->turn_ms < ZK_GRACE_MS)

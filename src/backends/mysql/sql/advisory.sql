@@ -22,8 +22,10 @@ SELECT IS_USED_LOCK({key}) = CONNECTION_ID(), {session_facts};
 SELECT IS_USED_LOCK({key}) = CONNECTION_ID(), {session_facts};
 
 -- name: advisory_renew
-{session_extend}
+-- The proof comes first, so that it is answered also where the server refuses to write. The end of
+-- the lease is counted from before this request was sent, and so is earlier than dead_by.
 {advisory_prove}
+{session_extend}
 
 -- name: advisory_owner
 SELECT IS_USED_LOCK({key});

@@ -11,6 +11,12 @@ TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 -- The session's time zone is UTC.
 TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))
 
+-- name: read_only
+-- True on a server that takes writes from administrators only, as a primary does that was replaced.
+-- An account that may write there all the same must neither take nor extend a lock: the next
+-- primary knows nothing of it. Some servers give the variable as 0 or 1, some as a word.
+(CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF'))
+
 -- name: own_ttl
 -- The TTL in ms that the column owner begins with (see lock/holder.h). Where an older dlock noted
 -- none, the usual TTL is taken, but no less than what is left of the lease.
@@ -55,6 +61,22 @@ SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 -- name: kill_connection
 KILL CONNECTION {connection};
+
+-- name: kill_waiter
+-- Ends a connection if it is at a statement in which {comment} stands (see words_add_waiter()).
+-- Behind a balancer or after a restart of the server, the number may be that of a stranger's
+-- connection.
+SET @ours = NULL;
+SELECT id INTO @ours FROM information_schema.PROCESSLIST
+  WHERE id = {connection} AND INSTR(info, {comment});
+KILL CONNECTION @ours;
+
+-- name: simple_kill
+-- The same for the statements of struct simple_kind, in which the digest of the token stands.
+SET @ours = NULL;
+SELECT id INTO @ours FROM information_schema.PROCESSLIST WHERE id = {connection} AND
+  (INSTR(info, LOWER(HEX({token}))) OR INSTR(info, LOWER(HEX({by}))));
+KILL CONNECTION @ours;
 
 -- name: kill_query
 -- Interrupts a connection only while it sleeps. If the server interrupted a request between two

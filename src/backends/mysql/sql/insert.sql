@@ -33,7 +33,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_fences TO {account};
 SET @now = {now};
 START TRANSACTION;
 INSERT INTO dlock_inserts (name, token, fence, holds, since, expires, keep, owner)
-  VALUES ({name}, {token}, 0, 1, @now, @now + {ttl}, IF({keep} = 0, 0, @now + {keep}), {owner})
+  SELECT {name}, {token}, 0, 1, @now, @now + {ttl}, IF({keep} = 0, 0, @now + {keep}), {owner}
+    FROM DUAL WHERE NOT {read_only}
   ON DUPLICATE KEY UPDATE
     holds = IF(expires > @now, holds, 1),
     since = IF(expires > @now, since, @now),
@@ -53,9 +54,10 @@ COMMIT;
 {insert_state}
 
 -- name: insert_state
--- The state of the lock; see struct simple_state.
-SELECT token = {token}, fence, @now - since, expires - @now, holds, owner FROM dlock_inserts
-  WHERE name = {name} AND expires > @now;
+-- The state of the lock; see struct simple_state. MAX() gives a row also when there is none.
+SELECT MAX(token = {token}), MAX(fence), MAX(@now - since), MAX(expires - @now), MAX(holds),
+    MAX(owner), {read_only}
+  FROM dlock_inserts WHERE name = {name} AND expires > @now;
 
 -- name: insert_look
 SET @now = {now};
@@ -65,19 +67,21 @@ SET @now = {now};
 -- Extends a lease, and never takes it anew.
 SET @now = {now};
 UPDATE dlock_inserts SET {renewed}
-  WHERE name = {name} AND token = {token} AND expires > @now;
+  WHERE name = {name} AND token = {token} AND expires > @now AND NOT {read_only};
 {insert_state}
 
 -- name: insert_count
 -- Changes how often a hold that was seen with {holds} acquisitions counts by {step}. The statement
 -- compares and sets, so that it counts once even when it is sent twice. The answer says whether it
--- counted, how many acquisitions there are (0: the lock is not ours), and the fence.
+-- counted, how many acquisitions there are (0: the lock is not ours), the fence, and whether the
+-- server is read-only.
 SET @now = {now};
 UPDATE dlock_inserts SET
     holds = holds + {step}, {counted}
-  WHERE name = {name} AND token = {token} AND expires > @now AND holds = {holds};
+  WHERE name = {name} AND token = {token} AND expires > @now AND holds = {holds} AND
+    NOT {read_only};
 SET @counted = ROW_COUNT();
-SELECT @counted, COALESCE(MAX(holds), 0), COALESCE(MAX(fence), 0) FROM dlock_inserts
+SELECT @counted, COALESCE(MAX(holds), 0), COALESCE(MAX(fence), 0), {read_only} FROM dlock_inserts
   WHERE name = {name} AND token = {token} AND expires > @now;
 
 -- name: insert_release

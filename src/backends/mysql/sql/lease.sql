@@ -64,7 +64,7 @@ SET @now = {now}, @me = 18446744073709551615, @turn = 9223372036854775807, @plac
   @first = NULL, @wanted = NULL, @fence = NULL, @version = NULL, @holder = '', @held = 0,
   @rest = 0, @mine = 0, @asleep = 0,
   @done = 0, @next = NULL, @dead = 0, @old = NULL, @open = NULL, @inline = 0, @ahead = 0,
-  @newer = NULL, @arrived = 0, @overtakings = NULL
+  @newer = NULL, @arrived = 0, @overtakings = NULL, @read_only = {read_only}
 
 -- name: lease_state
 -- The state of the lock as the owner of the token sees it; read_state() in lease_call.c reads
@@ -72,7 +72,8 @@ SET @now = {now}, @me = 18446744073709551615, @turn = 9223372036854775807, @plac
 -- room for the first waiter before this one, who does not come. The columns @me, @place, @turn and
 -- @since are this waiter's row of the queue, for lease_line_back; @me is 0 when there is none. Two
 -- columns are for --replace-waiters: who has sent this waiter away, and the time that counts as
--- that of its arrival if it has just come.
+-- that of its arrival if it has just come. The last column is read after the changes of the same
+-- request: if it is 0, the server took those changes as the primary.
 SELECT l.version,
     IF(l.mode = 0, l.token = {token} AND l.expires > @now,
       COALESCE(h.expires > @now AND l.expires > @now, 0)),
@@ -92,7 +93,7 @@ SELECT l.version,
       WHERE q.name = {name} AND {lease_before} AND q.asleep = 0), 0),
     @ticket, @done, @next, @dead, @old, @cluster,
     IF(l.newest > {arrived}, l.newest_owner, NULL), GREATEST(l.newest + 1, @now),
-    @place, @turn, @since
+    @place, @turn, @since, {read_only}
   {into}
   FROM dlock_locks l LEFT JOIN dlock_holders h ON h.name = {name} AND h.token = {token}
   WHERE l.name = {name};
@@ -112,18 +113,19 @@ SET @now = {now}, @first = NULL
 SELECT l.version, l.mode = 0 AND l.token = {token} AND l.expires > @now, l.version, l.holds,
     l.mode, l.expires - @now, @now - l.since, l.owner, l.token, NULL, NULL, 0, 0, 0,
     @ticket, 0, NULL, 0, NULL, @cluster,
-    IF(l.newest > {arrived}, l.newest_owner, NULL), GREATEST(l.newest + 1, @now), 0, 0, 0
+    IF(l.newest > {arrived}, l.newest_owner, NULL), GREATEST(l.newest + 1, @now), 0, 0, 0,
+    {read_only}
   FROM dlock_locks l WHERE l.name = {name};
 
 -- name: lease_into
 INTO @version, @mine, @fence, @holds, @held, @rest, @age, @owner, @holder, @open,
   @first, @inline, @asleep, @ahead, @ticket, @done, @next, @dead, @old, @cluster,
-  @newer, @arrived, @place, @turn, @since
+  @newer, @arrived, @place, @turn, @since, @read_only
 
 -- name: lease_tell
 SELECT @version, @mine, @fence, @holds, @held, @rest, @age, @owner, @holder, @open,
   @first, @inline, @asleep, @ahead, @ticket, @done, @next, @dead, @old, @cluster,
-  @newer, @arrived, @place, @turn, @since;
+  @newer, @arrived, @place, @turn, @since, @read_only;
 
 -- name: lease_alive
 -- A waiter (q) is alive as long as its connection holds its ticket. In a cluster a ticket is known
@@ -191,8 +193,9 @@ owner = IF(expires > 0, {kept}, owner)
 CONCAT('dlock-line-', SHA1({name}))
 
 -- name: lease_make
--- Creates the row of a lock that has none yet.
-INSERT IGNORE INTO dlock_locks (name) VALUES ({name});
+-- Creates the row of a lock that has none yet, and says whether the server is read-only.
+INSERT IGNORE INTO dlock_locks (name) SELECT {name} FROM DUAL WHERE NOT {read_only};
+SELECT {read_only};
 
 -- name: lease_ticket
 -- Takes this connection's own ticket, on which others sleep and by which they see that we live.
@@ -224,7 +227,7 @@ UPDATE dlock_locks SET
     keep = IF(token = {token} AND expires > @now, keep, IF({keep} = 0, 0, @now + {keep})),
     version = IF(token = {token} AND expires > @now, version, GREATEST(version + 1, @now)),
     mode = 0, token = {token}, owner = {owner}, expires = @now + {ttl}
-  WHERE name = {name} AND (@first IS NULL OR {again}) AND
+  WHERE name = {name} AND (@first IS NULL OR {again}) AND NOT {read_only} AND
     (expires <= @now AND @first IS NULL AND newest <= {arrived} OR
       expires > @now AND token = {token});
 
@@ -234,7 +237,7 @@ UPDATE dlock_locks SET
 -- which there is no room (@room) does not touch the row: a crowd of newcomers that locked the row
 -- would get in the holders' way.
 SET @wanted = COALESCE(@wanted, {mode}), @room = NULL;
-SELECT {name} INTO @room FROM dlock_locks l WHERE l.name = {name} AND
+SELECT {name} INTO @room FROM dlock_locks l WHERE l.name = {name} AND NOT {read_only} AND
   (@first IS NULL AND {lease_room} OR
     EXISTS (SELECT 1 FROM dlock_holders h WHERE h.name = {name} AND h.token = {token}));
 ROLLBACK;
@@ -383,7 +386,7 @@ SELECT MAX(CASE WHEN q.place % LEAST(@step, 256) = 0 THEN @step
 SET @step = COALESCE(@far, 1);
 SELECT CASE
     WHEN @mine OR @version IS NULL OR @ticket = 0 OR @asleep OR NOT @inline OR
-      @newer IS NOT NULL THEN 0
+      @newer IS NOT NULL OR @read_only THEN 0
     WHEN @first IS NULL THEN LEAST(@rest + 2000, 6000000)
     WHEN @open IS NOT NULL THEN LEAST(GREATEST(905000 - @open, 1000000), 6000000)
     ELSE 6000000 END,
@@ -468,7 +471,8 @@ UPDATE dlock_locks SET
     holds = 1, since = {now}, keep = IF({keep} = 0, 0, since + {keep}),
     version = LAST_INSERT_ID(GREATEST(version + 1, since)),
     mode = 0, token = {token}, owner = {owner}, expires = since + {ttl}
-  WHERE name = {name} AND expires <= {now} AND @first IS NULL AND newest <= {arrived}
+  WHERE name = {name} AND expires <= {now} AND @first IS NULL AND newest <= {arrived} AND
+    NOT {read_only}
 
 -- name: lease_settle
 -- Cleans up for a client that has stopped waiting: lets go of the ticket it slept on and leaves
@@ -485,27 +489,28 @@ DELETE FROM dlock_queue WHERE id = @me;
 -- name: lease_renew
 -- Extends an exclusive lease, and never takes it anew.
 UPDATE dlock_locks SET {renewed}
-  WHERE name = {name} AND token = {token} AND mode = 0 AND expires > @now;
+  WHERE name = {name} AND token = {token} AND mode = 0 AND expires > @now AND NOT {read_only};
 
 -- name: lease_renew_shared
 -- Extends the lease of one of those who hold together.
 {lease_together}
 UPDATE dlock_holders SET {renewed}
-  WHERE {lease_ours_together};
+  WHERE {lease_ours_together} AND NOT {read_only};
 {lease_together_end}
 
 -- name: lease_count
 -- Changes the count of a hold that was acquired {holds} times by {step}. When the answer was lost
 -- the statement can be sent again: it counts once.
 UPDATE dlock_locks SET holds = {holds} + {step}, {counted}
-  WHERE name = {name} AND token = {token} AND mode = 0 AND expires > @now AND holds = {holds};
+  WHERE name = {name} AND token = {token} AND mode = 0 AND expires > @now AND
+    holds = {holds} AND NOT {read_only};
 SET @done = ROW_COUNT();
 
 -- name: lease_count_shared
 -- Does what lease_count does, for one of those who hold together.
 {lease_together}
 UPDATE dlock_holders SET holds = {holds} + {step}, {counted}
-  WHERE {lease_ours_together} AND holds = {holds};
+  WHERE {lease_ours_together} AND holds = {holds} AND NOT {read_only};
 {lease_together_end}
 
 -- name: lease_let_go

@@ -147,7 +147,7 @@ SELECT name FROM dlock_sessions WHERE strategy = {strategy} GROUP BY name;
 
 -- name: session_facts
 -- What every answer about a hold says of the session and the server, after whether it holds.
-CONNECTION_ID(), @@GLOBAL.read_only, {wsrep}, @@SESSION.wait_timeout
+CONNECTION_ID(), {read_only}, {wsrep}, @@SESSION.wait_timeout
 
 -- name: session_nap
 -- The lock is ours, but the command of an earlier holder may still be alive. If this client hangs

@@ -32,22 +32,23 @@ IF(LOCATE('ttl=', locked_by), CAST(SUBSTRING_INDEX(SUBSTRING(locked_by,
 -- lease is extended.
 {shedlock_zone}
 INSERT IGNORE INTO shedlock (name, lock_until, locked_at, locked_by)
-  VALUES (_utf8mb4 {name}, TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
-    UTC_TIMESTAMP(3), _utf8mb4 {owner});
+  SELECT _utf8mb4 {name}, TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
+    UTC_TIMESTAMP(3), _utf8mb4 {owner} FROM DUAL WHERE NOT {read_only};
 UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
     locked_at = UTC_TIMESTAMP(3), locked_by = _utf8mb4 {owner}
-  WHERE name = _utf8mb4 {name} AND lock_until <= UTC_TIMESTAMP(3);
+  WHERE name = _utf8mb4 {name} AND lock_until <= UTC_TIMESTAMP(3) AND NOT {read_only};
 UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3))
   WHERE name = _utf8mb4 {name} AND LEFT(locked_by, 38) = {by}
-    AND lock_until > UTC_TIMESTAMP(3);
+    AND lock_until > UTC_TIMESTAMP(3) AND NOT {read_only};
 {shedlock_state}
 
 -- name: shedlock_state
 -- The state of the lock; see struct simple_state. locked_at never goes back: it is no earlier than
--- the previous lock_until, which is at least a millisecond after the previous locked_at.
-SELECT LEFT(locked_by, 38) = {by}, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at),
-    TIMESTAMPDIFF(MICROSECOND, locked_at, UTC_TIMESTAMP(6)),
-    TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until), 1, locked_by
+-- the previous lock_until, which is at least a millisecond after the previous locked_at. MAX()
+-- gives a row also when there is none.
+SELECT MAX(LEFT(locked_by, 38) = {by}), MAX(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at)),
+    MAX(TIMESTAMPDIFF(MICROSECOND, locked_at, UTC_TIMESTAMP(6))),
+    MAX(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until)), 1, MAX(locked_by), {read_only}
   FROM shedlock WHERE name = _utf8mb4 {name} AND lock_until > UTC_TIMESTAMP(3);
 
 -- name: shedlock_look
@@ -64,7 +65,7 @@ UPDATE shedlock SET
     locked_by = IF({ttl} > 0 AND LOCATE('ttl=', locked_by), INSERT(locked_by,
       LOCATE('ttl=', locked_by) + 4, CHAR_LENGTH({shedlock_ttl}), {ttl} DIV 1000), locked_by)
   WHERE name = _utf8mb4 {name} AND LEFT(locked_by, 38) = {by}
-    AND lock_until > UTC_TIMESTAMP(3);
+    AND lock_until > UTC_TIMESTAMP(3) AND NOT {read_only};
 {shedlock_state}
 
 -- name: shedlock_release
@@ -94,5 +95,9 @@ UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3)
 SELECT name FROM shedlock WHERE lock_until > UTC_TIMESTAMP(3);
 
 -- name: shedlock_check
+-- How far the time zone is off UTC, and by how much that differs between January and July: the days
+-- between two midnights have 24 hours each, unless there is daylight saving time in one of them.
 {shedlock_zone}
-SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW());
+SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()),
+  UNIX_TIMESTAMP(MAKEDATE(YEAR(NOW()), 196)) - UNIX_TIMESTAMP(MAKEDATE(YEAR(NOW()), 15)) -
+    (196 - 15) * 86400;
