@@ -457,6 +457,39 @@ node_has_fence() {
 	wait_until 3 nothing_on_nodes
 }
 
+@test "a majority frozen for a while: renewals and tries reach it again when it answers again" {
+	local waiter start
+	private_redlock 3 --appendonly yes --appendfsync always
+	DLOCK_BACKEND="$P_URI?timeout=100ms"
+	hold -t 20s -k 100ms --
+	now
+	start=$NOW
+	freeze 1
+	freeze 2
+	# More renewals have failed by then than requests are sent to a node that does not answer.
+	holds_for 15200 alive "$COMMAND"
+	thaw 1
+	thaw 2
+	holds_for 6000 alive "$COMMAND"
+	now
+	between $((NOW - start)) 20000 120000 "ms, longer than the first lease"
+	release
+	hold -t 100s --
+	start "$DLOCK" run -v "$LOCK" -- true
+	waiter=$PID
+	wait_until 5 one_waits
+	freeze 1
+	freeze 2
+	wait_until 12 has_line "$ERR" 'trying again'
+	holds_for 6000 alive "$waiter"
+	thaw 1
+	thaw 2
+	release
+	join "$waiter" 10
+	equal "$status" 0
+	wait_until 3 nothing_on_nodes
+}
+
 @test "a majority dead: 122 at once with the reason; a waiter goes on when it is back" {
 	local node
 	own_nodes

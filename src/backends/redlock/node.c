@@ -104,6 +104,20 @@ int redlock_node_step(struct redlock_node *node, struct redis_conn *conn, bool r
 	return state;
 }
 
+bool redlock_node_drain(struct redlock_node *node)
+{
+	struct error ignored;
+	redisReply *reply;
+
+	if (!redis_conn_is_open(&node->main) ||
+	    !redlock_node_step(node, &node->main, true, &reply, &ignored))
+		return false;
+	/* An answer that nothing was asked for is as good as an end. */
+	freeReplyObject(reply);
+	redlock_node_close(node);
+	return true;
+}
+
 int64_t redlock_node_age(const struct redlock_node *node)
 {
 	return node->known ? node->age_ms + clock_boot_ms() - node->known_ms : -1;

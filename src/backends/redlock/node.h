@@ -71,5 +71,11 @@ void redlock_node_ask_age(struct redlock_node *node);
 int redlock_node_step(struct redlock_node *node, struct redis_conn *conn, bool readable,
 		      struct redisReply **reply, struct error *err);
 
+/*
+ * Between two rounds: drops the late answers that have come over the main connection. True: the
+ * connection has ended, and is closed.
+ */
+bool redlock_node_drain(struct redlock_node *node);
+
 /* The age of the server, in ms; -1: not known. */
 int64_t redlock_node_age(const struct redlock_node *node);

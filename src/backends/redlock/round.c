@@ -101,6 +101,9 @@ static void begin(const struct redlock *lock, struct redlock_node *node,
 	node->error = (struct error){ 0 };
 	if (call->nodes && !(call->nodes & 1u << (node - lock->nodes)))
 		return;
+	/* The answers may have come meanwhile: while calls fail, the engine reads no events. */
+	if (node->stale >= MOST_STALE)
+		redlock_node_drain(node);
 	if (node->stale >= MOST_STALE && call->script != &redlock_script_release) {
 		node->state = NODE_FAILED;
 		error_set(&node->error, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer",
