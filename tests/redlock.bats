@@ -490,6 +490,78 @@ node_has_fence() {
 	wait_until 3 nothing_on_nodes
 }
 
+# names_lead_to ADDRESS...: node1.test leads to the first of these addresses, and so on, for what
+# with_names runs
+names_lead_to() {
+	local node=0 address
+	for address; do
+		echo "$address node$((++node)).test"
+	done >hosts
+}
+
+# with_names: three nodes of this test at 127.0.0.1 to 127.0.0.3, all at one port, whose names
+# DLOCK_BACKEND has; sets DLOCK to a script that knows the names
+with_names() {
+	local node port
+	need_root
+	need unshare
+	private_redlock 1 --appendonly yes --appendfsync always
+	port=$(<"$P_NODES/1/port")
+	for node in 2 3; do
+		mkdir "$P_NODES/$node"
+		echo "$port" >"$P_NODES/$node/port"
+		: >"$P_NODES/$node/pid"
+		launch_at "127.0.0.$node" "$node"
+	done
+	names_lead_to 127.0.0.{1,2,3}
+	cat >named <<-END
+		#!/bin/sh
+		exec unshare -m sh -c 'mount --bind "\$0" /etc/hosts && exec "\$@"' \
+			"$T/hosts" "$DLOCK" "\$@"
+	END
+	chmod +x named
+	DLOCK=$T/named
+	DLOCK_BACKEND=redlock://node1.test:$port,node2.test:$port,node3.test:$port
+}
+
+# launch_at ADDRESS NODE: starts a node of with_names there
+launch_at() {
+	local dir=$P_NODES/$2
+	redis_launch "$dir" "$(<"$dir/port")" --bind "$1" --appendonly yes --appendfsync always ||
+		fail "$(<"$dir/log")"
+	SERVICES+=("$(<"$dir/pid")")
+}
+
+@test "two of three names lead to other addresses: the run finds the nodes, and keeps its lock" {
+	with_names
+	hold -t 60s --
+	redis_stop "$P_NODES/1"
+	redis_stop "$P_NODES/2"
+	launch_at 127.0.0.4 1
+	launch_at 127.0.0.5 2
+	names_lead_to 127.0.0.{4,5,3}
+	wait_until 20 has_line "$HOLDER_ERR" 'no majority: 1 of 3 nodes'
+	wait_until 40 has_line "$HOLDER_ERR" 'renewed again'
+	votes "$TOKEN" 3
+	alive "$COMMAND"
+	release
+	nothing_on_nodes
+}
+
+@test "three names that have come to lead to one server are one vote" {
+	with_names
+	TOKEN=$("$DLOCK" acquire -t 60s "$LOCK")
+	"$DLOCK" verify "$LOCK" "$TOKEN"
+	names_lead_to 127.0.0.{3,3,3}
+	run --separate-stderr -122 "$DLOCK" verify "$LOCK" "$TOKEN"
+	one_line 'no majority: 1 of 3 nodes' 'are the same server'
+	run --separate-stderr -122 "$DLOCK" renew "$LOCK" "$TOKEN"
+	one_line 'no majority: 1 of 3 nodes'
+	names_lead_to 127.0.0.{1,2,3}
+	"$DLOCK" release "$LOCK" "$TOKEN"
+	nothing_on_nodes
+}
+
 @test "a majority dead: 122 at once with the reason; a waiter goes on when it is back" {
 	local node
 	own_nodes
