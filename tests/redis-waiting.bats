@@ -351,6 +351,42 @@ together() {
 	only_fences
 }
 
+# kill_writer PID: kills this waiter for the whole lock, and all its processes, at once
+kill_writer() {
+	local all
+	# shellcheck disable=SC2207 # words
+	all=("$1" $(tree "$1"))
+	kill -STOP "${all[@]}"
+	kill -KILL "${all[@]}"
+	wait_until 5 ended "${all[@]}"
+}
+
+@test "a dead writer that is first in line keeps no reader out who does not wait" {
+	hold --shared --
+	wait_in_line 1 -- touch never
+	kill_writer "$PID"
+	run -0 "$DLOCK" run --shared -n "$LOCK" -- true
+	[[ ! -e never ]]
+	release
+	only_fences
+}
+
+@test "a dead writer that is first in line keeps no reader out who waits" {
+	hold --shared --
+	wait_in_line 1 -- touch never
+	local writer=$PID
+	wait_in_line 2 --shared -- touch ran
+	local reader=$PID
+	kill_writer "$writer"
+	# This one finds the writer dead, and the reader goes first.
+	run -0 "$DLOCK" run --shared -n "$LOCK" -- true
+	wait_until 2 test -e ran
+	join "$reader"
+	[[ ! -e never ]]
+	release
+	only_fences
+}
+
 # ---- a lock that is lent by the message that wakes the waiter (see redis.c)
 
 # held_by_stranger [redis_at DIR]: a dlock that neither renews nor releases holds the lock
