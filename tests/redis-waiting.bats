@@ -52,6 +52,34 @@ load redis
 	[[ -e ran ]]
 }
 
+@test "restart while waiting: waiters that come back late get their places in line again" {
+	local n all=() late=()
+	private_redis --appendonly yes --appendfsync always
+	DLOCK_BACKEND=$P_URI
+	hold -t 60s --
+	for n in 1 2 3 4; do
+		start "$DLOCK" run "$LOCK" -- sh -c "echo $n >>order"
+		wait_until 10 p_waiters "$n"
+		all+=("$PID")
+		# shellcheck disable=SC2207 # words
+		((n == 4)) || late+=("$PID" $(tree "$PID"))
+	done
+	kill -STOP "${late[@]}"
+	redis_stop "$P_DIR"
+	redis_launch "$P_DIR" "$P_PORT" --appendonly yes --appendfsync always
+	SERVICES+=("$(<"$P_DIR/pid")")
+	# To the last one the others seem dead.
+	wait_until 10 p_waiters 1
+	kill -CONT "${late[@]}"
+	wait_until 10 p_waiters 4
+	release
+	for n in "${all[@]}"; do
+		join "$n" 15
+		equal "$status" 0
+	done
+	equal "$(tr '\n' ' ' <order)" "1 2 3 4 "
+}
+
 @test "queue lost while waiting: every waiter gets the lock" {
 	hold --
 	local waiter=()
