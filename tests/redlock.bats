@@ -490,8 +490,7 @@ node_has_fence() {
 	wait_until 3 nothing_on_nodes
 }
 
-# names_lead_to ADDRESS...: node1.test leads to the first of these addresses, and so on, for what
-# with_names runs
+# names_lead_to ADDRESS...: node1.test leads to the first of these addresses, and so on
 names_lead_to() {
 	local node=0 address
 	for address; do
@@ -500,11 +499,10 @@ names_lead_to() {
 }
 
 # with_names: three nodes of this test at 127.0.0.1 to 127.0.0.3, all at one port, whose names
-# DLOCK_BACKEND has; sets DLOCK to a script that knows the names
+# DLOCK_BACKEND has, and DLOCK knows
 with_names() {
 	local node port
-	need_root
-	need unshare
+	own_names
 	private_redlock 1 --appendonly yes --appendfsync always
 	port=$(<"$P_NODES/1/port")
 	for node in 2 3; do
@@ -514,13 +512,6 @@ with_names() {
 		launch_at "127.0.0.$node" "$node"
 	done
 	names_lead_to 127.0.0.{1,2,3}
-	cat >named <<-END
-		#!/bin/sh
-		exec unshare -m sh -c 'mount --bind "\$0" /etc/hosts && exec "\$@"' \
-			"$T/hosts" "$DLOCK" "\$@"
-	END
-	chmod +x named
-	DLOCK=$T/named
 	DLOCK_BACKEND=redlock://node1.test:$port,node2.test:$port,node3.test:$port
 }
 
