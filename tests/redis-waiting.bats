@@ -293,6 +293,30 @@ shown() {
 	only_fences
 }
 
+@test "a server out of memory: a release hands the lock over all the same" {
+	private_redis --maxmemory-policy noeviction
+	DLOCK_BACKEND=$P_URI
+	hold -t 60s --
+	start "$DLOCK" run "$LOCK" -- touch ran
+	wait_until 5 p_waiters 1
+	# The waiter has just asked, and is lent the lock.
+	redis_at "$P_DIR" config set maxmemory 1
+	release
+	join "$PID" 5
+	equal "$status" 0
+	[[ -e ran ]]
+	p_key_gone
+}
+
+@test "a server out of memory: a release keeps the lock for --min-hold, and no longer" {
+	private_redis --maxmemory-policy noeviction
+	DLOCK_BACKEND=$P_URI
+	hold -t 60s --min-hold 1s --
+	redis_at "$P_DIR" config set maxmemory 1
+	release
+	wait_until 3 p_key_gone
+}
+
 # ---- holds that share a lock
 
 # running N: the commands of N waiters run
