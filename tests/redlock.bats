@@ -701,6 +701,30 @@ at_least() {
 	run --separate-stderr -122 "$DLOCK" status "$LOCK"
 }
 
+@test "status lists the locks of nodes that answer more slowly than node-timeout" {
+	hold --
+	through_proxies
+	tell 'hold 120' 1 2 3 4 5
+	run --separate-stderr -0 "$DLOCK" status --names
+	has_line <(printf '%s\n' "${lines[@]}") "^$LOCK\$" || fail "not listed"
+	# of which a minority may be silent
+	tell drop 2 4
+	run --separate-stderr -0 "$DLOCK" status --names
+	has_line <(printf '%s\n' "${lines[@]}") "^$LOCK\$" || fail "not listed"
+	tell drop 5
+	run --separate-stderr -122 "$DLOCK" status --names
+	one_line 'no majority: 2 of 5 nodes can be listed' 'no answer'
+	release
+}
+
+@test "status lists the locks of nodes that have many, a page after the other" {
+	private_redlock 3
+	everywhere eval 'for i = 1, 2500 do redis.call("SET", "dlock:" .. i, "x") end' 0
+	at 2 set dlock:last x
+	run -0 "$DLOCK" status --names -b "$P_URI"
+	equal "${#lines[@]}" 2501 names
+}
+
 @test "--min-hold: the waiter is told at once that the lock is kept, and until when" {
 	kept_while_waiting
 }
