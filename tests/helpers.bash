@@ -540,6 +540,21 @@ tool() {
 	TOOL_PORT=$LINE
 }
 
+# own_names: sets DLOCK to a script that runs dlock with the names and addresses in ./hosts, which is
+# written as /etc/hosts is, and may be written again
+own_names() {
+	need_root
+	need unshare
+	touch hosts
+	cat >named <<-END
+		#!/bin/sh
+		exec unshare -m sh -c 'mount --bind "\$0" /etc/hosts && exec "\$@"' \
+			"$T/hosts" "$DLOCK" "\$@"
+	END
+	chmod +x named
+	DLOCK=$T/named
+}
+
 # start_proxy PORT: starts a proxy before the server at PORT; sets PROXY to its URI
 start_proxy() {
 	tool proxy -l "$T/requests" "$1" "$T/proxy.ctl"

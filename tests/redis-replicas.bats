@@ -187,6 +187,25 @@ blocked() {
 	release
 }
 
+@test "failover by name, connections stay open: the hold goes on where the name leads to" {
+	own_names
+	private_redis
+	R_DIR=$T/replica
+	mkdir "$R_DIR"
+	redis_launch "$R_DIR" "$P_PORT" --bind 127.0.0.2 --replicaof 127.0.0.1 "$P_PORT"
+	SERVICES+=("$(<"$R_DIR/pid")")
+	echo 127.0.0.1 master.test >hosts
+	hold -b "redis://master.test:$P_PORT" -t 6s --
+	wait_until 10 on_replica
+	redis_at "$R_DIR" replicaof no one
+	redis_at "$P_DIR" replicaof 127.0.0.2 "$P_PORT"
+	echo 127.0.0.2 master.test >hosts
+	holds_for 8000 on_replica
+	alive "$COMMAND"
+	release
+	not on_replica
+}
+
 @test "?replicas= wants a number; without the permission for WAIT nobody gets a lock" {
 	local value
 	for value in 0 x 1x 1001 99999999999999999999; do

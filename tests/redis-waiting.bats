@@ -52,6 +52,34 @@ load redis
 	[[ -e ran ]]
 }
 
+@test "restart while waiting: waiters that come back late get their places in line again" {
+	local n all=() late=()
+	private_redis --appendonly yes --appendfsync always
+	DLOCK_BACKEND=$P_URI
+	hold -t 60s --
+	for n in 1 2 3 4; do
+		start "$DLOCK" run "$LOCK" -- sh -c "echo $n >>order"
+		wait_until 10 p_waiters "$n"
+		all+=("$PID")
+		# shellcheck disable=SC2207 # words
+		((n == 4)) || late+=("$PID" $(tree "$PID"))
+	done
+	kill -STOP "${late[@]}"
+	redis_stop "$P_DIR"
+	redis_launch "$P_DIR" "$P_PORT" --appendonly yes --appendfsync always
+	SERVICES+=("$(<"$P_DIR/pid")")
+	# To the last one the others seem dead.
+	wait_until 10 p_waiters 1
+	kill -CONT "${late[@]}"
+	wait_until 10 p_waiters 4
+	release
+	for n in "${all[@]}"; do
+		join "$n" 15
+		equal "$status" 0
+	done
+	equal "$(tr '\n' ' ' <order)" "1 2 3 4 "
+}
+
 @test "queue lost while waiting: every waiter gets the lock" {
 	hold --
 	local waiter=()
@@ -265,6 +293,30 @@ shown() {
 	only_fences
 }
 
+@test "a server out of memory: a release hands the lock over all the same" {
+	private_redis --maxmemory-policy noeviction
+	DLOCK_BACKEND=$P_URI
+	hold -t 60s --
+	start "$DLOCK" run "$LOCK" -- touch ran
+	wait_until 5 p_waiters 1
+	# The waiter has just asked, and is lent the lock.
+	redis_at "$P_DIR" config set maxmemory 1
+	release
+	join "$PID" 5
+	equal "$status" 0
+	[[ -e ran ]]
+	p_key_gone
+}
+
+@test "a server out of memory: a release keeps the lock for --min-hold, and no longer" {
+	private_redis --maxmemory-policy noeviction
+	DLOCK_BACKEND=$P_URI
+	hold -t 60s --min-hold 1s --
+	redis_at "$P_DIR" config set maxmemory 1
+	release
+	wait_until 3 p_key_gone
+}
+
 # ---- holds that share a lock
 
 # running N: the commands of N waiters run
@@ -348,6 +400,42 @@ together() {
 	equal "$status" 0
 	join "$PID"
 	equal "$status" 0
+	only_fences
+}
+
+# kill_writer PID: kills this waiter for the whole lock, and all its processes, at once
+kill_writer() {
+	local all
+	# shellcheck disable=SC2207 # words
+	all=("$1" $(tree "$1"))
+	kill -STOP "${all[@]}"
+	kill -KILL "${all[@]}"
+	wait_until 5 ended "${all[@]}"
+}
+
+@test "a dead writer that is first in line keeps no reader out who does not wait" {
+	hold --shared --
+	wait_in_line 1 -- touch never
+	kill_writer "$PID"
+	run -0 "$DLOCK" run --shared -n "$LOCK" -- true
+	[[ ! -e never ]]
+	release
+	only_fences
+}
+
+@test "a dead writer that is first in line keeps no reader out who waits" {
+	hold --shared --
+	wait_in_line 1 -- touch never
+	local writer=$PID
+	wait_in_line 2 --shared -- touch ran
+	local reader=$PID
+	kill_writer "$writer"
+	# This one finds the writer dead, and the reader goes first.
+	run -0 "$DLOCK" run --shared -n "$LOCK" -- true
+	wait_until 2 test -e ran
+	join "$reader"
+	[[ ! -e never ]]
+	release
 	only_fences
 }
 

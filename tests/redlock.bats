@@ -457,6 +457,102 @@ node_has_fence() {
 	wait_until 3 nothing_on_nodes
 }
 
+@test "a majority frozen for a while: renewals and tries reach it again when it answers again" {
+	local waiter start
+	private_redlock 3 --appendonly yes --appendfsync always
+	DLOCK_BACKEND="$P_URI?timeout=100ms"
+	hold -t 20s -k 100ms --
+	now
+	start=$NOW
+	freeze 1
+	freeze 2
+	# More renewals have failed by then than requests are sent to a node that does not answer.
+	holds_for 15200 alive "$COMMAND"
+	thaw 1
+	thaw 2
+	holds_for 6000 alive "$COMMAND"
+	now
+	between $((NOW - start)) 20000 120000 "ms, longer than the first lease"
+	release
+	hold -t 100s --
+	start "$DLOCK" run -v "$LOCK" -- true
+	waiter=$PID
+	wait_until 5 one_waits
+	freeze 1
+	freeze 2
+	wait_until 12 has_line "$ERR" 'trying again'
+	holds_for 6000 alive "$waiter"
+	thaw 1
+	thaw 2
+	release
+	join "$waiter" 10
+	equal "$status" 0
+	wait_until 3 nothing_on_nodes
+}
+
+# names_lead_to ADDRESS...: node1.test leads to the first of these addresses, and so on
+names_lead_to() {
+	local node=0 address
+	for address; do
+		echo "$address node$((++node)).test"
+	done >hosts
+}
+
+# with_names: three nodes of this test at 127.0.0.1 to 127.0.0.3, all at one port, whose names
+# DLOCK_BACKEND has, and DLOCK knows
+with_names() {
+	local node port
+	own_names
+	private_redlock 1 --appendonly yes --appendfsync always
+	port=$(<"$P_NODES/1/port")
+	for node in 2 3; do
+		mkdir "$P_NODES/$node"
+		echo "$port" >"$P_NODES/$node/port"
+		: >"$P_NODES/$node/pid"
+		launch_at "127.0.0.$node" "$node"
+	done
+	names_lead_to 127.0.0.{1,2,3}
+	DLOCK_BACKEND=redlock://node1.test:$port,node2.test:$port,node3.test:$port
+}
+
+# launch_at ADDRESS NODE: starts a node of with_names there
+launch_at() {
+	local dir=$P_NODES/$2
+	redis_launch "$dir" "$(<"$dir/port")" --bind "$1" --appendonly yes --appendfsync always ||
+		fail "$(<"$dir/log")"
+	SERVICES+=("$(<"$dir/pid")")
+}
+
+@test "two of three names lead to other addresses: the run finds the nodes, and keeps its lock" {
+	with_names
+	hold -t 60s --
+	redis_stop "$P_NODES/1"
+	redis_stop "$P_NODES/2"
+	launch_at 127.0.0.4 1
+	launch_at 127.0.0.5 2
+	names_lead_to 127.0.0.{4,5,3}
+	wait_until 20 has_line "$HOLDER_ERR" 'no majority: 1 of 3 nodes'
+	wait_until 40 has_line "$HOLDER_ERR" 'renewed again'
+	votes "$TOKEN" 3
+	alive "$COMMAND"
+	release
+	nothing_on_nodes
+}
+
+@test "three names that have come to lead to one server are one vote" {
+	with_names
+	TOKEN=$("$DLOCK" acquire -t 60s "$LOCK")
+	"$DLOCK" verify "$LOCK" "$TOKEN"
+	names_lead_to 127.0.0.{3,3,3}
+	run --separate-stderr -122 "$DLOCK" verify "$LOCK" "$TOKEN"
+	one_line 'no majority: 1 of 3 nodes' 'are the same server'
+	run --separate-stderr -122 "$DLOCK" renew "$LOCK" "$TOKEN"
+	one_line 'no majority: 1 of 3 nodes'
+	names_lead_to 127.0.0.{1,2,3}
+	"$DLOCK" release "$LOCK" "$TOKEN"
+	nothing_on_nodes
+}
+
 @test "a majority dead: 122 at once with the reason; a waiter goes on when it is back" {
 	local node
 	own_nodes
@@ -603,6 +699,30 @@ at_least() {
 	matches "$output" 'error +unusable +no majority: 2 of 5'
 	run --separate-stderr -122 "$DLOCK" status
 	run --separate-stderr -122 "$DLOCK" status "$LOCK"
+}
+
+@test "status lists the locks of nodes that answer more slowly than node-timeout" {
+	hold --
+	through_proxies
+	tell 'hold 120' 1 2 3 4 5
+	run --separate-stderr -0 "$DLOCK" status --names
+	has_line <(printf '%s\n' "${lines[@]}") "^$LOCK\$" || fail "not listed"
+	# of which a minority may be silent
+	tell drop 2 4
+	run --separate-stderr -0 "$DLOCK" status --names
+	has_line <(printf '%s\n' "${lines[@]}") "^$LOCK\$" || fail "not listed"
+	tell drop 5
+	run --separate-stderr -122 "$DLOCK" status --names
+	one_line 'no majority: 2 of 5 nodes can be listed' 'no answer'
+	release
+}
+
+@test "status lists the locks of nodes that have many, a page after the other" {
+	private_redlock 3
+	everywhere eval 'for i = 1, 2500 do redis.call("SET", "dlock:" .. i, "x") end' 0
+	at 2 set dlock:last x
+	run -0 "$DLOCK" status --names -b "$P_URI"
+	equal "${#lines[@]}" 2501 names
 }
 
 @test "--min-hold: the waiter is told at once that the lock is kept, and until when" {

@@ -28,9 +28,10 @@
  * A waiter that is dead has no listener and is left out at once. A waiter that hangs loses its turn
  * to the next one, which is told to try after the time that the lock was handed over for. Holders
  * die, so each waiter also tries every 5 s, and the first in line when the holder's lease ends.
- * A waiter that has wishes gets the time of its arrival with the first answer, before it stands in
- * line, and sends it with each try: so it keeps this time when an answer is lost, or when it was
- * taken for dead and comes back, and never replaces a waiter that is newer.
+ * A waiter gets the time of its arrival when it stands in line, or with the first answer, before
+ * that, if it has wishes. It sends this time with each try: so it keeps its place when it was taken
+ * for dead and comes back, also to a server that has lost the queue. A waiter that has wishes keeps
+ * the time also when an answer is lost, and never replaces a waiter that is newer.
  *
  * Other programs know nothing of queues and wake nobody: while one of them holds the lock, the
  * first in line, and no other waiter, tries about every 250 ms.

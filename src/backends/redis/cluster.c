@@ -117,8 +117,7 @@ static int64_t cluster_redirect(struct redis_route *route, const struct redis_ad
 	}
 	if (!strncmp(text, "TRYAGAIN", 8) || redis_route_torn(text))
 		return REDIS_ROUTE_PAUSE_MS;
-	if (!strstr(text, "CLUSTERDOWN") && !strstr(text, "READONLY") &&
-	    !strstr(text, "MASTERDOWN") && !strstr(text, "LOADING"))
+	if (!strstr(text, "CLUSTERDOWN") && !redis_route_no_master(text))
 		return REDIS_ROUTE_ENDS;
 	start_over(cluster);
 	return REDIS_ROUTE_PAUSE_MS;

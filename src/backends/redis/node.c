@@ -374,13 +374,19 @@ struct redisReply *redis_node_command(struct redis_node *node, int argc, const c
 			   : command_here(node, argc, argv, err);
 }
 
-/* Turns an error reply into *err. */
-static redisReply *refuse_errors(const struct redis_node *node, redisReply *reply,
-				 struct error *err)
+/*
+ * Turns an error reply into *err. A server that is no master any more may keep its connections,
+ * while the name in the URI leads to the new master already: the next call looks the name up again.
+ */
+static redisReply *refuse_errors(struct redis_node *node, redisReply *reply, struct error *err)
 {
 	if (!reply || reply->type != REDIS_REPLY_ERROR)
 		return reply;
 	redis_refusal(&node->address, reply->str, err);
+	if (!node->route && redis_route_no_master(reply->str)) {
+		redis_conn_close(&node->wake);
+		redis_conn_close(&node->main);
+	}
 	freeReplyObject(reply);
 	return NULL;
 }

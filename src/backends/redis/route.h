@@ -40,6 +40,12 @@ static inline bool redis_route_torn(const char *text)
 	       strstr(text, "accessed during rehashing of the slot");
 }
 
+/* Whether this is the error of a server that is no master, or not yet. */
+static inline bool redis_route_no_master(const char *text)
+{
+	return strstr(text, "READONLY") || strstr(text, "MASTERDOWN") || strstr(text, "LOADING");
+}
+
 struct redis_route_ops {
 	/*
 	 * Sets *place to the server to connect to. bounds: connect_timeout_ms limits all of it, and

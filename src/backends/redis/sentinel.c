@@ -153,7 +153,7 @@ static int64_t sentinel_redirect(struct redis_route *route, const struct redis_a
 				 const char *text)
 {
 	(void)from;
-	if (!strstr(text, "READONLY") && !strstr(text, "MASTERDOWN") && !strstr(text, "LOADING"))
+	if (!redis_route_no_master(text))
 		return REDIS_ROUTE_ENDS;
 	next_sentinel(sentinel_from_route(route));
 	return REDIS_ROUTE_PAUSE_MS;

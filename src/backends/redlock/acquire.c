@@ -204,21 +204,12 @@ static int64_t young_for(const struct redlock *lock, const struct ballot *ballot
 	return redlock_free_in(rest_ms, count, lock->quorum - ballot->voters);
 }
 
-/* Two names of one server would give it two votes. 0, or -1 with *err. */
 static int refuse_twins(const struct redlock *lock, struct error *err)
 {
-	for (int i = 0; i < lock->count; i++) {
-		for (int j = 0; j < i; j++) {
-			const struct redlock_node *a = &lock->nodes[j], *b = &lock->nodes[i];
-
-			if (!a->known || !b->known || !a->run_id[0] ||
-			    strcmp(a->run_id, b->run_id) != 0)
-				continue;
-			return error_set(err, ERROR_REFUSED, 0, "%s and %s are the same server: "
-					 "redlock: needs nodes that do not depend on each other",
-					 a->address.label, b->address.label);
-		}
-	}
+	for (int i = 0; i < lock->count; i++)
+		for (int j = 0; j < i; j++)
+			if (redlock_node_refuse_twin(&lock->nodes[j], &lock->nodes[i], err))
+				return -1;
 	return 0;
 }
 

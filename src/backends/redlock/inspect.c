@@ -190,31 +190,76 @@ int redlock_break(struct backend *backend, const char *name, struct lock_view *v
 
 /* ---- list ---- */
 
-/* Adds the names that one node has. 0, or -1: it does not answer. */
-static int list_node(struct redlock *lock, int node, const char *pattern,
+/* Where a node goes on with SCAN: "0" at first and at the end, "" after no answer. */
+struct cursor {
+	char text[32];
+};
+
+/* One page of the names of these nodes, a bit for each; 0: all. As redlock_round(). */
+static int list_page(struct redlock *lock, unsigned nodes, const struct cursor *from,
+		     const char *pattern, struct error *err)
+{
+	const char *const command[] = {
+		"SCAN", from->text, "MATCH", pattern, "COUNT", "1000", NULL
+	};
+	const struct redlock_call call = {
+		.command = command, .nodes = nodes, .least = nodes ? 1 : lock->quorum,
+	};
+
+	return redlock_round(lock, &call, err);
+}
+
+/* Adds the names on the page that a node has sent. */
+static void read_page(const struct redlock *lock, const struct redlock_node *node,
+		      struct name_list *names, struct cursor *next)
+{
+	const redisReply *keys;
+
+	next->text[0] = '\0';
+	if (node->state != NODE_ANSWERED || !redis_has_shape(node->reply, "sa"))
+		return;
+	keys = node->reply->element[1];
+	for (size_t i = 0; i < keys->elements; i++)
+		if (redis_is_text(keys->element[i]))
+			redis_list_key(lock->prefix, keys->element[i], names);
+	snprintf(next->text, sizeof(next->text), "%.30s", node->reply->element[0]->str);
+}
+
+/* Adds the names on a node's other pages. 0, or -1: it does not answer. */
+static int list_rest(struct redlock *lock, int node, const char *pattern, struct cursor *next,
 		     struct name_list *names, struct error *err)
 {
-	char cursor[32] = "0";
-	const char *const command[] = { "SCAN", cursor, "MATCH", pattern, "COUNT", "1000", NULL };
-	const struct redlock_call call = {
-		.command = command, .nodes = 1u << node, .least = 1,
-		.timeout_ms = lock->node_timeout_ms,
-	};
-	const redisReply *reply, *keys;
+	while (next->text[0] && strcmp(next->text, "0") != 0) {
+		if (list_page(lock, 1u << node, next, pattern, err))
+			return -1;
+		read_page(lock, &lock->nodes[node], names, next);
+	}
+	return next->text[0] ? 0 : -1;
+}
 
-	do {
-		if (redlock_round(lock, &call, err))
-			return -1;
-		reply = lock->nodes[node].reply;
-		if (lock->nodes[node].state != NODE_ANSWERED || !redis_has_shape(reply, "sa"))
-			return -1;
-		keys = reply->element[1];
-		for (size_t i = 0; i < keys->elements; i++)
-			if (redis_is_text(keys->element[i]))
-				redis_list_key(lock->prefix, keys->element[i], names);
-		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
-	} while (strcmp(cursor, "0") != 0);
-	return 0;
+/* How many nodes have listed all their names. *first: why one has not. */
+static int list_nodes(struct redlock *lock, const char *pattern, struct name_list *names,
+		      struct error *first, struct error *err)
+{
+	struct cursor next[REDLOCK_MOST_NODES] = { { "0" } };
+	int listed = 0;
+
+	if (list_page(lock, 0, &next[0], pattern, err)) {
+		*first = *err;
+		return 0;
+	}
+	for (int i = 0; i < lock->count; i++) {
+		read_page(lock, &lock->nodes[i], names, &next[i]);
+		if (!next[i].text[0] && first->kind == ERROR_NONE)
+			*first = lock->nodes[i].error;
+	}
+	for (int i = 0; i < lock->count; i++) {
+		if (!list_rest(lock, i, pattern, &next[i], names, err))
+			listed++;
+		else if (first->kind == ERROR_NONE)
+			*first = lock->nodes[i].error;
+	}
+	return listed;
 }
 
 /* Every majority has a node in common with the majority that has a lock. */
@@ -223,15 +268,10 @@ int redlock_list(struct backend *backend, struct name_list *names, struct error 
 	struct redlock *lock = redlock_from_backend(backend);
 	char *pattern = redis_list_pattern(lock->prefix);
 	struct error first = { 0 };
-	int listed = 0;
+	int listed;
 
 	redlock_look_up(lock);
-	for (int i = 0; i < lock->count; i++) {
-		if (!list_node(lock, i, pattern, names, err))
-			listed++;
-		else if (first.kind == ERROR_NONE)
-			first = lock->nodes[i].error;
-	}
+	listed = list_nodes(lock, pattern, names, &first, err);
 	free(pattern);
 	name_list_sort(names);
 	if (listed >= lock->quorum)

@@ -171,20 +171,10 @@ static int64_t hear(struct redlock *lock, unsigned readable)
 static int64_t drain(struct redlock *lock, unsigned readable)
 {
 	int64_t next_ms = CLOCK_NEVER;
-	struct error ignored;
-	redisReply *reply;
 
-	for (int i = 0; i < lock->count; i++) {
-		struct redlock_node *node = &lock->nodes[i];
-
-		if (!(readable & 1u << i) || !redis_conn_is_open(&node->main) ||
-		    !redlock_node_step(node, &node->main, true, &reply, &ignored))
-			continue;
-		/* An answer that nothing was asked for is as good as an end. */
-		freeReplyObject(reply);
-		redlock_node_close(node);
-		next_ms = clock_boot_ms() + HEAL_MS;
-	}
+	for (int i = 0; i < lock->count; i++)
+		if (readable & 1u << i && redlock_node_drain(&lock->nodes[i]))
+			next_ms = clock_boot_ms() + HEAL_MS;
 	return next_ms;
 }
 

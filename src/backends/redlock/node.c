@@ -3,6 +3,7 @@
 
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "backends/redis/info.h"
 #include "base/clock.h"
@@ -102,6 +103,30 @@ int redlock_node_step(struct redlock_node *node, struct redis_conn *conn, bool r
 		*reply = NULL;
 	}
 	return state;
+}
+
+bool redlock_node_drain(struct redlock_node *node)
+{
+	struct error ignored;
+	redisReply *reply;
+
+	if (!redis_conn_is_open(&node->main) ||
+	    !redlock_node_step(node, &node->main, true, &reply, &ignored))
+		return false;
+	/* An answer that nothing was asked for is as good as an end. */
+	freeReplyObject(reply);
+	redlock_node_close(node);
+	return true;
+}
+
+int redlock_node_refuse_twin(const struct redlock_node *a, const struct redlock_node *b,
+			     struct error *err)
+{
+	if (!a->known || !b->known || !a->run_id[0] || strcmp(a->run_id, b->run_id) != 0)
+		return 0;
+	return error_set(err, ERROR_REFUSED, 0, "%s and %s are the same server: redlock: needs "
+			 "nodes that do not depend on each other", a->address.label,
+			 b->address.label);
 }
 
 int64_t redlock_node_age(const struct redlock_node *node)

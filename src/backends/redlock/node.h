@@ -31,6 +31,7 @@ struct redlock_node {
 	enum redlock_state state;
 	struct redisReply *reply;	/* NODE_ANSWERED */
 	struct error error;
+	bool unreached;			/* it has not answered since a connection to it failed */
 	bool resent;			/* sent twice, for the connection broke in between */
 	int tries;			/* connections made in this round */
 	size_t length;			/* of the request */
@@ -70,6 +71,19 @@ void redlock_node_ask_age(struct redlock_node *node);
  */
 int redlock_node_step(struct redlock_node *node, struct redis_conn *conn, bool readable,
 		      struct redisReply **reply, struct error *err);
+
+/*
+ * Between two rounds: drops the late answers that have come over the main connection. True: the
+ * connection has ended, and is closed.
+ */
+bool redlock_node_drain(struct redlock_node *node);
+
+/*
+ * Two names of one server would give it two votes. 0, or -1 with *err: the nodes are the same
+ * server, as far as the run_id that both have told says so.
+ */
+int redlock_node_refuse_twin(const struct redlock_node *a, const struct redlock_node *b,
+			     struct error *err);
 
 /* The age of the server, in ms; -1: not known. */
 int64_t redlock_node_age(const struct redlock_node *node);

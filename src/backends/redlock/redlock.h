@@ -47,7 +47,10 @@ int redlock_check(struct backend *backend, struct findings *findings, struct err
 
 /*
  * Looks up the names of the nodes that have no address yet, the first time, and from then on not
- * more often than every 30 s, because a look-up waits as long as the resolver does.
+ * more often than every 30 s, because a look-up waits as long as the resolver does. When a majority
+ * cannot be reached, the names of those nodes are looked up again, for their addresses may have
+ * changed. While only a minority is missing, the lock does not need them, and a slow resolver must
+ * not delay a renewal.
  */
 void redlock_look_up(struct redlock *lock);
 

@@ -14,7 +14,7 @@
  * and what it would be sent only fills a buffer.
  */
 #define MOST_STALE 8
-/* How often names are looked up that could not be found. */
+/* How often names are looked up that could not be found, or lead to no server. */
 #define LOOK_UP_MS 30000
 
 static struct redis_conn *conn_of(struct redlock_node *node, const struct redlock_call *call)
@@ -73,6 +73,7 @@ static void ask(const struct redlock *lock, struct redlock_node *node,
 {
 	node->state = NODE_FAILED;
 	if (redlock_node_connect(node, conn_of(node, call), &node->error)) {
+		node->unreached = true;
 		error_prefix(&node->error, "%s", node->address.label);
 		return;
 	}
@@ -101,6 +102,9 @@ static void begin(const struct redlock *lock, struct redlock_node *node,
 	node->error = (struct error){ 0 };
 	if (call->nodes && !(call->nodes & 1u << (node - lock->nodes)))
 		return;
+	/* The answers may have come meanwhile: while calls fail, the engine reads no events. */
+	if (node->stale >= MOST_STALE)
+		redlock_node_drain(node);
 	if (node->stale >= MOST_STALE && call->script != &redlock_script_release) {
 		node->state = NODE_FAILED;
 		error_set(&node->error, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer",
@@ -129,6 +133,7 @@ static void broke(const struct redlock *lock, struct redlock_node *node,
 	}
 	close_conn(node, call);
 	node->state = NODE_FAILED;
+	node->unreached = true;
 	if (!final && node->tries < (node->resent ? 2 : node->place_count))
 		ask(lock, node, call);
 }
@@ -137,6 +142,7 @@ static void broke(const struct redlock *lock, struct redlock_node *node,
 static void answered(const struct redlock *lock, struct redlock_node *node,
 		     const struct redlock_call *call)
 {
+	node->unreached = false;
 	if (!node->reply || node->reply->type != REDIS_REPLY_ERROR) {
 		node->state = NODE_ANSWERED;
 		return;
@@ -185,10 +191,12 @@ static void leave(struct redlock_node *node, const struct redlock_call *call)
 		redis_conn_close(conn);
 	} else if (!is_empty(call)) {
 		node->sent = redis_conn_has_begun(conn, node->length);
-		if (node->sent)
+		if (node->sent) {
 			node->stale++;
-		else
+		} else {
+			node->unreached = true;
 			redis_conn_take_back(conn, node->length);
+		}
 	}
 }
 
@@ -230,6 +238,22 @@ static bool sleep_until(struct redlock *lock, const struct redlock_call *call, i
 	return !fds[lock->count].revents;
 }
 
+/*
+ * The names of two nodes may have come to lead to one server since the lock was acquired. Of its
+ * answers only the first one counts.
+ */
+static void fail_twins(struct redlock *lock)
+{
+	for (int i = 0; i < lock->count; i++) {
+		struct redlock_node *node = &lock->nodes[i];
+
+		for (int j = 0; j < i && node->state == NODE_ANSWERED; j++)
+			if (lock->nodes[j].state == NODE_ANSWERED &&
+			    redlock_node_refuse_twin(&lock->nodes[j], node, &node->error))
+				node->state = NODE_FAILED;
+	}
+}
+
 int redlock_round(struct redlock *lock, const struct redlock_call *call, struct error *err)
 {
 	int64_t most_ms, node_ms, until_ms;
@@ -252,6 +276,7 @@ int redlock_round(struct redlock *lock, const struct redlock_call *call, struct 
 	for (int i = 0; i < lock->count; i++)
 		if (lock->nodes[i].state == NODE_ASKED)
 			leave(&lock->nodes[i], call);
+	fail_twins(lock);
 	if (goes_on)
 		return 0;
 	return error_set(err, ERROR_CANCELLED, 0, "cancelled");
@@ -295,18 +320,40 @@ int redlock_no_majority(const struct redlock *lock, int answered, struct error *
 
 /* ---- before others ---- */
 
+/* Keeps the addresses that the node has if its name is not found. */
+static void look_up(struct redlock_node *node)
+{
+	struct net_address places[NET_ADDRESSES];
+	struct error ignored;
+	const int count = net_look_up(node->address.host, node->address.port, places, &ignored);
+
+	if (count < 1)
+		return;
+	memcpy(node->places, places, (size_t)count * sizeof(places[0]));
+	node->place_count = count;
+	/*
+	 * A connection that is still being made may lead to an old address. What a node was sent
+	 * and has not answered, it may carry out after what comes over the next connection, so that
+	 * such a connection stays.
+	 */
+	if (node->unreached && node->stale == 0)
+		redlock_node_close(node);
+}
+
 void redlock_look_up(struct redlock *lock)
 {
-	struct error ignored;
+	int unreached = 0;
 
 	if (lock->looked_up_ms && clock_boot_ms() < lock->looked_up_ms + LOOK_UP_MS)
 		return;
+	for (int i = 0; i < lock->count; i++)
+		unreached += lock->nodes[i].unreached;
 	for (int i = 0; i < lock->count; i++) {
 		struct redlock_node *node = &lock->nodes[i];
 
-		if (node->place_count < 1)
-			node->place_count = net_look_up(node->address.host, node->address.port,
-							node->places, &ignored);
+		if (node->place_count < 1 ||
+		    (node->unreached && unreached > lock->count - lock->quorum))
+			look_up(node);
 	}
 	lock->looked_up_ms = clock_boot_ms();
 }

@@ -36,7 +36,8 @@ struct redlock_call {
 /*
  * Runs a round. Afterwards the state of each node that was asked is NODE_ANSWERED, NODE_FAILED, or
  * NODE_ASKED when its answer did not come; replies live until the next round. An error reply is a
- * failure. 0, or -1 with ERROR_CANCELLED.
+ * failure, and so is the second answer of a server that two nodes lead to. 0, or -1 with
+ * ERROR_CANCELLED.
  */
 int redlock_round(struct redlock *lock, const struct redlock_call *call, struct error *err);
 

@@ -5,7 +5,7 @@
 -- Returns the fence when the token holds the lock; {2, N} when the lock is in use with N slots;
 -- {3, text} when a newer waiter, which has this text, has replaced the token; else {0, pttl,
 -- waiters ahead, text of a holder, since when it holds (ms ago), whether the holder is another
--- program (1 or 0), came}. came is 0 for a waiter without wishes.
+-- program (1 or 0), came}. came is 0 for a token without wishes that does not stand in line.
 local ttl, mode, text = ARGV[3], ARGV[4], ARGV[5]
 
 -- Most locks are free and have no waiters.
@@ -140,7 +140,9 @@ local function exchange_places(place)
   return place
 end
 
--- The place of the token: the last one, unless it was called and has kept its place meanwhile.
+-- The place of the token: the last one, unless it was called and has kept its place meanwhile, or
+-- was taken for dead, as all waiters are by the first one that comes back to a server that was
+-- restarted.
 local function stand_in_line()
   local place, _, _, _, _, time = waiter(token)
   if not place and wishful then
@@ -149,10 +151,14 @@ local function stand_in_line()
     if last_first then place = exchange_places(place) end
     place = digits(place)
   elseif not place then
-    local last = redis.call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')[2] or '0'
-    place = digits(math.max(tonumber(last) + 1, now_us()))
+    if came == 0 then
+      local last = redis.call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')[2] or '0'
+      came = math.max(tonumber(last) + 1, now_us())
+    end
+    place = digits(came)
     time = place
   end
+  came = tonumber(time)
   local till = digits(now_ms() + loan)
   redis.call('HSET', waiters, token, table.concat({place, mode, asked, till, time, text}, ' '))
   redis.call('ZADD', queue, place, token)

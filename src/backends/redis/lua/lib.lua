@@ -209,7 +209,10 @@ local function hand_over()
     if not mode then
       leave(first)
     elseif not room(mode) then
-      break
+      -- Those behind the first waiter may share the lock, from which a dead one must not keep them.
+      if not set or not room(redis.call('HGET', holders, 'mode')) then break end
+      if living({first})[1] then break end
+      leave(first)
     else
       called = hand_to(first, mode, asked, till) or called
     end

@@ -27,6 +27,9 @@ if not holds(token) then
   if first == token and is_foreign() then tell(0, '0') end
   return 0
 end
+-- A server whose memory is full refuses commands that may need more, unless the script has already
+-- called one that writes and needs none.
+redis.call('EXPIRE', fence, FENCE_SECONDS)
 local number, since, count, text = note_of(token)
 if not number then
   if how == '2' then return 4 end
