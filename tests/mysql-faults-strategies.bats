@@ -538,9 +538,7 @@ start_waiter() {
 		if [[ $strategy == shedlock ]]; then
 			table=shedlock
 		fi
-		start mariadb --no-defaults --socket="$P_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
-			LOCK TABLES $table READ; DO SLEEP(300)"
-		wait_until 5 sleeps
+		locks "$P_DIR" "LOCK TABLES $table READ"
 		start "$DLOCK" run -w 30s "$LOCK" -- touch ran
 		waiter=$PID
 		wait_until 5 tries "$table"
@@ -578,19 +576,26 @@ start_waiter() {
 	for table in dlock_inserts shedlock; do
 		strategy=${table#dlock_}
 		on "${strategy/inserts/insert}" "$MYSQL"
-		start mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
-			LOCK TABLES $table READ; DO SLEEP(300)"
-		wait_until 5 sleeps
+		locks "$MYSQL_DIR" "LOCK TABLES $table READ"
 		# The server lets the statement wait for longer than dlock waits for the answer.
 		DLOCK_BACKEND+="&timeout=300ms"
 		run "$DLOCK" run -w 1s "$LOCK" -- touch ran
 		matches "$status" '^12[24]$' "$STRATEGY"
 		pause 0.2
 		not tries "$table" || fail "$STRATEGY: it still tries"
-		kill -TERM "$PID"
+		my "KILL $SESSION"
 		join "$PID"
 	done
 	[[ ! -e ran ]]
+}
+
+# locks DIRECTORY SQL: another client of the server there executes SQL, and then its session stays open.
+# Sets PID, and SESSION to its number.
+locks() {
+	start mariadb --no-defaults --socket="$1/sock" --user=root --batch --skip-column-names --unbuffered \
+		"$MYSQL_DATABASE" --execute="$2; SELECT 'session', CONNECTION_ID(); DO SLEEP(300)"
+	wait_until 10 has_line "$OUT" '^session'
+	SESSION=$(sed -n 's/^session\t//p' "$OUT")
 }
 
 # tries TABLE: true when a client waits until it may write to that table
@@ -612,26 +617,18 @@ tries() {
 		fi
 		"$DLOCK" run "$LOCK" -- true
 		# The strategy insert would lock the place where its row comes.
-		start mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root --batch "$MYSQL_DATABASE" --execute="
-			START TRANSACTION;
-			SELECT * FROM $table WHERE name = '$LOCK' FOR UPDATE;
-			DO SLEEP(300)"
+		locks "$MYSQL_DIR" "START TRANSACTION; SELECT COUNT(*) FROM $table WHERE name = '$LOCK' FOR UPDATE"
 		local stranger=$PID
-		wait_until 5 sleeps
 		timed "$DLOCK" run -w 1s "$LOCK" -- touch "ran.$strategy"
 		equal "$status" 124 "$STRATEGY"
 		took "$MS" 900 3500 "$STRATEGY"
 		[[ ! -e ran.$strategy ]]
 		# No statement of the client that gave up is left, to take the lock later.
 		contend
-		my "KILL $(my "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP(300)'")"
+		my "KILL $SESSION"
 		join "$stranger"
 		met_nobody
 	done
-}
-
-sleeps() {
-	[[ $(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP(300)'") == 1 ]]
 }
 
 @test "1213: a deadlock is a reason to try again" {

@@ -2,10 +2,12 @@
 /* How the keeper sleeps, and what it wakes up for. */
 #include "keeping.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -101,6 +103,9 @@ static int query_fd(const struct keeping *k, int64_t *until_ms)
 	return -1;
 }
 
+/* The pause where poll() is refused. */
+#define UNPOLLED_NS 100000000
+
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 {
 	enum {
@@ -124,7 +129,11 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		fds[i].events = POLLIN;
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
-	poll(fds, POLLED, clock_poll_timeout(process ? pidfd_look(process, until_ms) : until_ms));
+	if (poll(fds, POLLED,
+		 clock_poll_timeout(process ? pidfd_look(process, until_ms) : until_ms)) < 0 &&
+	    errno == EINVAL)
+		/* This process may not even poll so many descriptors, until its limit is raised. */
+		nanosleep(&(struct timespec){ .tv_nsec = UNPOLLED_NS }, NULL);
 	if (k->caller.fd >= 0 && !fds[QUERIES].revents && clock_boot_ms() >= k->caller.until_ms)
 		keeper_socket_hang_up(&k->caller);
 	/* This comes before the guard's end, for the guard writes and then ends. */
