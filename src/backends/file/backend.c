@@ -14,6 +14,7 @@
  * lock.c.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -138,7 +139,8 @@ static enum outcome held_elsewhere(struct file_backend *file, const struct reque
 	    file_lock_look(file, &record, &taken, err))
 		return OUTCOME_ERROR;
 	hold = file_record_find(&record, request->token);
-	if (hold && !hold->holder.kept_ms) {
+	/* When the keeper was killed, its watchdog keeps the file open for a moment. */
+	if (hold && !hold->holder.kept_ms && (!kill(hold->keeper, 0) || errno == EPERM)) {
 		error_set(err, ERROR_REFUSED, 0, "process %d holds it and could not be asked: use "
 			  "the --backend and the user of 'dlock acquire'", (int)hold->keeper);
 		outcome = OUTCOME_ERROR;
