@@ -55,7 +55,7 @@ static bool same_holders(const struct lock_view *a, const struct lock_view *b)
 static int ask_about_holders(struct session *session, struct lock_view *asked, struct error *err)
 {
 	struct lock_view view;
-	bool same = false;
+	bool same;
 
 	for (;;) {
 		view = (struct lock_view){ 0 };
@@ -64,8 +64,7 @@ static int ask_about_holders(struct session *session, struct lock_view *asked, s
 			lock_view_finish(&view);
 			return -1;
 		}
-		if (asked->held)
-			same = same_holders(asked, &view);
+		same = asked->held && same_holders(asked, &view);
 		if (asked->held && view.held && !same)
 			session_say(session, SAY_WARNING, "meanwhile it has changed hands");
 		lock_view_finish(asked);

@@ -8,6 +8,9 @@
 
 #include "options.h"
 
+/* Room for a word of the command line in a message. What is longer is cut. */
+#define SHOWN_SIZE 160
+
 struct session;
 
 struct command {

@@ -15,9 +15,6 @@
 #include "session.h"
 #include "suggest.h"
 
-/* Room for a word of the command line in a message. What is longer is cut. */
-#define SHOWN_SIZE 160
-
 static int command_help(const struct options *options);
 
 static const struct command commands[] = {

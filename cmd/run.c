@@ -37,7 +37,7 @@ struct run {
 static int choose_name(struct run *run, struct error *err)
 {
 	const struct options *options = &run->options;
-	char shown[160];
+	char shown[SHOWN_SIZE];
 
 	if (!options->argv)
 		return error_set(err, ERROR_USAGE, 0, "no command given: put it behind '--', as in "

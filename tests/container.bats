@@ -97,22 +97,27 @@ blind() {
 	FIRST=$CHILD
 }
 
+# blind_tree HOLDER: sets GUARD, COMMAND, and BELOW to the process that the command has started
+blind_tree() {
+	guard_of "$1"
+	wait_until 5 child "$GUARD" sleep
+	COMMAND=$CHILD
+	wait_until 5 child "$COMMAND" sleep
+	BELOW=$CHILD
+}
+
 @test "without /proc, the guard killed: what has left the command's group keeps the lock, or its lease ends" {
-	local backend orphan
+	local backend
 	for backend in "$FILE" "$REDIS"; do
 		export DLOCK_BACKEND=$backend
 		blind 'exec "$DLOCK" run -t 4s "$0" -- sh -c "setsid sleep 313 & exec sleep 300"'
-		guard_of "$FIRST"
-		wait_until 5 child "$GUARD" sleep
-		COMMAND=$CHILD
-		wait_until 5 child "$COMMAND" sleep
-		orphan=$CHILD
+		blind_tree "$FIRST"
 		kill -KILL "$GUARD"
 		wait_until 5 ended "$COMMAND"
 		holds_for 1000 is_held
-		alive "$orphan"
+		alive "$BELOW"
 		if [[ $backend == "$FILE" ]]; then
-			kill -KILL "$orphan"
+			kill -KILL "$BELOW"
 		fi
 		join "$PID"
 		equal "$status" 137
@@ -121,20 +126,15 @@ blind() {
 }
 
 @test "without /proc, dlock and the guard killed: the keeper ends the command's group first" {
-	local member
 	export DLOCK_BACKEND=$REDIS
 	blind '"$DLOCK" run "$0" -- sh -c "sleep 313 & exec sleep 300"; sleep 300'
 	wait_until 5 child "$FIRST" dlock
 	HOLDER=$CHILD
-	guard_of "$HOLDER"
-	wait_until 5 child "$GUARD" sleep
-	COMMAND=$CHILD
-	wait_until 5 child "$COMMAND" sleep
-	member=$CHILD
+	blind_tree "$HOLDER"
 	kill -STOP "$HOLDER"
 	kill -KILL "$GUARD" "$HOLDER"
 	wait_until 5 is_free
-	ended "$member"
+	ended "$BELOW"
 	kill -KILL "$FIRST"
 	join "$PID"
 }

@@ -84,14 +84,16 @@ static int64_t file_event(struct backend *backend)
 	return CLOCK_NEVER;
 }
 
-/* This object's own hold is alive as long as its process is; others must be looked for. */
-static enum outcome file_verify(struct backend *backend, const struct request *request,
-				struct error *err)
+/*
+ * Looks for the hold of the token. This object's own one is alive as long as its process is. HELD
+ * with *hold; LOST: there is none, or one that is only kept after its release; ERROR with *err.
+ */
+static enum outcome find_hold(struct file_backend *file, const struct request *request,
+			      struct file_hold *hold, struct error *err)
 {
-	struct file_backend *file = file_from_backend(backend);
-	const struct file_hold *hold = &file->own;
-	struct file_record record;
 	enum outcome outcome = OUTCOME_LOST;
+	const struct file_hold *found;
+	struct file_record record;
 	enum file_taken taken;
 
 	/* Looking at a lock must not make its file. */
@@ -101,15 +103,28 @@ static enum outcome file_verify(struct backend *backend, const struct request *r
 		return OUTCOME_ERROR;
 	if (!file_lock_current(file, request->name))
 		return OUTCOME_LOST;
+	*hold = file->own;
 	if (file->own.fence)
-		return hold_mode_covers(hold->mode, hold->slots, request, err);
+		return OUTCOME_HELD;
 	if (file_lock_look(file, &record, &taken, err))
 		return OUTCOME_ERROR;
-	hold = file_record_find(&record, request->token);
-	if (hold && !hold->holder.kept_ms)
-		outcome = hold_mode_covers(hold->mode, hold->slots, request, err);
+	found = file_record_find(&record, request->token);
+	if (found && !found->holder.kept_ms) {
+		*hold = *found;
+		outcome = OUTCOME_HELD;
+	}
 	file_record_finish(&record);
 	return outcome;
+}
+
+static enum outcome file_verify(struct backend *backend, const struct request *request,
+				struct error *err)
+{
+	struct file_hold hold;
+	enum outcome outcome = find_hold(file_from_backend(backend), request, &hold, err);
+
+	return outcome == OUTCOME_HELD ? hold_mode_covers(hold.mode, hold.slots, request, err)
+				       : outcome;
 }
 
 /* Writes into the record, to show, that this process holds from now on. */
@@ -128,25 +143,17 @@ static void adopt(const struct file_backend *file, const struct request *request
 static enum outcome held_elsewhere(struct file_backend *file, const struct request *request,
 				   struct error *err)
 {
-	enum outcome outcome = OUTCOME_LOST;
-	const struct file_hold *hold;
-	struct file_record record;
-	enum file_taken taken;
+	struct file_hold hold;
+	enum outcome outcome = find_hold(file, request, &hold, err);
 
-	if (!file_path_exists(file->directory, request->name))
-		return OUTCOME_LOST;
-	if (file_lock_open(file, request->name, err) ||
-	    file_lock_look(file, &record, &taken, err))
-		return OUTCOME_ERROR;
-	hold = file_record_find(&record, request->token);
+	if (outcome != OUTCOME_HELD)
+		return outcome;
 	/* When the keeper was killed, its watchdog keeps the file open for a moment. */
-	if (hold && !hold->holder.kept_ms && (!kill(hold->keeper, 0) || errno == EPERM)) {
-		error_set(err, ERROR_REFUSED, 0, "process %d holds it and could not be asked: use "
-			  "the --backend and the user of 'dlock acquire'", (int)hold->keeper);
-		outcome = OUTCOME_ERROR;
-	}
-	file_record_finish(&record);
-	return outcome;
+	if (kill(hold.keeper, 0) && errno != EPERM)
+		return OUTCOME_LOST;
+	error_set(err, ERROR_REFUSED, 0, "process %d holds it and could not be asked: use the "
+		  "--backend and the user of 'dlock acquire'", (int)hold.keeper);
+	return OUTCOME_ERROR;
 }
 
 static enum outcome replaced(const struct file_backend *file, struct error *err)

@@ -152,32 +152,31 @@ static int replace(struct file_backend *file, const char *name, uint64_t fence,
 {
 	const struct file_record record = { .fence = fence };
 	struct names names;
-	int fd, failure = 0, failed, entered;
-	bool current;
+	int result = -1;
+	bool entered;
+	int fd;
 
 	make_names(file, name, &names);
 	fd = make_like(names.fresh, file->fd);
-	failed = fd < 0 || file_record_write(&record, fd);
-	if (failed)
-		failure = errno;
-	/* While somebody is stopped in the section, the lock can be broken all the same. */
-	entered = !failed && !file_lock_enter(file);
-	current = file_lock_current(file, name);
-	if (!failed && current && rename(names.fresh, names.path)) {
-		failed = true;
-		failure = errno;
+	if (fd >= 0 && !file_record_write(&record, fd)) {
+		/* While somebody is stopped in the section, the lock can be broken all the same. */
+		entered = !file_lock_enter(file);
+		if (!file_lock_current(file, name))
+			result = 1;
+		else
+			result = rename(names.fresh, names.path);
+		if (result < 0)
+			error_set(err, ERROR_REFUSED, errno, "cannot replace %s", names.path);
+		if (entered)
+			file_lock_leave(file);
+	} else {
+		error_set(err, ERROR_REFUSED, errno, "cannot replace %s", names.path);
 	}
-	if (entered)
-		file_lock_leave(file);
 	if (fd >= 0)
 		close(fd);
-	if (!failed && current)
-		return 0;
-	if (fd >= 0)
+	if (result && fd >= 0)
 		unlink(names.fresh);
-	if (!failed)
-		return 1;
-	return error_set(err, ERROR_REFUSED, failure, "cannot replace %s", names.path);
+	return result;
 }
 
 /* 0; 1: somebody else has given the name away meanwhile; -1 with *err. */
