@@ -1,53 +1,111 @@
 /* SPDX-License-Identifier: MIT */
+/* Sends and receives messages between dlock's processes, and records what fails. */
 #include "ipc.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 
-/* Room for one descriptor beside a message. */
-struct fd_room {
-	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
+#include "error.h"
+
+/* The call, and below its lowest CALL_BIT the error number. 0: none has failed. */
+static _Atomic int no_failure, *failure = &no_failure;
+#define CALL_BIT 0x10000
+
+void ipc_share_failure(_Atomic int *shared)
+{
+	failure = shared;
+}
+
+void ipc_record_failure(enum ipc_call call, int errnum)
+{
+	int none = 0;
+
+	atomic_compare_exchange_strong(failure, &none, (int)call * CALL_BIT + errnum);
+}
+
+bool ipc_has_failed(struct error *err)
+{
+	static const char *const names[] = {
+		[IPC_SENDMSG] = "sendmsg", [IPC_RECVMSG] = "recvmsg",
+		[IPC_SOCKETPAIR] = "socketpair", [IPC_FORK] = "fork",
+	};
+	const int first = atomic_load(failure);
+
+	if (first && err)
+		error_set(err, ERROR_INTERNAL, first % CALL_BIT, "between dlock's processes: %s",
+			  names[first / CALL_BIT]);
+	return first != 0;
+}
+
+/* What errno says after call has failed. */
+static enum ipc_result classify_error(enum ipc_call call)
+{
+	switch (errno) {
+	case EAGAIN:
+	case EINTR:
+		return IPC_LATER;
+	case EPIPE:
+	case ECONNRESET:
+		return IPC_GONE;
+	default:
+		ipc_record_failure(call, errno);
+		return IPC_FAILED;
+	}
+}
+
+/* Room for one descriptor, or the sender's credentials, beside a message. */
+union room {
+	struct cmsghdr header;
+	char bytes[CMSG_SPACE(sizeof(struct ucred))];
 };
 
-ssize_t ipc_send(int fd, const void *message, size_t size, int flags, int passed_fd)
+enum ipc_result ipc_send(int fd, const void *message, size_t size, int flags, int passed_fd)
 {
 	struct iovec part = { .iov_base = (void *)message, .iov_len = size };
 	struct msghdr header = { .msg_iov = &part, .msg_iovlen = 1 };
-	struct fd_room room = { { 0 } };
+	union room room = { .bytes = { 0 } };
 	struct cmsghdr *control;
 
-	if (passed_fd < 0)
-		return send(fd, message, size, flags | MSG_NOSIGNAL);
-	header.msg_control = room.bytes;
-	header.msg_controllen = sizeof(room.bytes);
-	control = CMSG_FIRSTHDR(&header);
-	control->cmsg_level = SOL_SOCKET;
-	control->cmsg_type = SCM_RIGHTS;
-	control->cmsg_len = CMSG_LEN(sizeof(passed_fd));
-	memcpy(CMSG_DATA(control), &passed_fd, sizeof(passed_fd));
-	return sendmsg(fd, &header, flags | MSG_NOSIGNAL);
+	if (passed_fd >= 0) {
+		header.msg_control = &room;
+		header.msg_controllen = CMSG_SPACE(sizeof(passed_fd));
+		control = CMSG_FIRSTHDR(&header);
+		control->cmsg_level = SOL_SOCKET;
+		control->cmsg_type = SCM_RIGHTS;
+		control->cmsg_len = CMSG_LEN(sizeof(passed_fd));
+		memcpy(CMSG_DATA(control), &passed_fd, sizeof(passed_fd));
+	}
+	return sendmsg(fd, &header, flags | MSG_NOSIGNAL) >= 0 ? IPC_DONE
+							       : classify_error(IPC_SENDMSG);
 }
 
-ssize_t ipc_receive(int fd, void *message, size_t size, int flags, int *passed_fd)
+enum ipc_result ipc_receive(int fd, void *message, size_t size, int flags, int *passed)
 {
-	struct fd_room room;
+	union room room;
 	struct iovec part = { .iov_base = message, .iov_len = size };
 	struct msghdr header = { .msg_iov = &part, .msg_iovlen = 1 };
 	struct cmsghdr *control;
 	ssize_t length;
 
-	if (passed_fd) {
-		header.msg_control = room.bytes;
-		header.msg_controllen = sizeof(room.bytes);
+	if (passed) {
+		header.msg_control = &room;
+		header.msg_controllen = sizeof(room);
 	}
 	length = recvmsg(fd, &header, flags | MSG_CMSG_CLOEXEC);
+	/* Reported once when the peer has not read everything: its last messages are there yet. */
 	if (length < 0 && errno == ECONNRESET)
 		length = recvmsg(fd, &header, flags | MSG_CMSG_CLOEXEC);
-	if (length < 0 || !passed_fd)
-		return length;
-	control = CMSG_FIRSTHDR(&header);
-	if (control && control->cmsg_level == SOL_SOCKET && control->cmsg_type == SCM_RIGHTS)
-		memcpy(passed_fd, CMSG_DATA(control), sizeof(*passed_fd));
-	return length;
+	if (length < 0)
+		return classify_error(IPC_RECVMSG);
+	control = passed ? CMSG_FIRSTHDR(&header) : NULL;
+	/* The descriptor, or the pid that struct ucred begins with. */
+	if (control)
+		memcpy(passed, CMSG_DATA(control), sizeof(*passed));
+	if (passed && header.msg_flags & MSG_CTRUNC) {
+		ipc_record_failure(IPC_RECVMSG, EMFILE);
+		return IPC_FAILED;
+	}
+	return length == (ssize_t)size ? IPC_DONE : IPC_GONE;
 }

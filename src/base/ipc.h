@@ -1,20 +1,49 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages between dlock's processes, over SOCK_SEQPACKET pairs. */
+/*
+ * Messages between dlock's processes, over SOCK_SEQPACKET pairs. A message that cannot be sent or
+ * received ends the run: the process where this happens records the call and the error number in
+ * memory that all of them share, and ends what it does. The supervisor reads the record.
+ *
+ * Calling sequence: ipc_share_failure() by the supervisor before the first fork; then all others,
+ * in any process.
+ */
 #pragma once
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
-#include <sys/types.h>
+
+struct error;
+
+enum ipc_result {
+	IPC_DONE,
+	IPC_LATER,		/* no message, or no room for one; or a signal or a time-out came */
+	IPC_GONE,		/* the peer has closed its end, or sent something else */
+	IPC_FAILED,		/* the failure is recorded */
+};
+
+/* The calls whose failure is recorded. */
+enum ipc_call { IPC_SENDMSG = 1, IPC_RECVMSG, IPC_SOCKETPAIR, IPC_FORK };
+
+/* From now on this process and its children record the first failure in *failure, which is 0. */
+void ipc_share_failure(_Atomic int *failure);
+
+/* Record that call has failed with this error number. */
+void ipc_record_failure(enum ipc_call call, int errnum);
+
+/* Has any process recorded a failure? Then *err, unless NULL, gets ERROR_INTERNAL. */
+bool ipc_has_failed(struct error *err);
 
 /*
- * Sends one message as send(), with a copy of passed_fd unless that is -1. The caller keeps its own
- * descriptor.
+ * Send one message as send(), with a copy of passed_fd unless that is -1. The caller keeps its own
+ * descriptor. Async-signal-safe, as ipc_receive() is.
  */
-ssize_t ipc_send(int fd, const void *message, size_t size, int flags, int passed_fd);
+enum ipc_result ipc_send(int fd, const void *message, size_t size, int flags, int passed_fd);
 
 /*
- * Receives one message as recv(). *passed_fd becomes the descriptor that came with the message,
- * close-on-exec, which the caller closes; without one *passed_fd does not change. passed_fd may be
- * NULL. When the peer ends before it has read everything, the kernel reports ECONNRESET once before
- * the peer's last messages: they are received all the same.
+ * Receive one message of this size as recv(). *passed becomes the descriptor that came with the
+ * message, close-on-exec, which the caller closes, or the sender's pid where the socket has
+ * SO_PASSCRED; without either *passed does not change. NULL: none is expected. A descriptor that
+ * the kernel has left out, because this process has no room for it, is a failure.
  */
-ssize_t ipc_receive(int fd, void *message, size_t size, int flags, int *passed_fd);
+enum ipc_result ipc_receive(int fd, void *message, size_t size, int flags, int *passed);

@@ -12,14 +12,17 @@
 #include "error.h"
 #include "fds.h"
 
-static sigset_t block_term(void)
+/* Block TERM and, unless it is 0, other. */
+static sigset_t block(int other)
 {
-	sigset_t term;
+	sigset_t signals;
 
-	sigemptyset(&term);
-	sigaddset(&term, SIGTERM);
-	sigprocmask(SIG_BLOCK, &term, NULL);
-	return term;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGTERM);
+	if (other)
+		sigaddset(&signals, other);
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	return signals;
 }
 
 int linger_start(int64_t keep_ms, const int *keep, size_t count,
@@ -32,7 +35,8 @@ int linger_start(int64_t keep_ms, const int *keep, size_t count,
 		return error_set(err, ERROR_INTERNAL, errno, "fork");
 	if (pid > 0)
 		return 0;
-	block_term();
+	/* One that comes before linger_until() waits for it. */
+	block(SIGURG);
 	prctl(PR_SET_NAME, "dlock-min-hold");
 	setsid();
 	fds_drop_standard();
@@ -43,22 +47,26 @@ int linger_start(int64_t keep_ms, const int *keep, size_t count,
 	if (run)
 		run(context, until_ms);
 	else
-		linger_until(until_ms);
+		linger_until(until_ms, 0);
 	_exit(0);
 }
 
-void linger_until(int64_t until_ms)
+int linger_until(int64_t until_ms, int other)
 {
-	const sigset_t term = block_term();
+	const sigset_t signals = block(other);
 	struct pollfd ready[] = {
 		{ .fd = clock_timer_open(), .events = POLLIN },
-		{ .fd = signalfd(-1, &term, SFD_CLOEXEC), .events = POLLIN },
+		{ .fd = signalfd(-1, &signals, SFD_CLOEXEC), .events = POLLIN },
 	};
+	struct signalfd_siginfo info = { .ssi_signo = 0 };
 
 	clock_timer_set(ready[0].fd, until_ms);
 	/* The timer wakes poll(), whose own timeout stands still while the machine is suspended. */
 	while (clock_boot_ms() < until_ms && !ready[1].revents)
 		poll(ready, 2, clock_poll_timeout(until_ms));
+	if (ready[1].revents && read(ready[1].fd, &info, sizeof(info)) < 0)
+		info.ssi_signo = SIGTERM;
 	close(ready[0].fd);
 	close(ready[1].fd);
+	return (int)info.ssi_signo;
 }

@@ -20,5 +20,8 @@ struct error;
 int linger_start(int64_t keep_ms, const int *keep, size_t count,
 		 void (*run)(void *context, int64_t until_ms), void *context, struct error *err);
 
-/* Sleeps until until_ms, also across a suspend of the machine, or until SIGTERM. */
-void linger_until(int64_t until_ms);
+/*
+ * Sleep until until_ms, also across a suspend of the machine, or until SIGTERM or other comes.
+ * other: SIGURG, or 0 for none. Returns the signal, or 0 at until_ms.
+ */
+int linger_until(int64_t until_ms, int other);

@@ -41,8 +41,11 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 				*err = event.error;
 				return -1;
 			case KEEPER_GONE:
-				return error_set(err, ERROR_INTERNAL, 0,
-						 "the keeper process was killed");
+				supervisor_keeper_died(s, err);
+				/* A local lock ends with the descriptors of this process. */
+				if (!s->run->driver->local)
+					supervisor_give_up(s);
+				return -1;
 			default:
 				break;
 			}
@@ -78,26 +81,38 @@ static int settle(struct supervisor *s, struct acquire_result *result, struct er
 	return await_detached(s, result, err);
 }
 
-/* One more acquisition of the hold of the token, for ttl_ms at least, if it is one of this lock. */
-static enum run_end acquire_again(struct supervisor *s, int64_t ttl_ms,
-				  struct acquire_result *result, struct error *err)
+/*
+ * One more acquisition, for ttl_ms at least, of the hold that the environment has a token of.
+ * NOT_YET: there is no such hold.
+ */
+static enum obtained acquire_again(struct supervisor *s, int64_t ttl_ms,
+				   struct acquire_result *result)
 {
+	struct error *err = &s->result->error;
 	struct keeper_event event = { .lease_ms = 0 };
-	enum run_end end;
+	enum token_scope scope;
 
+	s->result->end = RUN_FAILED;
+	if (environment_find_token(s->run->name, s->identity, s->token, &scope, err))
+		return OBTAINED_NO;
+	if (scope == TOKEN_OF_OTHER)
+		return OBTAINED_NOT_YET;
 	s->request.ttl_ms = ttl_ms;
-	end = supervisor_ask_keeper(s, KEEPER_AGAIN, &event, err);
+	s->result->end = supervisor_ask_keeper(s, KEEPER_AGAIN, &event, err);
 	s->request.ttl_ms = s->run->ttl_ms;
-	result->fence = atomic_load(&s->shared->fence);
+	if (s->result->end != RUN_EXITED)
+		return supervisor_refuse_token(s, scope);
+	s->result->facts.fence = result->fence = atomic_load(&s->shared->fence);
 	result->lease_ms = event.lease_ms;
-	return end;
+	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "held already; counted once more");
+	return OBTAINED_NO;
 }
 
 static void acquire_new(struct supervisor *s, struct acquire_result *result)
 {
 	struct error err = { 0 };
 
-	if (token_make(s->token, &err)) {
+	if (token_make(s->token, s->run->name, s->identity, false, &err)) {
 		supervisor_fail(s, &err);
 		return;
 	}
@@ -116,7 +131,6 @@ static void acquire_new(struct supervisor *s, struct acquire_result *result)
 void supervise_acquire(const struct acquire_request *acquire, const struct run_hooks *hooks,
 		       const struct signals *signals, struct acquire_result *result)
 {
-	enum run_end again = RUN_LOST;
 	struct error err = { 0 };
 	struct supervisor s;
 
@@ -131,18 +145,8 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	s.without_command = true;
 	/* status shows the process that the lock is held for, as this one ends soon. */
 	s.request.self.pid = acquire->process ? acquire->process->pid : getppid();
-	/* Only the backend knows whether the token is one of this lock. */
-	if (environment_token(acquire->run.name, s.token))
-		again = acquire_again(&s, acquire->again_ttl_ms, result, &err);
-	if (again == RUN_FAILED) {
-		supervisor_fail(&s, &err);
-	} else if (again == RUN_EXITED) {
-		s.result->facts.fence = result->fence;
-		supervisor_tell(&s, EVENT_JOINED, SAY_STEP, "held already; counted once more");
-		result->run.end = RUN_EXITED;
-	} else if (again == RUN_LOST) {
+	if (acquire_again(&s, acquire->again_ttl_ms, result) == OBTAINED_NOT_YET)
 		acquire_new(&s, result);
-	}
 	memcpy(result->token, s.token, TOKEN_SIZE);
 	if (result->run.age_ms >= 0)
 		result->run.age_ms = clock_boot_ms() - result->run.age_ms;

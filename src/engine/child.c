@@ -40,8 +40,8 @@ void child_end(struct child *child)
 		return;
 	if (!child->reaped) {
 		kill(child->pid, SIGKILL);
-		waitpid(child->pid, NULL, 0);
+		waitpid(child->pid, &child->status, 0);
 	}
 	close(child->fd);
-	*child = (struct child){ .fd = -1 };
+	*child = (struct child){ .fd = -1, .status = child->status };
 }

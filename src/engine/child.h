@@ -15,6 +15,7 @@ struct error;
 struct child {
 	pid_t pid;		/* 0: there is none */
 	bool reaped;		/* it was waited for, and pid may be another process's by now */
+	int status;		/* its wait status: once reaped, and after child_end() */
 	int fd;			/* SOCK_SEQPACKET; end of file when the process has ended */
 };
 

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/procstat.h"
 #include "base/proctable.h"
-#include "lock/name.h"
 
 static const char *const hold_variables[] = {
 	"DLOCK_NAME=", "DLOCK_TOKEN=", "DLOCK_BACKEND=", "DLOCK_FENCE=",
@@ -71,38 +71,37 @@ char **environment_make_bare(const char *name, const char *backend)
 	return make(values, &last);
 }
 
-/* A list of strings, each ended by a NUL, that the kernel tells of a process. */
+/* The environment that exec gave to a process: strings, each ended by a NUL. */
 struct strings {
 	char *text;
 	size_t length;
 };
 
-/* What: "environ", as exec gave it to the process, or "cmdline". False: it cannot be read. */
-static bool read_strings(pid_t pid, const char *what, struct strings *strings)
+/* False: the environment cannot be read. */
+static bool read_environment(pid_t pid, struct strings *env)
 {
 	char path[40];
 	size_t room = 0;
 	ssize_t got = 0;
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	*strings = (struct strings){ 0 };
+	*env = (struct strings){ 0 };
 	do {
-		if (room - strings->length < 2) {
+		if (room - env->length < 2) {
 			room += 16384;
-			strings->text = memory_resize(strings->text, room, 1);
+			env->text = memory_resize(env->text, room, 1);
 		}
-		got = read(fd, strings->text + strings->length, room - strings->length - 1);
+		got = read(fd, env->text + env->length, room - env->length - 1);
 		if (got > 0)
-			strings->length += (size_t)got;
+			env->length += (size_t)got;
 	} while (got > 0);
 	close(fd);
-	if (strings->text)
-		strings->text[strings->length] = '\0';
-	return strings->text != NULL;
+	env->text[env->length] = '\0';
+	return true;
 }
 
 static const char *lookup(const struct strings *env, const char *variable)
@@ -122,135 +121,88 @@ static pid_t parent_of(pid_t pid)
 	return procstat_read(pid, &stat) ? stat.parent : 0;
 }
 
-static enum environment_hold tells(const struct strings *env, const char *name,
-				   const char *backend)
+/* A variable of our own environment; "" if it is not set. */
+static const char *own(const char *variable)
 {
-	const char *of = lookup(env, "DLOCK_NAME=");
+	const char *value = getenv(variable);
 
-	if (!token_valid(lookup(env, "DLOCK_TOKEN=")) || (of[0] && strcmp(of, name) != 0))
-		return ENVIRONMENT_NONE;
-	return of[0] && !strcmp(lookup(env, "DLOCK_BACKEND="), backend) ? ENVIRONMENT_HOLD
-									 : ENVIRONMENT_TOKEN;
+	return value ? value : "";
 }
 
-/* Takes over the hold that env tells of. A fence without a name may be another lock's. */
-static void adopt(const struct strings *env, char token[static TOKEN_SIZE])
+/* What find_token() looks for, and the best that it has found. */
+struct search {
+	const char *name;
+	uint64_t backend;
+	char *token;
+	enum token_scope scope;
+};
+
+/* Takes over a well-formed token if it says more of the lock than the one that was found before. */
+static void adopt(struct search *search, const char *token, const char *name, const char *fence)
 {
-	memcpy(token, lookup(env, "DLOCK_TOKEN="), TOKEN_SIZE);
-	setenv("DLOCK_FENCE", lookup(env, "DLOCK_NAME=")[0] ? lookup(env, "DLOCK_FENCE=") : "", 1);
+	const enum token_scope scope = token_scope(token, search->name, search->backend);
+
+	if (scope <= search->scope)
+		return;
+	search->scope = scope;
+	memcpy(search->token, token, TOKEN_SIZE);
+	/* A token that was set by hand may stand beside the fence of another lock. */
+	setenv("DLOCK_FENCE", strcmp(name, search->name) ? "" : fence, 1);
 }
 
-/* Of this process alone, which knows its own environment without /proc. */
-static enum environment_hold own_hold(const char *name, const char *backend,
-				      char token[static TOKEN_SIZE])
+int environment_find_token(const char *name, uint64_t backend, char token[static TOKEN_SIZE],
+			   enum token_scope *scope, struct error *err)
 {
-	const char *of = getenv("DLOCK_NAME"), *on = getenv("DLOCK_BACKEND");
-
-	if (!environment_token(name, token))
-		return ENVIRONMENT_NONE;
-	return of && of[0] && on && !strcmp(on, backend) ? ENVIRONMENT_HOLD : ENVIRONMENT_TOKEN;
-}
-
-enum environment_hold environment_find_hold(const char *name, const char *backend,
-					    char token[static TOKEN_SIZE])
-{
-	enum environment_hold found = ENVIRONMENT_NONE, told;
+	struct search search = { name, backend, token, TOKEN_OF_OTHER };
+	struct error ignored = { 0 };
 	struct strings env;
 
+	*scope = TOKEN_OF_OTHER;
 	/* Nothing holds anything above us: the common case costs one look-up. */
-	if (!getenv("DLOCK_TOKEN"))
-		return ENVIRONMENT_NONE;
+	if (!own("DLOCK_TOKEN")[0])
+		return 0;
+	if (token_check(own("DLOCK_TOKEN"), err))
+		return error_prefix(err, "DLOCK_TOKEN");
+	adopt(&search, own("DLOCK_TOKEN"), own("DLOCK_NAME"), own("DLOCK_FENCE"));
 	/* In the /proc of another PID namespace a stranger might have our parent's number. */
-	if (!proctable_usable())
-		return own_hold(name, backend, token);
-	for (pid_t pid = getpid(); pid > 0 && found != ENVIRONMENT_HOLD; pid = parent_of(pid)) {
-		if (!read_strings(pid, "environ", &env))
-			break;
-		told = tells(&env, name, backend);
-		/* Of several tokens without a name, the nearest. */
-		if (told > found) {
-			adopt(&env, token);
-			found = told;
-		}
+	for (pid_t pid = proctable_usable() ? getppid() : 0;
+	     pid > 0 && search.scope != TOKEN_OF_LOCK && read_environment(pid, &env);
+	     pid = parent_of(pid)) {
+		if (!token_check(lookup(&env, "DLOCK_TOKEN="), &ignored))
+			adopt(&search, lookup(&env, "DLOCK_TOKEN="), lookup(&env, "DLOCK_NAME="),
+			      lookup(&env, "DLOCK_FENCE="));
 		free(env.text);
 	}
-	return found;
+	*scope = search.scope;
+	return 0;
 }
 
-/*
- * Do these arguments of dlock name this lock: as an operand or, for a run without one, by
- * the command behind "--" that its name is derived of?
- */
-static bool arguments_name(const struct strings *arguments, const char *name)
+/* Is this the process whose child is the command of a run? See guard_process.c, guard_contain.c. */
+static bool is_guard(pid_t pid)
 {
-	char derived[NAME_DERIVED_SIZE];
-	const char **command = NULL;
-	size_t count = 0;
-	bool found = false;
+	char name[16];
 
-	for (size_t at = 0; at < arguments->length; at += strlen(arguments->text + at) + 1) {
-		const char *argument = arguments->text + at;
-
-		if (command)
-			command[count++] = argument;
-		else if (!strcmp(argument, name))
-			found = true;
-		else if (!strcmp(argument, "--"))
-			command = memory_new(arguments->length - at, sizeof(*command));
-	}
-	if (!found && count) {
-		name_derive(command, derived);
-		found = !strcmp(derived, name);
-	}
-	free(command);
-	return found;
+	return procstat_name(pid, name, sizeof(name)) &&
+	       (!strcmp(name, "dlock-guard") || !strcmp(name, "dlock-init"));
 }
 
-/* Is this process one of a `dlock run` for name? What it is called says so, and its arguments. */
-static bool runs_for(pid_t pid, const char *name)
-{
-	struct strings called, arguments;
-	bool dlock, found = false;
-
-	if (!read_strings(pid, "comm", &called))
-		return false;
-	dlock = !strncmp(called.text, "dlock", strlen("dlock"));
-	free(called.text);
-	if (!dlock || !read_strings(pid, "cmdline", &arguments))
-		return false;
-	found = arguments_name(&arguments, name);
-	free(arguments.text);
-	return found;
-}
-
-bool environment_is_guarded(const char *name, const char *backend, const char *token)
+bool environment_is_guarded(const char *token)
 {
 	struct strings env;
 	bool found = false;
 
-	/* Then no forebear can be seen: what the token tells must do. */
+	/* Then no ancestor can be seen: what the token says must do. */
 	if (!proctable_usable())
 		return token_is_of_run(token);
 	for (pid_t pid = getpid(), parent; pid > 0 && !found; pid = parent) {
 		parent = parent_of(pid);
-		if (parent <= 0 || !runs_for(parent, name))
+		if (!is_guard(parent))
 			continue;
-		/* sudo: the command is another user's. Its dlock is still the one of that name. */
-		if (!read_strings(pid, "environ", &env))
-			return true;
-		found = tells(&env, name, backend) == ENVIRONMENT_HOLD &&
-			!strcmp(lookup(&env, "DLOCK_TOKEN="), token);
+		/* su, sudo: the command is another user's. */
+		if (!read_environment(pid, &env))
+			return token_is_of_run(token);
+		found = !strcmp(lookup(&env, "DLOCK_TOKEN="), token);
 		free(env.text);
 	}
 	return found;
-}
-
-int environment_token(const char *name, char token[static TOKEN_SIZE])
-{
-	const char *found = getenv("DLOCK_TOKEN"), *of = getenv("DLOCK_NAME");
-
-	if (!found || !token_valid(found) || (of && of[0] && strcmp(of, name) != 0))
-		return 0;
-	memcpy(token, found, TOKEN_SIZE);
-	return 1;
 }

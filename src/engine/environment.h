@@ -2,14 +2,17 @@
 /*
  * The environment variables that carry a hold to the command and the processes below it.
  *
- * Calling sequence, in the supervisor: environment_find_hold() and environment_is_guarded(), to
+ * Calling sequence, in the supervisor: environment_find_token() and environment_is_guarded(), to
  * find out whether this is a run inside a run; environment_make() before the guard is forked.
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "lock/token.h"
+
+struct error;
 
 /* Room for a fence's digits and a NUL. */
 #define ENVIRONMENT_FENCE_SIZE 21
@@ -30,31 +33,17 @@ char **environment_make(const char *name, const char *token, const char *backend
 char **environment_make_bare(const char *name, const char *backend);
 
 /*
- * The token in $DLOCK_TOKEN, unless $DLOCK_NAME says that it is of another lock than
- * name. 1 if there is one, else 0.
+ * Looks for a token of the lock name on backend (backend_identity()) in $DLOCK_TOKEN, then, since
+ * each level of nesting overwrites the variable, in the environments of our ancestors. *scope:
+ * TOKEN_OF_OTHER if there is none. Otherwise writes the token, and sets DLOCK_FENCE of this process
+ * to the hold's, or to "" if it is not known. 0, or -1 with ERROR_USAGE: $DLOCK_TOKEN is malformed.
  */
-int environment_token(const char *name, char token[static TOKEN_SIZE]);
-
-/* What an environment tells of a hold of a lock. */
-enum environment_hold {
-	ENVIRONMENT_NONE,
-	/* A token without another lock's name. Only the backend knows if it holds this lock. */
-	ENVIRONMENT_TOKEN,
-	/* The token, with this name and this backend. */
-	ENVIRONMENT_HOLD,
-};
+int environment_find_token(const char *name, uint64_t backend, char token[static TOKEN_SIZE],
+			   enum token_scope *scope, struct error *err);
 
 /*
- * Looks for a hold of name on backend in our environment, then, since each level of
- * nesting overwrites the last one's, in those of our ancestors. Unless there is none, writes
- * the token, and sets DLOCK_FENCE of this process to the hold's, or to "" if it is not known.
+ * Is an ancestor of ours the command of a `dlock run` that holds with token, so that this run ends
+ * us, too, when it loses the lock? Not so where the variable came another way: by hand after
+ * `dlock acquire`, into a daemon, or from another host.
  */
-enum environment_hold environment_find_hold(const char *name, const char *backend,
-					    char token[static TOKEN_SIZE]);
-
-/*
- * Is an ancestor of ours the command of a `dlock run` that holds name on backend with token,
- * so that this run ends us, too, when it loses the lock? Not so where the variables came
- * another way: by hand after `dlock acquire`, into a daemon, or from another host.
- */
-bool environment_is_guarded(const char *name, const char *backend, const char *token);
+bool environment_is_guarded(const char *token);

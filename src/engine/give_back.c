@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "base/ipc.h"
 #include "lock/lease.h"
 
 /* For how many ms more --min-hold keeps the lock; 0 for a lock that no command has used. */
@@ -142,7 +143,8 @@ static void release_connection(struct supervisor *s)
 
 void supervisor_give_back(struct supervisor *s)
 {
-	bool ordered = s->keeper.child.pid != 0;
+	/* The report of a release may be what could not be received. */
+	bool ordered = s->keeper.child.pid != 0 || ipc_has_failed(NULL);
 	struct error err = { 0 };
 
 	/* The guard has told the keeper already, unless it was killed. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "guard.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -34,15 +33,14 @@ int guard_start(struct guard *guard, const struct guard_plan *plan, struct error
  */
 static bool give_order(const struct guard *guard, struct guard_order order, int fd)
 {
-	return ipc_send(guard->child.fd, &order, sizeof(order), MSG_DONTWAIT, fd) >= 0 ||
-	       errno != EAGAIN;
+	return ipc_send(guard->child.fd, &order, sizeof(order), MSG_DONTWAIT, fd) != IPC_LATER;
 }
 
 void guard_run(const struct guard *guard, uint64_t fence, int hold_fd)
 {
 	const struct guard_order order = { .type = GUARD_ORDER_RUN, .fence = fence };
 
-	/* The first order of all: there is room for it. */
+	/* The first order of all: there is room for it. The caller looks for a failure. */
 	if (guard->child.pid)
 		give_order(guard, order, hold_fd);
 }
@@ -103,18 +101,23 @@ void guard_ping(struct guard *guard)
 	guard_flush(guard);
 }
 
+void guard_hang_up(const struct guard *guard)
+{
+	if (guard->child.pid)
+		shutdown(guard->child.fd, SHUT_WR);
+}
+
 bool guard_is_there(const struct guard *guard)
 {
 	char first;
-	ssize_t length = ipc_receive(guard->child.fd, &first, 1, MSG_PEEK | MSG_DONTWAIT, NULL);
 
-	return length > 0 || (length < 0 && errno == EAGAIN);
+	return ipc_receive(guard->child.fd, &first, 1, MSG_PEEK | MSG_DONTWAIT, NULL) <= IPC_LATER;
 }
 
 bool guard_early_event(struct guard *guard, struct guard_event *event)
 {
 	if (ipc_receive(guard->child.fd, event, sizeof(*event), MSG_PEEK | MSG_DONTWAIT, NULL) !=
-	    (ssize_t)sizeof(*event))
+	    IPC_DONE)
 		return false;
 	switch (event->type) {
 	case GUARD_NO_PARENT:
@@ -128,12 +131,15 @@ bool guard_early_event(struct guard *guard, struct guard_event *event)
 
 bool guard_event(struct guard *guard, struct guard_event *event)
 {
-	ssize_t length = ipc_receive(guard->child.fd, event, sizeof(*event), MSG_DONTWAIT, NULL);
-
-	if (length == (ssize_t)sizeof(*event))
+	switch (ipc_receive(guard->child.fd, event, sizeof(*event), MSG_DONTWAIT, NULL)) {
+	case IPC_DONE:
 		return true;
-	if (length < 0)
+	case IPC_LATER:
 		return false;
+	case IPC_GONE:
+	case IPC_FAILED:
+		break;
+	}
 	*event = (struct guard_event){ .type = GUARD_GONE };
 	return true;
 }
@@ -145,7 +151,7 @@ void guard_dismiss(struct guard *guard)
 	if (guard->child.pid && !guard->child.reaped) {
 		/* A guard that is stopped could not end. */
 		kill(guard->child.pid, SIGCONT);
-		shutdown(guard->child.fd, SHUT_WR);
+		guard_hang_up(guard);
 		poll(&ended, 1, DISMISS_MS);
 	}
 	guard_finish(guard);

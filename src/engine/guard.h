@@ -122,6 +122,12 @@ void guard_signal(struct guard *guard, int sig, bool group);
 /* Ends the command and all it started: TERM, then KILL after kill-after. Does not wait. */
 void guard_stop(struct guard *guard);
 
+/*
+ * The same, for a guard that cannot be sent an order: it acts as if the supervisor were dead, and
+ * sends no more events. Accepts a guard that is not there.
+ */
+void guard_hang_up(const struct guard *guard);
+
 /* Asks for GUARD_PONG. Does not wait. */
 void guard_ping(struct guard *guard);
 

@@ -71,8 +71,8 @@ static void __attribute__((noreturn)) await_start(struct guarding *g, pid_t guar
 	guarding_close_guards(g);
 	guarding_die_with(guard);
 	prctl(PR_SET_NAME, "dlock-command");
-	if (recv(fd, &start, sizeof(start), 0) != (ssize_t)sizeof(start))
-		_exit(127);
+	if (ipc_receive(fd, &start, sizeof(start), 0, NULL) != IPC_DONE)
+		_exit(125);
 	/* The guard's SIGCONT would stay pending in a command that was to begin with it blocked. */
 	sigemptyset(&one);
 	sigaddset(&one, SIGCONT);
@@ -83,11 +83,12 @@ static void __attribute__((noreturn)) await_start(struct guarding *g, pid_t guar
 
 /* ---- in the guard ---- */
 
-int guarding_fork_command(struct guarding *g)
+int guarding_fork_command(struct guarding *g, enum ipc_call *failed)
 {
 	const pid_t guard = getpid();
 	int ends[2], failure;
 
+	*failed = IPC_SOCKETPAIR;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return -1;
 	g->report_fd = ends[0];
@@ -100,6 +101,7 @@ int guarding_fork_command(struct guarding *g)
 		return 0;
 	g->child = 0;
 	guarding_drop_command(g);
+	*failed = IPC_FORK;
 	errno = failure;
 	return -1;
 }
@@ -117,27 +119,40 @@ void guarding_drop_command(struct guarding *g)
 	g->report_fd = -1;
 }
 
-/* False: the process that waits was killed. */
-static bool open_gate(struct guarding *g, const struct start *start)
+static enum ipc_result open_gate(struct guarding *g, const struct start *start)
 {
 	if (!g->child)
-		return false;
+		return IPC_GONE;
 	/* The command does the same; whichever of the two comes first. */
 	setpgid(g->child, g->child);
 	guarding_know_command(g, g->child);
 	/* Somebody may have stopped the process, which must not count as a stop of the command. */
 	kill(g->child, SIGCONT);
-	return send(g->report_fd, start, sizeof(*start), MSG_NOSIGNAL) == (ssize_t)sizeof(*start);
+	return ipc_send(g->report_fd, start, sizeof(*start), 0, -1);
 }
+
+/* How often the process that waits is forked again, if somebody kills it each time. */
+#define START_TRIES 10
 
 int guarding_start_command(struct guarding *g, bool foreground)
 {
 	const struct start start = { g->fence, foreground };
+	enum ipc_call failed;
 
-	while (!open_gate(g, &start)) {
+	for (int tries = 0; tries < START_TRIES; tries++) {
+		enum ipc_result opened = open_gate(g, &start);
+
+		if (opened == IPC_DONE)
+			return 0;
 		guarding_drop_command(g);
-		if (guarding_fork_command(g))
+		if (opened == IPC_FAILED)
 			return -1;
+		if (guarding_fork_command(g, &failed)) {
+			ipc_record_failure(failed, errno);
+			return -1;
+		}
 	}
-	return 0;
+	guarding_drop_command(g);
+	ipc_record_failure(IPC_SENDMSG, EPIPE);
+	return -1;
 }

@@ -43,7 +43,7 @@ static bool take_word(struct guarding *g)
 	int hold_fd = -1;
 
 	if (ipc_receive(g->plan->gate_fd, &word, sizeof(word), MSG_DONTWAIT, &hold_fd) ==
-	    (ssize_t)sizeof(word) && word.fence && g->plan->may_start &&
+	    IPC_DONE && word.fence && g->plan->may_start &&
 	    word.fence == atomic_load(&shared->fence)) {
 		g->fence = word.fence;
 		arm(g);
@@ -64,15 +64,16 @@ static bool take_word(struct guarding *g)
 static bool take_order(struct guarding *g, bool *ended)
 {
 	struct guard_order order;
-	ssize_t length = ipc_receive(g->fd, &order, sizeof(order), MSG_DONTWAIT, &g->hold_fd);
+	enum ipc_result received = ipc_receive(g->fd, &order, sizeof(order), MSG_DONTWAIT,
+					       &g->hold_fd);
 
-	if (length < 0 && errno == EAGAIN)
+	if (received == IPC_LATER)
 		return false;
-	if (length == (ssize_t)sizeof(order) && order.type == GUARD_ORDER_PING) {
+	if (received == IPC_DONE && order.type == GUARD_ORDER_PING) {
 		guarding_tell(g, (struct guard_event){ .type = GUARD_PONG });
 		return false;
 	}
-	*ended = length != (ssize_t)sizeof(order) || order.type != GUARD_ORDER_RUN;
+	*ended = received != IPC_DONE || order.type != GUARD_ORDER_RUN;
 	if (*ended)
 		return false;
 	g->fence = order.fence;
@@ -98,7 +99,7 @@ static enum launched await_order(struct guarding *g)
 	};
 	bool ended = false, started = false;
 
-	while (!started) {
+	while (!started && !ipc_has_failed(NULL)) {
 		words[0].events = (short)(g->has_pending ? POLLIN | POLLOUT : POLLIN);
 		poll(words, 2, -1);
 		guarding_flush(g, MSG_DONTWAIT);
@@ -112,6 +113,8 @@ static enum launched await_order(struct guarding *g)
 		if (words[1].revents & POLLHUP)
 			words[1].fd = -1;
 	}
+	if (!started)
+		return LAUNCH_ENDED;
 	if (is_withdrawn(g))
 		return LAUNCH_TOO_LATE;
 	/* Too little is left of the lease to begin. */
@@ -122,17 +125,19 @@ static enum launched launch_command(struct guarding *g)
 {
 	/* Asked here, for in a namespace the terminal's group has no number. */
 	const bool foreground = terminal_is_free(g->plan->terminal);
-	const bool contain = g->plan->contain;
 
-	if (!(contain ? guarding_contain(g, foreground) : guarding_start_command(g, foreground)))
+	if (!g->plan->contain)
+		return guarding_start_command(g, foreground) ? LAUNCH_FAILED : LAUNCHED;
+	if (!guarding_contain(g, foreground))
 		return LAUNCHED;
 	g->child = 0;
-	*(contain ? &g->contain_failure : &g->exec_failure) = errno;
+	g->contain_failure = errno;
 	return LAUNCH_FAILED;
 }
 
 enum launched guarding_launch(struct guarding *g)
 {
+	enum ipc_call unimportant;
 	enum guard_limit limit;
 	enum launched launched;
 
@@ -140,7 +145,7 @@ enum launched guarding_launch(struct guarding *g)
 		g->supervisor_stat = procstat_open(getppid());
 	/* If that fails, it is tried again when the lock is there. */
 	if (!g->plan->contain)
-		guarding_fork_command(g);
+		guarding_fork_command(g, &unimportant);
 	launched = await_order(g);
 	if (launched == LAUNCHED) {
 		guarding_begin_limit(g);

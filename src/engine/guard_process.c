@@ -86,7 +86,7 @@ static void tell_end(struct guarding *g)
 static void tell_start(struct guarding *g, bool closed)
 {
 	if (g->told_start || !g->command || g->exec_failure || g->contain_failure ||
-	    !(closed || g->plan->contain))
+	    ipc_has_failed(NULL) || !(closed || g->plan->contain))
 		return;
 	g->told_start = true;
 	guarding_tell(g, (struct guard_event){ .type = GUARD_STARTED, .value = g->command });
@@ -106,7 +106,7 @@ static void child_changed(struct guarding *g, int status)
 		g->child = 0;
 }
 
-/* What the supervisor hears last, when nothing is left. */
+/* What the supervisor hears last, when nothing is left. After a failure no status is known. */
 static struct guard_event last_event(const struct guarding *g)
 {
 	if (g->contain_failure)
@@ -115,7 +115,7 @@ static struct guard_event last_event(const struct guarding *g)
 	if (g->exec_failure)
 		return (struct guard_event){ .type = GUARD_EXEC_FAILED,
 					     .value = g->exec_failure };
-	if (g->told_end)
+	if (g->told_end || ipc_has_failed(NULL))
 		return (struct guard_event){ .type = GUARD_EMPTY };
 	return (struct guard_event){ .type = GUARD_EXITED, .value = g->status };
 }
@@ -167,11 +167,11 @@ static void forward(struct guarding *g, pid_t target, int sig)
 static void obey(struct guarding *g)
 {
 	struct guard_order order;
-	ssize_t length = recv(g->fd, &order, sizeof(order), MSG_DONTWAIT);
+	enum ipc_result received = ipc_receive(g->fd, &order, sizeof(order), MSG_DONTWAIT, NULL);
 
-	if (length < 0 && errno == EAGAIN)
+	if (received == IPC_LATER)
 		return;
-	if (length != (ssize_t)sizeof(order)) {
+	if (received != IPC_DONE) {
 		/* The supervisor was killed. The keeper holds the lock until the guard is done. */
 		g->fd = -1;
 		guarding_stop(g, guarding_grace_end(g));
@@ -201,8 +201,12 @@ static void guard_loop(struct guarding *g)
 	struct pollfd fds[POLLED];
 
 	for (;;) {
-		int64_t wake_ms = guarding_enforce(g);
+		int64_t wake_ms;
 
+		/* The supervisor ends with the failure, and may not have heard of it. */
+		if (ipc_has_failed(NULL))
+			guarding_stop(g, guarding_grace_end(g));
+		wake_ms = guarding_enforce(g);
 		fds[SIGNALS] = (struct pollfd){ .fd = g->plan->signals->fd, .events = POLLIN };
 		/* Orders wait until the command's number is known. */
 		fds[SUPERVISOR] = (struct pollfd){
@@ -225,7 +229,7 @@ static void guard_loop(struct guarding *g)
 			guarding_read_reports(g);
 			tell_start(g, fds[REPORT].revents & POLLHUP);
 			/* An init that has ended may not be reaped while its namespace ends. */
-			if (fds[REPORT].revents & POLLHUP) {
+			if (fds[REPORT].revents & POLLHUP && g->report_fd >= 0) {
 				close(g->report_fd);
 				g->report_fd = -1;
 			}

@@ -5,22 +5,20 @@
  */
 #include "guarding.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/ipc.h"
 #include "shared.h"
 
 /* ---- events to the supervisor ---- */
 
 bool guarding_send(const struct guarding *g, const struct guard_event *event, int flags)
 {
-	return g->fd < 0 || send(g->fd, event, sizeof(*event), flags | MSG_NOSIGNAL) >= 0 ||
-	       errno != EAGAIN;
+	return g->fd < 0 || ipc_send(g->fd, event, sizeof(*event), flags, -1) != IPC_LATER;
 }
 
 void guarding_flush(struct guarding *g, int flags)
@@ -51,9 +49,10 @@ void guarding_tell(struct guarding *g, struct guard_event event)
 void guarding_report(int fd, enum report_type type, int value)
 {
 	const struct report report = { type, value };
-	ssize_t told = write(fd, &report, sizeof(report));
 
-	(void)told;	/* A guard that is gone needs no report. */
+	/* Without a word of it the guard takes this process's end for the command's. */
+	if (ipc_send(fd, &report, sizeof(report), 0, -1) == IPC_FAILED)
+		_exit(125);
 }
 
 void guarding_know_command(struct guarding *g, pid_t pid)
@@ -74,39 +73,25 @@ void guarding_command_changed(struct guarding *g, int status)
 	g->status = status;
 }
 
-/* Receives a report, and the sender's number as it is in this process's namespace. */
-static bool receive_report(int fd, struct report *report, pid_t *sender)
+/*
+ * One report, from the socket of guarding_fork_command() or guarding_contain(). With --contain
+ * *sender becomes the sender's number as it is in this process's namespace.
+ */
+static bool next_report(struct guarding *g, struct report *report, pid_t *sender)
 {
-	union {
-		struct cmsghdr header;
-		char bytes[CMSG_SPACE(sizeof(struct ucred))];
-	} room;
-	struct iovec part = { .iov_base = report, .iov_len = sizeof(*report) };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &room,
-				  .msg_controllen = sizeof(room) };
-	const struct cmsghdr *control;
-	struct ucred credentials;
+	enum ipc_result received;
 
-	if (recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*report))
-		return false;
-	control = CMSG_FIRSTHDR(&message);
-	if (!control || control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_CREDENTIALS)
-		return false;
-	memcpy(&credentials, CMSG_DATA(control), sizeof(credentials));
-	*sender = credentials.pid;
-	return true;
-}
-
-/* One report, from the socket of guarding_fork_command() or guarding_contain(). */
-static bool next_report(const struct guarding *g, struct report *report, pid_t *sender)
-{
 	*sender = 0;
 	if (g->report_fd < 0)
 		return false;
-	if (g->plan->contain)
-		return receive_report(g->report_fd, report, sender);
-	return recv(g->report_fd, report, sizeof(*report), MSG_DONTWAIT) ==
-	       (ssize_t)sizeof(*report);
+	received = ipc_receive(g->report_fd, report, sizeof(*report), MSG_DONTWAIT,
+			       g->plan->contain ? sender : NULL);
+	/* It would stay readable, and end each poll(). */
+	if (received == IPC_FAILED) {
+		close(g->report_fd);
+		g->report_fd = -1;
+	}
+	return received == IPC_DONE;
 }
 
 void guarding_read_reports(struct guarding *g)

@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/ipc.h"
 #include "base/kernel_timer.h"
 #include "base/proctree.h"
 #include "guard.h"
@@ -83,7 +84,7 @@ void guarding_main(const struct guard_plan *plan, int fd) __attribute__((noretur
 /* What became of the command that was to be started. */
 enum launched {
 	LAUNCHED,		/* it was forked; whether it can be executed shows later */
-	LAUNCH_ENDED,		/* the supervisor is gone, or wants no command */
+	LAUNCH_ENDED,		/* the supervisor is gone or wants no command; or a failure */
 	LAUNCH_TOO_LATE,
 	LAUNCH_OVERDUE,		/* the time of --until has come already */
 	LAUNCH_FAILED,		/* g->exec_failure or g->contain_failure */
@@ -112,13 +113,13 @@ void guarding_become_command(const struct guarding *g, int report_fd, bool foreg
 /*
  * Forks the process that becomes the command, and sets g->child and g->report_fd. The process waits
  * for guarding_start_command(), or is ended by guarding_drop_command(), or dies with the guard.
- * 0, or -1 with errno.
+ * 0, or -1 with errno and *failed, the call.
  */
-int guarding_fork_command(struct guarding *g);
+int guarding_fork_command(struct guarding *g, enum ipc_call *failed);
 
 /*
  * Lets that process execute the command, with g->fence. If there is none, or it was killed, another
- * one is forked. 0, or -1 with errno.
+ * one is forked. 0, or -1 after ipc_record_failure().
  */
 int guarding_start_command(struct guarding *g, bool foreground);
 
@@ -202,7 +203,7 @@ struct report {
 	int value;
 };
 
-/* Sends a report. Async-signal-safe. */
+/* Send a report, or end this process if that fails. Async-signal-safe. */
 void guarding_report(int fd, enum report_type type, int value);
 
 /* Takes in all reports that have come, and sets *g accordingly. */

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 #include "keeper.h"
 
-#include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/ipc.h"
+#include "base/pidfd.h"
 #include "keeping.h"
+
+/* How long a keeper may take to release that cannot be heard. */
+#define UNHEARD_MS 5000
 
 int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct error *err)
 {
@@ -16,25 +20,38 @@ int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct e
 	if (fd >= 0)
 		keeping_main(plan, fd);
 	keeper->hold_fd = -1;
+	keeper->ends = plan->mode == KEEPER_RELEASE || plan->mode == KEEPER_ADOPT;
 	return keeper->child.pid ? 0 : -1;
+}
+
+/* Its result cannot be received. */
+static void await_end(const struct keeper *keeper)
+{
+	struct pollfd end = { .fd = pidfd_open_once(keeper->child.pid), .events = POLLIN };
+
+	kill(keeper->child.pid, SIGTERM);
+	poll(&end, 1, UNHEARD_MS);
+	close(end.fd);
 }
 
 bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 {
-	ssize_t length;
+	enum ipc_result received;
 	int hold_fd = -1;
 
 	if (!keeper->child.pid)
 		return false;
-	length = ipc_receive(keeper->child.fd, event, sizeof(*event), MSG_DONTWAIT, &hold_fd);
+	received = ipc_receive(keeper->child.fd, event, sizeof(*event), MSG_DONTWAIT, &hold_fd);
 	if (hold_fd >= 0) {
 		keeper_drop_hold(keeper);
 		keeper->hold_fd = hold_fd;
 	}
-	if (length == (ssize_t)sizeof(*event))
+	if (received == IPC_DONE)
 		return true;
-	if (length < 0 && errno == EAGAIN)
+	if (received == IPC_LATER)
 		return false;
+	if (received == IPC_FAILED && keeper->ends && !keeper->child.reaped)
+		await_end(keeper);
 	*event = (struct keeper_event){ .type = KEEPER_GONE };
 	keeper_kill(keeper);
 	return true;
@@ -42,9 +59,10 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 
 static void give_order(const struct keeper *keeper, struct keeper_order order)
 {
-	if (keeper->child.pid)
-		/* At most a handful are ever sent: there is room for them. */
-		send(keeper->child.fd, &order, sizeof(order), MSG_DONTWAIT | MSG_NOSIGNAL);
+	/* At most a handful are ever sent: there is room for them. A failure ends the keeper. */
+	if (keeper->child.pid && ipc_send(keeper->child.fd, &order, sizeof(order), MSG_DONTWAIT,
+					  -1) == IPC_FAILED)
+		shutdown(keeper->child.fd, SHUT_RDWR);
 }
 
 void keeper_release(const struct keeper *keeper, bool unused)
@@ -57,8 +75,9 @@ void keeper_retry(const struct keeper *keeper)
 	give_order(keeper, (struct keeper_order){ .type = KEEPER_ORDER_RETRY });
 }
 
-void keeper_detach(const struct keeper *keeper)
+void keeper_detach(struct keeper *keeper)
 {
+	keeper->ends = true;
 	give_order(keeper, (struct keeper_order){ .type = KEEPER_ORDER_DETACH });
 }
 

@@ -99,6 +99,7 @@ struct keeper_word {
 struct keeper {
 	struct child child;	/* events */
 	int hold_fd;		/* a copy of the grant's, once held; -1: none */
+	bool ends;		/* by itself, or as a daemon on TERM; with the lock released */
 };
 
 /* Forks the keeper. 0, or -1 with ERROR_INTERNAL. */
@@ -114,7 +115,7 @@ void keeper_release(const struct keeper *keeper, bool unused);
 void keeper_retry(const struct keeper *keeper);
 
 /* After the offer was taken: has the keeper stay as a daemon (KEEPER_DETACHED). */
-void keeper_detach(const struct keeper *keeper);
+void keeper_detach(struct keeper *keeper);
 
 /*
  * For a keeper that is gone and has left its hold_fd: is the server still connected to that

@@ -184,7 +184,7 @@ static enum outcome try_once(struct keeping *k, struct grant *grant)
 		engage(k);
 	}
 	*grant = (struct grant){ .hold_fd = -1, .slot_fd = -1 };
-	return ops->acquire(k->backend, &k->request, grant, err);
+	return backend_grant(ops->acquire, k->backend, &k->request, grant, err);
 }
 
 /* Tries and waits until the lock is held. Ends the process when it cannot be had. */

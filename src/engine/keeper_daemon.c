@@ -57,7 +57,7 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	if (!k->plan->process)
 		keeping_end_after(k, k->own_ms);
 	/* The backend stores the new end of the hold (request.until_ms). */
-	k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);
+	backend_grant(k->backend->ops->renew, k->backend, &k->request, grant, &k->event.error);
 	k->event.keeper_pid = getpid();
 	keeping_tell(k, KEEPER_DETACHED);
 	keeping_end_notes();
@@ -77,7 +77,7 @@ static void again_for(struct keeping *k, const struct keeper_query *query, struc
 	asked.mode = query->mode;
 	asked.slots = query->slots;
 	asked.ttl_ms = query->ttl_ms;
-	reply->outcome = ops->again(k->backend, &asked, &counted, &reply->error);
+	reply->outcome = backend_grant(ops->again, k->backend, &asked, &counted, &reply->error);
 	reply->fence = counted.fence;
 	if (reply->outcome != OUTCOME_HELD || k->until_ms == CLOCK_NEVER)
 		return;

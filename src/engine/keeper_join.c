@@ -10,6 +10,8 @@
 #include "lock/view.h"
 #include "shared.h"
 
+#define JOINED_MOST_MS (INT64_C(24) * 3600 * 1000)
+
 /* ---- by the daemon ---- */
 
 static void make_query(const struct keeping *k, enum keeper_verb verb, struct keeper_query *query)
@@ -82,11 +84,26 @@ static uint64_t find_fence(struct keeping *k)
 	struct error ignored = { 0 };
 	uint64_t fence = 0;
 
-	if (!k->backend->ops->inspect(k->backend, k->request.name, false, &view, &ignored) &&
+	if (!backend_inspect(k->backend, k->request.name, false, &view, &ignored) &&
 	    view.hold_count == 1)
 		fence = view.holds[0].fence;
 	lock_view_finish(&view);
 	return fence;
+}
+
+/*
+ * A lease that has no end, as far as the server says, or a very long one, ends for the run when it
+ * was not renewed for so long.
+ */
+static enum outcome renew_here(struct keeping *k, struct grant *grant)
+{
+	const enum outcome outcome = backend_grant(k->backend->ops->renew, k->backend, &k->request,
+						   grant, &k->event.error);
+
+	grant->ttl_ms = clock_earlier(grant->ttl_ms, JOINED_MOST_MS);
+	if (!grant->ttl_ms)
+		grant->ttl_ms = k->plan->request->ttl_ms;
+	return outcome;
 }
 
 static enum outcome join_backend(struct keeping *k, struct grant *grant)
@@ -105,7 +122,7 @@ static enum outcome join_backend(struct keeping *k, struct grant *grant)
 	/* Before the renewal, which proves that this token held the lock all the time. */
 	if (!grant->fence)
 		grant->fence = find_fence(k);
-	return k->backend->ops->renew(k->backend, &k->request, grant, err);
+	return renew_here(k, grant);
 }
 
 /* ---- the hold, wherever it lives ---- */
@@ -128,7 +145,7 @@ enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant)
 	enum outcome outcome;
 
 	if (!k->backend->session)
-		return k->backend->ops->renew(k->backend, &k->request, grant, &k->event.error);
+		return renew_here(k, grant);
 	if (ask_daemon(k, KEEPER_VERB_STAY, grant, &outcome))
 		return outcome;
 	if (outcome == OUTCOME_LOST)
@@ -173,7 +190,8 @@ void keeping_again(struct keeping *k)
 	} else if (!asked) {
 		*err = reply.error;
 	} else {
-		reply.outcome = k->backend->ops->again(k->backend, &k->request, &grant, err);
+		reply.outcome = backend_grant(k->backend->ops->again, k->backend, &k->request,
+					      &grant, err);
 		reply.fence = grant.fence;
 		reply.lease_ms = grant.ttl_ms;
 	}

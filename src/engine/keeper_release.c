@@ -16,6 +16,7 @@ void keeping_publish(struct keeping *k, const struct grant *grant)
 	if (grant->ttl_ms)
 		lease.end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
 	shared_set_lease(k->plan->shared, lease);
+	atomic_store(&k->plan->shared->session_ms, k->backend->session_ms);
 }
 
 int64_t keeping_rest_of_hold(const struct keeping *k)

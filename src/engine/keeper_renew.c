@@ -48,7 +48,7 @@ static enum outcome extend(struct keeping *k, struct grant *grant, bool verify)
 	if (k->plan->mode == KEEPER_JOIN)
 		return verify ? keeping_verify_joined(k) : keeping_renew_joined(k, grant);
 	return verify ? ops->verify(k->backend, &k->request, err)
-		      : ops->renew(k->backend, &k->request, grant, err);
+		      : backend_grant(ops->renew, k->backend, &k->request, grant, err);
 }
 
 bool keeping_renew(struct keeping *k, struct grant *grant, int64_t *next_ms)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/ipc.h"
 #include "base/pidfd.h"
 #include "base/signals.h"
 #include "shared.h"
@@ -19,7 +20,14 @@ static enum wake read_order(struct keeping *k)
 {
 	struct keeper_order order;
 
-	if (recv(k->fd, &order, sizeof(order), 0) != (ssize_t)sizeof(order)) {
+	switch (ipc_receive(k->fd, &order, sizeof(order), 0, NULL)) {
+	case IPC_DONE:
+		break;
+	case IPC_FAILED:
+		keeping_abort(k);
+	case IPC_LATER:
+		return WAKE_TIME;
+	case IPC_GONE:
 		k->orphaned = true;
 		return WAKE_ORPHANED;
 	}

@@ -64,10 +64,17 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 	k->event.at_ms = clock_boot_ms();
 	if (k->fd < 0)
 		keeping_log(k, type);
-	if (!is_worth_sending(k, type))
+	if (k->fd < 0 || !is_worth_sending(k, type))
 		return;
-	ipc_send(k->fd, &k->event, sizeof(k->event), 0,
-		 type == KEEPER_HELD ? k->hold_fd : -1);
+	if (ipc_send(k->fd, &k->event, sizeof(k->event), 0,
+		     type == KEEPER_HELD ? k->hold_fd : -1) == IPC_FAILED)
+		keeping_abort(k);
+}
+
+void keeping_abort(const struct keeping *k)
+{
+	keeping_end_daemon(k);
+	_exit(1);
 }
 
 /* Where notes are sent, by any thread of a library; -1: nobody wants them. */
@@ -82,7 +89,7 @@ static void note(const char *line)
 	if (!ioctl(atomic_load(&note_fd), SIOCOUTQ, &unread) && unread >= UNREAD_MAX)
 		return;
 	error_set(&event.error, ERROR_NONE, 0, "%s", line);
-	send(atomic_load(&note_fd), &event, sizeof(event), MSG_DONTWAIT | MSG_NOSIGNAL);
+	ipc_send(atomic_load(&note_fd), &event, sizeof(event), MSG_DONTWAIT, -1);
 }
 
 void keeping_begin_notes(struct keeping *k)

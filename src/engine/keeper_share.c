@@ -24,7 +24,8 @@ void keeping_extend(struct keeping *k, int64_t ttl_ms, bool keep_end, struct gra
 	if (k->until_ms != CLOCK_NEVER &&
 	    !(keep_end && k->until_ms > clock_boot_ms() + ttl_ms))
 		keeping_end_after(k, ttl_ms);
-	reply->outcome = k->backend->ops->renew(k->backend, &k->request, grant, &reply->error);
+	reply->outcome = backend_grant(k->backend->ops->renew, k->backend, &k->request, grant,
+				       &reply->error);
 	if (reply->outcome != OUTCOME_HELD)
 		return;
 	keeping_publish(k, grant);

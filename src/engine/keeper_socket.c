@@ -30,9 +30,9 @@
 #define ACCEPT_PAUSE_MS 200
 
 /*
- * The directories to use, the best one first; NULL behind the last. In a container with a
- * root that cannot be written the last one may be the only one, and is not the best since
- * systemd may empty it when the user logs out.
+ * The directories to use, the best one first; NULL behind the last. Another user can take any of
+ * them but root's first one. In a container with a root that cannot be written the last one may be
+ * the only one, and is not the best since systemd may empty it when the user logs out.
  */
 static const char *directory(int candidate)
 {
@@ -120,21 +120,24 @@ static int connect_to_keeper(const char *token, int64_t timeout_ms)
 static int ask(const struct keeper_query *query, struct keeper_reply *reply, int *passed,
 	       int64_t timeout_ms, struct error *err)
 {
-	int failure, fd = connect_to_keeper(query->token, timeout_ms);
-	ssize_t length = -1;
+	enum ipc_result result = IPC_LATER;
+	int fd = connect_to_keeper(query->token, timeout_ms);
 
 	if (fd < 0 && errno != EAGAIN)
 		return 1;
-	if (fd >= 0 && send(fd, query, sizeof(*query), MSG_NOSIGNAL) == (ssize_t)sizeof(*query))
-		length = ipc_receive(fd, reply, sizeof(*reply), 0, passed);
-	failure = length < 0 ? errno : 0;
-	if (fd >= 0)
+	if (fd >= 0) {
+		result = ipc_send(fd, query, sizeof(*query), 0, -1);
+		if (result == IPC_DONE)
+			result = ipc_receive(fd, reply, sizeof(*reply), 0, passed);
 		close(fd);
-	if (length == (ssize_t)sizeof(*reply))
+	}
+	if (result == IPC_DONE)
 		return 0;
 	/* The daemon has just ended. The backend knows what it did. */
-	if (length == 0 || failure == ECONNRESET || failure == EPIPE)
+	if (result == IPC_GONE)
 		return 1;
+	if (result == IPC_FAILED && ipc_has_failed(err))
+		return -1;
 	return error_set(err, ERROR_UNAVAILABLE, 0,
 			 "the keeper process of this lock does not answer");
 }
@@ -159,14 +162,19 @@ int keeper_socket_join(const struct keeper_query *query, struct keeper_reply *re
 	return asked;
 }
 
-/* Is the process of this socket probably still about to listen? */
-static bool is_new(const char *path)
+/*
+ * Is path a socket of which a process has listened? If it was made a moment ago, its process is
+ * probably about to listen. Lock files may be in this directory, too, and have any name.
+ */
+static bool is_old_socket(const char *path)
 {
 	const size_t length = strlen(path), suffix = strlen(NEW_SUFFIX);
 	struct stat info;
 
-	return length > suffix && !strcmp(path + length - suffix, NEW_SUFFIX) &&
-	       !lstat(path, &info) && clock_wall_ms() / 1000 - info.st_ctime < NEW_SECONDS;
+	if (lstat(path, &info) || !S_ISSOCK(info.st_mode))
+		return false;
+	return length <= suffix || strcmp(path + length - suffix, NEW_SUFFIX) != 0 ||
+	       clock_wall_ms() / 1000 - info.st_ctime >= NEW_SECONDS;
 }
 
 static void remove_stale(const char *directory)
@@ -182,7 +190,7 @@ static void remove_stale(const char *directory)
 		if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
 			continue;
 		snprintf(path, sizeof(path), "%s/%.60s", directory, entry->d_name);
-		if (is_new(path))
+		if (!is_old_socket(path))
 			continue;
 		fd = connect_to(path, 0);
 		if (fd >= 0)
@@ -229,10 +237,8 @@ int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_
 				return fd;
 		}
 		/* The error is that of the first directory, which is the one to repair. */
-		if (!candidate || failure.kind == ERROR_REFUSED)
+		if (!candidate)
 			*err = failure;
-		if (failure.kind == ERROR_REFUSED)
-			break;
 	}
 	return -1;
 }
@@ -258,7 +264,7 @@ static void meet(int listener, struct keeper_caller *caller)
 
 int keeper_socket_hear(int listener, struct keeper_caller *caller, struct keeper_query *query)
 {
-	ssize_t length;
+	enum ipc_result received;
 	int fd;
 
 	if (caller->fd < 0)
@@ -266,10 +272,11 @@ int keeper_socket_hear(int listener, struct keeper_caller *caller, struct keeper
 	fd = caller->fd;
 	if (fd < 0)
 		return -1;
-	length = recv(fd, query, sizeof(*query), MSG_DONTWAIT);
-	if (length < 0 && errno == EAGAIN)
+	received = ipc_receive(fd, query, sizeof(*query), MSG_DONTWAIT, NULL);
+	if (received == IPC_LATER ||
+	    (received == IPC_FAILED && clock_boot_ms() < caller->until_ms))
 		return -1;
-	if (length != (ssize_t)sizeof(*query)) {
+	if (received != IPC_DONE) {
 		keeper_socket_hang_up(caller);
 		return -1;
 	}
@@ -287,7 +294,8 @@ void keeper_socket_hang_up(struct keeper_caller *caller)
 
 void keeper_socket_answer(int fd, const struct keeper_reply *reply)
 {
-	send(fd, reply, sizeof(*reply), MSG_NOSIGNAL);
+	/* After a failure the caller sees the end of file, and asks the backend. */
+	ipc_send(fd, reply, sizeof(*reply), 0, -1);
 	close(fd);
 }
 
@@ -299,10 +307,10 @@ static int pack(int first, const int descriptors[], size_t count)
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return -1;
-	packed = ipc_send(ends[0], "", 1, MSG_DONTWAIT, first) == 1;
+	packed = ipc_send(ends[0], "", 1, MSG_DONTWAIT, first) == IPC_DONE;
 	for (size_t i = 0; packed && i < count; i++)
 		if (descriptors[i] >= 0)
-			packed = ipc_send(ends[0], "", 1, MSG_DONTWAIT, descriptors[i]) == 1;
+			packed = ipc_send(ends[0], "", 1, MSG_DONTWAIT, descriptors[i]) == IPC_DONE;
 	close(ends[0]);
 	if (packed)
 		return ends[1];
@@ -315,12 +323,12 @@ void keeper_socket_answer_join(int fd, struct keeper_reply *reply, int alive,
 {
 	const int share = pack(alive, descriptors, count);
 
-	if (share < 0) {
+	if (share < 0 || ipc_send(fd, reply, sizeof(*reply), 0, share) == IPC_FAILED) {
 		reply->outcome = OUTCOME_ERROR;
 		error_set(&reply->error, ERROR_INTERNAL, errno, "the keeper process of this lock "
 			  "cannot share it");
+		ipc_send(fd, reply, sizeof(*reply), 0, -1);
 	}
-	ipc_send(fd, reply, sizeof(*reply), 0, share);
 	close(fd);
 	if (share >= 0)
 		close(share);

@@ -2,9 +2,9 @@
 /*
  * How commands reach the daemon that `dlock acquire` left behind: by a Unix socket with mode 0700
  * in a private directory. The socket is named after the first half of the token. The directory is
- * the first of these that can be written: /run/dlock for root; /tmp/dlock-UID, which unlike
- * $XDG_RUNTIME_DIR survives a logout; /dev/shm/dlock-UID. A command looks in all of them. A query
- * must carry the whole token and come from the same user or root.
+ * the first of these that can be written and that nobody else has taken: /run/dlock for root;
+ * /tmp/dlock-UID, which unlike $XDG_RUNTIME_DIR survives a logout; /dev/shm/dlock-UID. A command
+ * looks in all of them. A query must carry the whole token and come from the same user or root.
  *
  * Calling sequence: keeper_socket_listen() once, in the daemon; keeper_socket_hear() whenever the
  * caller, or else the listener, is readable, and for each query one of the two answers. In a

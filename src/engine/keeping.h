@@ -152,8 +152,13 @@ void keeping_lose_daemon(struct keeping *k) __attribute__((noreturn));
 
 /* ---- keeper_say.c ---- */
 
-/* Sends k->event as an event of this type. */
+/* Sends k->event as an event of this type, or ends the process if that fails. */
 void keeping_tell(struct keeping *k, enum keeper_event_type type);
+
+/*
+ * End this process after a message has failed. The supervisor starts another keeper that releases.
+ */
+void keeping_abort(const struct keeping *k) __attribute__((noreturn));
 
 /* Logs what a daemon has to say, for there is no terminal left: see system_log(). */
 void keeping_log(const struct keeping *k, enum keeper_event_type type);

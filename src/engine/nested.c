@@ -54,9 +54,25 @@ static void know_hold(struct supervisor *s)
 	s->result->facts.fence = fence ? strtoull(fence, NULL, 10) : 0;
 }
 
+enum obtained supervisor_refuse_token(struct supervisor *s, enum token_scope scope)
+{
+	const struct error why = s->result->error;
+
+	if (s->result->end != RUN_LOST && why.kind != ERROR_UNAVAILABLE)
+		return OBTAINED_NO;
+	s->result->error = (struct error){ 0 };
+	/* Not an acquisition: the server may be back by then, and the hold may have ended. */
+	if (s->result->end != RUN_LOST)
+		return supervisor_fail(s, &why);
+	if (scope == TOKEN_OF_NAME)
+		return OBTAINED_NOT_YET;
+	error_set(&s->result->error, ERROR_REFUSED, 0, "the hold that DLOCK_TOKEN is of has ended");
+	return OBTAINED_NO;
+}
+
 /* ---- under a run that is an ancestor, and ends us when it loses the lock ---- */
 
-static void run_under_ancestor(struct supervisor *s)
+static enum obtained run_under_ancestor(struct supervisor *s)
 {
 	struct error *err = &s->result->error;
 	struct keeper_event event;
@@ -64,20 +80,18 @@ static void run_under_ancestor(struct supervisor *s)
 	s->result->end = s->run->driver->local
 			 ? verify_here(s, err)
 			 : supervisor_ask_keeper(s, KEEPER_VERIFY, &event, err);
-	if (s->result->end == RUN_LOST)
-		error_set(err, ERROR_REFUSED, 0,
-			  "the run that this one is nested in does not hold it any more");
 	if (s->result->end != RUN_EXITED)
-		return;
+		return supervisor_refuse_token(s, TOKEN_OF_LOCK);
 	know_hold(s);
 	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "already held by an outer dlock run; fence %s",
 			getenv("DLOCK_FENCE"));
 	plan_environment(s);
-	if (supervisor_start_guard(s, err)) {
+	if (supervisor_start_guard(s, err))
 		s->result->end = RUN_FAILED;
-		return;
-	}
-	supervisor_run_command(s);
+	else
+		supervisor_run_command(s);
+	guard_finish(&s->guard);
+	return OBTAINED_NO;
 }
 
 /* ---- under any other hold, which is renewed and enforced here: see keeper_join.h ---- */
@@ -96,7 +110,6 @@ static int open_ways(struct supervisor *s, struct error *err)
 /* Forgets the attempt to join, to acquire instead. */
 static void close_ways(struct supervisor *s)
 {
-	s->result->error = (struct error){ 0 };
 	atomic_store(&s->shared->fence, 0);
 	if (!s->run->driver->local)
 		return;
@@ -155,13 +168,12 @@ static void run_joined(struct supervisor *s, struct error *err)
 		s->result->end = RUN_LOST;
 }
 
-/* False: the token is not one of this lock, and nothing has claimed that it is. */
-static bool join(struct supervisor *s, enum environment_hold told)
+static enum obtained join(struct supervisor *s, enum token_scope scope)
 {
 	struct error *err = &s->result->error;
 	const char *fence = getenv("DLOCK_FENCE");
+	enum obtained obtained = OBTAINED_NO;
 	struct keeper_event event;
-	bool ours = true;
 
 	s->result->end = RUN_FAILED;
 	atomic_store(&s->shared->fence, fence ? strtoull(fence, NULL, 10) : 0);
@@ -169,31 +181,28 @@ static bool join(struct supervisor *s, enum environment_hold told)
 		s->result->end = supervisor_hear_answer(s, &event, err);
 	if (s->result->end == RUN_EXITED)
 		run_joined(s, err);
-	else if (told == ENVIRONMENT_TOKEN)
-		/* --if-down run: the acquisition deals with a backend that cannot be asked. */
-		ours = s->result->end != RUN_LOST &&
-		       !(s->run->run_if_down && err->kind == ERROR_UNAVAILABLE);
-	else if (s->result->end == RUN_LOST)
-		error_set(err, ERROR_REFUSED, 0, "the hold that DLOCK_TOKEN is of has ended");
+	else
+		obtained = supervisor_refuse_token(s, scope);
 	keeper_kill(&s->keeper);
 	keeper_drop_hold(&s->keeper);
-	if (!ours)
+	guard_finish(&s->guard);
+	if (obtained != OBTAINED_NO)
 		close_ways(s);
-	return ours;
+	return obtained;
 }
 
-bool supervisor_run_nested(struct supervisor *s)
+enum obtained supervisor_run_nested(struct supervisor *s)
 {
-	const struct run_request *run = s->run;
-	const enum environment_hold told = environment_find_hold(run->name, run->uri_text,
-								 s->token);
+	enum token_scope scope;
 
-	if (told == ENVIRONMENT_NONE)
-		return false;
-	if (told == ENVIRONMENT_HOLD && environment_is_guarded(run->name, run->uri_text, s->token))
-		run_under_ancestor(s);
-	else if (!join(s, told))
-		return false;
-	guard_finish(&s->guard);
-	return true;
+	if (environment_find_token(s->run->name, s->identity, s->token, &scope,
+				   &s->result->error)) {
+		s->result->end = RUN_FAILED;
+		return OBTAINED_NO;
+	}
+	if (scope == TOKEN_OF_OTHER)
+		return OBTAINED_NOT_YET;
+	if (scope == TOKEN_OF_LOCK && environment_is_guarded(s->token))
+		return run_under_ancestor(s);
+	return join(s, scope);
 }

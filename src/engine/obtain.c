@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "base/ipc.h"
 #include "base/signals.h"
 
 /* How often a local waiter looks whether the lock was broken away from its holder. */
@@ -89,7 +90,7 @@ static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms
 	request.queue = wait;
 	if (wait)
 		signals_admit(s->signals, until_ms);
-	outcome = s->backend->ops->acquire(s->backend, &request, grant, &err);
+	outcome = backend_grant(s->backend->ops->acquire, s->backend, &request, grant, &err);
 	if (wait)
 		*sig = signals_bar(s->signals);
 	switch (outcome) {
@@ -201,17 +202,14 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 			supervisor_say_unrenewed(s);
 			return OBTAINED_YES;
 		}
-		error_set(&err, ERROR_INTERNAL, 0, "the keeper process was killed");
+		supervisor_keeper_died(s, &err);
 		return supervisor_fail(s, &err);
 	default:
 		return OBTAINED_NOT_YET;
 	}
 }
 
-/*
- * Gives up waiting: the keeper leaves the line, or gives back a lock that it has just obtained.
- */
-static void give_up(struct supervisor *s)
+void supervisor_give_up(struct supervisor *s)
 {
 	struct keeper_event event;
 	struct error ignored = { 0 };
@@ -221,12 +219,12 @@ static void give_up(struct supervisor *s)
 		keeper_kill(&s->keeper);
 		return;
 	}
-	/* The place in line of a keeper that was killed is removed by another one. */
-	if (!s->keeper.child.pid)
-		supervisor_start_keeper(s, KEEPER_RELEASE, &ignored);
-	else
-		keeper_release(&s->keeper, true);
+	keeper_release(&s->keeper, true);
 	supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event);
+	/* What a keeper that was killed has left is removed by another one. */
+	if (!s->keeper.child.pid && !event.last &&
+	    !supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
+		supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event);
 	keeper_kill(&s->keeper);
 }
 
@@ -235,6 +233,7 @@ static enum obtained wait_for_lock(struct supervisor *s)
 	int64_t until_ms = after(s->started_ms, s->run->wait_ms), ahead = -1, tick_ms;
 	enum obtained obtained = OBTAINED_NOT_YET;
 	struct keeper_event event;
+	struct error err = { 0 };
 
 	/* With -n the keeper tries once, which may take as long as a request may. */
 	if (s->run->wait_ms == 0)
@@ -250,6 +249,8 @@ static enum obtained wait_for_lock(struct supervisor *s)
 		if (obtained == OBTAINED_NOT_YET && atomic_load(&s->shared->offer) == OFFER_STARTED)
 			obtained = take_offer(s);
 		supervisor_check_guard(s);
+		if (obtained == OBTAINED_NOT_YET && ipc_has_failed(&err))
+			obtained = supervisor_fail(s, &err);
 		if (obtained != OBTAINED_NOT_YET)
 			break;
 		if (clock_boot_ms() >= until_ms) {
@@ -288,6 +289,6 @@ enum obtained supervisor_obtain(struct supervisor *s)
 	}
 	s->hooks->waiting(s->hooks->context, NULL);
 	if (obtained == OBTAINED_NO)
-		give_up(s);
+		supervisor_give_up(s);
 	return obtained;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/ipc.h"
 #include "base/proctable.h"
 #include "base/signals.h"
 #include "lock/lease.h"
@@ -177,7 +178,8 @@ static void hear_started(struct supervisor *s, pid_t pid)
 static void hear_exited(struct supervisor *s, int status)
 {
 	s->result->status = s->result->facts.status = status;
-	s->reaped = s->result->facts.has_status = true;
+	/* After a failure the guard has ended the command. */
+	s->reaped = s->result->facts.has_status = !ipc_has_failed(NULL);
 	s->result->from_terminal = terminal_take(&s->terminal, command_of(s));
 	if (WIFSIGNALED(status))
 		supervisor_tell(s, EVENT_ENDED, SAY_STEP, "the command was killed by signal %d",
@@ -303,7 +305,7 @@ static int64_t look_local(struct supervisor *s, int64_t look_ms)
 	if (clock_boot_ms() < look_ms && !s->look_now)
 		return look_ms;
 	s->look_now = false;
-	if (s->backend->ops->renew(s->backend, &s->request, &s->local_grant, &err) ==
+	if (backend_grant(s->backend->ops->renew, s->backend, &s->request, &s->local_grant, &err) ==
 	    OUTCOME_LOST) {
 		supervisor_lose(s, err.message);
 		if (s->run->kill_on_lost)
@@ -367,6 +369,16 @@ static void look_for_proc(struct supervisor *s)
 		       "processes that leave the command's process group are not found");
 }
 
+/* A message has failed: no command is wanted, and the guard ends one that runs. */
+static void stop_failed(struct supervisor *s)
+{
+	if (s->failed || !ipc_has_failed(NULL))
+		return;
+	s->failed = true;
+	guard_hang_up(&s->guard);
+	supervisor_begin_stop(s);
+}
+
 void supervisor_run_command(struct supervisor *s)
 {
 	struct keeper_event keeper_said;
@@ -381,6 +393,7 @@ void supervisor_run_command(struct supervisor *s)
 		supervisor_say_acquired(s);
 	look_for_proc(s);
 	while (alive) {
+		stop_failed(s);
 		look_ms = look_local(s, look_ms);
 		if (clock_boot_ms() >= unenforced_end(s))
 			supervisor_expire(s);
@@ -407,6 +420,7 @@ void supervisor_run_command(struct supervisor *s)
 		supervisor_lose(s, "the guard process did not act before the end of a lease");
 	if (!s->ended)
 		end_tree(s);
+	s->unused = s->unused || (s->failed && !command_of(s));
 	s->ended = true;
 	s->ended_ms = clock_boot_ms();
 	s->last_lease = shared_lease(s->shared);

@@ -60,6 +60,9 @@ struct shared {
 	_Atomic int engaged;
 	/* Written by the keeper: struct backend, session. */
 	_Atomic bool session;
+	/* The same: session_ms. */
+	_Atomic int64_t session_ms;
+	_Atomic int failure;		/* see ipc_share_failure() */
 };
 
 /* Takes the offer, if it still stands, as OFFER_TAKEN or OFFER_STARTED. */

@@ -4,16 +4,20 @@
 #include <sys/prctl.h>
 
 #include "base/clock.h"
+#include "base/ipc.h"
 
-static void run_protected(struct supervisor *s)
+/* Acquires, unless obtained says that the command runs without the lock. */
+static void run_protected(struct supervisor *s, enum obtained obtained)
 {
 	struct error err = { 0 };
 
-	if (token_make_for_run(s->token, &err)) {
-		supervisor_fail(s, &err);
-		return;
+	if (obtained == OBTAINED_NOT_YET) {
+		if (token_make(s->token, s->run->name, s->identity, true, &err))
+			obtained = supervisor_fail(s, &err);
+		else
+			obtained = supervisor_obtain(s);
 	}
-	if (supervisor_obtain(s) != OBTAINED_YES) {
+	if (obtained != OBTAINED_YES) {
 		guard_dismiss(&s->guard);
 		return;
 	}
@@ -36,6 +40,7 @@ static void run_protected(struct supervisor *s)
 void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		   const struct signals *signals, struct run_result *result)
 {
+	enum obtained obtained;
 	struct supervisor s;
 	struct error err = { 0 };
 
@@ -50,8 +55,11 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	if (!s.knows_inherited)
 		supervisor_say(&s, SAY_WARNING,
 			       "cannot tell which processes belong to the command");
-	if (!supervisor_run_nested(&s))
-		run_protected(&s);
+	obtained = supervisor_run_nested(&s);
+	if (obtained != OBTAINED_NO)
+		run_protected(&s, obtained);
+	if (!s.reaped && result->end == RUN_EXITED && ipc_has_failed(&result->error))
+		result->end = RUN_FAILED;
 	if (s.overdue && result->end == RUN_EXITED)
 		result->end = RUN_OVERDUE;
 	result->facts.over_ms = clock_boot_ms();

@@ -93,7 +93,7 @@ struct run_hooks {
 struct run_request {
 	const struct backend_driver *driver;
 	const struct uri *uri;
-	const char *uri_text;		/* for DLOCK_BACKEND */
+	const char *uri_text;		/* for DLOCK_BACKEND: a URI, or a name for one */
 	const char *name;
 	const char *note;		/* shown to others; NULL: none */
 	struct queueing queueing;	/* in the queue */

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "base/ipc.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include "lock/uri.h"
@@ -49,20 +50,41 @@ void supervisor_tell(const struct supervisor *s, enum run_event event, enum say 
 void supervisor_say_acquired(const struct supervisor *s)
 {
 	int64_t waited_ms = clock_boot_ms() - s->started_ms;
-	char text[DURATION_TEXT_SIZE], place[URI_PLACE_SIZE];
+	int64_t session_ms = atomic_load(&s->shared->session_ms);
+	char text[DURATION_TEXT_SIZE], granted[DURATION_TEXT_SIZE], place[URI_PLACE_SIZE];
 
 	if (!is_heard(s, SAY_STEP) || s->joined)
 		return;
-	supervisor_tell(s, EVENT_ACQUIRED, SAY_STEP, "acquired after %s, fence %llu, on %s",
+	supervisor_tell(s, EVENT_ACQUIRED, SAY_STEP, "acquired after %s, fence %llu, %s%s%son %s",
 		       duration_format(waited_ms, text, sizeof(text)),
-		       (unsigned long long)s->fence,
+		       (unsigned long long)s->fence, session_ms ? "session timeout " : "",
+		       session_ms ? duration_format(session_ms, granted, sizeof(granted)) : "",
+		       session_ms ? ", " : "",
 		       backend_place(s->run->driver, s->run->uri, place));
 }
 
 void supervisor_say_unrenewed(const struct supervisor *s)
 {
-	supervisor_tell(s, EVENT_NOT_RENEWED, SAY_WARNING,
-			"the keeper process was killed; the lock cannot be renewed");
+	struct error err;
+
+	/* What has failed is said at the end. */
+	if (ipc_has_failed(NULL))
+		return;
+	supervisor_keeper_died(s, &err);
+	supervisor_tell(s, EVENT_NOT_RENEWED, SAY_WARNING, "%s; the lock cannot be renewed",
+			err.message);
+}
+
+int supervisor_keeper_died(const struct supervisor *s, struct error *err)
+{
+	const int status = s->keeper.child.status;
+
+	if (ipc_has_failed(err))
+		return -1;
+	return error_set(err, ERROR_INTERNAL, 0, WIFSIGNALED(status)
+			 ? "the keeper process was killed by signal %d"
+			 : "the keeper process ended with status %d",
+			 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 bool supervisor_hear(struct supervisor *s, struct keeper_event *event)
@@ -96,7 +118,8 @@ static void lose(struct supervisor *s, const char *what, const char *how)
 	if (s->lost)
 		return;
 	s->lost = true;
-	snprintf(s->lost_reason, sizeof(s->lost_reason), "%s", how);
+	/* A shell gets it, which may print it. */
+	text_clean(how, strlen(how), s->lost_reason, sizeof(s->lost_reason));
 	if (s->ended)
 		next = "; that was before the command ended";
 	else if (!atomic_load(&s->shared->command))
@@ -218,9 +241,10 @@ static void reap(struct supervisor *s)
 		if (pid == s->guard.child.pid) {
 			stopped = WIFSTOPPED(status);
 			s->guard.child.reaped = !stopped;
-		} else if (pid == s->keeper.child.pid && !WIFSTOPPED(status))
+		} else if (pid == s->keeper.child.pid && !WIFSTOPPED(status)) {
 			s->keeper.child.reaped = true;
-		else if (!WIFSTOPPED(status))
+			s->keeper.child.status = status;
+		} else if (!WIFSTOPPED(status))
 			proctree_forget_one(&s->inherited, pid);
 	}
 	if (stopped)
@@ -294,6 +318,7 @@ static int map_shared(struct supervisor *s, struct error *err)
 	if (page == MAP_FAILED)
 		return error_set(err, ERROR_INTERNAL, errno, "mmap");
 	s->shared = page;
+	ipc_share_failure(&s->shared->failure);
 	shared_set_lease(s->shared, (struct lease_span){ .end_ms = CLOCK_NEVER });
 	atomic_store(&s->shared->guard_dies_ms, CLOCK_NEVER);
 	if (s->run->driver->local)
@@ -386,7 +411,7 @@ enum run_end supervisor_hear_answer(struct supervisor *s, struct keeper_event *e
 			*err = event->error;
 			return RUN_FAILED;
 		default:
-			error_set(err, ERROR_INTERNAL, 0, "the keeper process was killed");
+			supervisor_keeper_died(s, err);
 			return RUN_FAILED;
 		}
 	}
@@ -430,6 +455,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.local_grant = { .hold_fd = -1, .slot_fd = -1 },
 		.guard = { .child = { .fd = -1 } }, .pong_by_ms = CLOCK_NEVER,
 		.continue_ms = CLOCK_NEVER, .force_ms = CLOCK_NEVER,
+		.identity = backend_identity(run->driver, run->uri),
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,

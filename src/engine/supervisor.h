@@ -46,6 +46,7 @@ struct supervisor {
 	int lost_fd;
 	int gate[2];			/* from the keeper to the guard; -1: none */
 	int guard_pipe[2];
+	uint64_t identity;		/* backend_identity() */
 	char token[TOKEN_SIZE];
 	struct request request;
 	struct backend *backend;	/* local drivers only; they need no keeper */
@@ -79,6 +80,7 @@ struct supervisor {
 	bool lost;
 	char lost_reason[sizeof(((struct error *)0)->message)];
 	bool overdue;			/* the command was stopped by its limit of time */
+	bool failed;			/* the command was stopped: see ipc_has_failed() */
 	bool has_last_word;		/* last_word is what the keeper ended with */
 	struct keeper_event last_word;
 	int64_t force_ms;		/* a stop was begun: kill the guard then */
@@ -101,6 +103,12 @@ void supervisor_say_acquired(const struct supervisor *s);
 
 /* Says that the keeper was killed, while the command runs. */
 void supervisor_say_unrenewed(const struct supervisor *s);
+
+/* After KEEPER_GONE: *err says how the keeper has ended, or what has failed. Returns -1. */
+int supervisor_keeper_died(const struct supervisor *s, struct error *err);
+
+/* Has the keeper leave the queue, or release, and end. Another one does so if it is dead. */
+void supervisor_give_up(struct supervisor *s);
 
 /* The lock is lost; how says in what way. Reports this, and begins to stop the command. */
 void supervisor_lose(struct supervisor *s, const char *how);
@@ -192,8 +200,15 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 void supervisor_plan_guard(struct supervisor *s, char **bare_envp);
 
 /*
- * Runs the command under the hold that the environment names, if that hold still holds the lock.
- * False: the environment names no hold, or only a token that need not be this lock's and does not
- * hold it; the caller then acquires.
+ * Runs the command under the hold that the environment has a token of: NO. NOT_YET: there is no
+ * such hold, and the caller acquires. YES: the hold cannot be asked for, and the command runs
+ * without the lock (--if-down run).
  */
-bool supervisor_run_nested(struct supervisor *s);
+enum obtained supervisor_run_nested(struct supervisor *s);
+
+/*
+ * The token in the environment, of this scope, was found not to hold, or could not be asked for:
+ * s->result->end says which, and s->result->error why. NOT_YET: the token is of another lock. NO
+ * with the result filled; YES as supervisor_fail().
+ */
+enum obtained supervisor_refuse_token(struct supervisor *s, enum token_scope scope);
