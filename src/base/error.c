@@ -1,9 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 #include "error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+
+/* This process has reached RLIMIT_NOFILE: it is no fault of a server. */
+static void add_limit(struct error *err)
+{
+	const size_t used = strlen(err->message);
+	struct rlimit limit;
+
+	err->kind = ERROR_INTERNAL;
+	if (!getrlimit(RLIMIT_NOFILE, &limit))
+		snprintf(err->message + used, sizeof(err->message) - used,
+			 " (RLIMIT_NOFILE, ulimit -n: %llu)", (unsigned long long)limit.rlim_cur);
+}
 
 int error_set(struct error *err, enum error_kind kind, int errnum,
 	      const char *format, ...)
@@ -20,6 +34,8 @@ int error_set(struct error *err, enum error_kind kind, int errnum,
 	if (errnum)
 		snprintf(err->message + used, sizeof(err->message) - used,
 			 ": %s", strerror(errnum));
+	if (errnum == EMFILE || errnum == ETOOMANYREFS)
+		add_limit(err);
 	return -1;
 }
 

@@ -59,8 +59,11 @@ static void *find(const char *file, struct error *err)
 	if (handle)
 		return handle;
 	snprintf(path, sizeof(path), "%s/%s", MODULE_DIR, file);
-	if (!err->kind && access(path, F_OK)) {
-		error_set(err, ERROR_INTERNAL, errno, "%s", path);
+	if (!err->kind && access(path, F_OK) && errno == ENOENT) {
+		/* Debian's package is named after the module. */
+		error_set(err, ERROR_INTERNAL, 0, "there is no %s; apt install %.*s", path,
+			  (int)strcspn(file, "."), file);
+		err->errnum = ENOENT;
 		return NULL;
 	}
 	return load(path, err);

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "text.h"
+
 /* A logger restarts, or is another one in another mount namespace: each message finds its own. */
 static void send_text(const char *text, size_t length)
 {
@@ -39,5 +41,5 @@ void system_log(int priority, const char *name, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text + used, sizeof(text) - (size_t)used, format, args);
 	va_end(args);
-	send_text(text, strlen(text));
+	send_text(text, text_clean(text, strlen(text), text, sizeof(text)));
 }

@@ -70,7 +70,7 @@ size_t text_clean(const char *text, size_t length, char *buf, size_t size)
 		} else {
 			if (used + step >= size)
 				break;
-			memcpy(buf + used, text, step);
+			memmove(buf + used, text, step);
 			used += step;
 		}
 		text += step;

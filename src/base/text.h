@@ -34,7 +34,8 @@ bool text_is_clean(const char *text, size_t length);
 
 /*
  * Copies text, with '?' for each control character and each byte that is not UTF-8, and a NUL
- * behind it. Text that does not fit is cut at the end of a character. Returns the length written.
+ * behind it. Text that does not fit is cut at the end of a character. buf may be text itself, since
+ * nothing becomes longer. Returns the length written.
  */
 size_t text_clean(const char *text, size_t length, char *buf, size_t size);
 

@@ -11,7 +11,6 @@
 
 #include "error.h"
 #include "memory.h"
-#include "text.h"
 
 /*
  * Reads up to size bytes of fd. Returns their number, or -1. The buffer of a FILE would keep a copy
@@ -42,30 +41,32 @@ static int read_fd(struct textfile *file, int fd, const char *path,
 	ssize_t got;
 
 	if (fstat(fd, &st) < 0)
-		return error_set(err, ERROR_USAGE, errno, "cannot read %s", path);
+		return error_set(err, ERROR_USAGE, errno, "cannot read %.250s", path);
 	if (!S_ISREG(st.st_mode))
-		return error_set(err, ERROR_USAGE, 0, "cannot read %s: not a regular file", path);
+		return error_set(err, ERROR_USAGE, 0, "cannot read %.250s: not a regular file",
+				 path);
 	if (st.st_size > TEXTFILE_MAX_BYTES)
-		return error_set(err, ERROR_USAGE, 0, "cannot read %s: larger than %d bytes",
+		return error_set(err, ERROR_USAGE, 0, "cannot read %.250s: larger than %d bytes",
 				 path, TEXTFILE_MAX_BYTES);
 	file->exposed = st.st_mode & S_IROTH ||
 			(st.st_mode & S_IRGRP && st.st_uid != 0);
+	file->writable = st.st_mode & (S_IWGRP | S_IWOTH);
+	file->owner = st.st_uid;
 	file->length = (size_t)st.st_size;	/* textfile_finish() wipes as much */
 	file->text = memory_new(file->length + 1, 1);
 	got = read_all(fd, file->text, file->length);
 	if (got < 0)
-		return error_set(err, ERROR_USAGE, errno, "cannot read %s", path);
+		return error_set(err, ERROR_USAGE, errno, "cannot read %.250s", path);
 	file->length = (size_t)got;
 	file->text[file->length] = '\0';
 	if (strlen(file->text) != file->length)
-		return error_set(err, ERROR_USAGE, 0, "cannot read %s: not a text file (NUL byte)",
-				 path);
+		return error_set(err, ERROR_USAGE, 0,
+				 "cannot read %.250s: not a text file (NUL byte)", path);
 	return 0;
 }
 
 int textfile_read(struct textfile *file, const char *path, bool optional, struct error *err)
 {
-	char shown[256];
 	int fd, rc;
 
 	memset(file, 0, sizeof(*file));
@@ -74,10 +75,9 @@ int textfile_read(struct textfile *file, const char *path, bool optional, struct
 	/* ENOTDIR: service accounts have HOME=/dev/null. */
 	if (fd < 0 && optional && (errno == ENOENT || errno == ENOTDIR))
 		return 1;
-	text_clean(path, strlen(path), shown, sizeof(shown));
 	if (fd < 0)
-		return error_set(err, ERROR_USAGE, errno, "cannot read %s", shown);
-	rc = read_fd(file, fd, shown, err);
+		return error_set(err, ERROR_USAGE, errno, "cannot read %.250s", path);
+	rc = read_fd(file, fd, path, err);
 	if (rc < 0)
 		textfile_finish(file);
 	close(fd);

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct error;
 
@@ -21,6 +22,8 @@ struct textfile {
 	 * cannot change.
 	 */
 	bool exposed;
+	bool writable;		/* by the group or by all other users */
+	uid_t owner;
 };
 
 /*

@@ -28,6 +28,9 @@ struct uri;
 /* The lease, unless a user asks for another one. */
 #define BACKEND_TTL_MS INT64_C(30000)
 
+/* Every fence is below it, for programs that keep numbers as doubles. The clock is in 2255. */
+#define BACKEND_FENCE_END (UINT64_C(1) << 53)
+
 /* What became of a lock operation. */
 enum outcome {
 	OUTCOME_HELD,		/* this token holds the lock */
@@ -109,6 +112,8 @@ struct backend {
 	 * has to stay to hold one.
 	 */
 	bool session;
+	/* Set by acquire(): the session timeout that the server granted; 0: there is none. */
+	int64_t session_ms;
 	/* Set by open(): what its queue can do besides order of arrival, bits of enum queue_can. */
 	unsigned queue_can;
 	/*
@@ -157,7 +162,7 @@ struct backend_ops {
 	 */
 	struct backend *(*open)(const struct uri *uri, struct error *err);
 	/*
-	 * Where the locks are, for people, if the URI does not say it: "file:/run/lock/dlock". The
+	 * Where the locks are, for people, if the URI does not say it: "file:/run/dlock". The
 	 * object owns the text. NULL: the URI always says it.
 	 */
 	const char *(*place)(const struct backend *backend);
@@ -240,6 +245,17 @@ struct backend_ops {
 	/* Says how fit the backend is to hold locks. 0, or -1: it cannot be asked. */
 	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 };
+
+/*
+ * Call the slots acquire, renew or again, or inspect. No time that a server reports is taken for
+ * longer than what was asked for, or than what makes sense (lease.h). A hold whose fence is not
+ * below BACKEND_FENCE_END is an ERROR, since no later fence would be larger. The caller releases it
+ * as after any other error.
+ */
+enum outcome backend_grant(backend_grant_fn *slot, struct backend *backend,
+			   const struct request *request, struct grant *grant, struct error *err);
+int backend_inspect(struct backend *backend, const char *name, bool listen,
+		    struct lock_view *view, struct error *err);
 
 /* The symbol that a module exports; version guards against a mix of builds. */
 #define BACKEND_MODULE_SYMBOL "dlock_backend_module"

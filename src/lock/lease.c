@@ -15,7 +15,23 @@ static int64_t kill_margin(int64_t ttl_ms)
 
 int64_t lease_end(int64_t sent_ms, int64_t ttl_ms)
 {
-	return sent_ms + ttl_ms - (ttl_ms / 100 + 2);
+	return sent_ms + (ttl_ms - (ttl_ms / 100 + 2));
+}
+
+int64_t lease_bound(int64_t granted_ms, int64_t asked_ms, bool session)
+{
+	int64_t most_ms = asked_ms ? asked_ms : LEASE_MOST_MS;
+
+	if (granted_ms <= 0)
+		return session && !granted_ms ? 0 : asked_ms;
+	if (session && most_ms < LEASE_SESSION_MS)
+		most_ms = LEASE_SESSION_MS;
+	return clock_earlier(granted_ms, most_ms);
+}
+
+int64_t lease_shown(int64_t ms)
+{
+	return ms < 0 ? -1 : clock_earlier(ms, LEASE_SHOWN_MS);
 }
 
 bool lease_ended_by_resent(bool resent, int64_t sent_ms, int64_t end_ms)

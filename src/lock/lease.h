@@ -21,6 +21,24 @@ struct lease_span {
  */
 int64_t lease_end(int64_t sent_ms, int64_t ttl_ms);
 
+/* A hold's own TTL, of which only the server knows, is taken for a year at most. */
+#define LEASE_MOST_MS (INT64_C(365) * 24 * 3600 * 1000)
+/* The session timeout that a server grants to somebody who has asked for less. */
+#define LEASE_SESSION_MS (INT64_C(3600) * 1000)
+/* A longer time in a list of locks is taken for this one, so that it can be added to a date. */
+#define LEASE_SHOWN_MS (100 * LEASE_MOST_MS)
+
+/*
+ * The lease that counts when a server says that it has granted granted_ms: at most asked_ms, or
+ * LEASE_MOST_MS where that is 0, which asks for the hold's own TTL. A session may have more, see
+ * LEASE_SESSION_MS. What is no time counts as asked_ms; so does 0, but for a session, which needs
+ * no lease.
+ */
+int64_t lease_bound(int64_t granted_ms, int64_t asked_ms, bool session);
+
+/* A time that a server reports: -1, which is not known, or 0 to LEASE_SHOWN_MS. */
+int64_t lease_shown(int64_t ms);
+
 /*
  * After a release that was first sent at sent_ms and that found the token to hold nothing: did this
  * release itself end the hold? It did if it was sent twice, because the first answer was lost, and

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes tokens, and reads what their digits say. */
 #include "token.h"
 
 #include <errno.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -11,30 +11,35 @@
 
 static const char hex_digits[] = "0123456789abcdef";
 
-/* How many digits at the end of a run's token are the checksum. */
-#define MARK_DIGITS 4
+/* Where a token has its hashes, of HASH_DIGITS each. */
+#define HASH_DIGITS 4
+#define NAME_AT 12
+#define BACKEND_AT 16
+#define MARK_AT (TOKEN_SIZE - 1 - HASH_DIGITS)
 
-/* The last digits of a run's token. */
-static void make_mark(const char token[static TOKEN_SIZE], char mark[static MARK_DIGITS])
+static void print_hash(uint64_t hash, char digits[static HASH_DIGITS])
 {
-	uint64_t hash = fnv1a(FNV1A_INIT, token, TOKEN_SIZE - 1 - MARK_DIGITS);
-
 	/* All 64 bits of the hash have a part in the 16 bits of the digits. */
 	hash ^= hash >> 32;
 	hash ^= hash >> 16;
-	for (int i = 0; i < MARK_DIGITS; i++)
-		mark[i] = hex_digits[hash >> 4 * i & 15];
+	for (int i = 0; i < HASH_DIGITS; i++)
+		digits[i] = hex_digits[hash >> 4 * i & 15];
 }
 
-bool token_is_of_run(const char token[static TOKEN_SIZE])
+static bool has_hash(const char *digits, uint64_t hash)
 {
-	char mark[MARK_DIGITS];
+	char expected[HASH_DIGITS];
 
-	make_mark(token, mark);
-	return !memcmp(token + TOKEN_SIZE - 1 - MARK_DIGITS, mark, MARK_DIGITS);
+	print_hash(hash, expected);
+	return !memcmp(digits, expected, HASH_DIGITS);
 }
 
-static int make_random(char token[static TOKEN_SIZE], struct error *err)
+static uint64_t hash_name(const char *name)
+{
+	return fnv1a(FNV1A_INIT, name, strlen(name));
+}
+
+int token_make_random(char token[static TOKEN_SIZE], struct error *err)
 {
 	unsigned char bytes[(TOKEN_SIZE - 1) / 2];
 
@@ -48,25 +53,35 @@ static int make_random(char token[static TOKEN_SIZE], struct error *err)
 	return 0;
 }
 
-int token_make(char token[static TOKEN_SIZE], struct error *err)
+int token_make(char token[static TOKEN_SIZE], const char *name, uint64_t backend, bool of_run,
+	       struct error *err)
 {
-	do {
-		if (make_random(token, err))
-			return -1;
-	} while (token_is_of_run(token));
-	return 0;
-}
-
-int token_make_for_run(char token[static TOKEN_SIZE], struct error *err)
-{
-	if (make_random(token, err))
+	if (token_make_random(token, err))
 		return -1;
-	make_mark(token, token + TOKEN_SIZE - 1 - MARK_DIGITS);
+	print_hash(hash_name(name), token + NAME_AT);
+	print_hash(backend, token + BACKEND_AT);
+	/* The lowest bit of the hash is one of the digits' own bits. */
+	print_hash(fnv1a(FNV1A_INIT, token, MARK_AT) ^ !of_run, token + MARK_AT);
 	return 0;
 }
 
-bool token_valid(const char *text)
+bool token_is_of_run(const char token[static TOKEN_SIZE])
 {
-	return strlen(text) == TOKEN_SIZE - 1 &&
-	       strspn(text, hex_digits) == TOKEN_SIZE - 1;
+	return has_hash(token + MARK_AT, fnv1a(FNV1A_INIT, token, MARK_AT));
+}
+
+enum token_scope token_scope(const char token[static TOKEN_SIZE], const char *name,
+			     uint64_t backend)
+{
+	if (!has_hash(token + NAME_AT, hash_name(name)))
+		return TOKEN_OF_OTHER;
+	return has_hash(token + BACKEND_AT, backend) ? TOKEN_OF_LOCK : TOKEN_OF_NAME;
+}
+
+int token_check(const char *text, struct error *err)
+{
+	if (strlen(text) == TOKEN_SIZE - 1 && strspn(text, hex_digits) == TOKEN_SIZE - 1)
+		return 0;
+	return error_set(err, ERROR_USAGE, 0, "this is no token: a token is the 32 hex digits "
+			 "that 'dlock acquire' prints");
 }

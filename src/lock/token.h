@@ -1,29 +1,49 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tokens: 32 random hex digits, one token for each acquisition. The last four digits of a token of
- * `dlock run` are a checksum of the rest, which leaves 112 random bits. So on every backend the
- * token alone tells whether the hold is that of a run, which nobody else may release while the
- * command runs (see RELEASE_COUNTED in backend.h). One of 65536 tokens of other programs looks like
- * that of a run.
+ * Tokens: 32 hex digits, one token for each acquisition.
+ *
+ *	digits	 0-11	random
+ *		12-15	a hash of the lock's name
+ *		16-19	a hash of the backend
+ *		20-27	random
+ *		28-31	a checksum of the digits before; for a token of `dlock acquire`, another one
+ *
+ * So $DLOCK_TOKEN alone shows which lock a process is inside, whatever became of the hold. The
+ * checksum shows whether the hold is that of a run, which nobody else may release while the command
+ * runs (see RELEASE_COUNTED in backend.h). One of 65536 tokens of other programs matches each of
+ * these hashes by chance. Both halves are random in part, because file: shows the first one.
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct error;
 
 #define TOKEN_SIZE 33		/* with the NUL */
 
 /*
- * Makes a token that is not a run's from the kernel's random source. 0, or -1 with ERROR_INTERNAL.
+ * Makes a token for the lock name on a backend (backend_identity()) from the kernel's random
+ * source. 0, or -1 with ERROR_INTERNAL.
  */
-int token_make(char token[static TOKEN_SIZE], struct error *err);
+int token_make(char token[static TOKEN_SIZE], const char *name, uint64_t backend, bool of_run,
+	       struct error *err);
 
-/* Makes a token of a run. */
-int token_make_for_run(char token[static TOKEN_SIZE], struct error *err);
+/* 32 random digits, for what is no hold of a user. 0, or -1 with ERROR_INTERNAL. */
+int token_make_random(char token[static TOKEN_SIZE], struct error *err);
 
-/* Has token_make_for_run() made this token? */
+/* Was the token made for a run? */
 bool token_is_of_run(const char token[static TOKEN_SIZE]);
 
-/* Does text have the form of a token? */
-bool token_valid(const char *text);
+enum token_scope {
+	TOKEN_OF_OTHER,		/* of a lock with another name, or made by another program */
+	TOKEN_OF_NAME,		/* of a lock with this name, by another URI or on another backend */
+	TOKEN_OF_LOCK,		/* of this lock */
+};
+
+/* Which lock was the token made for, compared with this one? */
+enum token_scope token_scope(const char token[static TOKEN_SIZE], const char *name,
+			     uint64_t backend);
+
+/* Does text have the form of a token? 0, or -1 with ERROR_USAGE. */
+int token_check(const char *text, struct error *err);

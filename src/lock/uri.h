@@ -97,6 +97,12 @@ int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
 const char *uri_find_password(const char *text, size_t *length);
 
 /*
+ * A copy of text, a valid URI, in which the paths of files in parameters are absolute, so that it
+ * is valid in each working directory. The caller frees it with memory_free_secret().
+ */
+char *uri_make_absolute(const char *text);
+
+/*
  * A number that is the same for URIs that mean the same place. Scheme, hosts, path and parameters
  * have a part in it, but not users, passwords, URI_COMMON_PARAMS and what says how a connection is
  * encrypted.

@@ -2,7 +2,10 @@
 /* The parameters of a parsed URI. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "base/duration.h"
 #include "base/error.h"
@@ -22,6 +25,17 @@ const char *uri_param(const struct uri *uri, const char *name)
 			return uri->params[i].value;
 	return NULL;
 }
+
+/* Parameters of only some strategies or dialects, and where they belong. */
+static const struct {
+	const char *name, *owner;
+} special_params[] = {
+	{ "lock", "redis: with ?dialect=redisson" },
+	{ "watchdog", "redis: with ?dialect=redisson" },
+	{ "node-timeout", "redlock:" },
+	{ "time-zone", "mysql: with ?dialect=shedlock" },
+	{ "wsrep", "mysql: with ?strategy=row, advisory or table" },
+};
 
 static bool is_known(const char *name, const char *const known[])
 {
@@ -43,6 +57,11 @@ int uri_check_params(const struct uri *uri, const char *const known[],
 			name = uri->params[i].name;
 	if (!name)
 		return 0;
+	for (i = 0; i < sizeof(special_params) / sizeof(special_params[0]); i++)
+		if (!strcmp(name, special_params[i].name))
+			return error_set(err, ERROR_USAGE, 0,
+					 "parameter '%s' belongs to %s", name,
+					 special_params[i].owner);
 	for (; *known && used < sizeof(list); known++)
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
 					 used ? ", " : "", *known);
@@ -131,13 +150,45 @@ int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
 	return 0;
 }
 
+/* The parameters that name files, less those of URI_COMMON_PARAMS. */
+#define FILE_PARAMS "sentinel-password-file", "ca", "cert", "key", "ssl-ca", "ssl-cert", "ssl-key"
+
+char *uri_make_absolute(const char *text)
+{
+	static const char *const files[] = { "password-file", FILE_PARAMS, NULL };
+	char *result = memory_copy(text), *directory = getcwd(NULL, 0), *encoded, *longer, *name;
+	const size_t size = directory ? 3 * strlen(directory) + 1 : 1;
+	size_t length, at;
+	bool relative;
+
+	encoded = memory_new(1, size);
+	if (directory)
+		uri_encode(directory, strlen(directory), encoded, size);
+	for (at = strcspn(result, "?"); result[at]; at += 1 + strcspn(result + at + 1, "&")) {
+		length = strcspn(result + at + 1, "=&");
+		name = memory_copy_part(result + at + 1, length);
+		length += at + 1;
+		relative = result[length] == '=' && result[length + 1] != '/' &&
+			   strncasecmp(result + length + 1, "%2F", 3) != 0;
+		if (relative && directory && is_known(name, files)) {
+			longer = memory_format("%.*s=%s/%s", (int)length, result, encoded,
+					       result + length + 1);
+			memory_free_secret(result);
+			result = longer;
+		}
+		free(name);
+	}
+	free(encoded);
+	free(directory);
+	return result;
+}
+
 /* Has the parameter a part in which place the uri means? */
 static bool is_of_place(const struct uri_param *param)
 {
 	static const char *const common[] = {
-		URI_COMMON_PARAMS, "sentinel-user", "sentinel-password-file", "sentinel-tls",
-		"tls", "ca", "cert", "key", "sni", "insecure",
-		"ssl-ca", "ssl-cert", "ssl-key", "ssl-mode", NULL
+		URI_COMMON_PARAMS, FILE_PARAMS, "sentinel-user", "sentinel-tls", "tls", "sni",
+		"insecure", "ssl-mode", NULL
 	};
 
 	return !is_known(param->name, common);
@@ -188,23 +239,23 @@ append(char text[static URI_PLACE_SIZE], const char *format, ...)
 
 const char *uri_place(const struct uri *uri, uint16_t port, char buf[static URI_PLACE_SIZE])
 {
-	char text[URI_PLACE_SIZE] = "", shown[URI_PLACE_SIZE], separator = '?';
+	char shown[URI_PLACE_SIZE], separator = '?';
 
-	append(text, "%s%s", uri->scheme, uri->host_count ? "" : ":");
+	buf[0] = '\0';
+	append(buf, "%s%s", uri->scheme, uri->host_count ? "" : ":");
 	for (size_t i = 0; i < uri->host_count; i++) {
 		const struct uri_host *host = &uri->hosts[i];
 
-		append(text, "%c%s", i ? ',' : ' ',
+		append(buf, "%c%s", i ? ',' : ' ',
 		       uri_host_text(host->name, host->port ? host->port : port, shown,
 				     sizeof(shown)));
 	}
-	append(text, "%s", uri->path);
+	append(buf, "%s", uri->path);
 	for (size_t i = 0; i < uri->param_count; i++) {
 		if (!is_of_place(&uri->params[i]))
 			continue;
-		append(text, "%c%s=%s", separator, uri->params[i].name, uri->params[i].value);
+		append(buf, "%c%s=%s", separator, uri->params[i].name, uri->params[i].value);
 		separator = '&';
 	}
-	text_clean(text, strlen(text), buf, URI_PLACE_SIZE);
 	return buf;
 }

@@ -54,15 +54,15 @@ void name_list_add(struct name_list *list, const char *name, size_t length)
 {
 	char *copy = memory_copy_part(name, length);
 	struct error ignored;
-	bool wanted = !name_check(copy, &ignored);
 
-	for (size_t i = 0; i < list->count && wanted; i++)
-		wanted = strcmp(list->names[i], copy) != 0;
-	if (!wanted) {
+	if (name_check(copy, &ignored)) {
 		free(copy);
 		return;
 	}
-	list->names = memory_resize(list->names, list->count + 1, sizeof(*list->names));
+	/* The room doubles whenever it is full. */
+	if (!(list->count & (list->count - 1)))
+		list->names = memory_resize(list->names, list->count ? 2 * list->count : 1,
+					    sizeof(*list->names));
 	list->names[list->count++] = copy;
 }
 
@@ -73,8 +73,17 @@ static int compare_names(const void *a, const void *b)
 
 void name_list_sort(struct name_list *list)
 {
+	size_t kept = 0;
+
 	if (list->count)
 		qsort(list->names, list->count, sizeof(*list->names), compare_names);
+	for (size_t i = 0; i < list->count; i++) {
+		if (kept && !strcmp(list->names[kept - 1], list->names[i]))
+			free(list->names[i]);
+		else
+			list->names[kept++] = list->names[i];
+	}
+	list->count = kept;
 }
 
 void name_list_finish(struct name_list *list)

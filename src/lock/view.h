@@ -51,8 +51,9 @@ void lock_view_finish(struct lock_view *view);
 /* The first holder; where no holder is known, one of whom nothing is known. */
 const struct hold_view *lock_view_first(const struct lock_view *view);
 
-/* Adds a copy of length bytes, unless the name is in the list already or is not a valid one. */
+/* Adds a copy of length bytes, unless it is not a valid name. */
 void name_list_add(struct name_list *list, const char *name, size_t length);
+/* Sorts the names, and removes those that are there twice. */
 void name_list_sort(struct name_list *list);
 void name_list_finish(struct name_list *list);
 

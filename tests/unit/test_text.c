@@ -39,6 +39,9 @@ static void test_clean(void)
 		CHECK_INT(text_clean(cleaned[i].in, strlen(cleaned[i].in), buf, sizeof(buf)),
 			  strlen(cleaned[i].out));
 		CHECK_STR(buf, cleaned[i].out);
+		strcpy(buf, cleaned[i].in);
+		text_clean(buf, strlen(buf), buf, sizeof(buf));
+		CHECK_STR(buf, cleaned[i].out);
 	}
 	unit_case("text_clean, cut");
 	for (size = 1; size < 8; size++) {	/* two bytes, then three, then one */

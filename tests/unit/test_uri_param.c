@@ -63,6 +63,12 @@ static void test_params(void)
 	CHECK_STR(err.message,
 		  "unknown parameter 'timeuot' for redis: known are: timeout, prefix");
 	uri_finish(&uri);
+	CHECK_INT(uri_parse(&uri, "mysql://h/db?wsrep=unsafe", &err), 0);
+	CHECK_INT(uri_check_params(&uri, known, &err), -1);
+	CHECK_INT(err.kind, ERROR_USAGE);
+	CHECK_STR(err.message, "parameter 'wsrep' belongs to mysql: with ?strategy=row, advisory "
+		  "or table");
+	uri_finish(&uri);
 	CHECK_INT(uri_parse(&uri, "redis://h?a=yes&b=no&c=1", &err), 0);
 	CHECK_INT(uri_param_flag(&uri, "a", false, &flag, &err), 0);
 	CHECK(flag);
