@@ -98,10 +98,36 @@ names_of_all() {
 	for name in 'a{b}c' 'a{b' '{a}'; do
 		"$DLOCK" run "$LOCK$name" -- true
 	done
-	for name in 'a}b' 'a{}b'; do
-		run --separate-stderr -122 "$DLOCK" run "$LOCK$name" -- touch ran
+	on_node 1 config resetstat
+	for name in "${LOCK}a}b" "${LOCK}a{}b" '{}x' '{}' '}'; do
+		run --separate-stderr -122 "$DLOCK" run "$name" -- touch ran
+		one_line "a name with a '}' needs"
+		run --separate-stderr -122 "$DLOCK" status "$name"
+		one_line "a name with a '}' needs"
+		run --separate-stderr -122 "$DLOCK" wait -w 1s "$name"
+		one_line "a name with a '}' needs"
+		run --separate-stderr -122 "$DLOCK" run -b "$URI?prefix=" "$name" -- touch ran
 		one_line "a name with a '}' needs"
 	done
+	[[ ! -e ran ]]
+	not grep -i '^cmdstat_eval' <(on_node 1 info commandstats)
+}
+
+@test "nodes that send dlock to each other in a circle: 122 in time, and no advice that is followed already" {
+	local first
+	free_port
+	tool listener -a $'-MOVED 1 127.0.0.1:'"$PORT"$'\r\n'
+	first=$TOOL_PORT
+	socat "TCP-LISTEN:$PORT,bind=127.0.0.1,reuseaddr,fork" "TCP:127.0.0.1:$first" \
+		</dev/null >/dev/null 2>&1 3>&- 4>&- &
+	SERVICES+=("$!")
+	disown $!
+	wait_until 5 eval '(: <>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null'
+	# whoever is asked sends dlock to the second one, which is the first one by another name
+	timed "$DLOCK" run -n -b "redis+cluster://127.0.0.1:$first?timeout=400ms&connect-timeout=400ms" "$LOCK" -- touch ran
+	equal "$status" 122
+	one_line 'the nodes of the cluster disagree on which of them has the lock .MOVED 1 '
+	took "$MS" 0 3000
 	[[ ! -e ran ]]
 }
 

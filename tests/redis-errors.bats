@@ -60,6 +60,153 @@ nothing_on_private() {
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "redis://127.0.0.1:$TOOL_PORT?timeout=500ms"
 }
 
+# measured: sets DLOCK to a script that writes how many KiB of memory dlock, or a process of its, took
+measured() {
+	cat >measured <<-END
+		#!/usr/bin/python3
+		import resource, subprocess, sys
+		status = subprocess.run(["$DLOCK", *sys.argv[1:]]).returncode
+		print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=open("$T/memory", "w"))
+		sys.exit(status)
+	END
+	chmod +x measured
+	DLOCK=$T/measured
+}
+
+# is_small: what ran last took less than 64 MiB; a sanitizer takes more
+is_small() {
+	grep -q __asan_init "$BUILD/dlock" || between "$(<memory)" 1 65536 "KiB of memory"
+}
+
+# floods REGEX [URI]: each command that asks this server ends in time, with one line that matches
+floods() {
+	local regex=$1 uri=${2:-redis://127.0.0.1:$TOOL_PORT?} command
+	uri+='&timeout=200ms&connect-timeout=1s'
+	uri=${uri/\?&/?}
+	refused "$regex" "$uri" -n
+	took "$MS" 0 3500
+	is_small
+	for command in 'acquire -n NAME' 'status NAME' status 'wait NAME' check 'break --yes NAME' \
+		'verify NAME TOKEN' 'renew NAME TOKEN' 'release NAME TOKEN'; do
+		command=${command/NAME/$LOCK}
+		# shellcheck disable=SC2086 # words
+		timed "$DLOCK" ${command/TOKEN/0123456789abcdef0123456789abcdef} -b "$uri"
+		equal "$status" 122 "status of $command"
+		# check reports what it finds on standard output
+		matches "$stderr$output" "$regex" "what $command says"
+		took "$MS" 0 3500 "ms of $command"
+		is_small
+	done
+}
+
+TOO_LARGE='sends a reply that is too large'
+
+@test "error: a reply that never ends is not read for longer than timeout, nor kept" {
+	measured
+	tool listener '+' "$(head -c 1000 /dev/zero | tr '\0' A)" 0
+	floods "$TOO_LARGE"
+	tool listener $'*100000000\r\n' $':1\r\n' 0
+	floods "$TOO_LARGE"
+	tool listener $'*200000\r\n' $'*200000\r\n:1\r\n' 0
+	floods "$TOO_LARGE"
+	tool listener $'$2000000000\r\n' "$(head -c 1000 /dev/zero | tr '\0' A)" 0
+	floods "$TOO_LARGE"
+	tool listener $'*2147483647\r\n'
+	floods "$TOO_LARGE"
+}
+
+@test "error: a server that sends a byte now and then does not move the end of timeout" {
+	measured
+	tool listener '+' A 30
+	floods 'no answer'
+	tool listener '' '+' 1000
+	floods 'no answer'
+}
+
+@test "error: a reply that never ends, through a socket, TLS, a sentinel, and in a cluster" {
+	measured
+	tool listener '+' "$(head -c 1000 /dev/zero | tr '\0' A)" 0
+	socat "UNIX-LISTEN:$T/sock,fork" "TCP:127.0.0.1:$TOOL_PORT" </dev/null >/dev/null 2>&1 3>&- 4>&- &
+	SERVICES+=("$!")
+	disown $!
+	wait_until 5 test -S sock
+	floods "$TOO_LARGE" "redis+unix://$T/sock?"
+	floods "$TOO_LARGE" "redis+sentinel://127.0.0.1:$TOOL_PORT/m?"
+	floods "$TOO_LARGE" "redis+cluster://127.0.0.1:$TOOL_PORT?"
+	openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=s -keyout key.pem -out cert.pem 2>openssl.log
+	cat key.pem >>cert.pem
+	free_port
+	socat "OPENSSL-LISTEN:$PORT,bind=127.0.0.1,reuseaddr,fork,verify=0,cert=cert.pem" "TCP:127.0.0.1:$TOOL_PORT" \
+		</dev/null >/dev/null 2>&1 3>&- 4>&- &
+	SERVICES+=("$!")
+	disown $!
+	wait_until 5 eval '(: <>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null'
+	floods "$TOO_LARGE" "rediss://127.0.0.1:$PORT?insecure=yes"
+}
+
+@test "error: messages that never end do not keep a waiter from its timeout" {
+	measured
+	tool listener '' $'*7\r\n:0\r\n:100000\r\n:0\r\n$0\r\n\r\n:0\r\n:0\r\n:0\r\n' 0
+	timed "$DLOCK" run -b "redis://127.0.0.1:$TOOL_PORT?timeout=400ms" -w 1s "$LOCK" -- touch ran
+	equal "$status" 124
+	took "$MS" 900 4000
+	is_small
+	[[ ! -e ran ]]
+	# as replies, these say that the lock is held
+	tool listener '' $'*4\r\n$1\r\n0\r\n*1\r\n*6\r\n$0\r\n\r\n$1\r\nx\r\n$1\r\n5\r\n:0\r\n:100000\r\n:1\r\n*0\r\n$0\r\n\r\n' 0
+	timed "$DLOCK" wait -b "redis://127.0.0.1:$TOOL_PORT?timeout=400ms" -w 1s "$LOCK"
+	equal "$status" 124
+	took "$MS" 900 3500
+	is_small
+}
+
+@test "error: a lease without an end, of 292 million years or of none in an answer ends when it was asked to" {
+	local ttl
+	for ttl in 9223372036854775807 0 -1 -9223372036854775808; do
+		# It takes the lock, renews it once, and is silent from then on.
+		tool listener -a $'$1\r\n5\r\n' $'*2\r\n:1\r\n:'"$ttl"$'\r\n' ''
+		timed "$DLOCK" run -b "redis://127.0.0.1:$TOOL_PORT" -t 1s "$LOCK" -- sleep 20
+		equal "$status" 123 "status after a lease of $ttl ms"
+		took "$MS" 1000 3500
+	done
+}
+
+@test "error: a run inside of a hold that has no end by the server's word ends without the server" {
+	local token
+	private_redis
+	token=$("$DLOCK" acquire -b "$P_URI" -t 20s "$LOCK")
+	redis_at "$P_DIR" persist "$KEY"
+	redis_at "$P_DIR" hset "{$KEY}:holders" "$token" '5 5 1 x=y'
+	DLOCK_TOKEN=$token hold -b "$P_URI" -t 1s --
+	kill -STOP "$(<"$P_DIR/pid")"
+	join "$HOLDER" 5
+	equal "$status" 123
+	kill -CONT "$(<"$P_DIR/pid")"
+}
+
+@test "error: a fence that no later one could exceed is refused by name" {
+	local fence
+	private_redis
+	for fence in 9007199254740991 9007199254740992 9223372036854775807; do
+		redis_at "$P_DIR" set "{$KEY}:fence" "$fence"
+		refused 'the fence would be 9[0-9]*, which no clock gives: .*somebody' "$P_URI"
+		run --separate-stderr -122 "$DLOCK" acquire -b "$P_URI" "$LOCK"
+		run -0 "$DLOCK" status -b "$P_URI" "$LOCK"
+		equal "$(redis_at "$P_DIR" --scan)" "{$KEY}:fence" "what is left"
+	done
+	redis_at "$P_DIR" set "{$KEY}:fence" 9007199254740990
+	run -0 "$DLOCK" run -b "$P_URI" "$LOCK" -- printenv DLOCK_FENCE
+	equal "$output" 9007199254740991
+	refused 'which no clock gives' "$P_URI"
+}
+
+@test "error: ages and leases beyond all sense are shown as what can be a time" {
+	tool listener -a $'*4\r\n$1\r\n0\r\n*2\r\n*6\r\n$0\r\n\r\n$1\r\nx\r\n$1\r\n5\r\n:9223372036854775807\r\n:9223372036854775807\r\n:1\r\n*6\r\n$0\r\n\r\n$1\r\nx\r\n$1\r\n5\r\n:-9223372036854775808\r\n:-9223372036854775808\r\n:1\r\n*0\r\n$0\r\n\r\n'
+	run --separate-stderr -1 "$DLOCK" status --json -b "redis://127.0.0.1:$TOOL_PORT" "$LOCK"
+	equal "$(jq -c '[.holders[] | .held_for_ms, .expires_in_ms]' <<<"$output")" \
+		'[3153600000000,3153600000000,null,null]'
+}
+
 @test "error: the password is missing, is wrong, or is not wanted" {
 	private_redis --requirepass Sesame8
 	refused 'NOAUTH|password' "$P_URI"
@@ -67,6 +214,59 @@ nothing_on_private() {
 	refused WRONGPASS "redis://nobody:Sesame8@127.0.0.1:$P_PORT"
 	REDISCLI_AUTH=Sesame8 nothing_on_private
 	refused 'AUTH|password' "redis://:pw@127.0.0.1:$REDIS_PORT"
+}
+
+# answers REPLY...: starts a server that sends these replies, whatever it is asked
+answers() {
+	printf -v REPLIES '%s\r\n' "$@"
+	tool listener "$REPLIES"
+	export DLOCK_BACKEND="redis://127.0.0.1:$TOOL_PORT?timeout=300ms"
+}
+
+# said STATUS REGEX ARG...: dlock ends with STATUS, and its one line matches and is harmless
+said() {
+	local regex=$2
+	run --separate-stderr "-$1" "$DLOCK" "${@:3}" </dev/null
+	harmless "$stderr$output"
+	one_line "$regex"
+}
+
+@test "error: what a server says is one line without control characters" {
+	local arguments
+	answers "-ERR no such thing $EVIL"
+	for arguments in "run -n $LOCK -- true" "acquire $LOCK" status "wait $LOCK" "break --yes $LOCK" \
+		'check -q'; do
+		# shellcheck disable=SC2086 # words
+		said 122 'ERR no such thing .*dlock: forged' $arguments
+	done
+	run --separate-stderr -122 "$DLOCK" run --log json -n "$LOCK" -- true
+	harmless "$stderr"
+	jq -e '.message | test("ERR no such thing \u001b]0;x\u0007.*\u009b31m \u007f \ufffd"; "s")' <<<"$stderr"
+}
+
+@test "what a server says is the type of a key is one line without control characters" {
+	answers '*4' '$1' 0 '*0' '*0' "\$${#EVIL}" "$EVIL"
+	said 122 "is a .* of another program" break --yes "$LOCK"
+}
+
+@test "check shows INFO and CONFIG of a server without control characters, a line for each finding" {
+	local pong version='redis_version:7' aof='aof_enabled:1' info ping=()
+	for pong in {0..10}; do
+		ping+=(+PONG)
+	done
+	info=$version.${EVIL%%$'\n'*}$'\r\n'$aof
+	LC_ALL=C
+	answers "${ping[@]}" '*2' '$1' 1 '$1' 0 '*2' '$1' 1 '$1' 9 "\$${#info}" "$info" \
+		'*2' '$11' appendfsync "\$${#EVIL}" "$EVIL"
+	run --separate-stderr -122 "$DLOCK" check
+	equal "$stderr" ""
+	harmless "$output"
+	matches "$output" $'\nok +version +Redis 7\\..*31m'
+	matches "$output" $'\nnote +persistence +append-only file, appendfsync .*31m'
+	equal "$(grep -cvE '^(ok|note|warning|error) ' <<<"$output")" 0 "lines that are no finding"
+	run --separate-stderr -122 "$DLOCK" check --json
+	harmless "$output"
+	jq -e '.findings | any(.finding | contains("\u001b[31m"))' <<<"$output"
 }
 
 @test "error: the user has not all privileges" {

@@ -63,7 +63,8 @@ probe_owner() {
 	"$DLOCK" renew --json "$LOCK" $token >renewed
 	equal "$(rcli pttl "$KEY")" -1
 	equal "$(jq .expires_in_ms renewed)" null
-	equal "$(DLOCK_TOKEN=$token "$DLOCK" acquire "$LOCK")" $token
+	# The token of another program does not show of which lock it is.
+	run -124 env DLOCK_TOKEN=$token "$DLOCK" acquire -n "$LOCK"
 	equal "$(rcli pttl "$KEY")" -1
 	"$DLOCK" renew -t 50s "$LOCK" $token
 	between "$(rcli pttl "$KEY")" 40000 50000
@@ -110,6 +111,41 @@ probe_owner() {
 	"$DLOCK" release -b "$FILE" "$LOCK" "$output"
 	"$DLOCK" release "$LOCK" "$TOKEN"
 	"$DLOCK" release "$LOCK" "$TOKEN"
+}
+
+@test "a token by another spelling of the URI is asked for; with users and passwords it is the same" {
+	local other=${REDIS/127.0.0.1/localhost}
+	take
+	export DLOCK_TOKEN=$TOKEN
+	run --separate-stderr -0 "$DLOCK" run -v -n -b "$other" "$LOCK" -- true
+	matches "$stderr" 'already held'
+	run --separate-stderr -123 "$DLOCK" verify -b "$FILE" "$LOCK"
+	one_line 'not the holder here: it was made for another --backend$'
+	"$DLOCK" release "$LOCK"
+	run --separate-stderr -0 "$DLOCK" run -v -n -b "$other" "$LOCK" -- true
+	matches "$stderr" 'acquired after'
+	run --separate-stderr -123 "$DLOCK" run -n -b "${REDIS/redis:/valkey:}?timeout=1s" "$LOCK" -- touch ran
+	one_line 'has ended$'
+	run --separate-stderr -123 "$DLOCK" verify "$LOCK"
+	one_line 'not the holder$'
+	[[ ! -e ran ]]
+}
+
+@test "--if-down run with a token: without the lock if the hold cannot be asked for" {
+	local other=redis://127.0.0.1:1 uri
+	private_redis
+	TOKEN=$("$DLOCK" acquire -b "$P_URI" "$LOCK")
+	kill -KILL "$P_PID"
+	wait_until 5 ended "$P_PID"
+	for uri in "$P_URI" $other; do
+		export DLOCK_TOKEN=$TOKEN
+		run --separate-stderr -122 "$DLOCK" run -b "$uri" "$LOCK" -- touch ran
+		[[ ! -e ran ]]
+		run --separate-stderr -9 "$DLOCK" run --if-down run -b "$uri" "$LOCK" -- \
+			sh -c 'echo "${DLOCK_TOKEN-none} ${DLOCK_FENCE-none}"; exit 9'
+		equal "$output" 'none none'
+		one_line 'running without the lock$'
+	done
 }
 
 # ---- the keeper when something fails
@@ -206,6 +242,19 @@ probe_owner() {
 	not has_line stats '^cmdstat_keys:'
 	"$DLOCK" status -b "$P_URI?prefix=other:" --json >all
 	equal "$(wc -l <all)" 700
+}
+
+@test "status --names of 80,000 locks takes no time to speak of, and prints each once" {
+	private_redis
+	# The lock and the notes of its holder are two keys with one name.
+	redis_at "$P_DIR" eval 'for i = 1, 80000 do
+		redis.call("SET", "dlock:" .. i, "x")
+		if i % 2 == 0 then redis.call("HSET", "{dlock:" .. i .. "}:holders", "a", "b") end
+	end' 0 >reply
+	timed "$DLOCK" status -b "$P_URI" --names
+	equal "$status" 0
+	took "$MS" 0 2500
+	printf '%s\n' {1..80000} | LC_ALL=C sort | diff - <(printf '%s\n' "$output")
 }
 
 @test "status of a lock and the list of all: 122, and the message names the server" {

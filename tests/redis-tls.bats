@@ -503,5 +503,5 @@ nodes_with() {
 	run -0 "$DLOCK" release -b "redis://127.0.0.1:$REDIS_PORT" "$LOCK" "$token"
 	wait_until 2 no_strays
 	run --separate-stderr -125 "$DLOCK" run -b valkeyss://h "$LOCK" -- true
-	one_line 'valkeys:'
+	one_line "unknown backend 'valkeyss:'"
 }

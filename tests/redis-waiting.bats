@@ -521,7 +521,7 @@ lent_whole() {
 	release
 	join "$PID"
 	equal "$status" 0
-	equal "$(<"$ERR")" "dlock: $LOCK: the keeper process was killed; the lock cannot be renewed"
+	equal "$(<"$ERR")" "dlock: $LOCK: the keeper process was killed by signal 9; the lock cannot be renewed"
 	only_fences
 }
 

@@ -334,7 +334,7 @@ redis_py() {
 	done
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
 	one_line "^dlock: $LOCK: held by"
-	equal "$(LC_ALL=C tr -d '\12\40-\176\200-\376' <<<"$stderr")" "" "control bytes"
+	harmless "$stderr"
 	release
 }
 

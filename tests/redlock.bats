@@ -258,6 +258,37 @@ foreign_waits() {
 	wait_until 3 nothing_on_nodes
 }
 
+# hostile TEXT MORE: a node of three says this, and MORE for ever; each command goes on with the others
+hostile() {
+	local token
+	tool listener "$1" "$2" 0
+	export DLOCK_BACKEND=redlock://127.0.0.1:$TOOL_PORT,$HOSTS
+	timed "$DLOCK" run -n -t 3s "$LOCK" -- true
+	equal "$status" 0 "status: $stderr"
+	took "$MS" 0 1500
+	hold -t 1s --
+	holds_for 1500 alive "$COMMAND"
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	start "$DLOCK" run -w 10s "$LOCK" -- true
+	run --separate-stderr -1 "$DLOCK" status "$LOCK"
+	release
+	join "$PID" 5
+	equal "$status" 0
+	token=$("$DLOCK" acquire -t 10s "$LOCK")
+	"$DLOCK" renew "$LOCK" "$token"
+	run --separate-stderr -0 "$DLOCK" status --names
+	equal "$output" "$LOCK"
+	"$DLOCK" release "$LOCK" "$token"
+}
+
+@test "a node whose replies never end is passed over, and two of three are a majority" {
+	private_redlock 2 --appendonly yes --appendfsync always
+	hostile '+' "$(head -c 1000 /dev/zero | tr '\0' A)"
+	hostile $'*100000000\r\n' $':1\r\n'
+	hostile $'$16000000\r\n' "$(head -c 1000 /dev/zero | tr '\0' A)"
+	hostile '' $'-NOSCRIPT\r\n'
+}
+
 @test "an acquisition that a frozen node carries out late is removed behind it" {
 	local fence
 	freeze 5
@@ -633,6 +664,20 @@ one_waits() {
 		at "${pair:0:1}" flushall
 		at "${pair:1}" flushall
 	done
+}
+
+@test "a forged fence of one node in three is passed over, and one of two is refused by name" {
+	private_redlock 3 --appendonly yes --appendfsync always
+	export DLOCK_BACKEND=$P_URI
+	at 2 set "{$KEY}:fence" 9007199254740992
+	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- printenv DLOCK_FENCE
+	between "$output" $((${EPOCHREALTIME/./} - 60000000)) "${EPOCHREALTIME/./}" fence
+	wait_until 2 nothing_on_nodes
+	at 3 set "{$KEY}:fence" 99999999999999999
+	run --separate-stderr -122 "$DLOCK" run -n "$LOCK" -- touch ran
+	one_line 'no majority'
+	[[ ! -e ran ]]
+	wait_until 2 nothing_on_nodes
 }
 
 @test "a majority has the fence before the command starts, also when the nodes disagree" {

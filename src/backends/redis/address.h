@@ -35,6 +35,7 @@ struct redis_place {
 struct redis_address {
 	const struct redis_transport *transport;
 	bool master;		/* a server that says it is a replica counts as not reached */
+	bool cluster;		/* a node of a cluster, whose MOVED is followed */
 	char *host;		/* NULL: a Unix socket, or not known yet */
 	uint16_t port;
 	char *unix_path;

@@ -26,6 +26,8 @@
 #include "route.h"
 
 #define DEFAULT_PORT 6379
+/* As many nodes as a cluster may have, by its specification. */
+#define MOST_MASTERS 1000
 /* Nodes that send dlock on to each other do not know yet who has the slot. */
 #define MOST_HOPS 5
 
@@ -143,7 +145,7 @@ static bool add_master(const redisReply *node, const struct redis_address *from,
 	struct redis_place *place = &places[*count];
 	const redisReply *host;
 
-	if (!redis_has_shape(node, ".i"))
+	if (!redis_has_shape(node, ".i") || *count >= MOST_MASTERS)
 		return false;
 	host = node->element[0];
 	if (!redis_is_text(host) || !host->len || !strcmp(host->str, "?")) {

@@ -72,15 +72,13 @@ void redis_refusal(const struct redis_address *address, const char *text, struct
 		if (!strstr(text, refusals[i].code))
 			continue;
 		error_set(err, refusals[i].kind, 0, "%s: %s (%.160s)", address->label,
-			  refusals[i].advice, text);
+			  address->cluster && !strcmp(refusals[i].code, "MOVED")
+			  ? "the nodes of the cluster disagree on which of them has the lock"
+			  : refusals[i].advice, text);
 		break;
 	}
 	if (err->kind == ERROR_NONE)
 		error_set(err, ERROR_REFUSED, 0, "%s: %.240s", address->label, text);
-	/* A terminal obeys control characters, and the server may have sent some. */
-	for (char *c = err->message; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
 }
 
 /* ---- transports ---- */
@@ -191,6 +189,8 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 
 	conn->fd = fd;
 	conn->replica = false;
+	conn->limit = (struct redis_limit){ 0 };
+	conn->messages = 0;
 	conn->reader = redisReaderCreate();
 	if (!conn->reader)
 		memory_gone();
@@ -215,10 +215,17 @@ void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer", address->label);
 }
 
-/* Waits until the transport can go on. */
-static int wait_for(const struct redis_conn *conn, int64_t deadline_ms, struct error *err)
+/*
+ * Waits until the transport can go on. A server that sends a byte now and then does not move the
+ * deadline, but what has come while this process was stopped is read, so that the first wait may
+ * begin late.
+ */
+static int wait_for(const struct redis_conn *conn, bool first, int64_t deadline_ms,
+		    struct error *err)
 {
-	if (!net_wait(conn->fd, conn->wanted, deadline_ms, conn->backend->cancel_fd, err))
+	if (!first && clock_boot_ms() >= deadline_ms)
+		err->kind = ERROR_UNAVAILABLE;
+	else if (!net_wait(conn->fd, conn->wanted, deadline_ms, conn->backend->cancel_fd, err))
 		return 0;
 	if (err->kind == ERROR_UNAVAILABLE)
 		redis_conn_silent(conn, err);
@@ -305,6 +312,7 @@ static int flush(struct redis_conn *conn, struct error *err)
 int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
 {
 	const int64_t deadline_ms = clock_boot_ms() + conn->backend->connect_timeout_ms;
+	bool first = true;
 	int state;
 
 	if (redis_conn_is_open(conn))
@@ -312,9 +320,11 @@ int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
 	if (conn->address->transport->connect(conn, deadline_ms, err))
 		return error_prefix(err, "%s", conn->address->label);
 	redis_conn_begin(conn, conn->fd, subscriber);
-	while (!(state = greet(conn, err)))
-		if (wait_for(conn, deadline_ms, err))
+	while (!(state = greet(conn, err))) {
+		if (wait_for(conn, first, deadline_ms, err))
 			break;
+		first = false;
+	}
 	if (state > 0)
 		return 0;
 	redis_conn_close(conn);
@@ -345,6 +355,7 @@ static int feed(struct redis_conn *conn, struct error *err)
 	/* Not on the stack, where a waiter would keep all of its pages for what is a few bytes. */
 	static char data[16384];
 	const ssize_t result = conn->address->transport->read(conn, data, sizeof(data), err);
+	const char *wrong;
 
 	if (result < 0)
 		say_ended(conn, err);
@@ -354,6 +365,9 @@ static int feed(struct redis_conn *conn, struct error *err)
 		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: speaks TLS (%s)",
 				 conn->address->label, conn->address->tls.on);
 	conn->heard = true;
+	wrong = redis_limit_pass(&conn->limit, data, (size_t)result);
+	if (wrong)
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: %s", conn->address->label, wrong);
 	if (redisReaderFeed(conn->reader, data, (size_t)result) != REDIS_OK)
 		memory_gone();
 	return 1;
@@ -459,7 +473,7 @@ struct redisReply *redis_conn_command(struct redis_conn *conn, int argc, const c
 
 	redis_conn_send(conn, argc, argv);
 	while (!(state = redis_conn_step(conn, readable, &reply, err))) {
-		state = wait_for(conn, deadline_ms, err);
+		state = wait_for(conn, !readable, deadline_ms, err);
 		if (state)
 			break;
 		readable = true;
@@ -469,6 +483,12 @@ struct redisReply *redis_conn_command(struct redis_conn *conn, int argc, const c
 	redis_conn_close(conn);
 	return NULL;
 }
+
+/*
+ * More messages than so many at once end the connection, because a server that never stops must not
+ * keep its reader from everything else. A process that was stopped for long finds fewer.
+ */
+#define MOST_MESSAGES 10000
 
 int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 {
@@ -481,6 +501,11 @@ int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 	while (!(state = take(conn, reply, &ignored)))
 		if ((state = feed(conn, &ignored)) <= 0)
 			break;
+	conn->messages = state > 0 ? conn->messages + 1 : 0;
+	if (conn->messages > MOST_MESSAGES) {
+		freeReplyObject(*reply);
+		state = -1;
+	}
 	if (state < 0)
 		redis_conn_close(conn);
 	return state;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One connection to a Redis server. hiredis writes and reads the protocol, a transport moves the
- * bytes, and all waiting is done here, so that every wait has a deadline and can be cancelled.
+ * bytes, and all waiting is done here, so that every wait has a deadline and can be cancelled. A
+ * reply must be whole at the deadline, and must not be longer than limit.h allows.
  * A connection that failed is closed, and can be opened again.
  *
  *	struct redis_conn conn = { .backend = ..., .address = ..., .fd = -1 };
@@ -27,6 +28,7 @@
 #include <sys/types.h>
 
 #include "address.h"
+#include "limit.h"
 
 struct backend;
 struct error;
@@ -68,6 +70,8 @@ struct redis_conn {
 	bool heard;			/* the server has sent something */
 	short wanted;			/* what poll() must wait for before the transport goes on */
 	struct redisReader *reader;
+	struct redis_limit limit;	/* what of the present reply has come */
+	int messages;			/* that came unasked without a pause */
 	char *unsent;
 	size_t unsent_length;
 	size_t begun;			/* of these, the transport may send so many at any time */

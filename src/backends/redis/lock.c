@@ -53,9 +53,8 @@ int64_t redis_next_look(int64_t rest_ms)
 {
 	int64_t pause_ms = REDIS_LOOK_MS + rand() % LOOK_JITTER_MS;
 
-	if (rest_ms != -1)
-		pause_ms = clock_earlier(pause_ms, rest_ms > LOOK_LEAST_MS ? rest_ms + 2
-									   : LOOK_LEAST_MS);
+	if (rest_ms != -1 && rest_ms < pause_ms)
+		pause_ms = rest_ms > LOOK_LEAST_MS ? rest_ms + 2 : LOOK_LEAST_MS;
 	return clock_boot_ms() + pause_ms;
 }
 
@@ -142,7 +141,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	const char *const arguments[] = { redis_digits(keep_ms, keep), hows[how], number, NULL };
 	redisReply *reply;
 
-	if (how != RELEASE_ALL && token_make(number, err))
+	if (how != RELEASE_ALL && token_make_random(number, err))
 		return OUTCOME_ERROR;
 	/*
 	 * From here on another release must not hand the lock to this token, which a script counts
@@ -243,7 +242,7 @@ enum outcome redis_again(struct backend *backend, const struct request *request,
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	if (token_make(number, err))
+	if (token_make_random(number, err))
 		return OUTCOME_ERROR;
 	sent_ms = clock_boot_ms();
 	reply = redis->dialect->run(&redis->node, redis->dialect->again, request, arguments, err);

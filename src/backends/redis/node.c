@@ -74,6 +74,7 @@ static int read_cluster(struct redis_node *node, const struct uri *uri, struct e
 	node->address.transport = &redis_tcp;
 	if (redis_address_tls(&node->address, uri, err))
 		return -1;
+	node->address.cluster = true;
 	node->route = redis_cluster_open(uri, err);
 	return node->route ? 0 : -1;
 }
@@ -452,6 +453,38 @@ int redis_node_each(struct redis_node *node,
 	return result;
 }
 
+/* The part of a key by which a cluster finds its slot. */
+static const char *hash_tag(const char *key, size_t *length)
+{
+	const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;
+
+	if (close && close > open + 1)
+		key = open + 1;
+	*length = close && close > open + 1 ? (size_t)(close - key) : strlen(key);
+	return key;
+}
+
+/* A cluster runs scripts with keys of one slot only. 0, or -1 with *err: it refuses the name. */
+static int check_slots(const struct redis_node *node, struct error *err)
+{
+	const char *first, *tag;
+	size_t first_length, length;
+
+	if (!node->address.cluster)
+		return 0;
+	first = hash_tag(node->keys[KEY_LOCK], &first_length);
+	for (int i = 0; i < REDIS_KEYS; i++) {
+		if (!node->keys[i])
+			continue;
+		tag = hash_tag(node->keys[i], &length);
+		if (length != first_length || memcmp(tag, first, length) != 0)
+			return error_set(err, ERROR_REFUSED, 0, "key '%.220s': in a cluster a name "
+					 "with a '}' needs a text in braces before, as in a{b}c",
+					 node->keys[KEY_LOCK]);
+	}
+	return 0;
+}
+
 struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
 				     const struct request *request, const char *const arguments[],
 				     struct error *err)
@@ -463,6 +496,8 @@ struct redisReply *redis_node_script(struct redis_node *node, const struct scrip
 	int argc = 3;
 
 	redis_node_keys(node, request->name);
+	if (check_slots(node, err))
+		return NULL;
 	for (int i = 0; i < REDIS_KEYS; i++)
 		if (node->keys[i])
 			argv[argc++] = node->keys[i];
@@ -538,7 +573,8 @@ int redis_node_listen(struct redis_node *node, const char *who, struct error *er
 
 	if (redis_conn_is_open(&node->wake))
 		return 0;
-	if (settle_at_lock(node, err) || redis_conn_open(&node->wake, true, err))
+	if (check_slots(node, err) || settle_at_lock(node, err) ||
+	    redis_conn_open(&node->wake, true, err))
 		return -1;
 	channel = memory_format("%s%s", node->keys[KEY_CHANNEL], who);
 	reply = subscribe_all(node, channel, err);

@@ -206,7 +206,7 @@ static enum outcome busy(struct redis_backend *redis, struct grant *grant, struc
 	look_ms = redis->pause_ms - rand() % (redis->pause_ms / 4 + 1);
 	if (pttl_ms == PTTL_NO_KEY)
 		look_ms = 0;
-	else if (pttl_ms != PTTL_NO_END)
+	else if (pttl_ms != PTTL_NO_END && pttl_ms < look_ms)
 		look_ms = clock_earlier(look_ms, pttl_ms + 2 + rand() % EXPIRY_JITTER_MS);
 	if (look_ms < PAUSE_LEAST_MS)
 		look_ms = PAUSE_LEAST_MS;

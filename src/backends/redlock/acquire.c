@@ -49,11 +49,12 @@ struct ballot {
 
 /* ---- reading ---- */
 
-/* {1, fence}: see acquire.lua. */
+/* {1, fence}: see acquire.lua. The other nodes must not get a fence that somebody has forged. */
 static bool is_grant(const struct redlock_node *node)
 {
 	return node->state == NODE_ANSWERED && redis_has_shape(node->reply, "is") &&
-	       node->reply->element[0]->integer == 1;
+	       node->reply->element[0]->integer == 1 &&
+	       strtoull(node->reply->element[1]->str, NULL, 10) < BACKEND_FENCE_END;
 }
 
 /* {0, pttl, digest, ahead, holder, age} */

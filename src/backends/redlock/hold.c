@@ -83,10 +83,11 @@ static bool read_renewed(const redisReply *reply, unsigned node, struct standing
 	redisReply *const *e = reply->element;
 	uint64_t fence;
 
-	if (redis_has_shape(reply, "iissss") && e[0]->integer == 1) {
+	if (redis_has_shape(reply, "iissss") && e[0]->integer == 1 && e[1]->integer >= 0) {
 		fence = strtoull(e[2]->str, NULL, 10);
 		note_held(standing, e[1]->integer);
-		if (!standing->best || fence > standing->fence) {
+		if (fence < BACKEND_FENCE_END &&
+		    (!standing->best || fence > standing->fence)) {
 			standing->best = reply;
 			standing->fence = fence;
 		}
@@ -150,6 +151,9 @@ static enum outcome extend(struct redlock *lock, const struct script *script,
 	outcome = judge(lock, standing->held, standing->lost, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
+	/* Each node that has renewed the hold has set what was asked for, whatever it says. */
+	if (!number && request->ttl_ms)
+		standing->ttl_ms = request->ttl_ms;
 	ttl_ms = standing->ttl_ms;
 	if (ttl_ms && redlock_validity(ttl_ms, clock_boot_ms() - sent_ms) <= 0) {
 		error_set(err, ERROR_UNAVAILABLE, 0,
@@ -170,7 +174,7 @@ enum outcome redlock_renew(struct backend *backend, const struct request *reques
 	const enum outcome outcome = extend(lock, &redlock_script_renew, request, NULL,
 					    read_renewed, &standing, grant, err);
 
-	if (outcome == OUTCOME_HELD && standing.empty && standing.ttl_ms)
+	if (outcome == OUTCOME_HELD && standing.empty && standing.best && standing.ttl_ms)
 		restore(lock, request, &standing);
 	return outcome;
 }
@@ -235,7 +239,7 @@ static bool read_again(const redisReply *reply, unsigned node, struct standing *
 	}
 	fence = redis_is_text(e[1]) ? strtoull(e[1]->str, NULL, 10) : 0;
 	note_held(standing, e[2]->integer);
-	if (fence > standing->fence)
+	if (fence > standing->fence && fence < BACKEND_FENCE_END)
 		standing->fence = fence;
 	return true;
 }
@@ -249,7 +253,7 @@ enum outcome redlock_again(struct backend *backend, const struct request *reques
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	if (token_make(number, err))
+	if (token_make_random(number, err))
 		return OUTCOME_ERROR;
 	outcome = extend(redlock_from_backend(backend), &redlock_script_again, request, number,
 			 read_again, &standing, grant, err);
@@ -331,7 +335,7 @@ enum outcome redlock_release(struct backend *backend, const struct request *requ
 	char number[TOKEN_SIZE] = "0";
 	struct release_count count;
 
-	if (how != RELEASE_ALL && token_make(number, err))
+	if (how != RELEASE_ALL && token_make_random(number, err))
 		return OUTCOME_ERROR;
 	/* From here on no release need wake this waiter. */
 	redlock_stop_listening(lock);

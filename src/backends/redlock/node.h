@@ -35,6 +35,7 @@ struct redlock_node {
 	bool resent;			/* sent twice, for the connection broke in between */
 	int tries;			/* connections made in this round */
 	size_t length;			/* of the request */
+	bool as_text;			/* the request has the text of its script */
 	bool sent;			/* NODE_ASKED, after the round: the request is under way */
 	int openings;			/* how often a connection was begun */
 	/* The main connection: */

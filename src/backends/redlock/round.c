@@ -57,6 +57,7 @@ static void send_request(const struct redlock *lock, struct redlock_node *node,
 	}
 	redis_conn_send(conn, argc, argv);
 	node->length = conn->unsent_length - before;
+	node->as_text = text;
 }
 
 static void close_conn(struct redlock_node *node, const struct redlock_call *call)
@@ -147,7 +148,7 @@ static void answered(const struct redlock *lock, struct redlock_node *node,
 		node->state = NODE_ANSWERED;
 		return;
 	}
-	if (call->script && !strncmp(node->reply->str, "NOSCRIPT", 8)) {
+	if (call->script && !node->as_text && !strncmp(node->reply->str, "NOSCRIPT", 8)) {
 		send_request(lock, node, call, true);
 	} else {
 		redis_refusal(&node->address, node->reply->str, &node->error);
