@@ -49,6 +49,35 @@ load mysql-lease
 	refused "127\\.0\\.0\\.1:$TOOL_PORT" "mysql://127.0.0.1:$TOOL_PORT/db?connect-timeout=1s"
 }
 
+@test "no server gets the password in clear text, unless TLS is verified" {
+	local plugin how
+	for plugin in mysql_clear_password dialog mysql_old_password; do
+		for how in '' switch old; do
+			: >record
+			# shellcheck disable=SC2086 # there may be none
+			tool hostile_mysql.py record "$plugin" $how
+			refused 'mysql_clear_password|dialog|mysql_old_password' \
+				"mysql://u:S3cretWord@127.0.0.1:$TOOL_PORT/db?connect-timeout=2s"
+			run -1 grep -a S3cretWord record
+		done
+	done
+}
+
+@test "a server whose answer never ends: every command ends in time, and takes little memory" {
+	local how uri
+	for how in drip giant results columns rows; do
+		tool hostile_mysql.py record ok "$how"
+		uri="mysql://u:p@127.0.0.1:$TOOL_PORT/db?timeout=500ms&connect-timeout=1s"
+		hostile run -b "$uri" -n "$LOCK" -- touch ran
+		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
+		hostile acquire -b "$uri" -n "$LOCK"
+		hostile status -b "$uri" "$LOCK"
+		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
+		hostile check -b "$uri"
+		[[ ! -e ran ]]
+	done
+}
+
 @test "error: wrong password, no such user, no such database, no privilege" {
 	local port
 	port=$(<"$MYSQL_DIR/port")

@@ -38,12 +38,12 @@ recipe() {
 	grep -q 'dlock run' sell
 }
 
-# two_buyers: starts two buyers at once
+# two_buyers: starts two buyers at once, in two ways
 two_buyers() {
 	local one
 	start ./sell 7
 	one=$PID
-	start ./sell 7
+	start sh sell 7
 	join "$PID"
 	equal "$status" 0 "the second buyer"
 	join "$one"

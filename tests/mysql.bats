@@ -393,6 +393,20 @@ waits_sql() {
 
 # ---- ways to connect
 
+@test "what a server says is one line without control characters" {
+	# MariaDB itself would write them as numbers.
+	start python3 -c 'import os, socket, struct, sys
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+text = struct.pack("<BH", 0xff, 1644) + os.fsencode(sys.argv[1])
+while True:
+    server.accept()[0].sendall(struct.pack("<I", len(text)) + text)' "$EVIL"
+	line "$OUT" 5
+	run --separate-stderr -122 "$DLOCK" run -n -b "mysql://u@127.0.0.1:$LINE/d" "$LOCK" -- true
+	harmless "$stderr"
+	one_line '31m.*dlock: forged'
+}
+
 @test "a database may have all kinds of characters in its name" {
 	local name='od`d "name" %20 it'\''s ü'
 	my "CREATE DATABASE \`${name//\`/\`\`}\`; GRANT ALL ON \`${name//\`/\`\`}\`.* TO $MYSQL_USER@'127.0.0.1'"

@@ -65,6 +65,46 @@ refused() {
 	refused "127\\.0\\.0\\.1:$P_PORT" "zk://127.0.0.1:$P_PORT?timeout=500ms&connect-timeout=1s"
 }
 
+@test "error: a server whose answer never ends: every command ends in time, and takes little memory" {
+	local how uri
+	for how in null drip giant events pings; do
+		tool hostile_zookeeper.py "$how"
+		uri="zk://127.0.0.1:$TOOL_PORT?timeout=500ms&connect-timeout=1s"
+		hostile run -b "$uri" -n "$LOCK" -- touch ran
+		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
+		hostile acquire -b "$uri" -n "$LOCK"
+		hostile status -b "$uri" "$LOCK"
+		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
+		hostile check -b "$uri"
+		[[ ! -e ran ]]
+	done
+}
+
+@test "an answer that the client library crashes on: every command says so, with 122" {
+	local command uri
+	tool hostile_zookeeper.py vast
+	uri="zk://127.0.0.1:$TOOL_PORT?timeout=2s&connect-timeout=3s"
+	for command in "status $LOCK" "wait $LOCK" "break --yes $LOCK" check; do
+		# shellcheck disable=SC2086 # words
+		hostile $command -b "$uri"
+		one_line "127\\.0\\.0\\.1:$TOOL_PORT.*client library crashed \\(signal [0-9]+\\) on the server's answer"
+	done
+	# Whoever asks for no list may not notice.
+	for command in verify release renew; do
+		hostile "$command" -b "$uri" "$LOCK" 0123456789abcdef0123456789abcdef
+		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
+	done
+	# A signal of the user's ends both processes, and is no crash.
+	hold --
+	start "$DLOCK" wait "$LOCK"
+	wait_until 5 child "$PID" dlock
+	kill -TERM "$PID"
+	join "$PID" 5
+	equal "$status" 143
+	equal "$(<"$ERR")" ""
+	release
+}
+
 @test "error: the server takes no more connections" {
 	private_zookeeper maxClientCnxns=1
 	local address=127.0.0.1:$P_PORT

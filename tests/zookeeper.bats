@@ -379,8 +379,9 @@ left_or_again() {
 	hold -t 2s --
 	session_is 2000
 	release
-	hold -t 30s --
+	hold -t 30s -v --
 	session_is 3000
+	has_line "$HOLDER_ERR" 'acquired after .*, session timeout 3s, on zookeeper'
 	local frozen
 	kill -STOP "$P_PID"
 	now
@@ -770,9 +771,9 @@ again() {
 		"$(printf 'host=\e[31mEVIL%%0aX\e]0;x\a&pid=99999999999999999999&since=-1&cmd=\n\n%%1b[31m')"
 	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
 	one_line "^dlock: $LOCK: held by"
-	equal "$(LC_ALL=C tr -d '\12\40-\176\200-\376' <<<"$stderr")" "" "control bytes"
+	harmless "$stderr"
 	run -1 "$DLOCK" status "$LOCK"
-	equal "$(LC_ALL=C tr -d '\12\40-\176\200-\376' <<<"$output")" "" "control bytes"
+	harmless "$output"
 }
 
 @test "break removes the holder's node, Curator's too, and the next gets it" {

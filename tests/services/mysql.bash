@@ -2,11 +2,17 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2094 # the log is named for the server and appended to
 #
-# Real MariaDB servers for the tests. Each listens on a free port of 127.0.0.1 and on a unix
+# Real servers for the tests: MariaDB, or Oracle's MySQL where that is what is installed. Each listens on a free port of 127.0.0.1 and on a unix
 # socket, and starts from a copy of data that is made once for a run: root has no password, and
 # dlock@127.0.0.1 and dlock@localhost have all rights in the database dlock (see MYSQL_USER).
-# Needs wait_until and alive from helpers.bash. MYSQLD may name a wrapper of the server.
+# Needs wait_until and alive from helpers.bash. MYSQLD may name a wrapper of MariaDB.
 
+MYSQL_CLIENT=mariadb MYSQL_VENDOR_OPTIONS=(--innodb-log-file-size=8M)
+if [[ -z ${MYSQLD-} ]] && ! type -P mariadbd >/dev/null && type -P mysqld >/dev/null; then
+	MYSQLD=mysqld MYSQL_CLIENT=mysql
+	MYSQL_VENDOR_OPTIONS=(--innodb-redo-log-capacity=8M --mysqlx=OFF --performance-schema=OFF
+		--secure-file-priv=)
+fi
 MYSQLD=${MYSQLD:-mariadbd}
 # Whom the nodes of a cluster belong to; empty: to the user who runs the tests.
 GALERA_RUNS_AS=
@@ -31,6 +37,18 @@ mysql_free_port() {
 	done
 }
 
+# mysql_install: makes the data of an empty server, with the accounts of $TEMPLATE.sql
+mysql_install() {
+	if [[ $MYSQL_CLIENT == mysql ]]; then
+		mysqld --no-defaults --initialize-insecure --user="$(id -un)" \
+			--datadir="$TEMPLATE.new" --init-file="$TEMPLATE.sql" "${MYSQL_VENDOR_OPTIONS[@]}"
+	else
+		mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$TEMPLATE.new" \
+			--auth-root-authentication-method=normal --skip-test-db --force \
+			"${MYSQL_VENDOR_OPTIONS[@]}" --extra-file="$TEMPLATE.sql"
+	fi
+}
+
 # mysql_template: makes the data that servers start from; sets TEMPLATE
 mysql_template() {
 	TEMPLATE=$BATS_RUN_TMPDIR/mysql.template
@@ -49,9 +67,7 @@ mysql_template() {
 	# takes for left-over files. --force: in a container the name of the host may have no address,
 	# and no account here depends on it.
 	mkdir -p "$TEMPLATE.tmp"
-	if ! TMPDIR=$TEMPLATE.tmp mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$TEMPLATE.new" \
-		--auth-root-authentication-method=normal --skip-test-db --force \
-		--innodb-log-file-size=8M --extra-file="$TEMPLATE.sql" >"$TEMPLATE.log" 2>&1; then
+	if ! TMPDIR=$TEMPLATE.tmp mysql_install >"$TEMPLATE.log" 2>&1; then
 		cat "$TEMPLATE.log" >&2
 		return 1
 	fi
@@ -105,8 +121,8 @@ mysql_launch() {
 		--port="$port" --bind-address=127.0.0.1 --skip-networking=0 \
 		--tmpdir="$dir" --socket="$dir/sock" --pid-file="$dir/server.pid" --skip-name-resolve \
 		--ssl-cert="$BATS_RUN_TMPDIR/mysql.template.pem" \
-		--ssl-key="$BATS_RUN_TMPDIR/mysql.template.pem" --skip-log-bin --max-connections=1000 --innodb-log-file-size=8M \
-		--innodb-buffer-pool-size=32M --innodb-flush-log-at-trx-commit=2 "$@" \
+		--ssl-key="$BATS_RUN_TMPDIR/mysql.template.pem" --skip-log-bin --max-connections=1000 \
+		"${MYSQL_VENDOR_OPTIONS[@]}" --innodb-buffer-pool-size=32M --innodb-flush-log-at-trx-commit=2 "$@" \
 		</dev/null >>"$dir/log" 2>&1 3>&- 4>&- &
 	echo $! >"$dir/pid"
 	disown $!
@@ -138,7 +154,7 @@ mysql_stop() {
 mysql_at() {
 	local dir=$1 sql=$2
 	shift 2
-	mariadb --no-defaults --socket="$dir/sock" --user=root --batch --skip-column-names \
+	"$MYSQL_CLIENT" --no-defaults --socket="$dir/sock" --user=root --batch --skip-column-names \
 		--default-character-set=utf8mb4 "$@" --execute="$sql" "$MYSQL_DATABASE"
 }
 

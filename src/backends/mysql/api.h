@@ -79,6 +79,18 @@ static inline void api_prepare(MYSQL *mysql)
 	mysql_options(mysql, MYSQL_OPT_NONBLOCK, &stack_size);
 }
 
+/*
+ * Without clear: a server does not get the password by a plugin that sends it as it is, or as good
+ * as that (mysql_clear_password, dialog, mysql_old_password). These plugins do not.
+ */
+static inline void api_allow_clear(MYSQL *mysql, bool clear)
+{
+	if (!clear)
+		mysql_optionsv(mysql, MARIADB_OPT_RESTRICTED_AUTH, "mysql_native_password,"
+			       "caching_sha2_password,sha256_password,client_ed25519,parsec,"
+			       "auth_gssapi_client");
+}
+
 /* To be called after connecting: only then are option files read, which may ask to reconnect. */
 static inline void api_stay(MYSQL *mysql)
 {
@@ -138,6 +150,12 @@ static inline void api_start(bool with_tls)
 static inline void api_prepare(MYSQL *mysql)
 {
 	(void)mysql;
+}
+
+/* This library has no other plugin of that kind. */
+static inline void api_allow_clear(MYSQL *mysql, bool clear)
+{
+	mysql_options(mysql, MYSQL_ENABLE_CLEARTEXT_PLUGIN, &clear);
 }
 
 /* This library reconnects only when told to, and not by an option file. */

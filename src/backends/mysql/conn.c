@@ -2,6 +2,7 @@
 #include "conn.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,7 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address)
 	mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
 	mysql_options4(mysql, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "dlock");
 	set_tls(mysql, address);
+	api_allow_clear(mysql, address->tls == MYSQL_TLS_VERIFIED);
 }
 
 /*
@@ -122,6 +124,14 @@ static void failed(struct mysql_conn *conn, const struct mysql_address *address,
 	if (mysql_code_is_loss(conn->code) ||
 	    (!conn->session && mysql_code_is_elsewhere(conn->code)))
 		mysql_conn_close(conn);
+}
+
+/* net_wait() with a deadline that counts also where poll() always finds something. */
+static int wait_for(int fd, short waits, int64_t deadline_ms, int cancel_fd, struct error *err)
+{
+	if (clock_boot_ms() > deadline_ms)
+		return error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "no answer");
+	return net_wait(fd, waits, deadline_ms, cancel_fd, err);
 }
 
 int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address,
@@ -154,7 +164,7 @@ int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address
 		}
 		if (!waits)
 			break;
-		if (net_wait(mysql_conn_fd(conn), waits, deadline_ms, limits->cancel_fd, err)) {
+		if (wait_for(mysql_conn_fd(conn), waits, deadline_ms, limits->cancel_fd, err)) {
 			error_prefix(err, "%s: cannot connect", address->label);
 			mysql_conn_close(conn);
 			return -1;
@@ -258,7 +268,7 @@ static int await(const struct mysql_conn *conn, const struct backend *limits,
 	struct error late;
 
 	if (!*cancelled) {
-		if (!net_wait(mysql_conn_fd(conn), conn->waits, *deadline_ms, limits->cancel_fd,
+		if (!wait_for(mysql_conn_fd(conn), conn->waits, *deadline_ms, limits->cancel_fd,
 			      err))
 			return 0;
 		if (err->kind != ERROR_CANCELLED)
@@ -266,7 +276,7 @@ static int await(const struct mysql_conn *conn, const struct backend *limits,
 		*cancelled = true;
 		*deadline_ms = clock_earlier(*deadline_ms, clock_boot_ms() + CANCELLED_MS);
 	}
-	return net_wait(mysql_conn_fd(conn), conn->waits, *deadline_ms, -1, &late);
+	return wait_for(mysql_conn_fd(conn), conn->waits, *deadline_ms, -1, &late);
 }
 
 enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_address *address,
@@ -279,9 +289,12 @@ enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_addr
 
 	*rows = NULL;
 	while (conn->pending) {
-		if (step(conn, &broken, rows)) {
-			if (!limits)
-				return MYSQL_STEP_PENDING;
+		const bool waits = step(conn, &broken, rows);
+
+		if (waits && !limits)
+			return MYSQL_STEP_PENDING;
+		/* A server that never stops sending leaves nothing to wait for. */
+		if (waits || (limits && !broken && !*rows && clock_boot_ms() > deadline_ms)) {
 			if (!await(conn, limits, &deadline_ms, &cancelled, err))
 				continue;
 			/* After half an answer the connection is of no use. */

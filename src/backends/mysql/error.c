@@ -19,12 +19,14 @@ enum {
 	ACCOUNT_LOCKED = 3118,
 	ACCOUNT_LOCKED_MARIADB = 4151,
 	TLS_REQUIRED = 3159,
+	LOCK_NOWAIT = 3572,		/* MySQL since 8.0.1: NOWAIT */
 	PASSWORD_EXPIRED = 1862,
 	INNODB_READ_ONLY = 1874,
 	NO_PASSWORD = 1698,
 	STATEMENT_LOG = 1665,
 	READ_ONLY_MODE = 1836,
 	OFFLINE = 3032,
+	PLUGIN_NOT_ALLOWED = 5010,	/* Connector/C: see api_allow_clear() */
 };
 
 /* What servers and the library refuse with; their own words follow the advice in parentheses. */
@@ -70,7 +72,8 @@ static const struct refusal {
 	{ ERROR_UNAVAILABLE, "the server is in offline mode", { OFFLINE } },
 	{ ERROR_UNAVAILABLE, "the node is not part of a cluster with a quorum",
 	  { WSREP_NOT_READY } },
-	{ ERROR_UNAVAILABLE, "another session keeps our row locked", { ER_LOCK_WAIT_TIMEOUT } },
+	{ ERROR_UNAVAILABLE, "another session keeps our row locked",
+	  { ER_LOCK_WAIT_TIMEOUT, LOCK_NOWAIT } },
 	{ ERROR_UNAVAILABLE, "deadlock with another session", { ER_LOCK_DEADLOCK } },
 	{ ERROR_UNAVAILABLE, "the statement was killed", { ER_QUERY_INTERRUPTED } },
 	{ ERROR_UNAVAILABLE, "the statement was ended by a time limit",
@@ -86,6 +89,8 @@ static const struct refusal {
 	{ ERROR_REFUSED, "TLS failed", { CR_SSL_CONNECTION_ERROR } },
 	{ ERROR_REFUSED, "the client library cannot log in the way that this account wants",
 	  { CR_AUTH_PLUGIN_CANNOT_LOAD } },
+	{ ERROR_REFUSED, "the server asks for the password in clear text, which needs "
+	  "?ssl-mode=verify-identity", { PLUGIN_NOT_ALLOWED } },
 };
 
 static const struct refusal *find_refusal(unsigned int code)
@@ -127,7 +132,7 @@ bool mysql_code_is_elsewhere(unsigned int code)
 
 bool mysql_code_is_contention(unsigned int code)
 {
-	return code == ER_LOCK_WAIT_TIMEOUT || code == ER_LOCK_DEADLOCK ||
+	return code == ER_LOCK_WAIT_TIMEOUT || code == LOCK_NOWAIT || code == ER_LOCK_DEADLOCK ||
 	       code == ER_QUERY_INTERRUPTED;
 }
 
@@ -136,14 +141,13 @@ void mysql_refusal(const struct mysql_address *address, unsigned int code, const
 {
 	const struct refusal *refusal = find_refusal(code);
 
+	/* The library's own words name the plugin from memory that it has freed. */
+	if (code == PLUGIN_NOT_ALLOWED)
+		words = "mysql_clear_password, dialog or mysql_old_password";
 	if (refusal)
 		error_set(err, refusal->kind, 0, "%s: %s (%.200s)", address->label,
 			  refusal->advice, words);
 	else
 		error_set(err, mysql_code_is_loss(code) ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
 			  "%s: %.240s (%u)", address->label, words, code);
-	/* The server's words go to a terminal. */
-	for (char *c = err->message; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = ' ';
 }

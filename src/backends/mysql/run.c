@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "lock/view.h"
 #include "api.h"
@@ -20,6 +21,7 @@ int mysql_connect(struct mysql_backend *my, struct error *err)
 /* Reads results, all of them or up to the first rows; *rows: the last ones. 0 or -1. */
 static int receive(struct mysql_backend *my, bool all, MYSQL_RES **rows, struct error *err)
 {
+	const int64_t end_ms = clock_boot_ms() + my->base.timeout_ms;
 	MYSQL_RES *last = NULL, *next = NULL;
 	enum mysql_step step;
 
@@ -29,6 +31,12 @@ static int receive(struct mysql_backend *my, bool all, MYSQL_RES **rows, struct 
 		last = next;
 		if (!all)
 			break;
+		/* Each of the results came in time, and there is no end of them. */
+		if (clock_boot_ms() > end_ms) {
+			mysql_odd(my, err);
+			step = MYSQL_STEP_FAILED;
+			break;
+		}
 	}
 	if (step == MYSQL_STEP_FAILED || !rows) {
 		mysql_free_result(last);

@@ -84,18 +84,23 @@ static void on_names(int rc, const struct String_vector *names, const struct Sta
 	size_t size = 1;
 	char *out;
 
+	/* A string without a length becomes NULL in the library. No server has a node like that. */
+	for (int32_t i = 0; rc == ZOK && names && i < names->count; i++) {
+		if (!names->data[i])
+			rc = ZMARSHALLINGERROR;
+		else
+			size += strlen(names->data[i]) + 1;
+	}
 	if (rc != ZOK || !names) {
 		finish(call, rc);
 		return;
 	}
 	if (stat)
 		call->stat = *stat;
-	for (int32_t i = 0; i < names->count; i++)
-		size += strlen(names->data[i]) + 1;
 	out = call->text = memory_new(size, 1);
 	for (int32_t i = 0; i < names->count; i++)
 		out = stpcpy(out, names->data[i]) + 1;
-	call->count = (size_t)names->count;
+	call->count = names->count > 0 ? (size_t)names->count : 0;
 	call->length = size - 1;
 	finish(call, rc);
 }

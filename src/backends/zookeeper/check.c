@@ -35,7 +35,8 @@ static void field(const char *text, const char *name, char *buf, size_t size)
 
 	buf[0] = '\0';
 	if (line)
-		text_clean(line + strlen(name), strcspn(line + strlen(name), "\r\n,"), buf, size);
+		snprintf(buf, size, "%.*s", (int)strcspn(line + strlen(name), "\r\n,"),
+			 line + strlen(name));
 }
 
 struct ensemble {

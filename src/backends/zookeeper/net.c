@@ -20,7 +20,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/net.h"
-#include "base/text.h"
 #include "lock/uri.h"
 #include "conn.h"
 
@@ -79,14 +78,13 @@ static void pass_on(const char *message)
 {
 	void (*to)(const char *line) = atomic_load(&divert);
 	const char *text = strstr(message, "ZOO_");
-	char clean[300], line[sizeof(clean) + 16];
+	char line[316];
 
 	text = text ? strstr(text, ": ") : NULL;
 	if (!to || !text)
 		return;
 	text += 2;
-	text_clean(text, strcspn(text, "\n"), clean, sizeof(clean));
-	snprintf(line, sizeof(line), "libzookeeper: %s", clean);
+	snprintf(line, sizeof(line), "libzookeeper: %.*s", (int)strcspn(text, "\n"), text);
 	to(line);
 }
 

@@ -76,7 +76,7 @@ static void keep(void *context, int64_t until_ms)
 		if (unread.errnum == ESTALE)
 			return;
 	} while (clock_boot_ms() < until_ms);
-	linger_until(until_ms);
+	linger_until(until_ms, 0);
 	find_own(&zk->seat, &found);
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
 	if (!zk_conn_open(&zk->conn, zk->conn.asked_ms, &unread) && !zk->one_node)

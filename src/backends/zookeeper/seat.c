@@ -57,6 +57,7 @@ void zk_grant(struct zk_backend *zk, int64_t sent_ms, struct grant *grant)
 {
 	grant->sent_ms = sent_ms;
 	grant->ttl_ms = zk_conn_lease(&zk->conn, sent_ms);
+	zk->base.session_ms = zk->conn.ttl_ms;
 	grant->fence = zk->seat.fence;
 }
 
