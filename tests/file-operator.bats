@@ -66,19 +66,6 @@ finding() {
 	matches "$(finding unusable)" '^error .*[Rr]ead-only'
 }
 
-@test "check warns of a default directory that cron jobs of the user do not have" {
-	strangers
-	mkdir -m 0700 runtime
-	chown "$ALICE" runtime
-	run -1 as "$ALICE" env XDG_RUNTIME_DIR="$OPEN/runtime" "$OPEN/dlock" check
-	matches "$(finding backend)" "^ok .* file:$OPEN/runtime/dlock$"
-	matches "$(finding default)" "^warning .*cron jobs .*/tmp/dlock-$ALICE; .*-b file:///"
-	run -0 as "$ALICE" env XDG_RUNTIME_DIR="$OPEN/runtime" "$OPEN/dlock" check -b "file://$OPEN/runtime/dlock"
-	equal "$(finding default)" ""
-	run -0 as "$ALICE" "$OPEN/dlock" check
-	equal "$(finding default)" ""
-}
-
 @test "setup makes the directory with mode 0700, and leaves one that is there as it is" {
 	run --separate-stderr -0 "$DLOCK" setup -b "file://$T/new"
 	equal "$output$stderr" ""
@@ -192,6 +179,21 @@ said_twice() {
 	wait_until 5 no_strays
 }
 
+@test "break ends the process that keeps the lock for --min-hold, at once; another SIGURG does not" {
+	local mode
+	for mode in --wait=0 --shared; do
+		"$DLOCK" run $mode --min-hold 60s "$LOCK" -- true
+		wait_until 5 eval 'KEPT=$(strays) && [[ -n $KEPT ]]'
+		proc_stat "$KEPT"
+		equal "$PROC_COMM" dlock-min-hold
+		kill -URG "$KEPT"
+		holds_for 300 alive "$KEPT"
+		run -0 "$DLOCK" break --yes "$LOCK"
+		wait_until 3 ended "$KEPT"
+		is_free
+	done
+}
+
 @test "break where the directory cannot be written: 122, and nothing is broken" {
 	need_root
 	start "$DLOCK" run "$LOCK" -- sh -c 'echo in; exec sleep 300'
@@ -223,18 +225,40 @@ in_own_run() {
 	unshare -m sh -c 'mount -t tmpfs none /run && exec "$@"' sh "$@"
 }
 
-@test "a socket directory that is not ours, open, or a symlink is refused, and nothing is held" {
+@test "a socket directory that is not ours, open, or a symlink is passed over" {
 	need_root
-	local make
-	start sleep 300
-	for make in 'mkdir -m 0755 /run/dlock' 'mkdir -m 0700 /run/dlock; chown 12345 /run/dlock' \
-		'mkdir -m 0700 /run/d; ln -s d /run/dlock' 'touch /run/dlock'; do
-		run --separate-stderr in_own_run sh -c "$make"'; exec "$DLOCK" acquire --pid "$0" "$LOCK"' "$PID"
-		matches "$status" '^12[25]$' "status after $make"
-		one_line /run/dlock
-		equal "$output" ""
-		is_free
-		wait_until 2 no_strays_but "$PID"
+	local make taken
+	for make in 'mkdir -m 0755 "$d"' 'mkdir -m 0700 "$d"; chown 12345 "$d"' \
+		'mkdir -m 0700 "$d.d"; ln -s "$d.d" "$d"' 'touch "$d"'; do
+		for taken in /run /tmp '/run /tmp' '/run /tmp /dev/shm'; do
+			run --separate-stderr unshare --pid --fork --kill-child -m --mount-proc sh -c '
+				mount -t tmpfs none /mnt && mkdir -m 0700 /mnt/locks && cp "$DLOCK" /mnt/dlock &&
+				mount -t tmpfs none /run && mount -t tmpfs none /tmp &&
+				mount -t tmpfs none /dev/shm && cd /mnt || exit 99
+				for d in $0; do
+					case $d in /run) d=/run/dlock ;; *) d=$d/dlock-0 ;; esac
+					'"$make"'
+				done
+				export DLOCK_BACKEND=file:///mnt/locks
+				sleep 300 &
+				token=$(./dlock acquire --pid $! "$LOCK") && find /run /tmp /dev/shm -type s &&
+					./dlock verify "$LOCK" "$token" && ./dlock release "$LOCK" "$token"
+				status=$?
+				./dlock status "$LOCK" >/dev/null || exit 98
+				exit $status' "$taken"
+			if [[ $taken == *shm ]]; then
+				matches "$status" '^12[25]$' "status after $make in $taken"
+				one_line /run/dlock
+				equal "$output" ""
+				continue
+			fi
+			equal "$status$stderr" 0 "after $make in $taken"
+			case $taken in
+			/run) matches "$output" '^/tmp/dlock-0/keeper-' ;;
+			/tmp) matches "$output" '^/run/dlock/keeper-' ;;
+			*) matches "$output" '^/dev/shm/dlock-0/keeper-' ;;
+			esac
+		done
 	done
 }
 

@@ -90,6 +90,25 @@ refused() {
 	equal "$output" "$((future + 1))"
 }
 
+@test "a forged fence that no later one could exceed is refused by name" {
+	local fence
+	for fence in 9007199254740991 9007199254740992 9223372036854775807 99999999999999999999; do
+		echo "fence $fence" >"$LOCK_FILE"
+		run --separate-stderr -122 "$DLOCK" run "$LOCK" -- touch ran
+		one_line 'the fence would be 9[0-9]*, which no clock gives'
+		run --separate-stderr -122 "$DLOCK" acquire "$LOCK"
+		one_line 'somebody has written the last fence'
+		run -0 "$DLOCK" status "$LOCK"
+	done
+	echo "fence 9007199254740990" >"$LOCK_FILE"
+	run -0 "$DLOCK" run "$LOCK" -- printenv DLOCK_FENCE
+	equal "$output" 9007199254740991
+	run -122 "$DLOCK" run "$LOCK" -- touch ran
+	rm "$LOCK_FILE"
+	"$DLOCK" run "$LOCK" -- true
+	[[ ! -e ran ]]
+}
+
 @test "a lock file full of rubbish is no obstacle, and status shows nothing harmful of it" {
 	local kind rubbish
 	printf 'x\e[31m\e]0;x\a\n\n\xff\xfe%%1b' >rubbish
@@ -101,7 +120,7 @@ refused() {
 		wait_until 5 has_line "$OUT" in
 		run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- true
 		one_line "^dlock: $LOCK: held by"
-		equal "$(LC_ALL=C tr -d '\12\40-\176\200-\376' <<<"$stderr")" "" "control bytes"
+		harmless "$stderr"
 		kill -TERM "$(child "$PID" && echo "$CHILD")"
 		join "$PID"
 		run -0 "$DLOCK" run -n "$LOCK" -- printenv DLOCK_FENCE
@@ -270,52 +289,6 @@ is_dlock() {
 
 # ---- directories
 
-@test "without -b the directory is XDG_RUNTIME_DIR/dlock, else /tmp/dlock-UID, made with mode 0700" {
-	strangers
-	mkdir -m 0700 runtime
-	chown "$ALICE" runtime
-	run -0 as "$ALICE" env XDG_RUNTIME_DIR="$OPEN/runtime" "$OPEN/dlock" run "$LOCK" -- true
-	equal "$(stat -c '%a %u' runtime/dlock)" "700 $ALICE"
-	[[ -e runtime/dlock/$LOCK.lock ]]
-	run -0 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
-	equal "$(stat -c '%a %u' "/tmp/dlock-$ALICE")" "700 $ALICE"
-	[[ -e /tmp/dlock-$ALICE/$LOCK.lock ]]
-}
-
-@test "/tmp/dlock-UID must be our own, 0700 and no symlink" {
-	strangers
-	local dir=/tmp/dlock-$ALICE
-	mkdir -m 0700 "$dir"
-	chown "$BOB" "$dir"
-	run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
-	one_line "$dir"
-	chown "$ALICE" "$dir"
-	chmod 0777 "$dir"
-	run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
-	one_line "$dir"
-	chmod 0750 "$dir"
-	run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
-	rmdir "$dir"
-	mkdir -m 0700 elsewhere
-	chown "$ALICE" elsewhere
-	ln -s "$OPEN/elsewhere" "$dir"
-	run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
-	one_line "$dir"
-	equal "$(ls elsewhere)" ""
-	rm "$dir"
-	echo >"$dir"
-	run --separate-stderr -122 as "$ALICE" "$OPEN/dlock" run "$LOCK" -- true
-	one_line "$dir"
-}
-
-@test "without -b, root uses /run/lock/dlock" {
-	need_root
-	run -0 env -u DLOCK_BACKEND unshare -m sh -c 'mount -t tmpfs none /run/lock &&
-		"$DLOCK" run "$0" -- true && stat -c "%a %u" /run/lock/dlock && ls /run/lock/dlock' "$LOCK"
-	equal "${lines[0]}" "700 0"
-	equal "${lines[1]}" "$LOCK.lock"
-}
-
 # minimal SCRIPT [ARG]...: runs SCRIPT where /run and /tmp are empty, dlock is /mnt/dlock, and no
 # backend is named. ARG is $1 and so on.
 minimal() {
@@ -324,34 +297,76 @@ minimal() {
 	env -u DLOCK_BACKEND unshare -m sh -c 'mount -t tmpfs none /mnt && cp "$DLOCK" /mnt/dlock &&
 		mount -t tmpfs none /run && mount -t tmpfs none /tmp && cd /mnt || exit 99
 		PATH=/mnt:$PATH
+		user() { setpriv --reuid=12345 --regid=12345 --clear-groups "$@"; }
 		'"$script" sh "$@"
 }
 
-@test "without /run/lock, root makes it" {
+@test "without -b a user has one directory, with XDG_RUNTIME_DIR and without: in /run/lock" {
 	need_root
-	run --separate-stderr -0 minimal 'umask 077
-		dlock run "$LOCK" -- true && stat -c "%a %u %n" /run/lock /run/lock/dlock && ls -A /run/lock/dlock && [ ! -e /tmp/dlock-0 ]'
-	equal "$stderr" ""
-	equal "$output" "755 0 /run/lock
-700 0 /run/lock/dlock
+	run --separate-stderr -0 minimal 'mkdir -m 1777 /run/lock && mkdir -m 0700 runtime && chown 12345 runtime
+		user env XDG_RUNTIME_DIR=/mnt/runtime dlock run "$LOCK" -- \
+			env -i /mnt/dlock run -n -E 9 "$LOCK" -- echo both
+		echo $?
+		stat -c "%a %u %n" /run/lock/* && ls /run/lock/*/ && ls -A runtime && find /tmp -name "dlock-*"'
+	equal "$stderr" "dlock: $LOCK: held by $(hostname) pid ${stderr#* pid }"
+	equal "$output" "9
+700 12345 /run/lock/dlock-12345
 $LOCK.lock"
-	# A full disk is no reason to use another directory, for a later process may find space.
-	run --separate-stderr -122 minimal 'umount /run && mount -t tmpfs -o nr_inodes=1 none /run &&
-		exec dlock run "$LOCK" -- true'
-	one_line 'directory /run/lock: .*-b file:///'
 }
 
-@test "where /run/lock cannot be made, root locks and looks in /tmp/dlock-0" {
+@test "where /run/lock is not open to all and sticky, a user's directory is in /tmp" {
 	need_root
 	local make
-	for make in 'mount -o remount,ro /run' 'mkdir /run/lock && mount -o remount,ro /run'; do
+	for make in : 'mkdir -m 0777 /run/lock' 'mkdir -m 1755 /run/lock' 'touch /run/lock' \
+		'mkdir -m 1777 /run/lock && mount -o remount,ro /run'; do
 		run --separate-stderr -0 minimal "$make"'
-			dlock run "$LOCK" -- sh -c "dlock run -n \"\$LOCK\" -- true; dlock status --json" &&
-			stat -c "%a %u" /tmp/dlock-0 && ls /tmp/dlock-0'
-		equal "$stderr" ""
-		equal "$(jq -r .name <<<"${lines[0]}")" "$LOCK"
-		equal "${lines[*]:1}" "700 0 $LOCK.lock"
+			user dlock run "$LOCK" -- true && stat -c "%a %u" /tmp/dlock-12345 && ls /tmp/dlock-12345'
+		equal "$stderr" "" "after $make"
+		equal "${lines[*]}" "700 12345 $LOCK.lock" "after $make"
 	done
+}
+
+@test "a user's directory must be his own, 0700 and no symlink; no other one is taken then" {
+	need_root
+	local dir make
+	for dir in /run/lock/dlock-12345 /tmp/dlock-12345; do
+		for make in 'mkdir -m 0700 "$1"; chown 12346 "$1"' 'mkdir -m 0777 "$1"; chown 12345 "$1"' \
+			'mkdir -m 0750 "$1"; chown 12345 "$1"' 'touch "$1"; chown 12345 "$1"' \
+			'mkdir -m 0700 d; chown 12345 d; ln -s /mnt/d "$1"'; do
+			run --separate-stderr -122 minimal '[ "${1#/tmp}" != "$1" ] || mkdir -m 1777 /run/lock
+				'"$make"'
+				user dlock run "$LOCK" -- echo ran
+				status=$?
+				find /run /tmp /mnt -name "*.lock"
+				exit $status' "$dir"
+			one_line "$dir"
+			equal "$output" ""
+		done
+	done
+}
+
+@test "without -b, root uses /run/dlock, whatever another user has made in /run/lock" {
+	need_root
+	run --separate-stderr -0 minimal 'umask 077
+		mkdir -m 1777 /run/lock && user mkdir /run/lock/dlock /run/lock/dlock-0 /tmp/dlock-0 || exit 98
+		dlock run "$LOCK" -- true && stat -c "%a %u" /run/dlock && ls -A /run/dlock'
+	equal "$stderr" ""
+	equal "${lines[*]}" "700 0 $LOCK.lock"
+	# A full disk is no reason to use another directory, because a later process may find space.
+	run --separate-stderr -122 minimal 'umount /run && mount -t tmpfs -o nr_inodes=1 none /run &&
+		exec dlock run "$LOCK" -- true'
+	one_line 'directory /run/dlock: .*-b file:///'
+}
+
+@test "where /run cannot be written, root locks and looks in /tmp/dlock-0" {
+	need_root
+	local make
+	run --separate-stderr -0 minimal 'mount -o remount,ro /run
+		dlock run "$LOCK" -- sh -c "dlock run -n \"\$LOCK\" -- true; dlock status --json" &&
+		stat -c "%a %u" /tmp/dlock-0 && ls /tmp/dlock-0'
+	equal "$stderr" ""
+	equal "$(jq -r .name <<<"${lines[0]}")" "$LOCK"
+	equal "${lines[*]:1}" "700 0 $LOCK.lock"
 	for make in 'mkdir -m 0755 /tmp/dlock-0' 'mkdir -m 0700 /tmp/dlock-0; chown 12345 /tmp/dlock-0' \
 		'mkdir -m 0700 /tmp/d; ln -s d /tmp/dlock-0' 'touch /tmp/dlock-0'; do
 		run --separate-stderr -122 minimal 'mount -o remount,ro /run
@@ -364,10 +379,43 @@ $LOCK.lock"
 	one_line '^dlock: .*/tmp/dlock-0: .*-b file:///'
 }
 
-@test "an XDG_RUNTIME_DIR that is not there is refused by name, with what to give instead" {
-	strangers
-	run --separate-stderr -122 as "$ALICE" env XDG_RUNTIME_DIR="$OPEN/none" "$OPEN/dlock" run "$LOCK" -- true
-	one_line "$OPEN/none/dlock: .*-b file:///"
+@test "a lock named as a keeper's socket keeps its file when another keeper begins to listen" {
+	need_root
+	run --separate-stderr minimal 'user dlock run keeper-a -- sh -c "
+			dlock release other \"\$(dlock acquire other)\"
+			env -i /mnt/dlock run -n keeper-a -- echo both"'
+	equal "$output" ""
+	equal "$status" 124
+}
+
+# nested_as_another: inside a run by root on the default directory, in minimal, another user's own
+# default is another directory
+nested_as_another='
+	as="setpriv --reuid=54321 --regid=54321 --clear-groups"
+	for user in "" "$as"; do
+		$user dlock run -v "$LOCK" -- true 2>&1 | sed -n "s/.* on file://p"
+	done
+	mkdir -m 1777 /tmp/seen
+	dlock run "$LOCK" -- $as sh -c "$1"'
+
+@test "a run under su whose default directory is another one names both directories, and starts nothing" {
+	need_root
+	local outer inner command
+	for command in 'dlock run -n "$LOCK" -- touch /tmp/seen/ran' 'dlock acquire -n "$LOCK"' \
+		'dlock verify "$LOCK"' 'DLOCK_BACKEND=file: dlock run -n "$LOCK" -- touch /tmp/seen/ran'; do
+		run --separate-stderr minimal "$nested_as_another"'; echo $?; ls /tmp/seen' "$command"
+		outer=${lines[0]} inner=${lines[1]}
+		[[ $outer == /* && $inner == /* && $outer != "$inner" ]]
+		equal "${lines[*]:2}" 122
+		one_line "^dlock: $LOCK: .* in $outer, .* not in $inner, .*-b file:///"
+	done
+	# The directory that both name, and one that only the inner run names.
+	run --separate-stderr -0 minimal 'mkdir -m 1777 /tmp/both /tmp/own
+		as="setpriv --reuid=54321 --regid=54321 --clear-groups"
+		umask 0
+		dlock run -b file:///tmp/both "$LOCK" -- $as dlock run -n "$LOCK" -- echo nested
+		dlock run "$LOCK" -- $as dlock run -n -b file:///tmp/own "$LOCK" -- echo own'
+	equal "$output$stderr" $'nested\nown'
 }
 
 @test "a directory that cannot be written is refused by name" {

@@ -2,13 +2,19 @@
 #include "registry.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/module.h"
-#include "base/text.h"
+#include "base/textfile.h"
 #include "base/version.h"
 #include "redis/tls.h"
+
+/* How much memory a client library may take for the answers of a server. */
+#define ANSWER_MOST ((rlim_t)128 << 20)
 
 extern const struct backend_ops file_ops, redis_ops, redlock_ops;
 const char *redis_library(void);
@@ -84,7 +90,7 @@ static void refuse_scheme(const char *scheme, struct error *err)
 
 	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
 		for (const struct backend_scheme *s = d->schemes; s->name; s++)
-			if (used < sizeof(known))
+			if (!s->alias_of && used < sizeof(known))
 				used += (size_t)snprintf(known + used, sizeof(known) - used,
 							 "%s%s:", used ? ", " : "", s->name);
 	error_set(err, ERROR_USAGE, 0, "unknown backend '%.60s:': known are %s", scheme, known);
@@ -102,6 +108,27 @@ const struct backend_driver *backend_find(struct uri *uri, struct error *err)
 		}
 	refuse_scheme(uri->scheme, err);
 	return NULL;
+}
+
+/*
+ * Limit the memory that a client library fills with a server's answers. A library that gets no more
+ * memory fails, or crashes. A process that opens a module starts no other program.
+ */
+static void limit_memory(void)
+{
+	struct rlimit limit;
+	char text[128], *field = text;
+	rlim_t most;
+
+	if (!textfile_start("/proc/self/statm", text, sizeof(text)) ||
+	    getrlimit(RLIMIT_DATA, &limit))
+		return;
+	for (int i = 0; i < 5; i++)
+		strtoull(field, &field, 10);
+	most = strtoull(field, NULL, 10) * (rlim_t)sysconf(_SC_PAGESIZE) + ANSWER_MOST;
+	if (limit.rlim_cur > most)
+		limit.rlim_cur = most;
+	setrlimit(RLIMIT_DATA, &limit);
 }
 
 static const struct backend_module *load_module(const struct backend_driver *driver,
@@ -137,7 +164,10 @@ static const struct backend_ops *driver_ops(const struct backend_driver *driver,
 		return NULL;
 	}
 	module = load_module(driver, err);
-	return module ? module->ops : NULL;
+	if (!module)
+		return NULL;
+	limit_memory();
+	return module->ops;
 }
 
 const char *backend_library(const struct backend_driver *driver, struct error *err)
@@ -237,20 +267,36 @@ static uint16_t default_port(const struct backend_driver *driver, const char *sc
 	return 0;
 }
 
+/* An object for a URI that need not say where the locks are; NULL: the URI says it. */
+static struct backend *open_placed(const struct backend_driver *driver, const struct uri *uri)
+{
+	struct error ignored = { 0 };
+
+	return driver->ops && driver->ops->place ? backend_open(driver, uri, &ignored) : NULL;
+}
+
 const char *backend_place(const struct backend_driver *driver, const struct uri *uri,
 			  char buf[static URI_PLACE_SIZE])
 {
-	struct error ignored = { 0 };
-	struct backend *backend = NULL;
-	const char *place = NULL;
+	struct backend *backend = open_placed(driver, uri);
+	const char *place = backend ? backend->ops->place(backend) : NULL;
 
 	uri_place(uri, default_port(driver, uri->scheme), buf);
-	if (driver->ops && driver->ops->place)
-		backend = backend_open(driver, uri, &ignored);
-	if (backend)
-		place = backend->ops->place(backend);
 	if (place)
-		text_clean(place, strlen(place), buf, URI_PLACE_SIZE);
+		snprintf(buf, URI_PLACE_SIZE, "%s", place);
 	backend_close(backend);
 	return buf;
+}
+
+uint64_t backend_identity(const struct backend_driver *driver, const struct uri *uri)
+{
+	struct backend *backend = open_placed(driver, uri);
+	struct uri placed = *uri;
+	uint64_t identity;
+
+	if (backend)
+		placed.path = strchr(backend->ops->place(backend), ':') + 1;
+	identity = uri_identity(&placed);
+	backend_close(backend);
+	return identity;
 }

@@ -39,7 +39,7 @@ struct backend_driver {
 extern const struct backend_driver backend_drivers[];
 
 /*
- * The driver for the scheme of uri, or NULL with ERROR_USAGE that lists all schemes. Where the
+ * The driver for the scheme of uri, or NULL with ERROR_USAGE that lists the schemes. Where the
  * scheme is an alias, uri gets the scheme that it stands for: backends know no aliases, and two
  * URIs that differ only in the alias mean the same place (uri_identity()).
  */
@@ -65,6 +65,10 @@ void backend_close(struct backend *backend);
  */
 const char *backend_place(const struct backend_driver *driver, const struct uri *uri,
 			  char buf[static URI_PLACE_SIZE]);
+/*
+ * A number for the place of these locks: uri_identity(), of the directory where the URI names none.
+ */
+uint64_t backend_identity(const struct backend_driver *driver, const struct uri *uri);
 /*
  * The name and the version of the library that the driver's backends use; loads the module for
  * that. NULL with *err when the module cannot be loaded, and without when there is no library. The

@@ -7,14 +7,23 @@
  *			connecting hangs as it does to a host behind a firewall
  *	listener TEXT	takes one connection after another, says TEXT and waits for
  *			the other side to close; with "" it never says anything
+ *	listener TEXT MORE MS
+ *			takes all connections at once, and says TEXT and then MORE for
+ *			ever, every MS ms; with 0 as fast as the other side reads it
+ *	listener -a ANSWER...
+ *			takes all connections at once, and gives the requests of each
+ *			these answers, the last one to all that follow
  */
 #include <arpa/inet.h>
 #include <err.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -52,6 +61,55 @@ static void talk(int listener, const char *text)
 	close(fd);
 }
 
+/* Does not return. */
+static void flood(int fd, const char *text, const char *more, int pause_ms)
+{
+	static char many[65536];
+	size_t length = strlen(more), filled = 0;
+
+	while (!filled || (!pause_ms && filled + length <= sizeof(many))) {
+		memcpy(many + filled, more, length);
+		filled += length;
+	}
+	if (send(fd, text, strlen(text), MSG_NOSIGNAL) < 0)
+		_exit(0);
+	while (send(fd, many, filled, MSG_NOSIGNAL) > 0)
+		poll(NULL, 0, pause_ms);
+	_exit(0);
+}
+
+static void answer(int fd, char **answers)
+{
+	char buffer[65536];
+
+	while (recv(fd, buffer, sizeof(buffer), 0) > 0) {
+		if (send(fd, *answers, strlen(*answers), MSG_NOSIGNAL) < 0)
+			break;
+		if (answers[1])
+			answers++;
+	}
+	_exit(0);
+}
+
+/* Each connection gets a process, which ends with this one. */
+static void serve(int listener, char **argv)
+{
+	const pid_t self = getpid();
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd < 0)
+		err(70, "accept");
+	if (fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != self)
+			_exit(0);
+		if (!strcmp(argv[1], "-a"))
+			answer(fd, argv + 2);
+		flood(fd, argv[1], argv[2], atoi(argv[3]));
+	}
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	struct sockaddr_in address = {
@@ -70,6 +128,9 @@ int main(int argc, char **argv)
 		fill_backlog(&address);
 	printf("%d\n", ntohs(address.sin_port));
 	fflush(stdout);
+	signal(SIGCHLD, SIG_IGN);
+	while (argc > 2)
+		serve(listener, argv);
 	while (argc > 1)
 		talk(listener, argv[1]);
 	for (;;)

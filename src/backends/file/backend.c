@@ -18,12 +18,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/linger.h"
 #include "base/memory.h"
+#include "base/procstat.h"
+#include "base/proctable.h"
 #include "lock/hold_mode.h"
+#include "lock/token.h"
 #include "lock/uri.h"
 #include "lock.h"
 #include "ops.h"
@@ -85,20 +89,51 @@ static int64_t file_event(struct backend *backend)
 }
 
 /*
+ * The token does not hold in this directory. LOST, or ERROR if this is the default directory of one
+ * user and the token is of a hold in that of another, as below su or sudo in a run.
+ */
+static enum outcome not_held(const struct file_backend *file, const struct request *request,
+			     struct error *err)
+{
+	char path[FILE_DEFAULT_SIZE];
+	struct uri uri = { .scheme = "file", .path = path };
+	struct procstat stat;
+
+	if (!file->by_default || !proctable_usable())
+		return OUTCOME_LOST;
+	for (pid_t pid = getppid(); procstat_read(pid, &stat); pid = stat.parent) {
+		const uid_t user = proctable_user(pid);
+
+		for (int i = 0; file_path_of_user(user, i, path); i++) {
+			if (!strcmp(path, file->directory) ||
+			    token_scope(request->token, request->name, uri_identity(&uri)) !=
+			    TOKEN_OF_LOCK)
+				continue;
+			error_set(err, ERROR_REFUSED, 0, "the hold of this token is in %s, the "
+				  "default directory of user %u, and not in %s, the default here; "
+				  "name one directory for both: -b file:///PATH", path,
+				  (unsigned)user, file->directory);
+			return OUTCOME_ERROR;
+		}
+	}
+	return OUTCOME_LOST;
+}
+
+/*
  * Looks for the hold of the token. This object's own one is alive as long as its process is. HELD
  * with *hold; LOST: there is none, or one that is only kept after its release; ERROR with *err.
  */
 static enum outcome find_hold(struct file_backend *file, const struct request *request,
 			      struct file_hold *hold, struct error *err)
 {
-	enum outcome outcome = OUTCOME_LOST;
+	enum outcome outcome = OUTCOME_HELD;
 	const struct file_hold *found;
 	struct file_record record;
 	enum file_taken taken;
 
 	/* Looking at a lock must not make its file. */
 	if (file->fd < 0 && !file_path_exists(file->directory, request->name))
-		return OUTCOME_LOST;
+		return not_held(file, request, err);
 	if (file_lock_open(file, request->name, err))
 		return OUTCOME_ERROR;
 	if (!file_lock_current(file, request->name))
@@ -109,10 +144,10 @@ static enum outcome find_hold(struct file_backend *file, const struct request *r
 	if (file_lock_look(file, &record, &taken, err))
 		return OUTCOME_ERROR;
 	found = file_record_find(&record, request->token);
-	if (found && !found->holder.kept_ms) {
+	if (found && !found->holder.kept_ms)
 		*hold = *found;
-		outcome = OUTCOME_HELD;
-	}
+	else
+		outcome = not_held(file, request, err);
 	file_record_finish(&record);
 	return outcome;
 }
@@ -251,7 +286,10 @@ static void keep(void *context, int64_t until_ms)
 	const struct kept *kept = context;
 
 	adopt(kept->file, &kept->request);
-	linger_until(until_ms);
+	/* `dlock break` sends SIGURG. When the lock file is replaced, nothing is left to keep. */
+	while (file_lock_current(kept->file, kept->request.name) &&
+	       linger_until(until_ms, SIGURG) == SIGURG)
+		;
 	unlock(kept->file, &kept->request);
 }
 

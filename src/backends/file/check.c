@@ -81,8 +81,6 @@ static void check_directory(const char *directory, struct findings *findings)
 int file_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	char other[FILE_DEFAULT_SIZE];
-	const char *who;
 	struct stat info;
 
 	errno = 0;
@@ -92,12 +90,6 @@ int file_check(struct backend *backend, struct findings *findings, struct error 
 		return error_set(err, ERROR_UNAVAILABLE, errno ? errno : ENOTDIR, "%s",
 				 file->directory);
 	findings_add(findings, FINDING_OK, "directory", NULL, "%s", file->directory);
-	who = file->by_default ? file_path_other_default(other) : NULL;
-	if (who)
-		findings_add(findings, FINDING_WARNING, "default",
-			     "name one directory for all: -b file:///DIRECTORY, or backend = in "
-			     "/etc/dlock.conf",
-			     "without -b, %s of this user lock in %.120s", who, other);
 	check_file_system(file->directory, findings);
 	check_directory(file->directory, findings);
 	return 0;

@@ -19,60 +19,48 @@
 /* "." and five digits of a slot must still fit. */
 #define PLAIN_MAX (ENCODED_MAX - 9)
 
-static int make_run_lock(struct error *err)
+/* May every user make a directory in /run/lock that no other user can remove? */
+static bool run_lock_is_shared(void)
 {
-	if (!mkdir("/run/lock", 0755))
-		return chmod("/run/lock", 0755);	/* whatever the umask is */
-	if (errno == EEXIST)
-		return 0;
-	return error_set(err, ERROR_UNAVAILABLE, errno, "cannot create directory /run/lock");
+	struct stat info;
+
+	return !stat("/run/lock", &info) && S_ISDIR(info.st_mode) && (info.st_mode & S_ISVTX) &&
+	       (info.st_mode & S_IWOTH);
 }
 
 /*
- * In minimal images /run/lock is often missing. It is made, because another program may make it
- * later, and all processes must agree on the directory also then.
+ * The choice depends on the user and the host alone: his shells, cron jobs and services must all
+ * agree on the directory.
  */
-static int make_for_root(char *path, size_t size, struct error *err)
+bool file_path_of_user(uid_t user, int number, char path[static FILE_DEFAULT_SIZE])
 {
-	snprintf(path, size, "/run/lock/dlock");
-	if (!private_dir_make(path, err) ||
-	    (err->errnum == ENOENT && !make_run_lock(err) && !private_dir_make(path, err)))
-		return 0;
-	if (!private_dir_impossible(err))
-		return -1;
-	snprintf(path, size, "/tmp/dlock-0");
+	if (number == 0 && user == 0)
+		strcpy(path, "/run/dlock");
+	else if (number == 0)
+		snprintf(path, FILE_DEFAULT_SIZE, "/run/lock/dlock-%u", (unsigned)user);
+	else
+		snprintf(path, FILE_DEFAULT_SIZE, "/tmp/dlock-%u", (unsigned)user);
+	return number < 2;
+}
+
+static int make_default(char path[static FILE_DEFAULT_SIZE], struct error *err)
+{
+	file_path_of_user(geteuid(), 0, path);
+	if (geteuid() == 0 || run_lock_is_shared()) {
+		if (!private_dir_make(path, err))
+			return 0;
+		if (!private_dir_impossible(err))
+			return -1;
+	}
+	file_path_of_user(geteuid(), 1, path);
 	return private_dir_make(path, err);
-}
-
-/* The runtime directory that the environment names; NULL: none that counts. */
-static const char *runtime_directory(void)
-{
-	const char *path = getenv("XDG_RUNTIME_DIR");
-
-	return path && path[0] == '/' && strlen(path) < FILE_DEFAULT_SIZE - 8 ? path : NULL;
-}
-
-static void path_without_runtime(char path[static FILE_DEFAULT_SIZE])
-{
-	snprintf(path, FILE_DEFAULT_SIZE, "/tmp/dlock-%u", (unsigned)geteuid());
 }
 
 char *file_path_default(struct error *err)
 {
-	const char *runtime = runtime_directory();
 	char path[FILE_DEFAULT_SIZE], why[sizeof(err->message)];
-	int failed;
 
-	if (geteuid() == 0) {
-		failed = make_for_root(path, sizeof(path), err);
-	} else {
-		if (runtime)
-			snprintf(path, sizeof(path), "%s/dlock", runtime);
-		else
-			path_without_runtime(path);
-		failed = private_dir_make(path, err);
-	}
-	if (!failed)
+	if (!make_default(path, err))
 		return memory_copy(path);
 	if (err->kind == ERROR_UNAVAILABLE) {
 		memcpy(why, err->message, sizeof(why));
@@ -80,22 +68,6 @@ char *file_path_default(struct error *err)
 			  "-b file:///PATH", (int)sizeof(why) - 40, why);
 	}
 	return NULL;
-}
-
-const char *file_path_other_default(char path[static FILE_DEFAULT_SIZE])
-{
-	if (geteuid() == 0)
-		return NULL;
-	if (runtime_directory()) {
-		path_without_runtime(path);
-		return "cron jobs and services";
-	}
-	/* Made by the system for a user who has logged in. */
-	snprintf(path, FILE_DEFAULT_SIZE, "/run/user/%u", (unsigned)geteuid());
-	if (access(path, F_OK))
-		return NULL;
-	strcat(path, "/dlock");
-	return "login sessions";
 }
 
 void file_path_encode(const char *name, char encoded[static FILE_ENCODED_SIZE])

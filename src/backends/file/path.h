@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct error;
 
@@ -11,21 +12,20 @@ struct error;
 #define FILE_ENCODED_SIZE 251
 
 /*
- * The default directory: for root /run/lock/dlock, or /tmp/dlock-0 where that can never be
- * made; for others $XDG_RUNTIME_DIR/dlock, else /tmp/dlock-UID. It is made when missing, for
- * root together with /run/lock, and refused unless it is this user's alone. The caller frees
- * the text; NULL with *err.
+ * The default directory: for root /run/dlock; for others /run/lock/dlock-UID if /run/lock is a
+ * sticky directory where everybody can write; else, and where those cannot be made, /tmp/dlock-UID.
+ * It is made when missing, and refused unless it is this user's alone. The caller frees the text;
+ * NULL with *err.
  */
 char *file_path_default(struct error *err);
 
-#define FILE_DEFAULT_SIZE 512
+#define FILE_DEFAULT_SIZE 40
 
 /*
- * Writes the default directory that processes of this user have elsewhere, and returns the word for
- * such processes: cron jobs and services have no XDG_RUNTIME_DIR, and where this process has none,
- * login sessions do. NULL: the default is the same for all, as for root, or nobody has logged in.
+ * Write the default directory of a user: number 0 is the one that is tried first, and number 1 the
+ * one where that cannot be made. False: there is no directory of this number.
  */
-const char *file_path_other_default(char path[static FILE_DEFAULT_SIZE]);
+bool file_path_of_user(uid_t user, int number, char path[static FILE_DEFAULT_SIZE]);
 
 /*
  * The file's name for a lock's name. '%', '/' and a leading '.' become %XX. Where that

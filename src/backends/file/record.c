@@ -77,9 +77,9 @@ void file_record_read(struct file_record *record, int fd)
 			if (line[0] == 'h')
 				read_hold(record, line);
 	}
-	/* No clock gives such a fence: the file is damaged, and fences could not grow any more. */
+	/* There is room for a greater one, which is refused: see BACKEND_FENCE_END. */
 	if (record->fence > INT64_MAX)
-		record->fence = 0;
+		record->fence = INT64_MAX;
 	if (text != small)
 		free(text);
 }
