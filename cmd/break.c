@@ -59,8 +59,7 @@ static int ask_about_holders(struct session *session, struct lock_view *asked, s
 
 	for (;;) {
 		view = (struct lock_view){ 0 };
-		if (session->backend->ops->inspect(session->backend, session->name, false, &view,
-						   err)) {
+		if (backend_inspect(session->backend, session->name, false, &view, err)) {
 			lock_view_finish(&view);
 			return -1;
 		}

@@ -4,6 +4,7 @@
 #include "lock/view.h"
 #include "exit_status.h"
 #include "json.h"
+#include "print.h"
 #include "session.h"
 
 static const char *const severities[] = {
@@ -44,8 +45,8 @@ static void print_text(const struct findings *findings)
 	for (size_t i = 0; i < findings->count; i++) {
 		const struct finding *f = &findings->rows[i];
 
-		printf("%-8s %-12s %s%s%s\n", severities[f->severity], f->topic, f->text,
-		       f->remedy[0] ? "; " : "", f->remedy);
+		print_line(stdout, "%-8s %-12s %s%s%s", severities[f->severity], f->topic, f->text,
+			    f->remedy[0] ? "; " : "", f->remedy);
 	}
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/duration.h"
@@ -34,6 +35,8 @@ static const struct key top_keys[] = {
 	{ .name = "wait", .field = offsetof(struct config, wait), .parse = config_parse_wait },
 	{ .name = "contain", .field = offsetof(struct config, contain), .yes = "yes", .no = "no" },
 	{ .name = "log", .field = offsetof(struct config, log), .yes = "syslog", .no = "stderr" },
+	{ .name = "require-backend", .field = offsetof(struct config, require_backend),
+	  .yes = "yes", .no = "no" },
 	{ .name = NULL },
 };
 
@@ -66,10 +69,7 @@ struct loader {
 /* "PATH:LINE" of the current line, which the caller frees. */
 static char *place_of(const struct loader *loader)
 {
-	char shown[256];
-
-	text_clean(loader->path, strlen(loader->path), shown, sizeof(shown));
-	return memory_format("%s:%d", shown, loader->line);
+	return memory_format("%.250s:%d", loader->path, loader->line);
 }
 
 /* Returns false, for its callers to return. */
@@ -147,7 +147,7 @@ static bool set(struct loader *loader, const char *name, const char *value)
 		return fail(loader, "unknown key '%s': %s",
 			    text_quote(name, strlen(name), quoted),
 			    top ? "before the first section belong backend, ttl, wait, "
-			    "contain and log" :
+			    "contain, log and require-backend" :
 			    "a section has uri, ttl, wait and kill-after");
 	if (loader->has[key - keys])
 		return fail(loader, "'%s' is set twice", name);
@@ -315,6 +315,24 @@ int config_load_text(struct config *config, const char *text, const char *path, 
 	return 0;
 }
 
+/* As ssh(1) and sudo(8): who can write the file could choose where this user's locks are. */
+static int check_trust(const struct textfile *file, const char *path, struct error *err)
+{
+	const uid_t self = geteuid();
+	char shown[256], or_self[40] = "";
+
+	text_clean(path, strlen(path), shown, sizeof(shown));
+	if (file->writable)
+		return error_set(err, ERROR_USAGE, 0,
+				 "%s: other users can write to it; chmod go-w it", shown);
+	if (file->owner == 0 || file->owner == self)
+		return 0;
+	if (self)
+		snprintf(or_self, sizeof(or_self), " or to user %u", (unsigned)self);
+	return error_set(err, ERROR_USAGE, 0, "%s: it belongs to user %u; it must belong to root%s",
+			 shown, (unsigned)file->owner, or_self);
+}
+
 int config_load(struct config *config, const char *path, struct error *err)
 {
 	struct textfile file;
@@ -322,7 +340,9 @@ int config_load(struct config *config, const char *path, struct error *err)
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	rc = config_load_text(config, file.text, path, file.exposed, err);
+	rc = check_trust(&file, path, err);
+	if (!rc)
+		rc = config_load_text(config, file.text, path, file.exposed, err);
 	textfile_finish(&file);
 	return rc;
 }

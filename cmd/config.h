@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Defaults from INI files. The keys before the first section are backend, ttl, wait, contain (yes
- * or no) and log (syslog or stderr). A section is named after a backend, and has its uri, and ttl,
- * wait and kill-after where they differ for this backend. The name has up to 48 bytes without a
- * blank, ':', '/', '@', '[' or ']', so that it cannot be mistaken for a URI:
+ * Defaults from INI files. The keys before the first section are backend, ttl, wait, contain and
+ * require-backend (yes or no) and log (syslog or stderr). A section is named after a backend, and
+ * has its uri, and ttl, wait and kill-after where they differ for this backend. The name has up to
+ * 48 bytes without a blank, ':', '/', '@', '[' or ']', so that it cannot be mistaken for a URI:
  *
  *	backend = prod
  *	ttl = 1m
@@ -38,6 +38,7 @@ struct config {
 	char *backend_place;	/* "PATH:LINE" of it, for messages; NULL: not set */
 	struct config_duration ttl, wait;
 	enum config_choice contain;
+	enum config_choice require_backend;
 	enum config_choice log;	/* CONFIG_YES: by syslog, too */
 	struct config_backend *backends;
 	size_t backend_count;
@@ -48,10 +49,11 @@ struct config {
  * Reads path into *config, which the caller has zeroed before the first load. A setting that is set
  * already stays, so the file that wins is loaded first. A file that does not exist is no error.
  * Returns 0, or -1 with ERROR_USAGE that names path and line: the file is unreadable or not
- * regular, a key is unknown, a value is bad, a key or a section comes twice in one file, a section
- * has no uri, the syntax is bad. After -1 only config_finish() may be called; but when errnum is
- * EACCES, which says that this user may not read the file, *config is as it was. textfile.h says
- * which users count as "other users".
+ * regular, others can write to it, it belongs neither to root nor to this user, a key is unknown, a
+ * value is bad, a key or a section comes twice in one file, a section has no uri, the syntax is
+ * bad. After -1 only config_finish() may be called; but when errnum is EACCES, which says that this
+ * user may not read the file, *config is as it was. textfile.h says which users count as "other
+ * users".
  */
 int config_load(struct config *config, const char *path, struct error *err);
 

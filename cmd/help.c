@@ -55,7 +55,7 @@ void command_print_help(const struct command *command)
 			printf(s->alias_of ? "  %s:%*sanother name for %s:\n" : "  %s:%*s%s\n",
 			       s->name, COLUMN - 3 - (int)strlen(s->name), "",
 			       s->alias_of ? s->alias_of : s->summary);
-	printf("\nExit status:\n");
+	printf("In a shell, quote a URI that has a '?' or '&': -b 'URI'.\n\nExit status:\n");
 	for (const struct exit_status_row *row = exit_status_rows; row->code; row++)
 		printf("  %-*s%s\n", COLUMN - 2, row->code, row->meaning);
 }

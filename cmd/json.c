@@ -17,21 +17,21 @@ static FILE *stream(const struct json *json)
 
 static void put_string(FILE *to, const char *text)
 {
-	putc('"', to);
-	for (const char *c = text; *c; c++) {
-		size_t length = text_char(c, strlen(c), NULL);
+	bool control;
+	size_t length;
 
+	putc('"', to);
+	for (; *text; text += length ? length : 1) {
+		length = text_char(text, strlen(text), &control);
 		if (!length) {
 			fputs("\\ufffd", to);
-		} else if (length > 1) {
-			fwrite(c, 1, length, to);
-			c += length - 1;
-		} else if (*c == '"' || *c == '\\') {
-			fprintf(to, "\\%c", *c);
-		} else if ((unsigned char)*c < ' ' || *c == 0x7f) {
-			fprintf(to, "\\u%04x", (unsigned)(unsigned char)*c);
+		} else if (control) {
+			/* The last byte of a C1 character in UTF-8 is also its number. */
+			fprintf(to, "\\u%04x", (unsigned)(unsigned char)text[length - 1]);
 		} else {
-			putc(*c, to);
+			if (*text == '"' || *text == '\\')
+				putc('\\', to);
+			fwrite(text, 1, length, to);
 		}
 	}
 	putc('"', to);

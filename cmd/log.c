@@ -12,6 +12,7 @@
 #include "base/system_log.h"
 #include "json.h"
 #include "options.h"
+#include "print.h"
 #include "settings.h"
 
 /* One for the process, as stderr is. */
@@ -149,8 +150,8 @@ void log_line(const struct log_line *line)
 	if (lines.json)
 		print_json(line);
 	else
-		fprintf(stderr, "dlock: %s%s%s\n", line->name ? line->name : "",
-			line->name ? ": " : "", line->text);
+		print_line(stderr, "dlock: %s%s%s", line->name ? line->name : "",
+			    line->name ? ": " : "", line->text);
 	if (lines.syslog)
 		system_log(levels[line->level].priority, about, "%s", line->text);
 }

@@ -59,7 +59,7 @@ static const struct command *find(const char *name)
 /* `dlock deploy -- make` is understood, but not obeyed: "status" may be a lock's name, too. */
 static int refuse_command(int argc, char **argv, struct error *err)
 {
-	const char *near = NULL;
+	const char *near = NULL, *advice;
 	char name[SHOWN_SIZE], what[SHOWN_SIZE + 16];
 	bool runs = false;
 
@@ -70,6 +70,9 @@ static int refuse_command(int argc, char **argv, struct error *err)
 				 "command, as in 'dlock run [OPTION]... NAME -- COMMAND'",
 				 (int)strcspn(name, "="), name);
 	snprintf(what, sizeof(what), name[0] == '-' ? "option %s" : "command '%s'", name);
+	advice = suggest_advice(name);
+	if (advice)
+		return error_set(err, ERROR_USAGE, 0, "unknown %s; %s", what, advice);
 	for (int i = 2; i < argc && !runs; i++)
 		runs = !strcmp(argv[i], "--");
 	for (const struct command *c = commands; c->name && !near; c++)
@@ -120,8 +123,9 @@ static int check_operands(const struct command *command, const struct options *o
 	char shown[SHOWN_SIZE];
 
 	if (options->operand_count < command->least)
-		return error_set(err, ERROR_USAGE, 0, "no NAME given; usage: dlock %s",
-				 command->usage);
+		return error_set(err, ERROR_USAGE, 0, options_may_be_cut(options)
+				 ? "no NAME given; a URI with & needs quotes in a shell"
+				 : "no NAME given; usage: dlock %s", command->usage);
 	if (options->operand_count > command->most)
 		return error_set(err, ERROR_USAGE, 0, options->ended
 				 ? "'%s': a command behind '--' is for 'dlock run' only"

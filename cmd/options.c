@@ -267,41 +267,29 @@ static void split_operands(struct options *options, enum command_bit command, ch
  * Says what is wrong with a long option, or what was meant by it: -1; or 0 when neither is known.
  * longs: the options of the command.
  */
-static int explain_long(enum command_bit command, const struct option *longs, const char *option,
-			struct error *err)
+static int explain_long(const struct option *longs, const char *option, struct error *err)
 {
-	const char *name = option + 2, *near = NULL, *advice = NULL;
-	char all[320] = "";
-	size_t used = 0, count = 0;
+	const char *name = option + 2, *near = NULL;
+	const size_t length = strlen(name);
 
 	for (; longs->name; longs++) {
-		if (!near && suggest_meant(name, longs->name))
-			near = longs->name;
-		if (!*name || strncmp(longs->name, name, strlen(name)) != 0)
-			continue;
-		if (!longs->name[strlen(name)])
+		if (!strcmp(longs->name, name))
 			return error_set(err, ERROR_USAGE, 0, "option %s takes no argument",
 					 option);
-		if (used < sizeof(all))
-			used += (size_t)snprintf(all + used, sizeof(all) - used, "%s--%s",
-						 count ? " or " : "", longs->name);
-		count++;
+		if (!near && length && (!strncmp(longs->name, name, length) ||
+					suggest_meant(name, longs->name)))
+			near = longs->name;
 	}
-	if (count > 1)
-		return error_set(err, ERROR_USAGE, 0, "option %s may be %s: write more of it",
-				 option, all);
 	if (options_knows(option))
 		return 0;
 	if (near)
 		return error_set(err, ERROR_USAGE, 0, "unknown option %s; is --%s meant?", option,
 				 near);
-	if (command & HOLDING_COMMANDS)
-		advice = suggest_near_flock(name);
-	return advice ? error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, advice) : 0;
+	return 0;
 }
 
-/* The option that getopt_long() has refused: word is "-x", "-vx", "--name" or "--name=value". */
-static void name_refused(const char *word, char option[static OPTION_SIZE])
+/* The option in word, which is "--name", "--name=value", or "-x" or "-vx" if it was refused. */
+static void name_option(const char *word, char option[static OPTION_SIZE])
 {
 	if (strncmp(word, "--", 2) != 0)
 		snprintf(option, OPTION_SIZE, "-%c", optopt);
@@ -316,10 +304,10 @@ static int unknown_option(enum command_bit command, const char *self, const stru
 	const char *advice = NULL;
 
 	if (command & HOLDING_COMMANDS)
-		advice = suggest_for_flock(option);
+		advice = suggest_advice(option);
 	if (advice)
 		return error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, advice);
-	if (option[1] == '-' && explain_long(command, longs, option, err))
+	if (option[1] == '-' && explain_long(longs, option, err))
 		return -1;
 	if (options_knows(option))
 		return error_set(err, ERROR_USAGE, 0, "'%s' has no option %s; "
@@ -333,7 +321,7 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 {
 	struct option longs[OPTION_ROWS];
 	char shorts[2 * OPTION_ROWS + 3], option[OPTION_SIZE];
-	int id, before;
+	int id, known, before;
 
 	*options = (struct options){
 		.conflict_exit_code = EXIT_NOT_OBTAINED,
@@ -348,14 +336,16 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 		id = getopt_long(argc, argv, shorts, longs, NULL);
 		if (id == -1)
 			break;
-		if (id == ':' || id == '?')
-			/* Within a cluster, such as -xn, the word is still to be passed. */
-			name_refused(argv[optind > before ? optind - 1 : optind], option);
+		known = id == ':' ? optopt : id;
+		if (id == ':' || id == '?' || known >= LONG_ID)
+			name_option(argv[before], option);
+		/* getopt_long() accepts the beginning of a long option. */
+		if (id == '?' ||
+		    (known >= LONG_ID && strcmp(option + 2, row_of(known)->name) != 0))
+			return unknown_option(command, argv[0], longs, option, err);
 		if (id == ':')
 			return error_set(err, ERROR_USAGE, 0, "option %s needs an argument",
 					 option);
-		if (id == '?')
-			return unknown_option(command, argv[0], longs, option, err);
 		/* The place was read already: operands are never more than the words before. */
 		if (id == OPERAND) {
 			options->operands[options->operand_count++] = optarg;
@@ -371,6 +361,11 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 				 HOLDER_NOTE_MAX);
 	split_operands(options, command, argv, optind > before && !strcmp(argv[before], "--"));
 	return 0;
+}
+
+bool options_may_be_cut(const struct options *options)
+{
+	return !options->operand_count && options->backend && strchr(options->backend, '?');
 }
 
 bool options_knows(const char *word)

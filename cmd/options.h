@@ -106,6 +106,12 @@ struct options {
 int options_parse(struct options *options, enum command_bit command, int argc,
 		  char **argv, struct error *err);
 
+/*
+ * May a shell have cut the command line? It ends behind --backend with a URI that has a '?', which
+ * an '&' without quotes may follow.
+ */
+bool options_may_be_cut(const struct options *options);
+
 /* True when word is an option of some command, such as "-b", "--backend" or "--backend=URI". */
 bool options_knows(const char *word);
 

@@ -9,16 +9,23 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "base/text.h"
 #include "exit_status.h"
 #include "log.h"
+#include "print.h"
 
 #define TICK_MS 1000
 
+/* In the background, the cursor is where the shell's user types. */
+static bool in_foreground(void)
+{
+	return tcgetpgrp(STDERR_FILENO) == getpgrp();
+}
+
 static void clear_line(struct progress *progress)
 {
-	if (!progress->line_shown)
-		return;
-	fputs("\r\033[K", stderr);
+	if (progress->line_shown && in_foreground())
+		fputs("\r\033[K", stderr);
 	progress->line_shown = false;
 }
 
@@ -68,20 +75,15 @@ static void show_line(struct progress *progress, const struct wait_state *state,
 {
 	char elapsed[DURATION_TEXT_SIZE], text[1024], place[48], down[96];
 	struct winsize size = { 0 };
-	int width = 79, used;
+	int width = 79;
 
 	if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 10)
 		width = size.ws_col - 1;
-	used = snprintf(text, sizeof(text), "dlock: %s: waiting %s%s, %s%s", progress->name,
-			duration_format(state->elapsed_ms, elapsed, sizeof(elapsed)),
-			place_text(state->down_ms ? -1 : state->ahead, place),
-			down_text(state->down_ms, down), holder);
-	if (used > width) {
-		/* Does not cut within a character. */
-		while (width > 0 && ((unsigned char)text[width] & 0xc0) == 0x80)
-			width--;
-		text[width] = '\0';
-	}
+	snprintf(text, sizeof(text), "dlock: %s: waiting %s%s, %s%s", progress->name,
+		 duration_format(state->elapsed_ms, elapsed, sizeof(elapsed)),
+		 place_text(state->down_ms ? -1 : state->ahead, place),
+		 down_text(state->down_ms, down), holder);
+	text_clean(text, strlen(text), text, (size_t)width + 1);
 	fprintf(stderr, "\r%s\033[K", text);
 	progress->line_shown = true;
 }
@@ -99,7 +101,8 @@ static void waiting(void *context, const struct wait_state *state)
 	}
 	holder_describe(state->holder, state->age_ms, holder, sizeof(holder));
 	if (progress->live) {
-		show_line(progress, state, holder);
+		if (in_foreground())
+			show_line(progress, state, holder);
 		return;
 	}
 	if (progress->verbosity <= 0)
@@ -136,7 +139,8 @@ void progress_init(struct progress *progress, const struct settings *settings, c
 	progress->settings = settings;
 	progress->name = name;
 	progress->verbosity = verbosity;
-	progress->live = verbosity >= 0 && !log_is_json() && isatty(STDERR_FILENO);
+	progress->live = verbosity >= 0 && !log_is_json() &&
+			 print_is_screen(STDERR_FILENO);
 	*hooks = (struct run_hooks){
 		.context = progress, .say = say, .waiting = waiting,
 		.tick_ms = progress->live ? TICK_MS : CLOCK_NEVER,

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/signals.h"
-#include "base/text.h"
 #include "base/textfile.h"
 #include "lock/name.h"
 #include "lock/uri.h"
@@ -40,8 +39,10 @@ static int choose_name(struct run *run, struct error *err)
 	char shown[SHOWN_SIZE];
 
 	if (!options->argv)
-		return error_set(err, ERROR_USAGE, 0, "no command given: put it behind '--', as in "
-				 "'dlock run NAME -- COMMAND'");
+		return error_set(err, ERROR_USAGE, 0, options_may_be_cut(options)
+				 ? "no command given; a URI with & needs quotes in a shell"
+				 : "no command given: put it behind '--', as in "
+				   "'dlock run NAME -- COMMAND'");
 	if (!options->argv[0] || !options->argv[0][0])
 		return error_set(err, ERROR_USAGE, 0, "no command given behind '--'");
 	if (options->operand_count > 1)
@@ -87,7 +88,7 @@ static bool lacks_interpreter(const char *command, char path[static PATH_MAX],
 		return false;
 	interpreter[0] = '\0';
 	if (!strncmp(line, "#!", 2))
-		text_clean(line + 2, strcspn(line + 2, "\n"), interpreter, 256);
+		snprintf(interpreter, 256, "%.*s", (int)strcspn(line + 2, "\n"), line + 2);
 	return true;
 }
 
@@ -100,6 +101,9 @@ static int report_exec_failure(const struct run *run, const struct run_result *r
 	if (errnum == ENOENT && lacks_interpreter(command, path, interpreter))
 		snprintf(text, sizeof(text), "%s: its interpreter%s%s was not found", path,
 			 interpreter[0] ? " " : "", interpreter + strspn(interpreter, " "));
+	else if (errnum == ENOENT && strchr(command, ' ') && !strchr(command, '\''))
+		snprintf(text, sizeof(text), "%s: command not found; for a shell command: "
+			 "sh -c '%s'", command, command);
 	else
 		snprintf(text, sizeof(text), "%s: %s%s", command,
 			 errnum == ENOENT ? "command not found" : "cannot execute it: ",

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the commands share that only look at a backend or change it in one step. Such a command
- * talks to the backend from its own process, and a signal ends it like any other program. The
- * command is a function over a session, work() in struct command, and session_run() does the rest.
+ * talks to the backend from its own process, or from a child when a client library does it, and a
+ * signal ends it like any other program. The command is a function over a session, work() in struct
+ * command, and session_run() does the rest.
  */
 #pragma once
 
@@ -25,6 +26,9 @@ struct session {
  * after the name if there is one. Returns the exit status.
  */
 int session_run(const struct command *command, const struct options *options);
+
+/* Overwrite a token in argv, which other users can read with ps. */
+void session_hide_token(const struct session *session);
 
 /* Opens the backend once more, since one object serves one name. The caller closes it. */
 struct backend *session_open(const struct session *session, struct error *err);

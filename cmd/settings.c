@@ -9,10 +9,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "backends/registry.h"
 #include "options.h"
 
 #define DEFAULT_BACKEND "file:"
+#define SYSTEM_FILE "/etc/dlock.conf"
 #define KILL_AFTER_MS 5000
 
 /*
@@ -30,22 +32,29 @@ static int load_file(struct settings *settings, const char *path, struct error *
 	return 0;
 }
 
-static int load_files(struct settings *settings, struct error *err)
+/* The path of the user's file. False: there is none. */
+static bool user_file(char path[static PATH_MAX])
 {
 	const char *base = getenv("XDG_CONFIG_HOME"), *rest = "/dlock.conf";
-	char path[PATH_MAX];
 
 	if (!base || base[0] != '/') {
 		base = getenv("HOME");
 		rest = "/.config/dlock.conf";
 	}
 	/* A path that does not fit is longer than that of any file. */
-	if (base && base[0] == '/' && strlen(base) + strlen(rest) < sizeof(path)) {
-		stpcpy(stpcpy(path, base), rest);
-		if (load_file(settings, path, err))
-			return -1;
-	}
-	return load_file(settings, "/etc/dlock.conf", err);
+	if (!base || base[0] != '/' || strlen(base) + strlen(rest) >= PATH_MAX)
+		return false;
+	stpcpy(stpcpy(path, base), rest);
+	return true;
+}
+
+static int load_files(struct settings *settings, struct error *err)
+{
+	char path[PATH_MAX];
+
+	if (user_file(path) && load_file(settings, path, err))
+		return -1;
+	return load_file(settings, SYSTEM_FILE, err);
 }
 
 /* What the option or else the environment says, or NULL. *source: which of them, for messages. */
@@ -100,22 +109,44 @@ static int choose_durations(struct settings *settings, const struct options *opt
 /* What uri_text, which is no URI, is most likely. */
 static int refuse_backend(const struct settings *settings, const char *source, struct error *err)
 {
+	char path[PATH_MAX];
+
 	if (settings->uri_text[0] == '/')
 		return error_set(err, ERROR_USAGE, 0, "%s: '%s' is a path; a directory for locks "
 				 "is file://%s", source, settings->uri_text, settings->uri_text);
 	if (settings->unreadable.kind == ERROR_NONE)
-		return error_set(err, ERROR_USAGE, 0, "%s: '%s' is neither a URI nor a section of "
-				 "the configuration file", source, settings->uri_text);
+		return error_set(err, ERROR_USAGE, 0, "%s: '%.100s' is neither a URI nor a "
+				 "section of %.150s%s" SYSTEM_FILE, source, settings->uri_text,
+				 user_file(path) ? path : "", user_file(path) ? " or " : "");
 	*err = settings->unreadable;
 	return -1;
+}
+
+/* The default is a directory of this host: elsewhere, a forgotten backend would lock nothing. */
+static int check_default(const struct settings *settings, struct error *err)
+{
+	const char *variable = "DLOCK_REQUIRE_BACKEND", *value = getenv(variable);
+	const bool told = value && value[0];
+
+	if (told && strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+		return error_set(err, ERROR_USAGE, 0, "%s: write 1 or 0, not '%s'", variable,
+				 value);
+	if (told ? value[0] == '0' : settings->config.require_backend != CONFIG_YES)
+		return 0;
+	return error_set(err, ERROR_USAGE, 0, "no backend is named, and %s refuses the default: "
+			 "give -b URI, DLOCK_BACKEND, or backend = in the configuration file",
+			 told ? variable : "require-backend");
 }
 
 /* A name without a colon is that of a section; everything else is a URI. *own: the section. */
 static int choose_backend(struct settings *settings, const struct options *options,
 			  const struct config_backend **own, struct error *err)
 {
-	const char *source;
+	const char *source, *text, *variable = getenv("DLOCK_BACKEND");
 
+	if (!options->backend && variable && !variable[0])
+		return error_set(err, ERROR_USAGE, 0, "DLOCK_BACKEND is set, but empty: give it a "
+				 "URI, or unset DLOCK_BACKEND");
 	settings->uri_text = choose(options->backend, "--backend", "DLOCK_BACKEND", &source);
 	if (!settings->uri_text) {
 		settings->uri_text = settings->config.backend;
@@ -125,24 +156,30 @@ static int choose_backend(struct settings *settings, const struct options *optio
 		*err = settings->unreadable;
 		return -1;
 	}
+	if (!settings->uri_text && check_default(settings, err))
+		return -1;
 	if (!settings->uri_text)
 		settings->uri_text = DEFAULT_BACKEND;
 	*own = config_find(&settings->config, settings->uri_text);
+	text = settings->uri_text;
 	if (*own) {
-		settings->uri_text = (*own)->uri;
+		text = (*own)->uri;
 		source = (*own)->uri_place;
-	} else if (!strchr(settings->uri_text, ':')) {
+	} else if (!strchr(text, ':')) {
 		return refuse_backend(settings, source, err);
 	}
-	if (uri_parse(&settings->uri, settings->uri_text, err))
+	if (uri_parse(&settings->uri, text, err))
 		return error_prefix(err, "%s", source);
+	/* The command may look from another directory. The URI of a section stays secret. */
+	if (!*own)
+		settings->uri_text = settings->absolute_uri = uri_make_absolute(text);
 	settings->driver = backend_find(&settings->uri, err);
 	return settings->driver ? 0 : error_prefix(err, "%s", source);
 }
 
 int settings_load(struct settings *settings, struct options *options, struct error *err)
 {
-	const struct config_backend *own;
+	const struct config_backend *own = NULL;
 	const char *exposed;
 
 	*settings = (struct settings){ 0 };
@@ -166,6 +203,7 @@ int settings_load(struct settings *settings, struct options *options, struct err
 void settings_finish(struct settings *settings)
 {
 	uri_finish(&settings->uri);
+	memory_free_secret(settings->absolute_uri);
 	config_finish(&settings->config);
 }
 

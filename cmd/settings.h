@@ -18,7 +18,8 @@ struct options;
 
 struct settings {
 	struct config config;
-	const char *uri_text;	/* for DLOCK_BACKEND; contains the password */
+	const char *uri_text;	/* for DLOCK_BACKEND: the name of a section, or absolute_uri */
+	char *absolute_uri;	/* uri_make_absolute(), with the password; NULL: not used */
 	struct uri uri;		/* parsed, password-file loaded */
 	const struct backend_driver *driver;
 	int64_t ttl_ms;

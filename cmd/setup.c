@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "print.h"
 #include "session.h"
 
 /* --dry-run: on standard output, for a shell or for the client of a database. */
 static int plan(struct session *session, const char *place, struct error *err)
 {
-	char *text = NULL;
+	char *text = NULL, *rest, *line;
 
 	if (session->backend->ops->plan(session->backend, &text, err))
 		return -1;
-	fputs(text, stdout);
 	if (!*text)
 		session_say(session, SAY_WARNING, "nothing needs to be set up on %s", place);
+	for (rest = text; *rest && (line = strsep(&rest, "\n"));)
+		print_line(stdout, "%s", line);
 	free(text);
 	return 0;
 }

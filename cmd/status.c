@@ -12,6 +12,7 @@
 #include "lock/view.h"
 #include "json.h"
 #include "output.h"
+#include "print.h"
 #include "session.h"
 
 #define WATCH_SECONDS 2
@@ -46,8 +47,8 @@ static const char *who_text(const struct holder *holder, char *buf, size_t size)
 static void print_columns(int width, const char *name, const char *mode, const char *held,
 			  const char *expires, const char *fence, const char *who)
 {
-	printf("%s%*s  %-14s  %-8s  %-8s  %-17s  %s\n", name,
-	       width - (int)text_characters(name), "", mode, held, expires, fence, who);
+	print_line(stdout, "%s%*s  %-14s  %-8s  %-8s  %-17s  %s", name,
+		    width - (int)text_characters(name), "", mode, held, expires, fence, who);
 }
 
 /* "waiter 3", or "waiter 1 (5)" with priority 5. */
@@ -173,7 +174,7 @@ static int show(struct session *session, const char *name, bool named, int width
 
 	if (!backend)
 		return -1;
-	if (!backend->ops->inspect(backend, name, false, &view, err)) {
+	if (!backend_inspect(backend, name, false, &view, err)) {
 		result = view.held;
 		/* A lock of a list may have been freed since the list was made. */
 		if (session->options.verbosity >= 0 &&
@@ -216,7 +217,7 @@ static int print_names(struct session *session, struct error *err)
 	if (!result)
 		result = session->backend->ops->list(session->backend, &all, err);
 	for (size_t i = 0; !result && i < all.count && session->options.verbosity >= 0; i++)
-		puts(all.names[i]);
+		print_line(stdout, "%s", all.names[i]);
 	name_list_finish(&all);
 	return result;
 }
@@ -234,7 +235,7 @@ static int show_once(struct session *session, bool *told, struct error *err)
 
 	/* A program that reads the table need not pass over this line. */
 	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && !options->json)
-		printf("on %s\n", settings_place(&session->settings, place));
+		print_line(stdout, "on %s", settings_place(&session->settings, place));
 	if (options->operand_count)
 		return show_all(session, options->operands, (size_t)options->operand_count,
 				true, err);
@@ -254,12 +255,12 @@ static int show_once(struct session *session, bool *told, struct error *err)
 
 static int watch(struct session *session, struct error *err)
 {
-	bool terminal = isatty(STDOUT_FILENO) && !session->options.json, told = false;
+	bool screen = print_is_screen(STDOUT_FILENO) && !session->options.json, told = false;
 	int state;
 
 	for (;;) {
 		/* Home, and clear what the last picture leaves behind. */
-		if (terminal) {
+		if (screen) {
 			fputs("\033[H\033[2J", stdout);
 			told = false;
 		}

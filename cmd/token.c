@@ -11,9 +11,10 @@
 #include "token_ask.h"
 
 /* The token is an operand, a line of standard input (the operand is "-"), or $DLOCK_TOKEN. */
-static int read_token(const struct options *options, char token[static TOKEN_SIZE],
+static int read_token(const struct session *session, char token[static TOKEN_SIZE],
 		      struct error *err)
 {
+	const struct options *options = &session->options;
 	const bool operand = options->operand_count > 1;
 	const char *given = operand ? options->operands[1] : getenv("DLOCK_TOKEN");
 	char line[128];
@@ -28,15 +29,10 @@ static int read_token(const struct options *options, char token[static TOKEN_SIZ
 		line[strcspn(line, "\r\n")] = '\0';
 		given = line;
 	}
-	if (!token_valid(given)) {
-		error_set(err, ERROR_USAGE, 0, "this is no token: a token is the 32 hex digits "
-			  "that 'dlock acquire' prints");
+	if (token_check(given, err))
 		return operand ? -1 : error_prefix(err, "DLOCK_TOKEN");
-	}
 	memcpy(token, given, TOKEN_SIZE);
-	/* Other users can read argv with ps. */
-	if (operand)
-		memset(options->operands[1], '*', strlen(options->operands[1]));
+	session_hide_token(session);
 	return 0;
 }
 
@@ -63,7 +59,7 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 							0, err);
 		break;
 	case KEEPER_VERB_RENEW:
-		reply->outcome = backend->ops->renew(backend, request, &grant, err);
+		reply->outcome = backend_grant(backend->ops->renew, backend, request, &grant, err);
 		reply->lease_ms = grant.ttl_ms;
 		break;
 	default:	/* no other is asked for than KEEPER_VERB_VERIFY */
@@ -113,6 +109,9 @@ static void print_renewed(const struct session *session, const struct keeper_rep
 static int report(const struct session *session, enum keeper_verb verb, const char *token,
 		  const struct keeper_reply *reply)
 {
+	const uint64_t identity = backend_identity(session->settings.driver,
+						   &session->settings.uri);
+
 	if (verb == KEEPER_VERB_RELEASE && reply->outcome == OUTCOME_HELD &&
 	    one_of(token) == RELEASE_COUNTED) {
 		session_say(session, SAY_WARNING, "not released: this is the hold of a dlock run, "
@@ -120,7 +119,9 @@ static int report(const struct session *session, enum keeper_verb verb, const ch
 		return EXIT_LOST;
 	}
 	if (reply->outcome == OUTCOME_LOST) {
-		session_say(session, SAY_WARNING, "this token is not the holder");
+		session_say(session, SAY_WARNING, "this token is not the holder%s",
+			    token_scope(token, session->name, identity) == TOKEN_OF_NAME
+			    ? " here: it was made for another --backend" : "");
 		return EXIT_LOST;
 	}
 	if (verb == KEEPER_VERB_RENEW)
@@ -145,7 +146,7 @@ int command_token(struct session *session, struct error *err)
 		.ttl_ms = session->settings.asked_ttl_ms,
 	};
 
-	if (read_token(&session->options, token, err) ||
+	if (read_token(session, token, err) ||
 	    token_ask(session, verb, &request, &reply, err))
 		return -1;
 	return report(session, verb, token, &reply);

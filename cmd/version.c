@@ -8,57 +8,58 @@
 #include "command.h"
 #include "output.h"
 
-static void print_version(void)
-{
-	const char *between = "with ";
+#define PARTS_MAX 8
 
-	printf("dlock %s\n", DLOCK_VERSION);
+/* A backend, or TLS. */
+struct part {
+	const char *name;
+	const char *module;		/* NULL: it is in the program */
+	const char *library;		/* NULL: it needs none, or cannot be used */
+	struct error err;		/* why it cannot be used */
+};
+
+/* Tries to load all parts of this build. Returns their number. */
+static size_t load_parts(struct part parts[static PARTS_MAX])
+{
+	size_t count = 0;
+
 	for (const struct backend_driver *d = backend_drivers; d->schemes; d++) {
+		struct part *part = &parts[count];
+
 		if (!d->ops && !d->module)
 			continue;
-		printf("%s%s", between, d->schemes->name);
-		between = ", ";
+		*part = (struct part){ .name = d->schemes->name, .module = d->module };
+		part->library = backend_library(d, &part->err);
+		count++;
 	}
 #ifndef WITHOUT_TLS
-	printf("%sTLS", between);
+	parts[count] = (struct part){ .name = "TLS", .module = "tls" };
+	parts[count].library = backend_tls_library(&parts[count].err);
+	count++;
 #endif
-	printf("\n");
-}
-
-/* Prints a line for a library, or says why the module that has it cannot be loaded. */
-static int print_library(const char *user, const char *library, const struct error *err)
-{
-	if (library)
-		printf("%s: %s\n", user, library);
-	else if (err->kind && err->errnum == ENOENT)
-		printf("%s: not installed\n", user);
-	else if (err->kind)
-		return complain(err);
-	return 0;
+	return count;
 }
 
 /* A part that is left out of an installation is no failure; a part that does not load is one. */
-static int print_libraries(void)
-{
-	int status = 0;
-
-	for (const struct backend_driver *d = backend_drivers; d->schemes; d++) {
-		struct error err = { 0 };
-
-		if (d->library || (d->module && !d->ops))
-			status |= print_library(d->schemes->name, backend_library(d, &err), &err);
-	}
-#ifndef WITHOUT_TLS
-	struct error err = { 0 };
-	const char *library = backend_tls_library(&err);
-
-	status |= print_library("TLS", library, &err);
-#endif
-	return status;
-}
-
 int command_version(const struct options *options)
 {
-	print_version();
-	return options->verbosity > 0 ? print_libraries() : 0;
+	struct part parts[PARTS_MAX];
+	const size_t count = load_parts(parts);
+	int status = 0;
+
+	printf("dlock %s\nwith file", DLOCK_VERSION);
+	for (size_t i = 1; i < count; i++)
+		if (!parts[i].err.kind)
+			printf(", %s", parts[i].name);
+	printf("\n");
+	for (const struct part *part = parts; part < parts + count; part++) {
+		if (part->library && options->verbosity > 0)
+			printf("%s: %s\n", part->name, part->library);
+		else if (part->err.kind && part->err.errnum == ENOENT)
+			printf("%s: not installed; apt install dlock-%s\n", part->name,
+			       part->module);
+		else if (part->err.kind)
+			status = complain(&part->err);
+	}
+	return status;
 }

@@ -91,7 +91,7 @@ int command_wait(struct session *session, struct error *err)
 		      session->options.verbosity, &display.hooks);
 	if (session->settings.wait_ms != CLOCK_NEVER)
 		until_ms = clock_boot_ms() + session->settings.wait_ms;
-	while (!(failed = backend->ops->inspect(backend, session->name, true, &view, err)) &&
+	while (!(failed = backend_inspect(backend, session->name, true, &view, err)) &&
 	       view.held && clock_boot_ms() < until_ms) {
 		look_ms = next_look(session, &view);
 		sleep_until(backend, clock_earlier(look_ms, until_ms), &display, &view);

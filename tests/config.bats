@@ -41,6 +41,44 @@ commands() {
 	run -0 "$DLOCK" release -b two "$LOCK" "$token"
 }
 
+@test "a backend with a name is passed on by its name, and its password stays in the file" {
+	private_redis --requirepass Sesame8
+	local conf=$XDG_CONFIG_HOME/dlock.conf
+	printf 'backend = r\n[r]\nuri = redis://:Sesame8@127.0.0.1:%s\n' "$P_PORT" >"$conf"
+	chmod 0600 "$conf"
+	unset DLOCK_BACKEND
+	local how
+	for how in '' '-b r'; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -0 "$DLOCK" run $how "$LOCK" -- sh -c 'env
+			"$DLOCK" run -v -n "$LOCK" -- env
+			"$DLOCK" run -v -n "inner $LOCK" -- "$DLOCK" run -v -n "$LOCK" -- env'
+		not matches "$output" Sesame8
+		equal "$(grep -c '^DLOCK_BACKEND=r$' <<<"$output")" 3
+		equal "$(grep -c 'already held by an outer dlock run' <<<"$stderr")" 2
+	done
+	run -0 env DLOCK_BACKEND=r "$DLOCK" run --if-down run "$LOCK" -- sh -c 'echo "$DLOCK_BACKEND"'
+	equal "$output" r
+	kill -KILL "$P_PID"
+	wait_until 5 ended "$P_PID"
+	run --separate-stderr -0 "$DLOCK" run --if-down run "$LOCK" -- sh -c 'echo "$DLOCK_BACKEND"'
+	equal "$output" r
+}
+
+@test "files that a URI names by a relative path are passed on with an absolute one" {
+	private_redis --requirepass Sesame8
+	mkdir -m 0700 'a b%' elsewhere
+	echo Sesame8 >'a b%/secret'
+	chmod 0600 'a b%/secret'
+	cd 'a b%'
+	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?timeout=3s&password-file=secret&prefix=p:" "$LOCK" -- sh -c '
+		cd ../elsewhere && env && "$DLOCK" run -v -n "$LOCK" -- true && "$DLOCK" run other -- true'
+	matches "$output" "DLOCK_BACKEND=${P_URI}[?]timeout=3s&password-file=$T/a%20b%25/secret&prefix=p:"
+	matches "$stderr" 'already held by an outer dlock run'
+	run --separate-stderr -0 "$DLOCK" run -b "$P_URI?password-file=$T/a%20b%25/secret" "$LOCK" -- env
+	matches "$output" "DLOCK_BACKEND=${P_URI}[?]password-file=$T/a%20b%25/secret"
+}
+
 @test "the hold of a named backend is counted under that name" {
 	mkdir -m 0700 one
 	printf '[one]\nuri = file://%s/one\n' "$T" >"$XDG_CONFIG_HOME/dlock.conf"
@@ -101,6 +139,53 @@ commands() {
 	one_line /etc/dlock.conf
 }
 
+@test "an empty DLOCK_BACKEND is no default: every command refuses it, and names the way out" {
+	local args
+	export DLOCK_BACKEND=
+	echo 'backend = file:' >"$XDG_CONFIG_HOME/dlock.conf"
+	while read -r args; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -125 "$DLOCK" $args
+		one_line 'DLOCK_BACKEND is set, but empty.* unset DLOCK_BACKEND'
+		equal "$output" ""
+	done < <(commands; echo "run $LOCK -- touch ran")
+	[[ ! -e ran ]]
+	run -0 "$DLOCK" status -b "$FILE"
+	run --separate-stderr -125 "$DLOCK" status -b ''
+	one_line "^dlock: --backend: '' is neither a URI nor "
+}
+
+@test "require-backend and DLOCK_REQUIRE_BACKEND refuse the default, and nothing else" {
+	local conf=$XDG_CONFIG_HOME/dlock.conf args
+	unset DLOCK_BACKEND
+	run -0 env DLOCK_REQUIRE_BACKEND=0 "$DLOCK" status
+	run -0 env DLOCK_REQUIRE_BACKEND= "$DLOCK" status
+	run --separate-stderr -125 env DLOCK_REQUIRE_BACKEND=true "$DLOCK" status
+	one_line "^dlock: DLOCK_REQUIRE_BACKEND: write 1 or 0, not 'true'$"
+	while read -r args; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -125 env DLOCK_REQUIRE_BACKEND=1 "$DLOCK" $args
+		one_line 'no backend is named, and DLOCK_REQUIRE_BACKEND .*-b URI.*DLOCK_BACKEND'
+	done < <(commands; echo "run $LOCK -- touch ran")
+	[[ ! -e ran ]]
+	run -0 env DLOCK_REQUIRE_BACKEND=1 "$DLOCK" status -b "$FILE"
+	run -0 env DLOCK_REQUIRE_BACKEND=1 DLOCK_BACKEND=file: "$DLOCK" status
+	echo "backend = $FILE" >"$conf"
+	run -0 env DLOCK_REQUIRE_BACKEND=1 "$DLOCK" status
+	echo 'require-backend = yes' >"$conf"
+	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- touch ran
+	one_line 'no backend is named, and require-backend '
+	[[ ! -e ran ]]
+	run -0 "$DLOCK" status -b file:
+	run -0 env DLOCK_BACKEND="$FILE" "$DLOCK" status
+	run -0 env DLOCK_REQUIRE_BACKEND=0 "$DLOCK" status
+	echo 'require-backend = no' >"$conf"
+	run -0 "$DLOCK" status
+	echo 'require-backend = 1' >"$conf"
+	run --separate-stderr -125 "$DLOCK" status
+	one_line "^dlock: $conf:1: require-backend: write yes or no$"
+}
+
 @test "a file that is wrong stops every command, by path and line" {
 	local args
 	printf '\nttl = soon\n' >"$XDG_CONFIG_HOME/dlock.conf"
@@ -129,6 +214,38 @@ commands() {
 		run --separate-stderr -125 "${as[@]}" "$DLOCK" $args
 		one_line "$conf" 'denied'
 	done < <(commands)
+}
+
+@test "a file that others can write is refused by every command, with what to do" {
+	local conf=$XDG_CONFIG_HOME/dlock.conf args mode
+	echo 'wait = 1h' >"$conf"
+	chmod 0622 "$conf"
+	while read -r args; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr -125 "$DLOCK" $args
+		one_line "^dlock: $conf: other users can write to it; chmod go-w it$"
+	done < <(commands; echo "run $LOCK -- touch ran")
+	[[ ! -e ran ]]
+	for mode in 0620 0602; do
+		chmod $mode "$conf"
+		run -125 "$DLOCK" status
+	done
+	chmod 0640 "$conf"
+	run -0 "$DLOCK" status
+}
+
+@test "a file of another user is refused, unless that is root" {
+	strangers
+	export DLOCK_BACKEND=file:
+	local conf=$OPEN/dlock.conf
+	echo 'wait = 1h' >"$conf"
+	run -0 as "$ALICE" "$OPEN/dlock" status
+	chown "$ALICE" "$conf"
+	run -0 as "$ALICE" "$OPEN/dlock" status
+	run --separate-stderr -125 as "$BOB" "$OPEN/dlock" run "$LOCK" -- touch ran
+	one_line "^dlock: $conf: it belongs to user $ALICE; it must belong to root or to user $BOB$"
+	run --separate-stderr -125 "$DLOCK" status
+	one_line "^dlock: $conf: it belongs to user $ALICE; it must belong to root$"
 }
 
 @test "a password in a file that others can read: a warning from every command, unless -q" {
@@ -230,6 +347,19 @@ commands() {
 	printf '[r]\nuri = redis://h:99999\n' >"$T/xdg/dlock.conf"
 	XDG_CONFIG_HOME=$T/xdg run --separate-stderr -125 "$DLOCK" status -b r
 	one_line "^dlock: $T/xdg/dlock.conf:2: bad redis URI"
+}
+
+@test "a value of the file is shown without control characters, in one line" {
+	local evil=${EVIL//$'\n'/} setting
+	unset DLOCK_BACKEND
+	for setting in "backend = ${evil%%:*}" "backend = redis://h/$evil" "backend = redis://h/?$evil=1" \
+		"backend = redi$evil://h" "backend = redis://h/?timeout=1$evil" "ttl = 5$evil" \
+		"wait = $evil" "log = $evil" "key$evil = 1" "[a$evil]" $'[a]\nuri = file:\nttl = 1'"$evil"; do
+		echo "$setting" >"$XDG_CONFIG_HOME/dlock.conf"
+		run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
+		harmless "$stderr"
+		one_line
+	done
 }
 
 @test "a backend that nobody knows, and a TTL that is too short, are told with their place" {

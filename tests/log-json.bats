@@ -225,6 +225,9 @@ logs_event() {
 	logged 125 run -b no-such-backend "$LOCK" -- true
 	logged 127 run "$LOCK" -- $'./no\n"such"\xff'
 	is '.[-1].message == "./no\n\"such\"\ufffd: command not found"'
+	logged 127 run "$LOCK" -- "./$EVIL"
+	harmless "$(<log)"
+	is '.[-1].message | contains("\u001b[31m") and contains("\u009b31m") and contains("\ndlock: f")'
 	printf '#!/no/such/interpreter\n' >script
 	chmod +x script
 	logged 127 run "$LOCK" -- ./script

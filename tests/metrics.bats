@@ -91,6 +91,12 @@ flags() {
 	measured 0 'a "b" \c é' -- true
 	grep -qF "dlock_last_lost{name=\"a \\\"b\\\" \\\\c é\",host=\"$(hostname)\"} 0" "$PROM" ||
 		fail "labels: $(<"$PROM")"
+	if ((EUID == 0)); then
+		unshare -u sh -c 'printf "%s" "$1" >/proc/sys/kernel/hostname; shift; exec "$@"' sh \
+			"${EVIL%%:*}" "$DLOCK" run --metrics "$PROM" a -- true
+		harmless "$(<"$PROM")"
+		good_file
+	fi
 	measured 0 -- true
 	grep -qE '^dlock_last_lost\{name="true-[0-9a-f]{16}",' "$PROM" || fail "$(<"$PROM")"
 }

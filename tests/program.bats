@@ -61,14 +61,14 @@ prepare() {
 	for backend in zookeeper mysql; do
 		run --separate-stderr bin/dlock run -b "$backend://127.0.0.1/" "$LOCK" -- true
 		equal "$status" 125
-		one_line "dlock-$backend.so"
+		one_line "there is no /.*/dlock-$backend\.so; apt install dlock-$backend\$"
 	done
 	run --separate-stderr bin/dlock run -b rediss://127.0.0.1 "$LOCK" -- true
 	equal "$status" 125
-	one_line 'module for TLS .*dlock-tls.so'
+	one_line 'module for TLS .*/dlock-tls\.so; apt install dlock-tls$'
 }
 
-@test "version -v names the libraries; a part that is not installed is no failure" {
+@test "version says what can be used now, and with -v by which library; a part that is not installed is no failure" {
 	local part
 	run --separate-stderr "$DLOCK" version -v
 	equal "$status" 0
@@ -81,11 +81,22 @@ prepare() {
 	run --separate-stderr bin/dlock version -v
 	equal "$status" 0
 	equal "$stderr" ""
-	equal "$(grep 'not installed' <<<"$output")" \
-		$'zookeeper: not installed\nmysql: not installed\nTLS: not installed'
+	equal "${lines[1]}" 'with file, redis, redlock'
+	equal "$(grep 'not installed' <<<"$output")" "zookeeper: not installed; apt install dlock-zookeeper
+mysql: not installed; apt install dlock-mysql
+TLS: not installed; apt install dlock-tls"
+	# Without -v the same, less the libraries.
+	run --separate-stderr -0 "$DLOCK" version
+	equal "${lines[*]:1}" 'with file, redis, redlock, zookeeper, mysql, TLS'
+	run --separate-stderr -0 bin/dlock version
+	equal "$stderr" ""
+	equal "${lines[1]}" 'with file, redis, redlock'
+	equal "${lines[3]}" 'mysql: not installed; apt install dlock-mysql'
+	equal "${#lines[@]}" 5
 }
 
-@test "version -v fails when a module is there and does not load" {
+@test "version fails when a module is there and does not load" {
+	local verbose
 	mkdir bin
 	cp "$DLOCK" bin/dlock
 	cat >module.c <<-END
@@ -93,9 +104,13 @@ prepare() {
 		void (*dlock_backend_module)(void) = no_library_has_this;
 	END
 	cc -shared -fPIC -o bin/dlock-mysql.so module.c
-	run --separate-stderr bin/dlock version -v
-	equal "$status" 125
-	one_line 'mysql .*no_library_has_this'
+	for verbose in '' -v; do
+		# shellcheck disable=SC2086 # may be empty
+		run --separate-stderr bin/dlock version $verbose
+		equal "$status" 125
+		one_line 'mysql .*no_library_has_this'
+		equal "${lines[1]}" 'with file, redis, redlock'
+	done
 	matches "$output" 'redis: hiredis'
 }
 
@@ -186,9 +201,15 @@ misused() {
 redis://u:***@h -- COMMAND" redis://u:secret@h -- true
 	misused 125 "no help for 'redis://u:***@h', which is no command; try 'dlock --help'" \
 		help redis://u:secret@h
-	misused 125 "option --no may be --nonblock or --note: write more of it" acquire --no a
-	misused 125 "option --no may be --nonblock or --no-renew or --no-contain or --note: write more of it" \
-		run --no a -- true
+	misused 125 "unknown option --no; is --nonblock meant?" acquire --no a
+	misused 125 "unknown option --max; is --max-run meant?" run --max 1m a -- true
+	misused 125 "unknown option --verb; is --verbose meant?" status --verb
+	misused 125 "unknown option --js; is --json meant?" status --js
+	misused 125 "unknown option --min-hol; is --min-hold meant?" run --min-hol=1m a -- true
+	misused 125 "unknown option --tim; try 'dlock run --help'" run --tim 1m a -- true
+	misused 125 "unknown option --wai; is --wait meant?" run --wai
+	misused 125 "option --wait needs an argument" run --wait
+	misused 125 "option --quiet takes no argument" status --quiet=1
 	misused 125 "option -w needs an argument" run -vw
 	misused 125 "unknown option --; try 'dlock run --help'" run --=x
 	DLOCK_TOKEN=short misused 125 "DLOCK_TOKEN: this is no token: a token is the 32 hex digits that \
@@ -205,7 +226,7 @@ more failures than one node fewer" wait -b redlock://h,i a
 	local ini=$XDG_CONFIG_HOME/dlock.conf
 	unset DLOCK_BACKEND
 	printf '# first\nbackend = prod\n' >"$ini"
-	misused 125 "$ini:2: 'prod' is neither a URI nor a section of the configuration file" status
+	misused 125 "$ini:2: 'prod' is neither a URI nor a section of $ini or /etc/dlock.conf" status
 	printf '\nbackend = redis://h:port/\n' >"$ini"
 	run --separate-stderr -125 "$DLOCK" status
 	matches "$stderr" "^dlock: $ini:2: bad redis URI"

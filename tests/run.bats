@@ -30,6 +30,11 @@ load redis-server
 	one_line no-such-command-at-all
 	run --separate-stderr -127 "$DLOCK" run "$LOCK" -- ./none
 	one_line '\./none'
+	run --separate-stderr -127 "$DLOCK" run "$LOCK" -- "echo hi"
+	one_line "echo hi: command not found; for a shell command: sh -c 'echo hi'\$"
+	run --separate-stderr -127 "$DLOCK" run "$LOCK" -- "./$EVIL"
+	harmless "$stderr"
+	one_line 'dlock: forged'
 	echo 'exit 0' >plain
 	run --separate-stderr -126 "$DLOCK" run "$LOCK" -- ./plain
 	one_line '\./plain'
@@ -567,6 +572,8 @@ usage_error() {
 	usage_error frobnicate frobnicate
 	usage_error --frobnicate --frobnicate
 	usage_error --frobnicate run --frobnicate "$LOCK" -- touch ran
+	usage_error "unknown backend 'etcd:': known are file:, redis:, rediss:, redis\+unix:, \
+redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd://h "$LOCK" -- touch ran
 	usage_error Z run -Z "$LOCK" -- touch ran
 	usage_error 'is --wait meant' run --wiat 1s "$LOCK" -- touch ran
 	usage_error 'no option --pid' run --pid 1 "$LOCK" -- touch ran
@@ -578,12 +585,19 @@ usage_error() {
 	usage_error exclusive run -x "$LOCK" -- touch ran
 	usage_error 'dlock release' run -u "$LOCK" -- touch ran
 	usage_error 'option is --wait' run --timeout=3 "$LOCK" -- touch ran
-	usage_error 'option is --wait' run --timout 3 "$LOCK" -- touch ran
+	usage_error "dlock release" unlock "$LOCK"
+	usage_error "dlock run NAME -- COMMAND' or 'dlock acquire NAME" lock "$LOCK" -- touch ran
+	usage_error "dlock status" list
+	usage_error "dlock status" ls
 	usage_error 'no CMD given' run --on-lost-run '' "$LOCK" -- touch ran
 	usage_error 'no FILE given' run --metrics '' "$LOCK" -- touch ran
 	usage_error 'COMMAND|command' run "$LOCK"
 	usage_error 'COMMAND|command' run "$LOCK" --
 	usage_error 'COMMAND|command' run
+	# what a shell leaves of -b URI?A=1&B=2 NAME -- COMMAND
+	usage_error 'no command given; a URI with & needs quotes' run -b "$REDIS?timeout=1s"
+	usage_error 'no NAME given; a URI with & needs quotes' acquire -b "$REDIS?timeout=1s"
+	usage_error "no command given: put it behind '--'" run -b "$REDIS?timeout=1s" "$LOCK"
 	usage_error 'COMMAND|command' run --
 	usage_error 'COMMAND|command' run "$LOCK" touch ran
 	usage_error ' -w' run -w

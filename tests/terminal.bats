@@ -322,6 +322,57 @@ job_is_gone() {
 	not shows "pid $HOLDER"
 }
 
+@test "a waiter in the background leaves the prompt alone; fg shows its line, Ctrl-Z and bg end it" {
+	local command
+	hold --
+	for command in "\$DLOCK run $LOCK -- true" "\$DLOCK wait $LOCK"; do
+		types "clear; ${command#\\} &"
+		wait_until 5 prompt 0
+		screen send-keys -l 'what the user types'
+		holds_for 1500 not shows "pid $HOLDER"
+		shows 'READY 0> what the user types$'
+		keys C-u
+		types 'clear; fg'
+		wait_until 5 shows "pid $HOLDER"
+		keys C-z
+		wait_until 5 prompt 148
+		types 'clear; bg'
+		wait_until 5 prompt 0
+		screen send-keys -l 'more'
+		holds_for 1500 not shows "pid $HOLDER"
+		types ''
+		wait_until 5 eval 'keys C-u; types "clear; kill %1; wait; echo go\"\"ne"; shows "^gone"'
+	done
+	# The end of its wait, too, is nothing to the screen.
+	types 'clear; $DLOCK run '"$LOCK"' -- true &'
+	wait_until 5 prompt 0
+	keys C-u
+	types 'clear; fg'
+	wait_until 5 shows "pid $HOLDER"
+	keys C-z
+	wait_until 5 prompt 148
+	types 'clear; bg'
+	wait_until 5 prompt 0
+	screen send-keys -l 'what the user types'
+	release
+	wait_until 5 is_free
+	shows 'READY 0> what the user types$'
+}
+
+
+@test "TERM=dumb, or none: no escape sequence, and no live line" {
+	local term
+	hold --
+	for term in TERM=dumb TERM= -uTERM; do
+		types "clear; script -qec 'env $term timeout --foreground -s INT 1.5 \$DLOCK run $LOCK -- true; env $term timeout --foreground 0.5 \$DLOCK status --watch $LOCK' typescript; echo do\"\"ne"
+		wait_until 9 shows '^done'
+		grep -q "pid $HOLDER" typescript
+		equal "$(grep -c $'\e' typescript)" 0 "$term: lines with an escape"
+		equal "$(grep -c waiting typescript)" 0 "$term: live lines"
+	done
+	release
+}
+
 @test "dlock wait on a terminal shows the live line, too" {
 	local backend
 	for backend in "$FILE" "$REDIS"; do
