@@ -296,7 +296,7 @@ $(BUILD)/tests/torture/%.so: tests/torture/%.c $(compiled)
 $(BUILD)/tests/unit/test_history: $(call obj,tests/torture/history.c)
 $(BUILD)/tests/unit/test_torture: $(call obj,tests/torture/plan.c)
 TORTURE := $(addprefix $(BUILD)/tests/torture/,torture judge wallclock.so restop.so late_listen.so \
-	late_end.so late_clock.so)
+	late_end.so late_clock.so failsend.so)
 
 $(BUILD)/tests/crash/tree: $(BUILD)/tests/crash/tree.o $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
@@ -310,7 +310,7 @@ test-programs: $(UNITS) $(TOOLS) $(TORTURE)
 FUZZ_EXTRA_fuzz_config := cmd/config.c
 FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
-FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,node.c address.c conn.c tls.c reply.c \
+FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,node.c address.c conn.c limit.c tls.c reply.c \
 	sentinel.c cluster.c check.c check_route.c info.c replicas.c lock.c redisson.c \
 	redisson_call.c scriptless.c) \
 	$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c

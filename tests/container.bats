@@ -193,7 +193,9 @@ first_is_dlock() {
 			DLOCK_TOKEN=$(dlock acquire -t 1500ms --pid $$ "$0") || exit
 			export DLOCK_TOKEN
 			sleep 2
-			dlock verify "$0" && dlock release "$0" && dlock run -n "$0" -- echo free
+			dlock verify "$0" && dlock release "$0" || exit
+			unset DLOCK_TOKEN
+			dlock run -n "$0" -- echo free
 		done' "$LOCK" "$REDIS"
 	equal "$output" $'free\nfree'
 	equal "$stderr" ""
@@ -211,7 +213,7 @@ first_is_dlock() {
 		export DLOCK_TOKEN
 		sleep 2
 		build/dlock verify "$0" && build/dlock release "$0" &&
-			build/dlock run -n "$0" -- echo free' "$LOCK" "$REDIS"
+			env -u DLOCK_TOKEN build/dlock run -n "$0" -- echo free' "$LOCK" "$REDIS"
 	equal "$output" free
 	equal "$stderr" ""
 }

@@ -586,7 +586,7 @@ status_counts() {
 
 @test "dlock.1 has the environment that the code reads and sets" {
 	cat "$TOP"/cmd/*.c "$TOP"/src/*/*.c "$TOP"/src/backends/*/*.c |
-		grep -oE '"(DLOCK_[A-Z]+=?|XDG_[A-Z_]+|HOME)"' | tr -d '"=' |
+		grep -oE '"(DLOCK_[A-Z_]+=?|XDG_[A-Z_]+|HOME)"' | tr -d '"=' |
 		grep -vxE 'DLOCK_VERSION' >wanted
 	awk '/^\.Sh / { on = ($2 == "ENVIRONMENT") } on && /^\.It Ev/' "$TOP/man/dlock.1" |
 		sed 's/^\.It Ev //; s/ , /\n/g' >found
@@ -643,11 +643,11 @@ status_counts() {
 	"$DLOCK" run -b "$FILE" "$LOCK" -- true
 	printf 'none = 1\n' >"$XDG_CONFIG_HOME/dlock.conf"
 	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
-	matches "$stderr" 'backend, ttl, wait, contain and log'
+	matches "$stderr" 'backend, ttl, wait, contain, log and require-backend'
 	printf '[a]\nnone = 1\n' >"$XDG_CONFIG_HOME/dlock.conf"
 	run --separate-stderr -125 "$DLOCK" run "$LOCK" -- true
 	matches "$stderr" 'has uri, ttl, wait and kill-after'
-	printf '%s\n' backend ttl wait contain log uri kill-after >wanted
+	printf '%s\n' backend ttl wait contain log require-backend uri kill-after >wanted
 	sed -n 's/^\.It Cm //p' "$TOP/man/dlock.conf.5" >found
 	same wanted found keys
 }
@@ -846,6 +846,16 @@ replica_online() {
 }
 
 # ---- README
+
+@test "all pages: a URI with ? or & has quotes where a shell reads it" {
+	not grep -nE '(-b|--backend|DLOCK_BACKEND)[ =]*[a-z+]+://[^ ]*[?&]' "$TOP"/*.md "$TOP"/docs/* \
+		"$TOP"/man/* "$TOP"/completions/* "$TOP"/debian/control "$TOP"/cmd/*.c "$TOP"/src/*/*.c \
+		"$TOP"/src/backends/*/*.c
+	# and the reader knows why
+	grep -q 'In a shell, quote a URI' "$TOP/README.md"
+	grep -q 'In a shell, quote a URI' "$TOP/man/dlock-backends.7"
+	"$DLOCK" help run | grep -q 'In a shell, quote a URI'
+}
 
 @test "README: the packages to install are those that the build installs" {
 	"$TOP/tests/packages" -l build | tr ' ' '\n' >wanted

@@ -9,10 +9,17 @@
 
 bats_require_minimum_version 1.5.0
 
+# Whatever the terminal is that the tests run on, those that they make can do what xterm can.
+export TERM=xterm
+
 # shellcheck source=tests/services/redis.bash
 source "${BASH_SOURCE[0]%/*}/services/redis.bash"
 # shellcheck source=tests/services/zookeeper.bash
 source "${BASH_SOURCE[0]%/*}/services/zookeeper.bash"
+
+# What a hostile server or file may contain: orders for a terminal (ESC, C1 as a byte and as UTF-8),
+# a byte that is not UTF-8, and a line that dlock has not written
+EVIL=$'\e]0;x\a\e[31m \x9b31m \xc2\x9b31m \x7f \xff \t \ndlock: forged\r'
 
 # ---- assertions
 
@@ -62,6 +69,14 @@ matches() {
 # between VALUE LOW HIGH [WHAT]
 between() {
 	(($1 >= $2 && $1 <= $3)) || fail "${4:-value}: $1 is not in $2..$3"
+}
+
+# harmless TEXT: it is UTF-8 without control characters, but for tabs and newlines
+harmless() {
+	iconv -f UTF-8 -t UTF-8 <<<"$1" >/dev/null || fail "not UTF-8: $(cat -v <<<"$1")"
+	if LC_ALL=C.UTF-8 grep -qP '[^\P{Cc}\t]' <<<"$1"; then
+		fail "control characters: $(cat -v <<<"$1")"
+	fi
 }
 
 # one_line: what `run --separate-stderr` put on stderr is one line that starts with
@@ -376,10 +391,10 @@ setup() {
 	STARTED=()
 	STARTED_COUNT=0
 	SERVICES=()
-	unset DLOCK_BACKEND DLOCK_TTL DLOCK_WAIT DLOCK_NAME DLOCK_TOKEN DLOCK_FENCE
+	unset DLOCK_BACKEND DLOCK_REQUIRE_BACKEND DLOCK_TTL DLOCK_WAIT DLOCK_NAME DLOCK_TOKEN DLOCK_FENCE
 	# The tests neither read nor change files of the user who runs them.
-	export HOME=$T/home XDG_CONFIG_HOME=$T/config XDG_RUNTIME_DIR=$T/runtime
-	mkdir -m 0700 "$HOME" "$XDG_CONFIG_HOME" "$XDG_RUNTIME_DIR"
+	export HOME=$T/home XDG_CONFIG_HOME=$T/config
+	mkdir -m 0700 "$HOME" "$XDG_CONFIG_HOME"
 	# Commands under the lock use these, too.
 	export LOCK=test-$BATS_SUITE_TEST_NUMBER T
 	LOCKS=$T/locks
@@ -426,7 +441,8 @@ teardown() {
 	done
 	if [[ -n ${OPEN-} ]]; then
 		cd /
-		rm -rf "$OPEN" "/tmp/dlock-$ALICE" "/tmp/dlock-$BOB"
+		rm -rf "$OPEN" "/tmp/dlock-$ALICE" "/tmp/dlock-$BOB" "/run/lock/dlock-$ALICE" \
+			"/run/lock/dlock-$BOB"
 	fi
 	if ! wait_until 2 no_strays; then
 		left=$(strays)
@@ -452,11 +468,11 @@ judge_histories() {
 
 # ---- other users
 
-# as USER COMMAND...: runs COMMAND as another user, without a runtime directory
+# as USER COMMAND...: runs COMMAND as another user
 as() {
 	local user=$1
 	shift
-	setpriv --reuid="$user" --regid="$user" --clear-groups env -u XDG_RUNTIME_DIR -u DLOCK_BACKEND "$@"
+	setpriv --reuid="$user" --regid="$user" --clear-groups env -u DLOCK_BACKEND "$@"
 }
 
 # strangers: sets ALICE and BOB to two unused user ids, and OPEN to a directory that both can enter,
@@ -526,18 +542,33 @@ private_zookeeper() {
 	SERVICES+=("$P_PID")
 }
 
-# tool NAME [ARG]...: starts a tool that prints a port when it is ready; sets TOOL_PORT
-# and TOOL_PID. The tool ends with the test.
+# tool NAME [ARG]...: starts a tool, or a script of tests/services, that prints a port when it is ready;
+# sets TOOL_PORT and TOOL_PID. The tool ends with the test.
 tool() {
-	local out=$T/tool.${#SERVICES[@]} name=$1
+	local out=$T/tool.${#SERVICES[@]} name=$1 program=$TOOLS/$1
+	[[ $name != *.py ]] || program=$BATS_TEST_DIRNAME/services/$name
 	shift
-	setpriv --pdeathsig KILL "$TOOLS/$name" "$@" </dev/null >"$out" 2>&1 3>&- 4>&- &
+	setpriv --pdeathsig KILL "$program" "$@" </dev/null >"$out" 2>&1 3>&- 4>&- &
 	TOOL_PID=$!
 	disown "$TOOL_PID"
 	SERVICES+=("$TOOL_PID")
 	line "$out" 5
 	matches "$LINE" '^[0-9]+$' "$name"
 	TOOL_PORT=$LINE
+}
+
+# hostile COMMAND...: runs dlock as `timed` does against a server that means no good. It ends with 122
+# and one line, in time, and takes less than 400 MB. A crash of a client library that ran out of
+# memory is no finding of the address sanitizer.
+hostile() {
+	ASAN_OPTIONS=handle_segv=0:allocator_may_return_null=1:log_path=$T/asan timed timeout 30 \
+		python3 -c 'import os, resource, subprocess, sys
+status = subprocess.call(sys.argv[2:])
+open(sys.argv[1], "w").write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
+sys.exit(status)' "$T/rss" "$DLOCK" "$@"
+	equal "$status" 122
+	took "$MS" 0 10000
+	between "$(<"$T/rss")" 1 400000 "kB of memory"
 }
 
 # own_names: sets DLOCK to a script that runs dlock with the names and addresses in ./hosts, which is

@@ -47,7 +47,7 @@ on() {
 # names: prints the names of files or keys, without their contents, which hold fences that grow
 names() {
 	case $URI in
-	file:*) find "$LOCKS" "$XDG_RUNTIME_DIR" "$HOME" | sort ;;
+	file:*) find "$LOCKS" "$HOME" | sort ;;
 	redis:*) rcli --scan | grep -F -- "$LOCK" | sort ;;
 	# The server removes the directories of locks in its own time.
 	zookeeper:*) "$TOOLS/znode" "$ZK_PORT" tree / | grep "/${LOCK}[^/]*/" | sort ;;

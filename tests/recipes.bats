@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# The recipes of the README, of docs/recipes.md and of dlock.1 do what is written beside them:
-# the tests take them from there and run them, with the suite's server in the place of
-# redis.example.com.
+# The recipes of the README and of docs/recipes.md, and the examples of the manual pages, do what is
+# written beside them: the tests take them from there and run them, with the suite's server in the
+# place of redis.example.com.
 
 load helpers
 load redis-server
@@ -48,7 +48,7 @@ stub() {
 		chmod +x "bin/$name"
 		ln -sf "bin/$name" "$name"
 	done
-	ln -sf "$DLOCK" bin/dlock
+	[[ -e bin/dlock ]] || ln -s "$DLOCK" bin/dlock
 	PATH=$T/bin:$PATH
 	unset DLOCK_BACKEND
 }
@@ -59,45 +59,237 @@ held() {
 	((status == 1))
 }
 
-@test "every dlock command line runs as it stands" {
-	stub nightly-backup deploy.sh
-	local ini
-	ini=$XDG_CONFIG_HOME/dlock.conf
+# kind FILE: prints what an example is
+kind() {
+	case $(<"$1") in
+	'#!'*) echo script ;;
+	PATH=* | [0-9*]*' * * '*) echo crontab ;;
+	'class '*) echo python ;;
+	*)
+		if has_line "$1" '^(fence|hold) [0-9a-f]+'; then
+			echo lock-file
+		elif has_line "$1" '^[a-z-]+ = '; then
+			echo dlock.conf
+		else
+			echo commands
+		fi
+		;;
+	esac
+}
+
+# displays PAGE RENDERER: the displays of a manual page as mandoc or groff shows them on a terminal of
+# 80 columns, each into ./display.N, and as the page has them, into ./source.N
+displays() {
+	local -x LC_ALL=C.UTF-8
+	rm -f display.* source.*
+	awk '
+		function start() { n++; print ".Pp\nDISPLAY\n.Pp" }
+		function line(text) {
+			gsub(/\\-/, "-", text)
+			gsub(/\\e/, "\\", text)
+			print text > ("source." n)
+		}
+		/^\.Dl / { start(); print; print ".Pp\nTEXT\n.Pp"; line(substr($0, 5)); next }
+		/^\.Bd -literal/ { start(); on = 1; print; next }
+		/^\.Ed/ && on { on = 0; print; print ".Pp\nTEXT\n.Pp"; next }
+		on { line($0) }
+		{ print }' "$1" >marked
+	case $2 in
+	# letters that are bold or underlined are written over others
+	mandoc) mandoc -T utf8 -O width=78 marked | sed $'s/.\b//g' ;;
+	groff) groff -mandoc -Tutf8 -P-cbou -rLL=78n -rcR=1 marked 2>/dev/null ;;
+	esac >rendered
+	awk '
+		/^ *DISPLAY$/ { on = 1; n++; indent = 0; next }
+		/^ *TEXT$/ { on = 0; next }
+		on && /[^ ]/ {
+			if (!indent)
+				indent = match($0, /[^ ]/)
+			print substr($0, indent) > ("display." n)
+			if (length > 80)
+				print
+		}' rendered >wide
+	local there=(source.*) shown=(display.*)
+	equal "${#shown[@]}" "${#there[@]}" "displays of ${1##*/}"
+}
+
+@test "manual pages: at 80 columns an example has the lines that it has in the page" {
+	local page renderer file count=0
+	need mandoc groff
+	for page in "$TOP"/man/*.[0-9]; do
+		for renderer in mandoc groff; do
+			displays "$page" "$renderer"
+			for file in source.*; do
+				[[ $(kind "$file") != lock-file ]] || continue
+				# each renderer has its own width of a tab
+				diff -Bw "$file" "display.${file#*.}" || fail "${page##*/}, $renderer: broken"
+				((++count))
+			done
+			equal "$(<wide)" "" "${page##*/}, $renderer: wider than 80 columns"
+			# so is a command in the text, which may be pasted, too
+			# shellcheck disable=SC1112 # these quotes are meant
+			not grep -n '‘dlock [^’]*$' rendered || fail "${page##*/}, $renderer: broken"
+		done
+	done
+	between "$count" 20 999 displays
+}
+
+# mapped NAME COMMAND...: ./bin/NAME runs COMMAND with its own arguments, in which ./map has put the
+# hosts and directories of the test
+mapped() {
+	cat >"bin/$1" <<-END
+		#!/bin/bash
+		[[ -z \${DLOCK_BACKEND-} ]] || DLOCK_BACKEND=\$(sed -Ef '$T/map' <<<"\$DLOCK_BACKEND")
+		args=()
+		for arg; do
+			args+=("\$(sed -Ef '$T/map' <<<"\$arg")")
+		done
+		exec ${@:2} "\${args[@]}"
+	END
+}
+
+# sandbox: lets the examples of the pages run. The programs that they call get the servers of the test
+# and its directory in the place of those that the pages name.
+sandbox() {
+	stub
+	rm bin/dlock
+	load mysql
+	private_mysql
+	pmy "CREATE DATABASE jobs; CREATE USER admin@'127.0.0.1' IDENTIFIED BY 'one';
+		CREATE USER jobs@'127.0.0.1' IDENTIFIED BY 'two'; GRANT ALL ON jobs.* TO admin@'127.0.0.1';
+		GRANT SELECT, INSERT, UPDATE, DELETE ON jobs.* TO jobs@'127.0.0.1'"
+	mkdir -p root/{etc,home/ann,run/dlock,run/lock/dlock,srv,var/lib}
+	cat >map <<-END
+		s|redis\.example\.com|127.0.0.1:$REDIS_PORT|
+		s|db\.example\.com|127.0.0.1:$P_PORT|
+		s#(^|=|//)/(etc|home|run|srv|var)(/|\$)#\1$T/root/\2\3#
+		# a group of the pages that this machine may not have
+		s|^jobs\$|$(id -gn)|
+	END
+	mapped dlock "$DLOCK"
+	mapped flock "$(type -P flock)"
+	mapped install "$(type -P install)"
+	mapped redis-cli "$(type -P "$REDIS_CLI")" -e -s "$REDIS_DIR/sock"
+	printf '#!/bin/sh\nexec %q --no-defaults --socket=%q --user=root\n' "$(type -P mariadb)" \
+		"$P_DIR/sock" >bin/mariadb
+	# so that nobody waits for long
+	printf '#!/bin/sh\n[ "$*" != 10 ] || set -- 2\nexec %q "$@"\n' "$(type -P sleep)" >bin/sleep
+	chmod +x bin/*
+	install -m 600 <(echo one) admin.pw
+	install -m 600 <(echo two) root/etc/db.pw
 	blocks ini
-	local_words <block.1 >"$ini"
+	sed -Ef map block.1 >"$XDG_CONFIG_HOME/dlock.conf"
+}
+
+# is_recipe FILE: a script of a page is one of the recipes, which have tests of their own
+is_recipe() {
+	local language file
+	for language in sh bash; do
+		blocks "$language"
+		for file in block.*; do
+			! diff -Bqw "$1" "$file" >/dev/null || return 0
+		done
+	done
+	fail "not a recipe: $(<"$1")"
+}
+
+# run_example FILE: somebody pastes it
+run_example() {
+	local word
+	case $(kind "$1") in
+	script)
+		is_recipe "$1"
+		return
+		;;
+	python)
+		/usr/bin/python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$1"
+		return
+		;;
+	dlock.conf)
+		mkdir -p conf
+		cp "$1" conf/dlock.conf
+		XDG_CONFIG_HOME=$T/conf "$DLOCK" run -b "$FILE" "$LOCK" -- true
+		return
+		;;
+	lock-file) return ;;
+	crontab) cron_line "$1" ;;
+	commands) cp "$1" line ;;
+	esac
+	while read -r word; do
+		type -P "$word" >/dev/null || stub "$word"
+	done < <(grep -oE ' -- [^ ]+' "$1" | sed 's/ -- //')
+	run --separate-stderr bash -eo pipefail line
+	if grep -q 'sleep 10 &' "$1"; then
+		# the second one gives up
+		equal "$status" 124
+		one_line '^dlock: backup: held by .* pid [0-9]+ \(.*\) for .*: sleep \(on [a-z]+[: ].*\)$'
+	else
+		equal "$status" 0 "$(<"$1")"
+	fi
+}
+
+@test "manual pages: every example works as it is rendered" {
+	local page file n count=0
+	need groff
+	sandbox
+	for page in "$TOP"/man/*.[0-9]; do
+		displays "$page" groff
+		for ((n = 1; ; n++)); do
+			[[ -e display.$n ]] || break
+			run_example "display.$n"
+			((++count))
+		done
+		# what a crontab's line keeps for some time
+		rcli flushall
+	done
+	between "$count" 10 999 examples
+	# no command has run without a lock
+	between "$(wc -l <ran)" 3 99 "commands under a lock"
+	not has_line ran ' $'
+	wait_until 5 no_strays_but "$P_PID"
+}
+
+@test "README and recipes: every dlock command line works as it stands" {
+	sandbox
 	blocks sh
-	local count=0 file line
+	local count=0 file
 	for file in block.*; do
 		# a script has a test of its own, what operators do, too; the installation is not
 		# tested here
-		if grep -qE '^(#!|make|dlock check)' "$file"; then
+		if ! grep -q dlock "$file" || grep -qE '^(#!|make|dlock check)' "$file"; then
 			continue
 		fi
-		local_words <"$file" | sed 's/sleep 10/sleep 2/' >lines
-		grep -q dlock lines || continue
-		run --separate-stderr bash lines
-		if grep -q -e ' -n ' lines; then
-			# the second one gives up
-			equal "$status" 124
-			one_line '^dlock: backup: held by .* pid [0-9]+ \(.*\) for .*: sleep \(on [a-z]+[: ].*\)$'
-		else
-			equal "$status" 0
-		fi
+		run_example "$file"
 		((++count))
 	done
-	between "$count" 4 99 "blocks with command lines"
-	has_line ran '^deploy.sh  deploy$'
-	wait_until 5 no_strays
+	between "$count" 5 99 "blocks with command lines"
+	has_line ran '^./deploy.sh  deploy$'
+	not has_line ran ' $'
+	# nobody else can release the lock
+	equal "$(find . -name '*.token' -perm /077)" "" "readable by others"
+	wait_until 5 no_strays_but "$P_PID"
 }
 
-# crontab_line TEXT: the command of the line of a crontab that has TEXT in it, into ./line
+# cron_line FILE: what cron runs for the line of this crontab, as ./line: its command, with no more in
+# its environment than cron and the crontab put there. The test's programs are in the place of
+# /usr/local/bin.
+cron_line() {
+	local command
+	# five fields, and in /etc/cron.d the user
+	command=$(sed -En 's/^([^ =]+ ){5}(root )?//p' "$1")
+	matches "$command" $'^[^%\n]+$' "one command, which has no %"
+	{
+		printf 'env -i DLOCK_TEST_MARK=%q XDG_CONFIG_HOME=%q ' "$MARK" "$XDG_CONFIG_HOME"
+		printf 'HOME=%q LOGNAME=root SHELL=/bin/sh PATH=/usr/bin:/bin ' "$HOME"
+		sed -n "s|/usr/local/bin|$T/bin|; s/^\([A-Z]*=.*\)/\1 /p" "$1" | tr -d '\n'
+		printf 'sh -c %q\n' "$command"
+	} >line
+}
+
+# crontab_line TEXT: the same for the block of a crontab that has TEXT in it
 crontab_line() {
 	block crontab "$1"
-	sed -n 's/^PATH=//p' block >path
-	[[ -s path ]]
-	# five fields and the user
-	sed -n 's/^\([^ =]* \)\{5\}root //p' block >line
-	equal "$(wc -l <line)" 1 lines
+	cron_line block
 }
 
 @test "cron recipe" {
@@ -193,10 +385,16 @@ crontab_line() {
 @test "script recipe" {
 	stub
 	block sh 'importing with fence'
-	chmod +x block
-	run --separate-stderr -0 ./block
-	matches "$output" '^importing with fence [0-9]{16}$'
-	equal "$stderr" ""
+	install block import.sh
+	local command
+	# however it is started
+	for command in ./import.sh "$T/import.sh" 'sh import.sh' "env PATH=$PATH:$T import.sh"; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr $command
+		equal "$status" 0 "$command"
+		matches "$output" '^importing with fence [0-9]{16}$' "$command"
+		equal "$stderr" ""
+	done
 }
 
 # reports: the bash recipe in the background, once its last step runs under the lock
@@ -291,12 +489,21 @@ yaml_lines() {
 		on { sub(/^ *- /, ""); print }' block
 }
 
+# ci_environment: exports what ./block sets for its jobs: the backend, and that one is required
+ci_environment() {
+	local required
+	required=$(sed -n 's/^ *DLOCK_REQUIRE_BACKEND: "\(.*\)"/\1/p' block)
+	run --separate-stderr -125 env DLOCK_REQUIRE_BACKEND="$required" dlock status
+	one_line 'no backend is named'
+	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block)
+	equal "$DLOCK_BACKEND" "$REDIS"
+	export DLOCK_BACKEND DLOCK_REQUIRE_BACKEND=$required
+}
+
 @test "GitLab CI, the simple way" {
 	stub deploy.sh
 	block yaml deploy-production
-	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block)
-	export DLOCK_BACKEND
-	equal "$DLOCK_BACKEND" "$REDIS"
+	ci_environment
 	yaml_lines script >work.sh
 	run --separate-stderr -0 bash -eo pipefail work.sh
 	matches "$stderr" 'acquired after [0-9a-z.]+, fence [0-9]+'
@@ -306,8 +513,7 @@ yaml_lines() {
 @test "GitLab CI, in steps" {
 	stub migrate.sh deploy.sh
 	block yaml after_script
-	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block)
-	export DLOCK_BACKEND
+	ci_environment
 	yaml_lines script >work.sh
 	yaml_lines after_script >after.sh
 	equal "$(wc -l <work.sh) $(wc -l <after.sh)" "4 2" lines
@@ -342,8 +548,8 @@ yaml_lines() {
 	local step steps
 	stub deploy.sh
 	block yaml RUNNER_TEMP
-	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block)
-	export DLOCK_BACKEND RUNNER_TEMP=$T/runner
+	ci_environment
+	export RUNNER_TEMP=$T/runner
 	mkdir runner
 	mapfile -t steps < <(yaml_lines run)
 	equal "${#steps[@]}" 3 steps
@@ -494,8 +700,8 @@ alerts() {
 	block yaml JobMissing
 	cp block rules.yml
 	run -0 promtool check rules rules.yml
-	block crontab nightly.prom
-	sed "s|/var/lib/prometheus/node-exporter/|$T/|; s/^\([^ =]* \)\{5\}root //" block >line
+	crontab_line nightly.prom
+	sed -i "s|/var/lib/prometheus/node-exporter/|$T/|" line
 	# two hosts: one does the job, the other one finds the lock taken
 	sh line
 	mv nightly.prom a.prom
@@ -526,14 +732,14 @@ setting() {
 	local n statuses=
 	stub nightly-backup
 	block ini nightly.service
-	sed "s|/usr/local/bin/dlock|$T/bin/dlock|" block >nightly.service
+	cp block nightly.service
 	setting Environment >environment
 	setting ExecStart >line
-	sed -i "s|/usr/local/bin/dlock|$T/bin/dlock|" line
 	equal "$(setting SuccessExitStatus)" 75
-	# three hosts
+	# three hosts; for a name without a slash systemd looks where make install and the package put it
 	for n in 1 2 3; do
-		run --separate-stderr env "$(<environment)" sh line
+		# shellcheck disable=SC2046 # words, as systemd takes them
+		run --separate-stderr env "$(<environment)" $(<line)
 		statuses+="$status "
 	done
 	equal "$statuses" "0 75 75 "
@@ -544,6 +750,8 @@ setting() {
 	if type -P systemd-analyze >/dev/null; then
 		equal "$(setting OnCalendar)" '*-*-* 03:00:00'
 		run -0 systemd-analyze calendar "$(setting OnCalendar)"
+		# it wants a program that is there
+		sed -i 's/^ExecStart=dlock /ExecStart=true /' nightly.service
 		run systemd-analyze verify --man=no ./nightly.service ./nightly.timer
 		not grep -E 'nightly\.(service|timer)' <<<"$output"
 	fi
@@ -617,27 +825,4 @@ ansible_command() {
 
 in_line() {
 	[[ $(rcli zcard "{dlock:$1}:queue") == 1 ]]
-}
-
-@test "dlock.1: its longer examples are recipes" {
-	local file n=0
-	awk '
-		/^\.Sh / { examples = ($2 == "EXAMPLES") }
-		/^\.Bd -literal/ && examples { on = 1; n++; next }
-		/^\.Ed/ { on = 0 }
-		on { gsub(/\\-/, "-"); gsub(/\\e/, "\\"); print > ("example." n) }' "$TOP/man/dlock.1"
-	for language in sh bash yaml ini; do
-		blocks "$language"
-		for file in block.*; do
-			mv "$file" "$language.$file"
-		done
-	done
-	for file in example.*; do
-		((++n))
-		for recipe in *.block.*; do
-			! cmp -s "$file" "$recipe" || continue 2
-		done
-		fail "dlock.1: not a recipe: $(<"$file")"
-	done
-	equal "$n" 1 examples
 }

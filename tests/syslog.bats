@@ -84,6 +84,9 @@ sync_log() {
 	matches "${stderr_lines[-1]}" '^\{.*"event":"failed"'
 	wait_until 5 has_line "$SAID" "^<30>.*: $LOCK: acquired after "
 	wait_until 5 has_line "$SAID" "^<27>.* dlock\[[0-9]+\]: $LOCK: ./no-such-command: command not found$"
+	run -127 logged "$DLOCK" run --syslog "$LOCK" -- "./$EVIL"
+	wait_until 5 has_line "$SAID" '31m.*dlock: forged.*: command not found;'
+	harmless "$(<"$SAID")"
 	run -125 logged "$DLOCK" run --syslog -b no-such-backend "$LOCK" -- true
 	wait_until 5 has_line "$SAID" "^<27>.* dlock\[[0-9]+\]: --backend: 'no-such-backend' is neither"
 }

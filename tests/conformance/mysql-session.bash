@@ -41,6 +41,7 @@ backend_wipe() {
 	local id
 	my "DROP TABLE dlock_sessions"
 	for id in $(my "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '$MYSQL_USER'"); do
-		my "KILL $id"
+		# It may be gone by now.
+		my "KILL $id" || true
 	done
 }
