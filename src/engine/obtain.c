@@ -214,8 +214,11 @@ void supervisor_give_up(struct supervisor *s)
 	struct keeper_event event;
 	struct error ignored = { 0 };
 
-	/* Nothing was sent yet that could leave a trace: see engage() in keeper_acquire.c. */
-	if (!atomic_load(&s->shared->engaged)) {
+	/*
+	 * Nothing was sent yet that could leave a trace: see engage() in keeper_acquire.c. Or the
+	 * keeper has left none, and ends.
+	 */
+	if (!atomic_load(&s->shared->engaged) || s->has_last_word) {
 		keeper_kill(&s->keeper);
 		return;
 	}
@@ -243,8 +246,10 @@ static enum obtained wait_for_lock(struct supervisor *s)
 		supervisor_sleep(s, clock_earlier(until_ms, tick_ms));
 		if (supervisor_interrupted(s))
 			return OBTAINED_NO;
-		while (obtained == OBTAINED_NOT_YET && supervisor_hear(s, &event))
+		while (obtained == OBTAINED_NOT_YET && supervisor_hear(s, &event)) {
 			obtained = hear_acquiring(s, &event, &ahead);
+			s->has_last_word = obtained == OBTAINED_NO && event.last;
+		}
 		/* The guard may have taken the offer before the keeper's event was read. */
 		if (obtained == OBTAINED_NOT_YET && atomic_load(&s->shared->offer) == OFFER_STARTED)
 			obtained = take_offer(s);
