@@ -124,10 +124,10 @@ names_of_all() {
 	disown $!
 	wait_until 5 eval '(: <>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null'
 	# whoever is asked sends dlock to the second one, which is the first one by another name
-	timed "$DLOCK" run -n -b "redis+cluster://127.0.0.1:$first?timeout=400ms&connect-timeout=400ms" "$LOCK" -- touch ran
+	timed "$DLOCK" run -n -b "redis+cluster://127.0.0.1:$first?timeout=1s&connect-timeout=1s" "$LOCK" -- touch ran
 	equal "$status" 122
 	one_line 'the nodes of the cluster disagree on which of them has the lock .MOVED 1 '
-	took "$MS" 0 3000
+	took "$MS" 0 6000
 	[[ ! -e ran ]]
 }
 

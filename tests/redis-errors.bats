@@ -99,7 +99,8 @@ floods() {
 	done
 }
 
-TOO_LARGE='sends a reply that is too large'
+# On a busy machine the time is up before the bound is reached.
+TOO_LARGE='sends a reply that is too large|no answer'
 
 @test "error: a reply that never ends is not read for longer than timeout, nor kept" {
 	measured
