@@ -557,6 +557,12 @@ tool() {
 	TOOL_PORT=$LINE
 }
 
+# floods HOW...: prints the words, unless dlock has the address sanitizer, which ends the process where
+# a client library has no more memory for what comes
+floods() {
+	grep -q __asan_init "$BUILD/dlock" || echo "$@"
+}
+
 # hostile COMMAND...: runs dlock as `timed` does against a server that means no good. It ends with 122
 # and one line, in time, and takes less than 400 MB. A crash of a client library that ran out of
 # memory is no finding of the address sanitizer.

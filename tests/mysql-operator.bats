@@ -65,7 +65,7 @@ load mysql-lease
 
 @test "a server whose answer never ends: every command ends in time, and takes little memory" {
 	local how uri
-	for how in drip giant results columns rows; do
+	for how in drip giant results $(floods columns rows); do
 		tool hostile_mysql.py record ok "$how"
 		uri="mysql://u:p@127.0.0.1:$TOOL_PORT/db?timeout=500ms&connect-timeout=1s"
 		hostile run -b "$uri" -n "$LOCK" -- touch ran

@@ -67,7 +67,7 @@ refused() {
 
 @test "error: a server whose answer never ends: every command ends in time, and takes little memory" {
 	local how uri
-	for how in null drip giant events pings; do
+	for how in null drip giant $(floods events pings); do
 		tool hostile_zookeeper.py "$how"
 		uri="zk://127.0.0.1:$TOOL_PORT?timeout=500ms&connect-timeout=1s"
 		hostile run -b "$uri" -n "$LOCK" -- touch ran
@@ -80,19 +80,36 @@ refused() {
 	done
 }
 
-@test "an answer that the client library crashes on: every command says so, with 122" {
+@test "error: a list that does not fit into the memory: every command says so" {
 	local command uri
 	tool hostile_zookeeper.py vast
 	uri="zk://127.0.0.1:$TOOL_PORT?timeout=2s&connect-timeout=3s"
 	for command in "status $LOCK" "wait $LOCK" "break --yes $LOCK" check; do
 		# shellcheck disable=SC2086 # words
 		hostile $command -b "$uri"
-		one_line "127\\.0\\.0\\.1:$TOOL_PORT.*client library crashed \\(signal [0-9]+\\) on the server's answer"
+		# check reports what it finds on standard output
+		matches "$stderr$output" "127\\.0\\.0\\.1:$TOOL_PORT: cannot .*: marshalling error"
 	done
 	# Whoever asks for no list may not notice.
 	for command in verify release renew; do
 		hostile "$command" -b "$uri" "$LOCK" 0123456789abcdef0123456789abcdef
 		one_line "127\\.0\\.0\\.1:$TOOL_PORT"
+	done
+}
+
+@test "a client library that crashes: the command says so, with 122" {
+	local command uri
+	export ASAN_OPTIONS=handle_segv=0
+	tool listener ''
+	uri="zk://127.0.0.1:$TOOL_PORT?timeout=9s&connect-timeout=9s"
+	for command in "status $LOCK" "wait $LOCK" "break --yes $LOCK" check; do
+		# shellcheck disable=SC2086 # words
+		start "$DLOCK" $command -b "$uri"
+		wait_until 5 child "$PID" dlock
+		kill -SEGV "$CHILD"
+		join "$PID" 5
+		equal "$status" 122
+		matches "$(<"$ERR")" "^dlock: .*127\\.0\\.0\\.1:$TOOL_PORT.*client library crashed \\(signal 11\\) on the server's answer$"
 	done
 	# A signal of the user's ends both processes, and is no crash.
 	hold --

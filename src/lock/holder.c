@@ -305,7 +305,7 @@ static const char *describe_unknown(const struct holder *holder, int64_t age_ms)
 static const char *describe(const char *what, const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size)
 {
-	char process[HOLDER_PROCESS_SIZE], age[DURATION_TEXT_SIZE + 8] = "";
+	char process[HOLDER_PROCESS_SIZE], age[DURATION_TEXT_SIZE + 8] = "", text[700];
 	char duration[DURATION_TEXT_SIZE], work[400];
 
 	holder_describe_process(holder, process);
@@ -313,9 +313,11 @@ static const char *describe(const char *what, const struct holder *holder, int64
 		snprintf(age, sizeof(age), " for %s",
 			 duration_format(age_ms, duration, sizeof(duration)));
 	holder_describe_work(holder, work, sizeof(work));
-	snprintf(buf, size, "%s %s%s%s%s", what,
+	snprintf(text, sizeof(text), "%s %s%s%s%s", what,
 		 *process ? process : describe_unknown(holder, age_ms), age,
 		 !*work ? "" : holder->kept_ms > 0 ? ", " : ": ", work);
+	/* Cut at the end of a character. */
+	text_clean(text, strlen(text), buf, size);
 	return buf;
 }
 

@@ -84,9 +84,12 @@ static void on_names(int rc, const struct String_vector *names, const struct Sta
 	size_t size = 1;
 	char *out;
 
-	/* A string without a length becomes NULL in the library. No server has a node like that. */
+	/*
+	 * A string without a length becomes NULL in the library, and so does a list that is too
+	 * large for the memory. No server has a node like that.
+	 */
 	for (int32_t i = 0; rc == ZOK && names && i < names->count; i++) {
-		if (!names->data[i])
+		if (!names->data || !names->data[i])
 			rc = ZMARSHALLINGERROR;
 		else
 			size += strlen(names->data[i]) + 1;
