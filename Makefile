@@ -312,7 +312,7 @@ FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
 FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,node.c address.c conn.c limit.c tls.c reply.c \
 	sentinel.c cluster.c check.c check_route.c info.c replicas.c lock.c redisson.c \
-	redisson_call.c scriptless.c) \
+	redisson_call.c) \
 	$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
 		$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c \

@@ -767,17 +767,12 @@ replica_online() {
 	[[ $(printf 'set probe 1\nwait 1 200\n' | redis_at "$P_DIR" | tail -n 1) == 1 ]]
 }
 
-@test "the Redis permissions in dlock-backends.7 suffice for ?wake= and for ?replicas=" {
+@test "the Redis permissions in dlock-backends.7 suffice for ?replicas=" {
 	private_redis
 	private_redis --replicaof 127.0.0.1 "$P_PORT"
 	P_DIR=$T/redis.0
 	P_PORT=$(<"$P_DIR/port")
 	wait_until 10 replica_online
-	permit +evalsha s/dlock:/lock:/
-	permit +lpush
-	export DLOCK_BACKEND="redis://jobs:PASSWORD@127.0.0.1:$P_PORT?wake=python-redis-lock"
-	permitted
-	redis_at "$P_DIR" acl deluser jobs
 	permit +evalsha
 	permit +wait
 	export DLOCK_BACKEND="redis://jobs:PASSWORD@127.0.0.1:$P_PORT?replicas=1"

@@ -356,3 +356,9 @@ redis_launch_loading() {
 	has_line "$ERR" '^dlock: .*(NOAUTH|password)'
 	equal "$(wc -l <"$ERR")" 1 "lines on stderr"
 }
+
+@test "error: a server that runs no scripts is refused by name, and nothing is taken" {
+	private_redis --rename-command EVAL '' --rename-command EVALSHA ''
+	refused 'runs no scripts, which dlock needs' "redis://127.0.0.1:$P_PORT" -n
+	equal "$(redis_at "$P_DIR" dbsize)" 0
+}

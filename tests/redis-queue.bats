@@ -313,10 +313,9 @@ handed() {
 
 @test "what has no such queue refuses the options by name" {
 	local uri
-	for uri in file: "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3" "$REDIS?scripts=no" \
-		"$REDIS?dialect=redisson"; do
+	for uri in file: "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3" "$REDIS?dialect=redisson"; do
 		run --separate-stderr -125 "$DLOCK" run -b "$uri" --priority 3 "$LOCK" -- touch ran
-		one_line "^dlock: $LOCK: [a-z]+:( with \\?(scripts=no|dialect=redisson))? has no --priority; redis: and mysql: have it by default"
+		one_line "^dlock: $LOCK: [a-z]+:( with \\?dialect=redisson)? has no --priority; redis: and mysql: have it by default"
 		run --separate-stderr -125 "$DLOCK" acquire -b "$uri" --queue newest "$LOCK"
 		one_line ' has no --queue newest; '
 		run --separate-stderr -125 "$DLOCK" run -n -b "$uri" --replace-waiters "$LOCK" -- touch ran

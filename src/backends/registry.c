@@ -210,10 +210,10 @@ struct backend *backend_open(const struct backend_driver *driver,
 	return backend;
 }
 
-/* What people call the locks of uri: "redis: with ?scripts=no". */
+/* What people call the locks of uri: "redis: with ?dialect=redisson". */
 static void kind_of(const struct uri *uri, char *buf, size_t size)
 {
-	static const char *const choosing[] = { "strategy", "dialect", "scripts", NULL };
+	static const char *const choosing[] = { "strategy", "dialect", NULL };
 	const char *const *param = choosing;
 
 	while (*param && !uri_param(uri, *param))

@@ -41,7 +41,7 @@ bool queueing_wishes(const struct queueing *queueing);
 
 /*
  * Can a queue that has queue_can do what queueing wishes? False with ERROR_USAGE, which names
- * the option and kind, "redis: with ?scripts=no", which is what people call the queue.
+ * the option and kind, "redis: with ?dialect=redisson", which is what people call the queue.
  */
 bool queueing_admitted(const struct queueing *queueing, unsigned queue_can, const char *kind,
 		       struct error *err);

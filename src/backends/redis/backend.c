@@ -46,7 +46,6 @@
 #include "lock/uri.h"
 #include "redisson.h"
 #include "replicas.h"
-#include "scriptless.h"
 
 /*
  * How often the first in line tries while another program holds the lock. The pause varies, because
@@ -60,33 +59,22 @@
  */
 #define LOAN_MS 4500
 
-static const struct backend_ops scriptless_ops;
 static const struct redis_dialect dialect;
 
 static struct backend *redis_open(const struct uri *uri, struct error *err)
 {
 	struct redis_backend *redis;
-	bool scriptless;
-
-	if (scriptless_read(uri, &scriptless, err))
-		return NULL;
 
 	if (uri_param(uri, "dialect") || uri_param(uri, "lock") || uri_param(uri, "watchdog"))
 		return redisson_open(uri, err);
 	redis = memory_new(1, sizeof(*redis));
 	redis->dialect = &dialect;
-	if (scriptless) {
-		redis->node.base.ops = &scriptless_ops;
-		redis->node.base.no_shared = redis->node.base.no_slots =
-			"redis: with scripts, zookeeper: and mysql: have";
-	}
 	if (redis_node_init(&redis->node, uri, err) ||
 	    redis_replicas_read(&redis->node, uri, err)) {
 		redis_close(&redis->node.base);
 		return NULL;
 	}
-	if (!scriptless)
-		redis->node.base.queue_can = QUEUE_PRIORITY | QUEUE_NEWEST | QUEUE_REPLACE;
+	redis->node.base.queue_can = QUEUE_PRIORITY | QUEUE_NEWEST | QUEUE_REPLACE;
 	return &redis->node.base;
 }
 
@@ -290,23 +278,9 @@ const char *redis_library(void)
 }
 
 const struct backend_ops redis_ops = {
-	REDIS_SCRIPT_SLOTS,
+	REDIS_SLOTS,
 	.open = redis_open,
 	.connect = redis_connect,
 	.acquire = redis_acquire,
 	.list = redis_list,
-};
-
-static const struct backend_ops scriptless_ops = {
-	REDIS_COMMON_SLOTS,
-	.connect = redis_connect,
-	.acquire = scriptless_acquire,
-	.renew = scriptless_renew,
-	.verify = scriptless_verify,
-	.release = scriptless_release,
-	.again = scriptless_again,
-	.inspect = scriptless_inspect,
-	.list = redis_list,
-	.break_hold = scriptless_break,
-	.check = scriptless_check,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the dialects of the Redis backend share; those without scripts share a part of it. */
+/* What the dialects of the Redis backend share. */
 #include "lock.h"
 
 #include <hiredis/hiredis.h>

@@ -12,7 +12,7 @@
 
 struct redis_backend;
 
-/* What the dialects differ in, as far as they run scripts. lock.c does the rest for all of them. */
+/* What the dialects differ in. lock.c does the rest for all of them. */
 struct redis_dialect {
 	const struct script *again, *inspect, *release, *renew, *verify;
 	/* Makes the keys for name, unless they are made. */
@@ -44,9 +44,6 @@ struct redis_backend {
 	int64_t asked_ms;		/* CLOCK_BOOTTIME of the last try to acquire */
 	uint64_t lent_fence;		/* fence of a loan that a message told of; 0: none */
 	int64_t came_us;		/* what acquire.lua calls came; 0: not told yet */
-	/* With ?scripts=no */
-	int64_t pause_ms;		/* a waiter's last one; 0: it has not waited yet */
-	bool free_of_ours;		/* no request of ours can have taken the lock */
 };
 
 static inline struct redis_backend *redis_from_backend(struct backend *backend)
@@ -118,11 +115,9 @@ int redis_setup(struct backend *backend, struct error *err);
 int redis_plan(struct backend *backend, char **text, struct error *err);
 int redis_check(struct backend *backend, struct findings *findings, struct error *err);
 
-/* The slots that are the same with and without scripts, and those of all that run scripts. */
-#define REDIS_COMMON_SLOTS \
+/* The slots that are the same in all dialects. */
+#define REDIS_SLOTS \
 	.close = redis_close, .event_fd = redis_event_fd, .event = redis_event, \
-	.setup = redis_setup, .plan = redis_plan
-#define REDIS_SCRIPT_SLOTS \
-	REDIS_COMMON_SLOTS, .renew = redis_renew, .verify = redis_verify, \
+	.setup = redis_setup, .plan = redis_plan, .renew = redis_renew, .verify = redis_verify, \
 	.release = redis_release, .again = redis_again, .inspect = redis_inspect, \
 	.break_hold = redis_break, .check = redis_check

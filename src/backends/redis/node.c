@@ -19,31 +19,8 @@
 
 #define MOST_ARGUMENTS 8
 
-/* What python-redis-lock puts before the name of a lock, and of the list that its waiters watch. */
-#define PYTHON_PREFIX "lock:"
-#define PYTHON_SIGNAL "lock-signal:"
-
 /* The parameters that say how locks are kept, wherever the server is. */
-#define LOCK_PARAMS "prefix", "replicas", "wake", "dialect", "lock", "watchdog", "scripts"
-
-/* Reads ?prefix= and ?wake=, which go together. 0, or -1 with *err. */
-static int read_prefix(struct redis_node *node, const struct uri *uri, struct error *err)
-{
-	const char *prefix = uri_param(uri, "prefix"), *wake = uri_param(uri, "wake");
-
-	node->wakes_python = wake != NULL;
-	if (!prefix)
-		prefix = wake ? PYTHON_PREFIX : REDIS_PREFIX;
-	node->prefix = memory_copy(prefix);
-	if (!wake)
-		return 0;
-	if (strcmp(wake, "python-redis-lock") != 0)
-		return error_set(err, ERROR_USAGE, 0, "redis: ?wake= knows only python-redis-lock");
-	if (strcmp(prefix, PYTHON_PREFIX) != 0)
-		return error_set(err, ERROR_USAGE, 0, "redis: ?wake=python-redis-lock goes with "
-				 "?prefix=" PYTHON_PREFIX " alone, which is then the default");
-	return 0;
-}
+#define LOCK_PARAMS "prefix", "replicas", "dialect", "lock", "watchdog"
 
 static int read_host(struct redis_node *node, const struct uri *uri, struct error *err)
 {
@@ -91,24 +68,22 @@ static const struct kind {
 	{ "redis+sentinel", read_sentinels,
 	  { LOCK_PARAMS, "sentinel-user", "sentinel-password-file", "sentinel-tls", "tls",
 	    REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
-	/* The list that wakes a waiter of python-redis-lock is in another slot than its lock. */
 	{ "redis+cluster", read_cluster,
-	  { "prefix", "replicas", "scripts", "dialect", "lock", "watchdog", "tls",
-	    REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+	  { LOCK_PARAMS, "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 };
 
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err)
 {
+	const char *prefix = uri_param(uri, "prefix");
 	const struct kind *kind = kinds;
 
 	while (strcmp(kind->scheme, uri->scheme) != 0)
 		kind++;
+	node->prefix = memory_copy(prefix ? prefix : REDIS_PREFIX);
 	node->main = node->wake = (struct redis_conn){
 		.backend = &node->base, .address = &node->address, .fd = -1,
 	};
 	if (uri_check_params(uri, kind->known, err) || kind->read(node, uri, err))
-		return -1;
-	if (read_prefix(node, uri, err))
 		return -1;
 	return redis_address_login(&node->address, uri, err);
 }
@@ -151,8 +126,6 @@ void redis_make_keys(const char *prefix, const char *name, char *keys[static RED
 void redis_node_keys(struct redis_node *node, const char *name)
 {
 	redis_make_keys(node->prefix, name, node->keys);
-	if (node->wakes_python && !node->keys[KEY_SIGNAL])
-		node->keys[KEY_SIGNAL] = memory_format(PYTHON_SIGNAL "%s", name);
 }
 
 void redis_holder_text(const struct request *request, char text[static REDIS_HOLDER_SIZE])

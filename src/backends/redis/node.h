@@ -21,12 +21,9 @@ struct script {
 	const char *text;
 };
 
-/*
- * In the order of KEYS in the scripts; the prefix of channels is their ARGV[1]. KEY_SIGNAL is NULL
- * without ?wake=.
- */
+/* In the order of KEYS in the scripts; the prefix of channels is their ARGV[1]. */
 enum redis_key {
-	KEY_LOCK, KEY_HOLDERS, KEY_QUEUE, KEY_WAITERS, KEY_FENCE, KEY_SIGNAL, KEY_CHANNEL,
+	KEY_LOCK, KEY_HOLDERS, KEY_QUEUE, KEY_WAITERS, KEY_FENCE, KEY_CHANNEL,
 	REDIS_KEYS
 };
 
@@ -41,7 +38,6 @@ struct redis_node {
 	struct redis_address address;
 	struct redis_route *route;	/* NULL: always at address */
 	char *prefix;
-	bool wakes_python;		/* ?wake=python-redis-lock */
 	char *keys[REDIS_KEYS];		/* of the one name that the node is used for */
 	struct redis_conn main;
 	struct redis_conn wake;		/* subscribed, while waiting */

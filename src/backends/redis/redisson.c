@@ -259,7 +259,7 @@ static const struct redis_dialect dialect = {
 };
 
 static const struct backend_ops redisson_ops = {
-	REDIS_SCRIPT_SLOTS,
+	REDIS_SLOTS,
 	.connect = redisson_connect,
 	.acquire = redisson_acquire,
 	.list = redisson_list,

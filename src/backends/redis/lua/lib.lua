@@ -189,14 +189,6 @@ local function hand_to(who, mode, asked, till)
   return ms
 end
 
--- Wakes one waiter of python-redis-lock, as a release by that program does: the list then has one
--- item, for a second at most.
-local function wake_python()
-  redis.call('DEL', signal)
-  redis.call('LPUSH', signal, '1')
-  redis.call('PEXPIRE', signal, '1000')
-end
-
 -- Hands the lock to the first waiters that are alive, as far as there is room, and tells the waiter
 -- behind them to try after the time that they have for confirming. Their places stay noted in
 -- waiters. Removes all keys when there is neither holder nor waiter.
@@ -222,6 +214,5 @@ local function hand_over()
   if not owner then
     redis.call('DEL', lock, queue, waiters, holders)
     redis.call('PUBLISH', channel .. 'free', '0')
-    if signal then wake_python() end
   end
 end

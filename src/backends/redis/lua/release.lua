@@ -6,7 +6,7 @@
 local keep, how, request = ARGV[3], ARGV[4], ARGV[5]
 
 -- Most holders hold the lock alone, and nobody waits for it.
-if how == '1' and keep == '0' and not signal and redis.call('EXISTS', queue, waiters) == 0 and
+if how == '1' and keep == '0' and redis.call('EXISTS', queue, waiters) == 0 and
    redis.pcall('GET', lock) == token then
   local note = redis.call('HGET', holders, token)
   if note and not string.find(note, '&min=', 1, true) then
