@@ -74,14 +74,8 @@ const struct option_row option_rows[] = {
 	{ 0, "note", "TEXT", "show this text to those who are refused the lock, and in\n"
 	  "status",
 	  HOLDING_COMMANDS, OPTION_TEXT, FIELD(note), 0, 0 },
-	{ 0, "priority", "N", "wait as if this waiter had come N times 10 minutes\n"
-	  "earlier; N is 0 to 9 (default: 0)",
-	  HOLDING_COMMANDS, OPTION_NUMBER, FIELD(queueing.priority), 0, QUEUEING_PRIORITY_MAX },
-	{ 0, "queue", "oldest|newest", "which waiter gets the lock first: the oldest (default),\n"
-	  "or the newest of those with --queue newest", HOLDING_COMMANDS,
-	  OPTION_CHOICE, FIELD(queueing.newest), 0, 0 },
 	{ 0, "replace-waiters", NULL, "send away earlier waiters that also have this option",
-	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(queueing.replace), 0, 0 },
+	  HOLDING_COMMANDS, OPTION_FLAG, FIELD(replaces), 0, 0 },
 	{ 0, "syslog", NULL, "send messages to syslog, too", HOLDING_COMMANDS,
 	  OPTION_FLAG, FIELD(syslog), 0, 0 },
 	{ 0, "log", "text|json", "the form of messages; json is one object per line, and\n"

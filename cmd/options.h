@@ -80,7 +80,7 @@ struct options {
 	const char *metrics;	/* path of a file; NULL: not given */
 	pid_t pid;		/* 0: not given */
 	const char *note;	/* NULL: not given */
-	struct queueing queueing;	/* --priority, --queue, --replace-waiters */
+	bool replaces;			/* --replace-waiters */
 	bool syslog;
 	bool log_json;		/* --log json */
 	bool json;

@@ -216,7 +216,7 @@ struct run_request settings_request(const struct settings *settings, const struc
 		.uri_text = settings->uri_text,
 		.name = name,
 		.note = options->note,
-		.queueing = options->queueing,
+		.replaces = options->replaces,
 		.mode = options->slots ? HOLD_SLOT : options->shared ? HOLD_SHARED : HOLD_EXCLUSIVE,
 		.slots = options->slots,
 		.ttl_ms = settings->ttl_ms,

@@ -51,18 +51,6 @@ static void print_columns(int width, const char *name, const char *mode, const c
 		    width - (int)text_characters(name), "", mode, held, expires, fence, who);
 }
 
-/* "waiter 3", or "waiter 1 (5)" with priority 5. */
-static void position_text(const struct waiter_view *waiter, size_t number,
-			  char buf[static 32])
-{
-	const int priority = waiter->holder.queueing.priority;
-
-	if (priority)
-		snprintf(buf, 32, "waiter %zu (%d)", number, priority);
-	else
-		snprintf(buf, 32, "waiter %zu", number);
-}
-
 static void print_lock(const char *name, const struct lock_view *view, int width,
 		       bool *header)
 {
@@ -87,7 +75,7 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 	for (size_t i = 0; i < view->waiter_count; i++) {
 		const struct waiter_view *waiter = &view->waiters[i];
 
-		position_text(waiter, i + 1, position);
+		snprintf(position, sizeof(position), "waiter %zu", i + 1);
 		print_columns(width, "", position, time_text(waiter->waiting_ms, held), "-",
 			      waiter->mode == HOLD_EXCLUSIVE ? "-" :
 			      mode_text(waiter->mode, waiter->slots, mode),
@@ -144,9 +132,7 @@ static void json_lock(const char *name, const char *place, const struct lock_vie
 		json_number(&json, "position", (int64_t)i + 1);
 		json_who(&json, &waiter->holder);
 		json_mode(&json, waiter->mode, waiter->slots);
-		json_number(&json, "priority", waiter->holder.queueing.priority);
-		json_text(&json, "queue", waiter->holder.queueing.newest ? "newest" : "oldest");
-		json_bool(&json, "replaces_waiters", waiter->holder.queueing.replace);
+		json_bool(&json, "replaces_waiters", waiter->holder.replaces);
 		json_time(&json, "queued_at",
 			  waiter->waiting_ms < 0 ? 0 : now - waiter->waiting_ms);
 		json_maybe(&json, "waiting_ms", waiter->waiting_ms);

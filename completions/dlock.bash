@@ -83,7 +83,6 @@ _dlock_value()
 	--on-lost) _dlock_reply kill warn ;;
 	--if-down) _dlock_reply fail run ;;
 	--leftovers) _dlock_reply kill wait ;;
-	--queue) _dlock_reply oldest newest ;;
 	--log) _dlock_reply text json ;;
 	--metrics)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -111,7 +110,7 @@ _dlock_options()
 	case $1 in
 	run | acquire)
 		options+=' -n --nonblock -s --shared --slots --min-hold --on-lost --note --syslog'
-		options+=' --priority --queue --replace-waiters --log' ;;
+		options+=' --replace-waiters --log' ;;
 	esac
 	case $1 in
 	run | acquire | wait) options+=' -w --wait -E --conflict-exit-code' ;;
@@ -297,7 +296,7 @@ _dlock_command()
 		return
 	fi
 	case $ended$cur in
-	0--on-lost=* | 0--if-down=* | 0--leftovers=* | 0--queue=* | 0--log=* | 0--metrics=* | \
+	0--on-lost=* | 0--if-down=* | 0--leftovers=* | 0--log=* | 0--metrics=* | \
 		0--backend=* | 0--pid=*)
 		word=${cur%%=*}
 		cur=${cur#*=}
@@ -345,7 +344,7 @@ _dlock_takes_value()
 	case $OPTION in
 	-[bwtEk] | --backend | --wait | --ttl | --slots | --conflict-exit-code) ;;
 	--min-hold | --kill-after | --leftovers | --max-run | --until) ;;
-	--on-lost | --on-lost-run | --if-down | --pid | --note | --priority | --queue | --log | --metrics) ;;
+	--on-lost | --on-lost-run | --if-down | --pid | --note | --log | --metrics) ;;
 	*) return 1 ;;
 	esac
 }

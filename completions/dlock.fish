@@ -37,7 +37,7 @@ end
 
 # True when the value of the option in $argv is the next word
 function __dlock_takes_value
-    string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|on-lost-run|if-down|pid|note|priority|queue|log|metrics))$' $argv
+    string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|on-lost-run|if-down|pid|note|log|metrics))$' $argv
 end
 
 # True at an operand that is the name of a lock
@@ -155,8 +155,6 @@ complete -c dlock -n '__dlock_at options run' -l no-contain -d 'do not use a PID
 complete -c dlock -n '__dlock_at options run' -s k -l kill-after -x -d 'time from TERM to KILL'
 complete -c dlock -n '__dlock_at options run acquire' -l on-lost -x -a 'kill warn' -d 'what to do when the lock is lost'
 complete -c dlock -n '__dlock_at options run acquire' -l note -x -d 'show this to those who are refused the lock'
-complete -c dlock -n '__dlock_at options run acquire' -l priority -x -d 'wait as if come N times 10 minutes earlier'
-complete -c dlock -n '__dlock_at options run acquire' -l queue -x -a 'oldest newest' -d 'which waiter gets the lock first'
 complete -c dlock -n '__dlock_at options run acquire' -l replace-waiters -d 'send away earlier waiters that also have this option'
 complete -c dlock -n '__dlock_at options run acquire' -l syslog -d 'send messages to syslog, too'
 complete -c dlock -n '__dlock_at options run acquire' -l log -x -a 'text json' -d 'the form of messages'

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# MySQL's lease: --priority, --queue newest and --replace-waiters.
+# MySQL's lease: --replace-waiters.
 
 load helpers
 load mysql-lease
@@ -29,164 +29,6 @@ ran() {
 	wait_until 2 only_fences
 }
 
-# ---- --priority
-
-@test "--priority: a higher one goes first, equal ones in order of arrival; status shows it" {
-	hold --
-	in_line 1
-	in_line 2 --priority 2
-	in_line 3 --priority 9
-	in_line 4 --priority 2
-	run "$DLOCK" status
-	matches "$output" 'waiter 1 \(9\).*waiter 2 \(2\).*waiter 3 \(2\).*waiter 4 '
-	equal "$("$DLOCK" status --json | jq -c '[.waiters[].priority]')" '[9,2,2,0]'
-	release
-	ran 3 2 4 1
-}
-
-@test "--priority: a waiter is overtaken no longer when it has waited 10 minutes for each step" {
-	hold --
-	in_line 1
-	in_line 2 --priority 2
-	# As if the first one had come 21 minutes ago.
-	ask "UPDATE dlock_queue SET turn = turn - 1260000000, since = since - 1260000000 WHERE place = 1"
-	in_line 3 --priority 2
-	in_line 4 --priority 3
-	release
-	ran 4 1 2 3
-}
-
-@test "--priority: of shared holds and slots, too" {
-	hold --slots 2 --
-	local first=$HOLDER command=$COMMAND
-	hold --slots 2 --
-	in_line 1 --slots 2
-	in_line 2 --slots 2 --priority 1
-	kill -TERM "$command"
-	join "$first"
-	wait_until 5 has_line order 2
-	release
-	ran 2 1
-}
-
-@test "--priority: a server's clock that was set back leaves the order of arrival" {
-	hold --
-	in_line 1
-	ask "UPDATE dlock_queue SET turn = turn + 3600000000, since = since + 3600000000"
-	in_line 2
-	in_line 3 --priority 1
-	equal "$("$DLOCK" status --json | jq -c '[.waiters[].pid]')" \
-		"[${WAITERS[2]},${WAITERS[0]},${WAITERS[1]}]"
-}
-
-@test "--priority: reply to a client that gets in line lost: it keeps its place before others" {
-	via_proxy
-	hold -t 10m --
-	in_line 1
-	proxy "drop-on INTO dlock_queue"
-	start "$DLOCK" run -b "$PROXY?timeout=1s" --priority 5 "$LOCK" -- sh -c 'echo 2 >>order'
-	WAITERS+=("$PID")
-	# It has a connection for no longer than its timeout.
-	wait_until 10 in_queue 2
-	proxy pass
-	holds_for 1300 alive "$PID"
-	wait_until 10 waiters 2
-	release
-	ran 2 1
-}
-
-@test "--priority: forty waiters in the opposite order, more than servers take for a deadlock" {
-	hold --
-	local n expected=() kills
-	kills=$(ask "SHOW GLOBAL STATUS LIKE 'Com_kill'")
-	for n in {1..40}; do
-		in_line "$n" --priority "$(((n - 1) / 4))"
-	done
-	for n in {9..0}; do
-		expected+=("$((4 * n + 1))" "$((4 * n + 2))" "$((4 * n + 3))" "$((4 * n + 4))")
-	done
-	# All have looked again, and sleep on the ticket of one that is before them now.
-	holds_for 7000 waiters 40
-	release
-	ran "${expected[@]}"
-	equal "$(ask "SHOW GLOBAL STATUS LIKE 'Com_kill'")" "$kills" 'statements KILL'
-}
-
-# ---- --queue newest
-
-@test "--queue newest: the last come is first" {
-	hold --
-	local n
-	for n in 1 2 3 4; do
-		in_line "$n" --queue newest
-	done
-	equal "$("$DLOCK" status --json | jq -c '[.waiters[].queue] | unique')" '["newest"]'
-	release
-	ran 4 3 2 1
-}
-
-@test "--queue newest: they change places with one another only" {
-	hold --
-	in_line 1
-	in_line 2 --queue newest
-	in_line 3
-	in_line 4 --queue newest
-	in_line 5 --queue newest --priority 1
-	in_line 6
-	in_line 7 --queue newest
-	release
-	ran 5 1 7 3 4 6 2
-}
-
-@test "--queue newest: a waiter that was overtaken is behind also when its connection breaks" {
-	via_proxy
-	hold --
-	in_line 1 -b "$PROXY" --queue newest
-	in_line 2
-	in_line 3 --queue newest
-	proxy cut
-	wait_until 5 waiters 3
-	release
-	ran 3 2 1
-}
-
-@test "--queue newest: reply to a client that gets in line lost: it comes once" {
-	via_proxy
-	# No renewal removes the row of the client that comes back.
-	hold -t 10m --
-	in_line 1 --queue newest
-	in_line 2
-	proxy "drop-on INTO dlock_queue"
-	start "$DLOCK" run -b "$PROXY?timeout=1s" --queue newest "$LOCK" -- sh -c 'echo 3 >>order'
-	local third=$PID
-	wait_until 10 in_queue 3
-	start "$DLOCK" run --queue newest "$LOCK" -- sh -c 'echo 4 >>order'
-	WAITERS+=("$PID")
-	wait_until 10 in_queue 4
-	# The third one has no connection any more.
-	wait_until 10 waiters 3
-	proxy pass
-	wait_until 10 waiters 4
-	equal "$("$DLOCK" status --json | jq -c '[.waiters[].pid]')" \
-		"[${WAITERS[2]},${WAITERS[1]},$third,${WAITERS[0]}]"
-	WAITERS+=("$third")
-	release
-	ran 4 2 3 1
-}
-
-@test "--queue newest: forty waiters get the lock" {
-	hold --
-	local n
-	for n in {1..40}; do
-		in_line "$n" --queue newest
-	done
-	release
-	# shellcheck disable=SC2046 # words
-	ran $(seq 40 -1 1)
-}
-
-# ---- --replace-waiters
-
 # sent_away PID ERR BY [SECONDS]: the waiter ended because the waiter BY has replaced it
 sent_away() {
 	join "$1" "${4-3}"
@@ -210,15 +52,15 @@ replacing() {
 	b=$PID b_err=$ERR
 	sent_away "$a" "$a_err" "$b"
 	wait_until 5 waiters 2
-	in_line 3 --priority 1
-	replacing --priority 9
+	in_line 3
+	replacing
 	WAITERS+=("$PID")
 	sent_away "$b" "$b_err" "$PID"
 	wait_until 5 waiters 3
-	equal "$("$DLOCK" status --json | jq -c '[.waiters[].replaces_waiters]')" '[true,false,false]'
+	equal "$("$DLOCK" status --json | jq -c '[.waiters[].replaces_waiters]')" '[false,false,true]'
 	alive "$HOLDER"
 	release
-	ran "replacing $((STARTED_COUNT - 1))" 3 1
+	ran 1 3 "replacing $((STARTED_COUNT - 1))"
 }
 
 @test "--replace-waiters: a holder is not sent away, and -E tells who was" {
@@ -332,19 +174,11 @@ replacing() {
 
 # ---- where it cannot be
 
-@test "strategies without a queue of their own refuse the options by name" {
+@test "strategies without a queue of their own refuse it by name" {
 	local strategy
 	for strategy in strategy=row strategy=advisory strategy=table strategy=insert dialect=shedlock; do
-		refused "$strategy" --priority --priority 1
-		refused "$strategy" "--queue newest" --queue newest
-		refused "$strategy" --replace-waiters --replace-waiters
+		run --separate-stderr -125 "$DLOCK" run -b "$MYSQL?$strategy" --replace-waiters "$LOCK" -- touch ran
+		one_line "mysql: with \?$strategy has no --replace-waiters; .*mysql:.* have it by default$"
 	done
-}
-
-# refused STRATEGY WHAT OPTION...
-refused() {
-	run --separate-stderr "$DLOCK" run -b "$MYSQL?$1" "${@:3}" "$LOCK" -- touch ran
-	equal "$status" 125
-	one_line "mysql: with \?$1 has no $2; .*mysql:.* have it by default$"
 	[[ ! -e ran ]]
 }

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# Redis: --priority, --queue newest and --replace-waiters, under faults. What they do without
-# faults is in conformance/suite.bats.
+# Redis: --replace-waiters under faults. What it does without faults is in conformance/suite.bats.
 
 load helpers
 load redis
@@ -236,71 +235,12 @@ handed() {
 	order newest
 }
 
-@test "--queue newest: the one that was cut off comes back to its own turn, not to the first one" {
-	local waiters=()
-	start_proxy "$REDIS_PORT"
-	hold --
-	wait_in_line 1 -b "$PROXY" --queue newest -- sh -c 'echo 1 >>order'
-	waiters+=("$PID")
-	proxy refuse
-	proxy cut
-	# The first in line is dead to the server, and is removed.
-	start "$DLOCK" run "$LOCK" -- sh -c 'echo 2 >>order'
-	waiters+=("$PID")
-	wait_until 10 first_is "$PID"
-	wait_in_line 2 --queue newest -- sh -c 'echo 3 >>order'
-	waiters+=("$PID")
-	proxy pass
-	wait_until 10 waiters 3
-	release
-	for pid in "${waiters[@]}"; do
-		join "$pid"
-		equal "$status" 0
-	done
-	order 3 2 1
-	nothing_left
-}
-
-@test "--priority: a step is 10 minutes, so that nobody starves; status shows the priority" {
-	need jq
-	local plain one two
-	hold --
-	wait_in_line 1 -- sh -c 'echo plain >>order'
-	plain=$PID
-	# as if the waiter had come 11 minutes earlier
-	rcli eval "local who = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
-		local note = redis.call('HGET', KEYS[1], who)
-		local at = string.format('%.0f', string.match(note, '^%d+') - 660000000)
-		redis.call('HSET', KEYS[1], who, (string.gsub(note, '^%d+ (%w+ %d+ %d+) %d+', at .. ' %1 ' .. at)))
-		redis.call('ZADD', KEYS[2], at, who)" 2 "{$KEY}:waiters" "{$KEY}:queue" >reply
-	equal "$(<reply)" ""
-	wait_in_line 2 --priority 1 --note urgent -- sh -c 'echo one >>order'
-	one=$PID
-	wait_in_line 3 --priority 2 --queue newest -- sh -c 'echo two >>order'
-	two=$PID
-	"$DLOCK" status --json "$LOCK" >status.json || [[ $? == 1 ]]
-	equal "$(jq -r '[.waiters[] | "\(.pid) \(.priority) \(.queue) \(.replaces_waiters)"] | join(",")' status.json)" \
-		"$two 2 newest false,$plain 0 oldest false,$one 1 oldest false"
-	between "$(jq '.waiters[0].waiting_ms' status.json)" 0 60000 "since the waiter came"
-	between "$(jq '.waiters[1].waiting_ms' status.json)" 660000 720000 "since the waiter came"
-	"$DLOCK" status "$LOCK" >table || [[ $? == 1 ]]
-	has_line table '^ +waiter 1 \(2\) .* pid '"$two"
-	has_line table '^ +waiter 2  .* pid '"$plain"
-	has_line table '^ +waiter 3 \(1\) .* pid '"$one"' .*urgent$'
-	release
-	join "$plain"
-	join "$one"
-	join "$two"
-	order two plain one
-	nothing_left
-}
-
-@test "redis-py's lock is neither jumped over by a priority, nor taken by a replacement" {
+@test "redis-py's lock is not taken by a replacement" {
 	rcli set "$KEY" stranger px 600000
 	local first
-	wait_in_line 1 --priority 9 --replace-waiters -- sh -c 'echo first >>order'
+	wait_in_line 1 --replace-waiters -- sh -c 'echo first >>order'
 	first=$PID
-	start "$DLOCK" run --priority 9 --replace-waiters "$LOCK" -- sh -c 'echo second >>order'
+	start "$DLOCK" run --replace-waiters "$LOCK" -- sh -c 'echo second >>order'
 	join "$first"
 	equal "$status" 124
 	holds_for 1000 alive "$PID"
@@ -311,25 +251,7 @@ handed() {
 	nothing_left
 }
 
-@test "what has no such queue refuses the options by name" {
-	local uri
-	for uri in file: "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3" "$REDIS?dialect=redisson"; do
-		run --separate-stderr -125 "$DLOCK" run -b "$uri" --priority 3 "$LOCK" -- touch ran
-		one_line "^dlock: $LOCK: [a-z]+:( with \\?dialect=redisson)? has no --priority; redis: and mysql: have it by default"
-		run --separate-stderr -125 "$DLOCK" acquire -b "$uri" --queue newest "$LOCK"
-		one_line ' has no --queue newest; '
-		run --separate-stderr -125 "$DLOCK" run -n -b "$uri" --replace-waiters "$LOCK" -- touch ran
-		one_line ' has no --replace-waiters; '
-		run -0 "$DLOCK" run -n -b file: --priority 0 --queue oldest "$LOCK" -- true
-	done
-	[[ ! -e ran ]]
-	run --separate-stderr -125 "$DLOCK" run --priority 10 "$LOCK" -- true
-	one_line "--priority: '10' is not a number from 0 to 9"
-	run --separate-stderr -125 "$DLOCK" run --queue first "$LOCK" -- true
-	one_line "--queue: 'first' is neither oldest nor newest"
-}
-
-@test "a reply lost at each request of a waiter with wishes: it runs once, and nothing is left" {
+@test "a reply lost at each request of a waiter that replaces others: it runs once, and nothing is left" {
 	local n waiter other
 	start_proxy "$REDIS_PORT"
 	# The second one subscribes, on a connection of its own: without an answer, dlock ends with 122.
@@ -338,18 +260,17 @@ handed() {
 		wait_in_line 1 -- sh -c 'echo other >>order'
 		other=$PID
 		proxy cut-after "$n"
-		start "$DLOCK" run -b "$PROXY" --priority 3 --queue newest --replace-waiters "$LOCK" -- \
+		start "$DLOCK" run -b "$PROXY" --replace-waiters "$LOCK" -- \
 			sh -c 'echo "$0" >>order' "$n"
 		waiter=$PID
 		wait_until 10 waiters 2
-		wait_until 5 first_is "$waiter"
 		release
+		join "$other"
 		join "$waiter"
 		equal "$status" 0
-		join "$other"
 		wait_until 2 nothing_left
 	done
-	order 1 other 3 other 4 other
+	order other 1 other 3 other 4
 	proxy_stat cut
 	equal "$VALUE" 3 "faults that happened"
 }

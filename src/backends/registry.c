@@ -238,6 +238,16 @@ static bool has_mode(const struct backend *backend, enum hold_mode mode, const c
 	return !others;
 }
 
+static bool may_replace(const struct backend *backend, const struct request *request,
+			const char *kind, struct error *err)
+{
+	if (!request->self.replaces || backend->replaces)
+		return true;
+	error_set(err, ERROR_USAGE, 0, "%s has no --replace-waiters; redis: and mysql: have it by "
+		  "default", kind);
+	return false;
+}
+
 struct backend *backend_open_for(const struct request *request, const struct backend_driver *driver,
 				 const struct uri *uri, struct error *err)
 {
@@ -246,7 +256,7 @@ struct backend *backend_open_for(const struct request *request, const struct bac
 
 	kind_of(uri, kind, sizeof(kind));
 	if (!backend || (has_mode(backend, request->mode, kind, err) &&
-			 queueing_admitted(&request->self.queueing, backend->queue_can, kind, err)))
+			 may_replace(backend, request, kind, err)))
 		return backend;
 	backend_close(backend);
 	return NULL;

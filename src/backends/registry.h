@@ -53,7 +53,7 @@ struct backend *backend_open(const struct backend_driver *driver,
 			     const struct uri *uri, struct error *err);
 /*
  * The same for a process that is going to acquire: refuses, with ERROR_USAGE, a mode that the
- * backend does not have, and a way of queueing that its queue does not have.
+ * backend does not have, and --replace-waiters where its queue does not have it.
  */
 struct backend *backend_open_for(const struct request *request, const struct backend_driver *driver,
 				 const struct uri *uri, struct error *err);

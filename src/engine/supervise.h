@@ -96,7 +96,7 @@ struct run_request {
 	const char *uri_text;		/* for DLOCK_BACKEND: a URI, or a name for one */
 	const char *name;
 	const char *note;		/* shown to others; NULL: none */
-	struct queueing queueing;	/* in the queue */
+	bool replaces;			/* --replace-waiters */
 	char *const *argv;
 	enum hold_mode mode;
 	int slots;

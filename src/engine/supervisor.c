@@ -466,7 +466,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 	*result = (struct run_result){ .age_ms = -1, .facts = { .began_ms = s->started_ms } };
 	s->request.token = s->token;
 	holder_self(&s->request.self, command);
-	s->request.self.queueing = run->queueing;
+	s->request.self.replaces = run->replaces;
 	if (run->note)
 		text_clean(run->note, strlen(run->note), s->request.self.note,
 			   sizeof(s->request.self.note));

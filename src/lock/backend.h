@@ -58,7 +58,7 @@ struct request {
 	bool forget;		/* release leaves nothing, not even the fence: for a probe */
 	bool borrow;		/* a short lease is enough at first: see lent in struct grant */
 	bool queue;		/* when busy, stay in line until released or cancelled */
-	struct holder self;	/* with how it waits: only what queue_can of the backend has */
+	struct holder self;
 };
 
 /*
@@ -87,8 +87,8 @@ struct grant {
 	int64_t ahead;		/* waiters in line before this one; -1: not known */
 	int64_t retry_ms;	/* CLOCK_BOOTTIME: acquire again then, if no event comes first */
 	/*
-	 * After OUTCOME_LOST of acquire(): a newer waiter has sent this one away (see struct
-	 * queueing), and nothing of this one is left. holder is the newer one.
+	 * After OUTCOME_LOST of acquire(): a newer waiter has sent this one away, and
+	 * nothing of this one is left. holder is the newer one.
 	 */
 	bool replaced;
 };
@@ -114,8 +114,7 @@ struct backend {
 	bool session;
 	/* Set by acquire(): the session timeout that the server granted; 0: there is none. */
 	int64_t session_ms;
-	/* Set by open(): what its queue can do besides order of arrival, bits of enum queue_can. */
-	unsigned queue_can;
+	bool replaces;		/* set by open(): its queue has --replace-waiters */
 	/*
 	 * Set by open(), unless there are holds of this mode: what has them, for the message with
 	 * which the engine refuses such a request: "redis: and mysql: have".

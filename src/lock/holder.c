@@ -148,7 +148,6 @@ _Static_assert(NAMES_SIZE +
 
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])
 {
-	char queue[QUEUEING_TEXT_SIZE];
 	size_t used = 0;
 
 	buf[0] = '\0';
@@ -160,10 +159,7 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 	used = put_number(buf, used, "since", holder->since_ms);
 	used = put_number(buf, used, "kept", holder->kept_ms);
 	used = put_number(buf, used, "min", holder->min_ms);
-	if (queueing_wishes(&holder->queueing)) {
-		queueing_encode(&holder->queueing, queue);
-		used = put_text(buf, used, "queue", queue);
-	}
+	used = put_number(buf, used, "replaces", holder->replaces);
 	return put_note(buf, used, holder->note);
 }
 
@@ -199,17 +195,6 @@ static bool get_number(const char *text, size_t length, int64_t *number)
 	return true;
 }
 
-/* False: the value is malformed, or it has no wish. */
-static bool get_queueing(const char *text, size_t length, struct queueing *queueing)
-{
-	struct queueing read;
-
-	if (!queueing_decode(&read, text, length) || !queueing_wishes(&read))
-		return false;
-	*queueing = read;
-	return true;
-}
-
 static bool get_pair(struct holder *holder, const struct text_pair *pair)
 {
 	const struct {
@@ -227,10 +212,9 @@ static bool get_pair(struct holder *holder, const struct text_pair *pair)
 		{ "since", NULL, 0, &holder->since_ms },
 		{ "kept", NULL, 0, &holder->kept_ms },
 		{ "min", NULL, 0, &holder->min_ms },
+		{ "replaces", NULL, 0, &holder->replaces },
 	};
 
-	if (pair->key_length == 5 && !memcmp(pair->key, "queue", 5))
-		return get_queueing(pair->value, pair->length, &holder->queueing);
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 		if (strlen(fields[i].key) == pair->key_length &&
 		    !memcmp(pair->key, fields[i].key, pair->key_length))

@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "queueing.h"
-
 /* Bytes of a note. */
 #define HOLDER_NOTE_MAX 160
 
@@ -32,7 +30,8 @@ struct holder {
 	 */
 	int64_t kept_ms;
 	int64_t min_ms;		/* the minimum hold of `dlock acquire`; 0: none, or not known */
-	struct queueing queueing;	/* how it waits, or has waited */
+	/* Of the waiters that have it, one that comes sends those before it away: --replace-waiters. */
+	int64_t replaces;
 };
 
 /*
@@ -49,10 +48,9 @@ void holder_host(char host[static HOLDER_HOST_SIZE]);
 #define HOLDER_COLUMN_SIZE 800
 
 /*
- * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&kept=…&min=…&queue=…&note=…" and a NUL, with
+ * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&kept=…&min=…&replaces=1&note=…" and a NUL, with
  * percent-encoded values and without those that are not known. The TTL comes first, where scripts
- * on the server find and replace it; "queue" is there if there is a wish, as queueing_encode()
- * writes it. The note comes last, and is cut where it does not fit. Scripts on the server append
+ * on the server find and replace it. The note comes last, and is cut where it does not fit. Scripts on the server append
  * what they have to add behind the note. Returns the length.
  */
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE]);

@@ -1874,9 +1874,7 @@ SCHEMA='
 		and ((.expires_at == null) == (.expires_in_ms == null)))
 	and ([.waiters[].position] == [range(1; (.waiters | length) + 1)])
 	and all(.waiters[];
-		(keys == ["command", "host", "mode", "note", "pid", "position", "priority", "queue",
-			"queued_at", "replaces_waiters", "slots", "user", "waiting_ms"])
-		and (.priority >= 0) and (.queue == "oldest" or .queue == "newest")
+		(keys == ["command", "host", "mode", "note", "pid", "position", "queued_at", "replaces_waiters", "slots", "user", "waiting_ms"])
 		and (.replaces_waiters | type == "boolean")
 		and who and mode and (.queued_at | time) and (.queued_at | recent) and (.waiting_ms | number))'
 

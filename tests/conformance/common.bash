@@ -8,9 +8,8 @@
 #	SESSION			not empty: a lock lives with a session, so that a keeper stays
 #				behind `acquire`, and only that one can renew
 #	TRANSACTION_FENCES	not empty: fences count transactions of the server, not time
-#	LACKS			what the backend does not offer: shared slots count names kept
+#	LACKS			what the backend does not offer: shared slots count names kept replace
 #				(kept: that status tells of a lock that --min-hold keeps)
-#	QUEUE_CAN		what its queue can do: priority newest replace
 #	backend_prepare		sets URI
 #	backend_nothing_left	true if nothing of $LOCK is there but its fence
 #	backend_waiters		prints how many wait for $LOCK
@@ -45,10 +44,6 @@ offers() {
 	'') return 0 ;;
 	-s) what=shared ;;
 	--slots*) what=slots ;;
-	priority | newest | replace)
-		[[ " ${QUEUE_CAN-} " == *" $what "* ]]
-		return
-		;;
 	esac
 	[[ " ${LACKS-} " != *" $what "* ]]
 }
@@ -72,14 +67,6 @@ refuses() {
 		run --separate-stderr -125 env DLOCK_TOKEN="$token" "$DLOCK" acquire -n "$LOCK"
 		one_line 'cannot count'
 		"$DLOCK" release "$LOCK" "$token"
-		;;
-	priority)
-		run --separate-stderr -125 "$DLOCK" run --priority 1 "$LOCK" -- touch refused
-		one_line ' has no --priority; '
-		;;
-	newest)
-		run --separate-stderr -125 "$DLOCK" run --queue newest "$LOCK" -- touch refused
-		one_line ' has no --queue newest; '
 		;;
 	replace)
 		run --separate-stderr -125 "$DLOCK" run --replace-waiters "$LOCK" -- touch refused

@@ -4,6 +4,7 @@
 
 FIFO=
 LEASES=
+LACKS=replace
 
 backend_prepare() {
 	URI=$FILE

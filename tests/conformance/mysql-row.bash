@@ -4,7 +4,7 @@
 
 FIFO=
 STRATEGY=row
-LACKS=slots
+LACKS='slots replace'
 # shellcheck source=tests/conformance/mysql-session.bash
 source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 

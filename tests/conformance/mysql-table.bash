@@ -4,7 +4,7 @@
 
 FIFO=
 STRATEGY=table
-LACKS='slots names'
+LACKS='slots names replace'
 # shellcheck source=tests/conformance/mysql-session.bash
 source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 

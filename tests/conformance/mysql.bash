@@ -7,7 +7,6 @@ source "${BASH_SOURCE[0]%/*}/../mysql.bash"
 
 FIFO=1
 LEASES=1
-QUEUE_CAN='priority newest replace'
 
 backend_prepare() {
 	URI=$MYSQL

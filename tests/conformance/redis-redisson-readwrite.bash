@@ -4,7 +4,7 @@
 
 # shellcheck source=tests/conformance/redis-redisson.bash
 source "${BASH_SOURCE[0]%/*}/redis-redisson.bash"
-LACKS='slots'
+LACKS='slots replace'
 CHANNEL=redisson_rwlock
 
 backend_prepare() {

@@ -5,7 +5,6 @@
 FIFO=1
 LEASES=1
 # shellcheck disable=SC2034 # for common.bash
-QUEUE_CAN='priority newest replace'
 # shellcheck source=tests/redis-server.bash
 source "${BASH_SOURCE[0]%/*}/../redis-server.bash"
 

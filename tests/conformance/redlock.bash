@@ -4,7 +4,7 @@
 
 FIFO=
 LEASES=1
-LACKS='shared slots'
+LACKS='shared slots replace'
 # shellcheck source=tests/redlock.bash
 source "${BASH_SOURCE[0]%/*}/../redlock.bash"
 

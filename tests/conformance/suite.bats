@@ -136,36 +136,6 @@ line_up() {
 	WAITERS+=("$PID")
 }
 
-@test "--priority: a waiter stands as if it had come earlier; the same priority in order" {
-	local WAITERS=()
-	if ! offers priority; then
-		refuses priority
-		return
-	fi
-	hold --
-	line_up 1
-	line_up 2 --priority 1
-	line_up 3 --priority 0
-	line_up 4 --priority 9
-	line_up 5 --priority 1
-	in_turn 4 2 5 1 3
-}
-
-@test "--queue newest: the last come is first, and nobody else waits longer" {
-	local WAITERS=()
-	if ! offers newest; then
-		refuses newest
-		return
-	fi
-	hold --
-	line_up 1 --queue newest
-	line_up 2
-	line_up 3 --queue newest
-	line_up 4 --queue oldest
-	line_up 5 --queue newest
-	in_turn 5 2 3 4 1
-}
-
 @test "--replace-waiters: only the newest one waits on, and others keep their places" {
 	if ! offers replace; then
 		refuses replace

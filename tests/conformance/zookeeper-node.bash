@@ -6,8 +6,7 @@
 source "$BATS_TEST_DIRNAME/conformance/zookeeper.bash"
 
 FIFO=
-LACKS='shared slots'
-QUEUE_CAN=
+LACKS='shared slots replace'
 
 backend_prepare() {
 	URI="zookeeper://127.0.0.1:$ZK_PORT?strategy=node"

@@ -12,9 +12,7 @@ static void check_same(const struct holder *a, const struct holder *b)
 	INVARIANT(a->since_ms == b->since_ms);
 	INVARIANT(a->kept_ms == b->kept_ms);
 	INVARIANT(a->min_ms == b->min_ms);
-	INVARIANT(a->queueing.priority == b->queueing.priority);
-	INVARIANT(a->queueing.newest == b->queueing.newest);
-	INVARIANT(a->queueing.replace == b->queueing.replace);
+	INVARIANT(a->replaces == b->replaces);
 }
 
 static void check_clean(const char *field, size_t size)
@@ -50,11 +48,6 @@ static void check_encode(const uint8_t *data, size_t size)
 	holder.user[sizeof(holder.user) - 1] = '\0';
 	holder.command[sizeof(holder.command) - 1] = '\0';
 	holder.note[sizeof(holder.note) - 1] = '\0';
-	/* What may stand there only: a flag has no other bytes than 0 and 1. */
-	holder.queueing = (struct queueing){
-		.priority = (int)(size % (QUEUEING_PRIORITY_MAX + 1)),
-		.newest = size & 16, .replace = size & 32,
-	};
 	length = holder_encode(&holder, text);
 	INVARIANT(length < sizeof(text) && strlen(text) == length);
 	INVARIANT(text_is_clean(text, length) && !strpbrk(text, " \"'\\"));

@@ -57,7 +57,7 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 	my->strategy = strategy;
 	my->base.ops = strategy->ops;
 	my->base.session = my->conn.session = strategy->session;
-	my->base.queue_can = strategy->queue_can;
+	my->base.replaces = strategy->replaces;
 	my->base.no_shared = strategy->shared ? NULL : "?strategy=lease, row and table have";
 	my->base.no_slots = strategy->slots ? NULL : "?strategy=lease has";
 	if (mysql_address_init(&my->address, uri, err) ||

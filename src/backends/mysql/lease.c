@@ -15,7 +15,7 @@
  * end of that connection, wakes the next waiter and nobody else; the waiter then takes its turn
  * with a short request (lease_turn).
  *
- * Whoever gets before others in line, by a priority or by coming back to its former place, counts
+ * Whoever gets before others in line, by coming back to its former place, counts
  * that in the row of the lock. So a waiter that found nobody before itself need not look again when
  * it is woken: the statement that takes the lock compares the count.
  *
@@ -77,7 +77,7 @@ static void compose_wait(const struct lease *lease, struct lease_call *call)
 	call->into = true;
 	lease_add(call, sql_lease_now, sql_lease_rest, lease_missing_ticket(lease), ";\n");
 	if (!lease->in_line)
-		lease_add(call, sql_lease_line_begin, lease_line_text(lease, call->request),
+		lease_add(call, sql_lease_line_begin, lease_line_text(lease),
 			  sql_lease_line_end);
 	if (!lease->in_line || lease_missing_ticket(lease)[0])
 		lease_add(call, sql_lease_overtake);
@@ -185,7 +185,7 @@ static enum verdict judge(struct lease *lease, const struct request *request, bo
 			return VERDICT_ERROR;
 		return VERDICT_HELD;
 	}
-	if (request->self.queueing.replace && !lease->arrived)
+	if (request->self.replaces && !lease->arrived)
 		lease->arrived = state->arrived;
 	if (state->replaced)
 		return (waits && end_wait(lease, err)) ||

@@ -119,17 +119,13 @@ static int64_t idle_seconds(const struct request *request)
 static void make_words(const struct lease *lease, const struct lease_call *call,
 		       const struct request *request, struct words *words)
 {
-	const struct queueing *queueing = &request->self.queueing;
 	const bool no_tickets = lease->no_tickets;
 
 	words_begin(words, request, request->ttl_ms);
 	words_add(words, (const struct sql_value[]){
 		SQL_PART("ticket", name_ticket(words)),
 		SQL_INT("mode", lease_mode(request)),
-		SQL_INT("priority", queueing->priority),
-		SQL_INT("earlier", queueing->priority * QUEUEING_PRIORITY_MS * INT64_C(1000)),
-		SQL_INT("newest", queueing->newest),
-		SQL_INT("replaces", queueing->replace),
+		SQL_INT("replaces", request->self.replaces),
 		/* Nobody sends a waiter away that has not come, or came without the option. */
 		SQL_INT("arrived", lease->arrived ? lease->arrived : INT64_MAX),
 		SQL_INT("ttl", call->ttl_ms * 1000),

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The strategy lease: our ticket, and getting in line with a wish (see lock/queueing.h). A priority
- * and --queue newest are the number "turn" in the row of the queue, by which the line is sorted.
- * With --replace-waiters each waiter has the time of its arrival, and the row of the lock has the
- * time of the newest of them: an earlier one can no longer take the lock, finds that out, and
- * leaves.
+ * The strategy lease: our ticket, and getting in line. With --replace-waiters each waiter has the
+ * time of its arrival, and the row of the lock has the time of the newest of them: an earlier one
+ * can no longer take the lock, finds that out, and leaves.
  */
 #include "lease_parts.h"
 
@@ -35,15 +33,14 @@ void lease_note_ticket(struct lease *lease, const struct lease_state *state,
 
 /* ---- the line ---- */
 
-/* Wakes those waiters whose connections text lists, for something has changed for them. */
-static int wake(struct lease *lease, const struct request *request, const char *text,
-		struct error *err)
+/* Wakes the waiters that this one has sent away. */
+static int wake_replaced(struct lease *lease, const struct request *request, struct error *err)
 {
 	struct lease_call call = { .request = request };
 	MYSQL_RES *rows;
 	MYSQL_ROW row;
 
-	lease_add(&call, text);
+	lease_add(&call, sql_lease_replaced);
 	if (lease_rows(lease, &call, MYSQL_REPEAT, &rows, err))
 		return -1;
 	while (rows && (row = mysql_fetch_row(rows)))
@@ -52,10 +49,9 @@ static int wake(struct lease *lease, const struct request *request, const char *
 	return 0;
 }
 
-const char *lease_line_text(const struct lease *lease, const struct request *request)
+const char *lease_line_text(const struct lease *lease)
 {
-	return lease->place.id ? sql_lease_line_back
-		: request->self.queueing.newest ? sql_lease_line_newest : sql_lease_line;
+	return lease->place.id ? sql_lease_line_back : sql_lease_line;
 }
 
 void lease_note_place(struct lease *lease, const struct lease_state *state)
@@ -72,9 +68,8 @@ static int get_in_line(struct lease *lease, const struct request *request, struc
 	int failed;
 
 	lease_add(&call, sql_lease_now, lease_missing_ticket(lease), ";\n", sql_lease_line_begin,
-		  lease_line_text(lease, request), sql_lease_line_end, sql_lease_overtake,
-		  sql_lease_look, request->self.queueing.replace ? sql_lease_replace : "",
-		  sql_lease_state);
+		  lease_line_text(lease), sql_lease_line_end, sql_lease_overtake,
+		  sql_lease_look, sql_lease_replace, sql_lease_state);
 	failed = lease_ask(lease, &call, MYSQL_REPEAT, &state, err);
 	if (!failed) {
 		lease_note_ticket(lease, &state, request);
@@ -85,19 +80,14 @@ static int get_in_line(struct lease *lease, const struct request *request, struc
 
 int lease_line_up(struct lease *lease, const struct request *request, struct error *err)
 {
-	const struct queueing *queueing = &request->self.queueing;
 	int failed;
 
-	if (!queueing->newest && !queueing->replace)
+	if (!request->self.replaces)
 		return 0;
 	/* The try that tells the time of arrival got nowhere: it comes first again. */
-	if (queueing->replace && !lease->arrived)
+	if (!lease->arrived)
 		return 1;
-	failed = get_in_line(lease, request, err);
-	if (!failed && queueing->newest)
-		failed = wake(lease, request, sql_lease_overtaken, err);
-	if (!failed && queueing->replace)
-		failed = wake(lease, request, sql_lease_replaced, err);
+	failed = get_in_line(lease, request, err) || wake_replaced(lease, request, err);
 	lease->in_line = !failed;
 	return failed;
 }

@@ -133,13 +133,13 @@ const char *lease_missing_ticket(const struct lease *lease);
 void lease_note_ticket(struct lease *lease, const struct lease_state *state,
 		       const struct request *request);
 /* The text that gets in line, or back to the place that lease had there. */
-const char *lease_line_text(const struct lease *lease, const struct request *request);
+const char *lease_line_text(const struct lease *lease);
 /* Notes the place in line that state shows. A place that is gone meanwhile stays noted. */
 void lease_note_place(struct lease *lease, const struct lease_state *state);
 /*
- * Gets in line where request wishes more than a place at the end, or one by its priority. Else it
- * does nothing, and leaves that to the request that waits. 0; -1 with *err; 1: rows that others
- * keep locked are in the way.
+ * With --replace-waiters: gets in line, and wakes those that it sends away. Else it does nothing,
+ * and leaves that to the request that waits. 0; -1 with *err; 1: rows that others keep locked are
+ * in the way.
  */
 int lease_line_up(struct lease *lease, const struct request *request, struct error *err);
 

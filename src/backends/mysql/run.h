@@ -30,7 +30,7 @@ struct mysql_strategy {
 	const char *name;		/* as in ?strategy=NAME, or ?dialect=NAME */
 	bool dialect;
 	bool shared, slots;		/* does it know holds of these modes? */
-	unsigned queue_can;		/* see struct backend */
+	bool replaces;			/* has --replace-waiters */
 	/* The most characters in a lock's name, 0: no limit; how the message about it begins. */
 	size_t name_characters;
 	const char *names;

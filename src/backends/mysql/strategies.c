@@ -90,7 +90,7 @@ static const struct session_kind table_kind = {
 const struct mysql_strategy mysql_strategies[] = {
 	{ .name = "lease", .ops = &lease_ops, .size = sizeof(struct lease),
 	  .shared = true, .slots = true, .check = lease_check,
-	  .queue_can = QUEUE_PRIORITY | QUEUE_NEWEST | QUEUE_REPLACE,
+	  .replaces = true,
 	  .tables = sql_lease_tables, .grants = sql_lease_grants },
 	{ .name = "insert", SIMPLE(insert_kind), .check = insert_check,
 	  .tables = sql_insert_tables, .grants = sql_insert_grants },

@@ -9,7 +9,7 @@
  *	{<key>}:holders	hash: token -> fence, since, count, text of the holder
  *	{<key>}:fence	the last fence
  *	{<key>}:queue	sorted set: the tokens of the waiters by place, which is the time at which
- *			they came unless they have wishes (lock/queueing.h)
+ *			they came
  *	{<key>}:waiters	hash: token -> place, mode, time of the last try, end of the loan that this
  *			try allows, time of arrival, text. A waiter that is being woken is still in
  *			it.
@@ -74,7 +74,7 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
 		redis_close(&redis->node.base);
 		return NULL;
 	}
-	redis->node.base.queue_can = QUEUE_PRIORITY | QUEUE_NEWEST | QUEUE_REPLACE;
+	redis->node.base.replaces = true;
 	return &redis->node.base;
 }
 

@@ -102,7 +102,6 @@ static struct backend *open_backend(const struct uri *uri, struct error *err)
 		close_backend(&zk->base);
 		return NULL;
 	}
-	zk->base.queue_can = zk->one_node ? 0 : QUEUE_REPLACE;
 	zk->base.no_shared = zk->base.no_slots = zk->one_node ? "?strategy=queue has" : NULL;
 	return &zk->base;
 }

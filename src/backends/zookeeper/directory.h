@@ -23,7 +23,7 @@ int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err
 
 /*
  * The data of a directory that is no container, for before 3.5.3 there are none. "&" and pairs may
- * follow, as in the data of a container: see replace.h.
+ * follow, which an earlier dlock has written.
  */
 #define ZK_OWN_DIRECTORY "dlock"
 /* Is this the data of such a directory? */

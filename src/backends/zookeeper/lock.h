@@ -24,7 +24,6 @@ struct zk_seat {
 	char directory[ZK_PATH_SIZE];	/* of the lock */
 	char uuid[ZK_UUID_SIZE];
 	struct zk_pair at;		/* at.place is "" while no place is known of */
-	bool replaced_older;		/* with --replace-waiters: those before it were sent away */
 	bool maybe;			/* the place was asked for, and no answer came */
 	bool removing;			/* its removal was asked for, and no answer came */
 	enum zk_phase phase;
@@ -57,7 +56,6 @@ struct zk_backend {
 	char *root;			/* "/dlock" */
 	bool one_node;			/* ?strategy=node */
 	struct zk_seat seat;
-	int64_t arrived;		/* czxid of its first place; 0: not known */
 	uint32_t inspect_watch;		/* on the directory that inspect() listens to; 0: none */
 };
 

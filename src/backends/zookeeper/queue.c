@@ -8,7 +8,6 @@
 #include "lock.h"
 #include "ops.h"
 #include "queue.h"
-#include "replace.h"
 
 /*
  * When, after it has begun to hold at once, a holder asks to be told when its node goes. The
@@ -95,33 +94,12 @@ static void fill_busy(const struct zk_backend *zk, struct grant *grant)
 		grant->retry_ms = clock_earlier(grant->retry_ms, seat->turn_ms + ZK_GRACE_MS);
 }
 
-/*
- * A waiter with --replace-waiters: sends those before it away once. As zk_replace_waiters(), or
- * BUSY: there is nothing to do.
- */
-static enum outcome replace_older(struct zk_backend *zk, const struct request *request,
-				  struct grant *grant, struct error *err)
-{
-	struct zk_seat *seat = &zk->seat;
-	enum outcome outcome;
-
-	if (!request->self.queueing.replace || !request->queue || seat->replaced_older ||
-	    seat->phase != ZK_WAITING || !seat->fence)
-		return OUTCOME_BUSY;
-	zk_replace_arrived(zk, seat->fence);
-	outcome = zk_replace_waiters(zk, request, grant, err);
-	seat->replaced_older = outcome == OUTCOME_HELD;
-	seat->stale = true;
-	return outcome;
-}
-
 /* It has a place: it holds, or it waits for one place before it, and only for that. */
 static enum outcome advance(struct zk_backend *zk, const struct request *request,
 			    struct grant *grant, struct error *err)
 {
 	struct zk_seat *seat = &zk->seat;
 	const struct zk_line *line = &seat->line;
-	enum outcome replaced;
 	ptrdiff_t blocker;
 	int disagrees, again;
 
@@ -143,11 +121,6 @@ static enum outcome advance(struct zk_backend *zk, const struct request *request
 			again = zk_seat_look(zk, true, err) ? -1 : 1;
 		else
 			again = zk_watch_out(zk, blocker, err);
-		replaced = again < 0 ? OUTCOME_BUSY : replace_older(zk, request, grant, err);
-		if (replaced == OUTCOME_LOST || replaced == OUTCOME_ERROR)
-			return replaced;
-		if (replaced == OUTCOME_HELD)
-			again = 1;
 	} while (again > 0);
 	if (again < 0)
 		return OUTCOME_ERROR;
@@ -159,7 +132,6 @@ static enum outcome try_once(struct zk_backend *zk, const struct request *reques
 			     struct grant *grant, struct error *err)
 {
 	bool waited = zk->seat.phase == ZK_WAITING;
-	enum outcome outcome;
 
 	if (zk_conn_open(&zk->conn, request->ttl_ms, err)) {
 		if (err->errnum != ESTALE)
@@ -171,28 +143,9 @@ static enum outcome try_once(struct zk_backend *zk, const struct request *reques
 		err->errnum = ESTALE;
 		return OUTCOME_ERROR;
 	}
-	outcome = request->self.queueing.replace && zk->arrived && !zk->seat.at.place[0]
-		? zk_replace_check(zk, request, grant, err) : OUTCOME_HELD;
-	if (outcome != OUTCOME_HELD)
-		return outcome;
 	if (!zk->seat.at.place[0] && zk_seat_take(zk, request, err))
 		return OUTCOME_ERROR;
 	return advance(zk, request, grant, err);
-}
-
-/* Its place is gone. LOST: for it was sent away. Else ERROR, and *err says what it said. */
-static enum outcome why_gone(struct zk_backend *zk, const struct request *request,
-			     struct grant *grant)
-{
-	enum outcome outcome = OUTCOME_ERROR;
-	struct error unread = { 0 };
-
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do
-		if (!zk_conn_open(&zk->conn, request->ttl_ms, &unread))
-			outcome = zk_replace_check(zk, request, grant, &unread);
-	while (outcome == OUTCOME_ERROR && zk_conn_ask_again(&zk->conn, &unread));
-	return outcome == OUTCOME_LOST ? OUTCOME_LOST : OUTCOME_ERROR;
 }
 
 enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *request,
@@ -204,11 +157,8 @@ enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *reque
 	do
 		outcome = try_once(zk, request, grant, err);
 	while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
-	if (outcome == OUTCOME_ERROR && err->errnum == ESTALE && zk->arrived &&
-	    request->self.queueing.replace)
-		outcome = why_gone(zk, request, grant);
 	/* Without a wait no place stays behind, nor after a mistake of the user's. */
-	if (outcome == OUTCOME_LOST || (outcome == OUTCOME_BUSY && !request->queue) ||
+	if ((outcome == OUTCOME_BUSY && !request->queue) ||
 	    (outcome == OUTCOME_ERROR && err->kind == ERROR_USAGE))
 		zk_seat_leave(zk);
 	return outcome;

@@ -10,7 +10,6 @@
 #include "lock.h"
 #include "path.h"
 #include "queue.h"
-#include "replace.h"
 #include "token.h"
 
 /* The server may remove a directory as soon as it was made, for it is empty. */
@@ -112,7 +111,6 @@ static int find_seat(struct zk_backend *zk, struct error *err)
 	seat->state = found.state;
 	seat->phase = found.state.phase;
 	seat->version = found.version;
-	zk_replace_arrived(zk, found.fence);
 	return zk_seat_look(zk, false, err);
 }
 
@@ -175,7 +173,6 @@ static int settle(struct zk_backend *zk, struct sitting *sitting, struct error *
 	seat->phase = ZK_TRYING;
 	seat->version = 0;
 	seat->fence = fence_of(sitting);
-	zk_replace_arrived(zk, seat->fence);
 	seat->maybe = false;
 	sitting->names = NULL;
 	if (zk_line_read(&zk->conn, seat->directory, names, &line, err))

@@ -40,9 +40,7 @@ CREATE TABLE IF NOT EXISTS dlock_queue (
   token VARBINARY(32) NOT NULL,
   mode INT NOT NULL,
   place BIGINT UNSIGNED NOT NULL,
-  turn BIGINT NOT NULL DEFAULT 0 COMMENT 'since, made earlier by the priority',
-  priority TINYINT NOT NULL DEFAULT 0,
-  newest TINYINT NOT NULL DEFAULT 0 COMMENT 'came with --queue newest',
+  turn BIGINT NOT NULL DEFAULT 0 COMMENT 'since',
   replaces TINYINT NOT NULL DEFAULT 0 COMMENT 'came with --replace-waiters',
   since BIGINT NOT NULL,
   seen BIGINT NOT NULL DEFAULT 0 COMMENT 'last look, where GET_LOCK is refused',
@@ -274,58 +272,27 @@ SET @turnstile = IF(@cluster, NULL, IF(IS_USED_LOCK({lease_turnstile}) = CONNECT
   GET_LOCK({lease_turnstile}, 1)));
 
 -- name: lease_line
--- Gets in line, or finds by the token the place that was kept. A priority counts as if the waiter
--- had come {earlier} microseconds earlier. Whoever comes later has a later time, even if the
--- server's clock was set back.
+-- Gets in line, or finds by the token the place that was kept. Whoever comes later has a
+-- later time, even if the server's clock was set back.
 SET @place = 0, @last = 0;
 SELECT place, since INTO @place, @last FROM dlock_queue FORCE INDEX (name)
   WHERE name = {name} ORDER BY id DESC LIMIT 1;
 SET @last = GREATEST(@last + 1, {now});
 INSERT INTO dlock_queue
-    (name, token, mode, place, turn, priority, newest, replaces, since, seen, owner)
-  VALUES ({name}, {token}, {mode}, @place + 1, @last - {earlier}, {priority}, {newest}, {replaces},
-    @last, {now}, {owner})
+    (name, token, mode, place, turn, replaces, since, seen, owner)
+  VALUES ({name}, {token}, {mode}, @place + 1, @last, {replaces}, @last, {now}, {owner})
   ON DUPLICATE KEY UPDATE asleep = 0;
-
--- name: lease_line_newest
--- Gets in line as the newest of those who came with --queue newest and the same priority. They
--- exchange their turns, so that nobody else waits longer: the one that comes gets the first of
--- these turns, and each other one gets the next turn after its own. LIMIT makes the server read
--- all turns before it changes one.
-START TRANSACTION;
-SET @before = NULL, @lowest = NULL;
-SELECT id INTO @before FROM dlock_queue WHERE token = {token};
-{lease_line}
-SELECT MIN(turn) INTO @lowest FROM dlock_queue FORCE INDEX (line)
-  WHERE name = {name} AND newest AND priority = {priority};
-UPDATE dlock_queue q JOIN (SELECT a.id, (SELECT b.turn FROM dlock_queue b FORCE INDEX (line)
-      WHERE b.name = {name} AND b.newest AND b.priority = {priority} AND b.turn > a.turn
-      ORDER BY b.turn LIMIT 1) AS turn
-    FROM dlock_queue a FORCE INDEX (line)
-    WHERE a.name = {name} AND a.newest AND a.priority = {priority} AND @before IS NULL
-    ORDER BY a.turn LIMIT 1000000) m ON m.id = q.id
-  SET q.turn = COALESCE(m.turn, @lowest);
-COMMIT;
 
 -- name: lease_line_back
 -- Comes back to the place that this waiter had in line. While its connection was broken it was
 -- taken for dead, and a holder may have removed its row (lease_bury). A server that has lost its
--- data may have given the number of the row to somebody else. For lease_overtaken, the place counts
--- as overtaking everybody who came after it.
-SET @id = {id}, @last = {now};
+-- data may have given the number of the row to somebody else.
+SET @id = {id};
 SELECT NULL INTO @id FROM dlock_queue WHERE id = {id};
 INSERT INTO dlock_queue
-    (id, name, token, mode, place, turn, priority, newest, replaces, since, seen, owner)
-  VALUES (@id, {name}, {token}, {mode}, {place}, {turn}, {priority}, {newest}, {replaces},
-    {since}, {now}, {owner})
+    (id, name, token, mode, place, turn, replaces, since, seen, owner)
+  VALUES (@id, {name}, {token}, {mode}, {place}, {turn}, {replaces}, {since}, {now}, {owner})
   ON DUPLICATE KEY UPDATE asleep = 0;
-
--- name: lease_overtaken
--- Lists the connections of waiters that a newcomer with --queue newest has overtaken, or has got
--- others before: each of those may sleep on the ticket of a waiter that is behind it now.
-SELECT {link} FROM dlock_queue q FORCE INDEX (line)
-  WHERE q.name = {name} AND q.turn > @turn AND q.turn < @last - {earlier} AND q.asleep = 0 AND
-    NOT (q.newest AND q.priority = {priority}) AND {alive};
 
 -- name: lease_replace
 -- Sends all waiters away that came with --replace-waiters before this one: each finds that when it

@@ -5,11 +5,11 @@
 -- Returns the fence when the token holds the lock; {2, N} when the lock is in use with N slots;
 -- {3, text} when a newer waiter, which has this text, has replaced the token; else {0, pttl,
 -- waiters ahead, text of a holder, since when it holds (ms ago), whether the holder is another
--- program (1 or 0), came}. came is 0 for a token without wishes that does not stand in line.
+-- program (1 or 0), came}. came is 0 for a token that replaces nobody and does not stand in line.
 local ttl, mode, text = ARGV[3], ARGV[4], ARGV[5]
 
 -- Most locks are free and have no waiters.
-if mode == 'x' and not string.find(text, '&queue=', 1, true) and
+if mode == 'x' and not string.find(text, '&replaces=', 1, true) and
    redis.call('EXISTS', lock, holders, queue, waiters) == 0 then
   local number = next_fence()
   set_note(token, number, now(), '1', text)
@@ -24,18 +24,11 @@ local came, asked, loan = tonumber(ARGV[6] or '0'), ARGV[7], ARGV[8]
 -- It is seldom there, and in a cluster a script with such a key in KEYS is refused for as long as
 -- its slot moves.
 local newest = (string.gsub(fence, ':fence$', ':newest'))
--- By how much (us) a step of priority sets back the time at which a waiter came.
--- QUEUEING_PRIORITY_MS is the same.
-local STEP = 600000000
--- What the text of a waiter wishes of the queue (src/lock/queueing.h): its priority, whether the
--- last come is first, and whether it replaces others, or nil.
-local function wishes(text)
-  return string.match(text, '&queue=(%d)(n?)(r?)')
+-- Does a waiter with this text replace those that came before it with the same wish?
+local function is_replacing(text)
+  return string.find(text or '', '&replaces=', 1, true) ~= nil
 end
-
-local priority, last_first, replaces = wishes(text)
-priority, last_first, replaces = tonumber(priority or 0), last_first == 'n', replaces == 'r'
-local wishful = priority > 0 or last_first or replaces
+local replaces = is_replacing(text)
 
 look()
 
@@ -45,16 +38,11 @@ local function newest_one()
   return tonumber(at or 0), who, its_text
 end
 
--- The time at which a waiter with wishes comes, which is later than that of those in line, even
--- when this server's clock was set back.
+-- The time at which the token comes, which is later than that of those in line, even when this
+-- server's clock was set back.
 local function stamp()
-  local last = redis.call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')
-  local least = now_us()
-  if last[1] then
-    local _, _, _, _, its_text = waiter(last[1])
-    local its_priority = wishes(its_text or '')
-    least = math.max(least, tonumber(last[2]) + tonumber(its_priority or 0) * STEP + 1)
-  end
+  local last = redis.call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')[2] or '0'
+  local least = math.max(tonumber(last) + 1, now_us())
   if replaces then least = math.max(least, newest_one() + 1) end
   return least
 end
@@ -103,8 +91,7 @@ local function replace_waiters()
   local first = first_in_line()
   for _, who in ipairs(redis.call('ZRANGE', queue, '0', '-1')) do
     local _, _, _, _, its_text, its_time = waiter(who)
-    local _, _, it_replaces = wishes(its_text or '')
-    if it_replaces == 'r' and tonumber(its_time) < came then
+    if is_replacing(its_text) and tonumber(its_time) < came then
       leave(who)
       redis.call('PUBLISH', channel .. who, '0')
     end
@@ -113,48 +100,13 @@ local function replace_waiters()
   if first_in_line() ~= first and is_foreign() then tell(0, '0') end
 end
 
--- Gives the waiters of the token's priority that wish that the last come is first the places that
--- they have, and the token's, in this order. Returns that of the token.
-local function exchange_places(place)
-  local group, places = {{who = token, came = came}}, {place}
-  for _, who in ipairs(redis.call('ZRANGE', queue, '0', '-1')) do
-    local its_place, _, _, _, its_text, its_time = waiter(who)
-    local its_priority, it_wishes = wishes(its_text or '')
-    if it_wishes == 'n' and tonumber(its_priority) == priority then
-      table.insert(group, {who = who, came = tonumber(its_time), place = its_place})
-      table.insert(places, tonumber(its_place))
-    end
-  end
-  table.sort(places)
-  table.sort(group, function(a, b) return a.came > b.came end)
-  for i, member in ipairs(group) do
-    if member.who == token then
-      place = places[i]
-    elseif tonumber(member.place) ~= places[i] then
-      local note = redis.call('HGET', waiters, member.who)
-      note = string.gsub(note, '^%d+', digits(places[i]))
-      redis.call('HSET', waiters, member.who, note)
-      redis.call('ZADD', queue, digits(places[i]), member.who)
-    end
-  end
-  return place
-end
-
 -- The place of the token: the last one, unless it was called and has kept its place meanwhile, or
 -- was taken for dead, as all waiters are by the first one that comes back to a server that was
 -- restarted.
 local function stand_in_line()
   local place, _, _, _, _, time = waiter(token)
-  if not place and wishful then
+  if not place then
     if came == 0 then came = stamp() end
-    place, time = math.max(came - priority * STEP, 1), digits(came)
-    if last_first then place = exchange_places(place) end
-    place = digits(place)
-  elseif not place then
-    if came == 0 then
-      local last = redis.call('ZREVRANGE', queue, '0', '0', 'WITHSCORES')[2] or '0'
-      came = math.max(tonumber(last) + 1, now_us())
-    end
     place = digits(came)
     time = place
   end
@@ -203,6 +155,6 @@ if asked then
   if ahead > 0 then ahead = #living(redis.call('ZRANGE', queue, 0, ahead - 1)) end
 end
 local _, since, _, holder = note_of(a_holder())
-if wishful and came == 0 then came = stamp() end
+if replaces and came == 0 then came = stamp() end
 local foreign = not since and is_foreign()
 return {0, redis.call('PTTL', lock), ahead, holder or '', ms_since(since), foreign and 1 or 0, came}

@@ -95,7 +95,7 @@ end
 
 -- A waiter's place (digits), mode, last try (by the waiter's clock), the time (ms, by this server's
 -- clock) until which this try allows a loan, text, and when it came (us, by this server's clock);
--- or nil. A waiter that came without wishes has the time at which it came as its place.
+-- or nil. The place is the time at which it came.
 local function waiter(who)
   local note = redis.call('HGET', waiters, who)
   if not note then return end
