@@ -239,12 +239,20 @@ does_without() {
 	done
 }
 
-@test "without pidfd_open and pidfd_send_signal, run and acquire work" {
-	does_without pidfd_open,pidfd_send_signal
+@test "without pidfd_open a run on a server ends with 125 and the name of the call, and one on file: works" {
+	local error
+	for error in EPERM ENOSYS; do
+		run -0 "$TOOLS/refuse" "$error" pidfd_open "$DLOCK" run -b "$FILE" "$LOCK" -- true
+		run --separate-stderr -125 "$TOOLS/refuse" "$error" pidfd_open \
+			"$DLOCK" run -b "$REDIS" "$LOCK" -- touch ran
+		one_line "^dlock: $LOCK: pidfd_open: "
+		[[ ! -e ran ]]
+		DLOCK_BACKEND=$REDIS is_free
+	done
 }
 
-@test "without close_range and memfd_create, run and acquire work" {
-	does_without close_range,memfd_create
+@test "without memfd_create, run and acquire work" {
+	does_without memfd_create
 }
 
 @test "without timers that have a descriptor, run and acquire work" {

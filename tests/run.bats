@@ -173,17 +173,10 @@ without_dev() {
 }
 
 @test "the keeper of acquire keeps no pipe of the caller's open, whatever its number" {
-	local refused token
-	# The last round is where the kernel refuses to close many descriptors at once.
-	for refused in '' "$TOOLS/refuse ENOSYS close_range"; do
-		# shellcheck disable=SC2086 # words
-		timed $refused bash -c 'exec 300>&1 1500>&1 &&
-			exec "$DLOCK" acquire -t 5s "$LOCK"'
-		equal "$status" 0
-		token=$output
-		took "$MS" 0 4000
-		"$DLOCK" release "$LOCK" "$token"
-	done
+	timed bash -c 'exec 300>&1 1500>&1 && exec "$DLOCK" acquire -t 5s "$LOCK"'
+	equal "$status" 0
+	took "$MS" 0 4000
+	"$DLOCK" release "$LOCK" "$output"
 }
 
 @test "arguments pass as they are" {

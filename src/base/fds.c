@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define FIRST 3
@@ -58,35 +57,11 @@ static void close_each(const int *keep, size_t count)
 		close_unless(fd, keep, count);
 }
 
-/* -1: the kernel has no such system call, or a seccomp profile refuses it. */
-static int close_between(unsigned int first, unsigned int last)
-{
-	return first > last ? 0 : (int)syscall(SYS_close_range, first, last, 0);
-}
-
-/* The lowest number of keep from first on, or -1. */
-static int next_kept(int first, const int *keep, size_t count)
-{
-	int next = -1;
-
-	for (size_t i = 0; i < count; i++)
-		if (keep[i] >= first && (next < 0 || keep[i] < next))
-			next = keep[i];
-	return next;
-}
-
 void fds_close_all_but(const int *keep, size_t count)
 {
 	static const int none = -1;
-	int first = FIRST, kept;
 
-	while ((kept = next_kept(first, keep, count)) >= 0) {
-		if (close_between((unsigned int)first, (unsigned int)kept - 1))
-			break;
-		first = kept + 1;
-	}
-	if (kept >= 0 || close_between((unsigned int)first, ~0U))
-		close_each(count ? keep : &none, count);
+	close_each(count ? keep : &none, count);
 }
 
 void fds_close_inherited(void)

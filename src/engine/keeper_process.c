@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fds.h"
+#include "base/pidfd.h"
 #include "shared.h"
 
 /* ---- holding ---- */
@@ -128,6 +129,19 @@ static void vary(const char *token)
 	srand(seed);
 }
 
+/* A guard can be watched: before anything is asked for a command. */
+static void check_guard(struct keeping *k)
+{
+	struct pidfd self;
+
+	if (k->plan->gate_fd < 0 ||
+	    (k->plan->mode != KEEPER_ACQUIRE && k->plan->mode != KEEPER_JOIN))
+		return;
+	if (pidfd_init(&self, getpid(), &k->event.error))
+		keeping_finish(k, KEEPER_FAILED);
+	pidfd_finish(&self);
+}
+
 void keeping_main(const struct keeper_plan *plan, int fd)
 {
 	static struct keeping k = {
@@ -160,6 +174,7 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 		keeping_detach(&k, &grant);
 		hold(&k, &grant);
 	}
+	check_guard(&k);
 	if (plan->mode == KEEPER_ACQUIRE)
 		k.backend = backend_open_for(&k.request, plan->driver, plan->uri, &k.event.error);
 	else
@@ -167,8 +182,6 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	if (!k.backend)
 		keeping_finish(&k, KEEPER_FAILED);
 	atomic_store(&plan->shared->session, k.backend->session);
-	if (plan->with_log)
-		keeping_begin_notes(&k);
 	if (plan->mode == KEEPER_VERIFY)
 		keeping_finish_asked(&k, k.backend->ops->verify(k.backend, &k.request,
 								&k.event.error));

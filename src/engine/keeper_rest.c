@@ -137,9 +137,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		fds[i].events = POLLIN;
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
-	if (poll(fds, POLLED,
-		 clock_poll_timeout(process ? pidfd_look(process, until_ms) : until_ms)) < 0 &&
-	    errno == EINVAL)
+	if (poll(fds, POLLED, clock_poll_timeout(until_ms)) < 0 && errno == EINVAL)
 		/* This process may not even poll so many descriptors, until its limit is raised. */
 		nanosleep(&(struct timespec){ .tv_nsec = UNPOLLED_NS }, NULL);
 	if (k->caller.fd >= 0 && !fds[QUERIES].revents && clock_boot_ms() >= k->caller.until_ms)

@@ -40,7 +40,7 @@ static void watch(const struct watchdog_plan *plan, int keeper)
 
 	for (;;) {
 		clock_timer_set(fds[TIMER].fd, term_at(plan));
-		poll(fds, POLLED, clock_poll_timeout(pidfd_look(plan->process, term_at(plan))));
+		poll(fds, POLLED, clock_poll_timeout(term_at(plan)));
 		if (pidfd_ended(plan->process))
 			return;
 		if (fds[KEEPER].revents) {
@@ -49,8 +49,7 @@ static void watch(const struct watchdog_plan *plan, int keeper)
 			/* The daemon was killed. The copies of its descriptors stay open here. */
 			terminate(plan, "its keeper was killed");
 			while (!pidfd_ended(plan->process))
-				poll(&fds[PROCESS], 1, clock_poll_timeout(
-						pidfd_look(plan->process, CLOCK_NEVER)));
+				poll(&fds[PROCESS], 1, -1);
 			return;
 		}
 		if (clock_boot_ms() >= term_at(plan)) {
