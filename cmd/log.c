@@ -26,7 +26,6 @@ static const struct {
 	const char *word;
 	int priority;
 } levels[] = {
-	[SAY_DETAIL] = { "debug", LOG_DEBUG },
 	[SAY_STEP] = { "info", LOG_INFO },
 	[SAY_WARNING] = { "warning", LOG_WARNING },
 	[SAY_ERROR] = { "error", LOG_ERR },
@@ -168,7 +167,5 @@ enum say log_least(int verbosity)
 {
 	if (verbosity < 0)
 		return SAY_ERROR;
-	if (verbosity == 0)
-		return SAY_WARNING;
-	return verbosity == 1 ? SAY_STEP : SAY_DETAIL;
+	return verbosity == 0 ? SAY_WARNING : SAY_STEP;
 }

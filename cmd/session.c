@@ -17,20 +17,9 @@
 #include "log.h"
 #include "output.h"
 
-/* A line of a client library's log: -vv. */
-static void print_detail(const char *line)
-{
-	log_text(SAY_DETAIL, NULL, line);
-}
-
 struct backend *session_open(const struct session *session, struct error *err)
 {
-	struct backend *backend = backend_open(session->settings.driver, &session->settings.uri,
-					       err);
-
-	if (backend && session->options.verbosity > 1)
-		backend->log = print_detail;
-	return backend;
+	return backend_open(session->settings.driver, &session->settings.uri, err);
 }
 
 int session_connect(struct session *session, struct error *err)

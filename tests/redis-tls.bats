@@ -307,7 +307,7 @@ testify_tls() {
 	for uri in "rediss://joe:Sesame9@127.0.0.1:$TLS_PORT" "rediss://:Sesame9@127.0.0.1:$REDIS_PORT?connect-timeout=300ms" \
 		"rediss://:Sesame9@127.0.0.1:$TLS_PORT?ca=$CERTS/ca.pem" \
 		"rediss://:Sesame9@127.0.0.1:$TLS_PORT?ca=none" "valkeys://:Sesame9@127.0.0.1:x"; do
-		run --separate-stderr timeout 20 "$DLOCK" run -vv -b "$uri" "$LOCK" -- true
+		run --separate-stderr timeout 20 "$DLOCK" run -v -b "$uri" "$LOCK" -- true
 		matches "$status" '^12[25]$'
 		not matches "$output$stderr" Sesame9
 	done

@@ -22,7 +22,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 
 	while (clock_boot_ms() < until_ms) {
 		supervisor_sleep(s, until_ms);
-		while (supervisor_hear(s, &event)) {
+		while (keeper_event(&s->keeper, &event)) {
 			switch (event.type) {
 			case KEEPER_DETACHED:
 				if (until_ms == CLOCK_NEVER) {

@@ -42,7 +42,6 @@ struct keeper_plan {
 	const struct pidfd *process;	/* daemon: the process that it holds for; NULL: none */
 	bool term_on_lost;		/* daemon: TERM to that process when the lock is lost */
 	bool no_renew;
-	bool with_log;			/* send KEEPER_NOTE */
 	struct shared *shared;
 	int lost_fd;			/* eventfd that wakes the guard on loss */
 	int gate_fd;			/* see keeper_word; -1: there is no guard */
@@ -69,7 +68,6 @@ enum keeper_event_type {
 	KEEPER_RENEWED,		/* lease extended after trouble */
 	KEEPER_TROUBLE,		/* message: a renewal failed; the keeper tries again */
 	KEEPER_LOST,		/* message: the token is not the holder */
-	KEEPER_NOTE,		/* message: a line of the client library's log */
 	KEEPER_DETACHED,	/* the keeper is a daemon now, keeper_pid; no event follows */
 	KEEPER_RELEASED,	/* held until now. The keeper ends */
 	KEEPER_FAILED,		/* kind, message. The keeper ends */

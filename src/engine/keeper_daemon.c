@@ -60,7 +60,6 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	backend_grant(k->backend->ops->renew, k->backend, &k->request, grant, &k->event.error);
 	k->event.keeper_pid = getpid();
 	keeping_tell(k, KEEPER_DETACHED);
-	keeping_end_notes();
 	close(k->fd);
 	k->fd = -1;
 }

@@ -77,32 +77,6 @@ void keeping_abort(const struct keeping *k)
 	_exit(1);
 }
 
-/* Where notes are sent, by any thread of a library; -1: nobody wants them. */
-static _Atomic int note_fd = -1;
-
-/* Does not wait, for a supervisor that is stopped must not stop the library. */
-static void note(const char *line)
-{
-	struct keeper_event event = { .type = KEEPER_NOTE, .at_ms = clock_boot_ms() };
-	int unread = 0;
-
-	if (!ioctl(atomic_load(&note_fd), SIOCOUTQ, &unread) && unread >= UNREAD_MAX)
-		return;
-	error_set(&event.error, ERROR_NONE, 0, "%s", line);
-	ipc_send(atomic_load(&note_fd), &event, sizeof(event), MSG_DONTWAIT, -1);
-}
-
-void keeping_begin_notes(struct keeping *k)
-{
-	atomic_store(&note_fd, k->fd);
-	k->backend->log = note;
-}
-
-void keeping_end_notes(void)
-{
-	atomic_store(&note_fd, -1);
-}
-
 void keeping_end_daemon(const struct keeping *k)
 {
 	if (k->listener < 0)

@@ -163,10 +163,6 @@ void keeping_abort(const struct keeping *k) __attribute__((noreturn));
 /* Logs what a daemon has to say, for there is no terminal left: see system_log(). */
 void keeping_log(const struct keeping *k, enum keeper_event_type type);
 
-/* What the client library logs goes to the supervisor, and from then on to nobody. */
-void keeping_begin_notes(struct keeping *k);
-void keeping_end_notes(void);
-
 /* A daemon is about to end in good order: its socket and its watchdog go with it. */
 void keeping_end_daemon(const struct keeping *k);
 

@@ -246,7 +246,7 @@ static enum obtained wait_for_lock(struct supervisor *s)
 		supervisor_sleep(s, clock_earlier(until_ms, tick_ms));
 		if (supervisor_interrupted(s))
 			return OBTAINED_NO;
-		while (obtained == OBTAINED_NOT_YET && supervisor_hear(s, &event)) {
+		while (obtained == OBTAINED_NOT_YET && keeper_event(&s->keeper, &event)) {
 			obtained = hear_acquiring(s, &event, &ahead);
 			s->has_last_word = obtained == OBTAINED_NO && event.last;
 		}

@@ -403,7 +403,7 @@ void supervisor_run_command(struct supervisor *s)
 		while (alive && guard_event(&s->guard, &guard_said))
 			alive = hear_guard(s, &guard_said);
 		while (s->protected && !s->has_last_word &&
-		       supervisor_hear(s, &keeper_said))
+		       keeper_event(&s->keeper, &keeper_said))
 			hear_holding(s, &keeper_said);
 		if (alive && clock_boot_ms() >= lease_force_at(s))
 			supervisor_expire(s);

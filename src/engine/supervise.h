@@ -21,7 +21,6 @@ struct pidfd;
 struct signals;
 
 enum say {
-	SAY_DETAIL,		/* for -vv: what client libraries log, too */
 	SAY_STEP,		/* for -v */
 	SAY_WARNING,		/* something is wrong; goes on */
 	SAY_ERROR,		/* something is wrong that changes the outcome */

@@ -87,16 +87,6 @@ int supervisor_keeper_died(const struct supervisor *s, struct error *err)
 			 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-bool supervisor_hear(struct supervisor *s, struct keeper_event *event)
-{
-	while (keeper_event(&s->keeper, event)) {
-		if (event->type != KEEPER_NOTE)
-			return true;
-		supervisor_say(s, SAY_DETAIL, "%s", event->error.message);
-	}
-	return false;
-}
-
 /* How long a guard has beyond kill-after before the supervisor acts itself, in ms. */
 #define GUARD_GRACE_MS 500
 
@@ -299,7 +289,7 @@ bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper
 		 * The keeper wakes the guard before it says why, so that the end may come first.
 		 * What a last event means is for the caller to say.
 		 */
-		while (!event->last && supervisor_hear(s, event))
+		while (!event->last && keeper_event(&s->keeper, event))
 			if (event->type == KEEPER_LOST && !event->last)
 				supervisor_lose(s, event->error.message);
 		while ((sig = signals_next(s->signals, NULL)))
@@ -382,7 +372,6 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 		.no_renew = s->run->no_renew,
 		.min_hold_ms = s->unused ? 0 : s->run->min_hold_ms,
 		.kill_after_ms = s->run->kill_after_ms,
-		.with_log = s->hooks->least == SAY_DETAIL,
 		.shared = s->shared,
 		.lost_fd = s->lost_fd,
 		.gate_fd = s->gate[0],
@@ -399,7 +388,7 @@ enum run_end supervisor_hear_answer(struct supervisor *s, struct keeper_event *e
 		supervisor_sleep(s, CLOCK_NEVER);
 		if (supervisor_interrupted(s))
 			return RUN_INTERRUPTED;
-		if (!supervisor_hear(s, event))
+		if (!keeper_event(&s->keeper, event))
 			continue;
 		switch (event->type) {
 		case KEEPER_HELD:

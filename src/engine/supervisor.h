@@ -129,9 +129,6 @@ void supervisor_begin_stop(struct supervisor *s);
  */
 bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper_event *event);
 
-/* As keeper_event(), but passes notes on to the user. */
-bool supervisor_hear(struct supervisor *s, struct keeper_event *event);
-
 /*
  * Polls all that can happen, until until_ms at the latest. Reaps children, and continues a guard
  * that was stopped.

@@ -125,11 +125,6 @@ struct backend {
 	 * acquire() ends with ERROR_CANCELLED. -1: not interruptible.
 	 */
 	int cancel_fd;
-	/*
-	 * Set by the engine, or NULL: the backend passes each line that a client library logs,
-	 * for -vv, from any thread.
-	 */
-	void (*log)(const char *line);
 	int64_t timeout_ms;		/* bound of one request */
 	int64_t connect_timeout_ms;	/* bound of a connection, name resolution not included */
 };

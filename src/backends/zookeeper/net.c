@@ -71,26 +71,8 @@ int zk_net_resolve(struct zk_conn *conn, struct error *err)
 static _Atomic unsigned failures;
 static _Atomic int wake_fd = -1;
 
-static void (*_Atomic divert)(const char *line);
-
-/* "2026-11-21 06:24:09,123:4312(0x7f…):ZOO_INFO@function@123: text" */
-static void pass_on(const char *message)
-{
-	void (*to)(const char *line) = atomic_load(&divert);
-	const char *text = strstr(message, "ZOO_");
-	char line[316];
-
-	text = text ? strstr(text, ": ") : NULL;
-	if (!to || !text)
-		return;
-	text += 2;
-	snprintf(line, sizeof(line), "libzookeeper: %.*s", (int)strcspn(text, "\n"), text);
-	to(line);
-}
-
 static void on_log(const char *message)
 {
-	pass_on(message);
 	/* Every attempt to connect that fails is logged as an error. */
 	if (!strstr(message, "ZOO_ERROR"))
 		return;
@@ -117,8 +99,7 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
 {
 	zhandle_t *handle;
 
-	atomic_store(&divert, conn->limits->log);
-	zoo_set_debug_level(conn->limits->log ? ZOO_LOG_LEVEL_INFO : ZOO_LOG_LEVEL_ERROR);
+	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	atomic_store(&wake_fd, conn->done_fd);
 	if (!conn->tls)
 		return zookeeper_init2(conn->servers, watcher, ttl_ms, client, conn,
