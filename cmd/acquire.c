@@ -8,6 +8,7 @@
 #include "base/procstat.h"
 #include "base/proctable.h"
 #include "base/signals.h"
+#include "engine/supervise.h"
 #include "json.h"
 #include "log.h"
 #include "output.h"

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/supervise.h"
+#include "engine/run.h"
 
 struct holder;
 struct options;

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "engine/supervise.h"
+#include "engine/run.h"
 
 struct metrics {
 	const char *name;		/* of the lock */

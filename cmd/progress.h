@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "engine/supervise.h"
+#include "engine/run.h"
 #include "settings.h"
 
 struct progress {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/textfile.h"
+#include "engine/supervise.h"
 #include "lock/name.h"
 #include "lock/uri.h"
 #include "command.h"

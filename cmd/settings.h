@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "lock/uri.h"
 #include "backends/registry.h"
-#include "engine/supervise.h"
+#include "engine/run.h"
 #include "config.h"
 
 struct options;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "supervisor.h"
+#include "supervise.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/pidfd.h"
 #include "environment.h"
+#include "supervisor.h"
 
 /*
  * Waits for the keeper to say that it is a daemon, or gives the lock back when a signal comes

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "supervisor.h"
+#include "supervise.h"
 
 #include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/ipc.h"
+#include "supervisor.h"
 
 /* Acquires, unless obtained says that the command runs without the lock. */
 static void run_protected(struct supervisor *s, enum obtained obtained)

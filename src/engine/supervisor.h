@@ -24,7 +24,7 @@
 #include "guard.h"
 #include "keeper.h"
 #include "shared.h"
-#include "supervise.h"
+#include "run.h"
 
 struct signals;
 
