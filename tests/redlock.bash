@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# Five real Redis servers for Redlock. They write each change to disk before they answer, so that
-# they vote as soon as they are started; a test of what a restart does starts others.
+# Five real Redis servers for Redlock. They write each change to disk before they answer, and say
+# that they have been up for half a day, so that they vote at once. They are younger than a day, for
+# which an acquisition waits for the answers of all.
+
+# elder COMMAND...: runs a function that starts servers, which say that they have been up for half a day
+elder() {
+	LD_PRELOAD=$BUILD/tests/torture/elder.so "$@"
+}
 
 # redlock_start DIR COUNT [OPTION VALUE]...: servers in DIR/1, DIR/2 and so on. Sets HOSTS to what
 # stands in a URI.
@@ -19,7 +25,7 @@ redlock_start() {
 # redlock_for_file, redlock_file_end: for setup_file and teardown_file
 redlock_for_file() {
 	export NODES=$BATS_FILE_TMPDIR/nodes
-	redlock_start "$NODES" 5 --appendonly yes --appendfsync always
+	elder redlock_start "$NODES" 5 --appendonly yes --appendfsync always
 	export REDLOCK=redlock://$HOSTS
 }
 

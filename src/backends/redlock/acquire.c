@@ -139,57 +139,6 @@ static void read_ballot(const struct redlock *lock, int64_t ttl_ms, struct ballo
 
 /* ---- nodes that were restarted ---- */
 
-/* Asks some nodes; *has gets a bit for each whose answer has this text. 0 or -1. */
-static int ask_whether(struct redlock *lock, const char *const command[], const char *text,
-		       unsigned *has, struct error *err)
-{
-	const struct redlock_call call = {
-		.command = command, .nodes = *has, .least = lock->quorum,
-	};
-	const unsigned asked = *has;
-	const redisReply *reply;
-
-	*has = 0;
-	if (redlock_round(lock, &call, err))
-		return -1;
-	for (int i = 0; i < lock->count; i++) {
-		if (!(asked & 1u << i) || lock->nodes[i].state != NODE_ANSWERED)
-			continue;
-		reply = lock->nodes[i].reply;
-		if (redis_has_shape(reply, ".s"))
-			reply = reply->element[1];
-		if (redis_is_text(reply) && strstr(reply->str, text))
-			*has |= 1u << i;
-	}
-	return 0;
-}
-
-/*
- * The votes of the nodes that have been up for too short a time are missing for a majority. Those
- * that write each change to disk before they answer forgot nothing, and vote. 0 or -1.
- */
-static int admit_durable(struct redlock *lock, struct ballot *ballot, struct error *err)
-{
-	static const char *const persistence[] = { "INFO", "persistence", NULL };
-	static const char *const fsync[] = { "CONFIG", "GET", "appendfsync", NULL };
-	unsigned nodes = 0;
-
-	for (int i = 0; i < lock->count; i++)
-		if (ballot->granted[i] && !ballot->votes[i])
-			nodes |= 1u << i;
-	if (ask_whether(lock, persistence, "aof_enabled:1", &nodes, err))
-		return -1;
-	if (nodes && ask_whether(lock, fsync, "always", &nodes, err))
-		return -1;
-	for (int i = 0; i < lock->count; i++) {
-		if (nodes & 1u << i) {
-			ballot->votes[i] = true;
-			ballot->voters++;
-		}
-	}
-	return 0;
-}
-
 /* For how long, in ms, too few nodes vote. INT64_MAX: it is not known how old they are. */
 static int64_t young_for(const struct redlock *lock, const struct ballot *ballot)
 {
@@ -359,9 +308,6 @@ static enum outcome try_once(struct redlock *lock, const struct request *request
 		redlock_no_majority(lock, ballot->grants + ballot->busy, err);
 		outcome = OUTCOME_ERROR;
 	}
-	if (ballot->grants >= lock->quorum && ballot->voters < lock->quorum &&
-	    outcome == OUTCOME_BUSY && admit_durable(lock, ballot, err))
-		outcome = OUTCOME_ERROR;
 	if (ballot->voters >= lock->quorum && outcome == OUTCOME_BUSY)
 		outcome = take(lock, request, ballot, sent_ms, grant, err);
 	if (outcome != OUTCOME_HELD)
