@@ -226,7 +226,7 @@ $(BUILD)/gen/redis_redisson_scripts.c: $(REDIS_LUA)/embed.sh \
 # Redlock takes from the plain dialect what is the same on each node.
 REDLOCK_LUA := src/backends/redlock/lua
 $(BUILD)/gen/redlock_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDLOCK_LUA)/*.lua) \
-		$(addprefix $(REDIS_LUA)/,$(REDIS_LIBS) again.lua verify.lua)
+		$(addprefix $(REDIS_LUA)/,$(REDIS_LIBS) verify.lua)
 	@mkdir -p $(@D)
 	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redlock/redlock.h redlock_script \
 		'$(addprefix $(REDIS_LUA)/,$(REDIS_LIBS)) $(REDLOCK_LUA)/lib.lua' \

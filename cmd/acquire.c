@@ -67,7 +67,7 @@ static int print_result(const struct session *session, const struct acquire_resu
 		json_open(&json, NULL, '{');
 		json_text(&json, "name", session->name);
 		json_text(&json, "token", result->token);
-		json_number(&json, "fence", (int64_t)result->fence);
+		json_maybe(&json, "fence", result->fence ? (int64_t)result->fence : -1);
 		json_lease(&json, result->lease_ms);
 		json_maybe(&json, "keeper_pid", result->keeper ? result->keeper : -1);
 		json_close(&json, '}');
@@ -107,7 +107,7 @@ static int acquire_for(struct session *session, const struct signals *signals,
 	char command[64];
 	struct acquire_request request = {
 		.run = settings_request(&session->settings, options, session->name),
-		.again_ttl_ms = session->settings.asked_ttl_ms,
+		.nested_ttl_ms = session->settings.asked_ttl_ms,
 		.command = process_name(options->pid ? options->pid : getppid(), command,
 					sizeof(command)),
 		.process = process,
@@ -123,7 +123,7 @@ static int acquire_for(struct session *session, const struct signals *signals,
 		return progress_report_failure(&progress, &result.run,
 					       options->conflict_exit_code);
 	/* output_finish() says what is wrong with the output. */
-	if (print_result(session, &result))
+	if (print_result(session, &result) && !result.nested)
 		take_back(session, result.token);
 	return 0;
 }

@@ -48,7 +48,7 @@ int session_probe(struct session *session, int64_t *taken_us, int64_t *released_
 	if (backend_grant(backend->ops->acquire, backend, &request, &grant, err) != OUTCOME_HELD)
 		goto out;
 	*taken_us = clock_read_us(CLOCK_BOOTTIME) - start_us;
-	if (backend->ops->release(backend, &request, RELEASE_ALL, 0, err) == OUTCOME_ERROR)
+	if (backend->ops->release(backend, &request, 0, err) == OUTCOME_ERROR)
 		goto out;
 	*released_us = clock_read_us(CLOCK_BOOTTIME) - start_us - *taken_us;
 	failed = 0;

@@ -115,7 +115,6 @@ static void json_lock(const char *name, const char *place, const struct lock_vie
 		json_who(&json, &hold->holder);
 		json_mode(&json, hold->mode, hold->slots);
 		json_maybe(&json, "fence", hold->fence ? (int64_t)hold->fence : -1);
-		json_number(&json, "count", hold->count);
 		json_time(&json, "acquired_at", hold->age_ms < 0 ? 0 : now - hold->age_ms);
 		json_maybe(&json, "held_for_ms", hold->age_ms);
 		json_time(&json, "expires_at", hold->expires_ms < 0 ? 0 : now + hold->expires_ms);

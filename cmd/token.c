@@ -11,7 +11,7 @@
 #include "token_ask.h"
 
 /* The token is an operand, a line of standard input (the operand is "-"), or $DLOCK_TOKEN. */
-static int read_token(const struct session *session, char token[static TOKEN_SIZE],
+static int read_token(const struct session *session, char token[static TOKEN_SIZE], int *level,
 		      struct error *err)
 {
 	const struct options *options = &session->options;
@@ -29,17 +29,10 @@ static int read_token(const struct session *session, char token[static TOKEN_SIZ
 		line[strcspn(line, "\r\n")] = '\0';
 		given = line;
 	}
-	if (token_check(given, err))
+	if (token_read(given, token, level, err))
 		return operand ? -1 : error_prefix(err, "DLOCK_TOKEN");
-	memcpy(token, given, TOKEN_SIZE);
 	session_hide_token(session);
 	return 0;
-}
-
-/* The last acquisition of a run is not given back: its command must stay protected. */
-static enum release one_of(const char *token)
-{
-	return token_is_of_run(token) ? RELEASE_COUNTED : RELEASE_ONE;
 }
 
 /* Asks the backend itself, because the hold has no keeper. */
@@ -55,8 +48,7 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 	backend = session->backend;
 	switch (verb) {
 	case KEEPER_VERB_RELEASE:
-		reply->outcome = backend->ops->release(backend, request, one_of(request->token),
-							0, err);
+		reply->outcome = backend->ops->release(backend, request, 0, err);
 		break;
 	case KEEPER_VERB_RENEW:
 		reply->outcome = backend_grant(backend->ops->renew, backend, request, &grant, err);
@@ -112,12 +104,6 @@ static int report(const struct session *session, enum keeper_verb verb, const ch
 	const uint64_t identity = backend_identity(session->settings.driver,
 						   &session->settings.uri);
 
-	if (verb == KEEPER_VERB_RELEASE && reply->outcome == OUTCOME_HELD &&
-	    one_of(token) == RELEASE_COUNTED) {
-		session_say(session, SAY_WARNING, "not released: this is the hold of a dlock run, "
-			    "which releases it when its command ends; end that command");
-		return EXIT_LOST;
-	}
 	if (reply->outcome == OUTCOME_LOST) {
 		session_say(session, SAY_WARNING, "this token is not the holder%s",
 			    token_scope(token, session->name, identity) == TOKEN_OF_NAME
@@ -129,25 +115,47 @@ static int report(const struct session *session, enum keeper_verb verb, const ch
 	else if (verb == KEEPER_VERB_VERIFY)
 		session_say(session, SAY_STEP, "this token is the holder");
 	else
-		session_say(session, SAY_STEP, reply->outcome == OUTCOME_BUSY
-			    ? "still held: it was acquired more than once" : "released");
+		session_say(session, SAY_STEP, "released");
+	return 0;
+}
+
+/*
+ * A release that frees nothing. The hold is the outer one's: that of an acquisition which a nested
+ * one was made in, or that of a run, whose command must stay protected.
+ */
+static int refuse_release(const struct session *session, int level)
+{
+	if (!level) {
+		session_say(session, SAY_WARNING, "not released: this is the hold of a dlock run, "
+			    "which releases it when its command ends; end that command");
+		return EXIT_LOST;
+	}
+	session_say(session, SAY_STEP, "still held: the outer hold goes on");
 	return 0;
 }
 
 int command_token(struct session *session, struct error *err)
 {
-	const enum keeper_verb verb = session->command->bit == COMMAND_RENEW ? KEEPER_VERB_RENEW :
-				      session->command->bit == COMMAND_VERIFY ? KEEPER_VERB_VERIFY
-									  : KEEPER_VERB_RELEASE;
+	const bool release = session->command->bit == COMMAND_RELEASE;
+	enum keeper_verb verb = session->command->bit == COMMAND_RENEW ? KEEPER_VERB_RENEW
+							: KEEPER_VERB_VERIFY;
 	struct keeper_reply reply = { .lease_ms = 0 };
 	char token[TOKEN_SIZE];
+	bool frees;
+	int level;
 	const struct request request = {
 		.name = session->name, .token = token, .mode = HOLD_ANY,
 		.ttl_ms = session->settings.asked_ttl_ms,
 	};
 
-	if (read_token(session, token, err) ||
-	    token_ask(session, verb, &request, &reply, err))
+	if (read_token(session, token, &level, err))
 		return -1;
+	frees = release && !level && !token_is_of_run(token);
+	if (frees)
+		verb = KEEPER_VERB_RELEASE;
+	if (token_ask(session, verb, &request, &reply, err))
+		return -1;
+	if (release && !frees && reply.outcome == OUTCOME_HELD)
+		return refuse_release(session, level);
 	return report(session, verb, token, &reply);
 }

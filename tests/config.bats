@@ -79,14 +79,13 @@ commands() {
 	matches "$output" "DLOCK_BACKEND=${P_URI}[?]password-file=$T/a%20b%25/secret"
 }
 
-@test "the hold of a named backend is counted under that name" {
+@test "acquire nests in the hold of a named backend under that name" {
 	mkdir -m 0700 one
 	printf '[one]\nuri = file://%s/one\n' "$T" >"$XDG_CONFIG_HOME/dlock.conf"
 	export DLOCK_BACKEND=one
 	local token
 	token=$("$DLOCK" acquire "$LOCK")
-	equal "$(DLOCK_NAME=$LOCK DLOCK_TOKEN=$token timeout 10 "$DLOCK" acquire -w 3s "$LOCK")" "$token"
-	"$DLOCK" release "$LOCK" "$token"
+	equal "$(DLOCK_NAME=$LOCK DLOCK_TOKEN=$token timeout 10 "$DLOCK" acquire -w 3s "$LOCK")" "$token+1"
 	"$DLOCK" release "$LOCK" "$token"
 	run -0 "$DLOCK" status "$LOCK"
 }

@@ -67,7 +67,7 @@ held_in() {
 		"$DLOCK" verify "$LOCK" "$token"
 		"$DLOCK" renew -t 20s "$LOCK" "$token"
 		if "$DLOCK" status "$LOCK"; then exit 99; fi
-		"$DLOCK" release "$LOCK" "$token"
+		"$DLOCK" release "$LOCK" "$token+1"
 		"$DLOCK" verify "$LOCK" "$token"
 		"$DLOCK" release "$LOCK" "$token"
 		"$DLOCK" status "$LOCK"

@@ -155,7 +155,7 @@ said_twice() {
 	local token byte
 	token=$("$DLOCK" acquire -t 5s "$LOCK")
 	# A line without the byte that the holder has locked would count as that of a dead hold.
-	byte=$(sed -n 's/^hold \([^ ]* \)\{6\}\([0-9]*\) .*/\2/p' "$LOCKS/$LOCK.lock")
+	byte=$(sed -n 's/^hold \([^ ]* \)\{5\}\([0-9]*\) .*/\2/p' "$LOCKS/$LOCK.lock")
 	printf 'fence 1\nhold 0123456789abcdef x 1 1 0 %s host=%%1b[31m&user=%%07&cmd=%%22a%%0a%%22&pid=1&since=1\n' \
 		"$byte" >"$LOCKS/$LOCK.lock"
 	run -1 "$DLOCK" status "$LOCK"

@@ -78,12 +78,12 @@ waits() {
 	pmy "SET SESSION max_recursive_iterations = 100000;
 		INSERT IGNORE INTO dlock_rows SELECT CONCAT('other-', seq) FROM seq_1_to_3000;
 		INSERT IGNORE INTO dlock_fences SELECT CONCAT('other-', seq), seq FROM seq_1_to_3000;
-		INSERT IGNORE INTO dlock_inserts SELECT CONCAT('other-', seq), '', seq, 1, 0, 4000000000000000 + seq, 0, ''
+		INSERT IGNORE INTO dlock_inserts SELECT CONCAT('other-', seq), '', seq, 0, 4000000000000000 + seq, 0, ''
 			FROM seq_1_to_3000;
 		INSERT IGNORE INTO dlock_sessions SELECT IF(seq % 2, 'row', 'advisory'), CONCAT('other-', seq), '',
-			'', seq, 0, '', 0, 0, 0, '', 0, 0 FROM seq_1_to_3000;
+			'', seq, 0, '', 0, 0, '', 0, 0 FROM seq_1_to_3000;
 		INSERT IGNORE INTO dlock_locks (name) SELECT CONCAT('other-', seq) FROM seq_1_to_3000;
-		INSERT IGNORE INTO dlock_holders SELECT CONCAT('other-', seq), seq, 1, 1, 0, 0, 0, ''
+		INSERT IGNORE INTO dlock_holders SELECT CONCAT('other-', seq), seq, 1, 0, 0, 0, ''
 			FROM seq_1_to_3000;
 		INSERT IGNORE INTO dlock_queue (name, token, mode, place, since, owner)
 			SELECT CONCAT('other-', seq), seq, 0, 1, 0, '' FROM seq_1_to_3000;
@@ -359,7 +359,7 @@ waits_sql() {
 @test "insert deletes the rows of holders that died" {
 	with strategy=insert
 	"$DLOCK" run "$LOCK" -- true
-	my "INSERT INTO dlock_inserts SELECT CONCAT('dead-', seq), 'x', 1, 1, 0, seq, 0, '' FROM seq_1_to_50"
+	my "INSERT INTO dlock_inserts SELECT CONCAT('dead-', seq), 'x', 1, 0, seq, 0, '' FROM seq_1_to_50"
 	hold -t 30s --
 	release
 	equal "$(my 'SELECT COUNT(*) FROM dlock_inserts')" 0

@@ -177,7 +177,7 @@ TOO_LARGE='sends a reply that is too large|no answer'
 	private_redis
 	token=$("$DLOCK" acquire -b "$P_URI" -t 20s "$LOCK")
 	redis_at "$P_DIR" persist "$KEY"
-	redis_at "$P_DIR" hset "{$KEY}:holders" "$token" '5 5 1 x=y'
+	redis_at "$P_DIR" hset "{$KEY}:holders" "$token" '5 5 x=y'
 	DLOCK_TOKEN=$token hold -b "$P_URI" -t 1s --
 	kill -STOP "$(<"$P_DIR/pid")"
 	join "$HOLDER" 5

@@ -445,7 +445,7 @@ kill_writer() {
 held_by_stranger() {
 	local redis=("${@:-rcli}")
 	"${redis[@]}" set "$KEY" stranger px 600000
-	"${redis[@]}" hset "{$KEY}:holders" stranger '1 1 1 host=h'
+	"${redis[@]}" hset "{$KEY}:holders" stranger '1 1 host=h'
 }
 
 # wake_up FENCE [LATE]: what a release says to the only waiter; asked LATE ms before its last try

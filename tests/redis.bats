@@ -134,7 +134,7 @@ nothing_touches() {
 	rcli zadd "$KEY" 1 $member 2 b
 	nothing_touches $member 1 b 2
 	# dlock's notes beside the key, of another hold, do not make the set dlock's own.
-	rcli hset "{$KEY}:holders" mode s b '1 1 1 ttl=1000&host=h'
+	rcli hset "{$KEY}:holders" mode s b '1 1 ttl=1000&host=h'
 	nothing_touches $member 1 b 2
 	rcli del "{$KEY}:holders"
 	# dlock gets the lock when the set is gone.

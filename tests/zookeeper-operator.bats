@@ -313,7 +313,7 @@ check() {
 		"$DLOCK" renew "$LOCK" "$token"
 		DLOCK_NAME=$LOCK DLOCK_TOKEN=$token "$DLOCK" acquire -n "$mode" "$LOCK"
 		"$DLOCK" verify "$LOCK" "$token"
-		"$DLOCK" release "$LOCK" "$token"
+		"$DLOCK" release "$LOCK" "$token+1"
 		run -1 "$DLOCK" status "$LOCK"
 		run -0 "$DLOCK" status
 		matches "$output" "$LOCK "

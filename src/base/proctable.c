@@ -139,7 +139,7 @@ void proctable_finish(struct proctable *table)
 	*table = (struct proctable){ .rows = NULL };
 }
 
-/* Looks for entry among NUL-terminated strings that are read in pieces. */
+/* Looks for a string that begins with entry, among strings that are read in pieces. */
 struct search {
 	const char *entry;
 	size_t length;
@@ -151,12 +151,11 @@ static bool search_piece(struct search *search, const char *piece, size_t size)
 {
 	for (size_t i = 0; i < size; i++) {
 		if (!piece[i]) {
-			if (!search->differs && search->matched == search->length)
-				return true;
 			search->matched = 0;
 			search->differs = false;
 		} else if (!search->differs && piece[i] == search->entry[search->matched]) {
-			search->matched++;
+			if (++search->matched == search->length)
+				return true;
 		} else {
 			search->differs = true;
 		}
@@ -179,8 +178,6 @@ bool proctable_has_entry(const struct proctable_row *row, const char *entry)
 		return false;
 	while (!found && (size = read(fd, piece, sizeof(piece))) > 0)
 		found = search_piece(&search, piece, (size_t)size);
-	/* When a program has changed its environment, the last string may have no NUL. */
-	found = found || search_piece(&search, "", 1);
 	close(fd);
 	return found;
 }

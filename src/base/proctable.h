@@ -49,8 +49,8 @@ struct proctable_row *proctable_find(const struct proctable *table, pid_t pid);
 void proctable_finish(struct proctable *table);
 
 /*
- * Does the environment that the process was started with have this entry, "NAME=value"? False also
- * when this user may not read it, because it is another user's.
+ * Does the environment that the process was started with have an entry that begins with this text?
+ * False also when this user may not read it, because it is another user's.
  */
 bool proctable_has_entry(const struct proctable_row *row, const char *entry);
 

@@ -39,8 +39,8 @@ void proctree_forget_one(struct proctree_inherited *inherited, pid_t pid);
  *
  * - the members of the process group `group` in the session `session` (in another session, another
  *   group has got this number); group 0: none;
- * - the processes that were started with the environment entry `entry` ("DLOCK_TOKEN=..."), as far
- *   as this user may read their environments; NULL: none.
+ * - the processes that were started with an environment entry that begins with `entry`
+ *   ("DLOCK_TOKEN=..."), as far as this user may read their environments; NULL: none.
  *
  * Never meant are this process itself, spare and inherited ones, and the descendants of those.
  */

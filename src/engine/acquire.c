@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -83,29 +82,35 @@ static int settle(struct supervisor *s, struct acquire_result *result, struct er
 }
 
 /*
- * One more acquisition, for ttl_ms at least, of the hold that the environment has a token of.
- * NOT_YET: there is no such hold.
+ * Acquires inside the hold that the environment has a token of: verifies the hold, and renews it
+ * for ttl_ms at least. NOT_YET: there is no such hold.
  */
-static enum obtained acquire_again(struct supervisor *s, int64_t ttl_ms,
-				   struct acquire_result *result)
+static enum obtained acquire_nested(struct supervisor *s, int64_t ttl_ms,
+				    struct acquire_result *result)
 {
 	struct error *err = &s->result->error;
 	struct keeper_event event = { .lease_ms = 0 };
 	enum token_scope scope;
 
 	s->result->end = RUN_FAILED;
-	if (environment_find_token(s->run->name, s->identity, s->token, &scope, err))
+	if (environment_find_token(s->run->name, s->identity, s->token, &s->level, &scope, err))
 		return OBTAINED_NO;
 	if (scope == TOKEN_OF_OTHER)
 		return OBTAINED_NOT_YET;
+	if (s->level == TOKEN_LEVEL_MOST) {
+		error_set(err, ERROR_USAGE, 0, "the token in DLOCK_TOKEN has the "
+			  "highest level, %d", TOKEN_LEVEL_MOST);
+		return OBTAINED_NO;
+	}
 	s->request.ttl_ms = ttl_ms;
-	s->result->end = supervisor_ask_keeper(s, KEEPER_AGAIN, &event, err);
+	s->result->end = supervisor_ask_keeper(s, KEEPER_NEST, &event, err);
 	s->request.ttl_ms = s->run->ttl_ms;
 	if (s->result->end != RUN_EXITED)
 		return supervisor_refuse_token(s, scope);
+	s->level++;
 	s->result->facts.fence = result->fence = atomic_load(&s->shared->fence);
 	result->lease_ms = event.lease_ms;
-	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "held already; counted once more");
+	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "held already; the outer hold goes on");
 	return OBTAINED_NO;
 }
 
@@ -146,9 +151,10 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	s.without_command = true;
 	/* status shows the process that the lock is held for, as this one ends soon. */
 	s.request.self.pid = acquire->process ? acquire->process->pid : getppid();
-	if (acquire_again(&s, acquire->again_ttl_ms, result) == OBTAINED_NOT_YET)
+	if (acquire_nested(&s, acquire->nested_ttl_ms, result) == OBTAINED_NOT_YET)
 		acquire_new(&s, result);
-	memcpy(result->token, s.token, TOKEN_SIZE);
+	result->nested = s.level > 0;
+	token_write(s.token, s.level, result->token);
 	if (result->run.age_ms >= 0)
 		result->run.age_ms = clock_boot_ms() - result->run.age_ms;
 	backend_close(s.backend);

@@ -54,12 +54,14 @@ static char **make(const char *const values[static HOLD_VARIABLES], char **last)
 	return envp;
 }
 
-char **environment_make(const char *name, const char *token, const char *backend,
-			char **fence_text)
+char **environment_make(const char *name, const char token[static TOKEN_SIZE], int level,
+			const char *backend, char **fence_text)
 {
+	char text[TOKEN_TEXT_SIZE];
 	/* The fence stands last: its digits come later. */
-	const char *const values[HOLD_VARIABLES] = { name, token, backend, "" };
+	const char *const values[HOLD_VARIABLES] = { name, text, backend, "" };
 
+	token_write(token, level, text);
 	return make(values, fence_text);
 }
 
@@ -134,47 +136,75 @@ struct search {
 	const char *name;
 	uint64_t backend;
 	char *token;
+	int level;
 	enum token_scope scope;
 };
 
-/* Takes over a well-formed token if it says more of the lock than the one that was found before. */
-static void adopt(struct search *search, const char *token, const char *name, const char *fence)
+/*
+ * Takes over a token if it says more of the lock than the one that was found before. 0, or -1 with
+ * *err: it is malformed.
+ */
+static int adopt(struct search *search, const char *text, const char *name, const char *fence,
+		 struct error *err)
 {
-	const enum token_scope scope = token_scope(token, search->name, search->backend);
+	enum token_scope scope;
+	char token[TOKEN_SIZE];
+	int level;
 
+	if (token_read(text, token, &level, err))
+		return -1;
+	scope = token_scope(token, search->name, search->backend);
 	if (scope <= search->scope)
-		return;
+		return 0;
 	search->scope = scope;
+	search->level = level;
 	memcpy(search->token, token, TOKEN_SIZE);
 	/* A token that was set by hand may stand beside the fence of another lock. */
 	setenv("DLOCK_FENCE", strcmp(name, search->name) ? "" : fence, 1);
+	return 0;
 }
 
 int environment_find_token(const char *name, uint64_t backend, char token[static TOKEN_SIZE],
-			   enum token_scope *scope, struct error *err)
+			   int *level, enum token_scope *scope, struct error *err)
 {
-	struct search search = { name, backend, token, TOKEN_OF_OTHER };
+	struct search search = { .name = name, .backend = backend, .token = token,
+				 .scope = TOKEN_OF_OTHER };
 	struct error ignored = { 0 };
 	struct strings env;
 
+	*level = 0;
 	*scope = TOKEN_OF_OTHER;
 	/* Nothing holds anything above us: the common case costs one look-up. */
 	if (!own("DLOCK_TOKEN")[0])
 		return 0;
-	if (token_check(own("DLOCK_TOKEN"), err))
+	if (adopt(&search, own("DLOCK_TOKEN"), own("DLOCK_NAME"), own("DLOCK_FENCE"), err))
 		return error_prefix(err, "DLOCK_TOKEN");
-	adopt(&search, own("DLOCK_TOKEN"), own("DLOCK_NAME"), own("DLOCK_FENCE"));
 	/* In the /proc of another PID namespace a stranger might have our parent's number. */
 	for (pid_t pid = proctable_usable() ? getppid() : 0;
 	     pid > 0 && search.scope != TOKEN_OF_LOCK && read_environment(pid, &env);
 	     pid = parent_of(pid)) {
-		if (!token_check(lookup(&env, "DLOCK_TOKEN="), &ignored))
-			adopt(&search, lookup(&env, "DLOCK_TOKEN="), lookup(&env, "DLOCK_NAME="),
-			      lookup(&env, "DLOCK_FENCE="));
+		adopt(&search, lookup(&env, "DLOCK_TOKEN="), lookup(&env, "DLOCK_NAME="),
+		      lookup(&env, "DLOCK_FENCE="), &ignored);
 		free(env.text);
 	}
+	*level = search.level;
 	*scope = search.scope;
 	return 0;
+}
+
+uint64_t environment_fence(void)
+{
+	return strtoull(own("DLOCK_FENCE"), NULL, 10);
+}
+
+static bool has_token(const struct strings *env, const char *token)
+{
+	struct error ignored = { 0 };
+	char found[TOKEN_SIZE];
+	int level;
+
+	return !token_read(lookup(env, "DLOCK_TOKEN="), found, &level, &ignored) &&
+	       !strcmp(found, token);
 }
 
 /* Is this the process whose child is the command of a run? See guard_process.c, guard_contain.c. */
@@ -201,7 +231,7 @@ bool environment_is_guarded(const char *token)
 		/* su, sudo: the command is another user's. */
 		if (!read_environment(pid, &env))
 			return token_is_of_run(token);
-		found = !strcmp(lookup(&env, "DLOCK_TOKEN="), token);
+		found = has_token(&env, token);
 		free(env.text);
 	}
 	return found;

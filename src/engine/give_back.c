@@ -92,15 +92,15 @@ static void release_local(struct supervisor *s)
 {
 	struct keeper_event event = { .type = KEEPER_FAILED };
 
-	switch (s->backend->ops->release(s->backend, &s->request, RELEASE_ALL, min_hold_left(s),
+	switch (s->backend->ops->release(s->backend, &s->request, min_hold_left(s),
 					 &event.error)) {
 	case OUTCOME_HELD:
-	case OUTCOME_BUSY:
 		event.type = KEEPER_RELEASED;
 		break;
 	case OUTCOME_LOST:
 		event.type = KEEPER_LOST;
 		break;
+	case OUTCOME_BUSY:
 	case OUTCOME_ERROR:
 		break;
 	}

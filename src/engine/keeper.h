@@ -26,8 +26,8 @@ enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
 	KEEPER_RELEASE,		/* release what a keeper that was killed has held */
 	KEEPER_VERIFY,		/* does the token hold? */
-	KEEPER_AGAIN,		/* one more acquisition of the token's hold: keeper_join.h */
-	KEEPER_JOIN,		/* renew the hold of the token: keeper_join.h */
+	KEEPER_NEST,		/* verify and renew the hold of the token: keeper_join.h */
+	KEEPER_JOIN,		/* renew it for as long as the command runs: keeper_join.h */
 	KEEPER_ADOPT,		/* a daemon for a hold that the supervisor acquired itself */
 };
 
@@ -80,7 +80,7 @@ struct keeper_event {
 	int64_t ahead;
 	int64_t age_ms;		/* at at_ms; -1: not known */
 	int64_t at_ms;		/* CLOCK_BOOTTIME of the event */
-	int64_t lease_ms;	/* again: of the hold, from now; 0: until it is released */
+	int64_t lease_ms;	/* nest: of the hold, from now; 0: until it is released */
 	pid_t keeper_pid;
 	struct holder holder;
 	struct error error;	/* kind and message */

@@ -85,7 +85,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 	if (!atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
 		return true;
 	keeping_tell(k, KEEPER_WITHDRAWN);
-	k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0, &k->event.error);
+	k->backend->ops->release(k->backend, &k->request, 0, &k->event.error);
 	return false;
 }
 
@@ -144,8 +144,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		/* A request whose reply was lost may have left something, which is removed. */
 		k->backend->cancel_fd = -1;
 		if (atomic_load(&k->plan->shared->engaged))
-			k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0,
-						 &k->event.error);
+			k->backend->ops->release(k->backend, &k->request, 0, &k->event.error);
 		k->event.error = why;
 		keeping_finish(k, KEEPER_FAILED);
 	}

@@ -46,7 +46,7 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	if (k->listener < 0 || start_watchdog(k)) {
 		struct error why = k->event.error;
 
-		k->backend->ops->release(k->backend, &k->request, RELEASE_ALL, 0, &k->event.error);
+		k->backend->ops->release(k->backend, &k->request, 0, &k->event.error);
 		k->event.error = why;
 		keeping_finish(k, KEEPER_FAILED);
 	}
@@ -62,28 +62,6 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	keeping_tell(k, KEEPER_DETACHED);
 	close(k->fd);
 	k->fd = -1;
-}
-
-/* One more acquisition: the lease starts anew, and is never made shorter. */
-static void again_for(struct keeping *k, const struct keeper_query *query, struct grant *grant,
-		      struct keeper_reply *reply)
-{
-	const struct backend_ops *ops = k->backend->ops;
-	struct request asked = k->request;
-	struct keeper_reply renewed = { .outcome = OUTCOME_LOST };
-	struct grant counted = { 0 };
-
-	asked.mode = query->mode;
-	asked.slots = query->slots;
-	asked.ttl_ms = query->ttl_ms;
-	reply->outcome = backend_grant(ops->again, k->backend, &asked, &counted, &reply->error);
-	reply->fence = counted.fence;
-	if (reply->outcome != OUTCOME_HELD || k->until_ms == CLOCK_NEVER)
-		return;
-	/* The acquisition counts even if this fails: the next renewal notices a loss. */
-	keeping_extend(k, query->ttl_ms > k->own_ms ? query->ttl_ms : k->own_ms,
-		       keeping_has_members(k), grant, &renewed);
-	reply->lease_ms = renewed.lease_ms;
 }
 
 bool keeping_answer(struct keeping *k, struct grant *grant)
@@ -109,8 +87,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 	}
 	switch (query.verb) {
 	case KEEPER_VERB_RELEASE:
-		reply.outcome = ops->release(k->backend, request, RELEASE_ONE,
-					     keeping_rest_of_hold(k),
+		reply.outcome = ops->release(k->backend, request, keeping_rest_of_hold(k),
 					     &reply.error);
 		break;
 	case KEEPER_VERB_RENEW:
@@ -121,8 +98,8 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 		asked.mode = HOLD_ANY;
 		reply.outcome = ops->verify(k->backend, &asked, &reply.error);
 		break;
-	case KEEPER_VERB_AGAIN:
-		again_for(k, &query, grant, &reply);
+	case KEEPER_VERB_NEST:
+		keeping_nest_answer(k, &query, grant, &reply);
 		break;
 	case KEEPER_VERB_JOIN:
 		return keeping_join_answer(k, &query, grant, fd) != OUTCOME_LOST;

@@ -3,8 +3,8 @@
  * The keeper as the last of dlock's processes: supervisor and guard were killed, and the keeper,
  * which is no ancestor of the command, ends what the command has started before it releases the
  * lock. It finds the command's process group and, if the hold is this run's own, all processes with
- * the hold's token in their environment. A process that has changed both its group and its
- * environment is not found: only --contain ends that, too.
+ * the hold's token, at any level, in their environment. A process that has changed both its group
+ * and its environment is not found: only --contain ends that, too.
  */
 #include "keeping.h"
 

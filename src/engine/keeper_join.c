@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "lock/lease.h"
 #include "lock/uri.h"
-#include "lock/view.h"
+#include "environment.h"
 #include "shared.h"
 
 #define JOINED_MOST_MS (INT64_C(24) * 3600 * 1000)
@@ -43,8 +43,8 @@ static int64_t patience(const struct keeping *k, const struct grant *grant)
 }
 
 /*
- * Asks the daemon: JOIN or STAY. True: *outcome is the answer. False: there is no daemon (*outcome
- * LOST), or it does not answer (ERROR, and k->event.error says so).
+ * Asks the daemon: JOIN, STAY or NEST. True: *outcome is the answer. False: there is no daemon
+ * (*outcome LOST), or it does not answer (ERROR, and k->event.error says so).
  */
 static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *grant,
 		       enum outcome *outcome)
@@ -77,28 +77,25 @@ static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *g
 
 /* ---- at the backend ---- */
 
-/* The fence of the hold as the backend shows it, if no other hold can be meant; else 0. */
-static uint64_t find_fence(struct keeping *k)
+static enum outcome verify_here(struct keeping *k)
 {
-	struct lock_view view = { .held = false };
-	struct error ignored = { 0 };
-	uint64_t fence = 0;
+	return k->backend->ops->verify(k->backend, &k->request, &k->event.error);
+}
 
-	if (!backend_inspect(k->backend, k->request.name, false, &view, &ignored) &&
-	    view.hold_count == 1)
-		fence = view.holds[0].fence;
-	lock_view_finish(&view);
-	return fence;
+static enum outcome renew_for(struct keeping *k, int64_t ttl_ms, struct grant *grant)
+{
+	k->request.ttl_ms = ttl_ms;
+	return backend_grant(k->backend->ops->renew, k->backend, &k->request, grant,
+			     &k->event.error);
 }
 
 /*
- * A lease that has no end, as far as the server says, or a very long one, ends for the run when it
- * was not renewed for so long.
+ * Keeps the hold's own TTL. A lease that has no end, as far as the server says, or a very long one,
+ * ends for the run when it was not renewed for so long.
  */
 static enum outcome renew_here(struct keeping *k, struct grant *grant)
 {
-	const enum outcome outcome = backend_grant(k->backend->ops->renew, k->backend, &k->request,
-						   grant, &k->event.error);
+	const enum outcome outcome = renew_for(k, 0, grant);
 
 	grant->ttl_ms = clock_earlier(grant->ttl_ms, JOINED_MOST_MS);
 	if (!grant->ttl_ms)
@@ -108,21 +105,34 @@ static enum outcome renew_here(struct keeping *k, struct grant *grant)
 
 static enum outcome join_backend(struct keeping *k, struct grant *grant)
 {
-	struct error *err = &k->event.error;
-	enum outcome outcome = k->backend->ops->verify(k->backend, &k->request, err);
+	const enum outcome outcome = verify_here(k);
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	if (k->backend->session) {
-		error_set(err, ERROR_REFUSED, 0, "held already, with this token, by a process that "
-			  "cannot be asked from here (it does not answer, or belongs to another "
-			  "host, user or container), so that the command would not be protected");
+		error_set(&k->event.error, ERROR_REFUSED, 0, "held already, with this token, by a "
+			  "process that cannot be asked from here (it does not answer, or belongs "
+			  "to another host, user or container), so that the command would not be "
+			  "protected");
 		return OUTCOME_ERROR;
 	}
-	/* Before the renewal, which proves that this token held the lock all the time. */
-	if (!grant->fence)
-		grant->fence = find_fence(k);
 	return renew_here(k, grant);
+}
+
+/*
+ * Extends the lease by the longer of ttl_ms and the hold's own TTL. A hold that lives with another
+ * process is extended by that one, and a lease without an end needs nothing.
+ */
+static enum outcome nest_at_backend(struct keeping *k, int64_t ttl_ms, struct grant *grant)
+{
+	enum outcome outcome = verify_here(k);
+
+	if (outcome != OUTCOME_HELD || k->backend->session)
+		return outcome;
+	outcome = renew_for(k, 0, grant);
+	if (outcome == OUTCOME_HELD && grant->ttl_ms && grant->ttl_ms < ttl_ms)
+		outcome = renew_for(k, ttl_ms, grant);
+	return outcome;
 }
 
 /* ---- the hold, wherever it lives ---- */
@@ -131,7 +141,7 @@ static enum outcome join(struct keeping *k, struct grant *grant)
 {
 	enum outcome outcome;
 
-	grant->fence = atomic_load(&k->plan->shared->fence);
+	grant->fence = environment_fence();
 	if (ask_daemon(k, KEEPER_VERB_JOIN, grant, &outcome))
 		return outcome;
 	/* Only the daemon knows of a hold that lives with it. */
@@ -152,7 +162,7 @@ enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant)
 		error_set(&k->event.error, ERROR_UNAVAILABLE, 0,
 			  "the process that held it has ended");
 	/* A daemon that hangs does not notice when somebody takes the lock away. */
-	else if (k->backend->ops->verify(k->backend, &k->request, &k->event.error) == OUTCOME_LOST)
+	else if (verify_here(k) == OUTCOME_LOST)
 		outcome = OUTCOME_LOST;
 	return outcome;
 }
@@ -165,7 +175,7 @@ enum outcome keeping_verify_joined(struct keeping *k)
 	int asked;
 
 	if (!k->backend->session)
-		return k->backend->ops->verify(k->backend, &k->request, err);
+		return verify_here(k);
 	make_query(k, KEEPER_VERB_VERIFY, &query);
 	asked = keeper_socket_ask(&query, &reply, 2 * k->backend->timeout_ms, err);
 	if (!asked) {
@@ -175,29 +185,16 @@ enum outcome keeping_verify_joined(struct keeping *k)
 	return asked < 0 ? OUTCOME_ERROR : OUTCOME_LOST;
 }
 
-void keeping_again(struct keeping *k)
+void keeping_nest(struct keeping *k)
 {
-	struct error *err = &k->event.error;
-	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
-	struct keeper_query query;
-	struct grant grant = { 0 };
-	int asked;
+	struct grant grant = { .fence = environment_fence() };
+	enum outcome outcome;
 
-	make_query(k, KEEPER_VERB_AGAIN, &query);
-	asked = keeper_socket_ask(&query, &reply, 2 * k->backend->timeout_ms, err);
-	if (asked < 0) {
-		keeping_finish(k, KEEPER_FAILED);
-	} else if (!asked) {
-		*err = reply.error;
-	} else {
-		reply.outcome = backend_grant(k->backend->ops->again, k->backend, &k->request,
-					      &grant, err);
-		reply.fence = grant.fence;
-		reply.lease_ms = grant.ttl_ms;
-	}
-	atomic_store(&k->plan->shared->fence, reply.fence);
-	k->event.lease_ms = reply.lease_ms;
-	keeping_finish_asked(k, reply.outcome);
+	if (!ask_daemon(k, KEEPER_VERB_NEST, &grant, &outcome) && outcome != OUTCOME_ERROR)
+		outcome = nest_at_backend(k, k->request.ttl_ms, &grant);
+	atomic_store(&k->plan->shared->fence, grant.fence);
+	k->event.lease_ms = grant.ttl_ms;
+	keeping_finish_asked(k, outcome);
 }
 
 /* ---- the beginning and the end ---- */

@@ -15,8 +15,8 @@
  *			<-	lease and TTL
  *	VERIFY		->	when the command's tree is dead: is the lock still held?
  *
- * STAY and VERIFY are for holds that live with the daemon's session or descriptors. For leases the
- * keeper asks the backend.
+ * A nested `dlock acquire` asks once, with NEST, which verifies and renews. STAY and VERIFY are for
+ * holds that live with the daemon's session or descriptors. For leases the keeper asks the backend.
  *
  * The nested run's keeper, guard and supervisor have the share until the tree is dead. While any of
  * them has it, the death of the daemon frees no lock that lives in a descriptor, and a daemon whose
@@ -35,10 +35,11 @@
 void keeping_join(struct keeping *k, struct grant *grant);
 
 /*
- * One more acquisition of the hold, for `dlock acquire` with a token: tells what came of it, with
- * the fence in shared memory, and ends the process.
+ * For `dlock acquire` with a token: verifies the hold, renews it for the longer of the TTL that was
+ * asked for and its own, tells what came of it, with the fence in shared memory, and ends the
+ * process.
  */
-void keeping_again(struct keeping *k) __attribute__((noreturn));
+void keeping_nest(struct keeping *k) __attribute__((noreturn));
 
 /* As the backend's renew() and verify(): asks the daemon where the hold lives with that. */
 enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant);
@@ -59,6 +60,10 @@ void keeping_end_after(struct keeping *k, int64_t ttl_ms);
  */
 void keeping_extend(struct keeping *k, int64_t ttl_ms, bool keep_end, struct grant *grant,
 		    struct keeper_reply *reply);
+
+/* The daemon's answer to KEEPER_VERB_NEST: the lease is never made shorter. */
+void keeping_nest_answer(struct keeping *k, const struct keeper_query *query, struct grant *grant,
+			 struct keeper_reply *reply);
 
 /*
  * The daemon's answers to KEEPER_VERB_JOIN and KEEPER_VERB_STAY; they close fd. OUTCOME_LOST: the

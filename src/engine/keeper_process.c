@@ -185,8 +185,8 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	if (plan->mode == KEEPER_VERIFY)
 		keeping_finish_asked(&k, k.backend->ops->verify(k.backend, &k.request,
 								&k.event.error));
-	if (plan->mode == KEEPER_AGAIN)
-		keeping_again(&k);
+	if (plan->mode == KEEPER_NEST)
+		keeping_nest(&k);
 	if (plan->mode == KEEPER_RELEASE)
 		keeping_release(&k, true);
 	if (plan->mode == KEEPER_JOIN)

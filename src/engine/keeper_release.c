@@ -42,13 +42,13 @@ void keeping_release(struct keeping *k, bool was_held)
 {
 	k->backend->cancel_fd = -1;
 	keeping_unbound_calls(k);
-	switch (k->backend->ops->release(k->backend, &k->request, RELEASE_ALL,
-					 keeping_rest_of_hold(k), &k->event.error)) {
+	switch (k->backend->ops->release(k->backend, &k->request, keeping_rest_of_hold(k),
+					 &k->event.error)) {
 	case OUTCOME_HELD:
-	case OUTCOME_BUSY:
 		keeping_finish(k, KEEPER_RELEASED);
 	case OUTCOME_LOST:
 		keeping_finish(k, was_held ? KEEPER_LOST : KEEPER_BUSY);
+	case OUTCOME_BUSY:
 	case OUTCOME_ERROR:
 		break;
 	}

@@ -54,6 +54,27 @@ static void extend_for_run(struct keeping *k, struct grant *grant, struct keeper
 	reply->ttl_ms = grant->ttl_ms ? grant->ttl_ms : k->own_ms;
 }
 
+/* Does the hold cover what a query asks for? */
+static enum outcome covers(const struct keeping *k, const struct keeper_query *query,
+			   struct error *err)
+{
+	const struct request asked = { .mode = query->mode, .slots = query->slots };
+
+	return hold_mode_covers(k->request.mode, k->request.slots, &asked, err);
+}
+
+void keeping_nest_answer(struct keeping *k, const struct keeper_query *query, struct grant *grant,
+			 struct keeper_reply *reply)
+{
+	reply->outcome = covers(k, query, &reply->error);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	keeping_extend(k, query->ttl_ms > k->own_ms ? query->ttl_ms : k->own_ms, true, grant,
+		       reply);
+	reply->fence = grant->fence;
+	reply->ttl_ms = reply->lease_ms;
+}
+
 /*
  * Makes a pipe for a new run, which gets the writing end: the reading end hangs up when the run has
  * ended. Returns the writing end, or -1.
@@ -85,16 +106,12 @@ enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *q
 				 struct grant *grant, int fd)
 {
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
-	struct request asked = k->request;
 	enum outcome outcome;
 	int member = -1;
 
-	asked.mode = query->mode;
-	asked.slots = query->slots;
 	/* A daemon that is leaving frees the lock as soon as it can, and is joined no more. */
 	if (!k->leaving)
-		reply.outcome = hold_mode_covers(k->request.mode, k->request.slots, &asked,
-						 &reply.error);
+		reply.outcome = covers(k, query, &reply.error);
 	outcome = k->leaving ? OUTCOME_HELD : reply.outcome;
 	if (reply.outcome == OUTCOME_HELD) {
 		extend_for_run(k, grant, &reply);

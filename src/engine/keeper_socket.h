@@ -25,7 +25,7 @@ enum keeper_verb {
 	KEEPER_VERB_RELEASE,
 	KEEPER_VERB_RENEW,
 	KEEPER_VERB_VERIFY,
-	KEEPER_VERB_AGAIN,
+	KEEPER_VERB_NEST,	/* dlock acquire inside this hold: verify, and renew */
 	KEEPER_VERB_JOIN,	/* a run begins under this hold: keeper_socket_join() */
 	KEEPER_VERB_STAY,	/* it goes on: renew, with the hold's own TTL */
 };
@@ -33,8 +33,8 @@ enum keeper_verb {
 struct keeper_query {
 	enum keeper_verb verb;
 	uint64_t backend;		/* uri_identity() */
-	int64_t ttl_ms;			/* KEEPER_VERB_RENEW, _AGAIN: as in struct request */
-	enum hold_mode mode;		/* KEEPER_VERB_AGAIN, _JOIN: as in struct request */
+	int64_t ttl_ms;			/* KEEPER_VERB_RENEW, _NEST: as in struct request */
+	enum hold_mode mode;		/* KEEPER_VERB_NEST, _JOIN: as in struct request */
 	int slots;
 	char token[TOKEN_SIZE];
 	char name[NAME_MAX_BYTES + 1];
@@ -43,7 +43,7 @@ struct keeper_query {
 struct keeper_reply {
 	enum outcome outcome;		/* as the backend operation gives it */
 	uint64_t fence;
-	int64_t lease_ms;		/* renew, again, join, stay: from now; 0: until released */
+	int64_t lease_ms;		/* renew, nest, join, stay: from now; 0: until released */
 	int64_t ttl_ms;			/* join, stay: ask again after a third of this */
 	struct error error;
 };

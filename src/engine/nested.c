@@ -38,7 +38,7 @@ static void plan_environment(struct supervisor *s)
 {
 	const char *fence = getenv("DLOCK_FENCE");
 	char *fence_text;
-	char **envp = environment_make(s->run->name, s->token, s->run->uri_text,
+	char **envp = environment_make(s->run->name, s->token, s->level, s->run->uri_text,
 				       &fence_text);
 
 	snprintf(fence_text, ENVIRONMENT_FENCE_SIZE, "%s", fence ? fence : "");
@@ -48,10 +48,8 @@ static void plan_environment(struct supervisor *s)
 /* The outer hold was found to be there. Its fence is in the environment. */
 static void know_hold(struct supervisor *s)
 {
-	const char *fence = getenv("DLOCK_FENCE");
-
 	s->result->facts.obtained_ms = clock_boot_ms();
-	s->result->facts.fence = fence ? strtoull(fence, NULL, 10) : 0;
+	s->result->facts.fence = environment_fence();
 }
 
 enum obtained supervisor_refuse_token(struct supervisor *s, enum token_scope scope)
@@ -64,8 +62,10 @@ enum obtained supervisor_refuse_token(struct supervisor *s, enum token_scope sco
 	/* Not an acquisition: the server may be back by then, and the hold may have ended. */
 	if (s->result->end != RUN_LOST)
 		return supervisor_fail(s, &why);
-	if (scope == TOKEN_OF_NAME)
+	if (scope == TOKEN_OF_NAME) {
+		s->level = 0;
 		return OBTAINED_NOT_YET;
+	}
 	error_set(&s->result->error, ERROR_REFUSED, 0, "the hold that DLOCK_TOKEN is of has ended");
 	return OBTAINED_NO;
 }
@@ -110,7 +110,6 @@ static int open_ways(struct supervisor *s, struct error *err)
 /* Forgets the attempt to join, to acquire instead. */
 static void close_ways(struct supervisor *s)
 {
-	atomic_store(&s->shared->fence, 0);
 	if (!s->run->driver->local)
 		return;
 	close(s->lost_fd);
@@ -171,12 +170,10 @@ static void run_joined(struct supervisor *s, struct error *err)
 static enum obtained join(struct supervisor *s, enum token_scope scope)
 {
 	struct error *err = &s->result->error;
-	const char *fence = getenv("DLOCK_FENCE");
 	enum obtained obtained = OBTAINED_NO;
 	struct keeper_event event;
 
 	s->result->end = RUN_FAILED;
-	atomic_store(&s->shared->fence, fence ? strtoull(fence, NULL, 10) : 0);
 	if (!open_ways(s, err) && !supervisor_start_keeper(s, KEEPER_JOIN, err))
 		s->result->end = supervisor_hear_answer(s, &event, err);
 	if (s->result->end == RUN_EXITED)
@@ -195,7 +192,7 @@ enum obtained supervisor_run_nested(struct supervisor *s)
 {
 	enum token_scope scope;
 
-	if (environment_find_token(s->run->name, s->identity, s->token, &scope,
+	if (environment_find_token(s->run->name, s->identity, s->token, &s->level, &scope,
 				   &s->result->error)) {
 		s->result->end = RUN_FAILED;
 		return OBTAINED_NO;

@@ -135,8 +135,7 @@ static enum obtained obtain_local(struct supervisor *s)
 		if (sig) {
 			/* It may have come as the lock did. */
 			if (obtained == OBTAINED_YES && s->protected)
-				s->backend->ops->release(s->backend, &s->request, RELEASE_ALL,
-							 0, &err);
+				s->backend->ops->release(s->backend, &s->request, 0, &err);
 			s->result->end = RUN_INTERRUPTED;
 			s->result->status = sig;
 			return OBTAINED_NO;

@@ -134,13 +134,14 @@ struct acquire_request {
 	const char *command;	/* what status shows as the holder's command */
 	const struct pidfd *process;	/* hold and renew while it lives; NULL: one lease */
 	bool term_on_lost;	/* TERM to that process when the lock is lost */
-	int64_t again_ttl_ms;	/* for a hold that is there already; 0: it keeps its own */
+	int64_t nested_ttl_ms;	/* for a hold that is there already; 0: it keeps its own */
 };
 
 struct acquire_result {
 	struct run_result run;	/* RUN_EXITED: acquired */
-	char token[TOKEN_SIZE];
-	uint64_t fence;
+	char token[TOKEN_TEXT_SIZE];	/* with its level */
+	bool nested;		/* the hold was there already: nothing is to be released */
+	uint64_t fence;		/* 0: not known */
 	int64_t lease_ms;	/* from now; 0: until released */
 	pid_t keeper;		/* 0: none was left behind */
 };

@@ -21,7 +21,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		   const struct signals *signals, struct run_result *result);
 
 /*
- * Acquires, or counts one more acquisition of a hold that the environment tells of.
+ * Acquires, or acquires inside a hold that the environment tells of, which stays as it is.
  * A keeper stays behind as a daemon if there is a process to hold for, or the
  * backend's locks need one.
  */

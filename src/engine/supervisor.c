@@ -323,7 +323,7 @@ static int map_shared(struct supervisor *s, struct error *err)
 void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 {
 	char *fence_text;
-	char **envp = environment_make(s->run->name, s->token, s->run->uri_text,
+	char **envp = environment_make(s->run->name, s->token, s->level, s->run->uri_text,
 				       &fence_text);
 
 	/* Only --if-down run needs it. */
@@ -450,7 +450,8 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 			     .mode = run->mode, .slots = run->slots,
 			     /* A run keeps the lock by itself, if its command was executed. */
 			     .min_hold_ms = run->argv ? 0 : run->min_hold_ms,
-			     .borrow = run->argv != NULL, .queue = run->wait_ms > 0 },
+			     .borrow = run->argv != NULL, .queue = run->wait_ms > 0,
+			     .own = true },
 	};
 	*result = (struct run_result){ .age_ms = -1, .facts = { .began_ms = s->started_ms } };
 	s->request.token = s->token;

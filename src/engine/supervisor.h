@@ -48,6 +48,7 @@ struct supervisor {
 	int guard_pipe[2];
 	uint64_t identity;		/* backend_identity() */
 	char token[TOKEN_SIZE];
+	int level;			/* of a nested run's token; 0: it is plain */
 	struct request request;
 	struct backend *backend;	/* local drivers only; they need no keeper */
 	struct grant local_grant;	/* theirs */

@@ -21,11 +21,9 @@ enum outcome backend_grant(backend_grant_fn *slot, struct backend *backend,
 			   const struct request *request, struct grant *grant, struct error *err)
 {
 	const enum outcome outcome = slot(backend, request, grant, err);
-	/* A hold that is acquired once more keeps its own TTL, if that is longer. */
-	const int64_t asked_ms = slot == backend->ops->again ? 0 : request->ttl_ms;
 
 	if (outcome == OUTCOME_HELD)
-		grant->ttl_ms = lease_bound(grant->ttl_ms, asked_ms, backend->session);
+		grant->ttl_ms = lease_bound(grant->ttl_ms, request->ttl_ms, backend->session);
 	grant->age_ms = lease_shown(grant->age_ms);
 	if (outcome == OUTCOME_HELD && grant->fence >= BACKEND_FENCE_END)
 		return refuse_fence(grant->fence, err);

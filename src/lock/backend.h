@@ -52,10 +52,11 @@ struct request {
 	const char *token;
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT: how many; all users of the name agree on it */
-	int64_t ttl_ms;		/* lease asked for; renew, again: 0 for that of the hold itself */
+	int64_t ttl_ms;		/* lease asked for; renew: 0 for that of the hold itself */
 	int64_t until_ms;	/* wall clock: a daemon frees it then; 0: none does. For status */
 	int64_t min_hold_ms;	/* stored with the hold: nobody frees the lock earlier */
 	bool forget;		/* release leaves nothing, not even the fence: for a probe */
+	bool own;		/* of who acquires, and releases when the command is dead */
 	bool borrow;		/* a short lease is enough at first: see lent in struct grant */
 	bool queue;		/* when busy, stay in line until released or cancelled */
 	struct holder self;
@@ -91,13 +92,6 @@ struct grant {
 	 * nothing of this one is left. holder is the newer one.
 	 */
 	bool replaced;
-};
-
-/* What a release gives back of a hold that was acquired more than once. */
-enum release {
-	RELEASE_ALL,		/* all acquisitions: the lock is freed */
-	RELEASE_ONE,		/* one acquisition; the last one frees the lock */
-	RELEASE_COUNTED,	/* one acquisition, but never the last, which belongs to a run */
 };
 
 struct backend {
@@ -138,7 +132,7 @@ typedef enum outcome backend_grant_fn(struct backend *backend, const struct requ
 typedef enum outcome backend_verify_fn(struct backend *backend, const struct request *request,
 				       struct error *err);
 typedef enum outcome backend_release_fn(struct backend *backend, const struct request *request,
-					enum release how, int64_t keep_ms, struct error *err);
+					int64_t keep_ms, struct error *err);
 typedef int backend_inspect_fn(struct backend *backend, const char *name, bool listen,
 			       struct lock_view *view, struct error *err);
 typedef int backend_break_fn(struct backend *backend, const char *name, struct lock_view *view,
@@ -188,10 +182,10 @@ struct backend_ops {
 	int64_t (*event)(struct backend *backend);
 	/*
 	 * Extends the lease to ttl_ms from now if token still holds (HELD, with sent_ms and ttl_ms
-	 * of *grant). Never takes the lock anew: LOST, and *err says what is there instead, for
-	 * people. That TTL is then the hold's own. With ttl_ms 0 the lease is extended by the
-	 * hold's own TTL, which the backend has stored; where none is stored, by BACKEND_TTL_MS,
-	 * and not to less than is left.
+	 * of *grant, and with the fence if that was 0 and is known). Never takes the lock anew:
+	 * LOST, and *err says what is there instead, for people. That TTL is then the hold's own.
+	 * With ttl_ms 0 the lease is extended by the hold's own TTL, which the backend has stored;
+	 * where none is stored, by BACKEND_TTL_MS, and not to less than is left.
 	 */
 	backend_grant_fn *renew;
 	/*
@@ -202,19 +196,10 @@ struct backend_ops {
 	backend_verify_fn *verify;
 	/*
 	 * Gives the lock back, or the place in line, and wakes the next waiter. HELD: the lock was
-	 * held until this call. BUSY: it still is, for it was acquired more than once, and how is
-	 * not RELEASE_ALL. LOST: it was not held, which is no error for a place in line. With
-	 * keep_ms > 0 the lock stays taken for that long and then frees itself. With
-	 * RELEASE_COUNTED, HELD says that only the last acquisition is there, and nothing changed.
+	 * held until this call. LOST: it was not held, which is no error for a place in line. With
+	 * keep_ms > 0 the lock stays taken for that long and then frees itself.
 	 */
 	backend_release_fn *release;
-	/*
-	 * Counts one more acquisition of the hold that token has, and extends the lease by the
-	 * longer of ttl_ms and the hold's own TTL, which becomes the hold's own. Each acquisition
-	 * needs a release of its own. HELD, with *grant as after renew() and the fence; LOST or
-	 * BUSY as from verify().
-	 */
-	backend_grant_fn *again;
 	/*
 	 * Fills *view with the holders of name and those that wait for it. The caller has zeroed
 	 * *view and frees it with lock_view_finish(). With listen, event_fd() tells of changes
@@ -241,7 +226,7 @@ struct backend_ops {
 };
 
 /*
- * Call the slots acquire, renew or again, or inspect. No time that a server reports is taken for
+ * Call the slots acquire or renew, or inspect. No time that a server reports is taken for
  * longer than what was asked for, or than what makes sense (lease.h). A hold whose fence is not
  * below BACKEND_FENCE_END is an ERROR, since no later fence would be larger. The caller releases it
  * as after any other error.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Does a hold cover a request? All backends use this one rule, and only find out in which mode a
- * token holds the lock. The rule applies to a run inside a run, to one more acquisition, and to a
+ * token holds the lock. The rule applies to a run or an acquisition inside a hold, and to a
  * verification. No I/O.
  *
  *	held \ asked	exclusive	shared		M slots		any

@@ -3,6 +3,7 @@
 #include "token.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -78,10 +79,39 @@ enum token_scope token_scope(const char token[static TOKEN_SIZE], const char *na
 	return has_hash(token + BACKEND_AT, backend) ? TOKEN_OF_LOCK : TOKEN_OF_NAME;
 }
 
-int token_check(const char *text, struct error *err)
+/* What stands behind the digits of a token: "+1" to "+999999", or nothing. -1: neither. */
+static int read_level(const char *text)
 {
-	if (strlen(text) == TOKEN_SIZE - 1 && strspn(text, hex_digits) == TOKEN_SIZE - 1)
+	int level = 0;
+
+	if (!text[0])
 		return 0;
-	return error_set(err, ERROR_USAGE, 0, "this is no token: a token is the 32 hex digits "
-			 "that 'dlock acquire' prints");
+	if (text[0] != '+' || text[1] == '0')
+		return -1;
+	while (*++text >= '0' && *text <= '9' && level <= TOKEN_LEVEL_MOST)
+		level = 10 * level + *text - '0';
+	return *text || level < 1 || level > TOKEN_LEVEL_MOST ? -1 : level;
+}
+
+int token_read(const char *text, char token[static TOKEN_SIZE], int *level, struct error *err)
+{
+	const size_t digits = strspn(text, hex_digits);
+	const int found = digits == TOKEN_SIZE - 1 ? read_level(text + digits) : -1;
+
+	if (found < 0)
+		return error_set(err, ERROR_USAGE, 0, "this is no token: a token is the 32 hex "
+				 "digits that 'dlock acquire' prints, or these with a level: "
+				 "TOKEN+1");
+	*level = found;
+	memcpy(token, text, TOKEN_SIZE - 1);
+	token[TOKEN_SIZE - 1] = '\0';
+	return 0;
+}
+
+void token_write(const char token[static TOKEN_SIZE], int level, char text[static TOKEN_TEXT_SIZE])
+{
+	if (level)
+		snprintf(text, TOKEN_TEXT_SIZE, "%s+%d", token, level);
+	else
+		memcpy(text, token, TOKEN_SIZE);
 }

@@ -8,9 +8,13 @@
  *		20-27	random
  *		28-31	a checksum of the digits before; for a token of `dlock acquire`, another one
  *
+ * A nested `dlock acquire` prints the token of the outer hold with a level behind it: TOKEN+1, and
+ * TOKEN+2 inside that. A level shows that the lock is not its owner's to release. No backend and no
+ * keeper ever sees one.
+ *
  * So $DLOCK_TOKEN alone shows which lock a process is inside, whatever became of the hold. The
  * checksum shows whether the hold is that of a run, which nobody else may release while the command
- * runs (see RELEASE_COUNTED in backend.h). One of 65536 tokens of other programs matches each of
+ * runs. One of 65536 tokens of other programs matches each of
  * these hashes by chance. Both halves are random in part, because file: shows the first one.
  */
 #pragma once
@@ -21,6 +25,9 @@
 struct error;
 
 #define TOKEN_SIZE 33		/* with the NUL */
+#define TOKEN_LEVEL_MOST 999999
+/* A token with its level. */
+#define TOKEN_TEXT_SIZE (TOKEN_SIZE + sizeof("+999999") - 1)
 
 /*
  * Makes a token for the lock name on a backend (backend_identity()) from the kernel's random
@@ -45,5 +52,12 @@ enum token_scope {
 enum token_scope token_scope(const char token[static TOKEN_SIZE], const char *name,
 			     uint64_t backend);
 
-/* Does text have the form of a token? 0, or -1 with ERROR_USAGE. */
-int token_check(const char *text, struct error *err);
+/*
+ * Reads TOKEN or TOKEN+LEVEL. *level: 1 to TOKEN_LEVEL_MOST, or 0 for a plain token. 0, or -1 with
+ * ERROR_USAGE and nothing changed.
+ */
+int token_read(const char *text, char token[static TOKEN_SIZE], int *level, struct error *err);
+
+/* Writes a token, and its level unless that is 0. */
+void token_write(const char token[static TOKEN_SIZE], int level,
+		 char text[static TOKEN_TEXT_SIZE]);

@@ -21,7 +21,7 @@ struct hold_view *lock_view_add_hold(struct lock_view *view)
 
 	view->holds = memory_resize(view->holds, view->hold_count + 1, sizeof(*hold));
 	hold = &view->holds[view->hold_count++];
-	*hold = (struct hold_view){ .age_ms = -1, .expires_ms = -1, .count = 1 };
+	*hold = (struct hold_view){ .age_ms = -1, .expires_ms = -1 };
 	return hold;
 }
 

@@ -16,7 +16,6 @@ struct hold_view {
 	uint64_t fence;		/* 0: not known */
 	int64_t age_ms;		/* since it was acquired; -1: not known */
 	int64_t expires_ms;	/* from now; -1: not before it is released */
-	int count;		/* how many acquisitions the token has */
 	pid_t keeper;		/* process of dlock on this host; 0: not known */
 };
 
@@ -43,7 +42,7 @@ struct lock_view {
 	struct name_list ignored;
 };
 
-/* Each adds a row, exclusive and acquired once, of which nothing else is known, and returns it. */
+/* Each adds a row, exclusive, of which nothing else is known, and returns it. */
 struct hold_view *lock_view_add_hold(struct lock_view *view);
 struct waiter_view *lock_view_add_waiter(struct lock_view *view);
 void lock_view_finish(struct lock_view *view);

@@ -383,7 +383,8 @@ WAYS='argument environment stdin crlf open'
 	take
 	local verb bad way
 	for verb in verify renew release; do
-		for bad in Sesame8 "${TOKEN}0" "${TOKEN:1}" " $TOKEN" "${TOKEN:0:31}g"; do
+		for bad in Sesame8 "${TOKEN}0" "${TOKEN:1}" " $TOKEN" "${TOKEN:0:31}g" "$TOKEN+" "$TOKEN+0" \
+			"$TOKEN+01" "$TOKEN+1000000" "$TOKEN+18446744073709551617" "$TOKEN+1+1" "$TOKEN+-1"; do
 			for way in argument environment stdin; do
 				run --separate-stderr -125 with "$way" "$verb" "$bad"
 				one_line token
@@ -446,7 +447,8 @@ WAYS='argument environment stdin crlf open'
 		"$DLOCK" check -v || true
 		"$DLOCK" check --json || true
 		"$DLOCK" setup -v
-		DLOCK_NAME=$LOCK DLOCK_TOKEN=$TOKEN "$DLOCK" acquire -v "$LOCK" | grep -vx "$TOKEN" || true
+		DLOCK_NAME=$LOCK DLOCK_TOKEN=$TOKEN "$DLOCK" acquire -v "$LOCK" | grep -vx "$TOKEN+1" || true
+		"$DLOCK" release -v "$LOCK" "$TOKEN+1"
 		"$DLOCK" release -v "$LOCK" "$TOKEN"
 		"$DLOCK" break -v --yes "$LOCK"
 		not "$DLOCK" verify -v "$LOCK" "$TOKEN"
@@ -570,34 +572,35 @@ lasts() {
 	nothing_left
 }
 
-@test "one more acquisition shortens no lease: it keeps the TTL of the hold, or makes it longer" {
-	offers count || { refuses count; return; }
+@test "a nested acquisition shortens no lease: it keeps the TTL of the hold, or makes it longer" {
 	local mode
 	for mode in '' -s '--slots 2'; do
 		offers "$mode" || { refuses "$mode"; continue; }
 		# shellcheck disable=SC2086 # words
 		take -t 100s $mode
 		# shellcheck disable=SC2086 # words
-		DLOCK_TTL=5s DLOCK_TOKEN=$TOKEN "$DLOCK" acquire --json $mode "$LOCK" >counted
-		equal "$(jq -r .token counted)" "$TOKEN" token
-		lasts 80 100 counted
+		DLOCK_TTL=5s DLOCK_TOKEN=$TOKEN "$DLOCK" acquire --json $mode "$LOCK" >nested
+		equal "$(jq -r .token nested)" "$TOKEN+1" token
+		equal "$(jq .fence nested)" "$FENCE" fence
+		lasts 80 100 nested
 		lasts 80 100
 		# shellcheck disable=SC2086 # words
-		DLOCK_TOKEN=$TOKEN "$DLOCK" acquire -t 5s $mode "$LOCK" >token
+		DLOCK_TOKEN=$TOKEN+1 "$DLOCK" acquire -t 5s $mode "$LOCK" >token
+		equal "$(<token)" "$TOKEN+2" token
 		lasts 80 100
 		# shellcheck disable=SC2086 # words
-		DLOCK_TOKEN=$TOKEN "$DLOCK" acquire -t 300s --json $mode "$LOCK" >counted
-		lasts 280 300 counted
+		DLOCK_TOKEN=$TOKEN "$DLOCK" acquire -t 300s --json $mode "$LOCK" >nested
+		lasts 280 300 nested
 		lasts 280 300
 		# That TTL is the hold's own from now on.
-		"$DLOCK" renew "$LOCK" "$TOKEN"
+		"$DLOCK" renew "$LOCK" "$TOKEN+1"
 		lasts 280 300
-		json_is '.holders[0].count' 4
-		give
-		# A release does not shorten the lease either.
+		# The release of a level does not shorten the lease either.
+		give "$TOKEN+1"
 		lasts 270 300
-		give
-		give
+		# A renewal by a level does what it is asked for, as one by the plain token.
+		"$DLOCK" renew -t 50s "$LOCK" "$TOKEN+2"
+		lasts 30 50
 		give
 	done
 	nothing_left
@@ -631,103 +634,91 @@ lasts() {
 	nothing_left
 }
 
-# ---- counting
+# ---- nested
 
-# again: acquires the lock that $TOKEN holds once more
-again() {
-	DLOCK_NAME=$LOCK DLOCK_TOKEN=$TOKEN timeout 10 "$DLOCK" acquire -w 5s "$LOCK"
+# nested [LEVEL]: acquires inside the hold of $TOKEN, with its token at that level
+nested() {
+	DLOCK_NAME=$LOCK DLOCK_TOKEN=$TOKEN${1-} timeout 10 "$DLOCK" acquire -w 5s "$LOCK"
 }
 
-counts() {
-	local old
-	equal "$(again)" "$TOKEN" "the second token"
-	equal "$(again)" "$TOKEN" "the third token"
+# nests: nested acquisitions count nothing; only the plain token frees the lock
+nests() {
+	local level verb
+	equal "$(nested)" "$TOKEN+1" "a nested token"
+	equal "$(nested)" "$TOKEN+1" "another one, as deep"
+	equal "$(nested +1)" "$TOKEN+2" "one inside it"
+	equal "$(nested +41)" "$TOKEN+42"
+	equal "$(nested +999998)" "$TOKEN+999999" "the last level"
+	run --separate-stderr -125 nested +999999
+	equal "$output" ""
+	one_line 'highest level, 999999'
 	json_is '.holders | length' 1
-	json_is '.holders[0].count' 3
+	json_is '.holders[0] | has("count")' false
 	json_is '.holders[0].fence' "$FENCE"
-	give
-	holds
-	json_is '.holders[0].count' 2
-	give
+	for level in +1 +2 +7 +999999; do
+		for verb in verify renew release release; do
+			run --separate-stderr -0 "$DLOCK" "$verb" "$LOCK" "$TOKEN$level"
+			equal "$output$stderr" ""
+		done
+	done
+	"$DLOCK" release "$LOCK" - <<<"$TOKEN+1"
+	DLOCK_TOKEN=$TOKEN+1 "$DLOCK" release "$LOCK"
 	holds
 	is_held
-	json_is '.holders[0].count' 1
 	give
-	holds_not
 	is_free
-	run -123 give
+	for verb in verify renew release; do
+		run --separate-stderr -123 "$DLOCK" "$verb" "$LOCK" "$TOKEN"
+		run --separate-stderr -123 "$DLOCK" "$verb" "$LOCK" "$TOKEN+1"
+		one_line 'not the holder'
+	done
+	run --separate-stderr -123 nested +1
+	equal "$output" ""
+	one_line 'has ended$'
 	nothing_left
 }
 
-@test "acquire with the token of a hold counts one acquisition more, each release one less" {
-	offers count || { refuses count; return; }
+@test "acquire with the token of a hold prints the next level, whose release only verifies" {
 	take
-	counts
+	nests
 }
 
-@test "the token of a current hold is enough to count, wherever the backend is named" {
-	offers count || { refuses count; return; }
-	take
-	local first=$TOKEN t
-	t=$(env -u DLOCK_BACKEND DLOCK_TOKEN="$first" timeout 10 "$DLOCK" acquire -n -b "$URI" "$LOCK") ||
-		fail "not with -b"
-	equal "$t" "$first" "token, with -b"
-	printf 'backend = here\n[here]\nuri = %s\n' "$URI" >"$XDG_CONFIG_HOME/dlock.conf"
-	t=$(env -u DLOCK_BACKEND DLOCK_TOKEN="$first" timeout 10 "$DLOCK" acquire -n "$LOCK") ||
-		fail "not with a configuration file"
-	equal "$t" "$first" "token, with a configuration file"
-	t=$(DLOCK_BACKEND=here DLOCK_TOKEN=$first timeout 10 "$DLOCK" acquire -n "$LOCK") ||
-		fail "not with a named backend"
-	equal "$t" "$first" "token, with a named backend"
-	json_is '.holders[0].count' 4
-	give
-	give
-	give
-	give
-	nothing_left
-}
-
-@test "counting with --pid: the last release ends the keeper" {
-	offers count || { refuses count; return; }
+@test "acquire --pid: the same, and the release of the plain token ends the keeper" {
 	owner
 	take --pid "$OWNER"
-	counts
+	nests
 	wait_until 2 ended "$KEEPER"
 	alive "$OWNER"
 }
 
-@test "counting with --pid: the end of the process frees the lock, however often it was acquired" {
-	offers count || { refuses count; return; }
+@test "the token of a current hold is enough to nest, wherever the backend is named" {
+	take
+	local first=$TOKEN t
+	t=$(env -u DLOCK_BACKEND DLOCK_TOKEN="$first" timeout 10 "$DLOCK" acquire -n -b "$URI" "$LOCK") ||
+		fail "not with -b"
+	equal "$t" "$first+1" "token, with -b"
+	printf 'backend = here\n[here]\nuri = %s\n' "$URI" >"$XDG_CONFIG_HOME/dlock.conf"
+	t=$(env -u DLOCK_BACKEND DLOCK_TOKEN="$t" timeout 10 "$DLOCK" acquire -n "$LOCK") ||
+		fail "not with a configuration file"
+	equal "$t" "$first+2" "token, with a configuration file"
+	t=$(DLOCK_BACKEND=here DLOCK_TOKEN=$t timeout 10 "$DLOCK" acquire -n "$LOCK") ||
+		fail "not with a named backend"
+	equal "$t" "$first+3" "token, with a named backend"
+	give
+	nothing_left
+}
+
+@test "nested, --pid: the end of the process frees the lock, however often it was acquired" {
 	owner
 	take --pid "$OWNER"
-	again
+	nested
 	kill -KILL "$OWNER"
 	wait_until 2 is_free
 	wait_until 2 ended "$KEEPER"
 	nothing_left
 }
 
-@test "a shared hold and a slot can be acquired more than once, too" {
-	offers count || { refuses count; return; }
-	local mode
-	for mode in -s '--slots 2'; do
-		offers "$mode" || { refuses "$mode"; continue; }
-		# shellcheck disable=SC2086 # words
-		take $mode
-		# shellcheck disable=SC2086 # words
-		equal "$(DLOCK_NAME=$LOCK DLOCK_TOKEN=$TOKEN timeout 10 "$DLOCK" acquire -n $mode "$LOCK")" "$TOKEN"
-		json_is '.holders | length' 1
-		json_is '.holders[0].count' 2
-		give
-		holds
-		give
-		holds_not
-		nothing_left
-	done
-}
-
-@test "acquire once more, in every mode with the token of a hold of every mode" {
-	offers count || { refuses count; return; }
+@test "acquire nested, in every mode with the token of a hold of every mode" {
 	local held asked
 	for held in '' -s '--slots 1' '--slots 3' '--slots 5'; do
 		offers "$held" || { refuses "$held"; continue; }
@@ -737,8 +728,8 @@ counts() {
 			# shellcheck disable=SC2086 # words
 			run --separate-stderr env DLOCK_TOKEN="$TOKEN" timeout 10 "$DLOCK" acquire -w 5s $asked "$LOCK"
 			if [[ -z $held || $asked == "$held" ]]; then
-				equal "$status $output$stderr" "0 $TOKEN" "acquire $asked with $held"
-				give
+				equal "$status $output$stderr" "0 $TOKEN+1" "acquire $asked with $held"
+				give "$TOKEN+1"
 			else
 				equal "$status $output" "125 " "acquire $asked with $held"
 				one_line "$LOCK"
@@ -747,28 +738,60 @@ counts() {
 				one_line "$asked disagrees .* $held\$"
 			fi
 			json_is '.holders | length' 1
-			json_is '.holders[0].count' 1
 		done
 		give
 	done
 	nothing_left
 }
 
-@test "acquire inside run counts one more; run still frees it in the end" {
-	offers count || { refuses count; return; }
+@test "what is nested in a hold has its fence, also beside other holds" {
+	local mode other
+	for mode in -s '--slots 2'; do
+		offers "$mode" || { refuses "$mode"; continue; }
+		# shellcheck disable=SC2086 # words
+		other=$("$DLOCK" acquire $mode "$LOCK")
+		# shellcheck disable=SC2086 # words
+		take $mode
+		# shellcheck disable=SC2086 # words
+		equal "$(DLOCK_TOKEN=$TOKEN "$DLOCK" acquire --json $mode "$LOCK" | jq .fence)" "$FENCE" fence
+		# shellcheck disable=SC2086 # words
+		equal "$(DLOCK_TOKEN=$TOKEN "$DLOCK" run $mode "$LOCK" -- printenv DLOCK_FENCE)" "$FENCE" fence
+		give
+		give "$other"
+	done
+	nothing_left
+}
+
+@test "acquire inside run: no release frees the lock of the run; run does so in the end" {
 	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- bash -c '
 		token=$("$DLOCK" acquire "$LOCK")
-		[ "$token" = "$DLOCK_TOKEN" ] || exit 1
+		[ "$token" = "$DLOCK_TOKEN+1" ] || exit 1
 		"$DLOCK" verify "$LOCK" || exit 2
-		"$DLOCK" release "$LOCK" || exit 3
-		"$DLOCK" verify "$LOCK" || exit 4
-		env -i "$DLOCK" run -b "$DLOCK_BACKEND" -n -E 9 "$LOCK" -- true
-		[ $? = 9 ] || exit 5'
+		"$DLOCK" release "$LOCK" "$token" || exit 3
+		"$DLOCK" release "$LOCK" "$("$DLOCK" acquire "$LOCK")" || exit 4
+		"$DLOCK" verify "$LOCK" "$token" || exit 5
+		DLOCK_TOKEN=$token "$DLOCK" run "$LOCK" -- true || exit 6
+		"$DLOCK" release "$LOCK" 2>err
+		[ $? = 123 ] || exit 7
+		env -i "$DLOCK" run -q -b "$DLOCK_BACKEND" -n -E 9 "$LOCK" -- true
+		[ $? = 9 ] || exit 8
+		"$DLOCK" acquire --json "$LOCK" | grep -qF "\"fence\":$DLOCK_FENCE," || exit 9'
+	equal "$stderr" ""
+	has_line err 'end that command'
 	is_free
 	nothing_left
 }
 
-# ended_hold TOKEN: with the token of a hold of $LOCK that has ended, nothing is acquired, counted or run,
+@test "a nested acquisition that cannot print its token leaves the outer hold alone" {
+	take
+	DLOCK_TOKEN=$TOKEN run --separate-stderr -125 sh -c '"$DLOCK" acquire "$LOCK" >/dev/full'
+	one_line 'cannot write the output'
+	holds
+	give
+	nothing_left
+}
+
+# ended_hold TOKEN: with the token of a hold of $LOCK that has ended, nothing is acquired or run,
 # whatever else the environment says
 ended_hold() {
 	local token=$1 name
@@ -823,9 +846,14 @@ ended_hold() {
 		give
 		run --separate-stderr -125 env DLOCK_TOKEN="${token^^}" "$DLOCK" run -n "$LOCK" -- touch never
 		one_line "DLOCK_TOKEN: this is no token"
+		run --separate-stderr -125 env DLOCK_TOKEN="$token+0" "$DLOCK" run -n "$LOCK" -- touch never
+		one_line "DLOCK_TOKEN: this is no token"
 		run --separate-stderr -125 env DLOCK_TOKEN=rubbish "$DLOCK" acquire -n "$LOCK"
 		equal "$output" ""
 		one_line "DLOCK_TOKEN: this is no token"
+		TOKEN=$(DLOCK_TOKEN=$token+1 timeout 10 "$DLOCK" acquire -n "$LOCK")
+		[[ $TOKEN != "$token"* && $TOKEN != *+* ]]
+		give
 		DLOCK_TOKEN='' "$DLOCK" run -n "$LOCK" -- true
 		is_free
 	done
@@ -881,6 +909,10 @@ nest() {
 	seen=$(DLOCK_TOKEN=$TOKEN timeout 10 "$DLOCK" run "$LOCK" -- \
 		sh -c 'echo "$DLOCK_NAME $DLOCK_TOKEN $DLOCK_FENCE $DLOCK_BACKEND"')
 	equal "$seen" "$LOCK $TOKEN $FENCE $URI"
+	# A level stays one, so that a release in the command frees nothing.
+	seen=$(DLOCK_TOKEN=$TOKEN+3 timeout 10 "$DLOCK" run "$LOCK" -- \
+		sh -c '"$DLOCK" release "$LOCK" && echo "$DLOCK_NAME $DLOCK_TOKEN $DLOCK_FENCE $DLOCK_BACKEND"')
+	equal "$seen" "$LOCK $TOKEN+3 $FENCE $URI"
 	# Inside that command is a run of another lock, and inside that one a run of this lock.
 	seen=$(DLOCK_TOKEN=$TOKEN timeout 10 "$DLOCK" run "$LOCK-b" -- "$DLOCK" run "$LOCK" -- \
 		"$DLOCK" run "$LOCK-b" -- "$DLOCK" run "$LOCK" -- sh -c 'echo "$DLOCK_NAME $DLOCK_TOKEN"')
@@ -1689,14 +1721,12 @@ shown_as_released() {
 	give
 	run --separate-stderr env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$TOKEN" "$DLOCK" acquire -n "$LOCK"
 	if ((status == 0)); then
-		equal "$output" "$TOKEN"
+		equal "$output" "$TOKEN+1"
 		pause 5
 		holds
 		run ! shown_as_released
-		# the acquisition that was released, and this one
 		give
-		give
-	elif offers count; then
+	else
 		equal "$status" 123
 		one_line 'has ended$'
 		holds_not
@@ -1840,9 +1870,9 @@ SCHEMA='
 	and (.name | type == "string") and (.held | type == "boolean") and (.fence | number)
 	and ((.holders | length > 0) == .held)
 	and all(.holders[];
-		(keys == ["acquired_at", "command", "count", "expires_at", "expires_in_ms", "fence",
+		(keys == ["acquired_at", "command", "expires_at", "expires_in_ms", "fence",
 			"held_for_ms", "host", "kept_until", "mode", "note", "pid", "slots", "user"])
-		and who and mode and (.fence | number) and (.count >= 1)
+		and who and mode and (.fence | number)
 		and (.acquired_at | time) and (.acquired_at | recent) and (.held_for_ms | number)
 		and (.expires_at | time) and (.expires_in_ms | number) and (.kept_until | time)
 		and ((.expires_at == null) == (.expires_in_ms == null)))
@@ -1867,8 +1897,8 @@ in_schema() {
 	owner
 	take --pid "$OWNER" -t 30s
 	in_schema
-	json_is '.holders[0] | "\(.host) \(.pid) \(.user) \(.mode) \(.slots) \(.fence) \(.count)"' \
-		"$(uname -n) $OWNER $(id -un) exclusive null $FENCE 1"
+	json_is '.holders[0] | "\(.host) \(.pid) \(.user) \(.mode) \(.slots) \(.fence)"' \
+		"$(uname -n) $OWNER $(id -un) exclusive null $FENCE"
 	json_is .fence "$FENCE"
 	between "$(json '.holders[0].held_for_ms')" 0 20000
 	if [[ -n $LEASES && -z ${SESSION-} ]]; then

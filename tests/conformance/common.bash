@@ -8,7 +8,7 @@
 #	SESSION			not empty: a lock lives with a session, so that a keeper stays
 #				behind `acquire`, and only that one can renew
 #	TRANSACTION_FENCES	not empty: fences count transactions of the server, not time
-#	LACKS			what the backend does not offer: shared slots count names kept replace
+#	LACKS			what the backend does not offer: shared slots names kept replace
 #				(kept: that status tells of a lock that --min-hold keeps)
 #	backend_prepare		sets URI
 #	backend_nothing_left	true if nothing of $LOCK is there but its fence
@@ -51,7 +51,7 @@ offers() {
 # refuses WHAT: dlock refuses a request for WHAT, which this backend does not offer, says so in one
 # line, and holds nothing because of it. This is what a test of WHAT asserts for such a backend.
 refuses() {
-	local long token
+	local long
 	echo "# $BACKEND does not offer: $1" >&3
 	case $1 in
 	shared | -s)
@@ -61,12 +61,6 @@ refuses() {
 	slots | --slots*)
 		run --separate-stderr -125 "$DLOCK" run -n --slots 2 "$LOCK" -- touch refused
 		one_line 'no --slots'
-		;;
-	count)
-		token=$("$DLOCK" acquire -n "$LOCK")
-		run --separate-stderr -125 env DLOCK_TOKEN="$token" "$DLOCK" acquire -n "$LOCK"
-		one_line 'cannot count'
-		"$DLOCK" release "$LOCK" "$token"
 		;;
 	replace)
 		run --separate-stderr -125 "$DLOCK" run --replace-waiters "$LOCK" -- touch refused

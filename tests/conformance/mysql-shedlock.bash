@@ -5,7 +5,7 @@
 
 FIFO=
 LEASES=1
-LACKS='shared slots count names kept replace'
+LACKS='shared slots names kept replace'
 # shellcheck source=tests/mysql.bash
 source "${BASH_SOURCE[0]%/*}/../mysql.bash"
 

@@ -752,13 +752,11 @@ release_refused() {
 		hold $mode --
 		release_refused "$TOKEN"
 		release_refused "$TOKEN"
-		if offers count; then
-			# An acquisition made inside can be released inside, but not the run's own.
-			# shellcheck disable=SC2086 # words
-			equal "$(DLOCK_TOKEN=$TOKEN "$DLOCK" acquire $mode "$LOCK")" "$TOKEN"
-			"$DLOCK" release "$LOCK" "$TOKEN"
-			release_refused "$TOKEN"
-		fi
+		# The release of an acquisition made inside changes nothing.
+		# shellcheck disable=SC2086 # words
+		equal "$(DLOCK_TOKEN=$TOKEN "$DLOCK" acquire $mode "$LOCK")" "$TOKEN+1"
+		"$DLOCK" release "$LOCK" "$TOKEN+1"
+		release_refused "$TOKEN"
 		alive "$COMMAND"
 		release
 		is_free

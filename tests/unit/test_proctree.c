@@ -171,14 +171,15 @@ static void run_with_entry(void *entry)
 static void test_carriers(void)
 {
 	struct proctree_scope scope = { .carriers = true, .entry = ENTRY };
-	char with[] = ENTRY, longer[] = ENTRY "0", shorter[] = ENTRY;
+	char with[] = ENTRY "+1", other[] = ENTRY, shorter[] = ENTRY;
 	pid_t carrier, root;
 	int ends[2];
 
 	unit_case("carriers");
+	other[sizeof(other) - 2] = '0';
 	shorter[sizeof(shorter) - 2] = '\0';
 	carrier = unit_start(run_with_entry, with);
-	unit_start(run_with_entry, longer);
+	unit_start(run_with_entry, other);
 	unit_start(run_with_entry, shorter);
 	CHECK(becomes(&scope, 1));
 	CHECK_INT(count(&everything), 3);

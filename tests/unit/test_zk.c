@@ -201,11 +201,11 @@ static void test_lines(void)
 
 static void test_state(void)
 {
-	const struct zk_state full = { .phase = ZK_KEPT, .count = 3, .since_ms = 1795232714787,
+	const struct zk_state full = { .phase = ZK_KEPT, .since_ms = 1795232714787,
 				       .until_ms = INT64_MAX, .min_ms = 1, .ttl_ms = 30000 };
 	static const char *const rubbish[] = {
 		"", "&", "=", "&&&=&", "state", "state=", "state=heldx", "state=hel",
-		"count=0", "count=-1", "count=99999999999999999999", "count=x", "127.0.0.1",
+		"ttl=0", "ttl=-1", "ttl=99999999999999999999", "ttl=x", "127.0.0.1",
 		"host=web2&user=root&cmd=backup&pid=4312", "since=1e3",
 	};
 	char text[ZK_STATE_SIZE];
@@ -214,7 +214,6 @@ static void test_state(void)
 	unit_case("state");
 	zk_state_read(&state, text, zk_state_write(&full, text));
 	CHECK_INT(state.phase, full.phase);
-	CHECK_INT(state.count, full.count);
 	CHECK_INT(state.since_ms, full.since_ms);
 	CHECK_INT(state.until_ms, full.until_ms);
 	CHECK_INT(state.min_ms, full.min_ms);
@@ -223,13 +222,11 @@ static void test_state(void)
 		zk_state_write(&(struct zk_state){ .phase = (enum zk_phase)phase }, text);
 		zk_state_read(&state, text, strlen(text));
 		CHECK_INT(state.phase, phase);
-		CHECK_INT(state.count, 1);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(rubbish); i++) {
 		unit_case("state '%s'", rubbish[i]);
 		zk_state_read(&state, rubbish[i], strlen(rubbish[i]));
 		CHECK_INT(state.phase, ZK_UNKNOWN);
-		CHECK_INT(state.count, 1);
 		CHECK_INT(state.since_ms, 0);
 	}
 }

@@ -218,38 +218,6 @@ static enum outcome file_renew(struct backend *backend, const struct request *re
 	return replaced(file, err);
 }
 
-/* HELD: the hold was counted up or down; LOST: it is not there, or this is the last one. */
-static enum outcome count(const struct file_backend *file, const struct request *request, int by,
-			  uint64_t *fence, struct error *err)
-{
-	enum outcome outcome = OUTCOME_HELD;
-	struct file_record record;
-
-	if (file_lock_edit(file, &record)) {
-		file_lock_not_entered(file, err);
-		return OUTCOME_ERROR;
-	}
-	*fence = file_record_count(&record, request->token, by);
-	if (!*fence) {
-		outcome = OUTCOME_LOST;
-	} else if (file_record_write(&record, file->fd)) {
-		error_set(err, ERROR_UNAVAILABLE, errno, "cannot write the lock file in %s",
-			  file->directory);
-		outcome = OUTCOME_ERROR;
-	}
-	file_lock_done(file, &record);
-	return outcome;
-}
-
-static enum outcome file_again(struct backend *backend, const struct request *request,
-			       struct grant *grant, struct error *err)
-{
-	enum outcome outcome = file_verify(backend, request, err);
-
-	return outcome == OUTCOME_HELD
-		? count(file_from_backend(backend), request, 1, &grant->fence, err) : outcome;
-}
-
 /*
  * If the record cannot be written, it goes on naming this hold. But nobody has its byte locked
  * then, so the hold counts as dead.
@@ -308,26 +276,11 @@ static int free_later(struct file_backend *file, const struct request *request, 
 }
 
 static enum outcome file_release(struct backend *backend, const struct request *request,
-				 enum release how, int64_t keep_ms, struct error *err)
+				 int64_t keep_ms, struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	const bool holder = file->own.fence != 0;
-	enum outcome outcome;
-	uint64_t fence;
 
-	/* A hold of another process can be counted down here, but only that process frees it. */
-	if (!holder && !file_path_exists(file->directory, request->name))
-		return OUTCOME_LOST;
-	if (!holder && file_lock_open(file, request->name, err))
-		return OUTCOME_ERROR;
-	if (how != RELEASE_ALL) {
-		outcome = count(file, request, -1, &fence, err);
-		if (outcome != OUTCOME_LOST)
-			return outcome == OUTCOME_HELD ? OUTCOME_BUSY : outcome;
-	}
-	if (how == RELEASE_COUNTED)
-		return file_verify(backend, request, err);
-	if (!holder)
+	if (!file->own.fence)
 		return held_elsewhere(file, request, err);
 	if (!file_lock_current(file, request->name)) {
 		file_lock_close(file);
@@ -353,7 +306,6 @@ const struct backend_ops file_ops = {
 	.renew = file_renew,
 	.verify = file_verify,
 	.release = file_release,
-	.again = file_again,
 	.inspect = file_inspect,
 	.list = file_list,
 	.break_hold = file_break,

@@ -25,7 +25,6 @@ static void add_hold(struct lock_view *view, const struct file_hold *hold)
 	row->mode = hold->mode;
 	row->slots = hold->slots;
 	row->fence = hold->fence;
-	row->count = hold->count;
 	row->keeper = hold->keeper;
 	row->age_ms = hold->holder.since_ms ? clock_wall_ms() - hold->holder.since_ms : -1;
 	row->expires_ms = hold->until_ms ? hold->until_ms - clock_wall_ms() : -1;

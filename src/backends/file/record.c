@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "lock/hold_mode.h"
 
-/* "hold " id, mode, five numbers and the holder, with a space between them, newline */
+/* "hold " id, mode, four numbers and the holder, with a space between them, newline */
 #define LINE_SIZE (HOLDER_TEXT_SIZE + 160)
 #define TEXT_MAX (1 << 20)
 
@@ -35,15 +35,13 @@ static void read_hold(struct file_record *record, const char *line)
 	char mode[12];
 	int skip = 0;
 
-	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %9d %18" SCNd64 " %19" SCNd64
-		   " %n", hold.id, mode, &hold.fence, &hold.count, &hold.keeper, &hold.until_ms,
-		   &hold.byte, &skip) != 7 || !skip || !hold.fence)
+	if (sscanf(line, "hold %16[0-9a-f] %11s %20" SCNu64 " %9d %18" SCNd64 " %19" SCNd64
+		   " %n", hold.id, mode, &hold.fence, &hold.keeper, &hold.until_ms, &hold.byte,
+		   &skip) != 6 || !skip || !hold.fence)
 		return;
 	/* Any other number is the section's byte, or no hold's. */
 	if (hold.byte <= FILE_SECTION_BYTE || hold.byte == INT64_MAX)
 		return;
-	if (hold.count < 1)
-		hold.count = 1;
 	hold_mode_read(mode, &hold.mode, &hold.slots);
 	holder_decode(&hold.holder, line + skip, strlen(line + skip));
 	*add_row(record) = hold;
@@ -103,11 +101,11 @@ int file_record_write(const struct file_record *record, int fd)
 
 		holder_encode(&hold->holder, holder);
 		used += (size_t)snprintf(text + used, room - used,
-					 "hold %s %s %" PRIu64 " %d %d %" PRId64
-					 " %" PRId64 " %s\n",
+					 "hold %s %s %" PRIu64 " %d %" PRId64 " %" PRId64
+					 " %s\n",
 					 hold->id, hold_mode_text(hold->mode, hold->slots, mode),
-					 hold->fence, hold->count, (int)hold->keeper,
-					 hold->until_ms, hold->byte, holder);
+					 hold->fence, (int)hold->keeper, hold->until_ms,
+					 hold->byte, holder);
 	}
 	/* Cut afterwards, so that a crash in between leaves all lines, and old ones behind. */
 	written = pwrite(fd, text, used, 0);
@@ -132,7 +130,7 @@ const struct file_hold *file_record_add(struct file_record *record, const struct
 
 	record->fence = next_fence(record->fence);
 	*hold = (struct file_hold){ .mode = request->mode, .slots = request->slots,
-				    .fence = record->fence, .count = 1, .keeper = getpid(),
+				    .fence = record->fence, .keeper = getpid(),
 				    .byte = FILE_HOLD_BYTE(record->fence),
 				    .holder = request->self };
 	memcpy(hold->id, request->token, FILE_ID_SIZE - 1);
@@ -165,16 +163,6 @@ bool file_record_adopt(struct file_record *record, const struct request *request
 	hold->holder.kept_ms = request->self.kept_ms;
 	hold->holder.min_ms = request->self.min_ms;
 	return true;
-}
-
-uint64_t file_record_count(struct file_record *record, const char *token, int by)
-{
-	struct file_hold *hold = file_record_find(record, token);
-
-	if (!hold || hold->holder.kept_ms || hold->count + by < 1)
-		return 0;
-	hold->count += by;
-	return hold->fence;
 }
 
 static void remove_at(struct file_record *record, size_t at)

@@ -4,7 +4,7 @@
  * lock makes a hold. This text does not: after a crash, it may name dead holders.
  *
  *	fence 01795232382921432
- *	hold <first half of the token> <mode> <fence> <count> <pid> <until> <byte> <holder>
+ *	hold <first half of the token> <mode> <fence> <pid> <until> <byte> <holder>
  *
  * There is a line for each hold. The mode is x (exclusive), s (shared) or the number of slots.
  * The pid is that of the process of dlock that holds the lock, and means nothing in another
@@ -40,7 +40,6 @@ struct file_hold {
 	enum hold_mode mode;
 	int slots;
 	uint64_t fence;
-	int count;		/* how often it was acquired */
 	pid_t keeper;
 	int64_t until_ms;	/* wall clock: the keeper frees it then; 0: not by itself */
 	int64_t byte;		/* locked as long as the hold is alive */
@@ -74,12 +73,6 @@ struct file_hold *file_record_find(const struct file_record *record, const char 
  * after its release; true if that is a change.
  */
 bool file_record_adopt(struct file_record *record, const struct request *request);
-
-/*
- * Counts the hold of token up or down, not below 1. Returns its fence; 0 when it is not there, is
- * only kept after its release, or would be counted to nothing.
- */
-uint64_t file_record_count(struct file_record *record, const char *token, int by);
 
 /* Takes out the hold of token; true if it was there. */
 bool file_record_remove(struct file_record *record, const char *token);

@@ -416,7 +416,6 @@ const struct backend_ops lease_ops = {
 	.renew = lease_renew,
 	.verify = lease_verify,
 	.release = lease_release,
-	.again = lease_again,
 	.inspect = lease_inspect,
 	.list = lease_list,
 	.break_hold = lease_break,

@@ -130,10 +130,7 @@ static void make_words(const struct lease *lease, const struct lease_call *call,
 		SQL_INT("arrived", lease->arrived ? lease->arrived : INT64_MAX),
 		SQL_INT("ttl", call->ttl_ms * 1000),
 		SQL_INT("keep", call->keep_ms * 1000),
-		SQL_INT("all", call->all),
 		SQL_INT("again", call->again),
-		SQL_INT("holds", call->holds),
-		SQL_INT("step", call->step),
 		SQL_INT("first", call->first),
 		SQL_INT("connection", lease->connection),
 		SQL_INT("id", lease->place.id),
@@ -248,14 +245,14 @@ void lease_post(struct lease *lease, const struct lease_call *call)
 }
 
 /* The columns of lease_state and lease_tell. */
-#define STATE_COLUMNS 26
-#define STATE_OWNER 7
-#define STATE_NEWER 20
+#define STATE_COLUMNS 25
+#define STATE_OWNER 6
+#define STATE_NEWER 19
 
 static void read_state(MYSQL_ROW row, const unsigned long *lengths, struct lease_state *state)
 {
 	int64_t version, *const places[STATE_COLUMNS] = {
-		&version, &state->mine, &state->fence, &state->holds, &state->mode,
+		&version, &state->mine, &state->fence, &state->mode,
 		&state->rest_us, &state->age_us, NULL, NULL, &state->open_us, &state->first,
 		&state->place.id, &state->asleep, &state->ahead, &state->has_ticket, &state->done,
 		&state->next, &state->dead, &state->old, &state->cluster, NULL,

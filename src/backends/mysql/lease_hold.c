@@ -9,8 +9,6 @@
 #include "lock/hold_mode.h"
 #include "lock/lease.h"
 
-/* How many others may count the same hold meanwhile. */
-#define COUNT_ATTEMPTS 20
 /* At most so many dead waiters are removed at once; an id has up to 20 digits, and a comma. */
 #define BURIED 100
 #define ID_SIZE 21
@@ -35,7 +33,7 @@ static int ask(struct lease *lease, const struct lease_call *call, struct lease_
 	return failed ? -1 : 0;
 }
 
-/* ask(), for a call that is to extend a lease or to count: a server that is read-only fails it. */
+/* ask(), for a call that is to extend a lease: a server that is read-only fails it. */
 static int change(struct lease *lease, const struct lease_call *call, struct lease_state *state,
 		  struct error *err)
 {
@@ -95,6 +93,8 @@ static void note_lease(struct lease *lease, int64_t sent_ms, const struct lease_
 {
 	grant->sent_ms = sent_ms;
 	grant->ttl_ms = state->owner.ttl_ms;
+	if (!grant->fence)
+		grant->fence = (uint64_t)state->fence;
 	lease->my.lease_end_ms = lease_end(sent_ms, grant->ttl_ms);
 }
 
@@ -142,73 +142,19 @@ static int look(struct lease *lease, const struct request *request,
 	return ask(lease, &call, state, err);
 }
 
-/* Does our hold, if there is one, cover the request? *state shows the hold. */
-static enum outcome covers(struct lease *lease, const struct request *request,
-			   struct lease_state *state, struct error *err)
-{
-	enum hold_mode mode;
-	int slots;
-
-	if (look(lease, request, state, err))
-		return OUTCOME_ERROR;
-	if (!state->mine)
-		return OUTCOME_LOST;
-	lease_read_mode(state->mode, &mode, &slots);
-	return hold_mode_covers(mode, slots, request, err);
-}
-
 enum outcome lease_verify(struct backend *backend, const struct request *request,
 			  struct error *err)
 {
 	struct lease_state state;
+	enum hold_mode mode;
+	int slots;
 
-	return covers(lease_of(backend), request, &state, err);
-}
-
-/*
- * Counts the hold that *state shows up or down, by comparing and setting: if an answer is lost,
- * the count tells whether the request was carried out. HELD, with the new *state; LOST; BUSY: too
- * many others count, or it is the last acquisition, which is not taken away; ERROR.
- */
-static enum outcome count(struct lease *lease, const struct request *request, int step,
-			  struct lease_state *state, struct error *err)
-{
-	for (int i = 0; i < COUNT_ATTEMPTS && (step > 0 || state->holds > 1); i++) {
-		struct lease_call call = { .request = request, .looks = true, .holds = state->holds,
-					   .step = step, .ttl_ms = request->ttl_ms };
-
-		lease_add(&call, sql_lease_now, ";\n",
-			  state->mode == 0 ? sql_lease_count : sql_lease_count_shared,
-			  sql_lease_state);
-		if (change(lease, &call, state, err))
-			return OUTCOME_ERROR;
-		if (!state->mine)
-			return OUTCOME_LOST;
-		if (state->done || (lease->my.resent && state->holds == call.holds + step))
-			return OUTCOME_HELD;
-	}
-	return OUTCOME_BUSY;
-}
-
-enum outcome lease_again(struct backend *backend, const struct request *request,
-			 struct grant *grant, struct error *err)
-{
-	struct lease *lease = lease_of(backend);
-	struct lease_state state;
-	enum outcome outcome = covers(lease, request, &state, err);
-	const int64_t sent_ms = clock_boot_ms();
-
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	grant->fence = (uint64_t)state.fence;
-	outcome = count(lease, request, 1, &state, err);
-	if (outcome == OUTCOME_HELD)
-		note_lease(lease, sent_ms, &state, grant);
-	if (outcome != OUTCOME_BUSY)
-		return outcome;
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: lock '%.200s' is counted by too many at once",
-		  lease->my.address.label, request->name);
-	return OUTCOME_ERROR;
+	if (look(lease_of(backend), request, &state, err))
+		return OUTCOME_ERROR;
+	if (!state.mine)
+		return OUTCOME_LOST;
+	lease_read_mode(state.mode, &mode, &slots);
+	return hold_mode_covers(mode, slots, request, err);
 }
 
 /* ---- giving back ---- */
@@ -267,24 +213,11 @@ static int let_go(struct lease *lease, struct lease_call call)
 	return 1;
 }
 
-/* One acquisition less, but not the last one: see RELEASE_COUNTED. */
-static enum outcome count_down(struct lease *lease, const struct request *request,
-			       struct error *err)
-{
-	struct lease_state state;
-
-	if (look(lease, request, &state, err))
-		return OUTCOME_ERROR;
-	return state.mine ? count(lease, request, -1, &state, err)
-			  : lost(lease, request, &state, err);
-}
-
 enum outcome lease_release(struct backend *backend, const struct request *request,
-			   enum release how, int64_t keep_ms, struct error *err)
+			   int64_t keep_ms, struct error *err)
 {
 	struct lease *lease = lease_of(backend);
-	struct lease_call call = { .request = request, .keep_ms = keep_ms, .looks = true,
-				   .all = how == RELEASE_ALL };
+	struct lease_call call = { .request = request, .keep_ms = keep_ms, .looks = true };
 	struct lease_call other = call;
 	/* What kind of hold a token has is known only to who acquired it. */
 	const bool exclusive = lease_mode(request) == 0;
@@ -293,11 +226,8 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 	const int64_t sent_ms = clock_boot_ms();
 	bool told = lease->unbroken && has_ticket(lease), resent;
 	struct lease_state state;
-	enum outcome outcome;
 	int gone = 0;
 
-	if (how == RELEASE_COUNTED)
-		return release_counted(count_down(lease, request, err));
 	if (told && (!in_line || lease->unsettled) && exclusive)
 		gone = let_go(lease, call);
 	if (gone > 0)
@@ -313,19 +243,8 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 			return OUTCOME_ERROR;
 		resent |= lease->my.resent;
 	}
-	if (state.done || call.all)
-		lease->ticket = 0;
+	lease->ticket = 0;
 	lease->in_line = false;
-	if (!state.done && state.mine && how == RELEASE_ONE && state.holds > 1) {
-		outcome = count(lease, request, -1, &state, err);
-		if (outcome == OUTCOME_HELD)
-			return OUTCOME_BUSY;
-		if (outcome == OUTCOME_BUSY)	/* others were faster, and this is the last one */
-			return lease_release(backend, request, how, keep_ms, err);
-		if (outcome == OUTCOME_ERROR)
-			return outcome;
-		state.done = false;
-	}
 	mysql_end_connection(&lease->my, state.old);
 	/* The waiter that slept on our ticket is awake; others need to be told. */
 	if (!told && state.open_us >= 0)

@@ -38,7 +38,7 @@ struct lease {
 struct lease_state {
 	bool known;		/* the lock has a row */
 	int64_t mine;		/* this token holds it: */
-	int64_t fence, holds;
+	int64_t fence;
 	int64_t mode;		/* of the lock: see lease_mode() */
 	int64_t rest_us;	/* of its lease; 0 or less: free */
 	int64_t age_us;		/* since it is held; -1: not known */
@@ -71,8 +71,8 @@ struct lease_call {
 	bool brief;	/* a try with lease_brief */
 	bool into;	/* the state goes into variables, for lease_tell */
 	/* The values of the same name in the texts. */
-	int64_t ttl_ms, keep_ms, holds, step, first, patience;
-	bool all, again;
+	int64_t ttl_ms, keep_ms, first, patience;
+	bool again;
 	const char *after;	/* where a list goes on */
 	size_t after_length;
 };
@@ -144,7 +144,7 @@ void lease_note_place(struct lease *lease, const struct lease_state *state);
 int lease_line_up(struct lease *lease, const struct request *request, struct error *err);
 
 /* Slots of struct backend_ops: lease_hold.c, lease_show.c. */
-backend_grant_fn lease_renew, lease_again;
+backend_grant_fn lease_renew;
 backend_verify_fn lease_verify;
 backend_release_fn lease_release;
 backend_inspect_fn lease_inspect;

@@ -12,8 +12,8 @@
 #define WATCH_SLICES 10
 
 /* The columns of lease_inspect. */
-enum shown { SHOWN_KIND, SHOWN_RANK, SHOWN_MODE, SHOWN_AGE, SHOWN_REST, SHOWN_HOLDS, SHOWN_OWNER,
-	     SHOWN_TURN, SHOWN };
+enum shown { SHOWN_KIND, SHOWN_RANK, SHOWN_MODE, SHOWN_AGE, SHOWN_REST, SHOWN_OWNER, SHOWN_TURN,
+	     SHOWN };
 
 static int64_t milliseconds(const char *microseconds)
 {
@@ -38,7 +38,6 @@ static void read_row(MYSQL_ROW row, unsigned long owner_length, struct lock_view
 		hold->fence = rank;
 		hold->age_ms = milliseconds(row[SHOWN_AGE]);
 		hold->expires_ms = milliseconds(row[SHOWN_REST]);
-		hold->count = row[SHOWN_HOLDS] ? (int)strtol(row[SHOWN_HOLDS], NULL, 10) : 1;
 		mysql_read_holder(&hold->holder, row[SHOWN_OWNER], owner_length);
 		break;
 	case 'w':

@@ -8,16 +8,6 @@
 /* Can the strategy lock a name of this length? 0, or -1 with *err. */
 int mysql_check_name(const struct mysql_strategy *strategy, const char *name, struct error *err);
 
-/*
- * What release(RELEASE_COUNTED) answers when counting down came to: HELD (one acquisition less),
- * BUSY (only the last one is there, and stays), LOST or ERROR.
- */
-static inline enum outcome release_counted(enum outcome counted)
-{
-	return counted == OUTCOME_HELD ? OUTCOME_BUSY
-		: counted == OUTCOME_BUSY ? OUTCOME_HELD : counted;
-}
-
 /* "STRATEGY:" and the name in hexadecimal digits, cut. */
 #define WAITERS_MARK_SIZE 440
 

@@ -302,7 +302,6 @@ const struct backend_ops session_ops = {
 	.renew = session_renew,
 	.verify = session_verify,
 	.release = session_release,
-	.again = session_again,
 	.inspect = session_inspect,
 	.list = session_list,
 	.break_hold = session_break,

@@ -178,19 +178,6 @@ enum outcome session_verify(struct backend *backend, const struct request *reque
 				       : outcome;
 }
 
-enum outcome session_again(struct backend *backend, const struct request *request,
-			   struct grant *grant, struct error *err)
-{
-	struct session *session = session_of(backend);
-	enum outcome outcome = session_verify(backend, request, err);
-
-	grant->sent_ms = session->asked_ms;
-	grant->ttl_ms = session->idle_ms;
-	if (outcome == OUTCOME_HELD)
-		outcome = session_count(session, request, 1, &grant->fence, err);
-	return outcome;
-}
-
 /* ---- giving back ---- */
 
 /* A process of its own keeps the connection while dlock itself returns. */
@@ -212,22 +199,6 @@ static enum outcome linger(struct session *session, const struct request *reques
 	/* Closing would say farewell to the server, for both processes. */
 	session->my.conn.mysql = NULL;
 	return OUTCOME_HELD;
-}
-
-/* One acquisition less. BUSY: this is the last one, which stays. */
-static enum outcome count_down(struct session *session, const struct request *request,
-			       struct error *err)
-{
-	struct request any = *request;
-	enum outcome outcome;
-	uint64_t fence;
-
-	any.mode = HOLD_ANY;
-	outcome = session_verify(&session->my.base, &any, err);
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	outcome = session_count(session, request, -1, &fence, err);
-	return outcome == OUTCOME_LOST ? OUTCOME_BUSY : outcome;
 }
 
 /*
@@ -263,32 +234,29 @@ static void forget(struct session *session, const struct request *request)
 		session_run(session, OVER_NEW, forget_sql, request, NULL, &ignored);
 }
 
+/* Is nothing left of a hold that another process has made? */
+static bool has_ended(struct session *session, const struct request *request, struct error *err)
+{
+	return request->own || session_verify_other(session, request, err) == OUTCOME_LOST;
+}
+
 enum outcome session_release(struct backend *backend, const struct request *request,
-			     enum release how, int64_t keep_ms, struct error *err)
+			     int64_t keep_ms, struct error *err)
 {
 	struct session *session = session_of(backend);
-	bool ended = how == RELEASE_ALL;
 	enum outcome outcome;
 
-	if (how == RELEASE_COUNTED)
-		return release_counted(count_down(session, request, err));
 	if (session->waiting) {
 		waiters_leave(&session->my, request);
 		session_drop(session);
 		return OUTCOME_LOST;
-	}
-	if (how == RELEASE_ONE) {
-		outcome = count_down(session, request, err);
-		if (outcome == OUTCOME_HELD)
-			return OUTCOME_BUSY;
-		ended = outcome == OUTCOME_LOST;
 	}
 	/*
 	 * Only the process that has the connection frees the lock. But any process that has the
 	 * token may say that the command is dead, when that process or the connection is gone.
 	 */
 	if (!session->generation) {
-		if (session->registered || (!session->tried && ended))
+		if (session->registered || (!session->tried && has_ended(session, request, err)))
 			session_end(session, request);
 		session_drop(session);
 		return OUTCOME_LOST;

@@ -95,7 +95,6 @@ struct session {
 	enum hold_mode mode;
 	int64_t until_ms;		/* request->until_ms as others see it */
 	uint64_t fence;
-	int delta;			/* what session_count() adds */
 	int64_t keep_ms;		/* what session_keep() notes */
 };
 
@@ -152,12 +151,6 @@ enum outcome session_register(struct session *session, const struct request *req
 void session_end(struct session *session, const struct request *request);
 /* The same of a hold that is kept for keep_ms from now, which status shows as that. */
 void session_keep(struct session *session, const struct request *request, int64_t keep_ms);
-/*
- * One acquisition more, or less, for any process that has the token: HELD. LOST: there is
- * no such hold, or it was the last one.
- */
-enum outcome session_count(struct session *session, const struct request *request, int delta,
-			   uint64_t *fence, struct error *err);
 /* Who seems to hold the lock now, into session->holder. 0 or -1. */
 int session_look(struct session *session, const struct request *request,
 		 enum session_over over, struct error *err);
@@ -172,7 +165,7 @@ int session_list(struct backend *backend, struct name_list *names, struct error 
 backend_break_fn session_break;
 /* session_hold.c */
 int64_t session_event(struct backend *backend);
-backend_grant_fn session_renew, session_again;
+backend_grant_fn session_renew;
 backend_verify_fn session_verify;
 backend_release_fn session_release;
 

@@ -59,18 +59,6 @@ void session_keep(struct session *session, const struct request *request, int64_
 	end_by(session, sql_session_keep, request);
 }
 
-enum outcome session_count(struct session *session, const struct request *request, int delta,
-			   uint64_t *fence, struct error *err)
-{
-	int64_t numbers[2];	/* how many rows were changed, and the fence */
-
-	session->delta = delta;
-	if (session_ask(session, OVER_NEW, sql_session_count, request, numbers, 2, err) < 0)
-		return OUTCOME_ERROR;
-	*fence = (uint64_t)numbers[1];
-	return numbers[0] > 0 ? OUTCOME_HELD : OUTCOME_LOST;
-}
-
 /* ---- reading ---- */
 
 /* Is the connection that a row names there? */
@@ -80,13 +68,12 @@ enum presence {
 	UNSEEN,		/* another account's, which this account may not be allowed to see */
 };
 
-#define RECORD_FIELDS 12
+#define RECORD_FIELDS 11
 
 /* A row of session_holders. */
 struct record {
 	int64_t connection, fence, age_us, rest_us;
 	int64_t alive_us;	/* how long its command may still be alive */
-	int count;
 	unsigned char token[SHA256_SIZE];
 	bool shared;
 	bool ended;		/* given back; the connection may be there for a while */
@@ -148,10 +135,9 @@ static bool records_next(struct records *records, struct record *record)
 	record->fence = strtoll(row[3], NULL, 10);
 	record->age_us = strtoll(row[4], NULL, 10);
 	mysql_read_holder(&record->holder, row[5], lengths[5]);
-	record->count = atoi(row[8]);
-	record->rest_us = strtoll(row[9], NULL, 10);
-	record->alive_us = strtoll(row[10], NULL, 10);
-	record->ended = row[11][0] == '1';
+	record->rest_us = strtoll(row[8], NULL, 10);
+	record->alive_us = strtoll(row[9], NULL, 10);
+	record->ended = row[10][0] == '1';
 	/* Numbers of connections begin anew with the server. */
 	if (!record->connection || !lengths[1])
 		record->presence = GONE;
@@ -254,7 +240,6 @@ static void add_hold(struct lock_view *view, const struct record *record)
 	/* The connection is gone: this is how long others will wait, at most. */
 	if (record->presence == GONE)
 		hold->expires_ms = record->alive_us / 1000;
-	hold->count = record->count;
 }
 
 /* Shows the holds that the table knows. 0 or -1. */

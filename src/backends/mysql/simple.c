@@ -26,7 +26,7 @@
 struct simple_state {
 	bool held, mine, read_only;
 	uint64_t fence;
-	int64_t age_us, rest_us, holds;
+	int64_t age_us, rest_us;
 	struct holder holder;
 };
 
@@ -67,21 +67,20 @@ static int read_state(const struct simple *simple, MYSQL_RES *rows, struct simpl
 	MYSQL_ROW row = rows ? mysql_fetch_row(rows) : NULL;
 
 	*state = (struct simple_state){ .held = false };
-	if (!row || mysql_num_fields(rows) != 7)
+	if (!row || mysql_num_fields(rows) != 6)
 		return -1;
-	state->read_only = row[6] && row[6][0] != '0';
+	state->read_only = row[5] && row[5][0] != '0';
 	if (!row[0])
 		return 0;
 	state->held = true;
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < 5; i++)
 		if (!row[i])
 			return -1;
 	state->mine = row[0][0] == '1';
 	state->fence = strtoull(row[1], NULL, 10);
 	state->age_us = strtoll(row[2], NULL, 10);
 	state->rest_us = strtoll(row[3], NULL, 10);
-	state->holds = strtoll(row[4], NULL, 10);
-	kind_of(simple)->decode(&state->holder, row[5], mysql_fetch_lengths(rows)[5]);
+	kind_of(simple)->decode(&state->holder, row[4], mysql_fetch_lengths(rows)[4]);
 	return 0;
 }
 
@@ -260,17 +259,10 @@ static enum outcome simple_renew(struct backend *backend, const struct request *
 	grant->sent_ms = sent_ms;
 	/* The row notes the TTL; where it has no room for that, it shows how long it lasts. */
 	grant->ttl_ms = state.holder.ttl_ms ? state.holder.ttl_ms : state.rest_us / 1000;
+	if (!grant->fence)
+		grant->fence = state.fence;
 	simple->my.lease_end_ms = lease_end(sent_ms, grant->ttl_ms);
 	return OUTCOME_HELD;
-}
-
-/* Does the token hold the lock, and how? Of HELD *state says the rest. */
-static enum outcome covers(struct simple *simple, const struct request *request,
-			   struct simple_state *state, struct error *err)
-{
-	if (look(simple, request, state, err))
-		return OUTCOME_ERROR;
-	return state->mine ? hold_mode_covers(HOLD_EXCLUSIVE, 0, request, err) : OUTCOME_LOST;
 }
 
 static enum outcome simple_verify(struct backend *backend, const struct request *request,
@@ -278,95 +270,9 @@ static enum outcome simple_verify(struct backend *backend, const struct request 
 {
 	struct simple_state state;
 
-	return covers(simple_of(backend), request, &state, err);
-}
-
-/* ---- acquired more than once ---- */
-
-/*
- * Counts one acquisition more or less than *seen shows, which then has the fence. HELD; LOST: the
- * lock is not ours; BUSY: there is only one acquisition, which is not taken away; ERROR.
- */
-static enum outcome count(struct simple *simple, const struct request *request, int step,
-			  struct simple_state *seen, struct error *err)
-{
-	struct mysql_backend *my = &simple->my;
-	const int64_t until_ms = clock_boot_ms() + my->base.timeout_ms;
-	int64_t answer[4];	/* see insert_count */
-	bool again = false;
-	struct words words;
-	MYSQL_RES *rows;
-
-	make_words(simple, request, &words);
-	while (step > 0 || seen->holds > 1) {
-		words_add(&words, (const struct sql_value[]){
-			SQL_INT("step", step), SQL_INT("holds", seen->holds), SQL_LAST });
-		if (run(simple, kind_of(simple)->count, &words, &rows, err)) {
-			again = true;
-			if (mysql_contended(my) && clock_boot_ms() < until_ms)
-				continue;
-			return OUTCOME_ERROR;
-		}
-		again |= my->resent;
-		mysql_numbers(rows, answer, 4);
-		if (answer[3]) {
-			mysql_read_only(my, err);
-			return OUTCOME_ERROR;
-		}
-		if (!answer[1])
-			return OUTCOME_LOST;
-		seen->fence = (uint64_t)answer[2];
-		if (answer[0] > 0 || (again && answer[1] == seen->holds + step))
-			return OUTCOME_HELD;
-		/* Somebody else has counted, too. */
-		again = false;
-		seen->holds = answer[1];
-	}
-	return OUTCOME_BUSY;
-}
-
-/* What a hold is extended by when it is counted, in ms: see own_ttl. */
-static int64_t own_ttl(const struct simple_state *state)
-{
-	if (state->holder.ttl_ms)
-		return state->holder.ttl_ms;
-	return state->rest_us > BACKEND_TTL_MS * 1000 ? state->rest_us / 1000 : BACKEND_TTL_MS;
-}
-
-static enum outcome simple_again(struct backend *backend, const struct request *request,
-				 struct grant *grant, struct error *err)
-{
-	struct simple *simple = simple_of(backend);
-	const struct mysql_strategy *strategy = simple->my.strategy;
-	struct simple_state state;
-	enum outcome outcome = covers(simple, request, &state, err);
-
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	if (!strategy->simple->count) {
-		error_set(err, ERROR_USAGE, 0, "?%s=%s cannot count how often it was acquired; "
-			  "?strategy=lease can", strategy->dialect ? "dialect" : "strategy",
-			  strategy->name);
+	if (look(simple_of(backend), request, &state, err))
 		return OUTCOME_ERROR;
-	}
-	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = own_ttl(&state);
-	if (grant->ttl_ms < request->ttl_ms)
-		grant->ttl_ms = request->ttl_ms;
-	outcome = count(simple, request, 1, &state, err);
-	grant->fence = state.fence;
-	return outcome;
-}
-
-/* One acquisition less. HELD; BUSY: this is the last one, which stays; LOST; ERROR. */
-static enum outcome count_down(struct simple *simple, const struct request *request,
-			       struct error *err)
-{
-	struct simple_state state;
-
-	if (look(simple, request, &state, err))
-		return OUTCOME_ERROR;
-	return state.mine ? count(simple, request, -1, &state, err) : OUTCOME_LOST;
+	return state.mine ? hold_mode_covers(HOLD_EXCLUSIVE, 0, request, err) : OUTCOME_LOST;
 }
 
 /* ---- giving back ---- */
@@ -391,20 +297,17 @@ static void stop_waiting(struct simple *simple, const struct request *request)
 }
 
 static enum outcome simple_release(struct backend *backend, const struct request *request,
-				   enum release how, int64_t keep_ms, struct error *err)
+				   int64_t keep_ms, struct error *err)
 {
 	struct simple *simple = simple_of(backend);
 	const struct simple_kind *kind = kind_of(simple);
 	struct mysql_backend *my = &simple->my;
 	const int64_t sent_ms = clock_boot_ms();
-	enum outcome outcome = OUTCOME_LOST;
 	int64_t answer = -1;
 	struct words words;
 	bool again = false, released;
 	int there = 1;
 
-	if (how == RELEASE_COUNTED)
-		return release_counted(count_down(simple, request, err));
 	stop_waiting(simple, request);
 	/* A client that never held the lock makes no table to release it. */
 	if (!my->lease_end_ms)
@@ -413,14 +316,8 @@ static enum outcome simple_release(struct backend *backend, const struct request
 		return there ? OUTCOME_ERROR : OUTCOME_LOST;
 	make_words(simple, request, &words);
 	words_add(&words, (const struct sql_value[]){
-		SQL_INT("rest", keep_ms * 1000), SQL_INT("one", how == RELEASE_ONE), SQL_LAST });
-	while (answer < 0 || answer == 2) {
-		if (how == RELEASE_ONE && kind->count)
-			outcome = count_down(simple, request, err);
-		if (outcome == OUTCOME_HELD)
-			return OUTCOME_BUSY;
-		if (outcome == OUTCOME_ERROR)
-			return outcome;
+		SQL_INT("rest", keep_ms * 1000), SQL_LAST });
+	while (answer < 0) {
 		if (mysql_ask(my, kind->release, words.values, &answer, err)) {
 			again = true;
 			if (mysql_contended(my) && clock_boot_ms() < sent_ms + my->base.timeout_ms)
@@ -460,7 +357,6 @@ static int simple_inspect(struct backend *backend, const char *name, bool listen
 	hold->fence = view->fence = state.fence;
 	hold->age_ms = state.age_us / 1000;
 	hold->expires_ms = state.rest_us / 1000;
-	hold->count = (int)state.holds;
 	return listen ? waiters_watch(&simple->my, err) : 0;
 }
 
@@ -504,7 +400,6 @@ const struct backend_ops simple_ops = {
 	.renew = simple_renew,
 	.verify = simple_verify,
 	.release = simple_release,
-	.again = simple_again,
 	.inspect = simple_inspect,
 	.list = simple_list,
 	.break_hold = simple_break,

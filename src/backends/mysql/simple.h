@@ -10,15 +10,13 @@
 
 /*
  * How one of them does it. take, look and renew end with a row: whether the lock is ours, the
- * fence, microseconds since it is held and until it expires, how often it was acquired, and the
- * holder's text, all of which are NULL when nobody holds it; and whether the server is read-only,
- * where nothing is taken or extended. release ends with a number: 0 when the lock
- * was not held, 1 when it was, 2 when it still is, because it was acquired more than once.
+ * fence, microseconds since it is held and until it expires, and the holder's text, all of which
+ * are NULL when nobody holds it; and whether the server is read-only, where nothing is taken or
+ * extended. release ends with a number: 0 when the lock was not held, 1 when it was.
  */
 struct simple_kind {
 	const char *table;
 	const char *take, *look, *renew, *release, *list, *break_hold, *forget;
-	const char *count;		/* see insert_count; NULL: acquisitions are not counted */
 	const char *purge;		/* after a release; or NULL */
 	/* Writes what the table notes of a holder into words->owner; NULL: see words_begin(). */
 	void (*encode)(const struct request *request, struct words *words);

@@ -23,7 +23,6 @@ static const struct simple_kind insert_kind = {
 	.look = sql_insert_look,
 	.renew = sql_insert_renew,
 	.release = sql_insert_release,
-	.count = sql_insert_count,
 	.list = sql_insert_list,
 	.break_hold = sql_insert_break,
 	.forget = sql_insert_forget,

@@ -6,7 +6,7 @@
  * at the same key, which keeps those programs out, too. More keys stand beside it, in the same slot
  * of a cluster:
  *
- *	{<key>}:holders	hash: token -> fence, since, count, text of the holder
+ *	{<key>}:holders	hash: token -> fence, since, text of the holder
  *	{<key>}:fence	the last fence
  *	{<key>}:queue	sorted set: the tokens of the waiters by place, which is the time at which
  *			they came
@@ -86,7 +86,7 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
  */
 static void give_back(struct redis_backend *redis, const struct request *request)
 {
-	static const char *const arguments[] = { "0", "3", "0", NULL };
+	static const char *const arguments[] = { "0", "1", NULL };
 	struct error ignored = { 0 };
 	redisReply *reply = redis_node_script(&redis->node, &script_release, request, arguments,
 					      &ignored);
@@ -255,7 +255,6 @@ static int64_t read_message(struct redis_backend *redis, const redisReply *reply
 }
 
 static const struct redis_dialect dialect = {
-	.again = &script_again,
 	.inspect = &script_inspect,
 	.release = &script_release,
 	.renew = &script_renew,

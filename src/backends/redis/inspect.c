@@ -11,13 +11,13 @@
 #include "lock/view.h"
 #include "lock.h"
 
-/* {text, mode, fence, age, expires, count}: see inspect.lua. */
+/* {text, mode, fence, age, expires}: see inspect.lua. */
 static bool read_hold(const redisReply *row, struct lock_view *view)
 {
 	redisReply *const *e = row->element;
 	struct hold_view *hold;
 
-	if (!redis_has_shape(row, "sssiii"))
+	if (!redis_has_shape(row, "sssii"))
 		return false;
 	hold = lock_view_add_hold(view);
 	holder_decode(&hold->holder, e[0]->str, e[0]->len);
@@ -25,7 +25,6 @@ static bool read_hold(const redisReply *row, struct lock_view *view)
 	hold->fence = strtoull(e[2]->str, NULL, 10);
 	hold->age_ms = e[3]->integer;
 	hold->expires_ms = e[4]->integer;
-	hold->count = (int)e[5]->integer;
 	return true;
 }
 

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "lock/hold_mode.h"
 #include "lock/lease.h"
-#include "lock/token.h"
 #include "replicas.h"
 
 #define LOOK_JITTER_MS 500
@@ -130,19 +129,14 @@ void redis_forget(struct redis_backend *redis)
 }
 
 enum outcome redis_release(struct backend *backend, const struct request *request,
-			   enum release how, int64_t keep_ms, struct error *err)
+			   int64_t keep_ms, struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
 	int64_t sent_ms = clock_boot_ms(), answer;
-	char keep[REDIS_DIGITS_SIZE], number[TOKEN_SIZE] = "0";
-	static const char *const hows[] = {
-		[RELEASE_ALL] = "1", [RELEASE_ONE] = "0", [RELEASE_COUNTED] = "2"
-	};
-	const char *const arguments[] = { redis_digits(keep_ms, keep), hows[how], number, NULL };
+	char keep[REDIS_DIGITS_SIZE];
+	const char *const arguments[] = { redis_digits(keep_ms, keep), NULL };
 	redisReply *reply;
 
-	if (how != RELEASE_ALL && token_make_random(number, err))
-		return OUTCOME_ERROR;
 	/*
 	 * From here on another release must not hand the lock to this token, which a script counts
 	 * no longer among the waiters when nobody listens.
@@ -159,7 +153,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	if (request->forget)
 		redis_forget(redis);
 	if (answer != 0)
-		return answer == 2 ? OUTCOME_BUSY : OUTCOME_HELD;
+		return OUTCOME_HELD;
 	if (lease_ended_by_resent(redis->node.resent, sent_ms, redis->lease_end_ms))
 		return OUTCOME_HELD;
 	return redis_not_ours(&redis->node, err);
@@ -176,21 +170,25 @@ enum outcome redis_renew(struct backend *backend, const struct request *request,
 		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual), NULL
 	};
 	int64_t answer, ttl_ms;
+	uint64_t fence;
 	redisReply *reply;
 
 	reply = redis->dialect->run(&redis->node, redis->dialect->renew, request, arguments, err);
 	redis_conn_close(&redis->node.wake);
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (!redis_has_shape(reply, "ii"))
+	if (!redis_has_shape(reply, "iis"))
 		return redis_odd_reply(redis, reply, err);
 	answer = reply->element[0]->integer;
 	ttl_ms = reply->element[1]->integer;
+	fence = strtoull(reply->element[2]->str, NULL, 10);
 	freeReplyObject(reply);
 	if (answer == 1) {
 		if (redis_replicas_await(&redis->node, redis->node.sent_ms, err))
 			return OUTCOME_ERROR;
 		redis_note_lease(redis, redis->node.sent_ms, ttl_ms, grant);
+		if (!grant->fence)
+			grant->fence = fence;
 		return OUTCOME_HELD;
 	}
 	if (answer == 3 && redis->dialect->refuse_ttl)
@@ -223,46 +221,4 @@ enum outcome redis_verify(struct backend *backend, const struct request *request
 	}
 	freeReplyObject(reply);
 	return outcome;
-}
-
-enum outcome redis_again(struct backend *backend, const struct request *request,
-			 struct grant *grant, struct error *err)
-{
-	struct redis_backend *redis = redis_from_backend(backend);
-	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE], number[TOKEN_SIZE];
-	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual), number,
-		NULL
-	};
-	/* A token never changes its mode, so that the result stays true until the script runs. */
-	enum outcome outcome = redis_verify(backend, request, err);
-	struct error ignored = { 0 };
-	int64_t sent_ms, answer;
-	redisReply *reply;
-
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	if (token_make_random(number, err))
-		return OUTCOME_ERROR;
-	sent_ms = clock_boot_ms();
-	reply = redis->dialect->run(&redis->node, redis->dialect->again, request, arguments, err);
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_has_shape(reply, "i.i"))
-		return redis_odd_reply(redis, reply, err);
-	answer = reply->element[0]->integer;
-	outcome = OUTCOME_LOST;
-	if (answer == 1 && redis_is_text(reply->element[1])) {
-		grant->fence = strtoull(reply->element[1]->str, NULL, 10);
-		redis_note_lease(redis, sent_ms, reply->element[2]->integer, grant);
-		outcome = OUTCOME_HELD;
-	}
-	freeReplyObject(reply);
-	if (answer == 3 && redis->dialect->refuse_ttl)
-		return redis->dialect->refuse_ttl(redis, err);
-	if (outcome != OUTCOME_HELD || !redis_replicas_await(&redis->node, sent_ms, err))
-		return outcome;
-	/* An acquisition that failed must not need a release. */
-	redis_release(backend, request, RELEASE_ONE, 0, &ignored);
-	return OUTCOME_ERROR;
 }

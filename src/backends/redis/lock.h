@@ -14,7 +14,7 @@ struct redis_backend;
 
 /* What the dialects differ in. lock.c does the rest for all of them. */
 struct redis_dialect {
-	const struct script *again, *inspect, *release, *renew, *verify;
+	const struct script *inspect, *release, *renew, *verify;
 	/* Makes the keys for name, unless they are made. */
 	void (*make_keys)(struct redis_node *node, const char *name);
 	/* As redis_node_script(). */
@@ -33,7 +33,7 @@ struct redis_dialect {
 	const char *free;	/* for redis_node_listen(): has a message when a lock is free */
 	/* When to try after a message: see event() of struct backend_ops. */
 	int64_t (*read_message)(struct redis_backend *redis, const struct redisReply *reply);
-	/* Sets *err when renew or again has answered 3. NULL: they never do. */
+	/* Sets *err when renew has answered 3. NULL: it never does. */
 	enum outcome (*refuse_ttl)(struct redis_backend *redis, struct error *err);
 };
 
@@ -98,14 +98,14 @@ int redis_scan(struct redis_node *node, const char *pattern, redis_key_found *fo
 void redis_check_route(struct redis_node *node, struct findings *findings);
 
 /* Made from lua/NAME.lua by lua/embed.sh. */
-extern const struct script script_acquire, script_again, script_inspect, script_release,
-	script_renew, script_verify;
+extern const struct script script_acquire, script_inspect, script_release, script_renew,
+	script_verify;
 
 /* See struct backend_ops. These serve every struct that begins with struct redis_backend. */
 void redis_close(struct backend *backend);
 int redis_event_fd(struct backend *backend);
 int64_t redis_event(struct backend *backend);
-backend_grant_fn redis_renew, redis_again;
+backend_grant_fn redis_renew;
 backend_verify_fn redis_verify;
 backend_release_fn redis_release;
 backend_inspect_fn redis_inspect;
@@ -119,5 +119,5 @@ int redis_check(struct backend *backend, struct findings *findings, struct error
 #define REDIS_SLOTS \
 	.close = redis_close, .event_fd = redis_event_fd, .event = redis_event, \
 	.setup = redis_setup, .plan = redis_plan, .renew = redis_renew, .verify = redis_verify, \
-	.release = redis_release, .again = redis_again, .inspect = redis_inspect, \
-	.break_hold = redis_break, .check = redis_check
+	.release = redis_release, .inspect = redis_inspect, .break_hold = redis_break, \
+	.check = redis_check

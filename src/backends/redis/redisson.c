@@ -18,17 +18,16 @@
  *
  * Beside them dlock has two keys that Redisson never sees, and that expire:
  *
- *	{NAME}:dlock		hash: OWNER -> fence, since, count, text of a holder; w:OWNER ->
- *				since, mode, last try, text of a waiter
+ *	{NAME}:dlock		hash: OWNER -> fence, since, text of a holder; w:OWNER -> since,
+ *				mode, last try, text of a waiter
  *	{NAME}:dlock.fence	the last fence that dlock has given to a lock without a fence
  *
- * dlock's field is a hash of the token in the form of Redisson's. The field exists for as long as
- * the hold, so that a request can be sent again; one that counts is noted (is_counted in
- * common.lua). Redisson's watchdog renews only fields of its own program, with one effect on
- * others: when it renews a read lock it sets the lease of the whole key. A shared hold of dlock
- * must not be longer, or the key could go before it, with a Java program that renews and then
- * crashes: so such a lease is limited to most_read_ms, and the next renewal of dlock comes earlier
- * than that.
+ * dlock's field is a hash of the token in the form of Redisson's, and its value is 1. The field
+ * exists for as long as the hold, so that a request can be sent again. Redisson's watchdog renews
+ * only fields of its own program, with one effect on others: when it renews a read lock it sets the
+ * lease of the whole key. A shared hold of dlock must not be longer, or the key could go before it,
+ * with a Java program that renews and then crashes: so such a lease is limited to most_read_ms, and
+ * the next renewal of dlock comes earlier than that.
  *
  * Waiters sleep until a message, the end of the lease, or 5 s, whichever comes first.
  */
@@ -244,7 +243,6 @@ static enum outcome refuse_ttl(struct redis_backend *redis, struct error *err)
 }
 
 static const struct redis_dialect dialect = {
-	.again = &script_redisson_again,
 	.inspect = &script_redisson_inspect,
 	.release = &script_redisson_release,
 	.renew = &script_redisson_renew,

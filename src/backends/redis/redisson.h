@@ -45,9 +45,8 @@ struct redisReply *redisson_script(struct redis_node *node, const struct script 
 				   struct error *err);
 
 /* Made from lua/redisson/NAME.lua by lua/embed.sh. */
-extern const struct script script_redisson_acquire, script_redisson_again,
-	script_redisson_inspect, script_redisson_release, script_redisson_renew,
-	script_redisson_verify;
+extern const struct script script_redisson_acquire, script_redisson_inspect,
+	script_redisson_release, script_redisson_renew, script_redisson_verify;
 
 /* See struct backend_ops. */
 int redisson_list(struct backend *backend, struct name_list *names, struct error *err);

@@ -192,7 +192,7 @@ static void back_off(struct redlock *lock, const struct request *request,
 	char number[REDIS_DIGITS_SIZE];
 	struct redlock_call call = {
 		.script = &redlock_script_release, .token = request->token,
-		.arguments = { "0", "3", "0", "0",
+		.arguments = { "0", "1", "0",
 			       redis_digits(equal < ballot->grants ? (int64_t)fence : 0, number),
 			       NULL },
 	};

@@ -167,7 +167,6 @@ const struct backend_ops redlock_ops = {
 	.renew = redlock_renew,
 	.verify = redlock_verify,
 	.release = redlock_release,
-	.again = redlock_again,
 	.inspect = redlock_inspect,
 	.list = redlock_list,
 	.break_hold = redlock_break,

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "lock/hold_mode.h"
 #include "lock/lease.h"
-#include "lock/token.h"
 #include "round.h"
 #include "validity.h"
 
@@ -20,9 +19,6 @@ struct standing {
 	int64_t ttl_ms;			/* the shortest that a node has given; 0: without end */
 	unsigned empty;			/* a bit for each node where nobody has the lock */
 };
-
-/* Reads an answer of the node that has this bit. False: it makes no sense. */
-typedef bool reader(const redisReply *reply, unsigned node, struct standing *standing);
 
 /* Prepares a call that is not the first one about this lock. */
 static struct redlock *begin(struct backend *backend, const struct request *request)
@@ -57,16 +53,6 @@ static void odd(struct redlock_node *node)
 		  node->address.label);
 }
 
-/* Counts the answers, as read() understands them. */
-static void tally(struct redlock *lock, reader *read, struct standing *standing)
-{
-	*standing = (struct standing){ .held = 0 };
-	for (int i = 0; i < lock->count; i++)
-		if (lock->nodes[i].state == NODE_ANSWERED &&
-		    !read(lock->nodes[i].reply, 1u << i, standing))
-			odd(&lock->nodes[i]);
-}
-
 /* A node has the hold, for ttl_ms. The lease is what all of them have given at least. */
 static void note_held(struct standing *standing, int64_t ttl_ms)
 {
@@ -77,13 +63,16 @@ static void note_held(struct standing *standing, int64_t ttl_ms)
 
 /* ---- renewing ---- */
 
-/* {1, ttl, fence, since, count, text}, {0} or {2}: see renew.lua. */
+/*
+ * {1, ttl, fence, since, text}, {0} or {2} of the node that has this bit: see renew.lua. False: it
+ * makes no sense.
+ */
 static bool read_renewed(const redisReply *reply, unsigned node, struct standing *standing)
 {
 	redisReply *const *e = reply->element;
 	uint64_t fence;
 
-	if (redis_has_shape(reply, "iissss") && e[0]->integer == 1 && e[1]->integer >= 0) {
+	if (redis_has_shape(reply, "iisss") && e[0]->integer == 1 && e[1]->integer >= 0) {
 		fence = strtoull(e[2]->str, NULL, 10);
 		note_held(standing, e[1]->integer);
 		if (fence < BACKEND_FENCE_END &&
@@ -101,6 +90,15 @@ static bool read_renewed(const redisReply *reply, unsigned node, struct standing
 	return true;
 }
 
+static void tally(struct redlock *lock, struct standing *standing)
+{
+	*standing = (struct standing){ .held = 0 };
+	for (int i = 0; i < lock->count; i++)
+		if (lock->nodes[i].state == NODE_ANSWERED &&
+		    !read_renewed(lock->nodes[i].reply, 1u << i, standing))
+			odd(&lock->nodes[i]);
+}
+
 /* Sets the lock again on the nodes that have lost it, while a majority has it for certain. */
 static void restore(struct redlock *lock, const struct request *request,
 		    const struct standing *standing)
@@ -108,12 +106,11 @@ static void restore(struct redlock *lock, const struct request *request,
 	redisReply *const *e = standing->best->element;
 	char ttl[REDIS_DIGITS_SIZE];
 	char *number = memory_copy(e[2]->str), *since = memory_copy(e[3]->str);
-	char *count = memory_copy(e[4]->str), *text = memory_copy(e[5]->str);
+	char *text = memory_copy(e[4]->str);
 	const struct redlock_call call = {
 		.script = &redlock_script_restore, .token = request->token,
 		.nodes = standing->empty,
-		.arguments = { redis_digits(standing->ttl_ms, ttl), number, since, count, text,
-			       NULL },
+		.arguments = { redis_digits(standing->ttl_ms, ttl), number, since, text, NULL },
 		.takes = true,
 	};
 	struct error ignored;
@@ -121,40 +118,13 @@ static void restore(struct redlock *lock, const struct request *request,
 	redlock_round(lock, &call, &ignored);
 	free(number);
 	free(since);
-	free(count);
 	free(text);
 }
 
-/*
- * Asks all nodes to extend the hold by a script, with the number of a request that counts, or NULL.
- * HELD: a majority has, and *grant has the lease. ERROR: also if nothing is left of it. Else as
- * judge().
- */
-static enum outcome extend(struct redlock *lock, const struct script *script,
-			   const struct request *request, const char *number, reader *read,
-			   struct standing *standing, struct grant *grant, struct error *err)
+/* HELD: *grant has the lease that a majority has given. ERROR: nothing is left of it. */
+static enum outcome note_lease(struct redlock *lock, int64_t sent_ms, int64_t ttl_ms,
+			       struct grant *grant, struct error *err)
 {
-	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE];
-	const struct redlock_call call = {
-		.script = script, .token = request->token,
-		.arguments = { redis_digits(request->ttl_ms, ttl),
-			       redis_digits(BACKEND_TTL_MS, usual), number, NULL },
-		.least = lock->quorum,
-	};
-	const int64_t sent_ms = clock_boot_ms();
-	enum outcome outcome;
-	int64_t ttl_ms;
-
-	if (redlock_round(lock, &call, err))
-		return OUTCOME_ERROR;
-	tally(lock, read, standing);
-	outcome = judge(lock, standing->held, standing->lost, err);
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	/* Each node that has renewed the hold has set what was asked for, whatever it says. */
-	if (!number && request->ttl_ms)
-		standing->ttl_ms = request->ttl_ms;
-	ttl_ms = standing->ttl_ms;
 	if (ttl_ms && redlock_validity(ttl_ms, clock_boot_ms() - sent_ms) <= 0) {
 		error_set(err, ERROR_UNAVAILABLE, 0,
 			  "the nodes answered so late that nothing of the TTL was left");
@@ -170,16 +140,34 @@ enum outcome redlock_renew(struct backend *backend, const struct request *reques
 			   struct grant *grant, struct error *err)
 {
 	struct redlock *lock = begin(backend, request);
+	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE];
+	const struct redlock_call call = {
+		.script = &redlock_script_renew, .token = request->token,
+		.arguments = { redis_digits(request->ttl_ms, ttl),
+			       redis_digits(BACKEND_TTL_MS, usual), NULL },
+		.least = lock->quorum,
+	};
+	const int64_t sent_ms = clock_boot_ms();
 	struct standing standing;
-	const enum outcome outcome = extend(lock, &redlock_script_renew, request, NULL,
-					    read_renewed, &standing, grant, err);
+	enum outcome outcome;
 
+	if (redlock_round(lock, &call, err))
+		return OUTCOME_ERROR;
+	tally(lock, &standing);
+	outcome = judge(lock, standing.held, standing.lost, err);
+	/* Each node that has renewed the hold has set what was asked for, whatever it says. */
+	if (request->ttl_ms)
+		standing.ttl_ms = request->ttl_ms;
+	if (outcome == OUTCOME_HELD)
+		outcome = note_lease(lock, sent_ms, standing.ttl_ms, grant, err);
+	if (outcome == OUTCOME_HELD && !grant->fence)
+		grant->fence = standing.fence;
 	if (outcome == OUTCOME_HELD && standing.empty && standing.best && standing.ttl_ms)
 		restore(lock, request, &standing);
 	return outcome;
 }
 
-/* ---- verifying, and one more acquisition ---- */
+/* ---- verifying ---- */
 
 /* Counts answers that are a mode: 'x', or '' for none. */
 static void read_verified(const struct redlock *lock, struct standing *standing)
@@ -224,56 +212,15 @@ enum outcome redlock_verify(struct backend *backend, const struct request *reque
 	return outcome;
 }
 
-/* {1, fence, ttl} or {0, 0, 0}: see again.lua. */
-static bool read_again(const redisReply *reply, unsigned node, struct standing *standing)
-{
-	redisReply *const *e = reply->element;
-	uint64_t fence;
-
-	(void)node;
-	if (!redis_has_shape(reply, "i.i"))
-		return false;
-	if (e[0]->integer != 1) {
-		standing->lost++;
-		return true;
-	}
-	fence = redis_is_text(e[1]) ? strtoull(e[1]->str, NULL, 10) : 0;
-	note_held(standing, e[2]->integer);
-	if (fence > standing->fence && fence < BACKEND_FENCE_END)
-		standing->fence = fence;
-	return true;
-}
-
-enum outcome redlock_again(struct backend *backend, const struct request *request,
-			   struct grant *grant, struct error *err)
-{
-	enum outcome outcome = redlock_verify(backend, request, err);
-	char number[TOKEN_SIZE];
-	struct standing standing = { .held = 0 };
-
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	if (token_make_random(number, err))
-		return OUTCOME_ERROR;
-	outcome = extend(redlock_from_backend(backend), &redlock_script_again, request, number,
-			 read_again, &standing, grant, err);
-	grant->fence = standing.fence;
-	return outcome;
-}
-
 /* ---- releasing ---- */
 
-/* How many nodes have answered what release.lua returns: 0, 1, 2 or 4. */
-struct release_count {
-	int lost, freed, left, last;
-};
-
-static void count_released(struct redlock *lock, struct release_count *count)
+/* Counts answers of release.lua: 1, or 0 for a node that did not have the hold. */
+static void read_released(struct redlock *lock, struct standing *standing)
 {
-	*count = (struct release_count){ .lost = 0 };
+	*standing = (struct standing){ .held = 0 };
 	for (int i = 0; i < lock->count; i++) {
 		struct redlock_node *node = &lock->nodes[i];
-		int64_t answer;
+		bool held;
 
 		if (node->state != NODE_ANSWERED)
 			continue;
@@ -282,65 +229,31 @@ static void count_released(struct redlock *lock, struct release_count *count)
 			odd(node);
 			continue;
 		}
-		answer = node->reply->integer;
 		/* A release that was sent twice may itself have ended the hold. */
-		if (answer == 0 &&
-		    lease_ended_by_resent(node->resent, clock_boot_ms(), lock->lease_end_ms))
-			answer = 1;
-		count->lost += answer == 0;
-		count->freed += answer == 1;
-		count->left += answer == 2;
-		count->last += answer == 4;
+		held = node->reply->integer != 0 ||
+		       lease_ended_by_resent(node->resent, clock_boot_ms(), lock->lease_end_ms);
+		standing->held += held;
+		standing->lost += !held;
 	}
 }
 
-static int release_once(struct redlock *lock, const struct request *request, const char *how,
-			int64_t keep_ms, const char *number, struct error *err)
+enum outcome redlock_release(struct backend *backend, const struct request *request,
+			     int64_t keep_ms, struct error *err)
 {
+	struct redlock *lock = begin(backend, request);
 	char keep[REDIS_DIGITS_SIZE];
 	const struct redlock_call call = {
 		.script = &redlock_script_release, .token = request->token,
-		.arguments = { redis_digits(keep_ms, keep), how, number,
-			       request->forget ? "1" : "0", "0", NULL },
+		.arguments = { redis_digits(keep_ms, keep), "0", request->forget ? "1" : "0", "0",
+			       NULL },
 		.least = lock->quorum,
 	};
+	struct standing standing;
 
-	return redlock_round(lock, &call, err);
-}
-
-/* The majority decides what became of the hold; nodes that were left behind follow it. */
-static enum outcome end_release(struct redlock *lock, const struct request *request,
-				const struct release_count *count, struct error *err)
-{
-	const int held = count->freed + count->left + count->last;
-	struct error ignored;
-	enum outcome outcome = judge(lock, held, count->lost, err);
-
-	if (outcome != OUTCOME_HELD)
-		return outcome;
-	if (count->left > count->freed && count->left >= count->last)
-		return OUTCOME_BUSY;
-	if (count->freed >= count->last && count->left)
-		release_once(lock, request, "1", 0, "0", &ignored);
-	return OUTCOME_HELD;
-}
-
-enum outcome redlock_release(struct backend *backend, const struct request *request,
-			     enum release how, int64_t keep_ms, struct error *err)
-{
-	struct redlock *lock = begin(backend, request);
-	static const char *const hows[] = {
-		[RELEASE_ALL] = "1", [RELEASE_ONE] = "0", [RELEASE_COUNTED] = "2"
-	};
-	char number[TOKEN_SIZE] = "0";
-	struct release_count count;
-
-	if (how != RELEASE_ALL && token_make_random(number, err))
-		return OUTCOME_ERROR;
 	/* From here on no release need wake this waiter. */
 	redlock_stop_listening(lock);
-	if (release_once(lock, request, hows[how], keep_ms, number, err))
+	if (redlock_round(lock, &call, err))
 		return OUTCOME_ERROR;
-	count_released(lock, &count);
-	return end_release(lock, request, &count, err);
+	read_released(lock, &standing);
+	return judge(lock, standing.held, standing.lost, err);
 }

@@ -16,10 +16,10 @@ struct digest {
 	char text[41];
 };
 
-/* {fence, digest, text, fence of the hold, age, expires, count, waiters}: see inspect.lua. */
+/* {fence, digest, text, fence of the hold, age, expires, waiters}: see inspect.lua. */
 static const redisReply *view_of(const struct redlock_node *node)
 {
-	return node->state == NODE_ANSWERED && redis_has_shape(node->reply, "ssssiiia")
+	return node->state == NODE_ANSWERED && redis_has_shape(node->reply, "ssssiia")
 		? node->reply : NULL;
 }
 
@@ -76,8 +76,6 @@ static void add_hold(const struct redlock *lock, const char *digest, struct lock
 			hold->fence = strtoull(e[3]->str, NULL, 10);
 		if (e[4]->integer > hold->age_ms)
 			hold->age_ms = e[4]->integer;
-		if (e[6]->integer > hold->count)
-			hold->count = (int)e[6]->integer;
 		rest_ms[count++] = e[5]->integer;
 	}
 	/* As many must end as leave too few for a majority. */
@@ -121,15 +119,15 @@ static void add_waiters(const struct redlock *lock, struct lock_view *view)
 
 	for (int i = 0; i < lock->count; i++)
 		if (view_of(&lock->nodes[i]))
-			most += lock->nodes[i].reply->element[7]->elements;
+			most += lock->nodes[i].reply->element[6]->elements;
 	if (!most)
 		return;
 	seen = memory_new(most, sizeof(*seen));
 	for (int i = 0; i < lock->count; i++) {
 		const redisReply *row = view_of(&lock->nodes[i]);
 
-		for (size_t j = 0; row && j < row->element[7]->elements; j++)
-			add_waiter(row->element[7]->element[j], view, seen);
+		for (size_t j = 0; row && j < row->element[6]->elements; j++)
+			add_waiter(row->element[6]->element[j], view, seen);
 	}
 	free(seen);
 	if (view->waiter_count)

@@ -31,12 +31,12 @@ static inline struct redlock *redlock_from_backend(struct backend *backend)
 }
 
 /* Made from lua/NAME.lua by embed.sh. */
-extern const struct script redlock_script_acquire, redlock_script_again, redlock_script_fence,
-	redlock_script_inspect, redlock_script_release, redlock_script_renew,
-	redlock_script_restore, redlock_script_verify;
+extern const struct script redlock_script_acquire, redlock_script_fence, redlock_script_inspect,
+	redlock_script_release, redlock_script_renew, redlock_script_restore,
+	redlock_script_verify;
 
 /* See struct backend_ops: acquire.c, hold.c, inspect.c, check.c. */
-backend_grant_fn redlock_acquire, redlock_renew, redlock_again;
+backend_grant_fn redlock_acquire, redlock_renew;
 backend_verify_fn redlock_verify;
 backend_release_fn redlock_release;
 backend_inspect_fn redlock_inspect;

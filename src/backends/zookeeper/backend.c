@@ -161,7 +161,6 @@ static const struct backend_ops zookeeper_ops = {
 	.renew = zk_renew,
 	.verify = zk_verify,
 	.release = zk_release,
-	.again = zk_again,
 	.inspect = zk_inspect,
 	.list = zk_list_names,
 	.break_hold = zk_break,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Proving a hold, and counting it: see backend.c. */
+/* Proving a hold: see backend.c. */
 #include <errno.h>
 
 #include "base/clock.h"
@@ -125,19 +125,4 @@ enum outcome zk_verify(struct backend *backend, const struct request *request,
 	outcome = find(zk, request, &found, err);
 	return outcome == OUTCOME_HELD ? hold_mode_covers(found.mode, found.slots, request, err)
 				       : outcome;
-}
-
-enum outcome zk_again(struct backend *backend, const struct request *request,
-		      struct grant *grant, struct error *err)
-{
-	struct zk_backend *zk = zk_from_backend(backend);
-	struct zk_found found;
-	enum outcome outcome;
-
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	outcome = zk_count(zk, request, 1, &found, err);
-	grant->fence = found.fence;
-	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = 0;
-	return outcome;
 }

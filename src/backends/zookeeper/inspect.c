@@ -30,7 +30,6 @@ static void add_hold(struct lock_view *view, const struct zk_place *place,
 	hold->slots = place->slots;
 	hold->fence = (uint64_t)asked->place->stat.czxid;
 	hold->age_ms = zk_age_ms(since_ms);
-	hold->count = state ? (int)state->count : 1;
 	hold->expires_ms = state && state->until_ms ? state->until_ms - clock_wall_ms() : -1;
 	if (state && state->until_ms && hold->expires_ms < 0)
 		hold->expires_ms = 0;

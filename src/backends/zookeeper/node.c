@@ -66,7 +66,7 @@ static struct zk_call *create(struct zk_backend *zk, const struct request *reque
 	char who[HOLDER_TEXT_SIZE], text[ZK_NODE_SIZE];
 
 	seat->state = (struct zk_state){ .phase = ZK_HELD, .min_ms = request->min_hold_ms,
-					 .ttl_ms = zk->conn.ttl_ms, .count = 1,
+					 .ttl_ms = zk->conn.ttl_ms,
 					 .since_ms = clock_wall_ms() };
 	holder_encode(&request->self, who);
 	zk_node_write(seat->uuid, &seat->state, who, text);

@@ -16,7 +16,7 @@ enum outcome zk_node_acquire(struct zk_backend *zk, const struct request *reques
 			     struct grant *grant, struct error *err);
 
 /* ---- hold.c ---- */
-backend_grant_fn zk_renew, zk_again;
+backend_grant_fn zk_renew;
 backend_verify_fn zk_verify;
 
 /* ---- release.c ---- */

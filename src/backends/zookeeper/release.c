@@ -150,13 +150,12 @@ static bool try_again(struct zk_backend *zk, struct error *err)
 }
 
 enum outcome zk_release(struct backend *backend, const struct request *request,
-			enum release how, int64_t keep_ms, struct error *err)
+			int64_t keep_ms, struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
 	const bool holder = zk_is_holder(zk);
 	struct error unread;
 	enum outcome outcome;
-	struct zk_found found;
 	bool removing = false;
 
 	zk_conn_begin(&zk->conn, zk->base.timeout_ms);
@@ -165,15 +164,6 @@ enum outcome zk_release(struct backend *backend, const struct request *request,
 		zk_conn_open(&zk->conn, request->ttl_ms, &unread);
 		zk_seat_leave(zk);
 		return OUTCOME_LOST;
-	}
-	if (how != RELEASE_ALL) {
-		outcome = zk_count(zk, request, -1, &found, err);
-		if (outcome != OUTCOME_HELD)
-			return outcome;
-		if (found.counted)
-			return OUTCOME_BUSY;
-		if (how == RELEASE_COUNTED)
-			return OUTCOME_HELD;
 	}
 	do
 		outcome = holder ? release_own(zk, request, keep_ms, err)

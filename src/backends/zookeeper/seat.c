@@ -136,7 +136,7 @@ static void send_sitting(struct zk_backend *zk, const struct request *request, b
 	zk_node(seat->directory, prefix, pair.twin);
 	holder_encode(&request->self, who);
 	seat->state = (struct zk_state){ .phase = ZK_TRYING, .min_ms = request->min_hold_ms,
-					 .ttl_ms = zk->conn.ttl_ms, .count = 1 };
+					 .ttl_ms = zk->conn.ttl_ms };
 	zk_state_write(&seat->state, state);
 	seat->maybe = true;
 	seat->sent_ms = clock_boot_ms();

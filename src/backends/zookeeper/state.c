@@ -15,7 +15,6 @@ static const struct field {
 	const char *key;
 	size_t offset;
 } fields[] = {
-	{ "count", offsetof(struct zk_state, count) },
 	{ "taken", offsetof(struct zk_state, since_ms) },
 	{ "until", offsetof(struct zk_state, until_ms) },
 	{ "min", offsetof(struct zk_state, min_ms) },
@@ -26,7 +25,7 @@ static const struct field {
 
 /* Every number has room. */
 _Static_assert(ZK_STATE_SIZE > sizeof("state=waiting") +
-	       FIELDS * sizeof("&count=9223372036854775807"), "ZK_STATE_SIZE");
+	       FIELDS * sizeof("&taken=9223372036854775807"), "ZK_STATE_SIZE");
 
 static int64_t *number_of(struct zk_state *state, const struct field *field)
 {
@@ -70,11 +69,9 @@ void zk_state_read(struct zk_state *state, const char *text, size_t length)
 	const char *rest = text;
 	struct text_pair pair;
 
-	*state = (struct zk_state){ .phase = ZK_UNKNOWN, .count = 1 };
+	*state = (struct zk_state){ .phase = ZK_UNKNOWN };
 	while (text_next_pair(&rest, text + length, &pair))
 		read_pair(state, &pair);
-	if (state->count < 1 || state->count > INT32_MAX)
-		state->count = 1;
 }
 
 /* ---- strategy node ---- */

@@ -2,7 +2,7 @@
 /*
  * What dlock writes into its nodes. The place says who holds or waits, as holder_encode() writes
  * it. The place's twin has the state of the place:
- * "state=held&count=2&taken=…&until=…&min=…&ttl=…", where numbers that are 0 are left out. Times
+ * "state=held&taken=…&until=…&min=…&ttl=…", where numbers that are 0 are left out. Times
  * are in ms; taken and until are since the epoch, by the clock of the holder's host. With strategy
  * node, one node says both, and whose it is: "uuid=…&state=…&host=…". No I/O.
  */
@@ -30,7 +30,6 @@ enum zk_phase {
 
 struct zk_state {
 	enum zk_phase phase;
-	int64_t count;		/* how often it was acquired */
 	int64_t since_ms;	/* acquired; 0: when the place was made */
 	int64_t until_ms;	/* a keeper frees it then; 0: not by itself */
 	int64_t min_ms;		/* minimum hold */

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "lock/hold_mode.h"
 #include "directory.h"
 #include "lock.h"
 #include "path.h"
@@ -130,35 +129,4 @@ enum outcome zk_write_state(struct zk_backend *zk, const struct zk_found *found,
 		return OUTCOME_LOST;
 	zk_call_error(&zk->conn, rc, "write", found->at.twin, err);
 	return OUTCOME_ERROR;
-}
-
-enum outcome zk_count(struct zk_backend *zk, const struct request *request, int by,
-		      struct zk_found *found, struct error *err)
-{
-	enum outcome outcome;
-	int64_t wanted = 0;
-	int32_t version = 0;
-
-	found->counted = false;
-	do {
-		outcome = zk_find(zk, request, found, err);
-		if (outcome == OUTCOME_HELD)
-			outcome = hold_mode_covers(found->mode, found->slots, request, err);
-		if (outcome == OUTCOME_LOST || outcome == OUTCOME_BUSY)
-			return outcome;
-		if (outcome == OUTCOME_ERROR)
-			continue;
-		/* Was it written before, and only the answer was lost? */
-		found->counted = wanted && found->state.count == wanted &&
-				 found->version == version;
-		if (found->counted || found->state.count + by < 1)
-			return OUTCOME_HELD;
-		wanted = found->state.count += by;
-		version = found->version + 1;
-		found->state.phase = ZK_HELD;
-		outcome = zk_write_state(zk, found, err);
-	} while (outcome == OUTCOME_BUSY ||
-		 (outcome == OUTCOME_ERROR && zk_conn_ask_again(&zk->conn, err)));
-	found->counted = outcome == OUTCOME_HELD;
-	return outcome;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the hold of a token, whichever process has made the hold. verify, release and again use it
- * when their own object does not hold the lock.
+ * Finds the hold of a token, whichever process has made the hold. verify and release use it when
+ * their own object does not hold the lock.
  */
 #pragma once
 
@@ -25,7 +25,6 @@ struct zk_found {
 	int32_t version;		/* of the twin */
 	uint64_t fence;
 	char text[ZK_NODE_SIZE];	/* of the twin */
-	bool counted;			/* by zk_count(): there is one acquisition more, or less */
 };
 
 /* HELD with *found; LOST, perhaps with found->waits; ERROR. Asks the leader. */
@@ -40,13 +39,6 @@ enum outcome zk_find_again(struct zk_backend *zk, struct zk_found *found, struct
 /* Writes found->state, unless somebody else has meanwhile. HELD; LOST; BUSY: find it again. */
 enum outcome zk_write_state(struct zk_backend *zk, const struct zk_found *found,
 			    struct error *err);
-
-/*
- * Adds by to how often it was acquired, if that leaves one. HELD, with found->counted; LOST;
- * BUSY: the hold does not cover request, as *err says; ERROR.
- */
-enum outcome zk_count(struct zk_backend *zk, const struct request *request, int by,
-		      struct zk_found *found, struct error *err);
 
 /* Fills *err with what is there instead of the hold. */
 enum outcome zk_lost(const struct zk_backend *zk, const char *what, struct error *err);

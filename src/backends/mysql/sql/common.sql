@@ -39,12 +39,6 @@ CONCAT(SUBSTRING_INDEX(owner, '&kept=', 1), '&kept=', expires DIV 1000, IF(keep 
 owner = CONCAT('ttl=', IF({ttl} > 0, {ttl} DIV 1000, {own_ttl}), '&', {no_ttl}),
 expires = @now + 1000 * {own_ttl}
 
--- name: counted
--- Counting a hold up ({step} > 0) also extends the lease, by the longer of {ttl} and the hold's
--- own TTL; counting down leaves the lease alone.
-owner = IF({step} > 0, CONCAT('ttl=', GREATEST({ttl} DIV 1000, {own_ttl}), '&', {no_ttl}), owner),
-expires = IF({step} > 0, @now + 1000 * {own_ttl}, expires)
-
 -- name: session
 -- The settings that precede the first request of every connection, so that the statements do not
 -- depend on the server's defaults. Time limits of statements are meant for users' queries and are

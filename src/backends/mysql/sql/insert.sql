@@ -8,7 +8,6 @@ CREATE TABLE IF NOT EXISTS dlock_inserts (
   name VARBINARY(200) NOT NULL PRIMARY KEY,
   token VARBINARY(32) NOT NULL,
   fence BIGINT UNSIGNED NOT NULL,
-  holds INT UNSIGNED NOT NULL,
   since BIGINT NOT NULL,
   expires BIGINT NOT NULL,
   keep BIGINT NOT NULL COMMENT 'stays taken until then, released or not',
@@ -32,11 +31,10 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_fences TO {account};
 -- gets a new fence.
 SET @now = {now};
 START TRANSACTION;
-INSERT INTO dlock_inserts (name, token, fence, holds, since, expires, keep, owner)
-  SELECT {name}, {token}, 0, 1, @now, @now + {ttl}, IF({keep} = 0, 0, @now + {keep}), {owner}
+INSERT INTO dlock_inserts (name, token, fence, since, expires, keep, owner)
+  SELECT {name}, {token}, 0, @now, @now + {ttl}, IF({keep} = 0, 0, @now + {keep}), {owner}
     FROM DUAL WHERE NOT {read_only}
   ON DUPLICATE KEY UPDATE
-    holds = IF(expires > @now, holds, 1),
     since = IF(expires > @now, since, @now),
     keep = IF(expires > @now, keep, VALUES(keep)),
     owner = IF(expires > @now, owner, VALUES(owner)),
@@ -55,7 +53,7 @@ COMMIT;
 
 -- name: insert_state
 -- The state of the lock; see struct simple_state. MAX() gives a row also when there is none.
-SELECT MAX(token = {token}), MAX(fence), MAX(@now - since), MAX(expires - @now), MAX(holds),
+SELECT MAX(token = {token}), MAX(fence), MAX(@now - since), MAX(expires - @now),
     MAX(owner), {read_only}
   FROM dlock_inserts WHERE name = {name} AND expires > @now;
 
@@ -70,36 +68,19 @@ UPDATE dlock_inserts SET {renewed}
   WHERE name = {name} AND token = {token} AND expires > @now AND NOT {read_only};
 {insert_state}
 
--- name: insert_count
--- Changes how often a hold that was seen with {holds} acquisitions counts by {step}. The statement
--- compares and sets, so that it counts once even when it is sent twice. The answer says whether it
--- counted, how many acquisitions there are (0: the lock is not ours), the fence, and whether the
--- server is read-only.
-SET @now = {now};
-UPDATE dlock_inserts SET
-    holds = holds + {step}, {counted}
-  WHERE name = {name} AND token = {token} AND expires > @now AND holds = {holds} AND
-    NOT {read_only};
-SET @counted = ROW_COUNT();
-SELECT @counted, COALESCE(MAX(holds), 0), COALESCE(MAX(fence), 0), {read_only} FROM dlock_inserts
-  WHERE name = {name} AND token = {token} AND expires > @now;
-
 -- name: insert_release
--- Ends the hold; with {one} only if this is the last acquisition. A row that must stay taken for
--- the minimum hold belongs to no token afterwards. The answer is 2 when the lock is still held, 1
--- when it was held, and 0 when it was not.
+-- Ends the hold. A row that must stay taken for the minimum hold belongs to no token afterwards. The
+-- answer is 1 when the lock was held, and 0 when it was not.
 SET @now = {now};
 UPDATE dlock_inserts SET expires = GREATEST(keep, @now + {rest}), token = '',
     owner = {kept}
-  WHERE name = {name} AND token = {token} AND expires > @now AND (holds <= 1 OR NOT {one})
+  WHERE name = {name} AND token = {token} AND expires > @now
     AND GREATEST(keep, @now + {rest}) > @now;
 SET @kept = ROW_COUNT();
-DELETE FROM dlock_inserts
-  WHERE name = {name} AND token = {token} AND expires > @now AND (holds <= 1 OR NOT {one});
+DELETE FROM dlock_inserts WHERE name = {name} AND token = {token} AND expires > @now;
 SET @gone = ROW_COUNT();
 DELETE FROM dlock_inserts WHERE name = {name} AND token = {token} AND expires <= @now;
-SELECT IF(@kept > 0 OR @gone > 0, 1, 2 * COUNT(*)) FROM dlock_inserts
-  WHERE name = {name} AND token = {token} AND expires > @now;
+SELECT @kept > 0 OR @gone > 0;
 
 -- name: insert_purge
 -- Deletes rows that other clients left behind when they died, at least a minute ago.

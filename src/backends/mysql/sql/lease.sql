@@ -13,7 +13,6 @@ CREATE TABLE IF NOT EXISTS dlock_locks (
   version BIGINT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'the last fence',
   mode INT NOT NULL DEFAULT 0,
   token VARBINARY(32) NOT NULL DEFAULT '' COMMENT 'of an exclusive holder',
-  holds INT UNSIGNED NOT NULL DEFAULT 0 COMMENT 'how often it was acquired',
   since BIGINT NOT NULL DEFAULT 0 COMMENT 'held since',
   expires BIGINT NOT NULL DEFAULT 0 COMMENT 'end of the last lease',
   keep BIGINT NOT NULL DEFAULT 0 COMMENT 'stays taken until then, released or not',
@@ -27,7 +26,6 @@ CREATE TABLE IF NOT EXISTS dlock_holders (
   name VARBINARY(200) NOT NULL,
   token VARBINARY(32) NOT NULL,
   fence BIGINT UNSIGNED NOT NULL,
-  holds INT UNSIGNED NOT NULL,
   since BIGINT NOT NULL,
   expires BIGINT NOT NULL,
   keep BIGINT NOT NULL,
@@ -66,7 +64,7 @@ SET @now = {now}, @me = 18446744073709551615, @turn = 9223372036854775807, @plac
 
 -- name: lease_state
 -- The state of the lock as the owner of the token sees it; read_state() in lease_call.c reads
--- the columns. There is no row when the lock has none. The tenth column is how long there has been
+-- the columns. There is no row when the lock has none. The ninth column is how long there has been
 -- room for the first waiter before this one, who does not come. The columns @me, @place, @turn and
 -- @since are this waiter's row of the queue, for lease_line_back; @me is 0 when there is none. Two
 -- columns are for --replace-waiters: who has sent this waiter away, and the time that counts as
@@ -75,8 +73,7 @@ SET @now = {now}, @me = 18446744073709551615, @turn = 9223372036854775807, @plac
 SELECT l.version,
     IF(l.mode = 0, l.token = {token} AND l.expires > @now,
       COALESCE(h.expires > @now AND l.expires > @now, 0)),
-    IF(l.mode = 0, l.version, h.fence), IF(l.mode = 0, l.holds, h.holds),
-    l.mode, l.expires - @now,
+    IF(l.mode = 0, l.version, h.fence), l.mode, l.expires - @now,
     @now - IF(l.mode = 0, l.since, (SELECT a.since FROM dlock_holders a
       WHERE a.name = {name} AND a.expires > @now LIMIT 1)),
     IF(l.mode = 0, l.owner, COALESCE(IF(h.expires > @now, h.owner, NULL),
@@ -108,7 +105,7 @@ SET @now = {now}, @first = NULL
 
 -- name: lease_brief_state
 -- What lease_state tells, in the same columns, of a lock that has one holder or none.
-SELECT l.version, l.mode = 0 AND l.token = {token} AND l.expires > @now, l.version, l.holds,
+SELECT l.version, l.mode = 0 AND l.token = {token} AND l.expires > @now, l.version,
     l.mode, l.expires - @now, @now - l.since, l.owner, l.token, NULL, NULL, 0, 0, 0,
     @ticket, 0, NULL, 0, NULL, @cluster,
     IF(l.newest > {arrived}, l.newest_owner, NULL), GREATEST(l.newest + 1, @now), 0, 0, 0,
@@ -116,12 +113,12 @@ SELECT l.version, l.mode = 0 AND l.token = {token} AND l.expires > @now, l.versi
   FROM dlock_locks l WHERE l.name = {name};
 
 -- name: lease_into
-INTO @version, @mine, @fence, @holds, @held, @rest, @age, @owner, @holder, @open,
+INTO @version, @mine, @fence, @held, @rest, @age, @owner, @holder, @open,
   @first, @inline, @asleep, @ahead, @ticket, @done, @next, @dead, @old, @cluster,
   @newer, @arrived, @place, @turn, @since, @read_only
 
 -- name: lease_tell
-SELECT @version, @mine, @fence, @holds, @held, @rest, @age, @owner, @holder, @open,
+SELECT @version, @mine, @fence, @held, @rest, @age, @owner, @holder, @open,
   @first, @inline, @asleep, @ahead, @ticket, @done, @next, @dead, @old, @cluster,
   @newer, @arrived, @place, @turn, @since, @read_only;
 
@@ -153,9 +150,8 @@ FROM dlock_holders r WHERE r.name = {name} AND r.expires > {clock}) < @wanted))
 GREATEST(l.freed, IF(l.expires <= {clock}, l.expires, 0)) < {clock} - 900000
 
 -- name: lease_ours
--- True for an exclusive hold of this token that is to be freed now: its last acquisition, or all
--- of them.
-name = {name} AND token = {token} AND mode = 0 AND expires > {now} AND (holds <= 1 OR {all})
+-- True for an exclusive hold of this token.
+name = {name} AND token = {token} AND mode = 0 AND expires > {now}
 
 -- name: lease_ours_together
 -- True for the hold of this token among those who hold together; after lease_together.
@@ -220,7 +216,6 @@ SELECT q.id, q.mode INTO @first, @wanted FROM dlock_queue q FORCE INDEX (line)
 -- Assignments are made from left to right. When others come first, the row is not touched: a crowd
 -- of newcomers that locked the row would get in the holder's way.
 UPDATE dlock_locks SET
-    holds = IF(token = {token} AND expires > @now, holds, 1),
     since = IF(token = {token} AND expires > @now, since, @now),
     keep = IF(token = {token} AND expires > @now, keep, IF({keep} = 0, 0, @now + {keep})),
     version = IF(token = {token} AND expires > @now, version, GREATEST(version + 1, @now)),
@@ -249,14 +244,14 @@ SELECT fence INTO @fence FROM dlock_holders WHERE name = @room AND token = {toke
 SET @take = @fence IS NOT NULL OR @version IS NOT NULL AND @first IS NULL AND @last <= {arrived} AND
   (@until <= @now OR @held = {mode} AND ({mode} < 0 OR @used < {mode}));
 SET @fence = COALESCE(@fence, GREATEST(@version + 1, @now));
-INSERT INTO dlock_holders (name, token, fence, holds, since, expires, keep, owner)
-  SELECT {name}, {token}, @fence, 1, @now, @now + {ttl}, IF({keep} = 0, 0, @now + {keep}), {owner}
+INSERT INTO dlock_holders (name, token, fence, since, expires, keep, owner)
+  SELECT {name}, {token}, @fence, @now, @now + {ttl}, IF({keep} = 0, 0, @now + {keep}), {owner}
     FROM DUAL WHERE @take
   ON DUPLICATE KEY UPDATE expires = @now + {ttl};
 UPDATE dlock_locks SET
     since = IF(expires <= @now, @now, since),
     expires = GREATEST(IF(expires <= @now, 0, expires), @now + {ttl}),
-    version = GREATEST(version, @fence), mode = {mode}, token = '', holds = 0, keep = 0,
+    version = GREATEST(version, @fence), mode = {mode}, token = '', keep = 0,
     owner = '', freed = @now
   WHERE name = @room AND @take;
 COMMIT;
@@ -435,7 +430,7 @@ SELECT q.id INTO @first FROM dlock_queue q FORCE INDEX (line)
 -- Takes the lock if it is free and @first is NULL; LAST_INSERT_ID is the fence then. Assignments
 -- are made from left to right.
 UPDATE dlock_locks SET
-    holds = 1, since = {now}, keep = IF({keep} = 0, 0, since + {keep}),
+    since = {now}, keep = IF({keep} = 0, 0, since + {keep}),
     version = LAST_INSERT_ID(GREATEST(version + 1, since)),
     mode = 0, token = {token}, owner = {owner}, expires = since + {ttl}
   WHERE name = {name} AND expires <= {now} AND @first IS NULL AND newest <= {arrived} AND
@@ -465,21 +460,6 @@ UPDATE dlock_holders SET {renewed}
   WHERE {lease_ours_together} AND NOT {read_only};
 {lease_together_end}
 
--- name: lease_count
--- Changes the count of a hold that was acquired {holds} times by {step}. When the answer was lost
--- the statement can be sent again: it counts once.
-UPDATE dlock_locks SET holds = {holds} + {step}, {counted}
-  WHERE name = {name} AND token = {token} AND mode = 0 AND expires > @now AND
-    holds = {holds} AND NOT {read_only};
-SET @done = ROW_COUNT();
-
--- name: lease_count_shared
--- Does what lease_count does, for one of those who hold together.
-{lease_together}
-UPDATE dlock_holders SET holds = {holds} + {step}, {counted}
-  WHERE {lease_ours_together} AND holds = {holds} AND NOT {read_only};
-{lease_together_end}
-
 -- name: lease_let_go
 -- Gives back an exclusive hold when the next waiter sleeps on our ticket. The ticket is let go by
 -- the same statement, so that the waiter wakes while the row is on its way to the log; if the
@@ -487,29 +467,28 @@ UPDATE dlock_holders SET holds = {holds} + {step}, {counted}
 -- the ticket: 0 that it was not ours, 1 that nobody has it now, more that somebody has it.
 -- The last column is whether anybody stands in line: if nobody has the ticket, they are dead.
 UPDATE dlock_locks SET {lease_freed},
-    holds = 0 * LAST_INSERT_ID(IF(RELEASE_LOCK({ticket}) = 1,
+    mode = 0 * LAST_INSERT_ID(IF(RELEASE_LOCK({ticket}) = 1,
       1 + COALESCE(IS_USED_LOCK({ticket}), 0), 0))
   WHERE {lease_ours};
 SELECT ROW_COUNT(), LAST_INSERT_ID(), EXISTS (SELECT 1 FROM dlock_queue WHERE name = {name});
 
 -- name: lease_release
--- Gives an exclusive hold back, the last acquisition or all of them.
+-- Gives an exclusive hold back.
 UPDATE dlock_locks SET {lease_freed} WHERE {lease_ours};
 
 -- name: lease_set_done
 SET @done = ROW_COUNT();
 
 -- name: lease_untie
--- Lets go of our ticket before anything else is done, so that the next waiter wakes early. After
--- RELEASE_ONE the lock may still be held.
-SET @done = ROW_COUNT(), @nap = IF(ROW_COUNT() > 0 OR {all}, RELEASE_LOCK({ticket}), 0);
+-- Lets go of our ticket before anything else is done, so that the next waiter wakes early.
+SET @done = ROW_COUNT(), @nap = RELEASE_LOCK({ticket});
 
 -- name: lease_release_shared
 -- Gives back the hold of one of those who hold together.
 {lease_together}
 UPDATE dlock_holders SET expires = GREATEST(@now + {keep}, keep),
     owner = IF(expires > @now, {kept}, owner)
-  WHERE {lease_ours_together} AND (holds <= 1 OR {all});
+  WHERE {lease_ours_together};
 SET @done = ROW_COUNT();
 DELETE FROM dlock_holders WHERE name = {name} AND expires <= @now;
 SELECT COALESCE(MAX(expires), 0) INTO @until FROM dlock_holders WHERE name = {name};
@@ -544,20 +523,20 @@ DELETE FROM dlock_locks WHERE name = {name} AND expires <= {now};
 
 -- name: lease_inspect
 -- Shows what is known of a lock: the lock itself ('l'), its holders ('h') and its waiters ('w').
-SELECT 'l' AS kind, l.version AS number, l.mode, 0, 0, 0, '', 0 FROM dlock_locks l
+SELECT 'l' AS kind, l.version AS number, l.mode, 0, 0, '', 0 FROM dlock_locks l
   WHERE l.name = {name}
 UNION ALL
-SELECT 'h', l.version, 0, @now - l.since, l.expires - @now, l.holds, l.owner, 0
+SELECT 'h', l.version, 0, @now - l.since, l.expires - @now, l.owner, 0
   FROM dlock_locks l
   WHERE l.name = {name} AND l.mode = 0 AND l.expires > @now
 UNION ALL
-SELECT 'h', h.fence, l.mode, @now - h.since, h.expires - @now, h.holds, h.owner, 0
+SELECT 'h', h.fence, l.mode, @now - h.since, h.expires - @now, h.owner, 0
   FROM dlock_locks l JOIN dlock_holders h ON h.name = {name}
   WHERE l.name = {name} AND l.mode <> 0 AND l.expires > @now AND h.expires > @now
 UNION ALL
-SELECT 'w', q.id, q.mode, @now - q.since, 0, 0, q.owner, q.turn FROM dlock_queue q
+SELECT 'w', q.id, q.mode, @now - q.since, 0, q.owner, q.turn FROM dlock_queue q
   WHERE q.name = {name} AND {alive}
-ORDER BY 1, 8, 2;
+ORDER BY 1, 7, 2;
 
 -- name: lease_break
 -- Takes the lock away from everybody whom the SELECT in the middle shows.

@@ -15,7 +15,6 @@ CREATE TABLE IF NOT EXISTS dlock_sessions (
   account VARBINARY(400) NOT NULL,
   since BIGINT NOT NULL COMMENT 'microseconds since 1970, UTC',
   until BIGINT NOT NULL COMMENT 'the same; 0: not by itself',
-  count INT NOT NULL COMMENT 'how often acquired with the same token',
   holder VARBINARY(800) NOT NULL,
   lease BIGINT NOT NULL DEFAULT 0 COMMENT 'microseconds from a renewal to dead_by',
   dead_by BIGINT NOT NULL DEFAULT 0 COMMENT 'its command is dead by then; 0: it is dead',
@@ -35,14 +34,14 @@ SET @now = {now}, SESSION wait_timeout = {idle};
 SELECT MAX(dead_by) - @now INTO @rest FROM dlock_sessions
   WHERE strategy = {strategy} AND name = {name} AND dead_by > @now AND token <> {token};
 INSERT INTO dlock_sessions
-    (strategy, name, sharer, token, fence, connection, account, since, until, count, holder,
-    lease, dead_by)
+    (strategy, name, sharer, token, fence, connection, account, since, until, holder, lease,
+    dead_by)
   SELECT {strategy}, {name}, '', {token}, @now, {connection}, CURRENT_USER(), @now,
-    IF({rest}, @now + {rest}, 0), 1, {owner}, {lease}, @now + {lease}
+    IF({rest}, @now + {rest}, 0), {owner}, {lease}, @now + {lease}
     FROM DUAL WHERE @rest IS NULL
   ON DUPLICATE KEY UPDATE token = VALUES(token), fence = GREATEST(fence + 1, VALUES(fence)),
     connection = VALUES(connection), account = VALUES(account), since = VALUES(since),
-    until = VALUES(until), count = 1, holder = VALUES(holder), lease = VALUES(lease),
+    until = VALUES(until), holder = VALUES(holder), lease = VALUES(lease),
     dead_by = VALUES(dead_by);
 DELETE FROM dlock_sessions
   WHERE strategy = {strategy} AND name = {name} AND sharer > '' AND @rest IS NULL;
@@ -58,15 +57,15 @@ SELECT MAX(dead_by) - @now INTO @rest FROM dlock_sessions
     AND token <> {token};
 START TRANSACTION;
 INSERT INTO dlock_sessions
-    (strategy, name, sharer, token, fence, connection, account, since, until, count, holder)
-  SELECT {strategy}, {name}, '', '', @now, 0, '', @now, 0, 0, '' FROM DUAL WHERE @rest IS NULL
+    (strategy, name, sharer, token, fence, connection, account, since, until, holder)
+  SELECT {strategy}, {name}, '', '', @now, 0, '', @now, 0, '' FROM DUAL WHERE @rest IS NULL
   ON DUPLICATE KEY UPDATE token = '', connection = 0, holder = '', dead_by = 0,
     fence = GREATEST(fence + 1, VALUES(fence));
 REPLACE INTO dlock_sessions
-    (strategy, name, sharer, token, fence, connection, account, since, until, count, holder,
-    lease, dead_by)
+    (strategy, name, sharer, token, fence, connection, account, since, until, holder, lease,
+    dead_by)
   SELECT strategy, name, {token}, {token}, fence, {connection}, CURRENT_USER(), @now,
-    IF({rest}, @now + {rest}, 0), 1, {owner}, {lease}, @now + {lease} FROM dlock_sessions
+    IF({rest}, @now + {rest}, 0), {owner}, {lease}, @now + {lease} FROM dlock_sessions
     WHERE strategy = {strategy} AND name = {name} AND sharer = '' AND @rest IS NULL;
 COMMIT;
 SELECT IF(@rest IS NULL, MAX(fence), 0), @rest FROM dlock_sessions
@@ -84,13 +83,6 @@ UPDATE dlock_sessions SET dead_by = {now} + {lease}
 -- name: session_until
 -- Notes the time at which the hold ends by itself.
 UPDATE dlock_sessions SET until = {now} + {rest} WHERE {session_ours};
-
--- name: session_count
--- Changes how often a hold counts by {delta}, but never takes the last acquisition away. A hold that
--- has ended counts nothing.
-UPDATE dlock_sessions SET count = count + {delta}
-  WHERE {session_ours} AND count + {delta} > 0 AND dead_by > 0;
-SELECT ROW_COUNT(), MAX(fence) FROM dlock_sessions WHERE {session_ours};
 
 -- name: session_end
 -- Notes that no process of the command is alive any more, so that the next holder need not wait
@@ -134,7 +126,7 @@ DELETE FROM dlock_sessions WHERE strategy = {strategy} AND name = {name};
 SELECT s.connection, s.token, s.sharer, s.fence,
     {now} - s.since, s.holder,
     EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = s.connection),
-    s.account = CURRENT_USER(), s.count,
+    s.account = CURRENT_USER(),
     IF(s.until, s.until - {now}, -1), GREATEST(s.dead_by - {now}, 0), s.dead_by = 0
   FROM dlock_sessions s WHERE s.strategy = {strategy} AND s.name = {name} ORDER BY s.sharer;
 

@@ -48,7 +48,7 @@ UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(
 -- gives a row also when there is none.
 SELECT MAX(LEFT(locked_by, 38) = {by}), MAX(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at)),
     MAX(TIMESTAMPDIFF(MICROSECOND, locked_at, UTC_TIMESTAMP(6))),
-    MAX(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until)), 1, MAX(locked_by), {read_only}
+    MAX(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until)), MAX(locked_by), {read_only}
   FROM shedlock WHERE name = _utf8mb4 {name} AND lock_until > UTC_TIMESTAMP(3);
 
 -- name: shedlock_look

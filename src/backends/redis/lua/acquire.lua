@@ -12,7 +12,7 @@ local ttl, mode, text = ARGV[3], ARGV[4], ARGV[5]
 if mode == 'x' and not string.find(text, '&replaces=', 1, true) and
    redis.call('EXISTS', lock, holders, queue, waiters) == 0 then
   local number = next_fence()
-  set_note(token, number, now(), '1', text)
+  set_note(token, number, now(), text)
   redis.call('PEXPIRE', holders, ttl)
   -- The lock is taken last, so that a missing permission shows before anything is taken.
   redis.call('SET', lock, token, 'PX', ttl)
@@ -64,7 +64,7 @@ local function take()
   if not number then
     number = next_fence()
     if mode == 'x' or not owner then redis.call('DEL', holders) end
-    set_note(token, number, now(), '1', text)
+    set_note(token, number, now(), text)
   end
   -- The lock is taken last, so that a missing permission shows before anything is taken.
   leave(token)
@@ -154,7 +154,7 @@ if asked then
   ahead = redis.call('ZRANK', queue, token)
   if ahead > 0 then ahead = #living(redis.call('ZRANGE', queue, 0, ahead - 1)) end
 end
-local _, since, _, holder = note_of(a_holder())
+local _, since, holder = note_of(a_holder())
 if replaces and came == 0 then came = stamp() end
 local foreign = not since and is_foreign()
 return {0, redis.call('PTTL', lock), ahead, holder or '', ms_since(since), foreign and 1 or 0, came}

@@ -24,10 +24,9 @@ local function digits(n)
   return string.format('%.0f', n)
 end
 
--- Writes a holder's note: fence, since (us), count (of a permit of Redisson's: a hash counts by
--- itself), text.
-local function set_note(who, number, since, count, text)
-  redis.call('HSET', notes, who, number .. ' ' .. since .. ' ' .. count .. ' ' .. text)
+-- Writes a holder's note: fence, since (us), text.
+local function set_note(who, number, since, text)
+  redis.call('HSET', notes, who, number .. ' ' .. since .. ' ' .. text)
 end
 
 -- The fence for whoever takes the lock now.

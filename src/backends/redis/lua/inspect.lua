@@ -1,14 +1,14 @@
 -- ARGV: channel, token (unused), break ('1': takes the lock away from the holders that are shown,
 -- unless the key is neither a string nor dlock's).
 -- Returns {fence, holds, waiters, type}. type: of the key, when that is why it was not broken, or
--- ''. A hold is {text, mode, fence, age, expires, count}, a waiter is
+-- ''. A hold is {text, mode, fence, age, expires}, a waiter is
 -- {text, mode, waiting}. Times are in ms; -1: there is none.
 look()
 local function hold(who, mode, expires)
-  local number, since, count, text = note_of(who)
+  local number, since, text = note_of(who)
   local _
   if not number then _, _, _, _, text = waiter(who) end
-  return {text or '', mode, number or '0', ms_since(since), expires, tonumber(count or '1')}
+  return {text or '', mode, number or '0', ms_since(since), expires}
 end
 
 local holds_now, waits = {}, {}

@@ -157,11 +157,11 @@ end
 
 -- Returns the note of a token, which is written first if the token has borrowed the lock.
 local function settle(who)
-  local number, since, count, text = note_of(who)
-  if number or owner ~= who then return number, since, count, text end
+  local number, since, text = note_of(who)
+  if number or owner ~= who then return number, since, text end
   local _, _, _, _, its_text = waiter(who)
   redis.call('DEL', holders)
-  set_note(who, redis.call('GET', fence) or '0', now(), '1', its_text or '')
+  set_note(who, redis.call('GET', fence) or '0', now(), its_text or '')
   leave(who)
   return note_of(who)
 end

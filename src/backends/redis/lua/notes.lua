@@ -13,29 +13,10 @@ local function ms_since(us)
   return us and math.floor((now_us() - tonumber(us)) / 1000) or -1
 end
 
--- A holder's note, as set_note() has written it: fence, since, count, text.
+-- A holder's note, as set_note() has written it: fence, since, text.
 local function note_of(who)
   local note = redis.call('HGET', notes, who)
-  if note then return string.match(note, '^(%d+) (%d+) (%d+) (.*)$') end
-end
-
--- A request that counts has a number (hexadecimal digits), and the note keeps the number of the
--- last one: so a request that is sent again, because its answer was lost, counts once.
-local function is_counted(text, request)
-  return string.match(text or '', '&op=(%x+)') == request
-end
-
-local function counted(text, request)
-  return (string.gsub(text or '', '&op=%x+', '')) .. '&op=' .. request
-end
-
--- Notes one acquisition less of a hold that has more than one, and that once for each request.
--- Returns whether the hold had more than one.
-local function count_down(who, number, since, count, text, request)
-  if is_counted(text, request) then return true end
-  if tonumber(count) < 2 then return false end
-  set_note(who, number, since, digits(tonumber(count) - 1), counted(text, request))
-  return true
+  if note then return string.match(note, '^(%d+) (%d+) (.*)$') end
 end
 
 -- The text without the note that the lock is kept after its release.
@@ -58,7 +39,7 @@ end
 
 -- Notes that who has released the lock, which stays taken for ms yet (src/lock/holder.h).
 local function note_kept(who, ms)
-  local number, since, count, text = note_of(who)
+  local number, since, text = note_of(who)
   if not number then return end
-  set_note(who, number, since, count, not_kept(text) .. '&kept=' .. digits(now_ms() + ms))
+  set_note(who, number, since, not_kept(text) .. '&kept=' .. digits(now_ms() + ms))
 end

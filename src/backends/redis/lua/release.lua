@@ -1,12 +1,10 @@
--- ARGV: channel, token, keep (ms for which the lock stays taken; 0: none), how ('1': all
--- acquisitions, '3': the same for a hold that nobody has used, without a minimum hold, '0': one,
--- '2': one, but not the last one), request (see is_counted). Releases the hold, or gives up the
--- place in line. Returns 1 when the lock was held until now, 2 when acquisitions are left, 4 when
--- only the last one is left, which stays, 0 when the token held nothing.
-local keep, how, request = ARGV[3], ARGV[4], ARGV[5]
+-- ARGV: channel, token, keep (ms for which the lock stays taken; 0: none), unused ('1': nobody has
+-- used the hold, which has no minimum then; may be missing). Releases the hold, or gives up the
+-- place in line. Returns 1 when the lock was held until now, 0 when the token held nothing.
+local keep, unused = ARGV[3], ARGV[4] == '1'
 
 -- Most holders hold the lock alone, and nobody waits for it.
-if how == '1' and keep == '0' and redis.call('EXISTS', queue, waiters) == 0 and
+if not unused and keep == '0' and redis.call('EXISTS', queue, waiters) == 0 and
    redis.pcall('GET', lock) == token then
   local note = redis.call('HGET', holders, token)
   if note and not string.find(note, '&min=', 1, true) then
@@ -30,16 +28,12 @@ end
 -- A server whose memory is full refuses commands that may need more, unless the script has already
 -- called one that writes and needs none.
 redis.call('EXPIRE', fence, FENCE_SECONDS)
-local number, since, count, text = note_of(token)
+local number, since, text = note_of(token)
 if not number then
-  if how == '2' then return 4 end
   -- The lock was handed to the token, which has not confirmed: its place is still noted.
   if keep > 0 then settle(token) else leave(token) end
-elseif how == '0' or how == '2' then
-  if count_down(token, number, since, count, text, request) then return 2 end
-  if how == '2' then return 4 end
 end
-if how ~= '3' then keep = kept_for(keep, since, text) end
+if not unused then keep = kept_for(keep, since, text) end
 if keep > 0 then
   put(token, set and redis.call('HGET', holders, 'mode') or 'x', keep)
   note_kept(token, keep)

@@ -7,7 +7,7 @@ local ttl, clock, text, place = tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 -- permission shows before anything is taken.
 if redis.call('EXISTS', lock, holders, queue, waiters) == 0 then
   local number = raise(clock, 1)
-  set_note(token, number, digits(now_us()), '1', text)
+  set_note(token, number, digits(now_us()), text)
   redis.call('PEXPIRE', holders, ttl)
   redis.call('SET', lock, token, 'PX', ttl)
   return {1, number}
@@ -19,7 +19,7 @@ if not owner or (owner == token and not set) then
   if not number then
     number = raise(clock, 1)
     redis.call('DEL', holders)
-    set_note(token, number, digits(now_us()), '1', text)
+    set_note(token, number, digits(now_us()), text)
   end
   leave(token)
   put(token, 'x', ttl)
@@ -42,5 +42,5 @@ if place ~= '0' then
   ahead = redis.call('ZRANK', queue, token)
 end
 local who = a_holder()
-local _, since, _, holder = note_of(who)
+local _, since, holder = note_of(who)
 return {0, redis.call('PTTL', lock), redis.sha1hex(who), ahead, holder or '', ms_since(since)}

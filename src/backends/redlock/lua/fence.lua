@@ -3,6 +3,6 @@
 look()
 if owner ~= token then return 0 end
 local number = raise(ARGV[3], 0)
-local _, since, count, text = note_of(token)
-if since then set_note(token, number, since, count, text) end
+local _, since, text = note_of(token)
+if since then set_note(token, number, since, text) end
 return 1

@@ -29,7 +29,7 @@ end
 local function take()
   local number = kind == 'fenced' and digits(redis.call('INCR', fence)) or next_fence()
   if has == 'none' then forget_holders() end
-  set_note(owner, number, now(), '1', text)
+  set_note(owner, number, now(), text)
   keep_notes(ttl)
   redis.call('HDEL', notes, 'w:' .. owner)
   if kind == 'fair' then begin_turn() end
@@ -84,9 +84,9 @@ if free then
   if total ~= tonumber(mode) then return {2, total} end
 end
 -- An earlier try was granted, and its answer was lost.
-local mine, count = held()
+local mine = held()
 if mine then
-  extend(mine, count, ttl)
+  extend(mine, ttl)
   leave()
   return {1, note_of(owner) or redis.call('GET', fence) or '0'}
 end

@@ -1,12 +1,12 @@
 -- ARGV: channel, owner (unused), kind, break ('1': takes the lock away from the holders that are
 -- shown).
--- Returns {fence, holds, waiters, ''}. A hold is {text, mode, fence, age, expires, count}, a waiter is
+-- Returns {fence, holds, waiters, ''}. A hold is {text, mode, fence, age, expires}, a waiter is
 -- {text, mode, waiting}. Times are in ms; -1: there is none.
 local holds, waits = {}, {}
 local found = all_holds()
 for _, hold in ipairs(found) do
   local text, number, since = describe(hold[1])
-  table.insert(holds, {text, hold[2], number or '0', ms_since(since), hold[3], hold[4]})
+  table.insert(holds, {text, hold[2], number or '0', ms_since(since), hold[3]})
 end
 if kind == 'fair' then
   for _, who in ipairs(redis.call('LRANGE', queue, 0, -1)) do

@@ -125,43 +125,32 @@ local function field(mode)
   return owner
 end
 
--- The mode in which the owner holds the lock, how often it was acquired, and what is left of the
--- lease (ms; -1: no end). nil: it holds nothing.
+-- The mode in which the owner, which is dlock, holds the lock, and what is left of the lease (ms; -1:
+-- no end). nil: it holds nothing. dlock's field counts one acquisition.
 local function held()
   if kind == 'semaphore' then
     local ends = redis.call('ZSCORE', timeouts, permit(owner))
     if not ends or not free or tonumber(ends) <= now_ms() then return end
-    local _, _, count = note_of(owner)
-    return digits(free + redis.call('ZCARD', timeouts)), tonumber(count or '1'),
-           tonumber(ends) - now_ms()
+    return digits(free + redis.call('ZCARD', timeouts)), tonumber(ends) - now_ms()
   end
   if has ~= 'hash' then return end
-  local count = redis.call('HGET', lock, field('x'))
-  if count then return 'x', tonumber(count), redis.call('PTTL', lock) end
-  count = kind == 'readwrite' and redis.call('HGET', lock, owner)
-  if not count then return end
-  local left = read_left(owner, count)
-  if left > 0 then return 's', tonumber(count), left end
+  if redis.call('HEXISTS', lock, field('x')) == 1 then return 'x', redis.call('PTTL', lock) end
+  if kind ~= 'readwrite' or redis.call('HEXISTS', lock, owner) == 0 then return end
+  local left = read_left(owner, 1)
+  if left > 0 then return 's', left end
 end
 
 -- Gives the hold a lease of ms from now.
-local function extend(mode, count, ms)
+local function extend(mode, ms)
   keep_notes(ms)
   if kind == 'semaphore' then
     redis.call('ZADD', timeouts, digits(now_ms() + ms), permit(owner))
   elseif mode == 's' then
-    for n = 1, count do redis.call('SET', read_key(owner, n), '1', 'PX', digits(ms)) end
+    redis.call('SET', read_key(owner, 1), '1', 'PX', digits(ms))
     redis.call('PEXPIRE', lock, digits(all_left()))
   else
     redis.call('PEXPIRE', lock, digits(ms))
   end
-end
-
--- Changes how often the hold was acquired. The lease is given anew by extend() after one more.
-local function count_by(mode, count, by)
-  if kind == 'semaphore' then return end
-  redis.call('HINCRBY', lock, field(mode), by)
-  if mode == 's' and by < 0 then redis.call('DEL', read_key(owner, count)) end
 end
 
 -- The TTL (ms) for which a hold with this text is extended when the request names none. Without a
@@ -268,23 +257,22 @@ end
 -- not hold it. who is false for a key of another type.
 local function describe(who)
   if not who then return shown('key of type ' .. has) end
-  local number, since, _, text = note_of((string.gsub(who, ':write$', '')))
+  local number, since, text = note_of((string.gsub(who, ':write$', '')))
   return text or shown('Redisson ' .. who), number, since
 end
 
--- All holds: {who, mode, left (ms; -1: no end), count}. A key of another type is one of nobody.
+-- All holds: {who, mode, left (ms; -1: no end), how often a read lock was acquired}. A key of another type is one of nobody.
 local function all_holds()
   local found = {}
   if free then
     local all = redis.call('ZRANGE', timeouts, 0, -1, 'WITHSCORES')
     for i = 1, #all, 2 do
-      local _, _, count = note_of(hex(all[i]))
       -- Redisson's permits without an end have the year 31,197.
       local left = tonumber(all[i + 1]) - now_ms()
       if left > 0 then
         if left > 900000000000000 then left = -1 end
         local total = digits(free + #all / 2)
-        table.insert(found, {hex(all[i]), total, left, tonumber(count or '1')})
+        table.insert(found, {hex(all[i]), total, left})
       end
     end
   elseif has == 'hash' then
@@ -299,7 +287,7 @@ local function all_holds()
       end
     end
   elseif has ~= 'none' then
-    table.insert(found, {false, 'x', redis.call('PTTL', lock), 1})
+    table.insert(found, {false, 'x', redis.call('PTTL', lock)})
   end
   return found
 end

@@ -1,13 +1,11 @@
--- ARGV: channel, owner, kind, keep (ms for which the lock stays taken; 0: none), how ('1': all
--- acquisitions, '0': one, '2': one, but not the last one), request (see is_counted). Releases the
--- hold, or gives up the place in line. Returns 1 when the lock was held until now, 2 when
--- acquisitions are left, 4 when only the last one is left, which stays, 0 when the owner held
+-- ARGV: channel, owner, kind, keep (ms for which the lock stays taken; 0: none). Releases the hold,
+-- or gives up the place in line. Returns 1 when the lock was held until now, 0 when the owner held
 -- nothing.
-local keep, how = tonumber(ARGV[4]), ARGV[5]
+local keep = tonumber(ARGV[4])
 
 -- Ends a read lock. The lock stays for as long as the longest of the others.
-local function end_read(count)
-  for n = 1, count do redis.call('DEL', read_key(owner, n)) end
+local function end_read()
+  redis.call('DEL', read_key(owner, 1))
   redis.call('HDEL', lock, owner)
   local left = all_left()
   if left > 0 then
@@ -20,7 +18,7 @@ local function end_read(count)
 end
 
 sweep()
-local mode, count = held()
+local mode = held()
 if not mode then
   leave()
   redis.call('HDEL', notes, owner)
@@ -35,22 +33,10 @@ if not mode then
   end
   return 0
 end
-local number, since, noted, text = note_of(owner)
-if how ~= '1' then
-  if is_counted(text, ARGV[6]) then return 2 end
-  if count > 1 then
-    count_by(mode, count, -1)
-    if number then
-      noted = digits(math.max(1, tonumber(noted) - 1))
-      set_note(owner, number, since, noted, counted(text, ARGV[6]))
-    end
-    return 2
-  end
-  if how == '2' then return 4 end
-end
+local _, since, text = note_of(owner)
 keep = kept_for(keep, since, text)
 if keep > 0 then
-  extend(mode, count, keep)
+  extend(mode, keep)
   note_kept(owner, keep)
   if kind ~= 'semaphore' then wake(true) end
   return 1
@@ -61,7 +47,7 @@ if kind == 'semaphore' then
   redis.call('INCR', lock)
   wake()
 elseif mode == 's' then
-  end_read(count)
+  end_read()
 elseif kind == 'readwrite' then
   redis.call('DEL', lock)
   wake(true)
