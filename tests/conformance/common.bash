@@ -10,6 +10,7 @@
 #	TRANSACTION_FENCES	not empty: fences count transactions of the server, not time
 #	LACKS			what the backend does not offer: shared slots names kept replace
 #				(kept: that status tells of a lock that --min-hold keeps)
+#	LONGEST_HOURS		the longest TTL, if that is not 10 years
 #	backend_prepare		sets URI
 #	backend_nothing_left	true if nothing of $LOCK is there but its fence
 #	backend_waiters		prints how many wait for $LOCK
