@@ -629,7 +629,7 @@ status_counts() {
 	# the same words, of the same length where that is fixed
 	while read -r line; do
 		has_line "$LOCKS/$LOCK.lock" "^$(sed -E 's/[0-9]{20}/[0-9]{20}/
-			s/ [0-9a-f]{16} x [0-9]+ 1( [0-9]+){3} / [0-9a-f]{16} x [0-9]+ 1( [0-9]+){3} /
+			s/ [0-9a-f]{16} x( [0-9]+){4} / [0-9a-f]{16} x( [0-9]+){4} /
 			s/=[^&]*/=[^\&]+/g' <<<"$line")" || fail "not so: $line: $(<"$LOCKS/$LOCK.lock")"
 	done <shown
 	"$DLOCK" release "$LOCK" "$token"

@@ -176,8 +176,11 @@ misused() {
 	misused 125 "'x' is one operand too many; usage: dlock release [OPTION]... NAME [TOKEN]" \
 		release a "$token" x
 	misused 125 "'cmd': a command behind '--' is for 'dlock run' only" acquire a -- cmd
-	misused 125 "this is no token: a token is the 32 hex digits that 'dlock acquire' prints" \
-		verify a short
+	local word
+	for word in short "$token+0" "$token+01" "$token+1000000" "$token+"; do
+		misused 125 "this is no token: a token is the 32 hex digits that 'dlock acquire' prints, or these with a level: TOKEN+1" \
+			verify a "$word"
+	done
 	misused 125 "there is no terminal to ask on; --yes breaks the lock without asking" break a
 	misused 125 "'b' is one operand too many; usage: dlock help [COMMAND]" help run b
 	misused 125 "no help for 'frob', which is no command; try 'dlock --help'" help frob

@@ -137,11 +137,18 @@ static enum outcome nest_at_backend(struct keeping *k, int64_t ttl_ms, struct gr
 
 /* ---- the hold, wherever it lives ---- */
 
+/* Where neither daemon nor backend has named the fence, the environment may. */
+static void share_fence(struct keeping *k, struct grant *grant)
+{
+	if (!grant->fence)
+		grant->fence = environment_fence();
+	atomic_store(&k->plan->shared->fence, grant->fence);
+}
+
 static enum outcome join(struct keeping *k, struct grant *grant)
 {
 	enum outcome outcome;
 
-	grant->fence = environment_fence();
 	if (ask_daemon(k, KEEPER_VERB_JOIN, grant, &outcome))
 		return outcome;
 	/* Only the daemon knows of a hold that lives with it. */
@@ -187,12 +194,12 @@ enum outcome keeping_verify_joined(struct keeping *k)
 
 void keeping_nest(struct keeping *k)
 {
-	struct grant grant = { .fence = environment_fence() };
+	struct grant grant = { 0 };
 	enum outcome outcome;
 
 	if (!ask_daemon(k, KEEPER_VERB_NEST, &grant, &outcome) && outcome != OUTCOME_ERROR)
 		outcome = nest_at_backend(k, k->request.ttl_ms, &grant);
-	atomic_store(&k->plan->shared->fence, grant.fence);
+	share_fence(k, &grant);
 	k->event.lease_ms = grant.ttl_ms;
 	keeping_finish_asked(k, outcome);
 }
@@ -211,7 +218,7 @@ void keeping_join(struct keeping *k, struct grant *grant)
 	/* Its mode covers what the command needs: that was checked when it was joined. */
 	k->request.mode = HOLD_ANY;
 	keeping_publish(k, grant);
-	atomic_store(&k->plan->shared->fence, grant->fence);
+	share_fence(k, grant);
 	k->hold_fd = k->share_fd;
 	/* The next renewal counts from now: a daemon's lease may have begun long ago. */
 	grant->sent_ms = clock_boot_ms();

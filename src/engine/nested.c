@@ -45,11 +45,11 @@ static void plan_environment(struct supervisor *s)
 	supervisor_plan_guard(s, envp);
 }
 
-/* The outer hold was found to be there. Its fence is in the environment. */
-static void know_hold(struct supervisor *s)
+/* The outer hold was found to be there. */
+static void know_hold(struct supervisor *s, uint64_t fence)
 {
 	s->result->facts.obtained_ms = clock_boot_ms();
-	s->result->facts.fence = environment_fence();
+	s->result->facts.fence = fence;
 }
 
 enum obtained supervisor_refuse_token(struct supervisor *s, enum token_scope scope)
@@ -82,7 +82,7 @@ static enum obtained run_under_ancestor(struct supervisor *s)
 			 : supervisor_ask_keeper(s, KEEPER_VERIFY, &event, err);
 	if (s->result->end != RUN_EXITED)
 		return supervisor_refuse_token(s, TOKEN_OF_LOCK);
-	know_hold(s);
+	know_hold(s, environment_fence());
 	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "already held by an outer dlock run; fence %s",
 			getenv("DLOCK_FENCE"));
 	plan_environment(s);
@@ -154,7 +154,7 @@ static void hear_last_word(struct supervisor *s)
 
 static void run_joined(struct supervisor *s, struct error *err)
 {
-	know_hold(s);
+	know_hold(s, atomic_load(&s->shared->fence));
 	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "already held, with the token in DLOCK_TOKEN");
 	s->protected = s->joined = true;
 	if (prepare_guard(s, err)) {

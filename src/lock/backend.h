@@ -56,7 +56,7 @@ struct request {
 	int64_t until_ms;	/* wall clock: a daemon frees it then; 0: none does. For status */
 	int64_t min_hold_ms;	/* stored with the hold: nobody frees the lock earlier */
 	bool forget;		/* release leaves nothing, not even the fence: for a probe */
-	bool own;		/* of who acquires, and releases when the command is dead */
+	bool own;		/* of the one that acquires: it releases when its command is dead */
 	bool borrow;		/* a short lease is enough at first: see lent in struct grant */
 	bool queue;		/* when busy, stay in line until released or cancelled */
 	struct holder self;
