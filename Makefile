@@ -219,7 +219,7 @@ $(BUILD)/gen/redis_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDIS_LUA)/*.lu
 $(BUILD)/gen/redis_redisson_scripts.c: $(REDIS_LUA)/embed.sh \
 		$(addprefix $(REDIS_LUA)/,common.lua notes.lua) $(wildcard $(REDIS_LUA)/redisson/*.lua)
 	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/redisson.h script_redisson \
+	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/redisson_call.h script_redisson \
 		'$(addprefix $(REDIS_LUA)/,common.lua notes.lua redisson/lib.lua)' \
 		$(lua_scripts) >$@.new && mv $@.new $@
 
@@ -233,7 +233,7 @@ $(BUILD)/gen/redlock_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDLOCK_LUA)/
 		$(lua_scripts) >$@.new && mv $@.new $@
 
 $(BUILD)/gen/redis_scripts.o: src/backends/redis/lock.h
-$(BUILD)/gen/redis_redisson_scripts.o: src/backends/redis/redisson.h
+$(BUILD)/gen/redis_redisson_scripts.o: src/backends/redis/redisson_call.h
 $(BUILD)/gen/redlock_scripts.o: src/backends/redlock/redlock.h
 $(BUILD)/gen/%_scripts.o: $(BUILD)/gen/%_scripts.c $(compiled)
 	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<

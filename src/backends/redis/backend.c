@@ -44,6 +44,7 @@
 #include "base/memory.h"
 #include "lock/hold_mode.h"
 #include "lock/uri.h"
+#include "lock.h"
 #include "redisson.h"
 #include "replicas.h"
 

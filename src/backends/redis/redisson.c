@@ -43,6 +43,7 @@
 #include "base/memory.h"
 #include "lock/hold_mode.h"
 #include "lock/uri.h"
+#include "redisson_call.h"
 #include "route.h"
 
 /* Redisson's default lockWatchdogTimeout. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What a lock of Redisson is called on the server, how its scripts are run, and listing it. */
+#include "redisson_call.h"
+
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,6 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "lock/view.h"
-#include "redisson.h"
 
 #define MOST_ARGUMENTS 8
 
