@@ -216,7 +216,7 @@ redis://u:***@h -- COMMAND" redis://u:secret@h -- true
 	misused 125 "option -w needs an argument" run -vw
 	misused 125 "unknown option --; try 'dlock run --help'" run --=x
 	DLOCK_TOKEN=short misused 125 "DLOCK_TOKEN: this is no token: a token is the 32 hex digits that \
-'dlock acquire' prints" verify a
+'dlock acquire' prints, or these with a level: TOKEN+1" verify a
 	misused 125 "--names shows all locks, and cannot be combined with a NAME, --json or --watch" status --names a
 	misused 125 "redis: there is no host: write redis://HOST[:PORT][/DB]" wait -b redis: a
 	misused 125 "redis: one host is wanted, and there are more: write redis://HOST[:PORT][/DB]" \

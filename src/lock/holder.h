@@ -30,7 +30,7 @@ struct holder {
 	 */
 	int64_t kept_ms;
 	int64_t min_ms;		/* the minimum hold of `dlock acquire`; 0: none, or not known */
-	/* Of the waiters that have it, one that comes sends those before it away: --replace-waiters. */
+	/* 1: sends away waiters that came before with the same wish: --replace-waiters. 0: none. */
 	int64_t replaces;
 };
 
@@ -50,8 +50,8 @@ void holder_host(char host[static HOLDER_HOST_SIZE]);
 /*
  * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&kept=…&min=…&replaces=1&note=…" and a NUL, with
  * percent-encoded values and without those that are not known. The TTL comes first, where scripts
- * on the server find and replace it. The note comes last, and is cut where it does not fit. Scripts on the server append
- * what they have to add behind the note. Returns the length.
+ * on the server find and replace it. The note comes last, and is cut where it does not fit. Scripts
+ * on the server append what they have to add behind the note. Returns the length.
  */
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE]);
 
