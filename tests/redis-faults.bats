@@ -510,30 +510,19 @@ server_ahead() {
 	((seconds - EPOCHSECONDS > $1 - 60 && seconds - EPOCHSECONDS < $1 + 60))
 }
 
-# counted N: the lock is held N times. The note of a holder is fence, start, N and text.
-counted() {
-	local note
-	read -ra note < <(rcli hvals "{$KEY}:holders")
-	equal "${note[2]}" "$1" count
-}
-
-@test "reply to a count lost, up or down: the request counts once" {
+@test "reply to a nested acquisition lost, and to its release: it is asked again, and nothing changes" {
 	start_proxy "$REDIS_PORT"
-	local token count
+	local token
 	token=$("$DLOCK" acquire -b "$REDIS" "$LOCK")
 	export DLOCK_BACKEND=redis://127.0.0.1:$TOOL_PORT
-	for count in 2 3; do
-		proxy cut-on EVALSHA
-		DLOCK_NAME=$LOCK DLOCK_TOKEN=$token "$DLOCK" acquire "$LOCK"
-		counted "$count"
-	done
-	for count in 2 1; do
-		proxy cut-on EVALSHA
-		"$DLOCK" release "$LOCK" "$token"
-		counted "$count"
-	done
+	proxy cut-on EVALSHA
+	run -0 env DLOCK_TOKEN="$token" "$DLOCK" acquire "$LOCK"
+	equal "$output" "$token+1"
+	proxy cut-on EVALSHA
+	"$DLOCK" release "$LOCK" "$token+1"
 	proxy_stat cut
-	equal "$VALUE" 4 "replies lost"
+	equal "$VALUE" 2 "replies lost"
+	is_held
 	"$DLOCK" release "$LOCK" "$token"
 	is_free
 }
@@ -738,16 +727,19 @@ owned() {
 }
 
 @test "slow replies, and signals while acquire leaves a daemon behind: it sleeps" {
+	local ticks
 	start sleep 300
 	start_proxy "$REDIS_PORT"
 	proxy hold 1000
 	start "$DLOCK" acquire -b "$PROXY" --pid "$PID" "$LOCK"
 	while alive "$PID"; do
 		cpu_of "$PID"
+		# nothing is read of a process that has just ended
+		ticks=${CPU:-$ticks}
 		kill -WINCH "$PID" || :
 		pause 0.05
 	done
-	between "$CPU" 0 20 "ticks of dlock"
+	between "$ticks" 0 20 "ticks of dlock"
 	join "$PID"
 	equal "$status" 0
 }
