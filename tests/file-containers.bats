@@ -219,7 +219,7 @@ all_get_in() {
 	container_end "$CONTAINER"
 	# This is as after a reboot: the record has this host's name, and a pid that is in use.
 	read -r -a hold < <(grep ^hold "$LOCK_FILE")
-	hold[5]=$$
+	hold[4]=$$
 	hold=("${hold[@]/#host=gone/host=$(uname -n)}")
 	{
 		grep ^fence "$LOCK_FILE"

@@ -148,14 +148,17 @@ logs_event() {
 }
 
 @test "acquire logs objects, and prints its token on standard output" {
+	local token
 	logged 0 acquire "$LOCK"
-	matches "$(<out)" '^[0-9a-f]{32}$'
+	token=$(<out)
+	matches "$token" '^[0-9a-f]{32}$'
 	equal "$(events log)" acquired
-	DLOCK_NAME=$LOCK DLOCK_TOKEN=$(<out) logged 0 acquire "$LOCK"
+	DLOCK_TOKEN=$token logged 0 acquire "$LOCK"
+	equal "$(<out)" "$token+1"
 	equal "$(events log)" joined
-	not grep -q "$(<out)" log
-	"$DLOCK" release "$LOCK" "$(<out)"
-	"$DLOCK" release "$LOCK" "$(<out)"
+	not grep -q "$token" log
+	"$DLOCK" release "$LOCK" "$token+1"
+	"$DLOCK" release "$LOCK" "$token"
 }
 
 @test "a run in a run joins" {

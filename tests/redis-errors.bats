@@ -165,7 +165,7 @@ TOO_LARGE='sends a reply that is too large|no answer'
 	local ttl
 	for ttl in 9223372036854775807 0 -1 -9223372036854775808; do
 		# It takes the lock, renews it once, and is silent from then on.
-		tool listener -a $'$1\r\n5\r\n' $'*2\r\n:1\r\n:'"$ttl"$'\r\n' ''
+		tool listener -a $'$1\r\n5\r\n' $'*3\r\n:1\r\n:'"$ttl"$'\r\n$1\r\n5\r\n' ''
 		timed "$DLOCK" run -b "redis://127.0.0.1:$TOOL_PORT" -t 1s "$LOCK" -- sleep 20
 		equal "$status" 123 "status after a lease of $ttl ms"
 		took "$MS" 1000 3500

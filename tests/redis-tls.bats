@@ -411,7 +411,7 @@ tls_nodes() {
 	local n tls=() plain=()
 	N_DIRS=()
 	for n in 1 2 3 4 5; do
-		private_tls --appendonly yes --appendfsync always
+		elder private_tls --appendonly yes --appendfsync always
 		N_DIRS+=("$P_DIR")
 		tls+=("$P_PLACE")
 		plain+=("127.0.0.1:$P_PORT")

@@ -5,11 +5,6 @@
 # that they have been up for half a day, so that they vote at once. They are younger than a day, for
 # which an acquisition waits for the answers of all.
 
-# elder COMMAND...: runs a function that starts servers, which say that they have been up for half a day
-elder() {
-	LD_PRELOAD=$BUILD/tests/torture/elder.so "$@"
-}
-
 # redlock_start DIR COUNT [OPTION VALUE]...: servers in DIR/1, DIR/2 and so on. Sets HOSTS to what
 # stands in a URI.
 redlock_start() {

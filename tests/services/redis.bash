@@ -57,6 +57,11 @@ redis_settled() {
 	redis_ready "$1" || ! alive "$(<"$1/pid")"
 }
 
+# elder COMMAND...: runs a function that starts servers, which say that they have been up for half a day
+elder() {
+	LD_PRELOAD=$BUILD/tests/torture/elder.so "$@"
+}
+
 # free_port: sets PORT to one that nobody listens at
 free_port() {
 	while :; do
