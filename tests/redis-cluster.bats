@@ -126,7 +126,8 @@ names_of_all() {
 	# whoever is asked sends dlock to the second one, which is the first one by another name
 	timed "$DLOCK" run -n -b "redis+cluster://127.0.0.1:$first?timeout=1s&connect-timeout=1s" "$LOCK" -- touch ran
 	equal "$status" 122
-	one_line 'the nodes of the cluster disagree on which of them has the lock .MOVED 1 '
+	# On a busy machine the time is up before the bound of the redirections is reached.
+	one_line 'the nodes of the cluster disagree on which of them has the lock .MOVED 1 |: no answer'
 	took "$MS" 0 6000
 	[[ ! -e ran ]]
 }
