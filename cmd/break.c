@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lock/hold.h"
 #include "lock/view.h"
 #include "session.h"
 
@@ -12,12 +13,10 @@ static void say_holders(const struct session *session, enum say level, const cha
 {
 	char text[HOLDER_DESCRIPTION_SIZE];
 
-	for (size_t i = 0; i == 0 || i < view->hold_count; i++) {
-		const struct hold_view *hold = i ? &view->holds[i] : lock_view_first(view);
-
+	for (size_t i = 0; i < view->hold_count; i++)
 		session_say(session, level, "%s%s", before,
-			    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)));
-	}
+			    holder_describe(&view->holds[i].holder, view->holds[i].age_ms, text,
+					    sizeof(text)));
 }
 
 /* Asks on the terminal; true when the answer is yes. */
@@ -37,76 +36,63 @@ static bool same_holders(const struct lock_view *a, const struct lock_view *b)
 {
 	if (a->hold_count != b->hold_count)
 		return false;
-	for (size_t i = 0; i < a->hold_count; i++) {
-		const struct hold_view *x = &a->holds[i], *y = &b->holds[i];
-
-		if (x->fence != y->fence || x->holder.pid != y->holder.pid ||
-		    x->holder.since_ms != y->holder.since_ms ||
-		    strcmp(x->holder.host, y->holder.host) != 0)
+	for (size_t i = 0; i < a->hold_count; i++)
+		if (strcmp(a->holds[i].id, b->holds[i].id) != 0 ||
+		    a->holds[i].fence != b->holds[i].fence)
 			return false;
-	}
 	return true;
 }
 
 /*
- * Asks about those who hold the lock, and asks again if others hold it when the answer comes.
- * 1: the lock is to be broken; 0: it is not; -1 with *err.
+ * Ask about those who hold the lock, and ask again if others hold it when the answer comes. 1: the
+ * holds of *view are to be broken; 0: they are not; -1 with *err.
  */
-static int ask_about_holders(struct session *session, struct lock_view *asked, struct error *err)
+static int ask_about_holders(struct session *session, struct lock_view *view, struct error *err)
 {
-	struct lock_view view;
+	struct lock_view now;
 	bool same;
 
-	for (;;) {
-		view = (struct lock_view){ 0 };
-		if (backend_inspect(session->backend, session->name, false, &view, err)) {
-			lock_view_finish(&view);
-			return -1;
-		}
-		same = asked->held && same_holders(asked, &view);
-		if (asked->held && view.held && !same)
-			session_say(session, SAY_WARNING, "meanwhile it has changed hands");
-		lock_view_finish(asked);
-		*asked = view;
-		/* Nobody holds the lock: command_break() says so. */
-		if (!view.held || same)
-			return 1;
-		if (!confirmed(session, &view))
+	while (view->hold_count) {
+		if (!confirmed(session, view))
 			return 0;
+		now = (struct lock_view){ 0 };
+		if (hold_view(session->backend, session->name, "", &now, err))
+			return -1;
+		same = same_holders(view, &now);
+		if (now.hold_count && !same)
+			session_say(session, SAY_WARNING, "meanwhile it has changed hands");
+		lock_view_finish(view);
+		*view = now;
+		if (same)
+			break;
 	}
+	return 1;
 }
 
-static int ask(struct session *session, struct error *err)
+/* Look up the holders, and ask about them unless --yes is given. As ask_about_holders(). */
+static int choose_holders(struct session *session, struct lock_view *view, struct error *err)
 {
-	struct lock_view asked = { 0 };
-	int result;
-
-	if (session->options.yes)
-		return 1;
-	if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+	if (!session->options.yes && (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)))
 		return error_set(err, ERROR_USAGE, 0, "there is no terminal to ask on; "
 				 "--yes breaks the lock without asking");
-	result = ask_about_holders(session, &asked, err);
-	lock_view_finish(&asked);
-	return result;
+	if (hold_view(session->backend, session->name, "", view, err))
+		return -1;
+	return session->options.yes ? 1 : ask_about_holders(session, view, err);
 }
 
 int command_break(struct session *session, struct error *err)
 {
 	struct lock_view view = { 0 };
-	int result = session_connect(session, err) ? -1 : ask(session, err);
+	int result = session_connect(session, err) ? -1 : choose_holders(session, &view, err);
 
-	if (result < 0)
-		return -1;
-	if (!result) {
+	if (!result)
 		session_say(session, SAY_WARNING, "left as it is");
-		return 1;
-	}
-	result = session->backend->ops->break_hold(session->backend, session->name, &view, err);
-	if (!result && !view.held)
+	else if (result > 0 && !view.hold_count)
 		session_say(session, SAY_WARNING, "nobody holds it");
-	else if (!result)
+	else if (result > 0 && hold_break(session->backend, session->name, &view, err))
+		result = -1;
+	else if (result > 0)
 		say_holders(session, SAY_WARNING, "broken; was ", &view);
 	lock_view_finish(&view);
-	return result;
+	return result < 0 ? -1 : !result;
 }

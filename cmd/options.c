@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/time_of_day.h"
+#include "lock/holder.h"
 #include "lock/uri.h"
 #include "exit_status.h"
 #include "suggest.h"

@@ -39,7 +39,7 @@ struct backend *session_open(const struct session *session, struct error *err);
 int session_connect(struct session *session, struct error *err);
 
 /*
- * Takes a lock on a name of its own over another connection, and gives it back. Sets how long each
+ * Take the lock dlock-check over another connection, and release it. Sets how long each
  * took, in us. 0, or -1 with *err: the backend cannot hold locks.
  */
 int session_probe(struct session *session, int64_t *taken_us, int64_t *released_us,

@@ -11,7 +11,7 @@ static int plan(struct session *session, const char *place, struct error *err)
 {
 	char *text = NULL, *rest, *line;
 
-	if (session->backend->ops->plan(session->backend, &text, err))
+	if (session->backend->ops->setup(session->backend, &text, err))
 		return -1;
 	if (!*text)
 		session_say(session, SAY_WARNING, "nothing needs to be set up on %s", place);
@@ -31,7 +31,7 @@ int command_setup(struct session *session, struct error *err)
 		return -1;
 	if (session->options.dry_run)
 		return plan(session, place, err);
-	if (session->backend->ops->setup(session->backend, err))
+	if (session->backend->ops->setup(session->backend, NULL, err))
 		return -1;
 	/*
 	 * A directory that is there already may be one that this user cannot use. The account that

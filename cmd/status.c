@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/text.h"
+#include "lock/hold.h"
 #include "lock/name.h"
 #include "lock/view.h"
 #include "json.h"
@@ -60,7 +61,7 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 	if (!*header)
 		print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE", "HOLDER");
 	*header = true;
-	if (!view->held)
+	if (!view->hold_count)
 		print_columns(width, name, "free", "-", "-", "-", "-");
 	for (size_t i = 0; i < view->hold_count; i++) {
 		const struct hold_view *hold = &view->holds[i];
@@ -73,10 +74,10 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 			      who_text(&hold->holder, who, sizeof(who)));
 	}
 	for (size_t i = 0; i < view->waiter_count; i++) {
-		const struct waiter_view *waiter = &view->waiters[i];
+		const struct hold_view *waiter = &view->waiters[i];
 
 		snprintf(position, sizeof(position), "waiter %zu", i + 1);
-		print_columns(width, "", position, time_text(waiter->waiting_ms, held), "-",
+		print_columns(width, "", position, time_text(waiter->age_ms, held), "-",
 			      waiter->mode == HOLD_EXCLUSIVE ? "-" :
 			      mode_text(waiter->mode, waiter->slots, mode),
 			      who_text(&waiter->holder, who, sizeof(who)));
@@ -105,7 +106,7 @@ static void json_lock(const char *name, const char *place, const struct lock_vie
 	json_open(&json, NULL, '{');
 	json_text(&json, "name", name);
 	json_text(&json, "backend", place);
-	json_bool(&json, "held", view->held);
+	json_bool(&json, "held", view->hold_count > 0);
 	json_maybe(&json, "fence", view->fence ? (int64_t)view->fence : -1);
 	json_open(&json, "holders", '[');
 	for (size_t i = 0; i < view->hold_count; i++) {
@@ -125,7 +126,7 @@ static void json_lock(const char *name, const char *place, const struct lock_vie
 	json_close(&json, ']');
 	json_open(&json, "waiters", '[');
 	for (size_t i = 0; i < view->waiter_count; i++) {
-		const struct waiter_view *waiter = &view->waiters[i];
+		const struct hold_view *waiter = &view->waiters[i];
 
 		json_open(&json, NULL, '{');
 		json_number(&json, "position", (int64_t)i + 1);
@@ -133,8 +134,8 @@ static void json_lock(const char *name, const char *place, const struct lock_vie
 		json_mode(&json, waiter->mode, waiter->slots);
 		json_bool(&json, "replaces_waiters", waiter->holder.replaces);
 		json_time(&json, "queued_at",
-			  waiter->waiting_ms < 0 ? 0 : now - waiter->waiting_ms);
-		json_maybe(&json, "waiting_ms", waiter->waiting_ms);
+			  waiter->age_ms < 0 ? 0 : now - waiter->age_ms);
+		json_maybe(&json, "waiting_ms", waiter->age_ms);
 		json_close(&json, '}');
 	}
 	json_close(&json, ']');
@@ -159,11 +160,11 @@ static int show(struct session *session, const char *name, bool named, int width
 
 	if (!backend)
 		return -1;
-	if (!backend_inspect(backend, name, false, &view, err)) {
-		result = view.held;
+	if (!hold_view(backend, name, "", &view, err)) {
+		result = view.hold_count > 0;
 		/* A lock of a list may have been freed since the list was made. */
 		if (session->options.verbosity >= 0 &&
-		    (named || view.held || view.waiter_count)) {
+		    (named || view.hold_count || view.waiter_count)) {
 			if (session->options.json)
 				json_lock(name, settings_place(&session->settings, place), &view);
 			else
@@ -200,7 +201,7 @@ static int print_names(struct session *session, struct error *err)
 	int result = session_connect(session, err);
 
 	if (!result)
-		result = session->backend->ops->list(session->backend, &all, err);
+		result = hold_names(session->backend, &all, err);
 	for (size_t i = 0; !result && i < all.count && session->options.verbosity >= 0; i++)
 		print_line(stdout, "%s", all.names[i]);
 	name_list_finish(&all);
@@ -226,7 +227,7 @@ static int show_once(struct session *session, bool *told, struct error *err)
 				true, err);
 	if (session_connect(session, err))
 		return -1;
-	result = session->backend->ops->list(session->backend, &all, err);
+	result = hold_names(session->backend, &all, err);
 	if (!result) {
 		if (!all.count && !*told)
 			session_say(session, SAY_WARNING, "no locks are held on %s",

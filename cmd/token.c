@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/duration.h"
+#include "lock/hold.h"
 #include "exit_status.h"
 #include "json.h"
 #include "session.h"
@@ -48,14 +49,14 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 	backend = session->backend;
 	switch (verb) {
 	case KEEPER_VERB_RELEASE:
-		reply->outcome = backend->ops->release(backend, request, 0, err);
+		reply->outcome = hold_release_other(backend, request, err);
 		break;
 	case KEEPER_VERB_RENEW:
-		reply->outcome = backend_grant(backend->ops->renew, backend, request, &grant, err);
+		reply->outcome = hold_renew_other(backend, request, &grant, err);
 		reply->lease_ms = grant.ttl_ms;
 		break;
 	default:	/* no other is asked for than KEEPER_VERB_VERIFY */
-		reply->outcome = backend->ops->verify(backend, request, err);
+		reply->outcome = hold_verify(backend, request, err);
 		break;
 	}
 	return reply->outcome == OUTCOME_ERROR ? -1 : 0;

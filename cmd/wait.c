@@ -3,28 +3,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "lock/hold.h"
 #include "lock/view.h"
 #include "progress.h"
 #include "session.h"
 
-/*
- * Pauses between two looks. No event tells of a lease that ran out, nor of what another program
- * does with the lock.
- */
-#define LOOK_MS 5000
-#define LOOK_LOCAL_MS 100
-#define LOOK_LEAST_MS 20
-
-/* When to look again: at the end of the first lease, at the latest after a while. */
-static int64_t next_look(const struct session *session, const struct lock_view *view)
-{
-	int64_t pause_ms = session->settings.driver->local ? LOOK_LOCAL_MS : LOOK_MS;
-
-	for (size_t i = 0; i < view->hold_count; i++)
-		if (view->holds[i].expires_ms >= 0)
-			pause_ms = clock_earlier(pause_ms, view->holds[i].expires_ms + 1);
-	return clock_boot_ms() + (pause_ms < LOOK_LEAST_MS ? LOOK_LEAST_MS : pause_ms);
-}
+/* The pauses between two looks: short at first, for a lock that is free in a moment. */
+#define PAUSE_FIRST_MS 50
+#define PAUSE_LAST_MS 2000
+#define PAUSE_LAST_LOCAL_MS 100
 
 /* What the user is shown meanwhile. */
 struct display {
@@ -33,35 +20,46 @@ struct display {
 	int64_t started_ms;
 };
 
-/* held: as seen at seen_ms. */
-static void show(const struct display *display, const struct lock_view *held, int64_t seen_ms)
+/* view: as it was at seen_ms. */
+static void show(const struct display *display, const struct lock_view *view, int64_t seen_ms)
 {
-	const struct hold_view *hold = lock_view_first(held);
-	const int64_t now = clock_boot_ms();
+	const struct hold_view *hold = lock_view_first(view);
+	const int64_t now = clock_boot_ms(), tick_ms = display->hooks.tick_ms;
+	const int64_t elapsed_ms = now - display->started_ms;
 	const struct wait_state state = {
-		.elapsed_ms = now - display->started_ms, .ahead = -1, .holder = &hold->holder,
+		/* Pauses of any length must not make the line show fractions of a second. */
+		.elapsed_ms = elapsed_ms - (tick_ms == CLOCK_NEVER ? 0 : elapsed_ms % tick_ms),
+		.ahead = -1, .holder = &hold->holder,
 		.age_ms = hold->age_ms < 0 ? -1 : hold->age_ms + now - seen_ms,
 	};
 
 	display->hooks.waiting(display->hooks.context, &state);
 }
 
-static void sleep_until(struct backend *backend, int64_t until_ms, const struct display *display,
-			const struct lock_view *held)
+static void sleep_until(int64_t until_ms, const struct display *display,
+			const struct lock_view *view)
 {
-	struct pollfd change = { .fd = backend->ops->event_fd(backend), .events = POLLIN };
 	const int64_t seen_ms = clock_boot_ms(), tick_ms = display->hooks.tick_ms;
 	int64_t wake_ms;
 
 	while (clock_boot_ms() < until_ms) {
-		show(display, held, seen_ms);
+		show(display, view, seen_ms);
 		wake_ms = tick_ms == CLOCK_NEVER ? until_ms
 			: clock_earlier(until_ms, clock_boot_ms() + tick_ms);
-		if (poll(&change, 1, clock_poll_timeout(wake_ms)) <= 0)
-			continue;
-		until_ms = clock_earlier(until_ms, backend->ops->event(backend));
-		change.fd = backend->ops->event_fd(backend);
+		poll(NULL, 0, clock_poll_timeout(wake_ms));
 	}
+}
+
+/* The pause before the next look: twice the last one, and not beyond the end of a lease. */
+static int64_t next_pause(const struct session *session, const struct lock_view *view,
+			  int64_t pause_ms)
+{
+	pause_ms = clock_earlier(pause_ms * 2, session->settings.driver->local
+					       ? PAUSE_LAST_LOCAL_MS : PAUSE_LAST_MS);
+	for (size_t i = 0; i < view->hold_count; i++)
+		if (view->holds[i].expires_ms >= 0)
+			pause_ms = clock_earlier(pause_ms, view->holds[i].expires_ms + 1);
+	return pause_ms > PAUSE_FIRST_MS ? pause_ms : PAUSE_FIRST_MS;
 }
 
 static int not_free(const struct session *session, const struct lock_view *view)
@@ -78,27 +76,25 @@ static int not_free(const struct session *session, const struct lock_view *view)
 /* The exit status, or -1 with *err. */
 int command_wait(struct session *session, struct error *err)
 {
-	int64_t until_ms = CLOCK_NEVER, look_ms;
+	int64_t until_ms = CLOCK_NEVER, pause_ms = 0;
 	struct lock_view view = { 0 };
 	struct display display = { .started_ms = clock_boot_ms() };
-	struct backend *backend;
 	int status = -1, failed;
 
 	if (session_connect(session, err))
 		return -1;
-	backend = session->backend;
 	progress_init(&display.progress, &session->settings, session->name,
 		      session->options.verbosity, &display.hooks);
 	if (session->settings.wait_ms != CLOCK_NEVER)
 		until_ms = clock_boot_ms() + session->settings.wait_ms;
-	while (!(failed = backend_inspect(backend, session->name, true, &view, err)) &&
-	       view.held && clock_boot_ms() < until_ms) {
-		look_ms = next_look(session, &view);
-		sleep_until(backend, clock_earlier(look_ms, until_ms), &display, &view);
+	while (!(failed = hold_view(session->backend, session->name, "", &view, err)) &&
+	       view.hold_count && clock_boot_ms() < until_ms) {
+		pause_ms = next_pause(session, &view, pause_ms);
+		sleep_until(clock_earlier(clock_boot_ms() + pause_ms, until_ms), &display, &view);
 		lock_view_finish(&view);
 	}
 	display.hooks.waiting(display.hooks.context, NULL);
-	if (!failed && view.held) {
+	if (!failed && view.hold_count) {
 		status = not_free(session, &view);
 	} else if (!failed) {
 		session_say(session, SAY_STEP, "free");

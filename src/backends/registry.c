@@ -225,38 +225,39 @@ static void kind_of(const struct uri *uri, char *buf, size_t size)
 		snprintf(buf, size, "%s:", uri->scheme);
 }
 
-/* Does the backend have holds of the mode that is asked for? False with *err. */
-static bool has_mode(const struct backend *backend, enum hold_mode mode, const char *kind,
-		     struct error *err)
+/* Can the backend do what the request asks for? False: *err names backends that can. */
+static bool can_serve(const struct backend *backend, const struct request *request,
+		      const struct uri *uri, struct error *err)
 {
-	const char *others = mode == HOLD_SHARED ? backend->no_shared
-		: mode == HOLD_SLOT ? backend->no_slots : NULL;
+	static const struct {
+		enum backend_can bit;
+		const char *what, *others, *pronoun;
+	} needs[] = {
+		{ BACKEND_SHARED, "shared holds", "file:, redis:, zookeeper: and mysql:", "them" },
+		{ BACKEND_SLOTS, "--slots", "file:, redis:, zookeeper: and mysql:", "it" },
+		{ BACKEND_REPLACES, "--replace-waiters", "redis: and mysql:", "it" },
+	};
+	unsigned int wanted = request->replaces ? BACKEND_REPLACES : 0;
+	char kind[128];
 
-	if (others)
-		error_set(err, ERROR_USAGE, 0, "%s has no %s; %s", kind,
-			  mode == HOLD_SHARED ? "shared holds" : "--slots", others);
-	return !others;
-}
-
-static bool may_replace(const struct backend *backend, const struct request *request,
-			const char *kind, struct error *err)
-{
-	if (!request->self.replaces || backend->replaces)
-		return true;
-	error_set(err, ERROR_USAGE, 0, "%s has no --replace-waiters; redis: and mysql: have it by "
-		  "default", kind);
-	return false;
+	wanted |= request->mode == HOLD_SHARED ? BACKEND_SHARED
+		: request->mode == HOLD_SLOT ? BACKEND_SLOTS : 0;
+	for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++)
+		if (wanted & ~backend->can & needs[i].bit) {
+			kind_of(uri, kind, sizeof(kind));
+			error_set(err, ERROR_USAGE, 0, "%s has no %s; %s have %s by default", kind,
+				  needs[i].what, needs[i].others, needs[i].pronoun);
+			return false;
+		}
+	return true;
 }
 
 struct backend *backend_open_for(const struct request *request, const struct backend_driver *driver,
 				 const struct uri *uri, struct error *err)
 {
 	struct backend *backend = backend_open(driver, uri, err);
-	char kind[128];
 
-	kind_of(uri, kind, sizeof(kind));
-	if (!backend || (has_mode(backend, request->mode, kind, err) &&
-			 may_replace(backend, request, kind, err)))
+	if (!backend || can_serve(backend, request, uri, err))
 		return backend;
 	backend_close(backend);
 	return NULL;
@@ -282,18 +283,17 @@ static struct backend *open_placed(const struct backend_driver *driver, const st
 {
 	struct error ignored = { 0 };
 
-	return driver->ops && driver->ops->place ? backend_open(driver, uri, &ignored) : NULL;
+	return driver->local ? backend_open(driver, uri, &ignored) : NULL;
 }
 
 const char *backend_place(const struct backend_driver *driver, const struct uri *uri,
 			  char buf[static URI_PLACE_SIZE])
 {
 	struct backend *backend = open_placed(driver, uri);
-	const char *place = backend ? backend->ops->place(backend) : NULL;
 
 	uri_place(uri, default_port(driver, uri->scheme), buf);
-	if (place)
-		snprintf(buf, URI_PLACE_SIZE, "%s", place);
+	if (backend)
+		snprintf(buf, URI_PLACE_SIZE, "%s", backend->place);
 	backend_close(backend);
 	return buf;
 }
@@ -305,7 +305,7 @@ uint64_t backend_identity(const struct backend_driver *driver, const struct uri 
 	uint64_t identity;
 
 	if (backend)
-		placed.path = strchr(backend->ops->place(backend), ':') + 1;
+		placed.path = strchr(backend->place, ':') + 1;
 	identity = uri_identity(&placed);
 	backend_close(backend);
 	return identity;

@@ -30,7 +30,8 @@ struct backend_driver {
 	const char *(*library)(void);
 	/*
 	 * The backend needs no network and has no lease: the supervisor itself does everything,
-	 * without a keeper. The hold lives in a descriptor that dlock's processes share.
+	 * without a keeper. The hold lives in a descriptor that dlock's processes share. open()
+	 * sets place of struct backend.
 	 */
 	bool local;
 };

@@ -150,7 +150,8 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	s.term_on_lost = acquire->term_on_lost;
 	s.without_command = true;
 	/* status shows the process that the lock is held for, as this one ends soon. */
-	s.request.self.pid = acquire->process ? acquire->process->pid : getppid();
+	s.self.pid = acquire->process ? acquire->process->pid : getppid();
+	holder_encode(&s.self, s.text);
 	if (acquire_nested(&s, acquire->nested_ttl_ms, result) == OBTAINED_NOT_YET)
 		acquire_new(&s, result);
 	result->nested = s.level > 0;

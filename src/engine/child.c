@@ -42,6 +42,13 @@ void child_end(struct child *child)
 		kill(child->pid, SIGKILL);
 		waitpid(child->pid, &child->status, 0);
 	}
+	child_leave(child);
+}
+
+void child_leave(struct child *child)
+{
+	if (!child->pid)
+		return;
 	close(child->fd);
 	*child = (struct child){ .fd = -1, .status = child->status };
 }

@@ -27,3 +27,6 @@ int child_start(struct child *child, struct error *err);
 
 /* Kills and reaps the process, and closes the socket. Accepts a child that is not there. */
 void child_end(struct child *child);
+
+/* Closes the socket only: the process goes on by itself. Accepts a child that is not there. */
+void child_leave(struct child *child);

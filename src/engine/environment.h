@@ -2,8 +2,8 @@
 /*
  * The environment variables that carry a hold to the command and the processes below it.
  *
- * Calling sequence, in the supervisor: environment_find_token() and environment_is_guarded(), to
- * find out whether this is a run inside a run; environment_make() before the guard is forked.
+ * Calling sequence, in the supervisor: environment_find_token(), to find out whether this is a run
+ * inside a hold; environment_make() before the guard is forked.
  */
 #pragma once
 
@@ -44,10 +44,3 @@ int environment_find_token(const char *name, uint64_t backend, char token[static
 
 /* The fence of the hold that was found, from DLOCK_FENCE; 0: it is not known. */
 uint64_t environment_fence(void);
-
-/*
- * Is an ancestor of ours the command of a `dlock run` that holds with token, so that this run ends
- * us, too, when it loses the lock? Not so where the variable came another way: by hand after
- * `dlock acquire`, into a daemon, or from another host.
- */
-bool environment_is_guarded(const char *token);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/ipc.h"
+#include "lock/hold.h"
 #include "lock/lease.h"
 
 /* For how many ms more --min-hold keeps the lock; 0 for a lock that no command has used. */
@@ -88,12 +89,26 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 	return true;
 }
 
+/* Leave a process behind that keeps the lock for the rest of its minimum hold. */
+static void keep_local(struct supervisor *s)
+{
+	struct keeper_event event = { .type = KEEPER_FAILED };
+
+	if (supervisor_start_keeper(s, KEEPER_KEEP, &event.error))
+		hear_released(s, &event, false);
+	else
+		await_release(s, false);
+}
+
 static void release_local(struct supervisor *s)
 {
 	struct keeper_event event = { .type = KEEPER_FAILED };
 
-	switch (s->backend->ops->release(s->backend, &s->request, min_hold_left(s),
-					 &event.error)) {
+	if (min_hold_left(s) > 0) {
+		keep_local(s);
+		return;
+	}
+	switch (hold_release(s->backend, &s->request, &s->self, 0, 0, &event.error)) {
 	case OUTCOME_HELD:
 		event.type = KEEPER_RELEASED;
 		break;

@@ -20,6 +20,7 @@ int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct e
 	if (fd >= 0)
 		keeping_main(plan, fd);
 	keeper->hold_fd = -1;
+	keeper->keeps = false;
 	keeper->ends = plan->mode == KEEPER_RELEASE || plan->mode == KEEPER_ADOPT;
 	return keeper->child.pid ? 0 : -1;
 }
@@ -46,8 +47,10 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 		keeper_drop_hold(keeper);
 		keeper->hold_fd = hold_fd;
 	}
-	if (received == IPC_DONE)
+	if (received == IPC_DONE) {
+		keeper->keeps = event->keeps;
 		return true;
+	}
 	if (received == IPC_LATER)
 		return false;
 	if (received == IPC_FAILED && keeper->ends && !keeper->child.reaped)
@@ -97,5 +100,8 @@ void keeper_drop_hold(struct keeper *keeper)
 
 void keeper_kill(struct keeper *keeper)
 {
-	child_end(&keeper->child);
+	if (keeper->keeps)
+		child_leave(&keeper->child);
+	else
+		child_end(&keeper->child);
 }

@@ -16,6 +16,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "lock/holder.h"
 #include "backends/registry.h"
 #include "child.h"
 
@@ -25,10 +26,10 @@ struct signals;
 enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
 	KEEPER_RELEASE,		/* release what a keeper that was killed has held */
-	KEEPER_VERIFY,		/* does the token hold? */
 	KEEPER_NEST,		/* verify and renew the hold of the token: keeper_join.h */
 	KEEPER_JOIN,		/* renew it for as long as the command runs: keeper_join.h */
 	KEEPER_ADOPT,		/* a daemon for a hold that the supervisor acquired itself */
+	KEEPER_KEEP,		/* the same hold, for the rest of its minimum hold */
 };
 
 struct keeper_plan {
@@ -36,12 +37,14 @@ struct keeper_plan {
 	const struct backend_driver *driver;
 	const struct uri *uri;
 	const struct request *request;
+	const struct holder *self;	/* what request->text was encoded from */
 	const struct signals *signals;
-	struct backend *backend;	/* KEEPER_ADOPT: the object that holds, */
+	struct backend *backend;	/* KEEPER_ADOPT, _KEEP: the object that holds, */
 	const struct grant *grant;	/* and its grant */
 	const struct pidfd *process;	/* daemon: the process that it holds for; NULL: none */
 	bool term_on_lost;		/* daemon: TERM to that process when the lock is lost */
 	bool no_renew;
+	bool shows_waiting;		/* a user watches how the wait goes on */
 	struct shared *shared;
 	int lost_fd;			/* eventfd that wakes the guard on loss */
 	int gate_fd;			/* see keeper_word; -1: there is no guard */
@@ -59,24 +62,27 @@ struct keeper_plan {
 #define KEEPER_TOLD_UNUSED 'u'	/* the command could not be executed: no --min-hold for that */
 
 enum keeper_event_type {
-	KEEPER_WAITING,		/* holder, age_ms, ahead */
+	KEEPER_WAITING,		/* holder_known: holder, age_ms, ahead */
 	KEEPER_RETRYING,	/* message: the backend cannot be reached; the keeper tries again */
 	KEEPER_HELD,		/* the lock is offered: enum offer. To a question: it is held */
 	KEEPER_WITHDRAWN,	/* nobody took the offer: keeper_retry() */
-	KEEPER_BUSY,		/* not obtained; holder, age_ms. The keeper ends */
+	KEEPER_BUSY,		/* not obtained; holder_known: holder, age_ms. The keeper ends */
 	KEEPER_REPLACED,	/* a newer waiter, holder, has replaced this one. The keeper ends */
 	KEEPER_RENEWED,		/* lease extended after trouble */
 	KEEPER_TROUBLE,		/* message: a renewal failed; the keeper tries again */
 	KEEPER_LOST,		/* message: the token is not the holder */
 	KEEPER_DETACHED,	/* the keeper is a daemon now, keeper_pid; no event follows */
-	KEEPER_RELEASED,	/* held until now. The keeper ends */
+	/* Held until now. The keeper ends, or with keeps stays behind for the minimum hold. */
+	KEEPER_RELEASED,
 	KEEPER_FAILED,		/* kind, message. The keeper ends */
 	KEEPER_GONE,		/* the keeper's process is gone */
 };
 
 struct keeper_event {
 	enum keeper_event_type type;
-	bool last;		/* the keeper ends with this one */
+	bool last;		/* no event follows */
+	bool keeps;
+	bool holder_known;
 	int64_t ahead;
 	int64_t age_ms;		/* at at_ms; -1: not known */
 	int64_t at_ms;		/* CLOCK_BOOTTIME of the event */
@@ -98,6 +104,7 @@ struct keeper {
 	struct child child;	/* events */
 	int hold_fd;		/* a copy of the grant's, once held; -1: none */
 	bool ends;		/* by itself, or as a daemon on TERM; with the lock released */
+	bool keeps;		/* it stays behind for a minimum hold */
 };
 
 /* Forks the keeper. 0, or -1 with ERROR_INTERNAL. */
@@ -106,7 +113,10 @@ int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct e
 /* Next event; false when there is none. After KEEPER_GONE there is none more. */
 bool keeper_event(struct keeper *keeper, struct keeper_event *event);
 
-/* Has the keeper give up waiting, or release; unused: no command ran, so without minimum hold. */
+/*
+ * Order the keeper to release, or to leave the queue and then to report who holds the lock. unused:
+ * no command ran, so there is no minimum hold.
+ */
 void keeper_release(const struct keeper *keeper, bool unused);
 
 /* After KEEPER_WITHDRAWN: has the keeper go back in line, for the supervisor is awake again. */
@@ -125,7 +135,7 @@ bool keeper_has_hold(const struct keeper *keeper);
 void keeper_drop_hold(struct keeper *keeper);
 
 /*
- * Kills and reaps a keeper that has sent its last event, or that is not worth waiting for. Does
- * nothing when there is none.
+ * Kill and reap a keeper that has sent its last event, or that is not worth waiting for. A keeper
+ * that stays behind for a minimum hold is only forgotten. Does nothing when there is none.
  */
 void keeper_kill(struct keeper *keeper);

@@ -2,12 +2,15 @@
 #include "keeping.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/ipc.h"
+#include "lock/hold.h"
+#include "lock/view.h"
 #include "shared.h"
 
 /* How often to look whether the offer was taken, for nobody tells the keeper of that. */
@@ -16,6 +19,8 @@
 /* Pauses between attempts to get back in line after a connection was lost. */
 #define RECONNECT_FIRST_MS 50
 #define RECONNECT_LAST_MS 2000
+/* The least pause between two views of a lock that is waited for. */
+#define VIEW_EACH_MS 1000
 /* How long a server gets to come back, even if leases are shorter. */
 #define PATIENCE_MS 30000
 
@@ -41,7 +46,6 @@ static bool gives_up(enum wake wake)
 static bool offer(struct keeping *k, struct grant *grant)
 {
 	struct shared *shared = k->plan->shared;
-	int64_t look_ms = grant->lent ? KEEPING_LENT_MS : OFFER_LOOK_MS;
 	int64_t limit_ms = KEEPING_OFFER_MS;
 	int made = OFFER_MADE, before = atomic_load(&shared->offer);
 	enum wake wake = WAKE_TIME;
@@ -80,13 +84,22 @@ static bool offer(struct keeping *k, struct grant *grant)
 		}
 		if (atomic_load(&shared->offer) != OFFER_MADE || clock_boot_ms() >= limit_ms)
 			break;
-		wake = keeping_rest(k, clock_boot_ms() + look_ms, false);
+		wake = keeping_rest(k, clock_boot_ms() + OFFER_LOOK_MS, false);
 	}
 	if (!atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
 		return true;
 	keeping_tell(k, KEEPER_WITHDRAWN);
-	k->backend->ops->release(k->backend, &k->request, 0, &k->event.error);
+	hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
 	return false;
+}
+
+/* Whoever watches the wait is shown how it goes on; anybody else only how it begins and ends. */
+static void report_waiting(struct keeping *k)
+{
+	if (!k->viewed_ms ||
+	    (k->plan->shows_waiting && clock_boot_ms() >= k->viewed_ms + VIEW_EACH_MS))
+		keeping_view(k);
+	keeping_tell(k, KEEPER_WAITING);
 }
 
 /* Sleeps between two tries. True: the keeper is to give up. */
@@ -144,7 +157,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		/* A request whose reply was lost may have left something, which is removed. */
 		k->backend->cancel_fd = -1;
 		if (atomic_load(&k->plan->shared->engaged))
-			k->backend->ops->release(k->backend, &k->request, 0, &k->event.error);
+			hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
 		k->event.error = why;
 		keeping_finish(k, KEEPER_FAILED);
 	}
@@ -182,8 +195,8 @@ static enum outcome try_once(struct keeping *k, struct grant *grant)
 			return OUTCOME_ERROR;
 		engage(k);
 	}
-	*grant = (struct grant){ .hold_fd = -1, .slot_fd = -1 };
-	return backend_grant(ops->acquire, k->backend, &k->request, grant, err);
+	*grant = (struct grant){ .hold_fd = -1 };
+	return hold_acquire(k->backend, &k->request, grant, err);
 }
 
 /* Tries and waits until the lock is held. Ends the process when it cannot be had. */
@@ -197,27 +210,24 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 		case OUTCOME_HELD:
 			k->backend->cancel_fd = -1;
 			k->hold_fd = grant->hold_fd;
-			k->slot_fd = grant->slot_fd;
 			keeping_publish(k, grant);
 			return;
 		case OUTCOME_BUSY:
 			in_line = true;
 			down_since_ms = 0;
-			k->event.holder = grant->holder;
-			k->event.age_ms = grant->age_ms;
-			k->event.ahead = grant->ahead;
-			if (!k->request.queue)
+			if (!k->request.queue) {
+				keeping_view(k);
 				keeping_finish(k, KEEPER_BUSY);
-			keeping_tell(k, KEEPER_WAITING);
+			}
+			report_waiting(k);
 			if (await_turn(k, grant->retry_ms))
 				keeping_release(k, false);
 			break;
 		case OUTCOME_LOST:
-			if (grant->replaced) {
-				k->event.holder = grant->holder;
-				keeping_finish(k, KEEPER_REPLACED);
-			}
-			/* fall through */
+			holder_decode(&k->event.holder, grant->newer ? grant->newer : "",
+				      grant->newer ? strlen(grant->newer) : 0);
+			free(grant->newer);
+			keeping_finish(k, KEEPER_REPLACED);
 		case OUTCOME_ERROR:
 			acquire_failed(k, in_line, &down_since_ms, &pause_ms);
 			break;

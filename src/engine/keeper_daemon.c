@@ -15,6 +15,7 @@
 #include "base/fds.h"
 #include "base/pidfd.h"
 #include "base/system_log.h"
+#include "lock/hold.h"
 #include "lock/lease.h"
 #include "lock/uri.h"
 #include "shared.h"
@@ -46,7 +47,7 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	if (k->listener < 0 || start_watchdog(k)) {
 		struct error why = k->event.error;
 
-		k->backend->ops->release(k->backend, &k->request, 0, &k->event.error);
+		hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
 		k->event.error = why;
 		keeping_finish(k, KEEPER_FAILED);
 	}
@@ -56,8 +57,8 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	k->own_ms = k->request.ttl_ms;
 	if (!k->plan->process)
 		keeping_end_after(k, k->own_ms);
-	/* The backend stores the new end of the hold (request.until_ms). */
-	backend_grant(k->backend->ops->renew, k->backend, &k->request, grant, &k->event.error);
+	/* The record has the end of the hold, and this process's number may be stored with it. */
+	keeping_renew_once(k, grant, &k->event.error);
 	k->event.keeper_pid = getpid();
 	keeping_tell(k, KEEPER_DETACHED);
 	close(k->fd);
@@ -67,10 +68,10 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 bool keeping_answer(struct keeping *k, struct grant *grant)
 {
 	const struct request *request = &k->request;
-	const struct backend_ops *ops = k->backend->ops;
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
 	struct keeper_query query;
 	struct request asked = *request;
+	int64_t keep_ms = 0;
 	int fd = keeper_socket_hear(k->listener, &k->caller, &query);
 
 	if (fd < 0)
@@ -87,8 +88,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 	}
 	switch (query.verb) {
 	case KEEPER_VERB_RELEASE:
-		reply.outcome = ops->release(k->backend, request, keeping_rest_of_hold(k),
-					     &reply.error);
+		reply.outcome = keeping_release_once(k, &keep_ms, &reply.error);
 		break;
 	case KEEPER_VERB_RENEW:
 		keeping_extend(k, query.ttl_ms ? query.ttl_ms : k->own_ms, keeping_has_members(k),
@@ -96,7 +96,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 		break;
 	case KEEPER_VERB_VERIFY:
 		asked.mode = HOLD_ANY;
-		reply.outcome = ops->verify(k->backend, &asked, &reply.error);
+		reply.outcome = hold_verify(k->backend, &asked, &reply.error);
 		break;
 	case KEEPER_VERB_NEST:
 		keeping_nest_answer(k, &query, grant, &reply);
@@ -110,7 +110,9 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 		/* The socket is gone before the caller reads the answer, and may look for it. */
 		keeping_end_daemon(k);
 		keeper_socket_answer(fd, &reply);
-		_exit(0);
+		if (!k->backend->session || !keep_ms)
+			_exit(0);
+		keeping_keep(k, keep_ms);
 	}
 	keeper_socket_answer(fd, &reply);
 	return reply.outcome != OUTCOME_LOST;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "lock/hold.h"
 #include "lock/lease.h"
 #include "lock/uri.h"
 #include "environment.h"
@@ -79,14 +80,13 @@ static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *g
 
 static enum outcome verify_here(struct keeping *k)
 {
-	return k->backend->ops->verify(k->backend, &k->request, &k->event.error);
+	return hold_verify(k->backend, &k->request, &k->event.error);
 }
 
 static enum outcome renew_for(struct keeping *k, int64_t ttl_ms, struct grant *grant)
 {
 	k->request.ttl_ms = ttl_ms;
-	return backend_grant(k->backend->ops->renew, k->backend, &k->request, grant,
-			     &k->event.error);
+	return hold_renew_other(k->backend, &k->request, grant, &k->event.error);
 }
 
 /*
@@ -108,6 +108,9 @@ static enum outcome join_backend(struct keeping *k, struct grant *grant)
 	const enum outcome outcome = verify_here(k);
 
 	if (outcome != OUTCOME_HELD)
+		return outcome;
+	/* An outer run ends this one when it loses the lock, and this one verifies meanwhile. */
+	if (k->backend->session && token_is_of_run(k->request.token))
 		return outcome;
 	if (k->backend->session) {
 		error_set(&k->event.error, ERROR_REFUSED, 0, "held already, with this token, by a "
@@ -163,6 +166,8 @@ enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant)
 
 	if (!k->backend->session)
 		return renew_here(k, grant);
+	if (k->share_fd < 0)
+		return verify_here(k);
 	if (ask_daemon(k, KEEPER_VERB_STAY, grant, &outcome))
 		return outcome;
 	if (outcome == OUTCOME_LOST)
@@ -181,7 +186,7 @@ enum outcome keeping_verify_joined(struct keeping *k)
 	struct keeper_reply reply;
 	int asked;
 
-	if (!k->backend->session)
+	if (!k->backend->session || k->share_fd < 0)
 		return verify_here(k);
 	make_query(k, KEEPER_VERB_VERIFY, &query);
 	asked = keeper_socket_ask(&query, &reply, 2 * k->backend->timeout_ms, err);

@@ -147,13 +147,16 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	static struct keeping k = {
 		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
 		.until_ms = CLOCK_NEVER, .members = -1, .alive = { -1, -1 },
-		.share_fd = -1, .daemon_fd = -1, .hold_fd = -1, .slot_fd = -1,
+		.share_fd = -1, .daemon_fd = -1, .hold_fd = -1,
 		.caller = { .fd = -1 },
 	};
 	struct grant grant = { 0 };
 
 	k.plan = plan;
 	k.request = *plan->request;
+	k.self = *plan->self;
+	holder_encode(&k.self, k.text);
+	k.request.text = k.text;
 	k.min_hold_ms = plan->min_hold_ms;
 	vary(k.request.token);
 	k.fd = fd;
@@ -166,11 +169,12 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	fds_drop_standard();
 	if (plan->guard_pipe[1] >= 0)
 		close(plan->guard_pipe[1]);
-	if (plan->mode == KEEPER_ADOPT) {
+	if (plan->mode == KEEPER_ADOPT || plan->mode == KEEPER_KEEP) {
 		k.backend = plan->backend;
 		grant = *plan->grant;
 		k.hold_fd = grant.hold_fd;
-		k.slot_fd = grant.slot_fd;
+		if (plan->mode == KEEPER_KEEP)
+			keeping_release(&k, true);
 		keeping_detach(&k, &grant);
 		hold(&k, &grant);
 	}
@@ -182,9 +186,6 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	if (!k.backend)
 		keeping_finish(&k, KEEPER_FAILED);
 	atomic_store(&plan->shared->session, k.backend->session);
-	if (plan->mode == KEEPER_VERIFY)
-		keeping_finish_asked(&k, k.backend->ops->verify(k.backend, &k.request,
-								&k.event.error));
 	if (plan->mode == KEEPER_NEST)
 		keeping_nest(&k);
 	if (plan->mode == KEEPER_RELEASE)

@@ -3,51 +3,68 @@
 #include "keeping.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
+#include "lock/hold.h"
 #include "lock/lease.h"
 #include "shared.h"
 
-void keeping_publish(struct keeping *k, const struct grant *grant)
+void keeping_keep(struct keeping *k, int64_t keep_ms)
 {
-	struct lease_span lease = { .end_ms = CLOCK_NEVER, .ttl_ms = grant->ttl_ms };
+	const int64_t until_ms = clock_boot_ms() + keep_ms;
+	int64_t renew_ms = lease_renew_at(clock_boot_ms(), k->plan->request->ttl_ms);
+	struct grant grant = { 0 };
+	enum wake wake = WAKE_TIME;
 
-	if (grant->ttl_ms)
-		lease.end_ms = lease_end(grant->sent_ms, grant->ttl_ms);
-	shared_set_lease(k->plan->shared, lease);
-	atomic_store(&k->plan->shared->session_ms, k->backend->session_ms);
-}
-
-int64_t keeping_rest_of_hold(const struct keeping *k)
-{
-	const int64_t held_ms = atomic_load(&k->plan->shared->held_ms);
-	const int offer = atomic_load(&k->plan->shared->offer);
-
-	/* Who comes too late to take an offer has written the time all the same. */
-	if (!held_ms || offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED)
-		return 0;
-	return lease_keep(held_ms, k->min_hold_ms, clock_boot_ms());
-}
-
-void keeping_unbound_calls(struct keeping *k)
-{
-	if (!k->timeout_ms)
-		return;
-	k->backend->timeout_ms = k->timeout_ms;
-	k->backend->connect_timeout_ms = k->connect_timeout_ms;
+	keeping_end_daemon(k);
+	k->listener = -1;
+	/* The supervisor ends, and whoever waits for that must not wait for this process. */
+	close(k->fd);
+	k->fd = -1;
+	k->keeps = true;
+	prctl(PR_SET_NAME, "dlock-min-hold");
+	fds_drop_standard();
+	fds_close_inherited();
+	/* So that no file system stays in use. */
+	if (chdir("/"))
+		_exit(1);
+	while (wake != WAKE_RELEASE && clock_boot_ms() < until_ms) {
+		wake = keeping_rest(k, clock_earlier(renew_ms, until_ms), true);
+		if (wake == WAKE_EVENT)
+			renew_ms = clock_earlier(renew_ms, k->backend->ops->event(k->backend));
+		if (clock_boot_ms() < renew_ms && wake != WAKE_LOOK)
+			continue;
+		if (keeping_renew_once(k, &grant, &k->event.error) == OUTCOME_LOST)
+			_exit(0);
+		renew_ms = lease_renew_at(clock_boot_ms(), k->plan->request->ttl_ms);
+	}
+	hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
+	backend_close(k->backend);
+	_exit(0);
 }
 
 void keeping_release(struct keeping *k, bool was_held)
 {
+	int64_t keep_ms;
+
 	k->backend->cancel_fd = -1;
 	keeping_unbound_calls(k);
-	switch (k->backend->ops->release(k->backend, &k->request, keeping_rest_of_hold(k),
-					 &k->event.error)) {
+	switch (keeping_release_once(k, &keep_ms, &k->event.error)) {
 	case OUTCOME_HELD:
-		keeping_finish(k, KEEPER_RELEASED);
+		if (!k->backend->session || !keep_ms)
+			keeping_finish(k, KEEPER_RELEASED);
+		k->event.last = k->event.keeps = true;
+		keeping_tell(k, KEEPER_RELEASED);
+		keeping_keep(k, keep_ms);
 	case OUTCOME_LOST:
-		keeping_finish(k, was_held ? KEEPER_LOST : KEEPER_BUSY);
+		if (was_held)
+			keeping_finish(k, KEEPER_LOST);
+		keeping_view(k);
+		keeping_finish(k, KEEPER_BUSY);
 	case OUTCOME_BUSY:
 	case OUTCOME_ERROR:
 		break;

@@ -3,6 +3,7 @@
 #include "keeper_join.h"
 
 #include "base/clock.h"
+#include "lock/hold.h"
 #include "lock/lease.h"
 #include "shared.h"
 
@@ -14,8 +15,6 @@ static int64_t period(const struct keeping *k, const struct grant *grant)
 
 int64_t keeping_first_renewal(const struct keeping *k, const struct grant *grant)
 {
-	if (grant->lent)
-		return clock_boot_ms() + KEEPING_LENT_MS;
 	return k->plan->no_renew ? CLOCK_NEVER : lease_renew_at(grant->sent_ms, period(k, grant));
 }
 
@@ -41,19 +40,18 @@ static bool bound_calls(struct keeping *k)
 /* With --no-renew it only verifies. */
 static enum outcome extend(struct keeping *k, struct grant *grant, bool verify)
 {
-	const struct backend_ops *ops = k->backend->ops;
 	struct error *err = &k->event.error;
 
 	*err = (struct error){ 0 };
 	if (k->plan->mode == KEEPER_JOIN)
 		return verify ? keeping_verify_joined(k) : keeping_renew_joined(k, grant);
-	return verify ? ops->verify(k->backend, &k->request, err)
-		      : backend_grant(ops->renew, k->backend, &k->request, grant, err);
+	return verify ? hold_verify(k->backend, &k->request, err)
+		      : keeping_renew_once(k, grant, err);
 }
 
 bool keeping_renew(struct keeping *k, struct grant *grant, int64_t *next_ms)
 {
-	const bool verify = k->plan->no_renew && !grant->lent;
+	const bool verify = k->plan->no_renew;
 	const int64_t asked_ms = clock_boot_ms();
 
 	*next_ms = CLOCK_NEVER;
@@ -67,7 +65,7 @@ bool keeping_renew(struct keeping *k, struct grant *grant, int64_t *next_ms)
 			keeping_publish(k, grant);
 		if (k->trouble)
 			keeping_tell(k, KEEPER_RENEWED);
-		k->trouble = grant->lent = false;
+		k->trouble = false;
 		if (!k->plan->no_renew)
 			*next_ms = lease_renew_at(asked_ms, period(k, grant));
 		return true;

@@ -119,18 +119,18 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 	enum {
 		ORDERS, GUARD, QUERIES, PROCESS, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
 	};
-	bool daemon = k->listener >= 0;
+	bool daemon = k->listener >= 0, guarded = !daemon && !k->keeps && !k->abandoned;
 	/* The process of a daemon that is leaving has ended already. */
 	const struct pidfd *process = daemon && !k->leaving ? k->plan->process : NULL;
 	struct pollfd fds[POLLED] = {
-		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
-		[GUARD] = { .fd = daemon || k->abandoned ? -1 : k->plan->guard_pipe[0] },
+		[ORDERS] = { .fd = k->orphaned || k->keeps ? -1 : k->fd },
+		[GUARD] = { .fd = guarded ? k->plan->guard_pipe[0] : -1 },
 		[GUARD_END] = { .fd = k->guard_fd },
 		[QUERIES] = { .fd = query_fd(k, &until_ms) },
 		[PROCESS] = { .fd = process_fd(k) },
-		[SIGNALS] = { .fd = daemon ? k->plan->signals->fd : -1 },
+		[SIGNALS] = { .fd = daemon || k->keeps ? k->plan->signals->fd : -1 },
 		[TIMER] = { .fd = k->timer },
-		[BACKEND] = { .fd = with_backend ? k->backend->ops->event_fd(k->backend) : -1 },
+		[BACKEND] = { .fd = with_backend ? k->backend->ops->fd(k->backend) : -1 },
 	};
 
 	for (int i = 0; i < POLLED; i++)

@@ -14,7 +14,8 @@
 void keeping_end_after(struct keeping *k, int64_t ttl_ms)
 {
 	k->until_ms = clock_boot_ms() + ttl_ms;
-	k->request.until_ms = clock_wall_ms() + ttl_ms;
+	k->self.until_ms = clock_wall_ms() + ttl_ms;
+	keeping_change_text(k);
 }
 
 void keeping_extend(struct keeping *k, int64_t ttl_ms, bool keep_end, struct grant *grant,
@@ -24,8 +25,7 @@ void keeping_extend(struct keeping *k, int64_t ttl_ms, bool keep_end, struct gra
 	if (k->until_ms != CLOCK_NEVER &&
 	    !(keep_end && k->until_ms > clock_boot_ms() + ttl_ms))
 		keeping_end_after(k, ttl_ms);
-	reply->outcome = backend_grant(k->backend->ops->renew, k->backend, &k->request, grant,
-				       &reply->error);
+	reply->outcome = keeping_renew_once(k, grant, &reply->error);
 	if (reply->outcome != OUTCOME_HELD)
 		return;
 	keeping_publish(k, grant);
@@ -129,7 +129,7 @@ enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *q
 		return outcome;
 	}
 	keeper_socket_answer_join(fd, &reply, k->alive[0],
-				  (const int[]){ member, k->hold_fd, k->slot_fd }, 3);
+				  (const int[]){ member, k->hold_fd }, 2);
 	close(member);
 	return outcome;
 }

@@ -12,6 +12,7 @@
  *	    keeping_renew()		keeper_renew.c
  *	  keeping_release()		keeper_release.c
  *
+ * keeper_hold.c has the single steps that these are made of.
  * keeper_say.c is what the keeper says to the supervisor; keeper.c is how the supervisor starts the
  * keeper and talks to it.
  */
@@ -43,9 +44,6 @@ struct keeper_order {
  */
 #define KEEPING_OFFER_MS 3000
 
-/* A loan becomes a whole lease this long after it was offered: the command has started by then. */
-#define KEEPING_LENT_MS 20
-
 /* Why keeping_rest() came back. */
 enum wake {
 	WAKE_TIME,
@@ -73,14 +71,18 @@ struct keeper_ending {
 
 struct keeping {
 	const struct keeper_plan *plan;
-	struct request request;		/* the plan's; a daemon sets until_ms in it */
+	struct request request;		/* the plan's; its text is the one below */
+	struct holder self;		/* the plan's; a daemon sets until_ms in it */
+	char text[HOLDER_TEXT_SIZE];	/* self, encoded */
+	bool text_changed;		/* the next renewal stores it */
 	int64_t timeout_ms;		/* of the backend's calls, as configured */
 	int64_t connect_timeout_ms;
 	int64_t min_hold_ms;		/* the plan's; 0 once it is known that no command ran */
 	struct backend *backend;
 	int hold_fd;			/* see struct grant; joined: the share; -1: none */
-	int slot_fd;
 	int fd;				/* to the supervisor; -1: detached */
+	bool keeps;			/* the rest of a minimum hold; nobody waits for it */
+	int64_t viewed_ms;		/* when the holders were last looked up; 0: never */
 	bool orphaned;			/* the supervisor is dead: the guard's end is the order */
 	bool abandoned;			/* the guard, too: this process ends the command's tree */
 	pid_t guard;			/* 0: not known yet */
@@ -112,6 +114,32 @@ struct keeping {
 /* The keeper's process. fd: to the supervisor. */
 void keeping_main(const struct keeper_plan *plan, int fd) __attribute__((noreturn));
 
+/* ---- keeper_hold.c ---- */
+
+/* Shares the lease that was granted with the processes that enforce it. */
+void keeping_publish(struct keeping *k, const struct grant *grant);
+
+/* The backend's calls have the time that is configured again, and not what a lease leaves them. */
+void keeping_unbound_calls(struct keeping *k);
+
+/* What is left of the minimum hold, in ms. */
+int64_t keeping_rest_of_hold(const struct keeping *k);
+
+/* Renew once, and store k->text if it has changed. */
+enum outcome keeping_renew_once(struct keeping *k, struct grant *grant, struct error *err);
+
+/* Encode k->self again, for the next renewal to store. */
+void keeping_change_text(struct keeping *k);
+
+/* Look up who holds the lock and how many waiters are before this one, for the next event. */
+void keeping_view(struct keeping *k);
+
+/*
+ * Release the lock, unless the backend needs this process to keep it for the rest of the minimum
+ * hold: HELD, and *keep_ms > 0. Then keeping_keep() follows.
+ */
+enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct error *err);
+
 /* ---- keeper_acquire.c ---- */
 
 /* Acquires, waits, and offers the lock; ends the process if the lock is not to be kept. */
@@ -119,7 +147,7 @@ void keeping_acquire(struct keeping *k, struct grant *grant);
 
 /* ---- keeper_renew.c ---- */
 
-/* When to renew for the first time (CLOCK_BOOTTIME), or to make a loan a whole lease. */
+/* When to renew for the first time (CLOCK_BOOTTIME). */
 int64_t keeping_first_renewal(const struct keeping *k, const struct grant *grant);
 
 /*
@@ -196,20 +224,14 @@ int64_t keeping_end_next(const struct keeping *k);
 
 /* ---- keeper_release.c ---- */
 
-/* What is left of the minimum hold, in ms. */
-int64_t keeping_rest_of_hold(const struct keeping *k);
-
 /* The lock is lost: wakes the guard, tells the supervisor, and returns when the tree is dead. */
 void keeping_lose(struct keeping *k);
 
-/* Shares the lease that was granted with the processes that enforce it. */
-void keeping_publish(struct keeping *k, const struct grant *grant);
-
-/* The backend's calls have the time that is configured again, and not what a lease leaves them. */
-void keeping_unbound_calls(struct keeping *k);
-
 /*
- * Gives the lock back and ends the process. was_held: this token has held the lock, so that it was
- * lost if it does not hold now.
+ * Release the lock and end the process, at once or after the rest of the minimum hold. was_held:
+ * this token has held the lock, so that it was lost if it does not hold now.
  */
 void keeping_release(struct keeping *k, bool was_held) __attribute__((noreturn));
+
+/* Keep the lock for keep_ms, while nobody waits for this process, release it, and end. */
+void keeping_keep(struct keeping *k, int64_t keep_ms) __attribute__((noreturn));

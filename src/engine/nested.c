@@ -1,56 +1,19 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * A run inside a hold of the same lock, with one rule for all holds and backends: verify what is
+ * stored, run the command while it stays, and stop the command when it is gone. See keeper_join.h.
+ */
 #include "supervisor.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "environment.h"
-
-static enum run_end verify_here(struct supervisor *s, struct error *err)
-{
-	s->backend = backend_open(s->run->driver, s->run->uri, err);
-	if (!s->backend)
-		return RUN_FAILED;
-	switch (s->backend->ops->verify(s->backend, &s->request, err)) {
-	case OUTCOME_HELD:
-		return RUN_EXITED;
-	case OUTCOME_LOST:
-		return RUN_LOST;
-	case OUTCOME_BUSY:	/* waiting for what is asked for would be waiting for ourselves */
-	case OUTCOME_ERROR:
-		break;
-	}
-	return RUN_FAILED;
-}
-
-/*
- * What the command sees is the hold that it runs under. This process stays in between,
- * so that what its own environment tells of a hold in between is still found above a
- * third run: A, in it B, in it A, in it B.
- */
-static void plan_environment(struct supervisor *s)
-{
-	const char *fence = getenv("DLOCK_FENCE");
-	char *fence_text;
-	char **envp = environment_make(s->run->name, s->token, s->level, s->run->uri_text,
-				       &fence_text);
-
-	snprintf(fence_text, ENVIRONMENT_FENCE_SIZE, "%s", fence ? fence : "");
-	supervisor_plan_guard(s, envp);
-}
-
-/* The outer hold was found to be there. */
-static void know_hold(struct supervisor *s, uint64_t fence)
-{
-	s->result->facts.obtained_ms = clock_boot_ms();
-	s->result->facts.fence = fence;
-}
 
 enum obtained supervisor_refuse_token(struct supervisor *s, enum token_scope scope)
 {
@@ -69,32 +32,6 @@ enum obtained supervisor_refuse_token(struct supervisor *s, enum token_scope sco
 	error_set(&s->result->error, ERROR_REFUSED, 0, "the hold that DLOCK_TOKEN is of has ended");
 	return OBTAINED_NO;
 }
-
-/* ---- under a run that is an ancestor, and ends us when it loses the lock ---- */
-
-static enum obtained run_under_ancestor(struct supervisor *s)
-{
-	struct error *err = &s->result->error;
-	struct keeper_event event;
-
-	s->result->end = s->run->driver->local
-			 ? verify_here(s, err)
-			 : supervisor_ask_keeper(s, KEEPER_VERIFY, &event, err);
-	if (s->result->end != RUN_EXITED)
-		return supervisor_refuse_token(s, TOKEN_OF_LOCK);
-	know_hold(s, environment_fence());
-	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "already held by an outer dlock run; fence %s",
-			getenv("DLOCK_FENCE"));
-	plan_environment(s);
-	if (supervisor_start_guard(s, err))
-		s->result->end = RUN_FAILED;
-	else
-		supervisor_run_command(s);
-	guard_finish(&s->guard);
-	return OBTAINED_NO;
-}
-
-/* ---- under any other hold, which is renewed and enforced here: see keeper_join.h ---- */
 
 /* What a keeper needs, for a backend that has none otherwise. 0, or -1 with *err. */
 static int open_ways(struct supervisor *s, struct error *err)
@@ -154,7 +91,8 @@ static void hear_last_word(struct supervisor *s)
 
 static void run_joined(struct supervisor *s, struct error *err)
 {
-	know_hold(s, atomic_load(&s->shared->fence));
+	s->result->facts.obtained_ms = clock_boot_ms();
+	s->result->facts.fence = atomic_load(&s->shared->fence);
 	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "already held, with the token in DLOCK_TOKEN");
 	s->protected = s->joined = true;
 	if (prepare_guard(s, err)) {
@@ -197,9 +135,5 @@ enum obtained supervisor_run_nested(struct supervisor *s)
 		s->result->end = RUN_FAILED;
 		return OBTAINED_NO;
 	}
-	if (scope == TOKEN_OF_OTHER)
-		return OBTAINED_NOT_YET;
-	if (scope == TOKEN_OF_LOCK && environment_is_guarded(s->token))
-		return run_under_ancestor(s);
-	return join(s, scope);
+	return scope == TOKEN_OF_OTHER ? OBTAINED_NOT_YET : join(s, scope);
 }

@@ -7,6 +7,8 @@
 #include "base/duration.h"
 #include "base/ipc.h"
 #include "base/signals.h"
+#include "lock/hold.h"
+#include "lock/view.h"
 
 /* How often a local waiter looks whether the lock was broken away from its holder. */
 #define LOOK_LOCAL_MS 5000
@@ -45,9 +47,12 @@ static enum obtained close_offer(struct supervisor *s)
 	return offer == OFFER_STARTED ? take_offer(s) : OBTAINED_NOT_YET;
 }
 
-static void note_holder(struct supervisor *s, const struct holder *holder,
+/* known: false if nobody held the lock any more when the keeper looked. */
+static void note_holder(struct supervisor *s, bool known, const struct holder *holder,
 			int64_t age_ms, int64_t at_ms)
 {
+	if (!known && s->result->holder_known)
+		return;
 	s->result->holder_known = true;
 	s->result->holder = *holder;
 	/* Stored as the instant at which the hold began, so that it ages during the wait. */
@@ -79,6 +84,21 @@ static void show_waiting(struct supervisor *s, int64_t ahead)
 	s->hooks->waiting(s->hooks->context, &state);
 }
 
+static void view_local(struct supervisor *s)
+{
+	static const struct holder nobody;
+	struct lock_view view = { 0 };
+	struct error ignored = { 0 };
+	const struct hold_view *first;
+
+	if (hold_view(s->backend, s->run->name, s->token, &view, &ignored))
+		return;
+	first = lock_view_first(&view);
+	note_holder(s, first, first ? &first->holder : &nobody, first ? first->age_ms : -1,
+		    clock_boot_ms());
+	lock_view_finish(&view);
+}
+
 /* One try of a local backend: at once, or asleep until until_ms or a signal. */
 static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms, int *sig)
 {
@@ -90,7 +110,7 @@ static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms
 	request.queue = wait;
 	if (wait)
 		signals_admit(s->signals, until_ms);
-	outcome = backend_grant(s->backend->ops->acquire, s->backend, &request, grant, &err);
+	outcome = hold_acquire(s->backend, &request, grant, &err);
 	if (wait)
 		*sig = signals_bar(s->signals);
 	switch (outcome) {
@@ -98,7 +118,7 @@ static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms
 		atomic_store(&s->shared->held_ms, clock_boot_ms());
 		return obtained(s, grant->fence);
 	case OUTCOME_BUSY:
-		note_holder(s, &grant->holder, grant->age_ms, clock_boot_ms());
+		view_local(s);
 		return OBTAINED_NOT_YET;
 	case OUTCOME_LOST:
 	case OUTCOME_ERROR:
@@ -120,12 +140,9 @@ static enum obtained obtain_local(struct supervisor *s)
 	if (!s->backend)
 		return supervisor_fail(s, &err);
 	obtained = try_local(s, false, 0, NULL);
-	/*
-	 * The wait leaves time to start the guard. Not for a slot, whose second descriptor the
-	 * guard must inherit.
-	 */
+	/* The wait leaves time to start the guard. */
 	if (obtained == OBTAINED_NOT_YET && until_ms > clock_boot_ms() && !s->without_command &&
-	    s->run->mode != HOLD_SLOT && supervisor_start_guard(s, &err))
+	    supervisor_start_guard(s, &err))
 		return supervisor_fail(s, &err);
 	while (obtained == OBTAINED_NOT_YET && clock_boot_ms() < until_ms) {
 		show_waiting(s, -1);
@@ -135,7 +152,7 @@ static enum obtained obtain_local(struct supervisor *s)
 		if (sig) {
 			/* It may have come as the lock did. */
 			if (obtained == OBTAINED_YES && s->protected)
-				s->backend->ops->release(s->backend, &s->request, 0, &err);
+				hold_release(s->backend, &s->request, &s->self, 0, 0, &err);
 			s->result->end = RUN_INTERRUPTED;
 			s->result->status = sig;
 			return OBTAINED_NO;
@@ -175,15 +192,15 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 	case KEEPER_WAITING:
 		*ahead = event->ahead;
 		reached_again(s);
-		note_holder(s, &event->holder, event->age_ms, event->at_ms);
+		note_holder(s, event->holder_known, &event->holder, event->age_ms, event->at_ms);
 		show_waiting(s, *ahead);
 		return OBTAINED_NOT_YET;
 	case KEEPER_BUSY:
-		note_holder(s, &event->holder, event->age_ms, event->at_ms);
+		note_holder(s, event->holder_known, &event->holder, event->age_ms, event->at_ms);
 		s->result->end = RUN_NOT_OBTAINED;
 		return OBTAINED_NO;
 	case KEEPER_REPLACED:
-		note_holder(s, &event->holder, -1, event->at_ms);
+		note_holder(s, true, &event->holder, -1, event->at_ms);
 		s->result->replaced = true;
 		s->result->end = RUN_NOT_OBTAINED;
 		return OBTAINED_NO;
@@ -222,7 +239,9 @@ void supervisor_give_up(struct supervisor *s)
 		return;
 	}
 	keeper_release(&s->keeper, true);
-	supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event);
+	if (supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event) &&
+	    event.type == KEEPER_BUSY && event.holder_known)
+		note_holder(s, true, &event.holder, event.age_ms, event.at_ms);
 	/* What a keeper that was killed has left is removed by another one. */
 	if (!s->keeper.child.pid && !event.last &&
 	    !supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))

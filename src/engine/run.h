@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "lock/holder.h"
 #include "lock/token.h"
 #include "backends/registry.h"
 

@@ -13,6 +13,7 @@
 #include "base/ipc.h"
 #include "base/proctable.h"
 #include "base/signals.h"
+#include "lock/hold.h"
 #include "lock/lease.h"
 
 /* 0 until the guard has started it. */
@@ -298,6 +299,7 @@ static int64_t force_at(const struct supervisor *s)
  */
 static int64_t look_local(struct supervisor *s, int64_t look_ms)
 {
+	struct request request = s->request;
 	struct error err = { 0 };
 
 	if (!s->backend || !s->protected || s->lost)
@@ -305,8 +307,8 @@ static int64_t look_local(struct supervisor *s, int64_t look_ms)
 	if (clock_boot_ms() < look_ms && !s->look_now)
 		return look_ms;
 	s->look_now = false;
-	if (backend_grant(s->backend->ops->renew, s->backend, &s->request, &s->local_grant, &err) ==
-	    OUTCOME_LOST) {
+	request.text = NULL;
+	if (hold_renew(s->backend, &request, &s->local_grant, &err) == OUTCOME_LOST) {
 		supervisor_lose(s, err.message);
 		if (s->run->kill_on_lost)
 			guard_stop(&s->guard);

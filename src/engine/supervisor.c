@@ -364,12 +364,14 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 		.driver = s->run->driver,
 		.uri = s->run->uri,
 		.request = &s->request,
+		.self = &s->self,
 		.signals = s->signals,
 		.process = s->process,
 		.term_on_lost = s->term_on_lost,
 		.backend = s->backend,
 		.grant = &s->local_grant,
 		.no_renew = s->run->no_renew,
+		.shows_waiting = is_heard(s, SAY_STEP) || s->hooks->tick_ms != CLOCK_NEVER,
 		.min_hold_ms = s->unused ? 0 : s->run->min_hold_ms,
 		.kill_after_ms = s->run->kill_after_ms,
 		.shared = s->shared,
@@ -441,25 +443,26 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
 		.guard_pipe = { -1, -1 }, .gate = { -1, -1 }, .lost_fd = -1,
 		.keeper = { .child = { .fd = -1 }, .hold_fd = -1 },
-		.local_grant = { .hold_fd = -1, .slot_fd = -1 },
+		.local_grant = { .hold_fd = -1 },
 		.guard = { .child = { .fd = -1 } }, .pong_by_ms = CLOCK_NEVER,
 		.continue_ms = CLOCK_NEVER, .force_ms = CLOCK_NEVER,
 		.identity = backend_identity(run->driver, run->uri),
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,
-			     /* A run keeps the lock by itself, if its command was executed. */
-			     .min_hold_ms = run->argv ? 0 : run->min_hold_ms,
-			     .borrow = run->argv != NULL, .queue = run->wait_ms > 0,
-			     .own = true },
+			     .queue = run->wait_ms > 0, .replaces = run->replaces },
 	};
 	*result = (struct run_result){ .age_ms = -1, .facts = { .began_ms = s->started_ms } };
 	s->request.token = s->token;
-	holder_self(&s->request.self, command);
-	s->request.self.replaces = run->replaces;
+	s->request.text = s->text;
+	holder_self(&s->self, command);
+	s->self.ttl_ms = run->ttl_ms;
+	s->self.replaces = run->replaces;
+	/* A run keeps the lock by itself, if its command was executed. */
+	s->self.min_ms = run->argv ? 0 : run->min_hold_ms;
 	if (run->note)
-		text_clean(run->note, strlen(run->note), s->request.self.note,
-			   sizeof(s->request.self.note));
+		text_clean(run->note, strlen(run->note), s->self.note, sizeof(s->self.note));
+	holder_encode(&s->self, s->text);
 	if (uri_timeouts(run->uri, &s->timeout_ms, &connect_ms, err))
 		return -1;
 	return map_shared(s, err);

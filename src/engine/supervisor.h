@@ -50,6 +50,8 @@ struct supervisor {
 	char token[TOKEN_SIZE];
 	int level;			/* of a nested run's token; 0: it is plain */
 	struct request request;
+	struct holder self;
+	char text[HOLDER_TEXT_SIZE];	/* self, encoded, for the request */
 	struct backend *backend;	/* local drivers only; they need no keeper */
 	struct grant local_grant;	/* theirs */
 	const struct pidfd *process;	/* acquire: the one to hold for; NULL: none */

@@ -1,28 +1,45 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a backend is to the engine: a table of functions (slots) over the backend's own object,
- * whose first member is struct backend. The engine owns the loop: try, sleep until something
- * happens, try again; hold, renew, release. A backend does one bounded step at a time. One process
- * uses one object; nothing here is thread-safe.
+ * The contract between dlock and a backend: everything that a backend has to do.
  *
- * Calling sequence in the keeper of a run: open(); connect(); acquire() until it holds, with
- * event() whenever event_fd() is readable or retry_ms has come; renew(), with event() likewise;
- * release(); close(). All other slots may be called on an object of their own.
+ * A backend stores rows and changes them atomically. A row says who holds a lock, or who waits for
+ * it. What a row means is decided in lock/hold.h, once for all backends: whether a hold covers a
+ * request, what a minimum hold is, what `status` shows, when a waiter tries again.
+ *
+ * A backend is a table of functions over an object of its own, whose first member is struct
+ * backend. One process uses one object for one lock. Nothing here is thread-safe.
+ *
+ * Calling sequence in a keeper:
+ *
+ *	open() connect() acquire()...	until it returns HELD. After BUSY: sleep until fd() is
+ *					readable, event() has named a time, or retry_ms has come
+ *	renew()...			again and again; event() whenever fd() is readable
+ *	release() close()
+ *
+ * show() may be called between any two of these calls. show(), setup(), check() and break_hold()
+ * need no acquire() before them, and neither do renew() and release() unless the backend says
+ * `session`.
+ *
+ * Time. Each function but acquire() of a local backend returns within timeout_ms, or within
+ * connect_timeout_ms plus timeout_ms if it has to connect first. open(), close(), fd() and event()
+ * do not block at all. A function that reads from a server bounds what it reads, in bytes and in
+ * time.
+ *
+ * Repetition. A caller repeats a call whose result it does not know, with the same token. So
+ * acquire() finds the hold that an earlier acquire() of this token has made; renew() and release()
+ * compare the token in the same atomic step in which they change something.
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-
-#include "holder.h"
 
 struct error;
 struct findings;
-struct lock_view;
-struct name_list;
 struct uri;
 
-/* Bounds of one request and of one connection, unless the URI says otherwise. */
+/* Bounds of one request and of one connection, unless the URI names others. */
 #define BACKEND_TIMEOUT_MS 2000
 #define BACKEND_CONNECT_TIMEOUT_MS 5000
 /* The lease, unless a user asks for another one. */
@@ -31,210 +48,233 @@ struct uri;
 /* Every fence is below it, for programs that keep numbers as doubles. The clock is in 2255. */
 #define BACKEND_FENCE_END (UINT64_C(1) << 53)
 
-/* What became of a lock operation. */
+/* The result of a lock operation. */
 enum outcome {
 	OUTCOME_HELD,		/* this token holds the lock */
-	OUTCOME_BUSY,		/* somebody else holds it, or is first in line */
-	OUTCOME_LOST,		/* this token is not the holder, whoever is */
-	OUTCOME_ERROR,		/* not known: struct error says why */
+	OUTCOME_BUSY,		/* the lock is taken, or others are first in the queue */
+	OUTCOME_LOST,		/* this token does not hold the lock */
+	OUTCOME_ERROR,		/* not known; struct error has the reason */
 };
 
 enum hold_mode {
 	HOLD_EXCLUSIVE,
 	HOLD_SHARED,		/* with other shared holds, excludes exclusive ones */
 	HOLD_SLOT,		/* one of request->slots at once */
-	HOLD_ANY,		/* only to verify: whatever the mode is */
+	HOLD_ANY,		/* only for hold_verify(): any mode will do */
 };
 
-/* What is asked for. The caller owns all of it and keeps it for as long as the hold lasts. */
+/* A request. The caller owns it and the strings in it, which live as long as the hold. */
 struct request {
-	const char *name;
-	const char *token;
+	const char *name;	/* show(): NULL for the names of all locks */
+	const char *token;	/* 32 hex digits, without a level; "" in show() for nobody's */
 	enum hold_mode mode;
-	int slots;		/* HOLD_SLOT: how many; all users of the name agree on it */
-	int64_t ttl_ms;		/* lease asked for; renew: 0 for that of the hold itself */
-	int64_t until_ms;	/* wall clock: a daemon frees it then; 0: none does. For status */
-	int64_t min_hold_ms;	/* stored with the hold: nobody frees the lock earlier */
-	bool forget;		/* release leaves nothing, not even the fence: for a probe */
-	bool own;		/* of the one that acquires: it releases when its command is dead */
-	bool borrow;		/* a short lease is enough at first: see lent in struct grant */
-	bool queue;		/* when busy, stay in line until released or cancelled */
-	struct holder self;
+	int slots;		/* HOLD_SLOT: how many */
+	int64_t ttl_ms;		/* acquire(), renew(): the lease to set; > 0 */
+	int64_t keep_ms;	/* release(): see there */
+	bool queue;		/* acquire(): after BUSY stay in the queue until release() */
+	bool replaces;		/* acquire(): --replace-waiters; only with BACKEND_REPLACES */
+	/*
+	 * The holder record (holder_encode()) to store with the row; the backend does not read it.
+	 * renew(), release(): NULL leaves the stored one as it is.
+	 */
+	const char *text;
+};
+
+/* Room for a row's id: a digest of up to 32 bytes in hex digits. */
+#define ROW_ID_SIZE 65
+
+/* A hold or a waiter, as the backend stores it. */
+struct row {
+	/*
+	 * Names this row among those of the lock. The backend derives it from the token, and in
+	 * such a way that nobody can derive the token from it. "": the row of another program,
+	 * which the backend cannot name.
+	 */
+	char id[ROW_ID_SIZE];
+	bool mine;		/* the row of the request's token */
+	bool holds;		/* false: waits */
+	enum hold_mode mode;
+	int slots;		/* HOLD_SLOT */
+	uint64_t fence;		/* 0: not known, or a waiter */
+	int64_t age_ms;		/* since it holds, or waits; -1: not known */
+	int64_t left_ms;	/* until the hold ends by itself; -1: no end is known */
+	char *text;		/* the stored holder record; never NULL; owned by struct rows */
+};
+
+struct name_list {
+	char **names;
+	size_t count;
+};
+
+/* What show() returns. The caller zeroes it before, and frees it with rows_finish(). */
+struct rows {
+	struct row *rows;	/* holds first, then waiters in the order of the queue */
+	size_t count;
+	uint64_t fence;		/* the last one given for this name; 0: not known */
+	struct name_list names;	/* with request->name NULL: the locks that have rows */
+	/* What other programs keep where the lock is, and which excludes nobody. */
+	struct name_list ignored;
 };
 
 /*
- * What a backend tells of a request. Before acquire() the engine sets all of it to 0
- * and the two descriptors to -1; a backend fills in what applies to it.
+ * Add a row with a copy of length bytes of text, and return it to be filled in: age_ms and left_ms
+ * are -1, all else is 0. The pointer is valid until the next call.
  */
+struct row *rows_add(struct rows *rows, const char *text, size_t length);
+void rows_finish(struct rows *rows);
+
+/* Add a copy of length bytes, unless it is not a valid name. */
+void name_list_add(struct name_list *list, const char *name, size_t length);
+/* Sort the names, and remove those that are there twice. */
+void name_list_sort(struct name_list *list);
+void name_list_finish(struct name_list *list);
+
+/* What acquire() and renew() return besides the outcome. The caller zeroes it; hold_fd is -1. */
 struct grant {
-	/* after OUTCOME_HELD */
-	int64_t sent_ms;	/* CLOCK_BOOTTIME before the request left; lease counts from here */
+	/* After HELD: */
+	int64_t sent_ms;	/* CLOCK_BOOTTIME before the request left: the lease's start */
 	int64_t ttl_ms;		/* lease granted; 0: no lease, held until released or process end */
-	uint64_t fence;
-	bool lent;		/* a short lease: renew soon, for a whole one */
+	uint64_t fence;		/* acquire(): > 0. renew(): set if it is known */
 	int64_t event_ms;	/* CLOCK_BOOTTIME: call event() then, input or not; 0: no need */
 	/*
-	 * After acquire(): the descriptor that the hold lives with, a connection that is a session
-	 * or a file that is locked. The lock is free when the last copy is closed. The processes
-	 * that watch the command keep copies, so that the death of the keeper does not let the next
-	 * holder in while the command runs. The backend keeps and closes its own copy, which stays
-	 * the same until the hold ends. -1: none, as for every hold that is a lease alone.
+	 * acquire(): the descriptor that the hold lives with: a connection that is a session, or a
+	 * file that is locked. The lock is free when the last copy is closed. The processes that
+	 * watch the command keep copies, so that the death of the keeper does not let the next
+	 * holder in while the command runs. The backend closes its own copy after the hold. -1:
+	 * none.
 	 */
 	int hold_fd;
-	int slot_fd;		/* a second one, for a hold that needs both; -1: none */
-	/* after OUTCOME_BUSY */
-	struct holder holder;	/* the process that holds it, as far as known */
-	int64_t age_ms;		/* how long that has held it; -1: not known */
-	int64_t ahead;		/* waiters in line before this one; -1: not known */
-	int64_t retry_ms;	/* CLOCK_BOOTTIME: acquire again then, if no event comes first */
-	/*
-	 * After OUTCOME_LOST of acquire(): a newer waiter has sent this one away, and
-	 * nothing of this one is left. holder is the newer one.
-	 */
-	bool replaced;
+	/* After BUSY: */
+	int64_t retry_ms;	/* CLOCK_BOOTTIME: acquire again then; hold_look_at() computes it */
+	/* After LOST of acquire(): the holder record of the newer waiter that replaced this one. */
+	char *newer;		/* the caller frees it; NULL: not known */
+};
+
+/* What a backend can do beyond exclusive holds; the engine refuses the rest before connecting. */
+enum backend_can {
+	BACKEND_SHARED = 1,
+	BACKEND_SLOTS = 2,
+	BACKEND_REPLACES = 4,	/* --replace-waiters */
 };
 
 struct backend {
 	/*
-	 * May be set by open(), to the table for the kind of lock that uri asks for. The engine
-	 * then uses that table, in which open is NULL, and no other slot of the table that open()
-	 * is in.
+	 * open() may set it to the table for the kind of lock that the URI asks for. The engine
+	 * then uses that table, in which open is NULL.
 	 */
 	const struct backend_ops *ops;
+	/* Set by open(): */
+	unsigned int can;	/* of enum backend_can */
 	/*
-	 * Set by open(): the locks live with a connection or a descriptor, so that a process
-	 * has to stay to hold one.
+	 * The locks live with a connection or a descriptor, so that a process has to stay to hold
+	 * one. Only the process that acquired can renew() and release(); keep_ms is always 0.
 	 */
 	bool session;
+	/* Where the locks are, if the URI does not say it: "file:/run/dlock". NULL: it does. */
+	const char *place;
 	/* Set by acquire(): the session timeout that the server granted; 0: there is none. */
 	int64_t session_ms;
-	bool replaces;		/* set by open(): its queue has --replace-waiters */
-	/*
-	 * Set by open(), unless there are holds of this mode: what has them, for the message with
-	 * which the engine refuses such a request: "redis: and mysql: have".
-	 */
-	const char *no_shared, *no_slots;
-	/*
-	 * Set by the engine: when this descriptor becomes readable, a wait inside
-	 * acquire() ends with ERROR_CANCELLED. -1: not interruptible.
-	 */
-	int cancel_fd;
+	/* Set by renew() and release(): the first reply was lost, and the request sent twice. */
+	bool resent;
+	/* Set by the caller: */
+	int cancel_fd;		/* when readable, acquire() ends with ERROR_CANCELLED; -1: none */
 	int64_t timeout_ms;		/* bound of one request */
 	int64_t connect_timeout_ms;	/* bound of a connection, name resolution not included */
 };
 
-/*
- * The types of those slots of struct backend_ops that a backend fills from several of its files,
- * which declare their functions by them.
- */
 typedef enum outcome backend_grant_fn(struct backend *backend, const struct request *request,
 				      struct grant *grant, struct error *err);
-typedef enum outcome backend_verify_fn(struct backend *backend, const struct request *request,
-				       struct error *err);
 typedef enum outcome backend_release_fn(struct backend *backend, const struct request *request,
-					int64_t keep_ms, struct error *err);
-typedef int backend_inspect_fn(struct backend *backend, const char *name, bool listen,
-			       struct lock_view *view, struct error *err);
-typedef int backend_break_fn(struct backend *backend, const char *name, struct lock_view *view,
-			     struct error *err);
+					struct error *err);
+typedef int backend_show_fn(struct backend *backend, const struct request *request,
+			    struct rows *rows, struct error *err);
+typedef enum outcome backend_break_fn(struct backend *backend, const char *name,
+				      const struct row *row, struct error *err);
 
 /*
- * Every slot is filled, except where NULL is allowed. Functions that return an outcome fill *err
- * for OUTCOME_ERROR, and for other outcomes only where that is said. After OUTCOME_ERROR the same
- * call may be made again, and connects anew where the connection was lost.
+ * Every slot but connect is filled. Functions that return int return 0, or -1 and set *err.
+ * Functions that return an outcome set *err for ERROR, and may set it for LOST. After an error the
+ * same call may be made again; it connects again where the connection was lost.
  */
 struct backend_ops {
 	/*
-	 * Makes an object for uri, or returns NULL with *err: a wrong parameter, host
-	 * or path. Talks to no server. The object keeps what it needs of uri.
+	 * Make an object for uri. Returns NULL and sets *err if a parameter, host or path is wrong.
+	 * Talks to no server. The object copies what it needs of uri.
 	 */
 	struct backend *(*open)(const struct uri *uri, struct error *err);
-	/*
-	 * Where the locks are, for people, if the URI does not say it: "file:/run/dlock". The
-	 * object owns the text. NULL: the URI always says it.
-	 */
-	const char *(*place)(const struct backend *backend);
-	/* Frees the object and its connections. Releases no lock. Accepts NULL. */
+
+	/* Free the object and close its connections. Releases no lock. Accepts NULL. */
 	void (*close)(struct backend *backend);
+
 	/*
-	 * Reaches the server for the first acquire() of the same request: looks up its name,
-	 * connects, and logs in if the login does not travel with the first request. Leaves
-	 * nothing at the server that a hold or a place in line is made of, so that a process can
-	 * be killed in it without a trace. acquire() connects by itself where this was not called,
-	 * or the connection was lost since. 0 or -1. NULL: there is nothing to connect to.
+	 * Reach the server for the first acquire() of this request: look up its name, connect, log
+	 * in. Leaves no row, so that the process may be killed in it. acquire() connects by itself
+	 * where this was not called. NULL: there is no server.
 	 */
 	int (*connect)(struct backend *backend, const struct request *request, struct error *err);
+
 	/*
-	 * One atomic try, safe to repeat with the same token: if an earlier one was granted and its
-	 * reply was lost, this one finds that hold and extends it. With queue set, BUSY means that
-	 * a place in line is taken and kept, or left for good with LOST, when a newer waiter has
-	 * replaced this one. A local backend (see backends/registry.h) sleeps here instead, until
-	 * it holds or a signal is caught (BUSY). No other backend may sleep here.
+	 * Try once, in one atomic step, to make a row that holds. HELD: the row is there. BUSY: the
+	 * modes of the rows that hold exclude this one, or a waiter of dlock came before. With
+	 * request->queue, a row that waits is then there, and keeps its place in the queue through
+	 * lost connections; without, no row is left. LOST: a newer waiter has replaced this one,
+	 * and no row is left. ERROR: it is not known whether a row is left; call release(). --slots
+	 * that differ from those of the rows that hold are an ERROR: hold_mode_slots_agree().
+	 *
+	 * A waiter must not poll: the backend arranges that fd() becomes readable when the waiter
+	 * may try again. retry_ms is for what no event announces.
+	 *
+	 * A local backend (backends/registry.h) sleeps here when request->queue is set, until it
+	 * holds or a signal is caught (BUSY).
 	 */
 	backend_grant_fn *acquire;
-	/* The descriptor to poll for input between calls, while waiting or holding; -1: none. */
-	int (*event_fd)(struct backend *backend);
+
 	/*
-	 * Called when event_fd() is readable: reads what has come. Returns when to call acquire()
-	 * (waiting) or renew() (holding), in ms of CLOCK_BOOTTIME: 0 for at once, as after a lost
-	 * connection; CLOCK_NEVER for no change.
-	 */
-	int64_t (*event)(struct backend *backend);
-	/*
-	 * Extends the lease to ttl_ms from now if token still holds (HELD, with sent_ms and ttl_ms
-	 * of *grant, and with the fence if that was 0 and is known). Never takes the lock anew:
-	 * LOST, and *err says what is there instead, for people. That TTL is then the hold's own.
-	 * With ttl_ms 0 the lease is extended by the hold's own TTL, which the backend has stored;
-	 * where none is stored, by BACKEND_TTL_MS, and not to less than is left.
+	 * Set the end of the lease to ttl_ms from now, and the holder record to text, if a row of
+	 * this token holds. Never makes a row. LOST: there is no such row.
 	 */
 	backend_grant_fn *renew;
+
 	/*
-	 * Does token hold the lock at this moment, in a way that covers the mode and slots asked
-	 * for (hold_mode_covers())? HELD. LOST: it does not hold, and *err may say what is there
-	 * instead. BUSY: it holds, but does not cover that, and *err says how. Changes nothing.
-	 */
-	backend_verify_fn *verify;
-	/*
-	 * Gives the lock back, or the place in line, and wakes the next waiter. HELD: the lock was
-	 * held until this call. LOST: it was not held, which is no error for a place in line. With
-	 * keep_ms > 0 the lock stays taken for that long and then frees itself.
+	 * Remove the row of this token, holding or waiting, and wake the waiter that is now first.
+	 * With keep_ms > 0 the row of a hold stays instead, with text as its record, and ends by
+	 * itself after that time. HELD: a row held. LOST: none did, though one that waited may have
+	 * been removed. With BACKEND_SHARED or SLOTS, wake every waiter that may now hold.
 	 */
 	backend_release_fn *release;
+
 	/*
-	 * Fills *view with the holders of name and those that wait for it. The caller has zeroed
-	 * *view and frees it with lock_view_finish(). With listen, event_fd() tells of changes
-	 * from then on, if the backend can. 0 or -1.
+	 * List the rows of request->name, or with NULL the names of all locks that have rows. Rows
+	 * whose lease has ended are left out. request->token says which row is `mine`. Another
+	 * program's hold is a row, too. Makes nothing at the server, and takes nothing.
 	 */
-	backend_inspect_fn *inspect;
-	/* The names of all locks that are held or waited for. 0 or -1. */
-	int (*list)(struct backend *backend, struct name_list *names, struct error *err);
+	backend_show_fn *show;
+
+	/* The descriptor to poll for input while waiting or holding; -1: none. Owned by backend. */
+	int (*fd)(struct backend *backend);
+
 	/*
-	 * Takes name away from its holders, and wakes the next waiter; *view shows what was
-	 * broken. A holder finds out at its next renewal. 0 or -1.
+	 * Read what has come. Returns when to call acquire() (waiting) or renew() (holding), in ms
+	 * of CLOCK_BOOTTIME: 0 for at once, as after a lost connection; CLOCK_NEVER for no change.
+	 */
+	int64_t (*event)(struct backend *backend);
+
+	/*
+	 * Make what locks need: a directory, tables. With plan, instead set *plan to a text that
+	 * an administrator can read or run, which also names the permissions that an account needs;
+	 * the caller frees it; "" for nothing to do. Talks to no server then.
+	 */
+	int (*setup)(struct backend *backend, char **plan, struct error *err);
+
+	/* Add what was found about the fitness of the backend to *findings (view.h). */
+	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
+
+	/*
+	 * Remove a row that show() has listed as one that holds, and wake the next waiter. HELD: it
+	 * was there. LOST: it is not there any more. Its holder finds out at its next renew().
 	 */
 	backend_break_fn *break_hold;
-	/* Makes what locks need at the backend, if anything: a directory, tables. 0 or -1. */
-	int (*setup)(struct backend *backend, struct error *err);
-	/*
-	 * Says what setup() does, for an administrator to read or to run, and the permissions that
-	 * an account needs: *text, which the caller frees; "" for nothing. Talks to no server. 0
-	 * or -1.
-	 */
-	int (*plan)(struct backend *backend, char **text, struct error *err);
-	/* Says how fit the backend is to hold locks. 0, or -1: it cannot be asked. */
-	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 };
-
-/*
- * Call the slots acquire or renew, or inspect. No time that a server reports is taken for
- * longer than what was asked for, or than what makes sense (lease.h). A hold whose fence is not
- * below BACKEND_FENCE_END is an ERROR, since no later fence would be larger. The caller releases it
- * as after any other error.
- */
-enum outcome backend_grant(backend_grant_fn *slot, struct backend *backend,
-			   const struct request *request, struct grant *grant, struct error *err);
-int backend_inspect(struct backend *backend, const char *name, bool listen,
-		    struct lock_view *view, struct error *err);
 
 /* The symbol that a module exports; version guards against a mix of builds. */
 #define BACKEND_MODULE_SYMBOL "dlock_backend_module"

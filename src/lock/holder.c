@@ -105,23 +105,19 @@ static size_t put_text(char *buf, size_t used, const char *key, const char *valu
 				 HOLDER_TEXT_SIZE - used);
 }
 
+/* Leaves out a number without room, as a record that somebody has forged may have. */
 static size_t put_number(char *buf, size_t used, const char *key, int64_t value)
 {
-	if (value <= 0)
+	if (value <= 0 || used + strlen(key) + sizeof("&=") + TEXT_DIGITS_SIZE > HOLDER_TEXT_SIZE)
 		return used;
 	used = put_key(buf, used, key);
 	return (size_t)(text_digits(buf + used, (uint64_t)value) - buf);
 }
 
-/*
- * The note, as much of it as fits. A renewal may write a TTL with more digits in its place, and a
- * release may append until when the lock is kept. Both must fit as well, because a table has
- * columns of this size.
- */
+/* The note, as much of it as fits into a table's column. */
 static size_t put_note(char *buf, size_t used, const char *note)
 {
-	static const char more[] = "9223372036854775807" "&kept=1234567890123&min=1";
-	const size_t most = HOLDER_COLUMN_SIZE - sizeof(more);
+	const size_t most = HOLDER_COLUMN_SIZE;
 
 	if (!*note || used + sizeof("&note=") >= most)
 		return used;
@@ -135,15 +131,10 @@ static size_t put_note(char *buf, size_t used, const char *note)
 			 sizeof(((struct holder *)0)->user) + \
 			 sizeof(((struct holder *)0)->command) - 3))
 
-/* The longest text without a note fits. */
-_Static_assert(NAMES_SIZE +
-	       sizeof("ttl=&host=&user=&cmd=&pid=&since=&kept=&min=&queue=9nr") +
-	       (sizeof("9223372036854775807") - 1) * 5 <= HOLDER_TEXT_SIZE,
-	       "HOLDER_TEXT_SIZE");
-/* So does, in a table, the longest text that tells of a process and of times that there can be. */
+/* The longest text about a process and its times fits into a table's column without a note. */
 _Static_assert(NAMES_SIZE +
 	       sizeof("ttl=123456789012&host=&user=&cmd=&pid=2147483647&since=1234567890123"
-		      "&queue=9nr&kept=1234567890123&min=1") <= HOLDER_COLUMN_SIZE,
+		      "&min=123456789012&until=1234567890123&replaces=1") <= HOLDER_COLUMN_SIZE,
 	       "HOLDER_COLUMN_SIZE");
 
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])
@@ -159,6 +150,8 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 	used = put_number(buf, used, "since", holder->since_ms);
 	used = put_number(buf, used, "kept", holder->kept_ms);
 	used = put_number(buf, used, "min", holder->min_ms);
+	/* Nobody ends earlier what is kept. */
+	used = put_number(buf, used, "until", holder->kept_ms ? 0 : holder->until_ms);
 	used = put_number(buf, used, "replaces", holder->replaces);
 	return put_note(buf, used, holder->note);
 }
@@ -212,6 +205,7 @@ static bool get_pair(struct holder *holder, const struct text_pair *pair)
 		{ "since", NULL, 0, &holder->since_ms },
 		{ "kept", NULL, 0, &holder->kept_ms },
 		{ "min", NULL, 0, &holder->min_ms },
+		{ "until", NULL, 0, &holder->until_ms },
 		{ "replaces", NULL, 0, &holder->replaces },
 	};
 

@@ -30,6 +30,8 @@ struct holder {
 	 */
 	int64_t kept_ms;
 	int64_t min_ms;		/* the minimum hold of `dlock acquire`; 0: none, or not known */
+	/* The process that the hold lives with ends it then: ms since the epoch; 0: it does not. */
+	int64_t until_ms;
 	/* 1: sends away waiters that came before with the same wish: --replace-waiters. 0: none. */
 	int64_t replaces;
 };
@@ -48,10 +50,9 @@ void holder_host(char host[static HOLDER_HOST_SIZE]);
 #define HOLDER_COLUMN_SIZE 800
 
 /*
- * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&kept=…&min=…&replaces=1&note=…" and a NUL, with
- * percent-encoded values and without those that are not known. The TTL comes first, where scripts
- * on the server find and replace it. The note comes last, and is cut where it does not fit. Scripts
- * on the server append what they have to add behind the note. Returns the length.
+ * Writes "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&kept=…&min=…&until=…&replaces=1&note=…" and a
+ * NUL, with percent-encoded values and without those that are not known. The note comes last, and
+ * is cut where it does not fit into a table's column. Returns the length.
  */
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE]);
 

@@ -9,30 +9,49 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "name.h"
+#include "lease.h"
 
 #define PINGS 10
 /* With more difference, people see that fences and ages do not fit the clock of their host. */
 #define CLOCK_SKEW_MS 1000
 
-struct hold_view *lock_view_add_hold(struct lock_view *view)
+static struct hold_view *add_view(struct hold_view **views, size_t *count)
 {
-	struct hold_view *hold;
-
-	view->holds = memory_resize(view->holds, view->hold_count + 1, sizeof(*hold));
-	hold = &view->holds[view->hold_count++];
-	*hold = (struct hold_view){ .age_ms = -1, .expires_ms = -1 };
-	return hold;
+	*views = memory_resize(*views, *count + 1, sizeof(**views));
+	return &(*views)[(*count)++];
 }
 
-struct waiter_view *lock_view_add_waiter(struct lock_view *view)
+/* Of a hold that lives with a process, the record says when that process ends it. */
+static int64_t expires_in(const struct row *row, const struct holder *holder)
 {
-	struct waiter_view *waiter;
+	int64_t left_ms = row->left_ms;
 
-	view->waiters = memory_resize(view->waiters, view->waiter_count + 1, sizeof(*waiter));
-	waiter = &view->waiters[view->waiter_count++];
-	*waiter = (struct waiter_view){ .waiting_ms = -1 };
-	return waiter;
+	if (left_ms < 0 && row->holds && holder->until_ms) {
+		left_ms = holder->until_ms - clock_wall_ms();
+		left_ms = left_ms < 0 ? 0 : left_ms;
+	}
+	return lease_shown(left_ms);
+}
+
+static void add_row(struct lock_view *view, const struct row *row)
+{
+	struct hold_view *to = row->holds ? add_view(&view->holds, &view->hold_count)
+					  : add_view(&view->waiters, &view->waiter_count);
+
+	*to = (struct hold_view){ .mode = row->mode, .slots = row->slots, .fence = row->fence,
+				  .age_ms = lease_shown(row->age_ms) };
+	holder_decode(&to->holder, row->text, strlen(row->text));
+	to->expires_ms = expires_in(row, &to->holder);
+	to->mine = row->mine && !to->holder.kept_ms;
+	memcpy(to->id, row->id, ROW_ID_SIZE);
+}
+
+void lock_view_make(struct lock_view *view, struct rows *rows)
+{
+	*view = (struct lock_view){ .fence = rows->fence, .ignored = rows->ignored };
+	rows->ignored = (struct name_list){ 0 };
+	for (size_t i = 0; i < rows->count; i++)
+		add_row(view, &rows->rows[i]);
 }
 
 void lock_view_finish(struct lock_view *view)
@@ -45,53 +64,15 @@ void lock_view_finish(struct lock_view *view)
 
 const struct hold_view *lock_view_first(const struct lock_view *view)
 {
-	static const struct hold_view unknown = { .age_ms = -1 };
-
-	return view->hold_count ? &view->holds[0] : &unknown;
+	return view->hold_count ? &view->holds[0] : NULL;
 }
 
-void name_list_add(struct name_list *list, const char *name, size_t length)
+int64_t lock_view_ahead(const struct lock_view *view)
 {
-	char *copy = memory_copy_part(name, length);
-	struct error ignored;
-
-	if (name_check(copy, &ignored)) {
-		free(copy);
-		return;
-	}
-	/* The room doubles whenever it is full. */
-	if (!(list->count & (list->count - 1)))
-		list->names = memory_resize(list->names, list->count ? 2 * list->count : 1,
-					    sizeof(*list->names));
-	list->names[list->count++] = copy;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-void name_list_sort(struct name_list *list)
-{
-	size_t kept = 0;
-
-	if (list->count)
-		qsort(list->names, list->count, sizeof(*list->names), compare_names);
-	for (size_t i = 0; i < list->count; i++) {
-		if (kept && !strcmp(list->names[kept - 1], list->names[i]))
-			free(list->names[i]);
-		else
-			list->names[kept++] = list->names[i];
-	}
-	list->count = kept;
-}
-
-void name_list_finish(struct name_list *list)
-{
-	for (size_t i = 0; i < list->count; i++)
-		free(list->names[i]);
-	free(list->names);
-	*list = (struct name_list){ 0 };
+	for (size_t i = 0; i < view->waiter_count; i++)
+		if (view->waiters[i].mine)
+			return (int64_t)i;
+	return -1;
 }
 
 void findings_add(struct findings *findings, enum severity severity, const char *topic,

@@ -8,53 +8,41 @@
 #include <sys/types.h>
 
 #include "backend.h"
+#include "holder.h"
 
+/* A holder or a waiter. */
 struct hold_view {
 	struct holder holder;
 	enum hold_mode mode;
 	int slots;		/* HOLD_SLOT */
-	uint64_t fence;		/* 0: not known */
-	int64_t age_ms;		/* since it was acquired; -1: not known */
+	uint64_t fence;		/* 0: not known, or a waiter */
+	int64_t age_ms;		/* since it holds, or waits; -1: not known */
 	int64_t expires_ms;	/* from now; -1: not before it is released */
-	pid_t keeper;		/* process of dlock on this host; 0: not known */
-};
-
-struct waiter_view {
-	struct holder holder;
-	enum hold_mode mode;
-	int slots;
-	int64_t waiting_ms;	/* -1: not known */
-};
-
-struct name_list {
-	char **names;
-	size_t count;
+	bool mine;		/* of the token that the view was made for, and not only kept */
+	char id[ROW_ID_SIZE];	/* see struct row */
 };
 
 struct lock_view {
-	bool held;		/* true without holds: nothing is known of the holder */
 	uint64_t fence;		/* the last one given; 0: not known */
 	struct hold_view *holds;
 	size_t hold_count;
-	struct waiter_view *waiters;	/* in the order of the queue */
+	struct hold_view *waiters;	/* in the order of the queue */
 	size_t waiter_count;
 	/* Other programs keep these where the lock is. They count as neither hold nor waiter. */
 	struct name_list ignored;
 };
 
-/* Each adds a row, exclusive, of which nothing else is known, and returns it. */
-struct hold_view *lock_view_add_hold(struct lock_view *view);
-struct waiter_view *lock_view_add_waiter(struct lock_view *view);
+/*
+ * Make *view of what a backend has shown, and take over rows->ignored. No time is taken for longer
+ * than what makes sense (lease.h).
+ */
+void lock_view_make(struct lock_view *view, struct rows *rows);
 void lock_view_finish(struct lock_view *view);
 
-/* The first holder; where no holder is known, one of whom nothing is known. */
+/* The first holder; NULL: there is none. */
 const struct hold_view *lock_view_first(const struct lock_view *view);
-
-/* Adds a copy of length bytes, unless it is not a valid name. */
-void name_list_add(struct name_list *list, const char *name, size_t length);
-/* Sorts the names, and removes those that are there twice. */
-void name_list_sort(struct name_list *list);
-void name_list_finish(struct name_list *list);
+/* How many waiters are before that of the token; -1: it does not wait. */
+int64_t lock_view_ahead(const struct lock_view *view);
 
 enum severity {
 	FINDING_OK,

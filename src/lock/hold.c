@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/* The rules about holds: hold.h. */
+#include "hold.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "hold_mode.h"
+#include "lease.h"
+#include "view.h"
+
+#define LOOK_JITTER_MS 500
+/* The least pause before another try when a lease is about to end. */
+#define LOOK_LEAST_MS 20
+/* At random: a client that releases and acquires at a steady pace could hold at every try. */
+#define FOREIGN_LOOK_MS 200
+#define FOREIGN_JITTER_MS 100
+
+/* ---- acquiring and renewing ---- */
+
+/* ERROR: somebody has forged the last fence. */
+static enum outcome refuse_fence(uint64_t fence, struct error *err)
+{
+	error_set(err, ERROR_REFUSED, 0, "the fence would be %" PRIu64 ", which no clock gives: "
+		  "somebody has written the last fence; when the lock is free, remove where it is "
+		  "stored, see dlock-backends(7)", fence);
+	return OUTCOME_ERROR;
+}
+
+static enum outcome bound_grant(enum outcome outcome, const struct backend *backend,
+				const struct request *request, struct grant *grant,
+				struct error *err)
+{
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	grant->ttl_ms = lease_bound(grant->ttl_ms, request->ttl_ms, backend->session);
+	return grant->fence >= BACKEND_FENCE_END ? refuse_fence(grant->fence, err) : outcome;
+}
+
+enum outcome hold_acquire(struct backend *backend, const struct request *request,
+			  struct grant *grant, struct error *err)
+{
+	return bound_grant(backend->ops->acquire(backend, request, grant, err), backend, request,
+			   grant, err);
+}
+
+enum outcome hold_renew(struct backend *backend, const struct request *request,
+			struct grant *grant, struct error *err)
+{
+	return bound_grant(backend->ops->renew(backend, request, grant, err), backend, request,
+			   grant, err);
+}
+
+/* ---- looking ---- */
+
+int hold_view(struct backend *backend, const char *name, const char *token,
+	      struct lock_view *view, struct error *err)
+{
+	const struct request request = { .name = name, .token = token };
+	struct rows rows = { 0 };
+	int failed = backend->ops->show(backend, &request, &rows, err);
+
+	if (!failed)
+		lock_view_make(view, &rows);
+	rows_finish(&rows);
+	return failed;
+}
+
+int hold_names(struct backend *backend, struct name_list *names, struct error *err)
+{
+	const struct request request = { .token = "" };
+	struct rows rows = { 0 };
+	int failed = backend->ops->show(backend, &request, &rows, err);
+
+	if (!failed) {
+		name_list_sort(&rows.names);
+		*names = rows.names;
+		rows.names = (struct name_list){ 0 };
+	}
+	rows_finish(&rows);
+	return failed;
+}
+
+static void describe_loss(const struct lock_view *view, struct error *err)
+{
+	const struct hold_view *first = lock_view_first(view);
+	char text[HOLDER_DESCRIPTION_SIZE];
+
+	if (first)
+		error_set(err, ERROR_REFUSED, 0, "this token does not hold the lock: %s",
+			  holder_describe(&first->holder, first->age_ms, text, sizeof(text)));
+	else
+		error_set(err, ERROR_REFUSED, 0, "this token does not hold the lock: it is free");
+}
+
+/* The hold of the request's token in *hold: HELD, LOST or ERROR. */
+static enum outcome find_hold(struct backend *backend, const struct request *request,
+			      struct hold_view *hold, struct error *err)
+{
+	enum outcome outcome = OUTCOME_LOST;
+	struct lock_view view = { 0 };
+
+	if (hold_view(backend, request->name, request->token, &view, err))
+		return OUTCOME_ERROR;
+	for (size_t i = 0; i < view.hold_count && outcome != OUTCOME_HELD; i++)
+		if (view.holds[i].mine) {
+			*hold = view.holds[i];
+			outcome = OUTCOME_HELD;
+		}
+	if (outcome == OUTCOME_LOST)
+		describe_loss(&view, err);
+	lock_view_finish(&view);
+	return outcome;
+}
+
+enum outcome hold_verify(struct backend *backend, const struct request *request,
+			 struct error *err)
+{
+	struct hold_view hold;
+	enum outcome outcome = find_hold(backend, request, &hold, err);
+
+	return outcome == OUTCOME_HELD ? hold_mode_covers(hold.mode, hold.slots, request, err)
+				       : outcome;
+}
+
+/* ---- of another process ---- */
+
+/* A hold that lives with a process can be renewed and released by that one alone. */
+static enum outcome refuse_other(const struct hold_view *hold, struct error *err)
+{
+	char text[HOLDER_PROCESS_SIZE];
+
+	error_set(err, ERROR_REFUSED, 0, "it is held for %s by a process that could not be asked: "
+		  "use the --backend and the user of 'dlock acquire'",
+		  holder_describe_process(&hold->holder, text));
+	return OUTCOME_ERROR;
+}
+
+enum outcome hold_renew_other(struct backend *backend, const struct request *request,
+			      struct grant *grant, struct error *err)
+{
+	struct request renewed = *request;
+	char text[HOLDER_TEXT_SIZE];
+	struct hold_view hold;
+	enum outcome outcome = find_hold(backend, request, &hold, err);
+
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (backend->session)
+		return refuse_other(&hold, err);
+	/* The record is that of the holder, and not of this process. */
+	renewed.text = NULL;
+	if (request->ttl_ms && request->ttl_ms != hold.holder.ttl_ms) {
+		hold.holder.ttl_ms = request->ttl_ms;
+		holder_encode(&hold.holder, text);
+		renewed.text = text;
+	} else if (!request->ttl_ms) {
+		renewed.ttl_ms = hold.holder.ttl_ms ? hold.holder.ttl_ms : BACKEND_TTL_MS;
+		renewed.ttl_ms = clock_earlier(renewed.ttl_ms, LEASE_MOST_MS);
+		if (hold.expires_ms > renewed.ttl_ms)
+			renewed.ttl_ms = hold.expires_ms;
+	}
+	outcome = hold_renew(backend, &renewed, grant, err);
+	if (outcome == OUTCOME_HELD && !grant->fence)
+		grant->fence = hold.fence;
+	return outcome;
+}
+
+/* ---- releasing ---- */
+
+enum outcome hold_release(struct backend *backend, const struct request *request,
+			  const struct holder *self, int64_t keep_ms, int64_t lease_end_ms,
+			  struct error *err)
+{
+	const int64_t sent_ms = clock_boot_ms();
+	struct request released = *request;
+	struct holder kept = *self;
+	char text[HOLDER_TEXT_SIZE];
+	enum outcome outcome;
+
+	released.keep_ms = keep_ms;
+	released.text = NULL;
+	if (keep_ms > 0) {
+		kept.kept_ms = clock_wall_ms() + keep_ms;
+		holder_encode(&kept, text);
+		released.text = text;
+	}
+	outcome = backend->ops->release(backend, &released, err);
+	if (outcome == OUTCOME_LOST &&
+	    lease_ended_by_resent(backend->resent, sent_ms, lease_end_ms))
+		return OUTCOME_HELD;
+	return outcome;
+}
+
+enum outcome hold_release_other(struct backend *backend, const struct request *request,
+				struct error *err)
+{
+	struct hold_view hold = { 0 };
+	const int64_t looked_ms = clock_boot_ms();
+	int64_t keep_ms = 0, end_ms;
+	enum outcome outcome = find_hold(backend, request, &hold, err);
+
+	if (outcome == OUTCOME_ERROR)
+		return outcome;
+	/* Its command may still run, and a release tells the backend that the command is dead. */
+	if (outcome == OUTCOME_HELD && backend->session)
+		return refuse_other(&hold, err);
+	/* Without a hold, a waiter's row may be left, of a keeper that was killed. */
+	if (outcome == OUTCOME_HELD && hold.holder.min_ms && hold.age_ms >= 0)
+		keep_ms = lease_keep(0, hold.holder.min_ms, hold.age_ms);
+	end_ms = outcome == OUTCOME_HELD ? looked_ms + hold.expires_ms : 0;
+	return hold_release(backend, request, &hold.holder, keep_ms, end_ms, err);
+}
+
+int hold_break(struct backend *backend, const char *name, const struct lock_view *view,
+	       struct error *err)
+{
+	struct row row = { .holds = true };
+
+	for (size_t i = 0; i < view->hold_count; i++) {
+		row.mode = view->holds[i].mode;
+		row.slots = view->holds[i].slots;
+		row.fence = view->holds[i].fence;
+		memcpy(row.id, view->holds[i].id, ROW_ID_SIZE);
+		if (backend->ops->break_hold(backend, name, &row, err) == OUTCOME_ERROR)
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- for backends ---- */
+
+int64_t hold_look_at(int64_t left_ms, bool first, bool foreign)
+{
+	int64_t pause_ms = HOLD_LOOK_MS + rand() % LOOK_JITTER_MS;
+
+	if (first && foreign)
+		pause_ms = FOREIGN_LOOK_MS + rand() % FOREIGN_JITTER_MS;
+	if (first && left_ms >= 0 && left_ms < pause_ms)
+		pause_ms = left_ms > LOOK_LEAST_MS ? left_ms + 2 : LOOK_LEAST_MS;
+	return clock_boot_ms() + pause_ms;
+}
+
+int64_t hold_watch_late(struct hold_late *late, const char *id)
+{
+	const int64_t now = clock_boot_ms();
+
+	if (strcmp(late->id, id) != 0) {
+		snprintf(late->id, sizeof(late->id), "%s", id);
+		late->since_ms = now;
+	}
+	if (!*id)
+		return CLOCK_NEVER;
+	return now - late->since_ms >= HOLD_LATE_MS ? 0 : late->since_ms + HOLD_LATE_MS;
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* The containers that show() of a backend fills: rows, and names of locks. */
+#include "backend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "name.h"
+
+/* An array whose room doubles whenever it is full, with room for one more element. */
+static void *grow(void *array, size_t count, size_t size)
+{
+	if (count & (count - 1))
+		return array;
+	return memory_resize(array, count ? 2 * count : 1, size);
+}
+
+struct row *rows_add(struct rows *rows, const char *text, size_t length)
+{
+	struct row *row;
+
+	rows->rows = grow(rows->rows, rows->count, sizeof(*rows->rows));
+	row = &rows->rows[rows->count++];
+	*row = (struct row){ .age_ms = -1, .left_ms = -1,
+			     .text = memory_copy_part(text, length) };
+	return row;
+}
+
+void rows_finish(struct rows *rows)
+{
+	for (size_t i = 0; i < rows->count; i++)
+		free(rows->rows[i].text);
+	free(rows->rows);
+	name_list_finish(&rows->names);
+	name_list_finish(&rows->ignored);
+	*rows = (struct rows){ 0 };
+}
+
+void name_list_add(struct name_list *list, const char *name, size_t length)
+{
+	char *copy = memory_copy_part(name, length);
+	struct error ignored;
+
+	if (name_check(copy, &ignored)) {
+		free(copy);
+		return;
+	}
+	list->names = grow(list->names, list->count, sizeof(*list->names));
+	list->names[list->count++] = copy;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void name_list_sort(struct name_list *list)
+{
+	size_t kept = 0;
+
+	if (list->count)
+		qsort(list->names, list->count, sizeof(*list->names), compare_names);
+	for (size_t i = 0; i < list->count; i++) {
+		if (kept && !strcmp(list->names[kept - 1], list->names[i]))
+			free(list->names[i]);
+		else
+			list->names[kept++] = list->names[i];
+	}
+	list->count = kept;
+}
+
+void name_list_finish(struct name_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		free(list->names[i]);
+	free(list->names);
+	*list = (struct name_list){ 0 };
+}
