@@ -12,119 +12,112 @@
 #include "base/memory.h"
 #include "lock/view.h"
 #include "lock.h"
-#include "ops.h"
-#include "path.h"
-
-#ifndef CIFS_SUPER_MAGIC
-#define CIFS_SUPER_MAGIC 0xFF534D42
-#endif
 
 /* Bytes. Records need a few kB; where there is less, no lock can be taken. */
 #define SPACE_LEAST 65536
 
-static void check_file_system(const char *directory, struct findings *findings)
+/* The kind of a network file system, or NULL. */
+static const char *network_of(const char *directory)
 {
+	static const struct {
+		unsigned long magic;
+		const char *name;
+	} networks[] = {
+		/* The number is CIFS_SUPER_MAGIC, which older headers do not have. */
+		{ NFS_SUPER_MAGIC, "NFS" }, { SMB_SUPER_MAGIC, "SMB" }, { 0xFF534D42, "SMB" },
+		{ SMB2_SUPER_MAGIC, "SMB" }, { FUSE_SUPER_MAGIC, "FUSE" },
+	};
 	struct statfs info;
-	const char *network = NULL;
 
 	if (statfs(directory, &info))
-		return;
-	switch ((unsigned long)info.f_type) {
-	case NFS_SUPER_MAGIC:
-		network = "NFS";
-		break;
-	case CIFS_SUPER_MAGIC:
-	case SMB_SUPER_MAGIC:
-	case SMB2_SUPER_MAGIC:
-		network = "SMB";
-		break;
-	case FUSE_SUPER_MAGIC:
-		network = "FUSE";
-		break;
-	default:
-		break;
-	}
-	if (network)
-		findings_add(findings, FINDING_WARNING, "filesystem",
-			     "put the directory on a local file system, or use a server",
-			     "%s: locks may hold on this host only, or be lost unseen", network);
-	else
-		findings_add(findings, FINDING_OK, "filesystem", NULL,
-			     "local: excludes processes of this host only");
+		return NULL;
+	for (size_t i = 0; i < sizeof(networks) / sizeof(networks[0]); i++)
+		if ((unsigned long)info.f_type == networks[i].magic)
+			return networks[i].name;
+	return NULL;
 }
 
-static void check_directory(const char *directory, struct findings *findings)
+static void check_file_system(const char *directory, struct findings *findings)
+{
+	const char *network = network_of(directory);
+
+	findings_add(findings, network ? FINDING_WARNING : FINDING_OK, "filesystem",
+		     network ? "put the directory on a local file system, or use a server" : NULL,
+		     "%s: %s", network ? network : "local",
+		     network ? "locks may hold on this host only, or be lost unseen"
+			     : "excludes processes of this host only");
+}
+
+static void check_mode(const struct stat *info, struct findings *findings)
+{
+	const bool open = (info->st_mode & 022) && !(info->st_mode & S_ISVTX);
+
+	findings_add(findings, open ? FINDING_WARNING : FINDING_OK, "permissions",
+		     open ? "chmod 700 it, or chmod +t it when it must be shared" : NULL,
+		     "owner uid %u, mode %04o%s", (unsigned)info->st_uid, info->st_mode & 07777U,
+		     open ? ": others can remove lock files" : "");
+}
+
+static void check_space(const char *directory, struct findings *findings)
 {
 	struct statvfs space;
-	struct stat info;
+	unsigned long long bytes;
+	bool full;
 
-	if (stat(directory, &info))
-		return;
-	if ((info.st_mode & 022) && !(info.st_mode & S_ISVTX))
-		findings_add(findings, FINDING_WARNING, "permissions",
-			     "chmod 700 it, or chmod +t it when it must be shared",
-			     "mode %04o: others can remove lock files", info.st_mode & 07777U);
-	else
-		findings_add(findings, FINDING_OK, "permissions", NULL,
-			     "owner uid %u, mode %04o", (unsigned)info.st_uid,
-			     info.st_mode & 07777U);
 	if (statvfs(directory, &space))
 		return;
-	if (space.f_bavail * space.f_frsize < SPACE_LEAST || (space.f_files && !space.f_favail))
-		findings_add(findings, FINDING_ERROR, "space", "free some space",
-			     "the file system is full: no lock can be taken");
-	else
-		findings_add(findings, FINDING_OK, "space", NULL, "%llu MB free",
-			     (unsigned long long)(space.f_bavail * space.f_frsize >> 20));
+	bytes = (unsigned long long)space.f_bavail * space.f_frsize;
+	full = bytes < SPACE_LEAST || (space.f_files && !space.f_favail);
+	findings_add(findings, full ? FINDING_ERROR : FINDING_OK, "space",
+		     full ? "free some space" : NULL, "%llu MB free%s", bytes >> 20,
+		     full ? ": the file system is full, so that no lock can be taken" : "");
 }
 
 int file_check(struct backend *backend, struct findings *findings, struct error *err)
 {
-	struct file_backend *file = file_from_backend(backend);
+	const char *directory = file_from_backend(backend)->directory;
 	struct stat info;
+	const int failed = stat(directory, &info);
 
-	errno = 0;
-	if (stat(file->directory, &info) && errno == ENOENT)
-		return file_path_missing(file->directory, err);
-	if (errno || !S_ISDIR(info.st_mode))
-		return error_set(err, ERROR_UNAVAILABLE, errno ? errno : ENOTDIR, "%s",
-				 file->directory);
-	findings_add(findings, FINDING_OK, "directory", NULL, "%s", file->directory);
-	check_file_system(file->directory, findings);
-	check_directory(file->directory, findings);
+	if (failed && errno == ENOENT)
+		return file_lock_missing(directory, err);
+	if (failed || !S_ISDIR(info.st_mode))
+		return error_set(err, ERROR_UNAVAILABLE, failed ? errno : ENOTDIR, "%s", directory);
+	findings_add(findings, FINDING_OK, "directory", NULL, "%s", directory);
+	check_file_system(directory, findings);
+	check_mode(&info, findings);
+	check_space(directory, findings);
 	return 0;
 }
 
-int file_setup(struct backend *backend, struct error *err)
-{
-	struct file_backend *file = file_from_backend(backend);
-	struct stat info;
-
-	if (!mkdir(file->directory, 0700))
-		return 0;
-	if (errno == EEXIST && !stat(file->directory, &info)) {
-		if (S_ISDIR(info.st_mode))
-			return 0;
-		errno = ENOTDIR;
-	}
-	return error_set(err, ERROR_REFUSED, errno, "cannot create directory %s", file->directory);
-}
-
 /* The directory in quotes of the shell, an apostrophe in it as '\''. */
-int file_plan(struct backend *backend, char **text, struct error *err)
+static char *write_plan(const char *directory)
 {
-	const char *directory = file_from_backend(backend)->directory;
-	char *end;
-
-	(void)err;
 	/* Each byte may become four; the rest is the command. */
-	*text = memory_new(4 * strlen(directory) + sizeof("mkdir -p -m 0700 ''\n"), 1);
-	end = stpcpy(*text, "mkdir -p -m 0700 '");
+	char *text = memory_new(4 * strlen(directory) + sizeof("mkdir -p -m 0700 ''\n"), 1);
+	char *end = stpcpy(text, "mkdir -p -m 0700 '");
+
 	for (; *directory; directory++) {
 		if (*directory == '\'')
 			end = stpcpy(end, "'\\'");
 		*end++ = *directory;
 	}
 	strcpy(end, "'\n");
-	return 0;
+	return text;
+}
+
+int file_setup(struct backend *backend, char **plan, struct error *err)
+{
+	const char *directory = file_from_backend(backend)->directory;
+	struct stat info;
+
+	if (plan) {
+		*plan = write_plan(directory);
+		return 0;
+	}
+	if (!mkdir(directory, 0700) ||
+	    (errno == EEXIST && !stat(directory, &info) && S_ISDIR(info.st_mode)))
+		return 0;
+	return error_set(err, ERROR_REFUSED, errno == EEXIST ? ENOTDIR : errno,
+			 "cannot create directory %s", directory);
 }

@@ -1,29 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The lock file of one name: how it is opened, the section in which its record may be changed, and
- * who has locked it, as the kernel sees it. acquire.c, inspect.c and backend.c are built from this.
- * A process that takes the lock calls
+ * The lock file of one name, and the locks of the kernel on it:
  *
- *	file_lock_open, flock(), file_lock_enter, file_lock_claim, file_lock_leave
+ *	flock()		exclusive by an exclusive hold, shared by all other ones. flock(1) sees and
+ *			excludes these.
+ *	a hold's byte	locked as long as the hold with this record is alive. Others can see that
+ *			without locking anything.
+ *	a section byte	locked by a process that reads or changes records, for the time of some
+ *			reads and writes.
  *
- * and gives the lock back with flock(), file_lock_disclaim and file_lock_close. Others look with
- * file_lock_open, file_lock_look and file_lock_close.
+ * The bytes are far behind all records. All these locks belong to one open file description, so
+ * that they end together: with its last descriptor, or in file_lock_free(). A process that takes
+ * the lock calls
+ *
+ *	file_lock_open flock() file_lock_enter file_lock_claim file_lock_leave
+ *
+ * and file_lock_free() in the end. Others call file_lock_open(), file_lock_inspect(),
+ * file_lock_close(), with a description of their own, because the kernel does not show to a
+ * description its own locks.
  */
 #pragma once
 
 #include <stdbool.h>
 
 #include "lock/backend.h"
+#include "path.h"
 #include "record.h"
+
+struct file_lock {
+	const char *directory;
+	int64_t timeout_ms;	/* for the section */
+	int fd;			/* -1: not open */
+	char path[FILE_PATH_SIZE];
+};
 
 struct file_backend {
 	struct backend base;
-	char *place;		/* "file:" and the directory */
-	const char *directory;	/* within place */
+	char *place_text;	/* "file:" and the directory */
+	const char *directory;	/* in place_text */
 	bool by_default;	/* the URI names no directory */
-	int fd;			/* of the lock file; -1 until needed */
-	int slot_fd;		/* of the slot that is held; -1: none */
-	struct file_hold own;	/* this object's hold; fence 0: it has none */
+	struct file_lock lock;	/* open only during a hold, and while acquire() tries */
+	int number;		/* of the record of this object's hold */
+	struct file_record own;	/* that record; fence 0: this object holds nothing */
 };
 
 static inline struct file_backend *file_from_backend(struct backend *backend)
@@ -31,56 +49,100 @@ static inline struct file_backend *file_from_backend(struct backend *backend)
 	return (struct file_backend *)backend;
 }
 
-/* Opens the lock file of name, if it is not open. 0 or -1. */
-int file_lock_open(struct file_backend *file, const char *name, struct error *err);
+/*
+ * Write the record of this object's hold if it has changed: with text (not NULL) as its holder
+ * record, or because another process than before keeps the hold. Write it also if somebody has
+ * emptied the file, as a shell does that opens it with ">" for flock(1). A record with a larger
+ * fence is left, because that holder came after this one. Errors are ignored: the hold does not
+ * depend on its record.
+ */
+void file_store(struct file_backend *file, const char *text);
 
-/* Closes the lock file and its slot, which gives back what is held through them alone. */
-void file_lock_close(struct file_backend *file);
+/* ---- lock.c ---- */
+
+/* Make *lock the file of name, without opening it. */
+void file_lock_init(struct file_lock *lock, const struct file_backend *file, const char *name);
+
+/*
+ * Open the file, and make it when it is missing. A symbolic link, anything but a regular file, or a
+ * file with a second hard link is refused. Returns 0, or -1 and sets *err.
+ */
+int file_lock_open(struct file_lock *lock, struct error *err);
+
+/*
+ * Close the file, if it is open. This leaves the section, and frees what is held through this
+ * descriptor alone.
+ */
+void file_lock_close(struct file_lock *lock);
+
+/* Report that there is no such directory, and how to make it. Returns -1. */
+int file_lock_missing(const char *directory, struct error *err);
+
+/* False if there is certainly no file. When that cannot be seen, opening it reports why. */
+bool file_lock_exists(const struct file_lock *lock);
 
 /* Is the open file still the one that has this name? False after `dlock break`. */
-bool file_lock_current(const struct file_backend *file, const char *name);
+bool file_lock_current(const struct file_lock *lock);
 
 /*
- * Enters or leaves the section in which the record may be changed. 0, or -1 with errno:
- * ETIMEDOUT when another process stays in it for longer than the backend's timeout.
+ * Enter the section. Returns 0; or 1 when another process stays in it for longer than the backend's
+ * timeout, because it was stopped; or -1 and sets *err.
  */
-int file_lock_enter(const struct file_backend *file);
-void file_lock_leave(const struct file_backend *file);
+int file_lock_enter(const struct file_lock *lock, struct error *err);
+void file_lock_leave(const struct file_lock *lock);
 
-/* Says in *err why file_lock_enter() has failed just now. */
-void file_lock_not_entered(const struct file_backend *file, struct error *err);
+/* Lock the byte of a record. Returns 0, or -1 and sets *err. */
+int file_lock_claim(const struct file_lock *lock, int number, struct error *err);
+
+/* Is a hold alive among count records from number on? True also when that cannot be found out. */
+bool file_lock_alive(const struct file_lock *lock, int number, int count);
+
+/* Free the lock for all processes that share the description, and wake those who wait for it. */
+void file_lock_free(const struct file_lock *lock, enum hold_mode mode);
+
+/* ---- state.c ---- */
+
+/* How a file is locked by flock(). */
+enum file_taken {
+	FILE_FREE,
+	FILE_SHARED,		/* by shared holds and slots */
+	FILE_TAKEN,		/* by an exclusive hold */
+};
+
+/* What the kernel's locks and the records show. */
+struct file_state {
+	enum file_taken taken;
+	uint64_t fence;			/* the last one; 0: not known */
+	struct file_record *holds;	/* those that are alive */
+	int count;
+	int free_number;		/* the first record for a shared hold or slot */
+};
 
 /*
- * Enters the section and reads the record: 0, or -1 with errno. After 0 the caller ends with
- * file_lock_done(), which leaves the section and frees the record. If the file was emptied while
- * this object holds, as a shell does that opens it with ">" for flock(1), the record names the hold
- * again.
+ * Read the records of a file that is locked as state->taken says; all else in *state is 0. Only
+ * within the section. The caller frees with file_state_finish().
  */
-int file_lock_edit(const struct file_backend *file, struct file_record *record);
-void file_lock_done(const struct file_backend *file, struct file_record *record);
+void file_lock_scan(const struct file_lock *lock, struct file_state *state);
 
 /*
- * Makes hold this object's own. Locks the byte that shows to others that it lives, until
- * file_lock_disclaim(), which leaves the section, too, or until the last copy of the descriptor is
- * closed. 0, or -1 with errno.
+ * Enter the section, find out how the file is locked, and scan it. Go on without the section while
+ * somebody else is stopped in it. Not through a description that holds. Returns 0, or -1 and sets
+ * *err.
  */
-int file_lock_claim(struct file_backend *file, const struct file_hold *hold);
-void file_lock_disclaim(struct file_backend *file);
+int file_lock_inspect(const struct file_lock *lock, struct file_state *state, struct error *err);
 
-/*
- * Reads the record without the holds that are dead, and how the file is locked. Not for a
- * descriptor that holds. The caller finishes *record. 0, or -1 with *err.
- */
-int file_lock_look(const struct file_backend *file, struct file_record *record,
-		   enum file_taken *taken, struct error *err);
+/* Inspect the lock of a name. It is free when it has no file. Returns 0, or -1 and sets *err. */
+int file_inspect(const struct file_backend *file, const char *name, struct file_state *state,
+		 struct error *err);
+void file_state_finish(struct file_state *state);
 
-/*
- * Calls visit for each process that has locked the file with flock(), or that waits to, as far
- * as /proc/locks shows them, in the kernel's order, until visit returns false.
- */
-typedef bool file_lock_visit(void *context, const struct holder *holder, enum hold_mode mode);
-void file_lock_each(const struct file_backend *file, bool waiting, file_lock_visit *visit,
-		    void *context);
+/* Returns the living hold with this id, or NULL. */
+const struct file_record *file_state_find(const struct file_state *state, const char *id);
 
-/* The first process that has locked the file; all of *holder is 0 when none is shown. */
-void file_lock_stranger(const struct file_backend *file, struct holder *holder);
+/* ---- the other functions of the table, struct backend_ops ---- */
+
+backend_grant_fn file_acquire;		/* acquire.c */
+backend_show_fn file_show;		/* show.c */
+backend_break_fn file_break;		/* break.c */
+int file_setup(struct backend *backend, char **plan, struct error *err);	/* check.c */
+int file_check(struct backend *backend, struct findings *findings, struct error *err);

@@ -1,85 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The content of a lock file: the last fence, and a description of each holder. Only the kernel's
- * lock makes a hold. This text does not: after a crash, it may name dead holders.
+ * The content of a lock file: records of FILE_RECORD_SIZE bytes, one for each hold, each a line
  *
- *	fence 01795232382921432
- *	hold <first half of the token> <mode> <fence> <pid> <until> <byte> <holder>
+ *	fence 00001795232382921432 hold <id> <mode> <pid> <holder record>
  *
- * There is a line for each hold. The mode is x (exclusive), s (shared) or the number of slots.
- * The pid is that of the process of dlock that holds the lock, and means nothing in another
- * container; the holder, which is only shown, may have another pid. The hold is alive as long as
- * the byte is locked, see lock.c.
+ * that is padded with spaces. Record 0 is for an exclusive hold, and the others are for shared
+ * holds and slots. The mode is x (exclusive), s (shared) or the number of slots. The pid is that of
+ * the process of dlock that holds, and means nothing in another container. A record is never
+ * removed: it stays after a release or a crash, with its fence. Only the locks of the kernel show
+ * whether its hold is alive, see lock.h.
  */
 #pragma once
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "lock/backend.h"
+#include "lock/holder.h"
 
+#define FILE_RECORD_SIZE 1024
+/* A wish for more slots is a slip of the pen. */
+#define FILE_RECORDS 10000
 
-#define FILE_ID_SIZE 17		/* 16 hex digits: names a hold, proves nothing */
-
-/* A byte to lock, far behind the text: the process that has it locked may change the record. */
-#define FILE_SECTION_BYTE ((int64_t)1 << 40)
-/* Each hold has a byte of its own behind that one, since no other hold has its fence. */
-#define FILE_HOLD_BYTE(fence) (FILE_SECTION_BYTE + 1 + (int64_t)((fence) & (INT64_MAX >> 1)))
-
-/* How a file is locked by flock(). */
-enum file_taken {
-	FILE_FREE,
-	FILE_SHARED,		/* by shared holds and slots */
-	FILE_TAKEN,		/* by an exclusive hold */
-};
-
-struct file_hold {
-	char id[FILE_ID_SIZE];
-	enum hold_mode mode;
-	int slots;
-	uint64_t fence;
-	pid_t keeper;
-	int64_t until_ms;	/* wall clock: the keeper frees it then; 0: not by itself */
-	int64_t byte;		/* locked as long as the hold is alive */
-	struct holder holder;
-};
+#define FILE_ID_SIZE 33		/* 32 hex digits of the token's SHA-256 */
 
 struct file_record {
-	uint64_t fence;
-	struct file_hold *holds;
-	size_t count;
+	uint64_t fence;		/* 0: not known */
+	char id[FILE_ID_SIZE];	/* "": the record has a fence at most, and what follows is void */
+	enum hold_mode mode;	/* HOLD_ANY: not known */
+	int slots;
+	pid_t pid;		/* 0: not known */
+	char text[HOLDER_TEXT_SIZE];	/* request->text */
 };
 
-/* Reads what can be used of fd; an empty or damaged file gives an empty record. */
-void file_record_read(struct file_record *record, int fd);
-void file_record_finish(struct file_record *record);
+/* Write the id of a token, from which nobody can derive the token. */
+void file_record_id(const char *token, char id[static FILE_ID_SIZE]);
 
-/* Writes the record, whole, in one call. 0, or -1 with errno. */
-int file_record_write(const struct file_record *record, int fd);
+/* Read what can be used of a record that anybody may have written. False: the file ends before. */
+bool file_record_read(struct file_record *record, int fd, int number);
 
-/* Adds a hold under the next fence. Returns it; valid until the record is changed. */
-const struct file_hold *file_record_add(struct file_record *record, const struct request *request);
+/* Returns 0, or -1 and sets errno. */
+int file_record_write(const struct file_record *record, int fd, int number);
 
-/* Adds a hold that was in the record before. */
-void file_record_restore(struct file_record *record, const struct file_hold *hold);
-
-/* The hold of token, or NULL. */
-struct file_hold *file_record_find(const struct file_record *record, const char *token);
-
-/*
- * Makes this process the holder for request, and notes until when, and whether the lock is kept
- * after its release; true if that is a change.
- */
-bool file_record_adopt(struct file_record *record, const struct request *request);
-
-/* Takes out the hold of token; true if it was there. */
-bool file_record_remove(struct file_record *record, const char *token);
-
-/*
- * Takes out dead holds: those whose byte nobody has locked, and those that do not agree with
- * how the file is locked. fd must not be the descriptor of a hold, because the kernel does not
- * show a descriptor its own locks.
- */
-void file_record_sift(struct file_record *record, int fd, enum file_taken taken);
+/* Returns a fence that is larger than last. */
+uint64_t file_record_next_fence(uint64_t last);
