@@ -1,230 +1,202 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds out whether a Redis server is fit to hold locks. */
+/* Find out whether a Redis server, and what leads to it, is fit to hold locks. */
 #include <hiredis/hiredis.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/net.h"
+#include "lock/uri.h"
 #include "lock/view.h"
 #include "info.h"
 #include "lock.h"
+#include "route.h"
+#include "sentinel.h"
 
-/* With more difference between how far two clocks advance in a moment, one of them was set. */
-#define CLOCK_JUMP_MS INT64_C(500)
-/* A clock may advance in steps of a second. */
-#define CLOCK_PATIENCE_MS INT64_C(1100)
-#define CLOCK_PAUSE_US 20000
+/* ---- what the server reports ---- */
 
-/* The clock of a server, and when it was read. */
-struct reading {
-	int64_t server_us;
-	int64_t before_us, after_us;	/* CLOCK_BOOTTIME */
+/* The values of INFO and CONFIG that locks depend on; "": not known. */
+struct facts {
+	char version[32], valkey[32], role[32], link[32], replicas[32], wanted[32];
+	char aof[32], fsync[32], limit[32], policy[32];
 };
 
-static int read_clock(struct redis_node *node, struct reading *reading, struct error *err)
-{
-	int failed;
+#define FACT(name) offsetof(struct facts, name)
 
-	reading->before_us = clock_read_us(CLOCK_BOOTTIME);
-	failed = redis_node_time(node, &reading->server_us, err);
-	reading->after_us = clock_read_us(CLOCK_BOOTTIME);
-	return failed;
+static const struct {
+	const char *name;
+	size_t fact;
+} fields[] = {
+	{ "redis_version", FACT(version) }, { "valkey_version", FACT(valkey) },
+	{ "role", FACT(role) }, { "master_link_status", FACT(link) },
+	{ "connected_slaves", FACT(replicas) }, { "aof_enabled", FACT(aof) },
+	{ "maxmemory", FACT(limit) }, { "maxmemory_policy", FACT(policy) },
+};
+
+static bool is_old(const struct facts *f)
+{
+	return strtol(f->version, NULL, 10) < 5;
 }
 
-static int64_t middle_us(const struct reading *reading)
+static bool is_valkey(const struct facts *f)
 {
-	return (reading->before_us + reading->after_us) / 2;
+	return f->valkey[0];
 }
 
-static void check_skew(const struct reading *now, struct findings *findings)
+static bool is_replica(const struct facts *f)
 {
-	const int64_t boot_to_wall_ms = clock_wall_ms() - clock_boot_ms();
-
-	findings_add_skew(findings,
-			  now->server_us / 1000 - middle_us(now) / 1000 - boot_to_wall_ms);
+	return !strcmp(f->role, "slave");
 }
 
-/*
- * Redis counts the time of its keys by its wall clock. That it jumps shows only if it does so now,
- * or if it was set back since the server noted saved_s, the time of its start or last snapshot.
- */
-static void check_expiry(const struct reading *first, const struct reading *last, int64_t saved_s,
-			 struct findings *findings)
+static bool lacks_replicas(const struct facts *f)
 {
-	static const char *const remedy = "have the clock slewed, not set";
-	const int64_t server_us = last->server_us - first->server_us;
-	const int64_t ours_us = middle_us(last) - middle_us(first);
-	const int64_t unsure_us = last->after_us - last->before_us +
-				  first->after_us - first->before_us;
-	const int64_t back_s = saved_s - last->server_us / 1000000;
-
-	if (server_us == 0)
-		findings_add(findings, FINDING_ERROR, "expiry", "use another server",
-			     "the server's clock does not advance: the lock of a holder that "
-			     "crashed would never lapse");
-	else if (llabs(server_us - ours_us) > CLOCK_JUMP_MS * 1000 + unsure_us)
-		findings_add(findings, FINDING_WARNING, "expiry", remedy,
-			     "the server's clock moved by %+.3g s within %.3g s: leases end by "
-			     "it, early or late", (double)server_us / 1000000,
-			     (double)ours_us / 1000000);
-	else if (back_s > 1)
-		findings_add(findings, FINDING_WARNING, "expiry", remedy,
-			     "the server's clock was set back by %lld s or more since it "
-			     "started: leases ended that much later", (long long)back_s);
-	else
-		findings_add(findings, FINDING_OK, "expiry", NULL, "leases end by the server's "
-			     "wall clock, which must not be set forward");
+	return strtol(f->replicas, NULL, 10) < strtol(f->wanted, NULL, 10);
 }
 
-/* Reads the clock until it has advanced, or long enough to be sure that it does not. 0 or -1. */
-static int check_clock(struct redis_node *node, struct reading *first, struct reading *last,
-		       struct findings *findings)
+static bool waits_for_replicas(const struct facts *f)
 {
-	struct error err = { 0 };
-	int failed = read_clock(node, first, &err);
+	return f->wanted[0] != '0';
+}
 
-	*last = *first;
-	while (!failed && last->server_us == first->server_us &&
-	       last->after_us - first->after_us < CLOCK_PATIENCE_MS * 1000) {
-		usleep(CLOCK_PAUSE_US);
-		failed = read_clock(node, last, &err);
+static bool has_replicas(const struct facts *f)
+{
+	return strtol(f->replicas, NULL, 10) > 0;
+}
+
+static bool forgets(const struct facts *f)
+{
+	return strcmp(f->aof, "1") != 0;
+}
+
+static bool may_forget(const struct facts *f)
+{
+	return f->fsync[0] && strcmp(f->fsync, "always") != 0;
+}
+
+/* Locks have a TTL: the volatile policies evict them before other keys. */
+static bool may_evict(const struct facts *f)
+{
+	return strcmp(f->limit, "0") != 0 && strcmp(f->policy, "noeviction") != 0;
+}
+
+static bool is_limited(const struct facts *f)
+{
+	return strcmp(f->limit, "0") != 0;
+}
+
+/* Of each topic the first row counts whose test is true, or that has none. */
+static const struct rule {
+	const char *topic;
+	bool (*test)(const struct facts *facts);
+	enum severity severity;
+	const char *text;	/* may have a %s for the fact */
+	size_t fact;
+	const char *remedy;
+} rules[] = {
+	{ "version", is_old, FINDING_ERROR, "Redis %s is too old", FACT(version),
+	  "use Redis 5 or newer" },
+	{ "version", is_valkey, FINDING_OK, "Valkey %s", FACT(valkey), NULL },
+	{ "version", NULL, FINDING_OK, "Redis %s", FACT(version), NULL },
+	{ "role", is_replica, FINDING_ERROR,
+	  "a replica: it takes no writes (link to its master: %s)", FACT(link), "name the master" },
+	{ "role", lacks_replicas, FINDING_ERROR,
+	  "master with %s replicas, fewer than ?replicas=: nobody gets a lock", FACT(replicas),
+	  "connect more replicas, or lower ?replicas=" },
+	{ "role", waits_for_replicas, FINDING_OK, "master; each hold waits for %s replicas",
+	  FACT(wanted), NULL },
+	{ "role", has_replicas, FINDING_WARNING, "master with %s replicas: replication is "
+	  "asynchronous, a lock can be lost in a failover", FACT(replicas),
+	  "set ?replicas=, and check DLOCK_FENCE where the work is written" },
+	{ "role", NULL, FINDING_OK, "master with %s replicas", FACT(replicas), NULL },
+	{ "persistence", forgets, FINDING_WARNING, "no append-only file: a restart forgets locks",
+	  FACT(aof),
+	  "set 'appendonly yes' and 'appendfsync always', or accept that a restart "
+	  "forgets locks (holders notice and stop)" },
+	{ "persistence", may_forget, FINDING_NOTE, "append-only file, appendfsync %s: a crash may "
+	  "forget the newest locks", FACT(fsync), "set 'appendfsync always'" },
+	{ "persistence", NULL, FINDING_OK, "append-only file, appendfsync %s", FACT(fsync), NULL },
+	{ "eviction", may_evict, FINDING_WARNING,
+	  "maxmemory-policy %s may evict a lock when memory is short", FACT(policy),
+	  "set 'maxmemory-policy noeviction', or give locks a server of their own" },
+	{ "eviction", is_limited, FINDING_OK, "%s", FACT(policy), NULL },
+	{ "eviction", NULL, FINDING_OK, "no memory limit", FACT(limit), NULL },
+};
+
+static void apply_rules(const struct facts *facts, struct findings *findings)
+{
+	const char *topic = "";
+
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+		const struct rule *rule = &rules[i];
+		const char *fact = (const char *)facts + rule->fact, *gap;
+
+		if (!strcmp(rule->topic, topic) || (rule->test && !rule->test(facts)))
+			continue;
+		topic = rule->topic;
+		gap = strstr(rule->text, "%s");
+		findings_add(findings, rule->severity, topic, rule->remedy, "%.*s%s%s",
+			     gap ? (int)(gap - rule->text) : 200, rule->text, gap ? fact : "",
+			     gap ? gap + 2 : "");
 	}
-	if (failed)
-		findings_add(findings, FINDING_WARNING, "clock", NULL, "cannot be read: %.180s",
-			     err.message);
-	else
-		check_skew(last, findings);
-	return failed;
-}
-
-static void check_version(const char *info, struct findings *findings)
-{
-	char version[32], server[32];
-	long major;
-
-	redis_info_field(info, "valkey_version", server, sizeof(server));
-	redis_info_field(info, "redis_version", version, sizeof(version));
-	major = strtol(version, NULL, 10);
-	if (major < 5)
-		findings_add(findings, FINDING_ERROR, "version", "use Redis 5 or newer",
-			     "Redis %s is too old", version);
-	else
-		findings_add(findings, FINDING_OK, "version", NULL, "%s %s",
-			     server[0] ? "Valkey" : "Redis", server[0] ? server : version);
-}
-
-static void check_role(const struct redis_node *node, const char *info, struct findings *findings)
-{
-	char role[16], replicas[16], master[8];
-	const long long wanted = node->replicas;
-
-	redis_info_field(info, "role", role, sizeof(role));
-	redis_info_field(info, "connected_slaves", replicas, sizeof(replicas));
-	redis_info_field(info, "master_link_status", master, sizeof(master));
-	if (!strcmp(role, "slave"))
-		findings_add(findings, FINDING_ERROR, "role", "name the master",
-			     "a replica: it takes no writes (link to its master: %s)", master);
-	else if (strtoll(replicas, NULL, 10) < wanted)
-		findings_add(findings, FINDING_ERROR, "role", "connect more replicas, or lower "
-			     "?replicas=", "master with %s replicas, and ?replicas=%lld: nobody "
-			     "gets a lock", replicas, wanted);
-	else if (wanted)
-		findings_add(findings, FINDING_OK, "role", NULL, "master with %s replicas; each "
-			     "hold waits for %lld", replicas, wanted);
-	else if (strcmp(replicas, "0") != 0)
-		findings_add(findings, FINDING_WARNING, "role",
-			     "set ?replicas=, and check DLOCK_FENCE where the work is written",
-			     "master with %s replicas: replication is asynchronous, a lock can be "
-			     "lost in a failover", replicas);
-	else
-		findings_add(findings, FINDING_OK, "role", NULL, "master, no replicas");
 }
 
 /* Some providers, and users without the permission, are refused WAIT. */
-static void check_wait(struct redis_node *node, const char *info, struct findings *findings)
+static void check_wait(struct redis_node *node, struct findings *findings)
 {
 	static const char *const argv[] = { "WAIT", "0", "1" };
 	struct error err = { 0 };
-	char replicas[16];
-	redisReply *reply;
+	redisReply *reply = redis_node_ask(node, 3, argv, &err);
 
-	redis_info_field(info, "connected_slaves", replicas, sizeof(replicas));
-	if (!strtoll(replicas, NULL, 10))
-		return;
-	reply = redis_node_ask(node, 3, argv, &err);
 	if (!reply)
 		findings_add(findings, FINDING_WARNING, "replicas", "allow WAIT, or do without "
 			     "?replicas=", "WAIT is refused: %.180s", err.message);
 	freeReplyObject(reply);
 }
 
-static void check_persistence(const char *info, const char *fsync, struct findings *findings)
-{
-	char aof[8];
-
-	redis_info_field(info, "aof_enabled", aof, sizeof(aof));
-	if (strcmp(aof, "1") != 0)
-		findings_add(findings, FINDING_WARNING, "persistence",
-			     "set 'appendonly yes' and 'appendfsync always', or accept that a "
-			     "restart forgets locks (holders notice and stop)",
-			     "no append-only file: a restart forgets locks");
-	else if (fsync[0] && strcmp(fsync, "always") != 0)
-		findings_add(findings, FINDING_NOTE, "persistence",
-			     "set 'appendfsync always'",
-			     "append-only file, appendfsync %s: a crash may forget the newest "
-			     "locks",
-			     fsync);
-	else
-		findings_add(findings, FINDING_OK, "persistence", NULL,
-			     "append-only file, appendfsync %s", fsync[0] ? fsync : "not known");
-}
-
-static void check_memory(const char *info, struct findings *findings)
-{
-	char limit[32], policy[32];
-
-	redis_info_field(info, "maxmemory", limit, sizeof(limit));
-	redis_info_field(info, "maxmemory_policy", policy, sizeof(policy));
-	/* Locks have a TTL: the volatile policies evict them before other keys. */
-	if (strcmp(limit, "0") != 0 && strcmp(policy, "noeviction") != 0)
-		findings_add(findings, FINDING_WARNING, "eviction",
-			     "set 'maxmemory-policy noeviction', or give locks a server of "
-			     "their own",
-			     "maxmemory-policy %s may evict a lock when memory is short", policy);
-	else
-		findings_add(findings, FINDING_OK, "eviction", NULL, "%s",
-			     strcmp(limit, "0") ? policy : "no memory limit");
-}
-
-/* *saved_s: when the server has started or made its last snapshot; 0: it does not say. */
-static void check_info(struct redis_node *node, int64_t *saved_s, struct findings *findings)
+static void check_info(struct redis_node *node, struct findings *findings)
 {
 	static const char *const argv[] = { "INFO" };
+	struct facts facts = { .version = "" };
 	struct error err = { 0 };
 	redisReply *reply = redis_node_ask(node, 1, argv, &err);
-	char fsync[32], saved[24];
 
-	*saved_s = 0;
 	if (!reply || !redis_is_text(reply)) {
 		findings_add(findings, FINDING_WARNING, "info",
 			     "allow INFO, to have version, role, persistence and memory checked",
 			     "cannot be read: %.180s", err.message);
 	} else {
-		redis_setting(node, "appendfsync", fsync, sizeof(fsync));
-		check_version(reply->str, findings);
-		check_role(node, reply->str, findings);
-		check_wait(node, reply->str, findings);
-		redis_info_field(reply->str, "rdb_last_save_time", saved, sizeof(saved));
-		*saved_s = strtoll(saved, NULL, 10);
-		check_persistence(reply->str, fsync, findings);
-		check_memory(reply->str, findings);
+		for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+			redis_info_field(reply->str, fields[i].name,
+					 (char *)&facts + fields[i].fact, sizeof(facts.role));
+		redis_setting(node, "appendfsync", facts.fsync, sizeof(facts.fsync));
+		snprintf(facts.wanted, sizeof(facts.wanted), "%lld", (long long)node->replicas);
+		apply_rules(&facts, findings);
+		if (strtol(facts.replicas, NULL, 10) > 0)
+			check_wait(node, findings);
 	}
 	freeReplyObject(reply);
 }
+
+/* Leases end by the server's clock. */
+static void check_clock(struct redis_node *node, struct findings *findings)
+{
+	const int64_t before_ms = clock_wall_ms();
+	struct error err = { 0 };
+	int64_t server_us;
+
+	if (redis_node_time(node, &server_us, &err))
+		findings_add(findings, FINDING_WARNING, "clock", NULL, "cannot be read: %.180s",
+			     err.message);
+	else
+		findings_add_skew(findings,
+				  server_us / 1000 - (before_ms + clock_wall_ms()) / 2);
+}
+
+/* ---- the way to it ---- */
 
 static void check_transport(const struct redis_node *node, struct findings *findings)
 {
@@ -248,27 +220,88 @@ static void check_transport(const struct redis_node *node, struct findings *find
 			     address->password ? " and the password" : "");
 }
 
+/* Does this sentinel name the server that has answered? */
+static void check_sentinel(struct redis_node *node, size_t which, struct findings *findings)
+{
+	static const char *const remedy = "repair this sentinel: without it fewer others may fail";
+	const struct redis_place *place = &node->route->places[which];
+	struct redis_place named;
+	struct error err = { 0 };
+	char name[256], other[256];
+
+	uri_host_text(place->host, place->port, name, sizeof(name));
+	if (redis_sentinel_ask(node->route, which, &node->base, node->base.connect_timeout_ms,
+			       &named, &err)) {
+		findings_add(findings, FINDING_WARNING, "sentinel", remedy, "%.200s", err.message);
+		return;
+	}
+	if (redis_address_is_at(&node->address, &named))
+		findings_add(findings, FINDING_OK, "sentinel", NULL, "%s: names this master", name);
+	else
+		findings_add(findings, FINDING_WARNING, "sentinel",
+			     "repair this sentinel, unless a failover has just been made",
+			     "%.100s: names another master, %.100s", name,
+			     uri_host_text(named.host, named.port, other, sizeof(other)));
+}
+
+/* One node that the URI names. Others may have the lock, so a failure ends nothing. Returns 0. */
+static int check_node(struct redis_node *node, void *context, struct error *err)
+{
+	static const char *const argv[] = { "CLUSTER", "INFO" };
+	const char *name = node->address.label + sizeof("redis ") - 1;
+	struct findings *findings = context;
+	redisReply *reply = redis_node_ask(node, 2, argv, err);
+	char state[16] = "";
+
+	if (reply && redis_is_text(reply))
+		redis_info_field(reply->str, "cluster_state", state, sizeof(state));
+	if (!reply)
+		findings_add(findings, FINDING_WARNING, "node", err->kind == ERROR_REFUSED
+			     ? "allow CLUSTER INFO, to have the cluster checked"
+			     : "repair this node, or take it out of the URI",
+			     "%.200s", err->message);
+	else if (!strcmp(state, "ok"))
+		findings_add(findings, FINDING_OK, "node", NULL, "%.120s: cluster_state is ok",
+			     name);
+	else
+		findings_add(findings, FINDING_WARNING, "cluster", "see CLUSTER NODES at this node",
+			     "%.120s: cluster_state is %s: it refuses all locks", name, state);
+	freeReplyObject(reply);
+	return 0;
+}
+
+static void check_route(struct redis_node *node, struct findings *findings)
+{
+	struct redis_route *route = node->route;
+	const bool cluster = route->ops->masters != NULL;
+	struct error ignored = { 0 };
+
+	if (cluster)
+		redis_node_visit(node, route->places, route->count, check_node, findings,
+				 &ignored);
+	for (size_t i = 0; i < route->count && !cluster; i++)
+		check_sentinel(node, i, findings);
+	if (route->count == 1)
+		findings_add(findings, FINDING_NOTE, cluster ? "node" : "sentinel",
+			     "name more of them, so that this one may be gone",
+			     "the URI names one");
+}
+
 int redis_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	struct redis_node *node = &redis_from_backend(backend)->node;
-	struct reading first, last;
-	int64_t saved_s;
-	int failed;
 
-	if (findings_add_round_trip(findings, backend, redis_setup, "", err))
+	if (findings_add_round_trip(findings, backend, redis_ping, "", err))
 		return -1;
-	failed = check_clock(node, &first, &last, findings);
-	check_info(node, &saved_s, findings);
-	if (!failed)
-		check_expiry(&first, &last, saved_s, findings);
+	check_clock(node, findings);
+	check_info(node, findings);
 	if (node->route)
-		redis_check_route(node, findings);
+		check_route(node, findings);
 	check_transport(node, findings);
 	return 0;
 }
 
-/* Locks need nothing that must be created first: only checks that the server answers. */
-int redis_setup(struct backend *backend, struct error *err)
+int redis_ping(struct backend *backend, struct error *err)
 {
 	static const char *const ping[] = { "PING" };
 	redisReply *reply = redis_node_ask(&redis_from_backend(backend)->node, 1, ping, err);
@@ -279,10 +312,11 @@ int redis_setup(struct backend *backend, struct error *err)
 	return 0;
 }
 
-int redis_plan(struct backend *backend, char **text, struct error *err)
+/* Locks need nothing that must be created first: only check that the server answers. */
+int redis_setup(struct backend *backend, char **plan, struct error *err)
 {
-	(void)backend;
-	(void)err;
-	*text = memory_copy("");
+	if (!plan)
+		return redis_ping(backend, err);
+	*plan = memory_copy("");
 	return 0;
 }

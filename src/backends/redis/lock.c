@@ -1,86 +1,151 @@
 /* SPDX-License-Identifier: MIT */
-/* What the dialects of the Redis backend share. */
+/* Acquiring, waiting, renewing and releasing. */
 #include "lock.h"
 
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
+#include "lock/hold.h"
 #include "lock/hold_mode.h"
 #include "lock/lease.h"
 #include "replicas.h"
 
-#define LOOK_JITTER_MS 500
-/* The least pause before another try when a lease is about to end. */
-#define LOOK_LEAST_MS 20
+/* The pause before a waiter follows a lock to another server, where it does not listen yet. */
+#define FOLLOW_MS 100
+/* The pause before another connection, for something may end each of them at once. */
+#define RECONNECT_MS 100
 
-void redis_close(struct backend *backend)
+/* ---- acquiring ---- */
+
+/*
+ * Release what was just acquired and is of no use, because too few replicas have it. If that fails,
+ * too, the hold ends with its lease.
+ */
+static void give_back(struct redis_backend *redis, const struct request *request)
 {
-	struct redis_backend *redis = redis_from_backend(backend);
+	static const char *const arguments[] = { "0", "", "0", "0", NULL };
+	struct error ignored = { 0 };
 
-	if (!redis)
-		return;
-	redis_node_finish(&redis->node);
-	free(redis);
+	freeReplyObject(redis_call(redis, "release", request, arguments, &ignored));
 }
 
-void redis_note_lease(struct redis_backend *redis, int64_t sent_ms, int64_t ttl_ms,
-		      struct grant *grant)
+static enum outcome hold_since(struct redis_backend *redis, const struct request *request,
+			       struct grant *grant, struct error *err)
 {
-	grant->sent_ms = sent_ms;
-	grant->ttl_ms = ttl_ms;
-	redis->lease_end_ms = ttl_ms ? lease_end(sent_ms, ttl_ms) : CLOCK_NEVER;
+	if (redis_replicas_await(&redis->node, redis->node.sent_ms, err))
+		return OUTCOME_ERROR;
+	grant->sent_ms = redis->node.sent_ms;
+	grant->ttl_ms = request->ttl_ms;
+	return OUTCOME_HELD;
 }
 
-enum outcome redis_odd_reply(struct redis_backend *redis, redisReply *reply, struct error *err)
+/* Read what acquire returns (lua/common.lua). LOST without grant->newer: it makes no sense. */
+static enum outcome read_grant(struct redis_backend *redis, const redisReply *reply,
+			       const struct request *request, struct grant *grant,
+			       struct error *err)
 {
-	redis_node_odd(&redis->node, reply, err);
-	return OUTCOME_ERROR;
-}
+	redisReply *const *e = reply->element;
 
-enum outcome redis_not_ours(const struct redis_node *node, struct error *err)
-{
-	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' does not have this token any more",
-		  node->address.label, node->keys[KEY_LOCK]);
-	return OUTCOME_LOST;
-}
-
-/* ---- waiting ---- */
-
-int64_t redis_next_look(int64_t rest_ms)
-{
-	int64_t pause_ms = REDIS_LOOK_MS + rand() % LOOK_JITTER_MS;
-
-	if (rest_ms != -1 && rest_ms < pause_ms)
-		pause_ms = rest_ms > LOOK_LEAST_MS ? rest_ms + 2 : LOOK_LEAST_MS;
-	return clock_boot_ms() + pause_ms;
-}
-
-enum outcome redis_take_turn(struct redis_backend *redis, const struct request *request,
-			     struct grant *grant, struct error *err)
-{
-	enum outcome outcome = OUTCOME_BUSY;
-
-	/* Most locks are free: tries once before subscribing, unless this token is in line. */
-	if (!redis_conn_is_open(&redis->node.wake))
-		outcome = redis->dialect->try_once(redis, request, false, grant, err);
-	if (outcome == OUTCOME_BUSY && request->queue) {
-		/*
-		 * Before the next try, so that no message is missed in between. A waiter in line
-		 * whose channel has no listener counts as dead.
-		 */
-		if (redis->dialect->listen(redis, request, err))
-			return OUTCOME_ERROR;
-		outcome = redis->dialect->try_once(redis, request, true, grant, err);
-		/* The lock has moved to another server, where this waiter does not listen yet. */
-		if (!redis_conn_is_open(&redis->node.wake))
-			grant->retry_ms = clock_boot_ms() + REDIS_FOLLOW_MS;
+	if (redis_has_shape(reply, "is") && e[0]->integer == 1) {
+		grant->fence = strtoull(e[1]->str, NULL, 10);
+		return grant->fence ? OUTCOME_HELD : OUTCOME_LOST;
 	}
-	if (outcome == OUTCOME_HELD)
-		redis_conn_close(&redis->node.wake);
+	if (redis_has_shape(reply, "ii") && e[0]->integer == 2) {
+		if (redis->kind)
+			error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with the semaphore, "
+				  "which has %lld permits", request->slots, e[1]->integer);
+		else
+			hold_mode_slots_agree((int)e[1]->integer, request, err);
+		return OUTCOME_ERROR;
+	}
+	if (redis_has_shape(reply, "is") && e[0]->integer == 3) {
+		grant->newer = memory_copy(e[1]->str);
+		return OUTCOME_LOST;
+	}
+	if (!redis_has_shape(reply, "iiisi") || e[0]->integer != 0)
+		return OUTCOME_LOST;
+	redis->queued_us = strtoll(e[3]->str, NULL, 10);
+	grant->retry_ms = hold_look_at(e[1]->integer, e[2]->integer == 0, e[4]->integer);
+	return OUTCOME_BUSY;
+}
+
+static enum outcome try_once(struct redis_backend *redis, const struct request *request,
+			     bool enqueue, struct grant *grant, struct error *err)
+{
+	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], queued_at[REDIS_DIGITS_SIZE];
+	static const char *const options[2][2] = { { "", "e" }, { "r", "er" } };
+	const char *const arguments[] = {
+		redis_digits(request->ttl_ms, ttl),
+		hold_mode_text(request->mode, request->slots, mode), request->text,
+		redis_digits(redis->queued_us, queued_at), "0",
+		options[request->replaces][enqueue], NULL
+	};
+	redisReply *reply = redis_call(redis, "acquire", request, arguments, err);
+	enum outcome outcome;
+
+	if (!reply)
+		return OUTCOME_ERROR;
+	outcome = read_grant(redis, reply, request, grant, err);
+	if (outcome == OUTCOME_LOST && !grant->newer) {
+		redis_node_odd(&redis->node, reply, err);
+		return OUTCOME_ERROR;
+	}
+	freeReplyObject(reply);
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	outcome = hold_since(redis, request, grant, err);
+	/* The engine releases after a request that it has cancelled. */
+	if (outcome == OUTCOME_ERROR && err->kind != ERROR_CANCELLED)
+		give_back(redis, request);
 	return outcome;
 }
+
+/* A waiter listens to a channel of its own, and to the one that all waiters of Java listen to. */
+static int listen_for_call(struct redis_backend *redis, const struct request *request,
+			   struct error *err)
+{
+	const bool shared = redis->kind && redis->node.keys[KEY_SHARED];
+	char owner[REDIS_OWNER_SIZE];
+
+	redisson_owner(redis->kind, request->token, owner);
+	return redis_node_listen(&redis->node, owner, shared ? redis->node.keys[KEY_SHARED] : NULL,
+				 err);
+}
+
+enum outcome redis_acquire(struct backend *backend, const struct request *request,
+			   struct grant *grant, struct error *err)
+{
+	struct redis_backend *redis = redis_from_backend(backend);
+	struct redis_conn *wake = &redis->node.wake;
+	enum outcome outcome = OUTCOME_BUSY;
+
+	if (!redisson_admits(redis, request, err))
+		return OUTCOME_ERROR;
+	/* Most locks are free: try once before subscribing, unless this token is in the queue. */
+	if (!redis_conn_is_open(wake))
+		outcome = try_once(redis, request, false, grant, err);
+	if (outcome == OUTCOME_BUSY && request->queue) {
+		/*
+		 * Before the next try, so that no message is missed in between. A waiter whose
+		 * channel has no listener counts as dead.
+		 */
+		if (listen_for_call(redis, request, err))
+			return OUTCOME_ERROR;
+		outcome = try_once(redis, request, true, grant, err);
+		/* The lock has moved to another server, where this waiter does not listen yet. */
+		if (!redis_conn_is_open(wake))
+			grant->retry_ms = clock_boot_ms() + FOLLOW_MS;
+	}
+	if (outcome == OUTCOME_HELD || outcome == OUTCOME_LOST)
+		redis_conn_close(wake);
+	return outcome;
+}
+
+/* ---- messages ---- */
 
 /* The connection that something may come over unasked: a message, or the end of the connection. */
 static struct redis_conn *listening_conn(struct redis_node *node)
@@ -88,13 +153,28 @@ static struct redis_conn *listening_conn(struct redis_node *node)
 	return redis_conn_is_open(&node->wake) ? &node->wake : &node->main;
 }
 
-int redis_event_fd(struct backend *backend)
+int redis_fd(struct backend *backend)
 {
 	return listening_conn(&redis_from_backend(backend)->node)->fd;
 }
 
-/* The pause before another connection, for something may end each of them at once. */
-#define RECONNECT_MS 100
+/*
+ * When to try because of a message: after so many ms, or at once. Redisson's own messages are
+ * small numbers, too, which mean at once, and so does the end of a subscription, when a slot has
+ * moved. Answers to SUBSCRIBE have no text.
+ */
+static int64_t read_message(const redisReply *reply)
+{
+	int64_t delay_ms;
+
+	if (redis_has_shape(reply, "s") && !strcmp(reply->element[0]->str, "sunsubscribe"))
+		return 0;
+	if (!redis_has_shape(reply, "..s"))
+		return CLOCK_NEVER;
+	delay_ms = strtoll(reply->element[2]->str, NULL, 10);
+	return delay_ms >= HOLD_LATE_MS && delay_ms < HOLD_LOOK_MS ? clock_boot_ms() + delay_ms
+								    : 0;
+}
 
 int64_t redis_event(struct backend *backend)
 {
@@ -105,7 +185,7 @@ int64_t redis_event(struct backend *backend)
 	int state;
 
 	while ((state = redis_conn_poll(conn, &reply)) > 0) {
-		next_ms = clock_earlier(next_ms, redis->dialect->read_message(redis, reply));
+		next_ms = clock_earlier(next_ms, read_message(reply));
 		freeReplyObject(reply);
 	}
 	if (state == 0)
@@ -116,109 +196,73 @@ int64_t redis_event(struct backend *backend)
 	return clock_boot_ms() + RECONNECT_MS;
 }
 
-/* ---- releasing ---- */
-
-void redis_forget(struct redis_backend *redis)
-{
-	char *const *keys = redis->node.keys;
-	const char *const argv[] = { "DEL", keys[KEY_FENCE], keys[KEY_LOCK] };
-	struct error ignored = { 0 };
-	redisReply *reply = redis_node_command(&redis->node, 3, argv, &ignored);
-
-	freeReplyObject(reply);
-}
-
-enum outcome redis_release(struct backend *backend, const struct request *request,
-			   int64_t keep_ms, struct error *err)
-{
-	struct redis_backend *redis = redis_from_backend(backend);
-	int64_t sent_ms = clock_boot_ms(), answer;
-	char keep[REDIS_DIGITS_SIZE];
-	const char *const arguments[] = { redis_digits(keep_ms, keep), NULL };
-	redisReply *reply;
-
-	/*
-	 * From here on another release must not hand the lock to this token, which a script counts
-	 * no longer among the waiters when nobody listens.
-	 */
-	redis_conn_close(&redis->node.wake);
-	redis_conn_let_others_first(&redis->node.main);
-	reply = redis->dialect->run(&redis->node, redis->dialect->release, request, arguments, err);
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (!redis_is_integer(reply))
-		return redis_odd_reply(redis, reply, err);
-	answer = reply->integer;
-	freeReplyObject(reply);
-	if (request->forget)
-		redis_forget(redis);
-	if (answer != 0)
-		return OUTCOME_HELD;
-	if (lease_ended_by_resent(redis->node.resent, sent_ms, redis->lease_end_ms))
-		return OUTCOME_HELD;
-	return redis_not_ours(&redis->node, err);
-}
-
 /* ---- holding ---- */
+
+static enum outcome lose(const struct redis_node *node, struct error *err, const char *how)
+{
+	error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' %s", node->address.label,
+		  node->keys[KEY_LOCK], how);
+	return OUTCOME_LOST;
+}
 
 enum outcome redis_renew(struct backend *backend, const struct request *request,
 			 struct grant *grant, struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
-	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE];
+	char ttl[REDIS_DIGITS_SIZE];
 	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl), redis_digits(BACKEND_TTL_MS, usual), NULL
+		redis_digits(request->ttl_ms, ttl), request->text ? request->text : "", NULL
 	};
-	int64_t answer, ttl_ms;
-	uint64_t fence;
-	redisReply *reply;
+	const struct request shared = { .mode = HOLD_SHARED, .ttl_ms = INT64_MAX };
+	redisReply *reply = redis_call(redis, "renew", request, arguments, err);
+	int64_t answer;
 
-	reply = redis->dialect->run(&redis->node, redis->dialect->renew, request, arguments, err);
-	redis_conn_close(&redis->node.wake);
+	backend->resent = redis->node.resent;
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (!redis_has_shape(reply, "iis"))
-		return redis_odd_reply(redis, reply, err);
-	answer = reply->element[0]->integer;
-	ttl_ms = reply->element[1]->integer;
-	fence = strtoull(reply->element[2]->str, NULL, 10);
-	freeReplyObject(reply);
-	if (answer == 1) {
-		if (redis_replicas_await(&redis->node, redis->node.sent_ms, err))
-			return OUTCOME_ERROR;
-		redis_note_lease(redis, redis->node.sent_ms, ttl_ms, grant);
-		if (!grant->fence)
-			grant->fence = fence;
-		return OUTCOME_HELD;
+	if (!redis_has_shape(reply, "i") ||
+	    (reply->element[0]->integer == 1 && !redis_has_shape(reply, "is"))) {
+		redis_node_odd(&redis->node, reply, err);
+		return OUTCOME_ERROR;
 	}
-	if (answer == 3 && redis->dialect->refuse_ttl)
-		return redis->dialect->refuse_ttl(redis, err);
-	error_set(err, ERROR_REFUSED, 0, answer == 2
-		  ? "%s: key '%.220s' belongs to somebody else now"
-		  : "%s: key '%.220s' is gone", redis->node.address.label,
-		  redis->node.keys[KEY_LOCK]);
-	return OUTCOME_LOST;
+	answer = reply->element[0]->integer;
+	if (answer == 1)
+		grant->fence = strtoull(reply->element[1]->str, NULL, 10);
+	freeReplyObject(reply);
+	if (answer == 1)
+		return hold_since(redis, request, grant, err);
+	if (answer == 3 && !redisson_admits(redis, &shared, err))
+		return OUTCOME_ERROR;
+	return lose(&redis->node, err, answer == 2 ? "belongs to somebody else now" : "is gone");
 }
 
-enum outcome redis_verify(struct backend *backend, const struct request *request,
-			  struct error *err)
+enum outcome redis_release(struct backend *backend, const struct request *request,
+			   struct error *err)
 {
 	struct redis_backend *redis = redis_from_backend(backend);
-	static const char *const none[] = { NULL };
-	redisReply *reply = redis->dialect->run(&redis->node, redis->dialect->verify, request,
-						none, err);
-	enum outcome outcome = OUTCOME_LOST;
-	enum hold_mode mode;
-	int slots;
+	char keep[REDIS_DIGITS_SIZE];
+	const char *const arguments[] = {
+		redis_digits(request->keep_ms, keep), request->text ? request->text : "", "0", "0",
+		NULL
+	};
+	redisReply *reply;
+	bool held;
 
+	/* From here on a script must not call this token. */
+	redis_conn_close(&redis->node.wake);
+	redis_conn_let_others_first(&redis->node.main);
+	reply = redis_call(redis, "release", request, arguments, err);
+	backend->resent = redis->node.resent;
 	if (!reply)
 		return OUTCOME_ERROR;
-	if (!redis_is_text(reply))
-		return redis_odd_reply(redis, reply, err);
-	if (reply->str[0]) {
-		hold_mode_read(reply->str, &mode, &slots);
-		outcome = hold_mode_covers(mode, slots, request, err);
+	if (!redis_is_integer(reply)) {
+		redis_node_odd(&redis->node, reply, err);
+		return OUTCOME_ERROR;
 	}
+	held = reply->integer != 0;
 	freeReplyObject(reply);
-	return outcome;
+	/* This object may wait again, at the end of the queue. */
+	redis->queued_us = 0;
+	return held ? OUTCOME_HELD
+		    : lose(&redis->node, err, "does not have this token any more");
 }

@@ -17,8 +17,6 @@
 #include "route.h"
 #include "sentinel.h"
 
-#define MOST_ARGUMENTS 8
-
 /* The parameters that say how locks are kept, wherever the server is. */
 #define LOCK_PARAMS "prefix", "replicas", "dialect", "lock", "watchdog"
 
@@ -109,7 +107,7 @@ void redis_make_keys(const char *prefix, const char *name, char *keys[static RED
 {
 	static const char *const suffixes[REDIS_KEYS] = {
 		[KEY_HOLDERS] = ":holders", [KEY_QUEUE] = ":queue", [KEY_WAITERS] = ":waiters",
-		[KEY_FENCE] = ":fence", [KEY_CHANNEL] = ":wake:"
+		[KEY_FENCE] = ":fence", [KEY_CHANNEL] = ":wake:",
 	};
 	const char *brace;
 
@@ -121,23 +119,6 @@ void redis_make_keys(const char *prefix, const char *name, char *keys[static RED
 		if (suffixes[i])
 			keys[i] = memory_format(brace && strchr(brace, '}') ? "%s%s" : "{%s}%s",
 						keys[KEY_LOCK], suffixes[i]);
-}
-
-void redis_node_keys(struct redis_node *node, const char *name)
-{
-	redis_make_keys(node->prefix, name, node->keys);
-}
-
-void redis_holder_text(const struct request *request, char text[static REDIS_HOLDER_SIZE])
-{
-	struct holder self = request->self;
-	size_t used;
-
-	self.ttl_ms = request->ttl_ms;
-	used = holder_encode(&self, text);
-	if (request->min_hold_ms > 0)
-		snprintf(text + used, REDIS_HOLDER_SIZE - used, "&min=%" PRId64,
-			 request->min_hold_ms);
 }
 
 /* ---- one server ---- */
@@ -459,24 +440,20 @@ static int check_slots(const struct redis_node *node, struct error *err)
 }
 
 struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
-				     const struct request *request, const char *const arguments[],
-				     struct error *err)
+				     const char *const arguments[], struct error *err)
 {
-	const char *argv[3 + REDIS_KEYS + 1 + MOST_ARGUMENTS] = { "EVALSHA", script->sha1 };
+	const char *argv[3 + REDIS_KEYS + REDIS_ARGUMENTS] = { "EVALSHA", script->sha1 };
 	char count[REDIS_DIGITS_SIZE];
 	redisReply *reply;
 	bool resent;
 	int argc = 3;
 
-	redis_node_keys(node, request->name);
 	if (check_slots(node, err))
 		return NULL;
-	for (int i = 0; i < REDIS_KEYS; i++)
+	for (int i = 0; i < KEY_CHANNEL; i++)
 		if (node->keys[i])
 			argv[argc++] = node->keys[i];
-	/* The last one is no key, but the prefix of channels. */
-	argv[2] = redis_digits(argc - 4, count);
-	argv[argc++] = request->token;
+	argv[2] = redis_digits(argc - 3, count);
 	for (int i = 0; arguments[i]; i++)
 		argv[argc++] = arguments[i];
 	reply = redis_node_command(node, argc, argv, err);
@@ -539,7 +516,8 @@ static redisReply *subscribe_all(struct redis_node *node, const char *channel, s
 	return refuse_errors(node, subscribe(node, "SUBSCRIBE", channel, err), err);
 }
 
-int redis_node_listen(struct redis_node *node, const char *who, struct error *err)
+int redis_node_listen(struct redis_node *node, const char *who, const char *shared,
+		      struct error *err)
 {
 	char *channel;
 	redisReply *reply;
@@ -552,6 +530,10 @@ int redis_node_listen(struct redis_node *node, const char *who, struct error *er
 	channel = memory_format("%s%s", node->keys[KEY_CHANNEL], who);
 	reply = subscribe_all(node, channel, err);
 	free(channel);
+	if (reply && shared) {
+		freeReplyObject(reply);
+		reply = subscribe_all(node, shared, err);
+	}
 	if (!reply) {
 		redis_conn_close(&node->wake);
 		return -1;

@@ -21,11 +21,17 @@ struct script {
 	const char *text;
 };
 
-/* In the order of KEYS in the scripts; the prefix of channels is their ARGV[1]. */
+/* In the order of KEYS in the script. Those that a dialect does not have are NULL. */
 enum redis_key {
-	KEY_LOCK, KEY_HOLDERS, KEY_QUEUE, KEY_WAITERS, KEY_FENCE, KEY_CHANNEL,
+	KEY_LOCK, KEY_HOLDERS, KEY_QUEUE, KEY_WAITERS, KEY_FENCE, KEY_TIMEOUTS,
+	KEY_CHANNEL,		/* no key: the prefix of the waiters' channels */
+	KEY_SHARED,		/* no key: a channel that all waiters listen to */
 	REDIS_KEYS
 };
+
+/* Made from the .lua files by lua/embed.sh: the one script in each dialect. */
+extern const struct script script_plain, script_redisson;
+#define REDIS_ARGUMENTS 16
 
 /* What stands before the names of locks, unless the URI says otherwise. */
 #define REDIS_PREFIX "dlock:"
@@ -52,9 +58,6 @@ struct redis_node {
  */
 int redis_node_init(struct redis_node *node, const struct uri *uri, struct error *err);
 void redis_node_finish(struct redis_node *node);
-
-/* Makes node->keys for name, unless they are made. */
-void redis_node_keys(struct redis_node *node, const char *name);
 
 /* Connects if there is no connection. 0 or -1. */
 int redis_node_connect(struct redis_node *node, struct error *err);
@@ -93,24 +96,17 @@ int redis_node_each(struct redis_node *node,
 		    void *context, struct error *err);
 
 /*
- * The text of a holder or waiter for the scripts: its TTL and its minimum hold, which release.lua
- * reads, because the release may come from another process.
+ * Run a script with node->keys and these arguments, which end with NULL. As redis_node_ask().
  */
-#define REDIS_HOLDER_SIZE (HOLDER_TEXT_SIZE + 32)
-void redis_holder_text(const struct request *request, char text[static REDIS_HOLDER_SIZE]);
-
-/* Runs a script; the arguments end with NULL. As redis_node_ask(). */
 struct redisReply *redis_node_script(struct redis_node *node, const struct script *script,
-				     const struct request *request,
 				     const char *const arguments[], struct error *err);
 
 /*
- * Subscribes to the channel of who, unless that is done; node->keys are made. who: the token of a
- * waiter, which counts as alive from then on, or REDIS_FREE, whose channel gets a message when
- * nobody holds the lock or waits for it. 0 or -1.
+ * Subscribe to the channel of who, unless that is done, and to the channel shared, unless that is
+ * NULL; node->keys are made. The waiter counts as alive from then on. 0 or -1.
  */
-#define REDIS_FREE "free"
-int redis_node_listen(struct redis_node *node, const char *who, struct error *err);
+int redis_node_listen(struct redis_node *node, const char *who, const char *shared,
+		      struct error *err);
 
 /*
  * After an answer that no script or command gives: closes the connection, frees reply, which may

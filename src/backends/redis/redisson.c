@@ -10,17 +10,19 @@
  *	{NAME}:OWNER:rwlock_timeout:N	expires with the Nth acquisition of a read lock
  *	{NAME}:timeout		sorted set: permits of a semaphore by the end of their leases, in ms
  *	redisson_lock_queue:{NAME}	list: who waits for a fair lock
- *	redisson_lock_timeout:{NAME}	sorted set: until when each of them may stay in line, in ms
+ *	redisson_lock_timeout:{NAME}	sorted set: until when each of them may stay there, in ms
  *	redisson_lock_token:{NAME}	the last fence of a fenced lock
  *	redisson_lock__channel:{NAME}	the channel of all who wait; redisson_rwlock for read/write
  *				locks, redisson_sc for semaphores. For a fair lock, one for each
  *				waiter: redisson_lock__channel:{NAME}:OWNER
  *
- * Beside them dlock has two keys that Redisson never sees, and that expire:
+ * Beside them dlock has keys that Redisson never sees, and that expire:
  *
- *	{NAME}:dlock		hash: OWNER -> fence, since, text of a holder; w:OWNER -> since,
- *				mode, last try, text of a waiter
+ *	{NAME}:dlock		hash: OWNER -> fence, since, text of a holder
+ *	{NAME}:dlock.waiters	hash: OWNER -> queued_at, mode, replaces, text of a waiter
+ *	{NAME}:dlock.queue	sorted set: dlock's waiters, except for a fair lock
  *	{NAME}:dlock.fence	the last fence that dlock has given to a lock without a fence
+ *	{NAME}:dlock.wake:OWNER	the channel of a waiter of dlock, except for a fair lock
  *
  * dlock's field is a hash of the token in the form of Redisson's, and its value is 1. The field
  * exists for as long as the hold, so that a request can be sent again. Redisson's watchdog renews
@@ -29,21 +31,19 @@
  * with a Java program that renews and then crashes: so such a lease is limited to most_read_ms, and
  * the next renewal of dlock comes earlier than that.
  *
- * Waiters sleep until a message, the end of the lease, or 5 s, whichever comes first.
+ * dlock's waiters listen to their own channel and to that of Java's waiters. Those of a fair lock
+ * stand in Redisson's queue, among Java's.
  */
-#include "redisson.h"
-
-#include <hiredis/hiredis.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "lock/hold_mode.h"
+#include "base/sha256.h"
 #include "lock/uri.h"
-#include "redisson_call.h"
+#include "lock.h"
 #include "route.h"
 
 /* Redisson's default lockWatchdogTimeout. */
@@ -54,22 +54,23 @@ static const struct redisson_kind kinds[] = {
 	{ .name = "fair", .channel = "redisson_lock__channel" },
 	{ .name = "fenced", .channel = "redisson_lock__channel",
 	  .fence = "redisson_lock_token" },
-	{ .name = "readwrite", .channel = "redisson_rwlock", .shared = true },
-	{ .name = "semaphore", .channel = "redisson_sc", .slots = true },
+	{ .name = "readwrite", .channel = "redisson_rwlock", .can = BACKEND_SHARED },
+	{ .name = "semaphore", .channel = "redisson_sc", .can = BACKEND_SLOTS },
 };
 
-/* ---- the object ---- */
-
-static const struct redisson_kind *find_kind(const char *name)
+static bool is_fair(const struct redisson_kind *kind)
 {
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (!strcmp(kinds[i].name, name))
-			return &kinds[i];
-	return NULL;
+	return kind == &kinds[1];
 }
 
-/* Reads the parameters that only this dialect has. 0, or -1 with *err. */
-static int read_params(struct redisson *redisson, const struct uri *uri, struct error *err)
+static bool has_permits(const struct redisson_kind *kind)
+{
+	return kind->can == BACKEND_SLOTS;
+}
+
+/* ---- the URI ---- */
+
+static int read_params(struct redis_backend *redis, const struct uri *uri, struct error *err)
 {
 	const char *dialect = uri_param(uri, "dialect"), *lock = uri_param(uri, "lock");
 
@@ -79,187 +80,102 @@ static int read_params(struct redisson *redisson, const struct uri *uri, struct 
 	if (strcmp(dialect, "redisson") != 0)
 		return error_set(err, ERROR_USAGE, 0,
 				 "redis: unknown dialect '%.60s': known is redisson", dialect);
-	if (uri_param(uri, "replicas") || uri_param(uri, "wake"))
-		return error_set(err, ERROR_USAGE, 0, "redis: ?dialect=redisson has no ?%s=",
-				 uri_param(uri, "replicas") ? "replicas" : "wake");
-	redisson->kind = find_kind(lock ? lock : "reentrant");
-	if (redisson->kind)
-		return uri_param_duration(uri, "watchdog", WATCHDOG_MS, &redisson->most_read_ms,
-					  err);
+	if (uri_param(uri, "replicas"))
+		return error_set(err, ERROR_USAGE, 0, "redis: ?dialect=redisson has no ?replicas=");
+	if (!lock)
+		redis->kind = kinds;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !redis->kind; i++)
+		if (!strcmp(kinds[i].name, lock))
+			redis->kind = &kinds[i];
+	if (redis->kind)
+		return uri_param_duration(uri, "watchdog", WATCHDOG_MS, &redis->most_read_ms, err);
 	return error_set(err, ERROR_USAGE, 0, "?dialect=redisson: unknown lock '%.60s': known are "
 			 "reentrant, fair, fenced, readwrite, semaphore", lock);
 }
 
-static const struct backend_ops redisson_ops;
-static const struct redis_dialect dialect;
-
-struct backend *redisson_open(const struct uri *uri, struct error *err)
+int redisson_read(struct redis_backend *redis, const struct uri *uri, struct error *err)
 {
-	struct redisson *redisson = memory_new(1, sizeof(*redisson));
-	struct redis_node *node = &redisson->redis.node;
+	struct redis_node *node = &redis->node;
 
-	node->base.ops = &redisson_ops;
-	redisson->redis.dialect = &dialect;
-	if (redis_node_init(node, uri, err) || read_params(redisson, uri, err)) {
-		redis_close(&node->base);
-		return NULL;
-	}
+	if (!uri_param(uri, "dialect") && !uri_param(uri, "lock") && !uri_param(uri, "watchdog"))
+		return 0;
+	if (read_params(redis, uri, err))
+		return -1;
 	/* Redisson uses names as they are. */
 	if (!uri_param(uri, "prefix"))
 		node->prefix[0] = '\0';
-	node->base.no_shared = redisson->kind->shared ? NULL : "lock=readwrite has";
-	node->base.no_slots = redisson->kind->slots ? NULL : "lock=semaphore has";
+	node->base.can = redis->kind->can;
 	node->sharded = node->route && node->route->ops->masters;
-	return &node->base;
+	return 0;
 }
 
-/* ---- acquiring ---- */
-
-/* Can this kind of lock be had in this way, in a mode that it has? Else *err says why not. */
-static bool admits(const struct redisson *redisson, const struct request *request,
-		   struct error *err)
+bool redisson_admits(const struct redis_backend *redis, const struct request *request,
+		     struct error *err)
 {
-	const struct redisson_kind *kind = redisson->kind;
-
-	if (request->mode == HOLD_EXCLUSIVE && kind->slots && !request->forget)
+	if (redis->kind && request->mode == HOLD_EXCLUSIVE && has_permits(redis->kind))
 		error_set(err, ERROR_USAGE, 0, "?dialect=redisson&lock=%s needs --slots N, the "
-			  "number of its permits; lock=reentrant is exclusive", kind->name);
-	else if (request->mode == HOLD_SHARED && request->ttl_ms > redisson->most_read_ms)
+			  "number of its permits; lock=reentrant is exclusive", redis->kind->name);
+	else if (redis->kind && request->mode == HOLD_SHARED &&
+		 request->ttl_ms > redis->most_read_ms)
 		error_set(err, ERROR_USAGE, 0, "a shared hold of Redisson can have a TTL of %"
-			  PRId64 " ms at most, which is ?watchdog=", redisson->most_read_ms);
+			  PRId64 " ms at most, which is ?watchdog=", redis->most_read_ms);
 	else
 		return true;
 	return false;
 }
 
-/* Reads {1, fence}, {2, permits} or {0, after, ahead, holder, age}: see acquire.lua. */
-static enum outcome read_grant(const redisReply *reply, const struct request *request,
-			       struct grant *grant, struct error *err)
-{
-	redisReply *const *e = reply->element;
+/* ---- names ---- */
 
-	if (redis_has_shape(reply, "is") && e[0]->integer == 1) {
-		grant->fence = strtoull(e[1]->str, NULL, 10);
-		return OUTCOME_HELD;
+void redisson_owner(const struct redisson_kind *kind, const char *token,
+		    char owner[static REDIS_OWNER_SIZE])
+{
+	unsigned char digest[SHA256_SIZE];
+	char text[96], *end = owner;
+	int length;
+
+	if (!kind || !token[0]) {
+		snprintf(owner, REDIS_OWNER_SIZE, "%s", token);
+		return;
 	}
-	if (redis_has_shape(reply, "ii") && e[0]->integer == 2) {
-		error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with the semaphore, which "
-			  "has %lld permits", request->slots, e[1]->integer);
-		return OUTCOME_ERROR;
+	length = snprintf(text, sizeof(text), "dlock redisson %.64s", token);
+	sha256(text, (size_t)length, digest);
+	for (int i = 0; i < 16; i++) {
+		const bool dash = i == 4 || i == 6 || i == 8 || i == 10;
+
+		end += sprintf(end, dash && !has_permits(kind) ? "-%02x" : "%02x", digest[i]);
 	}
-	if (!redis_has_shape(reply, "iiisi") || e[0]->integer != 0)
-		return OUTCOME_LOST;
-	grant->ahead = e[2]->integer;
-	grant->age_ms = e[4]->integer;
-	grant->retry_ms = redis_next_look(e[1]->integer);
-	holder_decode(&grant->holder, e[3]->str, e[3]->len);
-	return OUTCOME_BUSY;
-}
-
-static enum outcome try_once(struct redis_backend *redis, const struct request *request,
-			     bool in_line, struct grant *grant, struct error *err)
-{
-	struct redisson *redisson = redisson_from_backend(&redis->node.base);
-	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], holder[REDIS_HOLDER_SIZE];
-	/* The probe of `dlock check` on a semaphore. */
-	const bool permit = redisson->kind->slots && request->mode == HOLD_EXCLUSIVE;
-	const char *const arguments[] = {
-		redis_digits(request->ttl_ms, ttl),
-		permit ? "1" : hold_mode_text(request->mode, request->slots, mode),
-		in_line ? "1" : "0", holder, NULL
-	};
-	const int64_t sent_ms = clock_boot_ms();
-	enum outcome outcome;
-	redisReply *reply;
-
-	redis_holder_text(request, holder);
-	reply = redisson_script(&redis->node, &script_redisson_acquire, request, arguments, err);
-	if (!reply)
-		return OUTCOME_ERROR;
-	outcome = read_grant(reply, request, grant, err);
-	if (outcome == OUTCOME_LOST)
-		return redis_odd_reply(redis, reply, err);
-	freeReplyObject(reply);
-	if (outcome == OUTCOME_HELD)
-		redis_note_lease(redis, sent_ms, request->ttl_ms, grant);
-	return outcome;
-}
-
-static int redisson_connect(struct backend *backend, const struct request *request,
-			    struct error *err)
-{
-	struct redisson *redisson = redisson_from_backend(backend);
-
-	if (!admits(redisson, request, err))
-		return -1;
-	return redis_node_connect(&redisson->redis.node, err);
-}
-
-static bool is_fair(const struct redisson *redisson)
-{
-	return !strcmp(redisson->kind->name, "fair");
-}
-
-/* The waiters of a fair lock have a channel each, all others one together. 0 or -1. */
-static int listen_for_turn(struct redis_backend *redis, const struct request *request,
-			   struct error *err)
-{
-	struct redisson *redisson = redisson_from_backend(&redis->node.base);
-	char channel[1 + REDISSON_OWNER_SIZE] = ":";
-
-	redisson_owner(redisson, request->token, channel + 1);
-	return redis_node_listen(&redis->node, is_fair(redisson) ? channel : "", err);
-}
-
-static enum outcome redisson_acquire(struct backend *backend, const struct request *request,
-				     struct grant *grant, struct error *err)
-{
-	struct redisson *redisson = redisson_from_backend(backend);
-
-	return admits(redisson, request, err)
-	       ? redis_take_turn(&redisson->redis, request, grant, err) : OUTCOME_ERROR;
+	/* Java's numbers of threads are greater than 0 and seldom great. */
+	if (!has_permits(kind))
+		sprintf(end, ":%d", 1 + digest[16] + 256 * digest[17] + 65536 * (digest[18] & 63));
 }
 
 /*
- * When to try after a message: at once, whatever Redisson says. dlock tells the second in the line
- * of a fair lock after how many ms to look for the first.
+ * Redisson puts a name that has no brace into braces in the names of the other keys, so that a
+ * cluster keeps them together. The locks "a" and "{a}" therefore share Redisson's other keys; those
+ * of dlock differ.
  */
-static int64_t read_message(struct redis_backend *redis, const redisReply *reply)
+void redisson_make_keys(struct redis_backend *redis, const char *name)
 {
-	struct redisson *redisson = redisson_from_backend(&redis->node.base);
-	int64_t delay_ms = 0;
+	const struct redisson_kind *kind = redis->kind;
+	char **keys = redis->node.keys, *braced;
+	const char *own;
 
-	if (is_fair(redisson) && redis_has_shape(reply, "..s"))
-		delay_ms = strtoll(reply->element[2]->str, NULL, 10);
-	return delay_ms > 1 && delay_ms < REDIS_LOOK_MS ? clock_boot_ms() + delay_ms : 0;
+	keys[KEY_LOCK] = memory_format("%s%s", redis->node.prefix, name);
+	own = strchr(keys[KEY_LOCK], '{') ? ":dlock.braced" : ":dlock";
+	braced = memory_format(strchr(keys[KEY_LOCK], '{') ? "%s" : "{%s}", keys[KEY_LOCK]);
+	keys[KEY_HOLDERS] = memory_format("%s%s", braced, own);
+	keys[KEY_QUEUE] = is_fair(kind) ? memory_format("redisson_lock_queue:%s", braced)
+					: memory_format("%s%s.queue", braced, own);
+	keys[KEY_WAITERS] = memory_format("%s%s.waiters", braced, own);
+	keys[KEY_TIMEOUTS] = memory_format(has_permits(kind) ? "%s:timeout"
+					   : "redisson_lock_timeout:%s", braced);
+	keys[KEY_FENCE] = kind->fence ? memory_format("%s:%s", kind->fence, braced)
+				      : memory_format("%s:dlock.fence", braced);
+	if (is_fair(kind)) {
+		keys[KEY_CHANNEL] = memory_format("%s:%s:", kind->channel, braced);
+	} else {
+		keys[KEY_CHANNEL] = memory_format("%s%s.wake:", braced, own);
+		keys[KEY_SHARED] = memory_format("%s:%s", kind->channel, braced);
+	}
+	free(braced);
 }
-
-/* Fills *err for a lease that a shared hold cannot have. */
-static enum outcome refuse_ttl(struct redis_backend *redis, struct error *err)
-{
-	const struct request asked = { .mode = HOLD_SHARED, .ttl_ms = INT64_MAX };
-
-	admits(redisson_from_backend(&redis->node.base), &asked, err);
-	return OUTCOME_ERROR;
-}
-
-static const struct redis_dialect dialect = {
-	.inspect = &script_redisson_inspect,
-	.release = &script_redisson_release,
-	.renew = &script_redisson_renew,
-	.verify = &script_redisson_verify,
-	.make_keys = redisson_keys,
-	.run = redisson_script,
-	.try_once = try_once,
-	.listen = listen_for_turn,
-	.free = "",
-	.read_message = read_message,
-	.refuse_ttl = refuse_ttl,
-};
-
-static const struct backend_ops redisson_ops = {
-	REDIS_SLOTS,
-	.connect = redisson_connect,
-	.acquire = redisson_acquire,
-	.list = redisson_list,
-};

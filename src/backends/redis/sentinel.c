@@ -74,44 +74,30 @@ static int read_answer(struct sentinel *sentinel, const redisReply *reply,
 			 sentinel->address.label);
 }
 
-struct redisReply *redis_sentinel_ask(struct redis_route *route, size_t which,
-				      const struct backend *given, int64_t limit_ms,
-				      const char *command, struct error *err)
+int redis_sentinel_ask(struct redis_route *route, size_t which, const struct backend *given,
+		       int64_t limit_ms, struct redis_place *place, struct error *err)
 {
 	struct sentinel *sentinel = sentinel_from_route(route);
-	const char *const argv[] = { "SENTINEL", command, sentinel->master };
+	const char *const argv[] = { "SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinel->master };
 	const int64_t asked_ms = clock_boot_ms();
 	struct backend bounds = *given;
 	struct redis_conn conn = {
 		.backend = &bounds, .address = &sentinel->address, .fd = -1
 	};
 	redisReply *reply;
+	int result;
 
 	redis_address_move(&sentinel->address, "sentinel", &route->places[which]);
 	bounds.connect_timeout_ms = limit_ms;
 	if (redis_conn_open(&conn, true, err))
-		return NULL;
+		return -1;
 	bounds.timeout_ms = asked_ms + limit_ms - clock_boot_ms();
 	reply = redis_conn_command(&conn, 3, argv, err);
 	redis_conn_close(&conn);
-	return reply;
-}
-
-/* Asks the next sentinel for the master, for limit_ms at most. */
-static int ask(struct sentinel *sentinel, const struct backend *bounds, int64_t limit_ms,
-	       struct redis_place *place, struct error *err)
-{
-	const int64_t asked_ms = clock_boot_ms();
-	redisReply *reply = redis_sentinel_ask(&sentinel->route, sentinel->next, bounds, limit_ms,
-					       "GET-MASTER-ADDR-BY-NAME", err);
-	int result;
-
 	if (!reply)
 		return -1;
 	result = read_answer(sentinel, reply, place, err);
 	freeReplyObject(reply);
-	if (!result)
-		sentinel->named_ms = asked_ms;
 	return result;
 }
 
@@ -121,12 +107,16 @@ static int sentinel_locate(struct redis_route *route, const struct backend *boun
 {
 	struct sentinel *sentinel = sentinel_from_route(route);
 	const int64_t share_ms = bounds->connect_timeout_ms / (int64_t)route->count + 1;
+	int64_t asked_ms;
 	struct error one;
 
 	for (size_t i = 0; i < route->count; i++) {
 		one = (struct error){ 0 };
-		if (!ask(sentinel, bounds, share_ms, place, &one))
+		asked_ms = clock_boot_ms();
+		if (!redis_sentinel_ask(route, sentinel->next, bounds, share_ms, place, &one)) {
+			sentinel->named_ms = asked_ms;
 			return 0;
+		}
 		/* A refusal says more than a server that is down. */
 		if (i == 0 || one.kind != ERROR_UNAVAILABLE)
 			*err = one;

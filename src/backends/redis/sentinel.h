@@ -8,8 +8,8 @@
 struct backend;
 struct error;
 struct redis_address;
+struct redis_place;
 struct redis_route;
-struct redisReply;
 struct uri;
 
 /*
@@ -20,9 +20,8 @@ struct redis_route *redis_sentinel_open(const struct uri *uri, struct redis_addr
 					struct error *err);
 
 /*
- * Asks sentinel number which of such a route: SENTINEL command MASTER, over a connection of its own
- * and for limit_ms at most. The caller frees the reply, which may be an error. NULL with *err.
+ * Ask sentinel number which of such a route for the place of the master, over a connection of its
+ * own and for limit_ms at most. 0 or -1.
  */
-struct redisReply *redis_sentinel_ask(struct redis_route *route, size_t which,
-				      const struct backend *bounds, int64_t limit_ms,
-				      const char *command, struct error *err);
+int redis_sentinel_ask(struct redis_route *route, size_t which, const struct backend *given,
+		       int64_t limit_ms, struct redis_place *place, struct error *err);

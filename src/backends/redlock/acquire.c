@@ -9,15 +9,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "lock/hold.h"
 #include "lock/lease.h"
 #include "round.h"
 #include "validity.h"
 
-/* How often a waiter tries without being woken. */
-#define LOOK_MS 5000
-#define LOOK_JITTER_MS 500
-/* How often the first in line tries while the holder is another program, which wakes nobody. */
-#define FOREIGN_MS 250
 /* Those that wait for the end of a lease try one after the other. */
 #define STAGGER_MS 30
 #define STAGGER_MOST 20
@@ -44,12 +40,12 @@ struct ballot {
 	/* The holder that most of them name: */
 	int most;
 	int64_t ahead, age_ms;
-	struct holder holder;
+	bool foreign;
 };
 
 /* ---- reading ---- */
 
-/* {1, fence}: see acquire.lua. The other nodes must not get a fence that somebody has forged. */
+/* {1, fence}: see redis/lua/common.lua. The other nodes must not get a forged fence. */
 static bool is_grant(const struct redlock_node *node)
 {
 	return node->state == NODE_ANSWERED && redis_has_shape(node->reply, "is") &&
@@ -57,10 +53,10 @@ static bool is_grant(const struct redlock_node *node)
 	       strtoull(node->reply->element[1]->str, NULL, 10) < BACKEND_FENCE_END;
 }
 
-/* {0, pttl, digest, ahead, holder, age} */
+/* {0, left, ahead, queued_at, foreign, digest, age, ttl} */
 static bool is_busy(const struct redlock_node *node)
 {
-	return node->state == NODE_ANSWERED && redis_has_shape(node->reply, "iisisi") &&
+	return node->state == NODE_ANSWERED && redis_has_shape(node->reply, "iiisisii") &&
 	       node->reply->element[0]->integer == 0;
 }
 
@@ -90,28 +86,26 @@ static int count_holder(const struct redlock *lock, const char *digest)
 
 	for (int i = 0; i < lock->count; i++)
 		count += is_busy(&lock->nodes[i]) &&
-			 !strcmp(lock->nodes[i].reply->element[2]->str, digest);
+			 !strcmp(lock->nodes[i].reply->element[5]->str, digest);
 	return count;
 }
 
 static void read_busy(const struct redlock *lock, const redisReply *reply, struct ballot *ballot)
 {
 	redisReply *const *e = reply->element;
-	struct holder holder = { 0 };
-	const int count = count_holder(lock, e[2]->str);
+	const int count = count_holder(lock, e[5]->str);
 
 	ballot->rest_ms[ballot->busy++] = e[1]->integer;
-	holder_decode(&holder, e[4]->str, e[4]->len);
-	if (holder.ttl_ms > ballot->longest_ttl_ms)
-		ballot->longest_ttl_ms = holder.ttl_ms;
+	if (e[7]->integer > ballot->longest_ttl_ms)
+		ballot->longest_ttl_ms = e[7]->integer;
 	if (e[1]->integer > ballot->longest_ttl_ms)
 		ballot->longest_ttl_ms = e[1]->integer;
 	if (count <= ballot->most)
 		return;
 	ballot->most = count;
-	ballot->ahead = e[3]->integer;
-	ballot->age_ms = e[5]->integer;
-	ballot->holder = holder;
+	ballot->ahead = e[2]->integer;
+	ballot->age_ms = e[6]->integer;
+	ballot->foreign = e[4]->integer;
 }
 
 static void read_ballot(const struct redlock *lock, int64_t ttl_ms, struct ballot *ballot)
@@ -191,8 +185,8 @@ static void back_off(struct redlock *lock, const struct request *request,
 	const uint64_t fence = greatest_fence(lock, ballot, &equal);
 	char number[REDIS_DIGITS_SIZE];
 	struct redlock_call call = {
-		.script = &redlock_script_release, .token = request->token,
-		.arguments = { "0", "1", "0",
+		.what = "release", .token = request->token,
+		.arguments = { "0", "", "1",
 			       redis_digits(equal < ballot->grants ? (int64_t)fence : 0, number),
 			       NULL },
 	};
@@ -214,59 +208,65 @@ static void back_off(struct redlock *lock, const struct request *request,
 			lock->nodes[i].touched = false;
 }
 
-/* Has a majority carried out what it was asked for? */
-static bool is_done(const struct redlock *lock, const void *state)
+/* Has a majority this fence? state: the fence, or a greater one. */
+static bool has_fence(const struct redlock *lock, const void *state)
 {
+	const uint64_t fence = *(const uint64_t *)state;
 	int count = 0;
 
-	(void)state;
 	for (int i = 0; i < lock->count; i++)
-		count += lock->nodes[i].state == NODE_ANSWERED &&
-			 redis_is_integer(lock->nodes[i].reply) &&
-			 lock->nodes[i].reply->integer == 1;
+		count += is_grant(&lock->nodes[i]) &&
+			 strtoull(lock->nodes[i].reply->element[1]->str, NULL, 10) >= fence;
 	return count >= lock->quorum;
+}
+
+/* Acquire at these nodes. The hold of the token gets fence at least; 0: the client's clock. */
+static int ask(struct redlock *lock, const struct request *request, unsigned nodes, bool enqueue,
+	       uint64_t fence, struct error *err)
+{
+	char ttl[REDIS_DIGITS_SIZE], least[REDIS_DIGITS_SIZE], queued_at[REDIS_DIGITS_SIZE];
+	const int64_t now_us = clock_read_us(CLOCK_REALTIME);
+	struct redlock_call call = {
+		.what = "acquire", .token = request->token, .nodes = nodes,
+		.arguments = { redis_digits(request->ttl_ms, ttl), "x", request->text,
+			       queued_at, least, enqueue ? "e" : "", NULL },
+		.least = lock->quorum, .takes = true,
+		.decided = fence ? has_fence : is_decided,
+		.state = fence ? (const void *)&fence : (const void *)&request->ttl_ms,
+	};
+
+	if (enqueue && !lock->queued_us)
+		lock->queued_us = now_us;
+	redis_digits(enqueue ? lock->queued_us : 0, queued_at);
+	redis_digits(fence ? (int64_t)fence : now_us, least);
+	return redlock_round(lock, &call, err);
 }
 
 /*
  * The fence is the greatest that a node has given. The next holder finds it if a majority has it
  * before the command starts: mostly all have given the same, which was this client's clock.
+ * Otherwise the nodes that have given the lock are asked for it again, with that fence.
  */
 static bool spread_fence(struct redlock *lock, const struct request *request,
 			 const struct ballot *ballot, uint64_t *fence, struct error *err)
 {
-	const struct redlock_call call = {
-		.script = &redlock_script_fence, .token = request->token,
-		.arguments = { lock->fence, NULL }, .least = lock->quorum, .decided = is_done,
-	};
+	unsigned nodes = 0;
 	int equal;
 
 	*fence = greatest_fence(lock, ballot, &equal);
-	redis_digits((int64_t)*fence, lock->fence);
+	for (int i = 0; i < lock->count; i++)
+		if (ballot->granted[i])
+			nodes |= 1u << i;
 	return equal >= lock->quorum ||
-	       (!redlock_round(lock, &call, err) && is_done(lock, NULL));
+	       (!ask(lock, request, nodes, false, *fence, err) && has_fence(lock, fence));
 }
 
-static int ask_all(struct redlock *lock, const struct request *request, bool in_line,
+static int ask_all(struct redlock *lock, const struct request *request, bool queued,
 		   struct error *err)
 {
-	char ttl[REDIS_DIGITS_SIZE], clock[REDIS_DIGITS_SIZE], place[REDIS_DIGITS_SIZE];
-	char holder[REDIS_HOLDER_SIZE];
-	const int64_t now_us = clock_read_us(CLOCK_REALTIME);
-	struct redlock_call call = {
-		.script = &redlock_script_acquire, .token = request->token,
-		.arguments = { redis_digits(request->ttl_ms, ttl), redis_digits(now_us, clock),
-			       holder, place, NULL },
-		.least = lock->quorum, .takes = true,
-		.decided = is_decided, .state = &request->ttl_ms,
-	};
-
-	redis_holder_text(request, holder);
-	if (in_line && !lock->place_us)
-		lock->place_us = now_us;
-	redis_digits(in_line ? lock->place_us : 0, place);
 	for (int i = 0; i < lock->count; i++)
 		lock->nodes[i].woken = false;
-	return redlock_round(lock, &call, err);
+	return ask(lock, request, 0, queued, 0, err);
 }
 
 /* The majority has given the lock: may it be used? HELD, or ERROR with *err. */
@@ -292,14 +292,14 @@ static enum outcome take(struct redlock *lock, const struct request *request,
 	return OUTCOME_HELD;
 }
 
-/* One try, with *ballot. BUSY and ERROR leave nothing behind but a place in line. */
-static enum outcome try_once(struct redlock *lock, const struct request *request, bool in_line,
+/* One try, with *ballot. BUSY and ERROR leave nothing behind but a queue entry. */
+static enum outcome try_once(struct redlock *lock, const struct request *request, bool queued,
 			     struct ballot *ballot, struct grant *grant, struct error *err)
 {
 	const int64_t sent_ms = clock_boot_ms();
 	enum outcome outcome = OUTCOME_BUSY;
 
-	if (ask_all(lock, request, in_line, err))
+	if (ask_all(lock, request, queued, err))
 		return OUTCOME_ERROR;
 	read_ballot(lock, request->ttl_ms, ballot);
 	if (refuse_twins(lock, err))
@@ -346,7 +346,8 @@ static bool nap(const struct redlock *lock, int64_t ms)
 static int64_t next_look(struct redlock *lock, struct ballot *ballot)
 {
 	const int64_t now = clock_boot_ms();
-	const int64_t look_ms = now + LOOK_MS + rand() % LOOK_JITTER_MS;
+	const int64_t look_ms = hold_look_at(-1, ballot->ahead <= 0,
+					     ballot->most > 0 && ballot->foreign);
 	int64_t rest_ms, ahead = ballot->ahead < 0 ? 0 : ballot->ahead;
 
 	if (is_split(lock, ballot))
@@ -357,10 +358,7 @@ static int64_t next_look(struct redlock *lock, struct ballot *ballot)
 	else
 		rest_ms = redlock_free_in(ballot->rest_ms, (size_t)ballot->busy,
 					  lock->quorum - ballot->grants);
-	/* Other programs leave no note of when they came. */
-	if (ballot->most > 0 && ballot->age_ms < 0 && ahead == 0 && rest_ms > FOREIGN_MS)
-		rest_ms = FOREIGN_MS;
-	if (rest_ms >= LOOK_MS)
+	if (rest_ms >= HOLD_LOOK_MS)
 		return look_ms;
 	if (ahead > STAGGER_MOST)
 		ahead = STAGGER_MOST;
@@ -403,14 +401,15 @@ static enum outcome say_young(const struct redlock *lock, const struct ballot *b
 	return OUTCOME_ERROR;
 }
 
-/* The same for whoever waits, as the note of a holder that nobody knows. */
-static void note_young(const struct redlock *lock, const struct ballot *ballot,
-		       struct holder *holder)
+/* The same for whoever waits. */
+static void note_young(struct redlock *lock, const struct ballot *ballot)
 {
 	const bool unknown = young_for(lock, ballot) == INT64_MAX;
 
-	memset(holder, 0, sizeof(*holder));
-	snprintf(holder->note, sizeof(holder->note), "%d of %d nodes %s",
+	lock->young[0] = '\0';
+	if (ballot->grants < lock->quorum || ballot->voters >= lock->quorum)
+		return;
+	snprintf(lock->young, sizeof(lock->young), "%d of %d nodes %s",
 		 ballot->grants - ballot->voters, lock->count,
 		 unknown ? "do not tell by INFO how long they have been up"
 			 : "were started less than a TTL ago and may have forgotten the lock");
@@ -420,19 +419,19 @@ enum outcome redlock_acquire(struct backend *backend, const struct request *requ
 			     struct grant *grant, struct error *err)
 {
 	struct redlock *lock = redlock_from_backend(backend);
-	const bool in_line = redlock_listens(lock);
+	const bool queued = redlock_listens(lock);
 	struct ballot ballot = { 0 };
 	enum outcome outcome;
 
 	redlock_begin(lock, request->name);
-	/* Most locks are free: tries once before subscribing, unless this token is in line. */
-	outcome = in_line ? try_once(lock, request, true, &ballot, grant, err)
+	/* Most locks are free: tries once before subscribing, unless this token is in the queue. */
+	outcome = queued ? try_once(lock, request, true, &ballot, grant, err)
 			  : try_soon(lock, request, &ballot, grant, err);
 	if (outcome == OUTCOME_BUSY && request->queue) {
-		/* A waiter in line whose channel has no listener counts as dead. */
+		/* A waiter whose channel has no listener counts as dead. */
 		if (redlock_listen(lock, request->token, err))
 			return OUTCOME_ERROR;
-		if (!in_line)
+		if (!queued)
 			outcome = try_once(lock, request, true, &ballot, grant, err);
 	}
 	/* The command begins before the waiter stops listening. */
@@ -442,15 +441,8 @@ enum outcome redlock_acquire(struct backend *backend, const struct request *requ
 	}
 	if (outcome == OUTCOME_BUSY && !request->queue && ballot.grants >= lock->quorum)
 		return say_young(lock, &ballot, err);
-	if (outcome == OUTCOME_BUSY) {
-		grant->holder = ballot.holder;
-		grant->age_ms = ballot.age_ms;
-		if (ballot.grants >= lock->quorum && ballot.voters < lock->quorum) {
-			note_young(lock, &ballot, &grant->holder);
-			grant->age_ms = -1;
-		}
-		grant->ahead = ballot.ahead;
+	note_young(lock, &ballot);
+	if (outcome == OUTCOME_BUSY)
 		grant->retry_ms = next_look(lock, &ballot);
-	}
 	return outcome;
 }

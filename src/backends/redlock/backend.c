@@ -13,22 +13,21 @@
  *
  * - A node that was restarted within the TTL may have forgotten a lock. It gives the lock like all
  *   others, so that it keeps others out, but its vote does not count until it is as old as the
- *   longest TTL that any node tells of, unless it writes each change to disk before it answers.
- *   Nodes that have been up for a day are not waited for when they are no part of the first
- *   majority; younger ones are, as long as node-timeout, for a node that is not asked may tell of
- *   a longer TTL.
+ *   longest TTL that any node reports. Nodes that have been up for a day are not waited for when
+ *   they are no part of the first majority. Younger ones are, as long as node-timeout, because a
+ *   node that has not answered may know a longer TTL.
  * - A renewal needs a majority that still has the hold. It sets the lock again on the nodes that
  *   have lost it, and never takes it from anybody. Once the majority is lost, the hold is lost.
  * - The fence is the clock of the client, or the last fence of a node plus 1 if that is more. The
  *   greatest is written to a majority before the command starts.
  *
- * A waiter subscribes to a channel of its own on each node, and stands in a line on each node, by
- * the time at which it came. A release tells the first waiter that is alive to try, and the one
- * behind it to try a second later. The waiter tries when a majority has told it, or shortly after
- * one has. All others sleep. There is no promise of an order: the lines may differ, and a client
- * that comes at the right moment is faster. When several tried at the same time, and nobody got a
- * majority, each tries again after a random time. A waiter also tries when a majority of the
- * leases has ended, and every 5 s.
+ * The nodes run the one script of redis/lua/. It gives the lock to whoever finds it free, because
+ * the queues of the nodes may differ; so there is no promise of an order. A waiter subscribes to a
+ * channel of its own on each node, and stands in the queue of each node by the time at which it
+ * came. A release calls the first waiter that is alive, and the second one for 0.9 s later. A
+ * waiter tries when a majority of the nodes has called it, or shortly after one has, when a
+ * majority of the leases has ended, and every 5 s. When several tried at the same time, and nobody
+ * got a majority, each tries again after a random time.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +140,6 @@ static struct backend *redlock_open(const struct uri *uri, struct error *err)
 	struct redlock *lock = memory_new(1, sizeof(*lock));
 
 	lock->epoll_fd = -1;
-	lock->base.no_shared = lock->base.no_slots = "redis:, zookeeper: and mysql: have";
 	for (int i = 0; i < REDLOCK_MOST_NODES; i++)
 		lock->nodes[i].main.fd = lock->nodes[i].wake.fd = -1;
 	if (!read_uri(lock, uri, err))
@@ -162,15 +160,12 @@ const struct backend_ops redlock_ops = {
 	.close = redlock_close,
 	.connect = redlock_connect,
 	.acquire = redlock_acquire,
-	.event_fd = redlock_event_fd,
-	.event = redlock_event,
 	.renew = redlock_renew,
-	.verify = redlock_verify,
 	.release = redlock_release,
-	.inspect = redlock_inspect,
-	.list = redlock_list,
-	.break_hold = redlock_break,
+	.show = redlock_show,
+	.fd = redlock_event_fd,
+	.event = redlock_event,
 	.setup = redlock_setup,
-	.plan = redis_plan,
 	.check = redlock_check,
+	.break_hold = redlock_break,
 };

@@ -2,15 +2,24 @@
 /* Finds out, node by node, whether the nodes are fit to hold locks. */
 #include "backends/redis/lock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "lock/view.h"
 #include "round.h"
 
-/* Locks need nothing that must be created first: only checks that a majority answers. */
-int redlock_setup(struct backend *backend, struct error *err)
+int redlock_ping(struct backend *backend, struct error *err)
 {
 	static const char *const ping[] = { "PING", NULL };
 
 	return redlock_reach(redlock_from_backend(backend), ping, err);
+}
+
+/* Locks need nothing that must be created first: only check that a majority answers. */
+int redlock_setup(struct backend *backend, char **plan, struct error *err)
+{
+	if (!plan)
+		return redlock_ping(backend, err);
+	*plan = memory_copy("");
+	return 0;
 }
 
 /* The findings about one node, with its name in front. 0, or -1: it cannot be asked. */
@@ -45,7 +54,7 @@ int redlock_check(struct backend *backend, struct findings *findings, struct err
 	struct redlock *lock = redlock_from_backend(backend);
 	int fit = 0;
 
-	if (redlock_setup(backend, err))
+	if (redlock_ping(backend, err))
 		return -1;
 	for (int i = 0; i < lock->count; i++)
 		fit += !check_node(lock, &lock->nodes[i], findings);

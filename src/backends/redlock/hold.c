@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "lock/hold_mode.h"
 #include "lock/lease.h"
 #include "round.h"
 #include "validity.h"
@@ -16,7 +15,6 @@ struct standing {
 	int held, lost;
 	const redisReply *best;		/* of those that hold: the one with the greatest fence */
 	uint64_t fence;
-	int64_t ttl_ms;			/* the shortest that a node has given; 0: without end */
 	unsigned empty;			/* a bit for each node where nobody has the lock */
 };
 
@@ -53,18 +51,10 @@ static void odd(struct redlock_node *node)
 		  node->address.label);
 }
 
-/* A node has the hold, for ttl_ms. The lease is what all of them have given at least. */
-static void note_held(struct standing *standing, int64_t ttl_ms)
-{
-	standing->held++;
-	if (!standing->ttl_ms || (ttl_ms && ttl_ms < standing->ttl_ms))
-		standing->ttl_ms = ttl_ms;
-}
-
 /* ---- renewing ---- */
 
 /*
- * {1, ttl, fence, since, text}, {0} or {2} of the node that has this bit: see renew.lua. False: it
+ * {1, fence, record}, {0} or {2} of the node that has this bit: see redis/lua/common.lua. False: it
  * makes no sense.
  */
 static bool read_renewed(const redisReply *reply, unsigned node, struct standing *standing)
@@ -72,9 +62,9 @@ static bool read_renewed(const redisReply *reply, unsigned node, struct standing
 	redisReply *const *e = reply->element;
 	uint64_t fence;
 
-	if (redis_has_shape(reply, "iisss") && e[0]->integer == 1 && e[1]->integer >= 0) {
-		fence = strtoull(e[2]->str, NULL, 10);
-		note_held(standing, e[1]->integer);
+	if (redis_has_shape(reply, "iss") && e[0]->integer == 1) {
+		fence = strtoull(e[1]->str, NULL, 10);
+		standing->held++;
 		if (fence < BACKEND_FENCE_END &&
 		    (!standing->best || fence > standing->fence)) {
 			standing->best = reply;
@@ -99,25 +89,26 @@ static void tally(struct redlock *lock, struct standing *standing)
 			odd(&lock->nodes[i]);
 }
 
-/* Sets the lock again on the nodes that have lost it, while a majority has it for certain. */
+/*
+ * Set the lock again on the nodes that have lost it, while a majority has it for certain. Where
+ * somebody else has it, nothing changes.
+ */
 static void restore(struct redlock *lock, const struct request *request,
 		    const struct standing *standing)
 {
 	redisReply *const *e = standing->best->element;
 	char ttl[REDIS_DIGITS_SIZE];
-	char *number = memory_copy(e[2]->str), *since = memory_copy(e[3]->str);
-	char *text = memory_copy(e[4]->str);
+	char *fence = memory_copy(e[1]->str), *text = memory_copy(e[2]->str);
 	const struct redlock_call call = {
-		.script = &redlock_script_restore, .token = request->token,
-		.nodes = standing->empty,
-		.arguments = { redis_digits(standing->ttl_ms, ttl), number, since, text, NULL },
+		.what = "acquire", .token = request->token, .nodes = standing->empty,
+		.arguments = { redis_digits(request->ttl_ms, ttl), "x", text, "0", fence, "",
+			       NULL },
 		.takes = true,
 	};
 	struct error ignored;
 
 	redlock_round(lock, &call, &ignored);
-	free(number);
-	free(since);
+	free(fence);
 	free(text);
 }
 
@@ -125,14 +116,14 @@ static void restore(struct redlock *lock, const struct request *request,
 static enum outcome note_lease(struct redlock *lock, int64_t sent_ms, int64_t ttl_ms,
 			       struct grant *grant, struct error *err)
 {
-	if (ttl_ms && redlock_validity(ttl_ms, clock_boot_ms() - sent_ms) <= 0) {
+	if (redlock_validity(ttl_ms, clock_boot_ms() - sent_ms) <= 0) {
 		error_set(err, ERROR_UNAVAILABLE, 0,
 			  "the nodes answered so late that nothing of the TTL was left");
 		return OUTCOME_ERROR;
 	}
 	grant->sent_ms = sent_ms;
 	grant->ttl_ms = ttl_ms;
-	lock->lease_end_ms = ttl_ms ? lease_end(sent_ms, ttl_ms) : CLOCK_NEVER;
+	lock->lease_end_ms = lease_end(sent_ms, ttl_ms);
 	return OUTCOME_HELD;
 }
 
@@ -140,11 +131,11 @@ enum outcome redlock_renew(struct backend *backend, const struct request *reques
 			   struct grant *grant, struct error *err)
 {
 	struct redlock *lock = begin(backend, request);
-	char ttl[REDIS_DIGITS_SIZE], usual[REDIS_DIGITS_SIZE];
+	char ttl[REDIS_DIGITS_SIZE];
 	const struct redlock_call call = {
-		.script = &redlock_script_renew, .token = request->token,
+		.what = "renew", .token = request->token,
 		.arguments = { redis_digits(request->ttl_ms, ttl),
-			       redis_digits(BACKEND_TTL_MS, usual), NULL },
+			       request->text ? request->text : "", NULL },
 		.least = lock->quorum,
 	};
 	const int64_t sent_ms = clock_boot_ms();
@@ -155,66 +146,19 @@ enum outcome redlock_renew(struct backend *backend, const struct request *reques
 		return OUTCOME_ERROR;
 	tally(lock, &standing);
 	outcome = judge(lock, standing.held, standing.lost, err);
-	/* Each node that has renewed the hold has set what was asked for, whatever it says. */
-	if (request->ttl_ms)
-		standing.ttl_ms = request->ttl_ms;
 	if (outcome == OUTCOME_HELD)
-		outcome = note_lease(lock, sent_ms, standing.ttl_ms, grant, err);
-	if (outcome == OUTCOME_HELD && !grant->fence)
-		grant->fence = standing.fence;
-	if (outcome == OUTCOME_HELD && standing.empty && standing.best && standing.ttl_ms)
+		outcome = note_lease(lock, sent_ms, request->ttl_ms, grant, err);
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	grant->fence = standing.fence;
+	if (standing.empty && standing.best)
 		restore(lock, request, &standing);
-	return outcome;
-}
-
-/* ---- verifying ---- */
-
-/* Counts answers that are a mode: 'x', or '' for none. */
-static void read_verified(const struct redlock *lock, struct standing *standing)
-{
-	*standing = (struct standing){ .held = 0 };
-	for (int i = 0; i < lock->count; i++) {
-		const struct redlock_node *node = &lock->nodes[i];
-
-		if (node->state != NODE_ANSWERED || !redis_is_text(node->reply))
-			continue;
-		standing->held += node->reply->str[0] == 'x';
-		standing->lost += node->reply->str[0] != 'x';
-	}
-}
-
-static bool is_verified(const struct redlock *lock, const void *state)
-{
-	struct standing standing;
-
-	(void)state;
-	read_verified(lock, &standing);
-	return standing.held >= lock->quorum || standing.lost > lock->count - lock->quorum;
-}
-
-enum outcome redlock_verify(struct backend *backend, const struct request *request,
-			    struct error *err)
-{
-	struct redlock *lock = begin(backend, request);
-	const struct redlock_call call = {
-		.script = &redlock_script_verify, .token = request->token,
-		.arguments = { NULL }, .least = lock->quorum, .decided = is_verified,
-	};
-	struct standing standing;
-	enum outcome outcome;
-
-	if (redlock_round(lock, &call, err))
-		return OUTCOME_ERROR;
-	read_verified(lock, &standing);
-	outcome = judge(lock, standing.held, standing.lost, err);
-	if (outcome == OUTCOME_HELD)
-		return hold_mode_covers(HOLD_EXCLUSIVE, 0, request, err);
 	return outcome;
 }
 
 /* ---- releasing ---- */
 
-/* Counts answers of release.lua: 1, or 0 for a node that did not have the hold. */
+/* Count answers to a release: 1, or 0 for a node that did not have the hold. */
 static void read_released(struct redlock *lock, struct standing *standing)
 {
 	*standing = (struct standing){ .held = 0 };
@@ -238,14 +182,14 @@ static void read_released(struct redlock *lock, struct standing *standing)
 }
 
 enum outcome redlock_release(struct backend *backend, const struct request *request,
-			     int64_t keep_ms, struct error *err)
+			     struct error *err)
 {
 	struct redlock *lock = begin(backend, request);
 	char keep[REDIS_DIGITS_SIZE];
 	const struct redlock_call call = {
-		.script = &redlock_script_release, .token = request->token,
-		.arguments = { redis_digits(keep_ms, keep), "0", request->forget ? "1" : "0", "0",
-			       NULL },
+		.what = "release", .token = request->token,
+		.arguments = { redis_digits(request->keep_ms, keep),
+			       request->text ? request->text : "", "0", "0", NULL },
 		.least = lock->quorum,
 	};
 	struct standing standing;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lock/backend.h"
+#include "lock/holder.h"
 #include "node.h"
 
 #define REDLOCK_LEAST_NODES 3
@@ -19,10 +20,14 @@ struct redlock {
 	int epoll_fd;			/* see redlock_event_fd(); -1: none */
 	int watched[REDLOCK_MOST_NODES];	/* what is in its set: see connection() */
 	bool listens_on;		/* the lock is held, and the waiter still listens */
-	int64_t place_us;		/* wall clock: when this waiter came; 0: it did not */
+	int64_t queued_us;		/* wall clock: when this waiter came; 0: it did not */
 	int splits;			/* tries in a row in which nobody had a majority */
+	/*
+	 * Why the last try was BUSY although nobody has the lock: too many nodes were restarted. It
+	 * is shown in place of a holder; "": this is not so.
+	 */
+	char young[HOLDER_NOTE_MAX + 1];
 	int64_t lease_end_ms;		/* of the last grant; 0: there was none */
-	char fence[REDIS_DIGITS_SIZE];	/* of that grant; "": not known */
 };
 
 static inline struct redlock *redlock_from_backend(struct backend *backend)
@@ -30,19 +35,13 @@ static inline struct redlock *redlock_from_backend(struct backend *backend)
 	return (struct redlock *)backend;
 }
 
-/* Made from lua/NAME.lua by embed.sh. */
-extern const struct script redlock_script_acquire, redlock_script_fence, redlock_script_inspect,
-	redlock_script_release, redlock_script_renew, redlock_script_restore,
-	redlock_script_verify;
-
-/* See struct backend_ops: acquire.c, hold.c, inspect.c, check.c. */
+/* See struct backend_ops: acquire.c, hold.c, show.c, check.c. */
 backend_grant_fn redlock_acquire, redlock_renew;
-backend_verify_fn redlock_verify;
 backend_release_fn redlock_release;
-backend_inspect_fn redlock_inspect;
-int redlock_list(struct backend *backend, struct name_list *names, struct error *err);
+backend_show_fn redlock_show;
 backend_break_fn redlock_break;
-int redlock_setup(struct backend *backend, struct error *err);
+int redlock_ping(struct backend *backend, struct error *err);
+int redlock_setup(struct backend *backend, char **plan, struct error *err);
 int redlock_check(struct backend *backend, struct findings *findings, struct error *err);
 
 /*
@@ -57,7 +56,7 @@ void redlock_look_up(struct redlock *lock);
 /* The same, and makes lock->keys for name, unless they are made. */
 void redlock_begin(struct redlock *lock, const char *name);
 
-/* The connections that tell a waiter: listen.c. who: as for redis_node_listen(). */
+/* The connections that a waiter listens to: listen.c. */
 bool redlock_listens(const struct redlock *lock);
 int redlock_listen(struct redlock *lock, const char *who, struct error *err);
 void redlock_stop_listening(struct redlock *lock);

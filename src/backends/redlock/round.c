@@ -25,7 +25,7 @@ static struct redis_conn *conn_of(struct redlock_node *node, const struct redloc
 /* Is nothing asked of the nodes but to be there? */
 static bool is_empty(const struct redlock_call *call)
 {
-	return !call->script && !call->command;
+	return !call->what && !call->command;
 }
 
 /* ---- one node ---- */
@@ -34,18 +34,19 @@ static bool is_empty(const struct redlock_call *call)
 static void send_request(const struct redlock *lock, struct redlock_node *node,
 			 const struct redlock_call *call, bool text)
 {
-	const char *argv[3 + REDIS_KEYS + 1 + REDLOCK_ARGUMENTS];
+	const char *argv[3 + REDIS_KEYS + 3 + REDLOCK_ARGUMENTS];
 	struct redis_conn *conn = conn_of(node, call);
 	const size_t before = conn->unsent_length;
 	int argc = 0;
 
-	if (call->script) {
+	if (call->what) {
 		argv[argc++] = text ? "EVAL" : "EVALSHA";
-		argv[argc++] = text ? call->script->text : call->script->sha1;
+		argv[argc++] = text ? script_plain.text : script_plain.sha1;
 		argv[argc++] = "5";
-		for (int i = 0; i < REDIS_KEYS; i++)
-			if (lock->keys[i])
-				argv[argc++] = lock->keys[i];
+		for (int i = KEY_LOCK; i <= KEY_FENCE; i++)
+			argv[argc++] = lock->keys[i];
+		argv[argc++] = call->what;
+		argv[argc++] = lock->keys[KEY_CHANNEL];
 		argv[argc++] = call->token;
 		for (int i = 0; call->arguments[i]; i++)
 			argv[argc++] = call->arguments[i];
@@ -106,7 +107,7 @@ static void begin(const struct redlock *lock, struct redlock_node *node,
 	/* The answers may have come meanwhile: while calls fail, the engine reads no events. */
 	if (node->stale >= MOST_STALE)
 		redlock_node_drain(node);
-	if (node->stale >= MOST_STALE && call->script != &redlock_script_release) {
+	if (node->stale >= MOST_STALE && !(call->what && !strcmp(call->what, "release"))) {
 		node->state = NODE_FAILED;
 		error_set(&node->error, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer",
 			  node->address.label);
@@ -148,7 +149,7 @@ static void answered(const struct redlock *lock, struct redlock_node *node,
 		node->state = NODE_ANSWERED;
 		return;
 	}
-	if (call->script && !node->as_text && !strncmp(node->reply->str, "NOSCRIPT", 8)) {
+	if (call->what && !node->as_text && !strncmp(node->reply->str, "NOSCRIPT", 8)) {
 		send_request(lock, node, call, true);
 	} else {
 		redis_refusal(&node->address, node->reply->str, &node->error);

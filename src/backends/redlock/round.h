@@ -17,8 +17,8 @@
 #define REDLOCK_ARGUMENTS 8
 
 struct redlock_call {
-	const struct script *script;		/* NULL: command */
-	/* Behind channel and token; they end with NULL. */
+	const char *what;			/* the script is to do; NULL: command */
+	/* Of the script, behind the token (redis/lua/common.lua); they end with NULL. */
 	const char *arguments[REDLOCK_ARGUMENTS];
 	const char *token;
 	/* Ends with NULL. NULL: the nodes are only to be reached. */

@@ -1,38 +1,50 @@
--- What the scripts of all dialects need to take a lock: the clock, the fence, and a holder's note.
--- It is apart from notes.lua and lib.lua because each function that a script makes costs the server
--- up to a microsecond, and most locks are free. A number as an argument of redis.call() costs as
--- much, because Redis writes it as text; so those that do not change are text here.
+-- What all dialects share. KEYS: the lock and the keys beside it, see backend.c. ARGV: what to do,
+-- the prefix of the waiters' channels, the token (Redisson's: the owner), and then:
+--
+--	acquire  TTL (ms), mode, record, queued_at ('0': not known yet), least fence ('0': this
+--		 server's clock gives one), options ('e': enqueue; 'r': replace older waiters that
+--		 have this option, too)
+--		 -> {1, fence}; {2, N}: held with N slots; {3, record}: replaced by a newer waiter;
+--		 {0, lease left (ms; -1: no end), waiters ahead (-1: not enqueued), queued_at, foreign
+--		 (1: another program holds it), digest of a holder, its age (ms), its TTL (ms)}
+--	renew    TTL (ms), record ('': as it is)
+--		 -> {1, fence, record}; {0}: nobody holds the lock; {2}: somebody else does; {3}: TTL refused
+--	release  keep (ms), record, silent ('1': wake nobody), least fence ('0': as it is)
+--		 -> 1: it held; 0: it did not
+--	show     -> {fence, holds, waiters}. A hold is {id, mine, mode, age, record, fence, left}, a
+--		 waiter the same without the last two. Times are in ms; -1: not known.
+--	break    id of a hold -> 1; 0: it is gone; the type of a key that is not dlock's to delete
+--
+-- A mode is 'x' (exclusive), 's' (shared) or a number of slots. In what Redis calls, a number that
+-- is written as text costs less.
+local lock, holders, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local what, channel, token = ARGV[1], ARGV[2], ARGV[3]
 
 -- A fence outlives its lock by 30 days. After that the server's clock gives a greater one anyway.
 local FENCE_SECONDS = '2592000'
 
--- The keys of the last fence, and of the hash that has a note for each holder.
-local fence, notes = KEYS[5], KEYS[2]
+-- How long (ms) a waiter that was called may take until the next one passes it.
+local GRANT = 900
+-- When no waiter has tried for this time (ms), all are dead, and the queue expires.
+local QUEUE = '60000'
 
--- This server's clock (us, digits), which is read once, and only by scripts that need it.
-local instant
-local function now()
-  if not instant then
-    local time = redis.call('TIME')
-    instant = time[1] .. string.format('%06d', time[2])
-  end
-  return instant
+local function digits(n) return string.format('%.0f', n) end
+
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now = math.floor(now_us / 1000)
+
+-- Raises the last fence to least, unless it is greater.
+local function raise_fence(least)
+  if tonumber(least) <= tonumber(redis.call('GET', fence) or '0') then return end
+  redis.call('SET', fence, least, 'EX', FENCE_SECONDS)
 end
 
--- A number beyond 2^31 as digits: Lua would write 1.7e+15.
-local function digits(n)
-  return string.format('%.0f', n)
-end
-
--- Writes a holder's note: fence, since (us), text.
-local function set_note(who, number, since, text)
-  redis.call('HSET', notes, who, number .. ' ' .. since .. ' ' .. text)
-end
-
--- The fence for whoever takes the lock now.
-local function next_fence()
-  local last, number = tonumber(redis.call('GET', fence) or '0') or 0, now()
-  if last >= tonumber(number) then number = digits(last + 1) end
+-- The next fence: at least this one, or this server's clock.
+local function next_fence(least)
+  local last = tonumber(redis.call('GET', fence) or '0') or 0
+  if least == '0' then least = now_us end
+  local number = digits(math.max(last + 1, least))
   redis.call('SET', fence, number, 'EX', FENCE_SECONDS)
   return number
 end

@@ -1,0 +1,239 @@
+-- The lock, in whatever dialect. A release frees the lock and calls the first waiter, which takes it
+-- like anybody else. The queue is a barrier that no newcomer of dlock passes. A waiter that was
+-- called and has not come within GRANT loses its place to the next one, which is called after that
+-- time. A waiter is dead when nobody listens to its channel.
+
+-- ---- records: of a holder 'FENCE SINCE TEXT', of a waiter 'QUEUED_AT MODE REPLACES TEXT'
+
+-- Fence, since when (us) and text of a holder; nil: another program's.
+local function holder(who)
+  return string.match(redis.call('HGET', holders, field_of(who)) or '', '^(%d+) (%d+) (.*)$')
+end
+
+local function set_holder(number, since, text)
+  redis.call('HSET', holders, token, table.concat({number, since, text}, ' '))
+end
+
+local function waiter(who)
+  return string.match(redis.call('HGET', waiters, who) or '', '^(%d+) (%w+) (%d) (.*)$')
+end
+
+local function leave(who)
+  dequeue(who)
+  redis.call('HDEL', waiters, who)
+end
+
+local function ms_since(us) return us and math.floor((now_us - us) / 1000) or -1 end
+
+-- ---- the queue
+
+-- The waiter that was called and has not come yet, and when (ms).
+local function called()
+  return string.match(redis.call('HGET', waiters, 'called') or '', '^(%S+) (%d+)$')
+end
+
+-- Was this waiter called GRANT ago, or more, and could still take the lock?
+local function late(who)
+  local first, since = called()
+  if first ~= who or math.abs(now - since) < GRANT then return false end
+  local _, wanted = waiter(who)
+  return room(wanted or 'x')
+end
+
+-- The first waiter. The dead and the late lose their place; a living one comes back to it.
+local function head()
+  local who = at(0)
+  while who and who ~= token and (late(who) or not listens(who)) do
+    leave(who)
+    who = at(0)
+  end
+  return who
+end
+
+-- Calls the first waiter if there is room for it, and the second to look after it. Its time counts
+-- from the first call. changed: it must look at the lock in any case.
+local function call(changed)
+  local first = head()
+  if not first then
+    if kind == 'none' then redis.call('DEL', waiters) end
+    return
+  end
+  local _, wanted = waiter(first)
+  if not room(wanted or 'x') then
+    redis.call('HDEL', waiters, 'called')
+    if changed then publish(channel .. first, '0') end
+    return
+  end
+  if called() ~= first and wanted then
+    redis.call('HSET', waiters, 'called', first .. ' ' .. digits(now))
+  end
+  publish(channel .. first, '0')
+  local second = at(1)
+  if second and waiter(second) then publish(channel .. second, GRANT + 5) end
+end
+
+-- ---- waiters that replace older ones
+
+-- When the newest of them came, its token and its text. The key is seldom there, and in a cluster a
+-- script with such a key in KEYS is refused for as long as its slot moves.
+local newest = (string.gsub(fence, ':fence$', ':newest'))
+local function newest_one()
+  local at_us, who, text = string.match(redis.call('GET', newest) or '', '^(%d+) (%w+) (.*)$')
+  return tonumber(at_us or '0'), who, text
+end
+
+-- Later than all that came before, even when this server's clock was set back.
+local function stamp(replaces)
+  return math.max(last_queued() + 1, replaces and newest_one() + 1 or 0, now_us)
+end
+
+-- Outlives the queue, because an older one may come back after a lost connection.
+local function become_newest(queued_at, text)
+  if newest_one() >= queued_at then return end
+  redis.call('SET', newest, table.concat({digits(queued_at), token, text}, ' '), 'EX',
+             FENCE_SECONDS)
+  for _, who in ipairs(all_waiters()) do
+    local came, _, replaces = waiter(who)
+    if replaces == '1' and tonumber(came) < queued_at then
+      leave(who)
+      publish(channel .. who, '0')
+    end
+  end
+  call(true)
+end
+
+-- ---- what is asked for
+
+local function take(mine, wanted, ms, text, least)
+  local number, since = holder(token)
+  if not mine or not number then
+    number, since = next_fence(least), digits(now_us)
+    if wanted == 'x' or kind == 'none' then redis.call('DEL', holders) end
+  elseif tonumber(least) > tonumber(number) then
+    raise_fence(least)
+    number = least
+  end
+  set_holder(number, since, text)
+  if called() == token then redis.call('HDEL', waiters, 'called') end
+  leave(token)
+  -- The lock is taken last, so that a missing permission shows before anything is taken.
+  put(wanted, ms)
+  if wanted ~= 'x' then call() end
+  return {1, number}
+end
+
+local function acquire(ms, wanted, text, queued_at, least, options)
+  local came, mine, fair = tonumber(queued_at), own_mode(), least == '0'
+  local replaces = string.find(options, 'r') ~= nil
+  -- A waiter goes on when the memory is full.
+  if redis.call('HGET', waiters, token) then keep_fence() end
+  if other_slots(wanted) then return {2, other_slots(wanted)} end
+  if replaces and not mine then
+    local newest_at, who, its_text = newest_one()
+    if came > 0 and newest_at >= came and who ~= token then
+      leave(token)
+      return {3, its_text}
+    end
+    if came == 0 then came = stamp(true) end
+  end
+  local first = head()
+  if mine or room(wanted) and (not fair or not first or first == token) then
+    if replaces then become_newest(came, text) end
+    return take(mine, mine or wanted, ms, text, least)
+  end
+  local ahead = -1
+  if string.find(options, 'e') then
+    if came == 0 then came = stamp() end
+    enqueue(digits(came))
+    redis.call('HSET', waiters, token,
+               table.concat({digits(came), wanted, replaces and '1' or '0', text}, ' '))
+    redis.call('PEXPIRE', waiters, QUEUE)
+    if replaces then become_newest(came, text) end
+    ahead = rank()
+  end
+  if fair and first then call() end
+  local hold = first_hold() or {'', 'x', -1}
+  local _, since, its_text = holder(hold[1])
+  local foreign = kind ~= 'none' and not since
+  return {0, hold[3], ahead, digits(came), foreign and 1 or 0, redis.sha1hex(hold[1]),
+          ms_since(since), tonumber(string.match(its_text or '', '^ttl=(%d+)') or '0')}
+end
+
+local function renew(ms, text)
+  local mine, left = own_mode()
+  if refuses(mine, ms) then return {3} end
+  if not mine then return {is_free() and 0 or 2} end
+  keep_fence()
+  local number, since, stored = holder(token)
+  if text == '' then text = stored or '' elseif number then set_holder(number, since, text) end
+  put(mine, ms)
+  if left > tonumber(ms) then
+    announce(true, mine)
+    call(true)
+  end
+  return {1, number or '0', text}
+end
+
+local function release(keep, text, silent, least)
+  local mine, first = own_mode(), at(0)
+  if least ~= '0' then raise_fence(least) end
+  if mine and keep ~= '0' then
+    renew(keep, text)
+    return 1
+  end
+  keep_fence()
+  if mine then drop({token, mine, 0, 1}) end
+  if not silent then
+    if mine then announce(false, mine) end
+    leave(token)
+    -- Another program wakes nobody when it releases the lock, so that the new first one must look.
+    call(first == token)
+  end
+  if mine then finish() end
+  return mine and 1 or 0
+end
+
+local function show_row(who, wanted, since, text)
+  return {who == '' and '' or redis.sha1hex(who), field_of(who) == token and 1 or 0, wanted or 'x',
+          ms_since(since), text or describe(who)}
+end
+
+local function show()
+  local holds, waits = {}, {}
+  for _, hold in ipairs(all_holds()) do
+    local number, since, text = holder(hold[1])
+    local row = show_row(hold[1], hold[2], since, text)
+    table.insert(row, number or '0')
+    table.insert(row, hold[3])
+    table.insert(holds, row)
+  end
+  for _, who in ipairs(all_waiters()) do
+    local came, wanted, _, text = waiter(who)
+    if (came or describe(who) ~= '') and listens(who) then
+      table.insert(waits, show_row(who, wanted, came, text))
+    end
+  end
+  return {redis.call('GET', fence) or '0', holds, waits}
+end
+
+local function break_hold(id)
+  for _, hold in ipairs(all_holds()) do
+    if hold[1] == '' then return kind end
+    if redis.sha1hex(hold[1]) == id then
+      drop(hold)
+      announce(false, hold[2])
+      call(true)
+      finish()
+      return 1
+    end
+  end
+  return 0
+end
+
+if what == 'acquire' then
+  return acquire(ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9])
+end
+if what == 'renew' then return renew(ARGV[4], ARGV[5]) end
+if what == 'release' then return release(ARGV[4], ARGV[5], ARGV[6] == '1', ARGV[7]) end
+if what == 'show' then return show() end
+return break_hold(ARGV[4])

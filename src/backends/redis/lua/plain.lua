@@ -1,0 +1,142 @@
+-- The dialect of dlock: a string, the holder's token, or for those who share the lock a sorted set,
+-- token -> end of its lease (ms by this server's clock).
+
+-- Most locks are free and nobody waits. What is refused shows before the lock is taken, at last.
+if what == 'acquire' and ARGV[5] == 'x' and not string.find(ARGV[9], 'r') and
+   redis.call('EXISTS', lock, holders, queue, waiters) == 0 then
+  local number = next_fence(ARGV[8])
+  redis.call('HSET', holders, token, number .. ' ' .. digits(now_us) .. ' ' .. ARGV[6])
+  redis.call('PEXPIRE', holders, ARGV[4])
+  redis.call('SET', lock, token, 'PX', ARGV[4])
+  return {1, number}
+end
+if what == 'release' and ARGV[4] == '0' and ARGV[7] == '0' and
+   redis.call('EXISTS', queue, waiters) == 0 and redis.pcall('GET', lock) == token then
+  redis.call('DEL', lock, holders)
+  return 1
+end
+
+local kind = redis.call('TYPE', lock).ok
+-- Only in a set of dlock's each member has a record beside it.
+local mode = kind == 'zset' and redis.call('HGET', holders, 'mode') or nil
+local from = 0
+while mode do
+  local members = redis.call('ZRANGE', lock, from, from + 99)
+  for _, who in ipairs(members) do
+    if not redis.call('HGET', holders, who) then
+      mode = nil
+      break
+    end
+  end
+  from = from + 100
+  if #members < 100 then break end
+end
+if mode then
+  for _, who in ipairs(redis.call('ZRANGEBYSCORE', lock, '-inf', digits(now))) do
+    redis.call('ZREM', lock, who)
+    redis.call('HDEL', holders, who)
+  end
+  if redis.call('EXISTS', lock) == 0 then kind, mode = 'none', nil end
+end
+
+-- The field of a holder's record.
+local function field_of(who) return who end
+
+-- All holds, as {who, mode, ms left}; who is '' for a key of another program's type.
+local function all_holds()
+  local found = {}
+  if mode then
+    local members = redis.call('ZRANGE', lock, 0, -1, 'WITHSCORES')
+    for i = 1, #members, 2 do table.insert(found, {members[i], mode, members[i + 1] - now}) end
+  elseif kind == 'string' then
+    found[1] = {redis.call('GET', lock), 'x', redis.call('PTTL', lock)}
+  elseif kind ~= 'none' then
+    found[1] = {'', 'x', redis.call('PTTL', lock)}
+  end
+  return found
+end
+
+-- The first of them: with it ends the first lease.
+local function first_hold()
+  if not mode then return all_holds()[1] end
+  local first = redis.call('ZRANGE', lock, 0, 0, 'WITHSCORES')
+  return {first[1], mode, first[2] - now}
+end
+
+-- The mode in which the token holds the lock, and what is left of its lease (ms); nil: it does not.
+local function own_mode()
+  local ends = mode and redis.call('ZSCORE', lock, token)
+  if ends then return mode, ends - now end
+  if kind == 'string' and redis.call('GET', lock) == token then
+    return 'x', redis.call('PTTL', lock)
+  end
+end
+
+local function room(wanted)
+  if kind == 'none' then return true end
+  if wanted == 'x' or wanted ~= mode then return false end
+  return wanted == 's' or redis.call('ZCARD', lock) < tonumber(wanted)
+end
+
+local function put(wanted, ms)
+  if wanted == 'x' then
+    redis.call('PEXPIRE', holders, ms)
+    redis.call('SET', lock, token, 'PX', ms)
+    kind = 'string'
+    return
+  end
+  redis.call('HSET', holders, 'mode', wanted)
+  redis.call('ZADD', lock, digits(now + ms), token)
+  local last = redis.call('ZREVRANGE', lock, 0, 0, 'WITHSCORES')[2]
+  redis.call('PEXPIREAT', lock, last)
+  redis.call('PEXPIREAT', holders, last)
+  kind, mode = 'zset', wanted
+end
+
+local function drop(hold)
+  if mode and redis.call('ZCARD', lock) > 1 then
+    redis.call('ZREM', lock, hold[1])
+    redis.call('HDEL', holders, hold[1])
+  else
+    kind, mode = 'none', nil
+  end
+end
+
+-- The last step of a script that has dropped a hold: while a cluster moves the slot, a script that
+-- has removed a key may be refused the next step.
+local function finish()
+  if kind == 'none' then redis.call('DEL', lock, holders) end
+end
+
+-- Other programs that wait for this kind of lock poll.
+local function announce() end
+
+-- The slots that the holders use, when those are not the ones that are wanted.
+local function other_slots(wanted)
+  return tonumber(wanted) and tonumber(mode or '') and wanted ~= mode and tonumber(mode)
+end
+
+-- The record of a holder or waiter that has none.
+local function describe() return '' end
+
+-- ---- the queue: token -> queued_at
+
+local function publish(to, text) redis.call('PUBLISH', to, text) end
+local function at(place) return redis.call('ZRANGE', queue, place, place)[1] end
+local function all_waiters() return redis.call('ZRANGE', queue, 0, -1) end
+local function rank() return redis.call('ZRANK', queue, token) end
+local function last_queued() return redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0 end
+
+local function enqueue(queued_at)
+  redis.call('ZADD', queue, queued_at, token)
+  redis.call('PEXPIRE', queue, QUEUE)
+end
+
+local function dequeue(who) redis.call('ZREM', queue, who) end
+local function listens(who) return redis.call('PUBSUB', 'NUMSUB', channel .. who)[2] > 0 end
+local function refuses() end
+local function is_free() return kind == 'none' end
+
+-- A server whose memory is full refuses commands that may need more, unless the script has already
+-- called one that writes and needs none.
+local function keep_fence() redis.call('EXPIRE', fence, FENCE_SECONDS) end
