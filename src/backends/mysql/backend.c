@@ -56,10 +56,8 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 	my = memory_new(1, strategy->size);
 	my->strategy = strategy;
 	my->base.ops = strategy->ops;
-	my->base.session = my->conn.session = strategy->session;
-	my->base.replaces = strategy->replaces;
-	my->base.no_shared = strategy->shared ? NULL : "?strategy=lease, row and table have";
-	my->base.no_slots = strategy->slots ? NULL : "?strategy=lease has";
+	my->base.session = my->conn.session = strategy->door;
+	my->base.can = strategy->can;
 	if (mysql_address_init(&my->address, uri, err) ||
 	    (strategy->open && strategy->open(&my->base, uri, err))) {
 		mysql_close_backend(&my->base);

@@ -17,7 +17,9 @@
 
 static int ping(struct backend *backend, struct error *err)
 {
-	return mysql_run(mysql_from_backend(backend), "DO 0", NULL, MYSQL_REPEAT, NULL, err);
+	struct mysql_backend *my = mysql_from_backend(backend);
+
+	return mysql_run(my, &my->conn, "DO 0", NULL, NULL, err);
 }
 
 /* What the server says of itself: the rows of check_variables and check_status. */
@@ -42,7 +44,7 @@ static int read_facts(struct mysql_backend *my, const char *sql, struct facts *f
 	MYSQL_RES *rows;
 	MYSQL_ROW row;
 
-	if (mysql_run(my, sql, NULL, MYSQL_REPEAT, &rows, err))
+	if (mysql_run(my, &my->conn, sql, NULL, &rows, err))
 		return -1;
 	while (rows && (row = mysql_fetch_row(rows)))
 		for (int i = 0; i < FACTS; i++)
@@ -76,9 +78,12 @@ static void check_version(const char *version, const char *comment, struct findi
 static int check_clock(struct mysql_backend *my, struct findings *findings, struct error *err)
 {
 	const int64_t before_ms = clock_wall_ms();
+	MYSQL_RES *rows;
 	int64_t theirs_us;
+	int failed = mysql_run(my, &my->conn, sql_check_clock, NULL, &rows, err);
 
-	if (mysql_ask(my, sql_check_clock, NULL, &theirs_us, err))
+	mysql_numbers(rows, &theirs_us, 1);
+	if (failed)
 		return -1;
 	findings_add_skew(findings, theirs_us / 1000 - (before_ms + clock_wall_ms()) / 2);
 	return 0;

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
+/* The connection: options, and a bound in time for every call of the client library. */
 #include "conn.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -14,32 +17,14 @@
 #include "base/net.h"
 #include "lock/backend.h"
 #include "api.h"
-#include "sql.h"
 #include "mysql_texts.h"
 
 /* How long to wait for an answer after a wait was cancelled. */
 #define CANCELLED_MS 500
 
-/* Which call of the library is under way, or is next. */
-enum stage {
-	STAGE_QUERY,		/* sends, and reads the head of the first result */
-	STAGE_RESULT,		/* the head of a result is there */
-	STAGE_STORE,		/* reads its rows */
-	STAGE_MORE,		/* is there another one? */
-	STAGE_NEXT,		/* reads its head */
-};
-
 int mysql_conn_fd(const struct mysql_conn *conn)
 {
 	return conn->mysql ? api_socket(conn->mysql) : -1;
-}
-
-static void forget_request(struct mysql_conn *conn)
-{
-	free(conn->text);
-	conn->text = NULL;
-	conn->pending = false;
-	conn->waits = 0;
 }
 
 void mysql_conn_close(struct mysql_conn *conn)
@@ -56,11 +41,69 @@ void mysql_conn_close(struct mysql_conn *conn)
 		shutdown(fd, SHUT_RD);
 	mysql_close(conn->mysql);
 	conn->mysql = NULL;
-	forget_request(conn);
+	conn->pending = false;
 }
 
+/* ---- a bound in time ---- */
+
+/*
+ * The library's calls block, and its own timeouts begin again with each byte that comes. So an
+ * alarm shuts the socket down at the deadline, and the library finds the end of the connection.
+ */
+static struct {
+	MYSQL *mysql;
+	int64_t deadline_ms;
+	sigset_t mask;		/* as it was before */
+	volatile sig_atomic_t passed;
+} bound;
+
+static void cut_off(int sig)
+{
+	const int saved = errno;
+
+	(void)sig;
+	if (clock_boot_ms() >= bound.deadline_ms) {
+		bound.passed = 1;
+		shutdown(api_socket(bound.mysql), SHUT_RDWR);
+	}
+	errno = saved;
+}
+
+static void begin_bound(MYSQL *mysql, int64_t deadline_ms)
+{
+	const struct sigaction action = { .sa_handler = cut_off, .sa_flags = SA_RESTART };
+	const int64_t left_ms = deadline_ms - clock_boot_ms(), timer_ms = left_ms > 1 ? left_ms : 1;
+	const struct itimerval timer = {
+		.it_value = { clock_seconds(timer_ms), (suseconds_t)(timer_ms % 1000 * 1000) },
+		/* A library that tries the next address of a host is cut off there, too. */
+		.it_interval = { .tv_usec = 100000 },
+	};
+	sigset_t alarm;
+
+	bound.mysql = mysql;
+	bound.deadline_ms = deadline_ms;
+	bound.passed = 0;
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &timer, NULL);
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	sigprocmask(SIG_UNBLOCK, &alarm, &bound.mask);
+}
+
+/* Returns whether the deadline has passed. */
+static bool end_bound(void)
+{
+	static const struct itimerval stop = { .it_value = { 0, 0 } };
+
+	setitimer(ITIMER_REAL, &stop, NULL);
+	sigprocmask(SIG_SETMASK, &bound.mask, NULL);
+	return bound.passed;
+}
+
+/* ---- opening ---- */
+
 /* Options of the socket that the library does not set; harmless for a Unix socket. */
-static void tune(int fd)
+static void tune_socket(int fd)
 {
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	net_keep_alive(fd);
@@ -91,12 +134,12 @@ static void set_tls(MYSQL *mysql, const struct mysql_address *address)
 		mysql_options(mysql, MYSQL_OPT_SSL_KEY, address->key);
 }
 
-static void set_options(MYSQL *mysql, const struct mysql_address *address)
+static void set_options(MYSQL *mysql, const struct mysql_address *address, int64_t timeout_ms)
 {
 	/* A host's name means TCP, even "localhost", which the library takes for a Unix socket. */
 	const unsigned int tcp = MYSQL_PROTOCOL_TCP;
+	const unsigned int no_files = 0, timeout_s = (unsigned int)(timeout_ms / 1000 + 1);
 
-	api_prepare(mysql);
 	if (address->host)
 		mysql_options(mysql, MYSQL_OPT_PROTOCOL, &tcp);
 	if (address->defaults_file)
@@ -105,214 +148,150 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address)
 		mysql_options(mysql, MYSQL_READ_DEFAULT_GROUP,
 			      address->defaults_group ? address->defaults_group : "client");
 	mysql_options(mysql, MYSQL_SET_CHARSET_NAME, "utf8mb4");
+	mysql_options(mysql, MYSQL_OPT_CONNECT_TIMEOUT, &timeout_s);
+	mysql_options(mysql, MYSQL_OPT_LOCAL_INFILE, &no_files);
 	mysql_options4(mysql, MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "dlock");
 	set_tls(mysql, address);
 	api_allow_clear(mysql, address->tls == MYSQL_TLS_VERIFIED);
 }
 
 /*
- * Reports an error of the library, and closes the connection if it is gone, or if another server
- * may do better and no lock would end with this connection.
+ * Report an error of the library, and close the connection if it is gone, or if another server may
+ * do better and no lock would end with this connection. Returns -1.
  */
-static void failed(struct mysql_conn *conn, const struct mysql_address *address,
-		   struct error *err)
+static int fail(struct mysql_conn *conn, const struct mysql_address *address, bool passed,
+		struct error *err)
 {
 	conn->code = mysql_errno(conn->mysql);
-	err->kind = ERROR_NONE;
+	conn->pending = false;
+	if (passed) {
+		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer", address->label);
+		mysql_conn_close(conn);
+		return -1;
+	}
 	mysql_refusal(address, conn->code, mysql_error(conn->mysql), err);
-	forget_request(conn);
 	if (mysql_code_is_loss(conn->code) ||
 	    (!conn->session && mysql_code_is_elsewhere(conn->code)))
 		mysql_conn_close(conn);
-}
-
-/* net_wait() with a deadline that counts also where poll() always finds something. */
-static int wait_for(int fd, short waits, int64_t deadline_ms, int cancel_fd, struct error *err)
-{
-	if (clock_boot_ms() > deadline_ms)
-		return error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "no answer");
-	return net_wait(fd, waits, deadline_ms, cancel_fd, err);
+	return -1;
 }
 
 int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address,
 		    const struct backend *limits, struct error *err)
 {
-	const struct api_target target = {
-		address->host, address->user, address->password, address->database,
-		address->socket, address->port, CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS
-	};
-	const int64_t deadline_ms = clock_boot_ms() + limits->connect_timeout_ms;
-	bool tuned = false;
-	int broken = 0;
+	MYSQL *done;
+	bool passed;
 
 	if (conn->mysql)
 		return 0;
 	conn->code = 0;
 	conn->sent = false;
-	/* An option file may ask for TLS, too. */
-	api_start(address->tls != MYSQL_TLS_DISABLED || address->defaults_file ||
-		  address->defaults_group);
 	conn->mysql = mysql_init(NULL);
 	if (!conn->mysql)
 		memory_gone();
-	set_options(conn->mysql, address);
-	for (short waits = 0;;) {
-		waits = api_connect(conn->mysql, &target, &broken, waits);
-		if (!tuned && mysql_conn_fd(conn) >= 0) {
-			tune(mysql_conn_fd(conn));
-			tuned = true;
-		}
-		if (!waits)
-			break;
-		if (wait_for(mysql_conn_fd(conn), waits, deadline_ms, limits->cancel_fd, err)) {
-			error_prefix(err, "%s: cannot connect", address->label);
-			mysql_conn_close(conn);
-			return -1;
-		}
-	}
-	if (broken) {
-		failed(conn, address, err);
+	set_options(conn->mysql, address, limits->connect_timeout_ms);
+	begin_bound(conn->mysql, clock_boot_ms() + limits->connect_timeout_ms);
+	done = mysql_real_connect(conn->mysql, address->host, address->user, address->password,
+				  address->database, address->port, address->socket,
+				  CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS);
+	passed = end_bound();
+	if (!done || passed) {
+		fail(conn, address, passed, err);
 		mysql_conn_close(conn);
-		return -1;
+		return passed ? error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect",
+					  address->label) : -1;
 	}
 	/* Connector/C accepts a server without TLS, unless the certificate is to be verified. */
 	if (address->tls != MYSQL_TLS_DISABLED && !mysql_get_ssl_cipher(conn->mysql)) {
-		error_set(err, ERROR_REFUSED, 0, "%s: TLS failed (the server offers none)",
-			  address->label);
 		mysql_conn_close(conn);
-		return -1;
+		return error_set(err, ERROR_REFUSED, 0, "%s: TLS failed (the server offers none)",
+				 address->label);
 	}
-	tune(mysql_conn_fd(conn));
+	tune_socket(mysql_conn_fd(conn));
 	api_stay(conn->mysql);
-	conn->generation++;
+	conn->number = (int64_t)mysql_thread_id(conn->mysql);
 	conn->fresh = true;
 	return 0;
 }
 
-/* Puts the session's settings before its first request. */
-static char *with_settings(const struct mysql_conn *conn, char *text)
-{
-	const struct sql_value values[] = {
-		SQL_PART("cluster", conn->no_cluster ? "" : sql_session_cluster), SQL_LAST
-	};
-	char *settings = sql_format(sql_session, values);
-	char *both = memory_format("%s%s", settings, text);
+/* ---- requests ---- */
 
-	free(settings);
+int mysql_conn_send(struct mysql_conn *conn, const struct mysql_address *address,
+		    const struct backend *limits, char *text, struct error *err)
+{
+	/* The settings of the session precede its first request. */
+	char *all = conn->fresh ? memory_format("%s%s", sql_session, text) : memory_copy(text);
+	int failed;
+	bool passed;
+
 	free(text);
-	return both;
-}
-
-void mysql_conn_send(struct mysql_conn *conn, char *text)
-{
-	assert(text);
-	if (conn->fresh)
-		text = with_settings(conn, text);
-	conn->text = text;
-	conn->length = strlen(text);
 	conn->fresh = false;
-	conn->stage = STAGE_QUERY;
-	conn->waits = 0;
-	conn->pending = true;
-	conn->sent = true;
 	conn->code = 0;
-}
-
-/* One call of the library. True when conn->waits says what it waits for. */
-static bool step(struct mysql_conn *conn, int *broken, MYSQL_RES **rows)
-{
-	const short ready = conn->waits;
-	int result = 0;
-
-	*broken = 0;
-	*rows = NULL;
-	switch ((enum stage)conn->stage) {
-	case STAGE_QUERY:
-		conn->waits = api_query(conn->mysql, conn->text, conn->length, broken, ready);
-		if (!conn->waits)
-			conn->stage = STAGE_RESULT;
-		break;
-	case STAGE_RESULT:
-		conn->stage = mysql_field_count(conn->mysql) ? STAGE_STORE : STAGE_MORE;
-		break;
-	case STAGE_STORE:
-		conn->waits = api_store_result(conn->mysql, rows, ready);
-		if (!conn->waits) {
-			conn->stage = STAGE_MORE;
-			*broken = !*rows;
-		}
-		break;
-	case STAGE_MORE:
-		conn->pending = mysql_more_results(conn->mysql);
-		conn->stage = STAGE_NEXT;
-		break;
-	case STAGE_NEXT:
-		conn->waits = api_next_result(conn->mysql, &result, ready);
-		if (conn->waits)
-			break;
-		conn->stage = STAGE_RESULT;
-		*broken = result > 0;
-		conn->pending = result >= 0;
-		break;
-	}
-	return conn->waits != 0;
+	conn->sent = true;
+	begin_bound(conn->mysql, clock_boot_ms() + limits->timeout_ms);
+	failed = mysql_send_query(conn->mysql, all, strlen(all));
+	passed = end_bound();
+	free(all);
+	conn->pending = !failed;
+	return failed ? fail(conn, address, passed, err) : 0;
 }
 
 /*
- * Waits for what conn->waits says. When the wait is cancelled, it goes on for a little while: the
- * server may have carried out the request, and a lock that it gave must be known to be given back.
+ * Wait for the first byte. When the wait is cancelled, it continues for a little while: the server
+ * may have carried out the request, and a lock that it gave must be known to be released.
  */
-static int await(const struct mysql_conn *conn, const struct backend *limits,
-		 int64_t *deadline_ms, bool *cancelled, struct error *err)
+static int await_answer(const struct mysql_conn *conn, const struct backend *limits,
+			int64_t *deadline_ms, struct error *err)
 {
+	const int fd = mysql_conn_fd(conn);
 	struct error late;
 
-	if (!*cancelled) {
-		if (!wait_for(mysql_conn_fd(conn), conn->waits, *deadline_ms, limits->cancel_fd,
-			      err))
-			return 0;
-		if (err->kind != ERROR_CANCELLED)
-			return -1;
-		*cancelled = true;
-		*deadline_ms = clock_earlier(*deadline_ms, clock_boot_ms() + CANCELLED_MS);
-	}
-	return wait_for(mysql_conn_fd(conn), conn->waits, *deadline_ms, -1, &late);
+	if (!net_wait(fd, POLLIN, *deadline_ms, limits->cancel_fd, err))
+		return 0;
+	if (err->kind != ERROR_CANCELLED)
+		return -1;
+	*deadline_ms = clock_earlier(*deadline_ms, clock_boot_ms() + CANCELLED_MS);
+	if (net_wait(fd, POLLIN, *deadline_ms, -1, &late))
+		return -1;
+	*err = (struct error){ .kind = ERROR_NONE };
+	return 0;
 }
 
-enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_address *address,
-				const struct backend *limits, MYSQL_RES **rows,
-				struct error *err)
+/* Returns whether that failed. */
+static bool read_results(MYSQL *mysql, MYSQL_RES **rows)
 {
-	int64_t deadline_ms = clock_boot_ms() + (limits ? limits->timeout_ms : 0);
-	bool cancelled = false;
-	int broken;
+	int status = mysql_read_query_result(mysql);
+	MYSQL_RES *next;
+
+	while (!status) {
+		if (mysql_field_count(mysql)) {
+			next = mysql_store_result(mysql);
+			if (!next)
+				return true;
+			mysql_free_result(*rows);
+			*rows = next;
+		}
+		status = mysql_next_result(mysql);
+	}
+	/* -1: that was the last one. */
+	return status >= 0;
+}
+
+int mysql_conn_receive(struct mysql_conn *conn, const struct mysql_address *address,
+		       const struct backend *limits, MYSQL_RES **rows, struct error *err)
+{
+	int64_t deadline_ms = clock_boot_ms() + limits->timeout_ms;
+	bool failed, passed;
 
 	*rows = NULL;
-	while (conn->pending) {
-		const bool waits = step(conn, &broken, rows);
-
-		if (waits && !limits)
-			return MYSQL_STEP_PENDING;
-		/* A server that never stops sending leaves nothing to wait for. */
-		if (waits || (limits && !broken && !*rows && clock_boot_ms() > deadline_ms)) {
-			if (!await(conn, limits, &deadline_ms, &cancelled, err))
-				continue;
-			/* After half an answer the connection is of no use. */
-			error_prefix(err, "%s", address->label);
+	if (await_answer(conn, limits, &deadline_ms, err)) {
+		if (!conn->session)
 			mysql_conn_close(conn);
-			return MYSQL_STEP_FAILED;
-		}
-		if (broken) {
-			failed(conn, address, err);
-			return MYSQL_STEP_FAILED;
-		}
-		if (*rows)
-			break;
+		return error_prefix(err, "%s", address->label);
 	}
-	if (cancelled)
-		*err = (struct error){ .kind = ERROR_NONE };
-	if (*rows)
-		return MYSQL_STEP_ROWS;
-	forget_request(conn);
-	return MYSQL_STEP_END;
+	begin_bound(conn->mysql, deadline_ms);
+	failed = read_results(conn->mysql, rows);
+	passed = end_bound();
+	conn->pending = false;
+	return failed || passed ? fail(conn, address, passed, err) : 0;
 }

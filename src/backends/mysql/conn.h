@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One connection to a MySQL or MariaDB server. The library writes and reads the protocol. All
- * waiting is in conn.c, so that every wait has a deadline and can be cancelled. The library never
- * reconnects by itself: a connection that failed is closed, with all that the server kept for it,
- * and mysql_conn_open() opens another one, with another generation.
+ * One connection to a MySQL or MariaDB server. The library writes and reads the protocol, in calls
+ * that block; conn.c bounds them in time. The library never reconnects by itself: a connection that
+ * failed is closed, with all that the server kept for it, and mysql_conn_open() opens another one.
  */
 #pragma once
 
@@ -39,27 +38,17 @@ int mysql_address_init(struct mysql_address *address, const struct uri *uri, str
 void mysql_address_finish(struct mysql_address *address);
 
 struct mysql_conn {
-	MYSQL *mysql;	/* NULL: not connected */
-	bool session;			/* the lock ends with it: the server must hear of it */
-	unsigned int generation;	/* how often it was opened */
+	MYSQL *mysql;		/* NULL: not connected */
+	/*
+	 * A lock ends with it: a late answer does not close it, and the server receives what was
+	 * sent even after it is closed.
+	 */
+	bool session;
+	int64_t number;		/* the server's number of it, or of the last one */
 	unsigned int code;	/* of the last error, as the server or the library numbers them */
-	bool no_cluster;	/* the server does not know the variable wsrep_on */
 	bool fresh;		/* nothing was sent yet: the session's settings go first */
 	bool sent;		/* the last request was sent: it may have been carried out */
-	bool pending;		/* results are still to come */
-	short waits;		/* the events that the call under way waits for; 0: none is */
-	char *text;		/* of the request under way */
-	size_t length;
-	int stage;		/* which call is under way */
-};
-
-/* What mysql_conn_next() came to. */
-enum mysql_step {
-	/* *err, conn->code; closed, if the connection has ended or this server cannot serve */
-	MYSQL_STEP_FAILED,
-	MYSQL_STEP_ROWS,	/* *rows, which the caller frees with mysql_free_result() */
-	MYSQL_STEP_END,		/* there are no more */
-	MYSQL_STEP_PENDING,	/* only without limits: nothing complete yet */
+	bool pending;		/* its answer is still to come */
 };
 
 /* Connects, if it is not connected. limits has the timeouts and cancel_fd. 0, or -1. */
@@ -70,19 +59,18 @@ void mysql_conn_close(struct mysql_conn *conn);
 /* The descriptor, close-on-exec, or -1. */
 int mysql_conn_fd(const struct mysql_conn *conn);
 
-/*
- * Starts a request of one or more statements. text comes from sql_format(), which has found all of
- * its keys, and belongs to the connection from then on. Nothing may be pending.
- */
-void mysql_conn_send(struct mysql_conn *conn, char *text);
+/* Sends a request of one or more statements, and frees text. Nothing may be pending. 0 or -1. */
+int mysql_conn_send(struct mysql_conn *conn, const struct mysql_address *address,
+		    const struct backend *limits, char *text, struct error *err);
 
 /*
- * Takes in results up to the next rows, and skips statements without rows. After a statement that
- * fails the server carries out no others. limits NULL: does not wait.
+ * Receives all results of the pending request. *rows: the last rows, also after an error; NULL:
+ * there were none. The caller frees them with mysql_free_result(). After a statement that fails the
+ * server executes no others. 0; or -1: conn->code has the number, and the connection is closed if
+ * it has ended or if this server cannot serve.
  */
-enum mysql_step mysql_conn_next(struct mysql_conn *conn, const struct mysql_address *address,
-				const struct backend *limits, MYSQL_RES **rows,
-				struct error *err);
+int mysql_conn_receive(struct mysql_conn *conn, const struct mysql_address *address,
+		       const struct backend *limits, MYSQL_RES **rows, struct error *err);
 
 /* Fills *err with what an error number means, what to do, and the server's or library's words. */
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *words,

@@ -9,18 +9,15 @@
 
 /* Numbers that not every header of the two libraries has. */
 enum {
-	DISK_FULL = 1021,
 	NORMAL_SHUTDOWN = 1077,
 	WSREP_NOT_READY = 1047,		/* ER_UNKNOWN_COM_ERROR, which Galera borrows */
 	CONNECTION_KILLED = 1927,	/* MariaDB */
 	STATEMENT_TIMEOUT = 1969,	/* MariaDB: max_statement_time */
 	QUERY_TIMEOUT = 3024,		/* MySQL: max_execution_time */
+	ROLLED_BACK = 3101,		/* MySQL: group replication */
 	CLIENT_TIMEOUT = 4031,		/* MySQL: wait_timeout */
-	ACCOUNT_LOCKED = 3118,
-	ACCOUNT_LOCKED_MARIADB = 4151,
 	TLS_REQUIRED = 3159,
 	LOCK_NOWAIT = 3572,		/* MySQL since 8.0.1: NOWAIT */
-	PASSWORD_EXPIRED = 1862,
 	INNODB_READ_ONLY = 1874,
 	NO_PASSWORD = 1698,
 	STATEMENT_LOG = 1665,
@@ -36,20 +33,11 @@ static const struct refusal {
 	unsigned int codes[5];	/* 0: no more */
 } refusals[] = {
 	{ ERROR_REFUSED, "wrong user or password", { ER_ACCESS_DENIED_ERROR, NO_PASSWORD } },
-	{ ERROR_REFUSED, "this account may not use this database; 'dlock setup --dry-run' prints "
-	  "the GRANTs needed", { ER_DBACCESS_DENIED_ERROR } },
 	{ ERROR_REFUSED, "the server has no such database", { ER_BAD_DB_ERROR } },
 	{ ERROR_REFUSED, "no database given: mysql://HOST/DATABASE", { ER_NO_DB_ERROR } },
-	{ ERROR_REFUSED, "this account lacks a privilege; 'dlock setup --dry-run' prints the "
-	  "GRANTs needed", { ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR,
-		      ER_SPECIFIC_ACCESS_DENIED_ERROR } },
-	{ ERROR_REFUSED, "the server lets no account in from this host",
-	  { ER_HOST_NOT_PRIVILEGED } },
-	{ ERROR_REFUSED, "the server has blocked this host after errors; FLUSH HOSTS there helps",
-	  { ER_HOST_IS_BLOCKED } },
-	{ ERROR_REFUSED, "the account is locked", { ACCOUNT_LOCKED, ACCOUNT_LOCKED_MARIADB } },
-	{ ERROR_REFUSED, "the account's password has expired",
-	  { ER_MUST_CHANGE_PASSWORD, PASSWORD_EXPIRED } },
+	{ ERROR_REFUSED, "this account lacks a privilege on the database; 'dlock setup --dry-run' "
+	  "prints the GRANTs needed", { ER_DBACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR,
+		      ER_COLUMNACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR } },
 	{ ERROR_REFUSED, "the server wants TLS: ?ssl-mode=required, or ?ssl-ca=",
 	  { TLS_REQUIRED } },
 	{ ERROR_REFUSED, "a table is missing: 'dlock setup' makes it", { ER_NO_SUCH_TABLE } },
@@ -59,29 +47,19 @@ static const struct refusal {
 	    INNODB_READ_ONLY } },
 	{ ERROR_REFUSED, "binlog_format=STATEMENT cannot log what locks do: set MIXED or ROW",
 	  { STATEMENT_LOG } },
-	{ ERROR_REFUSED, "the server's disk or table space is full", { ER_RECORD_FILE_FULL } },
-	{ ERROR_REFUSED, "the server's disk is full", { DISK_FULL } },
-	{ ERROR_REFUSED, "the server is out of memory", { ER_OUT_OF_RESOURCES, ER_OUTOFMEMORY } },
-	{ ERROR_UNAVAILABLE, "the server has too many connections; each waiter needs one, see "
-	  "max_connections", { ER_CON_COUNT_ERROR } },
-	{ ERROR_UNAVAILABLE, "the account has too many connections; each waiter needs one",
-	  { ER_TOO_MANY_USER_CONNECTIONS } },
-	{ ERROR_UNAVAILABLE, "a limit of the account is reached", { ER_USER_LIMIT_REACHED } },
-	{ ERROR_UNAVAILABLE, "the server is shutting down",
-	  { ER_SERVER_SHUTDOWN, NORMAL_SHUTDOWN } },
-	{ ERROR_UNAVAILABLE, "the server is in offline mode", { OFFLINE } },
+	{ ERROR_UNAVAILABLE, "too many connections; each waiter needs one, see max_connections",
+	  { ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED } },
+	{ ERROR_UNAVAILABLE, "the server is shutting down, or in offline mode",
+	  { ER_SERVER_SHUTDOWN, NORMAL_SHUTDOWN, OFFLINE } },
 	{ ERROR_UNAVAILABLE, "the node is not part of a cluster with a quorum",
 	  { WSREP_NOT_READY } },
-	{ ERROR_UNAVAILABLE, "another session keeps our row locked",
-	  { ER_LOCK_WAIT_TIMEOUT, LOCK_NOWAIT } },
-	{ ERROR_UNAVAILABLE, "deadlock with another session", { ER_LOCK_DEADLOCK } },
-	{ ERROR_UNAVAILABLE, "the statement was killed", { ER_QUERY_INTERRUPTED } },
-	{ ERROR_UNAVAILABLE, "the statement was ended by a time limit",
+	{ ERROR_UNAVAILABLE, "other sessions get in the way",
+	  { ER_LOCK_WAIT_TIMEOUT, LOCK_NOWAIT, ER_LOCK_DEADLOCK, ER_QUERY_INTERRUPTED,
+	    ROLLED_BACK } },
+	{ ERROR_UNAVAILABLE, "a time limit of the server ended the statement",
 	  { STATEMENT_TIMEOUT, QUERY_TIMEOUT } },
-	{ ERROR_UNAVAILABLE, "the connection was killed", { CONNECTION_KILLED } },
-	{ ERROR_UNAVAILABLE, "the server closed the connection for being idle",
-	  { CLIENT_TIMEOUT } },
-	{ ERROR_UNAVAILABLE, "closed the connection", { CR_SERVER_GONE_ERROR, CR_SERVER_LOST } },
+	{ ERROR_UNAVAILABLE, "the server closed the connection",
+	  { CR_SERVER_GONE_ERROR, CR_SERVER_LOST, CONNECTION_KILLED, CLIENT_TIMEOUT } },
 	{ ERROR_UNAVAILABLE, "cannot connect", { CR_CONNECTION_ERROR, CR_CONN_HOST_ERROR } },
 	{ ERROR_UNAVAILABLE, "cannot resolve", { CR_UNKNOWN_HOST } },
 	{ ERROR_UNAVAILABLE, "does not speak the MySQL protocol",
@@ -133,7 +111,7 @@ bool mysql_code_is_elsewhere(unsigned int code)
 bool mysql_code_is_contention(unsigned int code)
 {
 	return code == ER_LOCK_WAIT_TIMEOUT || code == LOCK_NOWAIT || code == ER_LOCK_DEADLOCK ||
-	       code == ER_QUERY_INTERRUPTED;
+	       code == ER_QUERY_INTERRUPTED || code == ROLLED_BACK;
 }
 
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *words,

@@ -1,201 +1,265 @@
 /* SPDX-License-Identifier: MIT */
+/* Running statements: what is repeated, and what a missing table means. */
 #include "run.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "lock/view.h"
-#include "api.h"
 
 #define TABLE_DENIED 1142
-#define NO_SUCH_VARIABLE 1193
+/* The longest pause after statements of several clients got in each other's way. */
+#define CONTENTION_US 8000
 
-int mysql_connect(struct mysql_backend *my, struct error *err)
+/* ---- values ---- */
+
+int mysql_check_name(const struct mysql_backend *my, const char *name, struct error *err)
 {
-	return mysql_conn_open(&my->conn, &my->address, &my->base, err);
+	const struct mysql_strategy *strategy = my->strategy;
+	const size_t most = strategy->name_characters;
+
+	if (most && text_characters(name) > most)
+		return error_set(err, ERROR_USAGE, 0, "%s at most %zu characters, this one has "
+				 "%zu; ?strategy=lease takes longer ones", strategy->names, most,
+				 text_characters(name));
+	return 0;
 }
 
-/* Reads results, all of them or up to the first rows; *rows: the last ones. 0 or -1. */
-static int receive(struct mysql_backend *my, bool all, MYSQL_RES **rows, struct error *err)
+void params_begin(struct params *params, const struct mysql_backend *my,
+		  const struct request *request)
 {
-	const int64_t end_ms = clock_boot_ms() + my->base.timeout_ms;
-	MYSQL_RES *last = NULL, *next = NULL;
-	enum mysql_step step;
+	const char *token = request->token ? request->token : "";
 
-	while ((step = mysql_conn_next(&my->conn, &my->address, &my->base, &next, err)) ==
-	       MYSQL_STEP_ROWS) {
-		mysql_free_result(last);
-		last = next;
-		if (!all)
-			break;
-		/* Each of the results came in time, and there is no end of them. */
-		if (clock_boot_ms() > end_ms) {
-			mysql_odd(my, err);
-			step = MYSQL_STEP_FAILED;
-			break;
-		}
+	sha256(token, strlen(token), params->digest);
+	params->values[0].key = NULL;
+	params_add(params, (const struct sql_value[]){
+		SQL_TEXT("name", request->name ? request->name : ""),
+		SQL_BLOB("token", params->digest, sizeof(params->digest)),
+		SQL_TEXT("strategy", my->strategy->name),
+		SQL_LAST
+	});
+	params_add(params, request->text
+		   ? (const struct sql_value[]){ SQL_TEXT("owner", request->text), SQL_LAST }
+		   : (const struct sql_value[]){ SQL_PART("owner", "owner"), SQL_LAST });
+}
+
+void params_add(struct params *params, const struct sql_value values[])
+{
+	for (; values->key; values++) {
+		struct sql_value *value = params->values;
+
+		while (value->key && strcmp(value->key, values->key) != 0)
+			value++;
+		assert(value < params->values + MYSQL_PARAMS - 1);
+		if (!value->key)
+			value[1].key = NULL;
+		*value = *values;
 	}
-	if (step == MYSQL_STEP_FAILED || !rows) {
-		mysql_free_result(last);
-		last = NULL;
-	}
-	if (rows)
-		*rows = last;
-	return step == MYSQL_STEP_FAILED ? -1 : 0;
 }
 
-static int attempt(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-		   bool all, MYSQL_RES **rows, struct error *err)
+/* ---- requests ---- */
+
+static int send_text(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
+		     const struct sql_value values[], struct error *err)
 {
-	char *text;
+	char *text = sql_format(sql, values);
 
-	/* What is left of an earlier answer would be taken for this request's. */
-	if (my->conn.pending)
-		mysql_conn_close(&my->conn);
-	my->conn.sent = false;
-	if (mysql_connect(my, err))
-		return -1;
-	text = sql_format(sql, values);
-	mysql_conn_send(&my->conn, text);
-	return receive(my, all, rows, err);
-}
-
-/* Makes the tables, if the error is that one is missing: 1; or -1. 0: the error is another one. */
-static int make_missing(struct mysql_backend *my, struct error *err)
-{
-	const char *tables = my->strategy->tables;
-
-	if (!my->conn.mysql || my->conn.code != MYSQL_NO_SUCH_TABLE || my->only_looks || !tables[0])
+	assert(text);
+	if (!mysql_conn_send(conn, &my->address, &my->base, text, err))
 		return 0;
-	if (!attempt(my, tables, NULL, true, NULL, err))
+	if (!conn->mysql)
+		my->stale = conn->number;
+	return -1;
+}
+
+static int receive(struct mysql_backend *my, struct mysql_conn *conn, MYSQL_RES **rows,
+		   struct error *err)
+{
+	const int failed = mysql_conn_receive(conn, &my->address, &my->base, rows, err);
+
+	if (failed && !conn->mysql)
+		my->stale = conn->number;
+	return failed;
+}
+
+/* Make conn ready for a request: open, and with nothing to come of an earlier one. */
+static int prepare_conn(struct mysql_backend *my, struct mysql_conn *conn, struct error *err)
+{
+	MYSQL_RES *rows;
+	int failed = 0;
+
+	if (conn->pending && !conn->session)
+		mysql_drop(my, conn);
+	if (conn->pending) {
+		failed = receive(my, conn, &rows, err);
+		mysql_free_result(rows);
+	}
+	if (failed && (conn->pending || !conn->mysql))
+		return -1;
+	return mysql_conn_open(conn, &my->address, &my->base, err);
+}
+
+static int attempt(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
+		   const struct sql_value values[], MYSQL_RES **rows, struct error *err)
+{
+	MYSQL_RES *mine = NULL;
+	int failed;
+
+	conn->sent = false;
+	if (rows)
+		*rows = NULL;
+	if (prepare_conn(my, conn, err) || send_text(my, conn, sql, values, err))
+		return -1;
+	failed = receive(my, conn, rows ? rows : &mine, err);
+	mysql_free_result(mine);
+	return failed;
+}
+
+void mysql_try(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
+	       const struct sql_value values[])
+{
+	struct error ignored = { 0 };
+
+	attempt(my, conn, sql, values, NULL, &ignored);
+}
+
+/* A request that is still at work could take a lock after its release. */
+static void end_stale(struct mysql_backend *my, struct mysql_conn *conn,
+		      const struct sql_value values[])
+{
+	struct sql_value stale[] = { SQL_INT("stale", my->stale), SQL_LAST, SQL_LAST };
+	struct error ignored = { 0 };
+
+	for (; values && values->key; values++)
+		if (!strcmp(values->key, "token"))
+			stale[1] = *values;
+	if (!stale[1].key || mysql_conn_open(conn, &my->address, &my->base, &ignored))
+		return;
+	my->stale = 0;
+	mysql_try(my, conn, sql_end_stale, stale);
+}
+
+/* Make the tables, if the error is that one is missing: 1; or -1. 0: the error is another one. */
+static int make_missing(struct mysql_backend *my, struct mysql_conn *conn, struct error *err)
+{
+	if (!conn->mysql || conn->code != MYSQL_NO_SUCH_TABLE || my->only_looks)
+		return 0;
+	if (!attempt(my, conn, my->strategy->tables, NULL, NULL, err))
 		return 1;
-	if (my->conn.code == TABLE_DENIED)
+	if (conn->code == TABLE_DENIED)
 		error_set(err, ERROR_REFUSED, 0, "%s: tables are missing, and this account may "
 			  "not make them: 'dlock setup --dry-run' prints the SQL for one that may",
 			  my->address.label);
 	return -1;
 }
 
-int mysql_run(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-	      enum mysql_how how, MYSQL_RES **rows, struct error *err)
+/* An error in a transaction leaves it open, with the rows that it has locked. */
+static void roll_back(struct mysql_backend *my, struct mysql_conn *conn)
 {
-	bool made = false;
+	const unsigned int code = conn->code;
+
+	if (conn->mysql && !conn->session && conn->mysql->server_status & SERVER_STATUS_IN_TRANS)
+		mysql_try(my, conn, "ROLLBACK", NULL);
+	conn->code = code;
+}
+
+int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
+	      const struct sql_value values[], MYSQL_RES **rows, struct error *err)
+{
+	bool made = false, resent = false;
 	int missing;
 
-	my->resent = false;
-	if (how == MYSQL_POST) {
-		if (my->conn.mysql && !my->conn.pending) {
-			mysql_conn_send(&my->conn, sql_format(sql, values));
-			mysql_poll(my);
-		}
-		return 0;
-	}
+	my->base.resent = false;
 	for (;;) {
-		err->kind = ERROR_NONE;
-		err->errnum = 0;
-		if (!attempt(my, sql, values, how != MYSQL_FIRST_ROWS, rows, err))
+		*err = (struct error){ .kind = ERROR_NONE };
+		if (my->stale && !conn->session)
+			end_stale(my, conn, values);
+		if (!attempt(my, conn, sql, values, rows, err))
 			return 0;
-		if (my->conn.mysql && my->conn.code == NO_SUCH_VARIABLE && !my->conn.no_cluster) {
-			my->conn.no_cluster = my->conn.fresh = true;
-			continue;
-		}
-		missing = made ? 0 : make_missing(my, err);
+		roll_back(my, conn);
+		missing = made ? 0 : make_missing(my, conn, err);
 		if (missing < 0)
 			return -1;
-		if (missing) {
-			made = true;
-			continue;
+		if (!missing) {
+			/* A server that hangs would hang again. */
+			if (resent || conn->session || conn->mysql || !conn->sent ||
+			    err->kind != ERROR_UNAVAILABLE || err->errnum == ETIMEDOUT)
+				return -1;
+			resent = my->base.resent = true;
 		}
-		/* A server that hangs would hang again. */
-		if (how == MYSQL_ONCE || my->resent || my->conn.mysql || !my->conn.sent ||
-		    err->kind != ERROR_UNAVAILABLE || err->errnum == ETIMEDOUT)
-			return -1;
-		my->resent = true;
+		made |= missing;
+		if (rows)
+			mysql_free_result(*rows);
 	}
 }
 
-int mysql_drain(struct mysql_backend *my, struct error *err)
+int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
+		  const struct sql_value values[], int64_t limit_ms, unsigned int columns,
+		  MYSQL_RES **rows, struct error *err)
 {
-	return my->conn.pending ? receive(my, true, NULL, err) : 0;
+	const int64_t until_ms = clock_boot_ms() + limit_ms;
+	bool resent = false;
+	int failed;
+
+	for (;;) {
+		failed = mysql_run(my, conn, sql, values, rows, err);
+		resent |= my->base.resent;
+		my->base.resent = resent;
+		if (!failed && *rows && mysql_num_fields(*rows) == columns)
+			return 0;
+		mysql_free_result(*rows);
+		*rows = NULL;
+		if (failed && !mysql_contended(conn))
+			return -1;
+		if (!failed) {
+			conn->code = 0;
+			error_set(err, ERROR_UNAVAILABLE, 0, "%s: unexpected reply",
+				  my->address.label);
+			roll_back(my, conn);
+		}
+		if (clock_boot_ms() >= until_ms)
+			return -1;
+		/* The request may have been carried out up to its last statement. */
+		resent = true;
+		usleep((useconds_t)(rand() % CONTENTION_US));
+	}
 }
 
-int mysql_ask(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-	      int64_t *number, struct error *err)
+int mysql_start(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
+		const struct sql_value values[], struct error *err)
 {
-	MYSQL_RES *rows;
-
-	if (mysql_run(my, sql, values, MYSQL_REPEAT, &rows, err))
+	if (prepare_conn(my, conn, err))
 		return -1;
-	mysql_numbers(rows, number, 1);
-	return 0;
-}
-
-int mysql_run_over(struct mysql_backend *my, struct mysql_conn *other, const char *sql,
-		   const struct sql_value values[], MYSQL_RES **rows, struct error *err)
-{
-	const struct mysql_conn main = my->conn;
-	const bool resent = my->resent;
-	int result;
-
-	my->conn = other ? *other : (struct mysql_conn){ .mysql = NULL };
-	my->conn.no_cluster |= main.no_cluster;
-	result = mysql_run(my, sql, values, other ? MYSQL_REPEAT : MYSQL_ONCE, rows, err);
-	if (other)
-		*other = my->conn;
-	else
-		mysql_conn_close(&my->conn);
-	my->conn = main;
-	my->resent = resent;
-	return result;
-}
-
-int mysql_start(struct mysql_backend *my, const char *sql, const struct sql_value values[],
-		struct error *err)
-{
-	enum mysql_step step;
-	MYSQL_RES *rows;
-
-	if (mysql_connect(my, err))
+	/* The answer to the settings of the session would come first. */
+	if (conn->fresh && attempt(my, conn, "DO 0", NULL, NULL, err))
 		return -1;
-	mysql_conn_send(&my->conn, sql_format(sql, values));
-	step = mysql_next(my, &rows, err);
-	mysql_free_result(rows);
-	return step == MYSQL_STEP_FAILED ? -1 : 0;
+	return send_text(my, conn, sql, values, err);
 }
 
-enum mysql_step mysql_next(struct mysql_backend *my, MYSQL_RES **rows, struct error *err)
+void mysql_drop(struct mysql_backend *my, struct mysql_conn *conn)
 {
-	return mysql_conn_next(&my->conn, &my->address, NULL, rows, err);
+	if (conn->pending)
+		my->stale = conn->number;
+	mysql_conn_close(conn);
 }
 
-bool mysql_poll(struct mysql_backend *my)
+bool mysql_has_input(const struct mysql_conn *conn)
 {
-	struct error ignored = { 0 };
-	enum mysql_step step;
-	MYSQL_RES *rows;
+	struct pollfd input = { .fd = mysql_conn_fd(conn), .events = POLLIN };
 
-	while ((step = mysql_next(my, &rows, &ignored)) == MYSQL_STEP_ROWS)
-		mysql_free_result(rows);
-	return step != MYSQL_STEP_PENDING;
+	return !conn->mysql || poll(&input, 1, 0) > 0;
 }
 
-bool mysql_is_gone(struct mysql_backend *my)
+bool mysql_contended(const struct mysql_conn *conn)
 {
-	int fd = mysql_conn_fd(&my->conn);
-	char byte;
-
-	if (fd >= 0 && !my->conn.pending &&
-	    (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN))
-		mysql_conn_close(&my->conn);
-	return !my->conn.mysql;
-}
-
-bool mysql_contended(const struct mysql_backend *my)
-{
-	return my->conn.mysql && mysql_code_is_contention(my->conn.code);
+	return conn->mysql && mysql_code_is_contention(conn->code);
 }
 
 size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most)
@@ -211,61 +275,26 @@ size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most)
 	return count;
 }
 
-void mysql_read_holder(struct holder *holder, const char *text, size_t length)
+int mysql_read_only(struct mysql_backend *my, struct mysql_conn *conn, struct error *err)
 {
-	if (!text || holder_decode(holder, text, length))
-		*holder = (struct holder){ .pid = 0 };
-}
-
-int mysql_has_table(struct mysql_backend *my, const char *table, struct error *err)
-{
-	const struct sql_value values[] = { SQL_PART("table", table), SQL_LAST };
-	int64_t count;
-
-	return mysql_ask(my, sql_has_table, values, &count, err) ? -1 : count > 0;
-}
-
-void mysql_end_connection(struct mysql_backend *my, int64_t connection)
-{
-	const struct sql_value values[] = { SQL_INT("connection", connection), SQL_LAST };
-	struct error ignored = { 0 };
-
-	if (connection > 0)
-		mysql_run(my, sql_kill_connection, values, MYSQL_ONCE, NULL, &ignored);
-}
-
-int mysql_read_only(struct mysql_backend *my, struct error *err)
-{
-	mysql_conn_close(&my->conn);
+	mysql_drop(my, conn);
 	mysql_refusal(&my->address, MYSQL_READ_ONLY, "read_only is set", err);
 	return -1;
 }
 
-int mysql_odd(struct mysql_backend *my, struct error *err)
-{
-	mysql_conn_close(&my->conn);
-	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
-			 my->address.label);
-}
+/* ---- slots ---- */
 
-void mysql_add_names(MYSQL_RES *rows, struct name_list *names)
-{
-	MYSQL_ROW row;
-
-	while (rows && (row = mysql_fetch_row(rows)))
-		name_list_add(names, row[0], mysql_fetch_lengths(rows)[0]);
-	mysql_free_result(rows);
-}
-
-int mysql_event_fd(struct backend *backend)
+int mysql_fd(struct backend *backend)
 {
 	return mysql_conn_fd(&mysql_from_backend(backend)->conn);
 }
 
 int mysql_reach(struct backend *backend, const struct request *request, struct error *err)
 {
+	struct mysql_backend *my = mysql_from_backend(backend);
+
 	(void)request;
-	return mysql_connect(mysql_from_backend(backend), err);
+	return mysql_conn_open(&my->conn, &my->address, &my->base, err);
 }
 
 void mysql_close_backend(struct backend *backend)

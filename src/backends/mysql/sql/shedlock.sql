@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS shedlock (
 ) ENGINE = InnoDB CHARACTER SET utf8mb4;
 
 -- name: shedlock_grants
-GRANT SELECT, INSERT, UPDATE ON {database}.shedlock TO {account};
+GRANT SELECT, INSERT, UPDATE ON {database}.shedlock TO {user}@'%';
 
 -- name: shedlock_zone
 -- ShedLock writes UTC into columns that the server takes for local time, so all clients of a table
@@ -20,30 +20,23 @@ GRANT SELECT, INSERT, UPDATE ON {database}.shedlock TO {account};
 -- not fit are errors.
 SET SESSION time_zone = {zone}, sql_mode = 'STRICT_ALL_TABLES';
 
--- name: shedlock_ttl
--- The TTL in ms that locked_by notes. Where none is noted, the usual TTL is taken, but no less
--- than what is left of the lease.
-IF(LOCATE('ttl=', locked_by), CAST(SUBSTRING_INDEX(SUBSTRING(locked_by,
-    LOCATE('ttl=', locked_by) + 4), '&', 1) AS UNSIGNED),
-  GREATEST(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(3), lock_until), {usual}) DIV 1000)
-
 -- name: shedlock_take
 -- Follows the steps of ShedLock. If an earlier answer was lost and the lock is already ours, the
 -- lease is extended.
 {shedlock_zone}
-INSERT IGNORE INTO shedlock (name, lock_until, locked_at, locked_by)
+INSERT IGNORE /* {token} */ INTO shedlock (name, lock_until, locked_at, locked_by)
   SELECT _utf8mb4 {name}, TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
     UTC_TIMESTAMP(3), _utf8mb4 {owner} FROM DUAL WHERE NOT {read_only};
-UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
+UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
     locked_at = UTC_TIMESTAMP(3), locked_by = _utf8mb4 {owner}
   WHERE name = _utf8mb4 {name} AND lock_until <= UTC_TIMESTAMP(3) AND NOT {read_only};
-UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3))
+UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3))
   WHERE name = _utf8mb4 {name} AND LEFT(locked_by, 38) = {by}
     AND lock_until > UTC_TIMESTAMP(3) AND NOT {read_only};
 {shedlock_state}
 
 -- name: shedlock_state
--- The state of the lock; see struct simple_state. locked_at never goes back: it is no earlier than
+-- The state of the lock; see enum column in shedlock.c. locked_at never goes back: it is no earlier than
 -- the previous lock_until, which is at least a millisecond after the previous locked_at. MAX()
 -- gives a row also when there is none.
 SELECT MAX(LEFT(locked_by, 38) = {by}), MAX(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at)),
@@ -56,38 +49,32 @@ SELECT MAX(LEFT(locked_by, 38) = {by}), MAX(TIMESTAMPDIFF(MICROSECOND, '1970-01-
 {shedlock_state}
 
 -- name: shedlock_renew
--- Extends a lease, by its own TTL when {ttl} is 0, and never takes it anew. Assignments are made
--- from left to right.
+-- Extends a lease, and never takes it anew.
 {shedlock_zone}
-UPDATE shedlock SET
-    lock_until = TIMESTAMPADD(MICROSECOND, IF({ttl} > 0, {ttl}, 1000 * {shedlock_ttl}),
-      UTC_TIMESTAMP(3)),
-    locked_by = IF({ttl} > 0 AND LOCATE('ttl=', locked_by), INSERT(locked_by,
-      LOCATE('ttl=', locked_by) + 4, CHAR_LENGTH({shedlock_ttl}), {ttl} DIV 1000), locked_by)
+UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
+    locked_by = IF({changes}, _utf8mb4 {owner}, locked_by)
   WHERE name = _utf8mb4 {name} AND LEFT(locked_by, 38) = {by}
     AND lock_until > UTC_TIMESTAMP(3) AND NOT {read_only};
 {shedlock_state}
 
 -- name: shedlock_release
 -- The row stays. The lock becomes free when its minimum hold is over, and not within the
--- millisecond in which it was taken. locked_by notes the minimum hold for a release that comes
--- from elsewhere.
+-- millisecond in which it was taken. A lock that is only kept has the token of nobody.
 {shedlock_zone}
-UPDATE shedlock SET lock_until = GREATEST(
-    TIMESTAMPADD(MICROSECOND, {rest}, UTC_TIMESTAMP(3)),
-    TIMESTAMPADD(MICROSECOND, IF(SUBSTRING(locked_by, 40, 4) = 'min=',
-      1000 * CAST(SUBSTRING_INDEX(SUBSTRING(locked_by, 44), '&', 1) AS UNSIGNED), 1000), locked_at))
+UPDATE shedlock SET lock_until = GREATEST(TIMESTAMPADD(MICROSECOND, {keep}, UTC_TIMESTAMP(3)),
+    TIMESTAMPADD(MICROSECOND, 1000, locked_at)),
+    locked_by = IF({changes}, CONCAT('dlock-', REPEAT('0', 32), SUBSTRING(_utf8mb4 {owner}, 39)),
+      locked_by)
   WHERE name = _utf8mb4 {name} AND LEFT(locked_by, 38) = {by}
     AND lock_until > UTC_TIMESTAMP(3);
-SELECT ROW_COUNT() > 0;
-
--- name: shedlock_forget
-DELETE FROM shedlock WHERE name = _utf8mb4 {name};
+SELECT ROW_COUNT();
 
 -- name: shedlock_break
 {shedlock_zone}
 UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3)
-  WHERE name = _utf8mb4 {name} AND lock_until > UTC_TIMESTAMP(3);
+  WHERE name = _utf8mb4 {name} AND locked_at = TIMESTAMPADD(MICROSECOND, {fence}, '1970-01-01')
+    AND lock_until > UTC_TIMESTAMP(3);
+SELECT ROW_COUNT();
 
 -- name: shedlock_list
 -- The table has no other key than the name, so the whole table is read.

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+#pragma once
+
+#include "lock/hold.h"
+#include "run.h"
+
+/* One wish to hold. */
+struct lease {
+	struct mysql_backend my;
+	bool tried;		/* whether the queue is empty */
+	int64_t place;		/* of our entry that waits; 0: there is none */
+	bool looked;		/* and no sleep was begun since */
+	int64_t look_ms;	/* when to look again */
+	int64_t ttl_ms;		/* of the last lease; 0: not known */
+	struct hold_late late;
+};
+
+extern const struct backend_ops lease_ops;
+
+int lease_check(struct backend *backend, struct findings *findings, struct error *err);

@@ -1,0 +1,198 @@
+-- The queue of a lock. An entry waits (its fence is 0) or holds. It may hold when the entries before
+-- it let it: none of them is there, or all have its mode and that mode is not exclusive.
+--
+-- The row in dlock_names is the mutex of one lock. Everybody who adds an entry writes that row
+-- first, so that row locks put the changes in order on one server, and certification puts them in
+-- order on Galera and Group Replication. Entries are only removed without it, which can let others
+-- hold too late, and never too early.
+
+-- name: entries_tables
+CREATE TABLE IF NOT EXISTS dlock_names (
+  strategy VARBINARY(16) NOT NULL,
+  name VARBINARY(200) NOT NULL,
+  fence BIGINT NOT NULL COMMENT 'the last number drawn: it grows, and is the clock where it can be',
+  PRIMARY KEY (strategy, name)
+) ENGINE = InnoDB;
+CREATE TABLE IF NOT EXISTS dlock_entries (
+  strategy VARBINARY(16) NOT NULL,
+  name VARBINARY(200) NOT NULL,
+  place BIGINT NOT NULL COMMENT 'the number drawn on arrival',
+  token VARBINARY(32) NOT NULL COMMENT 'its SHA-256',
+  mode INT NOT NULL COMMENT '0: exclusive, -1: shared, N: one of N slots',
+  fence BIGINT NOT NULL COMMENT '0: waits; else the number drawn when it took the lock',
+  expires BIGINT NOT NULL COMMENT 'microseconds since 1970, UTC',
+  conn BIGINT UNSIGNED NOT NULL COMMENT 'the connection that sleeps, or that is the lock',
+  home VARBINARY(400) NOT NULL COMMENT 'the account and the server of conn',
+  replaces TINYINT NOT NULL COMMENT 'a newer waiter with --replace-waiters sends it away',
+  newer VARBINARY(800) NOT NULL COMMENT 'that waiter',
+  owner VARBINARY(800) NOT NULL,
+  PRIMARY KEY (strategy, name, place),
+  UNIQUE KEY token (strategy, name, token)
+) ENGINE = InnoDB;
+
+-- name: entries_grants
+GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_names TO {user}@'%';
+GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_entries TO {user}@'%';
+
+-- name: lock
+strategy = {strategy} AND name = {name}
+
+-- name: draw
+-- Draws a number (LAST_INSERT_ID), and keeps the row of the name locked until COMMIT. The comment
+-- lets others find this statement (see end_stale).
+INSERT /* {token} */ INTO dlock_names (strategy, name, fence)
+  SELECT {strategy}, {name}, LAST_INSERT_ID({now}) FROM DUAL WHERE NOT {read_only}
+  ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(GREATEST(dlock_names.fence + 1, {now}));
+
+-- name: draw_if_empty
+INSERT /* {token} */ INTO dlock_names (strategy, name, fence)
+  SELECT {strategy}, {name}, LAST_INSERT_ID({now}) FROM DUAL WHERE NOT {read_only} AND {is_empty}
+  ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(GREATEST(dlock_names.fence + 1, {now}));
+
+-- name: is_empty
+NOT EXISTS (SELECT 1 FROM dlock_entries q WHERE strategy = {strategy} AND name = {name})
+
+-- name: entries_try
+-- Takes a lock whose queue is empty. Where it is not, no row is locked, and the answer says whether
+-- this token holds, or those who hold let another one of {mode} hold.
+-- The queue may become empty after the first look: only a number that was drawn counts.
+START TRANSACTION;
+{draw_if_empty}
+SET @drawn = ROW_COUNT();
+INSERT INTO dlock_entries
+    (strategy, name, place, token, mode, fence, expires, conn, home, replaces, newer, owner)
+  SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, LAST_INSERT_ID(), {now} + {ttl},
+    {conn}, @home, 0, '', {owner} FROM DUAL
+  WHERE @drawn > 0 AND NOT {read_only} AND {is_empty};
+SET @taken = ROW_COUNT();
+COMMIT;
+SELECT @taken, LAST_INSERT_ID(), {read_only}, (SELECT SUM(token = {token}) > 0 OR {may_hold}
+  FROM dlock_entries
+  WHERE {lock} AND fence > 0 AND expires > {now});
+
+-- name: may_hold
+-- May an entry of {mode} hold with these entries before it?
+COUNT(*) = 0 OR {mode} <> 0 AND SUM(mode <> {mode}) = 0 AND ({mode} < 0 OR COUNT(*) < {mode})
+
+-- name: entries_take
+-- Enters the queue, unless this token is there, and takes the lock if the entries before let it.
+-- Entries whose time is over are deleted, because a clock that is set back would revive them. An
+-- earlier request of this token, whose answer was lost, may have taken the lock: then its lease is
+-- extended. A waiter that others have replaced finds that, and leaves.
+START TRANSACTION;
+{draw}
+SET @number = LAST_INSERT_ID(), @now = {now}, @place = 0, @fence = 0, @newer = '';
+DELETE FROM dlock_entries WHERE {lock} AND (expires <= @now OR place = {late} AND fence = 0);
+INSERT INTO dlock_entries
+    (strategy, name, place, token, mode, fence, expires, conn, home, replaces, newer, owner)
+  SELECT {strategy}, {name}, @number, {token}, {mode}, 0, @now + {alive}, {conn}, @home, {replaces},
+    '', {owner} FROM DUAL WHERE NOT {read_only}
+  ON DUPLICATE KEY UPDATE conn = {conn}, home = @home,
+    expires = GREATEST(dlock_entries.expires, @now + {alive});
+SELECT place, fence, newer INTO @place, @fence, @newer FROM dlock_entries
+  WHERE {lock} AND token = {token};
+
+-- name: entries_replace
+-- For --replace-waiters, between the two parts of a request to take: sends waiters away that came
+-- before with the same wish.
+UPDATE dlock_entries SET newer = {owner}
+  WHERE {lock} AND place < @place AND fence = 0 AND replaces;
+
+-- name: entries_take_end
+SELECT COUNT(*), {may_hold}, SUM(fence = 0), MIN(IF(fence > 0, expires, NULL)), SUM(home <> @home),
+    MIN(IF(fence = 0, place, NULL)), MAX(IF(fence > 0 AND mode > 0 AND mode <> {mode}, mode, 0))
+  INTO @before, @may, @waiting, @ends, @foreign, @first, @slots FROM dlock_entries
+  WHERE {lock} AND place < @place AND newer = '';
+UPDATE dlock_entries SET fence = IF(fence > 0, fence, @number), expires = @now + {ttl}
+  WHERE {lock} AND place = @place AND newer = '' AND (fence > 0 OR @may) AND NOT {read_only};
+SET @taken = ROW_COUNT();
+DELETE FROM dlock_entries WHERE {lock} AND place = @place AND fence = 0 AND
+  (NOT {queue} OR newer <> '' OR {mode} > 0 AND @slots > 0);
+COMMIT;
+SELECT @taken, IF(@fence > 0, @fence, @number), @place, @before, COALESCE(@waiting, 0),
+  COALESCE(@ends - @now, -1000), COALESCE(@foreign, 0), COALESCE(@slots, 0), {read_only}, @newer,
+  IF(@taken OR @first IS NULL, 0, (SELECT IF(COUNT(q.place) = 0 OR w.mode <> 0 AND
+      SUM(q.mode <> w.mode) = 0 AND (w.mode < 0 OR COUNT(q.place) < w.mode), w.place, 0)
+    FROM dlock_entries w LEFT JOIN dlock_entries q ON q.strategy = w.strategy AND q.name = w.name AND
+      q.place < w.place AND q.newer = ''
+    WHERE w.strategy = {strategy} AND w.name = {name} AND w.place = @first
+    GROUP BY w.place, w.mode));
+
+-- name: entries_sleep
+-- Sleeps until KILL QUERY ends it, or for {sleep} ms. It tests what the waiter waits for, and whether
+-- its entry is there and was not replaced, so that what happened since the last request is not
+-- missed. It stands alone in its packet,
+-- because KILL QUERY between two statements of one packet would drop the rest without an error.
+SELECT /* dlock sleep {token} */ SLEEP(IF(
+    (SELECT newer FROM dlock_entries WHERE {lock} AND place = {place}) = '',
+    (SELECT IF({may_hold}, 0, {sleep}) FROM dlock_entries
+      WHERE {lock} AND place < {place} AND newer = ''), 0) / 1000);
+
+-- name: entries_waiters
+-- Lists the waiters that can be woken from here, behind what was done. One row if there is none.
+SELECT @done, @conn, q.place, q.conn FROM (SELECT 1) one LEFT JOIN dlock_entries q
+  ON q.strategy = {strategy} AND q.name = {name} AND q.fence = 0 AND q.home = @home AND {which}
+  ORDER BY q.place LIMIT 20;
+
+-- name: entries_wake
+-- Says whether a connection is there and whether it has to be tried again, and interrupts it if it
+-- sleeps for a lock; otherwise that fails with error 1094. MariaDB does not show what a busy
+-- connection does.
+SET @there = 0, @busy = 0, @asleep = NULL;
+SELECT 1, COMMAND = 'Busy', IF(INFO LIKE 'SELECT /* dlock sleep%', ID, NULL)
+  INTO @there, @busy, @asleep FROM information_schema.PROCESSLIST WHERE ID = {waiter};
+SELECT @there, @busy;
+KILL QUERY @asleep;
+
+-- name: entries_bury
+-- Removes a waiter whose connection is gone. One that was replaced learns so when it comes back.
+DELETE FROM dlock_entries WHERE {lock} AND place = {place} AND conn = {waiter} AND fence = 0
+  AND newer = '';
+
+-- name: entries_bury_woken
+-- The same for waiters that were woken from their sleep, in which the server does not notice that a
+-- client has died. Counts them.
+DELETE q FROM dlock_entries q WHERE q.strategy = {strategy} AND q.name = {name} AND
+  q.place IN ({woken}) AND q.fence = 0 AND q.newer = '' AND
+  NOT EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = q.conn);
+SELECT ROW_COUNT();
+
+-- name: entries_renew
+UPDATE dlock_entries SET expires = {now} + {ttl}, owner = {owner}
+  WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now} AND NOT {read_only};
+SELECT ROW_COUNT(), {read_only};
+
+-- name: entries_release
+DELETE FROM dlock_entries WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};
+SET @done = ROW_COUNT();
+DELETE FROM dlock_entries WHERE {lock} AND token = {token};
+{entries_waiters}
+
+-- name: entries_keep
+-- Ends a hold that stays for its minimum time. No token has it any more.
+UPDATE dlock_entries SET expires = {now} + {keep}, owner = {owner}, token = CONCAT('kept ', place)
+  WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};
+SELECT ROW_COUNT();
+
+-- name: entries_show
+-- One row for each entry, or one without an entry. {there}: is its connection there?
+SET @now = {now};
+SELECT n.fence, q.fence, q.mode, q.token, (q.expires - @now) DIV 1000,
+    (@now - IF(q.fence > 0, q.fence, q.place)) DIV 1000, q.owner, q.token = {token}, {there}
+  FROM dlock_names n LEFT JOIN dlock_entries q
+    ON q.strategy = n.strategy AND q.name = n.name AND q.expires > @now AND q.newer = ''
+  WHERE n.strategy = {strategy} AND n.name = {name} ORDER BY q.fence = 0, q.place;
+
+-- name: entries_there
+-- For a lock that lives with a connection; others may hide those of their account.
+(q.home <> @home OR EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = q.conn))
+
+-- name: entries_list
+SELECT DISTINCT name FROM dlock_entries WHERE strategy = {strategy} AND expires > {now};
+
+-- name: entries_break
+SET @conn = 0;
+SELECT conn INTO @conn FROM dlock_entries WHERE {lock} AND token = {row} AND home = @home;
+DELETE FROM dlock_entries WHERE {lock} AND token = {row} AND fence > 0;
+SET @done = ROW_COUNT();
+{entries_waiters}
