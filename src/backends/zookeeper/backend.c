@@ -2,36 +2,41 @@
 /*
  * Locks in ZooKeeper, on libzookeeper_mt.
  *
- * A lock is a directory, <root>/<name>. Where the server knows containers (3.5.3 and newer) it is
- * one, so that the server removes it when it has been empty for a while. A process that wants
- * the lock makes an ephemeral sequential node in it, in Curator's layout (place.h), and a twin
- * of that node, in one transaction. The first in line holds. Everybody else watches the place
- * before its own, and the twin of that place, and nothing else: the twin tells when the place
- * holds, which means that nobody is left before it, and then nothing need be asked at its end.
- * The fence is the node's czxid.
+ * A lock is a directory, <root>/<name>, a container, which the server removes when it has been
+ * empty for a while. A process that wants the lock makes an ephemeral sequential node in it, an
+ * entry of the queue, in Curator's layout (entry.h). The same transaction makes the shadow, by
+ * which Curator's other recipe sees the entry. The first entry holds. The fence is the node's
+ * czxid.
  *
- * A node is known by a uuid made of the token, so that a process with the token finds it, and
- * so that a lost answer does no harm: a node with our uuid whose owner is our session is the one
- * that was asked for. A node with our uuid of another session is a dead one.
+ * A node is known by a uuid made of the token. So a process with the token finds it, and a lost
+ * reply does no harm: a node with our uuid whose owner is our session is the one that was asked
+ * for. A node with our uuid of another session is a dead one.
  *
- * The lease. The session ends at the leader. The leader hears of us through the server that we
- * are connected to, which tells it only every half tick whom it has heard from: when both of us
- * are cut off from the leader, it may not have been told of a request that was answered a moment
- * ago. So an answer proves only the contact before it, at least a quarter of the session ago (a
+ * The lease. The session ends at the leader. The leader learns of us through the server that we
+ * are connected to, which reports only every half tick whom it has heard from. When both of us
+ * are cut off from the leader, it may not know of a request that was answered a moment
+ * ago. So a reply proves only the contact before it, at least a quarter of the session ago (a
  * session is never shorter than two ticks), or the start of the connection, of which the leader
- * itself is told. So zk_conn_lease() gives a lease of 3/5 of the session or more, which is
+ * itself knows. So zk_conn_lease() gives a lease of 3/5 of the session or more, which is
  * renewed every third of the lease. A renewal is no sync, because a leader that has lost its
  * majority without knowing it yet would answer a sync. It is a transaction that checks that the
  * nodes are there, which needs the majority.
  *
- * A waiter whose turn has come writes so into its twin before it holds. This tells it from a
- * waiter that is dead, whose session has yet to run out, or hung: the holder that goes waits for
- * the next one to take its turn, and removes the nodes of a waiter that has not done so within
- * ZK_GRACE_MS, provided that they have not changed. A waiter that finds itself behind such a one
- * does the same. It notices within 5 s when the last holder could not or would not do it (after
- * a crash, or with Curator or kazoo).
+ * Waiting. A waiter writes into its entry that it waits, and watches the end of the nearest entry
+ * that blocks it. When that has ended, it writes that it holds and reads the queue, in one packet.
+ * It holds if no entry blocks it then. Entries before it only go away, so the order of the two
+ * does not matter. If another entry still blocks it, it writes again that it waits.
  *
- * For the rest of a minimum hold, a process that stays behind takes the session over.
+ * A waiter that could hold and has not written so within HOLD_LATE_MS is dead or hung. Those
+ * behind it evict it: they delete the version of its entry that says that it waits. The server
+ * does either that or the waiter's own write, never both. A waiter finds out in time because it
+ * also watches the end of the entry before the nearest one and, near the head, of the head. These
+ * ends start a clock, and cost no request. All else is found by a check each HOLD_LOOK_MS, and
+ * less often far behind.
+ *
+ * tests/model/line.pml is the model of this queue. Its try() is zk_enqueue() and zk_read_queue(),
+ * its take() is the write of "held" in zk_read_queue(), its leave() of a late one the delete in
+ * zk_check_others(), and its release() the delete in hold.c. The server's watches are send().
  */
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +47,6 @@
 #include "base/version.h"
 #include "lock/uri.h"
 #include "lock.h"
-#include "ops.h"
-#include "queue.h"
 
 #define DEFAULT_ROOT "/dlock"
 /* With a name and a node's below it, a path must have room in ZK_PATH_SIZE. */
@@ -55,7 +58,7 @@ static void close_backend(struct backend *backend)
 
 	if (!zk)
 		return;
-	zk_seat_forget(&zk->seat);
+	zk_own_forget(&zk->own);
 	zk_conn_finish(&zk->conn);
 	free(zk->root);
 	free(zk);
@@ -102,7 +105,7 @@ static struct backend *open_backend(const struct uri *uri, struct error *err)
 		close_backend(&zk->base);
 		return NULL;
 	}
-	zk->base.no_shared = zk->base.no_slots = zk->one_node ? "?strategy=queue has" : NULL;
+	zk->base.can = zk->one_node ? 0 : BACKEND_SHARED | BACKEND_SLOTS;
 	return &zk->base;
 }
 
@@ -124,12 +127,14 @@ static enum outcome acquire(struct backend *backend, const struct request *reque
 			    struct grant *grant, struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
+	enum outcome outcome = zk->one_node ? zk_node_acquire(zk, request, grant, err)
+					    : zk_queue_acquire(zk, request, grant, err);
 
-	return zk->one_node ? zk_node_acquire(zk, request, grant, err)
-			    : zk_queue_acquire(zk, request, grant, err);
+	zk->done = outcome == OUTCOME_BUSY && !request->queue;
+	return outcome;
 }
 
-static int event_fd(struct backend *backend)
+static int fd(struct backend *backend)
 {
 	return zk_from_backend(backend)->conn.event_fd;
 }
@@ -137,18 +142,10 @@ static int event_fd(struct backend *backend)
 static int64_t event(struct backend *backend)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
-	uint32_t watch = zk->inspect_watch ? zk->inspect_watch : zk->seat.place_watch;
-	struct zk_event event;
-	int64_t next_ms = CLOCK_NEVER;
 
-	/* Not to be readable again for what is taken in now. */
+	/* Not to be readable again for what is taken now. */
 	zk_conn_rest(&zk->conn, 0);
-	if (!zk->inspect_watch && !zk->one_node)
-		return zk_queue_event(zk);
-	while (zk_conn_event(&zk->conn, &event))
-		if (event.watch == watch)
-			next_ms = 0;
-	return zk_conn_broken(&zk->conn) ? 0 : next_ms;
+	return zk_queue_event(zk);
 }
 
 static const struct backend_ops zookeeper_ops = {
@@ -156,16 +153,13 @@ static const struct backend_ops zookeeper_ops = {
 	.close = close_backend,
 	.connect = connect_session,
 	.acquire = acquire,
-	.event_fd = event_fd,
+	.fd = fd,
 	.event = event,
 	.renew = zk_renew,
-	.verify = zk_verify,
 	.release = zk_release,
-	.inspect = zk_inspect,
-	.list = zk_list_names,
+	.show = zk_show,
 	.break_hold = zk_break,
 	.setup = zk_setup,
-	.plan = zk_plan,
 	.check = zk_check,
 };
 

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "conn.h"
-#include "state.h"
 
 uint32_t zk_watch_number(struct zk_conn *conn)
 {
@@ -111,8 +110,7 @@ static void on_names(int rc, const struct String_vector *names, const struct Sta
 static void on_watch(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
 	struct zk_conn *conn = (struct zk_conn *)zoo_get_context(handle);
-	struct zk_event event = { .watch = (uint32_t)(uintptr_t)context,
-				  .gone = type == ZOO_DELETED_EVENT };
+	struct zk_event event = { .watch = (uint32_t)(uintptr_t)context };
 
 	(void)state;
 	(void)path;
@@ -181,12 +179,11 @@ struct zk_call *zk_list(struct zk_conn *conn, const char *path, uint32_t watch)
 					      number(watch), on_names, call));
 }
 
-struct zk_call *zk_exists(struct zk_conn *conn, const char *path, uint32_t watch)
+struct zk_call *zk_exists(struct zk_conn *conn, const char *path)
 {
 	struct zk_call *call = prepare(conn);
 
-	return sent(call, zoo_awexists(conn->handle, path, watcher(watch), number(watch),
-				       on_stat, call));
+	return sent(call, zoo_awexists(conn->handle, path, NULL, NULL, on_stat, call));
 }
 
 struct zk_call *zk_set(struct zk_conn *conn, const char *path, const char *text,
@@ -220,17 +217,18 @@ struct zk_call *zk_sync(struct zk_conn *conn, const char *path)
 	return sent(call, zoo_async(conn->handle, path, on_string, call));
 }
 
-static struct zk_call *send_both(struct zk_call *call)
+static struct zk_call *send_pair(struct zk_call *call, const struct zk_pair *pair)
 {
-	return sent(call, zoo_amulti(call->conn->handle, 2, call->ops, call->results, on_void,
-				     call));
+	return sent(call, zoo_amulti(call->conn->handle, pair->shadow[0] ? 2 : 1, call->ops,
+				     call->results, on_void, call));
 }
 
-struct zk_call *zk_create_two(struct zk_conn *conn, const struct zk_pair *pair,
-			      const char *const texts[2])
+struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
+			       const char *text)
 {
 	struct zk_call *call = prepare(conn);
-	const char *const paths[] = { pair->place, pair->twin };
+	const char *const paths[] = { pair->node, pair->shadow };
+	const char *const texts[] = { text, "" };
 
 	for (int i = 0; i < 2; i++) {
 		call->made[i] = memory_new(1, ZK_PATH_SIZE);
@@ -238,26 +236,26 @@ struct zk_call *zk_create_two(struct zk_conn *conn, const struct zk_pair *pair,
 				   acl(conn), ZOO_EPHEMERAL_SEQUENTIAL, call->made[i],
 				   ZK_PATH_SIZE);
 	}
-	return send_both(call);
+	return send_pair(call, pair);
 }
 
-struct zk_call *zk_delete_two(struct zk_conn *conn, const struct zk_pair *pair,
-			      int32_t version)
+struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
+			       int32_t version)
 {
 	struct zk_call *call = prepare(conn);
 
-	zoo_delete_op_init(&call->ops[0], pair->place, -1);
-	zoo_delete_op_init(&call->ops[1], pair->twin, version);
-	return send_both(call);
+	zoo_delete_op_init(&call->ops[0], pair->node, version);
+	zoo_delete_op_init(&call->ops[1], pair->shadow, -1);
+	return send_pair(call, pair);
 }
 
-struct zk_call *zk_check_two(struct zk_conn *conn, const struct zk_pair *pair)
+struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair)
 {
 	struct zk_call *call = prepare(conn);
 
-	zoo_check_op_init(&call->ops[0], pair->place, -1);
-	zoo_check_op_init(&call->ops[1], pair->twin, -1);
-	return send_both(call);
+	zoo_check_op_init(&call->ops[0], pair->node, -1);
+	zoo_check_op_init(&call->ops[1], pair->shadow, -1);
+	return send_pair(call, pair);
 }
 
 /* ---- answers ---- */
@@ -273,14 +271,6 @@ int zk_call_end(struct zk_call *call)
 
 	zk_call_free(call);
 	return rc;
-}
-
-bool zk_call_state(const struct zk_call *call, struct zk_state *state)
-{
-	if (!call || call->rc != ZOK)
-		return false;
-	zk_state_read(state, call->text, call->length);
-	return true;
 }
 
 void zk_call_free(struct zk_call *call)

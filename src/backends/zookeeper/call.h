@@ -14,14 +14,16 @@
 
 struct error;
 struct zk_conn;
-struct zk_state;
 
 #define ZK_PATH_SIZE 1280
 
-/* The paths of a place and its twin; with strategy node both are those of the node. */
+/*
+ * The paths of an entry and its shadow. The shadow's is "" where there is none: with strategy node,
+ * and in the entries of other programs.
+ */
 struct zk_pair {
-	char place[ZK_PATH_SIZE];
-	char twin[ZK_PATH_SIZE];
+	char node[ZK_PATH_SIZE];
+	char shadow[ZK_PATH_SIZE];
 };
 
 /* In place of a result code of ZooKeeper's: no answer came. zk_conn_wait() has kept why. */
@@ -40,10 +42,13 @@ struct zk_call {
 	char *made[2];		/* paths of what was created, of ZK_PATH_SIZE */
 };
 
-/* watch: 0, or a number for zk_conn_event() */
+/*
+ * watch: 0, or a number for zk_conn_event(). zk_list() of a node without children sees its end, and
+ * no change of its data.
+ */
 struct zk_call *zk_get(struct zk_conn *conn, const char *path, uint32_t watch);
 struct zk_call *zk_list(struct zk_conn *conn, const char *path, uint32_t watch);
-struct zk_call *zk_exists(struct zk_conn *conn, const char *path, uint32_t watch);
+struct zk_call *zk_exists(struct zk_conn *conn, const char *path);
 struct zk_call *zk_set(struct zk_conn *conn, const char *path, const char *text,
 		       int32_t version);
 struct zk_call *zk_delete(struct zk_conn *conn, const char *path, int32_t version);
@@ -51,14 +56,17 @@ struct zk_call *zk_delete(struct zk_conn *conn, const char *path, int32_t versio
 struct zk_call *zk_create(struct zk_conn *conn, const char *path, const char *text, int mode);
 struct zk_call *zk_sync(struct zk_conn *conn, const char *path);
 
-/* Two nodes in one transaction. The paths are of ephemeral sequential nodes, without number. */
-struct zk_call *zk_create_two(struct zk_conn *conn, const struct zk_pair *pair,
-			      const char *const texts[2]);
-/* version: of the twin; -1: any */
-struct zk_call *zk_delete_two(struct zk_conn *conn, const struct zk_pair *pair,
-			      int32_t version);
+/*
+ * Two nodes in one transaction. The paths are of ephemeral sequential nodes, without number. text
+ * is the data of the first one; the shadow has none.
+ */
+struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
+			       const char *text);
+/* version: of the first node; -1: any */
+struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
+			       int32_t version);
 /* Are both there? A transaction that changes nothing, and that a majority has to agree to. */
-struct zk_call *zk_check_two(struct zk_conn *conn, const struct zk_pair *pair);
+struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair);
 
 void zk_call_free(struct zk_call *call);
 
@@ -68,9 +76,6 @@ void zk_call_free(struct zk_call *call);
  */
 int zk_call_wait(struct zk_call *call);
 int zk_call_end(struct zk_call *call);
-
-/* Reads the data of a twin or of a node. false: call is NULL, or has failed. */
-bool zk_call_state(const struct zk_call *call, struct zk_state *state);
 
 /* Fills *err with what rc means for path; what: "create". Returns -1. */
 int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,

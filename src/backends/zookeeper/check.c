@@ -10,10 +10,9 @@
 #include "base/text.h"
 #include "lock/uri.h"
 #include "lock/view.h"
-#include "directory.h"
 #include "lock.h"
 #include "net.h"
-#include "ops.h"
+#include "path.h"
 
 /* Asked for to learn what is granted: by default at least 2 and at most 20 ticks of 2 s. */
 #define LONG_TTL_MS 3600000
@@ -76,9 +75,9 @@ static void check_server(struct zk_backend *zk, const struct uri_host *host,
 	version[strcspn(version, "-")] = '\0';
 	if (strtol(version, NULL, 10) < 3 ||
 	    (strtol(version, NULL, 10) == 3 && strtol(version + 2, NULL, 10) < 5))
-		findings_add(findings, FINDING_WARNING, "server", "use ZooKeeper 3.5 or newer",
-			     "%s: %s, version %s: it has no containers, so that directories of "
-			     "locks stay", label, mode, version);
+		findings_add(findings, FINDING_ERROR, "server", "use ZooKeeper 3.5.3 or newer",
+			     "%s: %s, version %s: it has no containers, which dlock needs",
+			     label, mode, version);
 	else
 		findings_add(findings, FINDING_OK, "server", NULL, "%s: %s, version %s", label,
 			     mode, version);
@@ -184,26 +183,53 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 	return 0;
 }
 
-int zk_setup(struct backend *backend, struct error *err)
-{
-	struct zk_backend *zk = zk_from_backend(backend);
-	int result;
+/* ---- the root, and directories in it ---- */
 
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do
-		result = zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ? -1 : zk_make_root(zk, err);
-	while (result && zk_conn_ask_again(&zk->conn, err));
-	return result;
+/* ZOK also when the node was there. */
+static int make_node(struct zk_backend *zk, const char *path, int mode)
+{
+	int rc = zk_call_end(zk_create(&zk->conn, path, "", mode));
+
+	return rc == ZNODEEXISTS ? ZOK : rc;
+}
+
+/* From the first part of the path to the last one. */
+int zk_make_root(struct zk_backend *zk, struct error *err)
+{
+	char path[ZK_PATH_SIZE];
+	int rc;
+
+	snprintf(path, sizeof(path), "%s", zk->root);
+	for (char *slash = path; slash; ) {
+		slash = strchr(slash + 1, '/');
+		if (slash)
+			*slash = '\0';
+		rc = make_node(zk, path, ZOO_PERSISTENT);
+		if (rc != ZOK)
+			return zk_call_error(&zk->conn, rc, "create", path, err);
+		if (slash)
+			*slash = '/';
+	}
+	return 0;
+}
+
+int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err)
+{
+	int rc = ZNONODE;
+
+	for (int tries = 0; tries < 3 && rc == ZNONODE; tries++) {
+		if (tries && zk_make_root(zk, err))
+			return -1;
+		rc = make_node(zk, path, ZOO_CONTAINER);
+	}
+	return rc == ZOK ? 0 : zk_call_error(&zk->conn, rc, "create", path, err);
 }
 
 /* Commands for the client that comes with ZooKeeper: they make the root and all above it. */
-int zk_plan(struct backend *backend, char **text, struct error *err)
+static char *plan_root(const char *root)
 {
-	const char *root = zk_from_backend(backend)->root;
-	char *plan, *longer;
+	char *plan = memory_copy(""), *longer;
 
-	(void)err;
-	plan = memory_copy("");
 	for (const char *end = root; *end; ) {
 		end += 1 + strcspn(end + 1, "/");
 		if (end - root <= 1)
@@ -212,6 +238,21 @@ int zk_plan(struct backend *backend, char **text, struct error *err)
 		free(plan);
 		plan = longer;
 	}
-	*text = plan;
-	return 0;
+	return plan;
+}
+
+int zk_setup(struct backend *backend, char **plan, struct error *err)
+{
+	struct zk_backend *zk = zk_from_backend(backend);
+	int result;
+
+	if (plan) {
+		*plan = plan_root(zk->root);
+		return 0;
+	}
+	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
+	do
+		result = zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ? -1 : zk_make_root(zk, err);
+	while (result && zk_conn_ask_again(&zk->conn, err));
+	return result;
 }

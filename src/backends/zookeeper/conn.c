@@ -86,7 +86,6 @@ static int start(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 	if (zk_net_resolve(conn, err))
 		return -1;
 	reset(conn);
-	conn->asked_ms = ttl_ms;
 	zk_net_note_foreign(conn);
 	/* One heap for all threads: a waiter should be small. */
 	mallopt(M_ARENA_MAX, 1);
@@ -94,8 +93,7 @@ static int start(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	conn->handle = zk_net_start(conn, on_session,
-				    (int)clock_earlier(ttl_ms, SESSION_MOST_MS),
-				    conn->taken_over ? &conn->client : NULL);
+				    (int)clock_earlier(ttl_ms, SESSION_MOST_MS));
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!conn->handle)
 		return error_set(err, ERROR_INTERNAL, errno, "%s: cannot start a session",
@@ -113,7 +111,6 @@ void zk_conn_close(struct zk_conn *conn)
 	if (conn->handle)
 		zookeeper_close(conn->handle);
 	conn->handle = NULL;
-	conn->taken_over = false;
 	reset(conn);
 }
 
@@ -122,25 +119,6 @@ static void drop(struct zk_conn *conn)
 {
 	zookeeper_close(conn->handle);
 	conn->handle = NULL;
-	conn->taken_over = false;
-}
-
-void zk_conn_abandon(struct zk_conn *conn)
-{
-	/* Not freed: closing would end the session at the server. */
-	conn->handle = NULL;
-	conn->taken_over = false;
-}
-
-int zk_conn_adopt(struct zk_conn *conn)
-{
-	/* One of the threads may have had the mutex when this process was forked. */
-	pthread_mutex_init(&conn->mutex, NULL);
-	conn->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	conn->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	conn->handle = NULL;
-	conn->taken_over = true;
-	return conn->done_fd < 0 || conn->event_fd < 0 ? -1 : 0;
 }
 
 int64_t zk_conn_session(const struct zk_conn *conn)
@@ -163,7 +141,6 @@ static void note_connection(struct zk_conn *conn)
 	conn->seen_connections = connections;
 	conn->contact_count = 0;
 	conn->ttl_ms = zoo_recv_timeout(conn->handle);
-	conn->client = *zoo_client_id(conn->handle);
 	zk_net_close_on_exec(conn);
 }
 

@@ -28,7 +28,6 @@ struct uri;
 /* What a watch has seen. */
 struct zk_event {
 	uint32_t watch;		/* the number it was set with */
-	bool gone;		/* the node was removed; false: it has changed */
 };
 
 /* A descriptor, told from a later one of the same number. */
@@ -54,11 +53,8 @@ struct zk_conn {
 
 	/* ---- used by the main thread alone */
 	zhandle_t *handle;
-	clientid_t client;		/* of the session, to take it over in another process */
-	bool taken_over;
 	char *servers;			/* "address:port,...", all of them numeric */
 	int server_count;
-	int64_t asked_ms;		/* session timeout asked for */
 	int64_t ttl_ms;			/* granted */
 	int64_t deadline_ms;		/* of the operation under way */
 	struct error why;		/* zk_conn_wait() has failed */
@@ -109,15 +105,6 @@ int64_t zk_conn_session(const struct zk_conn *conn);
  * connected runs out by itself. Takes 1.5 s at most.
  */
 void zk_conn_close(struct zk_conn *conn);
-
-/* Forgets the session, which goes on in another process, or runs out. */
-void zk_conn_abandon(struct zk_conn *conn);
-
-/*
- * In a child of the process that had the session, whose threads are not here: makes the
- * object fit for use again. The next zk_conn_open() takes the session over. 0 or -1.
- */
-int zk_conn_adopt(struct zk_conn *conn);
 
 /* Waits until all calls are answered (see call.h). 0, or ZK_UNANSWERED, with conn->why. */
 int zk_conn_wait(struct zk_conn *conn);

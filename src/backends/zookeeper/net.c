@@ -94,17 +94,16 @@ bool zk_net_has_tls(void)
 	return zookeeper_init_ssl != NULL;
 }
 
-zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
-			const clientid_t *client)
+zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms)
 {
 	zhandle_t *handle;
 
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	atomic_store(&wake_fd, conn->done_fd);
 	if (!conn->tls)
-		return zookeeper_init2(conn->servers, watcher, ttl_ms, client, conn,
+		return zookeeper_init2(conn->servers, watcher, ttl_ms, NULL, conn,
 				       ZOO_NO_LOG_CLIENTENV, on_log);
-	handle = zookeeper_init_ssl(conn->servers, conn->tls, watcher, ttl_ms, client, conn,
+	handle = zookeeper_init_ssl(conn->servers, conn->tls, watcher, ttl_ms, NULL, conn,
 				    ZOO_NO_LOG_CLIENTENV);
 	if (handle)
 		zoo_set_log_callback(handle, on_log);

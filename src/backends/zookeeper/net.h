@@ -25,8 +25,7 @@ int zk_net_resolve(struct zk_conn *conn, struct error *err);
 bool zk_net_has_tls(void);
 
 /* Starts the library, its log diverted. NULL with errno. */
-zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms,
-			const clientid_t *client);
+zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms);
 
 /* How many attempts to connect have failed so far in this process. */
 unsigned zk_net_failures(void);

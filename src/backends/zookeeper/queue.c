@@ -1,246 +1,169 @@
 /* SPDX-License-Identifier: MIT */
-/* One try to hold with strategy queue, and what events mean for it: see backend.c. */
-#include <errno.h>
-
-#include "base/clock.h"
-#include "base/error.h"
-#include "lock/hold_mode.h"
-#include "lock.h"
-#include "ops.h"
+/* The queue for a lock as the server has it: queue.h. */
 #include "queue.h"
 
-/*
- * When, after it has begun to hold at once, a holder asks to be told when its node goes. The
- * command starts quicker while the server has nothing else to do, and many end before that.
- */
-#define WATCH_AFTER_MS 20
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-/* ---- its turn ---- */
+#include "base/error.h"
+#include "base/memory.h"
+#include "conn.h"
 
-/* It has held since its place was made, and its fence is known. */
-static enum outcome hold_at_once(struct zk_backend *zk, struct grant *grant)
+/* A list of names that is longer gives its memory back to the kernel: a waiter stays small. */
+#define LONG_LIST 16384
+
+void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE])
 {
-	struct zk_seat *seat = &zk->seat;
-
-	seat->phase = ZK_HELD;
-	zk_grant(zk, seat->sent_ms, grant);
-	grant->event_ms = clock_boot_ms() + WATCH_AFTER_MS;
-	zk_line_finish(&seat->line);
-	return OUTCOME_HELD;
+	if (snprintf(path, ZK_PATH_SIZE, *name ? "%s/%s" : "%s%s", directory, name) >=
+	    ZK_PATH_SIZE)
+		path[0] = '\0';
 }
 
-/*
- * Nobody is before us. A waiter writes that it holds, after which nobody removes its place. Its
- * requests also tell the fence, and ask to be told when the place goes, where that is missing.
- */
-static enum outcome take_turn(struct zk_backend *zk, struct grant *grant, struct error *err)
+/* Some nodes have the same number: read which one was made first. */
+static int read_czxids(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
+		       struct error *err)
 {
-	struct zk_seat *seat = &zk->seat;
-	struct zk_state state = seat->state;
-	struct zk_call *set = NULL, *own = NULL;
-	char text[ZK_STATE_SIZE];
-	int64_t sent_ms;
-	int rc;
+	struct zk_call **calls = memory_new((size_t)queue->count, sizeof(*calls));
+	char path[ZK_PATH_SIZE];
+	int failed;
 
-	if (seat->phase == ZK_TRYING && seat->fence)
-		return hold_at_once(zk, grant);
-	if (!zk_conn_fresh(&zk->conn, err))
-		return OUTCOME_ERROR;
-	state.phase = ZK_HELD;
-	state.since_ms = clock_wall_ms();
-	sent_ms = clock_boot_ms();
-	if (seat->phase == ZK_WAITING) {
-		zk_state_write(&state, text);
-		set = zk_set(&zk->conn, seat->at.twin, text, seat->version);
+	for (ptrdiff_t i = 0; i < queue->count; i++) {
+		zk_node_path(directory, queue->entries[i].name, path);
+		calls[i] = zk_exists(conn, path);
 	}
-	if (!seat->fence || !seat->own_watch) {
-		seat->own_watch = zk_watch_number(&zk->conn);
-		own = zk_exists(&zk->conn, seat->at.place, seat->own_watch);
+	failed = zk_conn_wait(conn);
+	for (ptrdiff_t i = 0; i < queue->count; i++) {
+		if (!failed && calls[i]->rc == ZOK)
+			queue->entries[i].czxid = calls[i]->stat.czxid;
+		zk_call_free(calls[i]);
 	}
-	rc = zk_conn_wait(&zk->conn);
-	if (!rc && set)
-		rc = set->rc;
-	if (rc == ZOK && own)
-		rc = own->rc;
-	if (rc == ZOK && own)
-		seat->fence = (uint64_t)own->stat.czxid;
-	zk_call_free(set);
-	zk_call_free(own);
-	if (rc != ZOK) {
-		zk_seat_failed(zk, rc, "take its turn at", err);
-		return OUTCOME_ERROR;
-	}
-	if (set) {
-		seat->state = state;
-		seat->version++;
-	}
-	seat->phase = ZK_HELD;
-	zk_grant(zk, sent_ms, grant);
-	zk_line_finish(&seat->line);
-	return OUTCOME_HELD;
+	free(calls);
+	zk_entries_sort(queue->entries, (size_t)queue->count);
+	return failed ? zk_call_error(conn, failed, "list", directory, err) : 0;
 }
 
-static void fill_busy(const struct zk_backend *zk, struct grant *grant)
+static void parse_names(struct zk_queue *queue, size_t count)
 {
-	const struct zk_seat *seat = &zk->seat;
+	const char *name = queue->names;
+	struct zk_entry entry;
 
-	grant->holder = seat->holder;
-	grant->age_ms = zk_age_ms(seat->holder_since_ms);
-	grant->ahead = zk_places_ahead(seat->line.places, seat->line.count - 1) +
-		       seat->line.dropped;
-	grant->retry_ms = seat->look_ms;
-	/* Whoever has taken its turn, or cannot be removed, is not timed any more. */
-	if (seat->turn_ms && !seat->answers)
-		grant->retry_ms = clock_earlier(grant->retry_ms, seat->turn_ms + ZK_GRACE_MS);
-}
-
-/* It has a place: it holds, or it waits for one place before it, and only for that. */
-static enum outcome advance(struct zk_backend *zk, const struct request *request,
-			    struct grant *grant, struct error *err)
-{
-	struct zk_seat *seat = &zk->seat;
-	const struct zk_line *line = &seat->line;
-	ptrdiff_t blocker;
-	int disagrees, again;
-
-	/* A hold that nobody took, and that could not be given back, has no line any more. */
-	if (!line->count)
-		seat->stale = true;
-	do {
-		if (seat->stale && zk_seat_look(zk, false, err))
-			return OUTCOME_ERROR;
-		seat->stale = false;
-		disagrees = zk_places_disagree(line->places, line->count - 1);
-		if (disagrees && !hold_mode_slots_agree(disagrees, request, err))
-			return OUTCOME_ERROR;
-		blocker = zk_places_blocker(line->places, line->count - 1);
-		if (blocker < 0)
-			return take_turn(zk, grant, err);
-		if (request->queue && !seat->line_watch &&
-		    zk_places_any(line->places, line->count - 1))
-			again = zk_seat_look(zk, true, err) ? -1 : 1;
+	queue->entries = memory_new(count, sizeof(*queue->entries));
+	queue->shadows = memory_new(count, sizeof(*queue->shadows));
+	for (size_t i = 0; i < count; i++, name += strlen(name) + 1) {
+		if (!zk_entry_parse(&entry, name))
+			continue;
+		if (entry.shadow)
+			queue->shadows[queue->shadow_count++] = entry;
 		else
-			again = zk_watch_out(zk, blocker, err);
-	} while (again > 0);
-	if (again < 0)
-		return OUTCOME_ERROR;
-	fill_busy(zk, grant);
-	return OUTCOME_BUSY;
-}
-
-static enum outcome try_once(struct zk_backend *zk, const struct request *request,
-			     struct grant *grant, struct error *err)
-{
-	bool waited = zk->seat.phase == ZK_WAITING;
-
-	if (zk_conn_open(&zk->conn, request->ttl_ms, err)) {
-		if (err->errnum != ESTALE)
-			return OUTCOME_ERROR;
-		zk_seat_forget(&zk->seat);
-		if (waited)
-			error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session expired while it "
-				  "waited: back in line, at its end", zk->conn.label);
-		err->errnum = ESTALE;
-		return OUTCOME_ERROR;
-	}
-	if (!zk->seat.at.place[0] && zk_seat_take(zk, request, err))
-		return OUTCOME_ERROR;
-	return advance(zk, request, grant, err);
-}
-
-enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *request,
-			      struct grant *grant, struct error *err)
-{
-	enum outcome outcome;
-
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do
-		outcome = try_once(zk, request, grant, err);
-	while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
-	/* Without a wait no place stays behind, nor after a mistake of the user's. */
-	if ((outcome == OUTCOME_BUSY && !request->queue) ||
-	    (outcome == OUTCOME_ERROR && err->kind == ERROR_USAGE))
-		zk_seat_leave(zk);
-	return outcome;
-}
-
-static ptrdiff_t watched_index(const struct zk_seat *seat)
-{
-	return seat->watched ? zk_line_find(&seat->line, seat->watched) : -1;
-}
-
-/* The watched place has gone. */
-static void note_gone(struct zk_seat *seat)
-{
-	ptrdiff_t i = watched_index(seat);
-
-	zk_watch_forget(seat);
-	if (i < 0)
-		return;
-	/* If it has held alone, all before it had gone by then. Otherwise the line tells. */
-	if (seat->held_alone) {
-		zk_line_remove(&seat->line, 0, i + 1);
-		seat->line.dropped = 0;
-	} else if (i > 0 || seat->line.dropped) {
-		seat->stale = true;
-	} else {
-		zk_line_remove(&seat->line, 0, 1);
+			queue->entries[queue->count++] = entry;
 	}
 }
 
-/* The twin of the watched place has changed. true: there is nothing to do about it. */
-static bool note_changed(struct zk_seat *seat)
+int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
+		  struct zk_queue *queue, struct error *err)
 {
-	ptrdiff_t i = watched_index(seat);
-
-	if (seat->before_waits && i >= 0 && seat->line.places[i].mode == HOLD_EXCLUSIVE) {
-		seat->held_alone = true;
-		seat->answers = true;
-		return true;
-	}
-	/* Not the end of its waiting, or of a slot's, which a waiter for a slot must see. */
-	zk_watch_forget(seat);
-	seat->stale |= i >= 0 && seat->line.places[i].mode == HOLD_SLOT;
-	return false;
-}
-
-static int64_t take_in(struct zk_seat *seat, const struct zk_event *event)
-{
-	if (event->watch == seat->own_watch) {
-		seat->stale = true;
+	*queue = (struct zk_queue){ .count = 0 };
+	if (names->rc == ZNONODE)
 		return 0;
-	}
-	if (seat->phase == ZK_HELD)
-		return CLOCK_NEVER;
-	if (seat->line_watch && event->watch == seat->line_watch) {
-		seat->line_watch = 0;
+	if (names->rc != ZOK)
+		return zk_call_error(conn, names->rc, "list", directory, err);
+	queue->names = memory_new(names->length + 1, 1);
+	memcpy(queue->names, names->text, names->length);
+	parse_names(queue, names->count);
+	if (!zk_entries_sort(queue->entries, (size_t)queue->count) ||
+	    !read_czxids(conn, directory, queue, err))
 		return 0;
-	}
-	if (event->watch == seat->twin_watch && !event->gone)
-		return note_changed(seat) ? CLOCK_NEVER : 0;
-	if (event->watch != seat->place_watch)
-		return CLOCK_NEVER;
-	note_gone(seat);
-	return 0;
+	zk_queue_finish(queue);
+	return -1;
 }
 
-int64_t zk_queue_event(struct zk_backend *zk)
+void zk_queue_finish(struct zk_queue *queue)
 {
-	struct zk_seat *seat = &zk->seat;
-	int64_t next_ms = CLOCK_NEVER;
-	struct zk_event event;
+	free(queue->names);
+	free(queue->entries);
+	free(queue->shadows);
+	*queue = (struct zk_queue){ .count = 0 };
+}
 
-	/* The renewal that proves that the node is there also sets the watch on it. */
-	if (seat->phase == ZK_HELD && !seat->own_watch) {
-		seat->own_watch = zk_watch_number(&zk->conn);
-		next_ms = 0;
+static const struct zk_entry *find_shadow(const struct zk_queue *queue, ptrdiff_t i)
+{
+	const char *uuid = zk_entry_uuid(&queue->entries[i]);
+
+	for (ptrdiff_t k = 0; uuid && k < queue->shadow_count; k++)
+		if (zk_entry_has_uuid(&queue->shadows[k], uuid))
+			return &queue->shadows[k];
+	return NULL;
+}
+
+/* Copy an entry to the end of a list; its name goes to text. Returns the end of the text. */
+static char *copy_entry(struct zk_entry *entries, ptrdiff_t *count, const struct zk_entry *entry,
+			char *text)
+{
+	entries[*count] = *entry;
+	entries[(*count)++].name = text;
+	return stpcpy(text, entry->name) + 1;
+}
+
+void zk_queue_keep(struct zk_queue *queue, const ptrdiff_t *indices, ptrdiff_t count)
+{
+	struct zk_queue kept = { .count = 0 };
+	const struct zk_entry *shadow;
+	size_t size = 1;
+	char *text;
+
+	for (ptrdiff_t i = 0; i < count; i++) {
+		shadow = find_shadow(queue, indices[i]);
+		size += strlen(queue->entries[indices[i]].name) + 1;
+		size += shadow ? strlen(shadow->name) + 1 : 0;
 	}
-	while (zk_conn_event(&zk->conn, &event))
-		next_ms = clock_earlier(next_ms, take_in(seat, &event));
-	if (zk_conn_lost_events(&zk->conn)) {
-		seat->stale = true;
-		zk_watch_forget(seat);
-		next_ms = 0;
+	text = kept.names = memory_new(size, 1);
+	kept.entries = memory_new((size_t)count, sizeof(*kept.entries));
+	kept.shadows = memory_new((size_t)count, sizeof(*kept.shadows));
+	for (ptrdiff_t i = 0; i < count; i++) {
+		shadow = find_shadow(queue, indices[i]);
+		text = copy_entry(kept.entries, &kept.count, &queue->entries[indices[i]], text);
+		if (shadow)
+			text = copy_entry(kept.shadows, &kept.shadow_count, shadow, text);
 	}
-	return zk_conn_broken(&zk->conn) ? 0 : next_ms;
+	size = (size_t)queue->count * sizeof(*kept.entries);
+	zk_queue_finish(queue);
+	if (size > LONG_LIST)
+		malloc_trim(0);
+	*queue = kept;
+}
+
+void zk_queue_remove(struct zk_queue *queue, ptrdiff_t i)
+{
+	queue->count--;
+	memmove(queue->entries + i, queue->entries + i + 1,
+		(size_t)(queue->count - i) * sizeof(*queue->entries));
+}
+
+ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid)
+{
+	for (ptrdiff_t i = 0; i < queue->count; i++)
+		if (zk_entry_has_uuid(&queue->entries[i], uuid))
+			return i;
+	return -1;
+}
+
+ptrdiff_t zk_queue_find(const struct zk_queue *queue, const char *name)
+{
+	for (ptrdiff_t i = 0; i < queue->count; i++)
+		if (!strcmp(queue->entries[i].name, name))
+			return i;
+	return -1;
+}
+
+void zk_queue_pair(const struct zk_queue *queue, ptrdiff_t i, const char *directory,
+		   struct zk_pair *pair)
+{
+	const struct zk_entry *shadow = find_shadow(queue, i);
+
+	zk_node_path(directory, queue->entries[i].name, pair->node);
+	pair->shadow[0] = '\0';
+	if (shadow)
+		zk_node_path(directory, shadow->name, pair->shadow);
 }

@@ -1,53 +1,48 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strategy queue, in three files of one level each:
- *
- *	queue.c		one try to hold, and what events mean for it
- *	watch.c		what is asked about the places before one's own
- *	seat.c		getting a place in line, and leaving it
- *
- * A try is zk_seat_take(), unless the seat has a place, and then zk_watch_out() until no place that
- * blocks ours is left, or a watch on such a place is set. zk_seat_leave() ends the session and all
- * that it has, also for the strategy node.
+ * The queue for a lock as the server has it: the entries in their order, and the shadows of those
+ * that dlock made. Every queue ends with zk_queue_finish().
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
-#include "lock/backend.h"
+#include "call.h"
+#include "entry.h"
 
-struct zk_backend;
-struct zk_seat;
+struct error;
 
-/* ---- seat.c ---- */
+struct zk_queue {
+	char *names;			/* each with a NUL; the entries point to them */
+	struct zk_entry *entries;	/* in their order */
+	ptrdiff_t count;
+	struct zk_entry *shadows;	/* in no order */
+	ptrdiff_t shadow_count;
+};
 
-/*
- * Takes a place, or finds the one that was taken when no answer came; then reads the line.
- * 0, or -1 with *err.
- */
-int zk_seat_take(struct zk_backend *zk, const struct request *request, struct error *err);
-/*
- * Reads the line again: those before us may be others than we think. watch: until something
- * changes in it. 0, or -1 with *err, also when our place is not in it any more.
- */
-int zk_seat_look(struct zk_backend *zk, bool watch, struct error *err);
-/* A request that concerns the place failed with rc: its fate is not known. Returns -1. */
-int zk_seat_failed(struct zk_backend *zk, int rc, const char *what, struct error *err);
-/* Ends the session, and all that it has. */
-void zk_seat_leave(struct zk_backend *zk);
-/* The session has ended by itself. */
-void zk_seat_forget(struct zk_seat *seat);
-/* What the session is good for, as a request sent at sent_ms was answered. */
-void zk_grant(struct zk_backend *zk, int64_t sent_ms, struct grant *grant);
-
-/* ---- watch.c ---- */
+/* Write the path of a node in a directory. It is "" if it has no room: such a node is foreign. */
+void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE]);
 
 /*
- * Sees to it that a watch tells of the end of place i, which we wait for. 1: it has ended,
- * or the line has to be looked at anew; 0; -1 with *err.
+ * Read the answer to zk_list() into *queue. A directory that is not there is an empty queue. Sends
+ * more requests if numbers are the same. Returns 0, or -1 and sets *err.
  */
-int zk_watch_out(struct zk_backend *zk, ptrdiff_t i, struct error *err);
-/* Nothing is known any more of the place before ours. */
-void zk_watch_forget(struct zk_seat *seat);
+int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
+		  struct zk_queue *queue, struct error *err);
+void zk_queue_finish(struct zk_queue *queue);
+
+/*
+ * Reduce the queue to count entries, by their indices in ascending order, with their shadows. All
+ * names move to new memory.
+ */
+void zk_queue_keep(struct zk_queue *queue, const ptrdiff_t *indices, ptrdiff_t count);
+void zk_queue_remove(struct zk_queue *queue, ptrdiff_t i);
+
+/* The index of the entry with that uuid, or that name; -1: there is none. */
+ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid);
+ptrdiff_t zk_queue_find(const struct zk_queue *queue, const char *name);
+
+/* Write the paths of entry i and its shadow; the shadow's is "" if it has none. */
+void zk_queue_pair(const struct zk_queue *queue, ptrdiff_t i, const char *directory,
+		   struct zk_pair *pair);

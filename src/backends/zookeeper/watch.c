@@ -1,239 +1,242 @@
 /* SPDX-License-Identifier: MIT */
-/* Watching the place before one's own, for strategy queue: see backend.c. */
+/* Waiting: watches on the ends of other entries, and eviction of those that do not respond. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "lock.h"
-#include "queue.h"
+#include "lock/hold.h"
+#include "acquire.h"
 
-/* How often a waiter looks for what no watch tells of. */
-#define LOOK_MS 5000
-#define LOOK_JITTER_MS 1000
-/* How far before its own place it looks: what zk_line_shorten() leaves is enough for that. */
-#define LOOK_BACK (ZK_LINE_KEPT - 1)
+/* After the end of an entry that did not hold, the queue shows which one may hold now. */
+#define SETTLE_MS 100
 
-/* Requests that go in one write, about those before us. NULL: not asked. */
-struct look {
-	struct zk_call *waiting;	/* writes into our own twin that we wait */
-	struct zk_call *own;		/* our own place, for its fence, and with a watch */
-	struct zk_call *place;		/* the place that we wait for */
-	struct zk_call *twin;		/* its twin: whether it has taken its turn */
-	struct zk_call *head;		/* the first in line, which holds */
-	struct zk_call *head_twin;
-	struct zk_call *far;		/* a place that no watch tells of */
-};
+/* ---- the ends of others ---- */
 
-static void look_finish(struct look *look)
+/* An entry that is not the nearest one has ended. */
+static void note_end(struct zk_own *own, const char *name)
 {
-	zk_call_free(look->waiting);
-	zk_call_free(look->own);
-	zk_call_free(look->place);
-	zk_call_free(look->twin);
-	zk_call_free(look->head);
-	zk_call_free(look->head_twin);
-	zk_call_free(look->far);
+	const ptrdiff_t i = zk_queue_find(&own->queue, name);
+	const int64_t now = clock_boot_ms();
+	ptrdiff_t nearest;
+
+	own->alert = true;
+	/* Those between the head and the second one have probably ended as well. */
+	if (own->second && !strcmp(own->second, name)) {
+		own->second = NULL;
+		own->list_ms = now + SETTLE_MS;
+	}
+	if (i < 0 || !own->whole)
+		return;
+	zk_queue_remove(&own->queue, i);
+	for (ptrdiff_t k = 0; k < own->queue.count - 1; k++)
+		if (!own->queue.entries[k].free_ms &&
+		    zk_entries_blocker(own->queue.entries, k) < 0)
+			own->queue.entries[k].free_ms = now;
+	nearest = own->nearest ? zk_queue_find(&own->queue, own->nearest) : -1;
+	if (nearest >= 0 && own->queue.entries[nearest].free_ms)
+		own->list_ms = CLOCK_NEVER;
+	zk_schedule_check(own);
 }
 
-void zk_watch_forget(struct zk_seat *seat)
+/* The entry that a watch was set on has ended. */
+void zk_watch_ended(struct zk_own *own, struct zk_watched *watched)
 {
-	free(seat->watched);
-	seat->watched = NULL;
+	const ptrdiff_t i = zk_queue_find(&own->queue, watched->name);
+
+	if (!own->nearest || strcmp(watched->name, own->nearest) != 0) {
+		note_end(own, watched->name);
+	} else {
+		own->turn = true;
+		if (i >= 0)
+			zk_queue_remove(&own->queue, i);
+	}
+	free(watched->name);
+	*watched = (struct zk_watched){ .name = NULL };
 }
 
-static struct zk_call *get_node(struct zk_backend *zk, const struct zk_place *place,
-				uint32_t watch)
+/* Move the watch on name from old; returns NULL where there was one, or a request for a new one. */
+static struct zk_call *watch_entry(struct zk_backend *zk, const char *name,
+				   struct zk_watched old[static ZK_WATCHED],
+				   struct zk_watched *watched)
 {
 	char path[ZK_PATH_SIZE];
 
-	if (!place)
-		return NULL;
-	zk_node(zk->seat.directory, place->name, path);
-	return zk_get(&zk->conn, path, watch);
+	for (int i = 0; i < ZK_WATCHED; i++)
+		if (old[i].name && !strcmp(old[i].name, name)) {
+			*watched = old[i];
+			old[i].name = NULL;
+			return NULL;
+		}
+	*watched = (struct zk_watched){ memory_copy(name), zk_watch_number(&zk->conn) };
+	zk_node_path(zk->own.directory, name, path);
+	return zk_list(&zk->conn, path, watched->number);
 }
 
-static int64_t look_pause_ms(const struct zk_backend *zk)
+/* Send requests for the missing watches: on the nearest entry, the second, and the head. */
+static void send_watches(struct zk_backend *zk, struct zk_call *calls[static ZK_WATCHED])
 {
-	/* Also often enough for zk_conn_lease(), which needs contacts that are not too old. */
-	return clock_earlier(LOOK_MS + rand() % LOOK_JITTER_MS, zk->conn.ttl_ms / 4);
-}
+	struct zk_own *own = &zk->own;
+	const char *names[ZK_WATCHED] = { own->nearest, own->second, NULL };
+	struct zk_watched old[ZK_WATCHED];
 
-/*
- * Asks for place i with a watch on its end, and for its twin with a watch on the end of its
- * waiting. Then a waiter for a slot looks anew whether it can go in. Every other waiter learns
- * that nobody is left before place i, once that holds alone; so at its end nothing has to be
- * asked.
- */
-static void ask_before(struct zk_backend *zk, ptrdiff_t i, struct look *look)
-{
-	struct zk_seat *seat = &zk->seat;
-
-	seat->answers = false;
-	seat->turn_ms = 0;
-	seat->before_waits = false;
-	seat->held_alone = false;
-	seat->place_watch = zk_watch_number(&zk->conn);
-	seat->twin_watch = zk_watch_number(&zk->conn);
-	look->place = get_node(zk, &seat->line.places[i], seat->place_watch);
-	look->twin = get_node(zk, zk_line_twin(&seat->line, i), seat->twin_watch);
-}
-
-/* Asks what there is to ask about place i, which we wait for. */
-static void ask(struct zk_backend *zk, ptrdiff_t i, struct look *look)
-{
-	struct zk_seat *seat = &zk->seat;
-	const struct zk_place *place = &seat->line.places[i];
-	bool turn = zk_places_blocker(seat->line.places, i) < 0;
-	ptrdiff_t me = seat->line.count - 1, far;
-	char text[ZK_STATE_SIZE];
-
-	if (seat->phase == ZK_TRYING) {
-		seat->state.phase = ZK_WAITING;
-		zk_state_write(&seat->state, text);
-		look->waiting = zk_set(&zk->conn, seat->at.twin, text, seat->version);
-		seat->own_watch = zk_watch_number(&zk->conn);
-		look->own = zk_exists(&zk->conn, seat->at.place, seat->own_watch);
-		look->head = get_node(zk, &seat->line.places[0], 0);
-		look->head_twin = get_node(zk, zk_line_twin(&seat->line, 0), 0);
+	if (own->whole)
+		names[2] = own->queue.entries[0].name;
+	memcpy(old, own->watched, sizeof(old));
+	memset(own->watched, 0, sizeof(own->watched));
+	for (int i = 0; i < ZK_WATCHED; i++) {
+		calls[i] = NULL;
+		if (names[i] && (!i || strcmp(names[i], names[0]) != 0) &&
+		    (i < 2 || !names[1] || strcmp(names[i], names[1]) != 0))
+			calls[i] = watch_entry(zk, names[i], old, &own->watched[i]);
 	}
-	if (!seat->watched || strcmp(seat->watched, place->name) != 0)
-		ask_before(zk, i, look);
-	else if (turn && !seat->answers)
-		look->twin = get_node(zk, zk_line_twin(&seat->line, i), 0);
-	if (seat->look_ms && clock_boot_ms() >= seat->look_ms) {
-		far = seat->look_near ? i : me > LOOK_BACK ? me - LOOK_BACK : 0;
-		seat->look_near = !seat->look_near;
-		look->far = get_node(zk, &seat->line.places[far], 0);
+	for (int i = 0; i < ZK_WATCHED; i++)
+		free(old[i].name);
+}
+
+/* 1: the nearest one has ended; 0; -1 with *err. */
+static int take_watches(struct zk_backend *zk, struct zk_call *calls[static ZK_WATCHED],
+			struct error *err)
+{
+	struct zk_own *own = &zk->own;
+
+	for (int i = 0; i < ZK_WATCHED; i++) {
+		if (!calls[i] || calls[i]->rc == ZOK)
+			continue;
+		if (calls[i]->rc != ZNONODE)
+			return zk_call_error(&zk->conn, calls[i]->rc, "watch",
+					     own->watched[i].name, err);
+		zk_watch_ended(own, &own->watched[i]);
 	}
+	return own->turn;
 }
 
-/* Notes who holds, to show, as far as that was asked. */
-static void note_holder(struct zk_backend *zk, const struct look *look)
+/* Write that we wait, and set the watches, in one packet. As take_watches(). */
+int zk_watch_others(struct zk_backend *zk, const struct request *request,
+			   struct error *err)
 {
-	struct zk_seat *seat = &zk->seat;
-	const struct zk_call *data = look->head, *twin = look->head_twin;
-	struct zk_state state;
+	struct zk_own *own = &zk->own;
+	struct zk_call *calls[ZK_WATCHED], *set = NULL, *watch = NULL;
+	char data[ZK_RECORD_SIZE];
+	int result;
 
-	/* The place that we wait for is the head. */
-	if (!data && look->place && seat->line.count == 2) {
-		data = look->place;
-		twin = look->twin;
+	if (own->state != ZK_WAITING) {
+		zk_record_write(data, NULL, ZK_WAITING, 0, request->text);
+		set = zk_set(&zk->conn, own->at.node, data, own->version);
 	}
-	if (data && data->rc == ZOK)
-		zk_describe(&seat->line.places[0], data,
-			    zk_call_state(twin, &state) ? &state : NULL, &seat->holder,
-			    &seat->holder_since_ms);
-}
-
-/*
- * Place i, which we wait for, has its turn: has it taken it? If not for ZK_GRACE_MS, it is
- * removed, unless it takes its turn at this moment. 1: it is gone; 0; -1 with *err.
- */
-static int check_turn(struct zk_backend *zk, ptrdiff_t i, const struct zk_call *twin,
-		      struct error *err)
-{
-	struct zk_seat *seat = &zk->seat;
-	struct zk_state state;
-	struct zk_pair pair;
-	int rc;
-
-	if (!zk_call_state(twin, &state))
-		return 0;
-	seat->answers = state.phase != ZK_WAITING;
-	if (seat->answers)
-		return 0;
-	if (!seat->turn_ms)
-		seat->turn_ms = clock_boot_ms();
-	if (clock_boot_ms() - seat->turn_ms < ZK_GRACE_MS)
-		return 0;
-	zk_line_pair(&seat->line, i, seat->directory, &pair);
-	rc = zk_call_end(zk_delete_two(&zk->conn, &pair, twin->stat.version));
-	if (rc == ZK_UNANSWERED)
-		return zk_call_error(&zk->conn, rc, "remove", pair.place, err);
-	/* Its ACL does not let us remove it. Its session will end one day. */
-	if (rc == ZNOAUTH)
-		seat->answers = true;
-	return rc == ZOK || rc == ZNONODE;
-}
-
-/* Our own twin says that we wait: 0, or -1 with *err. */
-static int note_waiting(struct zk_backend *zk, const struct look *look, struct error *err)
-{
-	struct zk_seat *seat = &zk->seat;
-
-	if (look->waiting->rc != ZOK)
-		return zk_seat_failed(zk, look->waiting->rc, "wait at", err);
-	seat->phase = ZK_WAITING;
-	seat->version++;
-	seat->fence = look->own->rc == ZOK ? (uint64_t)look->own->stat.czxid : 0;
-	return 0;
-}
-
-/* The watches on place i are set; what it does is known as far as its twin says so. */
-static void note_watched(struct zk_seat *seat, ptrdiff_t i, const struct zk_call *twin)
-{
-	struct zk_state state;
-
-	zk_watch_forget(seat);
-	seat->watched = memory_copy(seat->line.places[i].name);
-	if (!zk_call_state(twin, &state))
-		return;
-	seat->before_waits = state.phase == ZK_WAITING;
-	seat->held_alone = state.phase == ZK_HELD &&
-			   seat->line.places[i].mode == HOLD_EXCLUSIVE;
-}
-
-static int look_again(struct zk_backend *zk, struct error *err)
-{
-	return zk_seat_look(zk, false, err) ? -1 : 1;
-}
-
-/* All that was asked about place i is answered. As zk_watch_out(). */
-static int take_in(struct zk_backend *zk, ptrdiff_t i, const struct look *look,
-		   struct error *err)
-{
-	struct zk_seat *seat = &zk->seat;
-	int result = 0;
-
-	if (look->waiting && note_waiting(zk, look, err))
-		return -1;
-	note_holder(zk, look);
-	if (look->place && look->place->rc == ZNONODE) {
-		/* Those before it have probably gone, too. */
-		if (i > 0)
-			return look_again(zk, err);
-		zk_line_remove(&seat->line, 0, 1);
-		return 1;
+	if (!own->watch) {
+		own->watch = zk_watch_number(&zk->conn);
+		watch = zk_list(&zk->conn, own->at.node, own->watch);
 	}
-	if (look->place && look->place->rc != ZOK)
-		return zk_call_error(&zk->conn, look->place->rc, "watch",
-				     seat->line.places[i].name, err);
-	if (look->place)
-		note_watched(seat, i, look->twin);
-	if (look->far && look->far->rc == ZNONODE)
-		return look_again(zk, err);
-	if (!seat->look_ms || look->far)
-		seat->look_ms = clock_boot_ms() + look_pause_ms(zk);
-	if (zk_places_blocker(seat->line.places, i) < 0)
-		result = check_turn(zk, i, look->twin, err);
-	if (result > 0)
-		zk_line_remove(&seat->line, i, 1);
+	send_watches(zk, calls);
+	result = zk_conn_wait(&zk->conn);
+	if (result)
+		result = zk_own_failed(zk, result, "wait at", err);
+	else if (watch && watch->rc == ZNONODE)
+		result = zk_own_gone(zk, err);
+	else if (!set || !zk_own_written(zk, set, ZK_WAITING, err))
+		result = take_watches(zk, calls, err);
+	else
+		result = -1;
+	if (result < 0) {
+		own->watch = 0;
+		zk_watch_forget(own);
+	}
+	zk_call_free(set);
+	zk_call_free(watch);
+	for (int i = 0; i < ZK_WATCHED; i++)
+		zk_call_free(calls[i]);
 	return result;
 }
 
-int zk_watch_out(struct zk_backend *zk, ptrdiff_t i, struct error *err)
-{
-	struct look look = { .place = NULL };
-	int result;
+/* ---- those that could hold, and do not ---- */
 
-	ask(zk, i, &look);
+/* Is entry i, by its data, a waiter that has not taken the lock in time? */
+static bool is_late(struct zk_entry *entry, const struct zk_call *data)
+{
+	struct zk_record record;
+
+	zk_record_read(&record, data->text, data->length, "");
+	entry->holds = record.state != ZK_WAITING;
+	return !entry->holds && entry->free_ms &&
+	       clock_boot_ms() - entry->free_ms >= HOLD_LATE_MS;
+}
+
+/* Evict entry i if its data has not changed. 1, or -1 with *err. */
+static int evict(struct zk_backend *zk, ptrdiff_t i, int32_t version, struct error *err)
+{
+	struct zk_own *own = &zk->own;
+	struct zk_pair pair;
+	int rc;
+
+	zk_queue_pair(&own->queue, i, own->directory, &pair);
+	rc = zk_call_end(zk_delete_pair(&zk->conn, &pair, version));
+	if (rc == ZK_UNANSWERED)
+		return zk_call_error(&zk->conn, rc, "remove", pair.node, err);
+	/* Where the ACL does not let us remove it, its session has to end. */
+	if (rc != ZBADVERSION)
+		own->queue.entries[i].holds = true;
+	own->alert = true;
+	return 1;
+}
+
+/* The reply about entry i. 1: read the queue again; 0; -1 with *err. */
+static int check_reply(struct zk_backend *zk, ptrdiff_t i, const struct zk_call *data,
+		       struct error *err)
+{
+	struct zk_own *own = &zk->own;
+
+	if (data->rc == ZNONODE && own->whole)
+		return 1;
+	if (data->rc == ZNONODE) {
+		/* Far behind, this is one request for each check: the queue is read next time. */
+		own->list_ms = clock_boot_ms() + zk_check_pause(zk, own->ahead);
+		own->queue.entries[i].holds = true;
+		return 0;
+	}
+	if (data->rc != ZOK)
+		return zk_call_error(&zk->conn, data->rc, "read", own->directory, err);
+	return is_late(&own->queue.entries[i], data)
+	       ? evict(zk, i, data->stat.version, err) : 0;
+}
+
+static struct zk_call *send_check(struct zk_backend *zk, ptrdiff_t i)
+{
+	const struct zk_entry *entry = &zk->own.queue.entries[i];
+	const int64_t now = clock_boot_ms();
+	char path[ZK_PATH_SIZE];
+
+	/* Without watches on all of them, the head tells whether the queue has moved. */
+	if (!(entry->free_ms && !entry->holds && now - entry->free_ms >= HOLD_LATE_MS) &&
+	    !(!i && now >= zk->own.look_ms))
+		return NULL;
+	zk_node_path(zk->own.directory, entry->name, path);
+	return zk_get(&zk->conn, path, 0);
+}
+
+/* Check those before us that could hold. 1: read the queue again; 0; -1 with *err. */
+int zk_check_others(struct zk_backend *zk, struct error *err)
+{
+	struct zk_own *own = &zk->own;
+	const ptrdiff_t count = own->queue.count - 1;
+	struct zk_call **calls = memory_new((size_t)count, sizeof(*calls));
+	int result, found;
+
+	for (ptrdiff_t i = 0; i < count; i++)
+		calls[i] = send_check(zk, i);
 	result = zk_conn_wait(&zk->conn);
 	if (result)
-		result = zk_call_error(&zk->conn, result, "watch", zk->seat.directory, err);
-	else
-		result = take_in(zk, i, &look, err);
-	look_finish(&look);
+		result = zk_call_error(&zk->conn, result, "read", own->directory, err);
+	for (ptrdiff_t i = 0; i < count; i++) {
+		found = calls[i] && result >= 0 ? check_reply(zk, i, calls[i], err) : 0;
+		if (found)
+			result = found;
+		zk_call_free(calls[i]);
+	}
+	free(calls);
+	own->alert = result > 0;
+	own->look_ms = clock_boot_ms() + zk_check_pause(zk, own->ahead);
+	zk_schedule_check(own);
 	return result;
 }

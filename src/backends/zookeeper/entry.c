@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "place.h"
+#include "entry.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,18 +52,18 @@ static const char *skip(const char *text, const char *prefix)
 	return strncmp(text, prefix, length) ? NULL : text + length;
 }
 
-const char *zk_place_uuid(const struct zk_place *place)
+const char *zk_entry_uuid(const struct zk_entry *entry)
 {
 	/* Curator calls such names protected. */
-	const char *uuid = skip(place->name, "_c_");
+	const char *uuid = skip(entry->name, "_c_");
 
 	return uuid && strlen(uuid) >= ZK_UUID_SIZE && uuid[ZK_UUID_SIZE - 1] == '-' ? uuid : NULL;
 }
 
 /* What dlock writes between the uuid and the mark: "dlock-", or "slots-S-". */
-static bool read_own(struct zk_place *place, const char *mark)
+static bool read_own(struct zk_entry *entry, const char *mark)
 {
-	const char *uuid = zk_place_uuid(place), *own;
+	const char *uuid = zk_entry_uuid(entry), *own;
 	char again[24];
 	long slots;
 
@@ -71,8 +71,8 @@ static bool read_own(struct zk_place *place, const char *mark)
 		return true;
 	own = uuid + ZK_UUID_SIZE;
 	if (skip(own, "dlock-") == mark) {
-		place->twin = true;
-		place->maker = ZK_DLOCK;
+		entry->shadow = true;
+		entry->maker = ZK_DLOCK;
 	}
 	if (!skip(own, "slots-"))
 		return true;
@@ -82,38 +82,38 @@ static bool read_own(struct zk_place *place, const char *mark)
 	snprintf(again, sizeof(again), "slots-%ld-", slots);
 	if (skip(own, again) != mark)
 		return false;
-	place->mode = HOLD_SLOT;
-	place->slots = (int)slots;
-	place->maker = ZK_DLOCK;
+	entry->mode = HOLD_SLOT;
+	entry->slots = (int)slots;
+	entry->maker = ZK_DLOCK;
 	return true;
 }
 
-bool zk_place_parse(struct zk_place *place, const char *name)
+bool zk_entry_parse(struct zk_entry *entry, const char *name)
 {
-	*place = (struct zk_place){ .name = name };
+	*entry = (struct zk_entry){ .name = name };
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
 		const char *mark = find_last(name, marks[i].text);
 
-		if (!mark || !read_number(mark + strlen(marks[i].text), &place->number))
+		if (!mark || !read_number(mark + strlen(marks[i].text), &entry->number))
 			continue;
-		place->mode = marks[i].mode;
-		place->maker = marks[i].maker;
-		return marks[i].maker == ZK_KAZOO || read_own(place, mark);
+		entry->mode = marks[i].mode;
+		entry->maker = marks[i].maker;
+		return marks[i].maker == ZK_KAZOO || read_own(entry, mark);
 	}
 	return false;
 }
 
-bool zk_place_has_uuid(const struct zk_place *place, const char *uuid)
+bool zk_entry_has_uuid(const struct zk_entry *entry, const char *uuid)
 {
-	const char *here = zk_place_uuid(place);
+	const char *here = zk_entry_uuid(entry);
 
 	return here && !strncmp(here, uuid, ZK_UUID_SIZE - 1);
 }
 
-void zk_place_name(enum hold_mode mode, int slots, const char *uuid, bool twin,
+void zk_entry_name(enum hold_mode mode, int slots, const char *uuid, bool shadow,
 		   char name[static ZK_PREFIX_SIZE])
 {
-	if (twin)
+	if (shadow)
 		snprintf(name, ZK_PREFIX_SIZE, "_c_%s-dlock-%s", uuid,
 			 mode == HOLD_SHARED ? "lock-" : "__WRIT__");
 	else if (mode == HOLD_SLOT)
@@ -134,7 +134,7 @@ int32_t zk_number_compare(int32_t a, int32_t b)
  */
 static int compare(const void *a, const void *b, void *first)
 {
-	const struct zk_place *p = a, *q = b;
+	const struct zk_entry *p = a, *q = b;
 	int32_t base = *(const int32_t *)first;
 	int32_t to_p = zk_number_compare(p->number, base);
 	int32_t to_q = zk_number_compare(q->number, base);
@@ -146,34 +146,34 @@ static int compare(const void *a, const void *b, void *first)
 	return strcmp(p->name, q->name);
 }
 
-bool zk_places_sort(struct zk_place *places, size_t count)
+bool zk_entries_sort(struct zk_entry *entries, size_t count)
 {
 	bool same = false;
 	int32_t base;
 
 	if (!count)
 		return false;
-	base = places[0].number;
-	qsort_r(places, count, sizeof(*places), compare, &base);
+	base = entries[0].number;
+	qsort_r(entries, count, sizeof(*entries), compare, &base);
 	for (size_t i = 1; i < count && !same; i++)
-		same = places[i].number == places[i - 1].number;
+		same = entries[i].number == entries[i - 1].number;
 	return same;
 }
 
-ptrdiff_t zk_places_blocker(const struct zk_place *places, ptrdiff_t i)
+ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i)
 {
-	const struct zk_place *place = &places[i];
+	const struct zk_entry *entry = &entries[i];
 	ptrdiff_t j, slots = 0;
 
-	switch (place->mode) {
+	switch (entry->mode) {
 	case HOLD_SHARED:
-		for (j = i - 1; j >= 0 && places[j].mode == HOLD_SHARED; j--)
+		for (j = i - 1; j >= 0 && entries[j].mode == HOLD_SHARED; j--)
 			;
 		return j;
 	case HOLD_SLOT:
-		for (j = i - 1; j >= 0 && places[j].mode == HOLD_SLOT; j--)
+		for (j = i - 1; j >= 0 && entries[j].mode == HOLD_SLOT; j--)
 			slots++;
-		if (j >= 0 || slots < place->slots)
+		if (j >= 0 || slots < entry->slots)
 			return j;
 		return i - 1;
 	default:
@@ -181,36 +181,21 @@ ptrdiff_t zk_places_blocker(const struct zk_place *places, ptrdiff_t i)
 	}
 }
 
-bool zk_places_any(const struct zk_place *places, ptrdiff_t i)
+bool zk_entries_any(const struct zk_entry *entries, ptrdiff_t i)
 {
-	if (places[i].mode != HOLD_SLOT || i > places[i].slots + 1)
+	if (entries[i].mode != HOLD_SLOT || i > entries[i].slots + 1)
 		return false;
 	for (ptrdiff_t j = 0; j < i; j++)
-		if (places[j].mode != HOLD_SLOT)
+		if (entries[j].mode != HOLD_SLOT)
 			return false;
 	return true;
 }
 
-int64_t zk_places_ahead(const struct zk_place *places, ptrdiff_t i)
-{
-	bool shared = true, slots = true;
-	ptrdiff_t j;
-
-	/* The holders are at the head: a single one, readers, or slots. */
-	for (j = 0; j < i; j++) {
-		shared = shared && places[j].mode == HOLD_SHARED;
-		slots = slots && places[j].mode == HOLD_SLOT && j < places[j].slots;
-		if (j > 0 && !shared && !slots)
-			break;
-	}
-	return i - j;
-}
-
-int zk_places_disagree(const struct zk_place *places, ptrdiff_t i)
+int zk_entries_disagree(const struct zk_entry *entries, ptrdiff_t i)
 {
 	for (ptrdiff_t j = 0; j < i; j++)
-		if (places[j].mode == HOLD_SLOT && places[i].mode == HOLD_SLOT &&
-		    places[j].slots != places[i].slots)
-			return places[j].slots;
+		if (entries[j].mode == HOLD_SLOT && entries[i].mode == HOLD_SLOT &&
+		    entries[j].slots != entries[i].slots)
+			return entries[j].slots;
 	return 0;
 }

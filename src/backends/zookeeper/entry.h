@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Entries of the queue for a lock: what the names of nodes say, in which order the entries are, and
+ * which entry waits for which. No I/O.
+ *
+ *	_c_UUID-lock-N			exclusive: Curator's InterProcessMutex, and dlock
+ *	_c_UUID-__READ__N		shared: Curator's read lock, and dlock
+ *	_c_UUID-__WRIT__N		exclusive: Curator's write lock
+ *	_c_UUID-slots-S-lock-N		dlock: one of S at once; excludes all others
+ *	UUID__lock__N, UUID__rlock__N	kazoo: exclusive, shared
+ *
+ * Curator's mutex sorts by what follows the last "lock-" and ignores all other names. Its
+ * read/write lock sorts by what follows __READ__ or __WRIT__. Both must see each entry of dlock. So
+ * the transaction that makes an entry also makes its shadow, a node under a name for the other
+ * recipe, which is next to the entry in the order. dlock itself ignores shadows in the order:
+ *
+ *	_c_UUID-dlock-__WRIT__N		shadow of an exclusive entry or a slot
+ *	_c_UUID-dlock-lock-N		shadow of a shared entry
+ *
+ * N is "%010d" of a 32-bit number that may go below 0, so numbers are compared as serial numbers.
+ * A server that has reached the highest number may give it again and again: then the
+ * transactions that made the nodes (czxid) are compared.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lock/backend.h"
+#include "path.h"
+
+enum zk_maker { ZK_CURATOR, ZK_KAZOO, ZK_DLOCK };
+
+struct zk_entry {
+	const char *name;	/* of the node */
+	int32_t number;
+	enum hold_mode mode;
+	int slots;		/* HOLD_SLOT */
+	bool shadow;
+	/* By the name alone; a name that both dlock and Curator write counts as Curator's */
+	enum zk_maker maker;
+	int64_t czxid;		/* 0: not asked for */
+	/* What a waiter knows of an entry before its own (acquire.c): */
+	int64_t free_ms;	/* CLOCK_BOOTTIME since when it could hold; 0: it cannot */
+	bool holds;		/* it was seen not to wait */
+};
+
+/* Reads the name of a node into *entry, which keeps the pointer. false: no entry. */
+bool zk_entry_parse(struct zk_entry *entry, const char *name);
+
+/* The uuid in the name of an entry or a shadow, which goes on behind it; NULL: it has none. */
+const char *zk_entry_uuid(const struct zk_entry *entry);
+
+/* Is that this uuid? */
+bool zk_entry_has_uuid(const struct zk_entry *entry, const char *uuid);
+
+#define ZK_PREFIX_SIZE 80
+
+/* Writes the name, without its number, of an entry or its shadow. */
+void zk_entry_name(enum hold_mode mode, int slots, const char *uuid, bool shadow,
+		   char name[static ZK_PREFIX_SIZE]);
+
+/* Below 0 when a comes before b, in the serial arithmetic of RFC 1982. */
+int32_t zk_number_compare(int32_t a, int32_t b);
+
+/* Put entries, which are no shadows, into their order. true: some have the same number. */
+bool zk_entries_sort(struct zk_entry *entries, size_t count);
+
+/*
+ * The entry that keeps entry i from holding, the nearest one of those; -1: none does.
+ * Places are in their order.
+ */
+ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i);
+
+/*
+ * A slot waits for any one of all slots before it to end, not for its predecessor alone: true
+ * if that is so for entry i, which has a blocker, and is the first or second waiter.
+ */
+bool zk_entries_any(const struct zk_entry *entries, ptrdiff_t i);
+
+/* The number of slots of a slot before entry i, if i is a slot with another number; else 0. */
+int zk_entries_disagree(const struct zk_entry *entries, ptrdiff_t i);
