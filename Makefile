@@ -140,8 +140,7 @@ ENGINE_SRC := $(wildcard src/base/*.c src/lock/*.c src/engine/*.c src/backends/*
 	src/backends/file/*.c)
 ifeq ($(WITH_REDIS),yes)
 REDIS_SRC := $(wildcard src/backends/redis/*.c src/backends/redlock/*.c)
-REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o $(BUILD)/gen/redlock_scripts.o \
-	$(BUILD)/gen/redis_redisson_scripts.o
+REDIS_OBJ := $(call obj,$(REDIS_SRC)) $(BUILD)/gen/redis_scripts.o
 endif
 TLS_SRC := $(wildcard src/backends/redis/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
@@ -208,34 +207,11 @@ $(BUILD)/dlock-zookeeper.so: $(call obj,$(ZOOKEEPER_SRC)) $(BUILD)/link.flags
 		-lpthread -lm -Wl,--exclude-libs,ALL
 
 REDIS_LUA := src/backends/redis/lua
-REDIS_LIBS := keys.lua common.lua notes.lua lib.lua
-lua_scripts = $(filter-out $(addprefix %/,$(REDIS_LIBS)),$(filter %.lua,$^))
 $(BUILD)/gen/redis_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDIS_LUA)/*.lua)
 	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/lock.h script \
-		'$(addprefix $(REDIS_LUA)/,$(REDIS_LIBS))' \
-		$(lua_scripts) >$@.new && mv $@.new $@
-
-$(BUILD)/gen/redis_redisson_scripts.c: $(REDIS_LUA)/embed.sh \
-		$(addprefix $(REDIS_LUA)/,common.lua notes.lua) $(wildcard $(REDIS_LUA)/redisson/*.lua)
-	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redis/redisson_call.h script_redisson \
-		'$(addprefix $(REDIS_LUA)/,common.lua notes.lua redisson/lib.lua)' \
-		$(lua_scripts) >$@.new && mv $@.new $@
-
-# Redlock takes from the plain dialect what is the same on each node.
-REDLOCK_LUA := src/backends/redlock/lua
-$(BUILD)/gen/redlock_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDLOCK_LUA)/*.lua) \
-		$(addprefix $(REDIS_LUA)/,$(REDIS_LIBS) verify.lua)
-	@mkdir -p $(@D)
-	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh backends/redlock/redlock.h redlock_script \
-		'$(addprefix $(REDIS_LUA)/,$(REDIS_LIBS)) $(REDLOCK_LUA)/lib.lua' \
-		$(lua_scripts) >$@.new && mv $@.new $@
-
-$(BUILD)/gen/redis_scripts.o: src/backends/redis/lock.h
-$(BUILD)/gen/redis_redisson_scripts.o: src/backends/redis/redisson_call.h
-$(BUILD)/gen/redlock_scripts.o: src/backends/redlock/redlock.h
-$(BUILD)/gen/%_scripts.o: $(BUILD)/gen/%_scripts.c $(compiled)
+	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh $(REDIS_LUA)/plain.lua \
+		$(REDIS_LUA)/redisson.lua >$@.new && mv $@.new $@
+$(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis/node.h $(compiled)
 	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
 $(call obj,$(REDIS_SRC)): ALL_CFLAGS += $(HIREDIS_CFLAGS)
 
@@ -266,7 +242,7 @@ $(BUILD)/%.o: %.c $(compiled)
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper/,place.c state.c path.c)
+ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper/,entry.c record.c path.c)
 $(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
 $(BUILD)/tests/unit/test_redlock: $(call obj,src/backends/redlock/validity.c)
 $(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql/sql.c)
@@ -304,18 +280,33 @@ $(BUILD)/tests/crash/tree: $(BUILD)/tests/crash/tree.o $(BUILD)/link.flags
 $(BUILD)/tests/crash/crash: $(call obj,$(filter-out %/tree.c,$(CRASH_SRC))) $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
 
-test-programs: $(UNITS) $(TOOLS) $(TORTURE)
+# dlock and the oracle with a backend in memory, which the installed program does not have: its row
+# in the registry is put into a copy. The oracle finds modules beside itself.
+MEMORY_OBJ := $(filter-out %/registry.o,$(PROGRAM_OBJ)) $(BUILD)/gen/registry_memory.o \
+	$(BUILD)/tests/memory/memory.o
+MEMORY := $(BUILD)/tests/memory/dlock $(BUILD)/oracle
+$(BUILD)/gen/registry_memory.c: src/backends/registry.c tests/memory/registry.sed
+	@mkdir -p $(@D)
+	$(call say,GEN,$@) sed -f tests/memory/registry.sed $< >$@.new && mv $@.new $@
+$(BUILD)/gen/registry_memory.o: $(BUILD)/gen/registry_memory.c $(compiled)
+	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) -Isrc/backends -Itests $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/oracle: $(filter-out $(call obj,$(CMD_SRC)),$(MEMORY_OBJ)) $(BUILD)/tests/memory/oracle.o
+$(BUILD)/tests/memory/dlock: $(MEMORY_OBJ)
+$(MEMORY): src/backends/exports.list $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
+		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
+
+test-programs: $(UNITS) $(TOOLS) $(TORTURE) $(MEMORY)
 
 # Some targets need more than the pure parts.
 FUZZ_EXTRA_fuzz_config := cmd/config.c
 FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
 FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,node.c address.c conn.c limit.c tls.c reply.c \
-	sentinel.c cluster.c check.c check_route.c info.c replicas.c lock.c redisson.c \
-	redisson_call.c) \
-	$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c
+	sentinel.c cluster.c check.c info.c replicas.c backend.c call.c redisson.c) \
+	$(BUILD)/gen/redis_scripts.c
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
-		$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/redis_redisson_scripts.c \
+		$(BUILD)/gen/redis_scripts.c \
 		$(BUILD)/gen/module_dir.h $(BUILD)/compile.flags
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@) $(FUZZ_CC) $(ALL_CPPFLAGS) -g -O1 -std=c11 \

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# The backend in memory (tests/memory), for suite.bats.
+
+# shellcheck source=tests/services/memory.bash
+source "$BATS_TEST_DIRNAME/services/memory.bash"
+
+FIFO=1
+LEASES=1
+LACKS=replace
+
+setup_file() {
+	need socat
+	export DLOCK=$BUILD/tests/memory/dlock
+	memory_for_file
+}
+
+teardown_file() {
+	memory_file_end
+}
+
+backend_prepare() {
+	URI=memory://$MEMORY_SOCKET
+}
+
+backend_nothing_left() {
+	"$DLOCK" status -b "$URI" --names >"$T/names" && ! grep -qF -- "$LOCK" "$T/names"
+}
+
+backend_waiters() {
+	"$DLOCK" status -b "$URI" --json "$LOCK" | jq '.waiters | length'
+}
+
+# Gives the process a table that is all 0. It reads no more than a table.
+backend_wipe() {
+	head -c 1000000 /dev/zero | socat -t1 - "UNIX-CONNECT:$MEMORY_SOCKET" >wiped 2>&1 || :
+	equal "$("$DLOCK" status -b "$URI" --names)" "" names
+}
