@@ -616,7 +616,7 @@ status_counts() {
 }
 
 @test "dlock-backends.7 has the keys that the code uses" {
-	grep -ohE '":[a-z]+:?"' "$TOP"/src/backends/redis/*.c | tr -d '":' >wanted
+	grep -ohE "[\"']:[a-z]+:?[\"']" "$TOP"/src/backends/redis/{node.c,lua/lock.lua} | tr -d "\"':" >wanted
 	sed -n 's/^\.It Li {key}:\([a-z]*\).*/\1/p' "$TOP/man/dlock-backends.7" >found
 	same wanted found keys
 }
@@ -624,16 +624,16 @@ status_counts() {
 @test "dlock-backends.7 shows the content of a lock file" {
 	local line token
 	token=$("$DLOCK" acquire -t 3s "$LOCK")
-	sed -n 's/^\.Dl \(fence\|hold\) /\1 /p' "$TOP/man/dlock-backends.7" >shown
-	equal "$(wc -l <shown)" 2 lines
+	sed -n 's/^\.Dl fence /fence /p' "$TOP/man/dlock-backends.7" >shown
+	equal "$(wc -l <shown)" 1 lines
 	# the same words, of the same length where that is fixed
 	while read -r line; do
 		has_line "$LOCKS/$LOCK.lock" "^$(sed -E 's/[0-9]{20}/[0-9]{20}/
-			s/ [0-9a-f]{16} x( [0-9]+){4} / [0-9a-f]{16} x( [0-9]+){4} /
+			s/ [0-9a-f]{32} x [0-9]+ / [0-9a-f]{32} x [0-9]+ .*/
 			s/=[^&]*/=[^\&]+/g' <<<"$line")" || fail "not so: $line: $(<"$LOCKS/$LOCK.lock")"
 	done <shown
 	"$DLOCK" release "$LOCK" "$token"
-	equal "$(wc -l <"$LOCKS/$LOCK.lock")" 1 "lines when it is free"
+	equal "$(stat -c %s "$LOCKS/$LOCK.lock")" 1024 "bytes of one record"
 }
 
 @test "dlock.conf.5: its example is taken, its keys are the ones there are" {
@@ -664,7 +664,7 @@ acl() {
 	} | sed -n 's/^+//p' >found
 	{
 		printf '%s\n' eval evalsha subscribe select
-		cat "$TOP"/src/backends/redis/lua/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" | grep -oE '[A-Z]{2,}' |
+		cat "$TOP"/src/backends/redis/lua/{common,plain,lock}.lua | grep -oE "redis\.p?call\('[A-Z]+'" | grep -oE '[A-Z]{2,}' |
 			tr '[:upper:]' '[:lower:]' | sed 's/^pubsub$/pubsub|numsub/'
 	} >wanted
 	same wanted found commands
@@ -685,7 +685,7 @@ acl() {
 	} | sed -n 's/^+//p' >found
 	{
 		printf '%s\n' eval evalsha subscribe ssubscribe select
-		cat "$TOP"/src/backends/redis/lua/{common,notes}.lua "$TOP"/src/backends/redis/lua/redisson/*.lua | grep -oE "redis\.p?call\('[A-Z]+'" |
+		cat "$TOP"/src/backends/redis/lua/{common,redisson,lock}.lua | grep -oE "redis\.p?call\('[A-Z]+'" |
 			grep -oE '[A-Z]{2,}' | tr '[:upper:]' '[:lower:]' | sed 's/^pubsub$/pubsub|numsub/'
 	} >wanted
 	same wanted found "commands of the dialect redisson"
@@ -925,10 +925,10 @@ replica_online() {
 	done
 }
 
-@test "CONTRIBUTING: it has every slot of a backend" {
-	sed -nE '/^struct backend_ops \{/,/^};/s/.*\*([a-z_]+)(;|\)\().*/\1/p' \
-		"$TOP/src/lock/backend.h" >wanted
-	awk '/^   \| slots/ { on = 1 } on && !/^   \|/ { on = 0 } on' "$TOP/CONTRIBUTING.md" |
-		cut -d'|' -f2 | grep -oE '`[a-z_]+`' | tr -d '`' >found
-	same wanted found slots
+@test "docs/backend.md: it names every function of a backend" {
+	sed -nE '/^struct backend_ops \{/,/^};/s/.*\*([a-z_]+)(;|\)\().*/\1/p' "$TOP/src/lock/backend.h" >wanted
+	equal "$(wc -l <wanted)" 12 functions
+	while read -r name; do
+		has_line "$TOP/docs/backend.md" "\`(mem_)?${name%_hold}\(\)" || fail "no $name"
+	done <wanted
 }

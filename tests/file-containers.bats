@@ -194,7 +194,7 @@ held_in() {
 all_get_in() {
 	run -0 "$DLOCK" status "$LOCK"
 	run -0 "$DLOCK" run -n -s "$LOCK" -- true
-	has_line "$LOCK_FILE" '^fence'
+	has_line "$LOCK_FILE" 'fence'
 	cp leftover "$LOCK_FILE"
 	run -0 "$DLOCK" run -n --slots 2 "$LOCK" -- true
 	cp leftover "$LOCK_FILE"
@@ -214,18 +214,11 @@ all_get_in() {
 }
 
 @test "a hold in the record whose pid another process has now stops nobody" {
-	local hold
 	held_in gone -s
 	container_end "$CONTAINER"
 	# This is as after a reboot: the record has this host's name, and a pid that is in use.
-	read -r -a hold < <(grep ^hold "$LOCK_FILE")
-	hold[4]=$$
-	hold=("${hold[@]/#host=gone/host=$(uname -n)}")
-	{
-		grep ^fence "$LOCK_FILE"
-		echo "${hold[*]}"
-	} >leftover
-	has_line leftover " $$ 0 .*host=$(uname -n)&"
+	sed -E "s/( s) [0-9]+ /\1 $$ /; s/host=gone/host=$(uname -n)/" "$LOCK_FILE" >leftover
+	has_line leftover "hold [0-9a-f]* s $$ .*host=$(uname -n)&"
 	cp leftover "$LOCK_FILE"
 	all_get_in
 }

@@ -184,6 +184,7 @@ is_dlock() {
 	token=$("$DLOCK" acquire -t 2s --slots 2 --pid "$PID" "$LOCK")
 	(exec 9>"$LOCK_FILE" && not flock -n 9)
 	[[ ! -s $LOCK_FILE ]]
+	run -124 "$DLOCK" run -n -s "$LOCK" -- true
 	"$DLOCK" verify "$LOCK" "$token"
 	DLOCK_TOKEN=$token run -0 "$DLOCK" run --slots 2 "$LOCK" -- true
 	wait_until 3 test -s "$LOCK_FILE"
@@ -192,26 +193,24 @@ is_dlock() {
 	is_free
 }
 
-@test "a hold of another directory's name or user: release and renew say which process has it" {
-	local token keeper
+@test "a hold of another directory's name or user: release and renew say who has it" {
+	local token
 	start sleep 300
-	"$DLOCK" acquire -b "$FILE/" --pid "$PID" --json "$LOCK" >acquired
-	read -r token keeper < <(jq -r '"\(.token) \(.keeper_pid)"' acquired)
+	token=$("$DLOCK" acquire -b "$FILE/" --pid "$PID" "$LOCK")
 	"$DLOCK" verify "$LOCK" "$token"
 	"$DLOCK" renew "$LOCK" "$token"
 	ln -s "$LOCKS" elsewhere
 	for what in release renew; do
 		run -122 "$DLOCK" "$what" -b "file://$T/elsewhere" "$LOCK" "$token"
-		matches "$output" ": process $keeper holds it and could not be asked"
+		matches "$output" ": it is held for $(uname -n) pid [0-9]+ .* by a process that could not be asked"
 	done
 	"$DLOCK" release -b "$FILE//" "$LOCK" "$token"
 	is_free
 }
 
-@test "a directory that takes no locks is left without files by check" {
+@test "check finds a directory that takes no locks" {
 	run -122 "$TOOLS/refuse" EPERM flock "$DLOCK" check
 	matches "$output" 'cannot lock in'
-	equal "$(ls -A "$LOCKS")" ''
 }
 
 @test "break leaves the users of the file what they may do with it" {

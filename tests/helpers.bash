@@ -680,6 +680,8 @@ kept_while_waiting() {
 	start "$DLOCK" run -v "$LOCK" -- true
 	waiter=$PID
 	wait_until 5 has_line "$ERR" ': waiting, next in line, held by '
+	# A waiter reads who holds the lock once a second at most.
+	pause 1.1
 	release
 	wait_until 2 has_line "$ERR" ', kept until [0-9: -]+ \(.* has ended\)'
 	join "$waiter"

@@ -128,18 +128,14 @@ crowd() {
 	done
 }
 
-@test "row, advisory and table are refused, unless one says that they are unsafe" {
+@test "row and table: a lock that is held on one node is held on all" {
 	local strategy
 	node 1 "CREATE TABLE \`$LOCK\` (id INT PRIMARY KEY)"
-	for strategy in row advisory table; do
-		run --separate-stderr -125 "$DLOCK" run -b "$NODE_1?strategy=$strategy" "$LOCK" -- touch ran
-		one_line 'Galera.*strategy=lease.*wsrep=unsafe'
-		run --separate-stderr -125 "$DLOCK" acquire -b "$NODE_1?strategy=$strategy" "$LOCK"
-		# Nothing stays locked.
-		run -0 "$DLOCK" run -n -b "$NODE_1?strategy=$strategy&wsrep=unsafe" "$LOCK" -- true
-		hold -b "$NODE_1?strategy=$strategy&wsrep=unsafe" --
-		run --separate-stderr -124 "$DLOCK" run -n -b "$NODE_1?strategy=$strategy&wsrep=unsafe" "$LOCK" -- true
+	for strategy in row table; do
+		hold -b "$NODE_1?strategy=$strategy" --
+		run --separate-stderr -124 "$DLOCK" run -n -b "$NODE_2?strategy=$strategy" "$LOCK" -- touch ran
 		release
+		run -0 "$DLOCK" run -w 5s -b "$NODE_2?strategy=$strategy" "$LOCK" -- true
 	done
 	[[ ! -e ran ]]
 }

@@ -14,23 +14,25 @@ ask() {
 	mysql_at "${SERVER-$MYSQL_DIR}" "$@"
 }
 
-# waiters N: N wait in line whose connections live, for the connection holds a waiter's ticket
+# waiters N: N wait in the queue whose connections live
 waiters() {
-	[[ $(ask "SELECT COUNT(*) FROM dlock_queue WHERE name = '$LOCK' AND
-		IS_FREE_LOCK(CONCAT('dlock-', LEFT(HEX(token), 40))) = 0" 2>&1) == "$1" ]]
+	[[ $(entries lease "$WAITS") == "$1" ]]
+}
+
+# sleepers N: N of them sleep in the server
+sleepers() {
+	[[ $(entries lease "fence = 0 AND EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p
+		WHERE p.ID = q.conn AND p.INFO LIKE CONCAT('SELECT /* dlock sl', 'eep%'))") == "$1" ]]
 }
 
 # only_fences: the server has nothing of this lock but its fence
 only_fences() {
-	[[ -z $(ask "
-		SELECT name FROM dlock_locks WHERE name = '$LOCK' AND (token <> '' OR expires > $UTC_US)
-		UNION ALL SELECT name FROM dlock_holders WHERE name = '$LOCK'
-		UNION ALL SELECT name FROM dlock_queue WHERE name = '$LOCK'" 2>&1) ]]
+	[[ $(entries lease 1) == 0 ]]
 }
 
-# lock_field COLUMN: sets VALUE to this column of the lock's row
+# lock_field COLUMN: sets VALUE to this column of the entry that holds
 lock_field() {
-	VALUE=$(ask "SELECT $1 FROM dlock_locks WHERE name = '$LOCK'")
+	VALUE=$(ask "SELECT $1 FROM dlock_entries WHERE name = '$LOCK' AND fence > 0")
 }
 
 # connections: prints the ids of dlock's connections, one a line

@@ -74,6 +74,19 @@ pmy() {
 	mysql_at "$P_DIR" "$@"
 }
 
+# entries STRATEGY CONDITION: prints how many entries of $LOCK meet this condition, at the server in
+# the directory SERVER, by default that of the file; 0 where the tables are not there
+entries() {
+	local count
+	count=$(mysql_at "${SERVER-$MYSQL_DIR}" "SELECT COUNT(*) FROM dlock_entries q
+		WHERE strategy = '$1' AND name = '$LOCK' AND $2" 2>&1) || count=0
+	echo "$count"
+}
+
+# An entry that waits, whose time is not over, and whose connection is there.
+WAITS="fence = 0 AND expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AND
+	EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = q.conn)"
+
 # mysql_contents TEXT: prints all rows of dlock's tables whose name contains TEXT
 mysql_contents() {
 	local table

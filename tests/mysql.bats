@@ -32,7 +32,7 @@ life() {
 	run -124 "$DLOCK" run -n "$LOCK" -- true
 	start "$DLOCK" run -w 30s "$LOCK" -- true
 	local waiter=$PID
-	wait_until 5 waits
+	wait_until 5 has_waiter
 	run -1 "$DLOCK" status "$LOCK"
 	release
 	join "$waiter"
@@ -51,9 +51,10 @@ life() {
 	is_free
 }
 
-waits() {
-	"$DLOCK" status --json "$LOCK" >status.json || true
-	[[ $(jq '.waiters | length' status.json) == 1 ]]
+# has_waiter: a second process of dlock has a connection, beside the holder
+has_waiter() {
+	(($("${P_DIR:+p}my" "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = '$MYSQL_DATABASE' AND
+		USER <> 'root'") > 1))
 }
 
 # ---- statements
@@ -77,20 +78,12 @@ waits() {
 	local table
 	pmy "SET SESSION max_recursive_iterations = 100000;
 		INSERT IGNORE INTO dlock_rows SELECT CONCAT('other-', seq) FROM seq_1_to_3000;
-		INSERT IGNORE INTO dlock_fences SELECT CONCAT('other-', seq), seq FROM seq_1_to_3000;
-		INSERT IGNORE INTO dlock_inserts SELECT CONCAT('other-', seq), '', seq, 0, 4000000000000000 + seq, 0, ''
-			FROM seq_1_to_3000;
-		INSERT IGNORE INTO dlock_sessions SELECT IF(seq % 2, 'row', 'advisory'), CONCAT('other-', seq), '',
-			'', seq, 0, '', 0, 0, '', 0, 0 FROM seq_1_to_3000;
-		INSERT IGNORE INTO dlock_locks (name) SELECT CONCAT('other-', seq) FROM seq_1_to_3000;
-		INSERT IGNORE INTO dlock_holders SELECT CONCAT('other-', seq), seq, 1, 0, 0, 0, ''
-			FROM seq_1_to_3000;
-		INSERT IGNORE INTO dlock_queue (name, token, mode, place, since, owner)
-			SELECT CONCAT('other-', seq), seq, 0, 1, 0, '' FROM seq_1_to_3000;
+		INSERT IGNORE INTO dlock_names SELECT 'other', CONCAT('other-', seq), seq FROM seq_1_to_3000;
+		INSERT IGNORE INTO dlock_entries SELECT 'other', CONCAT('other-', seq MOD 500), seq, seq, 0, 1, 1, 1, '',
+			0, '', '' FROM seq_1_to_3000;
 		INSERT IGNORE INTO shedlock SELECT CONCAT('other-', seq), UTC_TIMESTAMP(3), UTC_TIMESTAMP(3), ''
 			FROM seq_1_to_3000;"
-	for table in dlock_rows dlock_fences dlock_inserts dlock_sessions dlock_locks dlock_holders \
-		dlock_queue shedlock; do
+	for table in dlock_rows dlock_names dlock_entries shedlock; do
 		pmy "ANALYZE TABLE $table" >analyzed
 	done
 	# Only these can be explained. A statement on none of our tables has no key.
@@ -99,8 +92,8 @@ waits() {
 		sort -u >explainable
 	between "$(wc -l <explainable)" 40 2000 "statements to explain"
 	{
-		echo 'SET @now = 2000000000000000, @first = 5, @me = 7, @mode = 0, @firstmode = 0, @go = 0,
-			@target = "nobody", @nap = 1000, @left = 0, @mine = 0;'
+		echo 'SET @now = 2000000000000000, @first = 5, @place = 7, @taken = 0, @may = 1, @number = 1, @slots = 0,
+			@done = 1, @conn = 1, @home = "x";'
 		awk '{ print "SELECT " NR " AS statement; EXPLAIN " $0 ";" }' explainable
 	} >explain.sql
 	mariadb --no-defaults --socket="$P_DIR/sock" --user=root --batch --force "$MYSQL_DATABASE" \
@@ -145,8 +138,7 @@ waits() {
 	for strategy in "${STRATEGIES[@]}"; do
 		account=only_${strategy#*=}
 		my "CREATE USER $account@'%' IDENTIFIED BY 'pw'; GRANT USAGE ON *.* TO $account@'%';
-			DROP TABLE IF EXISTS dlock_sessions, dlock_rows, dlock_inserts, dlock_fences, dlock_locks,
-			dlock_holders, dlock_queue, dlock_probe, shedlock"
+			DROP TABLE IF EXISTS dlock_rows, dlock_names, dlock_entries, dlock_probe, shedlock"
 		with "$strategy" "${MYSQL/$MYSQL_USER:$MYSQL_PASSWORD/$account:pw}"
 		run --separate-stderr -122 "$DLOCK" run "$LOCK" -- touch ran
 		one_line 'database'
@@ -165,7 +157,7 @@ waits() {
 	local limited=${P_URI/$MYSQL_USER:$MYSQL_PASSWORD/limited:pw}
 	for strategy in "${STRATEGIES[@]}"; do
 		with "$strategy" "$limited"
-		pmy 'DROP TABLE IF EXISTS dlock_sessions'
+		pmy 'DROP TABLE IF EXISTS dlock_names'
 		if [[ $strategy == strategy=table ]]; then
 			continue
 		fi
@@ -194,9 +186,9 @@ waits() {
 		is_held
 		run --separate-stderr -0 "$DLOCK" verify "$LOCK" "$TOKEN"
 		if ((least == 31536000)); then
-			equal "$(my "SELECT ROUND((dead_by - UNIX_TIMESTAMP(NOW(6)) * 1000000) / lease, 2), lease
-				FROM dlock_sessions WHERE name = '$LOCK' AND strategy = '${strategy#*=}'")" \
-				"1.00	${least}000000" "$strategy: its end"
+			equal "$(my "SELECT ROUND((expires - UNIX_TIMESTAMP(NOW(6)) * 1000000) / ${least}000000, 2)
+				FROM dlock_entries WHERE name = '$LOCK' AND strategy = '${strategy#*=}'")" \
+				1.00 "$strategy: its end"
 		else
 			between "$("$DLOCK" status --json "$LOCK" | jq '.holders[0].expires_in_ms / 1000 | floor')" \
 				"$least" "$years" "$strategy: its end"
@@ -218,21 +210,18 @@ waits() {
 @test "what a strategy does not give is refused, and the one that does is named" {
 	with strategy=advisory
 	run --separate-stderr -125 "$DLOCK" run -s "$LOCK" -- touch ran
-	one_line 'advisory has no shared holds.*strategy=lease'
+	one_line 'advisory has no shared holds.* mysql: have them by default'
 	for strategy in strategy=insert strategy=row strategy=advisory strategy=table dialect=shedlock; do
 		with "$strategy"
 		run --separate-stderr -125 "$DLOCK" run --slots 2 "$LOCK" -- touch ran
-		one_line 'has no --slots.*strategy=lease'
+		one_line 'has no --slots.* mysql: have it by default'
 	done
 	run --separate-stderr -125 "$DLOCK" run -s -b "$MYSQL?strategy=insert" "$LOCK" -- touch ran
-	one_line 'has no shared holds.*strategy=lease'
+	one_line 'has no shared holds.* mysql: have them by default'
 	run --separate-stderr -125 "$DLOCK" run -b "$MYSQL?strategy=none" "$LOCK" -- touch ran
 	one_line 'lease, insert, row, advisory, table'
 	run --separate-stderr -125 "$DLOCK" run -b "$MYSQL?dialect=none" "$LOCK" -- touch ran
 	one_line 'shedlock'
-	run --separate-stderr -125 "$DLOCK" run -b "$MYSQL?strategy=row&wsrep=yes" "$LOCK" -- touch ran
-	one_line 'wsrep.*unsafe'
-	run --separate-stderr -125 "$DLOCK" run -b "$MYSQL?strategy=insert&wsrep=unsafe" "$LOCK" -- touch ran
 	[[ ! -e ran ]]
 }
 
@@ -356,17 +345,6 @@ waits_sql() {
 	[[ ! -e ran ]]
 }
 
-@test "insert deletes the rows of holders that died" {
-	with strategy=insert
-	"$DLOCK" run "$LOCK" -- true
-	my "INSERT INTO dlock_inserts SELECT CONCAT('dead-', seq), 'x', 1, 0, seq, 0, '' FROM seq_1_to_50"
-	hold -t 30s --
-	release
-	equal "$(my 'SELECT COUNT(*) FROM dlock_inserts')" 0
-	# The row has neither token nor arguments of the command; the fence is what stays.
-	equal "$(my "SELECT fence FROM dlock_fences WHERE name = '$LOCK'")" "$FENCE"
-}
-
 @test "fences grow also when the server's clock is set back" {
 	local last fence
 	clocked "$MYSQLD"
@@ -420,7 +398,7 @@ while True:
 		run -0 "$DLOCK" run "$LOCK" -- true
 		"$DLOCK" setup --dry-run | mariadb --no-defaults --socket="$MYSQL_DIR/sock" --user=root --force >applied 2>&1 || true
 	done
-	equal "$(my "SELECT COUNT(*) > 5 FROM information_schema.TABLES WHERE TABLE_SCHEMA LIKE 'od%'")" 1
+	equal "$(my "SELECT COUNT(*) > 3 FROM information_schema.TABLES WHERE TABLE_SCHEMA LIKE 'od%'")" 1
 }
 
 @test "the parameters socket, defaults-file, defaults-group and password-file say how to connect" {
@@ -464,7 +442,7 @@ while True:
 	for option in defaults-group=client defaults-file=$T/.my.cnf; do
 		DLOCK_BACKEND="mysql://127.0.0.1:$(<"$MYSQL_DIR/port")/$MYSQL_DATABASE?strategy=advisory&$option"
 		hold -t 20s --
-		my "KILL $(my "SELECT connection FROM dlock_sessions WHERE name = '$LOCK' AND sharer = ''")"
+		my "KILL $(my "SELECT conn FROM dlock_entries WHERE name = '$LOCK'")"
 		join "$HOLDER"
 		equal "$status" 123 "$option"
 		# If dlock asked another session instead, it would see that this does not hold.

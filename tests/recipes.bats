@@ -156,8 +156,8 @@ sandbox() {
 	load mysql
 	private_mysql
 	pmy "CREATE DATABASE jobs; CREATE USER admin@'127.0.0.1' IDENTIFIED BY 'one';
-		CREATE USER jobs@'127.0.0.1' IDENTIFIED BY 'two'; GRANT ALL ON jobs.* TO admin@'127.0.0.1';
-		GRANT SELECT, INSERT, UPDATE, DELETE ON jobs.* TO jobs@'127.0.0.1'"
+		CREATE USER jobs@'%' IDENTIFIED BY 'two'; GRANT ALL ON jobs.* TO admin@'127.0.0.1';
+		GRANT SELECT, INSERT, UPDATE, DELETE ON jobs.* TO jobs@'%'"
 	mkdir -p root/{etc,home/ann,run/dlock,run/lock/dlock,srv,var/lib}
 	cat >map <<-END
 		s|redis\.example\.com|127.0.0.1:$REDIS_PORT|

@@ -117,40 +117,6 @@ first_is() {
 	rcli hget "{$KEY}:waiters" "$(rcli zrange "{$KEY}:queue" 0 0)" | grep -q "&pid=$1&"
 }
 
-# handed: the lock has left the holder, and belongs to the waiter, which was in line alone
-handed() {
-	local owner
-	owner=$(rcli get "$KEY")
-	[[ -n $owner && $owner != "$TOKEN" ]] && waiters 0
-}
-
-@test "--replace-waiters: to whom the lock was just handed is not sent away" {
-	local older newer family
-	hold --
-	TOKEN=$(rcli get "$KEY")
-	# With a TTL so short no waiter borrows the lock: it confirms.
-	wait_in_line 1 -t 4s --replace-waiters -- sh -c 'echo older >>order'
-	older=$PID
-	family=$(tree "$older")
-	# shellcheck disable=SC2086 # words
-	kill -STOP "$older" $family
-	kill -TERM "$COMMAND"
-	wait_until 5 handed
-	# for a machine that is slow
-	rcli pexpire "$KEY" 60000 >reply
-	start "$DLOCK" run --replace-waiters "$LOCK" -- sh -c 'echo newer >>order'
-	newer=$PID
-	wait_until 3 waiters 1
-	# shellcheck disable=SC2086 # words
-	kill -CONT "$older" $family
-	join "$older"
-	equal "$status" 0
-	join "$newer"
-	order older newer
-	join "$HOLDER"
-	nothing_left
-}
-
 @test "--replace-waiters: room for others behind the one that is sent away is given at once" {
 	local older older_err shared
 	hold -s --

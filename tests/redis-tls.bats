@@ -114,13 +114,6 @@ private_tls() {
 	took $((NOW - start)) 0 3500 "ms until all had it"
 	equal "$(tr '\n' ' ' <order)" "1 2 3 "
 	only_fences
-	# a message that came with other bytes, of wait(1)'s channel
-	hold --
-	start "$DLOCK" wait "$LOCK"
-	wait_until 5 eval '[[ -n $(rcli pubsub channels "*$LOCK*free") ]]'
-	release
-	join "$PID" 3
-	equal "$status" 0
 }
 
 @test "TLS 1.2 and 1.3, names, IPv6, a directory of authorities, user, password and database" {

@@ -64,7 +64,7 @@ redisson_acl() {
 	local words
 	words=$(sed -n "/^redis-cli acl setuser jobs on.*/,/^.Ed/ p" "$BATS_TEST_DIRNAME/../man/dlock-backends.7" |
 		sed -n "/redisson_/,/^.Ed/ p" | sed "s/^.Ed//; s/[\\]e$//; s/'//g; s/jobs-/test-/g")
-	matches "$words" '\+hkeys.*\+rpush'
+	matches "$words" '\+hgetall.*\+rpush'
 	# shellcheck disable=SC2086 # words
 	"$@" acl setuser jobs on '>sesame' $words
 }

@@ -238,7 +238,7 @@ term_came() {
 		proxy cut-on "$([[ $options ]] && echo __READ__ || echo -lock-)"
 		# shellcheck disable=SC2086 # words
 		run -0 "$DLOCK" run -b "$PROXY" $options "$LOCK" -- sh -c 'echo x >>runs; "$TOOLS/znode" "$PORTS" ls "$NODE"'
-		equal "$(grep -vc -- -dlock- <<<"$output")" 1 "nodes while it ran, twins not counted"
+		equal "$(grep -vc -- -dlock- <<<"$output")" 1 "nodes while it ran, shadows not counted"
 		equal "${#lines[@]}" 2 "nodes while it ran"
 		equal "$(wc -l <runs)" $((++n)) "times that it ran"
 		proxy_stat cut
@@ -379,6 +379,22 @@ term_came() {
 	equal "$status" 0
 	[[ -e ran ]]
 	wait_until 2 no_places
+}
+
+@test "an end that is reported together with a reply is not slept over" {
+	zk_proxy
+	# All that the server sends within this time arrives at once.
+	proxy hold 150
+	local seconds
+	for seconds in 0.3 0.45 0.6 0.75 0.9; do
+		hold --
+		start "$DLOCK" run -b "$PROXY" "$LOCK" -- true
+		local waiter=$PID
+		pause "$seconds"
+		release
+		join "$waiter" 4
+		equal "$status" 0 "status after $seconds s"
+	done
 }
 
 @test "server restarted while clients wait: everybody keeps the place" {

@@ -161,17 +161,18 @@ probe_owner() {
 
 @test "wait takes no place in line, and costs the server little" {
 	take -t 60s
-	local start before
+	local before
 	start "$DLOCK" wait "$LOCK"
 	local waiter=$PID
-	wait_until 5 eval '[[ $(zk_ask "$ZK_DIR" wchp | grep -c "^/dlock/$LOCK") -ge 1 ]]'
+	# By then it looks every two seconds.
+	holds_for 6000 alive "$waiter"
 	place_count 1
 	before=$(zk_counter "$ZK_DIR" zk_packets_received)
-	holds_for 2000 alive "$waiter"
-	# These are the pings of two sessions, a renewal, and the questions of this test.
-	between $(($(zk_counter "$ZK_DIR" zk_packets_received) - before)) 0 12 requests
+	holds_for 4000 alive "$waiter"
+	# Three requests for each look, the pings of two sessions, and the questions of this test.
+	between $(($(zk_counter "$ZK_DIR" zk_packets_received) - before)) 3 18 requests
 	"$DLOCK" release "$LOCK" "$TOKEN"
-	join "$waiter" 3
+	join "$waiter" 5
 	equal "$status" 0
 }
 
@@ -248,8 +249,8 @@ check() {
 	[[ $output != *Sesame* ]]
 	run -1 "$DLOCK" check --json -b "$uri"
 	jq -e '.verdict == "warning" and ([.findings[] | .topic] | index("quorum"))' <<<"$output"
-	# The lock that check takes leaves nothing behind.
-	PORTS=$P_PORT NODE=/dlock no_places || fail "left: $(PORTS=$P_PORT zn tree /dlock)"
+	# The lock that check takes leaves nothing behind, but for a container that the server removes.
+	PORTS=$P_PORT NODE=/dlock/dlock-check no_places || fail "left: $(PORTS=$P_PORT zn tree /dlock)"
 }
 
 @test "check: an ensemble, whole and with one server down" {

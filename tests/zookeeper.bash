@@ -36,7 +36,7 @@ zn_as() {
 }
 
 # places: prints the nodes that stand in line for the lock, one a line, in their order, without the
-# twins by which other kinds of clients see them. Numbers below 0 have tests of their own.
+# shadows by which other kinds of clients see them. Numbers below 0 have tests of their own.
 places() {
 	zn ls "$NODE" 2>/dev/null | grep -v -- '-dlock-' | sed -E 's/(.*[^0-9])([0-9]+)$/\2 \1\2/' | sort | cut -d' ' -f2
 }
@@ -59,7 +59,7 @@ waiters() {
 	place_count $(($1 + 1))
 }
 
-# no_places: there is no node in line, and no twin
+# no_places: there is no node in the queue, and no shadow
 no_places() {
 	[[ -z $(zn ls "$NODE" 2>/dev/null) ]]
 }

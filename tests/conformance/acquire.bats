@@ -1044,7 +1044,7 @@ survives() {
 	equal "$STATUS" 0
 }
 
-@test "run with the token of a run that is no ancestor: renewed, or refused where it cannot be" {
+@test "run with the token of a run that is no ancestor: renewed, or verified where it cannot be" {
 	hold -t 3s --
 	local outer=$HOLDER command=$COMMAND
 	if [[ -n $LEASES && -z ${SESSION-} ]]; then
@@ -1056,12 +1056,12 @@ survives() {
 		equal "$status" 123
 		join "$CONTENDER"
 	else
-		run --separate-stderr -122 env DLOCK_NAME="$LOCK" DLOCK_TOKEN="$TOKEN" \
-			timeout 10 "$DLOCK" run "$LOCK" -- touch ran
-		one_line "$LOCK" 'cannot be asked from here'
-		[[ ! -e ran ]]
+		# It verifies the hold each third of the TTL, and ends its command when the hold is gone.
+		DLOCK_NAME=$LOCK nest -t 3s -k 300ms -- sleep 300
 		kill -TERM "$command"
 		join "$outer"
+		join "$HOLDER"
+		equal "$status" 123
 	fi
 	nothing_left
 }
@@ -1384,12 +1384,17 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 
 @test "kill -9 of the keeper: release falls back to the backend, and cleans up" {
 	owner
-	take --pid "$OWNER"
+	take -t 4s --pid "$OWNER"
 	socket_of "$TOKEN"
 	kill -KILL "$KEEPER"
 	wait_until 2 ended "$KEEPER"
 	run --separate-stderr give
-	if [[ -n $LEASES ]]; then
+	if [[ -n $LEASES && -n ${SESSION-} ]]; then
+		# The process that it is for may still run, so its session has to end first.
+		equal "$status" 122
+		wait_until 8 is_free
+		run -123 give
+	elif [[ -n $LEASES ]]; then
 		equal "$status" 0
 	else
 		# The hold was in the keeper, and ended with it.
@@ -1796,6 +1801,7 @@ shown_as_released() {
 
 @test "status shows who waits, in order where waiters have one" {
 	local n pids=() mode='' options=()
+	offers waiters || return 0
 	if [[ -z $FIFO ]]; then
 		hold --
 		for n in 1 2; do
@@ -1980,16 +1986,9 @@ in_schema() {
 	run -123 "$DLOCK" verify "$LOCK" 0123456789abcdef0123456789abcdef
 	contents | diff before - || fail "dlock verify left something"
 	run "$DLOCK" check
-	contents dlock- | diff <(contents_before_check) - || fail "dlock check left something"
-}
-
-# The suite's server is shared: what other tests' probes left is not ours, but nothing is
-# what every probe should leave. A fence may stay, as of any lock.
-contents_before_check() {
-	cat before
-	if [[ $URI == redis* || $URI == redlock* ]]; then
-		contents dlock- | grep '}:fence '
-	fi
+	# The last fence of the lock that it has tried may stay.
+	contents | grep -vF dlock-check | diff before - || fail "dlock check left something"
+	run -0 "$DLOCK" status dlock-check
 }
 
 @test "status shows only what is there, and leaves a lock that is held as it is" {

@@ -8,7 +8,8 @@
 #	SESSION			not empty: a lock lives with a session, so that a keeper stays
 #				behind `acquire`, and only that one can renew
 #	TRANSACTION_FENCES	not empty: fences count transactions of the server, not time
-#	LACKS			what the backend does not offer: shared slots names kept replace
+#	LACKS			what the backend does not offer: shared slots names kept replace, and
+#				waiters in status
 #				(kept: that status tells of a lock that --min-hold keeps)
 #	LONGEST_HOURS		the longest TTL, if that is not 10 years
 #	backend_prepare		sets URI

@@ -3,24 +3,25 @@
 #
 # What a backend stores and what dlock's keepers leave behind, for the suites that look for leaks.
 
-# contents [TEXT]: prints all that the backend at $URI stores under names with TEXT in them, by
-# default $LOCK, one a line, with checksums of what is stored
+# contents: prints all that the backend at $URI stores under names with $LOCK in them, one a line,
+# with checksums of what is stored
 contents() {
 	local path stat
 	case $URI in
 	file:*)
-		(cd "$LOCKS" && find . -type f -exec sha256sum {} + | sort -k 2)
+		# `dlock check` takes a lock of its own, and leaves its file.
+		(cd "$LOCKS" && find . -type f ! -name 'dlock-check.*' -exec sha256sum {} + | sort -k 2)
 		;;
 	redis*)
-		rcli --scan | grep -F -- "${1-$LOCK}" | sort | while read -r key; do
+		rcli --scan | grep -F -- "$LOCK" | sort | while read -r key; do
 			echo "$key $(rcli dump "$key" | sha256sum)"
 		done
 		;;
 	redlock*)
-		redlock_contents "${1-$LOCK}"
+		redlock_contents "$LOCK"
 		;;
 	zookeeper*)
-		zn tree /dlock | grep -F -- "${1-$LOCK}" | while read -r path; do
+		zn tree /dlock | grep -F -- "$LOCK" | while read -r path; do
 			# The server is about to remove a directory that is empty.
 			if stat=$(zn stat "$path" 2>/dev/null) && [[ $stat != *' children=0' || $stat != *=0x8* ]]; then
 				echo "$path $(zn get "$path" | sha256sum) ${stat#* owner=}"
@@ -28,7 +29,7 @@ contents() {
 		done
 		;;
 	mysql:*)
-		mysql_contents "${1-$LOCK}"
+		mysql_contents "$LOCK"
 		;;
 	*)
 		fail "contents: $URI is not known"

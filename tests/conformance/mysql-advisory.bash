@@ -4,7 +4,7 @@
 
 FIFO=1
 STRATEGY=advisory
-LACKS='shared slots replace'
+LACKS='shared slots replace waiters'
 # shellcheck source=tests/conformance/mysql-session.bash
 source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 

@@ -4,7 +4,7 @@
 
 FIFO=
 STRATEGY=row
-LACKS='slots replace'
+LACKS='slots replace waiters'
 # shellcheck source=tests/conformance/mysql-session.bash
 source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 

@@ -17,17 +17,12 @@ backend_prepare() {
 	URI="$MYSQL?strategy=$STRATEGY"
 }
 
-# There is no waiter and no shared hold, and the lock is free.
+# There is no waiter and no entry whose time is not over, and the lock is free.
 backend_nothing_left() {
-	[[ $(backend_waiters) == 0 && $(sharers) == 0 ]] && lock_is_free
-}
-
-sharers() {
-	if [[ -n $(my "SHOW TABLES LIKE 'dlock_sessions'") ]]; then
-		my "SELECT COUNT(*) FROM dlock_sessions WHERE name = '$LOCK' AND sharer > ''"
-	else
-		echo 0
-	fi
+	[[ $(backend_waiters) == 0 ]] || return 1
+	lock_is_free || return 1
+	[[ $(entries "$STRATEGY" \
+		"expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))") == 0 ]]
 }
 
 # The statement that a waiter runs has a comment with the lock's name.
@@ -39,7 +34,7 @@ backend_waiters() {
 # Nothing is left of the data, nor of the connections.
 backend_wipe() {
 	local id
-	my "DROP TABLE dlock_sessions"
+	my "DROP TABLE dlock_names, dlock_entries"
 	for id in $(my "SELECT ID FROM information_schema.PROCESSLIST WHERE USER = '$MYSQL_USER'"); do
 		# It may be gone by now.
 		my "KILL $id" || true

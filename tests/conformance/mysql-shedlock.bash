@@ -5,7 +5,7 @@
 
 FIFO=
 LEASES=1
-LACKS='shared slots names kept replace'
+LACKS='shared slots names replace waiters'
 # shellcheck source=tests/mysql.bash
 source "${BASH_SOURCE[0]%/*}/../mysql.bash"
 
@@ -22,10 +22,22 @@ backend_nothing_left() {
 	fi
 }
 
-# The statement that a waiter runs has a comment with the lock's name.
+# The table has no waiters. Each process that waits, or that holds for a command, has a keeper in the
+# directory of the test; a daemon has left it, and `dlock wait` has none.
 backend_waiters() {
-	my "SELECT COUNT(*) FROM information_schema.PROCESSLIST
-		WHERE INFO LIKE CONCAT('%/* dl', 'ock shedlock:', LOWER(HEX('$LOCK')), ' %')"
+	local count=0 pid
+	for pid in $(pgrep -x dlock-keeper); do
+		if [[ $(readlink "/proc/$pid/cwd") == "$T" ]]; then
+			count=$((count + 1))
+		fi
+	done
+	for pid in $(my "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(locked_by, '&pid=', -1), '&', 1) FROM shedlock
+		WHERE name = '$LOCK' AND lock_until > UTC_TIMESTAMP(3)" 2>/dev/null); do
+		if [[ $(readlink "/proc/$pid/exe") == */dlock ]]; then
+			count=$((count - 1))
+		fi
+	done
+	echo "$count"
 }
 
 backend_wipe() {

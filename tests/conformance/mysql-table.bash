@@ -4,7 +4,7 @@
 
 FIFO=
 STRATEGY=table
-LACKS='slots names replace'
+LACKS='slots names replace waiters'
 # shellcheck source=tests/conformance/mysql-session.bash
 source "${BASH_SOURCE[0]%/*}/mysql-session.bash"
 

@@ -4,7 +4,6 @@
 
 # shellcheck source=tests/conformance/redis-redisson.bash
 source "${BASH_SOURCE[0]%/*}/redis-redisson.bash"
-FIFO=1
 
 backend_prepare() {
 	URI="$REDIS?dialect=redisson&lock=fair"

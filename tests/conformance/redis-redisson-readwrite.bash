@@ -5,7 +5,6 @@
 # shellcheck source=tests/conformance/redis-redisson.bash
 source "${BASH_SOURCE[0]%/*}/redis-redisson.bash"
 LACKS='slots replace'
-CHANNEL=redisson_rwlock
 
 backend_prepare() {
 	URI="$REDIS?dialect=redisson&lock=readwrite&watchdog=3650d"

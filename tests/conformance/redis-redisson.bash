@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# Redisson's RLock, for suite.bats. Whoever tries first gets the lock: nobody stands in line.
+# Redisson's RLock, for suite.bats. dlock's waiters get it in order.
 
-FIFO=
+FIFO=1
 LEASES=1
 LACKS='shared slots replace'
 # shellcheck source=tests/redis-server.bash
@@ -22,14 +22,8 @@ backend_nothing_left() {
 	rcli ping >"$T/pong" && [[ -z $(leftovers) ]]
 }
 
-CHANNEL=redisson_lock__channel
-
-# Those that have been killed are noted for a while; `dlock wait` listens, too, and is not noted.
 backend_waiters() {
-	local noted listening
-	noted=$(rcli hkeys "{$LOCK}:dlock" | grep -c '^w:')
-	listening=$(rcli pubsub numsub "$CHANNEL:{$LOCK}" | tail -n 1)
-	echo $((noted < listening ? noted : listening))
+	rcli zcard "{$LOCK}:dlock.queue"
 }
 
 backend_wipe() {

@@ -25,13 +25,13 @@ zn() {
 	"$TOOLS/znode" "$ZK_PORT" "$@"
 }
 
-# places: prints the names of the nodes in line, in their order, without their twins
+# places: prints the names of the nodes in line, in their order, without their shadows
 places() {
 	zn ls "/dlock/$LOCK" 2>/dev/null | grep -v -- -dlock- |
 		sed -E 's/(.*[^0-9])([0-9]+)$/\2 \1\2/' | sort | cut -d' ' -f2
 }
 
-# Neither a node in line nor a twin is left. The server removes the directory after a while.
+# Neither a node in the queue nor a shadow is left. The server removes the directory after a while.
 backend_nothing_left() {
 	local names code=0
 	names=$(zn ls "/dlock/$LOCK" 2>/dev/null) || code=$?

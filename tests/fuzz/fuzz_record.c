@@ -1,47 +1,50 @@
 /* SPDX-License-Identifier: MIT */
-/* The content of a lock file in a directory where others may write. */
+/* The content of a lock file in a directory where others may write, and its name. */
 #include "fuzz.h"
 
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "backends/file/path.h"
 #include "backends/file/record.h"
 
+/* What was read can be written, and is then the same. */
+static void write_again(const struct file_record *record, int fd, int place)
+{
+	struct file_record again;
+
+	INVARIANT(!file_record_write(record, fd, place));
+	INVARIANT(file_record_read(&again, fd, place));
+	INVARIANT(again.fence == record->fence && !strcmp(again.id, record->id));
+	if (!record->id[0])
+		return;
+	INVARIANT(again.mode == record->mode && again.slots == record->slots);
+	INVARIANT(again.pid == record->pid && !strcmp(again.text, record->text));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct request request = { .name = "n", .mode = HOLD_SLOT, .slots = 3,
-					 .token = "0123456789abcdef0123456789abcdef",
-					 .self = { .host = "h", .pid = 1 } };
-	char *entry = fuzz_text(data, size), name[256];
-	struct file_record record, again;
+	char *entry = fuzz_text(data, size), name[256], path[FILE_PATH_SIZE];
+	struct file_record record;
 	int fd = memfd_create("record", 0);
-	uint64_t last, fence;
+	int place = 0;
 
 	INVARIANT(fd >= 0 && pwrite(fd, data, size, 0) == (ssize_t)size);
-	file_record_read(&record, fd);
-	last = record.fence;
-	INVARIANT(last <= INT64_MAX);
-	fence = file_record_add(&record, &request)->fence;
-	INVARIANT(fence > last);
-	INVARIANT(!file_record_write(&record, fd));
-	file_record_read(&again, fd);
-	/* The caller refuses the hold: backend_grant(). */
-	if (fence >= BACKEND_FENCE_END)
-		goto out;
-	INVARIANT(again.fence == fence && again.count == record.count);
-	INVARIANT(file_record_find(&again, request.token));
-	INVARIANT(again.holds[again.count - 1].byte == FILE_HOLD_BYTE(fence));
-	INVARIANT(file_record_remove(&again, request.token));
-	/* Nobody has locked any byte. */
-	file_record_sift(&again, fd, FILE_SHARED);
-	INVARIANT(!again.count);
-out:
-	file_record_finish(&again);
-	file_record_finish(&record);
+	for (; file_record_read(&record, fd, place); place++) {
+		INVARIANT(record.fence <= INT64_MAX);
+		INVARIANT(file_record_next_fence(record.fence) > record.fence);
+		INVARIANT(strlen(record.id) < sizeof(record.id));
+		INVARIANT(!record.id[0] || record.mode != HOLD_ANY);
+		write_again(&record, fd, place);
+	}
+	INVARIANT(place == (int)((size + FILE_RECORD_SIZE - 1) / FILE_RECORD_SIZE));
 	close(fd);
-	if (file_path_decode(entry, name, sizeof(name)))
+	if (file_path_decode(entry, name, sizeof(name))) {
 		INVARIANT(strlen(name) < sizeof(name));
+		file_path_make("/d", name, path);
+		INVARIANT(!strncmp(path, "/d/", 3) && strlen(path) < 3 + 256 + sizeof(".lock"));
+	}
 	free(entry);
 	return 0;
 }

@@ -5,10 +5,10 @@
  */
 #include "fuzz.h"
 
-#include "backends/redis/backend.c"
+#include "backends/redis/lock.c"
 #include "backends/redis/cluster.h"
-#include "backends/redis/inspect.c"
 #include "backends/redis/route.h"
+#include "backends/redis/show.c"
 #include "lock/uri.h"
 
 /* What a node of a cluster says about the places of others. */
@@ -40,28 +40,27 @@ static void take_apart(redisReply *reply)
 {
 	struct redis_backend redis = { .node = { .prefix = (char *)(uintptr_t)"dlock:" } };
 	const struct request request = { .name = "n", .token = "t", .slots = 3 };
-	struct lock_view view = { 0 };
-	struct name_list names = { 0 };
+	struct rows rows = { 0 };
 	struct grant grant = { 0 };
 	struct error err = { 0 };
 	enum outcome outcome;
 
-	outcome = read_grant(&redis, reply, &grant);
+	outcome = read_grant(&redis, reply, &request, &grant, &err);
 	INVARIANT(outcome != OUTCOME_HELD || grant.fence > 0);
 	INVARIANT(outcome != OUTCOME_BUSY || grant.retry_ms > 0);
-	disagrees(reply, &request, &err);
-	redis.asked_ms = clock_boot_ms();
-	read_message(&redis, reply);
-	if (borrow(&redis, &grant))
-		INVARIANT(grant.fence > 0 && grant.lent && !redis.lent_fence);
-	if (read_view(reply, &view))
-		INVARIANT(view.held == (view.hold_count > 0));
-	lock_view_finish(&view);
+	free(grant.newer);
+	read_message(reply);
+	read_rows(reply, &rows);
+	for (size_t i = 0; i < rows.count; i++)
+		INVARIANT(rows.rows[i].text && strlen(rows.rows[i].id) < ROW_ID_SIZE);
 	if (reply->type == REDIS_REPLY_ARRAY)
 		for (size_t i = 0; i < reply->elements; i++)
-			if (redis_is_text(reply->element[i]))
-				redis_list_key(redis.node.prefix, reply->element[i], &names);
-	name_list_finish(&names);
+			if (redis_is_text(reply->element[i])) {
+				redis_list_key(redis.node.prefix, reply->element[i], &rows.names);
+				redisson_list_key(redis.node.prefix, reply->element[i],
+						  &rows.names);
+			}
+	rows_finish(&rows);
 	if (reply->type == REDIS_REPLY_ERROR) {
 		redis_refusal(&redis.node.address, reply->str, &err);
 		INVARIANT(err.kind != ERROR_NONE);

@@ -2,41 +2,39 @@
 /* Names and data of nodes in a directory where other clients may write: one a line. */
 #include "fuzz.h"
 
+#include "backends/zookeeper/entry.h"
 #include "backends/zookeeper/path.h"
-#include "backends/zookeeper/place.h"
-#include "backends/zookeeper/state.h"
+#include "backends/zookeeper/record.h"
 
 enum { MOST = 64 };
 
-static void name_of_node(const char *name, struct zk_place *places, size_t *count)
+static void name_of_node(const char *name, struct zk_entry *entries, size_t *count)
 {
-	struct zk_place place;
+	struct zk_entry entry;
 
-	if (!zk_place_parse(&place, name))
+	if (!zk_entry_parse(&entry, name))
 		return;
-	INVARIANT(place.mode == HOLD_SLOT ? place.slots > 0 : place.slots == 0);
-	INVARIANT(!place.twin || place.maker == ZK_DLOCK);
-	zk_place_has_uuid(&place, "01234567-89ab-cdef-0123-456789abcdef");
-	if (!place.twin && *count < MOST) {
-		place.czxid = (int64_t)*count + 1;
-		places[(*count)++] = place;
+	INVARIANT(entry.mode == HOLD_SLOT ? entry.slots > 0 : entry.slots == 0);
+	INVARIANT(!entry.shadow || entry.maker == ZK_DLOCK);
+	zk_entry_has_uuid(&entry, "01234567-89ab-cdef-0123-456789abcdef");
+	if (!entry.shadow && *count < MOST) {
+		entry.czxid = (int64_t)*count + 1;
+		entries[(*count)++] = entry;
 	}
 }
 
 static void data_of_node(const char *text, size_t length)
 {
-	char again[ZK_STATE_SIZE];
-	struct zk_state state, same;
+	char again[ZK_RECORD_SIZE];
+	struct zk_record record, same;
 
-	zk_state_read(&state, text, length);
-	INVARIANT(state.since_ms >= 0 && state.until_ms >= 0);
-	INVARIANT(state.min_ms >= 0 && state.ttl_ms >= 0);
-	if (state.phase == ZK_UNKNOWN)
+	zk_record_read(&record, text, length, "01234567-89ab-cdef-0123-456789abcdef");
+	INVARIANT(record.taken_ms >= 0);
+	if (record.state == ZK_FOREIGN)
 		return;
-	zk_state_read(&same, again, zk_state_write(&state, again));
-	INVARIANT(same.phase == state.phase);
-	INVARIANT(same.since_ms == state.since_ms && same.until_ms == state.until_ms);
-	INVARIANT(same.min_ms == state.min_ms && same.ttl_ms == state.ttl_ms);
+	zk_record_write(again, NULL, record.state, record.taken_ms, "");
+	zk_record_read(&same, again, strlen(again), "");
+	INVARIANT(same.state == record.state && same.taken_ms == record.taken_ms);
 }
 
 static void part_of_path(const char *component)
@@ -53,27 +51,26 @@ static void part_of_path(const char *component)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = fuzz_text(data, size), *rest = text, *line;
-	struct zk_place places[MOST];
+	struct zk_entry entries[MOST];
 	size_t count = 0;
 
 	while ((line = strsep(&rest, "\n"))) {
-		name_of_node(line, places, &count);
+		name_of_node(line, entries, &count);
 		data_of_node(line, strlen(line));
 		part_of_path(line);
 	}
-	zk_places_sort(places, count);
+	zk_entries_sort(entries, count);
 	for (ptrdiff_t i = 0; i < (ptrdiff_t)count; i++) {
-		ptrdiff_t blocker = zk_places_blocker(places, i);
+		ptrdiff_t blocker = zk_entries_blocker(entries, i);
 
 		/* one that waits, waits for somebody before it; the first one holds */
 		INVARIANT(blocker >= -1 && blocker < i);
-		INVARIANT(zk_places_ahead(places, i) >= 0 && zk_places_ahead(places, i) <= i);
-		zk_places_any(places, i);
-		zk_places_disagree(places, i);
+		zk_entries_any(entries, i);
+		zk_entries_disagree(entries, i);
 	}
 	/* never an exclusive holder beside another one */
 	for (ptrdiff_t i = 1; i < (ptrdiff_t)count; i++)
-		INVARIANT(places[i].mode != HOLD_EXCLUSIVE || zk_places_blocker(places, i) >= 0);
+		INVARIANT(entries[i].mode != HOLD_EXCLUSIVE || zk_entries_blocker(entries, i) >= 0);
 	free(text);
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include <stdlib.h>
 
+#include "backends/zookeeper/entry.h"
 #include "backends/zookeeper/path.h"
-#include "backends/zookeeper/place.h"
-#include "backends/zookeeper/state.h"
+#include "backends/zookeeper/record.h"
 #include "unit.h"
 
 #define U "01234567-89ab-cdef-0123-456789abcdef"
@@ -16,7 +16,7 @@ static const struct {
 	enum zk_maker maker;
 	int32_t number;
 	int slots;
-	bool twin;
+	bool shadow;
 } good[] = {
 	{ "_c_" U "-lock-0000000000", HOLD_EXCLUSIVE, ZK_CURATOR, 0, 0, false },
 	{ "_c_" U "-lock-2147483647", HOLD_EXCLUSIVE, ZK_CURATOR, INT32_MAX, 0, false },
@@ -47,36 +47,36 @@ static const char *const bad[] = {
 
 static void test_names(void)
 {
-	struct zk_place place;
+	struct zk_entry entry;
 	char name[ZK_PREFIX_SIZE + 16], again[ZK_PREFIX_SIZE];
 
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
 		unit_case("%s", good[i].name);
-		CHECK(zk_place_parse(&place, good[i].name));
-		CHECK_STR(place.name, good[i].name);
-		CHECK_INT(place.number, good[i].number);
-		CHECK_INT(place.mode, good[i].mode);
-		CHECK_INT(place.maker, good[i].maker);
-		CHECK_INT(place.slots, good[i].slots);
-		CHECK_INT(place.twin, good[i].twin);
-		CHECK_INT(zk_place_has_uuid(&place, U), !strncmp(good[i].name, "_c_", 3));
-		CHECK(!zk_place_has_uuid(&place, "ffffffff-89ab-cdef-0123-456789abcdef"));
+		CHECK(zk_entry_parse(&entry, good[i].name));
+		CHECK_STR(entry.name, good[i].name);
+		CHECK_INT(entry.number, good[i].number);
+		CHECK_INT(entry.mode, good[i].mode);
+		CHECK_INT(entry.maker, good[i].maker);
+		CHECK_INT(entry.slots, good[i].slots);
+		CHECK_INT(entry.shadow, good[i].shadow);
+		CHECK_INT(zk_entry_has_uuid(&entry, U), !strncmp(good[i].name, "_c_", 3));
+		CHECK(!zk_entry_has_uuid(&entry, "ffffffff-89ab-cdef-0123-456789abcdef"));
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		unit_case("'%s'", bad[i]);
-		CHECK(!zk_place_parse(&place, bad[i]));
+		CHECK(!zk_entry_parse(&entry, bad[i]));
 	}
 	for (int mode = HOLD_EXCLUSIVE; mode <= HOLD_SLOT; mode++)
-		for (int twin = 0; twin < 2; twin++) {
-			zk_place_name((enum hold_mode)mode, 4321, U, twin, again);
+		for (int shadow = 0; shadow < 2; shadow++) {
+			zk_entry_name((enum hold_mode)mode, 4321, U, shadow, again);
 			snprintf(name, sizeof(name), "%s%010d", again, -12);
 			unit_case("%s", name);
-			CHECK(zk_place_parse(&place, name));
-			CHECK_INT(place.twin, twin);
-			CHECK(twin || place.mode == (enum hold_mode)mode);
-			CHECK_INT(place.slots, mode == HOLD_SLOT && !twin ? 4321 : 0);
-			CHECK_INT(place.number, -12);
-			CHECK(zk_place_has_uuid(&place, U));
+			CHECK(zk_entry_parse(&entry, name));
+			CHECK_INT(entry.shadow, shadow);
+			CHECK(shadow || entry.mode == (enum hold_mode)mode);
+			CHECK_INT(entry.slots, mode == HOLD_SLOT && !shadow ? 4321 : 0);
+			CHECK_INT(entry.number, -12);
+			CHECK(zk_entry_has_uuid(&entry, U));
 		}
 }
 
@@ -98,19 +98,19 @@ static void test_numbers(void)
 /* Every start order leads to the same one; those of equal numbers were made in turn. */
 static void sorted(const int32_t *numbers, const int64_t *czxids, size_t count, bool same)
 {
-	struct zk_place places[8];
+	struct zk_entry entries[8];
 
 	for (size_t turn = 0; turn < count; turn++) {
 		for (size_t i = 0; i < count; i++) {
 			size_t from = (i * 3 + turn) % count;
 
-			places[i] = (struct zk_place){ .name = "x", .number = numbers[from],
+			entries[i] = (struct zk_entry){ .name = "x", .number = numbers[from],
 						       .czxid = czxids ? czxids[from] : 0 };
 		}
-		CHECK_INT(zk_places_sort(places, count), same);
+		CHECK_INT(zk_entries_sort(entries, count), same);
 		for (size_t i = 0; i < count; i++) {
-			CHECK_INT(places[i].number, numbers[i]);
-			CHECK_INT(places[i].czxid, czxids ? czxids[i] : 0);
+			CHECK_INT(entries[i].number, numbers[i]);
+			CHECK_INT(entries[i].czxid, czxids ? czxids[i] : 0);
 		}
 	}
 }
@@ -130,10 +130,10 @@ static void test_order(void)
 	unit_case("order of equal numbers");
 	sorted(same, czxids, ARRAY_SIZE(same), true);
 	unit_case("nobody");
-	CHECK(!zk_places_sort(NULL, 0));
+	CHECK(!zk_entries_sort(NULL, 0));
 }
 
-/* ---- who waits for whom: each letter is a place, x, r, or 1 to 9 slots */
+/* ---- who waits for whom: each letter is an entry, x, r, or 1 to 9 slots */
 
 static const struct {
 	const char *line;
@@ -153,81 +153,76 @@ static const struct {
 	{ "1111", { -1, 0, 1, 2 } },
 };
 
-static size_t line_up(const char *line, struct zk_place *places)
+static size_t line_up(const char *line, struct zk_entry *entries)
 {
 	size_t count = strlen(line);
 
 	for (size_t i = 0; i < count; i++) {
-		places[i] = (struct zk_place){ .name = "", .number = (int32_t)i };
-		places[i].mode = line[i] == 'x' ? HOLD_EXCLUSIVE :
+		entries[i] = (struct zk_entry){ .name = "", .number = (int32_t)i };
+		entries[i].mode = line[i] == 'x' ? HOLD_EXCLUSIVE :
 				 line[i] == 'r' ? HOLD_SHARED : HOLD_SLOT;
-		places[i].slots = places[i].mode == HOLD_SLOT ? line[i] - '0' : 0;
+		entries[i].slots = entries[i].mode == HOLD_SLOT ? line[i] - '0' : 0;
 	}
 	return count;
 }
 
 static void test_lines(void)
 {
-	struct zk_place places[8];
+	struct zk_entry entries[8];
 
 	for (size_t k = 0; k < ARRAY_SIZE(lines); k++) {
-		size_t count = line_up(lines[k].line, places);
+		size_t count = line_up(lines[k].line, entries);
 
 		for (size_t i = 0; i < count; i++) {
-			unit_case("place %zu of %s", i, lines[k].line);
-			CHECK_INT(zk_places_blocker(places, (ptrdiff_t)i), lines[k].blockers[i]);
+			unit_case("entry %zu of %s", i, lines[k].line);
+			CHECK_INT(zk_entries_blocker(entries, (ptrdiff_t)i), lines[k].blockers[i]);
 		}
 	}
-	unit_case("how many do not hold before it");
-	line_up("xxx", places);
-	CHECK_INT(zk_places_ahead(places, 0), 0);
-	CHECK_INT(zk_places_ahead(places, 1), 0);
-	CHECK_INT(zk_places_ahead(places, 2), 1);
-	line_up("rrxr", places);
-	CHECK_INT(zk_places_ahead(places, 2), 0);
-	CHECK_INT(zk_places_ahead(places, 3), 1);
-	line_up("2222", places);
-	CHECK_INT(zk_places_ahead(places, 2), 0);
-	CHECK_INT(zk_places_ahead(places, 3), 1);
 	unit_case("slots that disagree");
-	line_up("2r3", places);
-	CHECK_INT(zk_places_disagree(places, 2), 2);
-	CHECK_INT(zk_places_disagree(places, 1), 0);
-	line_up("22", places);
-	CHECK_INT(zk_places_disagree(places, 1), 0);
+	line_up("2r3", entries);
+	CHECK_INT(zk_entries_disagree(entries, 2), 2);
+	CHECK_INT(zk_entries_disagree(entries, 1), 0);
+	line_up("22", entries);
+	CHECK_INT(zk_entries_disagree(entries, 1), 0);
 }
 
-/* ---- what is in the twin */
+/* ---- the data of a node */
 
-static void test_state(void)
+static void test_record(void)
 {
-	const struct zk_state full = { .phase = ZK_KEPT, .since_ms = 1795232714787,
-				       .until_ms = INT64_MAX, .min_ms = 1, .ttl_ms = 30000 };
 	static const char *const rubbish[] = {
-		"", "&", "=", "&&&=&", "state", "state=", "state=heldx", "state=hel",
-		"ttl=0", "ttl=-1", "ttl=99999999999999999999", "ttl=x", "127.0.0.1",
+		"", "&", "=", "&&&=&", "state", "state=", "state=heldx", "state=hel", "taken=0",
+		"taken=-1", "taken=99999999999999999999", "taken=x", "127.0.0.1", "uuid=",
 		"host=web2&user=root&cmd=backup&pid=4312", "since=1e3",
 	};
-	char text[ZK_STATE_SIZE];
-	struct zk_state state;
+	char data[ZK_RECORD_SIZE], longest[HOLDER_TEXT_SIZE];
+	struct zk_record record;
 
-	unit_case("state");
-	zk_state_read(&state, text, zk_state_write(&full, text));
-	CHECK_INT(state.phase, full.phase);
-	CHECK_INT(state.since_ms, full.since_ms);
-	CHECK_INT(state.until_ms, full.until_ms);
-	CHECK_INT(state.min_ms, full.min_ms);
-	CHECK_INT(state.ttl_ms, full.ttl_ms);
-	for (int phase = ZK_TRYING; phase <= ZK_KEPT; phase++) {
-		zk_state_write(&(struct zk_state){ .phase = (enum zk_phase)phase }, text);
-		zk_state_read(&state, text, strlen(text));
-		CHECK_INT(state.phase, phase);
+	unit_case("record");
+	for (int state = ZK_NEW; state <= ZK_HELD; state++) {
+		zk_record_write(data, NULL, (enum zk_state)state, 1795232714787, "host=web2");
+		zk_record_read(&record, data, strlen(data), U);
+		CHECK_INT(record.state, state);
+		CHECK_INT(record.taken_ms, 1795232714787);
+		CHECK(!record.mine);
+		CHECK(strstr(data, "&host=web2"));
 	}
+	unit_case("record with uuid");
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	zk_record_write(data, U, ZK_WAITING, INT64_MAX, longest);
+	CHECK(strstr(data, longest));
+	zk_record_read(&record, data, strlen(data), U);
+	CHECK(record.mine);
+	CHECK_INT(record.taken_ms, INT64_MAX);
+	zk_record_read(&record, data, strlen(data), "ffffffff-89ab-cdef-0123-456789abcdef");
+	CHECK(!record.mine);
 	for (size_t i = 0; i < ARRAY_SIZE(rubbish); i++) {
-		unit_case("state '%s'", rubbish[i]);
-		zk_state_read(&state, rubbish[i], strlen(rubbish[i]));
-		CHECK_INT(state.phase, ZK_UNKNOWN);
-		CHECK_INT(state.since_ms, 0);
+		unit_case("record '%s'", rubbish[i]);
+		zk_record_read(&record, rubbish[i], strlen(rubbish[i]), U);
+		CHECK_INT(record.state, ZK_FOREIGN);
+		CHECK_INT(record.taken_ms, 0);
+		CHECK(!record.mine);
 	}
 }
 
@@ -286,7 +281,7 @@ int main(void)
 	test_numbers();
 	test_order();
 	test_lines();
-	test_state();
+	test_record();
 	test_paths();
 	return unit_done();
 }
