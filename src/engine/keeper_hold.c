@@ -20,7 +20,8 @@ void keeping_publish(struct keeping *k, const struct grant *grant)
 	atomic_store(&k->plan->shared->session_ms, k->backend->session_ms);
 }
 
-int64_t keeping_rest_of_hold(const struct keeping *k)
+/* What is left of the minimum hold, in ms. */
+static int64_t rest_of_hold(const struct keeping *k)
 {
 	const int64_t held_ms = atomic_load(&k->plan->shared->held_ms);
 	const int offer = atomic_load(&k->plan->shared->offer);
@@ -93,7 +94,7 @@ enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct er
 
 	/* The connection of a keeper that was killed is gone, and cannot be kept. */
 	*keep_ms = k->backend->session && k->plan->mode == KEEPER_RELEASE
-		   ? 0 : keeping_rest_of_hold(k);
+		   ? 0 : rest_of_hold(k);
 	if (k->backend->session && *keep_ms > 0)
 		return begin_keeping(k, *keep_ms, err);
 	return hold_release(k->backend, &k->request, &k->self, *keep_ms, lease_end_ms, err);

@@ -122,9 +122,6 @@ void keeping_publish(struct keeping *k, const struct grant *grant);
 /* The backend's calls have the time that is configured again, and not what a lease leaves them. */
 void keeping_unbound_calls(struct keeping *k);
 
-/* What is left of the minimum hold, in ms. */
-int64_t keeping_rest_of_hold(const struct keeping *k);
-
 /* Renew once, and store k->text if it has changed. */
 enum outcome keeping_renew_once(struct keeping *k, struct grant *grant, struct error *err);
 

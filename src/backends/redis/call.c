@@ -3,7 +3,7 @@
 #include "lock.h"
 
 
-void redis_keys(struct redis_backend *redis, const char *name)
+static void make_keys(struct redis_backend *redis, const char *name)
 {
 	if (redis->node.keys[KEY_LOCK])
 		return;
@@ -22,7 +22,7 @@ struct redisReply *redis_call(struct redis_backend *redis, const char *what,
 	const char *all[REDIS_ARGUMENTS + 1] = { what };
 	int count = 3;
 
-	redis_keys(redis, request->name);
+	make_keys(redis, request->name);
 	redisson_owner(redis->kind, request->token, owner);
 	all[1] = node->keys[KEY_CHANNEL];
 	all[2] = owner;

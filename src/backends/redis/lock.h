@@ -39,8 +39,6 @@ void redisson_make_keys(struct redis_backend *redis, const char *name);
 /* Add the name of the lock that a key of dlock's belongs to. */
 void redisson_list_key(const char *prefix, const struct redisReply *key, struct name_list *names);
 
-/* Make the keys of a name, unless they are made. */
-void redis_keys(struct redis_backend *redis, const char *name);
 /* Run the script; arguments end with NULL. The caller frees the reply. NULL with *err. */
 struct redisReply *redis_call(struct redis_backend *redis, const char *what,
 			      const struct request *request, const char *const arguments[],
