@@ -12,14 +12,6 @@
 /* How many numbers are tried without /proc: the limit of a process may be 1,000,000,000. */
 #define MOST_TRIED (1 << 20)
 
-static bool is_kept(int fd, const int *keep, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (keep[i] == fd)
-			return true;
-	return false;
-}
-
 static bool is_inherited(int fd)
 {
 	const int flags = fcntl(fd, F_GETFD);
@@ -27,15 +19,14 @@ static bool is_inherited(int fd)
 	return flags >= 0 && !(flags & FD_CLOEXEC);
 }
 
-/* keep NULL: closes fd if it was inherited. */
-static void close_unless(int fd, const int *keep, size_t count)
+static void close_if_inherited(int fd)
 {
-	if (keep ? !is_kept(fd, keep, count) : is_inherited(fd))
+	if (is_inherited(fd))
 		close(fd);
 }
 
-/* Closes those that /proc lists, or without /proc all numbers that may be in use. */
-static void close_each(const int *keep, size_t count)
+/* Looks at those that /proc lists, or without /proc at all numbers that may be in use. */
+void fds_close_inherited(void)
 {
 	DIR *list = opendir("/proc/self/fd");
 	const struct dirent *entry;
@@ -46,7 +37,7 @@ static void close_each(const int *keep, size_t count)
 		while ((entry = readdir(list))) {
 			fd = (int)strtol(entry->d_name, NULL, 10);
 			if (fd >= FIRST && fd != dirfd(list))
-				close_unless(fd, keep, count);
+				close_if_inherited(fd);
 		}
 		closedir(list);
 		return;
@@ -54,19 +45,7 @@ static void close_each(const int *keep, size_t count)
 	if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < MOST_TRIED)
 		end = (int)limit.rlim_cur;
 	for (fd = FIRST; fd < end; fd++)
-		close_unless(fd, keep, count);
-}
-
-void fds_close_all_but(const int *keep, size_t count)
-{
-	static const int none = -1;
-
-	close_each(count ? keep : &none, count);
-}
-
-void fds_close_inherited(void)
-{
-	close_each(NULL, 0);
+		close_if_inherited(fd);
 }
 
 /* A descriptor that can neither be read nor written: that fails with EBADF. */

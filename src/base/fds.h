@@ -5,11 +5,6 @@
  */
 #pragma once
 
-#include <stddef.h>
-
-/* Closes all descriptors from 3 on but those in keep, of which some may be -1. */
-void fds_close_all_but(const int *keep, size_t count);
-
 /*
  * Closes the descriptors from 3 on that the program was started with. It knows them by the missing
  * close-on-exec flag, which all of its own descriptors have.
