@@ -6,7 +6,6 @@
 
 #include "base/pidfd.h"
 #include "base/procstat.h"
-#include "base/proctable.h"
 #include "base/signals.h"
 #include "engine/supervise.h"
 #include "json.h"
@@ -16,30 +15,12 @@
 #include "session.h"
 #include "token_ask.h"
 
-/*
- * Does the number belong to another process by now? The process that the user means is older than
- * dlock. A younger one has got its number, unless it is a child of this process: of the shell that
- * this process was before it executed dlock.
- */
-static bool reused(pid_t pid)
-{
-	struct procstat theirs, ours;
-
-	return proctable_usable() && procstat_read(pid, &theirs) &&
-	       procstat_read(getpid(), &ours) && theirs.start_ticks > ours.start_ticks &&
-	       theirs.parent != getpid();
-}
-
 /* told: a signal must reach the process when the lock is lost. 0, or -1 with *err. */
 static int open_process(struct pidfd *process, pid_t pid, bool told, struct error *err)
 {
 	int result = pidfd_init(process, pid, err);
 
-	if (!result && reused(pid)) {
-		error_set(err, ERROR_USAGE, 0, "that process has ended, and another one has its "
-			  "number");
-		result = -1;
-	} else if (!result && told && pidfd_signal(process, 0)) {
+	if (!result && told && pidfd_signal(process, 0)) {
 		error_set(err, ERROR_USAGE, errno, "cannot tell that process of a loss (without: "
 			  "--on-lost warn)");
 		result = -1;

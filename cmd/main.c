@@ -57,34 +57,26 @@ static const struct command *find(const char *name)
 }
 
 /* `dlock deploy -- make` is understood, but not obeyed: "status" may be a lock's name, too. */
-static int refuse_command(int argc, char **argv, struct error *err)
+static int refuse_command(const char *word, struct error *err)
 {
-	const char *near = NULL, *advice;
-	char name[SHOWN_SIZE], what[SHOWN_SIZE + 16];
-	bool runs = false;
+	char name[SHOWN_SIZE];
+	const char *hint;
 
-	uri_redact(argv[1], name, sizeof(name));
+	uri_redact(word, name, sizeof(name));
 	/* What follows '=' may be a URI with a password. */
-	if (options_knows(name))
+	if (name[0] == '-')
 		return error_set(err, ERROR_USAGE, 0, "option %.*s belongs behind the name of a "
 				 "command, as in 'dlock run [OPTION]... NAME -- COMMAND'",
 				 (int)strcspn(name, "="), name);
-	snprintf(what, sizeof(what), name[0] == '-' ? "option %s" : "command '%s'", name);
-	advice = suggest_advice(name);
-	if (advice)
-		return error_set(err, ERROR_USAGE, 0, "unknown %s; %s", what, advice);
-	for (int i = 2; i < argc && !runs; i++)
-		runs = !strcmp(argv[i], "--");
-	for (const struct command *c = commands; c->name && !near; c++)
+	hint = suggest_advice(name);
+	if (hint)
+		return error_set(err, ERROR_USAGE, 0, "unknown command '%s'; %s", name, hint);
+	for (const struct command *c = commands; c->name; c++)
 		if (suggest_meant(name, c->name))
-			near = c->name;
-	if (near)
-		return error_set(err, ERROR_USAGE, 0, "unknown %s; is '%s' meant?", what, near);
-	if (runs)
-		return error_set(err, ERROR_USAGE, 0, "unknown %s; to run a command under a lock: "
-				 "dlock run %s -- COMMAND", what,
-				 name[0] == '-' ? "[OPTION]... NAME" : name);
-	return error_set(err, ERROR_USAGE, 0, "unknown %s; try 'dlock --help'", what);
+			return error_set(err, ERROR_USAGE, 0, "unknown command '%s'; did you mean "
+					 "'%s'?", name, c->name);
+	return error_set(err, ERROR_USAGE, 0, "unknown command '%s'; try 'dlock --help', or to run "
+			 "a command under a lock: dlock run %s -- COMMAND", name, name);
 }
 
 static void print_overview(void)
@@ -193,7 +185,7 @@ int main(int argc, char **argv)
 		name = "version";
 	command = find(name);
 	if (!command) {
-		refuse_command(argc, argv, &err);
+		refuse_command(name, &err);
 		return complain(&err);
 	}
 	return output_finish(run_command(command, argc - 1, argv + 1));

@@ -11,7 +11,6 @@
 #include "base/duration.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/time_of_day.h"
 #include "lock/holder.h"
 #include "lock/uri.h"
 #include "exit_status.h"
@@ -258,31 +257,6 @@ static void split_operands(struct options *options, enum command_bit command, ch
 		options->argv = word;
 }
 
-/*
- * Says what is wrong with a long option, or what was meant by it: -1; or 0 when neither is known.
- * longs: the options of the command.
- */
-static int explain_long(const struct option *longs, const char *option, struct error *err)
-{
-	const char *name = option + 2, *near = NULL;
-	const size_t length = strlen(name);
-
-	for (; longs->name; longs++) {
-		if (!strcmp(longs->name, name))
-			return error_set(err, ERROR_USAGE, 0, "option %s takes no argument",
-					 option);
-		if (!near && length && (!strncmp(longs->name, name, length) ||
-					suggest_meant(name, longs->name)))
-			near = longs->name;
-	}
-	if (options_knows(option))
-		return 0;
-	if (near)
-		return error_set(err, ERROR_USAGE, 0, "unknown option %s; is --%s meant?", option,
-				 near);
-	return 0;
-}
-
 /* The option in word, which is "--name", "--name=value", or "-x" or "-vx" if it was refused. */
 static void name_option(const char *word, char option[static OPTION_SIZE])
 {
@@ -296,19 +270,20 @@ static void name_option(const char *word, char option[static OPTION_SIZE])
 static int unknown_option(enum command_bit command, const char *self, const struct option *longs,
 			  const char *option, struct error *err)
 {
-	const char *advice = NULL;
+	const char *hint = command & HOLDING_COMMANDS ? suggest_advice(option) : NULL;
 
-	if (command & HOLDING_COMMANDS)
-		advice = suggest_advice(option);
-	if (advice)
-		return error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, advice);
-	if (option[1] == '-' && explain_long(longs, option, err))
-		return -1;
-	if (options_knows(option))
-		return error_set(err, ERROR_USAGE, 0, "'%s' has no option %s; "
-				 "try 'dlock %s --help'", self, option, self);
-	return error_set(err, ERROR_USAGE, 0, "unknown option %s; try 'dlock %s --help'", option,
-			 self);
+	if (hint)
+		return error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, hint);
+	/* For a long option that it knows, getopt_long() has set optopt. */
+	if (optopt >= LONG_ID && !strcmp(option + 2, row_of(optopt)->name))
+		return error_set(err, ERROR_USAGE, 0, "option %s takes no argument", option);
+	for (; option[1] == '-' && option[2] && longs->name; longs++)
+		if (!strncmp(longs->name, option + 2, strlen(option + 2)) ||
+		    suggest_meant(option + 2, longs->name))
+			return error_set(err, ERROR_USAGE, 0, "unknown option %s; did you mean "
+					 "--%s?", option, longs->name);
+	return error_set(err, ERROR_USAGE, 0, "'%s' has no option %s; try 'dlock %s --help'", self,
+			 option, self);
 }
 
 int options_parse(struct options *options, enum command_bit command, int argc,
@@ -361,19 +336,4 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 bool options_may_be_cut(const struct options *options)
 {
 	return !options->operand_count && options->backend && strchr(options->backend, '?');
-}
-
-bool options_knows(const char *word)
-{
-	const struct option_row *row = option_rows;
-	const size_t length = strcspn(word, "=");
-
-	for (; row->name; row++) {
-		if (row->letter && word[0] == '-' && word[1] == row->letter && !word[2])
-			return true;
-		if (!strncmp(word, "--", 2) && length - 2 == strlen(row->name) &&
-		    !strncmp(word + 2, row->name, length - 2))
-			return true;
-	}
-	return false;
 }

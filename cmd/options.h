@@ -112,8 +112,5 @@ int options_parse(struct options *options, enum command_bit command, int argc,
  */
 bool options_may_be_cut(const struct options *options);
 
-/* True when word is an option of some command, such as "-b", "--backend" or "--backend=URI". */
-bool options_knows(const char *word);
-
 /* Overwrites the password in argv, which other users can read with ps. */
 void options_blank(struct options *options);

@@ -60,55 +60,22 @@ static int choose_name(struct run *run, struct error *err)
 	return 0;
 }
 
-/* The file that execvp() finds for a command, if one is there. False: there is none. */
-static bool find_file(const char *command, char path[static PATH_MAX])
-{
-	const char *dir = getenv("PATH"), *end;
-
-	if (strchr(command, '/'))
-		return snprintf(path, PATH_MAX, "%s", command) < PATH_MAX && !access(path, F_OK);
-	for (; dir; dir = *end ? end + 1 : NULL) {
-		end = strchrnul(dir, ':');
-		if (snprintf(path, PATH_MAX, "%.*s/%s", (int)(end - dir), dir,
-			     command) < PATH_MAX && !access(path, F_OK))
-			return true;
-	}
-	return false;
-}
-
-/*
- * "No such file" is also what the kernel says of a script whose interpreter is not there, and of a
- * program whose loader is not. *interpreter: the rest of the file's "#!" line; "" for a program.
- */
-static bool lacks_interpreter(const char *command, char path[static PATH_MAX],
-			      char interpreter[static 256])
-{
-	char line[256];
-
-	if (!find_file(command, path) || !textfile_start(path, line, sizeof(line)))
-		return false;
-	interpreter[0] = '\0';
-	if (!strncmp(line, "#!", 2))
-		snprintf(interpreter, 256, "%.*s", (int)strcspn(line + 2, "\n"), line + 2);
-	return true;
-}
-
 static int report_exec_failure(const struct run *run, const struct run_result *result)
 {
 	const char *command = run->options.argv[0];
 	const int errnum = result->error.errnum;
-	char path[PATH_MAX], interpreter[256], text[PATH_MAX + 300];
+	char text[PATH_MAX + 64];
 
-	if (errnum == ENOENT && lacks_interpreter(command, path, interpreter))
-		snprintf(text, sizeof(text), "%s: its interpreter%s%s was not found", path,
-			 interpreter[0] ? " " : "", interpreter + strspn(interpreter, " "));
-	else if (errnum == ENOENT && strchr(command, ' ') && !strchr(command, '\''))
+	if (errnum != ENOENT)
+		snprintf(text, sizeof(text), "%s: cannot execute it: %s", command,
+			 strerror(errnum));
+	else if (strchr(command, '/') && !access(command, F_OK))
+		snprintf(text, sizeof(text), "%s: its interpreter was not found", command);
+	else if (strchr(command, ' ') && !strchr(command, '\''))
 		snprintf(text, sizeof(text), "%s: command not found; for a shell command: "
 			 "sh -c '%s'", command, command);
 	else
-		snprintf(text, sizeof(text), "%s: %s%s", command,
-			 errnum == ENOENT ? "command not found" : "cannot execute it: ",
-			 errnum == ENOENT ? "" : strerror(errnum));
+		snprintf(text, sizeof(text), "%s: command not found", command);
 	log_line(&(struct log_line){
 		.level = SAY_ERROR, .event = EVENT_FAILED, .text = text, .facts = &result->facts,
 	});

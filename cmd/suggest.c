@@ -34,13 +34,12 @@ const char *suggest_advice(const char *word)
 
 bool suggest_meant(const char *typed, const char *word)
 {
-	while (*typed && *typed == *word) {
-		typed++;
+	size_t a, b;
+
+	for (; *typed && *typed == *word; typed++)
 		word++;
-	}
-	return !strcmp(typed, word) || (*word && !strcmp(typed, word + 1)) ||
-	       (*typed && !strcmp(typed + 1, word)) ||
-	       (*typed && *word && !strcmp(typed + 1, word + 1)) ||
-	       (*typed && *word && typed[0] == word[1] && typed[1] == word[0] &&
-		!strcmp(typed + 2, word + 2));
+	for (a = strlen(typed), b = strlen(word); a && b && typed[a - 1] == word[b - 1]; a--)
+		b--;
+	return a + b == 1 || (a == 1 && b == 1) ||
+	       (a == 2 && b == 2 && typed[0] == word[1] && typed[1] == word[0]);
 }

@@ -231,10 +231,6 @@ logs_event() {
 	logged 127 run "$LOCK" -- "./$EVIL"
 	harmless "$(<log)"
 	is '.[-1].message | contains("\u001b[31m") and contains("\u009b31m") and contains("\ndlock: f")'
-	printf '#!/no/such/interpreter\n' >script
-	chmod +x script
-	logged 127 run "$LOCK" -- ./script
-	is '.[-1].message | test("interpreter /no/such/interpreter")'
 	logged 126 run "$LOCK" -- /
 	is '.[-1] | .event == "failed" and .fence > 0 and .command_pid == null'
 	equal "$(events log)" "acquired released failed"

@@ -4,10 +4,15 @@
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "clock.h"
 #include "error.h"
 #include "text.h"
+
+#define DIGITS		"0123456789"
 
 #define MS_SECOND	INT64_C(1000)
 #define MS_MINUTE	(60 * MS_SECOND)
@@ -25,70 +30,31 @@ static const struct {
 	{ "d", MS_DAY },
 };
 
-/* One number of a duration, not yet scaled by its unit. */
-struct number {
-	const char *whole, *whole_end;
-	const char *fraction, *fraction_end;
-};
-
-/* Digits with an optional point and digits after it; ".5" counts, "5." does not. */
-static bool scan_number(const char **text, struct number *number)
+/* The unit of length bytes at text in ms; 0 when unknown. */
+static int64_t find_unit(const char *text, size_t length)
 {
-	const char *s = *text;
-
-	number->whole = s;
-	while (text_is_digit(*s))
-		s++;
-	number->whole_end = number->fraction = number->fraction_end = s;
-	if (*s == '.') {
-		number->fraction = ++s;
-		while (text_is_digit(*s))
-			s++;
-		number->fraction_end = s;
-		if (s == number->fraction)
-			return false;
-	}
-	*text = s;
-	return s > number->whole;
-}
-
-/* The unit at text in ms, its length in *length; 0 when unknown. */
-static int64_t scan_unit(const char *text, size_t *length)
-{
-	size_t i;
-
-	/* All the letters: "min" is no "m" with "in" left over. */
-	for (*length = 0; text[*length] && !text_is_digit(text[*length]) &&
-	     text[*length] != '.'; )
-		++*length;
-	for (i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-		if (strlen(units[i].name) == *length &&
-		    memcmp(units[i].name, text, *length) == 0)
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (strlen(units[i].name) == length && !memcmp(units[i].name, text, length))
 			return units[i].ms;
-	return 0;
+	return length ? 0 : MS_SECOND;
 }
 
-/* The number times unit_ms, rounded up, or -1 when beyond the limit. Exact. */
-static int64_t scale(const struct number *number, int64_t unit_ms)
+/* The decimal number times unit_ms, rounded up, or -1 when beyond the limit. Exact. */
+static int64_t scale(const char *number, int64_t unit_ms)
 {
 	int64_t whole = 0, part = 0;
-	bool inexact = false;
-	const char *s;
+	const char *s = number, *point;
 
-	for (s = number->whole; s < number->whole_end; s++) {
-		int digit = *s - '0';
-
-		if (whole > (DURATION_MAX_MS / unit_ms - digit) / 10)
+	for (; text_is_digit(*s); s++) {
+		whole = whole * 10 + (*s - '0');
+		if (whole > DURATION_MAX_MS / unit_ms)
 			return -1;
-		whole = whole * 10 + digit;
 	}
 	/* From the last digit to the first, so that any length stays small. */
-	for (s = number->fraction_end; s > number->fraction; s--) {
-		part += (s[-1] - '0') * unit_ms;
-		inexact |= part % 10 != 0;
-		part /= 10;
-	}
-	return whole * unit_ms + part + inexact;
+	point = s;
+	for (s = *point == '.' ? point + strspn(point + 1, DIGITS) : point; s > point; s--)
+		part = (part + (*s - '0') * unit_ms + 9) / 10;
+	return whole * unit_ms + part;
 }
 
 static int fail(struct error *err, const char *text, const char *why)
@@ -99,30 +65,28 @@ static int fail(struct error *err, const char *text, const char *why)
 			 text_quote(text, strlen(text), quoted), why);
 }
 
-static const char wanted[] =
-	"write a number with an optional unit (ms, s, m, h, d), as in 90, 1.5s or 1h30m";
-
 int duration_parse(const char *text, int64_t *ms, struct error *err)
 {
-	const char *s = text;
-	struct number number;
 	int64_t total = 0, unit_ms, part;
+	const char *s = text, *number;
 	size_t length;
 
 	do {
-		if (!scan_number(&s, &number))
-			return fail(err, text, wanted);
-		unit_ms = scan_unit(s, &length);
-		if (length == 0 && !*s && number.whole == text)
-			unit_ms = MS_SECOND;
-		if (unit_ms == 0)
-			return fail(err, text, length ? wanted :
-				    "each number of a sum needs a unit (ms, s, m, h, d)");
+		number = s;
+		s += strspn(s, DIGITS);
+		if (*s == '.')
+			s += 1 + strspn(s + 1, DIGITS);
+		/* All the letters: "min" is no "m" with "in" left over. */
+		length = strcspn(s, DIGITS ".");
+		unit_ms = find_unit(s, length);
+		if (s == number || s[-1] == '.' || !unit_ms || (!length && (*s || number != text)))
+			return fail(err, text, "write a number with an optional unit (ms, s, m, h, "
+				    "d), as in 90, 1.5s or 1h30m");
 		s += length;
-		part = scale(&number, unit_ms);
-		if (part < 0 || part > DURATION_MAX_MS - total)
+		part = scale(number, unit_ms);
+		total = part < 0 ? DURATION_MAX_MS + 1 : total + part;
+		if (total > DURATION_MAX_MS)
 			return fail(err, text, "too long, at most 10 years (3650d)");
-		total += part;
 	} while (*s);
 	*ms = total;
 	return 0;
@@ -149,4 +113,50 @@ const char *duration_format(int64_t ms, char *buf, size_t size)
 		snprintf(buf, size, "%" PRId64 "d%" PRId64 "h", ms / MS_DAY,
 			 ms % MS_DAY / MS_HOUR);
 	return buf;
+}
+
+/* One or two digits before the colon, two behind it. */
+static bool read_time(const char *text, struct tm *time)
+{
+	const size_t hours = strspn(text, DIGITS);
+
+	if (hours < 1 || hours > 2 || text[hours] != ':' || strspn(text + hours + 1, DIGITS) != 2 ||
+	    text[hours + 3])
+		return false;
+	time->tm_hour = (int)strtol(text, NULL, 10);
+	time->tm_min = (int)strtol(text + hours + 1, NULL, 10);
+	time->tm_sec = 0;
+	return time->tm_hour < 24 && time->tm_min < 60;
+}
+
+int time_of_day_next(const char *text, int64_t now_ms, int64_t *at_ms, struct error *err)
+{
+	const time_t now = clock_seconds(now_ms);
+	char quoted[TEXT_QUOTE_SIZE];
+	struct tm time = { 0 };
+
+	*at_ms = 0;
+	for (int days = 0; *at_ms <= now_ms && days < 4; days++) {
+		localtime_r(&now, &time);
+		if (!read_time(text, &time))
+			return error_set(err, ERROR_USAGE, 0, "bad time of day '%s': write hours "
+					 "and minutes, as in 6:00 or 22:30",
+					 text_quote(text, strlen(text), quoted));
+		time.tm_mday += days;
+		time.tm_isdst = -1;
+		*at_ms = (int64_t)mktime(&time) * 1000;
+	}
+	return 0;
+}
+
+void time_of_day_show(int64_t at_ms, int64_t now_ms, char buf[static TIME_OF_DAY_SIZE])
+{
+	const time_t at = clock_seconds(at_ms), now = clock_seconds(now_ms);
+	struct tm shown = { 0 }, today = { 0 };
+	bool same;
+
+	localtime_r(&at, &shown);
+	localtime_r(&now, &today);
+	same = shown.tm_year == today.tm_year && shown.tm_yday == today.tm_yday;
+	strftime(buf, TIME_OF_DAY_SIZE, same ? "%H:%M:%S" : "%Y-%m-%d %H:%M:%S", &shown);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Durations as users write them, and as dlock prints them. No I/O. */
+/*
+ * Durations and times of day as users write them, and as dlock prints them. Times of day are in the
+ * time zone of this process (TZ), which the C library reads; there is no other I/O.
+ */
 #pragma once
 
 #include <stddef.h>
@@ -28,3 +31,17 @@ int duration_parse(const char *text, int64_t *ms, struct error *err);
  * Smaller units are dropped, and a negative duration counts as 0. Returns buf.
  */
 const char *duration_format(int64_t ms, char *buf, size_t size);
+
+/*
+ * Parses "22:30" or "6:00", from 0:00 to 23:59, and sets *at_ms to the next time after now_ms at
+ * which the clock shows it. Both are in ms since the epoch. mktime() decides when that is in a
+ * night in which the clock skips the time or shows it twice. 0, or -1 with ERROR_USAGE.
+ */
+int time_of_day_next(const char *text, int64_t now_ms, int64_t *at_ms, struct error *err);
+
+#define TIME_OF_DAY_SIZE 40
+/*
+ * Writes "03:10:00", or "2026-11-24 03:10:00" if that is another day than now. Both times are in ms
+ * since the epoch.
+ */
+void time_of_day_show(int64_t at_ms, int64_t now_ms, char buf[static TIME_OF_DAY_SIZE]);

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/text.h"
-#include "base/time_of_day.h"
 #include "uri.h"
 
 /*

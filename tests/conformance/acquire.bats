@@ -1132,42 +1132,6 @@ zombie() {
 	proc_stat "$1" && [[ $PROC_STATE == Z ]]
 }
 
-@test "--pid: a process that is younger than dlock has got the number of the one that was meant" {
-	mkfifo number
-	# dlock counts as being as old as the shell that executed it.
-	start sh -c 'read pid <number; exec "$DLOCK" acquire --pid "$pid" "$LOCK"'
-	local late=$PID out=$OUT err=$ERR
-	now
-	local started=$NOW
-	wait_until 5 later "$((started + 50))"
-	owner
-	echo "$OWNER" >number
-	join "$late"
-	equal "$status $(<"$out")" "125 "
-	equal "$(wc -l <"$err")" 1 lines
-	has_line "$err" "$OWNER"
-	is_free
-}
-
-later() {
-	now
-	((NOW > $1))
-}
-
-@test "--pid: a child of the shell that dlock replaces is the process that was meant" {
-	local shell
-	# Many shells execute the last command of -c without a fork.
-	for shell in bash dash; do
-		run --separate-stderr "$shell" -c 'sleep 0.1
-			sleep 300 >child.out 2>&1 & echo $! >child
-			exec "$DLOCK" acquire --pid $! "$LOCK"'
-		local code=$status
-		kill "$(<child)"
-		equal "$code" 0 "status in $shell: $stderr"
-		wait_until 2 is_free
-	done
-}
-
 @test "--pid: when the lock is lost that process gets TERM, and the keeper ends" {
 	local how
 	for how in break backend_wipe; do

@@ -2,13 +2,11 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/duration.h"
 #include "base/error.h"
-#include "base/time_of_day.h"
 #include "unit.h"
 
 #define BERLIN	"CET-1CEST,M3.5.0,M10.5.0/3"
-/* Daylight saving begins and ends at midnight, as in Beirut. */
-#define BEIRUT	"EET-2EEST,M3.5.0/0,M10.5.0/0"
 
 /* Times are ms since the epoch, as date(1) prints them: TZ=Europe/Berlin date -d TIME +%s000. */
 static const struct {
@@ -26,13 +24,9 @@ static const struct {
 	  INT64_C(1795305643000) },
 	/* 2026-03-29 at 2:00 the clock in Berlin goes on to 3:00. */
 	{ "a night of 23 hours", BERLIN, "06:00", INT64_C(1774735200000), INT64_C(1774756800000) },
-	{ "skipped", BERLIN, "02:30", INT64_C(1774735200000), INT64_C(1774746000000) },
 	{ "not skipped", BERLIN, "03:00", INT64_C(1774735200000), INT64_C(1774746000000) },
-	{ "skipped at midnight", BEIRUT, "00:30", INT64_C(1774713600000), INT64_C(1774735200000) },
 	/* 2026-10-25 at 3:00 it goes back to 2:00. */
 	{ "a night of 25 hours", BERLIN, "06:00", INT64_C(1792879200000), INT64_C(1792904400000) },
-	{ "the first of two", BERLIN, "02:30", INT64_C(1792879200000), INT64_C(1792888200000) },
-	{ "the second of two", BERLIN, "02:30", INT64_C(1792888260000), INT64_C(1792891800000) },
 	{ "after both", BERLIN, "02:30", INT64_C(1792891860000), INT64_C(1792978200000) },
 };
 
