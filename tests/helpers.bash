@@ -262,7 +262,7 @@ child() {
 }
 
 # tree PID: prints the pids of its living descendants, one a line. A child of the guard that is
-# still called dlock-guard or dlock-command is left out: it is to become dlock's command.
+# still called dlock-guard or dlock-command is left out: it is about to become the command.
 tree() {
 	processes | awk -v root="$1" '
 		{ parent[$1] = $2; name[$1] = $3 }
@@ -285,12 +285,6 @@ keeper_of() {
 
 guard_of() {
 	wait_until 5 child "$1" dlock-guard && GUARD=$CHILD
-}
-
-# at_gate PID: waits for the process that is to become the command of this dlock; sets GUARD, GATE
-at_gate() {
-	guard_of "$1"
-	wait_until 5 child "$GUARD" dlock-command && GATE=$CHILD
 }
 
 # start COMMAND [ARG]...: runs COMMAND in the background, with /dev/null as standard input, and with

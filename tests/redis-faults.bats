@@ -657,7 +657,7 @@ p_waits() {
 	private_redis
 	hold -b "$P_URI" --
 	start "$DLOCK" run -b "$P_URI" "$LOCK" -- true
-	at_gate "$PID"
+	guard_of "$PID"
 	wait_until 5 p_waits
 	kill -STOP "$P_PID" "$PID"
 	kill -KILL "$GUARD"

@@ -184,7 +184,7 @@ without_dev() {
 	equal "$output" $'<><a b><-n><--wait=1><--><*><new\nline><$x>'
 }
 
-@test "processes are called dlock, dlock-keeper and dlock-guard, and dlock-command before the start" {
+@test "processes are called dlock, dlock-keeper and dlock-guard" {
 	hold -b "$REDIS" --
 	keeper_of "$HOLDER"
 	guard_of "$HOLDER"
@@ -192,11 +192,6 @@ without_dev() {
 	equal "$PROC_COMM" dlock
 	child "$GUARD"
 	equal "$CHILD" "$COMMAND"
-	start "$DLOCK" run -b "$REDIS" "$LOCK" -- true
-	at_gate "$PID"
-	release
-	join "$PID"
-	equal "$status" 0
 }
 
 @test "a guard that is stopped each time that it is continued: dlock replaces it" {
@@ -212,46 +207,36 @@ without_dev() {
 	is_free
 }
 
-@test "what waits to become the command is stopped or killed: the command starts all the same" {
-	local backend sig waiter
-	for backend in "$FILE" "$REDIS"; do
-		for sig in STOP KILL; do
-			hold -b "$backend" --
-			start "$DLOCK" run -b "$backend" "$LOCK" -- echo started
-			waiter=$PID
-			at_gate "$waiter"
-			kill "-$sig" "$GATE"
-			# It is the command that would be killed if it died later.
-			if [[ $sig == KILL ]]; then
-				wait_until 5 ended "$GATE"
-			fi
-			release
-			join "$waiter"
-			equal "$status" 0
-			equal "$(<"$OUT")" started
-			equal "$(<"$ERR")" ''
-		done
-	done
-}
-
 @test "the command begins with no signal pending, also where CONT is blocked" {
 	run -0 env --block-signal=CONT "$DLOCK" run "$LOCK" -- grep ShdPnd /proc/self/status
 	matches "$output" '^ShdPnd:.0+$'
 }
 
-@test "a guard is killed that waits: what was to become its command dies, and another one starts" {
+@test "a guard is killed that waits: another one starts the command" {
 	local backend waiter
 	for backend in "$FILE" "$REDIS"; do
 		hold -b "$backend" --
 		start "$DLOCK" run -b "$backend" "$LOCK" -- echo started
 		waiter=$PID
-		at_gate "$waiter"
+		guard_of "$waiter"
 		kill -KILL "$GUARD"
-		wait_until 5 ended "$GATE"
 		release
 		join "$waiter"
 		equal "$status" 0
 		equal "$(<"$OUT")" started
+	done
+}
+
+@test "the guard has no child before the lock is there" {
+	local backend
+	for backend in "$FILE" "$REDIS"; do
+		hold -b "$backend" --
+		start "$DLOCK" run -b "$backend" "$LOCK" -- true
+		guard_of "$PID"
+		holds_for 300 not child "$GUARD"
+		kill -TERM "$PID"
+		join "$PID"
+		release
 	done
 }
 
@@ -260,10 +245,9 @@ without_dev() {
 	for backend in "$FILE" "$REDIS"; do
 		hold -b "$backend" --
 		start "$DLOCK" run -b "$backend" "$LOCK" -- true
-		at_gate "$PID"
+		guard_of "$PID"
 		kill -KILL "$PID"
 		wait_until 5 ended "$GUARD"
-		ended "$GATE"
 		release
 	done
 }
@@ -334,7 +318,7 @@ lock back; the command is not started"
 	join "$PID"
 	# A guard that was stopped for a moment says that it goes on, and is not replaced.
 	start "$DLOCK" run -b "$REDIS" "$LOCK" -- true
-	at_gate "$PID"
+	guard_of "$PID"
 	kill -STOP "$GUARD"
 	wait_until 5 not stopped "$GUARD"
 	idles "$PID"

@@ -97,6 +97,18 @@ static void __attribute__((noreturn)) init_fail(int report_fd)
 	_exit(125);
 }
 
+/* In a child of the guard, which must not keep open what belongs to the guard when that dies. */
+static void close_guards(const struct guarding *g)
+{
+	const int fds[] = {
+		g->fd, g->report_fd, g->supervisor_stat, g->plan->gate_fd, g->plan->keeper_pipe_fd,
+	};
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
 struct user {
 	uid_t uid;
 	gid_t gid;
@@ -112,7 +124,7 @@ static void __attribute__((noreturn)) init_main(const struct guarding *g, int re
 	const pid_t self = getpid();
 	pid_t command;
 
-	guarding_close_guards(g);
+	close_guards(g);
 	prctl(PR_SET_NAME, "dlock-init");
 	if ((user->mapped && map_user(user->uid, user->gid)) || mount_proc())
 		init_fail(report_fd);
@@ -126,7 +138,10 @@ static void __attribute__((noreturn)) init_main(const struct guarding *g, int re
 		init_fail(report_fd);
 	if (command == 0) {
 		guarding_die_with(self);
-		guarding_become_command(g, report_fd, foreground);
+		guarding_report(report_fd, REPORT_PID, 0);
+		guarding_report(report_fd, REPORT_EXEC_FAILED,
+				guarding_become_command(g, foreground));
+		_exit(127);
 	}
 	for (;;) {
 		poll(fds, 1, -1);

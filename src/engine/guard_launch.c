@@ -137,15 +137,11 @@ static enum launched launch_command(struct guarding *g)
 
 enum launched guarding_launch(struct guarding *g)
 {
-	enum ipc_call unimportant;
 	enum guard_limit limit;
 	enum launched launched;
 
 	if (g->plan->gate_fd >= 0)
 		g->supervisor_stat = procstat_open(getppid());
-	/* If that fails, it is tried again when the lock is there. */
-	if (!g->plan->contain)
-		guarding_fork_command(g, &unimportant);
 	launched = await_order(g);
 	if (launched == LAUNCHED) {
 		guarding_begin_limit(g);
@@ -153,8 +149,5 @@ enum launched guarding_launch(struct guarding *g)
 		if (clock_boot_ms() >= guarding_limit(g, &limit) && limit == GUARD_LIMIT_UNTIL)
 			launched = LAUNCH_OVERDUE;
 	}
-	if (launched == LAUNCHED)
-		return launch_command(g);
-	guarding_drop_command(g);
-	return launched;
+	return launched == LAUNCHED ? launch_command(g) : launched;
 }

@@ -78,26 +78,11 @@ static void tell_end(struct guarding *g)
 		guarding_stop(g, guarding_grace_end(g));
 }
 
-/*
- * Says that the command was executed, if that is so. closed: nobody has the other end of the socket
- * for reports any more, as it closes at the exec. A contained command is said to run just before
- * its exec, for the init keeps its own descriptor.
- */
-static void tell_start(struct guarding *g, bool closed)
-{
-	if (g->told_start || !g->command || g->exec_failure || g->contain_failure ||
-	    ipc_has_failed(NULL) || !(closed || g->plan->contain))
-		return;
-	g->told_start = true;
-	guarding_tell(g, (struct guard_event){ .type = GUARD_STARTED, .value = g->command });
-}
-
 /* The guard's own child has stopped or ended: the command, or the init of its namespace. */
 static void child_changed(struct guarding *g, int status)
 {
 	/* Reports come first. An init that was killed has not reported the command's end. */
 	guarding_read_reports(g);
-	tell_start(g, !WIFSTOPPED(status));
 	if (!g->plan->contain)
 		guarding_command_changed(g, status);
 	else if (!g->ended)
@@ -217,17 +202,13 @@ static void guard_loop(struct guarding *g)
 		fds[LOST] = (struct pollfd){
 			.fd = g->lost_seen ? -1 : g->plan->lost_fd, .events = POLLIN
 		};
-		fds[REPORT] = (struct pollfd){
-			.fd = g->plan->contain || !g->told_start ? g->report_fd : -1,
-			.events = POLLIN
-		};
+		fds[REPORT] = (struct pollfd){ .fd = g->report_fd, .events = POLLIN };
 		/* The timer's SIGCONT shows at the signals' descriptor, also after a suspend. */
 		kernel_timer_set(&g->wake_timer, wake_ms);
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));
 		/* First, for the next holder waits; then again, for what the signals were about. */
 		if (fds[REPORT].revents) {
 			guarding_read_reports(g);
-			tell_start(g, fds[REPORT].revents & POLLHUP);
 			/* An init that has ended may not be reaped while its namespace ends. */
 			if (fds[REPORT].revents & POLLHUP && g->report_fd >= 0) {
 				close(g->report_fd);

@@ -44,7 +44,15 @@ void guarding_tell(struct guarding *g, struct guard_event event)
 	g->has_pending = true;
 }
 
-/* ---- reports to the guard ---- */
+void guarding_tell_start(struct guarding *g)
+{
+	if (g->told_start || !g->command || g->exec_failure || g->contain_failure)
+		return;
+	g->told_start = true;
+	guarding_tell(g, (struct guard_event){ .type = GUARD_STARTED, .value = g->command });
+}
+
+/* ---- reports to the guard, with --contain ---- */
 
 void guarding_report(int fd, enum report_type type, int value)
 {
@@ -73,10 +81,7 @@ void guarding_command_changed(struct guarding *g, int status)
 	g->status = status;
 }
 
-/*
- * One report, from the socket of guarding_fork_command() or guarding_contain(). With --contain
- * *sender becomes the sender's number as it is in this process's namespace.
- */
+/* *sender becomes the sender's number as it is in this process's namespace. */
 static bool next_report(struct guarding *g, struct report *report, pid_t *sender)
 {
 	enum ipc_result received;
@@ -84,8 +89,7 @@ static bool next_report(struct guarding *g, struct report *report, pid_t *sender
 	*sender = 0;
 	if (g->report_fd < 0)
 		return false;
-	received = ipc_receive(g->report_fd, report, sizeof(*report), MSG_DONTWAIT,
-			       g->plan->contain ? sender : NULL);
+	received = ipc_receive(g->report_fd, report, sizeof(*report), MSG_DONTWAIT, sender);
 	/* It would stay readable, and end each poll(). */
 	if (received == IPC_FAILED) {
 		close(g->report_fd);
@@ -120,4 +124,6 @@ void guarding_read_reports(struct guarding *g)
 			break;
 		}
 	}
+	/* A contained command is about to be executed then: its init keeps a descriptor. */
+	guarding_tell_start(g);
 }

@@ -4,9 +4,8 @@
  *
  *	guarding_main()			guard_process.c
  *	  guarding_launch()		waits for an order, or takes the lock: guard_launch.c
- *	    guarding_fork_command()	before that, forks the command's process: guard_command.c
- *	    guarding_start_command()	after it, lets that process execute the command
- *	    guarding_contain()		with --contain, does both: guard_contain.c
+ *	    guarding_start_command()	then executes the command: guard_command.c
+ *	    guarding_contain()		or does so in a namespace, for --contain: guard_contain.c
  *	  then in a loop, until nothing is left of the tree:
  *	    guarding_enforce()		acts on the clock: guard_end.c, guard_limit.c
  *	    guarding_read_reports()	what became of the command: guard_say.c
@@ -48,7 +47,7 @@ struct guarding {
 	pid_t child;		/* the command's process, or the init of its namespace; 0: none */
 	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
 	pid_t group;		/* the command's, for where /proc cannot be used */
-	int report_fd;		/* where struct report comes from; -1: nobody has the other end */
+	int report_fd;		/* --contain: where struct report comes from; -1: it is closed */
 	bool ended;		/* the command has ended, with status */
 	int status;
 	int exec_failure;	/* errno; 0: it was executed */
@@ -98,33 +97,20 @@ enum launched guarding_launch(struct guarding *g);
 
 /* ---- guard_command.c, guard_contain.c ---- */
 
-/*
- * In a child of the guard, which must not keep open what belongs to the guard when the guard dies.
- */
-void guarding_close_guards(const struct guarding *g);
-
 /* In the process that becomes the command: it dies with parent, or here if parent has died. */
 void guarding_die_with(pid_t parent);
 
-/* In the same process. foreground: the command gets the terminal. Does not return. */
-void guarding_become_command(const struct guarding *g, int report_fd, bool foreground)
-	__attribute__((noreturn));
-
 /*
- * Forks the process that becomes the command, and sets g->child and g->report_fd. The process waits
- * for guarding_start_command(), or is ended by guarding_drop_command(), or dies with the guard.
- * 0, or -1 with errno and *failed, the call.
+ * In the same process, which may share the guard's memory. foreground: the command gets the
+ * terminal. Returns only when the command cannot be executed: the errno.
  */
-int guarding_fork_command(struct guarding *g, enum ipc_call *failed);
+int guarding_become_command(const struct guarding *g, bool foreground);
 
 /*
- * Lets that process execute the command, with g->fence. If there is none, or it was killed, another
- * one is forked. 0, or -1 after ipc_record_failure().
+ * Starts the command, with g->fence, and sets g->child. 0, or -1 with g->exec_failure or after
+ * ipc_record_failure().
  */
 int guarding_start_command(struct guarding *g, bool foreground);
-
-/* No command is wanted. */
-void guarding_drop_command(struct guarding *g);
 
 /*
  * Forks the init of a new PID namespace, which starts the command there at once, and sets g->child
@@ -178,6 +164,9 @@ void guarding_end_limit(struct guarding *g);
 
 /* ---- guard_say.c ---- */
 
+/* Tells the supervisor that the command was executed, once, if that is so. */
+void guarding_tell_start(struct guarding *g);
+
 /*
  * Tells the supervisor, if it is there. What it does not read at once is kept for
  * guarding_flush(), whose flags are those of send(): MSG_DONTWAIT, or 0 to wait for the supervisor.
@@ -188,7 +177,7 @@ void guarding_flush(struct guarding *g, int flags);
 /* Sends one event. False when there is no room now; a supervisor that is gone needs no room. */
 bool guarding_send(const struct guarding *g, const struct guard_event *event, int flags);
 
-/* What the processes between the guard and the command tell it, over a socket. */
+/* What init and the command's process tell the guard with --contain, over a socket. */
 enum report_type {
 	REPORT_PID,		/* the sender is about to become the command; value: nothing */
 	REPORT_EXEC_FAILED,	/* value: errno */

@@ -93,7 +93,7 @@ static bool plays(pid_t pid, enum role role)
 		[ROLE_COMMAND] = "witness",
 	};
 
-	/* What is to become the command. */
+	/* About to become the command. */
 	if (role == ROLE_COMMAND && strcmp(process_name(pid), "dlock-command") == 0)
 		return true;
 	return names[role] && strcmp(process_name(pid), names[role]) == 0;
