@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads the configuration files: each line becomes an entry, or an error with path and line. */
 #include "config.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,72 +20,32 @@
 
 #define TTL_LEAST_MS 1000
 
-/* With parse it is a duration, with yes and no one of these two words, and else a text. */
-struct key {
+/* With parse its value is a duration, with yes and no one of these two words, and else a text. */
+static const struct key {
 	const char *name;
-	size_t field;
+	bool before_sections, in_section;
 	int (*parse)(const char *text, int64_t *ms, struct error *err);
 	const char *yes, *no;
+} keys[] = {
+	{ .name = "backend", .before_sections = true },
+	{ .name = "ttl", .before_sections = true, .in_section = true, .parse = config_parse_ttl },
+	{ .name = "wait", .before_sections = true, .in_section = true, .parse = config_parse_wait },
+	{ .name = "contain", .before_sections = true, .yes = "yes", .no = "no" },
+	{ .name = "log", .before_sections = true, .yes = "syslog", .no = "stderr" },
+	{ .name = "require-backend", .before_sections = true, .yes = "yes", .no = "no" },
+	{ .name = "uri", .in_section = true },
+	{ .name = "kill-after", .in_section = true, .parse = duration_parse },
 };
-
-/* The keys before the first section, with offsets in struct config. */
-static const struct key top_keys[] = {
-	{ .name = "backend", .field = offsetof(struct config, backend) },
-	{ .name = "ttl", .field = offsetof(struct config, ttl), .parse = config_parse_ttl },
-	{ .name = "wait", .field = offsetof(struct config, wait), .parse = config_parse_wait },
-	{ .name = "contain", .field = offsetof(struct config, contain), .yes = "yes", .no = "no" },
-	{ .name = "log", .field = offsetof(struct config, log), .yes = "syslog", .no = "stderr" },
-	{ .name = "require-backend", .field = offsetof(struct config, require_backend),
-	  .yes = "yes", .no = "no" },
-	{ .name = NULL },
-};
-
-/* The keys of a section, with offsets in struct config_backend. */
-static const struct key section_keys[] = {
-	{ .name = "uri", .field = offsetof(struct config_backend, uri) },
-	{ .name = "ttl", .field = offsetof(struct config_backend, ttl), .parse = config_parse_ttl },
-	{ .name = "wait", .field = offsetof(struct config_backend, wait),
-	  .parse = config_parse_wait },
-	{ .name = "kill-after", .field = offsetof(struct config_backend, kill_after),
-	  .parse = duration_parse },
-	{ .name = NULL },
-};
-
-/* More than either table has. */
-#define KEYS_MAX 8
 
 /* One file while it is being read. */
 struct loader {
 	struct config *config;
-	struct error *err;
 	const char *path;
+	bool exposed;		/* others can read the file */
 	int line;		/* the number of the current line, from 1 on */
-	bool has[KEYS_MAX];	/* the key has stood already, in this section or before all */
-	bool has_password;
-	size_t first;		/* in config->backends: the first backend of this file */
 	int section_line;	/* of the latest '[' */
+	char section[SECTION_MAX_BYTES + 1];	/* "" before the first one */
 };
-
-/* "PATH:LINE" of the current line, which the caller frees. */
-static char *place_of(const struct loader *loader)
-{
-	return memory_format("%.250s:%d", loader->path, loader->line);
-}
-
-/* Returns false, for its callers to return. */
-static bool __attribute__((format(printf, 2, 3)))
-fail(struct loader *loader, const char *format, ...)
-{
-	char *place = place_of(loader), text[sizeof(loader->err->message)];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	error_set(loader->err, ERROR_USAGE, 0, "%s: %s", place, text);
-	free(place);
-	return false;
-}
 
 int config_parse_ttl(const char *text, int64_t *ms, struct error *err)
 {
@@ -104,121 +64,114 @@ int config_parse_wait(const char *text, int64_t *ms, struct error *err)
 	return 0;
 }
 
-/* Sets a field that no earlier file has set, and checks the value in any case. */
-static bool set_field(struct loader *loader, const struct key *key, void *field, const char *value)
+/* The first entry of a section, in one file or in all (0), with this key or with any (NULL). */
+static const struct config_entry *find(const struct config *config, int file, const char *section,
+				       const char *key)
 {
-	struct config_duration duration = { .set = true }, *to = field;
-	enum config_choice choice, *chosen = field;
-	struct error bad;
-	char **text = field;
+	for (size_t i = 0; i < config->count; i++) {
+		const struct config_entry *entry = &config->entries[i];
 
-	if (key->parse) {
-		if (key->parse(value, &duration.ms, &bad))
-			return fail(loader, "%s: %s", key->name, bad.message);
-		if (!to->set)
-			*to = duration;
-	} else if (key->yes) {
-		choice = !strcmp(value, key->yes) ? CONFIG_YES : CONFIG_NO;
-		if (choice == CONFIG_NO && strcmp(value, key->no) != 0)
-			return fail(loader, "%s: write %s or %s", key->name, key->yes, key->no);
-		if (*chosen == CONFIG_UNSET)
-			*chosen = choice;
-	} else if (!*text) {
-		*text = memory_copy(value);
+		if ((!file || entry->file == file) && !strcmp(entry->section, section) &&
+		    (!key || !strcmp(entry->key, key)))
+			return entry;
 	}
-	return true;
-}
-
-static bool set(struct loader *loader, const char *name, const char *value)
-{
-	struct config *config = loader->config;
-	const bool top = config->backend_count == loader->first;
-	const struct key *keys = top ? top_keys : section_keys, *key = keys;
-	char *of = top ? (char *)config
-		       : (char *)&config->backends[config->backend_count - 1];
-	char quoted[TEXT_QUOTE_SIZE];
-	size_t length;
-
-	if (uri_find_password(value, &length))
-		loader->has_password = true;
-	while (key->name && strcmp(key->name, name) != 0)
-		key++;
-	if (!key->name)
-		return fail(loader, "unknown key '%s': %s",
-			    text_quote(name, strlen(name), quoted),
-			    top ? "before the first section belong backend, ttl, wait, "
-			    "contain, log and require-backend" :
-			    "a section has uri, ttl, wait and kill-after");
-	if (loader->has[key - keys])
-		return fail(loader, "'%s' is set twice", name);
-	if (!*value)
-		return fail(loader, "'%s' has no value", name);
-	loader->has[key - keys] = true;
-	if (top && key->field == offsetof(struct config, backend) && !config->backend)
-		config->backend_place = place_of(loader);
-	if (!top && key->field == offsetof(struct config_backend, uri))
-		config->backends[config->backend_count - 1].uri_place = place_of(loader);
-	return set_field(loader, key, of + key->field, value);
-}
-
-/* The backend called name among those from first to before end, or NULL. */
-static const struct config_backend *find(const struct config *config, size_t first, size_t end,
-					 const char *name, size_t length)
-{
-	for (size_t i = first; i < end; i++)
-		if (strlen(config->backends[i].name) == length &&
-		    memcmp(config->backends[i].name, name, length) == 0)
-			return &config->backends[i];
 	return NULL;
 }
 
-/* Checks the latest section, whose last line has been read. */
-static bool end_section(struct loader *loader)
+const struct config_entry *config_get(const struct config *config, const char *section,
+				      const char *key)
+{
+	const struct config_entry *first = *section ? find(config, 0, section, NULL) : NULL;
+
+	return find(config, first ? first->file : 0, section, key);
+}
+
+static void add_entry(const struct loader *loader, const char *key, const char *value)
 {
 	struct config *config = loader->config;
 
-	if (config->backend_count == loader->first ||
-	    config->backends[config->backend_count - 1].uri)
-		return true;
-	loader->line = loader->section_line;
-	return fail(loader, "section [%s] has no uri",
-		    config->backends[config->backend_count - 1].name);
-}
-
-static void add_backend(struct config *config, const char *name, size_t length)
-{
-	config->backends = memory_resize(config->backends, config->backend_count + 1,
-					 sizeof(*config->backends));
-	config->backends[config->backend_count++] = (struct config_backend){
-		.name = memory_copy_part(name, length),
+	config->entries = memory_resize(config->entries, config->count + 1,
+					sizeof(*config->entries));
+	config->entries[config->count++] = (struct config_entry){
+		.section = memory_copy(loader->section), .key = key, .value = memory_copy(value),
+		.place = memory_format("%.250s:%d", loader->path, loader->line),
+		.file = config->files,
 	};
 }
 
-/* A line that begins with '['. */
-static bool begin_section(struct loader *loader, const char *line)
+static int check_value(const struct key *key, const char *value, struct error *err)
 {
-	const char *name = line + 1, *end = strchr(name, ']');
-	size_t length = strcspn(name, "]");
+	int64_t ms;
+
+	if (!*value)
+		return error_set(err, ERROR_USAGE, 0, "'%s' has no value", key->name);
+	if (key->parse && key->parse(value, &ms, err))
+		return error_prefix(err, "%s", key->name);
+	if (key->yes && strcmp(value, key->yes) != 0 && strcmp(value, key->no) != 0)
+		return error_set(err, ERROR_USAGE, 0, "%s: write %s or %s", key->name, key->yes,
+				 key->no);
+	return 0;
+}
+
+static int set(struct loader *loader, const char *name, const char *value, struct error *err)
+{
+	const bool in_section = loader->section[0];
+	const struct key *key = keys, *end = keys + sizeof(keys) / sizeof(keys[0]);
 	struct config *config = loader->config;
 	char quoted[TEXT_QUOTE_SIZE];
+	size_t length;
+
+	while (key < end && (strcmp(key->name, name) != 0 ||
+			     !(in_section ? key->in_section : key->before_sections)))
+		key++;
+	if (key == end)
+		return error_set(err, ERROR_USAGE, 0, "unknown key '%s': %s",
+				 text_quote(name, strlen(name), quoted), in_section
+				 ? "a section has uri, ttl, wait and kill-after"
+				 : "before the first section belong backend, ttl, wait, contain, "
+				   "log and require-backend");
+	if (find(config, config->files, loader->section, name))
+		return error_set(err, ERROR_USAGE, 0, "'%s' is set twice", name);
+	if (check_value(key, value, err))
+		return -1;
+	if (loader->exposed && !config->exposed_path && uri_find_password(value, &length))
+		config->exposed_path = memory_copy(loader->path);
+	add_entry(loader, key->name, value);
+	return 0;
+}
+
+/* Checks the latest section, whose last line has been read. */
+static int end_section(struct loader *loader, struct error *err)
+{
+	if (!loader->section[0] ||
+	    find(loader->config, loader->config->files, loader->section, "uri"))
+		return 0;
+	loader->line = loader->section_line;
+	return error_set(err, ERROR_USAGE, 0, "section [%s] has no uri", loader->section);
+}
+
+/* A line that begins with '['. */
+static int begin_section(struct loader *loader, const char *line, struct error *err)
+{
+	const char *name = line + 1, *end = strchr(name, ']');
+	const size_t length = strcspn(name, "]");
 
 	if (!end || !strchr(";#", end[1 + strspn(end + 1, BLANKS)]))
-		return fail(loader, "bad section: write [NAME] and nothing else");
+		return error_set(err, ERROR_USAGE, 0, "bad section: write [NAME] and nothing else");
 	/* The name is not quoted: a URI that stands here by mistake may have a password. */
 	if (length == 0 || length > SECTION_MAX_BYTES || !text_is_clean(name, length) ||
 	    strcspn(name, " :/@[]") != length)
-		return fail(loader,
-			    "bad section: the name of a backend has 1 to %d bytes, "
-			    "and no blank, ':', '/', '@' or '['", SECTION_MAX_BYTES);
-	if (!end_section(loader))
-		return false;
-	if (find(config, loader->first, config->backend_count, name, length))
-		return fail(loader, "section [%s] is there twice",
-				    text_quote(name, length, quoted));
+		return error_set(err, ERROR_USAGE, 0, "bad section: the name of a backend has 1 to "
+				 "%d bytes, and no blank, ':', '/', '@' or '['", SECTION_MAX_BYTES);
+	if (end_section(loader, err))
+		return -1;
+	memcpy(loader->section, name, length);
+	loader->section[length] = '\0';
 	loader->section_line = loader->line;
-	memset(loader->has, 0, sizeof(loader->has));
-	add_backend(config, name, length);
-	return true;
+	if (find(loader->config, loader->config->files, loader->section, NULL))
+		return error_set(err, ERROR_USAGE, 0, "section [%s] is there twice",
+				 loader->section);
+	return 0;
 }
 
 /* Takes the blanks off both ends of text. Returns its new beginning. */
@@ -244,74 +197,42 @@ static void cut_comment(char *line)
 		}
 }
 
-static bool read_line(struct loader *loader, char *line)
+static int read_line(struct loader *loader, char *line, struct error *err)
 {
 	char *value;
 
 	line = trim(line);
 	if (!*line || *line == ';' || *line == '#')
-		return true;
+		return 0;
 	if (*line == '[')
-		return begin_section(loader, line);
+		return begin_section(loader, line, err);
 	cut_comment(line);
 	value = strpbrk(line, "=:");
 	if (!value)
-		return fail(loader, "not a setting: write KEY = VALUE");
+		return error_set(err, ERROR_USAGE, 0, "not a setting: write KEY = VALUE");
 	*value++ = '\0';
-	return set(loader, trim(line), trim(value));
-}
-
-static bool load(struct loader *loader, const char *text)
-{
-	char *copy = memory_copy(text), *rest = copy, *line;
-	bool good = true;
-
-	loader->first = loader->config->backend_count;
-	/* A mark of UTF-8, which editors on Windows write. */
-	if (!strncmp(rest, "\xef\xbb\xbf", 3))
-		rest += 3;
-	while (good && (line = strsep(&rest, "\n"))) {
-		loader->line++;
-		good = read_line(loader, line);
-	}
-	explicit_bzero(copy, strlen(text));
-	free(copy);
-	return good && end_section(loader);
-}
-
-static void free_backend(struct config_backend *backend)
-{
-	free(backend->name);
-	memory_free_secret(backend->uri);
-	free(backend->uri_place);
-}
-
-/* Removes the backends of this file that an earlier file has, too: the earlier one wins. */
-static void drop_shadowed(struct config *config, size_t first)
-{
-	size_t kept = first;
-
-	for (size_t i = first; i < config->backend_count; i++) {
-		struct config_backend *entry = &config->backends[i];
-
-		if (find(config, 0, first, entry->name, strlen(entry->name)))
-			free_backend(entry);
-		else
-			config->backends[kept++] = *entry;
-	}
-	config->backend_count = kept;
+	return set(loader, trim(line), trim(value), err);
 }
 
 int config_load_text(struct config *config, const char *text, const char *path, bool exposed,
 		     struct error *err)
 {
-	struct loader loader = { .config = config, .err = err, .path = path };
+	struct loader loader = { .config = config, .path = path, .exposed = exposed };
+	char *copy = memory_copy(text), *rest = copy, *line;
+	int failed = 0;
 
-	if (!load(&loader, text))
-		return -1;
-	drop_shadowed(config, loader.first);
-	if (exposed && loader.has_password && !config->exposed_path)
-		config->exposed_path = memory_copy(path);
+	config->files++;
+	/* A mark of UTF-8, which editors on Windows write. */
+	if (!strncmp(rest, "\xef\xbb\xbf", 3))
+		rest += 3;
+	while (!failed && (line = strsep(&rest, "\n"))) {
+		loader.line++;
+		failed = read_line(&loader, line, err);
+	}
+	explicit_bzero(copy, strlen(text));
+	free(copy);
+	if (failed || end_section(&loader, err))
+		return error_prefix(err, "%.250s:%d", path, loader.line);
 	return 0;
 }
 
@@ -347,18 +268,14 @@ int config_load(struct config *config, const char *path, struct error *err)
 	return rc;
 }
 
-const struct config_backend *config_find(const struct config *config, const char *name)
-{
-	return find(config, 0, config->backend_count, name, strlen(name));
-}
-
 void config_finish(struct config *config)
 {
-	for (size_t i = 0; i < config->backend_count; i++)
-		free_backend(&config->backends[i]);
-	free(config->backends);
-	memory_free_secret(config->backend);
-	free(config->backend_place);
+	for (size_t i = 0; i < config->count; i++) {
+		free(config->entries[i].section);
+		memory_free_secret(config->entries[i].value);
+		free(config->entries[i].place);
+	}
+	free(config->entries);
 	free(config->exposed_path);
 	memset(config, 0, sizeof(*config));
 }

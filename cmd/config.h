@@ -19,41 +19,29 @@
 
 struct error;
 
-struct config_duration {
-	bool set;
-	int64_t ms;		/* CLOCK_NEVER for a wait without a limit */
+struct config_entry {
+	char *section;		/* "" before the first one */
+	const char *key;
+	char *value;		/* never empty */
+	char *place;		/* "PATH:LINE", for messages */
+	int file;		/* 1: the first one that was loaded */
 };
-
-struct config_backend {
-	char *name;
-	char *uri;
-	char *uri_place;	/* "PATH:LINE" of uri, for messages */
-	struct config_duration ttl, wait, kill_after;
-};
-
-enum config_choice { CONFIG_UNSET, CONFIG_YES, CONFIG_NO };
 
 struct config {
-	char *backend;		/* NULL: not set; else a URI or the name of a section */
-	char *backend_place;	/* "PATH:LINE" of it, for messages; NULL: not set */
-	struct config_duration ttl, wait;
-	enum config_choice contain;
-	enum config_choice require_backend;
-	enum config_choice log;	/* CONFIG_YES: by syslog, too */
-	struct config_backend *backends;
-	size_t backend_count;
+	struct config_entry *entries;
+	size_t count;
+	int files;
 	char *exposed_path;	/* first file with a password that others can read; NULL: none */
 };
 
 /*
- * Reads path into *config, which the caller has zeroed before the first load. A setting that is set
- * already stays, so the file that wins is loaded first. A file that does not exist is no error.
- * Returns 0, or -1 with ERROR_USAGE that names path and line: the file is unreadable or not
- * regular, others can write to it, it belongs neither to root nor to this user, a key is unknown, a
- * value is bad, a key or a section comes twice in one file, a section has no uri, the syntax is
- * bad. After -1 only config_finish() may be called; but when errnum is EACCES, which says that this
- * user may not read the file, *config is as it was. textfile.h says which users count as "other
- * users".
+ * Appends the entries of path to *config, which the caller has zeroed before the first load. The
+ * file that wins is loaded first. A file that does not exist is no error. Returns 0, or -1 with
+ * ERROR_USAGE that names path and line: the file is unreadable or not regular, others can write to
+ * it, it belongs neither to root nor to this user, a key is unknown, a value is bad, a key or a
+ * section comes twice in one file, a section has no uri, the syntax is bad. After -1 only
+ * config_finish() may be called; but when errnum is EACCES, which says that this user may not read
+ * the file, *config is as it was. textfile.h says which users count as "other users".
  */
 int config_load(struct config *config, const char *path, struct error *err);
 
@@ -64,8 +52,12 @@ int config_load(struct config *config, const char *path, struct error *err);
 int config_load_text(struct config *config, const char *text, const char *path, bool exposed,
 		     struct error *err);
 
-/* The backend called name, or NULL. The config owns it. */
-const struct config_backend *config_find(const struct config *config, const char *name);
+/*
+ * The entry that counts for a key, or NULL: that of the file that was loaded first. A section of
+ * one file hides that of a later file as a whole. The config owns the entry.
+ */
+const struct config_entry *config_get(const struct config *config, const char *section,
+				      const char *key);
 
 void config_finish(struct config *config);
 

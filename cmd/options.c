@@ -47,7 +47,7 @@ const struct option_row option_rows[] = {
 	  COMMAND_RUN, OPTION_FLAG, FIELD(no_renew), 0, 0 },
 	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop\n"
 	  "(default: 5s, at most a third of the TTL)", COMMAND_RUN,
-	  OPTION_DURATION, FIELD(kill_after_ms), 0, 0 },
+	  OPTION_TEXT, FIELD(kill_after), 0, 0 },
 	{ 0, "leftovers", "kill|wait", "what to do when the command ends and leaves processes\n"
 	  "running: end them (default), or keep the lock until they end", COMMAND_RUN,
 	  OPTION_CHOICE, FIELD(wait_for_leftovers), 0, 0 },
@@ -57,10 +57,10 @@ const struct option_row option_rows[] = {
 	  COMMAND_RUN, OPTION_TIME_OF_DAY, FIELD(until_ms), 0, 0 },
 	{ 0, "contain", NULL, "run the command in a PID namespace: when dlock ends, for\n"
 	  "whatever reason, the kernel ends everything in it", COMMAND_RUN,
-	  OPTION_YES_NO, FIELD(contain), CONFIG_YES, 0 },
+	  OPTION_SET, FIELD(contain), 1, 0 },
 	{ 0, "no-contain", NULL, "do not contain the command, although the configuration\n"
 	  "file says so",
-	  COMMAND_RUN, OPTION_YES_NO, FIELD(contain), CONFIG_NO, 0 },
+	  COMMAND_RUN, OPTION_SET, FIELD(contain), -1, 0 },
 	{ 0, "on-lost", "kill|warn", "when the lock is lost: kill (default) stops the command,\n"
 	  "or the process of --pid; warn only warns", HOLDING_COMMANDS,
 	  OPTION_CHOICE, FIELD(only_warn), 0, 0 },
@@ -206,8 +206,8 @@ static int apply(struct options *options, const struct option_row *row, char *ar
 	case OPTION_FLAG:
 		*(bool *)field = true;
 		break;
-	case OPTION_YES_NO:
-		*(enum config_choice *)field = (enum config_choice)row->low;
+	case OPTION_SET:
+		*(int *)field = row->low;
 		break;
 	case OPTION_ADD:
 		*(int *)field += row->low;
@@ -293,10 +293,7 @@ int options_parse(struct options *options, enum command_bit command, int argc,
 	char shorts[2 * OPTION_ROWS + 3], option[OPTION_SIZE];
 	int id, known, before;
 
-	*options = (struct options){
-		.conflict_exit_code = EXIT_NOT_OBTAINED,
-		.kill_after_ms = -1,
-	};
+	*options = (struct options){ .conflict_exit_code = EXIT_NOT_OBTAINED };
 	make_getopt_tables(command, longs, shorts);
 	options->operands = argv + 1;
 	opterr = 0;

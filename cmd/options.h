@@ -11,7 +11,6 @@
 #include <sys/types.h>
 
 #include "lock/backend.h"
-#include "config.h"
 
 struct error;
 
@@ -34,7 +33,7 @@ enum command_bit {
 /* What an option does to its field of struct options. */
 enum option_kind {
 	OPTION_FLAG,		/* bool: becomes true */
-	OPTION_YES_NO,		/* enum config_choice: becomes low */
+	OPTION_SET,		/* int: becomes low */
 	OPTION_ADD,		/* int: low is added */
 	OPTION_NUMBER,		/* int: the argument, from low to high */
 	OPTION_DURATION,	/* int64_t: the argument in ms */
@@ -71,8 +70,8 @@ struct options {
 	int64_t max_run_ms;	/* 0: no limit */
 	int64_t until_ms;	/* in ms since the epoch; 0: not given */
 	bool no_renew;
-	enum config_choice contain;	/* --contain and --no-contain */
-	int64_t kill_after_ms;	/* -1: not given */
+	int contain;		/* 1: --contain, -1: --no-contain, 0: neither */
+	const char *kill_after;	/* NULL: not given */
 	bool only_warn;		/* --on-lost warn */
 	const char *on_lost_run;	/* NULL: not given */
 	bool run_if_down;

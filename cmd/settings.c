@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/duration.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "backends/registry.h"
@@ -57,53 +58,58 @@ static int load_files(struct settings *settings, struct error *err)
 	return load_file(settings, SYSTEM_FILE, err);
 }
 
-/* What the option or else the environment says, or NULL. *source: which of them, for messages. */
-static const char *choose(const char *option, const char *option_name, const char *variable,
-			  const char **source)
+/* What a variable of the environment has; NULL: nothing. name NULL: there is no variable. */
+static const char *environment(const char *name)
 {
-	const char *value;
+	const char *value = name ? getenv(name) : NULL;
 
-	*source = option_name;
-	if (option)
-		return option;
-	*source = variable;
-	value = getenv(variable);
 	return value && value[0] ? value : NULL;
 }
 
-/* What the backend's section says, or the rest of the configuration, or else the default. */
-static int64_t configured(const struct config_duration *own, const struct config_duration *common,
-			  int64_t default_ms)
+/*
+ * Choose a duration: of the option "--KEY", of the variable, of the backend's section, or of the
+ * rest of the files. Leaves *ms as it is if none has it.
+ */
+static int choose_duration(const struct settings *settings, const char *option,
+			   const char *option_name, const char *variable,
+			   int (*parse)(const char *text, int64_t *ms, struct error *err),
+			   int64_t *ms, struct error *err)
 {
-	if (own->set)
-		return own->ms;
-	return common->set ? common->ms : default_ms;
+	const struct config_entry *entry;
+	const char *text = option ? option : environment(variable);
+
+	if (text)
+		return parse(text, ms, err)
+		       ? error_prefix(err, "%s", option ? option_name : variable) : 0;
+	entry = config_get(&settings->config, settings->section, option_name + 2);
+	if (!entry)
+		entry = config_get(&settings->config, "", option_name + 2);
+	return entry ? parse(entry->value, ms, err) : 0;
 }
 
-/* own: the section of the backend, or NULL. */
 static int choose_durations(struct settings *settings, const struct options *options,
-			    const struct config_backend *own, struct error *err)
+			    struct error *err)
 {
-	static const struct config_backend none = { .name = NULL };
-	const char *source, *text = choose(options->ttl, "--ttl", "DLOCK_TTL", &source);
-
-	if (!own)
-		own = &none;
-	settings->ttl_ms = configured(&own->ttl, &settings->config.ttl, BACKEND_TTL_MS);
-	if (text && config_parse_ttl(text, &settings->ttl_ms, err))
-		return error_prefix(err, "%s", source);
+	settings->ttl_ms = BACKEND_TTL_MS;
+	settings->wait_ms = CLOCK_NEVER;
+	settings->kill_after_ms = KILL_AFTER_MS;
+	if (choose_duration(settings, options->ttl, "--ttl", "DLOCK_TTL", config_parse_ttl,
+			    &settings->ttl_ms, err) ||
+	    choose_duration(settings, options->nonblock ? "0" : options->wait, "--wait",
+			    "DLOCK_WAIT", config_parse_wait, &settings->wait_ms, err) ||
+	    choose_duration(settings, options->kill_after, "--kill-after", NULL, duration_parse,
+			    &settings->kill_after_ms, err))
+		return -1;
 	settings->asked_ttl_ms = options->ttl ? settings->ttl_ms : 0;
-	settings->wait_ms = configured(&own->wait, &settings->config.wait, CLOCK_NEVER);
-	text = choose(options->wait, "--wait", "DLOCK_WAIT", &source);
-	if (options->nonblock)
-		settings->wait_ms = 0;
-	else if (text && config_parse_wait(text, &settings->wait_ms, err))
-		return error_prefix(err, "%s", source);
-	settings->kill_after_ms = options->kill_after_ms;
-	if (options->kill_after_ms < 0)
-		settings->kill_after_ms = configured(&own->kill_after, &none.kill_after,
-						     KILL_AFTER_MS);
 	return 0;
+}
+
+/* Has the key before all sections this value? */
+static bool config_says(const struct settings *settings, const char *key, const char *value)
+{
+	const struct config_entry *entry = config_get(&settings->config, "", key);
+
+	return entry && !strcmp(entry->value, value);
 }
 
 /* What uri_text, which is no URI, is most likely. */
@@ -131,64 +137,74 @@ static int check_default(const struct settings *settings, struct error *err)
 	if (told && strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
 		return error_set(err, ERROR_USAGE, 0, "%s: write 1 or 0, not '%s'", variable,
 				 value);
-	if (told ? value[0] == '0' : settings->config.require_backend != CONFIG_YES)
+	if (told ? value[0] == '0' : !config_says(settings, "require-backend", "yes"))
 		return 0;
 	return error_set(err, ERROR_USAGE, 0, "no backend is named, and %s refuses the default: "
 			 "give -b URI, DLOCK_BACKEND, or backend = in the configuration file",
 			 told ? variable : "require-backend");
 }
 
-/* A name without a colon is that of a section; everything else is a URI. *own: the section. */
-static int choose_backend(struct settings *settings, const struct options *options,
-			  const struct config_backend **own, struct error *err)
+/* The backend that somebody names, or NULL. *source: where it is named, for messages. */
+static const char *name_backend(const struct settings *settings, const struct options *options,
+				const char **source)
 {
-	const char *source, *text, *variable = getenv("DLOCK_BACKEND");
+	const struct config_entry *entry = config_get(&settings->config, "", "backend");
+	const char *variable = environment("DLOCK_BACKEND");
+
+	*source = options->backend ? "--backend" : variable ? "DLOCK_BACKEND"
+		: entry ? entry->place : "";
+	return options->backend ? options->backend : variable ? variable
+	     : entry ? entry->value : NULL;
+}
+
+/* A name without a colon is that of a section; everything else is a URI. */
+static int read_backend(struct settings *settings, const char *text, const char *source,
+			struct error *err)
+{
+	const struct config_entry *entry = config_get(&settings->config, text, "uri");
+
+	settings->uri_text = text;
+	settings->section = entry ? text : "";
+	if (!entry && !strchr(text, ':'))
+		return refuse_backend(settings, source, err);
+	if (uri_parse(&settings->uri, entry ? entry->value : text, err) ||
+	    !(settings->driver = backend_find(&settings->uri, err)))
+		return error_prefix(err, "%s", entry ? entry->place : source);
+	/* The command may look from another directory. The URI of a section stays secret. */
+	if (!entry)
+		settings->uri_text = settings->absolute_uri = uri_make_absolute(text);
+	return 0;
+}
+
+static int choose_backend(struct settings *settings, const struct options *options,
+			  struct error *err)
+{
+	const char *source, *text = name_backend(settings, options, &source);
+	const char *variable = getenv("DLOCK_BACKEND");
 
 	if (!options->backend && variable && !variable[0])
 		return error_set(err, ERROR_USAGE, 0, "DLOCK_BACKEND is set, but empty: give it a "
 				 "URI, or unset DLOCK_BACKEND");
-	settings->uri_text = choose(options->backend, "--backend", "DLOCK_BACKEND", &source);
-	if (!settings->uri_text) {
-		settings->uri_text = settings->config.backend;
-		source = settings->config.backend_place;
-	}
-	if (!settings->uri_text && settings->unreadable.kind != ERROR_NONE) {
+	if (!text && settings->unreadable.kind != ERROR_NONE) {
 		*err = settings->unreadable;
 		return -1;
 	}
-	if (!settings->uri_text && check_default(settings, err))
+	if (!text && check_default(settings, err))
 		return -1;
-	if (!settings->uri_text)
-		settings->uri_text = DEFAULT_BACKEND;
-	*own = config_find(&settings->config, settings->uri_text);
-	text = settings->uri_text;
-	if (*own) {
-		text = (*own)->uri;
-		source = (*own)->uri_place;
-	} else if (!strchr(text, ':')) {
-		return refuse_backend(settings, source, err);
-	}
-	if (uri_parse(&settings->uri, text, err))
-		return error_prefix(err, "%s", source);
-	/* The command may look from another directory. The URI of a section stays secret. */
-	if (!*own)
-		settings->uri_text = settings->absolute_uri = uri_make_absolute(text);
-	settings->driver = backend_find(&settings->uri, err);
-	return settings->driver ? 0 : error_prefix(err, "%s", source);
+	return read_backend(settings, text ? text : DEFAULT_BACKEND, source, err);
 }
 
 int settings_load(struct settings *settings, struct options *options, struct error *err)
 {
-	const struct config_backend *own = NULL;
 	const char *exposed;
 
 	*settings = (struct settings){ 0 };
-	if (load_files(settings, err) || choose_backend(settings, options, &own, err) ||
-	    choose_durations(settings, options, own, err))
+	if (load_files(settings, err) || choose_backend(settings, options, err) ||
+	    choose_durations(settings, options, err))
 		return -1;
-	settings->contain = (options->contain ? options->contain : settings->config.contain) ==
-			    CONFIG_YES;
-	settings->syslog = options->syslog || settings->config.log == CONFIG_YES;
+	settings->contain = options->contain ? options->contain > 0
+					     : config_says(settings, "contain", "yes");
+	settings->syslog = options->syslog || config_says(settings, "log", "syslog");
 	options_blank(options);
 	if (uri_load_passwords(&settings->uri, &exposed, err))
 		return -1;

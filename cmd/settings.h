@@ -18,6 +18,7 @@ struct options;
 
 struct settings {
 	struct config config;
+	const char *section;	/* of the configuration; "": the backend is given by its URI */
 	const char *uri_text;	/* for DLOCK_BACKEND: the name of a section, or absolute_uri */
 	char *absolute_uri;	/* uri_make_absolute(), with the password; NULL: not used */
 	struct uri uri;		/* parsed, password-file loaded */

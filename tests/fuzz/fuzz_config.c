@@ -1,56 +1,49 @@
 /* SPDX-License-Identifier: MIT */
 #include "../../cmd/config.h"
-#include "base/clock.h"
-#include "base/duration.h"
 #include "base/error.h"
 #include "fuzz.h"
 #include "base/text.h"
 
-static void check_ttl(const struct config_duration *ttl)
+static void check_duration(const struct config_entry *entry)
 {
-	INVARIANT(!ttl->set || (ttl->ms >= 1000 && ttl->ms <= DURATION_MAX_MS));
-}
+	struct error err;
+	int64_t ms;
 
-/* Only a wait may be without a limit. */
-static void check_wait(int64_t wait_ms)
-{
-	INVARIANT(wait_ms == CLOCK_NEVER || (wait_ms >= 0 && wait_ms <= DURATION_MAX_MS));
+	if (!strcmp(entry->key, "ttl"))
+		INVARIANT(!config_parse_ttl(entry->value, &ms, &err) && ms >= 1000);
+	if (!strcmp(entry->key, "wait"))
+		INVARIANT(!config_parse_wait(entry->value, &ms, &err) && ms >= 0);
 }
 
 static void check_config(const struct config *config, const char *text)
 {
-	size_t i;
+	for (size_t i = 0; i < config->count; i++) {
+		const struct config_entry *entry = &config->entries[i];
 
-	INVARIANT(!config->backend || strstr(text, config->backend));
-	check_ttl(&config->ttl);
-	check_wait(config->wait.ms);
-	for (i = 0; i < config->backend_count; i++) {
 		/* values come out whole, as they stand in the text */
-		INVARIANT(*config->backends[i].uri);
-		INVARIANT(strstr(text, config->backends[i].uri));
-		INVARIANT(*config->backends[i].name);
-		INVARIANT(strstr(text, config->backends[i].name));
-		INVARIANT(!strpbrk(config->backends[i].name, " :/\n"));
-		check_ttl(&config->backends[i].ttl);
-		check_wait(config->backends[i].wait.ms);
-		/* and no name is there twice */
-		INVARIANT(config_find(config, config->backends[i].name) == &config->backends[i]);
+		INVARIANT(*entry->value && strstr(text, entry->value));
+		INVARIANT(strstr(text, entry->section) && !strpbrk(entry->section, " :/\n"));
+		INVARIANT(!*entry->section || config_get(config, entry->section, "uri"));
+		check_duration(entry);
+		/* and no key is there twice */
+		INVARIANT(config_get(config, entry->section, entry->key) == entry);
 	}
 	INVARIANT(!config->exposed_path);
 }
 
-/* A second load of the same text changes nothing: what is set stays. */
+/* A second load of the same text changes nothing: the first file wins. */
 static void check_again(struct config *config, const char *text)
 {
-	const int64_t ttl_ms = config->ttl.ms, wait_ms = config->wait.ms;
-	const char *backend = config->backend;
-	size_t count = config->backend_count;
+	const size_t count = config->count;
 	struct error err;
 
 	INVARIANT(config_load_text(config, text, "again.conf", false, &err) == 0);
-	INVARIANT(config->backend == backend && config->ttl.ms == ttl_ms &&
-		  config->wait.ms == wait_ms);
-	INVARIANT(config->backend_count == count);
+	INVARIANT(config->count == 2 * count);
+	for (size_t i = 0; i < count; i++) {
+		const struct config_entry *entry = &config->entries[i];
+
+		INVARIANT(config_get(config, entry->section, entry->key) == entry);
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -68,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		INVARIANT(text_is_clean(err.message, strlen(err.message)));
 	}
 	config_finish(&config);
-	INVARIANT(!config.backends);
+	INVARIANT(!config.entries);
 	free(text);
 	return 0;
 }

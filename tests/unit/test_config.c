@@ -15,39 +15,34 @@ static const struct {
 	{ "\n\n", "" },
 	{ "# only\n; comments\n", "" },
 	{ "backend = prod\nttl = 1m\n[prod]\nuri = redis://cache1/0\n",
-	  "backend=prod ttl=60000ms [prod redis://cache1/0]" },
-	{ "backend=file:\nttl=1.5s\nwait=0", "backend=file: ttl=1500ms wait=0ms" },
-	{ "ttl: 1m", "ttl=60000ms" },
+	  "backend=prod ttl=1m [prod]uri=redis://cache1/0" },
+	{ "backend=file:\nttl=1.5s\nwait=0", "backend=file: ttl=1.5s wait=0" },
+	{ "ttl: 1m", "ttl=1m" },
 	{ "backend = redis://u:p@h:1/0?a=b", "backend=redis://u:p@h:1/0?a=b" },
-	{ "[a]\nuri=x\n\n[b]\nuri=y\n", "[a x][b y]" },
-	{ "[a]\n  uri = x\n\t[b]\n\turi = y\n", "[a x][b y]" },
-	{ "  backend = x\n\n  ttl = 1s\n  wait = 2s\n", "backend=x ttl=1000ms wait=2000ms" },
-	{ "backend=x\r\n[a]\r\nuri=y\r\n", "backend=x [a y]" },
-	{ "\xef\xbb\xbf[a]\nuri=x", "[a x]" },
-	{ "\xef\xbb\xbf""ttl=1", "ttl=1000ms" },
+	{ "[a]\nuri=x\n\n[b]\nuri=y\n", "[a]uri=x [b]uri=y" },
+	{ "[a]\n  uri = x\n\t[b]\n\turi = y\n", "[a]uri=x [b]uri=y" },
+	{ "  backend = x\n\n  ttl = 1s\n  wait = 2s\n", "backend=x ttl=1s wait=2s" },
+	{ "backend=x\r\n[a]\r\nuri=y\r\n", "backend=x [a]uri=y" },
+	{ "\xef\xbb\xbf[a]\nuri=x", "[a]uri=x" },
+	{ "\xef\xbb\xbf""ttl=1", "ttl=1" },
 	{ "ttl = 1s ; one second\n[a] ; comment\nuri = x ; y\n[b]# comment\nuri=z;q\n",
-	  "ttl=1000ms [a x][b z;q]" },
-	{ "[a.b-c_d]\nuri=x", "[a.b-c_d x]" },
-	{ "[\xc3\xa9]\nuri=x", "[\xc3\xa9 x]" },
+	  "ttl=1s [a]uri=x [b]uri=z;q" },
+	{ "[a.b-c_d]\nuri=x", "[a.b-c_d]uri=x" },
+	{ "[\xc3\xa9]\nuri=x", "[\xc3\xa9]uri=x" },
 	{ "[123456789012345678901234567890123456789012345678]\nuri=x",
-	  "[123456789012345678901234567890123456789012345678 x]" },
+	  "[123456789012345678901234567890123456789012345678]uri=x" },
 };
 
 static void show(const struct config *config, char *buf, size_t size)
 {
 	FILE *out = fmemopen(buf, size, "w");
-	const char *gap = "";
-	size_t i;
 
-	if (config->backend)
-		gap = (fprintf(out, "backend=%s", config->backend), " ");
-	if (config->ttl.set)
-		gap = (fprintf(out, "%sttl=%jdms", gap, (intmax_t)config->ttl.ms), " ");
-	if (config->wait.set)
-		gap = (fprintf(out, "%swait=%jdms", gap, (intmax_t)config->wait.ms), " ");
-	for (i = 0; i < config->backend_count; i++, gap = "")
-		fprintf(out, "%s[%s %s]", gap, config->backends[i].name,
-			config->backends[i].uri);
+	for (size_t i = 0; i < config->count; i++) {
+		const struct config_entry *entry = &config->entries[i];
+
+		fprintf(out, "%s%s%s%s%s=%s", i ? " " : "", *entry->section ? "[" : "",
+			entry->section, *entry->section ? "]" : "", entry->key, entry->value);
+	}
 	fclose(out);
 }
 
@@ -68,7 +63,7 @@ static void test_good(void)
 		CHECK_STR(shown, good[i].shown);
 		CHECK(!config.exposed_path);
 		config_finish(&config);
-		CHECK(!config.backends && !config.backend);
+		CHECK(!config.entries && !config.count);
 	}
 	config_finish(&config);
 }
@@ -151,7 +146,7 @@ static void test_long_lines(void)
 		memset(text + 14, 'u', length);
 		memcpy(text + 14 + length, "\n", 2);
 		wrong += config_load_text(&config, text, "x.conf", false, &err) ||
-			 strlen(config_find(&config, "a")->uri) != length;
+			 strlen(config_get(&config, "a", "uri")->value) != length;
 		config_finish(&config);
 	}
 	CHECK_INT(wrong, 0);
@@ -166,17 +161,19 @@ static void test_precedence(void)
 	CHECK_INT(config_load_text(&config, "ttl=1m\n[a]\nuri=user-a\n[b]\nuri=user-b",
 				   "user.conf", false, &err), 0);
 	CHECK_INT(config_load_text(&config, "backend=a\nttl=2m\nwait=3m\n[c]\nuri=system-c\n"
-				   "[a]\nuri=system-a", "system.conf", false, &err), 0);
-	CHECK_STR(config.backend, "a");
-	CHECK_INT(config.ttl.ms, 60000);
-	CHECK_INT(config.wait.ms, 180000);
-	CHECK_INT(config.backend_count, 3);
-	CHECK_STR(config_find(&config, "a")->uri, "user-a");
-	CHECK_STR(config_find(&config, "b")->uri, "user-b");
-	CHECK_STR(config_find(&config, "c")->uri, "system-c");
-	CHECK(!config_find(&config, "d"));
-	CHECK(!config_find(&config, ""));
-	CHECK(!config_find(&config, "A"));
+				   "[a]\nuri=system-a\nkill-after=1s", "system.conf", false, &err), 0);
+	CHECK_STR(config_get(&config, "", "backend")->value, "a");
+	CHECK_STR(config_get(&config, "", "backend")->place, "system.conf:1");
+	CHECK_STR(config_get(&config, "", "ttl")->value, "1m");
+	CHECK_STR(config_get(&config, "", "wait")->value, "3m");
+	CHECK_STR(config_get(&config, "a", "uri")->value, "user-a");
+	CHECK_STR(config_get(&config, "b", "uri")->place, "user.conf:5");
+	CHECK_STR(config_get(&config, "c", "uri")->value, "system-c");
+	/* The section of the user hides that of the system as a whole. */
+	CHECK(!config_get(&config, "a", "kill-after"));
+	CHECK(!config_get(&config, "d", "uri"));
+	CHECK(!config_get(&config, "", "uri"));
+	CHECK(!config_get(&config, "A", "uri"));
 
 	unit_case("two files, second bad");	/* what is shadowed is checked all the same */
 	CHECK_INT(config_load_text(&config, "ttl=x", "system.conf", false, &err), -1);
@@ -250,7 +247,7 @@ static void test_exposed_path(const char *path)
 	write_file(path, text, sizeof(text) - 1, 0644);
 	CHECK_INT(config_load_text(&config, "[a]\nuri=redis://h", "user.conf", false, &err), 0);
 	CHECK_INT(config_load(&config, path, &err), 0);
-	CHECK_STR(config_find(&config, "a")->uri, "redis://h");
+	CHECK_STR(config_get(&config, "a", "uri")->value, "redis://h");
 	CHECK_STR(config.exposed_path, path);
 	CHECK_INT(config_load(&config, path, &err), 0);
 	CHECK_STR(config.exposed_path, path);
