@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# A message between dlock's processes cannot be sent or received: torture/failsend.c lets the Nth one
-# fail, once or from then on. Then dlock ends with 125 and the name of the call, or does what it was
-# to do. It never hangs, and leaves no lock and no process behind.
+# A call of dlock fails: torture/fail.c lets the Nth one of a kind fail, once or from then on. Then
+# dlock ends with a status for it and the reason, or does what it was to do. It never hangs or
+# crashes, leaves no lock and no process behind, and runs no command without its lock.
 
 load helpers
 load redis-server
@@ -14,27 +14,43 @@ UNDER_LOCK='env -i "$DLOCK" run -n -q -b "$DLOCK_BACKEND" "$LOCK" -- true
 	echo $? >>"$0"
 	exec sleep "$1"'
 
-# failing CALL N ON ERRNO ARG...: runs dlock while messages fail: see torture/failsend.c
+# failing CALL N ON ERRNO ARG...: runs dlock while calls fail: see torture/fail.c
 failing() {
-	local variables=(LD_PRELOAD="$BUILD/tests/torture/failsend.so" FAIL_CALL="$1" FAIL_AT="$2" FAIL_ERRNO="$4"
-		FAIL_MARK="$T/reached")
+	local variables=(LD_PRELOAD="$BUILD/tests/torture/fail.so" FAIL_CALL="$1" FAIL_AT="$2"
+		FAIL_ERRNO="$4" FAIL_MARK="$T/reached")
 	[[ -z $3 ]] || variables+=(FAIL_ON=1)
 	shift 4
 	timeout -k 1 15 env "${variables[@]}" "$DLOCK" "$@" 2>err
 }
 
-# each FUNCTION: calls it in processes of its own, with DLOCK_BACKEND and LOCK set and `failing CALL N ON
-# ERRNO` as its arguments, for each N from 1 until so many messages are not sent or received any more
+# errnos CALL: prints what its failures report, in turn
+errnos() {
+	case $1 in
+	send) echo 109 105 12 ;; # ETOOMANYREFS, ENOBUFS, ENOMEM
+	recv) echo 105 0 12 ;;   # 0: a descriptor is left out
+	socket | pipe) echo 24 23 12 ;; # EMFILE, ENFILE
+	fork | timer) echo 11 12 ;; # EAGAIN
+	open) echo 24 13 5 ;;       # EACCES, EIO
+	write) echo 28 5 32 ;;      # ENOSPC, EPIPE
+	malloc) echo 12 ;;
+	esac
+}
+
+# each FUNCTION CALL...: calls it in processes of its own, with DLOCK_BACKEND and LOCK set and
+# `failing CALL N ON ERRNO` as its arguments, for each N from 1 to 40, or until a run has fewer of
+# these calls
 each() {
-	local backend call n
+	local backend call n function=$1
+	shift
 	for backend in "$FILE" "$REDIS"; do
-		for call in send recv; do
+		for call in "$@"; do
 			for ((n = 1; n <= 40; n += 4)); do
 				rm -f reached
-				four "$1"
+				four "$function"
 				[[ -e reached ]] || break
 			done
-			((n > 1)) || fail "$backend $call: no message has failed"
+			# Not every run makes one of these.
+			((n > 1)) || [[ $call =~ ^(pipe|timer|write)$ ]] || fail "$backend $call: no call has failed"
 		done
 	done
 	[[ ! -s $T/failures ]] || fail "$(<"$T/failures")"
@@ -42,49 +58,57 @@ each() {
 
 # four FUNCTION: for this N and the next three, once and from then on
 four() {
-	local on jobs=() number
-	# ETOOMANYREFS, ENOBUFS and ENOMEM; and a descriptor that is left out
-	local errnos=(109 105 12)
-	[[ $call == send ]] || errnos=(105 0 12)
+	local on jobs=() number errnos
+	read -r -a errnos < <(errnos "$call")
 	for ((number = n; number < n + 4; number++)); do
 		for on in "" on; do
-			one "$1" "$call" "$number" "$on" "${errnos[number % 3]}" &
+			one "$1" "$call" "$number" "$on" "${errnos[number % ${#errnos[@]}]}" &
 			jobs+=($!)
 		done
 	done
 	wait "${jobs[@]}" || :
 }
 
-# one FUNCTION ARG...: calls it in a directory of its own, and checks what it has left
+# one FUNCTION CALL N ON ERRNO: calls it in a directory of its own, and checks what it has left. A
+# process without memory ends at once, so others release the lock a moment later, and when none has
+# memory the lease must end.
 one() {
-	local code=0 dir
+	local code=0 dir ttl=20s seconds=2
+	if [[ $2.$4 == malloc.on ]]; then
+		ttl=2s seconds=4
+	fi
 	exec >>"$T/failures" 2>&1 3>&- 4>&-
 	export DLOCK_BACKEND=$backend LOCK=$LOCK-$BASHPID
 	dir=$(mktemp -d "$T/one.XXXXXX")
 	cd "$dir" || return
 	"$@" || code=$?
-	case $code in
-	0) ;;
-	125)
-		grep -Eq "^dlock: .*: between dlock's processes: (sendmsg|recvmsg): |cannot share it" err ||
-			code="$code without its reason"
-		;;
-	*) code="$code is not expected" ;;
-	esac
-	[[ $code == 0 || $code == 125 ]] || echo "${backend%%:*} $*: status $code: $(<err)"
-	is_free || echo "${backend%%:*} $*: the lock is left"
+	has_reason "$call" "$code" || echo "${backend%%:*} $*: status $code: $(<err)"
+	wait_until "$seconds" is_free || echo "${backend%%:*} $*: the lock is left"
 	if [[ -e seen ]] && [[ $(<seen) != 124 ]]; then
 		echo "${backend%%:*} $*: the command saw: $(tr '\n' ' ' <seen)"
 	fi
 }
 
+# has_reason CALL STATUS: is this a status of a run whose CALL has failed, and is the reason in err?
+has_reason() {
+	case $1.$2 in
+	*.0) ;;
+	send.125 | recv.125)
+		grep -Eq "^dlock: .*: between dlock's processes: (sendmsg|recvmsg): |cannot share it" err
+		;;
+	send.* | recv.*) return 1 ;;
+	*.122 | *.123 | *.125) grep -q '^dlock: ' err ;;
+	*) return 1 ;;
+	esac
+}
+
 whole_run() {
-	failing "$@" run -v -w 5s -t 20s -k 300ms "$LOCK" -- sh -c "$UNDER_LOCK" seen 0.05 || return
+	failing "$@" run -v -w 5s -t "$ttl" -k 300ms "$LOCK" -- sh -c "$UNDER_LOCK" seen 0.05 || return
 	[[ -e seen ]] || echo "$*: status 0 without a command"
 }
 
 @test "run: no message can make it hang, or leave the lock or a process" {
-	each whole_run
+	each whole_run send recv
 }
 
 waiting_run() {
@@ -98,7 +122,7 @@ waiting_run() {
 }
 
 @test "run while it waits: no message can make it hang, or leave the lock or a process" {
-	each waiting_run
+	each waiting_run send recv
 }
 
 acquires() {
@@ -108,7 +132,7 @@ acquires() {
 		start sleep 300
 		OWNER=$PID
 	fi
-	token=$(failing "$@" acquire -w 5s -t 20s ${OWNER:+--pid "$OWNER"} "$LOCK") || return
+	token=$(failing "$@" acquire -w 5s -t "$ttl" ${OWNER:+--pid "$OWNER"} "$LOCK") || return
 	# A daemon that cannot receive holds until its process or its lease ends.
 	"$DLOCK" release "$LOCK" "$token" >/dev/null 2>&1 || code=$?
 	if ((code)) && [[ -n $3 ]]; then
@@ -120,13 +144,26 @@ acquires() {
 
 @test "acquire: no message can make it hang, or leave the lock or a process" {
 	OWNER=
-	each acquires
+	each acquires send recv
 }
 
 @test "acquire --pid: no message can make it hang, or leave the lock or a process" {
 	start sleep 300
 	OWNER=$PID
-	each acquires
+	each acquires send recv
+}
+
+@test "run: no other call can make it hang, or leave the lock or a process" {
+	each whole_run socket fork pipe timer open write malloc
+}
+
+@test "run while it waits: no other call can make it hang, or leave the lock or a process" {
+	each waiting_run socket fork pipe timer open write malloc
+}
+
+@test "acquire: no other call can make it hang, or leave the lock or a process" {
+	OWNER=
+	each acquires socket fork pipe timer open write malloc
 }
 
 # few_descriptors N ARG...: runs dlock, which may have N descriptors and inherits three
