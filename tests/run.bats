@@ -641,7 +641,7 @@ redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd:/
 		colon|scheme|backend nosuchname
 		host redis://
 		host redis:///0
-		99999 redis://127.0.0.1:99999
+		port redis://127.0.0.1:99999
 		port redis://127.0.0.1:0
 		port redis://127.0.0.1:x
 		% redis://127.0.0.1/%zz

@@ -8,7 +8,8 @@
  * The parser is stricter than RFC 3986 in one point: an '@' that is not encoded may stand only once
  * before the hosts, in the value of a parameter, and in the path of a scheme that has only a path
  * (file:, *+unix:). So a password with a '/', '?', '#' or '@' that somebody forgot to encode is
- * recognised, and no message shows a part of it as a path.
+ * refused, and no message shows a part of it as a path. Nor do the messages of the parser show a
+ * part of the URI.
  */
 #pragma once
 
@@ -38,7 +39,7 @@ struct uri {
 	struct uri_param *params;
 	size_t param_count;
 	char *sentinel_password;	/* from ?sentinel-password-file=; NULL: none */
-	/* Private: one block with the arrays and strings above, and the password from a file. */
+	/* Private: a copy of the text, which has the strings above, and the password from a file. */
 	char *storage;
 	size_t storage_size;
 	char *loaded_password;
@@ -91,8 +92,9 @@ int uri_load_passwords(struct uri *uri, const char **exposed, struct error *err)
 
 /*
  * Finds the password of a URI in text: returns its first byte, with its length in *length, or NULL
- * when there is none or an empty one. Exact for a valid URI; for any other text the result may
- * have too many bytes, but not too few. Used to blank argv and what is printed.
+ * when there is none or an empty one. It is what stands between the first ':' behind "//" and the
+ * last '@', which may be too much, as where a path has both, but is never too little. Used to blank
+ * argv and what is printed.
  */
 const char *uri_find_password(const char *text, size_t *length);
 
@@ -143,6 +145,3 @@ size_t uri_encode(const char *text, size_t length, char *buf, size_t size);
  * Decodes %XX in place within length bytes. Returns the new length, or -1 for a bad escape.
  */
 ptrdiff_t uri_decode(char *text, size_t length);
-
-/* The byte that the escape at s ("%2F"), which ends before end, stands for, or -1. */
-int uri_unescape(const char *s, const char *end);

