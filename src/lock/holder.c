@@ -2,7 +2,6 @@
 #include "holder.h"
 
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,48 +14,20 @@
 #include "uri.h"
 
 /*
- * Looks up the name of uid in /etc/passwd, and whether guess is the name of any user in the file.
- * fgetpwent_r() reads the file, in 10 to 20 us, and asks no name service.
- */
-static bool passwd_name(uid_t uid, char *buf, size_t size, const char *guess,
-			bool *guess_is_local)
-{
-	FILE *file = fopen("/etc/passwd", "re");
-	struct passwd entry, *found;
-	bool ok = false;
-	char line[1024];
-
-	*guess_is_local = false;
-	if (!file)
-		return false;
-	while (!ok && fgetpwent_r(file, &entry, line, sizeof(line), &found) == 0) {
-		ok = entry.pw_uid == uid && *entry.pw_name;
-		if (ok)
-			text_clean(entry.pw_name, strlen(entry.pw_name), buf, size);
-		else if (guess && strcmp(entry.pw_name, guess) == 0)
-			*guess_is_local = true;
-	}
-	fclose(file);
-	return ok;
-}
-
-/*
- * For a user who is not in /etc/passwd, getpwuid() would load shared objects, which takes 0.3 to 1
- * ms, and might wait for a directory server that is down, all for a word that only people read. For
- * such a user this takes the login name from the environment, unless it is the name of a local
- * user: then the environment is from before a change of uid.
+ * The login name of the environment, and not that of the user database: getpwuid() would load shared
+ * objects, which takes 0.3 to 1 ms, and might wait for a directory server that is down, all for a
+ * word that only people read. Where it is "root" the environment is from before a change of uid.
  */
 static void user_name(char *buf, size_t size)
 {
 	const char *login = getenv("LOGNAME");
-	uid_t uid = geteuid();
-	bool login_is_local;
+	const uid_t uid = geteuid();
 
-	if (uid == 0)
-		text_clean("root", strlen("root"), buf, size);
-	else if (passwd_name(uid, buf, size, login, &login_is_local))
-		return;
-	else if (login && *login && !login_is_local)
+	if (!uid)
+		login = "root";
+	else if (login && !strcmp(login, "root"))
+		login = NULL;
+	if (login && *login)
 		text_clean(login, strlen(login), buf, size);
 	else
 		snprintf(buf, size, "%ju", (uintmax_t)uid);
@@ -83,47 +54,25 @@ void holder_self(struct holder *holder, const char *command)
 	holder->since_ms = clock_wall_ms();
 }
 
-/* Appends "&key=", or "key=" to an empty text. */
-static size_t put_key(char *buf, size_t used, const char *key)
-{
-	char *end = buf + used;
+/* The fields of a record, in the order in which they are written. */
+static const struct field {
+	const char *key;
+	size_t at, size;	/* in struct holder; size 0: an int64_t, and else a text */
+} fields[] = {
+	{ "ttl", offsetof(struct holder, ttl_ms), 0 },
+	{ "host", offsetof(struct holder, host), sizeof(((struct holder *)0)->host) },
+	{ "user", offsetof(struct holder, user), sizeof(((struct holder *)0)->user) },
+	{ "cmd", offsetof(struct holder, command), sizeof(((struct holder *)0)->command) },
+	{ "pid", offsetof(struct holder, pid), 0 },
+	{ "since", offsetof(struct holder, since_ms), 0 },
+	{ "kept", offsetof(struct holder, kept_ms), 0 },
+	{ "min", offsetof(struct holder, min_ms), 0 },
+	{ "until", offsetof(struct holder, until_ms), 0 },
+	{ "replaces", offsetof(struct holder, replaces), 0 },
+	{ "note", offsetof(struct holder, note), sizeof(((struct holder *)0)->note) },
+};
 
-	if (used)
-		*end++ = '&';
-	end = stpcpy(end, key);
-	*end++ = '=';
-	return (size_t)(end - buf);
-}
-
-static size_t put_text(char *buf, size_t used, const char *key, const char *value)
-{
-	if (!*value)
-		return used;
-	used = put_key(buf, used, key);
-	return used + uri_encode(value, strlen(value), buf + used,
-				 HOLDER_TEXT_SIZE - used);
-}
-
-/* Leaves out a number without room, as a record that somebody has forged may have. */
-static size_t put_number(char *buf, size_t used, const char *key, int64_t value)
-{
-	if (value <= 0 || used + strlen(key) + sizeof("&=") + TEXT_DIGITS_SIZE > HOLDER_TEXT_SIZE)
-		return used;
-	used = put_key(buf, used, key);
-	return (size_t)(text_digits(buf + used, (uint64_t)value) - buf);
-}
-
-/* The note, as much of it as fits into a table's column. */
-static size_t put_note(char *buf, size_t used, const char *note)
-{
-	const size_t most = HOLDER_COLUMN_SIZE;
-
-	if (!*note || used + sizeof("&note=") >= most)
-		return used;
-	used = put_key(buf, used, "note");
-	uri_encode(note, strlen(note), buf + used, most - used);
-	return used + strlen(buf + used);
-}
+#define FIELD_COUNT (sizeof(fields) / sizeof(fields[0]))
 
 /* The most bytes of the names in a text, which are percent-encoded. */
 #define NAMES_SIZE (3 * (sizeof(((struct holder *)0)->host) + \
@@ -138,21 +87,34 @@ _Static_assert(NAMES_SIZE +
 
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])
 {
-	size_t used = 0;
+	size_t used = 0, most = HOLDER_TEXT_SIZE;
 
 	buf[0] = '\0';
-	used = put_number(buf, used, "ttl", holder->ttl_ms);
-	used = put_text(buf, used, "host", holder->host);
-	used = put_text(buf, used, "user", holder->user);
-	used = put_text(buf, used, "cmd", holder->command);
-	used = put_number(buf, used, "pid", holder->pid);
-	used = put_number(buf, used, "since", holder->since_ms);
-	used = put_number(buf, used, "kept", holder->kept_ms);
-	used = put_number(buf, used, "min", holder->min_ms);
-	/* Nobody ends earlier what is kept. */
-	used = put_number(buf, used, "until", holder->kept_ms ? 0 : holder->until_ms);
-	used = put_number(buf, used, "replaces", holder->replaces);
-	return put_note(buf, used, holder->note);
+	for (const struct field *field = fields; field < fields + FIELD_COUNT; field++) {
+		const char *value = (const char *)holder + field->at;
+		const int64_t *number = (const void *)value;
+		char digits[TEXT_DIGITS_SIZE] = "";
+
+		/* Nobody ends earlier what is kept. */
+		if (holder->kept_ms && number == &holder->until_ms)
+			continue;
+		if (!field->size)
+			value = digits;
+		if (!field->size && *number > 0)
+			text_digits(digits, (uint64_t)*number);
+		/* The note, which comes last, is cut. */
+		if (value == holder->note)
+			most = HOLDER_COLUMN_SIZE;
+		/* A number without room, as a forged record may have, is left out. */
+		if (!*value || used + strlen(field->key) + sizeof("&=") + strlen(digits) >= most)
+			continue;
+		if (used)
+			buf[used++] = '&';
+		used = (size_t)(stpcpy(stpcpy(buf + used, field->key), "=") - buf);
+		uri_encode(value, strlen(value), buf + used, most - used);
+		used += strlen(buf + used);
+	}
+	return used;
 }
 
 /* False: the value is empty or has a bad percent-encoding. */
@@ -177,44 +139,23 @@ static bool get_text(const char *value, size_t length, char *buf, size_t size)
 	return true;
 }
 
-static bool get_number(const char *text, size_t length, int64_t *number)
-{
-	int64_t read;
-
-	if (!text_number(text, length, &read) || !read)
-		return false;
-	*number = read;
-	return true;
-}
-
 static bool get_pair(struct holder *holder, const struct text_pair *pair)
 {
-	const struct {
-		const char *key;
-		char *text;		/* NULL: a number */
-		size_t size;
-		int64_t *number;
-	} fields[] = {
-		{ "host", holder->host, sizeof(holder->host), NULL },
-		{ "user", holder->user, sizeof(holder->user), NULL },
-		{ "cmd", holder->command, sizeof(holder->command), NULL },
-		{ "note", holder->note, sizeof(holder->note), NULL },
-		{ "pid", NULL, 0, &holder->pid },
-		{ "ttl", NULL, 0, &holder->ttl_ms },
-		{ "since", NULL, 0, &holder->since_ms },
-		{ "kept", NULL, 0, &holder->kept_ms },
-		{ "min", NULL, 0, &holder->min_ms },
-		{ "until", NULL, 0, &holder->until_ms },
-		{ "replaces", NULL, 0, &holder->replaces },
-	};
+	int64_t number;
 
-	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-		if (strlen(fields[i].key) == pair->key_length &&
-		    !memcmp(pair->key, fields[i].key, pair->key_length))
-			return fields[i].text ? get_text(pair->value, pair->length,
-							 fields[i].text, fields[i].size)
-					      : get_number(pair->value, pair->length,
-							   fields[i].number);
+	for (const struct field *field = fields; field < fields + FIELD_COUNT; field++) {
+		char *to = (char *)holder + field->at;
+
+		if (strlen(field->key) != pair->key_length ||
+		    memcmp(pair->key, field->key, pair->key_length) != 0)
+			continue;
+		if (field->size)
+			return get_text(pair->value, pair->length, to, field->size);
+		if (!text_number(pair->value, pair->length, &number) || !number)
+			return false;
+		memcpy(to, &number, sizeof(number));
+		return true;
+	}
 	return false;
 }
 
