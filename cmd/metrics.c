@@ -1,117 +1,115 @@
 /* SPDX-License-Identifier: MIT */
+/* The file that --metrics names. */
 #include "metrics.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/textfile.h"
 #include "lock/holder.h"
 
-/* The labels of all metrics: {name="...",host="..."}. */
-struct labels {
-	const char *name;
-	char host[HOLDER_HOST_SIZE];
+struct metric {
+	const char *name, *help;
+	int64_t value;		/* -1: left out */
+	bool is_ms;		/* written in seconds */
 };
 
 /* The value of a label, in which the format escapes '\', '"' and a line's end. */
-static void put_label(FILE *file, const char *value)
+static void put_label(FILE *file, const char *name, const char *value)
 {
-	putc('"', file);
+	fprintf(file, "%s=\"", name);
 	for (; *value; value++) {
-		if (*value == '\n') {
-			fputs("\\n", file);
-			continue;
-		}
-		if (*value == '\\' || *value == '"')
+		if (strchr("\\\"\n", *value))
 			putc('\\', file);
-		putc(*value, file);
+		putc(*value == '\n' ? 'n' : *value, file);
 	}
 	putc('"', file);
 }
 
-/* All of a metric up to its value. */
-static void begin(FILE *file, const struct labels *labels, const char *metric, const char *help)
+static void put_metric(FILE *file, const char *lock, const char *host, const struct metric *metric)
 {
-	fprintf(file, "# HELP dlock_last_%s %s\n# TYPE dlock_last_%s gauge\ndlock_last_%s{name=",
-		metric, help, metric, metric);
-	put_label(file, labels->name);
-	fputs(",host=", file);
-	put_label(file, labels->host);
-	fputs("} ", file);
-}
+	const char *name = metric->name;
 
-static void put_number(FILE *file, const struct labels *labels, const char *metric, uint64_t value,
-		       const char *help)
-{
-	begin(file, labels, metric, help);
-	fprintf(file, "%" PRIu64 "\n", value);
-}
-
-static void put_seconds(FILE *file, const struct labels *labels, const char *metric, int64_t ms,
-			const char *help)
-{
-	begin(file, labels, metric, help);
-	fprintf(file, "%" PRId64 ".%03d\n", ms / 1000, (int)(ms % 1000));
-}
-
-static void put_lock(FILE *file, const struct labels *labels, const struct run_result *result)
-{
-	const struct run_facts *facts = &result->facts;
-
-	put_number(file, labels, "obtained", facts->obtained_ms != 0,
-		   "1 if the lock was obtained, else 0.");
-	put_number(file, labels, "busy",
-		   result->end == RUN_NOT_OBTAINED && !result->replaced,
-		   "1 if the lock was not obtained in the time to wait, else 0.");
-	put_number(file, labels, "replaced", result->replaced,
-		   "1 if a newer waiter sent this one away, else 0.");
-	put_number(file, labels, "overdue", result->end == RUN_OVERDUE,
-		   "1 if the command ran too long and was ended, else 0.");
-	put_number(file, labels, "lost", result->end == RUN_LOST,
-		   "1 if the lock was lost while it was held, else 0.");
-	if (facts->over_ms)
-		put_seconds(file, labels, "wait_seconds",
-			    (facts->obtained_ms ? facts->obtained_ms : facts->over_ms) -
-			    facts->began_ms, "How long dlock waited for the lock.");
-	if (!facts->obtained_ms)
-		return;
-	put_seconds(file, labels, "hold_seconds", facts->over_ms - facts->obtained_ms,
-		    "How long the lock was held.");
-	if (facts->fence)
-		put_number(file, labels, "fence", facts->fence, "The fence of the lock.");
+	fprintf(file, "# HELP dlock_last_%s %s\n# TYPE dlock_last_%s gauge\ndlock_last_%s{", name,
+		metric->help, name, name);
+	put_label(file, "name", lock);
+	put_label(file, ",host", host);
+	if (metric->is_ms)
+		fprintf(file, "} %" PRId64 ".%03d\n", metric->value / 1000,
+			(int)(metric->value % 1000));
+	else
+		fprintf(file, "} %" PRId64 "\n", metric->value);
 }
 
 static void put_all(FILE *file, const struct metrics *metrics)
 {
-	struct labels labels = { .name = metrics->name };
+	const struct run_result *result = metrics->result;
+	const struct run_facts *facts = &result->facts;
+	const bool obtained = facts->obtained_ms;
+	const int64_t waited_to_ms = obtained ? facts->obtained_ms : facts->over_ms;
+	const struct metric rows[] = {
+		{ "start_timestamp_seconds", "When dlock run was started, in seconds since 1970.",
+		  metrics->began_at_ms, true },
+		{ "end_timestamp_seconds", "When dlock run ended, in seconds since 1970.",
+		  clock_wall_ms(), true },
+		{ "exit_status", "The exit status of dlock run, which is that of the command if it "
+		  "ran.", metrics->exit_status, false },
+		{ "obtained", "1 if the lock was obtained, else 0.", obtained, false },
+		{ "busy", "1 if the lock was not obtained in the time to wait, else 0.",
+		  result->end == RUN_NOT_OBTAINED && !result->replaced, false },
+		{ "replaced", "1 if a newer waiter sent this one away, else 0.",
+		  result->replaced, false },
+		{ "overdue", "1 if the command ran too long and was ended, else 0.",
+		  result->end == RUN_OVERDUE, false },
+		{ "lost", "1 if the lock was lost while it was held, else 0.",
+		  result->end == RUN_LOST, false },
+		{ "wait_seconds", "How long dlock waited for the lock.",
+		  facts->over_ms ? waited_to_ms - facts->began_ms : -1, true },
+		{ "hold_seconds", "How long the lock was held.",
+		  obtained ? facts->over_ms - facts->obtained_ms : -1, true },
+		{ "fence", "The fence of the lock.",
+		  obtained && facts->fence ? (int64_t)facts->fence : -1, false },
+	};
+	char host[HOLDER_HOST_SIZE];
 
-	holder_host(labels.host);
-	put_seconds(file, &labels, "start_timestamp_seconds", metrics->began_at_ms,
-		    "When dlock run was started, in seconds since 1970.");
-	put_seconds(file, &labels, "end_timestamp_seconds", clock_wall_ms(),
-		    "When dlock run ended, in seconds since 1970.");
-	put_number(file, &labels, "exit_status", (uint64_t)metrics->exit_status,
-		   "The exit status of dlock run, which is that of the command if it ran.");
-	put_lock(file, &labels, metrics->result);
+	holder_host(host);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].value >= 0)
+			put_metric(file, metrics->name, host, &rows[i]);
 }
 
 int metrics_write(const char *path, const struct metrics *metrics, struct error *err)
 {
-	char *text;
-	size_t length;
-	FILE *file = open_memstream(&text, &length);
-	int failed;
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	struct stat st;
+	char *new_path;
+	FILE *file;
+	int fd, failed;
 
-	if (!file)
-		memory_gone();
-	put_all(file, metrics);
-	if (fclose(file))
-		memory_gone();
-	failed = textfile_replace(path, text, length, err);
-	free(text);
-	return failed;
+	if (!lstat(path, &st) && !S_ISREG(st.st_mode))
+		return error_set(err, ERROR_INTERNAL, 0,
+				 "it is not a regular file, and is left as it is");
+	new_path = memory_format("%.*s.%s.XXXXXX", (int)(base - path), path, base);
+	fd = mkostemp(new_path, O_CLOEXEC);
+	file = fd < 0 ? NULL : fdopen(fd, "w");
+	if (file)
+		put_all(file, metrics);
+	/* Some file systems say only at the end that they have no room. */
+	failed = !file || fflush(file) || ferror(file) || fchmod(fd, 0644) || fclose(file) ||
+		 rename(new_path, path);
+	if (failed)
+		error_set(err, ERROR_INTERNAL, errno, "cannot write it");
+	if (failed && fd >= 0)
+		unlink(new_path);
+	free(new_path);
+	return failed ? -1 : 0;
 }

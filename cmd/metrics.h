@@ -19,5 +19,10 @@ struct metrics {
 	int exit_status;
 };
 
-/* Replaces the file, with mode 0644, for the collector is another user. 0, or -1 with *err. */
+/*
+ * Replaces the file in one step, with mode 0644, whatever the umask says, because the collector is
+ * another user. Until the end the text is in a file ".NAME.XXXXXX" of the same directory. What is
+ * at path and is no regular file stays: root would replace /dev/null. 0, or -1 with *err, and the
+ * old content stays.
+ */
 int metrics_write(const char *path, const struct metrics *metrics, struct error *err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small text files: dlock.conf and ?password-file=, which may contain a secret, --metrics, and
- * files of /proc.
+ * Small text files: dlock.conf and ?password-file=, which may contain a secret, and files of /proc.
  */
 #pragma once
 
@@ -39,11 +38,3 @@ void textfile_finish(struct textfile *file);	/* wipes; accepts a zeroed one */
  * memory. False: the file cannot be read or is empty, and buf is "".
  */
 bool textfile_start(const char *path, char *buf, size_t size);
-
-/*
- * Makes text the whole content of the file at path, in one step: a reader sees the old content or
- * the new one. The file gets mode 0644, whatever the umask says. Until the end the text is in a
- * file ".NAME.XXXXXX" of the same directory. What is at path and is no regular file stays: root
- * would replace /dev/null. 0, or -1 with ERROR_INTERNAL; then the old content stays.
- */
-int textfile_replace(const char *path, const char *text, size_t length, struct error *err);
