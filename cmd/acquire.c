@@ -10,8 +10,6 @@
 #include "engine/supervise.h"
 #include "json.h"
 #include "log.h"
-#include "output.h"
-#include "progress.h"
 #include "session.h"
 #include "token_ask.h"
 
@@ -54,7 +52,7 @@ static int print_result(const struct session *session, const struct acquire_resu
 		json_close(&json, '}');
 		putchar('\n');
 	}
-	return output_flush();
+	return log_flush();
 }
 
 /* The token of a hold is printed on standard output, which is checked before the lock is taken. */
@@ -77,8 +75,8 @@ static void take_back(struct session *session, const char *token)
 
 	if (!token_ask(session, KEEPER_VERB_RELEASE, &request, &reply, &err))
 		return;
-	error_prefix(&err, "%s: cannot give it back", request.name);
-	complain(&err);
+	error_prefix(&err, "cannot give it back");
+	log_fail(&err);
 }
 
 static int acquire_for(struct session *session, const struct signals *signals,
@@ -94,16 +92,13 @@ static int acquire_for(struct session *session, const struct signals *signals,
 		.process = process,
 		.term_on_lost = !options->only_warn,
 	};
-	struct progress progress = { .name = NULL };
 	struct acquire_result result;
-	struct run_hooks hooks;
+	const struct run_hooks hooks = log_hooks();
 
-	progress_init(&progress, &session->settings, session->name, options->verbosity, &hooks);
 	supervise_acquire(&request, &hooks, signals, &result);
 	if (result.run.end != RUN_EXITED)
-		return progress_report_failure(&progress, &result.run,
-					       options->conflict_exit_code);
-	/* output_finish() says what is wrong with the output. */
+		return log_failed_run(&result.run, options->conflict_exit_code);
+	/* log_finish() says what is wrong with the output. */
 	if (print_result(session, &result) && !result.nested)
 		take_back(session, result.token);
 	return 0;
@@ -115,7 +110,6 @@ int command_acquire(struct session *session, struct error *err)
 	struct pidfd process = { .fd = -1 };
 	struct signals signals;
 
-	log_about(session->name, &session->settings);
 	if (check_output(err) ||
 	    (options->pid && open_process(&process, options->pid, !options->only_warn, err)) ||
 	    signals_init(&signals, err))

@@ -8,23 +8,22 @@
 #include "session.h"
 
 /* One line for each holder, behind the text before. */
-static void say_holders(const struct session *session, enum say level, const char *before,
-			const struct lock_view *view)
+static void say_holders(enum say level, const char *before, const struct lock_view *view)
 {
 	char text[HOLDER_DESCRIPTION_SIZE];
 
 	for (size_t i = 0; i < view->hold_count; i++)
-		session_say(session, level, "%s%s", before,
+		log_say(level, "%s%s", before,
 			    holder_describe(&view->holds[i].holder, view->holds[i].age_ms, text,
 					    sizeof(text)));
 }
 
 /* Asks on the terminal; true when the answer is yes. */
-static bool confirmed(struct session *session, const struct lock_view *view)
+static bool confirmed(const struct lock_view *view)
 {
 	char line[16] = "";
 
-	say_holders(session, SAY_ERROR, "", view);
+	say_holders(SAY_ERROR, "", view);
 	fputs("Take the lock away? What was run under it may still be at work. [y/N] ", stderr);
 	/* After Ctrl-D the cursor still stands behind the question. */
 	if (!fgets(line, sizeof(line), stdin))
@@ -53,14 +52,14 @@ static int ask_about_holders(struct session *session, struct lock_view *view, st
 	bool same;
 
 	while (view->hold_count) {
-		if (!confirmed(session, view))
+		if (!confirmed(view))
 			return 0;
 		now = (struct lock_view){ 0 };
 		if (hold_view(session->backend, session->name, "", &now, err))
 			return -1;
 		same = same_holders(view, &now);
 		if (now.hold_count && !same)
-			session_say(session, SAY_WARNING, "meanwhile it has changed hands");
+			log_say(SAY_WARNING, "meanwhile it has changed hands");
 		lock_view_finish(view);
 		*view = now;
 		if (same)
@@ -86,13 +85,13 @@ int command_break(struct session *session, struct error *err)
 	int result = session_connect(session, err) ? -1 : choose_holders(session, &view, err);
 
 	if (!result)
-		session_say(session, SAY_WARNING, "left as it is");
+		log_say(SAY_WARNING, "left as it is");
 	else if (result > 0 && !view.hold_count)
-		session_say(session, SAY_WARNING, "nobody holds it");
+		log_say(SAY_WARNING, "nobody holds it");
 	else if (result > 0 && hold_break(session->backend, session->name, &view, err))
 		result = -1;
 	else if (result > 0)
-		say_holders(session, SAY_WARNING, "broken; was ", &view);
+		say_holders(SAY_WARNING, "broken; was ", &view);
 	lock_view_finish(&view);
 	return result < 0 ? -1 : !result;
 }

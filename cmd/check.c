@@ -4,7 +4,6 @@
 #include "lock/view.h"
 #include "exit_status.h"
 #include "json.h"
-#include "print.h"
 #include "session.h"
 
 static const char *const severities[] = {
@@ -30,7 +29,8 @@ static void check_secrets(const struct session *session, struct findings *findin
 	if (session->settings.warning[0])
 		findings_add(findings, FINDING_WARNING, "password", "chmod 600 the file",
 			     "%s", session->settings.warning);
-	else if (session->options.password_in_argv)
+	else if (session->options.password_in_argv && session->settings.uri.password &&
+		 !uri_param(&session->settings.uri, "password-file"))
 		findings_add(findings, FINDING_NOTE, "password",
 			     "put it into a file, and name that with ?password-file=",
 			     "stands on the command line: ps shows it until dlock has hidden it, "
@@ -51,11 +51,11 @@ static void print_text(const struct findings *findings)
 }
 
 /* -q: only what makes the backend unusable. */
-static void say_errors(const struct session *session, const struct findings *findings)
+static void say_errors(const struct findings *findings)
 {
 	for (size_t i = 0; i < findings->count; i++)
 		if (findings->rows[i].severity == FINDING_ERROR)
-			session_say(session, SAY_ERROR, "%s", findings->rows[i].text);
+			log_say(SAY_ERROR, "%s", findings->rows[i].text);
 }
 
 static void print_json(const struct findings *findings, const char *place, enum severity worst)
@@ -98,7 +98,7 @@ int command_check(struct session *session, struct error *err)
 		if (findings.rows[i].severity > worst)
 			worst = findings.rows[i].severity;
 	if (session->options.verbosity < 0)
-		say_errors(session, &findings);
+		say_errors(&findings);
 	else if (session->options.json)
 		print_json(&findings, place, worst);
 	else

@@ -34,6 +34,3 @@ int command_wait(struct session *session, struct error *err);
 int command_break(struct session *session, struct error *err);
 int command_check(struct session *session, struct error *err);
 int command_setup(struct session *session, struct error *err);
-
-/* Prints the help of one command on standard output. */
-void command_print_help(const struct command *command);

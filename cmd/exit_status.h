@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Exit statuses, which scripts rely on. --help and the tests use the table. */
+/* Exit statuses, which scripts rely on. --help explains them (main.c). */
 #pragma once
 
 enum exit_status {
@@ -12,16 +12,3 @@ enum exit_status {
 	EXIT_NOT_FOUND = 127,
 	EXIT_SIGNAL = 128,	/* plus the signal's number */
 };
-
-struct exit_status_row {
-	const char *code;
-	const char *meaning;
-};
-
-/* Ends with a row whose code is NULL. */
-extern const struct exit_status_row exit_status_rows[];
-
-struct error;
-
-/* The exit status for an error. */
-int exit_status_of(const struct error *err);

@@ -1,25 +1,42 @@
 /* SPDX-License-Identifier: MIT */
+/* All that dlock prints but help, tables and JSON on stdout, and how it ends. */
 #include "log.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/duration.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/system_log.h"
+#include "base/text.h"
+#include "exit_status.h"
 #include "json.h"
 #include "options.h"
-#include "print.h"
 #include "settings.h"
+
+#define TICK_MS 1000
 
 /* One for the process, as stderr is. */
 static struct {
 	bool json, syslog;
+	int verbosity;
 	const char *name;		/* of the lock; NULL: not known yet */
-	char place[URI_PLACE_SIZE];	/* where the lock is; only for JSON */
+	char place[URI_PLACE_SIZE];	/* where the lock is */
+	bool live;			/* stderr is a terminal: a line shows that dlock waits */
+	bool line_shown;
+	char last_holder[HOLDER_DESCRIPTION_SIZE];	/* the one that -v has printed last */
+	int output_errnum;		/* why output could not be written, at the first time */
 } lines;
 
 static const struct {
@@ -53,23 +70,27 @@ static const char *const events[RUN_EVENTS] = {
 	[EVENT_FAILED] = "failed",
 };
 
-void log_begin(const struct options *options)
+/* ---- lines ---- */
+
+void print_line(FILE *to, const char *format, ...)
 {
-	lines.json = options->log_json;
-	lines.syslog = options->syslog;
+	va_list args;
+	char *text;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		memory_gone();
+	va_end(args);
+	text_clean(text, strlen(text), text, strlen(text) + 1);
+	fprintf(to, "%s\n", text);
+	free(text);
 }
 
-void log_about(const char *name, const struct settings *settings)
+bool print_is_screen(int fd)
 {
-	lines.name = name;
-	lines.syslog = settings->syslog;
-	if (lines.json)
-		settings_place(settings, lines.place);
-}
+	const char *term = getenv("TERM");
 
-bool log_is_json(void)
-{
-	return lines.json;
+	return term && *term && strcmp(term, "dumb") != 0 && isatty(fd);
 }
 
 /* All keys are there in each line; a key without a value is null. */
@@ -106,34 +127,27 @@ static void put_holder(struct json *json, const struct log_line *line)
 	json_close(json, '}');
 }
 
-static void put_object(struct json *json, const struct log_line *line)
-{
-	char host[HOLDER_HOST_SIZE];
-
-	holder_host(host);
-	json_open(json, NULL, '{');
-	json_time(json, "time", clock_wall_ms());
-	json_text(json, "level", levels[line->level].word);
-	json_text(json, "event", events[line->event]);
-	json_text(json, "name", line->name ? line->name : lines.name);
-	json_text(json, "backend", lines.place);
-	json_text(json, "host", host);
-	json_number(json, "pid", getpid());
-	put_facts(json, line->facts);
-	put_holder(json, line);
-	json_text(json, "message", line->text);
-	json_close(json, '}');
-}
-
 static void print_json(const struct log_line *line)
 {
-	char *object;
+	char *object, host[HOLDER_HOST_SIZE];
 	size_t length;
 	struct json json = { .stream = open_memstream(&object, &length) };
 
 	if (!json.stream)
 		memory_gone();
-	put_object(&json, line);
+	holder_host(host);
+	json_open(&json, NULL, '{');
+	json_time(&json, "time", clock_wall_ms());
+	json_text(&json, "level", levels[line->level].word);
+	json_text(&json, "event", events[line->event]);
+	json_text(&json, "name", lines.name);
+	json_text(&json, "backend", lines.place);
+	json_text(&json, "host", host);
+	json_number(&json, "pid", getpid());
+	put_facts(&json, line->facts);
+	put_holder(&json, line);
+	json_text(&json, "message", line->text);
+	json_close(&json, '}');
 	putc('\n', json.stream);
 	if (fclose(json.stream))
 		memory_gone();
@@ -141,31 +155,255 @@ static void print_json(const struct log_line *line)
 	free(object);
 }
 
+/* In the background, the cursor is where the shell's user types. */
+static bool in_foreground(void)
+{
+	return tcgetpgrp(STDERR_FILENO) == getpgrp();
+}
+
+static void clear_live_line(void)
+{
+	if (lines.line_shown && in_foreground())
+		fputs("\r\033[K", stderr);
+	lines.line_shown = false;
+}
+
 void log_line(const struct log_line *line)
 {
-	const char *about = line->name ? line->name : lines.name;
+	const char *name = line->nameless ? NULL : lines.name;
 
+	clear_live_line();
 	/* In one write, so that the lines of several processes do not mix in a log. */
 	if (lines.json)
 		print_json(line);
 	else
-		print_line(stderr, "dlock: %s%s%s", line->name ? line->name : "",
-			    line->name ? ": " : "", line->text);
+		print_line(stderr, "dlock: %s%s%s", name ? name : "", name ? ": " : "",
+			   line->text);
 	if (lines.syslog)
-		system_log(levels[line->level].priority, about, "%s", line->text);
+		system_log(levels[line->level].priority, lines.name, "%s", line->text);
 }
 
-void log_text(enum say level, const char *name, const char *text)
+/* The least important kind of line that is wanted. */
+static enum say least_level(void)
 {
+	if (lines.verbosity < 0)
+		return SAY_ERROR;
+	return lines.verbosity ? SAY_STEP : SAY_WARNING;
+}
+
+void log_say(enum say level, const char *format, ...)
+{
+	char text[1200];
+	va_list args;
+
+	if (level < least_level())
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
 	log_line(&(struct log_line){
 		.level = level, .event = level == SAY_ERROR ? EVENT_FAILED : EVENT_OTHER,
-		.name = name, .text = text, .age_ms = -1, .ahead = -1,
+		.text = text,
 	});
 }
 
-enum say log_least(int verbosity)
+static int status_of(const struct error *err)
 {
-	if (verbosity < 0)
-		return SAY_ERROR;
-	return verbosity == 0 ? SAY_WARNING : SAY_STEP;
+	return err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED ? EXIT_UNAVAILABLE
+									    : EXIT_DLOCK;
+}
+
+int log_fail(const struct error *err)
+{
+	log_line(&(struct log_line){
+		.level = SAY_ERROR, .event = EVENT_FAILED, .text = err->message,
+		.nameless = err->kind == ERROR_USAGE,
+	});
+	return status_of(err);
+}
+
+void log_begin(const struct options *options)
+{
+	lines.json = options->log_json;
+	lines.syslog = options->syslog;
+	lines.verbosity = options->verbosity;
+	/* Programs want to know each step, unless the user wants errors only. */
+	if (lines.json && !lines.verbosity)
+		lines.verbosity = 1;
+	lines.live = lines.verbosity >= 0 && !lines.json && print_is_screen(STDERR_FILENO);
+}
+
+void log_about(const char *name, const struct settings *settings, bool syslog)
+{
+	lines.name = name;
+	lines.syslog = syslog;
+	settings_place(settings, lines.place);
+}
+
+/* ---- stdout ---- */
+
+int log_flush(void)
+{
+	const bool failed_before = ferror(stdout);
+
+	if (__fpending(stdout) && fflush(stdout) && !lines.output_errnum)
+		lines.output_errnum = errno;
+	return failed_before || ferror(stdout) ? -1 : 0;
+}
+
+int log_finish(int status)
+{
+	struct error err;
+
+	if (!log_flush())
+		return status;
+	error_set(&err, ERROR_INTERNAL, lines.output_errnum, "cannot write the output");
+	return log_fail(&err);
+}
+
+/* ---- while dlock waits, and when it has not obtained the lock ---- */
+
+/* ", next in line" or ", 3 ahead"; "" where that is not known. */
+static const char *queue_text(int64_t ahead, char buf[static 48])
+{
+	snprintf(buf, 48, ", %" PRId64 " ahead", ahead);
+	return ahead < 0 ? "" : ahead ? buf : ", next in line";
+}
+
+/*
+ * "the server has not been reachable for 12s; last seen " to stand before the holder, or "" when it
+ * can be reached.
+ */
+static const char *down_text(int64_t down_ms, char buf[static 96])
+{
+	char duration[DURATION_TEXT_SIZE];
+
+	buf[0] = '\0';
+	if (down_ms > 0)
+		snprintf(buf, 96, "the server has not been reachable for %s; last seen ",
+			 duration_format(down_ms, duration, sizeof(duration)));
+	return buf;
+}
+
+static void show_live_line(const struct wait_state *state, const char *holder)
+{
+	char elapsed[DURATION_TEXT_SIZE], text[1024], queue[48], down[96];
+	struct winsize size = { 0 };
+	int width = 79;
+
+	if (!in_foreground())
+		return;
+	if (!ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 10)
+		width = size.ws_col - 1;
+	snprintf(text, sizeof(text), "dlock: %s: waiting %s%s, %s%s", lines.name,
+		 duration_format(state->elapsed_ms, elapsed, sizeof(elapsed)),
+		 queue_text(state->down_ms ? -1 : state->ahead, queue),
+		 down_text(state->down_ms, down), holder);
+	text_clean(text, strlen(text), text, (size_t)width + 1);
+	fprintf(stderr, "\r%s\033[K", text);
+	lines.line_shown = true;
+}
+
+/* A log gets a line when the holder has changed, and not every five seconds. */
+static void say_waiting(const struct wait_state *state, const char *holder)
+{
+	const struct run_facts facts = { .began_ms = clock_boot_ms() - state->elapsed_ms };
+	char who[HOLDER_DESCRIPTION_SIZE], queue[48], text[1200];
+
+	holder_describe(state->holder, -1, who, sizeof(who));
+	if (!strcmp(who, lines.last_holder))
+		return;
+	memcpy(lines.last_holder, who, sizeof(who));
+	snprintf(text, sizeof(text), "waiting%s, %s (on %s)", queue_text(state->ahead, queue),
+		 holder, lines.place);
+	log_line(&(struct log_line){
+		.level = SAY_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
+		.holder = state->holder, .age_ms = state->age_ms, .ahead = state->ahead,
+	});
+}
+
+void log_waiting(const struct wait_state *state)
+{
+	char holder[HOLDER_DESCRIPTION_SIZE];
+
+	if (!state) {
+		clear_live_line();
+		return;
+	}
+	holder_describe(state->holder, state->age_ms, holder, sizeof(holder));
+	if (lines.live)
+		show_live_line(state, holder);
+	else if (lines.verbosity > 0)
+		say_waiting(state, holder);
+}
+
+static void hear(const struct run_message *message)
+{
+	log_line(&(struct log_line){
+		.level = message->level, .event = message->event, .text = message->text,
+		.facts = message->facts,
+	});
+}
+
+struct run_hooks log_hooks(void)
+{
+	return (struct run_hooks){
+		.say = hear, .waiting = log_waiting,
+		.tick_ms = lines.live ? TICK_MS : CLOCK_NEVER, .least = least_level(),
+	};
+}
+
+static void report_not_obtained(const struct run_result *result)
+{
+	char holder[HOLDER_DESCRIPTION_SIZE], down[96], text[1200];
+	const char *why = "the backend gave no answer within the time to wait";
+
+	if (result->replaced)
+		why = holder_describe_newer(&result->holder, holder, sizeof(holder));
+	else if (result->holder_known)
+		why = holder_describe(&result->holder, result->age_ms, holder, sizeof(holder));
+	snprintf(text, sizeof(text), "%s%s (on %s)", down_text(result->down_ms, down), why,
+		 lines.place);
+	log_line(&(struct log_line){
+		.level = SAY_WARNING, .text = text,
+		.event = result->replaced ? EVENT_REPLACED : EVENT_NOT_OBTAINED,
+		.facts = &result->facts, .ahead = -1, .age_ms = result->age_ms,
+		.holder = result->holder_known ? &result->holder : NULL,
+	});
+}
+
+static void report_end(enum say level, enum run_event event, const char *text,
+		       const struct run_result *result)
+{
+	if (level >= least_level())
+		log_line(&(struct log_line){
+			.level = level, .event = event, .text = text, .facts = &result->facts,
+		});
+}
+
+int log_failed_run(const struct run_result *result, int not_obtained)
+{
+	char text[64];
+
+	switch (result->end) {
+	case RUN_NOT_OBTAINED:
+		if (lines.verbosity >= 0)
+			report_not_obtained(result);
+		return not_obtained;
+	case RUN_INTERRUPTED:
+		snprintf(text, sizeof(text), "ended by signal %d before the lock was obtained",
+			 result->status);
+		report_end(SAY_STEP, EVENT_FAILED, text, result);
+		return EXIT_SIGNAL + result->status;
+	case RUN_LOST:
+		if (result->error.kind != ERROR_NONE)
+			report_end(SAY_ERROR, EVENT_LOST, result->error.message, result);
+		return EXIT_LOST;
+	case RUN_OVERDUE:
+		return EXIT_OVERDUE;
+	default:
+		break;
+	}
+	report_end(SAY_ERROR, EVENT_FAILED, result->error.message, result);
+	return status_of(&result->error);
 }

@@ -5,15 +5,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/registry.h"
 #include "base/error.h"
 #include "base/fds.h"
 #include "lock/uri.h"
 #include "command.h"
 #include "exit_status.h"
 #include "log.h"
-#include "output.h"
 #include "session.h"
 #include "suggest.h"
+
+/* The column where the help of an option begins. */
+#define COLUMN 30
 
 static int command_help(const struct options *options);
 
@@ -48,6 +51,21 @@ static const struct command commands[] = {
 	{ .name = NULL },
 };
 
+/* What --help says of them. */
+static const struct {
+	const char *code, *meaning;
+} exit_statuses[] = {
+	{ "0-255", "the command's own: it ran, and the lock was held throughout" },
+	{ "128+N", "signal N killed the command; the lock was held throughout" },
+	{ "121", "the command was stopped by --max-run or --until" },
+	{ "122", "the backend cannot be reached, or refuses" },
+	{ "123", "the lock was lost while it was held" },
+	{ "124", "the lock was not obtained in time, or with -n at once (see -E)" },
+	{ "125", "dlock itself failed: usage, configuration, internal error" },
+	{ "126", "the command could not be executed" },
+	{ "127", "the command was not found" },
+};
+
 static const struct command *find(const char *name)
 {
 	for (const struct command *command = commands; command->name; command++)
@@ -79,6 +97,57 @@ static int refuse_command(const char *word, struct error *err)
 			 "a command under a lock: dlock run %s -- COMMAND", name, name);
 }
 
+static void print_option(const struct option_row *row)
+{
+	const char *line = row->help;
+	int used = 0;
+
+	if (row->letter)
+		used += printf("  -%c, --%s", row->letter, row->name);
+	else
+		used += printf("      --%s", row->name);
+	if (row->argument)
+		used += printf(" %s", row->argument);
+	for (;;) {
+		int length = (int)strcspn(line, "\n");
+
+		printf("%*s%.*s\n", used < COLUMN ? COLUMN - used : 2, "", length, line);
+		if (!line[length])
+			return;
+		line += length + 1;
+		used = 0;
+	}
+}
+
+static void print_help(const struct command *command)
+{
+	bool durations = false;
+
+	printf("usage: dlock %s\n\n%c%s.\n\n", command->usage,
+	       command->summary[0] - 'a' + 'A', command->summary + 1);
+	for (const struct option_row *row = option_rows; row->name; row++) {
+		if (!(row->commands & (unsigned)command->bit))
+			continue;
+		print_option(row);
+		durations |= row->argument && !strcmp(row->argument, "DUR");
+	}
+	if (durations)
+		printf("\nDUR is a number with a unit (ms s m h d; none: seconds), or a sum: "
+		       "1h30m.\n");
+	if (command->bit != COMMAND_RUN)
+		return;
+	printf("Without NAME, a name is derived from the command line, the same on every host.\n"
+	       "\nBackends:\n");
+	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
+		for (const struct backend_scheme *s = d->schemes; s->name; s++)
+			printf(s->alias_of ? "  %s:%*sanother name for %s:\n" : "  %s:%*s%s\n",
+			       s->name, COLUMN - 3 - (int)strlen(s->name), "",
+			       s->alias_of ? s->alias_of : s->summary);
+	printf("In a shell, quote a URI that has a '?' or '&': -b 'URI'.\n\nExit status:\n");
+	for (size_t i = 0; i < sizeof(exit_statuses) / sizeof(exit_statuses[0]); i++)
+		printf("  %-*s%s\n", COLUMN - 2, exit_statuses[i].code, exit_statuses[i].meaning);
+}
+
 static void print_overview(void)
 {
 	printf("dlock holds a named lock, shared by many machines, while a command runs.\n\n");
@@ -103,9 +172,9 @@ static int command_help(const struct options *options)
 		error_set(&err, ERROR_USAGE, 0, "no help for '%s', which is no command; "
 			  "try 'dlock --help'",
 			  uri_redact(options->operands[0], shown, sizeof(shown)));
-		return complain(&err);
+		return log_fail(&err);
 	}
-	command_print_help(command);
+	print_help(command);
 	return 0;
 }
 
@@ -135,11 +204,11 @@ static int run_command(const struct command *command, int argc, char **argv)
 
 	log_begin(&options);
 	if (!failed && options.help) {
-		command_print_help(command);
+		print_help(command);
 		return 0;
 	}
 	if (failed || check_operands(command, &options, &err))
-		return complain(&err);
+		return log_fail(&err);
 	return command->work ? session_run(command, &options) : command->main(&options);
 }
 
@@ -177,7 +246,7 @@ int main(int argc, char **argv)
 	obey_signals_as_init();
 	if (argc < 2) {
 		error_set(&err, ERROR_USAGE, 0, "no command given; try 'dlock --help'");
-		return complain(&err);
+		return log_fail(&err);
 	}
 	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
 		name = "help";
@@ -186,7 +255,7 @@ int main(int argc, char **argv)
 	command = find(name);
 	if (!command) {
 		refuse_command(name, &err);
-		return complain(&err);
+		return log_fail(&err);
 	}
-	return output_finish(run_command(command, argc - 1, argv + 1));
+	return log_finish(run_command(command, argc - 1, argv + 1));
 }

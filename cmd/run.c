@@ -18,8 +18,6 @@
 #include "exit_status.h"
 #include "log.h"
 #include "metrics.h"
-#include "output.h"
-#include "progress.h"
 #include "settings.h"
 
 struct run {
@@ -28,7 +26,6 @@ struct run {
 	struct signals signals;
 	const char *name;
 	char derived_name[NAME_DERIVED_SIZE];
-	struct progress progress;
 	int64_t began_at_ms;		/* for --metrics: ms since the epoch */
 	struct run_result result;	/* zeroed until there is a run */
 };
@@ -77,7 +74,8 @@ static int report_exec_failure(const struct run *run, const struct run_result *r
 	else
 		snprintf(text, sizeof(text), "%s: command not found", command);
 	log_line(&(struct log_line){
-		.level = SAY_ERROR, .event = EVENT_FAILED, .text = text, .facts = &result->facts,
+		.level = SAY_ERROR, .event = EVENT_FAILED, .nameless = true, .text = text,
+		.facts = &result->facts,
 	});
 	return errnum == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
 }
@@ -114,7 +112,7 @@ static void write_metrics(const struct run *run, int status)
 		return;
 	error_prefix(&err, "--metrics %s", run->options.metrics);
 	log_line(&(struct log_line){
-		.level = SAY_ERROR, .event = EVENT_OTHER, .name = run->name, .text = err.message,
+		.level = SAY_ERROR, .event = EVENT_OTHER, .text = err.message,
 		.facts = &run->result.facts,
 	});
 }
@@ -130,8 +128,7 @@ static int report(struct run *run)
 	case RUN_EXEC_FAILED:
 		return report_exec_failure(run, result);
 	default:
-		return progress_report_failure(&run->progress, result,
-					       run->options.conflict_exit_code);
+		return log_failed_run(result, run->options.conflict_exit_code);
 	}
 }
 
@@ -147,7 +144,7 @@ static int64_t wait_time(const struct run *run)
 
 static int run_locked(struct run *run)
 {
-	struct run_hooks hooks;
+	const struct run_hooks hooks = log_hooks();
 	struct run_request request = settings_request(&run->settings, &run->options, run->name);
 
 	request.argv = run->options.argv;
@@ -161,10 +158,9 @@ static int run_locked(struct run *run)
 	request.on_lost_run = run->options.on_lost_run;
 	request.wait_for_leftovers = run->options.wait_for_leftovers;
 	request.run_if_down = run->options.run_if_down;
-	log_about(run->name, &run->settings);
-	progress_init(&run->progress, &run->settings, run->name, run->options.verbosity, &hooks);
+	log_about(run->name, &run->settings, run->settings.syslog);
 	if (run->settings.warning[0])
-		progress_warn(&run->progress, run->settings.warning);
+		log_say(SAY_WARNING, "%s", run->settings.warning);
 	supervise_run(&request, &hooks, &run->signals, &run->result);
 	return report(run);
 }
@@ -179,10 +175,10 @@ int command_run(const struct options *options)
 	if (run.options.metrics)
 		run.began_at_ms = clock_wall_ms();
 	if (choose_name(&run, &err))
-		return complain(&err);
+		return log_fail(&err);
 	if (settings_load(&run.settings, &run.options, &err) ||
 	    signals_init(&run.signals, &err))
-		status = complain(&err);
+		status = log_fail(&err);
 	else
 		status = run_locked(&run);
 	if (run.options.metrics)

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -16,7 +15,6 @@
 #include "lock/token.h"
 #include "exit_status.h"
 #include "log.h"
-#include "output.h"
 
 /* One name for all probes, so that each leaves no more behind than its last fence. */
 #define PROBE_NAME "dlock-check"
@@ -82,28 +80,6 @@ out:
 	return failed;
 }
 
-void session_say(const struct session *session, enum say level, const char *format, ...)
-{
-	char text[1200];
-	va_list args;
-
-	if (level < log_least(session->options.verbosity))
-		return;
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	log_text(level, session->name, text);
-}
-
-/* A wrong command line concerns no lock, so that its message does not begin with a name. */
-static int report(const struct session *session, const struct error *err)
-{
-	if (err->kind == ERROR_USAGE)
-		return complain(err);
-	log_text(SAY_ERROR, session->name, err->message);
-	return exit_status_of(err);
-}
-
 void session_hide_token(const struct session *session)
 {
 	const struct options *options = &session->options;
@@ -125,7 +101,7 @@ static int work_apart(struct session *session, struct error *err)
 
 	if (pid < 0) {
 		error_set(err, ERROR_INTERNAL, errno, "cannot start a process");
-		return report(session, err);
+		return log_fail(err);
 	}
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -140,7 +116,7 @@ static int work_apart(struct session *session, struct error *err)
 		return WEXITSTATUS(end);
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the client library crashed (signal %d) on the "
 		  "server's answer", settings_place(&session->settings, place), WTERMSIG(end));
-	return report(session, err);
+	return log_fail(err);
 }
 
 int session_run(const struct command *command, const struct options *options)
@@ -153,8 +129,10 @@ int session_run(const struct command *command, const struct options *options)
 		session.name = options->operands[0];
 	if ((!session.name || !name_check(session.name, &err)) &&
 	    !settings_load(&session.settings, &session.options, &err)) {
+		log_about(session.name, &session.settings,
+			  command->bit == COMMAND_ACQUIRE && session.settings.syslog);
 		if (session.settings.warning[0])
-			session_say(&session, SAY_WARNING, "%s", session.settings.warning);
+			log_say(SAY_WARNING, "%s", session.settings.warning);
 		/* The keeper of acquire is a child already, and getppid() must be the caller. */
 		if (session.settings.driver->module && command->bit != COMMAND_ACQUIRE)
 			status = work_apart(&session, &err);
@@ -162,7 +140,7 @@ int session_run(const struct command *command, const struct options *options)
 			status = command->work(&session, &err);
 	}
 	if (status < 0)
-		status = report(&session, &err);
+		status = log_fail(&err);
 	backend_close(session.backend);
 	settings_finish(&session.settings);
 	return status;

@@ -44,10 +44,3 @@ int session_connect(struct session *session, struct error *err);
  */
 int session_probe(struct session *session, int64_t *taken_us, int64_t *released_us,
 		  struct error *err);
-
-/*
- * Prints "dlock: NAME: text" on stderr, if the user wants it: SAY_STEP is text that -v asks for,
- * SAY_WARNING is text that -q suppresses.
- */
-void session_say(const struct session *session, enum say level, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));

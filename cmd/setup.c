@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "print.h"
 #include "session.h"
 
 /* --dry-run: on standard output, for a shell or for the client of a database. */
@@ -14,7 +13,7 @@ static int plan(struct session *session, const char *place, struct error *err)
 	if (session->backend->ops->setup(session->backend, &text, err))
 		return -1;
 	if (!*text)
-		session_say(session, SAY_WARNING, "nothing needs to be set up on %s", place);
+		log_say(SAY_WARNING, "nothing needs to be set up on %s", place);
 	for (rest = text; *rest && (line = strsep(&rest, "\n"));)
 		print_line(stdout, "%s", line);
 	free(text);
@@ -40,6 +39,6 @@ int command_setup(struct session *session, struct error *err)
 	if (session->settings.driver->local &&
 	    session_probe(session, &ignored_us, &ignored_us, err))
 		return error_prefix(err, "%s cannot hold locks", place);
-	session_say(session, SAY_STEP, "%s is ready", place);
+	log_say(SAY_STEP, "%s is ready", place);
 	return 0;
 }

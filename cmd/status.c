@@ -12,8 +12,6 @@
 #include "lock/name.h"
 #include "lock/view.h"
 #include "json.h"
-#include "output.h"
-#include "print.h"
 #include "session.h"
 
 #define WATCH_SECONDS 2
@@ -230,7 +228,7 @@ static int show_once(struct session *session, bool *told, struct error *err)
 	result = hold_names(session->backend, &all, err);
 	if (!result) {
 		if (!all.count && !*told)
-			session_say(session, SAY_WARNING, "no locks are held on %s",
+			log_say(SAY_WARNING, "no locks are held on %s",
 				    settings_place(&session->settings, place));
 		*told = !all.count;
 		result = show_all(session, all.names, all.count, false, err);
@@ -253,7 +251,7 @@ static int watch(struct session *session, struct error *err)
 		state = show_once(session, &told, err);
 		if (state < 0)
 			return state;
-		if (output_flush())
+		if (log_flush())
 			return state;
 		sleep(WATCH_SECONDS);
 	}

@@ -88,7 +88,7 @@ static void print_renewed(const struct session *session, const struct keeper_rep
 	char text[DURATION_TEXT_SIZE];
 
 	if (!session->options.json) {
-		session_say(session, SAY_STEP, "renewed%s%s", lease_ms ? " for " : "",
+		log_say(SAY_STEP, "renewed%s%s", lease_ms ? " for " : "",
 			    lease_ms ? duration_format(lease_ms, text, sizeof(text)) : "");
 		return;
 	}
@@ -106,7 +106,7 @@ static int report(const struct session *session, enum keeper_verb verb, const ch
 						   &session->settings.uri);
 
 	if (reply->outcome == OUTCOME_LOST) {
-		session_say(session, SAY_WARNING, "this token is not the holder%s",
+		log_say(SAY_WARNING, "this token is not the holder%s",
 			    token_scope(token, session->name, identity) == TOKEN_OF_NAME
 			    ? " here: it was made for another --backend" : "");
 		return EXIT_LOST;
@@ -114,9 +114,9 @@ static int report(const struct session *session, enum keeper_verb verb, const ch
 	if (verb == KEEPER_VERB_RENEW)
 		print_renewed(session, reply);
 	else if (verb == KEEPER_VERB_VERIFY)
-		session_say(session, SAY_STEP, "this token is the holder");
+		log_say(SAY_STEP, "this token is the holder");
 	else
-		session_say(session, SAY_STEP, "released");
+		log_say(SAY_STEP, "released");
 	return 0;
 }
 
@@ -124,14 +124,14 @@ static int report(const struct session *session, enum keeper_verb verb, const ch
  * A release that frees nothing. The hold is the outer one's: that of an acquisition which a nested
  * one was made in, or that of a run, whose command must stay protected.
  */
-static int refuse_release(const struct session *session, int level)
+static int refuse_release(int level)
 {
 	if (!level) {
-		session_say(session, SAY_WARNING, "not released: this is the hold of a dlock run, "
+		log_say(SAY_WARNING, "not released: this is the hold of a dlock run, "
 			    "which releases it when its command ends; end that command");
 		return EXIT_LOST;
 	}
-	session_say(session, SAY_STEP, "still held: the outer hold goes on");
+	log_say(SAY_STEP, "still held: the outer hold goes on");
 	return 0;
 }
 
@@ -157,6 +157,6 @@ int command_token(struct session *session, struct error *err)
 	if (token_ask(session, verb, &request, &reply, err))
 		return -1;
 	if (release && !frees && reply.outcome == OUTCOME_HELD)
-		return refuse_release(session, level);
+		return refuse_release(level);
 	return report(session, verb, token, &reply);
 }

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "command.h"
-#include "output.h"
+#include "log.h"
 
 #define PARTS_MAX 8
 
@@ -59,7 +59,7 @@ int command_version(const struct options *options)
 			printf("%s: not installed; apt install dlock-%s\n", part->name,
 			       part->module);
 		else if (part->err.kind)
-			status = complain(&part->err);
+			status = log_fail(&part->err);
 	}
 	return status;
 }

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "lock/hold.h"
 #include "lock/view.h"
-#include "progress.h"
 #include "session.h"
 
 /* The pauses between two looks: short at first, for a lock that is free in a moment. */
@@ -13,40 +12,30 @@
 #define PAUSE_LAST_MS 2000
 #define PAUSE_LAST_LOCAL_MS 100
 
-/* What the user is shown meanwhile. */
-struct display {
-	struct progress progress;
-	struct run_hooks hooks;
-	int64_t started_ms;
-};
+#define TICK_MS 1000
 
-/* view: as it was at seen_ms. */
-static void show(const struct display *display, const struct lock_view *view, int64_t seen_ms)
+/* What the user is shown changes each second. view: as it was at seen_ms. */
+static void show(int64_t started_ms, const struct lock_view *view, int64_t seen_ms)
 {
 	const struct hold_view *hold = lock_view_first(view);
-	const int64_t now = clock_boot_ms(), tick_ms = display->hooks.tick_ms;
-	const int64_t elapsed_ms = now - display->started_ms;
-	const struct wait_state state = {
+	const int64_t now = clock_boot_ms(), elapsed_ms = now - started_ms;
+
+	log_waiting(&(struct wait_state){
 		/* Pauses of any length must not make the line show fractions of a second. */
-		.elapsed_ms = elapsed_ms - (tick_ms == CLOCK_NEVER ? 0 : elapsed_ms % tick_ms),
+		.elapsed_ms = elapsed_ms - elapsed_ms % TICK_MS,
 		.ahead = -1, .holder = &hold->holder,
 		.age_ms = hold->age_ms < 0 ? -1 : hold->age_ms + now - seen_ms,
-	};
-
-	display->hooks.waiting(display->hooks.context, &state);
+	});
 }
 
-static void sleep_until(int64_t until_ms, const struct display *display,
-			const struct lock_view *view)
+static void sleep_until(int64_t until_ms, int64_t started_ms, const struct lock_view *view)
 {
-	const int64_t seen_ms = clock_boot_ms(), tick_ms = display->hooks.tick_ms;
-	int64_t wake_ms;
+	const int64_t seen_ms = clock_boot_ms();
 
 	while (clock_boot_ms() < until_ms) {
-		show(display, view, seen_ms);
-		wake_ms = tick_ms == CLOCK_NEVER ? until_ms
-			: clock_earlier(until_ms, clock_boot_ms() + tick_ms);
-		poll(NULL, 0, clock_poll_timeout(wake_ms));
+		show(started_ms, view, seen_ms);
+		poll(NULL, 0, clock_poll_timeout(clock_earlier(until_ms,
+							       clock_boot_ms() + TICK_MS)));
 	}
 }
 
@@ -67,7 +56,7 @@ static int not_free(const struct session *session, const struct lock_view *view)
 	const struct hold_view *hold = lock_view_first(view);
 	char text[HOLDER_DESCRIPTION_SIZE], place[URI_PLACE_SIZE];
 
-	session_say(session, SAY_WARNING, "%s (on %s)",
+	log_say(SAY_WARNING, "%s (on %s)",
 		    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)),
 		    settings_place(&session->settings, place));
 	return session->options.conflict_exit_code;
@@ -76,28 +65,26 @@ static int not_free(const struct session *session, const struct lock_view *view)
 /* The exit status, or -1 with *err. */
 int command_wait(struct session *session, struct error *err)
 {
+	const int64_t started_ms = clock_boot_ms();
 	int64_t until_ms = CLOCK_NEVER, pause_ms = 0;
 	struct lock_view view = { 0 };
-	struct display display = { .started_ms = clock_boot_ms() };
 	int status = -1, failed;
 
 	if (session_connect(session, err))
 		return -1;
-	progress_init(&display.progress, &session->settings, session->name,
-		      session->options.verbosity, &display.hooks);
 	if (session->settings.wait_ms != CLOCK_NEVER)
-		until_ms = clock_boot_ms() + session->settings.wait_ms;
+		until_ms = started_ms + session->settings.wait_ms;
 	while (!(failed = hold_view(session->backend, session->name, "", &view, err)) &&
 	       view.hold_count && clock_boot_ms() < until_ms) {
 		pause_ms = next_pause(session, &view, pause_ms);
-		sleep_until(clock_earlier(clock_boot_ms() + pause_ms, until_ms), &display, &view);
+		sleep_until(clock_earlier(clock_boot_ms() + pause_ms, until_ms), started_ms, &view);
 		lock_view_finish(&view);
 	}
-	display.hooks.waiting(display.hooks.context, NULL);
+	log_waiting(NULL);
 	if (!failed && view.hold_count) {
 		status = not_free(session, &view);
 	} else if (!failed) {
-		session_say(session, SAY_STEP, "free");
+		log_say(SAY_STEP, "free");
 		status = 0;
 	}
 	lock_view_finish(&view);

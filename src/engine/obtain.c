@@ -81,7 +81,7 @@ static void show_waiting(struct supervisor *s, int64_t ahead)
 		.down_ms = down_for(s),
 	};
 
-	s->hooks->waiting(s->hooks->context, &state);
+	s->hooks->waiting(&state);
 }
 
 static void view_local(struct supervisor *s)
@@ -158,7 +158,7 @@ static enum obtained obtain_local(struct supervisor *s)
 			return OBTAINED_NO;
 		}
 	}
-	s->hooks->waiting(s->hooks->context, NULL);
+	s->hooks->waiting(NULL);
 	if (obtained != OBTAINED_NOT_YET)
 		return obtained;
 	s->result->end = RUN_NOT_OBTAINED;
@@ -310,7 +310,7 @@ enum obtained supervisor_obtain(struct supervisor *s)
 			guard_signal(&s->guard, s->result->status, true);
 		obtained = OBTAINED_YES;
 	}
-	s->hooks->waiting(s->hooks->context, NULL);
+	s->hooks->waiting(NULL);
 	if (obtained == OBTAINED_NO)
 		supervisor_give_up(s);
 	return obtained;

@@ -72,12 +72,11 @@ struct wait_state {
 
 /* How the caller hears of things; the engine itself prints nothing. */
 struct run_hooks {
-	void *context;
-	void (*say)(void *context, const struct run_message *message);
+	void (*say)(const struct run_message *message);
 	/*
 	 * Called while waiting, at each change and every tick_ms; with NULL when the wait is over.
 	 */
-	void (*waiting)(void *context, const struct wait_state *state);
+	void (*waiting)(const struct wait_state *state);
 	int64_t tick_ms;	/* CLOCK_NEVER: only at changes */
 	enum say least;		/* messages below this level are not wanted */
 };

@@ -44,7 +44,7 @@ void supervisor_tell(const struct supervisor *s, enum run_event event, enum say 
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	s->hooks->say(s->hooks->context, &message);
+	s->hooks->say(&message);
 }
 
 void supervisor_say_acquired(const struct supervisor *s)
