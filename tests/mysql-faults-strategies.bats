@@ -155,8 +155,7 @@ there() {
 
 # queue N: true when N clients wait for $LOCK
 queue() {
-	[[ $(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST
-		WHERE INFO LIKE CONCAT('%/* dl', 'ock $STRATEGY:', LOWER(HEX('$LOCK')), ' %')") == "$1" ]]
+	[[ $(at_server "SELECT COUNT(*) FROM dlock_entries q WHERE name = '$LOCK' AND $WAITS") == "$1" ]]
 }
 
 @test "a waiter whose connection is killed gets back in line, and the lock" {
@@ -165,8 +164,7 @@ queue() {
 		hold --
 		contend "$COMMAND"
 		wait_until 5 queue 1
-		my "KILL $(my "SELECT ID FROM information_schema.PROCESSLIST
-			WHERE INFO LIKE CONCAT('%/* dl', 'ock $STRATEGY:', LOWER(HEX('$LOCK')), ' %')")"
+		my "KILL $(my "SELECT conn FROM dlock_entries q WHERE name = '$LOCK' AND $WAITS")"
 		wait_until 5 queue 1
 		release
 		met_nobody
@@ -233,10 +231,9 @@ queue() {
 	done
 }
 
-# Leases have a table of waiters. Those for ShedLock's table are connections beside that of the holder.
+# There is a table of waiters. Those for ShedLock's table are connections beside that of the holder.
 queue_or_table() {
 	case $STRATEGY in
-	lease | insert) [[ $(at_server "SELECT COUNT(*) FROM dlock_entries WHERE name = '$LOCK' AND fence = 0") == "$1" ]] ;;
 	shedlock) [[ $(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER <> 'root' AND
 		DB = '$MYSQL_DATABASE'") == $(($1 + 1)) ]] ;;
 	*) queue "$1" ;;
@@ -816,11 +813,10 @@ after_it() {
 			wait_until 5 queue 1
 			connection_of_holder
 			my "KILL $CONNECTION"
-			# The client has the lock now, and waits for the end of the first command.
-			wait_until 5 has_lock
+			# The door is open now, and the client waits for the end of the first command.
 			straight
 			contend "$COMMAND"
-			wait_until 5 queue 1
+			wait_until 5 queue 2
 			if [[ $fault == kill ]]; then
 				keeper_of "$second"
 				kill -KILL "$KEEPER"
@@ -839,18 +835,6 @@ after_it() {
 			is_free
 		done
 	done
-}
-
-# has_lock: true when no client waits for the door any more: one has it, and waits for the end of the
-# entry
-has_lock() {
-	queue 0
-}
-
-# has_door: true when a client that does not hold has connections
-has_door() {
-	(($(at_server "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER <> 'root' AND
-		DB = '$MYSQL_DATABASE'") > 1))
 }
 
 # all_killed TTL: makes a hold of which nothing is left but its row in the table
@@ -888,7 +872,7 @@ all_killed() {
 		took "$MS" 900 3500 "$STRATEGY: -w 1s"
 		start "$DLOCK" run "$LOCK" -- touch ran
 		local waiter=$PID
-		wait_until 5 has_door
+		wait_until 5 queue 1
 		"$DLOCK" status "$LOCK" >shown || equal "$?" 1
 		has_line shown "$(uname -n) pid $HOLDER"
 		kill -INT "$waiter"

@@ -250,7 +250,7 @@ stranger_ends() {
 	run --separate-stderr -1 "$DLOCK" status "$LOCK"
 	matches "${lines[1]}" "^$LOCK +exclusive .*another client$"
 	contend
-	wait_until 5 waits_sql advisory
+	wait_until 5 at_door advisory
 	stranger_ends
 	met_nobody
 	hold --
@@ -260,10 +260,10 @@ stranger_ends() {
 	[[ ! -e ran ]]
 }
 
-# waits_sql STRATEGY: true when a client waits for $LOCK
-waits_sql() {
-	[[ $(my "SELECT COUNT(*) FROM information_schema.PROCESSLIST
-		WHERE INFO LIKE CONCAT('%/* dl', 'ock $1:', LOWER(HEX('$LOCK')), ' %')") == 1 ]]
+# at_door STRATEGY: true when a client waits for another program that has $LOCK
+at_door() {
+	[[ $(entries "$1" 'conn = 0') == 1 && $(my "SELECT COUNT(*) FROM information_schema.PROCESSLIST
+		WHERE INFO LIKE CONCAT('%/* dl', 'ock door %')") == 1 ]]
 }
 
 @test "advisory tells names apart that the server takes for the same, or does not take" {
@@ -293,7 +293,7 @@ waits_sql() {
 	one_line "held by another client"
 	run --separate-stderr -1 "$DLOCK" status "$LOCK"
 	contend
-	wait_until 5 waits_sql row
+	wait_until 5 at_door row
 	stranger_ends
 	met_nobody
 	hold -s --

@@ -8,6 +8,7 @@ source "${BASH_SOURCE[0]%/*}/../mysql.bash"
 
 # Under `run` a lock has a lease: the keeper renews it, and the server ends a connection that is
 # silent for a TTL. `acquire` leaves a keeper behind that has the connection.
+FIFO=1
 LEASES=1
 if [[ $BATS_TEST_FILENAME == */conformance-acquire-* ]]; then
 	LEASES=
@@ -25,10 +26,9 @@ backend_nothing_left() {
 		"expires > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))") == 0 ]]
 }
 
-# The statement that a waiter runs has a comment with the lock's name.
+# Only waiters whose connections live count.
 backend_waiters() {
-	my "SELECT COUNT(*) FROM information_schema.PROCESSLIST
-		WHERE INFO LIKE CONCAT('%/* dl', 'ock $STRATEGY:', LOWER(HEX('$LOCK')), ' %')"
+	entries "$STRATEGY" "$WAITS"
 }
 
 # Nothing is left of the data, nor of the connections.

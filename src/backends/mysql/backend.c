@@ -56,7 +56,7 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 	my = memory_new(1, strategy->size);
 	my->strategy = strategy;
 	my->base.ops = strategy->ops;
-	my->base.session = my->conn.session = strategy->door;
+	my->base.session = strategy->door;
 	my->base.can = strategy->can;
 	if (mysql_address_init(&my->address, uri, err) ||
 	    (strategy->open && strategy->open(&my->base, uri, err))) {

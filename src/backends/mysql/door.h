@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The strategies row, advisory and table: a lock of the server's own, which other programs can use,
- * too, is a door in front of the entry of the lock (entries.h). Whoever holds has both.
+ * The doors of the strategies row, advisory and table: locks of the server's own, which other
+ * programs use, too. A client of dlock first takes the entry of the lock (entries.h), so that at
+ * most one of them, or shared ones, is at the door. Whoever holds has both.
  *
- * The door lives with the connection that has passed it (my.conn). That connection waits for the
- * door and keeps it, and is never opened again while it does. A second one (my.side) writes the
- * entry. In a partition the server cannot see that the holder is gone, so the session's
- * wait_timeout is the TTL in whole seconds: the server opens the door of a holder that it has not
- * heard of for so long, and by then the command is dead, because the lease counts from before the
- * last proof was sent. A waiter may be idle only for a few seconds until it has shown that it is
- * awake, so that a waiter that hangs does not keep the door that it was given.
+ * The door lives with the connection that has passed it (my.conn), which is never opened again
+ * while it does. A second one (my.side) writes the entry meanwhile. In a partition the server
+ * cannot see that the holder is gone, so the session's wait_timeout is the TTL in whole seconds:
+ * the server opens the door of a holder that it has not heard of for so long, and by then the
+ * command is dead, because the lease counts from before the last proof was sent. A client that
+ * sleeps at the door may be idle only for a few seconds until it has shown that it is awake, so
+ * that one that hangs does not keep the door that it was given.
  *
  * When the connection breaks, the door is open at once, but the command takes time to die. The
- * entry stays until its end, or until the holder removes it because its command is dead. Whoever
- * has passed the door meanwhile waits with it for the end of that entry, and leaves that entry to
- * the next one if its own connection breaks.
+ * entry keeps the next client of dlock out until its end, or until the holder removes it because
+ * its command is dead.
  */
 #pragma once
 
 #include "run.h"
+
+struct lease;
 
 /*
  * How one strategy does it. Each text but ready, make and probe gives one row (struct door_answer);
@@ -38,16 +40,39 @@ struct door_kind {
 };
 
 struct door {
-	struct mysql_backend my;
-	enum { OUTSIDE, WAITING, PASSED, HOLDING } state;
+	enum { DOOR_BEFORE, DOOR_WAITING, DOOR_PASSED } state;
 	int64_t number;		/* of the connection that has passed */
 	int64_t idle_s;		/* its wait_timeout */
-	int64_t look_ms;	/* when a waiter looks again whether the server is alive */
-	int64_t pause_ms;	/* the last one behind the entry of an earlier holder */
-	uint64_t fence;
 };
 
 extern const struct door_kind door_row, door_advisory, door_table;
-extern const struct backend_ops door_ops;
+
+/* The lease of a hold with a door: the TTL in whole seconds, as wait_timeout has it. */
+int64_t door_ttl_ms(const struct request *request);
+
+/* Passes the door if it is open. HELD: it is ours. BUSY: another program has it. ERROR. */
+enum outcome door_try(struct lease *lease, const struct request *request, struct error *err);
+
+/* Begins to sleep in the statement that passes the door. 0 or -1. */
+int door_wait(struct lease *lease, const struct request *request, struct error *err);
+
+/* Receives the end of that statement. HELD: the door is ours. BUSY: try again. ERROR. */
+enum outcome door_wake(struct lease *lease, const struct request *request, struct error *err);
+
+/* Shows the server that this session is alive, and sees that it has the door. HELD, LOST, ERROR. */
+enum outcome door_prove(struct lease *lease, const struct request *request, struct error *err);
+
+/* Lets the next one in. HELD: the door was ours until then. LOST: it was not. */
+enum outcome door_open(struct lease *lease, const struct request *request, struct error *err);
+
+/* Ends the connection, and with it the door and the wait for it. */
+void door_drop(struct lease *lease);
+
+/*
+ * Has a program passed the door? *number: its connection, where the server says that. Where it does
+ * not, this tries to pass, for an instant. Uses my.side. 0 or -1.
+ */
+int door_probe(struct lease *lease, const char *name, bool *taken, int64_t *number,
+	       struct error *err);
 
 int door_check(struct backend *backend, struct findings *findings, struct error *err);

@@ -157,8 +157,9 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 		SQL_INT("queue", how->queue),
 		SQL_INT("replaces", request->replaces && how->queue),
 		/* A connection that breaks has another number when the request is sent again. */
-		how->connection ? (struct sql_value)SQL_INT("conn", how->connection)
-				: (struct sql_value)SQL_PART("conn", "CONNECTION_ID()"),
+		how->connection == 0 ? (struct sql_value)SQL_PART("conn", "CONNECTION_ID()") :
+		(struct sql_value)SQL_INT("conn", how->connection == ENTRIES_AT_DOOR
+							  ? 0 : how->connection),
 		SQL_LAST
 	});
 	if (how->wake)

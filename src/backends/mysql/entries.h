@@ -25,6 +25,9 @@ struct entries_state {
 	char *newer;		/* the holder record of the waiter that replaced ours; or NULL */
 };
 
+/* The number of no connection: this entry would hold, but another program has the door (door.h). */
+#define ENTRIES_AT_DOOR (-1)
+
 /* How a request to take the lock differs from what struct request says. */
 struct entries_how {
 	bool fresh;		/* try first whether the queue is empty */
@@ -32,7 +35,8 @@ struct entries_how {
 	bool queue;		/* leave an entry that waits */
 	bool wake;		/* wake the first waiter before, or remove it if it has died */
 	int64_t late;		/* remove this waiter, which is late; 0: nobody */
-	int64_t connection;	/* the one that sleeps, or that is the lock */
+	/* 0: the one that sleeps is the one of the request. Otherwise one that has passed a door. */
+	int64_t connection;
 };
 
 /* HELD, BUSY; LOST: a newer waiter has replaced ours; ERROR. The caller frees state->newer. */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The strategies lease and insert: a lock is an entry with an end, for which no connection has to
- * stay. Waiters sleep in a statement that the release interrupts. See entries.h.
+ * All strategies but shedlock: a lock is an entry with an end (entries.h), for which no connection
+ * has to stay, unless there is a door behind it (door.h). Waiters sleep in a statement that the
+ * release interrupts.
  */
 #include "lease.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -19,6 +21,8 @@
 #define LOOK_FACTOR 2
 /* Waiters behind entries of another home, each by its place in the queue. */
 #define FOREIGN_MS 300
+/* The lease of an entry whose client sleeps at the door; it is extended each HOLD_LOOK_MS. */
+#define AT_DOOR_MS 15000
 
 static struct lease *lease_of(struct backend *backend)
 {
@@ -73,10 +77,9 @@ static int wake_up(struct lease *lease, struct error *err)
 	return failed && (err->errnum == ETIMEDOUT || err->kind == ERROR_CANCELLED) ? -1 : 0;
 }
 
-static enum outcome lease_acquire(struct backend *backend, const struct request *request,
-				  struct grant *grant, struct error *err)
+static enum outcome take_entry(struct lease *lease, const struct request *request,
+			       struct grant *grant, struct error *err)
 {
-	struct lease *lease = lease_of(backend);
 	struct mysql_backend *my = &lease->my;
 	struct entries_how how = { .fresh = !lease->tried, .enters = !lease->place,
 				   .queue = request->queue };
@@ -103,7 +106,7 @@ static enum outcome lease_acquire(struct backend *backend, const struct request 
 	}
 	lease->tried = true;
 	grant->ttl_ms = request->ttl_ms;
-	grant->fence = (uint64_t)state.number;
+	grant->fence = lease->fence = (uint64_t)state.number;
 	grant->newer = state.newer;
 	if (outcome != OUTCOME_BUSY) {
 		lease->ttl_ms = request->ttl_ms;
@@ -119,17 +122,91 @@ static enum outcome lease_acquire(struct backend *backend, const struct request 
 	return OUTCOME_BUSY;
 }
 
-/* Something came, which acquire() receives, or the connection is gone. */
-static int64_t lease_event(struct backend *backend)
-{
-	struct mysql_conn *conn = &mysql_from_backend(backend)->conn;
+/* ---- the door ---- */
 
-	if (!mysql_has_input(conn))
-		return CLOCK_NEVER;
-	if (conn->pending)
-		return 0;
-	mysql_conn_close(conn);
-	return CLOCK_NEVER;
+/* Extend the lease of our entry by ttl_ms, over a connection. */
+static enum outcome extend_entry(struct lease *lease, struct mysql_conn *conn,
+				 const struct request *request, int64_t ttl_ms, int64_t connection,
+				 struct error *err)
+{
+	const struct entries_how how = { .queue = true, .connection = connection };
+	struct request entry = *request;
+	struct entries_state state;
+
+	entry.ttl_ms = ttl_ms;
+	return entries_take(&lease->my, conn, &entry, &how, &state, err);
+}
+
+/* Another program has the door. */
+static enum outcome sleep_at_door(struct lease *lease, const struct request *request,
+				  struct grant *grant, struct error *err)
+{
+	enum outcome outcome = extend_entry(lease, &lease->my.conn, request, AT_DOOR_MS,
+					    ENTRIES_AT_DOOR, err);
+
+	if (outcome == OUTCOME_HELD && door_wait(lease, request, err))
+		return OUTCOME_ERROR;
+	grant->retry_ms = clock_boot_ms() + (outcome == OUTCOME_HELD ? HOLD_LOOK_MS : 0);
+	return outcome == OUTCOME_HELD ? OUTCOME_BUSY : outcome;
+}
+
+/* The entry is ours: pass the door. */
+static enum outcome pass_door(struct lease *lease, const struct request *request,
+			      struct grant *grant, struct error *err)
+{
+	struct mysql_backend *my = &lease->my;
+	struct error ignored = { 0 };
+	enum outcome outcome = door_try(lease, request, err);
+
+	if (outcome == OUTCOME_HELD)
+		grant->hold_fd = mysql_conn_fd(&my->conn);
+	else if (outcome == OUTCOME_BUSY && request->queue)
+		outcome = sleep_at_door(lease, request, grant, err);
+	else if (outcome == OUTCOME_BUSY)
+		entries_release(my, &my->conn, request, &ignored);
+	return outcome;
+}
+
+/* Nothing has come at the door. */
+static enum outcome stay_at_door(struct lease *lease, const struct request *request,
+				 struct grant *grant, struct error *err)
+{
+	const enum outcome outcome = extend_entry(lease, &lease->my.side, request, AT_DOOR_MS,
+						  ENTRIES_AT_DOOR, err);
+
+	mysql_conn_close(&lease->my.side);
+	grant->retry_ms = clock_boot_ms() + HOLD_LOOK_MS;
+	return outcome;
+}
+
+/* We have slept at the door: has it opened? */
+static enum outcome wake_at_door(struct lease *lease, const struct request *request,
+				 struct grant *grant, struct error *err)
+{
+	struct mysql_backend *my = &lease->my;
+	enum outcome outcome;
+
+	if (!mysql_has_input(&my->conn)) {
+		outcome = stay_at_door(lease, request, grant, err);
+		if (outcome == OUTCOME_HELD)
+			return OUTCOME_BUSY;
+	} else {
+		grant->sent_ms = clock_boot_ms();
+		grant->ttl_ms = request->ttl_ms;
+		grant->fence = lease->fence;
+		outcome = door_wake(lease, request, err);
+		if (outcome == OUTCOME_HELD)
+			outcome = extend_entry(lease, &my->side, request, request->ttl_ms,
+					       lease->door.number, err);
+		grant->hold_fd = mysql_conn_fd(&my->conn);
+		if (outcome == OUTCOME_HELD)
+			return OUTCOME_HELD;
+	}
+	/* Go to the queue again, where the entry has kept its place if its lease has not ended. */
+	door_drop(lease);
+	grant->hold_fd = -1;
+	grant->retry_ms = 0;
+	return outcome;
 }
 
 /* ---- holding ---- */
@@ -139,44 +216,154 @@ static enum outcome lease_renew(struct backend *backend, const struct request *r
 {
 	struct lease *lease = lease_of(backend);
 	struct mysql_backend *my = &lease->my;
+	const bool door = my->strategy->door;
 	/* Waiters sleep until the end that they know. */
 	const bool sooner = request->text || request->ttl_ms < lease->ttl_ms;
+	struct request entry = *request;
+	enum outcome outcome = lease->door.state == DOOR_PASSED ? OUTCOME_HELD : OUTCOME_LOST;
 
+	/* The server ends the connection after the time that the lock was acquired with. */
+	if (door)
+		entry.ttl_ms = lease->door.idle_s * 1000;
 	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = lease->ttl_ms = request->ttl_ms;
-	return entries_renew(my, &my->conn, request, sooner, err);
+	grant->ttl_ms = lease->ttl_ms = entry.ttl_ms;
+	grant->fence = lease->fence;
+	if (door && outcome == OUTCOME_HELD)
+		outcome = door_prove(lease, request, err);
+	if (door && outcome != OUTCOME_HELD)
+		return outcome;
+	return entries_renew(my, door ? &my->side : &my->conn, &entry, sooner, err);
 }
 
 static enum outcome lease_release(struct backend *backend, const struct request *request,
 				  struct error *err)
 {
-	struct mysql_backend *my = mysql_from_backend(backend);
+	struct lease *lease = lease_of(backend);
+	const bool passed = lease->door.state == DOOR_PASSED;
+	struct error lost = { 0 };
+	enum outcome door = OUTCOME_LOST, outcome;
 
-	lease_of(backend)->place = 0;
-	lease_of(backend)->looked = lease_of(backend)->tried = false;
-	return entries_release(my, &my->conn, request, err);
+	if (passed)
+		door = door_open(lease, request, &lost);
+	else if (lease->door.state == DOOR_WAITING)
+		door_drop(lease);
+	lease->place = 0;
+	lease->looked = lease->tried = false;
+	outcome = entries_release(&lease->my, &lease->my.conn, request, err);
+	if (outcome != OUTCOME_HELD || !lease->my.strategy->door || door == OUTCOME_HELD)
+		return outcome;
+	*err = lost;
+	return OUTCOME_LOST;
+}
+
+/* ---- acquiring ---- */
+
+static enum outcome lease_acquire(struct backend *backend, const struct request *request,
+				  struct grant *grant, struct error *err)
+{
+	struct lease *lease = lease_of(backend);
+	const bool door = lease->my.strategy->door;
+	struct request entry = *request;
+	enum outcome outcome;
+
+	if (mysql_check_name(&lease->my, request->name, err))
+		return OUTCOME_ERROR;
+	if (lease->door.state == DOOR_PASSED)
+		return lease_renew(backend, request, grant, err);
+	if (door)
+		entry.ttl_ms = door_ttl_ms(request);
+	if (lease->door.state == DOOR_WAITING)
+		return wake_at_door(lease, &entry, grant, err);
+	outcome = take_entry(lease, &entry, grant, err);
+	if (outcome == OUTCOME_HELD && door) {
+		outcome = pass_door(lease, &entry, grant, err);
+		if (outcome == OUTCOME_ERROR)
+			door_drop(lease);
+	}
+	return outcome;
+}
+
+/* Something came, which acquire() receives, or the connection is gone. */
+static int64_t lease_event(struct backend *backend)
+{
+	struct mysql_conn *conn = &mysql_from_backend(backend)->conn;
+
+	if (!mysql_has_input(conn))
+		return CLOCK_NEVER;
+	if (conn->pending || conn->session)
+		return 0;
+	mysql_conn_close(conn);
+	return CLOCK_NEVER;
+}
+
+/* ---- showing and breaking ---- */
+
+/* Put a row of another program, which has passed the door, in front of those that wait. */
+static void show_stranger(struct rows *rows)
+{
+	struct row row;
+
+	rows_add(rows, "", 0)->holds = true;
+	row = rows->rows[rows->count - 1];
+	memmove(rows->rows + 1, rows->rows, (rows->count - 1) * sizeof(row));
+	rows->rows[0] = row;
 }
 
 static int lease_show(struct backend *backend, const struct request *request, struct rows *rows,
 		      struct error *err)
 {
-	struct mysql_backend *my = mysql_from_backend(backend);
-	int failed;
+	struct lease *lease = lease_of(backend);
+	struct mysql_backend *my = &lease->my;
+	const bool busy = my->conn.pending || my->conn.session;
+	bool taken = false;
+	int64_t number;
+	int failed = request->name ? mysql_check_name(my, request->name, err) : 0;
 
-	if (!my->conn.pending)
-		return entries_show(my, &my->conn, request, rows, err);
-	failed = entries_show(my, &my->side, request, rows, err);
-	mysql_conn_close(&my->side);
+	if (!failed)
+		failed = entries_show(my, busy ? &my->side : &my->conn, request, rows, err);
+	if (!failed && my->strategy->door && request->name && !(rows->count && rows->rows->holds))
+		failed = door_probe(lease, request->name, &taken, &number, err);
+	if (taken)
+		show_stranger(rows);
+	if (my->conn.pending)
+		mysql_conn_close(&my->side);
 	return failed;
+}
+
+/* End the connection that has passed the door; its command counts as dead on the user's word. */
+static enum outcome end_connection(struct mysql_backend *my, int64_t number, struct error *err)
+{
+	const struct sql_value values[] = { SQL_INT("connection", number), SQL_LAST };
+
+	if (mysql_run(my, &my->side, sql_kill_connection, values, NULL, err) &&
+	    my->side.code != MYSQL_NO_SUCH_THREAD)
+		return OUTCOME_ERROR;
+	return OUTCOME_HELD;
 }
 
 static enum outcome lease_break(struct backend *backend, const char *name, const struct row *row,
 				struct error *err)
 {
-	struct mysql_backend *my = mysql_from_backend(backend);
-	int64_t ignored;
+	struct lease *lease = lease_of(backend);
+	struct mysql_backend *my = &lease->my;
+	enum outcome outcome = OUTCOME_HELD;
+	int64_t number = 0;
+	bool taken = true;
 
-	return entries_break(my, &my->conn, name, row, &ignored, err);
+	if (row->id[0])
+		outcome = entries_break(my, &my->side, name, row, &number, err);
+	else if (door_probe(lease, name, &taken, &number, err))
+		return OUTCOME_ERROR;
+	if (!taken)
+		return OUTCOME_LOST;
+	if (!number && !row->id[0]) {
+		error_set(err, ERROR_REFUSED, 0, "%s: held by a connection that this account "
+			  "cannot see; find it and KILL it as an administrator", my->address.label);
+		return OUTCOME_ERROR;
+	}
+	if (outcome == OUTCOME_HELD && my->strategy->door && number)
+		return end_connection(my, number, err);
+	return outcome;
 }
 
 int lease_check(struct backend *backend, struct findings *findings, struct error *err)

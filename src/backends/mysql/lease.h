@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lock/hold.h"
+#include "door.h"
 #include "run.h"
 
 /* One wish to hold. */
@@ -12,7 +13,9 @@ struct lease {
 	bool looked;		/* and no sleep was begun since */
 	int64_t look_ms;	/* when to look again */
 	int64_t ttl_ms;		/* of the last lease; 0: not known */
+	uint64_t fence;		/* of the entry that holds */
 	struct hold_late late;
+	struct door door;	/* of the strategies that have one */
 };
 
 extern const struct backend_ops lease_ops;

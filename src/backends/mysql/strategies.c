@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The strategies: what each of a family says and allows. */
-#include "door.h"
 #include "lease.h"
 #include "shedlock.h"
 
 #define LEASE .ops = &lease_ops, .size = sizeof(struct lease), .check = lease_check, \
 	.tables = sql_entries_tables, .grants = sql_entries_grants
-#define DOOR(KIND) .ops = &door_ops, .size = sizeof(struct door), .door = &(KIND), \
-	.check = door_check
+#define DOOR(KIND) .ops = &lease_ops, .size = sizeof(struct lease), .check = door_check, \
+	.door = &(KIND)
 
 const struct mysql_strategy mysql_strategies[] = {
 	{ .name = "lease", LEASE, .can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES },

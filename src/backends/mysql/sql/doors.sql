@@ -1,5 +1,6 @@
 -- The doors of the strategies row, advisory and table: locks of the server, which other programs can
--- use, too. Whoever has passed the door takes the entry of the lock (sql/entries.sql).
+-- use, too. A client passes the door when it has the entry of the lock (sql/entries.sql). The comment
+-- lets others find a statement that waits (see end_stale).
 
 -- name: row_tables
 -- The rows that are locked.
@@ -62,7 +63,7 @@ SET SESSION wait_timeout = {hung}, innodb_lock_wait_timeout = {limit}, lock_wait
 START TRANSACTION;
 
 -- name: row_wait
-SELECT {waiter} 1, {door_facts} FROM dlock_rows WHERE name = {name} {clause};
+SELECT /* dlock door {token} */ 1, {door_facts} FROM dlock_rows WHERE name = {name} {clause};
 
 -- name: row_open
 SELECT 1, {door_facts};
@@ -78,7 +79,7 @@ SET SESSION wait_timeout = {idle};
 SELECT GET_LOCK({key}, 0), {door_facts};
 
 -- name: advisory_wait
-SELECT {waiter} GET_LOCK({key}, {limit}), {door_facts};
+SELECT /* dlock door {token} */ GET_LOCK({key}, {limit}), {door_facts};
 
 -- name: advisory_prove
 SELECT IS_USED_LOCK({key}) = CONNECTION_ID(), {door_facts};
@@ -95,7 +96,7 @@ LOCK TABLES {table} {clause} {nowait};
 SELECT 1, {door_facts};
 
 -- name: table_wait
-LOCK TABLES {waiter} {table} {clause};
+LOCK TABLES /* dlock door {token} */ {table} {clause};
 
 -- name: table_open
 SELECT 1, {door_facts};

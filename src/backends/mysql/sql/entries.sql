@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS dlock_entries (
   mode INT NOT NULL COMMENT '0: exclusive, -1: shared, N: one of N slots',
   fence BIGINT NOT NULL COMMENT '0: waits; else the number drawn when it took the lock',
   expires BIGINT NOT NULL COMMENT 'microseconds since 1970, UTC',
-  conn BIGINT UNSIGNED NOT NULL COMMENT 'the connection that sleeps, or that is the lock',
+  conn BIGINT UNSIGNED NOT NULL COMMENT 'the connection that sleeps, or that has the door; 0: at it',
   home VARBINARY(400) NOT NULL COMMENT 'the account and the server of conn',
   replaces TINYINT NOT NULL COMMENT 'a newer waiter with --replace-waiters sends it away',
   newer VARBINARY(800) NOT NULL COMMENT 'that waiter',
@@ -175,13 +175,15 @@ UPDATE dlock_entries SET expires = {now} + {keep}, owner = {owner}, token = CONC
 SELECT ROW_COUNT();
 
 -- name: entries_show
--- One row for each entry, or one without an entry. {there}: is its connection there?
+-- One row for each entry, or one without an entry. {there}: is its connection there? An entry whose
+-- client sleeps at a door waits.
 SET @now = {now};
-SELECT n.fence, q.fence, q.mode, q.token, (q.expires - @now) DIV 1000,
+SELECT n.fence, IF(q.conn > 0, q.fence, 0), q.mode, q.token, (q.expires - @now) DIV 1000,
     (@now - IF(q.fence > 0, q.fence, q.place)) DIV 1000, q.owner, q.token = {token}, {there}
   FROM dlock_names n LEFT JOIN dlock_entries q
     ON q.strategy = n.strategy AND q.name = n.name AND q.expires > @now AND q.newer = ''
-  WHERE n.strategy = {strategy} AND n.name = {name} ORDER BY q.fence = 0, q.place;
+  WHERE n.strategy = {strategy} AND n.name = {name}
+  ORDER BY q.fence = 0 OR q.conn = 0, q.place;
 
 -- name: entries_there
 -- For a lock that lives with a connection; others may hide those of their account.
