@@ -38,7 +38,7 @@ at_server() {
 
 # connection_of_holder: sets CONNECTION to the number of the holder's connection
 connection_of_holder() {
-	CONNECTION=$(at_server "SELECT conn FROM dlock_entries WHERE name = '$LOCK'")
+	CONNECTION=$(at_server "SELECT conn FROM dlock_entries WHERE name = '$LOCK' AND fence > 0")
 	matches "$CONNECTION" '^[0-9]+$' "connection of the holder"
 }
 

@@ -8,7 +8,7 @@
 #include "base/version.h"
 #include "lock/uri.h"
 #include "api.h"
-#include "run.h"
+#include "lease.h"
 
 static const struct mysql_strategy *find_strategy(const struct uri *uri, struct error *err)
 {
@@ -53,9 +53,8 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 
 	if (!strategy || check_params(strategy, uri, err))
 		return NULL;
-	my = memory_new(1, strategy->size);
+	my = memory_new(1, sizeof(struct lease));
 	my->strategy = strategy;
-	my->base.ops = strategy->ops;
 	my->base.session = strategy->door;
 	my->base.can = strategy->can;
 	if (mysql_address_init(&my->address, uri, err) ||
@@ -66,7 +65,20 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 	return &my->base;
 }
 
-static const struct backend_ops my_ops = { .open = my_open };
+static const struct backend_ops my_ops = {
+	.open = my_open,
+	.close = mysql_close_backend,
+	.connect = mysql_reach,
+	.acquire = lease_acquire,
+	.renew = lease_renew,
+	.release = lease_release,
+	.show = lease_show,
+	.fd = mysql_fd,
+	.event = lease_event,
+	.setup = mysql_setup,
+	.check = mysql_check,
+	.break_hold = lease_break,
+};
 
 static const char *library(void)
 {

@@ -36,7 +36,7 @@ static int64_t number_of_mode(const struct request *request)
 	}
 }
 
-static void make_params(struct params *params, const struct mysql_backend *my,
+static void make_params(struct params *params, struct mysql_backend *my,
 			const struct request *request)
 {
 	params_begin(params, my, request);
@@ -47,6 +47,8 @@ static void make_params(struct params *params, const struct mysql_backend *my,
 		SQL_PART("which", "q.newer = ''"),
 		SQL_LAST
 	});
+	if (my->strategy->texts->add_params)
+		my->strategy->texts->add_params(my, request, params);
 }
 
 /* The columns of entries_take. */
@@ -106,7 +108,7 @@ static enum outcome try_empty(struct mysql_backend *my, struct mysql_conn *conn,
 	int64_t numbers[4];	/* see entries_try */
 	MYSQL_RES *rows;
 
-	if (mysql_persist(my, conn, sql_entries_try, params->values, TAKE_MS, 4, &rows, err))
+	if (mysql_persist(my, conn, my->strategy->texts->try_sql, params->values, TAKE_MS, 4, &rows, err))
 		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
 	mysql_numbers(rows, numbers, 4);
 	*excluded = !numbers[3];
@@ -144,8 +146,6 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 	struct params params;
 	MYSQL_RES *rows;
 	bool excluded = false;
-	char *text;
-	int failed;
 
 	*state = (struct entries_state){ .left_ms = -1 };
 	if (mysql_conn_open(conn, &my->address, &my->base, err))
@@ -170,12 +170,8 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 	if (outcome != OUTCOME_BUSY ||
 	    (excluded && !how->queue && request->mode != HOLD_SLOT))
 		return outcome;
-	text = memory_format("%s%s%s", sql_entries_take,
-			     request->replaces && how->queue ? sql_entries_replace : "",
-			     sql_entries_take_end);
-	failed = mysql_persist(my, conn, text, params.values, TAKE_MS, COLUMNS, &rows, err);
-	free(text);
-	if (failed) {
+	if (mysql_persist(my, conn, my->strategy->texts->take_sql, params.values, TAKE_MS, COLUMNS,
+			  &rows, err)) {
 		if (mysql_contended(conn))
 			return OUTCOME_BUSY;
 		/* A server that has answered just now is worth to wait for. */
@@ -283,7 +279,7 @@ enum outcome entries_renew(struct mysql_backend *my, struct mysql_conn *conn,
 	MYSQL_RES *rows;
 
 	make_params(&params, my, request);
-	if (mysql_persist(my, conn, sql_entries_renew, params.values, TAKE_MS, 2, &rows, err))
+	if (mysql_persist(my, conn, my->strategy->texts->renew_sql, params.values, TAKE_MS, 2, &rows, err))
 		return OUTCOME_ERROR;
 	mysql_numbers(rows, numbers, 2);
 	if (numbers[0] > 0) {
@@ -295,39 +291,24 @@ enum outcome entries_renew(struct mysql_backend *my, struct mysql_conn *conn,
 		mysql_read_only(my, conn, err);
 		return OUTCOME_ERROR;
 	}
-	error_set(err, ERROR_REFUSED, 0, "%s: the entry of this hold has expired or is gone",
+	error_set(err, ERROR_REFUSED, 0, "%s: this hold has ended, or somebody else has it now",
 		  my->address.label);
 	return OUTCOME_LOST;
-}
-
-/* Keep the hold until it ends by itself. */
-static enum outcome keep(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
-			 struct error *err)
-{
-	int64_t kept;
-	MYSQL_RES *rows;
-
-	if (mysql_persist(my, conn, sql_entries_keep, params->values, my->base.timeout_ms, 1, &rows,
-			  err))
-		return OUTCOME_ERROR;
-	mysql_numbers(rows, &kept, 1);
-	return kept > 0 ? OUTCOME_HELD : OUTCOME_LOST;
 }
 
 enum outcome entries_release(struct mysql_backend *my, struct mysql_conn *conn,
 			     const struct request *request, struct error *err)
 {
+	const struct entries_texts *texts = my->strategy->texts;
 	struct params params;
 	MYSQL_RES *rows;
 	bool held, resent;
 	int failed;
 
 	make_params(&params, my, request);
-	if (request->keep_ms > 0)
-		return keep(my, conn, &params, err);
 	my->only_looks = true;
-	failed = mysql_persist(my, conn, sql_entries_release, params.values, my->base.timeout_ms, 4,
-			       &rows, err);
+	failed = mysql_persist(my, conn, request->keep_ms > 0 ? texts->keep_sql : texts->release_sql,
+			       params.values, my->base.timeout_ms, 4, &rows, err);
 	my->only_looks = false;
 	if (failed)
 		return conn->mysql && conn->code == MYSQL_NO_SUCH_TABLE ? OUTCOME_LOST
@@ -339,7 +320,7 @@ enum outcome entries_release(struct mysql_backend *my, struct mysql_conn *conn,
 	my->base.resent = resent;
 	if (held)
 		return OUTCOME_HELD;
-	error_set(err, ERROR_REFUSED, 0, "%s: the entry of this hold has expired or is gone",
+	error_set(err, ERROR_REFUSED, 0, "%s: this hold has ended, or somebody else has it now",
 		  my->address.label);
 	return OUTCOME_LOST;
 }
@@ -359,16 +340,22 @@ static void read_mode(int64_t mode, struct row *row)
 }
 
 /* A hold that lives with a connection has no end while that is there. */
-static void show_row(MYSQL_ROW from, const unsigned long lengths[], bool door, struct rows *rows)
+static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
+		     const unsigned long lengths[], struct rows *rows)
 {
 	const size_t length = lengths[SHOWN_TOKEN] < SHA256_SIZE ? lengths[SHOWN_TOKEN]
 								 : SHA256_SIZE;
 	struct row *row;
+	char *text = NULL;
 
 	rows->fence = (uint64_t)column_number(from, SHOWN_LAST);
 	if (!from[SHOWN_TOKEN] || !from[SHOWN_OWNER])
 		return;
-	row = rows_add(rows, from[SHOWN_OWNER], lengths[SHOWN_OWNER]);
+	if (strategy->texts->read_owner)
+		strategy->texts->read_owner(from[SHOWN_OWNER], &text);
+	row = rows_add(rows, text ? text : from[SHOWN_OWNER],
+		       text ? strlen(text) : lengths[SHOWN_OWNER]);
+	free(text);
 	for (size_t i = 0; i < length; i++)
 		snprintf(row->id + 2 * i, 3, "%02x", (unsigned char)from[SHOWN_TOKEN][i]);
 	row->fence = (uint64_t)column_number(from, SHOWN_FENCE);
@@ -378,7 +365,7 @@ static void show_row(MYSQL_ROW from, const unsigned long lengths[], bool door, s
 	row->age_ms = column_number(from, SHOWN_AGE);
 	if (row->age_ms < 0)
 		row->age_ms = 0;
-	if (row->holds && !(door && column_number(from, SHOWN_THERE)))
+	if (row->holds && !(strategy->door && column_number(from, SHOWN_THERE)))
 		row->left_ms = column_number(from, SHOWN_LEFT);
 }
 
@@ -394,7 +381,8 @@ static void add_names(MYSQL_RES *from, struct name_list *names)
 int entries_show(struct mysql_backend *my, struct mysql_conn *conn, const struct request *request,
 		 struct rows *rows, struct error *err)
 {
-	const char *sql = request->name ? sql_entries_show : sql_entries_list;
+	const char *sql = request->name ? my->strategy->texts->show_sql
+					 : my->strategy->texts->list_sql;
 	struct params params;
 	MYSQL_RES *from;
 	MYSQL_ROW row;
@@ -412,7 +400,7 @@ int entries_show(struct mysql_backend *my, struct mysql_conn *conn, const struct
 		add_names(from, &rows->names);
 	else if (!failed && from && mysql_num_fields(from) == SHOWN)
 		while ((row = mysql_fetch_row(from)))
-			show_row(row, mysql_fetch_lengths(from), my->strategy->door, rows);
+			show_row(my->strategy, row, mysql_fetch_lengths(from), rows);
 	mysql_free_result(from);
 	my->only_looks = false;
 	return failed;
@@ -430,9 +418,9 @@ enum outcome entries_break(struct mysql_backend *my, struct mysql_conn *conn, co
 
 	snprintf(literal, sizeof(literal), "X'%s'", row->id);
 	make_params(&params, my, &request);
-	params_add(&params, (const struct sql_value[]){ SQL_PART("row", literal), SQL_LAST });
-	if (mysql_persist(my, conn, sql_entries_break, params.values, my->base.timeout_ms, 4, &rows,
-			  err))
+	params_add(&params, (const struct sql_value[]){ SQL_PART("row", literal), SQL_INT("fence", (int64_t)row->fence), SQL_LAST });
+	if (mysql_persist(my, conn, my->strategy->texts->break_sql, params.values,
+			  my->base.timeout_ms, 4, &rows, err))
 		return OUTCOME_ERROR;
 	first = mysql_fetch_row(rows);
 	held = column_number(first, 0) > 0;

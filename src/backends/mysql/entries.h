@@ -12,6 +12,20 @@
 
 #include "run.h"
 
+/*
+ * How a strategy stores its locks: texts with the same keys, and with the same columns in their
+ * answers, as those of entries.sql.
+ */
+struct entries_texts {
+	const char *try_sql;		/* NULL: there is no queue, and nobody wakes a waiter */
+	const char *take_sql, *renew_sql, *release_sql, *keep_sql, *show_sql, *list_sql, *break_sql;
+	/* Values for further keys; NULL: none. */
+	void (*add_params)(struct mysql_backend *my, const struct request *request,
+			   struct params *params);
+	/* Sets *text to the holder record, which the caller frees; NULL: it is stored as it is. */
+	void (*read_owner)(const char *stored, char **text);
+};
+
 /* What one request to take the lock found. */
 struct entries_state {
 	bool taken;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All strategies but shedlock: a lock is an entry with an end (entries.h), for which no connection
- * has to stay, unless there is a door behind it (door.h). Waiters sleep in a statement that the
- * release interrupts.
+ * A lock is an entry with an end (entries.h), for which no connection has to stay, unless there is
+ * a door behind it (door.h). Waiters sleep in a statement that the release interrupts, where there
+ * is a queue.
  */
 #include "lease.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -21,6 +22,9 @@
 #define LOOK_FACTOR 2
 /* Waiters behind entries of another home, each by its place in the queue. */
 #define FOREIGN_MS 300
+/* A waiter's first pause where nobody wakes it, which doubles each time, and the longest one. */
+#define PAUSE_FIRST_MS 50
+#define PAUSE_LAST_MS 5000
 /* The lease of an entry whose client sleeps at the door; it is extended each HOLD_LOOK_MS. */
 #define AT_DOOR_MS 15000
 
@@ -46,6 +50,20 @@ static int64_t next_look(struct lease *lease, const struct entries_state *state)
 		snprintf(late, sizeof(late), "%" PRId64, state->late);
 	late_ms = hold_watch_late(&lease->late, late);
 	return late_ms ? clock_earlier(look_ms, late_ms) : 0;
+}
+
+/* When a waiter that nobody wakes looks again. */
+static int64_t next_poll(struct lease *lease, int64_t left_ms)
+{
+	int64_t pause_ms = lease->pause_ms ? 2 * lease->pause_ms : PAUSE_FIRST_MS;
+
+	pause_ms = clock_earlier(pause_ms, PAUSE_LAST_MS);
+	lease->pause_ms = pause_ms;
+	/* Waiters that came together are not to look together. */
+	pause_ms -= rand() % (pause_ms / 4 + 1);
+	if (left_ms >= 0)
+		pause_ms = clock_earlier(pause_ms, left_ms + 2);
+	return clock_boot_ms() + pause_ms;
 }
 
 /* Sleep in the server. The end of the statement wakes us, or the clock if the server hangs. */
@@ -81,7 +99,8 @@ static enum outcome take_entry(struct lease *lease, const struct request *reques
 			       struct grant *grant, struct error *err)
 {
 	struct mysql_backend *my = &lease->my;
-	struct entries_how how = { .fresh = !lease->tried, .enters = !lease->place,
+	const bool polls = !my->strategy->texts->try_sql;
+	struct entries_how how = { .fresh = !lease->tried && !polls, .enters = !lease->place,
 				   .queue = request->queue };
 	struct entries_state state;
 	enum outcome outcome;
@@ -110,11 +129,11 @@ static enum outcome take_entry(struct lease *lease, const struct request *reques
 	grant->newer = state.newer;
 	if (outcome != OUTCOME_BUSY) {
 		lease->ttl_ms = request->ttl_ms;
-		lease->place = 0;
+		lease->place = lease->pause_ms = 0;
 		lease->tried = outcome == OUTCOME_ERROR;
 		return outcome;
 	}
-	grant->retry_ms = 0;
+	grant->retry_ms = polls ? next_poll(lease, state.left_ms) : 0;
 	lease->looked = state.place && !lease->place;
 	lease->place = state.place;
 	if (state.place && !lease->looked && request->queue)
@@ -211,7 +230,7 @@ static enum outcome wake_at_door(struct lease *lease, const struct request *requ
 
 /* ---- holding ---- */
 
-static enum outcome lease_renew(struct backend *backend, const struct request *request,
+enum outcome lease_renew(struct backend *backend, const struct request *request,
 				struct grant *grant, struct error *err)
 {
 	struct lease *lease = lease_of(backend);
@@ -235,7 +254,7 @@ static enum outcome lease_renew(struct backend *backend, const struct request *r
 	return entries_renew(my, door ? &my->side : &my->conn, &entry, sooner, err);
 }
 
-static enum outcome lease_release(struct backend *backend, const struct request *request,
+enum outcome lease_release(struct backend *backend, const struct request *request,
 				  struct error *err)
 {
 	struct lease *lease = lease_of(backend);
@@ -247,7 +266,7 @@ static enum outcome lease_release(struct backend *backend, const struct request 
 		door = door_open(lease, request, &lost);
 	else if (lease->door.state == DOOR_WAITING)
 		door_drop(lease);
-	lease->place = 0;
+	lease->place = lease->pause_ms = 0;
 	lease->looked = lease->tried = false;
 	outcome = entries_release(&lease->my, &lease->my.conn, request, err);
 	if (outcome != OUTCOME_HELD || !lease->my.strategy->door || door == OUTCOME_HELD)
@@ -258,7 +277,7 @@ static enum outcome lease_release(struct backend *backend, const struct request 
 
 /* ---- acquiring ---- */
 
-static enum outcome lease_acquire(struct backend *backend, const struct request *request,
+enum outcome lease_acquire(struct backend *backend, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
 	struct lease *lease = lease_of(backend);
@@ -284,7 +303,7 @@ static enum outcome lease_acquire(struct backend *backend, const struct request 
 }
 
 /* Something came, which acquire() receives, or the connection is gone. */
-static int64_t lease_event(struct backend *backend)
+int64_t lease_event(struct backend *backend)
 {
 	struct mysql_conn *conn = &mysql_from_backend(backend)->conn;
 
@@ -309,7 +328,7 @@ static void show_stranger(struct rows *rows)
 	rows->rows[0] = row;
 }
 
-static int lease_show(struct backend *backend, const struct request *request, struct rows *rows,
+int lease_show(struct backend *backend, const struct request *request, struct rows *rows,
 		      struct error *err)
 {
 	struct lease *lease = lease_of(backend);
@@ -341,7 +360,7 @@ static enum outcome end_connection(struct mysql_backend *my, int64_t number, str
 	return OUTCOME_HELD;
 }
 
-static enum outcome lease_break(struct backend *backend, const char *name, const struct row *row,
+enum outcome lease_break(struct backend *backend, const char *name, const struct row *row,
 				struct error *err)
 {
 	struct lease *lease = lease_of(backend);
@@ -350,13 +369,13 @@ static enum outcome lease_break(struct backend *backend, const char *name, const
 	int64_t number = 0;
 	bool taken = true;
 
-	if (row->id[0])
+	if (row->id[0] || !my->strategy->door)
 		outcome = entries_break(my, &my->side, name, row, &number, err);
 	else if (door_probe(lease, name, &taken, &number, err))
 		return OUTCOME_ERROR;
 	if (!taken)
 		return OUTCOME_LOST;
-	if (!number && !row->id[0]) {
+	if (my->strategy->door && !number && !row->id[0]) {
 		error_set(err, ERROR_REFUSED, 0, "%s: held by a connection that this account "
 			  "cannot see; find it and KILL it as an administrator", my->address.label);
 		return OUTCOME_ERROR;
@@ -375,13 +394,3 @@ int lease_check(struct backend *backend, struct findings *findings, struct error
 		     "times their place");
 	return 0;
 }
-
-const struct backend_ops lease_ops = {
-	MYSQL_COMMON_SLOTS,
-	.acquire = lease_acquire,
-	.event = lease_event,
-	.renew = lease_renew,
-	.release = lease_release,
-	.show = lease_show,
-	.break_hold = lease_break,
-};

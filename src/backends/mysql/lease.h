@@ -14,10 +14,15 @@ struct lease {
 	int64_t look_ms;	/* when to look again */
 	int64_t ttl_ms;		/* of the last lease; 0: not known */
 	uint64_t fence;		/* of the entry that holds */
+	int64_t pause_ms;	/* the last one of a waiter that nobody wakes */
 	struct hold_late late;
 	struct door door;	/* of the strategies that have one */
 };
 
-extern const struct backend_ops lease_ops;
+backend_grant_fn lease_acquire, lease_renew;
+backend_release_fn lease_release;
+backend_show_fn lease_show;
+backend_break_fn lease_break;
+int64_t lease_event(struct backend *backend);
 
 int lease_check(struct backend *backend, struct findings *findings, struct error *err);

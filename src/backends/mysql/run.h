@@ -2,8 +2,9 @@
 /*
  * The MySQL backend's object, and how its parts run statements. From the lowest file up: sql.c puts
  * values into a text, conn.c is one connection, run.c runs statements over it, and entries.c keeps
- * the queue of a lock. Above these, lease.c, door.c and shedlock.c each have a table of functions
- * for the engine. strategies.c lists the strategies, and backend.c opens the one that a URI names.
+ * the queue of a lock. Above these, lease.c has the functions for the engine, with door.c and
+ * shedlock.c for what is different there. strategies.c lists the strategies, and backend.c opens
+ * the one that a URI names.
  */
 #pragma once
 
@@ -13,6 +14,7 @@
 
 #include "base/sha256.h"
 #include "lock/backend.h"
+#include "lock/holder.h"
 #include "conn.h"
 #include "sql.h"
 
@@ -20,6 +22,7 @@
 #include "mysql_texts.h"
 
 struct door_kind;
+struct entries_texts;
 
 #define MYSQL_NO_SUCH_TABLE 1146
 #define MYSQL_NO_SUCH_THREAD 1094
@@ -40,8 +43,7 @@ struct mysql_strategy {
 	const char *tables;
 	/* GRANTs for `dlock setup --dry-run`, with "{user}" and "{database}" in them. */
 	const char *grants;
-	const struct backend_ops *ops;
-	size_t size;			/* of the object, which begins with struct mysql_backend */
+	const struct entries_texts *texts;
 	const struct door_kind *door;	/* of a lock that lives with a connection; else NULL */
 	/* Reads the strategy's parameters; NULL: nothing to do. 0, or -1 with *err. */
 	int (*open)(struct backend *backend, const struct uri *uri, struct error *err);
@@ -52,6 +54,8 @@ struct mysql_strategy {
 /* In the order in which they are shown; the first one is the default. Ends with a NULL name. */
 extern const struct mysql_strategy mysql_strategies[];
 
+#define MYSQL_ZONE_SIZE 68
+
 struct mysql_backend {
 	struct backend base;
 	const struct mysql_strategy *strategy;
@@ -60,6 +64,7 @@ struct mysql_backend {
 	struct mysql_conn side;	/* while conn sleeps, or has to hold a lock */
 	int64_t stale;		/* a connection that was closed while a request ran; 0: none */
 	bool only_looks;	/* makes no tables: an error with MYSQL_NO_SUCH_TABLE instead */
+	char zone[MYSQL_ZONE_SIZE];	/* of the dialect shedlock: its time zone, in SQL */
 };
 
 static inline struct mysql_backend *mysql_from_backend(struct backend *backend)
@@ -79,6 +84,7 @@ int mysql_check_name(const struct mysql_backend *my, const char *name, struct er
 struct params {
 	struct sql_value values[MYSQL_PARAMS];
 	unsigned char digest[SHA256_SIZE];	/* of the token */
+	char by[40], owner[HOLDER_TEXT_SIZE];	/* of the dialect shedlock */
 };
 
 /* Begins with {name}, {token}, {strategy} and {owner}, the holder record. */
@@ -132,7 +138,7 @@ size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most);
  */
 int mysql_read_only(struct mysql_backend *my, struct mysql_conn *conn, struct error *err);
 
-/* ---- slots of struct backend_ops that are the same for all strategies ---- */
+/* ---- slots of struct backend_ops ---- */
 
 void mysql_close_backend(struct backend *backend);
 int mysql_reach(struct backend *backend, const struct request *request, struct error *err);
@@ -140,7 +146,3 @@ int mysql_fd(struct backend *backend);
 int mysql_setup(struct backend *backend, char **plan, struct error *err);
 /* Checks that are common to all strategies, and then the strategy's own. */
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err);
-
-#define MYSQL_COMMON_SLOTS \
-	.close = mysql_close_backend, .connect = mysql_reach, .fd = mysql_fd, \
-	.setup = mysql_setup, .check = mysql_check

@@ -1,12 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /* The strategies: what each of a family says and allows. */
+#include "entries.h"
 #include "lease.h"
 #include "shedlock.h"
 
-#define LEASE .ops = &lease_ops, .size = sizeof(struct lease), .check = lease_check, \
+static const struct entries_texts entries = {
+	.try_sql = sql_entries_try,
+	.take_sql = sql_entries_take,
+	.renew_sql = sql_entries_renew,
+	.release_sql = sql_entries_release,
+	.keep_sql = sql_entries_keep,
+	.show_sql = sql_entries_show,
+	.list_sql = sql_entries_list,
+	.break_sql = sql_entries_break,
+};
+
+static const struct entries_texts shedlock = {
+	.take_sql = sql_shedlock_take,
+	.renew_sql = sql_shedlock_renew,
+	.release_sql = sql_shedlock_release,
+	.keep_sql = sql_shedlock_release,
+	.show_sql = sql_shedlock_show,
+	.list_sql = sql_shedlock_list,
+	.break_sql = sql_shedlock_break,
+	.add_params = shedlock_add_params,
+	.read_owner = shedlock_read_owner,
+};
+
+#define LEASE .texts = &entries, .check = lease_check, \
 	.tables = sql_entries_tables, .grants = sql_entries_grants
-#define DOOR(KIND) .ops = &lease_ops, .size = sizeof(struct lease), .check = door_check, \
-	.door = &(KIND)
+#define DOOR(KIND) .texts = &entries, .door = &(KIND), .check = door_check
 
 const struct mysql_strategy mysql_strategies[] = {
 	{ .name = "lease", LEASE, .can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES },
@@ -21,7 +44,7 @@ const struct mysql_strategy mysql_strategies[] = {
 	  .tables = sql_table_tables, .grants = sql_table_grants },
 	/* The column "name" has room for 64 characters. */
 	{ .name = "shedlock", .dialect = true, .param = "time-zone",
-	  .ops = &shedlock_ops, .size = sizeof(struct shedlock),
+	  .texts = &shedlock,
 	  .open = shedlock_open, .check = shedlock_check,
 	  .name_characters = 64, .names = "ShedLock's names have",
 	  .tables = sql_shedlock_tables, .grants = sql_shedlock_grants },

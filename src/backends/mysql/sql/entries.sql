@@ -78,7 +78,8 @@ COUNT(*) = 0 OR {mode} <> 0 AND SUM(mode <> {mode}) = 0 AND ({mode} < 0 OR COUNT
 -- Enters the queue, unless this token is there, and takes the lock if the entries before let it.
 -- Entries whose time is over are deleted, because a clock that is set back would revive them. An
 -- earlier request of this token, whose answer was lost, may have taken the lock: then its lease is
--- extended. A waiter that others have replaced finds that, and leaves.
+-- extended. A waiter that others have replaced finds that, and leaves. With --replace-waiters it sends
+-- those away that came before with the same wish.
 START TRANSACTION;
 {draw}
 SET @number = LAST_INSERT_ID(), @now = {now}, @place = 0, @fence = 0, @newer = '';
@@ -91,14 +92,8 @@ INSERT INTO dlock_entries
     expires = GREATEST(dlock_entries.expires, @now + {alive});
 SELECT place, fence, newer INTO @place, @fence, @newer FROM dlock_entries
   WHERE {lock} AND token = {token};
-
--- name: entries_replace
--- For --replace-waiters, between the two parts of a request to take: sends waiters away that came
--- before with the same wish.
 UPDATE dlock_entries SET newer = {owner}
-  WHERE {lock} AND place < @place AND fence = 0 AND replaces;
-
--- name: entries_take_end
+  WHERE {replaces} AND {lock} AND place < @place AND fence = 0 AND replaces;
 SELECT COUNT(*), {may_hold}, SUM(fence = 0), MIN(IF(fence > 0, expires, NULL)), SUM(home <> @home),
     MIN(IF(fence = 0, place, NULL)), MAX(IF(fence > 0 AND mode > 0 AND mode <> {mode}, mode, 0))
   INTO @before, @may, @waiting, @ends, @foreign, @first, @slots FROM dlock_entries
@@ -172,7 +167,7 @@ DELETE FROM dlock_entries WHERE {lock} AND token = {token};
 -- Ends a hold that stays for its minimum time. No token has it any more.
 UPDATE dlock_entries SET expires = {now} + {keep}, owner = {owner}, token = CONCAT('kept ', place)
   WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};
-SELECT ROW_COUNT();
+SELECT ROW_COUNT(), 0, NULL, NULL;
 
 -- name: entries_show
 -- One row for each entry, or one without an entry. {there}: is its connection there? An entry whose

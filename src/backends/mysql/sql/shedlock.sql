@@ -1,5 +1,6 @@
 -- The dialect shedlock: the table of Java's ShedLock. Its columns are all there is, so the token's
--- digest stands in locked_by, and locked_at is the fence.
+-- digest stands in locked_by, and locked_at is the fence. There is no queue. The texts answer as
+-- those of entries.sql do.
 
 -- name: shedlock_tables
 -- The table as ShedLock documents it.
@@ -20,9 +21,19 @@ GRANT SELECT, INSERT, UPDATE ON {database}.shedlock TO {user}@'%';
 -- not fit are errors.
 SET SESSION time_zone = {zone}, sql_mode = 'STRICT_ALL_TABLES';
 
+-- name: shedlock_is_held
+name = _utf8mb4 {name} AND lock_until > UTC_TIMESTAMP(3)
+
+-- name: shedlock_is_ours
+{shedlock_is_held} AND LEFT(locked_by, 38) = {by}
+
+-- name: shedlock_fence
+TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at)
+
 -- name: shedlock_take
 -- Follows the steps of ShedLock. If an earlier answer was lost and the lock is already ours, the
--- lease is extended.
+-- lease is extended. locked_at never goes back: it is no earlier than the previous lock_until, which
+-- is at least a millisecond after the previous locked_at. MAX() gives a row also when there is none.
 {shedlock_zone}
 INSERT IGNORE /* {token} */ INTO shedlock (name, lock_until, locked_at, locked_by)
   SELECT _utf8mb4 {name}, TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
@@ -31,31 +42,19 @@ UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, 
     locked_at = UTC_TIMESTAMP(3), locked_by = _utf8mb4 {owner}
   WHERE name = _utf8mb4 {name} AND lock_until <= UTC_TIMESTAMP(3) AND NOT {read_only};
 UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3))
-  WHERE name = _utf8mb4 {name} AND LEFT(locked_by, 38) = {by}
-    AND lock_until > UTC_TIMESTAMP(3) AND NOT {read_only};
-{shedlock_state}
-
--- name: shedlock_state
--- The state of the lock; see enum column in shedlock.c. locked_at never goes back: it is no earlier than
--- the previous lock_until, which is at least a millisecond after the previous locked_at. MAX()
--- gives a row also when there is none.
-SELECT MAX(LEFT(locked_by, 38) = {by}), MAX(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at)),
-    MAX(TIMESTAMPDIFF(MICROSECOND, locked_at, UTC_TIMESTAMP(6))),
-    MAX(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until)), MAX(locked_by), {read_only}
-  FROM shedlock WHERE name = _utf8mb4 {name} AND lock_until > UTC_TIMESTAMP(3);
-
--- name: shedlock_look
-{shedlock_zone}
-{shedlock_state}
+  WHERE {shedlock_is_ours} AND NOT {read_only};
+SELECT MAX(LEFT(locked_by, 38) = {by}), MAX({shedlock_fence}), 0, 0, 0,
+    COALESCE(MAX(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until)), -1000), 0, 0,
+    {read_only}, '', 0
+  FROM shedlock WHERE {shedlock_is_held};
 
 -- name: shedlock_renew
 -- Extends a lease, and never takes it anew.
 {shedlock_zone}
 UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
-    locked_by = IF({changes}, _utf8mb4 {owner}, locked_by)
-  WHERE name = _utf8mb4 {name} AND LEFT(locked_by, 38) = {by}
-    AND lock_until > UTC_TIMESTAMP(3) AND NOT {read_only};
-{shedlock_state}
+    locked_by = CONVERT({owner} USING utf8mb4)
+  WHERE {shedlock_is_ours} AND NOT {read_only};
+SELECT ROW_COUNT(), {read_only};
 
 -- name: shedlock_release
 -- The row stays. The lock becomes free when its minimum hold is over, and not within the
@@ -63,18 +62,25 @@ UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(
 {shedlock_zone}
 UPDATE shedlock SET lock_until = GREATEST(TIMESTAMPADD(MICROSECOND, {keep}, UTC_TIMESTAMP(3)),
     TIMESTAMPADD(MICROSECOND, 1000, locked_at)),
-    locked_by = IF({changes}, CONCAT('dlock-', REPEAT('0', 32), SUBSTRING(_utf8mb4 {owner}, 39)),
-      locked_by)
-  WHERE name = _utf8mb4 {name} AND LEFT(locked_by, 38) = {by}
-    AND lock_until > UTC_TIMESTAMP(3);
-SELECT ROW_COUNT();
+    locked_by = IF({keep} > 0, CONCAT('dlock-', REPEAT('0', 32),
+      SUBSTRING(CONVERT({owner} USING utf8mb4), 39)), locked_by)
+  WHERE {shedlock_is_ours};
+SELECT ROW_COUNT(), 0, NULL, NULL;
 
 -- name: shedlock_break
 {shedlock_zone}
 UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3)
-  WHERE name = _utf8mb4 {name} AND locked_at = TIMESTAMPADD(MICROSECOND, {fence}, '1970-01-01')
-    AND lock_until > UTC_TIMESTAMP(3);
-SELECT ROW_COUNT();
+  WHERE {shedlock_is_held} AND {shedlock_fence} = {fence};
+SELECT ROW_COUNT(), 0, NULL, NULL;
+
+-- name: shedlock_show
+{shedlock_zone}
+SELECT {shedlock_fence}, {shedlock_fence}, 0,
+    COALESCE(IF(locked_by LIKE 'dlock-%', UNHEX(SUBSTRING(locked_by, 7, 32)), ''), ''),
+    TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until) DIV 1000,
+    TIMESTAMPDIFF(MICROSECOND, locked_at, UTC_TIMESTAMP(6)) DIV 1000,
+    locked_by, LEFT(locked_by, 38) = {by}, 1
+  FROM shedlock WHERE {shedlock_is_held};
 
 -- name: shedlock_list
 -- The table has no other key than the name, so the whole table is read.
