@@ -18,9 +18,9 @@ TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 -- connections of one home can wake each other.
 SET SESSION autocommit = 1, completion_type = 0, sql_mode = '', time_zone = '+00:00',
   wait_timeout = 86400, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1
-  /*M!100101 , max_statement_time = 0 */ /*!50708 , max_execution_time = 0 */,
+  /*M!100101 , max_statement_time = 0, tx_isolation = 'READ-COMMITTED' */
+  /*!50720 , max_execution_time = 0, transaction_isolation = 'READ-COMMITTED' */,
   @home = CONCAT(CURRENT_USER(), ' ', @@hostname, ':', @@port);
-SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;
 
 -- name: end_stale
 -- Ends a connection that we have closed, if it is still at a statement with the digest of our token.

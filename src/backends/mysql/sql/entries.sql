@@ -58,17 +58,15 @@ NOT EXISTS (SELECT 1 FROM dlock_entries q WHERE strategy = {strategy} AND name =
 -- The queue may become empty after the first look: only a number that was drawn counts.
 START TRANSACTION;
 {draw_if_empty}
-SET @drawn = ROW_COUNT();
 INSERT INTO dlock_entries
     (strategy, name, place, token, mode, fence, expires, conn, home, replaces, newer, owner)
   SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, LAST_INSERT_ID(), {now} + {ttl},
     {conn}, @home, 0, '', {owner} FROM DUAL
-  WHERE @drawn > 0 AND NOT {read_only} AND {is_empty};
-SET @taken = ROW_COUNT();
-COMMIT;
-SELECT @taken, LAST_INSERT_ID(), {read_only}, (SELECT SUM(token = {token}) > 0 OR {may_hold}
+  WHERE ROW_COUNT() > 0 AND NOT {read_only} AND {is_empty};
+SELECT ROW_COUNT(), LAST_INSERT_ID(), {read_only}, (SELECT SUM(token = {token}) > 0 OR {may_hold}
   FROM dlock_entries
   WHERE {lock} AND fence > 0 AND expires > {now});
+COMMIT;
 
 -- name: may_hold
 -- May an entry of {mode} hold with these entries before it?
