@@ -44,6 +44,8 @@ static int64_t next_look(struct lease *lease, const struct entries_state *state)
 
 	if (look_ms >= now_ms + HOLD_LOOK_MS)
 		look_ms = now_ms + LOOK_FACTOR * (look_ms - now_ms);
+	if (!state->waiting && state->left_ms >= 0)
+		look_ms = clock_earlier(look_ms, now_ms + state->left_ms + 2);
 	if (state->foreign)
 		look_ms = clock_earlier(look_ms, now_ms + FOREIGN_MS * state->before);
 	if (state->late)
