@@ -449,6 +449,60 @@ dead_before() {
 	done
 }
 
+@test "several hosts: the one that takes writes is found, and a holder and a waiter go on with the next one" {
+	local first second strategy
+	private_mysql
+	first=$P_DIR
+	private_mysql
+	second=$P_DIR
+	local uri=$P_URI
+	uri=${uri/127.0.0.1:/127.0.0.1:$(<"$first/port"),127.0.0.1:}
+	for strategy in "${ROWS[@]}"; do
+		P_DIR=$first
+		on "$strategy" "$uri"
+		pmy "SET GLOBAL read_only = 1"
+		hold -t 6s --
+		contend "$COMMAND"
+		# It is held on the second one.
+		P_DIR=$second
+		wait_until 5 queue_or_table 1
+		pmy "SET GLOBAL read_only = 1"
+		run --separate-stderr -122 "$DLOCK" run -n new -- touch ran
+		one_line "$(<"$first/port"): read-only; .*$(<"$second/port"): read-only"
+		mariadb-dump --no-defaults --socket="$second/sock" --user=root --hex-blob "$MYSQL_DATABASE" |
+			mariadb --no-defaults --socket="$first/sock" --user=root "$MYSQL_DATABASE"
+		P_DIR=$first
+		pmy "SET GLOBAL read_only = 0"
+		holds_for 6500 alive "$COMMAND" "$CONTENDER"
+		is_held
+		run --separate-stderr "$DLOCK" check
+		matches "$output" 'warning +replication .*forgotten'
+		release
+		met_nobody
+		is_free
+		P_DIR=$second
+		pmy "SET GLOBAL read_only = 0"
+	done
+	[[ ! -e ran ]]
+}
+
+@test "several hosts: one that is killed or frozen is passed over, and the reason is told" {
+	local first second
+	private_mysql
+	first=$P_PORT
+	private_mysql
+	second=$P_PORT
+	on lease "${P_URI/127.0.0.1:/127.0.0.1:1,127.0.0.1:$first,127.0.0.1:}"
+	run -0 "$DLOCK" run "$LOCK" -- true
+	mysql_stop "$P_DIR"
+	run -0 "$DLOCK" run "$LOCK" -- true
+	kill -STOP "$(<"$T/mysql.0/pid")"
+	run --separate-stderr -122 "$DLOCK" run -n "$LOCK" -- touch ran
+	one_line ":1: cannot connect.*:$first: .*:$second: cannot connect"
+	kill -CONT "$(<"$T/mysql.0/pid")"
+	[[ ! -e ran ]]
+}
+
 @test "a server does not become read-only while a table is locked" {
 	private_mysql
 	on table "$P_URI"

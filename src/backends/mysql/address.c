@@ -60,16 +60,31 @@ static int read_tls(struct mysql_address *address, const struct uri *uri, struct
 	return 0;
 }
 
-static int read_place(struct mysql_address *address, const struct uri *uri, struct error *err)
+/* Write the label of the host at which address is. */
+static void write_label(struct mysql_address *address)
 {
-	const struct uri_host *host = uri->hosts;
+	const struct mysql_host *host = &address->hosts[address->at];
 	const char *file = address->defaults_file, *group = address->defaults_group;
 	char place[URI_HOST_SIZE];
 
-	if (uri->host_count > 1)
-		return error_set(err, ERROR_USAGE, 0, "%s: one host is wanted, and there are "
-				 "more: write %s://HOST[:PORT]/DATABASE", uri->scheme, uri->scheme);
-	if (!uri->host_count && !address->socket && !file && !group)
+	if (host->name)
+		snprintf(address->label, sizeof(address->label), "mysql %s",
+			 uri_host_text(host->name, host->port, place, sizeof(place)));
+	else
+		snprintf(address->label, sizeof(address->label), "mysql %.100s",
+			 address->socket ? address->socket : file ? file : group);
+}
+
+void mysql_address_next(struct mysql_address *address)
+{
+	address->at = (address->at + 1) % address->host_count;
+	write_label(address);
+}
+
+static int read_hosts(struct mysql_address *address, const struct uri *uri, struct error *err)
+{
+	if (!uri->host_count && !address->socket && !address->defaults_file &&
+	    !address->defaults_group)
 		return error_set(err, ERROR_USAGE, 0, "%s: there is no host: write "
 				 "%s://HOST[:PORT]/DATABASE, or ?socket=PATH, or ?defaults-file=",
 				 uri->scheme, uri->scheme);
@@ -77,15 +92,13 @@ static int read_place(struct mysql_address *address, const struct uri *uri, stru
 		return error_set(err, ERROR_USAGE, 0,
 				 "%s: a host and ?socket= are given, one of them is too much",
 				 uri->scheme);
-	if (!uri->host_count) {
-		snprintf(address->label, sizeof(address->label), "mysql %.100s",
-			 address->socket ? address->socket : file ? file : group);
-		return 0;
+	address->host_count = uri->host_count ? uri->host_count : 1;
+	address->hosts = memory_new(address->host_count, sizeof(address->hosts[0]));
+	for (size_t i = 0; i < uri->host_count; i++) {
+		address->hosts[i].name = memory_copy(uri->hosts[i].name);
+		address->hosts[i].port = uri->hosts[i].port ? uri->hosts[i].port : 3306;
 	}
-	address->host = memory_copy(host->name);
-	address->port = host->port ? host->port : 3306;
-	snprintf(address->label, sizeof(address->label), "mysql %s",
-		 uri_host_text(host->name, address->port, place, sizeof(place)));
+	write_label(address);
 	return 0;
 }
 
@@ -94,7 +107,7 @@ int mysql_address_init(struct mysql_address *address, const struct uri *uri, str
 	if (copy(&address->socket, uri, "socket", true, err) ||
 	    copy(&address->defaults_file, uri, "defaults-file", true, err) ||
 	    copy(&address->defaults_group, uri, "defaults-group", false, err) ||
-	    read_tls(address, uri, err) || read_place(address, uri, err))
+	    read_tls(address, uri, err) || read_hosts(address, uri, err))
 		return -1;
 	if (uri->path[0] && uri->path[1])
 		address->database = memory_copy(uri->path + 1);
@@ -110,11 +123,14 @@ int mysql_address_init(struct mysql_address *address, const struct uri *uri, str
 void mysql_address_finish(struct mysql_address *address)
 {
 	char *const texts[] = {
-		address->user, address->host, address->socket, address->database,
+		address->user, address->socket, address->database,
 		address->defaults_file, address->defaults_group, address->ca, address->cert,
 		address->key,
 	};
 
+	for (size_t i = 0; i < address->host_count; i++)
+		free(address->hosts[i].name);
+	free(address->hosts);
 	memory_free_secret(address->password);
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		free(texts[i]);

@@ -55,6 +55,8 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 		return NULL;
 	my = memory_new(1, sizeof(struct lease));
 	my->strategy = strategy;
+	my->conn.address = my->side.address = &my->address;
+	my->conn.limits = my->side.limits = &my->base;
 	my->base.session = strategy->door;
 	my->base.can = strategy->can;
 	if (mysql_address_init(&my->address, uri, err) ||

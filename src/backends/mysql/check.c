@@ -25,13 +25,15 @@ static int ping(struct backend *backend, struct error *err)
 /* What the server says of itself: the rows of check_variables and check_status. */
 enum fact {
 	FACT_VERSION, FACT_COMMENT, FACT_READ_ONLY, FACT_INNODB_READ_ONLY, FACT_MOST, FACT_LOG_BIN,
-	FACT_LOG_FORMAT, FACT_FLUSH, FACT_CONNECTED, FACT_CIPHER, FACT_READY, FACT_NODES, FACTS
+	FACT_LOG_FORMAT, FACT_FLUSH, FACT_GROUP, FACT_CONNECTED, FACT_CIPHER, FACT_READY, FACT_NODES,
+	FACTS
 };
 
 static const char *const fact_names[FACTS] = {
 	"version", "version_comment", "read_only", "innodb_read_only", "max_connections",
-	"log_bin", "binlog_format", "innodb_flush_log_at_trx_commit", "Threads_connected",
-	"Ssl_cipher", "wsrep_ready", "wsrep_cluster_size",
+	"log_bin", "binlog_format", "innodb_flush_log_at_trx_commit",
+	"group_replication_group_name", "Threads_connected", "Ssl_cipher", "wsrep_ready",
+	"wsrep_cluster_size",
 };
 
 struct facts {
@@ -107,12 +109,24 @@ static void check_role(const struct facts *facts, struct findings *findings)
 	}
 }
 
+/* The server that takes over may lack what the last one has just committed. */
+static void check_replication(const struct mysql_backend *my, const struct facts *facts,
+			      struct findings *findings)
+{
+	if (my->address.host_count > 1 && !facts->value[FACT_GROUP][0] &&
+	    strtol(facts->value[FACT_NODES], NULL, 10) < 1)
+		findings_add(findings, FINDING_WARNING, "replication",
+			     "use Galera or Group Replication, whose members agree on each commit",
+			     "the members do not agree on commits: one that takes over may have "
+			     "forgotten the newest locks");
+}
+
 static void check_connections(const struct facts *facts, struct findings *findings)
 {
 	const bool few = strtol(facts->value[FACT_MOST], NULL, 10) < FEW_CONNECTIONS;
 
 	findings_add(findings, few ? FINDING_NOTE : FINDING_OK, "connections",
-		     few ? "each holder and each waiter needs one, a holder of row or table two: "
+		     few ? "each holder and each waiter needs one, a holder of row, advisory or table two: "
 		     "raise max_connections if many wait at once" : NULL,
 		     "%s of at most %s in use", facts->value[FACT_CONNECTED],
 		     facts->value[FACT_MOST]);
@@ -146,7 +160,7 @@ static void check_transport(const struct mysql_backend *my, const char *cipher,
 			     cipher);
 	else if (cipher[0])
 		findings_add(findings, FINDING_OK, "transport", NULL, "encrypted with %s", cipher);
-	else if (net_is_local(my->address.host))
+	else if (net_is_local(my->address.hosts[my->address.at].name))
 		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
 	else
 		findings_add(findings, FINDING_NOTE, "transport",
@@ -166,6 +180,7 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 		return -1;
 	check_version(facts.value[FACT_VERSION], facts.value[FACT_COMMENT], findings);
 	check_role(&facts, findings);
+	check_replication(my, &facts, findings);
 	check_connections(&facts, findings);
 	check_durability(&facts, findings);
 	check_transport(my, facts.value[FACT_CIPHER], findings);

@@ -140,7 +140,7 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address, int64
 	const unsigned int tcp = MYSQL_PROTOCOL_TCP;
 	const unsigned int no_files = 0, timeout_s = (unsigned int)(timeout_ms / 1000 + 1);
 
-	if (address->host)
+	if (address->hosts[address->at].name)
 		mysql_options(mysql, MYSQL_OPT_PROTOCOL, &tcp);
 	if (address->defaults_file)
 		mysql_options(mysql, MYSQL_READ_DEFAULT_FILE, address->defaults_file);
@@ -159,14 +159,16 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address, int64
  * Report an error of the library, and close the connection if it is gone, or if another server may
  * do better and no lock would end with this connection. Returns -1.
  */
-static int fail(struct mysql_conn *conn, const struct mysql_address *address, bool passed,
-		struct error *err)
+static int fail(struct mysql_conn *conn, bool passed, struct error *err)
 {
+	struct mysql_address *address = conn->address;
+
 	conn->code = mysql_errno(conn->mysql);
 	conn->pending = false;
 	if (passed) {
 		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer", address->label);
 		mysql_conn_close(conn);
+		mysql_address_next(address);
 		return -1;
 	}
 	mysql_refusal(address, conn->code, mysql_error(conn->mysql), err);
@@ -176,30 +178,35 @@ static int fail(struct mysql_conn *conn, const struct mysql_address *address, bo
 	return -1;
 }
 
-int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address,
-		    const struct backend *limits, struct error *err)
+/* Connect to the host at which address is, by deadline_ms. */
+static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct error *err)
 {
+	const struct mysql_address *address = conn->address;
+	const struct mysql_host *host = &address->hosts[address->at];
 	MYSQL *done;
 	bool passed;
 
-	if (conn->mysql)
-		return 0;
 	conn->code = 0;
 	conn->sent = false;
 	conn->mysql = mysql_init(NULL);
 	if (!conn->mysql)
 		memory_gone();
-	set_options(conn->mysql, address, limits->connect_timeout_ms);
-	begin_bound(conn->mysql, clock_boot_ms() + limits->connect_timeout_ms);
-	done = mysql_real_connect(conn->mysql, address->host, address->user, address->password,
-				  address->database, address->port, address->socket,
+	set_options(conn->mysql, address, deadline_ms - clock_boot_ms());
+	begin_bound(conn->mysql, deadline_ms);
+	done = mysql_real_connect(conn->mysql, host->name, address->user, address->password,
+				  address->database, host->port, address->socket,
 				  CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS);
 	passed = end_bound();
-	if (!done || passed) {
-		fail(conn, address, passed, err);
+	if (passed) {
 		mysql_conn_close(conn);
-		return passed ? error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect",
-					  address->label) : -1;
+		return error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect",
+				 address->label);
+	}
+	if (!done) {
+		conn->code = mysql_errno(conn->mysql);
+		mysql_refusal(address, conn->code, mysql_error(conn->mysql), err);
+		mysql_conn_close(conn);
+		return -1;
 	}
 	/* Connector/C accepts a server without TLS, unless the certificate is to be verified. */
 	if (address->tls != MYSQL_TLS_DISABLED && !mysql_get_ssl_cipher(conn->mysql)) {
@@ -214,10 +221,63 @@ int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address
 	return 0;
 }
 
+/* Of several hosts, one that takes no writes is passed over. */
+static int check_writable(struct mysql_conn *conn, struct error *err)
+{
+	MYSQL_RES *rows = NULL;
+	MYSQL_ROW row;
+	bool writable;
+	int failed = mysql_conn_send(conn, memory_copy(sql_is_writable), err);
+
+	failed = failed || mysql_conn_receive(conn, &rows, err);
+	row = failed || !rows ? NULL : mysql_fetch_row(rows);
+	writable = row && row[0] && row[0][0] == '1';
+	mysql_free_result(rows);
+	if (writable)
+		return 0;
+	mysql_conn_close(conn);
+	return failed ? -1 : error_set(err, ERROR_UNAVAILABLE, 0, "%s: read-only",
+				       conn->address->label);
+}
+
+/* Why one more host was passed over. It may help to try again if one of them is not there. */
+static void add_reason(struct error *err, const struct error *one)
+{
+	const struct error before = *err;
+
+	*err = *one;
+	if (before.kind == ERROR_NONE)
+		return;
+	error_set(err, before.kind == ERROR_UNAVAILABLE ? before.kind : one->kind, 0,
+		  "%.235s; %.235s", before.message, one->message);
+	err->errnum = one->errnum;
+}
+
+int mysql_conn_open(struct mysql_conn *conn, struct error *err)
+{
+	struct mysql_address *address = conn->address;
+	const size_t count = address->host_count;
+	const int64_t end_ms = clock_boot_ms() + conn->limits->connect_timeout_ms;
+	struct error one = { 0 };
+	int64_t left_ms;
+
+	if (conn->mysql)
+		return 0;
+	*err = (struct error){ 0 };
+	for (size_t i = 0; i < count; i++) {
+		left_ms = end_ms - clock_boot_ms();
+		if (!connect_host(conn, clock_boot_ms() + left_ms / (int64_t)(count - i), &one) &&
+		    (count == 1 || !check_writable(conn, &one)))
+			return 0;
+		mysql_address_next(address);
+		add_reason(err, &one);
+	}
+	return -1;
+}
+
 /* ---- requests ---- */
 
-int mysql_conn_send(struct mysql_conn *conn, const struct mysql_address *address,
-		    const struct backend *limits, char *text, struct error *err)
+int mysql_conn_send(struct mysql_conn *conn, char *text, struct error *err)
 {
 	/* The settings of the session precede its first request. */
 	char *all = conn->fresh ? memory_format("%s%s", sql_session, text) : memory_copy(text);
@@ -228,25 +288,24 @@ int mysql_conn_send(struct mysql_conn *conn, const struct mysql_address *address
 	conn->fresh = false;
 	conn->code = 0;
 	conn->sent = true;
-	begin_bound(conn->mysql, clock_boot_ms() + limits->timeout_ms);
+	begin_bound(conn->mysql, clock_boot_ms() + conn->limits->timeout_ms);
 	failed = mysql_send_query(conn->mysql, all, strlen(all));
 	passed = end_bound();
 	free(all);
 	conn->pending = !failed;
-	return failed ? fail(conn, address, passed, err) : 0;
+	return failed ? fail(conn, passed, err) : 0;
 }
 
 /*
  * Wait for the first byte. When the wait is cancelled, it continues for a little while: the server
  * may have carried out the request, and a lock that it gave must be known to be released.
  */
-static int await_answer(const struct mysql_conn *conn, const struct backend *limits,
-			int64_t *deadline_ms, struct error *err)
+static int await_answer(const struct mysql_conn *conn, int64_t *deadline_ms, struct error *err)
 {
 	const int fd = mysql_conn_fd(conn);
 	struct error late;
 
-	if (!net_wait(fd, POLLIN, *deadline_ms, limits->cancel_fd, err))
+	if (!net_wait(fd, POLLIN, *deadline_ms, conn->limits->cancel_fd, err))
 		return 0;
 	if (err->kind != ERROR_CANCELLED)
 		return -1;
@@ -277,21 +336,22 @@ static bool read_results(MYSQL *mysql, MYSQL_RES **rows)
 	return status >= 0;
 }
 
-int mysql_conn_receive(struct mysql_conn *conn, const struct mysql_address *address,
-		       const struct backend *limits, MYSQL_RES **rows, struct error *err)
+int mysql_conn_receive(struct mysql_conn *conn, MYSQL_RES **rows, struct error *err)
 {
-	int64_t deadline_ms = clock_boot_ms() + limits->timeout_ms;
+	int64_t deadline_ms = clock_boot_ms() + conn->limits->timeout_ms;
 	bool failed, passed;
 
 	*rows = NULL;
-	if (await_answer(conn, limits, &deadline_ms, err)) {
-		if (!conn->session)
+	if (await_answer(conn, &deadline_ms, err)) {
+		if (!conn->session) {
 			mysql_conn_close(conn);
-		return error_prefix(err, "%s", address->label);
+			mysql_address_next(conn->address);
+		}
+		return error_prefix(err, "%s", conn->address->label);
 	}
 	begin_bound(conn->mysql, deadline_ms);
 	failed = read_results(conn->mysql, rows);
 	passed = end_bound();
 	conn->pending = false;
-	return failed || passed ? fail(conn, address, passed, err) : 0;
+	return failed || passed ? fail(conn, passed, err) : 0;
 }

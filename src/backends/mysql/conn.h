@@ -21,24 +21,34 @@ enum mysql_tls {
 	MYSQL_TLS_VERIFIED,	/* the certificate is valid and names the host */
 };
 
+struct mysql_host {
+	char *name;		/* NULL: a socket, or what an option file says */
+	uint16_t port;
+};
+
 /* Where the server is, and the account. NULL: not given. */
 struct mysql_address {
-	char *host;
-	uint16_t port;		/* 0: the default */
+	struct mysql_host *hosts;	/* at least one */
+	size_t host_count;
+	size_t at;		/* the one of the last connection */
 	char *socket;		/* path */
 	char *user, *password, *database;
 	char *defaults_file, *defaults_group;
 	char *ca, *cert, *key;
 	enum mysql_tls tls;
-	char label[128];	/* for messages: "mysql 127.0.0.1:3306" */
+	char label[128];	/* for messages, the one of the hosts: "mysql 127.0.0.1:3306" */
 };
 
 /* Reads it from uri. 0, or -1 with *err; finish in any case. */
 int mysql_address_init(struct mysql_address *address, const struct uri *uri, struct error *err);
 void mysql_address_finish(struct mysql_address *address);
+/* Goes to the next one of the hosts. */
+void mysql_address_next(struct mysql_address *address);
 
 struct mysql_conn {
 	MYSQL *mysql;		/* NULL: not connected */
+	struct mysql_address *address;
+	const struct backend *limits;	/* the timeouts and cancel_fd */
 	/*
 	 * A lock ends with it: a late answer does not close it, and the server receives what was
 	 * sent even after it is closed.
@@ -51,17 +61,18 @@ struct mysql_conn {
 	bool pending;		/* its answer is still to come */
 };
 
-/* Connects, if it is not connected. limits has the timeouts and cancel_fd. 0, or -1. */
-int mysql_conn_open(struct mysql_conn *conn, const struct mysql_address *address,
-		    const struct backend *limits, struct error *err);
+/*
+ * Connects, if it is not connected. Of several hosts, takes the first one from where the last
+ * connection was that takes writes. 0, or -1.
+ */
+int mysql_conn_open(struct mysql_conn *conn, struct error *err);
 void mysql_conn_close(struct mysql_conn *conn);
 
 /* The descriptor, close-on-exec, or -1. */
 int mysql_conn_fd(const struct mysql_conn *conn);
 
 /* Sends a request of one or more statements, and frees text. Nothing may be pending. 0 or -1. */
-int mysql_conn_send(struct mysql_conn *conn, const struct mysql_address *address,
-		    const struct backend *limits, char *text, struct error *err);
+int mysql_conn_send(struct mysql_conn *conn, char *text, struct error *err);
 
 /*
  * Receives all results of the pending request. *rows: the last rows, also after an error; NULL:
@@ -69,8 +80,7 @@ int mysql_conn_send(struct mysql_conn *conn, const struct mysql_address *address
  * server executes no others. 0; or -1: conn->code has the number, and the connection is closed if
  * it has ended or if this server cannot serve.
  */
-int mysql_conn_receive(struct mysql_conn *conn, const struct mysql_address *address,
-		       const struct backend *limits, MYSQL_RES **rows, struct error *err);
+int mysql_conn_receive(struct mysql_conn *conn, MYSQL_RES **rows, struct error *err);
 
 /* Fills *err with what an error number means, what to do, and the server's or library's words. */
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *words,

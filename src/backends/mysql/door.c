@@ -248,7 +248,7 @@ enum outcome door_try(struct lease *lease, const struct request *request, struct
 	struct door_answer answer;
 
 	/* What the texts say depends on the server. */
-	if (mysql_conn_open(conn, &lease->my.address, &lease->my.base, err))
+	if (mysql_conn_open(conn, err))
 		return OUTCOME_ERROR;
 	for (int i = 0; i < ATTEMPTS; i++) {
 		if (request_door(lease, kind->try_sql, request, &answer, err)) {
@@ -297,7 +297,7 @@ enum outcome door_wake(struct lease *lease, const struct request *request, struc
 	struct door_answer answer;
 	MYSQL_RES *rows;
 	char *text;
-	int failed = mysql_conn_receive(&my->conn, &my->address, &my->base, &rows, err);
+	int failed = mysql_conn_receive(&my->conn, &rows, err);
 	enum outcome outcome;
 
 	read_answer(lease, rows, &answer);
@@ -342,7 +342,7 @@ int door_probe(struct lease *lease, const char *name, bool *taken, int64_t *numb
 	MYSQL_RES *rows;
 	int failed;
 
-	if (mysql_conn_open(&my->side, &my->address, &my->base, err))
+	if (mysql_conn_open(&my->side, err))
 		return -1;
 	make_params(lease, my->side.mysql, &request, &params, key);
 	my->only_looks = true;

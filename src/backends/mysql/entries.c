@@ -148,7 +148,7 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 	bool excluded = false;
 
 	*state = (struct entries_state){ .left_ms = -1 };
-	if (mysql_conn_open(conn, &my->address, &my->base, err))
+	if (mysql_conn_open(conn, err))
 		return OUTCOME_ERROR;
 	make_params(&params, my, request);
 	params_add(&params, (const struct sql_value[]){

@@ -118,12 +118,14 @@ void mysql_refusal(const struct mysql_address *address, unsigned int code, const
 		   struct error *err)
 {
 	const struct refusal *refusal = find_refusal(code);
+	/* Another one of several hosts may take writes now, or soon. */
+	const bool moves = address->host_count > 1 && mysql_code_is_elsewhere(code);
 
 	/* The library's own words name the plugin from memory that it has freed. */
 	if (code == PLUGIN_NOT_ALLOWED)
 		words = "mysql_clear_password, dialog or mysql_old_password";
 	if (refusal)
-		error_set(err, refusal->kind, 0, "%s: %s (%.200s)", address->label,
+		error_set(err, moves ? ERROR_UNAVAILABLE : refusal->kind, 0, "%s: %s (%.200s)", address->label,
 			  refusal->advice, words);
 	else
 		error_set(err, mysql_code_is_loss(code) ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,

@@ -91,7 +91,7 @@ static int wake_up(struct lease *lease, struct error *err)
 
 	if (!conn->pending)
 		return 0;
-	failed = mysql_conn_receive(conn, &lease->my.address, &lease->my.base, &rows, err);
+	failed = mysql_conn_receive(conn, &rows, err);
 	mysql_free_result(rows);
 	/* The server hangs, or the wait was cancelled. */
 	return failed && (err->errnum == ETIMEDOUT || err->kind == ERROR_CANCELLED) ? -1 : 0;

@@ -72,7 +72,7 @@ static int send_text(struct mysql_backend *my, struct mysql_conn *conn, const ch
 	char *text = sql_format(sql, values);
 
 	assert(text);
-	if (!mysql_conn_send(conn, &my->address, &my->base, text, err))
+	if (!mysql_conn_send(conn, text, err))
 		return 0;
 	if (!conn->mysql)
 		my->stale = conn->number;
@@ -82,7 +82,7 @@ static int send_text(struct mysql_backend *my, struct mysql_conn *conn, const ch
 static int receive(struct mysql_backend *my, struct mysql_conn *conn, MYSQL_RES **rows,
 		   struct error *err)
 {
-	const int failed = mysql_conn_receive(conn, &my->address, &my->base, rows, err);
+	const int failed = mysql_conn_receive(conn, rows, err);
 
 	if (failed && !conn->mysql)
 		my->stale = conn->number;
@@ -103,7 +103,7 @@ static int prepare_conn(struct mysql_backend *my, struct mysql_conn *conn, struc
 	}
 	if (failed && (conn->pending || !conn->mysql))
 		return -1;
-	return mysql_conn_open(conn, &my->address, &my->base, err);
+	return mysql_conn_open(conn, err);
 }
 
 static int attempt(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
@@ -140,7 +140,7 @@ static void end_stale(struct mysql_backend *my, struct mysql_conn *conn,
 	for (; values && values->key; values++)
 		if (!strcmp(values->key, "token"))
 			stale[1] = *values;
-	if (!stale[1].key || mysql_conn_open(conn, &my->address, &my->base, &ignored))
+	if (!stale[1].key || mysql_conn_open(conn, &ignored))
 		return;
 	my->stale = 0;
 	mysql_try(my, conn, sql_end_stale, stale);
@@ -294,7 +294,7 @@ int mysql_reach(struct backend *backend, const struct request *request, struct e
 	struct mysql_backend *my = mysql_from_backend(backend);
 
 	(void)request;
-	return mysql_conn_open(&my->conn, &my->address, &my->base, err);
+	return mysql_conn_open(&my->conn, err);
 }
 
 void mysql_close_backend(struct backend *backend)

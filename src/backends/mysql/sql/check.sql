@@ -8,7 +8,7 @@ SELECT {now};
 -- not know, where a SELECT would fail.
 SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'read_only',
   'innodb_read_only', 'max_connections', 'log_bin', 'binlog_format',
-  'innodb_flush_log_at_trx_commit');
+  'innodb_flush_log_at_trx_commit', 'group_replication_group_name');
 
 -- name: check_status
 SHOW SESSION STATUS WHERE Variable_name IN ('Threads_connected', 'Ssl_cipher', 'wsrep_ready',

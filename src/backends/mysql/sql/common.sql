@@ -11,6 +11,10 @@ TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 -- primary knows nothing of it. Some servers give the variable as 0 or 1, some as a word.
 (CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF'))
 
+-- name: is_writable
+-- Does the server take writes, as far as it knows?
+SELECT NOT {read_only};
+
 -- name: session
 -- The settings that precede the first request of every connection, so that the statements do not
 -- depend on the server's defaults. Time limits of statements are meant for users' queries and are
