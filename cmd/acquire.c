@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT */
+/* acquire, and what is done with its token: renew, verify and release. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/duration.h"
 #include "base/pidfd.h"
 #include "base/procstat.h"
 #include "base/signals.h"
+#include "engine/keeper_socket.h"
 #include "engine/supervise.h"
+#include "lock/hold.h"
+#include "lock/name.h"
 #include "json.h"
 #include "log.h"
 #include "session.h"
-#include "token_ask.h"
 
 /* told: a signal must reach the process when the lock is lost. 0, or -1 with *err. */
 static int open_process(struct pidfd *process, pid_t pid, bool told, struct error *err)
@@ -66,6 +72,52 @@ static int check_output(struct error *err)
 			 "printed, and nobody could release the lock");
 }
 
+/* Asks the backend itself, because the hold has no keeper. */
+static int ask_backend(struct session *session, enum keeper_verb verb,
+		       const struct request *request, struct keeper_reply *reply,
+		       struct error *err)
+{
+	struct grant grant = { 0 };
+	struct backend *backend;
+
+	if (session_connect(session, err))
+		return -1;
+	backend = session->backend;
+	switch (verb) {
+	case KEEPER_VERB_RELEASE:
+		reply->outcome = hold_release_other(backend, request, err);
+		break;
+	case KEEPER_VERB_RENEW:
+		reply->outcome = hold_renew_other(backend, request, &grant, err);
+		reply->lease_ms = grant.ttl_ms;
+		break;
+	default:	/* no other is asked for than KEEPER_VERB_VERIFY */
+		reply->outcome = hold_verify(backend, request, err);
+		break;
+	}
+	return reply->outcome == OUTCOME_ERROR ? -1 : 0;
+}
+
+/* Ask the keeper of the hold, or the backend if there is none. 0 with *reply, or -1 with *err. */
+static int ask_hold(struct session *session, enum keeper_verb verb, const struct request *request,
+	      struct keeper_reply *reply, struct error *err)
+{
+	struct keeper_query query = { .verb = verb, .ttl_ms = request->ttl_ms,
+				      .backend = uri_identity(&session->settings.uri) };
+
+	memcpy(query.token, request->token, TOKEN_SIZE);
+	strncpy(query.name, request->name, NAME_MAX_BYTES);
+	switch (keeper_socket_ask(&query, reply, INT64_C(4) * BACKEND_TIMEOUT_MS, err)) {
+	case 0:
+		*err = reply->error;
+		return reply->outcome == OUTCOME_ERROR ? -1 : 0;
+	case -1:
+		return -1;
+	default:
+		return ask_backend(session, verb, request, reply, err);
+	}
+}
+
 /* Releases a lock whose token could not be printed, so that nobody else could release it. */
 static void take_back(struct session *session, const char *token)
 {
@@ -73,7 +125,7 @@ static void take_back(struct session *session, const char *token)
 	struct keeper_reply reply;
 	struct error err = { 0 };
 
-	if (!token_ask(session, KEEPER_VERB_RELEASE, &request, &reply, &err))
+	if (!ask_hold(session, KEEPER_VERB_RELEASE, &request, &reply, &err))
 		return;
 	error_prefix(&err, "cannot give it back");
 	log_fail(&err);
@@ -115,4 +167,111 @@ int command_acquire(struct session *session, struct error *err)
 	    signals_init(&signals, err))
 		return -1;
 	return acquire_for(session, &signals, options->pid ? &process : NULL);
+}
+
+/* ---- renew, verify and release ---- */
+
+/* The token is an operand, a line of standard input (the operand is "-"), or $DLOCK_TOKEN. */
+static int read_token(const struct session *session, char token[static TOKEN_SIZE], int *level,
+		      struct error *err)
+{
+	const struct options *options = &session->options;
+	const bool operand = options->operand_count > 1;
+	const char *given = operand ? options->operands[1] : getenv("DLOCK_TOKEN");
+	char line[128];
+
+	if (!given || !given[0])
+		return error_set(err, ERROR_USAGE, 0,
+				 "no token given: write it as TOKEN, or on standard input with '-' "
+				 "as TOKEN, or in DLOCK_TOKEN");
+	if (!strcmp(given, "-")) {
+		if (!fgets(line, sizeof(line), stdin))
+			return error_set(err, ERROR_USAGE, 0, "no token on standard input");
+		line[strcspn(line, "\r\n")] = '\0';
+		given = line;
+	}
+	if (token_read(given, token, level, err))
+		return operand ? -1 : error_prefix(err, "DLOCK_TOKEN");
+	session_hide_token(session);
+	return 0;
+}
+
+static void print_renewed(const struct session *session, const struct keeper_reply *reply)
+{
+	const int64_t lease_ms = reply->lease_ms;
+	struct json json = { .comma = false };
+	char text[DURATION_TEXT_SIZE];
+
+	if (!session->options.json) {
+		log_say(SAY_STEP, "renewed%s%s", lease_ms ? " for " : "",
+			    lease_ms ? duration_format(lease_ms, text, sizeof(text)) : "");
+		return;
+	}
+	json_open(&json, NULL, '{');
+	json_text(&json, "name", session->name);
+	json_lease(&json, lease_ms);
+	json_close(&json, '}');
+	putchar('\n');
+}
+
+static int report_reply(const struct session *session, enum keeper_verb verb, const char *token,
+		  const struct keeper_reply *reply)
+{
+	const uint64_t identity = backend_identity(session->settings.driver,
+						   &session->settings.uri);
+
+	if (reply->outcome == OUTCOME_LOST) {
+		log_say(SAY_WARNING, "this token is not the holder%s",
+			    token_scope(token, session->name, identity) == TOKEN_OF_NAME
+			    ? " here: it was made for another --backend" : "");
+		return EXIT_LOST;
+	}
+	if (verb == KEEPER_VERB_RENEW)
+		print_renewed(session, reply);
+	else if (verb == KEEPER_VERB_VERIFY)
+		log_say(SAY_STEP, "this token is the holder");
+	else
+		log_say(SAY_STEP, "released");
+	return 0;
+}
+
+/*
+ * A release that frees nothing. The hold is the outer one's: that of an acquisition which a nested
+ * one was made in, or that of a run, whose command must stay protected.
+ */
+static int refuse_release(int level)
+{
+	if (!level) {
+		log_say(SAY_WARNING, "not released: this is the hold of a dlock run, "
+			    "which releases it when its command ends; end that command");
+		return EXIT_LOST;
+	}
+	log_say(SAY_STEP, "still held: the outer hold goes on");
+	return 0;
+}
+
+int command_token(struct session *session, struct error *err)
+{
+	const bool release = session->command->bit == COMMAND_RELEASE;
+	enum keeper_verb verb = session->command->bit == COMMAND_RENEW ? KEEPER_VERB_RENEW
+							: KEEPER_VERB_VERIFY;
+	struct keeper_reply reply = { .lease_ms = 0 };
+	char token[TOKEN_SIZE];
+	bool frees;
+	int level;
+	const struct request request = {
+		.name = session->name, .token = token, .mode = HOLD_ANY,
+		.ttl_ms = session->settings.asked_ttl_ms,
+	};
+
+	if (read_token(session, token, &level, err))
+		return -1;
+	frees = release && !level && !token_is_of_run(token);
+	if (frees)
+		verb = KEEPER_VERB_RELEASE;
+	if (ask_hold(session, verb, &request, &reply, err))
+		return -1;
+	if (release && !frees && reply.outcome == OUTCOME_HELD)
+		return refuse_release(level);
+	return report_reply(session, verb, token, &reply);
 }

@@ -1,22 +1,84 @@
 /* SPDX-License-Identifier: MIT */
+/* check and setup. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
+#include "lock/hold.h"
+#include "lock/token.h"
 #include "lock/view.h"
-#include "exit_status.h"
 #include "json.h"
 #include "session.h"
+
+/* One name for all probes, so that each leaves no more behind than its last fence. */
+#define PROBE_NAME "dlock-check"
+#define PROBE_PAUSE_US 20000
 
 static const char *const severities[] = {
 	[FINDING_OK] = "ok", [FINDING_NOTE] = "note",
 	[FINDING_WARNING] = "warning", [FINDING_ERROR] = "error",
 };
 
+/* Another probe may have the lock at this moment. */
+static enum outcome acquire_probe(struct backend *backend, const struct request *request,
+				  struct grant *grant, struct error *err)
+{
+	const int64_t until_ms = clock_boot_ms() + backend->timeout_ms;
+	enum outcome outcome;
+
+	do {
+		*grant = (struct grant){ .hold_fd = -1 };
+		outcome = hold_acquire(backend, request, grant, err);
+	} while (outcome == OUTCOME_BUSY && clock_boot_ms() < until_ms && !usleep(PROBE_PAUSE_US));
+	if (outcome == OUTCOME_BUSY)
+		error_set(err, ERROR_REFUSED, 0, "the lock '%s' is taken, which is only for "
+			  "'dlock check'", request->name);
+	return outcome;
+}
+
+/*
+ * Take the lock dlock-check over another connection, and release it. Sets how long each took, in
+ * us. 0, or -1 with *err: the backend cannot hold locks.
+ */
+static int take_probe(struct session *session, int64_t *taken_us, int64_t *released_us,
+		      struct error *err)
+{
+	char token[TOKEN_SIZE], text[HOLDER_TEXT_SIZE];
+	struct request request = { .name = PROBE_NAME, .token = token, .text = text,
+				   .ttl_ms = session->settings.ttl_ms };
+	struct backend *backend = session_open(session, err);
+	const int64_t start_us = clock_read_us(CLOCK_BOOTTIME);
+	struct holder self;
+	struct grant grant;
+	int failed = -1;
+
+	if (!backend || token_make_random(token, err))
+		goto out;
+	/* A semaphore has no exclusive holds. */
+	if (backend->can == BACKEND_SLOTS)
+		request.mode = HOLD_SLOT, request.slots = 1;
+	holder_self(&self, "dlock check");
+	holder_encode(&self, text);
+	if (acquire_probe(backend, &request, &grant, err) != OUTCOME_HELD)
+		goto out;
+	*taken_us = clock_read_us(CLOCK_BOOTTIME) - start_us;
+	if (hold_release(backend, &request, &self, 0, 0, err) == OUTCOME_ERROR)
+		goto out;
+	*released_us = clock_read_us(CLOCK_BOOTTIME) - start_us - *taken_us;
+	failed = 0;
+out:
+	backend_close(backend);
+	return failed;
+}
+
 /* Shows whether the account has the privileges, and how long a lock takes. */
 static int probe(struct session *session, struct findings *findings, struct error *err)
 {
 	int64_t taken_us, released_us;
 
-	if (session_probe(session, &taken_us, &released_us, err))
+	if (take_probe(session, &taken_us, &released_us, err))
 		return -1;
 	findings_add(findings, FINDING_OK, "probe", NULL,
 		     "a lock was taken in %.2f ms, connection included, and given back in %.2f ms",
@@ -107,4 +169,42 @@ int command_check(struct session *session, struct error *err)
 	if (err->kind == ERROR_USAGE)
 		return EXIT_DLOCK;
 	return worst == FINDING_ERROR ? EXIT_UNAVAILABLE : worst >= FINDING_WARNING;
+}
+
+/* --dry-run: on standard output, for a shell or for the client of a database. */
+static int plan(struct session *session, const char *place, struct error *err)
+{
+	char *text = NULL, *rest, *line;
+
+	if (session->backend->ops->setup(session->backend, &text, err))
+		return -1;
+	if (!*text)
+		log_say(SAY_WARNING, "nothing needs to be set up on %s", place);
+	for (rest = text; *rest && (line = strsep(&rest, "\n"));)
+		print_line(stdout, "%s", line);
+	free(text);
+	return 0;
+}
+
+int command_setup(struct session *session, struct error *err)
+{
+	char place[URI_PLACE_SIZE];
+	int64_t ignored_us;
+
+	settings_place(&session->settings, place);
+	if (session_connect(session, err))
+		return -1;
+	if (session->options.dry_run)
+		return plan(session, place, err);
+	if (session->backend->ops->setup(session->backend, NULL, err))
+		return -1;
+	/*
+	 * A directory that is there already may be one that this user cannot use. The account that
+	 * makes the tables of a server need not be one that holds locks.
+	 */
+	if (session->settings.driver->local &&
+	    take_probe(session, &ignored_us, &ignored_us, err))
+		return error_prefix(err, "%s cannot hold locks", place);
+	log_say(SAY_STEP, "%s is ready", place);
+	return 0;
 }

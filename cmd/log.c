@@ -20,7 +20,6 @@
 #include "base/memory.h"
 #include "base/system_log.h"
 #include "base/text.h"
-#include "exit_status.h"
 #include "json.h"
 #include "options.h"
 #include "settings.h"

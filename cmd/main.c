@@ -10,10 +10,8 @@
 #include "base/fds.h"
 #include "lock/uri.h"
 #include "command.h"
-#include "exit_status.h"
 #include "log.h"
 #include "session.h"
-#include "suggest.h"
 
 /* The column where the help of an option begins. */
 #define COLUMN 30
@@ -86,11 +84,11 @@ static int refuse_command(const char *word, struct error *err)
 		return error_set(err, ERROR_USAGE, 0, "option %.*s belongs behind the name of a "
 				 "command, as in 'dlock run [OPTION]... NAME -- COMMAND'",
 				 (int)strcspn(name, "="), name);
-	hint = suggest_advice(name);
+	hint = options_hint(name);
 	if (hint)
 		return error_set(err, ERROR_USAGE, 0, "unknown command '%s'; %s", name, hint);
 	for (const struct command *c = commands; c->name; c++)
-		if (suggest_meant(name, c->name))
+		if (options_meant(name, c->name))
 			return error_set(err, ERROR_USAGE, 0, "unknown command '%s'; did you mean "
 					 "'%s'?", name, c->name);
 	return error_set(err, ERROR_USAGE, 0, "unknown command '%s'; try 'dlock --help', or to run "
@@ -126,7 +124,7 @@ static void print_help(const struct command *command)
 	printf("usage: dlock %s\n\n%c%s.\n\n", command->usage,
 	       command->summary[0] - 'a' + 'A', command->summary + 1);
 	for (const struct option_row *row = option_rows; row->name; row++) {
-		if (!(row->commands & (unsigned)command->bit))
+		if (!row->help || !(row->commands & (unsigned)command->bit))
 			continue;
 		print_option(row);
 		durations |= row->argument && !strcmp(row->argument, "DUR");
@@ -157,6 +155,32 @@ static void print_overview(void)
 	       "See also: man dlock, man dlock-backends, man dlock.conf.\n");
 }
 
+/*
+ * What the completions offer, in lines COMMAND;OPTION;ARGUMENT;TEXT. Without an option, a line is
+ * about the command. Without a command, it is about the backend in the place of the option.
+ */
+static void print_words(void)
+{
+	for (const struct command *command = commands; command->name; command++) {
+		printf("%s;;;%s\n", command->name, command->summary);
+		for (const struct option_row *row = option_rows; row->name; row++) {
+			const char *argument = row->argument ? row->argument : "";
+			const int length = row->help ? (int)strcspn(row->help, "\n,:(") : 0;
+
+			if (!length || !(row->commands & (unsigned)command->bit))
+				continue;
+			if (row->letter)
+				printf("%s;-%c;%s;%.*s\n", command->name, row->letter, argument,
+				       length, row->help);
+			printf("%s;--%s;%s;%.*s\n", command->name, row->name, argument, length,
+			       row->help);
+		}
+	}
+	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
+		for (const struct backend_scheme *s = d->schemes; s->name; s++)
+			printf(";%s;;%s\n", s->name, s->alias_of ? s->alias_of : s->summary);
+}
+
 static int command_help(const struct options *options)
 {
 	const struct command *command;
@@ -164,7 +188,10 @@ static int command_help(const struct options *options)
 	struct error err;
 
 	if (!options->operand_count) {
-		print_overview();
+		if (options->words)
+			print_words();
+		else
+			print_overview();
 		return 0;
 	}
 	command = find(options->operands[0]);

@@ -13,8 +13,6 @@
 #include "base/memory.h"
 #include "lock/holder.h"
 #include "lock/uri.h"
-#include "exit_status.h"
-#include "suggest.h"
 
 /* The commands that talk to a backend, and those that take a lock. */
 #define BACKEND_COMMANDS (COMMAND_RUN | COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_VERIFY | \
@@ -98,6 +96,7 @@ const struct option_row option_rows[] = {
 	  BACKEND_COMMANDS | COMMAND_VERSION, OPTION_ADD, FIELD(verbosity), 1, 0 },
 	{ 'h', "help", NULL, "show this help",
 	  BACKEND_COMMANDS | COMMAND_HELP | COMMAND_VERSION, OPTION_FLAG, FIELD(help), 0, 0 },
+	{ 0, "words", NULL, NULL, COMMAND_HELP, OPTION_FLAG, FIELD(words), 0, 0 },
 	{ .name = NULL },
 };
 
@@ -257,6 +256,45 @@ static void split_operands(struct options *options, enum command_bit command, ch
 		options->argv = word;
 }
 
+/* Words of flock(1) and of other lock programs, and how dlock says what they mean. */
+static const struct {
+	const char *words, *advice;
+} hints[] = {
+	{ "list ls", "'dlock status' shows locks" },
+	{ "lock", "to take a lock: 'dlock run NAME -- COMMAND' or 'dlock acquire NAME'" },
+	{ "unlock -u --unlock", "'dlock release' gives back what 'dlock acquire' took" },
+	{ "-c --command", "put the command behind '--': dlock run NAME -- sh -c 'COMMAND'" },
+	{ "-x -e --exclusive", "a lock is exclusive unless --shared is given" },
+	{ "--timeout", "the option is --wait" },
+	{ "--nb", "the option is --nonblock" },
+	{ "-o --close", "the command never gets the lock's descriptor" },
+	{ "-F --no-fork", "dlock stays, to end the command when the lock is lost" },
+};
+
+const char *options_hint(const char *word)
+{
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+		const char *at = strstr(hints[i].words, word);
+
+		if (at && (at == hints[i].words || at[-1] == ' ') &&
+		    strcspn(at, " ") == strlen(word))
+			return hints[i].advice;
+	}
+	return NULL;
+}
+
+bool options_meant(const char *typed, const char *word)
+{
+	size_t a, b;
+
+	for (; *typed && *typed == *word; typed++)
+		word++;
+	for (a = strlen(typed), b = strlen(word); a && b && typed[a - 1] == word[b - 1]; a--)
+		b--;
+	return a + b == 1 || (a == 1 && b == 1) ||
+	       (a == 2 && b == 2 && typed[0] == word[1] && typed[1] == word[0]);
+}
+
 /* The option in word, which is "--name", "--name=value", or "-x" or "-vx" if it was refused. */
 static void name_option(const char *word, char option[static OPTION_SIZE])
 {
@@ -270,7 +308,7 @@ static void name_option(const char *word, char option[static OPTION_SIZE])
 static int unknown_option(enum command_bit command, const char *self, const struct option *longs,
 			  const char *option, struct error *err)
 {
-	const char *hint = command & HOLDING_COMMANDS ? suggest_advice(option) : NULL;
+	const char *hint = command & HOLDING_COMMANDS ? options_hint(option) : NULL;
 
 	if (hint)
 		return error_set(err, ERROR_USAGE, 0, "unknown option %s; %s", option, hint);
@@ -279,7 +317,7 @@ static int unknown_option(enum command_bit command, const char *self, const stru
 		return error_set(err, ERROR_USAGE, 0, "option %s takes no argument", option);
 	for (; option[1] == '-' && option[2] && longs->name; longs++)
 		if (!strncmp(longs->name, option + 2, strlen(option + 2)) ||
-		    suggest_meant(option + 2, longs->name))
+		    options_meant(option + 2, longs->name))
 			return error_set(err, ERROR_USAGE, 0, "unknown option %s; did you mean "
 					 "--%s?", option, longs->name);
 	return error_set(err, ERROR_USAGE, 0, "'%s' has no option %s; try 'dlock %s --help'", self,

@@ -30,6 +30,18 @@ enum command_bit {
 	COMMAND_VERSION = 1 << 11,
 };
 
+/* Exit statuses, which scripts rely on. --help explains them (main.c). */
+enum exit_status {
+	EXIT_OVERDUE = 121,
+	EXIT_UNAVAILABLE = 122,
+	EXIT_LOST = 123,
+	EXIT_NOT_OBTAINED = 124,
+	EXIT_DLOCK = 125,
+	EXIT_CANNOT_EXECUTE = 126,
+	EXIT_NOT_FOUND = 127,
+	EXIT_SIGNAL = 128,	/* plus the signal's number */
+};
+
 /* What an option does to its field of struct options. */
 enum option_kind {
 	OPTION_FLAG,		/* bool: becomes true */
@@ -47,7 +59,7 @@ struct option_row {
 	char letter;		/* 0: long form only */
 	const char *name;
 	const char *argument;	/* NULL: takes none */
-	const char *help;
+	const char *help;	/* NULL: not shown to users */
 	unsigned commands;	/* enum command_bit */
 	enum option_kind kind;
 	size_t field;		/* offset in struct options */
@@ -89,6 +101,7 @@ struct options {
 	bool yes;
 	int verbosity;		/* -q: less than 0, -v: more than 0 */
 	bool help;
+	bool words;		/* of help, for the completions */
 	char **operands;	/* the words that are no options, and of run those before "--" */
 	int operand_count;
 	bool ended;		/* there is a "--" */
@@ -113,3 +126,12 @@ bool options_may_be_cut(const struct options *options);
 
 /* Overwrites the password in argv, which other users can read with ps. */
 void options_blank(struct options *options);
+
+/* Is typed the word with one mistake: a letter wrong, missing or too many, or two swapped? */
+bool options_meant(const char *typed, const char *word);
+
+/*
+ * How dlock says what flock(1) or another lock program means by this command or option. NULL:
+ * nothing is known.
+ */
+const char *options_hint(const char *word);

@@ -15,7 +15,6 @@
 #include "lock/name.h"
 #include "lock/uri.h"
 #include "command.h"
-#include "exit_status.h"
 #include "log.h"
 #include "metrics.h"
 #include "settings.h"

@@ -37,10 +37,3 @@ struct backend *session_open(const struct session *session, struct error *err);
  * Opens the backend of the session unless it is open. 0, or -1 with *err. session_run() closes it.
  */
 int session_connect(struct session *session, struct error *err);
-
-/*
- * Take the lock dlock-check over another connection, and release it. Sets how long each
- * took, in us. 0, or -1 with *err: the backend cannot hold locks.
- */
-int session_probe(struct session *session, int64_t *taken_us, int64_t *released_us,
-		  struct error *err);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 # Completion of dlock(1) for bash. It works without the bash-completion package; with it, the
-# arguments of the wrapped command are completed, too.
+# arguments of the wrapped command are completed, too. `dlock help --words` prints what is offered.
 
 # Sets words to the words of the line, cword to the number of the current one, and cur to that word.
 # Bash itself splits words at ':' and '=', which here are joined again.
@@ -43,31 +43,19 @@ _dlock_reply()
 	done
 }
 
-# Prints the names of the sections of both configuration files.
-_dlock_sections()
-{
-	local file
-	for file in "${XDG_CONFIG_HOME:-$HOME/.config}/dlock.conf" /etc/dlock.conf; do
-		if [[ -r $file ]]; then
-			sed -n 's/^[[:space:]]*\[\([^]]*\)].*/\1/p' "$file"
-		fi
-	done 2>/dev/null
-}
-
 _dlock_backends()
 {
-	local names dirs dir
+	local names=() dirs dir
 	if [[ $cur == file://* ]]; then
 		mapfile -t dirs < <(compgen -d -- "${cur#file://}")
-		names=()
 		for dir in "${dirs[@]}"; do
 			names+=("file://$dir/")
 		done
 	else
-		mapfile -t names < <(_dlock_sections)
-		names+=(file: redis:// rediss:// redis+unix:// redis+sentinel:// redis+cluster://
-			valkey:// valkeys:// valkey+unix:// valkey+sentinel:// valkey+cluster://
-			redlock:// zookeeper:// zk:// mysql:// mariadb://)
+		mapfile -t names < <(sed -n 's/^[[:space:]]*\[\([^]]*\)\].*/\1/p' \
+			"${XDG_CONFIG_HOME:-$HOME/.config}/dlock.conf" /etc/dlock.conf 2>/dev/null)
+		names+=("${schemes[@]/%/://}")
+		names=("${names[@]/#file:\/\//file:}")
 	fi
 	_dlock_reply "${names[@]}"
 	if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == */ ]]; then
@@ -78,60 +66,22 @@ _dlock_backends()
 # Offers values for the option $1.
 _dlock_value()
 {
-	case $1 in
-	-b | --backend) _dlock_backends ;;
-	--on-lost) _dlock_reply kill warn ;;
-	--if-down) _dlock_reply fail run ;;
-	--leftovers) _dlock_reply kill wait ;;
-	--log) _dlock_reply text json ;;
-	--metrics)
+	local choices
+	case ${takes[$1]} in
+	URI) _dlock_backends ;;
+	FILE)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		compopt -o filenames 2>/dev/null
 		;;
-	--pid) _dlock_pids ;;
-	esac
-}
-
-_dlock_pids()
-{
-	local dirs=(/proc/[0-9]*)
-	_dlock_reply "${dirs[@]#/proc/}"
-}
-
-# Prints the options of the command $1.
-_dlock_options()
-{
-	local options='-h --help'
-	case $1 in
-	help) ;;
-	version) options+=' -v --verbose' ;;
-	*) options+=' -b --backend -q --quiet -v --verbose' ;;
-	esac
-	case $1 in
-	run | acquire)
-		options+=' -n --nonblock -s --shared --slots --min-hold --on-lost --note --syslog'
-		options+=' --replace-waiters --log' ;;
-	esac
-	case $1 in
-	run | acquire | wait) options+=' -w --wait -E --conflict-exit-code' ;;
-	esac
-	case $1 in
-	run | acquire | renew) options+=' -t --ttl' ;;
-	esac
-	case $1 in
-	acquire | renew | status | check) options+=' --json' ;;
-	esac
-	case $1 in
-	run)
-		options+=' --no-renew -k --kill-after --leftovers --max-run --until --contain --no-contain'
-		options+=' --on-lost-run --if-down --metrics --'
+	PID)
+		choices=(/proc/[0-9]*)
+		_dlock_reply "${choices[@]#/proc/}"
 		;;
-	acquire) options+=' --pid' ;;
-	status) options+=' --names --watch' ;;
-	break) options+=' --yes' ;;
-	setup) options+=' --dry-run' ;;
+	*'|'*)
+		IFS='|' read -ra choices <<<"${takes[$1]}"
+		_dlock_reply "${choices[@]}"
+		;;
 	esac
-	echo "$options"
 }
 
 # Completes the command behind "--", which is word number $1, and its arguments.
@@ -262,11 +212,11 @@ _dlock_parse()
 				((++i))
 				if ((i == cword)); then
 					waiting=$OPTION
-				elif [[ $OPTION == -b || $OPTION == --backend ]]; then
+				elif [[ ${takes[$OPTION]} == URI ]]; then
 					backend=${words[i]-}
 				fi
-			elif [[ $word =~ ^-[nsqvh]*b(.+) ]]; then
-				backend=${BASH_REMATCH[1]}
+			elif [[ $OPTION == -b ]]; then
+				backend=$VALUE
 			fi
 			;;
 		*)
@@ -281,7 +231,7 @@ _dlock_parse()
 # Completes options of the command $1, their values, and operands.
 _dlock_command()
 {
-	local operands waiting ended backend options word
+	local operands waiting ended backend word
 	_dlock_parse "$1"
 	if [[ -n $waiting ]]; then
 		_dlock_value "$waiting"
@@ -296,8 +246,7 @@ _dlock_command()
 		return
 	fi
 	case $ended$cur in
-	0--on-lost=* | 0--if-down=* | 0--leftovers=* | 0--log=* | 0--metrics=* | \
-		0--backend=* | 0--pid=*)
+	0--*=*)
 		word=${cur%%=*}
 		cur=${cur#*=}
 		_dlock_value "$word"
@@ -306,7 +255,6 @@ _dlock_command()
 		fi
 		;;
 	0-*)
-		read -ra options <<<"$(_dlock_options "$1")"
 		_dlock_reply "${options[@]}"
 		;;
 	*)
@@ -330,40 +278,41 @@ _dlock_operand()
 }
 
 # True when $1, which may be a cluster (-nqw), ends in an option whose value is the next word. Sets
-# OPTION to that option.
+# OPTION to that option; or to one whose value stands in the same word, as in -w5, and VALUE to that.
 _dlock_takes_value()
 {
+	local i
 	OPTION=$1
 	if [[ $1 != --* ]]; then
-		# The value may stand in the same word, as in -w5.
-		case $1 in
-		-*[bwtEk]?*) return 1 ;;
-		esac
-		OPTION=-${1: -1}
+		for ((i = 1; i < ${#1}; i++)); do
+			OPTION=-${1:i:1} VALUE=${1:i+1}
+			[[ -z ${takes[$OPTION]-} ]] || break
+		done
+		((i == ${#1} - 1)) || return
 	fi
-	case $OPTION in
-	-[bwtEk] | --backend | --wait | --ttl | --slots | --conflict-exit-code) ;;
-	--min-hold | --kill-after | --leftovers | --max-run | --until) ;;
-	--on-lost | --on-lost-run | --if-down | --pid | --note | --log | --metrics) ;;
-	*) return 1 ;;
-	esac
+	[[ -n ${takes[$OPTION]-} ]]
 }
 
 _dlock()
 {
-	local words cword cur OPTION command program=$1
-	local commands=(run acquire renew verify release status wait break check setup help version)
+	local words cword cur OPTION VALUE program=$1 of option argument
+	local commands=() options=() schemes=()
+	local -A takes=()
 	COMPREPLY=()
 	_dlock_words
+	while IFS=';' read -r of option argument _; do
+		case $of/$option in
+		/*) schemes+=("$option") ;;
+		*/) commands+=("$of") ;;
+		"${words[1]}"/*) options+=("$option") takes[$option]=$argument ;;
+		esac
+	done < <(command "$program" help --words 2>/dev/null)
 	if ((cword == 1)); then
 		_dlock_reply "${commands[@]}" -h --help --version
-		return
+	elif ((${#options[@]})); then
+		[[ ${words[1]} != run ]] || options+=(--)
+		_dlock_command "${words[1]}"
 	fi
-	for command in "${commands[@]}"; do
-		if [[ $command == "${words[1]}" ]]; then
-			_dlock_command "$command"
-		fi
-	done
 }
 
 complete -F _dlock dlock

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-# fish completion for dlock(1)
+# fish completion for dlock(1). `dlock help --words` prints what is offered, in lines
+# COMMAND;OPTION;ARGUMENT;TEXT.
+set -g __dlock_rows (command dlock help --words 2>/dev/null)
 
 # Where the cursor is: "start" (no command yet); or in one of the commands, as in
 # "options run acquire", "value ...", "named ..." (behind the first operand of run),
@@ -35,9 +37,9 @@ function __dlock_at
     end
 end
 
-# True when the value of the option in $argv is the next word
+# True when the value of the option in $argv, which may be a cluster, is the next word
 function __dlock_takes_value
-    string match -qr -- '^(-[nsqvh]*[bwtEk]|--(backend|wait|ttl|slots|conflict-exit-code|min-hold|kill-after|leftovers|max-run|until|on-lost|on-lost-run|if-down|pid|note|log|metrics))$' $argv
+    string match -qr -- "^(-[$__dlock_flags]*[$__dlock_valued]|--($__dlock_long_valued))\$" $argv
 end
 
 # True at an operand that is the name of a lock
@@ -107,71 +109,58 @@ function __dlock_backends
             string replace -rf '^\s*\[([^]]*)\].*' '$1\tbackend' <$file
         end
     end
-    printf '%s\t%s\n' file: 'a directory on this host' redis:// 'a Redis or Valkey server' \
-        rediss:// 'a Redis or Valkey server, with TLS' \
-        redis+unix:// 'a Redis or Valkey server' \
-        valkey:// 'a Redis or Valkey server' valkeys:// 'a Redis or Valkey server, with TLS' \
-        valkey+unix:// 'a Redis or Valkey server' \
-        valkey+sentinel:// 'the master that Redis Sentinel names' \
-        valkey+cluster:// 'a Redis or Valkey cluster' \
-        redlock:// 'a majority of several Redis or Valkey servers' \
-        redis+sentinel:// 'the master that Redis Sentinel names' \
-        redis+cluster:// 'a Redis or Valkey cluster' \
-        zookeeper:// 'a ZooKeeper ensemble' zk:// 'a ZooKeeper ensemble' \
-        mysql:// 'a MySQL or MariaDB server' mariadb:// 'a MySQL or MariaDB server'
+    for row in (string match -r '^;.*' -- $__dlock_rows)
+        set -l field (string split ';' -- $row)
+        test $field[2] = file; and set field[2] file:; or set field[2] $field[2]://
+        printf '%s\t%s\n' $field[2] $field[4]
+    end
 end
 
 complete -c dlock -f
-complete -c dlock -n '__dlock_at start' -a run -d 'run a command while holding a lock'
-complete -c dlock -n '__dlock_at start' -a acquire -d 'take a lock, print its token'
-complete -c dlock -n '__dlock_at start' -a renew -d 'extend the lease to a full TTL from now'
-complete -c dlock -n '__dlock_at start' -a verify -d 'ask whether a token is still the holder'
-complete -c dlock -n '__dlock_at start' -a release -d 'give a lock back'
-complete -c dlock -n '__dlock_at start' -a status -d 'show who holds locks and who waits'
-complete -c dlock -n '__dlock_at start' -a wait -d 'wait until nobody holds a lock, without taking it'
-complete -c dlock -n '__dlock_at start' -a break -d 'take a lock away from whoever holds it'
-complete -c dlock -n '__dlock_at start' -a check -d 'find out whether a backend is fit to hold locks'
-complete -c dlock -n '__dlock_at start' -a setup -d 'create what a backend needs'
-complete -c dlock -n '__dlock_at start' -a help -d 'show help'
-complete -c dlock -n '__dlock_at start' -a version -d 'show the version'
 complete -c dlock -n '__dlock_at start' -s h -l help -d 'show help'
 complete -c dlock -n '__dlock_at start' -l version -d 'show the version'
-
-set -l backend_commands run acquire renew verify release status wait break check setup
-complete -c dlock -n "__dlock_at options $backend_commands" -s b -l backend -x -a '(__dlock_backends)' -d 'where the lock lives'
-complete -c dlock -n '__dlock_at options run acquire' -s n -l nonblock -d 'do not wait'
-complete -c dlock -n '__dlock_at options run acquire wait' -s w -l wait -x -d 'wait no longer than this'
-complete -c dlock -n '__dlock_at options run acquire renew' -s t -l ttl -x -d 'lease time'
-complete -c dlock -n '__dlock_at options run acquire' -s s -l shared -d 'take a shared hold'
-complete -c dlock -n '__dlock_at options run acquire' -l slots -x -d 'allow up to N holders at once'
-complete -c dlock -n '__dlock_at options run acquire wait' -s E -l conflict-exit-code -x -d 'exit status for "not obtained"'
-complete -c dlock -n '__dlock_at options run acquire' -l min-hold -x -d 'keep the lock at least this long'
-complete -c dlock -n '__dlock_at options run' -l no-renew -d 'stop the command before the first lease ends'
-complete -c dlock -n '__dlock_at options run' -l leftovers -x -a 'kill wait' -d 'what to do with processes that the command leaves running'
-complete -c dlock -n '__dlock_at options run' -l max-run -x -d 'stop the command when it has run for this long'
-complete -c dlock -n '__dlock_at options run' -l until -x -d 'stop the command, or the wait, at this time of day'
-complete -c dlock -n '__dlock_at options run' -l contain -d 'run the command in a PID namespace'
-complete -c dlock -n '__dlock_at options run' -l no-contain -d 'do not use a PID namespace'
-complete -c dlock -n '__dlock_at options run' -s k -l kill-after -x -d 'time from TERM to KILL'
-complete -c dlock -n '__dlock_at options run acquire' -l on-lost -x -a 'kill warn' -d 'what to do when the lock is lost'
-complete -c dlock -n '__dlock_at options run acquire' -l note -x -d 'show this to those who are refused the lock'
-complete -c dlock -n '__dlock_at options run acquire' -l replace-waiters -d 'send away earlier waiters that also have this option'
-complete -c dlock -n '__dlock_at options run acquire' -l syslog -d 'send messages to syslog, too'
-complete -c dlock -n '__dlock_at options run acquire' -l log -x -a 'text json' -d 'the form of messages'
-complete -c dlock -n '__dlock_at options run' -l metrics -r -F -d 'write metrics of this run'
-complete -c dlock -n '__dlock_at options run' -l on-lost-run -x -d 'run this when the lock was lost and the command has ended'
-complete -c dlock -n '__dlock_at options run' -l if-down -x -a 'fail run' -d 'what to do when the backend is down'
-complete -c dlock -n '__dlock_at options acquire' -l pid -x -a '(__fish_complete_pids)' -d 'hold for as long as this process lives'
-complete -c dlock -n '__dlock_at options status' -l names -d 'print only the names of all locks'
-complete -c dlock -n '__dlock_at options status' -l watch -d 'show the locks every 2 seconds'
-complete -c dlock -n '__dlock_at options break' -l yes -d 'do not ask'
-complete -c dlock -n '__dlock_at options setup' -l dry-run -d 'only print what would be made'
-complete -c dlock -n '__dlock_at options acquire renew status check' -l json -d 'print JSON'
-complete -c dlock -n "__dlock_at options $backend_commands" -s q -l quiet -d 'print only errors, and warnings of a lost lock'
-complete -c dlock -n "__dlock_at options $backend_commands version" -s v -l verbose -d 'report each step'
-complete -c dlock -n "__dlock_at options $backend_commands help version" -s h -l help -d 'show the options'
+set -g __dlock_commands
+set -g __dlock_flags ''
+set -g __dlock_valued ''
+set -l long_valued
+for row in $__dlock_rows
+    set -l field (string split -m 3 ';' -- $row)
+    set -l how
+    if test -z "$field[1]"
+        continue
+    else if test -z "$field[2]"
+        set -a __dlock_commands $field[1]
+        complete -c dlock -n '__dlock_at start' -a $field[1] -d $field[4]
+        continue
+    else if string match -q -- '--*' $field[2]
+        set how -l (string sub -s 3 -- $field[2])
+        test -n "$field[3]"; and set -a long_valued $how[2]
+    else
+        set how -s (string sub -s 2 -- $field[2])
+        if test -n "$field[3]"
+            set __dlock_valued $__dlock_valued$how[2]
+        else
+            set __dlock_flags $__dlock_flags$how[2]
+        end
+    end
+    switch $field[3]
+        case ''
+        case URI
+            set -a how -x -a '(__dlock_backends)'
+        case FILE
+            set -a how -r -F
+        case PID
+            set -a how -x -a '(__fish_complete_pids)'
+        case '*|*'
+            set -a how -x -a (string replace -a '|' ' ' -- $field[3])
+        case '*'
+            set -a how -x
+    end
+    complete -c dlock -n "__dlock_at options $field[1]" $how -d $field[4]
+end
+set -g __dlock_long_valued (string join '|' -- $long_valued)
 
 complete -c dlock -n '__dlock_at_name status renew verify release wait break' -a '(__dlock_names)' -d 'a lock'
 complete -c dlock -n '__dlock_at named run' -a -- -d 'the command follows'
 complete -c dlock -n '__dlock_at wrapped run' -x -a '(__dlock_wrapped)'
-complete -c dlock -n "__dlock_at options help" -a 'run acquire renew verify release status wait break check setup help version'
+complete -c dlock -n "__dlock_at options help" -a '$__dlock_commands'

@@ -233,7 +233,9 @@ drive() {
 	mkdir bin
 	printf '#!/bin/sh\n' >bin/dlock-test-wrapped
 	chmod +x bin/dlock-test-wrapped
-	local -x PATH=$T/bin:$PATH
+	# the completions ask the program what there is to offer
+	ln -s "$DLOCK" bin/dlock
+	export PATH=$T/bin:$PATH
 
 	mapfile -t words < <(commands)
 	offers "$shell" 'dlock '

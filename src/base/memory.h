@@ -26,7 +26,7 @@
 
 #include <stddef.h>
 
-/* That of every error inside dlock (cmd/exit_status.h). */
+/* That of every error inside dlock (cmd/options.h). */
 #define MEMORY_EXIT_STATUS 125
 
 /* For a library that has found no memory. Async-signal-safe. */

@@ -14,9 +14,10 @@
 #include "uri.h"
 
 /*
- * The login name of the environment, and not that of the user database: getpwuid() would load shared
- * objects, which takes 0.3 to 1 ms, and might wait for a directory server that is down, all for a
- * word that only people read. Where it is "root" the environment is from before a change of uid.
+ * The login name of the environment, and not that of the user database: getpwuid() would load
+ * shared objects, which takes 0.3 to 1 ms, and might wait for a directory server that is down, all
+ * for a word that only people read. Where it is "root", the environment is from before a change of
+ * the user.
  */
 static void user_name(char *buf, size_t size)
 {

@@ -167,8 +167,8 @@ static int parse_host(char *text, struct uri_host *host, size_t number, struct e
 				 "brackets around an IPv6 address, as in [::1]:6379", number);
 	if (port && (!text_number(port, strlen(port), &value) || !value || value > UINT16_MAX))
 		return error_set(err, ERROR_USAGE, 0, "bad port of host %zu: write a number from 1 "
-				 "to 65535, brackets around an IPv6 address, and in a password %%3F "
-				 "for '?'", number);
+				 "to 65535, brackets around an IPv6 address, and in a password "
+				 "%%3F for '?'", number);
 	host->port = (uint16_t)value;
 	return 0;
 }
@@ -250,8 +250,8 @@ static int parse_rest(struct uri *uri, char *text, struct error *err)
 		path += 2 + length;
 	} else if (*path && *path != '/') {
 		return error_set(err, ERROR_USAGE, 0, is_path_scheme(uri->scheme)
-				 ? "the path must begin with '/'" : "'//' is missing after '%.32s:'",
-				 uri->scheme);
+				 ? "the path must begin with '/'"
+				 : "'//' is missing after '%.32s:'", uri->scheme);
 	}
 	uri->path = path;
 	if (strchr(path, '@') && (length || !is_path_scheme(uri->scheme)))

@@ -39,7 +39,7 @@ struct uri {
 	struct uri_param *params;
 	size_t param_count;
 	char *sentinel_password;	/* from ?sentinel-password-file=; NULL: none */
-	/* Private: a copy of the text, which has the strings above, and the password from a file. */
+	/* Private: a copy of the text, which has the strings above, and a password from a file. */
 	char *storage;
 	size_t storage_size;
 	char *loaded_password;
