@@ -4,13 +4,13 @@
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "lock/holder.h"
 #include "lock/uri.h"
 
@@ -149,14 +149,14 @@ static const struct option_row *row_of(int id)
 static int parse_number(const struct option_row *row, const char *text, int *value,
 			struct error *err)
 {
-	char *end;
-	long number = strtol(text, &end, 10);
+	int64_t number;
 
+	if (!text[0] || !text_number(text, strlen(text), &number) || number < row->low ||
+	    number > row->high)
+		return error_set(err, ERROR_USAGE, 0, "--%s: '%s' is not a number from %d to %d",
+				 row->name, text, row->low, row->high);
 	*value = (int)number;
-	if (text[0] >= '0' && text[0] <= '9' && !*end && number >= row->low && number <= row->high)
-		return 0;
-	return error_set(err, ERROR_USAGE, 0, "--%s: '%s' is not a number from %d to %d", row->name,
-			 text, row->low, row->high);
+	return 0;
 }
 
 static int parse_choice(const struct option_row *row, const char *text, bool *second,

@@ -144,19 +144,6 @@ static int check_default(const struct settings *settings, struct error *err)
 			 told ? variable : "require-backend");
 }
 
-/* The backend that somebody names, or NULL. *source: where it is named, for messages. */
-static const char *name_backend(const struct settings *settings, const struct options *options,
-				const char **source)
-{
-	const struct config_entry *entry = config_get(&settings->config, "", "backend");
-	const char *variable = environment("DLOCK_BACKEND");
-
-	*source = options->backend ? "--backend" : variable ? "DLOCK_BACKEND"
-		: entry ? entry->place : "";
-	return options->backend ? options->backend : variable ? variable
-	     : entry ? entry->value : NULL;
-}
-
 /* A name without a colon is that of a section; everything else is a URI. */
 static int read_backend(struct settings *settings, const char *text, const char *source,
 			struct error *err)
@@ -179,12 +166,20 @@ static int read_backend(struct settings *settings, const char *text, const char 
 static int choose_backend(struct settings *settings, const struct options *options,
 			  struct error *err)
 {
-	const char *source, *text = name_backend(settings, options, &source);
-	const char *variable = getenv("DLOCK_BACKEND");
+	const struct config_entry *entry = config_get(&settings->config, "", "backend");
+	const char *variable = getenv("DLOCK_BACKEND"), *source = "--backend";
+	const char *text = options->backend;
 
-	if (!options->backend && variable && !variable[0])
+	if (!text && variable && !variable[0])
 		return error_set(err, ERROR_USAGE, 0, "DLOCK_BACKEND is set, but empty: give it a "
 				 "URI, or unset DLOCK_BACKEND");
+	if (!text && variable) {
+		text = variable;
+		source = "DLOCK_BACKEND";
+	} else if (!text && entry) {
+		text = entry->value;
+		source = entry->place;
+	}
 	if (!text && settings->unreadable.kind != ERROR_NONE) {
 		*err = settings->unreadable;
 		return -1;

@@ -16,16 +16,17 @@
 
 #define WATCH_SECONDS 2
 
-static const char *mode_text(enum hold_mode mode, int slots, char buf[static 24])
-{
-	if (mode == HOLD_SLOT) {
-		snprintf(buf, 24, "1 of %d slots", slots);
-		return buf;
-	}
-	return mode == HOLD_SHARED ? "shared" : "exclusive";
-}
+static const char *const modes[] = {
+	[HOLD_EXCLUSIVE] = "exclusive", [HOLD_SHARED] = "shared", [HOLD_SLOT] = "slot",
+};
 
 /* ---- for people ---- */
+
+static const char *mode_text(enum hold_mode mode, int slots, char buf[static 24])
+{
+	snprintf(buf, 24, "1 of %d slots", slots);
+	return mode == HOLD_SLOT ? buf : modes[mode];
+}
 
 static const char *time_text(int64_t ms, char buf[static DURATION_TEXT_SIZE])
 {
@@ -88,11 +89,7 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 
 static void json_mode(struct json *json, enum hold_mode mode, int slots)
 {
-	static const char *const names[] = {
-		[HOLD_EXCLUSIVE] = "exclusive", [HOLD_SHARED] = "shared", [HOLD_SLOT] = "slot",
-	};
-
-	json_text(json, "mode", names[mode]);
+	json_text(json, "mode", modes[mode]);
 	json_maybe(json, "slots", mode == HOLD_SLOT ? slots : -1);
 }
 

@@ -3,7 +3,7 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 
@@ -16,9 +16,9 @@ const char *hold_mode_text(enum hold_mode mode, int slots, char buf[static TEXT_
 
 void hold_mode_read(const char *text, enum hold_mode *mode, int *slots)
 {
-	const long number = strtol(text, NULL, 10);
+	int64_t number;
 
-	*slots = number > 0 && number <= INT_MAX ? (int)number : 0;
+	*slots = text_number(text, strlen(text), &number) && number <= INT_MAX ? (int)number : 0;
 	*mode = *slots ? HOLD_SLOT : text[0] == 's' ? HOLD_SHARED : HOLD_EXCLUSIVE;
 }
 
