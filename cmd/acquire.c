@@ -9,7 +9,7 @@
 
 #include "base/duration.h"
 #include "base/pidfd.h"
-#include "base/procstat.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "engine/keeper_socket.h"
 #include "engine/supervise.h"
@@ -35,9 +35,9 @@ static int open_process(struct pidfd *process, pid_t pid, bool told, struct erro
 }
 
 /* The command that status shows: the name of the script that the lock is held for. */
-static const char *process_name(pid_t pid, char *buf, size_t size)
+static const char *command_of(pid_t pid, char *buf, size_t size)
 {
-	if (!procstat_name(pid, buf, size))
+	if (!process_name(pid, buf, size))
 		snprintf(buf, size, "dlock acquire");
 	return buf;
 }
@@ -139,7 +139,7 @@ static int acquire_for(struct session *session, const struct signals *signals,
 	struct acquire_request request = {
 		.run = settings_request(&session->settings, options, session->name),
 		.nested_ttl_ms = session->settings.asked_ttl_ms,
-		.command = process_name(options->pid ? options->pid : getppid(), command,
+		.command = command_of(options->pid ? options->pid : getppid(), command,
 					sizeof(command)),
 		.process = process,
 		.term_on_lost = !options->only_warn,

@@ -125,20 +125,6 @@ blind_tree() {
 	done
 }
 
-@test "without /proc, dlock and the guard killed: the keeper ends the command's group first" {
-	export DLOCK_BACKEND=$REDIS
-	blind '"$DLOCK" run "$0" -- sh -c "sleep 313 & exec sleep 300"; sleep 300'
-	wait_until 5 child "$FIRST" dlock
-	HOLDER=$CHILD
-	blind_tree "$HOLDER"
-	kill -STOP "$HOLDER"
-	kill -KILL "$GUARD" "$HOLDER"
-	wait_until 5 is_free
-	ended "$BELOW"
-	kill -KILL "$FIRST"
-	join "$PID"
-}
-
 # ---- as an image has it (tests/image): no root, no user, no capability, nothing to write but /tmp
 
 # image COMMAND...: as process 1 of such a container. What a test finds in $DLOCK and $TOOLS is in

@@ -18,9 +18,8 @@
  *					keeper's connection.
  *
  * Nothing better could be done: releasing the lock or stopping the command takes memory, too.
- * proctable.h and proctree.h do not use these functions, because they find the processes that must
- * be killed: their caller can try again, and can kill the processes that it knows without the
- * table.
+ * tree_signal() does not use these functions, because it finds the processes that must be killed:
+ * its caller can try again.
  */
 #pragma once
 

@@ -10,8 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/procstat.h"
-#include "base/proctable.h"
+#include "base/process.h"
 
 static const char *const hold_variables[] = {
 	"DLOCK_NAME=", "DLOCK_TOKEN=", "DLOCK_BACKEND=", "DLOCK_FENCE=",
@@ -116,13 +115,6 @@ static const char *lookup(const struct strings *env, const char *variable)
 	return "";
 }
 
-static pid_t parent_of(pid_t pid)
-{
-	struct procstat stat;
-
-	return procstat_read(pid, &stat) ? stat.parent : 0;
-}
-
 /* A variable of our own environment; "" if it is not set. */
 static const char *own(const char *variable)
 {
@@ -180,9 +172,9 @@ int environment_find_token(const char *name, uint64_t backend, char token[static
 	if (adopt(&search, own("DLOCK_TOKEN"), own("DLOCK_NAME"), own("DLOCK_FENCE"), err))
 		return error_prefix(err, "DLOCK_TOKEN");
 	/* In the /proc of another PID namespace a stranger might have our parent's number. */
-	for (pid_t pid = proctable_usable() ? getppid() : 0;
+	for (pid_t pid = process_proc_usable() ? getppid() : 0;
 	     pid > 0 && search.scope != TOKEN_OF_LOCK && read_environment(pid, &env);
-	     pid = parent_of(pid)) {
+	     pid = process_parent(pid)) {
 		adopt(&search, lookup(&env, "DLOCK_TOKEN="), lookup(&env, "DLOCK_NAME="),
 		      lookup(&env, "DLOCK_FENCE="), &ignored);
 		free(env.text);

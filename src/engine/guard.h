@@ -11,8 +11,8 @@
  * %1") does not kill supervisor and guard together. The command's tree dies whichever of the three
  * processes is killed. If the supervisor is dead, the guard ends the whole tree. If the guard is
  * dead, the supervisor, which is the next subreaper, inherits the tree and ends it. If both are
- * dead, the keeper ends what it finds of the tree (keeper_end.c). If the keeper is dead, guard and
- * supervisor enforce the end of the lease. When all three are stopped, a timer of the kernel
+ * dead, the command is, too (PR_SET_PDEATHSIG), and with --contain all of its tree. If the keeper is
+ * dead, guard and supervisor enforce the end of the lease. When all three are stopped, a timer of the kernel
  * continues the guard in time to end the tree; if that does not help, another one kills the guard
  * at the end of the lease (kernel_timer.h), and the command dies with it (PR_SET_PDEATHSIG).
  *
@@ -81,7 +81,7 @@ enum guard_event_type {
 	GUARD_EXITED,		/* value: wait status of the command; last: its tree is dead */
 	GUARD_LEFTOVERS,	/* value: how many processes the command left; they are ended, or */
 				/* with wait_for_leftovers waited for */
-	GUARD_STUCK,		/* value: pid of a process of user uid that it may not signal */
+	GUARD_STUCK,		/* value: pid of a process that it may not signal */
 	GUARD_EMPTY,		/* the tree is dead */
 	GUARD_GONE,		/* the guard's process has ended */
 	GUARD_EVENT_TYPES,
@@ -90,7 +90,6 @@ enum guard_event_type {
 struct guard_event {
 	enum guard_event_type type;
 	int value;
-	uid_t uid;
 	bool last;		/* nothing is left of the tree */
 };
 

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "base/proctable.h"
+#include "base/tree.h"
 #include "lock/lease.h"
 #include "shared.h"
 
@@ -19,14 +19,13 @@
 /* Sends sig to the command's process group; without /proc, even when the command is gone. */
 static void signal_group(const struct guarding *g, int sig)
 {
-	const pid_t group = proctable_usable() ? g->command : g->group;
+	const pid_t group = tree_usable() ? g->command : g->group;
 
 	if (group)
 		kill(-group, sig);
 }
 
-/* Kills what is found without looking at all processes: most often the whole tree. */
-static void kill_at_hand(struct guarding *g)
+static void kill_tree(struct guarding *g)
 {
 	signal_group(g, SIGKILL);
 	/* The command may have changed its group. */
@@ -35,30 +34,32 @@ static void kill_at_hand(struct guarding *g)
 	/* All of a namespace ends with its init. */
 	if (g->plan->contain && g->child)
 		kill(g->child, SIGKILL);
-	proctree_kill_listed();
+	guarding_sweep(g, SIGKILL);
 }
 
-int guarding_sweep(struct guarding *g, int sig, struct proctree_memory *memory)
+int guarding_sweep(struct guarding *g, int sig)
 {
-	const struct proctree_scope scope = { .skip_group = sig == SIGTERM ? g->command : 0 };
-	struct proctree_report report;
+	static const struct tree_spared none = { .pids = NULL };
+	pid_t refused;
+	const int count = tree_signal(&none, sig == SIGTERM ? g->command : 0, sig, &refused);
 
-	if (proctree_signal(&scope, sig, memory, &report) < 0)
-		return -1;
-	if (report.refused_pid)
-		guarding_tell(g, (struct guard_event){ .type = GUARD_STUCK,
-						       .value = report.refused_pid,
-						       .uid = report.refused_user });
-	return report.alive;
+	if (refused)
+		guarding_tell(g, (struct guard_event){ .type = GUARD_STUCK, .value = refused });
+	return count;
+}
+
+void guarding_sweep_soon(struct guarding *g)
+{
+	if (!g->killing)
+		return;
+	g->sweep_pause_ms = SWEEP_FIRST_MS;
+	g->sweep_at_ms = clock_earlier(g->sweep_at_ms, clock_boot_ms() + SWEEP_FIRST_MS);
 }
 
 void guarding_signal_leftovers(struct guarding *g, int sig)
 {
-	struct proctree_memory memory = { 0 };
-
 	signal_group(g, sig);
-	guarding_sweep(g, sig, &memory);
-	proctree_memory_finish(&memory);
+	guarding_sweep(g, sig);
 }
 
 void guarding_stop(struct guarding *g, int64_t kill_at_ms)
@@ -75,7 +76,7 @@ void guarding_stop(struct guarding *g, int64_t kill_at_ms)
 	signal_group(g, SIGTERM);
 	/* A process that is stopped could not act on TERM. */
 	signal_group(g, SIGCONT);
-	guarding_sweep(g, SIGTERM, &g->termed);
+	g->termed = guarding_sweep(g, SIGTERM) > 0;
 }
 
 int64_t guarding_grace_end(const struct guarding *g)
@@ -84,19 +85,10 @@ int64_t guarding_grace_end(const struct guarding *g)
 	       lease_grace(shared_lease(g->plan->shared), g->plan->kill_after_ms);
 }
 
-/*
- * Looks for processes that the last look has missed. While new ones are found, the next look comes
- * soon, for they may fork quickly; else the pauses grow, for what is left cannot be ended, or not
- * yet.
- */
-static void sweep_again(struct guarding *g, int sig, struct proctree_memory *memory)
+/* The pauses grow while no child ends, because what is left cannot be ended, or not yet. */
+static void grow_pause(struct guarding *g)
 {
-	const size_t known = memory->count;
-
-	guarding_sweep(g, sig, memory);
-	if (memory->count > known)
-		g->sweep_pause_ms = SWEEP_FIRST_MS;
-	else if (g->sweep_pause_ms < SWEEP_LAST_MS)
+	if (g->sweep_pause_ms < SWEEP_LAST_MS)
 		g->sweep_pause_ms *= 2;
 	g->sweep_at_ms = clock_boot_ms() + g->sweep_pause_ms;
 }
@@ -183,22 +175,24 @@ int64_t guarding_enforce(struct guarding *g)
 		 * A child is left that no look has shown: it was being forked. Once something got
 		 * TERM there are no further looks, for what it forks now may be its clean-up.
 		 */
-		if (g->termed.count)
+		if (g->termed)
 			return clock_earlier(kill_at, look_ms);
-		if (now >= g->sweep_at_ms)
-			sweep_again(g, SIGTERM, &g->termed);
+		if (now >= g->sweep_at_ms) {
+			g->termed = guarding_sweep(g, SIGTERM) > 0;
+			grow_pause(g);
+		}
 		return clock_earlier(clock_earlier(kill_at, g->sweep_at_ms), look_ms);
 	}
 	if (!g->killing) {
 		g->killing = true;
 		g->sweep_pause_ms = SWEEP_FIRST_MS;
 		g->sweep_at_ms = now + SWEEP_FIRST_MS;
-		kill_at_hand(g);
+		kill_tree(g);
 		/* From here on the timer would end only the one who looks for the rest. */
 		guarding_arm(g);
 	} else if (now >= g->sweep_at_ms) {
-		signal_group(g, SIGKILL);
-		sweep_again(g, SIGKILL, &g->killed);
+		kill_tree(g);
+		grow_pause(g);
 	}
 	return g->sweep_at_ms;
 }

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/ipc.h"
-#include "base/procstat.h"
+#include "base/process.h"
 #include "base/terminal.h"
 #include "lock/lease.h"
 #include "keeper.h"
@@ -47,7 +47,7 @@ static bool take_word(struct guarding *g)
 	    word.fence == atomic_load(&shared->fence)) {
 		g->fence = word.fence;
 		arm(g);
-		if (!procstat_is_stopped(g->supervisor_stat) &&
+		if (!process_is_stopped(g->supervisor_stat) &&
 		    shared_take(shared, OFFER_STARTED)) {
 			g->hold_fd = hold_fd;
 			return true;
@@ -141,7 +141,7 @@ enum launched guarding_launch(struct guarding *g)
 	enum launched launched;
 
 	if (g->plan->gate_fd >= 0)
-		g->supervisor_stat = procstat_open(getppid());
+		g->supervisor_stat = process_open_stat(getppid());
 	launched = await_order(g);
 	if (launched == LAUNCHED) {
 		guarding_begin_limit(g);

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/proctable.h"
 #include "base/signals.h"
 #include "keeper.h"
 #include "shared.h"
@@ -68,7 +67,7 @@ static void tell_end(struct guarding *g)
 	g->told_end = true;
 	if (g->stopping)
 		return;
-	left = guarding_sweep(g, 0, NULL);
+	left = guarding_sweep(g, 0);
 	/* At least one child is left, even if the sweep has not seen it. */
 	if (g->plan->contain && left > 0)
 		left--;		/* the namespace's init */
@@ -116,6 +115,7 @@ static void reap(struct guarding *g)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		guarding_sweep_soon(g);
 		if (pid != g->child)
 			continue;
 		init_stopped = g->plan->contain && WIFSTOPPED(status);
@@ -145,8 +145,7 @@ static void forward(struct guarding *g, pid_t target, int sig)
 	if (g->told_end && !g->stopping && sig != SIGTSTP && sig != SIGCONT)
 		guarding_signal_leftovers(g, sig);
 	else if (g->command && kill(target, sig) && errno == EPERM)
-		guarding_tell(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command,
-						       .uid = proctable_user(g->command) });
+		guarding_tell(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command });
 }
 
 static void obey(struct guarding *g)

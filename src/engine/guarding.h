@@ -21,7 +21,6 @@
 
 #include "base/ipc.h"
 #include "base/kernel_timer.h"
-#include "base/proctree.h"
 #include "guard.h"
 
 enum guard_order_type {
@@ -41,7 +40,7 @@ struct guard_order {
 struct guarding {
 	const struct guard_plan *plan;
 	int fd;			/* to the supervisor; -1 once it is gone */
-	int supervisor_stat;	/* see procstat_open(); -1: none */
+	int supervisor_stat;	/* see process_open_stat(); -1: none */
 	int hold_fd;		/* stays open until the tree is dead; -1: none */
 	uint64_t fence;		/* of the lock that the command runs under; 0: none */
 	pid_t child;		/* the command's process, or the init of its namespace; 0: none */
@@ -63,8 +62,7 @@ struct guarding {
 	int64_t kill_at_ms;	/* while stopping */
 	int64_t sweep_at_ms;	/* while stopping: when to look for processes again */
 	int64_t sweep_pause_ms;
-	struct proctree_memory termed;	/* what got TERM already */
-	struct proctree_memory killed;	/* what got KILL already */
+	bool termed;		/* something got TERM, and nothing gets it twice */
 	struct kernel_timer wake_timer;	/* continues this process when it has to act, */
 	struct kernel_timer kill_timer;	/* and kills it when it has not acted in time */
 	struct kernel_timer until_timer;	/* continues it when the time of --until has come */
@@ -138,11 +136,11 @@ void guarding_stop(struct guarding *g, int64_t kill_at_ms);
 /* When KILL is due for a tree that is stopped now: kill-after as far as the lease allows. */
 int64_t guarding_grace_end(const struct guarding *g);
 
-/*
- * Sends sig to all that is left of the tree, once to each process. Returns how many living
- * processes there are, -1 where nobody can tell.
- */
-int guarding_sweep(struct guarding *g, int sig, struct proctree_memory *memory);
+/* Sends sig to all that is left of the tree. Returns how many processes that is, or -1. */
+int guarding_sweep(struct guarding *g, int sig);
+
+/* While the tree is killed, a child has ended: what it leaves are children of this process now. */
+void guarding_sweep_soon(struct guarding *g);
 
 /* Passes a signal on to all that the command has left, to each process once. */
 void guarding_signal_leftovers(struct guarding *g, int sig);

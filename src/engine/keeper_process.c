@@ -72,11 +72,11 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 	if (grant->event_ms)
 		event_ms = grant->event_ms;
 	for (;;) {
-		if (keeping_end_tree(k, wake))
-			end(k);
+		if (wake == WAKE_ABANDONED)
+			keeping_end_abandoned(k);
 		keeping_watch(k);
 		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), keeping_deadline(k));
-		until_ms = clock_earlier(until_ms, keeping_end_next(k));
+		until_ms = clock_earlier(until_ms, keeping_continue_supervisor(k, wake));
 		until_ms = clock_earlier(until_ms, unstarted_until(k));
 		/* What an event means waits for the next renewal, which also takes it in. */
 		wake = keeping_rest(k, until_ms, !k->trouble);
@@ -146,7 +146,7 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 {
 	static struct keeping k = {
 		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
-		.until_ms = CLOCK_NEVER, .members = -1, .alive = { -1, -1 },
+		.until_ms = CLOCK_NEVER, .continue_ms = CLOCK_NEVER, .members = -1, .alive = { -1, -1 },
 		.share_fd = -1, .daemon_fd = -1, .hold_fd = -1,
 		.caller = { .fd = -1 },
 	};

@@ -79,7 +79,6 @@ static void tell_lost(struct keeping *k)
 
 	if (write(k->plan->lost_fd, &one, sizeof(one)) < 0)
 		shared_set_lease(k->plan->shared, (struct lease_span){ .end_ms = 0, .ttl_ms = 1 });
-	k->ending.at_once = true;
 	keeping_tell(k, KEEPER_LOST);
 }
 
@@ -88,8 +87,10 @@ void keeping_lose(struct keeping *k)
 	enum wake wake = WAKE_TIME;
 
 	tell_lost(k);
-	while (wake != WAKE_RELEASE && !keeping_end_tree(k, wake)) {
+	while (wake != WAKE_RELEASE) {
+		if (wake == WAKE_ABANDONED)
+			keeping_end_abandoned(k);
 		keeping_watch(k);
-		wake = keeping_rest(k, keeping_end_next(k), false);
+		wake = keeping_rest(k, keeping_continue_supervisor(k, wake), false);
 	}
 }

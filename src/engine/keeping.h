@@ -6,7 +6,7 @@
  *	  keeping_acquire()		gets the lock and offers it: keeper_acquire.c
  *	  keeping_join()		or joins a hold that is there: keeper_join.c
  *	  then in a loop, until the guard or the supervisor says that it is over:
- *	    keeping_end_tree()		ends what a dead guard has left: keeper_end.c
+ *	    keeping_continue_supervisor()	which ends what a dead guard has left: keeper_end.c
  *	    keeping_rest()		sleeps: keeper_rest.c
  *	    keeping_answer()		a daemon's queries: keeper_daemon.c, keeper_share.c
  *	    keeping_renew()		keeper_renew.c
@@ -22,7 +22,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "base/proctree.h"
 #include "keeper.h"
 #include "keeper_socket.h"
 
@@ -58,17 +57,6 @@ enum wake {
 	WAKE_LOOK,		/* the lock may be gone: SIGURG, or the joined daemon has ended */
 };
 
-/* How the keeper ends the command's tree by itself: keeper_end.c. */
-struct keeper_ending {
-	bool begun;
-	bool at_once;			/* KILL, without TERM before */
-	bool unguarded;			/* the guard is dead, and the supervisor may be alive */
-	int64_t next_ms;		/* when to look next */
-	int64_t kill_at_ms;		/* KILL then; until then TERM */
-	int64_t pause_ms;		/* between two looks */
-	struct proctree_memory termed;	/* what got TERM already */
-};
-
 struct keeping {
 	const struct keeper_plan *plan;
 	struct request request;		/* the plan's; its text is the one below */
@@ -84,12 +72,12 @@ struct keeping {
 	bool keeps;			/* the rest of a minimum hold; nobody waits for it */
 	int64_t viewed_ms;		/* when the holders were last looked up; 0: never */
 	bool orphaned;			/* the supervisor is dead: the guard's end is the order */
-	bool abandoned;			/* the guard, too: this process ends the command's tree */
+	bool abandoned;			/* the guard, too: nobody hears of anything */
 	pid_t guard;			/* 0: not known yet */
 	int guard_fd;			/* its pidfd; -1: not known, or it has ended */
 	pid_t session;			/* of the supervisor, and of the command at its start */
 	pid_t supervisor;
-	struct keeper_ending ending;
+	int64_t continue_ms;		/* the guard is dead: the supervisor is continued then */
 	int listener;			/* daemon: its socket; -1 before */
 	struct keeper_caller caller;	/* daemon: who has not asked yet */
 	char socket_path[KEEPER_SOCKET_PATH_SIZE];
@@ -211,13 +199,13 @@ void keeping_watch(struct keeping *k);
 /* ---- keeper_end.c ---- */
 
 /*
- * Called with what keeping_rest() returned, and at the time that keeping_end_next() returns
- * (CLOCK_BOOTTIME; CLOCK_NEVER: not at all). Once the guard is gone, it ends all that the command
- * started, as far as that is found: TERM, then KILL when kill-after is over or the lease's end is
- * near. True: supervisor and guard are gone, and nothing of the command is found any more.
+ * Called with what keeping_rest() returned, and at the time that this function returned before
+ * (CLOCK_BOOTTIME).
  */
-bool keeping_end_tree(struct keeping *k, enum wake wake);
-int64_t keeping_end_next(const struct keeping *k);
+int64_t keeping_continue_supervisor(struct keeping *k, enum wake wake);
+
+/* Ends this process after WAKE_ABANDONED. */
+void keeping_end_abandoned(struct keeping *k) __attribute__((noreturn));
 
 /* ---- keeper_release.c ---- */
 

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/ipc.h"
-#include "base/proctable.h"
+#include "base/process.h"
 #include "base/signals.h"
 #include "lock/hold.h"
 #include "lock/lease.h"
@@ -128,13 +128,13 @@ static void forward_signals(struct supervisor *s)
 }
 
 /* Said once, for the process may be there for long. */
-static void say_stuck(struct supervisor *s, pid_t pid, uid_t uid)
+static void say_stuck(struct supervisor *s, pid_t pid)
 {
 	if (s->told_stuck)
 		return;
 	s->told_stuck = true;
 	supervisor_say(s, SAY_ERROR, "process %d of user %u may not be signalled by this user; the "
-		       "lock stays taken until that process ends", (int)pid, (unsigned)uid);
+		       "lock stays taken until that process ends", (int)pid, (unsigned)process_user(pid));
 }
 
 /* The command was never executed. */
@@ -208,7 +208,7 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 			       "command starts may outlive the lock", strerror(event->value));
 		break;
 	case GUARD_STUCK:
-		say_stuck(s, event->value, event->uid);
+		say_stuck(s, event->value);
 		/* The guard acts, and this process could do no more. */
 		s->force_ms = CLOCK_NEVER;
 		break;
@@ -328,7 +328,7 @@ static bool kill_unseen(const struct supervisor *s, int64_t lease_end_ms)
 
 	if (command_of(s))
 		kill(-command_of(s), SIGKILL);
-	return s->knows_inherited && clock_boot_ms() < lease_end_ms &&
+	return s->knows_spared && clock_boot_ms() < lease_end_ms &&
 	       (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) || errno != ECHILD);
 }
 
@@ -338,20 +338,18 @@ static bool kill_unseen(const struct supervisor *s, int64_t lease_end_ms)
  */
 static void end_tree(struct supervisor *s)
 {
-	const struct proctree_scope scope = {
-		.spare = { s->keeper.child.pid }, .inherited = &s->inherited,
-	};
 	const int64_t lease_end_ms = shared_lease(s->shared).end_ms;
-	struct proctree_report report;
 	int64_t pause_ms = 5;
+	pid_t refused;
 	int left;
 
 	guard_finish(&s->guard);
-	while ((left = proctree_kill(&scope, NULL, &report)) != 0) {
+	s->spared.helper = s->keeper.child.pid;
+	while ((left = tree_signal(&s->spared, 0, SIGKILL, &refused)) != 0) {
 		if (left < 0 && !kill_unseen(s, lease_end_ms))
 			break;
-		if (report.refused_pid)
-			say_stuck(s, report.refused_pid, report.refused_user);
+		if (refused)
+			say_stuck(s, refused);
 		supervisor_pause(s, clock_boot_ms() + pause_ms);
 		if (pause_ms < 1000)
 			pause_ms *= 2;
@@ -364,7 +362,7 @@ static void end_tree(struct supervisor *s)
  */
 static void look_for_proc(struct supervisor *s)
 {
-	if (s->run->contain || proctable_usable())
+	if (s->run->contain || tree_usable())
 		return;
 	s->blind = true;
 	supervisor_say(s, SAY_WARNING, "/proc is missing or not that of this PID namespace: "

@@ -52,8 +52,8 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	/* If the guard is killed, this process inherits its tree. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* Children from before this program's exec do not belong to the command. */
-	s.knows_inherited = !proctree_inherit(&s.inherited);
-	if (!s.knows_inherited)
+	s.knows_spared = !tree_spare_present(&s.spared);
+	if (!s.knows_spared)
 		supervisor_say(&s, SAY_WARNING,
 			       "cannot tell which processes belong to the command");
 	obtained = supervisor_run_nested(&s);
@@ -66,7 +66,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	result->facts.over_ms = clock_boot_ms();
 	if (result->age_ms >= 0)
 		result->age_ms = clock_boot_ms() - result->age_ms;
-	proctree_forget(&s.inherited);
+	tree_forget(&s.spared);
 	backend_close(s.backend);
 	if (s.lost && result->end == RUN_LOST && run->on_lost_run)
 		supervisor_run_on_lost(&s);

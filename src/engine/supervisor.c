@@ -235,7 +235,7 @@ static void reap(struct supervisor *s)
 			s->keeper.child.reaped = true;
 			s->keeper.child.status = status;
 		} else if (!WIFSTOPPED(status))
-			proctree_forget_one(&s->inherited, pid);
+			tree_reaped(&s->spared, pid);
 	}
 	if (stopped)
 		guard_stopped(s);

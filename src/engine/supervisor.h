@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/proctree.h"
 #include "base/terminal.h"
+#include "base/tree.h"
 #include "lock/token.h"
 #include "guard.h"
 #include "keeper.h"
@@ -66,8 +66,8 @@ struct supervisor {
 	int64_t pong_by_ms;		/* the guard must have answered by then; CLOCK_NEVER */
 	int64_t continued_ms;		/* when the command was continued last, after a stop */
 	int64_t continue_ms;		/* when it is to be continued; CLOCK_NEVER */
-	struct proctree_inherited inherited;	/* children from before this program */
-	bool knows_inherited;
+	struct tree_spared spared;	/* children from before this program */
+	bool knows_spared;
 	bool blind;			/* no usable /proc: only the command's group is found */
 	bool told_stuck;		/* that a process cannot be ended */
 

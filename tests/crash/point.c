@@ -131,15 +131,13 @@ static void open_all(void)
 /* With a tree of its own only where the contract says that nothing of it can be left. */
 static bool with_kids(void)
 {
-	const bool local = strncmp(set->uri, "file:", 5) == 0;
-
 	if (set->contained)
 		return true;
 	for (int i = 0; i < at->strike_count; i++)
 		if (at->strikes[i].reach == REACH_ALL)
 			return false;
-	/* There are but two processes, both of which may be struck. */
-	return !(local && at->strike_count == 2 && at->strikes[0].run == at->strikes[1].run);
+	/* Both the supervisor and the guard may be struck. */
+	return !(at->strike_count == 2 && at->strikes[0].run == at->strikes[1].run);
 }
 
 static void __attribute__((noreturn)) become_dlock(int who, int go, int err_fd)

@@ -396,32 +396,21 @@ inline publish()
 }
 
 /*
- * The keeper gives up a request after a while, and in any case when the command must be dead: it
- * must then be free to end the tree if nobody else does. After that it renews no more.
+ * The keeper gives up a request after a while, and in any case when the command must be dead. After
+ * that it renews no more.
  */
-#ifdef UNBOUNDED_CALLS
-#define call_failed	(sent_ago >= LEASE)
-#define call_allowed	(lease_left > 0)
-#else
 #define call_failed	(sent_ago >= CALL || lease_left <= KILL_AT)
 #define call_allowed	(lease_left > KILL_AT)
-#endif
 
-#ifdef KEEPER_LETS_GO
-#define keeper_must_stop	false
+/* The lease is left to lapse then, because the leftover may live. */
 #define keeper_is_last	(guard == DEAD && supervisor == DEAD)
-#else
-#define keeper_must_stop	(guard == DEAD && !stopping)
-#define keeper_is_last	(stopping && tree_dead && supervisor == DEAD)
-#endif
-#define keeper_must_release	(tree_dead_byte || release_order || keeper_is_last)
+#define keeper_must_release	(tree_dead_byte || release_order)
 #ifdef KEEPER_WAITS
 #define keeper_must_wake	false
 #else
-#define keeper_must_wake	(stopping && !continued)
+#define keeper_must_wake	(guard == DEAD && supervisor != DEAD && !continued)
 #endif
-#define keeper_is_busy	(keeper_must_release || keeper_must_stop || keeper_must_wake || \
-			 (stopping && !tree_dead))
+#define keeper_is_busy	(keeper_must_release || keeper_is_last || keeper_must_wake)
 #ifdef TAKEN_STAYS
 #define taken_in_vain	false
 #else
@@ -432,8 +421,6 @@ inline publish()
 #ifndef FILE_LOCK
 active proctype keeper_process() provided (keeper == RUNS && !over)
 {
-	bool stopping = false;
-
 	atomic { send(ACQUIRE) }
 	if
 	:: d_step { call == YES -> publish() }
@@ -452,15 +439,13 @@ active proctype keeper_process() provided (keeper == RUNS && !over)
 	od;
 	do
 	:: keeper_must_release -> break
-	:: d_step { keeper_must_stop && !keeper_must_release -> stopping = true }
+	:: keeper_is_last && !keeper_must_release -> goto leave
 #ifndef KEEPER_WAITS
 	/* To end what the guard left, and order the release; as often as it takes. */
 	:: d_step { keeper_must_wake && !keeper_must_release ->
 			supervisor = (supervisor == STOPPED -> RUNS : supervisor);
 			continued = true }
 #endif
-	:: d_step { stopping && command == ALIVE && !keeper_must_release -> command = ENDED }
-	:: d_step { stopping && leftover == ALIVE && !keeper_must_release -> leftover = ENDED }
 #ifndef TAKEN_STAYS
 	/* The supervisor was stopped before it could order the guard to start the command. */
 	:: d_step { taken_in_vain && !keeper_must_release -> offer = WITHDRAWN };
@@ -477,6 +462,7 @@ active proctype keeper_process() provided (keeper == RUNS && !over)
 release:
 	atomic { send(RELEASE) }
 	call == YES || call == NO || sent_ago >= CALL;
+leave:
 	atomic { call = IDLE; keeper_dies() }
 	false
 }
@@ -507,7 +493,8 @@ inline serve()
 
 /*
  * Who of dlock goes on, and ends what is left. A guard that is stopped is woken in time: it has set
- * the timer for that before the command could start. The keeper acts when the guard is dead.
+ * the timer for that before the command could start. When the guard is dead, the keeper continues
+ * the supervisor, once a tick.
  */
 #ifdef FILE_LOCK
 #define guard_wakes	(guard == STOPPED && wake_left != NEVER)	/* there is no lease */
@@ -515,7 +502,8 @@ inline serve()
 #define guard_wakes	(guard == STOPPED)
 #endif
 #define guard_acts	(guard == RUNS || guard_wakes)
-#define keeper_acts	(keeper == RUNS && (guard == DEAD || timer_left != NEVER))
+#define keeper_acts	(keeper == RUNS && supervisor == STOPPED && !continued && \
+			 (guard == DEAD || timer_left != NEVER))
 #define somebody_acts	(supervisor == RUNS || guard_acts || keeper_acts)
 
 /*

@@ -126,18 +126,17 @@ static bool is_of_one(const struct fault_plan *fault)
 }
 
 /*
- * Could what is planned hit all processes of one dlock? Then nobody may be left who could end what
- * the command has left behind: this is what --contain is for, and without it the contract
- * promises the end of the command alone. A group has the process that was started in it.
+ * Could what is planned hit both dlock and its guard? Then nobody may be left who could end what the
+ * command has left behind: this is what --contain is for, and without it the contract promises the
+ * end of the command alone. A group has the process that was started in it.
  */
-static bool may_hit_all(const struct plan *plan, const struct plan_options *options)
+static bool may_hit_both(const struct plan *plan)
 {
-	unsigned hit = 0, all = 1U << ROLE_DLOCK | 1U << ROLE_GUARD;
+	const unsigned both = 1U << ROLE_DLOCK | 1U << ROLE_GUARD;
 	enum fault_kind kind;
+	unsigned hit = 0;
 	int i;
 
-	if (options->network)
-		all |= 1U << ROLE_KEEPER;
 	for (i = 0; i < plan->fault_count; i++) {
 		kind = plan->faults[i].kind;
 		if (kind == FAULT_ALL_KILL || kind == FAULT_ALL_STOP)
@@ -147,13 +146,13 @@ static bool may_hit_all(const struct plan *plan, const struct plan_options *opti
 		else if (kind < FAULT_CUT)
 			hit |= 1U << ROLE_DLOCK;
 	}
-	return (hit & all) == all;
+	return (hit & both) == both;
 }
 
 static void plan_contenders(struct plan *plan, struct random *random,
 			    const struct plan_options *options)
 {
-	bool daemons = options->contained || !may_hit_all(plan, options);
+	bool daemons = options->contained || !may_hit_both(plan);
 	int i, drawn = random_in(random, 1, 8), slots = random_in(random, 2, 3);
 	struct contender_plan *contender;
 

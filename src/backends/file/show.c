@@ -10,8 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/procstat.h"
-#include "base/proctable.h"
+#include "base/process.h"
 #include "lock/token.h"
 #include "lock/uri.h"
 #include "lock.h"
@@ -24,7 +23,7 @@ static void add_process(struct rows *rows, int pid, bool holds, enum hold_mode m
 	char text[HOLDER_TEXT_SIZE];
 	struct row *row;
 
-	procstat_name(pid, holder.command, sizeof(holder.command));
+	process_name(pid, holder.command, sizeof(holder.command));
 	row = rows_add(rows, text, holder_encode(&holder, text));
 	row->holds = holds;
 	row->mode = mode;
@@ -143,12 +142,11 @@ static int check_users(const struct file_backend *file, const struct request *re
 {
 	char path[FILE_DEFAULT_SIZE];
 	struct uri uri = { .scheme = "file", .path = path };
-	struct procstat stat;
 
-	if (!file->by_default || !proctable_usable())
+	if (!file->by_default || !process_proc_usable())
 		return 0;
-	for (pid_t pid = getppid(); procstat_read(pid, &stat); pid = stat.parent) {
-		const uid_t user = proctable_user(pid);
+	for (pid_t pid = getppid(); pid; pid = process_parent(pid)) {
+		const uid_t user = process_user(pid);
 
 		for (int i = 0; file_path_of_user(user, i, path); i++) {
 			if (!strcmp(path, file->directory) ||
