@@ -199,18 +199,6 @@ stopped_at_noon() {
 	on_both stopped_at_noon
 }
 
-@test "--until goes by the clock: when it is put back, the command runs on" {
-	export TORTURE_CLOCK=$T/clock
-	clock 0
-	TZ=$(noon 3) LD_PRELOAD=$BUILD/tests/torture/wallclock.so hold --until 12:00 -- \
-		env -u LD_PRELOAD sleep 300
-	clock -3600
-	holds_for 4000 alive "$COMMAND"
-	clock 0
-	join "$HOLDER"
-	equal "$status" 121
-}
-
 # ---- --leftovers
 
 # hold_leftover [OPTION]...: a run with --leftovers wait, whose command has ended with status 6 and

@@ -28,14 +28,15 @@ void ipc_record_failure(enum ipc_call call, int errnum)
 bool ipc_has_failed(struct error *err)
 {
 	static const char *const names[] = {
-		[IPC_SENDMSG] = "sendmsg", [IPC_RECVMSG] = "recvmsg",
-		[IPC_SOCKETPAIR] = "socketpair", [IPC_FORK] = "fork",
+		[IPC_SENDMSG] = "between dlock's processes: sendmsg",
+		[IPC_RECVMSG] = "between dlock's processes: recvmsg",
+		[IPC_FORK] = "cannot start the command: fork",
+		[IPC_TIMER] = "cannot guard the command: timer_create",
 	};
 	const int first = atomic_load(failure);
 
 	if (first && err)
-		error_set(err, ERROR_INTERNAL, first % CALL_BIT, "between dlock's processes: %s",
-			  names[first / CALL_BIT]);
+		error_set(err, ERROR_INTERNAL, first % CALL_BIT, "%s", names[first / CALL_BIT]);
 	return first != 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Messages between dlock's processes, over SOCK_SEQPACKET pairs. A message that cannot be sent or
- * received ends the run: the process where this happens records the call and the error number in
+ * received ends the run, and so does a call that a guard cannot do without: the process where this happens records the call and the error number in
  * memory that all of them share, and ends what it does. The supervisor reads the record.
  *
  * Calling sequence: ipc_share_failure() by the supervisor before the first fork; then all others,
@@ -23,7 +23,7 @@ enum ipc_result {
 };
 
 /* The calls whose failure is recorded. */
-enum ipc_call { IPC_SENDMSG = 1, IPC_RECVMSG, IPC_SOCKETPAIR, IPC_FORK };
+enum ipc_call { IPC_SENDMSG = 1, IPC_RECVMSG, IPC_FORK, IPC_TIMER };
 
 /* From now on this process and its children record the first failure in *failure, which is 0. */
 void ipc_share_failure(_Atomic int *failure);

@@ -5,25 +5,24 @@
 
 #include "clock.h"
 
-bool kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms)
+int kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = sig };
 	const struct itimerspec none = clock_timer_spec(CLOCK_NEVER);
 
 	timer->repeat_ms = repeat_ms;
 	timer->at_ms = CLOCK_NEVER;
-	timer->made = !timer_create(clock, &event, &timer->id);
+	if (timer_create(clock, &event, &timer->id))
+		return -1;
 	/* Setting it is another system call, which may be refused by itself. */
-	if (timer->made && timer_settime(timer->id, TIMER_ABSTIME, &none, NULL))
-		timer->made = false;
-	return timer->made;
+	return timer_settime(timer->id, TIMER_ABSTIME, &none, NULL);
 }
 
 void kernel_timer_set(struct kernel_timer *timer, int64_t at_ms)
 {
 	struct itimerspec when = clock_timer_spec(at_ms);
 
-	if (!timer->made || (at_ms == timer->at_ms && !timer->repeat_ms))
+	if (at_ms == timer->at_ms && !timer->repeat_ms)
 		return;
 	when.it_interval.tv_nsec = (long)(timer->repeat_ms * 1000000);
 	if (!timer_settime(timer->id, TIMER_ABSTIME, &when, NULL))

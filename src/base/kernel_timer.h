@@ -6,27 +6,24 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
 struct kernel_timer {
 	timer_t id;
-	bool made;
 	int64_t repeat_ms;	/* pause between the signals after the first one; 0: only one */
 	int64_t at_ms;		/* the time that it is set to; CLOCK_NEVER: none */
 };
 
 /*
  * Makes a timer on clock for sig, which is not set yet. With repeat_ms more than 0 the timer goes
- * on sending sig until it is set anew, because the process may be stopped again at once. False with
- * errno when the kernel refuses to make the timer or to set it, as a seccomp profile may.
+ * on sending sig until it is set anew, because the process may be stopped again at once. 0, or -1
+ * with errno when the kernel refuses to make the timer or to set it, as a seccomp profile may.
  */
-bool kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms);
+int kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms);
 
 /*
  * Sets the timer to at_ms on its clock. CLOCK_NEVER disarms the timer, and a time in the past is
- * now. Does nothing when the timer could not be made, or when it does not repeat and is set to
- * at_ms already.
+ * now. Does nothing when the timer does not repeat and is set to at_ms already.
  */
 void kernel_timer_set(struct kernel_timer *timer, int64_t at_ms);

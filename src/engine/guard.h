@@ -17,8 +17,7 @@
  * at the end of the lease (kernel_timer.h), and the command dies with it (PR_SET_PDEATHSIG).
  *
  * Calling sequence, in the supervisor: guard_start(); guard_run(), unless the guard took the lock
- * by itself; then guard_event() whenever child.fd is readable, and guard_flush() whenever it is
- * writable while guard_has_pending(); guard_finish() at the end. If no lock was obtained,
+ * by itself; then guard_event() whenever child.fd is readable; guard_finish() at the end. If no lock was obtained,
  * guard_dismiss() after guard_start().
  */
 #pragma once
@@ -64,46 +63,33 @@ struct guard_plan {
 /* Which of the two the command has run into. */
 enum guard_limit { GUARD_LIMIT_MAX_RUN, GUARD_LIMIT_UNTIL };
 
-/*
- * Events are sent in this order when the supervisor has not read for a while: the guard keeps only
- * the newest one of each type.
- */
+/* An event that a supervisor does not read for long is dropped, except for the last one. */
 enum guard_event_type {
-	GUARD_PONG,		/* the answer to guard_ping() */
-	GUARD_UNTIMED,		/* value: errno; the kernel refuses timers, see kernel_timer.h */
-	GUARD_NO_PARENT,	/* value: errno; orphans of the command do not come to the guard */
 	GUARD_STARTED,		/* value: pid of the command, which has been executed */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
 	GUARD_EXPIRING,		/* the lease was not renewed in time: the command is stopped */
 	GUARD_OVERDUE,		/* value: enum guard_limit; the command is stopped, or not begun */
 	GUARD_EXEC_FAILED,	/* value: errno */
 	GUARD_NOT_CONTAINED,	/* value: errno; the namespace of --contain cannot be made */
-	GUARD_EXITED,		/* value: wait status of the command; last: its tree is dead */
+	GUARD_EXITED,		/* value: wait status of the command */
 	GUARD_LEFTOVERS,	/* value: how many processes the command left; they are ended, or */
 				/* with wait_for_leftovers waited for */
 	GUARD_STUCK,		/* value: pid of a process that it may not signal */
 	GUARD_EMPTY,		/* the tree is dead */
 	GUARD_GONE,		/* the guard's process has ended */
-	GUARD_EVENT_TYPES,
 };
 
 struct guard_event {
 	enum guard_event_type type;
 	int value;
-	bool last;		/* nothing is left of the tree */
-};
-
-/* What is still to be sent to a guard that does not read. */
-struct guard_pending {
-	uint64_t signals;	/* bit n: signal n + 1 for the command alone */
-	uint64_t group_signals;	/* bit n: signal n + 1 for its process group */
-	bool stop;
-	bool ping;
+	bool last;		/* nothing is left of the tree; with what may have been dropped: */
+	bool expired;		/* GUARD_EXPIRING */
+	bool overdue;		/* GUARD_OVERDUE, of limit */
+	enum guard_limit limit;
 };
 
 struct guard {
 	struct child child;	/* events; end of file when the guard died */
-	struct guard_pending pending;
 };
 
 /* Forks the guard, which waits for guard_run(). 0, or -1 with ERROR_INTERNAL. */
@@ -116,32 +102,16 @@ int guard_start(struct guard *guard, const struct guard_plan *plan, struct error
 void guard_run(const struct guard *guard, uint64_t fence, int hold_fd);
 
 /* Passes sig on to the command, or with group to its process group. Does not wait. */
-void guard_signal(struct guard *guard, int sig, bool group);
+void guard_signal(const struct guard *guard, int sig, bool group);
 
 /* Ends the command and all it started: TERM, then KILL after kill-after. Does not wait. */
-void guard_stop(struct guard *guard);
+void guard_stop(const struct guard *guard);
 
 /*
  * The same, for a guard that cannot be sent an order: it acts as if the supervisor were dead, and
  * sends no more events. Accepts a guard that is not there.
  */
 void guard_hang_up(const struct guard *guard);
-
-/* Asks for GUARD_PONG. Does not wait. */
-void guard_ping(struct guard *guard);
-
-/* Sends what guard_signal(), guard_stop() and guard_ping() could not send at once. */
-void guard_flush(struct guard *guard);
-bool guard_has_pending(const struct guard *guard);
-
-/* Does the guard's process live? Of use only before the command is started. */
-bool guard_is_there(const struct guard *guard);
-
-/*
- * Next event, if it is one that a guard may send before the command is started. Those that come
- * after stay for guard_event().
- */
-bool guard_early_event(struct guard *guard, struct guard_event *event);
 
 /* Next event; false when there is none. */
 bool guard_event(struct guard *guard, struct guard_event *event);

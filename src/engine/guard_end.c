@@ -69,7 +69,6 @@ void guarding_stop(struct guarding *g, int64_t kill_at_ms)
 		return;
 	}
 	g->stopping = true;
-	guarding_end_limit(g);
 	g->kill_at_ms = kill_at_ms;
 	g->sweep_pause_ms = SWEEP_FIRST_MS;
 	g->sweep_at_ms = clock_boot_ms() + SWEEP_FIRST_MS;
@@ -142,20 +141,16 @@ int64_t guarding_arm(struct guarding *g)
  */
 static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t now)
 {
-	enum guard_limit limit;
-	int64_t limit_ms;
-
 	if (g->stopping)
 		return CLOCK_NEVER;
-	limit_ms = guarding_limit(g, &limit);
-	if (now < stop.term_ms && now < limit_ms)
-		return clock_earlier(stop.term_ms, limit_ms);
+	if (now < stop.term_ms && now < g->limit_at_ms)
+		return clock_earlier(stop.term_ms, g->limit_at_ms);
 	if (now >= stop.term_ms) {
 		guarding_tell(g, (struct guard_event){ .type = GUARD_EXPIRING });
 		guarding_stop(g, stop.kill_ms);
 	} else {
 		guarding_tell(g, (struct guard_event){ .type = GUARD_OVERDUE,
-						       .value = (int)limit });
+						       .value = (int)g->limit });
 		guarding_stop(g, guarding_grace_end(g));
 	}
 	return CLOCK_NEVER;

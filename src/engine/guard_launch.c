@@ -48,7 +48,7 @@ static bool take_word(struct guarding *g)
 		g->fence = word.fence;
 		arm(g);
 		if (!process_is_stopped(g->supervisor_stat) &&
-		    shared_take(shared, OFFER_STARTED)) {
+		    shared_take(shared)) {
 			g->hold_fd = hold_fd;
 			return true;
 		}
@@ -69,10 +69,6 @@ static bool take_order(struct guarding *g, bool *ended)
 
 	if (received == IPC_LATER)
 		return false;
-	if (received == IPC_DONE && order.type == GUARD_ORDER_PING) {
-		guarding_tell(g, (struct guard_event){ .type = GUARD_PONG });
-		return false;
-	}
 	*ended = received != IPC_DONE || order.type != GUARD_ORDER_RUN;
 	if (*ended)
 		return false;
@@ -81,14 +77,11 @@ static bool take_order(struct guarding *g, bool *ended)
 	return true;
 }
 
-/* Was the lock given back because the supervisor was stopped after it had taken it? */
+/* Did the keeper give the lock back, because the supervisor was stopped before it gave the order? */
 static bool is_withdrawn(const struct guarding *g)
 {
-	int offer = OFFER_TAKEN;
-
-	return g->fence &&
-	       !atomic_compare_exchange_strong(&g->plan->shared->offer, &offer, OFFER_STARTED) &&
-	       offer == OFFER_WITHDRAWN;
+	return g->fence && !shared_take(g->plan->shared) &&
+	       atomic_load(&g->plan->shared->offer) == OFFER_WITHDRAWN;
 }
 
 /* Waits for the order to run, or the lock itself. */
@@ -100,10 +93,8 @@ static enum launched await_order(struct guarding *g)
 	bool ended = false, started = false;
 
 	while (!started && !ipc_has_failed(NULL)) {
-		words[0].events = (short)(g->has_pending ? POLLIN | POLLOUT : POLLIN);
 		poll(words, 2, -1);
-		guarding_flush(g, MSG_DONTWAIT);
-		if (words[0].revents & ~POLLOUT)
+		if (words[0].revents)
 			started = take_order(g, &ended);
 		if (ended)
 			return LAUNCH_ENDED;
@@ -115,6 +106,7 @@ static enum launched await_order(struct guarding *g)
 	}
 	if (!started)
 		return LAUNCH_ENDED;
+	/* This process has taken the offer already, or an order came, or there is no offer. */
 	if (is_withdrawn(g))
 		return LAUNCH_TOO_LATE;
 	/* Too little is left of the lease to begin. */
@@ -135,18 +127,32 @@ static enum launched launch_command(struct guarding *g)
 	return LAUNCH_FAILED;
 }
 
+/* The command begins now. */
+static void begin_limit(struct guarding *g)
+{
+	const struct guard_plan *plan = g->plan;
+	const int64_t now_ms = clock_boot_ms();
+	int64_t max_run_at_ms = CLOCK_NEVER, until_at_ms = CLOCK_NEVER;
+
+	if (plan->max_run_ms)
+		max_run_at_ms = now_ms + plan->max_run_ms;
+	if (plan->until_ms)
+		until_at_ms = now_ms + (plan->until_ms - clock_wall_ms());
+	g->limit = until_at_ms < max_run_at_ms ? GUARD_LIMIT_UNTIL : GUARD_LIMIT_MAX_RUN;
+	g->limit_at_ms = clock_earlier(max_run_at_ms, until_at_ms);
+}
+
 enum launched guarding_launch(struct guarding *g)
 {
-	enum guard_limit limit;
 	enum launched launched;
 
 	if (g->plan->gate_fd >= 0)
 		g->supervisor_stat = process_open_stat(getppid());
 	launched = await_order(g);
 	if (launched == LAUNCHED) {
-		guarding_begin_limit(g);
+		begin_limit(g);
 		/* A limit of --max-run begins now, however short it is. */
-		if (clock_boot_ms() >= guarding_limit(g, &limit) && limit == GUARD_LIMIT_UNTIL)
+		if (clock_boot_ms() >= g->limit_at_ms && g->limit == GUARD_LIMIT_UNTIL)
 			launched = LAUNCH_OVERDUE;
 	}
 	return launched == LAUNCHED ? launch_command(g) : launched;

@@ -49,9 +49,7 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
 	 */
 	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
 	kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
-	guarding_flush(g, 0);
-	event.last = true;
-	guarding_send(g, &event, 0);
+	guarding_tell_last(g, event);
 	_exit(0);
 }
 
@@ -99,7 +97,7 @@ static struct guard_event last_event(const struct guarding *g)
 	if (g->exec_failure)
 		return (struct guard_event){ .type = GUARD_EXEC_FAILED,
 					     .value = g->exec_failure };
-	if (g->told_end || ipc_has_failed(NULL))
+	if (ipc_has_failed(NULL))
 		return (struct guard_event){ .type = GUARD_EMPTY };
 	return (struct guard_event){ .type = GUARD_EXITED, .value = g->status };
 }
@@ -171,9 +169,6 @@ static void obey(struct guarding *g)
 	case GUARD_ORDER_STOP:
 		guarding_stop(g, guarding_grace_end(g));
 		break;
-	case GUARD_ORDER_PING:
-		guarding_tell(g, (struct guard_event){ .type = GUARD_PONG });
-		break;
 	case GUARD_ORDER_RUN:
 		break;
 	}
@@ -196,8 +191,6 @@ static void guard_loop(struct guarding *g)
 		fds[SUPERVISOR] = (struct pollfd){
 			.fd = g->command || g->ended ? g->fd : -1, .events = POLLIN
 		};
-		if (g->has_pending)
-			fds[SUPERVISOR].events |= POLLOUT;
 		fds[LOST] = (struct pollfd){
 			.fd = g->lost_seen ? -1 : g->plan->lost_fd, .events = POLLIN
 		};
@@ -222,9 +215,8 @@ static void guard_loop(struct guarding *g)
 			if (g->plan->kill_on_lost)
 				guarding_stop(g, guarding_grace_end(g));
 		}
-		if (fds[SUPERVISOR].revents & ~POLLOUT)
+		if (fds[SUPERVISOR].revents)
 			obey(g);
-		guarding_flush(g, MSG_DONTWAIT);
 	}
 }
 
@@ -238,13 +230,11 @@ void guarding_main(const struct guard_plan *plan, int fd)
 	/* A signal that ends or stops dlock's job must leave a process to enforce the lease. */
 	setpgid(0, 0);
 	prctl(PR_SET_NAME, "dlock-guard");
-	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
-		guarding_tell(&g, (struct guard_event){ .type = GUARD_NO_PARENT, .value = errno });
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	atomic_store(&plan->shared->guard, getpid());
-	kernel_timer_open(&g.wake_timer, CLOCK_BOOTTIME, SIGCONT, WAKE_AGAIN_MS);
-	kernel_timer_open(&g.kill_timer, CLOCK_BOOTTIME, SIGKILL, 0);
-	if (!g.kill_timer.made)
-		guarding_tell(&g, (struct guard_event){ .type = GUARD_UNTIMED, .value = errno });
+	if (kernel_timer_open(&g.wake_timer, CLOCK_BOOTTIME, SIGCONT, WAKE_AGAIN_MS) ||
+	    kernel_timer_open(&g.kill_timer, CLOCK_BOOTTIME, SIGKILL, 0))
+		ipc_record_failure(IPC_TIMER, errno);
 	switch (guarding_launch(&g)) {
 	case LAUNCHED:
 		break;

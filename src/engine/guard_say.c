@@ -16,32 +16,31 @@
 
 /* ---- events to the supervisor ---- */
 
-bool guarding_send(const struct guarding *g, const struct guard_event *event, int flags)
+static void send_event(const struct guarding *g, const struct guard_event *event, int flags)
 {
-	return g->fd < 0 || ipc_send(g->fd, event, sizeof(*event), flags, -1) != IPC_LATER;
-}
-
-void guarding_flush(struct guarding *g, int flags)
-{
-	if (!g->has_pending)
-		return;
-	for (int type = 0; type < GUARD_EVENT_TYPES; type++) {
-		if (!g->is_pending[type])
-			continue;
-		if (!guarding_send(g, &g->pending[type], flags))
-			return;
-		g->is_pending[type] = false;
-	}
-	g->has_pending = false;
+	if (g->fd >= 0)
+		ipc_send(g->fd, event, sizeof(*event), flags, -1);
 }
 
 void guarding_tell(struct guarding *g, struct guard_event event)
 {
-	if (!g->has_pending && guarding_send(g, &event, MSG_DONTWAIT))
-		return;
-	g->pending[event.type] = event;
-	g->is_pending[event.type] = true;
-	g->has_pending = true;
+	if (event.type == GUARD_EXPIRING)
+		g->last.expired = true;
+	if (event.type == GUARD_OVERDUE) {
+		g->last.overdue = true;
+		g->last.limit = (enum guard_limit)event.value;
+	}
+	send_event(g, &event, MSG_DONTWAIT);
+}
+
+void guarding_tell_last(const struct guarding *g, struct guard_event event)
+{
+	struct guard_event last = g->last;
+
+	last.last = true;
+	last.type = event.type;
+	last.value = event.value;
+	send_event(g, &last, 0);
 }
 
 void guarding_tell_start(struct guarding *g)

@@ -7,7 +7,7 @@
  *	    guarding_start_command()	then executes the command: guard_command.c
  *	    guarding_contain()		or does so in a namespace, for --contain: guard_contain.c
  *	  then in a loop, until nothing is left of the tree:
- *	    guarding_enforce()		acts on the clock: guard_end.c, guard_limit.c
+ *	    guarding_enforce()		acts on the clock: guard_end.c
  *	    guarding_read_reports()	what became of the command: guard_say.c
  *	    guarding_stop()		on an order, on a loss, on the supervisor's death
  *
@@ -28,7 +28,6 @@ enum guard_order_type {
 	GUARD_ORDER_SIGNAL,
 	GUARD_ORDER_SIGNAL_GROUP,
 	GUARD_ORDER_STOP,
-	GUARD_ORDER_PING,
 };
 
 struct guard_order {
@@ -58,17 +57,15 @@ struct guarding {
 	bool killing;		/* the command got KILL: what is left is to look for the rest */
 	bool lost_seen;
 	int64_t start_by_ms;	/* before the start: a command that starts later has no lease */
-	int64_t max_run_at_ms;	/* when --max-run ends the command; CLOCK_NEVER */
+	int64_t limit_at_ms;	/* when the command has run for long enough; CLOCK_NEVER */
+	enum guard_limit limit;	/* why then */
 	int64_t kill_at_ms;	/* while stopping */
 	int64_t sweep_at_ms;	/* while stopping: when to look for processes again */
 	int64_t sweep_pause_ms;
 	bool termed;		/* something got TERM, and nothing gets it twice */
 	struct kernel_timer wake_timer;	/* continues this process when it has to act, */
 	struct kernel_timer kill_timer;	/* and kills it when it has not acted in time */
-	struct kernel_timer until_timer;	/* continues it when the time of --until has come */
-	struct guard_event pending[GUARD_EVENT_TYPES];
-	bool is_pending[GUARD_EVENT_TYPES];
-	bool has_pending;
+	struct guard_event last;	/* what it tells last, as far as it is known */
 };
 
 /* ---- guard_process.c ---- */
@@ -145,35 +142,16 @@ void guarding_sweep_soon(struct guarding *g);
 /* Passes a signal on to all that the command has left, to each process once. */
 void guarding_signal_leftovers(struct guarding *g, int sig);
 
-/* ---- guard_limit.c ---- */
-
-/* The command begins now. */
-void guarding_begin_limit(struct guarding *g);
-
-/*
- * When the command must be stopped because it has run for long enough (CLOCK_BOOTTIME;
- * CLOCK_NEVER), and why. Whoever sleeps until then calls this again after each sleep, for the wall
- * clock may have been set.
- */
-int64_t guarding_limit(struct guarding *g, enum guard_limit *limit);
-
-/* The command is being stopped: no limit matters any more. */
-void guarding_end_limit(struct guarding *g);
-
 /* ---- guard_say.c ---- */
 
 /* Tells the supervisor that the command was executed, once, if that is so. */
 void guarding_tell_start(struct guarding *g);
 
-/*
- * Tells the supervisor, if it is there. What it does not read at once is kept for
- * guarding_flush(), whose flags are those of send(): MSG_DONTWAIT, or 0 to wait for the supervisor.
- */
+/* Tells the supervisor, if it is there and reads, and remembers what the last event repeats. */
 void guarding_tell(struct guarding *g, struct guard_event event);
-void guarding_flush(struct guarding *g, int flags);
 
-/* Sends one event. False when there is no room now; a supervisor that is gone needs no room. */
-bool guarding_send(const struct guarding *g, const struct guard_event *event, int flags);
+/* The last event, for which this process waits until the supervisor reads. */
+void guarding_tell_last(const struct guarding *g, struct guard_event event);
 
 /* What init and the command's process tell the guard with --contain, over a socket. */
 enum report_type {

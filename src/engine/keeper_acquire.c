@@ -13,6 +13,11 @@
 #include "lock/view.h"
 #include "shared.h"
 
+/*
+ * How long an offer stands that is not taken. The next waiter must not wait for it longer than 5 s
+ * in all, requests included.
+ */
+#define OFFER_MS 3000
 /* How often to look whether the offer was taken, for nobody tells the keeper of that. */
 #define OFFER_LOOK_MS 150
 
@@ -46,7 +51,7 @@ static bool gives_up(enum wake wake)
 static bool offer(struct keeping *k, struct grant *grant)
 {
 	struct shared *shared = k->plan->shared;
-	int64_t limit_ms = KEEPING_OFFER_MS;
+	int64_t limit_ms = OFFER_MS;
 	int made = OFFER_MADE, before = atomic_load(&shared->offer);
 	enum wake wake = WAKE_TIME;
 
@@ -246,7 +251,7 @@ void keeping_acquire(struct keeping *k, struct grant *grant)
 		do {
 			wake = keeping_rest(k, CLOCK_NEVER, false);
 			if (gives_up(wake))
-				_exit(0);
+				keeping_finish(k, KEEPER_RELEASED);
 		} while (wake != WAKE_RETRY);
 	}
 }

@@ -37,29 +37,6 @@ static void __attribute__((noreturn)) lost(struct keeping *k)
 	keeping_release(k, true);
 }
 
-/* Until when an offer may stay taken with no command started; CLOCK_NEVER: there is none such. */
-static int64_t unstarted_until(const struct keeping *k)
-{
-	const struct shared *shared = k->plan->shared;
-
-	if (k->plan->gate_fd < 0 || atomic_load(&shared->offer) != OFFER_TAKEN)
-		return CLOCK_NEVER;
-	return atomic_load(&shared->held_ms) + KEEPING_OFFER_MS;
-}
-
-/*
- * The supervisor took the offer, and was stopped before it ordered the guard to start the command.
- * The lock is given back, for the supervisor may stay stopped for ever.
- */
-static void give_back_unstarted(struct keeping *k)
-{
-	int taken = OFFER_TAKEN;
-
-	if (clock_boot_ms() >= unstarted_until(k) &&
-	    atomic_compare_exchange_strong(&k->plan->shared->offer, &taken, OFFER_WITHDRAWN))
-		keeping_release(k, true);
-}
-
 static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *grant)
 {
 	int64_t renew_ms = keeping_first_renewal(k, grant), event_ms = CLOCK_NEVER;
@@ -77,7 +54,6 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 		keeping_watch(k);
 		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), keeping_deadline(k));
 		until_ms = clock_earlier(until_ms, keeping_continue_supervisor(k, wake));
-		until_ms = clock_earlier(until_ms, unstarted_until(k));
 		/* What an event means waits for the next renewal, which also takes it in. */
 		wake = keeping_rest(k, until_ms, !k->trouble);
 		if (clock_boot_ms() >= event_ms && wake == WAKE_TIME)
@@ -111,7 +87,6 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 			keeping_release(k, true);
 		if (clock_boot_ms() >= keeping_deadline(k))
 			lost(k);
-		give_back_unstarted(k);
 		if (clock_boot_ms() >= renew_ms && !keeping_renew(k, grant, &renew_ms))
 			lost(k);
 	}

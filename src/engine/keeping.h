@@ -37,12 +37,6 @@ struct keeper_order {
 	bool unused;		/* release: no command ran, so there is no minimum hold */
 };
 
-/*
- * How long an offer stands that is not taken, or that is taken while the command is not started.
- * The next waiter must not wait for it longer than 5 s in all, requests included.
- */
-#define KEEPING_OFFER_MS 3000
-
 /* Why keeping_rest() came back. */
 enum wake {
 	WAKE_TIME,

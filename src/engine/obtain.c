@@ -24,16 +24,19 @@ static enum obtained obtained(struct supervisor *s, uint64_t fence)
 	s->fence = fence;
 	s->result->facts.fence = fence;
 	s->result->facts.obtained_ms = atomic_load(&s->shared->held_ms);
+	if (!s->result->facts.obtained_ms)
+		s->result->facts.obtained_ms = clock_boot_ms();
 	return OBTAINED_YES;
 }
 
-/* Takes what is offered, unless it is too late for that. */
-static enum obtained take_offer(struct supervisor *s)
+/* Does the offer stand? The guard has taken it, or does so when it is ordered. */
+static enum obtained hear_offer(struct supervisor *s)
 {
-	if (!shared_take(s->shared, OFFER_TAKEN) &&
-	    atomic_load(&s->shared->offer) != OFFER_STARTED)
-		return OBTAINED_NOT_YET;
-	return obtained(s, atomic_load(&s->shared->fence));
+	const int offer = atomic_load(&s->shared->offer);
+	const bool stands = s->without_command ? shared_take(s->shared)
+					       : offer == OFFER_MADE || offer == OFFER_TAKEN;
+
+	return stands ? obtained(s, atomic_load(&s->shared->fence)) : OBTAINED_NOT_YET;
 }
 
 /* No offer counts from now on. NOT_YET, or YES: the guard has taken one already. */
@@ -41,10 +44,10 @@ static enum obtained close_offer(struct supervisor *s)
 {
 	int offer = atomic_load(&s->shared->offer);
 
-	while (offer != OFFER_STARTED &&
+	while (offer != OFFER_TAKEN &&
 	       !atomic_compare_exchange_weak(&s->shared->offer, &offer, OFFER_CLOSED))
 		;
-	return offer == OFFER_STARTED ? take_offer(s) : OBTAINED_NOT_YET;
+	return offer == OFFER_TAKEN ? hear_offer(s) : OBTAINED_NOT_YET;
 }
 
 /* known: false if nobody held the lock any more when the keeper looked. */
@@ -184,7 +187,7 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 
 	switch (event->type) {
 	case KEEPER_HELD:
-		return take_offer(s);
+		return hear_offer(s);
 	case KEEPER_WITHDRAWN:
 		supervisor_say(s, SAY_STEP, "dlock was stopped when its turn came; back in line");
 		keeper_retry(&s->keeper);
@@ -269,8 +272,8 @@ static enum obtained wait_for_lock(struct supervisor *s)
 			s->has_last_word = obtained == OBTAINED_NO && event.last;
 		}
 		/* The guard may have taken the offer before the keeper's event was read. */
-		if (obtained == OBTAINED_NOT_YET && atomic_load(&s->shared->offer) == OFFER_STARTED)
-			obtained = take_offer(s);
+		if (obtained == OBTAINED_NOT_YET && atomic_load(&s->shared->offer) == OFFER_TAKEN)
+			obtained = hear_offer(s);
 		supervisor_check_guard(s);
 		if (obtained == OBTAINED_NOT_YET && ipc_has_failed(&err))
 			obtained = supervisor_fail(s, &err);

@@ -178,6 +178,10 @@ static void hear_started(struct supervisor *s, pid_t pid)
 
 static void hear_exited(struct supervisor *s, int status)
 {
+	/* The last event says it again. */
+	if (s->has_exited)
+		return;
+	s->has_exited = true;
 	s->result->status = s->result->facts.status = status;
 	/* After a failure the guard has ended the command. */
 	s->reaped = s->result->facts.has_status = !ipc_has_failed(NULL);
@@ -194,19 +198,6 @@ static void hear_exited(struct supervisor *s, int status)
 static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 {
 	switch (event->type) {
-	case GUARD_PONG:
-		s->pong_by_ms = CLOCK_NEVER;
-		break;
-	case GUARD_UNTIMED:
-		supervisor_say(s, SAY_WARNING,
-			       "the kernel refuses a timer (%s): if all of dlock is stopped, "
-			       "nothing ends the command in time", strerror(event->value));
-		break;
-	case GUARD_NO_PARENT:
-		supervisor_say(s, SAY_WARNING,
-			       "the kernel does not give orphans to dlock (%s): a daemon that the "
-			       "command starts may outlive the lock", strerror(event->value));
-		break;
 	case GUARD_STUCK:
 		say_stuck(s, event->value);
 		/* The guard acts, and this process could do no more. */
@@ -235,29 +226,18 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 		hear_leftovers(s, event->value);
 		break;
 	case GUARD_EMPTY:
-	case GUARD_EVENT_TYPES:
 		break;
 	case GUARD_GONE:
 		return false;
 	}
-	if (event->last)
-		s->ended = true;
-	return !event->last;
-}
-
-void supervisor_check_guard(struct supervisor *s)
-{
-	struct guard_event event;
-
-	/* The events of a guard that has started the command are read later. */
-	if (!s->guard.child.pid || atomic_load(&s->shared->offer) == OFFER_STARTED)
-		return;
-	while (guard_early_event(&s->guard, &event))
-		hear_guard(s, &event);
-	if (guard_is_there(&s->guard) && !supervisor_guard_hangs(s))
-		return;
-	guard_finish(&s->guard);
-	s->pong_by_ms = CLOCK_NEVER;
+	if (!event->last)
+		return true;
+	if (event->expired)
+		supervisor_expire(s);
+	if (event->overdue && !s->overdue)
+		supervisor_overdue(s, event->limit);
+	s->ended = true;
+	return false;
 }
 
 /*
@@ -386,7 +366,7 @@ void supervisor_run_command(struct supervisor *s)
 	int64_t look_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms), wake_ms;
 	bool alive = true;
 
-	if (atomic_load(&s->shared->offer) != OFFER_STARTED)
+	if (atomic_load(&s->shared->offer) != OFFER_TAKEN)
 		guard_run(&s->guard, s->protected ? s->fence : 0, supervisor_hold_fd(s));
 	/* After the order, so that the command need not wait for the message. */
 	if (s->protected)
@@ -407,10 +387,7 @@ void supervisor_run_command(struct supervisor *s)
 			hear_holding(s, &keeper_said);
 		if (alive && clock_boot_ms() >= lease_force_at(s))
 			supervisor_expire(s);
-		if (alive && supervisor_guard_hangs(s))
-			supervisor_say(s, SAY_ERROR, "the guard process was stopped and does "
-				       "not go on; ending the command");
-		if (clock_boot_ms() >= force_at(s) || supervisor_guard_hangs(s))
+		if (clock_boot_ms() >= force_at(s))
 			break;
 	}
 	/* A guard that was killed by its timer could not say why. */

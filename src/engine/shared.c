@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-bool shared_take(struct shared *shared, enum offer how)
+bool shared_take(struct shared *shared)
 {
 	int64_t no_time = 0;
 	int made = OFFER_MADE;
@@ -13,7 +13,8 @@ bool shared_take(struct shared *shared, enum offer how)
 	 * taken. The time of the process that has taken the offer stays.
 	 */
 	atomic_compare_exchange_strong(&shared->held_ms, &no_time, clock_boot_ms());
-	return atomic_compare_exchange_strong(&shared->offer, &made, how);
+	return atomic_compare_exchange_strong(&shared->offer, &made, OFFER_TAKEN) ||
+	       made == OFFER_TAKEN;
 }
 
 /*

@@ -7,7 +7,7 @@
  * supervisor.
  *
  * Calling sequence: shared_set_lease() by the supervisor before the first fork, then by the keeper
- * after acquire() and after each renewal. shared_take() once, by the guard or the supervisor.
+ * after acquire() and after each renewal. shared_take() by the guard, or for `dlock acquire` by the supervisor.
  * shared_lease() by all, at any time.
  */
 #pragma once
@@ -19,23 +19,23 @@
 #include "lock/lease.h"
 
 /*
- * A lock that the keeper obtained is offered, and must be taken before the command starts: by the
- * guard, which hears of the offer first, or by the supervisor, which then orders the guard to start
- * the command. If neither takes it (the supervisor was stopped), the keeper withdraws the offer. A
- * supervisor that gives up waiting closes it. Each arrow is one compare-and-set, which decides:
+ * A lock that the keeper obtained is offered. The guard takes the offer and starts the command: when
+ * the keeper tells the guard, or when the supervisor orders it. For `dlock acquire`, which has no
+ * guard, the supervisor takes it. If nobody does (the supervisor was stopped), the keeper withdraws
+ * the offer. A supervisor that gives up waiting closes it. Each arrow is one compare-and-set, which
+ * decides:
  *
  *	       keeper         guard
- *	NONE ──────────> MADE ──────> STARTED
- *	                 │ │             ^
- *	      supervisor │ └──> TAKEN ───┘ guard, when ordered
- *	                 v        │
- *	              CLOSED      └──> WITHDRAWN (as from MADE: by the keeper, after a time)
+ *	NONE ──────────> MADE ──────> TAKEN
+ *	  │               │ │ keeper
+ *	  └───────────────┤ └────────> WITHDRAWN
+ *	    supervisor    v
+ *	                CLOSED
  */
 enum offer {
 	OFFER_NONE,
 	OFFER_MADE,		/* by the keeper, with the event KEEPER_HELD */
-	OFFER_TAKEN,		/* by the supervisor */
-	OFFER_STARTED,		/* by the guard: the command is being started */
+	OFFER_TAKEN,		/* by the guard: the command is being started */
 	OFFER_WITHDRAWN,	/* by the keeper: nobody answered; the next waiter's turn */
 	OFFER_CLOSED,		/* by the supervisor: no lock is wanted any more */
 };
@@ -65,8 +65,8 @@ struct shared {
 	_Atomic int failure;		/* see ipc_share_failure() */
 };
 
-/* Takes the offer, if it still stands, as OFFER_TAKEN or OFFER_STARTED. */
-bool shared_take(struct shared *shared, enum offer how);
+/* Is the offer taken now, by this call or before? It was not if it did not stand any more. */
+bool shared_take(struct shared *shared);
 
 /*
  * Publishes a lease. One process writes at a time: the supervisor before the first fork, then

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "supervise.h"
 
+#include <errno.h>
+#include <string.h>
 #include <sys/prctl.h>
 
 #include "base/clock.h"
@@ -50,7 +52,10 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		return;
 	}
 	/* If the guard is killed, this process inherits its tree. */
-	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
+		supervisor_say(&s, SAY_WARNING,
+			       "the kernel does not give orphans to dlock (%s): a daemon that the "
+			       "command starts may outlive the lock", strerror(errno));
 	/* Children from before this program's exec do not belong to the command. */
 	s.knows_spared = !tree_spare_present(&s.spared);
 	if (!s.knows_spared)

@@ -193,33 +193,9 @@ bool supervisor_interrupted(struct supervisor *s)
 }
 
 /*
- * How long a guard that was stopped has to answer once it is continued. A guard that is stopped
- * again and again for that long, with pauses shorter than the gap, counts as one that does not
- * answer.
- */
-#define PONG_MS 2000
-#define STOPS_GAP_MS 1000
-
-static void guard_stopped(struct supervisor *s)
-{
-	const int64_t now_ms = clock_boot_ms();
-
-	if (now_ms - s->last_stop_ms > STOPS_GAP_MS)
-		s->first_stop_ms = now_ms;
-	s->last_stop_ms = now_ms;
-	kill(s->guard.child.pid, SIGCONT);
-	guard_ping(&s->guard);
-	if (s->pong_by_ms == CLOCK_NEVER)
-		s->pong_by_ms = now_ms + PONG_MS;
-	/* Such a guard may answer between two stops, but gets no work done. */
-	if (now_ms - s->first_stop_ms >= PONG_MS)
-		s->pong_by_ms = now_ms;
-}
-
-/*
- * Reaps the guard, the keeper, and orphans that became ours. A guard that was stopped is
- * continued, and must answer in time: see supervisor_guard_hangs(). It is continued after the loop,
- * which would not end if somebody stopped the guard each time before the next call of waitpid().
+ * Reaps the guard, the keeper, and orphans that became ours. A guard that was stopped is continued,
+ * after the loop, which would not end if somebody stopped the guard each time before the next call
+ * of waitpid().
  */
 static void reap(struct supervisor *s)
 {
@@ -238,7 +214,14 @@ static void reap(struct supervisor *s)
 			tree_reaped(&s->spared, pid);
 	}
 	if (stopped)
-		guard_stopped(s);
+		kill(s->guard.child.pid, SIGCONT);
+}
+
+void supervisor_check_guard(struct supervisor *s)
+{
+	reap(s);
+	if (s->guard.child.reaped && atomic_load(&s->shared->offer) != OFFER_TAKEN)
+		guard_finish(&s->guard);
 }
 
 /* What the caller does not read afterwards must not be polled: it would end every poll(). */
@@ -252,13 +235,8 @@ static void rest(struct supervisor *s, int64_t until_ms, bool keeper, bool guard
 
 	/* The caller may have read the signal of a child that changed after the last reap(). */
 	reap(s);
-	if (guard_has_pending(&s->guard))
-		fds[2].events |= POLLOUT;
-	if (guard)
-		until_ms = clock_earlier(until_ms, s->pong_by_ms);
 	poll(fds, sizeof(fds) / sizeof(fds[0]), clock_poll_timeout(until_ms));
 	reap(s);
-	guard_flush(&s->guard);
 }
 
 void supervisor_sleep(struct supervisor *s, int64_t until_ms)
@@ -271,11 +249,6 @@ void supervisor_pause(struct supervisor *s, int64_t until_ms)
 {
 	rest(s, until_ms, false, false);
 	signals_drain(s->signals);
-}
-
-bool supervisor_guard_hangs(const struct supervisor *s)
-{
-	return s->guard.child.pid && clock_boot_ms() >= s->pong_by_ms;
 }
 
 bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper_event *event)
@@ -444,7 +417,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.guard_pipe = { -1, -1 }, .gate = { -1, -1 }, .lost_fd = -1,
 		.keeper = { .child = { .fd = -1 }, .hold_fd = -1 },
 		.local_grant = { .hold_fd = -1 },
-		.guard = { .child = { .fd = -1 } }, .pong_by_ms = CLOCK_NEVER,
+		.guard = { .child = { .fd = -1 } },
 		.continue_ms = CLOCK_NEVER, .force_ms = CLOCK_NEVER,
 		.identity = backend_identity(run->driver, run->uri),
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },

@@ -61,9 +61,6 @@ struct supervisor {
 	struct keeper keeper;
 	struct guard guard;
 	struct guard_plan guard_plan;
-	int64_t first_stop_ms;		/* when the guard began to be stopped, and */
-	int64_t last_stop_ms;		/* when it was stopped last, for all we saw; 0: never */
-	int64_t pong_by_ms;		/* the guard must have answered by then; CLOCK_NEVER */
 	int64_t continued_ms;		/* when the command was continued last, after a stop */
 	int64_t continue_ms;		/* when it is to be continued; CLOCK_NEVER */
 	struct tree_spared spared;	/* children from before this program */
@@ -76,6 +73,7 @@ struct supervisor {
 	uint64_t fence;
 	int64_t started_ms;
 	int64_t down_since_ms;		/* the backend cannot be reached while waiting; 0: it can */
+	bool has_exited;		/* the guard said that the command has ended */
 	bool reaped;			/* result->status is valid */
 	bool awaits_leftovers;		/* the command has ended; what it has left holds the lock */
 	bool unused;			/* the command never ran: nothing to keep the lock for */
@@ -157,13 +155,8 @@ enum run_end supervisor_hear_answer(struct supervisor *s, struct keeper_event *e
 enum run_end supervisor_ask_keeper(struct supervisor *s, enum keeper_mode mode,
 				   struct keeper_event *event, struct error *err);
 
-/*
- * Before the command runs: hears the guard, and forgets one that was killed, to be started anew.
- */
+/* Before the command runs: forgets a guard that was killed, so that another one is started. */
 void supervisor_check_guard(struct supervisor *s);
-
-/* Was the guard stopped, and has not gone on since? Then it must be replaced. */
-bool supervisor_guard_hangs(const struct supervisor *s);
 
 /* The descriptor that the hold lives with, here or in the keeper; -1: none. */
 int supervisor_hold_fd(const struct supervisor *s);

@@ -391,21 +391,6 @@ line_up() {
 	nothing_left
 }
 
-@test "a guard that is stopped again and again is replaced: the tree dies, then the lock is free" {
-	local stopper
-	hold -k 300ms -t 30s -- "$TOOLS/witness" -i -l "$T/log"
-	guard_of "$HOLDER"
-	contend "$COMMAND"
-	while kill -STOP "$GUARD" 2>/dev/null; do :; done 3>&- 4>&- &
-	stopper=$!
-	STARTED+=("$stopper")
-	join "$HOLDER" 20
-	equal "$status" 137
-	has_line "$HOLDER_ERR" 'guard process was stopped'
-	met_nobody
-	nothing_left
-}
-
 @test "no minimum hold for a command that could not be executed" {
 	run --separate-stderr -127 "$DLOCK" run --min-hold 30s "$LOCK" -- ./none
 	run --separate-stderr -126 "$DLOCK" run --min-hold 30s "$LOCK" -- /

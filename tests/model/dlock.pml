@@ -34,8 +34,7 @@
 #define KILL_AT	1	/* ticks left of the lease when KILL is sent */
 #define GRACE	1	/* ticks between TERM and KILL when no lease ends */
 #define CALL	1	/* ticks until the keeper gives up a request */
-#define OFFER	1	/* ticks until an offer that nobody takes, or taken in vain, is withdrawn */
-#define PING	1	/* ticks in which a guard that was continued must answer */
+#define OFFER	1	/* ticks until an offer that nobody takes is withdrawn */
 #define WORD	2	/* ticks in which the keeper must have released, once told to */
 #define NEVER	15
 
@@ -85,10 +84,9 @@ byte sent_ago = 0;	/* ticks since a request was sent, at most LEASE */
 /* The memory that the three processes share. */
 #define UNMADE	0
 #define MADE	1	/* by the keeper, which holds the lock */
-#define TAKEN	2	/* by the supervisor */
-#define STARTED	3	/* by the guard */
-#define WITHDRAWN 4	/* by the keeper */
-#define CLOSED	5	/* by the supervisor */
+#define TAKEN	2	/* by the guard */
+#define WITHDRAWN 3	/* by the keeper */
+#define CLOSED	4	/* by the supervisor */
 
 byte offer = UNMADE;
 byte lease_left = NEVER;	/* ticks left of our lease, as the keeper published it */
@@ -104,7 +102,7 @@ byte wake_left = NEVER;		/* the one that continues it; 0: again and again */
 byte start_left = NEVER;	/* until it is too late for the guard to start the command */
 byte guard_grace = 0;		/* until the guard sends KILL */
 bool continued = false;		/* the keeper has continued the supervisor in this tick */
-byte offer_left = 0, ping_left = 0, word_left = 0;
+byte offer_left = 0, word_left = 0;
 
 byte faults = FAULTS;		/* that may still come */
 bool busy = true;		/* more may come from outside before the next tick */
@@ -150,7 +148,6 @@ inline guard_dies()
 	wake_left = NEVER;
 	start_left = NEVER;
 	guard_grace = 0;
-	ping_left = 0;
 	close_descriptor(supervisor);
 	guard = DEAD
 }
@@ -194,12 +191,10 @@ active proctype supervisor_process() provided (supervisor == RUNS && !over)
 	run_order = true;
 #else
 	do
-	:: offer == STARTED -> break
-	:: d_step { offer == MADE -> offer = TAKEN; offer_left = OFFER };
-		run_order = true;
-		break
-	:: d_step { (keeper == DEAD || guard == DEAD) && offer != STARTED && offer != TAKEN ->
-			offer = CLOSED };
+	:: offer == TAKEN -> break
+	/* The guard looks at the offer when it is ordered. */
+	:: offer == MADE -> run_order = true; break
+	:: d_step { (keeper == DEAD || guard == DEAD) && offer != TAKEN -> offer = CLOSED };
 		goto give_back
 	od;
 #endif
@@ -211,10 +206,6 @@ active proctype supervisor_process() provided (supervisor == RUNS && !over)
 		goto end_tree
 #ifndef NO_WATCH_GUARD
 	:: d_step { guard == STOPPED -> guard = RUNS }
-#ifndef NO_PING
-	:: d_step { guard == FROZEN && ping_left == 0 -> guard_dies() };
-		goto end_tree
-#endif
 #endif
 	od;
 	goto give_back;
@@ -318,7 +309,7 @@ active proctype guard_process() provided (guard == RUNS && !over)
 		if
 		:: supervisor != STOPPED ->
 			if
-			:: d_step { offer == MADE -> offer = STARTED } break
+			:: d_step { offer == MADE -> offer = TAKEN } break
 			:: offer != MADE
 			fi
 		/* One that is dead can look like that, too. */
@@ -327,11 +318,11 @@ active proctype guard_process() provided (guard == RUNS && !over)
 		atomic { timer_left = NEVER; start_left = NEVER }
 		atomic { wake_left = NEVER }
 	od;
-	/* What the supervisor has taken may have been withdrawn before its order came. */
+	/* The offer may have been withdrawn before the order came. */
 	if
-	:: d_step { offer == TAKEN -> offer = STARTED }
+	:: d_step { offer == MADE -> offer = TAKEN }
 	:: offer == WITHDRAWN -> goto finish
-	:: offer == STARTED
+	:: offer == TAKEN
 	fi;
 #ifdef ARM_AFTER_TAKING
 	arm();
@@ -411,11 +402,6 @@ inline publish()
 #define keeper_must_wake	(guard == DEAD && supervisor != DEAD && !continued)
 #endif
 #define keeper_is_busy	(keeper_must_release || keeper_is_last || keeper_must_wake)
-#ifdef TAKEN_STAYS
-#define taken_in_vain	false
-#else
-#define taken_in_vain	(offer == TAKEN && offer_left == 0)
-#endif
 #define keeper_may_call	(!keeper_is_busy && sent_ago > 0 && call_allowed)
 
 #ifndef FILE_LOCK
@@ -431,7 +417,7 @@ active proctype keeper_process() provided (keeper == RUNS && !over)
 	:: offer != UNMADE -> goto release
 	fi;
 	do
-	:: offer == STARTED || offer == TAKEN -> break
+	:: offer == TAKEN -> break
 	:: offer == CLOSED -> goto release
 	:: d_step { offer == MADE && (offer_left == 0 || supervisor == DEAD) ->
 			offer = WITHDRAWN };
@@ -446,12 +432,7 @@ active proctype keeper_process() provided (keeper == RUNS && !over)
 			supervisor = (supervisor == STOPPED -> RUNS : supervisor);
 			continued = true }
 #endif
-#ifndef TAKEN_STAYS
-	/* The supervisor was stopped before it could order the guard to start the command. */
-	:: d_step { taken_in_vain && !keeper_must_release -> offer = WITHDRAWN };
-		break
-#endif
-	:: d_step { keeper_may_call && !taken_in_vain -> send(RENEW) };
+	:: d_step { keeper_may_call -> send(RENEW) };
 		if
 		:: d_step { call == YES -> publish() }
 		/* The lock is lost: its lease has no time left. */
@@ -558,7 +539,7 @@ active proctype environment() provided (!over)
 	:: d_step { fault(STOP_ONE) && keeper == RUNS -> printf("stop keeper\n");
 			keeper = STOPPED; count_fault(false) }
 	:: d_step { fault(FREEZE_GUARD) && guard == RUNS -> printf("freeze guard\n");
-			guard = FROZEN; ping_left = PING; count_fault(false) }
+			guard = FROZEN; count_fault(false) }
 #ifdef NO_OWN_GROUP
 	:: d_step { fault(KILL_GROUP) && (supervisor != DEAD || guard != DEAD) ->
 			printf("kill group\n");
@@ -599,7 +580,7 @@ active proctype clock() provided (!over)
 		printf("tick\n");
 		less(lease_left); less(timer_left);
 		less(wake_left); less(start_left); less(guard_grace);
-		less(offer_left); less(ping_left); less(word_left);
+		less(offer_left); less(word_left);
 		sent_ago = (sent_ago < (call == IDLE -> 1 : LEASE) -> sent_ago + 1 : sent_ago);
 		holder = (server_left == 1 && holder == OURS -> FREE : holder);
 		less(server_left);
@@ -628,19 +609,19 @@ active proctype contender()
 #ifdef CHECK_FREED
 /*
  * Unless the command runs, the lock is free in the end: the keeper lets go of it, or is dead or
- * stopped, or renews no more, so that its lease runs out. It may be kept after two faults: while
- * the supervisor, which would give it back, does not run, and a debugger holds the guard, which no
- * timer kills any more. A lock of `file:` has no lease: it may be kept while everybody who could
- * give it back is stopped, and by a supervisor that was stopped as it obtained it.
+ * stopped, or renews no more, so that its lease runs out. It may be kept while a debugger holds the
+ * guard, which no timer kills any more. A lock of `file:` has no lease: it may be kept while a
+ * debugger holds the guard, or everybody who could give it back is stopped, and by a supervisor that
+ * was stopped as it obtained it.
  */
-#define guard_is_stuck	(guard == FROZEN && timer_left == NEVER && offer == STARTED)
+#define guard_is_stuck	(guard == FROZEN && timer_left == NEVER && offer == TAKEN)
 #ifdef FILE_LOCK
-ltl freed { [] (command == ENDED -> <> (holder != OURS || !somebody_acts)) }
+ltl freed { [] (command == ENDED -> <> (holder != OURS || !somebody_acts || guard == FROZEN)) }
 #else
 ltl freed {
 	[] (command != ALIVE && holder == OURS ->
 	    <> (over || command == ALIVE || keeper != RUNS || lease_left == 0 ||
-		(supervisor != RUNS && guard_is_stuck)))
+		guard_is_stuck))
 }
 #endif
 #endif
