@@ -271,7 +271,7 @@ $(BUILD)/tests/torture/%.so: tests/torture/%.c $(compiled)
 	$(call say,LD,$@) $(CC) $(ALL_CPPFLAGS) -std=c11 $(WARNINGS) -O2 -fPIC -shared -o $@ $<
 $(BUILD)/tests/unit/test_history: $(call obj,tests/torture/history.c)
 $(BUILD)/tests/unit/test_torture: $(call obj,tests/torture/plan.c)
-TORTURE := $(addprefix $(BUILD)/tests/torture/,torture judge wallclock.so restop.so late_listen.so \
+TORTURE := $(addprefix $(BUILD)/tests/torture/,torture judge wallclock.so restop.so \
 	late_end.so late_clock.so fail.so elder.so)
 
 $(BUILD)/tests/crash/tree: $(BUILD)/tests/crash/tree.o $(BUILD)/link.flags

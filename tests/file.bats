@@ -378,15 +378,6 @@ $LOCK.lock"
 	one_line '^dlock: .*/tmp/dlock-0: .*-b file:///'
 }
 
-@test "a lock named as a keeper's socket keeps its file when another keeper begins to listen" {
-	need_root
-	run --separate-stderr minimal 'user dlock run keeper-a -- sh -c "
-			dlock release other \"\$(dlock acquire other)\"
-			env -i /mnt/dlock run -n keeper-a -- echo both"'
-	equal "$output" ""
-	equal "$status" 124
-}
-
 # nested_as_another: inside a run by root on the default directory, in minimal, another user's own
 # default is another directory
 nested_as_another='
@@ -484,16 +475,4 @@ nested_as_another='
 	equal "$(find "$LOCKS" -mindepth 1 ! -type f)" ""
 	equal "$(find "$LOCKS" -type f | wc -l)" 6
 	[[ ! -e escape.lock && ! -e ../escape.lock ]]
-}
-
-@test "a daemon that is late to listen is found, also when another one starts meanwhile" {
-	local late out other
-	LD_PRELOAD=$BUILD/tests/torture/late_listen.so start "$DLOCK" acquire "$LOCK"
-	late=$PID out=$OUT
-	wait_until 5 is_held
-	other=$("$DLOCK" acquire "$LOCK-other")
-	join "$late" 5
-	"$DLOCK" release "$LOCK" "$(<"$out")"
-	"$DLOCK" release "$LOCK-other" "$other"
-	is_free
 }

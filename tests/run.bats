@@ -51,6 +51,19 @@ load redis-server
 
 # ---- what the command sees
 
+@test "a run inside a run of another lock finds the hold around that, and its fence" {
+	local backend
+	for backend in "$FILE" "$REDIS"; do
+		export DLOCK_BACKEND=$backend
+		run -0 "$DLOCK" run "$LOCK" -- sh -c 'echo "$DLOCK_FENCE" >fence
+			"$DLOCK" run "$0-b" -- "$DLOCK" run "$0-c" -- "$DLOCK" run -n "$0" -- sh -c "
+				echo \$DLOCK_FENCE >inner; exec \"\$DLOCK\" run -n $0-b -- true"' "$LOCK"
+		equal "$(<inner)" "$(<fence)"
+	done
+	# Without the lock, no hold around it counts.
+	run -124 "$DLOCK" run "$LOCK" -- env -u DLOCK_TOKEN "$DLOCK" run -n "$LOCK" -- true
+}
+
 @test "the command's environment is that of dlock and four variables" {
 	"$DLOCK" run "$LOCK" -- env | sort >inside
 	env | sort >outside

@@ -19,8 +19,9 @@ struct error;
 
 /*
  * This process's environment with DLOCK_NAME, DLOCK_TOKEN (with its level), DLOCK_BACKEND and
- * DLOCK_FENCE set. *fence_text is where the fence's digits (20 and a NUL fit) are
- * to be written later. Allocated, never freed: it lives as long as the process.
+ * DLOCK_FENCE set, and with the holds around this one in DLOCK_OUTER: "TOKEN:FENCE ...", the
+ * innermost one first. *fence_text is where the fence's digits (20 and a NUL fit) are to be written
+ * later. Allocated, never freed: it lives as long as the process.
  */
 char **environment_make(const char *name, const char token[static TOKEN_SIZE], int level,
 			const char *backend, char **fence_text);
@@ -33,14 +34,12 @@ char **environment_make(const char *name, const char token[static TOKEN_SIZE], i
 char **environment_make_bare(const char *name, const char *backend);
 
 /*
- * Looks for a token of the lock name on backend (backend_identity()) in $DLOCK_TOKEN, then, since
- * each level of nesting overwrites the variable, in the environments of our ancestors. *scope:
- * TOKEN_OF_OTHER if there is none. Otherwise writes the token and its level, and sets DLOCK_FENCE
- * of this process to the hold's, or to "" if it is not known. 0, or -1 with ERROR_USAGE:
- * $DLOCK_TOKEN is malformed.
+ * Looks for a token of the lock name on backend (backend_identity()) in $DLOCK_TOKEN, and then in
+ * $DLOCK_OUTER. *scope: TOKEN_OF_OTHER if there is none. Otherwise writes the token and its level. 0,
+ * or -1 with ERROR_USAGE: $DLOCK_TOKEN is malformed.
  */
 int environment_find_token(const char *name, uint64_t backend, char token[static TOKEN_SIZE],
 			   int *level, enum token_scope *scope, struct error *err);
 
-/* The fence of the hold that was found, from DLOCK_FENCE; 0: it is not known. */
+/* The fence of the hold that was found; 0: it is not known. */
 uint64_t environment_fence(void);

@@ -40,8 +40,7 @@ static int start_watchdog(struct keeping *k)
 
 void keeping_detach(struct keeping *k, struct grant *grant)
 {
-	k->listener = keeper_socket_listen(k->request.token, k->socket_path,
-					   &k->event.error);
+	k->listener = keeper_socket_listen(k->request.token, &k->event.error);
 	/* A descriptor of the caller's would keep its pipes open. */
 	fds_close_inherited();
 	if (k->listener < 0 || start_watchdog(k)) {
@@ -143,7 +142,6 @@ void keeping_lose_daemon(struct keeping *k)
 		keeping_log(k, KEEPER_LOST);
 	/* First the socket, for closing a session takes time, and nobody must wait for it. */
 	keeping_end_daemon(k);
-	k->listener = -1;
 	backend_close(k->backend);
 	_exit(0);
 }

@@ -58,7 +58,7 @@ static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *g
 
 	make_query(k, verb, &query);
 	asked = verb == KEEPER_VERB_JOIN
-		? keeper_socket_join(&query, &reply, &k->share_fd, &k->daemon_fd, patience_ms, err)
+		? keeper_socket_join(&query, &reply, &k->share_fd, patience_ms, err)
 		: keeper_socket_ask(&query, &reply, patience_ms, err);
 	*outcome = asked < 0 ? OUTCOME_ERROR : OUTCOME_LOST;
 	if (asked)
@@ -67,12 +67,6 @@ static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *g
 	*err = reply.error;
 	if (reply.outcome == OUTCOME_HELD)
 		read_reply(&reply, asked_ms, grant);
-	/* At a limit on descriptors the kernel leaves out what does not fit. */
-	if (reply.outcome == OUTCOME_HELD && k->daemon_fd < 0 && verb == KEEPER_VERB_JOIN) {
-		error_set(err, ERROR_INTERNAL, 0,
-			  "the keeper process of this lock cannot share it");
-		*outcome = OUTCOME_ERROR;
-	}
 	return true;
 }
 

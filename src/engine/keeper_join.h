@@ -10,7 +10,7 @@
  *
  *	nested keeper			daemon
  *	JOIN		->	checks that the hold covers what is asked for, and renews
- *			<-	fence, lease and TTL, and the share (keeper_socket_join())
+ *			<-	fence, lease and TTL; the connection is the share (keeper_socket_join())
  *	STAY		->	every third of the TTL: renews
  *			<-	lease and TTL
  *	VERIFY		->	when the command's tree is dead: is the lock still held?

@@ -121,8 +121,8 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 {
 	static struct keeping k = {
 		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
-		.until_ms = CLOCK_NEVER, .continue_ms = CLOCK_NEVER, .members = -1, .alive = { -1, -1 },
-		.share_fd = -1, .daemon_fd = -1, .hold_fd = -1,
+		.until_ms = CLOCK_NEVER, .continue_ms = CLOCK_NEVER, .members = -1,
+		.share_fd = -1, .hold_fd = -1,
 		.caller = { .fd = -1 },
 	};
 	struct grant grant = { 0 };

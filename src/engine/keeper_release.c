@@ -21,7 +21,6 @@ void keeping_keep(struct keeping *k, int64_t keep_ms)
 	enum wake wake = WAKE_TIME;
 
 	keeping_end_daemon(k);
-	k->listener = -1;
 	/* The supervisor ends, and whoever waits for that must not wait for this process. */
 	close(k->fd);
 	k->fd = -1;

@@ -86,11 +86,11 @@ void keeping_watch(struct keeping *k)
 	k->guard_fd = pidfd_open_once(guard);
 }
 
-/* Readable when the process has ended that a daemon holds for, or the daemon that was joined. */
+/* Readable when the process has ended that a daemon holds for; hung up: the daemon that was joined. */
 static int process_fd(const struct keeping *k)
 {
 	if (k->listener < 0)
-		return k->daemon_fd;
+		return k->daemon_ended ? -1 : k->share_fd;
 	if (k->leaving)
 		return k->members;
 	return k->plan->process ? k->plan->process->fd : -1;
@@ -135,6 +135,8 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 
 	for (int i = 0; i < POLLED; i++)
 		fds[i].events = POLLIN;
+	if (!daemon)
+		fds[PROCESS].events = POLLRDHUP;
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
 	if (poll(fds, POLLED, clock_poll_timeout(until_ms)) < 0 && errno == EINVAL)
@@ -160,8 +162,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		return WAKE_QUERY;
 	/* The daemon has ended: that is said once. */
 	if (!daemon && fds[PROCESS].revents) {
-		close(k->daemon_fd);
-		k->daemon_fd = -1;
+		k->daemon_ended = true;
 		return WAKE_LOOK;
 	}
 	return fds[BACKEND].revents ? WAKE_EVENT : WAKE_TIME;

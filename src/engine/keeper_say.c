@@ -71,17 +71,18 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 		keeping_abort(k);
 }
 
-void keeping_abort(const struct keeping *k)
+void keeping_abort(struct keeping *k)
 {
 	keeping_end_daemon(k);
 	_exit(1);
 }
 
-void keeping_end_daemon(const struct keeping *k)
+void keeping_end_daemon(struct keeping *k)
 {
 	if (k->listener < 0)
 		return;
-	unlink(k->socket_path);
+	close(k->listener);
+	k->listener = -1;
 	watchdog_end(k->watchdog);
 }
 

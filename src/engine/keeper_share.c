@@ -3,7 +3,6 @@
 #include "keeper_join.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -75,31 +74,18 @@ void keeping_nest_answer(struct keeping *k, const struct keeper_query *query, st
 	reply->ttl_ms = reply->lease_ms;
 }
 
-/*
- * Makes a pipe for a new run, which gets the writing end: the reading end hangs up when the run has
- * ended. Returns the writing end, or -1.
- */
-static int add_member(struct keeping *k)
+/* Watches the connection of a run that joins. 0, or -1 with *err. */
+static int add_member(struct keeping *k, int fd, struct error *err)
 {
-	struct epoll_event hang_up = { .events = EPOLLHUP };
-	int ends[2];
+	struct epoll_event hang_up = { .events = EPOLLRDHUP, .data.fd = fd };
 
 	if (k->members < 0)
 		k->members = epoll_create1(EPOLL_CLOEXEC);
-	if (k->alive[0] < 0 && pipe2(k->alive, O_CLOEXEC))
-		return -1;
-	/* Close the pipes of runs that have ended, to make room. */
+	/* Close the connections of runs that have ended, to make room. */
 	keeping_has_members(k);
-	if (pipe2(ends, O_CLOEXEC))
-		return -1;
-	hang_up.data.fd = ends[0];
-	if (!epoll_ctl(k->members, EPOLL_CTL_ADD, ends[0], &hang_up)) {
-		k->member_count++;
-		return ends[1];
-	}
-	close(ends[0]);
-	close(ends[1]);
-	return -1;
+	if (epoll_ctl(k->members, EPOLL_CTL_ADD, fd, &hang_up))
+		return error_set(err, ERROR_INTERNAL, errno, "epoll");
+	return 0;
 }
 
 enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *query,
@@ -107,7 +93,6 @@ enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *q
 {
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
 	enum outcome outcome;
-	int member = -1;
 
 	/* A daemon that is leaving frees the lock as soon as it can, and is joined no more. */
 	if (!k->leaving)
@@ -117,20 +102,12 @@ enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *q
 		extend_for_run(k, grant, &reply);
 		outcome = reply.outcome;
 	}
-	if (reply.outcome == OUTCOME_HELD) {
-		member = add_member(k);
-		if (member < 0) {
-			reply.outcome = OUTCOME_ERROR;
-			error_set(&reply.error, ERROR_INTERNAL, errno, "pipe or epoll");
-		}
-	}
-	if (member < 0) {
+	if (reply.outcome == OUTCOME_HELD && add_member(k, fd, &reply.error))
+		reply.outcome = OUTCOME_ERROR;
+	if (reply.outcome != OUTCOME_HELD)
 		keeper_socket_answer(fd, &reply);
-		return outcome;
-	}
-	keeper_socket_answer_join(fd, &reply, k->alive[0],
-				  (const int[]){ member, k->hold_fd }, 2);
-	close(member);
+	else if (keeper_socket_answer_join(fd, &reply, k->hold_fd))
+		k->member_count++;
 	return outcome;
 }
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How commands reach the daemon that `dlock acquire` left behind: by a Unix socket with mode 0700
- * in a private directory. The socket is named after the first half of the token. The directory is
- * the first of these that can be written and that nobody else has taken: /run/dlock for root;
- * /tmp/dlock-UID, which unlike $XDG_RUNTIME_DIR survives a logout; /dev/shm/dlock-UID. A command
- * looks in all of them. A query must carry the whole token and come from the same user or root.
+ * How commands reach the daemon that `dlock acquire` left behind: by a Unix socket with an abstract
+ * address, which is named after the first half of the token and which no file stands for. Either
+ * side serves nobody but the same user and root. A query must carry the whole token.
  *
  * Calling sequence: keeper_socket_listen() once, in the daemon; keeper_socket_hear() whenever the
  * caller, or else the listener, is readable, and for each query one of the two answers. In a
@@ -13,7 +11,7 @@
  */
 #pragma once
 
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -49,29 +47,23 @@ struct keeper_reply {
 };
 
 /*
- * Asks the daemon of query->token. 0: *reply is its answer. 1: there is none (a socket that a dead
- * one left is removed). -1 with *err: there is one, but it has not answered within timeout_ms.
+ * Asks the daemon of query->token. 0: *reply is its answer. 1: there is none. -1 with *err: there is
+ * one, but it has not answered within timeout_ms.
  */
 int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply,
 		      int64_t timeout_ms, struct error *err);
 
 /*
- * The same for KEEPER_VERB_JOIN. When the outcome is HELD, *share gets a socket with unread
- * messages that carry copies of the descriptors which the hold lives with. Until the last copy of
- * this socket is closed, those stay open, and the daemon keeps the lock even when the process that
- * it holds for has ended. *alive becomes readable, at the end of file, when the daemon has ended.
+ * The same for KEEPER_VERB_JOIN. When the outcome is HELD, *share gets the connection: an unread
+ * message in it carries a copy of the descriptor that the hold lives with. Until the last copy of
+ * the connection is closed, that stays open, and the daemon keeps the lock even when the process
+ * that it holds for has ended. POLLRDHUP tells that the daemon has ended.
  */
 int keeper_socket_join(const struct keeper_query *query, struct keeper_reply *reply, int *share,
-		       int *alive, int64_t timeout_ms, struct error *err);
+		       int64_t timeout_ms, struct error *err);
 
-#define KEEPER_SOCKET_PATH_SIZE 108
-
-/*
- * Listens for queries about token, and removes sockets that dead daemons left. path gets the path
- * of the socket, which the caller unlinks in the end. Returns the descriptor, or -1 with *err.
- */
-int keeper_socket_listen(const char *token, char path[static KEEPER_SOCKET_PATH_SIZE],
-			 struct error *err);
+/* Listens for queries about token. Returns the descriptor, or -1 with *err. */
+int keeper_socket_listen(const char *token, struct error *err);
 
 /*
  * The caller that a daemon has accepted and whose query has not come yet. A command that is stopped
@@ -97,9 +89,8 @@ void keeper_socket_hang_up(struct keeper_caller *caller);
 void keeper_socket_answer(int fd, const struct keeper_reply *reply);
 
 /*
- * Answers a KEEPER_VERB_JOIN that is granted, and closes the connection. The end of file of alive
- * tells that this process has ended; the descriptors are shared, those that are -1 left out. When
- * the system has no room for them, the answer is an error.
+ * Answers a KEEPER_VERB_JOIN that is granted, and shares hold_fd unless that is -1. The connection
+ * stays open, and POLLRDHUP tells that the run has ended. False: it could not be shared, and the
+ * connection is closed.
  */
-void keeper_socket_answer_join(int fd, struct keeper_reply *reply, int alive,
-			       const int descriptors[], size_t count);
+bool keeper_socket_answer_join(int fd, const struct keeper_reply *reply, int hold_fd);

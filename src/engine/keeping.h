@@ -74,19 +74,17 @@ struct keeping {
 	int64_t continue_ms;		/* the guard is dead: the supervisor is continued then */
 	int listener;			/* daemon: its socket; -1 before */
 	struct keeper_caller caller;	/* daemon: who has not asked yet */
-	char socket_path[KEEPER_SOCKET_PATH_SIZE];
 	int watchdog;			/* daemon for a process: see watchdog.h; -1: none */
 	int timer;			/* of a hold, which a suspended host must not delay */
 	int64_t until_ms;		/* daemon without a process to watch: when its lease ends */
 	int64_t own_ms;			/* the same: its TTL, unless a renewal asks for another */
 	/* A daemon whose hold is joined by runs (keeper_join.h): */
-	int members;			/* epoll of pipes, one a run, that hang up at its end */
+	int members;			/* epoll of connections, one a run, that hang up at its end */
 	int member_count;
-	int alive[2];			/* a pipe that nobody writes to: see keeper_socket_join() */
 	bool leaving;			/* it releases as soon as the last run has ended */
 	/* A run that has joined a daemon's hold: */
 	int share_fd;			/* see keeper_socket_join(); -1: there is no daemon */
-	int daemon_fd;			/* end of file: the daemon has ended; -1: there is none */
+	bool daemon_ended;
 	bool trouble;			/* the last renewal failed, or came too late to begin */
 	struct keeper_event event;	/* being sent */
 };
@@ -165,13 +163,13 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type);
 /*
  * End this process after a message has failed. The supervisor starts another keeper that releases.
  */
-void keeping_abort(const struct keeping *k) __attribute__((noreturn));
+void keeping_abort(struct keeping *k) __attribute__((noreturn));
 
 /* Logs what a daemon has to say, for there is no terminal left: see system_log(). */
 void keeping_log(const struct keeping *k, enum keeper_event_type type);
 
 /* A daemon is about to end in good order: its socket and its watchdog go with it. */
-void keeping_end_daemon(const struct keeping *k);
+void keeping_end_daemon(struct keeping *k);
 
 /* keeping_tell(), and ends the process. */
 void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute__((noreturn));

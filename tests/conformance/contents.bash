@@ -37,14 +37,9 @@ contents() {
 	esac
 }
 
-# socket_of TOKEN: sets SOCKET_DIR and SOCKET, the path where its keeper listens, if any
+# socket_of TOKEN: sets SOCKET, the abstract address where its keeper listens, if any
 socket_of() {
-	if ((EUID == 0)); then
-		SOCKET_DIR=/run/dlock
-	else
-		SOCKET_DIR=/tmp/dlock-$EUID
-	fi
-	SOCKET=$SOCKET_DIR/keeper-${1:0:16}
+	SOCKET=dlock-keeper-${1:0:16}
 }
 
 # no_socket TOKEN...
@@ -52,6 +47,6 @@ no_socket() {
 	local token
 	for token; do
 		socket_of "$token"
-		[[ ! -e $SOCKET ]] || return 1
+		not grep -q " @$SOCKET\$" /proc/net/unix || return 1
 	done
 }
