@@ -177,7 +177,7 @@ endef
 
 # What the compiler and the linker are told.
 compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(HIREDIS_CFLAGS) $(TLS_CFLAGS) $(MYSQL_CFLAGS)
-link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS)
+link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBDIR) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS)
 $(BUILD)/%.flags: FORCE
 	$(call keep,$($*_FLAGS))
 compiled = $(BUILD)/compile.flags | $(BUILD)/packages
@@ -187,17 +187,14 @@ linked = $(filter %.o,$^)
 $(BUILD)/packages: tests/packages $(BUILD)/compile.flags
 	$(Q)CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' tests/packages -n $(PACKAGES) && touch $@
 
-# The only part that depends on where dlock is installed, which may be said at `make install`.
-HASH := \#
-$(BUILD)/gen/module_dir.h: FORCE
-	$(call keep,$(HASH)define MODULE_DIR "$(LIBDIR)/dlock")
-$(BUILD)/src/base/module.o: $(BUILD)/gen/module_dir.h
-
 PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ)
 
-# Modules use functions of the program; nothing else of it is exported.
+# Modules use functions of the program; nothing else of it is exported. They are found beside it, in
+# an installed tree, and in LIBDIR, before LD_LIBRARY_PATH is looked at: DT_RPATH, not DT_RUNPATH.
+# The program is linked again when `make install` says another LIBDIR.
+RPATH := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN:$$ORIGIN/../lib/dlock:$(LIBDIR)/dlock'
 $(BUILD)/dlock: $(PROGRAM_OBJ) src/backends/exports.list $(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie $(RPATH) \
 		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
 
 # The library says in its headers with THREADED that it is the one with threads.
@@ -293,7 +290,7 @@ $(BUILD)/gen/registry_memory.o: $(BUILD)/gen/registry_memory.c $(compiled)
 $(BUILD)/oracle: $(filter-out $(call obj,$(CMD_SRC)),$(MEMORY_OBJ)) $(BUILD)/tests/memory/oracle.o
 $(BUILD)/tests/memory/dlock: $(MEMORY_OBJ)
 $(MEMORY): src/backends/exports.list $(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie $(RPATH) \
 		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
 
 test-programs: $(UNITS) $(TOOLS) $(TORTURE) $(MEMORY)
@@ -307,7 +304,7 @@ FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,node.c address.c conn.c
 	$(BUILD)/gen/redis_scripts.c
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
 		$(BUILD)/gen/redis_scripts.c \
-		$(BUILD)/gen/module_dir.h $(BUILD)/compile.flags
+		$(BUILD)/compile.flags
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@) $(FUZZ_CC) $(ALL_CPPFLAGS) -g -O1 -std=c11 \
 		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \
