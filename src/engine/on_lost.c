@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
 #include "base/signals.h"
 #include "base/text.h"
 
@@ -26,38 +25,25 @@
 #define MOST_MS 30000
 #define DEATH_MS 1000
 
-static void set(const char *variable, const char *value)
-{
-	if (setenv(variable, value, 1))
-		memory_gone();
-}
-
-/* This process's own environment is needed for nothing else any more. */
-static void set_environment(const struct supervisor *s)
+static void __attribute__((noreturn)) become_shell(const struct supervisor *s)
 {
 	/* The fence of a hold that was joined may not be known. */
 	const uint64_t fence = s->joined ? atomic_load(&s->shared->fence) : s->fence;
+	const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	char digits[TEXT_DIGITS_SIZE] = "";
 
 	if (fence)
 		text_digits(digits, fence);
-	set("DLOCK_NAME", s->run->name);
-	set("DLOCK_BACKEND", s->run->uri_text);
-	set("DLOCK_FENCE", digits);
-	set("DLOCK_REASON", s->lost_reason);
+	setenv("DLOCK_NAME", s->run->name, 1);
+	setenv("DLOCK_BACKEND", s->run->uri_text, 1);
+	setenv("DLOCK_FENCE", digits, 1);
+	setenv("DLOCK_REASON", s->lost_reason, 1);
 	/* It proves nothing any more, and a dlock in the shell must not take it for a hold. */
 	unsetenv("DLOCK_TOKEN");
-}
-
-static void __attribute__((noreturn)) become_shell(const struct supervisor *s)
-{
-	const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
 	/* All that the shell starts can be killed with it. */
 	setpgid(0, 0);
 	/* Outside of the terminal's foreground, reading from the terminal would stop it. */
-	if (nothing >= 0)
-		dup2(nothing, STDIN_FILENO);
+	dup2(nothing, STDIN_FILENO);
 	signals_restore(s->signals);
 	execl("/bin/sh", "sh", "-c", s->run->on_lost_run, (char *)NULL);
 	_exit(127);
@@ -96,7 +82,6 @@ void supervisor_run_on_lost(const struct supervisor *s)
 	int status = 0;
 
 	supervisor_say(s, SAY_STEP, "running the command of --on-lost-run");
-	set_environment(s);
 	shell = fork();
 	if (shell == 0)
 		become_shell(s);

@@ -176,10 +176,7 @@ void supervisor_run_command(struct supervisor *s);
 /* Releases, and learns whether the lock was held until now. */
 void supervisor_give_back(struct supervisor *s);
 
-/*
- * Runs the command of --on-lost-run. The lock was lost, and nothing of the run is left. Changes
- * this process's environment.
- */
+/* Runs the command of --on-lost-run. The lock was lost, and nothing of the run is left. */
 void supervisor_run_on_lost(const struct supervisor *s);
 
 /* Fills *s for either purpose: shared memory, request. 0 or -1 with *err. */
