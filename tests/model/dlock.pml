@@ -280,11 +280,7 @@ inline arm_first()
 #endif
 }
 
-#ifdef START_UNTIMED
-#define too_late	(lease_left <= TERM_AT)
-#else
 #define too_late	(start_left == 0)
-#endif
 
 inline take_timers_back()
 {
