@@ -3,12 +3,12 @@
  * The guard's process, from the inside. From its start to its end:
  *
  *	guarding_main()			guard_process.c
- *	  guarding_launch()		waits for an order, or takes the lock: guard_launch.c
+ *	  launch()			waits for an order, or takes the lock
  *	    guarding_start_command()	then executes the command: guard_command.c
  *	    guarding_contain()		or does so in a namespace, for --contain: guard_contain.c
  *	  then in a loop, until nothing is left of the tree:
  *	    guarding_enforce()		acts on the clock: guard_end.c
- *	    guarding_read_reports()	what became of the command: guard_say.c
+ *	    guarding_read_reports()	what became of the command: guard_command.c
  *	    guarding_stop()		on an order, on a loss, on the supervisor's death
  *
  * guard.c is how the supervisor starts the guard and talks to it.
@@ -73,39 +73,7 @@ struct guarding {
 /* The guard's process. fd: to the supervisor. */
 void guarding_main(const struct guard_plan *plan, int fd) __attribute__((noreturn));
 
-/* ---- guard_launch.c ---- */
-
-/* What became of the command that was to be started. */
-enum launched {
-	LAUNCHED,		/* it was forked; whether it can be executed shows later */
-	LAUNCH_ENDED,		/* the supervisor is gone or wants no command; or a failure */
-	LAUNCH_TOO_LATE,
-	LAUNCH_OVERDUE,		/* the time of --until has come already */
-	LAUNCH_FAILED,		/* g->exec_failure or g->contain_failure */
-};
-
-/*
- * Waits until the supervisor or the keeper says so and starts the command, with g->fence and
- * g->hold_fd as they came.
- */
-enum launched guarding_launch(struct guarding *g);
-
-/* ---- guard_command.c, guard_contain.c ---- */
-
-/* In the process that becomes the command: it dies with parent, or here if parent has died. */
-void guarding_die_with(pid_t parent);
-
-/*
- * In the same process, which may share the guard's memory. foreground: the command gets the
- * terminal. Returns only when the command cannot be executed: the errno.
- */
-int guarding_become_command(const struct guarding *g, bool foreground);
-
-/*
- * Starts the command, with g->fence, and sets g->child. 0, or -1 with g->exec_failure or after
- * ipc_record_failure().
- */
-int guarding_start_command(struct guarding *g, bool foreground);
+/* ---- guard_contain.c ---- */
 
 /*
  * Forks the init of a new PID namespace, which starts the command there at once, and sets g->child
@@ -142,10 +110,22 @@ void guarding_sweep_soon(struct guarding *g);
 /* Passes a signal on to all that the command has left, to each process once. */
 void guarding_signal_leftovers(struct guarding *g, int sig);
 
-/* ---- guard_say.c ---- */
+/* ---- guard_command.c ---- */
 
-/* Tells the supervisor that the command was executed, once, if that is so. */
-void guarding_tell_start(struct guarding *g);
+/* In the process that becomes the command: it dies with parent, or here if parent has died. */
+void guarding_die_with(pid_t parent);
+
+/*
+ * In the same process, which may share the guard's memory. foreground: the command gets the
+ * terminal. Returns only when the command cannot be executed: the errno.
+ */
+int guarding_become_command(const struct guarding *g, bool foreground);
+
+/*
+ * Starts the command, with g->fence, and sets g->child. 0, or -1 with g->exec_failure or after
+ * ipc_record_failure().
+ */
+int guarding_start_command(struct guarding *g, bool foreground);
 
 /* Tells the supervisor, if it is there and reads, and remembers what the last event repeats. */
 void guarding_tell(struct guarding *g, struct guard_event event);
@@ -176,6 +156,3 @@ void guarding_read_reports(struct guarding *g);
 
 /* The command has stopped or ended, with this wait status. */
 void guarding_command_changed(struct guarding *g, int status);
-
-/* From now on the command has this number. */
-void guarding_know_command(struct guarding *g, pid_t pid);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The keeper that `dlock acquire` leaves behind: it becomes a daemon, and answers the commands that
- * come to its socket (keeper_socket.h).
+ * come to its socket (keeper_socket.h), and the runs that join its hold (keeper_join.h).
  */
 #include "keeper_join.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -16,10 +18,154 @@
 #include "base/pidfd.h"
 #include "base/system_log.h"
 #include "lock/hold.h"
+#include "lock/hold_mode.h"
 #include "lock/lease.h"
 #include "lock/uri.h"
 #include "shared.h"
 #include "watchdog.h"
+
+/* ---- renewals, and runs that join ---- */
+
+/* A daemon without a process: holds for this long from now, and no longer. */
+static void end_after(struct keeping *k, int64_t ttl_ms)
+{
+	k->until_ms = clock_boot_ms() + ttl_ms;
+	k->self.until_ms = clock_wall_ms() + ttl_ms;
+	keeping_change_text(k);
+}
+
+/*
+ * Renews for a query. The hold's own TTL is ttl_ms from then on, and a daemon without a process
+ * holds for this long from now. With keep_end an end that was later stays, because runs that have
+ * joined rely on it.
+ */
+static void extend_hold(struct keeping *k, int64_t ttl_ms, bool keep_end, struct grant *grant,
+		    struct keeper_reply *reply)
+{
+	k->own_ms = ttl_ms;
+	if (k->until_ms != CLOCK_NEVER &&
+	    !(keep_end && k->until_ms > clock_boot_ms() + ttl_ms))
+		end_after(k, ttl_ms);
+	reply->outcome = keeping_renew_once(k, grant, &reply->error);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	keeping_publish(k, grant);
+	reply->lease_ms = k->until_ms == CLOCK_NEVER ? 0 : ttl_ms;
+}
+
+/* What is left of the hold in ms, for a run that enforces its end; 0: it has no end. */
+static int64_t lease_left(const struct keeping *k)
+{
+	int64_t end_ms = clock_earlier(shared_lease(k->plan->shared).end_ms, k->until_ms);
+	int64_t left_ms = end_ms - clock_boot_ms();
+
+	if (end_ms == CLOCK_NEVER)
+		return 0;
+	return left_ms > 0 ? left_ms : 1;
+}
+
+/* Extends the hold for a run that has joined it, or is about to. */
+static void extend_for_run(struct keeping *k, struct grant *grant, struct keeper_reply *reply)
+{
+	extend_hold(k, k->own_ms, true, grant, reply);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	reply->fence = grant->fence;
+	reply->lease_ms = lease_left(k);
+	reply->ttl_ms = grant->ttl_ms ? grant->ttl_ms : k->own_ms;
+}
+
+/* Does the hold cover what a query asks for? */
+static enum outcome covers(const struct keeping *k, const struct keeper_query *query,
+			   struct error *err)
+{
+	const struct request asked = { .mode = query->mode, .slots = query->slots };
+
+	return hold_mode_covers(k->request.mode, k->request.slots, &asked, err);
+}
+
+/* The daemon's answer to KEEPER_VERB_NEST: the lease is never made shorter. */
+static void answer_nest(struct keeping *k, const struct keeper_query *query, struct grant *grant,
+			 struct keeper_reply *reply)
+{
+	reply->outcome = covers(k, query, &reply->error);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	extend_hold(k, query->ttl_ms > k->own_ms ? query->ttl_ms : k->own_ms, true, grant,
+		       reply);
+	reply->fence = grant->fence;
+	reply->ttl_ms = reply->lease_ms;
+}
+
+/* Are there runs that have joined and go on? */
+static bool has_members(struct keeping *k)
+{
+	struct epoll_event gone;
+
+	while (k->member_count && epoll_wait(k->members, &gone, 1, 0) == 1) {
+		close(gone.data.fd);
+		k->member_count--;
+	}
+	return k->member_count > 0;
+}
+
+/* Watches the connection of a run that joins. 0, or -1 with *err. */
+static int add_member(struct keeping *k, int fd, struct error *err)
+{
+	struct epoll_event hang_up = { .events = EPOLLRDHUP, .data.fd = fd };
+
+	if (k->members < 0)
+		k->members = epoll_create1(EPOLL_CLOEXEC);
+	/* Close the connections of runs that have ended, to make room. */
+	has_members(k);
+	if (epoll_ctl(k->members, EPOLL_CTL_ADD, fd, &hang_up))
+		return error_set(err, ERROR_INTERNAL, errno, "epoll");
+	return 0;
+}
+
+/*
+ * The daemon's answers to KEEPER_VERB_JOIN and KEEPER_VERB_STAY; they close fd. OUTCOME_LOST: the
+ * hold is lost.
+ */
+static enum outcome answer_join(struct keeping *k, const struct keeper_query *query,
+				 struct grant *grant, int fd)
+{
+	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
+	enum outcome outcome;
+
+	/* A daemon that is leaving frees the lock as soon as it can, and is joined no more. */
+	if (!k->leaving)
+		reply.outcome = covers(k, query, &reply.error);
+	outcome = k->leaving ? OUTCOME_HELD : reply.outcome;
+	if (reply.outcome == OUTCOME_HELD) {
+		extend_for_run(k, grant, &reply);
+		outcome = reply.outcome;
+	}
+	if (reply.outcome == OUTCOME_HELD && add_member(k, fd, &reply.error))
+		reply.outcome = OUTCOME_ERROR;
+	if (reply.outcome != OUTCOME_HELD)
+		keeper_socket_answer(fd, &reply);
+	else if (keeper_socket_answer_join(fd, &reply, k->hold_fd))
+		k->member_count++;
+	return outcome;
+}
+
+static enum outcome answer_stay(struct keeping *k, struct grant *grant, int fd)
+{
+	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
+
+	extend_for_run(k, grant, &reply);
+	keeper_socket_answer(fd, &reply);
+	return reply.outcome;
+}
+
+bool keeping_leave(struct keeping *k)
+{
+	k->leaving = true;
+	return has_members(k);
+}
+
+/* ---- the daemon ---- */
 
 /* How long before the lease ends a daemon tells its process: as kill-after of `run`. */
 #define NOTICE_MS 5000
@@ -55,7 +201,7 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 		keeping_finish(k, KEEPER_FAILED);
 	k->own_ms = k->request.ttl_ms;
 	if (!k->plan->process)
-		keeping_end_after(k, k->own_ms);
+		end_after(k, k->own_ms);
 	/* The record has the end of the hold, and this process's number may be stored with it. */
 	keeping_renew_once(k, grant, &k->event.error);
 	k->event.keeper_pid = getpid();
@@ -90,7 +236,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 		reply.outcome = keeping_release_once(k, &keep_ms, &reply.error);
 		break;
 	case KEEPER_VERB_RENEW:
-		keeping_extend(k, query.ttl_ms ? query.ttl_ms : k->own_ms, keeping_has_members(k),
+		extend_hold(k, query.ttl_ms ? query.ttl_ms : k->own_ms, has_members(k),
 			       grant, &reply);
 		break;
 	case KEEPER_VERB_VERIFY:
@@ -98,12 +244,12 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 		reply.outcome = hold_verify(k->backend, &asked, &reply.error);
 		break;
 	case KEEPER_VERB_NEST:
-		keeping_nest_answer(k, &query, grant, &reply);
+		answer_nest(k, &query, grant, &reply);
 		break;
 	case KEEPER_VERB_JOIN:
-		return keeping_join_answer(k, &query, grant, fd) != OUTCOME_LOST;
+		return answer_join(k, &query, grant, fd) != OUTCOME_LOST;
 	case KEEPER_VERB_STAY:
-		return keeping_stay_answer(k, grant, fd) != OUTCOME_LOST;
+		return answer_stay(k, grant, fd) != OUTCOME_LOST;
 	}
 	if (query.verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD) {
 		/* The socket is gone before the caller reads the answer, and may look for it. */

@@ -6,7 +6,7 @@
  * while the command runs, publishes the lease's end for guard and supervisor, and neither acquires
  * nor releases the lock.
  *
- * Where a daemon has the hold, the keeper asks it (keeper_share.c), through its socket:
+ * Where a daemon has the hold, the keeper asks it (keeper_daemon.c), through its socket:
  *
  *	nested keeper			daemon
  *	JOIN		->	checks that the hold covers what is asked for, and renews
@@ -48,36 +48,10 @@ enum outcome keeping_verify_joined(struct keeping *k);
 /* The command's tree is dead: tells whether the lock was held until now, and ends the process. */
 void keeping_end_joined(struct keeping *k) __attribute__((noreturn));
 
-/* ---- keeper_share.c: in the daemon ---- */
-
-/* A daemon without a process: holds for this long from now, and no longer. */
-void keeping_end_after(struct keeping *k, int64_t ttl_ms);
-
-/*
- * Renews for a query. The hold's own TTL is ttl_ms from then on, and a daemon without a process
- * holds for this long from now. With keep_end an end that was later stays, because runs that have
- * joined rely on it.
- */
-void keeping_extend(struct keeping *k, int64_t ttl_ms, bool keep_end, struct grant *grant,
-		    struct keeper_reply *reply);
-
-/* The daemon's answer to KEEPER_VERB_NEST: the lease is never made shorter. */
-void keeping_nest_answer(struct keeping *k, const struct keeper_query *query, struct grant *grant,
-			 struct keeper_reply *reply);
-
-/*
- * The daemon's answers to KEEPER_VERB_JOIN and KEEPER_VERB_STAY; they close fd. OUTCOME_LOST: the
- * hold is lost.
- */
-enum outcome keeping_join_answer(struct keeping *k, const struct keeper_query *query,
-				 struct grant *grant, int fd);
-enum outcome keeping_stay_answer(struct keeping *k, struct grant *grant, int fd);
+/* ---- keeper_daemon.c ---- */
 
 /*
  * The daemon is to release, and no run can join any more. True: not yet, for runs have joined;
  * keeping_rest() returns WAKE_RELEASE again when the last one has ended.
  */
 bool keeping_leave(struct keeping *k);
-
-/* Are there runs that have joined and go on? */
-bool keeping_has_members(struct keeping *k);

@@ -14,7 +14,93 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/pidfd.h"
+#include "lock/hold.h"
+#include "lock/lease.h"
 #include "shared.h"
+
+/* ---- renewals, of its own hold or of one that a run has joined ---- */
+
+/* How long the lease is, or, without one, how often to look that the lock is still held. */
+static int64_t period(const struct keeping *k, const struct grant *grant)
+{
+	return grant->ttl_ms ? grant->ttl_ms : k->plan->request->ttl_ms;
+}
+
+/* When to renew for the first time (CLOCK_BOOTTIME). */
+static int64_t first_renewal(const struct keeping *k, const struct grant *grant)
+{
+	return k->plan->no_renew ? CLOCK_NEVER : lease_renew_at(grant->sent_ms, period(k, grant));
+}
+
+/*
+ * No renewal goes on beyond the time when the command must be dead, or a daemon's process be
+ * told: this process may be the only one left to see to that. False: it is too late to begin one.
+ */
+static bool bound_calls(struct keeping *k)
+{
+	const struct lease_span lease = shared_lease(k->plan->shared);
+	int64_t deadline_ms = lease_stop(lease, k->plan->kill_after_ms).kill_ms, rest_ms;
+
+	if (k->listener >= 0)
+		deadline_ms = keeping_deadline(k);
+	rest_ms = deadline_ms - clock_boot_ms();
+	if (rest_ms <= 0)
+		return false;
+	k->backend->timeout_ms = clock_earlier(rest_ms, k->timeout_ms);
+	k->backend->connect_timeout_ms = clock_earlier(rest_ms, k->connect_timeout_ms);
+	return true;
+}
+
+/* With --no-renew it only verifies. */
+static enum outcome extend(struct keeping *k, struct grant *grant, bool verify)
+{
+	struct error *err = &k->event.error;
+
+	*err = (struct error){ 0 };
+	if (k->plan->mode == KEEPER_JOIN)
+		return verify ? keeping_verify_joined(k) : keeping_renew_joined(k, grant);
+	return verify ? hold_verify(k->backend, &k->request, err)
+		      : keeping_renew_once(k, grant, err);
+}
+
+/*
+ * Renews or, with --no-renew, verifies, and says when to do so next (CLOCK_BOOTTIME). False: the
+ * hold is lost, and k->event.error says how.
+ */
+static bool renew(struct keeping *k, struct grant *grant, int64_t *next_ms)
+{
+	const bool verify = k->plan->no_renew;
+	const int64_t asked_ms = clock_boot_ms();
+
+	*next_ms = CLOCK_NEVER;
+	if (!bound_calls(k)) {
+		k->trouble = true;
+		return true;
+	}
+	switch (extend(k, grant, verify)) {
+	case OUTCOME_HELD:
+		if (!verify)
+			keeping_publish(k, grant);
+		if (k->trouble)
+			keeping_tell(k, KEEPER_RENEWED);
+		k->trouble = false;
+		if (!k->plan->no_renew)
+			*next_ms = lease_renew_at(asked_ms, period(k, grant));
+		return true;
+	case OUTCOME_ERROR:
+		if (!k->trouble)
+			keeping_tell(k, KEEPER_TROUBLE);
+		k->trouble = true;
+		*next_ms = clock_boot_ms() + lease_retry_ms(period(k, grant));
+		return true;
+	case OUTCOME_LOST:
+	case OUTCOME_BUSY:
+		break;
+	}
+	if (!k->event.error.message[0])
+		error_set(&k->event.error, ERROR_REFUSED, 0, KEEPING_GONE);
+	return false;
+}
 
 /* ---- holding ---- */
 
@@ -39,7 +125,7 @@ static void __attribute__((noreturn)) lost(struct keeping *k)
 
 static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *grant)
 {
-	int64_t renew_ms = keeping_first_renewal(k, grant), event_ms = CLOCK_NEVER;
+	int64_t renew_ms = first_renewal(k, grant), event_ms = CLOCK_NEVER;
 	int64_t until_ms, again_ms;
 	enum wake wake = k->abandoned ? WAKE_ABANDONED : WAKE_TIME;
 
@@ -87,7 +173,7 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 			keeping_release(k, true);
 		if (clock_boot_ms() >= keeping_deadline(k))
 			lost(k);
-		if (clock_boot_ms() >= renew_ms && !keeping_renew(k, grant, &renew_ms))
+		if (clock_boot_ms() >= renew_ms && !renew(k, grant, &renew_ms))
 			lost(k);
 	}
 }

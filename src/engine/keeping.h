@@ -6,14 +6,13 @@
  *	  keeping_acquire()		gets the lock and offers it: keeper_acquire.c
  *	  keeping_join()		or joins a hold that is there: keeper_join.c
  *	  then in a loop, until the guard or the supervisor says that it is over:
- *	    keeping_continue_supervisor()	which ends what a dead guard has left: keeper_end.c
- *	    keeping_rest()		sleeps: keeper_rest.c
- *	    keeping_answer()		a daemon's queries: keeper_daemon.c, keeper_share.c
- *	    keeping_renew()		keeper_renew.c
- *	  keeping_release()		keeper_release.c
+ *	    keeping_continue_supervisor()	which ends what a dead guard has left
+ *	    keeping_rest()		sleeps
+ *	    keeping_answer()		a daemon's queries: keeper_daemon.c
+ *	    renew()
+ *	  keeping_release()
  *
- * keeper_hold.c has the single steps that these are made of.
- * keeper_say.c is what the keeper says to the supervisor; keeper.c is how the supervisor starts the
+ * keeper_hold.c has the single steps that these are made of; keeper.c is how the supervisor starts the
  * keeper and talks to it.
  */
 #pragma once
@@ -117,24 +116,58 @@ void keeping_view(struct keeping *k);
  */
 enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct error *err);
 
+/* What is said of a loss that nothing more is known of. */
+#define KEEPING_GONE "this token does not hold it any more"
+
+/* Sends k->event as an event of this type, or ends the process if that fails. */
+void keeping_tell(struct keeping *k, enum keeper_event_type type);
+
+/* Logs what a daemon has to say, for there is no terminal left: see system_log(). */
+void keeping_log(const struct keeping *k, enum keeper_event_type type);
+
+/* A daemon is about to end in good order: its socket and its watchdog go with it. */
+void keeping_end_daemon(struct keeping *k);
+
+/* keeping_tell(), and ends the process. */
+void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute__((noreturn));
+
+/* The same, with what came of the question whether a token holds. */
+void keeping_finish_asked(struct keeping *k, enum outcome outcome) __attribute__((noreturn));
+
+/*
+ * Sleeps until something happens or the clock says until_ms. The backend's descriptor counts only
+ * when with_backend is set.
+ */
+enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend);
+
+/* From now on keeping_rest() sees the guard end, if there is one already. */
+void keeping_watch(struct keeping *k);
+
+/*
+ * Called with what keeping_rest() returned, and at the time that this function returned before
+ * (CLOCK_BOOTTIME).
+ */
+int64_t keeping_continue_supervisor(struct keeping *k, enum wake wake);
+
+/* Ends this process after WAKE_ABANDONED. */
+void keeping_end_abandoned(struct keeping *k) __attribute__((noreturn));
+
+/* The lock is lost: wakes the guard, tells the supervisor, and returns when the tree is dead. */
+void keeping_lose(struct keeping *k);
+
+/*
+ * Release the lock and end the process, at once or after the rest of the minimum hold. was_held:
+ * this token has held the lock, so that it was lost if it does not hold now.
+ */
+void keeping_release(struct keeping *k, bool was_held) __attribute__((noreturn));
+
+/* Keep the lock for keep_ms, while nobody waits for this process, release it, and end. */
+void keeping_keep(struct keeping *k, int64_t keep_ms) __attribute__((noreturn));
+
 /* ---- keeper_acquire.c ---- */
 
 /* Acquires, waits, and offers the lock; ends the process if the lock is not to be kept. */
 void keeping_acquire(struct keeping *k, struct grant *grant);
-
-/* ---- keeper_renew.c ---- */
-
-/* When to renew for the first time (CLOCK_BOOTTIME). */
-int64_t keeping_first_renewal(const struct keeping *k, const struct grant *grant);
-
-/*
- * Renews or, with --no-renew, verifies, and says when to do so next (CLOCK_BOOTTIME). False: the
- * hold is lost, and k->event.error says how.
- */
-bool keeping_renew(struct keeping *k, struct grant *grant, int64_t *next_ms);
-
-/* What is said of a loss that nothing more is known of. */
-#define KEEPING_GONE "this token does not hold it any more"
 
 /* ---- keeper_daemon.c ---- */
 
@@ -154,61 +187,3 @@ int64_t keeping_deadline(const struct keeping *k);
 
 /* The lock is lost: tells the process that the daemon holds it for, and ends the daemon. */
 void keeping_lose_daemon(struct keeping *k) __attribute__((noreturn));
-
-/* ---- keeper_say.c ---- */
-
-/* Sends k->event as an event of this type, or ends the process if that fails. */
-void keeping_tell(struct keeping *k, enum keeper_event_type type);
-
-/*
- * End this process after a message has failed. The supervisor starts another keeper that releases.
- */
-void keeping_abort(struct keeping *k) __attribute__((noreturn));
-
-/* Logs what a daemon has to say, for there is no terminal left: see system_log(). */
-void keeping_log(const struct keeping *k, enum keeper_event_type type);
-
-/* A daemon is about to end in good order: its socket and its watchdog go with it. */
-void keeping_end_daemon(struct keeping *k);
-
-/* keeping_tell(), and ends the process. */
-void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute__((noreturn));
-
-/* The same, with what came of the question whether a token holds. */
-void keeping_finish_asked(struct keeping *k, enum outcome outcome) __attribute__((noreturn));
-
-/* ---- keeper_rest.c ---- */
-
-/*
- * Sleeps until something happens or the clock says until_ms. The backend's descriptor counts only
- * when with_backend is set.
- */
-enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend);
-
-/* From now on keeping_rest() sees the guard end, if there is one already. */
-void keeping_watch(struct keeping *k);
-
-/* ---- keeper_end.c ---- */
-
-/*
- * Called with what keeping_rest() returned, and at the time that this function returned before
- * (CLOCK_BOOTTIME).
- */
-int64_t keeping_continue_supervisor(struct keeping *k, enum wake wake);
-
-/* Ends this process after WAKE_ABANDONED. */
-void keeping_end_abandoned(struct keeping *k) __attribute__((noreturn));
-
-/* ---- keeper_release.c ---- */
-
-/* The lock is lost: wakes the guard, tells the supervisor, and returns when the tree is dead. */
-void keeping_lose(struct keeping *k);
-
-/*
- * Release the lock and end the process, at once or after the rest of the minimum hold. was_held:
- * this token has held the lock, so that it was lost if it does not hold now.
- */
-void keeping_release(struct keeping *k, bool was_held) __attribute__((noreturn));
-
-/* Keep the lock for keep_ms, while nobody waits for this process, release it, and end. */
-void keeping_keep(struct keeping *k, int64_t keep_ms) __attribute__((noreturn));

@@ -3,12 +3,12 @@
  * The supervisor's state, and the functions that its files offer to each other. A run, from its
  * start to its end:
  *
- *	supervise_run()			supervise.c
+ *	supervise_run()			run.c
  *	  supervisor_init()		shared memory, request: supervisor.c
  *	  supervisor_run_nested()	a run inside a hold of the same lock: nested.c; else
  *	  supervisor_obtain()		waits for the lock: obtain.c
  *	  supervisor_run_command()	until the command's tree is dead: running.c
- *	  supervisor_give_back()	give_back.c
+ *	  give_back()			run.c
  *	  supervisor_run_on_lost()	when the lock was lost, and with --on-lost-run: on_lost.c
  *
  * supervise_acquire() in acquire.c obtains the lock, and then leaves a daemon behind or no process.
@@ -172,9 +172,6 @@ enum obtained supervisor_obtain(struct supervisor *s);
 
 /* Runs the command until its whole tree is dead. The guard must be there. */
 void supervisor_run_command(struct supervisor *s);
-
-/* Releases, and learns whether the lock was held until now. */
-void supervisor_give_back(struct supervisor *s);
 
 /* Runs the command of --on-lost-run. The lock was lost, and nothing of the run is left. */
 void supervisor_run_on_lost(const struct supervisor *s);
