@@ -26,8 +26,8 @@ struct signals;
 enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
 	KEEPER_RELEASE,		/* release what a keeper that was killed has held */
-	KEEPER_NEST,		/* verify and renew the hold of the token: keeper_join.h */
-	KEEPER_JOIN,		/* renew it for as long as the command runs: keeper_join.h */
+	KEEPER_NEST,		/* verify and renew the hold of the token: keeping.h */
+	KEEPER_JOIN,		/* renew it for as long as the command runs: keeping.h */
 	KEEPER_ADOPT,		/* a daemon for a hold that the supervisor acquired itself */
 	KEEPER_KEEP,		/* the same hold, for the rest of its minimum hold */
 };

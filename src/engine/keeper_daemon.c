@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The keeper that `dlock acquire` leaves behind: it becomes a daemon, and answers the commands that
- * come to its socket (keeper_socket.h), and the runs that join its hold (keeper_join.h).
+ * come to its socket (keeper_socket.h), and the runs that join its hold. With --pid it has a
+ * watchdog.
  */
-#include "keeper_join.h"
+#include "keeping.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/fds.h"
 #include "base/pidfd.h"
 #include "base/system_log.h"
@@ -22,7 +27,85 @@
 #include "lock/lease.h"
 #include "lock/uri.h"
 #include "shared.h"
-#include "watchdog.h"
+
+/* How long before the lease ends a daemon tells its process: as kill-after of `run`. */
+#define NOTICE_MS 5000
+
+/*
+ * ---- the watchdog of --pid ----
+ *
+ * A process beside the daemon, which does no I/O. When the daemon is killed, or hangs until the
+ * lease is about to end, the watchdog sends TERM to the process that the lock is held for. It has
+ * copies of the daemon's descriptors, so that a lock that lives with them outlives the daemon until
+ * that process has ended.
+ */
+
+static void terminate(const struct keeping *k, const char *why)
+{
+	pidfd_signal(k->plan->process, SIGTERM);
+	system_log(LOG_ERR, k->request.name, "lock lost: %s; process %d got TERM", why,
+		   (int)k->plan->process->pid);
+}
+
+static int64_t term_at(const struct keeping *k)
+{
+	return lease_stop(shared_lease(k->plan->shared), NOTICE_MS).term_ms;
+}
+
+/* daemon: a byte in it says that the daemon ends in good order; end of file, that it was killed. */
+static void watch(const struct keeping *k, int daemon)
+{
+	const struct pidfd *process = k->plan->process;
+	enum { PROCESS, DAEMON, TIMER, POLLED };
+	struct pollfd fds[POLLED] = {
+		[PROCESS] = { .fd = process->fd, .events = POLLIN },
+		[DAEMON] = { .fd = daemon, .events = POLLIN },
+		[TIMER] = { .fd = clock_timer_open(), .events = POLLIN },
+	};
+	char byte;
+
+	while (!pidfd_ended(process) && clock_boot_ms() < term_at(k)) {
+		clock_timer_set(fds[TIMER].fd, term_at(k));
+		poll(fds, POLLED, clock_poll_timeout(term_at(k)));
+		if (!fds[DAEMON].revents)
+			continue;
+		if (read(daemon, &byte, 1) == 1)
+			return;
+		/* The copies of its descriptors stay open here. */
+		terminate(k, "its keeper was killed");
+		while (!pidfd_ended(process))
+			poll(&fds[PROCESS], 1, -1);
+		return;
+	}
+	if (!pidfd_ended(process))
+		terminate(k, "its keeper hangs, and the lease is about to end");
+}
+
+/* 0, or -1 with k->event.error. */
+static int start_watchdog(struct keeping *k)
+{
+	int ends[2];
+	pid_t pid;
+
+	if (!k->plan->process || !k->plan->term_on_lost)
+		return 0;
+	if (pipe2(ends, O_CLOEXEC))
+		return error_set(&k->event.error, ERROR_INTERNAL, errno, "pipe");
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_NAME, "dlock-watchdog");
+		close(ends[1]);
+		/* The sockets belong to the daemon alone. */
+		close(k->listener);
+		close(k->fd);
+		watch(k, ends[0]);
+		_exit(0);
+	}
+	close(ends[0]);
+	k->watchdog = ends[1];
+	return pid > 0 ? 0 : error_set(&k->event.error, ERROR_INTERNAL, errno,
+				       "cannot start a process");
+}
 
 /* ---- renewals, and runs that join ---- */
 
@@ -167,23 +250,6 @@ bool keeping_leave(struct keeping *k)
 
 /* ---- the daemon ---- */
 
-/* How long before the lease ends a daemon tells its process: as kill-after of `run`. */
-#define NOTICE_MS 5000
-
-static int start_watchdog(struct keeping *k)
-{
-	const struct watchdog_plan plan = {
-		.process = k->plan->process, .shared = k->plan->shared,
-		.notice_ms = NOTICE_MS, .close_fds = { k->listener, k->fd },
-		.name = k->request.name,
-	};
-
-	if (!k->plan->process || !k->plan->term_on_lost)
-		return 0;
-	k->watchdog = watchdog_start(&plan, &k->event.error);
-	return k->watchdog < 0 ? -1 : 0;
-}
-
 void keeping_detach(struct keeping *k, struct grant *grant)
 {
 	k->listener = keeper_socket_listen(k->request.token, &k->event.error);
@@ -267,8 +333,7 @@ int64_t keeping_deadline(const struct keeping *k)
 {
 	if (k->listener < 0)
 		return CLOCK_NEVER;
-	return clock_earlier(k->until_ms,
-			     lease_stop(shared_lease(k->plan->shared), NOTICE_MS).term_ms);
+	return clock_earlier(k->until_ms, term_at(k));
 }
 
 void keeping_lose_daemon(struct keeping *k)

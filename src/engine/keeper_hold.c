@@ -28,7 +28,6 @@
 #include "lock/lease.h"
 #include "lock/view.h"
 #include "shared.h"
-#include "watchdog.h"
 
 /* ---- what it says ---- */
 
@@ -78,11 +77,15 @@ void keeping_log(const struct keeping *k, enum keeper_event_type type)
 
 void keeping_end_daemon(struct keeping *k)
 {
+	ssize_t told = 0;
+
 	if (k->listener < 0)
 		return;
 	close(k->listener);
 	k->listener = -1;
-	watchdog_end(k->watchdog);
+	if (k->watchdog >= 0)
+		told = write(k->watchdog, "", 1);
+	(void)told;	/* The watchdog has ended when its process had. */
 }
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "keeper_join.h"
+#include "keeping.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * order comes, or the guard says that the command's tree is dead; then it gives the lock back and
  * ends.
  */
-#include "keeper_join.h"
+#include "keeping.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

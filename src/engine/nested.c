@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A run inside a hold of the same lock, with one rule for all holds and backends: verify what is
- * stored, run the command while it stays, and stop the command when it is gone. See keeper_join.h.
+ * stored, run the command while it stays, and stop the command when it is gone. See keeping.h.
  */
 #include "supervisor.h"
 

@@ -9,7 +9,7 @@
  *	  supervisor_obtain()		waits for the lock: obtain.c
  *	  supervisor_run_command()	until the command's tree is dead: running.c
  *	  give_back()			run.c
- *	  supervisor_run_on_lost()	when the lock was lost, and with --on-lost-run: on_lost.c
+ *	  supervisor_run_on_lost()	when the lock was lost, and with --on-lost-run: run.c
  *
  * supervise_acquire() in acquire.c obtains the lock, and then leaves a daemon behind or no process.
  */
@@ -172,9 +172,6 @@ enum obtained supervisor_obtain(struct supervisor *s);
 
 /* Runs the command until its whole tree is dead. The guard must be there. */
 void supervisor_run_command(struct supervisor *s);
-
-/* Runs the command of --on-lost-run. The lock was lost, and nothing of the run is left. */
-void supervisor_run_on_lost(const struct supervisor *s);
 
 /* Fills *s for either purpose: shared memory, request. 0 or -1 with *err. */
 int supervisor_init(struct supervisor *s, const struct run_request *run,
