@@ -208,7 +208,7 @@ $(BUILD)/gen/redis_scripts.c: $(REDIS_LUA)/embed.sh $(wildcard $(REDIS_LUA)/*.lu
 	@mkdir -p $(@D)
 	$(call say,GEN,$@) sh $(REDIS_LUA)/embed.sh $(REDIS_LUA)/plain.lua \
 		$(REDIS_LUA)/redisson.lua >$@.new && mv $@.new $@
-$(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis/node.h $(compiled)
+$(BUILD)/gen/redis_scripts.o: $(BUILD)/gen/redis_scripts.c src/backends/redis/client.h $(compiled)
 	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -c -o $@ $<
 $(call obj,$(REDIS_SRC)): ALL_CFLAGS += $(HIREDIS_CFLAGS)
 
@@ -299,8 +299,8 @@ test-programs: $(UNITS) $(TOOLS) $(TORTURE) $(MEMORY)
 FUZZ_EXTRA_fuzz_config := cmd/config.c
 FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
 FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
-FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,node.c address.c conn.c limit.c tls.c reply.c \
-	sentinel.c cluster.c check.c info.c replicas.c backend.c call.c redisson.c) \
+FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,client.c address.c conn.c limit.c tls.c \
+	reply.c route.c check.c replicas.c backend.c hold.c redisson.c) \
 	$(BUILD)/gen/redis_scripts.c
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
 		$(BUILD)/gen/redis_scripts.c \

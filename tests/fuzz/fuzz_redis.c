@@ -5,64 +5,67 @@
  */
 #include "fuzz.h"
 
-#include "backends/redis/lock.c"
-#include "backends/redis/cluster.h"
-#include "backends/redis/route.h"
+#include "backends/redis/acquire.c"
+#include "backends/redis/listen.c"
 #include "backends/redis/show.c"
 #include "lock/uri.h"
 
 /* What a node of a cluster says about the places of others. */
 static void take_route_apart(const redisReply *reply)
 {
-	struct redis_address from = { .host = (char *)(uintptr_t)"h", .port = 1 };
-	struct redis_place *places, place;
-	struct redis_route *route;
+	struct redis_client client = { .count = 0 };
+	struct redis_address *from = &redis_client_add(&client)->address;
+	struct redis_call call = { .what = "acquire" };
+	struct redis_place *places;
 	struct error err = { 0 };
 	struct uri uri;
 	size_t count;
 
+	redis_client_init(&client);
+	redis_address_move(from, "redis", &(struct redis_place){ .host = "h", .port = 1 });
 	INVARIANT(!uri_parse(&uri, "redis+cluster://h", &err));
-	route = redis_cluster_open(&uri, &err);
-	INVARIANT(route);
+	INVARIANT(!redis_cluster_read(&client, &uri, &err));
 	uri_finish(&uri);
 	if (reply->type == REDIS_REPLY_ERROR)
-		route->ops->redirect(route, &from, reply->str);
-	INVARIANT(!route->ops->locate(route, NULL, &place, &err) && place.port && place.host[0]);
-	if (route->ops->masters(reply, &from, &places, &count)) {
+		redis_after_error(&client, &call, reply->str);
+	INVARIANT(redis_cluster_place(client.route)->port &&
+		  redis_cluster_place(client.route)->host[0]);
+	if (redis_read_masters(reply, from, &places, &count)) {
 		for (size_t i = 0; i < count; i++)
 			INVARIANT(places[i].port && places[i].host[0]);
 		free(places);
 	}
-	route->ops->finish(route);
+	redis_client_finish(&client);
 }
 
 static void take_apart(redisReply *reply)
 {
-	struct redis_backend redis = { .node = { .prefix = (char *)(uintptr_t)"dlock:" } };
+	static const char prefix[] = "dlock:";
+	struct redis_client client = { .count = 1 };
 	const struct request request = { .name = "n", .token = "t", .slots = 3 };
 	struct rows rows = { 0 };
 	struct grant grant = { 0 };
 	struct error err = { 0 };
 	enum outcome outcome;
 
-	outcome = read_grant(&redis, reply, &request, &grant, &err);
+	outcome = read_grant(&client, reply, &request, &grant, &err);
 	INVARIANT(outcome != OUTCOME_HELD || grant.fence > 0);
 	INVARIANT(outcome != OUTCOME_BUSY || grant.retry_ms > 0);
 	free(grant.newer);
 	read_message(reply);
-	read_rows(reply, &rows);
+	redis_read_rows(reply, &rows);
 	for (size_t i = 0; i < rows.count; i++)
 		INVARIANT(rows.rows[i].text && strlen(rows.rows[i].id) < ROW_ID_SIZE);
 	if (reply->type == REDIS_REPLY_ARRAY)
 		for (size_t i = 0; i < reply->elements; i++)
 			if (redis_is_text(reply->element[i])) {
-				redis_list_key(redis.node.prefix, reply->element[i], &rows.names);
-				redisson_list_key(redis.node.prefix, reply->element[i],
+				redis_list_key(prefix, reply->element[i], &rows.names);
+				redisson_list_key(prefix, reply->element[i],
 						  &rows.names);
 			}
 	rows_finish(&rows);
 	if (reply->type == REDIS_REPLY_ERROR) {
-		redis_refusal(&redis.node.address, reply->str, &err);
+		redis_refusal(&client.servers[0].address, reply->str, &err);
 		INVARIANT(err.kind != ERROR_NONE);
 	}
 }

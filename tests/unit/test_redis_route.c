@@ -4,32 +4,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/address.h"
-#include "backends/redis/cluster.h"
+#include "backends/redis/client.h"
 #include "backends/redis/route.h"
 #include "base/error.h"
 #include "lock/uri.h"
 #include "unit.h"
 
+static struct redis_client client;
+
 static struct redis_route *open_route(const char *text)
 {
-	struct redis_route *route;
 	struct error err = { 0 };
 	struct uri uri;
 
+	redis_client_init(&client);
+	redis_address_move(&redis_client_add(&client)->address, "redis",
+			   &(struct redis_place){ .host = "10.0.0.9", .port = 7009 });
 	CHECK_INT(uri_parse(&uri, text, &err), 0);
-	route = redis_cluster_open(&uri, &err);
+	CHECK_INT(redis_cluster_read(&client, &uri, &err), 0);
 	uri_finish(&uri);
-	return route;
+	return client.route;
 }
 
-static struct redis_place locate(struct redis_route *route)
+static void close_route(void)
 {
-	struct redis_place place = { .port = 0 };
-	struct error err = { 0 };
+	redis_client_finish(&client);
+	client = (struct redis_client){ .count = 0 };
+}
 
-	CHECK_INT(route->ops->locate(route, NULL, &place, &err), 0);
-	return place;
+static int64_t redirect(const char *text)
+{
+	struct redis_call call = { .what = "acquire" };
+
+	return redis_after_error(&client, &call, text);
 }
 
 static void test_redirect(void)
@@ -64,50 +71,48 @@ static void test_redirect(void)
 		{ "NOAUTH Authentication required.", NULL, 0, false, 0 },
 		{ "WRONGTYPE Operation against a key", NULL, 0, false, 0 },
 	};
-	struct redis_address from = { .host = (char *)(uintptr_t)"10.0.0.9", .port = 7009 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct redis_route *route = open_route("redis+cluster://h1,h2:7000");
-		int64_t pause_ms = route->ops->redirect(route, &from, rows[i].text);
+		const int64_t pause_ms = redirect(rows[i].text);
 
 		unit_case("%s", rows[i].text);
 		CHECK_INT(pause_ms, rows[i].port ? rows[i].pause_ms : REDIS_ROUTE_ENDS);
 		CHECK_INT(route->asking, rows[i].asking);
 		if (rows[i].port) {
-			CHECK_STR(locate(route).host, rows[i].host);
-			CHECK_INT(locate(route).port, rows[i].port);
+			CHECK_STR(redis_cluster_place(route)->host, rows[i].host);
+			CHECK_INT(redis_cluster_place(route)->port, rows[i].port);
 		}
-		route->ops->finish(route);
+		close_route();
 	}
 }
 
 static void test_lost(void)
 {
 	struct redis_route *route = open_route("redis+cluster://h1,h2:7000");
-	struct redis_address from = { .host = (char *)(uintptr_t)"h2", .port = 7000 };
 
 	unit_case("each node of the URI gets a chance, and the first one two");
-	CHECK_STR(locate(route).host, "h1");
-	CHECK_INT(route->ops->lost(route), 0);
-	CHECK_STR(locate(route).host, "h2");
-	CHECK_INT(route->ops->lost(route), REDIS_ROUTE_PAUSE_MS);
-	CHECK_STR(locate(route).host, "h1");
-	CHECK_INT(route->ops->lost(route), REDIS_ROUTE_ENDS);
+	CHECK_STR(redis_cluster_place(route)->host, "h1");
+	CHECK_INT(redis_after_loss(route), 0);
+	CHECK_STR(redis_cluster_place(route)->host, "h2");
+	CHECK_INT(redis_after_loss(route), REDIS_ROUTE_PAUSE_MS);
+	CHECK_STR(redis_cluster_place(route)->host, "h1");
+	CHECK_INT(redis_after_loss(route), REDIS_ROUTE_ENDS);
 
 	unit_case("a node that the others name does not count, and they are asked again");
-	CHECK_INT(route->ops->redirect(route, &from, "ASK 1 h9:1"), 0);
-	CHECK_STR(locate(route).host, "h9");
-	CHECK(route->ops->lost(route) != REDIS_ROUTE_ENDS);
+	CHECK_INT(redirect("ASK 1 h9:1"), 0);
+	CHECK_STR(redis_cluster_place(route)->host, "h9");
+	CHECK(redis_after_loss(route) != REDIS_ROUTE_ENDS);
 	CHECK(!route->asking);
-	CHECK(strcmp(locate(route).host, "h9") != 0);
+	CHECK(strcmp(redis_cluster_place(route)->host, "h9") != 0);
 
 	unit_case("nodes that send on to each other are not asked without a pause for ever");
 	for (int i = 0; i < 20; i++)
-		if (route->ops->redirect(route, &from, i % 2 ? "MOVED 1 h1:1" : "MOVED 1 h2:1") > 0)
+		if (redirect(i % 2 ? "MOVED 1 h1:1" : "MOVED 1 h2:1") > 0)
 			break;
 		else
 			CHECK(i < 10);
-	route->ops->finish(route);
+	close_route();
 }
 
 static void test_masters(void)
@@ -130,7 +135,6 @@ static void test_masters(void)
 		{ ":1\r\n", -1, NULL },
 	};
 	struct redis_address from = { .host = (char *)(uintptr_t)"10.0.0.9", .port = 7009 };
-	struct redis_route *route = open_route("redis+cluster://h1");
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		redisReader *reader = redisReaderCreate();
@@ -142,7 +146,7 @@ static void test_masters(void)
 		unit_case("masters %zu", i);
 		redisReaderFeed(reader, rows[i].text, strlen(rows[i].text));
 		redisReaderGetReply(reader, &reply);
-		sense = route->ops->masters(reply, &from, &places, &count);
+		sense = redis_read_masters(reply, &from, &places, &count);
 		CHECK_INT(sense ? (int)count : -1, rows[i].count);
 		if (sense && count)
 			CHECK_STR(places[count - 1].host, rows[i].last);
@@ -151,7 +155,6 @@ static void test_masters(void)
 		freeReplyObject(reply);
 		redisReaderFree(reader);
 	}
-	route->ops->finish(route);
 }
 
 int main(void)

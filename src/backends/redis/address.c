@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "lock/uri.h"
-#include "conn.h"
 
 #define DEFAULT_PORT 6379
 int redis_address_db(struct redis_address *address, const char *text, struct error *err)
@@ -86,7 +85,6 @@ int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 {
 	if (uri->path[0] && uri->path[1] && redis_address_db(address, uri->path + 1, err))
 		return -1;
-	address->transport = &redis_tcp;
 	set_place(address, "redis", host->name, host->port ? host->port : DEFAULT_PORT);
 	return 0;
 }
@@ -101,7 +99,6 @@ int redis_address_unix(struct redis_address *address, const struct uri *uri, str
 				 "redis+unix:///PATH[?db=N]");
 	if (db && redis_address_db(address, db, err))
 		return -1;
-	address->transport = &redis_unix;
 	address->unix_path = memory_copy(uri->path);
 	snprintf(address->label, sizeof(address->label), "redis %.100s", uri->path);
 	return 0;
@@ -175,7 +172,7 @@ int redis_address_tls(struct redis_address *address, const struct uri *uri, stru
 #ifdef WITHOUT_TLS
 	return error_set(err, ERROR_USAGE, 0, "%s: this dlock was built without TLS", uri->scheme);
 #endif
-	address->transport = &redis_tls;
+	address->encrypted = true;
 	return read_tls(&address->tls, uri, err);
 }
 

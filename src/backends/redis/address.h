@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 struct error;
-struct redis_transport;
 struct uri;
 struct uri_host;
 
@@ -33,9 +32,10 @@ struct redis_place {
 };
 
 struct redis_address {
-	const struct redis_transport *transport;
+	bool encrypted;		/* TLS */
 	bool master;		/* a server that says it is a replica counts as not reached */
 	bool cluster;		/* a node of a cluster, whose MOVED is followed */
+	bool age;		/* ask for the age of the server with the first request */
 	char *host;		/* NULL: a Unix socket, or not known yet */
 	uint16_t port;
 	char *unix_path;
@@ -53,9 +53,8 @@ int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 int redis_address_unix(struct redis_address *address, const struct uri *uri, struct error *err);
 
 /*
- * Called when the transport is redis_tcp: does uri ask for TLS, by the scheme rediss or by
- * ?tls=yes? Then the transport becomes redis_tls, and its parameters are read. Otherwise such a
- * parameter is an error.
+ * Does uri ask for TLS, by the scheme rediss or by ?tls=yes? Then encrypted is set, and the
+ * parameters of TLS are read. Otherwise such a parameter is an error.
  */
 #define REDIS_TLS_PARAMS "ca", "cert", "key", "sni", "insecure"
 int redis_address_tls(struct redis_address *address, const struct uri *uri, struct error *err);

@@ -32,42 +32,94 @@
  */
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "lock/uri.h"
 #include "lock.h"
-#include "replicas.h"
+#include "lock/uri.h"
+#include "route.h"
+
+/* ---- the URI ---- */
+
+/* The parameters that say how locks are kept, wherever the server is. */
+#define LOCK_PARAMS "prefix", "replicas", "dialect", "lock", "watchdog"
+
+static int read_host(struct redis_client *client, const struct uri *uri, struct error *err)
+{
+	struct redis_address *address = &client->servers[0].address;
+
+	if (uri->host_count == 1)
+		return redis_address_tcp(address, uri, uri->hosts, err) ||
+		       redis_address_tls(address, uri, err) ? -1 : 0;
+	return error_set(err, ERROR_USAGE, 0, "%s: %s: write %s://HOST[:PORT][/DB]", uri->scheme,
+			 uri->host_count ? "one host is wanted, and there are more"
+					 : "there is no host", uri->scheme);
+}
+
+static int read_socket(struct redis_client *client, const struct uri *uri, struct error *err)
+{
+	return redis_address_unix(&client->servers[0].address, uri, err);
+}
+
+/* What is known, and how the rest of a URI is read. */
+static const struct kind {
+	const char *scheme;
+	int (*read)(struct redis_client *client, const struct uri *uri, struct error *err);
+	const char *known[20];
+} kinds[] = {
+	{ "redis", read_host, { LOCK_PARAMS, URI_COMMON_PARAMS, NULL } },
+	{ "rediss", read_host, { LOCK_PARAMS, REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+	{ "redis+unix", read_socket, { LOCK_PARAMS, "db", URI_COMMON_PARAMS, NULL } },
+	{ "redis+sentinel", redis_sentinel_read,
+	  { LOCK_PARAMS, "sentinel-user", "sentinel-password-file", "sentinel-tls", "tls",
+	    REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+	{ "redis+cluster", redis_cluster_read,
+	  { LOCK_PARAMS, "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
+};
+
+static int read_uri(struct redis_client *client, const struct uri *uri, struct error *err)
+{
+	const char *prefix = uri_param(uri, "prefix");
+	const struct kind *kind = kinds;
+
+	while (strcmp(kind->scheme, uri->scheme) != 0)
+		kind++;
+	client->prefix = memory_copy(prefix ? prefix : REDIS_PREFIX);
+	return uri_check_params(uri, kind->known, err) || kind->read(client, uri, err) ||
+	       redis_address_login(&client->servers[0].address, uri, err) ||
+	       redisson_read(client, uri, err) || redis_replicas_read(client, uri, err) ? -1 : 0;
+}
+
+static void redis_close(struct backend *backend)
+{
+	if (backend)
+		redis_client_finish(redis_from_backend(backend));
+	free(backend);
+}
 
 static struct backend *redis_open(const struct uri *uri, struct error *err)
 {
-	struct redis_backend *redis = memory_new(1, sizeof(*redis));
-	struct backend *backend = &redis->node.base;
+	struct redis_client *client = memory_new(1, sizeof(*client));
 
-	backend->can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES;
-	if (!redis_node_init(&redis->node, uri, err) && !redisson_read(redis, uri, err) &&
-	    !redis_replicas_read(&redis->node, uri, err))
-		return backend;
-	redis_close(backend);
+	redis_client_init(client);
+	redis_client_add(client);
+	client->base.can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES;
+	if (!read_uri(client, uri, err))
+		return &client->base;
+	redis_close(&client->base);
 	return NULL;
-}
-
-void redis_close(struct backend *backend)
-{
-	struct redis_backend *redis = redis_from_backend(backend);
-
-	if (!redis)
-		return;
-	redis_node_finish(&redis->node);
-	free(redis);
 }
 
 static int redis_connect(struct backend *backend, const struct request *request,
 			 struct error *err)
 {
-	struct redis_backend *redis = redis_from_backend(backend);
+	struct redis_client *client = redis_from_backend(backend);
 
-	return redisson_admits(redis, request, err) ? redis_node_connect(&redis->node, err) : -1;
+	if (!redisson_admits(client, request, err))
+		return -1;
+	return client->route ? redis_route_reach(client, err)
+			     : redis_reach(client, backend->connect_timeout_ms, err);
 }
 
 #define TEXT_OF(number) #number

@@ -12,10 +12,8 @@
 #include "base/net.h"
 #include "lock/uri.h"
 #include "lock/view.h"
-#include "info.h"
 #include "lock.h"
 #include "route.h"
-#include "sentinel.h"
 
 /* ---- what the server reports ---- */
 
@@ -145,24 +143,34 @@ static void apply_rules(const struct facts *facts, struct findings *findings)
 }
 
 /* Some providers, and users without the permission, are refused WAIT. */
-static void check_wait(struct redis_node *node, struct findings *findings)
+static void check_wait(struct redis_client *client, struct findings *findings)
 {
-	static const char *const argv[] = { "WAIT", "0", "1" };
+	static const char *const argv[] = { "WAIT", "0", "1", NULL };
 	struct error err = { 0 };
-	redisReply *reply = redis_node_ask(node, 3, argv, &err);
+	const redisReply *reply = redis_command(client, argv, &err);
 
 	if (!reply)
 		findings_add(findings, FINDING_WARNING, "replicas", "allow WAIT, or do without "
 			     "?replicas=", "WAIT is refused: %.180s", err.message);
-	freeReplyObject(reply);
 }
 
-static void check_info(struct redis_node *node, struct findings *findings)
+/* A setting, by CONFIG GET, which is forbidden on many managed servers; "": not known. */
+static void read_setting(struct redis_client *client, const char *name, char *buf, size_t size)
 {
-	static const char *const argv[] = { "INFO" };
+	const char *const get[] = { "CONFIG", "GET", name, NULL };
+	struct error ignored = { 0 };
+	const redisReply *reply = redis_command(client, get, &ignored);
+
+	if (reply && redis_has_shape(reply, ".s"))
+		snprintf(buf, size, "%s", reply->element[1]->str);
+}
+
+static void check_info(struct redis_client *client, struct findings *findings)
+{
+	static const char *const argv[] = { "INFO", NULL };
 	struct facts facts = { .version = "" };
 	struct error err = { 0 };
-	redisReply *reply = redis_node_ask(node, 1, argv, &err);
+	const redisReply *reply = redis_command(client, argv, &err);
 
 	if (!reply || !redis_is_text(reply)) {
 		findings_add(findings, FINDING_WARNING, "info",
@@ -172,42 +180,43 @@ static void check_info(struct redis_node *node, struct findings *findings)
 		for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
 			redis_info_field(reply->str, fields[i].name,
 					 (char *)&facts + fields[i].fact, sizeof(facts.role));
-		redis_setting(node, "appendfsync", facts.fsync, sizeof(facts.fsync));
-		snprintf(facts.wanted, sizeof(facts.wanted), "%lld", (long long)node->replicas);
+		read_setting(client, "appendfsync", facts.fsync, sizeof(facts.fsync));
+		snprintf(facts.wanted, sizeof(facts.wanted), "%lld", (long long)client->replicas);
 		apply_rules(&facts, findings);
 		if (strtol(facts.replicas, NULL, 10) > 0)
-			check_wait(node, findings);
+			check_wait(client, findings);
 	}
-	freeReplyObject(reply);
 }
 
 /* Leases end by the server's clock. */
-static void check_clock(struct redis_node *node, struct findings *findings)
+static void check_clock(struct redis_client *client, struct findings *findings)
 {
+	static const char *const time[] = { "TIME", NULL };
 	const int64_t before_ms = clock_wall_ms();
 	struct error err = { 0 };
-	int64_t server_us;
+	const redisReply *reply = redis_command(client, time, &err);
 
-	if (redis_node_time(node, &server_us, &err))
+	if (!reply || !redis_has_shape(reply, "ss"))
 		findings_add(findings, FINDING_WARNING, "clock", NULL, "cannot be read: %.180s",
 			     err.message);
 	else
-		findings_add_skew(findings,
-				  server_us / 1000 - (before_ms + clock_wall_ms()) / 2);
+		findings_add_skew(findings, strtoll(reply->element[0]->str, NULL, 10) * 1000 +
+				  strtoll(reply->element[1]->str, NULL, 10) / 1000 -
+				  (before_ms + clock_wall_ms()) / 2);
 }
 
 /* ---- the way to it ---- */
 
-static void check_transport(const struct redis_node *node, struct findings *findings)
+static void check_transport(const struct redis_client *client, struct findings *findings)
 {
-	const struct redis_address *address = &node->address;
+	const struct redis_address *address = &client->servers[0].address;
 
-	if (address->transport == &redis_tls && !address->tls.insecure)
+	if (address->encrypted && !address->tls.insecure)
 		findings_add(findings, FINDING_OK, "transport", NULL,
 			     "encrypted, and the server's certificate was verified");
 	else if (net_is_local(address->host))
 		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
-	else if (address->transport == &redis_tls)
+	else if (address->encrypted)
 		findings_add(findings, FINDING_WARNING, "transport",
 			     "name the authority that signed the certificate with ?ca=, and drop "
 			     "?insecure=yes",
@@ -221,21 +230,20 @@ static void check_transport(const struct redis_node *node, struct findings *find
 }
 
 /* Does this sentinel name the server that has answered? */
-static void check_sentinel(struct redis_node *node, size_t which, struct findings *findings)
+static void check_sentinel(struct redis_client *client, size_t which, struct findings *findings)
 {
 	static const char *const remedy = "repair this sentinel: without it fewer others may fail";
-	const struct redis_place *place = &node->route->places[which];
+	const struct redis_place *place = &client->route->places[which];
 	struct redis_place named;
 	struct error err = { 0 };
 	char name[256], other[256];
 
 	uri_host_text(place->host, place->port, name, sizeof(name));
-	if (redis_sentinel_ask(node->route, which, &node->base, node->base.connect_timeout_ms,
-			       &named, &err)) {
+	if (redis_sentinel_ask(client, which, client->base.connect_timeout_ms, &named, &err)) {
 		findings_add(findings, FINDING_WARNING, "sentinel", remedy, "%.200s", err.message);
 		return;
 	}
-	if (redis_address_is_at(&node->address, &named))
+	if (redis_address_is_at(&client->servers[0].address, &named))
 		findings_add(findings, FINDING_OK, "sentinel", NULL, "%s: names this master", name);
 	else
 		findings_add(findings, FINDING_WARNING, "sentinel",
@@ -245,12 +253,12 @@ static void check_sentinel(struct redis_node *node, size_t which, struct finding
 }
 
 /* One node that the URI names. Others may have the lock, so a failure ends nothing. Returns 0. */
-static int check_node(struct redis_node *node, void *context, struct error *err)
+static int check_node(struct redis_client *client, void *context, struct error *err)
 {
-	static const char *const argv[] = { "CLUSTER", "INFO" };
-	const char *name = node->address.label + sizeof("redis ") - 1;
+	static const char *const argv[] = { "CLUSTER", "INFO", NULL };
+	const char *name = client->servers[0].address.label + sizeof("redis ") - 1;
 	struct findings *findings = context;
-	redisReply *reply = redis_node_ask(node, 2, argv, err);
+	const redisReply *reply = redis_command(client, argv, err);
 	char state[16] = "";
 
 	if (reply && redis_is_text(reply))
@@ -266,21 +274,20 @@ static int check_node(struct redis_node *node, void *context, struct error *err)
 	else
 		findings_add(findings, FINDING_WARNING, "cluster", "see CLUSTER NODES at this node",
 			     "%.120s: cluster_state is %s: it refuses all locks", name, state);
-	freeReplyObject(reply);
 	return 0;
 }
 
-static void check_route(struct redis_node *node, struct findings *findings)
+static void check_route(struct redis_client *client, struct findings *findings)
 {
-	struct redis_route *route = node->route;
-	const bool cluster = route->ops->masters != NULL;
+	struct redis_route *route = client->route;
+	const bool cluster = route->cluster;
 	struct error ignored = { 0 };
 
 	if (cluster)
-		redis_node_visit(node, route->places, route->count, check_node, findings,
+		redis_visit(client, route->places, route->count, check_node, findings,
 				 &ignored);
 	for (size_t i = 0; i < route->count && !cluster; i++)
-		check_sentinel(node, i, findings);
+		check_sentinel(client, i, findings);
 	if (route->count == 1)
 		findings_add(findings, FINDING_NOTE, cluster ? "node" : "sentinel",
 			     "name more of them, so that this one may be gone",
@@ -289,27 +296,23 @@ static void check_route(struct redis_node *node, struct findings *findings)
 
 int redis_check(struct backend *backend, struct findings *findings, struct error *err)
 {
-	struct redis_node *node = &redis_from_backend(backend)->node;
+	struct redis_client *client = redis_from_backend(backend);
 
 	if (findings_add_round_trip(findings, backend, redis_ping, "", err))
 		return -1;
-	check_clock(node, findings);
-	check_info(node, findings);
-	if (node->route)
-		check_route(node, findings);
-	check_transport(node, findings);
+	check_clock(client, findings);
+	check_info(client, findings);
+	if (client->route)
+		check_route(client, findings);
+	check_transport(client, findings);
 	return 0;
 }
 
 int redis_ping(struct backend *backend, struct error *err)
 {
-	static const char *const ping[] = { "PING" };
-	redisReply *reply = redis_node_ask(&redis_from_backend(backend)->node, 1, ping, err);
+	static const char *const ping[] = { "PING", NULL };
 
-	if (!reply)
-		return -1;
-	freeReplyObject(reply);
-	return 0;
+	return redis_command(redis_from_backend(backend), ping, err) ? 0 : -1;
 }
 
 /* Locks need nothing that must be created first: only check that the server answers. */

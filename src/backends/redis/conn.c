@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/net.h"
-#include "lock/backend.h"
 #include "reply.h"
+#include "tls.h"
 
 /*
  * The errors of servers, and what to do about them. The code may stand inside the text, because
@@ -81,23 +81,9 @@ void redis_refusal(const struct redis_address *address, const char *text, struct
 		error_set(err, ERROR_REFUSED, 0, "%s: %.240s", address->label, text);
 }
 
-/* ---- transports ---- */
+/* ---- bytes ---- */
 
-static int connect_tcp(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
-{
-	conn->fd = net_connect(conn->address->host, conn->address->port, deadline_ms,
-			       conn->backend->cancel_fd, err);
-	return conn->fd < 0 ? -1 : 0;
-}
-
-static int connect_unix(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
-{
-	conn->fd = net_connect_unix(conn->address->unix_path, deadline_ms,
-				    conn->backend->cancel_fd, err);
-	return conn->fd < 0 ? -1 : 0;
-}
-
-/* What a transport returns after recv() or send() gave result. */
+/* What the socket moved: bytes, 0 when it must be waited for, or -1 with *err. */
 static ssize_t moved(struct redis_conn *conn, ssize_t result, short events, struct error *err)
 {
 	if (result > 0)
@@ -110,28 +96,18 @@ static ssize_t moved(struct redis_conn *conn, ssize_t result, short events, stru
 	return error_set(err, ERROR_UNAVAILABLE, errno, "the connection broke");
 }
 
-static ssize_t read_plain(struct redis_conn *conn, void *data, size_t size, struct error *err)
+static ssize_t read_some(struct redis_conn *conn, void *data, size_t size, struct error *err)
 {
-	return moved(conn, recv(conn->fd, data, size, 0), POLLIN, err);
+	return conn->address->encrypted ? redis_tls_read(conn, data, size, err)
+		: moved(conn, recv(conn->fd, data, size, 0), POLLIN, err);
 }
 
-static ssize_t write_plain(struct redis_conn *conn, const void *data, size_t size,
-			   struct error *err)
+static ssize_t write_some(struct redis_conn *conn, struct error *err)
 {
-	return moved(conn, send(conn->fd, data, size, MSG_NOSIGNAL), POLLOUT, err);
+	return conn->address->encrypted ? redis_tls_write(conn, err)
+		: moved(conn, send(conn->fd, conn->unsent, conn->unsent_length, MSG_NOSIGNAL),
+			POLLOUT, err);
 }
-
-static void close_plain(struct redis_conn *conn)
-{
-	close(conn->fd);
-}
-
-const struct redis_transport redis_tcp = {
-	.connect = connect_tcp, .read = read_plain, .write = write_plain, .close = close_plain,
-};
-const struct redis_transport redis_unix = {
-	.connect = connect_unix, .read = read_plain, .write = write_plain, .close = close_plain,
-};
 
 /* ---- the connection ---- */
 
@@ -141,16 +117,16 @@ void redis_conn_close(struct redis_conn *conn)
 		return;
 	/* A release that the server gets late must not end the next hold of the same token. */
 	net_forget_unsent(conn->fd);
-	conn->address->transport->close(conn);
+	redis_tls_close(conn);
+	close(conn->fd);
 	redisReaderFree(conn->reader);
 	free(conn->unsent);
 	conn->fd = -1;
 	conn->unsent = NULL;
 	conn->unsent_length = 0;
 	conn->begun = 0;
-	conn->unread = 0;
-	conn->ignored = 0;
-	conn->greeted = conn->heard = false;
+	conn->unread = conn->ignored = 0;
+	conn->greeted = conn->heard = conn->known = false;
 }
 
 bool redis_conn_is_open(const struct redis_conn *conn)
@@ -158,7 +134,7 @@ bool redis_conn_is_open(const struct redis_conn *conn)
 	return conn->fd >= 0;
 }
 
-static void append(struct redis_conn *conn, int argc, const char *const argv[])
+void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[])
 {
 	char *command;
 	/* An int in hiredis 0.14, a long long in 1.0 and later. */
@@ -176,7 +152,7 @@ static void append(struct redis_conn *conn, int argc, const char *const argv[])
 /* Puts a command of the login in front of the first one, to travel with it. */
 static void put_ahead(struct redis_conn *conn, int argc, const char *const argv[])
 {
-	append(conn, argc, argv);
+	redis_conn_send(conn, argc, argv);
 	conn->unread++;
 }
 
@@ -201,6 +177,8 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 		put_ahead(conn, 2, (const char *const[]){ "SELECT", db });
 	if (address->master)
 		put_ahead(conn, 1, (const char *const[]){ "ROLE" });
+	if (address->age && !subscriber)
+		put_ahead(conn, 2, (const char *const[]){ "INFO", "server" });
 }
 
 /* A Redis server without TLS takes the handshake for the beginning of a long command, and waits. */
@@ -208,36 +186,19 @@ void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 {
 	const struct redis_address *address = conn->address;
 
-	if (address->transport->handshake && !conn->greeted && conn->wanted == POLLIN)
+	if (address->encrypted && !conn->greeted && conn->wanted == POLLIN)
 		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer to the TLS handshake, "
 			  "as from a server without TLS (%s)", address->label, address->tls.off);
 	else
-		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer", address->label);
-}
-
-/*
- * Waits until the transport can go on. A server that sends a byte now and then does not move the
- * deadline, but what has come while this process was stopped is read, so that the first wait may
- * begin late.
- */
-static int wait_for(const struct redis_conn *conn, bool first, int64_t deadline_ms,
-		    struct error *err)
-{
-	if (!first && clock_boot_ms() >= deadline_ms)
-		err->kind = ERROR_UNAVAILABLE;
-	else if (!net_wait(conn->fd, conn->wanted, deadline_ms, conn->backend->cancel_fd, err))
-		return 0;
-	if (err->kind == ERROR_UNAVAILABLE)
-		redis_conn_silent(conn, err);
-	else
-		error_prefix(err, "%s", conn->address->label);
-	return -1;
+		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: %s", address->label,
+			  !conn->greeted && conn->wanted == POLLOUT ? "cannot connect"
+								    : "no answer");
 }
 
 /* Without TLS, and the server has not said a word yet. */
 static bool is_first_contact(const struct redis_conn *conn)
 {
-	return !conn->heard && conn->address->transport == &redis_tcp;
+	return !conn->heard && !conn->address->encrypted && conn->address->host;
 }
 
 /*
@@ -259,10 +220,11 @@ static void say_ended(const struct redis_conn *conn, struct error *err)
 /* Goes on with the handshake without waiting: 1 when it is over, 0, or -1 with *err. */
 static int greet(struct redis_conn *conn, struct error *err)
 {
-	int state = 1;
+	int state;
 
-	if (!conn->greeted && conn->address->transport->handshake)
-		state = conn->address->transport->handshake(conn, err);
+	if (conn->greeted || !conn->address->encrypted)
+		return 1;
+	state = redis_tls_handshake(conn, err);
 	if (state < 0)
 		say_ended(conn, err);
 	conn->greeted = state > 0;
@@ -275,15 +237,16 @@ int redis_conn_reach(struct redis_conn *conn, struct error *err)
 	socklen_t peer_size = sizeof(peer), size = sizeof(int);
 	int failure = 0;
 
-	if (conn->address->transport->handshake)
+	if (conn->greeted || conn->address->encrypted)
 		return greet(conn, err);
-	if (getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failure, &size) || failure) {
-		error_set(err, ERROR_UNAVAILABLE, failure ? failure : errno, "%s: cannot connect",
-			  conn->address->label);
-		return -1;
-	}
 	conn->wanted = POLLOUT;
-	return !getpeername(conn->fd, (struct sockaddr *)&peer, &peer_size);
+	conn->greeted = !getpeername(conn->fd, (struct sockaddr *)&peer, &peer_size);
+	if (conn->greeted)
+		return 1;
+	if (!getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &failure, &size) && !failure)
+		return 0;
+	return error_set(err, ERROR_UNAVAILABLE, failure ? failure : errno, "%s: cannot connect",
+			 conn->address->label);
 }
 
 /* Writes what can be written without waiting. 0, or -1 with *err. */
@@ -295,8 +258,7 @@ static int flush(struct redis_conn *conn, struct error *err)
 		result = greet(conn, err);
 		if (result <= 0)
 			return (int)result;
-		result = conn->address->transport->write(conn, conn->unsent, conn->unsent_length,
-							 err);
+		result = write_some(conn, err);
 		if (result < 0)
 			say_ended(conn, err);
 		if (result <= 0)
@@ -307,28 +269,6 @@ static int flush(struct redis_conn *conn, struct error *err)
 		conn->wanted = POLLIN;
 	}
 	return 0;
-}
-
-int redis_conn_open(struct redis_conn *conn, bool subscriber, struct error *err)
-{
-	const int64_t deadline_ms = clock_boot_ms() + conn->backend->connect_timeout_ms;
-	bool first = true;
-	int state;
-
-	if (redis_conn_is_open(conn))
-		return 0;
-	if (conn->address->transport->connect(conn, deadline_ms, err))
-		return error_prefix(err, "%s", conn->address->label);
-	redis_conn_begin(conn, conn->fd, subscriber);
-	while (!(state = greet(conn, err))) {
-		if (wait_for(conn, first, deadline_ms, err))
-			break;
-		first = false;
-	}
-	if (state > 0)
-		return 0;
-	redis_conn_close(conn);
-	return -1;
 }
 
 /* The next reply that has come whole: 1 with *reply, 0 for none, -1 for what is no reply. */
@@ -354,7 +294,7 @@ static int feed(struct redis_conn *conn, struct error *err)
 {
 	/* Not on the stack, where a waiter would keep all of its pages for what is a few bytes. */
 	static char data[16384];
-	const ssize_t result = conn->address->transport->read(conn, data, sizeof(data), err);
+	const ssize_t result = read_some(conn, data, sizeof(data), err);
 	const char *wrong;
 
 	if (result < 0)
@@ -373,29 +313,42 @@ static int feed(struct redis_conn *conn, struct error *err)
 	return 1;
 }
 
-/* Does a server that must be a master say in its reply to ROLE that it is something else? */
-static bool is_replica(const struct redis_conn *conn, const redisReply *reply)
+/* What INFO says of the age of the server, and which one it is. */
+static void read_age(struct redis_conn *conn, const redisReply *reply)
 {
-	return conn->address->master && conn->unread == 1 &&
-	       (!redis_has_shape(reply, "s") || strcmp(reply->element[0]->str, "master") != 0);
+	char uptime[24];
+
+	if (!redis_is_text(reply))
+		return;
+	redis_info_field(reply->str, "uptime_in_seconds", uptime, sizeof(uptime));
+	redis_info_field(reply->str, "run_id", conn->run_id, sizeof(conn->run_id));
+	conn->uptime_s = strtoll(uptime, NULL, 10);
+	conn->known_ms = clock_boot_ms();
+	conn->known = uptime[0];
 }
 
 /*
  * Checks an answer to the login: 0, or -1 with *err. When AUTH or SELECT is refused, that is also
  * the answer to the command behind them. So is that of a replica to ROLE: it has refused to write,
- * and what it has read may be old.
+ * and what it has read may be old. The last answer is that to ROLE or INFO.
  */
 static int check_login(struct redis_conn *conn, const redisReply *reply, struct error *err)
 {
+	const bool last = !--conn->unread;
+
+	if (last && conn->address->age) {
+		read_age(conn, reply);
+		return 0;
+	}
 	if (reply->type == REDIS_REPLY_ERROR) {
 		redis_refusal(conn->address, reply->str, err);
 		return -1;
 	}
-	conn->replica = is_replica(conn, reply);
+	conn->replica = last && conn->address->master &&
+		(!redis_has_shape(reply, "s") || strcmp(reply->element[0]->str, "master") != 0);
 	if (conn->replica)
 		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: is no master, but a replica",
 				 conn->address->label);
-	conn->unread--;
 	return 0;
 }
 
@@ -427,11 +380,6 @@ void redis_conn_take_back(struct redis_conn *conn, size_t length)
 	conn->unsent_length -= length;
 }
 
-short redis_conn_events(const struct redis_conn *conn)
-{
-	return conn->wanted;
-}
-
 int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **reply,
 		    struct error *err)
 {
@@ -449,39 +397,11 @@ int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **
 
 void redis_conn_let_others_first(struct redis_conn *conn)
 {
-	static const char *const question[] = { "TIME" };
-
 	/* The answer to a login that has not been sent yet has the same effect. */
 	if (!redis_conn_is_open(conn) || conn->unread)
 		return;
-	append(conn, 1, question);
+	redis_conn_send(conn, 1, (const char *const[]){ "TIME" });
 	conn->ignored++;
-}
-
-void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[])
-{
-	append(conn, argc, argv);
-}
-
-struct redisReply *redis_conn_command(struct redis_conn *conn, int argc, const char *const argv[],
-				      struct error *err)
-{
-	const int64_t deadline_ms = clock_boot_ms() + conn->backend->timeout_ms;
-	redisReply *reply = NULL;
-	bool readable = false;
-	int state;
-
-	redis_conn_send(conn, argc, argv);
-	while (!(state = redis_conn_step(conn, readable, &reply, err))) {
-		state = wait_for(conn, !readable, deadline_ms, err);
-		if (state)
-			break;
-		readable = true;
-	}
-	if (state > 0)
-		return reply;
-	redis_conn_close(conn);
-	return NULL;
 }
 
 /*

@@ -70,7 +70,7 @@ static bool has_permits(const struct redisson_kind *kind)
 
 /* ---- the URI ---- */
 
-static int read_params(struct redis_backend *redis, const struct uri *uri, struct error *err)
+static int read_params(struct redis_client *client, const struct uri *uri, struct error *err)
 {
 	const char *dialect = uri_param(uri, "dialect"), *lock = uri_param(uri, "lock");
 
@@ -83,42 +83,40 @@ static int read_params(struct redis_backend *redis, const struct uri *uri, struc
 	if (uri_param(uri, "replicas"))
 		return error_set(err, ERROR_USAGE, 0, "redis: ?dialect=redisson has no ?replicas=");
 	if (!lock)
-		redis->kind = kinds;
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !redis->kind; i++)
+		client->kind = kinds;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) && !client->kind; i++)
 		if (!strcmp(kinds[i].name, lock))
-			redis->kind = &kinds[i];
-	if (redis->kind)
-		return uri_param_duration(uri, "watchdog", WATCHDOG_MS, &redis->most_read_ms, err);
+			client->kind = &kinds[i];
+	if (client->kind)
+		return uri_param_duration(uri, "watchdog", WATCHDOG_MS, &client->most_read_ms, err);
 	return error_set(err, ERROR_USAGE, 0, "?dialect=redisson: unknown lock '%.60s': known are "
 			 "reentrant, fair, fenced, readwrite, semaphore", lock);
 }
 
-int redisson_read(struct redis_backend *redis, const struct uri *uri, struct error *err)
+int redisson_read(struct redis_client *client, const struct uri *uri, struct error *err)
 {
-	struct redis_node *node = &redis->node;
-
 	if (!uri_param(uri, "dialect") && !uri_param(uri, "lock") && !uri_param(uri, "watchdog"))
 		return 0;
-	if (read_params(redis, uri, err))
+	if (read_params(client, uri, err))
 		return -1;
 	/* Redisson uses names as they are. */
 	if (!uri_param(uri, "prefix"))
-		node->prefix[0] = '\0';
-	node->base.can = redis->kind->can;
-	node->sharded = node->route && node->route->ops->masters;
+		client->prefix[0] = '\0';
+	client->base.can = client->kind->can;
+	client->sharded = client->route && client->route->cluster;
 	return 0;
 }
 
-bool redisson_admits(const struct redis_backend *redis, const struct request *request,
+bool redisson_admits(const struct redis_client *client, const struct request *request,
 		     struct error *err)
 {
-	if (redis->kind && request->mode == HOLD_EXCLUSIVE && has_permits(redis->kind))
+	if (client->kind && request->mode == HOLD_EXCLUSIVE && has_permits(client->kind))
 		error_set(err, ERROR_USAGE, 0, "?dialect=redisson&lock=%s needs --slots N, the "
-			  "number of its permits; lock=reentrant is exclusive", redis->kind->name);
-	else if (redis->kind && request->mode == HOLD_SHARED &&
-		 request->ttl_ms > redis->most_read_ms)
+			  "number of its permits; lock=reentrant is exclusive", client->kind->name);
+	else if (client->kind && request->mode == HOLD_SHARED &&
+		 request->ttl_ms > client->most_read_ms)
 		error_set(err, ERROR_USAGE, 0, "a shared hold of Redisson can have a TTL of %"
-			  PRId64 " ms at most, which is ?watchdog=", redis->most_read_ms);
+			  PRId64 " ms at most, which is ?watchdog=", client->most_read_ms);
 	else
 		return true;
 	return false;
@@ -126,8 +124,8 @@ bool redisson_admits(const struct redis_backend *redis, const struct request *re
 
 /* ---- names ---- */
 
-void redisson_owner(const struct redisson_kind *kind, const char *token,
-		    char owner[static REDIS_OWNER_SIZE])
+const char *redisson_owner(const struct redisson_kind *kind, const char *token,
+			   char owner[static REDIS_OWNER_SIZE])
 {
 	unsigned char digest[SHA256_SIZE];
 	char text[96], *end = owner;
@@ -135,7 +133,7 @@ void redisson_owner(const struct redisson_kind *kind, const char *token,
 
 	if (!kind || !token[0]) {
 		snprintf(owner, REDIS_OWNER_SIZE, "%s", token);
-		return;
+		return owner;
 	}
 	length = snprintf(text, sizeof(text), "dlock redisson %.64s", token);
 	sha256(text, (size_t)length, digest);
@@ -147,6 +145,7 @@ void redisson_owner(const struct redisson_kind *kind, const char *token,
 	/* Java's numbers of threads are greater than 0 and seldom great. */
 	if (!has_permits(kind))
 		sprintf(end, ":%d", 1 + digest[16] + 256 * digest[17] + 65536 * (digest[18] & 63));
+	return owner;
 }
 
 /*
@@ -154,13 +153,13 @@ void redisson_owner(const struct redisson_kind *kind, const char *token,
  * cluster keeps them together. The locks "a" and "{a}" therefore share Redisson's other keys; those
  * of dlock differ.
  */
-void redisson_make_keys(struct redis_backend *redis, const char *name)
+void redisson_make_keys(struct redis_client *client, const char *name)
 {
-	const struct redisson_kind *kind = redis->kind;
-	char **keys = redis->node.keys, *braced;
+	const struct redisson_kind *kind = client->kind;
+	char **keys = client->keys, *braced;
 	const char *own;
 
-	keys[KEY_LOCK] = memory_format("%s%s", redis->node.prefix, name);
+	keys[KEY_LOCK] = memory_format("%s%s", client->prefix, name);
 	own = strchr(keys[KEY_LOCK], '{') ? ":dlock.braced" : ":dlock";
 	braced = memory_format(strchr(keys[KEY_LOCK], '{') ? "%s" : "{%s}", keys[KEY_LOCK]);
 	keys[KEY_HOLDERS] = memory_format("%s%s", braced, own);

@@ -1,77 +1,62 @@
 /* SPDX-License-Identifier: MIT */
-#include "replicas.h"
-
+/*
+ * ?replicas=N: a hold counts only when N replicas have it, too, so that it survives a failover to
+ * one of them. Redis replicates asynchronously. WAIT says how many replicas have what was written
+ * over the same connection before.
+ */
 #include <hiredis/hiredis.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "lock.h"
 #include "lock/uri.h"
-#include "node.h"
 
 /* More than any server has; it keeps the number within what WAIT takes. */
 #define MOST_REPLICAS 1000
 
-int redis_replicas_read(struct redis_node *node, const struct uri *uri, struct error *err)
+int redis_replicas_read(struct redis_client *client, const struct uri *uri, struct error *err)
 {
 	const char *text = uri_param(uri, "replicas");
 
-	if (!text || (text_number(text, strlen(text), &node->replicas) && node->replicas > 0 &&
-		      node->replicas <= MOST_REPLICAS))
+	if (!text || (text_number(text, strlen(text), &client->replicas) && client->replicas > 0 &&
+		      client->replicas <= MOST_REPLICAS))
 		return 0;
 	return error_set(err, ERROR_USAGE, 0, "%s: ?replicas= must be a number from 1 to %d",
-			 node->address.label, MOST_REPLICAS);
+			 client->servers[0].address.label, MOST_REPLICAS);
 }
 
-/*
- * Sends WAIT. It is never sent again over a new connection, over which nothing was written: the
- * answer would be true of nothing.
- */
-static redisReply *ask(struct redis_node *node, int64_t rest_ms, struct error *err)
+/* Never over a new connection, over which nothing was written: it would be true of nothing. */
+int redis_replicas_await(struct redis_client *client, int64_t sent_ms, struct error *err)
 {
-	const int64_t timeout_ms = node->base.timeout_ms;
+	struct redis_server *server = &client->servers[0];
+	const int64_t rest_ms = sent_ms + client->base.timeout_ms - clock_boot_ms();
 	char count[REDIS_DIGITS_SIZE], wait[REDIS_DIGITS_SIZE];
 	/* The other half is for the answer to arrive. */
-	const char *const argv[] = {
-		"WAIT", redis_digits(node->replicas, count), redis_digits(rest_ms / 2, wait)
+	const char *const command[] = {
+		"WAIT", redis_digits(client->replicas, count),
+		redis_digits(rest_ms < 2 ? 1 : rest_ms / 2, wait), NULL
 	};
-	redisReply *reply;
+	const struct redis_call call = { .command = command, .timeout_ms = rest_ms };
+	long long have;
 
-	node->base.timeout_ms = rest_ms;
-	reply = redis_conn_command(&node->main, 3, argv, err);
-	node->base.timeout_ms = timeout_ms;
-	return reply;
-}
-
-int redis_replicas_await(struct redis_node *node, int64_t sent_ms, struct error *err)
-{
-	const int64_t rest_ms = sent_ms + node->base.timeout_ms - clock_boot_ms();
-	long long have = -1;
-	redisReply *reply;
-
-	if (!node->replicas)
+	if (!client->replicas)
 		return 0;
 	/* WAIT with a time of 0 would wait for ever. */
-	if (rest_ms < 2 || !redis_conn_is_open(&node->main))
+	if (rest_ms < 2 || !redis_server_is_open(server))
 		return error_set(err, ERROR_UNAVAILABLE, 0,
 				 "%s: no time was left to ask whether the replicas have the lock",
-				 node->address.label);
-	reply = ask(node, rest_ms, err);
-	if (!reply)
+				 server->address.label);
+	if (redis_round(client, &call, err))
 		return -1;
-	if (redis_is_integer(reply))
-		have = reply->integer;
-	else if (reply->type == REDIS_REPLY_ERROR)
-		redis_refusal(&node->address, reply->str, err);
-	else
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer to WAIT that makes no "
-			  "sense", node->address.label);
-	freeReplyObject(reply);
-	if (have >= node->replicas)
+	if (server->state != SERVER_ANSWERED || server->tries)
+		return redis_no_majority(client, 0, err);
+	if (!redis_is_integer(server->reply))
+		return redis_odd(server, err);
+	have = server->reply->integer;
+	if (have >= client->replicas)
 		return 0;
-	if (have >= 0)
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: only %lld of %lld replicas ha%s the lock",
-			  node->address.label, have, (long long)node->replicas,
-			  have == 1 ? "s" : "ve");
-	return -1;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: only %lld of %lld replicas ha%s the lock",
+			 server->address.label, have, (long long)client->replicas,
+			 have == 1 ? "s" : "ve");
 }

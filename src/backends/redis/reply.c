@@ -2,6 +2,7 @@
 #include "reply.h"
 
 #include <hiredis/hiredis.h>
+#include <stdio.h>
 #include <string.h>
 
 bool redis_is_integer(const struct redisReply *reply)
@@ -27,4 +28,40 @@ bool redis_has_shape(const struct redisReply *reply, const char *shape)
 			return false;
 	}
 	return true;
+}
+
+bool redis_lacks_script(const struct redisReply *reply)
+{
+	return reply->type == REDIS_REPLY_ERROR && !strncmp(reply->str, "NOSCRIPT", 8);
+}
+
+bool redis_is_no_master(const char *text)
+{
+	return strstr(text, "READONLY") || strstr(text, "MASTERDOWN") || strstr(text, "LOADING");
+}
+
+/* The second text is that of Redis and Valkey 8. */
+bool redis_is_torn(const char *text)
+{
+	return strstr(text, "access a non local key") ||
+	       strstr(text, "accessed during rehashing of the slot");
+}
+
+const char *redis_info_field(const char *info, const char *name, char *buf, size_t size)
+{
+	size_t length = strlen(name);
+	const char *line = info;
+
+	buf[0] = '\0';
+	while (line && *line) {
+		if (!strncmp(line, name, length) && line[length] == ':') {
+			snprintf(buf, size, "%.*s", (int)strcspn(line + length + 1, "\r\n"),
+				 line + length + 1);
+			break;
+		}
+		line = strchr(line, '\n');
+		if (line)
+			line++;
+	}
+	return buf;
 }

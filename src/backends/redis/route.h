@@ -1,86 +1,72 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Finds the server that has a lock where that server can change: with Sentinel, and in a cluster.
- * node.c asks the route where to connect, and tells the route what happened then:
- *
- *	locate()	whenever there is no connection
- *	lost()		when a connection could not be made, or broke
- *	redirect()	after an error reply
- *	confirm()	after any other reply
- *	masters()	to see all servers, not only the one that has a lock
- *	finish()
+ * route.c describes how.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
-#include "address.h"
+#include "client.h"
 
-struct backend;
-struct error;
-struct redisReply;
-struct redis_route;
+struct uri;
 
-/* What lost() and redirect() return besides a number of ms. */
+/*
+ * Asks the only server, or the one to which the route leads. Connects if there is no connection.
+ * When it breaks, the request is sent once more over a new one (base.resent): all requests can be
+ * repeated with the same token. After a timeout it is not, for the server would most likely not
+ * answer the second time either. With a route the request is sent until the server that has the
+ * lock answers, and that takes no longer than a request or a connection may, whichever is longer;
+ * when it is another server than before, both connections are closed. Returns the reply, which
+ * lives until the next round; NULL with err, also for an error reply.
+ */
+const struct redisReply *redis_ask(struct redis_client *client, struct redis_call *call,
+				   struct error *err);
+/* The same for a command, which ends with NULL. */
+const struct redisReply *redis_command(struct redis_client *client, const char *const *command,
+				       struct error *err);
+
+/* Read redis+sentinel:, redis+cluster: into client->route. 0, or -1 with *err. */
+int redis_sentinel_read(struct redis_client *client, const struct uri *uri, struct error *err);
+int redis_cluster_read(struct redis_client *client, const struct uri *uri, struct error *err);
+
+/* Connects to where the lock may be. 0 or -1. */
+int redis_route_reach(struct redis_client *client, struct error *err);
+
+/* Asks sentinel number which for the place of the master, for limit_ms at most. 0 or -1. */
+int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
+		       struct redis_place *place, struct error *err);
+
+/*
+ * Calls visit(), whose commands go to this server alone, for each of these places, and stops when
+ * one returns -1. 0 or -1.
+ */
+typedef int redis_visit_fn(struct redis_client *client, void *context, struct error *err);
+int redis_visit(struct redis_client *client, const struct redis_place *places, size_t count,
+		redis_visit_fn *visit, void *context, struct error *err);
+/* The same for each server that may have locks. */
+int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *context,
+		    struct error *err);
+
+/* ---- the decisions, for route.c and its unit test ---- */
+
+/* Returned in place of a pause: the reply or the error stands. */
 #define REDIS_ROUTE_ENDS (-1)
-
 /* The pause between two questions whose answer time alone changes. */
 #define REDIS_ROUTE_PAUSE_MS 100
 
 /*
- * Whether this is the error of a script that has lost a key while it ran: a part of it has been
- * carried out. The second text is that of Redis and Valkey 8.
+ * After how many ms to try again when a connection was lost. A server may close one for reasons of
+ * its own: with Sentinel there is no pause the first time. A cluster is given up when no node of
+ * the URI is there, each of which gets a chance, and the first one two.
  */
-static inline bool redis_route_torn(const char *text)
-{
-	return strstr(text, "access a non local key") ||
-	       strstr(text, "accessed during rehashing of the slot");
-}
-
-/* Whether this is the error of a server that is no master, or not yet. */
-static inline bool redis_route_no_master(const char *text)
-{
-	return strstr(text, "READONLY") || strstr(text, "MASTERDOWN") || strstr(text, "LOADING");
-}
-
-struct redis_route_ops {
-	/*
-	 * Sets *place to the server to connect to. bounds: connect_timeout_ms limits all of it, and
-	 * cancel_fd cancels it. 0, or -1 with *err: nobody can say where the server is.
-	 */
-	int (*locate)(struct redis_route *route, const struct backend *bounds,
-		      struct redis_place *place, struct error *err);
-	/*
-	 * After how many ms to try again, at the place that locate() gives then; or
-	 * REDIS_ROUTE_ENDS: the error stands. from is the server of that error, whose text it is.
-	 */
-	int64_t (*lost)(struct redis_route *route);
-	int64_t (*redirect)(struct redis_route *route, const struct redis_address *from,
-			    const char *text);
-	/*
-	 * Has the server at address the last word on the lock? False: another one has it now, and
-	 * the reply does not count.
-	 */
-	bool (*confirm)(struct redis_route *route, const struct backend *bounds,
-			const struct redis_address *address);
-	/*
-	 * Reads the servers from the reply that the server at from gave to CLUSTER SLOTS. The
-	 * caller frees *places. False: the reply makes no sense. NULL: there is one server at a
-	 * time.
-	 */
-	bool (*masters)(const struct redisReply *reply, const struct redis_address *from,
+int64_t redis_after_loss(struct redis_route *route);
+/* The same after an error reply. */
+int64_t redis_after_error(struct redis_client *client, struct redis_call *call, const char *text);
+/* The node of the cluster to go to. */
+const struct redis_place *redis_cluster_place(const struct redis_route *route);
+/* The masters in the reply of the node at from to CLUSTER SLOTS. The caller frees *places. */
+bool redis_read_masters(const struct redisReply *reply, const struct redis_address *from,
 			struct redis_place **places, size_t *count);
-	/* Frees the route. */
-	void (*finish)(struct redis_route *route);
-};
-
-struct redis_route {
-	const struct redis_route_ops *ops;
-	struct redis_place *places;	/* of the URI: the sentinels, or nodes of the cluster */
-	size_t count;
-	/* Set by redirect(): the next command is to follow ASKING; node.c sets it to false. */
-	bool asking;
-};

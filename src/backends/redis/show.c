@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Showing, listing and breaking locks on Redis. */
+/* Showing and listing locks on Redis. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,9 @@
 #include "base/memory.h"
 #include "lock/hold_mode.h"
 #include "lock.h"
+#include "route.h"
 
-bool redis_add_row(const redisReply *reply, bool holds, struct rows *rows)
+static bool add_row(const redisReply *reply, bool holds, struct rows *rows)
 {
 	redisReply *const *e = reply->element;
 	struct row *row;
@@ -30,21 +31,25 @@ bool redis_add_row(const redisReply *reply, bool holds, struct rows *rows)
 	return true;
 }
 
-static bool read_rows(const redisReply *reply, struct rows *rows)
+bool redis_read_rows(const redisReply *reply, struct rows *rows)
 {
+	uint64_t fence;
+
 	if (!redis_has_shape(reply, "saa"))
 		return false;
-	rows->fence = strtoull(reply->element[0]->str, NULL, 10);
+	fence = strtoull(reply->element[0]->str, NULL, 10);
+	if (fence > rows->fence)
+		rows->fence = fence;
 	for (size_t part = 1; part <= 2; part++)
 		for (size_t i = 0; i < reply->element[part]->elements; i++)
-			if (!redis_add_row(reply->element[part]->element[i], part == 1, rows))
+			if (!add_row(reply->element[part]->element[i], part == 1, rows))
 				return false;
 	return true;
 }
 
 /* ---- names ---- */
 
-char *redis_list_pattern(const char *prefix)
+static char *make_pattern(const char *prefix)
 {
 	char *pattern = memory_new(2 * strlen(prefix) + 8, 1), *c = pattern;
 
@@ -68,7 +73,7 @@ static bool ends_with(const char *key, size_t length, const char *suffix)
 }
 
 /* A fence outlives its lock and proves nothing, and there are no waiters without a queue. */
-void redis_list_key(const char *before, const redisReply *key, struct name_list *names)
+static void list_key(const char *before, const redisReply *key, struct name_list *names)
 {
 	static const char *const telling[] = { ":holders", ":queue" };
 	static const char *const silent[] = { ":fence", ":waiters", ":newest" };
@@ -94,7 +99,7 @@ void redis_list_key(const char *before, const redisReply *key, struct name_list 
 }
 
 /* Add the lock that a key of dlock's records belongs to. See redisson_make_keys(). */
-void redisson_list_key(const char *before, const redisReply *key, struct name_list *names)
+static void list_redisson_key(const char *before, const redisReply *key, struct name_list *names)
 {
 	static const char braced[] = ":dlock.braced", plain[] = "}:dlock";
 	const size_t prefix = strlen(before);
@@ -120,35 +125,33 @@ struct scan {
 };
 
 /* Add the names of the locks on one server to context, a struct scan. */
-static int scan_server(struct redis_node *node, void *context, struct error *err)
+static int scan_server(struct redis_client *client, void *context, struct error *err)
 {
 	const struct scan *scan = context;
 	char cursor[32] = "0";
-	const char *const argv[] = { "SCAN", cursor, "MATCH", scan->pattern, "COUNT", "1000" };
+	const char *const get[] = { "SCAN", cursor, "MATCH", scan->pattern, "COUNT", "1000", NULL };
 
 	do {
-		redisReply *reply = redis_node_ask(node, 6, argv, err), *keys;
+		const redisReply *reply = redis_command(client, get, err), *keys;
 
 		if (!reply)
 			return -1;
 		if (!redis_has_shape(reply, "sa"))
-			return redis_node_odd(node, reply, err);
+			return redis_odd(&client->servers[0], err);
 		keys = reply->element[1];
 		for (size_t i = 0; i < keys->elements; i++)
 			if (redis_is_text(keys->element[i]))
-				scan->found(node->prefix, keys->element[i], scan->names);
+				scan->found(client->prefix, keys->element[i], scan->names);
 		snprintf(cursor, sizeof(cursor), "%.30s", reply->element[0]->str);
-		freeReplyObject(reply);
 	} while (strcmp(cursor, "0") != 0);
 	return 0;
 }
 
-static int list_names(struct redis_backend *redis, struct name_list *names, struct error *err)
+static int list_names(struct redis_client *client, struct name_list *names, struct error *err)
 {
-	struct redis_node *node = &redis->node;
-	char *pattern = redis->kind ? memory_copy("*:dlock*") : redis_list_pattern(node->prefix);
-	struct scan scan = { pattern, redis->kind ? redisson_list_key : redis_list_key, names };
-	const int failed = redis_node_each(node, scan_server, &scan, err);
+	char *pattern = client->kind ? memory_copy("*:dlock*") : make_pattern(client->prefix);
+	struct scan scan = { pattern, client->kind ? list_redisson_key : list_key, names };
+	const int failed = redis_visit_all(client, scan_server, &scan, err);
 
 	free(pattern);
 	return failed;
@@ -157,42 +160,15 @@ static int list_names(struct redis_backend *redis, struct name_list *names, stru
 int redis_show(struct backend *backend, const struct request *request, struct rows *rows,
 	       struct error *err)
 {
-	static const char *const none[] = { NULL };
-	struct redis_backend *redis = redis_from_backend(backend);
-	redisReply *reply;
+	struct redis_client *client = redis_from_backend(backend);
+	struct redis_call call = { .what = "show", .token = request->token };
+	const redisReply *reply;
 
 	if (!request->name)
-		return list_names(redis, &rows->names, err);
-	reply = redis_call(redis, "show", request, none, err);
+		return list_names(client, &rows->names, err);
+	redis_begin(client, request->name);
+	reply = redis_ask(client, &call, err);
 	if (!reply)
 		return -1;
-	if (!read_rows(reply, rows))
-		return redis_node_odd(&redis->node, reply, err);
-	freeReplyObject(reply);
-	return 0;
-}
-
-/* ---- breaking ---- */
-
-enum outcome redis_break(struct backend *backend, const char *name, const struct row *row,
-			 struct error *err)
-{
-	struct redis_backend *redis = redis_from_backend(backend);
-	const struct request request = { .name = name, .token = "" };
-	const char *const arguments[] = { row->id, NULL };
-	redisReply *reply = redis_call(redis, "break", &request, arguments, err);
-	enum outcome outcome = OUTCOME_ERROR;
-
-	if (!reply)
-		return OUTCOME_ERROR;
-	if (redis_is_integer(reply))
-		outcome = reply->integer ? OUTCOME_HELD : OUTCOME_LOST;
-	else if (redis_is_text(reply))
-		error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' is a %.20s of another program: "
-			  "dlock does not delete it", redis->node.address.label,
-			  redis->node.keys[KEY_LOCK], reply->str);
-	else
-		return redis_node_odd(&redis->node, reply, err), OUTCOME_ERROR;
-	freeReplyObject(reply);
-	return outcome;
+	return redis_read_rows(reply, rows) ? 0 : redis_odd(&client->servers[0], err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The transport that encrypts: TCP, with what the module does on top of it. */
+/* Connections that are encrypted, by the module. */
 #include "tls.h"
 
 #include <string.h>
@@ -32,13 +32,7 @@ const char *redis_tls_library(struct error *err)
 	return load(err) ? NULL : module->library();
 }
 
-/* Where there is no module, no connection need be made. */
-static int connect_tls(struct redis_conn *conn, int64_t deadline_ms, struct error *err)
-{
-	return load(err) ? -1 : redis_tcp.connect(conn, deadline_ms, err);
-}
-
-static int handshake_tls(struct redis_conn *conn, struct error *err)
+int redis_tls_handshake(struct redis_conn *conn, struct error *err)
 {
 	const struct redis_address *address = conn->address;
 
@@ -47,30 +41,25 @@ static int handshake_tls(struct redis_conn *conn, struct error *err)
 	return conn->tls ? module->handshake(conn->tls, &conn->wanted, err) : -1;
 }
 
-static ssize_t read_tls(struct redis_conn *conn, void *data, size_t size, struct error *err)
+ssize_t redis_tls_read(struct redis_conn *conn, void *data, size_t size, struct error *err)
 {
 	return module->read(conn->tls, data, size, &conn->wanted, err);
 }
 
 /* What was encrypted is sent sooner or later: OpenSSL sends the rest of a record first. */
-static ssize_t write_tls(struct redis_conn *conn, const void *data, size_t size, struct error *err)
+ssize_t redis_tls_write(struct redis_conn *conn, struct error *err)
 {
-	const ssize_t result = module->write(conn->tls, data, size, &conn->wanted, err);
+	const ssize_t result = module->write(conn->tls, conn->unsent, conn->unsent_length,
+					     &conn->wanted, err);
 
 	if (!result)
-		conn->begun = size;
+		conn->begun = conn->unsent_length;
 	return result;
 }
 
-static void close_tls(struct redis_conn *conn)
+void redis_tls_close(struct redis_conn *conn)
 {
 	if (conn->tls)
 		module->close(conn->tls);
 	conn->tls = NULL;
-	redis_tcp.close(conn);
 }
-
-const struct redis_transport redis_tls = {
-	.connect = connect_tls, .handshake = handshake_tls, .read = read_tls, .write = write_tls,
-	.close = close_tls,
-};

@@ -10,8 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/hold.h"
-#include "lock/lease.h"
-#include "round.h"
+#include "redlock.h"
 #include "validity.h"
 
 /* Those that wait for the end of a lease try one after the other. */
@@ -32,9 +31,9 @@
 
 /* What the nodes said in one try. */
 struct ballot {
-	bool granted[REDLOCK_MOST_NODES], votes[REDLOCK_MOST_NODES];
-	uint64_t fence[REDLOCK_MOST_NODES];	/* where it was granted */
-	int64_t rest_ms[REDLOCK_MOST_NODES];	/* of those who have it, in no order */
+	bool granted[REDIS_MOST_SERVERS], votes[REDIS_MOST_SERVERS];
+	uint64_t fence[REDIS_MOST_SERVERS];	/* where it was granted */
+	int64_t rest_ms[REDIS_MOST_SERVERS];	/* of those who have it, in no order */
 	int grants, voters, busy, failed;
 	int64_t longest_ttl_ms;			/* of all that the nodes tell of, and our own */
 	/* The holder that most of them name: */
@@ -46,54 +45,63 @@ struct ballot {
 /* ---- reading ---- */
 
 /* {1, fence}: see redis/lua/common.lua. The other nodes must not get a forged fence. */
-static bool is_grant(const struct redlock_node *node)
+static bool is_grant(const struct redis_server *node)
 {
-	return node->state == NODE_ANSWERED && redis_has_shape(node->reply, "is") &&
+	return node->state == SERVER_ANSWERED && redis_has_shape(node->reply, "is") &&
 	       node->reply->element[0]->integer == 1 &&
 	       strtoull(node->reply->element[1]->str, NULL, 10) < BACKEND_FENCE_END;
 }
 
 /* {0, left, ahead, queued_at, foreign, digest, age, ttl} */
-static bool is_busy(const struct redlock_node *node)
+static bool is_busy(const struct redis_server *node)
 {
-	return node->state == NODE_ANSWERED && redis_has_shape(node->reply, "iiisisii") &&
+	return node->state == SERVER_ANSWERED && redis_has_shape(node->reply, "iiisisii") &&
 	       node->reply->element[0]->integer == 0;
 }
 
+/* The age of the server, in ms; -1: not known. */
+static int64_t age_of(const struct redis_server *node)
+{
+	const struct redis_conn *conn = &node->main;
+
+	return conn->known ? redlock_age(conn->uptime_s) + clock_boot_ms() - conn->known_ms : -1;
+}
+
 /* state: the TTL that is asked for. */
-static bool is_decided(const struct redlock *lock, const void *state)
+static bool is_decided(const struct redis_client *client, const void *state)
 {
 	const int64_t ttl_ms = *(const int64_t *)state;
 	const int64_t old_ms = ttl_ms > OLD_MS ? ttl_ms : OLD_MS;
-	struct redlock_votes votes = { .nodes = lock->count };
+	struct redlock_votes votes = { .nodes = client->count };
 
-	for (int i = 0; i < lock->count; i++) {
-		const struct redlock_node *node = &lock->nodes[i];
+	for (int i = 0; i < client->count; i++) {
+		const struct redis_server *node = &client->servers[i];
 
 		votes.granted += is_grant(node);
-		votes.trusted += is_grant(node) && redlock_node_age(node) >= old_ms;
+		votes.trusted += is_grant(node) && age_of(node) >= old_ms;
 		votes.busy += is_busy(node);
-		votes.failed += node->state == NODE_FAILED ||
-				(node->state == NODE_ANSWERED && !is_grant(node) &&
+		votes.failed += node->state == SERVER_FAILED ||
+				(node->state == SERVER_ANSWERED && !is_grant(node) &&
 				 !is_busy(node));
 	}
 	return redlock_decided(votes);
 }
 
-static int count_holder(const struct redlock *lock, const char *digest)
+static int count_holder(const struct redis_client *client, const char *digest)
 {
 	int count = 0;
 
-	for (int i = 0; i < lock->count; i++)
-		count += is_busy(&lock->nodes[i]) &&
-			 !strcmp(lock->nodes[i].reply->element[5]->str, digest);
+	for (int i = 0; i < client->count; i++)
+		count += is_busy(&client->servers[i]) &&
+			 !strcmp(client->servers[i].reply->element[5]->str, digest);
 	return count;
 }
 
-static void read_busy(const struct redlock *lock, const redisReply *reply, struct ballot *ballot)
+static void read_busy(const struct redis_client *client, const redisReply *reply,
+		      struct ballot *ballot)
 {
 	redisReply *const *e = reply->element;
-	const int count = count_holder(lock, e[5]->str);
+	const int count = count_holder(client, e[5]->str);
 
 	ballot->rest_ms[ballot->busy++] = e[1]->integer;
 	if (e[7]->integer > ballot->longest_ttl_ms)
@@ -108,24 +116,24 @@ static void read_busy(const struct redlock *lock, const redisReply *reply, struc
 	ballot->foreign = e[4]->integer;
 }
 
-static void read_ballot(const struct redlock *lock, int64_t ttl_ms, struct ballot *ballot)
+static void read_ballot(const struct redis_client *client, int64_t ttl_ms, struct ballot *ballot)
 {
 	*ballot = (struct ballot){ .longest_ttl_ms = ttl_ms, .ahead = -1, .age_ms = -1 };
-	for (int i = 0; i < lock->count; i++) {
-		const struct redlock_node *node = &lock->nodes[i];
+	for (int i = 0; i < client->count; i++) {
+		const struct redis_server *node = &client->servers[i];
 
 		ballot->granted[i] = is_grant(node);
 		ballot->grants += ballot->granted[i];
 		if (ballot->granted[i])
 			ballot->fence[i] = strtoull(node->reply->element[1]->str, NULL, 10);
 		else if (is_busy(node))
-			read_busy(lock, node->reply, ballot);
+			read_busy(client, node->reply, ballot);
 		else
 			ballot->failed++;
 	}
-	for (int i = 0; i < lock->count; i++) {
+	for (int i = 0; i < client->count; i++) {
 		ballot->votes[i] = ballot->granted[i] &&
-				   redlock_may_vote(redlock_node_age(&lock->nodes[i]),
+				   redlock_may_vote(age_of(&client->servers[i]),
 						    ballot->longest_ttl_ms);
 		ballot->voters += ballot->votes[i];
 	}
@@ -134,25 +142,25 @@ static void read_ballot(const struct redlock *lock, int64_t ttl_ms, struct ballo
 /* ---- nodes that were restarted ---- */
 
 /* For how long, in ms, too few nodes vote. INT64_MAX: it is not known how old they are. */
-static int64_t young_for(const struct redlock *lock, const struct ballot *ballot)
+static int64_t young_for(const struct redis_client *client, const struct ballot *ballot)
 {
-	int64_t rest_ms[REDLOCK_MOST_NODES], age_ms;
+	int64_t rest_ms[REDIS_MOST_SERVERS], age_ms;
 	size_t count = 0;
 
-	for (int i = 0; i < lock->count; i++) {
-		age_ms = redlock_node_age(&lock->nodes[i]);
+	for (int i = 0; i < client->count; i++) {
+		age_ms = age_of(&client->servers[i]);
 		if (ballot->granted[i] && !ballot->votes[i] && age_ms >= 0)
 			rest_ms[count++] = age_ms < ballot->longest_ttl_ms
 				? ballot->longest_ttl_ms - age_ms : 0;
 	}
-	return redlock_free_in(rest_ms, count, lock->quorum - ballot->voters);
+	return redlock_free_in(rest_ms, count, client->quorum - ballot->voters);
 }
 
-static int refuse_twins(const struct redlock *lock, struct error *err)
+static int refuse_twins(const struct redis_client *client, struct error *err)
 {
-	for (int i = 0; i < lock->count; i++)
+	for (int i = 0; i < client->count; i++)
 		for (int j = 0; j < i; j++)
-			if (redlock_node_refuse_twin(&lock->nodes[j], &lock->nodes[i], err))
+			if (redis_refuse_twin(&client->servers[j], &client->servers[i], err))
 				return -1;
 	return 0;
 }
@@ -160,15 +168,16 @@ static int refuse_twins(const struct redlock *lock, struct error *err)
 /* ---- one try ---- */
 
 /* The greatest fence that a node has given, and how many have given this one. */
-static uint64_t greatest_fence(const struct redlock *lock, const struct ballot *ballot, int *equal)
+static uint64_t greatest_fence(const struct redis_client *client, const struct ballot *ballot,
+			       int *equal)
 {
 	uint64_t fence = 0;
 
-	for (int i = 0; i < lock->count; i++)
+	for (int i = 0; i < client->count; i++)
 		if (ballot->granted[i] && ballot->fence[i] > fence)
 			fence = ballot->fence[i];
 	*equal = 0;
-	for (int i = 0; i < lock->count; i++)
+	for (int i = 0; i < client->count; i++)
 		*equal += ballot->granted[i] && ballot->fence[i] == fence;
 	return fence;
 }
@@ -178,68 +187,68 @@ static uint64_t greatest_fence(const struct redlock *lock, const struct ballot *
  * smaller fence than another one may have lost its data, and learns the greatest again: so it is
  * not forgotten when one node after the other loses its data while somebody waits.
  */
-static void back_off(struct redlock *lock, const struct request *request,
+static void back_off(struct redis_client *client, const struct request *request,
 		     const struct ballot *ballot)
 {
 	int equal;
-	const uint64_t fence = greatest_fence(lock, ballot, &equal);
+	const uint64_t fence = greatest_fence(client, ballot, &equal);
 	char number[REDIS_DIGITS_SIZE];
-	struct redlock_call call = {
+	struct redis_call call = {
 		.what = "release", .token = request->token,
 		.arguments = { "0", "", "1",
 			       redis_digits(equal < ballot->grants ? (int64_t)fence : 0, number),
 			       NULL },
 	};
-	const int cancel_fd = lock->base.cancel_fd;
+	const int cancel_fd = client->base.cancel_fd;
 	struct error ignored;
 
-	for (int i = 0; i < lock->count; i++)
-		if (lock->nodes[i].touched)
-			call.nodes |= 1u << i;
-	if (!call.nodes)
+	for (int i = 0; i < client->count; i++)
+		if (client->servers[i].touched)
+			call.servers |= 1u << i;
+	if (!call.servers)
 		return;
-	lock->base.cancel_fd = -1;
-	redlock_round(lock, &call, &ignored);
-	lock->base.cancel_fd = cancel_fd;
+	client->base.cancel_fd = -1;
+	redis_round(client, &call, &ignored);
+	client->base.cancel_fd = cancel_fd;
 	/* What was sent behind the acquisition removes it, as long as the connection lasts. */
-	for (int i = 0; i < lock->count; i++)
-		if (lock->nodes[i].state == NODE_ANSWERED ||
-		    (lock->nodes[i].state == NODE_ASKED && lock->nodes[i].sent))
-			lock->nodes[i].touched = false;
+	for (int i = 0; i < client->count; i++)
+		if (client->servers[i].state == SERVER_ANSWERED ||
+		    (client->servers[i].state == SERVER_ASKED && client->servers[i].sent))
+			client->servers[i].touched = false;
 }
 
 /* Has a majority this fence? state: the fence, or a greater one. */
-static bool has_fence(const struct redlock *lock, const void *state)
+static bool has_fence(const struct redis_client *client, const void *state)
 {
 	const uint64_t fence = *(const uint64_t *)state;
 	int count = 0;
 
-	for (int i = 0; i < lock->count; i++)
-		count += is_grant(&lock->nodes[i]) &&
-			 strtoull(lock->nodes[i].reply->element[1]->str, NULL, 10) >= fence;
-	return count >= lock->quorum;
+	for (int i = 0; i < client->count; i++)
+		count += is_grant(&client->servers[i]) &&
+			 strtoull(client->servers[i].reply->element[1]->str, NULL, 10) >= fence;
+	return count >= client->quorum;
 }
 
 /* Acquire at these nodes. The hold of the token gets fence at least; 0: the client's clock. */
-static int ask(struct redlock *lock, const struct request *request, unsigned nodes, bool enqueue,
-	       uint64_t fence, struct error *err)
+static int ask(struct redis_client *client, const struct request *request, unsigned nodes,
+	       bool enqueue, uint64_t fence, struct error *err)
 {
 	char ttl[REDIS_DIGITS_SIZE], least[REDIS_DIGITS_SIZE], queued_at[REDIS_DIGITS_SIZE];
 	const int64_t now_us = clock_read_us(CLOCK_REALTIME);
-	struct redlock_call call = {
-		.what = "acquire", .token = request->token, .nodes = nodes,
+	struct redis_call call = {
+		.what = "acquire", .token = request->token, .servers = nodes,
 		.arguments = { redis_digits(request->ttl_ms, ttl), "x", request->text,
 			       queued_at, least, enqueue ? "e" : "", NULL },
-		.least = lock->quorum, .takes = true,
+		.least = client->quorum, .takes = true,
 		.decided = fence ? has_fence : is_decided,
 		.state = fence ? (const void *)&fence : (const void *)&request->ttl_ms,
 	};
 
-	if (enqueue && !lock->queued_us)
-		lock->queued_us = now_us;
-	redis_digits(enqueue ? lock->queued_us : 0, queued_at);
+	if (enqueue && !client->queued_us)
+		client->queued_us = now_us;
+	redis_digits(enqueue ? client->queued_us : 0, queued_at);
 	redis_digits(fence ? (int64_t)fence : now_us, least);
-	return redlock_round(lock, &call, err);
+	return redis_round(client, &call, err);
 }
 
 /*
@@ -247,26 +256,26 @@ static int ask(struct redlock *lock, const struct request *request, unsigned nod
  * before the command starts: mostly all have given the same, which was this client's clock.
  * Otherwise the nodes that have given the lock are asked for it again, with that fence.
  */
-static bool spread_fence(struct redlock *lock, const struct request *request,
+static bool spread_fence(struct redis_client *client, const struct request *request,
 			 const struct ballot *ballot, uint64_t *fence, struct error *err)
 {
 	unsigned nodes = 0;
 	int equal;
 
-	*fence = greatest_fence(lock, ballot, &equal);
-	for (int i = 0; i < lock->count; i++)
+	*fence = greatest_fence(client, ballot, &equal);
+	for (int i = 0; i < client->count; i++)
 		if (ballot->granted[i])
 			nodes |= 1u << i;
-	return equal >= lock->quorum ||
-	       (!ask(lock, request, nodes, false, *fence, err) && has_fence(lock, fence));
+	return equal >= client->quorum ||
+	       (!ask(client, request, nodes, false, *fence, err) && has_fence(client, fence));
 }
 
-static int ask_all(struct redlock *lock, const struct request *request, bool queued,
+static int ask_all(struct redis_client *client, const struct request *request, bool queued,
 		   struct error *err)
 {
-	for (int i = 0; i < lock->count; i++)
-		lock->nodes[i].woken = false;
-	return ask(lock, request, 0, queued, 0, err);
+	for (int i = 0; i < client->count; i++)
+		client->servers[i].woken = false;
+	return ask(client, request, 0, queued, 0, err);
 }
 
 /* The majority has given the lock: may it be used? HELD, or ERROR with *err. */
@@ -274,55 +283,50 @@ static enum outcome take(struct redlock *lock, const struct request *request,
 			 const struct ballot *ballot, int64_t sent_ms, struct grant *grant,
 			 struct error *err)
 {
+	struct redis_client *client = &lock->client;
+
 	*err = (struct error){ 0 };
-	if (!spread_fence(lock, request, ballot, &grant->fence, err)) {
+	if (!spread_fence(client, request, ballot, &grant->fence, err)) {
 		if (err->kind != ERROR_CANCELLED)
-			redlock_no_majority(lock, redlock_count(lock, NODE_ANSWERED), err);
+			redis_no_majority(client, redis_count(client, SERVER_ANSWERED), err);
 		return OUTCOME_ERROR;
 	}
-	if (redlock_validity(request->ttl_ms, clock_boot_ms() - sent_ms) <= 0) {
-		error_set(err, ERROR_UNAVAILABLE, 0, "the nodes answered so late that nothing of "
-			  "the TTL was left: take a longer one");
-		return OUTCOME_ERROR;
-	}
-	grant->sent_ms = sent_ms;
-	grant->ttl_ms = request->ttl_ms;
-	lock->lease_end_ms = lease_end(sent_ms, request->ttl_ms);
 	lock->splits = 0;
-	return OUTCOME_HELD;
+	return redis_grant(client, sent_ms, request, grant, err);
 }
 
 /* One try, with *ballot. BUSY and ERROR leave nothing behind but a queue entry. */
 static enum outcome try_once(struct redlock *lock, const struct request *request, bool queued,
 			     struct ballot *ballot, struct grant *grant, struct error *err)
 {
+	struct redis_client *client = &lock->client;
 	const int64_t sent_ms = clock_boot_ms();
 	enum outcome outcome = OUTCOME_BUSY;
 
-	if (ask_all(lock, request, queued, err))
+	if (ask_all(client, request, queued, err))
 		return OUTCOME_ERROR;
-	read_ballot(lock, request->ttl_ms, ballot);
-	if (refuse_twins(lock, err))
+	read_ballot(client, request->ttl_ms, ballot);
+	if (refuse_twins(client, err))
 		outcome = OUTCOME_ERROR;
-	if (ballot->grants + ballot->busy < lock->quorum && outcome == OUTCOME_BUSY) {
-		redlock_no_majority(lock, ballot->grants + ballot->busy, err);
+	if (ballot->grants + ballot->busy < client->quorum && outcome == OUTCOME_BUSY) {
+		redis_no_majority(client, ballot->grants + ballot->busy, err);
 		outcome = OUTCOME_ERROR;
 	}
-	if (ballot->voters >= lock->quorum && outcome == OUTCOME_BUSY)
+	if (ballot->voters >= client->quorum && outcome == OUTCOME_BUSY)
 		outcome = take(lock, request, ballot, sent_ms, grant, err);
 	if (outcome != OUTCOME_HELD)
-		back_off(lock, request, ballot);
+		back_off(client, request, ballot);
 	return outcome;
 }
 
 /* ---- trying again ---- */
 
 /* Did several try at the same time, so that nobody got a majority? */
-static bool is_split(const struct redlock *lock, const struct ballot *ballot)
+static bool is_split(const struct redis_client *client, const struct ballot *ballot)
 {
-	if (ballot->grants >= lock->quorum || ballot->most >= lock->quorum)
+	if (ballot->grants >= client->quorum || ballot->most >= client->quorum)
 		return false;
-	return ballot->most + ballot->failed < lock->quorum ||
+	return ballot->most + ballot->failed < client->quorum ||
 	       (ballot->age_ms >= 0 && ballot->age_ms < TRYING_MS);
 }
 
@@ -336,28 +340,29 @@ static int64_t split_pause(struct redlock *lock)
 }
 
 /* Sleeps for ms. False: cancelled. */
-static bool nap(const struct redlock *lock, int64_t ms)
+static bool nap(const struct redis_client *client, int64_t ms)
 {
-	struct pollfd cancel = { .fd = lock->base.cancel_fd, .events = POLLIN };
+	struct pollfd cancel = { .fd = client->base.cancel_fd, .events = POLLIN };
 
 	return poll(&cancel, 1, (int)ms) <= 0;
 }
 
 static int64_t next_look(struct redlock *lock, struct ballot *ballot)
 {
+	struct redis_client *client = &lock->client;
 	const int64_t now = clock_boot_ms();
 	const int64_t look_ms = hold_look_at(-1, ballot->ahead <= 0,
 					     ballot->most > 0 && ballot->foreign);
 	int64_t rest_ms, ahead = ballot->ahead < 0 ? 0 : ballot->ahead;
 
-	if (is_split(lock, ballot))
+	if (is_split(client, ballot))
 		return now + 1 + split_pause(lock);
 	lock->splits = 0;
-	if (ballot->grants >= lock->quorum)
-		rest_ms = young_for(lock, ballot);
+	if (ballot->grants >= client->quorum)
+		rest_ms = young_for(client, ballot);
 	else
 		rest_ms = redlock_free_in(ballot->rest_ms, (size_t)ballot->busy,
-					  lock->quorum - ballot->grants);
+					  client->quorum - ballot->grants);
 	if (rest_ms >= HOLD_LOOK_MS)
 		return look_ms;
 	if (ahead > STAGGER_MOST)
@@ -370,11 +375,12 @@ static int64_t next_look(struct redlock *lock, struct ballot *ballot)
 static enum outcome try_soon(struct redlock *lock, const struct request *request,
 			     struct ballot *ballot, struct grant *grant, struct error *err)
 {
+	struct redis_client *client = &lock->client;
 	enum outcome outcome = try_once(lock, request, false, ballot, grant, err);
 
 	for (int i = 0; i < SPLIT_TRIES && outcome == OUTCOME_BUSY && !request->queue &&
-	     is_split(lock, ballot); i++) {
-		if (!nap(lock, split_pause(lock))) {
+	     is_split(client, ballot); i++) {
+		if (!nap(client, split_pause(lock))) {
 			error_set(err, ERROR_CANCELLED, 0, "cancelled");
 			return OUTCOME_ERROR;
 		}
@@ -387,16 +393,17 @@ static enum outcome try_soon(struct redlock *lock, const struct request *request
 static enum outcome say_young(const struct redlock *lock, const struct ballot *ballot,
 			      struct error *err)
 {
-	const int64_t rest_ms = young_for(lock, ballot);
+	const struct redis_client *client = &lock->client;
+	const int64_t rest_ms = young_for(client, ballot);
 
 	if (rest_ms == INT64_MAX)
 		error_set(err, ERROR_REFUSED, 0, "no majority: %d of %d nodes do not tell by INFO "
 			  "how long they have been up, and do not vote",
-			  ballot->grants - ballot->voters, lock->count);
+			  ballot->grants - ballot->voters, client->count);
 	else
 		error_set(err, ERROR_UNAVAILABLE, 0, "no majority: %d of %d nodes were started "
 			  "less than a TTL ago and may have forgotten the lock; enough of them "
-			  "vote in %" PRId64 " s", ballot->grants - ballot->voters, lock->count,
+			  "vote in %" PRId64 " s", ballot->grants - ballot->voters, client->count,
 			  rest_ms / 1000 + 1);
 	return OUTCOME_ERROR;
 }
@@ -404,13 +411,14 @@ static enum outcome say_young(const struct redlock *lock, const struct ballot *b
 /* The same for whoever waits. */
 static void note_young(struct redlock *lock, const struct ballot *ballot)
 {
-	const bool unknown = young_for(lock, ballot) == INT64_MAX;
+	struct redis_client *client = &lock->client;
+	const bool unknown = young_for(client, ballot) == INT64_MAX;
 
 	lock->young[0] = '\0';
-	if (ballot->grants < lock->quorum || ballot->voters >= lock->quorum)
+	if (ballot->grants < client->quorum || ballot->voters >= client->quorum)
 		return;
 	snprintf(lock->young, sizeof(lock->young), "%d of %d nodes %s",
-		 ballot->grants - ballot->voters, lock->count,
+		 ballot->grants - ballot->voters, client->count,
 		 unknown ? "do not tell by INFO how long they have been up"
 			 : "were started less than a TTL ago and may have forgotten the lock");
 }
@@ -419,27 +427,32 @@ enum outcome redlock_acquire(struct backend *backend, const struct request *requ
 			     struct grant *grant, struct error *err)
 {
 	struct redlock *lock = redlock_from_backend(backend);
-	const bool queued = redlock_listens(lock);
+	struct redis_client *client = &lock->client;
 	struct ballot ballot = { 0 };
 	enum outcome outcome;
+	bool queued;
 
-	redlock_begin(lock, request->name);
+	/* The hold for which it listened is lost. */
+	if (client->listens_on)
+		redis_stop_listening(client);
+	queued = redis_listens(client);
+	redis_begin(client, request->name);
 	/* Most locks are free: tries once before subscribing, unless this token is in the queue. */
 	outcome = queued ? try_once(lock, request, true, &ballot, grant, err)
 			  : try_soon(lock, request, &ballot, grant, err);
 	if (outcome == OUTCOME_BUSY && request->queue) {
 		/* A waiter whose channel has no listener counts as dead. */
-		if (redlock_listen(lock, request->token, err))
+		if (redis_listen(client, request->token, err))
 			return OUTCOME_ERROR;
 		if (!queued)
 			outcome = try_once(lock, request, true, &ballot, grant, err);
 	}
 	/* The command begins before the waiter stops listening. */
-	if (outcome == OUTCOME_HELD && redlock_listens(lock)) {
-		lock->listens_on = true;
+	if (outcome == OUTCOME_HELD && redis_listens(client)) {
+		client->listens_on = true;
 		grant->event_ms = grant->sent_ms;
 	}
-	if (outcome == OUTCOME_BUSY && !request->queue && ballot.grants >= lock->quorum)
+	if (outcome == OUTCOME_BUSY && !request->queue && ballot.grants >= client->quorum)
 		return say_young(lock, &ballot, err);
 	note_young(lock, &ballot);
 	if (outcome == OUTCOME_BUSY)

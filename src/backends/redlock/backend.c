@@ -32,32 +32,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
-#include "backends/redis/lock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/net.h"
 #include "lock/uri.h"
-#include "round.h"
+#include "redlock.h"
 #include "validity.h"
 
 #define NODE_TIMEOUT_MS 50
 
 static void redlock_close(struct backend *backend)
 {
-	struct redlock *lock = redlock_from_backend(backend);
-
-	if (!lock)
-		return;
-	for (int i = 0; i < REDLOCK_MOST_NODES; i++)
-		redlock_node_finish(&lock->nodes[i]);
-	for (int i = 0; i < REDIS_KEYS; i++)
-		free(lock->keys[i]);
-	if (lock->epoll_fd >= 0)
-		close(lock->epoll_fd);
-	free(lock->prefix);
-	free(lock);
+	if (backend)
+		redis_client_finish(redis_from_backend(backend));
+	free(backend);
 }
 
 /* ---- the URI ---- */
@@ -82,9 +71,9 @@ static int check_count(const struct uri *uri, struct error *err)
 {
 	const size_t count = uri->host_count;
 
-	if (count >= REDLOCK_LEAST_NODES && count <= REDLOCK_MOST_NODES && count % 2)
+	if (count >= REDLOCK_LEAST_NODES && count <= REDIS_MOST_SERVERS && count % 2)
 		return 0;
-	if (count && count <= REDLOCK_MOST_NODES && count % 2 == 0)
+	if (count && count <= REDIS_MOST_SERVERS && count % 2 == 0)
 		return error_set(err, ERROR_USAGE, 0, "redlock: %zu nodes are named: name 3, 5 or "
 				 "7, since an even number survives no more failures than one node "
 				 "fewer", count);
@@ -93,29 +82,24 @@ static int check_count(const struct uri *uri, struct error *err)
 			 count == 1 ? " (for a single server there is redis:)" : "");
 }
 
-static int add_node(struct redlock *lock, const struct uri *uri, const struct uri_host *host,
-		    struct error *err)
+static int add_node(struct redis_client *client, const struct uri *uri,
+		    const struct uri_host *host, struct error *err)
 {
-	struct redlock_node *node = &lock->nodes[lock->count];
+	struct redis_address *address = &redis_client_add(client)->address;
 
-	if (redis_address_tcp(&node->address, uri, host, err) ||
-	    redis_address_tls(&node->address, uri, err) ||
-	    redis_address_login(&node->address, uri, err))
+	if (redis_address_tcp(address, uri, host, err) || redis_address_tls(address, uri, err) ||
+	    redis_address_login(address, uri, err))
 		return -1;
-	node->main.address = node->wake.address = &node->address;
-	node->main.backend = node->wake.backend = &lock->base;
-	for (int i = 0; i < lock->count; i++) {
-		if (!is_same(&lock->nodes[i].address, &node->address))
-			continue;
-		return error_set(err, ERROR_USAGE, 0, "redlock: node %d, %s, is node %d again, and "
-				 "would have two votes: name each node once", lock->count + 1,
-				 node->address.label, i + 1);
-	}
-	lock->count++;
+	address->age = true;
+	for (int i = 0; i < client->count - 1; i++)
+		if (is_same(&client->servers[i].address, address))
+			return error_set(err, ERROR_USAGE, 0, "redlock: node %d, %s, is node %d "
+					 "again, and would have two votes: name each node once",
+					 client->count, address->label, i + 1);
 	return 0;
 }
 
-static int read_uri(struct redlock *lock, const struct uri *uri, struct error *err)
+static int read_uri(struct redis_client *client, const struct uri *uri, struct error *err)
 {
 	static const char *const known[] = {
 		"prefix", "node-timeout", "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL
@@ -123,15 +107,14 @@ static int read_uri(struct redlock *lock, const struct uri *uri, struct error *e
 	const char *prefix = uri_param(uri, "prefix");
 
 	if (uri_check_params(uri, known, err) || check_count(uri, err) ||
-	    uri_param_duration(uri, "node-timeout", NODE_TIMEOUT_MS, &lock->node_timeout_ms, err))
+	    uri_param_duration(uri, "node-timeout", NODE_TIMEOUT_MS, &client->patience_ms, err))
 		return -1;
-	if (lock->node_timeout_ms <= 0)
+	if (client->patience_ms <= 0)
 		return error_set(err, ERROR_USAGE, 0, "?node-timeout= must be more than 0");
 	for (size_t i = 0; i < uri->host_count; i++)
-		if (add_node(lock, uri, &uri->hosts[i], err))
+		if (add_node(client, uri, &uri->hosts[i], err))
 			return -1;
-	lock->prefix = memory_copy(prefix ? prefix : REDIS_PREFIX);
-	lock->quorum = redlock_quorum(lock->count);
+	client->prefix = memory_copy(prefix ? prefix : REDIS_PREFIX);
 	return 0;
 }
 
@@ -139,12 +122,10 @@ static struct backend *redlock_open(const struct uri *uri, struct error *err)
 {
 	struct redlock *lock = memory_new(1, sizeof(*lock));
 
-	lock->epoll_fd = -1;
-	for (int i = 0; i < REDLOCK_MOST_NODES; i++)
-		lock->nodes[i].main.fd = lock->nodes[i].wake.fd = -1;
-	if (!read_uri(lock, uri, err))
-		return &lock->base;
-	redlock_close(&lock->base);
+	redis_client_init(&lock->client);
+	if (!read_uri(&lock->client, uri, err))
+		return &lock->client.base;
+	redlock_close(&lock->client.base);
 	return NULL;
 }
 
@@ -152,7 +133,7 @@ static int redlock_connect(struct backend *backend, const struct request *reques
 			   struct error *err)
 {
 	(void)request;
-	return redlock_reach(redlock_from_backend(backend), NULL, err);
+	return redis_reach(redis_from_backend(backend), backend->connect_timeout_ms, err);
 }
 
 const struct backend_ops redlock_ops = {
@@ -160,12 +141,12 @@ const struct backend_ops redlock_ops = {
 	.close = redlock_close,
 	.connect = redlock_connect,
 	.acquire = redlock_acquire,
-	.renew = redlock_renew,
-	.release = redlock_release,
+	.renew = redis_renew,
+	.release = redis_release,
 	.show = redlock_show,
-	.fd = redlock_event_fd,
-	.event = redlock_event,
+	.fd = redis_fd,
+	.event = redis_event,
 	.setup = redlock_setup,
 	.check = redlock_check,
-	.break_hold = redlock_break,
+	.break_hold = redis_break,
 };

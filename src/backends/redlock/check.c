@@ -1,43 +1,53 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds out, node by node, whether the nodes are fit to hold locks. */
-#include "backends/redis/lock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "lock/view.h"
-#include "round.h"
+#include "redlock.h"
 
-int redlock_ping(struct backend *backend, struct error *err)
+static bool is_majority(const struct redis_client *client, const void *state)
 {
-	static const char *const ping[] = { "PING", NULL };
+	(void)state;
+	return redis_count(client, SERVER_ANSWERED) >= client->quorum;
+}
 
-	return redlock_reach(redlock_from_backend(backend), ping, err);
+static int ping(struct backend *backend, struct error *err)
+{
+	static const char *const command[] = { "PING", NULL };
+	struct redis_client *client = redis_from_backend(backend);
+	const struct redis_call call = {
+		.command = command, .least = client->quorum, .decided = is_majority,
+		.timeout_ms = backend->connect_timeout_ms,
+	};
+
+	if (redis_reach(client, backend->connect_timeout_ms, err) ||
+	    redis_round(client, &call, err))
+		return -1;
+	return is_majority(client, NULL) ? 0
+		: redis_no_majority(client, redis_count(client, SERVER_ANSWERED), err);
 }
 
 /* Locks need nothing that must be created first: only check that a majority answers. */
 int redlock_setup(struct backend *backend, char **plan, struct error *err)
 {
 	if (!plan)
-		return redlock_ping(backend, err);
+		return ping(backend, err);
 	*plan = memory_copy("");
 	return 0;
 }
 
 /* The findings about one node, with its name in front. 0, or -1: it cannot be asked. */
-static int check_node(const struct redlock *lock, const struct redlock_node *node,
-		      struct findings *findings)
+static int check_node(const struct redis_client *client, int which, struct findings *findings)
 {
-	struct redis_backend one = { .node.base = lock->base, .node.address = node->address };
-	const char *label = node->address.label + sizeof("redis ") - 1;
+	const char *label = client->servers[which].address.label + sizeof("redis ") - 1;
 	struct findings found = { 0 };
 	struct error err = { 0 };
+	struct redis_client one;
 	int failed;
 
-	one.node.base.connect_timeout_ms = lock->base.timeout_ms;
-	one.node.main = one.node.wake = (struct redis_conn){
-		.backend = &one.node.base, .address = &one.node.address, .fd = -1,
-	};
-	failed = redis_check(&one.node.base, &found, &err);
-	redis_conn_close(&one.node.main);
+	redlock_begin_one(&one, client, which, client->base.timeout_ms);
+	failed = redis_check(&one.base, &found, &err);
+	redlock_end_one(&one);
 	if (failed)
 		findings_add(findings, FINDING_WARNING, "node", "repair this node: without it "
 			     "fewer others may fail", "%.200s", err.message);
@@ -51,18 +61,18 @@ static int check_node(const struct redlock *lock, const struct redlock_node *nod
 
 int redlock_check(struct backend *backend, struct findings *findings, struct error *err)
 {
-	struct redlock *lock = redlock_from_backend(backend);
+	struct redis_client *client = redis_from_backend(backend);
 	int fit = 0;
 
-	if (redlock_ping(backend, err))
+	if (ping(backend, err))
 		return -1;
-	for (int i = 0; i < lock->count; i++)
-		fit += !check_node(lock, &lock->nodes[i], findings);
-	if (fit < lock->quorum)
+	for (int i = 0; i < client->count; i++)
+		fit += !check_node(client, i, findings);
+	if (fit < client->quorum)
 		return error_set(err, ERROR_UNAVAILABLE, 0,
-				 "no majority: %d of %d nodes can be checked", fit, lock->count);
-	findings_add(findings, fit < lock->count ? FINDING_WARNING : FINDING_OK, "majority",
-		     fit < lock->count ? "repair the nodes that do not answer" : NULL,
-		     "%d of %d nodes answer, %d are needed", fit, lock->count, lock->quorum);
+				 "no majority: %d of %d nodes can be checked", fit, client->count);
+	findings_add(findings, fit < client->count ? FINDING_WARNING : FINDING_OK, "majority",
+		     fit < client->count ? "repair the nodes that do not answer" : NULL,
+		     "%d of %d nodes answer, %d are needed", fit, client->count, client->quorum);
 	return 0;
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Showing, listing and breaking locks: what a majority of the nodes has. */
+/* Showing and listing locks: what a majority of the nodes has. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/redis/lock.h"
 #include "base/error.h"
-#include "round.h"
+#include "redlock.h"
 #include "validity.h"
 
 /* What all nodes show. */
@@ -16,28 +15,11 @@ struct shown {
 	int answers;
 };
 
-/* Add {fence, holds, waiters} of a node: see redis/lua/common.lua. False: it makes no sense. */
-static bool read_node(const redisReply *reply, struct rows *rows)
+static void read_nodes(const struct redis_client *client, struct shown *shown)
 {
-	uint64_t fence;
-
-	if (!redis_has_shape(reply, "saa"))
-		return false;
-	for (size_t part = 1; part <= 2; part++)
-		for (size_t i = 0; i < reply->element[part]->elements; i++)
-			if (!redis_add_row(reply->element[part]->element[i], part == 1, rows))
-				return false;
-	fence = strtoull(reply->element[0]->str, NULL, 10);
-	if (fence > rows->fence)
-		rows->fence = fence;
-	return true;
-}
-
-static void read_nodes(const struct redlock *lock, struct shown *shown)
-{
-	for (int i = 0; i < lock->count; i++)
-		if (lock->nodes[i].state == NODE_ANSWERED)
-			shown->answers += read_node(lock->nodes[i].reply, &shown->rows);
+	for (int i = 0; i < client->count; i++)
+		if (client->servers[i].state == SERVER_ANSWERED)
+			shown->answers += redis_read_rows(client->servers[i].reply, &shown->rows);
 }
 
 static bool is_same(const struct row *a, const struct row *b)
@@ -83,17 +65,17 @@ static struct row *add_copy(struct rows *rows, const struct row *row)
 }
 
 /* Add the hold, as its nodes have it. It ends when they are no majority any more. */
-static void add_hold(const struct redlock *lock, const struct rows *all, const struct row *found,
-		     struct rows *rows)
+static void add_hold(const struct redis_client *client, const struct rows *all,
+		     const struct row *found, struct rows *rows)
 {
-	int64_t rest_ms[REDLOCK_MOST_NODES];
+	int64_t rest_ms[REDIS_MOST_SERVERS];
 	struct row *hold = add_copy(rows, found);
 	int count = 0;
 
 	for (size_t i = 0; i < all->count; i++) {
 		const struct row *row = &all->rows[i];
 
-		if (!is_same(row, found) || count == lock->count)
+		if (!is_same(row, found) || count == client->count)
 			continue;
 		if (row->fence > hold->fence)
 			hold->fence = row->fence;
@@ -101,10 +83,12 @@ static void add_hold(const struct redlock *lock, const struct rows *all, const s
 			hold->age_ms = row->age_ms;
 		rest_ms[count++] = row->left_ms;
 	}
-	hold->mine &= count >= lock->quorum;
+	hold->mine &= count >= client->quorum;
 	/* As many must end as leave too few for a majority. */
-	hold->left_ms = redlock_free_in(rest_ms, (size_t)count,
-					count >= lock->quorum ? count - lock->quorum + 1 : count);
+	if (count >= client->quorum)
+		hold->left_ms = redlock_free_in(rest_ms, (size_t)count, count - client->quorum + 1);
+	else
+		hold->left_ms = redlock_free_in(rest_ms, (size_t)count, count);
 	if (hold->left_ms == INT64_MAX)
 		hold->left_ms = -1;
 }
@@ -142,119 +126,84 @@ static void add_young(const struct redlock *lock, struct rows *rows)
 static int show_rows(struct redlock *lock, const struct request *request, struct rows *rows,
 		     struct error *err)
 {
-	const struct redlock_call call = {
+	struct redis_client *client = &lock->client;
+	const struct redis_call call = {
 		.what = "show", .token = request->token, .arguments = { NULL },
-		.least = lock->quorum,
+		.least = client->quorum,
 	};
 	struct shown shown = { .answers = 0 };
 	const struct row *found;
 	int most;
 
-	redlock_begin(lock, request->name);
-	if (redlock_round(lock, &call, err))
+	redis_begin(client, request->name);
+	if (redis_round(client, &call, err))
 		return -1;
-	read_nodes(lock, &shown);
+	read_nodes(client, &shown);
 	rows->fence = shown.rows.fence;
 	found = find_holder(&shown.rows, &most);
 	/* Nodes that do not answer may be the rest of a majority. */
-	if (found && most + lock->count - shown.answers >= lock->quorum)
-		add_hold(lock, &shown.rows, found, rows);
+	if (found && most + client->count - shown.answers >= client->quorum)
+		add_hold(client, &shown.rows, found, rows);
 	else if (lock->young[0])
 		add_young(lock, rows);
 	add_waiters(&shown.rows, rows);
 	rows_finish(&shown.rows);
-	return shown.answers >= lock->quorum ? 0 : redlock_no_majority(lock, shown.answers, err);
+	return shown.answers >= client->quorum ? 0 : redis_no_majority(client, shown.answers, err);
 }
 
 /* ---- names ---- */
 
-/* Add the names on one node. timeout_ms: as in struct redlock_call. 0, or -1 without a reply. */
-static int list_node(struct redlock *lock, int which, int64_t timeout_ms, const char *pattern,
-		     struct name_list *names, struct error *err)
+void redlock_begin_one(struct redis_client *one, const struct redis_client *all, int which,
+		       int64_t timeout_ms)
 {
-	const struct redlock_node *node = &lock->nodes[which];
-	char cursor[32] = "0";
-	const char *const command[] = {
-		"SCAN", cursor, "MATCH", pattern, "COUNT", "1000", NULL
-	};
-	const struct redlock_call call = {
-		.command = command, .nodes = 1u << which, .least = 1, .timeout_ms = timeout_ms,
-	};
-	const redisReply *keys;
+	struct redis_address *address;
 
-	do {
-		if (redlock_round(lock, &call, err))
-			return -1;
-		if (node->state != NODE_ANSWERED || !redis_has_shape(node->reply, "sa"))
-			return -1;
-		keys = node->reply->element[1];
-		for (size_t i = 0; i < keys->elements; i++)
-			if (redis_is_text(keys->element[i]))
-				redis_list_key(lock->prefix, keys->element[i], names);
-		snprintf(cursor, sizeof(cursor), "%.30s", node->reply->element[0]->str);
-	} while (strcmp(cursor, "0") != 0);
-	return 0;
+	*one = (struct redis_client){ .base = all->base };
+	redis_client_init(one);
+	address = &redis_client_add(one)->address;
+	*address = all->servers[which].address;
+	address->age = false;
+	one->prefix = all->prefix;
+	one->base.timeout_ms = one->base.connect_timeout_ms = timeout_ms;
+}
+
+/* The names belong to the client of all. */
+void redlock_end_one(struct redis_client *one)
+{
+	one->servers[0].address = (struct redis_address){ .port = 0 };
+	one->prefix = NULL;
+	redis_client_finish(one);
 }
 
 /* Every majority has a node in common with the majority that has a lock. */
-static int list_names(struct redlock *lock, struct name_list *names, struct error *err)
+static int list_names(struct redis_client *client, struct rows *rows, struct error *err)
 {
-	char *pattern = redis_list_pattern(lock->prefix);
+	const struct request all = { .name = NULL };
 	struct error first = { 0 };
+	struct redis_client one;
 	int listed = 0;
 
-	redlock_look_up(lock);
-	for (int i = 0; i < lock->count; i++) {
+	for (int i = 0; i < client->count; i++) {
+		struct error reason = { 0 };
+
 		/* With a majority, the others need not be waited for. */
-		if (!list_node(lock, i, listed >= lock->quorum ? lock->node_timeout_ms : 0, pattern,
-			       names, err))
-			listed++;
-		else if (first.kind == ERROR_NONE)
-			first = lock->nodes[i].error;
+		redlock_begin_one(&one, client, i, listed >= client->quorum
+				  ? client->patience_ms : client->base.timeout_ms);
+		listed += !redis_show(&one.base, &all, rows, &reason);
+		if (first.kind == ERROR_NONE)
+			first = reason;
+		redlock_end_one(&one);
 	}
-	free(pattern);
-	if (listed >= lock->quorum)
+	if (listed >= client->quorum)
 		return 0;
 	return error_set(err, first.kind == ERROR_NONE ? ERROR_UNAVAILABLE : first.kind, 0,
 			 "no majority: %d of %d nodes can be listed, %d are needed; %.300s", listed,
-			 lock->count, lock->quorum, first.message);
+			 client->count, client->quorum, first.message);
 }
 
 int redlock_show(struct backend *backend, const struct request *request, struct rows *rows,
 		 struct error *err)
 {
-	struct redlock *lock = redlock_from_backend(backend);
-
-	return request->name ? show_rows(lock, request, rows, err)
-			     : list_names(lock, &rows->names, err);
-}
-
-/* ---- breaking ---- */
-
-/* A node that has another holder, or none, keeps it. */
-enum outcome redlock_break(struct backend *backend, const char *name, const struct row *row,
-			   struct error *err)
-{
-	struct redlock *lock = redlock_from_backend(backend);
-	const struct redlock_call call = {
-		.what = "break", .token = "", .arguments = { row->id, NULL }, .least = lock->quorum,
-	};
-	int answers = 0;
-	bool held = false;
-
-	redlock_begin(lock, name);
-	if (redlock_round(lock, &call, err))
-		return OUTCOME_ERROR;
-	for (int i = 0; i < lock->count; i++) {
-		const struct redlock_node *node = &lock->nodes[i];
-
-		if (node->state != NODE_ANSWERED || !redis_is_integer(node->reply))
-			continue;
-		answers++;
-		held |= node->reply->integer == 1;
-	}
-	if (answers >= lock->quorum)
-		return held ? OUTCOME_HELD : OUTCOME_LOST;
-	redlock_no_majority(lock, answers, err);
-	return OUTCOME_ERROR;
+	return request->name ? show_rows(redlock_from_backend(backend), request, rows, err)
+			     : list_names(redis_from_backend(backend), rows, err);
 }

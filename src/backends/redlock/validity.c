@@ -3,18 +3,6 @@
 
 #include <stdlib.h>
 
-#include "lock/lease.h"
-
-int redlock_quorum(int nodes)
-{
-	return nodes / 2 + 1;
-}
-
-int64_t redlock_validity(int64_t ttl_ms, int64_t elapsed_ms)
-{
-	return lease_end(0, ttl_ms) - elapsed_ms;
-}
-
 int64_t redlock_age(int64_t uptime_s)
 {
 	return uptime_s > 1 ? (uptime_s - 1) * 1000 : 0;
@@ -27,7 +15,7 @@ bool redlock_may_vote(int64_t age_ms, int64_t longest_ttl_ms)
 
 bool redlock_decided(struct redlock_votes votes)
 {
-	const int quorum = redlock_quorum(votes.nodes), spare = votes.nodes - quorum;
+	const int quorum = votes.nodes / 2 + 1, spare = votes.nodes - quorum;
 
 	if (votes.granted + votes.busy < quorum)
 		return votes.failed > spare;

@@ -9,16 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many of this number of nodes are a majority. */
-int redlock_quorum(int nodes);
-
-/*
- * For how long a lock with this TTL is valid that was asked for elapsed_ms ago, counted from before
- * the first request: the TTL less that time, and less the drift of the nodes' clocks (see
- * lease_end()). 0 or less: the lock must not be used.
- */
-int64_t redlock_validity(int64_t ttl_ms, int64_t elapsed_ms);
-
 /*
  * The least age, in ms, of a server whose INFO reports this uptime. The server computes the uptime
  * from two times that are both cut to whole seconds.

@@ -4,7 +4,7 @@
 # and the SHA-1 by which Redis knows it.
 set -eu
 echo '/* Made from the .lua files by embed.sh. */'
-echo '#include "backends/redis/node.h"'
+echo '#include "backends/redis/client.h"'
 for dialect; do
 	folder=$(dirname "$dialect")
 	text=$(sed -e '/^ *--/d' -e '/^$/d' -e 's/^ *//' "$folder/common.lua" "$dialect" \

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/* Acquiring and waiting on one server. */
+#include "lock.h"
+
+#include <hiredis/hiredis.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "lock/hold.h"
+#include "lock/hold_mode.h"
+
+/* The pause before a waiter follows a lock to another server, where it does not listen yet. */
+#define FOLLOW_MS 100
+
+/* Asks the server about the lock. */
+static const redisReply *ask(struct redis_client *client, struct redis_call *call,
+			     const struct request *request, struct error *err)
+{
+	redis_begin(client, request->name);
+	call->token = request->token;
+	return redis_ask(client, call, err);
+}
+
+/* ---- acquiring ---- */
+
+/*
+ * Release what was just acquired and is of no use, because too few replicas have it. If that fails,
+ * too, the hold ends with its lease.
+ */
+static void give_back(struct redis_client *client, const struct request *request)
+{
+	struct redis_call call = { .what = "release", .arguments = { "0", "", "0", "0" } };
+	struct error ignored = { 0 };
+
+	ask(client, &call, request, &ignored);
+}
+
+/* Read what acquire returns (lua/common.lua). LOST without grant->newer: it makes no sense. */
+static enum outcome read_grant(struct redis_client *client, const redisReply *reply,
+			       const struct request *request, struct grant *grant,
+			       struct error *err)
+{
+	redisReply *const *e = reply->element;
+
+	if (redis_has_shape(reply, "is") && e[0]->integer == 1) {
+		grant->fence = strtoull(e[1]->str, NULL, 10);
+		return grant->fence ? OUTCOME_HELD : OUTCOME_LOST;
+	}
+	if (redis_has_shape(reply, "ii") && e[0]->integer == 2) {
+		if (client->kind)
+			error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with the semaphore, "
+				  "which has %lld permits", request->slots, e[1]->integer);
+		else
+			hold_mode_slots_agree((int)e[1]->integer, request, err);
+		return OUTCOME_ERROR;
+	}
+	if (redis_has_shape(reply, "is") && e[0]->integer == 3) {
+		grant->newer = memory_copy(e[1]->str);
+		return OUTCOME_LOST;
+	}
+	if (!redis_has_shape(reply, "iiisi") || e[0]->integer != 0)
+		return OUTCOME_LOST;
+	client->queued_us = strtoll(e[3]->str, NULL, 10);
+	grant->retry_ms = hold_look_at(e[1]->integer, e[2]->integer == 0, e[4]->integer);
+	return OUTCOME_BUSY;
+}
+
+static enum outcome try_once(struct redis_client *client, const struct request *request,
+			     bool enqueue, struct grant *grant, struct error *err)
+{
+	static const char *const options[2][2] = { { "", "e" }, { "r", "er" } };
+	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], queued_at[REDIS_DIGITS_SIZE];
+	struct redis_call call = {
+		.what = "acquire",
+		.arguments = { redis_digits(request->ttl_ms, ttl),
+			       hold_mode_text(request->mode, request->slots, mode), request->text,
+			       redis_digits(client->queued_us, queued_at), "0",
+			       options[request->replaces][enqueue] },
+	};
+	const int64_t sent_ms = clock_boot_ms();
+	const redisReply *reply = ask(client, &call, request, err);
+	enum outcome outcome;
+
+	if (!reply)
+		return OUTCOME_ERROR;
+	outcome = read_grant(client, reply, request, grant, err);
+	if (outcome == OUTCOME_LOST && !grant->newer) {
+		redis_odd(&client->servers[0], err);
+		return OUTCOME_ERROR;
+	}
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	outcome = redis_grant(client, sent_ms, request, grant, err);
+	/* The engine releases after a request that it has cancelled. */
+	if (outcome == OUTCOME_ERROR && err->kind != ERROR_CANCELLED)
+		give_back(client, request);
+	return outcome;
+}
+
+enum outcome redis_acquire(struct backend *backend, const struct request *request,
+			   struct grant *grant, struct error *err)
+{
+	struct redis_client *client = redis_from_backend(backend);
+	char owner[REDIS_OWNER_SIZE];
+	enum outcome outcome = OUTCOME_BUSY;
+
+	if (!redisson_admits(client, request, err))
+		return OUTCOME_ERROR;
+	client->servers[0].woken = false;
+	/* The hold for which it listened is lost. */
+	if (client->listens_on)
+		redis_stop_listening(client);
+	/* Most locks are free: try once before subscribing, unless this token is in the queue. */
+	if (!redis_listens(client))
+		outcome = try_once(client, request, false, grant, err);
+	if (outcome == OUTCOME_BUSY && request->queue) {
+		/*
+		 * Before the next try, so that no message is missed in between. A waiter whose
+		 * channel has no listener counts as dead.
+		 */
+		redisson_owner(client->kind, request->token, owner);
+		if (redis_listen(client, owner, err))
+			return OUTCOME_ERROR;
+		outcome = try_once(client, request, true, grant, err);
+		/* The lock has moved to another server, where this waiter does not listen yet. */
+		if (!redis_listens(client))
+			grant->retry_ms = clock_boot_ms() + FOLLOW_MS;
+	}
+	/* The command begins before the waiter stops listening. */
+	if (outcome == OUTCOME_HELD && redis_listens(client)) {
+		client->listens_on = true;
+		grant->event_ms = grant->sent_ms;
+	}
+	if (outcome == OUTCOME_LOST)
+		redis_stop_listening(client);
+	return outcome;
+}

@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: MIT */
+#include "client.h"
+
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "lock.h"
+
+/*
+ * A server that has not answered so many requests is asked for nothing more but a release: it
+ * hangs, and what it would be sent only fills a buffer.
+ */
+#define MOST_STALE 8
+/* How often the names of several servers are looked up that cannot be found, or lead nowhere. */
+#define LOOK_UP_MS 30000
+
+static struct redis_conn *conn_of(struct redis_server *server, const struct redis_call *call)
+{
+	return call->wake ? &server->wake : &server->main;
+}
+
+/* Is nothing asked of the servers but to be there? */
+static bool is_empty(const struct redis_call *call)
+{
+	return !call->what && !call->command;
+}
+
+/* ---- the object ---- */
+
+void redis_client_init(struct redis_client *client)
+{
+	client->epoll_fd = -1;
+	client->quorum = 1;
+}
+
+struct redis_server *redis_client_add(struct redis_client *client)
+{
+	struct redis_server *server = &client->servers[client->count++];
+
+	server->main = server->wake = (struct redis_conn){ .address = &server->address, .fd = -1 };
+	client->quorum = client->count / 2 + 1;
+	return server;
+}
+
+static void finish_route(struct redis_route *route)
+{
+	if (route->sentinel)
+		redis_client_finish(route->sentinel);
+	free(route->sentinel);
+	free(route->places);
+	free(route->master);
+	free(route);
+}
+
+void redis_client_finish(struct redis_client *client)
+{
+	for (int i = 0; i < client->count; i++) {
+		redis_server_leave(&client->servers[i]);
+		freeReplyObject(client->servers[i].reply);
+		redis_address_finish(&client->servers[i].address);
+	}
+	for (int i = 0; i < REDIS_KEYS; i++)
+		free(client->keys[i]);
+	if (client->epoll_fd >= 0)
+		close(client->epoll_fd);
+	if (client->route)
+		finish_route(client->route);
+	free(client->prefix);
+}
+
+bool redis_server_is_open(const struct redis_server *server)
+{
+	return redis_conn_is_open(&server->main);
+}
+
+void redis_server_close(struct redis_server *server)
+{
+	/* What nobody has answered may have been carried out up to any of the requests. */
+	server->touched |= server->main.ignored > 0;
+	redis_conn_close(&server->main);
+}
+
+void redis_server_leave(struct redis_server *server)
+{
+	redis_conn_close(&server->wake);
+	redis_server_close(server);
+}
+
+/* ---- connecting ---- */
+
+/* A Unix socket, which is one address. */
+static int place_socket(const char *path, struct net_address *place, struct error *err)
+{
+	struct sockaddr_un *address = (struct sockaddr_un *)&place->address;
+
+	if (strlen(path) >= sizeof(address->sun_path))
+		return error_set(err, ERROR_USAGE, ENAMETOOLONG, "socket path");
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	strcpy(address->sun_path, path);
+	place->length = sizeof(*address);
+	return 1;
+}
+
+/* Keeps the addresses that the server has if its name is not found. */
+static void look_up(struct redis_server *server)
+{
+	const struct redis_address *address = &server->address;
+	struct net_address places[NET_ADDRESSES];
+	const int count = address->unix_path
+		? place_socket(address->unix_path, places, &server->unresolved)
+		: net_look_up(address->host, address->port, places, &server->unresolved);
+
+	if (count < 1)
+		return;
+	memcpy(server->places, places, (size_t)count * sizeof(places[0]));
+	server->place_count = count;
+}
+
+/*
+ * Looks up the names of the servers that have no address yet, the first time, and from then on not
+ * more often than every 30 s, because a look-up waits as long as the resolver does. When a majority
+ * cannot be reached, the names of those servers are looked up again, for their addresses may have
+ * changed. While only a minority is missing, the lock does not need them, and a slow resolver must
+ * not delay a renewal. A single server is looked up for each connection.
+ */
+static void look_up_all(struct redis_client *client)
+{
+	int unreached = 0;
+
+	if (client->count == 1 ||
+	    (client->looked_up_ms && clock_boot_ms() < client->looked_up_ms + LOOK_UP_MS))
+		return;
+	for (int i = 0; i < client->count; i++)
+		unreached += client->servers[i].unreached;
+	for (int i = 0; i < client->count; i++) {
+		struct redis_server *server = &client->servers[i];
+
+		if (server->place_count < 1) {
+			look_up(server);
+		} else if (server->unreached && unreached > client->count - client->quorum) {
+			look_up(server);
+			/*
+			 * A connection that is still being made may lead to an old address. What a
+			 * server was sent and has not answered, it may carry out after what comes
+			 * over the next connection, so that such a connection stays.
+			 */
+			if (!server->main.ignored)
+				redis_server_close(server);
+		}
+	}
+	client->looked_up_ms = clock_boot_ms();
+}
+
+/*
+ * Begins to connect unless conn, one of the two, is open. A round tries each address once, and the
+ * first one twice. 0, or -1: no address is left to try, and *err is set if something was tried.
+ */
+static int begin_connection(struct redis_server *server, struct redis_conn *conn,
+			    struct error *err)
+{
+	const struct net_address *place;
+	int fd = -1;
+
+	if (redis_conn_is_open(conn))
+		return 0;
+	if (server->place_count < 1)
+		*err = server->unresolved;
+	while (fd < 0 && server->tries <= server->place_count && server->place_count > 0) {
+		server->place %= server->place_count;
+		place = &server->places[server->place];
+		fd = net_connect_begin((const struct sockaddr *)&place->address, place->length,
+				       err);
+		server->tries++;
+		if (fd < 0)
+			server->place++;
+	}
+	if (fd < 0)
+		return -1;
+	redis_conn_begin(conn, fd, conn == &server->wake);
+	server->openings++;
+	return 0;
+}
+
+/* ---- one server in a round ---- */
+
+/* Puts the request behind what is still to be sent. */
+static void send_request(const struct redis_client *client, struct redis_server *server,
+			 const struct redis_call *call, bool as_text)
+{
+	const char *argv[3 + REDIS_KEYS + 3 + REDIS_ARGUMENTS + 4];
+	char owner[REDIS_OWNER_SIZE], keys[REDIS_DIGITS_SIZE], most[REDIS_DIGITS_SIZE];
+	const struct script *script = client->kind ? &script_redisson : &script_plain;
+	struct redis_conn *conn = conn_of(server, call);
+	const size_t before = conn->unsent_length;
+	int argc = 3;
+
+	for (int i = 0; i < KEY_CHANNEL && call->what; i++)
+		if (client->keys[i])
+			argv[argc++] = client->keys[i];
+	if (call->what) {
+		argv[0] = as_text ? "EVAL" : "EVALSHA";
+		argv[1] = as_text ? script->text : script->sha1;
+		argv[2] = redis_digits(argc - 3, keys);
+		argv[argc++] = call->what;
+		argv[argc++] = client->keys[KEY_CHANNEL];
+		argv[argc++] = redisson_owner(client->kind, call->token, owner);
+		for (int i = 0; call->arguments[i]; i++)
+			argv[argc++] = call->arguments[i];
+		if (client->kind) {
+			argv[argc++] = client->kind->name;
+			argv[argc++] = client->keys[KEY_SHARED] ? client->keys[KEY_SHARED] : "";
+			argv[argc++] = redis_digits(client->most_read_ms, most);
+			argv[argc++] = client->sharded ? "1" : "0";
+		}
+		redis_conn_send(conn, argc, argv);
+	} else {
+		for (argc = 0; call->command[argc]; argc++)
+			continue;
+		redis_conn_send(conn, argc, call->command);
+	}
+	server->length = conn->unsent_length - before;
+	server->as_text = as_text;
+}
+
+/* Connects if there is no connection, and prepares the request. */
+static void begin_request(const struct redis_client *client, struct redis_server *server,
+			  const struct redis_call *call)
+{
+	struct error err = server->error;
+
+	server->state = SERVER_FAILED;
+	if (begin_connection(server, conn_of(server, call), &err)) {
+		server->unreached = true;
+		/* This host may have no IPv6, which says nothing about the server. */
+		if (server->error.kind == ERROR_NONE) {
+			server->error = err;
+			error_prefix(&server->error, "%s", server->address.label);
+		}
+		return;
+	}
+	server->state = SERVER_ASKED;
+	server->length = 0;
+	/*
+	 * Behind a request that was not answered a script travels as its text, for the answer that
+	 * a server does not know it may never be read.
+	 */
+	if (!is_empty(call))
+		send_request(client, server, call, call->as_text ||
+			     (client->count > 1 && server->main.ignored > 0));
+}
+
+bool redis_server_drain(struct redis_server *server)
+{
+	struct error ignored;
+	redisReply *reply = NULL;
+
+	if (!redis_server_is_open(server) ||
+	    !redis_conn_step(&server->main, true, &reply, &ignored))
+		return false;
+	/* An answer that nothing was asked for is as good as an end. */
+	freeReplyObject(reply);
+	redis_server_close(server);
+	return true;
+}
+
+static bool is_release(const struct redis_call *call)
+{
+	return call->what && !strcmp(call->what, "release");
+}
+
+static void begin_server(const struct redis_client *client, struct redis_server *server,
+			 const struct redis_call *call)
+{
+	freeReplyObject(server->reply);
+	server->reply = NULL;
+	server->state = SERVER_UNASKED;
+	server->resent = server->sent = false;
+	server->tries = 0;
+	server->error = (struct error){ 0 };
+	if (call->servers && !(call->servers & 1u << (server - client->servers)))
+		return;
+	/* The answers may have come meanwhile: while calls fail, the engine reads no events. */
+	if (server->main.ignored >= MOST_STALE)
+		redis_server_drain(server);
+	if (server->main.ignored < MOST_STALE || is_release(call)) {
+		begin_request(client, server, call);
+		return;
+	}
+	server->state = SERVER_FAILED;
+	error_set(&server->error, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer",
+		  server->address.label);
+}
+
+static void close_conn(struct redis_server *server, const struct redis_call *call)
+{
+	if (call->wake)
+		redis_conn_close(&server->wake);
+	else
+		redis_server_close(server);
+}
+
+/*
+ * The connection has failed. An address that cannot be reached is followed by the next one. Of
+ * several servers, this one is sent the request once more over a new connection.
+ */
+static void end_connection(const struct redis_client *client, struct redis_server *server,
+			   const struct redis_call *call)
+{
+	const bool final = server->error.kind != ERROR_UNAVAILABLE;
+	const bool begun = redis_conn_has_begun(conn_of(server, call), server->length);
+
+	if (begun && !is_empty(call)) {
+		server->resent = true;
+	} else if (server->tries && !final) {
+		if (server->error.errnum)
+			error_set(&server->error, ERROR_UNAVAILABLE, server->error.errnum,
+				  "%s: cannot connect", server->address.label);
+		server->place++;
+	}
+	close_conn(server, call);
+	server->state = SERVER_FAILED;
+	server->unreached = true;
+	if (final || (server->resent && client->count == 1))
+		return;
+	if (server->tries < (server->resent ? 2 : server->place_count))
+		begin_request(client, server, call);
+}
+
+/* The answer to this round's request has come, or the server was reached. */
+static void take_answer(const struct redis_client *client, struct redis_server *server,
+			const struct redis_call *call)
+{
+	server->unreached = false;
+	server->state = SERVER_ANSWERED;
+	if (!server->reply || server->reply->type != REDIS_REPLY_ERROR)
+		return;
+	server->state = SERVER_FAILED;
+	redis_refusal(&server->address, server->reply->str, &server->error);
+	if (!call->what || server->as_text || client->route || !redis_lacks_script(server->reply))
+		return;
+	freeReplyObject(server->reply);
+	server->reply = NULL;
+	server->error = (struct error){ 0 };
+	server->state = SERVER_ASKED;
+	send_request(client, server, call, true);
+}
+
+/* Goes on with one server, until it must be waited for. */
+static void step_server(const struct redis_client *client, struct redis_server *server,
+			const struct redis_call *call, bool readable)
+{
+	struct redis_conn *conn = conn_of(server, call);
+	struct error err;
+	int state;
+
+	while (server->state == SERVER_ASKED) {
+		err = (struct error){ 0 };
+		if (is_empty(call))
+			state = redis_conn_reach(conn, &err);
+		else
+			state = redis_conn_step(conn, readable, &server->reply, &err);
+		if (call->takes && redis_conn_has_begun(conn, server->length))
+			server->touched = true;
+		if (state == 0)
+			break;
+		server->error = err;
+		if (state > 0)
+			take_answer(client, server, call);
+		else
+			end_connection(client, server, call);
+		readable = false;
+	}
+}
+
+/* The round is over, and the server has not answered. */
+static void leave_server(const struct redis_client *client, struct redis_server *server,
+			 const struct redis_call *call)
+{
+	struct redis_conn *conn = conn_of(server, call);
+
+	redis_conn_silent(conn, &server->error);
+	if (call->wake || client->count == 1) {
+		close_conn(server, call);
+	} else if (!is_empty(call)) {
+		server->sent = redis_conn_has_begun(conn, server->length);
+		if (server->sent) {
+			conn->ignored++;
+		} else {
+			server->unreached = true;
+			redis_conn_take_back(conn, server->length);
+		}
+	}
+}
+
+/* ---- a round ---- */
+
+int redis_count(const struct redis_client *client, enum redis_state state)
+{
+	int count = 0;
+
+	for (int i = 0; i < client->count; i++)
+		count += client->servers[i].state == state;
+	return count;
+}
+
+static bool is_over(const struct redis_client *client, const struct redis_call *call)
+{
+	return !redis_count(client, SERVER_ASKED) ||
+	       (call->decided && call->decided(client, call->state));
+}
+
+/* Sleeps until a server can go on. False: cancelled. */
+static bool sleep_until(struct redis_client *client, const struct redis_call *call,
+			int64_t until_ms)
+{
+	struct pollfd fds[REDIS_MOST_SERVERS + 1];
+
+	for (int i = 0; i < client->count; i++) {
+		const struct redis_conn *conn = conn_of(&client->servers[i], call);
+
+		fds[i].fd = client->servers[i].state == SERVER_ASKED ? conn->fd : -1;
+		fds[i].events = conn->wanted;
+		fds[i].revents = 0;
+	}
+	fds[client->count] = (struct pollfd){ .fd = client->base.cancel_fd, .events = POLLIN };
+	if (poll(fds, (nfds_t)client->count + 1, clock_poll_timeout(until_ms)) <= 0)
+		return true;
+	for (int i = 0; i < client->count; i++)
+		if (fds[i].revents)
+			step_server(client, &client->servers[i], call, fds[i].revents & ~POLLOUT);
+	return !fds[client->count].revents;
+}
+
+int redis_refuse_twin(const struct redis_server *a, const struct redis_server *b,
+		      struct error *err)
+{
+	if (!a->main.known || !b->main.known || !a->main.run_id[0] ||
+	    strcmp(a->main.run_id, b->main.run_id) != 0)
+		return 0;
+	return error_set(err, ERROR_REFUSED, 0, "%s and %s are the same server: redlock: needs "
+			 "nodes that do not depend on each other", a->address.label,
+			 b->address.label);
+}
+
+/*
+ * The names of two servers may have come to lead to one since the lock was acquired. Of its answers
+ * only the first one counts.
+ */
+static void fail_twins(struct redis_client *client)
+{
+	for (int i = 0; i < client->count; i++) {
+		struct redis_server *server = &client->servers[i];
+
+		for (int j = 0; j < i && server->state == SERVER_ANSWERED; j++)
+			if (client->servers[j].state == SERVER_ANSWERED &&
+			    redis_refuse_twin(&client->servers[j], server, &server->error))
+				server->state = SERVER_FAILED;
+	}
+}
+
+/* The server that sends a byte now and then does not move the end of the round. */
+int redis_round(struct redis_client *client, const struct redis_call *call, struct error *err)
+{
+	int64_t most_ms, patience_ms, until_ms;
+	bool goes_on = true, polled = false;
+
+	for (int i = 0; i < client->count; i++)
+		begin_server(client, &client->servers[i], call);
+	for (int i = 0; i < client->count; i++)
+		step_server(client, &client->servers[i], call, false);
+	/* From here on the servers take the time. With TLS, files were read until now. */
+	patience_ms = clock_boot_ms() + client->patience_ms;
+	most_ms = clock_boot_ms() + (call->timeout_ms ? call->timeout_ms : client->base.timeout_ms);
+	if (client->until_ms)
+		most_ms = clock_earlier(most_ms, client->until_ms);
+	patience_ms = client->count == 1 ? most_ms : clock_earlier(patience_ms, most_ms);
+	while (goes_on && !is_over(client, call)) {
+		until_ms = redis_count(client, SERVER_ANSWERED) < call->least ? most_ms
+									      : patience_ms;
+		/* What has come while this process was stopped is read. */
+		if (polled && clock_boot_ms() >= until_ms)
+			break;
+		goes_on = sleep_until(client, call, until_ms);
+		polled = true;
+	}
+	for (int i = 0; i < client->count; i++)
+		if (client->servers[i].state == SERVER_ASKED)
+			leave_server(client, &client->servers[i], call);
+	fail_twins(client);
+	if (goes_on)
+		return 0;
+	return error_set(err, ERROR_CANCELLED, 0, "%s%scancelled",
+			 client->count == 1 ? client->servers[0].address.label : "",
+			 client->count == 1 ? ": " : "");
+}
+
+/*
+ * How much the error of a server says: a refusal the most, and the least that a server has not
+ * answered yet, for a round may have ended before its time was over. 0: there is none.
+ */
+static int worth(const struct redis_server *server)
+{
+	if (server->error.kind == ERROR_NONE)
+		return 0;
+	if (server->error.kind == ERROR_REFUSED)
+		return 3;
+	return server->state == SERVER_ASKED ? 1 : 2;
+}
+
+int redis_no_majority(const struct redis_client *client, int answered, struct error *err)
+{
+	const struct redis_server *why = NULL;
+	int refused = 0;
+
+	for (int i = 0; i < client->count; i++) {
+		const struct redis_server *server = &client->servers[i];
+
+		/* What is wrong in the URI or on this host is not a matter of the servers. */
+		if (client->count == 1 || server->error.kind == ERROR_USAGE ||
+		    server->error.kind == ERROR_INTERNAL) {
+			*err = server->error;
+			return -1;
+		}
+		refused += server->error.kind == ERROR_REFUSED;
+		if (worth(server) > (why ? worth(why) : 0))
+			why = server;
+	}
+	return error_set(err, refused > client->count - client->quorum ? ERROR_REFUSED
+								       : ERROR_UNAVAILABLE, 0,
+			 "no majority: %d of %d nodes can be used, %d are needed%s%.300s", answered,
+			 client->count, client->quorum, why ? "; " : "",
+			 why ? why->error.message : "");
+}
+
+/* ---- calls ---- */
+
+static bool is_majority(const struct redis_client *client, const void *state)
+{
+	(void)state;
+	return redis_count(client, SERVER_ANSWERED) >= client->quorum;
+}
+
+/* An address of a single server that does not answer must leave time for the others. */
+static int reach_one(struct redis_client *client, int64_t limit_ms, struct error *err)
+{
+	const int64_t until_ms = clock_boot_ms() + limit_ms;
+	struct redis_server *server = &client->servers[0];
+	struct redis_call call = { .least = 1 };
+	int left;
+
+	if (redis_server_is_open(server) && server->main.greeted)
+		return 0;
+	look_up(server);
+	left = server->place_count > 0 ? server->place_count : 1;
+	if (net_is_local(server->address.host))
+		left = 1;
+	do {
+		call.timeout_ms = (until_ms - clock_boot_ms()) / left + 1;
+		if (redis_round(client, &call, err))
+			return -1;
+		server->place += server->state != SERVER_ANSWERED;
+	} while (server->state == SERVER_ASKED && --left > 0);
+	return server->state == SERVER_ANSWERED ? 0 : redis_no_majority(client, 0, err);
+}
+
+int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err)
+{
+	const struct redis_call call = {
+		.least = client->quorum, .timeout_ms = limit_ms, .decided = is_majority,
+	};
+
+	if (client->count == 1)
+		return reach_one(client, limit_ms, err);
+	look_up_all(client);
+	if (redis_round(client, &call, err))
+		return -1;
+	if (is_majority(client, NULL))
+		return 0;
+	return redis_no_majority(client, redis_count(client, SERVER_ANSWERED), err);
+}
+
+/*
+ * Redis puts all keys with the same text in braces into the same slot of a cluster. A name with
+ * braces may have such a text of its own, to which suffixes without braces belong, too (Redis
+ * cluster specification, "Hash tags").
+ */
+static void make_keys(const char *prefix, const char *name, char *keys[static REDIS_KEYS])
+{
+	static const char *const suffixes[REDIS_KEYS] = {
+		[KEY_HOLDERS] = ":holders", [KEY_QUEUE] = ":queue", [KEY_WAITERS] = ":waiters",
+		[KEY_FENCE] = ":fence", [KEY_CHANNEL] = ":wake:",
+	};
+	const char *brace;
+
+	keys[KEY_LOCK] = memory_format("%s%s", prefix, name);
+	brace = strchr(keys[KEY_LOCK], '{');
+	for (int i = 0; i < REDIS_KEYS; i++)
+		if (suffixes[i])
+			keys[i] = memory_format(brace && strchr(brace, '}') ? "%s%s" : "{%s}%s",
+						keys[KEY_LOCK], suffixes[i]);
+}
+
+void redis_begin(struct redis_client *client, const char *name)
+{
+	if (name && !client->keys[KEY_LOCK])
+		client->kind ? redisson_make_keys(client, name)
+			     : make_keys(client->prefix, name, client->keys);
+	look_up_all(client);
+}
+
+int redis_odd(struct redis_server *server, struct error *err)
+{
+	redis_server_close(server);
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
+			 server->address.label);
+}
+
+const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE])
+{
+	text_digits(buf, (uint64_t)number);
+	return buf;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/* Renewing, releasing and breaking, on one server or on a majority of several. */
+#include <hiredis/hiredis.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "lock.h"
+#include "lock/lease.h"
+
+/* How the servers that answered see a hold. */
+struct standing {
+	int held, lost;
+	const redisReply *best;		/* of those that hold: the one with the greatest fence */
+	uint64_t fence;
+	unsigned empty;			/* a bit for each server where nobody has the lock */
+	bool refused;			/* one says that the TTL is too long for its kind of lock */
+};
+
+/* Runs a call about the lock. 0, or -1 with *err: cancelled, or the only server did not answer. */
+static int run(struct redis_client *client, struct redis_call *call, const char *name,
+	       struct error *err)
+{
+	redis_begin(client, name);
+	call->least = client->quorum;
+	if (client->count == 1)
+		return redis_ask(client, call, err) ? 0 : -1;
+	return redis_round(client, call, err);
+}
+
+/* Calls read() for each answer. An answer that it returns false for makes no sense. */
+static void read_answers(struct redis_client *client, struct standing *standing,
+			 bool (*read)(struct redis_client *client, int server,
+				      struct standing *standing))
+{
+	*standing = (struct standing){ .held = 0 };
+	for (int i = 0; i < client->count; i++) {
+		struct redis_server *server = &client->servers[i];
+
+		if (server->state != SERVER_ANSWERED || read(client, i, standing))
+			continue;
+		server->state = SERVER_FAILED;
+		if (server->error.kind == ERROR_NONE)
+			redis_odd(server, &server->error);
+	}
+}
+
+/*
+ * HELD: a majority has the hold. LOST: so many have lost it that the others are no majority,
+ * however they answer. ERROR with *err: too few have answered.
+ */
+static enum outcome judge(const struct redis_client *client, const struct standing *standing,
+			  const char *how, struct error *err)
+{
+	if (standing->held >= client->quorum)
+		return OUTCOME_HELD;
+	if (standing->lost <= client->count - client->quorum) {
+		redis_no_majority(client, standing->held + standing->lost, err);
+		return OUTCOME_ERROR;
+	}
+	if (client->count == 1)
+		error_set(err, ERROR_REFUSED, 0, "%s: key '%.220s' %s",
+			  client->servers[0].address.label, client->keys[KEY_LOCK], how);
+	else
+		error_set(err, ERROR_REFUSED, 0, "%d of %d nodes no longer have the lock",
+			  standing->lost, client->count);
+	return OUTCOME_LOST;
+}
+
+/* ---- renewing ---- */
+
+/* {1, fence, record}, {0}, {2} or {3}: see lua/common.lua. */
+static bool read_renewed(struct redis_client *client, int server, struct standing *standing)
+{
+	const redisReply *reply = client->servers[server].reply;
+	redisReply *const *e = reply->element;
+	uint64_t fence;
+
+	if (redis_has_shape(reply, "iss") && e[0]->integer == 1) {
+		fence = strtoull(e[1]->str, NULL, 10);
+		standing->held++;
+		if (fence < BACKEND_FENCE_END && (!standing->best || fence > standing->fence)) {
+			standing->best = reply;
+			standing->fence = fence;
+		}
+		return true;
+	}
+	if (!redis_has_shape(reply, "i") || e[0]->integer == 1)
+		return false;
+	standing->lost++;
+	standing->empty |= (unsigned)(e[0]->integer == 0) << server;
+	standing->refused |= e[0]->integer == 3;
+	return true;
+}
+
+/*
+ * Set the lock again on the servers that have lost it, while a majority has it for certain. Where
+ * somebody else has it, nothing changes.
+ */
+static void restore(struct redis_client *client, const struct request *request,
+		    const struct standing *standing)
+{
+	redisReply *const *e = standing->best->element;
+	char ttl[REDIS_DIGITS_SIZE];
+	char *fence = memory_copy(e[1]->str), *text = memory_copy(e[2]->str);
+	const struct redis_call call = {
+		.what = "acquire", .token = request->token, .servers = standing->empty,
+		.arguments = { redis_digits(request->ttl_ms, ttl), "x", text, "0", fence, "" },
+		.takes = true,
+	};
+	struct error ignored;
+
+	redis_round(client, &call, &ignored);
+	free(fence);
+	free(text);
+}
+
+enum outcome redis_grant(struct redis_client *client, int64_t sent_ms,
+			 const struct request *request, struct grant *grant, struct error *err)
+{
+	const int64_t end_ms = lease_end(sent_ms, request->ttl_ms);
+
+	if (client->replicas && redis_replicas_await(client, sent_ms, err))
+		return OUTCOME_ERROR;
+	if (client->count > 1 && end_ms <= clock_boot_ms()) {
+		error_set(err, ERROR_UNAVAILABLE, 0, "the nodes answered so late that nothing of "
+			  "the TTL was left: take a longer one");
+		return OUTCOME_ERROR;
+	}
+	grant->sent_ms = sent_ms;
+	grant->ttl_ms = request->ttl_ms;
+	client->lease_end_ms = end_ms;
+	return OUTCOME_HELD;
+}
+
+enum outcome redis_renew(struct backend *backend, const struct request *request,
+			 struct grant *grant, struct error *err)
+{
+	struct redis_client *client = redis_from_backend(backend);
+	char ttl[REDIS_DIGITS_SIZE];
+	struct redis_call call = {
+		.what = "renew", .token = request->token,
+		.arguments = { redis_digits(request->ttl_ms, ttl),
+			       request->text ? request->text : "" },
+	};
+	const struct request shared = { .mode = HOLD_SHARED, .ttl_ms = INT64_MAX };
+	const int64_t sent_ms = clock_boot_ms();
+	struct standing standing;
+	enum outcome outcome;
+
+	if (run(client, &call, request->name, err))
+		return OUTCOME_ERROR;
+	read_answers(client, &standing, read_renewed);
+	if (standing.refused && !redisson_admits(client, &shared, err))
+		return OUTCOME_ERROR;
+	outcome = judge(client, &standing,
+			standing.empty ? "is gone" : "belongs to somebody else now", err);
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	grant->fence = standing.fence;
+	if (standing.empty && standing.best)
+		restore(client, request, &standing);
+	return redis_grant(client, sent_ms, request, grant, err);
+}
+
+/* ---- releasing ---- */
+
+/* 1, or 0 of a server that did not have the hold. A release sent twice may have ended it itself. */
+static bool read_released(struct redis_client *client, int which, struct standing *standing)
+{
+	struct redis_server *server = &client->servers[which];
+	const bool held = server->reply->integer != 0 ||
+		lease_ended_by_resent(server->resent, clock_boot_ms(), client->lease_end_ms);
+
+	server->touched = false;
+	standing->held += held;
+	standing->lost += !held;
+	return redis_is_integer(server->reply);
+}
+
+enum outcome redis_release(struct backend *backend, const struct request *request,
+			   struct error *err)
+{
+	struct redis_client *client = redis_from_backend(backend);
+	char keep[REDIS_DIGITS_SIZE];
+	struct redis_call call = {
+		.what = "release", .token = request->token,
+		.arguments = { redis_digits(request->keep_ms, keep),
+			       request->text ? request->text : "", "0", "0" },
+	};
+	struct standing standing;
+
+	/* From here on no script need call this token. */
+	redis_stop_listening(client);
+	if (client->count == 1)
+		redis_conn_let_others_first(&client->servers[0].main);
+	if (run(client, &call, request->name, err))
+		return OUTCOME_ERROR;
+	/* This object may wait again, at the end of the queue. */
+	client->queued_us = 0;
+	read_answers(client, &standing, read_released);
+	return judge(client, &standing, "does not have this token any more", err);
+}
+
+/* ---- breaking ---- */
+
+/* 1, 0, or the type of a key that is not dlock's to delete. */
+static bool read_broken(struct redis_client *client, int which, struct standing *standing)
+{
+	struct redis_server *server = &client->servers[which];
+
+	if (redis_is_integer(server->reply)) {
+		standing->held += server->reply->integer == 1;
+		standing->lost += server->reply->integer != 1;
+		return true;
+	}
+	if (redis_is_text(server->reply))
+		error_set(&server->error, ERROR_REFUSED, 0, "%s: key '%.220s' is a %.20s of "
+			  "another program: dlock does not delete it", server->address.label,
+			  client->keys[KEY_LOCK], server->reply->str);
+	return false;
+}
+
+/* A server that has another holder, or none, keeps it. */
+enum outcome redis_break(struct backend *backend, const char *name, const struct row *row,
+			 struct error *err)
+{
+	struct redis_client *client = redis_from_backend(backend);
+	struct redis_call call = { .what = "break", .token = "", .arguments = { row->id } };
+	struct standing standing;
+
+	if (run(client, &call, name, err))
+		return OUTCOME_ERROR;
+	read_answers(client, &standing, read_broken);
+	if (standing.held + standing.lost >= client->quorum)
+		return standing.held ? OUTCOME_HELD : OUTCOME_LOST;
+	redis_no_majority(client, standing.held + standing.lost, err);
+	return OUTCOME_ERROR;
+}

@@ -1,0 +1,598 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A loop around the round to one server: it follows the lock to where it is now.
+ *
+ * Sentinel. Each sentinel is asked over a connection of its own, one after the other, and the first
+ * answer counts. It need not be true: a sentinel that was cut off names the old master. So the
+ * server that it names must also say that it is a master (address->master); if it does not, the
+ * next sentinel is asked. An old master does not know that it is one. After a failover it takes
+ * writes for some 10 s more, until a sentinel makes it a replica, and connections to it stay open
+ * for that long. Therefore a reply counts only if a sentinel has named the server shortly before,
+ * or names it again now. While no sentinel can be reached, the server's word stands: a failover is
+ * then as likely as ever, but to let go of all locks whenever the sentinels are restarted would be
+ * worse.
+ *
+ * Cluster. All keys of one lock are in one slot, which one master has at a time. Any node that gets
+ * a command for another one answers MOVED with the place of that one: so dlock asks the nodes of
+ * the URI, one after the other, and goes where they send it. To compute the slot would save
+ * nothing, because the map from slots to nodes would have to be asked for first. A slot that is
+ * being moved has some keys here and some there. A command whose keys are all gone is answered with
+ * ASK, and is sent there behind ASKING. Scripts look at several keys, of which some seldom exist:
+ * these get TRYAGAIN until the whole slot has moved. A script that has removed a key there may be
+ * refused the next step, and ends in the middle. That does no harm: the lock is taken in one step,
+ * the last one, and each script can be sent again.
+ */
+#include "route.h"
+
+#include <hiredis/hiredis.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "lock/uri.h"
+
+/*
+ * For how long a sentinel's answer counts, in ms. It covers a connection and its first command, so
+ * that these need no second question.
+ */
+#define NAMED_MS 500
+/* As many nodes as a cluster may have, by its specification. */
+#define MOST_MASTERS 1000
+/* Nodes that send dlock on to each other do not know yet who has the slot. */
+#define MOST_HOPS 5
+
+static void next_place(struct redis_route *route)
+{
+	route->next = (route->next + 1) % route->count;
+}
+
+static void move_to(struct redis_server *server, const char *what, const struct redis_place *place)
+{
+	if (redis_address_is_at(&server->address, place))
+		return;
+	redis_server_leave(server);
+	redis_address_move(&server->address, what, place);
+	server->place_count = 0;
+}
+
+static void go_to(struct redis_client *client, const struct redis_place *place)
+{
+	move_to(&client->servers[0], "redis", place);
+}
+
+/* ---- Sentinel ---- */
+
+/* Reads [host, port], both strings, or nil for a master that the sentinel does not know. */
+static int read_named(struct redis_route *route, const redisReply *reply,
+		      struct redis_place *place, struct error *err)
+{
+	struct redis_server *sentinel = &route->sentinel->servers[0];
+	int64_t port;
+
+	if (reply->type == REDIS_REPLY_NIL)
+		return error_set(err, ERROR_REFUSED, 0, "%s: watches no master '%.100s'",
+				 sentinel->address.label, route->master);
+	if (redis_has_shape(reply, "ss") &&
+	    text_number(reply->element[1]->str, reply->element[1]->len, &port) &&
+	    redis_place_set(place, reply->element[0]->str, reply->element[0]->len, port))
+		return 0;
+	return redis_odd(sentinel, err);
+}
+
+int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
+		       struct redis_place *place, struct error *err)
+{
+	struct redis_route *route = client->route;
+	struct redis_client *sentinel = route->sentinel;
+	const char *const argv[] = { "SENTINEL", "GET-MASTER-ADDR-BY-NAME", route->master, NULL };
+	const redisReply *reply;
+	int result;
+
+	move_to(&sentinel->servers[0], "sentinel", &route->places[which]);
+	sentinel->base = client->base;
+	sentinel->base.connect_timeout_ms = sentinel->base.timeout_ms = limit_ms;
+	sentinel->until_ms = clock_boot_ms() + limit_ms;
+	reply = redis_command(sentinel, argv, err);
+	result = reply ? read_named(route, reply, place, err) : -1;
+	redis_server_leave(&sentinel->servers[0]);
+	return result;
+}
+
+/* A sentinel that does not answer costs its share of the time only. */
+static int locate_master(struct redis_client *client, int64_t limit_ms, struct redis_place *place,
+			 struct error *err)
+{
+	struct redis_route *route = client->route;
+	const int64_t share_ms = limit_ms / (int64_t)route->count + 1;
+	int64_t asked_ms;
+	struct error one;
+
+	for (size_t i = 0; i < route->count; i++) {
+		one = (struct error){ 0 };
+		asked_ms = clock_boot_ms();
+		if (!redis_sentinel_ask(client, route->next, share_ms, place, &one)) {
+			route->named_ms = asked_ms;
+			return 0;
+		}
+		/* A refusal says more than a server that is down. */
+		if (i == 0 || one.kind != ERROR_UNAVAILABLE)
+			*err = one;
+		if (one.kind == ERROR_CANCELLED)
+			break;
+		next_place(route);
+	}
+	return -1;
+}
+
+/* Has the server the last word on the lock? False: another one has it now. */
+static bool is_named(struct redis_client *client, int64_t limit_ms)
+{
+	struct redis_route *route = client->route;
+	struct redis_place place;
+	struct error ignored;
+
+	if (route->cluster || clock_boot_ms() - route->named_ms < NAMED_MS ||
+	    locate_master(client, limit_ms, &place, &ignored))
+		return true;
+	return redis_address_is_at(&client->servers[0].address, &place);
+}
+
+/* ---- Cluster ---- */
+
+const struct redis_place *redis_cluster_place(const struct redis_route *route)
+{
+	return route->target.port ? &route->target : &route->places[route->next];
+}
+
+/* Asks the next node of the URI. Returns the pause before, which comes after the last node. */
+static int64_t start_over(struct redis_route *route)
+{
+	route->target.port = 0;
+	route->asking = false;
+	next_place(route);
+	return route->next ? 0 : REDIS_ROUTE_PAUSE_MS;
+}
+
+/* The host may be IPv6, without brackets. It is missing, or "?", when it is that of the node. */
+static bool read_target(const char *text, const struct redis_address *from,
+			struct redis_place *place)
+{
+	const char *host = strchr(text, ' '), *colon = strrchr(text, ':');
+	size_t length;
+	int64_t port;
+
+	if (!host || !colon || colon < host || !text_number(colon + 1, strlen(colon + 1), &port))
+		return false;
+	host++;
+	length = (size_t)(colon - host);
+	if (!length || (length == 1 && *host == '?')) {
+		host = from->host;
+		length = strlen(host);
+	}
+	return redis_place_set(place, host, length, port);
+}
+
+/* Adds [host, port, ...], in which the host may be missing as above. */
+static bool add_master(const redisReply *node, const struct redis_address *from,
+		       struct redis_place *places, size_t *count)
+{
+	struct redis_place *place = &places[*count];
+	const redisReply *host;
+
+	if (!redis_has_shape(node, ".i") || *count >= MOST_MASTERS)
+		return false;
+	host = node->element[0];
+	if (!redis_is_text(host) || !host->len || !strcmp(host->str, "?")) {
+		if (!redis_place_set(place, from->host, strlen(from->host),
+				     node->element[1]->integer))
+			return false;
+	} else if (!redis_place_set(place, host->str, host->len, node->element[1]->integer)) {
+		return false;
+	}
+	for (size_t i = 0; i < *count; i++)
+		if (places[i].port == place->port && !strcmp(places[i].host, place->host))
+			return true;
+	++*count;
+	return true;
+}
+
+/* The reply is a row [first slot, last slot, master, replica...] for each range of slots. */
+bool redis_read_masters(const redisReply *reply, const struct redis_address *from,
+			struct redis_place **places, size_t *count)
+{
+	*count = 0;
+	if (reply->type != REDIS_REPLY_ARRAY)
+		return false;
+	*places = memory_new(reply->elements + 1, sizeof(**places));
+	for (size_t i = 0; i < reply->elements; i++) {
+		const redisReply *row = reply->element[i];
+
+		if (!redis_has_shape(row, "iia") ||
+		    !add_master(row->element[2], from, *places, count)) {
+			free(*places);
+			return false;
+		}
+	}
+	return true;
+}
+
+int redis_visit(struct redis_client *client, const struct redis_place *places, size_t count,
+		redis_visit_fn *visit, void *context, struct error *err)
+{
+	struct redis_route *route = client->route;
+	int result = 0;
+
+	/* The server that is visited is meant, wherever any lock is. */
+	client->route = NULL;
+	for (size_t i = 0; i < count && !result; i++) {
+		go_to(client, &places[i]);
+		result = visit(client, context, err);
+	}
+	client->route = route;
+	return result;
+}
+
+int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *context,
+		    struct error *err)
+{
+	static const char *const slots[] = { "CLUSTER", "SLOTS", NULL };
+	struct redis_server *server = &client->servers[0];
+	struct redis_place *places;
+	const redisReply *reply;
+	size_t count;
+	int result;
+
+	if (!client->route || !client->route->cluster)
+		return visit(client, context, err);
+	reply = redis_command(client, slots, err);
+	if (!reply)
+		return -1;
+	if (!redis_read_masters(reply, &server->address, &places, &count))
+		return redis_odd(server, err);
+	result = redis_visit(client, places, count, visit, context, err);
+	free(places);
+	return result;
+}
+
+/* ---- the loop ---- */
+
+/* What is left of the call; a step that connects, or asks where to, takes half of that at most. */
+static int64_t step_limit(const struct redis_client *client)
+{
+	const int64_t rest_ms = client->until_ms - clock_boot_ms();
+
+	return clock_earlier(rest_ms < 1 ? 1 : rest_ms, client->base.connect_timeout_ms / 2 + 1);
+}
+
+int64_t redis_after_loss(struct redis_route *route)
+{
+	const bool again = route->shaky;
+
+	if (!route->cluster) {
+		route->shaky = true;
+		next_place(route);
+		return again ? REDIS_ROUTE_PAUSE_MS : 0;
+	}
+	if (!route->target.port && ++route->in_vain > route->count) {
+		route->in_vain = 0;
+		return REDIS_ROUTE_ENDS;
+	}
+	return start_over(route);
+}
+
+/* Redis 5 and 6 wrap the errors of a script in another text. */
+int64_t redis_after_error(struct redis_client *client, struct redis_call *call, const char *text)
+{
+	struct redis_route *route = client->route;
+
+	route->in_vain = 0;
+	if (!strncmp(text, "NOSCRIPT", 8) && !call->as_text) {
+		call->as_text = true;
+		return 0;
+	}
+	route->asking = !strncmp(text, "ASK ", 4);
+	if (route->cluster && (route->asking || !strncmp(text, "MOVED ", 6))) {
+		text = strchr(text, ' ') + 1;
+		if (!read_target(text, &client->servers[0].address, &route->target))
+			return REDIS_ROUTE_ENDS;
+		return ++route->hops % MOST_HOPS ? 0 : REDIS_ROUTE_PAUSE_MS;
+	}
+	if (route->cluster && (!strncmp(text, "TRYAGAIN", 8) || redis_is_torn(text)))
+		return REDIS_ROUTE_PAUSE_MS;
+	if (!redis_is_no_master(text) && !(route->cluster && strstr(text, "CLUSTERDOWN")))
+		return REDIS_ROUTE_ENDS;
+	start_over(route);
+	return REDIS_ROUTE_PAUSE_MS;
+}
+
+/* Connects to where the lock may be. Returns the pause before another try; 0 and connected. */
+static int64_t connect_there(struct redis_client *client, struct error *err)
+{
+	struct redis_route *route = client->route;
+	struct redis_place place;
+
+	if (redis_server_is_open(&client->servers[0]))
+		return 0;
+	if (route->cluster)
+		place = *redis_cluster_place(route);
+	else if (locate_master(client, step_limit(client), &place, err))
+		return REDIS_ROUTE_ENDS;
+	go_to(client, &place);
+	if (!redis_reach(client, step_limit(client), err))
+		return 0;
+	return err->kind == ERROR_UNAVAILABLE ? redis_after_loss(route) : REDIS_ROUTE_ENDS;
+}
+
+/* Sends the request. Returns the pause before another try, or REDIS_ROUTE_ENDS. */
+static int64_t try_there(struct redis_client *client, struct redis_call *call, struct error *err)
+{
+	struct redis_route *route = client->route;
+	struct redis_server *server = &client->servers[0];
+	int64_t pause_ms;
+
+	if (route->asking) {
+		redis_conn_send(&server->main, 1, (const char *const[]){ "ASKING" });
+		server->main.ignored++;
+	}
+	route->asking = false;
+	if (redis_round(client, call, err))
+		return REDIS_ROUTE_ENDS;
+	if (server->state == SERVER_ANSWERED && is_named(client, step_limit(client))) {
+		route->shaky = false;
+		route->in_vain = 0;
+		route->hops = 0;
+		return REDIS_ROUTE_ENDS;
+	}
+	if (server->state == SERVER_ANSWERED) {
+		error_set(&server->error, ERROR_UNAVAILABLE, 0, "%s: is not the master any more",
+			  server->address.label);
+		pause_ms = 0;
+	} else if (server->reply) {
+		pause_ms = redis_after_error(client, call, server->reply->str);
+		/* It is to change by itself. */
+		if (pause_ms != REDIS_ROUTE_ENDS)
+			server->error.kind = ERROR_UNAVAILABLE;
+	} else {
+		pause_ms = server->error.kind == ERROR_UNAVAILABLE ? redis_after_loss(route)
+								   : REDIS_ROUTE_ENDS;
+	}
+	server->state = SERVER_FAILED;
+	*err = server->error;
+	return pause_ms;
+}
+
+/* Pauses before the next step. False: there is none, and *err says why the last one failed. */
+static bool go_on(struct redis_client *client, int64_t pause_ms, struct error *err)
+{
+	const int64_t next_ms = clock_boot_ms() + pause_ms;
+	struct error waiting = { 0 };
+
+	if (pause_ms == REDIS_ROUTE_ENDS || next_ms >= client->until_ms)
+		return false;
+	/* There is no descriptor to wait for: the time runs out, or the call is cancelled. */
+	net_wait(-1, 0, next_ms, client->base.cancel_fd, &waiting);
+	if (waiting.kind == ERROR_UNAVAILABLE)
+		return true;
+	*err = waiting;
+	return false;
+}
+
+/* May the request have been carried out, or a part of it? */
+static bool maybe_done(const struct redis_server *server)
+{
+	if (server->reply && server->reply->type == REDIS_REPLY_ERROR)
+		return redis_is_torn(server->reply->str);
+	return !server->main.replica;
+}
+
+static void begin_search(struct redis_client *client)
+{
+	const struct backend *base = &client->base;
+
+	client->until_ms = clock_boot_ms() + (base->timeout_ms > base->connect_timeout_ms
+					      ? base->timeout_ms : base->connect_timeout_ms);
+}
+
+int redis_route_reach(struct redis_client *client, struct error *err)
+{
+	int64_t pause_ms;
+
+	begin_search(client);
+	do
+		pause_ms = connect_there(client, err);
+	while (!redis_server_is_open(&client->servers[0]) && go_on(client, pause_ms, err));
+	client->until_ms = 0;
+	return redis_server_is_open(&client->servers[0]) ? 0 : -1;
+}
+
+static const redisReply *ask_routed(struct redis_client *client, struct redis_call *call,
+				    struct error *err)
+{
+	struct redis_server *server = &client->servers[0];
+	struct redis_place done_at = { .port = 0 };
+	int64_t pause_ms;
+
+	begin_search(client);
+	do {
+		*err = (struct error){ 0 };
+		server->state = SERVER_UNASKED;
+		pause_ms = connect_there(client, err);
+		if (!redis_server_is_open(server))
+			continue;
+		pause_ms = try_there(client, call, err);
+		if (pause_ms == REDIS_ROUTE_ENDS)
+			break;
+		if (maybe_done(server))
+			redis_place_set(&done_at, server->address.host,
+					strlen(server->address.host), server->address.port);
+		if (!server->reply || !redis_lacks_script(server->reply))
+			redis_server_close(server);
+	} while (go_on(client, pause_ms, err));
+	client->until_ms = 0;
+	client->base.resent = redis_address_is_at(&server->address, &done_at);
+	return server->state == SERVER_ANSWERED ? server->reply : NULL;
+}
+
+/* ---- calls ---- */
+
+/* The part of a key by which a cluster finds its slot. */
+static const char *hash_tag(const char *key, size_t *length)
+{
+	const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;
+
+	if (close && close > open + 1)
+		key = open + 1;
+	*length = close && close > open + 1 ? (size_t)(close - key) : strlen(key);
+	return key;
+}
+
+/* A cluster runs scripts with keys of one slot only. 0, or -1 with *err: it refuses the name. */
+static int check_slots(const struct redis_client *client, struct error *err)
+{
+	const char *first, *tag;
+	size_t first_length, length;
+
+	if (!client->servers[0].address.cluster)
+		return 0;
+	first = hash_tag(client->keys[KEY_LOCK], &first_length);
+	for (int i = 0; i < REDIS_KEYS; i++) {
+		if (!client->keys[i])
+			continue;
+		tag = hash_tag(client->keys[i], &length);
+		if (length != first_length || memcmp(tag, first, length) != 0)
+			return error_set(err, ERROR_REFUSED, 0, "key '%.220s': in a cluster a name "
+					 "with a '}' needs a text in braces before, as in a{b}c",
+					 client->keys[KEY_LOCK]);
+	}
+	return 0;
+}
+
+/*
+ * A server that is no master any more may keep its connections, while the name in the URI leads to
+ * the new master already: the next call looks the name up again.
+ */
+static const redisReply *refuse(struct redis_client *client, struct error *err)
+{
+	struct redis_server *server = &client->servers[0];
+
+	*err = server->error;
+	if (server->reply && redis_is_no_master(server->reply->str))
+		redis_server_leave(server);
+	return NULL;
+}
+
+const struct redisReply *redis_ask(struct redis_client *client, struct redis_call *call,
+				   struct error *err)
+{
+	struct redis_server *server = &client->servers[0];
+	bool *resent = &client->base.resent;
+
+	*resent = false;
+	if (call->what && check_slots(client, err))
+		return NULL;
+	if (client->route)
+		return ask_routed(client, call, err);
+	for (;;) {
+		if (redis_reach(client, client->base.connect_timeout_ms, err) ||
+		    redis_round(client, call, err))
+			return NULL;
+		if (server->state == SERVER_ANSWERED)
+			return server->reply;
+		if (server->state != SERVER_FAILED || server->reply || *resent ||
+		    server->error.kind != ERROR_UNAVAILABLE)
+			return refuse(client, err);
+		*resent = true;
+	}
+}
+
+const struct redisReply *redis_command(struct redis_client *client, const char *const *command,
+				       struct error *err)
+{
+	struct redis_call call = { .command = command };
+
+	return redis_ask(client, &call, err);
+}
+
+/* ---- the URI ---- */
+
+static int read_places(struct redis_client *client, const struct uri *uri, bool cluster,
+		       struct error *err)
+{
+	struct redis_route *route = client->route = memory_new(1, sizeof(*route));
+
+	route->cluster = cluster;
+	if (redis_address_tls(&client->servers[0].address, uri, err))
+		return -1;
+	return redis_places_read(uri, cluster ? 6379 : 26379, &route->places, &route->count, err);
+}
+
+int redis_cluster_read(struct redis_client *client, const struct uri *uri, struct error *err)
+{
+	client->servers[0].address.cluster = true;
+	if (!uri->path[0] || !uri->path[1])
+		return read_places(client, uri, true, err);
+	return error_set(err, ERROR_USAGE, 0, "redis+cluster: a cluster has no databases; leave "
+			 "out '%.100s'", uri->path);
+}
+
+/* Reads "/MASTER" or "/MASTER/DB". */
+static int read_path(struct redis_client *client, const char *path, struct error *err)
+{
+	const char *db;
+
+	if (!path[0] || !path[1] || path[1] == '/')
+		return error_set(err, ERROR_USAGE, 0, "redis+sentinel: the name of the master is "
+				 "missing: redis+sentinel://HOST[:PORT][,HOST...]/MASTER[/DB]");
+	db = strchr(path + 1, '/');
+	client->route->master = db ? memory_copy_part(path + 1, (size_t)(db - path - 1))
+				   : memory_copy(path + 1);
+	return db && db[1] ? redis_address_db(&client->servers[0].address, db + 1, err) : 0;
+}
+
+static int read_login(struct redis_address *address, const struct uri *uri, struct error *err)
+{
+	address->user = memory_copy(uri_param(uri, "sentinel-user"));
+	address->password = memory_copy(uri->sentinel_password);
+	if (!address->user || address->password)
+		return 0;
+	return error_set(err, ERROR_USAGE, 0,
+			 "redis+sentinel: sentinel-user= needs sentinel-password-file=");
+}
+
+/* As the servers, the sentinels have TLS, unless the URI says that they have none. */
+static int read_tls(struct redis_address *address, const struct uri *uri, struct error *err)
+{
+	const bool is_given = uri_param(uri, "sentinel-tls");
+	bool wanted;
+
+	if (redis_address_tls(address, uri, err) ||
+	    uri_param_flag(uri, "sentinel-tls", true, &wanted, err))
+		return -1;
+	if (is_given && !address->encrypted)
+		return error_set(err, ERROR_USAGE, 0,
+				 "redis+sentinel: ?sentinel-tls= is for TLS: add tls=yes");
+	address->encrypted &= wanted;
+	address->tls.off = "without TLS add ?sentinel-tls=no";
+	if (is_given)
+		address->tls.on = "with TLS drop ?sentinel-tls=no";
+	return 0;
+}
+
+int redis_sentinel_read(struct redis_client *client, const struct uri *uri, struct error *err)
+{
+	struct redis_client *sentinel = memory_new(1, sizeof(*sentinel));
+	struct redis_address *address;
+
+	redis_client_init(sentinel);
+	address = &redis_client_add(sentinel)->address;
+	client->servers[0].address.master = true;
+	if (!read_places(client, uri, false, err)) {
+		client->route->sentinel = sentinel;
+		return read_tls(address, uri, err) || read_path(client, uri->path, err) ||
+		       read_login(address, uri, err) ? -1 : 0;
+	}
+	redis_client_finish(sentinel);
+	free(sentinel);
+	return -1;
+}
