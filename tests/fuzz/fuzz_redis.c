@@ -59,8 +59,8 @@ static void take_apart(redisReply *reply)
 	if (reply->type == REDIS_REPLY_ARRAY)
 		for (size_t i = 0; i < reply->elements; i++)
 			if (redis_is_text(reply->element[i])) {
-				redis_list_key(prefix, reply->element[i], &rows.names);
-				redisson_list_key(prefix, reply->element[i],
+				list_key(prefix, reply->element[i], &rows.names);
+				list_redisson_key(prefix, reply->element[i],
 						  &rows.names);
 			}
 	rows_finish(&rows);

@@ -31,11 +31,13 @@
 
 /* What the nodes said in one try. */
 struct ballot {
-	bool granted[REDIS_MOST_SERVERS], votes[REDIS_MOST_SERVERS];
-	uint64_t fence[REDIS_MOST_SERVERS];	/* where it was granted */
+	unsigned granted;			/* a bit for each node that has given the lock */
+	uint64_t fence;				/* the greatest that they gave, */
+	int equal;				/* and how many gave this one */
 	int64_t rest_ms[REDIS_MOST_SERVERS];	/* of those who have it, in no order */
 	int grants, voters, busy, failed;
 	int64_t longest_ttl_ms;			/* of all that the nodes tell of, and our own */
+	int64_t young_ms;			/* until enough nodes vote; INT64_MAX: not known */
 	/* The holder that most of them name: */
 	int most;
 	int64_t ahead, age_ms;
@@ -116,44 +118,52 @@ static void read_busy(const struct redis_client *client, const redisReply *reply
 	ballot->foreign = e[4]->integer;
 }
 
+static void read_grant(const struct redis_server *node, unsigned bit, struct ballot *ballot)
+{
+	const uint64_t fence = strtoull(node->reply->element[1]->str, NULL, 10);
+
+	ballot->granted |= bit;
+	ballot->grants++;
+	if (fence > ballot->fence)
+		ballot->equal = 0;
+	if (fence >= ballot->fence) {
+		ballot->fence = fence;
+		ballot->equal++;
+	}
+}
+
+/* Which nodes vote, and for how long too few do. See redlock_may_vote(). */
+static void count_voters(const struct redis_client *client, struct ballot *ballot)
+{
+	int64_t rest_ms[REDIS_MOST_SERVERS], age_ms;
+	size_t young = 0;
+
+	for (int i = 0; i < client->count; i++) {
+		age_ms = age_of(&client->servers[i]);
+		if (!(ballot->granted & 1u << i))
+			continue;
+		if (redlock_may_vote(age_ms, ballot->longest_ttl_ms))
+			ballot->voters++;
+		else if (age_ms >= 0)
+			rest_ms[young++] = ballot->longest_ttl_ms - age_ms;
+	}
+	ballot->young_ms = redlock_free_in(rest_ms, young, client->quorum - ballot->voters);
+}
+
 static void read_ballot(const struct redis_client *client, int64_t ttl_ms, struct ballot *ballot)
 {
 	*ballot = (struct ballot){ .longest_ttl_ms = ttl_ms, .ahead = -1, .age_ms = -1 };
 	for (int i = 0; i < client->count; i++) {
 		const struct redis_server *node = &client->servers[i];
 
-		ballot->granted[i] = is_grant(node);
-		ballot->grants += ballot->granted[i];
-		if (ballot->granted[i])
-			ballot->fence[i] = strtoull(node->reply->element[1]->str, NULL, 10);
+		if (is_grant(node))
+			read_grant(node, 1u << i, ballot);
 		else if (is_busy(node))
 			read_busy(client, node->reply, ballot);
 		else
 			ballot->failed++;
 	}
-	for (int i = 0; i < client->count; i++) {
-		ballot->votes[i] = ballot->granted[i] &&
-				   redlock_may_vote(age_of(&client->servers[i]),
-						    ballot->longest_ttl_ms);
-		ballot->voters += ballot->votes[i];
-	}
-}
-
-/* ---- nodes that were restarted ---- */
-
-/* For how long, in ms, too few nodes vote. INT64_MAX: it is not known how old they are. */
-static int64_t young_for(const struct redis_client *client, const struct ballot *ballot)
-{
-	int64_t rest_ms[REDIS_MOST_SERVERS], age_ms;
-	size_t count = 0;
-
-	for (int i = 0; i < client->count; i++) {
-		age_ms = age_of(&client->servers[i]);
-		if (ballot->granted[i] && !ballot->votes[i] && age_ms >= 0)
-			rest_ms[count++] = age_ms < ballot->longest_ttl_ms
-				? ballot->longest_ttl_ms - age_ms : 0;
-	}
-	return redlock_free_in(rest_ms, count, client->quorum - ballot->voters);
+	count_voters(client, ballot);
 }
 
 static int refuse_twins(const struct redis_client *client, struct error *err)
@@ -167,21 +177,6 @@ static int refuse_twins(const struct redis_client *client, struct error *err)
 
 /* ---- one try ---- */
 
-/* The greatest fence that a node has given, and how many have given this one. */
-static uint64_t greatest_fence(const struct redis_client *client, const struct ballot *ballot,
-			       int *equal)
-{
-	uint64_t fence = 0;
-
-	for (int i = 0; i < client->count; i++)
-		if (ballot->granted[i] && ballot->fence[i] > fence)
-			fence = ballot->fence[i];
-	*equal = 0;
-	for (int i = 0; i < client->count; i++)
-		*equal += ballot->granted[i] && ballot->fence[i] == fence;
-	return fence;
-}
-
 /*
  * Removes what a try in vain has taken, also where its answer did not come. A node that gave a
  * smaller fence than another one may have lost its data, and learns the greatest again: so it is
@@ -190,14 +185,12 @@ static uint64_t greatest_fence(const struct redis_client *client, const struct b
 static void back_off(struct redis_client *client, const struct request *request,
 		     const struct ballot *ballot)
 {
-	int equal;
-	const uint64_t fence = greatest_fence(client, ballot, &equal);
+	const uint64_t fence = ballot->equal < ballot->grants ? ballot->fence : 0;
 	char number[REDIS_DIGITS_SIZE];
 	struct redis_call call = {
 		.what = "release", .token = request->token,
 		.arguments = { "0", "", "1",
-			       redis_digits(equal < ballot->grants ? (int64_t)fence : 0, number),
-			       NULL },
+			       redis_digits((int64_t)fence, number) },
 	};
 	const int cancel_fd = client->base.cancel_fd;
 	struct error ignored;
@@ -257,17 +250,11 @@ static int ask(struct redis_client *client, const struct request *request, unsig
  * Otherwise the nodes that have given the lock are asked for it again, with that fence.
  */
 static bool spread_fence(struct redis_client *client, const struct request *request,
-			 const struct ballot *ballot, uint64_t *fence, struct error *err)
+			 const struct ballot *ballot, struct error *err)
 {
-	unsigned nodes = 0;
-	int equal;
-
-	*fence = greatest_fence(client, ballot, &equal);
-	for (int i = 0; i < client->count; i++)
-		if (ballot->granted[i])
-			nodes |= 1u << i;
-	return equal >= client->quorum ||
-	       (!ask(client, request, nodes, false, *fence, err) && has_fence(client, fence));
+	return ballot->equal >= client->quorum ||
+	       (!ask(client, request, ballot->granted, false, ballot->fence, err) &&
+		has_fence(client, &ballot->fence));
 }
 
 static int ask_all(struct redis_client *client, const struct request *request, bool queued,
@@ -286,12 +273,13 @@ static enum outcome take(struct redlock *lock, const struct request *request,
 	struct redis_client *client = &lock->client;
 
 	*err = (struct error){ 0 };
-	if (!spread_fence(client, request, ballot, &grant->fence, err)) {
+	if (!spread_fence(client, request, ballot, err)) {
 		if (err->kind != ERROR_CANCELLED)
 			redis_no_majority(client, redis_count(client, SERVER_ANSWERED), err);
 		return OUTCOME_ERROR;
 	}
 	lock->splits = 0;
+	grant->fence = ballot->fence;
 	return redis_grant(client, sent_ms, request, grant, err);
 }
 
@@ -359,7 +347,7 @@ static int64_t next_look(struct redlock *lock, struct ballot *ballot)
 		return now + 1 + split_pause(lock);
 	lock->splits = 0;
 	if (ballot->grants >= client->quorum)
-		rest_ms = young_for(client, ballot);
+		rest_ms = ballot->young_ms;
 	else
 		rest_ms = redlock_free_in(ballot->rest_ms, (size_t)ballot->busy,
 					  client->quorum - ballot->grants);
@@ -389,38 +377,31 @@ static enum outcome try_soon(struct redlock *lock, const struct request *request
 	return outcome;
 }
 
-/* Nobody has the lock, but too many nodes were restarted, and whoever does not wait is told so. */
-static enum outcome say_young(const struct redlock *lock, const struct ballot *ballot,
-			      struct error *err)
-{
-	const struct redis_client *client = &lock->client;
-	const int64_t rest_ms = young_for(client, ballot);
-
-	if (rest_ms == INT64_MAX)
-		error_set(err, ERROR_REFUSED, 0, "no majority: %d of %d nodes do not tell by INFO "
-			  "how long they have been up, and do not vote",
-			  ballot->grants - ballot->voters, client->count);
-	else
-		error_set(err, ERROR_UNAVAILABLE, 0, "no majority: %d of %d nodes were started "
-			  "less than a TTL ago and may have forgotten the lock; enough of them "
-			  "vote in %" PRId64 " s", ballot->grants - ballot->voters, client->count,
-			  rest_ms / 1000 + 1);
-	return OUTCOME_ERROR;
-}
-
-/* The same for whoever waits. */
+/* Says why nobody gets the lock, when too many nodes that give it do not vote. */
 static void note_young(struct redlock *lock, const struct ballot *ballot)
 {
-	struct redis_client *client = &lock->client;
-	const bool unknown = young_for(client, ballot) == INT64_MAX;
+	const int quorum = lock->client.quorum;
 
 	lock->young[0] = '\0';
-	if (ballot->grants < client->quorum || ballot->voters >= client->quorum)
+	if (ballot->grants < quorum || ballot->voters >= quorum)
 		return;
 	snprintf(lock->young, sizeof(lock->young), "%d of %d nodes %s",
-		 ballot->grants - ballot->voters, client->count,
-		 unknown ? "do not tell by INFO how long they have been up"
-			 : "were started less than a TTL ago and may have forgotten the lock");
+		 ballot->grants - ballot->voters, lock->client.count,
+		 ballot->young_ms == INT64_MAX
+		 ? "do not tell by INFO how long they have been up, and do not vote"
+		 : "were started less than a TTL ago and may have forgotten the lock");
+}
+
+/* The same for who does not wait. */
+static enum outcome refuse_young(const struct redlock *lock, const struct ballot *ballot,
+				 struct error *err)
+{
+	if (ballot->young_ms == INT64_MAX)
+		error_set(err, ERROR_REFUSED, 0, "no majority: %s", lock->young);
+	else
+		error_set(err, ERROR_UNAVAILABLE, 0, "no majority: %s; enough of them vote in %"
+			  PRId64 " s", lock->young, ballot->young_ms / 1000 + 1);
+	return OUTCOME_ERROR;
 }
 
 enum outcome redlock_acquire(struct backend *backend, const struct request *request,
@@ -452,9 +433,9 @@ enum outcome redlock_acquire(struct backend *backend, const struct request *requ
 		client->listens_on = true;
 		grant->event_ms = grant->sent_ms;
 	}
-	if (outcome == OUTCOME_BUSY && !request->queue && ballot.grants >= client->quorum)
-		return say_young(lock, &ballot, err);
 	note_young(lock, &ballot);
+	if (outcome == OUTCOME_BUSY && !request->queue && lock->young[0])
+		return refuse_young(lock, &ballot, err);
 	if (outcome == OUTCOME_BUSY)
 		grant->retry_ms = next_look(lock, &ballot);
 	return outcome;

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "redlock.h"
-#include "validity.h"
 
 /* What all nodes show. */
 struct shown {
@@ -64,33 +63,16 @@ static struct row *add_copy(struct rows *rows, const struct row *row)
 	return copy;
 }
 
-/* Add the hold, as its nodes have it. It ends when they are no majority any more. */
+/* Add the hold that so many nodes have, with what one of them says and the greatest fence. */
 static void add_hold(const struct redis_client *client, const struct rows *all,
-		     const struct row *found, struct rows *rows)
+		     const struct row *found, int count, struct rows *rows)
 {
-	int64_t rest_ms[REDIS_MOST_SERVERS];
 	struct row *hold = add_copy(rows, found);
-	int count = 0;
 
-	for (size_t i = 0; i < all->count; i++) {
-		const struct row *row = &all->rows[i];
-
-		if (!is_same(row, found) || count == client->count)
-			continue;
-		if (row->fence > hold->fence)
-			hold->fence = row->fence;
-		if (row->age_ms > hold->age_ms)
-			hold->age_ms = row->age_ms;
-		rest_ms[count++] = row->left_ms;
-	}
+	for (size_t i = 0; i < all->count; i++)
+		if (is_same(&all->rows[i], found) && all->rows[i].fence > hold->fence)
+			hold->fence = all->rows[i].fence;
 	hold->mine &= count >= client->quorum;
-	/* As many must end as leave too few for a majority. */
-	if (count >= client->quorum)
-		hold->left_ms = redlock_free_in(rest_ms, (size_t)count, count - client->quorum + 1);
-	else
-		hold->left_ms = redlock_free_in(rest_ms, (size_t)count, count);
-	if (hold->left_ms == INT64_MAX)
-		hold->left_ms = -1;
 }
 
 static int compare_waiters(const void *a, const void *b)
@@ -143,7 +125,7 @@ static int show_rows(struct redlock *lock, const struct request *request, struct
 	found = find_holder(&shown.rows, &most);
 	/* Nodes that do not answer may be the rest of a majority. */
 	if (found && most + client->count - shown.answers >= client->quorum)
-		add_hold(client, &shown.rows, found, rows);
+		add_hold(client, &shown.rows, found, most, rows);
 	else if (lock->young[0])
 		add_young(lock, rows);
 	add_waiters(&shown.rows, rows);

@@ -48,3 +48,7 @@ local function next_fence(least)
   redis.call('SET', fence, number, 'EX', FENCE_SECONDS)
   return number
 end
+
+-- A server whose memory is full refuses commands that may need more, unless the script has already
+-- called one that writes and needs none.
+local function keep_fence() redis.call('EXPIRE', fence, FENCE_SECONDS) end

@@ -18,14 +18,44 @@ local function waiter(who)
   return string.match(redis.call('HGET', waiters, who) or '', '^(%d+) (%w+) (%d) (.*)$')
 end
 
+-- ---- the queue: waiter -> queued_at, or what a dialect has in its place
+
+local function all_waiters()
+  if fair then return fair.all() end
+  return redis.call('ZRANGE', queue, 0, -1)
+end
+
+local function at(place)
+  if fair then return fair.all()[place + 1] end
+  return redis.call('ZRANGE', queue, place, place)[1]
+end
+
+local function rank()
+  if fair then return fair.place_of(token) end
+  return redis.call('ZRANK', queue, token)
+end
+
+local function last_queued()
+  return not fair and redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0
+end
+
+local function enqueue(queued_at)
+  if fair then return fair.enqueue() end
+  redis.call('ZADD', queue, queued_at, token)
+  redis.call('PEXPIRE', queue, QUEUE)
+end
+
+local function listens(who)
+  if fair and not redis.call('HGET', waiters, who) then return fair.listens(who) end
+  return redis.call('PUBSUB', 'NUMSUB', channel .. who)[2] > 0
+end
+
 local function leave(who)
-  dequeue(who)
+  if fair then fair.dequeue(who) else redis.call('ZREM', queue, who) end
   redis.call('HDEL', waiters, who)
 end
 
 local function ms_since(us) return us and math.floor((now_us - us) / 1000) or -1 end
-
--- ---- the queue
 
 -- The waiter that was called and has not come yet, and when (ms).
 local function called()

@@ -119,24 +119,8 @@ end
 -- The record of a holder or waiter that has none.
 local function describe() return '' end
 
--- ---- the queue: token -> queued_at
-
+-- The waiters stand in dlock's own queue.
+local fair
 local function publish(to, text) redis.call('PUBLISH', to, text) end
-local function at(place) return redis.call('ZRANGE', queue, place, place)[1] end
-local function all_waiters() return redis.call('ZRANGE', queue, 0, -1) end
-local function rank() return redis.call('ZRANK', queue, token) end
-local function last_queued() return redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0 end
-
-local function enqueue(queued_at)
-  redis.call('ZADD', queue, queued_at, token)
-  redis.call('PEXPIRE', queue, QUEUE)
-end
-
-local function dequeue(who) redis.call('ZREM', queue, who) end
-local function listens(who) return redis.call('PUBSUB', 'NUMSUB', channel .. who)[2] > 0 end
 local function refuses() end
 local function is_free() return kind == 'none' end
-
--- A server whose memory is full refuses commands that may need more, unless the script has already
--- called one that writes and needs none.
-local function keep_fence() redis.call('EXPIRE', fence, FENCE_SECONDS) end

@@ -216,46 +216,25 @@ local function describe(who)
 end
 
 -- The fences of a fenced lock are Redisson's, and never expire.
-local function keep_fence()
-  if family ~= 'fenced' then redis.call('EXPIRE', fence, FENCE_SECONDS) end
-end
 if family == 'fenced' then
   next_fence = function() return digits(redis.call('INCR', fence)) end
+  keep_fence = function() end
 end
 
--- ---- the queue: dlock's own, and for a fair lock Redisson's, with a list beside it until when (ms)
--- each may stay
+-- ---- the queue of a fair lock: Redisson's list, and until when (ms) each may stay
 
-local function all_waiters()
-  return redis.call(family == 'fair' and 'LRANGE' or 'ZRANGE', queue, 0, -1)
-end
+local function all_fair() return redis.call('LRANGE', queue, 0, -1) end
 
-local function at(place)
-  if family == 'fair' then return redis.call('LINDEX', queue, place) or nil end
-  return redis.call('ZRANGE', queue, place, place)[1]
-end
-
-local function rank_of(who)
-  for place, other in ipairs(all_waiters()) do
+local function place_of(who)
+  for place, other in ipairs(all_fair()) do
     if other == who then return place - 1 end
   end
-end
-local function rank() return rank_of(token) end
-
-local function last_queued()
-  if family == 'fair' then return 0 end
-  return redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0
 end
 
 -- Redisson gives a waiter the time of the one before it and a turn more. As long as a waiter of
 -- dlock tries, its time does not end.
-local function enqueue(queued_at)
-  if family ~= 'fair' then
-    redis.call('ZADD', queue, queued_at, token)
-    redis.call('PEXPIRE', queue, QUEUE)
-    return
-  end
-  local place = rank_of(token)
+local function enqueue_fair()
+  local place = place_of(token)
   local ends = place and redis.call('ZSCORE', timeouts, token)
   if ends then
     ends = math.max(tonumber(ends), now + (place + 1) * TURN)
@@ -269,9 +248,8 @@ local function enqueue(queued_at)
 end
 
 -- Redisson counts a turn for each waiter before one, and so those behind get a turn less.
-local function dequeue(who)
-  if family ~= 'fair' then return redis.call('ZREM', queue, who) end
-  local place = rank_of(who)
+local function dequeue_fair(who)
+  local place = place_of(who)
   if not place then return end
   for _, other in ipairs(redis.call('LRANGE', queue, place + 1, -1)) do
     redis.call('ZINCRBY', timeouts, -TURN, other)
@@ -280,11 +258,11 @@ local function dequeue(who)
   redis.call('LREM', queue, 0, who)
 end
 
--- Of Java's waiters only the time tells that Redisson keeps for each.
-local function listens(who)
-  if not redis.call('HGET', waiters, who) then
-    local ends = family == 'fair' and redis.call('ZSCORE', timeouts, who)
-    return ends and tonumber(ends) > now
-  end
-  return redis.call('PUBSUB', 'NUMSUB', channel .. who)[2] > 0
+-- Java's waiters have no channel of their own, but a time.
+local function listens_fair(who)
+  local ends = redis.call('ZSCORE', timeouts, who)
+  return ends and tonumber(ends) > now
 end
+
+local fair = family == 'fair' and {all = all_fair, place_of = place_of, enqueue = enqueue_fair,
+                                   dequeue = dequeue_fair, listens = listens_fair}
