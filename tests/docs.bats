@@ -618,7 +618,7 @@ status_counts() {
 }
 
 @test "dlock-backends.7 has the keys that the code uses" {
-	grep -ohE "[\"']:[a-z]+:?[\"']" "$TOP"/src/backends/redis/{backend.c,lua/lock.lua} | tr -d "\"':" >wanted
+	grep -ohE "[\"']:[a-z]+:?[\"']" "$TOP"/src/backends/redis/{client.c,lua/lock.lua} | tr -d "\"':" >wanted
 	sed -n 's/^\.It Li {key}:\([a-z]*\).*/\1/p' "$TOP/man/dlock-backends.7" >found
 	same wanted found keys
 }

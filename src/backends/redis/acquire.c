@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Acquiring and waiting on one server. */
+/* Acquiring and waiting: a try on one server, and what is around the tries on any number. */
 #include "lock.h"
 
 #include <hiredis/hiredis.h>
@@ -104,19 +104,24 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 			   struct grant *grant, struct error *err)
 {
 	struct redis_client *client = redis_from_backend(backend);
+	enum outcome (*attempt)(struct redis_client *, const struct request *, bool,
+				struct grant *, struct error *) =
+		client->attempt ? client->attempt : try_once;
 	char owner[REDIS_OWNER_SIZE];
-	enum outcome outcome = OUTCOME_BUSY;
+	enum outcome outcome;
+	bool queued;
 
 	if (!redisson_admits(client, request, err))
 		return OUTCOME_ERROR;
-	client->servers[0].woken = false;
+	for (int i = 0; i < client->count; i++)
+		client->servers[i].woken = false;
 	/* The hold for which it listened is lost. */
 	if (client->listens_on)
 		redis_stop_listening(client);
 	/* Most locks are free: try once before subscribing, unless this token is in the queue. */
-	if (!redis_listens(client))
-		outcome = try_once(client, request, false, grant, err);
-	if (outcome == OUTCOME_BUSY && request->queue) {
+	queued = request->queue && redis_listens(client);
+	outcome = attempt(client, request, queued, grant, err);
+	if (outcome == OUTCOME_BUSY && request->queue && (!queued || redis_listens(client))) {
 		/*
 		 * Before the next try, so that no message is missed in between. A waiter whose
 		 * channel has no listener counts as dead.
@@ -124,11 +129,12 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 		redisson_owner(client->kind, request->token, owner);
 		if (redis_listen(client, owner, err))
 			return OUTCOME_ERROR;
-		outcome = try_once(client, request, true, grant, err);
-		/* The lock has moved to another server, where this waiter does not listen yet. */
-		if (!redis_listens(client))
-			grant->retry_ms = clock_boot_ms() + FOLLOW_MS;
+		if (!queued)
+			outcome = attempt(client, request, true, grant, err);
 	}
+	/* The lock has moved to another server, where this waiter does not listen yet. */
+	if (outcome == OUTCOME_BUSY && request->queue && !redis_listens(client))
+		grant->retry_ms = clock_boot_ms() + FOLLOW_MS;
 	/* The command begins before the waiter stops listening. */
 	if (outcome == OUTCOME_HELD && redis_listens(client)) {
 		client->listens_on = true;

@@ -113,6 +113,9 @@ struct redis_client {
 	int64_t most_read_ms;		/* the longest lease of a read lock of Redisson */
 	bool sharded;			/* listen for the messages of SPUBLISH, too */
 	int64_t replicas;		/* how many must have a hold: see replicas.c */
+	/* One try to acquire, of several servers; after BUSY retry_ms is set. NULL: of one. */
+	enum outcome (*attempt)(struct redis_client *client, const struct request *request,
+				bool enqueue, struct grant *grant, struct error *err);
 	int64_t queued_us;		/* what acquire calls queued_at; 0: not known yet */
 	int64_t lease_end_ms;		/* of the last grant; 0: there was none */
 	bool listens_on;		/* the lock is held, and the waiter still listens */

@@ -257,14 +257,6 @@ static bool spread_fence(struct redis_client *client, const struct request *requ
 		has_fence(client, &ballot->fence));
 }
 
-static int ask_all(struct redis_client *client, const struct request *request, bool queued,
-		   struct error *err)
-{
-	for (int i = 0; i < client->count; i++)
-		client->servers[i].woken = false;
-	return ask(client, request, 0, queued, 0, err);
-}
-
 /* The majority has given the lock: may it be used? HELD, or ERROR with *err. */
 static enum outcome take(struct redlock *lock, const struct request *request,
 			 const struct ballot *ballot, int64_t sent_ms, struct grant *grant,
@@ -291,7 +283,7 @@ static enum outcome try_once(struct redlock *lock, const struct request *request
 	const int64_t sent_ms = clock_boot_ms();
 	enum outcome outcome = OUTCOME_BUSY;
 
-	if (ask_all(client, request, queued, err))
+	if (ask(client, request, 0, queued, 0, err))
 		return OUTCOME_ERROR;
 	read_ballot(client, request->ttl_ms, ballot);
 	if (refuse_twins(client, err))
@@ -404,39 +396,21 @@ static enum outcome refuse_young(const struct redlock *lock, const struct ballot
 	return OUTCOME_ERROR;
 }
 
-enum outcome redlock_acquire(struct backend *backend, const struct request *request,
-			     struct grant *grant, struct error *err)
+enum outcome redlock_attempt(struct redis_client *client, const struct request *request,
+			     bool enqueue, struct grant *grant, struct error *err)
 {
-	struct redlock *lock = redlock_from_backend(backend);
-	struct redis_client *client = &lock->client;
+	struct redlock *lock = redlock_from_backend(&client->base);
 	struct ballot ballot = { 0 };
 	enum outcome outcome;
-	bool queued;
 
-	/* The hold for which it listened is lost. */
-	if (client->listens_on)
-		redis_stop_listening(client);
-	queued = redis_listens(client);
 	redis_begin(client, request->name);
-	/* Most locks are free: tries once before subscribing, unless this token is in the queue. */
-	outcome = queued ? try_once(lock, request, true, &ballot, grant, err)
+	outcome = enqueue ? try_once(lock, request, true, &ballot, grant, err)
 			  : try_soon(lock, request, &ballot, grant, err);
-	if (outcome == OUTCOME_BUSY && request->queue) {
-		/* A waiter whose channel has no listener counts as dead. */
-		if (redis_listen(client, request->token, err))
-			return OUTCOME_ERROR;
-		if (!queued)
-			outcome = try_once(lock, request, true, &ballot, grant, err);
-	}
-	/* The command begins before the waiter stops listening. */
-	if (outcome == OUTCOME_HELD && redis_listens(client)) {
-		client->listens_on = true;
-		grant->event_ms = grant->sent_ms;
-	}
 	note_young(lock, &ballot);
 	if (outcome == OUTCOME_BUSY && !request->queue && lock->young[0])
 		return refuse_young(lock, &ballot, err);
-	if (outcome == OUTCOME_BUSY)
+	/* Another try follows before the waiter sleeps for the first time. */
+	if (outcome == OUTCOME_BUSY && (enqueue || !request->queue))
 		grant->retry_ms = next_look(lock, &ballot);
 	return outcome;
 }

@@ -123,6 +123,7 @@ static struct backend *redlock_open(const struct uri *uri, struct error *err)
 	struct redlock *lock = memory_new(1, sizeof(*lock));
 
 	redis_client_init(&lock->client);
+	lock->client.attempt = redlock_attempt;
 	if (!read_uri(&lock->client, uri, err))
 		return &lock->client.base;
 	redlock_close(&lock->client.base);
@@ -140,7 +141,7 @@ const struct backend_ops redlock_ops = {
 	.open = redlock_open,
 	.close = redlock_close,
 	.connect = redlock_connect,
-	.acquire = redlock_acquire,
+	.acquire = redis_acquire,
 	.renew = redis_renew,
 	.release = redis_release,
 	.show = redlock_show,

@@ -30,8 +30,10 @@ void redlock_begin_one(struct redis_client *one, const struct redis_client *all,
 		       int64_t timeout_ms);
 void redlock_end_one(struct redis_client *one);
 
-/* See struct backend_ops: acquire.c, show.c, check.c. */
-backend_grant_fn redlock_acquire;
+/* See struct redis_client, */
+enum outcome redlock_attempt(struct redis_client *client, const struct request *request,
+			     bool enqueue, struct grant *grant, struct error *err);
+/* and struct backend_ops: acquire.c, show.c, check.c. */
 backend_show_fn redlock_show;
 int redlock_setup(struct backend *backend, char **plan, struct error *err);
 int redlock_check(struct backend *backend, struct findings *findings, struct error *err);

@@ -214,8 +214,7 @@ local function release(keep, text, silent, least)
   keep_fence()
   if mine then drop({token, mine, 0, 1}) end
   if not silent then
-    if mine then announce(false, mine) end
-    leave(token)
+    if mine then announce(false, mine) else leave(token) end
     -- Another program wakes nobody when it releases the lock, so that the new first one must look.
     call(first == token)
   end
