@@ -934,3 +934,10 @@ replica_online() {
 		has_line "$TOP/docs/backend.md" "\`(mem_)?${name%_hold}\(\)" || fail "no $name"
 	done <wanted
 }
+
+@test "tests/redis.bash: each number in its list names a test of Redis or Redlock" {
+	sed -n 's/^#\t\([0-9][0-9]*b\{0,1\}\)\t.*/\1/p' "$TOP/tests/redis.bash" | sort >wanted
+	(($(wc -l <wanted) == 27))
+	grep -hE '^# \[.*\]$' "$TOP"/tests/{redis,redlock}*.bats | grep -oE '[0-9]+b?' | sort -u >found
+	same wanted found "numbers above tests"
+}

@@ -93,6 +93,7 @@ names_of_all() {
 	"$DLOCK" run -b "$URI/" "$LOCK" -- true
 }
 
+# [11]
 @test "names with braces are taken where all their keys have one slot, and refused where they have not" {
 	local name
 	for name in 'a{b}c' 'a{b' '{a}'; do
@@ -113,6 +114,7 @@ names_of_all() {
 	not grep -i '^cmdstat_eval' <(on_node 1 info commandstats)
 }
 
+# [19]
 @test "nodes that send dlock to each other in a circle: 122 in time, and no advice that is followed already" {
 	local first
 	free_port
@@ -159,6 +161,7 @@ as_java() {
 	done
 }
 
+# [12]
 @test "Redisson with a cluster of Redis 7: sharded messages wake dlock, and dlock sends them" {
 	has_shards
 	as_java sharded shardnumsub
@@ -255,6 +258,7 @@ says_state() {
 	on_node "$1" cluster info | grep -q "^cluster_state:$2"
 }
 
+# [9]
 @test "waiters are woken in order" {
 	local n
 	hold -t 10s --
@@ -320,6 +324,7 @@ says_state() {
 	done
 }
 
+# [1], [19]
 @test "slot on its way: dlock asks for a lock where it has moved, and frees it there" {
 	local token waiter
 	token=$("$DLOCK" acquire -t 20s "$LOCK")

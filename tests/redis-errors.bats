@@ -246,6 +246,7 @@ said() {
 	jq -e '.findings | any(.finding | contains("\u001b[31m"))' <<<"$output"
 }
 
+# [1]
 @test "error: the user has not all privileges" {
 	private_redis
 	redis_at "$P_DIR" acl setuser noscript on '>pw' '~*' '&*' +@all -@scripting

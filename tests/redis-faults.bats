@@ -369,6 +369,7 @@ term_came() {
 
 # ---- replies lost, connections cut
 
+# [14]
 @test "reply lost and connection cut at each request of a run: the command runs once, nothing is left" {
 	local n
 	# The server knows the scripts already, so each run sends the same requests.
@@ -397,6 +398,7 @@ term_came() {
 	wait_until 3 only_fences
 }
 
+# [14]
 @test "all replies swallowed: 122 in bounded time, and no lock without a holder after a TTL" {
 	start_proxy "$REDIS_PORT"
 	proxy drop
@@ -617,6 +619,7 @@ is_ours() {
 	[[ $(key) =~ ^[0-9a-f]{32}$ ]]
 }
 
+# [14]
 @test "a release that the network holds back does not end the next hold with its token" {
 	cable
 	start nsenter -t "$THEIRS" -n redis-server --port 6379 --bind 0.0.0.0 --protected-mode no \

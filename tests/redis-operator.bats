@@ -217,6 +217,7 @@ probe_owner() {
 	key_gone
 }
 
+# [11]
 @test "status lists hundreds of locks, with a cursor and never with KEYS" {
 	private_redis
 	local n

@@ -50,6 +50,7 @@ on_replica() {
 	run -0 "$DLOCK" release -b "$P_REPLICAS" "$LOCK" "$output"
 }
 
+# [16]
 @test "too few replicas: 122 says how many have the lock, and nothing stays taken" {
 	local option
 	replicated
@@ -79,6 +80,7 @@ on_replica() {
 	kill -CONT "$R_PID"
 }
 
+# [16]
 @test "the connection ends while the replicas are asked: no hold, and no answer of another connection counts" {
 	replicated
 	kill -STOP "$R_PID"
@@ -110,6 +112,7 @@ blocked() {
 	kill -CONT "$R_PID"
 }
 
+# [16]
 @test "a replica that stays away: the command is dead before the lease that was confirmed ends" {
 	local end
 	replicated
@@ -187,6 +190,7 @@ blocked() {
 	release
 }
 
+# [15]
 @test "failover by name, connections stay open: the hold goes on where the name leads to" {
 	own_names
 	private_redis

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# The script itself, against a table of states of the lock. Numbers in brackets are those of the
-# traps that a row is for: what an earlier script got wrong.
+# The script itself, against a table of states of the lock. tests/redis.bash says what the numbers
+# in brackets name.
 
 load helpers
 load redis
@@ -63,6 +63,7 @@ theirset='zadd KEY 99999999999999 theirs'
 # a member without a record beside it: a set of another program's, though dlock had one here [3]
 mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s a 7_7_r'
 
+# [3], [5]
 @test "acquire, renew, release and break in each state of the key" {
 	local busy='0 (-1|[0-9]+) -1 0'
 	row "$free" "acquire a" '1 [0-9]{16}'
@@ -100,6 +101,7 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 	equal "$(lock_keys)" "{$KEY}:fence"
 }
 
+# [10]
 @test "shared holds and slots: who fits in, and what differs" {
 	acquire a s
 	matches "$(acquire b s)" '^1 '
@@ -118,6 +120,7 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 	equal "$(rcli hexists "{$KEY}:holders" a)" 0
 }
 
+# [5b], [7]
 @test "the queue: no newcomer passes it, the dead lose their place, and the late" {
 	acquire a
 	listen b
@@ -142,6 +145,7 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 	matches "$(acquire b x e 2)" '^1 '
 }
 
+# [5b]
 @test "a waiter that was called while there is no room keeps its place" {
 	acquire a
 	listen b
@@ -159,6 +163,7 @@ mixed='zadd KEY 99999999999999 a 99999999999999 theirs;hset {KEY}:holders mode s
 	called 0
 }
 
+# [4]
 @test "a place is later than all before it, also when the clock is set back" {
 	acquire a
 	listen b

@@ -48,6 +48,7 @@ listens() {
 	(: <>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
 }
 
+# [13], [18]
 @test "the master is found, used in the database of the URI, and shown; sentinels may be down, deaf or wrong" {
 	local token dead
 	sentinels
@@ -160,6 +161,7 @@ listens() {
 	"$DLOCK" run "$LOCK" -- true
 }
 
+# [18]
 @test "old master takes writes yet: holder and waiters leave it, and its word does not count" {
 	local waiter
 	sentinels

@@ -191,6 +191,7 @@ testify_tls() {
 	only_fences
 }
 
+# [17]
 @test "a certificate for another name is refused, unless ?sni= names it; an address is no name" {
 	serve elsewhere
 	refused "not for '127.0.0.1'" "$DLOCK_BACKEND"
@@ -217,6 +218,7 @@ testify_tls() {
 	unusable 'yes or no' 'insecure=1'
 }
 
+# [17]
 @test "a server that wants a certificate gets it, and says no to none and to a stranger's" {
 	local protocol
 	cat "$CERTS/client.pem" "$CERTS/client.key" >both.pem
@@ -230,6 +232,7 @@ testify_tls() {
 	only_fences
 }
 
+# [17]
 @test "files that cannot be used are named, and nobody is asked for a passphrase" {
 	unusable 'ca=: .*none.*No such file' "ca=none"
 	unusable 'ca=: .*no certificates' "ca=$CERTS/ca.key"
@@ -266,6 +269,7 @@ testify_tls() {
 
 # ---- what else may be at a port
 
+# [17]
 @test "a server without TLS behind rediss:, and one with TLS behind redis:" {
 	refused 'server without TLS.*redis:' "rediss://127.0.0.1:$REDIS_PORT?connect-timeout=500ms"
 	refused 'TLS.*rediss:' "redis://127.0.0.1:$TLS_PORT"

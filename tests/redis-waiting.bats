@@ -8,6 +8,7 @@ load redis
 
 # ---- waiting through faults
 
+# [4]
 @test "connection cut while waiting: the place in line is kept" {
 	start_proxy "$REDIS_PORT"
 	hold --
@@ -52,6 +53,7 @@ load redis
 	[[ -e ran ]]
 }
 
+# [4]
 @test "restart while waiting: waiters that come back late get their places in line again" {
 	local n all=() late=()
 	private_redis --appendonly yes --appendfsync always
@@ -166,6 +168,7 @@ load redis
 
 # ---- the order of waiters, and what it costs
 
+# [9]
 @test "dead waiters are skipped at once" {
 	hold --
 	local n dead=()
@@ -293,6 +296,7 @@ shown() {
 	only_fences
 }
 
+# [2]
 @test "a server out of memory: a release hands the lock over all the same" {
 	private_redis --maxmemory-policy noeviction
 	DLOCK_BACKEND=$P_URI
@@ -364,6 +368,7 @@ together() {
 	only_fences
 }
 
+# [8]
 @test "shared waiters begin together when the lease of a crashed holder has ended" {
 	WAITERS=()
 	held_by_stranger
@@ -374,6 +379,7 @@ together() {
 	only_fences
 }
 
+# [8]
 @test "waiters for slots begin together, as many as there are slots" {
 	WAITERS=()
 	rcli set "$KEY" stranger px 600000
@@ -413,6 +419,7 @@ kill_writer() {
 	wait_until 5 ended "${all[@]}"
 }
 
+# [10]
 @test "a dead writer that is first in line keeps no reader out who does not wait" {
 	hold --shared --
 	wait_in_line 1 -- touch never

@@ -3,6 +3,37 @@
 #
 # What the Redis suites share. Their assertions ask the server, and do not rely on what dlock
 # prints.
+#
+# A number in brackets above a test of Redis or Redlock names what a rewrite may forget:
+#
+#	1	the lock is written last, so that a refusal shows before anything is taken
+#	2	release and renewal work while the memory is full
+#	3	a key of another type, or with members of others, is another program's hold
+#	4	a waiter keeps its place through lost connections, restarts and clocks set back
+#	5	numbers beyond 2^31; Redis 5 and 6 wrap the errors of a script
+#	5b	a late waiter's time counts from the first call, and not while there is no room
+#	6	other programs wake nobody, so the first waiter looks; its rhythm is random
+#	7	who leaves as the first wakes the next, also when it was just called
+#	8	each shared hold or slot that is taken lets the next one in
+#	9	a waiter subscribes before the try that puts it in the queue, at the same server
+#	10	slots that differ are named; -n is not refused because of the dead
+#	11	names in braces, and names that are patterns
+#	12	Redisson's sharded messages in a cluster
+#	13	AUTH, SELECT, ROLE travel with the first request, and their refusal is the answer
+#	14	a late release does not end the next hold; one resend, never after a timeout
+#	15	READONLY: the name in the URI is looked up again
+#	16	WAIT never for ever, never over a new connection, and the hold is given back
+#	17	TLS: who speaks it and who does not, late refusals, no passphrase asked for, no SNI
+#		with an address
+#	18	an old master's word does not count, sentinels may be wrong
+#	19	MOVED and ASK without a host, in circles; ASKING right before the command
+#	20	answers of an ended round are dropped
+#	21	a release follows each request that may be carried out late
+#	22	a round ends with its majority
+#	23	nodes that may have forgotten do not vote, and two names of one server are one
+#	24	who does not wait is not refused because others try at the same moment
+#	25	a majority has the fence before the command starts, and learns the greatest
+#	26	the lease is what is left of the TTL; a renewal takes nothing from others
 
 # shellcheck source=tests/redis-server.bash
 source "${BASH_SOURCE[0]%/*}/redis-server.bash"

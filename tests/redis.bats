@@ -38,6 +38,7 @@ load redis
 	fi
 }
 
+# [13]
 @test "AUTH, SELECT and the first try travel in one write" {
 	private_redis --requirepass Sesame8
 	start_proxy "$P_PORT"
@@ -129,6 +130,7 @@ nothing_touches() {
 	set_is "$@"
 }
 
+# [3]
 @test "a sorted set of another program is held, and nothing writes to it" {
 	local member=11111111111111111111111111111111
 	rcli zadd "$KEY" 1 $member 2 b
@@ -182,6 +184,7 @@ semaphore() {
 		return 1" 1 "$KEY" "$@"
 }
 
+# [3]
 @test "a semaphore that scores its members by the past is not taken from its holders" {
 	equal "$(semaphore 2 60000 first)" 1
 	equal "$(semaphore 2 60000 second)" 1
@@ -211,6 +214,7 @@ semaphore() {
 	only_fences
 }
 
+# [6]
 @test "the release of a foreign client is noticed within half a second, and the next one's turn comes" {
 	local n start waiter
 	for n in 1 2 3; do
@@ -233,6 +237,7 @@ semaphore() {
 	only_fences
 }
 
+# [7]
 @test "the first in line gives up: the next one looks for the release of a foreign client" {
 	local start first
 	rcli set "$KEY" abc px 600000
@@ -252,6 +257,7 @@ semaphore() {
 	only_fences
 }
 
+# [6]
 @test "a foreign client that takes the lock again 15 ms after each release: dlock's turn comes" {
 	sh -c 'while [ ! -e ran ]; do
 		redis-cli -p "$0" set "$1" abc nx px 60000

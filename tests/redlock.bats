@@ -243,6 +243,7 @@ foreign_waits() {
 	done
 }
 
+# [22]
 @test "redsync's extension waits for a node without limit: two frozen nodes cost node-timeout" {
 	freeze 1
 	freeze 5
@@ -289,6 +290,7 @@ hostile() {
 	hostile '' $'-NOSCRIPT\r\n'
 }
 
+# [21]
 @test "an acquisition that a frozen node carries out late is removed behind it" {
 	local fence
 	freeze 5
@@ -303,6 +305,7 @@ hostile() {
 	equal "$fence" "$FENCE" "fence on the late node"
 }
 
+# [21]
 @test "a try in vain is removed from a frozen node, too" {
 	local node
 	for node in 1 2 3; do
@@ -323,6 +326,7 @@ node_has_fence() {
 	[[ $(at "$1" exists "{$KEY}:fence") == 1 ]]
 }
 
+# [20]
 @test "a frozen node votes when it answers again, also if a try in vain was removed from it" {
 	private_redlock 3 --save ''
 	DLOCK_BACKEND=$P_URI
@@ -371,6 +375,7 @@ node_has_fence() {
 	wait_until 2 nothing_on_nodes
 }
 
+# [26]
 @test "a renewal never takes a node where somebody else has the lock" {
 	hold -t 2s --
 	wait_until 2 votes "$TOKEN" 5
@@ -449,6 +454,7 @@ node_has_fence() {
 	wait_until 4 nothing_on_nodes
 }
 
+# [26]
 @test "node redlock never checks that validity is left: an acquisition longer than its TTL is none" {
 	through_proxies '?timeout=5s&node-timeout=3s'
 	tell 'hold 1100' 1 2 3 4 5
@@ -488,6 +494,7 @@ node_has_fence() {
 	wait_until 3 nothing_on_nodes
 }
 
+# [20]
 @test "a majority frozen for a while: renewals and tries reach it again when it answers again" {
 	local waiter start
 	elder private_redlock 3 --appendonly yes --appendfsync always
@@ -554,6 +561,7 @@ launch_at() {
 	SERVICES+=("$(<"$dir/pid")")
 }
 
+# [26]
 @test "two of three names lead to other addresses: the run finds the nodes, and keeps its lock" {
 	with_names
 	hold -t 60s --
@@ -570,6 +578,7 @@ launch_at() {
 	nothing_on_nodes
 }
 
+# [23]
 @test "three names that have come to lead to one server are one vote" {
 	with_names
 	TOKEN=$("$DLOCK" acquire -t 60s "$LOCK")
@@ -614,6 +623,7 @@ one_waits() {
 
 # ---- restarts
 
+# [23]
 @test "nodes that were restarted within the TTL do not vote" {
 	private_redlock 3 --save ''
 	DLOCK_BACKEND=$P_URI
@@ -680,6 +690,7 @@ one_waits() {
 	wait_until 2 nothing_on_nodes
 }
 
+# [25]
 @test "a majority has the fence before the command starts, also when the nodes disagree" {
 	at 3 set "{$KEY}:fence" 9000000000000000
 	run -0 "$DLOCK" run "$LOCK" -- sh -c 'echo "$DLOCK_FENCE"; for node in 1 2 3 4 5; do
@@ -688,6 +699,7 @@ one_waits() {
 	between "$(printf '%s\n' "${lines[@]:1}" | grep -cx 9000000000000001)" 3 5 "nodes with the fence"
 }
 
+# [25]
 @test "a try in vain tells the greatest fence to the nodes that have lost it" {
 	local node
 	# They do not vote, for they were just started.
@@ -709,6 +721,7 @@ at_least() {
 
 # ---- many at once
 
+# [24]
 @test "of twelve that do not wait one runs, and the others are told that it is held" {
 	local n all=() codes=
 	for n in {1..12}; do
