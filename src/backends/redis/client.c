@@ -62,9 +62,9 @@ static void finish_route(struct redis_route *route)
 
 void redis_client_finish(struct redis_client *client)
 {
+	redis_free_replies(client);
 	for (int i = 0; i < client->count; i++) {
 		redis_server_leave(&client->servers[i]);
-		freeReplyObject(client->servers[i].reply);
 		redis_address_finish(&client->servers[i].address);
 	}
 	for (int i = 0; i < REDIS_KEYS; i++)
@@ -401,6 +401,14 @@ static void leave_server(const struct redis_client *client, struct redis_server 
 }
 
 /* ---- a round ---- */
+
+void redis_free_replies(struct redis_client *client)
+{
+	for (int i = 0; i < client->count; i++) {
+		freeReplyObject(client->servers[i].reply);
+		client->servers[i].reply = NULL;
+	}
+}
 
 int redis_count(const struct redis_client *client, enum redis_state state)
 {

@@ -173,6 +173,9 @@ int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err
  */
 int redis_round(struct redis_client *client, const struct redis_call *call, struct error *err);
 
+/* Frees the replies: those that list a long queue are large. */
+void redis_free_replies(struct redis_client *client);
+
 /* The number of servers that are in this state after a round. */
 int redis_count(const struct redis_client *client, enum redis_state state);
 

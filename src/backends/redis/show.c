@@ -163,6 +163,7 @@ int redis_show(struct backend *backend, const struct request *request, struct ro
 	struct redis_client *client = redis_from_backend(backend);
 	struct redis_call call = { .what = "show", .token = request->token };
 	const redisReply *reply;
+	int failed;
 
 	if (!request->name)
 		return list_names(client, &rows->names, err);
@@ -170,5 +171,7 @@ int redis_show(struct backend *backend, const struct request *request, struct ro
 	reply = redis_ask(client, &call, err);
 	if (!reply)
 		return -1;
-	return redis_read_rows(reply, rows) ? 0 : redis_odd(&client->servers[0], err);
+	failed = redis_read_rows(reply, rows) ? 0 : redis_odd(&client->servers[0], err);
+	redis_free_replies(client);
+	return failed;
 }

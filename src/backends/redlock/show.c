@@ -121,6 +121,7 @@ static int show_rows(struct redlock *lock, const struct request *request, struct
 	if (redis_round(client, &call, err))
 		return -1;
 	read_nodes(client, &shown);
+	redis_free_replies(client);
 	rows->fence = shown.rows.fence;
 	found = find_holder(&shown.rows, &most);
 	/* Nodes that do not answer may be the rest of a majority. */
