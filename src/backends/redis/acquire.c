@@ -104,9 +104,7 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 			   struct grant *grant, struct error *err)
 {
 	struct redis_client *client = redis_from_backend(backend);
-	enum outcome (*attempt)(struct redis_client *, const struct request *, bool,
-				struct grant *, struct error *) =
-		client->attempt ? client->attempt : try_once;
+	redis_attempt_fn *const attempt = client->attempt ? client->attempt : try_once;
 	char owner[REDIS_OWNER_SIZE];
 	enum outcome outcome;
 	bool queued;

@@ -100,6 +100,9 @@ struct redis_server {
 	bool woken;			/* a message has come since the last try */
 };
 
+typedef enum outcome redis_attempt_fn(struct redis_client *client, const struct request *request,
+				      bool enqueue, struct grant *grant, struct error *err);
+
 struct redis_client {
 	struct backend base;
 	int count, quorum;
@@ -114,8 +117,7 @@ struct redis_client {
 	bool sharded;			/* listen for the messages of SPUBLISH, too */
 	int64_t replicas;		/* how many must have a hold: see replicas.c */
 	/* One try to acquire, of several servers; after BUSY retry_ms is set. NULL: of one. */
-	enum outcome (*attempt)(struct redis_client *client, const struct request *request,
-				bool enqueue, struct grant *grant, struct error *err);
+	redis_attempt_fn *attempt;
 	int64_t queued_us;		/* what acquire calls queued_at; 0: not known yet */
 	int64_t lease_end_ms;		/* of the last grant; 0: there was none */
 	bool listens_on;		/* the lock is held, and the waiter still listens */

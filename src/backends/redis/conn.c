@@ -357,7 +357,8 @@ static int take_answer(struct redis_conn *conn, redisReply **reply, struct error
 {
 	int state;
 
-	while ((state = take(conn, reply, err)) > 0 && (conn->unread || conn->ignored)) {
+	while ((state = take(conn, reply, err)) > 0 && *reply &&
+	       (conn->unread || conn->ignored)) {
 		if (!conn->unread)
 			conn->ignored--;
 		else if (check_login(conn, *reply, err))

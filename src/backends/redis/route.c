@@ -24,6 +24,7 @@
  */
 #include "route.h"
 
+#include <errno.h>
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
 #include <string.h>
@@ -411,10 +412,13 @@ static const redisReply *ask_routed(struct redis_client *client, struct redis_ca
 {
 	struct redis_server *server = &client->servers[0];
 	struct redis_place done_at = { .port = 0 };
+	struct error before;
 	int64_t pause_ms;
 
 	begin_search(client);
+	*err = (struct error){ 0 };
 	do {
+		before = *err;
 		*err = (struct error){ 0 };
 		server->state = SERVER_UNASKED;
 		pause_ms = connect_there(client, err);
@@ -430,6 +434,9 @@ static const redisReply *ask_routed(struct redis_client *client, struct redis_ca
 			redis_server_close(server);
 	} while (go_on(client, pause_ms, err));
 	client->until_ms = 0;
+	/* The last try may only have run out of time. */
+	if (err->errnum == ETIMEDOUT && before.kind != ERROR_NONE)
+		*err = before;
 	client->base.resent = redis_address_is_at(&server->address, &done_at);
 	return server->state == SERVER_ANSWERED ? server->reply : NULL;
 }

@@ -31,8 +31,7 @@ void redlock_begin_one(struct redis_client *one, const struct redis_client *all,
 void redlock_end_one(struct redis_client *one);
 
 /* See struct redis_client, */
-enum outcome redlock_attempt(struct redis_client *client, const struct request *request,
-			     bool enqueue, struct grant *grant, struct error *err);
+redis_attempt_fn redlock_attempt;
 /* and struct backend_ops: acquire.c, show.c, check.c. */
 backend_show_fn redlock_show;
 int redlock_setup(struct backend *backend, char **plan, struct error *err);
