@@ -14,14 +14,15 @@
 static void take_route_apart(const redisReply *reply)
 {
 	struct redis_client client = { .count = 0 };
-	struct redis_address *from = &redis_client_add(&client)->address;
+	struct redis_address *from;
 	struct redis_call call = { .what = "acquire" };
 	struct redis_place *places;
 	struct error err = { 0 };
 	struct uri uri;
 	size_t count;
 
-	redis_client_init(&client);
+	redis_client_init(&client, 1);
+	from = &redis_client_add(&client)->address;
 	redis_address_move(from, "redis", &(struct redis_place){ .host = "h", .port = 1 });
 	INVARIANT(!uri_parse(&uri, "redis+cluster://h", &err));
 	INVARIANT(!redis_cluster_read(&client, &uri, &err));
@@ -41,7 +42,8 @@ static void take_route_apart(const redisReply *reply)
 static void take_apart(redisReply *reply)
 {
 	static const char prefix[] = "dlock:";
-	struct redis_client client = { .count = 1 };
+	struct redis_server server = { .place_count = 0 };
+	struct redis_client client = { .count = 1, .servers = &server };
 	const struct request request = { .name = "n", .token = "t", .slots = 3 };
 	struct rows rows = { 0 };
 	struct grant grant = { 0 };

@@ -17,7 +17,7 @@ static struct redis_route *open_route(const char *text)
 	struct error err = { 0 };
 	struct uri uri;
 
-	redis_client_init(&client);
+	redis_client_init(&client, 1);
 	redis_address_move(&redis_client_add(&client)->address, "redis",
 			   &(struct redis_place){ .host = "10.0.0.9", .port = 7009 });
 	CHECK_INT(uri_parse(&uri, text, &err), 0);

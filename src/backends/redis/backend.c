@@ -102,7 +102,7 @@ static struct backend *redis_open(const struct uri *uri, struct error *err)
 {
 	struct redis_client *client = memory_new(1, sizeof(*client));
 
-	redis_client_init(client);
+	redis_client_init(client, 1);
 	redis_client_add(client);
 	client->base.can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES;
 	if (!read_uri(client, uri, err))

@@ -35,8 +35,9 @@ static bool is_empty(const struct redis_call *call)
 
 /* ---- the object ---- */
 
-void redis_client_init(struct redis_client *client)
+void redis_client_init(struct redis_client *client, size_t most)
 {
+	client->servers = memory_new(most, sizeof(client->servers[0]));
 	client->epoll_fd = -1;
 	client->quorum = 1;
 }
@@ -74,6 +75,7 @@ void redis_client_finish(struct redis_client *client)
 	if (client->route)
 		finish_route(client->route);
 	free(client->prefix);
+	free(client->servers);
 }
 
 bool redis_server_is_open(const struct redis_server *server)

@@ -106,7 +106,7 @@ typedef enum outcome redis_attempt_fn(struct redis_client *client, const struct 
 struct redis_client {
 	struct backend base;
 	int count, quorum;
-	struct redis_server servers[REDIS_MOST_SERVERS];
+	struct redis_server *servers;
 	struct redis_route *route;	/* finds the one server; NULL: they are at their address */
 	int64_t patience_ms;
 	int64_t until_ms;		/* CLOCK_BOOTTIME: the end of all rounds; 0: none */
@@ -151,8 +151,8 @@ struct redis_call {
 	const void *state;
 };
 
-/* Prepares an object that is zeroed, for servers that are added with redis_client_add(). */
-void redis_client_init(struct redis_client *client);
+/* Prepares an object that is zeroed, for so many servers at most: redis_client_add(). */
+void redis_client_init(struct redis_client *client, size_t most);
 /* The next server, whose address the caller fills in. */
 struct redis_server *redis_client_add(struct redis_client *client);
 /* Closes the connections and frees what the client owns, but not itself. */

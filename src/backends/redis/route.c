@@ -591,7 +591,7 @@ int redis_sentinel_read(struct redis_client *client, const struct uri *uri, stru
 	struct redis_client *sentinel = memory_new(1, sizeof(*sentinel));
 	struct redis_address *address;
 
-	redis_client_init(sentinel);
+	redis_client_init(sentinel, 1);
 	address = &redis_client_add(sentinel)->address;
 	client->servers[0].address.master = true;
 	if (!read_places(client, uri, false, err)) {

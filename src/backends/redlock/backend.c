@@ -122,7 +122,7 @@ static struct backend *redlock_open(const struct uri *uri, struct error *err)
 {
 	struct redlock *lock = memory_new(1, sizeof(*lock));
 
-	redis_client_init(&lock->client);
+	redis_client_init(&lock->client, REDIS_MOST_SERVERS);
 	lock->client.attempt = redlock_attempt;
 	if (!read_uri(&lock->client, uri, err))
 		return &lock->client.base;

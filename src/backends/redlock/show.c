@@ -142,7 +142,7 @@ void redlock_begin_one(struct redis_client *one, const struct redis_client *all,
 	struct redis_address *address;
 
 	*one = (struct redis_client){ .base = all->base };
-	redis_client_init(one);
+	redis_client_init(one, 1);
 	address = &redis_client_add(one)->address;
 	*address = all->servers[which].address;
 	address->age = false;
