@@ -107,6 +107,14 @@ const char *uri_host_text(const char *name, uint16_t port, char *buf, size_t siz
 	return buf;
 }
 
+const char *uri_param(const struct uri *uri, const char *name)
+{
+	for (size_t i = 0; i < uri->param_count; i++)
+		if (!strcmp(uri->params[i].name, name))
+			return uri->params[i].value;
+	return NULL;
+}
+
 /*
  * No message of the parser shows a part of the URI: whatever stands in the wrong place may be a
  * piece of a password.

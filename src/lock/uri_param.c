@@ -16,16 +16,6 @@
 #include "name.h"
 #include "uri.h"
 
-const char *uri_param(const struct uri *uri, const char *name)
-{
-	size_t i;
-
-	for (i = 0; i < uri->param_count; i++)
-		if (strcmp(uri->params[i].name, name) == 0)
-			return uri->params[i].value;
-	return NULL;
-}
-
 /* Parameters of only some strategies or dialects, and where they belong. */
 static const struct {
 	const char *name, *owner;

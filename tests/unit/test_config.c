@@ -161,7 +161,8 @@ static void test_precedence(void)
 	CHECK_INT(config_load_text(&config, "ttl=1m\n[a]\nuri=user-a\n[b]\nuri=user-b",
 				   "user.conf", false, &err), 0);
 	CHECK_INT(config_load_text(&config, "backend=a\nttl=2m\nwait=3m\n[c]\nuri=system-c\n"
-				   "[a]\nuri=system-a\nkill-after=1s", "system.conf", false, &err), 0);
+				   "[a]\nuri=system-a\nkill-after=1s", "system.conf", false,
+				   &err), 0);
 	CHECK_STR(config_get(&config, "", "backend")->value, "a");
 	CHECK_STR(config_get(&config, "", "backend")->place, "system.conf:1");
 	CHECK_STR(config_get(&config, "", "ttl")->value, "1m");
