@@ -147,17 +147,6 @@ static int64_t lease_left(const struct keeping *k)
 	return left_ms > 0 ? left_ms : 1;
 }
 
-/* Extends the hold for a run that has joined it, or is about to. */
-static void extend_for_run(struct keeping *k, struct grant *grant, struct keeper_reply *reply)
-{
-	extend_hold(k, k->own_ms, true, grant, reply);
-	if (reply->outcome != OUTCOME_HELD)
-		return;
-	reply->fence = grant->fence;
-	reply->lease_ms = lease_left(k);
-	reply->ttl_ms = grant->ttl_ms ? grant->ttl_ms : k->own_ms;
-}
-
 /* Does the hold cover what a query asks for? */
 static enum outcome covers(const struct keeping *k, const struct keeper_query *query,
 			   struct error *err)
@@ -165,19 +154,6 @@ static enum outcome covers(const struct keeping *k, const struct keeper_query *q
 	const struct request asked = { .mode = query->mode, .slots = query->slots };
 
 	return hold_mode_covers(k->request.mode, k->request.slots, &asked, err);
-}
-
-/* The daemon's answer to KEEPER_VERB_NEST: the lease is never made shorter. */
-static void answer_nest(struct keeping *k, const struct keeper_query *query, struct grant *grant,
-			 struct keeper_reply *reply)
-{
-	reply->outcome = covers(k, query, &reply->error);
-	if (reply->outcome != OUTCOME_HELD)
-		return;
-	extend_hold(k, query->ttl_ms > k->own_ms ? query->ttl_ms : k->own_ms, true, grant,
-		       reply);
-	reply->fence = grant->fence;
-	reply->ttl_ms = reply->lease_ms;
 }
 
 /* Are there runs that have joined and go on? */
@@ -207,39 +183,41 @@ static int add_member(struct keeping *k, int fd, struct error *err)
 }
 
 /*
- * The daemon's answers to KEEPER_VERB_JOIN and KEEPER_VERB_STAY; they close fd. OUTCOME_LOST: the
- * hold is lost.
+ * Renews for a query, if the hold covers what it asks for. Only `dlock renew` makes a hold shorter,
+ * and only while no run has joined.
  */
-static enum outcome answer_join(struct keeping *k, const struct keeper_query *query,
-				 struct grant *grant, int fd)
+static void answer_renewal(struct keeping *k, const struct keeper_query *query,
+			   struct grant *grant, struct keeper_reply *reply)
 {
-	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
-	enum outcome outcome;
+	const bool asks = query->verb == KEEPER_VERB_RENEW, nests = query->verb == KEEPER_VERB_NEST;
+	int64_t ttl_ms = k->own_ms;
 
-	/* A daemon that is leaving frees the lock as soon as it can, and is joined no more. */
-	if (!k->leaving)
-		reply.outcome = covers(k, query, &reply.error);
-	outcome = k->leaving ? OUTCOME_HELD : reply.outcome;
-	if (reply.outcome == OUTCOME_HELD) {
-		extend_for_run(k, grant, &reply);
-		outcome = reply.outcome;
-	}
-	if (reply.outcome == OUTCOME_HELD && add_member(k, fd, &reply.error))
-		reply.outcome = OUTCOME_ERROR;
-	if (reply.outcome != OUTCOME_HELD)
-		keeper_socket_answer(fd, &reply);
-	else if (keeper_socket_answer_join(fd, &reply, k->hold_fd))
-		k->member_count++;
-	return outcome;
+	reply->outcome = OUTCOME_HELD;
+	if (nests || query->verb == KEEPER_VERB_JOIN)
+		reply->outcome = covers(k, query, &reply->error);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	if ((asks && query->ttl_ms) || (nests && query->ttl_ms > ttl_ms))
+		ttl_ms = query->ttl_ms;
+	extend_hold(k, ttl_ms, !asks || has_members(k), grant, reply);
+	if (reply->outcome != OUTCOME_HELD)
+		return;
+	reply->fence = grant->fence;
+	reply->ttl_ms = grant->ttl_ms ? grant->ttl_ms : k->own_ms;
+	/* A run enforces the end. */
+	if (!asks && !nests)
+		reply->lease_ms = lease_left(k);
 }
 
-static enum outcome answer_stay(struct keeping *k, struct grant *grant, int fd)
+/* The reply to JOIN is there. If it says that the hold is shared, the connection stays open. */
+static void share(struct keeping *k, struct keeper_reply *reply, int fd)
 {
-	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
-
-	extend_for_run(k, grant, &reply);
-	keeper_socket_answer(fd, &reply);
-	return reply.outcome;
+	if (reply->outcome == OUTCOME_HELD && add_member(k, fd, &reply->error))
+		reply->outcome = OUTCOME_ERROR;
+	if (reply->outcome != OUTCOME_HELD)
+		keeper_socket_answer(fd, reply);
+	else if (keeper_socket_answer_join(fd, reply, k->hold_fd))
+		k->member_count++;
 }
 
 bool keeping_leave(struct keeping *k)
@@ -301,21 +279,20 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 	case KEEPER_VERB_RELEASE:
 		reply.outcome = keeping_release_once(k, &keep_ms, &reply.error);
 		break;
-	case KEEPER_VERB_RENEW:
-		extend_hold(k, query.ttl_ms ? query.ttl_ms : k->own_ms, has_members(k),
-			       grant, &reply);
-		break;
 	case KEEPER_VERB_VERIFY:
 		asked.mode = HOLD_ANY;
 		reply.outcome = hold_verify(k->backend, &asked, &reply.error);
 		break;
-	case KEEPER_VERB_NEST:
-		answer_nest(k, &query, grant, &reply);
-		break;
 	case KEEPER_VERB_JOIN:
-		return answer_join(k, &query, grant, fd) != OUTCOME_LOST;
-	case KEEPER_VERB_STAY:
-		return answer_stay(k, grant, fd) != OUTCOME_LOST;
+		/* A daemon that is leaving frees the lock as soon as it can, and is joined no more. */
+		if (k->leaving)
+			break;
+		answer_renewal(k, &query, grant, &reply);
+		share(k, &reply, fd);
+		return reply.outcome != OUTCOME_LOST;
+	default:
+		answer_renewal(k, &query, grant, &reply);
+		break;
 	}
 	if (query.verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD) {
 		/* The socket is gone before the caller reads the answer, and may look for it. */
@@ -326,7 +303,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 		keeping_keep(k, keep_ms);
 	}
 	keeper_socket_answer(fd, &reply);
-	return reply.outcome != OUTCOME_LOST;
+	return reply.outcome != OUTCOME_LOST || query.verb == KEEPER_VERB_JOIN;
 }
 
 int64_t keeping_deadline(const struct keeping *k)
