@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Messages between dlock's processes, over SOCK_SEQPACKET pairs. A message that cannot be sent or
- * received ends the run, and so does a call that a guard cannot do without: the process where this happens records the call and the error number in
- * memory that all of them share, and ends what it does. The supervisor reads the record.
+ * received ends the run, and so does a call that a guard cannot do without: the process where this
+ * happens records the call and the error number in memory that all of them share, and ends what it
+ * does. The supervisor reads the record.
  *
  * Calling sequence: ipc_share_failure() by the supervisor before the first fork; then all others,
  * in any process.

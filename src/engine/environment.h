@@ -35,8 +35,8 @@ char **environment_make_bare(const char *name, const char *backend);
 
 /*
  * Looks for a token of the lock name on backend (backend_identity()) in $DLOCK_TOKEN, and then in
- * $DLOCK_OUTER. *scope: TOKEN_OF_OTHER if there is none. Otherwise writes the token and its level. 0,
- * or -1 with ERROR_USAGE: $DLOCK_TOKEN is malformed.
+ * $DLOCK_OUTER. *scope: TOKEN_OF_OTHER if there is none. Otherwise writes the token and its level.
+ * 0, or -1 with ERROR_USAGE: $DLOCK_TOKEN is malformed.
  */
 int environment_find_token(const char *name, uint64_t backend, char token[static TOKEN_SIZE],
 			   int *level, enum token_scope *scope, struct error *err);

@@ -11,14 +11,15 @@
  * %1") does not kill supervisor and guard together. The command's tree dies whichever of the three
  * processes is killed. If the supervisor is dead, the guard ends the whole tree. If the guard is
  * dead, the supervisor, which is the next subreaper, inherits the tree and ends it. If both are
- * dead, the command is, too (PR_SET_PDEATHSIG), and with --contain all of its tree. If the keeper is
- * dead, guard and supervisor enforce the end of the lease. When all three are stopped, a timer of the kernel
- * continues the guard in time to end the tree; if that does not help, another one kills the guard
- * at the end of the lease (kernel_timer.h), and the command dies with it (PR_SET_PDEATHSIG).
+ * dead, the command is, too (PR_SET_PDEATHSIG), and with --contain all of its tree. If the keeper
+ * is dead, guard and supervisor enforce the end of the lease. When all three are stopped, a timer
+ * of the kernel continues the guard in time to end the tree; if that does not help, another one
+ * kills the guard at the end of the lease (kernel_timer.h), and the command dies with it
+ * (PR_SET_PDEATHSIG).
  *
  * Calling sequence, in the supervisor: guard_start(); guard_run(), unless the guard took the lock
- * by itself; then guard_event() whenever child.fd is readable; guard_finish() at the end. If no lock was obtained,
- * guard_dismiss() after guard_start().
+ * by itself; then guard_event() whenever child.fd is readable; guard_finish() at the end. If no
+ * lock was obtained, guard_dismiss() after guard_start().
  */
 #pragma once
 

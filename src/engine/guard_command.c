@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How the guard starts the command: by vfork(), which copies no memory and returns when the command
- * has been executed, or could not be. And what is said of the command: events to the supervisor, and
- * with --contain reports to the guard.
+ * has been executed, or could not be. And what is said of the command: events to the supervisor,
+ * and with --contain reports to the guard.
  */
 #include "guarding.h"
 

@@ -2,8 +2,8 @@
 /*
  * The guard's process: waits for the order to run the command, or takes the lock itself, and starts
  * the command. Then it sleeps in one poll() until the command ends, the supervisor or the keeper
- * says something, or a deadline comes. Whatever happens, it ends the command's tree before the lease
- * is over, and itself when nothing is left of the tree.
+ * says something, or a deadline comes. Whatever happens, it ends the command's tree before the
+ * lease is over, and itself when nothing is left of the tree.
  */
 #include "guarding.h"
 
@@ -98,7 +98,9 @@ static bool take_order(struct guarding *g, bool *ended)
 	return true;
 }
 
-/* Did the keeper give the lock back, because the supervisor was stopped before it gave the order? */
+/*
+ * Did the keeper give the lock back, because the supervisor was stopped before it gave the order?
+ */
 static bool is_withdrawn(const struct guarding *g)
 {
 	return g->fence && !shared_take(g->plan->shared) &&

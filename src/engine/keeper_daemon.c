@@ -284,7 +284,9 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 		reply.outcome = hold_verify(k->backend, &asked, &reply.error);
 		break;
 	case KEEPER_VERB_JOIN:
-		/* A daemon that is leaving frees the lock as soon as it can, and is joined no more. */
+		/*
+		 * A daemon that is leaving frees the lock as soon as it can, and is joined no more.
+		 */
 		if (k->leaving)
 			break;
 		answer_renewal(k, &query, grant, &reply);

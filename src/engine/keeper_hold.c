@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper's single steps: what it says, the calls about its hold, how it sleeps, and how it gives
- * the lock back. The phases of its life are made of these.
+ * The keeper's single steps: what it says, the calls about its hold, how it sleeps, and how it
+ * gives the lock back. The phases of its life are made of these.
  */
 #include "keeping.h"
 
@@ -297,7 +297,9 @@ void keeping_watch(struct keeping *k)
 	k->guard_fd = pidfd_open_once(guard);
 }
 
-/* Readable when the process has ended that a daemon holds for; hung up: the daemon that was joined. */
+/*
+ * Readable when the process has ended that a daemon holds for; hung up: the daemon that was joined.
+ */
 static int process_fd(const struct keeping *k)
 {
 	if (k->listener < 0)

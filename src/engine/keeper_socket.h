@@ -47,8 +47,8 @@ struct keeper_reply {
 };
 
 /*
- * Asks the daemon of query->token. 0: *reply is its answer. 1: there is none. -1 with *err: there is
- * one, but it has not answered within timeout_ms.
+ * Asks the daemon of query->token. 0: *reply is its answer. 1: there is none. -1 with *err: there
+ * is one, but it has not answered within timeout_ms.
  */
 int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply,
 		      int64_t timeout_ms, struct error *err);

@@ -12,8 +12,8 @@
  *	    renew()
  *	  keeping_release()
  *
- * keeper_hold.c has the single steps that these are made of; keeper.c is how the supervisor starts the
- * keeper and talks to it.
+ * keeper_hold.c has the single steps that these are made of; keeper.c is how the supervisor starts
+ * the keeper and talks to it.
  */
 #pragma once
 
@@ -78,7 +78,7 @@ struct keeping {
 	int64_t until_ms;		/* daemon without a process to watch: when its lease ends */
 	int64_t own_ms;			/* the same: its TTL, unless a renewal asks for another */
 	/* A daemon whose hold is joined by runs (keeping.h): */
-	int members;			/* epoll of connections, one a run, that hang up at its end */
+	int members;			/* epoll of the connections of runs */
 	int member_count;
 	bool leaving;			/* it releases as soon as the last run has ended */
 	/* A run that has joined a daemon's hold: */
@@ -182,7 +182,7 @@ void keeping_acquire(struct keeping *k, struct grant *grant);
  *
  *	nested keeper			daemon
  *	JOIN		->	checks that the hold covers what is asked for, and renews
- *			<-	fence, lease and TTL; the connection is the share (keeper_socket_join())
+ *			<-	fence, lease and TTL; the connection is the share
  *	STAY		->	every third of the TTL: renews
  *			<-	lease and TTL
  *	VERIFY		->	when the command's tree is dead: is the lock still held?

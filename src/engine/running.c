@@ -134,7 +134,8 @@ static void say_stuck(struct supervisor *s, pid_t pid)
 		return;
 	s->told_stuck = true;
 	supervisor_say(s, SAY_ERROR, "process %d of user %u may not be signalled by this user; the "
-		       "lock stays taken until that process ends", (int)pid, (unsigned)process_user(pid));
+		       "lock stays taken until that process ends", (int)pid,
+		       (unsigned)process_user(pid));
 }
 
 /* The command was never executed. */

@@ -7,8 +7,8 @@
  * supervisor.
  *
  * Calling sequence: shared_set_lease() by the supervisor before the first fork, then by the keeper
- * after acquire() and after each renewal. shared_take() by the guard, or for `dlock acquire` by the supervisor.
- * shared_lease() by all, at any time.
+ * after acquire() and after each renewal. shared_take() by the guard, or for `dlock acquire` by the
+ * supervisor. shared_lease() by all, at any time.
  */
 #pragma once
 
@@ -19,11 +19,11 @@
 #include "lock/lease.h"
 
 /*
- * A lock that the keeper obtained is offered. The guard takes the offer and starts the command: when
- * the keeper tells the guard, or when the supervisor orders it. For `dlock acquire`, which has no
- * guard, the supervisor takes it. If nobody does (the supervisor was stopped), the keeper withdraws
- * the offer. A supervisor that gives up waiting closes it. Each arrow is one compare-and-set, which
- * decides:
+ * A lock that the keeper obtained is offered. The guard takes the offer and starts the command:
+ * when the keeper tells the guard, or when the supervisor orders it. For `dlock acquire`, which has
+ * no guard, the supervisor takes it. If nobody does (the supervisor was stopped), the keeper
+ * withdraws the offer. A supervisor that gives up waiting closes it. Each arrow is one
+ * compare-and-set, which decides:
  *
  *	       keeper         guard
  *	NONE ──────────> MADE ──────> TAKEN

@@ -126,9 +126,9 @@ static bool is_of_one(const struct fault_plan *fault)
 }
 
 /*
- * Could what is planned hit both dlock and its guard? Then nobody may be left who could end what the
- * command has left behind: this is what --contain is for, and without it the contract promises the
- * end of the command alone. A group has the process that was started in it.
+ * Could what is planned hit both dlock and its guard? Then nobody may be left who could end what
+ * the command has left behind: this is what --contain is for, and without it the contract promises
+ * the end of the command alone. A group has the process that was started in it.
  */
 static bool may_hit_both(const struct plan *plan)
 {
