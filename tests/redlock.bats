@@ -293,6 +293,8 @@ hostile() {
 # [21]
 @test "an acquisition that a frozen node carries out late is removed behind it" {
 	local fence
+	# A node that does not know the script would only say so.
+	"$DLOCK" run "$LOCK-first" -- true
 	freeze 5
 	hold --
 	kill -TERM "$COMMAND"
@@ -308,6 +310,8 @@ hostile() {
 # [21]
 @test "a try in vain is removed from a frozen node, too" {
 	local node
+	# A node that does not know the script would only say so.
+	"$DLOCK" run "$LOCK-first" -- true
 	for node in 1 2 3; do
 		at "$node" set "$KEY" theirs px 60000
 	done

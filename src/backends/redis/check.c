@@ -311,11 +311,20 @@ int redis_check(struct backend *backend, struct findings *findings, struct error
 int redis_ping(struct backend *backend, struct error *err)
 {
 	static const char *const ping[] = { "PING", NULL };
+	struct redis_client *client = redis_from_backend(backend);
+	const struct redis_call call = { .command = ping, .least = client->quorum };
+	int answered;
 
-	return redis_command(redis_from_backend(backend), ping, err) ? 0 : -1;
+	if (client->count == 1)
+		return redis_command(client, ping, err) ? 0 : -1;
+	if (redis_reach(client, backend->connect_timeout_ms, err) ||
+	    redis_round(client, &call, err))
+		return -1;
+	answered = redis_count(client, SERVER_ANSWERED);
+	return answered >= client->quorum ? 0 : redis_no_majority(client, answered, err);
 }
 
-/* Locks need nothing that must be created first: only check that the server answers. */
+/* Locks need nothing that must be created first: only check that the servers answer. */
 int redis_setup(struct backend *backend, char **plan, struct error *err)
 {
 	if (!plan)

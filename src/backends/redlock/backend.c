@@ -147,7 +147,7 @@ const struct backend_ops redlock_ops = {
 	.show = redlock_show,
 	.fd = redis_fd,
 	.event = redis_event,
-	.setup = redlock_setup,
+	.setup = redis_setup,
 	.check = redlock_check,
 	.break_hold = redis_break,
 };

@@ -1,40 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds out, node by node, whether the nodes are fit to hold locks. */
 #include "base/error.h"
-#include "base/memory.h"
 #include "lock/view.h"
 #include "redlock.h"
-
-static bool is_majority(const struct redis_client *client, const void *state)
-{
-	(void)state;
-	return redis_count(client, SERVER_ANSWERED) >= client->quorum;
-}
-
-static int ping(struct backend *backend, struct error *err)
-{
-	static const char *const command[] = { "PING", NULL };
-	struct redis_client *client = redis_from_backend(backend);
-	const struct redis_call call = {
-		.command = command, .least = client->quorum, .decided = is_majority,
-		.timeout_ms = backend->connect_timeout_ms,
-	};
-
-	if (redis_reach(client, backend->connect_timeout_ms, err) ||
-	    redis_round(client, &call, err))
-		return -1;
-	return is_majority(client, NULL) ? 0
-		: redis_no_majority(client, redis_count(client, SERVER_ANSWERED), err);
-}
-
-/* Locks need nothing that must be created first: only check that a majority answers. */
-int redlock_setup(struct backend *backend, char **plan, struct error *err)
-{
-	if (!plan)
-		return ping(backend, err);
-	*plan = memory_copy("");
-	return 0;
-}
 
 /* The findings about one node, with its name in front. 0, or -1: it cannot be asked. */
 static int check_node(const struct redis_client *client, int which, struct findings *findings)
@@ -64,7 +32,7 @@ int redlock_check(struct backend *backend, struct findings *findings, struct err
 	struct redis_client *client = redis_from_backend(backend);
 	int fit = 0;
 
-	if (ping(backend, err))
+	if (redis_ping(backend, err))
 		return -1;
 	for (int i = 0; i < client->count; i++)
 		fit += !check_node(client, i, findings);

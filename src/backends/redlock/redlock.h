@@ -34,5 +34,4 @@ void redlock_end_one(struct redis_client *one);
 redis_attempt_fn redlock_attempt;
 /* and struct backend_ops: acquire.c, show.c, check.c. */
 backend_show_fn redlock_show;
-int redlock_setup(struct backend *backend, char **plan, struct error *err);
 int redlock_check(struct backend *backend, struct findings *findings, struct error *err);
