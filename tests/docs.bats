@@ -257,17 +257,13 @@ drive() {
 	# an option that wants a value gets none that is an option, nor a program, nor a file unless
 	# it wants one; another one does
 	: >dlock-test-file
-	for command in "${words[@]}"; do
-		for option in $(option_words_with_value "$command"); do
-			# the short ones stand for the same everywhere
-			[[ $command == run || $option == --* ]] || continue
-			offers_nothing "$shell" "dlock $command $option -"
-			if [[ $option == --metrics ]]; then
-				offers_only "$shell" "dlock $command -q $option dlock-test-" dlock-test-file
-			else
-				offers_nothing "$shell" "dlock $command -q $option dlock-test-"
-			fi
-		done
+	for option in $(option_words_with_value run); do
+		offers_nothing "$shell" "dlock run $option -"
+		if [[ $option == --metrics ]]; then
+			offers_only "$shell" "dlock run -q $option dlock-test-" dlock-test-file
+		else
+			offers_nothing "$shell" "dlock run -q $option dlock-test-"
+		fi
 	done
 	for option in $(option_words_without_value run); do
 		# help is all there is to say
@@ -277,13 +273,11 @@ drive() {
 	offers_among "$shell" "dlock run -w 3 -nt 1m --min-hold=5 --bac" --backend
 	offers_among "$shell" "dlock acquire -w 3 --pid 1 --js" --json
 
-	for command in "${words[@]}"; do
-		choices "$command" >with-choices
-		while read -r option values; do
-			read -ra choice <<<"$values"
-			offers_only "$shell" "dlock $command $option " "${choice[@]}"
-		done <with-choices
-	done
+	choices run >with-choices
+	while read -r option values; do
+		read -ra choice <<<"$values"
+		offers_only "$shell" "dlock run $option " "${choice[@]}"
+	done <with-choices
 	offers_only "$shell" 'dlock run -n --on-lost w' warn
 	offers "$shell" 'dlock acquire --pid '
 	[[ -s offers ]]
