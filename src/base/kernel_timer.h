@@ -17,7 +17,7 @@ struct kernel_timer {
 
 /*
  * Makes a timer on clock for sig, which is not set yet. With repeat_ms more than 0 the timer goes
- * on sending sig until it is set anew, because the process may be stopped again at once. 0, or -1
+ * on sending sig until it is set again, because the process may be stopped again at once. 0, or -1
  * with errno when the kernel refuses to make the timer or to set it, as a seccomp profile may.
  */
 int kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms);

@@ -28,7 +28,7 @@ char **environment_make(const char *name, const char token[static TOKEN_SIZE], i
 
 /*
  * The same for a command that runs without the lock (--if-down run): DLOCK_NAME and
- * DLOCK_BACKEND alone, so that a script that starts itself anew under dlock still sees
+ * DLOCK_BACKEND alone, so that a script that starts itself again under dlock still sees
  * that it has, and that no hold of an outer run is taken for this one's.
  */
 char **environment_make_bare(const char *name, const char *backend);

@@ -179,7 +179,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		    struct run_result *result, const char *command, struct error *err);
 
 /*
- * Sets s->terminal and s->guard_plan; bare_envp: for a command that runs without a hold of ours.
+ * Sets s->terminal and s->guard_plan; bare_envp: for a command that runs without our own hold.
  */
 void supervisor_plan_guard(struct supervisor *s, char **bare_envp);
 

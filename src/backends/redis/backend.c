@@ -25,7 +25,7 @@
  *
  * tests/model/line.pml is the model of this queue. Its try() is acquire() in lua/lock.lua, its
  * take(), call_first() and leave() are take(), call() and leave() there, and its release() is
- * release(); send() is PUBLISH, and a waiter naps in the poll() of the engine.
+ * release(); send() is PUBLISH, and a waiter sleeps in the poll() of the engine.
  *
  * Other programs wake nobody: while one of them holds the lock, the first in the queue, and no
  * other waiter, tries about every 250 ms.

@@ -124,7 +124,7 @@ static int connection(struct redis_client *client, int server, bool listens)
 }
 
 /*
- * Makes the set anew. What was closed does not leave it by itself while another process has a copy
+ * Makes the set again. What was closed does not leave it by itself while another process has a copy
  * of the descriptor, and another connection may have the number of one that was closed.
  */
 static void watch(struct redis_client *client, bool listens)

@@ -178,7 +178,7 @@ static int refuse_twins(const struct redis_client *client, struct error *err)
 /* ---- one try ---- */
 
 /*
- * Removes what a try in vain has taken, also where its answer did not come. A node that gave a
+ * Removes what a failed try has taken, also where its answer did not come. A node that gave a
  * smaller fence than another one may have lost its data, and learns the greatest again: so it is
  * not forgotten when one node after the other loses its data while somebody waits.
  */

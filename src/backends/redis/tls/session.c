@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A session of OpenSSL over a socket of ours. OpenSSL's own sockets send with write(), which raises
+ * A session of OpenSSL over our own socket. OpenSSL's own sockets send with write(), which raises
  * SIGPIPE when the server is gone, so that bytes are moved here.
  */
 #include "session.h"
