@@ -41,6 +41,8 @@ const struct option_row option_rows[] = {
 	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_NUMBER, FIELD(conflict_exit_code), 0, 255 },
 	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when it is\n"
 	  "given back earlier", HOLDING_COMMANDS, OPTION_DURATION, FIELD(min_hold_ms), 0, 0 },
+	{ 'o', "close", NULL, "do not let the command inherit the descriptor of the lock\n"
+	  "file (only file: has one)", COMMAND_RUN, OPTION_FLAG, FIELD(closes), 0, 0 },
 	{ 0, "no-renew", NULL, "stop the command before the first lease ends",
 	  COMMAND_RUN, OPTION_FLAG, FIELD(no_renew), 0, 0 },
 	{ 'k', "kill-after", "DUR", "time from TERM to KILL when the command must stop\n"

@@ -82,6 +82,7 @@ struct options {
 	int64_t max_run_ms;	/* 0: no limit */
 	int64_t until_ms;	/* in ms since the epoch; 0: not given */
 	bool no_renew;
+	bool closes;		/* --close */
 	int contain;		/* 1: --contain, -1: --no-contain, 0: neither */
 	const char *kill_after;	/* NULL: not given */
 	bool only_warn;		/* --on-lost warn */

@@ -152,6 +152,7 @@ static int run_locked(struct run *run)
 	request.max_run_ms = run->options.max_run_ms;
 	request.until_ms = run->options.until_ms;
 	request.no_renew = run->options.no_renew;
+	request.closes = run->options.closes;
 	request.contain = run->settings.contain;
 	request.kill_on_lost = !run->options.only_warn;
 	request.on_lost_run = run->options.on_lost_run;

@@ -55,13 +55,64 @@ refused() {
 	equal "$status" 0
 }
 
-@test "the command does not inherit the lock: a process that it leaves behind cannot keep the lock" {
-	hold --
+# has_lock_file PID
+has_lock_file() {
 	local fd
-	for fd in "/proc/$COMMAND/fd/"*; do
-		[[ $(readlink "$fd") != "$LOCK_FILE" ]]
+	for fd in "/proc/$1/fd/"*; do
+		if [[ $(readlink "$fd") == "$LOCK_FILE" ]]; then
+			return
+		fi
 	done
+	return 1
+}
+
+@test "the command inherits the lock, as with flock(1), and not with -o" {
+	local option
+	hold --
+	has_lock_file "$COMMAND"
 	release
+	for option in -o --close; do
+		hold $option --
+		not has_lock_file "$COMMAND"
+		release
+	done
+	# What the command leaves behind is ended, and does not keep the lock.
+	run -0 "$DLOCK" run "$LOCK" -- sh -c 'sleep 300 & :'
+	is_free
+}
+
+# kill_two [OPTION]...: kills supervisor and guard at once. The command dies with the guard, and a
+# child of the command is left. Sets LEFT
+kill_two() {
+	local guard
+	rm -f left
+	hold "$@" -- sh -c 'sleep 300 & echo $! >left; wait'
+	wait_until 5 test -s left
+	LEFT=$(<left)
+	wait_until 5 child "$HOLDER" dlock-guard
+	guard=$CHILD
+	# The supervisor is not to notice that the guard dies first.
+	kill -STOP "$HOLDER"
+	kill -KILL "$guard" "$HOLDER"
+	join "$HOLDER"
+	wait_until 5 ended "$COMMAND"
+}
+
+@test "supervisor and guard killed at once: what is left of the command holds, and status says so" {
+	local mode
+	for mode in --kill-after=5s -s '--slots 3'; do
+		# shellcheck disable=SC2086 # words
+		kill_two $mode
+		run -124 "$DLOCK" run -n "$LOCK" -- true
+		run -1 "$DLOCK" status "$LOCK"
+		matches "$output" 'dlock was killed, and leftovers hold the lock'
+		kill -KILL "$LEFT"
+		wait_until 5 is_free
+	done
+	kill_two -o
+	alive "$LEFT"
+	is_free
+	kill -KILL "$LEFT"
 }
 
 # ---- the file

@@ -703,7 +703,7 @@ redis\+sentinel:, redis\+cluster:, redlock:, zookeeper:, mysql:\$" run -b etcd:/
 		equal "$stderr" "" "stderr of $args"
 	done
 	run -0 "$DLOCK" run --help
-	for option in --backend --nonblock --wait --ttl --conflict-exit-code --min-hold --no-renew \
+	for option in --backend --nonblock --wait --ttl --conflict-exit-code --min-hold --close --no-renew \
 		--kill-after --on-lost --if-down --help; do
 		matches "$output" "$option"
 	done

@@ -52,6 +52,11 @@ struct guard_plan {
 	 * tree is dead, even if the supervisor is stopped.
 	 */
 	bool unlocks;
+	/*
+	 * The command inherits that descriptor: if supervisor and guard are killed at once, the
+	 * lock is held for as long as anything of the tree lives.
+	 */
+	bool inherits;
 	bool contain;			/* the command runs in a PID namespace: guard_contain.c */
 	bool tells_start;		/* by GUARD_STARTED, which nobody wants otherwise */
 	int64_t kill_after_ms;

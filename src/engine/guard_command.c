@@ -7,6 +7,7 @@
 #include "guarding.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
@@ -156,6 +157,8 @@ int guarding_become_command(const struct guarding *g, bool foreground)
 		text_digits(plan->fence_text, g->fence);
 	if (foreground)
 		terminal_give(plan->terminal, getpid());
+	if (plan->inherits && g->hold_fd >= 0)
+		fcntl(g->hold_fd, F_SETFD, 0);
 	signals_restore(plan->signals);
 	execvpe(plan->argv[0], plan->argv, envp);
 	return errno;

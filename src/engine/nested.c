@@ -62,7 +62,7 @@ static int prepare_guard(struct supervisor *s, struct error *err)
 
 	supervisor_plan_guard(s, NULL);
 	/* The descriptors belong to the outer hold, which this run must not free. */
-	s->guard_plan.unlocks = false;
+	s->guard_plan.unlocks = s->guard_plan.inherits = false;
 	s->fence = atomic_load(&s->shared->fence);
 	/* To the guard, 0 says that there is no lock. Then the command must see no fence. */
 	if (!s->fence) {

@@ -98,6 +98,7 @@ struct run_request {
 	int64_t max_run_ms;		/* the command may run for so long; 0: no limit */
 	int64_t until_ms;		/* it may run until then, wall clock; 0: no limit */
 	bool no_renew;
+	bool closes;			/* the command inherits no descriptor of the lock */
 	bool contain;			/* the command runs in a PID namespace of its own */
 	bool kill_on_lost;
 	const char *on_lost_run;	/* for sh -c, when the lock was lost; NULL: nothing */

@@ -319,6 +319,7 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		/* The supervisor's own release then says what there is to say. */
 		.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
 			   !s->run->min_hold_ms,
+		.inherits = s->run->driver->local && !s->run->closes,
 		.contain = s->run->contain,
 		.tells_start = is_heard(s, SAY_STEP),
 		.kill_after_ms = s->run->kill_after_ms,

@@ -56,7 +56,7 @@ static enum step add_hold(struct file_backend *file, const struct request *reque
 	const struct file_lock *lock = &file->lock;
 
 	file->own = (struct file_record){ .mode = request->mode, .slots = request->slots,
-					  .pid = getpid() };
+					  .pid = getpid(), .space = file_record_space() };
 	file_record_id(request->token, file->own.id);
 	snprintf(file->own.text, sizeof(file->own.text), "%s", request->text);
 	if (file_lock_claim(lock, file->number, err))

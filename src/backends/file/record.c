@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -33,8 +34,9 @@ bool file_record_read(struct file_record *record, int fd, int number)
 	if (length <= 0)
 		return false;
 	line[length] = '\0';
-	if (sscanf(line, "fence %20" SCNu64 " hold %32[0-9a-f] %11s %9d %831s", &record->fence,
-		   record->id, mode, &record->pid, record->text) >= 4)
+	if (sscanf(line, "fence %20" SCNu64 " hold %32[0-9a-f] %11s %9d %19lu %831s",
+		   &record->fence, record->id, mode, &record->pid, &record->space,
+		   record->text) >= 5)
 		hold_mode_read(mode, &record->mode, &record->slots);
 	else
 		record->id[0] = '\0';
@@ -52,14 +54,21 @@ int file_record_write(const struct file_record *record, int fd, int number)
 
 	used = snprintf(text, sizeof(text), "fence %020" PRIu64, record->fence);
 	if (record->id[0])
-		snprintf(text + used, sizeof(text) - (size_t)used, " hold %s %s %d %s",
+		snprintf(text + used, sizeof(text) - (size_t)used, " hold %s %s %d %lu %s",
 			 record->id, hold_mode_text(record->mode, record->slots, mode),
-			 (int)record->pid, record->text);
+			 (int)record->pid, record->space, record->text);
 	snprintf(line, sizeof(line), "%-*s\n", FILE_RECORD_SIZE - 1, text);
 	written = pwrite(fd, line, FILE_RECORD_SIZE, (off_t)number * FILE_RECORD_SIZE);
 	if (written >= 0 && written < FILE_RECORD_SIZE)
 		errno = ENOSPC;
 	return written == FILE_RECORD_SIZE ? 0 : -1;
+}
+
+unsigned long file_record_space(void)
+{
+	struct stat info;
+
+	return stat("/proc/self/ns/pid", &info) ? 0 : info.st_ino;
 }
 
 /* The clock lets fences grow even when the file was lost, unless the clock was set back. */

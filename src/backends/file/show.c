@@ -2,6 +2,7 @@
 /* Show the locks of a directory. */
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -61,12 +62,32 @@ static void add_processes(struct rows *rows, const char *path, bool holds)
 
 /* ---- one lock ---- */
 
-static void add_hold(struct rows *rows, const struct file_record *hold, const char *id)
+/*
+ * If the process that made this record is gone and the hold is alive, a process that the command
+ * has started has inherited its descriptor. A pid means nothing in another PID namespace or host.
+ */
+static void note_leftovers(struct file_record *hold)
 {
-	struct row *row = rows_add(rows, hold->text, strlen(hold->text));
+	struct holder holder;
+	char host[HOLDER_HOST_SIZE];
+
+	holder_host(host);
+	if (!hold->space || hold->space != file_record_space() || !kill(hold->pid, 0) ||
+	    errno != ESRCH || holder_decode(&holder, hold->text, strlen(hold->text)) ||
+	    strcmp(holder.host, host))
+		return;
+	snprintf(holder.note, sizeof(holder.note), "dlock was killed, and leftovers hold the lock");
+	holder_encode(&holder, hold->text);
+}
+
+static void add_hold(struct rows *rows, struct file_record *hold, const char *id)
+{
+	struct row *row;
 	/* The clock may have been set back since. */
 	const int64_t age_ms = clock_wall_ms() - (int64_t)(hold->fence / 1000);
 
+	note_leftovers(hold);
+	row = rows_add(rows, hold->text, strlen(hold->text));
 	memcpy(row->id, hold->id, sizeof(hold->id));
 	row->mine = !strcmp(hold->id, id);
 	row->holds = true;
