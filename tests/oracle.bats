@@ -84,7 +84,7 @@ finds() {
 
 @test "zookeeper" {
 	private_zookeeper
-	agrees -s "$P_URI"
+	agrees "$P_URI"
 }
 
 @test "zookeeper, one node" {

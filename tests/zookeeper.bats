@@ -309,6 +309,29 @@ left_or_again() {
 	join "$HOLDER"
 }
 
+@test "a client stopped before it writes that it waits delays the next by 2 s at most" {
+	hold --
+	foreign_sequence _c_00000000-0000-4000-8000-000000000001-lock- 'state=new&taken=0&'
+	wait_in_line 2 -- touch ran
+	local next=$PID start
+	now
+	start=$NOW
+	release
+	join "$next" 8
+	equal "$status" 0
+	now
+	took $((NOW - start)) 500 3000
+	wait_until 2 no_places
+}
+
+@test "an entry that was free when it was made holds, whatever it says" {
+	foreign_sequence _c_00000000-0000-4000-8000-000000000001-lock- 'state=new&taken=0&'
+	run -124 "$DLOCK" run -w 3s "$LOCK" -- touch ran
+	[[ ! -e ran ]]
+	equal "$(places)" "${FOREIGN##*/}"
+	end_foreign
+}
+
 # ---- sequence numbers
 
 @test "sequence numbers are compared as 32-bit serial numbers" {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * oracle [-gsu] URI MEMORY: plays random sequences of calls on a backend and on the backend in
+ * oracle [-gu] URI MEMORY: plays random sequences of calls on a backend and on the backend in
  * memory (memory.c), through the contract of lock/backend.h, and compares what comes of each call,
  * and the rows after it. A difference is printed as the shortest sequence that shows it.
  * oracle -m SOCKET [FAULT] is the process that has the memory.
@@ -9,7 +9,6 @@
  *		wait at once, and nobody asks for the lock while one waits.
  *	-g	ghosts: what a client had that has died stays for a while, also that of a session.
  *		Here a waiter leaves the queue before it dies.
- *	-s	same slots: the backend compares --slots with those of waiters, too. All ask for 2.
  *
  * ORACLE_SEQUENCES is how many sequences are played (500), and ORACLE_SEED the seed of the first
  * one; each next one has the next seed. Each client is an object of its own in this process. After
@@ -108,7 +107,7 @@ struct side {
 };
 
 static struct side memory, real;
-static bool unordered, ghosts, same_slots;
+static bool unordered, ghosts;
 
 static void give_up(const struct side *side, const char *what)
 {
@@ -530,7 +529,7 @@ static struct call make_random(void)
 			chosen -= call_types[call.kind].weight;
 		call.client = pick(CLIENTS);
 		call.mode = (enum hold_mode)pick(HOLD_SLOT + 1);
-		call.slots = call.mode == HOLD_SLOT ? 2 + (!pick(8) && !same_slots) : 0;
+		call.slots = call.mode == HOLD_SLOT ? 2 + !pick(8) : 0;
 	} while (!is_possible(&call));
 	return call;
 }
@@ -606,16 +605,15 @@ int main(int argc, char *argv[])
 	const struct sigaction action = { .sa_handler = ignore_signal };
 	int option, differ = 0;
 
-	while ((option = getopt(argc, argv, "gmsu")) >= 0) {
+	while ((option = getopt(argc, argv, "gmu")) >= 0) {
 		if (option == 'm')
 			return memory_serve(argv[optind],
 					    argc > optind + 1 ? argv[optind + 1] : "");
 		unordered = unordered || option == 'u';
 		ghosts = ghosts || option == 'g';
-		same_slots = same_slots || option == 's';
 	}
 	if (argc != optind + 2) {
-		fprintf(stderr, "usage: oracle [-gsu] URI MEMORY | oracle -m SOCKET [FAULT]\n");
+		fprintf(stderr, "usage: oracle [-gu] URI MEMORY | oracle -m SOCKET [FAULT]\n");
 		return 2;
 	}
 	open_side(&real, argv[optind]);

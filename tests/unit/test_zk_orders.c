@@ -15,7 +15,7 @@
 
 #include "base/memory.h"
 
-enum { CLIENTS = 3, LIVES = 2, VERSIONS = 5 };
+enum { CLIENTS = 3, LIVES = 2, VERSIONS = 4 };
 
 enum rule {
 	RULES_KEPT,
@@ -24,6 +24,8 @@ enum rule {
 	WRITE_WITHOUT_LIST,	/* holds as soon as it has written so */
 	EVICT_ANY_VERSION,	/* deletes what is there, whatever was read */
 	EVICT_HOLDERS,		/* deletes what does not say that it waits */
+	EVICT_NEW,		/* deletes what says nothing, whether it was seen blocked or not */
+	NEW_HOLDS,		/* holds without a write, though it was blocked when it was made */
 };
 
 enum does {
@@ -40,10 +42,11 @@ struct client {
 	unsigned data;
 	unsigned version;
 	unsigned order;	/* how many entries came before */
-	/* The reply to its get request, for an eviction. */
-	unsigned read;
+	unsigned free;	/* none, when it was made */
+	/* 1 + the client whose entry, before its own, its first list showed as blocked; 0: none. */
+	unsigned blocked;
+	/* The reply to its get request, for an eviction: 1 + the client; 0: none. */
 	unsigned target;
-	unsigned target_life;
 	unsigned target_version;
 };
 
@@ -71,9 +74,9 @@ static uint64_t pack(const struct world *world)
 		key = key << 2 | c->data;
 		key = key << 3 | c->version;
 		key = key << 2 | c->order;
-		key = key << 1 | c->read;
+		key = key << 1 | c->free;
+		key = key << 2 | c->blocked;
 		key = key << 2 | c->target;
-		key = key << 2 | c->target_life;
 		key = key << 3 | c->target_version;
 	}
 	return key | UINT64_C(1) << 63;
@@ -134,7 +137,7 @@ static void end_entry(struct world *world, int i)
 	for (int k = 0; k < CLIENTS; k++)
 		if (world->clients[k].there && world->clients[k].order > ended->order)
 			world->clients[k].order--;
-	ended->there = ended->data = ended->version = ended->order = 0;
+	ended->there = ended->data = ended->version = ended->order = ended->free = 0;
 }
 
 static void make_entry(struct world *world, int i)
@@ -144,6 +147,7 @@ static void make_entry(struct world *world, int i)
 	for (int k = 0; k < CLIENTS; k++)
 		c->order += k != i && world->clients[k].there;
 	c->there = 1;
+	c->free = !c->order;
 	c->life++;
 	c->does = MADE;
 }
@@ -166,6 +170,20 @@ static void list(struct client *c, enum does free, enum does blocked)
 	c->does = !c->there ? AWAY : !c->order ? free : blocked;
 }
 
+/* The first list request of client i, which also shows which entries before its own are blocked. */
+static void first_list(struct world *world, int i)
+{
+	struct client *c = &world->clients[i];
+
+	for (unsigned k = 0; k < CLIENTS; k++) {
+		const struct client *other = &world->clients[k];
+
+		if (other->there && other->order && other->order < c->order)
+			c->blocked = k + 1;
+	}
+	list(c, c->free || rule == NEW_HOLDS ? DECIDED : WAITS, MUST_WAIT);
+}
+
 /* What client i does next with its own entry. */
 static void step(struct world world, int i)
 {
@@ -173,12 +191,13 @@ static void step(struct world world, int i)
 
 	switch ((enum does)c->does) {
 	case AWAY:
-		if (c->life == LIVES)
+		/* The search of more lives of the third one would take a minute. */
+		if (c->life == (i < 2 ? LIVES : 1))
 			return;
 		make_entry(&world, i);
 		break;
 	case MADE:
-		list(c, DECIDED, MUST_WAIT);
+		first_list(&world, i);
 		break;
 	case MUST_WAIT:
 		write_entry(c, WAITING, WAITS);
@@ -208,38 +227,42 @@ static void step(struct world world, int i)
 	}
 	if (c->does == AWAY) {
 		end_entry(&world, i);
-		c->read = c->target = c->target_life = c->target_version = 0;
+		c->blocked = c->target = c->target_version = 0;
 	}
 	reach(&world);
 }
 
+static bool may_evict(const struct client *c, const struct client *other, unsigned k)
+{
+	if (other->data == NEW)
+		return c->blocked == k + 1 || rule == EVICT_NEW || rule == EVICT_HOLDERS;
+	return other->data == WAITING || rule == EVICT_HOLDERS;
+}
+
 /* Waiter i reads the entry of client k, which is before its own. */
-static void read_other(struct world world, int i, int k)
+static void read_other(struct world world, int i, unsigned k)
 {
 	struct client *c = &world.clients[i];
 	const struct client *other = &world.clients[k];
 
-	if (!other->there || other->order > c->order)
+	if (!other->there || other->order > c->order || !may_evict(c, other, k))
 		return;
-	if (other->data != WAITING && rule != EVICT_HOLDERS)
-		return;
-	c->read = 1;
-	c->target = (unsigned)k & 3;
-	c->target_life = other->life;
+	c->target = (k + 1) & 3;
 	c->target_version = other->version;
 	reach(&world);
 }
 
-/* Waiter i deletes the version that it has read. */
+/* Waiter i deletes the version that it has read. A later entry is not before its own. */
 static void evict(struct world world, int i)
 {
 	struct client *c = &world.clients[i];
-	const struct client *other = &world.clients[c->target];
+	const int k = (int)c->target - 1;
+	const struct client *other = &world.clients[k];
 
-	if (other->there && other->life == c->target_life &&
+	if (other->there && other->order < c->order &&
 	    (rule == EVICT_ANY_VERSION || other->version == c->target_version))
-		end_entry(&world, (int)c->target);
-	c->read = c->target = c->target_life = c->target_version = 0;
+		end_entry(&world, k);
+	c->target = c->target_version = 0;
 	reach(&world);
 }
 
@@ -261,12 +284,12 @@ static void try_steps(const struct world *world)
 
 		step(*world, i);
 		expire(*world, i);
-		if (c->does != WAITS || !c->there)
+		if (c->does != WAITS || !c->there || c->data == NEW)
 			continue;
-		if (c->read)
+		if (c->target)
 			evict(*world, i);
-		for (int k = 0; !c->read && k < CLIENTS; k++)
-			if (k != i)
+		for (unsigned k = 0; !c->target && k < CLIENTS; k++)
+			if (k != (unsigned)i)
 				read_other(*world, i, k);
 	}
 }
@@ -301,6 +324,8 @@ int main(void)
 	search(WRITE_WITHOUT_LIST, true, "no list");
 	search(EVICT_ANY_VERSION, true, "eviction of any version");
 	search(EVICT_HOLDERS, true, "eviction of those that hold");
+	search(EVICT_NEW, true, "eviction of those that may hold without a write");
+	search(NEW_HOLDS, true, "no write, though it was blocked when it was made");
 	free(seen);
 	free(left);
 	return unit_done();

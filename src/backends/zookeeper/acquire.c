@@ -118,21 +118,21 @@ enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *reque
 /* ---- events ---- */
 
 /* Returns when to call acquire() or renew(). */
-static int64_t take_event(struct zk_own *own, const struct zk_event *event)
+static int64_t take_event(struct zk_own *own, uint32_t watch)
 {
-	if (event->watch == own->watch) {
+	if (watch == own->watch) {
 		own->stale = true;
 		return 0;
 	}
 	if (own->held)
 		return CLOCK_NEVER;
-	if (own->directory_watch && event->watch == own->directory_watch) {
+	if (own->directory_watch && watch == own->directory_watch) {
 		own->directory_watch = 0;
 		own->stale = true;
 		return 0;
 	}
 	for (int i = 0; i < ZK_WATCHED; i++)
-		if (own->watched[i].name && event->watch == own->watched[i].number)
+		if (own->watched[i].name && watch == own->watched[i].number)
 			zk_watch_ended(own, &own->watched[i]);
 	return own->turn ? 0 : clock_earlier(own->list_ms, own->check_ms);
 }
@@ -140,8 +140,7 @@ static int64_t take_event(struct zk_own *own, const struct zk_event *event)
 int64_t zk_queue_event(struct zk_backend *zk)
 {
 	struct zk_own *own = &zk->own;
-	int64_t next_ms = CLOCK_NEVER;
-	struct zk_event event;
+	int64_t next_ms = zk->conn.broken ? 0 : CLOCK_NEVER;
 
 	/* The renewal or verification that follows tells whether the watch came too late. */
 	if (own->held && !own->watch) {
@@ -149,12 +148,9 @@ int64_t zk_queue_event(struct zk_backend *zk)
 		zk_call_free(zk_list(&zk->conn, own->at.node, own->watch));
 		next_ms = 0;
 	}
-	while (zk_conn_event(&zk->conn, &event))
-		next_ms = clock_earlier(next_ms, take_event(own, &event));
-	if (zk_conn_lost_events(&zk->conn)) {
-		own->stale = true;
-		zk_watch_forget(own);
-		next_ms = 0;
-	}
-	return zk_conn_broken(&zk->conn) ? 0 : next_ms;
+	for (size_t i = 0; i < zk->conn.fired_count; i++)
+		next_ms = clock_earlier(next_ms, take_event(own, zk->conn.fired[i]));
+	zk->conn.fired_count = 0;
+	zk->conn.broken = false;
+	return next_ms;
 }

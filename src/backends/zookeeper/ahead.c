@@ -60,6 +60,20 @@ static void note_free(const struct zk_queue *before, struct zk_entry *entries, p
 	}
 }
 
+/*
+ * When our entry was made, those behind last_free were blocked. So they were when they were made,
+ * and write ZK_HELD before they hold.
+ */
+static void note_last_free(struct zk_own *own, const struct zk_entry *entries, ptrdiff_t me)
+{
+	for (ptrdiff_t i = 0; !own->was_read && i < me; i++) {
+		if (zk_entries_blocker(entries, i) >= 0)
+			break;
+		own->last_free = entries[i].number;
+	}
+	own->was_read = true;
+}
+
 /* Remember of the queue that was read what matters to the entry me, which is ours. */
 static void remember(struct zk_backend *zk, struct zk_queue *queue, ptrdiff_t me)
 {
@@ -71,6 +85,7 @@ static void remember(struct zk_backend *zk, struct zk_queue *queue, ptrdiff_t me
 	const int other_slots = zk_entries_disagree(entries, me);
 	ptrdiff_t *indices = memory_new((size_t)me + 4, sizeof(*indices)), count = 0;
 
+	note_last_free(own, entries, me);
 	own->whole = me <= NEAR + entries[me].slots;
 	own->any = zk_entries_any(entries, me);
 	for (ptrdiff_t i = 0; own->whole && i <= me; i++)
@@ -166,6 +181,7 @@ int zk_read_queue(struct zk_backend *zk, const struct request *request, bool cla
 	if (!rc && known) {
 		own->nearest = NULL;
 		own->turn = false;
+		own->other_slots = zk_entries_disagree(own->queue.entries, own->queue.count - 1);
 	}
 	/* It may not have been set. */
 	if (rc)

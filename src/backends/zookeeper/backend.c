@@ -27,7 +27,9 @@
  * It holds if no entry blocks it then. Entries before it only go away, so the order of the two
  * does not matter. If another entry still blocks it, it writes again that it waits.
  *
- * A waiter that could hold and has not written so within HOLD_LATE_MS is dead or hung. Those
+ * A waiter that could hold and has not written so within HOLD_LATE_MS is dead or hung. So is one
+ * that has written nothing, if it was seen blocked: only an entry that was free when it was made
+ * holds without a write. Those
  * behind it evict it: they delete the version of its entry that says that it waits. The server
  * does either that or the waiter's own write, never both. A waiter finds out in time because it
  * also watches the end of the entry before the nearest one and, near the head, of the head. These
@@ -136,15 +138,14 @@ static enum outcome acquire(struct backend *backend, const struct request *reque
 
 static int fd(struct backend *backend)
 {
-	return zk_from_backend(backend)->conn.event_fd;
+	return zk_conn_fd(&zk_from_backend(backend)->conn);
 }
 
 static int64_t event(struct backend *backend)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
 
-	/* Not to be readable again for what is taken now. */
-	zk_conn_rest(&zk->conn, 0);
+	zk_conn_take_news(&zk->conn);
 	return zk_queue_event(zk);
 }
 

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -17,23 +16,11 @@ uint32_t zk_watch_number(struct zk_conn *conn)
 
 /* ---- in the library's threads ---- */
 
-/* The answer is in the call. The last one wakes the waiting thread. */
+/* The reply is in the call, which belongs to the main thread from now on. */
 static void finish(struct zk_call *call, int rc)
 {
-	struct zk_conn *conn = call->conn;
-	bool dropped;
-
-	pthread_mutex_lock(&conn->mutex);
 	call->rc = rc;
-	call->done = true;
-	/* Servers' codes are below ZAPIERROR, those of the library itself are above it. */
-	conn->answered |= rc == ZOK || rc < ZAPIERROR;
-	dropped = call->dropped;
-	if (!dropped && --conn->pending == 0)
-		eventfd_write(conn->done_fd, 1);
-	pthread_mutex_unlock(&conn->mutex);
-	if (dropped)
-		zk_call_free(call);
+	zk_conn_report(call->conn, (struct zk_news){ .call = call });
 }
 
 static struct zk_call *call_of(const void *data)
@@ -66,64 +53,58 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
 {
 	struct zk_call *call = call_of(data);
 
-	if (rc == ZOK && stat)
-		call->stat = *stat;
 	/* A length of -1 means that the node has no data. */
 	call->length = rc == ZOK && value && length > 0 ? (size_t)length : 0;
 	call->text = memory_new(call->length + 1, 1);
 	if (call->length)
 		memcpy(call->text, value, call->length);
-	finish(call, rc);
+	on_stat(rc, stat, data);
 }
 
-static void on_names(int rc, const struct String_vector *names, const struct Stat *stat,
-		     const void *data)
+/*
+ * A string without a length becomes NULL in the library, and so does a list that is too large for
+ * the memory. No server has a node like that.
+ */
+static bool has_null(const struct String_vector *names)
 {
-	struct zk_call *call = call_of(data);
+	for (int32_t i = 0; i < names->count; i++)
+		if (!names->data || !names->data[i])
+			return true;
+	return false;
+}
+
+static void copy_names(struct zk_call *call, const struct String_vector *names)
+{
 	size_t size = 1;
 	char *out;
 
-	/*
-	 * A string without a length becomes NULL in the library, and so does a list that is too
-	 * large for the memory. No server has a node like that.
-	 */
-	for (int32_t i = 0; rc == ZOK && names && i < names->count; i++) {
-		if (!names->data || !names->data[i])
-			rc = ZMARSHALLINGERROR;
-		else
-			size += strlen(names->data[i]) + 1;
-	}
-	if (rc != ZOK || !names) {
-		finish(call, rc);
-		return;
-	}
-	if (stat)
-		call->stat = *stat;
+	for (int32_t i = 0; i < names->count; i++)
+		size += strlen(names->data[i]) + 1;
 	out = call->text = memory_new(size, 1);
 	for (int32_t i = 0; i < names->count; i++)
 		out = stpcpy(out, names->data[i]) + 1;
 	call->count = names->count > 0 ? (size_t)names->count : 0;
 	call->length = size - 1;
-	finish(call, rc);
+}
+
+static void on_names(int rc, const struct String_vector *names, const struct Stat *stat,
+		     const void *data)
+{
+	if (rc == ZOK && names && has_null(names))
+		rc = ZMARSHALLINGERROR;
+	if (rc == ZOK && names)
+		copy_names(call_of(data), names);
+	on_stat(rc, stat, data);
 }
 
 static void on_watch(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
-	struct zk_conn *conn = (struct zk_conn *)zoo_get_context(handle);
-	struct zk_event event = { .watch = (uint32_t)(uintptr_t)context };
-
 	(void)state;
 	(void)path;
 	/* Events of the session go to every watch; on_session() takes them. */
-	if (type == ZOO_SESSION_EVENT)
-		return;
-	pthread_mutex_lock(&conn->mutex);
-	if (conn->event_count < ZK_EVENTS)
-		conn->events[conn->event_count++] = event;
-	else
-		conn->events_lost = true;
-	eventfd_write(conn->event_fd, 1);
-	pthread_mutex_unlock(&conn->mutex);
+	if (type != ZOO_SESSION_EVENT)
+		zk_conn_report((struct zk_conn *)zoo_get_context(handle),
+			       (struct zk_news){ .watch = (uint32_t)(uintptr_t)context });
 }
 
 /* ---- sending ---- */
@@ -133,18 +114,18 @@ static struct zk_call *prepare(struct zk_conn *conn)
 	struct zk_call *call = memory_new(1, sizeof(*call));
 
 	call->conn = conn;
-	pthread_mutex_lock(&conn->mutex);
 	if (!conn->pending++)
 		conn->sent_ms = clock_boot_ms();
-	pthread_mutex_unlock(&conn->mutex);
 	return call;
 }
 
 /* rc is that of the function that sends: when it has failed, no answer will come. */
 static struct zk_call *sent(struct zk_call *call, int rc)
 {
-	if (rc != ZOK)
-		finish(call, rc);
+	if (rc != ZOK) {
+		call->rc = rc;
+		zk_call_answered(call);
+	}
 	return call;
 }
 
@@ -179,13 +160,6 @@ struct zk_call *zk_list(struct zk_conn *conn, const char *path, uint32_t watch)
 					      number(watch), on_names, call));
 }
 
-struct zk_call *zk_exists(struct zk_conn *conn, const char *path)
-{
-	struct zk_call *call = prepare(conn);
-
-	return sent(call, zoo_awexists(conn->handle, path, NULL, NULL, on_stat, call));
-}
-
 struct zk_call *zk_set(struct zk_conn *conn, const char *path, const char *text,
 		       int32_t version)
 {
@@ -193,13 +167,6 @@ struct zk_call *zk_set(struct zk_conn *conn, const char *path, const char *text,
 
 	return sent(call, zoo_aset(conn->handle, path, text, (int)strlen(text), version,
 				   on_stat, call));
-}
-
-struct zk_call *zk_delete(struct zk_conn *conn, const char *path, int32_t version)
-{
-	struct zk_call *call = prepare(conn);
-
-	return sent(call, zoo_adelete(conn->handle, path, version, on_void, call));
 }
 
 struct zk_call *zk_create(struct zk_conn *conn, const char *path, const char *text, int mode)
@@ -260,6 +227,20 @@ struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair)
 
 /* ---- answers ---- */
 
+void zk_call_answered(struct zk_call *call)
+{
+	struct zk_conn *conn = call->conn;
+
+	call->done = true;
+	if (call->dropped) {
+		zk_call_free(call);
+		return;
+	}
+	conn->pending--;
+	/* Servers' codes are below ZAPIERROR, those of the library itself are above it. */
+	conn->answered |= call->rc == ZOK || call->rc < ZAPIERROR;
+}
+
 int zk_call_wait(struct zk_call *call)
 {
 	return zk_conn_wait(call->conn) ? ZK_UNANSWERED : call->rc;
@@ -275,20 +256,14 @@ int zk_call_end(struct zk_call *call)
 
 void zk_call_free(struct zk_call *call)
 {
-	bool done;
-
 	if (!call)
 		return;
-	pthread_mutex_lock(&call->conn->mutex);
-	done = call->done;
 	/* Should the answer still come, it frees the call, and means nothing else. */
-	if (!done) {
+	if (!call->done) {
 		call->dropped = true;
 		call->conn->pending--;
-	}
-	pthread_mutex_unlock(&call->conn->mutex);
-	if (!done)
 		return;
+	}
 	free(call->made[0]);
 	free(call->made[1]);
 	free(call->text);

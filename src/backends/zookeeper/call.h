@@ -32,7 +32,7 @@ struct zk_pair {
 struct zk_call {
 	struct zk_conn *conn;
 	int rc;			/* ZOK, ZNONODE ... */
-	bool done, dropped;	/* under the connection's mutex */
+	bool done, dropped;	/* its reply was taken; nobody waits for it */
 	struct Stat stat;
 	char *text;		/* data of the node; names, each with a NUL */
 	size_t length;		/* of text */
@@ -48,10 +48,8 @@ struct zk_call {
  */
 struct zk_call *zk_get(struct zk_conn *conn, const char *path, uint32_t watch);
 struct zk_call *zk_list(struct zk_conn *conn, const char *path, uint32_t watch);
-struct zk_call *zk_exists(struct zk_conn *conn, const char *path);
 struct zk_call *zk_set(struct zk_conn *conn, const char *path, const char *text,
 		       int32_t version);
-struct zk_call *zk_delete(struct zk_conn *conn, const char *path, int32_t version);
 /* mode: ZOO_PERSISTENT ...; the ACL is that of the connection */
 struct zk_call *zk_create(struct zk_conn *conn, const char *path, const char *text, int mode);
 struct zk_call *zk_sync(struct zk_conn *conn, const char *path);
@@ -62,13 +60,15 @@ struct zk_call *zk_sync(struct zk_conn *conn, const char *path);
  */
 struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
 			       const char *text);
-/* version: of the first node; -1: any */
+/* Where pair->shadow is "", one node. version: of the first node; -1: any */
 struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
 			       int32_t version);
 /* Are both there? A transaction that changes nothing, and that a majority has to agree to. */
 struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair);
 
 void zk_call_free(struct zk_call *call);
+/* Its reply has come, and the main thread takes it. */
+void zk_call_answered(struct zk_call *call);
 
 /*
  * Waits for all calls. Returns the result of this one, or ZK_UNANSWERED, after which no call may

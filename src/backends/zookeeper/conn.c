@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The life of a session, and waiting with a deadline: conn.h. */
 #include "conn.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/net.h"
 #include "call.h"
 #include "net.h"
@@ -27,54 +29,106 @@
  */
 #define SESSION_MOST_MS (INT_MAX / 4)
 
-/* ---- in the library's threads ---- */
+/* ---- news from the library's threads ---- */
+
+void zk_conn_report(struct zk_conn *conn, struct zk_news news)
+{
+	news.at_ms = clock_boot_ms();
+	pthread_mutex_lock(&conn->mutex);
+	conn->news = memory_resize(conn->news, conn->news_count + 1, sizeof(news));
+	conn->news[conn->news_count++] = news;
+	eventfd_write(conn->news_fd, 1);
+	pthread_mutex_unlock(&conn->mutex);
+}
 
 static void on_session(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
-	struct zk_conn *conn = context;
-
 	(void)handle;
 	(void)path;
-	if (type != ZOO_SESSION_EVENT)
-		return;
-	pthread_mutex_lock(&conn->mutex);
-	if (state == ZOO_CONNECTED_STATE) {
-		conn->connections++;
-	} else {
-		conn->broken = true;
-		conn->broke_ms = clock_boot_ms();
-	}
-	conn->state = state;
-	eventfd_write(conn->done_fd, 1);
-	/* The first connection is no event: zk_conn_open() waits for that on done_fd. */
-	if (conn->broken || conn->connections > 1)
-		eventfd_write(conn->event_fd, 1);
-	pthread_mutex_unlock(&conn->mutex);
+	if (type == ZOO_SESSION_EVENT)
+		zk_conn_report(context, (struct zk_news){ .state = state });
 }
 
-/* ---- life of a session ---- */
-
-static int state_of(struct zk_conn *conn)
+static bool next_news(struct zk_conn *conn, struct zk_news *news)
 {
-	int state;
+	eventfd_t count;
+	bool any;
 
 	pthread_mutex_lock(&conn->mutex);
-	state = conn->state;
+	any = conn->news_taken < conn->news_count;
+	if (any) {
+		*news = conn->news[conn->news_taken++];
+	} else {
+		conn->news_taken = conn->news_count = 0;
+		eventfd_read(conn->news_fd, &count);
+	}
 	pthread_mutex_unlock(&conn->mutex);
-	return state;
+	return any;
 }
 
+static void take_state(struct zk_conn *conn, const struct zk_news *news)
+{
+	conn->state = news->state;
+	if (news->state != ZOO_CONNECTED_STATE) {
+		conn->broken = true;
+		conn->broke_ms = news->at_ms;
+		return;
+	}
+	/* Contacts over the last connection prove nothing about this one. */
+	if (conn->had_session)
+		conn->started_ms = conn->broke_ms;
+	conn->had_session = true;
+	conn->contact_count = 0;
+	conn->answered = false;
+	conn->ttl_ms = zoo_recv_timeout(conn->handle);
+}
+
+void zk_conn_take_news(struct zk_conn *conn)
+{
+	struct zk_news news;
+
+	while (next_news(conn, &news)) {
+		if (news.call) {
+			zk_call_answered(news.call);
+		} else if (!news.watch) {
+			take_state(conn, &news);
+		} else {
+			conn->fired = memory_resize(conn->fired, conn->fired_count + 1,
+						    sizeof(*conn->fired));
+			conn->fired[conn->fired_count++] = news.watch;
+		}
+	}
+}
+
+/* Sleep until there are news, and take them. 0; 1: none came until until_ms; -1 with *err. */
+static int await_news(struct zk_conn *conn, int64_t until_ms, struct error *err)
+{
+	struct error why;
+
+	if (net_wait(conn->news_fd, POLLIN, until_ms, conn->limits->cancel_fd, &why)) {
+		if (why.kind == ERROR_UNAVAILABLE)
+			return 1;
+		*err = why;
+		return -1;
+	}
+	zk_conn_take_news(conn);
+	return 0;
+}
+
+int zk_conn_fd(const struct zk_conn *conn)
+{
+	return conn->broken || conn->fired_count ? conn->ready_fd : conn->news_fd;
+}
+
+/* ---- the life of a session ---- */
+
+/* Forget all of the last session. No thread of the library is there. */
 static void reset(struct zk_conn *conn)
 {
-	pthread_mutex_lock(&conn->mutex);
+	zk_conn_take_news(conn);
 	conn->state = 0;
-	conn->connections = 0;
-	conn->pending = 0;
-	conn->event_count = 0;
-	conn->events_lost = false;
-	conn->broken = false;
-	pthread_mutex_unlock(&conn->mutex);
-	conn->seen_connections = 0;
+	conn->had_session = conn->broken = conn->answered = false;
+	conn->fired_count = 0;
 	conn->contact_count = 0;
 	conn->started_ms = clock_boot_ms();
 }
@@ -114,61 +168,21 @@ void zk_conn_close(struct zk_conn *conn)
 	reset(conn);
 }
 
-/* Frees a handle that is not connected, which says nothing to any server. */
-static void drop(struct zk_conn *conn)
-{
-	zookeeper_close(conn->handle);
-	conn->handle = NULL;
-}
-
 int64_t zk_conn_session(const struct zk_conn *conn)
 {
 	return conn->handle ? zoo_client_id(conn->handle)->client_id : 0;
 }
 
-/* If the connection is new: contacts over the last one prove nothing about it. */
-static void note_connection(struct zk_conn *conn)
-{
-	unsigned connections;
-
-	pthread_mutex_lock(&conn->mutex);
-	connections = conn->connections;
-	if (connections != conn->seen_connections && conn->seen_connections)
-		conn->started_ms = conn->broke_ms;
-	pthread_mutex_unlock(&conn->mutex);
-	if (connections == conn->seen_connections)
-		return;
-	conn->seen_connections = connections;
-	conn->contact_count = 0;
-	conn->ttl_ms = zoo_recv_timeout(conn->handle);
-	zk_net_close_on_exec(conn);
-}
-
-/* Sleeps until the library's threads say something, or until_ms. 0, or -1 with *err to give up. */
-static int rest(const struct zk_conn *conn, int64_t until_ms, struct error *err)
-{
-	struct error ignored = { 0 };
-	eventfd_t count;
-
-	if (net_wait(conn->done_fd, POLLIN, until_ms, conn->limits->cancel_fd, &ignored) == 0) {
-		eventfd_read(conn->done_fd, &count);
-	} else if (ignored.kind != ERROR_UNAVAILABLE) {
-		*err = ignored;
-		return -1;
-	}
-	return 0;
-}
-
+/* The session has ended. The handle is not connected, so closing it tells no server. */
 static int no_session(struct zk_conn *conn, int state, struct error *err)
 {
-	if (state == ZOO_EXPIRED_SESSION_STATE)
-		error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session has expired", conn->label);
-	else
-		error_set(err, ERROR_REFUSED, 0, "%s: authentication failed (AuthFailed)",
-			  conn->label);
-	if (state == ZOO_EXPIRED_SESSION_STATE)
+	const bool expired = state == ZOO_EXPIRED_SESSION_STATE;
+
+	error_set(err, expired ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0, "%s: %s", conn->label,
+		  expired ? "the session has expired" : "authentication failed (AuthFailed)");
+	if (expired)
 		err->errnum = ESTALE;
-	drop(conn);
+	zk_conn_close(conn);
 	return -1;
 }
 
@@ -179,9 +193,9 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
  */
 static int look(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
-	enum zk_look found = zk_net_look(conn, deadline_ms, err);
+	const enum zk_look found = zk_net_look(conn, deadline_ms, err);
 
-	if (found != ZK_SERVES || !conn->seen_connections) {
+	if (found != ZK_SERVES || !conn->had_session) {
 		conn->refused_ms = 0;
 		return found == ZK_HOPELESS ? -1 : 0;
 	}
@@ -192,67 +206,65 @@ static int look(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 	return no_session(conn, ZOO_EXPIRED_SESSION_STATE, err);
 }
 
-/* Ends the connection, so that the library looks for another server. */
+/* End the connection, so that the library connects to another server. */
 static void kick(struct zk_conn *conn)
 {
-	unsigned connections;
-	bool down;
-
-	pthread_mutex_lock(&conn->mutex);
-	connections = conn->connections;
-	pthread_mutex_unlock(&conn->mutex);
-	down = zk_net_shut_down(conn);
-	/* Until the library has seen it, the connection counts as lost. */
-	pthread_mutex_lock(&conn->mutex);
-	if (down && conn->connections == connections && conn->state == ZOO_CONNECTED_STATE) {
-		conn->state = 0;
-		conn->broke_ms = clock_boot_ms();
-	}
-	pthread_mutex_unlock(&conn->mutex);
+	/* It counts as lost before the library has seen it. */
+	if (zk_net_shut_down(conn) && conn->state == ZOO_CONNECTED_STATE)
+		take_state(conn, &(struct zk_news){ .at_ms = clock_boot_ms() });
 }
 
-/* Waits until there is a session. Each server gets a slice of the time. */
+/* The time for connecting has passed. */
+static int give_up(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
+{
+	if (look(conn, deadline_ms, err))
+		return -1;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: no session within the time for "
+			 "connecting", conn->label);
+}
+
+/* Each server gets a slice of the time. */
+static int64_t slice_of(const struct zk_conn *conn, int64_t ms)
+{
+	const int64_t slice_ms = clock_earlier(ms / (2 * conn->server_count), SLICE_MOST_MS);
+
+	return slice_ms < SLICE_LEAST_MS ? SLICE_LEAST_MS : slice_ms;
+}
+
+/* Wait until there is a session. */
 static int await_session(struct zk_conn *conn, struct error *err)
 {
-	int64_t now = clock_boot_ms(), slice_ms, slice_end_ms, deadline_ms;
-	unsigned failures = zk_net_failures();
-	int64_t look_ms;
+	const unsigned failures = zk_net_failures();
+	int64_t now = clock_boot_ms(), slice_ms, slice_end_ms, look_ms, end_ms;
 	bool looked = false;
-	int state;
 
-	deadline_ms = clock_earlier(conn->deadline_ms, now + conn->limits->connect_timeout_ms);
-	look_ms = clock_earlier(LOOK_MOST_MS, (deadline_ms - now) / 4);
-	deadline_ms -= look_ms;
-	slice_ms = (deadline_ms - now) / (2 * conn->server_count);
-	slice_ms = slice_ms > SLICE_MOST_MS ? SLICE_MOST_MS : slice_ms;
-	slice_ms = slice_ms < SLICE_LEAST_MS ? SLICE_LEAST_MS : slice_ms;
+	end_ms = clock_earlier(conn->deadline_ms, now + conn->limits->connect_timeout_ms);
+	look_ms = end_ms - clock_earlier(LOOK_MOST_MS, (end_ms - now) / 4);
+	slice_ms = slice_of(conn, look_ms - now);
 	slice_end_ms = now + slice_ms;
-	while ((state = state_of(conn)) != ZOO_CONNECTED_STATE) {
-		if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE)
-			return no_session(conn, state, err);
+	for (;;) {
+		zk_conn_take_news(conn);
+		if (conn->state == ZOO_CONNECTED_STATE)
+			break;
+		if (conn->state == ZOO_EXPIRED_SESSION_STATE || conn->state == ZOO_AUTH_FAILED_STATE)
+			return no_session(conn, conn->state, err);
 		now = clock_boot_ms();
 		/* All servers have been tried: is there one that is worth waiting for? */
 		if (!looked && zk_net_failures() - failures >= (unsigned)conn->server_count) {
 			looked = true;
-			if (look(conn, deadline_ms, err))
+			if (look(conn, look_ms, err))
 				return -1;
 		}
-		if (now >= deadline_ms) {
-			if (!look(conn, deadline_ms + look_ms, err))
-				error_set(err, ERROR_UNAVAILABLE, 0,
-					  "%s: no session within the time for connecting",
-					  conn->label);
-			return -1;
-		}
+		if (now >= look_ms)
+			return give_up(conn, end_ms, err);
 		if (now >= slice_end_ms) {
 			kick(conn);
 			slice_end_ms = now + slice_ms;
 		}
-		if (rest(conn, clock_earlier(slice_end_ms, deadline_ms), err))
+		if (await_news(conn, clock_earlier(slice_end_ms, look_ms), err) < 0)
 			return -1;
 	}
 	conn->refused_ms = 0;
-	note_connection(conn);
 	return 0;
 }
 
@@ -270,10 +282,12 @@ int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 	if (err->kind == ERROR_UNAVAILABLE && err->errnum != ESTALE)
 		err->errnum = ENOTCONN;
 	/* Where there never was a session, the library shall not go on connecting. */
-	if (conn->handle && !conn->seen_connections)
-		drop(conn);
+	if (!conn->had_session)
+		zk_conn_close(conn);
 	return -1;
 }
+
+/* ---- requests ---- */
 
 /* A request that was sent at sent_ms was answered over this connection. */
 static void note_contact(struct zk_conn *conn, int64_t sent_ms)
@@ -291,43 +305,25 @@ static void note_contact(struct zk_conn *conn, int64_t sent_ms)
 
 int zk_conn_wait(struct zk_conn *conn)
 {
-	int64_t deadline_ms = clock_earlier(conn->deadline_ms,
-					    clock_boot_ms() + conn->limits->timeout_ms);
-	bool pending, answered;
-	int64_t sent_ms;
+	const int64_t deadline_ms = clock_earlier(conn->deadline_ms,
+						  clock_boot_ms() + conn->limits->timeout_ms);
+	int result;
 
-	for (;;) {
-		pthread_mutex_lock(&conn->mutex);
-		pending = conn->pending > 0;
-		sent_ms = conn->sent_ms;
-		answered = conn->answered && conn->connections == conn->seen_connections;
-		if (!pending)
-			conn->answered = false;
-		pthread_mutex_unlock(&conn->mutex);
-		if (!pending && answered)
-			note_contact(conn, sent_ms);
-		if (!pending)
-			return 0;
-		if (clock_boot_ms() >= deadline_ms) {
+	for (zk_conn_take_news(conn); conn->pending; ) {
+		result = await_news(conn, deadline_ms, &conn->why);
+		if (!result)
+			continue;
+		if (result > 0) {
 			error_set(&conn->why, ERROR_UNAVAILABLE, 0, "%s: no answer in time",
 				  conn->label);
 			kick(conn);
-			return ZK_UNANSWERED;
 		}
-		if (rest(conn, deadline_ms, &conn->why))
-			return ZK_UNANSWERED;
+		return ZK_UNANSWERED;
 	}
-}
-
-bool zk_conn_rest(struct zk_conn *conn, int64_t until_ms)
-{
-	struct error unread;
-	eventfd_t count;
-
-	if (net_wait(conn->event_fd, POLLIN, until_ms, conn->limits->cancel_fd, &unread))
-		return false;
-	eventfd_read(conn->event_fd, &count);
-	return true;
+	if (conn->answered)
+		note_contact(conn, conn->sent_ms);
+	conn->answered = false;
+	return 0;
 }
 
 bool zk_conn_again(const struct zk_conn *conn, struct error *err)
@@ -351,43 +347,6 @@ bool zk_conn_fresh(struct zk_conn *conn, struct error *err)
 	kick(conn);
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: connecting anew", conn->label);
 	return false;
-}
-
-bool zk_conn_event(struct zk_conn *conn, struct zk_event *event)
-{
-	bool any;
-
-	pthread_mutex_lock(&conn->mutex);
-	any = conn->event_count > 0;
-	if (any) {
-		*event = conn->events[0];
-		memmove(conn->events, conn->events + 1,
-			(size_t)--conn->event_count * sizeof(*event));
-	}
-	pthread_mutex_unlock(&conn->mutex);
-	return any;
-}
-
-/* The value of a flag of *conn, which is then false. */
-static bool take(struct zk_conn *conn, bool *flag)
-{
-	bool was;
-
-	pthread_mutex_lock(&conn->mutex);
-	was = *flag;
-	*flag = false;
-	pthread_mutex_unlock(&conn->mutex);
-	return was;
-}
-
-bool zk_conn_broken(struct zk_conn *conn)
-{
-	return take(conn, &conn->broken);
-}
-
-bool zk_conn_lost_events(struct zk_conn *conn)
-{
-	return take(conn, &conn->events_lost);
 }
 
 int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms)

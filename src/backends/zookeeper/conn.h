@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A session with ZooKeeper, over libzookeeper_mt, with deadlines. The library has threads of its
- * own and waits without limit. Here these threads only note what happened and write to eventfds,
- * which the main thread of this process, the only other thread, waits for.
+ * own and waits without limit. Here these threads only append what has happened to a list of news
+ * (zk_conn_report()), and one eventfd is readable while there are any. All else belongs to the main
+ * thread, the only other thread of this process: it takes the news in their order while it waits
+ * for replies, or when the engine finds zk_conn_fd() readable.
  *
- * The library looks for another server by itself when a connection ends. It notices too late that a
- * server swallows packets or hangs: then conn.c closes the library's connection.
+ * The library connects to another server by itself when a connection ends. It notices too late that
+ * a server swallows packets or hangs: then conn.c closes the library's connection.
  *
  * An operation is zk_conn_begin(), zk_conn_open(), requests (call.h) and zk_conn_wait(). While
  * zk_conn_again() returns true, the operation is repeated from zk_conn_open() on.
@@ -15,28 +17,26 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <zookeeper/zookeeper.h>
 
 #include "base/error.h"
 #include "lock/backend.h"
 
 struct uri;
+struct zk_call;
 
-/* The timeout of a session that only asks. */
+/* The timeout of a session that only reads. */
 #define ZK_ASKING_MS 5000
 
-/* What a watch has seen. */
-struct zk_event {
-	uint32_t watch;		/* the number it was set with */
+/* What a thread of the library reports: exactly one of the first three. */
+struct zk_news {
+	struct zk_call *call;	/* it is answered */
+	uint32_t watch;		/* the watch that was set with this number has fired */
+	int state;		/* the session's new state, ZOO_..._STATE */
+	int64_t at_ms;		/* CLOCK_BOOTTIME */
 };
 
-/* A descriptor, told from a later one of the same number. */
-struct zk_fd {
-	int fd;
-	uint64_t inode;
-};
-
-#define ZK_EVENTS 64
 #define ZK_CONTACTS 16
 
 struct zk_conn {
@@ -48,44 +48,52 @@ struct zk_conn {
 	char *user;			/* for messages */
 	char *tls;			/* "ca,cert,key,"; NULL: none */
 	char label[120];
-	int done_fd;			/* eventfd: for waits in conn.c */
-	int event_fd;			/* eventfd: for the engine */
+	int news_fd;			/* eventfd: readable while there may be news */
+	int ready_fd;			/* eventfd: always readable */
 
 	/* ---- used by the main thread alone */
 	zhandle_t *handle;
 	char *servers;			/* "address:port,...", all of them numeric */
 	int server_count;
+	int state;			/* ZOO_..._STATE, 0: connecting */
+	bool had_session;		/* this handle was connected once */
 	int64_t ttl_ms;			/* granted */
 	int64_t deadline_ms;		/* of the operation under way */
 	struct error why;		/* zk_conn_wait() has failed */
-	uint32_t last_watch;
-	unsigned seen_connections;
 	int64_t contacts[ZK_CONTACTS];	/* CLOCK_BOOTTIME when answered requests were sent */
 	int contact_count;
 	int64_t started_ms;		/* before this connection was made */
+	int64_t broke_ms;		/* when the last connection ended */
 	int64_t refused_ms;		/* since when servers serve all but us; 0: it is not so */
-	struct zk_fd *foreign;		/* descriptors that are not the library's */
+	int pending;			/* number of calls without an answer */
+	int64_t sent_ms;		/* before the first of them was sent */
+	bool answered;			/* a server has answered one of them */
+	ino_t *foreign;			/* inodes of connections that are not the library's */
 	size_t foreign_count;
+	uint32_t last_watch;
+	/* What zk_conn_fd() announces until the main thread clears it: */
+	uint32_t *fired;		/* watches */
+	size_t fired_count;
+	bool broken;			/* a connection has ended */
 
 	/* ---- shared with the library's threads, under mutex */
 	pthread_mutex_t mutex;
-	int state;			/* ZOO_..._STATE, 0: connecting */
-	unsigned connections;		/* how many were made */
-	bool broken;			/* a connection ended, see zk_conn_broken() */
-	int64_t broke_ms;		/* CLOCK_BOOTTIME when the last one ended */
-	int pending;			/* number of calls without an answer */
-	int64_t sent_ms;		/* before the first of them was sent */
-	bool answered;			/* a server has answered one */
-	struct zk_event events[ZK_EVENTS];
-	int event_count;
-	bool events_lost;		/* there were too many, see zk_conn_lost_events() */
+	struct zk_news *news;
+	size_t news_count, news_taken;
 };
+
+/* ---- init.c ---- */
 
 /* Keeps what it needs of uri. 0, or -1 with *err; zk_conn_finish() frees *conn in any case. */
 int zk_conn_init(struct zk_conn *conn, const struct backend *limits, const struct uri *uri,
 		 struct error *err);
 /* Ends the session as zk_conn_close() does, and frees all. */
 void zk_conn_finish(struct zk_conn *conn);
+
+/* ---- conn.c ---- */
+
+/* For the library's threads. */
+void zk_conn_report(struct zk_conn *conn, struct zk_news news);
 
 /* An operation begins: all waits until the next call end within so many ms. */
 void zk_conn_begin(struct zk_conn *conn, int64_t ms);
@@ -109,8 +117,13 @@ void zk_conn_close(struct zk_conn *conn);
 /* Waits until all calls are answered (see call.h). 0, or ZK_UNANSWERED, with conn->why. */
 int zk_conn_wait(struct zk_conn *conn);
 
-/* Waits for an event, of a watch or of the connection, until until_ms; false: none came. */
-bool zk_conn_rest(struct zk_conn *conn, int64_t until_ms);
+/*
+ * The descriptor for the engine to poll. It changes: while conn->fired or conn->broken are set, it
+ * is one that is readable, whichever call has taken the news.
+ */
+int zk_conn_fd(const struct zk_conn *conn);
+/* Take all news that have come. */
+void zk_conn_take_news(struct zk_conn *conn);
 
 /*
  * Is it worth repeating the operation, within its time, after *err? Yes after a connection was
@@ -125,12 +138,6 @@ bool zk_conn_ask_again(const struct zk_conn *conn, struct error *err);
  * as *err says, for a new one proves the session anew.
  */
 bool zk_conn_fresh(struct zk_conn *conn, struct error *err);
-
-/* Takes the next event of a watch; false: none. */
-bool zk_conn_event(struct zk_conn *conn, struct zk_event *event);
-/* Has the connection been lost since this was last asked? Have events? */
-bool zk_conn_broken(struct zk_conn *conn);
-bool zk_conn_lost_events(struct zk_conn *conn);
 
 /*
  * How long the session lives at least from sent_ms on, in ms, when a request that was sent then

@@ -42,7 +42,8 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 		zk_record_read(&record, data->text, data->length, "");
 		own->state = record.state;
 		own->version = data->stat.version;
-		own->fence = (uint64_t)data->stat.czxid;
+		/* An entry that is ZK_NEW has to be written, because others may have evicted it. */
+		own->fence = own->state == ZK_NEW ? 0 : (uint64_t)data->stat.czxid;
 		own->stale = true;
 	}
 	zk_queue_finish(&queue);
@@ -72,11 +73,12 @@ static void send_enqueue(struct zk_backend *zk, const struct request *request, b
 	zk_entry_name(request->mode, request->slots, own->uuid, true, prefix);
 	zk_node_path(own->directory, prefix, pair.shadow);
 	own->taken_ms = 0;
+	own->was_read = false;
 	zk_record_write(data, NULL, ZK_NEW, 0, request->text);
 	own->maybe = true;
 	own->sent_ms = clock_boot_ms();
 	sent->made = make ? zk_create(&zk->conn, own->directory, "", ZOO_CONTAINER) : NULL;
-	sent->before = zk_exists(&zk->conn, own->directory);
+	sent->before = zk_get(&zk->conn, own->directory, 0);
 	sent->created = zk_create_pair(&zk->conn, &pair, data);
 	sent->names = zk_list(&zk->conn, own->directory, 0);
 }
@@ -107,7 +109,12 @@ static int take_entry(struct zk_backend *zk, const struct enqueue *sent, struct 
 	own->watch = 0;
 	own->fence = fence_of(sent);
 	own->maybe = false;
-	return zk_take_queue(zk, sent->names, err);
+	if (zk_take_queue(zk, sent->names, err))
+		return -1;
+	/* It was not free when it was made, so it has to be written before it holds. */
+	if (own->nearest)
+		own->fence = 0;
+	return 0;
 }
 
 static void refuse_entry(struct zk_backend *zk, int rc, struct error *err)

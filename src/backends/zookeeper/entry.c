@@ -193,7 +193,7 @@ bool zk_entries_any(const struct zk_entry *entries, ptrdiff_t i)
 
 int zk_entries_disagree(const struct zk_entry *entries, ptrdiff_t i)
 {
-	for (ptrdiff_t j = 0; j < i; j++)
+	for (ptrdiff_t j = 0; j < i && zk_entries_blocker(entries, j) < 0; j++)
 		if (entries[j].mode == HOLD_SLOT && entries[i].mode == HOLD_SLOT &&
 		    entries[j].slots != entries[i].slots)
 			return entries[j].slots;

@@ -79,5 +79,8 @@ ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i);
  */
 bool zk_entries_any(const struct zk_entry *entries, ptrdiff_t i);
 
-/* The number of slots of a slot before entry i, if i is a slot with another number; else 0. */
+/*
+ * The number of slots of a slot before entry i that no entry keeps from holding, if i is a slot with
+ * another number; else 0.
+ */
 int zk_entries_disagree(const struct zk_entry *entries, ptrdiff_t i);

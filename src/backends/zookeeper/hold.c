@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Proving a hold, and releasing it: see backend.c. */
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -112,7 +113,7 @@ enum outcome zk_renew(struct backend *backend, const struct request *request,
 /* The end of the session removes the node: by its path, the next holder's might be removed. */
 static enum outcome release_node(struct zk_backend *zk, struct error *err)
 {
-	struct zk_call *node = zk_exists(&zk->conn, zk->own.at.node);
+	struct zk_call *node = zk_get(&zk->conn, zk->own.at.node, 0);
 	const int rc = zk_call_wait(node);
 	const int64_t owner = rc == ZOK ? node->stat.ephemeralOwner : 0;
 
@@ -210,7 +211,7 @@ static bool try_again(struct zk_backend *zk, struct error *err)
 	if (err->kind != ERROR_UNAVAILABLE || err->errnum != ENOTCONN ||
 	    now >= zk->conn.deadline_ms - PAUSE_MS)
 		return zk_conn_again(&zk->conn, err);
-	zk_conn_rest(&zk->conn, now + PAUSE_MS);
+	poll(NULL, 0, PAUSE_MS);
 	*err = (struct error){ .kind = ERROR_NONE };
 	return true;
 }

@@ -57,9 +57,9 @@ int zk_conn_init(struct zk_conn *conn, const struct backend *limits, const struc
 {
 	conn->limits = limits;
 	pthread_mutex_init(&conn->mutex, NULL);
-	conn->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	conn->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (conn->done_fd < 0 || conn->event_fd < 0)
+	conn->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	conn->ready_fd = eventfd(1, EFD_CLOEXEC);
+	if (conn->news_fd < 0 || conn->ready_fd < 0)
 		return error_set(err, ERROR_INTERNAL, errno, "eventfd");
 	if (!uri->host_count)
 		return error_set(err, ERROR_USAGE, 0, "zookeeper: there is no host: write "
@@ -87,7 +87,9 @@ void zk_conn_finish(struct zk_conn *conn)
 	free(conn->tls);
 	free(conn->servers);
 	free(conn->foreign);
-	close(conn->done_fd);
-	close(conn->event_fd);
+	free(conn->fired);
+	free(conn->news);
+	close(conn->news_fd);
+	close(conn->ready_fd);
 	pthread_mutex_destroy(&conn->mutex);
 }

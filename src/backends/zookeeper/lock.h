@@ -34,7 +34,8 @@ struct zk_own {
 	enum zk_state state;		/* as stored */
 	int32_t version;		/* of the stored data */
 	int64_t taken_ms;		/* see record.h */
-	uint64_t fence;			/* 0: not known yet */
+	/* 0: not known yet. An entry in ZK_NEW whose fence is known holds if no entry blocks it. */
+	uint64_t fence;
 	int64_t sent_ms;		/* CLOCK_BOOTTIME before the request that may prove it */
 	uint32_t watch;			/* on its end; 0: none */
 
@@ -43,6 +44,8 @@ struct zk_own {
 	ptrdiff_t ahead;		/* how many were before ours when it was read */
 	int other_slots;		/* slots of an entry before ours that disagrees; or 0 */
 	bool whole;			/* all entries before ours are in the queue */
+	bool was_read;			/* the queue, since this entry was made; then: */
+	int32_t last_free;		/* number of the last one before ours that could hold */
 	bool any;			/* see zk_entries_any() */
 	const char *nearest;		/* the nearest entry that blocks ours; NULL: none does */
 	const char *second;		/* the nearest entry that blocks that one */

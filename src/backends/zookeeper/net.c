@@ -99,7 +99,7 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms)
 	zhandle_t *handle;
 
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
-	atomic_store(&wake_fd, conn->done_fd);
+	atomic_store(&wake_fd, conn->news_fd);
 	if (!conn->tls)
 		return zookeeper_init2(conn->servers, watcher, ttl_ms, NULL, conn,
 				       ZOO_NO_LOG_CLIENTENV, on_log);
@@ -113,60 +113,55 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms)
 /* ---- descriptors ---- */
 
 /*
- * Goes on to the next open descriptor behind *fd; the first call has *fd = 2. Descriptors get the
- * lowest number that is free: beyond a gap this wide there is none of the library's.
+ * Go on to the next connection behind *fd; the first call has *fd = 2. Descriptors get the lowest
+ * number that is free: beyond a gap this wide there is none of the library's.
  */
-static bool next_fd(int *fd, struct stat *stat)
+static bool next_connection(int *fd, ino_t *inode)
 {
-	for (const int last = *fd; ++*fd <= last + FD_GAP; )
-		if (!fstat(*fd, stat))
+	socklen_t size = sizeof(int);
+	struct stat stat;
+	int domain;
+
+	for (int last = *fd; ++*fd <= last + FD_GAP; ) {
+		if (fstat(*fd, &stat))
+			continue;
+		last = *fd;
+		*inode = stat.st_ino;
+		if (S_ISSOCK(stat.st_mode) &&
+		    !getsockopt(*fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
+		    (domain == AF_INET || domain == AF_INET6))
 			return true;
+	}
 	return false;
 }
 
 void zk_net_note_foreign(struct zk_conn *conn)
 {
-	struct stat stat;
+	ino_t inode;
 
 	conn->foreign_count = 0;
-	for (int fd = 2; next_fd(&fd, &stat); ) {
+	for (int fd = 2; next_connection(&fd, &inode); ) {
 		conn->foreign = memory_resize(conn->foreign, conn->foreign_count + 1,
 					      sizeof(*conn->foreign));
-		conn->foreign[conn->foreign_count++] = (struct zk_fd){ fd, stat.st_ino };
+		conn->foreign[conn->foreign_count++] = inode;
 	}
 }
 
-static bool is_foreign(const struct zk_conn *conn, int fd, const struct stat *stat)
+static bool is_foreign(const struct zk_conn *conn, ino_t inode)
 {
 	for (size_t i = 0; i < conn->foreign_count; i++)
-		if (conn->foreign[i].fd == fd && conn->foreign[i].inode == stat->st_ino)
+		if (conn->foreign[i] == inode)
 			return true;
 	return false;
 }
 
-void zk_net_close_on_exec(const struct zk_conn *conn)
-{
-	struct stat stat;
-
-	for (int fd = 2; next_fd(&fd, &stat); )
-		if (!is_foreign(conn, fd, &stat))
-			fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
-
 bool zk_net_shut_down(const struct zk_conn *conn)
 {
-	socklen_t size = sizeof(int);
-	struct stat stat;
 	bool any = false;
-	int domain;
+	ino_t inode;
 
-	for (int fd = 2; next_fd(&fd, &stat); ) {
-		if (!S_ISSOCK(stat.st_mode) || is_foreign(conn, fd, &stat) ||
-		    getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size))
-			continue;
-		if (domain == AF_INET || domain == AF_INET6)
-			any |= !shutdown(fd, SHUT_RDWR);
-	}
+	for (int fd = 2; next_connection(&fd, &inode); )
+		any |= !is_foreign(conn, inode) && !shutdown(fd, SHUT_RDWR);
 	return any;
 }
 

@@ -31,12 +31,10 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms);
 unsigned zk_net_failures(void);
 
 /*
- * zk_net_note_foreign() notes which descriptors there are before the library opens its own. The
- * others then make the library's descriptors close on exec, or shut down those that are
- * connections: true if one was connected.
+ * zk_net_note_foreign() notes which connections there are before the library makes its own.
+ * zk_net_shut_down() shuts down all others: true if one was connected.
  */
 void zk_net_note_foreign(struct zk_conn *conn);
-void zk_net_close_on_exec(const struct zk_conn *conn);
 bool zk_net_shut_down(const struct zk_conn *conn);
 
 /*

@@ -36,11 +36,14 @@ static enum outcome wait_for_end(const struct zk_backend *zk, struct grant *gran
 /* The node is no lock of this kind, but a directory: removed if it was left empty. 0 or -1. */
 static int remove_other(struct zk_backend *zk, const struct Stat *stat, struct error *err)
 {
+	struct zk_pair directory = { .shadow = "" };
+
 	if (stat->numChildren)
 		return error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others "
 				 "take this lock without ?strategy=node", zk->conn.label,
 				 zk->own.directory);
-	zk_call_end(zk_delete(&zk->conn, zk->own.directory, -1));
+	memcpy(directory.node, zk->own.directory, ZK_PATH_SIZE);
+	zk_call_end(zk_delete_pair(&zk->conn, &directory, -1));
 	return 0;
 }
 

@@ -31,7 +31,7 @@ static int read_czxids(struct zk_conn *conn, const char *directory, struct zk_qu
 
 	for (ptrdiff_t i = 0; i < queue->count; i++) {
 		zk_node_path(directory, queue->entries[i].name, path);
-		calls[i] = zk_exists(conn, path);
+		calls[i] = zk_get(conn, path, 0);
 	}
 	failed = zk_conn_wait(conn);
 	for (ptrdiff_t i = 0; i < queue->count; i++) {

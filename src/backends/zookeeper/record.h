@@ -16,8 +16,8 @@
 
 enum zk_state {
 	/*
-	 * As the entry is made. It holds if it is the first one. Otherwise its client writes
-	 * ZK_WAITING next, so nobody takes it for a waiter that does not respond.
+	 * As the entry is made. It holds if no entry blocked it when it was made. Otherwise its
+	 * client writes ZK_WAITING next, or ZK_HELD.
 	 */
 	ZK_NEW,
 	ZK_WAITING,		/* holds only after it has written ZK_HELD */

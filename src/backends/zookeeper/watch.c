@@ -152,13 +152,16 @@ int zk_watch_others(struct zk_backend *zk, const struct request *request,
 
 /* ---- those that could hold, and do not ---- */
 
-/* Is entry i, by its data, a waiter that has not taken the lock in time? */
-static bool is_late(struct zk_entry *entry, const struct zk_call *data)
+/* Is this entry, by its data, a waiter that has not taken the lock in time? */
+static bool is_late(const struct zk_own *own, struct zk_entry *entry, const struct zk_call *data)
 {
 	struct zk_record record;
 
 	zk_record_read(&record, data->text, data->length, "");
-	entry->holds = record.state != ZK_WAITING;
+	/* A client may be stopped before it writes that it waits: see note_last_free(). */
+	entry->holds = record.state != ZK_WAITING &&
+		       (record.state != ZK_NEW ||
+			zk_number_compare(entry->number, own->last_free) <= 0);
 	return !entry->holds && entry->free_ms &&
 	       clock_boot_ms() - entry->free_ms >= HOLD_LATE_MS;
 }
@@ -197,7 +200,7 @@ static int check_reply(struct zk_backend *zk, ptrdiff_t i, const struct zk_call 
 	}
 	if (data->rc != ZOK)
 		return zk_call_error(&zk->conn, data->rc, "read", own->directory, err);
-	return is_late(&own->queue.entries[i], data)
+	return is_late(own, &own->queue.entries[i], data)
 	       ? evict(zk, i, data->stat.version, err) : 0;
 }
 
