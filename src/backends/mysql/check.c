@@ -25,8 +25,8 @@ static int ping(struct backend *backend, struct error *err)
 /* What the server says of itself: the rows of check_variables and check_status. */
 enum fact {
 	FACT_VERSION, FACT_COMMENT, FACT_READ_ONLY, FACT_INNODB_READ_ONLY, FACT_MOST, FACT_LOG_BIN,
-	FACT_LOG_FORMAT, FACT_FLUSH, FACT_GROUP, FACT_CONNECTED, FACT_CIPHER, FACT_READY, FACT_NODES,
-	FACTS
+	FACT_LOG_FORMAT, FACT_FLUSH, FACT_GROUP, FACT_CONNECTED, FACT_CIPHER, FACT_READY,
+	FACT_NODES, FACTS
 };
 
 static const char *const fact_names[FACTS] = {
@@ -126,8 +126,8 @@ static void check_connections(const struct facts *facts, struct findings *findin
 	const bool few = strtol(facts->value[FACT_MOST], NULL, 10) < FEW_CONNECTIONS;
 
 	findings_add(findings, few ? FINDING_NOTE : FINDING_OK, "connections",
-		     few ? "each holder and each waiter needs one, a holder of row, advisory or table two: "
-		     "raise max_connections if many wait at once" : NULL,
+		     few ? "each holder and each waiter needs one, a holder of row, advisory or "
+		     "table two: raise max_connections if many wait at once" : NULL,
 		     "%s of at most %s in use", facts->value[FACT_CONNECTED],
 		     facts->value[FACT_MOST]);
 }

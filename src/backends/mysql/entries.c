@@ -108,7 +108,8 @@ static enum outcome try_empty(struct mysql_backend *my, struct mysql_conn *conn,
 	int64_t numbers[4];	/* see entries_try */
 	MYSQL_RES *rows;
 
-	if (mysql_persist(my, conn, my->strategy->texts->try_sql, params->values, TAKE_MS, 4, &rows, err))
+	if (mysql_persist(my, conn, my->strategy->texts->try_sql, params->values, TAKE_MS, 4,
+			  &rows, err))
 		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
 	mysql_numbers(rows, numbers, 4);
 	*excluded = !numbers[3];
@@ -279,7 +280,8 @@ enum outcome entries_renew(struct mysql_backend *my, struct mysql_conn *conn,
 	MYSQL_RES *rows;
 
 	make_params(&params, my, request);
-	if (mysql_persist(my, conn, my->strategy->texts->renew_sql, params.values, TAKE_MS, 2, &rows, err))
+	if (mysql_persist(my, conn, my->strategy->texts->renew_sql, params.values, TAKE_MS, 2,
+			  &rows, err))
 		return OUTCOME_ERROR;
 	mysql_numbers(rows, numbers, 2);
 	if (numbers[0] > 0) {
@@ -307,7 +309,8 @@ enum outcome entries_release(struct mysql_backend *my, struct mysql_conn *conn,
 
 	make_params(&params, my, request);
 	my->only_looks = true;
-	failed = mysql_persist(my, conn, request->keep_ms > 0 ? texts->keep_sql : texts->release_sql,
+	failed = mysql_persist(my, conn,
+			       request->keep_ms > 0 ? texts->keep_sql : texts->release_sql,
 			       params.values, my->base.timeout_ms, 4, &rows, err);
 	my->only_looks = false;
 	if (failed)
@@ -418,7 +421,8 @@ enum outcome entries_break(struct mysql_backend *my, struct mysql_conn *conn, co
 
 	snprintf(literal, sizeof(literal), "X'%s'", row->id);
 	make_params(&params, my, &request);
-	params_add(&params, (const struct sql_value[]){ SQL_PART("row", literal), SQL_INT("fence", (int64_t)row->fence), SQL_LAST });
+	params_add(&params, (const struct sql_value[]){
+		SQL_PART("row", literal), SQL_INT("fence", (int64_t)row->fence), SQL_LAST });
 	if (mysql_persist(my, conn, my->strategy->texts->break_sql, params.values,
 			  my->base.timeout_ms, 4, &rows, err))
 		return OUTCOME_ERROR;

@@ -49,7 +49,7 @@ struct entries_how {
 	bool queue;		/* leave an entry that waits */
 	bool wake;		/* wake the first waiter before, or remove it if it has died */
 	int64_t late;		/* remove this waiter, which is late; 0: nobody */
-	/* 0: the one that sleeps is the one of the request. Otherwise one that has passed a door. */
+	/* 0: the connection of the request. Otherwise the one that has passed a door. */
 	int64_t connection;
 };
 

@@ -125,8 +125,8 @@ void mysql_refusal(const struct mysql_address *address, unsigned int code, const
 	if (code == PLUGIN_NOT_ALLOWED)
 		words = "mysql_clear_password, dialog or mysql_old_password";
 	if (refusal)
-		error_set(err, moves ? ERROR_UNAVAILABLE : refusal->kind, 0, "%s: %s (%.200s)", address->label,
-			  refusal->advice, words);
+		error_set(err, moves ? ERROR_UNAVAILABLE : refusal->kind, 0, "%s: %s (%.200s)",
+			  address->label, refusal->advice, words);
 	else
 		error_set(err, mysql_code_is_loss(code) ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
 			  "%s: %.240s (%u)", address->label, words, code);

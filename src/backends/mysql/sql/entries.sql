@@ -80,30 +80,29 @@ COUNT(*) = 0 OR {mode} <> 0 AND SUM(mode <> {mode}) = 0 AND ({mode} < 0 OR COUNT
 -- those away that came before with the same wish.
 START TRANSACTION;
 {draw}
-SET @number = LAST_INSERT_ID(), @now = {now}, @place = 0, @fence = 0, @newer = '';
-DELETE FROM dlock_entries WHERE {lock} AND (expires <= @now OR place = {late} AND fence = 0);
+DELETE FROM dlock_entries WHERE {lock} AND (expires <= {now} OR place = {late} AND fence = 0);
 INSERT INTO dlock_entries
     (strategy, name, place, token, mode, fence, expires, conn, home, replaces, newer, owner)
-  SELECT {strategy}, {name}, @number, {token}, {mode}, 0, @now + {alive}, {conn}, @home, {replaces},
-    '', {owner} FROM DUAL WHERE NOT {read_only}
+  SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, 0, {now} + {alive}, {conn}, @home,
+    {replaces}, '', {owner} FROM DUAL WHERE NOT {read_only}
   ON DUPLICATE KEY UPDATE conn = {conn}, home = @home,
-    expires = GREATEST(dlock_entries.expires, @now + {alive});
-SELECT place, fence, newer INTO @place, @fence, @newer FROM dlock_entries
-  WHERE {lock} AND token = {token};
+    expires = GREATEST(dlock_entries.expires, {now} + {alive});
+SELECT COALESCE(MAX(place), 0), COALESCE(MAX(fence), 0), COALESCE(MAX(newer), '')
+  INTO @place, @fence, @newer FROM dlock_entries WHERE {lock} AND token = {token};
 UPDATE dlock_entries SET newer = {owner}
   WHERE {replaces} AND {lock} AND place < @place AND fence = 0 AND replaces;
 SELECT COUNT(*), {may_hold}, SUM(fence = 0), MIN(IF(fence > 0, expires, NULL)), SUM(home <> @home),
     MIN(IF(fence = 0, place, NULL)), MAX(IF(fence > 0 AND mode > 0 AND mode <> {mode}, mode, 0))
   INTO @before, @may, @waiting, @ends, @foreign, @first, @slots FROM dlock_entries
   WHERE {lock} AND place < @place AND newer = '';
-UPDATE dlock_entries SET fence = IF(fence > 0, fence, @number), expires = @now + {ttl}
+UPDATE dlock_entries SET fence = IF(fence > 0, fence, LAST_INSERT_ID()), expires = {now} + {ttl}
   WHERE {lock} AND place = @place AND newer = '' AND (fence > 0 OR @may) AND NOT {read_only};
 SET @taken = ROW_COUNT();
 DELETE FROM dlock_entries WHERE {lock} AND place = @place AND fence = 0 AND
   (NOT {queue} OR newer <> '' OR {mode} > 0 AND @slots > 0);
 COMMIT;
-SELECT @taken, IF(@fence > 0, @fence, @number), @place, @before, COALESCE(@waiting, 0),
-  COALESCE(@ends - @now, -1000), COALESCE(@foreign, 0), COALESCE(@slots, 0), {read_only}, @newer,
+SELECT @taken, IF(@fence > 0, @fence, LAST_INSERT_ID()), @place, @before, COALESCE(@waiting, 0),
+  COALESCE(@ends - {now}, -1000), COALESCE(@foreign, 0), COALESCE(@slots, 0), {read_only}, @newer,
   IF(@taken OR @first IS NULL, 0, (SELECT IF(COUNT(q.place) = 0 OR w.mode <> 0 AND
       SUM(q.mode <> w.mode) = 0 AND (w.mode < 0 OR COUNT(q.place) < w.mode), w.place, 0)
     FROM dlock_entries w LEFT JOIN dlock_entries q ON q.strategy = w.strategy AND q.name = w.name AND
