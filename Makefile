@@ -8,6 +8,7 @@
 # make torture   random faults against many locks; ROUNDS, BACKENDS, SEED: tests/torture/README.md
 # make check-debian13 check-deb  all tests in a tree of Debian 13, VALKEY=1 with Valkey; the
 #                packages in fresh trees
+# make check-newest  conformance with the servers of Debian unstable, and Oracle's client library
 # make check-arm64   a build for aarch64, which runs with qemu-user
 # make lint bench fuzz model install uninstall clean
 #
@@ -154,7 +155,7 @@ UNITS := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
 TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC)) $(addprefix $(BUILD)/tests/crash/,crash tree)
 FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
 
-.PHONY: all demo check check-debian13 check-deb check-arm64 crash torture lint bench fuzz fuzzers model \
+.PHONY: all demo check check-debian13 check-newest check-deb check-arm64 crash torture lint bench fuzz fuzzers model \
 	install uninstall clean dist deb test-programs FORCE
 all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
 
@@ -333,6 +334,13 @@ check-arm64:
 
 check-debian13:
 	$(Q)tests/debian/check $(TESTS)
+
+# Suites that need no programs of MariaDB.
+NEWEST := tests/conformance-mysql.bats tests/conformance-mysql-*.bats \
+	tests/conformance-redis.bats tests/conformance-zookeeper.bats
+
+check-newest:
+	$(Q)tests/debian/check -s sid $(or $(TESTS),$(NEWEST))
 
 check-deb:
 	$(Q)tests/packages $(PACKAGES) test

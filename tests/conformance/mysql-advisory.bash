@@ -2,7 +2,6 @@
 # shellcheck shell=bash
 # MySQL's GET_LOCK(), for suite.bats.
 
-FIFO=1
 STRATEGY=advisory
 LACKS='shared slots replace waiters'
 # shellcheck source=tests/conformance/mysql-session.bash

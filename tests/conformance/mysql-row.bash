@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# MySQL's row locks, for suite.bats. InnoDB decides who is next.
+# MySQL's row locks, for suite.bats.
 
-FIFO=
 STRATEGY=row
 LACKS='slots replace waiters'
 # shellcheck source=tests/conformance/mysql-session.bash
