@@ -49,11 +49,11 @@ struct keeper_plan {
 	int lost_fd;			/* eventfd that wakes the guard on loss */
 	int gate_fd;			/* see keeper_word; -1: there is no guard */
 	int64_t min_hold_ms;		/* the lock stays taken this long after it was acquired */
-	int64_t kill_after_ms;		/* if the keeper has to end the command's tree */
+	int64_t kill_after_ms;		/* no renewal goes on when the command must be dead */
 	/*
 	 * The guard writes one of the bytes below when the command's tree is dead, so that the
 	 * release need not wait for the supervisor. End of file: supervisor and guard are both
-	 * gone, and the keeper ends what is left of the tree.
+	 * gone, and the keeper ends.
 	 */
 	int guard_pipe[2];
 };

@@ -33,8 +33,8 @@ static int64_t first_renewal(const struct keeping *k, const struct grant *grant)
 }
 
 /*
- * No renewal goes on beyond the time when the command must be dead, or a daemon's process be
- * told: this process may be the only one left to see to that. False: it is too late to begin one.
+ * No renewal goes on beyond the time when the command must be dead, because the release comes next,
+ * or when a daemon must tell its process. False: it is too late to begin one.
  */
 static bool bound_calls(struct keeping *k)
 {
