@@ -345,7 +345,7 @@ bool zk_conn_fresh(struct zk_conn *conn, struct error *err)
 	if (zk_conn_lease(conn, clock_boot_ms()) >= conn->ttl_ms / 2)
 		return true;
 	kick(conn);
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: connecting anew", conn->label);
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: connecting again", conn->label);
 	return false;
 }
 

@@ -6,7 +6,7 @@
  * thread, the only other thread of this process: it takes the news in their order while it waits
  * for replies, or when the engine finds zk_conn_fd() readable.
  *
- * The library connects to another server by itself when a connection ends. It notices too late that
+ * The library connects to another server when a connection ends. It notices too late that
  * a server swallows packets or hangs: then conn.c closes the library's connection.
  *
  * An operation is zk_conn_begin(), zk_conn_open(), requests (call.h) and zk_conn_wait(). While
@@ -95,7 +95,7 @@ void zk_conn_finish(struct zk_conn *conn);
 /* For the library's threads. */
 void zk_conn_report(struct zk_conn *conn, struct zk_news news);
 
-/* An operation begins: all waits until the next call end within so many ms. */
+/* Begin an operation: all waits until the next call of this function end within ms. */
 void zk_conn_begin(struct zk_conn *conn, int64_t ms);
 
 /*
@@ -135,7 +135,7 @@ bool zk_conn_ask_again(const struct zk_conn *conn, struct error *err);
 
 /*
  * false when the last contact was too long ago for a good lease. Then the connection is ended,
- * as *err says, for a new one proves the session anew.
+ * as *err says, because a new one proves the session again.
  */
 bool zk_conn_fresh(struct zk_conn *conn, struct error *err);
 

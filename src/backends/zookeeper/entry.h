@@ -80,7 +80,7 @@ ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i);
 bool zk_entries_any(const struct zk_entry *entries, ptrdiff_t i);
 
 /*
- * The number of slots of a slot before entry i that no entry keeps from holding, if i is a slot with
- * another number; else 0.
+ * The number of slots of an entry before entry i that nothing blocks, if both are slots and entry i
+ * has another number; else 0.
  */
 int zk_entries_disagree(const struct zk_entry *entries, ptrdiff_t i);
