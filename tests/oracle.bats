@@ -97,13 +97,13 @@ finds() {
 }
 
 @test "mysql, row" {
-	agrees -ug "$(mysql_uri "$MYSQL_DIR")?strategy=row"
+	agrees -g "$(mysql_uri "$MYSQL_DIR")?strategy=row"
 }
 
 @test "mysql, advisory" {
-	agrees -ug "$(mysql_uri "$MYSQL_DIR")?strategy=advisory"
+	agrees -g "$(mysql_uri "$MYSQL_DIR")?strategy=advisory"
 }
 
 @test "mysql, insert" {
-	agrees -u "$(mysql_uri "$MYSQL_DIR")?strategy=insert"
+	agrees -g "$(mysql_uri "$MYSQL_DIR")?strategy=insert"
 }
