@@ -68,7 +68,7 @@ unsigned long file_record_space(void)
 {
 	struct stat info;
 
-	return stat("/proc/self/ns/pid", &info) ? 0 : info.st_ino;
+	return stat("/proc/self/ns/pid", &info) ? 0 : (unsigned long)info.st_ino;
 }
 
 /* The clock lets fences grow even when the file was lost, unless the clock was set back. */

@@ -124,7 +124,7 @@ static struct zk_call *sent(struct zk_call *call, int rc)
 {
 	if (rc != ZOK) {
 		call->rc = rc;
-		zk_call_answered(call);
+		zk_conn_answered(call);
 	}
 	return call;
 }
@@ -227,20 +227,6 @@ struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair)
 
 /* ---- answers ---- */
 
-void zk_call_answered(struct zk_call *call)
-{
-	struct zk_conn *conn = call->conn;
-
-	call->done = true;
-	if (call->dropped) {
-		zk_call_free(call);
-		return;
-	}
-	conn->pending--;
-	/* Servers' codes are below ZAPIERROR, those of the library itself are above it. */
-	conn->answered |= call->rc == ZOK || call->rc < ZAPIERROR;
-}
-
 int zk_call_wait(struct zk_call *call)
 {
 	return zk_conn_wait(call->conn) ? ZK_UNANSWERED : call->rc;
@@ -252,22 +238,6 @@ int zk_call_end(struct zk_call *call)
 
 	zk_call_free(call);
 	return rc;
-}
-
-void zk_call_free(struct zk_call *call)
-{
-	if (!call)
-		return;
-	/* Should the answer still come, it frees the call, and means nothing else. */
-	if (!call->done) {
-		call->dropped = true;
-		call->conn->pending--;
-		return;
-	}
-	free(call->made[0]);
-	free(call->made[1]);
-	free(call->text);
-	free(call);
 }
 
 /* ---- errors ---- */

@@ -66,10 +66,6 @@ struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
 /* Are both there? A transaction that changes nothing, and that a majority has to agree to. */
 struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair);
 
-void zk_call_free(struct zk_call *call);
-/* Its reply has come, and the main thread takes it. */
-void zk_call_answered(struct zk_call *call);
-
 /*
  * Waits for all calls. Returns the result of this one, or ZK_UNANSWERED, after which no call may
  * be read. zk_call_end() frees the call, too.

@@ -7,6 +7,7 @@
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 
@@ -83,13 +84,43 @@ static void take_state(struct zk_conn *conn, const struct zk_news *news)
 	conn->ttl_ms = zoo_recv_timeout(conn->handle);
 }
 
+void zk_call_free(struct zk_call *call)
+{
+	if (!call)
+		return;
+	/* Should the answer still come, it frees the call, and means nothing else. */
+	if (!call->done) {
+		call->dropped = true;
+		call->conn->pending--;
+		return;
+	}
+	free(call->made[0]);
+	free(call->made[1]);
+	free(call->text);
+	free(call);
+}
+
+void zk_conn_answered(struct zk_call *call)
+{
+	struct zk_conn *conn = call->conn;
+
+	call->done = true;
+	if (call->dropped) {
+		zk_call_free(call);
+		return;
+	}
+	conn->pending--;
+	/* Servers' codes are below ZAPIERROR, those of the library itself are above it. */
+	conn->answered |= call->rc == ZOK || call->rc < ZAPIERROR;
+}
+
 void zk_conn_take_news(struct zk_conn *conn)
 {
 	struct zk_news news;
 
 	while (next_news(conn, &news)) {
 		if (news.call) {
-			zk_call_answered(news.call);
+			zk_conn_answered(news.call);
 		} else if (!news.watch) {
 			take_state(conn, &news);
 		} else {
@@ -246,7 +277,8 @@ static int await_session(struct zk_conn *conn, struct error *err)
 		zk_conn_take_news(conn);
 		if (conn->state == ZOO_CONNECTED_STATE)
 			break;
-		if (conn->state == ZOO_EXPIRED_SESSION_STATE || conn->state == ZOO_AUTH_FAILED_STATE)
+		if (conn->state == ZOO_EXPIRED_SESSION_STATE ||
+		    conn->state == ZOO_AUTH_FAILED_STATE)
 			return no_session(conn, conn->state, err);
 		now = clock_boot_ms();
 		/* All servers have been tried: is there one that is worth waiting for? */

@@ -95,6 +95,11 @@ void zk_conn_finish(struct zk_conn *conn);
 /* For the library's threads. */
 void zk_conn_report(struct zk_conn *conn, struct zk_news news);
 
+/* The main thread takes the reply of a call. */
+void zk_conn_answered(struct zk_call *call);
+/* Free a call (call.h), or let its answer free it when that comes. Accepts NULL. */
+void zk_call_free(struct zk_call *call);
+
 /* Begin an operation: all waits until the next call of this function end within ms. */
 void zk_conn_begin(struct zk_conn *conn, int64_t ms);
 
