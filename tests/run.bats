@@ -91,12 +91,13 @@ load redis-server
 	[[ $output != "$first" ]]
 }
 
-# same_as_direct ARG...: sigprobe sees the same with and without dlock around it
+# same_as_direct ARG...: sigprobe sees the same with and without dlock around it. (-o: the descriptor
+# of a lock file is for file.bats.)
 same_as_direct() {
 	local backend
 	"$@" "$TOOLS/sigprobe" -sdn | grep -v '^pgid:' >direct
 	for backend in "$FILE" "$REDIS"; do
-		"$@" "$DLOCK" run -b "$backend" "$LOCK" -- "$TOOLS/sigprobe" -sdn | grep -v '^pgid:' >under
+		"$@" "$DLOCK" run -o -b "$backend" "$LOCK" -- "$TOOLS/sigprobe" -sdn | grep -v '^pgid:' >under
 		# Only the numbers of the pipes differ.
 		diff <(sed 's/pipe:.*/pipe/' direct) <(sed 's/pipe:.*/pipe/' under)
 	done

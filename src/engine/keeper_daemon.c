@@ -19,7 +19,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/fds.h"
 #include "base/pidfd.h"
 #include "base/system_log.h"
 #include "lock/hold.h"
@@ -204,8 +203,10 @@ static void answer_renewal(struct keeping *k, const struct keeper_query *query,
 		return;
 	reply->fence = grant->fence;
 	reply->ttl_ms = grant->ttl_ms ? grant->ttl_ms : k->own_ms;
-	/* A run enforces the end. */
-	if (!asks && !nests)
+	/* A nested acquisition prints its end; a run enforces that of the hold. */
+	if (nests)
+		reply->ttl_ms = reply->lease_ms;
+	else if (!asks)
 		reply->lease_ms = lease_left(k);
 }
 
@@ -231,8 +232,6 @@ bool keeping_leave(struct keeping *k)
 void keeping_detach(struct keeping *k, struct grant *grant)
 {
 	k->listener = keeper_socket_listen(k->request.token, &k->event.error);
-	/* A descriptor of the caller's would keep its pipes open. */
-	fds_close_inherited();
 	if (k->listener < 0 || start_watchdog(k)) {
 		struct error why = k->event.error;
 

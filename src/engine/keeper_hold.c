@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fds.h"
 #include "base/ipc.h"
 #include "base/pidfd.h"
 #include "base/signals.h"
@@ -436,8 +435,6 @@ void keeping_keep(struct keeping *k, int64_t keep_ms)
 	k->fd = -1;
 	k->keeps = true;
 	prctl(PR_SET_NAME, "dlock-min-hold");
-	fds_drop_standard();
-	fds_close_inherited();
 	/* So that no file system stays in use. */
 	if (chdir("/"))
 		_exit(1);

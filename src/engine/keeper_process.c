@@ -226,8 +226,12 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	prctl(PR_SET_NAME, "dlock-keeper");
 	/* In a session of its own it outlives what ends dlock's job or terminal, to clean up. */
 	setsid();
-	/* It must not keep the user's pipes open, nor a library write to them. */
+	/*
+	 * It must not keep the user's pipes open, nor a library write to them. The descriptors that
+	 * a library opens later do not close on exec either.
+	 */
 	fds_drop_standard();
+	fds_close_inherited();
 	if (plan->guard_pipe[1] >= 0)
 		close(plan->guard_pipe[1]);
 	if (plan->mode == KEEPER_ADOPT || plan->mode == KEEPER_KEEP) {

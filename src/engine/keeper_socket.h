@@ -42,7 +42,7 @@ struct keeper_reply {
 	enum outcome outcome;		/* as the backend operation gives it */
 	uint64_t fence;
 	int64_t lease_ms;		/* renew, nest, join, stay: from now; 0: until released */
-	int64_t ttl_ms;			/* join, stay: ask again after a third of this */
+	int64_t ttl_ms;			/* join, stay: ask again after a third; nest: lease_ms */
 	struct error error;
 };
 
