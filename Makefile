@@ -270,7 +270,7 @@ $(BUILD)/tests/torture/%.so: tests/torture/%.c $(compiled)
 $(BUILD)/tests/unit/test_history: $(call obj,tests/torture/history.c)
 $(BUILD)/tests/unit/test_torture: $(call obj,tests/torture/plan.c)
 TORTURE := $(addprefix $(BUILD)/tests/torture/,torture judge wallclock.so restop.so \
-	late_end.so late_clock.so fail.so elder.so)
+	late_end.so late_clock.so early_stop.so fail.so elder.so)
 
 $(BUILD)/tests/crash/tree: $(BUILD)/tests/crash/tree.o $(BUILD)/link.flags
 	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)

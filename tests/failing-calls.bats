@@ -84,7 +84,8 @@ one() {
 	"$@" || code=$?
 	has_reason "$call" "$code" || echo "${backend%%:*} $*: status $code: $(<err)"
 	wait_until "$seconds" is_free || echo "${backend%%:*} $*: the lock is left"
-	if [[ -e seen ]] && [[ $(<seen) != 124 ]]; then
+	# It is empty if the command was ended in between.
+	if [[ -s seen ]] && [[ $(<seen) != 124 ]]; then
 		echo "${backend%%:*} $*: the command saw: $(tr '\n' ' ' <seen)"
 	fi
 }

@@ -266,6 +266,25 @@ without_dev() {
 	done
 }
 
+@test "inside a run, with the token of another hold in DLOCK_TOKEN, the run's own hold is found" {
+	local script='DLOCK_TOKEN=$("$DLOCK" acquire --pid $$ other) && export DLOCK_TOKEN || exit
+		"$DLOCK" run -n "$1" -- printenv DLOCK_FENCE
+		"$DLOCK" run -n other -- "$DLOCK" run -n "$1" -- printenv DLOCK_FENCE
+		"$DLOCK" release other'
+	for DLOCK_BACKEND in "$FILE" "$REDIS"; do
+		"$DLOCK" run -n "$LOCK" -- sh -c 'printenv DLOCK_FENCE; eval "$0"' "$script" "$LOCK" >fences
+		equal "$(uniq -c <fences | tr -s ' ')" " 3 $(head -n 1 fences)"
+	done
+}
+
+@test "Ctrl-Z before the command is executed stops neither it nor its guard" {
+	for DLOCK_BACKEND in "$FILE" "$REDIS"; do
+		LD_PRELOAD=$BUILD/tests/torture/early_stop.so timed timeout 20 \
+			"$DLOCK" run "$LOCK" -- env -u LD_PRELOAD echo ran
+		equal "$status $output" "0 ran"
+	done
+}
+
 @test "a guard that hangs when it has told the keeper: dlock waits for it without work" {
 	LD_PRELOAD=$BUILD/tests/torture/late_end.so start "$DLOCK" run -b "$REDIS" "$LOCK" -- \
 		env -u LD_PRELOAD true

@@ -64,31 +64,46 @@ static const char *own_fence(const char token[static TOKEN_SIZE])
 	return token_scope(token, own("DLOCK_NAME"), 0) == TOKEN_OF_OTHER ? "" : own("DLOCK_FENCE");
 }
 
-/* For the command under token: the holds around it, the innermost one first. */
-static char *list_outer(const char token[static TOKEN_SIZE])
+/*
+ * For the command whose hold has the token text: that hold and those around it, the innermost one
+ * first. $DLOCK_FENCE is that of the first, which therefore stands without one. $DLOCK_TOKEN is the
+ * first one, too, unless a script has set it after `dlock acquire`.
+ */
+static char *list_holds(const char *text)
 {
-	const char *const text = own("DLOCK_TOKEN"), *const outer = own("DLOCK_OUTER");
-	char around[TOKEN_SIZE];
+	const char *const inner = own("DLOCK_TOKEN"), *outer = own("DLOCK_OUTER");
+	const size_t first = strcspn(outer, ":");
+	char token[TOKEN_SIZE], *list = memory_format("%s:", text), *longer;
 	struct error ignored;
 	int level;
 
-	/* Inside one hold again there is nothing to add. */
-	if (token_read(text, around, &level, &ignored) || !strcmp(around, token))
-		return memory_copy(outer);
-	return memory_format("%s:%s%s%s", text, own_fence(around), outer[0] ? " " : "", outer);
+	if (!token_read(inner, token, &level, &ignored) &&
+	    (strlen(inner) != first || strncmp(inner, outer, first) != 0)) {
+		longer = memory_format("%s %s:%s", list, inner, own_fence(token));
+		free(list);
+		list = longer;
+	}
+	if (!outer[first])
+		return list;
+	longer = memory_format("%s %.*s:%s%s", list, (int)first, outer, own("DLOCK_FENCE"),
+			       outer + first + 1);
+	free(list);
+	return longer;
 }
 
 char **environment_make(const char *name, const char token[static TOKEN_SIZE], int level,
 			const char *backend, char **fence_text)
 {
-	char text[TOKEN_TEXT_SIZE], *outer = list_outer(token), **envp;
-	/* The fence stands last: its digits come later. */
-	const char *const values[HOLD_VARIABLES] = { name, text, backend,
-						     outer[0] ? outer : NULL, "" };
+	const char *values[HOLD_VARIABLES] = { name, NULL, backend, NULL, "" };
+	char text[TOKEN_TEXT_SIZE], *holds, **envp;
 
 	token_write(token, level, text);
+	holds = list_holds(text);
+	values[1] = text;
+	values[3] = holds;
+	/* The fence stands last: its digits come later. */
 	envp = make(values, fence_text);
-	free(outer);
+	free(holds);
 	return envp;
 }
 
@@ -136,7 +151,7 @@ static void search_outer(struct search *search)
 	while ((hold = strsep(&next, " "))) {
 		text = strsep(&hold, ":");
 		if (!token_read(text, token, &level, &ignored))
-			adopt(search, token, level, hold ? hold : "");
+			adopt(search, token, level, hold && *hold ? hold : own_fence(token));
 	}
 	free(outer);
 }

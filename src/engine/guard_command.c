@@ -15,11 +15,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/ipc.h"
 #include "base/signals.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "shared.h"
+
+/* How long the exec of a command may take, which no lease bounds. */
+#define EXEC_MOST_MS 60000
 
 /* ---- events to the supervisor ---- */
 
@@ -146,6 +150,24 @@ void guarding_die_with(pid_t parent)
 		_exit(127);
 }
 
+static void swallow(int sig)
+{
+	(void)sig;
+}
+
+/*
+ * Ctrl-Z before the exec would stop the guard, too, which waits for it. The exec sets a signal that
+ * is caught to its default.
+ */
+static void ignore_stops(const sigset_t *ignored)
+{
+	static const int stops[] = { SIGTSTP, SIGTTIN, SIGTTOU };
+
+	for (size_t i = 0; i < sizeof(stops) / sizeof(*stops); i++)
+		if (sigismember(ignored, stops[i]) != 1)
+			signal(stops[i], swallow);
+}
+
 int guarding_become_command(const struct guarding *g, bool foreground)
 {
 	const struct guard_plan *plan = g->plan;
@@ -159,6 +181,7 @@ int guarding_become_command(const struct guarding *g, bool foreground)
 		terminal_give(plan->terminal, getpid());
 	if (plan->inherits && g->hold_fd >= 0)
 		fcntl(g->hold_fd, F_SETFD, 0);
+	ignore_stops(&plan->signals->ignored);
 	signals_restore(plan->signals);
 	execvpe(plan->argv[0], plan->argv, envp);
 	return errno;
@@ -178,10 +201,18 @@ static void __attribute__((noreturn)) become_command(struct guarding *g, pid_t g
 
 int guarding_start_command(struct guarding *g, bool foreground)
 {
-	const pid_t guard = getpid(), child = vfork();
+	const bool has_end = g->kill_timer.at_ms != CLOCK_NEVER;
+	const pid_t guard = getpid();
+	pid_t child;
 
+	/* Without a lease, too, an exec that hangs must not block the guard for ever. */
+	if (!has_end)
+		kernel_timer_set(&g->kill_timer, clock_boot_ms() + EXEC_MOST_MS);
+	child = vfork();
 	if (child == 0)
 		become_command(g, guard, foreground);
+	if (!has_end)
+		kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 	if (child < 0) {
 		ipc_record_failure(IPC_FORK, errno);
 		return -1;

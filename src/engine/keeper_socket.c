@@ -12,7 +12,8 @@
 #include "base/clock.h"
 #include "base/ipc.h"
 
-#define ID_LENGTH 16
+/* Of the token: everybody on the host can read it. */
+#define ID_LENGTH 8
 /* How long a caller that connects and sends nothing keeps others waiting. */
 #define QUERY_TIMEOUT_MS 1000
 /* The pause after a caller could not be accepted, at a limit on descriptors. */

@@ -344,6 +344,9 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	if (s.overdue && result->end == RUN_EXITED)
 		result->end = RUN_OVERDUE;
 	result->facts.over_ms = clock_boot_ms();
+	/* This process may have been stopped between the offer and the guard's taking it. */
+	if (result->facts.obtained_ms && atomic_load(&s.shared->held_ms))
+		result->facts.obtained_ms = atomic_load(&s.shared->held_ms);
 	if (result->age_ms >= 0)
 		result->age_ms = clock_boot_ms() - result->age_ms;
 	tree_forget(&s.spared);

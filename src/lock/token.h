@@ -14,8 +14,8 @@
  *
  * So $DLOCK_TOKEN alone shows which lock a process is inside, whatever became of the hold. The
  * checksum shows whether the hold is that of a run, which nobody else may release while the command
- * runs. One of 65536 tokens of other programs matches each of these hashes by chance. Both halves
- * are random in part, because the name of a keeper's socket has the first one.
+ * runs. One of 65536 tokens of other programs matches each of these hashes by chance. The name of a
+ * keeper's socket has the first 8 digits, so 48 random bits stay secret.
  */
 #pragma once
 

@@ -39,7 +39,7 @@ contents() {
 
 # socket_of TOKEN: sets SOCKET, the abstract address where its keeper listens, if any
 socket_of() {
-	SOCKET=dlock-keeper-${1:0:16}
+	SOCKET=dlock-keeper-${1:0:8}
 }
 
 # no_socket TOKEN...
