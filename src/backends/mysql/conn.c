@@ -260,18 +260,24 @@ int mysql_conn_open(struct mysql_conn *conn, struct error *err)
 	const int64_t end_ms = clock_boot_ms() + conn->limits->connect_timeout_ms;
 	struct error one = { 0 };
 	int64_t left_ms;
+	size_t at;
 
 	if (conn->mysql)
 		return 0;
 	*err = (struct error){ 0 };
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count && one.kind != ERROR_CANCELLED; i++) {
+		at = address->at;
 		left_ms = end_ms - clock_boot_ms();
 		if (!connect_host(conn, clock_boot_ms() + left_ms / (int64_t)(count - i), &one) &&
 		    (count == 1 || !check_writable(conn, &one)))
 			return 0;
-		mysql_address_next(address);
+		/* A host that did not answer has been left already. */
+		if (address->at == at)
+			mysql_address_next(address);
 		add_reason(err, &one);
 	}
+	if (one.kind == ERROR_CANCELLED)
+		*err = one;
 	return -1;
 }
 

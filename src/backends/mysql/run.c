@@ -174,6 +174,7 @@ int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql
 	      const struct sql_value values[], MYSQL_RES **rows, struct error *err)
 {
 	bool made = false, resent = false;
+	size_t sent_to = 0;
 	int missing;
 
 	my->base.resent = false;
@@ -181,8 +182,11 @@ int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql
 		*err = (struct error){ .kind = ERROR_NONE };
 		if (my->stale && !conn->session)
 			end_stale(my, conn, values);
-		if (!attempt(my, conn, sql, values, rows, err))
+		if (!attempt(my, conn, sql, values, rows, err)) {
+			/* Another host has not got the first request. */
+			my->base.resent = resent && conn->address->at == sent_to;
 			return 0;
+		}
 		roll_back(my, conn);
 		missing = made ? 0 : make_missing(my, conn, err);
 		if (missing < 0)
@@ -193,6 +197,7 @@ int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql
 			    err->kind != ERROR_UNAVAILABLE || err->errnum == ETIMEDOUT)
 				return -1;
 			resent = my->base.resent = true;
+			sent_to = conn->address->at;
 		}
 		made |= missing;
 		if (rows)

@@ -170,13 +170,16 @@ enum outcome redis_renew(struct backend *backend, const struct request *request,
 static bool read_released(struct redis_client *client, int which, struct standing *standing)
 {
 	struct redis_server *server = &client->servers[which];
-	const bool held = server->reply->integer != 0 ||
-		lease_ended_by_resent(server->resent, clock_boot_ms(), client->lease_end_ms);
+	bool held;
 
+	if (!redis_is_integer(server->reply))
+		return false;
+	held = server->reply->integer != 0 ||
+	       lease_ended_by_resent(server->resent, clock_boot_ms(), client->lease_end_ms);
 	server->touched = false;
 	standing->held += held;
 	standing->lost += !held;
-	return redis_is_integer(server->reply);
+	return true;
 }
 
 enum outcome redis_release(struct backend *backend, const struct request *request,
