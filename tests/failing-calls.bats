@@ -49,11 +49,19 @@ each() {
 				four "$function"
 				[[ -e reached ]] || break
 			done
-			# Not every run makes one of these.
-			((n > 1)) || [[ $call =~ ^(pipe|timer|write)$ ]] || fail "$backend $call: no call has failed"
+			((n > 1)) || may_be_absent "$call" || fail "$backend $call: no call has failed"
 		done
 	done
 	[[ ! -s $T/failures ]] || fail "$(<"$T/failures")"
+}
+
+# may_be_absent CALL: some runs do without it, and the address sanitizer has a malloc() of its own
+may_be_absent() {
+	case $1 in
+	pipe | timer | write) ;;
+	malloc) grep -q __asan_init "$DLOCK" ;;
+	*) return 1 ;;
+	esac
 }
 
 # four FUNCTION: for this N and the next three, once and from then on
