@@ -19,9 +19,9 @@ struct error;
 
 /*
  * This process's environment with DLOCK_NAME, DLOCK_TOKEN (with its level), DLOCK_BACKEND and
- * DLOCK_FENCE set, and with this hold and those around it in DLOCK_OUTER: "TOKEN: TOKEN:FENCE ...",
- * the innermost one first. *fence_text is where the fence's digits (20 and a NUL fit) are to be written
- * later. Allocated, never freed: it lives as long as the process.
+ * DLOCK_FENCE set, and with this hold and those around it in DLOCK_OUTER: "TOKEN: TOKEN:FENCE
+ * ...", the innermost one first. *fence_text is where the fence's digits (20 and a NUL fit) are to
+ * be written later. Allocated, never freed: it lives as long as the process.
  */
 char **environment_make(const char *name, const char token[static TOKEN_SIZE], int level,
 			const char *backend, char **fence_text);

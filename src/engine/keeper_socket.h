@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How commands reach the daemon that `dlock acquire` left behind: by a Unix socket with an abstract
- * address, which has the first 8 digits of the token in it and which no file stands for. Either side
- * serves nobody but the same user and root. A query must carry the whole token.
+ * address, which has the first 8 digits of the token in it. Either side serves nobody but the same
+ * user and root. A query must carry the whole token.
  *
  * Calling sequence: keeper_socket_listen() once, in the daemon; keeper_socket_hear() whenever the
  * caller, or else the listener, is readable, and for each query one of the two answers. In a
