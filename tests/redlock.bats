@@ -267,8 +267,8 @@ hostile() {
 	timed "$DLOCK" run -n -t 3s "$LOCK" -- true
 	equal "$status" 0 "status: $stderr"
 	took "$MS" 0 1500
-	hold -t 1s --
-	holds_for 1500 alive "$COMMAND"
+	hold -t 2s --
+	holds_for 2500 alive "$COMMAND"
 	run -124 "$DLOCK" run -n "$LOCK" -- true
 	start "$DLOCK" run -w 10s "$LOCK" -- true
 	run --separate-stderr -1 "$DLOCK" status "$LOCK"
