@@ -64,17 +64,18 @@ load redis-server
 	run -124 "$DLOCK" run "$LOCK" -- env -u DLOCK_TOKEN "$DLOCK" run -n "$LOCK" -- true
 }
 
-@test "the command's environment is that of dlock and four variables" {
+@test "the command's environment is that of dlock and five variables" {
 	"$DLOCK" run "$LOCK" -- env | sort >inside
 	env | sort >outside
 	comm -13 outside inside >added
 	comm -23 outside inside >removed
-	equal "$(cut -d= -f1 added | grep -v '^_$' | tr '\n' ' ')" "DLOCK_FENCE DLOCK_NAME DLOCK_TOKEN "
+	equal "$(cut -d= -f1 added | grep -v '^_$' | tr '\n' ' ')" "DLOCK_FENCE DLOCK_NAME DLOCK_OUTER DLOCK_TOKEN "
 	equal "$(grep -v '^_=' removed)" ""
 	has_line inside "^DLOCK_BACKEND=$FILE\$"
 	has_line inside "^DLOCK_NAME=$LOCK\$"
 	has_line inside '^DLOCK_TOKEN=[0-9a-f]{32}$'
 	has_line inside '^DLOCK_FENCE=[0-9]{16,}$'
+	has_line inside '^DLOCK_OUTER=[0-9a-f]{32}:$'
 }
 
 @test "DLOCK_BACKEND is the backend in use, named or default" {
