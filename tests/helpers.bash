@@ -728,6 +728,22 @@ met_nobody() {
 	equal "$status $(<"$CONTENDER_OUT")" "0 alone" "contender ($(<"$CONTENDER_ERR"))"
 }
 
+# passes_dead MS LIVING DEAD...: the processes DEAD, of waiters, are killed, and the lock is released:
+# the waiter LIVING ends within MS, and has run its command, which made the file ran
+passes_dead() {
+	local most=$1 living=$2 start
+	shift 2
+	kill -KILL "$@"
+	wait_until 5 ended "$@"
+	now
+	start=$NOW
+	release
+	join "$living" 5
+	now
+	took $((NOW - start)) 0 "$most"
+	[[ -e ran && ! -e dead ]]
+}
+
 # is_free, is_held: what another dlock finds
 is_free() {
 	"$DLOCK" run -n -q "$LOCK" -- true

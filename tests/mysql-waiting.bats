@@ -198,16 +198,7 @@ load mysql-lease
 		dead+=("$PID" $(tree "$PID"))
 	done
 	wait_in_line 4 -- touch ran
-	local living=$PID start
-	kill -KILL "${dead[@]}"
-	wait_until 5 ended "${dead[@]}"
-	now
-	start=$NOW
-	release
-	join "$living" 5
-	now
-	took $((NOW - start)) 0 1000
-	[[ -e ran && ! -e dead ]]
+	passes_dead 1000 "$PID" "${dead[@]}"
 	wait_until 2 only_fences
 }
 
@@ -218,17 +209,8 @@ load mysql-lease
 	# shellcheck disable=SC2207 # words
 	dead+=($(tree "$PID"))
 	wait_in_line 2 -- touch ran
-	local living=$PID start
 	wait_until 2 sleepers 2
-	kill -KILL "${dead[@]}"
-	wait_until 5 ended "${dead[@]}"
-	now
-	start=$NOW
-	release
-	join "$living" 5
-	now
-	took $((NOW - start)) 0 1500
-	[[ -e ran && ! -e dead ]]
+	passes_dead 1500 "$PID" "${dead[@]}"
 	wait_until 2 only_fences
 }
 

@@ -178,17 +178,8 @@ load redis
 		dead+=("$PID" $(tree "$PID"))
 	done
 	wait_in_line 4 -- touch ran
-	local living=$PID start
-	kill -KILL "${dead[@]}"
-	wait_until 5 ended "${dead[@]}"
-	now
-	start=$NOW
-	release
-	join "$living" 5
-	now
 	# Each dead waiter may cost 1 s.
-	took $((NOW - start)) 0 3000
-	[[ -e ran && ! -e dead ]]
+	passes_dead 3000 "$PID" "${dead[@]}"
 	only_fences
 }
 
