@@ -198,8 +198,8 @@ static void pass(struct lease *lease, const struct request *request)
 }
 
 /* What a proof says. */
-static enum outcome judge(const struct lease *lease, const struct door_answer *answer,
-			  struct error *err)
+static enum outcome classify_answer(const struct lease *lease, const struct door_answer *answer,
+				    struct error *err)
 {
 	if (answer->number != lease->door.number || answer->idle_s != lease->door.idle_s)
 		return lose(lease, "wait_timeout does not stay as it was set: the session is "
@@ -231,7 +231,7 @@ static enum outcome prove(struct lease *lease, const char *sql, const struct req
 	struct door_answer answer;
 	const enum outcome outcome = ask_session(lease, sql, request, &answer, err);
 
-	return outcome == OUTCOME_HELD ? judge(lease, &answer, err) : outcome;
+	return outcome == OUTCOME_HELD ? classify_answer(lease, &answer, err) : outcome;
 }
 
 enum outcome door_prove(struct lease *lease, const struct request *request, struct error *err)
@@ -262,8 +262,8 @@ enum outcome door_try(struct lease *lease, const struct request *request, struct
 		}
 		if (answer.yes) {
 			pass(lease, request);
-			return judge(lease, &answer, err) == OUTCOME_HELD ? OUTCOME_HELD
-									  : OUTCOME_ERROR;
+			return classify_answer(lease, &answer, err) == OUTCOME_HELD
+			       ? OUTCOME_HELD : OUTCOME_ERROR;
 		}
 		if (answer.there || !kind->make_sql)
 			return OUTCOME_BUSY;

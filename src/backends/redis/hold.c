@@ -50,8 +50,9 @@ static void read_answers(struct redis_client *client, struct standing *standing,
  * HELD: a majority has the hold. LOST: so many have lost it that the others are no majority,
  * however they answer. ERROR with *err: too few have answered.
  */
-static enum outcome judge(const struct redis_client *client, const struct standing *standing,
-			  const char *how, struct error *err)
+static enum outcome classify_standing(const struct redis_client *client,
+				      const struct standing *standing, const char *how,
+				      struct error *err)
 {
 	if (standing->held >= client->quorum)
 		return OUTCOME_HELD;
@@ -154,8 +155,9 @@ enum outcome redis_renew(struct backend *backend, const struct request *request,
 	read_answers(client, &standing, read_renewed);
 	if (standing.refused && !redisson_admits(client, &shared, err))
 		return OUTCOME_ERROR;
-	outcome = judge(client, &standing,
-			standing.empty ? "is gone" : "belongs to somebody else now", err);
+	outcome = classify_standing(client, &standing,
+				    standing.empty ? "is gone" : "belongs to somebody else now",
+				    err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	grant->fence = standing.fence;
@@ -203,7 +205,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	/* This object may wait again, at the end of the queue. */
 	client->queued_us = 0;
 	read_answers(client, &standing, read_released);
-	return judge(client, &standing, "does not have this token any more", err);
+	return classify_standing(client, &standing, "does not have this token any more", err);
 }
 
 /* ---- breaking ---- */

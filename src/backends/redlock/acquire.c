@@ -320,7 +320,7 @@ static int64_t split_pause(struct redlock *lock)
 }
 
 /* Sleeps for ms. False: cancelled. */
-static bool nap(const struct redis_client *client, int64_t ms)
+static bool sleep_ms(const struct redis_client *client, int64_t ms)
 {
 	struct pollfd cancel = { .fd = client->base.cancel_fd, .events = POLLIN };
 
@@ -360,7 +360,7 @@ static enum outcome try_soon(struct redlock *lock, const struct request *request
 
 	for (int i = 0; i < SPLIT_TRIES && outcome == OUTCOME_BUSY && !request->queue &&
 	     is_split(client, ballot); i++) {
-		if (!nap(client, split_pause(lock))) {
+		if (!sleep_ms(client, split_pause(lock))) {
 			error_set(err, ERROR_CANCELLED, 0, "cancelled");
 			return OUTCOME_ERROR;
 		}
