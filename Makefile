@@ -178,7 +178,7 @@ endef
 
 # What the compiler and the linker are told.
 compile_FLAGS := $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(HIREDIS_CFLAGS) $(TLS_CFLAGS) $(MYSQL_CFLAGS)
-link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBDIR) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS)
+link_FLAGS := $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) $(LIBS) $(TLS_LIBS) $(MYSQL_LIBS) $(ZOOKEEPER_LIBS)
 $(BUILD)/%.flags: FORCE
 	$(call keep,$($*_FLAGS))
 compiled = $(BUILD)/compile.flags | $(BUILD)/packages
@@ -190,12 +190,15 @@ $(BUILD)/packages: tests/packages $(BUILD)/compile.flags
 
 PROGRAM_OBJ := $(call obj,$(CMD_SRC) $(ENGINE_SRC)) $(REDIS_OBJ)
 
-# Modules use functions of the program; nothing else of it is exported. They are found beside it, in
-# an installed tree, and in LIBDIR, before LD_LIBRARY_PATH is looked at: DT_RPATH, not DT_RUNPATH.
-# The program is linked again when `make install` says another LIBDIR.
-RPATH := -Wl,--disable-new-dtags,-rpath,'$$ORIGIN:$$ORIGIN/../lib/dlock:$(LIBDIR)/dlock'
+# Where an installed program looks for its modules; known to one file, so that `make install` with
+# another LIBDIR compiles no more than that.
+$(BUILD)/gen/module_dir.h: FORCE
+	$(call keep,#define MODULE_DIR "$(LIBDIR)/dlock")
+$(call obj,src/base/module.c): $(BUILD)/gen/module_dir.h
+
+# Modules use functions of the program; nothing else of it is exported.
 $(BUILD)/dlock: $(PROGRAM_OBJ) src/backends/exports.list $(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie $(RPATH) \
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
 		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
 
 # The library says in its headers with THREADED that it is the one with threads.
@@ -291,7 +294,7 @@ $(BUILD)/gen/registry_memory.o: $(BUILD)/gen/registry_memory.c $(compiled)
 $(BUILD)/oracle: $(filter-out $(call obj,$(CMD_SRC)),$(MEMORY_OBJ)) $(BUILD)/tests/memory/oracle.o
 $(BUILD)/tests/memory/dlock: $(MEMORY_OBJ)
 $(MEMORY): src/backends/exports.list $(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie $(RPATH) \
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
 		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
 
 test-programs: $(UNITS) $(TOOLS) $(TORTURE) $(MEMORY)
