@@ -217,8 +217,7 @@ static void print_renewed(const struct session *session, const struct keeper_rep
 static int report_reply(const struct session *session, enum keeper_verb verb, const char *token,
 		  const struct keeper_reply *reply)
 {
-	const uint64_t identity = backend_identity(session->settings.driver,
-						   &session->settings.uri);
+	const uint64_t identity = uri_identity(&session->settings.uri);
 
 	if (reply->outcome == OUTCOME_LOST) {
 		log_say(SAY_WARNING, "this token is not the holder%s",

@@ -152,7 +152,8 @@ int command_check(struct session *session, struct error *err)
 	settings_place(&session->settings, place);
 	findings_add(&findings, FINDING_OK, "backend", NULL, "%.230s", place);
 	if (session_connect(session, err) ||
-	    session->backend->ops->check(session->backend, &findings, err) ||
+	    (session->backend->ops->check &&
+	     session->backend->ops->check(session->backend, &findings, err)) ||
 	    probe(session, &findings, err))
 		findings_add(&findings, FINDING_ERROR, "unusable", NULL, "%.230s", err->message);
 	check_secrets(session, &findings);
@@ -176,11 +177,12 @@ static int plan(struct session *session, const char *place, struct error *err)
 {
 	char *text = NULL, *rest, *line;
 
-	if (session->backend->ops->setup(session->backend, &text, err))
+	if (session->backend->ops->setup &&
+	    session->backend->ops->setup(session->backend, &text, err))
 		return -1;
-	if (!*text)
+	if (!text || !*text)
 		log_say(SAY_WARNING, "nothing needs to be set up on %s", place);
-	for (rest = text; *rest && (line = strsep(&rest, "\n"));)
+	for (rest = text; rest && *rest && (line = strsep(&rest, "\n"));)
 		print_line(stdout, "%s", line);
 	free(text);
 	return 0;
@@ -196,7 +198,8 @@ int command_setup(struct session *session, struct error *err)
 		return -1;
 	if (session->options.dry_run)
 		return plan(session, place, err);
-	if (session->backend->ops->setup(session->backend, NULL, err))
+	if (session->backend->ops->setup &&
+	    session->backend->ops->setup(session->backend, NULL, err))
 		return -1;
 	/*
 	 * A directory that is there already may be one that this user cannot use. The account that

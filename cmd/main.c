@@ -136,11 +136,10 @@ static void print_help(const struct command *command)
 		return;
 	printf("Without NAME, a name is derived from the command line, the same on every host.\n"
 	       "\nBackends:\n");
-	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
-		for (const struct backend_scheme *s = d->schemes; s->name; s++)
-			printf(s->alias_of ? "  %s:%*sanother name for %s:\n" : "  %s:%*s%s\n",
-			       s->name, COLUMN - 3 - (int)strlen(s->name), "",
-			       s->alias_of ? s->alias_of : s->summary);
+	for (const struct backend_driver *d = backend_drivers; d->scheme; d++)
+		printf(d->alias_of ? "  %s:%*sanother name for %s:\n" : "  %s:%*s%s\n", d->scheme,
+		       COLUMN - 3 - (int)strlen(d->scheme), "",
+		       d->alias_of ? d->alias_of : d->summary);
 	printf("In a shell, quote a URI that has a '?' or '&': -b 'URI'.\n\nExit status:\n");
 	for (size_t i = 0; i < sizeof(exit_statuses) / sizeof(exit_statuses[0]); i++)
 		printf("  %-*s%s\n", COLUMN - 2, exit_statuses[i].code, exit_statuses[i].meaning);
@@ -176,9 +175,8 @@ static void print_words(void)
 			       row->help);
 		}
 	}
-	for (const struct backend_driver *d = backend_drivers; d->schemes; d++)
-		for (const struct backend_scheme *s = d->schemes; s->name; s++)
-			printf(";%s;;%s\n", s->name, s->alias_of ? s->alias_of : s->summary);
+	for (const struct backend_driver *d = backend_drivers; d->scheme; d++)
+		printf(";%s;;%s\n", d->scheme, d->alias_of ? d->alias_of : d->summary);
 }
 
 static int command_help(const struct options *options)

@@ -13,7 +13,7 @@
 
 struct backend *session_open(const struct session *session, struct error *err)
 {
-	return backend_open(session->settings.driver, &session->settings.uri, err);
+	return backend_open(session->settings.driver, &session->settings.uri, NULL, err);
 }
 
 int session_connect(struct session *session, struct error *err)

@@ -238,5 +238,5 @@ struct run_request settings_request(const struct settings *settings, const struc
 
 const char *settings_place(const struct settings *settings, char buf[static URI_PLACE_SIZE])
 {
-	return backend_place(settings->driver, &settings->uri, buf);
+	return uri_place(&settings->uri, settings->driver->port, buf);
 }

@@ -44,5 +44,5 @@ void settings_finish(struct settings *settings);
 struct run_request settings_request(const struct settings *settings, const struct options *options,
 				    const char *name);
 
-/* Writes where the locks are: see backend_place(). Returns buf. */
+/* Writes where the locks are: see uri_place(). Returns buf. */
 const char *settings_place(const struct settings *settings, char buf[static URI_PLACE_SIZE]);

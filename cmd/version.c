@@ -4,6 +4,7 @@
 
 #include "backends/registry.h"
 #include "base/error.h"
+#include "base/module.h"
 #include "base/version.h"
 #include "command.h"
 #include "log.h"
@@ -18,24 +19,32 @@ struct part {
 	struct error err;		/* why it cannot be used */
 };
 
+static struct part load_part(const char *name, const char *module)
+{
+	struct part part = { .name = name, .module = module };
+	const struct module *loaded = module_load(module, &part.err);
+
+	part.library = loaded ? loaded->library() : NULL;
+	return part;
+}
+
 /* Tries to load all parts of this build. Returns their number. */
 static size_t load_parts(struct part parts[static PARTS_MAX])
 {
+	const struct backend_driver *last = NULL;
 	size_t count = 0;
 
-	for (const struct backend_driver *d = backend_drivers; d->schemes; d++) {
-		struct part *part = &parts[count];
-
-		if (!d->ops && !d->module)
+	for (const struct backend_driver *d = backend_drivers; d->scheme; d++) {
+		/* An alias has neither, and the next row may be one more scheme of a backend. */
+		if ((!d->ops && !d->module) || (last && d->ops && d->ops == last->ops))
 			continue;
-		*part = (struct part){ .name = d->schemes->name, .module = d->module };
-		part->library = backend_library(d, &part->err);
-		count++;
+		last = d;
+		parts[count++] = d->module ? load_part(d->scheme, d->module) : (struct part){
+			.name = d->scheme, .library = d->library ? d->library() : NULL,
+		};
 	}
 #ifndef WITHOUT_TLS
-	parts[count] = (struct part){ .name = "TLS", .module = "tls" };
-	parts[count].library = backend_tls_library(&parts[count].err);
-	count++;
+	parts[count++] = load_part("TLS", "tls");
 #endif
 	return count;
 }

@@ -65,7 +65,7 @@ prepare() {
 	done
 	run --separate-stderr bin/dlock run -b rediss://127.0.0.1 "$LOCK" -- true
 	equal "$status" 125
-	one_line 'module for TLS .*dlock-tls\.so; apt install dlock-tls$'
+	one_line 'module for tls .*dlock-tls\.so; apt install dlock-tls$'
 }
 
 @test "version says what can be used now, and with -v by which library; a part that is not installed is no failure" {
@@ -101,7 +101,7 @@ TLS: not installed; apt install dlock-tls"
 	cp "$DLOCK" bin/dlock
 	cat >module.c <<-END
 		void no_library_has_this(void);
-		void (*dlock_backend_module)(void) = no_library_has_this;
+		void (*dlock_module)(void) = no_library_has_this;
 	END
 	cc -shared -fPIC -o bin/dlock-mysql.so module.c
 	for verbose in '' -v; do
@@ -119,7 +119,7 @@ TLS: not installed; apt install dlock-tls"
 	cp "$DLOCK" bin/dlock
 	cat >module.c <<-END
 		#include "lock/backend.h"
-		const struct backend_module dlock_backend_module = { .version = "x" };
+		const struct backend_module dlock_module = { .module.version = "x" };
 	END
 	cc -shared -fPIC -I"$TOP/src" -o bin/dlock-mysql.so module.c
 	run --separate-stderr bin/dlock run -b mysql://127.0.0.1/ "$LOCK" -- true
@@ -151,12 +151,12 @@ TLS: not installed; apt install dlock-tls"
 	: >module.c
 	cc -shared -fPIC -o "$open/dlock-mysql.so" module.c
 	run --separate-stderr "${as[@]}" "$open/dlock" run -b mysql://127.0.0.1/ "$LOCK" -- true
-	matches "$stderr" "no dlock_backend_module" "of a program like any other"
+	matches "$stderr" "no dlock_module" "of a program like any other"
 	chmod 4755 "$open/dlock"
 	run --separate-stderr "${as[@]}" "$open/dlock" run -b mysql://127.0.0.1/ "$LOCK" -- true
 	rm -r "$open"
 	equal "$status" 125
-	not matches "$stderr" "no dlock_backend_module"
+	not matches "$stderr" "no dlock_module"
 }
 
 # misused STATUS MESSAGE WORD...: dlock with these words ends with STATUS and one line, MESSAGE

@@ -10,60 +10,62 @@
 
 #include "error.h"
 #include "module_dir.h"
+#include "version.h"
 
 /*
- * In this order. The dynamic linker replaces $ORIGIN by the program's directory, and refuses to do
- * so in a privileged program.
+ * The dynamic linker puts the program's directory in the place of $ORIGIN, but not for a privileged
+ * program, whose user may have linked it to any place.
  */
-static const char *const places[] = { "$ORIGIN", "$ORIGIN/../lib/dlock", MODULE_DIR };
+static const char *const places[] = {
+	"$ORIGIN", "$ORIGIN/../lib/dlock", MODULE_DIR,
+};
 
-/* A library that the object needs may be missing instead. */
-static bool is_missing(const char *file, const char *why)
+/* The object is not there, while it may be there without a library that it needs. */
+static bool is_missing(const char *why, const char *file)
 {
-	const char *name = strstr(why, file);
-
-	return name && name[strlen(file)] == ':' && strstr(why, strerror(ENOENT));
+	return strstr(why, "dynamic string token") ||
+	       (strstr(why, file) && strstr(why, strerror(ENOENT)));
 }
 
-/* Whether another place may have the object. */
-static bool is_elsewhere(const char *file, const char *why)
-{
-	return is_missing(file, why) || strstr(why, "dynamic string token");
-}
-
-static void report_failure(const char *file, const char *why, struct error *err)
-{
-	if (!is_missing(file, why)) {
-		error_set(err, ERROR_INTERNAL, 0, "%s", why);
-		return;
-	}
-	/* Debian's package is named after the module. */
-	error_set(err, ERROR_INTERNAL, 0, "there is no %s; apt install %.*s", file,
-		  (int)strcspn(file, "."), file);
-	err->errnum = ENOENT;
-}
-
-const void *module_load(const char *file, const char *symbol, struct error *err)
+/* Returns the handle, or NULL, with a text in why that tells what is wrong. */
+static void *open_object(const char *file, char *why, size_t size, bool *missing)
 {
 	char path[PATH_MAX];
-	const char *why = "";
-	void *address, *handle = NULL;
+	void *handle;
 
-	for (size_t i = 0; !handle && i < sizeof(places) / sizeof(places[0]); i++) {
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s", places[i], file);
 		handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		if (!handle) {
-			why = dlerror();
-			if (!is_elsewhere(file, why))
-				break;
-		}
+		if (handle)
+			return handle;
+		snprintf(why, size, "%s", dlerror());
+		*missing = is_missing(why, file);
+		if (!*missing)
+			break;
 	}
-	if (!handle) {
-		report_failure(file, why, err);
-		return NULL;
-	}
-	address = dlsym(handle, symbol);
-	if (!address)
-		error_set(err, ERROR_INTERNAL, 0, "%s: there is no %s in it", file, symbol);
-	return address;
+	return NULL;
+}
+
+const void *module_load(const char *name, struct error *err)
+{
+	const struct module *module;
+	char file[64], why[256];
+	bool missing = false;
+	void *handle;
+
+	/* Debian's package is named after the module. */
+	snprintf(file, sizeof(file), "dlock-%.32s.so", name);
+	handle = open_object(file, why, sizeof(why), &missing);
+	module = handle ? dlsym(handle, "dlock_module") : NULL;
+	if (module && !strcmp(module->version, DLOCK_VERSION))
+		return module;
+	if (missing)
+		snprintf(why, sizeof(why), "there is no %s; apt install dlock-%.32s", file, name);
+	else if (module)
+		snprintf(why, sizeof(why), "%s belongs to another version of dlock", file);
+	else if (handle)
+		snprintf(why, sizeof(why), "%s: there is no dlock_module in it", file);
+	error_set(err, ERROR_INTERNAL, 0, "the module for %s cannot be loaded: %s", name, why);
+	err->errnum = missing ? ENOENT : 0;
+	return NULL;
 }

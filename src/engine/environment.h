@@ -34,7 +34,7 @@ char **environment_make(const char *name, const char token[static TOKEN_SIZE], i
 char **environment_make_bare(const char *name, const char *backend);
 
 /*
- * Looks for a token of the lock name on backend (backend_identity()) in $DLOCK_TOKEN, and then in
+ * Looks for a token of the lock name on backend (uri_identity()) in $DLOCK_TOKEN, and then in
  * $DLOCK_OUTER. *scope: TOKEN_OF_OTHER if there is none. Otherwise writes the token and its level.
  * 0, or -1 with ERROR_USAGE: $DLOCK_TOKEN is malformed.
  */

@@ -244,10 +244,8 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 		hold(&k, &grant);
 	}
 	check_guard(&k);
-	if (plan->mode == KEEPER_ACQUIRE)
-		k.backend = backend_open_for(&k.request, plan->driver, plan->uri, &k.event.error);
-	else
-		k.backend = backend_open(plan->driver, plan->uri, &k.event.error);
+	k.backend = backend_open(plan->driver, plan->uri,
+				 plan->mode == KEEPER_ACQUIRE ? &k.request : NULL, &k.event.error);
 	if (!k.backend)
 		keeping_finish(&k, KEEPER_FAILED);
 	atomic_store(&plan->shared->session, k.backend->session);

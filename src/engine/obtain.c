@@ -139,7 +139,7 @@ static enum obtained obtain_local(struct supervisor *s)
 	int64_t tick_ms;
 	int sig = 0;
 
-	s->backend = backend_open_for(&s->request, s->run->driver, s->run->uri, &err);
+	s->backend = backend_open(s->run->driver, s->run->uri, &s->request, &err);
 	if (!s->backend)
 		return supervisor_fail(s, &err);
 	obtained = try_local(s, false, 0, NULL);

@@ -60,7 +60,7 @@ void supervisor_say_acquired(const struct supervisor *s)
 		       (unsigned long long)s->fence, session_ms ? "session timeout " : "",
 		       session_ms ? duration_format(session_ms, granted, sizeof(granted)) : "",
 		       session_ms ? ", " : "",
-		       backend_place(s->run->driver, s->run->uri, place));
+		       uri_place(s->run->uri, s->run->driver->port, place));
 }
 
 void supervisor_say_unrenewed(const struct supervisor *s)
@@ -420,7 +420,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.local_grant = { .hold_fd = -1 },
 		.guard = { .child = { .fd = -1 } },
 		.continue_ms = CLOCK_NEVER, .force_ms = CLOCK_NEVER,
-		.identity = backend_identity(run->driver, run->uri),
+		.identity = uri_identity(run->uri),
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },
 		.request = { .name = run->name, .ttl_ms = run->ttl_ms,
 			     .mode = run->mode, .slots = run->slots,

@@ -46,7 +46,7 @@ struct supervisor {
 	int lost_fd;
 	int gate[2];			/* from the keeper to the guard; -1: none */
 	int guard_pipe[2];
-	uint64_t identity;		/* backend_identity() */
+	uint64_t identity;		/* uri_identity() */
 	char token[TOKEN_SIZE];
 	int level;			/* of a nested run's token; 0: it is plain */
 	struct request request;

@@ -35,6 +35,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/module.h"
+
 struct error;
 struct findings;
 struct uri;
@@ -101,6 +103,9 @@ struct row {
 	char *text;		/* the stored holder record; never NULL; owned by struct rows */
 };
 
+/* The id that suits a backend with no other rule: the SHA-256 of the token in 64 hex digits. */
+void row_id(const char *token, char id[static ROW_ID_SIZE]);
+
 struct name_list {
 	char **names;
 	size_t count;
@@ -132,8 +137,12 @@ void name_list_finish(struct name_list *list);
 /* What acquire() and renew() return besides the outcome. The caller zeroes it; hold_fd is -1. */
 struct grant {
 	/* After HELD: */
-	int64_t sent_ms;	/* CLOCK_BOOTTIME before the request left: the lease's start */
-	int64_t ttl_ms;		/* lease granted; 0: no lease, held until released or process end */
+	/*
+	 * CLOCK_BOOTTIME before the request left: the lease's start. The caller sets it to the time
+	 * of the call; a backend that has waited or connected before it sent sets a later one.
+	 */
+	int64_t sent_ms;
+	int64_t ttl_ms;		/* granted; 0: as asked, or with `session` no lease at all */
 	uint64_t fence;		/* acquire(): > 0. renew(): set if it is known */
 	int64_t event_ms;	/* CLOCK_BOOTTIME: call event() then, input or not; 0: no need */
 	/*
@@ -170,8 +179,6 @@ struct backend {
 	 * one. Only the process that acquired can renew() and release(); keep_ms is always 0.
 	 */
 	bool session;
-	/* Where the locks are, if the URI does not say it: "file:/run/dlock". NULL: it does. */
-	const char *place;
 	/* Set by acquire(): the session timeout that the server granted; 0: there is none. */
 	int64_t session_ms;
 	/* Set by renew() and release(): the first reply was lost, and the request sent twice. */
@@ -192,7 +199,7 @@ typedef enum outcome backend_break_fn(struct backend *backend, const char *name,
 				      const struct row *row, struct error *err);
 
 /*
- * Every slot but connect is filled. Functions that return int return 0, or -1 and set *err.
+ * Every slot but connect, setup and check is filled. Functions that return int return 0, or -1 and set *err.
  * Functions that return an outcome set *err for ERROR, and may set it for LOST. After an error the
  * same call may be made again; it connects again where the connection was lost.
  */
@@ -203,7 +210,7 @@ struct backend_ops {
 	 */
 	struct backend *(*open)(const struct uri *uri, struct error *err);
 
-	/* Free the object and close its connections. Releases no lock. Accepts NULL. */
+	/* Free the object and close its connections. Releases no lock. */
 	void (*close)(struct backend *backend);
 
 	/*
@@ -262,11 +269,15 @@ struct backend_ops {
 	/*
 	 * Make what locks need: a directory, tables. With plan, instead set *plan to a text that
 	 * an administrator can read or run, which also names the permissions that an account needs;
-	 * the caller frees it; "" for nothing to do. Talks to no server then.
+	 * the caller frees it; "" for nothing to do. Talks to no server then. NULL: nothing is ever
+	 * to be made.
 	 */
 	int (*setup)(struct backend *backend, char **plan, struct error *err);
 
-	/* Add what was found about the fitness of the backend to *findings (view.h). */
+	/*
+	 * Add what was found about the fitness of the backend to *findings (view.h). NULL: that a
+	 * lock can be taken, which `dlock check` tries itself, is all there is to know.
+	 */
 	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 
 	/*
@@ -276,14 +287,8 @@ struct backend_ops {
 	backend_break_fn *break_hold;
 };
 
-/* The symbol that a module exports; version guards against a mix of builds. */
-#define BACKEND_MODULE_SYMBOL "dlock_backend_module"
+/* What the module of a backend exports as dlock_module. */
 struct backend_module {
-	const char *version;		/* the DLOCK_VERSION that it was built from */
+	struct module module;
 	const struct backend_ops *ops;
-	/*
-	 * The name and the version of the client library, for people. The version is that of the
-	 * library which is loaded, or of its headers where the library cannot be asked.
-	 */
-	const char *(*library)(void);
 };

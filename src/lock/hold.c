@@ -44,6 +44,7 @@ static enum outcome bound_grant(enum outcome outcome, const struct backend *back
 enum outcome hold_acquire(struct backend *backend, const struct request *request,
 			  struct grant *grant, struct error *err)
 {
+	grant->sent_ms = clock_boot_ms();
 	return bound_grant(backend->ops->acquire(backend, request, grant, err), backend, request,
 			   grant, err);
 }
@@ -51,6 +52,7 @@ enum outcome hold_acquire(struct backend *backend, const struct request *request
 enum outcome hold_renew(struct backend *backend, const struct request *request,
 			struct grant *grant, struct error *err)
 {
+	grant->sent_ms = clock_boot_ms();
 	return bound_grant(backend->ops->renew(backend, request, grant, err), backend, request,
 			   grant, err);
 }
@@ -233,6 +235,13 @@ int hold_break(struct backend *backend, const char *name, const struct lock_view
 }
 
 /* ---- for backends ---- */
+
+uint64_t hold_next_fence(uint64_t last)
+{
+	const uint64_t clock = (uint64_t)clock_read_us(CLOCK_REALTIME);
+
+	return clock > last ? clock : last + 1;
+}
 
 int64_t hold_look_at(int64_t left_ms, bool first, bool foreign)
 {

@@ -70,6 +70,12 @@ int hold_break(struct backend *backend, const char *name, const struct lock_view
 /* ---- for backends ---- */
 
 /*
+ * The fence of a new hold, if the last one was last: a clock, so that fences grow even where the
+ * last one was forgotten, unless the clock was set back.
+ */
+uint64_t hold_next_fence(uint64_t last);
+
+/*
  * When a waiter tries again that nothing has woken, in ms of CLOCK_BOOTTIME. Usually after 5 s and
  * some jitter. A waiter that is first in the queue tries when the lease before it ends, which has
  * left_ms (-1: no end is known), and each 0.2 to 0.3 s while another program holds the lock, whose

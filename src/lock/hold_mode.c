@@ -63,7 +63,7 @@ enum outcome hold_mode_covers(enum hold_mode held, int held_slots, const struct 
 
 bool hold_mode_slots_agree(int held_slots, const struct request *request, struct error *err)
 {
-	if (request->mode != HOLD_SLOT || held_slots == request->slots)
+	if (request->mode != HOLD_SLOT || !held_slots || held_slots == request->slots)
 		return true;
 	error_set(err, ERROR_USAGE, 0, "--slots %d disagrees with the present holders, who have "
 		  "--slots %d", request->slots, held_slots);

@@ -37,6 +37,6 @@ enum outcome hold_mode_covers(enum hold_mode held, int held_slots, const struct 
 
 /*
  * Does request agree with the holders of a lock on the number of its slots? True also when request
- * asks for no slot. False with *err (ERROR_USAGE).
+ * asks for no slot, or they hold none (0). False with *err (ERROR_USAGE).
  */
 bool hold_mode_slots_agree(int held_slots, const struct request *request, struct error *err);

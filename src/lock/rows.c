@@ -2,12 +2,23 @@
 /* The containers that show() of a backend fills: rows, and names of locks. */
 #include "backend.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/sha256.h"
 #include "name.h"
+
+void row_id(const char *token, char id[static ROW_ID_SIZE])
+{
+	unsigned char digest[SHA256_SIZE];
+
+	sha256(token, strlen(token), digest);
+	for (size_t i = 0; i < SHA256_SIZE; i++)
+		snprintf(id + 2 * i, 3, "%02x", digest[i]);
+}
 
 /* An array whose room doubles whenever it is full, with room for one more element. */
 static void *grow(void *array, size_t count, size_t size)

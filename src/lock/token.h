@@ -30,7 +30,7 @@ struct error;
 #define TOKEN_TEXT_SIZE (TOKEN_SIZE + sizeof("+999999") - 1)
 
 /*
- * Makes a token for the lock name on a backend (backend_identity()) from the kernel's random
+ * Makes a token for the lock name on a backend (uri_identity()) from the kernel's random
  * source. 0, or -1 with ERROR_INTERNAL.
  */
 int token_make(char token[static TOKEN_SIZE], const char *name, uint64_t backend, bool of_run,

@@ -31,8 +31,10 @@ backend_waiters() {
 	"$DLOCK" status -b "$URI" --json "$LOCK" | jq '.waiters | length'
 }
 
-# Gives the process a table that is all 0. It reads no more than a table.
+# Gives the process a table that is all 0: one message, of which it reads no more than a table.
 backend_wipe() {
-	head -c 1000000 /dev/zero | socat -t1 - "UNIX-CONNECT:$MEMORY_SOCKET" >wiped 2>&1 || :
+	head -c 200000 /dev/zero >zeros
+	socat -b 200000 -t1 OPEN:zeros \
+		"ABSTRACT-CONNECT:$MEMORY_SOCKET,type=5,unix-tightsocklen=0" >wiped 2>&1 || :
 	equal "$("$DLOCK" status -b "$URI" --names)" "" names
 }

@@ -127,7 +127,7 @@ static void lift_limit(void)
 
 static struct backend *open_backend(struct side *side)
 {
-	struct backend *backend = backend_open(side->driver, &side->uri, &side->err);
+	struct backend *backend = backend_open(side->driver, &side->uri, NULL, &side->err);
 
 	if (!backend)
 		give_up(side, "open");
@@ -582,7 +582,8 @@ static void open_side(struct side *side, const char *uri)
 	if (!side->driver)
 		give_up(side, uri);
 	side->observer = open_backend(side);
-	if (side->observer->ops->setup(side->observer, NULL, &side->err))
+	if (side->observer->ops->setup &&
+	    side->observer->ops->setup(side->observer, NULL, &side->err))
 		give_up(side, "setup");
 }
 

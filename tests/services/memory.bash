@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# The process that has the rows of memory:///SOCKET (tests/memory). Needs wait_until from
+# The process that has the rows of memory:///SOCKET (tests/memory). Files are at the same path. Needs wait_until from
 # helpers.bash.
 
 # memory_start SOCKET [FAULT]: starts it, and returns when it can be reached. Its pid is in SOCKET.pid.
@@ -13,7 +13,7 @@ memory_start() {
 }
 
 memory_ready() {
-	socat -u "UNIX-CONNECT:$1" - </dev/null >/dev/null 2>&1
+	"$BUILD/tests/memory/dlock" status --names -b "memory://$1" >/dev/null 2>&1
 }
 
 # memory_for_file, memory_file_end: for setup_file and teardown_file. One for all tests of a file,

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "lock/hold.h"
 #include "lock/hold_mode.h"
 #include "lock.h"
 
@@ -61,7 +62,7 @@ static enum step add_hold(struct file_backend *file, const struct request *reque
 	snprintf(file->own.text, sizeof(file->own.text), "%s", request->text);
 	if (file_lock_claim(lock, file->number, err))
 		return STEP_FAILED;
-	file->own.fence = file_record_next_fence(state->fence);
+	file->own.fence = hold_next_fence(state->fence);
 	if (file_record_write(&file->own, lock->fd, file->number)) {
 		error_set(err, ERROR_UNAVAILABLE, errno, "cannot write the lock file in %s",
 			  lock->directory);

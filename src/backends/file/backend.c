@@ -38,15 +38,13 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 		error_set(err, ERROR_USAGE, ENAMETOOLONG, "%.300s", uri->path);
 		return NULL;
 	}
+	/* backend_find() could not use the default directory. */
 	if (!uri->path[0] && file_path_default(fallback, err))
 		return NULL;
 	file = memory_new(1, sizeof(*file));
 	file->base.session = true;
 	file->base.can = BACKEND_SHARED | BACKEND_SLOTS;
-	file->place_text = memory_format("file:%s", uri->path[0] ? uri->path : fallback);
-	file->base.place = file->place_text;
-	file->directory = file->place_text + strlen("file:");
-	file->by_default = !uri->path[0];
+	file->directory = memory_copy(uri->path[0] ? uri->path : fallback);
 	file->lock.fd = -1;
 	return &file->base;
 }
@@ -55,10 +53,8 @@ static void file_close(struct backend *backend)
 {
 	struct file_backend *file = file_from_backend(backend);
 
-	if (!file)
-		return;
 	file_lock_close(&file->lock);
-	free(file->place_text);
+	free(file->directory);
 	free(file);
 }
 

@@ -36,9 +36,7 @@ struct file_lock {
 
 struct file_backend {
 	struct backend base;
-	char *place_text;	/* "file:" and the directory */
-	const char *directory;	/* in place_text */
-	bool by_default;	/* the URI names no directory */
+	char *directory;
 	struct file_lock lock;	/* open only during a hold, and while acquire() tries */
 	int number;		/* of the record of this object's hold */
 	struct file_record own;	/* that record; fence 0: this object holds nothing */

@@ -57,6 +57,16 @@ int file_path_default(char path[static FILE_DEFAULT_SIZE], struct error *err)
 	return -1;
 }
 
+char *file_path_of_self(void)
+{
+	static char path[FILE_DEFAULT_SIZE];
+	struct error ignored;
+
+	if (file_path_default(path, &ignored))
+		path[0] = '\0';
+	return path;
+}
+
 /* Write a file name for a lock's name, less the suffix, and return its end. */
 static char *encode(const char *name, char *encoded)
 {

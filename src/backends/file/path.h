@@ -22,6 +22,9 @@ struct error;
  */
 int file_path_default(char path[static FILE_DEFAULT_SIZE], struct error *err);
 
+/* The default directory, in static memory; "" where it cannot be used. */
+char *file_path_of_self(void);
+
 /*
  * Write the default directory of a user: number 0 is the one that is tried first, and number 1 the
  * one where that cannot be made. False: there is no directory of this number.

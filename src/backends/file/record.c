@@ -9,20 +9,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/sha256.h"
 #include "lock/hold_mode.h"
 
 _Static_assert(HOLDER_TEXT_SIZE == 832, "the width of the record in file_record_read()");
-_Static_assert(HOLDER_TEXT_SIZE + FILE_ID_SIZE + 100 < FILE_RECORD_SIZE, "FILE_RECORD_SIZE");
+_Static_assert(HOLDER_TEXT_SIZE + FILE_ID_DIGITS + 100 < FILE_RECORD_SIZE, "FILE_RECORD_SIZE");
 
-void file_record_id(const char *token, char id[static FILE_ID_SIZE])
+void file_record_id(const char *token, char id[static ROW_ID_SIZE])
 {
-	unsigned char digest[SHA256_SIZE];
-
-	sha256(token, strlen(token), digest);
-	for (int i = 0; i < FILE_ID_SIZE / 2; i++)
-		snprintf(id + 2 * i, 3, "%02x", digest[i]);
+	row_id(token, id);
+	id[FILE_ID_DIGITS] = '\0';
 }
 
 bool file_record_read(struct file_record *record, int fd, int number)
@@ -69,12 +64,4 @@ unsigned long file_record_space(void)
 	struct stat info;
 
 	return stat("/proc/self/ns/pid", &info) ? 0 : (unsigned long)info.st_ino;
-}
-
-/* The clock lets fences grow even when the file was lost, unless the clock was set back. */
-uint64_t file_record_next_fence(uint64_t last)
-{
-	const uint64_t clock = (uint64_t)clock_read_us(CLOCK_REALTIME);
-
-	return clock > last ? clock : last + 1;
 }

@@ -23,11 +23,11 @@
 /* A wish for more slots is a slip of the pen. */
 #define FILE_RECORDS 10000
 
-#define FILE_ID_SIZE 33		/* 32 hex digits of the token's SHA-256 */
+#define FILE_ID_DIGITS 32	/* the first ones of row_id() */
 
 struct file_record {
 	uint64_t fence;		/* 0: not known */
-	char id[FILE_ID_SIZE];	/* "": the record has a fence at most, and what follows is void */
+	char id[ROW_ID_SIZE];	/* "": the record has a fence at most, and what follows is void */
 	enum hold_mode mode;	/* HOLD_ANY: not known */
 	int slots;
 	pid_t pid;		/* 0: not known */
@@ -35,8 +35,7 @@ struct file_record {
 	char text[HOLDER_TEXT_SIZE];	/* request->text */
 };
 
-/* Write the id of a token, from which nobody can derive the token. */
-void file_record_id(const char *token, char id[static FILE_ID_SIZE]);
+void file_record_id(const char *token, char id[static ROW_ID_SIZE]);
 
 /* Read what can be used of a record that anybody may have written. False: the file ends before. */
 bool file_record_read(struct file_record *record, int fd, int number);
@@ -46,6 +45,3 @@ int file_record_write(const struct file_record *record, int fd, int number);
 
 /* The PID namespace of this process; 0: not known. */
 unsigned long file_record_space(void);
-
-/* Returns a fence that is larger than last. */
-uint64_t file_record_next_fence(uint64_t last);

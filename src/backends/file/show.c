@@ -164,7 +164,7 @@ static int check_users(const struct file_backend *file, const struct request *re
 	char path[FILE_DEFAULT_SIZE];
 	struct uri uri = { .scheme = "file", .path = path };
 
-	if (!file->by_default || !process_proc_usable())
+	if (strcmp(file->directory, file_path_of_self()) != 0 || !process_proc_usable())
 		return 0;
 	for (pid_t pid = getppid(); pid; pid = process_parent(pid)) {
 		const uid_t user = process_user(pid);
@@ -187,7 +187,7 @@ int file_show(struct backend *backend, const struct request *request, struct row
 	      struct error *err)
 {
 	struct file_backend *file = file_from_backend(backend);
-	char path[FILE_PATH_SIZE], id[FILE_ID_SIZE];
+	char path[FILE_PATH_SIZE], id[ROW_ID_SIZE];
 	struct file_state state;
 	bool mine;
 

@@ -90,8 +90,7 @@ static const char *library(void)
 	return text;
 }
 
-const struct backend_module dlock_backend_module = {
-	.version = DLOCK_VERSION,
+const struct backend_module dlock_module = {
+	.module = { DLOCK_VERSION, library },
 	.ops = &my_ops,
-	.library = library,
 };

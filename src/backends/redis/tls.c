@@ -2,34 +2,17 @@
 /* Connections that are encrypted, by the module. */
 #include "tls.h"
 
-#include <string.h>
-
 #include "base/error.h"
 #include "base/module.h"
-#include "base/version.h"
 #include "conn.h"
 
 static const struct redis_tls_module *module;
 
 static int load(struct error *err)
 {
-	const struct redis_tls_module *loaded = module;
-
-	if (loaded)
-		return 0;
-	loaded = module_load(REDIS_TLS_FILE, REDIS_TLS_SYMBOL, err);
-	if (!loaded)
-		return error_prefix(err, "the module for TLS cannot be loaded");
-	if (strcmp(loaded->version, DLOCK_VERSION) != 0)
-		return error_set(err, ERROR_INTERNAL, 0,
-				 "the module for TLS belongs to another version of dlock");
-	module = loaded;
-	return 0;
-}
-
-const char *redis_tls_library(struct error *err)
-{
-	return load(err) ? NULL : module->library();
+	if (!module)
+		module = module_load("tls", err);
+	return module ? 0 : -1;
 }
 
 int redis_tls_handshake(struct redis_conn *conn, struct error *err)

@@ -14,14 +14,15 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/module.h"
+
 struct error;
 struct redis_conn;
 struct redis_tls;
 struct redis_tls_session;
 
 struct redis_tls_module {
-	const char *version;		/* the DLOCK_VERSION that the module was built from */
-	const char *(*library)(void);	/* as in struct backend_module */
+	struct module module;
 	/*
 	 * Reads the files that tls names. host is whom the certificate must be of, unless tls says
 	 * otherwise. Moves no bytes. NULL with *err.
@@ -51,9 +52,3 @@ int redis_tls_handshake(struct redis_conn *conn, struct error *err);
 ssize_t redis_tls_read(struct redis_conn *conn, void *data, size_t size, struct error *err);
 ssize_t redis_tls_write(struct redis_conn *conn, struct error *err);
 void redis_tls_close(struct redis_conn *conn);
-
-/* The name and the version of the library in the module. NULL with *err: it cannot be loaded. */
-const char *redis_tls_library(struct error *err);
-
-#define REDIS_TLS_FILE "dlock-tls.so"
-#define REDIS_TLS_SYMBOL "dlock_tls_module"

@@ -169,8 +169,7 @@ static const char *library(void)
 	return "ZooKeeper C client " ZOO_VERSION;
 }
 
-const struct backend_module dlock_backend_module = {
-	.version = DLOCK_VERSION,
+const struct backend_module dlock_module = {
+	.module = { DLOCK_VERSION, library },
 	.ops = &zookeeper_ops,
-	.library = library,
 };

@@ -242,9 +242,8 @@ static const char *library(void)
 	return OpenSSL_version(OPENSSL_VERSION);
 }
 
-const struct redis_tls_module dlock_tls_module = {
-	.version = DLOCK_VERSION,
-	.library = library,
+const struct redis_tls_module dlock_module = {
+	.module = { DLOCK_VERSION, library },
 	.open = tls_open,
 	.handshake = tls_handshake,
 	.read = tls_read,
