@@ -137,12 +137,12 @@ static int acquire_for(struct session *session, const struct signals *signals,
 	const struct options *options = &session->options;
 	char command[64];
 	struct acquire_request request = {
-		.run = settings_request(&session->settings, options, session->name),
+		.run = options->run,
 		.nested_ttl_ms = session->settings.asked_ttl_ms,
 		.command = command_of(options->pid ? options->pid : getppid(), command,
 					sizeof(command)),
 		.process = process,
-		.term_on_lost = !options->only_warn,
+		.term_on_lost = options->run.kill_on_lost,
 	};
 	struct acquire_result result;
 	const struct run_hooks hooks = log_hooks();
@@ -163,7 +163,8 @@ int command_acquire(struct session *session, struct error *err)
 	struct signals signals;
 
 	if (check_output(err) ||
-	    (options->pid && open_process(&process, options->pid, !options->only_warn, err)) ||
+	    (options->pid &&
+	     open_process(&process, options->pid, options->run.kill_on_lost, err)) ||
 	    signals_init(&signals, err))
 		return -1;
 	return acquire_for(session, &signals, options->pid ? &process : NULL);

@@ -47,7 +47,7 @@ static int take_probe(struct session *session, int64_t *taken_us, int64_t *relea
 {
 	char token[TOKEN_SIZE], text[HOLDER_TEXT_SIZE];
 	struct request request = { .name = PROBE_NAME, .token = token, .text = text,
-				   .ttl_ms = session->settings.ttl_ms };
+				   .ttl_ms = session->options.run.ttl_ms };
 	struct backend *backend = session_open(session, err);
 	const int64_t start_us = clock_read_us(CLOCK_BOOTTIME);
 	struct holder self;
@@ -149,7 +149,7 @@ int command_check(struct session *session, struct error *err)
 	enum severity worst = FINDING_OK;
 	char place[URI_PLACE_SIZE];
 
-	settings_place(&session->settings, place);
+	settings_place(&session->options, place);
 	findings_add(&findings, FINDING_OK, "backend", NULL, "%.230s", place);
 	if (session_connect(session, err) ||
 	    (session->backend->ops->check &&
@@ -193,7 +193,7 @@ int command_setup(struct session *session, struct error *err)
 	char place[URI_PLACE_SIZE];
 	int64_t ignored_us;
 
-	settings_place(&session->settings, place);
+	settings_place(&session->options, place);
 	if (session_connect(session, err))
 		return -1;
 	if (session->options.dry_run)
@@ -205,7 +205,7 @@ int command_setup(struct session *session, struct error *err)
 	 * A directory that is there already may be one that this user cannot use. The account that
 	 * makes the tables of a server need not be one that holds locks.
 	 */
-	if (session->settings.driver->local &&
+	if (session->options.run.driver->local &&
 	    take_probe(session, &ignored_us, &ignored_us, err))
 		return error_prefix(err, "%s cannot hold locks", place);
 	log_say(SAY_STEP, "%s is ready", place);

@@ -232,11 +232,11 @@ void log_begin(const struct options *options)
 	lines.live = lines.verbosity >= 0 && !lines.json && print_is_screen(STDERR_FILENO);
 }
 
-void log_about(const char *name, const struct settings *settings, bool syslog)
+void log_about(const struct options *options, bool syslog)
 {
-	lines.name = name;
+	lines.name = options->run.name;
 	lines.syslog = syslog;
-	settings_place(settings, lines.place);
+	settings_place(options, lines.place);
 }
 
 /* ---- stdout ---- */

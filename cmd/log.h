@@ -18,7 +18,6 @@
 
 struct holder;
 struct options;
-struct settings;
 
 struct log_line {
 	enum say level;
@@ -34,8 +33,8 @@ struct log_line {
 /* Obeys --log, --syslog, -q and -v. */
 void log_begin(const struct options *options);
 
-/* From now on lines concern this lock, and go to syslog, too, or not. name may be NULL. */
-void log_about(const char *name, const struct settings *settings, bool syslog);
+/* From now on lines concern the lock of options->run, and go to syslog, too, or not. */
+void log_about(const struct options *options, bool syslog);
 
 /* Print a line, in place of the live line if there is one. */
 void log_line(const struct log_line *line);

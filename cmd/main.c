@@ -221,11 +221,11 @@ static int check_operands(const struct command *command, const struct options *o
 	return 0;
 }
 
-static int run_command(const struct command *command, int argc, char **argv)
+static int run_command(const struct command *command, char **argv)
 {
 	struct options options;
 	struct error err = { 0 };
-	int failed = options_parse(&options, command->bit, argc, argv, &err);
+	int failed = options_parse(&options, command->bit, argv, &err);
 
 	log_begin(&options);
 	if (!failed && options.help) {
@@ -282,5 +282,5 @@ int main(int argc, char **argv)
 		refuse_command(name, &err);
 		return log_fail(&err);
 	}
-	return log_finish(run_command(command, argc - 1, argv + 1));
+	return log_finish(run_command(command, argv + 1));
 }

@@ -50,19 +50,19 @@ static void put_metric(FILE *file, const char *lock, const char *host, const str
 		fprintf(file, "} %" PRId64 "\n", metric->value);
 }
 
-static void put_all(FILE *file, const struct metrics *metrics)
+static void put_all(FILE *file, const char *name, int64_t began_at_ms,
+		    const struct run_result *result, int exit_status)
 {
-	const struct run_result *result = metrics->result;
 	const struct run_facts *facts = &result->facts;
 	const bool obtained = facts->obtained_ms;
 	const int64_t waited_to_ms = obtained ? facts->obtained_ms : facts->over_ms;
 	const struct metric rows[] = {
 		{ "start_timestamp_seconds", "When dlock run was started, in seconds since 1970.",
-		  metrics->began_at_ms, true },
+		  began_at_ms, true },
 		{ "end_timestamp_seconds", "When dlock run ended, in seconds since 1970.",
 		  clock_wall_ms(), true },
 		{ "exit_status", "The exit status of dlock run, which is that of the command if it "
-		  "ran.", metrics->exit_status, false },
+		  "ran.", exit_status, false },
 		{ "obtained", "1 if the lock was obtained, else 0.", obtained, false },
 		{ "busy", "1 if the lock was not obtained in the time to wait, else 0.",
 		  result->end == RUN_NOT_OBTAINED && !result->replaced, false },
@@ -84,10 +84,11 @@ static void put_all(FILE *file, const struct metrics *metrics)
 	holder_host(host);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].value >= 0)
-			put_metric(file, metrics->name, host, &rows[i]);
+			put_metric(file, name, host, &rows[i]);
 }
 
-int metrics_write(const char *path, const struct metrics *metrics, struct error *err)
+int metrics_write(const char *path, const char *name, int64_t began_at_ms,
+		  const struct run_result *result, int exit_status, struct error *err)
 {
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
 	struct stat st;
@@ -102,7 +103,7 @@ int metrics_write(const char *path, const struct metrics *metrics, struct error 
 	fd = mkostemp(new_path, O_CLOEXEC);
 	file = fd < 0 ? NULL : fdopen(fd, "w");
 	if (file)
-		put_all(file, metrics);
+		put_all(file, name, began_at_ms, result, exit_status);
 	/* Some file systems say only at the end that they have no room. */
 	failed = !file || fflush(file) || ferror(file) || fchmod(fd, 0644) || fclose(file) ||
 		 rename(new_path, path);

@@ -12,17 +12,12 @@
 
 #include "engine/run.h"
 
-struct metrics {
-	const char *name;		/* of the lock */
-	int64_t began_at_ms;		/* when dlock began, ms since the epoch */
-	const struct run_result *result;	/* zeroed if there was no run */
-	int exit_status;
-};
-
 /*
  * Replaces the file in one step, with mode 0644, whatever the umask says, because the collector is
  * another user. Until the end the text is in a file ".NAME.XXXXXX" of the same directory. What is
- * at path and is no regular file stays: root would replace /dev/null. 0, or -1 with *err, and the
- * old content stays.
+ * at path and is no regular file stays: root would replace /dev/null. name: of the lock.
+ * began_at_ms: when dlock began, ms since the epoch. result: zeroed if there was no run. 0, or -1
+ * with *err, and the old content stays.
  */
-int metrics_write(const char *path, const struct metrics *metrics, struct error *err);
+int metrics_write(const char *path, const char *name, int64_t began_at_ms,
+		  const struct run_result *result, int exit_status, struct error *err);

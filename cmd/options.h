@@ -10,9 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "lock/backend.h"
-
-struct error;
+#include "engine/run.h"
 
 /* Commands as bits: a column of the table says for which of them an option is. */
 enum command_bit {
@@ -52,7 +50,8 @@ enum option_kind {
 	OPTION_TIME_OF_DAY,	/* int64_t: when the clock shows it next, in ms since the epoch */
 	OPTION_TEXT,		/* const char *: the argument, of low bytes or more */
 	OPTION_URI,		/* const char *: the argument, whose password is blanked later */
-	OPTION_CHOICE,		/* bool: argument names two words; true for the second one */
+	OPTION_CHOICE,		/* bool: argument names two words; true for the second one,
+				 * or with low 1 for the first one */
 };
 
 struct option_row {
@@ -71,28 +70,20 @@ extern const struct option_row option_rows[];
 
 /* The command line. Strings point into argv. */
 struct options {
-	const char *backend;	/* NULL: not given */
+	/*
+	 * What is asked for of a run or an acquisition. settings_load() sets what the environment
+	 * and the configuration have a part in, and the command the name.
+	 */
+	struct run_request run;
+	const char *backend;	/* these four may be NULL: not given */
 	const char *ttl;
 	const char *wait;
+	const char *kill_after;
 	bool nonblock;
-	bool shared;
-	int slots;		/* 0: not given */
 	int conflict_exit_code;
-	int64_t min_hold_ms;
-	int64_t max_run_ms;	/* 0: no limit */
-	int64_t until_ms;	/* in ms since the epoch; 0: not given */
-	bool no_renew;
-	bool closes;		/* --close */
 	int contain;		/* 1: --contain, -1: --no-contain, 0: neither */
-	const char *kill_after;	/* NULL: not given */
-	bool only_warn;		/* --on-lost warn */
-	const char *on_lost_run;	/* NULL: not given */
-	bool run_if_down;
-	bool wait_for_leftovers;
 	const char *metrics;	/* path of a file; NULL: not given */
 	pid_t pid;		/* 0: not given */
-	const char *note;	/* NULL: not given */
-	bool replaces;			/* --replace-waiters */
 	bool syslog;
 	bool log_json;		/* --log json */
 	bool json;
@@ -105,19 +96,20 @@ struct options {
 	bool words;		/* of help, for the completions */
 	char **operands;	/* the words that are no options, and of run those before "--" */
 	int operand_count;
-	bool ended;		/* there is a "--" */
-	char **argv;		/* of run: the words behind "--"; NULL: there is no "--" */
+	bool ended;		/* there is a "--", behind which run has run.argv, and else NULL */
 	bool password_in_argv;	/* of --backend, which may be hidden by now */
 	char *secret;		/* the password of a URI in argv, until it is blanked */
 	size_t secret_length;
 };
 
 /*
- * Parses argv[1...] for the command. options->backend is a copy of the argument if this has a
- * password: see options_blank(). 0, or -1 with ERROR_USAGE.
+ * Parses argv[1...] for the command argv[0]. Options of run end at its first operand, so that
+ * nothing of the user's command is taken for an option where "--" is forgotten. Those of the other
+ * commands may stand anywhere before "--", which lets a NAME begin with "-". options->backend is a
+ * copy of the argument if this has a password: see options_blank(). 0, or -1 with ERROR_USAGE.
  */
-int options_parse(struct options *options, enum command_bit command, int argc,
-		  char **argv, struct error *err);
+int options_parse(struct options *options, enum command_bit command, char **argv,
+		  struct error *err);
 
 /*
  * May a shell have cut the command line? It ends behind --backend with a URI that has a '?', which

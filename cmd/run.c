@@ -14,16 +14,13 @@
 #include "engine/supervise.h"
 #include "lock/name.h"
 #include "lock/uri.h"
-#include "command.h"
 #include "log.h"
 #include "metrics.h"
-#include "settings.h"
+#include "session.h"
 
 struct run {
-	struct options options;
-	struct settings settings;
+	struct session session;
 	struct signals signals;
-	const char *name;
 	char derived_name[NAME_DERIVED_SIZE];
 	int64_t began_at_ms;		/* for --metrics: ms since the epoch */
 	struct run_result result;	/* zeroed until there is a run */
@@ -32,33 +29,30 @@ struct run {
 /* Checks the operands and the command, and chooses the name of the lock. 0, or -1 with *err. */
 static int choose_name(struct run *run, struct error *err)
 {
-	const struct options *options = &run->options;
+	const struct options *options = &run->session.options;
+	char *const *argv = options->run.argv;
 	char shown[SHOWN_SIZE];
 
-	if (!options->argv)
+	if (!argv)
 		return error_set(err, ERROR_USAGE, 0, options_may_be_cut(options)
 				 ? "no command given; a URI with & needs quotes in a shell"
 				 : "no command given: put it behind '--', as in "
 				   "'dlock run NAME -- COMMAND'");
-	if (!options->argv[0] || !options->argv[0][0])
+	if (!argv[0] || !argv[0][0])
 		return error_set(err, ERROR_USAGE, 0, "no command given behind '--'");
 	if (options->operand_count > 1)
 		return error_set(err, ERROR_USAGE, 0, options->operands[1][0] == '-'
 				 ? "'%s' stands after NAME: options go before it"
 				 : "one NAME is wanted before '--', but there is also '%s'",
 				 uri_redact(options->operands[1], shown, sizeof(shown)));
-	if (options->operand_count == 1) {
-		run->name = options->operands[0];
-		return name_check(run->name, err);
-	}
-	name_derive((const char *const *)options->argv, run->derived_name);
-	run->name = run->derived_name;
-	return 0;
+	name_derive((const char *const *)argv, run->derived_name);
+	run->session.name = options->operand_count ? options->operands[0] : run->derived_name;
+	return name_check(run->session.name, err);
 }
 
 static int report_exec_failure(const struct run *run, const struct run_result *result)
 {
-	const char *command = run->options.argv[0];
+	const char *command = run->session.options.run.argv[0];
 	const int errnum = result->error.errnum;
 	char text[PATH_MAX + 64];
 
@@ -96,20 +90,18 @@ static void die_as_command(const struct run_result *result)
 }
 
 /*
- * The job counts for more than what is told of it: a file that cannot be written is said at the
- * end, and neither keeps the command from running nor changes the exit status.
+ * The job matters more than its report: a file that cannot be written is reported at the end, and
+ * neither keeps the command from running nor changes the exit status.
  */
 static void write_metrics(const struct run *run, int status)
 {
-	const struct metrics metrics = {
-		.name = run->name, .began_at_ms = run->began_at_ms, .result = &run->result,
-		.exit_status = status,
-	};
+	const char *path = run->session.options.metrics;
 	struct error err = { 0 };
 
-	if (!metrics_write(run->options.metrics, &metrics, &err))
+	if (!path || !metrics_write(path, run->session.name, run->began_at_ms, &run->result, status,
+				    &err))
 		return;
-	error_prefix(&err, "--metrics %s", run->options.metrics);
+	error_prefix(&err, "--metrics %s", path);
 	log_line(&(struct log_line){
 		.level = SAY_ERROR, .event = EVENT_OTHER, .text = err.message,
 		.facts = &run->result.facts,
@@ -127,63 +119,40 @@ static int report(struct run *run)
 	case RUN_EXEC_FAILED:
 		return report_exec_failure(run, result);
 	default:
-		return log_failed_run(result, run->options.conflict_exit_code);
+		return log_failed_run(result, run->session.options.conflict_exit_code);
 	}
-}
-
-/* For how long to wait: at most until the command would be stopped before it has begun. */
-static int64_t wait_time(const struct run *run)
-{
-	const int64_t until_ms = run->options.until_ms, now_ms = clock_wall_ms();
-
-	if (!until_ms)
-		return run->settings.wait_ms;
-	return clock_earlier(run->settings.wait_ms, until_ms > now_ms ? until_ms - now_ms : 0);
 }
 
 static int run_locked(struct run *run)
 {
 	const struct run_hooks hooks = log_hooks();
-	struct run_request request = settings_request(&run->settings, &run->options, run->name);
+	struct run_request *request = &run->session.options.run;
+	const int64_t left_ms = request->until_ms - clock_wall_ms();
 
-	request.argv = run->options.argv;
-	request.wait_ms = wait_time(run);
-	request.kill_after_ms = run->settings.kill_after_ms;
-	request.max_run_ms = run->options.max_run_ms;
-	request.until_ms = run->options.until_ms;
-	request.no_renew = run->options.no_renew;
-	request.closes = run->options.closes;
-	request.contain = run->settings.contain;
-	request.kill_on_lost = !run->options.only_warn;
-	request.on_lost_run = run->options.on_lost_run;
-	request.wait_for_leftovers = run->options.wait_for_leftovers;
-	request.run_if_down = run->options.run_if_down;
-	log_about(run->name, &run->settings, run->settings.syslog);
-	if (run->settings.warning[0])
-		log_say(SAY_WARNING, "%s", run->settings.warning);
-	supervise_run(&request, &hooks, &run->signals, &run->result);
+	/* Do not wait past --until: the command would be stopped before it starts. */
+	if (request->until_ms)
+		request->wait_ms = clock_earlier(request->wait_ms, left_ms > 0 ? left_ms : 0);
+	supervise_run(request, &hooks, &run->signals, &run->result);
 	return report(run);
 }
 
 int command_run(const struct options *options)
 {
+	static const struct command self = { .bit = COMMAND_RUN };
 	static struct run run;
 	struct error err = { 0 };
 	int status;
 
-	run.options = *options;
-	if (run.options.metrics)
-		run.began_at_ms = clock_wall_ms();
+	run.session = (struct session){ .command = &self, .options = *options };
+	run.began_at_ms = clock_wall_ms();
 	if (choose_name(&run, &err))
 		return log_fail(&err);
-	if (settings_load(&run.settings, &run.options, &err) ||
-	    signals_init(&run.signals, &err))
+	if (session_begin(&run.session, &err) || signals_init(&run.signals, &err))
 		status = log_fail(&err);
 	else
 		status = run_locked(&run);
-	if (run.options.metrics)
-		write_metrics(&run, status);
-	settings_finish(&run.settings);
+	write_metrics(&run, status);
+	settings_finish(&run.session.settings);
 	die_as_command(&run.result);
 	return status;
 }

@@ -13,7 +13,7 @@
 
 struct backend *session_open(const struct session *session, struct error *err)
 {
-	return backend_open(session->settings.driver, &session->settings.uri, NULL, err);
+	return backend_open(session->options.run.driver, &session->settings.uri, NULL, err);
 }
 
 int session_connect(struct session *session, struct error *err)
@@ -58,8 +58,21 @@ static int work_apart(struct session *session, struct error *err)
 	if (WIFEXITED(end))
 		return WEXITSTATUS(end);
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the client library crashed (signal %d) on the "
-		  "server's answer", settings_place(&session->settings, place), WTERMSIG(end));
+		  "server's answer", settings_place(&session->options, place), WTERMSIG(end));
 	return log_fail(err);
+}
+
+int session_begin(struct session *session, struct error *err)
+{
+	const bool holds = session->command->bit & (COMMAND_RUN | COMMAND_ACQUIRE);
+
+	session->options.run.name = session->name;
+	if (settings_load(&session->settings, &session->options, err))
+		return -1;
+	log_about(&session->options, holds && session->settings.syslog);
+	if (session->settings.warning[0])
+		log_say(SAY_WARNING, "%s", session->settings.warning);
+	return 0;
 }
 
 int session_run(const struct command *command, const struct options *options)
@@ -70,14 +83,9 @@ int session_run(const struct command *command, const struct options *options)
 
 	if (command->least)
 		session.name = options->operands[0];
-	if ((!session.name || !name_check(session.name, &err)) &&
-	    !settings_load(&session.settings, &session.options, &err)) {
-		log_about(session.name, &session.settings,
-			  command->bit == COMMAND_ACQUIRE && session.settings.syslog);
-		if (session.settings.warning[0])
-			log_say(SAY_WARNING, "%s", session.settings.warning);
+	if ((!session.name || !name_check(session.name, &err)) && !session_begin(&session, &err)) {
 		/* The keeper of acquire is a child already, and getppid() must be the caller. */
-		if (session.settings.driver->module && command->bit != COMMAND_ACQUIRE)
+		if (session.options.run.driver->module && command->bit != COMMAND_ACQUIRE)
 			status = work_apart(&session, &err);
 		if (status < 0)
 			status = command->work(&session, &err);

@@ -22,6 +22,12 @@ struct session {
 };
 
 /*
+ * Loads the settings of session->options, and makes messages be about its lock. 0, or -1 with *err.
+ * The caller calls settings_finish() in both cases.
+ */
+int session_begin(struct session *session, struct error *err);
+
+/*
  * Checks the NAME that the command has, loads the settings and calls work(), whose error it prints,
  * after the name if there is one. Returns the exit status.
  */

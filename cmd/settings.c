@@ -87,20 +87,21 @@ static int choose_duration(const struct settings *settings, const char *option,
 	return entry ? parse(entry->value, ms, err) : 0;
 }
 
-static int choose_durations(struct settings *settings, const struct options *options,
-			    struct error *err)
+static int choose_durations(struct settings *settings, struct options *options, struct error *err)
 {
-	settings->ttl_ms = BACKEND_TTL_MS;
-	settings->wait_ms = CLOCK_NEVER;
-	settings->kill_after_ms = KILL_AFTER_MS;
+	struct run_request *run = &options->run;
+
+	run->ttl_ms = BACKEND_TTL_MS;
+	run->wait_ms = CLOCK_NEVER;
+	run->kill_after_ms = KILL_AFTER_MS;
 	if (choose_duration(settings, options->ttl, "--ttl", "DLOCK_TTL", config_parse_ttl,
-			    &settings->ttl_ms, err) ||
+			    &run->ttl_ms, err) ||
 	    choose_duration(settings, options->nonblock ? "0" : options->wait, "--wait",
-			    "DLOCK_WAIT", config_parse_wait, &settings->wait_ms, err) ||
+			    "DLOCK_WAIT", config_parse_wait, &run->wait_ms, err) ||
 	    choose_duration(settings, options->kill_after, "--kill-after", NULL, duration_parse,
-			    &settings->kill_after_ms, err))
+			    &run->kill_after_ms, err))
 		return -1;
-	settings->asked_ttl_ms = options->ttl ? settings->ttl_ms : 0;
+	settings->asked_ttl_ms = options->ttl ? run->ttl_ms : 0;
 	return 0;
 }
 
@@ -112,17 +113,18 @@ static bool config_says(const struct settings *settings, const char *key, const 
 	return entry && !strcmp(entry->value, value);
 }
 
-/* What uri_text, which is no URI, is most likely. */
-static int refuse_backend(const struct settings *settings, const char *source, struct error *err)
+/* What text, which is no URI, is most likely. */
+static int refuse_backend(const struct settings *settings, const char *text, const char *source,
+			  struct error *err)
 {
 	char path[PATH_MAX];
 
-	if (settings->uri_text[0] == '/')
+	if (text[0] == '/')
 		return error_set(err, ERROR_USAGE, 0, "%s: '%s' is a path; a directory for locks "
-				 "is file://%s", source, settings->uri_text, settings->uri_text);
+				 "is file://%s", source, text, text);
 	if (settings->unreadable.kind == ERROR_NONE)
 		return error_set(err, ERROR_USAGE, 0, "%s: '%.100s' is neither a URI nor a "
-				 "section of %.150s%s" SYSTEM_FILE, source, settings->uri_text,
+				 "section of %.150s%s" SYSTEM_FILE, source, text,
 				 user_file(path) ? path : "", user_file(path) ? " or " : "");
 	*err = settings->unreadable;
 	return -1;
@@ -145,26 +147,26 @@ static int check_default(const struct settings *settings, struct error *err)
 }
 
 /* A name without a colon is that of a section; everything else is a URI. */
-static int read_backend(struct settings *settings, const char *text, const char *source,
-			struct error *err)
+static int read_backend(struct settings *settings, struct run_request *run, const char *text,
+			const char *source, struct error *err)
 {
 	const struct config_entry *entry = config_get(&settings->config, text, "uri");
 
-	settings->uri_text = text;
+	run->uri = &settings->uri;
+	run->uri_text = text;
 	settings->section = entry ? text : "";
 	if (!entry && !strchr(text, ':'))
-		return refuse_backend(settings, source, err);
+		return refuse_backend(settings, text, source, err);
 	if (uri_parse(&settings->uri, entry ? entry->value : text, err) ||
-	    !(settings->driver = backend_find(&settings->uri, err)))
+	    !(run->driver = backend_find(&settings->uri, err)))
 		return error_prefix(err, "%s", entry ? entry->place : source);
 	/* The command may look from another directory. The URI of a section stays secret. */
 	if (!entry)
-		settings->uri_text = settings->absolute_uri = uri_make_absolute(text);
+		run->uri_text = settings->absolute_uri = uri_make_absolute(text);
 	return 0;
 }
 
-static int choose_backend(struct settings *settings, const struct options *options,
-			  struct error *err)
+static int choose_backend(struct settings *settings, struct options *options, struct error *err)
 {
 	const struct config_entry *entry = config_get(&settings->config, "", "backend");
 	const char *variable = getenv("DLOCK_BACKEND"), *source = "--backend";
@@ -186,7 +188,7 @@ static int choose_backend(struct settings *settings, const struct options *optio
 	}
 	if (!text && check_default(settings, err))
 		return -1;
-	return read_backend(settings, text ? text : DEFAULT_BACKEND, source, err);
+	return read_backend(settings, &options->run, text ? text : DEFAULT_BACKEND, source, err);
 }
 
 int settings_load(struct settings *settings, struct options *options, struct error *err)
@@ -197,8 +199,8 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	if (load_files(settings, err) || choose_backend(settings, options, err) ||
 	    choose_durations(settings, options, err))
 		return -1;
-	settings->contain = options->contain ? options->contain > 0
-					     : config_says(settings, "contain", "yes");
+	options->run.contain = options->contain ? options->contain > 0
+						: config_says(settings, "contain", "yes");
 	settings->syslog = options->syslog || config_says(settings, "log", "syslog");
 	options_blank(options);
 	if (uri_load_passwords(&settings->uri, &exposed, err))
@@ -218,25 +220,7 @@ void settings_finish(struct settings *settings)
 	config_finish(&settings->config);
 }
 
-struct run_request settings_request(const struct settings *settings, const struct options *options,
-				    const char *name)
+const char *settings_place(const struct options *options, char buf[static URI_PLACE_SIZE])
 {
-	return (struct run_request){
-		.driver = settings->driver,
-		.uri = &settings->uri,
-		.uri_text = settings->uri_text,
-		.name = name,
-		.note = options->note,
-		.replaces = options->replaces,
-		.mode = options->slots ? HOLD_SLOT : options->shared ? HOLD_SHARED : HOLD_EXCLUSIVE,
-		.slots = options->slots,
-		.ttl_ms = settings->ttl_ms,
-		.wait_ms = settings->wait_ms,
-		.min_hold_ms = options->min_hold_ms,
-	};
-}
-
-const char *settings_place(const struct settings *settings, char buf[static URI_PLACE_SIZE])
-{
-	return uri_place(&settings->uri, settings->driver->port, buf);
+	return uri_place(options->run.uri, options->run.driver->port, buf);
 }

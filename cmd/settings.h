@@ -19,30 +19,20 @@ struct options;
 struct settings {
 	struct config config;
 	const char *section;	/* of the configuration; "": the backend is given by its URI */
-	const char *uri_text;	/* for DLOCK_BACKEND: the name of a section, or absolute_uri */
 	char *absolute_uri;	/* uri_make_absolute(), with the password; NULL: not used */
 	struct uri uri;		/* parsed, password-file loaded */
-	const struct backend_driver *driver;
-	int64_t ttl_ms;
 	int64_t asked_ttl_ms;	/* by -t; 0: an existing hold keeps its own TTL */
-	int64_t wait_ms;	/* CLOCK_NEVER: no limit; 0: do not wait */
-	int64_t kill_after_ms;
-	bool contain;
 	bool syslog;		/* messages of run and acquire go to the log of the system, too */
 	struct error unreadable;	/* why a configuration file could not be read */
 	char warning[400];	/* "", or that other users can read a password */
 };
 
 /*
- * Loads all of them, and blanks the password in argv. 0, or -1 with *err. The caller calls
- * settings_finish() in both cases.
+ * Loads all of them, completes options->run, which then points to *settings, and blanks the
+ * password in argv. 0, or -1 with *err. The caller calls settings_finish() in both cases.
  */
 int settings_load(struct settings *settings, struct options *options, struct error *err);
 void settings_finish(struct settings *settings);
 
-/* The request for a lock, with what run and acquire have in common. */
-struct run_request settings_request(const struct settings *settings, const struct options *options,
-				    const char *name);
-
-/* Writes where the locks are: see uri_place(). Returns buf. */
-const char *settings_place(const struct settings *settings, char buf[static URI_PLACE_SIZE]);
+/* Writes where the locks of options->run are: see uri_place(). Returns buf. */
+const char *settings_place(const struct options *options, char buf[static URI_PLACE_SIZE]);

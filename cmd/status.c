@@ -161,7 +161,7 @@ static int show(struct session *session, const char *name, bool named, int width
 		if (session->options.verbosity >= 0 &&
 		    (named || view.hold_count || view.waiter_count)) {
 			if (session->options.json)
-				json_lock(name, settings_place(&session->settings, place), &view);
+				json_lock(name, settings_place(&session->options, place), &view);
 			else
 				print_lock(name, &view, width, header);
 		}
@@ -216,7 +216,7 @@ static int show_once(struct session *session, bool *told, struct error *err)
 
 	/* A program that reads the table need not pass over this line. */
 	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && !options->json)
-		print_line(stdout, "on %s", settings_place(&session->settings, place));
+		print_line(stdout, "on %s", settings_place(&session->options, place));
 	if (options->operand_count)
 		return show_all(session, options->operands, (size_t)options->operand_count,
 				true, err);
@@ -226,7 +226,7 @@ static int show_once(struct session *session, bool *told, struct error *err)
 	if (!result) {
 		if (!all.count && !*told)
 			log_say(SAY_WARNING, "no locks are held on %s",
-				    settings_place(&session->settings, place));
+				    settings_place(&session->options, place));
 		*told = !all.count;
 		result = show_all(session, all.names, all.count, false, err);
 	}

@@ -43,7 +43,7 @@ static void sleep_until(int64_t until_ms, int64_t started_ms, const struct lock_
 static int64_t next_pause(const struct session *session, const struct lock_view *view,
 			  int64_t pause_ms)
 {
-	pause_ms = clock_earlier(pause_ms * 2, session->settings.driver->local
+	pause_ms = clock_earlier(pause_ms * 2, session->options.run.driver->local
 					       ? PAUSE_LAST_LOCAL_MS : PAUSE_LAST_MS);
 	for (size_t i = 0; i < view->hold_count; i++)
 		if (view->holds[i].expires_ms >= 0)
@@ -58,7 +58,7 @@ static int not_free(const struct session *session, const struct lock_view *view)
 
 	log_say(SAY_WARNING, "%s (on %s)",
 		    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)),
-		    settings_place(&session->settings, place));
+		    settings_place(&session->options, place));
 	return session->options.conflict_exit_code;
 }
 
@@ -72,8 +72,8 @@ int command_wait(struct session *session, struct error *err)
 
 	if (session_connect(session, err))
 		return -1;
-	if (session->settings.wait_ms != CLOCK_NEVER)
-		until_ms = started_ms + session->settings.wait_ms;
+	if (session->options.run.wait_ms != CLOCK_NEVER)
+		until_ms = started_ms + session->options.run.wait_ms;
 	while (!(failed = hold_view(session->backend, session->name, "", &view, err)) &&
 	       view.hold_count && clock_boot_ms() < until_ms) {
 		pause_ms = next_pause(session, &view, pause_ms);

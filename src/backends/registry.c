@@ -130,6 +130,7 @@ static int check_request(const struct backend *backend, const struct request *re
 			 const struct uri *uri, struct error *err)
 {
 	const char *strategy = uri_param(uri, "strategy"), *dialect = uri_param(uri, "dialect");
+	const char *with = strategy ? " with ?strategy=" : dialect ? " with ?dialect=" : "";
 	const char *option = NULL, *others = "file:, redis:, zookeeper: and mysql:";
 
 	if (request->mode == HOLD_SHARED && !(backend->can & BACKEND_SHARED))
@@ -143,8 +144,8 @@ static int check_request(const struct backend *backend, const struct request *re
 	if (!option)
 		return 0;
 	return error_set(err, ERROR_USAGE, 0, "%s:%s%.60s has no %s; %s have it by default",
-			 uri->scheme, strategy ? " with ?strategy=" : dialect ? " with ?dialect=" : "",
-			 strategy ? strategy : dialect ? dialect : "", option, others);
+			 uri->scheme, with, strategy ? strategy : dialect ? dialect : "", option,
+			 others);
 }
 
 struct backend *backend_open(const struct backend_driver *driver, const struct uri *uri,
