@@ -380,18 +380,17 @@ install: all
 		"$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)"
 	$(INSTALL) -m 755 $(BUILD)/dlock "$(DESTDIR)$(BINDIR)/dlock"
 	$(if $(MODULES),$(INSTALL) -m 755 $(MODULES) "$(DESTDIR)$(LIBDIR)/dlock/")
-	$(INSTALL) -m 644 man/dlock.1 "$(DESTDIR)$(MANDIR)/man1/"
-	$(INSTALL) -m 644 man/dlock.conf.5 "$(DESTDIR)$(MANDIR)/man5/"
-	$(INSTALL) -m 644 man/dlock-backends.7 "$(DESTDIR)$(MANDIR)/man7/"
+	$(INSTALL) -m 644 man/*.1 "$(DESTDIR)$(MANDIR)/man1/"
+	$(INSTALL) -m 644 man/*.5 "$(DESTDIR)$(MANDIR)/man5/"
+	$(INSTALL) -m 644 man/*.7 "$(DESTDIR)$(MANDIR)/man7/"
 	$(INSTALL) -m 644 completions/dlock.bash "$(DESTDIR)$(BASHDIR)/dlock"
 	$(INSTALL) -m 644 completions/_dlock "$(DESTDIR)$(ZSHDIR)/_dlock"
 	$(INSTALL) -m 644 completions/dlock.fish "$(DESTDIR)$(FISHDIR)/dlock.fish"
 
 uninstall:
-	rm -f "$(DESTDIR)$(BINDIR)/dlock" "$(DESTDIR)$(MANDIR)/man1/dlock.1" \
-		"$(DESTDIR)$(MANDIR)/man5/dlock.conf.5" \
-		"$(DESTDIR)$(MANDIR)/man7/dlock-backends.7" "$(DESTDIR)$(BASHDIR)/dlock" \
+	rm -f "$(DESTDIR)$(BINDIR)/dlock" "$(DESTDIR)$(BASHDIR)/dlock" \
 		"$(DESTDIR)$(ZSHDIR)/_dlock" "$(DESTDIR)$(FISHDIR)/dlock.fish"
+	cd man && for page in *; do rm -f "$(DESTDIR)$(MANDIR)/man$${page##*.}/$$page"; done
 	rm -rf "$(DESTDIR)$(LIBDIR)/dlock"
 
 VERSION := $(shell sed -n 's/^.define DLOCK_VERSION "\(.*\)"$$/\1/p' src/base/version.h)

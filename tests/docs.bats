@@ -11,6 +11,8 @@ load redis-server
 prepare() {
 	TOP=$BATS_TEST_DIRNAME/..
 	COMPLETIONS=$TOP/completions
+	PAGES=(dlock.1 dlock-output.5 dlock.conf.5 dlock-backends.7 dlock-file.7 dlock-mysql.7
+		dlock-redis.7 dlock-zookeeper.7)
 	export TOP COMPLETIONS
 }
 
@@ -78,15 +80,14 @@ mdoc_options() {
 		sed -E 's/^\.It //; s/Fl -/--/g; s/Fl /-/g; s/ ,/,/g; s/ (Ar|Cm) / /g; s/ \| /|/g'
 }
 
-# grouped_options COMMAND: those in lists for several commands, "Options of run and acquire"
-grouped_options() {
-	local heading
-	sed -n 's/^\.Ss \(Options of .*\)/\1/p' "$TOP/man/dlock.1" >headings
-	while read -r heading; do
-		if [[ " ${heading//,/} " == *" $1 "* ]]; then
-			mdoc_options "$heading"
-		fi
-	done <headings
+# mdoc_flags HEADING MARK: the options, a word a line, that dlock.1 names there in the first line of
+# options behind the line that begins with MARK
+mdoc_flags() {
+	awk -v title="$1" -v mark="$2" '
+		/^\.S[sh] / { on = ($0 == title) }
+		on && index($0, mark) == 1 { behind = 1 }
+		on && behind && /^\.Fl / { print; exit }' "$TOP/man/dlock.1" |
+		sed -E 's/^\.Fl //; s/[ ,.]+$//; s/ , /\n/g' | sed 's/^/-/'
 }
 
 # mdoc_items FILE SECTION: the tags of the lists of a section
@@ -478,9 +479,56 @@ hung_server() {
 		equal "$output" "" "${page##*/}"
 		run -0 mandoc -T utf8 "$page"
 	done
-	for page in dlock.1 dlock-backends.7 dlock.conf.5; do
-		[[ -f $TOP/man/$page ]] || fail "$page is not there"
+}
+
+@test "manual pages: the list of them is the same everywhere" {
+	local page
+	printf '%s\n' "${PAGES[@]}" >wanted
+	(cd "$TOP/man" && printf '%s\n' *) >found
+	same wanted found 'man/'
+	"$DLOCK" --help | grep -oE '[a-z.-]+\([0-9]\)' | tr '(' '.' | tr -d ')' >found
+	same wanted found 'dlock --help'
+	make -s -C "$TOP" -o all install DESTDIR="$T/image" BUILD="$BUILD"
+	find image -path '*/man/*' -type f -printf '%f\n' >found
+	same wanted found 'make install'
+	make -s -C "$TOP" uninstall DESTDIR="$T/image" BUILD="$BUILD"
+	equal "$(find image -type f)" "" "make uninstall leaves"
+	# one leads to all others
+	sed -n 's/^\.Xr \(dlock[a-z.-]*\) \([0-9]\).*/\1.\2/p' "$TOP/man/dlock.1" \
+		"$TOP/man/dlock-backends.7" >found
+	same wanted found 'SEE ALSO'
+	# a page that another one or a message names is there
+	grep -rohE 'dlock[a-z.-]*\([1-8]\)' "$TOP"/{src,cmd,man,completions,docs,debian} "$TOP"/*.md |
+		tr '(' '.' | tr -d ')' | sort -u | while read -r page; do
+		grep -qxF "$page" wanted || fail "somebody names $page"
 	done
+	# nor is a section of another page or of none
+	for page in "${PAGES[@]}"; do
+		sed -n 's/^\.Sx //p' "$TOP/man/$page" | sed 's/ [.,;:)]*$//' | while read -r section; do
+			has_line "$TOP/man/$page" "^\.S[sh] $section\$" || fail "$page has no $section"
+		done
+	done
+}
+
+@test "manual pages: a search finds each heading once" {
+	local page heading
+	for page in "${PAGES[@]}"; do
+		sed -n 's/^\.S[sh] //p' "$TOP/man/$page" >headings
+		equal "$(sort -f headings | uniq -di)" "" "$page: headings"
+	done
+}
+
+@test "manual pages: dlock takes every URI in their examples" {
+	local page uri count=0
+	for page in "${PAGES[@]}"; do
+		sed -n 's/^\.It Li \([a-z+]*:.*\)/\1/p' "$TOP/man/$page"
+	done | sed "s|/etc/dlock.password|$T/password|; s|/etc/ssl/.*|$T/ca.pem|" >uris
+	install -m 600 <(echo secret) password
+	while read -r uri; do
+		run -0 "$DLOCK" setup --dry-run -b "$uri"
+		count=$((count + 1))
+	done <uris
+	between "$count" 12 99 URIs
 }
 
 @test "dlock.1 has every command and exit status, and no other" {
@@ -494,39 +542,39 @@ hung_server() {
 	same wanted found 'exit status'
 }
 
-@test "dlock.1 has every option once, those of all commands in a list of their own" {
-	local command
-	# what every command has that talks to a backend; the other two have less, as the list says
+@test "dlock.1 has the options of run in one list, and of other commands what differs" {
+	local command flag
 	for command in $(commands); do
-		options "$command" >"options.$command"
-	done
-	equal "$(cat options.help options.version)" $'-h, --help\n-v, --verbose\n-h, --help'
-	rm options.help options.version
-	sort options.* | uniq -c | sed -n "s/^ *$(find . -name 'options.*' | wc -l) //p" >wanted
-	mdoc_options 'Options of all commands' >shared
-	same wanted shared 'options of all commands'
-	for command in $(commands); do
-		{
-			mdoc_options "dlock $command"
-			grouped_options "$command"
-		} >own
-		if [[ -e options.$command ]]; then
-			cat own shared >found
-			same "options.$command" found "options of $command"
-			equal "$(sort found | uniq -d)" "" "listed twice for $command"
+		options "$command" >wanted
+		mdoc_options "dlock $command" >own
+		sed -E 's/.*--([a-z-]+).*/\1/' own | LC_ALL=C sort -c || fail "$command: not by the alphabet"
+		cp own found
+		if [[ $command == run ]]; then
+			cp own of-run
 		else
-			equal "$(<own)" "" "options of $command"
+			{
+				case $command in
+				help | version) mdoc_flags '.Sh COMMANDS' ".Ic $command" ;;
+				*) mdoc_flags '.Sh COMMANDS' 'All commands have' ;;
+				esac
+				mdoc_flags ".Ss dlock $command" 'Options as in'
+			} >flags
+			while read -r flag; do
+				grep -E -e "(^|, )$flag( |,|\$)" of-run || fail "$command: run has no $flag"
+			done <flags >>found
 		fi
+		same wanted found "options of $command"
+		equal "$(sort found | uniq -d)" "" "listed twice for $command"
 	done
 }
 
-# json_keys OBJECT [TABLE]: the keys that dlock.1 documents for the output of OBJECT, in
+# json_keys OBJECT [TABLE]: the keys that dlock-output.5 documents for the output of OBJECT, in
 # its Nth table
 json_keys() {
 	awk -v title=".Ss Output of $1 --json" -v table="${2:-1}" '
 		/^\.S[sh] / { on = ($0 == title); n = 0 }
 		on && /^\.Bl / { n++ }
-		on && n == table && /^\.It Cm / { print }' "$TOP/man/dlock.1" |
+		on && n == table && /^\.It Cm / { print }' "$TOP/man/dlock-output.5" |
 		sed 's/^\.It Cm //; s/ , /\n/g'
 }
 
@@ -537,7 +585,7 @@ keys_are() {
 	same wanted found "$1 --json, $3"
 }
 
-@test "dlock.1 has every key of the JSON that commands print, and no other" {
+@test "dlock-output.5 has every key of the JSON that commands print, and no other" {
 	need jq
 	local uri token
 	for uri in "$REDIS" "$FILE"; do
@@ -591,12 +639,12 @@ status_counts() {
 
 @test "dlock-backends.7 has every scheme, and no other" {
 	schemes >wanted
-	awk '/^\.Sh / { on = ($2 == "DESCRIPTION") } on && /^\.It Cm/ { print $3 }' \
-		"$TOP/man/dlock-backends.7" >found
+	awk '/^\.Sh / { on = ($2 == "DESCRIPTION") } on && /^\.It Cm/' "$TOP/man/dlock-backends.7" |
+		sed 's/^\.It Cm //; s/ , /\n/g' >found
 	same wanted found schemes
 }
 
-@test "dlock-backends.7 has every parameter of a URI, and no other" {
+@test "the pages of the backends have every parameter of a URI, and no other" {
 	# the program lists them itself when it sees another
 	local uri
 	for uri in file:///tmp? redis://localhost? rediss://localhost? redis+unix:///tmp? \
@@ -607,20 +655,20 @@ status_counts() {
 		run --separate-stderr -125 "$DLOCK" run -b "${uri}no-such-parameter=1" "$LOCK" -- true
 		sed -n 's/.*known are: //p' <<<"$stderr" | tr -d ' ' | tr ',' '\n'
 	done >wanted
-	sed -n 's/^\.It Cm \([a-z-]*\) Ns = .*/\1/p' "$TOP/man/dlock-backends.7" >found
+	sed -n 's/^\.It Cm \([a-z-]*\) Ns = .*/\1/p' "$TOP"/man/*.7 >found
 	same wanted found parameters
 }
 
-@test "dlock-backends.7 has the keys that the code uses" {
+@test "dlock-redis.7 has the keys that the code uses" {
 	grep -ohE "[\"']:[a-z]+:?[\"']" "$TOP"/src/backends/redis/{client.c,lua/lock.lua} | tr -d "\"':" >wanted
-	sed -n 's/^\.It Li {key}:\([a-z]*\).*/\1/p' "$TOP/man/dlock-backends.7" >found
+	sed -n 's/^\.It Li {key}:\([a-z]*\).*/\1/p' "$TOP/man/dlock-redis.7" >found
 	same wanted found keys
 }
 
-@test "dlock-backends.7 shows the content of a lock file" {
+@test "dlock-file.7 shows the content of a lock file" {
 	local line token
 	token=$("$DLOCK" acquire -t 3s "$LOCK")
-	sed -n 's/^\.Dl fence /fence /p' "$TOP/man/dlock-backends.7" >shown
+	sed -n 's/^\.Dl fence /fence /p' "$TOP/man/dlock-file.7" >shown
 	equal "$(wc -l <shown)" 1 lines
 	# the same words, of the same length where that is fixed
 	while read -r line; do
@@ -648,12 +696,12 @@ status_counts() {
 	same wanted found keys
 }
 
-# acl WORD: the first command of dlock-backends.7 that gives rights and has this word, a word a line
+# acl WORD: the first command of dlock-redis.7 that gives rights and has this word, a word a line
 acl() {
 	redis_acl "$1" | xargs -n 1
 }
 
-@test "the Redis permissions in dlock-backends.7 are those that the code needs" {
+@test "the permissions in dlock-redis.7 are those that the code needs" {
 	{
 		acl +evalsha
 		acl +lpush
@@ -733,7 +781,7 @@ permit() {
 	equal "$output" OK
 }
 
-@test "the Redis permissions in dlock-backends.7 suffice" {
+@test "the permissions in dlock-redis.7 suffice" {
 	local uri
 	private_redis
 	permit +evalsha
@@ -763,7 +811,7 @@ replica_online() {
 	[[ $(printf 'set probe 1\nwait 1 200\n' | redis_at "$P_DIR" | tail -n 1) == 1 ]]
 }
 
-@test "the Redis permissions in dlock-backends.7 suffice for ?replicas=" {
+@test "the permissions in dlock-redis.7 suffice for ?replicas=" {
 	private_redis
 	private_redis --replicaof 127.0.0.1 "$P_PORT"
 	P_DIR=$T/redis.0

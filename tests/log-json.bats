@@ -2,19 +2,19 @@
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
 # --log json: every line that dlock itself writes to standard error is an object, whose keys and
-# events are those of dlock(1).
+# events are those of dlock-output(5).
 
 load helpers
 load redis
 
 prepare() {
 	need jq
-	MAN=$BATS_TEST_DIRNAME/../man/dlock.1
+	MAN=$BATS_TEST_DIRNAME/../man/dlock-output.5
 	# A name that text could not hold without quotes.
 	ODD="$LOCK \"a\\b\" é"
 }
 
-# of_man TABLE: the keys of the first table about --log json in dlock(1), or the events of its
+# of_man TABLE: the keys of the first table about --log json in dlock-output(5), or the events of its
 # second
 of_man() {
 	awk -v table="$1" '
@@ -61,7 +61,7 @@ logs_event() {
 	grep -q "\"event\":\"$2\"" "$1"
 }
 
-@test "dlock.1 has every event, and no other" {
+@test "dlock-output.5 has every event, and no other" {
 	sed -n 's/^\t\[EVENT_[A-Z_]*\] = "\(.*\)",$/\1/p' "$BATS_TEST_DIRNAME/../cmd/log.c" |
 		sort >known
 	[[ -s known ]]

@@ -9,7 +9,7 @@ load redis
 
 prepare() {
 	need promtool
-	MAN=$BATS_TEST_DIRNAME/../man/dlock.1
+	MAN=$BATS_TEST_DIRNAME/../man/dlock-output.5
 	mkdir prom
 	PROM=$T/prom/nightly.prom
 }
@@ -57,7 +57,7 @@ flags() {
 	equal "$(value replaced) $(value overdue)" "0 0" "replaced and overdue"
 }
 
-@test "dlock.1 has every metric, and no other; all of them are gauges" {
+@test "dlock-output.5 has every metric, and no other; all of them are gauges" {
 	measured 0 "$LOCK" -- true
 	sed -n 's/{.*//p' "$PROM" | grep -v '^#' | sort >found
 	awk '/^\.Sh / { on = ($2 == "METRICS") } on && /^\.It Cm / { print $3 }' "$MAN" | sort >wanted

@@ -120,7 +120,7 @@ displays() {
 		for renderer in mandoc groff; do
 			displays "$page" "$renderer"
 			for file in source.*; do
-				[[ $(kind "$file") != lock-file ]] || continue
+				[[ -e $file && $(kind "$file") != lock-file ]] || continue
 				# each renderer has its own width of a tab
 				diff -Bw "$file" "display.${file#*.}" || fail "${page##*/}, $renderer: broken"
 				((++count))
@@ -158,7 +158,7 @@ sandbox() {
 	pmy "CREATE DATABASE jobs; CREATE USER admin@'127.0.0.1' IDENTIFIED BY 'one';
 		CREATE USER jobs@'%' IDENTIFIED BY 'two'; GRANT ALL ON jobs.* TO admin@'127.0.0.1';
 		GRANT SELECT, INSERT, UPDATE, DELETE ON jobs.* TO jobs@'%'"
-	mkdir -p root/{etc,home/ann,run/dlock,run/lock/dlock,srv,var/lib}
+	mkdir -p root/{etc,home/ann,run/dlock,run/lock/dlock,srv,var/lib/prometheus/node-exporter}
 	cat >map <<-END
 		s|redis\.example\.com|127.0.0.1:$REDIS_PORT|
 		s|db\.example\.com|127.0.0.1:$P_PORT|

@@ -64,7 +64,7 @@ names_of_all() {
 	between "$status" 0 1
 }
 
-@test "the permissions in dlock-backends.7 suffice, also while a slot moves" {
+@test "the permissions in dlock-redis.7 suffice, also while a slot moves" {
 	local n
 	for n in 1 2 3; do
 		permit "${NODE_PORTS[n]}"

@@ -11,9 +11,9 @@ teardown_file() {
 	redis_file_end
 }
 
-# redis_acl WORD: the first command of dlock-backends.7 that gives rights and has this word
+# redis_acl WORD: the first command of dlock-redis.7 that gives rights and has this word
 redis_acl() {
-	tr -d "'" <"$BATS_TEST_DIRNAME/../man/dlock-backends.7" | awk -v word=" $1 " '
+	tr -d "'" <"$BATS_TEST_DIRNAME/../man/dlock-redis.7" | awk -v word=" $1 " '
 		/acl setuser/ { on = 1; text = "" }
 		/^\.Ed/ && on { on = 0; if (index(text " ", word)) { print text; exit } }
 		on { sub(/\\e$/, ""); text = text " " $0 }'

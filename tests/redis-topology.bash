@@ -21,7 +21,7 @@ answers() {
 	[[ $(at "$@" 2>&1) =~ ^$wanted$ ]]
 }
 
-# permit PORT: makes the user jobs at this server, as dlock-backends.7 says, without what operators
+# permit PORT: makes the user jobs at this server, as dlock-redis.7 says, without what operators
 # need
 permit() {
 	local word words

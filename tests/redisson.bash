@@ -58,11 +58,11 @@ in_queue() {
 	[[ $(rcli llen "redisson_lock_queue:{$LOCK}") == "$1" ]]
 }
 
-# redisson_acl SERVER...: makes the user jobs, whose password is sesame, as dlock-backends.7 says for
+# redisson_acl SERVER...: makes the user jobs, whose password is sesame, as dlock-redis.7 says for
 # locks whose names begin with test-. SERVER is a command that runs redis-cli.
 redisson_acl() {
 	local words
-	words=$(sed -n "/^redis-cli acl setuser jobs on.*/,/^.Ed/ p" "$BATS_TEST_DIRNAME/../man/dlock-backends.7" |
+	words=$(sed -n "/^redis-cli acl setuser jobs on.*/,/^.Ed/ p" "$BATS_TEST_DIRNAME/../man/dlock-redis.7" |
 		sed -n "/redisson_/,/^.Ed/ p" | sed "s/^.Ed//; s/[\\]e$//; s/'//g; s/jobs-/test-/g")
 	matches "$words" '\+hgetall.*\+rpush'
 	# shellcheck disable=SC2086 # words

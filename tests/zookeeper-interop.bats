@@ -151,7 +151,7 @@ add_together() {
 	add_together lock lock
 }
 
-@test "Curator, kazoo with the node name of dlock-backends.7, and dlock add to one number" {
+@test "Curator, kazoo with the node name of dlock-zookeeper.7, and dlock add to one number" {
 	local curator
 	echo 0 >number
 	peer curator

@@ -292,7 +292,7 @@ check() {
 	equal "$stderr" ""
 }
 
-@test "the rights in dlock-backends.7 suffice: create and read on the root, nothing above it" {
+@test "the rights in dlock-zookeeper.7 suffice: create and read on the root, nothing above it" {
 	local root=/rights-$LOCK/locks who token
 	export DLOCK_BACKEND=zk://joe:Sesame8@127.0.0.1:$ZK_PORT$root NODE=$root/$LOCK
 	"$DLOCK" setup

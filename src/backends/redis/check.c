@@ -224,7 +224,7 @@ static void check_transport(const struct redis_client *client, struct findings *
 	else
 		findings_add(findings, address->password ? FINDING_WARNING : FINDING_NOTE,
 			     "transport",
-			     "encrypt it (TLS, see dlock-backends(7)), or use a private network",
+			     "encrypt it (TLS, see dlock-redis(7)), or use a private network",
 			     "not encrypted: tokens%s can be read on the way",
 			     address->password ? " and the password" : "");
 }
