@@ -898,7 +898,7 @@ replica_online() {
 
 @test "README: the packages to install are those that the build installs" {
 	"$TOP/tests/packages" -l build | tr ' ' '\n' >wanted
-	sed -n 's/^sudo apt install //p' "$TOP/README.md" | tr ' ' '\n' >found
+	sed -n '/\.deb$/d; s/^sudo apt install //p' "$TOP/README.md" | tr ' ' '\n' >found
 	same wanted found packages
 }
 
@@ -922,7 +922,8 @@ replica_online() {
 	awk '/^## / { on = ($0 == "## Exit status") } on && /^\| [0-9]/ { print $2 }' \
 		"$TOP/README.md" >found
 	same wanted found 'exit status'
-	schemes >wanted
+	# a row each, but for those that are another name
+	help_section Backends | grep -v 'another name for' | sed 's/ .*//' >wanted
 	awk '/^## / { on = ($0 == "## Backends") } on' "$TOP/README.md" |
 		sed -n 's/^| `\([a-z+]*:\).*/\1/p' >found
 	same wanted found backends

@@ -134,6 +134,17 @@ uris() {
 	run -0 in_tree apt-get -qq purge dlock
 }
 
+@test "README: the packages of a release install as it says" {
+	local line
+	line=$(grep '^sudo apt install .*\.deb$' "$BATS_TEST_DIRNAME/../../README.md")
+	equal "$(wc -l <<<"$line")" 1 lines
+	run -0 in_tree sh -c "cd /tmp/new && ${line/sudo apt/apt-get -qq}"
+	equal "$(dlock_packages | cut -d ' ' -f 1 | tr '\n' ' ')" "dlock dlock-mysql dlock-tls dlock-zookeeper "
+	run -0 in_tree dlock run "$LOCK" -- echo held
+	equal "${lines[-1]}" held
+	run -0 in_tree apt-get -qq purge dlock dlock-mysql dlock-tls dlock-zookeeper
+}
+
 @test "with what it recommends, from the version before: a run on each server" {
 	run -0 in_tree sh -c 'apt-get -qq install /tmp/old/*.deb'
 	equal "$(dlock_packages | tr '\n' ' ')" \
