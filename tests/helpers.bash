@@ -113,9 +113,9 @@ timed() {
 # pause SECONDS: sleeps without starting a process where possible, because most pauses are so
 # short that sleep(1) would make them a tenth longer
 pause() {
-	if [[ -p ${T-}/watchdog ]]; then
+	if [[ -p ${BATS_FILE_TMPDIR-}/never ]]; then
 		# Nothing is ever written into this FIFO.
-		read -rt "$1" <>"$T/watchdog" || :
+		read -rt "$1" <>"$BATS_FILE_TMPDIR/never" || :
 	else
 		sleep "$1"
 	fi
@@ -333,14 +333,13 @@ line() {
 strays() {
 	local file pid
 	# without the mark for grep itself
-	env -u DLOCK_TEST_MARK grep -lzsxF -- "DLOCK_TEST_MARK=$MARK" /proc/[0-9]*/environ |
-		while read -r file; do
-			pid=${file#/proc/}
-			pid=${pid%/environ}
-			if alive "$pid"; then
-				echo "$pid"
-			fi
-		done
+	while read -r file; do
+		pid=${file#/proc/}
+		pid=${pid%/environ}
+		if alive "$pid"; then
+			echo "$pid"
+		fi
+	done < <(DLOCK_TEST_MARK='' grep -lzsxF -- "DLOCK_TEST_MARK=$MARK" /proc/[0-9]*/environ)
 }
 
 no_strays() {
@@ -353,23 +352,6 @@ no_strays_but() {
 	# before sort runs, which has the mark, too
 	found=$(strays)
 	[[ $(sort <<<"$found") == "$(printf '%s\n' "$@" | sort)" ]]
-}
-
-# watch_over: starts the watchdog, which kills all processes of the test after TEST_LIMIT seconds,
-# so that a test that hangs fails. No test needs that long, not even on a busy machine.
-# BATS_TEST_TIMEOUT would end the test's shell only, and `run` would go on waiting for the
-# processes.
-watch_over() {
-	mkfifo "$T/watchdog"
-	{
-		# This sleeps without a process that teardown would have to end, too.
-		read -rt "${TEST_LIMIT:-120}" <>"$T/watchdog"
-		touch "$T/timed-out"
-		strays | while read -r pid; do
-			kill -KILL "$pid"
-		done
-	} </dev/null >"$T/watchdog.log" 2>&1 3>&- 4>&- &
-	WATCHDOG=$!
 }
 
 # ---- a test's frame
@@ -388,20 +370,19 @@ setup() {
 	unset DLOCK_BACKEND DLOCK_REQUIRE_BACKEND DLOCK_TTL DLOCK_WAIT DLOCK_NAME DLOCK_TOKEN DLOCK_FENCE
 	# The tests neither read nor change files of the user who runs them.
 	export HOME=$T/home XDG_CONFIG_HOME=$T/config
-	mkdir -m 0700 "$HOME" "$XDG_CONFIG_HOME"
 	# Commands under the lock use these, too.
 	export LOCK=test-$BATS_SUITE_TEST_NUMBER T
 	LOCKS=$T/locks
-	mkdir -m 0700 "$LOCKS"
 	FILE=file://$LOCKS
 	REDIS=redis://127.0.0.1:${REDIS_PORT-}
 	KEY=dlock:$LOCK
 	# Witnesses write here about their holds (tools/record.h); judge_histories reads it.
 	export WITNESS_HISTORIES=$T/histories
-	mkdir "$WITNESS_HISTORIES"
+	mkdir -m 0700 "$HOME" "$XDG_CONFIG_HOME" "$LOCKS" "$WITNESS_HISTORIES"
+	# for pause
+	[[ -p $BATS_FILE_TMPDIR/never ]] || mkfifo "$BATS_FILE_TMPDIR/never"
 	# Most tests use this backend; without it a test could use the system's lock directory.
 	export DLOCK_BACKEND=$FILE
-	watch_over
 	if declare -F prepare >/dev/null; then
 		prepare
 	fi
@@ -409,11 +390,6 @@ setup() {
 
 teardown() {
 	local pid left
-	kill -TERM "$WATCHDOG"
-	if [[ -e $T/timed-out ]]; then
-		echo "the test took longer than ${TEST_LIMIT:-120} s; its processes were killed" >&2
-		return 1
-	fi
 	if declare -F tidy >/dev/null; then
 		tidy
 	fi

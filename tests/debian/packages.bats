@@ -11,8 +11,6 @@
 load ../helpers
 load ../services/mysql
 
-export TEST_LIMIT=600
-
 setup_file() {
 	local suite
 	suite=${DEBIAN:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
