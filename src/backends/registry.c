@@ -19,19 +19,19 @@ const char *redis_library(void);
 
 /* What this build leaves out stays in the table, so that an error can name it. */
 #ifdef WITHOUT_REDIS
-#define REDIS
-#define REDLOCK
+#define REDIS .ops = NULL
+#define REDLOCK .ops = NULL
 #else
 #define REDIS .ops = &redis_ops, .library = redis_library
 #define REDLOCK .ops = &redlock_ops
 #endif
 #ifdef WITHOUT_ZOOKEEPER
-#define ZOOKEEPER
+#define ZOOKEEPER .module = NULL
 #else
 #define ZOOKEEPER .module = "zookeeper"
 #endif
 #ifdef WITHOUT_MYSQL
-#define MYSQL
+#define MYSQL .module = NULL
 #else
 #define MYSQL .module = "mysql"
 #endif
@@ -54,7 +54,7 @@ const struct backend_driver backend_drivers[] = {
 	{ "zk", .alias_of = "zookeeper" },
 	{ "mysql", "a MySQL or MariaDB server", 3306, MYSQL },
 	{ "mariadb", .alias_of = "mysql" },
-	{ NULL },
+	{ .scheme = NULL },
 };
 
 static void refuse_scheme(const char *scheme, struct error *err)
