@@ -484,13 +484,13 @@ nothing_but_fences() {
 		one_line 'for .dialect=redisson only'
 	done
 	run --separate-stderr -125 "$DLOCK" run -s "$LOCK" -- true
-	one_line 'no shared holds;'
+	one_line 'no --shared;'
 	run --separate-stderr -125 "$DLOCK" run --slots 2 "$LOCK" -- true
 	one_line 'no --slots;'
 	run --separate-stderr -125 "$DLOCK" run -b "$BASE&lock=semaphore" "$LOCK" -- true
 	one_line 'needs --slots N'
 	run --separate-stderr -125 "$DLOCK" run -s -b "$BASE&lock=semaphore" "$LOCK" -- true
-	one_line 'no shared holds'
+	one_line 'no --shared'
 	[[ -z $(lock_keys) ]]
 }
 

@@ -111,7 +111,7 @@ lost() {
 
 @test "--shared and --slots are refused with the backends that have them" {
 	run --separate-stderr -125 "$DLOCK" run -s "$LOCK" -- true
-	one_line 'no shared holds; file:'
+	one_line 'no --shared; file:'
 	run --separate-stderr -125 "$DLOCK" acquire --slots 2 "$LOCK"
 	one_line 'no --slots; file:'
 	nothing_on_nodes
