@@ -151,8 +151,8 @@ static void print_overview(void)
 	for (const struct command *command = commands; command->name; command++)
 		printf("  dlock %-46s%s\n", command->usage, command->summary);
 	printf("\n'dlock help COMMAND' shows the options of a command.\n"
-	       "See also: dlock(1), dlock-output(5), dlock.conf(5), dlock-backends(7), dlock-file(7),\n"
-	       "dlock-mysql(7), dlock-redis(7), dlock-zookeeper(7).\n");
+	       "See also: dlock(1), dlock-output(5), dlock.conf(5), dlock-backends(7),\n"
+	       "dlock-file(7), dlock-mysql(7), dlock-redis(7), dlock-zookeeper(7).\n");
 }
 
 /*
