@@ -125,6 +125,12 @@ TLS: not installed; apt install dlock-tls"
 	run --separate-stderr bin/dlock run -b mysql://127.0.0.1/ "$LOCK" -- true
 	equal "$status" 125
 	one_line "another version"
+	# as in an installed tree, where it is not the first place that is tried
+	mkdir -p lib/dlock
+	mv bin/dlock-mysql.so lib/dlock/
+	run --separate-stderr bin/dlock run -b mysql://127.0.0.1/ "$LOCK" -- true
+	equal "$status" 125
+	one_line "another version"
 }
 
 @test "installed: bin/dlock finds its modules in lib/dlock, and all of it can be uninstalled" {

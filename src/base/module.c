@@ -27,30 +27,28 @@ static bool is_missing(const char *why, const char *file)
 	       (strstr(why, file) && strstr(why, strerror(ENOENT)));
 }
 
-/* Returns the handle, or NULL, with a text in why that tells what is wrong. */
+/* Returns the handle, or NULL with a text in why, and in *missing whether the object is nowhere. */
 static void *open_object(const char *file, char *why, size_t size, bool *missing)
 {
 	char path[PATH_MAX];
-	void *handle;
+	void *handle = NULL;
 
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+	*missing = true;
+	for (size_t i = 0; *missing && i < sizeof(places) / sizeof(places[0]); i++) {
 		snprintf(path, sizeof(path), "%s/%s", places[i], file);
 		handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		if (handle)
-			return handle;
-		snprintf(why, size, "%s", dlerror());
-		*missing = is_missing(why, file);
-		if (!*missing)
-			break;
+		if (!handle)
+			snprintf(why, size, "%s", dlerror());
+		*missing = !handle && is_missing(why, file);
 	}
-	return NULL;
+	return handle;
 }
 
 const void *module_load(const char *name, struct error *err)
 {
 	const struct module *module;
 	char file[64], why[256];
-	bool missing = false;
+	bool missing;
 	void *handle;
 
 	/* Debian's package is named after the module. */
