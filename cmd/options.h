@@ -71,8 +71,8 @@ extern const struct option_row option_rows[];
 /* The command line. Strings point into argv. */
 struct options {
 	/*
-	 * What is asked for of a run or an acquisition. settings_load() sets what the environment
-	 * and the configuration have a part in, and the command the name.
+	 * The request of a run or an acquisition. settings_load() sets the fields that the
+	 * environment and the configuration can change, and session_begin() sets the name.
 	 */
 	struct run_request run;
 	const char *backend;	/* these four may be NULL: not given */

@@ -22,7 +22,7 @@ struct session {
 };
 
 /*
- * Loads the settings of session->options, and makes messages be about its lock. 0, or -1 with *err.
+ * Loads the settings of session->options, and lets messages name its lock. 0, or -1 with *err.
  * The caller calls settings_finish() in both cases.
  */
 int session_begin(struct session *session, struct error *err);

@@ -9,12 +9,12 @@
 #include "base/error.h"
 #include "base/module.h"
 #include "base/textfile.h"
+#include "file/path.h"
 
 /* How much memory a client library may take for the answers of a server. */
 #define ANSWER_MOST ((rlim_t)128 << 20)
 
 extern const struct backend_ops file_ops, redis_ops, redlock_ops;
-char *file_path_of_self(void);
 const char *redis_library(void);
 
 /* What this build leaves out stays in the table, so that an error can name it. */

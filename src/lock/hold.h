@@ -70,8 +70,8 @@ int hold_break(struct backend *backend, const char *name, const struct lock_view
 /* ---- for backends ---- */
 
 /*
- * The fence of a new hold, if the last one was last: a clock, so that fences grow even where the
- * last one was forgotten, unless the clock was set back.
+ * Returns the fence of a new hold: last + 1, or the microseconds since 1970 if they are more. So
+ * fences grow even where the last one was forgotten, unless the clock was set back.
  */
 uint64_t hold_next_fence(uint64_t last);
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# The process that has the rows of memory:///SOCKET (tests/memory). Files are at the same path. Needs wait_until from
-# helpers.bash.
+# The process that has the rows of memory:///SOCKET (tests/memory). Its pid file and its log are at
+# that path, too. Needs wait_until from helpers.bash.
 
 # memory_start SOCKET [FAULT]: starts it, and returns when it can be reached. Its pid is in SOCKET.pid.
 memory_start() {
