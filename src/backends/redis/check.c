@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Find out whether a Redis server, and what leads to it, is fit to hold locks. */
 #include <hiredis/hiredis.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,128 +16,65 @@
 
 /* ---- what the server reports ---- */
 
-/* The values of INFO and CONFIG that locks depend on; "": not known. */
-struct facts {
-	char version[32], valkey[32], role[32], link[32], replicas[32], wanted[32];
-	char aof[32], fsync[32], limit[32], policy[32];
+/* The values of INFO that locks depend on, then one of CONFIG, and ?replicas=; "": not known. */
+enum { VERSION, VALKEY, ROLE, LINK, REPLICAS, AOF, LIMIT, POLICY, FSYNC, WANTED, FACTS };
+
+static const char *const info_fields[] = {
+	[VERSION] = "redis_version", [VALKEY] = "valkey_version", [ROLE] = "role",
+	[LINK] = "master_link_status", [REPLICAS] = "connected_slaves", [AOF] = "aof_enabled",
+	[LIMIT] = "maxmemory", [POLICY] = "maxmemory_policy",
 };
 
-#define FACT(name) offsetof(struct facts, name)
-
-static const struct {
-	const char *name;
-	size_t fact;
-} fields[] = {
-	{ "redis_version", FACT(version) }, { "valkey_version", FACT(valkey) },
-	{ "role", FACT(role) }, { "master_link_status", FACT(link) },
-	{ "connected_slaves", FACT(replicas) }, { "aof_enabled", FACT(aof) },
-	{ "maxmemory", FACT(limit) }, { "maxmemory_policy", FACT(policy) },
-};
-
-static bool is_old(const struct facts *f)
+/* Adds a finding for each topic: of the rows that name it, the first one that applies. */
+static void judge_facts(char facts[static FACTS][32], struct findings *findings)
 {
-	return strtol(f->version, NULL, 10) < 5;
-}
-
-static bool is_valkey(const struct facts *f)
-{
-	return f->valkey[0];
-}
-
-static bool is_replica(const struct facts *f)
-{
-	return !strcmp(f->role, "slave");
-}
-
-static bool lacks_replicas(const struct facts *f)
-{
-	return strtol(f->replicas, NULL, 10) < strtol(f->wanted, NULL, 10);
-}
-
-static bool waits_for_replicas(const struct facts *f)
-{
-	return f->wanted[0] != '0';
-}
-
-static bool has_replicas(const struct facts *f)
-{
-	return strtol(f->replicas, NULL, 10) > 0;
-}
-
-static bool forgets(const struct facts *f)
-{
-	return strcmp(f->aof, "1") != 0;
-}
-
-static bool may_forget(const struct facts *f)
-{
-	return f->fsync[0] && strcmp(f->fsync, "always") != 0;
-}
-
-/* Locks have a TTL: the volatile policies evict them before other keys. */
-static bool may_evict(const struct facts *f)
-{
-	return strcmp(f->limit, "0") != 0 && strcmp(f->policy, "noeviction") != 0;
-}
-
-static bool is_limited(const struct facts *f)
-{
-	return strcmp(f->limit, "0") != 0;
-}
-
-/* Of each topic the first row counts whose test is true, or that has none. */
-static const struct rule {
-	const char *topic;
-	bool (*test)(const struct facts *facts);
-	enum severity severity;
-	const char *text;	/* may have a %s for the fact */
-	size_t fact;
-	const char *remedy;
-} rules[] = {
-	{ "version", is_old, FINDING_ERROR, "Redis %s is too old", FACT(version),
-	  "use Redis 5 or newer" },
-	{ "version", is_valkey, FINDING_OK, "Valkey %s", FACT(valkey), NULL },
-	{ "version", NULL, FINDING_OK, "Redis %s", FACT(version), NULL },
-	{ "role", is_replica, FINDING_ERROR,
-	  "a replica: it takes no writes (link to its master: %s)", FACT(link), "name the master" },
-	{ "role", lacks_replicas, FINDING_ERROR,
-	  "master with %s replicas, fewer than ?replicas=: nobody gets a lock", FACT(replicas),
-	  "connect more replicas, or lower ?replicas=" },
-	{ "role", waits_for_replicas, FINDING_OK, "master; each hold waits for %s replicas",
-	  FACT(wanted), NULL },
-	{ "role", has_replicas, FINDING_WARNING, "master with %s replicas: replication is "
-	  "asynchronous, a lock can be lost in a failover", FACT(replicas),
-	  "set ?replicas=, and check DLOCK_FENCE where the work is written" },
-	{ "role", NULL, FINDING_OK, "master with %s replicas", FACT(replicas), NULL },
-	{ "persistence", forgets, FINDING_WARNING, "no append-only file: a restart forgets locks",
-	  FACT(aof),
-	  "set 'appendonly yes' and 'appendfsync always', or accept that a restart "
-	  "forgets locks (holders notice and stop)" },
-	{ "persistence", may_forget, FINDING_NOTE, "append-only file, appendfsync %s: a crash may "
-	  "forget the newest locks", FACT(fsync), "set 'appendfsync always'" },
-	{ "persistence", NULL, FINDING_OK, "append-only file, appendfsync %s", FACT(fsync), NULL },
-	{ "eviction", may_evict, FINDING_WARNING,
-	  "maxmemory-policy %s may evict a lock when memory is short", FACT(policy),
-	  "set 'maxmemory-policy noeviction', or give locks a server of their own" },
-	{ "eviction", is_limited, FINDING_OK, "%s", FACT(policy), NULL },
-	{ "eviction", NULL, FINDING_OK, "no memory limit", FACT(limit), NULL },
-};
-
-static void apply_rules(const struct facts *facts, struct findings *findings)
-{
+	const bool limited = strcmp(facts[LIMIT], "0") != 0, durable = facts[AOF][0] == '1';
+	const long replicas = strtol(facts[REPLICAS], NULL, 10);
+	const struct {
+		const char *topic;
+		bool applies;
+		enum severity severity;
+		const char *before, *fact, *behind, *remedy;
+	} rules[] = {
+		{ "version", strtol(facts[VERSION], NULL, 10) < 5, FINDING_ERROR, "Redis ",
+		  facts[VERSION], " is too old", "use Redis 5 or newer" },
+		{ "version", facts[VALKEY][0], FINDING_OK, "Valkey ", facts[VALKEY], "", NULL },
+		{ "version", true, FINDING_OK, "Redis ", facts[VERSION], "", NULL },
+		{ "role", !strcmp(facts[ROLE], "slave"), FINDING_ERROR, "a replica: it takes no "
+		  "writes (link to its master: ", facts[LINK], ")", "name the master" },
+		{ "role", replicas < strtol(facts[WANTED], NULL, 10), FINDING_ERROR, "master with ",
+		  facts[REPLICAS], " replicas, fewer than ?replicas=: nobody gets a lock",
+		  "connect more replicas, or lower ?replicas=" },
+		{ "role", facts[WANTED][0] != '0', FINDING_OK, "master; each hold waits for ",
+		  facts[WANTED], " replicas", NULL },
+		{ "role", replicas > 0, FINDING_WARNING, "master with ", facts[REPLICAS],
+		  " replicas: replication is asynchronous, a lock can be lost in a failover",
+		  "set ?replicas=, and check DLOCK_FENCE where the work is written" },
+		{ "role", true, FINDING_OK, "master with ", facts[REPLICAS], " replicas", NULL },
+		{ "persistence", !durable, FINDING_WARNING,
+		  "no append-only file: a restart forgets locks", "", "",
+		  "set 'appendonly yes' and 'appendfsync always', or accept that a restart "
+		  "forgets locks (holders notice and stop)" },
+		{ "persistence", facts[FSYNC][0] && strcmp(facts[FSYNC], "always") != 0,
+		  FINDING_NOTE, "append-only file, appendfsync ", facts[FSYNC],
+		  ": a crash may forget the newest locks", "set 'appendfsync always'" },
+		{ "persistence", true, FINDING_OK, "append-only file, appendfsync ", facts[FSYNC],
+		  "", NULL },
+		/* Locks have a TTL: the volatile policies evict them before other keys. */
+		{ "eviction", limited && strcmp(facts[POLICY], "noeviction") != 0, FINDING_WARNING,
+		  "maxmemory-policy ", facts[POLICY], " may evict a lock when memory is short",
+		  "set 'maxmemory-policy noeviction', or give locks a server of their own" },
+		{ "eviction", limited, FINDING_OK, "", facts[POLICY], "", NULL },
+		{ "eviction", true, FINDING_OK, "no memory limit", "", "", NULL },
+	};
 	const char *topic = "";
 
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
-		const struct rule *rule = &rules[i];
-		const char *fact = (const char *)facts + rule->fact, *gap;
-
-		if (!strcmp(rule->topic, topic) || (rule->test && !rule->test(facts)))
+		if (!rules[i].applies || !strcmp(rules[i].topic, topic))
 			continue;
-		topic = rule->topic;
-		gap = strstr(rule->text, "%s");
-		findings_add(findings, rule->severity, topic, rule->remedy, "%.*s%s%s",
-			     gap ? (int)(gap - rule->text) : 200, rule->text, gap ? fact : "",
-			     gap ? gap + 2 : "");
+		topic = rules[i].topic;
+		findings_add(findings, rules[i].severity, topic, rules[i].remedy, "%s%s%s",
+			     rules[i].before, rules[i].fact, rules[i].behind);
 	}
 }
 
@@ -168,7 +104,7 @@ static void read_setting(struct redis_client *client, const char *name, char *bu
 static void check_info(struct redis_client *client, struct findings *findings)
 {
 	static const char *const argv[] = { "INFO", NULL };
-	struct facts facts = { .version = "" };
+	char facts[FACTS][32] = { "" };
 	struct error err = { 0 };
 	const redisReply *reply = redis_command(client, argv, &err);
 
@@ -176,16 +112,15 @@ static void check_info(struct redis_client *client, struct findings *findings)
 		findings_add(findings, FINDING_WARNING, "info",
 			     "allow INFO, to have version, role, persistence and memory checked",
 			     "cannot be read: %.180s", err.message);
-	} else {
-		for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-			redis_info_field(reply->str, fields[i].name,
-					 (char *)&facts + fields[i].fact, sizeof(facts.role));
-		read_setting(client, "appendfsync", facts.fsync, sizeof(facts.fsync));
-		snprintf(facts.wanted, sizeof(facts.wanted), "%lld", (long long)client->replicas);
-		apply_rules(&facts, findings);
-		if (strtol(facts.replicas, NULL, 10) > 0)
-			check_wait(client, findings);
+		return;
 	}
+	for (size_t i = 0; i < sizeof(info_fields) / sizeof(info_fields[0]); i++)
+		redis_info_field(reply->str, info_fields[i], facts[i], sizeof(facts[i]));
+	read_setting(client, "appendfsync", facts[FSYNC], sizeof(facts[FSYNC]));
+	snprintf(facts[WANTED], sizeof(facts[WANTED]), "%lld", (long long)client->replicas);
+	judge_facts(facts, findings);
+	if (strtol(facts[REPLICAS], NULL, 10) > 0)
+		check_wait(client, findings);
 }
 
 /* Leases end by the server's clock. */
