@@ -157,12 +157,14 @@ static int read_backend(struct settings *settings, struct run_request *run, cons
 	settings->section = entry ? text : "";
 	if (!entry && !strchr(text, ':'))
 		return refuse_backend(settings, text, source, err);
-	if (uri_parse(&settings->uri, entry ? entry->value : text, err) ||
+	/* A keeper and the command may look from another directory. */
+	settings->absolute_uri = uri_make_absolute(entry ? entry->value : text);
+	if (uri_parse(&settings->uri, settings->absolute_uri, err) ||
 	    !(run->driver = backend_find(&settings->uri, err)))
 		return error_prefix(err, "%s", entry ? entry->place : source);
-	/* The command may look from another directory. The URI of a section stays secret. */
+	/* The URI of a section stays secret. */
 	if (!entry)
-		run->uri_text = settings->absolute_uri = uri_make_absolute(text);
+		run->uri_text = settings->absolute_uri;
 	return 0;
 }
 

@@ -19,7 +19,7 @@ struct options;
 struct settings {
 	struct config config;
 	const char *section;	/* of the configuration; "": the backend is given by its URI */
-	char *absolute_uri;	/* uri_make_absolute(), with the password; NULL: not used */
+	char *absolute_uri;	/* what uri was parsed from, with the password */
 	struct uri uri;		/* parsed, password-file loaded */
 	int64_t asked_ttl_ms;	/* by -t; 0: an existing hold keeps its own TTL */
 	bool syslog;		/* messages of run and acquire go to the log of the system, too */

@@ -158,7 +158,7 @@ char *uri_make_absolute(const char *text)
 		length = strcspn(result + at + 1, "=&");
 		name = memory_copy_part(result + at + 1, length);
 		length += at + 1;
-		relative = result[length] == '=' && result[length + 1] != '/' &&
+		relative = result[length] == '=' && !strchr("/&", result[length + 1]) &&
 			   strncasecmp(result + length + 1, "%2F", 3) != 0;
 		if (relative && directory && is_known(name, files)) {
 			longer = memory_format("%.*s=%s/%s", (int)length, result, encoded,

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "address.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -108,24 +106,11 @@ int redis_address_unix(struct redis_address *address, const struct uri *uri, str
 static int read_path(char **path, const struct uri *uri, const char *name, struct error *err)
 {
 	const char *value = uri_param(uri, name);
-	char *directory;
 
-	if (!value)
-		return 0;
-	if (!value[0])
+	if (value && !value[0])
 		return error_set(err, ERROR_USAGE, 0, "parameter '%s' for %.32s: empty", name,
 				 uri->scheme);
-	if (value[0] == '/') {
-		*path = memory_copy(value);
-		return 0;
-	}
-	directory = getcwd(NULL, 0);
-	if (!directory)
-		return error_set(err, ERROR_USAGE, errno,
-				 "parameter '%s' for %.32s: a path from the working directory",
-				 name, uri->scheme);
-	*path = memory_format("%s/%s", directory, value);
-	free(directory);
+	*path = memory_copy(value);
 	return 0;
 }
 

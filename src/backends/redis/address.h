@@ -15,7 +15,7 @@ struct error;
 struct uri;
 struct uri_host;
 
-/* How TLS is spoken. The paths are absolute, for a keeper changes its directory. */
+/* How TLS is spoken. */
 struct redis_tls {
 	char *ca;		/* file or directory of authorities; NULL: those of the system */
 	char *cert;		/* file with our own certificate; NULL: we have none */

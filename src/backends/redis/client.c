@@ -46,7 +46,8 @@ struct redis_server *redis_client_add(struct redis_client *client)
 {
 	struct redis_server *server = &client->servers[client->count++];
 
-	server->main = server->wake = (struct redis_conn){ .address = &server->address, .fd = -1 };
+	server->main = (struct redis_conn){ .address = &server->address, .fd = -1, .set_fd = -1 };
+	server->wake = server->main;
 	client->quorum = client->count / 2 + 1;
 	return server;
 }
@@ -187,7 +188,6 @@ static int begin_connection(struct redis_server *server, struct redis_conn *conn
 	if (fd < 0)
 		return -1;
 	redis_conn_begin(conn, fd, conn == &server->wake);
-	server->openings++;
 	return 0;
 }
 

@@ -95,7 +95,6 @@ struct redis_server {
 	size_t length;			/* of the request */
 	bool as_text;			/* the request has the text of its script */
 	bool sent;			/* SERVER_ASKED, after the round: it is under way */
-	int openings;			/* how often a connection was begun */
 	bool touched;			/* it may acquire, with no release behind */
 	bool woken;			/* a message has come since the last try */
 };
@@ -123,7 +122,6 @@ struct redis_client {
 	bool listens_on;		/* the lock is held, and the waiter still listens */
 	int64_t looked_up_ms;		/* CLOCK_BOOTTIME: the last look-up of names; 0: none */
 	int epoll_fd;			/* of several servers: see redis_fd(); -1: none */
-	int watched[REDIS_MOST_SERVERS];	/* what is in its set */
 };
 
 static inline struct redis_client *redis_from_backend(struct backend *backend)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -118,10 +119,13 @@ void redis_conn_close(struct redis_conn *conn)
 	/* A release that the server gets late must not end the next hold of the same token. */
 	net_forget_unsent(conn->fd);
 	redis_tls_close(conn);
+	/* Another process may have a copy of the descriptor, which would stay in the set. */
+	if (conn->set_fd >= 0)
+		epoll_ctl(conn->set_fd, EPOLL_CTL_DEL, conn->fd, NULL);
 	close(conn->fd);
 	redisReaderFree(conn->reader);
 	free(conn->unsent);
-	conn->fd = -1;
+	conn->fd = conn->set_fd = -1;
 	conn->unsent = NULL;
 	conn->unsent_length = 0;
 	conn->begun = 0;

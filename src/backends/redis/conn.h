@@ -4,7 +4,7 @@
  * reply must not be longer than limit.h allows. A caller polls, so that every wait has a deadline
  * and can be cancelled; client.h does. A connection that failed is closed, and can begin again.
  *
- *	struct redis_conn conn = { .address = ..., .fd = -1 };
+ *	struct redis_conn conn = { .address = ..., .fd = -1, .set_fd = -1 };
  *
  *	redis_conn_begin()	takes a descriptor that is connected, or is about to be
  *	redis_conn_reach()	where the server must be reached before anything is sent
@@ -31,6 +31,7 @@ struct redis_tls_session;
 struct redis_conn {
 	const struct redis_address *address;
 	int fd;				/* -1: not connected */
+	int set_fd;			/* of epoll, which fd is in; -1: none */
 	struct redis_tls_session *tls;	/* NULL: none */
 	bool greeted;			/* connected, and the handshake is over */
 	bool heard;			/* the server has sent something */

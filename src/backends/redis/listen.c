@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -109,71 +108,31 @@ int redis_listen(struct redis_client *client, const char *owner, struct error *e
 
 /* ---- one descriptor for all connections ---- */
 
-/* The connection of a server that may say something unasked: to a waiter, or to a holder. */
-static struct redis_conn *watched_conn(struct redis_client *client, int server, bool listens)
-{
-	return listens ? &client->servers[server].wake : &client->servers[server].main;
-}
-
-/* A number that no other connection to this server has had; 0: there is no connection. */
-static int connection(struct redis_client *client, int server, bool listens)
-{
-	if (!redis_conn_is_open(watched_conn(client, server, listens)))
-		return 0;
-	return client->servers[server].openings * 2 + listens;
-}
-
-/*
- * Makes the set again. What was closed does not leave it by itself while another process has a copy
- * of the descriptor, and another connection may have the number of one that was closed.
- */
-static void watch(struct redis_client *client, bool listens)
+/* Adds a connection to the set, unless that is done. It leaves the set when it is closed. */
+static void watch(struct redis_client *client, struct redis_conn *conn)
 {
 	struct epoll_event input = { .events = EPOLLIN };
 
-	if (client->epoll_fd >= 0)
-		close(client->epoll_fd);
-	client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	for (int i = 0; i < client->count && client->epoll_fd >= 0; i++) {
-		input.data.u32 = (uint32_t)i;
-		client->watched[i] = connection(client, i, listens);
-		if (client->watched[i])
-			epoll_ctl(client->epoll_fd, EPOLL_CTL_ADD,
-				  watched_conn(client, i, listens)->fd, &input);
-	}
+	if (redis_conn_is_open(conn) && conn->set_fd < 0 &&
+	    !epoll_ctl(client->epoll_fd, EPOLL_CTL_ADD, conn->fd, &input))
+		conn->set_fd = client->epoll_fd;
 }
 
 /* It is readable when one of several is. */
 int redis_fd(struct backend *backend)
 {
 	struct redis_client *client = redis_from_backend(backend);
-	const bool listens = redis_listens(client);
+	const struct redis_server *server = &client->servers[0];
 
 	if (client->count == 1)
-		return watched_conn(client, 0, listens)->fd;
+		return redis_listens(client) ? server->wake.fd : server->main.fd;
+	if (client->epoll_fd < 0)
+		client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	for (int i = 0; i < client->count; i++) {
-		if (client->epoll_fd < 0 ||
-		    client->watched[i] != connection(client, i, listens)) {
-			watch(client, listens);
-			break;
-		}
+		watch(client, &client->servers[i].main);
+		watch(client, &client->servers[i].wake);
 	}
 	return client->epoll_fd;
-}
-
-/* A bit for each server whose connection is readable. */
-static unsigned find_readable(const struct redis_client *client)
-{
-	struct epoll_event events[REDIS_MOST_SERVERS];
-	unsigned servers = 0;
-	int count;
-
-	if (client->epoll_fd < 0)
-		return client->count == 1;
-	count = epoll_wait(client->epoll_fd, events, REDIS_MOST_SERVERS, 0);
-	for (int i = 0; i < count; i++)
-		servers |= 1u << events[i].data.u32;
-	return servers;
 }
 
 /* ---- what is said ---- */
@@ -213,17 +172,15 @@ static int64_t read_messages(struct redis_server *server)
 	return next_ms;
 }
 
-static int64_t hear(struct redis_client *client, unsigned readable)
+/* What the messages to a waiter mean: when to try. */
+static int64_t hear(struct redis_client *client)
 {
 	int64_t next_ms = CLOCK_NEVER;
 	int woken = 0;
 
 	for (int i = 0; i < client->count; i++) {
-		struct redis_server *server = &client->servers[i];
-
-		if (readable & 1u << i)
-			next_ms = clock_earlier(next_ms, read_messages(server));
-		woken += server->woken;
+		next_ms = clock_earlier(next_ms, read_messages(&client->servers[i]));
+		woken += client->servers[i].woken;
 	}
 	if (count_listening(client) < client->quorum) {
 		/* When one connection has ended, a single server is gone for both. */
@@ -236,25 +193,20 @@ static int64_t hear(struct redis_client *client, unsigned readable)
 	return woken ? clock_earlier(next_ms, clock_boot_ms() + GATHER_MS) : next_ms;
 }
 
-/* Drops late answers, and notices connections that have ended. */
-static int64_t drain(struct redis_client *client, unsigned readable)
-{
-	int64_t next_ms = CLOCK_NEVER;
-
-	for (int i = 0; i < client->count; i++)
-		if (readable & 1u << i && redis_server_drain(&client->servers[i]))
-			next_ms = clock_boot_ms() + (client->count == 1 ? RECONNECT_MS : HEAL_MS);
-	return next_ms;
-}
-
 int64_t redis_event(struct backend *backend)
 {
 	struct redis_client *client = redis_from_backend(backend);
+	const bool listens = redis_listens(client);
+	bool ended = false;
 
 	if (client->listens_on) {
 		redis_stop_listening(client);
 		return CLOCK_NEVER;
 	}
-	return redis_listens(client) ? hear(client, find_readable(client))
-				     : drain(client, find_readable(client));
+	for (int i = 0; i < client->count && (!listens || client->count > 1); i++)
+		ended |= redis_server_drain(&client->servers[i]);
+	if (listens)
+		return hear(client);
+	return ended ? clock_boot_ms() + (client->count == 1 ? RECONNECT_MS : HEAL_MS)
+		     : CLOCK_NEVER;
 }
