@@ -15,7 +15,6 @@ static void take_route_apart(const redisReply *reply)
 {
 	struct redis_client client = { .count = 0 };
 	struct redis_address *from;
-	struct redis_call call = { .what = "acquire" };
 	struct redis_place *places;
 	struct error err = { 0 };
 	struct uri uri;
@@ -28,7 +27,7 @@ static void take_route_apart(const redisReply *reply)
 	INVARIANT(!redis_cluster_read(&client, &uri, &err));
 	uri_finish(&uri);
 	if (reply->type == REDIS_REPLY_ERROR)
-		redis_after_error(&client, &call, reply->str);
+		redis_after_error(&client, reply->str);
 	INVARIANT(redis_cluster_place(client.route)->port &&
 		  redis_cluster_place(client.route)->host[0]);
 	if (redis_read_masters(reply, from, &places, &count)) {

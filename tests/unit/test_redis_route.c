@@ -34,9 +34,7 @@ static void close_route(void)
 
 static int64_t redirect(const char *text)
 {
-	struct redis_call call = { .what = "acquire" };
-
-	return redis_after_error(&client, &call, text);
+	return redis_after_error(&client, text);
 }
 
 static void test_redirect(void)

@@ -86,8 +86,6 @@ bool redis_server_is_open(const struct redis_server *server)
 
 void redis_server_close(struct redis_server *server)
 {
-	/* What nobody has answered may have been carried out up to any of the requests. */
-	server->touched |= server->main.ignored > 0;
 	redis_conn_close(&server->main);
 }
 
@@ -204,6 +202,10 @@ static void send_request(const struct redis_client *client, struct redis_server 
 	const size_t before = conn->unsent_length;
 	int argc = 3;
 
+	if (client->route && client->route->asking) {
+		redis_conn_send(conn, 1, (const char *const[]){ "ASKING" });
+		conn->ignored++;
+	}
 	for (int i = 0; i < KEY_CHANNEL && call->what; i++)
 		if (client->keys[i])
 			argv[argc++] = client->keys[i];
@@ -255,8 +257,7 @@ static void begin_request(const struct redis_client *client, struct redis_server
 	 * a server does not know it may never be read.
 	 */
 	if (!is_empty(call))
-		send_request(client, server, call, call->as_text ||
-			     (client->count > 1 && server->main.ignored > 0));
+		send_request(client, server, call, client->count > 1 && server->main.ignored > 0);
 }
 
 bool redis_server_drain(struct redis_server *server)
@@ -346,7 +347,7 @@ static void take_answer(const struct redis_client *client, struct redis_server *
 		return;
 	server->state = SERVER_FAILED;
 	redis_refusal(&server->address, server->reply->str, &server->error);
-	if (!call->what || server->as_text || client->route || !redis_lacks_script(server->reply))
+	if (!call->what || server->as_text || strncmp(server->reply->str, "NOSCRIPT", 8) != 0)
 		return;
 	freeReplyObject(server->reply);
 	server->reply = NULL;
@@ -369,8 +370,6 @@ static void step_server(const struct redis_client *client, struct redis_server *
 			state = redis_conn_reach(conn, &err);
 		else
 			state = redis_conn_step(conn, readable, &server->reply, &err);
-		if (call->takes && redis_conn_has_begun(conn, server->length))
-			server->touched = true;
 		if (state == 0)
 			break;
 		server->error = err;
@@ -393,13 +392,18 @@ static void leave_server(const struct redis_client *client, struct redis_server 
 		close_conn(server, call);
 	} else if (!is_empty(call)) {
 		server->sent = redis_conn_has_begun(conn, server->length);
-		if (server->sent) {
+		server->unreached |= !server->sent;
+		/* A release stays, because what it follows may be carried out late. */
+		if (server->sent || is_release(call))
 			conn->ignored++;
-		} else {
-			server->unreached = true;
+		else
 			redis_conn_take_back(conn, server->length);
-		}
 	}
+}
+
+bool redis_may_have_done(const struct redis_server *server)
+{
+	return server->state == SERVER_UNASKED || server->reply || server->resent || server->sent;
 }
 
 /* ---- a round ---- */

@@ -66,7 +66,7 @@ struct redis_route {
 	bool shaky;			/* a connection was lost since the last good reply */
 	/* Cluster: */
 	struct redis_place target;	/* where a node has sent us; port 0: nowhere */
-	bool asking;			/* the next command is to follow ASKING */
+	bool asking;			/* the next request is to follow ASKING */
 	size_t in_vain;			/* how many nodes of the URI were lost in a row */
 	int hops;			/* since the last good reply */
 };
@@ -95,7 +95,6 @@ struct redis_server {
 	size_t length;			/* of the request */
 	bool as_text;			/* the request has the text of its script */
 	bool sent;			/* SERVER_ASKED, after the round: it is under way */
-	bool touched;			/* it may acquire, with no release behind */
 	bool woken;			/* a message has come since the last try */
 };
 
@@ -139,11 +138,9 @@ struct redis_call {
 	/* Ends with NULL. NULL: the servers are only to be reached. */
 	const char *const *command;
 	bool wake;			/* over the other connection */
-	bool as_text;			/* with the text of the script, and not its digest */
 	unsigned servers;		/* a bit for each server that is asked; 0: all */
 	int least;			/* so many must answer before patience_ms counts */
 	int64_t timeout_ms;		/* instead of that of a request; 0: that one */
-	bool takes;			/* the lock, so that a release must follow */
 	/* Is the outcome decided? NULL: not before all have answered. */
 	bool (*decided)(const struct redis_client *client, const void *state);
 	const void *state;
@@ -175,6 +172,12 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 
 /* Frees the replies: those that list a long queue are large. */
 void redis_free_replies(struct redis_client *client);
+
+/*
+ * May the server have carried out the request of the last round, or do so at any time? One that was
+ * not asked in that round may have been asked in the round before.
+ */
+bool redis_may_have_done(const struct redis_server *server);
 
 /* The number of servers that are in this state after a round. */
 int redis_count(const struct redis_client *client, enum redis_state state);

@@ -108,7 +108,6 @@ static void restore(struct redis_client *client, const struct request *request,
 	const struct redis_call call = {
 		.what = "acquire", .token = request->token, .servers = standing->empty,
 		.arguments = { redis_digits(request->ttl_ms, ttl), "x", text, "0", fence, "" },
-		.takes = true,
 	};
 	struct error ignored;
 
@@ -178,7 +177,6 @@ static bool read_released(struct redis_client *client, int which, struct standin
 		return false;
 	held = server->reply->integer != 0 ||
 	       lease_ended_by_resent(server->resent, clock_boot_ms(), client->lease_end_ms);
-	server->touched = false;
 	standing->held += held;
 	standing->lost += !held;
 	return true;

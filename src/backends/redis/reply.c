@@ -30,11 +30,6 @@ bool redis_has_shape(const struct redisReply *reply, const char *shape)
 	return true;
 }
 
-bool redis_lacks_script(const struct redisReply *reply)
-{
-	return reply->type == REDIS_REPLY_ERROR && !strncmp(reply->str, "NOSCRIPT", 8);
-}
-
 bool redis_is_no_master(const char *text)
 {
 	return strstr(text, "READONLY") || strstr(text, "MASTERDOWN") || strstr(text, "LOADING");

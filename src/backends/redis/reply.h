@@ -16,8 +16,6 @@ bool redis_is_text(const struct redisReply *reply);
  */
 bool redis_has_shape(const struct redisReply *reply, const char *shape);
 
-/* Does the server not know the script? */
-bool redis_lacks_script(const struct redisReply *reply);
 /* Whether this is the error of a server that is no master, or not yet. */
 bool redis_is_no_master(const char *text);
 /*

@@ -283,15 +283,11 @@ int64_t redis_after_loss(struct redis_route *route)
 }
 
 /* Redis 5 and 6 wrap the errors of a script in another text. */
-int64_t redis_after_error(struct redis_client *client, struct redis_call *call, const char *text)
+int64_t redis_after_error(struct redis_client *client, const char *text)
 {
 	struct redis_route *route = client->route;
 
 	route->in_vain = 0;
-	if (!strncmp(text, "NOSCRIPT", 8) && !call->as_text) {
-		call->as_text = true;
-		return 0;
-	}
 	route->asking = !strncmp(text, "ASK ", 4);
 	if (route->cluster && (route->asking || !strncmp(text, "MOVED ", 6))) {
 		text = strchr(text, ' ') + 1;
@@ -326,19 +322,16 @@ static int64_t connect_there(struct redis_client *client, struct error *err)
 }
 
 /* Sends the request. Returns the pause before another try, or REDIS_ROUTE_ENDS. */
-static int64_t try_there(struct redis_client *client, struct redis_call *call, struct error *err)
+static int64_t try_there(struct redis_client *client, const struct redis_call *call,
+			 struct error *err)
 {
 	struct redis_route *route = client->route;
 	struct redis_server *server = &client->servers[0];
 	int64_t pause_ms;
 
-	if (route->asking) {
-		redis_conn_send(&server->main, 1, (const char *const[]){ "ASKING" });
-		server->main.ignored++;
-	}
-	route->asking = false;
 	if (redis_round(client, call, err))
 		return REDIS_ROUTE_ENDS;
+	route->asking = false;
 	if (server->state == SERVER_ANSWERED && is_named(client, step_limit(client))) {
 		route->shaky = false;
 		route->in_vain = 0;
@@ -350,7 +343,7 @@ static int64_t try_there(struct redis_client *client, struct redis_call *call, s
 			  server->address.label);
 		pause_ms = 0;
 	} else if (server->reply) {
-		pause_ms = redis_after_error(client, call, server->reply->str);
+		pause_ms = redis_after_error(client, server->reply->str);
 		/* It is to change by itself. */
 		if (pause_ms != REDIS_ROUTE_ENDS)
 			server->error.kind = ERROR_UNAVAILABLE;
@@ -407,7 +400,7 @@ int redis_route_reach(struct redis_client *client, struct error *err)
 	return redis_server_is_open(&client->servers[0]) ? 0 : -1;
 }
 
-static const redisReply *ask_routed(struct redis_client *client, struct redis_call *call,
+static const redisReply *ask_routed(struct redis_client *client, const struct redis_call *call,
 				    struct error *err)
 {
 	struct redis_server *server = &client->servers[0];
@@ -430,8 +423,7 @@ static const redisReply *ask_routed(struct redis_client *client, struct redis_ca
 		if (maybe_done(server))
 			redis_place_set(&done_at, server->address.host,
 					strlen(server->address.host), server->address.port);
-		if (!server->reply || !redis_lacks_script(server->reply))
-			redis_server_close(server);
+		redis_server_close(server);
 	} while (go_on(client, pause_ms, err));
 	client->until_ms = 0;
 	/* The last try may only have run out of time. */
@@ -489,7 +481,7 @@ static const redisReply *refuse(struct redis_client *client, struct error *err)
 	return NULL;
 }
 
-const struct redisReply *redis_ask(struct redis_client *client, struct redis_call *call,
+const struct redisReply *redis_ask(struct redis_client *client, const struct redis_call *call,
 				   struct error *err)
 {
 	struct redis_server *server = &client->servers[0];
@@ -516,7 +508,7 @@ const struct redisReply *redis_ask(struct redis_client *client, struct redis_cal
 const struct redisReply *redis_command(struct redis_client *client, const char *const *command,
 				       struct error *err)
 {
-	struct redis_call call = { .command = command };
+	const struct redis_call call = { .command = command };
 
 	return redis_ask(client, &call, err);
 }

@@ -22,7 +22,7 @@ struct uri;
  * when it is another server than before, both connections are closed. Returns the reply, which
  * lives until the next round; NULL with err, also for an error reply.
  */
-const struct redisReply *redis_ask(struct redis_client *client, struct redis_call *call,
+const struct redisReply *redis_ask(struct redis_client *client, const struct redis_call *call,
 				   struct error *err);
 /* The same for a command, which ends with NULL. */
 const struct redisReply *redis_command(struct redis_client *client, const char *const *command,
@@ -64,7 +64,7 @@ int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *co
  */
 int64_t redis_after_loss(struct redis_route *route);
 /* The same after an error reply. */
-int64_t redis_after_error(struct redis_client *client, struct redis_call *call, const char *text);
+int64_t redis_after_error(struct redis_client *client, const char *text);
 /* The node of the cluster to go to. */
 const struct redis_place *redis_cluster_place(const struct redis_route *route);
 /* The masters in the reply of the node at from to CLUSTER SLOTS. The caller frees *places. */

@@ -69,26 +69,6 @@ static int64_t age_of(const struct redis_server *node)
 	return conn->known ? redlock_age(conn->uptime_s) + clock_boot_ms() - conn->known_ms : -1;
 }
 
-/* state: the TTL that is asked for. */
-static bool is_decided(const struct redis_client *client, const void *state)
-{
-	const int64_t ttl_ms = *(const int64_t *)state;
-	const int64_t old_ms = ttl_ms > OLD_MS ? ttl_ms : OLD_MS;
-	struct redlock_votes votes = { .nodes = client->count };
-
-	for (int i = 0; i < client->count; i++) {
-		const struct redis_server *node = &client->servers[i];
-
-		votes.granted += is_grant(node);
-		votes.trusted += is_grant(node) && age_of(node) >= old_ms;
-		votes.busy += is_busy(node);
-		votes.failed += node->state == SERVER_FAILED ||
-				(node->state == SERVER_ANSWERED && !is_grant(node) &&
-				 !is_busy(node));
-	}
-	return redlock_decided(votes);
-}
-
 static int count_holder(const struct redis_client *client, const char *digest)
 {
 	int count = 0;
@@ -161,9 +141,22 @@ static void read_ballot(const struct redis_client *client, int64_t ttl_ms, struc
 		else if (is_busy(node))
 			read_busy(client, node->reply, ballot);
 		else
-			ballot->failed++;
+			ballot->failed += node->state != SERVER_ASKED;
 	}
 	count_voters(client, ballot);
+}
+
+/* state: the TTL that is asked for. Only old nodes vote before all have answered. */
+static bool is_decided(const struct redis_client *client, const void *state)
+{
+	const int64_t ttl_ms = *(const int64_t *)state;
+	struct ballot ballot;
+
+	read_ballot(client, ttl_ms > OLD_MS ? ttl_ms : OLD_MS, &ballot);
+	return redlock_decided((struct redlock_votes){
+		.nodes = client->count, .trusted = ballot.voters, .granted = ballot.grants,
+		.busy = ballot.busy, .failed = ballot.failed,
+	});
 }
 
 static int refuse_twins(const struct redis_client *client, struct error *err)
@@ -196,18 +189,12 @@ static void back_off(struct redis_client *client, const struct request *request,
 	struct error ignored;
 
 	for (int i = 0; i < client->count; i++)
-		if (client->servers[i].touched)
-			call.servers |= 1u << i;
+		call.servers |= (unsigned)redis_may_have_done(&client->servers[i]) << i;
 	if (!call.servers)
 		return;
 	client->base.cancel_fd = -1;
 	redis_round(client, &call, &ignored);
 	client->base.cancel_fd = cancel_fd;
-	/* What was sent behind the acquisition removes it, as long as the connection lasts. */
-	for (int i = 0; i < client->count; i++)
-		if (client->servers[i].state == SERVER_ANSWERED ||
-		    (client->servers[i].state == SERVER_ASKED && client->servers[i].sent))
-			client->servers[i].touched = false;
 }
 
 /* Has a majority this fence? state: the fence, or a greater one. */
@@ -232,7 +219,7 @@ static int ask(struct redis_client *client, const struct request *request, unsig
 		.what = "acquire", .token = request->token, .servers = nodes,
 		.arguments = { redis_digits(request->ttl_ms, ttl), "x", request->text,
 			       queued_at, least, enqueue ? "e" : "", NULL },
-		.least = client->quorum, .takes = true,
+		.least = client->quorum,
 		.decided = fence ? has_fence : is_decided,
 		.state = fence ? (const void *)&fence : (const void *)&request->ttl_ms,
 	};
@@ -306,7 +293,7 @@ static bool is_split(const struct redis_client *client, const struct ballot *bal
 {
 	if (ballot->grants >= client->quorum || ballot->most >= client->quorum)
 		return false;
-	return ballot->most + ballot->failed < client->quorum ||
+	return ballot->most + client->count - ballot->grants - ballot->busy < client->quorum ||
 	       (ballot->age_ms >= 0 && ballot->age_ms < TRYING_MS);
 }
 

@@ -8,42 +8,29 @@
 #include "base/error.h"
 #include "redlock.h"
 
-/* What all nodes show. */
-struct shown {
-	struct rows rows;		/* a row of one node beside that of another */
-	int answers;
-};
-
-static void read_nodes(const struct redis_client *client, struct shown *shown)
-{
-	for (int i = 0; i < client->count; i++)
-		if (client->servers[i].state == SERVER_ANSWERED)
-			shown->answers += redis_read_rows(client->servers[i].reply, &shown->rows);
-}
-
 static bool is_same(const struct row *a, const struct row *b)
 {
 	return a->holds == b->holds && !strcmp(a->id, b->id);
 }
 
-static int count_row(const struct rows *rows, const struct row *row)
+static int count_row(const struct rows *rows, size_t count, const struct row *row)
 {
-	int count = 0;
+	int found = 0;
 
-	for (size_t i = 0; i < rows->count; i++)
-		count += is_same(&rows->rows[i], row);
-	return count;
+	for (size_t i = 0; i < count; i++)
+		found += is_same(&rows->rows[i], row);
+	return found;
 }
 
 /* The holder that most nodes name; NULL: there is none on any. */
-static const struct row *find_holder(const struct rows *rows, int *most)
+static struct row *find_holder(const struct rows *rows, int *most)
 {
-	const struct row *found = NULL;
+	struct row *found = NULL;
 
 	*most = 0;
 	for (size_t i = 0; i < rows->count; i++) {
-		const struct row *row = &rows->rows[i];
-		const int count = row->holds ? count_row(rows, row) : 0;
+		struct row *row = &rows->rows[i];
+		const int count = row->holds ? count_row(rows, rows->count, row) : 0;
 
 		if (count <= *most)
 			continue;
@@ -53,49 +40,7 @@ static const struct row *find_holder(const struct rows *rows, int *most)
 	return found;
 }
 
-static struct row *add_copy(struct rows *rows, const struct row *row)
-{
-	struct row *copy = rows_add(rows, row->text, strlen(row->text));
-	char *const text = copy->text;
-
-	*copy = *row;
-	copy->text = text;
-	return copy;
-}
-
-/* Add the hold that so many nodes have, with what one of them says and the greatest fence. */
-static void add_hold(const struct redis_client *client, const struct rows *all,
-		     const struct row *found, int count, struct rows *rows)
-{
-	struct row *hold = add_copy(rows, found);
-
-	for (size_t i = 0; i < all->count; i++)
-		if (is_same(&all->rows[i], found) && all->rows[i].fence > hold->fence)
-			hold->fence = all->rows[i].fence;
-	hold->mine &= count >= client->quorum;
-}
-
-static int compare_waiters(const void *a, const void *b)
-{
-	const struct row *x = a, *y = b;
-
-	return (x->age_ms < y->age_ms) - (x->age_ms > y->age_ms);
-}
-
-/* A waiter is in the queue of all nodes that it can reach, and is shown once. */
-static void add_waiters(const struct rows *all, struct rows *rows)
-{
-	const size_t first = rows->count;
-
-	for (size_t i = 0; i < all->count; i++)
-		if (!all->rows[i].holds && !count_row(rows, &all->rows[i]))
-			add_copy(rows, &all->rows[i]);
-	if (rows->count > first)
-		qsort(rows->rows + first, rows->count - first, sizeof(rows->rows[0]),
-		      compare_waiters);
-}
-
-/* Show why this waiter does not get a lock that nobody has. */
+/* Shows why this waiter does not get a lock that nobody has. */
 static void add_young(const struct redlock *lock, struct rows *rows)
 {
 	struct holder nobody = { .pid = 0 };
@@ -103,6 +48,50 @@ static void add_young(const struct redlock *lock, struct rows *rows)
 
 	snprintf(nobody.note, sizeof(nobody.note), "%s", lock->young);
 	rows_add(rows, text, holder_encode(&nobody, text))->holds = true;
+}
+
+/* Holds first, then the waiters in the order in which they came. */
+static int compare_rows(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	if (x->holds != y->holds)
+		return x->holds ? -1 : 1;
+	return (x->age_ms < y->age_ms) - (x->age_ms > y->age_ms);
+}
+
+/*
+ * Leaves one row of each waiter, which is in the queue of all nodes that it can reach, and of the
+ * holder that most nodes name, with the greatest fence: that one may have a majority, because nodes
+ * that do not answer may have it, too.
+ */
+static void merge_rows(const struct redlock *lock, int answers, struct rows *rows)
+{
+	const struct redis_client *client = &lock->client;
+	size_t kept = 0;
+	int most;
+	struct row *found = find_holder(rows, &most);
+
+	if (most + client->count - answers < client->quorum)
+		found = NULL;
+	for (size_t i = 0; i < rows->count && found; i++)
+		if (is_same(&rows->rows[i], found) && rows->rows[i].fence > found->fence)
+			found->fence = rows->rows[i].fence;
+	if (found)
+		found->mine &= most >= client->quorum;
+	for (size_t i = 0; i < rows->count; i++) {
+		struct row *row = &rows->rows[i];
+
+		if (row->holds ? row != found : count_row(rows, kept, row) > 0)
+			free(row->text);
+		else
+			rows->rows[kept++] = *row;
+	}
+	rows->count = kept;
+	if (!found && lock->young[0])
+		add_young(lock, rows);
+	if (rows->count)
+		qsort(rows->rows, rows->count, sizeof(rows->rows[0]), compare_rows);
 }
 
 static int show_rows(struct redlock *lock, const struct request *request, struct rows *rows,
@@ -113,25 +102,17 @@ static int show_rows(struct redlock *lock, const struct request *request, struct
 		.what = "show", .token = request->token, .arguments = { NULL },
 		.least = client->quorum,
 	};
-	struct shown shown = { .answers = 0 };
-	const struct row *found;
-	int most;
+	int answers = 0;
 
 	redis_begin(client, request->name);
 	if (redis_round(client, &call, err))
 		return -1;
-	read_nodes(client, &shown);
+	for (int i = 0; i < client->count; i++)
+		if (client->servers[i].state == SERVER_ANSWERED)
+			answers += redis_read_rows(client->servers[i].reply, rows);
 	redis_free_replies(client);
-	rows->fence = shown.rows.fence;
-	found = find_holder(&shown.rows, &most);
-	/* Nodes that do not answer may be the rest of a majority. */
-	if (found && most + client->count - shown.answers >= client->quorum)
-		add_hold(client, &shown.rows, found, most, rows);
-	else if (lock->young[0])
-		add_young(lock, rows);
-	add_waiters(&shown.rows, rows);
-	rows_finish(&shown.rows);
-	return shown.answers >= client->quorum ? 0 : redis_no_majority(client, shown.answers, err);
+	merge_rows(lock, answers, rows);
+	return answers >= client->quorum ? 0 : redis_no_majority(client, answers, err);
 }
 
 /* ---- names ---- */
