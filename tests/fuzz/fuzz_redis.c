@@ -54,7 +54,7 @@ static void take_apart(redisReply *reply)
 	INVARIANT(outcome != OUTCOME_BUSY || grant.retry_ms > 0);
 	free(grant.newer);
 	read_message(reply);
-	redis_read_rows(reply, &rows);
+	read_rows(reply, &rows);
 	for (size_t i = 0; i < rows.count; i++)
 		INVARIANT(rows.rows[i].text && strlen(rows.rows[i].id) < ROW_ID_SIZE);
 	if (reply->type == REDIS_REPLY_ARRAY)

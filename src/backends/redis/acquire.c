@@ -15,27 +15,18 @@
 /* The pause before a waiter follows a lock to another server, where it does not listen yet. */
 #define FOLLOW_MS 100
 
-/* Asks the server about the lock. */
-static const redisReply *ask(struct redis_client *client, struct redis_call *call,
-			     const struct request *request, struct error *err)
-{
-	redis_begin(client, request->name);
-	call->token = request->token;
-	return redis_ask(client, call, err);
-}
-
-/* ---- acquiring ---- */
-
 /*
  * Release what was just acquired and is of no use, because too few replicas have it. If that fails,
  * too, the hold ends with its lease.
  */
 static void give_back(struct redis_client *client, const struct request *request)
 {
-	struct redis_call call = { .what = "release", .arguments = { "0", "", "0", "0" } };
+	struct redis_call call = {
+		.what = "release", .token = request->token, .arguments = { "0", "", "0", "0" },
+	};
 	struct error ignored = { 0 };
 
-	ask(client, &call, request, &ignored);
+	redis_run(client, request->name, &call, &ignored);
 }
 
 /* Read what acquire returns (lua/common.lua). LOST without grant->newer: it makes no sense. */
@@ -74,19 +65,18 @@ static enum outcome try_once(struct redis_client *client, const struct request *
 	static const char *const options[2][2] = { { "", "e" }, { "r", "er" } };
 	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], queued_at[REDIS_DIGITS_SIZE];
 	struct redis_call call = {
-		.what = "acquire",
+		.what = "acquire", .token = request->token,
 		.arguments = { redis_digits(request->ttl_ms, ttl),
 			       hold_mode_text(request->mode, request->slots, mode), request->text,
 			       redis_digits(client->queued_us, queued_at), "0",
 			       options[request->replaces][enqueue] },
 	};
 	const int64_t sent_ms = clock_boot_ms();
-	const redisReply *reply = ask(client, &call, request, err);
 	enum outcome outcome;
 
-	if (!reply)
+	if (redis_run(client, request->name, &call, err))
 		return OUTCOME_ERROR;
-	outcome = read_grant(client, reply, request, grant, err);
+	outcome = read_grant(client, client->servers[0].reply, request, grant, err);
 	if (outcome == OUTCOME_LOST && !grant->newer) {
 		redis_odd(&client->servers[0], err);
 		return OUTCOME_ERROR;

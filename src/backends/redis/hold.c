@@ -18,9 +18,8 @@ struct standing {
 	bool refused;			/* one says that the TTL is too long for its kind of lock */
 };
 
-/* Runs a call about the lock. 0, or -1 with *err: cancelled, or the only server did not answer. */
-static int run(struct redis_client *client, struct redis_call *call, const char *name,
-	       struct error *err)
+int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
+	      struct error *err)
 {
 	redis_begin(client, name);
 	call->least = client->quorum;
@@ -149,7 +148,7 @@ enum outcome redis_renew(struct backend *backend, const struct request *request,
 	struct standing standing;
 	enum outcome outcome;
 
-	if (run(client, &call, request->name, err))
+	if (redis_run(client, request->name, &call, err))
 		return OUTCOME_ERROR;
 	read_answers(client, &standing, read_renewed);
 	if (standing.refused && !redisson_admits(client, &shared, err))
@@ -198,7 +197,7 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	redis_stop_listening(client);
 	if (client->count == 1)
 		redis_conn_let_others_first(&client->servers[0].main);
-	if (run(client, &call, request->name, err))
+	if (redis_run(client, request->name, &call, err))
 		return OUTCOME_ERROR;
 	/* This object may wait again, at the end of the queue. */
 	client->queued_us = 0;
@@ -233,7 +232,7 @@ enum outcome redis_break(struct backend *backend, const char *name, const struct
 	struct redis_call call = { .what = "break", .token = "", .arguments = { row->id } };
 	struct standing standing;
 
-	if (run(client, &call, name, err))
+	if (redis_run(client, name, &call, err))
 		return OUTCOME_ERROR;
 	read_answers(client, &standing, read_broken);
 	if (standing.held + standing.lost >= client->quorum)

@@ -33,14 +33,24 @@ int redis_replicas_await(struct redis_client *client, int64_t sent_ms, struct er
 
 /* ---- hold.c ---- */
 
+/*
+ * Runs a call about the lock name, and waits for a majority. 0, or -1 with *err: cancelled, or the
+ * only server did not answer.
+ */
+int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
+	      struct error *err);
 /* A lease was given that was asked for at sent_ms: may it be used? HELD, or ERROR with *err. */
 enum outcome redis_grant(struct redis_client *client, int64_t sent_ms,
 			 const struct request *request, struct grant *grant, struct error *err);
 
 /* ---- what show.c shares with Redlock ---- */
 
-/* Add the rows of a reply to show. False: it is something else. */
-bool redis_read_rows(const struct redisReply *reply, struct rows *rows);
+/*
+ * Shows request->name: adds the rows that the servers report. *answers: how many did. 0, or -1 with
+ * *err: these are no majority.
+ */
+int redis_show_rows(struct redis_client *client, const struct request *request, struct rows *rows,
+		    int *answers, struct error *err);
 /* See struct backend_ops. */
 backend_grant_fn redis_acquire, redis_renew;
 backend_release_fn redis_release;

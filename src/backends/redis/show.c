@@ -31,7 +31,8 @@ static bool add_row(const redisReply *reply, bool holds, struct rows *rows)
 	return true;
 }
 
-bool redis_read_rows(const redisReply *reply, struct rows *rows)
+/* Adds the rows of a reply to show. False: it is something else. */
+static bool read_rows(const redisReply *reply, struct rows *rows)
 {
 	uint64_t fence;
 
@@ -157,21 +158,34 @@ static int list_names(struct redis_client *client, struct name_list *names, stru
 	return failed;
 }
 
+int redis_show_rows(struct redis_client *client, const struct request *request, struct rows *rows,
+		    int *answers, struct error *err)
+{
+	struct redis_call call = { .what = "show", .token = request->token };
+
+	*answers = 0;
+	if (redis_run(client, request->name, &call, err))
+		return -1;
+	for (int i = 0; i < client->count; i++) {
+		struct redis_server *server = &client->servers[i];
+
+		if (server->state != SERVER_ANSWERED)
+			continue;
+		if (read_rows(server->reply, rows))
+			++*answers;
+		else
+			redis_odd(server, &server->error);
+	}
+	redis_free_replies(client);
+	return *answers >= client->quorum ? 0 : redis_no_majority(client, *answers, err);
+}
+
 int redis_show(struct backend *backend, const struct request *request, struct rows *rows,
 	       struct error *err)
 {
 	struct redis_client *client = redis_from_backend(backend);
-	struct redis_call call = { .what = "show", .token = request->token };
-	const redisReply *reply;
-	int failed;
+	int answers;
 
-	if (!request->name)
-		return list_names(client, &rows->names, err);
-	redis_begin(client, request->name);
-	reply = redis_ask(client, &call, err);
-	if (!reply)
-		return -1;
-	failed = redis_read_rows(reply, rows) ? 0 : redis_odd(&client->servers[0], err);
-	redis_free_replies(client);
-	return failed;
+	return request->name ? redis_show_rows(client, request, rows, &answers, err)
+			     : list_names(client, &rows->names, err);
 }

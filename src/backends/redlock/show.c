@@ -97,22 +97,11 @@ static void merge_rows(const struct redlock *lock, int answers, struct rows *row
 static int show_rows(struct redlock *lock, const struct request *request, struct rows *rows,
 		     struct error *err)
 {
-	struct redis_client *client = &lock->client;
-	const struct redis_call call = {
-		.what = "show", .token = request->token, .arguments = { NULL },
-		.least = client->quorum,
-	};
-	int answers = 0;
+	int answers;
+	const int failed = redis_show_rows(&lock->client, request, rows, &answers, err);
 
-	redis_begin(client, request->name);
-	if (redis_round(client, &call, err))
-		return -1;
-	for (int i = 0; i < client->count; i++)
-		if (client->servers[i].state == SERVER_ANSWERED)
-			answers += redis_read_rows(client->servers[i].reply, rows);
-	redis_free_replies(client);
 	merge_rows(lock, answers, rows);
-	return answers >= client->quorum ? 0 : redis_no_majority(client, answers, err);
+	return failed;
 }
 
 /* ---- names ---- */
