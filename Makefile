@@ -245,6 +245,8 @@ $(BUILD)/%.o: %.c $(compiled)
 
 ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper/,entry.c record.c path.c)
 $(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
+$(BUILD)/tests/unit/test_zk_conn: $(if $(ZOOKEEPER_LIBS),$(call obj,$(ZOOKEEPER_SRC)))
+$(BUILD)/tests/unit/test_zk_conn: LIBS += $(ZOOKEEPER_LIBS) -lpthread -lm
 $(BUILD)/tests/unit/test_redlock: $(call obj,src/backends/redlock/validity.c)
 $(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql/sql.c)
 $(BUILD)/tests/unit/test_config: $(call obj,cmd/config.c)

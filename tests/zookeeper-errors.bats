@@ -97,6 +97,18 @@ refused() {
 	done
 }
 
+@test "error: a code that ZooKeeper does not have: every command names the server, with 122" {
+	local command
+	tool hostile_zookeeper.py code
+	for command in "run -n $LOCK -- touch ran" "acquire -n $LOCK" "status $LOCK" status "wait $LOCK" \
+		"break --yes $LOCK" {verify,renew,release}" $LOCK 0123456789abcdef0123456789abcdef" setup; do
+		# shellcheck disable=SC2086 # words
+		DLOCK_BACKEND=zk://127.0.0.1:$TOOL_PORT?timeout=500ms hostile $command
+		one_line "127\\.0\\.0\\.1:$TOOL_PORT: cannot .*: marshalling error"
+	done
+	[[ ! -e ran ]]
+}
+
 @test "a client library that crashes: the command says so, with 122" {
 	local command uri
 	export ASAN_OPTIONS=handle_segv=0

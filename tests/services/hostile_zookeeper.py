@@ -9,6 +9,7 @@ session for everybody, and answers each request as its argument says:
     giant       with a packet of 2 GB, as fast as it can
     events      with events without an end
     pings       not at all, but goes on answering pings that nobody sent
+    code        with an error that has no number of ZooKeeper's
 """
 import socket
 import struct
@@ -59,6 +60,8 @@ def answer(peer, how, xid, kind):
         flood(peer, packet(header(-1) + struct.pack(">iii", 4, 3, 2) + b"/x") * 1000)
     elif how == "pings":
         flood(peer, packet(header(-2)) * 1000)
+    elif how == "code":
+        peer.sendall(packet(header(xid, 1)))
     elif kind == CHILDREN:
         count = {"null": 1, "vast": 0x2000000}[how]
         peer.sendall(packet(header(xid) + struct.pack(">ii", count, -1) + STAT))

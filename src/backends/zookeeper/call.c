@@ -19,7 +19,8 @@ uint32_t zk_watch_number(struct zk_conn *conn)
 /* The reply is in the call, which belongs to the main thread from now on. */
 static void finish(struct zk_call *call, int rc)
 {
-	call->rc = rc;
+	/* ZooKeeper has no code above ZOK, and ZK_UNANSWERED is ours. */
+	call->rc = rc > ZOK ? ZMARSHALLINGERROR : rc;
 	zk_conn_report(call->conn, (struct zk_news){ .call = call });
 }
 

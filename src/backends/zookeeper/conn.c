@@ -81,7 +81,9 @@ static void take_state(struct zk_conn *conn, const struct zk_news *news)
 	conn->had_session = true;
 	conn->contact_count = 0;
 	conn->answered = false;
-	conn->ttl_ms = zoo_recv_timeout(conn->handle);
+	/* zk_conn_close() takes the last news when there is no handle. */
+	if (conn->handle)
+		conn->ttl_ms = zoo_recv_timeout(conn->handle);
 }
 
 void zk_call_free(struct zk_call *call)
