@@ -305,6 +305,19 @@ at_door() {
 	[[ ! -e ran ]]
 }
 
+@test "row: error 3572, with which MySQL refuses NOWAIT, means that the lock is held" {
+	tool mysql_nowait.py "$(<"$MYSQL_DIR/port")"
+	with strategy=row "mysql://$MYSQL_USER:$MYSQL_PASSWORD@127.0.0.1:$TOOL_PORT/$MYSQL_DATABASE"
+	"$DLOCK" run "$LOCK" -- true
+	stranger "START TRANSACTION; SELECT 1 FROM dlock_rows WHERE name = '$LOCK' FOR UPDATE"
+	run --separate-stderr -124 "$DLOCK" run -n "$LOCK" -- touch ran
+	one_line "held by another client"
+	run -124 "$DLOCK" run -w 500ms "$LOCK" -- touch ran
+	stranger_ends
+	run -0 "$DLOCK" run -w 9s "$LOCK" -- true
+	[[ ! -e ran ]]
+}
+
 @test "table: nobody reads the table of an exclusive hold, all read that of a shared one" {
 	with strategy=table
 	hold --
