@@ -2,6 +2,8 @@
 /* The rules of hold.h, over a backend that returns rows of the test and notes what it is asked. */
 #include "unit.h"
 
+#include <time.h>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/hold.h"
@@ -149,6 +151,24 @@ static void test_verify(void)
 	CHECK(strstr(err.message, "free") != NULL);
 }
 
+/* Sorted, as a list of all locks is, and not each name compared with all. */
+static void test_many_names(void)
+{
+	struct name_list names = { 0 };
+	char name[16];
+	clock_t began;
+
+	for (int i = 0; i < 200000; i++)
+		name_list_add(&names, name, (size_t)snprintf(name, sizeof(name), "n%d",
+							     i * 7919 % 100000));
+	began = clock();
+	name_list_sort(&names);
+	CHECK(clock() - began < 10 * CLOCKS_PER_SEC);
+	CHECK_INT((int)names.count, 100000);
+	CHECK_STR(names.names[99999], "n99999");
+	name_list_finish(&names);
+}
+
 static void test_renew(void)
 {
 	struct request request = { .name = "n", .token = TOKEN, .mode = HOLD_ANY,
@@ -265,6 +285,7 @@ int main(void)
 {
 	test_views();
 	test_verify();
+	test_many_names();
 	test_renew();
 	test_release();
 	test_break();
