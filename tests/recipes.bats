@@ -77,10 +77,11 @@ kind() {
 	esac
 }
 
-# displays PAGE RENDERER: the displays of a manual page as mandoc or groff shows them on a terminal of
-# 80 columns, each into ./display.N, and as the page has them, into ./source.N
+# displays PAGE RENDERER [COLUMNS]: the displays of a manual page as mandoc or groff shows them on a
+# terminal of 80 columns, each into ./display.N, and as the page has them, into ./source.N
 displays() {
 	local -x LC_ALL=C.UTF-8
+	local width=$((${3:-80} - 2))
 	rm -f display.* source.*
 	awk '
 		function start() { n++; print ".Pp\nDISPLAY\n.Pp" }
@@ -96,8 +97,8 @@ displays() {
 		{ print }' "$1" >marked
 	case $2 in
 	# letters that are bold or underlined are written over others
-	mandoc) mandoc -T utf8 -O width=78 marked | sed $'s/.\b//g' ;;
-	groff) groff -mandoc -Tutf8 -P-cbou -rLL=78n -rcR=1 marked 2>/dev/null ;;
+	mandoc) mandoc -T utf8 -O width=$width marked | sed $'s/.\b//g' ;;
+	groff) groff -mandoc -Tutf8 -P-cbou -rLL=${width}n -rcR=1 marked 2>/dev/null ;;
 	esac >rendered
 	awk '
 		/^ *DISPLAY$/ { on = 1; n++; indent = 0; next }
@@ -111,25 +112,27 @@ displays() {
 	equal "${#shown[@]}" "${#there[@]}" "displays of ${1##*/}"
 }
 
-@test "manual pages: at 80 columns an example has the lines that it has in the page" {
-	local page renderer file count=0
+@test "manual pages: at 80 columns and more an example has the lines that it has in the page" {
+	local page renderer columns file count=0
 	need mandoc groff
 	for page in "$TOP"/man/*.[0-9]; do
-		for renderer in mandoc groff; do
-			displays "$page" "$renderer"
+		for renderer in mandoc\ {80,90,100,120} groff\ {80,90,100,120}; do
+			columns=${renderer#* }
+			displays "$page" "${renderer% *}" "$columns"
 			for file in source.*; do
 				[[ -e $file && $(kind "$file") != lock-file ]] || continue
 				# each renderer has its own width of a tab
 				diff -Bw "$file" "display.${file#*.}" || fail "${page##*/}, $renderer: broken"
 				((++count))
 			done
-			equal "$(LC_ALL=C.UTF-8 grep -E '^.{81}' rendered)" "" "${page##*/}, $renderer: wider"
+			equal "$(LC_ALL=C.UTF-8 grep -E "^.{$((columns + 1))}" rendered)" "" \
+				"${page##*/}, $renderer: wider"
 			# so is a command in the text, which may be pasted, too
 			# shellcheck disable=SC1112 # these quotes are meant
 			not grep -n '‘dlock [^’]*$' rendered || fail "${page##*/}, $renderer: broken"
 		done
 	done
-	between "$count" 20 999 displays
+	between "$count" 80 9999 displays
 }
 
 # mapped NAME COMMAND...: ./bin/NAME runs COMMAND with its own arguments, in which ./map has put the
