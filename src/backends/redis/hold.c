@@ -23,9 +23,7 @@ int redis_run(struct redis_client *client, const char *name, struct redis_call *
 {
 	redis_begin(client, name);
 	call->least = client->quorum;
-	if (client->count == 1)
-		return redis_ask(client, call, err) ? 0 : -1;
-	return redis_round(client, call, err);
+	return client->count == 1 ? redis_ask(client, call, err) : redis_round(client, call, err);
 }
 
 /* Calls read() for each answer. An answer that it returns false for makes no sense. */

@@ -380,35 +380,16 @@ static bool maybe_done(const struct redis_server *server)
 	return !server->main.replica;
 }
 
-static void begin_search(struct redis_client *client)
+static int ask_routed(struct redis_client *client, const struct redis_call *call, struct error *err)
 {
 	const struct backend *base = &client->base;
-
-	client->until_ms = clock_boot_ms() + (base->timeout_ms > base->connect_timeout_ms
-					      ? base->timeout_ms : base->connect_timeout_ms);
-}
-
-int redis_route_reach(struct redis_client *client, struct error *err)
-{
-	int64_t pause_ms;
-
-	begin_search(client);
-	do
-		pause_ms = connect_there(client, err);
-	while (!redis_server_is_open(&client->servers[0]) && go_on(client, pause_ms, err));
-	client->until_ms = 0;
-	return redis_server_is_open(&client->servers[0]) ? 0 : -1;
-}
-
-static const redisReply *ask_routed(struct redis_client *client, const struct redis_call *call,
-				    struct error *err)
-{
 	struct redis_server *server = &client->servers[0];
 	struct redis_place done_at = { .port = 0 };
 	struct error before;
 	int64_t pause_ms;
 
-	begin_search(client);
+	client->until_ms = clock_boot_ms() + (base->timeout_ms > base->connect_timeout_ms
+					      ? base->timeout_ms : base->connect_timeout_ms);
 	*err = (struct error){ 0 };
 	do {
 		before = *err;
@@ -430,74 +411,39 @@ static const redisReply *ask_routed(struct redis_client *client, const struct re
 	if (err->errnum == ETIMEDOUT && before.kind != ERROR_NONE)
 		*err = before;
 	client->base.resent = redis_address_is_at(&server->address, &done_at);
-	return server->state == SERVER_ANSWERED ? server->reply : NULL;
+	return server->state == SERVER_ANSWERED ? 0 : -1;
 }
 
 /* ---- calls ---- */
-
-/* The part of a key by which a cluster finds its slot. */
-static const char *hash_tag(const char *key, size_t *length)
-{
-	const char *open = strchr(key, '{'), *close = open ? strchr(open, '}') : NULL;
-
-	if (close && close > open + 1)
-		key = open + 1;
-	*length = close && close > open + 1 ? (size_t)(close - key) : strlen(key);
-	return key;
-}
-
-/* A cluster runs scripts with keys of one slot only. 0, or -1 with *err: it refuses the name. */
-static int check_slots(const struct redis_client *client, struct error *err)
-{
-	const char *first, *tag;
-	size_t first_length, length;
-
-	if (!client->servers[0].address.cluster)
-		return 0;
-	first = hash_tag(client->keys[KEY_LOCK], &first_length);
-	for (int i = 0; i < REDIS_KEYS; i++) {
-		if (!client->keys[i])
-			continue;
-		tag = hash_tag(client->keys[i], &length);
-		if (length != first_length || memcmp(tag, first, length) != 0)
-			return error_set(err, ERROR_REFUSED, 0, "key '%.220s': in a cluster a name "
-					 "with a '}' needs a text in braces before, as in a{b}c",
-					 client->keys[KEY_LOCK]);
-	}
-	return 0;
-}
 
 /*
  * A server that is no master any more may keep its connections, while the name in the URI leads to
  * the new master already: the next call looks the name up again.
  */
-static const redisReply *refuse(struct redis_client *client, struct error *err)
+static int refuse(struct redis_client *client, struct error *err)
 {
 	struct redis_server *server = &client->servers[0];
 
 	*err = server->error;
 	if (server->reply && redis_is_no_master(server->reply->str))
 		redis_server_leave(server);
-	return NULL;
+	return -1;
 }
 
-const struct redisReply *redis_ask(struct redis_client *client, const struct redis_call *call,
-				   struct error *err)
+int redis_ask(struct redis_client *client, const struct redis_call *call, struct error *err)
 {
 	struct redis_server *server = &client->servers[0];
 	bool *resent = &client->base.resent;
 
 	*resent = false;
-	if (call->what && check_slots(client, err))
-		return NULL;
 	if (client->route)
 		return ask_routed(client, call, err);
 	for (;;) {
 		if (redis_reach(client, client->base.connect_timeout_ms, err) ||
 		    redis_round(client, call, err))
-			return NULL;
+			return -1;
 		if (server->state == SERVER_ANSWERED)
-			return server->reply;
+			return 0;
 		if (server->state != SERVER_FAILED || server->reply || *resent ||
 		    server->error.kind != ERROR_UNAVAILABLE)
 			return refuse(client, err);
@@ -510,7 +456,7 @@ const struct redisReply *redis_command(struct redis_client *client, const char *
 {
 	const struct redis_call call = { .command = command };
 
-	return redis_ask(client, &call, err);
+	return redis_ask(client, &call, err) ? NULL : client->servers[0].reply;
 }
 
 /* ---- the URI ---- */

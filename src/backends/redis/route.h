@@ -19,21 +19,17 @@ struct uri;
  * repeated with the same token. After a timeout it is not, for the server would most likely not
  * answer the second time either. With a route the request is sent until the server that has the
  * lock answers, and that takes no longer than a request or a connection may, whichever is longer;
- * when it is another server than before, both connections are closed. Returns the reply, which
- * lives until the next round; NULL with err, also for an error reply.
+ * when it is another server than before, both connections are closed. 0, and the reply lives
+ * until the next round; -1 with *err, also for an error reply.
  */
-const struct redisReply *redis_ask(struct redis_client *client, const struct redis_call *call,
-				   struct error *err);
-/* The same for a command, which ends with NULL. */
+int redis_ask(struct redis_client *client, const struct redis_call *call, struct error *err);
+/* The same for a command, which ends with NULL. Returns the reply; NULL with *err. */
 const struct redisReply *redis_command(struct redis_client *client, const char *const *command,
 				       struct error *err);
 
 /* Read redis+sentinel:, redis+cluster: into client->route. 0, or -1 with *err. */
 int redis_sentinel_read(struct redis_client *client, const struct uri *uri, struct error *err);
 int redis_cluster_read(struct redis_client *client, const struct uri *uri, struct error *err);
-
-/* Connects to where the lock may be. 0 or -1. */
-int redis_route_reach(struct redis_client *client, struct error *err);
 
 /* Asks sentinel number which for the place of the master, for limit_ms at most. 0 or -1. */
 int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
