@@ -453,30 +453,31 @@ static bool sleep_until(struct redis_client *client, const struct redis_call *ca
 	return !fds[client->count].revents;
 }
 
-int redis_refuse_twin(const struct redis_server *a, const struct redis_server *b,
-		      struct error *err)
+static bool is_twin(const struct redis_server *a, const struct redis_server *b)
 {
-	if (!a->main.known || !b->main.known || !a->main.run_id[0] ||
-	    strcmp(a->main.run_id, b->main.run_id) != 0)
-		return 0;
-	return error_set(err, ERROR_REFUSED, 0, "%s and %s are the same server: redlock: needs "
-			 "nodes that do not depend on each other", a->address.label,
-			 b->address.label);
+	return a->state == SERVER_ANSWERED && b->state == SERVER_ANSWERED && a->main.known &&
+	       b->main.known && a->main.run_id[0] && !strcmp(a->main.run_id, b->main.run_id);
 }
 
 /*
- * The names of two servers may have come to lead to one since the lock was acquired. Of its answers
- * only the first one counts.
+ * Two names of one server would give it two votes. They may have come to lead to one since the lock
+ * was acquired. Of its answers only the first one counts.
  */
 static void fail_twins(struct redis_client *client)
 {
+	client->twin = NULL;
 	for (int i = 0; i < client->count; i++) {
 		struct redis_server *server = &client->servers[i];
 
-		for (int j = 0; j < i && server->state == SERVER_ANSWERED; j++)
-			if (client->servers[j].state == SERVER_ANSWERED &&
-			    redis_refuse_twin(&client->servers[j], server, &server->error))
-				server->state = SERVER_FAILED;
+		for (int j = 0; j < i; j++) {
+			if (!is_twin(server, &client->servers[j]))
+				continue;
+			server->state = SERVER_FAILED;
+			client->twin = server;
+			error_set(&server->error, ERROR_REFUSED, 0, "%s and %s are the same "
+				  "server: redlock: needs nodes that do not depend on each other",
+				  client->servers[j].address.label, server->address.label);
+		}
 	}
 }
 

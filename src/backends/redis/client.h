@@ -106,6 +106,7 @@ struct redis_client {
 	int count, quorum;
 	struct redis_server *servers;
 	struct redis_route *route;	/* finds the one server; NULL: they are at their address */
+	const struct redis_server *twin;	/* the same as another one, in the last round */
 	int64_t patience_ms;
 	int64_t until_ms;		/* CLOCK_BOOTTIME: the end of all rounds; 0: none */
 	char *prefix;
@@ -187,13 +188,6 @@ int redis_count(const struct redis_client *client, enum redis_state state);
  * no majority: how many did, and what one of the others said. Returns -1.
  */
 int redis_no_majority(const struct redis_client *client, int answered, struct error *err);
-
-/*
- * Two names of one server would give it two votes. 0, or -1 with *err: they are the same server, as
- * far as the run_id that both have told says so.
- */
-int redis_refuse_twin(const struct redis_server *a, const struct redis_server *b,
-		      struct error *err);
 
 /* After an answer that no script or command gives: closes the connection and sets *err. -1. */
 int redis_odd(struct redis_server *server, struct error *err);

@@ -2,13 +2,13 @@
 /* Acquiring: see backend.c for the whole of it. */
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/net.h"
 #include "lock/hold.h"
 #include "redlock.h"
 #include "validity.h"
@@ -18,10 +18,10 @@
 #define STAGGER_MOST 20
 /*
  * When nobody got a majority, everybody tries again after a random time below a bound that doubles
- * from the first to the last of these.
+ * so many times.
  */
 #define SPLIT_FIRST_MS 10
-#define SPLIT_LAST_MS 640
+#define SPLIT_DOUBLED 6
 /* How often who does not wait tries again after that; the pauses then sum up to 0.6 s at most. */
 #define SPLIT_TRIES 6
 /* A hold of a minority that is younger may belong to one who tries just now, as we do. */
@@ -159,15 +159,6 @@ static bool is_decided(const struct redis_client *client, const void *state)
 	});
 }
 
-static int refuse_twins(const struct redis_client *client, struct error *err)
-{
-	for (int i = 0; i < client->count; i++)
-		for (int j = 0; j < i; j++)
-			if (redis_refuse_twin(&client->servers[j], &client->servers[i], err))
-				return -1;
-	return 0;
-}
-
 /* ---- one try ---- */
 
 /*
@@ -268,19 +259,19 @@ static enum outcome try_once(struct redlock *lock, const struct request *request
 {
 	struct redis_client *client = &lock->client;
 	const int64_t sent_ms = clock_boot_ms();
-	enum outcome outcome = OUTCOME_BUSY;
+	enum outcome outcome = OUTCOME_ERROR;
 
 	if (ask(client, request, 0, queued, 0, err))
 		return OUTCOME_ERROR;
 	read_ballot(client, request->ttl_ms, ballot);
-	if (refuse_twins(client, err))
-		outcome = OUTCOME_ERROR;
-	if (ballot->grants + ballot->busy < client->quorum && outcome == OUTCOME_BUSY) {
+	if (client->twin)
+		*err = client->twin->error;
+	else if (ballot->grants + ballot->busy < client->quorum)
 		redis_no_majority(client, ballot->grants + ballot->busy, err);
-		outcome = OUTCOME_ERROR;
-	}
-	if (ballot->voters >= client->quorum && outcome == OUTCOME_BUSY)
+	else if (ballot->voters >= client->quorum)
 		outcome = take(lock, request, ballot, sent_ms, grant, err);
+	else
+		outcome = OUTCOME_BUSY;
 	if (outcome != OUTCOME_HELD)
 		back_off(client, request, ballot);
 	return outcome;
@@ -299,19 +290,10 @@ static bool is_split(const struct redis_client *client, const struct ballot *bal
 
 static int64_t split_pause(struct redlock *lock)
 {
-	const int shift = lock->splits < 6 ? lock->splits : 6;
+	const int doubled = lock->splits < SPLIT_DOUBLED ? lock->splits : SPLIT_DOUBLED;
 
 	lock->splits++;
-	return rand() % ((SPLIT_FIRST_MS << shift) > SPLIT_LAST_MS ? SPLIT_LAST_MS
-								    : SPLIT_FIRST_MS << shift);
-}
-
-/* Sleeps for ms. False: cancelled. */
-static bool sleep_ms(const struct redis_client *client, int64_t ms)
-{
-	struct pollfd cancel = { .fd = client->base.cancel_fd, .events = POLLIN };
-
-	return poll(&cancel, 1, (int)ms) <= 0;
+	return rand() % (SPLIT_FIRST_MS << doubled);
 }
 
 static int64_t next_look(struct redlock *lock, struct ballot *ballot)
@@ -347,10 +329,9 @@ static enum outcome try_soon(struct redlock *lock, const struct request *request
 
 	for (int i = 0; i < SPLIT_TRIES && outcome == OUTCOME_BUSY && !request->queue &&
 	     is_split(client, ballot); i++) {
-		if (!sleep_ms(client, split_pause(lock))) {
-			error_set(err, ERROR_CANCELLED, 0, "cancelled");
+		net_wait(-1, 0, clock_boot_ms() + split_pause(lock), client->base.cancel_fd, err);
+		if (err->kind == ERROR_CANCELLED)
 			return OUTCOME_ERROR;
-		}
 		outcome = try_once(lock, request, false, ballot, grant, err);
 	}
 	return outcome;

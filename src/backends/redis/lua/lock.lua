@@ -57,6 +57,15 @@ end
 
 local function ms_since(us) return us and math.floor((now_us - us) / 1000) or -1 end
 
+-- One whose lease ends first.
+local function first_hold()
+  local first
+  for _, hold in ipairs(all_holds()) do
+    if not first or hold[3] >= 0 and (first[3] < 0 or hold[3] < first[3]) then first = hold end
+  end
+  return first
+end
+
 -- The waiter that was called and has not come yet, and when (ms).
 local function called()
   return string.match(redis.call('HGET', waiters, 'called') or '', '^(%S+) (%d+)$')

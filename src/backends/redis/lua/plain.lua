@@ -19,17 +19,11 @@ end
 local kind = redis.call('TYPE', lock).ok
 -- Only in a set of dlock's each member has a record beside it.
 local mode = kind == 'zset' and redis.call('HGET', holders, 'mode') or nil
-local from = 0
-while mode do
-  local members = redis.call('ZRANGE', lock, from, from + 99)
-  for _, who in ipairs(members) do
-    if not redis.call('HGET', holders, who) then
-      mode = nil
-      break
-    end
+for _, who in ipairs(mode and redis.call('ZRANGE', lock, 0, -1) or {}) do
+  if not redis.call('HGET', holders, who) then
+    mode = nil
+    break
   end
-  from = from + 100
-  if #members < 100 then break end
 end
 if mode then
   for _, who in ipairs(redis.call('ZRANGEBYSCORE', lock, '-inf', digits(now))) do
@@ -54,13 +48,6 @@ local function all_holds()
     found[1] = {'', 'x', redis.call('PTTL', lock)}
   end
   return found
-end
-
--- The first of them: with it ends the first lease.
-local function first_hold()
-  if not mode then return all_holds()[1] end
-  local first = redis.call('ZRANGE', lock, 0, 0, 'WITHSCORES')
-  return {first[1], mode, first[2] - now}
 end
 
 -- The mode in which the token holds the lock, and what is left of its lease (ms); nil: it does not.

@@ -125,15 +125,6 @@ local function all_holds()
   return found
 end
 
--- One whose lease ends first.
-local function first_hold()
-  local first
-  for _, hold in ipairs(all_holds()) do
-    if not first or hold[3] >= 0 and (first[3] < 0 or hold[3] < first[3]) then first = hold end
-  end
-  return first
-end
-
 -- The mode in which the token holds the lock, and what is left of its lease (ms); nil: it does not.
 local function own_mode()
   if free then
