@@ -78,6 +78,20 @@ static const struct kind {
 	  { LOCK_PARAMS, "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 };
 
+/* More than any server has; it keeps the number within what WAIT takes. */
+#define MOST_REPLICAS 1000
+
+static int read_replicas(struct redis_client *client, const struct uri *uri, struct error *err)
+{
+	const char *text = uri_param(uri, "replicas");
+
+	if (!text || (text_number(text, strlen(text), &client->replicas) && client->replicas > 0 &&
+		      client->replicas <= MOST_REPLICAS))
+		return 0;
+	return error_set(err, ERROR_USAGE, 0, "%s: ?replicas= must be a number from 1 to %d",
+			 client->servers[0].address.label, MOST_REPLICAS);
+}
+
 static int read_uri(struct redis_client *client, const struct uri *uri, struct error *err)
 {
 	const char *prefix = uri_param(uri, "prefix");
@@ -88,7 +102,7 @@ static int read_uri(struct redis_client *client, const struct uri *uri, struct e
 	client->prefix = memory_copy(prefix ? prefix : REDIS_PREFIX);
 	return uri_check_params(uri, kind->known, err) || kind->read(client, uri, err) ||
 	       redis_address_login(&client->servers[0].address, uri, err) ||
-	       redisson_read(client, uri, err) || redis_replicas_read(client, uri, err) ? -1 : 0;
+	       redisson_read(client, uri, err) || read_replicas(client, uri, err) ? -1 : 0;
 }
 
 static void redis_close(struct backend *backend)

@@ -79,20 +79,10 @@ void redis_client_finish(struct redis_client *client)
 	free(client->servers);
 }
 
-bool redis_server_is_open(const struct redis_server *server)
-{
-	return redis_conn_is_open(&server->main);
-}
-
-void redis_server_close(struct redis_server *server)
-{
-	redis_conn_close(&server->main);
-}
-
 void redis_server_leave(struct redis_server *server)
 {
 	redis_conn_close(&server->wake);
-	redis_server_close(server);
+	redis_conn_close(&server->main);
 }
 
 /* ---- connecting ---- */
@@ -154,7 +144,7 @@ static void look_up_all(struct redis_client *client)
 			 * over the next connection, so that such a connection stays.
 			 */
 			if (!server->main.ignored)
-				redis_server_close(server);
+				redis_conn_close(&server->main);
 		}
 	}
 	client->looked_up_ms = clock_boot_ms();
@@ -265,12 +255,12 @@ bool redis_server_drain(struct redis_server *server)
 	struct error ignored;
 	redisReply *reply = NULL;
 
-	if (!redis_server_is_open(server) ||
+	if (!redis_conn_is_open(&server->main) ||
 	    !redis_conn_step(&server->main, true, &reply, &ignored))
 		return false;
 	/* An answer that nothing was asked for is as good as an end. */
 	freeReplyObject(reply);
-	redis_server_close(server);
+	redis_conn_close(&server->main);
 	return true;
 }
 
@@ -302,14 +292,6 @@ static void begin_server(const struct redis_client *client, struct redis_server 
 		  server->address.label);
 }
 
-static void close_conn(struct redis_server *server, const struct redis_call *call)
-{
-	if (call->wake)
-		redis_conn_close(&server->wake);
-	else
-		redis_server_close(server);
-}
-
 /*
  * The connection has failed. An address that cannot be reached is followed by the next one. Of
  * several servers, this one is sent the request once more over a new connection.
@@ -328,7 +310,7 @@ static void end_connection(const struct redis_client *client, struct redis_serve
 				  "%s: cannot connect", server->address.label);
 		server->place++;
 	}
-	close_conn(server, call);
+	redis_conn_close(conn_of(server, call));
 	server->state = SERVER_FAILED;
 	server->unreached = true;
 	if (final || (server->resent && client->count == 1))
@@ -389,7 +371,7 @@ static void leave_server(const struct redis_client *client, struct redis_server 
 
 	redis_conn_silent(conn, &server->error);
 	if (call->wake || client->count == 1) {
-		close_conn(server, call);
+		redis_conn_close(conn_of(server, call));
 	} else if (!is_empty(call)) {
 		server->sent = redis_conn_has_begun(conn, server->length);
 		server->unreached |= !server->sent;
@@ -571,7 +553,7 @@ static int reach_one(struct redis_client *client, int64_t limit_ms, struct error
 	struct redis_call call = { .least = 1 };
 	int left;
 
-	if (redis_server_is_open(server) && server->main.greeted)
+	if (redis_conn_is_open(&server->main) && server->main.greeted)
 		return 0;
 	look_up(server);
 	left = server->place_count > 0 ? server->place_count : 1;
@@ -633,7 +615,7 @@ void redis_begin(struct redis_client *client, const char *name)
 
 int redis_odd(struct redis_server *server, struct error *err)
 {
-	redis_server_close(server);
+	redis_conn_close(&server->main);
 	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
 			 server->address.label);
 }

@@ -114,7 +114,7 @@ struct redis_client {
 	const struct redisson_kind *kind;	/* NULL: the plain dialect */
 	int64_t most_read_ms;		/* the longest lease of a read lock of Redisson */
 	bool sharded;			/* listen for the messages of SPUBLISH, too */
-	int64_t replicas;		/* how many must have a hold: see replicas.c */
+	int64_t replicas;		/* ?replicas=: how many must have a hold, too */
 	/* One try to acquire, of several servers; after BUSY retry_ms is set. NULL: of one. */
 	redis_attempt_fn *attempt;
 	int64_t queued_us;		/* what acquire calls queued_at; 0: not known yet */
@@ -192,11 +192,8 @@ int redis_no_majority(const struct redis_client *client, int answered, struct er
 /* After an answer that no script or command gives: closes the connection and sets *err. -1. */
 int redis_odd(struct redis_server *server, struct error *err);
 
-/* The connection of a server that has failed is closed, and what is known of it is forgotten. */
-void redis_server_close(struct redis_server *server);
-/* Both connections. */
+/* Closes both connections. */
 void redis_server_leave(struct redis_server *server);
-bool redis_server_is_open(const struct redis_server *server);
 /*
  * Between two rounds: drops the late answers that have come over the main connection. True: the
  * connection has ended, and is closed.

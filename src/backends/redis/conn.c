@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/module.h"
 #include "base/net.h"
 #include "reply.h"
 #include "tls.h"
@@ -84,6 +85,9 @@ void redis_refusal(const struct redis_address *address, const char *text, struct
 
 /* ---- bytes ---- */
 
+/* The module for TLS, once a connection has needed it. */
+static const struct redis_tls_module *tls;
+
 /* What the socket moved: bytes, 0 when it must be waited for, or -1 with *err. */
 static ssize_t moved(struct redis_conn *conn, ssize_t result, short events, struct error *err)
 {
@@ -99,15 +103,36 @@ static ssize_t moved(struct redis_conn *conn, ssize_t result, short events, stru
 
 static ssize_t read_some(struct redis_conn *conn, void *data, size_t size, struct error *err)
 {
-	return conn->address->encrypted ? redis_tls_read(conn, data, size, err)
-		: moved(conn, recv(conn->fd, data, size, 0), POLLIN, err);
+	if (conn->address->encrypted)
+		return tls->read(conn->tls, data, size, &conn->wanted, err);
+	return moved(conn, recv(conn->fd, data, size, 0), POLLIN, err);
 }
 
 static ssize_t write_some(struct redis_conn *conn, struct error *err)
 {
-	return conn->address->encrypted ? redis_tls_write(conn, err)
-		: moved(conn, send(conn->fd, conn->unsent, conn->unsent_length, MSG_NOSIGNAL),
-			POLLOUT, err);
+	const size_t length = conn->unsent_length;
+	ssize_t result;
+
+	if (!conn->address->encrypted)
+		return moved(conn, send(conn->fd, conn->unsent, length, MSG_NOSIGNAL), POLLOUT,
+			     err);
+	result = tls->write(conn->tls, conn->unsent, length, &conn->wanted, err);
+	/* What was encrypted is sent sooner or later: OpenSSL sends the rest of a record first. */
+	if (!result)
+		conn->begun = length;
+	return result;
+}
+
+/* Begins and goes on with the handshake of TLS, and returns as the module does. */
+static int shake_hands(struct redis_conn *conn, struct error *err)
+{
+	const struct redis_address *address = conn->address;
+
+	if (!tls)
+		tls = module_load("tls", err);
+	if (tls && !conn->tls)
+		conn->tls = tls->open(conn->fd, &address->tls, address->host, err);
+	return conn->tls ? tls->handshake(conn->tls, &conn->wanted, err) : -1;
 }
 
 /* ---- the connection ---- */
@@ -118,7 +143,9 @@ void redis_conn_close(struct redis_conn *conn)
 		return;
 	/* A release that the server gets late must not end the next hold of the same token. */
 	net_forget_unsent(conn->fd);
-	redis_tls_close(conn);
+	if (conn->tls)
+		tls->close(conn->tls);
+	conn->tls = NULL;
 	/* Another process may have a copy of the descriptor, which would stay in the set. */
 	if (conn->set_fd >= 0)
 		epoll_ctl(conn->set_fd, EPOLL_CTL_DEL, conn->fd, NULL);
@@ -228,7 +255,7 @@ static int greet(struct redis_conn *conn, struct error *err)
 
 	if (conn->greeted || !conn->address->encrypted)
 		return 1;
-	state = redis_tls_handshake(conn, err);
+	state = shake_hands(conn, err);
 	if (state < 0)
 		say_ended(conn, err);
 	conn->greeted = state > 0;

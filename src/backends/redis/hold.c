@@ -113,12 +113,50 @@ static void restore(struct redis_client *client, const struct request *request,
 	free(text);
 }
 
+/*
+ * Waits until client->replicas replicas have what a script has written that was sent at sent_ms
+ * (CLOCK_BOOTTIME), so that the hold survives a failover to one of them: Redis replicates
+ * asynchronously. Script and wait together last no longer than one request may. Never over a new
+ * connection, over which nothing was written: WAIT would be true of nothing.
+ */
+static int await_replicas(struct redis_client *client, int64_t sent_ms, struct error *err)
+{
+	struct redis_server *server = &client->servers[0];
+	const int64_t rest_ms = sent_ms + client->base.timeout_ms - clock_boot_ms();
+	char count[REDIS_DIGITS_SIZE], wait[REDIS_DIGITS_SIZE];
+	/* The other half is for the answer to arrive. */
+	const char *const command[] = {
+		"WAIT", redis_digits(client->replicas, count),
+		redis_digits(rest_ms < 2 ? 1 : rest_ms / 2, wait), NULL
+	};
+	const struct redis_call call = { .command = command, .timeout_ms = rest_ms };
+	long long have;
+
+	/* WAIT with a time of 0 would wait for ever. */
+	if (rest_ms < 2 || !redis_conn_is_open(&server->main))
+		return error_set(err, ERROR_UNAVAILABLE, 0,
+				 "%s: no time was left to ask whether the replicas have the lock",
+				 server->address.label);
+	if (redis_round(client, &call, err))
+		return -1;
+	if (server->state != SERVER_ANSWERED || server->tries)
+		return redis_no_majority(client, 0, err);
+	if (!redis_is_integer(server->reply))
+		return redis_odd(server, err);
+	have = server->reply->integer;
+	if (have >= client->replicas)
+		return 0;
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: only %lld of %lld replicas ha%s the lock",
+			 server->address.label, have, (long long)client->replicas,
+			 have == 1 ? "s" : "ve");
+}
+
 enum outcome redis_grant(struct redis_client *client, int64_t sent_ms,
 			 const struct request *request, struct grant *grant, struct error *err)
 {
 	const int64_t end_ms = lease_end(sent_ms, request->ttl_ms);
 
-	if (client->replicas && redis_replicas_await(client, sent_ms, err))
+	if (client->replicas && await_replicas(client, sent_ms, err))
 		return OUTCOME_ERROR;
 	if (client->count > 1 && end_ms <= clock_boot_ms()) {
 		error_set(err, ERROR_UNAVAILABLE, 0, "the nodes answered so late that nothing of "

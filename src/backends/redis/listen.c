@@ -46,7 +46,7 @@ static int settle_at_lock(struct redis_client *client, struct error *err)
 {
 	const char *const exists[] = { "EXISTS", client->keys[KEY_LOCK], NULL };
 
-	if (!client->route || redis_server_is_open(&client->servers[0]))
+	if (!client->route || redis_conn_is_open(&client->servers[0].main))
 		return 0;
 	return redis_command(client, exists, err) ? 0 : -1;
 }
@@ -185,7 +185,7 @@ static int64_t hear(struct redis_client *client)
 	if (count_listening(client) < client->quorum) {
 		/* When one connection has ended, a single server is gone for both. */
 		if (client->count == 1)
-			redis_server_close(&client->servers[0]);
+			redis_conn_close(&client->servers[0].main);
 		return clock_boot_ms() + RECONNECT_MS;
 	}
 	if (woken >= client->quorum)

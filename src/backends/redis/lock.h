@@ -20,17 +20,6 @@ const char *redisson_owner(const struct redisson_kind *kind, const char *token,
 			   char owner[static REDIS_OWNER_SIZE]);
 void redisson_make_keys(struct redis_client *client, const char *name);
 
-/* ---- replicas.c ---- */
-
-/* Reads ?replicas= into client->replicas: 0 where it is not given. 0, or -1 with *err. */
-int redis_replicas_read(struct redis_client *client, const struct uri *uri, struct error *err);
-/*
- * Called after a script that has written, and that was sent at sent_ms (CLOCK_BOOTTIME). Waits
- * until client->replicas replicas have it; script and wait together last no longer than one request
- * may. 0; at once, if no replicas are asked for. -1 with *err: too few have it, or it is not known.
- */
-int redis_replicas_await(struct redis_client *client, int64_t sent_ms, struct error *err);
-
 /* ---- hold.c ---- */
 
 /*

@@ -309,7 +309,7 @@ static int64_t connect_there(struct redis_client *client, struct error *err)
 	struct redis_route *route = client->route;
 	struct redis_place place;
 
-	if (redis_server_is_open(&client->servers[0]))
+	if (redis_conn_is_open(&client->servers[0].main))
 		return 0;
 	if (route->cluster)
 		place = *redis_cluster_place(route);
@@ -396,7 +396,7 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 		*err = (struct error){ 0 };
 		server->state = SERVER_UNASKED;
 		pause_ms = connect_there(client, err);
-		if (!redis_server_is_open(server))
+		if (!redis_conn_is_open(&server->main))
 			continue;
 		pause_ms = try_there(client, call, err);
 		if (pause_ms == REDIS_ROUTE_ENDS)
@@ -404,7 +404,7 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 		if (maybe_done(server))
 			redis_place_set(&done_at, server->address.host,
 					strlen(server->address.host), server->address.port);
-		redis_server_close(server);
+		redis_conn_close(&server->main);
 	} while (go_on(client, pause_ms, err));
 	client->until_ms = 0;
 	/* The last try may only have run out of time. */

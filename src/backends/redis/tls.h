@@ -17,7 +17,6 @@
 #include "base/module.h"
 
 struct error;
-struct redis_conn;
 struct redis_tls;
 struct redis_tls_session;
 
@@ -43,12 +42,3 @@ struct redis_tls_module {
 	/* Tells the server that nothing more comes, if that can be sent at once. */
 	void (*close)(struct redis_tls_session *session);
 };
-
-/*
- * What conn.c does with the bytes of a connection that is encrypted. The first call loads the
- * module. They never wait, and return as the functions of the module do.
- */
-int redis_tls_handshake(struct redis_conn *conn, struct error *err);
-ssize_t redis_tls_read(struct redis_conn *conn, void *data, size_t size, struct error *err);
-ssize_t redis_tls_write(struct redis_conn *conn, struct error *err);
-void redis_tls_close(struct redis_conn *conn);
