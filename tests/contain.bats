@@ -52,6 +52,14 @@ is_silent() {
 	equal "$output" sh
 }
 
+@test "-v says that the command runs before its first output" {
+	local try
+	for try in 1 2 3 4 5 6; do
+		run -0 "$DLOCK" run --contain -v "$LOCK" -- echo OUT
+		matches "$output" "acquired.*the command runs, pid [0-9]+"$'\n'"OUT"$'\n'
+	done
+}
+
 @test "signals sent to dlock reach the command" {
 	local sig
 	start "$DLOCK" run --contain "$LOCK" -- "$TOOLS/sigprobe"

@@ -59,6 +59,7 @@ struct guard_plan {
 	bool inherits;
 	bool contain;			/* the command runs in a PID namespace: guard_contain.c */
 	bool tells_start;		/* by GUARD_STARTED, which nobody wants otherwise */
+	int told_fd;			/* eventfd: readable after guard_told(); -1: no need to wait */
 	int64_t kill_after_ms;
 	bool kill_on_lost;		/* false: --on-lost warn */
 	bool wait_for_leftovers;	/* what the command leaves is waited for, and not ended */
@@ -71,7 +72,7 @@ enum guard_limit { GUARD_LIMIT_MAX_RUN, GUARD_LIMIT_UNTIL };
 
 /* An event that a supervisor does not read for long is dropped, except for the last one. */
 enum guard_event_type {
-	GUARD_STARTED,		/* value: pid of the command, which has been executed */
+	GUARD_STARTED,		/* value: pid of the command, which is being executed */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
 	GUARD_EXPIRING,		/* the lease was not renewed in time: the command is stopped */
 	GUARD_OVERDUE,		/* value: enum guard_limit; the command is stopped, or not begun */

@@ -8,10 +8,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +30,8 @@
 
 /* How long the exec of a command may take, which no lease bounds. */
 #define EXEC_MOST_MS 60000
+/* How long a command waits for the line that it runs. */
+#define TOLD_MOST_MS 1000
 
 /* ---- events to the supervisor ---- */
 
@@ -54,7 +62,7 @@ void guarding_tell_last(const struct guarding *g, struct guard_event event)
 	send_event(g, &last, 0);
 }
 
-/* Tells the supervisor that the command was executed, once, if that is so. */
+/* Tells the supervisor that the command is there, once, unless it could not be executed. */
 static void tell_start(struct guarding *g)
 {
 	if (g->told_start || !g->command || g->exec_failure || g->contain_failure)
@@ -168,7 +176,44 @@ static void ignore_stops(const sigset_t *ignored)
 			signal(stops[i], swallow);
 }
 
-int guarding_become_command(const struct guarding *g, bool foreground)
+/* Can a file be executed? The exec has the last word. */
+static bool is_executable(const char *name)
+{
+	struct stat status;
+
+	return !stat(name, &status) && S_ISREG(status.st_mode) &&
+	       !faccessat(AT_FDCWD, name, X_OK, AT_EACCESS);
+}
+
+/* Does the exec find the file, in PATH if the name has no slash? */
+static bool is_there(const char *file)
+{
+	const char *part = getenv("PATH"), *end;
+	char name[PATH_MAX];
+
+	if (strchr(file, '/'))
+		return is_executable(file);
+	for (; part; part = *end ? end + 1 : NULL) {
+		end = strchrnul(part, ':');
+		snprintf(name, sizeof(name), "%.*s/%s", (int)(end - part), part, file);
+		if (is_executable(end == part ? file : name))
+			return true;
+	}
+	return false;
+}
+
+/* The line that the command runs comes before its first output. A supervisor may be stopped. */
+static void announce(struct guarding *g)
+{
+	struct pollfd told = { .fd = g->plan->told_fd, .events = POLLIN };
+
+	if (g->plan->told_fd < 0 || !is_there(g->plan->argv[0]))
+		return;
+	tell_start(g);
+	poll(&told, 1, TOLD_MOST_MS);
+}
+
+int guarding_become_command(struct guarding *g, bool foreground)
 {
 	const struct guard_plan *plan = g->plan;
 	char *const *envp = g->fence ? plan->envp : plan->bare_envp;
@@ -182,6 +227,7 @@ int guarding_become_command(const struct guarding *g, bool foreground)
 	if (plan->inherits && g->hold_fd >= 0)
 		fcntl(g->hold_fd, F_SETFD, 0);
 	ignore_stops(&plan->signals->ignored);
+	announce(g);
 	signals_restore(plan->signals);
 	execvpe(plan->argv[0], plan->argv, envp);
 	return errno;

@@ -115,7 +115,7 @@ struct user {
 	bool mapped;		/* in a user namespace */
 };
 
-static void __attribute__((noreturn)) init_main(const struct guarding *g, int report_fd,
+static void __attribute__((noreturn)) init_main(struct guarding *g, int report_fd,
 						const struct user *user, bool foreground)
 {
 	struct pollfd fds[] = {

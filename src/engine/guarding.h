@@ -119,7 +119,7 @@ void guarding_die_with(pid_t parent);
  * In the same process, which may share the guard's memory. foreground: the command gets the
  * terminal. Returns only when the command cannot be executed: the errno.
  */
-int guarding_become_command(const struct guarding *g, bool foreground);
+int guarding_become_command(struct guarding *g, bool foreground);
 
 /*
  * Starts the command, with g->fence, and sets g->child. 0, or -1 with g->exec_failure or after

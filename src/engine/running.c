@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -175,6 +176,7 @@ static void hear_started(struct supervisor *s, pid_t pid)
 {
 	s->result->facts.command = pid;
 	supervisor_tell(s, EVENT_STARTED, SAY_STEP, "the command runs, pid %d", (int)pid);
+	eventfd_write(s->guard_plan.told_fd, 1);
 }
 
 static void hear_exited(struct supervisor *s, int status)

@@ -313,8 +313,11 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		.shared = s->shared,
 		.lost_fd = s->lost_fd,
 		.gate_fd = s->gate[1],
-		/* The line about waiting must be erased before the command writes. */
-		.may_start = s->hooks->tick_ms == CLOCK_NEVER,
+		/*
+		 * The line about waiting must be erased before the command writes, and the line
+		 * that the lock is acquired must be there.
+		 */
+		.may_start = s->hooks->tick_ms == CLOCK_NEVER && !is_heard(s, SAY_STEP),
 		.keeper_pipe_fd = s->guard_pipe[1],
 		/* The supervisor's own release then says what there is to say. */
 		.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
@@ -322,6 +325,7 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		.inherits = s->run->driver->local && !s->run->closes,
 		.contain = s->run->contain,
 		.tells_start = is_heard(s, SAY_STEP),
+		.told_fd = is_heard(s, SAY_STEP) ? eventfd(0, EFD_CLOEXEC) : -1,
 		.kill_after_ms = s->run->kill_after_ms,
 		.kill_on_lost = s->run->kill_on_lost,
 		.wait_for_leftovers = s->run->wait_for_leftovers,

@@ -24,6 +24,12 @@ load conformance/common
 			"acquired,the command runs,the command ended with status 0,released"
 		matches "$stderr" "acquired after .*, on [a-z+]+[: ]."
 	done
+	# The command's output comes where it belongs.
+	for pause in 1 2 3 4 5 6; do
+		run -0 "$DLOCK" run -v "$LOCK" -- echo OUT
+		equal "$(sed 's/ after .*//; s/.*: //; s/, pid [0-9]*$//' <<<"$output" | paste -sd ,)" \
+			"acquired,the command runs,OUT,the command ended with status 0,released"
+	done
 }
 
 @test "--log json and --metrics tell of the fence and the status that the command knows" {
