@@ -12,6 +12,8 @@
 # make check-arm64   a build for aarch64, which runs with qemu-user
 # make lint bench fuzz model install uninstall clean
 #
+# The rules for tests are in tests/rules.mk.
+#
 # V=1 shows commands. SANITIZE=address,undefined builds with sanitizers, into a
 # directory of its own. WITH_REDIS=no, WITH_ZOOKEEPER=no, WITH_MYSQL=no leave a backend out,
 # WITH_TLS=no what rediss: and ?tls=yes need. SHARED=yes links shared libraries only, and no
@@ -147,16 +149,7 @@ TLS_SRC := $(wildcard src/backends/redis/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
 MYSQL_SRC := $(wildcard src/backends/mysql/*.c)
 MYSQL_SQL := $(wildcard src/backends/mysql/sql/*.sql)
-UNIT_SRC := $(wildcard tests/unit/*.c)
-TOOL_SRC := $(wildcard tests/tools/*.c)
-CRASH_SRC := $(wildcard tests/crash/*.c)
-FUZZ_SRC := $(wildcard tests/fuzz/*.c)
-UNITS := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
-TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC)) $(addprefix $(BUILD)/tests/crash/,crash tree)
-FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
-
-.PHONY: all demo check check-debian13 check-newest check-deb check-arm64 crash torture lint bench fuzz fuzzers model \
-	install uninstall clean dist deb test-programs FORCE
+.PHONY: all demo install uninstall clean dist deb FORCE
 all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
 
 # A module uses functions of the program, so that the linker cannot know whether a library lacks
@@ -243,137 +236,12 @@ $(BUILD)/%.o: %.c $(compiled)
 	@mkdir -p $(@D)
 	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper/,entry.c record.c path.c)
-$(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
-$(BUILD)/tests/unit/test_zk_conn: $(if $(ZOOKEEPER_LIBS),$(call obj,$(ZOOKEEPER_SRC)))
-$(BUILD)/tests/unit/test_zk_conn: LIBS += $(ZOOKEEPER_LIBS) -lpthread -lm
-$(BUILD)/tests/unit/test_redlock: $(call obj,src/backends/redlock/validity.c)
-$(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql/sql.c)
-$(BUILD)/tests/unit/test_config: $(call obj,cmd/config.c)
-$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC)) $(REDIS_OBJ) \
-		$(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked) $(LIBS)
-
-$(BUILD)/tests/tools/%: $(BUILD)/tests/tools/%.o $(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
-
-# A witness that starts slowly beats late; static where the C library's archive is there.
-ifeq ($(SANITIZE),)
-$(BUILD)/tests/tools/witness: ALL_LDFLAGS += $(if $(call have_archive,libc.a),-static)
-endif
-
-TORTURE_SRC := $(addprefix tests/torture/,torture.c lane.c strike.c process.c plan.c history.c)
-$(BUILD)/tests/torture/torture: $(call obj,$(TORTURE_SRC)) $(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
-$(BUILD)/tests/torture/judge: $(call obj,tests/torture/judge.c tests/torture/history.c) \
-		$(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
-# Into programs that were built without sanitizers, too.
-$(BUILD)/tests/torture/%.so: tests/torture/%.c $(compiled)
-	@mkdir -p $(@D)
-	$(call say,LD,$@) $(CC) $(ALL_CPPFLAGS) -std=c11 $(WARNINGS) -O2 -fPIC -shared -o $@ $<
-$(BUILD)/tests/unit/test_history: $(call obj,tests/torture/history.c)
-$(BUILD)/tests/unit/test_torture: $(call obj,tests/torture/plan.c)
-TORTURE := $(addprefix $(BUILD)/tests/torture/,torture judge wallclock.so restop.so \
-	late_end.so late_clock.so early_stop.so fail.so elder.so)
-
-$(BUILD)/tests/crash/tree: $(BUILD)/tests/crash/tree.o $(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
-
-$(BUILD)/tests/crash/crash: $(call obj,$(filter-out %/tree.c,$(CRASH_SRC))) $(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
-
-# dlock and the oracle with a backend in memory, which the installed program does not have: its row
-# in the registry is put into a copy. The oracle finds modules beside itself.
-MEMORY_OBJ := $(filter-out %/registry.o,$(PROGRAM_OBJ)) $(BUILD)/gen/registry_memory.o \
-	$(BUILD)/tests/memory/memory.o
-MEMORY := $(BUILD)/tests/memory/dlock $(BUILD)/oracle
-$(BUILD)/gen/registry_memory.c: src/backends/registry.c tests/memory/registry.sed
-	@mkdir -p $(@D)
-	$(call say,GEN,$@) sed -f tests/memory/registry.sed $< >$@.new && mv $@.new $@
-$(BUILD)/gen/registry_memory.o: $(BUILD)/gen/registry_memory.c $(compiled)
-	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) -Isrc/backends -Itests $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
-$(BUILD)/oracle: $(filter-out $(call obj,$(CMD_SRC)),$(MEMORY_OBJ)) $(BUILD)/tests/memory/oracle.o
-$(BUILD)/tests/memory/dlock: $(MEMORY_OBJ)
-$(MEMORY): src/backends/exports.list $(BUILD)/link.flags
-	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
-		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
-
-test-programs: $(UNITS) $(TOOLS) $(TORTURE) $(MEMORY)
-
-# Some targets need more than the pure parts.
-FUZZ_EXTRA_fuzz_config := cmd/config.c
-FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
-FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
-FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,client.c address.c conn.c limit.c \
-	reply.c route.c check.c backend.c hold.c redisson.c) \
-	$(BUILD)/gen/redis_scripts.c
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
-		$(BUILD)/gen/redis_scripts.c \
-		$(BUILD)/compile.flags
-	@mkdir -p $(@D)
-	$(call say,FUZZ,$@) $(FUZZ_CC) $(ALL_CPPFLAGS) -g -O1 -std=c11 \
-		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \
-		$(wildcard src/base/*.c src/lock/*.c) $(FUZZ_EXTRA_$*) $(LIBS)
-
-fuzzers: $(FUZZERS)
-
-fuzz: fuzzers
-	tests/fuzz/run $(BUILD)/fuzz $(FUZZ_SECONDS)
-
 # Not in the default directory of locks, which would stay behind.
 demo:
 	$(Q)tests/packages $(PACKAGES)
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)mkdir -p -m 0700 "$(BUILD)/demo"
 	$(BUILD)/dlock run -v -b "file://$(BUILD_DIR)/demo" demo -- sh -c 'echo "I hold the lock $$DLOCK_NAME, fence $$DLOCK_FENCE"'
-
-check:
-	$(Q)tests/packages $(PACKAGES) test
-	$(Q)$(MAKE) --no-print-directory all test-programs
-	$(Q)BUILD="$(BUILD_DIR)" tests/run $(TESTS)
-
-check-arm64:
-	$(Q)tests/packages $(PACKAGES) cross
-	$(Q)BUILD="$(BUILD_DIR)" tests/cross
-
-check-debian13:
-	$(Q)tests/debian/check $(TESTS)
-
-# Suites that need no programs of MariaDB.
-NEWEST := tests/conformance-mysql.bats tests/conformance-mysql-*.bats \
-	tests/conformance-redis.bats tests/conformance-zookeeper.bats
-
-check-newest:
-	$(Q)tests/debian/check -s sid $(or $(TESTS),$(NEWEST))
-
-check-deb:
-	$(Q)tests/packages $(PACKAGES) test
-	$(Q)TEST_SECONDS=900 SUITE_SECONDS=3600 tests/run tests/debian/packages.bats
-
-torture:
-	$(Q)tests/packages $(PACKAGES) test
-	$(Q)$(MAKE) --no-print-directory all test-programs
-	$(Q)BUILD="$(BUILD_DIR)" tests/torture/run
-	$(Q)BUILD="$(BUILD_DIR)" tests/crash/run -a
-
-crash:
-	$(Q)tests/packages $(PACKAGES) test
-	$(Q)$(MAKE) --no-print-directory all test-programs
-	$(Q)BUILD="$(BUILD_DIR)" tests/crash/run $(if $(EACH),-e $(EACH))
-
-lint:
-	$(Q)tests/packages $(PACKAGES) test lint
-	$(Q)tests/lint $(BUILD)
-
-model:
-	$(Q)tests/packages lint
-	$(Q)tests/model/run
-
-bench:
-	$(Q)tests/packages $(PACKAGES) test bench
-	$(Q)$(MAKE) --no-print-directory all
-	$(Q)BUILD="$(BUILD_DIR)" tests/bench/run
 
 install: all
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/dlock" \
@@ -432,6 +300,8 @@ deb:
 
 clean:
 	rm -rf build build-*
+
+include tests/rules.mk
 
 -include $(shell find $(BUILD) -path $(BUILD)/deb -prune -o -name '*.d' -type f -print 2>/dev/null)
 .SECONDARY:

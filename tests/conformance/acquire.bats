@@ -2,13 +2,12 @@
 # shellcheck shell=bash disable=SC2016,SC1003 # what is quoted is for the inner shell
 #
 # What every backend must do for acquire, renew, verify, release, status, wait, break,
-# check and setup. As suite.bats: tests/conformance-acquire-NAME.bats is a link to this
-# file, and conformance/NAME.bash says what differs between backends: see common.bash.
+# check and setup, for the backends of the column "acquire" in the file `list`.
 
-load helpers
-load conformance/common
+load ../lib/helpers
+load common
 # shellcheck source=tests/conformance/contents.bash
-source "$BATS_TEST_DIRNAME/conformance/contents.bash"
+source "$TOP/tests/conformance/contents.bash"
 
 # take [OPTION]...: acquires $LOCK; sets TOKEN, FENCE, and KEEPER (null without one)
 take() {
@@ -98,6 +97,7 @@ json_is() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "acquire that cannot print the token says so and holds nothing" {
 	local shape
 	for shape in '' --json; do
@@ -115,6 +115,7 @@ json_is() {
 	done
 }
 
+# bats test_tags=program
 @test "acquire without a standard output that can be written to takes nothing" {
 	hold --
 	for closed in '>&-' '1</dev/null'; do
@@ -266,6 +267,7 @@ one_new_token() {
 	((output > last)) || fail "$output after $last"
 }
 
+# bats test_tags=program
 @test "acquire: usage errors take nothing" {
 	local args
 	for args in '' "$LOCK x" "$LOCK -- true" "--slots 0 $LOCK" "--slots x $LOCK" "-s --slots 2 $LOCK" \
@@ -316,6 +318,7 @@ with() {
 
 WAYS='argument environment stdin crlf open'
 
+# bats test_tags=program
 @test "renew, verify and release take the token as argument, from the environment and from stdin" {
 	local way verb
 	for way in $WAYS; do
@@ -379,6 +382,7 @@ WAYS='argument environment stdin crlf open'
 	nothing_left
 }
 
+# bats test_tags=program
 @test "a malformed token: 125, and it is not repeated" {
 	take
 	local verb bad way
@@ -403,6 +407,7 @@ WAYS='argument environment stdin crlf open'
 	give
 }
 
+# bats test_tags=program
 @test "the token shows in no argument list" {
 	owner
 	take --pid "$OWNER"
@@ -428,6 +433,7 @@ WAYS='argument environment stdin crlf open'
 	give
 }
 
+# bats test_tags=program
 @test "the token shows in no message, status, list or log" {
 	start "$DLOCK" acquire -v "$LOCK"
 	join "$PID"
@@ -783,6 +789,7 @@ nests() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "a nested acquisition that cannot print its token leaves the outer hold alone" {
 	take
 	DLOCK_TOKEN=$TOKEN run --separate-stderr -125 sh -c '"$DLOCK" acquire "$LOCK" >/dev/full'
@@ -1096,6 +1103,7 @@ survives() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "--pid \$\$: a script that ends, or is killed, between acquire and release" {
 	local shell end
 	for shell in bash dash; do
@@ -1111,6 +1119,7 @@ survives() {
 	done
 }
 
+# bats test_tags=program
 @test "--pid: a process that is gone, or a zombie, is refused" {
 	start true
 	join "$PID"
@@ -1155,6 +1164,7 @@ zombie() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "--pid with --on-lost warn: the process gets no signal when the lock is lost" {
 	probe_owner
 	take -t 1500ms --on-lost warn --pid "$OWNER"
@@ -1167,6 +1177,7 @@ zombie() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "--pid is refused where the kernel refuses pidfd_open, and nothing is held" {
 	local error
 	owner
@@ -1180,6 +1191,7 @@ zombie() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "--pid: a process that cannot be told of a loss is refused, unless it need not be" {
 	owner
 	run --separate-stderr -125 "$TOOLS/refuse" EPERM kill,pidfd_send_signal \
@@ -1193,6 +1205,7 @@ zombie() {
 	wait_until 2 is_free
 }
 
+# bats test_tags=program
 @test "--pid: release, and the end of the keeper by TERM, send no signal" {
 	probe_owner
 	take --pid "$OWNER"
@@ -1206,6 +1219,7 @@ zombie() {
 	equal "$(tail -n +2 "$OWNER_OUT")" "" "signals"
 }
 
+# bats test_tags=program
 @test "two locks for one process: each has a keeper of its own" {
 	owner
 	take --pid "$OWNER"
@@ -1224,6 +1238,7 @@ zombie() {
 
 # ---- the keeper as a daemon
 
+# bats test_tags=program
 @test "the keeper has its own session, no terminal, cwd / and nothing of the caller's open" {
 	local rest fields fd target
 	owner
@@ -1256,6 +1271,7 @@ zombie() {
 	give
 }
 
+# bats test_tags=program
 @test "the keeper keeps no pipe of the caller open: \$(...) and pipelines return at once" {
 	local shell
 	owner
@@ -1277,6 +1293,7 @@ zombie() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "the keeper keeps no other descriptor of the caller open" {
 	mkfifo pipe
 	start cat pipe
@@ -1304,6 +1321,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	give "$(<taken)"
 }
 
+# bats test_tags=program
 @test "the keeper survives HUP, INT and QUIT, and ends on TERM by releasing" {
 	local sig
 	owner
@@ -1322,6 +1340,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	alive "$OWNER"
 }
 
+# bats test_tags=program
 @test "the keeper survives the end of the caller's session and terminal" {
 	need script
 	owner
@@ -1383,6 +1402,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	nothing_left
 }
 
+# bats test_tags=program
 @test "release from a keeper that hangs ends in bounded time, and the lock is free once it goes on" {
 	owner
 	take --pid "$OWNER"
@@ -1396,6 +1416,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 	nothing_left
 }
 
+# bats test_tags=program
 @test "a caller that connects to the keeper and says nothing, or rubbish, hurts nobody" {
 	owner
 	# Whoever waits 1 s for a caller's query renews this lease too late.
@@ -1778,6 +1799,7 @@ shown_as_released() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "--note is shown to who is refused, and in status, of a holder and of a waiter" {
 	local note="deploying 4.2 & more, 100%: ask Ann"
 	take -t 30s --note "$note"
@@ -1831,6 +1853,7 @@ in_schema() {
 	equal "$(jq 'del(.fence)' status.json | jq "$SCHEMA")" false
 }
 
+# bats test_tags=program
 @test "status --json keeps to its schema, whatever the state" {
 	in_schema
 	json_is '"\(.name) \(.held) \(.holders) \(.waiters)"' "$LOCK false [] []"
@@ -1870,6 +1893,7 @@ in_schema() {
 	json_is '"\(.held) \(.holders)"' "false []"
 }
 
+# bats test_tags=program
 @test "status of many names: one object each, in their order" {
 	take
 	"$DLOCK" status --json "$LOCK-x" "$LOCK" "$LOCK-a" >all || true
@@ -1936,6 +1960,7 @@ in_schema() {
 	give
 }
 
+# bats test_tags=program
 @test "status --watch shows changes on a terminal, and again and again" {
 	need script
 	start script -qefc '"$DLOCK" status --watch "$LOCK"' screen
@@ -2007,6 +2032,7 @@ in_schema() {
 	equal "$status" 0
 }
 
+# bats test_tags=program
 @test "wait -w gives up with 124 or -E's number, and says who has it" {
 	take
 	timed "$DLOCK" wait -w 500ms "$LOCK"
@@ -2026,6 +2052,7 @@ in_schema() {
 	give
 }
 
+# bats test_tags=program
 @test "TERM ends a wait at once" {
 	take
 	start "$DLOCK" wait "$LOCK"
@@ -2039,6 +2066,7 @@ in_schema() {
 
 # ---- break
 
+# bats test_tags=program
 @test "break needs --yes where there is nobody to ask" {
 	take
 	run --separate-stderr -125 "$DLOCK" break "$LOCK" </dev/null
@@ -2158,6 +2186,7 @@ answer() {
 	STATUS=$(sed -n 's/^status \([0-9]*\).*/\1/p' screen)
 }
 
+# bats test_tags=program
 @test "break asks on a terminal, and leaves the lock alone unless the answer is yes" {
 	take
 	break_asks
@@ -2174,6 +2203,7 @@ answer() {
 	done
 }
 
+# bats test_tags=program
 @test "break asks once more when the lock changes hands before the answer" {
 	take
 	break_asks
@@ -2211,6 +2241,7 @@ answer() {
 	one_line
 }
 
+# bats test_tags=program
 @test "setup succeeds, and again" {
 	run --separate-stderr -0 "$DLOCK" setup
 	equal "$stderr$output" ""
@@ -2219,6 +2250,7 @@ answer() {
 	is_free
 }
 
+# bats test_tags=program
 @test "setup --dry-run says what it would make, asks no server, and makes nothing" {
 	contents >before
 	run --separate-stderr -0 "$DLOCK" setup --dry-run

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# What suite.bats and acquire.bats share. Which backend is tested follows from the name of
-# the link, and conformance/NAME.bash says what differs between backends:
+# What run.bats and acquire.bats share. CONFORMANCE says which backend is tested, one of those in
+# the file `list`, and backends/NAME.bash says what differs between backends:
 #
 #	FIFO, LEASES		not empty: waiters in order; a TTL that the server ends
 #	SESSION			not empty: a lock lives with a session, so that a keeper stays
@@ -17,12 +17,10 @@
 #	backend_waiters		prints how many wait for $LOCK
 #	backend_wipe		all data of the backend is lost
 
-BACKEND=${BATS_TEST_FILENAME##*/conformance-}
-BACKEND=${BACKEND#acquire-}
-BACKEND=${BACKEND%.bats}
+BACKEND=${CONFORMANCE:-file}
 BATS_TEST_NAME_PREFIX="$BACKEND: "
-# shellcheck source=tests/conformance/redis.bash
-source "$BATS_TEST_DIRNAME/conformance/$BACKEND.bash"
+# shellcheck source=tests/conformance/backends/redis.bash
+source "$BATS_TEST_DIRNAME/backends/$BACKEND.bash"
 
 prepare() {
 	need jq

@@ -8,8 +8,8 @@
 # are those of this machine, and those that the packages' tests start in their tree. Needs root, and
 # what apt needs; it is run by `make check-deb`, and not by `make check`.
 
-load ../helpers
-load ../services/mysql
+load ../lib/helpers
+load ../lib/services/mysql
 
 setup_file() {
 	local suite

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# How dlock is built: with any part left out, with flags that change, in any directory, without
+# git, and with a library that is missing or lacks something. Each test builds in a directory of
+# its own, without optimization, which is faster.
+
+load ../lib/helpers
+
+prepare() {
+	# What the make that runs these tests was told is not for the ones that they run.
+	unset MAKEFLAGS MFLAGS MAKELEVEL BUILD SANITIZE DLOCK_BACKEND
+	unset CC CPPFLAGS CFLAGS LDFLAGS PREFIX LIBDIR BINDIR DESTDIR SHARED
+	unset WITH_REDIS WITH_TLS WITH_ZOOKEEPER WITH_MYSQL
+	NOTHING=(WITH_REDIS=no WITH_ZOOKEEPER=no WITH_MYSQL=no)
+}
+
+# build ARG...: in $TOP, into ./built
+build() {
+	make -s -C "$TOP" BUILD="$T/built" CFLAGS='-O0 -Wno-cpp -Werror' "$@"
+}
+
+# copy DIR: the sources, without what has been built
+copy() {
+	mkdir -p "$1"
+	tar -C "$TOP" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$1" -xf -
+}
+
+# without WHAT ARG...: a build with these flags knows what WHAT needs, but does not have it
+without() {
+	local uri=$1
+	shift
+	build "$@"
+	run --separate-stderr -0 built/dlock run -b "file://$T/locks" "$LOCK" -- echo ran
+	equal "$output" ran
+	run --separate-stderr -125 built/dlock run -b "$uri" "$LOCK" -- true
+	one_line 'built without'
+	run -0 built/dlock version -v
+	not matches "$output" "not installed"
+}
+
+@test "WITH_REDIS=no" {
+	without redis://127.0.0.1 WITH_REDIS=no
+}
+
+@test "WITH_TLS=no" {
+	without rediss://127.0.0.1 WITH_TLS=no
+}
+
+@test "WITH_ZOOKEEPER=no" {
+	without zookeeper://127.0.0.1 WITH_ZOOKEEPER=no
+}
+
+@test "WITH_MYSQL=no" {
+	without mysql://127.0.0.1/db WITH_MYSQL=no
+}
+
+@test "all parts left out, and then one of them after all" {
+	without mysql://127.0.0.1/db "${NOTHING[@]}"
+	equal "${lines[1]}" "with file"
+	build WITH_REDIS=no WITH_MYSQL=no
+	run -0 built/dlock version
+	equal "${lines[1]}" "with file, zookeeper"
+}
+
+@test "SHARED=yes: no library is in the program or in a module" {
+	build SHARED=yes
+	run -0 built/dlock version -v
+	readelf -d built/dlock built/dlock-*.so >needed
+	for library in hiredis zookeeper_mt ssl; do
+		has_line needed "NEEDED.*lib$library"
+	done
+	grep -Eq 'NEEDED.*lib(mariadb|mysqlclient)' needed
+	run -1 sh -c 'nm built/dlock-mysql.so | grep -E " T (SSL_new|deflate)$"'
+}
+
+@test "CC=clang, eight jobs, and the linkers gold and lld" {
+	local linker
+	build -j8 CC=clang
+	for linker in gold lld; do
+		# Debian has gold in a package of its own since version 13.
+		[[ $linker == lld ]] || type -P ld.gold >/dev/null || continue
+		build CC=clang LDFLAGS="-fuse-ld=$linker"
+		run -0 built/dlock version -v
+		matches "$output" 'MariaDB|MySQL'
+		run -5 built/dlock run -b "file://$T/locks" "$LOCK" -- sh -c 'exit 5'
+	done
+}
+
+@test "make demo shows a lock, and leaves nothing outside of the build" {
+	run -0 build "${NOTHING[@]}" demo
+	matches "$output" "on file:$T/built/demo"
+	matches "$output" 'I hold the lock demo, fence [0-9]+'
+}
+
+@test "what is built twice is made once; other flags make it again" {
+	local before
+	build "${NOTHING[@]}"
+	before=$(stat -c %y built/cmd/main.o built/dlock)
+	build "${NOTHING[@]}"
+	equal "$(stat -c %y built/cmd/main.o built/dlock)" "$before"
+	build "${NOTHING[@]}" LDFLAGS=-Wl,-O1
+	equal "$(stat -c %y built/cmd/main.o)" "${before%%$'\n'*}"
+	not equal "$(stat -c %y built/dlock)" "${before#*$'\n'}"
+	build "${NOTHING[@]}" CPPFLAGS=-DNOBODY_ASKS
+	not equal "$(stat -c %y built/cmd/main.o)" "${before%%$'\n'*}"
+}
+
+@test "BINDIR and LIBDIR with spaces, given to make install alone" {
+	local parts=(WITH_REDIS=no WITH_MYSQL=no) before
+	build "${parts[@]}"
+	before=$(stat -c %y built/cmd/main.o)
+	build "${parts[@]}" PREFIX="$T/a prefix" BINDIR="$T/a bin" LIBDIR="$T/a lib" install
+	equal "$(stat -c %y built/cmd/main.o)" "$before" "only one object depends on LIBDIR"
+	run --separate-stderr -0 "$T/a bin/dlock" version -v
+	matches "$output" 'ZooKeeper C client'
+}
+
+@test "a directory with a space; two builds give the same files" {
+	local file
+	copy "a tree"
+	copy "$T/elsewhere/tree"
+	make -s -j2 -C "a tree" CFLAGS='-O0 -g -Wno-cpp' all
+	# In another order, for another user and language, and at another time.
+	TZ=Pacific/Auckland LC_ALL=C HOME=/nonexistent bash -c "umask 077 &&
+		make -s -j3 -C elsewhere/tree CFLAGS='-O0 -g -Wno-cpp' all"
+	run -0 "a tree/build/dlock" run -b "file://$T/locks" "$LOCK" -- echo ran
+	equal "$output" ran
+	for file in dlock dlock-tls.so dlock-mysql.so dlock-zookeeper.so; do
+		cmp "a tree/build/$file" "elsewhere/tree/build/$file"
+	done
+	make -s -C "a tree" CFLAGS='-O0 -g -Wno-cpp' BUILD="$T/a tree/build" PREFIX="$T/a prefix" install
+	run -0 "a prefix/bin/dlock" version
+}
+
+@test "a module that does not load fails the build, with its name" {
+	run -2 build MYSQL_LIBS= WITH_ZOOKEEPER=no
+	matches "$output" 'mysql.*undefined symbol'
+}
+
+@test "a library or compiler that is missing is named in one line, with its package" {
+	mkdir bin
+	printf '#!/bin/sh\nexit 1\n' | tee bin/dpkg-query >bin/pkg-config
+	chmod 755 bin/*
+	PATH=$T/bin:$PATH run -2 build WITH_ZOOKEEPER=no WITH_MYSQL=no
+	matches "$output" 'apt install libhiredis-dev libssl-dev'
+	not matches "$output" 'fatal error'
+	equal "${#lines[@]}" 2 "lines, the last one of make"
+	PATH=$T/bin:$PATH run -2 build CC=no-such-compiler WITH_ZOOKEEPER=no WITH_MYSQL=no
+	matches "$output" 'apt install gcc libhiredis-dev libssl-dev'
+	equal "${#lines[@]}" 2 "lines, the last one of make"
+}
+
+@test "for a user who cannot become root, the line to run as root is said" {
+	strangers
+	mkdir bin
+	printf '#!/bin/sh\nexit 1\n' | tee bin/dpkg-query bin/sudo >bin/pkg-config
+	cp "$TOP/tests/packages" bin/packages
+	chmod -R go+rX,a+x bin
+	# Nobody can type a password here.
+	run --separate-stderr -1 as "$ALICE" env PATH="$PWD/bin:$PATH" bin/packages redis tls
+	equal "$stderr" "Needed and not found; please run: sudo apt install libhiredis-dev libssl-dev"
+	equal "$output" ""
+}
+
+@test "make dist: a tarball that builds without git, and packs itself again" {
+	local version
+	version=$(sed -n 's/^#define DLOCK_VERSION "\(.*\)"$/\1/p' "$TOP/src/base/version.h")
+	make -s -C "$TOP" BUILD="$T/built" dist
+	mkdir unpacked
+	tar -C unpacked -xf "built/dlock-$version.tar.gz"
+	cd "unpacked/dlock-$version"
+	make -s CFLAGS='-O0 -Wno-cpp' "${NOTHING[@]}" all dist
+	run -0 build/dlock version
+	equal "${lines[0]}" "dlock $version"
+	if [[ -e $TOP/.git ]]; then
+		cmp "build/dlock-$version.tar.gz" "$T/built/dlock-$version.tar.gz"
+	fi
+}
+
+@test "the changelogs have the version of the program" {
+	run -0 "$DLOCK" version
+	local version=${lines[0]#dlock }
+	equal "$(sed -n '/Unreleased/d; s/^## //p' "$TOP/CHANGELOG.md" | head -n 1)" "$version" \
+		CHANGELOG.md
+	matches "$(head -n 1 "$TOP/debian/changelog")" "^dlock \($version-[0-9]+\) "
+}

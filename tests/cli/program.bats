@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# How the program is put together: one dynamically linked dlock, a module beside it or in
+# LIBDIR for a backend whose library costs time to load, and a copy of dlock alone that has
+# the backends file and redis.
+
+load ../lib/helpers
+load ../redis/server
+
+prepare() {
+	# dlock does not take this name for an IP address, but the resolver does.
+	NAMED=redis://127.1:$REDIS_PORT
+	unset DLOCK_BACKEND
+}
+
+@test "a host by name: the command runs under the lock, and is told all that it should" {
+	run --separate-stderr "$DLOCK" run -b "$NAMED" "$LOCK" -- \
+		sh -c 'echo "$DLOCK_NAME $DLOCK_BACKEND"; exit 3'
+	equal "$status" 3
+	equal "$output" "$LOCK $NAMED"
+	equal "$stderr" ""
+}
+
+@test "a host by name and one by address share their locks" {
+	hold -b "$NAMED" --
+	run --separate-stderr "$DLOCK" run -n -b "$REDIS" "$LOCK" -- true
+	equal "$status" 124
+	release
+	run --separate-stderr "$DLOCK" run -n -b "$REDIS" "$LOCK" -- true
+	equal "$status" 0
+}
+
+@test "a host by name: its password is blanked" {
+	hold -b "$NAMED" --
+	redis_at "$REDIS_DIR" acl setuser "$LOCK" on '>open-sesame' '~*' '&*' +@all
+	start "$DLOCK" run -b "redis://$LOCK:open-sesame@127.1:$REDIS_PORT" "$LOCK" -- true
+	keeper_of "$PID"
+	has_line "/proc/$PID/cmdline" "$LOCK:\\*+@127.1"
+	not has_line "/proc/$PID/cmdline" open-sesame
+	release
+	join "$PID"
+	equal "$status" 0
+}
+
+@test "an unknown host is named" {
+	run --separate-stderr "$DLOCK" run -b redis://no-such-host.invalid "$LOCK" -- true
+	equal "$status" 122
+	one_line no-such-host.invalid resolve
+}
+
+@test "dlock alone, copied elsewhere: file and redis work, names included; a module that is missing is named" {
+	local backend
+	mkdir bin
+	cp "$DLOCK" bin/dlock
+	for backend in "file://$T/locks" "$REDIS" "$NAMED"; do
+		run --separate-stderr bin/dlock run -b "$backend" "$LOCK" -- true
+		equal "$status" 0
+	done
+	for backend in zookeeper mysql; do
+		run --separate-stderr bin/dlock run -b "$backend://127.0.0.1/" "$LOCK" -- true
+		equal "$status" 125
+		one_line "there is no dlock-$backend\.so; apt install dlock-$backend\$"
+	done
+	run --separate-stderr bin/dlock run -b rediss://127.0.0.1 "$LOCK" -- true
+	equal "$status" 125
+	one_line 'module for tls .*dlock-tls\.so; apt install dlock-tls$'
+}
+
+@test "version says what can be used now, and with -v by which library; a part that is not installed is no failure" {
+	local part
+	run --separate-stderr "$DLOCK" version -v
+	equal "$status" 0
+	equal "$stderr" ""
+	for part in 'redis: hiredis' 'zookeeper: ZooKeeper C client' 'mysql: .*' 'TLS: OpenSSL'; do
+		grep -Eq "^$part [0-9]+\.[0-9]+" <<<"$output" || fail "no line for $part"
+	done
+	mkdir bin
+	cp "$DLOCK" bin/dlock
+	run --separate-stderr bin/dlock version -v
+	equal "$status" 0
+	equal "$stderr" ""
+	equal "${lines[1]}" 'with file, redis, redlock'
+	equal "$(grep 'not installed' <<<"$output")" "zookeeper: not installed; apt install dlock-zookeeper
+mysql: not installed; apt install dlock-mysql
+TLS: not installed; apt install dlock-tls"
+	# Without -v the same, less the libraries.
+	run --separate-stderr -0 "$DLOCK" version
+	equal "${lines[*]:1}" 'with file, redis, redlock, zookeeper, mysql, TLS'
+	run --separate-stderr -0 bin/dlock version
+	equal "$stderr" ""
+	equal "${lines[1]}" 'with file, redis, redlock'
+	equal "${lines[3]}" 'mysql: not installed; apt install dlock-mysql'
+	equal "${#lines[@]}" 5
+}
+
+@test "version fails when a module is there and does not load" {
+	local verbose
+	mkdir bin
+	cp "$DLOCK" bin/dlock
+	cat >module.c <<-END
+		void no_library_has_this(void);
+		void (*dlock_module)(void) = no_library_has_this;
+	END
+	cc -shared -fPIC -o bin/dlock-mysql.so module.c
+	for verbose in '' -v; do
+		# shellcheck disable=SC2086 # may be empty
+		run --separate-stderr bin/dlock version $verbose
+		equal "$status" 125
+		one_line 'mysql .*no_library_has_this'
+		equal "${lines[1]}" 'with file, redis, redlock'
+	done
+	matches "$output" 'redis: hiredis'
+}
+
+@test "a module of another version is refused" {
+	mkdir bin
+	cp "$DLOCK" bin/dlock
+	cat >module.c <<-END
+		#include "lock/backend.h"
+		const struct backend_module dlock_module = { .module.version = "x" };
+	END
+	cc -shared -fPIC -I"$TOP/src" -o bin/dlock-mysql.so module.c
+	run --separate-stderr bin/dlock run -b mysql://127.0.0.1/ "$LOCK" -- true
+	equal "$status" 125
+	one_line "another version"
+	# as in an installed tree, where it is not the first place that is tried
+	mkdir -p lib/dlock
+	mv bin/dlock-mysql.so lib/dlock/
+	run --separate-stderr bin/dlock run -b mysql://127.0.0.1/ "$LOCK" -- true
+	equal "$status" 125
+	one_line "another version"
+}
+
+@test "installed: bin/dlock finds its modules in lib/dlock, and all of it can be uninstalled" {
+	make -s -o all -C "$TOP" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/opt install
+	# Nothing listens there: the error shows that dlock has tried to connect.
+	local uri
+	for uri in mysql://127.0.0.1:1/none rediss://127.0.0.1:1; do
+		run --separate-stderr "$T/root/opt/bin/dlock" run -b "$uri" "$LOCK" -- true
+		equal "$status" 122
+		one_line 127.0.0.1:1
+	done
+	make -s -C "$TOP" DESTDIR="$T/root" PREFIX=/opt uninstall
+	run find "$T/root" ! -type d
+	equal "$output" ""
+}
+
+@test "a privileged dlock loads no module that lies beside it" {
+	need_root
+	local as=(env -i PATH="$PATH" setpriv --reuid 65534 --clear-groups) open
+	# This is a directory that a user without rights can enter.
+	open=$(mktemp -d)
+	chmod 755 "$open"
+	cp "$DLOCK" "$open/dlock"
+	: >module.c
+	cc -shared -fPIC -o "$open/dlock-mysql.so" module.c
+	run --separate-stderr "${as[@]}" "$open/dlock" run -b mysql://127.0.0.1/ "$LOCK" -- true
+	matches "$stderr" "no dlock_module" "of a program like any other"
+	chmod 4755 "$open/dlock"
+	run --separate-stderr "${as[@]}" "$open/dlock" run -b mysql://127.0.0.1/ "$LOCK" -- true
+	rm -r "$open"
+	equal "$status" 125
+	not matches "$stderr" "no dlock_module"
+}
+
+# misused STATUS MESSAGE WORD...: dlock with these words ends with STATUS and one line, MESSAGE
+misused() {
+	local wanted=$1 message=$2
+	shift 2
+	run --separate-stderr "$DLOCK" "$@" </dev/null
+	equal "$status" "$wanted" "dlock $*"
+	equal "$stderr" "dlock: $message" "dlock $*"
+	equal "$output" "" "dlock $*"
+}
+
+@test "a wrong command line gets one line that says what to write" {
+	local token=0123456789abcdef0123456789abcdef
+	misused 125 "no NAME given; usage: dlock wait [OPTION]... NAME" wait
+	misused 125 "'b' is one operand too many; usage: dlock acquire [OPTION]... NAME" acquire a b
+	misused 125 "'x' is one operand too many; usage: dlock release [OPTION]... NAME [TOKEN]" \
+		release a "$token" x
+	misused 125 "'cmd': a command behind '--' is for 'dlock run' only" acquire a -- cmd
+	local word
+	for word in short "$token+0" "$token+01" "$token+1000000" "$token+"; do
+		misused 125 "this is no token: a token is the 32 hex digits that 'dlock acquire' prints, or these with a level: TOKEN+1" \
+			verify a "$word"
+	done
+	misused 125 "there is no terminal to ask on; --yes breaks the lock without asking" break a
+	misused 125 "'b' is one operand too many; usage: dlock help [COMMAND]" help run b
+	misused 125 "no help for 'frob', which is no command; try 'dlock --help'" help frob
+	local example="belongs behind the name of a command, as in 'dlock run [OPTION]... NAME -- COMMAND'"
+	misused 125 "option -b $example" -b file: status
+	misused 125 "option --backend $example" \
+		--backend=redis://:secret@h status
+	misused 125 "option --frob $example" --frob
+	misused 125 "'status' has no option -n; try 'dlock status --help'" status -n
+	misused 125 "'break' has no option -y; try 'dlock break --help'" break -y a
+	misused 125 "'x' is one operand too many; usage: dlock version [OPTION]..." version x
+	misused 125 "--pid 4194304: there is no such process" acquire --pid 4194304 a
+	misused 125 "unknown option -x; a lock is exclusive unless --shared is given" \
+		run --ttl=1m -xn a -- true
+	# A backend without its -b may have a password.
+	misused 125 "'redis://u:***@h' is one operand too many; usage: dlock check [OPTION]..." \
+		check redis://u:secret@h
+	misused 125 "one NAME is wanted before '--', but there is also 'redis://u:***@h'" \
+		run a redis://u:secret@h -- true
+	misused 125 "unknown command 'redis://u:***@h'; try 'dlock --help', or to run a command under a lock: dlock run \
+redis://u:***@h -- COMMAND" redis://u:secret@h -- true
+	misused 125 "no help for 'redis://u:***@h', which is no command; try 'dlock --help'" \
+		help redis://u:secret@h
+	misused 125 "unknown option --no; did you mean --nonblock?" acquire --no a
+	misused 125 "unknown option --max; did you mean --max-run?" run --max 1m a -- true
+	misused 125 "unknown option --verb; did you mean --verbose?" status --verb
+	misused 125 "unknown option --js; did you mean --json?" status --js
+	misused 125 "unknown option --min-hol; did you mean --min-hold?" run --min-hol=1m a -- true
+	misused 125 "'run' has no option --tim; try 'dlock run --help'" run --tim 1m a -- true
+	misused 125 "unknown option --wai; did you mean --wait?" run --wai
+	misused 125 "option --wait needs an argument" run --wait
+	misused 125 "option --quiet takes no argument" status --quiet=1
+	misused 125 "option -w needs an argument" run -vw
+	misused 125 "'run' has no option --; try 'dlock run --help'" run --=x
+	DLOCK_TOKEN=short misused 125 "DLOCK_TOKEN: this is no token: a token is the 32 hex digits that \
+'dlock acquire' prints, or these with a level: TOKEN+1" verify a
+	misused 125 "--names shows all locks, and cannot be combined with a NAME, --json or --watch" status --names a
+	misused 125 "redis: there is no host: write redis://HOST[:PORT][/DB]" wait -b redis: a
+	misused 125 "redis: one host is wanted, and there are more: write redis://HOST[:PORT][/DB]" \
+		wait -b redis://h,i a
+	misused 125 "redlock: 2 nodes are named: name 3, 5 or 7, since an even number survives no \
+more failures than one node fewer" wait -b redlock://h,i a
+}
+
+@test "a backend in the configuration that is not there is named with file and line" {
+	local ini=$XDG_CONFIG_HOME/dlock.conf
+	unset DLOCK_BACKEND
+	printf '# first\nbackend = prod\n' >"$ini"
+	misused 125 "$ini:2: 'prod' is neither a URI nor a section of $ini or /etc/dlock.conf" status
+	printf '\nbackend = redis://h:port/\n' >"$ini"
+	run --separate-stderr -125 "$DLOCK" status
+	matches "$stderr" "^dlock: $ini:2: bad redis URI"
+}

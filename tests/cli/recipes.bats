@@ -1,0 +1,825 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# The recipes of the README and of docs/recipes.md, and the examples of the manual pages, do what is
+# written beside them: the tests take them from there and run them, with the suite's server in the
+# place of redis.example.com.
+
+load ../lib/helpers
+load ../redis/server
+
+# blocks LANGUAGE: the fenced blocks of that language, those of the README first, each into
+# ./block.N
+blocks() {
+	rm -f block.*
+	awk -v fence='```'"$1" '
+		$0 == fence { on = 1; n++; next }
+		/^```/ { on = 0 }
+		on { print > ("block." n) }' "$TOP/README.md" "$TOP/docs/recipes.md"
+}
+
+# block LANGUAGE TEXT: the one of them that has TEXT in it, with the suite's server in it,
+# into ./block
+block() {
+	local found
+	blocks "$1"
+	found=$(grep -lF -e "$2" block.*)
+	equal "$(wc -l <<<"$found")" 1 "blocks with '$2'"
+	local_words <"$found" >block
+}
+
+# local_words: lines of a recipe on standard input, with the server of the suite in them
+local_words() {
+	sed "s|redis://redis.example.com|$REDIS|g"
+}
+
+# stub NAME...: programs that the recipes start, which tell that they ran, and do what
+# ./NAME.does says
+stub() {
+	local name
+	mkdir -p bin
+	for name; do
+		printf '#!/bin/sh\necho "%s $* $DLOCK_NAME" >>%q\n[ ! -e %q ] || . %q\n' "$name" "$T/ran" \
+			"$T/$name.does" "$T/$name.does" >"bin/$name"
+		chmod +x "bin/$name"
+		ln -sf "bin/$name" "$name"
+	done
+	[[ -e bin/dlock ]] || ln -s "$DLOCK" bin/dlock
+	PATH=$T/bin:$PATH
+	unset DLOCK_BACKEND
+}
+
+# held NAME: somebody holds it, on the suite's server
+held() {
+	run "$DLOCK" status -b "$REDIS" "$1"
+	((status == 1))
+}
+
+# kind FILE: prints what an example is
+kind() {
+	case $(<"$1") in
+	'#!'*) echo script ;;
+	PATH=* | [0-9*]*' * * '*) echo crontab ;;
+	'class '*) echo python ;;
+	*)
+		if has_line "$1" '^(fence|hold) [0-9a-f]+'; then
+			echo lock-file
+		elif has_line "$1" '^[a-z-]+ = '; then
+			echo dlock.conf
+		else
+			echo commands
+		fi
+		;;
+	esac
+}
+
+# displays PAGE RENDERER [COLUMNS]: the displays of a manual page as mandoc or groff shows them on a
+# terminal of 80 columns, each into ./display.N, and as the page has them, into ./source.N
+displays() {
+	local -x LC_ALL=C.UTF-8
+	local width=$((${3:-80} - 2))
+	rm -f display.* source.*
+	awk '
+		function start() { n++; print ".Pp\nDISPLAY\n.Pp" }
+		function line(text) {
+			gsub(/\\-/, "-", text)
+			gsub(/\\e/, "\\", text)
+			print text > ("source." n)
+		}
+		/^\.Dl / { start(); print; print ".Pp\nTEXT\n.Pp"; line(substr($0, 5)); next }
+		/^\.Bd -literal/ { start(); on = 1; print; next }
+		/^\.Ed/ && on { on = 0; print; print ".Pp\nTEXT\n.Pp"; next }
+		on { line($0) }
+		{ print }' "$1" >marked
+	case $2 in
+	# letters that are bold or underlined are written over others
+	mandoc) mandoc -T utf8 -O width=$width marked | sed $'s/.\b//g' ;;
+	groff) groff -mandoc -Tutf8 -P-cbou -rLL=${width}n -rcR=1 marked 2>/dev/null ;;
+	esac >rendered
+	awk '
+		/^ *DISPLAY$/ { on = 1; n++; indent = 0; next }
+		/^ *TEXT$/ { on = 0; next }
+		on && /[^ ]/ {
+			if (!indent)
+				indent = match($0, /[^ ]/)
+			print substr($0, indent) > ("display." n)
+		}' rendered
+	local there=(source.*) shown=(display.*)
+	equal "${#shown[@]}" "${#there[@]}" "displays of ${1##*/}"
+}
+
+@test "manual pages: at 80 columns and more an example has the lines that it has in the page" {
+	local page renderer columns file count=0
+	need mandoc groff
+	for page in "$TOP"/man/*.[0-9]; do
+		for renderer in mandoc\ {80,90,100,120} groff\ {80,90,100,120}; do
+			columns=${renderer#* }
+			displays "$page" "${renderer% *}" "$columns"
+			for file in source.*; do
+				[[ -e $file && $(kind "$file") != lock-file ]] || continue
+				# each renderer has its own width of a tab
+				diff -Bw "$file" "display.${file#*.}" || fail "${page##*/}, $renderer: broken"
+				((++count))
+			done
+			equal "$(LC_ALL=C.UTF-8 grep -E "^.{$((columns + 1))}" rendered)" "" \
+				"${page##*/}, $renderer: wider"
+			# so is a command in the text, which may be pasted, too
+			# shellcheck disable=SC1112 # these quotes are meant
+			not grep -n '‘dlock [^’]*$' rendered || fail "${page##*/}, $renderer: broken"
+		done
+	done
+	between "$count" 80 9999 displays
+}
+
+# mapped NAME COMMAND...: ./bin/NAME runs COMMAND with its own arguments, in which ./map has put the
+# hosts and directories of the test
+mapped() {
+	cat >"bin/$1" <<-END
+		#!/bin/bash
+		[[ -z \${DLOCK_BACKEND-} ]] || DLOCK_BACKEND=\$(sed -Ef '$T/map' <<<"\$DLOCK_BACKEND")
+		args=()
+		for arg; do
+			args+=("\$(sed -Ef '$T/map' <<<"\$arg")")
+		done
+		exec ${@:2} "\${args[@]}"
+	END
+}
+
+# sandbox: lets the examples of the pages run. The programs that they call get the servers of the test
+# and its directory in the place of those that the pages name.
+sandbox() {
+	stub
+	rm bin/dlock
+	load ../mysql/mysql
+	private_mysql
+	pmy "CREATE DATABASE jobs; CREATE USER admin@'127.0.0.1' IDENTIFIED BY 'one';
+		CREATE USER jobs@'%' IDENTIFIED BY 'two'; GRANT ALL ON jobs.* TO admin@'127.0.0.1';
+		GRANT SELECT, INSERT, UPDATE, DELETE ON jobs.* TO jobs@'%'"
+	mkdir -p root/{etc,home/ann,run/dlock,run/lock/dlock,srv,var/lib/prometheus/node-exporter}
+	cat >map <<-END
+		s|redis\.example\.com|127.0.0.1:$REDIS_PORT|
+		s|db\.example\.com|127.0.0.1:$P_PORT|
+		s#(^|=|//)/(etc|home|run|srv|var)(/|\$)#\1$T/root/\2\3#
+		# a group of the pages that this machine may not have
+		s|^jobs\$|$(id -gn)|
+	END
+	mapped dlock "$DLOCK"
+	mapped flock "$(type -P flock)"
+	mapped install "$(type -P install)"
+	mapped redis-cli "$(type -P "$REDIS_CLI")" -e -s "$REDIS_DIR/sock"
+	printf '#!/bin/sh\nexec %q --no-defaults --socket=%q --user=root\n' "$(type -P mariadb)" \
+		"$P_DIR/sock" >bin/mariadb
+	# so that nobody waits for long
+	printf '#!/bin/sh\n[ "$*" != 10 ] || set -- 2\nexec %q "$@"\n' "$(type -P sleep)" >bin/sleep
+	chmod +x bin/*
+	install -m 600 <(echo one) admin.pw
+	install -m 600 <(echo two) root/etc/db.pw
+	blocks ini
+	sed -Ef map block.1 >"$XDG_CONFIG_HOME/dlock.conf"
+}
+
+# is_recipe FILE: a script of a page is one of the recipes, which have tests of their own
+is_recipe() {
+	local language file
+	for language in sh bash; do
+		blocks "$language"
+		for file in block.*; do
+			! diff -Bqw "$1" "$file" >/dev/null || return 0
+		done
+	done
+	fail "not a recipe: $(<"$1")"
+}
+
+# run_example FILE: somebody pastes it
+run_example() {
+	local word
+	case $(kind "$1") in
+	script)
+		is_recipe "$1"
+		return
+		;;
+	python)
+		/usr/bin/python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$1"
+		return
+		;;
+	dlock.conf)
+		mkdir -p conf
+		cp "$1" conf/dlock.conf
+		XDG_CONFIG_HOME=$T/conf "$DLOCK" run -b "$FILE" "$LOCK" -- true
+		return
+		;;
+	lock-file) return ;;
+	crontab) cron_line "$1" ;;
+	commands) cp "$1" line ;;
+	esac
+	while read -r word; do
+		type -P "$word" >/dev/null || stub "$word"
+	done < <(grep -oE ' -- [^ ]+' "$1" | sed 's/ -- //')
+	run --separate-stderr bash -eo pipefail line
+	if grep -q 'sleep 10 &' "$1"; then
+		# the second one gives up
+		equal "$status" 124
+		one_line '^dlock: backup: held by .* pid [0-9]+ \(.*\) for .*: sleep \(on [a-z]+[: ].*\)$'
+	else
+		equal "$status" 0 "$(<"$1")"
+	fi
+}
+
+@test "manual pages: every example works as it is rendered" {
+	local page file n count=0
+	need groff
+	sandbox
+	for page in "$TOP"/man/*.[0-9]; do
+		displays "$page" groff
+		for ((n = 1; ; n++)); do
+			[[ -e display.$n ]] || break
+			run_example "display.$n"
+			((++count))
+		done
+		# what a crontab's line keeps for some time
+		rcli flushall
+	done
+	between "$count" 10 999 examples
+	# no command has run without a lock
+	between "$(wc -l <ran)" 3 99 "commands under a lock"
+	not has_line ran ' $'
+	wait_until 5 no_strays_but "$P_PID"
+}
+
+@test "README and recipes: every dlock command line works as it stands" {
+	sandbox
+	blocks sh
+	local count=0 file
+	for file in block.*; do
+		# a script has a test of its own, what operators do, too; the installation is not
+		# tested here
+		if ! grep -q dlock "$file" || grep -qE '^(#!|sudo|dlock check)' "$file"; then
+			continue
+		fi
+		run_example "$file"
+		((++count))
+	done
+	between "$count" 5 99 "blocks with command lines"
+	has_line ran '^./deploy.sh  deploy$'
+	not has_line ran ' $'
+	# nobody else can release the lock
+	equal "$(find . -name '*.token' -perm /077)" "" "readable by others"
+	wait_until 5 no_strays_but "$P_PID"
+}
+
+# cron_line FILE: what cron runs for the line of this crontab, as ./line: its command, with no more in
+# its environment than cron and the crontab put there. The test's programs are in the place of
+# /usr/local/bin.
+cron_line() {
+	local command
+	# five fields, and in /etc/cron.d the user
+	command=$(sed -En 's/^([^ =]+ ){5}(root )?//p' "$1")
+	matches "$command" $'^[^%\n]+$' "one command, which has no %"
+	{
+		printf 'env -i DLOCK_TEST_MARK=%q XDG_CONFIG_HOME=%q ' "$MARK" "$XDG_CONFIG_HOME"
+		printf 'HOME=%q LOGNAME=root SHELL=/bin/sh PATH=/usr/bin:/bin ' "$HOME"
+		sed -n "s|/usr/local/bin|$T/bin|; s/^\([A-Z]*=.*\)/\1 /p" "$1" | tr -d '\n'
+		printf 'sh -c %q\n' "$command"
+	} >line
+}
+
+# crontab_line TEXT: the same for the block of a crontab that has TEXT in it
+crontab_line() {
+	block crontab "$1"
+	cron_line block
+}
+
+@test "cron recipe" {
+	stub nightly-backup
+	crontab_line '--min-hold 10m nightly -- nightly-backup'
+	local host pids=()
+	for host in 1 2 3; do
+		start sh line
+		pids+=("$PID")
+	done
+	for PID in "${pids[@]}"; do
+		join "$PID"
+		equal "$status" 0
+	done
+	cat out.* err.* >mail
+	equal "$(<mail)" "" "what cron would mail"
+	equal "$(<ran)" "nightly-backup  nightly" "runs"
+	# a host whose clock is behind
+	sh line
+	equal "$(wc -l <ran)" 1 runs
+	rcli del dlock:nightly
+}
+
+@test "at-most-once recipe: a host that crashes in the job is not followed by another one" {
+	local host family
+	stub send-invoices
+	echo "echo \$\$ >$T/sender; exec sleep 60" >send-invoices.does
+	crontab_line send-invoices
+	start sh line
+	wait_until 10 test -s sender
+	# the host crashes: all that runs there is gone at once, and nothing is released
+	family=$(tree "$PID")
+	# shellcheck disable=SC2086 # words
+	kill -STOP $family
+	# shellcheck disable=SC2086 # words
+	kill -KILL $family
+	wait_until 5 no_strays
+	for host in 2 3; do
+		run --separate-stderr -0 sh line
+		equal "$output$stderr" "" "what cron would mail on host $host"
+	done
+	equal "$(<ran)" "send-invoices  invoices" runs
+	# for as long as the page says
+	between "$(rcli pttl dlock:invoices)" 840000 900000
+	rcli del dlock:invoices
+	# and for as long after a job that has ended
+	rm send-invoices.does
+	run --separate-stderr -0 sh line
+	between "$(rcli pttl dlock:invoices)" 840000 900000
+	rcli del dlock:invoices
+}
+
+@test "newest deployment recipe" {
+	local first second third second_out second_err
+	stub deploy.sh
+	echo '[ "$1" != 1 ] || while [ ! -e go ]; do sleep 0.1; done' >deploy.sh.does
+	block sh 'dlock run --replace-waiters'
+	start sh block 1
+	first=$PID
+	wait_until 10 test -s ran
+	start sh block 2
+	second=$PID second_out=$OUT second_err=$ERR
+	wait_until 10 in_line deploy-newest
+	start sh block 3
+	third=$PID
+	join "$second"
+	equal "$status" 0
+	matches "$(<"$second_out")" '^revision 2 was not deployed: a newer one came'
+	matches "$(<"$second_err")" "replaced by .* pid [0-9]+"
+	touch go
+	join "$first"
+	equal "$status" 0
+	join "$third"
+	equal "$status" 0
+	equal "$(<ran)" $'deploy.sh 1 deploy-newest\ndeploy.sh 3 deploy-newest'
+	# its own failure is told
+	echo 'exit 7' >deploy.sh.does
+	run -7 sh block 4
+}
+
+@test "scripts parse, and pass shellcheck where it is" {
+	local file language
+	for language in sh bash; do
+		blocks "$language"
+		grep -l '^#!' block.* >scripts
+		while read -r file; do
+			bash -n "$file"
+			! type -P shellcheck >/dev/null || run -0 shellcheck "$file"
+		done <scripts
+	done
+}
+
+@test "script recipe" {
+	stub
+	block sh 'importing with fence'
+	install block import.sh
+	local command
+	# however it is started
+	for command in ./import.sh "$T/import.sh" 'sh import.sh' "env PATH=$PATH:$T import.sh"; do
+		# shellcheck disable=SC2086 # words
+		run --separate-stderr $command
+		equal "$status" 0 "$command"
+		matches "$output" '^importing with fence [0-9]{16}$' "$command"
+		equal "$stderr" ""
+	done
+}
+
+# reports: the bash recipe in the background, once its last step runs under the lock
+reports() {
+	stub collect-reports merge-reports publish-reports
+	echo "echo \$\$ >$T/publisher; exec sleep 60" >publish-reports.does
+	block bash publish-reports
+	# so that the loss shows soon
+	DLOCK_TTL=1s start bash block
+	wait_until 10 test -s publisher
+	held reports
+}
+
+@test "bash recipe" {
+	stub collect-reports merge-reports publish-reports
+	block bash publish-reports
+	run --separate-stderr -0 bash block
+	equal "$output$stderr" ""
+	equal "$(<ran)" $'collect-reports  \nmerge-reports  \npublish-reports  '
+	not held reports
+	wait_until 5 no_strays
+	# a step that fails ends it
+	echo 'exit 7' >merge-reports.does
+	run --separate-stderr -7 bash block
+	not held reports
+}
+
+@test "bash recipe: killed" {
+	reports
+	kill -KILL "$PID"
+	wait_until 1 not held reports
+	kill "$(<publisher)"
+	join "$PID"
+}
+
+@test "bash recipe: ended, and lost" {
+	reports
+	kill -TERM "$PID"
+	join "$PID"
+	equal "$status" 143
+	ended "$(<publisher)"
+	not held reports
+	equal "$(<"$ERR")" ""
+	rm publisher
+	reports
+	"$DLOCK" break -q -b "$REDIS" --yes reports
+	join "$PID" 5
+	equal "$status" 123
+	ended "$(<publisher)"
+	equal "$(<"$ERR")" "dlock: reports: this token is not the holder"
+}
+
+@test "POSIX sh recipe" {
+	local shell
+	stub import-file
+	block sh import-file
+	mkdir inbox
+	touch inbox/a inbox/b
+	for shell in dash bash; do
+		need "$shell"
+		rm -f ran
+		run --separate-stderr -0 "$shell" block
+		equal "$output$stderr" ""
+		equal "$(<ran)" $'import-file inbox/a \nimport-file inbox/b '
+		not held inbox
+	done
+	# somebody else is at it
+	rm ran
+	token=$("$DLOCK" acquire -b "$REDIS" inbox)
+	run --separate-stderr -0 dash block
+	equal "$output$stderr" ""
+	not test -e ran
+	"$DLOCK" release -b "$REDIS" inbox "$token"
+	# lost in the first step: there is no second one
+	echo "dlock break -q -b $REDIS --yes inbox" >import-file.does
+	run --separate-stderr -123 dash block
+	equal "$(wc -l <ran)" 1 "steps"
+	equal "${stderr_lines[0]}" "dlock: inbox: this token is not the holder"
+}
+
+# yaml_lines KEY: the list items, or the text, of that key in ./block
+yaml_lines() {
+	awk -v key="$1:" '
+		$1 == key || ($1 == "-" && $2 == key) {
+			match($0, /[a-z_]+:/)
+			text = substr($0, RSTART + RLENGTH + 1)
+			on = text == ""
+			if (!on) print text
+			next
+		}
+		on && !/^ *- / { on = 0 }
+		on { sub(/^ *- /, ""); print }' block
+}
+
+# ci_environment: exports what ./block sets for its jobs: the backend, and that one is required
+ci_environment() {
+	local required
+	required=$(sed -n 's/^ *DLOCK_REQUIRE_BACKEND: "\(.*\)"/\1/p' block)
+	run --separate-stderr -125 env DLOCK_REQUIRE_BACKEND="$required" dlock status
+	one_line 'no backend is named'
+	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block)
+	equal "$DLOCK_BACKEND" "$REDIS"
+	export DLOCK_BACKEND DLOCK_REQUIRE_BACKEND=$required
+}
+
+@test "GitLab CI, the simple way" {
+	stub deploy.sh
+	block yaml deploy-production
+	ci_environment
+	yaml_lines script >work.sh
+	run --separate-stderr -0 bash -eo pipefail work.sh
+	matches "$stderr" 'acquired after [0-9a-z.]+, fence [0-9]+'
+	equal "$(<ran)" "deploy.sh production deploy-production"
+}
+
+@test "GitLab CI, in steps" {
+	stub migrate.sh deploy.sh
+	block yaml after_script
+	ci_environment
+	yaml_lines script >work.sh
+	yaml_lines after_script >after.sh
+	equal "$(wc -l <work.sh) $(wc -l <after.sh)" "4 2" lines
+	# what others may read of it, and what a log shows
+	echo 'stat -c "%a %s" .dlock-token >mode; dlock status production >held || :' >deploy.sh.does
+	run --separate-stderr bash -eo pipefail work.sh
+	equal "$status" 0
+	equal "$output" ""
+	not grep -qE '[0-9a-f]{32}' <<<"$stderr"
+	equal "$(<ran)" $'migrate.sh  \ndeploy.sh production '
+	equal "$(<mode)" "600 33"
+	has_line held '^production +exclusive'
+	held production
+	run --separate-stderr -0 bash -eo pipefail after.sh
+	equal "$output$stderr" ""
+	not held production
+	not test -e .dlock-token
+	# a step fails
+	echo 'exit 3' >migrate.sh.does
+	run -3 bash -eo pipefail work.sh
+	run -0 bash -eo pipefail after.sh
+	not held production
+	# it is not obtained: nothing is to be given back
+	token=$("$DLOCK" acquire production)
+	sed -i 's/-w 30m/-w 100ms/' work.sh
+	run -124 bash -eo pipefail work.sh
+	run -0 bash -eo pipefail after.sh
+	"$DLOCK" release production "$token"
+}
+
+@test "GitHub Actions recipe" {
+	local step steps
+	stub deploy.sh
+	block yaml RUNNER_TEMP
+	ci_environment
+	export RUNNER_TEMP=$T/runner
+	mkdir runner
+	mapfile -t steps < <(yaml_lines run)
+	equal "${#steps[@]}" 3 steps
+	for step in "${steps[@]}"; do
+		run --separate-stderr bash -e -c "$step"
+		equal "$status" 0 "$step"
+		not grep -qE '[0-9a-f]{32}' <<<"$output$stderr"
+	done
+	equal "$(<ran)" "deploy.sh production "
+	equal "$(stat -c %a runner/lock)" 600
+	not held production
+	# not obtained: the last step has nothing to give back
+	token=$("$DLOCK" acquire production)
+	run -124 bash -e -c "${steps[0]/-w 30m/-w 100ms}"
+	run -0 bash -e -c "${steps[2]}"
+	"$DLOCK" release production "$token"
+	# lost meanwhile: it fails
+	run -0 bash -e -c "${steps[0]}"
+	"$DLOCK" break -q --yes production
+	run -123 bash -e -c "${steps[2]}"
+}
+
+# flow_command: the words of `command: [...]` in ./block, each on a line; and its backend into the
+# environment
+flow_command() {
+	sed -n 's/^ *command: \[\(.*\)\]$/\1/p' block | sed 's/, /\n/g; s/"//g' >words
+	[[ -s words ]]
+	DLOCK_BACKEND=$(sed -n '/name: DLOCK_BACKEND/{n;s/^ *value: //p}' block)
+	export DLOCK_BACKEND
+	equal "$DLOCK_BACKEND" "$REDIS"
+	mapfile -t WORDS <words
+}
+
+# grace_of WORD...: the seconds of -k, which a service must give it before it kills all
+grace_of() {
+	printf '%s\n' "$@" | sed -n '/^-k$/{n;s/s$//p}'
+}
+
+# nightly SECONDS WORD...: of three that run these words one does the work, and has the time of -k to
+# end, for the service kills all only after SECONDS
+nightly() {
+	local n
+	for n in 1 2 3; do
+		run --separate-stderr "${@:2}"
+		equal "$status" 0 "number $n"
+	done
+	equal "$(<ran)" "nightly-backup  nightly" runs
+	(($1 > $(grace_of "${@:2}")))
+	rcli del dlock:nightly
+}
+
+@test "Kubernetes: the CronJob" {
+	stub nightly-backup
+	block yaml 'kind: CronJob'
+	flow_command
+	nightly "$(sed -n 's/^ *terminationGracePeriodSeconds: //p' block)" "${WORDS[@]}"
+}
+
+@test "Kubernetes: the init step of a Deployment" {
+	local n pids=()
+	stub migrate-database
+	echo 'echo begins >>steps; sleep 0.3; echo ends >>steps' >migrate-database.does
+	block yaml 'kind: Deployment'
+	flow_command
+	for n in 1 2 3; do
+		start "${WORDS[@]}"
+		pids+=("$PID")
+	done
+	for n in "${pids[@]}"; do
+		join "$n"
+		equal "$status" 0
+	done
+	equal "$(tr '\n' ' ' <steps)" 'begins ends begins ends begins ends '
+}
+
+@test "Nomad recipe" {
+	stub nightly-backup
+	block hcl periodic
+	! type -P terraform >/dev/null || run -0 terraform fmt -check - <block
+	equal "$(tr -cd '{' <block | wc -c)" "$(tr -cd '}' <block | wc -c)" braces
+	equal "$(sed -n 's/^ *command *= "\(.*\)"$/\1/p' block)" /usr/bin/dlock
+	sed -n 's/^ *args *= //p' block | jq -r '.[]' >words
+	mapfile -t WORDS <words
+	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND *= "\(.*\)"$/\1/p' block)
+	export DLOCK_BACKEND
+	nightly "$(sed -n 's/^ *kill_timeout *= "\(.*\)s"$/\1/p' block)" dlock "${WORDS[@]}"
+}
+
+@test "Dockerfile: its instructions, its packages, and what it installs" {
+	local file=$TOP/docs/Dockerfile
+	not grep -vE '^(#.*|FROM debian:[0-9]+-slim( AS build)?|(RUN|COPY|ENTRYPOINT) .*|)$' "$file"
+	# the packages that README names for the build, and the C library's headers
+	{
+		sed -n '/\.deb$/d; s/^sudo apt install //p' "$TOP/README.md" | tr ' ' '\n'
+		echo libc6-dev
+	} | sort >wanted
+	sed -n 's/^RUN apt-get install -y --no-install-recommends //p' "$file" | tr ' ' '\n' | sort | diff wanted -
+	# the shell lines parse
+	sed -n 's/^RUN //p' "$file" >lines
+	sh -n lines
+	# what make install makes with these settings is what the page copies
+	sed -n 's|^RUN make -C /tmp/dlock \(.*\)|\1|p' "$file" | sed "s|/tmp/image|$T/image|" >settings
+	# shellcheck disable=SC2046 # words
+	run -0 make -s -C "$TOP" -o all BUILD="$BUILD" $(<settings)
+	grep -oE '`COPY --from=dlock [^ ]+|modules from `[^`]+' "$TOP/docs/recipes.md" | grep -oE '/.*' >copied
+	equal "$(wc -l <copied)" 2
+	while read -r file; do
+		[[ -e image$file ]] || fail "make install does not make $file"
+	done <copied
+	equal "$(sed -n 's/^ENTRYPOINT //p' "$TOP/docs/Dockerfile")" '["dlock"]'
+}
+
+@test "YAML recipes are YAML" {
+	local file
+	blocks yaml
+	for file in block.*; do
+		not grep -n $'\t' "$file"
+		/usr/bin/python3 -c 'import yaml' 2>/dev/null || continue
+		/usr/bin/python3 -c 'import sys, yaml; print(yaml.safe_load(open(sys.argv[1])))' "$file" >loaded
+		# a colon or a brace at the wrong place makes something else of a command line
+		not grep -qE '(script|run|cmd).: (\{|None)' loaded || fail "$file: $(<loaded)"
+	done
+}
+
+# series HOST: reads metrics, and writes them as promtool takes them, the same for 30 hours
+series() {
+	sed -n "s/^\(dlock_.*host=\"\)[^\"]*\(.*}\) \(.*\)/  - series: '\1$1\2'\n    values: '\3+0x30'/p"
+}
+
+# alerts NAME: those that the rules in ./rules.yml raise after 27 hours of the metrics in ./a.prom
+# and ./b.prom must be these: of that name, or none
+alerts() {
+	{
+		printf 'rule_files: [rules.yml]\ntests:\n- interval: 1h\n  input_series:\n'
+		series a <a.prom
+		series b <b.prom
+		printf '  promql_expr_test:\n  - expr: %s\n    eval_time: 27h\n    exp_samples: %s\n' \
+			"count by (alertname) (ALERTS{alertstate=\"firing\"})" \
+			"[${1:+{labels: '{alertname=\"$1\"\}', value: 1\}}]"
+	} >unit.yml
+	run promtool test rules unit.yml
+	((status == 0)) || fail "alerts: expected ${1:-none}"
+}
+
+@test "Prometheus recipe" {
+	need promtool
+	stub nightly-backup
+	block yaml JobMissing
+	cp block rules.yml
+	run -0 promtool check rules rules.yml
+	crontab_line nightly.prom
+	sed -i "s|/var/lib/prometheus/node-exporter/|$T/|" line
+	# two hosts: one does the job, the other one finds the lock taken
+	sh line
+	mv nightly.prom a.prom
+	sh line
+	mv nightly.prom b.prom
+	equal "$(wc -l <ran)" 1 runs
+	alerts
+	# neither of them does it
+	mv a.prom done.prom
+	cp b.prom a.prom
+	alerts JobMissing
+	# one of them does it without success, and the other one has done it
+	rcli del dlock:nightly
+	echo 'exit 3' >nightly-backup.does
+	run -3 sh line
+	mv nightly.prom a.prom
+	mv done.prom b.prom
+	alerts JobFailed
+	rcli del dlock:nightly
+}
+
+# setting NAME: of ./block
+setting() {
+	sed -n "s/^$1=//p" block
+}
+
+@test "systemd recipe" {
+	local n statuses=
+	stub nightly-backup
+	block ini nightly.service
+	cp block nightly.service
+	setting Environment >environment
+	setting ExecStart >line
+	equal "$(setting SuccessExitStatus)" 75
+	# three hosts; for a name without a slash systemd looks where make install and the package put it
+	for n in 1 2 3; do
+		# shellcheck disable=SC2046 # words, as systemd takes them
+		run --separate-stderr env "$(<environment)" $(<line)
+		statuses+="$status "
+	done
+	equal "$statuses" "0 75 75 "
+	equal "$(<ran)" "nightly-backup  nightly" runs
+	rcli del dlock:nightly
+	block ini nightly.timer
+	cp block nightly.timer
+	if type -P systemd-analyze >/dev/null; then
+		equal "$(setting OnCalendar)" '*-*-* 03:00:00'
+		run -0 systemd-analyze calendar "$(setting OnCalendar)"
+		# it wants a program that is there
+		sed -i 's/^ExecStart=dlock /ExecStart=true /' nightly.service
+		run systemd-analyze verify --man=no ./nightly.service ./nightly.timer
+		not grep -E 'nightly\.(service|timer)' <<<"$output"
+	fi
+}
+
+# ansible_command N: the Nth command of ./block, with its standard input
+ansible_command() {
+	yaml_lines cmd | sed -n "$1p"
+}
+
+@test "Ansible recipes" {
+	local lock
+	stub migrate-database upgrade-everything
+	block yaml "cmd: dlock run -w 10m migrate"
+	DLOCK_BACKEND=$(sed -n 's/^ *DLOCK_BACKEND: //p' block)
+	export DLOCK_BACKEND
+	# no shell, so no word that only a shell would understand
+	not grep -q '[$&|;<>]' <(yaml_lines cmd)
+	run --separate-stderr -0 bash -c "$(ansible_command 1)"
+	equal "$(<ran)" "migrate-database  migrate"
+	block yaml upgrade-everything
+	not grep -q '[$&|;<>]' <(yaml_lines cmd)
+	equal "$(yaml_lines cmd | wc -l)" 3 commands
+	equal "$(yaml_lines stdin)" '"{{ lock.stdout }}"'
+	lock=$(bash -c "$(ansible_command 1)")
+	held upgrade
+	bash -c "$(ansible_command 2)"
+	bash -c "$(ansible_command 3)" <<<"$lock"
+	not held upgrade
+	equal "$(tail -n 1 ran)" "upgrade-everything  "
+}
+
+@test "what operators do" {
+	local token
+	need jq script
+	stub
+	export DLOCK_BACKEND=$REDIS
+	"$DLOCK" acquire nightly
+	start "$DLOCK" run nightly -- true
+	wait_until 5 in_line nightly
+	block sh 'dlock check'
+	while read -r line; do
+		run --separate-stderr bash -c "$line"
+		between "$status" 0 1 "$line"
+		equal "$stderr" "" "$line"
+		printf '%s\n' "$output"
+	done <block >said
+	has_line said '^ok +round-trip '
+	has_line said '^nightly +exclusive +[0-9].* pid [0-9]+ .*'
+	has_line said '^ +waiter 1 +[0-9].* true$'
+	has_line said "^nightly $(hostname)\$"
+	# the columns in the README are those
+	run "$DLOCK" status nightly
+	grep -qxF "    ${lines[0]}" "$TOP/README.md" || fail "README has other columns"
+	block sh 'dlock break'
+	run --separate-stderr -0 bash block
+	one_line '^dlock: nightly: broken; was held by .* pid [0-9]+'
+	join "$PID"
+	equal "$status" 0
+	# on a terminal it asks
+	"$DLOCK" acquire nightly
+	sed -i 's/ --yes//' block
+	run script -qec 'bash block' /dev/null <<<n
+	equal "$status" 1
+	matches "$output" 'Take the lock away\?'
+	held nightly
+	run script -qec 'bash block' /dev/null <<<y
+	equal "$status" 0
+	not held nightly
+}
+
+in_line() {
+	[[ $(rcli zcard "{dlock:$1}:queue") == 1 ]]
+}

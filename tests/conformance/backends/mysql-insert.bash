@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# MySQL's strategy insert, for run.bats: leases that are neither shared nor have slots.
+
+STRATEGY=insert
+LACKS='shared slots replace'
+# shellcheck source=tests/conformance/backends/mysql.bash
+source "${BASH_SOURCE[0]%/*}/mysql.bash"

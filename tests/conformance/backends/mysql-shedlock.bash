@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+# The table of ShedLock, for run.bats. Waiters have no order, and are not
+# woken but try again and again.
+
+FIFO=
+LEASES=1
+LACKS='shared slots names replace waiters'
+# shellcheck source=tests/mysql/mysql.bash
+source "$TOP/tests/mysql/mysql.bash"
+
+backend_prepare() {
+	URI="$MYSQL?dialect=shedlock"
+}
+
+# The row stays, but its lease has ended.
+backend_nothing_left() {
+	[[ $(backend_waiters) == 0 ]] || return 1
+	if [[ -n $(my "SHOW TABLES LIKE 'shedlock'") ]]; then
+		[[ $(my "SELECT COUNT(*) FROM shedlock
+			WHERE name = '$LOCK' AND lock_until > UTC_TIMESTAMP(3)") == 0 ]]
+	fi
+}
+
+# The table has no waiters. Each process that waits, or that holds for a command, has a keeper in the
+# directory of the test; a daemon has left it, and `dlock wait` has none.
+backend_waiters() {
+	local count=0 pid
+	for pid in $(pgrep -x dlock-keeper); do
+		if [[ $(readlink "/proc/$pid/cwd") == "$T" ]]; then
+			count=$((count + 1))
+		fi
+	done
+	for pid in $(my "SELECT SUBSTRING_INDEX(SUBSTRING_INDEX(locked_by, '&pid=', -1), '&', 1) FROM shedlock
+		WHERE name = '$LOCK' AND lock_until > UTC_TIMESTAMP(3)" 2>/dev/null); do
+		if [[ $(readlink "/proc/$pid/exe") == */dlock ]]; then
+			count=$((count - 1))
+		fi
+	done
+	echo "$count"
+}
+
+backend_wipe() {
+	my "DROP TABLE shedlock"
+}

@@ -1,8 +1,0 @@
-# SPDX-License-Identifier: MIT
-# shellcheck shell=bash
-# MySQL's strategy insert, for suite.bats: leases that are neither shared nor have slots.
-
-STRATEGY=insert
-LACKS='shared slots replace'
-# shellcheck source=tests/conformance/mysql.bash
-source "${BASH_SOURCE[0]%/*}/mysql.bash"

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# Each backend has the same outcomes and rows as the backend in memory, in random sequences of calls
+# (tests/conformance/memory/oracle.c). ORACLE_SEQUENCES is how many for each backend, and ORACLE_SEED the first.
+
+load ../lib/helpers
+# shellcheck source=tests/lib/services/memory.bash
+source "$TOP/tests/lib/services/memory.bash"
+# shellcheck source=tests/lib/services/mysql.bash
+source "$TOP/tests/lib/services/mysql.bash"
+# shellcheck source=tests/redlock/redlock.bash
+source "$TOP/tests/redlock/redlock.bash"
+
+setup_file() {
+	memory_for_file
+	export MYSQL_DIR=$BATS_FILE_TMPDIR/mysql
+	mysql_start "$MYSQL_DIR"
+}
+
+teardown_file() {
+	mysql_stop "$MYSQL_DIR"
+	memory_file_end
+}
+
+prepare() {
+	:
+}
+
+# agrees [OPTION]... URI: the backend of URI does as that in memory
+agrees() {
+	run timeout 220 "$BUILD/oracle" "$@" "memory://$MEMORY_SOCKET"
+	((status == 0)) || fail "status $status"
+	matches "$output" 'sequences from seed [0-9]+: the same$'
+	echo "# $output" >&3
+}
+
+# finds FAULT CALLS PATTERN: the oracle finds this fault of a second memory (memory.h), and prints
+# the shortest sequence that shows it: so many calls, whose text has the pattern
+finds() {
+	memory_start "$T/wrong" "$1"
+	SERVICES+=("$(<"$T/wrong.pid")")
+	run -1 timeout 120 "$BUILD/oracle" "memory://$T/wrong" "memory://$MEMORY_SOCKET"
+	matches "$output" "^seed [0-9]+: memory: and memory differ in $2 calls:"
+	matches "$output" "$3"
+	matches "$output" 'from seed 1: a difference$'
+}
+
+@test "a release that is forgotten is found in the shortest sequence" {
+	finds forget 3 ' waits \([^)]*\): BUSY.* (releases|breaks)'
+}
+
+@test "a waiter that nobody wakes is found" {
+	finds deaf 3 ' waits \([^)]*\): BUSY.* (releases|breaks)'
+}
+
+@test "a newcomer that passes the queue is found" {
+	finds barge '[3-5]' 'BUSY , but memory: HELD'
+}
+
+@test "memory agrees with itself" {
+	agrees "memory://$MEMORY_SOCKET"
+}
+
+@test "file" {
+	agrees -u "$FILE"
+}
+
+@test "redis" {
+	private_redis
+	agrees "$P_URI"
+}
+
+@test "redis, Redisson's reentrant lock" {
+	private_redis
+	agrees "$P_URI?dialect=redisson"
+}
+
+@test "redlock" {
+	# Nodes that have just been started do not vote.
+	elder private_redlock 3
+	agrees -u "$P_URI"
+}
+
+@test "zookeeper" {
+	private_zookeeper
+	agrees "$P_URI"
+}
+
+@test "zookeeper, one node" {
+	private_zookeeper
+	agrees -u "$P_URI?strategy=node"
+}
+
+@test "mysql, lease" {
+	agrees -g "$(mysql_uri "$MYSQL_DIR")"
+}
+
+@test "mysql, row" {
+	agrees -g "$(mysql_uri "$MYSQL_DIR")?strategy=row"
+}
+
+@test "mysql, advisory" {
+	agrees -g "$(mysql_uri "$MYSQL_DIR")?strategy=advisory"
+}
+
+@test "mysql, insert" {
+	agrees -g "$(mysql_uri "$MYSQL_DIR")?strategy=insert"
+}

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# Holding, releasing and contending with dlock.
+
+# hold [OPTION]... -- [COMMAND...]: starts `dlock run OPTION... $LOCK -- COMMAND` and
+# waits until COMMAND runs. The default COMMAND sleeps until `release` ends it. Sets HOLDER and
+# COMMAND (their pids), TOKEN, FENCE, HOLDER_OUT and HOLDER_ERR.
+hold() {
+	local options=() started
+	while (($#)) && [[ $1 != -- ]]; do
+		options+=("$1")
+		shift
+	done
+	shift
+	started=$T/held.$((STARTED_COUNT + 1))
+	if (($# == 0)); then
+		set -- sleep 300
+	fi
+	# shellcheck disable=SC2016 # expanded by the inner shell
+	start "$DLOCK" run "${options[@]}" "$LOCK" -- \
+		sh -c 'echo "$$ $DLOCK_TOKEN $DLOCK_FENCE" >"$0.new" && mv "$0.new" "$0" && exec "$@"' \
+		"$started" "$@"
+	HOLDER=$PID HOLDER_OUT=$OUT HOLDER_ERR=$ERR
+	wait_until 10 held_or_ended "$started" "$HOLDER"
+	[[ -f $started ]] || fail "dlock did not start the command: $(<"$HOLDER_ERR")"
+	read -r COMMAND TOKEN FENCE <"$started"
+}
+
+# lost [SECONDS [REGEX]]: the dlock of hold ends with 123, and says once that the lock was lost, or
+# what matches REGEX; other lines may be about trouble with the server
+lost() {
+	join "$HOLDER" "${1:-8}"
+	equal "$status" 123
+	equal "$(grep -Ec "^dlock: $LOCK: .*${2:-lost}" "$HOLDER_ERR")" 1 "lines about the loss: $(<"$HOLDER_ERR")"
+	equal "$(grep -vc "^dlock: $LOCK: " "$HOLDER_ERR")" 0 "other lines: $(<"$HOLDER_ERR")"
+	ended "$COMMAND"
+}
+
+# not_renewed: the same with --no-renew, for which the end of the lease is no surprise
+not_renewed() {
+	lost 8 'the lease is about to end, and --no-renew forbids to renew it'
+}
+
+# gone_while_waiting SERVER COMMAND...: COMMAND stops the server at P_URI, which messages call what
+# matches SERVER, while dlock waits there: -v and the end of the wait say so, and for how long
+gone_while_waiting() {
+	local waiter err
+	hold -b "$P_URI" -t 60s --
+	start "$DLOCK" run -b "$P_URI" -v -w 9s "$LOCK" -- true
+	waiter=$PID err=$ERR
+	wait_until 5 has_line "$err" "waiting.*, held by .*\(on $1\)$"
+	"${@:2}"
+	wait_until 7 has_line "$err" 'trying again$'
+	join "$waiter" 15
+	equal "$status" 124
+	has_line "$err" "the server has not been reachable for [0-9.]+[a-z0-9]*; last seen held by .*pid $HOLDER"
+}
+
+# kept_while_waiting: a waiter says soon that the hold before it has ended, and until when --min-hold
+# keeps the lock
+kept_while_waiting() {
+	local waiter
+	hold --min-hold 4s -t 30s --
+	start "$DLOCK" run -v "$LOCK" -- true
+	waiter=$PID
+	wait_until 5 has_line "$ERR" ': waiting, next in line, held by '
+	# A waiter reads who holds the lock once a second at most.
+	pause 1.1
+	release
+	wait_until 2 has_line "$ERR" ', kept until [0-9: -]+ \(.* has ended\)'
+	join "$waiter"
+	equal "$status" 0
+}
+
+# hold_as_job [OPTION]... -- [COMMAND...]: `hold` in a process group of its own, as an interactive
+# shell or timeout(1) has its jobs
+hold_as_job() {
+	local real=$DLOCK
+	printf '#!/bin/sh\nexec setsid "%s" "$@"\n' "$real" >"$T/as-job"
+	chmod +x "$T/as-job"
+	DLOCK=$T/as-job
+	hold "$@"
+	DLOCK=$real
+}
+
+held_or_ended() {
+	[[ -f $1 ]] || ended "$2"
+}
+
+# release: ends the command of `hold` and waits for dlock
+release() {
+	kill -TERM "$COMMAND"
+	join "$HOLDER"
+	equal "$status" 143 "status of the holder"
+}
+
+# contend [PID]...: starts a dlock that waits for $LOCK. Once that dlock holds the lock, its command
+# prints "overlap PID" if one of PIDs is still alive, else "alone". CONTEND_WITH has more options
+# for it, such as another mode. Sets PID and OUT. See met_nobody.
+contend() {
+	# shellcheck disable=SC2016,SC2086 # expanded by the inner shell; words
+	start "$DLOCK" run -w 30s ${CONTEND_WITH-} "$LOCK" -- sh -c '
+		for pid; do
+			if grep -qs "^State:[[:space:]]*[^ZX[:space:]]" "/proc/$pid/status"; then
+				echo "overlap $pid"
+				exit 1
+			fi
+		done
+		"$TOOLS/witness" -l /dev/null -f 0
+		echo alone' contender "$@"
+	CONTENDER=$PID CONTENDER_OUT=$OUT CONTENDER_ERR=$ERR
+}
+
+# met_nobody [SECONDS]: the contender gets the lock within that time, and only after the processes
+# that contend was given were dead
+met_nobody() {
+	join "$CONTENDER" "${1:-10}"
+	equal "$status $(<"$CONTENDER_OUT")" "0 alone" "contender ($(<"$CONTENDER_ERR"))"
+}
+
+# passes_dead MS LIVING DEAD...: the processes DEAD, of waiters, are killed, and the lock is released:
+# the waiter LIVING ends within MS, and has run its command, which made the file ran
+passes_dead() {
+	local most=$1 living=$2 start
+	shift 2
+	kill -KILL "$@"
+	wait_until 5 ended "$@"
+	now
+	start=$NOW
+	release
+	join "$living" 5
+	now
+	took $((NOW - start)) 0 "$most"
+	[[ -e ran && ! -e dead ]]
+}
+
+# is_free, is_held: what another dlock finds
+is_free() {
+	"$DLOCK" run -n -q "$LOCK" -- true
+}
+
+is_held() {
+	local code=0
+	"$DLOCK" run -n -q "$LOCK" -- true || code=$?
+	((code == 124))
+}

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# Time: durations, and waiting for a condition.
+
+# now: sets NOW to the ms since boot, without starting a process. /proc/uptime counts in units
+# of 10 ms, which is precise enough for every assertion here.
+now() {
+	local uptime
+	read -r uptime _ </proc/uptime
+	NOW=$((10#${uptime/./} * 10))
+}
+
+# timed COMMAND...: runs it as `run --separate-stderr` does; its duration goes to MS.
+timed() {
+	local start
+	now
+	start=$NOW
+	run --separate-stderr "$@"
+	now
+	MS=$((NOW - start))
+}
+
+# pause SECONDS: sleeps without starting a process where possible, because most pauses are so
+# short that sleep(1) would make them a tenth longer
+pause() {
+	if [[ -p ${BATS_FILE_TMPDIR-}/never ]]; then
+		# Nothing is ever written into this FIFO.
+		read -rt "$1" <>"$BATS_FILE_TMPDIR/never" || :
+	else
+		sleep "$1"
+	fi
+}
+
+pause_ms() {
+	local seconds
+	printf -v seconds '%d.%03d' $(($1 / 1000)) $(($1 % 1000))
+	pause "$seconds"
+}
+
+# slack: sets SLACK to the ms in which the machine starts 50 programs, one after the other, as it does
+# at this moment. They are some 70 on a machine that is not busy, so that a limit which is longer by
+# SLACK is still that limit there. Where other programs want the processor, too, they are many.
+slack() {
+	local start
+	now
+	start=$NOW
+	for _ in {1..25}; do
+		sleep 0
+	done
+	now
+	SLACK=$((2 * (NOW - start)))
+}
+
+# took MS LOW HIGH [WHAT]: `between` for a duration, which may be longer on a busy machine
+took() {
+	if (($1 > $3)); then
+		slack
+		between "$1" "$2" "$(($3 + SLACK))" "${4:-ms}"
+	else
+		between "$1" "$2" "$3" "${4:-ms}"
+	fi
+}
+
+# wait_until SECONDS COMMAND...: polls until COMMAND succeeds, and fails at the deadline, which is later
+# on a busy machine. It polls every 20 ms at first, and every 50 ms after 0.4 s; less often where
+# COMMAND takes long itself, such as a client of MySQL.
+wait_until() {
+	local seconds=$1 start deadline late='' asked ms
+	shift
+	now
+	start=$NOW deadline=$((NOW + seconds * 1000)) asked=$NOW
+	until "$@"; do
+		now
+		if ((NOW <= deadline)); then
+			ms=$((NOW < start + 400 ? 20 : 50))
+			((ms >= NOW - asked)) || ms=$((NOW - asked))
+			pause_ms "$ms"
+			asked=$((NOW + ms))
+		elif [[ -z $late ]]; then
+			late=1
+			slack
+			((deadline += SLACK))
+		else
+			echo "waited $(((NOW - start) / 1000)) s for: $*" >&2
+			return 1
+		fi
+	done
+}
+
+# holds_for MS COMMAND...: COMMAND succeeds each time it is tried during MS
+holds_for() {
+	local ms=$1 deadline
+	shift
+	now
+	deadline=$((NOW + ms))
+	while ((NOW < deadline)); do
+		"$@" || fail "did not stay so for $ms ms: $*"
+		pause 0.02
+		now
+	done
+}
+
+# not COMMAND...: succeeds when COMMAND fails. As an assertion, because errexit ignores "! COMMAND",
+# and for wait_until and holds_for, which take a command.
+not() {
+	! "$@"
+}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# The workload that a lock must pass, with the number in the database itself, on every
+# strategy of MySQL; and without a single deadlock.
+
+load ../lib/helpers
+load mysql
+
+deadlocks() {
+	my "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'" | cut -f 2
+}
+
+# countdown PARAMETER: 101 processes, 100 at once
+countdown() {
+	local n all=()
+	export DLOCK_BACKEND="$MYSQL?$1"
+	my "DROP TABLE IF EXISTS countdown;
+		CREATE TABLE countdown (number INT NOT NULL);
+		INSERT INTO countdown VALUES (100);
+		CREATE TABLE IF NOT EXISTS \`$LOCK\` (id INT PRIMARY KEY)"
+	"$DLOCK" setup
+	for n in {0..100}; do
+		start "$DLOCK" run -t 60s "$LOCK" -- \
+			"$TOP/tests/conformance/countdown-mysql" "$MYSQL_DIR/sock" log
+		all+=("$PID")
+	done
+	for n in "${all[@]}"; do
+		join "$n" 90
+		equal "$status" 0 "status of one"
+	done
+	diff <(seq 100 -1 0) log
+	equal "$(deadlocks)" 0 deadlocks
+	not grep -q 'LATEST DETECTED DEADLOCK' <(my 'SHOW ENGINE INNODB STATUS')
+	is_free
+}
+
+@test "countdown in a row: lease" {
+	countdown strategy=lease
+}
+
+@test "countdown in a row: insert" {
+	countdown strategy=insert
+}
+
+@test "countdown in a row: row" {
+	countdown strategy=row
+}
+
+@test "countdown in a row: advisory" {
+	countdown strategy=advisory
+}
+
+@test "countdown in a row: table" {
+	countdown strategy=table
+}
+
+@test "countdown in a row: shedlock" {
+	countdown dialect=shedlock
+}
+
+@test "a deadlock shows in the number that the countdowns look at" {
+	private_mysql
+	pmy "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1), (2)"
+	start mariadb --no-defaults --socket="$P_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
+		START TRANSACTION; SELECT * FROM t WHERE id = 1 FOR UPDATE; DO SLEEP(0.7);
+		SELECT * FROM t WHERE id = 2 FOR UPDATE"
+	pmy "START TRANSACTION; SELECT * FROM t WHERE id = 2 FOR UPDATE; DO SLEEP(0.7);
+		SELECT * FROM t WHERE id = 1 FOR UPDATE" || true
+	join "$PID"
+	equal "$(pmy "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'" | cut -f 2)" 1
+}

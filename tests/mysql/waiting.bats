@@ -1,0 +1,541 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
+#
+# MySQL's lease: waiters under faults, in order, and at what price.
+
+load ../lib/helpers
+load lease
+
+# ---- waiting through faults
+
+@test "connection cut while waiting: the place in line is kept" {
+	via_proxy
+	hold --
+	wait_in_line 1 -b "$PROXY" -- sh -c 'echo 1 >>order'
+	local first=$PID
+	wait_in_line 2 -- sh -c 'echo 2 >>order'
+	local second=$PID
+	proxy cut
+	wait_until 3 waiters 2
+	holds_for 1000 waiters 2
+	release
+	join "$second" 15
+	join "$first"
+	equal "$(tr '\n' ' ' <order)" "1 2 "
+	wait_until 2 only_fences
+}
+
+@test "a waiter whose entry was removed while its connection was broken is in the queue again" {
+	local option first second
+	via_proxy
+	for option in -v --replace-waiters; do
+		rm -f order
+		hold -t 3s --
+		wait_in_line 1 -b "$PROXY" "$option" -- sh -c 'echo 1 >>order'
+		first=$PID
+		wait_in_line 2 -- sh -c 'echo 2 >>order'
+		second=$PID
+		proxy refuse
+		proxy cut
+		ask "DELETE FROM dlock_entries WHERE name = '$LOCK' AND fence = 0 ORDER BY place LIMIT 1"
+		waiters 1
+		proxy pass
+		wait_until 10 sleepers 2
+		release
+		join "$second" 15
+		join "$first"
+		equal "$(tr '\n' ' ' <order)" "2 1 " "order with $option"
+		wait_until 2 only_fences
+	done
+}
+
+@test "waiters' connections killed by the server: all keep their places" {
+	hold --
+	local n waiter=()
+	for n in 1 2 3; do
+		wait_in_line "$n" -- sh -c 'echo "$0" >>order' "$n"
+		waiter+=("$PID")
+	done
+	kill_connections
+	wait_until 5 waiters 3
+	holds_for 500 waiters 3
+	release
+	for n in "${waiter[@]}"; do
+		join "$n" 10
+		equal "$status" 0
+	done
+	equal "$(tr '\n' ' ' <order)" "1 2 3 "
+	wait_until 2 only_fences
+}
+
+@test "a waiter's statement killed by the server: it waits on, and gets the lock" {
+	hold --
+	wait_in_line 1 -- touch ran
+	local behind=$PID id
+	for _ in 1 2 3; do
+		for id in $(connections); do
+			ask "KILL QUERY $id"
+		done
+		wait_until 3 waiters 1
+	done
+	[[ ! -e ran ]]
+	release
+	join "$behind" 5
+	equal "$status" 0
+	[[ -e ran ]]
+	wait_until 2 only_fences
+}
+
+@test "server restarted while waiting: every waiter gets the lock, in order" {
+	private_mysql
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	hold --
+	local n waiter=()
+	for n in 1 2 3; do
+		wait_in_line "$n" -- sh -c 'echo "$0" >>order' "$n"
+		waiter+=("$PID")
+	done
+	mysql_stop "$P_DIR"
+	mysql_launch "$P_DIR" "$P_PORT"
+	SERVICES+=("$(<"$P_DIR/pid")")
+	wait_until 10 waiters 3
+	release
+	for n in "${waiter[@]}"; do
+		join "$n" 10
+		equal "$status" 0
+	done
+	equal "$(tr '\n' ' ' <order)" "1 2 3 "
+}
+
+@test "queue lost while waiting: every waiter gets the lock" {
+	hold --
+	local n waiter=()
+	for n in 1 2 3; do
+		wait_in_line "$n" -- sh -c 'echo x >>ran'
+		waiter+=("$PID")
+	done
+	ask 'DELETE FROM dlock_entries WHERE fence = 0'
+	release
+	for n in "${waiter[@]}"; do
+		join "$n" 15
+		equal "$status" 0
+	done
+	equal "$(wc -l <ran)" 3
+	wait_until 2 only_fences
+}
+
+@test "tables lost while waiting: every waiter gets the lock" {
+	private_mysql
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	hold --
+	local n waiter=()
+	for n in 1 2; do
+		wait_in_line "$n" -- sh -c 'echo x >>ran'
+		waiter+=("$PID")
+	done
+	ask 'DROP TABLE dlock_names, dlock_entries'
+	for n in "${waiter[@]}"; do
+		join "$n" 15
+		equal "$status" 0
+	done
+	equal "$(wc -l <ran)" 2
+	# The holder finds out at its next renewal, or when it releases.
+	kill -TERM "$COMMAND" || true
+	join "$HOLDER" 15
+	equal "$status" 123
+}
+
+@test "TERM ends dlock at once: connecting, waiting, server frozen" {
+	tool listener
+	start "$DLOCK" run -b "mysql://u:p@127.0.0.1:$TOOL_PORT/db" "$LOCK" -- true
+	keeper_of "$PID"
+	holds_for 200 alive "$PID"
+	kill -TERM "$PID"
+	join "$PID" 2
+	equal "$status" 143
+
+	tool listener ''
+	start "$DLOCK" run -b "mysql://u:p@127.0.0.1:$TOOL_PORT/db" "$LOCK" -- true
+	keeper_of "$PID"
+	holds_for 200 alive "$PID"
+	kill -INT "$PID"
+	join "$PID" 2
+	equal "$status" 130
+
+	private_mysql
+	SERVER=$P_DIR
+	hold -b "$P_URI" --
+	wait_in_line 1 -b "$P_URI" -- true
+	kill -STOP "$P_PID"
+	kill -TERM "$PID"
+	join "$PID" 4
+	equal "$status" 143
+	kill -CONT "$P_PID"
+	# No dead place in line delays the next client.
+	start "$DLOCK" run -b "$P_URI" "$LOCK" -- true
+	local next=$PID
+	# The server notices that the first one is gone when that one's sleep is over.
+	wait_until 13 waiters 1
+	release
+	join "$next" 3
+}
+
+@test "the wait limit holds while the server cannot be reached" {
+	tool listener
+	timed "$DLOCK" run -w 500ms -b "mysql://u:p@127.0.0.1:$TOOL_PORT/db" "$LOCK" -- true
+	matches "$status" '^(122|124)$'
+	took "$MS" 400 2000
+}
+
+# ---- fairness and its price
+
+@test "dead waiters are skipped at once" {
+	hold --
+	local n dead=()
+	for n in 1 2 3; do
+		wait_in_line "$n" -- touch dead
+		# shellcheck disable=SC2207 # words
+		dead+=("$PID" $(tree "$PID"))
+	done
+	wait_in_line 4 -- touch ran
+	passes_dead 1000 "$PID" "${dead[@]}"
+	wait_until 2 only_fences
+}
+
+@test "a waiter that has just died delays the next one by 1.5 s at most" {
+	hold --
+	wait_in_line 1 -- touch dead
+	local dead=("$PID")
+	# shellcheck disable=SC2207 # words
+	dead+=($(tree "$PID"))
+	wait_in_line 2 -- touch ran
+	wait_until 2 sleepers 2
+	passes_dead 1500 "$PID" "${dead[@]}"
+	wait_until 2 only_fences
+}
+
+@test "dead waiters leave nothing, also when nobody else comes" {
+	hold --
+	local n dead=()
+	for n in 1 2 3; do
+		wait_in_line "$n" -- true
+		# shellcheck disable=SC2207 # words
+		dead+=("$PID" $(tree "$PID"))
+	done
+	kill -KILL "${dead[@]}"
+	wait_until 5 ended "${dead[@]}"
+	release
+	run -0 "$DLOCK" run -w 3s "$LOCK" -- true
+	wait_until 2 only_fences
+}
+
+# hung_waiter FAMILY MS: starts two waiters, of which the first hangs while the lock is released
+hung_waiter() {
+	hold --
+	wait_in_line 1 -- sh -c 'echo hung >>order'
+	local hung=$PID stopped=("$PID") start
+	if [[ $1 == all ]]; then
+		# shellcheck disable=SC2207 # words
+		stopped+=($(tree "$hung"))
+	fi
+	wait_in_line 2 -- sh -c 'echo next >>order'
+	local next=$PID
+	wait_until 2 sleepers 2
+	kill -STOP "${stopped[@]}"
+	now
+	start=$NOW
+	release
+	join "$next" 8
+	now
+	took $((NOW - start)) 0 "$2"
+	kill -CONT "${stopped[@]}"
+	join "$hung" 8
+	equal "$(tr '\n' ' ' <order)" "next hung "
+	wait_until 2 only_fences
+}
+
+@test "a hung waiter delays the next by 1.5 s at most, and still gets its turn" {
+	hung_waiter all 2000
+}
+
+@test "a waiter whose supervisor alone hangs delays the next by 5 s at most" {
+	hung_waiter one 6000
+}
+
+@test "a hung waiter that goes on after the next one has passed it is at the end of the queue" {
+	hold --
+	wait_in_line 1 -- sh -c 'echo hung >>order'
+	local hung=$PID stopped=("$PID") next last
+	# shellcheck disable=SC2207 # words
+	stopped+=($(tree "$hung"))
+	wait_in_line 2 -- sh -c 'echo next >>order; until [ -e go ]; do sleep 0.05; done'
+	next=$PID
+	wait_in_line 3 -- sh -c 'echo last >>order'
+	last=$PID
+	wait_until 2 sleepers 3
+	kill -STOP "${stopped[@]}"
+	release
+	wait_until 8 has_line order next
+	wait_until 2 waiters 1
+	kill -CONT "${stopped[@]}"
+	wait_until 3 sleepers 2
+	touch go
+	join "$last" 8
+	join "$hung" 8
+	join "$next"
+	equal "$(tr '\n' ' ' <order)" "next last hung "
+	wait_until 2 only_fences
+}
+
+@test "a hung waiter that dies just before it is passed over: the next one gets the lock" {
+	hold --
+	wait_in_line 1 -- touch hung
+	local hung=("$PID")
+	# shellcheck disable=SC2207 # words
+	hung+=($(tree "$PID"))
+	wait_in_line 2 -- touch next
+	local next=$PID err=$ERR
+	wait_until 2 sleepers 2
+	kill -STOP "${hung[@]}"
+	release
+	pause 0.8
+	kill -KILL "${hung[@]}"
+	join "$next" 5
+	equal "$(<"$err")" ""
+	equal "$status" 0
+	[[ -e next && ! -e hung ]]
+	wait_until 2 only_fences
+}
+
+@test "a hung waiter, and a row that another session has locked: who comes then waits, and gets a slot" {
+	hold --slots 1 --
+	wait_in_line 1 --slots 1 -- true
+	local hung=("$PID")
+	# shellcheck disable=SC2207 # words
+	hung+=($(tree "$PID"))
+	kill -STOP "${hung[@]}"
+	release
+	start mariadb --no-defaults --socket="$MYSQL_DIR/sock" -nu root dlock -e "
+		START TRANSACTION; SELECT * FROM dlock_names WHERE name = '$LOCK' FOR UPDATE; SELECT SLEEP(5)"
+	local other=$PID
+	wait_until 5 has_line "$OUT" "$LOCK"
+	# It is the newcomer's turn when the hung waiter has not come for 0.9 s.
+	pause 1.2
+	run --separate-stderr -0 "$DLOCK" run -w 15s --slots 1 "$LOCK" -- touch next
+	equal "$stderr" ""
+	[[ -e next ]]
+	join "$other"
+	kill -KILL "${hung[@]}"
+}
+
+@test "a hung waiter alone in the queue: a client that does not wait gets the lock when it is taken for dead" {
+	hold --
+	wait_in_line 1 -- true
+	local hung=("$PID")
+	# shellcheck disable=SC2207 # words
+	hung+=($(tree "$PID"))
+	kill -STOP "${hung[@]}"
+	release
+	wait_until 40 is_free
+	kill -CONT "${hung[@]}"
+	join "${hung[0]}" 8
+	equal "$status" 0
+}
+
+@test "forty waiters get the lock in order" {
+	hold --
+	local n waiter=()
+	for n in {1..40}; do
+		wait_in_line "$n" -- sh -c 'echo "$0" >>order' "$n"
+		waiter+=("$PID")
+	done
+	release
+	for n in "${waiter[@]}"; do
+		join "$n" 30
+		equal "$status" 0
+	done
+	diff <(seq 40) order
+	wait_until 2 only_fences
+}
+
+@test "a release that comes just before a waiter falls asleep is not missed" {
+	local n start
+	for n in {1..40}; do
+		start "$DLOCK" run "$LOCK" -- true
+		run -0 "$DLOCK" run "$LOCK" -- true
+		now
+		start=$NOW
+		join "$PID" 5
+		now
+		took $((NOW - start)) 0 2000
+	done
+}
+
+@test "a waiter for a slot is woken, and its answers stay whole" {
+	local n round pids busy=()
+	# On a busy machine the server is late, and wakes waiters at the wrong moments.
+	for n in 1 2; do
+		start sh -c 'while :; do :; done'
+		busy+=("$PID")
+	done
+	for round in {1..12}; do
+		pids=()
+		for n in {1..12}; do
+			start "$DLOCK" run --slots 3 "$LOCK-$round" -- sleep 0.02
+			pids+=("$PID")
+		done
+		for n in "${pids[@]}"; do
+			join "$n" 30
+			equal "$status" 0
+		done
+	done
+	kill "${busy[@]}"
+}
+
+# sent: prints how many requests of dlock are in the server's log, a line for each packet
+sent() {
+	grep -Ec '[[:space:]]Query[[:space:]]' "$P_DIR/requests"
+}
+
+# log_requests: the server of this test begins to log requests, and its sessions stay as they are
+log_requests() {
+	ask "SET GLOBAL log_output = 'FILE', general_log_file = '$P_DIR/requests', general_log = 1"
+}
+
+@test "a waiter costs one request in 5 s at most" {
+	private_mysql
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	"$DLOCK" acquire -t 10m "$LOCK" >token
+	local n
+	for n in {1..10}; do
+		wait_in_line "$n" -- true
+	done
+	wait_until 2 sleepers 10
+	log_requests
+	sleep 11
+	ask 'SET GLOBAL general_log = 0'
+	# In 11 s each waiter looks once or twice, with two requests.
+	n=$(grep -c 'dlock sleep' "$P_DIR/requests")
+	between "$n" 8 20 looks
+	"$DLOCK" release "$LOCK" "$(<token)"
+}
+
+@test "100 clients get in line at once, and each has a place of its own" {
+	private_mysql
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	hold --
+	local n
+	for n in {1..100}; do
+		start "$DLOCK" run "$LOCK" -- true
+	done
+	wait_until 20 waiters 100
+	equal "$(ask 'SELECT COUNT(DISTINCT place) FROM dlock_entries WHERE fence = 0')" 100 places
+}
+
+@test "one release wakes one waiter, and a hand-over takes few requests" {
+	private_mysql
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	hold --
+	local n waiter=() before
+	for n in {1..30}; do
+		start "$DLOCK" run "$LOCK" -- true
+		waiter+=("$PID")
+	done
+	wait_until 10 waiters 30
+	log_requests
+	release
+	for n in "${waiter[@]}"; do
+		join "$n" 20
+		equal "$status" 0
+	done
+	ask 'SET GLOBAL general_log = 0'
+	# The log has a line for each packet, and for each end of a connection.
+	n=$(grep -Ec "[[:space:]](Query|Quit)[[:space:]]" "$P_DIR/requests")
+	between "$n" 60 $((31 * 8)) requests
+}
+
+@test "a run of a free lock is two requests, and so is to be refused" {
+	private_mysql
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	"$DLOCK" setup
+	"$DLOCK" run "$LOCK" -- true
+	log_requests
+	"$DLOCK" run "$LOCK" -- true
+	equal "$(sent)" 2 'requests of a run'
+	hold --
+	equal "$(sent)" 3 'requests of a run, and of one that holds'
+	run -124 "$DLOCK" run -n "$LOCK" -- true
+	equal "$(sent)" 5 'requests of two runs, and of one that was refused'
+}
+
+@test "100 clients at once cause no deadlock" {
+	private_mysql
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	local n all=()
+	echo 100 >number
+	for n in {0..100}; do
+		start "$DLOCK" run "$LOCK" -- "$TOP/tests/conformance/countdown" number log
+		all+=("$PID")
+	done
+	for n in "${all[@]}"; do
+		join "$n" 60
+		equal "$status" 0
+	done
+	diff <(seq 100 -1 0) log
+	equal "$(ask "SELECT COUNT FROM information_schema.INNODB_METRICS WHERE NAME = 'lock_deadlocks'")" 0 deadlocks
+	[[ $(ask 'SHOW ENGINE INNODB STATUS') != *"LATEST DETECTED DEADLOCK"* ]]
+	wait_until 2 only_fences
+}
+
+@test "100 clients at once in three slots, or shared and exclusive: all get the lock" {
+	private_mysql
+	SERVER=$P_DIR DLOCK_BACKEND=$P_URI
+	local n all=() options
+	mkdir slots
+	for n in {1..60}; do
+		start "$DLOCK" run --slots 3 "$LOCK" -- sh -c 'mkdir "slots/$$"
+			ls slots | wc -l >>counts; rmdir "slots/$$"'
+		all+=("$PID")
+	done
+	for n in {1..40}; do
+		options=(-s)
+		if ((n % 8 == 0)); then
+			options=()
+		fi
+		start "$DLOCK" run "${options[@]}" "$LOCK-b" -- true
+		all+=("$PID")
+	done
+	for n in "${all[@]}"; do
+		join "$n" 60
+		equal "$status" 0
+	done
+	equal "$(wc -l <counts)" 60
+	not grep -qv '^[123]$' counts
+	wait_until 2 only_fences
+}
+
+@test "a server that is gone while dlock waits: -v and the end of the wait say so, and for how long" {
+	private_mysql
+	gone_while_waiting "mysql 127\.0\.0\.1:$P_PORT/$MYSQL_DATABASE" mysql_stop "$P_DIR"
+}
+
+@test "a server that hangs while dlock sleeps in a statement: the wait notices, and says so" {
+	local strategy pids=() errs=() i
+	private_mysql
+	for strategy in row advisory; do
+		hold -b "$P_URI?strategy=$strategy" --
+		start "$DLOCK" run -b "$P_URI?strategy=$strategy&timeout=2s" -v -w 22s "$LOCK" -- true
+		pids+=("$PID") errs+=("$ERR")
+		wait_until 5 has_line "$ERR" "waiting.*, held by .*\(on mysql "
+	done
+	kill -STOP "$P_PID"
+	for i in 0 1; do
+		wait_until 21 has_line "${errs[i]}" 'trying again$'
+	done
+	for i in 0 1; do
+		join "${pids[i]}" 15
+		equal "$status" 124
+		has_line "${errs[i]}" "the server has not been reachable for [0-9.]+[a-z0-9]*; last seen held by "
+	done
+	kill -CONT "$P_PID"
+}

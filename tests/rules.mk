@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+#
+# How the programs of the tests are built, and what runs the tests. The Makefile includes this file.
+
+UNIT_SRC := $(wildcard tests/unit/*.c)
+TOOL_SRC := $(wildcard tests/lib/tools/*.c)
+PRELOAD_SRC := $(wildcard tests/preload/*.c)
+CRASH_SRC := $(wildcard tests/crash/*.c)
+FUZZ_SRC := $(wildcard tests/fuzz/*.c)
+UNITS := $(patsubst %.c,$(BUILD)/%,$(UNIT_SRC))
+TOOLS := $(patsubst %.c,$(BUILD)/%,$(TOOL_SRC)) $(addprefix $(BUILD)/tests/crash/,crash tree)
+PRELOADS := $(patsubst %.c,$(BUILD)/%.so,$(PRELOAD_SRC))
+FUZZERS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(FUZZ_SRC))
+
+.PHONY: check check-debian13 check-newest check-deb check-arm64 crash torture lint bench fuzz fuzzers \
+	model test-programs
+
+ZOOKEEPER_PURE := $(addprefix src/backends/zookeeper/,entry.c record.c path.c)
+$(BUILD)/tests/unit/test_zk: $(call obj,$(ZOOKEEPER_PURE))
+$(BUILD)/tests/unit/test_zk_conn: $(if $(ZOOKEEPER_LIBS),$(call obj,$(ZOOKEEPER_SRC)))
+$(BUILD)/tests/unit/test_zk_conn: LIBS += $(ZOOKEEPER_LIBS) -lpthread -lm
+$(BUILD)/tests/unit/test_redlock: $(call obj,src/backends/redlock/validity.c)
+$(BUILD)/tests/unit/test_mysql: $(call obj,src/backends/mysql/sql.c)
+$(BUILD)/tests/unit/test_config: $(call obj,cmd/config.c)
+$(BUILD)/tests/unit/%: $(BUILD)/tests/unit/%.o $(call obj,$(ENGINE_SRC)) $(REDIS_OBJ) \
+		$(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked) $(LIBS)
+
+$(BUILD)/tests/lib/tools/%: $(BUILD)/tests/lib/tools/%.o $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
+
+# A witness that starts slowly beats late; static where the C library's archive is there.
+ifeq ($(SANITIZE),)
+$(BUILD)/tests/lib/tools/witness: ALL_LDFLAGS += $(if $(call have_archive,libc.a),-static)
+endif
+
+TORTURE_SRC := $(addprefix tests/torture/,torture.c lane.c strike.c process.c plan.c history.c)
+$(BUILD)/tests/torture/torture: $(call obj,$(TORTURE_SRC)) $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
+$(BUILD)/tests/torture/judge: $(call obj,tests/torture/judge.c tests/torture/history.c) \
+		$(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
+# Into programs that were built without sanitizers, too.
+$(BUILD)/tests/preload/%.so: tests/preload/%.c $(compiled)
+	@mkdir -p $(@D)
+	$(call say,LD,$@) $(CC) $(ALL_CPPFLAGS) -std=c11 $(WARNINGS) -O2 -fPIC -shared -o $@ $<
+$(BUILD)/tests/unit/test_history: $(call obj,tests/torture/history.c)
+$(BUILD)/tests/unit/test_torture: $(call obj,tests/torture/plan.c)
+TORTURE := $(addprefix $(BUILD)/tests/torture/,torture judge)
+
+$(BUILD)/tests/crash/tree: $(BUILD)/tests/crash/tree.o $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
+
+$(BUILD)/tests/crash/crash: $(call obj,$(filter-out %/tree.c,$(CRASH_SRC))) $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(linked)
+
+# dlock and the oracle with a backend in memory, which the installed program does not have: its row
+# in the registry is put into a copy. The oracle finds modules beside itself.
+MEMORY_OBJ := $(filter-out %/registry.o,$(PROGRAM_OBJ)) $(BUILD)/gen/registry_memory.o \
+	$(BUILD)/tests/conformance/memory/memory.o
+MEMORY := $(BUILD)/tests/conformance/memory/dlock $(BUILD)/oracle
+$(BUILD)/gen/registry_memory.c: src/backends/registry.c tests/conformance/memory/registry.sed
+	@mkdir -p $(@D)
+	$(call say,GEN,$@) sed -f tests/conformance/memory/registry.sed $< >$@.new && mv $@.new $@
+$(BUILD)/gen/registry_memory.o: $(BUILD)/gen/registry_memory.c $(compiled)
+	$(call say,CC,$<) $(CC) $(ALL_CPPFLAGS) -Isrc/backends -Itests/conformance $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/oracle: $(filter-out $(call obj,$(CMD_SRC)),$(MEMORY_OBJ)) $(BUILD)/tests/conformance/memory/oracle.o
+$(BUILD)/tests/conformance/memory/dlock: $(MEMORY_OBJ)
+$(MEMORY): src/backends/exports.list $(BUILD)/link.flags
+	$(call say,LD,$@) $(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -pie \
+		-Wl,--dynamic-list=src/backends/exports.list -o $@ $(linked) $(LIBS)
+
+test-programs: $(UNITS) $(TOOLS) $(PRELOADS) $(TORTURE) $(MEMORY)
+
+# Some targets need more than the pure parts.
+FUZZ_EXTRA_fuzz_config := cmd/config.c
+FUZZ_EXTRA_fuzz_zk := $(ZOOKEEPER_PURE)
+FUZZ_EXTRA_fuzz_record := src/backends/file/record.c src/backends/file/path.c
+FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,client.c address.c conn.c limit.c \
+	reply.c route.c check.c backend.c hold.c redisson.c) \
+	$(BUILD)/gen/redis_scripts.c
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
+		$(BUILD)/gen/redis_scripts.c \
+		$(BUILD)/compile.flags
+	@mkdir -p $(@D)
+	$(call say,FUZZ,$@) $(FUZZ_CC) $(ALL_CPPFLAGS) -g -O1 -std=c11 \
+		-fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -o $@ $< \
+		$(wildcard src/base/*.c src/lock/*.c) $(FUZZ_EXTRA_$*) $(LIBS)
+
+fuzzers: $(FUZZERS)
+
+fuzz: fuzzers
+	tests/fuzz/run $(BUILD)/fuzz $(FUZZ_SECONDS)
+
+check:
+	$(Q)tests/packages $(PACKAGES) test
+	$(Q)$(MAKE) --no-print-directory all test-programs
+	$(Q)BUILD="$(BUILD_DIR)" tests/check $(TESTS)
+
+check-arm64:
+	$(Q)tests/packages $(PACKAGES) cross
+	$(Q)BUILD="$(BUILD_DIR)" tests/cross
+
+check-debian13:
+	$(Q)tests/debian/check $(TESTS)
+
+# Suites that need no programs of MariaDB.
+NEWEST := $(addprefix tests/conformance/run.bats:,mysql mysql-row mysql-advisory mysql-table \
+	mysql-insert mysql-shedlock redis zookeeper)
+
+check-newest:
+	$(Q)tests/debian/check -s sid $(or $(TESTS),$(NEWEST))
+
+check-deb:
+	$(Q)tests/packages $(PACKAGES) test
+	$(Q)TEST_SECONDS=900 SUITE_SECONDS=3600 tests/check tests/debian/packages.bats
+
+torture:
+	$(Q)tests/packages $(PACKAGES) test
+	$(Q)$(MAKE) --no-print-directory all test-programs
+	$(Q)BUILD="$(BUILD_DIR)" tests/torture/run
+	$(Q)BUILD="$(BUILD_DIR)" tests/crash/run -a
+
+crash:
+	$(Q)tests/packages $(PACKAGES) test
+	$(Q)$(MAKE) --no-print-directory all test-programs
+	$(Q)BUILD="$(BUILD_DIR)" tests/crash/run $(if $(EACH),-e $(EACH))
+
+lint:
+	$(Q)tests/packages $(PACKAGES) test lint
+	$(Q)tests/lint $(BUILD)
+
+model:
+	$(Q)tests/packages lint
+	$(Q)tests/model/run
+
+bench:
+	$(Q)tests/packages $(PACKAGES) test bench
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)BUILD="$(BUILD_DIR)" tests/bench/run
