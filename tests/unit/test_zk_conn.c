@@ -9,7 +9,7 @@
 /* The library connects again while dlock closes the session, and nobody reads that in time. */
 static void test_connected_at_close(void)
 {
-	const struct backend limits = { .cancel_fd = -1 };
+	struct backend limits = { .cancel_fd = -1 };
 	struct zk_conn conn = { 0 };
 	struct error err;
 	struct uri uri;

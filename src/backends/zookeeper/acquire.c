@@ -15,39 +15,92 @@
 
 /* ---- one try ---- */
 
+/*
+ * Write that we hold. From then on nobody evicts our entry. We hold if, in addition, the queue that
+ * was read before or after has no entry that blocks ours: none can come before it.
+ */
+static struct zk_call *send_claim(struct zk_backend *zk, const struct request *request)
+{
+	struct zk_own *own = &zk->own;
+	char data[ZK_RECORD_SIZE];
+
+	own->taken_ms = clock_wall_ms();
+	zk_record_write(data, NULL, ZK_HELD, own->taken_ms, request->text);
+	return zk_set(&zk->conn, own->at.node, data, own->version);
+}
+
+static uint32_t watch_directory(struct zk_backend *zk)
+{
+	if (zk->own.any && !zk->own.directory_watch)
+		zk->own.directory_watch = ++zk->conn.last_watch;
+	return zk->own.directory_watch;
+}
+
+/* claim: write that we hold; list: read the queue; in one packet. */
+static int send_try(struct zk_backend *zk, const struct request *request, bool claim, bool list,
+		    struct error *err)
+{
+	struct zk_own *own = &zk->own;
+	struct zk_call *set = NULL, *names = NULL;
+	int rc;
+
+	if (claim && !zk_conn_fresh(&zk->conn, err))
+		return -1;
+	own->sent_ms = clock_boot_ms();
+	if (claim)
+		set = send_claim(zk, request);
+	if (list)
+		names = zk_list(&zk->conn, own->directory, watch_directory(zk));
+	rc = zk_conn_wait(&zk->conn);
+	if (rc)
+		rc = zk_own_failed(zk, rc, "list", err);
+	else if (set)
+		rc = zk_own_written(zk, set, ZK_HELD, err);
+	if (!rc && names) {
+		rc = zk_wait_read(zk, names, err);
+		names = NULL;
+	}
+	/* It may not have been set. */
+	if (rc)
+		own->directory_watch = 0;
+	zk_call_free(set);
+	zk_call_free(names);
+	return rc;
+}
+
 /* 1: another step; 0: we hold if no entry blocks ours, and wait otherwise; -1 with *err. */
 static int take_step(struct zk_backend *zk, const struct request *request, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	int result;
 
-	if ((own->turn || own->stale || clock_boot_ms() >= own->list_ms) &&
-	    zk_read_queue(zk, request, own->turn, err))
+	if ((own->turn || own->stale) &&
+	    send_try(zk, request, own->turn && own->state != ZK_HELD, true, err))
 		return -1;
 	if (own->other_slots && !hold_mode_slots_agree(own->other_slots, request, err))
 		return -1;
-	if (!own->nearest) {
-		own->turn = own->state != ZK_HELD && (own->state != ZK_NEW || !own->fence);
-		return own->turn;
-	}
+	if (!own->blocked && (own->state == ZK_HELD || (own->state == ZK_NEW && own->fence)))
+		return 0;
+	if (!own->blocked)
+		return send_try(zk, request, true, false, err);
 	if (!request->queue)
 		return 0;
 	own->stale = own->any && !own->directory_watch;
 	if (own->stale)
 		return 1;
-	if (clock_boot_ms() >= clock_earlier(own->check_ms, own->look_ms)) {
-		result = zk_check_others(zk, err);
+	if (clock_boot_ms() >= own->look_ms) {
+		result = zk_wait_check(zk, err);
 		own->stale = result > 0;
 		if (result)
 			return result;
 	}
-	return zk_watch_others(zk, request, err);
+	return zk_wait_watch(zk, request, err);
 }
 
-void zk_grant(struct zk_backend *zk, int64_t sent_ms, struct grant *grant)
+void zk_grant(struct zk_backend *zk, struct grant *grant)
 {
-	grant->sent_ms = sent_ms;
-	grant->ttl_ms = zk_conn_lease(&zk->conn, sent_ms);
+	grant->sent_ms = zk->own.sent_ms;
+	grant->ttl_ms = zk_conn_lease(&zk->conn, grant->sent_ms);
 	zk->base.session_ms = zk->conn.ttl_ms;
 	grant->fence = zk->own.fence;
 }
@@ -57,10 +110,9 @@ static enum outcome hold(struct zk_backend *zk, struct grant *grant)
 	struct zk_own *own = &zk->own;
 
 	own->held = true;
-	zk_grant(zk, own->sent_ms, grant);
+	zk_grant(zk, grant);
 	if (!own->watch)
 		grant->event_ms = clock_boot_ms() + WATCH_AFTER_MS;
-	zk_queue_finish(&own->queue);
 	zk_watch_forget(own);
 	return OUTCOME_HELD;
 }
@@ -92,9 +144,9 @@ static enum outcome try_once(struct zk_backend *zk, const struct request *reques
 	while (result > 0);
 	if (result < 0)
 		return OUTCOME_ERROR;
-	if (!own->nearest)
+	if (!own->blocked)
 		return hold(zk, grant);
-	grant->retry_ms = clock_earlier(own->list_ms, clock_earlier(own->check_ms, own->look_ms));
+	grant->retry_ms = own->look_ms;
 	return OUTCOME_BUSY;
 }
 
@@ -106,7 +158,7 @@ enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *reque
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
 	do
 		outcome = try_once(zk, request, grant, err);
-	while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
+	while (outcome == OUTCOME_ERROR && err->errnum != ESTALE && zk_conn_again(&zk->conn, err));
 	/* Without a wait no entry is left, nor after a mistake of the user's. */
 	if (outcome == OUTCOME_BUSY && !request->queue)
 		zk_own_delete(zk);
@@ -117,40 +169,31 @@ enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *reque
 
 /* ---- events ---- */
 
-/* Returns when to call acquire() or renew(). */
-static int64_t take_event(struct zk_own *own, uint32_t watch)
+void zk_watch_fired(struct zk_conn *conn, uint32_t watch)
 {
-	if (watch == own->watch) {
-		own->stale = true;
-		return 0;
-	}
-	if (own->held)
-		return CLOCK_NEVER;
-	if (own->directory_watch && watch == own->directory_watch) {
+	struct zk_own *own = &zk_from_backend(conn->backend)->own;
+
+	own->stale |= watch == own->watch || watch == own->directory_watch;
+	if (watch == own->directory_watch)
 		own->directory_watch = 0;
-		own->stale = true;
-		return 0;
-	}
 	for (int i = 0; i < ZK_WATCHED; i++)
 		if (own->watched[i].name && watch == own->watched[i].number)
-			zk_watch_ended(own, &own->watched[i]);
-	return own->turn ? 0 : clock_earlier(own->list_ms, own->check_ms);
+			zk_wait_ended(own, &own->watched[i]);
 }
 
 int64_t zk_queue_event(struct zk_backend *zk)
 {
 	struct zk_own *own = &zk->own;
-	int64_t next_ms = zk->conn.broken ? 0 : CLOCK_NEVER;
+	bool now = zk->conn.broken || own->stale || own->turn;
 
 	/* The renewal or verification that follows tells whether the watch came too late. */
 	if (own->held && !own->watch) {
-		own->watch = zk_watch_number(&zk->conn);
+		own->watch = ++zk->conn.last_watch;
 		zk_call_free(zk_list(&zk->conn, own->at.node, own->watch));
-		next_ms = 0;
+		now = true;
 	}
-	for (size_t i = 0; i < zk->conn.fired_count; i++)
-		next_ms = clock_earlier(next_ms, take_event(own, zk->conn.fired[i]));
-	zk->conn.fired_count = 0;
-	zk->conn.broken = false;
-	return next_ms;
+	if (own->held)
+		own->stale = false;
+	zk->conn.fired = zk->conn.broken = false;
+	return now ? 0 : own->held ? CLOCK_NEVER : own->look_ms;
 }

@@ -29,16 +29,18 @@
  *
  * A waiter that could hold and has not written so within HOLD_LATE_MS is dead or hung. So is one
  * that has written nothing, if it was seen blocked: only an entry that was free when it was made
- * holds without a write. Those
- * behind it evict it: they delete the version of its entry that says that it waits. The server
- * does either that or the waiter's own write, never both. A waiter finds out in time because it
- * also watches the end of the entry before the nearest one and, near the head, of the head. These
- * ends start a clock, and cost no request. All else is found by a check each HOLD_LOOK_MS, and
- * less often far behind.
+ * holds without a write. Those behind it evict it: they delete the version of its entry that says
+ * that it waits. The server does either that or the waiter's own write, never both.
  *
- * tests/model/line.pml is the model of this queue. Its try() is zk_enqueue() and zk_read_queue(),
- * its take() is the write of "held" in zk_read_queue(), its leave() of a late one the delete in
- * zk_check_others(), and its release() the delete in hold.c. The server's watches are send().
+ * So a waiter suspects the last entry before its own that could hold. It finds out in time that
+ * another one could, because it also watches the end of the entry before the nearest one and, near
+ * the head, that of the suspect. These ends start a clock, and cost no request. All else is found
+ * by a check each HOLD_LOOK_MS, and less often far behind. A slot watches the directory instead
+ * once any end may let it in.
+ *
+ * tests/model/line.pml is the model of this queue. Its try() is zk_enqueue() and send_try(), its
+ * take() is the write of "held" in send_try(), its leave() of a late one the delete in
+ * zk_wait_check(), and its release() the delete in hold.c. The server's watches are send().
  */
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +104,7 @@ static struct backend *open_backend(const struct uri *uri, struct error *err)
 	struct zk_backend *zk = memory_new(1, sizeof(*zk));
 
 	zk->base.session = true;
+	zk->conn.on_watch = zk_watch_fired;
 	if (zk_conn_init(&zk->conn, &zk->base, uri, err) || uri_check_params(uri, known, err) ||
 	    read_root(zk, uri, err) || read_strategy(zk, uri, err)) {
 		close_backend(&zk->base);

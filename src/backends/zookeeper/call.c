@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "call.h"
+#include "conn.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +7,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "conn.h"
-
-uint32_t zk_watch_number(struct zk_conn *conn)
-{
-	return ++conn->last_watch;
-}
 
 /* ---- in the library's threads ---- */
 
@@ -20,8 +14,8 @@ uint32_t zk_watch_number(struct zk_conn *conn)
 static void finish(struct zk_call *call, int rc)
 {
 	/* ZooKeeper has no code above ZOK, and ZK_UNANSWERED is ours. */
-	call->rc = rc > ZOK ? ZMARSHALLINGERROR : rc;
-	zk_conn_report(call->conn, (struct zk_news){ .call = call });
+	rc = rc > ZOK ? ZMARSHALLINGERROR : rc;
+	zk_conn_report(call->conn, (struct zk_news){ .call = call, .rc = rc });
 }
 
 static struct zk_call *call_of(const void *data)
@@ -115,18 +109,17 @@ static struct zk_call *prepare(struct zk_conn *conn)
 	struct zk_call *call = memory_new(1, sizeof(*call));
 
 	call->conn = conn;
-	if (!conn->pending++)
-		conn->sent_ms = clock_boot_ms();
+	call->rc = ZK_UNANSWERED;
+	call->sent_ms = clock_boot_ms();
+	conn->pending++;
 	return call;
 }
 
 /* rc is that of the function that sends: when it has failed, no answer will come. */
 static struct zk_call *sent(struct zk_call *call, int rc)
 {
-	if (rc != ZOK) {
-		call->rc = rc;
-		zk_conn_answered(call);
-	}
+	if (rc != ZOK)
+		zk_conn_answered(call, rc);
 	return call;
 }
 
@@ -198,12 +191,9 @@ struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
 	const char *const paths[] = { pair->node, pair->shadow };
 	const char *const texts[] = { text, "" };
 
-	for (int i = 0; i < 2; i++) {
-		call->made[i] = memory_new(1, ZK_PATH_SIZE);
+	for (int i = 0; i < 2; i++)
 		zoo_create_op_init(&call->ops[i], paths[i], texts[i], (int)strlen(texts[i]),
-				   acl(conn), ZOO_EPHEMERAL_SEQUENTIAL, call->made[i],
-				   ZK_PATH_SIZE);
-	}
+				   acl(conn), ZOO_EPHEMERAL_SEQUENTIAL, NULL, 0);
 	return send_pair(call, pair);
 }
 
@@ -230,7 +220,8 @@ struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair)
 
 int zk_call_wait(struct zk_call *call)
 {
-	return zk_conn_wait(call->conn) ? ZK_UNANSWERED : call->rc;
+	zk_conn_wait(call->conn);
+	return call->rc;
 }
 
 int zk_call_end(struct zk_call *call)
@@ -265,10 +256,6 @@ int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const ch
 	case ZSESSIONCLOSEDREQUIRESASLAUTH:
 		error_set(err, ERROR_REFUSED, 0, "%s: the server wants authentication%s",
 			  conn->label, conn->user ? " of another kind" : ": give USER:PASSWORD@");
-		break;
-	case ZNOTREADONLY:
-		error_set(err, ERROR_REFUSED, 0, "%s: the server takes no writes (NotReadOnly)",
-			  conn->label);
 		break;
 	case ZCONNECTIONLOSS:
 	case ZOPERATIONTIMEOUT:

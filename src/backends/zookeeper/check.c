@@ -11,7 +11,6 @@
 #include "lock/uri.h"
 #include "lock/view.h"
 #include "lock.h"
-#include "net.h"
 #include "path.h"
 
 /* Asked for to learn what is granted: by default at least 2 and at most 20 ticks of 2 s. */
@@ -73,14 +72,8 @@ static void check_server(struct zk_backend *zk, const struct uri_host *host,
 	ensemble->serving++;
 	ensemble->standalone |= !strcmp(mode, "standalone");
 	version[strcspn(version, "-")] = '\0';
-	if (strtol(version, NULL, 10) < 3 ||
-	    (strtol(version, NULL, 10) == 3 && strtol(version + 2, NULL, 10) < 5))
-		findings_add(findings, FINDING_ERROR, "server", "use ZooKeeper 3.5.3 or newer",
-			     "%s: %s, version %s: it has no containers, which dlock needs",
-			     label, mode, version);
-	else
-		findings_add(findings, FINDING_OK, "server", NULL, "%s: %s, version %s", label,
-			     mode, version);
+	findings_add(findings, FINDING_OK, "server", NULL, "%s: %s, version %s", label, mode,
+		     version);
 }
 
 static void check_ensemble(struct zk_backend *zk, struct findings *findings)
@@ -164,6 +157,24 @@ static void check_transport(const struct zk_backend *zk, struct findings *findin
 			     zk->conn.auth ? ": the password can be read on the way" : "");
 }
 
+/* Do other programs keep nodes of their own in directories of locks? */
+static int check_ignored(struct zk_backend *zk, struct findings *findings, struct error *err)
+{
+	const struct request request = { .token = "" };
+	struct rows rows = { .count = 0 };
+	int failed = zk_show(&zk->base, &request, &rows, err);
+
+	/* Whether the root can be listed is another finding. */
+	if (failed && err->kind == ERROR_REFUSED)
+		failed = 0;
+	if (rows.ignored.count)
+		findings_add(findings, FINDING_WARNING, "layout", "use one kind of lock at a path",
+			     "%.160s is of another program, which dlock does not exclude (such "
+			     "nodes in all: %zu)", rows.ignored.names[0], rows.ignored.count);
+	rows_finish(&rows);
+	return failed;
+}
+
 int zk_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
@@ -175,8 +186,7 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 	if (findings_add_round_trip(findings, backend, ping, ", through the leader", err) ||
 	    check_acl(zk, findings, err))
 		return -1;
-	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	if (zk_check_ignored(zk, findings, err))
+	if (check_ignored(zk, findings, err))
 		return -1;
 	check_ensemble(zk, findings);
 	check_transport(zk, findings);
@@ -215,13 +225,10 @@ int zk_make_root(struct zk_backend *zk, struct error *err)
 
 int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err)
 {
-	int rc = ZNONODE;
+	const int rc = make_node(zk, path, ZOO_CONTAINER);
 
-	for (int tries = 0; tries < 3 && rc == ZNONODE; tries++) {
-		if (tries && zk_make_root(zk, err))
-			return -1;
-		rc = make_node(zk, path, ZOO_CONTAINER);
-	}
+	if (rc == ZNONODE)
+		return zk_make_root(zk, err);
 	return rc == ZOK ? 0 : zk_call_error(&zk->conn, rc, "create", path, err);
 }
 
@@ -253,6 +260,6 @@ int zk_setup(struct backend *backend, char **plan, struct error *err)
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
 	do
 		result = zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ? -1 : zk_make_root(zk, err);
-	while (result && zk_conn_ask_again(&zk->conn, err));
+	while (result && zk_conn_again(&zk->conn, err));
 	return result;
 }

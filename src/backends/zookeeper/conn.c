@@ -10,19 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/net.h"
-#include "call.h"
-#include "net.h"
 
 /* A server that has not opened the session after this is left for the next one. */
 #define SLICE_MOST_MS 1000
-#define SLICE_LEAST_MS 100
 /* How much of the time for connecting is kept to find out why there is no session. */
 #define LOOK_MOST_MS 800
+/* Free memory at the end of the heap beyond this goes back to the kernel. */
+#define LONG_LIST 16384
 /*
  * The longest session timeout to ask for. The client library keeps it in an int of
  * milliseconds and multiplies it by 2. The server grants less most often (maxSessionTimeout),
@@ -80,10 +80,23 @@ static void take_state(struct zk_conn *conn, const struct zk_news *news)
 		conn->started_ms = conn->broke_ms;
 	conn->had_session = true;
 	conn->contact_count = 0;
-	conn->answered = false;
 	/* zk_conn_close() takes the last news when there is no handle. */
 	if (conn->handle)
 		conn->ttl_ms = zoo_recv_timeout(conn->handle);
+}
+
+/* A request that was sent at sent_ms was answered over this connection. */
+static void note_contact(struct zk_conn *conn, int64_t sent_ms)
+{
+	int64_t *last = conn->contacts + conn->contact_count - 1;
+
+	/* A contact so soon after the last one would make no difference. */
+	if (conn->contact_count && sent_ms - *last < conn->ttl_ms / ZK_CONTACTS)
+		return;
+	if (conn->contact_count == ZK_CONTACTS)
+		memmove(conn->contacts, conn->contacts + 1,
+			(size_t)--conn->contact_count * sizeof(*last));
+	conn->contacts[conn->contact_count++] = sent_ms;
 }
 
 void zk_call_free(struct zk_call *call)
@@ -91,29 +104,28 @@ void zk_call_free(struct zk_call *call)
 	if (!call)
 		return;
 	/* Should the answer still come, it frees the call, and means nothing else. */
-	if (!call->done) {
+	if (call->rc == ZK_UNANSWERED) {
 		call->dropped = true;
 		call->conn->pending--;
 		return;
 	}
-	free(call->made[0]);
-	free(call->made[1]);
 	free(call->text);
 	free(call);
 }
 
-void zk_conn_answered(struct zk_call *call)
+void zk_conn_answered(struct zk_call *call, int rc)
 {
 	struct zk_conn *conn = call->conn;
 
-	call->done = true;
+	call->rc = rc;
 	if (call->dropped) {
 		zk_call_free(call);
 		return;
 	}
 	conn->pending--;
 	/* Servers' codes are below ZAPIERROR, those of the library itself are above it. */
-	conn->answered |= call->rc == ZOK || call->rc < ZAPIERROR;
+	if (rc == ZOK || rc < ZAPIERROR)
+		note_contact(conn, call->sent_ms);
 }
 
 void zk_conn_take_news(struct zk_conn *conn)
@@ -122,13 +134,12 @@ void zk_conn_take_news(struct zk_conn *conn)
 
 	while (next_news(conn, &news)) {
 		if (news.call) {
-			zk_conn_answered(news.call);
+			zk_conn_answered(news.call, news.rc);
 		} else if (!news.watch) {
 			take_state(conn, &news);
 		} else {
-			conn->fired = memory_resize(conn->fired, conn->fired_count + 1,
-						    sizeof(*conn->fired));
-			conn->fired[conn->fired_count++] = news.watch;
+			conn->fired = true;
+			conn->on_watch(conn, news.watch);
 		}
 	}
 }
@@ -138,7 +149,7 @@ static int await_news(struct zk_conn *conn, int64_t until_ms, struct error *err)
 {
 	struct error why;
 
-	if (net_wait(conn->news_fd, POLLIN, until_ms, conn->limits->cancel_fd, &why)) {
+	if (net_wait(conn->news_fd, POLLIN, until_ms, conn->backend->cancel_fd, &why)) {
 		if (why.kind == ERROR_UNAVAILABLE)
 			return 1;
 		*err = why;
@@ -150,7 +161,9 @@ static int await_news(struct zk_conn *conn, int64_t until_ms, struct error *err)
 
 int zk_conn_fd(const struct zk_conn *conn)
 {
-	return conn->broken || conn->fired_count ? conn->ready_fd : conn->news_fd;
+	if (conn->broken || conn->fired)
+		eventfd_write(conn->news_fd, 1);
+	return conn->news_fd;
 }
 
 /* ---- the life of a session ---- */
@@ -160,8 +173,7 @@ static void reset(struct zk_conn *conn)
 {
 	zk_conn_take_news(conn);
 	conn->state = 0;
-	conn->had_session = conn->broken = conn->answered = false;
-	conn->fired_count = 0;
+	conn->had_session = conn->broken = conn->fired = false;
 	conn->contact_count = 0;
 	conn->started_ms = clock_boot_ms();
 }
@@ -173,9 +185,9 @@ static int start(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 	if (zk_net_resolve(conn, err))
 		return -1;
 	reset(conn);
-	zk_net_note_foreign(conn);
-	/* One heap for all threads: a waiter should be small. */
+	/* One heap for all threads, which gives back what a long queue took: a waiter is small. */
 	mallopt(M_ARENA_MAX, 1);
+	mallopt(M_TRIM_THRESHOLD, LONG_LIST);
 	/* The library's threads inherit this: no signal is theirs. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -199,6 +211,21 @@ void zk_conn_close(struct zk_conn *conn)
 		zookeeper_close(conn->handle);
 	conn->handle = NULL;
 	reset(conn);
+}
+
+void zk_conn_finish(struct zk_conn *conn)
+{
+	zk_conn_close(conn);
+	for (size_t i = 0; i < conn->host_count; i++)
+		free(conn->hosts[i].name);
+	free(conn->hosts);
+	memory_free_secret(conn->auth);
+	free(conn->user);
+	free(conn->tls);
+	free(conn->servers);
+	free(conn->news);
+	close(conn->news_fd);
+	pthread_mutex_destroy(&conn->mutex);
 }
 
 int64_t zk_conn_session(const struct zk_conn *conn)
@@ -247,23 +274,6 @@ static void kick(struct zk_conn *conn)
 		take_state(conn, &(struct zk_news){ .at_ms = clock_boot_ms() });
 }
 
-/* The time for connecting has passed. */
-static int give_up(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
-{
-	if (look(conn, deadline_ms, err))
-		return -1;
-	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: no session within the time for "
-			 "connecting", conn->label);
-}
-
-/* Each server gets a slice of the time. */
-static int64_t slice_of(const struct zk_conn *conn, int64_t ms)
-{
-	const int64_t slice_ms = clock_earlier(ms / (2 * conn->server_count), SLICE_MOST_MS);
-
-	return slice_ms < SLICE_LEAST_MS ? SLICE_LEAST_MS : slice_ms;
-}
-
 /* Wait until there is a session. */
 static int await_session(struct zk_conn *conn, struct error *err)
 {
@@ -271,9 +281,10 @@ static int await_session(struct zk_conn *conn, struct error *err)
 	int64_t now = clock_boot_ms(), slice_ms, slice_end_ms, look_ms, end_ms;
 	bool looked = false;
 
-	end_ms = clock_earlier(conn->deadline_ms, now + conn->limits->connect_timeout_ms);
+	end_ms = clock_earlier(conn->deadline_ms, now + conn->backend->connect_timeout_ms);
 	look_ms = end_ms - clock_earlier(LOOK_MOST_MS, (end_ms - now) / 4);
-	slice_ms = slice_of(conn, look_ms - now);
+	/* Each server gets two slices of the time. */
+	slice_ms = clock_earlier((look_ms - now) / conn->server_count / 2, SLICE_MOST_MS);
 	slice_end_ms = now + slice_ms;
 	for (;;) {
 		zk_conn_take_news(conn);
@@ -290,7 +301,9 @@ static int await_session(struct zk_conn *conn, struct error *err)
 				return -1;
 		}
 		if (now >= look_ms)
-			return give_up(conn, end_ms, err);
+			return look(conn, end_ms, err) ? -1 :
+			       error_set(err, ERROR_UNAVAILABLE, 0, "%s: no session within the "
+					 "time for connecting", conn->label);
 		if (now >= slice_end_ms) {
 			kick(conn);
 			slice_end_ms = now + slice_ms;
@@ -323,24 +336,10 @@ int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 
 /* ---- requests ---- */
 
-/* A request that was sent at sent_ms was answered over this connection. */
-static void note_contact(struct zk_conn *conn, int64_t sent_ms)
-{
-	int64_t *last = conn->contacts + conn->contact_count - 1;
-
-	/* A contact so soon after the last one would make no difference. */
-	if (conn->contact_count && sent_ms - *last < conn->ttl_ms / ZK_CONTACTS)
-		return;
-	if (conn->contact_count == ZK_CONTACTS)
-		memmove(conn->contacts, conn->contacts + 1,
-			(size_t)--conn->contact_count * sizeof(*last));
-	conn->contacts[conn->contact_count++] = sent_ms;
-}
-
 int zk_conn_wait(struct zk_conn *conn)
 {
 	const int64_t deadline_ms = clock_earlier(conn->deadline_ms,
-						  clock_boot_ms() + conn->limits->timeout_ms);
+						  clock_boot_ms() + conn->backend->timeout_ms);
 	int result;
 
 	for (zk_conn_take_news(conn); conn->pending; ) {
@@ -354,18 +353,10 @@ int zk_conn_wait(struct zk_conn *conn)
 		}
 		return ZK_UNANSWERED;
 	}
-	if (conn->answered)
-		note_contact(conn, conn->sent_ms);
-	conn->answered = false;
 	return 0;
 }
 
 bool zk_conn_again(const struct zk_conn *conn, struct error *err)
-{
-	return err->errnum != ESTALE && zk_conn_ask_again(conn, err);
-}
-
-bool zk_conn_ask_again(const struct zk_conn *conn, struct error *err)
 {
 	if (err->kind != ERROR_UNAVAILABLE || err->errnum == ENOTCONN ||
 	    clock_boot_ms() >= conn->deadline_ms)

@@ -1,37 +1,63 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A session with ZooKeeper, over libzookeeper_mt, with deadlines. The library has threads of its
- * own and waits without limit. Here these threads only append what has happened to a list of news
- * (zk_conn_report()), and one eventfd is readable while there are any. All else belongs to the main
- * thread, the only other thread of this process: it takes the news in their order while it waits
- * for replies, or when the engine finds zk_conn_fd() readable.
+ * own and waits without limit. Here these threads only append what has happened to a list of news,
+ * and one eventfd is readable while there are any. All else belongs to the main thread, the only
+ * other thread of this process: it takes the news in their order while it waits for replies, or
+ * when the engine finds zk_conn_fd() readable.
  *
  * The library connects to another server when a connection ends. It notices too late that
  * a server swallows packets or hangs: then conn.c closes the library's connection.
  *
- * An operation is zk_conn_begin(), zk_conn_open(), requests (call.h) and zk_conn_wait(). While
+ * An operation is zk_conn_begin(), zk_conn_open(), requests and zk_conn_wait(). While
  * zk_conn_again() returns true, the operation is repeated from zk_conn_open() on.
  */
 #pragma once
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 #include <zookeeper/zookeeper.h>
 
 #include "base/error.h"
 #include "lock/backend.h"
-
-struct uri;
-struct zk_call;
+#include "lock/uri.h"
 
 /* The timeout of a session that only reads. */
 #define ZK_ASKING_MS 5000
 
-/* What a thread of the library reports: exactly one of the first three. */
+#define ZK_PATH_SIZE 1280
+
+/*
+ * The paths of an entry and its shadow. The shadow's is "" where there is none: with strategy node,
+ * and in the entries of other programs.
+ */
+struct zk_pair {
+	char node[ZK_PATH_SIZE];
+	char shadow[ZK_PATH_SIZE];
+};
+
+/* In place of a result code of ZooKeeper's: no answer came. zk_conn_wait() has kept why. */
+#define ZK_UNANSWERED 1
+
+struct zk_call {
+	struct zk_conn *conn;
+	int rc;			/* ZOK, ZNONODE ..., or ZK_UNANSWERED */
+	int64_t sent_ms;	/* CLOCK_BOOTTIME */
+	bool dropped;		/* nobody waits for its answer */
+	struct Stat stat;
+	char *text;		/* data of the node; names, each with a NUL */
+	size_t length;		/* of text */
+	size_t count;		/* names */
+	zoo_op_t ops[2];
+	zoo_op_result_t results[2];
+};
+
+/* What a thread of the library reports: exactly one of call, watch and state. */
 struct zk_news {
 	struct zk_call *call;	/* it is answered */
+	int rc;			/* with this result */
 	uint32_t watch;		/* the watch that was set with this number has fired */
 	int state;		/* the session's new state, ZOO_..._STATE */
 	int64_t at_ms;		/* CLOCK_BOOTTIME */
@@ -41,15 +67,15 @@ struct zk_news {
 
 struct zk_conn {
 	/* ---- set up by zk_conn_init(), then unchanged */
-	const struct backend *limits;	/* timeouts and cancel_fd */
+	struct backend *backend;	/* it has timeouts and cancel_fd */
+	void (*on_watch)(struct zk_conn *conn, uint32_t watch);	/* that one has fired */
 	struct uri_host *hosts;
 	size_t host_count;
 	char *auth;			/* "user:password"; NULL: none */
-	char *user;			/* for messages */
+	char *user;
 	char *tls;			/* "ca,cert,key,"; NULL: none */
-	char label[120];
+	char label[URI_PLACE_SIZE];	/* for messages, as user */
 	int news_fd;			/* eventfd: readable while there may be news */
-	int ready_fd;			/* eventfd: always readable */
 
 	/* ---- used by the main thread alone */
 	zhandle_t *handle;
@@ -66,14 +92,10 @@ struct zk_conn {
 	int64_t broke_ms;		/* when the last connection ended */
 	int64_t refused_ms;		/* since when servers serve all but us; 0: it is not so */
 	int pending;			/* number of calls without an answer */
-	int64_t sent_ms;		/* before the first of them was sent */
-	bool answered;			/* a server has answered one of them */
-	ino_t *foreign;			/* inodes of connections that are not the library's */
-	size_t foreign_count;
-	uint32_t last_watch;
+	uint64_t foreign;		/* connections that are not the library's: see net.c */
+	uint32_t last_watch;		/* the number of the last watch */
 	/* What zk_conn_fd() announces until the main thread clears it: */
-	uint32_t *fired;		/* watches */
-	size_t fired_count;
+	bool fired;			/* on_watch() was called */
 	bool broken;			/* a connection has ended */
 
 	/* ---- shared with the library's threads, under mutex */
@@ -82,23 +104,47 @@ struct zk_conn {
 	size_t news_count, news_taken;
 };
 
-/* ---- init.c ---- */
+/* ---- net.c: servers ---- */
 
 /* Keeps what it needs of uri. 0, or -1 with *err; zk_conn_finish() frees *conn in any case. */
-int zk_conn_init(struct zk_conn *conn, const struct backend *limits, const struct uri *uri,
+int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri *uri,
 		 struct error *err);
-/* Ends the session as zk_conn_close() does, and frees all. */
-void zk_conn_finish(struct zk_conn *conn);
+
+/*
+ * Looks up the hosts' addresses, once: the library gets numeric ones, for it would look up
+ * names between one server and the next, for as long as that takes. 0, or -1 with *err when
+ * none is found.
+ */
+int zk_net_resolve(struct zk_conn *conn, struct error *err);
+
+/* Starts the library, its log diverted. NULL with errno. */
+zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms);
+
+/* How many attempts to connect have failed so far in this process. */
+unsigned zk_net_failures(void);
+
+/* Shut down the library's connections: true if one was connected. */
+bool zk_net_shut_down(const struct zk_conn *conn);
+
+/*
+ * Looks what is wrong with the servers, until deadline_ms at most. *err names one server and the
+ * reason, also for ZK_MAY_SERVE.
+ */
+enum zk_look {
+	ZK_SERVES,		/* one of them does */
+	ZK_MAY_SERVE,		/* one may soon, after an election */
+	ZK_HOPELESS,
+};
+enum zk_look zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
+
+/*
+ * Asks one server in clear text for its version and role; with TLS only whether it is there, and
+ * the answer is "". 0, or -1 with *err.
+ */
+int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *answer, size_t size,
+	       int64_t deadline_ms, struct error *err);
 
 /* ---- conn.c ---- */
-
-/* For the library's threads. */
-void zk_conn_report(struct zk_conn *conn, struct zk_news news);
-
-/* The main thread takes the reply of a call. */
-void zk_conn_answered(struct zk_call *call);
-/* Free a call (call.h), or let its answer free it when that comes. Accepts NULL. */
-void zk_call_free(struct zk_call *call);
 
 /* Begin an operation: all waits until the next call of this function end within ms. */
 void zk_conn_begin(struct zk_conn *conn, int64_t ms);
@@ -119,24 +165,33 @@ int64_t zk_conn_session(const struct zk_conn *conn);
  */
 void zk_conn_close(struct zk_conn *conn);
 
-/* Waits until all calls are answered (see call.h). 0, or ZK_UNANSWERED, with conn->why. */
+/* As zk_conn_close(), and frees all. */
+void zk_conn_finish(struct zk_conn *conn);
+
+/* Waits until all calls are answered (see below). 0, or ZK_UNANSWERED, with conn->why. */
 int zk_conn_wait(struct zk_conn *conn);
 
 /*
- * The descriptor for the engine to poll. It changes: while conn->fired or conn->broken are set, it
- * is one that is readable, whichever call has taken the news.
+ * The descriptor for the engine to poll. While conn->fired or conn->broken is set it is readable,
+ * whichever call has taken the news.
  */
 int zk_conn_fd(const struct zk_conn *conn);
 /* Take all news that have come. */
 void zk_conn_take_news(struct zk_conn *conn);
 
+/* For the library's threads. */
+void zk_conn_report(struct zk_conn *conn, struct zk_news news);
+/* The main thread takes the answer of a call. */
+void zk_conn_answered(struct zk_call *call, int rc);
+/* Free a call, or let its answer free it when that comes. Accepts NULL. */
+void zk_call_free(struct zk_call *call);
+
 /*
  * Is it worth repeating the operation, within its time, after *err? Yes after a connection was
- * lost, and *err is then emptied; not if there is no connection to be had (errnum ENOTCONN). An
- * operation that only asks may be repeated in a new session; zk_conn_again() is for others.
+ * lost, and *err is then emptied; not if there is no connection to be had (errnum ENOTCONN). The
+ * caller asks first whether the loss of the session (errnum ESTALE) matters.
  */
 bool zk_conn_again(const struct zk_conn *conn, struct error *err);
-bool zk_conn_ask_again(const struct zk_conn *conn, struct error *err);
 
 /*
  * false when the last contact was too long ago for a good lease. Then the connection is ended,
@@ -149,3 +204,42 @@ bool zk_conn_fresh(struct zk_conn *conn, struct error *err);
  * was committed by the leader: see backend.c.
  */
 int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms);
+
+/*
+ * ---- call.c: requests. Each function sends a request and returns at once. Any number of requests
+ * may be on their way, and the server answers them in their order. zk_conn_wait() waits for all
+ * answers; the results then stand in the calls. The caller frees every call, also one without an
+ * answer, whose memory is given back when the answer comes.
+ */
+
+/*
+ * watch: 0, or a number for on_watch(), from ++conn->last_watch. zk_list() of a node without
+ * children sees its end, and no change of its data.
+ */
+struct zk_call *zk_get(struct zk_conn *conn, const char *path, uint32_t watch);
+struct zk_call *zk_list(struct zk_conn *conn, const char *path, uint32_t watch);
+struct zk_call *zk_set(struct zk_conn *conn, const char *path, const char *text,
+		       int32_t version);
+/* mode: ZOO_PERSISTENT ...; the ACL is that of the connection */
+struct zk_call *zk_create(struct zk_conn *conn, const char *path, const char *text, int mode);
+struct zk_call *zk_sync(struct zk_conn *conn, const char *path);
+
+/*
+ * Two nodes in one transaction. The paths are of ephemeral sequential nodes, without number. text
+ * is the data of the first one; the shadow has none.
+ */
+struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
+			       const char *text);
+/* Where pair->shadow is "", one node. version: of the first node; -1: any */
+struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
+			       int32_t version);
+/* Are both there? A transaction that changes nothing, and that a majority has to agree to. */
+struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair);
+
+/* Waits for all calls, and returns the result of this one. zk_call_end() frees the call, too. */
+int zk_call_wait(struct zk_call *call);
+int zk_call_end(struct zk_call *call);
+
+/* Fills *err with what rc means for path; what: "create". Returns -1. */
+int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,
+		  struct error *err);

@@ -181,16 +181,6 @@ ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i)
 	}
 }
 
-bool zk_entries_any(const struct zk_entry *entries, ptrdiff_t i)
-{
-	if (entries[i].mode != HOLD_SLOT || i > entries[i].slots + 1)
-		return false;
-	for (ptrdiff_t j = 0; j < i; j++)
-		if (entries[j].mode != HOLD_SLOT)
-			return false;
-	return true;
-}
-
 int zk_entries_disagree(const struct zk_entry *entries, ptrdiff_t i)
 {
 	for (ptrdiff_t j = 0; j < i && zk_entries_blocker(entries, j) < 0; j++)

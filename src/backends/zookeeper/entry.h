@@ -41,9 +41,6 @@ struct zk_entry {
 	/* By the name alone; a name that both dlock and Curator write counts as Curator's */
 	enum zk_maker maker;
 	int64_t czxid;		/* 0: not asked for */
-	/* What a waiter knows of an entry before its own (acquire.c): */
-	int64_t free_ms;	/* CLOCK_BOOTTIME since when it could hold; 0: it cannot */
-	bool holds;		/* it was seen not to wait */
 };
 
 /* Reads the name of a node into *entry, which keeps the pointer. false: no entry. */
@@ -72,12 +69,6 @@ bool zk_entries_sort(struct zk_entry *entries, size_t count);
  * Places are in their order.
  */
 ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i);
-
-/*
- * A slot waits for any one of all slots before it to end, not for its predecessor alone: true
- * if that is so for entry i, which has a blocker, and is the first or second waiter.
- */
-bool zk_entries_any(const struct zk_entry *entries, ptrdiff_t i);
 
 /*
  * The number of slots of an entry before entry i that nothing blocks, if both are slots and entry i

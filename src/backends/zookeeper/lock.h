@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 #include "lock/backend.h"
-#include "call.h"
 #include "conn.h"
 #include "path.h"
 #include "queue.h"
@@ -19,9 +18,10 @@
 /* A watch on the end of an entry. */
 struct zk_watched {
 	char *name;			/* NULL: none */
-	uint32_t number;
+	uint32_t number;		/* 0: still to be set */
 };
 
+/* On the nearest entry before ours, on the second one and, near the head, on the suspect. */
 enum { ZK_WATCHED = 3 };
 
 /* The entry of this process. */
@@ -39,24 +39,27 @@ struct zk_own {
 	int64_t sent_ms;		/* CLOCK_BOOTTIME before the request that may prove it */
 	uint32_t watch;			/* on its end; 0: none */
 
-	/* while it waits */
-	struct zk_queue queue;		/* entries before ours, and ours as the last one */
-	ptrdiff_t ahead;		/* how many were before ours when it was read */
+	/* what the queue showed when it was read last */
+	bool blocked;			/* an entry before ours blocks it */
+	bool slot;			/* ours is one: the end of any slot may let it in */
+	ptrdiff_t ahead;		/* how many entries are before ours */
+	ptrdiff_t waiting;		/* how many of them cannot hold */
 	int other_slots;		/* slots of an entry before ours that disagrees; or 0 */
-	bool whole;			/* all entries before ours are in the queue */
 	bool was_read;			/* the queue, since this entry was made; then: */
 	int32_t last_free;		/* number of the last one before ours that could hold */
-	bool any;			/* see zk_entries_any() */
-	const char *nearest;		/* the nearest entry that blocks ours; NULL: none does */
-	const char *second;		/* the nearest entry that blocks that one */
+
+	/* while it waits */
+	char *nearest;			/* the nearest entry that blocks ours */
 	struct zk_watched watched[ZK_WATCHED];
-	uint32_t directory_watch;	/* for a slot that any end may let in; 0: none */
+	bool any;			/* it watches the directory instead */
+	uint32_t directory_watch;	/* 0: none */
 	bool turn;			/* the nearest one has ended */
 	bool stale;			/* the queue has to be read again */
-	bool alert;			/* an end was seen: the next holder must follow in time */
-	int64_t list_ms;		/* CLOCK_BOOTTIME: read the queue again */
-	int64_t check_ms;		/* check whether those that could hold do */
-	int64_t look_ms;		/* check what no watch reports */
+	char *suspect;			/* the last entry that could hold; NULL: not known */
+	int64_t suspect_ms;		/* CLOCK_BOOTTIME: since when it could */
+	bool suspect_holds;		/* it does, or nobody may remove it */
+	char *next;			/* the one that could when it has ended; NULL: not known */
+	int64_t look_ms;		/* CLOCK_BOOTTIME: check the suspect */
 };
 
 struct zk_backend {
@@ -87,12 +90,20 @@ static inline void zk_directory(const struct zk_backend *zk, const char *name,
 enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *request,
 			      struct grant *grant, struct error *err);
 int64_t zk_queue_event(struct zk_backend *zk);
+/* A watch has fired. */
+void zk_watch_fired(struct zk_conn *conn, uint32_t watch);
 /* End the session, and all nodes that it has. */
 void zk_own_leave(struct zk_backend *zk);
 /* The session has ended by itself. */
 void zk_own_forget(struct zk_own *own);
-/* Fill *grant for a hold that was proven by a request sent at sent_ms. */
-void zk_grant(struct zk_backend *zk, int64_t sent_ms, struct grant *grant);
+/*
+ * Find the node with that uuid, and read it. *data, which the caller frees, is NULL if there is
+ * none. 0, or -1 with *err.
+ */
+int zk_find_node(struct zk_backend *zk, const char *directory, const char *uuid,
+		 struct zk_pair *pair, struct zk_call **data, struct error *err);
+/* Fill *grant for a hold that was proven by a request sent at own.sent_ms. */
+void zk_grant(struct zk_backend *zk, struct grant *grant);
 
 /* ---- node.c: strategy node ---- */
 enum outcome zk_node_acquire(struct zk_backend *zk, const struct request *request,
@@ -105,11 +116,9 @@ backend_release_fn zk_release;
 /* ---- show.c ---- */
 backend_show_fn zk_show;
 backend_break_fn zk_break;
-/* Add a finding if other programs keep nodes of their own in directories of locks. 0 or -1. */
-int zk_check_ignored(struct zk_backend *zk, struct findings *findings, struct error *err);
 
 /* ---- check.c ---- */
-/* Make the root, or a directory in it and the root if it is missing. 0, or -1 with *err. */
+/* Make the root; make a directory in it, or the root if that is missing. 0, or -1 with *err. */
 int zk_make_root(struct zk_backend *zk, struct error *err);
 int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err);
 int zk_setup(struct backend *backend, char **plan, struct error *err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-#include "net.h"
+/* The servers: what the URI says of them, their addresses, and what is wrong with them. */
+#include "conn.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -21,10 +20,8 @@
 #include "base/memory.h"
 #include "base/net.h"
 #include "lock/uri.h"
-#include "conn.h"
 
-/* Numbers of descriptors in a row that must be free before the rest counts as free, too. */
-#define FD_GAP 64
+#define DEFAULT_PORT 2181
 /* An election takes about this long; then there may be a leader. */
 #define ELECTION_MS 1000
 
@@ -65,7 +62,7 @@ int zk_net_resolve(struct zk_conn *conn, struct error *err)
 	return conn->server_count ? 0 : -1;
 }
 
-/* ---- the library's log ---- */
+/* ---- the library ---- */
 
 /* Of the one connection that waits for a session: the library's log has no context. */
 static _Atomic unsigned failures;
@@ -89,9 +86,27 @@ unsigned zk_net_failures(void)
 extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int,
 				     const clientid_t *, void *, int) __attribute__((weak));
 
-bool zk_net_has_tls(void)
+/* Is that a connection? */
+static bool is_connection(int fd)
 {
-	return zookeeper_init_ssl != NULL;
+	socklen_t size = sizeof(int);
+	int domain;
+
+	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
+	       (domain == AF_INET || domain == AF_INET6);
+}
+
+/*
+ * The library's descriptors have the lowest numbers that were free, so they are soon behind that of
+ * news_fd. These are the connections among the descriptors there, one in a bit.
+ */
+static uint64_t list_connections(const struct zk_conn *conn)
+{
+	uint64_t found = 0;
+
+	for (int i = 0; i < 64; i++)
+		found |= (uint64_t)is_connection(conn->news_fd + 1 + i) << i;
+	return found;
 }
 
 zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms)
@@ -100,6 +115,7 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms)
 
 	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
 	atomic_store(&wake_fd, conn->news_fd);
+	conn->foreign = list_connections(conn);
 	if (!conn->tls)
 		return zookeeper_init2(conn->servers, watcher, ttl_ms, NULL, conn,
 				       ZOO_NO_LOG_CLIENTENV, on_log);
@@ -110,58 +126,13 @@ zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms)
 	return handle;
 }
 
-/* ---- descriptors ---- */
-
-/*
- * Go on to the next connection behind *fd; the first call has *fd = 2. Descriptors get the lowest
- * number that is free: beyond a gap this wide there is none of the library's.
- */
-static bool next_connection(int *fd, ino_t *inode)
-{
-	socklen_t size = sizeof(int);
-	struct stat stat;
-	int domain;
-
-	for (int last = *fd; ++*fd <= last + FD_GAP; ) {
-		if (fstat(*fd, &stat))
-			continue;
-		last = *fd;
-		*inode = stat.st_ino;
-		if (S_ISSOCK(stat.st_mode) &&
-		    !getsockopt(*fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
-		    (domain == AF_INET || domain == AF_INET6))
-			return true;
-	}
-	return false;
-}
-
-void zk_net_note_foreign(struct zk_conn *conn)
-{
-	ino_t inode;
-
-	conn->foreign_count = 0;
-	for (int fd = 2; next_connection(&fd, &inode); ) {
-		conn->foreign = memory_resize(conn->foreign, conn->foreign_count + 1,
-					      sizeof(*conn->foreign));
-		conn->foreign[conn->foreign_count++] = inode;
-	}
-}
-
-static bool is_foreign(const struct zk_conn *conn, ino_t inode)
-{
-	for (size_t i = 0; i < conn->foreign_count; i++)
-		if (conn->foreign[i] == inode)
-			return true;
-	return false;
-}
-
 bool zk_net_shut_down(const struct zk_conn *conn)
 {
+	const uint64_t ours = list_connections(conn) & ~conn->foreign;
 	bool any = false;
-	ino_t inode;
 
-	for (int fd = 2; next_connection(&fd, &inode); )
-		any |= !is_foreign(conn, inode) && !shutdown(fd, SHUT_RDWR);
+	for (int i = 0; i < 64; i++)
+		any |= (ours >> i & 1) && !shutdown(conn->news_fd + 1 + i, SHUT_RDWR);
 	return any;
 }
 
@@ -171,7 +142,7 @@ int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *an
 	       int64_t deadline_ms, struct error *err)
 {
 	static const char word[] = "srvr\n";
-	const int cancel_fd = conn->limits->cancel_fd;
+	const int cancel_fd = conn->backend->cancel_fd;
 	int fd = net_connect(host->name, host->port, deadline_ms, cancel_fd, err), failed = 0;
 	size_t used = 0;
 	ssize_t n = -1;
@@ -195,38 +166,31 @@ int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *an
 	return failed;
 }
 
-/* One server: 0 when it serves; else -1. */
-static int look_at(const struct zk_conn *conn, const struct uri_host *host, int64_t deadline_ms,
-		   bool *no_quorum, struct error *err)
-{
-	char answer[256], label[URI_HOST_SIZE];
-
-	*no_quorum = false;
-	uri_host_text(host->name, host->port, label, sizeof(label));
-	if (zk_net_ask(conn, host, answer, sizeof(answer), deadline_ms, err))
-		return error_prefix(err, "zookeeper %s", label);
-	*no_quorum = strstr(answer, "not currently serving") != NULL;
-	if (*no_quorum)
-		return error_set(err, ERROR_UNAVAILABLE, 0,
-				 "zookeeper %s: the server does not serve: it has no quorum",
-				 label);
-	if (!conn->tls && !strstr(answer, "Mode:") && !strstr(answer, "whitelist"))
-		return error_set(err, ERROR_UNAVAILABLE, 0, "zookeeper %s: answers, but not as a "
-				 "ZooKeeper server", label);
-	return 0;
-}
-
 enum zk_look zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
+	char answer[256], label[URI_HOST_SIZE];
 	bool any = false, no_quorum;
 	int64_t limit_ms, now;
 	struct error why;
 
 	for (size_t i = 0; i < conn->host_count; i++) {
+		const struct uri_host *host = &conn->hosts[i];
+
 		now = clock_boot_ms();
 		limit_ms = now + (deadline_ms - now) / (int64_t)(conn->host_count - i);
-		if (!look_at(conn, &conn->hosts[i], limit_ms, &no_quorum, &why))
-			return ZK_SERVES;
+		uri_host_text(host->name, host->port, label, sizeof(label));
+		no_quorum = false;
+		if (zk_net_ask(conn, host, answer, sizeof(answer), limit_ms, &why)) {
+			error_prefix(&why, "zookeeper %s", label);
+		} else {
+			no_quorum = strstr(answer, "not currently serving") != NULL;
+			if (!no_quorum && (conn->tls || strstr(answer, "Mode:") ||
+					   strstr(answer, "whitelist")))
+				return ZK_SERVES;
+			error_set(&why, ERROR_UNAVAILABLE, 0, "zookeeper %s: %s", label, no_quorum
+				  ? "the server does not serve: it has no quorum"
+				  : "answers, but not as a ZooKeeper server");
+		}
 		/* The most telling reason: a server that is there. */
 		if (!i || (no_quorum && !any) || why.kind == ERROR_CANCELLED)
 			*err = why;
@@ -235,4 +199,53 @@ enum zk_look zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct
 		any |= no_quorum;
 	}
 	return any && clock_boot_ms() < deadline_ms - ELECTION_MS ? ZK_MAY_SERVE : ZK_HOPELESS;
+}
+
+/* ---- what the URI says ---- */
+
+/* "?ssl-ca=", "cert=", "key=" in the form of the library. */
+static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *err)
+{
+	const char *ca = uri_param(uri, "ssl-ca"), *cert = uri_param(uri, "cert");
+	const char *key = uri_param(uri, "key");
+
+	if (!ca && !cert && !key)
+		return 0;
+	if (!zookeeper_init_ssl)
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: ssl-ca=, cert= and key= want a "
+				 "libzookeeper with TLS, and this one was built without OpenSSL");
+	if (!ca || !cert || !key || strchr(ca, ',') || strchr(cert, ',') || strchr(key, ','))
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: TLS needs all of ssl-ca=, cert= "
+				 "and key=, files without ',' in their names");
+	conn->tls = memory_format("%s,%s,%s,", ca, cert, key);
+	return 0;
+}
+
+int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri *uri,
+		 struct error *err)
+{
+	conn->backend = backend;
+	pthread_mutex_init(&conn->mutex, NULL);
+	conn->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (conn->news_fd < 0)
+		return error_set(err, ERROR_INTERNAL, errno, "eventfd");
+	if (!uri->host_count)
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: there is no host: write "
+				 "zookeeper://HOST[:PORT][,HOST...][/ROOT]");
+	if (uri->user && uri->user[0] && !uri->password)
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: user '%.60s' without a password",
+				 uri->user);
+	if (uri->password && (!uri->user || !uri->user[0]))
+		return error_set(err, ERROR_USAGE, 0, "zookeeper: a password without a user");
+	if (uri->password)
+		conn->auth = memory_format("%s:%s", uri->user, uri->password);
+	conn->user = memory_copy(uri->user);
+	conn->host_count = uri->host_count;
+	conn->hosts = memory_new(uri->host_count, sizeof(*conn->hosts));
+	for (size_t i = 0; i < uri->host_count; i++) {
+		conn->hosts[i].name = memory_copy(uri->hosts[i].name);
+		conn->hosts[i].port = uri->hosts[i].port ? uri->hosts[i].port : DEFAULT_PORT;
+	}
+	uri_place(uri, DEFAULT_PORT, conn->label);
+	return read_tls(conn, uri, err);
 }

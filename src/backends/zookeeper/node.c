@@ -4,6 +4,7 @@
  * watch it, and all of them try when it ends, so there is a herd and no order. There are only
  * exclusive holds.
  */
+#include <errno.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -16,13 +17,9 @@
 
 static enum outcome hold(struct zk_backend *zk, const struct Stat *stat, struct grant *grant)
 {
-	struct zk_own *own = &zk->own;
-
-	own->at = (struct zk_pair){ .shadow = "" };
-	memcpy(own->at.node, own->directory, ZK_PATH_SIZE);
-	own->held = true;
-	own->fence = (uint64_t)stat->czxid;
-	zk_grant(zk, own->sent_ms, grant);
+	zk->own.held = true;
+	zk->own.fence = (uint64_t)stat->czxid;
+	zk_grant(zk, grant);
 	return OUTCOME_HELD;
 }
 
@@ -36,14 +33,11 @@ static enum outcome wait_for_end(const struct zk_backend *zk, struct grant *gran
 /* The node is no lock of this kind, but a directory: removed if it was left empty. 0 or -1. */
 static int remove_other(struct zk_backend *zk, const struct Stat *stat, struct error *err)
 {
-	struct zk_pair directory = { .shadow = "" };
-
 	if (stat->numChildren)
 		return error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others "
 				 "take this lock without ?strategy=node", zk->conn.label,
 				 zk->own.directory);
-	memcpy(directory.node, zk->own.directory, ZK_PATH_SIZE);
-	zk_call_end(zk_delete_pair(&zk->conn, &directory, -1));
+	zk_call_end(zk_delete_pair(&zk->conn, &zk->own.at, -1));
 	return 0;
 }
 
@@ -87,8 +81,9 @@ static enum outcome try_once(struct zk_backend *zk, const struct request *reques
 	own->taken_ms = clock_wall_ms();
 	zk_record_write(text, own->uuid, ZK_HELD, own->taken_ms, request->text);
 	own->maybe = true;
+	own->stale = false;
 	own->sent_ms = clock_boot_ms();
-	own->watch = zk_watch_number(&zk->conn);
+	own->watch = ++zk->conn.last_watch;
 	created = zk_create(&zk->conn, own->directory, text, ZOO_EPHEMERAL);
 	data = zk_get(&zk->conn, own->directory, own->watch);
 	outcome = take_replies(zk, zk_call_wait(created), data, grant, err);
@@ -99,32 +94,26 @@ static enum outcome try_once(struct zk_backend *zk, const struct request *reques
 	return outcome;
 }
 
-static enum outcome try_some_times(struct zk_backend *zk, const struct request *request,
-				   struct grant *grant, struct error *err)
-{
-	enum outcome outcome = OUTCOME_LOST;
-
-	if (zk_conn_open(&zk->conn, request->ttl_ms, err) || !zk_conn_fresh(&zk->conn, err))
-		return OUTCOME_ERROR;
-	for (int i = 0; i < TRIES && outcome == OUTCOME_LOST; i++)
-		outcome = try_once(zk, request, grant, err);
-	if (outcome != OUTCOME_LOST)
-		return outcome;
-	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s comes and goes", zk->conn.label,
-		  zk->own.directory);
-	return OUTCOME_ERROR;
-}
-
 enum outcome zk_node_acquire(struct zk_backend *zk, const struct request *request,
 			     struct grant *grant, struct error *err)
 {
+	struct zk_own *own = &zk->own;
 	enum outcome outcome;
 
-	zk_directory(zk, request->name, zk->own.directory);
-	zk_uuid(request->token, zk->own.uuid);
+	zk_directory(zk, request->name, own->directory);
+	memcpy(own->at.node, own->directory, ZK_PATH_SIZE);
+	zk_uuid(request->token, own->uuid);
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	do
-		outcome = try_some_times(zk, request, grant, err);
-	while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
-	return outcome;
+	for (int i = 0; i < TRIES; i++) {
+		outcome = OUTCOME_ERROR;
+		if (!zk_conn_open(&zk->conn, request->ttl_ms, err) && zk_conn_fresh(&zk->conn, err))
+			outcome = try_once(zk, request, grant, err);
+		if (outcome != OUTCOME_LOST &&
+		    (outcome != OUTCOME_ERROR || err->errnum == ESTALE ||
+		     !zk_conn_again(&zk->conn, err)))
+			return outcome;
+	}
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s comes and goes", zk->conn.label,
+		  own->directory);
+	return OUTCOME_ERROR;
 }

@@ -2,17 +2,12 @@
 /* The queue for a lock as the server has it: queue.h. */
 #include "queue.h"
 
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "conn.h"
-
-/* A list of names that is longer gives its memory back to the kernel: a waiter stays small. */
-#define LONG_LIST 16384
 
 void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE])
 {
@@ -44,9 +39,10 @@ static int read_czxids(struct zk_conn *conn, const char *directory, struct zk_qu
 	return failed ? zk_call_error(conn, failed, "list", directory, err) : 0;
 }
 
-static void parse_names(struct zk_queue *queue, size_t count)
+static void parse_names(struct zk_queue *queue)
 {
-	const char *name = queue->names;
+	const char *name = queue->names->text;
+	const size_t count = queue->names->count;
 	struct zk_entry entry;
 
 	queue->entries = memory_new(count, sizeof(*queue->entries));
@@ -64,24 +60,42 @@ static void parse_names(struct zk_queue *queue, size_t count)
 int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
 		  struct zk_queue *queue, struct error *err)
 {
+	int failed = 0;
+
+	*queue = (struct zk_queue){ .names = names };
+	if (names->rc == ZOK)
+		parse_names(queue);
+	else if (names->rc != ZNONODE)
+		failed = zk_call_error(conn, names->rc, "list", directory, err);
+	if (!failed && zk_entries_sort(queue->entries, (size_t)queue->count))
+		failed = read_czxids(conn, directory, queue, err);
+	if (failed)
+		zk_queue_finish(queue);
+	return failed;
+}
+
+int zk_queue_fetch(struct zk_conn *conn, const char *directory, bool sync,
+		   struct zk_queue *queue, struct error *err)
+{
+	struct zk_call *synced = sync ? zk_sync(conn, directory) : NULL;
+	struct zk_call *names = zk_list(conn, directory, 0);
+	int rc = zk_call_wait(names);
+
+	if (rc != ZK_UNANSWERED && synced && synced->rc != ZOK)
+		rc = synced->rc;
+	else if (rc != ZK_UNANSWERED)
+		rc = ZOK;
+	zk_call_free(synced);
+	if (rc == ZOK)
+		return zk_queue_read(conn, directory, names, queue, err);
 	*queue = (struct zk_queue){ .count = 0 };
-	if (names->rc == ZNONODE)
-		return 0;
-	if (names->rc != ZOK)
-		return zk_call_error(conn, names->rc, "list", directory, err);
-	queue->names = memory_new(names->length + 1, 1);
-	memcpy(queue->names, names->text, names->length);
-	parse_names(queue, names->count);
-	if (!zk_entries_sort(queue->entries, (size_t)queue->count) ||
-	    !read_czxids(conn, directory, queue, err))
-		return 0;
-	zk_queue_finish(queue);
-	return -1;
+	zk_call_free(names);
+	return zk_call_error(conn, rc, sync ? "sync" : "list", directory, err);
 }
 
 void zk_queue_finish(struct zk_queue *queue)
 {
-	free(queue->names);
+	zk_call_free(queue->names);
 	free(queue->entries);
 	free(queue->shadows);
 	*queue = (struct zk_queue){ .count = 0 };
@@ -97,56 +111,13 @@ static const struct zk_entry *find_shadow(const struct zk_queue *queue, ptrdiff_
 	return NULL;
 }
 
-/* Copy an entry to the end of a list; its name goes to text. Returns the end of the text. */
-static char *copy_entry(struct zk_entry *entries, ptrdiff_t *count, const struct zk_entry *entry,
-			char *text)
-{
-	entries[*count] = *entry;
-	entries[(*count)++].name = text;
-	return stpcpy(text, entry->name) + 1;
-}
-
-void zk_queue_keep(struct zk_queue *queue, const ptrdiff_t *indices, ptrdiff_t count)
-{
-	struct zk_queue kept = { .count = 0 };
-	const struct zk_entry *shadow;
-	size_t size = 1;
-	char *text;
-
-	for (ptrdiff_t i = 0; i < count; i++) {
-		shadow = find_shadow(queue, indices[i]);
-		size += strlen(queue->entries[indices[i]].name) + 1;
-		size += shadow ? strlen(shadow->name) + 1 : 0;
-	}
-	text = kept.names = memory_new(size, 1);
-	kept.entries = memory_new((size_t)count, sizeof(*kept.entries));
-	kept.shadows = memory_new((size_t)count, sizeof(*kept.shadows));
-	for (ptrdiff_t i = 0; i < count; i++) {
-		shadow = find_shadow(queue, indices[i]);
-		text = copy_entry(kept.entries, &kept.count, &queue->entries[indices[i]], text);
-		if (shadow)
-			text = copy_entry(kept.shadows, &kept.shadow_count, shadow, text);
-	}
-	size = (size_t)queue->count * sizeof(*kept.entries);
-	zk_queue_finish(queue);
-	if (size > LONG_LIST)
-		malloc_trim(0);
-	*queue = kept;
-}
-
-void zk_queue_remove(struct zk_queue *queue, ptrdiff_t i)
-{
-	queue->count--;
-	memmove(queue->entries + i, queue->entries + i + 1,
-		(size_t)(queue->count - i) * sizeof(*queue->entries));
-}
-
 ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid)
 {
-	for (ptrdiff_t i = 0; i < queue->count; i++)
-		if (zk_entry_has_uuid(&queue->entries[i], uuid))
-			return i;
-	return -1;
+	ptrdiff_t i = queue->count - 1;
+
+	while (i >= 0 && !zk_entry_has_uuid(&queue->entries[i], uuid))
+		i--;
+	return i;
 }
 
 ptrdiff_t zk_queue_find(const struct zk_queue *queue, const char *name)

@@ -8,13 +8,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "call.h"
+#include "conn.h"
 #include "entry.h"
 
 struct error;
 
 struct zk_queue {
-	char *names;			/* each with a NUL; the entries point to them */
+	struct zk_call *names;		/* the answer that was read; the entries point into it */
 	struct zk_entry *entries;	/* in their order */
 	ptrdiff_t count;
 	struct zk_entry *shadows;	/* in no order */
@@ -25,21 +25,21 @@ struct zk_queue {
 void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE]);
 
 /*
- * Read the answer to zk_list() into *queue. A directory that is not there is an empty queue. Sends
- * more requests if numbers are the same. Returns 0, or -1 and sets *err.
+ * Ask for the queue, with sync as it is at the leader, and read it. A directory that is not there
+ * is an empty queue. Returns 0, or -1 and sets *err; then the queue is empty, too.
+ */
+int zk_queue_fetch(struct zk_conn *conn, const char *directory, bool sync,
+		   struct zk_queue *queue, struct error *err);
+
+/*
+ * The same with the answer to zk_list(), which belongs to the queue from now on. Sends more
+ * requests if numbers are the same.
  */
 int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
 		  struct zk_queue *queue, struct error *err);
 void zk_queue_finish(struct zk_queue *queue);
 
-/*
- * Reduce the queue to count entries, by their indices in ascending order, with their shadows. All
- * names move to new memory.
- */
-void zk_queue_keep(struct zk_queue *queue, const ptrdiff_t *indices, ptrdiff_t count);
-void zk_queue_remove(struct zk_queue *queue, ptrdiff_t i);
-
-/* The index of the entry with that uuid, or that name; -1: there is none. */
+/* The index of the last entry with that uuid, or of that name; -1: there is none. */
 ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid);
 ptrdiff_t zk_queue_find(const struct zk_queue *queue, const char *name);
 
