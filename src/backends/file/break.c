@@ -77,14 +77,15 @@ static enum outcome break_row(const struct file_lock *lock, const struct row *ro
 enum outcome file_break(struct backend *backend, const char *name, const struct row *row,
 			struct error *err)
 {
-	enum outcome outcome = OUTCOME_ERROR;
+	enum outcome outcome;
 	struct file_lock lock;
+	int missing;
 
 	file_lock_init(&lock, file_from_backend(backend), name);
-	if (!file_lock_exists(&lock))
-		return OUTCOME_LOST;
-	if (!file_lock_open(&lock, err))
-		outcome = break_row(&lock, row, err);
+	missing = file_lock_open(&lock, false, err);
+	if (missing)
+		return missing > 0 ? OUTCOME_LOST : OUTCOME_ERROR;
+	outcome = break_row(&lock, row, err);
 	file_lock_close(&lock);
 	return outcome;
 }

@@ -19,22 +19,22 @@
 /* The kind of a network file system, or NULL. */
 static const char *network_of(const char *directory)
 {
-	static const struct {
-		unsigned long magic;
-		const char *name;
-	} networks[] = {
-		/* The number is CIFS_SUPER_MAGIC, which older headers do not have. */
-		{ NFS_SUPER_MAGIC, "NFS" }, { SMB_SUPER_MAGIC, "SMB" }, { 0xFF534D42, "SMB" },
-		{ SMB2_SUPER_MAGIC, "SMB" }, { FUSE_SUPER_MAGIC, "FUSE" },
-	};
 	struct statfs info;
 
 	if (statfs(directory, &info))
 		return NULL;
-	for (size_t i = 0; i < sizeof(networks) / sizeof(networks[0]); i++)
-		if ((unsigned long)info.f_type == networks[i].magic)
-			return networks[i].name;
-	return NULL;
+	switch ((unsigned long)info.f_type) {
+	case NFS_SUPER_MAGIC:
+		return "NFS";
+	case SMB_SUPER_MAGIC:
+	case SMB2_SUPER_MAGIC:
+	case 0xFF534D42:	/* CIFS_SUPER_MAGIC, which older headers do not have */
+		return "SMB";
+	case FUSE_SUPER_MAGIC:
+		return "FUSE";
+	default:
+		return NULL;
+	}
 }
 
 static void check_file_system(const char *directory, struct findings *findings)

@@ -69,7 +69,7 @@ static int cannot_open(const struct file_lock *lock, struct error *err)
 			 "cannot open %s", lock->path);
 }
 
-int file_lock_open(struct file_lock *lock, struct error *err)
+int file_lock_open(struct file_lock *lock, bool make, struct error *err)
 {
 	/* O_NONBLOCK: a FIFO in its place must not hold us up. */
 	const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
@@ -80,9 +80,11 @@ int file_lock_open(struct file_lock *lock, struct error *err)
 	 */
 	do {
 		lock->fd = open(lock->path, flags);
-		if (lock->fd < 0 && errno == ENOENT)
+		if (lock->fd < 0 && errno == ENOENT && make)
 			lock->fd = open(lock->path, flags | O_CREAT | O_EXCL, 0666);
 	} while (lock->fd < 0 && errno == EEXIST);
+	if (lock->fd < 0 && errno == ENOENT && !make)
+		return 1;
 	if (lock->fd < 0)
 		return cannot_open(lock, err);
 	if (!check_file(lock, err))
@@ -96,14 +98,6 @@ void file_lock_close(struct file_lock *lock)
 	if (lock->fd >= 0)
 		close(lock->fd);
 	lock->fd = -1;
-}
-
-bool file_lock_exists(const struct file_lock *lock)
-{
-	struct stat info;
-
-	/* A lock may be held in a directory that this user may not enter. */
-	return !lstat(lock->path, &info) || errno != ENOENT;
 }
 
 bool file_lock_current(const struct file_lock *lock)

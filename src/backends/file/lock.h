@@ -62,10 +62,11 @@ void file_store(struct file_backend *file, const char *text);
 void file_lock_init(struct file_lock *lock, const struct file_backend *file, const char *name);
 
 /*
- * Open the file, and make it when it is missing. A symbolic link, anything but a regular file, or a
- * file with a second hard link is refused. Returns 0, or -1 and sets *err.
+ * Open the file, and make it if it is missing and make is set. A symbolic link, anything but a
+ * regular file, or a file with a second hard link is refused. Returns 0; or 1 if there is no file;
+ * or -1 and sets *err.
  */
-int file_lock_open(struct file_lock *lock, struct error *err);
+int file_lock_open(struct file_lock *lock, bool make, struct error *err);
 
 /*
  * Close the file, if it is open. This leaves the section, and frees what is held through this
@@ -75,9 +76,6 @@ void file_lock_close(struct file_lock *lock);
 
 /* Report that there is no such directory, and how to make it. Returns -1. */
 int file_lock_missing(const char *directory, struct error *err);
-
-/* False if there is certainly no file. When that cannot be seen, opening it reports why. */
-bool file_lock_exists(const struct file_lock *lock);
 
 /* Is the open file still the one that has this name? False after `dlock break`. */
 bool file_lock_current(const struct file_lock *lock);

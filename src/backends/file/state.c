@@ -80,12 +80,11 @@ int file_inspect(const struct file_backend *file, const char *name, struct file_
 
 	*state = (struct file_state){ .taken = FILE_FREE };
 	file_lock_init(&lock, file, name);
-	/* Inspecting a lock must not make its file. */
-	if (!file_lock_exists(&lock))
-		return 0;
-	failed = file_lock_open(&lock, err) || file_lock_inspect(&lock, state, err) ? -1 : 0;
+	failed = file_lock_open(&lock, false, err);
+	if (!failed)
+		failed = file_lock_inspect(&lock, state, err);
 	file_lock_close(&lock);
-	return failed;
+	return failed < 0 ? -1 : 0;
 }
 
 void file_state_finish(struct file_state *state)
