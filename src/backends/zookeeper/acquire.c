@@ -16,41 +16,30 @@
 /* ---- one try ---- */
 
 /*
- * Write that we hold. From then on nobody evicts our entry. We hold if, in addition, the queue that
- * was read before or after has no entry that blocks ours: none can come before it.
+ * claim: write that we hold; list: read the queue; in one packet. Once it is written, nobody evicts
+ * our entry. We hold if, in addition, the queue that was read before or after has no entry that
+ * blocks ours: none can come before it.
  */
-static struct zk_call *send_claim(struct zk_backend *zk, const struct request *request)
-{
-	struct zk_own *own = &zk->own;
-	char data[ZK_RECORD_SIZE];
-
-	own->taken_ms = clock_wall_ms();
-	zk_record_write(data, NULL, ZK_HELD, own->taken_ms, request->text);
-	return zk_set(&zk->conn, own->at.node, data, own->version);
-}
-
-static uint32_t watch_directory(struct zk_backend *zk)
-{
-	if (zk->own.any && !zk->own.directory_watch)
-		zk->own.directory_watch = ++zk->conn.last_watch;
-	return zk->own.directory_watch;
-}
-
-/* claim: write that we hold; list: read the queue; in one packet. */
 static int send_try(struct zk_backend *zk, const struct request *request, bool claim, bool list,
 		    struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	struct zk_call *set = NULL, *names = NULL;
+	char data[ZK_RECORD_SIZE];
 	int rc;
 
 	if (claim && !zk_conn_fresh(&zk->conn, err))
 		return -1;
 	own->sent_ms = clock_boot_ms();
-	if (claim)
-		set = send_claim(zk, request);
+	if (claim) {
+		own->taken_ms = clock_wall_ms();
+		zk_record_write(data, NULL, ZK_HELD, own->taken_ms, request->text);
+		set = zk_set(&zk->conn, own->at.node, data, own->version);
+	}
+	if (list && own->any && !own->directory_watch)
+		own->directory_watch = ++zk->conn.last_watch;
 	if (list)
-		names = zk_list(&zk->conn, own->directory, watch_directory(zk));
+		names = zk_list(&zk->conn, own->directory, own->directory_watch);
 	rc = zk_conn_wait(&zk->conn);
 	if (rc)
 		rc = zk_own_failed(zk, rc, "list", err);

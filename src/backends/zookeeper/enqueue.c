@@ -76,6 +76,9 @@ int zk_own_written(struct zk_backend *zk, const struct zk_call *set, enum zk_sta
 {
 	if (set->rc != ZOK)
 		return zk_own_failed(zk, set->rc, "write", err);
+	/* An older session of ours had an entry with this uuid, and ours was removed. */
+	if (set->stat.ephemeralOwner != zk_conn_session(&zk->conn))
+		return zk_own_gone(zk, err);
 	zk->own.version = set->stat.version;
 	zk->own.fence = (uint64_t)set->stat.czxid;
 	zk->own.state = state;

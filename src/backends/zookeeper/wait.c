@@ -252,10 +252,16 @@ int zk_wait_check(struct zk_backend *zk, struct error *err)
 		zk_record_read(&record, data->text, data->length, "");
 	version = data->stat.version;
 	zk_call_free(data);
-	if (rc == ZNONODE)
+	if (rc == ZNONODE && own->waiting < NEAR)
 		return 1;
-	if (rc != ZOK)
+	if (rc != ZOK && rc != ZNONODE)
 		return zk_call_error(&zk->conn, rc, "read", own->directory, err);
+	if (rc == ZNONODE) {
+		/* Far behind, this is one request for each check: the queue is read next time. */
+		set_text(&own->suspect, NULL);
+		schedule_check(zk);
+		return 0;
+	}
 	zk_entry_parse(&entry, own->suspect);
 	own->suspect_holds |= record.state != ZK_WAITING &&
 			      (record.state != ZK_NEW ||
