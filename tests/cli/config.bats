@@ -247,6 +247,7 @@ commands() {
 	one_line "^dlock: $conf: it belongs to user $ALICE; it must belong to root$"
 }
 
+# [33]
 @test "a password in a file that others can read: a warning from every command, unless -q" {
 	private_redis --requirepass Sesame8
 	local conf=$XDG_CONFIG_HOME/dlock.conf args

@@ -977,9 +977,12 @@ replica_online() {
 	done <wanted
 }
 
-@test "tests/redis/redis.bash: each number in its list names a test of Redis or Redlock" {
-	sed -n 's/^#\t\([0-9][0-9]*b\{0,1\}\)\t.*/\1/p' "$TOP/tests/redis/redis.bash" | sort >wanted
-	(($(wc -l <wanted) == 27))
-	grep -hE '^# \[.*\]$' "$TOP"/tests/{redis,redlock}/*.bats | grep -oE '[0-9]+b?' | sort -u >found
+@test "tests/redis/redis.bash, tests/file/file.bats: each number in their lists names a test" {
+	sed -n 's/^#\t\([0-9][0-9]*b\{0,1\}\)\t.*/\1/p' "$TOP"/tests/{redis/redis.bash,file/file.bats} | sort >wanted
+	(($(wc -l <wanted) == 34))
+	{
+		grep -hE '^# \[.*\]$' "$TOP"/tests/{redis,redlock,file,cli,conformance}/*.bats
+		grep -hE '^/\* \[.*\] \*/$' "$TOP"/tests/unit/*.c
+	} | grep -oE '[0-9]+b?' | sort -u >found
 	same wanted found "numbers above tests"
 }

@@ -1662,6 +1662,7 @@ shown_as_released() {
 }
 
 # The parent of `acquire` goes on, so nothing is said of its end.
+# [32]
 @test "--min-hold: a lock that was released is shown as that" {
 	take --min-hold 6s
 	run ! shown_as_released

@@ -213,6 +213,7 @@ all_get_in() {
 	done
 }
 
+# [31]
 @test "a hold in the record whose pid another process has now stops nobody" {
 	held_in gone -s
 	container_end "$CONTAINER"
@@ -264,6 +265,7 @@ section_end() {
 	rm section
 }
 
+# [29]
 @test "a process that only looks at the lock is not taken for a holder" {
 	local mode
 	for mode in -n '-n -s' '-n --slots 2'; do
@@ -276,6 +278,7 @@ section_end() {
 	done
 }
 
+# [29]
 @test "a process that is stopped while it writes the record holds nobody up for long" {
 	hold --
 	in_section 300

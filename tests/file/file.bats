@@ -2,6 +2,20 @@
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
 # The file backend: flock(1), hostile directories, full disks, defaults.
+#
+# A number in brackets above a test of this backend, of records or of URIs names what a rewrite may
+# forget. tests/redis/redis.bash has the numbers below these.
+#
+#	27	the file is opened without following a link, is regular, has one name, and is still
+#		the one in the directory when it is locked
+#	28	the lock ends although another process has a copy of the descriptor, the slot before
+#		the record changes; a signal ends a wait
+#	29	a process that is stopped while it writes the record holds nobody up
+#	30	a shell's > empties the record of a living hold; a full disk; a fence that cannot grow
+#	31	pids of other containers; SIGURG for a wrong pid; break keeps mode, owner and group
+#	32	the note is last in a record and may be cut; records of others; one of a released hold
+#	33	a password is not shown where it was not encoded; two of them, and a file that others
+#		read; an alias of a scheme is the same place
 
 load ../lib/helpers
 
@@ -41,6 +55,7 @@ refused() {
 	run -0 flock -n "$LOCK_FILE" true
 }
 
+# [28]
 @test "dlock and flock(1) hand over to each other" {
 	start flock "$LOCK_FILE" "$TOOLS/witness" -f 500
 	wait_until 5 has_line "$OUT" alive
@@ -66,6 +81,7 @@ has_lock_file() {
 	return 1
 }
 
+# [28]
 @test "the command inherits the lock, as with flock(1), and not with -o" {
 	local option
 	hold --
@@ -141,6 +157,7 @@ kill_two() {
 	equal "$output" "$((future + 1))"
 }
 
+# [30]
 @test "a forged fence that no later one could exceed is refused by name" {
 	local fence
 	for fence in 9007199254740991 9007199254740992 9223372036854775807 99999999999999999999; do
@@ -194,6 +211,7 @@ is_dlock() {
 	proc_stat "$1" && [[ $PROC_COMM == dlock ]]
 }
 
+# [28]
 @test "a waiter for a slot sleeps, and gets its turn, where the kernel refuses to watch files" {
 	hold --slots 1 --
 	start "$TOOLS/refuse" EPERM inotify_init1 "$DLOCK" run --slots 1 "$LOCK" -- true
@@ -205,6 +223,7 @@ is_dlock() {
 	equal "$status" 0
 }
 
+# [27]
 @test "a waiter does not take a file that was removed meanwhile" {
 	hold --
 	start "$DLOCK" run "$LOCK" -- touch ran
@@ -228,7 +247,8 @@ is_dlock() {
 	[[ -e ran ]]
 }
 
-# flock(1) opens its file so in the page that describes it.
+# flock(1) opens its file so in the page that describes it. The holder's next renewal writes again.
+# [30]
 @test "a shell that opens the file with > for flock(1) leaves the holder its hold" {
 	local token
 	start sleep 300
@@ -264,6 +284,7 @@ is_dlock() {
 	matches "$output" 'cannot lock in'
 }
 
+# [31]
 @test "break leaves the users of the file what they may do with it" {
 	need_root
 	local mode owner
@@ -278,6 +299,7 @@ is_dlock() {
 
 # ---- attacks in a shared directory
 
+# [27]
 @test "a symlink in the place of the file is not followed" {
 	echo precious >target
 	ln -s "$T/target" "$LOCK_FILE"
@@ -289,6 +311,7 @@ is_dlock() {
 	[[ ! -e not-there ]]
 }
 
+# [27]
 @test "a FIFO, a directory, a socket or a device in the place of the file is refused, at once" {
 	mkfifo "$LOCK_FILE"
 	refused "$LOCK_FILE"
@@ -306,6 +329,7 @@ is_dlock() {
 	fi
 }
 
+# [27]
 @test "a hard link to somebody's file is not written to" {
 	echo precious >target
 	chmod 0600 target
@@ -480,6 +504,7 @@ nested_as_another='
 	refused "$T/plain/sub" "$T/plain/sub"
 }
 
+# [30]
 @test "on a full disk the lock is refused, and no lock is left" {
 	need_root
 	run --separate-stderr -122 unshare -m sh -c 'mount -t tmpfs -o size=4k none "$0" && cd "$0" || exit 99

@@ -177,6 +177,7 @@ said_twice() {
 	wait_until 5 no_strays
 }
 
+# [31]
 @test "break ends the process that keeps the lock for --min-hold, at once; another SIGURG does not" {
 	local mode
 	for mode in --wait=0 --shared; do

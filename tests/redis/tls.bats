@@ -490,6 +490,7 @@ nodes_with() {
 	matches "$output" 'ok +transport +does not leave'
 }
 
+# [33]
 @test "valkey: is redis: in each scheme" {
 	local token
 	accepted "valkey://127.0.0.1:$REDIS_PORT"

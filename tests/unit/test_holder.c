@@ -35,6 +35,7 @@ static void check_round_trip(const struct holder *holder)
 	check_same(&again, holder);
 }
 
+/* [32] */
 static void test_encode(void)
 {
 	char text[HOLDER_TEXT_SIZE], shown[HOLDER_DESCRIPTION_SIZE];
@@ -157,6 +158,7 @@ static void test_decode_long(void)
 	CHECK_INT(wrong, 0);
 }
 
+/* [32] */
 static void test_decode(void)
 {
 	struct holder holder;

@@ -186,6 +186,7 @@ static const struct {
 	{ "r://h?a=1&%61=1", "twice" },
 };
 
+/* [33] */
 static void test_bad(void)
 {
 	char shown[128];

@@ -174,6 +174,7 @@ static void test_password_modes(const char *path)
 	}
 }
 
+/* [33] */
 static void test_password_odd(const char *directory, const char *path)
 {
 	static char big[70000];
