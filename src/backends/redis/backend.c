@@ -105,7 +105,7 @@ static int read_uri(struct redis_client *client, const struct uri *uri, struct e
 	       redisson_read(client, uri, err) || read_replicas(client, uri, err) ? -1 : 0;
 }
 
-static void redis_close(struct backend *backend)
+void redis_close(struct backend *backend)
 {
 	if (backend)
 		redis_client_finish(redis_from_backend(backend));

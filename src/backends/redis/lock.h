@@ -41,6 +41,7 @@ enum outcome redis_grant(struct redis_client *client, int64_t sent_ms,
 int redis_show_rows(struct redis_client *client, const struct request *request, struct rows *rows,
 		    int *answers, struct error *err);
 /* See struct backend_ops. */
+void redis_close(struct backend *backend);
 backend_grant_fn redis_acquire, redis_renew;
 backend_release_fn redis_release;
 backend_show_fn redis_show;

@@ -42,13 +42,6 @@
 
 #define NODE_TIMEOUT_MS 50
 
-static void redlock_close(struct backend *backend)
-{
-	if (backend)
-		redis_client_finish(redis_from_backend(backend));
-	free(backend);
-}
-
 /* ---- the URI ---- */
 
 /* Do two nodes have the same address, as far as that can be seen without looking up names? */
@@ -126,7 +119,7 @@ static struct backend *redlock_open(const struct uri *uri, struct error *err)
 	lock->client.attempt = redlock_attempt;
 	if (!read_uri(&lock->client, uri, err))
 		return &lock->client.base;
-	redlock_close(&lock->client.base);
+	redis_close(&lock->client.base);
 	return NULL;
 }
 
@@ -139,7 +132,7 @@ static int redlock_connect(struct backend *backend, const struct request *reques
 
 const struct backend_ops redlock_ops = {
 	.open = redlock_open,
-	.close = redlock_close,
+	.close = redis_close,
 	.connect = redlock_connect,
 	.acquire = redis_acquire,
 	.renew = redis_renew,

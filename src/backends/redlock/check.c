@@ -10,12 +10,9 @@ static int check_node(const struct redis_client *client, int which, struct findi
 	const char *label = client->servers[which].address.label + sizeof("redis ") - 1;
 	struct findings found = { 0 };
 	struct error err = { 0 };
-	struct redis_client one;
-	int failed;
+	struct redis_client one = redlock_node(client, which, client->base.timeout_ms);
+	const int failed = redis_check(&one.base, &found, &err);
 
-	redlock_begin_one(&one, client, which, client->base.timeout_ms);
-	failed = redis_check(&one.base, &found, &err);
-	redlock_end_one(&one);
 	if (failed)
 		findings_add(findings, FINDING_WARNING, "node", "repair this node: without it "
 			     "fewer others may fail", "%.200s", err.message);

@@ -23,12 +23,10 @@ static inline struct redlock *redlock_from_backend(struct backend *backend)
 }
 
 /*
- * Makes a client of one of the nodes alone, which answers within timeout_ms. The caller calls
- * redlock_end_one().
+ * A client of one of the nodes alone, which answers within timeout_ms. It has the connections of
+ * all, and is not to be freed.
  */
-void redlock_begin_one(struct redis_client *one, const struct redis_client *all, int which,
-		       int64_t timeout_ms);
-void redlock_end_one(struct redis_client *one);
+struct redis_client redlock_node(const struct redis_client *all, int which, int64_t timeout_ms);
 
 /* See struct redis_client, */
 redis_attempt_fn redlock_attempt;

@@ -106,26 +106,14 @@ static int show_rows(struct redlock *lock, const struct request *request, struct
 
 /* ---- names ---- */
 
-void redlock_begin_one(struct redis_client *one, const struct redis_client *all, int which,
-		       int64_t timeout_ms)
+struct redis_client redlock_node(const struct redis_client *all, int which, int64_t timeout_ms)
 {
-	struct redis_address *address;
+	struct redis_client one = *all;
 
-	*one = (struct redis_client){ .base = all->base };
-	redis_client_init(one, 1);
-	address = &redis_client_add(one)->address;
-	*address = all->servers[which].address;
-	address->age = false;
-	one->prefix = all->prefix;
-	one->base.timeout_ms = one->base.connect_timeout_ms = timeout_ms;
-}
-
-/* The names belong to the client of all. */
-void redlock_end_one(struct redis_client *one)
-{
-	one->servers[0].address = (struct redis_address){ .port = 0 };
-	one->prefix = NULL;
-	redis_client_finish(one);
+	one.servers = &all->servers[which];
+	one.count = one.quorum = 1;
+	one.base.timeout_ms = one.base.connect_timeout_ms = timeout_ms;
+	return one;
 }
 
 /* Every majority has a node in common with the majority that has a lock. */
@@ -133,19 +121,18 @@ static int list_names(struct redis_client *client, struct rows *rows, struct err
 {
 	const struct request all = { .name = NULL };
 	struct error first = { 0 };
-	struct redis_client one;
 	int listed = 0;
 
 	for (int i = 0; i < client->count; i++) {
+		/* With a majority, the others need not be waited for. */
+		struct redis_client one = redlock_node(client, i, listed >= client->quorum
+						       ? client->patience_ms
+						       : client->base.timeout_ms);
 		struct error reason = { 0 };
 
-		/* With a majority, the others need not be waited for. */
-		redlock_begin_one(&one, client, i, listed >= client->quorum
-				  ? client->patience_ms : client->base.timeout_ms);
 		listed += !redis_show(&one.base, &all, rows, &reason);
 		if (first.kind == ERROR_NONE)
 			first = reason;
-		redlock_end_one(&one);
 	}
 	if (listed >= client->quorum)
 		return 0;
