@@ -29,7 +29,6 @@
  * majority of the leases has ended, and every 5 s. When several tried at the same time, and nobody
  * got a majority, each tries again after a random time.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -38,7 +37,6 @@
 #include "base/net.h"
 #include "lock/uri.h"
 #include "redlock.h"
-#include "validity.h"
 
 #define NODE_TIMEOUT_MS 50
 
