@@ -59,15 +59,15 @@ struct redis_route {
 	struct redis_place *places;	/* of the URI: the sentinels, or nodes of the cluster */
 	size_t count;
 	size_t next;			/* the one to ask */
+	/* How often a connection was lost in a row, in a cluster to a node of the URI. */
+	size_t lost;
 	/* Sentinel: */
 	char *master;
 	struct redis_client *sentinel;	/* for the one that is asked */
 	int64_t named_ms;		/* CLOCK_BOOTTIME before the last answered question */
-	bool shaky;			/* a connection was lost since the last good reply */
 	/* Cluster: */
 	struct redis_place target;	/* where a node has sent us; port 0: nowhere */
 	bool asking;			/* the next request is to follow ASKING */
-	size_t in_vain;			/* how many nodes of the URI were lost in a row */
 	int hops;			/* since the last good reply */
 };
 

@@ -123,18 +123,6 @@ static ssize_t write_some(struct redis_conn *conn, struct error *err)
 	return result;
 }
 
-/* Begins and goes on with the handshake of TLS, and returns as the module does. */
-static int shake_hands(struct redis_conn *conn, struct error *err)
-{
-	const struct redis_address *address = conn->address;
-
-	if (!tls)
-		tls = module_load("tls", err);
-	if (tls && !conn->tls)
-		conn->tls = tls->open(conn->fd, &address->tls, address->host, err);
-	return conn->tls ? tls->handshake(conn->tls, &conn->wanted, err) : -1;
-}
-
 /* ---- the connection ---- */
 
 void redis_conn_close(struct redis_conn *conn)
@@ -251,11 +239,17 @@ static void say_ended(const struct redis_conn *conn, struct error *err)
 /* Goes on with the handshake without waiting: 1 when it is over, 0, or -1 with *err. */
 static int greet(struct redis_conn *conn, struct error *err)
 {
-	int state;
+	const struct redis_address *address = conn->address;
+	int state = -1;
 
-	if (conn->greeted || !conn->address->encrypted)
+	if (conn->greeted || !address->encrypted)
 		return 1;
-	state = shake_hands(conn, err);
+	if (!tls)
+		tls = module_load("tls", err);
+	if (tls && !conn->tls)
+		conn->tls = tls->open(conn->fd, &address->tls, address->host, err);
+	if (conn->tls)
+		state = tls->handshake(conn->tls, &conn->wanted, err);
 	if (state < 0)
 		say_ended(conn, err);
 	conn->greeted = state > 0;

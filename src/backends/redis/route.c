@@ -268,18 +268,17 @@ static int64_t step_limit(const struct redis_client *client)
 
 int64_t redis_after_loss(struct redis_route *route)
 {
-	const bool again = route->shaky;
-
+	if (route->cluster && route->target.port)
+		return start_over(route);
+	route->lost++;
 	if (!route->cluster) {
-		route->shaky = true;
 		next_place(route);
-		return again ? REDIS_ROUTE_PAUSE_MS : 0;
+		return route->lost > 1 ? REDIS_ROUTE_PAUSE_MS : 0;
 	}
-	if (!route->target.port && ++route->in_vain > route->count) {
-		route->in_vain = 0;
-		return REDIS_ROUTE_ENDS;
-	}
-	return start_over(route);
+	if (route->lost <= route->count)
+		return start_over(route);
+	route->lost = 0;
+	return REDIS_ROUTE_ENDS;
 }
 
 /* Redis 5 and 6 wrap the errors of a script in another text. */
@@ -287,7 +286,7 @@ int64_t redis_after_error(struct redis_client *client, const char *text)
 {
 	struct redis_route *route = client->route;
 
-	route->in_vain = 0;
+	route->lost = 0;
 	route->asking = !strncmp(text, "ASK ", 4);
 	if (route->cluster && (route->asking || !strncmp(text, "MOVED ", 6))) {
 		text = strchr(text, ' ') + 1;
@@ -333,8 +332,7 @@ static int64_t try_there(struct redis_client *client, const struct redis_call *c
 		return REDIS_ROUTE_ENDS;
 	route->asking = false;
 	if (server->state == SERVER_ANSWERED && is_named(client, step_limit(client))) {
-		route->shaky = false;
-		route->in_vain = 0;
+		route->lost = 0;
 		route->hops = 0;
 		return REDIS_ROUTE_ENDS;
 	}
