@@ -248,7 +248,7 @@ static int greet(struct redis_conn *conn, struct error *err)
 		tls = module_load("tls", err);
 	if (tls && !conn->tls)
 		conn->tls = tls->open(conn->fd, &address->tls, address->host, err);
-	if (conn->tls)
+	if (tls && conn->tls)
 		state = tls->handshake(conn->tls, &conn->wanted, err);
 	if (state < 0)
 		say_ended(conn, err);
