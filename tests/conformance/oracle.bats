@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 #
 # Each backend has the same outcomes and rows as the backend in memory, in random sequences of calls
-# (tests/conformance/memory/oracle.c). ORACLE_SEQUENCES is how many for each backend, and ORACLE_SEED the first.
+# (tests/conformance/memory/oracle.c). ORACLE_SEQUENCES is how many for each backend, and ORACLE_SEED
+# the first.
 
 load ../lib/helpers
 # shellcheck source=tests/lib/services/memory.bash
@@ -40,7 +41,7 @@ agrees() {
 finds() {
 	memory_start "$T/wrong" "$1"
 	SERVICES+=("$(<"$T/wrong.pid")")
-	run -1 timeout 120 "$BUILD/oracle" "memory://$T/wrong" "memory://$MEMORY_SOCKET"
+	run -1 timeout 120 env -u ORACLE_SEED "$BUILD/oracle" "memory://$T/wrong" "memory://$MEMORY_SOCKET"
 	matches "$output" "^seed [0-9]+: memory: and memory differ in $2 calls:"
 	matches "$output" "$3"
 	matches "$output" 'from seed 1: a difference$'
