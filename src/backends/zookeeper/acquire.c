@@ -1,17 +1,499 @@
 /* SPDX-License-Identifier: MIT */
-/* Strategy queue: one try to hold, and what events mean for it. */
+/*
+ * Strategy queue: an entry in the queue, what a waiter knows of the entries before its own, watches
+ * on their ends, the eviction of an entry that does not respond, and one try to hold. Functions that
+ * return int return 0, or -1 and set *err, unless the comment says more.
+ */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
+#include "lock/hold.h"
 #include "lock/hold_mode.h"
-#include "acquire.h"
+#include "lock.h"
 
 /*
  * A holder that held at once sets the watch on its own node after this time. The command starts
  * sooner while the server has nothing else to do, and many commands end before that.
  */
 #define WATCH_AFTER_MS 20
+
+/* The server may remove a directory as soon as it was made, because it is empty. */
+#define MAKE_TRIES 20
+
+/* After the end of an entry that did not hold, the queue shows which one may hold now. */
+#define SETTLE_MS 100
+/* A waiter behind fewer others watches the suspect, and checks at once whether it responds. */
+#define NEAR 8
+/* A waiter checks so much less often the more entries are before its own. */
+#define FAR 100
+#define FAR_MOST 12
+
+/* ---- the end of our entry ---- */
+
+static void forget_watches(struct zk_own *own)
+{
+	for (int i = 0; i < ZK_WATCHED; i++)
+		free(own->watched[i].name);
+	memset(own->watched, 0, sizeof(own->watched));
+}
+
+void zk_own_forget(struct zk_own *own)
+{
+	forget_watches(own);
+	free(own->nearest);
+	free(own->suspect);
+	free(own->next);
+	*own = (struct zk_own){ .held = false };
+}
+
+void zk_own_leave(struct zk_backend *zk)
+{
+	zk_conn_close(&zk->conn);
+	zk_own_forget(&zk->own);
+}
+
+/* Our entry is gone, though the session is not. Sets *err. Returns -1. */
+static int report_gone(struct zk_backend *zk, struct error *err)
+{
+	error_set(err, ERROR_UNAVAILABLE, 0, "%s: its entry in the queue was removed, because it "
+		  "did not respond when its turn came: back in the queue, at its end",
+		  zk->conn.label);
+	/* A waiter reports it before it tries again: see zk_queue_acquire(). */
+	if (zk->own.state == ZK_WAITING)
+		err->errnum = ESTALE;
+	/* With what is left of it: the shadow, should somebody have removed the entry alone. */
+	zk_own_leave(zk);
+	return -1;
+}
+
+/* A request that writes our entry has failed with rc. Sets *err. Returns -1. */
+static int report_failed(struct zk_backend *zk, int rc, const char *what, struct error *err)
+{
+	if (rc == ZNONODE)
+		return report_gone(zk, err);
+	zk_call_error(&zk->conn, rc, what, zk->own.at.node, err);
+	/* It may have been written. find_entry() reads what is stored. */
+	zk->own.maybe = true;
+	zk->own.at.node[0] = '\0';
+	return -1;
+}
+
+/* Delete our entry, and keep the session for what is shown next. */
+static void delete_own(struct zk_backend *zk)
+{
+	if (zk_call_end(zk_delete_pair(&zk->conn, &zk->own.at, -1)) != ZOK)
+		zk_conn_close(&zk->conn);
+	zk_own_forget(&zk->own);
+}
+
+/* Our entry was written. 0, or -1 with *err. */
+static int take_written(struct zk_backend *zk, const struct zk_call *set, enum zk_state state,
+			struct error *err)
+{
+	if (set->rc != ZOK)
+		return report_failed(zk, set->rc, "write", err);
+	/* An older session of ours had an entry with this uuid, and ours was removed. */
+	if (set->stat.ephemeralOwner != zk_conn_session(&zk->conn))
+		return report_gone(zk, err);
+	zk->own.version = set->stat.version;
+	zk->own.fence = (uint64_t)set->stat.czxid;
+	zk->own.state = state;
+	return 0;
+}
+
+/* ---- what a waiter knows of the entries before its own ---- */
+
+static void set_text(char **text, const char *value)
+{
+	free(*text);
+	*text = memory_copy(value);
+}
+
+/* The suspect could hold from now on, unless this was known before. */
+static void set_suspect(struct zk_own *own, const char *name)
+{
+	if (own->suspect && !strcmp(own->suspect, name))
+		return;
+	set_text(&own->suspect, name);
+	own->suspect_ms = clock_boot_ms();
+	own->suspect_holds = false;
+}
+
+/*
+ * Set when to check the suspect. A long queue is no load for the server: the 10,000th waiter checks
+ * once a minute. Near the head, a waiter also needs contacts for zk_conn_lease().
+ */
+static void schedule_check(struct zk_backend *zk)
+{
+	struct zk_own *own = &zk->own;
+	const int64_t now = clock_boot_ms();
+	const int64_t pause_ms = hold_look_at(-1, false, false) - now;
+	const int64_t factor = own->ahead / FAR < 1 ? 1 : own->ahead / FAR > FAR_MOST ? FAR_MOST
+			       : own->ahead / FAR;
+
+	own->look_ms = now + clock_earlier(pause_ms, zk->conn.ttl_ms / 4) * factor;
+	if (!own->suspect_holds && own->waiting < NEAR)
+		own->look_ms = clock_earlier(own->look_ms, own->suspect_ms + HOLD_LATE_MS);
+}
+
+/* Watch the end of an entry, unless it is watched. */
+static void add_watch(struct zk_own *own, const char *name)
+{
+	struct zk_watched *unused = NULL;
+
+	for (int i = 0; i < ZK_WATCHED; i++) {
+		if (!own->watched[i].name)
+			unused = &own->watched[i];
+		else if (!strcmp(own->watched[i].name, name))
+			return;
+	}
+	if (unused)
+		*unused = (struct zk_watched){ memory_copy(name), 0 };
+}
+
+/* Remember what the queue says of the entries before ours, whose index is me. */
+static void remember(struct zk_own *own, const struct zk_entry *entries, ptrdiff_t me)
+{
+	const ptrdiff_t nearest = zk_entries_blocker(entries, me);
+	const ptrdiff_t second = nearest < 0 ? -1 : zk_entries_blocker(entries, nearest);
+	ptrdiff_t next = 0;
+
+	while (next < me && zk_entries_blocker(entries, next) < 0)
+		next++;
+	/*
+	 * When our entry was made, those behind last_free were blocked. So they were when they were
+	 * made, and write ZK_HELD before they hold.
+	 */
+	if (!own->was_read && next)
+		own->last_free = entries[next - 1].number;
+	own->was_read = true;
+	own->ahead = me;
+	own->waiting = me - next;
+	own->blocked = nearest >= 0;
+	own->slot = entries[me].mode == HOLD_SLOT;
+	own->other_slots = zk_entries_disagree(entries, me);
+	own->any = own->slot && own->waiting < 2;
+	own->turn = own->stale = false;
+	if (!own->blocked)
+		return;
+	set_text(&own->nearest, entries[nearest].name);
+	set_suspect(own, entries[next - 1].name);
+	set_text(&own->next, next == 1 && next < me ? entries[next].name : NULL);
+	forget_watches(own);
+	if (own->any)
+		return;
+	add_watch(own, own->nearest);
+	if (second >= 0)
+		add_watch(own, entries[second].name);
+	if (own->waiting < NEAR && !own->slot)
+		add_watch(own, own->suspect);
+}
+
+static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error *err)
+{
+	struct zk_own *own = &zk->own;
+	struct zk_queue queue;
+	ptrdiff_t me;
+
+	if (zk_queue_read(&zk->conn, own->directory, names, &queue, err))
+		return -1;
+	me = zk_queue_find_uuid(&queue, own->uuid);
+	if (me >= 0) {
+		zk_queue_pair(&queue, me, own->directory, &own->at);
+		remember(own, queue.entries, me);
+		schedule_check(zk);
+	}
+	zk_queue_finish(&queue);
+	return me < 0 ? report_gone(zk, err) : 0;
+}
+
+/* ---- the ends of others ---- */
+
+static void note_end(struct zk_own *own, struct zk_watched *watched)
+{
+	char *name = watched->name;
+
+	*watched = (struct zk_watched){ .name = NULL };
+	if (own->slot) {
+		own->stale = true;
+	} else if (!strcmp(name, own->nearest)) {
+		own->turn = true;
+	} else if (own->suspect && own->next && !strcmp(name, own->suspect)) {
+		set_suspect(own, own->next);
+		set_text(&own->next, NULL);
+		own->look_ms = own->suspect_ms + HOLD_LATE_MS;
+	} else {
+		/* Those between the suspect and this one have probably ended as well. */
+		set_text(&own->suspect, NULL);
+		own->look_ms = clock_boot_ms() + SETTLE_MS;
+	}
+	free(name);
+}
+
+/* The replies to the requests for watches. 1: try to hold again; 0; -1 with *err. */
+static int take_watches(struct zk_backend *zk, struct zk_call *calls[static ZK_WATCHED],
+			struct error *err)
+{
+	struct zk_own *own = &zk->own;
+
+	for (int i = 0; i < ZK_WATCHED; i++) {
+		if (!calls[i] || calls[i]->rc == ZOK || !own->watched[i].name)
+			continue;
+		if (calls[i]->rc != ZNONODE)
+			return zk_call_error(&zk->conn, calls[i]->rc, "watch",
+					     own->watched[i].name, err);
+		note_end(own, &own->watched[i]);
+	}
+	return own->turn || own->stale;
+}
+
+static int watch_others(struct zk_backend *zk, const struct request *request, struct error *err)
+{
+	struct zk_own *own = &zk->own;
+	struct zk_call *calls[ZK_WATCHED] = { NULL }, *set = NULL, *watch = NULL;
+	char text[ZK_RECORD_SIZE], path[ZK_PATH_SIZE];
+	int result;
+
+	if (own->state != ZK_WAITING) {
+		zk_record_write(text, NULL, ZK_WAITING, 0, request->text);
+		set = zk_set(&zk->conn, own->at.node, text, own->version);
+	}
+	if (!own->watch) {
+		own->watch = ++zk->conn.last_watch;
+		watch = zk_list(&zk->conn, own->at.node, own->watch);
+	}
+	for (int i = 0; i < ZK_WATCHED; i++)
+		if (own->watched[i].name && !own->watched[i].number) {
+			own->watched[i].number = ++zk->conn.last_watch;
+			zk_node_path(own->directory, own->watched[i].name, path);
+			calls[i] = zk_list(&zk->conn, path, own->watched[i].number);
+		}
+	result = zk_conn_wait(&zk->conn);
+	if (result)
+		result = report_failed(zk, result, "wait at", err);
+	else if (watch && watch->rc == ZNONODE)
+		result = report_gone(zk, err);
+	else if (!set || !take_written(zk, set, ZK_WAITING, err))
+		result = take_watches(zk, calls, err);
+	else
+		result = -1;
+	if (result < 0) {
+		own->watch = 0;
+		forget_watches(own);
+	}
+	zk_call_free(set);
+	zk_call_free(watch);
+	for (int i = 0; i < ZK_WATCHED; i++)
+		zk_call_free(calls[i]);
+	return result;
+}
+
+/* ---- an entry that could hold, and does not ---- */
+
+/* Evict the suspect if its data has not changed. 1, or -1 with *err. */
+static int evict_suspect(struct zk_backend *zk, int32_t version, struct error *err)
+{
+	struct zk_own *own = &zk->own;
+	struct zk_queue queue;
+	struct zk_pair pair;
+	ptrdiff_t i;
+	int rc = ZOK;
+
+	if (zk_queue_fetch(&zk->conn, own->directory, false, &queue, err))
+		return -1;
+	i = zk_queue_find(&queue, own->suspect);
+	if (i >= 0 && zk_entries_blocker(queue.entries, i) < 0) {
+		zk_queue_pair(&queue, i, own->directory, &pair);
+		rc = zk_call_end(zk_delete_pair(&zk->conn, &pair, version));
+	}
+	zk_queue_finish(&queue);
+	if (rc == ZK_UNANSWERED)
+		return zk_call_error(&zk->conn, rc, "remove", own->suspect, err);
+	/* Where the ACL does not let us remove it, its session has to end. */
+	own->suspect_holds = rc != ZOK && rc != ZBADVERSION;
+	return 1;
+}
+
+static int check_suspect(struct zk_backend *zk, struct error *err)
+{
+	struct zk_own *own = &zk->own;
+	struct zk_entry entry = { .number = 0 };
+	struct zk_record record;
+	struct zk_call *data;
+	char path[ZK_PATH_SIZE];
+	int32_t version;
+	int rc;
+
+	if (!own->suspect)
+		return 1;
+	zk_node_path(own->directory, own->suspect, path);
+	data = zk_get(&zk->conn, path, 0);
+	rc = zk_call_wait(data);
+	if (rc == ZOK)
+		zk_record_read(&record, data->text, data->length, "");
+	version = data->stat.version;
+	zk_call_free(data);
+	if (rc == ZNONODE && own->waiting < NEAR)
+		return 1;
+	if (rc != ZOK && rc != ZNONODE)
+		return zk_call_error(&zk->conn, rc, "read", own->directory, err);
+	if (rc == ZNONODE) {
+		/* Far behind, this is one request for each check: the queue is read next time. */
+		set_text(&own->suspect, NULL);
+		schedule_check(zk);
+		return 0;
+	}
+	zk_entry_parse(&entry, own->suspect);
+	own->suspect_holds |= record.state != ZK_WAITING &&
+			      (record.state != ZK_NEW ||
+			       zk_number_compare(entry.number, own->last_free) <= 0);
+	if (!own->suspect_holds && clock_boot_ms() - own->suspect_ms >= HOLD_LATE_MS)
+		return evict_suspect(zk, version, err);
+	/* The end of a holder that has followed another one is not watched yet. */
+	if (own->suspect_holds && !own->slot && own->waiting < NEAR)
+		add_watch(own, own->suspect);
+	schedule_check(zk);
+	return 0;
+}
+
+/* ---- getting an entry ---- */
+
+/* An earlier request got no reply: is there an entry of this session with our uuid? */
+static int find_entry(struct zk_backend *zk, struct error *err)
+{
+	struct zk_own *own = &zk->own;
+	struct zk_record record;
+	struct zk_queue queue;
+	struct zk_call *data;
+	ptrdiff_t i;
+
+	if (zk_queue_fetch(&zk->conn, own->directory, true, &queue, err))
+		return -1;
+	i = zk_queue_find_uuid(&queue, own->uuid);
+	own->maybe = i >= 0;
+	if (i >= 0)
+		zk_queue_pair(&queue, i, own->directory, &own->at);
+	zk_queue_finish(&queue);
+	if (i < 0)
+		return 0;
+	data = zk_get(&zk->conn, own->at.node, 0);
+	own->maybe = zk_call_wait(data) == ZK_UNANSWERED;
+	if (own->maybe)
+		zk_call_error(&zk->conn, data->rc, "read", own->at.node, err);
+	/* An entry of an older session of ours ends with that session. */
+	if (data->rc != ZOK || data->stat.ephemeralOwner != zk_conn_session(&zk->conn)) {
+		own->at.node[0] = '\0';
+	} else {
+		zk_record_read(&record, data->text, data->length, "");
+		own->state = record.state;
+		own->version = data->stat.version;
+		/* An entry that is ZK_NEW has to be written, because others may have evicted it. */
+		own->fence = own->state == ZK_NEW ? 0 : (uint64_t)data->stat.czxid;
+		own->stale = true;
+	}
+	zk_call_free(data);
+	return own->maybe ? -1 : 0;
+}
+
+/*
+ * The transaction that made the two nodes, if no other has added or removed any since: the
+ * directory, if it is the same one, counts them (cversion), and knows the last one (pzxid).
+ * 0: not known. The reply to a transaction does not contain the number.
+ */
+static uint64_t fence_of(const struct zk_call *before, const struct Stat *after)
+{
+	if (before->rc != ZOK || before->stat.czxid != after->czxid ||
+	    (uint32_t)after->cversion - (uint32_t)before->stat.cversion != 2)
+		return 0;
+	return (uint64_t)after->pzxid;
+}
+
+/* There is an entry. names: the answer to zk_list() after it was made. */
+static int take_entry(struct zk_backend *zk, uint64_t fence, struct zk_call *names,
+		      struct error *err)
+{
+	struct zk_own *own = &zk->own;
+
+	own->state = ZK_NEW;
+	own->version = 0;
+	own->watch = 0;
+	own->maybe = own->was_read = false;
+	if (read_queue(zk, names, err))
+		return -1;
+	/* If it was not free when it was made, it has to be written before it holds. */
+	own->fence = own->blocked ? 0 : fence;
+	return 0;
+}
+
+/* No entry was made. 1: try again, there is a directory now; -1 with *err. */
+static int take_refusal(struct zk_backend *zk, int rc, struct error *err)
+{
+	struct zk_own *own = &zk->own;
+
+	if (rc == ZNOCHILDRENFOREPHEMERALS)
+		error_set(err, ERROR_REFUSED, 0, "%s: %.200s is a node by itself: others take "
+			  "this lock with ?strategy=node", zk->conn.label, own->directory);
+	else if (rc != ZNONODE)
+		zk_call_error(&zk->conn, rc, "create a node in", own->directory, err);
+	own->maybe = rc != ZNONODE && err->kind == ERROR_UNAVAILABLE;
+	return rc != ZNONODE || zk_make_directory(zk, own->directory, err) ? -1 : 1;
+}
+
+/* Ask for an entry, and for the queue with it, in one write. 0; 1: try again; -1 with *err. */
+static int try_enqueue(struct zk_backend *zk, const struct request *request, struct error *err)
+{
+	char prefix[ZK_PREFIX_SIZE], data[ZK_RECORD_SIZE];
+	struct zk_own *own = &zk->own;
+	struct zk_call *before, *created, *names;
+	struct zk_pair pair;
+	int rc, result;
+
+	zk_entry_name(request->mode, request->slots, own->uuid, false, prefix);
+	zk_node_path(own->directory, prefix, pair.node);
+	zk_entry_name(request->mode, request->slots, own->uuid, true, prefix);
+	zk_node_path(own->directory, prefix, pair.shadow);
+	zk_record_write(data, NULL, ZK_NEW, 0, request->text);
+	own->taken_ms = 0;
+	own->maybe = true;
+	own->sent_ms = clock_boot_ms();
+	before = zk_get(&zk->conn, own->directory, 0);
+	created = zk_create_pair(&zk->conn, &pair, data);
+	names = zk_list(&zk->conn, own->directory, 0);
+	rc = zk_call_wait(created);
+	if (rc == ZOK)
+		rc = names->rc;
+	if (rc == ZOK) {
+		result = take_entry(zk, fence_of(before, &names->stat), names, err);
+	} else {
+		zk_call_free(names);
+		result = take_refusal(zk, rc, err);
+	}
+	zk_call_free(before);
+	zk_call_free(created);
+	return result;
+}
+
+static int enqueue(struct zk_backend *zk, const struct request *request, struct error *err)
+{
+	struct zk_own *own = &zk->own;
+	int result = 1;
+
+	zk_directory(zk, request->name, own->directory);
+	zk_uuid(request->token, own->uuid);
+	if (own->maybe && find_entry(zk, err))
+		return -1;
+	if (own->at.node[0])
+		return 0;
+	for (int tries = 0; result > 0 && tries < MAKE_TRIES; tries++)
+		result = try_enqueue(zk, request, err);
+	return result <= 0 ? result :
+	       error_set(err, ERROR_UNAVAILABLE, 0, "%s: %.200s is removed again and again",
+			 zk->conn.label, own->directory);
+}
 
 /* ---- one try ---- */
 
@@ -42,11 +524,11 @@ static int send_try(struct zk_backend *zk, const struct request *request, bool c
 		names = zk_list(&zk->conn, own->directory, own->directory_watch);
 	rc = zk_conn_wait(&zk->conn);
 	if (rc)
-		rc = zk_own_failed(zk, rc, "list", err);
+		rc = report_failed(zk, rc, "list", err);
 	else if (set)
-		rc = zk_own_written(zk, set, ZK_HELD, err);
+		rc = take_written(zk, set, ZK_HELD, err);
 	if (!rc && names) {
-		rc = zk_wait_read(zk, names, err);
+		rc = read_queue(zk, names, err);
 		names = NULL;
 	}
 	/* It may not have been set. */
@@ -78,12 +560,12 @@ static int take_step(struct zk_backend *zk, const struct request *request, struc
 	if (own->stale)
 		return 1;
 	if (clock_boot_ms() >= own->look_ms) {
-		result = zk_wait_check(zk, err);
+		result = check_suspect(zk, err);
 		own->stale = result > 0;
 		if (result)
 			return result;
 	}
-	return zk_wait_watch(zk, request, err);
+	return watch_others(zk, request, err);
 }
 
 void zk_grant(struct zk_backend *zk, struct grant *grant)
@@ -102,7 +584,7 @@ static enum outcome hold(struct zk_backend *zk, struct grant *grant)
 	zk_grant(zk, grant);
 	if (!own->watch)
 		grant->event_ms = clock_boot_ms() + WATCH_AFTER_MS;
-	zk_watch_forget(own);
+	forget_watches(own);
 	return OUTCOME_HELD;
 }
 
@@ -126,7 +608,7 @@ static enum outcome try_once(struct zk_backend *zk, const struct request *reques
 	/* A hold that nobody took, and that could not be released, is proven by the queue. */
 	own->stale |= own->held;
 	own->held = false;
-	if (!own->at.node[0] && zk_enqueue(zk, request, err))
+	if (!own->at.node[0] && enqueue(zk, request, err))
 		return OUTCOME_ERROR;
 	do
 		result = take_step(zk, request, err);
@@ -150,7 +632,7 @@ enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *reque
 	while (outcome == OUTCOME_ERROR && err->errnum != ESTALE && zk_conn_again(&zk->conn, err));
 	/* Without a wait no entry is left, nor after a mistake of the user's. */
 	if (outcome == OUTCOME_BUSY && !request->queue)
-		zk_own_delete(zk);
+		delete_own(zk);
 	else if (outcome == OUTCOME_ERROR && err->kind == ERROR_USAGE)
 		zk_own_leave(zk);
 	return outcome;
@@ -167,7 +649,7 @@ void zk_watch_fired(struct zk_conn *conn, uint32_t watch)
 		own->directory_watch = 0;
 	for (int i = 0; i < ZK_WATCHED; i++)
 		if (own->watched[i].name && watch == own->watched[i].number)
-			zk_wait_ended(own, &own->watched[i]);
+			note_end(own, &own->watched[i]);
 }
 
 int64_t zk_queue_event(struct zk_backend *zk)

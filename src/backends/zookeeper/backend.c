@@ -38,9 +38,9 @@
  * by a check each HOLD_LOOK_MS, and less often far behind. A slot watches the directory instead
  * once any end may let it in.
  *
- * tests/model/line.pml is the model of this queue. Its try() is zk_enqueue() and send_try(), its
- * take() is the write of "held" in send_try(), its leave() of a late one the delete in
- * zk_wait_check(), and its release() the delete in hold.c. The server's watches are send().
+ * tests/model/line.pml is the model of this queue. In acquire.c, its try() is enqueue() and
+ * send_try(), its take() is the write of "held" in send_try(), and its leave() of a late one is the
+ * delete in evict_suspect(). Its release() is the delete in hold.c. The server's watches are send().
  */
 #include <stdlib.h>
 #include <string.h>

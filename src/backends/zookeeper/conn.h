@@ -181,8 +181,6 @@ void zk_conn_take_news(struct zk_conn *conn);
 
 /* For the library's threads. */
 void zk_conn_report(struct zk_conn *conn, struct zk_news news);
-/* The main thread takes the answer of a call. */
-void zk_conn_answered(struct zk_call *call, int rc);
 /* Free a call, or let its answer free it when that comes. Accepts NULL. */
 void zk_call_free(struct zk_call *call);
 
@@ -206,7 +204,7 @@ bool zk_conn_fresh(struct zk_conn *conn, struct error *err);
 int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms);
 
 /*
- * ---- call.c: requests. Each function sends a request and returns at once. Any number of requests
+ * ---- requests. Each function sends a request and returns at once. Any number of requests
  * may be on their way, and the server answers them in their order. zk_conn_wait() waits for all
  * answers; the results then stand in the calls. The caller frees every call, also one without an
  * answer, whose memory is given back when the answer comes.

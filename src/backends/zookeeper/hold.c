@@ -110,13 +110,6 @@ enum outcome zk_renew(struct backend *backend, const struct request *request,
 
 /* ---- releasing ---- */
 
-static enum outcome remove_pair(struct zk_backend *zk, const struct zk_pair *pair,
-				int32_t version, struct error *err)
-{
-	return outcome_of(zk, zk_call_end(zk_delete_pair(&zk->conn, pair, version)), "remove",
-			  pair->node, err);
-}
-
 static enum outcome release_own(struct zk_backend *zk, const struct request *request,
 				struct error *err)
 {
@@ -126,32 +119,10 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 	if (zk->one_node)
 		return prove(zk, request, err);
 	outcome = open_session(zk, request, err);
-	return outcome == OUTCOME_HELD ? remove_pair(zk, &zk->own.at, -1, err) : outcome;
-}
-
-/* Release the hold of a token whose keeper was killed. */
-static enum outcome release_other(struct zk_backend *zk, const struct request *request,
-				  struct error *err)
-{
-	struct zk_record record = { .mine = false };
-	char directory[ZK_PATH_SIZE], uuid[ZK_UUID_SIZE];
-	enum outcome outcome = OUTCOME_LOST;
-	struct zk_call *data;
-	struct zk_pair pair;
-
-	zk_directory(zk, request->name, directory);
-	zk_uuid(request->token, uuid);
-	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ||
-	    zk_find_node(zk, directory, uuid, &pair, &data, err))
-		return OUTCOME_ERROR;
-	if (!data)
-		return OUTCOME_LOST;
-	zk_record_read(&record, data->text, data->length, uuid);
-	if (!zk->one_node || record.mine)
-		outcome = remove_pair(zk, &pair, zk->one_node ? data->stat.version : -1, err);
-	zk_call_free(data);
-	/* A waiter was removed, of a keeper that was killed. */
-	return outcome == OUTCOME_HELD && record.state == ZK_WAITING ? OUTCOME_LOST : outcome;
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	return outcome_of(zk, zk_call_end(zk_delete_pair(&zk->conn, &zk->own.at, -1)), "remove",
+			  zk->own.at.node, err);
 }
 
 /* After an error. A server that is being restarted gets all the time that there is. */
@@ -171,24 +142,27 @@ enum outcome zk_release(struct backend *backend, const struct request *request,
 			struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
-	const bool held = zk->own.held;
+	char uuid[ZK_UUID_SIZE];
 	struct error ignored;
 	enum outcome outcome;
 
 	backend->resent = false;
 	zk_conn_begin(&zk->conn, zk->base.timeout_ms);
 	/* An entry that waits, or one that may be there, ends with the session. */
-	if (!held && (zk->own.at.node[0] || zk->own.maybe)) {
+	if (!zk->own.held && (zk->own.at.node[0] || zk->own.maybe)) {
 		zk_conn_open(&zk->conn, request->ttl_ms, &ignored);
 		zk_own_leave(zk);
 		zk->done = true;
 		return OUTCOME_LOST;
 	}
-	for (;;) {
-		outcome = held ? release_own(zk, request, err) : release_other(zk, request, err);
-		if (outcome != OUTCOME_ERROR || !try_again(zk, err))
-			break;
-		backend->resent = true;
+	if (!zk->own.held) {
+		/* The keeper of this token was killed. */
+		zk_uuid(request->token, uuid);
+		outcome = zk_remove(zk, request->name, uuid, 0, err);
+	} else {
+		while ((outcome = release_own(zk, request, err)) == OUTCOME_ERROR &&
+		       try_again(zk, err))
+			backend->resent = true;
 	}
 	zk->done = outcome != OUTCOME_ERROR;
 	if (zk->done)

@@ -96,12 +96,6 @@ void zk_watch_fired(struct zk_conn *conn, uint32_t watch);
 void zk_own_leave(struct zk_backend *zk);
 /* The session has ended by itself. */
 void zk_own_forget(struct zk_own *own);
-/*
- * Find the node with that uuid, and read it. *data, which the caller frees, is NULL if there is
- * none. 0, or -1 with *err.
- */
-int zk_find_node(struct zk_backend *zk, const char *directory, const char *uuid,
-		 struct zk_pair *pair, struct zk_call **data, struct error *err);
 /* Fill *grant for a hold that was proven by a request sent at own.sent_ms. */
 void zk_grant(struct zk_backend *zk, struct grant *grant);
 
@@ -116,6 +110,12 @@ backend_release_fn zk_release;
 /* ---- show.c ---- */
 backend_show_fn zk_show;
 backend_break_fn zk_break;
+/*
+ * Remove the hold or waiter with that uuid; with uuid NULL, the one that the transaction czxid has
+ * made. HELD: it held. LOST: it waited, or there is none.
+ */
+enum outcome zk_remove(struct zk_backend *zk, const char *name, const char *uuid, uint64_t czxid,
+		       struct error *err);
 
 /* ---- check.c ---- */
 /* Make the root; make a directory in it, or the root if that is missing. 0, or -1 with *err. */

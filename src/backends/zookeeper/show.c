@@ -288,44 +288,60 @@ int zk_show(struct backend *backend, const struct request *request, struct rows 
 	return failed;
 }
 
-/* ---- breaking ---- */
+/* ---- removing ---- */
 
-static enum outcome break_once(struct zk_backend *zk, const char *name, const struct row *row,
-			       struct error *err)
+/* Is this the entry with that uuid, or the one that this transaction made? */
+static bool is_entry(const struct zk_entry *entry, const struct zk_call *data,
+		     const struct zk_record *record, const char *uuid, uint64_t czxid)
+{
+	if (!uuid)
+		return (uint64_t)data->stat.czxid == czxid;
+	return entry->name[0] ? zk_entry_has_uuid(entry, uuid) : record->mine;
+}
+
+/* *waits: what was removed says that it waits. */
+static enum outcome remove_once(struct zk_backend *zk, const char *name, const char *uuid,
+				uint64_t czxid, bool *waits, struct error *err)
 {
 	struct listing listing = { .data = NULL };
 	struct zk_pair pair = { .node = "" };
-	int rc = ZNONODE;
+	struct zk_record record;
+	int rc = list_lock(zk, name, &listing, err) ? ZK_UNANSWERED : ZNONODE;
 
-	if (list_lock(zk, name, &listing, err)) {
-		finish_listing(&listing);
-		return OUTCOME_ERROR;
-	}
-	/* The fence is that of one node, whoever made it. */
-	for (ptrdiff_t i = 0; i < listing.queue.count; i++) {
-		if (!listing.data[i] || (uint64_t)listing.data[i]->stat.czxid != row->fence)
+	for (ptrdiff_t i = 0; rc == ZNONODE && i < listing.queue.count; i++) {
+		const struct zk_call *data = listing.data[i];
+
+		zk_record_read(&record, data->text, data->length, uuid ? uuid : "");
+		if (!is_entry(&listing.queue.entries[i], data, &record, uuid, czxid))
 			continue;
+		*waits = record.state == ZK_WAITING;
 		zk_queue_pair(&listing.queue, i, listing.directory, &pair);
 		/* Of strategy node, a later node has the same path, but not always this version. */
-		rc = zk_call_end(zk_delete_pair(&zk->conn, &pair,
-						listing.data[i]->stat.version));
+		rc = zk_call_end(zk_delete_pair(&zk->conn, &pair, data->stat.version));
+		if (rc != ZOK && rc != ZNONODE)
+			zk_call_error(&zk->conn, rc, "remove", pair.node, err);
 		break;
 	}
 	finish_listing(&listing);
-	if (rc == ZOK || rc == ZNONODE)
-		return rc == ZOK ? OUTCOME_HELD : OUTCOME_LOST;
-	zk_call_error(&zk->conn, rc, "remove", pair.node, err);
-	return OUTCOME_ERROR;
+	return rc == ZOK ? OUTCOME_HELD : rc == ZNONODE ? OUTCOME_LOST : OUTCOME_ERROR;
+}
+
+enum outcome zk_remove(struct zk_backend *zk, const char *name, const char *uuid, uint64_t czxid,
+		       struct error *err)
+{
+	enum outcome outcome;
+	bool waits = false;
+
+	for (;;) {
+		outcome = remove_once(zk, name, uuid, czxid, &waits, err);
+		if (outcome != OUTCOME_ERROR || !zk_conn_again(&zk->conn, err))
+			return outcome == OUTCOME_HELD && waits ? OUTCOME_LOST : outcome;
+		zk->base.resent = true;
+	}
 }
 
 enum outcome zk_break(struct backend *backend, const char *name, const struct row *row,
 		      struct error *err)
 {
-	struct zk_backend *zk = zk_from_backend(backend);
-	enum outcome outcome;
-
-	do
-		outcome = break_once(zk, name, row, err);
-	while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
-	return outcome;
+	return zk_remove(zk_from_backend(backend), name, NULL, row->fence, err);
 }
