@@ -645,6 +645,9 @@ void zk_watch_fired(struct zk_conn *conn, uint32_t watch)
 	struct zk_own *own = &zk_from_backend(conn->backend)->own;
 
 	own->stale |= watch == own->watch || watch == own->directory_watch;
+	/* Not set any more: where a reply that is read later makes it look fresh, it is set again. */
+	if (watch == own->watch)
+		own->watch = 0;
 	if (watch == own->directory_watch)
 		own->directory_watch = 0;
 	for (int i = 0; i < ZK_WATCHED; i++)
