@@ -303,7 +303,7 @@ static int evict_suspect(struct zk_backend *zk, int32_t version, struct error *e
 	ptrdiff_t i;
 	int rc = ZOK;
 
-	if (zk_queue_fetch(&zk->conn, own->directory, false, &queue, err))
+	if (zk_queue_fetch(&zk->conn, own->directory, &queue, err))
 		return -1;
 	i = zk_queue_find(&queue, own->suspect);
 	if (i >= 0 && zk_entries_blocker(queue.entries, i) < 0) {
@@ -371,7 +371,7 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 	struct zk_call *data;
 	ptrdiff_t i;
 
-	if (zk_queue_fetch(&zk->conn, own->directory, true, &queue, err))
+	if (zk_queue_fetch(&zk->conn, own->directory, &queue, err))
 		return -1;
 	i = zk_queue_find_uuid(&queue, own->uuid);
 	own->maybe = i >= 0;
@@ -629,7 +629,8 @@ enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *reque
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
 	do
 		outcome = try_once(zk, request, grant, err);
-	while (outcome == OUTCOME_ERROR && err->errnum != ESTALE && zk_conn_again(&zk->conn, err));
+	while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
+	       zk_conn_again(&zk->conn, err));
 	/* Without a wait no entry is left, nor after a mistake of the user's. */
 	if (outcome == OUTCOME_BUSY && !request->queue)
 		delete_own(zk);

@@ -40,7 +40,8 @@
  *
  * tests/model/line.pml is the model of this queue. In acquire.c, its try() is enqueue() and
  * send_try(), its take() is the write of "held" in send_try(), and its leave() of a late one is the
- * delete in evict_suspect(). Its release() is the delete in hold.c. The server's watches are send().
+ * delete in evict_suspect(). Its release() is the delete in hold.c, and its send() are the server's
+ * watches.
  */
 #include <stdlib.h>
 #include <string.h>

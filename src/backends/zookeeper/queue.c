@@ -74,23 +74,18 @@ int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *n
 	return failed;
 }
 
-int zk_queue_fetch(struct zk_conn *conn, const char *directory, bool sync,
-		   struct zk_queue *queue, struct error *err)
+int zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
+		   struct error *err)
 {
-	struct zk_call *synced = sync ? zk_sync(conn, directory) : NULL;
-	struct zk_call *names = zk_list(conn, directory, 0);
-	int rc = zk_call_wait(names);
+	struct zk_call *sync = zk_sync(conn, directory), *names = zk_list(conn, directory, 0);
+	const int failed = zk_call_wait(sync);
 
-	if (rc != ZK_UNANSWERED && synced && synced->rc != ZOK)
-		rc = synced->rc;
-	else if (rc != ZK_UNANSWERED)
-		rc = ZOK;
-	zk_call_free(synced);
-	if (rc == ZOK)
+	zk_call_free(sync);
+	if (!failed)
 		return zk_queue_read(conn, directory, names, queue, err);
 	*queue = (struct zk_queue){ .count = 0 };
 	zk_call_free(names);
-	return zk_call_error(conn, rc, sync ? "sync" : "list", directory, err);
+	return zk_call_error(conn, failed, "sync", directory, err);
 }
 
 void zk_queue_finish(struct zk_queue *queue)

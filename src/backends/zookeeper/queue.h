@@ -25,11 +25,11 @@ struct zk_queue {
 void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE]);
 
 /*
- * Ask for the queue, with sync as it is at the leader, and read it. A directory that is not there
- * is an empty queue. Returns 0, or -1 and sets *err; then the queue is empty, too.
+ * Ask for the queue as it is at the leader, and read it. A directory that is not there is an empty
+ * queue. Returns 0, or -1 and sets *err; then the queue is empty, too.
  */
-int zk_queue_fetch(struct zk_conn *conn, const char *directory, bool sync,
-		   struct zk_queue *queue, struct error *err);
+int zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
+		   struct error *err);
 
 /*
  * The same with the answer to zk_list(), which belongs to the queue from now on. Sends more

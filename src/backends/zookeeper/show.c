@@ -74,7 +74,7 @@ static int list_once(struct zk_backend *zk, struct listing *listing, struct erro
 	struct zk_queue *queue = &listing->queue;
 
 	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ||
-	    zk_queue_fetch(&zk->conn, listing->directory, true, queue, err))
+	    zk_queue_fetch(&zk->conn, listing->directory, queue, err))
 		return -1;
 	/* Taken with strategy node, whatever ours is: the directory itself is the only entry. */
 	if (queue->names->rc == ZOK && queue->names->stat.ephemeralOwner) {
