@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strategy queue: an entry in the queue, what a waiter knows of the entries before its own, watches
- * on their ends, the eviction of an entry that does not respond, and one try to hold. Functions that
- * return int return 0, or -1 and set *err, unless the comment says more.
+ * Strategy queue: our entry, what a waiter knows of the entries before its own, watches on their
+ * ends, the eviction of an entry that does not respond, and one try to hold. Functions that return
+ * int return 0, or -1 and set *err, unless the comment says more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -646,7 +646,7 @@ void zk_watch_fired(struct zk_conn *conn, uint32_t watch)
 	struct zk_own *own = &zk_from_backend(conn->backend)->own;
 
 	own->stale |= watch == own->watch || watch == own->directory_watch;
-	/* Not set any more: where a reply that is read later makes it look fresh, it is set again. */
+	/* It has to be set again, also where a reply that is read after this ends the alarm. */
 	if (watch == own->watch)
 		own->watch = 0;
 	if (watch == own->directory_watch)
