@@ -496,8 +496,10 @@ static struct zk_call *prepare(struct zk_conn *conn)
 /* rc is that of the function that sends: when it has failed, no answer will come. */
 static struct zk_call *sent(struct zk_call *call, int rc)
 {
-	if (rc != ZOK)
-		take_answer(call, rc);
+	if (rc != ZOK) {
+		call->rc = rc;
+		call->conn->pending--;
+	}
 	return call;
 }
 
