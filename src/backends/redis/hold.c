@@ -2,6 +2,7 @@
 /* Renewing, releasing and breaking, on one server or on a majority of several. */
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -26,16 +27,51 @@ int redis_run(struct redis_client *client, const char *name, struct redis_call *
 	return client->count == 1 ? redis_ask(client, call, err) : redis_round(client, call, err);
 }
 
-/* Calls read() for each answer. An answer that it returns false for makes no sense. */
-static void read_answers(struct redis_client *client, struct standing *standing,
-			 bool (*read)(struct redis_client *client, int server,
-				      struct standing *standing))
+/* A release that was sent twice may have ended the hold itself. */
+static bool has_ended_it(const struct redis_client *client, const struct redis_server *server,
+			 const struct redis_call *call)
+{
+	return !strcmp(call->what, "release") &&
+	       lease_ended_by_resent(server->resent, clock_boot_ms(), client->lease_end_ms);
+}
+
+/* What renew, release and break return: see lua/common.lua. False: it makes no sense. */
+static bool read_answer(const struct redis_client *client, struct redis_server *server,
+			const struct redis_call *call, struct standing *standing)
+{
+	redisReply *const *e = server->reply->element;
+	const bool told = redis_has_shape(server->reply, "iss");
+	const uint64_t fence = told ? strtoull(e[1]->str, NULL, 10) : 0;
+
+	if (redis_has_shape(server->reply, "s"))
+		error_set(&server->error, ERROR_REFUSED, 0, "%s: key '%.220s' is a %.20s of "
+			  "another program: dlock does not delete it", server->address.label,
+			  client->keys[KEY_LOCK], e[0]->str);
+	if (!redis_has_shape(server->reply, "i"))
+		return false;
+	if (e[0]->integer != 1 && !has_ended_it(client, server, call)) {
+		standing->lost++;
+		standing->empty |= (unsigned)(e[0]->integer == 0) << (server - client->servers);
+		standing->refused |= e[0]->integer == 3;
+		return true;
+	}
+	standing->held++;
+	if (told && fence < BACKEND_FENCE_END && (!standing->best || fence > standing->fence)) {
+		standing->best = server->reply;
+		standing->fence = fence;
+	}
+	return true;
+}
+
+static void read_answers(const struct redis_client *client, const struct redis_call *call,
+			 struct standing *standing)
 {
 	*standing = (struct standing){ .held = 0 };
 	for (int i = 0; i < client->count; i++) {
 		struct redis_server *server = &client->servers[i];
 
-		if (server->state != SERVER_ANSWERED || read(client, i, standing))
+		if (server->state != SERVER_ANSWERED ||
+		    read_answer(client, server, call, standing))
 			continue;
 		server->state = SERVER_FAILED;
 		if (server->error.kind == ERROR_NONE)
@@ -67,30 +103,6 @@ static enum outcome classify_standing(const struct redis_client *client,
 }
 
 /* ---- renewing ---- */
-
-/* {1, fence, record}, {0}, {2} or {3}: see lua/common.lua. */
-static bool read_renewed(struct redis_client *client, int server, struct standing *standing)
-{
-	const redisReply *reply = client->servers[server].reply;
-	redisReply *const *e = reply->element;
-	uint64_t fence;
-
-	if (redis_has_shape(reply, "iss") && e[0]->integer == 1) {
-		fence = strtoull(e[1]->str, NULL, 10);
-		standing->held++;
-		if (fence < BACKEND_FENCE_END && (!standing->best || fence > standing->fence)) {
-			standing->best = reply;
-			standing->fence = fence;
-		}
-		return true;
-	}
-	if (!redis_has_shape(reply, "i") || e[0]->integer == 1)
-		return false;
-	standing->lost++;
-	standing->empty |= (unsigned)(e[0]->integer == 0) << server;
-	standing->refused |= e[0]->integer == 3;
-	return true;
-}
 
 /*
  * Set the lock again on the servers that have lost it, while a majority has it for certain. Where
@@ -186,7 +198,7 @@ enum outcome redis_renew(struct backend *backend, const struct request *request,
 
 	if (redis_run(client, request->name, &call, err))
 		return OUTCOME_ERROR;
-	read_answers(client, &standing, read_renewed);
+	read_answers(client, &call, &standing);
 	if (standing.refused && !redisson_admits(client, &shared, err))
 		return OUTCOME_ERROR;
 	outcome = classify_standing(client, &standing,
@@ -201,21 +213,6 @@ enum outcome redis_renew(struct backend *backend, const struct request *request,
 }
 
 /* ---- releasing ---- */
-
-/* 1, or 0 of a server that did not have the hold. A release sent twice may have ended it itself. */
-static bool read_released(struct redis_client *client, int which, struct standing *standing)
-{
-	struct redis_server *server = &client->servers[which];
-	bool held;
-
-	if (!redis_is_integer(server->reply))
-		return false;
-	held = server->reply->integer != 0 ||
-	       lease_ended_by_resent(server->resent, clock_boot_ms(), client->lease_end_ms);
-	standing->held += held;
-	standing->lost += !held;
-	return true;
-}
 
 enum outcome redis_release(struct backend *backend, const struct request *request,
 			   struct error *err)
@@ -237,28 +234,11 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 		return OUTCOME_ERROR;
 	/* This object may wait again, at the end of the queue. */
 	client->queued_us = 0;
-	read_answers(client, &standing, read_released);
+	read_answers(client, &call, &standing);
 	return classify_standing(client, &standing, "does not have this token any more", err);
 }
 
 /* ---- breaking ---- */
-
-/* 1, 0, or the type of a key that is not dlock's to delete. */
-static bool read_broken(struct redis_client *client, int which, struct standing *standing)
-{
-	struct redis_server *server = &client->servers[which];
-
-	if (redis_is_integer(server->reply)) {
-		standing->held += server->reply->integer == 1;
-		standing->lost += server->reply->integer != 1;
-		return true;
-	}
-	if (redis_is_text(server->reply))
-		error_set(&server->error, ERROR_REFUSED, 0, "%s: key '%.220s' is a %.20s of "
-			  "another program: dlock does not delete it", server->address.label,
-			  client->keys[KEY_LOCK], server->reply->str);
-	return false;
-}
 
 /* A server that has another holder, or none, keeps it. */
 enum outcome redis_break(struct backend *backend, const char *name, const struct row *row,
@@ -270,7 +250,7 @@ enum outcome redis_break(struct backend *backend, const char *name, const struct
 
 	if (redis_run(client, name, &call, err))
 		return OUTCOME_ERROR;
-	read_answers(client, &standing, read_broken);
+	read_answers(client, &call, &standing);
 	if (standing.held + standing.lost >= client->quorum)
 		return standing.held ? OUTCOME_HELD : OUTCOME_LOST;
 	redis_no_majority(client, standing.held + standing.lost, err);

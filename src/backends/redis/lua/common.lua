@@ -10,10 +10,10 @@
 --	renew    TTL (ms), record ('': as it is)
 --		 -> {1, fence, record}; {0}: nobody holds the lock; {2}: somebody else does; {3}: TTL refused
 --	release  keep (ms), record, silent ('1': wake nobody), least fence ('0': as it is)
---		 -> 1: it held; 0: it did not
+--		 -> {1}: it held; {0}: it did not
 --	show     -> {fence, holds, waiters}. A hold is {id, mine, mode, age, record, fence, left}, a
 --		 waiter the same without the last two. Times are in ms; -1: not known.
---	break    id of a hold -> 1; 0: it is gone; the type of a key that is not dlock's to delete
+--	break    id of a hold -> {1}; {0}: it is gone; {type}: of a key that is not dlock's to delete
 --
 -- A mode is 'x' (exclusive), 's' (shared) or a number of slots. In what Redis calls, a number that
 -- is written as text costs less.

@@ -218,7 +218,7 @@ local function release(keep, text, silent, least)
   if least ~= '0' then raise_fence(least) end
   if mine and keep ~= '0' then
     renew(keep, text)
-    return 1
+    return {1}
   end
   keep_fence()
   if mine then drop({token, mine, 0, 1}) end
@@ -228,7 +228,7 @@ local function release(keep, text, silent, least)
     call(first == token)
   end
   if mine then finish() end
-  return mine and 1 or 0
+  return {mine and 1 or 0}
 end
 
 local function show_row(who, wanted, since, text)
@@ -256,16 +256,16 @@ end
 
 local function break_hold(id)
   for _, hold in ipairs(all_holds()) do
-    if hold[1] == '' then return kind end
+    if hold[1] == '' then return {kind} end
     if redis.sha1hex(hold[1]) == id then
       drop(hold)
       announce(false, hold[2])
       call(true)
       finish()
-      return 1
+      return {1}
     end
   end
-  return 0
+  return {0}
 end
 
 if what == 'acquire' then

@@ -13,7 +13,7 @@ end
 if what == 'release' and ARGV[4] == '0' and ARGV[7] == '0' and
    redis.call('EXISTS', queue, waiters) == 0 and redis.pcall('GET', lock) == token then
   redis.call('DEL', lock, holders)
-  return 1
+  return {1}
 end
 
 local kind = redis.call('TYPE', lock).ok
