@@ -185,7 +185,6 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 	conn->fd = fd;
 	conn->replica = false;
 	conn->limit = (struct redis_limit){ 0 };
-	conn->messages = 0;
 	conn->reader = redisReaderCreate();
 	if (!conn->reader)
 		memory_gone();
@@ -430,12 +429,6 @@ void redis_conn_let_others_first(struct redis_conn *conn)
 	conn->ignored++;
 }
 
-/*
- * More messages than so many at once end the connection, because a server that never stops must not
- * keep its reader from everything else. A process that was stopped for long finds fewer.
- */
-#define MOST_MESSAGES 10000
-
 int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 {
 	struct error ignored;
@@ -447,11 +440,6 @@ int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 	while (!(state = take(conn, reply, &ignored)))
 		if ((state = feed(conn, &ignored)) <= 0)
 			break;
-	conn->messages = state > 0 ? conn->messages + 1 : 0;
-	if (conn->messages > MOST_MESSAGES) {
-		freeReplyObject(*reply);
-		state = -1;
-	}
 	if (state < 0)
 		redis_conn_close(conn);
 	return state;

@@ -38,7 +38,6 @@ struct redis_conn {
 	short wanted;			/* what to poll conn->fd for before the next step */
 	struct redisReader *reader;
 	struct redis_limit limit;	/* what of the present reply has come */
-	int messages;			/* that came unasked without a pause */
 	char *unsent;
 	size_t unsent_length;
 	size_t begun;			/* of these, TLS may send so many at any time */

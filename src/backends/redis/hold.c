@@ -153,7 +153,7 @@ static int await_replicas(struct redis_client *client, int64_t sent_ms, struct e
 		return -1;
 	if (server->state != SERVER_ANSWERED || server->tries)
 		return redis_no_majority(client, 0, err);
-	if (!redis_is_integer(server->reply))
+	if (server->reply->type != REDIS_REPLY_INTEGER)
 		return redis_odd(server, err);
 	have = server->reply->integer;
 	if (have >= client->replicas)

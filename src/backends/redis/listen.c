@@ -155,19 +155,27 @@ static int64_t read_message(const redisReply *reply)
 								    : 0;
 }
 
+/*
+ * More messages than so many at once end the connection, because a server that never stops must not
+ * keep its reader from everything else. A process that was stopped for long finds fewer.
+ */
+#define MOST_MESSAGES 10000
+
 /* Returns when to try because of what a server has said. */
 static int64_t read_messages(struct redis_server *server)
 {
 	int64_t next_ms = CLOCK_NEVER, at_ms;
 	redisReply *reply;
 
-	while (redis_conn_poll(&server->wake, &reply) > 0) {
+	for (int count = 0; redis_conn_poll(&server->wake, &reply) > 0; count++) {
 		at_ms = read_message(reply);
 		if (at_ms == 0)
 			server->woken = true;
 		else
 			next_ms = clock_earlier(next_ms, at_ms);
 		freeReplyObject(reply);
+		if (count == MOST_MESSAGES)
+			redis_conn_close(&server->wake);
 	}
 	return next_ms;
 }

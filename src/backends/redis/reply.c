@@ -5,11 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-bool redis_is_integer(const struct redisReply *reply)
-{
-	return reply->type == REDIS_REPLY_INTEGER;
-}
-
 bool redis_is_text(const struct redisReply *reply)
 {
 	return reply->type == REDIS_REPLY_STRING;

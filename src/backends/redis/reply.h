@@ -7,7 +7,6 @@
 
 struct redisReply;
 
-bool redis_is_integer(const struct redisReply *reply);
 bool redis_is_text(const struct redisReply *reply);
 
 /*
