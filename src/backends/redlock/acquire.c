@@ -320,23 +320,6 @@ static int64_t next_look(struct redlock *lock, struct ballot *ballot)
 				      rand() % STAGGER_MS);
 }
 
-/* Who does not wait is not told BUSY because others tried at the same moment. */
-static enum outcome try_soon(struct redlock *lock, const struct request *request,
-			     struct ballot *ballot, struct grant *grant, struct error *err)
-{
-	struct redis_client *client = &lock->client;
-	enum outcome outcome = try_once(lock, request, false, ballot, grant, err);
-
-	for (int i = 0; i < SPLIT_TRIES && outcome == OUTCOME_BUSY && !request->queue &&
-	     is_split(client, ballot); i++) {
-		net_wait(-1, 0, clock_boot_ms() + split_pause(lock), client->base.cancel_fd, err);
-		if (err->kind == ERROR_CANCELLED)
-			return OUTCOME_ERROR;
-		outcome = try_once(lock, request, false, ballot, grant, err);
-	}
-	return outcome;
-}
-
 /* Says why nobody gets the lock, when too many nodes that give it do not vote. */
 static void note_young(struct redlock *lock, const struct ballot *ballot)
 {
@@ -372,8 +355,16 @@ enum outcome redlock_attempt(struct redis_client *client, const struct request *
 	enum outcome outcome;
 
 	redis_begin(client, request->name);
-	outcome = enqueue ? try_once(lock, request, true, &ballot, grant, err)
-			  : try_soon(lock, request, &ballot, grant, err);
+	outcome = try_once(lock, request, enqueue, &ballot, grant, err);
+	/* Who does not wait is not told BUSY because others tried at the same moment. */
+	for (int i = 0; i < SPLIT_TRIES && outcome == OUTCOME_BUSY && !request->queue &&
+	     is_split(client, &ballot); i++) {
+		net_wait(-1, 0, clock_boot_ms() + split_pause(lock), client->base.cancel_fd, err);
+		if (err->kind == ERROR_CANCELLED)
+			return OUTCOME_ERROR;
+		*err = (struct error){ 0 };
+		outcome = try_once(lock, request, false, &ballot, grant, err);
+	}
 	note_young(lock, &ballot);
 	if (outcome == OUTCOME_BUSY && !request->queue && lock->young[0])
 		return refuse_young(lock, &ballot, err);
