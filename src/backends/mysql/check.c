@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Is this server fit to hold locks? */
-#include "run.h"
+#include "entries.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,37 +23,22 @@ static int ping(struct backend *backend, struct error *err)
 }
 
 /* What the server says of itself: the rows of check_variables and check_status. */
-enum fact {
-	FACT_VERSION, FACT_COMMENT, FACT_READ_ONLY, FACT_INNODB_READ_ONLY, FACT_MOST, FACT_LOG_BIN,
-	FACT_LOG_FORMAT, FACT_FLUSH, FACT_GROUP, FACT_CONNECTED, FACT_CIPHER, FACT_READY,
-	FACT_NODES, FACTS
-};
-
-static const char *const fact_names[FACTS] = {
-	"version", "version_comment", "read_only", "innodb_read_only", "max_connections",
-	"log_bin", "binlog_format", "innodb_flush_log_at_trx_commit",
-	"group_replication_group_name", "Threads_connected", "Ssl_cipher", "wsrep_ready",
-	"wsrep_cluster_size",
-};
-
 struct facts {
-	char value[FACTS][80];	/* "": the server does not say */
+	MYSQL_RES *rows[2];
 };
 
-static int read_facts(struct mysql_backend *my, const char *sql, struct facts *facts,
-		      struct error *err)
+/* A fact by its name; "": the server does not say. */
+static const char *fact(const struct facts *facts, const char *name)
 {
-	MYSQL_RES *rows;
 	MYSQL_ROW row;
 
-	if (mysql_run(my, &my->conn, sql, NULL, &rows, err))
-		return -1;
-	while (rows && (row = mysql_fetch_row(rows)))
-		for (int i = 0; i < FACTS; i++)
-			if (row[0] && row[1] && !strcasecmp(row[0], fact_names[i]))
-				snprintf(facts->value[i], sizeof(facts->value[i]), "%s", row[1]);
-	mysql_free_result(rows);
-	return 0;
+	for (int i = 0; i < 2; i++) {
+		mysql_data_seek(facts->rows[i], 0);
+		while ((row = mysql_fetch_row(facts->rows[i])))
+			if (row[0] && row[1] && !strcasecmp(row[0], name))
+				return row[1];
+	}
+	return "";
 }
 
 static bool is_on(const char *value)
@@ -61,17 +46,25 @@ static bool is_on(const char *value)
 	return value[0] && strcmp(value, "0") != 0 && strcasecmp(value, "OFF") != 0;
 }
 
-static void check_version(const char *version, const char *comment, struct findings *findings)
+/* Add a finding; a remedy belongs to a bad one. */
+static void add(struct findings *findings, bool bad, enum severity severity, const char *topic,
+		const char *remedy, const char *text)
+{
+	findings_add(findings, bad ? severity : FINDING_OK, topic, bad ? remedy : NULL, "%s", text);
+}
+
+static void check_version(const struct facts *facts, struct findings *findings)
 {
 	/* MariaDB may say "5.5.5-10.11.2-MariaDB", for the sake of old replicas. */
+	const char *version = fact(facts, "version");
 	const char *text = strncmp(version, "5.5.5-", 6) ? version : version + 6;
-	char *end;
-	const long major = strtol(text, &end, 10);
-	const long minor = *end == '.' ? strtol(end + 1, NULL, 10) : 0;
-	const bool maria = strstr(version, "MariaDB") || strstr(comment, "MariaDB");
-	const bool old = maria ? major < 10 || (major == 10 && minor < 3)
-			       : major < 5 || (major == 5 && minor < 7);
+	const bool maria = strstr(version, "MariaDB") ||
+			   strstr(fact(facts, "version_comment"), "MariaDB");
+	int major = 0, minor = 0;
+	bool old;
 
+	sscanf(text, "%4d.%4d", &major, &minor);
+	old = major * 100 + minor < (maria ? 1003 : 507);
 	findings_add(findings, old ? FINDING_ERROR : FINDING_OK, "version",
 		     old ? "use MySQL 5.7, MariaDB 10.3, or newer" : NULL, "%s %.60s%s",
 		     maria ? "MariaDB" : "MySQL", text, old ? " is too old" : "");
@@ -93,28 +86,26 @@ static int check_clock(struct mysql_backend *my, struct findings *findings, stru
 
 static void check_role(const struct facts *facts, struct findings *findings)
 {
-	if (is_on(facts->value[FACT_READ_ONLY]) || is_on(facts->value[FACT_INNODB_READ_ONLY]))
-		findings_add(findings, FINDING_ERROR, "role", "name the primary",
-			     "read-only: it takes no writes, or only those of administrators");
-	else
-		findings_add(findings, FINDING_OK, "role", NULL, "takes writes");
-	if (facts->value[FACT_READY][0] && facts->value[FACT_NODES][0] &&
-	    strcmp(facts->value[FACT_NODES], "0") != 0) {
-		const bool ready = is_on(facts->value[FACT_READY]);
+	const bool read_only = is_on(fact(facts, "read_only")) ||
+			       is_on(fact(facts, "innodb_read_only"));
+	const bool ready = is_on(fact(facts, "wsrep_ready"));
 
+	add(findings, read_only, FINDING_ERROR, "role", "name the primary",
+	    read_only ? "read-only: it takes no writes, or only those of administrators"
+		      : "takes writes");
+	if (is_on(fact(facts, "wsrep_cluster_size")))
 		findings_add(findings, ready ? FINDING_OK : FINDING_ERROR, "cluster",
 			     ready ? NULL : "name a node that is in sync",
-			     "Galera, %s nodes, wsrep_ready is %s", facts->value[FACT_NODES],
-			     facts->value[FACT_READY]);
-	}
+			     "Galera, %.20s nodes, wsrep_ready is %.20s",
+			     fact(facts, "wsrep_cluster_size"), fact(facts, "wsrep_ready"));
 }
 
 /* The server that takes over may lack what the last one has just committed. */
 static void check_replication(const struct mysql_backend *my, const struct facts *facts,
 			      struct findings *findings)
 {
-	if (my->address.host_count > 1 && !facts->value[FACT_GROUP][0] &&
-	    strtol(facts->value[FACT_NODES], NULL, 10) < 1)
+	if (my->address.host_count > 1 && !is_on(fact(facts, "group_replication_group_name")) &&
+	    !is_on(fact(facts, "wsrep_cluster_size")))
 		findings_add(findings, FINDING_WARNING, "replication",
 			     "use Galera or Group Replication, whose members agree on each commit",
 			     "the members do not agree on commits: one that takes over may have "
@@ -123,43 +114,39 @@ static void check_replication(const struct mysql_backend *my, const struct facts
 
 static void check_connections(const struct facts *facts, struct findings *findings)
 {
-	const bool few = strtol(facts->value[FACT_MOST], NULL, 10) < FEW_CONNECTIONS;
+	const char *most = fact(facts, "max_connections");
+	const bool few = strtol(most, NULL, 10) < FEW_CONNECTIONS;
 
 	findings_add(findings, few ? FINDING_NOTE : FINDING_OK, "connections",
 		     few ? "each holder and each waiter needs one, a holder of row, advisory or "
 		     "table two: raise max_connections if many wait at once" : NULL,
-		     "%s of at most %s in use", facts->value[FACT_CONNECTED],
-		     facts->value[FACT_MOST]);
+		     "%.20s of at most %.20s in use", fact(facts, "Threads_connected"), most);
 }
 
 static void check_durability(const struct facts *facts, struct findings *findings)
 {
-	const char *flush = facts->value[FACT_FLUSH];
+	const bool lazy = strcmp(fact(facts, "innodb_flush_log_at_trx_commit"), "1") != 0;
 
-	if (is_on(facts->value[FACT_LOG_BIN]) &&
-	    !strcmp(facts->value[FACT_LOG_FORMAT], "STATEMENT"))
+	if (is_on(fact(facts, "log_bin")) && !strcmp(fact(facts, "binlog_format"), "STATEMENT"))
 		findings_add(findings, FINDING_ERROR, "binlog", "set binlog_format to MIXED or ROW",
 			     "binlog_format is STATEMENT, which cannot log what locks do");
-	if (flush[0] && strcmp(flush, "1") != 0)
-		findings_add(findings, FINDING_WARNING, "durability",
-			     "set innodb_flush_log_at_trx_commit to 1",
-			     "innodb_flush_log_at_trx_commit is %s: a crash of the host may forget "
-			     "the newest locks", flush);
-	else
-		findings_add(findings, FINDING_OK, "durability", NULL,
-			     "commits are on disk before they are answered");
+	add(findings, lazy, FINDING_WARNING, "durability",
+	    "set innodb_flush_log_at_trx_commit to 1",
+	    lazy ? "innodb_flush_log_at_trx_commit is not 1: a crash of the host may forget the "
+		   "newest locks" : "commits are on disk before they are answered");
 }
 
-static void check_transport(const struct mysql_backend *my, const char *cipher,
+static void check_transport(const struct mysql_backend *my, const struct facts *facts,
 			    struct findings *findings)
 {
-	if (cipher[0] && my->address.tls == MYSQL_TLS_REQUIRED)
-		findings_add(findings, FINDING_WARNING, "transport",
-			     "name the authority: ?ssl-ca=PATH",
-			     "encrypted with %s, but the server's certificate is not checked",
-			     cipher);
-	else if (cipher[0])
-		findings_add(findings, FINDING_OK, "transport", NULL, "encrypted with %s", cipher);
+	const char *cipher = fact(facts, "Ssl_cipher");
+	const bool unchecked = my->address.tls == MYSQL_TLS_REQUIRED;
+
+	if (cipher[0])
+		findings_add(findings, unchecked ? FINDING_WARNING : FINDING_OK, "transport",
+			     unchecked ? "name the authority: ?ssl-ca=PATH" : NULL,
+			     "encrypted with %.60s%s", cipher, unchecked
+			     ? ", but the server's certificate is not checked" : "");
 	else if (net_is_local(my->address.hosts[my->address.at].name))
 		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
 	else
@@ -171,18 +158,28 @@ static void check_transport(const struct mysql_backend *my, const char *cipher,
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
-	struct facts facts = { 0 };
+	struct facts facts = { { NULL } };
+	const char *const sql[] = { sql_check_variables, sql_check_status };
+	int failed = findings_add_round_trip(findings, backend, ping, "", err) ||
+		     check_clock(my, findings, err);
 
-	if (findings_add_round_trip(findings, backend, ping, "", err) ||
-	    check_clock(my, findings, err) ||
-	    read_facts(my, sql_check_variables, &facts, err) ||
-	    read_facts(my, sql_check_status, &facts, err))
+	for (int i = 0; i < 2 && !failed; i++)
+		failed = mysql_persist(my, &my->conn, sql[i], NULL, 0, 2, &facts.rows[i], err);
+	if (!failed) {
+		check_version(&facts, findings);
+		check_role(&facts, findings);
+		check_replication(my, &facts, findings);
+		check_connections(&facts, findings);
+		check_durability(&facts, findings);
+		check_transport(my, &facts, findings);
+	}
+	for (int i = 0; i < 2; i++)
+		mysql_free_result(facts.rows[i]);
+	if (failed)
 		return -1;
-	check_version(facts.value[FACT_VERSION], facts.value[FACT_COMMENT], findings);
-	check_role(&facts, findings);
-	check_replication(my, &facts, findings);
-	check_connections(&facts, findings);
-	check_durability(&facts, findings);
-	check_transport(my, facts.value[FACT_CIPHER], findings);
-	return my->strategy->check(backend, findings, err);
+	if (my->strategy->texts->try_sql)
+		findings_add(findings, FINDING_OK, "waiting", NULL,
+			     "a release wakes waiters of the same account and node; others look "
+			     "each 0.3 s times their place");
+	return my->strategy->check ? my->strategy->check(backend, findings, err) : 0;
 }

@@ -41,7 +41,16 @@ void mysql_conn_close(struct mysql_conn *conn)
 		shutdown(fd, SHUT_RD);
 	mysql_close(conn->mysql);
 	conn->mysql = NULL;
+	if (conn->pending)
+		conn->address->stale = conn->number;
 	conn->pending = false;
+}
+
+/* This host does not answer. */
+static void leave_host(struct mysql_conn *conn)
+{
+	mysql_conn_close(conn);
+	mysql_address_next(conn->address);
 }
 
 /* ---- a bound in time ---- */
@@ -155,89 +164,47 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address, int64
 	api_allow_clear(mysql, address->tls == MYSQL_TLS_VERIFIED);
 }
 
-/*
- * Report an error of the library, and close the connection if it is gone, or if another server may
- * do better and no lock would end with this connection. Returns -1.
- */
-static int fail(struct mysql_conn *conn, bool passed, struct error *err)
-{
-	struct mysql_address *address = conn->address;
-
-	conn->code = mysql_errno(conn->mysql);
-	conn->pending = false;
-	if (passed) {
-		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer", address->label);
-		mysql_conn_close(conn);
-		mysql_address_next(address);
-		return -1;
-	}
-	mysql_refusal(address, conn->code, mysql_error(conn->mysql), err);
-	if (mysql_code_is_loss(conn->code) ||
-	    (!conn->session && mysql_code_is_elsewhere(conn->code)))
-		mysql_conn_close(conn);
-	return -1;
-}
-
 /* Connect to the host at which address is, by deadline_ms. */
 static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	const struct mysql_address *address = conn->address;
 	const struct mysql_host *host = &address->hosts[address->at];
-	MYSQL *done;
-	bool passed;
+	MYSQL *mysql = mysql_init(NULL);
+	bool done, passed, read_only = false;
 
-	conn->code = 0;
-	conn->sent = false;
-	conn->mysql = mysql_init(NULL);
-	if (!conn->mysql)
+	if (!mysql)
 		memory_gone();
-	set_options(conn->mysql, address, deadline_ms - clock_boot_ms());
-	begin_bound(conn->mysql, deadline_ms);
-	done = mysql_real_connect(conn->mysql, host->name, address->user, address->password,
+	conn->mysql = mysql;
+	conn->sent = false;
+	set_options(mysql, address, deadline_ms - clock_boot_ms());
+	begin_bound(mysql, deadline_ms);
+	done = mysql_real_connect(mysql, host->name, address->user, address->password,
 				  address->database, host->port, address->socket,
 				  CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS);
+	/* Of several hosts, one that takes no writes is passed over. */
+	if (done && address->host_count > 1)
+		read_only = mysql_query(mysql, sql_is_writable) &&
+			    mysql_errno(mysql) == MYSQL_READ_ONLY;
 	passed = end_bound();
-	if (passed) {
-		mysql_conn_close(conn);
-		return error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect",
-				 address->label);
-	}
-	if (!done) {
-		conn->code = mysql_errno(conn->mysql);
-		mysql_refusal(address, conn->code, mysql_error(conn->mysql), err);
-		mysql_conn_close(conn);
-		return -1;
-	}
-	/* Connector/C accepts a server without TLS, unless the certificate is to be verified. */
-	if (address->tls != MYSQL_TLS_DISABLED && !mysql_get_ssl_cipher(conn->mysql)) {
-		mysql_conn_close(conn);
-		return error_set(err, ERROR_REFUSED, 0, "%s: TLS failed (the server offers none)",
-				 address->label);
-	}
-	tune_socket(mysql_conn_fd(conn));
-	api_stay(conn->mysql);
-	conn->number = (int64_t)mysql_thread_id(conn->mysql);
+	conn->code = mysql_errno(mysql);
+	conn->number = (int64_t)mysql_thread_id(mysql);
 	conn->fresh = true;
-	return 0;
-}
-
-/* Of several hosts, one that takes no writes is passed over. */
-static int check_writable(struct mysql_conn *conn, struct error *err)
-{
-	MYSQL_RES *rows = NULL;
-	MYSQL_ROW row;
-	bool writable;
-	int failed = mysql_conn_send(conn, memory_copy(sql_is_writable), err);
-
-	failed = failed || mysql_conn_receive(conn, &rows, err);
-	row = failed || !rows ? NULL : mysql_fetch_row(rows);
-	writable = row && row[0] && row[0][0] == '1';
-	mysql_free_result(rows);
-	if (writable)
+	tune_socket(mysql_conn_fd(conn));
+	api_stay(mysql);
+	if (passed)
+		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect", address->label);
+	else if (read_only)
+		error_set(err, ERROR_UNAVAILABLE, 0, "%s: read-only", address->label);
+	else if (!done || conn->code)
+		mysql_refusal(address, conn->code, mysql_error(mysql), err);
+	/* Connector/C accepts a server without TLS, unless the certificate is to be verified. */
+	else if (address->tls != MYSQL_TLS_DISABLED && !mysql_get_ssl_cipher(mysql))
+		error_set(err, ERROR_REFUSED, 0, "%s: TLS failed (the server offers none)",
+			  address->label);
+	else
 		return 0;
 	mysql_conn_close(conn);
-	return failed ? -1 : error_set(err, ERROR_UNAVAILABLE, 0, "%s: read-only",
-				       conn->address->label);
+	return -1;
 }
 
 /* Why one more host was passed over. It may help to try again if one of them is not there. */
@@ -255,33 +222,48 @@ static void add_reason(struct error *err, const struct error *one)
 
 int mysql_conn_open(struct mysql_conn *conn, struct error *err)
 {
-	struct mysql_address *address = conn->address;
-	const size_t count = address->host_count;
+	const size_t count = conn->address->host_count;
 	const int64_t end_ms = clock_boot_ms() + conn->limits->connect_timeout_ms;
-	struct error one = { 0 };
-	int64_t left_ms;
-	size_t at;
+	struct error one;
+	int64_t now_ms;
 
 	if (conn->mysql)
 		return 0;
 	*err = (struct error){ 0 };
-	for (size_t i = 0; i < count && one.kind != ERROR_CANCELLED; i++) {
-		at = address->at;
-		left_ms = end_ms - clock_boot_ms();
-		if (!connect_host(conn, clock_boot_ms() + left_ms / (int64_t)(count - i), &one) &&
-		    (count == 1 || !check_writable(conn, &one)))
+	for (size_t left = count; left > 0; left--) {
+		now_ms = clock_boot_ms();
+		if (!connect_host(conn, now_ms + (end_ms - now_ms) / (int64_t)left, &one))
 			return 0;
-		/* A host that did not answer has been left already. */
-		if (address->at == at)
-			mysql_address_next(address);
+		mysql_address_next(conn->address);
 		add_reason(err, &one);
 	}
-	if (one.kind == ERROR_CANCELLED)
-		*err = one;
 	return -1;
 }
 
 /* ---- requests ---- */
+
+/*
+ * Report an error of the library, and close the connection if it is gone, or if another server may
+ * do better and no lock would end with this connection. Returns -1.
+ */
+static int fail(struct mysql_conn *conn, bool passed, struct error *err)
+{
+	const struct mysql_address *address = conn->address;
+	enum mysql_class class;
+
+	conn->code = mysql_errno(conn->mysql);
+	class = mysql_classify(conn->code);
+	if (passed) {
+		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: no answer", address->label);
+		leave_host(conn);
+		return -1;
+	}
+	mysql_refusal(address, conn->code, mysql_error(conn->mysql), err);
+	if (class == MYSQL_LOSS || (class == MYSQL_ELSEWHERE && !conn->session))
+		mysql_conn_close(conn);
+	conn->pending = false;
+	return -1;
+}
 
 int mysql_conn_send(struct mysql_conn *conn, char *text, struct error *err)
 {
@@ -293,12 +275,11 @@ int mysql_conn_send(struct mysql_conn *conn, char *text, struct error *err)
 	free(text);
 	conn->fresh = false;
 	conn->code = 0;
-	conn->sent = true;
+	conn->sent = conn->pending = true;
 	begin_bound(conn->mysql, clock_boot_ms() + conn->limits->timeout_ms);
 	failed = mysql_send_query(conn->mysql, all, strlen(all));
 	passed = end_bound();
 	free(all);
-	conn->pending = !failed;
 	return failed ? fail(conn, passed, err) : 0;
 }
 
@@ -349,15 +330,15 @@ int mysql_conn_receive(struct mysql_conn *conn, MYSQL_RES **rows, struct error *
 
 	*rows = NULL;
 	if (await_answer(conn, &deadline_ms, err)) {
-		if (!conn->session) {
-			mysql_conn_close(conn);
-			mysql_address_next(conn->address);
-		}
+		if (!conn->session)
+			leave_host(conn);
 		return error_prefix(err, "%s", conn->address->label);
 	}
 	begin_bound(conn->mysql, deadline_ms);
 	failed = read_results(conn->mysql, rows);
 	passed = end_bound();
+	if (failed || passed)
+		return fail(conn, passed, err);
 	conn->pending = false;
-	return failed || passed ? fail(conn, passed, err) : 0;
+	return 0;
 }

@@ -31,6 +31,7 @@ struct mysql_address {
 	struct mysql_host *hosts;	/* at least one */
 	size_t host_count;
 	size_t at;		/* the one of the last connection */
+	int64_t stale;		/* a connection that was closed while a request ran; 0: none */
 	char *socket;		/* path */
 	char *user, *password, *database;
 	char *defaults_file, *defaults_group;
@@ -66,6 +67,7 @@ struct mysql_conn {
  * connection was that takes writes. 0, or -1.
  */
 int mysql_conn_open(struct mysql_conn *conn, struct error *err);
+/* Notes in address->stale that a request was pending. */
 void mysql_conn_close(struct mysql_conn *conn);
 
 /* The descriptor, close-on-exec, or -1. */
@@ -86,17 +88,18 @@ int mysql_conn_receive(struct mysql_conn *conn, MYSQL_RES **rows, struct error *
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *words,
 		   struct error *err);
 
-/* The number by which a server that is read-only refuses a write (--read-only, ER_OPTION_...). */
-#define MYSQL_READ_ONLY 1290
+/* The error by which {writable} of sql/common.sql refuses a server (ER_DATA_OUT_OF_RANGE). */
+#define MYSQL_READ_ONLY 1690
 
-/* Does this error mean that the connection is gone? */
-bool mysql_code_is_loss(unsigned int code);
+enum mysql_class {
+	MYSQL_OTHER,
+	MYSQL_LOSS,		/* the connection is gone */
+	/*
+	 * The server refuses everybody with this, as long as it is not the one to ask. A new
+	 * connection may get to another one, through a balancer that leaves connections alone.
+	 */
+	MYSQL_ELSEWHERE,
+	MYSQL_CONTENTION,	/* statements got in each other's way, or were interrupted */
+};
 
-/*
- * Does a server refuse everybody with this, as long as it is not the one to ask? A new connection
- * may get to another server, through a balancer that leaves connections where they are.
- */
-bool mysql_code_is_elsewhere(unsigned int code);
-
-/* Did statements get in each other's way, or were they interrupted, so that a retry may do? */
-bool mysql_code_is_contention(unsigned int code);
+enum mysql_class mysql_classify(unsigned int code);

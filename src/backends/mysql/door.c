@@ -15,7 +15,7 @@
 #define YEAR_S 31536000
 /* A waiter that hangs keeps the door that it was given for so long. */
 #define HUNG_S 4
-/* How often to try when the row has to be made first. */
+/* How often to try when the row or the tables have to be made first. */
 #define ATTEMPTS 3
 /* A value of wait_timeout that nobody else sets. */
 #define ODD_IDLE_S 7654
@@ -23,6 +23,9 @@
 #define PROBE_NAME "dlock-check"
 /* Room for the name of a lock in the server. */
 #define KEY_SIZE 65
+/* Where there is no NOWAIT, the server waits for a second, which the text "session" sets. */
+#define NOWAIT_MARIADB "/*M!100300 NOWAIT */"
+#define NOWAIT_MYSQL "/*!80001 NOWAIT */"
 
 const struct door_kind door_row = {
 	.try_sql = sql_row_try,
@@ -34,8 +37,8 @@ const struct door_kind door_row = {
 	.probe_sql = sql_row_probe,
 	.exclusive = "FOR UPDATE",
 	.shared = "LOCK IN SHARE MODE",
+	.nowait = NOWAIT_MARIADB NOWAIT_MYSQL,
 	.transaction = true,
-	.nowait = true,
 };
 
 const struct door_kind door_advisory = {
@@ -46,6 +49,7 @@ const struct door_kind door_advisory = {
 	.open_sql = sql_advisory_open,
 	.probe_sql = sql_advisory_probe,
 	.exclusive = "",
+	.nowait = "",
 };
 
 const struct door_kind door_table = {
@@ -57,6 +61,7 @@ const struct door_kind door_table = {
 	.probe_sql = sql_table_probe,
 	.exclusive = "WRITE",
 	.shared = "READ",
+	.nowait = NOWAIT_MARIADB,
 };
 
 static const struct door_kind *kind_of(const struct lease *lease)
@@ -65,17 +70,6 @@ static const struct door_kind *kind_of(const struct lease *lease)
 }
 
 /* ---- values ---- */
-
-static const char *nowait_clause(const struct lease *lease, MYSQL *mysql, bool shared)
-{
-	if (!mysql)
-		return "";
-	if (strstr(mysql_get_server_info(mysql), "MariaDB"))
-		return "NOWAIT";
-	/* Servers without it wait for a second, which the text "session" sets. */
-	return kind_of(lease)->nowait && !shared && mysql_get_server_version(mysql) >= 80001
-		? "NOWAIT" : "";
-}
 
 static int64_t idle_of(const struct request *request)
 {
@@ -111,7 +105,7 @@ static void make_key(const char *name, char key[static KEY_SIZE])
 }
 
 /* key: room for the name in the server, which the params point to. */
-static void make_params(struct lease *lease, MYSQL *mysql, const struct request *request,
+static void make_params(const struct lease *lease, const struct request *request,
 			struct params *params, char key[static KEY_SIZE])
 {
 	const struct door_kind *kind = kind_of(lease);
@@ -125,10 +119,10 @@ static void make_params(struct lease *lease, MYSQL *mysql, const struct request 
 		SQL_NAME("table", strcmp(name, PROBE_NAME) ? name : "dlock_probe"),
 		SQL_TEXT("key", key),
 		SQL_PART("clause", shared ? kind->shared : kind->exclusive),
-		SQL_PART("nowait", nowait_clause(lease, mysql, shared)),
+		SQL_PART("nowait", shared ? NOWAIT_MARIADB : kind->nowait),
 		SQL_INT("idle", idle_s),
 		SQL_INT("hung", idle_s < HUNG_S ? idle_s : HUNG_S),
-		SQL_INT("limit", YEAR_S),
+		SQL_INT("limit", HOLD_LOOK_MS / 1000),
 		SQL_LAST
 	});
 }
@@ -138,44 +132,35 @@ static void make_params(struct lease *lease, MYSQL *mysql, const struct request 
 /* The row of each text; see door_facts. */
 struct door_answer {
 	bool there;		/* a row came */
-	bool yes, in_transaction, read_only;
-	int64_t number, idle_s;
+	int64_t yes, number, idle_s, read_only;
 };
 
 /* Frees rows. */
-static void read_answer(const struct lease *lease, MYSQL_RES *rows, struct door_answer *answer)
+static void read_answer(MYSQL_RES *rows, struct door_answer *answer)
 {
-	MYSQL *mysql = lease->my.conn.mysql;
 	int64_t numbers[4];
+	const bool there = mysql_numbers(rows, numbers, 4) == 4;
 
-	*answer = (struct door_answer){
-		.there = mysql_numbers(rows, numbers, 4) == 4,
-		.in_transaction = mysql && mysql->server_status & SERVER_STATUS_IN_TRANS,
-	};
-	answer->yes = numbers[0];
-	answer->number = numbers[1];
-	answer->idle_s = numbers[2];
-	answer->read_only = numbers[3];
+	*answer = (struct door_answer){ there, numbers[0], numbers[1], numbers[2], numbers[3] };
 }
 
 static int request_door(struct lease *lease, const char *sql, const struct request *request,
 			struct door_answer *answer, struct error *err)
 {
-	struct mysql_backend *my = &lease->my;
 	struct params params;
 	char key[KEY_SIZE];
 	MYSQL_RES *rows;
 	int failed;
 
-	make_params(lease, my->conn.mysql, request, &params, key);
-	failed = mysql_run(my, &my->conn, sql, params.values, &rows, err);
-	read_answer(lease, rows, answer);
+	make_params(lease, request, &params, key);
+	failed = mysql_run(&lease->my, &lease->my.conn, sql, params.values, &rows, err);
+	read_answer(rows, answer);
 	return failed;
 }
 
 void door_drop(struct lease *lease)
 {
-	mysql_drop(&lease->my, &lease->my.conn);
+	mysql_conn_close(&lease->my.conn);
 	lease->my.conn.session = false;
 	lease->door.state = DOOR_BEFORE;
 }
@@ -201,10 +186,13 @@ static void pass(struct lease *lease, const struct request *request)
 static enum outcome classify_answer(const struct lease *lease, const struct door_answer *answer,
 				    struct error *err)
 {
+	const MYSQL *mysql = lease->my.conn.mysql;
+
 	if (answer->number != lease->door.number || answer->idle_s != lease->door.idle_s)
 		return lose(lease, "wait_timeout does not stay as it was set: the session is "
 			    "another one now; ?strategy=lease needs none of its own", err);
-	if (!answer->yes || (kind_of(lease)->transaction && !answer->in_transaction))
+	if (!answer->yes || (kind_of(lease)->transaction &&
+			     !(mysql->server_status & SERVER_STATUS_IN_TRANS)))
 		return lose(lease, "the session no longer has the lock", err);
 	if (answer->read_only)
 		return lose(lease, "the server is read-only now, another one may be the primary",
@@ -244,20 +232,20 @@ enum outcome door_prove(struct lease *lease, const struct request *request, stru
 enum outcome door_try(struct lease *lease, const struct request *request, struct error *err)
 {
 	const struct door_kind *kind = kind_of(lease);
-	struct mysql_conn *conn = &lease->my.conn;
+	struct mysql_backend *my = &lease->my;
 	struct door_answer answer;
 
-	/* What the texts say depends on the server. */
-	if (mysql_conn_open(conn, err))
-		return OUTCOME_ERROR;
 	for (int i = 0; i < ATTEMPTS; i++) {
 		if (request_door(lease, kind->try_sql, request, &answer, err)) {
-			if (mysql_contended(conn))
+			if (mysql_contended(&my->conn))
 				return OUTCOME_BUSY;
-			if (conn->mysql && conn->code == MYSQL_NO_SUCH_TABLE && !kind->make_sql)
+			if (i == 0 && mysql_is_missing(&my->conn) &&
+			    !mysql_make_tables(my, &my->conn, err))
+				continue;
+			if (i > 0 && mysql_is_missing(&my->conn))
 				error_set(err, ERROR_REFUSED, 0, "%s: there is no table of this "
 					  "name to lock; ?strategy=lease needs none",
-					  lease->my.address.label);
+					  my->address.label);
 			return OUTCOME_ERROR;
 		}
 		if (answer.yes) {
@@ -268,7 +256,7 @@ enum outcome door_try(struct lease *lease, const struct request *request, struct
 		if (answer.there || !kind->make_sql)
 			return OUTCOME_BUSY;
 		if (request_door(lease, kind->make_sql, request, &answer, err) &&
-		    !mysql_contended(conn))
+		    !mysql_contended(&my->conn))
 			return OUTCOME_ERROR;
 	}
 	return OUTCOME_BUSY;
@@ -276,33 +264,32 @@ enum outcome door_try(struct lease *lease, const struct request *request, struct
 
 int door_wait(struct lease *lease, const struct request *request, struct error *err)
 {
-	struct mysql_backend *my = &lease->my;
-	struct door_answer answer;
+	struct mysql_conn *conn = &lease->my.conn;
+	struct door_answer ignored;
 	struct params params;
 	char key[KEY_SIZE];
 
-	if (request_door(lease, kind_of(lease)->ready_sql, request, &answer, err))
+	make_params(lease, request, &params, key);
+	if (request_door(lease, kind_of(lease)->ready_sql, request, &ignored, err) ||
+	    mysql_start(conn, kind_of(lease)->wait_sql, params.values, err))
 		return -1;
-	make_params(lease, my->conn.mysql, request, &params, key);
-	if (mysql_start(my, &my->conn, kind_of(lease)->wait_sql, params.values, err))
-		return -1;
-	my->conn.session = true;
 	lease->door.state = DOOR_WAITING;
 	return 0;
 }
 
 enum outcome door_wake(struct lease *lease, const struct request *request, struct error *err)
 {
-	struct mysql_backend *my = &lease->my;
+	struct mysql_conn *conn = &lease->my.conn;
 	struct door_answer answer;
 	MYSQL_RES *rows;
 	char *text;
-	int failed = mysql_conn_receive(&my->conn, &rows, err);
+	int failed = mysql_conn_receive(conn, &rows, err);
 	enum outcome outcome;
 
-	read_answer(lease, rows, &answer);
+	lease->door.state = DOOR_BEFORE;
+	read_answer(rows, &answer);
 	if (failed)
-		return mysql_contended(&my->conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
+		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
 	/* LOCK TABLES gives no row. */
 	if (!answer.yes && (answer.there || kind_of(lease)->make_sql))
 		return OUTCOME_BUSY;
@@ -342,15 +329,11 @@ int door_probe(struct lease *lease, const char *name, bool *taken, int64_t *numb
 	MYSQL_RES *rows;
 	int failed;
 
-	if (mysql_conn_open(&my->side, err))
-		return -1;
-	make_params(lease, my->side.mysql, &request, &params, key);
-	my->only_looks = true;
+	make_params(lease, &request, &params, key);
 	failed = mysql_run(my, &my->side, kind_of(lease)->probe_sql, params.values, &rows, err);
-	my->only_looks = false;
 	mysql_numbers(rows, number, 1);
 	*taken = failed ? mysql_contended(&my->side) : !kind_of(lease)->exclusive[0] && *number > 0;
-	failed = failed && !*taken && my->side.code != MYSQL_NO_SUCH_TABLE;
+	failed = failed && !*taken && !mysql_is_missing(&my->side);
 	/* Whatever the probe took is freed with the connection. */
 	mysql_conn_close(&my->side);
 	return failed ? -1 : 0;

@@ -35,8 +35,8 @@ struct door_kind {
 	/* Fails with contention when the door is taken, or gives the number of its connection. */
 	const char *probe_sql;
 	const char *exclusive, *shared;	/* {clause} in the texts above */
+	const char *nowait;		/* {nowait}, for exclusive ones */
 	bool transaction;		/* the door ends with a transaction, too */
-	bool nowait;			/* Oracle's server knows NOWAIT here, for exclusive ones */
 };
 
 struct door {
@@ -53,7 +53,7 @@ int64_t door_ttl_ms(const struct request *request);
 /* Passes the door if it is open. HELD: it is ours. BUSY: another program has it. ERROR. */
 enum outcome door_try(struct lease *lease, const struct request *request, struct error *err);
 
-/* Begins to sleep in the statement that passes the door. 0 or -1. */
+/* Begins to sleep in the statement that passes the door, for at most HOLD_LOOK_MS. 0 or -1. */
 int door_wait(struct lease *lease, const struct request *request, struct error *err);
 
 /* Receives the end of that statement. HELD: the door is ours. BUSY: try again. ERROR. */

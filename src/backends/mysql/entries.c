@@ -2,7 +2,7 @@
 /* The queue of a lock: taking, waking, showing. See entries.h. */
 #include "entries.h"
 
-#include <inttypes.h>
+#include <mysqld_error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,10 +51,10 @@ static void make_params(struct params *params, struct mysql_backend *my,
 		my->strategy->texts->add_params(my, request, params);
 }
 
-/* The columns of entries_take. */
+/* The columns of entries_try and entries_take. */
 enum column {
-	COLUMN_TAKEN, COLUMN_NUMBER, COLUMN_PLACE, COLUMN_BEFORE, COLUMN_WAITING, COLUMN_LEFT,
-	COLUMN_FOREIGN, COLUMN_SLOTS, COLUMN_READ_ONLY, COLUMN_NEWER, COLUMN_LATE, COLUMNS
+	COLUMN_TAKEN, COLUMN_NUMBER, COLUMN_EXCLUDED, COLUMN_PLACE, COLUMN_BEFORE, COLUMN_WAITING,
+	COLUMN_LEFT, COLUMN_FOREIGN, COLUMN_SLOTS, COLUMN_LATE, COLUMN_NEWER, COLUMNS
 };
 
 static int64_t column_number(MYSQL_ROW row, int column)
@@ -62,19 +62,25 @@ static int64_t column_number(MYSQL_ROW row, int column)
 	return row[column] ? strtoll(row[column], NULL, 10) : 0;
 }
 
-/* Frees rows. */
-static enum outcome read_state(struct mysql_backend *my, struct mysql_conn *conn,
-			       const struct request *request, MYSQL_RES *rows,
-			       struct entries_state *state, struct error *err)
+/* Run a text that tries to take the lock, and makes the tables where they are missing. */
+static enum outcome request_lock(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
+				 const struct request *request, const struct params *params,
+				 struct entries_state *state, struct error *err)
 {
-	MYSQL_ROW row = mysql_fetch_row(rows);
-	enum outcome outcome = OUTCOME_BUSY;
-	bool read_only;
-	int slots;
+	MYSQL_RES *rows;
+	MYSQL_ROW row;
+	int slots, failed = mysql_persist(my, conn, sql, params->values, TAKE_MS, COLUMNS, &rows,
+					  err);
 
+	if (failed && mysql_is_missing(conn) && !mysql_make_tables(my, conn, err))
+		failed = mysql_persist(my, conn, sql, params->values, TAKE_MS, COLUMNS, &rows, err);
+	if (failed)
+		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
+	row = mysql_fetch_row(rows);
 	*state = (struct entries_state){
 		.taken = column_number(row, COLUMN_TAKEN) == 1,
 		.number = column_number(row, COLUMN_NUMBER),
+		.excluded = column_number(row, COLUMN_EXCLUDED),
 		.place = column_number(row, COLUMN_PLACE),
 		.before = column_number(row, COLUMN_BEFORE),
 		.waiting = column_number(row, COLUMN_WAITING),
@@ -83,43 +89,12 @@ static enum outcome read_state(struct mysql_backend *my, struct mysql_conn *conn
 		.late = column_number(row, COLUMN_LATE),
 	};
 	slots = (int)column_number(row, COLUMN_SLOTS);
-	read_only = column_number(row, COLUMN_READ_ONLY);
 	if (row[COLUMN_NEWER] && row[COLUMN_NEWER][0])
 		state->newer = memory_copy(row[COLUMN_NEWER]);
 	mysql_free_result(rows);
-	if (state->taken)
-		return OUTCOME_HELD;
-	if (read_only) {
-		mysql_read_only(my, conn, err);
-		outcome = OUTCOME_ERROR;
-	} else if (state->newer) {
-		outcome = OUTCOME_LOST;
-	} else if (slots && !hold_mode_slots_agree(slots, request, err)) {
-		outcome = OUTCOME_ERROR;
-	}
-	return outcome;
-}
-
-/* Take a lock that is free and that nobody waits for, as most are. BUSY: it is not. */
-static enum outcome try_empty(struct mysql_backend *my, struct mysql_conn *conn,
-			      const struct params *params, struct entries_state *state,
-			      bool *excluded, struct error *err)
-{
-	int64_t numbers[4];	/* see entries_try */
-	MYSQL_RES *rows;
-
-	if (mysql_persist(my, conn, my->strategy->texts->try_sql, params->values, TAKE_MS, 4,
-			  &rows, err))
-		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
-	mysql_numbers(rows, numbers, 4);
-	*excluded = !numbers[3];
-	if (numbers[2]) {
-		mysql_read_only(my, conn, err);
-		return OUTCOME_ERROR;
-	}
-	*state = (struct entries_state){ .taken = numbers[0] == 1 && numbers[1] > 0,
-					 .number = numbers[1] };
-	return state->taken ? OUTCOME_HELD : OUTCOME_BUSY;
+	if (state->taken || state->newer)
+		return state->taken ? OUTCOME_HELD : OUTCOME_LOST;
+	return slots && !hold_mode_slots_agree(slots, request, err) ? OUTCOME_ERROR : OUTCOME_BUSY;
 }
 
 static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
@@ -143,14 +118,11 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 			  const struct request *request, const struct entries_how *how,
 			  struct entries_state *state, struct error *err)
 {
+	const struct entries_texts *texts = my->strategy->texts;
 	enum outcome outcome = OUTCOME_BUSY;
 	struct params params;
-	MYSQL_RES *rows;
-	bool excluded = false;
 
 	*state = (struct entries_state){ .left_ms = -1 };
-	if (mysql_conn_open(conn, err))
-		return OUTCOME_ERROR;
 	make_params(&params, my, request);
 	params_add(&params, (const struct sql_value[]){
 		SQL_INT("alive", ALIVE_US),
@@ -166,24 +138,19 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 	if (how->wake)
 		wake_waiters(my, conn, &params, "q.newer = ''", 1);
 	if (how->fresh)
-		outcome = try_empty(my, conn, &params, state, &excluded, err);
+		outcome = request_lock(my, conn, texts->try_sql, request, &params, state, err);
 	/* Somebody who does not wait writes nothing. Only the other text compares slots. */
 	if (outcome != OUTCOME_BUSY ||
-	    (excluded && !how->queue && request->mode != HOLD_SLOT))
+	    (state->excluded && !how->queue && request->mode != HOLD_SLOT))
 		return outcome;
-	if (mysql_persist(my, conn, my->strategy->texts->take_sql, params.values, TAKE_MS, COLUMNS,
-			  &rows, err)) {
-		if (mysql_contended(conn))
-			return OUTCOME_BUSY;
-		/* A server that has answered just now is worth to wait for. */
-		return how->fresh && how->queue && err->kind == ERROR_UNAVAILABLE ? OUTCOME_BUSY
-										  : OUTCOME_ERROR;
-	}
-	outcome = read_state(my, conn, request, rows, state, err);
+	outcome = request_lock(my, conn, texts->take_sql, request, &params, state, err);
+	/* A server that has answered just now is worth to wait for. */
+	if (outcome == OUTCOME_ERROR && how->fresh && how->queue && err->kind == ERROR_UNAVAILABLE)
+		return OUTCOME_BUSY;
 	/* Those behind a shared hold or a slot may hold, too. */
 	if (outcome == OUTCOME_HELD && request->mode != HOLD_EXCLUSIVE)
 		wake_waiters(my, conn, &params, "q.newer = ''", WOKEN);
-	if (outcome == OUTCOME_BUSY && request->replaces && how->enters)
+	if (outcome == OUTCOME_BUSY && request->replaces && state->place)
 		wake_waiters(my, conn, &params, "q.newer <> ''", INT32_MAX);
 	return outcome;
 }
@@ -196,7 +163,7 @@ int entries_sleep(struct mysql_backend *my, struct mysql_conn *conn, const struc
 	make_params(&params, my, request);
 	params_add(&params, (const struct sql_value[]){
 		SQL_INT("place", place), SQL_INT("sleep", sleep_ms), SQL_LAST });
-	return mysql_start(my, conn, sql_entries_sleep, params.values, err);
+	return mysql_start(conn, sql_entries_sleep, params.values, err);
 }
 
 /* ---- waking ---- */
@@ -217,23 +184,20 @@ static bool wake_one(struct mysql_backend *my, struct mysql_conn *conn, struct p
 			usleep(WAKE_PAUSE_US);
 		failed = mysql_run(my, conn, sql_entries_wake, params->values, &rows, &ignored);
 		if (mysql_numbers(rows, numbers, 2) < 2 ||
-		    (failed && conn->code != MYSQL_NO_SUCH_THREAD))
+		    (failed && conn->code != ER_NO_SUCH_THREAD))
 			numbers[0] = numbers[1] = 1;
 	}
 	return numbers[0];
 }
 
-/* How many of the waiters in these places have died, and are removed now. */
-static int bury_woken(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
-		      const char *places)
+/* Remove the waiters up to the last one that was woken whose connections are gone. How many. */
+static int bury(struct mysql_backend *my, struct mysql_conn *conn, const struct params *params)
 {
 	struct error ignored = { 0 };
 	int64_t dead = 0;
 	MYSQL_RES *rows;
 
-	usleep(WAKE_PAUSE_US);
-	params_add(params, (const struct sql_value[]){ SQL_PART("woken", places), SQL_LAST });
-	mysql_run(my, conn, sql_entries_bury_woken, params->values, &rows, &ignored);
+	mysql_run(my, conn, sql_entries_bury, params->values, &rows, &ignored);
 	mysql_numbers(rows, &dead, 1);
 	return (int)dead;
 }
@@ -245,87 +209,77 @@ static int bury_woken(struct mysql_backend *my, struct mysql_conn *conn, struct 
 static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
 			MYSQL_RES *list, int most)
 {
-	char places[24 * WOKEN] = "";
+	const bool resent = my->base.resent;
 	MYSQL_ROW row;
 
 	mysql_data_seek(list, 0);
-	while ((row = mysql_fetch_row(list)) && row[2]) {
-		if (most == 0) {
-			most = bury_woken(my, conn, params, places);
-			places[0] = '\0';
+	for (int woken = 0; (row = mysql_fetch_row(list)) && row[2];) {
+		if (woken == most) {
+			usleep(WAKE_PAUSE_US);
+			woken -= bury(my, conn, params);
 		}
-		if (most == 0)
+		if (woken == most)
 			break;
 		params_add(params, (const struct sql_value[]){
 			SQL_INT("place", column_number(row, 2)),
 			SQL_INT("waiter", column_number(row, 3)), SQL_LAST });
-		if (!wake_one(my, conn, params)) {
-			mysql_try(my, conn, sql_entries_bury, params->values);
-			continue;
-		}
-		most--;
-		if (strlen(places) + 22 < sizeof(places))
-			sprintf(places + strlen(places), "%s%" PRId64, places[0] ? ", " : "",
-				column_number(row, 2));
+		woken++;
+		if (!wake_one(my, conn, params))
+			woken -= bury(my, conn, params);
 	}
+	my->base.resent = resent;
 }
 
 /* ---- holding ---- */
 
+/*
+ * Run a text whose answer begins with how many holds it has changed. *rows: the waiters to wake,
+ * which the caller frees; none after an error.
+ */
+static enum outcome change_hold(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
+				const struct params *params, int64_t limit_ms, MYSQL_RES **rows,
+				struct error *err)
+{
+	if (mysql_persist(my, conn, sql, params->values, limit_ms, 4, rows, err))
+		return mysql_is_missing(conn) ? OUTCOME_LOST : OUTCOME_ERROR;
+	if (column_number(mysql_fetch_row(*rows), 0) > 0)
+		return OUTCOME_HELD;
+	error_set(err, ERROR_REFUSED, 0, "%s: this hold has ended, or somebody else has it now",
+		  my->address.label);
+	return OUTCOME_LOST;
+}
+
 enum outcome entries_renew(struct mysql_backend *my, struct mysql_conn *conn,
 			   const struct request *request, bool sooner, struct error *err)
 {
-	int64_t numbers[2];	/* see entries_renew */
+	enum outcome outcome;
 	struct params params;
 	MYSQL_RES *rows;
 
 	make_params(&params, my, request);
-	if (mysql_persist(my, conn, my->strategy->texts->renew_sql, params.values, TAKE_MS, 2,
-			  &rows, err))
-		return OUTCOME_ERROR;
-	mysql_numbers(rows, numbers, 2);
-	if (numbers[0] > 0) {
-		if (sooner)
-			wake_waiters(my, conn, &params, "q.newer = ''", WOKEN);
-		return OUTCOME_HELD;
-	}
-	if (numbers[1]) {
-		mysql_read_only(my, conn, err);
-		return OUTCOME_ERROR;
-	}
-	error_set(err, ERROR_REFUSED, 0, "%s: this hold has ended, or somebody else has it now",
-		  my->address.label);
-	return OUTCOME_LOST;
+	outcome = change_hold(my, conn, my->strategy->texts->renew_sql, &params, TAKE_MS, &rows,
+			      err);
+	mysql_free_result(rows);
+	if (outcome == OUTCOME_HELD && sooner)
+		wake_waiters(my, conn, &params, "q.newer = ''", WOKEN);
+	return outcome;
 }
 
 enum outcome entries_release(struct mysql_backend *my, struct mysql_conn *conn,
 			     const struct request *request, struct error *err)
 {
 	const struct entries_texts *texts = my->strategy->texts;
+	enum outcome outcome;
 	struct params params;
 	MYSQL_RES *rows;
-	bool held, resent;
-	int failed;
 
 	make_params(&params, my, request);
-	my->only_looks = true;
-	failed = mysql_persist(my, conn,
-			       request->keep_ms > 0 ? texts->keep_sql : texts->release_sql,
-			       params.values, my->base.timeout_ms, 4, &rows, err);
-	my->only_looks = false;
-	if (failed)
-		return conn->mysql && conn->code == MYSQL_NO_SUCH_TABLE ? OUTCOME_LOST
-									: OUTCOME_ERROR;
-	resent = my->base.resent;
-	held = column_number(mysql_fetch_row(rows), 0) > 0;
-	wake_listed(my, conn, &params, rows, WOKEN);
+	outcome = change_hold(my, conn, request->keep_ms > 0 ? texts->keep_sql : texts->release_sql,
+			      &params, my->base.timeout_ms, &rows, err);
+	if (rows)
+		wake_listed(my, conn, &params, rows, WOKEN);
 	mysql_free_result(rows);
-	my->base.resent = resent;
-	if (held)
-		return OUTCOME_HELD;
-	error_set(err, ERROR_REFUSED, 0, "%s: this hold has ended, or somebody else has it now",
-		  my->address.label);
-	return OUTCOME_LOST;
+	return outcome;
 }
 
 /* ---- showing and breaking ---- */
@@ -394,10 +348,9 @@ int entries_show(struct mysql_backend *my, struct mysql_conn *conn, const struct
 	make_params(&params, my, request);
 	params_add(&params, (const struct sql_value[]){
 		SQL_PART("there", my->strategy->door ? sql_entries_there : "1"), SQL_LAST });
-	/* Without tables there are no locks. */
-	my->only_looks = true;
 	failed = mysql_run(my, conn, sql, params.values, &from, err);
-	if (failed && conn->mysql && conn->code == MYSQL_NO_SUCH_TABLE)
+	/* Without tables there are no locks. */
+	if (failed && mysql_is_missing(conn))
 		failed = 0;
 	else if (!failed && from && !request->name)
 		add_names(from, &rows->names);
@@ -405,7 +358,6 @@ int entries_show(struct mysql_backend *my, struct mysql_conn *conn, const struct
 		while ((row = mysql_fetch_row(from)))
 			show_row(my->strategy, row, mysql_fetch_lengths(from), rows);
 	mysql_free_result(from);
-	my->only_looks = false;
 	return failed;
 }
 
@@ -414,22 +366,21 @@ enum outcome entries_break(struct mysql_backend *my, struct mysql_conn *conn, co
 {
 	const struct request request = { .name = name };
 	char literal[ROW_ID_SIZE + 4];
+	enum outcome outcome;
 	struct params params;
 	MYSQL_RES *rows;
-	MYSQL_ROW first;
-	bool held;
 
 	snprintf(literal, sizeof(literal), "X'%s'", row->id);
 	make_params(&params, my, &request);
 	params_add(&params, (const struct sql_value[]){
 		SQL_PART("row", literal), SQL_INT("fence", (int64_t)row->fence), SQL_LAST });
-	if (mysql_persist(my, conn, my->strategy->texts->break_sql, params.values,
-			  my->base.timeout_ms, 4, &rows, err))
-		return OUTCOME_ERROR;
-	first = mysql_fetch_row(rows);
-	held = column_number(first, 0) > 0;
-	*connection = column_number(first, 1);
-	wake_listed(my, conn, &params, rows, WOKEN);
+	outcome = change_hold(my, conn, my->strategy->texts->break_sql, &params,
+			      my->base.timeout_ms, &rows, err);
+	if (rows) {
+		mysql_data_seek(rows, 0);
+		*connection = column_number(mysql_fetch_row(rows), 1);
+		wake_listed(my, conn, &params, rows, WOKEN);
+	}
 	mysql_free_result(rows);
-	return held ? OUTCOME_HELD : OUTCOME_LOST;
+	return outcome;
 }

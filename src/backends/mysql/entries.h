@@ -30,6 +30,7 @@ struct entries_texts {
 struct entries_state {
 	bool taken;
 	int64_t number;		/* the fence, if it is taken */
+	bool excluded;		/* by those who hold; known when the queue was not empty */
 	int64_t place;		/* of our entry */
 	int64_t before;		/* entries before it, */
 	int64_t waiting;	/* those of them that wait, */
@@ -45,7 +46,6 @@ struct entries_state {
 /* How a request to take the lock differs from what struct request says. */
 struct entries_how {
 	bool fresh;		/* try first whether the queue is empty */
-	bool enters;		/* no entry of ours is known to be in the queue */
 	bool queue;		/* leave an entry that waits */
 	bool wake;		/* wake the first waiter before, or remove it if it has died */
 	int64_t late;		/* remove this waiter, which is late; 0: nobody */

@@ -10,64 +10,61 @@
 /* Numbers that not every header of the two libraries has. */
 enum {
 	NORMAL_SHUTDOWN = 1077,
-	WSREP_NOT_READY = 1047,		/* ER_UNKNOWN_COM_ERROR, which Galera borrows */
+	STATEMENT_LOG = 1665,
 	CONNECTION_KILLED = 1927,	/* MariaDB */
-	STATEMENT_TIMEOUT = 1969,	/* MariaDB: max_statement_time */
-	QUERY_TIMEOUT = 3024,		/* MySQL: max_execution_time */
+	OFFLINE = 3032,
 	ROLLED_BACK = 3101,		/* MySQL: group replication */
-	CLIENT_TIMEOUT = 4031,		/* MySQL: wait_timeout */
 	TLS_REQUIRED = 3159,
 	LOCK_NOWAIT = 3572,		/* MySQL since 8.0.1: NOWAIT */
-	INNODB_READ_ONLY = 1874,
-	NO_PASSWORD = 1698,
-	STATEMENT_LOG = 1665,
-	READ_ONLY_MODE = 1836,
-	OFFLINE = 3032,
+	CLIENT_TIMEOUT = 4031,		/* MySQL: wait_timeout */
 	PLUGIN_NOT_ALLOWED = 5010,	/* Connector/C: see api_allow_clear() */
 };
 
 /* What servers and the library refuse with; their own words follow the advice in parentheses. */
 static const struct refusal {
 	enum error_kind kind;
+	enum mysql_class class;
 	const char *advice;
-	unsigned int codes[5];	/* 0: no more */
+	unsigned int codes[6];	/* 0: no more */
 } refusals[] = {
-	{ ERROR_REFUSED, "wrong user or password", { ER_ACCESS_DENIED_ERROR, NO_PASSWORD } },
-	{ ERROR_REFUSED, "the server has no such database", { ER_BAD_DB_ERROR } },
-	{ ERROR_REFUSED, "no database given: mysql://HOST/DATABASE", { ER_NO_DB_ERROR } },
-	{ ERROR_REFUSED, "this account lacks a privilege on the database; 'dlock setup --dry-run' "
-	  "prints the GRANTs needed", { ER_DBACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR,
-		      ER_COLUMNACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR } },
-	{ ERROR_REFUSED, "the server wants TLS: ?ssl-mode=required, or ?ssl-ca=",
+	{ ERROR_REFUSED, MYSQL_OTHER, "wrong user or password",
+	  { ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR } },
+	{ ERROR_REFUSED, MYSQL_OTHER, "the server has no such database", { ER_BAD_DB_ERROR } },
+	{ ERROR_REFUSED, MYSQL_OTHER, "this account lacks a privilege on the database; "
+	  "'dlock setup --dry-run' prints the GRANTs needed", { ER_DBACCESS_DENIED_ERROR,
+	  ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR } },
+	{ ERROR_REFUSED, MYSQL_OTHER, "the server wants TLS: ?ssl-mode=required, or ?ssl-ca=",
 	  { TLS_REQUIRED } },
-	{ ERROR_REFUSED, "a table is missing: 'dlock setup' makes it", { ER_NO_SUCH_TABLE } },
-	{ ERROR_REFUSED, "a table is not as dlock makes it", { ER_BAD_FIELD_ERROR } },
-	{ ERROR_REFUSED, "the server is read-only: name the primary",
-	  { ER_OPTION_PREVENTS_STATEMENT, ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION, READ_ONLY_MODE,
-	    INNODB_READ_ONLY } },
-	{ ERROR_REFUSED, "binlog_format=STATEMENT cannot log what locks do: set MIXED or ROW",
-	  { STATEMENT_LOG } },
-	{ ERROR_UNAVAILABLE, "too many connections; each waiter needs one, see max_connections",
+	{ ERROR_REFUSED, MYSQL_OTHER, "a table is missing: 'dlock setup' makes it",
+	  { ER_NO_SUCH_TABLE } },
+	{ ERROR_REFUSED, MYSQL_OTHER, "a table is not as dlock makes it", { ER_BAD_FIELD_ERROR } },
+	{ ERROR_REFUSED, MYSQL_ELSEWHERE, "the server is read-only: name the primary",
+	  { ER_OPTION_PREVENTS_STATEMENT, ER_CANT_EXECUTE_IN_READ_ONLY_TRANSACTION,
+	    ER_READ_ONLY_MODE, ER_INNODB_READ_ONLY, MYSQL_READ_ONLY } },
+	{ ERROR_REFUSED, MYSQL_OTHER, "binlog_format=STATEMENT cannot log what locks do: set MIXED "
+	  "or ROW", { STATEMENT_LOG } },
+	{ ERROR_UNAVAILABLE, MYSQL_OTHER, "too many connections; each waiter needs one, see "
+	  "max_connections",
 	  { ER_CON_COUNT_ERROR, ER_TOO_MANY_USER_CONNECTIONS, ER_USER_LIMIT_REACHED } },
-	{ ERROR_UNAVAILABLE, "the server is shutting down, or in offline mode",
+	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "the server is shutting down, or in offline mode",
 	  { ER_SERVER_SHUTDOWN, NORMAL_SHUTDOWN, OFFLINE } },
-	{ ERROR_UNAVAILABLE, "the node is not part of a cluster with a quorum",
-	  { WSREP_NOT_READY } },
-	{ ERROR_UNAVAILABLE, "other sessions get in the way",
+	/* Galera borrows this number. */
+	{ ERROR_UNAVAILABLE, MYSQL_ELSEWHERE, "the node is not part of a cluster with a quorum",
+	  { ER_UNKNOWN_COM_ERROR } },
+	{ ERROR_UNAVAILABLE, MYSQL_CONTENTION, "other sessions get in the way",
 	  { ER_LOCK_WAIT_TIMEOUT, LOCK_NOWAIT, ER_LOCK_DEADLOCK, ER_QUERY_INTERRUPTED,
 	    ROLLED_BACK } },
-	{ ERROR_UNAVAILABLE, "a time limit of the server ended the statement",
-	  { STATEMENT_TIMEOUT, QUERY_TIMEOUT } },
-	{ ERROR_UNAVAILABLE, "the server closed the connection",
+	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "the server closed the connection",
 	  { CR_SERVER_GONE_ERROR, CR_SERVER_LOST, CONNECTION_KILLED, CLIENT_TIMEOUT } },
-	{ ERROR_UNAVAILABLE, "cannot connect", { CR_CONNECTION_ERROR, CR_CONN_HOST_ERROR } },
-	{ ERROR_UNAVAILABLE, "cannot resolve", { CR_UNKNOWN_HOST } },
-	{ ERROR_UNAVAILABLE, "does not speak the MySQL protocol",
+	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "cannot connect",
+	  { CR_CONNECTION_ERROR, CR_CONN_HOST_ERROR } },
+	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "cannot resolve", { CR_UNKNOWN_HOST } },
+	{ ERROR_UNAVAILABLE, MYSQL_LOSS, "does not speak the MySQL protocol",
 	  { CR_VERSION_ERROR, CR_MALFORMED_PACKET } },
-	{ ERROR_REFUSED, "TLS failed", { CR_SSL_CONNECTION_ERROR } },
-	{ ERROR_REFUSED, "the client library cannot log in the way that this account wants",
-	  { CR_AUTH_PLUGIN_CANNOT_LOAD } },
-	{ ERROR_REFUSED, "the server asks for the password in clear text, which needs "
+	{ ERROR_REFUSED, MYSQL_LOSS, "TLS failed", { CR_SSL_CONNECTION_ERROR } },
+	{ ERROR_REFUSED, MYSQL_LOSS, "the client library cannot log in the way that this account "
+	  "wants", { CR_AUTH_PLUGIN_CANNOT_LOAD } },
+	{ ERROR_REFUSED, MYSQL_LOSS, "the server asks for the password in clear text, which needs "
 	  "?ssl-mode=verify-identity", { PLUGIN_NOT_ALLOWED } },
 };
 
@@ -80,38 +77,15 @@ static const struct refusal *find_refusal(unsigned int code)
 	return NULL;
 }
 
-bool mysql_code_is_loss(unsigned int code)
+enum mysql_class mysql_classify(unsigned int code)
 {
-	switch (code) {
-	case ER_SERVER_SHUTDOWN:
-	case NORMAL_SHUTDOWN:
-	case CONNECTION_KILLED:
-	case CLIENT_TIMEOUT:
-	case OFFLINE:
-		return true;
-	default:
-		/* After an error of the library's own, it is out of step with the server. */
-		return (code >= 2000 && code < 3000) || (code >= 5000 && code < 6000);
-	}
-}
+	const struct refusal *refusal = find_refusal(code);
 
-bool mysql_code_is_elsewhere(unsigned int code)
-{
-	switch (code) {
-	case WSREP_NOT_READY:
-	case ER_OPTION_PREVENTS_STATEMENT:
-	case READ_ONLY_MODE:
-	case INNODB_READ_ONLY:
-		return true;
-	default:
-		return false;
-	}
-}
-
-bool mysql_code_is_contention(unsigned int code)
-{
-	return code == ER_LOCK_WAIT_TIMEOUT || code == LOCK_NOWAIT || code == ER_LOCK_DEADLOCK ||
-	       code == ER_QUERY_INTERRUPTED || code == ROLLED_BACK;
+	if (refusal)
+		return refusal->class;
+	/* After an error of the library's own, it is out of step with the server. */
+	return (code >= 2000 && code < 3000) || (code >= 5000 && code < 6000) ? MYSQL_LOSS
+									      : MYSQL_OTHER;
 }
 
 void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *words,
@@ -119,8 +93,10 @@ void mysql_refusal(const struct mysql_address *address, unsigned int code, const
 {
 	const struct refusal *refusal = find_refusal(code);
 	/* Another one of several hosts may take writes now, or soon. */
-	const bool moves = address->host_count > 1 && mysql_code_is_elsewhere(code);
+	const bool moves = address->host_count > 1 && mysql_classify(code) == MYSQL_ELSEWHERE;
 
+	if (code == MYSQL_READ_ONLY)
+		words = "read_only is set";
 	/* The library's own words name the plugin from memory that it has freed. */
 	if (code == PLUGIN_NOT_ALLOWED)
 		words = "mysql_clear_password, dialog or mysql_old_password";
@@ -128,6 +104,6 @@ void mysql_refusal(const struct mysql_address *address, unsigned int code, const
 		error_set(err, moves ? ERROR_UNAVAILABLE : refusal->kind, 0, "%s: %s (%.200s)",
 			  address->label, refusal->advice, words);
 	else
-		error_set(err, mysql_code_is_loss(code) ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
+		error_set(err, mysql_classify(code) == MYSQL_LOSS ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
 			  "%s: %.240s (%u)", address->label, words, code);
 }

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <mysqld_error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "lock/hold.h"
-#include "lock/view.h"
 #include "entries.h"
 
 /* A look takes two requests, so they come half as often as those of one request. */
@@ -25,7 +25,7 @@
 /* A waiter's first pause where nobody wakes it, which doubles each time, and the longest one. */
 #define PAUSE_FIRST_MS 50
 #define PAUSE_LAST_MS 5000
-/* The lease of an entry whose client sleeps at the door; it is extended each HOLD_LOOK_MS. */
+/* The lease of an entry whose client sleeps at the door, for HOLD_LOOK_MS at a time. */
 #define AT_DOOR_MS 15000
 
 static struct lease *lease_of(struct backend *backend)
@@ -102,8 +102,7 @@ static enum outcome take_entry(struct lease *lease, const struct request *reques
 {
 	struct mysql_backend *my = &lease->my;
 	const bool polls = !my->strategy->texts->try_sql;
-	struct entries_how how = { .fresh = !lease->tried && !polls, .enters = !lease->place,
-				   .queue = request->queue };
+	struct entries_how how = { .fresh = !lease->tried && !polls, .queue = request->queue };
 	struct entries_state state;
 	enum outcome outcome;
 
@@ -158,17 +157,21 @@ static enum outcome extend_entry(struct lease *lease, struct mysql_conn *conn,
 	return entries_take(&lease->my, conn, &entry, &how, &state, err);
 }
 
-/* Another program has the door. */
+/* Another program has the door. Our entry stays for longer than we sleep. */
 static enum outcome sleep_at_door(struct lease *lease, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
-	enum outcome outcome = extend_entry(lease, &lease->my.conn, request, AT_DOOR_MS,
-					    ENTRIES_AT_DOOR, err);
+	struct mysql_backend *my = &lease->my;
+	enum outcome outcome = extend_entry(lease, &my->conn, request, AT_DOOR_MS, ENTRIES_AT_DOOR,
+					    err);
 
-	if (outcome == OUTCOME_HELD && door_wait(lease, request, err))
+	grant->retry_ms = 0;
+	if (outcome != OUTCOME_HELD)
+		return outcome;
+	if (door_wait(lease, request, err))
 		return OUTCOME_ERROR;
-	grant->retry_ms = clock_boot_ms() + (outcome == OUTCOME_HELD ? HOLD_LOOK_MS : 0);
-	return outcome == OUTCOME_HELD ? OUTCOME_BUSY : outcome;
+	grant->retry_ms = clock_boot_ms() + HOLD_LOOK_MS + my->base.timeout_ms;
+	return OUTCOME_BUSY;
 }
 
 /* The entry is ours: pass the door. */
@@ -179,53 +182,31 @@ static enum outcome pass_door(struct lease *lease, const struct request *request
 	struct error ignored = { 0 };
 	enum outcome outcome = door_try(lease, request, err);
 
-	if (outcome == OUTCOME_HELD)
-		grant->hold_fd = mysql_conn_fd(&my->conn);
-	else if (outcome == OUTCOME_BUSY && request->queue)
+	if (outcome == OUTCOME_BUSY && request->queue)
 		outcome = sleep_at_door(lease, request, grant, err);
 	else if (outcome == OUTCOME_BUSY)
 		entries_release(my, &my->conn, request, &ignored);
 	return outcome;
 }
 
-/* Nothing has come at the door. */
-static enum outcome stay_at_door(struct lease *lease, const struct request *request,
-				 struct grant *grant, struct error *err)
-{
-	const enum outcome outcome = extend_entry(lease, &lease->my.side, request, AT_DOOR_MS,
-						  ENTRIES_AT_DOOR, err);
-
-	mysql_conn_close(&lease->my.side);
-	grant->retry_ms = clock_boot_ms() + HOLD_LOOK_MS;
-	return outcome;
-}
-
-/* We have slept at the door: has it opened? */
+/* We have slept at the door. */
 static enum outcome wake_at_door(struct lease *lease, const struct request *request,
 				 struct grant *grant, struct error *err)
 {
-	struct mysql_backend *my = &lease->my;
 	enum outcome outcome;
 
-	if (!mysql_has_input(&my->conn)) {
-		outcome = stay_at_door(lease, request, grant, err);
-		if (outcome == OUTCOME_HELD)
-			return OUTCOME_BUSY;
-	} else {
-		grant->sent_ms = clock_boot_ms();
-		grant->ttl_ms = request->ttl_ms;
-		grant->fence = lease->fence;
-		outcome = door_wake(lease, request, err);
-		if (outcome == OUTCOME_HELD)
-			outcome = extend_entry(lease, &my->side, request, request->ttl_ms,
-					       lease->door.number, err);
-		grant->hold_fd = mysql_conn_fd(&my->conn);
-		if (outcome == OUTCOME_HELD)
-			return OUTCOME_HELD;
-	}
+	grant->sent_ms = clock_boot_ms();
+	grant->ttl_ms = request->ttl_ms;
+	grant->fence = lease->fence;
+	outcome = door_wake(lease, request, err);
+	if (outcome == OUTCOME_BUSY)
+		return sleep_at_door(lease, request, grant, err);
+	if (outcome == OUTCOME_HELD)
+		outcome = extend_entry(lease, &lease->my.side, request, request->ttl_ms,
+				       lease->door.number, err);
 	/* Go to the queue again, where the entry has kept its place if its lease has not ended. */
-	door_drop(lease);
-	grant->hold_fd = -1;
+	if (outcome != OUTCOME_HELD)
+		door_drop(lease);
 	grant->retry_ms = 0;
 	return outcome;
 }
@@ -293,14 +274,17 @@ enum outcome lease_acquire(struct backend *backend, const struct request *reques
 		return lease_renew(backend, request, grant, err);
 	if (door)
 		entry.ttl_ms = door_ttl_ms(request);
-	if (lease->door.state == DOOR_WAITING)
-		return wake_at_door(lease, &entry, grant, err);
-	outcome = take_entry(lease, &entry, grant, err);
-	if (outcome == OUTCOME_HELD && door) {
-		outcome = pass_door(lease, &entry, grant, err);
-		if (outcome == OUTCOME_ERROR)
-			door_drop(lease);
+	if (lease->door.state == DOOR_WAITING) {
+		outcome = wake_at_door(lease, &entry, grant, err);
+	} else {
+		outcome = take_entry(lease, &entry, grant, err);
+		if (outcome == OUTCOME_HELD && door)
+			outcome = pass_door(lease, &entry, grant, err);
 	}
+	if (outcome == OUTCOME_ERROR && door)
+		door_drop(lease);
+	if (outcome == OUTCOME_HELD && door)
+		grant->hold_fd = mysql_conn_fd(&lease->my.conn);
 	return outcome;
 }
 
@@ -357,7 +341,7 @@ static enum outcome end_connection(struct mysql_backend *my, int64_t number, str
 	const struct sql_value values[] = { SQL_INT("connection", number), SQL_LAST };
 
 	if (mysql_run(my, &my->side, sql_kill_connection, values, NULL, err) &&
-	    my->side.code != MYSQL_NO_SUCH_THREAD)
+	    my->side.code != ER_NO_SUCH_THREAD)
 		return OUTCOME_ERROR;
 	return OUTCOME_HELD;
 }
@@ -385,14 +369,4 @@ enum outcome lease_break(struct backend *backend, const char *name, const struct
 	if (outcome == OUTCOME_HELD && my->strategy->door && number)
 		return end_connection(my, number, err);
 	return outcome;
-}
-
-int lease_check(struct backend *backend, struct findings *findings, struct error *err)
-{
-	(void)backend;
-	(void)err;
-	findings_add(findings, FINDING_OK, "waiting", NULL,
-		     "a release wakes waiters of the same account and node; others look each 0.3 s "
-		     "times their place");
-	return 0;
 }

@@ -24,5 +24,3 @@ backend_release_fn lease_release;
 backend_show_fn lease_show;
 backend_break_fn lease_break;
 int64_t lease_event(struct backend *backend);
-
-int lease_check(struct backend *backend, struct findings *findings, struct error *err);

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <mysqld_error.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,6 @@
 #include "base/text.h"
 #include "lock/view.h"
 
-#define TABLE_DENIED 1142
 /* The longest pause after statements of several clients got in each other's way. */
 #define CONTENTION_US 8000
 
@@ -66,39 +66,25 @@ void params_add(struct params *params, const struct sql_value values[])
 
 /* ---- requests ---- */
 
-static int send_text(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-		     const struct sql_value values[], struct error *err)
+static int send_text(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
+		     struct error *err)
 {
 	char *text = sql_format(sql, values);
 
 	assert(text);
-	if (!mysql_conn_send(conn, text, err))
-		return 0;
-	if (!conn->mysql)
-		my->stale = conn->number;
-	return -1;
-}
-
-static int receive(struct mysql_backend *my, struct mysql_conn *conn, MYSQL_RES **rows,
-		   struct error *err)
-{
-	const int failed = mysql_conn_receive(conn, rows, err);
-
-	if (failed && !conn->mysql)
-		my->stale = conn->number;
-	return failed;
+	return mysql_conn_send(conn, text, err);
 }
 
 /* Make conn ready for a request: open, and with nothing to come of an earlier one. */
-static int prepare_conn(struct mysql_backend *my, struct mysql_conn *conn, struct error *err)
+static int prepare_conn(struct mysql_conn *conn, struct error *err)
 {
 	MYSQL_RES *rows;
 	int failed = 0;
 
 	if (conn->pending && !conn->session)
-		mysql_drop(my, conn);
+		mysql_conn_close(conn);
 	if (conn->pending) {
-		failed = receive(my, conn, &rows, err);
+		failed = mysql_conn_receive(conn, &rows, err);
 		mysql_free_result(rows);
 	}
 	if (failed && (conn->pending || !conn->mysql))
@@ -106,8 +92,9 @@ static int prepare_conn(struct mysql_backend *my, struct mysql_conn *conn, struc
 	return mysql_conn_open(conn, err);
 }
 
-static int attempt(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-		   const struct sql_value values[], MYSQL_RES **rows, struct error *err)
+/* Run sql once. */
+static int attempt(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
+		   MYSQL_RES **rows, struct error *err)
 {
 	MYSQL_RES *mine = NULL;
 	int failed;
@@ -115,26 +102,24 @@ static int attempt(struct mysql_backend *my, struct mysql_conn *conn, const char
 	conn->sent = false;
 	if (rows)
 		*rows = NULL;
-	if (prepare_conn(my, conn, err) || send_text(my, conn, sql, values, err))
+	if (prepare_conn(conn, err) || send_text(conn, sql, values, err))
 		return -1;
-	failed = receive(my, conn, rows ? rows : &mine, err);
+	failed = mysql_conn_receive(conn, rows ? rows : &mine, err);
 	mysql_free_result(mine);
 	return failed;
 }
 
-void mysql_try(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-	       const struct sql_value values[])
+void mysql_try(struct mysql_conn *conn, const char *sql, const struct sql_value values[])
 {
 	struct error ignored = { 0 };
 
-	attempt(my, conn, sql, values, NULL, &ignored);
+	attempt(conn, sql, values, NULL, &ignored);
 }
 
 /* A request that is still at work could take a lock after its release. */
-static void end_stale(struct mysql_backend *my, struct mysql_conn *conn,
-		      const struct sql_value values[])
+static void end_stale(struct mysql_conn *conn, const struct sql_value values[])
 {
-	struct sql_value stale[] = { SQL_INT("stale", my->stale), SQL_LAST, SQL_LAST };
+	struct sql_value stale[] = { SQL_INT("stale", conn->address->stale), SQL_LAST, SQL_LAST };
 	struct error ignored = { 0 };
 
 	for (; values && values->key; values++)
@@ -142,18 +127,20 @@ static void end_stale(struct mysql_backend *my, struct mysql_conn *conn,
 			stale[1] = *values;
 	if (!stale[1].key || mysql_conn_open(conn, &ignored))
 		return;
-	my->stale = 0;
-	mysql_try(my, conn, sql_end_stale, stale);
+	conn->address->stale = 0;
+	mysql_try(conn, sql_end_stale, stale);
 }
 
-/* Make the tables, if the error is that one is missing: 1; or -1. 0: the error is another one. */
-static int make_missing(struct mysql_backend *my, struct mysql_conn *conn, struct error *err)
+bool mysql_is_missing(const struct mysql_conn *conn)
 {
-	if (!conn->mysql || conn->code != MYSQL_NO_SUCH_TABLE || my->only_looks)
+	return conn->mysql && conn->code == ER_NO_SUCH_TABLE;
+}
+
+int mysql_make_tables(struct mysql_backend *my, struct mysql_conn *conn, struct error *err)
+{
+	if (!mysql_run(my, conn, my->strategy->tables, NULL, NULL, err))
 		return 0;
-	if (!attempt(my, conn, my->strategy->tables, NULL, NULL, err))
-		return 1;
-	if (conn->code == TABLE_DENIED)
+	if (conn->code == ER_TABLEACCESS_DENIED_ERROR)
 		error_set(err, ERROR_REFUSED, 0, "%s: tables are missing, and this account may "
 			  "not make them: 'dlock setup --dry-run' prints the SQL for one that may",
 			  my->address.label);
@@ -161,45 +148,36 @@ static int make_missing(struct mysql_backend *my, struct mysql_conn *conn, struc
 }
 
 /* An error in a transaction leaves it open, with the rows that it has locked. */
-static void roll_back(struct mysql_backend *my, struct mysql_conn *conn)
+static void roll_back(struct mysql_conn *conn)
 {
 	const unsigned int code = conn->code;
 
 	if (conn->mysql && !conn->session && conn->mysql->server_status & SERVER_STATUS_IN_TRANS)
-		mysql_try(my, conn, "ROLLBACK", NULL);
+		mysql_try(conn, "ROLLBACK", NULL);
 	conn->code = code;
 }
 
 int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
 	      const struct sql_value values[], MYSQL_RES **rows, struct error *err)
 {
-	bool made = false, resent = false;
+	const struct mysql_address *address = conn->address;
 	size_t sent_to = 0;
-	int missing;
 
-	my->base.resent = false;
-	for (;;) {
+	for (my->base.resent = false;; my->base.resent = true) {
 		*err = (struct error){ .kind = ERROR_NONE };
-		if (my->stale && !conn->session)
-			end_stale(my, conn, values);
-		if (!attempt(my, conn, sql, values, rows, err)) {
+		if (address->stale && !conn->session)
+			end_stale(conn, values);
+		if (!attempt(conn, sql, values, rows, err)) {
 			/* Another host has not got the first request. */
-			my->base.resent = resent && conn->address->at == sent_to;
+			my->base.resent &= address->at == sent_to;
 			return 0;
 		}
-		roll_back(my, conn);
-		missing = made ? 0 : make_missing(my, conn, err);
-		if (missing < 0)
+		roll_back(conn);
+		/* A server that hangs would hang again. */
+		if (my->base.resent || conn->session || conn->mysql || !conn->sent ||
+		    err->kind != ERROR_UNAVAILABLE || err->errnum == ETIMEDOUT)
 			return -1;
-		if (!missing) {
-			/* A server that hangs would hang again. */
-			if (resent || conn->session || conn->mysql || !conn->sent ||
-			    err->kind != ERROR_UNAVAILABLE || err->errnum == ETIMEDOUT)
-				return -1;
-			resent = my->base.resent = true;
-			sent_to = conn->address->at;
-		}
-		made |= missing;
+		sent_to = address->at;
 		if (rows)
 			mysql_free_result(*rows);
 	}
@@ -227,7 +205,7 @@ int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char 
 			conn->code = 0;
 			error_set(err, ERROR_UNAVAILABLE, 0, "%s: unexpected reply",
 				  my->address.label);
-			roll_back(my, conn);
+			roll_back(conn);
 		}
 		if (clock_boot_ms() >= until_ms)
 			return -1;
@@ -237,22 +215,15 @@ int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char 
 	}
 }
 
-int mysql_start(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-		const struct sql_value values[], struct error *err)
+int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
+		struct error *err)
 {
-	if (prepare_conn(my, conn, err))
+	if (prepare_conn(conn, err))
 		return -1;
 	/* The answer to the settings of the session would come first. */
-	if (conn->fresh && attempt(my, conn, "DO 0", NULL, NULL, err))
+	if (conn->fresh && attempt(conn, "DO 0", NULL, NULL, err))
 		return -1;
-	return send_text(my, conn, sql, values, err);
-}
-
-void mysql_drop(struct mysql_backend *my, struct mysql_conn *conn)
-{
-	if (conn->pending)
-		my->stale = conn->number;
-	mysql_conn_close(conn);
+	return send_text(conn, sql, values, err);
 }
 
 bool mysql_has_input(const struct mysql_conn *conn)
@@ -264,7 +235,7 @@ bool mysql_has_input(const struct mysql_conn *conn)
 
 bool mysql_contended(const struct mysql_conn *conn)
 {
-	return conn->mysql && mysql_code_is_contention(conn->code);
+	return conn->mysql && mysql_classify(conn->code) == MYSQL_CONTENTION;
 }
 
 size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most)
@@ -278,13 +249,6 @@ size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most)
 		numbers[i] = i < count && row[i] ? strtoll(row[i], NULL, 10) : 0;
 	mysql_free_result(rows);
 	return count;
-}
-
-int mysql_read_only(struct mysql_backend *my, struct mysql_conn *conn, struct error *err)
-{
-	mysql_drop(my, conn);
-	mysql_refusal(&my->address, MYSQL_READ_ONLY, "read_only is set", err);
-	return -1;
 }
 
 /* ---- slots ---- */

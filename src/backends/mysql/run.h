@@ -24,9 +24,6 @@
 struct door_kind;
 struct entries_texts;
 
-#define MYSQL_NO_SUCH_TABLE 1146
-#define MYSQL_NO_SUCH_THREAD 1094
-
 /* One way to store a lock and to wait for it. */
 struct mysql_strategy {
 	const char *name;		/* as in ?strategy=NAME, or ?dialect=NAME */
@@ -36,10 +33,7 @@ struct mysql_strategy {
 	size_t name_characters;
 	const char *names;
 	const char *param;		/* of the URI, beside those of all strategies; or NULL */
-	/*
-	 * Makes the tables, if they are not there. Run by `dlock setup`, and when a statement finds
-	 * that one is missing.
-	 */
+	/* Makes the tables, if they are not there: for `dlock setup`, and on first use. */
 	const char *tables;
 	/* GRANTs for `dlock setup --dry-run`, with "{user}" and "{database}" in them. */
 	const char *grants;
@@ -47,7 +41,7 @@ struct mysql_strategy {
 	const struct door_kind *door;	/* of a lock that lives with a connection; else NULL */
 	/* Reads the strategy's parameters; NULL: nothing to do. 0, or -1 with *err. */
 	int (*open)(struct backend *backend, const struct uri *uri, struct error *err);
-	/* Finds what matters to this strategy alone. 0 or -1. */
+	/* Finds what matters to this strategy alone; NULL: nothing. 0 or -1. */
 	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 };
 
@@ -62,8 +56,6 @@ struct mysql_backend {
 	struct mysql_address address;
 	struct mysql_conn conn;
 	struct mysql_conn side;	/* while conn sleeps, or has to hold a lock */
-	int64_t stale;		/* a connection that was closed while a request ran; 0: none */
-	bool only_looks;	/* makes no tables: an error with MYSQL_NO_SUCH_TABLE instead */
 	char zone[MYSQL_ZONE_SIZE];	/* of the dialect shedlock: its time zone, in SQL */
 };
 
@@ -97,9 +89,8 @@ void params_add(struct params *params, const struct sql_value values[]);
 /*
  * Runs sql with values in it (NULL: none) over conn, which is opened where it is closed. When it
  * breaks under the request, the request is sent once more over a new connection (base.resent),
- * unless it timed out or conn is a session. A table that is missing is made, and sql runs again.
- * *rows: see mysql_conn_receive(); NULL: nobody wants them. 0; -1: *err, and conn->code has the
- * number.
+ * unless it timed out or conn is a session. *rows: see mysql_conn_receive(); NULL: nobody wants
+ * them. 0; -1: *err, and conn->code has the number.
  */
 int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
 	      const struct sql_value values[], MYSQL_RES **rows, struct error *err);
@@ -112,16 +103,17 @@ int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char 
 		  const struct sql_value values[], int64_t limit_ms, unsigned int columns,
 		  MYSQL_RES **rows, struct error *err);
 
-/* mysql_run() for what may fail, without an answer. */
-void mysql_try(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-	       const struct sql_value values[]);
+/* Did the last request fail because a table is missing? */
+bool mysql_is_missing(const struct mysql_conn *conn);
+/* Makes the strategy's tables. 0 or -1. */
+int mysql_make_tables(struct mysql_backend *my, struct mysql_conn *conn, struct error *err);
+
+/* Runs sql once, which may fail. */
+void mysql_try(struct mysql_conn *conn, const char *sql, const struct sql_value values[]);
 
 /* Starts sql, whose answer comes later: conn->pending. 0 or -1. */
-int mysql_start(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-		const struct sql_value values[], struct error *err);
-
-/* Closes a connection. A request that it is at is ended with the next one over another. */
-void mysql_drop(struct mysql_backend *my, struct mysql_conn *conn);
+int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
+		struct error *err);
 
 /* Is there anything to receive? True also of a connection that has ended. */
 bool mysql_has_input(const struct mysql_conn *conn);
@@ -131,12 +123,6 @@ bool mysql_contended(const struct mysql_conn *conn);
 
 /* Reads the first row's columns, NULL as 0, and frees rows. What is left of most is 0. How many. */
 size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most);
-
-/*
- * For an answer of a server that is read-only, whose administrators may write nevertheless: refuses
- * it as the server refuses everybody else. Closes the connection, fills *err, and returns -1.
- */
-int mysql_read_only(struct mysql_backend *my, struct mysql_conn *conn, struct error *err);
 
 /* ---- slots of struct backend_ops ---- */
 

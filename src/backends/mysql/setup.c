@@ -9,22 +9,18 @@
 #include "base/memory.h"
 #include "run.h"
 
-static const char create[] = "CREATE TABLE IF NOT EXISTS ";
-
-/* Are all tables that text makes there? */
-static bool is_made(struct mysql_backend *my, const char *text)
+/* Are all tables of the strategy there? */
+static bool is_made(struct mysql_backend *my)
 {
+	static const char create[] = "CREATE TABLE IF NOT EXISTS ";
 	struct error ignored = { 0 };
-	char name[65];
+	char sql[100];
 
-	while ((text = strstr(text, create))) {
+	for (const char *text = my->strategy->tables; (text = strstr(text, create));) {
 		text += sizeof(create) - 1;
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, " ("), text);
-
-		const struct sql_value values[] = { SQL_PART("table", name), SQL_LAST };
-
-		if (mysql_run(my, &my->conn, "SELECT 1 FROM {table} LIMIT 0", values, NULL,
-			      &ignored))
+		snprintf(sql, sizeof(sql), "SELECT 1 FROM %.*s LIMIT 0", (int)strcspn(text, " ("),
+			 text);
+		if (mysql_run(my, &my->conn, sql, NULL, NULL, &ignored))
 			return false;
 	}
 	return true;
@@ -55,11 +51,9 @@ static int make_plan(const struct mysql_backend *my, char **plan, struct error *
 int mysql_setup(struct backend *backend, char **plan, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
-	const char *tables = my->strategy->tables;
 
 	if (plan)
 		return make_plan(my, plan, err);
 	/* An account that may not create tables can use those that are there. */
-	my->only_looks = true;
-	return is_made(my, tables) ? 0 : mysql_run(my, &my->conn, tables, NULL, NULL, err);
+	return is_made(my) ? 0 : mysql_make_tables(my, &my->conn, err);
 }

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -16,43 +17,32 @@ static const struct sql_value *find(const struct sql_value *values, const char *
 	return NULL;
 }
 
-/* The room that a value may need, with its quotes. */
-static size_t room(const struct sql_value *value)
-{
-	return value->type == SQL_NUMBER ? 24 : 2 * value->length + 4;
-}
-
-static char *put(char *out, const struct sql_value *value)
+static void put(FILE *out, const struct sql_value *value)
 {
 	static const char digits[] = "0123456789abcdef";
 	const unsigned char *bytes = value->bytes;
 
 	switch (value->type) {
 	case SQL_NUMBER:
-		return out + sprintf(out, "%" PRId64, value->number);
-	case SQL_RAW:
-		memcpy(out, bytes, value->length);
-		return out + value->length;
-	case SQL_IDENTIFIER:
-		*out++ = '`';
-		for (size_t i = 0; i < value->length; i++) {
-			if (bytes[i] == '`')
-				*out++ = '`';
-			*out++ = (char)bytes[i];
-		}
-		*out++ = '`';
-		return out;
-	case SQL_BYTES:
+		fprintf(out, "%" PRId64, value->number);
 		break;
+	case SQL_RAW:
+		fwrite(bytes, 1, value->length, out);
+		break;
+	case SQL_IDENTIFIER:
+		putc('`', out);
+		for (size_t i = 0; i < value->length; i++)
+			fprintf(out, bytes[i] == '`' ? "``" : "%c", bytes[i]);
+		putc('`', out);
+		break;
+	case SQL_BYTES:
+		fputs("X'", out);
+		for (size_t i = 0; i < value->length; i++) {
+			putc(digits[bytes[i] >> 4], out);
+			putc(digits[bytes[i] & 15], out);
+		}
+		putc('\'', out);
 	}
-	*out++ = 'X';
-	*out++ = '\'';
-	for (size_t i = 0; i < value->length; i++) {
-		*out++ = digits[bytes[i] >> 4];
-		*out++ = digits[bytes[i] & 15];
-	}
-	*out++ = '\'';
-	return out;
 }
 
 /* The next "{key}" in sql: its start, and in *end what follows it. NULL: none. */
@@ -66,23 +56,26 @@ static const char *next_key(const char *sql, const char **end)
 
 char *sql_format(const char *sql, const struct sql_value values[])
 {
-	size_t size = strlen(sql) + 1;
 	const struct sql_value *value;
-	const char *start, *end, *rest;
-	char *text, *out;
+	const char *start, *end;
+	char *text = NULL;
+	size_t size;
+	FILE *out = open_memstream(&text, &size);
 
-	for (rest = sql; (start = next_key(rest, &end)); rest = end + 1) {
+	if (!out)
+		memory_gone();
+	for (; (start = next_key(sql, &end)); sql = end + 1) {
+		fwrite(sql, 1, (size_t)(start - sql), out);
 		value = find(values, start + 1, (size_t)(end - start - 1));
 		if (!value)
-			return NULL;
-		size += room(value);
+			break;
+		put(out, value);
 	}
-	text = out = memory_new(size, 1);
-	for (rest = sql; (start = next_key(rest, &end)); rest = end + 1) {
-		memcpy(out, rest, (size_t)(start - rest));
-		out += start - rest;
-		out = put(out, find(values, start + 1, (size_t)(end - start - 1)));
-	}
-	strcpy(out, rest);
-	return text;
+	fputs(sql, out);
+	if (fclose(out))
+		memory_gone();
+	if (!start)
+		return text;
+	free(text);
+	return NULL;
 }

@@ -27,7 +27,7 @@ static const struct entries_texts shedlock = {
 	.read_owner = shedlock_read_owner,
 };
 
-#define LEASE .texts = &entries, .check = lease_check, \
+#define LEASE .texts = &entries, \
 	.tables = sql_entries_tables, .grants = sql_entries_grants
 #define DOOR(KIND) .texts = &entries, .door = &(KIND), .check = door_check
 

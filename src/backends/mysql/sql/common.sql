@@ -11,9 +11,12 @@ TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
 -- primary knows nothing of it. Some servers give the variable as 0 or 1, some as a word.
 (CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF'))
 
+-- name: writable
+-- True; on a server that is read-only an error (MYSQL_READ_ONLY), also for administrators.
+(~0 + {read_only})
+
 -- name: is_writable
--- Does the server take writes, as far as it knows?
-SELECT NOT {read_only};
+SET @writable = {writable};
 
 -- name: session
 -- The settings that precede the first request of every connection, so that the statements do not

@@ -55,7 +55,7 @@ INSERT IGNORE INTO dlock_rows (name) VALUES ({name});
 
 -- name: door_ready
 -- A client that hangs when it gets the door is disconnected after {hung} s. The statement that waits
--- stands alone in the next packet, so that no answer comes before it ends.
+-- stands alone in the next packet, so that no answer comes before it ends. It waits for {limit} s.
 SET SESSION wait_timeout = {hung}, innodb_lock_wait_timeout = {limit}, lock_wait_timeout = {limit};
 
 -- name: row_ready

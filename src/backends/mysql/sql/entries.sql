@@ -41,12 +41,12 @@ strategy = {strategy} AND name = {name}
 -- Draws a number (LAST_INSERT_ID), and keeps the row of the name locked until COMMIT. The comment
 -- lets others find this statement (see end_stale).
 INSERT /* {token} */ INTO dlock_names (strategy, name, fence)
-  SELECT {strategy}, {name}, LAST_INSERT_ID({now}) FROM DUAL WHERE NOT {read_only}
+  SELECT {strategy}, {name}, LAST_INSERT_ID({now}) FROM DUAL WHERE {writable}
   ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(GREATEST(dlock_names.fence + 1, {now}));
 
 -- name: draw_if_empty
 INSERT /* {token} */ INTO dlock_names (strategy, name, fence)
-  SELECT {strategy}, {name}, LAST_INSERT_ID({now}) FROM DUAL WHERE NOT {read_only} AND {is_empty}
+  SELECT {strategy}, {name}, LAST_INSERT_ID({now}) FROM DUAL WHERE {writable} AND {is_empty}
   ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(GREATEST(dlock_names.fence + 1, {now}));
 
 -- name: is_empty
@@ -63,9 +63,9 @@ INSERT INTO dlock_entries
   SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, LAST_INSERT_ID(), {now} + {ttl},
     {conn}, @home, 0, '', {owner} FROM DUAL
   WHERE ROW_COUNT() > 0 AND NOT {read_only} AND {is_empty};
-SELECT ROW_COUNT(), LAST_INSERT_ID(), {read_only}, (SELECT SUM(token = {token}) > 0 OR {may_hold}
-  FROM dlock_entries
-  WHERE {lock} AND fence > 0 AND expires > {now});
+SELECT ROW_COUNT(), LAST_INSERT_ID(),
+  NOT (SELECT COALESCE(SUM(token = {token}), 0) > 0 OR {may_hold} FROM dlock_entries
+    WHERE {lock} AND fence > 0 AND expires > {now}), 0, 0, 0, -1000, 0, 0, 0, '';
 COMMIT;
 
 -- name: may_hold
@@ -101,14 +101,14 @@ SET @taken = ROW_COUNT();
 DELETE FROM dlock_entries WHERE {lock} AND place = @place AND fence = 0 AND
   (NOT {queue} OR newer <> '' OR {mode} > 0 AND @slots > 0);
 COMMIT;
-SELECT @taken, IF(@fence > 0, @fence, LAST_INSERT_ID()), @place, @before, COALESCE(@waiting, 0),
-  COALESCE(@ends - {now}, -1000), COALESCE(@foreign, 0), COALESCE(@slots, 0), {read_only}, @newer,
+SELECT @taken, IF(@fence > 0, @fence, LAST_INSERT_ID()), 0, @place, @before,
+  COALESCE(@waiting, 0), COALESCE(@ends - {now}, -1000), COALESCE(@foreign, 0), COALESCE(@slots, 0),
   IF(@taken OR @first IS NULL, 0, (SELECT IF(COUNT(q.place) = 0 OR w.mode <> 0 AND
       SUM(q.mode <> w.mode) = 0 AND (w.mode < 0 OR COUNT(q.place) < w.mode), w.place, 0)
     FROM dlock_entries w LEFT JOIN dlock_entries q ON q.strategy = w.strategy AND q.name = w.name AND
       q.place < w.place AND q.newer = ''
     WHERE w.strategy = {strategy} AND w.name = {name} AND w.place = @first
-    GROUP BY w.place, w.mode));
+    GROUP BY w.place, w.mode)), @newer;
 
 -- name: entries_sleep
 -- Sleeps until KILL QUERY ends it, or for {sleep} ms. It tests what the waiter waits for, and whether
@@ -137,22 +137,17 @@ SELECT @there, @busy;
 KILL QUERY @asleep;
 
 -- name: entries_bury
--- Removes a waiter whose connection is gone. One that was replaced learns so when it comes back.
-DELETE FROM dlock_entries WHERE {lock} AND place = {place} AND conn = {waiter} AND fence = 0
-  AND newer = '';
-
--- name: entries_bury_woken
--- The same for waiters that were woken from their sleep, in which the server does not notice that a
--- client has died. Counts them.
+-- Removes waiters whose connections are gone, up to the last one that was woken. One that was
+-- replaced learns so when it comes back.
 DELETE q FROM dlock_entries q WHERE q.strategy = {strategy} AND q.name = {name} AND
-  q.place IN ({woken}) AND q.fence = 0 AND q.newer = '' AND
+  q.place <= {place} AND q.fence = 0 AND q.newer = '' AND q.home = @home AND
   NOT EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = q.conn);
 SELECT ROW_COUNT();
 
 -- name: entries_renew
 UPDATE dlock_entries SET expires = {now} + {ttl}, owner = {owner}
-  WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now} AND NOT {read_only};
-SELECT ROW_COUNT(), {read_only};
+  WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now} AND {writable};
+SELECT ROW_COUNT(), 0, NULL, NULL;
 
 -- name: entries_release
 DELETE FROM dlock_entries WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};

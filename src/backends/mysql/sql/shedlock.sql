@@ -35,6 +35,7 @@ TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at)
 -- lease is extended. locked_at never goes back: it is no earlier than the previous lock_until, which
 -- is at least a millisecond after the previous locked_at. MAX() gives a row also when there is none.
 {shedlock_zone}
+{is_writable}
 INSERT IGNORE /* {token} */ INTO shedlock (name, lock_until, locked_at, locked_by)
   SELECT _utf8mb4 {name}, TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
     UTC_TIMESTAMP(3), _utf8mb4 {owner} FROM DUAL WHERE NOT {read_only};
@@ -43,9 +44,8 @@ UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, 
   WHERE name = _utf8mb4 {name} AND lock_until <= UTC_TIMESTAMP(3) AND NOT {read_only};
 UPDATE /* {token} */ shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3))
   WHERE {shedlock_is_ours} AND NOT {read_only};
-SELECT MAX(LEFT(locked_by, 38) = {by}), MAX({shedlock_fence}), 0, 0, 0,
-    COALESCE(MAX(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until)), -1000), 0, 0,
-    {read_only}, '', 0
+SELECT MAX(LEFT(locked_by, 38) = {by}), MAX({shedlock_fence}), 0, 0, 0, 0,
+    COALESCE(MAX(TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until)), -1000), 0, 0, 0, ''
   FROM shedlock WHERE {shedlock_is_held};
 
 -- name: shedlock_renew
@@ -53,8 +53,8 @@ SELECT MAX(LEFT(locked_by, 38) = {by}), MAX({shedlock_fence}), 0, 0, 0,
 {shedlock_zone}
 UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
     locked_by = CONVERT({owner} USING utf8mb4)
-  WHERE {shedlock_is_ours} AND NOT {read_only};
-SELECT ROW_COUNT(), {read_only};
+  WHERE {shedlock_is_ours} AND {writable};
+SELECT ROW_COUNT(), 0, NULL, NULL;
 
 -- name: shedlock_release
 -- The row stays. The lock becomes free when its minimum hold is over, and not within the
