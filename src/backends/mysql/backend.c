@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Locks in a MySQL or MariaDB server: opening what a URI names. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -8,7 +9,7 @@
 #include "base/version.h"
 #include "lock/uri.h"
 #include "api.h"
-#include "lease.h"
+#include "run.h"
 
 static const struct mysql_strategy *find_strategy(const struct uri *uri, struct error *err)
 {
@@ -46,6 +47,27 @@ static int check_params(const struct mysql_strategy *strategy, const struct uri 
 	return uri_check_params(uri, known, err);
 }
 
+static void my_close(struct backend *backend)
+{
+	struct mysql_backend *my = mysql_from_backend(backend);
+
+	mysql_conn_close(&my->side);
+	mysql_conn_close(&my->conn);
+	mysql_address_finish(&my->address);
+	free(my);
+}
+
+static int my_connect(struct backend *backend, const struct request *request, struct error *err)
+{
+	(void)request;
+	return mysql_conn_open(&mysql_from_backend(backend)->conn, err);
+}
+
+static int my_fd(struct backend *backend)
+{
+	return mysql_conn_fd(&mysql_from_backend(backend)->conn);
+}
+
 static struct backend *my_open(const struct uri *uri, struct error *err)
 {
 	const struct mysql_strategy *strategy = find_strategy(uri, err);
@@ -53,7 +75,7 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 
 	if (!strategy || check_params(strategy, uri, err))
 		return NULL;
-	my = memory_new(1, sizeof(struct lease));
+	my = memory_new(1, sizeof(*my));
 	my->strategy = strategy;
 	my->conn.address = my->side.address = &my->address;
 	my->conn.limits = my->side.limits = &my->base;
@@ -61,7 +83,7 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 	my->base.can = strategy->can;
 	if (mysql_address_init(&my->address, uri, err) ||
 	    (strategy->open && strategy->open(&my->base, uri, err))) {
-		mysql_close_backend(&my->base);
+		my_close(&my->base);
 		return NULL;
 	}
 	return &my->base;
@@ -69,13 +91,13 @@ static struct backend *my_open(const struct uri *uri, struct error *err)
 
 static const struct backend_ops my_ops = {
 	.open = my_open,
-	.close = mysql_close_backend,
-	.connect = mysql_reach,
+	.close = my_close,
+	.connect = my_connect,
 	.acquire = lease_acquire,
 	.renew = lease_renew,
 	.release = lease_release,
 	.show = lease_show,
-	.fd = mysql_fd,
+	.fd = my_fd,
 	.event = lease_event,
 	.setup = mysql_setup,
 	.check = mysql_check,

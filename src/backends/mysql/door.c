@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "lock/view.h"
-#include "lease.h"
 
 /* MySQL takes no more for wait_timeout: a year. */
 #define YEAR_S 31536000
@@ -64,9 +63,9 @@ const struct door_kind door_table = {
 	.nowait = NOWAIT_MARIADB,
 };
 
-static const struct door_kind *kind_of(const struct lease *lease)
+static const struct door_kind *kind_of(const struct mysql_backend *my)
 {
-	return lease->my.strategy->door;
+	return my->strategy->door;
 }
 
 /* ---- values ---- */
@@ -105,15 +104,15 @@ static void make_key(const char *name, char key[static KEY_SIZE])
 }
 
 /* key: room for the name in the server, which the params point to. */
-static void make_params(const struct lease *lease, const struct request *request,
+static void make_params(const struct mysql_backend *my, const struct request *request,
 			struct params *params, char key[static KEY_SIZE])
 {
-	const struct door_kind *kind = kind_of(lease);
+	const struct door_kind *kind = kind_of(my);
 	const bool shared = request->mode == HOLD_SHARED && kind->shared;
 	const int64_t idle_s = idle_of(request);
 	const char *name = request->name;
 
-	params_begin(params, &lease->my, request);
+	params_begin(params, my, request);
 	make_key(name, key);
 	params_add(params, (const struct sql_value[]){
 		SQL_NAME("table", strcmp(name, PROBE_NAME) ? name : "dlock_probe"),
@@ -144,7 +143,7 @@ static void read_answer(MYSQL_RES *rows, struct door_answer *answer)
 	*answer = (struct door_answer){ there, numbers[0], numbers[1], numbers[2], numbers[3] };
 }
 
-static int request_door(struct lease *lease, const char *sql, const struct request *request,
+static int request_door(struct mysql_backend *my, const char *sql, const struct request *request,
 			struct door_answer *answer, struct error *err)
 {
 	struct params params;
@@ -152,91 +151,88 @@ static int request_door(struct lease *lease, const char *sql, const struct reque
 	MYSQL_RES *rows;
 	int failed;
 
-	make_params(lease, request, &params, key);
-	failed = mysql_run(&lease->my, &lease->my.conn, sql, params.values, &rows, err);
+	make_params(my, request, &params, key);
+	failed = mysql_run(my, &my->conn, sql, params.values, &rows, err);
 	read_answer(rows, answer);
 	return failed;
 }
 
-void door_drop(struct lease *lease)
+void door_drop(struct mysql_backend *my)
 {
-	mysql_conn_close(&lease->my.conn);
-	lease->my.conn.session = false;
-	lease->door.state = DOOR_BEFORE;
+	mysql_conn_close(&my->conn);
+	my->conn.session = false;
+	my->door.state = DOOR_BEFORE;
 }
 
-static enum outcome lose(const struct lease *lease, const char *how, struct error *err)
+static enum outcome lose(const struct mysql_backend *my, const char *how, struct error *err)
 {
-	error_set(err, ERROR_REFUSED, 0, "%s: %s", lease->my.address.label, how);
+	error_set(err, ERROR_REFUSED, 0, "%s: %s", my->address.label, how);
 	return OUTCOME_LOST;
 }
 
 /* From now on the door lives with this connection. */
-static void pass(struct lease *lease, const struct request *request)
+static void pass(struct mysql_backend *my, const struct request *request)
 {
-	lease->my.conn.session = true;
-	lease->door = (struct door){
-		.state = DOOR_PASSED,
-		.number = lease->my.conn.number,
-		.idle_s = idle_of(request),
-	};
+	my->conn.session = true;
+	my->door.state = DOOR_PASSED;
+	my->door.number = my->conn.number;
+	my->door.idle_s = idle_of(request);
 }
 
 /* What a proof says. */
-static enum outcome classify_answer(const struct lease *lease, const struct door_answer *answer,
+static enum outcome classify_answer(const struct mysql_backend *my, const struct door_answer *answer,
 				    struct error *err)
 {
-	const MYSQL *mysql = lease->my.conn.mysql;
+	const MYSQL *mysql = my->conn.mysql;
 
-	if (answer->number != lease->door.number || answer->idle_s != lease->door.idle_s)
-		return lose(lease, "wait_timeout does not stay as it was set: the session is "
+	if (answer->number != my->door.number || answer->idle_s != my->door.idle_s)
+		return lose(my, "wait_timeout does not stay as it was set: the session is "
 			    "another one now; ?strategy=lease needs none of its own", err);
-	if (!answer->yes || (kind_of(lease)->transaction &&
+	if (!answer->yes || (kind_of(my)->transaction &&
 			     !(mysql->server_status & SERVER_STATUS_IN_TRANS)))
-		return lose(lease, "the session no longer has the lock", err);
+		return lose(my, "the session no longer has the lock", err);
 	if (answer->read_only)
-		return lose(lease, "the server is read-only now, another one may be the primary",
+		return lose(my, "the server is read-only now, another one may be the primary",
 			    err);
 	return OUTCOME_HELD;
 }
 
 /* Run a text over the connection that has the door. HELD: *answer is there. */
-static enum outcome ask_session(struct lease *lease, const char *sql, const struct request *request,
+static enum outcome ask_session(struct mysql_backend *my, const char *sql, const struct request *request,
 				struct door_answer *answer, struct error *err)
 {
-	const struct mysql_conn *conn = &lease->my.conn;
+	const struct mysql_conn *conn = &my->conn;
 
-	if (!conn->mysql || conn->number != lease->door.number)
-		return lose(lease, "the server closed the connection", err);
-	if (!request_door(lease, sql, request, answer, err))
+	if (!conn->mysql || conn->number != my->door.number)
+		return lose(my, "the server closed the connection", err);
+	if (!request_door(my, sql, request, answer, err))
 		return OUTCOME_HELD;
 	return conn->mysql ? OUTCOME_ERROR : OUTCOME_LOST;
 }
 
-static enum outcome prove(struct lease *lease, const char *sql, const struct request *request,
+static enum outcome prove(struct mysql_backend *my, const char *sql, const struct request *request,
 			  struct error *err)
 {
 	struct door_answer answer;
-	const enum outcome outcome = ask_session(lease, sql, request, &answer, err);
+	const enum outcome outcome = ask_session(my, sql, request, &answer, err);
 
-	return outcome == OUTCOME_HELD ? classify_answer(lease, &answer, err) : outcome;
+	return outcome == OUTCOME_HELD ? classify_answer(my, &answer, err) : outcome;
 }
 
-enum outcome door_prove(struct lease *lease, const struct request *request, struct error *err)
+enum outcome door_prove(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	return prove(lease, kind_of(lease)->prove_sql, request, err);
+	return prove(my, kind_of(my)->prove_sql, request, err);
 }
 
 /* ---- passing the door ---- */
 
-enum outcome door_try(struct lease *lease, const struct request *request, struct error *err)
+enum outcome door_try(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	const struct door_kind *kind = kind_of(lease);
-	struct mysql_backend *my = &lease->my;
+	const struct door_kind *kind = kind_of(my);
 	struct door_answer answer;
 
 	for (int i = 0; i < ATTEMPTS; i++) {
-		if (request_door(lease, kind->try_sql, request, &answer, err)) {
+		if (request_door(my, kind->try_sql, request, &answer, err)) {
 			if (mysql_contended(&my->conn))
 				return OUTCOME_BUSY;
 			if (i == 0 && mysql_is_missing(&my->conn) &&
@@ -249,53 +245,53 @@ enum outcome door_try(struct lease *lease, const struct request *request, struct
 			return OUTCOME_ERROR;
 		}
 		if (answer.yes) {
-			pass(lease, request);
-			return classify_answer(lease, &answer, err) == OUTCOME_HELD
+			pass(my, request);
+			return classify_answer(my, &answer, err) == OUTCOME_HELD
 			       ? OUTCOME_HELD : OUTCOME_ERROR;
 		}
 		if (answer.there || !kind->make_sql)
 			return OUTCOME_BUSY;
-		if (request_door(lease, kind->make_sql, request, &answer, err) &&
+		if (request_door(my, kind->make_sql, request, &answer, err) &&
 		    !mysql_contended(&my->conn))
 			return OUTCOME_ERROR;
 	}
 	return OUTCOME_BUSY;
 }
 
-int door_wait(struct lease *lease, const struct request *request, struct error *err)
+int door_wait(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	struct mysql_conn *conn = &lease->my.conn;
+	struct mysql_conn *conn = &my->conn;
 	struct door_answer ignored;
 	struct params params;
 	char key[KEY_SIZE];
 
-	make_params(lease, request, &params, key);
-	if (request_door(lease, kind_of(lease)->ready_sql, request, &ignored, err) ||
-	    mysql_start(conn, kind_of(lease)->wait_sql, params.values, err))
+	make_params(my, request, &params, key);
+	if (request_door(my, kind_of(my)->ready_sql, request, &ignored, err) ||
+	    mysql_start(conn, kind_of(my)->wait_sql, params.values, err))
 		return -1;
-	lease->door.state = DOOR_WAITING;
+	my->door.state = DOOR_WAITING;
 	return 0;
 }
 
-enum outcome door_wake(struct lease *lease, const struct request *request, struct error *err)
+enum outcome door_wake(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	struct mysql_conn *conn = &lease->my.conn;
+	struct mysql_conn *conn = &my->conn;
 	struct door_answer answer;
 	MYSQL_RES *rows;
 	char *text;
 	int failed = mysql_conn_receive(conn, &rows, err);
 	enum outcome outcome;
 
-	lease->door.state = DOOR_BEFORE;
+	my->door.state = DOOR_BEFORE;
 	read_answer(rows, &answer);
 	if (failed)
 		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
 	/* LOCK TABLES gives no row. */
-	if (!answer.yes && (answer.there || kind_of(lease)->make_sql))
+	if (!answer.yes && (answer.there || kind_of(my)->make_sql))
 		return OUTCOME_BUSY;
-	pass(lease, request);
-	text = memory_format("%s%s", sql_door_confirm, kind_of(lease)->prove_sql);
-	outcome = prove(lease, text, request, err);
+	pass(my, request);
+	text = memory_format("%s%s", sql_door_confirm, kind_of(my)->prove_sql);
+	outcome = prove(my, text, request, err);
 	free(text);
 	if (outcome == OUTCOME_HELD)
 		return outcome;
@@ -304,35 +300,34 @@ enum outcome door_wake(struct lease *lease, const struct request *request, struc
 	return OUTCOME_ERROR;
 }
 
-enum outcome door_open(struct lease *lease, const struct request *request, struct error *err)
+enum outcome door_open(struct mysql_backend *my, const struct request *request, struct error *err)
 {
 	struct door_answer answer;
-	enum outcome outcome = ask_session(lease, kind_of(lease)->open_sql, request, &answer, err);
+	enum outcome outcome = ask_session(my, kind_of(my)->open_sql, request, &answer, err);
 
 	/* A transaction has ended by now. */
 	if (outcome == OUTCOME_HELD && !answer.yes)
-		outcome = lose(lease, "the session no longer has the lock", err);
+		outcome = lose(my, "the session no longer has the lock", err);
 	if (outcome != OUTCOME_HELD)
-		door_drop(lease);
-	lease->my.conn.session = false;
-	lease->door.state = DOOR_BEFORE;
+		door_drop(my);
+	my->conn.session = false;
+	my->door.state = DOOR_BEFORE;
 	return outcome == OUTCOME_HELD ? OUTCOME_HELD : OUTCOME_LOST;
 }
 
-int door_probe(struct lease *lease, const char *name, bool *taken, int64_t *number,
+int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t *number,
 	       struct error *err)
 {
-	struct mysql_backend *my = &lease->my;
 	const struct request request = { .name = name };
 	struct params params;
 	char key[KEY_SIZE];
 	MYSQL_RES *rows;
 	int failed;
 
-	make_params(lease, &request, &params, key);
-	failed = mysql_run(my, &my->side, kind_of(lease)->probe_sql, params.values, &rows, err);
+	make_params(my, &request, &params, key);
+	failed = mysql_run(my, &my->side, kind_of(my)->probe_sql, params.values, &rows, err);
 	mysql_numbers(rows, number, 1);
-	*taken = failed ? mysql_contended(&my->side) : !kind_of(lease)->exclusive[0] && *number > 0;
+	*taken = failed ? mysql_contended(&my->side) : !kind_of(my)->exclusive[0] && *number > 0;
 	failed = failed && !*taken && !mysql_is_missing(&my->side);
 	/* Whatever the probe took is freed with the connection. */
 	mysql_conn_close(&my->side);

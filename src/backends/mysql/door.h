@@ -20,8 +20,6 @@
 
 #include "run.h"
 
-struct lease;
-
 /*
  * How one strategy does it. Each text but ready, make and probe gives one row (struct door_answer);
  * LOCK TABLES does not.
@@ -39,40 +37,34 @@ struct door_kind {
 	bool transaction;		/* the door ends with a transaction, too */
 };
 
-struct door {
-	enum { DOOR_BEFORE, DOOR_WAITING, DOOR_PASSED } state;
-	int64_t number;		/* of the connection that has passed */
-	int64_t idle_s;		/* its wait_timeout */
-};
-
 extern const struct door_kind door_row, door_advisory, door_table;
 
 /* The lease of a hold with a door: the TTL in whole seconds, as wait_timeout has it. */
 int64_t door_ttl_ms(const struct request *request);
 
 /* Passes the door if it is open. HELD: it is ours. BUSY: another program has it. ERROR. */
-enum outcome door_try(struct lease *lease, const struct request *request, struct error *err);
+enum outcome door_try(struct mysql_backend *my, const struct request *request, struct error *err);
 
 /* Begins to sleep in the statement that passes the door, for at most HOLD_LOOK_MS. 0 or -1. */
-int door_wait(struct lease *lease, const struct request *request, struct error *err);
+int door_wait(struct mysql_backend *my, const struct request *request, struct error *err);
 
 /* Receives the end of that statement. HELD: the door is ours. BUSY: try again. ERROR. */
-enum outcome door_wake(struct lease *lease, const struct request *request, struct error *err);
+enum outcome door_wake(struct mysql_backend *my, const struct request *request, struct error *err);
 
 /* Shows the server that this session is alive, and sees that it has the door. HELD, LOST, ERROR. */
-enum outcome door_prove(struct lease *lease, const struct request *request, struct error *err);
+enum outcome door_prove(struct mysql_backend *my, const struct request *request, struct error *err);
 
 /* Lets the next one in. HELD: the door was ours until then. LOST: it was not. */
-enum outcome door_open(struct lease *lease, const struct request *request, struct error *err);
+enum outcome door_open(struct mysql_backend *my, const struct request *request, struct error *err);
 
 /* Ends the connection, and with it the door and the wait for it. */
-void door_drop(struct lease *lease);
+void door_drop(struct mysql_backend *my);
 
 /*
  * Has a program passed the door? *number: its connection, where the server says that. Where it does
  * not, this tries to pass, for an instant. Uses my.side. 0 or -1.
  */
-int door_probe(struct lease *lease, const char *name, bool *taken, int64_t *number,
+int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t *number,
 	       struct error *err);
 
 int door_check(struct backend *backend, struct findings *findings, struct error *err);

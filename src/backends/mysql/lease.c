@@ -4,7 +4,6 @@
  * a door behind it (door.h). Waiters sleep in a statement that the release interrupts, where there
  * is a queue.
  */
-#include "lease.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "lock/hold.h"
+#include "door.h"
 #include "entries.h"
 
 /* A look takes two requests, so they come half as often as those of one request. */
@@ -28,64 +27,53 @@
 /* The lease of an entry whose client sleeps at the door, for HOLD_LOOK_MS at a time. */
 #define AT_DOOR_MS 15000
 
-static struct lease *lease_of(struct backend *backend)
-{
-	return (struct lease *)backend;
-}
-
 /* ---- waiting ---- */
 
 /* When to look again, if nothing wakes us; 0: at once, because a waiter before us is late. */
-static int64_t next_look(struct lease *lease, const struct entries_state *state)
+static int64_t next_look(struct mysql_backend *my, const struct entries_state *state)
 {
 	const int64_t now_ms = clock_boot_ms();
-	int64_t look_ms = hold_look_at(state->left_ms, !state->waiting, false), late_ms;
+	int64_t look_ms = now_ms + LOOK_FACTOR * (hold_look_at(-1, false, false) - now_ms), late_ms;
 	char late[ROW_ID_SIZE] = "";
 
-	if (look_ms >= now_ms + HOLD_LOOK_MS)
-		look_ms = now_ms + LOOK_FACTOR * (look_ms - now_ms);
 	if (!state->waiting && state->left_ms >= 0)
 		look_ms = clock_earlier(look_ms, now_ms + state->left_ms + 2);
 	if (state->foreign)
 		look_ms = clock_earlier(look_ms, now_ms + FOREIGN_MS * state->before);
 	if (state->late)
 		snprintf(late, sizeof(late), "%" PRId64, state->late);
-	late_ms = hold_watch_late(&lease->late, late);
+	late_ms = hold_watch_late(&my->late, late);
 	return late_ms ? clock_earlier(look_ms, late_ms) : 0;
 }
 
-/* When a waiter that nobody wakes looks again. */
-static int64_t next_poll(struct lease *lease, int64_t left_ms)
+/* When a waiter that nobody wakes looks again. Waiters that came together do not look together. */
+static int64_t next_poll(struct mysql_backend *my, int64_t left_ms)
 {
-	int64_t pause_ms = lease->pause_ms ? 2 * lease->pause_ms : PAUSE_FIRST_MS;
+	const int64_t pause_ms = my->pause_ms ? clock_earlier(2 * my->pause_ms, PAUSE_LAST_MS)
+					      : PAUSE_FIRST_MS;
+	const int64_t now_ms = clock_boot_ms(), look_ms = now_ms + pause_ms - rand() % (pause_ms / 4);
 
-	pause_ms = clock_earlier(pause_ms, PAUSE_LAST_MS);
-	lease->pause_ms = pause_ms;
-	/* Waiters that came together are not to look together. */
-	pause_ms -= rand() % (pause_ms / 4 + 1);
-	if (left_ms >= 0)
-		pause_ms = clock_earlier(pause_ms, left_ms + 2);
-	return clock_boot_ms() + pause_ms;
+	my->pause_ms = pause_ms;
+	return left_ms < 0 ? look_ms : clock_earlier(look_ms, now_ms + left_ms + 2);
 }
 
 /* Sleep in the server. The end of the statement wakes us, or the clock if the server hangs. */
-static void fall_asleep(struct lease *lease, const struct request *request, struct grant *grant)
+static void fall_asleep(struct mysql_backend *my, const struct request *request, struct grant *grant)
 {
-	struct mysql_backend *my = &lease->my;
-	const int64_t sleep_ms = lease->look_ms - clock_boot_ms();
+	const int64_t sleep_ms = my->look_ms - clock_boot_ms();
 	struct error ignored = { 0 };
 
-	lease->looked = false;
+	my->looked = false;
 	grant->retry_ms = 0;
 	if (sleep_ms > 0 &&
-	    !entries_sleep(my, &my->conn, request, lease->place, sleep_ms, &ignored))
-		grant->retry_ms = lease->look_ms + my->base.timeout_ms;
+	    !entries_sleep(my, &my->conn, request, my->place, sleep_ms, &ignored))
+		grant->retry_ms = my->look_ms + my->base.timeout_ms;
 }
 
 /* Has the statement in which we slept ended? A connection that broke is opened again. */
-static int wake_up(struct lease *lease, struct error *err)
+static int wake_up(struct mysql_backend *my, struct error *err)
 {
-	struct mysql_conn *conn = &lease->my.conn;
+	struct mysql_conn *conn = &my->conn;
 	MYSQL_RES *rows;
 	int failed;
 
@@ -97,55 +85,54 @@ static int wake_up(struct lease *lease, struct error *err)
 	return failed && (err->errnum == ETIMEDOUT || err->kind == ERROR_CANCELLED) ? -1 : 0;
 }
 
-static enum outcome take_entry(struct lease *lease, const struct request *request,
+static enum outcome take_entry(struct mysql_backend *my, const struct request *request,
 			       struct grant *grant, struct error *err)
 {
-	struct mysql_backend *my = &lease->my;
 	const bool polls = !my->strategy->texts->try_sql;
-	struct entries_how how = { .fresh = !lease->tried && !polls, .queue = request->queue };
+	struct entries_how how = { .fresh = !my->tried && !polls, .queue = request->queue };
 	struct entries_state state;
 	enum outcome outcome;
 
-	if (wake_up(lease, err))
+	if (wake_up(my, err))
 		return OUTCOME_ERROR;
 	/* The caller has used the connection since, to show who holds. */
-	if (lease->looked) {
-		fall_asleep(lease, request, grant);
+	if (my->looked) {
+		fall_asleep(my, request, grant);
 		return OUTCOME_BUSY;
 	}
 	for (;;) {
 		grant->sent_ms = clock_boot_ms();
 		outcome = entries_take(my, &my->conn, request, &how, &state, err);
-		lease->look_ms = outcome == OUTCOME_BUSY ? next_look(lease, &state) : 1;
+		my->look_ms = outcome == OUTCOME_BUSY ? next_look(my, &state) : 1;
 		/* A newcomer cannot know for how long the first waiter has been late. */
-		if (outcome != OUTCOME_BUSY || !state.late || (lease->look_ms && !how.fresh))
+		if (outcome != OUTCOME_BUSY || !state.late || (my->look_ms && !how.fresh))
 			break;
-		how.late = lease->look_ms || !request->queue ? 0 : state.late;
+		how.late = my->look_ms || !request->queue ? 0 : state.late;
 		how.fresh = false;
 		how.wake = true;
 	}
-	lease->tried = true;
+	my->tried = true;
 	grant->ttl_ms = request->ttl_ms;
-	grant->fence = lease->fence = (uint64_t)state.number;
+	grant->fence = my->fence = (uint64_t)state.number;
 	grant->newer = state.newer;
 	if (outcome != OUTCOME_BUSY) {
-		lease->ttl_ms = request->ttl_ms;
-		lease->place = lease->pause_ms = 0;
-		lease->tried = outcome == OUTCOME_ERROR;
+		my->ttl_ms = request->ttl_ms;
+		my->place = my->pause_ms = 0;
+		my->tried = outcome == OUTCOME_ERROR;
 		return outcome;
 	}
-	grant->retry_ms = polls ? next_poll(lease, state.left_ms) : 0;
-	lease->looked = state.place && !lease->place;
-	lease->place = state.place;
-	if (state.place && !lease->looked && request->queue)
-		fall_asleep(lease, request, grant);
+	grant->retry_ms = polls ? next_poll(my, state.left_ms) : 0;
+	my->looked = state.place && !my->place;
+	my->place = state.place;
+	if (state.place && !my->looked && request->queue)
+		fall_asleep(my, request, grant);
 	return OUTCOME_BUSY;
 }
 
 /* ---- the door ---- */
 
 /* Extend the lease of our entry by ttl_ms, over a connection. */
-static enum outcome extend_entry(struct lease *lease, struct mysql_conn *conn,
+static enum outcome extend_entry(struct mysql_backend *my, struct mysql_conn *conn,
 				 const struct request *request, int64_t ttl_ms, int64_t connection,
 				 struct error *err)
 {
@@ -154,59 +141,57 @@ static enum outcome extend_entry(struct lease *lease, struct mysql_conn *conn,
 	struct entries_state state;
 
 	entry.ttl_ms = ttl_ms;
-	return entries_take(&lease->my, conn, &entry, &how, &state, err);
+	return entries_take(my, conn, &entry, &how, &state, err);
 }
 
 /* Another program has the door. Our entry stays for longer than we sleep. */
-static enum outcome sleep_at_door(struct lease *lease, const struct request *request,
+static enum outcome sleep_at_door(struct mysql_backend *my, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
-	struct mysql_backend *my = &lease->my;
-	enum outcome outcome = extend_entry(lease, &my->conn, request, AT_DOOR_MS, ENTRIES_AT_DOOR,
+	enum outcome outcome = extend_entry(my, &my->conn, request, AT_DOOR_MS, ENTRIES_AT_DOOR,
 					    err);
 
 	grant->retry_ms = 0;
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	if (door_wait(lease, request, err))
+	if (door_wait(my, request, err))
 		return OUTCOME_ERROR;
 	grant->retry_ms = clock_boot_ms() + HOLD_LOOK_MS + my->base.timeout_ms;
 	return OUTCOME_BUSY;
 }
 
 /* The entry is ours: pass the door. */
-static enum outcome pass_door(struct lease *lease, const struct request *request,
+static enum outcome pass_door(struct mysql_backend *my, const struct request *request,
 			      struct grant *grant, struct error *err)
 {
-	struct mysql_backend *my = &lease->my;
 	struct error ignored = { 0 };
-	enum outcome outcome = door_try(lease, request, err);
+	enum outcome outcome = door_try(my, request, err);
 
 	if (outcome == OUTCOME_BUSY && request->queue)
-		outcome = sleep_at_door(lease, request, grant, err);
+		outcome = sleep_at_door(my, request, grant, err);
 	else if (outcome == OUTCOME_BUSY)
 		entries_release(my, &my->conn, request, &ignored);
 	return outcome;
 }
 
 /* We have slept at the door. */
-static enum outcome wake_at_door(struct lease *lease, const struct request *request,
+static enum outcome wake_at_door(struct mysql_backend *my, const struct request *request,
 				 struct grant *grant, struct error *err)
 {
 	enum outcome outcome;
 
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
-	grant->fence = lease->fence;
-	outcome = door_wake(lease, request, err);
+	grant->fence = my->fence;
+	outcome = door_wake(my, request, err);
 	if (outcome == OUTCOME_BUSY)
-		return sleep_at_door(lease, request, grant, err);
+		return sleep_at_door(my, request, grant, err);
 	if (outcome == OUTCOME_HELD)
-		outcome = extend_entry(lease, &lease->my.side, request, request->ttl_ms,
-				       lease->door.number, err);
+		outcome = extend_entry(my, &my->side, request, request->ttl_ms,
+				       my->door.number, err);
 	/* Go to the queue again, where the entry has kept its place if its lease has not ended. */
 	if (outcome != OUTCOME_HELD)
-		door_drop(lease);
+		door_drop(my);
 	grant->retry_ms = 0;
 	return outcome;
 }
@@ -216,22 +201,21 @@ static enum outcome wake_at_door(struct lease *lease, const struct request *requ
 enum outcome lease_renew(struct backend *backend, const struct request *request,
 				struct grant *grant, struct error *err)
 {
-	struct lease *lease = lease_of(backend);
-	struct mysql_backend *my = &lease->my;
+	struct mysql_backend *my = mysql_from_backend(backend);
 	const bool door = my->strategy->door;
 	/* Waiters sleep until the end that they know. */
-	const bool sooner = request->text || request->ttl_ms < lease->ttl_ms;
+	const bool sooner = request->text || request->ttl_ms < my->ttl_ms;
 	struct request entry = *request;
-	enum outcome outcome = lease->door.state == DOOR_PASSED ? OUTCOME_HELD : OUTCOME_LOST;
+	enum outcome outcome = my->door.state == DOOR_PASSED ? OUTCOME_HELD : OUTCOME_LOST;
 
 	/* The server ends the connection after the time that the lock was acquired with. */
 	if (door)
-		entry.ttl_ms = lease->door.idle_s * 1000;
+		entry.ttl_ms = my->door.idle_s * 1000;
 	grant->sent_ms = clock_boot_ms();
-	grant->ttl_ms = lease->ttl_ms = entry.ttl_ms;
-	grant->fence = lease->fence;
+	grant->ttl_ms = my->ttl_ms = entry.ttl_ms;
+	grant->fence = my->fence;
 	if (door && outcome == OUTCOME_HELD)
-		outcome = door_prove(lease, request, err);
+		outcome = door_prove(my, request, err);
 	if (door && outcome != OUTCOME_HELD)
 		return outcome;
 	return entries_renew(my, door ? &my->side : &my->conn, &entry, sooner, err);
@@ -240,19 +224,19 @@ enum outcome lease_renew(struct backend *backend, const struct request *request,
 enum outcome lease_release(struct backend *backend, const struct request *request,
 				  struct error *err)
 {
-	struct lease *lease = lease_of(backend);
-	const bool passed = lease->door.state == DOOR_PASSED;
+	struct mysql_backend *my = mysql_from_backend(backend);
+	const bool passed = my->door.state == DOOR_PASSED;
 	struct error lost = { 0 };
 	enum outcome door = OUTCOME_LOST, outcome;
 
 	if (passed)
-		door = door_open(lease, request, &lost);
-	else if (lease->door.state == DOOR_WAITING)
-		door_drop(lease);
-	lease->place = lease->pause_ms = 0;
-	lease->looked = lease->tried = false;
-	outcome = entries_release(&lease->my, &lease->my.conn, request, err);
-	if (outcome != OUTCOME_HELD || !lease->my.strategy->door || door == OUTCOME_HELD)
+		door = door_open(my, request, &lost);
+	else if (my->door.state == DOOR_WAITING)
+		door_drop(my);
+	my->place = my->pause_ms = 0;
+	my->looked = my->tried = false;
+	outcome = entries_release(my, &my->conn, request, err);
+	if (outcome != OUTCOME_HELD || !my->strategy->door || door == OUTCOME_HELD)
 		return outcome;
 	*err = lost;
 	return OUTCOME_LOST;
@@ -263,28 +247,28 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 enum outcome lease_acquire(struct backend *backend, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
-	struct lease *lease = lease_of(backend);
-	const bool door = lease->my.strategy->door;
+	struct mysql_backend *my = mysql_from_backend(backend);
+	const bool door = my->strategy->door;
 	struct request entry = *request;
 	enum outcome outcome;
 
-	if (mysql_check_name(&lease->my, request->name, err))
+	if (mysql_check_name(my, request->name, err))
 		return OUTCOME_ERROR;
-	if (lease->door.state == DOOR_PASSED)
+	if (my->door.state == DOOR_PASSED)
 		return lease_renew(backend, request, grant, err);
 	if (door)
 		entry.ttl_ms = door_ttl_ms(request);
-	if (lease->door.state == DOOR_WAITING) {
-		outcome = wake_at_door(lease, &entry, grant, err);
+	if (my->door.state == DOOR_WAITING) {
+		outcome = wake_at_door(my, &entry, grant, err);
 	} else {
-		outcome = take_entry(lease, &entry, grant, err);
+		outcome = take_entry(my, &entry, grant, err);
 		if (outcome == OUTCOME_HELD && door)
-			outcome = pass_door(lease, &entry, grant, err);
+			outcome = pass_door(my, &entry, grant, err);
 	}
 	if (outcome == OUTCOME_ERROR && door)
-		door_drop(lease);
+		door_drop(my);
 	if (outcome == OUTCOME_HELD && door)
-		grant->hold_fd = mysql_conn_fd(&lease->my.conn);
+		grant->hold_fd = mysql_conn_fd(&my->conn);
 	return outcome;
 }
 
@@ -317,8 +301,7 @@ static void show_stranger(struct rows *rows)
 int lease_show(struct backend *backend, const struct request *request, struct rows *rows,
 		      struct error *err)
 {
-	struct lease *lease = lease_of(backend);
-	struct mysql_backend *my = &lease->my;
+	struct mysql_backend *my = mysql_from_backend(backend);
 	const bool busy = my->conn.pending || my->conn.session;
 	bool taken = false;
 	int64_t number;
@@ -327,7 +310,7 @@ int lease_show(struct backend *backend, const struct request *request, struct ro
 	if (!failed)
 		failed = entries_show(my, busy ? &my->side : &my->conn, request, rows, err);
 	if (!failed && my->strategy->door && request->name && !(rows->count && rows->rows->holds))
-		failed = door_probe(lease, request->name, &taken, &number, err);
+		failed = door_probe(my, request->name, &taken, &number, err);
 	if (taken)
 		show_stranger(rows);
 	if (my->conn.pending)
@@ -349,15 +332,14 @@ static enum outcome end_connection(struct mysql_backend *my, int64_t number, str
 enum outcome lease_break(struct backend *backend, const char *name, const struct row *row,
 				struct error *err)
 {
-	struct lease *lease = lease_of(backend);
-	struct mysql_backend *my = &lease->my;
+	struct mysql_backend *my = mysql_from_backend(backend);
 	enum outcome outcome = OUTCOME_HELD;
 	int64_t number = 0;
 	bool taken = true;
 
 	if (row->id[0] || !my->strategy->door)
 		outcome = entries_break(my, &my->side, name, row, &number, err);
-	else if (door_probe(lease, name, &taken, &number, err))
+	else if (door_probe(my, name, &taken, &number, err))
 		return OUTCOME_ERROR;
 	if (!taken)
 		return OUTCOME_LOST;

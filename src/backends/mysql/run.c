@@ -250,30 +250,3 @@ size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most)
 	mysql_free_result(rows);
 	return count;
 }
-
-/* ---- slots ---- */
-
-int mysql_fd(struct backend *backend)
-{
-	return mysql_conn_fd(&mysql_from_backend(backend)->conn);
-}
-
-int mysql_reach(struct backend *backend, const struct request *request, struct error *err)
-{
-	struct mysql_backend *my = mysql_from_backend(backend);
-
-	(void)request;
-	return mysql_conn_open(&my->conn, err);
-}
-
-void mysql_close_backend(struct backend *backend)
-{
-	struct mysql_backend *my = mysql_from_backend(backend);
-
-	if (!my)
-		return;
-	mysql_conn_close(&my->side);
-	mysql_conn_close(&my->conn);
-	mysql_address_finish(&my->address);
-	free(my);
-}

@@ -13,8 +13,7 @@
 #include <stdint.h>
 
 #include "base/sha256.h"
-#include "lock/backend.h"
-#include "lock/holder.h"
+#include "lock/hold.h"
 #include "conn.h"
 #include "sql.h"
 
@@ -57,6 +56,20 @@ struct mysql_backend {
 	struct mysql_conn conn;
 	struct mysql_conn side;	/* while conn sleeps, or has to hold a lock */
 	char zone[MYSQL_ZONE_SIZE];	/* of the dialect shedlock: its time zone, in SQL */
+	/* What lease.c knows of the lock: */
+	bool tried;		/* whether the queue is empty */
+	int64_t place;		/* of our entry that waits; 0: there is none */
+	bool looked;		/* and no sleep was begun since */
+	int64_t look_ms;	/* when to look again */
+	int64_t ttl_ms;		/* of the last lease; 0: not known */
+	uint64_t fence;		/* of the entry that holds */
+	int64_t pause_ms;	/* the last one of a waiter that nobody wakes */
+	struct hold_late late;
+	struct {
+		enum { DOOR_BEFORE, DOOR_WAITING, DOOR_PASSED } state;
+		int64_t number;		/* of the connection that has passed */
+		int64_t idle_s;		/* its wait_timeout */
+	} door;
 };
 
 static inline struct mysql_backend *mysql_from_backend(struct backend *backend)
@@ -126,9 +139,11 @@ size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most);
 
 /* ---- slots of struct backend_ops ---- */
 
-void mysql_close_backend(struct backend *backend);
-int mysql_reach(struct backend *backend, const struct request *request, struct error *err);
-int mysql_fd(struct backend *backend);
+backend_grant_fn lease_acquire, lease_renew;
+backend_release_fn lease_release;
+backend_show_fn lease_show;
+backend_break_fn lease_break;
+int64_t lease_event(struct backend *backend);
 int mysql_setup(struct backend *backend, char **plan, struct error *err);
 /* Checks that are common to all strategies, and then the strategy's own. */
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err);

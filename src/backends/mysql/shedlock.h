@@ -7,7 +7,6 @@
 #pragma once
 
 #include "entries.h"
-#include "lease.h"
 
 /* Sets values for the texts: {zone}, {by}, and {owner}, the text of locked_by. */
 void shedlock_add_params(struct mysql_backend *my, const struct request *request,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The strategies: what each of a family says and allows. */
-#include "entries.h"
-#include "lease.h"
+#include "door.h"
 #include "shedlock.h"
 
 static const struct entries_texts entries = {
