@@ -113,7 +113,7 @@ struct name_list {
 
 /* What show() returns. The caller zeroes it before, and frees it with rows_finish(). */
 struct rows {
-	struct row *rows;	/* holds first, then waiters in the order of the queue */
+	struct row *rows;	/* the waiters among them in the order of the queue */
 	size_t count;
 	uint64_t fence;		/* the last one given for this name; 0: not known */
 	struct name_list names;	/* with request->name NULL: the locks that have rows */

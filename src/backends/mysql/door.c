@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "lock/view.h"
 
 /* MySQL takes no more for wait_timeout: a year. */
 #define YEAR_S 31536000
@@ -16,8 +15,6 @@
 #define HUNG_S 4
 /* How often to try when the row or the tables have to be made first. */
 #define ATTEMPTS 3
-/* A value of wait_timeout that nobody else sets. */
-#define ODD_IDLE_S 7654
 /* The name of the lock of `dlock check`, which no table has. */
 #define PROBE_NAME "dlock-check"
 /* Room for the name of a lock in the server. */
@@ -179,49 +176,41 @@ static void pass(struct mysql_backend *my, const struct request *request)
 	my->door.idle_s = idle_of(request);
 }
 
-/* What a proof says. */
-static enum outcome classify_answer(const struct mysql_backend *my, const struct door_answer *answer,
+/* Does the answer say that the door is ours, or was until it was opened just now? */
+static enum outcome classify_answer(const struct mysql_backend *my,
+				    const struct door_answer *answer, bool opened,
 				    struct error *err)
 {
-	const MYSQL *mysql = my->conn.mysql;
+	const bool in_transaction = my->conn.mysql->server_status & SERVER_STATUS_IN_TRANS;
 
 	if (answer->number != my->door.number || answer->idle_s != my->door.idle_s)
 		return lose(my, "wait_timeout does not stay as it was set: the session is "
 			    "another one now; ?strategy=lease needs none of its own", err);
-	if (!answer->yes || (kind_of(my)->transaction &&
-			     !(mysql->server_status & SERVER_STATUS_IN_TRANS)))
+	if (!answer->yes || (kind_of(my)->transaction && !opened && !in_transaction))
 		return lose(my, "the session no longer has the lock", err);
-	if (answer->read_only)
+	if (answer->read_only && !opened)
 		return lose(my, "the server is read-only now, another one may be the primary",
 			    err);
 	return OUTCOME_HELD;
 }
 
-/* Run a text over the connection that has the door. HELD: *answer is there. */
-static enum outcome ask_session(struct mysql_backend *my, const char *sql, const struct request *request,
-				struct door_answer *answer, struct error *err)
+/* Run a text over the connection that has the door. */
+static enum outcome ask_session(struct mysql_backend *my, const char *sql,
+				const struct request *request, bool opens, struct error *err)
 {
 	const struct mysql_conn *conn = &my->conn;
+	struct door_answer answer;
 
 	if (!conn->mysql || conn->number != my->door.number)
 		return lose(my, "the server closed the connection", err);
-	if (!request_door(my, sql, request, answer, err))
-		return OUTCOME_HELD;
-	return conn->mysql ? OUTCOME_ERROR : OUTCOME_LOST;
-}
-
-static enum outcome prove(struct mysql_backend *my, const char *sql, const struct request *request,
-			  struct error *err)
-{
-	struct door_answer answer;
-	const enum outcome outcome = ask_session(my, sql, request, &answer, err);
-
-	return outcome == OUTCOME_HELD ? classify_answer(my, &answer, err) : outcome;
+	if (request_door(my, sql, request, &answer, err))
+		return conn->mysql ? OUTCOME_ERROR : OUTCOME_LOST;
+	return classify_answer(my, &answer, opens, err);
 }
 
 enum outcome door_prove(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	return prove(my, kind_of(my)->prove_sql, request, err);
+	return ask_session(my, kind_of(my)->prove_sql, request, false, err);
 }
 
 /* ---- passing the door ---- */
@@ -246,7 +235,7 @@ enum outcome door_try(struct mysql_backend *my, const struct request *request, s
 		}
 		if (answer.yes) {
 			pass(my, request);
-			return classify_answer(my, &answer, err) == OUTCOME_HELD
+			return classify_answer(my, &answer, false, err) == OUTCOME_HELD
 			       ? OUTCOME_HELD : OUTCOME_ERROR;
 		}
 		if (answer.there || !kind->make_sql)
@@ -291,7 +280,7 @@ enum outcome door_wake(struct mysql_backend *my, const struct request *request, 
 		return OUTCOME_BUSY;
 	pass(my, request);
 	text = memory_format("%s%s", sql_door_confirm, kind_of(my)->prove_sql);
-	outcome = prove(my, text, request, err);
+	outcome = ask_session(my, text, request, false, err);
 	free(text);
 	if (outcome == OUTCOME_HELD)
 		return outcome;
@@ -302,12 +291,8 @@ enum outcome door_wake(struct mysql_backend *my, const struct request *request, 
 
 enum outcome door_open(struct mysql_backend *my, const struct request *request, struct error *err)
 {
-	struct door_answer answer;
-	enum outcome outcome = ask_session(my, kind_of(my)->open_sql, request, &answer, err);
+	const enum outcome outcome = ask_session(my, kind_of(my)->open_sql, request, true, err);
 
-	/* A transaction has ended by now. */
-	if (outcome == OUTCOME_HELD && !answer.yes)
-		outcome = lose(my, "the session no longer has the lock", err);
 	if (outcome != OUTCOME_HELD)
 		door_drop(my);
 	my->conn.session = false;
@@ -332,25 +317,4 @@ int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t 
 	/* Whatever the probe took is freed with the connection. */
 	mysql_conn_close(&my->side);
 	return failed ? -1 : 0;
-}
-
-int door_check(struct backend *backend, struct findings *findings, struct error *err)
-{
-	struct mysql_backend *my = mysql_from_backend(backend);
-	MYSQL_RES *rows;
-	int64_t idle_s;
-	int failed = mysql_run(my, &my->conn, sql_door_check, NULL, &rows, err);
-
-	mysql_numbers(rows, &idle_s, 1);
-	if (failed)
-		return -1;
-	if (idle_s == ODD_IDLE_S)
-		findings_add(findings, FINDING_OK, "session", NULL,
-			     "the server ends the connection of a holder that is silent for --ttl");
-	else
-		findings_add(findings, FINDING_ERROR, "session",
-			     "connect to the server itself, or use ?strategy=lease",
-			     "wait_timeout does not stay as it was set: something between does not "
-			     "keep sessions apart");
-	return 0;
 }

@@ -66,5 +66,3 @@ void door_drop(struct mysql_backend *my);
  */
 int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t *number,
 	       struct error *err);
-
-int door_check(struct backend *backend, struct findings *findings, struct error *err);

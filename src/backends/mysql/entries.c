@@ -69,6 +69,7 @@ static enum outcome request_lock(struct mysql_backend *my, struct mysql_conn *co
 {
 	MYSQL_RES *rows;
 	MYSQL_ROW row;
+	bool taken;
 	int slots, failed = mysql_persist(my, conn, sql, params->values, TAKE_MS, COLUMNS, &rows,
 					  err);
 
@@ -78,7 +79,6 @@ static enum outcome request_lock(struct mysql_backend *my, struct mysql_conn *co
 		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
 	row = mysql_fetch_row(rows);
 	*state = (struct entries_state){
-		.taken = column_number(row, COLUMN_TAKEN) == 1,
 		.number = column_number(row, COLUMN_NUMBER),
 		.excluded = column_number(row, COLUMN_EXCLUDED),
 		.place = column_number(row, COLUMN_PLACE),
@@ -88,12 +88,13 @@ static enum outcome request_lock(struct mysql_backend *my, struct mysql_conn *co
 		.foreign = column_number(row, COLUMN_FOREIGN),
 		.late = column_number(row, COLUMN_LATE),
 	};
+	taken = column_number(row, COLUMN_TAKEN) == 1;
 	slots = (int)column_number(row, COLUMN_SLOTS);
 	if (row[COLUMN_NEWER] && row[COLUMN_NEWER][0])
 		state->newer = memory_copy(row[COLUMN_NEWER]);
 	mysql_free_result(rows);
-	if (state->taken || state->newer)
-		return state->taken ? OUTCOME_HELD : OUTCOME_LOST;
+	if (taken || state->newer)
+		return taken ? OUTCOME_HELD : OUTCOME_LOST;
 	return slots && !hold_mode_slots_agree(slots, request, err) ? OUTCOME_ERROR : OUTCOME_BUSY;
 }
 

@@ -28,7 +28,6 @@ struct entries_texts {
 
 /* What one request to take the lock found. */
 struct entries_state {
-	bool taken;
 	int64_t number;		/* the fence, if it is taken */
 	bool excluded;		/* by those who hold; known when the queue was not empty */
 	int64_t place;		/* of our entry */

@@ -31,8 +31,9 @@ static const struct refusal {
 	  { ER_ACCESS_DENIED_ERROR, ER_ACCESS_DENIED_NO_PASSWORD_ERROR } },
 	{ ERROR_REFUSED, MYSQL_OTHER, "the server has no such database", { ER_BAD_DB_ERROR } },
 	{ ERROR_REFUSED, MYSQL_OTHER, "this account lacks a privilege on the database; "
-	  "'dlock setup --dry-run' prints the GRANTs needed", { ER_DBACCESS_DENIED_ERROR,
-	  ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR } },
+	  "'dlock setup --dry-run' prints the GRANTs needed",
+	  { ER_DBACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR, ER_COLUMNACCESS_DENIED_ERROR,
+	    ER_SPECIFIC_ACCESS_DENIED_ERROR } },
 	{ ERROR_REFUSED, MYSQL_OTHER, "the server wants TLS: ?ssl-mode=required, or ?ssl-ca=",
 	  { TLS_REQUIRED } },
 	{ ERROR_REFUSED, MYSQL_OTHER, "a table is missing: 'dlock setup' makes it",
@@ -92,18 +93,20 @@ void mysql_refusal(const struct mysql_address *address, unsigned int code, const
 		   struct error *err)
 {
 	const struct refusal *refusal = find_refusal(code);
-	/* Another one of several hosts may take writes now, or soon. */
-	const bool moves = address->host_count > 1 && mysql_classify(code) == MYSQL_ELSEWHERE;
+	const enum mysql_class class = mysql_classify(code);
+	enum error_kind kind = class == MYSQL_LOSS ? ERROR_UNAVAILABLE : ERROR_REFUSED;
 
 	if (code == MYSQL_READ_ONLY)
 		words = "read_only is set";
 	/* The library's own words name the plugin from memory that it has freed. */
 	if (code == PLUGIN_NOT_ALLOWED)
 		words = "mysql_clear_password, dialog or mysql_old_password";
-	if (refusal)
-		error_set(err, moves ? ERROR_UNAVAILABLE : refusal->kind, 0, "%s: %s (%.200s)",
-			  address->label, refusal->advice, words);
-	else
-		error_set(err, mysql_classify(code) == MYSQL_LOSS ? ERROR_UNAVAILABLE : ERROR_REFUSED, 0,
-			  "%s: %.240s (%u)", address->label, words, code);
+	if (!refusal) {
+		error_set(err, kind, 0, "%s: %.240s (%u)", address->label, words, code);
+		return;
+	}
+	/* Another one of several hosts may take writes now, or soon. */
+	kind = class == MYSQL_ELSEWHERE && address->host_count > 1 ? ERROR_UNAVAILABLE
+								   : refusal->kind;
+	error_set(err, kind, 0, "%s: %s (%.200s)", address->label, refusal->advice, words);
 }

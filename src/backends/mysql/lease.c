@@ -51,14 +51,16 @@ static int64_t next_poll(struct mysql_backend *my, int64_t left_ms)
 {
 	const int64_t pause_ms = my->pause_ms ? clock_earlier(2 * my->pause_ms, PAUSE_LAST_MS)
 					      : PAUSE_FIRST_MS;
-	const int64_t now_ms = clock_boot_ms(), look_ms = now_ms + pause_ms - rand() % (pause_ms / 4);
+	const int64_t vary_ms = rand() % (pause_ms / 4);
 
 	my->pause_ms = pause_ms;
-	return left_ms < 0 ? look_ms : clock_earlier(look_ms, now_ms + left_ms + 2);
+	return clock_boot_ms() + clock_earlier(pause_ms - vary_ms,
+					       left_ms < 0 ? pause_ms : left_ms + 2);
 }
 
 /* Sleep in the server. The end of the statement wakes us, or the clock if the server hangs. */
-static void fall_asleep(struct mysql_backend *my, const struct request *request, struct grant *grant)
+static void fall_asleep(struct mysql_backend *my, const struct request *request,
+			struct grant *grant)
 {
 	const int64_t sleep_ms = my->look_ms - clock_boot_ms();
 	struct error ignored = { 0 };
@@ -88,8 +90,8 @@ static int wake_up(struct mysql_backend *my, struct error *err)
 static enum outcome take_entry(struct mysql_backend *my, const struct request *request,
 			       struct grant *grant, struct error *err)
 {
-	const bool polls = !my->strategy->texts->try_sql;
-	struct entries_how how = { .fresh = !my->tried && !polls, .queue = request->queue };
+	const bool polls = !my->strategy->texts->try_sql, enters = !my->place;
+	struct entries_how how = { .fresh = enters && !polls, .queue = request->queue };
 	struct entries_state state;
 	enum outcome outcome;
 
@@ -103,35 +105,35 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 	for (;;) {
 		grant->sent_ms = clock_boot_ms();
 		outcome = entries_take(my, &my->conn, request, &how, &state, err);
-		my->look_ms = outcome == OUTCOME_BUSY ? next_look(my, &state) : 1;
+		if (outcome != OUTCOME_BUSY)
+			break;
+		my->look_ms = next_look(my, &state);
 		/* A newcomer cannot know for how long the first waiter has been late. */
-		if (outcome != OUTCOME_BUSY || !state.late || (my->look_ms && !how.fresh))
+		if (!state.late || (my->look_ms && !how.fresh))
 			break;
 		how.late = my->look_ms || !request->queue ? 0 : state.late;
 		how.fresh = false;
 		how.wake = true;
 	}
-	my->tried = true;
-	grant->ttl_ms = request->ttl_ms;
-	grant->fence = my->fence = (uint64_t)state.number;
+	my->place = outcome == OUTCOME_BUSY && request->queue ? state.place : 0;
+	my->fence = (uint64_t)state.number;
+	grant->fence = my->fence;
 	grant->newer = state.newer;
 	if (outcome != OUTCOME_BUSY) {
-		my->ttl_ms = request->ttl_ms;
-		my->place = my->pause_ms = 0;
-		my->tried = outcome == OUTCOME_ERROR;
+		my->ttl_ms = grant->ttl_ms = request->ttl_ms;
+		my->pause_ms = 0;
 		return outcome;
 	}
 	grant->retry_ms = polls ? next_poll(my, state.left_ms) : 0;
-	my->looked = state.place && !my->place;
-	my->place = state.place;
-	if (state.place && !my->looked && request->queue)
+	my->looked = my->place && enters;
+	if (my->place && !enters)
 		fall_asleep(my, request, grant);
 	return OUTCOME_BUSY;
 }
 
 /* ---- the door ---- */
 
-/* Extend the lease of our entry by ttl_ms, over a connection. */
+/* Extend the lease of our entry by ttl_ms, over a connection. A lost entry is made again. */
 static enum outcome extend_entry(struct mysql_backend *my, struct mysql_conn *conn,
 				 const struct request *request, int64_t ttl_ms, int64_t connection,
 				 struct error *err)
@@ -139,9 +141,13 @@ static enum outcome extend_entry(struct mysql_backend *my, struct mysql_conn *co
 	const struct entries_how how = { .queue = true, .connection = connection };
 	struct request entry = *request;
 	struct entries_state state;
+	enum outcome outcome;
 
 	entry.ttl_ms = ttl_ms;
-	return entries_take(my, conn, &entry, &how, &state, err);
+	outcome = entries_take(my, conn, &entry, &how, &state, err);
+	if (outcome == OUTCOME_HELD)
+		my->fence = (uint64_t)state.number;
+	return outcome;
 }
 
 /* Another program has the door. Our entry stays for longer than we sleep. */
@@ -182,13 +188,13 @@ static enum outcome wake_at_door(struct mysql_backend *my, const struct request 
 
 	grant->sent_ms = clock_boot_ms();
 	grant->ttl_ms = request->ttl_ms;
-	grant->fence = my->fence;
 	outcome = door_wake(my, request, err);
 	if (outcome == OUTCOME_BUSY)
 		return sleep_at_door(my, request, grant, err);
 	if (outcome == OUTCOME_HELD)
 		outcome = extend_entry(my, &my->side, request, request->ttl_ms,
 				       my->door.number, err);
+	grant->fence = my->fence;
 	/* Go to the queue again, where the entry has kept its place if its lease has not ended. */
 	if (outcome != OUTCOME_HELD)
 		door_drop(my);
@@ -199,7 +205,7 @@ static enum outcome wake_at_door(struct mysql_backend *my, const struct request 
 /* ---- holding ---- */
 
 enum outcome lease_renew(struct backend *backend, const struct request *request,
-				struct grant *grant, struct error *err)
+			 struct grant *grant, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
 	const bool door = my->strategy->door;
@@ -222,7 +228,7 @@ enum outcome lease_renew(struct backend *backend, const struct request *request,
 }
 
 enum outcome lease_release(struct backend *backend, const struct request *request,
-				  struct error *err)
+			   struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
 	const bool passed = my->door.state == DOOR_PASSED;
@@ -234,7 +240,7 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 	else if (my->door.state == DOOR_WAITING)
 		door_drop(my);
 	my->place = my->pause_ms = 0;
-	my->looked = my->tried = false;
+	my->looked = false;
 	outcome = entries_release(my, &my->conn, request, err);
 	if (outcome != OUTCOME_HELD || !my->strategy->door || door == OUTCOME_HELD)
 		return outcome;
@@ -245,7 +251,7 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 /* ---- acquiring ---- */
 
 enum outcome lease_acquire(struct backend *backend, const struct request *request,
-				  struct grant *grant, struct error *err)
+			   struct grant *grant, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
 	const bool door = my->strategy->door;
@@ -287,19 +293,8 @@ int64_t lease_event(struct backend *backend)
 
 /* ---- showing and breaking ---- */
 
-/* Put a row of another program, which has passed the door, in front of those that wait. */
-static void show_stranger(struct rows *rows)
-{
-	struct row row;
-
-	rows_add(rows, "", 0)->holds = true;
-	row = rows->rows[rows->count - 1];
-	memmove(rows->rows + 1, rows->rows, (rows->count - 1) * sizeof(row));
-	rows->rows[0] = row;
-}
-
 int lease_show(struct backend *backend, const struct request *request, struct rows *rows,
-		      struct error *err)
+	       struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
 	const bool busy = my->conn.pending || my->conn.session;
@@ -312,7 +307,7 @@ int lease_show(struct backend *backend, const struct request *request, struct ro
 	if (!failed && my->strategy->door && request->name && !(rows->count && rows->rows->holds))
 		failed = door_probe(my, request->name, &taken, &number, err);
 	if (taken)
-		show_stranger(rows);
+		rows_add(rows, "", 0)->holds = true;
 	if (my->conn.pending)
 		mysql_conn_close(&my->side);
 	return failed;
@@ -330,25 +325,25 @@ static enum outcome end_connection(struct mysql_backend *my, int64_t number, str
 }
 
 enum outcome lease_break(struct backend *backend, const char *name, const struct row *row,
-				struct error *err)
+			 struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
+	const bool door = my->strategy->door, stranger = door && !row->id[0];
 	enum outcome outcome = OUTCOME_HELD;
 	int64_t number = 0;
 	bool taken = true;
 
-	if (row->id[0] || !my->strategy->door)
+	if (!stranger)
 		outcome = entries_break(my, &my->side, name, row, &number, err);
 	else if (door_probe(my, name, &taken, &number, err))
 		return OUTCOME_ERROR;
 	if (!taken)
 		return OUTCOME_LOST;
-	if (my->strategy->door && !number && !row->id[0]) {
+	if (stranger && !number) {
 		error_set(err, ERROR_REFUSED, 0, "%s: held by a connection that this account "
 			  "cannot see; find it and KILL it as an administrator", my->address.label);
 		return OUTCOME_ERROR;
 	}
-	if (outcome == OUTCOME_HELD && my->strategy->door && number)
-		return end_connection(my, number, err);
-	return outcome;
+	return outcome == OUTCOME_HELD && door && number ? end_connection(my, number, err)
+							 : outcome;
 }

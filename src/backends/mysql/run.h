@@ -57,7 +57,6 @@ struct mysql_backend {
 	struct mysql_conn side;	/* while conn sleeps, or has to hold a lock */
 	char zone[MYSQL_ZONE_SIZE];	/* of the dialect shedlock: its time zone, in SQL */
 	/* What lease.c knows of the lock: */
-	bool tried;		/* whether the queue is empty */
 	int64_t place;		/* of our entry that waits; 0: there is none */
 	bool looked;		/* and no sleep was begun since */
 	int64_t look_ms;	/* when to look again */

@@ -28,7 +28,7 @@ static const struct entries_texts shedlock = {
 
 #define LEASE .texts = &entries, \
 	.tables = sql_entries_tables, .grants = sql_entries_grants
-#define DOOR(KIND) .texts = &entries, .door = &(KIND), .check = door_check
+#define DOOR(KIND) .texts = &entries, .door = &(KIND)
 
 const struct mysql_strategy mysql_strategies[] = {
 	{ .name = "lease", LEASE, .can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES },

@@ -55,7 +55,7 @@ INSERT IGNORE INTO dlock_rows (name) VALUES ({name});
 
 -- name: door_ready
 -- A client that hangs when it gets the door is disconnected after {hung} s. The statement that waits
--- stands alone in the next packet, so that no answer comes before it ends. It waits for {limit} s.
+-- stands alone in the next packet, so that no answer comes before it ends. It ends after {limit} s.
 SET SESSION wait_timeout = {hung}, innodb_lock_wait_timeout = {limit}, lock_wait_timeout = {limit};
 
 -- name: row_ready
@@ -105,9 +105,3 @@ UNLOCK TABLES;
 -- name: table_probe
 LOCK TABLES {table} {clause} {nowait};
 UNLOCK TABLES;
-
--- name: door_check
--- Shows whether settings stay with the session. A proxy may share one connection among many
--- clients.
-SET SESSION wait_timeout = 7654;
-SELECT @@SESSION.wait_timeout;

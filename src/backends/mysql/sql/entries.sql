@@ -102,7 +102,8 @@ DELETE FROM dlock_entries WHERE {lock} AND place = @place AND fence = 0 AND
   (NOT {queue} OR newer <> '' OR {mode} > 0 AND @slots > 0);
 COMMIT;
 SELECT @taken, IF(@fence > 0, @fence, LAST_INSERT_ID()), 0, @place, @before,
-  COALESCE(@waiting, 0), COALESCE(@ends - {now}, -1000), COALESCE(@foreign, 0), COALESCE(@slots, 0),
+  COALESCE(@waiting, 0), COALESCE(@ends - {now}, -1000), COALESCE(@foreign, 0),
+  COALESCE(@slots, 0),
   IF(@taken OR @first IS NULL, 0, (SELECT IF(COUNT(q.place) = 0 OR w.mode <> 0 AND
       SUM(q.mode <> w.mode) = 0 AND (w.mode < 0 OR COUNT(q.place) < w.mode), w.place, 0)
     FROM dlock_entries w LEFT JOIN dlock_entries q ON q.strategy = w.strategy AND q.name = w.name AND
