@@ -2,7 +2,6 @@
 /* The queue of a lock: taking, waking, showing. See entries.h. */
 #include "entries.h"
 
-#include <mysqld_error.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,8 +147,9 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 	/* A server that has answered just now is worth to wait for. */
 	if (outcome == OUTCOME_ERROR && how->fresh && how->queue && err->kind == ERROR_UNAVAILABLE)
 		return OUTCOME_BUSY;
-	/* Those behind a shared hold or a slot may hold, too. */
-	if (outcome == OUTCOME_HELD && request->mode != HOLD_EXCLUSIVE)
+	/* Those behind a shared hold may hold, too, and those behind a slot while there are more. */
+	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
+					state->before + 1 < request->slots))
 		wake_waiters(my, conn, &params, "q.newer = ''", WOKEN);
 	if (outcome == OUTCOME_BUSY && request->replaces && state->place)
 		wake_waiters(my, conn, &params, "q.newer <> ''", INT32_MAX);
@@ -184,8 +184,7 @@ static bool wake_one(struct mysql_backend *my, struct mysql_conn *conn, struct p
 		if (i)
 			usleep(WAKE_PAUSE_US);
 		failed = mysql_run(my, conn, sql_entries_wake, params->values, &rows, &ignored);
-		if (mysql_numbers(rows, numbers, 2) < 2 ||
-		    (failed && conn->code != ER_NO_SUCH_THREAD))
+		if (mysql_numbers(rows, numbers, 2) < 2 || (failed && mysql_contended(conn)))
 			numbers[0] = numbers[1] = 1;
 	}
 	return numbers[0];

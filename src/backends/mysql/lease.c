@@ -43,7 +43,10 @@ static int64_t next_look(struct mysql_backend *my, const struct entries_state *s
 	if (state->late)
 		snprintf(late, sizeof(late), "%" PRId64, state->late);
 	late_ms = hold_watch_late(&my->late, late);
-	return late_ms ? clock_earlier(look_ms, late_ms) : 0;
+	if (!state->late || !late_ms)
+		return late_ms ? look_ms : 0;
+	/* The next one removes it. Those behind look later, one after the other. */
+	return clock_earlier(look_ms, late_ms + (state->waiting - 1) * HOLD_LATE_MS);
 }
 
 /* When a waiter that nobody wakes looks again. Waiters that came together do not look together. */

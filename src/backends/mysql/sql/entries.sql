@@ -129,13 +129,16 @@ SELECT @done, @conn, q.place, q.conn FROM (SELECT 1) one LEFT JOIN dlock_entries
 
 -- name: entries_wake
 -- Says whether a connection is there and whether it has to be tried again, and interrupts it if it
--- sleeps for a lock; otherwise that fails with error 1094. MariaDB does not show what a busy
--- connection does.
+-- sleeps for a lock; otherwise that fails, because there is no connection of this number. MariaDB
+-- does not show what a busy connection does. It can interrupt this one statement, so that a waiter
+-- that was woken by somebody else meanwhile is left alone: an interrupt between two statements of a
+-- packet would leave the client without the rest of its answer until its timeout.
 SET @there = 0, @busy = 0, @asleep = NULL;
-SELECT 1, COMMAND = 'Busy', IF(INFO LIKE 'SELECT /* dlock sleep%', ID, NULL)
+SELECT 1, COMMAND = 'Busy', IF(INFO LIKE 'SELECT /* dlock sleep%',
+    COALESCE(/*M!100301 QUERY_ID, */ ID), NULL)
   INTO @there, @busy, @asleep FROM information_schema.PROCESSLIST WHERE ID = {waiter};
 SELECT @there, @busy;
-KILL QUERY @asleep;
+KILL QUERY /*M!100301 ID */ @asleep;
 
 -- name: entries_bury
 -- Removes waiters whose connections are gone, up to the last one that was woken. One that was
