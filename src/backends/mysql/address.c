@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "lock/uri.h"
 
 /*
  * Copies a parameter, if it is given. In a path, "~/" in front is the home directory, as in a
@@ -63,7 +62,7 @@ static int read_tls(struct mysql_address *address, const struct uri *uri, struct
 /* Write the label of the host at which address is. */
 static void write_label(struct mysql_address *address)
 {
-	const struct mysql_host *host = &address->hosts[address->at];
+	const struct uri_host *host = &address->hosts[address->at];
 	const char *file = address->defaults_file, *group = address->defaults_group;
 	char place[URI_HOST_SIZE];
 

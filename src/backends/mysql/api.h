@@ -10,8 +10,6 @@
 
 #define API_NAME "MariaDB Connector/C"
 
-typedef my_bool api_bool;
-
 /*
  * Without clear: a server does not get the password by a plugin that sends it as it is, or as good
  * as that (mysql_clear_password, dialog, mysql_old_password). These plugins do not.
@@ -40,8 +38,6 @@ static inline int api_socket(MYSQL *mysql)
 #else /* Oracle */
 
 #define API_NAME "libmysqlclient"
-
-typedef bool api_bool;
 
 /* This library has no other plugin of that kind. */
 static inline void api_allow_clear(MYSQL *mysql, bool clear)

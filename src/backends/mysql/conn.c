@@ -121,15 +121,15 @@ static void tune_socket(int fd)
 static void set_tls(MYSQL *mysql, const struct mysql_address *address)
 {
 #ifdef MARIADB_PACKAGE_VERSION
-	const api_bool wanted = address->tls != MYSQL_TLS_DISABLED;
-	const api_bool verified = address->tls == MYSQL_TLS_VERIFIED;
+	const bool wanted = address->tls != MYSQL_TLS_DISABLED;
+	const bool verified = address->tls == MYSQL_TLS_VERIFIED;
 
 	mysql_options(mysql, MYSQL_OPT_SSL_ENFORCE, &wanted);
 	mysql_options(mysql, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verified);
 #else
 	const unsigned int mode = address->tls == MYSQL_TLS_DISABLED ? SSL_MODE_DISABLED :
 		address->tls == MYSQL_TLS_REQUIRED ? SSL_MODE_REQUIRED : SSL_MODE_VERIFY_IDENTITY;
-	const api_bool yes = 1;
+	const bool yes = 1;
 
 	mysql_options(mysql, MYSQL_OPT_SSL_MODE, &mode);
 	/* Without TLS, caching_sha2_password encrypts the password with this key. */
@@ -168,7 +168,7 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address, int64
 static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	const struct mysql_address *address = conn->address;
-	const struct mysql_host *host = &address->hosts[address->at];
+	const struct uri_host *host = &address->hosts[address->at];
 	MYSQL *mysql = mysql_init(NULL);
 	bool done, passed, read_only = false;
 

@@ -11,9 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lock/uri.h"
+
 struct backend;
 struct error;
-struct uri;
 
 enum mysql_tls {
 	MYSQL_TLS_DISABLED,
@@ -21,14 +22,9 @@ enum mysql_tls {
 	MYSQL_TLS_VERIFIED,	/* the certificate is valid and names the host */
 };
 
-struct mysql_host {
-	char *name;		/* NULL: a socket, or what an option file says */
-	uint16_t port;
-};
-
 /* Where the server is, and the account. NULL: not given. */
 struct mysql_address {
-	struct mysql_host *hosts;	/* at least one */
+	struct uri_host *hosts;	/* at least one; name NULL: a socket, or an option file says */
 	size_t host_count;
 	size_t at;		/* the one of the last connection */
 	int64_t stale;		/* a connection that was closed while a request ran; 0: none */

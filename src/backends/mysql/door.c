@@ -67,16 +67,11 @@ static const struct door_kind *kind_of(const struct mysql_backend *my)
 
 /* ---- values ---- */
 
-static int64_t idle_of(const struct request *request)
+int64_t door_ttl_ms(const struct request *request)
 {
 	const int64_t idle_s = request->ttl_ms / 1000;
 
-	return idle_s < 1 ? 1 : idle_s > YEAR_S ? YEAR_S : idle_s;
-}
-
-int64_t door_ttl_ms(const struct request *request)
-{
-	return idle_of(request) * 1000;
+	return 1000 * (idle_s < 1 ? 1 : idle_s > YEAR_S ? YEAR_S : idle_s);
 }
 
 /*
@@ -106,7 +101,7 @@ static void make_params(const struct mysql_backend *my, const struct request *re
 {
 	const struct door_kind *kind = kind_of(my);
 	const bool shared = request->mode == HOLD_SHARED && kind->shared;
-	const int64_t idle_s = idle_of(request);
+	const int64_t idle_s = request->ttl_ms / 1000;
 	const char *name = request->name;
 
 	params_begin(params, my, request);
@@ -173,7 +168,7 @@ static void pass(struct mysql_backend *my, const struct request *request)
 	my->conn.session = true;
 	my->door.state = DOOR_PASSED;
 	my->door.number = my->conn.number;
-	my->door.idle_s = idle_of(request);
+	my->door.idle_s = request->ttl_ms / 1000;
 }
 
 /* Does the answer say that the door is ours, or was until it was opened just now? */

@@ -21,26 +21,15 @@
 #define WAKE_AGAIN 3
 #define WAKE_PAUSE_US 4000
 
-/* ---- taking ---- */
-
-static int64_t number_of_mode(const struct request *request)
-{
-	switch (request->mode) {
-	case HOLD_SHARED:
-		return -1;
-	case HOLD_SLOT:
-		return request->slots;
-	default:
-		return 0;
-	}
-}
-
 static void make_params(struct params *params, struct mysql_backend *my,
 			const struct request *request)
 {
+	const int64_t mode = request->mode == HOLD_SHARED ? -1 :
+			     request->mode == HOLD_SLOT ? request->slots : 0;
+
 	params_begin(params, my, request);
 	params_add(params, (const struct sql_value[]){
-		SQL_INT("mode", number_of_mode(request)),
+		SQL_INT("mode", mode),
 		SQL_INT("ttl", request->ttl_ms * 1000),
 		SQL_INT("keep", request->keep_ms * 1000),
 		SQL_PART("which", "q.newer = ''"),
@@ -50,121 +39,9 @@ static void make_params(struct params *params, struct mysql_backend *my,
 		my->strategy->texts->add_params(my, request, params);
 }
 
-/* The columns of entries_try and entries_take. */
-enum column {
-	COLUMN_TAKEN, COLUMN_NUMBER, COLUMN_EXCLUDED, COLUMN_PLACE, COLUMN_BEFORE, COLUMN_WAITING,
-	COLUMN_LEFT, COLUMN_FOREIGN, COLUMN_SLOTS, COLUMN_LATE, COLUMN_NEWER, COLUMNS
-};
-
 static int64_t column_number(MYSQL_ROW row, int column)
 {
 	return row[column] ? strtoll(row[column], NULL, 10) : 0;
-}
-
-/* Run a text that tries to take the lock, and makes the tables where they are missing. */
-static enum outcome request_lock(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
-				 const struct request *request, const struct params *params,
-				 struct entries_state *state, struct error *err)
-{
-	MYSQL_RES *rows;
-	MYSQL_ROW row;
-	bool taken;
-	int slots, failed = mysql_persist(my, conn, sql, params->values, TAKE_MS, COLUMNS, &rows,
-					  err);
-
-	if (failed && mysql_is_missing(conn) && !mysql_make_tables(my, conn, err))
-		failed = mysql_persist(my, conn, sql, params->values, TAKE_MS, COLUMNS, &rows, err);
-	if (failed)
-		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
-	row = mysql_fetch_row(rows);
-	*state = (struct entries_state){
-		.number = column_number(row, COLUMN_NUMBER),
-		.excluded = column_number(row, COLUMN_EXCLUDED),
-		.place = column_number(row, COLUMN_PLACE),
-		.before = column_number(row, COLUMN_BEFORE),
-		.waiting = column_number(row, COLUMN_WAITING),
-		.left_ms = column_number(row, COLUMN_LEFT) / 1000,
-		.foreign = column_number(row, COLUMN_FOREIGN),
-		.late = column_number(row, COLUMN_LATE),
-	};
-	taken = column_number(row, COLUMN_TAKEN) == 1;
-	slots = (int)column_number(row, COLUMN_SLOTS);
-	if (row[COLUMN_NEWER] && row[COLUMN_NEWER][0])
-		state->newer = memory_copy(row[COLUMN_NEWER]);
-	mysql_free_result(rows);
-	if (taken || state->newer)
-		return taken ? OUTCOME_HELD : OUTCOME_LOST;
-	return slots && !hold_mode_slots_agree(slots, request, err) ? OUTCOME_ERROR : OUTCOME_BUSY;
-}
-
-static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
-			MYSQL_RES *list, int most);
-
-/* Wake waiters of the lock that this request concerns: which of them, and at most so many. */
-static void wake_waiters(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
-			 const char *which, int most)
-{
-	struct error ignored = { 0 };
-	MYSQL_RES *list;
-
-	params_add(params, (const struct sql_value[]){ SQL_PART("which", which), SQL_LAST });
-	if (!mysql_persist(my, conn, sql_entries_waiters, params->values, TAKE_MS, 4, &list,
-			   &ignored))
-		wake_listed(my, conn, params, list, most);
-	mysql_free_result(list);
-}
-
-enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
-			  const struct request *request, const struct entries_how *how,
-			  struct entries_state *state, struct error *err)
-{
-	const struct entries_texts *texts = my->strategy->texts;
-	enum outcome outcome = OUTCOME_BUSY;
-	struct params params;
-
-	*state = (struct entries_state){ .left_ms = -1 };
-	make_params(&params, my, request);
-	params_add(&params, (const struct sql_value[]){
-		SQL_INT("alive", ALIVE_US),
-		SQL_INT("late", how->late),
-		SQL_INT("queue", how->queue),
-		SQL_INT("replaces", request->replaces && how->queue),
-		/* A connection that breaks has another number when the request is sent again. */
-		how->connection == 0 ? (struct sql_value)SQL_PART("conn", "CONNECTION_ID()") :
-		(struct sql_value)SQL_INT("conn", how->connection == ENTRIES_AT_DOOR
-							  ? 0 : how->connection),
-		SQL_LAST
-	});
-	if (how->wake)
-		wake_waiters(my, conn, &params, "q.newer = ''", 1);
-	if (how->fresh)
-		outcome = request_lock(my, conn, texts->try_sql, request, &params, state, err);
-	/* Somebody who does not wait writes nothing. Only the other text compares slots. */
-	if (outcome != OUTCOME_BUSY ||
-	    (state->excluded && !how->queue && request->mode != HOLD_SLOT))
-		return outcome;
-	outcome = request_lock(my, conn, texts->take_sql, request, &params, state, err);
-	/* A server that has answered just now is worth to wait for. */
-	if (outcome == OUTCOME_ERROR && how->fresh && how->queue && err->kind == ERROR_UNAVAILABLE)
-		return OUTCOME_BUSY;
-	/* Those behind a shared hold may hold, too, and those behind a slot while there are more. */
-	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
-					state->before + 1 < request->slots))
-		wake_waiters(my, conn, &params, "q.newer = ''", WOKEN);
-	if (outcome == OUTCOME_BUSY && request->replaces && state->place)
-		wake_waiters(my, conn, &params, "q.newer <> ''", INT32_MAX);
-	return outcome;
-}
-
-int entries_sleep(struct mysql_backend *my, struct mysql_conn *conn, const struct request *request,
-		  int64_t place, int64_t sleep_ms, struct error *err)
-{
-	struct params params;
-
-	make_params(&params, my, request);
-	params_add(&params, (const struct sql_value[]){
-		SQL_INT("place", place), SQL_INT("sleep", sleep_ms), SQL_LAST });
-	return mysql_start(conn, sql_entries_sleep, params.values, err);
 }
 
 /* ---- waking ---- */
@@ -230,6 +107,117 @@ static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struc
 	my->base.resent = resent;
 }
 
+/* Wake waiters of the lock that this request concerns: which of them, and at most so many. */
+static void wake_waiters(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
+			 const char *which, int most)
+{
+	struct error ignored = { 0 };
+	MYSQL_RES *list;
+
+	params_add(params, (const struct sql_value[]){ SQL_PART("which", which), SQL_LAST });
+	if (!mysql_persist(my, conn, sql_entries_waiters, params->values, TAKE_MS, 4, &list,
+			   &ignored))
+		wake_listed(my, conn, params, list, most);
+	mysql_free_result(list);
+}
+
+/* ---- taking ---- */
+
+/* The columns of entries_try and entries_take. */
+enum column {
+	COLUMN_TAKEN, COLUMN_NUMBER, COLUMN_EXCLUDED, COLUMN_PLACE, COLUMN_BEFORE, COLUMN_WAITING,
+	COLUMN_LEFT, COLUMN_FOREIGN, COLUMN_SLOTS, COLUMN_LATE, COLUMN_NEWER, COLUMNS
+};
+
+/* Run a text that tries to take the lock, and makes the tables where they are missing. */
+static enum outcome request_lock(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
+				 const struct request *request, const struct params *params,
+				 struct entries_state *state, struct error *err)
+{
+	MYSQL_RES *rows;
+	MYSQL_ROW row;
+	bool taken;
+	int slots, failed = mysql_persist(my, conn, sql, params->values, TAKE_MS, COLUMNS, &rows,
+					  err);
+
+	if (failed && mysql_is_missing(conn) && !mysql_make_tables(my, conn, err))
+		failed = mysql_persist(my, conn, sql, params->values, TAKE_MS, COLUMNS, &rows, err);
+	if (failed)
+		return mysql_contended(conn) ? OUTCOME_BUSY : OUTCOME_ERROR;
+	row = mysql_fetch_row(rows);
+	*state = (struct entries_state){
+		.number = column_number(row, COLUMN_NUMBER),
+		.excluded = column_number(row, COLUMN_EXCLUDED),
+		.place = column_number(row, COLUMN_PLACE),
+		.before = column_number(row, COLUMN_BEFORE),
+		.waiting = column_number(row, COLUMN_WAITING),
+		.left_ms = column_number(row, COLUMN_LEFT) / 1000,
+		.foreign = column_number(row, COLUMN_FOREIGN),
+		.late = column_number(row, COLUMN_LATE),
+	};
+	taken = column_number(row, COLUMN_TAKEN) == 1;
+	slots = (int)column_number(row, COLUMN_SLOTS);
+	if (row[COLUMN_NEWER] && row[COLUMN_NEWER][0])
+		state->newer = memory_copy(row[COLUMN_NEWER]);
+	mysql_free_result(rows);
+	if (taken || state->newer)
+		return taken ? OUTCOME_HELD : OUTCOME_LOST;
+	return slots && !hold_mode_slots_agree(slots, request, err) ? OUTCOME_ERROR : OUTCOME_BUSY;
+}
+
+enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
+			  const struct request *request, const struct entries_how *how,
+			  struct entries_state *state, struct error *err)
+{
+	const struct entries_texts *texts = my->strategy->texts;
+	enum outcome outcome = OUTCOME_BUSY;
+	struct params params;
+
+	*state = (struct entries_state){ .left_ms = -1 };
+	make_params(&params, my, request);
+	params_add(&params, (const struct sql_value[]){
+		SQL_INT("alive", ALIVE_US),
+		SQL_INT("late", how->late),
+		SQL_INT("queue", how->queue),
+		SQL_INT("replaces", request->replaces && how->queue),
+		/* A connection that breaks has another number when the request is sent again. */
+		how->connection == 0 ? (struct sql_value)SQL_PART("conn", "CONNECTION_ID()") :
+		(struct sql_value)SQL_INT("conn", how->connection == ENTRIES_AT_DOOR
+							  ? 0 : how->connection),
+		SQL_LAST
+	});
+	if (how->wake)
+		wake_waiters(my, conn, &params, "q.newer = ''", 1);
+	if (how->fresh)
+		outcome = request_lock(my, conn, texts->try_sql, request, &params, state, err);
+	/* Somebody who does not wait writes nothing. Only the other text compares slots. */
+	if (outcome != OUTCOME_BUSY ||
+	    (state->excluded && !how->queue && request->mode != HOLD_SLOT))
+		return outcome;
+	outcome = request_lock(my, conn, texts->take_sql, request, &params, state, err);
+	/* A server that has answered just now is worth to wait for. */
+	if (outcome == OUTCOME_ERROR && how->fresh && how->queue && err->kind == ERROR_UNAVAILABLE)
+		return OUTCOME_BUSY;
+	/* Those behind a shared hold may hold, too; those behind a slot while there are more. */
+	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
+					state->before + 1 < request->slots))
+		wake_waiters(my, conn, &params, "q.newer = ''", WOKEN);
+	if (outcome == OUTCOME_BUSY && request->replaces && state->place)
+		wake_waiters(my, conn, &params, "q.newer <> ''", INT32_MAX);
+	return outcome;
+}
+
+int entries_sleep(struct mysql_backend *my, struct mysql_conn *conn, const struct request *request,
+		  int64_t place, int64_t sleep_ms, struct error *err)
+{
+	struct params params;
+
+	make_params(&params, my, request);
+	params_add(&params, (const struct sql_value[]){
+		SQL_INT("place", place), SQL_INT("sleep", sleep_ms), SQL_LAST });
+	return mysql_start(conn, sql_entries_sleep, params.values, err);
+}
+
 /* ---- holding ---- */
 
 /*
@@ -290,18 +278,13 @@ enum shown {
 	SHOWN_MINE, SHOWN_THERE, SHOWN
 };
 
-static void read_mode(int64_t mode, struct row *row)
-{
-	row->mode = mode > 0 ? HOLD_SLOT : mode < 0 ? HOLD_SHARED : HOLD_EXCLUSIVE;
-	row->slots = mode > 0 ? (int)mode : 0;
-}
-
 /* A hold that lives with a connection has no end while that is there. */
 static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
 		     const unsigned long lengths[], struct rows *rows)
 {
 	const size_t length = lengths[SHOWN_TOKEN] < SHA256_SIZE ? lengths[SHOWN_TOKEN]
 								 : SHA256_SIZE;
+	const int64_t mode = column_number(from, SHOWN_MODE);
 	struct row *row;
 	char *text = NULL;
 
@@ -318,7 +301,8 @@ static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
 	row->fence = (uint64_t)column_number(from, SHOWN_FENCE);
 	row->holds = row->fence > 0;
 	row->mine = column_number(from, SHOWN_MINE) && column_number(from, SHOWN_THERE);
-	read_mode(column_number(from, SHOWN_MODE), row);
+	row->mode = mode > 0 ? HOLD_SLOT : mode < 0 ? HOLD_SHARED : HOLD_EXCLUSIVE;
+	row->slots = mode > 0 ? (int)mode : 0;
 	row->age_ms = column_number(from, SHOWN_AGE);
 	if (row->age_ms < 0)
 		row->age_ms = 0;

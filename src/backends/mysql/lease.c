@@ -8,12 +8,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <mysqld_error.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "door.h"
 #include "entries.h"
 
@@ -26,6 +28,19 @@
 #define PAUSE_LAST_MS 5000
 /* The lease of an entry whose client sleeps at the door, for HOLD_LOOK_MS at a time. */
 #define AT_DOOR_MS 15000
+
+/* Can the strategy lock a name of this length? 0, or -1 with *err. */
+static int check_name(const struct mysql_backend *my, const char *name, struct error *err)
+{
+	const struct mysql_strategy *strategy = my->strategy;
+	const size_t most = strategy->name_characters;
+
+	if (most && text_characters(name) > most)
+		return error_set(err, ERROR_USAGE, 0, "%s at most %zu characters, this one has "
+				 "%zu; ?strategy=lease takes longer ones", strategy->names, most,
+				 text_characters(name));
+	return 0;
+}
 
 /* ---- waiting ---- */
 
@@ -261,7 +276,7 @@ enum outcome lease_acquire(struct backend *backend, const struct request *reques
 	struct request entry = *request;
 	enum outcome outcome;
 
-	if (mysql_check_name(my, request->name, err))
+	if (check_name(my, request->name, err))
 		return OUTCOME_ERROR;
 	if (my->door.state == DOOR_PASSED)
 		return lease_renew(backend, request, grant, err);
@@ -285,8 +300,9 @@ enum outcome lease_acquire(struct backend *backend, const struct request *reques
 int64_t lease_event(struct backend *backend)
 {
 	struct mysql_conn *conn = &mysql_from_backend(backend)->conn;
+	struct pollfd input = { .fd = mysql_conn_fd(conn), .events = POLLIN };
 
-	if (!mysql_has_input(conn))
+	if (conn->mysql && poll(&input, 1, 0) <= 0)
 		return CLOCK_NEVER;
 	if (conn->pending || conn->session)
 		return 0;
@@ -303,7 +319,7 @@ int lease_show(struct backend *backend, const struct request *request, struct ro
 	const bool busy = my->conn.pending || my->conn.session;
 	bool taken = false;
 	int64_t number;
-	int failed = request->name ? mysql_check_name(my, request->name, err) : 0;
+	int failed = request->name ? check_name(my, request->name, err) : 0;
 
 	if (!failed)
 		failed = entries_show(my, busy ? &my->side : &my->conn, request, rows, err);

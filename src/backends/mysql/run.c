@@ -5,32 +5,18 @@
 #include <assert.h>
 #include <errno.h>
 #include <mysqld_error.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "lock/view.h"
 
 /* The longest pause after statements of several clients got in each other's way. */
 #define CONTENTION_US 8000
 
 /* ---- values ---- */
-
-int mysql_check_name(const struct mysql_backend *my, const char *name, struct error *err)
-{
-	const struct mysql_strategy *strategy = my->strategy;
-	const size_t most = strategy->name_characters;
-
-	if (most && text_characters(name) > most)
-		return error_set(err, ERROR_USAGE, 0, "%s at most %zu characters, this one has "
-				 "%zu; ?strategy=lease takes longer ones", strategy->names, most,
-				 text_characters(name));
-	return 0;
-}
 
 void params_begin(struct params *params, const struct mysql_backend *my,
 		  const struct request *request)
@@ -109,13 +95,6 @@ static int attempt(struct mysql_conn *conn, const char *sql, const struct sql_va
 	return failed;
 }
 
-void mysql_try(struct mysql_conn *conn, const char *sql, const struct sql_value values[])
-{
-	struct error ignored = { 0 };
-
-	attempt(conn, sql, values, NULL, &ignored);
-}
-
 /* A request that is still at work could take a lock after its release. */
 static void end_stale(struct mysql_conn *conn, const struct sql_value values[])
 {
@@ -128,7 +107,7 @@ static void end_stale(struct mysql_conn *conn, const struct sql_value values[])
 	if (!stale[1].key || mysql_conn_open(conn, &ignored))
 		return;
 	conn->address->stale = 0;
-	mysql_try(conn, sql_end_stale, stale);
+	attempt(conn, sql_end_stale, stale, NULL, &ignored);
 }
 
 bool mysql_is_missing(const struct mysql_conn *conn)
@@ -151,9 +130,10 @@ int mysql_make_tables(struct mysql_backend *my, struct mysql_conn *conn, struct 
 static void roll_back(struct mysql_conn *conn)
 {
 	const unsigned int code = conn->code;
+	struct error ignored = { 0 };
 
 	if (conn->mysql && !conn->session && conn->mysql->server_status & SERVER_STATUS_IN_TRANS)
-		mysql_try(conn, "ROLLBACK", NULL);
+		attempt(conn, "ROLLBACK", NULL, NULL, &ignored);
 	conn->code = code;
 }
 
@@ -224,13 +204,6 @@ int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value
 	if (conn->fresh && attempt(conn, "DO 0", NULL, NULL, err))
 		return -1;
 	return send_text(conn, sql, values, err);
-}
-
-bool mysql_has_input(const struct mysql_conn *conn)
-{
-	struct pollfd input = { .fd = mysql_conn_fd(conn), .events = POLLIN };
-
-	return !conn->mysql || poll(&input, 1, 0) > 0;
 }
 
 bool mysql_contended(const struct mysql_conn *conn)

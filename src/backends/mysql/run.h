@@ -76,9 +76,6 @@ static inline struct mysql_backend *mysql_from_backend(struct backend *backend)
 	return (struct mysql_backend *)backend;
 }
 
-/* Can the strategy lock a name of this length? 0, or -1 with *err. */
-int mysql_check_name(const struct mysql_backend *my, const char *name, struct error *err);
-
 #define MYSQL_PARAMS 32
 
 /*
@@ -120,15 +117,9 @@ bool mysql_is_missing(const struct mysql_conn *conn);
 /* Makes the strategy's tables. 0 or -1. */
 int mysql_make_tables(struct mysql_backend *my, struct mysql_conn *conn, struct error *err);
 
-/* Runs sql once, which may fail. */
-void mysql_try(struct mysql_conn *conn, const char *sql, const struct sql_value values[]);
-
 /* Starts sql, whose answer comes later: conn->pending. 0 or -1. */
 int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
 		struct error *err);
-
-/* Is there anything to receive? True also of a connection that has ended. */
-bool mysql_has_input(const struct mysql_conn *conn);
 
 /* Did statements of several clients get in each other's way, so that nothing was done? */
 bool mysql_contended(const struct mysql_conn *conn);
