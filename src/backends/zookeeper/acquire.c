@@ -656,11 +656,14 @@ void zk_watch_fired(struct zk_conn *conn, uint32_t watch)
 			note_end(own, &own->watched[i]);
 }
 
-int64_t zk_queue_event(struct zk_backend *zk)
+int64_t zk_event(struct backend *backend)
 {
+	struct zk_backend *zk = zk_from_backend(backend);
 	struct zk_own *own = &zk->own;
-	bool now = zk->conn.broken || own->stale || own->turn;
+	bool now;
 
+	zk_conn_take_news(&zk->conn);
+	now = zk->conn.broken || own->stale || own->turn;
 	/* The renewal or verification that follows tells whether the watch came too late. */
 	if (own->held && !own->watch) {
 		own->watch = ++zk->conn.last_watch;

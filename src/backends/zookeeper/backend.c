@@ -145,21 +145,13 @@ static int fd(struct backend *backend)
 	return zk_conn_fd(&zk_from_backend(backend)->conn);
 }
 
-static int64_t event(struct backend *backend)
-{
-	struct zk_backend *zk = zk_from_backend(backend);
-
-	zk_conn_take_news(&zk->conn);
-	return zk_queue_event(zk);
-}
-
 static const struct backend_ops zookeeper_ops = {
 	.open = open_backend,
 	.close = close_backend,
 	.connect = connect_session,
 	.acquire = acquire,
 	.fd = fd,
-	.event = event,
+	.event = zk_event,
 	.renew = zk_renew,
 	.release = zk_release,
 	.show = zk_show,

@@ -7,9 +7,11 @@
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -167,6 +169,75 @@ int zk_conn_fd(const struct zk_conn *conn)
 	return conn->news_fd;
 }
 
+/* ---- the library ---- */
+
+/* Of the one connection that waits for a session: the library's log has no context. */
+static _Atomic unsigned failures;
+static _Atomic int wake_fd = -1;
+
+static void on_log(const char *message)
+{
+	/* Every attempt to connect that fails is logged as an error. */
+	if (!strstr(message, "ZOO_ERROR"))
+		return;
+	atomic_fetch_add(&failures, 1);
+	eventfd_write(atomic_load(&wake_fd), 1);
+}
+
+/* Is that a connection? */
+static bool is_connection(int fd)
+{
+	socklen_t size = sizeof(int);
+	int domain;
+
+	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
+	       (domain == AF_INET || domain == AF_INET6);
+}
+
+/*
+ * The library's descriptors have the lowest numbers that were free, so they are soon behind that of
+ * news_fd. These are the connections among the descriptors there, one in a bit.
+ */
+static uint64_t list_connections(const struct zk_conn *conn)
+{
+	uint64_t found = 0;
+
+	for (int i = 0; i < 64; i++)
+		found |= (uint64_t)is_connection(conn->news_fd + 1 + i) << i;
+	return found;
+}
+
+/* Start the library, its log diverted. NULL with errno. */
+static zhandle_t *start_library(struct zk_conn *conn, int ttl_ms)
+{
+	zhandle_t *handle;
+
+	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
+	atomic_store(&wake_fd, conn->news_fd);
+	conn->foreign = list_connections(conn);
+	if (!conn->tls)
+		return zookeeper_init2(conn->servers, on_session, ttl_ms, NULL, conn,
+				       ZOO_NO_LOG_CLIENTENV, on_log);
+	handle = zookeeper_init_ssl(conn->servers, conn->tls, on_session, ttl_ms, NULL, conn,
+				    ZOO_NO_LOG_CLIENTENV);
+	if (handle)
+		zoo_set_log_callback(handle, on_log);
+	return handle;
+}
+
+/* End the connection, so that the library connects to another server. */
+static void kick(struct zk_conn *conn)
+{
+	const uint64_t ours = list_connections(conn) & ~conn->foreign;
+	bool any = false;
+
+	for (int i = 0; i < 64; i++)
+		any |= (ours >> i & 1) && !shutdown(conn->news_fd + 1 + i, SHUT_RDWR);
+	/* It counts as lost before the library has seen it. */
+	if (any && conn->state == ZOO_CONNECTED_STATE)
+		take_state(conn, &(struct zk_news){ .at_ms = clock_boot_ms() });
+}
+
 /* ---- the life of a session ---- */
 
 /* Forget all of the last session. No thread of the library is there. */
@@ -192,8 +263,7 @@ static int start(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 	/* The library's threads inherit this: no signal is theirs. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	conn->handle = zk_net_start(conn, on_session,
-				    (int)clock_earlier(ttl_ms, SESSION_MOST_MS));
+	conn->handle = start_library(conn, (int)clock_earlier(ttl_ms, SESSION_MOST_MS));
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!conn->handle)
 		return error_set(err, ERROR_INTERNAL, errno, "%s: cannot start a session",
@@ -254,11 +324,11 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
  */
 static int look(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
-	const enum zk_look found = zk_net_look(conn, deadline_ms, err);
+	const int found = zk_net_look(conn, deadline_ms, err);
 
-	if (found != ZK_SERVES || !conn->had_session) {
+	if (found <= 0 || !conn->had_session) {
 		conn->refused_ms = 0;
-		return found == ZK_HOPELESS ? -1 : 0;
+		return found < 0 ? -1 : 0;
 	}
 	if (!conn->refused_ms)
 		conn->refused_ms = clock_boot_ms();
@@ -267,18 +337,10 @@ static int look(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 	return no_session(conn, ZOO_EXPIRED_SESSION_STATE, err);
 }
 
-/* End the connection, so that the library connects to another server. */
-static void kick(struct zk_conn *conn)
-{
-	/* It counts as lost before the library has seen it. */
-	if (zk_net_shut_down(conn) && conn->state == ZOO_CONNECTED_STATE)
-		take_state(conn, &(struct zk_news){ .at_ms = clock_boot_ms() });
-}
-
 /* Wait until there is a session. */
 static int await_session(struct zk_conn *conn, struct error *err)
 {
-	const unsigned failures = zk_net_failures();
+	const unsigned before = atomic_load(&failures);
 	int64_t now = clock_boot_ms(), slice_ms, slice_end_ms, look_ms, end_ms;
 	bool looked = false;
 
@@ -296,7 +358,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 			return no_session(conn, conn->state, err);
 		now = clock_boot_ms();
 		/* All servers have been tried: is there one that is worth waiting for? */
-		if (!looked && zk_net_failures() - failures >= (unsigned)conn->server_count) {
+		if (!looked && atomic_load(&failures) - before >= (unsigned)conn->server_count) {
 			looked = true;
 			if (look(conn, look_ms, err))
 				return -1;

@@ -92,7 +92,7 @@ struct zk_conn {
 	int64_t broke_ms;		/* when the last connection ended */
 	int64_t refused_ms;		/* since when servers serve all but us; 0: it is not so */
 	int pending;			/* number of calls without an answer */
-	uint64_t foreign;		/* connections that are not the library's: see net.c */
+	uint64_t foreign;		/* connections that are not the library's */
 	uint32_t last_watch;		/* the number of the last watch */
 	/* What zk_conn_fd() announces until the main thread clears it: */
 	bool fired;			/* on_watch() was called */
@@ -117,25 +117,15 @@ int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri
  */
 int zk_net_resolve(struct zk_conn *conn, struct error *err);
 
-/* Starts the library, its log diverted. NULL with errno. */
-zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms);
-
-/* How many attempts to connect have failed so far in this process. */
-unsigned zk_net_failures(void);
-
-/* Shut down the library's connections: true if one was connected. */
-bool zk_net_shut_down(const struct zk_conn *conn);
+/* Only in a library that was built with OpenSSL. */
+extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int,
+				     const clientid_t *, void *, int) __attribute__((weak));
 
 /*
- * Looks what is wrong with the servers, until deadline_ms at most. *err names one server and the
- * reason, also for ZK_MAY_SERVE.
+ * Looks what is wrong with the servers, until deadline_ms at most. 1: one of them serves; 0: one may
+ * soon, after an election; -1. *err names one server and the reason, also for 0.
  */
-enum zk_look {
-	ZK_SERVES,		/* one of them does */
-	ZK_MAY_SERVE,		/* one may soon, after an election */
-	ZK_HOPELESS,
-};
-enum zk_look zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
+int zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
 
 /*
  * Asks one server in clear text for its version and role; with TLS only whether it is there, and

@@ -89,7 +89,7 @@ static inline void zk_directory(const struct zk_backend *zk, const char *name,
 /* ---- acquire.c: strategy queue ---- */
 enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *request,
 			      struct grant *grant, struct error *err);
-int64_t zk_queue_event(struct zk_backend *zk);
+int64_t zk_event(struct backend *backend);
 /* A watch has fired. */
 void zk_watch_fired(struct zk_conn *conn, uint32_t watch);
 /* End the session, and all nodes that it has. */

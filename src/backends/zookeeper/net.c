@@ -7,7 +7,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,80 +61,6 @@ int zk_net_resolve(struct zk_conn *conn, struct error *err)
 	return conn->server_count ? 0 : -1;
 }
 
-/* ---- the library ---- */
-
-/* Of the one connection that waits for a session: the library's log has no context. */
-static _Atomic unsigned failures;
-static _Atomic int wake_fd = -1;
-
-static void on_log(const char *message)
-{
-	/* Every attempt to connect that fails is logged as an error. */
-	if (!strstr(message, "ZOO_ERROR"))
-		return;
-	atomic_fetch_add(&failures, 1);
-	eventfd_write(atomic_load(&wake_fd), 1);
-}
-
-unsigned zk_net_failures(void)
-{
-	return atomic_load(&failures);
-}
-
-/* Only in a library that was built with OpenSSL. */
-extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int,
-				     const clientid_t *, void *, int) __attribute__((weak));
-
-/* Is that a connection? */
-static bool is_connection(int fd)
-{
-	socklen_t size = sizeof(int);
-	int domain;
-
-	return !getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
-	       (domain == AF_INET || domain == AF_INET6);
-}
-
-/*
- * The library's descriptors have the lowest numbers that were free, so they are soon behind that of
- * news_fd. These are the connections among the descriptors there, one in a bit.
- */
-static uint64_t list_connections(const struct zk_conn *conn)
-{
-	uint64_t found = 0;
-
-	for (int i = 0; i < 64; i++)
-		found |= (uint64_t)is_connection(conn->news_fd + 1 + i) << i;
-	return found;
-}
-
-zhandle_t *zk_net_start(struct zk_conn *conn, watcher_fn watcher, int ttl_ms)
-{
-	zhandle_t *handle;
-
-	zoo_set_debug_level(ZOO_LOG_LEVEL_ERROR);
-	atomic_store(&wake_fd, conn->news_fd);
-	conn->foreign = list_connections(conn);
-	if (!conn->tls)
-		return zookeeper_init2(conn->servers, watcher, ttl_ms, NULL, conn,
-				       ZOO_NO_LOG_CLIENTENV, on_log);
-	handle = zookeeper_init_ssl(conn->servers, conn->tls, watcher, ttl_ms, NULL, conn,
-				    ZOO_NO_LOG_CLIENTENV);
-	if (handle)
-		zoo_set_log_callback(handle, on_log);
-	return handle;
-}
-
-bool zk_net_shut_down(const struct zk_conn *conn)
-{
-	const uint64_t ours = list_connections(conn) & ~conn->foreign;
-	bool any = false;
-
-	for (int i = 0; i < 64; i++)
-		any |= (ours >> i & 1) && !shutdown(conn->news_fd + 1 + i, SHUT_RDWR);
-	return any;
-}
-
 /* ---- what is wrong ---- */
 
 int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *answer, size_t size,
@@ -166,7 +91,7 @@ int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *an
 	return failed;
 }
 
-enum zk_look zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err)
+int zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	char answer[256], label[URI_HOST_SIZE];
 	bool any = false, no_quorum;
@@ -186,7 +111,7 @@ enum zk_look zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct
 			no_quorum = strstr(answer, "not currently serving") != NULL;
 			if (!no_quorum && (conn->tls || strstr(answer, "Mode:") ||
 					   strstr(answer, "whitelist")))
-				return ZK_SERVES;
+				return 1;
 			error_set(&why, ERROR_UNAVAILABLE, 0, "zookeeper %s: %s", label, no_quorum
 				  ? "the server does not serve: it has no quorum"
 				  : "answers, but not as a ZooKeeper server");
@@ -195,10 +120,10 @@ enum zk_look zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct
 		if (!i || (no_quorum && !any) || why.kind == ERROR_CANCELLED)
 			*err = why;
 		if (why.kind == ERROR_CANCELLED)
-			return ZK_HOPELESS;
+			return -1;
 		any |= no_quorum;
 	}
-	return any && clock_boot_ms() < deadline_ms - ELECTION_MS ? ZK_MAY_SERVE : ZK_HOPELESS;
+	return any && clock_boot_ms() < deadline_ms - ELECTION_MS ? 0 : -1;
 }
 
 /* ---- what the URI says ---- */
