@@ -72,9 +72,9 @@ struct zk_conn {
 	struct uri_host *hosts;
 	size_t host_count;
 	char *auth;			/* "user:password"; NULL: none */
-	char *user;
+	char *user;			/* for messages, as label */
 	char *tls;			/* "ca,cert,key,"; NULL: none */
-	char label[URI_PLACE_SIZE];	/* for messages, as user */
+	char label[URI_PLACE_SIZE];
 	int news_fd;			/* eventfd: readable while there may be news */
 
 	/* ---- used by the main thread alone */
@@ -122,8 +122,8 @@ extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int
 				     const clientid_t *, void *, int) __attribute__((weak));
 
 /*
- * Looks what is wrong with the servers, until deadline_ms at most. 1: one of them serves; 0: one may
- * soon, after an election; -1. *err names one server and the reason, also for 0.
+ * Looks what is wrong with the servers, until deadline_ms at most. 1: one of them serves. 0: one
+ * may soon, after an election. -1: there is no hope. *err names one server and why, also for 0.
  */
 int zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
 
