@@ -5,15 +5,18 @@
 --		 server's clock gives one), options ('e': enqueue; 'r': replace older waiters that
 --		 have this option, too)
 --		 -> {1, fence}; {2, N}: held with N slots; {3, record}: replaced by a newer waiter;
---		 {0, lease left (ms; -1: no end), waiters ahead (-1: not enqueued), queued_at, foreign
---		 (1: another program holds it), digest of a holder, its age (ms), its TTL (ms)}
+--		 {0, lease left (ms; -1: no end), waiters ahead (-1: not enqueued), queued_at,
+--		 foreign (1: another program holds it), digest of a holder, its age (ms), its TTL
+--		 (ms)}
 --	renew    TTL (ms), record ('': as it is)
---		 -> {1, fence, record}; {0}: nobody holds the lock; {2}: somebody else does; {3}: TTL refused
+--		 -> {1, fence, record}; {0}: nobody holds the lock; {2}: somebody else does;
+--		 {3}: TTL refused
 --	release  keep (ms), record, silent ('1': wake nobody), least fence ('0': as it is)
 --		 -> {1}: it held; {0}: it did not
 --	show     -> {fence, holds, waiters}. A hold is {id, mine, mode, age, record, fence, left}, a
 --		 waiter the same without the last two. Times are in ms; -1: not known.
---	break    id of a hold -> {1}; {0}: it is gone; {type}: of a key that is not dlock's to delete
+--	break    id of a hold -> {1}; {0}: it is gone; {type}: of a key that is not dlock's to
+--		 delete
 --
 -- A mode is 'x' (exclusive), 's' (shared) or a number of slots. In what Redis calls, a number that
 -- is written as text costs less.

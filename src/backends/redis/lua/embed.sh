@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# embed.sh DIALECT.lua...: a C file that has a script for each dialect, as a string without comments,
-# and the SHA-1 by which Redis knows it.
+# embed.sh DIALECT.lua...: a C file that has a script for each dialect, as a string without
+# comments, and the SHA-1 by which Redis knows it.
 set -eu
 echo '/* Made from the .lua files by embed.sh. */'
 echo '#include "backends/redis/client.h"'

@@ -1,5 +1,5 @@
--- The lock, in whatever dialect. A release frees the lock and calls the first waiter, which takes it
--- like anybody else. The queue is a barrier that no newcomer of dlock passes. A waiter that was
+-- The lock, in whatever dialect. A release frees the lock and calls the first waiter, which takes
+-- it like anybody else. The queue is a barrier that no newcomer of dlock passes. A waiter that was
 -- called and has not come within GRANT loses its place to the next one, which is called after that
 -- time. A waiter is dead when nobody listens to its channel.
 

@@ -1,5 +1,5 @@
--- The dialect of Redisson; redisson.c describes the keys. An owner is the field of a hash, or the id
--- of a semaphore's permit in hex digits. The mode of a permit is the number of all permits.
+-- The dialect of Redisson; redisson.c describes the keys. An owner is the field of a hash, or the
+-- id of a semaphore's permit in hex digits. The mode of a permit is the number of all permits.
 local family, java, most, sharded = ARGV[#ARGV - 3], ARGV[#ARGV - 2], ARGV[#ARGV - 1], ARGV[#ARGV]
 local timeouts = KEYS[6]
 -- How long (ms) a waiter of the fair lock may be the first: Redisson's fairLockWaitTimeout.
@@ -18,8 +18,9 @@ local function publish(to, text)
   if sharded == '1' then redis.pcall('SPUBLISH', to, text) end
 end
 
--- Java's waiters sleep on one channel, those of the fair lock on one each. A message of '0' wakes one
--- thread of each Java program, '1' all of them, as for a lease that has become shorter (changed).
+-- Java's waiters sleep on one channel, those of the fair lock on one each. A message of '0' wakes
+-- one thread of each Java program, '1' all of them, as for a lease that has become shorter
+-- (changed).
 local function announce(changed, wanted)
   if family == 'fair' then return end
   if free then return publish(java, changed and '1' or redis.call('GET', lock)) end
@@ -94,8 +95,8 @@ end
 
 -- ---- holds
 
--- All holds, as {who, mode, ms left (-1: no end), how often a read lock was acquired}; who is '' for a
--- key of another type.
+-- All holds, as {who, mode, ms left (-1: no end), how often a read lock was acquired}; who is ''
+-- for a key of another type.
 local function all_holds()
   local found = {}
   if free then
