@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open the lock file, and lock it. Only the kernel's locks show to other containers which hold is
- * alive: a pid means something else there, host names repeat, and /proc/locks hides locks whose
- * process it cannot name.
+ * Open the lock file, lock it, and find out who holds it. Only the kernel's locks show to other
+ * containers which hold is alive: a pid means something else there, host names repeat, and
+ * /proc/locks hides locks whose process it cannot name.
  *
  * Single bytes are locked with F_OFD_SETLK. Like flock(), this locks for all processes that share
  * the open file description. The two kinds do not see each other on local file systems.
@@ -11,12 +11,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 /* The bytes are far behind all that a file may contain. */
 _Static_assert(sizeof(off_t) >= sizeof(int64_t), "needs -D_FILE_OFFSET_BITS=64");
@@ -159,7 +163,8 @@ int file_lock_claim(const struct file_lock *lock, int number, struct error *err)
 	return report_refused(lock, err);
 }
 
-bool file_lock_alive(const struct file_lock *lock, int number, int count)
+/* Is a hold alive among count records from number on? True also when that cannot be found out. */
+static bool is_alive(const struct file_lock *lock, int number, int count)
 {
 	struct flock range = {
 		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = RECORD_BYTE(number),
@@ -177,4 +182,113 @@ void file_lock_free(const struct file_lock *lock, enum hold_mode mode)
 	/* Waiters that cannot sleep in flock() watch the file: watch_file() in acquire.c. */
 	if (mode != HOLD_EXCLUSIVE)
 		futimens(lock->fd, NULL);
+}
+
+/* ---- who holds ---- */
+
+/*
+ * Try for locks, and so have them for some microseconds. Other processes of dlock do not take this
+ * for a hold, because they try within the section, too.
+ */
+static enum file_taken probe_flock(const struct file_lock *lock)
+{
+	bool shared;
+
+	if (flock(lock->fd, LOCK_SH | LOCK_NB))
+		return errno == EWOULDBLOCK ? FILE_TAKEN : FILE_FREE;
+	shared = flock(lock->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+	flock(lock->fd, LOCK_UN);
+	return shared ? FILE_SHARED : FILE_FREE;
+}
+
+static void add_hold(struct file_state *state, const struct file_record *record)
+{
+	state->holds = memory_resize(state->holds, (size_t)state->count + 1, sizeof(*state->holds));
+	state->holds[state->count++] = *record;
+}
+
+/* A hold counts only if its record fits the way in which the file is locked. */
+static void scan_record(const struct file_lock *lock, struct file_state *state, int number,
+			const struct file_record *record)
+{
+	if (record->fence > state->fence)
+		state->fence = record->fence;
+	if (state->taken != (number ? FILE_SHARED : FILE_TAKEN))
+		return;
+	if (is_alive(lock, number, 1))
+		add_hold(state, record);
+	else if (number && !state->free_number)
+		state->free_number = number;
+}
+
+void file_lock_scan(const struct file_lock *lock, struct file_state *state)
+{
+	struct file_record record;
+	int number = 0;
+
+	for (; number < FILE_RECORDS && file_record_read(&record, lock->fd, number); number++)
+		scan_record(lock, state, number, &record);
+	if (!number)
+		number = 1;
+	if (!state->free_number)
+		state->free_number = number;
+	/* A shell may have emptied the file. Each holder writes its record when it renews. */
+	if (state->taken == FILE_SHARED && is_alive(lock, number, FILE_RECORDS))
+		add_hold(state, &record);
+}
+
+int file_lock_inspect(const struct file_lock *lock, struct file_state *state, struct error *err)
+{
+	/* If somebody is stopped in the section, read without it. */
+	if (file_lock_enter(lock, err) < 0)
+		return -1;
+	*state = (struct file_state){ .taken = probe_flock(lock) };
+	file_lock_scan(lock, state);
+	return 0;
+}
+
+int file_inspect(const struct file_backend *file, const char *name, struct file_state *state,
+		 struct error *err)
+{
+	struct file_lock lock;
+	int failed;
+
+	*state = (struct file_state){ .taken = FILE_FREE };
+	file_lock_init(&lock, file, name);
+	failed = file_lock_open(&lock, false, err);
+	if (!failed)
+		failed = file_lock_inspect(&lock, state, err);
+	file_lock_close(&lock);
+	return failed < 0 ? -1 : 0;
+}
+
+void file_state_finish(struct file_state *state)
+{
+	free(state->holds);
+	*state = (struct file_state){ 0 };
+}
+
+const struct file_record *file_state_find(const struct file_state *state, const char *id)
+{
+	for (int i = 0; i < state->count; i++)
+		if (!strcmp(state->holds[i].id, id))
+			return &state->holds[i];
+	return NULL;
+}
+
+void file_store(struct file_backend *file, const char *text)
+{
+	const bool changed = text || file->own.pid != getpid();
+	struct file_record last;
+	struct error ignored;
+
+	if (text)
+		snprintf(file->own.text, sizeof(file->own.text), "%s", text);
+	file->own.pid = getpid();
+	if (file_lock_enter(&file->lock, &ignored))
+		return;
+	file_record_read(&last, file->lock.fd, file->number);
+	if (last.fence < file->own.fence || (changed && last.fence == file->own.fence))
+		file_record_write(&file->own, file->lock.fd, file->number);
+	file_lock_leave(&file->lock);
 }

@@ -47,15 +47,6 @@ static inline struct file_backend *file_from_backend(struct backend *backend)
 	return (struct file_backend *)backend;
 }
 
-/*
- * Write the record of this object's hold if it has changed: with text (not NULL) as its holder
- * record, or because another process than before keeps the hold. Write it also if somebody has
- * emptied the file, as a shell does that opens it with ">" for flock(1). A record with a larger
- * fence is left, because that holder came after this one. Errors are ignored: the hold does not
- * depend on its record.
- */
-void file_store(struct file_backend *file, const char *text);
-
 /* ---- lock.c ---- */
 
 /* Make *lock the file of name, without opening it. */
@@ -90,13 +81,8 @@ void file_lock_leave(const struct file_lock *lock);
 /* Lock the byte of a record. Returns 0, or -1 and sets *err. */
 int file_lock_claim(const struct file_lock *lock, int number, struct error *err);
 
-/* Is a hold alive among count records from number on? True also when that cannot be found out. */
-bool file_lock_alive(const struct file_lock *lock, int number, int count);
-
 /* Free the lock for all processes that share the description, and wake those who wait for it. */
 void file_lock_free(const struct file_lock *lock, enum hold_mode mode);
-
-/* ---- state.c ---- */
 
 /* How a file is locked by flock(). */
 enum file_taken {
@@ -134,6 +120,15 @@ void file_state_finish(struct file_state *state);
 
 /* Returns the living hold with this id, or NULL. */
 const struct file_record *file_state_find(const struct file_state *state, const char *id);
+
+/*
+ * Write the record of this object's hold if it has changed: with text (not NULL) as its holder
+ * record, or because another process than before keeps the hold. Write it also if somebody has
+ * emptied the file, as a shell does that opens it with ">" for flock(1). A record with a larger
+ * fence is left, because that holder came after this one. Errors are ignored: the hold does not
+ * depend on its record.
+ */
+void file_store(struct file_backend *file, const char *text);
 
 /* ---- the other functions of the table, struct backend_ops ---- */
 
