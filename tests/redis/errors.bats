@@ -222,7 +222,7 @@ said() {
 }
 
 @test "what a server says is the type of a key is one line without control characters" {
-	answers '*3' '$1' 0 '*1' '*7' '$0' '' :0 '$1' x :0 '$0' '' '$1' 0 :-1 '*0' "\$${#EVIL}" "$EVIL"
+	answers '*3' '$1' 0 '*1' '*7' '$0' '' :0 '$1' x :0 '$0' '' '$1' 0 :-1 '*0' '*1' "\$${#EVIL}" "$EVIL"
 	said 122 "is a .* of another program" break --yes "$LOCK"
 }
 
