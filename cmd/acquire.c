@@ -12,7 +12,7 @@
 #include "base/process.h"
 #include "base/signals.h"
 #include "engine/keeper_socket.h"
-#include "engine/supervise.h"
+#include "engine/run.h"
 #include "lock/hold.h"
 #include "lock/name.h"
 #include "json.h"
@@ -107,7 +107,7 @@ static int ask_hold(struct session *session, enum keeper_verb verb, const struct
 
 	memcpy(query.token, request->token, TOKEN_SIZE);
 	strncpy(query.name, request->name, NAME_MAX_BYTES);
-	switch (keeper_socket_ask(&query, reply, INT64_C(4) * BACKEND_TIMEOUT_MS, err)) {
+	switch (keeper_socket_ask(&query, reply, NULL, INT64_C(4) * BACKEND_TIMEOUT_MS, err)) {
 	case 0:
 		*err = reply->error;
 		return reply->outcome == OUTCOME_ERROR ? -1 : 0;

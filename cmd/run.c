@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/signals.h"
 #include "base/textfile.h"
-#include "engine/supervise.h"
+#include "engine/run.h"
 #include "lock/name.h"
 #include "lock/uri.h"
 #include "log.h"

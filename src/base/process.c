@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "process.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "text.h"
 #include "textfile.h"
 
 #define PATH_SIZE 64
-#define LINE_SIZE 512
 /* /proc/PID/status has about 1500 bytes, and the lines that are read stand in the first half. */
 #define STATUS_SIZE 4096
 
@@ -35,8 +32,8 @@ bool process_proc_usable(void)
 	return next[strspn(next, " \t")] == '\n';
 }
 
-/* The number on the line of /proc/PID/status that begins like this. False: there is none. */
-static bool read_status(pid_t pid, const char *format, unsigned int *number)
+/* What stands on the line of /proc/PID/status that begins like this. False: there is none. */
+static bool read_status(pid_t pid, const char *format, void *value)
 {
 	char path[PATH_SIZE], status[STATUS_SIZE];
 	const char *line;
@@ -44,7 +41,7 @@ static bool read_status(pid_t pid, const char *format, unsigned int *number)
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	textfile_start(path, status, sizeof(status));
 	for (line = status; line; line = strchr(line + 1, '\n'))
-		if (sscanf(line, format, number) == 1)
+		if (sscanf(line, format, value) == 1)
 			return true;
 	return false;
 }
@@ -73,39 +70,9 @@ bool process_name(pid_t pid, char *buf, size_t size)
 	return buf[0] != '\0';
 }
 
-int process_open_stat(pid_t pid)
-{
-	char path[PATH_SIZE];
-
-	strcpy(text_digits(stpcpy(path, "/proc/"), (uint64_t)pid), "/stat");
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-/* The state of a process (proc(5)); 0: not known. */
-static char read_state(int fd)
-{
-	char line[LINE_SIZE] = "";
-	const ssize_t length = pread(fd, line, sizeof(line) - 1, 0);
-	/* The name before the last ')' may have any characters in it. */
-	const char *rest = length > 0 ? strrchr(line, ')') : NULL;
-
-	return rest && rest[1] ? rest[2] : '\0';
-}
-
-bool process_is_stopped(int fd)
-{
-	const char state = read_state(fd);
-
-	/* By a signal, or by a tracer. */
-	return !state || state == 'T' || state == 't';
-}
-
 bool process_is_dead(pid_t pid)
 {
-	const int fd = process_open_stat(pid);
-	const char state = read_state(fd);
+	char state;
 
-	if (fd >= 0)
-		close(fd);
-	return !state || state == 'Z' || state == 'X';
+	return !read_status(pid, " State: %c", &state) || state == 'Z' || state == 'X';
 }

@@ -21,11 +21,5 @@ bool process_name(pid_t pid, char *buf, size_t size);
 /* The effective user of the process; (uid_t)-1: not known. */
 uid_t process_user(pid_t pid);
 
-/* Opens pid's file, close-on-exec, for process_is_stopped(). -1: there is no such file. */
-int process_open_stat(pid_t pid);
-
-/* Has a signal or a tracer stopped the process? True also when the file cannot be read. */
-bool process_is_stopped(int fd);
-
-/* Has the process ended, and was not reaped? */
+/* Has the process ended? It may not be reaped yet. */
 bool process_is_dead(pid_t pid);

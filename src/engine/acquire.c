@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "supervise.h"
+#include "run.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -26,11 +26,11 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 			switch (event.type) {
 			case KEEPER_DETACHED:
 				if (until_ms == CLOCK_NEVER) {
-					result->keeper = event.keeper_pid;
+					result->keeper = s->keeper.child.pid;
 					return 0;
 				}
 				/* The order came too late; a signal has a daemon release, too. */
-				kill(event.keeper_pid, SIGTERM);
+				kill(s->keeper.child.pid, SIGTERM);
 				while (!s->keeper.child.reaped && clock_boot_ms() < until_ms)
 					supervisor_pause(s, until_ms);
 				return -1;
@@ -51,7 +51,9 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 			}
 		}
 		if (supervisor_interrupted(s) && until_ms == CLOCK_NEVER) {
-			keeper_release(&s->keeper, true);
+			/* For a lock that nobody has used there is no minimum hold. */
+			atomic_store(&s->shared->held_ms, 0);
+			keeper_release(&s->keeper);
 			until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
 		}
 	}
@@ -103,7 +105,9 @@ static enum obtained acquire_nested(struct supervisor *s, int64_t ttl_ms,
 		return OBTAINED_NO;
 	}
 	s->request.ttl_ms = ttl_ms;
-	s->result->end = supervisor_ask_keeper(s, KEEPER_NEST, &event, err);
+	if (!supervisor_start_keeper(s, KEEPER_NEST, err))
+		s->result->end = supervisor_hear_answer(s, &event, err);
+	keeper_kill(&s->keeper);
 	s->request.ttl_ms = s->run->ttl_ms;
 	if (s->result->end != RUN_EXITED)
 		return supervisor_refuse_token(s, scope);

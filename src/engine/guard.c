@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "guard.h"
 
-#include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/ipc.h"
 #include "guarding.h"
-
-/* For how long guard_dismiss() waits for the guard to end by itself. */
-#define DISMISS_MS 2000
 
 int guard_start(struct guard *guard, const struct guard_plan *plan, struct error *err)
 {
@@ -38,17 +33,23 @@ static enum ipc_result give_order(const struct guard *guard, struct guard_order 
 	return ipc_send(guard->child.fd, &order, sizeof(order), MSG_DONTWAIT, fd);
 }
 
-void guard_run(const struct guard *guard, uint64_t fence, int hold_fd)
+void guard_run(const struct guard *guard, bool locked, uint64_t fence, int hold_fd)
 {
+	const struct guard_order order = {
+		.type = GUARD_ORDER_RUN, .locked = locked, .fence = fence,
+	};
+
 	/* The first order of all: there is room for it. The caller looks for a failure. */
-	give_order(guard, (struct guard_order){ .type = GUARD_ORDER_RUN, .fence = fence }, hold_fd);
+	give_order(guard, order, hold_fd);
 }
 
 void guard_signal(const struct guard *guard, int sig, bool group)
 {
-	const enum guard_order_type type = group ? GUARD_ORDER_SIGNAL_GROUP : GUARD_ORDER_SIGNAL;
+	const struct guard_order order = {
+		.type = GUARD_ORDER_SIGNAL, .sig = sig, .group = group,
+	};
 
-	give_order(guard, (struct guard_order){ .type = type, .sig = sig }, -1);
+	give_order(guard, order, -1);
 }
 
 void guard_stop(const struct guard *guard)
@@ -76,19 +77,6 @@ bool guard_event(struct guard *guard, struct guard_event *event)
 	}
 	*event = (struct guard_event){ .type = GUARD_GONE };
 	return true;
-}
-
-void guard_dismiss(struct guard *guard)
-{
-	struct pollfd ended = { .fd = guard->child.fd };
-
-	if (guard->child.pid && !guard->child.reaped) {
-		/* A guard that is stopped could not end. */
-		kill(guard->child.pid, SIGCONT);
-		guard_hang_up(guard);
-		poll(&ended, 1, DISMISS_MS);
-	}
-	guard_finish(guard);
 }
 
 void guard_finish(struct guard *guard)

@@ -17,9 +17,8 @@
  * kills the guard at the end of the lease (kernel_timer.h), and the command dies with it
  * (PR_SET_PDEATHSIG).
  *
- * Calling sequence, in the supervisor: guard_start(); guard_run(), unless the guard took the lock
- * by itself; then guard_event() whenever child.fd is readable; guard_finish() at the end. If no
- * lock was obtained, guard_dismiss() after guard_start().
+ * Calling sequence, in the supervisor: guard_start(); guard_run() when the lock was obtained; then
+ * guard_event() whenever child.fd is readable; guard_finish() at the end.
  */
 #pragma once
 
@@ -30,13 +29,14 @@
 #include "child.h"
 
 struct error;
+struct run_request;
 struct shared;
 struct signals;
 struct terminal;
 
 /* What the guard is to run. All of it is copied by the fork. */
 struct guard_plan {
-	char *const *argv;
+	const struct run_request *run;
 	char *const *envp;		/* when the lock is held */
 	char *const *bare_envp;		/* when running unprotected */
 	char *fence_text;		/* the place in envp for the fence's digits */
@@ -44,8 +44,6 @@ struct guard_plan {
 	const struct terminal *terminal;
 	struct shared *shared;
 	int lost_fd;			/* eventfd: readable once the lock is lost; -1: none */
-	int gate_fd;			/* offers of the keeper: struct keeper_word; -1: none */
-	bool may_start;			/* on such an offer, without the supervisor's order */
 	int keeper_pipe_fd;		/* tells the keeper when the tree is dead; -1: no keeper */
 	/*
 	 * The hold is a flock(2) on guard_run()'s descriptor: the guard frees it as soon as the
@@ -57,25 +55,15 @@ struct guard_plan {
 	 * lock is held for as long as anything of the tree lives.
 	 */
 	bool inherits;
-	bool contain;			/* the command runs in a PID namespace: guard_contain.c */
 	bool tells_start;		/* by GUARD_STARTED, which nobody wants otherwise */
 	int told_fd;			/* eventfd: readable after guard_told(); -1: no need to wait */
-	int64_t kill_after_ms;
-	bool kill_on_lost;		/* false: --on-lost warn */
-	bool wait_for_leftovers;	/* what the command leaves is waited for, and not ended */
-	int64_t max_run_ms;		/* for how long the command may run; 0: no limit */
-	int64_t until_ms;		/* until when, in ms since the epoch; 0: no limit */
 };
-
-/* Which of the two the command has run into. */
-enum guard_limit { GUARD_LIMIT_MAX_RUN, GUARD_LIMIT_UNTIL };
 
 /* An event that a supervisor does not read for long is dropped, except for the last one. */
 enum guard_event_type {
 	GUARD_STARTED,		/* value: pid of the command, which is being executed */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
-	GUARD_EXPIRING,		/* the lease was not renewed in time: the command is stopped */
-	GUARD_OVERDUE,		/* value: enum guard_limit; the command is stopped, or not begun */
+	GUARD_ENDING,		/* the command is stopped, or not begun: struct shared, ending */
 	GUARD_EXEC_FAILED,	/* value: errno */
 	GUARD_NOT_CONTAINED,	/* value: errno; the namespace of --contain cannot be made */
 	GUARD_EXITED,		/* value: wait status of the command */
@@ -89,10 +77,7 @@ enum guard_event_type {
 struct guard_event {
 	enum guard_event_type type;
 	int value;
-	bool last;		/* nothing is left of the tree; with what may have been dropped: */
-	bool expired;		/* GUARD_EXPIRING */
-	bool overdue;		/* GUARD_OVERDUE, of limit */
-	enum guard_limit limit;
+	bool last;		/* nothing is left of the tree */
 };
 
 struct guard {
@@ -103,10 +88,10 @@ struct guard {
 int guard_start(struct guard *guard, const struct guard_plan *plan, struct error *err);
 
 /*
- * Starts the command; fence 0: unprotected, no lock is held. hold_fd, unless -1, is a
- * descriptor that the guard keeps open until the tree is dead.
+ * Starts the command; locked: the lock is held, with this fence if it is not 0. hold_fd, unless -1,
+ * is a descriptor that the guard keeps open until the tree is dead.
  */
-void guard_run(const struct guard *guard, uint64_t fence, int hold_fd);
+void guard_run(const struct guard *guard, bool locked, uint64_t fence, int hold_fd);
 
 /* Passes sig on to the command, or with group to its process group. Does not wait. */
 void guard_signal(const struct guard *guard, int sig, bool group);
@@ -124,10 +109,7 @@ void guard_hang_up(const struct guard *guard);
 bool guard_event(struct guard *guard, struct guard_event *event);
 
 /*
- * Ends a guard that was not told to start the command, and waits until it has ended the process
- * that was to become the command. Accepts a guard that is not there.
+ * Kills a guard that does not act, or has no command, and reaps one that has ended. Accepts one
+ * that is not there.
  */
-void guard_dismiss(struct guard *guard);
-
-/* Kills a guard that does not act, and reaps one that has ended. Accepts one that is not there. */
 void guard_finish(struct guard *guard);

@@ -26,7 +26,6 @@
 #include "base/signals.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "shared.h"
 
 /* How long the exec of a command may take, which no lease bounds. */
 #define EXEC_MOST_MS 60000
@@ -35,31 +34,17 @@
 
 /* ---- events to the supervisor ---- */
 
-static void send_event(const struct guarding *g, const struct guard_event *event, int flags)
+void guarding_tell(const struct guarding *g, struct guard_event event)
 {
 	if (g->fd >= 0)
-		ipc_send(g->fd, event, sizeof(*event), flags, -1);
+		ipc_send(g->fd, &event, sizeof(event), event.last ? 0 : MSG_DONTWAIT, -1);
 }
 
-void guarding_tell(struct guarding *g, struct guard_event event)
+void guarding_tell_ending(const struct guarding *g, enum ending why)
 {
-	if (event.type == GUARD_EXPIRING)
-		g->last.expired = true;
-	if (event.type == GUARD_OVERDUE) {
-		g->last.overdue = true;
-		g->last.limit = (enum guard_limit)event.value;
-	}
-	send_event(g, &event, MSG_DONTWAIT);
-}
-
-void guarding_tell_last(const struct guarding *g, struct guard_event event)
-{
-	struct guard_event last = g->last;
-
-	last.last = true;
-	last.type = event.type;
-	last.value = event.value;
-	send_event(g, &last, 0);
+	/* The supervisor reads it with the last event, if this one is dropped. */
+	atomic_fetch_or(&g->plan->shared->endings, (int)why);
+	guarding_tell(g, (struct guard_event){ .type = GUARD_ENDING });
 }
 
 /* Tells the supervisor that the command is there, once, unless it could not be executed. */
@@ -207,7 +192,7 @@ static void announce(struct guarding *g)
 {
 	struct pollfd told = { .fd = g->plan->told_fd, .events = POLLIN };
 
-	if (g->plan->told_fd < 0 || !is_there(g->plan->argv[0]))
+	if (g->plan->told_fd < 0 || !is_there(g->plan->run->argv[0]))
 		return;
 	tell_start(g);
 	poll(&told, 1, TOLD_MOST_MS);
@@ -216,7 +201,7 @@ static void announce(struct guarding *g)
 int guarding_become_command(struct guarding *g, bool foreground)
 {
 	const struct guard_plan *plan = g->plan;
-	char *const *envp = g->fence ? plan->envp : plan->bare_envp;
+	char *const *envp = g->locked ? plan->envp : plan->bare_envp;
 
 	/* A terminal's signals to dlock's process group are not for the command. */
 	setpgid(0, 0);
@@ -229,7 +214,7 @@ int guarding_become_command(struct guarding *g, bool foreground)
 	ignore_stops(&plan->signals->ignored);
 	announce(g);
 	signals_restore(plan->signals);
-	execvpe(plan->argv[0], plan->argv, envp);
+	execvpe(plan->run->argv[0], plan->run->argv, envp);
 	return errno;
 }
 

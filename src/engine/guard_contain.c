@@ -30,7 +30,6 @@
 #include <unistd.h>
 
 #include "base/signals.h"
-#include "shared.h"
 
 #define NAMESPACES (CLONE_NEWPID | CLONE_NEWNS)
 
@@ -101,7 +100,7 @@ static void __attribute__((noreturn)) init_fail(int report_fd)
 static void close_guards(const struct guarding *g)
 {
 	const int fds[] = {
-		g->fd, g->report_fd, g->supervisor_stat, g->plan->gate_fd, g->plan->keeper_pipe_fd,
+		g->fd, g->report_fd, g->plan->keeper_pipe_fd,
 	};
 
 	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)

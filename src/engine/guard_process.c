@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The guard's process: waits for the order to run the command, or takes the lock itself, and starts
- * the command. Then it sleeps in one poll() until the command ends, the supervisor or the keeper
+ * The guard's process: waits for the order to run the command, takes the lock, and starts the
+ * command. Then it sleeps in one poll() until the command ends, the supervisor or the keeper
  * says something, or a deadline comes. Whatever happens, it ends the command's tree before the
  * lease is over, and itself when nothing is left of the tree.
  */
@@ -19,12 +19,201 @@
 
 #include "base/clock.h"
 #include "base/ipc.h"
-#include "base/process.h"
 #include "base/signals.h"
 #include "base/terminal.h"
+#include "base/tree.h"
 #include "lock/lease.h"
-#include "keeper.h"
-#include "shared.h"
+
+/* ---- how the tree is ended ---- */
+
+/* The pause between two looks for what is left of the tree: at first, and at last. */
+#define SWEEP_FIRST_MS 5
+#define SWEEP_LAST_MS 1000
+
+/* Sends sig to the command's process group; without /proc, even when the command is gone. */
+static void signal_group(const struct guarding *g, int sig)
+{
+	const pid_t group = tree_usable() ? g->command : g->group;
+
+	if (group)
+		kill(-group, sig);
+}
+
+/* Sends sig to all that is left of the tree. Returns how many processes that is, or -1. */
+static int sweep(struct guarding *g, int sig)
+{
+	static const struct tree_spared none = { .pids = NULL };
+	pid_t refused;
+	const int count = tree_signal(&none, sig == SIGTERM ? g->command : 0, sig, &refused);
+
+	if (refused)
+		guarding_tell(g, (struct guard_event){ .type = GUARD_STUCK, .value = refused });
+	return count;
+}
+
+static void kill_tree(struct guarding *g)
+{
+	signal_group(g, SIGKILL);
+	/* The command may have changed its group. */
+	if (g->command)
+		kill(g->command, SIGKILL);
+	/* All of a namespace ends with its init. */
+	if (g->plan->run->contain && g->child)
+		kill(g->child, SIGKILL);
+	sweep(g, SIGKILL);
+}
+
+/* While the tree is killed, a child has ended: what it leaves are children of this process now. */
+static void sweep_soon(struct guarding *g)
+{
+	if (!g->killing)
+		return;
+	g->sweep_pause_ms = SWEEP_FIRST_MS;
+	g->sweep_at_ms = clock_earlier(g->sweep_at_ms, clock_boot_ms() + SWEEP_FIRST_MS);
+}
+
+/* Passes a signal on to all that the command has left, to each process once. */
+static void signal_leftovers(struct guarding *g, int sig)
+{
+	signal_group(g, sig);
+	sweep(g, sig);
+}
+
+/*
+ * Begins to end the tree: TERM now, KILL at kill_at_ms. When that has begun already, the earlier
+ * KILL wins.
+ */
+static void stop_tree(struct guarding *g, int64_t kill_at_ms)
+{
+	if (g->stopping) {
+		g->kill_at_ms = clock_earlier(g->kill_at_ms, kill_at_ms);
+		return;
+	}
+	g->stopping = true;
+	g->kill_at_ms = kill_at_ms;
+	g->sweep_pause_ms = SWEEP_FIRST_MS;
+	g->sweep_at_ms = clock_boot_ms() + SWEEP_FIRST_MS;
+	signal_group(g, SIGTERM);
+	/* A process that is stopped could not act on TERM. */
+	signal_group(g, SIGCONT);
+	g->termed = sweep(g, SIGTERM) > 0;
+}
+
+/* When KILL is due for a tree that is stopped now: kill-after as far as the lease allows. */
+static int64_t grace_end(const struct guarding *g)
+{
+	return clock_boot_ms() +
+	       lease_grace(shared_lease(g->plan->shared), g->plan->run->kill_after_ms);
+}
+
+/* The pauses grow while no child ends, because what is left cannot be ended, or not yet. */
+static void grow_pause(struct guarding *g)
+{
+	if (g->sweep_pause_ms < SWEEP_LAST_MS)
+		g->sweep_pause_ms *= 2;
+	g->sweep_at_ms = clock_boot_ms() + g->sweep_pause_ms;
+}
+
+/* ---- and when: before the lease ends, or when it is told to ---- */
+
+/* When the command must be stopped; never with --on-lost warn, or without a lock. */
+static struct lease_stop stop_of(const struct guarding *g, struct lease_span lease)
+{
+	if (!g->plan->run->kill_on_lost || !g->locked)
+		lease.end_ms = CLOCK_NEVER;
+	return lease_stop(lease, g->plan->run->kill_after_ms);
+}
+
+/* The supervisor reads the time, to know whether the timer killed a guard that is gone. */
+static void die_at(struct guarding *g, int64_t at_ms)
+{
+	kernel_timer_set(&g->kill_timer, at_ms);
+	atomic_store(&g->plan->shared->guard_dies_ms, g->kill_timer.at_ms);
+}
+
+/* Would what must be dead at the end of the lease die with this process? */
+static bool dies_with_guard(const struct guarding *g)
+{
+	/* All of a namespace does. Leftovers that are ended already have their own time. */
+	return !g->ended || (g->plan->run->contain && g->plan->run->wait_for_leftovers);
+}
+
+/*
+ * The timer stands at the end of the lease as it is known now, as long as the command lives and has
+ * not got KILL. After that a slow guard is better than none, for nobody else might be left to look
+ * for the rest. A lease should have been renewed after half of it (lease.h). Returns when to call
+ * this again (CLOCK_BOOTTIME).
+ */
+static int64_t arm_kill_timer(struct guarding *g)
+{
+	const struct lease_span lease = shared_lease(g->plan->shared);
+	const int64_t now_ms = clock_boot_ms(), look_ms = lease.end_ms - lease.ttl_ms / 2;
+
+	if (!dies_with_guard(g) || g->killing || stop_of(g, lease).term_ms == CLOCK_NEVER) {
+		die_at(g, CLOCK_NEVER);
+		return CLOCK_NEVER;
+	}
+	if (lease.end_ms > now_ms)
+		die_at(g, lease.end_ms);
+	return look_ms > now_ms ? look_ms : CLOCK_NEVER;
+}
+
+/*
+ * Begins to stop the command when the lease or the time to run is about to end. Returns when to
+ * look again, or CLOCK_NEVER when the command is being stopped.
+ */
+static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t now)
+{
+	if (g->stopping)
+		return CLOCK_NEVER;
+	if (now < stop.term_ms && now < g->limit_at_ms)
+		return clock_earlier(stop.term_ms, g->limit_at_ms);
+	if (now >= stop.term_ms) {
+		guarding_tell_ending(g, ENDING_LEASE);
+		stop_tree(g, stop.kill_ms);
+	} else {
+		guarding_tell_ending(g, g->limit);
+		stop_tree(g, grace_end(g));
+	}
+	return CLOCK_NEVER;
+}
+
+/* Acts on the clock. Returns the time to be called again (CLOCK_BOOTTIME). */
+static int64_t enforce(struct guarding *g)
+{
+	const struct lease_stop stop = stop_of(g, shared_lease(g->plan->shared));
+	int64_t now = clock_boot_ms(), look_ms = arm_kill_timer(g), kill_at, next_ms;
+
+	next_ms = stop_in_time(g, stop, now);
+	if (!g->stopping)
+		return clock_earlier(next_ms, look_ms);
+	kill_at = clock_earlier(g->kill_at_ms, stop.kill_ms);
+	if (now < kill_at) {
+		/*
+		 * A child is left that no look has shown: it was being forked. Once something got
+		 * TERM there are no further looks, for what it forks now may be its clean-up.
+		 */
+		if (g->termed)
+			return clock_earlier(kill_at, look_ms);
+		if (now >= g->sweep_at_ms) {
+			g->termed = sweep(g, SIGTERM) > 0;
+			grow_pause(g);
+		}
+		return clock_earlier(clock_earlier(kill_at, g->sweep_at_ms), look_ms);
+	}
+	if (!g->killing) {
+		g->killing = true;
+		g->sweep_pause_ms = SWEEP_FIRST_MS;
+		g->sweep_at_ms = now + SWEEP_FIRST_MS;
+		kill_tree(g);
+		/* From here on the timer would end only the one who looks for the rest. */
+		arm_kill_timer(g);
+	} else if (now >= g->sweep_at_ms) {
+		kill_tree(g);
+		grow_pause(g);
+	}
+	return g->sweep_at_ms;
+}
 
 /* ---- before the command runs ---- */
 
@@ -46,94 +235,35 @@ static void arm(struct guarding *g)
 {
 	int64_t look_ms;
 
-	g->start_by_ms = lease_stop(shared_lease(g->plan->shared), g->plan->kill_after_ms).term_ms;
-	look_ms = guarding_arm(g);
-	kernel_timer_set(&g->wake_timer, g->fence ? clock_earlier(g->start_by_ms, look_ms)
-						  : CLOCK_NEVER);
+	g->start_by_ms = lease_stop(shared_lease(g->plan->shared),
+				    g->plan->run->kill_after_ms).term_ms;
+	look_ms = arm_kill_timer(g);
+	kernel_timer_set(&g->wake_timer, g->locked ? clock_earlier(g->start_by_ms, look_ms)
+						   : CLOCK_NEVER);
 }
 
 /*
- * Reads a message of the keeper. True: it offers the lock, and this process has taken it. It does
- * not while the supervisor is stopped: a user who presses Ctrl-Z does not want the command to
- * begin.
+ * Waits for the order to run, and takes the keeper's offer. The keeper has withdrawn it when the
+ * supervisor was stopped before the order.
  */
-static bool take_word(struct guarding *g)
-{
-	struct shared *shared = g->plan->shared;
-	struct keeper_word word;
-	int hold_fd = -1;
-
-	if (ipc_receive(g->plan->gate_fd, &word, sizeof(word), MSG_DONTWAIT, &hold_fd) ==
-	    IPC_DONE && word.fence && g->plan->may_start &&
-	    word.fence == atomic_load(&shared->fence)) {
-		g->fence = word.fence;
-		arm(g);
-		if (!process_is_stopped(g->supervisor_stat) &&
-		    shared_take(shared)) {
-			g->hold_fd = hold_fd;
-			return true;
-		}
-		g->fence = 0;
-		arm(g);
-	}
-	if (hold_fd >= 0)
-		close(hold_fd);
-	return false;
-}
-
-/* Reads an order of the supervisor. True: it is to run. *ended: no command is wanted. */
-static bool take_order(struct guarding *g, bool *ended)
-{
-	struct guard_order order;
-	enum ipc_result received = ipc_receive(g->fd, &order, sizeof(order), MSG_DONTWAIT,
-					       &g->hold_fd);
-
-	if (received == IPC_LATER)
-		return false;
-	*ended = received != IPC_DONE || order.type != GUARD_ORDER_RUN;
-	if (*ended)
-		return false;
-	g->fence = order.fence;
-	arm(g);
-	return true;
-}
-
-/*
- * Did the keeper give the lock back, because the supervisor was stopped before it gave the order?
- */
-static bool is_withdrawn(const struct guarding *g)
-{
-	return g->fence && !shared_take(g->plan->shared) &&
-	       atomic_load(&g->plan->shared->offer) == OFFER_WITHDRAWN;
-}
-
-/* Waits for the order to run, or the lock itself. */
 static enum launched await_order(struct guarding *g)
 {
-	struct pollfd words[] = {
-		{ .fd = g->fd, .events = POLLIN }, { .fd = g->plan->gate_fd, .events = POLLIN },
-	};
-	bool ended = false, started = false;
+	struct shared *shared = g->plan->shared;
+	enum ipc_result received = IPC_LATER;
+	struct guard_order order;
 
-	while (!started && !ipc_has_failed(NULL)) {
-		poll(words, 2, -1);
-		if (words[0].revents)
-			started = take_order(g, &ended);
-		if (ended)
-			return LAUNCH_ENDED;
-		if (!started && words[1].revents)
-			started = take_word(g);
-		/* The keeper is gone. */
-		if (words[1].revents & POLLHUP)
-			words[1].fd = -1;
-	}
-	if (!started)
+	while (received == IPC_LATER && !ipc_has_failed(NULL))
+		received = ipc_receive(g->fd, &order, sizeof(order), 0, &g->hold_fd);
+	if (received != IPC_DONE || order.type != GUARD_ORDER_RUN)
 		return LAUNCH_ENDED;
-	/* This process has taken the offer already, or an order came, or there is no offer. */
-	if (is_withdrawn(g))
+	g->locked = order.locked;
+	g->fence = order.fence;
+	arm(g);
+	/* A lock of `file:` or of an outer hold is not offered. */
+	if (g->locked && !shared_take(shared) && atomic_load(&shared->offer) == OFFER_WITHDRAWN)
 		return LAUNCH_TOO_LATE;
 	/* Too little is left of the lease to begin. */
-	return g->fence && clock_boot_ms() >= g->start_by_ms ? LAUNCH_TOO_LATE : LAUNCHED;
+	return g->locked && clock_boot_ms() >= g->start_by_ms ? LAUNCH_TOO_LATE : LAUNCHED;
 }
 
 static enum launched launch_command(struct guarding *g)
@@ -141,7 +271,7 @@ static enum launched launch_command(struct guarding *g)
 	/* Asked here, for in a namespace the terminal's group has no number. */
 	const bool foreground = terminal_is_free(g->plan->terminal);
 
-	if (!g->plan->contain)
+	if (!g->plan->run->contain)
 		return guarding_start_command(g, foreground) ? LAUNCH_FAILED : LAUNCHED;
 	if (!guarding_contain(g, foreground))
 		return LAUNCHED;
@@ -153,36 +283,30 @@ static enum launched launch_command(struct guarding *g)
 /* The command begins now. */
 static void begin_limit(struct guarding *g)
 {
-	const struct guard_plan *plan = g->plan;
+	const struct run_request *run = g->plan->run;
 	const int64_t now_ms = clock_boot_ms();
 	int64_t max_run_at_ms = CLOCK_NEVER, until_at_ms = CLOCK_NEVER;
 
-	if (plan->max_run_ms)
-		max_run_at_ms = now_ms + plan->max_run_ms;
-	if (plan->until_ms)
-		until_at_ms = now_ms + (plan->until_ms - clock_wall_ms());
-	g->limit = until_at_ms < max_run_at_ms ? GUARD_LIMIT_UNTIL : GUARD_LIMIT_MAX_RUN;
+	if (run->max_run_ms)
+		max_run_at_ms = now_ms + run->max_run_ms;
+	if (run->until_ms)
+		until_at_ms = now_ms + (run->until_ms - clock_wall_ms());
+	g->limit = until_at_ms < max_run_at_ms ? ENDING_UNTIL : ENDING_MAX_RUN;
 	g->limit_at_ms = clock_earlier(max_run_at_ms, until_at_ms);
 }
 
-/*
- * Waits until the supervisor or the keeper says so and starts the command, with g->fence and
- * g->hold_fd as they came.
- */
+/* Starts the command when the supervisor says so, with g->hold_fd as it came. */
 static enum launched launch(struct guarding *g)
 {
-	enum launched launched;
+	const enum launched launched = await_order(g);
 
-	if (g->plan->gate_fd >= 0)
-		g->supervisor_stat = process_open_stat(getppid());
-	launched = await_order(g);
-	if (launched == LAUNCHED) {
-		begin_limit(g);
-		/* A limit of --max-run begins now, however short it is. */
-		if (clock_boot_ms() >= g->limit_at_ms && g->limit == GUARD_LIMIT_UNTIL)
-			launched = LAUNCH_OVERDUE;
-	}
-	return launched == LAUNCHED ? launch_command(g) : launched;
+	if (launched != LAUNCHED)
+		return launched;
+	begin_limit(g);
+	/* A limit of --max-run begins now, however short it is. */
+	if (clock_boot_ms() >= g->limit_at_ms && g->limit == ENDING_UNTIL)
+		return LAUNCH_OVERDUE;
+	return launch_command(g);
 }
 
 /* ---- while it runs ---- */
@@ -197,17 +321,17 @@ static enum launched launch(struct guarding *g)
  */
 static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_event event)
 {
-	const int keeper_fd = g->plan->keeper_pipe_fd;
-	const bool unused = g->exec_failure || g->contain_failure || !g->group;
-	const char word = unused ? KEEPER_TOLD_UNUSED : KEEPER_TOLD_EMPTY;
 	ssize_t told = 0;
 
+	/* The lock is not kept for a command that could not be executed. */
+	if (g->exec_failure || g->contain_failure || !g->group)
+		atomic_store(&g->plan->shared->held_ms, 0);
 	if (g->hold_fd >= 0 && g->plan->unlocks)
 		flock(g->hold_fd, LOCK_UN);
 	if (g->hold_fd >= 0)
 		close(g->hold_fd);
-	if (keeper_fd >= 0)
-		told = write(keeper_fd, &word, 1);
+	if (g->plan->keeper_pipe_fd >= 0)
+		told = write(g->plan->keeper_pipe_fd, "", 1);
 	(void)told;	/* The supervisor deals with a keeper that is gone. */
 	/*
 	 * Only now: if this process is stopped before the keeper was told, the timers continue it,
@@ -215,7 +339,8 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
 	 */
 	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
 	kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
-	guarding_tell_last(g, event);
+	event.last = true;
+	guarding_tell(g, event);
 	_exit(0);
 }
 
@@ -231,14 +356,14 @@ static void tell_end(struct guarding *g)
 	g->told_end = true;
 	if (g->stopping)
 		return;
-	left = guarding_sweep(g, 0);
+	left = sweep(g, 0);
 	/* At least one child is left, even if the sweep has not seen it. */
-	if (g->plan->contain && left > 0)
+	if (g->plan->run->contain && left > 0)
 		left--;		/* the namespace's init */
 	guarding_tell(g, (struct guard_event){ .type = GUARD_LEFTOVERS,
 					       .value = left > 0 ? left : 1 });
-	if (!g->plan->wait_for_leftovers)
-		guarding_stop(g, guarding_grace_end(g));
+	if (!g->plan->run->wait_for_leftovers)
+		stop_tree(g, grace_end(g));
 }
 
 /* The guard's own child has stopped or ended: the command, or the init of its namespace. */
@@ -246,7 +371,7 @@ static void child_changed(struct guarding *g, int status)
 {
 	/* Reports come first. An init that was killed has not reported the command's end. */
 	guarding_read_reports(g);
-	if (!g->plan->contain)
+	if (!g->plan->run->contain)
 		guarding_command_changed(g, status);
 	else if (!g->ended)
 		guarding_command_changed(g, SIGKILL);
@@ -279,10 +404,10 @@ static void reap(struct guarding *g)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
-		guarding_sweep_soon(g);
+		sweep_soon(g);
 		if (pid != g->child)
 			continue;
-		init_stopped = g->plan->contain && WIFSTOPPED(status);
+		init_stopped = g->plan->run->contain && WIFSTOPPED(status);
 		if (!init_stopped)
 			child_changed(g, status);
 	}
@@ -291,7 +416,7 @@ static void reap(struct guarding *g)
 	if (pid < 0 && errno == ECHILD)
 		finish(g, last_event(g));
 	/* A child is left. With --contain that is always init, which reports leftovers itself. */
-	if (g->ended && !g->plan->contain)
+	if (g->ended && !g->plan->run->contain)
 		g->leftovers = true;
 	if (g->leftovers && !g->told_end && !g->exec_failure)
 		tell_end(g);
@@ -307,7 +432,7 @@ static void reap(struct guarding *g)
 static void forward(struct guarding *g, pid_t target, int sig)
 {
 	if (g->told_end && !g->stopping && sig != SIGTSTP && sig != SIGCONT)
-		guarding_signal_leftovers(g, sig);
+		signal_leftovers(g, sig);
 	else if (g->command && kill(target, sig) && errno == EPERM)
 		guarding_tell(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command });
 }
@@ -322,18 +447,15 @@ static void obey(struct guarding *g)
 	if (received != IPC_DONE) {
 		/* The supervisor was killed. The keeper holds the lock until the guard is done. */
 		g->fd = -1;
-		guarding_stop(g, guarding_grace_end(g));
+		stop_tree(g, grace_end(g));
 		return;
 	}
 	switch (order.type) {
 	case GUARD_ORDER_SIGNAL:
-		forward(g, g->command, order.sig);
-		break;
-	case GUARD_ORDER_SIGNAL_GROUP:
-		forward(g, -g->command, order.sig);
+		forward(g, order.group ? -g->command : g->command, order.sig);
 		break;
 	case GUARD_ORDER_STOP:
-		guarding_stop(g, guarding_grace_end(g));
+		stop_tree(g, grace_end(g));
 		break;
 	case GUARD_ORDER_RUN:
 		break;
@@ -350,8 +472,8 @@ static void guard_loop(struct guarding *g)
 
 		/* The supervisor ends with the failure, and may not have heard of it. */
 		if (ipc_has_failed(NULL))
-			guarding_stop(g, guarding_grace_end(g));
-		wake_ms = guarding_enforce(g);
+			stop_tree(g, grace_end(g));
+		wake_ms = enforce(g);
 		fds[SIGNALS] = (struct pollfd){ .fd = g->plan->signals->fd, .events = POLLIN };
 		/* Orders wait until the command's number is known. */
 		fds[SUPERVISOR] = (struct pollfd){
@@ -378,8 +500,8 @@ static void guard_loop(struct guarding *g)
 			reap(g);
 		if (fds[LOST].revents) {
 			g->lost_seen = true;
-			if (g->plan->kill_on_lost)
-				guarding_stop(g, guarding_grace_end(g));
+			if (g->plan->run->kill_on_lost)
+				stop_tree(g, grace_end(g));
 		}
 		if (fds[SUPERVISOR].revents)
 			obey(g);
@@ -389,7 +511,7 @@ static void guard_loop(struct guarding *g)
 void guarding_main(const struct guard_plan *plan, int fd)
 {
 	struct guarding g = {
-		.plan = plan, .fd = fd, .hold_fd = -1, .report_fd = -1, .supervisor_stat = -1,
+		.plan = plan, .fd = fd, .hold_fd = -1, .report_fd = -1,
 		.told_start = !plan->tells_start,
 	};
 
@@ -405,11 +527,10 @@ void guarding_main(const struct guard_plan *plan, int fd)
 	case LAUNCHED:
 		break;
 	case LAUNCH_TOO_LATE:
-		guarding_tell(&g, (struct guard_event){ .type = GUARD_EXPIRING });
+		guarding_tell_ending(&g, ENDING_LEASE);
 		finish(&g, (struct guard_event){ .type = GUARD_EMPTY });
 	case LAUNCH_OVERDUE:
-		guarding_tell(&g, (struct guard_event){ .type = GUARD_OVERDUE,
-							.value = GUARD_LIMIT_UNTIL });
+		guarding_tell_ending(&g, ENDING_UNTIL);
 		finish(&g, (struct guard_event){ .type = GUARD_EMPTY });
 	case LAUNCH_FAILED:
 		finish(&g, last_event(&g));

@@ -3,13 +3,13 @@
  * The guard's process, from the inside. From its start to its end:
  *
  *	guarding_main()			guard_process.c
- *	  launch()			waits for an order, or takes the lock
+ *	  launch()			waits for the order, and takes the lock
  *	    guarding_start_command()	then executes the command: guard_command.c
  *	    guarding_contain()		or does so in a namespace, for --contain: guard_contain.c
  *	  then in a loop, until nothing is left of the tree:
- *	    guarding_enforce()		acts on the clock: guard_end.c
+ *	    enforce()			acts on the clock
  *	    guarding_read_reports()	what became of the command: guard_command.c
- *	    guarding_stop()		on an order, on a loss, on the supervisor's death
+ *	    stop_tree()			on an order, on a loss, on the supervisor's death
  *
  * guard.c is how the supervisor starts the guard and talks to it.
  */
@@ -22,26 +22,29 @@
 #include "base/ipc.h"
 #include "base/kernel_timer.h"
 #include "guard.h"
+#include "run.h"
+#include "shared.h"
 
 enum guard_order_type {
 	GUARD_ORDER_RUN,
 	GUARD_ORDER_SIGNAL,
-	GUARD_ORDER_SIGNAL_GROUP,
 	GUARD_ORDER_STOP,
 };
 
 struct guard_order {
 	enum guard_order_type type;
 	int sig;
-	uint64_t fence;
+	bool group;		/* the signal is for the command's process group */
+	bool locked;
+	uint64_t fence;		/* 0: it is not known */
 };
 
 struct guarding {
 	const struct guard_plan *plan;
 	int fd;			/* to the supervisor; -1 once it is gone */
-	int supervisor_stat;	/* see process_open_stat(); -1: none */
 	int hold_fd;		/* stays open until the tree is dead; -1: none */
-	uint64_t fence;		/* of the lock that the command runs under; 0: none */
+	bool locked;		/* the command runs under the lock, */
+	uint64_t fence;		/* with this fence; 0: it is not known */
 	pid_t child;		/* the command's process, or the init of its namespace; 0: none */
 	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
 	pid_t group;		/* the command's, for where /proc cannot be used */
@@ -58,14 +61,13 @@ struct guarding {
 	bool lost_seen;
 	int64_t start_by_ms;	/* before the start: a command that starts later has no lease */
 	int64_t limit_at_ms;	/* when the command has run for long enough; CLOCK_NEVER */
-	enum guard_limit limit;	/* why then */
+	enum ending limit;	/* why then */
 	int64_t kill_at_ms;	/* while stopping */
 	int64_t sweep_at_ms;	/* while stopping: when to look for processes again */
 	int64_t sweep_pause_ms;
 	bool termed;		/* something got TERM, and nothing gets it twice */
 	struct kernel_timer wake_timer;	/* continues this process when it has to act, */
 	struct kernel_timer kill_timer;	/* and kills it when it has not acted in time */
-	struct guard_event last;	/* what it tells last, as far as it is known */
 };
 
 /* ---- guard_process.c ---- */
@@ -81,35 +83,6 @@ void guarding_main(const struct guard_plan *plan, int fd) __attribute__((noretur
  */
 int guarding_contain(struct guarding *g, bool foreground);
 
-/* ---- guard_end.c ---- */
-
-/*
- * Sets the timer that kills this process when it does not act in time. Returns when to call this
- * again (CLOCK_BOOTTIME), for the lease may have been renewed by then.
- */
-int64_t guarding_arm(struct guarding *g);
-
-/* Acts on the clock. Returns the time to be called again (CLOCK_BOOTTIME). */
-int64_t guarding_enforce(struct guarding *g);
-
-/*
- * Begins to end the tree: TERM now, KILL at kill_at_ms. When that has begun already, the earlier
- * KILL wins.
- */
-void guarding_stop(struct guarding *g, int64_t kill_at_ms);
-
-/* When KILL is due for a tree that is stopped now: kill-after as far as the lease allows. */
-int64_t guarding_grace_end(const struct guarding *g);
-
-/* Sends sig to all that is left of the tree. Returns how many processes that is, or -1. */
-int guarding_sweep(struct guarding *g, int sig);
-
-/* While the tree is killed, a child has ended: what it leaves are children of this process now. */
-void guarding_sweep_soon(struct guarding *g);
-
-/* Passes a signal on to all that the command has left, to each process once. */
-void guarding_signal_leftovers(struct guarding *g, int sig);
-
 /* ---- guard_command.c ---- */
 
 /* In the process that becomes the command: it dies with parent, or here if parent has died. */
@@ -122,16 +95,18 @@ void guarding_die_with(pid_t parent);
 int guarding_become_command(struct guarding *g, bool foreground);
 
 /*
- * Starts the command, with g->fence, and sets g->child. 0, or -1 with g->exec_failure or after
+ * Starts the command, and sets g->child. 0, or -1 with g->exec_failure or after
  * ipc_record_failure().
  */
 int guarding_start_command(struct guarding *g, bool foreground);
 
-/* Tells the supervisor, if it is there and reads, and remembers what the last event repeats. */
-void guarding_tell(struct guarding *g, struct guard_event event);
+/*
+ * Tells the supervisor, if it is there and reads. The last event waits until the supervisor reads.
+ */
+void guarding_tell(const struct guarding *g, struct guard_event event);
 
-/* The last event, for which this process waits until the supervisor reads. */
-void guarding_tell_last(const struct guarding *g, struct guard_event event);
+/* The same: why the command is stopped, or not begun. */
+void guarding_tell_ending(const struct guarding *g, enum ending why);
 
 /* What init and the command's process tell the guard with --contain, over a socket. */
 enum report_type {

@@ -60,7 +60,7 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 	return true;
 }
 
-static void give_order(const struct keeper *keeper, struct keeper_order order)
+static void give_order(const struct keeper *keeper, enum keeper_order order)
 {
 	/* At most a handful are ever sent: there is room for them. A failure ends the keeper. */
 	if (keeper->child.pid && ipc_send(keeper->child.fd, &order, sizeof(order), MSG_DONTWAIT,
@@ -68,20 +68,20 @@ static void give_order(const struct keeper *keeper, struct keeper_order order)
 		shutdown(keeper->child.fd, SHUT_RDWR);
 }
 
-void keeper_release(const struct keeper *keeper, bool unused)
+void keeper_release(const struct keeper *keeper)
 {
-	give_order(keeper, (struct keeper_order){ .type = KEEPER_ORDER_RELEASE, .unused = unused });
+	give_order(keeper, KEEPER_ORDER_RELEASE);
 }
 
 void keeper_retry(const struct keeper *keeper)
 {
-	give_order(keeper, (struct keeper_order){ .type = KEEPER_ORDER_RETRY });
+	give_order(keeper, KEEPER_ORDER_RETRY);
 }
 
 void keeper_detach(struct keeper *keeper)
 {
 	keeper->ends = true;
-	give_order(keeper, (struct keeper_order){ .type = KEEPER_ORDER_DETACH });
+	give_order(keeper, KEEPER_ORDER_DETACH);
 }
 
 bool keeper_has_hold(const struct keeper *keeper)

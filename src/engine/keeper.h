@@ -20,6 +20,7 @@
 #include "backends/registry.h"
 #include "child.h"
 
+struct run_request;
 struct shared;
 struct signals;
 
@@ -34,8 +35,7 @@ enum keeper_mode {
 
 struct keeper_plan {
 	enum keeper_mode mode;
-	const struct backend_driver *driver;
-	const struct uri *uri;
+	const struct run_request *run;
 	const struct request *request;
 	const struct holder *self;	/* what request->text was encoded from */
 	const struct signals *signals;
@@ -43,23 +43,16 @@ struct keeper_plan {
 	const struct grant *grant;	/* and its grant */
 	const struct pidfd *process;	/* daemon: the process that it holds for; NULL: none */
 	bool term_on_lost;		/* daemon: TERM to that process when the lock is lost */
-	bool no_renew;
 	bool shows_waiting;		/* a user watches how the wait goes on */
 	struct shared *shared;
 	int lost_fd;			/* eventfd that wakes the guard on loss */
-	int gate_fd;			/* see keeper_word; -1: there is no guard */
-	int64_t min_hold_ms;		/* the lock stays taken this long after it was acquired */
-	int64_t kill_after_ms;		/* no renewal goes on when the command must be dead */
 	/*
-	 * The guard writes one of the bytes below when the command's tree is dead, so that the
-	 * release need not wait for the supervisor. End of file: supervisor and guard are both
-	 * gone, and the keeper ends.
+	 * The guard writes a byte when the command's tree is dead, so that the release need not
+	 * wait for the supervisor. End of file: supervisor and guard are both gone, and the keeper
+	 * ends.
 	 */
 	int guard_pipe[2];
 };
-
-#define KEEPER_TOLD_EMPTY 'e'	/* the command has ended, and nothing is left of it */
-#define KEEPER_TOLD_UNUSED 'u'	/* the command could not be executed: no --min-hold for that */
 
 enum keeper_event_type {
 	KEEPER_WAITING,		/* holder_known: holder, age_ms, ahead */
@@ -71,7 +64,7 @@ enum keeper_event_type {
 	KEEPER_RENEWED,		/* lease extended after trouble */
 	KEEPER_TROUBLE,		/* message: a renewal failed; the keeper tries again */
 	KEEPER_LOST,		/* message: the token is not the holder */
-	KEEPER_DETACHED,	/* the keeper is a daemon now, keeper_pid; no event follows */
+	KEEPER_DETACHED,	/* the keeper is a daemon now; no event follows */
 	/* Held until now. The keeper ends, or with keeps stays behind for the minimum hold. */
 	KEEPER_RELEASED,
 	KEEPER_FAILED,		/* kind, message. The keeper ends */
@@ -87,17 +80,8 @@ struct keeper_event {
 	int64_t age_ms;		/* at at_ms; -1: not known */
 	int64_t at_ms;		/* CLOCK_BOOTTIME of the event */
 	int64_t lease_ms;	/* nest: of the hold, from now; 0: until it is released */
-	pid_t keeper_pid;
 	struct holder holder;
 	struct error error;	/* kind and message */
-};
-
-/*
- * A message of the keeper to the guard, over a SOCK_SEQPACKET socket: the lock with this fence is
- * offered. A copy of the hold_fd of struct grant comes with it, unless that is -1.
- */
-struct keeper_word {
-	uint64_t fence;
 };
 
 struct keeper {
@@ -107,17 +91,25 @@ struct keeper {
 	bool keeps;		/* it stays behind for a minimum hold */
 };
 
+/* As what an outcome is sent: HELD, BUSY, LOST or FAILED. */
+static inline enum keeper_event_type keeper_event_of(enum outcome outcome)
+{
+	static const enum keeper_event_type types[] = {
+		[OUTCOME_HELD] = KEEPER_HELD, [OUTCOME_BUSY] = KEEPER_BUSY,
+		[OUTCOME_LOST] = KEEPER_LOST, [OUTCOME_ERROR] = KEEPER_FAILED,
+	};
+
+	return types[outcome];
+}
+
 /* Forks the keeper. 0, or -1 with ERROR_INTERNAL. */
 int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct error *err);
 
 /* Next event; false when there is none. After KEEPER_GONE there is none more. */
 bool keeper_event(struct keeper *keeper, struct keeper_event *event);
 
-/*
- * Order the keeper to release, or to leave the queue and then to report who holds the lock. unused:
- * no command ran, so there is no minimum hold.
- */
-void keeper_release(const struct keeper *keeper, bool unused);
+/* Order the keeper to release, or to leave the queue and then to report who holds the lock. */
+void keeper_release(const struct keeper *keeper);
 
 /* After KEEPER_WITHDRAWN: has the keeper go back in line, for the supervisor is awake again. */
 void keeper_retry(const struct keeper *keeper);

@@ -4,14 +4,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/ipc.h"
 #include "lock/hold.h"
 #include "lock/view.h"
-#include "shared.h"
 
 /*
  * How long an offer stands that is not taken. The next waiter must not wait for it longer than 5 s
@@ -29,13 +26,11 @@
 /* How long a server gets to come back, even if leases are shorter. */
 #define PATIENCE_MS 30000
 
-/* Does not wait: a guard that does not hear of the offer gets the supervisor's order. */
-static void tell_guard(const struct keeping *k, uint64_t fence, int hold_fd)
+/* No command has used the lock, which is therefore not kept. */
+static void __attribute__((noreturn)) leave(struct keeping *k, bool was_held)
 {
-	const struct keeper_word word = { fence };
-
-	if (k->plan->gate_fd >= 0)
-		ipc_send(k->plan->gate_fd, &word, sizeof(word), MSG_DONTWAIT, hold_fd);
+	keeping_release(k, was_held);
+	_exit(0);
 }
 
 /* Before the lock is held no command runs, so that there is nothing to wait for. */
@@ -45,7 +40,7 @@ static bool gives_up(enum wake wake)
 }
 
 /*
- * Offers the lock to the guard and the supervisor. False: they did not take it; the supervisor was
+ * Offers the lock. False: nobody has taken it; the supervisor was
  * told, and the lock given back. Does not return when the supervisor is dead.
  */
 static bool offer(struct keeping *k, struct grant *grant)
@@ -63,8 +58,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 	atomic_store(&shared->held_ms, 0);
 	if (before == OFFER_CLOSED ||
 	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
-		keeping_release(k, true);
-	tell_guard(k, grant->fence, k->hold_fd);
+		leave(k, true);
 	keeping_tell(k, KEEPER_HELD);
 	if (grant->event_ms && grant->event_ms <= clock_boot_ms()) {
 		grant->event_ms = 0;
@@ -73,7 +67,9 @@ static bool offer(struct keeping *k, struct grant *grant)
 	for (;;) {
 		switch (wake) {
 		case WAKE_RELEASE:
+			/* The command may have ended already, and the lock be kept. */
 			keeping_release(k, true);
+			return true;
 		case WAKE_DETACH:
 			keeping_detach(k, grant);
 			return true;
@@ -82,7 +78,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 			/* fall through */
 		case WAKE_ORPHANED:
 			if (atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
-				keeping_release(k, true);
+				leave(k, true);
 			return true;
 		default:
 			break;
@@ -149,7 +145,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 	if (k->event.error.kind == ERROR_CANCELLED && !atomic_load(&k->plan->shared->engaged))
 		keeping_finish(k, KEEPER_BUSY);
 	if (k->event.error.kind == ERROR_CANCELLED)
-		keeping_release(k, false);
+		leave(k, false);
 	if (!*down_since_ms) {
 		*down_since_ms = now;
 		*pause_ms = RECONNECT_FIRST_MS;
@@ -171,7 +167,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		keeping_tell(k, KEEPER_RETRYING);
 	memcpy(told, k->event.error.message, sizeof(told));
 	if (pause_for(k, *pause_ms))
-		keeping_release(k, false);
+		leave(k, false);
 	*pause_ms = *pause_ms * 2 > RECONNECT_LAST_MS ? RECONNECT_LAST_MS : *pause_ms * 2;
 }
 
@@ -226,7 +222,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 			}
 			report_waiting(k);
 			if (await_turn(k, grant->retry_ms))
-				keeping_release(k, false);
+				leave(k, false);
 			break;
 		case OUTCOME_LOST:
 			holder_decode(&k->event.holder, grant->newer ? grant->newer : "",

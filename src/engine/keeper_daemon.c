@@ -13,19 +13,20 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/ipc.h"
 #include "base/pidfd.h"
 #include "base/system_log.h"
 #include "lock/hold.h"
 #include "lock/hold_mode.h"
 #include "lock/lease.h"
 #include "lock/uri.h"
-#include "shared.h"
 
 /* How long before the lease ends a daemon tells its process: as kill-after of `run`. */
 #define NOTICE_MS 5000
@@ -155,32 +156,6 @@ static enum outcome covers(const struct keeping *k, const struct keeper_query *q
 	return hold_mode_covers(k->request.mode, k->request.slots, &asked, err);
 }
 
-/* Are there runs that have joined and go on? */
-static bool has_members(struct keeping *k)
-{
-	struct epoll_event gone;
-
-	while (k->member_count && epoll_wait(k->members, &gone, 1, 0) == 1) {
-		close(gone.data.fd);
-		k->member_count--;
-	}
-	return k->member_count > 0;
-}
-
-/* Watches the connection of a run that joins. 0, or -1 with *err. */
-static int add_member(struct keeping *k, int fd, struct error *err)
-{
-	struct epoll_event hang_up = { .events = EPOLLRDHUP, .data.fd = fd };
-
-	if (k->members < 0)
-		k->members = epoll_create1(EPOLL_CLOEXEC);
-	/* Close the connections of runs that have ended, to make room. */
-	has_members(k);
-	if (epoll_ctl(k->members, EPOLL_CTL_ADD, fd, &hang_up))
-		return error_set(err, ERROR_INTERNAL, errno, "epoll");
-	return 0;
-}
-
 /*
  * Renews for a query, if the hold covers what it asks for. Only `dlock renew` makes a hold shorter,
  * and only while no run has joined.
@@ -198,7 +173,7 @@ static void answer_renewal(struct keeping *k, const struct keeper_query *query,
 		return;
 	if ((asks && query->ttl_ms) || (nests && query->ttl_ms > ttl_ms))
 		ttl_ms = query->ttl_ms;
-	extend_hold(k, ttl_ms, !asks || has_members(k), grant, reply);
+	extend_hold(k, ttl_ms, !asks || k->members, grant, reply);
 	if (reply->outcome != OUTCOME_HELD)
 		return;
 	reply->fence = grant->fence;
@@ -210,29 +185,56 @@ static void answer_renewal(struct keeping *k, const struct keeper_query *query,
 		reply->lease_ms = lease_left(k);
 }
 
-/* The reply to JOIN is there. If it says that the hold is shared, the connection stays open. */
-static void share(struct keeping *k, struct keeper_reply *reply, int fd)
+/* ---- callers ---- */
+
+/* The connection of a run that has joined: it carries nothing any more, and ends with the run. */
+#define JOINED (UINT64_C(1) << 32)
+
+/* Watches fd, or watches it otherwise. 0, or -1 with *err. */
+static int watch_fd(const struct keeping *k, int how, int fd, uint64_t joined, struct error *err)
 {
-	if (reply->outcome == OUTCOME_HELD && add_member(k, fd, &reply->error))
-		reply->outcome = OUTCOME_ERROR;
-	if (reply->outcome != OUTCOME_HELD)
-		keeper_socket_answer(fd, reply);
-	else if (keeper_socket_answer_join(fd, reply, k->hold_fd))
-		k->member_count++;
+	struct epoll_event watched = { .events = joined ? EPOLLRDHUP : EPOLLIN,
+				       .data.u64 = (uint64_t)fd | joined };
+
+	return epoll_ctl(k->callers, how, fd, &watched) ? error_set(err, ERROR_INTERNAL, errno,
+								    "epoll") : 0;
 }
 
-bool keeping_leave(struct keeping *k)
+static int listen_for_callers(struct keeping *k, struct error *err)
 {
-	k->leaving = true;
-	return has_members(k);
+	k->listener = keeper_socket_listen(k->request.token, err);
+	if (k->listener < 0)
+		return -1;
+	k->callers = epoll_create1(EPOLL_CLOEXEC);
+	return watch_fd(k, EPOLL_CTL_ADD, k->listener, 0, err);
+}
+
+static void accept_caller(const struct keeping *k)
+{
+	const int fd = keeper_socket_accept(k->listener);
+	struct error ignored;
+
+	if (fd >= 0 && watch_fd(k, EPOLL_CTL_ADD, fd, 0, &ignored))
+		close(fd);
+}
+
+/* The reply to JOIN. If the hold is shared, the connection stays open. */
+static void share(struct keeping *k, struct keeper_reply *reply, int fd)
+{
+	if (reply->outcome == OUTCOME_HELD &&
+	    watch_fd(k, EPOLL_CTL_MOD, fd, JOINED, &reply->error))
+		reply->outcome = OUTCOME_ERROR;
+	if (keeper_socket_answer(fd, reply, k->hold_fd) && reply->outcome == OUTCOME_HELD)
+		k->members++;
+	else
+		close(fd);
 }
 
 /* ---- the daemon ---- */
 
 void keeping_detach(struct keeping *k, struct grant *grant)
 {
-	k->listener = keeper_socket_listen(k->request.token, &k->event.error);
-	if (k->listener < 0 || start_watchdog(k)) {
+	if (listen_for_callers(k, &k->event.error) || start_watchdog(k)) {
 		struct error why = k->event.error;
 
 		hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
@@ -247,71 +249,90 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 		end_after(k, k->own_ms);
 	/* The record has the end of the hold, and this process's number may be stored with it. */
 	keeping_renew_once(k, grant, &k->event.error);
-	k->event.keeper_pid = getpid();
 	keeping_tell(k, KEEPER_DETACHED);
 	close(k->fd);
 	k->fd = -1;
 }
 
-bool keeping_answer(struct keeping *k, struct grant *grant)
+/* Answers a query about this hold, and closes fd unless a run has joined. As keeping_answer(). */
+static bool answer(struct keeping *k, struct grant *grant, const struct keeper_query *query, int fd)
 {
-	const struct request *request = &k->request;
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
-	struct keeper_query query;
-	struct request asked = *request;
+	struct request any = k->request;
 	int64_t keep_ms = 0;
-	int fd = keeper_socket_hear(k->listener, &k->caller, &query);
 
-	if (fd < 0)
-		return true;
-	if (strcmp(query.token, request->token) != 0) {
-		keeper_socket_answer(fd, &reply);
-		return true;
-	}
-	/* It is about another lock or backend: without an answer the caller asks that backend. */
-	if (strcmp(query.name, request->name) != 0 ||
-	    query.backend != uri_identity(k->plan->uri)) {
-		close(fd);
-		return true;
-	}
-	switch (query.verb) {
+	switch (query->verb) {
 	case KEEPER_VERB_RELEASE:
 		reply.outcome = keeping_release_once(k, &keep_ms, &reply.error);
 		break;
 	case KEEPER_VERB_VERIFY:
-		asked.mode = HOLD_ANY;
-		reply.outcome = hold_verify(k->backend, &asked, &reply.error);
+		any.mode = HOLD_ANY;
+		reply.outcome = hold_verify(k->backend, &any, &reply.error);
 		break;
 	case KEEPER_VERB_JOIN:
-		/*
-		 * A daemon that is leaving frees the lock as soon as it can, and is joined no more.
-		 */
-		if (k->leaving)
-			break;
-		answer_renewal(k, &query, grant, &reply);
+		/* A daemon that is leaving frees the lock as soon as it can. */
+		if (!k->leaving)
+			answer_renewal(k, query, grant, &reply);
 		share(k, &reply, fd);
-		return reply.outcome != OUTCOME_LOST;
+		return k->leaving || reply.outcome != OUTCOME_LOST;
 	default:
-		answer_renewal(k, &query, grant, &reply);
+		answer_renewal(k, query, grant, &reply);
 		break;
 	}
-	if (query.verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD) {
-		/* The socket is gone before the caller reads the answer, and may look for it. */
+	/* The socket is gone before the caller reads the answer, and may look for it. */
+	if (query->verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD)
 		keeping_end_daemon(k);
-		keeper_socket_answer(fd, &reply);
-		if (!k->backend->session || !keep_ms)
-			_exit(0);
-		keeping_keep(k, keep_ms);
+	keeper_socket_answer(fd, &reply, -1);
+	close(fd);
+	if (k->listener >= 0)
+		return reply.outcome != OUTCOME_LOST;
+	if (!k->backend->session || !keep_ms)
+		_exit(0);
+	keeping_keep(k, keep_ms);
+	return true;
+}
+
+bool keeping_answer(struct keeping *k, struct grant *grant)
+{
+	static const struct keeper_reply lost = { .outcome = OUTCOME_LOST };
+	struct epoll_event event;
+	struct keeper_query query;
+	enum ipc_result received;
+	int fd;
+
+	if (epoll_wait(k->callers, &event, 1, 0) != 1)
+		return true;
+	fd = (int)event.data.u64;
+	if (fd == k->listener) {
+		accept_caller(k);
+		return true;
 	}
-	keeper_socket_answer(fd, &reply);
-	return reply.outcome != OUTCOME_LOST || query.verb == KEEPER_VERB_JOIN;
+	if (event.data.u64 & JOINED) {
+		close(fd);
+		k->members--;
+		return true;
+	}
+	received = ipc_receive(fd, &query, sizeof(query), MSG_DONTWAIT, NULL);
+	/* What can be received, after all, is not lost. */
+	if (received == IPC_FAILED)
+		received = ipc_receive(fd, &query, sizeof(query), MSG_DONTWAIT, NULL);
+	if (received == IPC_LATER)
+		return true;
+	query.token[TOKEN_SIZE - 1] = '\0';
+	query.name[NAME_MAX_BYTES] = '\0';
+	if (received == IPC_DONE && strcmp(query.token, k->request.token) != 0)
+		keeper_socket_answer(fd, &lost, -1);
+	/* If it is about another lock or backend, the caller asks that without an answer. */
+	else if (received == IPC_DONE && !strcmp(query.name, k->request.name) &&
+		 query.backend == uri_identity(k->plan->run->uri))
+		return answer(k, grant, &query, fd);
+	close(fd);
+	return true;
 }
 
 int64_t keeping_deadline(const struct keeping *k)
 {
-	if (k->listener < 0)
-		return CLOCK_NEVER;
-	return clock_earlier(k->until_ms, term_at(k));
+	return k->listener < 0 ? k->until_ms : clock_earlier(k->until_ms, term_at(k));
 }
 
 void keeping_lose_daemon(struct keeping *k)
@@ -328,7 +349,7 @@ void keeping_lose_daemon(struct keeping *k)
 		system_log(LOG_ERR, k->request.name, "lock lost: %s; process %d got TERM",
 			   k->event.error.message, (int)k->plan->process->pid);
 	else
-		keeping_log(k, KEEPER_LOST);
+		keeping_tell(k, KEEPER_LOST);
 	/* First the socket, for closing a session takes time, and nobody must wait for it. */
 	keeping_end_daemon(k);
 	backend_close(k->backend);

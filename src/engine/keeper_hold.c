@@ -8,9 +8,7 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -26,7 +24,6 @@
 #include "lock/hold.h"
 #include "lock/lease.h"
 #include "lock/view.h"
-#include "shared.h"
 
 /* ---- what it says ---- */
 
@@ -52,7 +49,8 @@ static bool is_worth_sending(const struct keeping *k, enum keeper_event_type typ
 	}
 }
 
-void keeping_log(const struct keeping *k, enum keeper_event_type type)
+/* There is no terminal left: see system_log(). */
+static void log_event(const struct keeping *k, enum keeper_event_type type)
 {
 	const char *name = k->request.name, *why = k->event.error.message;
 
@@ -101,7 +99,7 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 	k->event.type = type;
 	k->event.at_ms = clock_boot_ms();
 	if (k->fd < 0)
-		keeping_log(k, type);
+		log_event(k, type);
 	if (k->fd < 0 || !is_worth_sending(k, type))
 		return;
 	if (ipc_send(k->fd, &k->event, sizeof(k->event), 0,
@@ -115,21 +113,6 @@ void keeping_finish(struct keeping *k, enum keeper_event_type type)
 	k->event.last = true;
 	keeping_tell(k, type);
 	_exit(0);
-}
-
-void keeping_finish_asked(struct keeping *k, enum outcome outcome)
-{
-	switch (outcome) {
-	case OUTCOME_HELD:
-		keeping_finish(k, KEEPER_HELD);
-	case OUTCOME_BUSY:
-		keeping_finish(k, KEEPER_BUSY);
-	case OUTCOME_LOST:
-		keeping_finish(k, KEEPER_LOST);
-	case OUTCOME_ERROR:
-		break;
-	}
-	keeping_finish(k, KEEPER_FAILED);
 }
 
 /* ---- its hold ---- */
@@ -151,9 +134,9 @@ static int64_t rest_of_hold(const struct keeping *k)
 	const int offer = atomic_load(&k->plan->shared->offer);
 
 	/* Who comes too late to take an offer has written the time all the same. */
-	if (!held_ms || offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED)
+	if (!held_ms || offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED || keeping_is_kept(k))
 		return 0;
-	return lease_keep(held_ms, k->min_hold_ms, clock_boot_ms());
+	return lease_keep(held_ms, k->plan->run->min_hold_ms, clock_boot_ms());
 }
 
 void keeping_unbound_calls(struct keeping *k)
@@ -228,7 +211,7 @@ enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct er
 
 static enum wake read_order(struct keeping *k)
 {
-	struct keeper_order order;
+	enum keeper_order order;
 
 	switch (ipc_receive(k->fd, &order, sizeof(order), 0, NULL)) {
 	case IPC_DONE:
@@ -241,7 +224,7 @@ static enum wake read_order(struct keeping *k)
 		k->orphaned = true;
 		return WAKE_ORPHANED;
 	}
-	switch (order.type) {
+	switch (order) {
 	case KEEPER_ORDER_RETRY:
 		return WAKE_RETRY;
 	case KEEPER_ORDER_DETACH:
@@ -249,21 +232,15 @@ static enum wake read_order(struct keeping *k)
 	case KEEPER_ORDER_RELEASE:
 		break;
 	}
-	if (order.unused)
-		k->min_hold_ms = 0;
 	return WAKE_RELEASE;
 }
 
 /* Reads the guard's byte, or notices that guard and supervisor are gone. */
-static enum wake read_guard(struct keeping *k)
+static enum wake read_guard(const struct keeping *k)
 {
-	char word;
+	char byte;
 
-	if (read(k->plan->guard_pipe[0], &word, 1) != 1)
-		return WAKE_ABANDONED;
-	if (word == KEEPER_TOLD_UNUSED)
-		k->min_hold_ms = 0;
-	return WAKE_RELEASE;
+	return read(k->plan->guard_pipe[0], &byte, 1) == 1 ? WAKE_RELEASE : WAKE_ABANDONED;
 }
 
 /*
@@ -284,82 +261,43 @@ static enum wake read_signals(const struct keeping *k)
 	return wake;
 }
 
-void keeping_watch(struct keeping *k)
-{
-	const pid_t guard = atomic_load(&k->plan->shared->guard);
-
-	if (!guard || guard == k->guard)
-		return;
-	if (k->guard_fd >= 0)
-		close(k->guard_fd);
-	k->guard = guard;
-	k->guard_fd = pidfd_open_once(guard);
-}
-
-/*
- * Readable when the process has ended that a daemon holds for; hung up: the daemon that was joined.
- */
-static int process_fd(const struct keeping *k)
-{
-	if (k->listener < 0)
-		return k->daemon_ended ? -1 : k->share_fd;
-	if (k->leaving)
-		return k->members;
-	return k->plan->process ? k->plan->process->fd : -1;
-}
-
-/* Readable when the caller of a daemon asks, or another one may be accepted. */
-static int query_fd(const struct keeping *k, int64_t *until_ms)
-{
-	const struct keeper_caller *caller = &k->caller;
-
-	if (caller->fd >= 0) {
-		*until_ms = clock_earlier(*until_ms, caller->until_ms);
-		return caller->fd;
-	}
-	if (clock_boot_ms() >= caller->deaf_until_ms)
-		return k->listener;
-	*until_ms = clock_earlier(*until_ms, caller->deaf_until_ms);
-	return -1;
-}
-
 /* The pause where poll() is refused. */
 #define UNPOLLED_NS 100000000
 
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 {
 	enum {
-		ORDERS, GUARD, QUERIES, PROCESS, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
+		ORDERS, GUARD, QUERIES, PROCESS, SHARE, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
 	};
-	bool daemon = k->listener >= 0, guarded = !daemon && !k->keeps && !k->abandoned;
+	/* A daemon, or one that keeps the lock for a minimum hold. */
+	const bool detached = k->fd < 0, guarded = !detached && !k->abandoned;
 	/* The process of a daemon that is leaving has ended already. */
-	const struct pidfd *process = daemon && !k->leaving ? k->plan->process : NULL;
+	const struct pidfd *process = k->listener >= 0 && !k->leaving ? k->plan->process : NULL;
 	struct pollfd fds[POLLED] = {
-		[ORDERS] = { .fd = k->orphaned || k->keeps ? -1 : k->fd },
+		[ORDERS] = { .fd = k->orphaned ? -1 : k->fd },
 		[GUARD] = { .fd = guarded ? k->plan->guard_pipe[0] : -1 },
-		[GUARD_END] = { .fd = k->guard_fd },
-		[QUERIES] = { .fd = query_fd(k, &until_ms) },
-		[PROCESS] = { .fd = process_fd(k) },
-		[SIGNALS] = { .fd = daemon || k->keeps ? k->plan->signals->fd : -1 },
+		[GUARD_END] = { .fd = detached ? -1 : k->guard_fd },
+		[QUERIES] = { .fd = k->listener < 0 ? -1 : k->callers },
+		[PROCESS] = { .fd = process ? process->fd : -1 },
+		[SHARE] = { .fd = k->daemon_ended ? -1 : k->share_fd },
+		[SIGNALS] = { .fd = detached ? k->plan->signals->fd : -1 },
 		[TIMER] = { .fd = k->timer },
 		[BACKEND] = { .fd = with_backend ? k->backend->ops->fd(k->backend) : -1 },
 	};
 
 	for (int i = 0; i < POLLED; i++)
 		fds[i].events = POLLIN;
-	if (!daemon)
-		fds[PROCESS].events = POLLRDHUP;
+	/* An unread message stays in it. */
+	fds[SHARE].events = POLLRDHUP;
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
 	if (poll(fds, POLLED, clock_poll_timeout(until_ms)) < 0 && errno == EINVAL)
 		/* This process may not even poll so many descriptors, until its limit is raised. */
 		nanosleep(&(struct timespec){ .tv_nsec = UNPOLLED_NS }, NULL);
-	if (k->caller.fd >= 0 && !fds[QUERIES].revents && clock_boot_ms() >= k->caller.until_ms)
-		keeper_socket_hang_up(&k->caller);
 	/* This comes before the guard's end, for the guard writes and then ends. */
 	if (fds[GUARD].revents)
 		return read_guard(k);
-	if ((process && pidfd_ended(process)) || (daemon && k->leaving && fds[PROCESS].revents))
+	if (fds[PROCESS].revents)
 		return WAKE_RELEASE;
 	if (fds[GUARD_END].revents) {
 		close(k->guard_fd);
@@ -372,85 +310,29 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 		return read_order(k);
 	if (fds[QUERIES].revents)
 		return WAKE_QUERY;
-	/* The daemon has ended: that is said once. */
-	if (!daemon && fds[PROCESS].revents) {
+	/* The daemon that was joined has ended: that is said once. */
+	if (fds[SHARE].revents) {
 		k->daemon_ended = true;
 		return WAKE_LOOK;
 	}
 	return fds[BACKEND].revents ? WAKE_EVENT : WAKE_TIME;
 }
 
-/* ---- when the others are dead ---- */
-
-/* The pause between two continuations of the supervisor. */
-#define CONTINUE_MS 100
-
-/*
- * The guard died. The supervisor kills what the guard has left, and then orders the release. A
- * supervisor that is stopped is continued for that, again and again.
- */
-int64_t keeping_continue_supervisor(struct keeping *k, enum wake wake)
-{
-	const int64_t now_ms = clock_boot_ms();
-
-	if (wake == WAKE_UNGUARDED)
-		k->continue_ms = now_ms;
-	if (now_ms < k->continue_ms)
-		return k->continue_ms;
-	if (getppid() == k->supervisor)
-		kill(k->supervisor, SIGCONT);
-	k->continue_ms = now_ms + CONTINUE_MS;
-	return k->continue_ms;
-}
-
-/*
- * Supervisor and guard were killed, and the command with the guard. What the command has left
- * running may go on, so that the lease is left to lapse.
- */
-void keeping_end_abandoned(struct keeping *k)
-{
-	const pid_t command = atomic_load(&k->plan->shared->command);
-
-	k->abandoned = true;
-	if (!command && k->plan->mode != KEEPER_JOIN)
-		keeping_release(k, true);
-	/* In another session, another process has its number. */
-	if (command && getsid(command) == k->session)
-		kill(-command, SIGKILL);
-	_exit(1);
-}
-
 /* ---- the end ---- */
 
 void keeping_keep(struct keeping *k, int64_t keep_ms)
 {
-	const int64_t until_ms = clock_boot_ms() + keep_ms;
-	int64_t renew_ms = lease_renew_at(clock_boot_ms(), k->plan->request->ttl_ms);
-	struct grant grant = { 0 };
-	enum wake wake = WAKE_TIME;
-
 	keeping_end_daemon(k);
 	/* The supervisor ends, and whoever waits for that must not wait for this process. */
 	close(k->fd);
 	k->fd = -1;
-	k->keeps = true;
 	prctl(PR_SET_NAME, "dlock-min-hold");
 	/* So that no file system stays in use. */
 	if (chdir("/"))
 		_exit(1);
-	while (wake != WAKE_RELEASE && clock_boot_ms() < until_ms) {
-		wake = keeping_rest(k, clock_earlier(renew_ms, until_ms), true);
-		if (wake == WAKE_EVENT)
-			renew_ms = clock_earlier(renew_ms, k->backend->ops->event(k->backend));
-		if (clock_boot_ms() < renew_ms && wake != WAKE_LOOK)
-			continue;
-		if (keeping_renew_once(k, &grant, &k->event.error) == OUTCOME_LOST)
-			_exit(0);
-		renew_ms = lease_renew_at(clock_boot_ms(), k->plan->request->ttl_ms);
-	}
-	hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
-	backend_close(k->backend);
-	_exit(0);
+	k->until_ms = clock_boot_ms() + keep_ms;
+	k->continue_ms = CLOCK_NEVER;
+	k->leaving = k->trouble = false;
 }
 
 void keeping_release(struct keeping *k, bool was_held)
@@ -466,6 +348,7 @@ void keeping_release(struct keeping *k, bool was_held)
 		k->event.last = k->event.keeps = true;
 		keeping_tell(k, KEEPER_RELEASED);
 		keeping_keep(k, keep_ms);
+		return;
 	case OUTCOME_LOST:
 		if (was_held)
 			keeping_finish(k, KEEPER_LOST);
@@ -476,27 +359,4 @@ void keeping_release(struct keeping *k, bool was_held)
 		break;
 	}
 	keeping_finish(k, KEEPER_FAILED);
-}
-
-/* Wakes the guard, and tells the supervisor. */
-static void tell_lost(struct keeping *k)
-{
-	static const uint64_t one = 1;
-
-	if (write(k->plan->lost_fd, &one, sizeof(one)) < 0)
-		shared_set_lease(k->plan->shared, (struct lease_span){ .end_ms = 0, .ttl_ms = 1 });
-	keeping_tell(k, KEEPER_LOST);
-}
-
-void keeping_lose(struct keeping *k)
-{
-	enum wake wake = WAKE_TIME;
-
-	tell_lost(k);
-	while (wake != WAKE_RELEASE) {
-		if (wake == WAKE_ABANDONED)
-			keeping_end_abandoned(k);
-		keeping_watch(k);
-		wake = keeping_rest(k, keeping_continue_supervisor(k, wake), false);
-	}
 }

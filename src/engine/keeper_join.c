@@ -9,7 +9,6 @@
 #include "lock/lease.h"
 #include "lock/uri.h"
 #include "environment.h"
-#include "shared.h"
 
 #define JOINED_MOST_MS (INT64_C(24) * 3600 * 1000)
 
@@ -17,7 +16,7 @@
 
 static void make_query(const struct keeping *k, enum keeper_verb verb, struct keeper_query *query)
 {
-	*query = (struct keeper_query){ .verb = verb, .backend = uri_identity(k->plan->uri),
+	*query = (struct keeper_query){ .verb = verb, .backend = uri_identity(k->plan->run->uri),
 					.ttl_ms = k->request.ttl_ms,
 					.mode = k->plan->request->mode,
 					.slots = k->plan->request->slots };
@@ -44,7 +43,7 @@ static int64_t patience(const struct keeping *k, const struct grant *grant)
 }
 
 /*
- * Asks the daemon: JOIN, STAY or NEST. True: *outcome is the answer. False: there is no daemon
+ * Asks the daemon: any verb but RENEW and RELEASE. True: *outcome is the answer. False: there is no daemon
  * (*outcome LOST), or it does not answer (ERROR, and k->event.error says so).
  */
 static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *grant,
@@ -57,9 +56,8 @@ static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *g
 	int asked;
 
 	make_query(k, verb, &query);
-	asked = verb == KEEPER_VERB_JOIN
-		? keeper_socket_join(&query, &reply, &k->share_fd, patience_ms, err)
-		: keeper_socket_ask(&query, &reply, patience_ms, err);
+	asked = keeper_socket_ask(&query, &reply, verb == KEEPER_VERB_JOIN ? &k->share_fd : NULL,
+				  patience_ms, err);
 	*outcome = asked < 0 ? OUTCOME_ERROR : OUTCOME_LOST;
 	if (asked)
 		return false;
@@ -175,20 +173,13 @@ enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant)
 
 enum outcome keeping_verify_joined(struct keeping *k)
 {
-	struct error *err = &k->event.error;
-	struct keeper_query query;
-	struct keeper_reply reply;
-	int asked;
+	struct grant unused = { 0 };
+	enum outcome outcome;
 
 	if (!k->backend->session || k->share_fd < 0)
 		return verify_here(k);
-	make_query(k, KEEPER_VERB_VERIFY, &query);
-	asked = keeper_socket_ask(&query, &reply, 2 * k->backend->timeout_ms, err);
-	if (!asked) {
-		*err = reply.error;
-		return reply.outcome;
-	}
-	return asked < 0 ? OUTCOME_ERROR : OUTCOME_LOST;
+	ask_daemon(k, KEEPER_VERB_VERIFY, &unused, &outcome);
+	return outcome;
 }
 
 void keeping_nest(struct keeping *k)
@@ -200,7 +191,7 @@ void keeping_nest(struct keeping *k)
 		outcome = nest_at_backend(k, k->request.ttl_ms, &grant);
 	share_fence(k, &grant);
 	k->event.lease_ms = grant.ttl_ms;
-	keeping_finish_asked(k, outcome);
+	keeping_finish(k, keeper_event_of(outcome));
 }
 
 /* ---- the beginning and the end ---- */
@@ -213,7 +204,7 @@ void keeping_join(struct keeping *k, struct grant *grant)
 	k->request.ttl_ms = 0;
 	outcome = join(k, grant);
 	if (outcome != OUTCOME_HELD)
-		keeping_finish_asked(k, outcome);
+		keeping_finish(k, keeper_event_of(outcome));
 	/* Its mode covers what the command needs: that was checked when it was joined. */
 	k->request.mode = HOLD_ANY;
 	keeping_publish(k, grant);

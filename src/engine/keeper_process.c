@@ -6,6 +6,7 @@
  */
 #include "keeping.h"
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -16,7 +17,84 @@
 #include "base/pidfd.h"
 #include "lock/hold.h"
 #include "lock/lease.h"
-#include "shared.h"
+
+/* ---- when the others are dead ---- */
+
+/* From now on keeping_rest() sees the guard end, if there is one already. */
+static void watch_guard(struct keeping *k)
+{
+	const pid_t guard = atomic_load(&k->plan->shared->guard);
+
+	if (!guard || guard == k->guard)
+		return;
+	if (k->guard_fd >= 0)
+		close(k->guard_fd);
+	k->guard = guard;
+	k->guard_fd = pidfd_open_once(guard);
+}
+
+/* The pause between two continuations of the supervisor. */
+#define CONTINUE_MS 100
+
+/*
+ * Called with what keeping_rest() returned, and at the time that this function returned before
+ * (CLOCK_BOOTTIME). When the guard has died, the supervisor kills what the guard has left, and then
+ * orders the release. A supervisor that is stopped is continued for that, again and again.
+ */
+static int64_t continue_supervisor(struct keeping *k, enum wake wake)
+{
+	const int64_t now_ms = clock_boot_ms();
+
+	if (wake == WAKE_UNGUARDED)
+		k->continue_ms = now_ms;
+	if (now_ms < k->continue_ms)
+		return k->continue_ms;
+	if (getppid() == k->supervisor)
+		kill(k->supervisor, SIGCONT);
+	k->continue_ms = now_ms + CONTINUE_MS;
+	return k->continue_ms;
+}
+
+/*
+ * Supervisor and guard were killed, and the command with the guard. What the command has left
+ * running may go on, so that the lease is left to lapse.
+ */
+static void __attribute__((noreturn)) end_abandoned(struct keeping *k)
+{
+	const pid_t command = atomic_load(&k->plan->shared->command);
+
+	k->abandoned = true;
+	if (!command && k->plan->mode != KEEPER_JOIN)
+		keeping_release(k, true);
+	/* In another session, another process has its number. */
+	if (command && getsid(command) == k->session)
+		kill(-command, SIGKILL);
+	_exit(1);
+}
+
+/* Wakes the guard, and tells the supervisor. */
+static void tell_lost(struct keeping *k)
+{
+	static const uint64_t one = 1;
+
+	if (write(k->plan->lost_fd, &one, sizeof(one)) < 0)
+		shared_set_lease(k->plan->shared, (struct lease_span){ .end_ms = 0, .ttl_ms = 1 });
+	keeping_tell(k, KEEPER_LOST);
+}
+
+/* The lock is lost: returns when the tree is dead. */
+static void lose(struct keeping *k)
+{
+	enum wake wake = WAKE_TIME;
+
+	tell_lost(k);
+	while (wake != WAKE_RELEASE) {
+		if (wake == WAKE_ABANDONED)
+			end_abandoned(k);
+		watch_guard(k);
+		wake = keeping_rest(k, continue_supervisor(k, wake), false);
+	}
+}
 
 /* ---- renewals, of its own hold or of one that a run has joined ---- */
 
@@ -26,10 +104,10 @@ static int64_t period(const struct keeping *k, const struct grant *grant)
 	return grant->ttl_ms ? grant->ttl_ms : k->plan->request->ttl_ms;
 }
 
-/* When to renew for the first time (CLOCK_BOOTTIME). */
-static int64_t first_renewal(const struct keeping *k, const struct grant *grant)
+/* When to renew after a renewal at start_ms (CLOCK_BOOTTIME). */
+static int64_t next_renewal(const struct keeping *k, const struct grant *grant, int64_t start_ms)
 {
-	return k->plan->no_renew ? CLOCK_NEVER : lease_renew_at(grant->sent_ms, period(k, grant));
+	return k->plan->run->no_renew ? CLOCK_NEVER : lease_renew_at(start_ms, period(k, grant));
 }
 
 /*
@@ -39,7 +117,7 @@ static int64_t first_renewal(const struct keeping *k, const struct grant *grant)
 static bool bound_calls(struct keeping *k)
 {
 	const struct lease_span lease = shared_lease(k->plan->shared);
-	int64_t deadline_ms = lease_stop(lease, k->plan->kill_after_ms).kill_ms, rest_ms;
+	int64_t deadline_ms = lease_stop(lease, k->plan->run->kill_after_ms).kill_ms, rest_ms;
 
 	if (k->listener >= 0)
 		deadline_ms = keeping_deadline(k);
@@ -69,7 +147,7 @@ static enum outcome extend(struct keeping *k, struct grant *grant, bool verify)
  */
 static bool renew(struct keeping *k, struct grant *grant, int64_t *next_ms)
 {
-	const bool verify = k->plan->no_renew;
+	const bool verify = k->plan->run->no_renew;
 	const int64_t asked_ms = clock_boot_ms();
 
 	*next_ms = CLOCK_NEVER;
@@ -84,8 +162,7 @@ static bool renew(struct keeping *k, struct grant *grant, int64_t *next_ms)
 		if (k->trouble)
 			keeping_tell(k, KEEPER_RENEWED);
 		k->trouble = false;
-		if (!k->plan->no_renew)
-			*next_ms = lease_renew_at(asked_ms, period(k, grant));
+		*next_ms = next_renewal(k, grant, asked_ms);
 		return true;
 	case OUTCOME_ERROR:
 		if (!k->trouble)
@@ -104,8 +181,8 @@ static bool renew(struct keeping *k, struct grant *grant, int64_t *next_ms)
 
 /* ---- holding ---- */
 
-/* Nothing is left to hold the lock for. */
-static void __attribute__((noreturn)) end(struct keeping *k)
+/* Nothing is left to hold the lock for. Returns if it is kept for a minimum hold. */
+static void end(struct keeping *k)
 {
 	if (k->plan->mode == KEEPER_JOIN)
 		keeping_end_joined(k);
@@ -113,11 +190,14 @@ static void __attribute__((noreturn)) end(struct keeping *k)
 }
 
 /* The lock is lost. A joined hold leaves nothing to give back; else what is left of it is freed. */
-static void __attribute__((noreturn)) lost(struct keeping *k)
+static void lost(struct keeping *k)
 {
 	if (k->listener >= 0)
 		keeping_lose_daemon(k);
-	keeping_lose(k);
+	/* Nobody waits for the end of a minimum hold. */
+	if (keeping_is_kept(k))
+		_exit(0);
+	lose(k);
 	if (k->plan->mode == KEEPER_JOIN)
 		keeping_finish(k, KEEPER_LOST);
 	keeping_release(k, true);
@@ -125,29 +205,31 @@ static void __attribute__((noreturn)) lost(struct keeping *k)
 
 static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *grant)
 {
-	int64_t renew_ms = first_renewal(k, grant), event_ms = CLOCK_NEVER;
+	int64_t renew_ms = next_renewal(k, grant, grant->sent_ms), event_ms = CLOCK_NEVER;
 	int64_t until_ms, again_ms;
 	enum wake wake = k->abandoned ? WAKE_ABANDONED : WAKE_TIME;
 
-	k->timer = clock_timer_open();
-	k->timeout_ms = k->backend->timeout_ms;
-	k->connect_timeout_ms = k->backend->connect_timeout_ms;
+	if (k->timer < 0)
+		k->timer = clock_timer_open();
+	if (!k->timeout_ms) {
+		k->timeout_ms = k->backend->timeout_ms;
+		k->connect_timeout_ms = k->backend->connect_timeout_ms;
+	}
 	if (grant->event_ms)
 		event_ms = grant->event_ms;
 	for (;;) {
 		if (wake == WAKE_ABANDONED)
-			keeping_end_abandoned(k);
-		keeping_watch(k);
+			end_abandoned(k);
+		watch_guard(k);
 		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), keeping_deadline(k));
-		until_ms = clock_earlier(until_ms, keeping_continue_supervisor(k, wake));
+		until_ms = clock_earlier(until_ms, continue_supervisor(k, wake));
 		/* What an event means waits for the next renewal, which also takes it in. */
 		wake = keeping_rest(k, until_ms, !k->trouble);
 		if (clock_boot_ms() >= event_ms && wake == WAKE_TIME)
 			wake = WAKE_EVENT;
 		switch (wake) {
 		case WAKE_RELEASE:
-			if (!keeping_leave(k))
-				end(k);
+			k->leaving = true;
 			break;
 		case WAKE_DETACH:
 			keeping_detach(k, grant);
@@ -169,11 +251,13 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 		default:
 			break;
 		}
-		if (clock_boot_ms() >= k->until_ms)
+		/* No run joins from now on, and the last one that has ends the hold. */
+		if (k->leaving && !k->members)
+			end(k);
+		else if (clock_boot_ms() >= k->until_ms)
 			keeping_release(k, true);
-		if (clock_boot_ms() >= keeping_deadline(k))
-			lost(k);
-		if (clock_boot_ms() >= renew_ms && !renew(k, grant, &renew_ms))
+		else if (clock_boot_ms() >= keeping_deadline(k) ||
+			 (clock_boot_ms() >= renew_ms && !renew(k, grant, &renew_ms)))
 			lost(k);
 	}
 }
@@ -195,7 +279,7 @@ static void check_guard(struct keeping *k)
 {
 	struct pidfd self;
 
-	if (k->plan->gate_fd < 0 ||
+	if (!k->plan->run->argv ||
 	    (k->plan->mode != KEEPER_ACQUIRE && k->plan->mode != KEEPER_JOIN))
 		return;
 	if (pidfd_init(&self, getpid(), &k->event.error))
@@ -207,9 +291,7 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 {
 	static struct keeping k = {
 		.guard_fd = -1, .listener = -1, .timer = -1, .watchdog = -1,
-		.until_ms = CLOCK_NEVER, .continue_ms = CLOCK_NEVER, .members = -1,
-		.share_fd = -1, .hold_fd = -1,
-		.caller = { .fd = -1 },
+		.until_ms = CLOCK_NEVER, .continue_ms = CLOCK_NEVER, .share_fd = -1, .hold_fd = -1,
 	};
 	struct grant grant = { 0 };
 
@@ -218,7 +300,6 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	k.self = *plan->self;
 	holder_encode(&k.self, k.text);
 	k.request.text = k.text;
-	k.min_hold_ms = plan->min_hold_ms;
 	vary(k.request.token);
 	k.fd = fd;
 	k.session = getsid(0);
@@ -240,11 +321,12 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 		k.hold_fd = grant.hold_fd;
 		if (plan->mode == KEEPER_KEEP)
 			keeping_release(&k, true);
-		keeping_detach(&k, &grant);
+		else
+			keeping_detach(&k, &grant);
 		hold(&k, &grant);
 	}
 	check_guard(&k);
-	k.backend = backend_open(plan->driver, plan->uri,
+	k.backend = backend_open(plan->run->driver, plan->run->uri,
 				 plan->mode == KEEPER_ACQUIRE ? &k.request : NULL, &k.event.error);
 	if (!k.backend)
 		keeping_finish(&k, KEEPER_FAILED);

@@ -4,9 +4,8 @@
  * address, which has the first 8 digits of the token in it. Either side serves nobody but the same
  * user and root. A query must carry the whole token.
  *
- * Calling sequence: keeper_socket_listen() once, in the daemon; keeper_socket_hear() whenever the
- * caller, or else the listener, is readable, and for each query one of the two answers. In a
- * command: keeper_socket_ask(); in a run's keeper: keeper_socket_join() once, then
+ * Calling sequence: keeper_socket_listen() once, in the daemon; keeper_socket_accept() whenever the
+ * listener is readable, and then an answer to each query. In a command and in a run's keeper:
  * keeper_socket_ask().
  */
 #pragma once
@@ -24,7 +23,7 @@ enum keeper_verb {
 	KEEPER_VERB_RENEW,
 	KEEPER_VERB_VERIFY,
 	KEEPER_VERB_NEST,	/* dlock acquire inside this hold: verify, and renew */
-	KEEPER_VERB_JOIN,	/* a run begins under this hold: keeper_socket_join() */
+	KEEPER_VERB_JOIN,	/* a run begins under this hold */
 	KEEPER_VERB_STAY,	/* it goes on: renew, with the hold's own TTL */
 };
 
@@ -48,49 +47,20 @@ struct keeper_reply {
 
 /*
  * Asks the daemon of query->token. 0: *reply is its answer. 1: there is none. -1 with *err: there
- * is one, but it has not answered within timeout_ms.
+ * is one, but it has not answered within timeout_ms. share is for KEEPER_VERB_JOIN alone, else
+ * NULL. When the outcome is HELD, *share gets the connection: the answer, which is not taken out of
+ * it, carries a copy of the descriptor that the hold lives with. Until the last copy of the
+ * connection is closed, that stays open, and the daemon keeps the lock even when the process that
+ * it holds for has ended. POLLRDHUP tells that the daemon has ended.
  */
-int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply,
+int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *reply, int *share,
 		      int64_t timeout_ms, struct error *err);
-
-/*
- * The same for KEEPER_VERB_JOIN. When the outcome is HELD, *share gets the connection: an unread
- * message in it carries a copy of the descriptor that the hold lives with. Until the last copy of
- * the connection is closed, that stays open, and the daemon keeps the lock even when the process
- * that it holds for has ended. POLLRDHUP tells that the daemon has ended.
- */
-int keeper_socket_join(const struct keeper_query *query, struct keeper_reply *reply, int *share,
-		       int64_t timeout_ms, struct error *err);
 
 /* Listens for queries about token. Returns the descriptor, or -1 with *err. */
 int keeper_socket_listen(const char *token, struct error *err);
 
-/*
- * The caller that a daemon has accepted and whose query has not come yet. A command that is stopped
- * before it asks must not keep the daemon from renewing, so the daemon never waits for a query.
- */
-struct keeper_caller {
-	int fd;			/* to be polled instead of the listener; -1: there is no caller */
-	int64_t until_ms;	/* CLOCK_BOOTTIME: the next caller's turn then */
-	int64_t deaf_until_ms;	/* no caller can be accepted: not to poll the listener until then */
-};
+/* Accepts a caller that is this user or root. Returns the connection, or -1: there is none. */
+int keeper_socket_accept(int listener);
 
-/*
- * Takes the next query, of the caller or of a new one from the listener, and never waits. Returns
- * the connection to answer on, which is the caller no more, or -1 when there is no query now that
- * may be answered.
- */
-int keeper_socket_hear(int listener, struct keeper_caller *caller, struct keeper_query *query);
-
-/* Closes the connection of a caller that has not asked by until_ms. */
-void keeper_socket_hang_up(struct keeper_caller *caller);
-
-/* Answers and closes the connection. */
-void keeper_socket_answer(int fd, const struct keeper_reply *reply);
-
-/*
- * Answers a KEEPER_VERB_JOIN that is granted, and shares hold_fd unless that is -1. The connection
- * stays open, and POLLRDHUP tells that the run has ended. False: it could not be shared, and the
- * connection is closed.
- */
-bool keeper_socket_answer_join(int fd, const struct keeper_reply *reply, int hold_fd);
+/* Answers a query, and shares hold_fd unless that is -1. False: the caller cannot be reached. */
+bool keeper_socket_answer(int fd, const struct keeper_reply *reply, int hold_fd);

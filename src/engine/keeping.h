@@ -6,7 +6,7 @@
  *	  keeping_acquire()		gets the lock and offers it: keeper_acquire.c
  *	  keeping_join()		or joins a hold that is there: keeper_join.c
  *	  then in a loop, until the guard or the supervisor says that it is over:
- *	    keeping_continue_supervisor()	which ends what a dead guard has left
+ *	    continue_supervisor()	which ends what a dead guard has left
  *	    keeping_rest()		sleeps
  *	    keeping_answer()		a daemon's queries: keeper_daemon.c
  *	    renew()
@@ -23,17 +23,14 @@
 
 #include "keeper.h"
 #include "keeper_socket.h"
+#include "run.h"
+#include "shared.h"
 
 /* What the supervisor says. */
-enum keeper_order_type {
+enum keeper_order {
 	KEEPER_ORDER_RELEASE,	/* leave the line, or release, and end */
 	KEEPER_ORDER_RETRY,	/* go back in line */
 	KEEPER_ORDER_DETACH,	/* the supervisor ends: stay as a daemon */
-};
-
-struct keeper_order {
-	enum keeper_order_type type;
-	bool unused;		/* release: no command ran, so there is no minimum hold */
 };
 
 /* Why keeping_rest() came back. */
@@ -58,11 +55,10 @@ struct keeping {
 	bool text_changed;		/* the next renewal stores it */
 	int64_t timeout_ms;		/* of the backend's calls, as configured */
 	int64_t connect_timeout_ms;
-	int64_t min_hold_ms;		/* the plan's; 0 once it is known that no command ran */
 	struct backend *backend;
 	int hold_fd;			/* see struct grant; joined: the share; -1: none */
-	int fd;				/* to the supervisor; -1: detached */
-	bool keeps;			/* the rest of a minimum hold; nobody waits for it */
+	/* To the supervisor; -1: a daemon, or one that keeps the lock for its minimum hold. */
+	int fd;
 	int64_t viewed_ms;		/* when the holders were last looked up; 0: never */
 	bool orphaned;			/* the supervisor is dead: the guard's end is the order */
 	bool abandoned;			/* the guard, too: nobody hears of anything */
@@ -72,21 +68,26 @@ struct keeping {
 	pid_t supervisor;
 	int64_t continue_ms;		/* the guard is dead: the supervisor is continued then */
 	int listener;			/* daemon: its socket; -1 before */
-	struct keeper_caller caller;	/* daemon: who has not asked yet */
+	int callers;			/* daemon: epoll of its socket and the connections to it */
 	int watchdog;			/* daemon for a process: ends its watchdog; -1: none */
 	int timer;			/* of a hold, which a suspended host must not delay */
-	int64_t until_ms;		/* daemon without a process to watch: when its lease ends */
+	/* A daemon without a process to watch, or a minimum hold: when it ends. */
+	int64_t until_ms;
 	int64_t own_ms;			/* the same: its TTL, unless a renewal asks for another */
-	/* A daemon whose hold is joined by runs (keeping.h): */
-	int members;			/* epoll of the connections of runs */
-	int member_count;
+	int members;			/* daemon: how many runs have joined its hold */
 	bool leaving;			/* it releases as soon as the last run has ended */
 	/* A run that has joined a daemon's hold: */
-	int share_fd;			/* see keeper_socket_join(); -1: there is no daemon */
+	int share_fd;			/* see keeper_socket_ask(); -1: there is no daemon */
 	bool daemon_ended;
 	bool trouble;			/* the last renewal failed, or came too late to begin */
 	struct keeper_event event;	/* being sent */
 };
+
+/* Is the lock only kept for the rest of its minimum hold? */
+static inline bool keeping_is_kept(const struct keeping *k)
+{
+	return k->fd < 0 && k->listener < 0;
+}
 
 /* ---- keeper_process.c ---- */
 
@@ -122,17 +123,11 @@ enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct er
 /* Sends k->event as an event of this type, or ends the process if that fails. */
 void keeping_tell(struct keeping *k, enum keeper_event_type type);
 
-/* Logs what a daemon has to say, for there is no terminal left: see system_log(). */
-void keeping_log(const struct keeping *k, enum keeper_event_type type);
-
 /* A daemon is about to end in good order: its socket and its watchdog go with it. */
 void keeping_end_daemon(struct keeping *k);
 
 /* keeping_tell(), and ends the process. */
 void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute__((noreturn));
-
-/* The same, with what came of the question whether a token holds. */
-void keeping_finish_asked(struct keeping *k, enum outcome outcome) __attribute__((noreturn));
 
 /*
  * Sleeps until something happens or the clock says until_ms. The backend's descriptor counts only
@@ -140,29 +135,14 @@ void keeping_finish_asked(struct keeping *k, enum outcome outcome) __attribute__
  */
 enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend);
 
-/* From now on keeping_rest() sees the guard end, if there is one already. */
-void keeping_watch(struct keeping *k);
-
 /*
- * Called with what keeping_rest() returned, and at the time that this function returned before
- * (CLOCK_BOOTTIME).
+ * Release the lock and end the process, or return after keeping_keep(). was_held: this token has
+ * held the lock, so that it was lost if it does not hold now.
  */
-int64_t keeping_continue_supervisor(struct keeping *k, enum wake wake);
+void keeping_release(struct keeping *k, bool was_held);
 
-/* Ends this process after WAKE_ABANDONED. */
-void keeping_end_abandoned(struct keeping *k) __attribute__((noreturn));
-
-/* The lock is lost: wakes the guard, tells the supervisor, and returns when the tree is dead. */
-void keeping_lose(struct keeping *k);
-
-/*
- * Release the lock and end the process, at once or after the rest of the minimum hold. was_held:
- * this token has held the lock, so that it was lost if it does not hold now.
- */
-void keeping_release(struct keeping *k, bool was_held) __attribute__((noreturn));
-
-/* Keep the lock for keep_ms, while nobody waits for this process, release it, and end. */
-void keeping_keep(struct keeping *k, int64_t keep_ms) __attribute__((noreturn));
+/* From now on this process keeps the lock, for keep_ms, and nobody waits for it. */
+void keeping_keep(struct keeping *k, int64_t keep_ms);
 
 /* ---- keeper_acquire.c ---- */
 
@@ -219,7 +199,8 @@ void keeping_end_joined(struct keeping *k) __attribute__((noreturn));
 void keeping_detach(struct keeping *k, struct grant *grant);
 
 /*
- * Answers one query, if it has come. False: the hold is lost. Does not return if it ends the hold.
+ * Accepts a caller, answers one, or notices that a run has ended which had joined. False: the hold
+ * is lost. Does not return if it ends the hold.
  */
 bool keeping_answer(struct keeping *k, struct grant *grant);
 
@@ -231,9 +212,3 @@ int64_t keeping_deadline(const struct keeping *k);
 
 /* The lock is lost: tells the process that the daemon holds it for, and ends the daemon. */
 void keeping_lose_daemon(struct keeping *k) __attribute__((noreturn));
-
-/*
- * The daemon is to release, and no run can join any more. True: not yet, for runs have joined;
- * keeping_rest() returns WAKE_RELEASE again when the last one has ended.
- */
-bool keeping_leave(struct keeping *k);

@@ -29,25 +29,13 @@ static enum obtained obtained(struct supervisor *s, uint64_t fence)
 	return OBTAINED_YES;
 }
 
-/* Does the offer stand? The guard has taken it, or does so when it is ordered. */
+/* Does the offer stand? The guard takes it when it is ordered. */
 static enum obtained hear_offer(struct supervisor *s)
 {
-	const int offer = atomic_load(&s->shared->offer);
 	const bool stands = s->without_command ? shared_take(s->shared)
-					       : offer == OFFER_MADE || offer == OFFER_TAKEN;
+					       : atomic_load(&s->shared->offer) == OFFER_MADE;
 
 	return stands ? obtained(s, atomic_load(&s->shared->fence)) : OBTAINED_NOT_YET;
-}
-
-/* No offer counts from now on. NOT_YET, or YES: the guard has taken one already. */
-static enum obtained close_offer(struct supervisor *s)
-{
-	int offer = atomic_load(&s->shared->offer);
-
-	while (offer != OFFER_TAKEN &&
-	       !atomic_compare_exchange_weak(&s->shared->offer, &offer, OFFER_CLOSED))
-		;
-	return offer == OFFER_TAKEN ? hear_offer(s) : OBTAINED_NOT_YET;
 }
 
 /* known: false if nobody held the lock any more when the keeper looked. */
@@ -217,10 +205,6 @@ static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_ev
 	case KEEPER_FAILED:
 		return supervisor_fail(s, &event->error);
 	case KEEPER_GONE:
-		if (close_offer(s) == OBTAINED_YES) {
-			supervisor_say_unrenewed(s);
-			return OBTAINED_YES;
-		}
 		supervisor_keeper_died(s, &err);
 		return supervisor_fail(s, &err);
 	default:
@@ -241,7 +225,7 @@ void supervisor_give_up(struct supervisor *s)
 		keeper_kill(&s->keeper);
 		return;
 	}
-	keeper_release(&s->keeper, true);
+	keeper_release(&s->keeper);
 	if (supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event) &&
 	    event.type == KEEPER_BUSY && event.holder_known)
 		note_holder(s, true, &event.holder, event.age_ms, event.at_ms);
@@ -271,9 +255,6 @@ static enum obtained wait_for_lock(struct supervisor *s)
 			obtained = hear_acquiring(s, &event, &ahead);
 			s->has_last_word = obtained == OBTAINED_NO && event.last;
 		}
-		/* The guard may have taken the offer before the keeper's event was read. */
-		if (obtained == OBTAINED_NOT_YET && atomic_load(&s->shared->offer) == OFFER_TAKEN)
-			obtained = hear_offer(s);
 		supervisor_check_guard(s);
 		if (obtained == OBTAINED_NOT_YET && ipc_has_failed(&err))
 			obtained = supervisor_fail(s, &err);
@@ -307,14 +288,11 @@ enum obtained supervisor_obtain(struct supervisor *s)
 		obtained = supervisor_fail(s, &err);
 	else
 		obtained = wait_for_lock(s);
-	if (obtained == OBTAINED_NO && close_offer(s) == OBTAINED_YES) {
-		/* The command runs already: it gets the signal that was to end the wait. */
-		if (s->result->end == RUN_INTERRUPTED)
-			guard_signal(&s->guard, s->result->status, true);
-		obtained = OBTAINED_YES;
-	}
 	s->hooks->waiting(NULL);
-	if (obtained == OBTAINED_NO)
+	if (obtained == OBTAINED_NO) {
+		/* No offer counts from now on. */
+		atomic_store(&s->shared->offer, OFFER_CLOSED);
 		supervisor_give_up(s);
+	}
 	return obtained;
 }

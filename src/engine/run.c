@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One run: the lock is obtained, the command runs, and the lock is given back. */
-#include "supervise.h"
+#include "run.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,19 +25,17 @@
 
 /* ---- --on-lost-run: a shell command that runs last of all ---- */
 
-/* For how long the shell may run, and how long its end may take when it gets KILL then. */
-#define MOST_MS 30000
-#define DEATH_MS 1000
+/* For how long the shell may run. */
+#define ON_LOST_MS 30000
 
 static void __attribute__((noreturn)) become_shell(const struct supervisor *s)
 {
-	/* The fence of a hold that was joined may not be known. */
-	const uint64_t fence = s->joined ? atomic_load(&s->shared->fence) : s->fence;
 	const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	char digits[TEXT_DIGITS_SIZE] = "";
 
-	if (fence)
-		text_digits(digits, fence);
+	/* The fence of a hold that was joined may not be known. */
+	if (s->fence)
+		text_digits(digits, s->fence);
 	setenv("DLOCK_NAME", s->run->name, 1);
 	setenv("DLOCK_BACKEND", s->run->uri_text, 1);
 	setenv("DLOCK_FENCE", digits, 1);
@@ -53,35 +51,26 @@ static void __attribute__((noreturn)) become_shell(const struct supervisor *s)
 	_exit(127);
 }
 
-/* Waits for the shell until until_ms, and passes on what ends programs. False: it has not ended. */
-static bool await(const struct supervisor *s, pid_t shell, int64_t until_ms, int *status)
+/* Waits for the shell and passes on what ends programs. Returns the last such signal, or KILL. */
+static int await_shell(const struct supervisor *s, pid_t shell, int *status)
 {
+	const int64_t until_ms = clock_boot_ms() + ON_LOST_MS;
 	struct pollfd signal_fd = { .fd = s->signals->fd, .events = POLLIN };
-	int sig;
+	int sig = 0;
 
-	while (waitpid(shell, status, WNOHANG) == 0) {
-		if (clock_boot_ms() >= until_ms)
-			return false;
+	while (sig != SIGKILL && waitpid(shell, status, WNOHANG) == 0) {
 		poll(&signal_fd, 1, clock_poll_timeout(until_ms));
-		while ((sig = signals_next(s->signals, NULL)))
-			if (signals_fatal(s->signals, sig))
-				kill(-shell, sig);
+		sig = signals_next(s->signals, NULL);
+		if (clock_boot_ms() >= until_ms)
+			sig = SIGKILL;
+		if (sig && signals_fatal(s->signals, sig))
+			kill(-shell, sig);
 	}
-	return true;
-}
-
-static void say_end(const struct supervisor *s, int status)
-{
-	if (WIFSIGNALED(status))
-		supervisor_say(s, SAY_WARNING, "the command of --on-lost-run died of signal %d",
-			       WTERMSIG(status));
-	else if (WEXITSTATUS(status))
-		supervisor_say(s, SAY_WARNING, "the command of --on-lost-run ended with status %d",
-			       WEXITSTATUS(status));
+	return sig;
 }
 
 /* Runs the command of --on-lost-run. The lock was lost, and nothing of the run is left. */
-static void supervisor_run_on_lost(const struct supervisor *s)
+static void run_on_lost(const struct supervisor *s)
 {
 	pid_t shell;
 	int status = 0;
@@ -90,21 +79,18 @@ static void supervisor_run_on_lost(const struct supervisor *s)
 	shell = fork();
 	if (shell == 0)
 		become_shell(s);
-	if (shell < 0) {
+	if (shell < 0)
 		supervisor_say(s, SAY_ERROR, "--on-lost-run: cannot start a process: %s",
 			       strerror(errno));
-		return;
-	}
-	/* The shell does the same; whichever of the two comes first. */
-	setpgid(shell, shell);
-	if (await(s, shell, clock_boot_ms() + MOST_MS, &status)) {
-		say_end(s, status);
-		return;
-	}
-	kill(-shell, SIGKILL);
-	supervisor_say(s, SAY_WARNING, "the command of --on-lost-run has run for %d s and is "
-		       "killed", MOST_MS / 1000);
-	await(s, shell, clock_boot_ms() + DEATH_MS, &status);
+	else if (await_shell(s, shell, &status) == SIGKILL)
+		supervisor_say(s, SAY_WARNING, "the command of --on-lost-run has run for %d s and "
+			       "is killed", ON_LOST_MS / 1000);
+	else if (WIFSIGNALED(status))
+		supervisor_say(s, SAY_WARNING, "the command of --on-lost-run died of signal %d",
+			       WTERMSIG(status));
+	else if (WEXITSTATUS(status))
+		supervisor_say(s, SAY_WARNING, "the command of --on-lost-run ended with status %d",
+			       WEXITSTATUS(status));
 }
 
 /* ---- the lock is given back ---- */
@@ -112,8 +98,9 @@ static void supervisor_run_on_lost(const struct supervisor *s)
 /* For how many ms more --min-hold keeps the lock; 0 for a lock that no command has used. */
 static int64_t min_hold_left(const struct supervisor *s)
 {
-	return s->unused ? 0 : lease_keep(atomic_load(&s->shared->held_ms), s->run->min_hold_ms,
-					  clock_boot_ms());
+	const int64_t held_ms = atomic_load(&s->shared->held_ms);
+
+	return held_ms ? lease_keep(held_ms, s->run->min_hold_ms, clock_boot_ms()) : 0;
 }
 
 static void tell_released(struct supervisor *s)
@@ -141,14 +128,16 @@ static void hear_released(struct supervisor *s, const struct keeper_event *event
 	char text[DURATION_TEXT_SIZE];
 
 	if (event->type == KEEPER_RELEASED) {
-		tell_released(s);
+		if (!s->joined)
+			tell_released(s);
 		return;
 	}
 	if (event->type == KEEPER_LOST && !(maybe_released && in_lease)) {
 		supervisor_lose(s, event->error.message);
 		return;
 	}
-	if (event->type == KEEPER_LOST || s->lost)
+	/* An outer hold is not this run's to release. */
+	if (event->type == KEEPER_LOST || s->lost || (s->joined && in_lease))
 		return;
 	/* Not known; but what ended within the lease was protected to its end. */
 	if (!in_lease)
@@ -208,17 +197,11 @@ static void release_local(struct supervisor *s)
 		keep_local(s);
 		return;
 	}
-	switch (hold_release(s->backend, &s->request, &s->self, 0, 0, &event.error)) {
-	case OUTCOME_HELD:
+	event.type = keeper_event_of(hold_release(s->backend, &s->request, &s->self, 0, 0,
+						  &event.error));
+	/* To a release, HELD says that it was held until then. */
+	if (event.type == KEEPER_HELD)
 		event.type = KEEPER_RELEASED;
-		break;
-	case OUTCOME_LOST:
-		event.type = KEEPER_LOST;
-		break;
-	case OUTCOME_BUSY:
-	case OUTCOME_ERROR:
-		break;
-	}
 	hear_released(s, &event, false);
 }
 
@@ -265,12 +248,16 @@ static void give_back(struct supervisor *s)
 
 	/* The guard has told the keeper already, unless it was killed. */
 	if (s->keeper.child.pid)
-		keeper_release(&s->keeper, s->unused);
+		keeper_release(&s->keeper);
 	if (s->keeper.child.pid && await_release(s, false)) {
 		keeper_kill(&s->keeper);
 		return;
 	}
-	if (s->run->driver->local)
+	if (s->joined && s->ended_ms >= s->last_lease.end_ms)
+		supervisor_expire(s);
+	else if (s->joined)
+		return;
+	else if (s->run->driver->local)
 		release_local(s);
 	else if (s->keeper.hold_fd >= 0)
 		release_connection(s);
@@ -284,7 +271,7 @@ static void give_back(struct supervisor *s)
 
 /* ---- the run ---- */
 
-/* Acquires, unless obtained says that the command runs without the lock. */
+/* Acquires, unless an outer hold was joined, or the command runs without the lock. */
 static void run_protected(struct supervisor *s, enum obtained obtained)
 {
 	struct error err = { 0 };
@@ -296,12 +283,12 @@ static void run_protected(struct supervisor *s, enum obtained obtained)
 			obtained = supervisor_obtain(s);
 	}
 	if (obtained != OBTAINED_YES) {
-		guard_dismiss(&s->guard);
+		guard_finish(&s->guard);
 		return;
 	}
 	supervisor_check_guard(s);
 	if (!s->guard.child.pid && supervisor_start_guard(s, &err)) {
-		s->unused = true;
+		atomic_store(&s->shared->held_ms, 0);
 		supervisor_fail(s, &err);
 	} else {
 		s->result->end = RUN_EXITED;
@@ -318,7 +305,6 @@ static void run_protected(struct supervisor *s, enum obtained obtained)
 void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		   const struct signals *signals, struct run_result *result)
 {
-	enum obtained obtained;
 	struct supervisor s;
 	struct error err = { 0 };
 
@@ -336,9 +322,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	if (!s.knows_spared)
 		supervisor_say(&s, SAY_WARNING,
 			       "cannot tell which processes belong to the command");
-	obtained = supervisor_run_nested(&s);
-	if (obtained != OBTAINED_NO)
-		run_protected(&s, obtained);
+	run_protected(&s, supervisor_join(&s));
 	if (!s.reaped && result->end == RUN_EXITED && ipc_has_failed(&result->error))
 		result->end = RUN_FAILED;
 	if (s.overdue && result->end == RUN_EXITED)
@@ -352,5 +336,5 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	tree_forget(&s.spared);
 	backend_close(s.backend);
 	if (s.lost && result->end == RUN_LOST && run->on_lost_run)
-		supervisor_run_on_lost(&s);
+		run_on_lost(&s);
 }

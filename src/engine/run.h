@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What a run or an acquisition is asked for, what it tells meanwhile, and what came of it. */
+/*
+ * A run or an acquisition: what it is asked for, what it tells meanwhile, and what came of it. The
+ * process that calls it becomes the supervisor, which README.md shows from its start to its end.
+ *
+ * Calling sequence, in a command: signals_init(), then supervise_run() or supervise_acquire(), once
+ * in a process.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -12,6 +18,7 @@
 #include "backends/registry.h"
 
 struct pidfd;
+struct signals;
 
 enum say {
 	SAY_STEP,		/* for -v */
@@ -146,3 +153,18 @@ struct acquire_result {
 	int64_t lease_ms;	/* from now; 0: until released */
 	pid_t keeper;		/* 0: none was left behind */
 };
+
+/*
+ * Returns when nothing is left: the command's tree is dead, the lock released, keeper and guard
+ * gone. Inside a hold of the same lock, it runs the command under that.
+ */
+void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
+		   const struct signals *signals, struct run_result *result);
+
+/*
+ * Acquires, or acquires inside a hold that the environment tells of, which stays as it is.
+ * A keeper stays behind as a daemon if there is a process to hold for, or the
+ * backend's locks need one.
+ */
+void supervise_acquire(const struct acquire_request *acquire, const struct run_hooks *hooks,
+		       const struct signals *signals, struct acquire_result *result);

@@ -23,6 +23,19 @@ static pid_t command_of(const struct supervisor *s)
 	return atomic_load(&s->shared->command);
 }
 
+/* The keeper was killed. */
+static void say_unrenewed(const struct supervisor *s)
+{
+	struct error err;
+
+	/* What has failed is said at the end. */
+	if (ipc_has_failed(NULL))
+		return;
+	supervisor_keeper_died(s, &err);
+	supervisor_tell(s, EVENT_NOT_RENEWED, SAY_WARNING, "%s; the lock cannot be renewed",
+			err.message);
+}
+
 static void hear_holding(struct supervisor *s, const struct keeper_event *event)
 {
 	if (event->last) {
@@ -43,7 +56,7 @@ static void hear_holding(struct supervisor *s, const struct keeper_event *event)
 		supervisor_tell(s, EVENT_RENEWED, SAY_WARNING, "the lock is renewed again");
 		break;
 	case KEEPER_GONE:
-		supervisor_say_unrenewed(s);
+		say_unrenewed(s);
 		break;
 	default:
 		break;
@@ -143,7 +156,6 @@ static void say_stuck(struct supervisor *s, pid_t pid)
 static void hear_unused(struct supervisor *s, const struct guard_event *event)
 {
 	s->reaped = true;
-	s->unused = true;
 	if (event->type == GUARD_EXEC_FAILED) {
 		s->result->end = RUN_EXEC_FAILED;
 		s->result->error.errnum = event->value;
@@ -197,6 +209,17 @@ static void hear_exited(struct supervisor *s, int status)
 				WEXITSTATUS(status));
 }
 
+/* Why the guard ends the command. */
+static void hear_endings(struct supervisor *s)
+{
+	const int endings = atomic_load(&s->shared->endings);
+
+	if (endings & ENDING_LEASE)
+		supervisor_expire(s);
+	if (endings & (ENDING_MAX_RUN | ENDING_UNTIL))
+		supervisor_overdue(s, endings & ENDING_MAX_RUN);
+}
+
 /* Takes in what the guard says. False: its process has ended, or the tree is dead. */
 static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 {
@@ -213,11 +236,8 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 	case GUARD_STOPPED:
 		follow_stop(s, event->value);
 		break;
-	case GUARD_EXPIRING:
-		supervisor_expire(s);
-		break;
-	case GUARD_OVERDUE:
-		supervisor_overdue(s, (enum guard_limit)event->value);
+	case GUARD_ENDING:
+		hear_endings(s);
 		break;
 	case GUARD_STARTED:
 		hear_started(s, event->value);
@@ -235,10 +255,7 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 	}
 	if (!event->last)
 		return true;
-	if (event->expired)
-		supervisor_expire(s);
-	if (event->overdue && !s->overdue)
-		supervisor_overdue(s, event->limit);
+	hear_endings(s);
 	s->ended = true;
 	return false;
 }
@@ -264,16 +281,10 @@ static struct lease_stop stop_of(const struct supervisor *s)
 	return lease_stop(lease, s->run->kill_after_ms);
 }
 
-/* When the lease is so near its end that this process ends the command itself. */
-static int64_t lease_force_at(const struct supervisor *s)
-{
-	return stop_of(s).force_ms;
-}
-
 /* When the guard must be done: this process watches every deadline, too. */
 static int64_t force_at(const struct supervisor *s)
 {
-	return clock_earlier(s->force_ms, lease_force_at(s));
+	return clock_earlier(s->force_ms, stop_of(s).force_ms);
 }
 
 /*
@@ -366,11 +377,11 @@ void supervisor_run_command(struct supervisor *s)
 {
 	struct keeper_event keeper_said;
 	struct guard_event guard_said;
-	int64_t look_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms), wake_ms;
+	int64_t look_ms, wake_ms;
 	bool alive = true;
 
-	if (atomic_load(&s->shared->offer) != OFFER_TAKEN)
-		guard_run(&s->guard, s->protected ? s->fence : 0, supervisor_hold_fd(s));
+	guard_run(&s->guard, s->protected, s->fence, supervisor_hold_fd(s));
+	look_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
 	/* After the order, so that the command need not wait for the message. */
 	if (s->protected)
 		supervisor_say_acquired(s);
@@ -388,7 +399,7 @@ void supervisor_run_command(struct supervisor *s)
 		while (s->protected && !s->has_last_word &&
 		       keeper_event(&s->keeper, &keeper_said))
 			hear_holding(s, &keeper_said);
-		if (alive && clock_boot_ms() >= lease_force_at(s))
+		if (alive && clock_boot_ms() >= stop_of(s).force_ms)
 			supervisor_expire(s);
 		if (clock_boot_ms() >= force_at(s))
 			break;
@@ -400,7 +411,9 @@ void supervisor_run_command(struct supervisor *s)
 		supervisor_lose(s, "the guard process did not act before the end of a lease");
 	if (!s->ended)
 		end_tree(s);
-	s->unused = s->unused || (s->failed && !command_of(s));
+	/* The lock is not kept for a command that was never started. */
+	if (!command_of(s))
+		atomic_store(&s->shared->held_ms, 0);
 	s->ended = true;
 	s->ended_ms = clock_boot_ms();
 	s->last_lease = shared_lease(s->shared);

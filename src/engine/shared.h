@@ -19,11 +19,10 @@
 #include "lock/lease.h"
 
 /*
- * A lock that the keeper obtained is offered. The guard takes the offer and starts the command:
- * when the keeper tells the guard, or when the supervisor orders it. For `dlock acquire`, which has
- * no guard, the supervisor takes it. If nobody does (the supervisor was stopped), the keeper
- * withdraws the offer. A supervisor that gives up waiting closes it. Each arrow is one
- * compare-and-set, which decides:
+ * A lock that the keeper obtained is offered. The guard takes the offer when the supervisor orders
+ * it to start the command. For `dlock acquire`, which has no guard, the supervisor takes it. If
+ * nobody does (the supervisor was stopped), the keeper withdraws the offer. A supervisor that gives
+ * up waiting closes it. Each arrow of the keeper and the guard is one compare-and-set:
  *
  *	       keeper         guard
  *	NONE ──────────> MADE ──────> TAKEN
@@ -40,6 +39,13 @@ enum offer {
 	OFFER_CLOSED,		/* by the supervisor: no lock is wanted any more */
 };
 
+/* Why the guard stops the command, or does not start it: bits. */
+enum ending {
+	ENDING_LEASE = 1,	/* it was not renewed in time */
+	ENDING_MAX_RUN = 2,	/* --max-run */
+	ENDING_UNTIL = 4,	/* --until */
+};
+
 /* One of the two places that leases are written to in turn: see shared_set_lease(). */
 struct shared_lease {
 	_Atomic int64_t end_ms;
@@ -52,7 +58,12 @@ struct shared {
 	_Atomic unsigned int lease_count;
 	_Atomic int offer;		/* enum offer */
 	_Atomic uint64_t fence;		/* of the lock that is offered */
-	_Atomic int64_t held_ms;	/* CLOCK_BOOTTIME before the offer was taken; 0: not yet */
+	/*
+	 * CLOCK_BOOTTIME before the offer was taken. 0: not yet, or no command has used the lock,
+	 * which is then not kept for a minimum hold.
+	 */
+	_Atomic int64_t held_ms;
+	_Atomic int endings;		/* of enum ending, by the guard */
 	_Atomic int64_t guard_dies_ms;	/* the kernel kills the guard then; CLOCK_NEVER: never */
 	_Atomic int guard;		/* pid of the guard; 0: not started yet */
 	_Atomic int command;		/* pid of the command; 0: not started yet */

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,18 +60,6 @@ void supervisor_say_acquired(const struct supervisor *s)
 		       session_ms ? duration_format(session_ms, granted, sizeof(granted)) : "",
 		       session_ms ? ", " : "",
 		       uri_place(s->run->uri, s->run->driver->port, place));
-}
-
-void supervisor_say_unrenewed(const struct supervisor *s)
-{
-	struct error err;
-
-	/* What has failed is said at the end. */
-	if (ipc_has_failed(NULL))
-		return;
-	supervisor_keeper_died(s, &err);
-	supervisor_tell(s, EVENT_NOT_RENEWED, SAY_WARNING, "%s; the lock cannot be renewed",
-			err.message);
 }
 
 int supervisor_keeper_died(const struct supervisor *s, struct error *err)
@@ -138,19 +125,20 @@ void supervisor_expire(struct supervisor *s)
 		supervisor_lose(s, "it was not renewed before its lease ran out");
 }
 
-void supervisor_overdue(struct supervisor *s, enum guard_limit limit)
+void supervisor_overdue(struct supervisor *s, bool max_run)
 {
 	const char *next = "stopping the command";
 	char text[DURATION_TEXT_SIZE];
 
+	if (s->overdue)
+		return;
 	s->overdue = true;
 	/* Only --until can end a run before it has begun. */
-	s->unused = !atomic_load(&s->shared->command);
-	if (s->unused)
+	if (!atomic_load(&s->shared->command))
 		next = "the command is not started";
 	else if (s->awaits_leftovers)
 		next = "stopping what the command has left running";
-	if (limit == GUARD_LIMIT_MAX_RUN)
+	if (max_run)
 		supervisor_tell(s, EVENT_OVERDUE, SAY_ERROR, "the %s of --max-run are over; %s",
 				duration_format(s->run->max_run_ms, text, sizeof(text)), next);
 	else
@@ -220,7 +208,7 @@ static void reap(struct supervisor *s)
 void supervisor_check_guard(struct supervisor *s)
 {
 	reap(s);
-	if (s->guard.child.reaped && atomic_load(&s->shared->offer) != OFFER_TAKEN)
+	if (s->guard.child.reaped)
 		guard_finish(&s->guard);
 }
 
@@ -284,17 +272,23 @@ static int map_shared(struct supervisor *s, struct error *err)
 	ipc_share_failure(&s->shared->failure);
 	shared_set_lease(s->shared, (struct lease_span){ .end_ms = CLOCK_NEVER });
 	atomic_store(&s->shared->guard_dies_ms, CLOCK_NEVER);
-	if (s->run->driver->local)
-		return 0;	/* no keeper */
-	s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (s->lost_fd < 0 || pipe2(s->guard_pipe, O_CLOEXEC) ||
-	    (s->run->argv && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->gate)))
-		return error_set(err, ERROR_INTERNAL, errno, "eventfd, pipe or socketpair");
+	return 0;
+}
+
+/* The ways between keeper and guard, unless they are open. 0, or -1 with *err. */
+static int open_ways(struct supervisor *s, struct error *err)
+{
+	if (s->lost_fd < 0)
+		s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->lost_fd < 0 || (s->guard_pipe[0] < 0 && pipe2(s->guard_pipe, O_CLOEXEC)))
+		return error_set(err, ERROR_INTERNAL, errno, "eventfd or pipe");
 	return 0;
 }
 
 void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 {
+	/* The descriptors of an outer hold are not this run's to free. */
+	const bool local = s->run->driver->local && !s->joined;
 	char *fence_text;
 	char **envp = environment_make(s->run->name, s->token, s->level, s->run->uri_text,
 				       &fence_text);
@@ -304,7 +298,7 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		bare_envp = environment_make_bare(s->run->name, s->run->uri_text);
 	terminal_open(&s->terminal);
 	s->guard_plan = (struct guard_plan){
-		.argv = s->run->argv,
+		.run = s->run,
 		.envp = envp,
 		.bare_envp = bare_envp ? bare_envp : envp,
 		.fence_text = fence_text,
@@ -312,25 +306,12 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		.terminal = &s->terminal,
 		.shared = s->shared,
 		.lost_fd = s->lost_fd,
-		.gate_fd = s->gate[1],
-		/*
-		 * The line about waiting must be erased before the command writes, and the line
-		 * that the lock is acquired must be there.
-		 */
-		.may_start = s->hooks->tick_ms == CLOCK_NEVER && !is_heard(s, SAY_STEP),
 		.keeper_pipe_fd = s->guard_pipe[1],
 		/* The supervisor's own release then says what there is to say. */
-		.unlocks = s->run->driver->local && s->run->mode == HOLD_EXCLUSIVE &&
-			   !s->run->min_hold_ms,
-		.inherits = s->run->driver->local && !s->run->closes,
-		.contain = s->run->contain,
+		.unlocks = local && s->run->mode == HOLD_EXCLUSIVE && !s->run->min_hold_ms,
+		.inherits = local && !s->run->closes,
 		.tells_start = is_heard(s, SAY_STEP),
 		.told_fd = is_heard(s, SAY_STEP) ? eventfd(0, EFD_CLOEXEC) : -1,
-		.kill_after_ms = s->run->kill_after_ms,
-		.kill_on_lost = s->run->kill_on_lost,
-		.wait_for_leftovers = s->run->wait_for_leftovers,
-		.max_run_ms = s->run->max_run_ms,
-		.until_ms = s->run->until_ms,
 	};
 }
 
@@ -339,8 +320,7 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 {
 	struct keeper_plan plan = {
 		.mode = mode,
-		.driver = s->run->driver,
-		.uri = s->run->uri,
+		.run = s->run,
 		.request = &s->request,
 		.self = &s->self,
 		.signals = s->signals,
@@ -348,16 +328,14 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 		.term_on_lost = s->term_on_lost,
 		.backend = s->backend,
 		.grant = &s->local_grant,
-		.no_renew = s->run->no_renew,
 		.shows_waiting = is_heard(s, SAY_STEP) || s->hooks->tick_ms != CLOCK_NEVER,
-		.min_hold_ms = s->unused ? 0 : s->run->min_hold_ms,
-		.kill_after_ms = s->run->kill_after_ms,
 		.shared = s->shared,
-		.lost_fd = s->lost_fd,
-		.gate_fd = s->gate[0],
-		.guard_pipe = { s->guard_pipe[0], s->guard_pipe[1] },
 	};
 
+	if (open_ways(s, err))
+		return -1;
+	plan.lost_fd = s->lost_fd;
+	memcpy(plan.guard_pipe, s->guard_pipe, sizeof(plan.guard_pipe));
 	return keeper_start(&s->keeper, &plan, err);
 }
 
@@ -386,17 +364,6 @@ enum run_end supervisor_hear_answer(struct supervisor *s, struct keeper_event *e
 	}
 }
 
-enum run_end supervisor_ask_keeper(struct supervisor *s, enum keeper_mode mode,
-				   struct keeper_event *event, struct error *err)
-{
-	enum run_end end = RUN_FAILED;
-
-	if (!supervisor_start_keeper(s, mode, err))
-		end = supervisor_hear_answer(s, event, err);
-	keeper_kill(&s->keeper);
-	return end;
-}
-
 int supervisor_hold_fd(const struct supervisor *s)
 {
 	if (!s->protected)
@@ -406,7 +373,7 @@ int supervisor_hold_fd(const struct supervisor *s)
 
 int supervisor_start_guard(struct supervisor *s, struct error *err)
 {
-	if (!s->guard_plan.argv)
+	if (!s->guard_plan.run)
 		supervisor_plan_guard(s, NULL);
 	return guard_start(&s->guard, &s->guard_plan, err);
 }
@@ -419,7 +386,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 
 	*s = (struct supervisor){
 		.run = run, .hooks = hooks, .signals = signals, .result = result,
-		.guard_pipe = { -1, -1 }, .gate = { -1, -1 }, .lost_fd = -1,
+		.guard_pipe = { -1, -1 }, .lost_fd = -1,
 		.keeper = { .child = { .fd = -1 }, .hold_fd = -1 },
 		.local_grant = { .hold_fd = -1 },
 		.guard = { .child = { .fd = -1 } },

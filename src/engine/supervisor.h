@@ -5,11 +5,11 @@
  *
  *	supervise_run()			run.c
  *	  supervisor_init()		shared memory, request: supervisor.c
- *	  supervisor_run_nested()	a run inside a hold of the same lock: nested.c; else
+ *	  supervisor_join()		inside a hold of the same lock: nested.c; else
  *	  supervisor_obtain()		waits for the lock: obtain.c
  *	  supervisor_run_command()	until the command's tree is dead: running.c
  *	  give_back()			run.c
- *	  supervisor_run_on_lost()	when the lock was lost, and with --on-lost-run: run.c
+ *	  run_on_lost()			when the lock was lost, and with --on-lost-run: run.c
  *
  * supervise_acquire() in acquire.c obtains the lock, and then leaves a daemon behind or no process.
  */
@@ -43,8 +43,7 @@ struct supervisor {
 	struct run_result *result;
 	struct terminal terminal;
 	struct shared *shared;
-	int lost_fd;
-	int gate[2];			/* from the keeper to the guard; -1: none */
+	int lost_fd;			/* where there is a keeper: see keeper.h */
 	int guard_pipe[2];
 	uint64_t identity;		/* uri_identity() */
 	char token[TOKEN_SIZE];
@@ -76,7 +75,6 @@ struct supervisor {
 	bool has_exited;		/* the guard said that the command has ended */
 	bool reaped;			/* result->status is valid */
 	bool awaits_leftovers;		/* the command has ended; what it has left holds the lock */
-	bool unused;			/* the command never ran: nothing to keep the lock for */
 	bool ended;			/* the command's whole tree is dead */
 	bool lost;
 	char lost_reason[sizeof(((struct error *)0)->message)];
@@ -102,9 +100,6 @@ void supervisor_tell(const struct supervisor *s, enum run_event event, enum say 
 /* Says that the lock is held, after what time, and with which fence. */
 void supervisor_say_acquired(const struct supervisor *s);
 
-/* Says that the keeper was killed, while the command runs. */
-void supervisor_say_unrenewed(const struct supervisor *s);
-
 /* After KEEPER_GONE: *err says how the keeper has ended, or what has failed. Returns -1. */
 int supervisor_keeper_died(const struct supervisor *s, struct error *err);
 
@@ -117,8 +112,8 @@ void supervisor_lose(struct supervisor *s, const char *how);
 /* The same: the lease has ended, or is about to, as with --no-renew it must. */
 void supervisor_expire(struct supervisor *s);
 
-/* The command has run into this limit, and the guard stops it. */
-void supervisor_overdue(struct supervisor *s, enum guard_limit limit);
+/* The command has run into --max-run or --until, and the guard stops it. Says so once. */
+void supervisor_overdue(struct supervisor *s, bool max_run);
 
 /* The guard stops the command: when it takes too long, this process ends the command itself. */
 void supervisor_begin_stop(struct supervisor *s);
@@ -151,10 +146,6 @@ int supervisor_start_guard(struct supervisor *s, struct error *err);
 enum run_end supervisor_hear_answer(struct supervisor *s, struct keeper_event *event,
 				    struct error *err);
 
-/* The same, with a keeper in this mode that is started for it and ended afterwards. */
-enum run_end supervisor_ask_keeper(struct supervisor *s, enum keeper_mode mode,
-				   struct keeper_event *event, struct error *err);
-
 /* Before the command runs: forgets a guard that was killed, so that another one is started. */
 void supervisor_check_guard(struct supervisor *s);
 
@@ -184,11 +175,11 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 void supervisor_plan_guard(struct supervisor *s, char **bare_envp);
 
 /*
- * Runs the command under the hold that the environment has a token of: NO. NOT_YET: there is no
- * such hold, and the caller acquires. YES: the hold cannot be asked for, and the command runs
- * without the lock (--if-down run).
+ * Joins the hold that the environment has a token of: YES, with s->joined. YES without that: the
+ * hold cannot be asked for, and the command runs without the lock (--if-down run). NOT_YET: there
+ * is no such hold, and the caller acquires.
  */
-enum obtained supervisor_run_nested(struct supervisor *s);
+enum obtained supervisor_join(struct supervisor *s);
 
 /*
  * The token in the environment, of this scope, was found not to hold, or could not be asked for:

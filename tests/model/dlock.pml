@@ -191,10 +191,9 @@ active proctype supervisor_process() provided (supervisor == RUNS && !over)
 	run_order = true;
 #else
 	do
-	:: offer == TAKEN -> break
-	/* The guard looks at the offer when it is ordered. */
+	/* The guard takes the offer when it is ordered. */
 	:: offer == MADE -> run_order = true; break
-	:: d_step { (keeper == DEAD || guard == DEAD) && offer != TAKEN -> offer = CLOSED };
+	:: d_step { keeper == DEAD || guard == DEAD -> offer = CLOSED };
 		goto give_back
 	od;
 #endif
@@ -294,26 +293,12 @@ inline take_timers_back()
 
 active proctype guard_process() provided (guard == RUNS && !over)
 {
-	bool stopping = false, word_read = false, awake = true;
+	bool stopping = false, awake = true;
 
-	do
-	:: supervisor == DEAD -> goto leave
-	:: d_step { run_order -> word_read = true }; arm_first(); break
-	/* The guard takes the offer itself, but not while the supervisor is stopped. */
-	:: d_step { offer == MADE && !word_read -> word_read = true };
-		arm_first();
-		if
-		:: supervisor != STOPPED ->
-			if
-			:: d_step { offer == MADE -> offer = TAKEN } break
-			:: offer != MADE
-			fi
-		/* One that is dead can look like that, too. */
-		:: supervisor != RUNS
-		fi;
-		atomic { timer_left = NEVER; start_left = NEVER }
-		atomic { wake_left = NEVER }
-	od;
+	if
+	:: run_order -> arm_first()
+	:: supervisor == DEAD && !run_order -> goto leave
+	fi;
 	/* The offer may have been withdrawn before the order came. */
 	if
 	:: d_step { offer == MADE -> offer = TAKEN }

@@ -222,6 +222,7 @@ without_dev() {
 		waiter=$PID
 		guard_of "$waiter"
 		kill -KILL "$GUARD"
+		wait_until 5 ended "$GUARD"
 		release
 		join "$waiter"
 		equal "$status" 0
