@@ -72,7 +72,7 @@ static int settle(struct supervisor *s, struct acquire_result *result, struct er
 							 : end_ms - clock_boot_ms();
 	if (!daemon) {
 		/* The keeper would renew, and the lease is to stand alone. */
-		keeper_kill(&s->keeper);
+		child_end(&s->keeper.child);
 		return 0;
 	}
 	if (s->run->driver->local &&
@@ -107,7 +107,7 @@ static enum obtained acquire_nested(struct supervisor *s, int64_t ttl_ms,
 	s->request.ttl_ms = ttl_ms;
 	if (!supervisor_start_keeper(s, KEEPER_NEST, err))
 		s->result->end = supervisor_hear_answer(s, &event, err);
-	keeper_kill(&s->keeper);
+	child_end(&s->keeper.child);
 	s->request.ttl_ms = s->run->ttl_ms;
 	if (s->result->end != RUN_EXITED)
 		return supervisor_refuse_token(s, scope);
@@ -130,7 +130,7 @@ static void acquire_new(struct supervisor *s, struct acquire_result *result)
 		return;
 	supervisor_say_acquired(s);
 	if (settle(s, result, &err)) {
-		keeper_kill(&s->keeper);
+		child_end(&s->keeper.child);
 		if (s->result->end != RUN_INTERRUPTED)
 			supervisor_fail(s, &err);
 		return;
@@ -152,7 +152,6 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	}
 	s.process = acquire->process;
 	s.term_on_lost = acquire->term_on_lost;
-	s.without_command = true;
 	/* status shows the process that the lock is held for, as this one ends soon. */
 	s.self.pid = acquire->process ? acquire->process->pid : getppid();
 	holder_encode(&s.self, s.text);

@@ -7,18 +7,17 @@
 #include "base/ipc.h"
 #include "guarding.h"
 
-int guard_start(struct guard *guard, const struct guard_plan *plan, struct error *err)
+int guard_start(struct child *guard, const struct guard_plan *plan, struct error *err)
 {
 	int fd;
 
-	*guard = (struct guard){ .child = { .fd = -1 } };
-	fd = child_start(&guard->child, err);
+	fd = child_start(guard, err);
 	if (fd >= 0)
 		guarding_main(plan, fd);
-	if (!guard->child.pid)
+	if (!guard->pid)
 		return -1;
 	/* The guard does the same; whichever of the two comes first. */
-	setpgid(guard->child.pid, 0);
+	setpgid(guard->pid, 0);
 	return 0;
 }
 
@@ -26,14 +25,14 @@ int guard_start(struct guard *guard, const struct guard_plan *plan, struct error
  * Does not wait for a guard that does not read, because the supervisor has deadlines to keep. There
  * is room for some 200 orders.
  */
-static enum ipc_result give_order(const struct guard *guard, struct guard_order order, int fd)
+static enum ipc_result give_order(const struct child *guard, struct guard_order order, int fd)
 {
-	if (!guard->child.pid)
+	if (!guard->pid)
 		return IPC_GONE;
-	return ipc_send(guard->child.fd, &order, sizeof(order), MSG_DONTWAIT, fd);
+	return ipc_send(guard->fd, &order, sizeof(order), MSG_DONTWAIT, fd);
 }
 
-void guard_run(const struct guard *guard, bool locked, uint64_t fence, int hold_fd)
+void guard_run(const struct child *guard, bool locked, uint64_t fence, int hold_fd)
 {
 	const struct guard_order order = {
 		.type = GUARD_ORDER_RUN, .locked = locked, .fence = fence,
@@ -43,7 +42,7 @@ void guard_run(const struct guard *guard, bool locked, uint64_t fence, int hold_
 	give_order(guard, order, hold_fd);
 }
 
-void guard_signal(const struct guard *guard, int sig, bool group)
+void guard_signal(const struct child *guard, int sig, bool group)
 {
 	const struct guard_order order = {
 		.type = GUARD_ORDER_SIGNAL, .sig = sig, .group = group,
@@ -52,21 +51,21 @@ void guard_signal(const struct guard *guard, int sig, bool group)
 	give_order(guard, order, -1);
 }
 
-void guard_stop(const struct guard *guard)
+void guard_stop(const struct child *guard)
 {
 	if (give_order(guard, (struct guard_order){ .type = GUARD_ORDER_STOP }, -1) == IPC_LATER)
 		guard_hang_up(guard);
 }
 
-void guard_hang_up(const struct guard *guard)
+void guard_hang_up(const struct child *guard)
 {
-	if (guard->child.pid)
-		shutdown(guard->child.fd, SHUT_WR);
+	if (guard->pid)
+		shutdown(guard->fd, SHUT_WR);
 }
 
-bool guard_event(struct guard *guard, struct guard_event *event)
+bool guard_event(struct child *guard, struct guard_event *event)
 {
-	switch (ipc_receive(guard->child.fd, event, sizeof(*event), MSG_DONTWAIT, NULL)) {
+	switch (ipc_receive(guard->fd, event, sizeof(*event), MSG_DONTWAIT, NULL)) {
 	case IPC_DONE:
 		return true;
 	case IPC_LATER:
@@ -77,9 +76,4 @@ bool guard_event(struct guard *guard, struct guard_event *event)
 	}
 	*event = (struct guard_event){ .type = GUARD_GONE };
 	return true;
-}
-
-void guard_finish(struct guard *guard)
-{
-	child_end(&guard->child);
 }

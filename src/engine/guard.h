@@ -18,7 +18,7 @@
  * (PR_SET_PDEATHSIG).
  *
  * Calling sequence, in the supervisor: guard_start(); guard_run() when the lock was obtained; then
- * guard_event() whenever child.fd is readable; guard_finish() at the end.
+ * guard_event() whenever its fd is readable; child_end() at the end.
  */
 #pragma once
 
@@ -64,8 +64,6 @@ enum guard_event_type {
 	GUARD_STARTED,		/* value: pid of the command, which is being executed */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
 	GUARD_ENDING,		/* the command is stopped, or not begun: struct shared, ending */
-	GUARD_EXEC_FAILED,	/* value: errno */
-	GUARD_NOT_CONTAINED,	/* value: errno; the namespace of --contain cannot be made */
 	GUARD_EXITED,		/* value: wait status of the command */
 	GUARD_LEFTOVERS,	/* value: how many processes the command left; they are ended, or */
 				/* with wait_for_leftovers waited for */
@@ -80,36 +78,26 @@ struct guard_event {
 	bool last;		/* nothing is left of the tree */
 };
 
-struct guard {
-	struct child child;	/* events; end of file when the guard died */
-};
-
 /* Forks the guard, which waits for guard_run(). 0, or -1 with ERROR_INTERNAL. */
-int guard_start(struct guard *guard, const struct guard_plan *plan, struct error *err);
+int guard_start(struct child *guard, const struct guard_plan *plan, struct error *err);
 
 /*
  * Starts the command; locked: the lock is held, with this fence if it is not 0. hold_fd, unless -1,
  * is a descriptor that the guard keeps open until the tree is dead.
  */
-void guard_run(const struct guard *guard, bool locked, uint64_t fence, int hold_fd);
+void guard_run(const struct child *guard, bool locked, uint64_t fence, int hold_fd);
 
 /* Passes sig on to the command, or with group to its process group. Does not wait. */
-void guard_signal(const struct guard *guard, int sig, bool group);
+void guard_signal(const struct child *guard, int sig, bool group);
 
 /* Ends the command and all it started: TERM, then KILL after kill-after. Does not wait. */
-void guard_stop(const struct guard *guard);
+void guard_stop(const struct child *guard);
 
 /*
  * The same, for a guard that cannot be sent an order: it acts as if the supervisor were dead, and
  * sends no more events. Accepts a guard that is not there.
  */
-void guard_hang_up(const struct guard *guard);
+void guard_hang_up(const struct child *guard);
 
 /* Next event; false when there is none. */
-bool guard_event(struct guard *guard, struct guard_event *event);
-
-/*
- * Kills a guard that does not act, or has no command, and reaps one that has ended. Accepts one
- * that is not there.
- */
-void guard_finish(struct guard *guard);
+bool guard_event(struct child *guard, struct guard_event *event);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How the guard starts the command: by vfork(), which copies no memory and returns when the command
- * has been executed, or could not be. And what is said of the command: events to the supervisor,
- * and with --contain reports to the guard.
+ * has been executed, or could not be; or in a namespace. And what is said of the command: events to
+ * the supervisor, and with --contain reports to the guard.
  */
 #include "guarding.h"
 
@@ -10,14 +10,17 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,22 +53,13 @@ void guarding_tell_ending(const struct guarding *g, enum ending why)
 /* Tells the supervisor that the command is there, once, unless it could not be executed. */
 static void tell_start(struct guarding *g)
 {
-	if (g->told_start || !g->command || g->exec_failure || g->contain_failure)
+	if (g->told_start || !g->command || guarding_is_unused(g))
 		return;
 	g->told_start = true;
 	guarding_tell(g, (struct guard_event){ .type = GUARD_STARTED, .value = g->command });
 }
 
-/* ---- reports to the guard, with --contain ---- */
-
-void guarding_report(int fd, enum report_type type, int value)
-{
-	const struct report report = { type, value };
-
-	/* Without a word of it the guard takes this process's end for the command's. */
-	if (ipc_send(fd, &report, sizeof(report), 0, -1) == IPC_FAILED)
-		_exit(125);
-}
+/* ---- what becomes of it ---- */
 
 /* From now on the command has this number. */
 static void know_command(struct guarding *g, pid_t pid)
@@ -114,12 +108,6 @@ void guarding_read_reports(struct guarding *g)
 			if (sender)
 				know_command(g, sender);
 			break;
-		case REPORT_EXEC_FAILED:
-			g->exec_failure = report.value;
-			break;
-		case REPORT_NOT_CONTAINED:
-			g->contain_failure = report.value;
-			break;
 		case REPORT_STOPPED:
 		case REPORT_ENDED:
 			guarding_command_changed(g, report.value);
@@ -135,7 +123,8 @@ void guarding_read_reports(struct guarding *g)
 
 /* ---- the command ---- */
 
-void guarding_die_with(pid_t parent)
+/* In the process that becomes the command: it dies with parent, or here if parent has died. */
+static void die_with(pid_t parent)
 {
 	/* The last resort, when every process of dlock is killed at once. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -198,7 +187,11 @@ static void announce(struct guarding *g)
 	poll(&told, 1, TOLD_MOST_MS);
 }
 
-int guarding_become_command(struct guarding *g, bool foreground)
+/*
+ * In the same process, which may share the guard's memory. foreground: the command gets the
+ * terminal. Ends the process when the command cannot be executed.
+ */
+static void __attribute__((noreturn)) execute_command(struct guarding *g, bool foreground)
 {
 	const struct guard_plan *plan = g->plan;
 	char *const *envp = g->locked ? plan->envp : plan->bare_envp;
@@ -215,7 +208,8 @@ int guarding_become_command(struct guarding *g, bool foreground)
 	announce(g);
 	signals_restore(plan->signals);
 	execvpe(plan->run->argv[0], plan->run->argv, envp);
-	return errno;
+	atomic_store(&plan->shared->exec_failure, errno);
+	_exit(127);
 }
 
 /* In the command's process, which shares the guard's memory until it executes the command. */
@@ -223,11 +217,10 @@ static void __attribute__((noreturn)) become_command(struct guarding *g, pid_t g
 						     bool foreground)
 {
 	prctl(PR_SET_NAME, "dlock-command");
-	guarding_die_with(guard);
+	die_with(guard);
 	/* If the guard is killed while it waits for the exec, the others know the command. */
 	know_command(g, getpid());
-	g->exec_failure = guarding_become_command(g, foreground);
-	_exit(127);
+	execute_command(g, foreground);
 }
 
 int guarding_start_command(struct guarding *g, bool foreground)
@@ -251,8 +244,178 @@ int guarding_start_command(struct guarding *g, bool foreground)
 	know_command(g, child);
 	g->child = child;
 	tell_start(g);
-	if (!g->exec_failure)
+	if (!guarding_is_unused(g))
 		return 0;
 	waitpid(child, NULL, 0);
 	return -1;
+}
+
+/*
+ * ---- --contain ----
+ *
+ * The command runs in a PID namespace of its own, whose init (process 1) is ours:
+ *
+ *	guard ── init ── COMMAND ── …
+ *
+ * When init dies the kernel kills all that is in the namespace, whatever group, session or user
+ * it has taken. Init dies with the guard (PR_SET_PDEATHSIG), which the kernel kills at the end of
+ * the lease when it is stopped (kernel_timer.h), and by the guard's one kill(). A timer of init's
+ * own would be of no use: the kernel drops a timer's SIGKILL to a namespace's process 1.
+ *
+ * Init reaps what is left to it, tells the guard what becomes of the command, and ends with the
+ * last process of the namespace. Where this user may not make a PID namespace alone, a user
+ * namespace is made around it, in which only this user exists.
+ */
+#define NAMESPACES (CLONE_NEWPID | CLONE_NEWNS)
+
+static int write_file(const char *path, const char *text)
+{
+	const int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int failure;
+
+	if (fd < 0)
+		return -1;
+	failure = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : errno;
+	close(fd);
+	errno = failure;
+	return failure ? -1 : 0;
+}
+
+/* In the new user namespace this user and this group are who they were, and nobody else is. */
+static int map_user(uid_t user, gid_t group)
+{
+	char text[64];
+
+	/* Kernels before 3.19 have no such file, and ask for no such word. */
+	if (write_file("/proc/self/setgroups", "deny") && errno != ENOENT)
+		return -1;
+	snprintf(text, sizeof(text), "%u %u 1", (unsigned)user, (unsigned)user);
+	if (write_file("/proc/self/uid_map", text))
+		return -1;
+	snprintf(text, sizeof(text), "%u %u 1", (unsigned)group, (unsigned)group);
+	return write_file("/proc/self/gid_map", text);
+}
+
+/* The command must find itself in /proc under the numbers that it knows. */
+static int mount_proc(void)
+{
+	if (mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL))
+		return -1;
+	return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+}
+
+/* Sends a report, or ends this process if that fails. */
+static void send_report(int fd, enum report_type type, int value)
+{
+	const struct report report = { type, value };
+
+	/* Without a word of it the guard takes this process's end for the command's. */
+	if (ipc_send(fd, &report, sizeof(report), 0, -1) == IPC_FAILED)
+		_exit(125);
+}
+
+/* Reaps. Ends this process, and so the namespace, when nothing is left in it. */
+static void reap_in_namespace(int report_fd, pid_t command)
+{
+	bool ended = false;
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		if (pid != command)
+			continue;
+		ended = !WIFSTOPPED(status);
+		send_report(report_fd, ended ? REPORT_ENDED : REPORT_STOPPED, status);
+	}
+	if (pid < 0 && errno == ECHILD)
+		_exit(0);
+	if (ended)
+		send_report(report_fd, REPORT_LEFTOVERS, 0);
+}
+
+static void __attribute__((noreturn)) init_fail(const struct guarding *g)
+{
+	atomic_store(&g->plan->shared->contain_failure, errno);
+	_exit(125);
+}
+
+/* In a child of the guard, which must not keep open what belongs to the guard when that dies. */
+static void close_guards(const struct guarding *g)
+{
+	const int fds[] = {
+		g->fd, g->report_fd, g->plan->keeper_pipe_fd,
+	};
+
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+struct user {
+	uid_t uid;
+	gid_t gid;
+	bool mapped;		/* in a user namespace */
+};
+
+static void __attribute__((noreturn)) init_main(struct guarding *g, int report_fd,
+						const struct user *user, bool foreground)
+{
+	struct pollfd fds[] = {
+		{ .fd = g->plan->signals->fd, .events = POLLIN }, { .fd = report_fd },
+	};
+	const pid_t self = getpid();
+	pid_t command;
+
+	close_guards(g);
+	prctl(PR_SET_NAME, "dlock-init");
+	if ((user->mapped && map_user(user->uid, user->gid)) || mount_proc())
+		init_fail(g);
+	/* After the last change of credentials, which would undo it. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* The guard died before that. */
+	if (poll(&fds[1], 1, 0) && fds[1].revents)
+		_exit(0);
+	command = fork();
+	if (command < 0)
+		init_fail(g);
+	if (command == 0) {
+		die_with(self);
+		send_report(report_fd, REPORT_PID, 0);
+		execute_command(g, foreground);
+	}
+	for (;;) {
+		poll(fds, 1, -1);
+		reap_in_namespace(report_fd, command);
+		if (signals_drain(g->plan->signals))
+			reap_in_namespace(report_fd, command);
+	}
+}
+
+/* fork() into new namespaces; glibc has no function for it. */
+static pid_t fork_into(unsigned long namespaces)
+{
+	return (pid_t)syscall(SYS_clone, namespaces | SIGCHLD, NULL, NULL, NULL, NULL);
+}
+
+int guarding_contain(struct guarding *g, bool foreground)
+{
+	struct user user = { .uid = geteuid(), .gid = getegid() };
+	static const int on = 1;
+	int ends[2], failure;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) ||
+	    setsockopt(ends[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
+		return -1;
+	g->report_fd = ends[0];
+	g->child = fork_into(NAMESPACES);
+	if (g->child < 0 && errno == EPERM) {
+		user.mapped = true;
+		g->child = fork_into(NAMESPACES | CLONE_NEWUSER);
+	}
+	if (g->child == 0)
+		init_main(g, ends[1], &user, foreground);
+	failure = errno;
+	close(ends[1]);
+	errno = failure;
+	return g->child < 0 ? -1 : 0;
 }

@@ -223,7 +223,7 @@ enum launched {
 	LAUNCH_ENDED,		/* the supervisor is gone or wants no command; or a failure */
 	LAUNCH_TOO_LATE,
 	LAUNCH_OVERDUE,		/* the time of --until has come already */
-	LAUNCH_FAILED,		/* g->exec_failure or g->contain_failure */
+	LAUNCH_FAILED,		/* see guarding_is_unused(); or another failure */
 };
 
 /*
@@ -276,7 +276,7 @@ static enum launched launch_command(struct guarding *g)
 	if (!guarding_contain(g, foreground))
 		return LAUNCHED;
 	g->child = 0;
-	g->contain_failure = errno;
+	atomic_store(&g->plan->shared->contain_failure, errno);
 	return LAUNCH_FAILED;
 }
 
@@ -324,7 +324,7 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
 	ssize_t told = 0;
 
 	/* The lock is not kept for a command that could not be executed. */
-	if (g->exec_failure || g->contain_failure || !g->group)
+	if (guarding_is_unused(g) || !g->group)
 		atomic_store(&g->plan->shared->held_ms, 0);
 	if (g->hold_fd >= 0 && g->plan->unlocks)
 		flock(g->hold_fd, LOCK_UN);
@@ -382,13 +382,7 @@ static void child_changed(struct guarding *g, int status)
 /* What the supervisor hears last, when nothing is left. After a failure no status is known. */
 static struct guard_event last_event(const struct guarding *g)
 {
-	if (g->contain_failure)
-		return (struct guard_event){ .type = GUARD_NOT_CONTAINED,
-					     .value = g->contain_failure };
-	if (g->exec_failure)
-		return (struct guard_event){ .type = GUARD_EXEC_FAILED,
-					     .value = g->exec_failure };
-	if (ipc_has_failed(NULL))
+	if (guarding_is_unused(g) || ipc_has_failed(NULL))
 		return (struct guard_event){ .type = GUARD_EMPTY };
 	return (struct guard_event){ .type = GUARD_EXITED, .value = g->status };
 }
@@ -418,7 +412,7 @@ static void reap(struct guarding *g)
 	/* A child is left. With --contain that is always init, which reports leftovers itself. */
 	if (g->ended && !g->plan->run->contain)
 		g->leftovers = true;
-	if (g->leftovers && !g->told_end && !g->exec_failure)
+	if (g->leftovers && !g->told_end && !guarding_is_unused(g))
 		tell_end(g);
 }
 

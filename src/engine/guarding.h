@@ -5,7 +5,7 @@
  *	guarding_main()			guard_process.c
  *	  launch()			waits for the order, and takes the lock
  *	    guarding_start_command()	then executes the command: guard_command.c
- *	    guarding_contain()		or does so in a namespace, for --contain: guard_contain.c
+ *	    guarding_contain()		or does so in a namespace, for --contain
  *	  then in a loop, until nothing is left of the tree:
  *	    enforce()			acts on the clock
  *	    guarding_read_reports()	what became of the command: guard_command.c
@@ -51,8 +51,6 @@ struct guarding {
 	int report_fd;		/* --contain: where struct report comes from; -1: it is closed */
 	bool ended;		/* the command has ended, with status */
 	int status;
-	int exec_failure;	/* errno; 0: it was executed */
-	int contain_failure;	/* errno; 0: it is in its namespace, or need not be in one */
 	bool leftovers;		/* it has ended, and something of its tree is left */
 	bool told_start;	/* GUARD_STARTED was said, or need not be */
 	bool told_end;		/* GUARD_EXITED was said */
@@ -75,30 +73,19 @@ struct guarding {
 /* The guard's process. fd: to the supervisor. */
 void guarding_main(const struct guard_plan *plan, int fd) __attribute__((noreturn));
 
-/* ---- guard_contain.c ---- */
+/* ---- guard_command.c ---- */
+
+/*
+ * Starts the command, and sets g->child. 0, or -1 with exec_failure or after
+ * ipc_record_failure().
+ */
+int guarding_start_command(struct guarding *g, bool foreground);
 
 /*
  * Forks the init of a new PID namespace, which starts the command there at once, and sets g->child
  * and g->report_fd. 0, or -1 with errno.
  */
 int guarding_contain(struct guarding *g, bool foreground);
-
-/* ---- guard_command.c ---- */
-
-/* In the process that becomes the command: it dies with parent, or here if parent has died. */
-void guarding_die_with(pid_t parent);
-
-/*
- * In the same process, which may share the guard's memory. foreground: the command gets the
- * terminal. Returns only when the command cannot be executed: the errno.
- */
-int guarding_become_command(struct guarding *g, bool foreground);
-
-/*
- * Starts the command, and sets g->child. 0, or -1 with g->exec_failure or after
- * ipc_record_failure().
- */
-int guarding_start_command(struct guarding *g, bool foreground);
 
 /*
  * Tells the supervisor, if it is there and reads. The last event waits until the supervisor reads.
@@ -108,11 +95,16 @@ void guarding_tell(const struct guarding *g, struct guard_event event);
 /* The same: why the command is stopped, or not begun. */
 void guarding_tell_ending(const struct guarding *g, enum ending why);
 
+/* Was no command executed? struct shared says why. */
+static inline bool guarding_is_unused(const struct guarding *g)
+{
+	return atomic_load(&g->plan->shared->exec_failure) ||
+	       atomic_load(&g->plan->shared->contain_failure);
+}
+
 /* What init and the command's process tell the guard with --contain, over a socket. */
 enum report_type {
 	REPORT_PID,		/* the sender is about to become the command; value: nothing */
-	REPORT_EXEC_FAILED,	/* value: errno */
-	REPORT_NOT_CONTAINED,	/* value: errno */
 	REPORT_STOPPED,		/* value: wait status of the command */
 	REPORT_ENDED,		/* value: wait status of the command */
 	REPORT_LEFTOVERS,	/* the command has ended, and left something in its namespace */
@@ -122,9 +114,6 @@ struct report {
 	enum report_type type;
 	int value;
 };
-
-/* Send a report, or end this process if that fails. Async-signal-safe. */
-void guarding_report(int fd, enum report_type type, int value);
 
 /* Takes in all reports that have come, and sets *g accordingly. */
 void guarding_read_reports(struct guarding *g);

@@ -20,7 +20,6 @@ int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct e
 	if (fd >= 0)
 		keeping_main(plan, fd);
 	keeper->hold_fd = -1;
-	keeper->keeps = false;
 	keeper->ends = plan->mode == KEEPER_RELEASE || plan->mode == KEEPER_ADOPT;
 	return keeper->child.pid ? 0 : -1;
 }
@@ -48,7 +47,9 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 		keeper->hold_fd = hold_fd;
 	}
 	if (received == IPC_DONE) {
-		keeper->keeps = event->keeps;
+		/* Nobody waits for the end of a minimum hold. */
+		if (event->keeps)
+			child_leave(&keeper->child);
 		return true;
 	}
 	if (received == IPC_LATER)
@@ -56,7 +57,7 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 	if (received == IPC_FAILED && keeper->ends && !keeper->child.reaped)
 		await_end(keeper);
 	*event = (struct keeper_event){ .type = KEEPER_GONE };
-	keeper_kill(keeper);
+	child_end(&keeper->child);
 	return true;
 }
 
@@ -96,12 +97,4 @@ void keeper_drop_hold(struct keeper *keeper)
 	if (keeper->hold_fd >= 0)
 		close(keeper->hold_fd);
 	keeper->hold_fd = -1;
-}
-
-void keeper_kill(struct keeper *keeper)
-{
-	if (keeper->keeps)
-		child_leave(&keeper->child);
-	else
-		child_end(&keeper->child);
 }

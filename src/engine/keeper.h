@@ -7,7 +7,7 @@
  *
  * Calling sequence, in the supervisor: keeper_start(); keeper_event() whenever child.fd is
  * readable; keeper_retry() after KEEPER_WITHDRAWN; keeper_release(), or for `dlock acquire`
- * keeper_detach(); keeper_event() until an event with last; keeper_kill().
+ * keeper_detach(); keeper_event() until an event with last; child_end().
  */
 #pragma once
 
@@ -125,9 +125,3 @@ bool keeper_has_hold(const struct keeper *keeper);
 
 /* Closes hold_fd, if there is one: with the last copy the lock is free. */
 void keeper_drop_hold(struct keeper *keeper);
-
-/*
- * Kill and reap a keeper that has sent its last event, or that is not worth waiting for. A keeper
- * that stays behind for a minimum hold is only forgotten. Does nothing when there is none.
- */
-void keeper_kill(struct keeper *keeper);

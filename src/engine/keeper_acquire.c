@@ -40,8 +40,8 @@ static bool gives_up(enum wake wake)
 }
 
 /*
- * Offers the lock. False: nobody has taken it; the supervisor was
- * told, and the lock given back. Does not return when the supervisor is dead.
+ * Offers the lock. False: nobody has taken it; the supervisor was told, and the lock given back.
+ * Does not return when the supervisor is dead.
  */
 static bool offer(struct keeping *k, struct grant *grant)
 {
@@ -103,32 +103,20 @@ static void report_waiting(struct keeping *k)
 	keeping_tell(k, KEEPER_WAITING);
 }
 
-/* Sleeps between two tries. True: the keeper is to give up. */
-static bool await_turn(struct keeping *k, int64_t retry_ms)
+/*
+ * Sleeps between two tries, without the backend if its connection has failed. True: the keeper is
+ * to give up.
+ */
+static bool await_turn(struct keeping *k, int64_t retry_ms, bool with_backend)
 {
 	do {
-		enum wake wake = keeping_rest(k, retry_ms, true);
+		enum wake wake = keeping_rest(k, retry_ms, with_backend);
 
 		if (gives_up(wake))
 			return true;
 		if (wake == WAKE_EVENT)
 			retry_ms = clock_earlier(retry_ms, k->backend->ops->event(k->backend));
 	} while (clock_boot_ms() < retry_ms);
-	return false;
-}
-
-/*
- * Sleeps between two attempts to connect, and ignores the connection that has failed. True: the
- * keeper is to give up.
- */
-static bool pause_for(struct keeping *k, int64_t pause_ms)
-{
-	const int64_t until_ms = clock_boot_ms() + pause_ms;
-
-	do {
-		if (gives_up(keeping_rest(k, until_ms, false)))
-			return true;
-	} while (clock_boot_ms() < until_ms);
 	return false;
 }
 
@@ -166,7 +154,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 	if (*pause_ms == RECONNECT_FIRST_MS || strcmp(told, k->event.error.message) != 0)
 		keeping_tell(k, KEEPER_RETRYING);
 	memcpy(told, k->event.error.message, sizeof(told));
-	if (pause_for(k, *pause_ms))
+	if (await_turn(k, clock_boot_ms() + *pause_ms, false))
 		leave(k, false);
 	*pause_ms = *pause_ms * 2 > RECONNECT_LAST_MS ? RECONNECT_LAST_MS : *pause_ms * 2;
 }
@@ -221,7 +209,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 				keeping_finish(k, KEEPER_BUSY);
 			}
 			report_waiting(k);
-			if (await_turn(k, grant->retry_ms))
+			if (await_turn(k, grant->retry_ms, true))
 				leave(k, false);
 			break;
 		case OUTCOME_LOST:

@@ -217,18 +217,13 @@ void keeping_join(struct keeping *k, struct grant *grant)
 
 void keeping_end_joined(struct keeping *k)
 {
+	enum keeper_event_type type;
+
 	keeping_unbound_calls(k);
 	k->event.error = (struct error){ 0 };
-	switch (keeping_verify_joined(k)) {
-	case OUTCOME_HELD:
-	case OUTCOME_BUSY:
-		keeping_finish(k, KEEPER_RELEASED);
-	case OUTCOME_LOST:
-		if (!k->event.error.message[0])
-			error_set(&k->event.error, ERROR_REFUSED, 0, KEEPING_GONE);
-		keeping_finish(k, KEEPER_LOST);
-	case OUTCOME_ERROR:
-		break;
-	}
-	keeping_finish(k, KEEPER_FAILED);
+	type = keeper_event_of(keeping_verify_joined(k));
+	if (type == KEEPER_LOST && !k->event.error.message[0])
+		error_set(&k->event.error, ERROR_REFUSED, 0, KEEPING_GONE);
+	/* It is held, if only in another mode. */
+	keeping_finish(k, type == KEEPER_HELD || type == KEEPER_BUSY ? KEEPER_RELEASED : type);
 }

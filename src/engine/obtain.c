@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * The lock is obtained: the supervisor joins an outer hold, takes a lock of `file:` itself, or waits
+ * for the keeper.
+ */
 #include "supervisor.h"
 
 #include <stdatomic.h>
@@ -9,6 +13,7 @@
 #include "base/signals.h"
 #include "lock/hold.h"
 #include "lock/view.h"
+#include "environment.h"
 
 /* How often a local waiter looks whether the lock was broken away from its holder. */
 #define LOOK_LOCAL_MS 5000
@@ -32,7 +37,7 @@ static enum obtained obtained(struct supervisor *s, uint64_t fence)
 /* Does the offer stand? The guard takes it when it is ordered. */
 static enum obtained hear_offer(struct supervisor *s)
 {
-	const bool stands = s->without_command ? shared_take(s->shared)
+	const bool stands = !s->run->argv ? shared_take(s->shared)
 					       : atomic_load(&s->shared->offer) == OFFER_MADE;
 
 	return stands ? obtained(s, atomic_load(&s->shared->fence)) : OBTAINED_NOT_YET;
@@ -132,7 +137,7 @@ static enum obtained obtain_local(struct supervisor *s)
 		return supervisor_fail(s, &err);
 	obtained = try_local(s, false, 0, NULL);
 	/* The wait leaves time to start the guard. */
-	if (obtained == OBTAINED_NOT_YET && until_ms > clock_boot_ms() && !s->without_command &&
+	if (obtained == OBTAINED_NOT_YET && until_ms > clock_boot_ms() && s->run->argv &&
 	    supervisor_start_guard(s, &err))
 		return supervisor_fail(s, &err);
 	while (obtained == OBTAINED_NOT_YET && clock_boot_ms() < until_ms) {
@@ -222,7 +227,7 @@ void supervisor_give_up(struct supervisor *s)
 	 * keeper has left none, and ends.
 	 */
 	if (!atomic_load(&s->shared->engaged) || s->has_last_word) {
-		keeper_kill(&s->keeper);
+		child_end(&s->keeper.child);
 		return;
 	}
 	keeper_release(&s->keeper);
@@ -233,7 +238,7 @@ void supervisor_give_up(struct supervisor *s)
 	if (!s->keeper.child.pid && !event.last &&
 	    !supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
 		supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event);
-	keeper_kill(&s->keeper);
+	child_end(&s->keeper.child);
 }
 
 static enum obtained wait_for_lock(struct supervisor *s)
@@ -284,7 +289,7 @@ enum obtained supervisor_obtain(struct supervisor *s)
 	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, &err))
 		return supervisor_fail(s, &err);
 	/* The guard is started while the keeper waits for the network. */
-	if (!s->without_command && supervisor_start_guard(s, &err))
+	if (s->run->argv && supervisor_start_guard(s, &err))
 		obtained = supervisor_fail(s, &err);
 	else
 		obtained = wait_for_lock(s);
@@ -295,4 +300,55 @@ enum obtained supervisor_obtain(struct supervisor *s)
 		supervisor_give_up(s);
 	}
 	return obtained;
+}
+
+/* ---- an outer hold: the keeper verifies and renews it, see keeping.h ---- */
+
+enum obtained supervisor_refuse_token(struct supervisor *s, enum token_scope scope)
+{
+	const struct error why = s->result->error;
+
+	if (s->result->end != RUN_LOST && why.kind != ERROR_UNAVAILABLE)
+		return OBTAINED_NO;
+	s->result->error = (struct error){ 0 };
+	/* Not an acquisition: the server may be back by then, and the hold may have ended. */
+	if (s->result->end != RUN_LOST)
+		return supervisor_fail(s, &why);
+	if (scope == TOKEN_OF_NAME) {
+		s->level = 0;
+		return OBTAINED_NOT_YET;
+	}
+	error_set(&s->result->error, ERROR_REFUSED, 0, "the hold that DLOCK_TOKEN is of has ended");
+	return OBTAINED_NO;
+}
+
+static enum obtained join(struct supervisor *s, enum token_scope scope)
+{
+	struct keeper_event event;
+
+	s->result->end = RUN_FAILED;
+	if (!supervisor_start_keeper(s, KEEPER_JOIN, &s->result->error))
+		s->result->end = supervisor_hear_answer(s, &event, &s->result->error);
+	if (s->result->end != RUN_EXITED) {
+		child_end(&s->keeper.child);
+		keeper_drop_hold(&s->keeper);
+		return supervisor_refuse_token(s, scope);
+	}
+	s->protected = s->joined = true;
+	s->fence = s->result->facts.fence = atomic_load(&s->shared->fence);
+	s->result->facts.obtained_ms = clock_boot_ms();
+	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "already held, with the token in DLOCK_TOKEN");
+	return OBTAINED_YES;
+}
+
+enum obtained supervisor_join(struct supervisor *s)
+{
+	enum token_scope scope;
+
+	if (environment_find_token(s->run->name, s->identity, s->token, &s->level, &scope,
+				   &s->result->error)) {
+		s->result->end = RUN_FAILED;
+		return OBTAINED_NO;
+	}
+	return scope == TOKEN_OF_OTHER ? OBTAINED_NOT_YET : join(s, scope);
 }

@@ -221,7 +221,7 @@ static void release_note(struct supervisor *s)
 	if (supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
 		return;
 	supervisor_await_last(s, until_ms, &event);
-	keeper_kill(&s->keeper);
+	child_end(&s->keeper.child);
 }
 
 /* The keeper is gone; the lock lives with a connection that we have a copy of. */
@@ -249,8 +249,8 @@ static void give_back(struct supervisor *s)
 	/* The guard has told the keeper already, unless it was killed. */
 	if (s->keeper.child.pid)
 		keeper_release(&s->keeper);
-	if (s->keeper.child.pid && await_release(s, false)) {
-		keeper_kill(&s->keeper);
+	if ((s->keeper.child.pid || s->has_last_word) && await_release(s, false)) {
+		child_end(&s->keeper.child);
 		return;
 	}
 	if (s->joined && s->ended_ms >= s->last_lease.end_ms)
@@ -266,7 +266,7 @@ static void give_back(struct supervisor *s)
 				"could not release the lock: %s", err.message);
 	else
 		await_release(s, ordered);
-	keeper_kill(&s->keeper);
+	child_end(&s->keeper.child);
 }
 
 /* ---- the run ---- */
@@ -283,11 +283,11 @@ static void run_protected(struct supervisor *s, enum obtained obtained)
 			obtained = supervisor_obtain(s);
 	}
 	if (obtained != OBTAINED_YES) {
-		guard_finish(&s->guard);
+		child_end(&s->guard);
 		return;
 	}
 	supervisor_check_guard(s);
-	if (!s->guard.child.pid && supervisor_start_guard(s, &err)) {
+	if (!s->guard.pid && supervisor_start_guard(s, &err)) {
 		atomic_store(&s->shared->held_ms, 0);
 		supervisor_fail(s, &err);
 	} else {
@@ -297,7 +297,7 @@ static void run_protected(struct supervisor *s, enum obtained obtained)
 	if (s->protected)
 		give_back(s);
 	/* The guard ends by itself, and must be reaped. */
-	guard_finish(&s->guard);
+	child_end(&s->guard);
 	if (s->lost && s->result->end == RUN_EXITED)
 		s->result->end = RUN_LOST;
 }

@@ -152,18 +152,21 @@ static void say_stuck(struct supervisor *s, pid_t pid)
 		       (unsigned)process_user(pid));
 }
 
-/* The command was never executed. */
-static void hear_unused(struct supervisor *s, const struct guard_event *event)
+/* Was the command never executed? */
+static void hear_unused(struct supervisor *s)
 {
-	s->reaped = true;
-	if (event->type == GUARD_EXEC_FAILED) {
+	const int exec_failure = atomic_load(&s->shared->exec_failure);
+	const int contain_failure = atomic_load(&s->shared->contain_failure);
+
+	s->reaped |= exec_failure || contain_failure;
+	if (exec_failure) {
 		s->result->end = RUN_EXEC_FAILED;
-		s->result->error.errnum = event->value;
-		return;
+		s->result->error.errnum = exec_failure;
+	} else if (contain_failure) {
+		s->result->end = RUN_FAILED;
+		error_set(&s->result->error, ERROR_INTERNAL, contain_failure, "--contain: this "
+			  "system gives no PID namespace");
 	}
-	s->result->end = RUN_FAILED;
-	error_set(&s->result->error, ERROR_INTERNAL, event->value, "--contain: this system gives "
-		  "no PID namespace");
 }
 
 static void hear_leftovers(struct supervisor *s, int count)
@@ -229,10 +232,6 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 		/* The guard acts, and this process could do no more. */
 		s->force_ms = CLOCK_NEVER;
 		break;
-	case GUARD_EXEC_FAILED:
-	case GUARD_NOT_CONTAINED:
-		hear_unused(s, event);
-		break;
 	case GUARD_STOPPED:
 		follow_stop(s, event->value);
 		break;
@@ -255,6 +254,7 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 	}
 	if (!event->last)
 		return true;
+	hear_unused(s);
 	hear_endings(s);
 	s->ended = true;
 	return false;
@@ -337,7 +337,7 @@ static void end_tree(struct supervisor *s)
 	pid_t refused;
 	int left;
 
-	guard_finish(&s->guard);
+	child_end(&s->guard);
 	s->spared.helper = s->keeper.child.pid;
 	while ((left = tree_signal(&s->spared, 0, SIGKILL, &refused)) != 0) {
 		if (left < 0 && !kill_unseen(s, lease_end_ms))

@@ -64,6 +64,9 @@ struct shared {
 	 */
 	_Atomic int64_t held_ms;
 	_Atomic int endings;		/* of enum ending, by the guard */
+	/* Why no command was executed, by who was to become it: errno, or 0. */
+	_Atomic int exec_failure;
+	_Atomic int contain_failure;	/* there is no namespace for --contain */
 	_Atomic int64_t guard_dies_ms;	/* the kernel kills the guard then; CLOCK_NEVER: never */
 	_Atomic int guard;		/* pid of the guard; 0: not started yet */
 	_Atomic int command;		/* pid of the command; 0: not started yet */

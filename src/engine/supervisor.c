@@ -156,7 +156,7 @@ enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
 				err->message);
 		s->protected = false;
 		/* The keeper has said why, and ends. Nobody will read its socket. */
-		keeper_kill(&s->keeper);
+		child_end(&s->keeper.child);
 		return OBTAINED_YES;
 	}
 	s->result->end = RUN_FAILED;
@@ -192,9 +192,9 @@ static void reap(struct supervisor *s)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
-		if (pid == s->guard.child.pid) {
+		if (pid == s->guard.pid) {
 			stopped = WIFSTOPPED(status);
-			s->guard.child.reaped = !stopped;
+			s->guard.reaped = !stopped;
 		} else if (pid == s->keeper.child.pid && !WIFSTOPPED(status)) {
 			s->keeper.child.reaped = true;
 			s->keeper.child.status = status;
@@ -202,14 +202,14 @@ static void reap(struct supervisor *s)
 			tree_reaped(&s->spared, pid);
 	}
 	if (stopped)
-		kill(s->guard.child.pid, SIGCONT);
+		kill(s->guard.pid, SIGCONT);
 }
 
 void supervisor_check_guard(struct supervisor *s)
 {
 	reap(s);
-	if (s->guard.child.reaped)
-		guard_finish(&s->guard);
+	if (s->guard.reaped)
+		child_end(&s->guard);
 }
 
 /* What the caller does not read afterwards must not be polled: it would end every poll(). */
@@ -218,7 +218,7 @@ static void rest(struct supervisor *s, int64_t until_ms, bool keeper, bool guard
 	struct pollfd fds[] = {
 		{ .fd = s->signals->fd, .events = POLLIN },
 		{ .fd = keeper ? s->keeper.child.fd : -1, .events = POLLIN },
-		{ .fd = guard ? s->guard.child.fd : -1, .events = POLLIN },
+		{ .fd = guard ? s->guard.fd : -1, .events = POLLIN },
 	};
 
 	/* The caller may have read the signal of a child that changed after the last reap(). */
@@ -389,7 +389,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 		.guard_pipe = { -1, -1 }, .lost_fd = -1,
 		.keeper = { .child = { .fd = -1 }, .hold_fd = -1 },
 		.local_grant = { .hold_fd = -1 },
-		.guard = { .child = { .fd = -1 } },
+		.guard = { .fd = -1 },
 		.continue_ms = CLOCK_NEVER, .force_ms = CLOCK_NEVER,
 		.identity = uri_identity(run->uri),
 		.started_ms = clock_boot_ms(), .terminal = { .fd = -1 },

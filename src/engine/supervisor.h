@@ -5,7 +5,7 @@
  *
  *	supervise_run()			run.c
  *	  supervisor_init()		shared memory, request: supervisor.c
- *	  supervisor_join()		inside a hold of the same lock: nested.c; else
+ *	  supervisor_join()		inside a hold of the same lock: obtain.c; else
  *	  supervisor_obtain()		waits for the lock: obtain.c
  *	  supervisor_run_command()	until the command's tree is dead: running.c
  *	  give_back()			run.c
@@ -56,9 +56,8 @@ struct supervisor {
 	const struct pidfd *process;	/* acquire: the one to hold for; NULL: none */
 	bool term_on_lost;
 	bool look_now;			/* at whether a local lock is still ours */
-	bool without_command;		/* acquire: no guard */
 	struct keeper keeper;
-	struct guard guard;
+	struct child guard;
 	struct guard_plan guard_plan;
 	int64_t continued_ms;		/* when the command was continued last, after a stop */
 	int64_t continue_ms;		/* when it is to be continued; CLOCK_NEVER */
