@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/pidfd.h"
-#include "environment.h"
 #include "supervisor.h"
 
 /*
@@ -90,32 +89,20 @@ static int settle(struct supervisor *s, struct acquire_result *result, struct er
 static enum obtained acquire_nested(struct supervisor *s, int64_t ttl_ms,
 				    struct acquire_result *result)
 {
-	struct error *err = &s->result->error;
-	struct keeper_event event = { .lease_ms = 0 };
-	enum token_scope scope;
+	struct keeper_event event;
+	enum obtained obtained;
 
-	s->result->end = RUN_FAILED;
-	if (environment_find_token(s->run->name, s->identity, s->token, &s->level, &scope, err))
-		return OBTAINED_NO;
-	if (scope == TOKEN_OF_OTHER)
-		return OBTAINED_NOT_YET;
-	if (s->level == TOKEN_LEVEL_MOST) {
-		error_set(err, ERROR_USAGE, 0, "the token in DLOCK_TOKEN has the "
-			  "highest level, %d", TOKEN_LEVEL_MOST);
-		return OBTAINED_NO;
-	}
 	s->request.ttl_ms = ttl_ms;
-	if (!supervisor_start_keeper(s, KEEPER_NEST, err))
-		s->result->end = supervisor_hear_answer(s, &event, err);
-	child_end(&s->keeper.child);
+	obtained = supervisor_join(s, KEEPER_NEST, &event);
 	s->request.ttl_ms = s->run->ttl_ms;
-	if (s->result->end != RUN_EXITED)
-		return supervisor_refuse_token(s, scope);
+	if (obtained != OBTAINED_YES)
+		return obtained;
+	child_end(&s->keeper.child);
 	s->level++;
-	s->result->facts.fence = result->fence = atomic_load(&s->shared->fence);
+	result->fence = s->fence;
 	result->lease_ms = event.lease_ms;
 	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "held already; the outer hold goes on");
-	return OBTAINED_NO;
+	return OBTAINED_YES;
 }
 
 static void acquire_new(struct supervisor *s, struct acquire_result *result)

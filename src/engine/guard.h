@@ -55,8 +55,8 @@ struct guard_plan {
 	 * lock is held for as long as anything of the tree lives.
 	 */
 	bool inherits;
-	bool tells_start;		/* by GUARD_STARTED, which nobody wants otherwise */
-	int told_fd;			/* eventfd: readable after guard_told(); -1: no need to wait */
+	/* eventfd: readable when GUARD_STARTED was printed; -1: nobody wants to hear of it */
+	int told_fd;
 };
 
 /* An event that a supervisor does not read for long is dropped, except for the last one. */

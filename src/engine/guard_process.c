@@ -506,7 +506,7 @@ void guarding_main(const struct guard_plan *plan, int fd)
 {
 	struct guarding g = {
 		.plan = plan, .fd = fd, .hold_fd = -1, .report_fd = -1,
-		.told_start = !plan->tells_start,
+		.told_start = plan->told_fd < 0,
 	};
 
 	/* A signal that ends or stops dlock's job must leave a process to enforce the lease. */

@@ -43,8 +43,8 @@ static int64_t patience(const struct keeping *k, const struct grant *grant)
 }
 
 /*
- * Asks the daemon: any verb but RENEW and RELEASE. True: *outcome is the answer. False: there is no daemon
- * (*outcome LOST), or it does not answer (ERROR, and k->event.error says so).
+ * Asks the daemon: any verb but RENEW and RELEASE. True: *outcome is the answer. False: there is no
+ * daemon (*outcome LOST), or it does not answer (ERROR, and k->event.error says so).
  */
 static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *grant,
 		       enum outcome *outcome)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The lock is obtained: the supervisor joins an outer hold, takes a lock of `file:` itself, or waits
- * for the keeper.
+ * The lock is obtained: the supervisor joins an outer hold, takes a lock of `file:` itself, or
+ * waits for the keeper.
  */
 #include "supervisor.h"
 
@@ -304,7 +304,41 @@ enum obtained supervisor_obtain(struct supervisor *s)
 
 /* ---- an outer hold: the keeper verifies and renews it, see keeping.h ---- */
 
-enum obtained supervisor_refuse_token(struct supervisor *s, enum token_scope scope)
+/*
+ * Waits for what a keeper says that was asked about the hold of a token: RUN_EXITED if it holds;
+ * RUN_LOST; RUN_FAILED with *err; RUN_INTERRUPTED with the result filled.
+ */
+static enum run_end hear_answer(struct supervisor *s, struct keeper_event *event,
+				struct error *err)
+{
+	for (;;) {
+		supervisor_sleep(s, CLOCK_NEVER);
+		if (supervisor_interrupted(s))
+			return RUN_INTERRUPTED;
+		if (!keeper_event(&s->keeper, event))
+			continue;
+		switch (event->type) {
+		case KEEPER_HELD:
+			return RUN_EXITED;
+		case KEEPER_LOST:
+			return RUN_LOST;
+		case KEEPER_BUSY:
+		case KEEPER_FAILED:
+			*err = event->error;
+			return RUN_FAILED;
+		default:
+			supervisor_keeper_died(s, err);
+			return RUN_FAILED;
+		}
+	}
+}
+
+/*
+ * The token in the environment, of this scope, was found not to hold, or could not be asked for:
+ * s->result->end says which, and s->result->error why. NOT_YET: the token is of another lock. NO
+ * with the result filled; YES as supervisor_fail().
+ */
+static enum obtained refuse_token(struct supervisor *s, enum token_scope scope)
 {
 	const struct error why = s->result->error;
 
@@ -322,33 +356,30 @@ enum obtained supervisor_refuse_token(struct supervisor *s, enum token_scope sco
 	return OBTAINED_NO;
 }
 
-static enum obtained join(struct supervisor *s, enum token_scope scope)
+enum obtained supervisor_join(struct supervisor *s, enum keeper_mode mode,
+			      struct keeper_event *event)
 {
-	struct keeper_event event;
+	struct error *err = &s->result->error;
+	enum token_scope scope;
 
 	s->result->end = RUN_FAILED;
-	if (!supervisor_start_keeper(s, KEEPER_JOIN, &s->result->error))
-		s->result->end = supervisor_hear_answer(s, &event, &s->result->error);
+	if (environment_find_token(s->run->name, s->identity, s->token, &s->level, &scope, err))
+		return OBTAINED_NO;
+	if (scope == TOKEN_OF_OTHER)
+		return OBTAINED_NOT_YET;
+	if (mode == KEEPER_NEST && s->level == TOKEN_LEVEL_MOST) {
+		error_set(err, ERROR_USAGE, 0, "the token in DLOCK_TOKEN has the "
+			  "highest level, %d", TOKEN_LEVEL_MOST);
+		return OBTAINED_NO;
+	}
+	if (!supervisor_start_keeper(s, mode, err))
+		s->result->end = hear_answer(s, event, err);
 	if (s->result->end != RUN_EXITED) {
 		child_end(&s->keeper.child);
 		keeper_drop_hold(&s->keeper);
-		return supervisor_refuse_token(s, scope);
+		return refuse_token(s, scope);
 	}
-	s->protected = s->joined = true;
+	s->joined = true;
 	s->fence = s->result->facts.fence = atomic_load(&s->shared->fence);
-	s->result->facts.obtained_ms = clock_boot_ms();
-	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "already held, with the token in DLOCK_TOKEN");
 	return OBTAINED_YES;
-}
-
-enum obtained supervisor_join(struct supervisor *s)
-{
-	enum token_scope scope;
-
-	if (environment_find_token(s->run->name, s->identity, s->token, &s->level, &scope,
-				   &s->result->error)) {
-		s->result->end = RUN_FAILED;
-		return OBTAINED_NO;
-	}
-	return scope == TOKEN_OF_OTHER ? OBTAINED_NOT_YET : join(s, scope);
 }

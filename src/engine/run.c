@@ -271,11 +271,19 @@ static void give_back(struct supervisor *s)
 
 /* ---- the run ---- */
 
-/* Acquires, unless an outer hold was joined, or the command runs without the lock. */
-static void run_protected(struct supervisor *s, enum obtained obtained)
+/* Joins an outer hold, or acquires, unless the command runs without the lock. */
+static void run_protected(struct supervisor *s)
 {
+	struct keeper_event event;
 	struct error err = { 0 };
+	enum obtained obtained = supervisor_join(s, KEEPER_JOIN, &event);
 
+	if (s->joined) {
+		s->protected = true;
+		s->result->facts.obtained_ms = clock_boot_ms();
+		supervisor_tell(s, EVENT_JOINED, SAY_STEP,
+				"already held, with the token in DLOCK_TOKEN");
+	}
 	if (obtained == OBTAINED_NOT_YET) {
 		if (token_make(s->token, s->run->name, s->identity, true, &err))
 			obtained = supervisor_fail(s, &err);
@@ -322,7 +330,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	if (!s.knows_spared)
 		supervisor_say(&s, SAY_WARNING,
 			       "cannot tell which processes belong to the command");
-	run_protected(&s, supervisor_join(&s));
+	run_protected(&s);
 	if (!s.reaped && result->end == RUN_EXITED && ipc_has_failed(&result->error))
 		result->end = RUN_FAILED;
 	if (s.overdue && result->end == RUN_EXITED)

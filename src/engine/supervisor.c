@@ -310,7 +310,6 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		/* The supervisor's own release then says what there is to say. */
 		.unlocks = local && s->run->mode == HOLD_EXCLUSIVE && !s->run->min_hold_ms,
 		.inherits = local && !s->run->closes,
-		.tells_start = is_heard(s, SAY_STEP),
 		.told_fd = is_heard(s, SAY_STEP) ? eventfd(0, EFD_CLOEXEC) : -1,
 	};
 }
@@ -337,31 +336,6 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 	plan.lost_fd = s->lost_fd;
 	memcpy(plan.guard_pipe, s->guard_pipe, sizeof(plan.guard_pipe));
 	return keeper_start(&s->keeper, &plan, err);
-}
-
-enum run_end supervisor_hear_answer(struct supervisor *s, struct keeper_event *event,
-				    struct error *err)
-{
-	for (;;) {
-		supervisor_sleep(s, CLOCK_NEVER);
-		if (supervisor_interrupted(s))
-			return RUN_INTERRUPTED;
-		if (!keeper_event(&s->keeper, event))
-			continue;
-		switch (event->type) {
-		case KEEPER_HELD:
-			return RUN_EXITED;
-		case KEEPER_LOST:
-			return RUN_LOST;
-		case KEEPER_BUSY:
-		case KEEPER_FAILED:
-			*err = event->error;
-			return RUN_FAILED;
-		default:
-			supervisor_keeper_died(s, err);
-			return RUN_FAILED;
-		}
-	}
 }
 
 int supervisor_hold_fd(const struct supervisor *s)

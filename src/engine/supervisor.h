@@ -138,13 +138,6 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 			    struct error *err);
 int supervisor_start_guard(struct supervisor *s, struct error *err);
 
-/*
- * Waits for what a keeper says that was asked about the hold of a token: RUN_EXITED if it holds;
- * RUN_LOST; RUN_FAILED with *err; RUN_INTERRUPTED with the result filled.
- */
-enum run_end supervisor_hear_answer(struct supervisor *s, struct keeper_event *event,
-				    struct error *err);
-
 /* Before the command runs: forgets a guard that was killed, so that another one is started. */
 void supervisor_check_guard(struct supervisor *s);
 
@@ -174,15 +167,10 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 void supervisor_plan_guard(struct supervisor *s, char **bare_envp);
 
 /*
- * Joins the hold that the environment has a token of: YES, with s->joined. YES without that: the
- * hold cannot be asked for, and the command runs without the lock (--if-down run). NOT_YET: there
- * is no such hold, and the caller acquires.
+ * Finds the hold that the environment has a token of, and has a keeper join it (KEEPER_JOIN) or
+ * renew it once (KEEPER_NEST): YES, with s->joined and *event. YES without that: the hold cannot be
+ * asked for, and the command runs without the lock (--if-down run). NOT_YET: there is no such hold,
+ * and the caller acquires.
  */
-enum obtained supervisor_join(struct supervisor *s);
-
-/*
- * The token in the environment, of this scope, was found not to hold, or could not be asked for:
- * s->result->end says which, and s->result->error why. NOT_YET: the token is of another lock. NO
- * with the result filled; YES as supervisor_fail().
- */
-enum obtained supervisor_refuse_token(struct supervisor *s, enum token_scope scope);
+enum obtained supervisor_join(struct supervisor *s, enum keeper_mode mode,
+			      struct keeper_event *event);
