@@ -103,7 +103,7 @@ refused() {
 	for command in "run -n $LOCK -- touch ran" "acquire -n $LOCK" "status $LOCK" status "wait $LOCK" \
 		"break --yes $LOCK" {verify,renew,release}" $LOCK 0123456789abcdef0123456789abcdef" setup; do
 		# shellcheck disable=SC2086 # words
-		DLOCK_BACKEND=zk://127.0.0.1:$TOOL_PORT?timeout=500ms hostile $command
+		DLOCK_BACKEND="zk://127.0.0.1:$TOOL_PORT?timeout=500ms" hostile $command
 		one_line "127\\.0\\.0\\.1:$TOOL_PORT: cannot .*: marshalling error"
 	done
 	[[ ! -e ran ]]
