@@ -14,7 +14,6 @@
 #include <strings.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -172,18 +171,6 @@ int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel
 			*err = one;
 	}
 	return fd;
-}
-
-int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
-		     struct error *err)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-
-	if (strlen(path) >= sizeof(address.sun_path))
-		return error_set(err, ERROR_USAGE, ENAMETOOLONG, "socket path");
-	strcpy(address.sun_path, path);
-	return connect_address((const struct sockaddr *)&address, sizeof(address), deadline_ms,
-			       cancel_fd, err);
 }
 
 void net_forget_unsent(int fd)

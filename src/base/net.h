@@ -58,10 +58,6 @@ int net_look_up(const char *host, uint16_t port, struct net_address found[static
 /* Does what is sent to host stay on this machine? NULL: a Unix socket. */
 bool net_is_local(const char *host);
 
-/* Connects to a Unix socket. As net_connect(). */
-int net_connect_unix(const char *path, int64_t deadline_ms, int cancel_fd,
-		     struct error *err);
-
 /*
  * Has the kernel ask the peer of a TCP connection for a sign of life after 15 s of silence, and
  * give up 15 s later: a connection to a host that has vanished breaks.

@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
