@@ -92,7 +92,7 @@ static enum outcome take_record(struct file_backend *file, const struct request 
 }
 
 /* Try once. With request->queue, sleep until flock() gives the file, or a signal was caught. */
-static enum outcome try_once(struct file_backend *file, const struct request *request,
+static enum outcome try_acquire(struct file_backend *file, const struct request *request,
 			  struct error *err)
 {
 	const int how = request->mode == HOLD_EXCLUSIVE ? LOCK_EX : LOCK_SH;
@@ -140,7 +140,7 @@ static enum outcome open_and_try(struct file_backend *file, const struct request
 		return OUTCOME_ERROR;
 	if (watches)
 		watch.fd = watch_file(&file->lock);
-	outcome = try_once(file, request, err);
+	outcome = try_acquire(file, request, err);
 	if (outcome != OUTCOME_HELD) {
 		file->own.fence = 0;
 		file_lock_free(&file->lock, HOLD_EXCLUSIVE);

@@ -26,7 +26,7 @@ static void make_like(int fd, int old)
 }
 
 /* Give the name to a new file with the last fence: everybody who comes from now on locks that. */
-static enum outcome replace(const struct file_lock *lock, uint64_t fence, struct error *err)
+static enum outcome replace_file(const struct file_lock *lock, uint64_t fence, struct error *err)
 {
 	const struct file_record record = { .fence = fence };
 	char fresh[FILE_PATH_SIZE];
@@ -66,7 +66,7 @@ static enum outcome break_row(const struct file_lock *lock, const struct row *ro
 	if (file_lock_inspect(lock, &state, err))
 		return OUTCOME_ERROR;
 	if (shows_row(&state, row) && file_lock_current(lock))
-		outcome = replace(lock, state.fence, err);
+		outcome = replace_file(lock, state.fence, err);
 	for (int i = 0; outcome == OUTCOME_HELD && i < state.count; i++)
 		if (state.holds[i].pid > 0)
 			kill(state.holds[i].pid, SIGURG);

@@ -68,7 +68,7 @@ char *file_path_of_self(void)
 }
 
 /* Write a file name for a lock's name, less the suffix, and return its end. */
-static char *encode(const char *name, char *encoded)
+static char *encode_name(const char *name, char *encoded)
 {
 	char *to = encoded;
 
@@ -90,7 +90,7 @@ static char *encode(const char *name, char *encoded)
 
 void file_path_make(const char *directory, const char *name, char path[static FILE_PATH_SIZE])
 {
-	strcpy(encode(name, stpcpy(stpcpy(path, directory), "/")), SUFFIX);
+	strcpy(encode_name(name, stpcpy(stpcpy(path, directory), "/")), SUFFIX);
 }
 
 bool file_path_decode(const char *entry, char *name, size_t size)
