@@ -156,7 +156,7 @@ static void add_watch(struct zk_own *own, const char *name)
 }
 
 /* Remember what the queue says of the entries before ours, whose index is me. */
-static void remember(struct zk_own *own, const struct zk_entry *entries, ptrdiff_t me)
+static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptrdiff_t me)
 {
 	const ptrdiff_t nearest = zk_entries_blocker(entries, me);
 	const ptrdiff_t second = nearest < 0 ? -1 : zk_entries_blocker(entries, nearest);
@@ -204,7 +204,7 @@ static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error
 	me = zk_queue_find_uuid(&queue, own->uuid);
 	if (me >= 0) {
 		zk_queue_pair(&queue, me, own->directory, &own->at);
-		remember(own, queue.entries, me);
+		record_queue(own, queue.entries, me);
 		schedule_check(zk);
 	}
 	zk_queue_finish(&queue);
@@ -477,7 +477,7 @@ static int try_enqueue(struct zk_backend *zk, const struct request *request, str
 	return result;
 }
 
-static int enqueue(struct zk_backend *zk, const struct request *request, struct error *err)
+static int ensure_entry(struct zk_backend *zk, const struct request *request, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	int result = 1;
@@ -576,7 +576,7 @@ void zk_grant(struct zk_backend *zk, struct grant *grant)
 	grant->fence = zk->own.fence;
 }
 
-static enum outcome hold(struct zk_backend *zk, struct grant *grant)
+static enum outcome begin_hold(struct zk_backend *zk, struct grant *grant)
 {
 	struct zk_own *own = &zk->own;
 
@@ -588,8 +588,8 @@ static enum outcome hold(struct zk_backend *zk, struct grant *grant)
 	return OUTCOME_HELD;
 }
 
-static enum outcome try_once(struct zk_backend *zk, const struct request *request,
-			     struct grant *grant, struct error *err)
+static enum outcome try_acquire(struct zk_backend *zk, const struct request *request,
+				struct grant *grant, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	const bool waited = own->state == ZK_WAITING;
@@ -608,7 +608,7 @@ static enum outcome try_once(struct zk_backend *zk, const struct request *reques
 	/* A hold that nobody took, and that could not be released, is proven by the queue. */
 	own->stale |= own->held;
 	own->held = false;
-	if (!own->at.node[0] && enqueue(zk, request, err))
+	if (!own->at.node[0] && ensure_entry(zk, request, err))
 		return OUTCOME_ERROR;
 	do
 		result = take_step(zk, request, err);
@@ -616,7 +616,7 @@ static enum outcome try_once(struct zk_backend *zk, const struct request *reques
 	if (result < 0)
 		return OUTCOME_ERROR;
 	if (!own->blocked)
-		return hold(zk, grant);
+		return begin_hold(zk, grant);
 	grant->retry_ms = own->look_ms;
 	return OUTCOME_BUSY;
 }
@@ -628,7 +628,7 @@ enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *reque
 
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
 	do
-		outcome = try_once(zk, request, grant, err);
+		outcome = try_acquire(zk, request, grant, err);
 	while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
 	       zk_conn_again(&zk->conn, err));
 	/* Without a wait no entry is left, nor after a mistake of the user's. */

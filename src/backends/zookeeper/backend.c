@@ -129,8 +129,8 @@ static int connect_session(struct backend *backend, const struct request *reques
 	return failed;
 }
 
-static enum outcome acquire(struct backend *backend, const struct request *request,
-			    struct grant *grant, struct error *err)
+static enum outcome acquire_lock(struct backend *backend, const struct request *request,
+				 struct grant *grant, struct error *err)
 {
 	struct zk_backend *zk = zk_from_backend(backend);
 	enum outcome outcome = zk->one_node ? zk_node_acquire(zk, request, grant, err)
@@ -140,7 +140,7 @@ static enum outcome acquire(struct backend *backend, const struct request *reque
 	return outcome;
 }
 
-static int fd(struct backend *backend)
+static int get_fd(struct backend *backend)
 {
 	return zk_conn_fd(&zk_from_backend(backend)->conn);
 }
@@ -149,8 +149,8 @@ static const struct backend_ops zookeeper_ops = {
 	.open = open_backend,
 	.close = close_backend,
 	.connect = connect_session,
-	.acquire = acquire,
-	.fd = fd,
+	.acquire = acquire_lock,
+	.fd = get_fd,
 	.event = zk_event,
 	.renew = zk_renew,
 	.release = zk_release,
@@ -160,12 +160,12 @@ static const struct backend_ops zookeeper_ops = {
 	.check = zk_check,
 };
 
-static const char *library(void)
+static const char *describe_library(void)
 {
 	return "ZooKeeper C client " ZOO_VERSION;
 }
 
 const struct backend_module dlock_module = {
-	.module = { DLOCK_VERSION, library },
+	.module = { DLOCK_VERSION, describe_library },
 	.ops = &zookeeper_ops,
 };

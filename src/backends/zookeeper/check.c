@@ -18,7 +18,7 @@
 #define SHORT_TTL_MS 1000	/* the least --ttl */
 
 /* Asks the leader, as a renewal does. */
-static int ping(struct backend *backend, struct error *err)
+static int ping_leader(struct backend *backend, struct error *err)
 {
 	struct zk_conn *conn = &zk_from_backend(backend)->conn;
 	const int rc = zk_call_end(zk_sync(conn, "/"));
@@ -27,7 +27,7 @@ static int ping(struct backend *backend, struct error *err)
 }
 
 /* The value of the line "Field: value" of `srvr`; "" when it is not there. */
-static void field(const char *text, const char *name, char *buf, size_t size)
+static void copy_field(const char *text, const char *name, char *buf, size_t size)
 {
 	const char *line = strstr(text, name);
 
@@ -55,8 +55,8 @@ static void check_server(struct zk_backend *zk, const struct uri_host *host,
 			     "the URI", "%s: %.160s", label, err.message);
 		return;
 	}
-	field(answer, "version: ", version, sizeof(version));
-	field(answer, "Mode: ", mode, sizeof(mode));
+	copy_field(answer, "version: ", version, sizeof(version));
+	copy_field(answer, "Mode: ", mode, sizeof(mode));
 	if (strstr(answer, "whitelist")) {
 		ensemble->unknown++;
 		findings_add(findings, FINDING_NOTE, "server", "allow it: "
@@ -183,7 +183,7 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 	if (check_session(zk, findings, err))
 		return -1;
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	if (findings_add_round_trip(findings, backend, ping, ", through the leader", err) ||
+	if (findings_add_round_trip(findings, backend, ping_leader, ", through the leader", err) ||
 	    check_acl(zk, findings, err))
 		return -1;
 	if (check_ignored(zk, findings, err))

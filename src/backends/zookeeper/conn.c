@@ -226,7 +226,7 @@ static zhandle_t *start_library(struct zk_conn *conn, int ttl_ms)
 }
 
 /* End the connection, so that the library connects to another server. */
-static void kick(struct zk_conn *conn)
+static void drop_connection(struct zk_conn *conn)
 {
 	const uint64_t ours = list_connections(conn) & ~conn->foreign;
 	bool any = false;
@@ -241,7 +241,7 @@ static void kick(struct zk_conn *conn)
 /* ---- the life of a session ---- */
 
 /* Forget all of the last session. No thread of the library is there. */
-static void reset(struct zk_conn *conn)
+static void reset_session(struct zk_conn *conn)
 {
 	zk_conn_take_news(conn);
 	conn->state = 0;
@@ -250,13 +250,13 @@ static void reset(struct zk_conn *conn)
 	conn->started_ms = clock_boot_ms();
 }
 
-static int start(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
+static int start_session(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 {
 	sigset_t all, before;
 
 	if (zk_net_resolve(conn, err))
 		return -1;
-	reset(conn);
+	reset_session(conn);
 	/* One heap for all threads, which gives back what a long queue took: a waiter is small. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_TRIM_THRESHOLD, LONG_LIST);
@@ -281,7 +281,7 @@ void zk_conn_close(struct zk_conn *conn)
 	if (conn->handle)
 		zookeeper_close(conn->handle);
 	conn->handle = NULL;
-	reset(conn);
+	reset_session(conn);
 }
 
 void zk_conn_finish(struct zk_conn *conn)
@@ -322,7 +322,7 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
  * not even say that our session is unknown to it: it serves others, and not us. After the
  * session's time that is as good as to say it.
  */
-static int look(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
+static int check_servers(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	const int found = zk_net_look(conn, deadline_ms, err);
 
@@ -360,15 +360,15 @@ static int await_session(struct zk_conn *conn, struct error *err)
 		/* All servers have been tried: is there one that is worth waiting for? */
 		if (!looked && atomic_load(&failures) - before >= (unsigned)conn->server_count) {
 			looked = true;
-			if (look(conn, look_ms, err))
+			if (check_servers(conn, look_ms, err))
 				return -1;
 		}
 		if (now >= look_ms)
-			return look(conn, end_ms, err) ? -1 :
+			return check_servers(conn, end_ms, err) ? -1 :
 			       error_set(err, ERROR_UNAVAILABLE, 0, "%s: no session within the "
 					 "time for connecting", conn->label);
 		if (now >= slice_end_ms) {
-			kick(conn);
+			drop_connection(conn);
 			slice_end_ms = now + slice_ms;
 		}
 		if (await_news(conn, clock_earlier(slice_end_ms, look_ms), err) < 0)
@@ -385,7 +385,7 @@ void zk_conn_begin(struct zk_conn *conn, int64_t ms)
 
 int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 {
-	if (!conn->handle && start(conn, ttl_ms, err))
+	if (!conn->handle && start_session(conn, ttl_ms, err))
 		return -1;
 	if (!await_session(conn, err))
 		return 0;
@@ -412,7 +412,7 @@ int zk_conn_wait(struct zk_conn *conn)
 		if (result > 0) {
 			error_set(&conn->why, ERROR_UNAVAILABLE, 0, "%s: no answer in time",
 				  conn->label);
-			kick(conn);
+			drop_connection(conn);
 		}
 		return ZK_UNANSWERED;
 	}
@@ -432,7 +432,7 @@ bool zk_conn_fresh(struct zk_conn *conn, struct error *err)
 {
 	if (zk_conn_lease(conn, clock_boot_ms()) >= conn->ttl_ms / 2)
 		return true;
-	kick(conn);
+	drop_connection(conn);
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: connecting again", conn->label);
 	return false;
 }
@@ -451,7 +451,7 @@ int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms)
 /* ---- replies, in the library's threads ---- */
 
 /* The reply is in the call, which belongs to the main thread from now on. */
-static void finish(struct zk_call *call, int rc)
+static void report_reply(struct zk_call *call, int rc)
 {
 	/* ZooKeeper has no code above ZOK, and ZK_UNANSWERED is ours. */
 	rc = rc > ZOK ? ZMARSHALLINGERROR : rc;
@@ -465,13 +465,13 @@ static struct zk_call *call_of(const void *data)
 
 static void on_void(int rc, const void *data)
 {
-	finish(call_of(data), rc);
+	report_reply(call_of(data), rc);
 }
 
 static void on_string(int rc, const char *value, const void *data)
 {
 	(void)value;
-	finish(call_of(data), rc);
+	report_reply(call_of(data), rc);
 }
 
 static void on_stat(int rc, const struct Stat *stat, const void *data)
@@ -480,7 +480,7 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
 
 	if (rc == ZOK && stat)
 		call->stat = *stat;
-	finish(call, rc);
+	report_reply(call, rc);
 }
 
 static void on_data(int rc, const char *value, int length, const struct Stat *stat,
@@ -544,7 +544,7 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 
 /* ---- requests ---- */
 
-static struct zk_call *prepare(struct zk_conn *conn)
+static struct zk_call *make_call(struct zk_conn *conn)
 {
 	struct zk_call *call = memory_new(1, sizeof(*call));
 
@@ -556,7 +556,7 @@ static struct zk_call *prepare(struct zk_conn *conn)
 }
 
 /* rc is that of the function that sends: when it has failed, no answer will come. */
-static struct zk_call *sent(struct zk_call *call, int rc)
+static struct zk_call *finish_send(struct zk_call *call, int rc)
 {
 	if (rc != ZOK) {
 		call->rc = rc;
@@ -565,84 +565,84 @@ static struct zk_call *sent(struct zk_call *call, int rc)
 	return call;
 }
 
-static watcher_fn watcher(uint32_t watch)
+static watcher_fn get_watcher(uint32_t watch)
 {
 	return watch ? on_watch : NULL;
 }
 
-static void *number(uint32_t watch)
+static void *pack_watch(uint32_t watch)
 {
 	return (void *)(uintptr_t)watch;
 }
 
-static const struct ACL_vector *acl(const struct zk_conn *conn)
+static const struct ACL_vector *choose_acl(const struct zk_conn *conn)
 {
 	return conn->auth ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
 }
 
 struct zk_call *zk_get(struct zk_conn *conn, const char *path, uint32_t watch)
 {
-	struct zk_call *call = prepare(conn);
+	struct zk_call *call = make_call(conn);
 
-	return sent(call, zoo_awget(conn->handle, path, watcher(watch), number(watch), on_data,
-				    call));
+	return finish_send(call, zoo_awget(conn->handle, path, get_watcher(watch), pack_watch(watch),
+					   on_data, call));
 }
 
 struct zk_call *zk_list(struct zk_conn *conn, const char *path, uint32_t watch)
 {
-	struct zk_call *call = prepare(conn);
+	struct zk_call *call = make_call(conn);
 
-	return sent(call, zoo_awget_children2(conn->handle, path, watcher(watch),
-					      number(watch), on_names, call));
+	return finish_send(call, zoo_awget_children2(conn->handle, path, get_watcher(watch),
+						     pack_watch(watch), on_names, call));
 }
 
 struct zk_call *zk_set(struct zk_conn *conn, const char *path, const char *text,
 		       int32_t version)
 {
-	struct zk_call *call = prepare(conn);
+	struct zk_call *call = make_call(conn);
 
-	return sent(call, zoo_aset(conn->handle, path, text, (int)strlen(text), version,
-				   on_stat, call));
+	return finish_send(call, zoo_aset(conn->handle, path, text, (int)strlen(text), version,
+					  on_stat, call));
 }
 
 struct zk_call *zk_create(struct zk_conn *conn, const char *path, const char *text, int mode)
 {
-	struct zk_call *call = prepare(conn);
+	struct zk_call *call = make_call(conn);
 
-	return sent(call, zoo_acreate(conn->handle, path, text, (int)strlen(text), acl(conn),
-				      mode, on_string, call));
+	return finish_send(call, zoo_acreate(conn->handle, path, text, (int)strlen(text),
+					     choose_acl(conn), mode, on_string, call));
 }
 
 struct zk_call *zk_sync(struct zk_conn *conn, const char *path)
 {
-	struct zk_call *call = prepare(conn);
+	struct zk_call *call = make_call(conn);
 
-	return sent(call, zoo_async(conn->handle, path, on_string, call));
+	return finish_send(call, zoo_async(conn->handle, path, on_string, call));
 }
 
 static struct zk_call *send_pair(struct zk_call *call, const struct zk_pair *pair)
 {
-	return sent(call, zoo_amulti(call->conn->handle, pair->shadow[0] ? 2 : 1, call->ops,
-				     call->results, on_void, call));
+	return finish_send(call, zoo_amulti(call->conn->handle, pair->shadow[0] ? 2 : 1, call->ops,
+					    call->results, on_void, call));
 }
 
 struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
 			       const char *text)
 {
-	struct zk_call *call = prepare(conn);
+	struct zk_call *call = make_call(conn);
 	const char *const paths[] = { pair->node, pair->shadow };
 	const char *const texts[] = { text, "" };
 
 	for (int i = 0; i < 2; i++)
 		zoo_create_op_init(&call->ops[i], paths[i], texts[i], (int)strlen(texts[i]),
-				   acl(conn), ZOO_EPHEMERAL_SEQUENTIAL, NULL, 0);
+				   choose_acl(conn), ZOO_EPHEMERAL_SEQUENTIAL, NULL, 0);
 	return send_pair(call, pair);
 }
 
 struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
 			       int32_t version)
 {
-	struct zk_call *call = prepare(conn);
+	struct zk_call *call = make_call(conn);
 
 	zoo_delete_op_init(&call->ops[0], pair->node, version);
 	zoo_delete_op_init(&call->ops[1], pair->shadow, -1);
@@ -651,7 +651,7 @@ struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
 
 struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair)
 {
-	struct zk_call *call = prepare(conn);
+	struct zk_call *call = make_call(conn);
 
 	zoo_check_op_init(&call->ops[0], pair->node, -1);
 	zoo_check_op_init(&call->ops[1], pair->shadow, -1);

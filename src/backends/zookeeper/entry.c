@@ -45,7 +45,7 @@ static const struct mark {
 };
 
 /* Behind prefix, if text begins with that; else NULL. */
-static const char *skip(const char *text, const char *prefix)
+static const char *skip_prefix(const char *text, const char *prefix)
 {
 	const size_t length = strlen(prefix);
 
@@ -55,7 +55,7 @@ static const char *skip(const char *text, const char *prefix)
 const char *zk_entry_uuid(const struct zk_entry *entry)
 {
 	/* Curator calls such names protected. */
-	const char *uuid = skip(entry->name, "_c_");
+	const char *uuid = skip_prefix(entry->name, "_c_");
 
 	return uuid && strlen(uuid) >= ZK_UUID_SIZE && uuid[ZK_UUID_SIZE - 1] == '-' ? uuid : NULL;
 }
@@ -70,17 +70,17 @@ static bool read_own(struct zk_entry *entry, const char *mark)
 	if (!uuid || uuid + ZK_UUID_SIZE >= mark)
 		return true;
 	own = uuid + ZK_UUID_SIZE;
-	if (skip(own, "dlock-") == mark) {
+	if (skip_prefix(own, "dlock-") == mark) {
 		entry->shadow = true;
 		entry->maker = ZK_DLOCK;
 	}
-	if (!skip(own, "slots-"))
+	if (!skip_prefix(own, "slots-"))
 		return true;
-	slots = strtol(skip(own, "slots-"), NULL, 10);
+	slots = strtol(skip_prefix(own, "slots-"), NULL, 10);
 	if (slots < 1 || slots > INT32_MAX)
 		return false;
 	snprintf(again, sizeof(again), "slots-%ld-", slots);
-	if (skip(own, again) != mark)
+	if (skip_prefix(own, again) != mark)
 		return false;
 	entry->mode = HOLD_SLOT;
 	entry->slots = (int)slots;
@@ -132,7 +132,7 @@ int32_t zk_number_compare(int32_t a, int32_t b)
  * Serial numbers have no order of their own, but their distances from one of them have: they
  * give the order as long as all numbers are within 2^31 of the first.
  */
-static int compare(const void *a, const void *b, void *first)
+static int compare_entries(const void *a, const void *b, void *first)
 {
 	const struct zk_entry *p = a, *q = b;
 	int32_t base = *(const int32_t *)first;
@@ -154,7 +154,7 @@ bool zk_entries_sort(struct zk_entry *entries, size_t count)
 	if (!count)
 		return false;
 	base = entries[0].number;
-	qsort_r(entries, count, sizeof(*entries), compare, &base);
+	qsort_r(entries, count, sizeof(*entries), compare_entries, &base);
 	for (size_t i = 1; i < count && !same; i++)
 		same = entries[i].number == entries[i - 1].number;
 	return same;

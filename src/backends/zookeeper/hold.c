@@ -65,7 +65,8 @@ static enum outcome write_text(struct zk_backend *zk, const char *text, struct e
  * A transaction that a majority has agreed to says that both nodes are there, and the session is
  * still the one that made them.
  */
-static enum outcome prove(struct zk_backend *zk, const struct request *request, struct error *err)
+static enum outcome prove_hold(struct zk_backend *zk, const struct request *request,
+			       struct error *err)
 {
 	enum outcome outcome = open_session(zk, request, err);
 	struct zk_call *check, *node;
@@ -99,7 +100,7 @@ enum outcome zk_renew(struct backend *backend, const struct request *request,
 	/* A server that hangs must leave time to ask another one. */
 	zk_conn_begin(&zk->conn, clock_earlier(zk->base.timeout_ms, zk->conn.ttl_ms / 3));
 	do {
-		outcome = prove(zk, request, err);
+		outcome = prove_hold(zk, request, err);
 		if (outcome != OUTCOME_HELD)
 			continue;
 		zk_grant(zk, grant);
@@ -117,7 +118,7 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 
 	/* The end of the session removes it: by its path, the next holder's might be removed. */
 	if (zk->one_node)
-		return prove(zk, request, err);
+		return prove_hold(zk, request, err);
 	outcome = open_session(zk, request, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;

@@ -15,7 +15,7 @@
 /* How often in a row the node may be there when it is made, and gone when it is read. */
 #define TRIES 100
 
-static enum outcome hold(struct zk_backend *zk, const struct Stat *stat, struct grant *grant)
+static enum outcome begin_hold(struct zk_backend *zk, const struct Stat *stat, struct grant *grant)
 {
 	zk->own.held = true;
 	zk->own.fence = (uint64_t)stat->czxid;
@@ -63,7 +63,7 @@ static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_
 	zk_record_read(&record, data->text, data->length, own->uuid);
 	/* It may also be of an earlier request, whose reply was lost. */
 	if (record.mine && data->stat.ephemeralOwner == zk_conn_session(&zk->conn))
-		return hold(zk, &data->stat, grant);
+		return begin_hold(zk, &data->stat, grant);
 	if (data->stat.ephemeralOwner)
 		return wait_for_end(zk, grant);
 	return remove_other(zk, &data->stat, err) ? OUTCOME_ERROR : OUTCOME_LOST;

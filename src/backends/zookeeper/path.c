@@ -12,7 +12,7 @@
  * Does the server refuse the character that these bytes encode? Its PathUtils.validatePath()
  * looks at UTF-16, where all characters beyond U+FFFF are surrogates.
  */
-static bool refused(const unsigned char *c, size_t length)
+static bool is_refused(const unsigned char *c, size_t length)
 {
 	unsigned code;
 
@@ -40,7 +40,7 @@ void zk_path_encode(const char *name, char component[static ZK_COMPONENT_SIZE])
 		if (!length)
 			length = 1;	/* no valid UTF-8: bytes stand for themselves */
 		if (*name == '/' || *name == '%' || dots ||
-		    refused((const unsigned char *)name, length)) {
+		    is_refused((const unsigned char *)name, length)) {
 			out = put_escaped(out, name, length);
 		} else {
 			memcpy(out, name, length);

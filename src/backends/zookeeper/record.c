@@ -19,7 +19,7 @@ void zk_record_write(char data[static ZK_RECORD_SIZE], const char *uuid, enum zk
 		 uuid ? uuid : "", uuid ? "&" : "", states[state], taken_ms, text);
 }
 
-static bool equals(const char *text, size_t length, const char *word)
+static bool equals_word(const char *text, size_t length, const char *word)
 {
 	return length == strlen(word) && !memcmp(text, word, length);
 }
@@ -31,14 +31,14 @@ void zk_record_read(struct zk_record *record, const char *data, size_t length, c
 
 	*record = (struct zk_record){ .state = ZK_FOREIGN };
 	while (text_next_pair(&remaining, data + length, &pair)) {
-		if (equals(pair.key, pair.key_length, "uuid"))
-			record->mine = equals(pair.value, pair.length, uuid);
-		if (equals(pair.key, pair.key_length, "taken") &&
+		if (equals_word(pair.key, pair.key_length, "uuid"))
+			record->mine = equals_word(pair.value, pair.length, uuid);
+		if (equals_word(pair.key, pair.key_length, "taken") &&
 		    !text_number(pair.value, pair.length, &record->taken_ms))
 			record->taken_ms = 0;
 		for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
-			if (equals(pair.key, pair.key_length, "state") &&
-			    equals(pair.value, pair.length, states[i]))
+			if (equals_word(pair.key, pair.key_length, "state") &&
+			    equals_word(pair.value, pair.length, states[i]))
 				record->state = (enum zk_state)i;
 	}
 }
