@@ -503,7 +503,7 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
  * How much the error of a server says: a refusal the most, and the least that a server has not
  * answered yet, for a round may have ended before its time was over. 0: there is none.
  */
-static int worth(const struct redis_server *server)
+static int rank_error(const struct redis_server *server)
 {
 	if (server->error.kind == ERROR_NONE)
 		return 0;
@@ -527,7 +527,7 @@ int redis_no_majority(const struct redis_client *client, int answered, struct er
 			return -1;
 		}
 		refused += server->error.kind == ERROR_REFUSED;
-		if (worth(server) > (why ? worth(why) : 0))
+		if (rank_error(server) > (why ? rank_error(why) : 0))
 			why = server;
 	}
 	return error_set(err, refused > client->count - client->quorum ? ERROR_REFUSED

@@ -89,7 +89,7 @@ void redis_refusal(const struct redis_address *address, const char *text, struct
 static const struct redis_tls_module *tls;
 
 /* What the socket moved: bytes, 0 when it must be waited for, or -1 with *err. */
-static ssize_t moved(struct redis_conn *conn, ssize_t result, short events, struct error *err)
+static ssize_t classify_io(struct redis_conn *conn, ssize_t result, short events, struct error *err)
 {
 	if (result > 0)
 		return result;
@@ -105,7 +105,7 @@ static ssize_t read_some(struct redis_conn *conn, void *data, size_t size, struc
 {
 	if (conn->address->encrypted)
 		return tls->read(conn->tls, data, size, &conn->wanted, err);
-	return moved(conn, recv(conn->fd, data, size, 0), POLLIN, err);
+	return classify_io(conn, recv(conn->fd, data, size, 0), POLLIN, err);
 }
 
 static ssize_t write_some(struct redis_conn *conn, struct error *err)
@@ -114,8 +114,8 @@ static ssize_t write_some(struct redis_conn *conn, struct error *err)
 	ssize_t result;
 
 	if (!conn->address->encrypted)
-		return moved(conn, send(conn->fd, conn->unsent, length, MSG_NOSIGNAL), POLLOUT,
-			     err);
+		return classify_io(conn, send(conn->fd, conn->unsent, length, MSG_NOSIGNAL),
+				   POLLOUT, err);
 	result = tls->write(conn->tls, conn->unsent, length, &conn->wanted, err);
 	/* What was encrypted is sent sooner or later: OpenSSL sends the rest of a record first. */
 	if (!result)
@@ -223,7 +223,7 @@ static bool is_first_contact(const struct redis_conn *conn)
  * Says where reading or writing failed. A server that wants TLS does not answer a request without
  * it, and closes the connection.
  */
-static void say_ended(const struct redis_conn *conn, struct error *err)
+static void report_ended(const struct redis_conn *conn, struct error *err)
 {
 	const bool closed = !err->errnum || err->errnum == EPIPE || err->errnum == ECONNRESET;
 
@@ -236,7 +236,7 @@ static void say_ended(const struct redis_conn *conn, struct error *err)
 }
 
 /* Goes on with the handshake without waiting: 1 when it is over, 0, or -1 with *err. */
-static int greet(struct redis_conn *conn, struct error *err)
+static int continue_handshake(struct redis_conn *conn, struct error *err)
 {
 	const struct redis_address *address = conn->address;
 	int state = -1;
@@ -250,7 +250,7 @@ static int greet(struct redis_conn *conn, struct error *err)
 	if (tls && conn->tls)
 		state = tls->handshake(conn->tls, &conn->wanted, err);
 	if (state < 0)
-		say_ended(conn, err);
+		report_ended(conn, err);
 	conn->greeted = state > 0;
 	return state;
 }
@@ -262,7 +262,7 @@ int redis_conn_reach(struct redis_conn *conn, struct error *err)
 	int failure = 0;
 
 	if (conn->greeted || conn->address->encrypted)
-		return greet(conn, err);
+		return continue_handshake(conn, err);
 	conn->wanted = POLLOUT;
 	conn->greeted = !getpeername(conn->fd, (struct sockaddr *)&peer, &peer_size);
 	if (conn->greeted)
@@ -274,17 +274,17 @@ int redis_conn_reach(struct redis_conn *conn, struct error *err)
 }
 
 /* Writes what can be written without waiting. 0, or -1 with *err. */
-static int flush(struct redis_conn *conn, struct error *err)
+static int flush_output(struct redis_conn *conn, struct error *err)
 {
 	ssize_t result;
 
 	while (conn->unsent_length) {
-		result = greet(conn, err);
+		result = continue_handshake(conn, err);
 		if (result <= 0)
 			return (int)result;
 		result = write_some(conn, err);
 		if (result < 0)
-			say_ended(conn, err);
+			report_ended(conn, err);
 		if (result <= 0)
 			return (int)result;
 		conn->unsent_length -= (size_t)result;
@@ -296,7 +296,7 @@ static int flush(struct redis_conn *conn, struct error *err)
 }
 
 /* The next reply that has come whole: 1 with *reply, 0 for none, -1 for what is no reply. */
-static int take(struct redis_conn *conn, redisReply **reply, struct error *err)
+static int parse_reply(struct redis_conn *conn, redisReply **reply, struct error *err)
 {
 	void *next = NULL;
 
@@ -314,7 +314,7 @@ static int take(struct redis_conn *conn, redisReply **reply, struct error *err)
 enum { TLS_ALERT = 21, TLS_MAJOR = 3 };
 
 /* Reads without blocking: 1 when something has come, 0 when nothing has, -1 with *err. */
-static int feed(struct redis_conn *conn, struct error *err)
+static int feed_reader(struct redis_conn *conn, struct error *err)
 {
 	/* Not on the stack, where a waiter would keep all of its pages for what is a few bytes. */
 	static char data[16384];
@@ -322,7 +322,7 @@ static int feed(struct redis_conn *conn, struct error *err)
 	const char *wrong;
 
 	if (result < 0)
-		say_ended(conn, err);
+		report_ended(conn, err);
 	if (result <= 0)
 		return (int)result;
 	if (is_first_contact(conn) && result > 1 && data[0] == TLS_ALERT && data[1] == TLS_MAJOR)
@@ -381,7 +381,7 @@ static int take_answer(struct redis_conn *conn, redisReply **reply, struct error
 {
 	int state;
 
-	while ((state = take(conn, reply, err)) > 0 && *reply &&
+	while ((state = parse_reply(conn, reply, err)) > 0 && *reply &&
 	       (conn->unread || conn->ignored)) {
 		if (!conn->unread)
 			conn->ignored--;
@@ -410,10 +410,10 @@ int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **
 {
 	int state;
 
-	if (flush(conn, err))
+	if (flush_output(conn, err))
 		return -1;
 	while (!(state = take_answer(conn, reply, err)) && readable && !conn->unsent_length) {
-		state = feed(conn, err);
+		state = feed_reader(conn, err);
 		if (state <= 0)
 			break;
 	}
@@ -437,8 +437,8 @@ int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 	if (!redis_conn_is_open(conn))
 		return -1;
 	/* Reads until there is nothing more: what stayed in the transport would wake nobody. */
-	while (!(state = take(conn, reply, &ignored)))
-		if ((state = feed(conn, &ignored)) <= 0)
+	while (!(state = parse_reply(conn, reply, &ignored)))
+		if ((state = feed_reader(conn, &ignored)) <= 0)
 			break;
 	if (state < 0)
 		redis_conn_close(conn);

@@ -108,8 +108,8 @@ static enum outcome classify_standing(const struct redis_client *client,
  * Set the lock again on the servers that have lost it, while a majority has it for certain. Where
  * somebody else has it, nothing changes.
  */
-static void restore(struct redis_client *client, const struct request *request,
-		    const struct standing *standing)
+static void restore_lock(struct redis_client *client, const struct request *request,
+			 const struct standing *standing)
 {
 	redisReply *const *e = standing->best->element;
 	char ttl[REDIS_DIGITS_SIZE];
@@ -208,7 +208,7 @@ enum outcome redis_renew(struct backend *backend, const struct request *request,
 		return outcome;
 	grant->fence = standing.fence;
 	if (standing.empty && standing.best)
-		restore(client, request, &standing);
+		restore_lock(client, request, &standing);
 	return redis_grant(client, sent_ms, request, grant, err);
 }
 

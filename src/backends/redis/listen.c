@@ -62,8 +62,8 @@ static bool has_no_shards(const redisReply *reply)
 }
 
 /* Subscribes at the servers where that is not done. */
-static int subscribe(struct redis_client *client, const char *how, const char *own,
-		     unsigned servers, struct error *err)
+static int subscribe_servers(struct redis_client *client, const char *how, const char *own,
+			     unsigned servers, struct error *err)
 {
 	const char *const command[] = { how, own, client->keys[KEY_SHARED], NULL };
 	const struct redis_call call = {
@@ -95,9 +95,9 @@ int redis_listen(struct redis_client *client, const char *owner, struct error *e
 		return -1;
 	own = memory_format("%s%s", client->keys[KEY_CHANNEL], owner);
 	if (client->sharded)
-		failed = subscribe(client, "SSUBSCRIBE", own, servers, err);
+		failed = subscribe_servers(client, "SSUBSCRIBE", own, servers, err);
 	if (!failed && (!client->sharded || redis_listens(client)))
-		failed = subscribe(client, "SUBSCRIBE", own, servers, err);
+		failed = subscribe_servers(client, "SUBSCRIBE", own, servers, err);
 	free(own);
 	if (failed)
 		redis_stop_listening(client);
@@ -109,7 +109,7 @@ int redis_listen(struct redis_client *client, const char *owner, struct error *e
 /* ---- one descriptor for all connections ---- */
 
 /* Adds a connection to the set, unless that is done. It leaves the set when it is closed. */
-static void watch(struct redis_client *client, struct redis_conn *conn)
+static void watch_conn(struct redis_client *client, struct redis_conn *conn)
 {
 	struct epoll_event input = { .events = EPOLLIN };
 
@@ -129,8 +129,8 @@ int redis_fd(struct backend *backend)
 	if (client->epoll_fd < 0)
 		client->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	for (int i = 0; i < client->count; i++) {
-		watch(client, &client->servers[i].main);
-		watch(client, &client->servers[i].wake);
+		watch_conn(client, &client->servers[i].main);
+		watch_conn(client, &client->servers[i].wake);
 	}
 	return client->epoll_fd;
 }
@@ -181,7 +181,7 @@ static int64_t read_messages(struct redis_server *server)
 }
 
 /* What the messages to a waiter mean: when to try. */
-static int64_t hear(struct redis_client *client)
+static int64_t receive_wakes(struct redis_client *client)
 {
 	int64_t next_ms = CLOCK_NEVER;
 	int woken = 0;
@@ -214,7 +214,7 @@ int64_t redis_event(struct backend *backend)
 	for (int i = 0; i < client->count && (!listens || client->count > 1); i++)
 		ended |= redis_server_drain(&client->servers[i]);
 	if (listens)
-		return hear(client);
+		return receive_wakes(client);
 	return ended ? clock_boot_ms() + (client->count == 1 ? RECONNECT_MS : HEAL_MS)
 		     : CLOCK_NEVER;
 }

@@ -418,7 +418,7 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
  * A server that is no master any more may keep its connections, while the name in the URI leads to
  * the new master already: the next call looks the name up again.
  */
-static int refuse(struct redis_client *client, struct error *err)
+static int report_refusal(struct redis_client *client, struct error *err)
 {
 	struct redis_server *server = &client->servers[0];
 
@@ -459,7 +459,7 @@ int redis_ask(struct redis_client *client, const struct redis_call *call, struct
 			return 0;
 		if (server->state != SERVER_FAILED || server->reply || *resent ||
 		    server->error.kind != ERROR_UNAVAILABLE)
-			return refuse(client, err);
+			return report_refusal(client, err);
 		*resent = true;
 	}
 }

@@ -19,7 +19,8 @@
 #define SHARED_MS 1000
 
 /* OpenSSL would block in the opening of a FIFO, and its messages do not name the file. */
-static int look_at(const char *path, const char *parameter, bool *is_directory, struct error *err)
+static int check_path(const char *path, const char *parameter, bool *is_directory,
+		      struct error *err)
 {
 	struct stat st;
 
@@ -34,14 +35,14 @@ static int look_at(const char *path, const char *parameter, bool *is_directory, 
 }
 
 /* The reason that OpenSSL gives for its last failure. */
-static const char *reason(void)
+static const char *get_reason(void)
 {
 	const char *text = ERR_reason_error_string(ERR_peek_last_error());
 
 	return text ? text : "no reason given";
 }
 
-static int trust(SSL_CTX *context, const struct redis_tls *tls, struct error *err)
+static int set_trust(SSL_CTX *context, const struct redis_tls *tls, struct error *err)
 {
 	bool is_directory;
 
@@ -54,13 +55,13 @@ static int trust(SSL_CTX *context, const struct redis_tls *tls, struct error *er
 		SSL_CTX_set_default_verify_paths(context);
 		return 0;
 	}
-	if (look_at(tls->ca, "ca", &is_directory, err))
+	if (check_path(tls->ca, "ca", &is_directory, err))
 		return -1;
 	if (SSL_CTX_load_verify_locations(context, is_directory ? NULL : tls->ca,
 					  is_directory ? tls->ca : NULL) == 1)
 		return 0;
 	return error_set(err, ERROR_USAGE, 0, "?ca=: %.250s: there are no certificates in it (%s)",
-			 tls->ca, reason());
+			 tls->ca, get_reason());
 }
 
 /* Otherwise OpenSSL would ask for the passphrase on the terminal. */
@@ -79,21 +80,21 @@ static int show_certificate(SSL_CTX *context, const struct redis_tls *tls, struc
 
 	if (!tls->cert)
 		return 0;
-	if (look_at(tls->cert, "cert", NULL, err) || look_at(tls->key, "key", NULL, err))
+	if (check_path(tls->cert, "cert", NULL, err) || check_path(tls->key, "key", NULL, err))
 		return -1;
 	SSL_CTX_set_default_passwd_cb(context, no_passphrase);
 	SSL_CTX_set_default_passwd_cb_userdata(context, &encrypted);
 	if (SSL_CTX_use_certificate_chain_file(context, tls->cert) != 1)
 		return error_set(err, ERROR_USAGE, 0,
 				 "?cert=: %.250s: there is no certificate in it (%s)", tls->cert,
-				 reason());
+				 get_reason());
 	if (SSL_CTX_use_PrivateKey_file(context, tls->key, SSL_FILETYPE_PEM) == 1)
 		return 0;
 	if (encrypted)
 		return error_set(err, ERROR_USAGE, 0, "?key=: %.250s: the key has a passphrase, "
 				 "and nobody is there to be asked for it", tls->key);
 	return error_set(err, ERROR_USAGE, 0, "?key=: %.250s: not the key of ?cert= (%s)",
-			 tls->key, reason());
+			 tls->key, get_reason());
 }
 
 static SSL_CTX *read_files(const struct redis_tls *tls, struct error *err)
@@ -103,7 +104,7 @@ static SSL_CTX *read_files(const struct redis_tls *tls, struct error *err)
 	ERR_clear_error();
 	context = SSL_CTX_new(TLS_client_method());
 	if (!context) {
-		error_set(err, ERROR_INTERNAL, 0, "OpenSSL does not start: %s", reason());
+		error_set(err, ERROR_INTERNAL, 0, "OpenSSL does not start: %s", get_reason());
 		return NULL;
 	}
 	/* What is older is broken (RFC 8996). The system's configuration may ask for more. */
@@ -113,7 +114,7 @@ static SSL_CTX *read_files(const struct redis_tls *tls, struct error *err)
 	/* A waiter's connection is idle nearly always, and needs no buffers then. */
 	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_RELEASE_BUFFERS |
 			 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-	if (!trust(context, tls, err) && !show_certificate(context, tls, err))
+	if (!set_trust(context, tls, err) && !show_certificate(context, tls, err))
 		return context;
 	SSL_CTX_free(context);
 	return NULL;

@@ -27,7 +27,7 @@ enum { RECORD_ALERT = 21, RECORD_HANDSHAKE = 22 };
 
 /* ---- the bytes below */
 
-static int moved(BIO *bio, ssize_t result, int retry)
+static int set_retry(BIO *bio, ssize_t result, int retry)
 {
 	struct redis_tls_session *session = BIO_get_data(bio);
 
@@ -47,14 +47,14 @@ static int bio_read(BIO *bio, char *data, int size)
 		session->heard = true;
 		session->foreign = data[0] != RECORD_HANDSHAKE && data[0] != RECORD_ALERT;
 	}
-	return moved(bio, result, BIO_FLAGS_READ);
+	return set_retry(bio, result, BIO_FLAGS_READ);
 }
 
 static int bio_write(BIO *bio, const char *data, int size)
 {
 	struct redis_tls_session *session = BIO_get_data(bio);
 
-	return moved(bio, send(session->fd, data, (size_t)size, MSG_NOSIGNAL), BIO_FLAGS_WRITE);
+	return set_retry(bio, send(session->fd, data, (size_t)size, MSG_NOSIGNAL), BIO_FLAGS_WRITE);
 }
 
 /* There are no buffers to flush, and OpenSSL asks for nothing else that must be answered. */
@@ -93,7 +93,7 @@ static BIO *make_bio(struct redis_tls_session *session)
  * Has the certificate checked against host, and a name sent to a server that has several. An IP
  * address is not sent (RFC 6066, 3). A dot at the end of a name belongs to neither.
  */
-static bool expect(SSL *ssl, const char *host, bool verify)
+static bool expect_host(SSL *ssl, const char *host, bool verify)
 {
 	struct sockaddr_storage address;
 	socklen_t length;
@@ -143,7 +143,7 @@ static struct redis_tls_session *tls_open(int fd, const struct redis_tls *tls, c
 		memory_gone();
 	SSL_set_bio(session->ssl, bio, bio);
 	SSL_set_connect_state(session->ssl);
-	if (expect(session->ssl, session->host, !tls->insecure))
+	if (expect_host(session->ssl, session->host, !tls->insecure))
 		return session;
 	error_set(err, ERROR_USAGE, 0, "'%.200s' cannot be the name in a certificate",
 		  session->host);
@@ -155,7 +155,8 @@ fail:
 /* ---- moving */
 
 /* After a call of OpenSSL that returned result, which is no success. */
-static int stuck(struct redis_tls_session *session, int result, short *wanted, struct error *err)
+static int handle_failure(struct redis_tls_session *session, int result, short *wanted,
+			  struct error *err)
 {
 	const char *when = SSL_is_init_finished(session->ssl) ? "" : " in the TLS handshake";
 
@@ -190,10 +191,10 @@ static int tls_handshake(struct redis_tls_session *session, short *wanted, struc
 
 	ERR_clear_error();
 	result = SSL_do_handshake(session->ssl);
-	return result == 1 ? 1 : stuck(session, result, wanted, err);
+	return result == 1 ? 1 : handle_failure(session, result, wanted, err);
 }
 
-static int amount(size_t size)
+static int clamp_size(size_t size)
 {
 	return size > INT_MAX ? INT_MAX : (int)size;
 }
@@ -204,15 +205,15 @@ static ssize_t tls_read(struct redis_tls_session *session, void *data, size_t si
 	int result;
 
 	ERR_clear_error();
-	result = SSL_read(session->ssl, data, amount(size));
-	return result > 0 ? result : stuck(session, result, wanted, err);
+	result = SSL_read(session->ssl, data, clamp_size(size));
+	return result > 0 ? result : handle_failure(session, result, wanted, err);
 }
 
 /*
  * In TLS 1.3 the handshake is over before the server has seen our certificate. A server that wants
  * another one says so, and closes the connection: what it said is read here, if sending has failed.
  */
-static void hear_last_words(struct redis_tls_session *session, struct error *err)
+static void read_alert(struct redis_tls_session *session, struct error *err)
 {
 	struct error last = { 0 };
 	short ignored;
@@ -228,22 +229,22 @@ static ssize_t tls_write(struct redis_tls_session *session, const void *data, si
 	int result, state;
 
 	ERR_clear_error();
-	result = SSL_write(session->ssl, data, amount(size));
+	result = SSL_write(session->ssl, data, clamp_size(size));
 	if (result > 0)
 		return result;
-	state = stuck(session, result, wanted, err);
+	state = handle_failure(session, result, wanted, err);
 	if (state < 0 && err->kind == ERROR_UNAVAILABLE)
-		hear_last_words(session, err);
+		read_alert(session, err);
 	return state;
 }
 
-static const char *library(void)
+static const char *describe_library(void)
 {
 	return OpenSSL_version(OPENSSL_VERSION);
 }
 
 const struct redis_tls_module dlock_module = {
-	.module = { DLOCK_VERSION, library },
+	.module = { DLOCK_VERSION, describe_library },
 	.open = tls_open,
 	.handshake = tls_handshake,
 	.read = tls_read,
