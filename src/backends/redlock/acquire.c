@@ -201,8 +201,8 @@ static bool has_fence(const struct redis_client *client, const void *state)
 }
 
 /* Acquire at these nodes. The hold of the token gets fence at least; 0: the client's clock. */
-static int ask(struct redis_client *client, const struct request *request, unsigned nodes,
-	       bool enqueue, uint64_t fence, struct error *err)
+static int acquire_at_servers(struct redis_client *client, const struct request *request,
+			      unsigned nodes, bool enqueue, uint64_t fence, struct error *err)
 {
 	char ttl[REDIS_DIGITS_SIZE], least[REDIS_DIGITS_SIZE], queued_at[REDIS_DIGITS_SIZE];
 	const int64_t now_us = clock_read_us(CLOCK_REALTIME);
@@ -231,14 +231,14 @@ static bool spread_fence(struct redis_client *client, const struct request *requ
 			 const struct ballot *ballot, struct error *err)
 {
 	return ballot->equal >= client->quorum ||
-	       (!ask(client, request, ballot->granted, false, ballot->fence, err) &&
+	       (!acquire_at_servers(client, request, ballot->granted, false, ballot->fence, err) &&
 		has_fence(client, &ballot->fence));
 }
 
 /* The majority has given the lock: may it be used? HELD, or ERROR with *err. */
-static enum outcome take(struct redlock *lock, const struct request *request,
-			 const struct ballot *ballot, int64_t sent_ms, struct grant *grant,
-			 struct error *err)
+static enum outcome accept_majority(struct redlock *lock, const struct request *request,
+				    const struct ballot *ballot, int64_t sent_ms,
+				    struct grant *grant, struct error *err)
 {
 	struct redis_client *client = &lock->client;
 
@@ -261,7 +261,7 @@ static enum outcome try_once(struct redlock *lock, const struct request *request
 	const int64_t sent_ms = clock_boot_ms();
 	enum outcome outcome = OUTCOME_ERROR;
 
-	if (ask(client, request, 0, queued, 0, err))
+	if (acquire_at_servers(client, request, 0, queued, 0, err))
 		return OUTCOME_ERROR;
 	read_ballot(client, request->ttl_ms, ballot);
 	if (client->twin)
@@ -269,7 +269,7 @@ static enum outcome try_once(struct redlock *lock, const struct request *request
 	else if (ballot->grants + ballot->busy < client->quorum)
 		redis_no_majority(client, ballot->grants + ballot->busy, err);
 	else if (ballot->voters >= client->quorum)
-		outcome = take(lock, request, ballot, sent_ms, grant, err);
+		outcome = accept_majority(lock, request, ballot, sent_ms, grant, err);
 	else
 		outcome = OUTCOME_BUSY;
 	if (outcome != OUTCOME_HELD)
