@@ -26,7 +26,7 @@ void hold_mode_read(const char *text, enum hold_mode *mode, int *slots)
 #define MODE_TEXT_SIZE 24
 
 /* The option that asks for the mode, or a name of the mode that needs no option. */
-static const char *describe(enum hold_mode mode, int slots, char buf[static MODE_TEXT_SIZE])
+static const char *describe_mode(enum hold_mode mode, int slots, char buf[static MODE_TEXT_SIZE])
 {
 	switch (mode) {
 	case HOLD_SHARED:
@@ -56,8 +56,8 @@ enum outcome hold_mode_covers(enum hold_mode held, int held_slots, const struct 
 	else
 		error_set(err, ERROR_USAGE, 0, "the lock is already held with %s, which does not "
 			  "cover %s: ask for the same",
-			  describe(held, held_slots, have),
-			  describe(request->mode, request->slots, want));
+			  describe_mode(held, held_slots, have),
+			  describe_mode(request->mode, request->slots, want));
 	return OUTCOME_BUSY;
 }
 

@@ -221,8 +221,8 @@ static const char *describe_unknown(const struct holder *holder, int64_t age_ms)
 }
 
 /* what: "held by" or the like. */
-static const char *describe(const char *what, const struct holder *holder, int64_t age_ms,
-			    char *buf, size_t size)
+static const char *describe_holder(const char *what, const struct holder *holder, int64_t age_ms,
+				   char *buf, size_t size)
 {
 	char process[HOLDER_PROCESS_SIZE], age[DURATION_TEXT_SIZE + 8] = "", text[700];
 	char duration[DURATION_TEXT_SIZE], work[400];
@@ -243,10 +243,10 @@ static const char *describe(const char *what, const struct holder *holder, int64
 const char *holder_describe(const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size)
 {
-	return describe("held by", holder, age_ms, buf, size);
+	return describe_holder("held by", holder, age_ms, buf, size);
 }
 
 const char *holder_describe_newer(const struct holder *newer, char *buf, size_t size)
 {
-	return describe("replaced by", newer, -1, buf, size);
+	return describe_holder("replaced by", newer, -1, buf, size);
 }

@@ -21,7 +21,7 @@ void row_id(const char *token, char id[static ROW_ID_SIZE])
 }
 
 /* An array whose room doubles whenever it is full, with room for one more element. */
-static void *grow(void *array, size_t count, size_t size)
+static void *grow_array(void *array, size_t count, size_t size)
 {
 	if (count & (count - 1))
 		return array;
@@ -32,7 +32,7 @@ struct row *rows_add(struct rows *rows, const char *text, size_t length)
 {
 	struct row *row;
 
-	rows->rows = grow(rows->rows, rows->count, sizeof(*rows->rows));
+	rows->rows = grow_array(rows->rows, rows->count, sizeof(*rows->rows));
 	row = &rows->rows[rows->count++];
 	*row = (struct row){ .age_ms = -1, .left_ms = -1,
 			     .text = memory_copy_part(text, length) };
@@ -58,7 +58,7 @@ void name_list_add(struct name_list *list, const char *name, size_t length)
 		free(copy);
 		return;
 	}
-	list->names = grow(list->names, list->count, sizeof(*list->names));
+	list->names = grow_array(list->names, list->count, sizeof(*list->names));
 	list->names[list->count++] = copy;
 }
 

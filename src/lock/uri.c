@@ -126,7 +126,7 @@ static int fail_at(struct error *err)
 }
 
 /* Decodes a part in place. */
-static int decode(char *text, const char *part, struct error *err)
+static int decode_part(char *text, const char *part, struct error *err)
 {
 	const ptrdiff_t length = uri_decode(text, strlen(text));
 
@@ -167,7 +167,7 @@ static int parse_host(char *text, struct uri_host *host, size_t number, struct e
 	host->name = bracket ? text + 1 : text;
 	if (bracket && !bracket[1])
 		*bracket = '\0';
-	if (decode(host->name, "host", err))
+	if (decode_part(host->name, "host", err))
 		return -1;
 	if (bracket ? !is_ipv6(host->name)
 		    : !*text || strpbrk(text, " \"%,/:?@[\\]"))
@@ -194,8 +194,8 @@ static int parse_authority(struct uri *uri, char *text, struct error *err)
 	}
 	if (strchr(hosts, '@'))
 		return fail_at(err);
-	if ((uri->user && decode(uri->user, "user name", err)) ||
-	    (uri->password && decode(uri->password, "password", err)))
+	if ((uri->user && decode_part(uri->user, "user name", err)) ||
+	    (uri->password && decode_part(uri->password, "password", err)))
 		return -1;
 	while (hosts && (*hosts || uri->host_count)) {
 		host = strsep(&hosts, ",");
@@ -222,8 +222,8 @@ static int parse_query(struct uri *uri, char *text, struct error *err)
 			return fail_at(err);
 		if (!value)
 			value = name + strlen(name);
-		if (decode(name, "name of a parameter", err) ||
-		    decode(value, "value of a parameter", err))
+		if (decode_part(name, "name of a parameter", err) ||
+		    decode_part(value, "value of a parameter", err))
 			return -1;
 		if (uri_param(uri, name))
 			return error_set(err, ERROR_USAGE, 0, "parameter '%s' is given twice",
@@ -264,7 +264,7 @@ static int parse_rest(struct uri *uri, char *text, struct error *err)
 	uri->path = path;
 	if (strchr(path, '@') && (length || !is_path_scheme(uri->scheme)))
 		return fail_at(err);
-	if (decode(path, "path", err))
+	if (decode_part(path, "path", err))
 		return -1;
 	if (length) {
 		authority[length] = '\0';

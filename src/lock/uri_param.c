@@ -217,7 +217,7 @@ uint64_t uri_identity(const struct uri *uri)
 
 /* Appends to text, as far as it fits. */
 static void __attribute__((format(printf, 2, 3)))
-append(char text[static URI_PLACE_SIZE], const char *format, ...)
+append_text(char text[static URI_PLACE_SIZE], const char *format, ...)
 {
 	const size_t used = strlen(text);
 	va_list args;
@@ -232,19 +232,19 @@ const char *uri_place(const struct uri *uri, uint16_t port, char buf[static URI_
 	char shown[URI_PLACE_SIZE], separator = '?';
 
 	buf[0] = '\0';
-	append(buf, "%s%s", uri->scheme, uri->host_count ? "" : ":");
+	append_text(buf, "%s%s", uri->scheme, uri->host_count ? "" : ":");
 	for (size_t i = 0; i < uri->host_count; i++) {
 		const struct uri_host *host = &uri->hosts[i];
 
-		append(buf, "%c%s", i ? ',' : ' ',
-		       uri_host_text(host->name, host->port ? host->port : port, shown,
-				     sizeof(shown)));
+		append_text(buf, "%c%s", i ? ',' : ' ',
+			    uri_host_text(host->name, host->port ? host->port : port, shown,
+					  sizeof(shown)));
 	}
-	append(buf, "%s", uri->path);
+	append_text(buf, "%s", uri->path);
 	for (size_t i = 0; i < uri->param_count; i++) {
 		if (!is_of_place(&uri->params[i]))
 			continue;
-		append(buf, "%c%s=%s", separator, uri->params[i].name, uri->params[i].value);
+		append_text(buf, "%c%s=%s", separator, uri->params[i].name, uri->params[i].value);
 		separator = '&';
 	}
 	return buf;
