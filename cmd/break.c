@@ -19,7 +19,7 @@ static void say_holders(enum say level, const char *before, const struct lock_vi
 }
 
 /* Asks on the terminal; true when the answer is yes. */
-static bool confirmed(const struct lock_view *view)
+static bool confirm_break(const struct lock_view *view)
 {
 	char line[16] = "";
 
@@ -52,7 +52,7 @@ static int ask_about_holders(struct session *session, struct lock_view *view, st
 	bool same;
 
 	while (view->hold_count) {
-		if (!confirmed(view))
+		if (!confirm_break(view))
 			return 0;
 		now = (struct lock_view){ 0 };
 		if (hold_view(session->backend, session->name, "", &now, err))

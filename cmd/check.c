@@ -76,7 +76,7 @@ out:
 }
 
 /* Shows whether the account has the privileges, and how long a lock takes. */
-static int probe(struct session *session, struct findings *findings, struct error *err)
+static int report_probe(struct session *session, struct findings *findings, struct error *err)
 {
 	int64_t taken_us, released_us;
 
@@ -156,7 +156,7 @@ int command_check(struct session *session, struct error *err)
 	if (session_connect(session, err) ||
 	    (session->backend->ops->check &&
 	     session->backend->ops->check(session->backend, &findings, err)) ||
-	    probe(session, &findings, err))
+	    report_probe(session, &findings, err))
 		findings_add(&findings, FINDING_ERROR, "unusable", NULL, "%.230s", err->message);
 	check_secrets(session, &findings);
 	for (size_t i = 0; i < findings.count; i++)
@@ -175,7 +175,7 @@ int command_check(struct session *session, struct error *err)
 }
 
 /* --dry-run: on standard output, for a shell or for the client of a database. */
-static int plan(struct session *session, const char *place, struct error *err)
+static int print_plan(struct session *session, const char *place, struct error *err)
 {
 	char *text = NULL, *rest, *line;
 
@@ -199,7 +199,7 @@ int command_setup(struct session *session, struct error *err)
 	if (session_connect(session, err))
 		return -1;
 	if (session->options.dry_run)
-		return plan(session, place, err);
+		return print_plan(session, place, err);
 	if (session->backend->ops->setup &&
 	    session->backend->ops->setup(session->backend, NULL, err))
 		return -1;

@@ -65,8 +65,8 @@ int config_parse_wait(const char *text, int64_t *ms, struct error *err)
 }
 
 /* The first entry of a section, in one file or in all (0), with this key or with any (NULL). */
-static const struct config_entry *find(const struct config *config, int file, const char *section,
-				       const char *key)
+static const struct config_entry *find_entry(const struct config *config, int file,
+					     const char *section, const char *key)
 {
 	for (size_t i = 0; i < config->count; i++) {
 		const struct config_entry *entry = &config->entries[i];
@@ -81,9 +81,9 @@ static const struct config_entry *find(const struct config *config, int file, co
 const struct config_entry *config_get(const struct config *config, const char *section,
 				      const char *key)
 {
-	const struct config_entry *first = *section ? find(config, 0, section, NULL) : NULL;
+	const struct config_entry *first = *section ? find_entry(config, 0, section, NULL) : NULL;
 
-	return find(config, first ? first->file : 0, section, key);
+	return find_entry(config, first ? first->file : 0, section, key);
 }
 
 static void add_entry(const struct loader *loader, const char *key, const char *value)
@@ -113,7 +113,7 @@ static int check_value(const struct key *key, const char *value, struct error *e
 	return 0;
 }
 
-static int set(struct loader *loader, const char *name, const char *value, struct error *err)
+static int set_entry(struct loader *loader, const char *name, const char *value, struct error *err)
 {
 	const bool in_section = loader->section[0];
 	const struct key *key = keys, *end = keys + sizeof(keys) / sizeof(keys[0]);
@@ -130,7 +130,7 @@ static int set(struct loader *loader, const char *name, const char *value, struc
 				 ? "a section has uri, ttl, wait and kill-after"
 				 : "before the first section belong backend, ttl, wait, contain, "
 				   "log and require-backend");
-	if (find(config, config->files, loader->section, name))
+	if (find_entry(config, config->files, loader->section, name))
 		return error_set(err, ERROR_USAGE, 0, "'%s' is set twice", name);
 	if (check_value(key, value, err))
 		return -1;
@@ -144,7 +144,7 @@ static int set(struct loader *loader, const char *name, const char *value, struc
 static int end_section(struct loader *loader, struct error *err)
 {
 	if (!loader->section[0] ||
-	    find(loader->config, loader->config->files, loader->section, "uri"))
+	    find_entry(loader->config, loader->config->files, loader->section, "uri"))
 		return 0;
 	loader->line = loader->section_line;
 	return error_set(err, ERROR_USAGE, 0, "section [%s] has no uri", loader->section);
@@ -168,14 +168,14 @@ static int begin_section(struct loader *loader, const char *line, struct error *
 	memcpy(loader->section, name, length);
 	loader->section[length] = '\0';
 	loader->section_line = loader->line;
-	if (find(loader->config, loader->config->files, loader->section, NULL))
+	if (find_entry(loader->config, loader->config->files, loader->section, NULL))
 		return error_set(err, ERROR_USAGE, 0, "section [%s] is there twice",
 				 loader->section);
 	return 0;
 }
 
 /* Takes the blanks off both ends of text. Returns its new beginning. */
-static char *trim(char *text)
+static char *trim_blanks(char *text)
 {
 	char *end;
 
@@ -201,7 +201,7 @@ static int read_line(struct loader *loader, char *line, struct error *err)
 {
 	char *value;
 
-	line = trim(line);
+	line = trim_blanks(line);
 	if (!*line || *line == ';' || *line == '#')
 		return 0;
 	if (*line == '[')
@@ -211,7 +211,7 @@ static int read_line(struct loader *loader, char *line, struct error *err)
 	if (!value)
 		return error_set(err, ERROR_USAGE, 0, "not a setting: write KEY = VALUE");
 	*value++ = '\0';
-	return set(loader, trim(line), trim(value), err);
+	return set_entry(loader, trim_blanks(line), trim_blanks(value), err);
 }
 
 int config_load_text(struct config *config, const char *text, const char *path, bool exposed,

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "lock/holder.h"
 
-static FILE *stream(const struct json *json)
+static FILE *get_stream(const struct json *json)
 {
 	return json->stream ? json->stream : stdout;
 }
@@ -40,24 +40,24 @@ static void put_string(FILE *to, const char *text)
 static void put_name(struct json *json, const char *name)
 {
 	if (json->comma)
-		putc(',', stream(json));
+		putc(',', get_stream(json));
 	json->comma = true;
 	if (!name)
 		return;
-	put_string(stream(json), name);
-	putc(':', stream(json));
+	put_string(get_stream(json), name);
+	putc(':', get_stream(json));
 }
 
 void json_open(struct json *json, const char *name, char bracket)
 {
 	put_name(json, name);
-	putc(bracket, stream(json));
+	putc(bracket, get_stream(json));
 	json->comma = false;
 }
 
 void json_close(struct json *json, char bracket)
 {
-	putc(bracket, stream(json));
+	putc(bracket, get_stream(json));
 	json->comma = true;
 }
 
@@ -65,15 +65,15 @@ void json_text(struct json *json, const char *name, const char *text)
 {
 	put_name(json, name);
 	if (text && text[0])
-		put_string(stream(json), text);
+		put_string(get_stream(json), text);
 	else
-		fputs("null", stream(json));
+		fputs("null", get_stream(json));
 }
 
 void json_number(struct json *json, const char *name, int64_t number)
 {
 	put_name(json, name);
-	fprintf(stream(json), "%" PRId64, number);
+	fprintf(get_stream(json), "%" PRId64, number);
 }
 
 void json_maybe(struct json *json, const char *name, int64_t number)
@@ -87,7 +87,7 @@ void json_maybe(struct json *json, const char *name, int64_t number)
 void json_bool(struct json *json, const char *name, bool value)
 {
 	put_name(json, name);
-	fputs(value ? "true" : "false", stream(json));
+	fputs(value ? "true" : "false", get_stream(json));
 }
 
 void json_time(struct json *json, const char *name, int64_t wall_ms)

@@ -336,7 +336,7 @@ void log_waiting(const struct wait_state *state)
 		say_waiting(state, holder);
 }
 
-static void hear(const struct run_message *message)
+static void print_message(const struct run_message *message)
 {
 	log_line(&(struct log_line){
 		.level = message->level, .event = message->event, .text = message->text,
@@ -347,7 +347,7 @@ static void hear(const struct run_message *message)
 struct run_hooks log_hooks(void)
 {
 	return (struct run_hooks){
-		.say = hear, .waiting = log_waiting,
+		.say = print_message, .waiting = log_waiting,
 		.tick_ms = lines.live ? TICK_MS : CLOCK_NEVER, .least = least_level(),
 	};
 }

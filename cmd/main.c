@@ -64,7 +64,7 @@ static const struct {
 	{ "127", "the command was not found" },
 };
 
-static const struct command *find(const char *name)
+static const struct command *find_command(const char *name)
 {
 	for (const struct command *command = commands; command->name; command++)
 		if (!strcmp(command->name, name))
@@ -193,7 +193,7 @@ static int command_help(const struct options *options)
 			print_overview();
 		return 0;
 	}
-	command = find(options->operands[0]);
+	command = find_command(options->operands[0]);
 	if (!command) {
 		error_set(&err, ERROR_USAGE, 0, "no help for '%s', which is no command; "
 			  "try 'dlock --help'",
@@ -278,7 +278,7 @@ int main(int argc, char **argv)
 		name = "help";
 	else if (!strcmp(name, "--version"))
 		name = "version";
-	command = find(name);
+	command = find_command(name);
 	if (!command) {
 		refuse_command(name, &err);
 		return log_fail(&err);

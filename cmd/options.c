@@ -156,8 +156,8 @@ static const char *take_uri(struct options *options, char *text)
 	return memory_copy(text);
 }
 
-static int apply(struct options *options, const struct option_row *row, char *argument,
-		 struct error *err)
+static int apply_option(struct options *options, const struct option_row *row, char *argument,
+			struct error *err)
 {
 	void *field = (char *)options + row->field;
 
@@ -283,12 +283,12 @@ static char **parse_word(struct options *options, enum command_bit command, cons
 			failed = is_long && *name
 				 ? error_set(err, ERROR_USAGE, 0, "option %s takes no argument",
 					     option)
-				 : apply(options, row, NULL, err);
+				 : apply_option(options, row, NULL, err);
 		else if (!(argument = *name ? name + is_long : *++word))
 			failed = error_set(err, ERROR_USAGE, 0, "option %s needs an argument",
 					   option);
 		else
-			failed = apply(options, row, argument, err);
+			failed = apply_option(options, row, argument, err);
 	} while (!failed && !is_long && !row->argument && *name);
 	return failed ? NULL : word;
 }

@@ -108,7 +108,7 @@ static void write_metrics(const struct run *run, int status)
 	});
 }
 
-static int report(struct run *run)
+static int report_result(struct run *run)
 {
 	const struct run_result *result = &run->result;
 
@@ -133,7 +133,7 @@ static int run_locked(struct run *run)
 	if (request->until_ms)
 		request->wait_ms = clock_earlier(request->wait_ms, left_ms > 0 ? left_ms : 0);
 	supervise_run(request, &hooks, &run->signals, &run->result);
-	return report(run);
+	return report_result(run);
 }
 
 int command_run(const struct options *options)

@@ -59,7 +59,7 @@ static int load_files(struct settings *settings, struct error *err)
 }
 
 /* What a variable of the environment has; NULL: nothing. name NULL: there is no variable. */
-static const char *environment(const char *name)
+static const char *read_variable(const char *name)
 {
 	const char *value = name ? getenv(name) : NULL;
 
@@ -76,7 +76,7 @@ static int choose_duration(const struct settings *settings, const char *option,
 			   int64_t *ms, struct error *err)
 {
 	const struct config_entry *entry;
-	const char *text = option ? option : environment(variable);
+	const char *text = option ? option : read_variable(variable);
 
 	if (text)
 		return parse(text, ms, err)

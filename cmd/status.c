@@ -145,8 +145,8 @@ static void json_lock(const char *name, const char *place, const struct lock_vie
 /* ---- */
 
 /* 1: the lock is held; 0: it is free; -1 with *err. */
-static int show(struct session *session, const char *name, bool named, int width,
-		bool *header, struct error *err)
+static int show_lock(struct session *session, const char *name, bool named, int width,
+		     bool *header, struct error *err)
 {
 	struct lock_view view = { 0 };
 	char place[URI_PLACE_SIZE];
@@ -181,7 +181,7 @@ static int show_all(struct session *session, char *const *names, size_t count, b
 		if ((int)text_characters(names[i]) > width)
 			width = (int)text_characters(names[i]);
 	for (size_t i = 0; i < count; i++) {
-		state = show(session, names[i], named, width, &header, err);
+		state = show_lock(session, names[i], named, width, &header, err);
 		if (state < 0)
 			return -1;
 		held |= state;
@@ -234,7 +234,7 @@ static int show_once(struct session *session, bool *told, struct error *err)
 	return result;
 }
 
-static int watch(struct session *session, struct error *err)
+static int watch_locks(struct session *session, struct error *err)
 {
 	bool screen = print_is_screen(STDOUT_FILENO) && !session->options.json, told = false;
 	int state;
@@ -267,5 +267,5 @@ int command_status(struct session *session, struct error *err)
 	for (int i = 0; i < options->operand_count; i++)
 		if (name_check(options->operands[i], err))
 			return -1;
-	return options->watch ? watch(session, err) : show_once(session, &told, err);
+	return options->watch ? watch_locks(session, err) : show_once(session, &told, err);
 }

@@ -15,7 +15,7 @@
 #define TICK_MS 1000
 
 /* What the user is shown changes each second. view: as it was at seen_ms. */
-static void show(int64_t started_ms, const struct lock_view *view, int64_t seen_ms)
+static void show_waiting(int64_t started_ms, const struct lock_view *view, int64_t seen_ms)
 {
 	const struct hold_view *hold = lock_view_first(view);
 	const int64_t now = clock_boot_ms(), elapsed_ms = now - started_ms;
@@ -33,7 +33,7 @@ static void sleep_until(int64_t until_ms, int64_t started_ms, const struct lock_
 	const int64_t seen_ms = clock_boot_ms();
 
 	while (clock_boot_ms() < until_ms) {
-		show(started_ms, view, seen_ms);
+		show_waiting(started_ms, view, seen_ms);
 		poll(NULL, 0, clock_poll_timeout(clock_earlier(until_ms,
 							       clock_boot_ms() + TICK_MS)));
 	}

@@ -40,7 +40,7 @@ static int64_t find_unit(const char *text, size_t length)
 }
 
 /* The decimal number times unit_ms, rounded up, or -1 when beyond the limit. Exact. */
-static int64_t scale(const char *number, int64_t unit_ms)
+static int64_t scale_number(const char *number, int64_t unit_ms)
 {
 	int64_t whole = 0, part = 0;
 	const char *s = number, *point;
@@ -57,7 +57,7 @@ static int64_t scale(const char *number, int64_t unit_ms)
 	return whole * unit_ms + part;
 }
 
-static int fail(struct error *err, const char *text, const char *why)
+static int refuse_duration(struct error *err, const char *text, const char *why)
 {
 	char quoted[TEXT_QUOTE_SIZE];
 
@@ -80,13 +80,13 @@ int duration_parse(const char *text, int64_t *ms, struct error *err)
 		length = strcspn(s, DIGITS ".");
 		unit_ms = find_unit(s, length);
 		if (s == number || s[-1] == '.' || !unit_ms || (!length && (*s || number != text)))
-			return fail(err, text, "write a number with an optional unit (ms, s, m, h, "
-				    "d), as in 90, 1.5s or 1h30m");
+			return refuse_duration(err, text, "write a number with an optional unit "
+					       "(ms, s, m, h, d), as in 90, 1.5s or 1h30m");
 		s += length;
-		part = scale(number, unit_ms);
+		part = scale_number(number, unit_ms);
 		total = part < 0 ? DURATION_MAX_MS + 1 : total + part;
 		if (total > DURATION_MAX_MS)
-			return fail(err, text, "too long, at most 10 years (3650d)");
+			return refuse_duration(err, text, "too long, at most 10 years (3650d)");
 	} while (*s);
 	*ms = total;
 	return 0;

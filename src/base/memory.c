@@ -16,7 +16,7 @@ void memory_gone(void)
 	_exit(MEMORY_EXIT_STATUS);
 }
 
-static void *check(void *memory)
+static void *check_allocated(void *memory)
 {
 	if (!memory)
 		memory_gone();
@@ -25,22 +25,22 @@ static void *check(void *memory)
 
 void *memory_new(size_t count, size_t size)
 {
-	return check(calloc(count ? count : 1, size));
+	return check_allocated(calloc(count ? count : 1, size));
 }
 
 void *memory_resize(void *memory, size_t count, size_t size)
 {
-	return check(reallocarray(memory, count ? count : 1, size));
+	return check_allocated(reallocarray(memory, count ? count : 1, size));
 }
 
 char *memory_copy(const char *text)
 {
-	return text ? check(strdup(text)) : NULL;
+	return text ? check_allocated(strdup(text)) : NULL;
 }
 
 char *memory_copy_part(const char *text, size_t length)
 {
-	return check(strndup(text, length));
+	return check_allocated(strndup(text, length));
 }
 
 void memory_free_secret(char *text)

@@ -21,7 +21,7 @@ static const uint32_t rounds[64] = {
 	0xc67178f2,
 };
 
-static uint32_t right(uint32_t x, int by)
+static uint32_t rotr_32(uint32_t x, int by)
 {
 	return x >> by | x << (32 - by);
 }
@@ -35,13 +35,13 @@ static void digest_block(uint32_t h[8], const unsigned char *block)
 		w[t] = (uint32_t)block[0] << 24 | (uint32_t)block[1] << 16 |
 		       (uint32_t)block[2] << 8 | block[3];
 	for (int t = 16; t < 64; t++)
-		w[t] = (right(w[t - 2], 17) ^ right(w[t - 2], 19) ^ w[t - 2] >> 10) + w[t - 7] +
-		       (right(w[t - 15], 7) ^ right(w[t - 15], 18) ^ w[t - 15] >> 3) + w[t - 16];
+		w[t] = (rotr_32(w[t - 2], 17) ^ rotr_32(w[t - 2], 19) ^ w[t - 2] >> 10) + w[t - 7] +
+		       (rotr_32(w[t - 15], 7) ^ rotr_32(w[t - 15], 18) ^ w[t - 15] >> 3) + w[t - 16];
 	memcpy(s, h, sizeof(s));
 	for (int t = 0; t < 64; t++) {
-		t1 = s[7] + (right(s[4], 6) ^ right(s[4], 11) ^ right(s[4], 25)) +
+		t1 = s[7] + (rotr_32(s[4], 6) ^ rotr_32(s[4], 11) ^ rotr_32(s[4], 25)) +
 		     ((s[4] & s[5]) ^ (~s[4] & s[6])) + rounds[t] + w[t];
-		t2 = (right(s[0], 2) ^ right(s[0], 13) ^ right(s[0], 22)) +
+		t2 = (rotr_32(s[0], 2) ^ rotr_32(s[0], 13) ^ rotr_32(s[0], 22)) +
 		     ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
 		memmove(s + 1, s, 7 * sizeof(s[0]));
 		s[4] += t1;

@@ -74,7 +74,7 @@ static void set_timer(int64_t first_ms)
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-static void catch(int sig)
+static void catch_signal(int sig)
 {
 	if (sig != SIGALRM)
 		caught = sig;
@@ -83,7 +83,7 @@ static void catch(int sig)
 
 void signals_admit(const struct signals *signals, int64_t until_ms)
 {
-	struct sigaction action = { .sa_handler = catch };
+	struct sigaction action = { .sa_handler = catch_signal };
 	sigset_t none;
 	int64_t rest_ms;
 
