@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* acquire, and what is done with its token: renew, verify and release. */
+/* The commands acquire, renew, verify and release. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,12 +19,12 @@
 #include "log.h"
 #include "session.h"
 
-/* told: a signal must reach the process when the lock is lost. 0, or -1 with *err. */
-static int open_process(struct pidfd *process, pid_t pid, bool told, struct error *err)
+/* signalled: a signal must reach the process when the lock is lost. 0, or -1 with *err. */
+static int open_process(struct pidfd *process, pid_t pid, bool signalled, struct error *err)
 {
 	int result = pidfd_init(process, pid, err);
 
-	if (!result && told && pidfd_signal(process, 0)) {
+	if (!result && signalled && pidfd_signal(process, 0)) {
 		error_set(err, ERROR_USAGE, errno, "cannot tell that process of a loss (without: "
 			  "--on-lost warn)");
 		result = -1;
@@ -61,7 +61,7 @@ static int print_result(const struct session *session, const struct acquire_resu
 	return log_flush();
 }
 
-/* The token of a hold is printed on standard output, which is checked before the lock is taken. */
+/* The token goes to standard output: check it before the lock is taken. */
 static int check_output(struct error *err)
 {
 	const int flags = fcntl(STDOUT_FILENO, F_GETFL);
@@ -72,7 +72,7 @@ static int check_output(struct error *err)
 			 "printed, and nobody could release the lock");
 }
 
-/* Asks the backend itself, because the hold has no keeper. */
+/* Ask the backend, because the hold has no keeper. 0 with *reply, or -1 with *err. */
 static int ask_backend(struct session *session, enum keeper_verb verb,
 		       const struct request *request, struct keeper_reply *reply,
 		       struct error *err)
@@ -91,7 +91,7 @@ static int ask_backend(struct session *session, enum keeper_verb verb,
 		reply->outcome = hold_renew_other(backend, request, &grant, err);
 		reply->lease_ms = grant.ttl_ms;
 		break;
-	default:	/* no other is asked for than KEEPER_VERB_VERIFY */
+	default:	/* KEEPER_VERB_VERIFY */
 		reply->outcome = hold_verify(backend, request, err);
 		break;
 	}
@@ -118,8 +118,8 @@ static int ask_hold(struct session *session, enum keeper_verb verb, const struct
 	}
 }
 
-/* Releases a lock whose token could not be printed, so that nobody else could release it. */
-static void take_back(struct session *session, const char *token)
+/* Release a lock whose token could not be printed: nobody else could release it. */
+static void release_unprinted(struct session *session, const char *token)
 {
 	const struct request request = { .name = session->name, .token = token };
 	struct keeper_reply reply;
@@ -150,9 +150,9 @@ static int acquire_for(struct session *session, const struct signals *signals,
 	supervise_acquire(&request, &hooks, signals, &result);
 	if (result.run.end != RUN_EXITED)
 		return log_failed_run(&result.run, options->conflict_exit_code);
-	/* log_finish() says what is wrong with the output. */
+	/* log_finish() prints what is wrong with the output. */
 	if (print_result(session, &result) && !result.nested)
-		take_back(session, result.token);
+		release_unprinted(session, result.token);
 	return 0;
 }
 
@@ -172,7 +172,7 @@ int command_acquire(struct session *session, struct error *err)
 
 /* ---- renew, verify and release ---- */
 
-/* The token is an operand, a line of standard input (the operand is "-"), or $DLOCK_TOKEN. */
+/* Read the token from the operand, from standard input if it is "-", or from $DLOCK_TOKEN. */
 static int read_token(const struct session *session, char token[static TOKEN_SIZE], int *level,
 		      struct error *err)
 {
@@ -204,7 +204,7 @@ static void print_renewed(const struct session *session, const struct keeper_rep
 	char text[DURATION_TEXT_SIZE];
 
 	if (!session->options.json) {
-		log_say(SAY_STEP, "renewed%s%s", lease_ms ? " for " : "",
+		log_print(SAY_STEP, "renewed%s%s", lease_ms ? " for " : "",
 			    lease_ms ? duration_format(lease_ms, text, sizeof(text)) : "");
 		return;
 	}
@@ -221,7 +221,7 @@ static int report_reply(const struct session *session, enum keeper_verb verb, co
 	const uint64_t identity = uri_identity(&session->settings.uri);
 
 	if (reply->outcome == OUTCOME_LOST) {
-		log_say(SAY_WARNING, "this token is not the holder%s",
+		log_print(SAY_WARNING, "this token is not the holder%s",
 			    token_scope(token, session->name, identity) == TOKEN_OF_NAME
 			    ? " here: it was made for another --backend" : "");
 		return EXIT_LOST;
@@ -229,24 +229,24 @@ static int report_reply(const struct session *session, enum keeper_verb verb, co
 	if (verb == KEEPER_VERB_RENEW)
 		print_renewed(session, reply);
 	else if (verb == KEEPER_VERB_VERIFY)
-		log_say(SAY_STEP, "this token is the holder");
+		log_print(SAY_STEP, "this token is the holder");
 	else
-		log_say(SAY_STEP, "released");
+		log_print(SAY_STEP, "released");
 	return 0;
 }
 
 /*
- * A release that frees nothing. The hold is the outer one's: that of an acquisition which a nested
- * one was made in, or that of a run, whose command must stay protected.
+ * Refuse to free an outer hold: that of an acquisition around a nested one, or that of a run, whose
+ * command must stay protected.
  */
 static int refuse_release(int level)
 {
 	if (!level) {
-		log_say(SAY_WARNING, "not released: this is the hold of a dlock run, "
+		log_print(SAY_WARNING, "not released: this is the hold of a dlock run, "
 			    "which releases it when its command ends; end that command");
 		return EXIT_LOST;
 	}
-	log_say(SAY_STEP, "still held: the outer hold goes on");
+	log_print(SAY_STEP, "still held: the outer hold goes on");
 	return 0;
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The command break takes a lock away from its holders, after a question on the terminal. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,25 +8,25 @@
 #include "lock/view.h"
 #include "session.h"
 
-/* One line for each holder, behind the text before. */
-static void say_holders(enum say level, const char *before, const struct lock_view *view)
+/* Print a line for each holder, after the text before. */
+static void print_holders(enum say level, const char *before, const struct lock_view *view)
 {
 	char text[HOLDER_DESCRIPTION_SIZE];
 
 	for (size_t i = 0; i < view->hold_count; i++)
-		log_say(level, "%s%s", before,
+		log_print(level, "%s%s", before,
 			    holder_describe(&view->holds[i].holder, view->holds[i].age_ms, text,
 					    sizeof(text)));
 }
 
-/* Asks on the terminal; true when the answer is yes. */
+/* Ask on the terminal. Returns whether the answer is yes. */
 static bool confirm_break(const struct lock_view *view)
 {
 	char line[16] = "";
 
-	say_holders(SAY_ERROR, "", view);
+	print_holders(SAY_ERROR, "", view);
 	fputs("Take the lock away? What was run under it may still be at work. [y/N] ", stderr);
-	/* After Ctrl-D the cursor still stands behind the question. */
+	/* Ctrl-D leaves the cursor behind the question. */
 	if (!fgets(line, sizeof(line), stdin))
 		putc('\n', stderr);
 	return line[0] == 'y' || line[0] == 'Y';
@@ -43,8 +44,8 @@ static bool same_holders(const struct lock_view *a, const struct lock_view *b)
 }
 
 /*
- * Ask about those who hold the lock, and ask again if others hold it when the answer comes. 1: the
- * holds of *view are to be broken; 0: they are not; -1 with *err.
+ * Ask about the holders, and ask again if others hold the lock when the answer comes. Returns 1:
+ * break the holds of *view; 0: do not; -1 with *err.
  */
 static int ask_about_holders(struct session *session, struct lock_view *view, struct error *err)
 {
@@ -59,7 +60,7 @@ static int ask_about_holders(struct session *session, struct lock_view *view, st
 			return -1;
 		same = same_holders(view, &now);
 		if (now.hold_count && !same)
-			log_say(SAY_WARNING, "meanwhile it has changed hands");
+			log_print(SAY_WARNING, "meanwhile it has changed hands");
 		lock_view_finish(view);
 		*view = now;
 		if (same)
@@ -68,7 +69,7 @@ static int ask_about_holders(struct session *session, struct lock_view *view, st
 	return 1;
 }
 
-/* Look up the holders, and ask about them unless --yes is given. As ask_about_holders(). */
+/* Read the holders, and ask about them unless --yes is given. Returns as ask_about_holders(). */
 static int choose_holders(struct session *session, struct lock_view *view, struct error *err)
 {
 	if (!session->options.yes && (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)))
@@ -85,13 +86,13 @@ int command_break(struct session *session, struct error *err)
 	int result = session_connect(session, err) ? -1 : choose_holders(session, &view, err);
 
 	if (!result)
-		log_say(SAY_WARNING, "left as it is");
+		log_print(SAY_WARNING, "left as it is");
 	else if (result > 0 && !view.hold_count)
-		log_say(SAY_WARNING, "nobody holds it");
+		log_print(SAY_WARNING, "nobody holds it");
 	else if (result > 0 && hold_break(session->backend, session->name, &view, err))
 		result = -1;
 	else if (result > 0)
-		say_holders(SAY_WARNING, "broken; was ", &view);
+		print_holders(SAY_WARNING, "broken; was ", &view);
 	lock_view_finish(&view);
 	return result < 0 ? -1 : !result;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* check and setup. */
+/* The commands check and setup. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "json.h"
 #include "session.h"
 
-/* One name for all probes, so that each leaves no more behind than its last fence. */
+/* One name for all probes, so that only its last fence is left behind. */
 #define PROBE_NAME "dlock-check"
 #define PROBE_PAUSE_US 20000
 
@@ -21,7 +21,7 @@ static const char *const severities[] = {
 	[FINDING_WARNING] = "warning", [FINDING_ERROR] = "error",
 };
 
-/* Another probe may have the lock at this moment. */
+/* Acquire the lock of the probe, and wait while another probe has it. */
 static enum outcome acquire_probe(struct backend *backend, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
@@ -39,8 +39,8 @@ static enum outcome acquire_probe(struct backend *backend, const struct request 
 }
 
 /*
- * Take the lock dlock-check over another connection, and release it. Sets how long each took, in
- * us. 0, or -1 with *err: the backend cannot hold locks.
+ * Take the lock dlock-check over another connection, and release it. Sets the duration of each in
+ * us. Returns 0, or -1 with *err: the backend cannot hold locks.
  */
 static int take_probe(struct session *session, int64_t *taken_us, int64_t *released_us,
 		      struct error *err)
@@ -64,7 +64,7 @@ static int take_probe(struct session *session, int64_t *taken_us, int64_t *relea
 	if (acquire_probe(backend, &request, &grant, err) != OUTCOME_HELD)
 		goto out;
 	*taken_us = clock_read_us(CLOCK_BOOTTIME) - start_us;
-	/* A backend that says nothing about a loss was too slow for a short --ttl. */
+	/* A loss without an error: the backend was too slow for a short --ttl. */
 	*err = (struct error){ 0 };
 	if (hold_release(backend, &request, &self, 0, 0, err) != OUTCOME_HELD && err->kind)
 		goto out;
@@ -75,7 +75,7 @@ out:
 	return failed;
 }
 
-/* Shows whether the account has the privileges, and how long a lock takes. */
+/* Report whether the account has the privileges, and how long a lock takes. */
 static int report_probe(struct session *session, struct findings *findings, struct error *err)
 {
 	int64_t taken_us, released_us;
@@ -114,12 +114,12 @@ static void print_text(const struct findings *findings)
 	}
 }
 
-/* -q: only what makes the backend unusable. */
-static void say_errors(const struct findings *findings)
+/* -q: print only the findings that make the backend unusable. */
+static void print_errors(const struct findings *findings)
 {
 	for (size_t i = 0; i < findings->count; i++)
 		if (findings->rows[i].severity == FINDING_ERROR)
-			log_say(SAY_ERROR, "%s", findings->rows[i].text);
+			log_print(SAY_ERROR, "%s", findings->rows[i].text);
 }
 
 static void print_json(const struct findings *findings, const char *place, enum severity worst)
@@ -163,7 +163,7 @@ int command_check(struct session *session, struct error *err)
 		if (findings.rows[i].severity > worst)
 			worst = findings.rows[i].severity;
 	if (session->options.verbosity < 0)
-		say_errors(&findings);
+		print_errors(&findings);
 	else if (session->options.json)
 		print_json(&findings, place, worst);
 	else
@@ -174,7 +174,7 @@ int command_check(struct session *session, struct error *err)
 	return worst == FINDING_ERROR ? EXIT_UNAVAILABLE : worst >= FINDING_WARNING;
 }
 
-/* --dry-run: on standard output, for a shell or for the client of a database. */
+/* --dry-run: print it on standard output, for a shell or for the client of a database. */
 static int print_plan(struct session *session, const char *place, struct error *err)
 {
 	char *text = NULL, *rest, *line;
@@ -183,7 +183,7 @@ static int print_plan(struct session *session, const char *place, struct error *
 	    session->backend->ops->setup(session->backend, &text, err))
 		return -1;
 	if (!text || !*text)
-		log_say(SAY_WARNING, "nothing needs to be set up on %s", place);
+		log_print(SAY_WARNING, "nothing needs to be set up on %s", place);
 	for (rest = text; rest && *rest && (line = strsep(&rest, "\n"));)
 		print_line(stdout, "%s", line);
 	free(text);
@@ -204,12 +204,12 @@ int command_setup(struct session *session, struct error *err)
 	    session->backend->ops->setup(session->backend, NULL, err))
 		return -1;
 	/*
-	 * A directory that is there already may be one that this user cannot use. The account that
-	 * makes the tables of a server need not be one that holds locks.
+	 * A directory may exist and be unusable for this user. On a server, the account that makes
+	 * the tables need not be one that holds locks.
 	 */
 	if (session->options.run.driver->local &&
 	    take_probe(session, &ignored_us, &ignored_us, err))
 		return error_prefix(err, "%s cannot hold locks", place);
-	log_say(SAY_STEP, "%s is ready", place);
+	log_print(SAY_STEP, "%s is ready", place);
 	return 0;
 }

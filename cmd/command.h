@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The subcommands. Each has a file of its own, and a row in the table of main.c. main() parses the
- * command line, answers --help and checks how many operands there are, and then calls the function
- * that the row names.
+ * The subcommands. Each has its own file, and a row in the table of main.c. main() parses the
+ * command line, answers --help, checks the number of operands, and calls the function of the row.
  */
 #pragma once
 
 #include "options.h"
 
-/* Room for a word of the command line in a message. What is longer is cut. */
+/* Room for a word of the command line in a message. Longer words are cut. */
 #define SHOWN_SIZE 160
 
 struct session;
@@ -19,9 +18,9 @@ struct command {
 	const char *summary;
 	enum command_bit bit;
 	int least, most;	/* operands; with least more than 0 the first one is a NAME */
-	/* What a command does over a session (session.h). The exit status, or -1 with *err. */
+	/* Runs a command over a session (session.h). Returns the exit status, or -1 with *err. */
 	int (*work)(struct session *session, struct error *err);
-	/* A command without a session. Returns the exit status. */
+	/* Runs a command without a session. Returns the exit status. */
 	int (*main)(const struct options *options);
 };
 

@@ -20,7 +20,7 @@
 
 #define TTL_LEAST_MS 1000
 
-/* With parse its value is a duration, with yes and no one of these two words, and else a text. */
+/* With parse the value is a duration, with yes and no one of these two words, otherwise a text. */
 static const struct key {
 	const char *name;
 	bool before_sections, in_section;
@@ -94,7 +94,7 @@ static void add_entry(const struct loader *loader, const char *key, const char *
 					sizeof(*config->entries));
 	config->entries[config->count++] = (struct config_entry){
 		.section = memory_copy(loader->section), .key = key, .value = memory_copy(value),
-		.place = memory_format("%.250s:%d", loader->path, loader->line),
+		.location = memory_format("%.250s:%d", loader->path, loader->line),
 		.file = config->files,
 	};
 }
@@ -140,7 +140,7 @@ static int set_entry(struct loader *loader, const char *name, const char *value,
 	return 0;
 }
 
-/* Checks the latest section, whose last line has been read. */
+/* Check the latest section after its last line. */
 static int end_section(struct loader *loader, struct error *err)
 {
 	if (!loader->section[0] ||
@@ -150,7 +150,7 @@ static int end_section(struct loader *loader, struct error *err)
 	return error_set(err, ERROR_USAGE, 0, "section [%s] has no uri", loader->section);
 }
 
-/* A line that begins with '['. */
+/* Read a line that begins with '['. */
 static int begin_section(struct loader *loader, const char *line, struct error *err)
 {
 	const char *name = line + 1, *end = strchr(name, ']');
@@ -158,7 +158,7 @@ static int begin_section(struct loader *loader, const char *line, struct error *
 
 	if (!end || !strchr(";#", end[1 + strspn(end + 1, BLANKS)]))
 		return error_set(err, ERROR_USAGE, 0, "bad section: write [NAME] and nothing else");
-	/* The name is not quoted: a URI that stands here by mistake may have a password. */
+	/* The name is not quoted: it may be a misplaced URI with a password. */
 	if (length == 0 || length > SECTION_MAX_BYTES || !text_is_clean(name, length) ||
 	    strcspn(name, " :/@[]") != length)
 		return error_set(err, ERROR_USAGE, 0, "bad section: the name of a backend has 1 to "
@@ -174,7 +174,7 @@ static int begin_section(struct loader *loader, const char *line, struct error *
 	return 0;
 }
 
-/* Takes the blanks off both ends of text. Returns its new beginning. */
+/* Remove the blanks at both ends of text. Returns its new beginning. */
 static char *trim_blanks(char *text)
 {
 	char *end;
@@ -187,7 +187,7 @@ static char *trim_blanks(char *text)
 	return text;
 }
 
-/* A ';' behind a blank begins a comment. */
+/* Remove a comment, which begins with a ';' behind a blank. */
 static void cut_comment(char *line)
 {
 	for (char *c = line; *c; c++)
@@ -222,7 +222,7 @@ int config_load_text(struct config *config, const char *text, const char *path, 
 	int failed = 0;
 
 	config->files++;
-	/* A mark of UTF-8, which editors on Windows write. */
+	/* Editors on Windows write a mark of UTF-8. */
 	if (!strncmp(rest, "\xef\xbb\xbf", 3))
 		rest += 3;
 	while (!failed && (line = strsep(&rest, "\n"))) {
@@ -236,7 +236,7 @@ int config_load_text(struct config *config, const char *text, const char *path, 
 	return 0;
 }
 
-/* As ssh(1) and sudo(8): who can write the file could choose where this user's locks are. */
+/* As ssh(1) and sudo(8): another user who can write the file could redirect this user's locks. */
 static int check_trust(const struct textfile *file, const char *path, struct error *err)
 {
 	const uid_t self = geteuid();
@@ -273,7 +273,7 @@ void config_finish(struct config *config)
 	for (size_t i = 0; i < config->count; i++) {
 		free(config->entries[i].section);
 		memory_free_secret(config->entries[i].value);
-		free(config->entries[i].place);
+		free(config->entries[i].location);
 	}
 	free(config->entries);
 	free(config->exposed_path);

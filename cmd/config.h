@@ -23,7 +23,7 @@ struct config_entry {
 	char *section;		/* "" before the first one */
 	const char *key;
 	char *value;		/* never empty */
-	char *place;		/* "PATH:LINE", for messages */
+	char *location;		/* "PATH:LINE", for messages */
 	int file;		/* 1: the first one that was loaded */
 };
 
@@ -35,26 +35,26 @@ struct config {
 };
 
 /*
- * Appends the entries of path to *config, which the caller has zeroed before the first load. The
+ * Append the entries of path to *config, which the caller has zeroed before the first load. The
  * file that wins is loaded first. A file that does not exist is no error. Returns 0, or -1 with
  * ERROR_USAGE that names path and line: the file is unreadable or not regular, others can write to
- * it, it belongs neither to root nor to this user, a key is unknown, a value is bad, a key or a
- * section comes twice in one file, a section has no uri, the syntax is bad. After -1 only
- * config_finish() may be called; but when errnum is EACCES, which says that this user may not read
- * the file, *config is as it was. textfile.h says which users count as "other users".
+ * it (textfile.h), it belongs neither to root nor to this user, a key is unknown, a value is bad, a
+ * key or a section comes twice in one file, a section has no uri, the syntax is bad. After -1 call
+ * only config_finish(). With errnum EACCES this user may not read the file, and *config is as it
+ * was.
  */
 int config_load(struct config *config, const char *path, struct error *err);
 
 /*
- * As config_load() from a NUL-terminated text, which other users can read if it is exposed; path
- * is for messages only.
+ * As config_load(), from a NUL-terminated text. exposed: other users can read it. path is for
+ * messages only.
  */
 int config_load_text(struct config *config, const char *text, const char *path, bool exposed,
 		     struct error *err);
 
 /*
- * The entry that counts for a key, or NULL: that of the file that was loaded first. A section of
- * one file hides that of a later file as a whole. The config owns the entry.
+ * Return the entry of a key in the first loaded file that has one, or NULL. A section of one file
+ * hides that of a later file as a whole. The config owns the entry.
  */
 const struct config_entry *config_get(const struct config *config, const char *section,
 				      const char *key);
@@ -62,8 +62,8 @@ const struct config_entry *config_get(const struct config *config, const char *s
 void config_finish(struct config *config);
 
 /*
- * Parse what a user writes for a TTL, which has a least one, and for a wait, which is CLOCK_NEVER
- * for "none". 0, or -1 with ERROR_USAGE.
+ * Parse a TTL, which has a least value, and a wait: CLOCK_NEVER for "none". Return 0, or -1 with
+ * ERROR_USAGE.
  */
 int config_parse_ttl(const char *text, int64_t *ms, struct error *err);
 int config_parse_wait(const char *text, int64_t *ms, struct error *err);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Writes JSON: punctuation, escapes, times and holders. */
 #include "json.h"
 
 #include <inttypes.h>

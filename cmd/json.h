@@ -23,9 +23,9 @@ void json_number(struct json *json, const char *name, int64_t number);
 /* A negative number becomes null. */
 void json_maybe(struct json *json, const char *name, int64_t number);
 void json_bool(struct json *json, const char *name, bool value);
-/* An instant as RFC 3339 has it, in UTC with ms; 0 becomes null. */
+/* A time in the form of RFC 3339, in UTC with ms; 0 becomes null. */
 void json_time(struct json *json, const char *name, int64_t wall_ms);
-/* When a lease with lease_ms left ends: "expires_in_ms" and "expires_at". 0: it has no end. */
+/* "expires_in_ms" and "expires_at" of a lease with lease_ms left; 0: it has no end. */
 void json_lease(struct json *json, int64_t lease_ms);
 /* The members host, pid, user, command and note of a holder or a waiter. */
 void json_who(struct json *json, const struct holder *holder);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All that dlock prints but help, tables and JSON on stdout, and how it ends. */
+/* Prints messages and the live line, and checks at the end that the output was written. */
 #include "log.h"
 
 #include <errno.h>
@@ -32,10 +32,10 @@ static struct {
 	int verbosity;
 	const char *name;		/* of the lock; NULL: not known yet */
 	char place[URI_PLACE_SIZE];	/* where the lock is */
-	bool live;			/* stderr is a terminal: a line shows that dlock waits */
+	bool live;			/* stderr is a terminal: show the live line while waiting */
 	bool line_shown;
-	char last_holder[HOLDER_DESCRIPTION_SIZE];	/* the one that -v has printed last */
-	int output_errnum;		/* why output could not be written, at the first time */
+	char last_holder[HOLDER_DESCRIPTION_SIZE];	/* the last one that -v has printed */
+	int output_errnum;		/* of the first write that failed */
 } lines;
 
 static const struct {
@@ -92,7 +92,7 @@ bool print_is_screen(int fd)
 	return term && *term && strcmp(term, "dumb") != 0 && isatty(fd);
 }
 
-/* All keys are there in each line; a key without a value is null. */
+/* Every line has all keys; a key without a value is null. */
 static void put_facts(struct json *json, const struct run_facts *facts)
 {
 	static const struct run_facts none = { 0 };
@@ -154,7 +154,7 @@ static void print_json(const struct log_line *line)
 	free(object);
 }
 
-/* In the background, the cursor is where the shell's user types. */
+/* In the background the cursor belongs to the user's shell. */
 static bool in_foreground(void)
 {
 	return tcgetpgrp(STDERR_FILENO) == getpgrp();
@@ -172,7 +172,7 @@ void log_line(const struct log_line *line)
 	const char *name = line->nameless ? NULL : lines.name;
 
 	clear_live_line();
-	/* In one write, so that the lines of several processes do not mix in a log. */
+	/* One write, so that lines of several processes do not mix in a log. */
 	if (lines.json)
 		print_json(line);
 	else
@@ -182,7 +182,7 @@ void log_line(const struct log_line *line)
 		system_log(levels[line->level].priority, lines.name, "%s", line->text);
 }
 
-/* The least important kind of line that is wanted. */
+/* The least important level that is printed. */
 static enum say least_level(void)
 {
 	if (lines.verbosity < 0)
@@ -190,7 +190,7 @@ static enum say least_level(void)
 	return lines.verbosity ? SAY_STEP : SAY_WARNING;
 }
 
-void log_say(enum say level, const char *format, ...)
+void log_print(enum say level, const char *format, ...)
 {
 	char text[1200];
 	va_list args;
@@ -226,7 +226,7 @@ void log_begin(const struct options *options)
 	lines.json = options->log_json;
 	lines.syslog = options->syslog;
 	lines.verbosity = options->verbosity;
-	/* Programs want to know each step, unless the user wants errors only. */
+	/* JSON reports each step, unless -q is given. */
 	if (lines.json && !lines.verbosity)
 		lines.verbosity = 1;
 	lines.live = lines.verbosity >= 0 && !lines.json && print_is_screen(STDERR_FILENO);
@@ -260,9 +260,9 @@ int log_finish(int status)
 	return log_fail(&err);
 }
 
-/* ---- while dlock waits, and when it has not obtained the lock ---- */
+/* ---- while dlock waits, and when it has not acquired the lock ---- */
 
-/* ", next in line" or ", 3 ahead"; "" where that is not known. */
+/* ", next in line" or ", 3 ahead"; "" if the position is not known. */
 static const char *queue_text(int64_t ahead, char buf[static 48])
 {
 	snprintf(buf, 48, ", %" PRId64 " ahead", ahead);
@@ -270,8 +270,8 @@ static const char *queue_text(int64_t ahead, char buf[static 48])
 }
 
 /*
- * "the server has not been reachable for 12s; last seen " to stand before the holder, or "" when it
- * can be reached.
+ * Write "the server has not been reachable for 12s; last seen ", which comes before the holder, or
+ * "" when the server can be reached.
  */
 static const char *down_text(int64_t down_ms, char buf[static 96])
 {
@@ -303,8 +303,8 @@ static void show_live_line(const struct wait_state *state, const char *holder)
 	lines.line_shown = true;
 }
 
-/* A log gets a line when the holder has changed, and not every five seconds. */
-static void say_waiting(const struct wait_state *state, const char *holder)
+/* Print a line when the holder has changed, and not every five seconds. */
+static void print_waiting(const struct wait_state *state, const char *holder)
 {
 	const struct run_facts facts = { .began_ms = clock_boot_ms() - state->elapsed_ms };
 	char who[HOLDER_DESCRIPTION_SIZE], queue[48], text[1200];
@@ -333,7 +333,7 @@ void log_waiting(const struct wait_state *state)
 	if (lines.live)
 		show_live_line(state, holder);
 	else if (lines.verbosity > 0)
-		say_waiting(state, holder);
+		print_waiting(state, holder);
 }
 
 static void print_message(const struct run_message *message)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How dlock prints: lines to stderr, as text for people or with --log json as objects for programs,
- * and also to syslog if the user wants that; on a terminal, a live line that shows that dlock
- * waits; and text for people on stdout. The state is that of the process, as stderr is.
+ * Prints lines to stderr, as text or with --log json as objects, and to syslog with --syslog. On a
+ * terminal, a live line shows that dlock waits. print_line() prints text for people on stdout. The
+ * state belongs to the process, as stderr does.
  *
- * Calling sequence: log_begin() after the command line was parsed, even if it could not be parsed
- * as a whole; log_about() after the settings were loaded; lines at any time; log_finish() at the
- * end.
+ * Calling sequence: log_begin() after options_parse(), even if that has failed; log_about() after
+ * settings_load(); lines at any time; log_finish() at the end.
  */
 #pragma once
 
@@ -22,32 +21,31 @@ struct options;
 struct log_line {
 	enum say level;
 	enum run_event event;
-	bool nameless;			/* the name of the lock does not stand before the text */
+	bool nameless;			/* do not print the name of the lock before the text */
 	const char *text;
-	const struct run_facts *facts;	/* NULL: nothing is known of a run */
-	const struct holder *holder;	/* who has the lock, or the newer waiter; NULL: not said */
+	const struct run_facts *facts;	/* NULL: there is no run */
+	const struct holder *holder;	/* of the lock, or the newer waiter; NULL: not reported */
 	int64_t age_ms;			/* how long the holder has had it; -1: not known */
 	int64_t ahead;			/* waiters before us; -1: not known */
 };
 
-/* Obeys --log, --syslog, -q and -v. */
+/* Obey --log, --syslog, -q and -v. */
 void log_begin(const struct options *options);
 
-/* From now on lines concern the lock of options->run, and go to syslog, too, or not. */
+/* Name the lock of options->run in all further lines. syslog: send them there, too. */
 void log_about(const struct options *options, bool syslog);
 
 /* Print a line, in place of the live line if there is one. */
 void log_line(const struct log_line *line);
 
 /*
- * Print "dlock: NAME: text", if the user wants it: SAY_STEP is text that -v asks for, SAY_WARNING
- * is text that -q suppresses.
+ * Print "dlock: NAME: text": SAY_STEP only with -v, SAY_WARNING unless -q is given.
  */
-void log_say(enum say level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void log_print(enum say level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * Print an error. A wrong command line concerns no lock, so that its message does not begin with a
- * name. Returns the exit status that goes with the error.
+ * Print an error. A wrong command line concerns no lock, so its message begins with no name.
+ * Returns the exit status of the error.
  */
 int log_fail(const struct error *err);
 
@@ -58,14 +56,14 @@ void log_waiting(const struct wait_state *state);
 struct run_hooks log_hooks(void);
 
 /*
- * Print why a run or an acquisition has failed. Returns the exit status, which is not_obtained when
- * the lock was not obtained.
+ * Print why a run or an acquisition has failed. Returns the exit status: not_obtained when the lock
+ * was not acquired.
  */
 int log_failed_run(const struct run_result *result, int not_obtained);
 
 /*
- * Prints one line for people. All such lines go through here, because anyone may have written what
- * they contain: the line is cleaned (text_clean()), so that a terminal shows it as it is.
+ * Print one line for people, cleaned by text_clean(): anyone may have written a name or a note, and
+ * a terminal obeys control characters.
  */
 void print_line(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -73,10 +71,10 @@ void print_line(FILE *to, const char *format, ...) __attribute__((format(printf,
 bool print_is_screen(int fd);
 
 /*
- * Write out what was printed on stdout. 0, or -1 when any of it could not be written: then
- * log_finish() says why, and the exit status is that of an error.
+ * Flush stdout. Returns 0, or -1 when any of it could not be written: then log_finish() prints why,
+ * and the exit status is that of an error.
  */
 int log_flush(void);
 
-/* The end of every command, which main() calls: writes out stdout. Returns the exit status. */
+/* Flush stdout at the end of every command. Returns the exit status. */
 int log_finish(int status);

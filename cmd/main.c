@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Finds the command that the user typed, answers --help, and checks the number of operands. */
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ static const struct command commands[] = {
 	{ .name = NULL },
 };
 
-/* What --help says of them. */
+/* For --help. */
 static const struct {
 	const char *code, *meaning;
 } exit_statuses[] = {
@@ -72,14 +73,14 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
-/* `dlock deploy -- make` is understood, but not obeyed: "status" may be a lock's name, too. */
+/* `dlock deploy -- make` gets a hint and does not run: "status" may be a lock's name, too. */
 static int refuse_command(const char *word, struct error *err)
 {
 	char name[SHOWN_SIZE];
 	const char *hint;
 
 	uri_redact(word, name, sizeof(name));
-	/* What follows '=' may be a URI with a password. */
+	/* The text after '=' may be a URI with a password. */
 	if (name[0] == '-')
 		return error_set(err, ERROR_USAGE, 0, "option %.*s belongs behind the name of a "
 				 "command, as in 'dlock run [OPTION]... NAME -- COMMAND'",
@@ -156,8 +157,8 @@ static void print_overview(void)
 }
 
 /*
- * What the completions offer, in lines COMMAND;OPTION;ARGUMENT;TEXT. Without an option, a line is
- * about the command. Without a command, it is about the backend in the place of the option.
+ * Print lines COMMAND;OPTION;ARGUMENT;TEXT for the completions. A line without an option describes
+ * the command. A line without a command describes a backend, whose scheme is in the second column.
  */
 static void print_words(void)
 {
@@ -244,9 +245,9 @@ static void end_by_signal(int sig)
 }
 
 /*
- * In a container of its own dlock is the first process of a PID namespace. The kernel ignores a
- * signal that would end this process unless there is a handler for the signal. run and acquire
- * read signals themselves.
+ * Handle the signals that end a program if dlock is the first process of a PID namespace, as in a
+ * container: there the kernel ignores them without a handler. run and acquire read signals
+ * themselves.
  */
 static void obey_signals_as_init(void)
 {
@@ -267,7 +268,7 @@ int main(int argc, char **argv)
 	const char *name = argv[1];
 	struct error err;
 
-	/* Without this, messages could be written to a socket that got the number 2. */
+	/* Otherwise a socket could get the number 2, and messages with it. */
 	fds_fill_standard();
 	obey_signals_as_init();
 	if (argc < 2) {

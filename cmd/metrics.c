@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The file that --metrics names. */
+/* Writes the file of --metrics in the text format of Prometheus. */
 #include "metrics.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ struct metric {
 	bool is_ms;		/* written in seconds */
 };
 
-/* The value of a label, in which the format escapes '\', '"' and a line's end. */
+/* Write a label, and escape '\', '"' and newline in its value. */
 static void put_label(FILE *file, const char *name, const char *value)
 {
 	fprintf(file, "%s=\"", name);
@@ -104,7 +104,7 @@ int metrics_write(const char *path, const char *name, int64_t began_at_ms,
 	file = fd < 0 ? NULL : fdopen(fd, "w");
 	if (file)
 		put_all(file, name, began_at_ms, result, exit_status);
-	/* Some file systems say only at the end that they have no room. */
+	/* Some file systems report only at the end that they have no room. */
 	failed = !file || fflush(file) || ferror(file) || fchmod(fd, 0644) || fclose(file) ||
 		 rename(new_path, path);
 	if (failed)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The table of options, and the parser of the command line that uses it. */
 #include "options.h"
 
 #include <limits.h>
@@ -13,7 +14,7 @@
 #include "lock/holder.h"
 #include "lock/uri.h"
 
-/* The commands that talk to a backend, and those that take a lock. */
+/* The commands that use a backend, and those that take a lock. */
 #define BACKEND_COMMANDS (COMMAND_RUN | COMMAND_ACQUIRE | COMMAND_RENEW | COMMAND_VERIFY | \
 			  COMMAND_RELEASE | COMMAND_STATUS | COMMAND_WAIT | \
 			  COMMAND_BREAK | COMMAND_CHECK | COMMAND_SETUP)
@@ -140,13 +141,13 @@ void options_blank(struct options *options)
 	options->secret = NULL;
 }
 
-/* Keeps a copy of a URI that has a password, which options_blank() overwrites in argv. */
+/* Copy a URI that has a password, because options_blank() overwrites it in argv. */
 static const char *take_uri(struct options *options, char *text)
 {
 	size_t length;
 	const char *password = uri_find_password(text, &length);
 
-	/* An option that is given twice: the last one counts, the one before it is not used. */
+	/* The last of several --backend counts. */
 	options_blank(options);
 	options->password_in_argv = password && length;
 	if (!options->password_in_argv)
@@ -194,7 +195,7 @@ static int apply_option(struct options *options, const struct option_row *row, c
 	return 0;
 }
 
-/* Words of flock(1) and of other lock programs, and how dlock says what they mean. */
+/* Words of flock(1) and of other lock programs, and dlock's form of each. */
 static const struct {
 	const char *words, *advice;
 } hints[] = {
@@ -261,8 +262,8 @@ static const struct option_row *find_row(enum command_bit command, bool is_long,
 }
 
 /*
- * Parse a word that is a long option, or the letters of short ones, with an argument that may be
- * the next word. Returns the last word that was read, or NULL with *err.
+ * Parse a long option, or the letters of short ones. The argument may be the next word. Returns the
+ * last word that was read, or NULL with *err.
  */
 static char **parse_word(struct options *options, enum command_bit command, const char *self,
 			 char **word, struct error *err)

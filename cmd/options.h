@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The one table of options. Parsing and --help use it, and so do the tests that compare the man
- * page and the completions with it.
+ * The one table of options. Parsing, --help, and the tests of the man page and the completions use
+ * it.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 #include "engine/run.h"
 
-/* Commands as bits: a column of the table says for which of them an option is. */
+/* Commands as bits, for the column of the table that lists the commands of an option. */
 enum command_bit {
 	COMMAND_RUN = 1 << 0,
 	COMMAND_ACQUIRE = 1 << 1,
@@ -28,7 +28,7 @@ enum command_bit {
 	COMMAND_VERSION = 1 << 11,
 };
 
-/* Exit statuses, which scripts rely on. --help explains them (main.c). */
+/* Scripts rely on these exit statuses. --help explains them (main.c). */
 enum exit_status {
 	EXIT_OVERDUE = 121,
 	EXIT_UNAVAILABLE = 122,
@@ -40,7 +40,7 @@ enum exit_status {
 	EXIT_SIGNAL = 128,	/* plus the signal's number */
 };
 
-/* What an option does to its field of struct options. */
+/* How an option sets its field of struct options. */
 enum option_kind {
 	OPTION_FLAG,		/* bool: becomes true */
 	OPTION_SET,		/* int: becomes low */
@@ -96,35 +96,34 @@ struct options {
 	bool words;		/* of help, for the completions */
 	char **operands;	/* the words that are no options, and of run those before "--" */
 	int operand_count;
-	bool ended;		/* there is a "--", behind which run has run.argv, and else NULL */
-	bool password_in_argv;	/* of --backend, which may be hidden by now */
+	bool ended;		/* there is a "--"; run.argv is what follows it for run */
+	bool password_in_argv;	/* of --backend; it may be blanked already */
 	char *secret;		/* the password of a URI in argv, until it is blanked */
 	size_t secret_length;
 };
 
 /*
- * Parses argv[1...] for the command argv[0]. Options of run end at its first operand, so that
- * nothing of the user's command is taken for an option where "--" is forgotten. Those of the other
- * commands may stand anywhere before "--", which lets a NAME begin with "-". options->backend is a
- * copy of the argument if this has a password: see options_blank(). 0, or -1 with ERROR_USAGE.
+ * Parse argv[1...] for the command argv[0]. Options of run end at the first operand, because "--"
+ * may be missing before the user's command. Other commands have options anywhere before "--", which
+ * lets a NAME begin with "-". options->backend is a copy of an argument with a password: see
+ * options_blank(). Returns 0, or -1 with ERROR_USAGE.
  */
 int options_parse(struct options *options, enum command_bit command, char **argv,
 		  struct error *err);
 
 /*
- * May a shell have cut the command line? It ends behind --backend with a URI that has a '?', which
- * an '&' without quotes may follow.
+ * May a shell have cut the command line? It ends with a URI that has a '?', and an '&' without
+ * quotes may have followed.
  */
 bool options_may_be_cut(const struct options *options);
 
-/* Overwrites the password in argv, which other users can read with ps. */
+/* Overwrite the password in argv, which other users can read with ps. */
 void options_blank(struct options *options);
 
-/* Is typed the word with one mistake: a letter wrong, missing or too many, or two swapped? */
+/* Is typed the word with one mistake: a wrong, missing or extra letter, or two swapped? */
 bool options_meant(const char *typed, const char *word);
 
 /*
- * How dlock says what flock(1) or another lock program means by this command or option. NULL:
- * nothing is known.
+ * Return dlock's form of a command or option of flock(1) or another lock program, or NULL.
  */
 const char *options_hint(const char *word);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The command run: chooses the name of the lock, and turns the result into an exit status. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ struct run {
 	struct run_result result;	/* zeroed until there is a run */
 };
 
-/* Checks the operands and the command, and chooses the name of the lock. 0, or -1 with *err. */
+/* Check the operands and the command, and choose the name of the lock. 0, or -1 with *err. */
 static int choose_name(struct run *run, struct error *err)
 {
 	const struct options *options = &run->session.options;
@@ -74,9 +75,8 @@ static int report_exec_failure(const struct run *run, const struct run_result *r
 }
 
 /*
- * The terminal has sent a Ctrl-C to the command's process group alone. Passes it on to the own
- * group, which is also that of the calling script, so that the script ends as it would without
- * dlock.
+ * Pass a Ctrl-C, which the terminal has sent to the command's process group alone, to our group.
+ * The calling script is in it, and ends as it would without dlock.
  */
 static void die_as_command(const struct run_result *result)
 {
@@ -90,8 +90,8 @@ static void die_as_command(const struct run_result *result)
 }
 
 /*
- * The job matters more than its report: a file that cannot be written is reported at the end, and
- * neither keeps the command from running nor changes the exit status.
+ * Write the metrics. The job matters more than its report: a file that cannot be written is
+ * reported at the end and does not change the exit status.
  */
 static void write_metrics(const struct run *run, int status)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Runs a command over a session, in a child process when a client library does the work. */
 #include "session.h"
 
 #include <errno.h>
@@ -33,8 +34,8 @@ void session_hide_token(const struct session *session)
 }
 
 /*
- * Fork, because a client library may crash on what a server answers. Returns -1 in the child, which
- * does the work, and the exit status in the parent.
+ * Fork, because a client library may crash on a server's reply. Returns -1 in the child, which does
+ * the work, and the exit status in the parent.
  */
 static int work_apart(struct session *session, struct error *err)
 {
@@ -71,7 +72,7 @@ int session_begin(struct session *session, struct error *err)
 		return -1;
 	log_about(&session->options, holds && session->settings.syslog);
 	if (session->settings.warning[0])
-		log_say(SAY_WARNING, "%s", session->settings.warning);
+		log_print(SAY_WARNING, "%s", session->settings.warning);
 	return 0;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the commands share that only look at a backend or change it in one step. Such a command
- * talks to the backend from its own process, or from a child when a client library does it, and a
- * signal ends it like any other program. The command is a function over a session, work() in struct
- * command, and session_run() does the rest.
+ * A session: the settings and the backend of one command. run and acquire begin one and hold a lock
+ * through src/engine. Every other command is a function over a session, work() in struct command:
+ * it calls the backend in its own process, or in a child when a client library does the work, and
+ * a signal ends it.
  */
 #pragma once
 
@@ -22,24 +22,24 @@ struct session {
 };
 
 /*
- * Loads the settings of session->options, and lets messages name its lock. 0, or -1 with *err.
+ * Load the settings of session->options, and name the lock in messages. Returns 0, or -1 with *err.
  * The caller calls settings_finish() in both cases.
  */
 int session_begin(struct session *session, struct error *err);
 
 /*
- * Checks the NAME that the command has, loads the settings and calls work(), whose error it prints,
- * after the name if there is one. Returns the exit status.
+ * Check the NAME, load the settings, call work(), and print its error. Returns the exit status.
  */
 int session_run(const struct command *command, const struct options *options);
 
 /* Overwrite a token in argv, which other users can read with ps. */
 void session_hide_token(const struct session *session);
 
-/* Opens the backend once more, since one object serves one name. The caller closes it. */
+/* Open another object of the backend, because one serves one name. The caller closes it. */
 struct backend *session_open(const struct session *session, struct error *err);
 
 /*
- * Opens the backend of the session unless it is open. 0, or -1 with *err. session_run() closes it.
+ * Open the backend of the session unless it is open; session_run() closes it. Returns 0, or -1 with
+ * *err.
  */
 int session_connect(struct session *session, struct error *err);

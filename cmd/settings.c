@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Chooses each setting: the command line, the environment, and the two files, in this order. */
 #include "settings.h"
 
 #include <errno.h>
@@ -19,8 +20,8 @@
 #define KILL_AFTER_MS 5000
 
 /*
- * A file that this user may not read, as one with passwords in it, hurts only who needs it: it is
- * noted, and choose_backend() refuses what may stand in it.
+ * Load a file. A file that this user may not read, as one with passwords, is recorded:
+ * choose_backend() refuses a backend that may be defined in it. Returns 0, or -1 with *err.
  */
 static int load_file(struct settings *settings, const char *path, struct error *err)
 {
@@ -33,7 +34,7 @@ static int load_file(struct settings *settings, const char *path, struct error *
 	return 0;
 }
 
-/* The path of the user's file. False: there is none. */
+/* Set path to the user's file. False: there is none. */
 static bool user_file(char path[static PATH_MAX])
 {
 	const char *base = getenv("XDG_CONFIG_HOME"), *rest = "/dlock.conf";
@@ -42,7 +43,7 @@ static bool user_file(char path[static PATH_MAX])
 		base = getenv("HOME");
 		rest = "/.config/dlock.conf";
 	}
-	/* A path that does not fit is longer than that of any file. */
+	/* No file has a path that does not fit. */
 	if (!base || base[0] != '/' || strlen(base) + strlen(rest) >= PATH_MAX)
 		return false;
 	stpcpy(stpcpy(path, base), rest);
@@ -58,7 +59,7 @@ static int load_files(struct settings *settings, struct error *err)
 	return load_file(settings, SYSTEM_FILE, err);
 }
 
-/* What a variable of the environment has; NULL: nothing. name NULL: there is no variable. */
+/* Return the value of a variable; NULL: it is unset or empty, or name is NULL. */
 static const char *read_variable(const char *name)
 {
 	const char *value = name ? getenv(name) : NULL;
@@ -68,7 +69,7 @@ static const char *read_variable(const char *name)
 
 /*
  * Choose a duration: of the option "--KEY", of the variable, of the backend's section, or of the
- * rest of the files. Leaves *ms as it is if none has it.
+ * files before all sections. Leaves *ms as it is if none has it.
  */
 static int choose_duration(const struct settings *settings, const char *option,
 			   const char *option_name, const char *variable,
@@ -106,14 +107,14 @@ static int choose_durations(struct settings *settings, struct options *options, 
 }
 
 /* Has the key before all sections this value? */
-static bool config_says(const struct settings *settings, const char *key, const char *value)
+static bool config_has(const struct settings *settings, const char *key, const char *value)
 {
 	const struct config_entry *entry = config_get(&settings->config, "", key);
 
 	return entry && !strcmp(entry->value, value);
 }
 
-/* What text, which is no URI, is most likely. */
+/* Refuse text, which is no URI, and explain what it most likely is. */
 static int refuse_backend(const struct settings *settings, const char *text, const char *source,
 			  struct error *err)
 {
@@ -134,16 +135,16 @@ static int refuse_backend(const struct settings *settings, const char *text, con
 static int check_default(const struct settings *settings, struct error *err)
 {
 	const char *variable = "DLOCK_REQUIRE_BACKEND", *value = getenv(variable);
-	const bool told = value && value[0];
+	const bool is_set = value && value[0];
 
-	if (told && strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+	if (is_set && strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
 		return error_set(err, ERROR_USAGE, 0, "%s: write 1 or 0, not '%s'", variable,
 				 value);
-	if (told ? value[0] == '0' : !config_says(settings, "require-backend", "yes"))
+	if (is_set ? value[0] == '0' : !config_has(settings, "require-backend", "yes"))
 		return 0;
 	return error_set(err, ERROR_USAGE, 0, "no backend is named, and %s refuses the default: "
 			 "give -b URI, DLOCK_BACKEND, or backend = in the configuration file",
-			 told ? variable : "require-backend");
+			 is_set ? variable : "require-backend");
 }
 
 /* A name without a colon is that of a section; everything else is a URI. */
@@ -157,11 +158,11 @@ static int read_backend(struct settings *settings, struct run_request *run, cons
 	settings->section = entry ? text : "";
 	if (!entry && !strchr(text, ':'))
 		return refuse_backend(settings, text, source, err);
-	/* A keeper and the command may look from another directory. */
+	/* A keeper and the command may be in another directory. */
 	settings->absolute_uri = uri_make_absolute(entry ? entry->value : text);
 	if (uri_parse(&settings->uri, settings->absolute_uri, err) ||
 	    !(run->driver = backend_find(&settings->uri, err)))
-		return error_prefix(err, "%s", entry ? entry->place : source);
+		return error_prefix(err, "%s", entry ? entry->location : source);
 	/* The URI of a section stays secret. */
 	if (!entry)
 		run->uri_text = settings->absolute_uri;
@@ -182,7 +183,7 @@ static int choose_backend(struct settings *settings, struct options *options, st
 		source = "DLOCK_BACKEND";
 	} else if (!text && entry) {
 		text = entry->value;
-		source = entry->place;
+		source = entry->location;
 	}
 	if (!text && settings->unreadable.kind != ERROR_NONE) {
 		*err = settings->unreadable;
@@ -202,8 +203,8 @@ int settings_load(struct settings *settings, struct options *options, struct err
 	    choose_durations(settings, options, err))
 		return -1;
 	options->run.contain = options->contain ? options->contain > 0
-						: config_says(settings, "contain", "yes");
-	settings->syslog = options->syslog || config_says(settings, "log", "syslog");
+						: config_has(settings, "contain", "yes");
+	settings->syslog = options->syslog || config_has(settings, "log", "syslog");
 	options_blank(options);
 	if (uri_load_passwords(&settings->uri, &exposed, err))
 		return -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The settings of a command, from the command line, the environment, the user's configuration file
- * and the system's configuration file. The first of these that has a setting wins.
+ * The settings of a command: from the command line, the environment, the user's configuration file,
+ * or the system's configuration file. The first of these that has a setting wins.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ struct options;
 struct settings {
 	struct config config;
 	const char *section;	/* of the configuration; "": the backend is given by its URI */
-	char *absolute_uri;	/* what uri was parsed from, with the password */
+	char *absolute_uri;	/* the text of uri, with the password */
 	struct uri uri;		/* parsed, password-file loaded */
 	int64_t asked_ttl_ms;	/* by -t; 0: an existing hold keeps its own TTL */
 	bool syslog;		/* messages of run and acquire go to the log of the system, too */
@@ -28,11 +28,11 @@ struct settings {
 };
 
 /*
- * Loads all of them, completes options->run, which then points to *settings, and blanks the
- * password in argv. 0, or -1 with *err. The caller calls settings_finish() in both cases.
+ * Load all settings, complete options->run, which then points to *settings, and blank the password
+ * in argv. Returns 0, or -1 with *err. The caller calls settings_finish() in both cases.
  */
 int settings_load(struct settings *settings, struct options *options, struct error *err);
 void settings_finish(struct settings *settings);
 
-/* Writes where the locks of options->run are: see uri_place(). Returns buf. */
+/* Write where the locks of options->run are: see uri_place(). Returns buf. */
 const char *settings_place(const struct options *options, char buf[static URI_PLACE_SIZE]);

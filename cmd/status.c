@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The command status shows holders and waiters, as a table or as JSON. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -144,7 +145,7 @@ static void json_lock(const char *name, const char *place, const struct lock_vie
 
 /* ---- */
 
-/* 1: the lock is held; 0: it is free; -1 with *err. */
+/* Show one lock. Returns 1: it is held; 0: it is free; -1 with *err. */
 static int show_lock(struct session *session, const char *name, bool named, int width,
 		     bool *header, struct error *err)
 {
@@ -157,7 +158,7 @@ static int show_lock(struct session *session, const char *name, bool named, int 
 		return -1;
 	if (!hold_view(backend, name, "", &view, err)) {
 		result = view.hold_count > 0;
-		/* A lock of a list may have been freed since the list was made. */
+		/* A lock may have been freed since it was listed. */
 		if (session->options.verbosity >= 0 &&
 		    (named || view.hold_count || view.waiter_count)) {
 			if (session->options.json)
@@ -189,7 +190,7 @@ static int show_all(struct session *session, char *const *names, size_t count, b
 	return named ? held : 0;
 }
 
-/* --names: asks for the list alone, and not for each lock. 0, or -1 with *err. */
+/* --names: print the list, without a request for each lock. Returns 0, or -1 with *err. */
 static int print_names(struct session *session, struct error *err)
 {
 	struct name_list all = { 0 };
@@ -204,17 +205,17 @@ static int print_names(struct session *session, struct error *err)
 }
 
 /*
- * *told: it was said already that there are no locks, and need not be said again. 1: one of the
- * locks that were named is held; 0: none is; -1 with *err.
+ * Show the locks. *reported: the line that there are none was printed already. Returns 1: one of
+ * the locks that were named is held; 0: none is; -1 with *err.
  */
-static int show_once(struct session *session, bool *told, struct error *err)
+static int show_once(struct session *session, bool *reported, struct error *err)
 {
 	const struct options *options = &session->options;
 	struct name_list all = { 0 };
 	char place[URI_PLACE_SIZE];
 	int result;
 
-	/* A program that reads the table need not pass over this line. */
+	/* Not in a table that a program reads. */
 	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && !options->json)
 		print_line(stdout, "on %s", settings_place(&session->options, place));
 	if (options->operand_count)
@@ -224,10 +225,10 @@ static int show_once(struct session *session, bool *told, struct error *err)
 		return -1;
 	result = hold_names(session->backend, &all, err);
 	if (!result) {
-		if (!all.count && !*told)
-			log_say(SAY_WARNING, "no locks are held on %s",
+		if (!all.count && !*reported)
+			log_print(SAY_WARNING, "no locks are held on %s",
 				    settings_place(&session->options, place));
-		*told = !all.count;
+		*reported = !all.count;
 		result = show_all(session, all.names, all.count, false, err);
 	}
 	name_list_finish(&all);
@@ -236,16 +237,16 @@ static int show_once(struct session *session, bool *told, struct error *err)
 
 static int watch_locks(struct session *session, struct error *err)
 {
-	bool screen = print_is_screen(STDOUT_FILENO) && !session->options.json, told = false;
+	bool screen = print_is_screen(STDOUT_FILENO) && !session->options.json, reported = false;
 	int state;
 
 	for (;;) {
-		/* Home, and clear what the last picture leaves behind. */
+		/* Home, and clear the screen. */
 		if (screen) {
 			fputs("\033[H\033[2J", stdout);
-			told = false;
+			reported = false;
 		}
-		state = show_once(session, &told, err);
+		state = show_once(session, &reported, err);
 		if (state < 0)
 			return state;
 		if (log_flush())
@@ -257,7 +258,7 @@ static int watch_locks(struct session *session, struct error *err)
 int command_status(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
-	bool told = false;
+	bool reported = false;
 
 	if (options->names && (options->operand_count || options->json || options->watch))
 		return error_set(err, ERROR_USAGE, 0, "--names shows all locks, and cannot be "
@@ -267,5 +268,5 @@ int command_status(struct session *session, struct error *err)
 	for (int i = 0; i < options->operand_count; i++)
 		if (name_check(options->operands[i], err))
 			return -1;
-	return options->watch ? watch_locks(session, err) : show_once(session, &told, err);
+	return options->watch ? watch_locks(session, err) : show_once(session, &reported, err);
 }

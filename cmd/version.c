@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The command version prints the version, and which parts of this build can be loaded. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -35,7 +36,7 @@ static size_t load_parts(struct part parts[static PARTS_MAX])
 	size_t count = 0;
 
 	for (const struct backend_driver *d = backend_drivers; d->scheme; d++) {
-		/* An alias has neither, and the next row may be one more scheme of a backend. */
+		/* An alias has neither, and the next row may be another scheme of the backend. */
 		if ((!d->ops && !d->module) || (last && d->ops && d->ops == last->ops))
 			continue;
 		last = d;
@@ -49,7 +50,7 @@ static size_t load_parts(struct part parts[static PARTS_MAX])
 	return count;
 }
 
-/* A part that is left out of an installation is no failure; a part that does not load is one. */
+/* A part that is not installed is no failure; a part that does not load is one. */
 int command_version(const struct options *options)
 {
 	struct part parts[PARTS_MAX];

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The command wait polls a lock until nobody holds it. */
 #include <poll.h>
 
 #include "base/clock.h"
@@ -7,21 +8,21 @@
 #include "lock/view.h"
 #include "session.h"
 
-/* The pauses between two looks: short at first, for a lock that is free in a moment. */
+/* The pauses between two polls: short at first, for a lock that is free soon. */
 #define PAUSE_FIRST_MS 50
 #define PAUSE_LAST_MS 2000
 #define PAUSE_LAST_LOCAL_MS 100
 
 #define TICK_MS 1000
 
-/* What the user is shown changes each second. view: as it was at seen_ms. */
+/* Update the live line, which changes each second. view: as it was at seen_ms. */
 static void show_waiting(int64_t started_ms, const struct lock_view *view, int64_t seen_ms)
 {
 	const struct hold_view *hold = lock_view_first(view);
 	const int64_t now = clock_boot_ms(), elapsed_ms = now - started_ms;
 
 	log_waiting(&(struct wait_state){
-		/* Pauses of any length must not make the line show fractions of a second. */
+		/* Whole seconds, although a pause may have any length. */
 		.elapsed_ms = elapsed_ms - elapsed_ms % TICK_MS,
 		.ahead = -1, .holder = &hold->holder,
 		.age_ms = hold->age_ms < 0 ? -1 : hold->age_ms + now - seen_ms,
@@ -39,7 +40,7 @@ static void sleep_until(int64_t until_ms, int64_t started_ms, const struct lock_
 	}
 }
 
-/* The pause before the next look: twice the last one, and not beyond the end of a lease. */
+/* Return the next pause: twice the last one, and not beyond the end of a lease. */
 static int64_t next_pause(const struct session *session, const struct lock_view *view,
 			  int64_t pause_ms)
 {
@@ -56,13 +57,13 @@ static int not_free(const struct session *session, const struct lock_view *view)
 	const struct hold_view *hold = lock_view_first(view);
 	char text[HOLDER_DESCRIPTION_SIZE], place[URI_PLACE_SIZE];
 
-	log_say(SAY_WARNING, "%s (on %s)",
+	log_print(SAY_WARNING, "%s (on %s)",
 		    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)),
 		    settings_place(&session->options, place));
 	return session->options.conflict_exit_code;
 }
 
-/* The exit status, or -1 with *err. */
+/* Returns the exit status, or -1 with *err. */
 int command_wait(struct session *session, struct error *err)
 {
 	const int64_t started_ms = clock_boot_ms();
@@ -84,7 +85,7 @@ int command_wait(struct session *session, struct error *err)
 	if (!failed && view.hold_count) {
 		status = not_free(session, &view);
 	} else if (!failed) {
-		log_say(SAY_STEP, "free");
+		log_print(SAY_STEP, "free");
 		status = 0;
 	}
 	lock_view_finish(&view);

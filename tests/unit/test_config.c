@@ -164,11 +164,11 @@ static void test_precedence(void)
 				   "[a]\nuri=system-a\nkill-after=1s", "system.conf", false,
 				   &err), 0);
 	CHECK_STR(config_get(&config, "", "backend")->value, "a");
-	CHECK_STR(config_get(&config, "", "backend")->place, "system.conf:1");
+	CHECK_STR(config_get(&config, "", "backend")->location, "system.conf:1");
 	CHECK_STR(config_get(&config, "", "ttl")->value, "1m");
 	CHECK_STR(config_get(&config, "", "wait")->value, "3m");
 	CHECK_STR(config_get(&config, "a", "uri")->value, "user-a");
-	CHECK_STR(config_get(&config, "b", "uri")->place, "user.conf:5");
+	CHECK_STR(config_get(&config, "b", "uri")->location, "user.conf:5");
 	CHECK_STR(config_get(&config, "c", "uri")->value, "system-c");
 	/* The section of the user hides that of the system as a whole. */
 	CHECK(!config_get(&config, "a", "kill-after"));
