@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The two clocks. Deadlines are on CLOCK_BOOTTIME, which goes on while the machine sleeps and which
- * nobody can set. Wall-clock time is only shown to people and stored for other hosts.
+ * The two clocks. Deadlines are on CLOCK_BOOTTIME, which advances while the machine sleeps and
+ * which nobody can set. Wall-clock time is only shown to people and stored for other hosts.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 #define CLOCK_NEVER INT64_MAX
 
-/* The time of a clock in us. */
+/* Return the time of a clock in us. */
 static inline int64_t clock_read_us(clockid_t id)
 {
 	struct timespec now;
@@ -32,8 +32,8 @@ static inline int64_t clock_wall_ms(void)
 }
 
 /*
- * The whole seconds of a time or a duration. Where time_t has 32 bits, as on i386, this is at most
- * the last second that it can hold, in 2038.
+ * Return the whole seconds of a time or a duration. Where time_t has 32 bits, as on i386, this is
+ * at most its last second, in 2038.
  */
 static inline time_t clock_seconds(int64_t ms)
 {
@@ -49,30 +49,30 @@ static inline int64_t clock_earlier(int64_t a_ms, int64_t b_ms)
 	return a_ms < b_ms ? a_ms : b_ms;
 }
 
-/* The timeout for poll() until deadline_ms, in ms, rounded so that poll() never ends early. */
+/* Return the timeout for poll() until deadline_ms, rounded up so that poll() never ends early. */
 static inline int clock_poll_timeout(int64_t deadline_ms)
 {
-	int64_t rest;
+	int64_t left;
 
 	if (deadline_ms == CLOCK_NEVER)
 		return -1;
-	rest = deadline_ms - clock_boot_ms();
-	if (rest < 0)
+	left = deadline_ms - clock_boot_ms();
+	if (left < 0)
 		return 0;
-	return rest > INT_MAX / 2 ? INT_MAX / 2 : (int)rest;
+	return left > INT_MAX / 2 ? INT_MAX / 2 : (int)left;
 }
 
 /*
- * Opens a timer on CLOCK_BOOTTIME, whose descriptor becomes readable. The timeout of poll() does
- * not advance while the machine sleeps, so that it would end too late. -1: the kernel gives no
- * timer, and the caller has only that timeout.
+ * Open a timer on CLOCK_BOOTTIME, whose descriptor becomes readable. The timeout of poll() does not
+ * advance while the machine sleeps and would end too late. -1: the kernel gives no timer, and the
+ * caller has only that timeout.
  */
 static inline int clock_timer_open(void)
 {
 	return timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
 }
 
-/* deadline_ms as an absolute time for a timer; CLOCK_NEVER disarms the timer. */
+/* Return deadline_ms as an absolute time for a timer; CLOCK_NEVER disarms the timer. */
 static inline struct itimerspec clock_timer_spec(int64_t deadline_ms)
 {
 	struct itimerspec when = { .it_value = { 0, 0 } };
@@ -87,7 +87,7 @@ static inline struct itimerspec clock_timer_spec(int64_t deadline_ms)
 	return when;
 }
 
-/* Makes the timer readable at deadline_ms, and not before. */
+/* Make the timer readable at deadline_ms, and not before. */
 static inline void clock_timer_set(int timer, int64_t deadline_ms)
 {
 	const struct itimerspec when = clock_timer_spec(deadline_ms);

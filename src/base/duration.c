@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Parses and formats durations and times of day. */
 #include "duration.h"
 
 #include <inttypes.h>
@@ -30,7 +31,7 @@ static const struct {
 	{ "d", MS_DAY },
 };
 
-/* The unit of length bytes at text in ms; 0 when unknown. */
+/* Return the unit of length bytes at text in ms; 0: unknown. */
 static int64_t find_unit(const char *text, size_t length)
 {
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
@@ -39,7 +40,7 @@ static int64_t find_unit(const char *text, size_t length)
 	return length ? 0 : MS_SECOND;
 }
 
-/* The decimal number times unit_ms, rounded up, or -1 when beyond the limit. Exact. */
+/* Return the decimal number times unit_ms, rounded up; -1: above the limit. Exact. */
 static int64_t scale_number(const char *number, int64_t unit_ms)
 {
 	int64_t whole = 0, part = 0;
@@ -76,7 +77,7 @@ int duration_parse(const char *text, int64_t *ms, struct error *err)
 		s += strspn(s, DIGITS);
 		if (*s == '.')
 			s += 1 + strspn(s + 1, DIGITS);
-		/* All the letters: "min" is no "m" with "in" left over. */
+		/* All letters, so that "min" is not read as "m". */
 		length = strcspn(s, DIGITS ".");
 		unit_ms = find_unit(s, length);
 		if (s == number || s[-1] == '.' || !unit_ms || (!length && (*s || number != text)))
@@ -115,7 +116,7 @@ const char *duration_format(int64_t ms, char *buf, size_t size)
 	return buf;
 }
 
-/* One or two digits before the colon, two behind it. */
+/* Parse one or two digits, a colon and two digits. */
 static bool read_time(const char *text, struct tm *time)
 {
 	const size_t hours = strspn(text, DIGITS);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Formats error messages, and names the limit when a process has too many descriptors. */
 #include "error.h"
 
 #include <errno.h>

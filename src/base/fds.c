@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Closes inherited descriptors, and fills or replaces the standard ones. */
 #include "fds.h"
 
 #include <dirent.h>
@@ -9,7 +10,7 @@
 #include <unistd.h>
 
 #define FIRST 3
-/* How many numbers are tried without /proc: the limit of a process may be 1,000,000,000. */
+/* Without /proc, try at most this many: the limit of a process may be 1,000,000,000. */
 #define MOST_TRIED (1 << 20)
 
 static bool is_inherited(int fd)
@@ -25,7 +26,7 @@ static void close_if_inherited(int fd)
 		close(fd);
 }
 
-/* Looks at those that /proc lists, or without /proc at all numbers that may be in use. */
+/* Check the descriptors that /proc lists, or without /proc all numbers that may be in use. */
 void fds_close_inherited(void)
 {
 	DIR *list = opendir("/proc/self/fd");
@@ -48,7 +49,7 @@ void fds_close_inherited(void)
 		close_if_inherited(fd);
 }
 
-/* A descriptor that can neither be read nor written: that fails with EBADF. */
+/* Open a descriptor whose reading and writing fail with EBADF. */
 static int open_nothing(void)
 {
 	return open("/", O_PATH | O_CLOEXEC);
@@ -73,7 +74,7 @@ void fds_fill_standard(void)
 {
 	int last;
 
-	/* The kernel gives out the lowest free number. */
+	/* The kernel returns the lowest free number. */
 	do {
 		last = open_nothing();
 	} while (last >= 0 && last < FIRST);

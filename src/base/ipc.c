@@ -9,7 +9,7 @@
 
 #include "error.h"
 
-/* The call, and below its lowest CALL_BIT the error number. 0: none has failed. */
+/* call * CALL_BIT + errnum of the first failure; 0: none. */
 static _Atomic int no_failure, *failure = &no_failure;
 #define CALL_BIT 0x10000
 
@@ -40,7 +40,7 @@ bool ipc_has_failed(struct error *err)
 	return first != 0;
 }
 
-/* What errno says after call has failed. */
+/* Translate errno after call has failed. */
 static enum ipc_result classify_error(enum ipc_call call)
 {
 	switch (errno) {
@@ -95,7 +95,7 @@ enum ipc_result ipc_receive(int fd, void *message, size_t size, int flags, int *
 		header.msg_controllen = sizeof(room);
 	}
 	length = recvmsg(fd, &header, flags | MSG_CMSG_CLOEXEC);
-	/* Reported once when the peer has not read everything: its last messages are there yet. */
+	/* Returned once when the peer has not read everything; its last messages come after it. */
 	if (length < 0 && errno == ECONNRESET)
 		length = recvmsg(fd, &header, flags | MSG_CMSG_CLOEXEC);
 	if (length < 0)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages between dlock's processes, over SOCK_SEQPACKET pairs. A message that cannot be sent or
- * received ends the run, and so does a call that a guard cannot do without: the process where this
- * happens records the call and the error number in memory that all of them share, and ends what it
- * does. The supervisor reads the record.
+ * Messages between dlock's processes, over SOCK_SEQPACKET pairs. A failure to send or receive one
+ * ends the run, as does the failure of a call that a guard needs. The process that fails records
+ * the call and the error number in shared memory, and ends. The supervisor reads the record.
  *
  * Calling sequence: ipc_share_failure() by the supervisor before the first fork; then all others,
  * in any process.
@@ -18,7 +17,7 @@ struct error;
 
 enum ipc_result {
 	IPC_DONE,
-	IPC_LATER,		/* no message, or no room for one; or a signal or a time-out came */
+	IPC_LATER,		/* no message, or no room for one; or a signal or a time-out */
 	IPC_GONE,		/* the peer has closed its end, or sent something else */
 	IPC_FAILED,		/* the failure is recorded */
 };
@@ -26,7 +25,7 @@ enum ipc_result {
 /* The calls whose failure is recorded. */
 enum ipc_call { IPC_SENDMSG = 1, IPC_RECVMSG, IPC_FORK, IPC_TIMER };
 
-/* From now on this process and its children record the first failure in *failure, which is 0. */
+/* Let this process and its children record the first failure in *failure, which is 0. */
 void ipc_share_failure(_Atomic int *failure);
 
 /* Record that call has failed with this error number. */
@@ -36,15 +35,15 @@ void ipc_record_failure(enum ipc_call call, int errnum);
 bool ipc_has_failed(struct error *err);
 
 /*
- * Send one message as send(), with a copy of passed_fd unless that is -1. The caller keeps its own
- * descriptor. Async-signal-safe, as ipc_receive() is.
+ * Send one message as send(), with a copy of passed_fd unless that is -1. The caller keeps
+ * passed_fd. Async-signal-safe, as ipc_receive() is.
  */
 enum ipc_result ipc_send(int fd, const void *message, size_t size, int flags, int passed_fd);
 
 /*
- * Receive one message of this size as recv(). *passed becomes the descriptor that came with the
- * message, close-on-exec, which the caller closes, or the sender's pid where the socket has
- * SO_PASSCRED; without either *passed does not change. NULL: none is expected. A descriptor that
- * the kernel has left out, because this process has no room for it, is a failure.
+ * Receive one message of this size as recv(). Sets *passed to the descriptor of the message,
+ * close-on-exec, which the caller closes, or with SO_PASSCRED to the sender's pid; a message
+ * without either leaves *passed. NULL: none is expected. It is a failure when this process has no
+ * room for a descriptor.
  */
 enum ipc_result ipc_receive(int fd, void *message, size_t size, int flags, int *passed);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Timers of the kernel that send signals: timer_create(2) and timer_settime(2). */
 #include "kernel_timer.h"
 
 #include <signal.h>
@@ -14,7 +15,7 @@ int kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int6
 	timer->at_ms = CLOCK_NEVER;
 	if (timer_create(clock, &event, &timer->id))
 		return -1;
-	/* Setting it is another system call, which may be refused by itself. */
+	/* A seccomp profile may refuse this system call alone. */
 	return timer_settime(timer->id, TIMER_ABSTIME, &none, NULL);
 }
 

@@ -12,18 +12,18 @@
 struct kernel_timer {
 	timer_t id;
 	int64_t repeat_ms;	/* pause between the signals after the first one; 0: only one */
-	int64_t at_ms;		/* the time that it is set to; CLOCK_NEVER: none */
+	int64_t at_ms;		/* CLOCK_NEVER: not set */
 };
 
 /*
- * Makes a timer on clock for sig, which is not set yet. With repeat_ms more than 0 the timer goes
- * on sending sig until it is set again, because the process may be stopped again at once. 0, or -1
- * with errno when the kernel refuses to make the timer or to set it, as a seccomp profile may.
+ * Create a timer on clock for sig, and do not set it. With repeat_ms more than 0 the timer repeats
+ * sig until it is set again, because the process may be stopped again at once. Returns 0, or -1
+ * with errno when the kernel refuses to create or to set it, as a seccomp profile may.
  */
 int kernel_timer_open(struct kernel_timer *timer, clockid_t clock, int sig, int64_t repeat_ms);
 
 /*
- * Sets the timer to at_ms on its clock. CLOCK_NEVER disarms the timer, and a time in the past is
+ * Set the timer to at_ms on its clock. CLOCK_NEVER disarms the timer, and a time in the past is
  * now. Does nothing when the timer does not repeat and is set to at_ms already.
  */
 void kernel_timer_set(struct kernel_timer *timer, int64_t at_ms);

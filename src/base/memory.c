@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Allocates memory, and ends the process when there is none. */
 #include "memory.h"
 
 #include <stdarg.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocates memory. When the system has none left, these functions end the process with a line on
- * stderr and status MEMORY_EXIT_STATUS, without running anything else. So no caller checks their
- * results. All memory is freed with free().
+ * Allocates memory. When the system has none left, these functions end the process at once, with a
+ * line on stderr and status MEMORY_EXIT_STATUS. So no caller checks their results. All memory is
+ * freed with free().
  *
- * Ending the process is right in every process of dlock, because the others are built to survive
- * its sudden death, and a process that ends here is like one that was killed:
+ * Every process of dlock may end here, because the others survive its sudden death as after a
+ * kill:
  *
- *	a command such as status	prints the message; whoever called it sees the status.
+ *	a command such as status	prints the message; its caller sees the status.
  *	the supervisor of a run		the guard stops the command, then the keeper releases the
  *					lock.
  *	the guard			the supervisor stops the command.
@@ -17,32 +17,31 @@
  *	the keeper of an acquisition	the lock stays until its lease is over, or ends with the
  *					keeper's connection.
  *
- * Nothing better could be done: releasing the lock or stopping the command takes memory, too.
- * tree_signal() does not use these functions, because it finds the processes that must be killed:
- * its caller can try again.
+ * To release the lock or to stop the command would take memory, too. tree_signal() does not use
+ * these functions, because its caller must kill processes and can try again.
  */
 #pragma once
 
 #include <stddef.h>
 
-/* That of every error inside dlock (cmd/options.h). */
+/* EXIT_DLOCK of cmd/options.h. */
 #define MEMORY_EXIT_STATUS 125
 
-/* For a library that has found no memory. Async-signal-safe. */
+/* End the process after a library has found no memory. Async-signal-safe. */
 void memory_gone(void) __attribute__((noreturn));
 
-/* Zeroed memory for count elements. */
+/* Allocate zeroed memory for count elements. */
 void *memory_new(size_t count, size_t size) __attribute__((malloc));
 
-/* As reallocarray(). What is added is not zeroed. */
+/* As reallocarray(); the added memory is not zeroed. */
 void *memory_resize(void *memory, size_t count, size_t size);
 
-/* As strdup(), also of NULL, of which the copy is NULL; and as strndup(). */
+/* As strdup(), which returns NULL for NULL here, and as strndup(). */
 char *memory_copy(const char *text) __attribute__((malloc));
 char *memory_copy_part(const char *text, size_t length) __attribute__((malloc));
 
-/* Overwrites a text that nobody may find in memory later, and frees it. Accepts NULL. */
+/* Overwrite a secret and free it. Accepts NULL. */
 void memory_free_secret(char *text);
 
-/* The text that printf() would print. */
+/* As asprintf(); returns the text. */
 char *memory_format(const char *format, ...) __attribute__((malloc, format(printf, 1, 2)));

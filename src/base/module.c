@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Loads shared objects with dlopen(3), and explains a failure. */
 #include "module.h"
 
 #include <dlfcn.h>
@@ -13,29 +14,29 @@
 #include "version.h"
 
 /*
- * The dynamic linker puts the program's directory in the place of $ORIGIN, but not for a privileged
- * program, whose user may have linked it to any place.
+ * The dynamic linker replaces $ORIGIN by the program's directory, but not for a set-user-ID
+ * program, which its user may have linked from any directory.
  */
-static const char *const places[] = {
+static const char *const directories[] = {
 	"$ORIGIN", "$ORIGIN/../lib/dlock", MODULE_DIR,
 };
 
-/* The object is not there, while it may be there without a library that it needs. */
+/* Is the object missing, and not a library that it needs? */
 static bool is_missing(const char *why, const char *file)
 {
 	return strstr(why, "dynamic string token") ||
 	       (strstr(why, file) && strstr(why, strerror(ENOENT)));
 }
 
-/* Returns the handle, or NULL with a text in why, and in *missing whether the object is nowhere. */
+/* Returns the handle, or NULL with a text in why. *missing: the object is in no directory. */
 static void *open_object(const char *file, char *why, size_t size, bool *missing)
 {
 	char path[PATH_MAX];
 	void *handle = NULL;
 
 	*missing = true;
-	for (size_t i = 0; *missing && i < sizeof(places) / sizeof(places[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s", places[i], file);
+	for (size_t i = 0; *missing && i < sizeof(directories) / sizeof(directories[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", directories[i], file);
 		handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 		if (!handle)
 			snprintf(why, size, "%s", dlerror());

@@ -7,23 +7,23 @@
 
 struct error;
 
-/* What a module exports as dlock_module begins with this. */
+/* The beginning of the object that a module exports as dlock_module. */
 struct module {
 	const char *version;		/* the DLOCK_VERSION that it was built from */
 	/*
-	 * The name and the version of the client library, for people. The version is that of the
-	 * library which is loaded, or of its headers where the library cannot be asked.
+	 * Returns the name and the version of the client library, for people. The version is that
+	 * of the loaded library, or of its headers if the library does not report one.
 	 */
 	const char *(*library)(void);
 };
 
 /*
- * Loads the shared object dlock-NAME.so, and returns the address of its dlock_module. The object is
+ * Load the shared object dlock-NAME.so, and return the address of its dlock_module. The object is
  * beside the program (in a build tree), in ../lib/dlock (in an installed tree, which may have been
- * moved as a whole), or in LIBDIR/dlock of the Makefile; of a privileged program (set-user-ID) only
- * there. These are paths and no DT_RPATH, because with that the dynamic linker would look there for
- * the C library, too, at each start. The object stays loaded until the process ends. NULL with
- * ERROR_INTERNAL when the object cannot be loaded, has no such symbol, or was built from another
- * version; its errnum is ENOENT when the object is in none of these places.
+ * moved as a whole), or in LIBDIR/dlock of the Makefile; for a set-user-ID program only there. A
+ * DT_RPATH instead would slow each start: the dynamic linker would search it for the C library. The
+ * object stays loaded until the process ends. Returns NULL with ERROR_INTERNAL when the object
+ * cannot be loaded, has no such symbol, or was built from another version; errnum is ENOENT when it
+ * is in none of these directories.
  */
 const void *module_load(const char *name, struct error *err);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Resolves names, connects, and waits for sockets, always with a deadline. */
 #include "net.h"
 
 #include <arpa/inet.h>
@@ -61,7 +62,7 @@ int net_connect_begin(const struct sockaddr *address, socklen_t length, struct e
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 		net_keep_alive(fd);
 	}
-	/* EAGAIN: the backlog of a Unix socket is full, and poll() does not wait for room in it. */
+	/* EAGAIN, a full backlog of a Unix socket, is an error: poll() does not wait for room. */
 	if (!connect(fd, address, length) || errno == EINPROGRESS)
 		return fd;
 	error_set(err, ERROR_UNAVAILABLE, errno, "cannot connect");
@@ -69,7 +70,7 @@ int net_connect_begin(const struct sockaddr *address, socklen_t length, struct e
 	return -1;
 }
 
-/* Connects to one address. Returns the descriptor, or -1. */
+/* Connect to one address. Returns the descriptor, or -1 with *err. */
 static int connect_address(const struct sockaddr *address, socklen_t length, int64_t deadline_ms,
 			   int cancel_fd, struct error *err)
 {
@@ -121,7 +122,7 @@ bool net_is_local(const char *host)
 	return !host || is_localhost(host) || !strcmp(host, "::1") || !strncmp(host, "127.", 4);
 }
 
-int net_look_up(const char *host, uint16_t port, struct net_address found[static NET_ADDRESSES],
+int net_resolve(const char *host, uint16_t port, struct net_address found[static NET_ADDRESSES],
 		struct error *err)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM,
@@ -154,7 +155,7 @@ int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel
 		struct error *err)
 {
 	struct net_address found[NET_ADDRESSES];
-	const int count = net_look_up(host, port, found, err);
+	const int count = net_resolve(host, port, found, err);
 	const bool local = is_localhost(host);
 	struct error one = { 0 };
 	int64_t limit_ms;
@@ -166,14 +167,14 @@ int net_connect(const char *host, uint16_t port, int64_t deadline_ms, int cancel
 			   (deadline_ms - clock_boot_ms()) / (local ? 1 : count - i);
 		fd = connect_address((const struct sockaddr *)&found[i].address, found[i].length,
 				     limit_ms, cancel_fd, &one);
-		/* This host may have no IPv6, which says nothing about the server. */
+		/* The second address fails on a host without IPv6: keep the first error. */
 		if (fd < 0 && (i == 0 || !local || one.kind == ERROR_CANCELLED))
 			*err = one;
 	}
 	return fd;
 }
 
-void net_forget_unsent(int fd)
+void net_drop_unsent(int fd)
 {
 	static const struct linger at_once = { .l_onoff = 1 };
 	int unsent = 0;

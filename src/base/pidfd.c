@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Calls pidfd_open(2) and pidfd_send_signal(2), which the C library may not have. */
 #include "pidfd.h"
 
 #include <errno.h>

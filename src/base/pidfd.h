@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waits for the end of a process that is not a child, and signals that process, but never a later
- * process with the same number. This uses pidfd_open(2) and pidfd_send_signal(2).
+ * Waits for the end of a process that is not a child, and signals it, but never a later process
+ * with the same number: pidfd_open(2) and pidfd_send_signal(2).
  */
 #pragma once
 
@@ -16,9 +16,9 @@ struct pidfd {
 };
 
 /*
- * *process becomes the process that has this number now. 0, or -1 with *err: there is no such
- * process, or it has ended (ERROR_USAGE), or the kernel refuses pidfd_open(2) (ERROR_INTERNAL). The
- * message is what comes after "PID: ".
+ * Set *process to the process that has this number now. Returns 0, or -1 with *err: there is no
+ * such process, or it has ended (ERROR_USAGE), or the kernel refuses pidfd_open(2)
+ * (ERROR_INTERNAL). The caller prefixes the message with the pid.
  */
 int pidfd_init(struct pidfd *process, pid_t pid, struct error *err);
 void pidfd_finish(struct pidfd *process);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Makes private directories, and refuses those of other users. */
 #include "private_dir.h"
 
 #include <errno.h>

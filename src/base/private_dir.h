@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Directories that are closed to other users, in places where other users can write. */
+/* Directories that are closed to other users, in directories where other users can write. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,14 +7,14 @@
 struct error;
 
 /*
- * Makes path with mode 0700 unless it exists. Refuses a path that is not a directory, above all a
+ * Make path with mode 0700 unless it exists. Refuses a path that is not a directory, such as a
  * symbolic link, that belongs to another user, or that other users can enter. 0, or -1 with *err.
  */
 int private_dir_make(const char *path, struct error *err);
 
 /*
- * After private_dir_make() has failed: would it fail in every other process, too, so that all of
- * them use another directory? Not when it has refused the path, and not when there was no space,
- * for the next process may find some.
+ * After private_dir_make() has failed: would it fail in every other process, so that all of them
+ * use another directory? Not if it has refused the path, or if there was no space, because the next
+ * process may find some.
  */
 bool private_dir_impossible(const struct error *err);

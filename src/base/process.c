@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads /proc/PID/status and /proc/PID/comm. */
 #include "process.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include "textfile.h"
 
 #define PATH_SIZE 64
-/* /proc/PID/status has about 1500 bytes, and the lines that are read stand in the first half. */
+/* /proc/PID/status has about 1500 bytes, and the lines that are read are in the first half. */
 #define STATUS_SIZE 4096
 
 bool process_proc_usable(void)
@@ -22,8 +23,8 @@ bool process_proc_usable(void)
 	if (!line || strtol(line + strlen("\nPid:"), NULL, 10) != getpid())
 		return false;
 	/*
-	 * A process has a pid in its own namespace and in each one above. The line lists the pids
-	 * from the namespace of this /proc on: with a second number this is a namespace above.
+	 * A process has a pid in its own namespace and in each one above. The line lists them from
+	 * the namespace of this /proc on: a second number means that this is one above.
 	 */
 	line = strstr(status, "\nNSpid:");
 	if (!line)
@@ -32,7 +33,7 @@ bool process_proc_usable(void)
 	return next[strspn(next, " \t")] == '\n';
 }
 
-/* What stands on the line of /proc/PID/status that begins like this. False: there is none. */
+/* Read a value with sscanf() from the line of /proc/PID/status that matches. False: none does. */
 static bool read_status(pid_t pid, const char *format, void *value)
 {
 	char path[PATH_SIZE], status[STATUS_SIZE];

@@ -35,8 +35,9 @@ static void digest_block(uint32_t h[8], const unsigned char *block)
 		w[t] = (uint32_t)block[0] << 24 | (uint32_t)block[1] << 16 |
 		       (uint32_t)block[2] << 8 | block[3];
 	for (int t = 16; t < 64; t++)
-		w[t] = (rotr_32(w[t - 2], 17) ^ rotr_32(w[t - 2], 19) ^ w[t - 2] >> 10) + w[t - 7] +
-		       (rotr_32(w[t - 15], 7) ^ rotr_32(w[t - 15], 18) ^ w[t - 15] >> 3) + w[t - 16];
+		w[t] = (rotr_32(w[t - 2], 17) ^ rotr_32(w[t - 2], 19) ^ w[t - 2] >> 10) +
+		       (rotr_32(w[t - 15], 7) ^ rotr_32(w[t - 15], 18) ^ w[t - 15] >> 3) +
+		       w[t - 7] + w[t - 16];
 	memcpy(s, h, sizeof(s));
 	for (int t = 0; t < 64; t++) {
 		t1 = s[7] + (rotr_32(s[4], 6) ^ rotr_32(s[4], 11) ^ rotr_32(s[4], 25)) +

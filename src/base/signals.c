@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Blocks signals, reads them, and passes on the dispositions that dlock was started with. */
 #include "signals.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ int signals_init(struct signals *signals, struct error *err)
 	sigset_t all;
 
 	sigfillset(&all);
-	/* A signal of a fault must end this process at once, and not wait until it is read. */
+	/* A fault must end this process at once. */
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);
 	sigdelset(&all, SIGFPE);
@@ -61,8 +62,8 @@ bool signals_drain(const struct signals *signals)
 static volatile sig_atomic_t caught;
 
 /*
- * A signal that comes after the unblocking and before the system call that it should interrupt
- * would have no effect. So every signal starts the timer, which repeats.
+ * A signal between the unblocking and the system call that it should interrupt would have no
+ * effect. So every signal starts the timer, which repeats.
  */
 static void set_timer(int64_t first_ms)
 {
@@ -81,11 +82,11 @@ static void catch_signal(int sig)
 	set_timer(20);
 }
 
-void signals_admit(const struct signals *signals, int64_t until_ms)
+void signals_unblock(const struct signals *signals, int64_t until_ms)
 {
 	struct sigaction action = { .sa_handler = catch_signal };
 	sigset_t none;
-	int64_t rest_ms;
+	int64_t left_ms;
 
 	caught = 0;
 	sigfillset(&action.sa_mask);
@@ -93,14 +94,14 @@ void signals_admit(const struct signals *signals, int64_t until_ms)
 		if (sig == SIGALRM || signals_fatal(signals, sig))
 			sigaction(sig, &action, NULL);
 	if (until_ms != CLOCK_NEVER) {
-		rest_ms = until_ms - clock_boot_ms();
-		set_timer(rest_ms > 1 ? rest_ms : 1);
+		left_ms = until_ms - clock_boot_ms();
+		set_timer(left_ms > 1 ? left_ms : 1);
 	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-int signals_bar(const struct signals *signals)
+int signals_block(const struct signals *signals)
 {
 	static const struct itimerval stop = { .it_value = { 0, 0 } };
 	sigset_t all;
@@ -108,7 +109,7 @@ int signals_bar(const struct signals *signals)
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	setitimer(ITIMER_REAL, &stop, NULL);
-	/* An exec resets a signal that is caught to its default, not to being ignored. */
+	/* An exec resets a caught signal to its default, and not to SIG_IGN. */
 	if (sigismember(&signals->ignored, SIGALRM) == 1)
 		signal(SIGALRM, SIG_IGN);
 	return caught;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Sends a message to the socket of the logger without waiting. */
 #include "system_log.h"
 
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 
 #include "text.h"
 
-/* A logger restarts, or is another one in another mount namespace: each message finds its own. */
+/* Connect for each message, because the logger may restart, or change with a mount namespace. */
 static void send_text(const char *text, size_t length)
 {
 	const struct sockaddr_un logger = { .sun_family = AF_UNIX, .sun_path = "/dev/log" };
@@ -20,7 +21,7 @@ static void send_text(const char *text, size_t length)
 
 	if (fd < 0)
 		return;
-	/* If this fails there is nobody left to tell. */
+	/* A failure cannot be reported anywhere. */
 	sendto(fd, text, length, MSG_NOSIGNAL, (const struct sockaddr *)&logger, sizeof(logger));
 	close(fd);
 }
@@ -33,7 +34,7 @@ void system_log(int priority, const char *name, const char *format, ...)
 	va_list args;
 	int used;
 
-	/* The month is English, as loggers want it, for dlock sets no locale. */
+	/* The month is English, as loggers expect, because dlock sets no locale. */
 	if (localtime_r(&now, &local))
 		strftime(when, sizeof(when), "%b %e %T", &local);
 	used = snprintf(text, sizeof(text), "<%d>%s dlock[%d]: %s%s", LOG_DAEMON | priority, when,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Moves the foreground of the terminal between dlock's process group and the command's. */
 #include "terminal.h"
 
 #include <fcntl.h>
@@ -50,7 +51,7 @@ bool terminal_lend(struct terminal *terminal, pid_t group, int sig)
 	return true;
 }
 
-/* Continues the own group, also processes in it that have a stop signal pending. */
+/* Continue dlock's group, also processes in it that have a stop signal pending. */
 static void continue_group(const struct terminal *terminal)
 {
 	kill(-terminal->group, SIGCONT);

@@ -4,8 +4,8 @@
  * of the terminal whenever dlock's own group would be. But a terminal has only one foreground
  * group, and in a pipeline (`dlock run X -- make | less`) the other programs, which are in dlock's
  * group, may need the foreground, too. So in a pipeline dlock's group stays in the foreground, and
- * lends the foreground to the command. The kernel tells which group wants the foreground: all
- * processes of a background group get TTIN or TTOU when one of them uses the terminal.
+ * lends it to the command on demand: the kernel sends TTIN or TTOU to all processes of a background
+ * group when one of them uses the terminal.
  *
  *	before the exec, and when continued:	terminal_give() if terminal_is_free()
  *	a signal has stopped the command:	terminal_lend(), or else terminal_take() and stop
@@ -22,33 +22,33 @@ struct terminal {
 	int fd;			/* the controlling terminal, close-on-exec; -1: none */
 	pid_t group;		/* dlock's own process group */
 	bool in_pipeline;	/* a standard stream is a pipe; its other end may be in the group */
-	bool lent;		/* in a pipeline: the command wanted the foreground, and got it */
-	bool stop_typed;	/* the whole own group was stopped from the keyboard */
+	bool lent;		/* in a pipeline: the command needed the foreground, and got it */
+	bool stop_typed;	/* dlock's whole group was stopped from the keyboard */
 };
 
 void terminal_open(struct terminal *terminal);
 
-/* Is the own group in the foreground, and no pipeline in need of it? */
+/* Is dlock's group in the foreground, and outside a pipeline? */
 bool terminal_is_free(const struct terminal *terminal);
 
-/* Gives the foreground to the command's group. Async-signal-safe. SIGTTOU must be blocked. */
+/* Give the foreground to the command's group. Async-signal-safe. SIGTTOU must be blocked. */
 void terminal_give(const struct terminal *terminal, pid_t group);
 
 /*
- * sig has stopped the command. True: the command wanted the foreground and has it now, so that it
- * can be continued. False: it was stopped for another reason, or the own group is in the
- * background.
+ * Lend the foreground to the command, which sig has stopped. True: the command needed it and has it
+ * now, so the caller can continue it. False: it was stopped for another reason, or dlock's group is
+ * in the background.
  */
 bool terminal_lend(struct terminal *terminal, pid_t group, int sig);
 
-/* The kernel has stopped the own group, which wanted the foreground: takes it back from group. */
+/* Take the foreground back from group: the kernel has stopped dlock's group, which needs it. */
 void terminal_wanted(struct terminal *terminal, pid_t group);
 
 /*
- * Takes the foreground back from group, and returns whether group had it. Continues members of the
- * own group that wanted it and were stopped; their SIGCONT reaches this process, too.
+ * Take the foreground back from group, and return whether group had it. Continues the members of
+ * dlock's group that were stopped because they needed it; this process gets their SIGCONT, too.
  */
 bool terminal_take(struct terminal *terminal, pid_t group);
 
-/* As terminal_take(), and continues also those that were stopped since the last one. */
+/* As terminal_take(), and continue also those that were stopped since the last one. */
 void terminal_finish(struct terminal *terminal, pid_t group);

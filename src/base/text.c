@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
+/* Checks and cleans UTF-8, and parses numbers and pairs. */
 #include "text.h"
 
 #include <string.h>
 
-/* RFC 3629, section 4: the first byte says which second bytes are allowed. */
+/* RFC 3629, section 4: the first byte determines which second bytes are allowed. */
 size_t text_char(const char *text, size_t length, bool *control)
 {
 	const unsigned char *s = (const unsigned char *)text;
@@ -95,7 +96,7 @@ const char *text_quote(const char *text, size_t length,
 	static const char dots[] = "...";
 	size_t used = text_clean(text, length, buf, TEXT_QUOTE_SIZE - strlen(dots));
 
-	/* A C1 character of two bytes becomes one '?', so that a text may be cut that would fit. */
+	/* A C1 character of two bytes becomes one '?', so a text may be cut that would fit. */
 	if (length > TEXT_QUOTE_SIZE - sizeof(dots))
 		memcpy(buf + used, dots, sizeof(dots));
 	return buf;

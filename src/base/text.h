@@ -22,10 +22,9 @@ static inline bool text_is_letter(char c)
 }
 
 /*
- * The length, 1 to 4 bytes, of the character that text begins with. 0: it begins with no character,
- * but with a stray continuation byte, an incomplete or overlong form, a surrogate or a number
- * beyond U+10FFFF, or length is 0. *control: is the character a C0 or C1 control character or DEL?
- * control may be NULL.
+ * Return the length, 1 to 4 bytes, of the first character of text. 0: length is 0, or text begins
+ * with a stray continuation byte, an incomplete or overlong form, a surrogate or a number beyond
+ * U+10FFFF. *control: is it a C0 or C1 control character or DEL? control may be NULL.
  */
 size_t text_char(const char *text, size_t length, bool *control);
 
@@ -33,13 +32,13 @@ size_t text_char(const char *text, size_t length, bool *control);
 bool text_is_clean(const char *text, size_t length);
 
 /*
- * Copies text, with '?' for each control character and each byte that is not UTF-8, and a NUL
- * behind it. Text that does not fit is cut at the end of a character. buf may be text itself, since
- * nothing becomes longer. Returns the length written.
+ * Copy text with '?' for each control character and each byte that is not UTF-8, and add a NUL.
+ * Text that does not fit is cut at the end of a character. buf may be text itself, because the copy
+ * is not longer. Returns the length written.
  */
 size_t text_clean(const char *text, size_t length, char *buf, size_t size);
 
-/* How many characters a text has: its bytes that do not continue one. */
+/* Return the number of characters: the bytes that do not continue one. */
 size_t text_characters(const char *text);
 
 #define TEXT_QUOTE_SIZE 72
@@ -57,18 +56,18 @@ struct text_pair {
 };
 
 /*
- * Takes the next pair from the text that begins at *rest and ends at end, and moves *rest behind
- * the pair. '&' separates the pairs; what has no '=' is passed over. False: there is none more.
+ * Read the next pair from the text between *rest and end, and move *rest behind it. '&' separates
+ * pairs; a part without '=' is skipped. False: there is no other pair.
  */
 bool text_next_pair(const char **rest, const char *end, struct text_pair *pair);
 
-/* Is the text nothing but decimal digits, of a number that *number can hold? Empty text is 0. */
+/* Parse decimal digits. False: other characters, or too large for *number. Empty text is 0. */
 bool text_number(const char *text, size_t length, int64_t *number);
 
 #define TEXT_DIGITS_SIZE 21
 
 /*
- * Writes number in decimal and a NUL, and returns the place of the NUL. After a fork sprintf()
+ * Write number in decimal and a NUL, and return the address of the NUL. After a fork sprintf()
  * would be slow, because it touches a dozen pages that must be copied.
  */
 char *text_digits(char *buf, uint64_t number);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reads small files, and finds out who else can read or write them. */
 #include "textfile.h"
 
 #include <errno.h>
@@ -31,7 +32,7 @@ static int read_fd(struct textfile *file, int fd, const char *path,
 	file->owner = st.st_uid;
 	file->length = (size_t)st.st_size;	/* textfile_finish() wipes as much */
 	file->text = memory_new(file->length + 1, 1);
-	/* The buffer of a FILE would keep a copy of the secret that nobody wipes. */
+	/* No FILE: its buffer would keep a copy of the secret. */
 	got = read(fd, file->text, file->length);
 	if (got < 0)
 		return error_set(err, ERROR_USAGE, errno, "cannot read %.250s", path);

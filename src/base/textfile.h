@@ -26,15 +26,15 @@ struct textfile {
 };
 
 /*
- * Reads a whole file. Refuses a file that is not regular, and does not block on it. 0: the caller
- * calls textfile_finish(); 1: there is no such file, and it is optional; -1 with ERROR_USAGE that
- * names path.
+ * Read a whole file. Refuses a file that is not regular, and does not block on it. Returns 0: the
+ * caller calls textfile_finish(); 1: there is no such file, and it is optional; -1 with ERROR_USAGE
+ * that names path.
  */
 int textfile_read(struct textfile *file, const char *path, bool optional, struct error *err);
 void textfile_finish(struct textfile *file);	/* wipes; accepts a zeroed one */
 
 /*
- * Reads the beginning of a file, as much of it as fits, and puts a NUL behind it. Allocates no
- * memory. False: the file cannot be read or is empty, and buf is "".
+ * Read the beginning of a file, as much as fits, and add a NUL. Allocates no memory. False: the
+ * file cannot be read or is empty, and buf is "".
  */
 bool textfile_start(const char *path, char *buf, size_t size);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Finds the processes below this one in /proc, and signals them. */
 #include "tree.h"
 
 #include <dirent.h>
@@ -13,7 +14,7 @@
 #include "memory.h"
 #include "process.h"
 
-/* So many are signalled at a time. What is killed makes room for the others. */
+/* The most processes that are signalled at a time. Killed ones make room for the others. */
 #define MOST 8192
 #define PATH_SIZE 64
 
@@ -27,18 +28,18 @@ bool tree_usable(void)
 	return process_proc_usable() && !access("/proc/thread-self/children", R_OK);
 }
 
-static bool is_spared(const struct tree_spared *spared, pid_t pid)
+static bool is_excluded(const struct tree_excluded *excluded, pid_t pid)
 {
-	if (pid == spared->helper)
+	if (pid == excluded->helper)
 		return true;
-	for (size_t i = 0; i < spared->count; i++)
-		if (pid == spared->pids[i])
+	for (size_t i = 0; i < excluded->count; i++)
+		if (pid == excluded->pids[i])
 			return true;
 	return false;
 }
 
-/* Adds the children of one thread. False: they cannot be read. */
-static bool add_listed(struct list *list, const char *path, const struct tree_spared *spared)
+/* Add the children of one thread. False: they cannot be read. */
+static bool add_listed(struct list *list, const char *path, const struct tree_excluded *excluded)
 {
 	FILE *children = fopen(path, "re");
 	int pid;
@@ -46,14 +47,14 @@ static bool add_listed(struct list *list, const char *path, const struct tree_sp
 	if (!children)
 		return false;
 	while (list->count < MOST && fscanf(children, "%d", &pid) == 1)
-		if (!is_spared(spared, pid))
+		if (!is_excluded(excluded, pid))
 			list->pids[list->count++] = pid;
 	fclose(children);
 	return true;
 }
 
-/* Each thread has a list of the children that it has forked. */
-static bool add_children(struct list *list, pid_t parent, const struct tree_spared *spared)
+/* Add the children of all threads: each has a list of those that it has forked. */
+static bool add_children(struct list *list, pid_t parent, const struct tree_excluded *excluded)
 {
 	const struct dirent *entry;
 	char path[PATH_SIZE];
@@ -69,64 +70,64 @@ static bool add_children(struct list *list, pid_t parent, const struct tree_spar
 			continue;
 		snprintf(path, sizeof(path), "/proc/%d/task/%.20s/children", (int)parent,
 			 entry->d_name);
-		added &= add_listed(list, path, spared);
+		added &= add_listed(list, path, excluded);
 	}
 	closedir(threads);
 	return added;
 }
 
-/* Parents stand before their children. NULL: this process's own children cannot be listed. */
-static const struct list *read_tree(const struct tree_spared *spared)
+/* List parents before their children. NULL: the children of this process cannot be listed. */
+static const struct list *read_tree(const struct tree_excluded *excluded)
 {
 	static struct list list;
 
 	list.count = 0;
-	if (!tree_usable() || !add_children(&list, getpid(), spared))
+	if (!tree_usable() || !add_children(&list, getpid(), excluded))
 		return NULL;
 	for (size_t i = 0; i < list.count; i++)
-		add_children(&list, list.pids[i], spared);
+		add_children(&list, list.pids[i], excluded);
 	return &list;
 }
 
-int tree_spare_present(struct tree_spared *spared)
+int tree_exclude_present(struct tree_excluded *excluded)
 {
 	const struct list *list;
 	siginfo_t info;
 
-	*spared = (struct tree_spared){ .pids = NULL };
+	*excluded = (struct tree_excluded){ .pids = NULL };
 	if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) && errno == ECHILD)
 		return 0;
-	list = read_tree(spared);
+	list = read_tree(excluded);
 	if (!list)
 		return -1;
-	spared->pids = memory_new(list->count + 1, sizeof(*spared->pids));
-	memcpy(spared->pids, list->pids, list->count * sizeof(*spared->pids));
-	spared->count = list->count;
+	excluded->pids = memory_new(list->count + 1, sizeof(*excluded->pids));
+	memcpy(excluded->pids, list->pids, list->count * sizeof(*excluded->pids));
+	excluded->count = list->count;
 	return 0;
 }
 
-void tree_reaped(struct tree_spared *spared, pid_t pid)
+void tree_remove_reaped(struct tree_excluded *excluded, pid_t pid)
 {
-	for (size_t i = 0; i < spared->count; i++)
-		if (spared->pids[i] == pid)
-			spared->pids[i] = 0;
+	for (size_t i = 0; i < excluded->count; i++)
+		if (excluded->pids[i] == pid)
+			excluded->pids[i] = 0;
 }
 
-void tree_forget(struct tree_spared *spared)
+void tree_finish(struct tree_excluded *excluded)
 {
-	free(spared->pids);
-	*spared = (struct tree_spared){ .pids = NULL };
+	free(excluded->pids);
+	*excluded = (struct tree_excluded){ .pids = NULL };
 }
 
-/* A zombie of another user is only to be reaped by its parent. */
+/* A zombie of another user is not refused: its parent reaps it. */
 static bool is_refused(pid_t pid)
 {
 	return errno == EPERM && !process_is_dead(pid);
 }
 
-int tree_signal(const struct tree_spared *spared, pid_t skip_group, int sig, pid_t *refused)
+int tree_signal(const struct tree_excluded *excluded, pid_t skip_group, int sig, pid_t *refused)
 {
-	const struct list *list = read_tree(spared);
+	const struct list *list = read_tree(excluded);
 
 	*refused = 0;
 	if (!list)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The processes below this one, as the kernel lists the children of each process. This process is a
- * child subreaper: whatever a command has started, daemons too, is below it, and becomes its child
- * when the parent dies. So the tree is dead when this process has no child left that counts.
+ * The tree of processes below this one, from the kernel's lists of children. This process is a
+ * child subreaper: all processes of a command, daemons too, are below it, and become its children
+ * when their parents die. So the tree is dead when this process has no child of the tree left.
  *
- *	first of all:	tree_spare_present()
+ *	first of all:	tree_exclude_present()
  *	to end a tree:	tree_signal() again and again, and waitpid(), until nothing is left
  *
  * Where /proc is missing, is that of another PID namespace, or has no lists of children (kernels
@@ -16,9 +16,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* What is below this process, and does not belong to the tree, nor does what is below that. */
-struct tree_spared {
-	pid_t *pids;		/* what was there when this program began */
+/* Processes below this one that do not belong to the tree, with their descendants. */
+struct tree_excluded {
+	pid_t *pids;		/* children from before this program */
 	size_t count;
 	pid_t helper;		/* 0: none */
 };
@@ -26,22 +26,22 @@ struct tree_spared {
 bool tree_usable(void);
 
 /*
- * Fills *spared, by one system call when there is nothing, as nearly always. From here on SIGCHLD
- * must not be ignored, and each child that is reaped is reported by tree_reaped(). 0, or -1 when
- * there are processes that cannot be listed.
+ * Fill *excluded: nearly always one system call, because there are none. From here on do not ignore
+ * SIGCHLD, and call tree_remove_reaped() for each child that is reaped. Returns 0, or -1 when there
+ * are processes that cannot be listed.
  */
-int tree_spare_present(struct tree_spared *spared);
+int tree_exclude_present(struct tree_excluded *excluded);
 
-/* Another process may get its number. */
-void tree_reaped(struct tree_spared *spared, pid_t pid);
+/* Remove a pid, because a new process may get the number. */
+void tree_remove_reaped(struct tree_excluded *excluded, pid_t pid);
 
-void tree_forget(struct tree_spared *spared);
+void tree_finish(struct tree_excluded *excluded);
 
 /*
- * Sends sig to every process of the tree, parents first; 0 only counts them. SIGTERM is followed by
- * SIGCONT, because a stopped process does not act on it. The processes of skip_group count, and get
- * nothing, because the caller has signalled this group (0: none). *refused gets one that this user
- * may not signal, or 0. Returns how many there are, with zombies; it is exact that there are none.
- * -1: they cannot be listed, or not at this moment.
+ * Send sig to every process of the tree, parents first; 0 only counts them. SIGTERM is followed by
+ * SIGCONT, because a stopped process does not handle it. The processes of skip_group (0: none) are
+ * counted, but not signalled: the caller has done it. *refused becomes one that this user may not
+ * signal, or 0. Returns the number of processes, with zombies; only 0 is exact. -1: they cannot be
+ * listed, or not at this moment.
  */
-int tree_signal(const struct tree_spared *spared, pid_t skip_group, int sig, pid_t *refused);
+int tree_signal(const struct tree_excluded *excluded, pid_t skip_group, int sig, pid_t *refused);

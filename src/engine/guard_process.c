@@ -42,7 +42,7 @@ static void signal_group(const struct guarding *g, int sig)
 /* Sends sig to all that is left of the tree. Returns how many processes that is, or -1. */
 static int sweep(struct guarding *g, int sig)
 {
-	static const struct tree_spared none = { .pids = NULL };
+	static const struct tree_excluded none = { .pids = NULL };
 	pid_t refused;
 	const int count = tree_signal(&none, sig == SIGTERM ? g->command : 0, sig, &refused);
 

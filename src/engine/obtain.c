@@ -105,10 +105,10 @@ static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms
 
 	request.queue = wait;
 	if (wait)
-		signals_admit(s->signals, until_ms);
+		signals_unblock(s->signals, until_ms);
 	outcome = hold_acquire(s->backend, &request, grant, &err);
 	if (wait)
-		*sig = signals_bar(s->signals);
+		*sig = signals_block(s->signals);
 	switch (outcome) {
 	case OUTCOME_HELD:
 		atomic_store(&s->shared->held_ms, clock_boot_ms());

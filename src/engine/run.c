@@ -325,8 +325,8 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 			       "the kernel does not give orphans to dlock (%s): a daemon that the "
 			       "command starts may outlive the lock", strerror(errno));
 	/* Children from before this program's exec do not belong to the command. */
-	s.knows_spared = !tree_spare_present(&s.spared);
-	if (!s.knows_spared)
+	s.knows_excluded = !tree_exclude_present(&s.excluded);
+	if (!s.knows_excluded)
 		supervisor_say(&s, SAY_WARNING,
 			       "cannot tell which processes belong to the command");
 	run_protected(&s);
@@ -340,7 +340,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		result->facts.obtained_ms = atomic_load(&s.shared->held_ms);
 	if (result->age_ms >= 0)
 		result->age_ms = clock_boot_ms() - result->age_ms;
-	tree_forget(&s.spared);
+	tree_finish(&s.excluded);
 	backend_close(s.backend);
 	if (s.lost && result->end == RUN_LOST && run->on_lost_run)
 		run_on_lost(&s);

@@ -322,7 +322,7 @@ static bool kill_unseen(const struct supervisor *s, int64_t lease_end_ms)
 
 	if (command_of(s))
 		kill(-command_of(s), SIGKILL);
-	return s->knows_spared && clock_boot_ms() < lease_end_ms &&
+	return s->knows_excluded && clock_boot_ms() < lease_end_ms &&
 	       (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) || errno != ECHILD);
 }
 
@@ -338,8 +338,8 @@ static void end_tree(struct supervisor *s)
 	int left;
 
 	child_end(&s->guard);
-	s->spared.helper = s->keeper.child.pid;
-	while ((left = tree_signal(&s->spared, 0, SIGKILL, &refused)) != 0) {
+	s->excluded.helper = s->keeper.child.pid;
+	while ((left = tree_signal(&s->excluded, 0, SIGKILL, &refused)) != 0) {
 		if (left < 0 && !kill_unseen(s, lease_end_ms))
 			break;
 		if (refused)

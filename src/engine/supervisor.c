@@ -199,7 +199,7 @@ static void reap(struct supervisor *s)
 			s->keeper.child.reaped = true;
 			s->keeper.child.status = status;
 		} else if (!WIFSTOPPED(status))
-			tree_reaped(&s->spared, pid);
+			tree_remove_reaped(&s->excluded, pid);
 	}
 	if (stopped)
 		kill(s->guard.pid, SIGCONT);

@@ -61,8 +61,8 @@ struct supervisor {
 	struct guard_plan guard_plan;
 	int64_t continued_ms;		/* when the command was continued last, after a stop */
 	int64_t continue_ms;		/* when it is to be continued; CLOCK_NEVER */
-	struct tree_spared spared;	/* children from before this program */
-	bool knows_spared;
+	struct tree_excluded excluded;	/* children from before this program */
+	bool knows_excluded;
 	bool blind;			/* no usable /proc: only the command's group is found */
 	bool told_stuck;		/* that a process cannot be ended */
 

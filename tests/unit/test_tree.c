@@ -14,22 +14,22 @@
 #define TRIES 5000
 #define PAUSE_US 2000
 
-static const struct tree_spared nothing = { .pids = NULL };
+static const struct tree_excluded nothing = { .pids = NULL };
 
-static int count(const struct tree_spared *spared)
+static int count(const struct tree_excluded *excluded)
 {
 	pid_t refused;
 
-	return tree_signal(spared, 0, 0, &refused);
+	return tree_signal(excluded, 0, 0, &refused);
 }
 
 /* Kills the tree, as the guard and the supervisor do. */
-static bool kill_all(const struct tree_spared *spared)
+static bool kill_all(const struct tree_excluded *excluded)
 {
 	pid_t refused;
 
 	for (int i = 0; i < TRIES; i++) {
-		if (!tree_signal(spared, 0, SIGKILL, &refused))
+		if (!tree_signal(excluded, 0, SIGKILL, &refused))
 			return true;
 		usleep(PAUSE_US);
 		while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -104,10 +104,10 @@ static void test_descendants(void)
 	for (int i = 0; i < TRIES && count(&nothing) != 4; i++)
 		usleep(PAUSE_US);
 	CHECK_INT(count(&nothing), 4);
-	CHECK_INT(count(&(struct tree_spared){ .helper = root }), 1);
+	CHECK_INT(count(&(struct tree_excluded){ .helper = root }), 1);
 	unit_start(threaded, &ends[1]);
 	await(ends, 1);
-	CHECK_INT(count(&(struct tree_spared){ .helper = root }), 3);
+	CHECK_INT(count(&(struct tree_excluded){ .helper = root }), 3);
 	CHECK(kill_all(&nothing));
 	CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
 	close(ends[0]);
@@ -183,34 +183,34 @@ static void test_runaway(void)
 	CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-static void test_spared(void)
+static void test_excluded(void)
 {
-	struct tree_spared spared;
+	struct tree_excluded excluded;
 	pid_t old;
 	int ends[2];
 
 	unit_case("what was there before");
-	CHECK_INT(tree_spare_present(&spared), 0);
-	CHECK_INT(spared.count, 0);
+	CHECK_INT(tree_exclude_present(&excluded), 0);
+	CHECK_INT(excluded.count, 0);
 	if (pipe(ends))
 		return;
 	old = unit_start(family, &ends[1]);
 	await(ends, 1);
 	while (waitpid(-1, NULL, WNOHANG) > 0)
 		;
-	CHECK_INT(tree_spare_present(&spared), 0);
-	CHECK(spared.count >= 3);
+	CHECK_INT(tree_exclude_present(&excluded), 0);
+	CHECK(excluded.count >= 3);
 	unit_start(unit_sleep, NULL);
-	CHECK_INT(count(&spared), 1);
-	CHECK(kill_all(&spared));
+	CHECK_INT(count(&excluded), 1);
+	CHECK(kill_all(&excluded));
 	CHECK_INT(kill(old, 0), 0);
 	/* What was below one that has ended is still known. */
 	kill(old, SIGKILL);
 	CHECK_INT(waitpid(old, NULL, 0), old);
-	tree_reaped(&spared, old);
-	CHECK_INT(count(&spared), 0);
+	tree_remove_reaped(&excluded, old);
+	CHECK_INT(count(&excluded), 0);
 	CHECK(count(&nothing) >= 2);
-	tree_forget(&spared);
+	tree_finish(&excluded);
 	CHECK(kill_all(&nothing));
 	close(ends[0]);
 	close(ends[1]);
@@ -315,7 +315,7 @@ int main(void)
 	test_descendants();
 	test_signals();
 	test_runaway();
-	test_spared();
+	test_excluded();
 	test_refused();
 	test_namespace();
 	return unit_done();

@@ -35,7 +35,7 @@ void mysql_conn_close(struct mysql_conn *conn)
 		return;
 	/* A release that the server gets late must not end the next hold of the same token. */
 	if (fd >= 0 && !conn->session)
-		net_forget_unsent(fd);
+		net_drop_unsent(fd);
 	/* Over TLS the library waits for an answer to its farewell; the server may hang. */
 	if (fd >= 0)
 		shutdown(fd, SHUT_RD);

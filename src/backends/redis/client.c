@@ -107,7 +107,7 @@ static void look_up(struct redis_server *server)
 	struct net_address places[NET_ADDRESSES];
 	const int count = address->unix_path
 		? place_socket(address->unix_path, places, &server->unresolved)
-		: net_look_up(address->host, address->port, places, &server->unresolved);
+		: net_resolve(address->host, address->port, places, &server->unresolved);
 
 	if (count < 1)
 		return;

@@ -130,7 +130,7 @@ void redis_conn_close(struct redis_conn *conn)
 	if (!redis_conn_is_open(conn))
 		return;
 	/* A release that the server gets late must not end the next hold of the same token. */
-	net_forget_unsent(conn->fd);
+	net_drop_unsent(conn->fd);
 	if (conn->tls)
 		tls->close(conn->tls);
 	conn->tls = NULL;

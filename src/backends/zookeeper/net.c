@@ -50,7 +50,7 @@ int zk_net_resolve(struct zk_conn *conn, struct error *err)
 	conn->server_count = 0;
 	for (size_t i = 0; i < conn->host_count; i++) {
 		const struct uri_host *host = &conn->hosts[i];
-		const int count = net_look_up(host->name, host->port, found, err);
+		const int count = net_resolve(host->name, host->port, found, err);
 
 		if (count < 0)
 			error_prefix(err, "zookeeper %s",
