@@ -15,21 +15,21 @@ static void take_route_apart(const redisReply *reply)
 {
 	struct redis_client client = { .count = 0 };
 	struct redis_address *from;
-	struct redis_place *places;
+	struct redis_endpoint *places;
 	struct error err = { 0 };
 	struct uri uri;
 	size_t count;
 
 	redis_client_init(&client, 1);
 	from = &redis_client_add(&client)->address;
-	redis_address_move(from, "redis", &(struct redis_place){ .host = "h", .port = 1 });
+	redis_address_move(from, "redis", &(struct redis_endpoint){ .host = "h", .port = 1 });
 	INVARIANT(!uri_parse(&uri, "redis+cluster://h", &err));
 	INVARIANT(!redis_cluster_read(&client, &uri, &err));
 	uri_finish(&uri);
 	if (reply->type == REDIS_REPLY_ERROR)
 		redis_after_error(&client, reply->str);
-	INVARIANT(redis_cluster_place(client.route)->port &&
-		  redis_cluster_place(client.route)->host[0]);
+	INVARIANT(redis_cluster_endpoint(client.route)->port &&
+		  redis_cluster_endpoint(client.route)->host[0]);
 	if (redis_read_masters(reply, from, &places, &count)) {
 		for (size_t i = 0; i < count; i++)
 			INVARIANT(places[i].port && places[i].host[0]);
@@ -41,7 +41,7 @@ static void take_route_apart(const redisReply *reply)
 static void take_apart(redisReply *reply)
 {
 	static const char prefix[] = "dlock:";
-	struct redis_server server = { .place_count = 0 };
+	struct redis_server server = { .found_count = 0 };
 	struct redis_client client = { .count = 1, .servers = &server };
 	const struct request request = { .name = "n", .token = "t", .slots = 3 };
 	struct rows rows = { 0 };

@@ -19,7 +19,7 @@ static struct redis_route *open_route(const char *text)
 
 	redis_client_init(&client, 1);
 	redis_address_move(&redis_client_add(&client)->address, "redis",
-			   &(struct redis_place){ .host = "10.0.0.9", .port = 7009 });
+			   &(struct redis_endpoint){ .host = "10.0.0.9", .port = 7009 });
 	CHECK_INT(uri_parse(&uri, text, &err), 0);
 	CHECK_INT(redis_cluster_read(&client, &uri, &err), 0);
 	uri_finish(&uri);
@@ -78,8 +78,8 @@ static void test_redirect(void)
 		CHECK_INT(pause_ms, rows[i].port ? rows[i].pause_ms : REDIS_ROUTE_ENDS);
 		CHECK_INT(route->asking, rows[i].asking);
 		if (rows[i].port) {
-			CHECK_STR(redis_cluster_place(route)->host, rows[i].host);
-			CHECK_INT(redis_cluster_place(route)->port, rows[i].port);
+			CHECK_STR(redis_cluster_endpoint(route)->host, rows[i].host);
+			CHECK_INT(redis_cluster_endpoint(route)->port, rows[i].port);
 		}
 		close_route();
 	}
@@ -90,19 +90,19 @@ static void test_lost(void)
 	struct redis_route *route = open_route("redis+cluster://h1,h2:7000");
 
 	unit_case("each node of the URI gets a chance, and the first one two");
-	CHECK_STR(redis_cluster_place(route)->host, "h1");
+	CHECK_STR(redis_cluster_endpoint(route)->host, "h1");
 	CHECK_INT(redis_after_loss(route), 0);
-	CHECK_STR(redis_cluster_place(route)->host, "h2");
+	CHECK_STR(redis_cluster_endpoint(route)->host, "h2");
 	CHECK_INT(redis_after_loss(route), REDIS_ROUTE_PAUSE_MS);
-	CHECK_STR(redis_cluster_place(route)->host, "h1");
+	CHECK_STR(redis_cluster_endpoint(route)->host, "h1");
 	CHECK_INT(redis_after_loss(route), REDIS_ROUTE_ENDS);
 
 	unit_case("a node that the others name does not count, and they are asked again");
 	CHECK_INT(redirect("ASK 1 h9:1"), 0);
-	CHECK_STR(redis_cluster_place(route)->host, "h9");
+	CHECK_STR(redis_cluster_endpoint(route)->host, "h9");
 	CHECK(redis_after_loss(route) != REDIS_ROUTE_ENDS);
 	CHECK(!route->asking);
-	CHECK(strcmp(redis_cluster_place(route)->host, "h9") != 0);
+	CHECK(strcmp(redis_cluster_endpoint(route)->host, "h9") != 0);
 
 	unit_case("nodes that send on to each other are not asked without a pause for ever");
 	for (int i = 0; i < 20; i++)
@@ -136,7 +136,7 @@ static void test_masters(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		redisReader *reader = redisReaderCreate();
-		struct redis_place *places;
+		struct redis_endpoint *places;
 		void *reply = NULL;
 		size_t count;
 		bool sense;

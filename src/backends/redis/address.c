@@ -20,33 +20,34 @@ int redis_address_db(struct redis_address *address, const char *text, struct err
 	return error_set(err, ERROR_USAGE, 0, "redis: '%s' is not the number of a database", text);
 }
 
-bool redis_place_set(struct redis_place *place, const char *host, size_t length, int64_t port)
+bool redis_endpoint_set(struct redis_endpoint *endpoint, const char *host, size_t length,
+			int64_t port)
 {
-	if (!length || length >= sizeof(place->host) || port < 1 || port > UINT16_MAX)
+	if (!length || length >= sizeof(endpoint->host) || port < 1 || port > UINT16_MAX)
 		return false;
 	for (size_t i = 0; i < length; i++)
 		if ((unsigned char)host[i] <= ' ' || (unsigned char)host[i] >= 0x7f)
 			return false;
-	memcpy(place->host, host, length);
-	place->host[length] = '\0';
-	place->port = (uint16_t)port;
+	memcpy(endpoint->host, host, length);
+	endpoint->host[length] = '\0';
+	endpoint->port = (uint16_t)port;
 	return true;
 }
 
-int redis_places_read(const struct uri *uri, uint16_t default_port, struct redis_place **places,
-		      size_t *count, struct error *err)
+int redis_endpoints_read(const struct uri *uri, uint16_t default_port,
+			 struct redis_endpoint **endpoints, size_t *count, struct error *err)
 {
 	if (!uri->host_count)
 		return error_set(err, ERROR_USAGE, 0,
 				 "%.32s: there is no host: write %.32s://HOST[:PORT][,HOST...]",
 				 uri->scheme, uri->scheme);
-	*places = memory_new(uri->host_count, sizeof(**places));
+	*endpoints = memory_new(uri->host_count, sizeof(**endpoints));
 	*count = uri->host_count;
 	for (size_t i = 0; i < *count; i++) {
 		const struct uri_host *host = &uri->hosts[i];
 
-		if (redis_place_set(&(*places)[i], host->name, strlen(host->name),
-				    host->port ? host->port : default_port))
+		if (redis_endpoint_set(&(*endpoints)[i], host->name, strlen(host->name),
+				       host->port ? host->port : default_port))
 			continue;
 		return error_set(err, ERROR_USAGE, 0,
 				 "%.32s: host %zu is no name or address of a host", uri->scheme, i +
@@ -55,27 +56,28 @@ int redis_places_read(const struct uri *uri, uint16_t default_port, struct redis
 	return 0;
 }
 
-bool redis_address_is_at(const struct redis_address *address, const struct redis_place *place)
+bool redis_address_is_at(const struct redis_address *address, const struct redis_endpoint *endpoint)
 {
-	return address->host && address->port == place->port && !strcmp(address->host, place->host);
+	return address->host && address->port == endpoint->port &&
+	       !strcmp(address->host, endpoint->host);
 }
 
-static void set_place(struct redis_address *address, const char *what, const char *host,
+static void set_endpoint(struct redis_address *address, const char *what, const char *host,
 		      uint16_t port)
 {
-	char *copy = memory_copy(host), place[URI_HOST_SIZE];
+	char *copy = memory_copy(host), text[URI_HOST_SIZE];
 
 	free(address->host);
 	address->host = copy;
 	address->port = port;
 	snprintf(address->label, sizeof(address->label), "%s %s", what,
-		 uri_host_text(host, port, place, sizeof(place)));
+		 uri_host_text(host, port, text, sizeof(text)));
 }
 
 void redis_address_move(struct redis_address *address, const char *what,
-			const struct redis_place *place)
+			const struct redis_endpoint *endpoint)
 {
-	set_place(address, what, place->host, place->port);
+	set_endpoint(address, what, endpoint->host, endpoint->port);
 }
 
 int redis_address_tcp(struct redis_address *address, const struct uri *uri,
@@ -83,7 +85,7 @@ int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 {
 	if (uri->path[0] && uri->path[1] && redis_address_db(address, uri->path + 1, err))
 		return -1;
-	set_place(address, "redis", host->name, host->port ? host->port : DEFAULT_PORT);
+	set_endpoint(address, "redis", host->name, host->port ? host->port : DEFAULT_PORT);
 	return 0;
 }
 

@@ -26,7 +26,7 @@ struct redis_tls {
 };
 
 /* A server as another server names it. */
-struct redis_place {
+struct redis_endpoint {
 	char host[256];
 	uint16_t port;		/* 0: there is none */
 };
@@ -63,19 +63,20 @@ int redis_address_tls(struct redis_address *address, const struct uri *uri, stru
 int redis_address_db(struct redis_address *address, const char *text, struct error *err);
 
 /*
- * Reads a place: length bytes of host, without brackets. False: it is none, because the host is
- * empty, too long or has other characters than a name or an address, or because of the port.
+ * Read an endpoint: length bytes of host, without brackets. False: the host is empty or too long, or
+ * has other characters than a name or an address, or the port is no port.
  */
-bool redis_place_set(struct redis_place *place, const char *host, size_t length, int64_t port);
+bool redis_endpoint_set(struct redis_endpoint *endpoint, const char *host, size_t length,
+			int64_t port);
 
-/* The hosts of uri, which needs one at least. The caller frees *places. 0 or -1. */
-int redis_places_read(const struct uri *uri, uint16_t default_port, struct redis_place **places,
-		      size_t *count, struct error *err);
+/* The hosts of uri, which needs one at least. The caller frees *endpoints. 0 or -1. */
+int redis_endpoints_read(const struct uri *uri, uint16_t default_port,
+			 struct redis_endpoint **endpoints, size_t *count, struct error *err);
 
-/* Moves address to another place. what: "redis", for the label. */
+/* Moves address to another endpoint. what: "redis", for the label. */
 void redis_address_move(struct redis_address *address, const char *what,
-			const struct redis_place *place);
-bool redis_address_is_at(const struct redis_address *address, const struct redis_place *place);
+			const struct redis_endpoint *endpoint);
+bool redis_address_is_at(const struct redis_address *address, const struct redis_endpoint *endpoint);
 
 /* User and password. */
 int redis_address_login(struct redis_address *address, const struct uri *uri, struct error *err);

@@ -168,12 +168,12 @@ static void check_transport(const struct redis_client *client, struct findings *
 static void check_sentinel(struct redis_client *client, size_t which, struct findings *findings)
 {
 	static const char *const remedy = "repair this sentinel: without it fewer others may fail";
-	const struct redis_place *place = &client->route->places[which];
-	struct redis_place named;
+	const struct redis_endpoint *endpoint = &client->route->endpoints[which];
+	struct redis_endpoint named;
 	struct error err = { 0 };
 	char name[256], other[256];
 
-	uri_host_text(place->host, place->port, name, sizeof(name));
+	uri_host_text(endpoint->host, endpoint->port, name, sizeof(name));
 	if (redis_sentinel_ask(client, which, client->base.connect_timeout_ms, &named, &err)) {
 		findings_add(findings, FINDING_WARNING, "sentinel", remedy, "%.200s", err.message);
 		return;
@@ -219,7 +219,7 @@ static void check_route(struct redis_client *client, struct findings *findings)
 	struct error ignored = { 0 };
 
 	if (cluster)
-		redis_visit(client, route->places, route->count, check_node, findings,
+		redis_visit(client, route->endpoints, route->count, check_node, findings,
 				 &ignored);
 	for (size_t i = 0; i < route->count && !cluster; i++)
 		check_sentinel(client, i, findings);

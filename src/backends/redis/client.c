@@ -57,7 +57,7 @@ static void finish_route(struct redis_route *route)
 	if (route->sentinel)
 		redis_client_finish(route->sentinel);
 	free(route->sentinel);
-	free(route->places);
+	free(route->endpoints);
 	free(route->master);
 	free(route);
 }
@@ -87,16 +87,16 @@ void redis_server_leave(struct redis_server *server)
 
 /* ---- connecting ---- */
 
-/* A Unix socket, which is one address. */
-static int place_socket(const char *path, struct net_address *place, struct error *err)
+/* Write the one address of a Unix socket. */
+static int make_socket_address(const char *path, struct net_address *address, struct error *err)
 {
-	struct sockaddr_un *address = (struct sockaddr_un *)&place->address;
+	struct sockaddr_un *to = (struct sockaddr_un *)&address->address;
 
-	if (strlen(path) >= sizeof(address->sun_path))
+	if (strlen(path) >= sizeof(to->sun_path))
 		return error_set(err, ERROR_USAGE, ENAMETOOLONG, "socket path");
-	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	strcpy(address->sun_path, path);
-	place->length = sizeof(*address);
+	*to = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	strcpy(to->sun_path, path);
+	address->length = sizeof(*to);
 	return 1;
 }
 
@@ -104,15 +104,15 @@ static int place_socket(const char *path, struct net_address *place, struct erro
 static void look_up(struct redis_server *server)
 {
 	const struct redis_address *address = &server->address;
-	struct net_address places[NET_ADDRESSES];
+	struct net_address found[NET_ADDRESSES];
 	const int count = address->unix_path
-		? place_socket(address->unix_path, places, &server->unresolved)
-		: net_resolve(address->host, address->port, places, &server->unresolved);
+		? make_socket_address(address->unix_path, found, &server->unresolved)
+		: net_resolve(address->host, address->port, found, &server->unresolved);
 
 	if (count < 1)
 		return;
-	memcpy(server->places, places, (size_t)count * sizeof(places[0]));
-	server->place_count = count;
+	memcpy(server->found, found, (size_t)count * sizeof(found[0]));
+	server->found_count = count;
 }
 
 /*
@@ -134,7 +134,7 @@ static void look_up_all(struct redis_client *client)
 	for (int i = 0; i < client->count; i++) {
 		struct redis_server *server = &client->servers[i];
 
-		if (server->place_count < 1) {
+		if (server->found_count < 1) {
 			look_up(server);
 		} else if (server->unreached && unreached > client->count - client->quorum) {
 			look_up(server);
@@ -157,21 +157,21 @@ static void look_up_all(struct redis_client *client)
 static int begin_connection(struct redis_server *server, struct redis_conn *conn,
 			    struct error *err)
 {
-	const struct net_address *place;
+	const struct net_address *address;
 	int fd = -1;
 
 	if (redis_conn_is_open(conn))
 		return 0;
-	if (server->place_count < 1)
+	if (server->found_count < 1)
 		*err = server->unresolved;
-	while (fd < 0 && server->tries <= server->place_count && server->place_count > 0) {
-		server->place %= server->place_count;
-		place = &server->places[server->place];
-		fd = net_connect_begin((const struct sockaddr *)&place->address, place->length,
-				       err);
+	while (fd < 0 && server->tries <= server->found_count && server->found_count > 0) {
+		server->next %= server->found_count;
+		address = &server->found[server->next];
+		fd = net_connect_begin((const struct sockaddr *)&address->address,
+				       address->length, err);
 		server->tries++;
 		if (fd < 0)
-			server->place++;
+			server->next++;
 	}
 	if (fd < 0)
 		return -1;
@@ -308,14 +308,14 @@ static void end_connection(const struct redis_client *client, struct redis_serve
 		if (server->error.errnum)
 			error_set(&server->error, ERROR_UNAVAILABLE, server->error.errnum,
 				  "%s: cannot connect", server->address.label);
-		server->place++;
+		server->next++;
 	}
 	redis_conn_close(conn_of(server, call));
 	server->state = SERVER_FAILED;
 	server->unreached = true;
 	if (final || (server->resent && client->count == 1))
 		return;
-	if (server->tries < (server->resent ? 2 : server->place_count))
+	if (server->tries < (server->resent ? 2 : server->found_count))
 		begin_request(client, server, call);
 }
 
@@ -435,7 +435,7 @@ static bool sleep_until(struct redis_client *client, const struct redis_call *ca
 	return !fds[client->count].revents;
 }
 
-static bool is_twin(const struct redis_server *a, const struct redis_server *b)
+static bool is_same_server(const struct redis_server *a, const struct redis_server *b)
 {
 	return a->state == SERVER_ANSWERED && b->state == SERVER_ANSWERED && a->main.known &&
 	       b->main.known && a->main.run_id[0] && !strcmp(a->main.run_id, b->main.run_id);
@@ -445,17 +445,17 @@ static bool is_twin(const struct redis_server *a, const struct redis_server *b)
  * Two names of one server would give it two votes. They may have come to lead to one since the lock
  * was acquired. Of its answers only the first one counts.
  */
-static void fail_twins(struct redis_client *client)
+static void fail_duplicates(struct redis_client *client)
 {
-	client->twin = NULL;
+	client->duplicate = NULL;
 	for (int i = 0; i < client->count; i++) {
 		struct redis_server *server = &client->servers[i];
 
 		for (int j = 0; j < i; j++) {
-			if (!is_twin(server, &client->servers[j]))
+			if (!is_same_server(server, &client->servers[j]))
 				continue;
 			server->state = SERVER_FAILED;
-			client->twin = server;
+			client->duplicate = server;
 			error_set(&server->error, ERROR_REFUSED, 0, "%s and %s are the same "
 				  "server: redlock: needs nodes that do not depend on each other",
 				  client->servers[j].address.label, server->address.label);
@@ -491,7 +491,7 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 	for (int i = 0; i < client->count; i++)
 		if (client->servers[i].state == SERVER_ASKED)
 			leave_server(client, &client->servers[i], call);
-	fail_twins(client);
+	fail_duplicates(client);
 	if (goes_on)
 		return 0;
 	return error_set(err, ERROR_CANCELLED, 0, "%s%scancelled",
@@ -556,14 +556,14 @@ static int reach_one(struct redis_client *client, int64_t limit_ms, struct error
 	if (redis_conn_is_open(&server->main) && server->main.greeted)
 		return 0;
 	look_up(server);
-	left = server->place_count > 0 ? server->place_count : 1;
+	left = server->found_count > 0 ? server->found_count : 1;
 	if (net_is_local(server->address.host))
 		left = 1;
 	do {
 		call.timeout_ms = (until_ms - clock_boot_ms()) / left + 1;
 		if (redis_round(client, &call, err))
 			return -1;
-		server->place += server->state != SERVER_ANSWERED;
+		server->next += server->state != SERVER_ANSWERED;
 	} while (server->state == SERVER_ASKED && --left > 0);
 	return server->state == SERVER_ANSWERED ? 0 : redis_no_majority(client, 0, err);
 }

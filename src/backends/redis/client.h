@@ -56,7 +56,7 @@ struct redisson_kind {
 /* How to find a server that can change: route.c. */
 struct redis_route {
 	bool cluster;			/* false: Sentinel */
-	struct redis_place *places;	/* of the URI: the sentinels, or nodes of the cluster */
+	struct redis_endpoint *endpoints;	/* of the URI: sentinels, or nodes of the cluster */
 	size_t count;
 	size_t next;			/* the one to ask */
 	/* How often a connection was lost in a row, in a cluster to a node of the URI. */
@@ -66,7 +66,7 @@ struct redis_route {
 	struct redis_client *sentinel;	/* for the one that is asked */
 	int64_t named_ms;		/* CLOCK_BOOTTIME before the last answered question */
 	/* Cluster: */
-	struct redis_place target;	/* where a node has sent us; port 0: nowhere */
+	struct redis_endpoint target;	/* where a node has sent us; port 0: nowhere */
 	bool asking;			/* the next request is to follow ASKING */
 	int hops;			/* since the last good reply */
 };
@@ -82,8 +82,8 @@ struct redis_server {
 	struct redis_address address;
 	struct redis_conn main;		/* requests */
 	struct redis_conn wake;		/* subscribed, while waiting */
-	struct net_address places[NET_ADDRESSES];
-	int place_count, place;		/* 0 or less: the name was not found, */
+	struct net_address found[NET_ADDRESSES];	/* of the name */
+	int found_count, next;		/* 0 or less: the name was not found, */
 	struct error unresolved;	/* for this reason */
 	/* The present round, or the last one: */
 	enum redis_state state;
@@ -106,7 +106,7 @@ struct redis_client {
 	int count, quorum;
 	struct redis_server *servers;
 	struct redis_route *route;	/* finds the one server; NULL: they are at their address */
-	const struct redis_server *twin;	/* the same as another one, in the last round */
+	const struct redis_server *duplicate;	/* of another one, in the last round */
 	int64_t patience_ms;
 	int64_t until_ms;		/* CLOCK_BOOTTIME: the end of all rounds; 0: none */
 	char *prefix;

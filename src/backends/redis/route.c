@@ -13,7 +13,7 @@
  * worse.
  *
  * Cluster. All keys of one lock are in one slot, which one master has at a time. Any node that gets
- * a command for another one answers MOVED with the place of that one: so dlock asks the nodes of
+ * a command for another one answers MOVED with the endpoint of that one: so dlock asks the nodes of
  * the URI, one after the other, and goes where they send it. To compute the slot would save
  * nothing, because the map from slots to nodes would have to be asked for first. A slot that is
  * being moved has some keys here and some there. A command whose keys are all gone is answered with
@@ -43,30 +43,31 @@
 /* Nodes that send dlock on to each other do not know yet who has the slot. */
 #define MOST_HOPS 5
 
-static void next_place(struct redis_route *route)
+static void next_endpoint(struct redis_route *route)
 {
 	route->next = (route->next + 1) % route->count;
 }
 
-static void move_to(struct redis_server *server, const char *what, const struct redis_place *place)
+static void move_to(struct redis_server *server, const char *what,
+		    const struct redis_endpoint *endpoint)
 {
-	if (redis_address_is_at(&server->address, place))
+	if (redis_address_is_at(&server->address, endpoint))
 		return;
 	redis_server_leave(server);
-	redis_address_move(&server->address, what, place);
-	server->place_count = 0;
+	redis_address_move(&server->address, what, endpoint);
+	server->found_count = 0;
 }
 
-static void go_to(struct redis_client *client, const struct redis_place *place)
+static void go_to(struct redis_client *client, const struct redis_endpoint *endpoint)
 {
-	move_to(&client->servers[0], "redis", place);
+	move_to(&client->servers[0], "redis", endpoint);
 }
 
 /* ---- Sentinel ---- */
 
 /* Reads [host, port], both strings, or nil for a master that the sentinel does not know. */
 static int read_named(struct redis_route *route, const redisReply *reply,
-		      struct redis_place *place, struct error *err)
+		      struct redis_endpoint *endpoint, struct error *err)
 {
 	struct redis_server *sentinel = &route->sentinel->servers[0];
 	int64_t port;
@@ -76,13 +77,13 @@ static int read_named(struct redis_route *route, const redisReply *reply,
 				 sentinel->address.label, route->master);
 	if (redis_has_shape(reply, "ss") &&
 	    text_number(reply->element[1]->str, reply->element[1]->len, &port) &&
-	    redis_place_set(place, reply->element[0]->str, reply->element[0]->len, port))
+	    redis_endpoint_set(endpoint, reply->element[0]->str, reply->element[0]->len, port))
 		return 0;
 	return redis_odd(sentinel, err);
 }
 
 int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
-		       struct redis_place *place, struct error *err)
+		       struct redis_endpoint *endpoint, struct error *err)
 {
 	struct redis_route *route = client->route;
 	struct redis_client *sentinel = route->sentinel;
@@ -90,19 +91,19 @@ int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_
 	const redisReply *reply;
 	int result;
 
-	move_to(&sentinel->servers[0], "sentinel", &route->places[which]);
+	move_to(&sentinel->servers[0], "sentinel", &route->endpoints[which]);
 	sentinel->base = client->base;
 	sentinel->base.connect_timeout_ms = sentinel->base.timeout_ms = limit_ms;
 	sentinel->until_ms = clock_boot_ms() + limit_ms;
 	reply = redis_command(sentinel, argv, err);
-	result = reply ? read_named(route, reply, place, err) : -1;
+	result = reply ? read_named(route, reply, endpoint, err) : -1;
 	redis_server_leave(&sentinel->servers[0]);
 	return result;
 }
 
 /* A sentinel that does not answer costs its share of the time only. */
-static int locate_master(struct redis_client *client, int64_t limit_ms, struct redis_place *place,
-			 struct error *err)
+static int locate_master(struct redis_client *client, int64_t limit_ms,
+			 struct redis_endpoint *endpoint, struct error *err)
 {
 	struct redis_route *route = client->route;
 	const int64_t share_ms = limit_ms / (int64_t)route->count + 1;
@@ -112,7 +113,7 @@ static int locate_master(struct redis_client *client, int64_t limit_ms, struct r
 	for (size_t i = 0; i < route->count; i++) {
 		one = (struct error){ 0 };
 		asked_ms = clock_boot_ms();
-		if (!redis_sentinel_ask(client, route->next, share_ms, place, &one)) {
+		if (!redis_sentinel_ask(client, route->next, share_ms, endpoint, &one)) {
 			route->named_ms = asked_ms;
 			return 0;
 		}
@@ -121,7 +122,7 @@ static int locate_master(struct redis_client *client, int64_t limit_ms, struct r
 			*err = one;
 		if (one.kind == ERROR_CANCELLED)
 			break;
-		next_place(route);
+		next_endpoint(route);
 	}
 	return -1;
 }
@@ -130,20 +131,20 @@ static int locate_master(struct redis_client *client, int64_t limit_ms, struct r
 static bool is_named(struct redis_client *client, int64_t limit_ms)
 {
 	struct redis_route *route = client->route;
-	struct redis_place place;
+	struct redis_endpoint endpoint;
 	struct error ignored;
 
 	if (route->cluster || clock_boot_ms() - route->named_ms < NAMED_MS ||
-	    locate_master(client, limit_ms, &place, &ignored))
+	    locate_master(client, limit_ms, &endpoint, &ignored))
 		return true;
-	return redis_address_is_at(&client->servers[0].address, &place);
+	return redis_address_is_at(&client->servers[0].address, &endpoint);
 }
 
 /* ---- Cluster ---- */
 
-const struct redis_place *redis_cluster_place(const struct redis_route *route)
+const struct redis_endpoint *redis_cluster_endpoint(const struct redis_route *route)
 {
-	return route->target.port ? &route->target : &route->places[route->next];
+	return route->target.port ? &route->target : &route->endpoints[route->next];
 }
 
 /* Asks the next node of the URI. Returns the pause before, which comes after the last node. */
@@ -151,13 +152,13 @@ static int64_t start_over(struct redis_route *route)
 {
 	route->target.port = 0;
 	route->asking = false;
-	next_place(route);
+	next_endpoint(route);
 	return route->next ? 0 : REDIS_ROUTE_PAUSE_MS;
 }
 
 /* The host may be IPv6, without brackets. It is missing, or "?", when it is that of the node. */
 static bool read_target(const char *text, const struct redis_address *from,
-			struct redis_place *place)
+			struct redis_endpoint *endpoint)
 {
 	const char *host = strchr(text, ' '), *colon = strrchr(text, ':');
 	size_t length;
@@ -171,28 +172,29 @@ static bool read_target(const char *text, const struct redis_address *from,
 		host = from->host;
 		length = strlen(host);
 	}
-	return redis_place_set(place, host, length, port);
+	return redis_endpoint_set(endpoint, host, length, port);
 }
 
 /* Adds [host, port, ...], in which the host may be missing as above. */
 static bool add_master(const redisReply *node, const struct redis_address *from,
-		       struct redis_place *places, size_t *count)
+		       struct redis_endpoint *endpoints, size_t *count)
 {
-	struct redis_place *place = &places[*count];
+	struct redis_endpoint *endpoint = &endpoints[*count];
 	const redisReply *host;
 
 	if (!redis_has_shape(node, ".i") || *count >= MOST_MASTERS)
 		return false;
 	host = node->element[0];
 	if (!redis_is_text(host) || !host->len || !strcmp(host->str, "?")) {
-		if (!redis_place_set(place, from->host, strlen(from->host),
-				     node->element[1]->integer))
+		if (!redis_endpoint_set(endpoint, from->host, strlen(from->host),
+					node->element[1]->integer))
 			return false;
-	} else if (!redis_place_set(place, host->str, host->len, node->element[1]->integer)) {
+	} else if (!redis_endpoint_set(endpoint, host->str, host->len, node->element[1]->integer)) {
 		return false;
 	}
 	for (size_t i = 0; i < *count; i++)
-		if (places[i].port == place->port && !strcmp(places[i].host, place->host))
+		if (endpoints[i].port == endpoint->port &&
+		    !strcmp(endpoints[i].host, endpoint->host))
 			return true;
 	++*count;
 	return true;
@@ -200,25 +202,25 @@ static bool add_master(const redisReply *node, const struct redis_address *from,
 
 /* The reply is a row [first slot, last slot, master, replica...] for each range of slots. */
 bool redis_read_masters(const redisReply *reply, const struct redis_address *from,
-			struct redis_place **places, size_t *count)
+			struct redis_endpoint **endpoints, size_t *count)
 {
 	*count = 0;
 	if (reply->type != REDIS_REPLY_ARRAY)
 		return false;
-	*places = memory_new(reply->elements + 1, sizeof(**places));
+	*endpoints = memory_new(reply->elements + 1, sizeof(**endpoints));
 	for (size_t i = 0; i < reply->elements; i++) {
 		const redisReply *row = reply->element[i];
 
 		if (!redis_has_shape(row, "iia") ||
-		    !add_master(row->element[2], from, *places, count)) {
-			free(*places);
+		    !add_master(row->element[2], from, *endpoints, count)) {
+			free(*endpoints);
 			return false;
 		}
 	}
 	return true;
 }
 
-int redis_visit(struct redis_client *client, const struct redis_place *places, size_t count,
+int redis_visit(struct redis_client *client, const struct redis_endpoint *endpoints, size_t count,
 		redis_visit_fn *visit, void *context, struct error *err)
 {
 	struct redis_route *route = client->route;
@@ -227,7 +229,7 @@ int redis_visit(struct redis_client *client, const struct redis_place *places, s
 	/* The server that is visited is meant, wherever any lock is. */
 	client->route = NULL;
 	for (size_t i = 0; i < count && !result; i++) {
-		go_to(client, &places[i]);
+		go_to(client, &endpoints[i]);
 		result = visit(client, context, err);
 	}
 	client->route = route;
@@ -239,7 +241,7 @@ int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *co
 {
 	static const char *const slots[] = { "CLUSTER", "SLOTS", NULL };
 	struct redis_server *server = &client->servers[0];
-	struct redis_place *places;
+	struct redis_endpoint *endpoints;
 	const redisReply *reply;
 	size_t count;
 	int result;
@@ -249,10 +251,10 @@ int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *co
 	reply = redis_command(client, slots, err);
 	if (!reply)
 		return -1;
-	if (!redis_read_masters(reply, &server->address, &places, &count))
+	if (!redis_read_masters(reply, &server->address, &endpoints, &count))
 		return redis_odd(server, err);
-	result = redis_visit(client, places, count, visit, context, err);
-	free(places);
+	result = redis_visit(client, endpoints, count, visit, context, err);
+	free(endpoints);
 	return result;
 }
 
@@ -272,7 +274,7 @@ int64_t redis_after_loss(struct redis_route *route)
 		return start_over(route);
 	route->lost++;
 	if (!route->cluster) {
-		next_place(route);
+		next_endpoint(route);
 		return route->lost > 1 ? REDIS_ROUTE_PAUSE_MS : 0;
 	}
 	if (route->lost <= route->count)
@@ -306,15 +308,15 @@ int64_t redis_after_error(struct redis_client *client, const char *text)
 static int64_t connect_there(struct redis_client *client, struct error *err)
 {
 	struct redis_route *route = client->route;
-	struct redis_place place;
+	struct redis_endpoint endpoint;
 
 	if (redis_conn_is_open(&client->servers[0].main))
 		return 0;
 	if (route->cluster)
-		place = *redis_cluster_place(route);
-	else if (locate_master(client, step_limit(client), &place, err))
+		endpoint = *redis_cluster_endpoint(route);
+	else if (locate_master(client, step_limit(client), &endpoint, err))
 		return REDIS_ROUTE_ENDS;
-	go_to(client, &place);
+	go_to(client, &endpoint);
 	if (!redis_reach(client, step_limit(client), err))
 		return 0;
 	return err->kind == ERROR_UNAVAILABLE ? redis_after_loss(route) : REDIS_ROUTE_ENDS;
@@ -382,7 +384,7 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 {
 	const struct backend *base = &client->base;
 	struct redis_server *server = &client->servers[0];
-	struct redis_place done_at = { .port = 0 };
+	struct redis_endpoint done_at = { .port = 0 };
 	struct error before;
 	int64_t pause_ms;
 
@@ -400,8 +402,8 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 		if (pause_ms == REDIS_ROUTE_ENDS)
 			break;
 		if (maybe_done(server))
-			redis_place_set(&done_at, server->address.host,
-					strlen(server->address.host), server->address.port);
+			redis_endpoint_set(&done_at, server->address.host,
+					   strlen(server->address.host), server->address.port);
 		redis_conn_close(&server->main);
 	} while (go_on(client, pause_ms, err));
 	client->until_ms = 0;
@@ -482,7 +484,8 @@ static int read_places(struct redis_client *client, const struct uri *uri, bool 
 	route->cluster = cluster;
 	if (redis_address_tls(&client->servers[0].address, uri, err))
 		return -1;
-	return redis_places_read(uri, cluster ? 6379 : 26379, &route->places, &route->count, err);
+	return redis_endpoints_read(uri, cluster ? 6379 : 26379, &route->endpoints, &route->count,
+				    err);
 }
 
 int redis_cluster_read(struct redis_client *client, const struct uri *uri, struct error *err)

@@ -31,16 +31,16 @@ const struct redisReply *redis_command(struct redis_client *client, const char *
 int redis_sentinel_read(struct redis_client *client, const struct uri *uri, struct error *err);
 int redis_cluster_read(struct redis_client *client, const struct uri *uri, struct error *err);
 
-/* Asks sentinel number which for the place of the master, for limit_ms at most. 0 or -1. */
+/* Asks sentinel number which for the endpoint of the master, for limit_ms at most. 0 or -1. */
 int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
-		       struct redis_place *place, struct error *err);
+		       struct redis_endpoint *endpoint, struct error *err);
 
 /*
- * Calls visit(), whose commands go to this server alone, for each of these places, and stops when
+ * Call visit(), whose commands go to this server alone, for each of these endpoints, and stop when
  * one returns -1. 0 or -1.
  */
 typedef int redis_visit_fn(struct redis_client *client, void *context, struct error *err);
-int redis_visit(struct redis_client *client, const struct redis_place *places, size_t count,
+int redis_visit(struct redis_client *client, const struct redis_endpoint *endpoints, size_t count,
 		redis_visit_fn *visit, void *context, struct error *err);
 /* The same for each server that may have locks. */
 int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *context,
@@ -62,7 +62,7 @@ int64_t redis_after_loss(struct redis_route *route);
 /* The same after an error reply. */
 int64_t redis_after_error(struct redis_client *client, const char *text);
 /* The node of the cluster to go to. */
-const struct redis_place *redis_cluster_place(const struct redis_route *route);
-/* The masters in the reply of the node at from to CLUSTER SLOTS. The caller frees *places. */
+const struct redis_endpoint *redis_cluster_endpoint(const struct redis_route *route);
+/* The masters in the reply of the node at from to CLUSTER SLOTS. The caller frees *endpoints. */
 bool redis_read_masters(const struct redisReply *reply, const struct redis_address *from,
-			struct redis_place **places, size_t *count);
+			struct redis_endpoint **endpoints, size_t *count);

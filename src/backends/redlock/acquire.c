@@ -264,8 +264,8 @@ static enum outcome try_once(struct redlock *lock, const struct request *request
 	if (acquire_at_servers(client, request, 0, queued, 0, err))
 		return OUTCOME_ERROR;
 	read_ballot(client, request->ttl_ms, ballot);
-	if (client->twin)
-		*err = client->twin->error;
+	if (client->duplicate)
+		*err = client->duplicate->error;
 	else if (ballot->grants + ballot->busy < client->quorum)
 		redis_no_majority(client, ballot->grants + ballot->busy, err);
 	else if (ballot->voters >= client->quorum)

@@ -584,8 +584,8 @@ struct zk_call *zk_get(struct zk_conn *conn, const char *path, uint32_t watch)
 {
 	struct zk_call *call = make_call(conn);
 
-	return finish_send(call, zoo_awget(conn->handle, path, get_watcher(watch), pack_watch(watch),
-					   on_data, call));
+	return finish_send(call, zoo_awget(conn->handle, path, get_watcher(watch),
+					   pack_watch(watch), on_data, call));
 }
 
 struct zk_call *zk_list(struct zk_conn *conn, const char *path, uint32_t watch)
