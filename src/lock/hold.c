@@ -13,11 +13,11 @@
 #include "lease.h"
 #include "view.h"
 
-#define LOOK_JITTER_MS 500
+#define PAUSE_JITTER_MS 500
 /* The least pause before another try when a lease is about to end. */
-#define LOOK_LEAST_MS 20
+#define PAUSE_LEAST_MS 20
 /* At random: a client that releases and acquires at a steady pace could hold at every try. */
-#define FOREIGN_LOOK_MS 200
+#define FOREIGN_PAUSE_MS 200
 #define FOREIGN_JITTER_MS 100
 
 /* ---- acquiring and renewing ---- */
@@ -57,7 +57,7 @@ enum outcome hold_renew(struct backend *backend, const struct request *request,
 			   grant, err);
 }
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 int hold_view(struct backend *backend, const char *name, const char *token,
 	      struct lock_view *view, struct error *err)
@@ -202,7 +202,7 @@ enum outcome hold_release_other(struct backend *backend, const struct request *r
 				struct error *err)
 {
 	struct hold_view hold = { 0 };
-	const int64_t looked_ms = clock_boot_ms();
+	const int64_t read_ms = clock_boot_ms();
 	int64_t keep_ms = 0, end_ms;
 	enum outcome outcome = find_hold(backend, request, &hold, err);
 
@@ -214,7 +214,7 @@ enum outcome hold_release_other(struct backend *backend, const struct request *r
 	/* Without a hold, a waiter's row may be left, of a keeper that was killed. */
 	if (outcome == OUTCOME_HELD && hold.holder.min_ms && hold.age_ms >= 0)
 		keep_ms = lease_keep(0, hold.holder.min_ms, hold.age_ms);
-	end_ms = outcome == OUTCOME_HELD ? looked_ms + hold.expires_ms : 0;
+	end_ms = outcome == OUTCOME_HELD ? read_ms + hold.expires_ms : 0;
 	return hold_release(backend, request, &hold.holder, keep_ms, end_ms, err);
 }
 
@@ -245,12 +245,12 @@ uint64_t hold_next_fence(uint64_t last)
 
 int64_t hold_look_at(int64_t left_ms, bool first, bool foreign)
 {
-	int64_t pause_ms = HOLD_LOOK_MS + rand() % LOOK_JITTER_MS;
+	int64_t pause_ms = HOLD_LOOK_MS + rand() % PAUSE_JITTER_MS;
 
 	if (first && foreign)
-		pause_ms = FOREIGN_LOOK_MS + rand() % FOREIGN_JITTER_MS;
+		pause_ms = FOREIGN_PAUSE_MS + rand() % FOREIGN_JITTER_MS;
 	if (first && left_ms >= 0 && left_ms < pause_ms)
-		pause_ms = left_ms > LOOK_LEAST_MS ? left_ms + 2 : LOOK_LEAST_MS;
+		pause_ms = left_ms > PAUSE_LEAST_MS ? left_ms + 2 : PAUSE_LEAST_MS;
 	return clock_boot_ms() + pause_ms;
 }
 

@@ -162,12 +162,12 @@ static bool get_pair(struct holder *holder, const struct text_pair *pair)
 
 int holder_decode(struct holder *holder, const char *text, size_t length)
 {
-	const char *rest = text;
+	const char *remaining = text;
 	struct text_pair pair;
 	bool any = false;
 
 	memset(holder, 0, sizeof(*holder));
-	while (text_next_pair(&rest, text + length, &pair))
+	while (text_next_pair(&remaining, text + length, &pair))
 		any |= get_pair(holder, &pair);
 	return any ? 0 : -1;
 }

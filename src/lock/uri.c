@@ -99,8 +99,8 @@ size_t uri_encode(const char *text, size_t length, char *buf, size_t size)
 
 const char *uri_host_text(const char *name, uint16_t port, char *buf, size_t size)
 {
-	const size_t rest = sizeof("[]:65535");
-	const int room = size > rest ? (int)(size - rest) : 0;
+	const size_t around = sizeof("[]:65535");
+	const int room = size > around ? (int)(size - around) : 0;
 
 	snprintf(buf, size, strchr(name, ':') ? "[%.*s]:%u" : "%.*s:%u", room, name,
 		 (unsigned)port);
@@ -243,7 +243,7 @@ static bool is_path_scheme(const char *scheme)
 }
 
 /* Parses what stands behind the scheme. */
-static int parse_rest(struct uri *uri, char *text, struct error *err)
+static int parse_after_scheme(struct uri *uri, char *text, struct error *err)
 {
 	char *query = text, *path = strsep(&query, "?"), *authority = path;
 	size_t length = 0;
@@ -289,7 +289,7 @@ int uri_parse(struct uri *uri, const char *text, struct error *err)
 		goto fail;
 	}
 	*end++ = '\0';
-	if (!parse_rest(uri, end, err))
+	if (!parse_after_scheme(uri, end, err))
 		return 0;
 	error_prefix(err, "bad %.32s URI", uri->scheme);
 fail:

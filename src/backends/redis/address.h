@@ -63,8 +63,8 @@ int redis_address_tls(struct redis_address *address, const struct uri *uri, stru
 int redis_address_db(struct redis_address *address, const char *text, struct error *err);
 
 /*
- * Read an endpoint: length bytes of host, without brackets. False: the host is empty or too long, or
- * has other characters than a name or an address, or the port is no port.
+ * Read an endpoint: length bytes of host, without brackets. False: the host is empty, too long or
+ * has other characters than a name or an address, or the port is none.
  */
 bool redis_endpoint_set(struct redis_endpoint *endpoint, const char *host, size_t length,
 			int64_t port);
@@ -76,7 +76,8 @@ int redis_endpoints_read(const struct uri *uri, uint16_t default_port,
 /* Moves address to another endpoint. what: "redis", for the label. */
 void redis_address_move(struct redis_address *address, const char *what,
 			const struct redis_endpoint *endpoint);
-bool redis_address_is_at(const struct redis_address *address, const struct redis_endpoint *endpoint);
+bool redis_address_is_at(const struct redis_address *address,
+			 const struct redis_endpoint *endpoint);
 
 /* User and password. */
 int redis_address_login(struct redis_address *address, const struct uri *uri, struct error *err);

@@ -26,7 +26,7 @@ static const char *const info_fields[] = {
 };
 
 /* Adds a finding for each topic: of the rows that name it, the first one that applies. */
-static void judge_facts(char facts[static FACTS][32], struct findings *findings)
+static void report_facts(char facts[static FACTS][32], struct findings *findings)
 {
 	const bool limited = strcmp(facts[LIMIT], "0") != 0, durable = facts[AOF][0] == '1';
 	const long replicas = strtol(facts[REPLICAS], NULL, 10);
@@ -118,7 +118,7 @@ static void check_info(struct redis_client *client, struct findings *findings)
 		redis_info_field(reply->str, info_fields[i], facts[i], sizeof(facts[i]));
 	read_setting(client, "appendfsync", facts[FSYNC], sizeof(facts[FSYNC]));
 	snprintf(facts[WANTED], sizeof(facts[WANTED]), "%lld", (long long)client->replicas);
-	judge_facts(facts, findings);
+	report_facts(facts, findings);
 	if (strtol(facts[REPLICAS], NULL, 10) > 0)
 		check_wait(client, findings);
 }

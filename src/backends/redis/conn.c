@@ -145,7 +145,7 @@ void redis_conn_close(struct redis_conn *conn)
 	conn->unsent_length = 0;
 	conn->begun = 0;
 	conn->unread = conn->ignored = 0;
-	conn->greeted = conn->heard = conn->known = false;
+	conn->greeted = conn->received = conn->known = false;
 }
 
 bool redis_conn_is_open(const struct redis_conn *conn)
@@ -216,7 +216,7 @@ void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 /* Without TLS, and the server has not said a word yet. */
 static bool is_first_contact(const struct redis_conn *conn)
 {
-	return !conn->heard && !conn->address->encrypted && conn->address->host;
+	return !conn->received && !conn->address->encrypted && conn->address->host;
 }
 
 /*
@@ -328,7 +328,7 @@ static int feed_reader(struct redis_conn *conn, struct error *err)
 	if (is_first_contact(conn) && result > 1 && data[0] == TLS_ALERT && data[1] == TLS_MAJOR)
 		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: speaks TLS (%s)",
 				 conn->address->label, conn->address->tls.on);
-	conn->heard = true;
+	conn->received = true;
 	wrong = redis_limit_pass(&conn->limit, data, (size_t)result);
 	if (wrong)
 		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: %s", conn->address->label, wrong);

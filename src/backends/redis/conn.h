@@ -34,7 +34,7 @@ struct redis_conn {
 	int set_fd;			/* of epoll, which fd is in; -1: none */
 	struct redis_tls_session *tls;	/* NULL: none */
 	bool greeted;			/* connected, and the handshake is over */
-	bool heard;			/* the server has sent something */
+	bool received;			/* the server has sent something */
 	short wanted;			/* what to poll conn->fd for before the next step */
 	struct redisReader *reader;
 	struct redis_limit limit;	/* what of the present reply has come */

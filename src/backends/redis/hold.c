@@ -40,8 +40,8 @@ static bool read_answer(const struct redis_client *client, struct redis_server *
 			const struct redis_call *call, struct standing *standing)
 {
 	redisReply *const *e = server->reply->element;
-	const bool told = redis_has_shape(server->reply, "iss");
-	const uint64_t fence = told ? strtoull(e[1]->str, NULL, 10) : 0;
+	const bool known = redis_has_shape(server->reply, "iss");
+	const uint64_t fence = known ? strtoull(e[1]->str, NULL, 10) : 0;
 
 	if (redis_has_shape(server->reply, "s"))
 		error_set(&server->error, ERROR_REFUSED, 0, "%s: key '%.220s' is a %.20s of "
@@ -56,7 +56,7 @@ static bool read_answer(const struct redis_client *client, struct redis_server *
 		return true;
 	}
 	standing->held++;
-	if (told && fence < BACKEND_FENCE_END && (!standing->best || fence > standing->fence)) {
+	if (known && fence < BACKEND_FENCE_END && (!standing->best || fence > standing->fence)) {
 		standing->best = server->reply;
 		standing->fence = fence;
 	}
@@ -134,18 +134,18 @@ static void restore_lock(struct redis_client *client, const struct request *requ
 static int await_replicas(struct redis_client *client, int64_t sent_ms, struct error *err)
 {
 	struct redis_server *server = &client->servers[0];
-	const int64_t rest_ms = sent_ms + client->base.timeout_ms - clock_boot_ms();
+	const int64_t left_ms = sent_ms + client->base.timeout_ms - clock_boot_ms();
 	char count[REDIS_DIGITS_SIZE], wait[REDIS_DIGITS_SIZE];
 	/* The other half is for the answer to arrive. */
 	const char *const command[] = {
 		"WAIT", redis_digits(client->replicas, count),
-		redis_digits(rest_ms < 2 ? 1 : rest_ms / 2, wait), NULL
+		redis_digits(left_ms < 2 ? 1 : left_ms / 2, wait), NULL
 	};
-	const struct redis_call call = { .command = command, .timeout_ms = rest_ms };
+	const struct redis_call call = { .command = command, .timeout_ms = left_ms };
 	long long have;
 
 	/* WAIT with a time of 0 would wait for ever. */
-	if (rest_ms < 2 || !redis_conn_is_open(&server->main))
+	if (left_ms < 2 || !redis_conn_is_open(&server->main))
 		return error_set(err, ERROR_UNAVAILABLE, 0,
 				 "%s: no time was left to ask whether the replicas have the lock",
 				 server->address.label);

@@ -42,7 +42,7 @@ void redis_stop_listening(struct redis_client *client)
 }
 
 /* Makes sure that the main connection is at the server that has the lock. */
-static int settle_at_lock(struct redis_client *client, struct error *err)
+static int connect_to_lock(struct redis_client *client, struct error *err)
 {
 	const char *const exists[] = { "EXISTS", client->keys[KEY_LOCK], NULL };
 
@@ -91,7 +91,7 @@ int redis_listen(struct redis_client *client, const char *owner, struct error *e
 			servers |= 1u << i;
 	if (!servers)
 		return 0;
-	if (settle_at_lock(client, err))
+	if (connect_to_lock(client, err))
 		return -1;
 	own = memory_format("%s%s", client->keys[KEY_CHANNEL], owner);
 	if (client->sharded)

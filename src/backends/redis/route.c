@@ -263,9 +263,9 @@ int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *co
 /* What is left of the call; a step that connects, or asks where to, takes half of that at most. */
 static int64_t step_limit(const struct redis_client *client)
 {
-	const int64_t rest_ms = client->until_ms - clock_boot_ms();
+	const int64_t left_ms = client->until_ms - clock_boot_ms();
 
-	return clock_earlier(rest_ms < 1 ? 1 : rest_ms, client->base.connect_timeout_ms / 2 + 1);
+	return clock_earlier(left_ms < 1 ? 1 : left_ms, client->base.connect_timeout_ms / 2 + 1);
 }
 
 int64_t redis_after_loss(struct redis_route *route)
@@ -476,8 +476,8 @@ const struct redisReply *redis_command(struct redis_client *client, const char *
 
 /* ---- the URI ---- */
 
-static int read_places(struct redis_client *client, const struct uri *uri, bool cluster,
-		       struct error *err)
+static int read_endpoints(struct redis_client *client, const struct uri *uri, bool cluster,
+			  struct error *err)
 {
 	struct redis_route *route = client->route = memory_new(1, sizeof(*route));
 
@@ -492,7 +492,7 @@ int redis_cluster_read(struct redis_client *client, const struct uri *uri, struc
 {
 	client->servers[0].address.cluster = true;
 	if (!uri->path[0] || !uri->path[1])
-		return read_places(client, uri, true, err);
+		return read_endpoints(client, uri, true, err);
 	return error_set(err, ERROR_USAGE, 0, "redis+cluster: a cluster has no databases; leave "
 			 "out '%.100s'", uri->path);
 }
@@ -548,7 +548,7 @@ int redis_sentinel_read(struct redis_client *client, const struct uri *uri, stru
 	redis_client_init(sentinel, 1);
 	address = &redis_client_add(sentinel)->address;
 	client->servers[0].address.master = true;
-	if (!read_places(client, uri, false, err)) {
+	if (!read_endpoints(client, uri, false, err)) {
 		client->route->sentinel = sentinel;
 		return read_tls(address, uri, err) || read_path(client, uri->path, err) ||
 		       read_login(address, uri, err) ? -1 : 0;

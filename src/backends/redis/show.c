@@ -76,7 +76,7 @@ static bool ends_with(const char *key, size_t length, const char *suffix)
 /* A fence outlives its lock and proves nothing, and there are no waiters without a queue. */
 static void list_key(const char *before, const redisReply *key, struct name_list *names)
 {
-	static const char *const telling[] = { ":holders", ":queue" };
+	static const char *const suffixes[] = { ":holders", ":queue" };
 	static const char *const silent[] = { ":fence", ":waiters", ":newest" };
 	size_t prefix = strlen(before), length = key->len;
 	const char *text = key->str;
@@ -85,9 +85,9 @@ static void list_key(const char *before, const redisReply *key, struct name_list
 	for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++)
 		if (ends_with(text, length, silent[i]) && memchr(text, '{', length))
 			return;
-	for (size_t i = 0; i < sizeof(telling) / sizeof(telling[0]); i++) {
-		if (ends_with(text, length, telling[i]) && memchr(text, '{', length)) {
-			length -= strlen(telling[i]);
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		if (ends_with(text, length, suffixes[i]) && memchr(text, '{', length)) {
+			length -= strlen(suffixes[i]);
 			side = true;
 			break;
 		}

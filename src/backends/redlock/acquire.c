@@ -34,7 +34,7 @@ struct ballot {
 	unsigned granted;			/* a bit for each node that has given the lock */
 	uint64_t fence;				/* the greatest that they gave, */
 	int equal;				/* and how many gave this one */
-	int64_t rest_ms[REDIS_MOST_SERVERS];	/* of those who have it, in no order */
+	int64_t left_ms[REDIS_MOST_SERVERS];	/* of those who have it, in no order */
 	int grants, voters, busy, failed;
 	int64_t longest_ttl_ms;			/* of all that the nodes tell of, and our own */
 	int64_t young_ms;			/* until enough nodes vote; INT64_MAX: not known */
@@ -62,7 +62,7 @@ static bool is_busy(const struct redis_server *node)
 }
 
 /* The age of the server, in ms; -1: not known. */
-static int64_t age_of(const struct redis_server *node)
+static int64_t server_age(const struct redis_server *node)
 {
 	const struct redis_conn *conn = &node->main;
 
@@ -85,7 +85,7 @@ static void read_busy(const struct redis_client *client, const redisReply *reply
 	redisReply *const *e = reply->element;
 	const int count = count_holder(client, e[5]->str);
 
-	ballot->rest_ms[ballot->busy++] = e[1]->integer;
+	ballot->left_ms[ballot->busy++] = e[1]->integer;
 	if (e[7]->integer > ballot->longest_ttl_ms)
 		ballot->longest_ttl_ms = e[7]->integer;
 	if (e[1]->integer > ballot->longest_ttl_ms)
@@ -115,19 +115,19 @@ static void read_grant(const struct redis_server *node, unsigned bit, struct bal
 /* Which nodes vote, and for how long too few do. See redlock_may_vote(). */
 static void count_voters(const struct redis_client *client, struct ballot *ballot)
 {
-	int64_t rest_ms[REDIS_MOST_SERVERS], age_ms;
+	int64_t left_ms[REDIS_MOST_SERVERS], age_ms;
 	size_t young = 0;
 
 	for (int i = 0; i < client->count; i++) {
-		age_ms = age_of(&client->servers[i]);
+		age_ms = server_age(&client->servers[i]);
 		if (!(ballot->granted & 1u << i))
 			continue;
 		if (redlock_may_vote(age_ms, ballot->longest_ttl_ms))
 			ballot->voters++;
 		else if (age_ms >= 0)
-			rest_ms[young++] = ballot->longest_ttl_ms - age_ms;
+			left_ms[young++] = ballot->longest_ttl_ms - age_ms;
 	}
-	ballot->young_ms = redlock_free_in(rest_ms, young, client->quorum - ballot->voters);
+	ballot->young_ms = redlock_free_in(left_ms, young, client->quorum - ballot->voters);
 }
 
 static void read_ballot(const struct redis_client *client, int64_t ttl_ms, struct ballot *ballot)
@@ -254,8 +254,8 @@ static enum outcome accept_majority(struct redlock *lock, const struct request *
 }
 
 /* One try, with *ballot. BUSY and ERROR leave nothing behind but a queue entry. */
-static enum outcome try_once(struct redlock *lock, const struct request *request, bool queued,
-			     struct ballot *ballot, struct grant *grant, struct error *err)
+static enum outcome try_acquire(struct redlock *lock, const struct request *request, bool queued,
+				struct ballot *ballot, struct grant *grant, struct error *err)
 {
 	struct redis_client *client = &lock->client;
 	const int64_t sent_ms = clock_boot_ms();
@@ -296,27 +296,27 @@ static int64_t split_pause(struct redlock *lock)
 	return rand() % (SPLIT_FIRST_MS << doubled);
 }
 
-static int64_t next_look(struct redlock *lock, struct ballot *ballot)
+static int64_t choose_retry(struct redlock *lock, struct ballot *ballot)
 {
 	struct redis_client *client = &lock->client;
 	const int64_t now = clock_boot_ms();
-	const int64_t look_ms = hold_look_at(-1, ballot->ahead <= 0,
-					     ballot->most > 0 && ballot->foreign);
-	int64_t rest_ms, ahead = ballot->ahead < 0 ? 0 : ballot->ahead;
+	const int64_t retry_ms = hold_look_at(-1, ballot->ahead <= 0,
+					      ballot->most > 0 && ballot->foreign);
+	int64_t left_ms, ahead = ballot->ahead < 0 ? 0 : ballot->ahead;
 
 	if (is_split(client, ballot))
 		return now + 1 + split_pause(lock);
 	lock->splits = 0;
 	if (ballot->grants >= client->quorum)
-		rest_ms = ballot->young_ms;
+		left_ms = ballot->young_ms;
 	else
-		rest_ms = redlock_free_in(ballot->rest_ms, (size_t)ballot->busy,
+		left_ms = redlock_free_in(ballot->left_ms, (size_t)ballot->busy,
 					  client->quorum - ballot->grants);
-	if (rest_ms >= HOLD_LOOK_MS)
-		return look_ms;
+	if (left_ms >= HOLD_LOOK_MS)
+		return retry_ms;
 	if (ahead > STAGGER_MOST)
 		ahead = STAGGER_MOST;
-	return clock_earlier(look_ms, now + rest_ms + 2 + ahead * STAGGER_MS +
+	return clock_earlier(retry_ms, now + left_ms + 2 + ahead * STAGGER_MS +
 				      rand() % STAGGER_MS);
 }
 
@@ -355,7 +355,7 @@ enum outcome redlock_attempt(struct redis_client *client, const struct request *
 	enum outcome outcome;
 
 	redis_begin(client, request->name);
-	outcome = try_once(lock, request, enqueue, &ballot, grant, err);
+	outcome = try_acquire(lock, request, enqueue, &ballot, grant, err);
 	/* Who does not wait is not told BUSY because others tried at the same moment. */
 	for (int i = 0; i < SPLIT_TRIES && outcome == OUTCOME_BUSY && !request->queue &&
 	     is_split(client, &ballot); i++) {
@@ -363,13 +363,13 @@ enum outcome redlock_attempt(struct redis_client *client, const struct request *
 		if (err->kind == ERROR_CANCELLED)
 			return OUTCOME_ERROR;
 		*err = (struct error){ 0 };
-		outcome = try_once(lock, request, false, &ballot, grant, err);
+		outcome = try_acquire(lock, request, false, &ballot, grant, err);
 	}
 	note_young(lock, &ballot);
 	if (outcome == OUTCOME_BUSY && !request->queue && lock->young[0])
 		return refuse_young(lock, &ballot, err);
 	/* Another try follows before the waiter sleeps for the first time. */
 	if (outcome == OUTCOME_BUSY && (enqueue || !request->queue))
-		grant->retry_ms = next_look(lock, &ballot);
+		grant->retry_ms = choose_retry(lock, &ballot);
 	return outcome;
 }

@@ -15,14 +15,14 @@ bool redlock_may_vote(int64_t age_ms, int64_t longest_ttl_ms)
 
 bool redlock_decided(struct redlock_votes votes)
 {
-	const int quorum = votes.nodes / 2 + 1, spare = votes.nodes - quorum;
+	const int quorum = votes.nodes / 2 + 1, minority = votes.nodes - quorum;
 
 	if (votes.granted + votes.busy < quorum)
-		return votes.failed > spare;
-	return votes.trusted >= quorum || votes.busy + votes.failed > spare;
+		return votes.failed > minority;
+	return votes.trusted >= quorum || votes.busy + votes.failed > minority;
 }
 
-static int compare_rests(const void *a, const void *b)
+static int compare_left(const void *a, const void *b)
 {
 	const int64_t *x = a, *y = b;
 
@@ -30,12 +30,12 @@ static int compare_rests(const void *a, const void *b)
 	return ((uint64_t)*x > (uint64_t)*y) - ((uint64_t)*x < (uint64_t)*y);
 }
 
-int64_t redlock_free_in(int64_t rest_ms[], size_t count, int wanted)
+int64_t redlock_free_in(int64_t left_ms[], size_t count, int wanted)
 {
 	if (wanted <= 0)
 		return 0;
 	if ((size_t)wanted > count)
 		return INT64_MAX;
-	qsort(rest_ms, count, sizeof(rest_ms[0]), compare_rests);
-	return rest_ms[wanted - 1] < 0 ? INT64_MAX : rest_ms[wanted - 1];
+	qsort(left_ms, count, sizeof(left_ms[0]), compare_left);
+	return left_ms[wanted - 1] < 0 ? INT64_MAX : left_ms[wanted - 1];
 }

@@ -38,8 +38,8 @@ struct redlock_votes {
 bool redlock_decided(struct redlock_votes votes);
 
 /*
- * In how many ms the wanted number of the nodes that are taken now will be free: rest_ms has for
+ * In how many ms the wanted number of the nodes that are taken now will be free: left_ms has for
  * how long each of the count taken nodes stays taken (-1: without end), and is sorted. INT64_MAX:
  * never, as far as is known.
  */
-int64_t redlock_free_in(int64_t rest_ms[], size_t count, int wanted);
+int64_t redlock_free_in(int64_t left_ms[], size_t count, int wanted);

@@ -34,16 +34,16 @@
 
 /* ---- the end of our entry ---- */
 
-static void forget_watches(struct zk_own *own)
+static void clear_watches(struct zk_own *own)
 {
 	for (int i = 0; i < ZK_WATCHED; i++)
 		free(own->watched[i].name);
 	memset(own->watched, 0, sizeof(own->watched));
 }
 
-void zk_own_forget(struct zk_own *own)
+void zk_own_clear(struct zk_own *own)
 {
-	forget_watches(own);
+	clear_watches(own);
 	free(own->nearest);
 	free(own->suspect);
 	free(own->next);
@@ -53,7 +53,7 @@ void zk_own_forget(struct zk_own *own)
 void zk_own_leave(struct zk_backend *zk)
 {
 	zk_conn_close(&zk->conn);
-	zk_own_forget(&zk->own);
+	zk_own_clear(&zk->own);
 }
 
 /* Our entry is gone, though the session is not. Sets *err. Returns -1. */
@@ -87,7 +87,7 @@ static void delete_own(struct zk_backend *zk)
 {
 	if (zk_call_end(zk_delete_pair(&zk->conn, &zk->own.at, -1)) != ZOK)
 		zk_conn_close(&zk->conn);
-	zk_own_forget(&zk->own);
+	zk_own_clear(&zk->own);
 }
 
 /* Our entry was written. 0, or -1 with *err. */
@@ -135,9 +135,9 @@ static void schedule_check(struct zk_backend *zk)
 	const int64_t factor = own->ahead / FAR < 1 ? 1 : own->ahead / FAR > FAR_MOST ? FAR_MOST
 			       : own->ahead / FAR;
 
-	own->look_ms = now + clock_earlier(pause_ms, zk->conn.ttl_ms / 4) * factor;
+	own->check_ms = now + clock_earlier(pause_ms, zk->conn.ttl_ms / 4) * factor;
 	if (!own->suspect_holds && own->waiting < NEAR)
-		own->look_ms = clock_earlier(own->look_ms, own->suspect_ms + HOLD_LATE_MS);
+		own->check_ms = clock_earlier(own->check_ms, own->suspect_ms + HOLD_LATE_MS);
 }
 
 /* Watch the end of an entry, unless it is watched. */
@@ -183,7 +183,7 @@ static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptr
 	set_text(&own->nearest, entries[nearest].name);
 	set_suspect(own, entries[next - 1].name);
 	set_text(&own->next, next == 1 && next < me ? entries[next].name : NULL);
-	forget_watches(own);
+	clear_watches(own);
 	if (own->any)
 		return;
 	add_watch(own, own->nearest);
@@ -225,11 +225,11 @@ static void note_end(struct zk_own *own, struct zk_watched *watched)
 	} else if (own->suspect && own->next && !strcmp(name, own->suspect)) {
 		set_suspect(own, own->next);
 		set_text(&own->next, NULL);
-		own->look_ms = own->suspect_ms + HOLD_LATE_MS;
+		own->check_ms = own->suspect_ms + HOLD_LATE_MS;
 	} else {
 		/* Those between the suspect and this one have probably ended as well. */
 		set_text(&own->suspect, NULL);
-		own->look_ms = clock_boot_ms() + SETTLE_MS;
+		own->check_ms = clock_boot_ms() + SETTLE_MS;
 	}
 	free(name);
 }
@@ -283,7 +283,7 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 		result = -1;
 	if (result < 0) {
 		own->watch = 0;
-		forget_watches(own);
+		clear_watches(own);
 	}
 	zk_call_free(set);
 	zk_call_free(watch);
@@ -559,7 +559,7 @@ static int take_step(struct zk_backend *zk, const struct request *request, struc
 	own->stale = own->any && !own->directory_watch;
 	if (own->stale)
 		return 1;
-	if (clock_boot_ms() >= own->look_ms) {
+	if (clock_boot_ms() >= own->check_ms) {
 		result = check_suspect(zk, err);
 		own->stale = result > 0;
 		if (result)
@@ -584,7 +584,7 @@ static enum outcome begin_hold(struct zk_backend *zk, struct grant *grant)
 	zk_grant(zk, grant);
 	if (!own->watch)
 		grant->event_ms = clock_boot_ms() + WATCH_AFTER_MS;
-	forget_watches(own);
+	clear_watches(own);
 	return OUTCOME_HELD;
 }
 
@@ -598,7 +598,7 @@ static enum outcome try_acquire(struct zk_backend *zk, const struct request *req
 	if (zk_conn_open(&zk->conn, request->ttl_ms, err)) {
 		if (err->errnum != ESTALE)
 			return OUTCOME_ERROR;
-		zk_own_forget(own);
+		zk_own_clear(own);
 		if (waited)
 			error_set(err, ERROR_UNAVAILABLE, 0, "%s: the session expired while it "
 				  "waited: back in the queue, at its end", zk->conn.label);
@@ -617,7 +617,7 @@ static enum outcome try_acquire(struct zk_backend *zk, const struct request *req
 		return OUTCOME_ERROR;
 	if (!own->blocked)
 		return begin_hold(zk, grant);
-	grant->retry_ms = own->look_ms;
+	grant->retry_ms = own->check_ms;
 	return OUTCOME_BUSY;
 }
 
@@ -673,5 +673,5 @@ int64_t zk_event(struct backend *backend)
 	if (own->held)
 		own->stale = false;
 	zk->conn.fired = zk->conn.broken = false;
-	return now ? 0 : own->held ? CLOCK_NEVER : own->look_ms;
+	return now ? 0 : own->held ? CLOCK_NEVER : own->check_ms;
 }

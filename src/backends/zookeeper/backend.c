@@ -63,7 +63,7 @@ static void close_backend(struct backend *backend)
 
 	if (!zk)
 		return;
-	zk_own_forget(&zk->own);
+	zk_own_clear(&zk->own);
 	zk_conn_finish(&zk->conn);
 	free(zk->root);
 	free(zk);

@@ -22,7 +22,7 @@
 /* A server that has not opened the session after this is left for the next one. */
 #define SLICE_MOST_MS 1000
 /* How much of the time for connecting is kept to find out why there is no session. */
-#define LOOK_MOST_MS 800
+#define CHECK_MOST_MS 800
 /* Free memory at the end of the heap beyond this goes back to the kernel. */
 #define LONG_LIST 16384
 /*
@@ -324,7 +324,7 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
  */
 static int check_servers(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
-	const int found = zk_net_look(conn, deadline_ms, err);
+	const int found = zk_net_check(conn, deadline_ms, err);
 
 	if (found <= 0 || !conn->had_session) {
 		conn->refused_ms = 0;
@@ -341,13 +341,13 @@ static int check_servers(struct zk_conn *conn, int64_t deadline_ms, struct error
 static int await_session(struct zk_conn *conn, struct error *err)
 {
 	const unsigned before = atomic_load(&failures);
-	int64_t now = clock_boot_ms(), slice_ms, slice_end_ms, look_ms, end_ms;
-	bool looked = false;
+	int64_t now = clock_boot_ms(), slice_ms, slice_end_ms, check_ms, end_ms;
+	bool checked = false;
 
 	end_ms = clock_earlier(conn->deadline_ms, now + conn->backend->connect_timeout_ms);
-	look_ms = end_ms - clock_earlier(LOOK_MOST_MS, (end_ms - now) / 4);
+	check_ms = end_ms - clock_earlier(CHECK_MOST_MS, (end_ms - now) / 4);
 	/* Each server gets two slices of the time. */
-	slice_ms = clock_earlier((look_ms - now) / conn->server_count / 2, SLICE_MOST_MS);
+	slice_ms = clock_earlier((check_ms - now) / conn->server_count / 2, SLICE_MOST_MS);
 	slice_end_ms = now + slice_ms;
 	for (;;) {
 		zk_conn_take_news(conn);
@@ -358,12 +358,12 @@ static int await_session(struct zk_conn *conn, struct error *err)
 			return no_session(conn, conn->state, err);
 		now = clock_boot_ms();
 		/* All servers have been tried: is there one that is worth waiting for? */
-		if (!looked && atomic_load(&failures) - before >= (unsigned)conn->server_count) {
-			looked = true;
-			if (check_servers(conn, look_ms, err))
+		if (!checked && atomic_load(&failures) - before >= (unsigned)conn->server_count) {
+			checked = true;
+			if (check_servers(conn, check_ms, err))
 				return -1;
 		}
-		if (now >= look_ms)
+		if (now >= check_ms)
 			return check_servers(conn, end_ms, err) ? -1 :
 			       error_set(err, ERROR_UNAVAILABLE, 0, "%s: no session within the "
 					 "time for connecting", conn->label);
@@ -371,7 +371,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 			drop_connection(conn);
 			slice_end_ms = now + slice_ms;
 		}
-		if (await_news(conn, clock_earlier(slice_end_ms, look_ms), err) < 0)
+		if (await_news(conn, clock_earlier(slice_end_ms, check_ms), err) < 0)
 			return -1;
 	}
 	conn->refused_ms = 0;

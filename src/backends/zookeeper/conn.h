@@ -125,7 +125,7 @@ extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int
  * Looks what is wrong with the servers, until deadline_ms at most. 1: one of them serves. 0: one
  * may soon, after an election. -1: there is no hope. *err names one server and why, also for 0.
  */
-int zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
+int zk_net_check(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
 
 /*
  * Asks one server in clear text for its version and role; with TLS only whether it is there, and

@@ -42,7 +42,7 @@ static enum outcome open_session(struct zk_backend *zk, const struct request *re
 		return OUTCOME_HELD;
 	if (err->errnum != ESTALE)
 		return OUTCOME_ERROR;
-	zk_own_forget(&zk->own);
+	zk_own_clear(&zk->own);
 	return report_lost(zk, "the session has expired", err);
 }
 

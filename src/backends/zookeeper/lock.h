@@ -59,7 +59,7 @@ struct zk_own {
 	int64_t suspect_ms;		/* CLOCK_BOOTTIME: since when it could */
 	bool suspect_holds;		/* it does, or nobody may remove it */
 	char *next;			/* the one that could when it has ended; NULL: not known */
-	int64_t look_ms;		/* CLOCK_BOOTTIME: check the suspect */
+	int64_t check_ms;		/* CLOCK_BOOTTIME: check the suspect */
 };
 
 struct zk_backend {
@@ -95,7 +95,7 @@ void zk_watch_fired(struct zk_conn *conn, uint32_t watch);
 /* End the session, and all nodes that it has. */
 void zk_own_leave(struct zk_backend *zk);
 /* The session has ended by itself. */
-void zk_own_forget(struct zk_own *own);
+void zk_own_clear(struct zk_own *own);
 /* Fill *grant for a hold that was proven by a request sent at own.sent_ms. */
 void zk_grant(struct zk_backend *zk, struct grant *grant);
 

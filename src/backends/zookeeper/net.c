@@ -91,7 +91,7 @@ int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *an
 	return failed;
 }
 
-int zk_net_look(const struct zk_conn *conn, int64_t deadline_ms, struct error *err)
+int zk_net_check(const struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	char answer[256], label[URI_HOST_SIZE];
 	bool any = false, no_quorum;

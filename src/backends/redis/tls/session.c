@@ -43,8 +43,8 @@ static int bio_read(BIO *bio, char *data, int size)
 	struct redis_tls_session *session = BIO_get_data(bio);
 	const ssize_t result = recv(session->fd, data, (size_t)size, 0);
 
-	if (result > 0 && !session->heard) {
-		session->heard = true;
+	if (result > 0 && !session->received) {
+		session->received = true;
 		session->foreign = data[0] != RECORD_HANDSHAKE && data[0] != RECORD_ALERT;
 	}
 	return set_retry(bio, result, BIO_FLAGS_READ);

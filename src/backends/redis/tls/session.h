@@ -14,7 +14,7 @@ struct redis_tls_session {
 	SSL *ssl;
 	const struct redis_tls *tls;	/* the address owns it, and host */
 	const char *host;	/* whose certificate is wanted */
-	bool heard;		/* the server has sent something, */
+	bool received;		/* the server has sent something, */
 	bool foreign;		/* which is not TLS */
 	bool broken;		/* nothing may be sent any more, not even a farewell */
 	int failure;		/* errno of the last recv() or send(); 0: no error, or the end */
