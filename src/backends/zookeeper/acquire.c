@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strategy queue: our entry, what a waiter knows of the entries before its own, watches on their
+ * Strategy queue: our entry, a waiter's record of the entries before its own, watches on their
  * ends, the eviction of an entry that does not respond, and one try to hold. Functions that return
- * int return 0, or -1 and set *err, unless the comment says more.
+ * int return 0, or -1 and set *err, unless their comment has more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,19 +16,19 @@
 #include "lock.h"
 
 /*
- * A holder that held at once sets the watch on its own node after this time. The command starts
- * sooner while the server has nothing else to do, and many commands end before that.
+ * A holder that did not wait sets the watch on its own node after this time. Until then its command
+ * starts without a request in its way, and many commands end before that.
  */
 #define WATCH_AFTER_MS 20
 
 /* The server may remove a directory as soon as it was made, because it is empty. */
 #define MAKE_TRIES 20
 
-/* After the end of an entry that did not hold, the queue shows which one may hold now. */
-#define SETTLE_MS 100
-/* A waiter behind fewer others watches the suspect, and checks at once whether it responds. */
+/* Read the queue this long after an entry that did not hold has ended. */
+#define REREAD_MS 100
+/* A waiter with fewer others before it watches the suspect, and checks early that it responds. */
 #define NEAR 8
-/* A waiter checks so much less often the more entries are before its own. */
+/* Each FAR entries before its own make a waiter check that much less often, up to FAR_MOST. */
 #define FAR 100
 #define FAR_MOST 12
 
@@ -65,7 +65,7 @@ static int report_gone(struct zk_backend *zk, struct error *err)
 	/* A waiter reports it before it tries again: see zk_queue_acquire(). */
 	if (zk->own.state == ZK_WAITING)
 		err->errnum = ESTALE;
-	/* With what is left of it: the shadow, should somebody have removed the entry alone. */
+	/* This also removes the shadow, if only the entry was removed. */
 	zk_own_leave(zk);
 	return -1;
 }
@@ -82,7 +82,7 @@ static int report_failed(struct zk_backend *zk, int rc, const char *what, struct
 	return -1;
 }
 
-/* Delete our entry, and keep the session for what is shown next. */
+/* Delete our entry, and keep the session for the show() that follows. */
 static void delete_own(struct zk_backend *zk)
 {
 	if (zk_call_end(zk_delete_pair(&zk->conn, &zk->own.at, -1)) != ZOK)
@@ -90,13 +90,13 @@ static void delete_own(struct zk_backend *zk)
 	zk_own_clear(&zk->own);
 }
 
-/* Our entry was written. 0, or -1 with *err. */
+/* Take the reply to a write of our entry. Returns 0, or -1 and sets *err. */
 static int take_written(struct zk_backend *zk, const struct zk_call *set, enum zk_state state,
 			struct error *err)
 {
 	if (set->rc != ZOK)
 		return report_failed(zk, set->rc, "write", err);
-	/* An older session of ours had an entry with this uuid, and ours was removed. */
+	/* It is the entry of an older session with this uuid. Ours was removed. */
 	if (set->stat.ephemeralOwner != zk_conn_session(&zk->conn))
 		return report_gone(zk, err);
 	zk->own.version = set->stat.version;
@@ -105,7 +105,7 @@ static int take_written(struct zk_backend *zk, const struct zk_call *set, enum z
 	return 0;
 }
 
-/* ---- what a waiter knows of the entries before its own ---- */
+/* ---- the entries before our own ---- */
 
 static void set_text(char **text, const char *value)
 {
@@ -113,7 +113,7 @@ static void set_text(char **text, const char *value)
 	*text = memory_copy(value);
 }
 
-/* The suspect could hold from now on, unless this was known before. */
+/* Name the suspect. Its time to hold starts now, unless it was the suspect before. */
 static void set_suspect(struct zk_own *own, const char *name)
 {
 	if (own->suspect && !strcmp(own->suspect, name))
@@ -124,8 +124,8 @@ static void set_suspect(struct zk_own *own, const char *name)
 }
 
 /*
- * Set when to check the suspect. A long queue is no load for the server: the 10,000th waiter checks
- * once a minute. Near the head, a waiter also needs contacts for zk_conn_lease().
+ * Set when to check the suspect. The 10,000th waiter checks once a minute, to spare the server.
+ * Near the head, a waiter also needs contacts for zk_conn_lease().
  */
 static void schedule_check(struct zk_backend *zk)
 {
@@ -155,7 +155,7 @@ static void add_watch(struct zk_own *own, const char *name)
 		*unused = (struct zk_watched){ memory_copy(name), 0 };
 }
 
-/* Remember what the queue says of the entries before ours, whose index is me. */
+/* Record the entries before ours, whose index is me. */
 static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptrdiff_t me)
 {
 	const ptrdiff_t nearest = zk_entries_blocker(entries, me);
@@ -165,8 +165,8 @@ static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptr
 	while (next < me && zk_entries_blocker(entries, next) < 0)
 		next++;
 	/*
-	 * When our entry was made, those behind last_free were blocked. So they were when they were
-	 * made, and write ZK_HELD before they hold.
+	 * Those behind last_free were blocked when our entry was made, so also when they were made.
+	 * They write ZK_HELD before they hold.
 	 */
 	if (!own->was_read && next)
 		own->last_free = entries[next - 1].number;
@@ -213,7 +213,7 @@ static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error
 
 /* ---- the ends of others ---- */
 
-static void note_end(struct zk_own *own, struct zk_watched *watched)
+static void record_end(struct zk_own *own, struct zk_watched *watched)
 {
 	char *name = watched->name;
 
@@ -229,12 +229,12 @@ static void note_end(struct zk_own *own, struct zk_watched *watched)
 	} else {
 		/* Those between the suspect and this one have probably ended as well. */
 		set_text(&own->suspect, NULL);
-		own->check_ms = clock_boot_ms() + SETTLE_MS;
+		own->check_ms = clock_boot_ms() + REREAD_MS;
 	}
 	free(name);
 }
 
-/* The replies to the requests for watches. 1: try to hold again; 0; -1 with *err. */
+/* Take the replies to the requests for watches. Returns 1 to try again, 0, or -1 with *err. */
 static int take_watches(struct zk_backend *zk, struct zk_call *calls[static ZK_WATCHED],
 			struct error *err)
 {
@@ -246,7 +246,7 @@ static int take_watches(struct zk_backend *zk, struct zk_call *calls[static ZK_W
 		if (calls[i]->rc != ZNONODE)
 			return zk_call_error(&zk->conn, calls[i]->rc, "watch",
 					     own->watched[i].name, err);
-		note_end(own, &own->watched[i]);
+		record_end(own, &own->watched[i]);
 	}
 	return own->turn || own->stale;
 }
@@ -294,7 +294,7 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 
 /* ---- an entry that could hold, and does not ---- */
 
-/* Evict the suspect if its data has not changed. 1, or -1 with *err. */
+/* Evict the suspect if its data has not changed. Returns 1, or -1 and sets *err. */
 static int evict_suspect(struct zk_backend *zk, int32_t version, struct error *err)
 {
 	struct zk_own *own = &zk->own;
@@ -313,7 +313,7 @@ static int evict_suspect(struct zk_backend *zk, int32_t version, struct error *e
 	zk_queue_finish(&queue);
 	if (rc == ZK_UNANSWERED)
 		return zk_call_error(&zk->conn, rc, "remove", own->suspect, err);
-	/* Where the ACL does not let us remove it, its session has to end. */
+	/* If its ACL forbids the removal, wait for its session to end. */
 	own->suspect_holds = rc != ZOK && rc != ZBADVERSION;
 	return 1;
 }
@@ -342,7 +342,7 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 	if (rc != ZOK && rc != ZNONODE)
 		return zk_call_error(&zk->conn, rc, "read", own->directory, err);
 	if (rc == ZNONODE) {
-		/* Far behind, this is one request for each check: the queue is read next time. */
+		/* Far behind, a check is one request: read the queue at the next one. */
 		set_text(&own->suspect, NULL);
 		schedule_check(zk);
 		return 0;
@@ -353,7 +353,7 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 			       zk_number_compare(entry.number, own->last_free) <= 0);
 	if (!own->suspect_holds && clock_boot_ms() - own->suspect_ms >= HOLD_LATE_MS)
 		return evict_suspect(zk, version, err);
-	/* The end of a holder that has followed another one is not watched yet. */
+	/* This holder may have followed another one, and is not watched yet. */
 	if (own->suspect_holds && !own->slot && own->waiting < NEAR)
 		add_watch(own, own->suspect);
 	schedule_check(zk);
@@ -362,7 +362,7 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 
 /* ---- getting an entry ---- */
 
-/* An earlier request got no reply: is there an entry of this session with our uuid? */
+/* Find the entry that an earlier request may have made: our uuid, and this session. */
 static int find_entry(struct zk_backend *zk, struct error *err)
 {
 	struct zk_own *own = &zk->own;
@@ -400,9 +400,9 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 }
 
 /*
- * The transaction that made the two nodes, if no other has added or removed any since: the
- * directory, if it is the same one, counts them (cversion), and knows the last one (pzxid).
- * 0: not known. The reply to a transaction does not contain the number.
+ * Derive the number of the transaction that made the two nodes, which its reply does not contain.
+ * It is the directory's pzxid, if cversion shows that nothing else was added or removed. 0: not
+ * known.
  */
 static uint64_t fence_of(const struct zk_call *before, const struct Stat *after)
 {
@@ -412,7 +412,7 @@ static uint64_t fence_of(const struct zk_call *before, const struct Stat *after)
 	return (uint64_t)after->pzxid;
 }
 
-/* There is an entry. names: the answer to zk_list() after it was made. */
+/* Take the new entry. names: the reply to the zk_list() that followed. */
 static int take_entry(struct zk_backend *zk, uint64_t fence, struct zk_call *names,
 		      struct error *err)
 {
@@ -424,12 +424,12 @@ static int take_entry(struct zk_backend *zk, uint64_t fence, struct zk_call *nam
 	own->maybe = own->was_read = false;
 	if (read_queue(zk, names, err))
 		return -1;
-	/* If it was not free when it was made, it has to be written before it holds. */
+	/* An entry that was blocked when it was made is written before it holds. */
 	own->fence = own->blocked ? 0 : fence;
 	return 0;
 }
 
-/* No entry was made. 1: try again, there is a directory now; -1 with *err. */
+/* No entry was made. Returns 1 if a directory was made for another try, or -1 and sets *err. */
 static int take_refusal(struct zk_backend *zk, int rc, struct error *err)
 {
 	struct zk_own *own = &zk->own;
@@ -443,7 +443,7 @@ static int take_refusal(struct zk_backend *zk, int rc, struct error *err)
 	return rc != ZNONODE || zk_make_directory(zk, own->directory, err) ? -1 : 1;
 }
 
-/* Ask for an entry, and for the queue with it, in one write. 0; 1: try again; -1 with *err. */
+/* Make an entry and read the queue, in one packet. Returns 0, 1 to try again, or -1 with *err. */
 static int try_enqueue(struct zk_backend *zk, const struct request *request, struct error *err)
 {
 	char prefix[ZK_PREFIX_SIZE], data[ZK_RECORD_SIZE];
@@ -498,9 +498,9 @@ static int ensure_entry(struct zk_backend *zk, const struct request *request, st
 /* ---- one try ---- */
 
 /*
- * claim: write that we hold; list: read the queue; in one packet. Once it is written, nobody evicts
- * our entry. We hold if, in addition, the queue that was read before or after has no entry that
- * blocks ours: none can come before it.
+ * In one packet, write that we hold (claim) and read the queue (list). Nobody evicts an entry that
+ * says so. We hold if the queue, read before or after, has no entry that blocks ours: no entry can
+ * be added before it.
  */
 static int send_try(struct zk_backend *zk, const struct request *request, bool claim, bool list,
 		    struct error *err)
@@ -531,7 +531,7 @@ static int send_try(struct zk_backend *zk, const struct request *request, bool c
 		rc = read_queue(zk, names, err);
 		names = NULL;
 	}
-	/* It may not have been set. */
+	/* The watch may not be set. */
 	if (rc)
 		own->directory_watch = 0;
 	zk_call_free(set);
@@ -539,7 +539,7 @@ static int send_try(struct zk_backend *zk, const struct request *request, bool c
 	return rc;
 }
 
-/* 1: another step; 0: we hold if no entry blocks ours, and wait otherwise; -1 with *err. */
+/* Returns 1 for another step, 0 if we hold or, with own->blocked, wait, or -1 with *err. */
 static int take_step(struct zk_backend *zk, const struct request *request, struct error *err)
 {
 	struct zk_own *own = &zk->own;
@@ -605,7 +605,7 @@ static enum outcome try_acquire(struct zk_backend *zk, const struct request *req
 		err->errnum = ESTALE;
 		return OUTCOME_ERROR;
 	}
-	/* A hold that nobody took, and that could not be released, is proven by the queue. */
+	/* A hold that was neither reported nor released: prove it by the queue. */
 	own->stale |= own->held;
 	own->held = false;
 	if (!own->at.node[0] && ensure_entry(zk, request, err))
@@ -631,7 +631,7 @@ enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *reque
 		outcome = try_acquire(zk, request, grant, err);
 	while (outcome == OUTCOME_ERROR && err->errnum != ESTALE &&
 	       zk_conn_again(&zk->conn, err));
-	/* Without a wait no entry is left, nor after a mistake of the user's. */
+	/* Leave no entry without request->queue, or after a usage error. */
 	if (outcome == OUTCOME_BUSY && !request->queue)
 		delete_own(zk);
 	else if (outcome == OUTCOME_ERROR && err->kind == ERROR_USAGE)
@@ -646,14 +646,14 @@ void zk_watch_fired(struct zk_conn *conn, uint32_t watch)
 	struct zk_own *own = &zk_from_backend(conn->backend)->own;
 
 	own->stale |= watch == own->watch || watch == own->directory_watch;
-	/* It has to be set again, also where a reply that is read after this ends the alarm. */
+	/* Set the watch again, even if a reply that is read later shows a false alarm. */
 	if (watch == own->watch)
 		own->watch = 0;
 	if (watch == own->directory_watch)
 		own->directory_watch = 0;
 	for (int i = 0; i < ZK_WATCHED; i++)
 		if (own->watched[i].name && watch == own->watched[i].number)
-			note_end(own, &own->watched[i]);
+			record_end(own, &own->watched[i]);
 }
 
 int64_t zk_event(struct backend *backend)
@@ -664,7 +664,7 @@ int64_t zk_event(struct backend *backend)
 
 	zk_conn_take_news(&zk->conn);
 	now = zk->conn.broken || own->stale || own->turn;
-	/* The renewal or verification that follows tells whether the watch came too late. */
+	/* The renewal that follows finds out whether the watch was set too late. */
 	if (own->held && !own->watch) {
 		own->watch = ++zk->conn.last_watch;
 		zk_call_free(zk_list(&zk->conn, own->at.node, own->watch));

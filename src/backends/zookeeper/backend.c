@@ -8,37 +8,36 @@
  * which Curator's other recipe sees the entry. The first entry holds. The fence is the node's
  * czxid.
  *
- * A node is known by a uuid made of the token. So a process with the token finds it, and a lost
- * reply does no harm: a node with our uuid whose owner is our session is the one that was asked
- * for. A node with our uuid of another session is a dead one.
+ * A node's uuid is made of the token. So a process with the token finds the node, and a lost reply
+ * does no harm: the request has made the node with our uuid and our session. A node with our uuid
+ * and another session is a dead one.
  *
- * The lease. The session ends at the leader. The leader learns of us through the server that we
- * are connected to, which reports only every half tick whom it has heard from. When both of us
- * are cut off from the leader, it may not know of a request that was answered a moment
- * ago. So a reply proves only the contact before it, at least a quarter of the session ago (a
- * session is never shorter than two ticks), or the start of the connection, of which the leader
- * itself knows. So zk_conn_lease() gives a lease of 3/5 of the session or more, which is
- * renewed every third of the lease. A renewal is no sync, because a leader that has lost its
- * majority without knowing it yet would answer a sync. It is a transaction that checks that the
- * nodes are there, which needs the majority.
+ * The lease. The leader ends sessions. The server that we are connected to reports the active
+ * sessions to it only every half tick. When that server and we are cut off from the leader, the
+ * leader may not know of a request that was answered a moment ago. So a reply proves only the
+ * contact before it, at least a quarter of the session ago (a session is never shorter than two
+ * ticks), or the start of the connection, which the leader itself confirmed. zk_conn_lease() gives
+ * a lease of 3/5 of the session or more, which is renewed after a third of it. A renewal is a
+ * transaction that checks that the nodes are there, because that needs a majority. A sync does not:
+ * a leader that has lost its majority without noticing would answer it.
  *
  * Waiting. A waiter writes into its entry that it waits, and watches the end of the nearest entry
  * that blocks it. When that has ended, it writes that it holds and reads the queue, in one packet.
- * It holds if no entry blocks it then. Entries before it only go away, so the order of the two
- * does not matter. If another entry still blocks it, it writes again that it waits.
+ * It holds if no entry blocks it then. The order of write and reading does not matter, because
+ * entries before it only go away. If another entry still blocks it, it writes again that it waits.
  *
- * A waiter that could hold and has not written so within HOLD_LATE_MS is dead or hung. So is one
- * that has written nothing, if it was seen blocked: only an entry that was free when it was made
- * holds without a write. Those behind it evict it: they delete the version of its entry that says
- * that it waits. The server does either that or the waiter's own write, never both.
+ * A waiter that could hold and has not written so within HOLD_LATE_MS is dead or hung. The same
+ * counts for one that has written nothing and was seen blocked, because only an entry that was free
+ * when it was made holds without a write. The waiters behind evict it: they delete its entry in the
+ * version that waits. The server accepts either that or the waiter's own write, never both.
  *
- * So a waiter suspects the last entry before its own that could hold. It finds out in time that
- * another one could, because it also watches the end of the entry before the nearest one and, near
- * the head, that of the suspect. These ends start a clock, and cost no request. All else is found
- * by a check each HOLD_LOOK_MS, and less often far behind. A slot watches the directory instead
- * once any end may let it in.
+ * The suspect is the last entry before a waiter's own that could hold. A waiter learns in time that
+ * the suspect changes, because it also watches the end of the entry before the nearest one and,
+ * near the head, that of the suspect. These ends start a clock and cost no request. All else is
+ * found by a check each HOLD_LOOK_MS, and less often far behind. A slot watches the directory
+ * instead once any end may let it in.
  *
- * tests/model/line.pml is the model of this queue. In acquire.c, its try() is enqueue() and
+ * tests/model/line.pml is the model of this queue. In acquire.c, its try() is ensure_entry() and
  * send_try(), its take() is the write of "held" in send_try(), and its leave() of a late one is the
  * delete in evict_suspect(). Its release() is the delete in hold.c, and its send() are the server's
  * watches.
@@ -54,7 +53,7 @@
 #include "lock.h"
 
 #define DEFAULT_ROOT "/dlock"
-/* With a name and a node's below it, a path must have room in ZK_PATH_SIZE. */
+/* Leaves room in ZK_PATH_SIZE for a lock's name and a node's. */
 #define ROOT_MOST 300
 
 static void close_backend(struct backend *backend)
@@ -115,7 +114,7 @@ static struct backend *open_backend(const struct uri *uri, struct error *err)
 	return &zk->base;
 }
 
-/* A session that has no nodes yet ends by itself when this process is killed. */
+/* Connect. A session without nodes expires when this process is killed. */
 static int connect_session(struct backend *backend, const struct request *request,
 			   struct error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How fit a ZooKeeper is to hold locks, and what it needs for that. */
+/* `dlock check` and `dlock setup` for ZooKeeper. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +13,11 @@
 #include "lock.h"
 #include "path.h"
 
-/* Asked for to learn what is granted: by default at least 2 and at most 20 ticks of 2 s. */
+/* Sessions to ask for, to see the bounds: by default 2 and 20 ticks of 2 s. */
 #define LONG_TTL_MS 3600000
 #define SHORT_TTL_MS 1000	/* the least --ttl */
 
-/* Asks the leader, as a renewal does. */
+/* Wait for the leader, as a renewal does. */
 static int ping_leader(struct backend *backend, struct error *err)
 {
 	struct zk_conn *conn = &zk_from_backend(backend)->conn;
@@ -26,7 +26,7 @@ static int ping_leader(struct backend *backend, struct error *err)
 	return rc == ZOK ? 0 : zk_call_error(conn, rc, "sync", "/", err);
 }
 
-/* The value of the line "Field: value" of `srvr`; "" when it is not there. */
+/* Copy the value of the line "Field: value" of `srvr`; "" if there is none. */
 static void copy_field(const char *text, const char *name, char *buf, size_t size)
 {
 	const char *line = strstr(text, name);
@@ -60,7 +60,7 @@ static void check_server(struct zk_backend *zk, const struct uri_host *host,
 	if (strstr(answer, "whitelist")) {
 		ensemble->unknown++;
 		findings_add(findings, FINDING_NOTE, "server", "allow it: "
-			     "4lw.commands.whitelist=srvr", "%s: does not tell its version and "
+			     "4lw.commands.whitelist=srvr", "%s: does not report its version and "
 			     "role ('srvr' is not allowed)", label);
 		return;
 	}
@@ -80,7 +80,7 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 {
 	struct ensemble ensemble = { .serving = 0 };
 
-	/* Servers answer that in clear text only. */
+	/* Servers answer `srvr` in clear text only. */
 	if (zk->conn.tls)
 		return;
 	for (size_t i = 0; i < zk->conn.host_count; i++)
@@ -100,7 +100,7 @@ static void check_ensemble(struct zk_backend *zk, struct findings *findings)
 			     ensemble.serving, zk->conn.host_count);
 }
 
-/* What the server grants to a session that asks for much, and for little. */
+/* Find the longest and the shortest session that the server grants. */
 static int check_session(struct zk_backend *zk, struct findings *findings, struct error *err)
 {
 	int64_t least_ms, most_ms;
@@ -157,14 +157,14 @@ static void check_transport(const struct zk_backend *zk, struct findings *findin
 			     zk->conn.auth ? ": the password can be read on the way" : "");
 }
 
-/* Do other programs keep nodes of their own in directories of locks? */
+/* Warn of nodes of other programs in directories of locks. */
 static int check_ignored(struct zk_backend *zk, struct findings *findings, struct error *err)
 {
 	const struct request request = { .token = "" };
 	struct rows rows = { .count = 0 };
 	int failed = zk_show(&zk->base, &request, &rows, err);
 
-	/* Whether the root can be listed is another finding. */
+	/* check_acl() reports a root that cannot be listed. */
 	if (failed && err->kind == ERROR_REFUSED)
 		failed = 0;
 	if (rows.ignored.count)
@@ -195,7 +195,7 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 
 /* ---- the root, and directories in it ---- */
 
-/* ZOK also when the node was there. */
+/* Returns ZOK also for a node that exists. */
 static int make_node(struct zk_backend *zk, const char *path, int mode)
 {
 	int rc = zk_call_end(zk_create(&zk->conn, path, "", mode));
@@ -203,7 +203,6 @@ static int make_node(struct zk_backend *zk, const char *path, int mode)
 	return rc == ZNODEEXISTS ? ZOK : rc;
 }
 
-/* From the first part of the path to the last one. */
 int zk_make_root(struct zk_backend *zk, struct error *err)
 {
 	char path[ZK_PATH_SIZE];
@@ -232,7 +231,7 @@ int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err
 	return rc == ZOK ? 0 : zk_call_error(&zk->conn, rc, "create", path, err);
 }
 
-/* Commands for the client that comes with ZooKeeper: they make the root and all above it. */
+/* Write commands for ZooKeeper's own client that make the root and all above it. */
 static char *plan_root(const char *root)
 {
 	char *plan = memory_copy(""), *longer;

@@ -19,16 +19,16 @@
 #include "base/memory.h"
 #include "base/net.h"
 
-/* A server that has not opened the session after this is left for the next one. */
+/* Try the next server if one has not opened the session after this. */
 #define SLICE_MOST_MS 1000
-/* How much of the time for connecting is kept to find out why there is no session. */
+/* The part of the time for connecting that is kept to find out why there is no session. */
 #define CHECK_MOST_MS 800
 /* Free memory at the end of the heap beyond this goes back to the kernel. */
 #define LONG_LIST 16384
 /*
  * The longest session timeout to ask for. The client library keeps it in an int of
- * milliseconds and multiplies it by 2. The server grants less most often (maxSessionTimeout),
- * and what it grants is the lease.
+ * milliseconds and multiplies it by 2. The server usually grants less (maxSessionTimeout), and
+ * the lease follows from what it grants.
  */
 #define SESSION_MOST_MS (INT_MAX / 4)
 
@@ -88,7 +88,7 @@ static void take_state(struct zk_conn *conn, const struct zk_news *news)
 }
 
 /* A request that was sent at sent_ms was answered over this connection. */
-static void note_contact(struct zk_conn *conn, int64_t sent_ms)
+static void record_contact(struct zk_conn *conn, int64_t sent_ms)
 {
 	int64_t *last = conn->contacts + conn->contact_count - 1;
 
@@ -105,7 +105,7 @@ void zk_call_free(struct zk_call *call)
 {
 	if (!call)
 		return;
-	/* Should the answer still come, it frees the call, and means nothing else. */
+	/* A late answer frees the call, and is otherwise ignored. */
 	if (call->rc == ZK_UNANSWERED) {
 		call->dropped = true;
 		call->conn->pending--;
@@ -128,7 +128,7 @@ static void take_answer(struct zk_call *call, int rc)
 	conn->pending--;
 	/* Servers' codes are below ZAPIERROR, those of the library itself are above it. */
 	if (rc == ZOK || rc < ZAPIERROR)
-		note_contact(conn, call->sent_ms);
+		record_contact(conn, call->sent_ms);
 }
 
 void zk_conn_take_news(struct zk_conn *conn)
@@ -147,7 +147,7 @@ void zk_conn_take_news(struct zk_conn *conn)
 	}
 }
 
-/* Sleep until there are news, and take them. 0; 1: none came until until_ms; -1 with *err. */
+/* Wait for news, and take them. Returns 0, 1 if none came until until_ms, or -1 with *err. */
 static int await_news(struct zk_conn *conn, int64_t until_ms, struct error *err)
 {
 	struct error why;
@@ -171,7 +171,7 @@ int zk_conn_fd(const struct zk_conn *conn)
 
 /* ---- the library ---- */
 
-/* Of the one connection that waits for a session: the library's log has no context. */
+/* Of the connection that waits for a session. Globals, because on_log() gets no context. */
 static _Atomic unsigned failures;
 static _Atomic int wake_fd = -1;
 
@@ -184,7 +184,6 @@ static void on_log(const char *message)
 	eventfd_write(atomic_load(&wake_fd), 1);
 }
 
-/* Is that a connection? */
 static bool is_connection(int fd)
 {
 	socklen_t size = sizeof(int);
@@ -195,8 +194,8 @@ static bool is_connection(int fd)
 }
 
 /*
- * The library's descriptors have the lowest numbers that were free, so they are soon behind that of
- * news_fd. These are the connections among the descriptors there, one in a bit.
+ * List the connections among the descriptors that follow news_fd, one a bit. The library's are
+ * there, because it gets the lowest free numbers.
  */
 static uint64_t list_connections(const struct zk_conn *conn)
 {
@@ -207,7 +206,7 @@ static uint64_t list_connections(const struct zk_conn *conn)
 	return found;
 }
 
-/* Start the library, its log diverted. NULL with errno. */
+/* Start the library, with its log sent to on_log(). Returns NULL and sets errno on failure. */
 static zhandle_t *start_library(struct zk_conn *conn, int ttl_ms)
 {
 	zhandle_t *handle;
@@ -233,14 +232,14 @@ static void drop_connection(struct zk_conn *conn)
 
 	for (int i = 0; i < 64; i++)
 		any |= (ours >> i & 1) && !shutdown(conn->news_fd + 1 + i, SHUT_RDWR);
-	/* It counts as lost before the library has seen it. */
+	/* It counts as lost before the library notices. */
 	if (any && conn->state == ZOO_CONNECTED_STATE)
 		take_state(conn, &(struct zk_news){ .at_ms = clock_boot_ms() });
 }
 
 /* ---- the life of a session ---- */
 
-/* Forget all of the last session. No thread of the library is there. */
+/* Clear the state of the last session. No thread of the library is running. */
 static void reset_session(struct zk_conn *conn)
 {
 	zk_conn_take_news(conn);
@@ -257,10 +256,10 @@ static int start_session(struct zk_conn *conn, int64_t ttl_ms, struct error *err
 	if (zk_net_resolve(conn, err))
 		return -1;
 	reset_session(conn);
-	/* One heap for all threads, which gives back what a long queue took: a waiter is small. */
+	/* One heap for all threads, which returns a long queue's memory: waiters stay small. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_TRIM_THRESHOLD, LONG_LIST);
-	/* The library's threads inherit this: no signal is theirs. */
+	/* The library's threads inherit the mask, and so get no signal. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	conn->handle = start_library(conn, (int)clock_earlier(ttl_ms, SESSION_MOST_MS));
@@ -304,7 +303,7 @@ int64_t zk_conn_session(const struct zk_conn *conn)
 	return conn->handle ? zoo_client_id(conn->handle)->client_id : 0;
 }
 
-/* The session has ended. The handle is not connected, so closing it tells no server. */
+/* Report and clear a session that has ended. Returns -1. */
 static int no_session(struct zk_conn *conn, int state, struct error *err)
 {
 	const bool expired = state == ZOO_EXPIRED_SESSION_STATE;
@@ -318,9 +317,9 @@ static int no_session(struct zk_conn *conn, int state, struct error *err)
 }
 
 /*
- * Is there a server worth waiting for? 0, or -1 with *err. A server that has lost its data does
- * not even say that our session is unknown to it: it serves others, and not us. After the
- * session's time that is as good as to say it.
+ * Is there a server worth waiting for? Returns 0, or -1 and sets *err. A server that has lost its
+ * data serves others and refuses us, without an answer that our session is unknown. When it has
+ * done so for the session's time, the session has expired.
  */
 static int check_servers(struct zk_conn *conn, int64_t deadline_ms, struct error *err)
 {
@@ -357,7 +356,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 		    conn->state == ZOO_AUTH_FAILED_STATE)
 			return no_session(conn, conn->state, err);
 		now = clock_boot_ms();
-		/* All servers have been tried: is there one that is worth waiting for? */
+		/* All servers were tried. */
 		if (!checked && atomic_load(&failures) - before >= (unsigned)conn->server_count) {
 			checked = true;
 			if (check_servers(conn, check_ms, err))
@@ -391,7 +390,7 @@ int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err)
 		return 0;
 	if (err->kind == ERROR_UNAVAILABLE && err->errnum != ESTALE)
 		err->errnum = ENOTCONN;
-	/* Where there never was a session, the library shall not go on connecting. */
+	/* Without a session to keep, stop the library from connecting. */
 	if (!conn->had_session)
 		zk_conn_close(conn);
 	return -1;
@@ -450,7 +449,7 @@ int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms)
 
 /* ---- replies, in the library's threads ---- */
 
-/* The reply is in the call, which belongs to the main thread from now on. */
+/* Hand the call with its reply over to the main thread. */
 static void report_reply(struct zk_call *call, int rc)
 {
 	/* ZooKeeper has no code above ZOK, and ZK_UNANSWERED is ours. */
@@ -497,8 +496,8 @@ static void on_data(int rc, const char *value, int length, const struct Stat *st
 }
 
 /*
- * A string without a length becomes NULL in the library, and so does a list that is too large for
- * the memory. No server has a node like that.
+ * The library returns NULL for a string without a length, and for a list that is too large for the
+ * memory. No server has a node like that.
  */
 static bool has_null(const struct String_vector *names)
 {
@@ -555,7 +554,7 @@ static struct zk_call *make_call(struct zk_conn *conn)
 	return call;
 }
 
-/* rc is that of the function that sends: when it has failed, no answer will come. */
+/* rc: the result of the function that sends. After a failure no answer will come. */
 static struct zk_call *finish_send(struct zk_call *call, int rc)
 {
 	if (rc != ZOK) {

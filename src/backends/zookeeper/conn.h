@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A session with ZooKeeper, over libzookeeper_mt, with deadlines. The library has threads of its
- * own and waits without limit. Here these threads only append what has happened to a list of news,
- * and one eventfd is readable while there are any. All else belongs to the main thread, the only
- * other thread of this process: it takes the news in their order while it waits for replies, or
- * when the engine finds zk_conn_fd() readable.
+ * own and waits without limit. Here these threads only append events to a list of news, and an
+ * eventfd is readable while there are any. All else belongs to the main thread, the only other
+ * thread of this process. It takes the news in their order while it waits for replies, or when the
+ * engine finds zk_conn_fd() readable.
  *
- * The library connects to another server when a connection ends. It notices too late that
- * a server swallows packets or hangs: then conn.c closes the library's connection.
+ * The library connects to another server when a connection ends. It notices late that a server
+ * drops packets or hangs, so conn.c then closes the library's connection.
  *
  * An operation is zk_conn_begin(), zk_conn_open(), requests and zk_conn_wait(). While
  * zk_conn_again() returns true, the operation is repeated from zk_conn_open() on.
@@ -38,14 +38,14 @@ struct zk_pair {
 	char shadow[ZK_PATH_SIZE];
 };
 
-/* In place of a result code of ZooKeeper's: no answer came. zk_conn_wait() has kept why. */
+/* A result that is not ZooKeeper's: no reply came. zk_conn_wait() has set conn->why. */
 #define ZK_UNANSWERED 1
 
 struct zk_call {
 	struct zk_conn *conn;
 	int rc;			/* ZOK, ZNONODE ..., or ZK_UNANSWERED */
 	int64_t sent_ms;	/* CLOCK_BOOTTIME */
-	bool dropped;		/* nobody waits for its answer */
+	bool dropped;		/* its answer is to be ignored */
 	struct Stat stat;
 	char *text;		/* data of the node; names, each with a NUL */
 	size_t length;		/* of text */
@@ -68,7 +68,7 @@ struct zk_news {
 struct zk_conn {
 	/* ---- set up by zk_conn_init(), then unchanged */
 	struct backend *backend;	/* it has timeouts and cancel_fd */
-	void (*on_watch)(struct zk_conn *conn, uint32_t watch);	/* that one has fired */
+	void (*on_watch)(struct zk_conn *conn, uint32_t watch);	/* a watch has fired */
 	struct uri_host *hosts;
 	size_t host_count;
 	char *auth;			/* "user:password"; NULL: none */
@@ -90,7 +90,7 @@ struct zk_conn {
 	int contact_count;
 	int64_t started_ms;		/* before this connection was made */
 	int64_t broke_ms;		/* when the last connection ended */
-	int64_t refused_ms;		/* since when servers serve all but us; 0: it is not so */
+	int64_t refused_ms;		/* since when servers refuse our session; 0: they do not */
 	int pending;			/* number of calls without an answer */
 	uint64_t foreign;		/* connections that are not the library's */
 	uint32_t last_watch;		/* the number of the last watch */
@@ -106,14 +106,13 @@ struct zk_conn {
 
 /* ---- net.c: servers ---- */
 
-/* Keeps what it needs of uri. 0, or -1 with *err; zk_conn_finish() frees *conn in any case. */
+/* Copies from uri. Returns 0, or -1 and sets *err. Call zk_conn_finish() in any case. */
 int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri *uri,
 		 struct error *err);
 
 /*
- * Looks up the hosts' addresses, once: the library gets numeric ones, for it would look up
- * names between one server and the next, for as long as that takes. 0, or -1 with *err when
- * none is found.
+ * Look up the hosts' addresses, once. The library gets numeric ones, because it would block to look
+ * up names between one server and the next. Returns 0, or -1 and sets *err if none is found.
  */
 int zk_net_resolve(struct zk_conn *conn, struct error *err);
 
@@ -122,14 +121,14 @@ extern zhandle_t *zookeeper_init_ssl(const char *, const char *, watcher_fn, int
 				     const clientid_t *, void *, int) __attribute__((weak));
 
 /*
- * Looks what is wrong with the servers, until deadline_ms at most. 1: one of them serves. 0: one
- * may soon, after an election. -1: there is no hope. *err names one server and why, also for 0.
+ * Find out what is wrong with the servers, until deadline_ms at most. Returns 1 if one of them
+ * serves, 0 if one may serve after an election, or -1. For 0 and -1, *err names a server and why.
  */
 int zk_net_check(const struct zk_conn *conn, int64_t deadline_ms, struct error *err);
 
 /*
- * Asks one server in clear text for its version and role; with TLS only whether it is there, and
- * the answer is "". 0, or -1 with *err.
+ * Ask a server in clear text for its version and role. With TLS, only connect, and the answer is
+ * "". Returns 0, or -1 and sets *err.
  */
 int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *answer, size_t size,
 	       int64_t deadline_ms, struct error *err);
@@ -140,25 +139,24 @@ int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *an
 void zk_conn_begin(struct zk_conn *conn, int64_t ms);
 
 /*
- * Returns 0 with a session that is connected: the one there is, or a new one with ttl_ms.
- * -1 with *err. A session that has expired is reported once as ERROR_UNAVAILABLE with
- * errnum ESTALE; then the next call makes a new one.
+ * Connect the session, or make one with ttl_ms. Returns 0, or -1 and sets *err. A session that has
+ * expired is reported once as ERROR_UNAVAILABLE with errnum ESTALE. The next call makes a new one.
  */
 int zk_conn_open(struct zk_conn *conn, int64_t ttl_ms, struct error *err);
 
-/* The session's number; 0: there is none. */
+/* Returns the session's number; 0: there is none. */
 int64_t zk_conn_session(const struct zk_conn *conn);
 
 /*
- * Ends the session, so that the server removes its ephemeral nodes. A session that is not
- * connected runs out by itself. Takes 1.5 s at most.
+ * End the session, so that the server removes its ephemeral nodes. A session that is not connected
+ * expires. Takes 1.5 s at most.
  */
 void zk_conn_close(struct zk_conn *conn);
 
-/* As zk_conn_close(), and frees all. */
+/* End the session and free all. */
 void zk_conn_finish(struct zk_conn *conn);
 
-/* Waits until all calls are answered (see below). 0, or ZK_UNANSWERED, with conn->why. */
+/* Wait for all replies (see below). Returns 0, or ZK_UNANSWERED and sets conn->why. */
 int zk_conn_wait(struct zk_conn *conn);
 
 /*
@@ -175,34 +173,33 @@ void zk_conn_report(struct zk_conn *conn, struct zk_news news);
 void zk_call_free(struct zk_call *call);
 
 /*
- * Is it worth repeating the operation, within its time, after *err? Yes after a connection was
- * lost, and *err is then emptied; not if there is no connection to be had (errnum ENOTCONN). The
- * caller asks first whether the loss of the session (errnum ESTALE) matters.
+ * Shall the operation be repeated after *err, within its time? True after a lost connection, and
+ * then *err is cleared. False if connecting failed (errnum ENOTCONN). The caller first handles a
+ * lost session (errnum ESTALE), if that matters.
  */
 bool zk_conn_again(const struct zk_conn *conn, struct error *err);
 
 /*
- * false when the last contact was too long ago for a good lease. Then the connection is ended,
- * as *err says, because a new one proves the session again.
+ * Was the last contact recent enough for a good lease? If not, ends the connection and sets *err:
+ * a new connection proves the session.
  */
 bool zk_conn_fresh(struct zk_conn *conn, struct error *err);
 
 /*
- * How long the session lives at least from sent_ms on, in ms, when a request that was sent then
- * was committed by the leader: see backend.c.
+ * Returns for how many ms the session lives at least from sent_ms on, if the leader has committed a
+ * request that was sent then: see backend.c.
  */
 int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms);
 
 /*
- * ---- requests. Each function sends a request and returns at once. Any number of requests
- * may be on their way, and the server answers them in their order. zk_conn_wait() waits for all
- * answers; the results then stand in the calls. The caller frees every call, also one without an
- * answer, whose memory is given back when the answer comes.
+ * ---- requests. Each function sends a request and returns at once. Any number of requests may be
+ * on their way, and the server answers them in their order. zk_conn_wait() waits for all replies,
+ * and the calls then have the results. The caller frees every call, also one without a reply.
  */
 
 /*
- * watch: 0, or a number for on_watch(), from ++conn->last_watch. zk_list() of a node without
- * children sees its end, and no change of its data.
+ * watch: 0, or a number for on_watch(), from ++conn->last_watch. The watch of zk_list() on a node
+ * without children fires at its end, and not when its data changes.
  */
 struct zk_call *zk_get(struct zk_conn *conn, const char *path, uint32_t watch);
 struct zk_call *zk_list(struct zk_conn *conn, const char *path, uint32_t watch);
@@ -213,21 +210,21 @@ struct zk_call *zk_create(struct zk_conn *conn, const char *path, const char *te
 struct zk_call *zk_sync(struct zk_conn *conn, const char *path);
 
 /*
- * Two nodes in one transaction. The paths are of ephemeral sequential nodes, without number. text
- * is the data of the first one; the shadow has none.
+ * Make two ephemeral sequential nodes in one transaction. The paths have no numbers. text is the
+ * data of the first one; the shadow has none.
  */
 struct zk_call *zk_create_pair(struct zk_conn *conn, const struct zk_pair *pair,
 			       const char *text);
-/* Where pair->shadow is "", one node. version: of the first node; -1: any */
+/* Delete both, or one if pair->shadow is "". version: of the first node; -1: any */
 struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
 			       int32_t version);
-/* Are both there? A transaction that changes nothing, and that a majority has to agree to. */
+/* Check that both exist, by a transaction that changes nothing and needs a majority. */
 struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair);
 
-/* Waits for all calls, and returns the result of this one. zk_call_end() frees the call, too. */
+/* Wait for all calls, and return the result of this one. zk_call_end() also frees the call. */
 int zk_call_wait(struct zk_call *call);
 int zk_call_end(struct zk_call *call);
 
-/* Fills *err with what rc means for path; what: "create". Returns -1. */
+/* Set *err for the result rc of a request on path; what: "create". Returns -1. */
 int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,
 		  struct error *err);

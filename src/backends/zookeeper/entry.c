@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Parsing, writing and ordering the entries of the queue: entry.h. */
 #include "entry.h"
 
 #include <inttypes.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "%010d", and nothing else. */
+/* Read a number in the form "%010d". */
 static bool read_number(const char *text, int32_t *number)
 {
 	char again[16], *end;
@@ -44,7 +45,7 @@ static const struct mark {
 	{ "lock-", HOLD_EXCLUSIVE, ZK_CURATOR },
 };
 
-/* Behind prefix, if text begins with that; else NULL. */
+/* Returns the text behind prefix, or NULL if text does not begin with it. */
 static const char *skip_prefix(const char *text, const char *prefix)
 {
 	const size_t length = strlen(prefix);
@@ -60,7 +61,7 @@ const char *zk_entry_uuid(const struct zk_entry *entry)
 	return uuid && strlen(uuid) >= ZK_UUID_SIZE && uuid[ZK_UUID_SIZE - 1] == '-' ? uuid : NULL;
 }
 
-/* What dlock writes between the uuid and the mark: "dlock-", or "slots-S-". */
+/* Read what dlock writes between the uuid and the mark: "dlock-", or "slots-S-". */
 static bool read_own(struct zk_entry *entry, const char *mark)
 {
 	const char *uuid = zk_entry_uuid(entry), *own;
@@ -129,8 +130,8 @@ int32_t zk_number_compare(int32_t a, int32_t b)
 }
 
 /*
- * Serial numbers have no order of their own, but their distances from one of them have: they
- * give the order as long as all numbers are within 2^31 of the first.
+ * Order serial numbers by their distances from the first one: this works while all are within 2^31
+ * of it.
  */
 static int compare_entries(const void *a, const void *b, void *first)
 {

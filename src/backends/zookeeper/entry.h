@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Entries of the queue for a lock: what the names of nodes say, in which order the entries are, and
- * which entry waits for which. No I/O.
+ * Entries of the queue for a lock: the names of their nodes, their order, and which entry waits for
+ * which. No I/O.
  *
  *	_c_UUID-lock-N			exclusive: Curator's InterProcessMutex, and dlock
  *	_c_UUID-__READ__N		shared: Curator's read lock, and dlock
@@ -11,15 +11,15 @@
  *
  * Curator's mutex sorts by what follows the last "lock-" and ignores all other names. Its
  * read/write lock sorts by what follows __READ__ or __WRIT__. Both must see each entry of dlock. So
- * the transaction that makes an entry also makes its shadow, a node under a name for the other
- * recipe, which is next to the entry in the order. dlock itself ignores shadows in the order:
+ * the transaction that makes an entry also makes its shadow: a node next to it in the order, under
+ * a name for the other recipe. dlock ignores shadows in the order:
  *
  *	_c_UUID-dlock-__WRIT__N		shadow of an exclusive entry or a slot
  *	_c_UUID-dlock-lock-N		shadow of a shared entry
  *
  * N is "%010d" of a 32-bit number that may go below 0, so numbers are compared as serial numbers.
- * A server that has reached the highest number may give it again and again: then the
- * transactions that made the nodes (czxid) are compared.
+ * A server that has reached the highest number may repeat it. Then the transactions that made the
+ * nodes (czxid) are compared.
  */
 #pragma once
 
@@ -43,31 +43,28 @@ struct zk_entry {
 	int64_t czxid;		/* 0: not asked for */
 };
 
-/* Reads the name of a node into *entry, which keeps the pointer. false: no entry. */
+/* Read the name of a node into *entry, which keeps the pointer. False: it is no entry. */
 bool zk_entry_parse(struct zk_entry *entry, const char *name);
 
-/* The uuid in the name of an entry or a shadow, which goes on behind it; NULL: it has none. */
+/* Find the uuid in the name of an entry or shadow. It is not terminated. NULL: there is none. */
 const char *zk_entry_uuid(const struct zk_entry *entry);
 
-/* Is that this uuid? */
+/* Does the name have this uuid? */
 bool zk_entry_has_uuid(const struct zk_entry *entry, const char *uuid);
 
 #define ZK_PREFIX_SIZE 80
 
-/* Writes the name, without its number, of an entry or its shadow. */
+/* Write the name of an entry or its shadow, without its number. */
 void zk_entry_name(enum hold_mode mode, int slots, const char *uuid, bool shadow,
 		   char name[static ZK_PREFIX_SIZE]);
 
 /* Below 0 when a comes before b, in the serial arithmetic of RFC 1982. */
 int32_t zk_number_compare(int32_t a, int32_t b);
 
-/* Put entries, which are no shadows, into their order. true: some have the same number. */
+/* Sort entries, without shadows. True: some have the same number. */
 bool zk_entries_sort(struct zk_entry *entries, size_t count);
 
-/*
- * The entry that keeps entry i from holding, the nearest one of those; -1: none does.
- * Places are in their order.
- */
+/* Find the nearest entry before entry i that keeps it from holding, in sorted entries. -1: none. */
 ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i);
 
 /*

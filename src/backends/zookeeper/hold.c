@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Proving a hold, and releasing it: see backend.c. */
+/* Renewing a hold by proving it, and releasing it: see backend.c. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static enum outcome report_lost(const struct zk_backend *zk, const char *what, s
 	return OUTCOME_LOST;
 }
 
-/* What the result of a request about the node of a hold means for that hold. */
+/* Translate the result of a request about the node of a hold. */
 static enum outcome outcome_of(const struct zk_backend *zk, int rc, const char *what,
 			       const char *path, struct error *err)
 {
@@ -34,7 +34,7 @@ static enum outcome outcome_of(const struct zk_backend *zk, int rc, const char *
 	}
 }
 
-/* HELD with a session, which is that of the hold; LOST; ERROR. */
+/* Wait for the session of the hold. HELD: it is connected. LOST: it has expired. */
 static enum outcome open_session(struct zk_backend *zk, const struct request *request,
 				 struct error *err)
 {
@@ -48,7 +48,7 @@ static enum outcome open_session(struct zk_backend *zk, const struct request *re
 
 /* ---- renewing ---- */
 
-/* Nobody else writes the data of a node whose session is ours. */
+/* Store the holder record. Nobody else writes the data of our node. */
 static enum outcome write_text(struct zk_backend *zk, const char *text, struct error *err)
 {
 	struct zk_own *own = &zk->own;
@@ -62,8 +62,8 @@ static enum outcome write_text(struct zk_backend *zk, const char *text, struct e
 }
 
 /*
- * A transaction that a majority has agreed to says that both nodes are there, and the session is
- * still the one that made them.
+ * Prove by a transaction, which a majority confirms, that both nodes are there and that our session
+ * made them.
  */
 static enum outcome prove_hold(struct zk_backend *zk, const struct request *request,
 			       struct error *err)
@@ -116,7 +116,7 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 {
 	enum outcome outcome;
 
-	/* The end of the session removes it: by its path, the next holder's might be removed. */
+	/* The session's end removes it. A delete by path might remove the next holder's node. */
 	if (zk->one_node)
 		return prove_hold(zk, request, err);
 	outcome = open_session(zk, request, err);
@@ -126,7 +126,7 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 			  zk->own.at.node, err);
 }
 
-/* After an error. A server that is being restarted gets all the time that there is. */
+/* Wait before another attempt. A server that is being restarted gets all the time there is. */
 static bool try_again(struct zk_backend *zk, struct error *err)
 {
 	const int64_t now = clock_boot_ms();
@@ -149,7 +149,7 @@ enum outcome zk_release(struct backend *backend, const struct request *request,
 
 	backend->resent = false;
 	zk_conn_begin(&zk->conn, zk->base.timeout_ms);
-	/* An entry that waits, or one that may be there, ends with the session. */
+	/* An entry that waits, or whose fate is not known, ends with the session. */
 	if (!zk->own.held && (zk->own.at.node[0] || zk->own.maybe)) {
 		zk_conn_open(&zk->conn, request->ttl_ms, &ignored);
 		zk_own_leave(zk);

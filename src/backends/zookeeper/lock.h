@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The object of the ZooKeeper backend, with the one entry in the queue, or node, of this process.
- * All parts of the backend work on it; backend.c says how the backend works.
+ * The object of the ZooKeeper backend, with this process's one entry in the queue, or node.
+ * backend.c explains how the backend works.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 /* A watch on the end of an entry. */
 struct zk_watched {
 	char *name;			/* NULL: none */
-	uint32_t number;		/* 0: still to be set */
+	uint32_t number;		/* 0: not set yet */
 };
 
 /* On the nearest entry before ours, on the second one and, near the head, on the suspect. */
@@ -39,26 +39,26 @@ struct zk_own {
 	int64_t sent_ms;		/* CLOCK_BOOTTIME before the request that may prove it */
 	uint32_t watch;			/* on its end; 0: none */
 
-	/* what the queue showed when it was read last */
+	/* from the last reading of the queue */
 	bool blocked;			/* an entry before ours blocks it */
-	bool slot;			/* ours is one: the end of any slot may let it in */
+	bool slot;			/* ours is a slot: the end of any slot may let it in */
 	ptrdiff_t ahead;		/* how many entries are before ours */
 	ptrdiff_t waiting;		/* how many of them cannot hold */
 	int other_slots;		/* slots of an entry before ours that disagrees; or 0 */
-	bool was_read;			/* the queue, since this entry was made; then: */
-	int32_t last_free;		/* number of the last one before ours that could hold */
+	bool was_read;			/* the queue, since this entry was made */
+	int32_t last_free;		/* by it: the last one before ours that could hold */
 
 	/* while it waits */
 	char *nearest;			/* the nearest entry that blocks ours */
 	struct zk_watched watched[ZK_WATCHED];
 	bool any;			/* it watches the directory instead */
 	uint32_t directory_watch;	/* 0: none */
-	bool turn;			/* the nearest one has ended */
+	bool turn;			/* the nearest entry has ended */
 	bool stale;			/* the queue has to be read again */
 	char *suspect;			/* the last entry that could hold; NULL: not known */
 	int64_t suspect_ms;		/* CLOCK_BOOTTIME: since when it could */
 	bool suspect_holds;		/* it does, or nobody may remove it */
-	char *next;			/* the one that could when it has ended; NULL: not known */
+	char *next;			/* can hold after the suspect's end; NULL: not known */
 	int64_t check_ms;		/* CLOCK_BOOTTIME: check the suspect */
 };
 
@@ -67,7 +67,7 @@ struct zk_backend {
 	struct zk_conn conn;
 	char *root;			/* "/dlock" */
 	bool one_node;			/* ?strategy=node */
-	bool done;			/* it only has to show who has the lock, and then ends */
+	bool done;			/* only show() may follow */
 	struct zk_own own;
 };
 
@@ -92,9 +92,9 @@ enum outcome zk_queue_acquire(struct zk_backend *zk, const struct request *reque
 int64_t zk_event(struct backend *backend);
 /* A watch has fired. */
 void zk_watch_fired(struct zk_conn *conn, uint32_t watch);
-/* End the session, and all nodes that it has. */
+/* End the session, and so all its nodes. */
 void zk_own_leave(struct zk_backend *zk);
-/* The session has ended by itself. */
+/* Clear our entry after the session has expired. */
 void zk_own_clear(struct zk_own *own);
 /* Fill *grant for a hold that was proven by a request sent at own.sent_ms. */
 void zk_grant(struct zk_backend *zk, struct grant *grant);
@@ -111,14 +111,14 @@ backend_release_fn zk_release;
 backend_show_fn zk_show;
 backend_break_fn zk_break;
 /*
- * Remove the hold or waiter with that uuid; with uuid NULL, the one that the transaction czxid has
- * made. HELD: it held. LOST: it waited, or there is none.
+ * Remove the hold or waiter with that uuid, or with uuid NULL the one that transaction czxid made.
+ * HELD: it held. LOST: it waited, or there is none.
  */
 enum outcome zk_remove(struct zk_backend *zk, const char *name, const char *uuid, uint64_t czxid,
 		       struct error *err);
 
 /* ---- check.c ---- */
-/* Make the root; make a directory in it, or the root if that is missing. 0, or -1 with *err. */
+/* Make the root; make a directory in it, or the missing root. Return 0, or -1 and set *err. */
 int zk_make_root(struct zk_backend *zk, struct error *err);
 int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err);
 int zk_setup(struct backend *backend, char **plan, struct error *err);

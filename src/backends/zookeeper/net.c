@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The servers: what the URI says of them, their addresses, and what is wrong with them. */
+/* The servers: their parameters in the URI, their addresses, and what is wrong with them. */
 #include "conn.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@
 
 /* ---- addresses ---- */
 
-/* Adds "ADDRESS:PORT" to the list, in the library's form: without brackets. */
+/* Add "ADDRESS:PORT" to the list, without brackets, as the library wants it. */
 static void add_server(struct zk_conn *conn, const struct net_address *address, uint16_t port)
 {
 	char *list = conn->servers, text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1];
@@ -116,7 +116,7 @@ int zk_net_check(const struct zk_conn *conn, int64_t deadline_ms, struct error *
 				  ? "the server does not serve: it has no quorum"
 				  : "answers, but not as a ZooKeeper server");
 		}
-		/* The most telling reason: a server that is there. */
+		/* The best reason names a server that answers. */
 		if (!i || (no_quorum && !any) || why.kind == ERROR_CANCELLED)
 			*err = why;
 		if (why.kind == ERROR_CANCELLED)
@@ -126,9 +126,9 @@ int zk_net_check(const struct zk_conn *conn, int64_t deadline_ms, struct error *
 	return any && clock_boot_ms() < deadline_ms - ELECTION_MS ? 0 : -1;
 }
 
-/* ---- what the URI says ---- */
+/* ---- the URI ---- */
 
-/* "?ssl-ca=", "cert=", "key=" in the form of the library. */
+/* Convert ?ssl-ca=, cert= and key= to the library's form. */
 static int read_tls(struct zk_conn *conn, const struct uri *uri, struct error *err)
 {
 	const char *ca = uri_param(uri, "ssl-ca"), *cert = uri_param(uri, "cert");

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strategy node: the lock is one ephemeral node, <root>/<name>, of whoever makes it. All others
- * watch it, and all of them try when it ends, so there is a herd and no order. There are only
- * exclusive holds.
+ * Strategy node: the lock is one ephemeral node, <root>/<name>, and its maker holds it. All others
+ * watch it and try when it ends, so there is a herd and no order. There are only exclusive holds.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 #include "lock/hold.h"
 #include "lock.h"
 
-/* How often in a row the node may be there when it is made, and gone when it is read. */
+/* How often in a row the node may exist when it is to be made, and be gone when it is read. */
 #define TRIES 100
 
 static enum outcome begin_hold(struct zk_backend *zk, const struct Stat *stat, struct grant *grant)
@@ -30,7 +29,7 @@ static enum outcome wait_for_end(const struct zk_backend *zk, struct grant *gran
 	return OUTCOME_BUSY;
 }
 
-/* The node is no lock of this kind, but a directory: removed if it was left empty. 0 or -1. */
+/* The node is a directory of strategy queue: remove it if it is empty. Returns 0 or -1. */
 static int remove_other(struct zk_backend *zk, const struct Stat *stat, struct error *err)
 {
 	if (stat->numChildren)
@@ -41,7 +40,7 @@ static int remove_other(struct zk_backend *zk, const struct Stat *stat, struct e
 	return 0;
 }
 
-/* The node was to be made, with result rc, and read. As try_once(). */
+/* Take the results of making (rc) and reading the node. Returns as try_acquire(). */
 static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_call *data,
 				 struct grant *grant, struct error *err)
 {
@@ -61,7 +60,7 @@ static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_
 		return OUTCOME_ERROR;
 	}
 	zk_record_read(&record, data->text, data->length, own->uuid);
-	/* It may also be of an earlier request, whose reply was lost. */
+	/* An earlier request, whose reply was lost, may have made it. */
 	if (record.mine && data->stat.ephemeralOwner == zk_conn_session(&zk->conn))
 		return begin_hold(zk, &data->stat, grant);
 	if (data->stat.ephemeralOwner)
@@ -69,9 +68,9 @@ static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_
 	return remove_other(zk, &data->stat, err) ? OUTCOME_ERROR : OUTCOME_LOST;
 }
 
-/* HELD; BUSY; ERROR; LOST: try again, the node has just ended, or its root was missing. */
-static enum outcome try_once(struct zk_backend *zk, const struct request *request,
-			     struct grant *grant, struct error *err)
+/* Returns LOST to try again: the node has just ended, or its root was missing. */
+static enum outcome try_acquire(struct zk_backend *zk, const struct request *request,
+				struct grant *grant, struct error *err)
 {
 	struct zk_own *own = &zk->own;
 	struct zk_call *created, *data;
@@ -107,7 +106,7 @@ enum outcome zk_node_acquire(struct zk_backend *zk, const struct request *reques
 	for (int i = 0; i < TRIES; i++) {
 		outcome = OUTCOME_ERROR;
 		if (!zk_conn_open(&zk->conn, request->ttl_ms, err) && zk_conn_fresh(&zk->conn, err))
-			outcome = try_once(zk, request, grant, err);
+			outcome = try_acquire(zk, request, grant, err);
 		if (outcome != OUTCOME_LOST &&
 		    (outcome != OUTCOME_ERROR || err->errnum == ESTALE ||
 		     !zk_conn_again(&zk->conn, err)))

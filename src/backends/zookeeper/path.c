@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Encoding names as parts of ZooKeeper's paths: path.h. */
 #include "path.h"
 
 #include <stdio.h>

@@ -9,20 +9,18 @@
 #define ZK_COMPONENT_SIZE (3 * 200 + 1)
 
 /*
- * Writes name as one component of a path. Each byte stands for itself, but %XX for '/', '%',
- * the dots of "." and "..", and characters that ZooKeeper does not take (beyond U+FFFF, private
- * use, U+FFF0 to U+FFFF).
+ * Write name as one component of a path. These are written as %XX: '/', '%', the dots of "." and
+ * "..", and characters that ZooKeeper refuses (beyond U+FFFF, private use, U+FFF0 to U+FFFF).
  */
 void zk_path_encode(const char *name, char component[static ZK_COMPONENT_SIZE]);
 
-/* The name that a component stands for; false when zk_path_encode() never writes this one. */
+/* Write the name of a component. False: zk_path_encode() never writes this component. */
 bool zk_path_decode(const char *component, char *name, size_t size);
 
 #define ZK_UUID_SIZE 37
 
 /*
- * The uuid by which the nodes of a token are known, 8-4-4-4-12 hex digits. It is made of the
- * token's SHA-256: a process that has the token finds the node, and a process that sees the node
- * does not learn the token.
+ * Write the uuid of a token's nodes, 8-4-4-4-12 hex digits. It is made of the token's SHA-256: a
+ * process that has the token finds the node, and the node does not reveal the token.
  */
 void zk_uuid(const char *token, char uuid[static ZK_UUID_SIZE]);

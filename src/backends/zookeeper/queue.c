@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue for a lock as the server has it: queue.h. */
+/* Reading the queue for a lock: queue.h. */
 #include "queue.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ void zk_node_path(const char *directory, const char *name, char path[static ZK_P
 		path[0] = '\0';
 }
 
-/* Some nodes have the same number: read which one was made first. */
+/* Read which of several nodes with one number was made first. */
 static int read_czxids(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
 		       struct error *err)
 {

@@ -21,25 +21,25 @@ struct zk_queue {
 	ptrdiff_t shadow_count;
 };
 
-/* Write the path of a node in a directory. It is "" if it has no room: such a node is foreign. */
+/* Write the path of a node in a directory; "" if it is too long, as only a foreign one is. */
 void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE]);
 
 /*
- * Ask for the queue as it is at the leader, and read it. A directory that is not there is an empty
- * queue. Returns 0, or -1 and sets *err; then the queue is empty, too.
+ * Read the queue as the leader has it. A missing directory is an empty queue. Returns 0, or -1 with
+ * an empty queue and sets *err.
  */
 int zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
 		   struct error *err);
 
 /*
- * The same with the answer to zk_list(), which belongs to the queue from now on. Sends more
- * requests if numbers are the same.
+ * Read the queue from the reply to zk_list(), which the queue takes over. Sends more requests if
+ * numbers are the same.
  */
 int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
 		  struct zk_queue *queue, struct error *err);
 void zk_queue_finish(struct zk_queue *queue);
 
-/* The index of the last entry with that uuid, or of that name; -1: there is none. */
+/* Find the last entry with that uuid, or the one with that name. Return its index, or -1. */
 ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid);
 ptrdiff_t zk_queue_find(const struct zk_queue *queue, const char *name);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The data of dlock's nodes: record.h. */
+/* Reading and writing the data of dlock's nodes: record.h. */
 #include "record.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rows of the ZooKeeper backend, and breaking holds. */
+/* Showing holds and waiters, and breaking holds. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 struct listing {
 	char directory[ZK_PATH_SIZE];
 	struct zk_queue queue;
-	struct zk_call **data;		/* of each entry; NULL: not asked for */
+	struct zk_call **data;		/* of each entry; NULL: not read */
 };
 
 static void finish_listing(struct listing *listing)
@@ -28,7 +28,7 @@ static void finish_listing(struct listing *listing)
 	listing->data = NULL;
 }
 
-/* Take out the entries that have ended since the queue was read: they block nobody. */
+/* Remove the entries that have ended since the queue was read. */
 static void drop_ended(struct listing *listing)
 {
 	struct zk_queue *queue = &listing->queue;
@@ -46,8 +46,8 @@ static void drop_ended(struct listing *listing)
 }
 
 /*
- * Read the data of all entries. Where this process waits itself, the holders will do: a long queue
- * whose waiters read all of each other would be slow.
+ * Read the data of all entries. A process that waits reads only the holders, because a long queue
+ * would be slow if each waiter read all others.
  */
 static int read_data(struct zk_backend *zk, struct listing *listing, struct error *err)
 {
@@ -76,7 +76,7 @@ static int list_once(struct zk_backend *zk, struct listing *listing, struct erro
 	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ||
 	    zk_queue_fetch(&zk->conn, listing->directory, queue, err))
 		return -1;
-	/* Taken with strategy node, whatever ours is: the directory itself is the only entry. */
+	/* Another process uses strategy node: the directory itself is the only entry. */
 	if (queue->names->rc == ZOK && queue->names->stat.ephemeralOwner) {
 		free(queue->entries);
 		queue->entries = memory_new(1, sizeof(*queue->entries));
@@ -86,7 +86,7 @@ static int list_once(struct zk_backend *zk, struct listing *listing, struct erro
 	return read_data(zk, listing, err);
 }
 
-/* 0, or -1 with *err. The caller ends with finish_listing() in any case. */
+/* Returns 0, or -1 and sets *err. The caller calls finish_listing() in any case. */
 static int list_lock(struct zk_backend *zk, const char *name, struct listing *listing,
 		     struct error *err)
 {
@@ -104,7 +104,7 @@ static int list_lock(struct zk_backend *zk, const char *name, struct listing *li
 
 /* ---- rows ---- */
 
-/* Describe the entry of another program, of which only data and stat are known. */
+/* Describe another program's entry by its data and stat. */
 static void describe_foreign(const struct zk_entry *entry, const struct zk_call *data,
 			     char text[static HOLDER_TEXT_SIZE])
 {
@@ -113,7 +113,7 @@ static void describe_foreign(const struct zk_entry *entry, const struct zk_call 
 	};
 	struct holder holder = { .pid = 0 };
 
-	/* Curator writes its host's address by default, kazoo the name that its user chose. */
+	/* Curator stores its host's address by default, and kazoo a name of the user's choice. */
 	if (data->length)
 		text_clean(data->text, data->length, holder.host, sizeof(holder.host));
 	snprintf(holder.command, sizeof(holder.command), "%s, session 0x%llx",
@@ -134,7 +134,7 @@ static struct row *add_text(struct rows *rows, const struct zk_entry *entry,
 	return rows_add(rows, text, strlen(text));
 }
 
-/* How long ago that was, by the clock of this host; -1: not known. */
+/* Returns how long ago that was, by this host's clock; -1: not known. */
 static int64_t age_of(int64_t since_ms)
 {
 	const int64_t age_ms = clock_wall_ms() - since_ms;
@@ -142,7 +142,7 @@ static int64_t age_of(int64_t since_ms)
 	return !since_ms ? -1 : age_ms < 0 ? 0 : age_ms;
 }
 
-/* waiters: add the entry if it waits; else if it holds. */
+/* Add an entry that waits, with waiters, or else one that holds. */
 static void add_row(struct rows *rows, const struct zk_entry *entry, const struct zk_call *data,
 		    const char *uuid, bool unblocked, bool waiters)
 {
@@ -171,7 +171,7 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const struc
 		snprintf(row->id, sizeof(row->id), "%" PRIx64, (uint64_t)stat->czxid);
 }
 
-/* Holds first: a waiter that has not yet taken the lock may be before one. */
+/* Add the holds first: in the queue, a waiter that could hold may be before one. */
 static void add_rows(struct rows *rows, const struct listing *listing, const char *token)
 {
 	const struct zk_queue *queue = &listing->queue;
@@ -186,8 +186,8 @@ static void add_rows(struct rows *rows, const struct listing *listing, const cha
 }
 
 /*
- * Does a directory have an entry, or is it a node of strategy node? Adds the names that no lock
- * known to dlock has, each with where it is.
+ * Does a directory have an entry, or is it a node of strategy node? Adds the names of all other
+ * nodes to ignored, each with its location.
  */
 static bool scan_names(const struct zk_call *names, const char *where, struct name_list *ignored)
 {
@@ -282,7 +282,7 @@ int zk_show(struct backend *backend, const struct request *request, struct rows 
 	int failed = request->name ? show_lock(zk, request, rows, err)
 				   : show_names(zk, rows, err);
 
-	/* A process that gives up shows who has the lock, and ends without close(). */
+	/* A process that gives up shows the holder and exits without close(). */
 	if (zk->done)
 		zk_conn_close(&zk->conn);
 	return failed;
@@ -299,7 +299,7 @@ static bool is_entry(const struct zk_entry *entry, const struct zk_call *data,
 	return entry->name[0] ? zk_entry_has_uuid(entry, uuid) : record->mine;
 }
 
-/* *waits: what was removed says that it waits. */
+/* Set *waits if the removed entry waited. */
 static enum outcome remove_once(struct zk_backend *zk, const char *name, const char *uuid,
 				uint64_t czxid, bool *waits, struct error *err)
 {
@@ -316,7 +316,7 @@ static enum outcome remove_once(struct zk_backend *zk, const char *name, const c
 			continue;
 		*waits = record.state == ZK_WAITING;
 		zk_queue_pair(&listing.queue, i, listing.directory, &pair);
-		/* Of strategy node, a later node has the same path, but not always this version. */
+		/* With strategy node a later node has this path. Its version may differ. */
 		rc = zk_call_end(zk_delete_pair(&zk->conn, &pair, data->stat.version));
 		if (rc != ZOK && rc != ZNONODE)
 			zk_call_error(&zk->conn, rc, "remove", pair.node, err);
