@@ -19,7 +19,7 @@
  * for a word that only people read. Where it is "root", the environment is from before a change of
  * the user.
  */
-static void user_name(char *buf, size_t size)
+static void read_user(char *buf, size_t size)
 {
 	const char *login = getenv("LOGNAME");
 	const uid_t uid = geteuid();
@@ -47,7 +47,7 @@ void holder_self(struct holder *holder, const char *command)
 {
 	memset(holder, 0, sizeof(*holder));
 	holder_host(holder->host);
-	user_name(holder->user, sizeof(holder->user));
+	read_user(holder->user, sizeof(holder->user));
 	if (command)
 		text_clean(command, strlen(command), holder->command,
 			   sizeof(holder->command));

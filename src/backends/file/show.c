@@ -66,7 +66,7 @@ static void add_processes(struct rows *rows, const char *path, bool holds)
  * If the process that made this record is gone and the hold is alive, a process that the command
  * has started has inherited its descriptor. A pid means nothing in another PID namespace or host.
  */
-static void note_leftovers(struct file_record *hold)
+static void mark_leftovers(struct file_record *hold)
 {
 	struct holder holder;
 	char host[HOLDER_HOST_SIZE];
@@ -86,7 +86,7 @@ static void add_hold(struct rows *rows, struct file_record *hold, const char *id
 	/* The clock may have been set back since. */
 	const int64_t age_ms = clock_wall_ms() - (int64_t)(hold->fence / 1000);
 
-	note_leftovers(hold);
+	mark_leftovers(hold);
 	row = rows_add(rows, hold->text, strlen(hold->text));
 	memcpy(row->id, hold->id, sizeof(hold->id));
 	row->mine = !strcmp(hold->id, id);

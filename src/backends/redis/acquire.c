@@ -19,7 +19,7 @@
  * Release what was just acquired and is of no use, because too few replicas have it. If that fails,
  * too, the hold ends with its lease.
  */
-static void give_back(struct redis_client *client, const struct request *request)
+static void release_partial(struct redis_client *client, const struct request *request)
 {
 	struct redis_call call = {
 		.what = "release", .token = request->token, .arguments = { "0", "", "0", "0" },
@@ -86,7 +86,7 @@ static enum outcome try_once(struct redis_client *client, const struct request *
 	outcome = redis_grant(client, sent_ms, request, grant, err);
 	/* The engine releases after a request that it has cancelled. */
 	if (outcome == OUTCOME_ERROR && err->kind != ERROR_CANCELLED)
-		give_back(client, request);
+		release_partial(client, request);
 	return outcome;
 }
 

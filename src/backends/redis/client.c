@@ -546,7 +546,7 @@ static bool is_majority(const struct redis_client *client, const void *state)
 }
 
 /* An address of a single server that does not answer must leave time for the others. */
-static int reach_one(struct redis_client *client, int64_t limit_ms, struct error *err)
+static int connect_server(struct redis_client *client, int64_t limit_ms, struct error *err)
 {
 	const int64_t until_ms = clock_boot_ms() + limit_ms;
 	struct redis_server *server = &client->servers[0];
@@ -575,7 +575,7 @@ int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err
 	};
 
 	if (client->count == 1)
-		return reach_one(client, limit_ms, err);
+		return connect_server(client, limit_ms, err);
 	look_up_all(client);
 	if (redis_round(client, &call, err))
 		return -1;

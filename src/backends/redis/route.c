@@ -357,7 +357,7 @@ static int64_t try_there(struct redis_client *client, const struct redis_call *c
 }
 
 /* Pauses before the next step. False: there is none, and *err says why the last one failed. */
-static bool go_on(struct redis_client *client, int64_t pause_ms, struct error *err)
+static bool continue_call(struct redis_client *client, int64_t pause_ms, struct error *err)
 {
 	const int64_t next_ms = clock_boot_ms() + pause_ms;
 	struct error waiting = { 0 };
@@ -405,7 +405,7 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 			redis_endpoint_set(&done_at, server->address.host,
 					   strlen(server->address.host), server->address.port);
 		redis_conn_close(&server->main);
-	} while (go_on(client, pause_ms, err));
+	} while (continue_call(client, pause_ms, err));
 	client->until_ms = 0;
 	/* The last try may only have run out of time. */
 	if (err->errnum == ETIMEDOUT && before.kind != ERROR_NONE)

@@ -321,7 +321,7 @@ static int64_t choose_retry(struct redlock *lock, struct ballot *ballot)
 }
 
 /* Says why nobody gets the lock, when too many nodes that give it do not vote. */
-static void note_young(struct redlock *lock, const struct ballot *ballot)
+static void record_young(struct redlock *lock, const struct ballot *ballot)
 {
 	const int quorum = lock->client.quorum;
 
@@ -365,7 +365,7 @@ enum outcome redlock_attempt(struct redis_client *client, const struct request *
 		*err = (struct error){ 0 };
 		outcome = try_acquire(lock, request, false, &ballot, grant, err);
 	}
-	note_young(lock, &ballot);
+	record_young(lock, &ballot);
 	if (outcome == OUTCOME_BUSY && !request->queue && lock->young[0])
 		return refuse_young(lock, &ballot, err);
 	/* Another try follows before the waiter sleeps for the first time. */
