@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Acquiring and waiting: a try on one server, and what is around the tries on any number. */
+/* Acquiring and waiting: a try on one server, and the loop around tries on any number. */
 #include "lock.h"
 
 #include <hiredis/hiredis.h>
@@ -12,12 +12,11 @@
 #include "lock/hold.h"
 #include "lock/hold_mode.h"
 
-/* The pause before a waiter follows a lock to another server, where it does not listen yet. */
+/* The pause before a waiter follows a lock to another server. */
 #define FOLLOW_MS 100
 
 /*
- * Release what was just acquired and is of no use, because too few replicas have it. If that fails,
- * too, the hold ends with its lease.
+ * Release a new hold that too few replicas have. If this fails, the hold ends with its lease.
  */
 static void release_partial(struct redis_client *client, const struct request *request)
 {
@@ -29,7 +28,7 @@ static void release_partial(struct redis_client *client, const struct request *r
 	redis_run(client, request->name, &call, &ignored);
 }
 
-/* Read what acquire returns (lua/common.lua). LOST without grant->newer: it makes no sense. */
+/* Read the reply of acquire (lua/common.lua). LOST without grant->newer: it is not valid. */
 static enum outcome read_grant(struct redis_client *client, const redisReply *reply,
 			       const struct request *request, struct grant *grant,
 			       struct error *err)
@@ -111,8 +110,8 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 	outcome = attempt(client, request, queued, grant, err);
 	if (outcome == OUTCOME_BUSY && request->queue && (!queued || redis_listens(client))) {
 		/*
-		 * Before the next try, so that no message is missed in between. A waiter whose
-		 * channel has no listener counts as dead.
+		 * Listen before the next try, so that no message is missed. A waiter whose channel
+		 * has no listener counts as dead.
 		 */
 		redisson_owner(client->kind, request->token, owner);
 		if (redis_listen(client, owner, err))
@@ -120,10 +119,10 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 		if (!queued)
 			outcome = attempt(client, request, true, grant, err);
 	}
-	/* The lock has moved to another server, where this waiter does not listen yet. */
+	/* The lock has moved to another server: listen there at the next try. */
 	if (outcome == OUTCOME_BUSY && request->queue && !redis_listens(client))
 		grant->retry_ms = clock_boot_ms() + FOLLOW_MS;
-	/* The command begins before the waiter stops listening. */
+	/* Stop listening later, so that the command begins first. */
 	if (outcome == OUTCOME_HELD && redis_listens(client)) {
 		client->listens_on = true;
 		grant->event_ms = grant->sent_ms;

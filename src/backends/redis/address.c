@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Reading addresses from a URI: address.h. */
 #include "address.h"
 
 #include <stdio.h>
@@ -104,7 +105,7 @@ int redis_address_unix(struct redis_address *address, const struct uri *uri, str
 	return 0;
 }
 
-/* Reads a parameter that is a path, if it is given. */
+/* Read an optional parameter that is a path. */
 static int read_path(char **path, const struct uri *uri, const char *name, struct error *err)
 {
 	const char *value = uri_param(uri, name);
@@ -127,7 +128,7 @@ static int read_tls(struct redis_tls *tls, const struct uri *uri, struct error *
 	tls->name = memory_copy(name && name[0] ? name : NULL);
 	if (tls->key && !tls->cert)
 		return error_set(err, ERROR_USAGE, 0, "%s: ?key= without ?cert=", uri->scheme);
-	/* Both may stand in one file. */
+	/* Both may be in one file. */
 	if (tls->cert && !tls->key)
 		tls->key = memory_copy(tls->cert);
 	if (tls->ca && tls->insecure)

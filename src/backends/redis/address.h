@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a Redis server is, and the user and password for it, as a URI says. A zeroed struct
+ * The address of a Redis server, and its user and password, from a URI. A zeroed struct
  * redis_address is filled by redis_address_tcp() or redis_address_unix(), then by
- * redis_address_login(), and is freed with redis_address_finish(), also when those have failed.
- * They return 0, or -1 with *err.
+ * redis_address_login(), and is freed with redis_address_finish(), also after a failure. They
+ * return 0, or -1 and set *err.
  */
 #pragma once
 
@@ -15,14 +15,14 @@ struct error;
 struct uri;
 struct uri_host;
 
-/* How TLS is spoken. */
+/* Parameters of TLS. */
 struct redis_tls {
 	char *ca;		/* file or directory of authorities; NULL: those of the system */
 	char *cert;		/* file with our own certificate; NULL: we have none */
 	char *key;		/* file with its key */
-	char *name;		/* of whom the server's certificate must be; NULL: of the host */
+	char *name;		/* the name that the certificate must have; NULL: the host */
 	bool insecure;		/* verify nothing */
-	const char *on, *off;	/* for messages: how the URI asks for TLS, and for none */
+	const char *on, *off;	/* for messages: how a URI turns TLS on and off */
 };
 
 /* A server as another server names it. */
@@ -33,7 +33,7 @@ struct redis_endpoint {
 
 struct redis_address {
 	bool encrypted;		/* TLS */
-	bool master;		/* a server that says it is a replica counts as not reached */
+	bool master;		/* a server that reports to be a replica counts as failed */
 	bool cluster;		/* a node of a cluster, whose MOVED is followed */
 	bool age;		/* ask for the age of the server with the first request */
 	char *host;		/* NULL: a Unix socket, or not known yet */
@@ -46,10 +46,10 @@ struct redis_address {
 	char label[128];	/* for messages: "redis 127.0.0.1:6379" */
 };
 
-/* A host of uri, whose path is "", "/" or "/DB". */
+/* Read a host of uri, whose path is "", "/" or "/DB". */
 int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 		      const struct uri_host *host, struct error *err);
-/* A Unix socket, whose path is the path of uri. */
+/* Read a Unix socket, which is the path of uri. */
 int redis_address_unix(struct redis_address *address, const struct uri *uri, struct error *err);
 
 /*
@@ -59,7 +59,7 @@ int redis_address_unix(struct redis_address *address, const struct uri *uri, str
 #define REDIS_TLS_PARAMS "ca", "cert", "key", "sni", "insecure"
 int redis_address_tls(struct redis_address *address, const struct uri *uri, struct error *err);
 
-/* The number of a database. */
+/* Read the number of a database. */
 int redis_address_db(struct redis_address *address, const char *text, struct error *err);
 
 /*
@@ -69,18 +69,18 @@ int redis_address_db(struct redis_address *address, const char *text, struct err
 bool redis_endpoint_set(struct redis_endpoint *endpoint, const char *host, size_t length,
 			int64_t port);
 
-/* The hosts of uri, which needs one at least. The caller frees *endpoints. 0 or -1. */
+/* Read the hosts of uri, which must have one. The caller frees *endpoints. Returns 0 or -1. */
 int redis_endpoints_read(const struct uri *uri, uint16_t default_port,
 			 struct redis_endpoint **endpoints, size_t *count, struct error *err);
 
-/* Moves address to another endpoint. what: "redis", for the label. */
+/* Move address to another endpoint. what: "redis", for the label. */
 void redis_address_move(struct redis_address *address, const char *what,
 			const struct redis_endpoint *endpoint);
 bool redis_address_is_at(const struct redis_address *address,
 			 const struct redis_endpoint *endpoint);
 
-/* User and password. */
+/* Read user and password. */
 int redis_address_login(struct redis_address *address, const struct uri *uri, struct error *err);
 
-/* Frees what the address owns, and overwrites the password. */
+/* Free what the address owns, and overwrite the password. */
 void redis_address_finish(struct redis_address *address);

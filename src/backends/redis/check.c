@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Find out whether a Redis server, and what leads to it, is fit to hold locks. */
+/* `dlock check` for a Redis server, and for the sentinels or nodes that lead to it. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 /* ---- what the server reports ---- */
 
-/* The values of INFO that locks depend on, then one of CONFIG, and ?replicas=; "": not known. */
+/* Values of INFO that matter for locks, one of CONFIG, and ?replicas=; "": not known. */
 enum { VERSION, VALKEY, ROLE, LINK, REPLICAS, AOF, LIMIT, POLICY, FSYNC, WANTED, FACTS };
 
 static const char *const info_fields[] = {
@@ -25,7 +25,7 @@ static const char *const info_fields[] = {
 	[LIMIT] = "maxmemory", [POLICY] = "maxmemory_policy",
 };
 
-/* Adds a finding for each topic: of the rows that name it, the first one that applies. */
+/* Add a finding for each topic: the first of its rows that applies. */
 static void report_facts(char facts[static FACTS][32], struct findings *findings)
 {
 	const bool limited = strcmp(facts[LIMIT], "0") != 0, durable = facts[AOF][0] == '1';
@@ -78,7 +78,7 @@ static void report_facts(char facts[static FACTS][32], struct findings *findings
 	}
 }
 
-/* Some providers, and users without the permission, are refused WAIT. */
+/* Check that WAIT is allowed: some providers and ACLs refuse it. */
 static void check_wait(struct redis_client *client, struct findings *findings)
 {
 	static const char *const argv[] = { "WAIT", "0", "1", NULL };
@@ -90,7 +90,7 @@ static void check_wait(struct redis_client *client, struct findings *findings)
 			     "?replicas=", "WAIT is refused: %.180s", err.message);
 }
 
-/* A setting, by CONFIG GET, which is forbidden on many managed servers; "": not known. */
+/* Read a setting by CONFIG GET, which many managed servers forbid; "": not known. */
 static void read_setting(struct redis_client *client, const char *name, char *buf, size_t size)
 {
 	const char *const get[] = { "CONFIG", "GET", name, NULL };
@@ -123,7 +123,7 @@ static void check_info(struct redis_client *client, struct findings *findings)
 		check_wait(client, findings);
 }
 
-/* Leases end by the server's clock. */
+/* Compare the clocks: leases end by the server's. */
 static void check_clock(struct redis_client *client, struct findings *findings)
 {
 	static const char *const time[] = { "TIME", NULL };
@@ -140,7 +140,7 @@ static void check_clock(struct redis_client *client, struct findings *findings)
 				  (before_ms + clock_wall_ms()) / 2);
 }
 
-/* ---- the way to it ---- */
+/* ---- the route to the server ---- */
 
 static void check_transport(const struct redis_client *client, struct findings *findings)
 {
@@ -187,7 +187,7 @@ static void check_sentinel(struct redis_client *client, size_t which, struct fin
 			     uri_host_text(named.host, named.port, other, sizeof(other)));
 }
 
-/* One node that the URI names. Others may have the lock, so a failure ends nothing. Returns 0. */
+/* Check one node of the URI. Returns 0 also after a failure, because other nodes may be fit. */
 static int check_node(struct redis_client *client, void *context, struct error *err)
 {
 	static const char *const argv[] = { "CLUSTER", "INFO", NULL };
@@ -259,7 +259,7 @@ int redis_ping(struct backend *backend, struct error *err)
 	return answered >= client->quorum ? 0 : redis_no_majority(client, answered, err);
 }
 
-/* Locks need nothing that must be created first: only check that the servers answer. */
+/* Check only that the servers answer: locks need nothing that has to be created. */
 int redis_setup(struct backend *backend, char **plan, struct error *err)
 {
 	if (!plan)

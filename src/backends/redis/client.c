@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Rounds: one request to all servers at once, and their connections: client.h. */
 #include "client.h"
 
 #include <errno.h>
@@ -15,11 +16,11 @@
 #include "lock.h"
 
 /*
- * A server that has not answered so many requests is asked for nothing more but a release: it
- * hangs, and what it would be sent only fills a buffer.
+ * A server that has not answered this many requests hangs, and gets nothing more but a release:
+ * other requests would only fill a buffer.
  */
 #define MOST_STALE 8
-/* How often the names of several servers are looked up that cannot be found, or lead nowhere. */
+/* The least time between two look-ups of the names of several servers. */
 #define LOOK_UP_MS 30000
 
 static struct redis_conn *conn_of(struct redis_server *server, const struct redis_call *call)
@@ -27,7 +28,7 @@ static struct redis_conn *conn_of(struct redis_server *server, const struct redi
 	return call->wake ? &server->wake : &server->main;
 }
 
-/* Is nothing asked of the servers but to be there? */
+/* Does the call only connect? */
 static bool is_empty(const struct redis_call *call)
 {
 	return !call->what && !call->command;
@@ -100,7 +101,7 @@ static int make_socket_address(const char *path, struct net_address *address, st
 	return 1;
 }
 
-/* Keeps the addresses that the server has if its name is not found. */
+/* Look up the server, and keep its old addresses if the name is not found. */
 static void look_up(struct redis_server *server)
 {
 	const struct redis_address *address = &server->address;
@@ -116,11 +117,10 @@ static void look_up(struct redis_server *server)
 }
 
 /*
- * Looks up the names of the servers that have no address yet, the first time, and from then on not
- * more often than every 30 s, because a look-up waits as long as the resolver does. When a majority
- * cannot be reached, the names of those servers are looked up again, for their addresses may have
- * changed. While only a minority is missing, the lock does not need them, and a slow resolver must
- * not delay a renewal. A single server is looked up for each connection.
+ * Look up the servers without an address, at most every 30 s after the first time, because a slow
+ * resolver blocks. Without a connection to a majority, also look up the servers that are missing,
+ * because their addresses may have changed. A missing minority is not needed, and must not delay a
+ * renewal. A single server is looked up for each connection.
  */
 static void look_up_all(struct redis_client *client)
 {
@@ -139,9 +139,9 @@ static void look_up_all(struct redis_client *client)
 		} else if (server->unreached && unreached > client->count - client->quorum) {
 			look_up(server);
 			/*
-			 * A connection that is still being made may lead to an old address. What a
-			 * server was sent and has not answered, it may carry out after what comes
-			 * over the next connection, so that such a connection stays.
+			 * A connection under way may lead to an old address. One with unanswered
+			 * requests stays, because the server could handle them after those of a
+			 * new connection.
 			 */
 			if (!server->main.ignored)
 				redis_conn_close(&server->main);
@@ -151,8 +151,8 @@ static void look_up_all(struct redis_client *client)
 }
 
 /*
- * Begins to connect unless conn, one of the two, is open. A round tries each address once, and the
- * first one twice. 0, or -1: no address is left to try, and *err is set if something was tried.
+ * Begin to connect unless conn is open. A round tries each address once, and the first one twice.
+ * Returns 0, or -1 if no address is left, and sets *err if one was tried.
  */
 static int begin_connection(struct redis_server *server, struct redis_conn *conn,
 			    struct error *err)
@@ -181,7 +181,7 @@ static int begin_connection(struct redis_server *server, struct redis_conn *conn
 
 /* ---- one server in a round ---- */
 
-/* Puts the request behind what is still to be sent. */
+/* Append the request to the output. */
 static void send_request(const struct redis_client *client, struct redis_server *server,
 			 const struct redis_call *call, bool as_text)
 {
@@ -224,7 +224,7 @@ static void send_request(const struct redis_client *client, struct redis_server 
 	server->as_text = as_text;
 }
 
-/* Connects if there is no connection, and prepares the request. */
+/* Connect if there is no connection, and append the request. */
 static void begin_request(const struct redis_client *client, struct redis_server *server,
 			  const struct redis_call *call)
 {
@@ -233,7 +233,7 @@ static void begin_request(const struct redis_client *client, struct redis_server
 	server->state = SERVER_FAILED;
 	if (begin_connection(server, conn_of(server, call), &err)) {
 		server->unreached = true;
-		/* This host may have no IPv6, which says nothing about the server. */
+		/* Keep an earlier error: this one may only mean that this host has no IPv6. */
 		if (server->error.kind == ERROR_NONE) {
 			server->error = err;
 			error_prefix(&server->error, "%s", server->address.label);
@@ -243,8 +243,8 @@ static void begin_request(const struct redis_client *client, struct redis_server
 	server->state = SERVER_ASKED;
 	server->length = 0;
 	/*
-	 * Behind a request that was not answered a script travels as its text, for the answer that
-	 * a server does not know it may never be read.
+	 * Behind an unanswered request, send a script as its text: the answer NOSCRIPT might never
+	 * be read.
 	 */
 	if (!is_empty(call))
 		send_request(client, server, call, client->count > 1 && server->main.ignored > 0);
@@ -258,7 +258,7 @@ bool redis_server_drain(struct redis_server *server)
 	if (!redis_conn_is_open(&server->main) ||
 	    !redis_conn_step(&server->main, true, &reply, &ignored))
 		return false;
-	/* An answer that nothing was asked for is as good as an end. */
+	/* An unsolicited answer counts as the end of the connection. */
 	freeReplyObject(reply);
 	redis_conn_close(&server->main);
 	return true;
@@ -280,7 +280,7 @@ static void begin_server(const struct redis_client *client, struct redis_server 
 	server->error = (struct error){ 0 };
 	if (call->servers && !(call->servers & 1u << (server - client->servers)))
 		return;
-	/* The answers may have come meanwhile: while calls fail, the engine reads no events. */
+	/* The answers may be there: while calls fail, the engine reads no events. */
 	if (server->main.ignored >= MOST_STALE)
 		redis_server_drain(server);
 	if (server->main.ignored < MOST_STALE || is_release(call)) {
@@ -293,8 +293,8 @@ static void begin_server(const struct redis_client *client, struct redis_server 
 }
 
 /*
- * The connection has failed. An address that cannot be reached is followed by the next one. Of
- * several servers, this one is sent the request once more over a new connection.
+ * Handle a failed connection: try the next address, or, with several servers, send the request once
+ * more over a new connection.
  */
 static void end_connection(const struct redis_client *client, struct redis_server *server,
 			   const struct redis_call *call)
@@ -319,7 +319,7 @@ static void end_connection(const struct redis_client *client, struct redis_serve
 		begin_request(client, server, call);
 }
 
-/* The answer to this round's request has come, or the server was reached. */
+/* Take the answer to this round's request, or the end of connecting. */
 static void take_answer(const struct redis_client *client, struct redis_server *server,
 			const struct redis_call *call)
 {
@@ -338,7 +338,7 @@ static void take_answer(const struct redis_client *client, struct redis_server *
 	send_request(client, server, call, true);
 }
 
-/* Goes on with one server, until it must be waited for. */
+/* Continue with one server until it has to be waited for. */
 static void step_server(const struct redis_client *client, struct redis_server *server,
 			const struct redis_call *call, bool readable)
 {
@@ -363,7 +363,7 @@ static void step_server(const struct redis_client *client, struct redis_server *
 	}
 }
 
-/* The round is over, and the server has not answered. */
+/* End the round for a server that has not answered. */
 static void leave_server(const struct redis_client *client, struct redis_server *server,
 			 const struct redis_call *call)
 {
@@ -375,7 +375,7 @@ static void leave_server(const struct redis_client *client, struct redis_server 
 	} else if (!is_empty(call)) {
 		server->sent = redis_conn_has_begun(conn, server->length);
 		server->unreached |= !server->sent;
-		/* A release stays, because what it follows may be carried out late. */
+		/* A release stays, because the request before it may be carried out late. */
 		if (server->sent || is_release(call))
 			conn->ignored++;
 		else
@@ -413,7 +413,7 @@ static bool is_over(const struct redis_client *client, const struct redis_call *
 	       (call->decided && call->decided(client, call->state));
 }
 
-/* Sleeps until a server can go on. False: cancelled. */
+/* Sleep until a server is ready or until_ms has come. False: cancelled. */
 static bool sleep_until(struct redis_client *client, const struct redis_call *call,
 			int64_t until_ms)
 {
@@ -442,8 +442,8 @@ static bool is_same_server(const struct redis_server *a, const struct redis_serv
 }
 
 /*
- * Two names of one server would give it two votes. They may have come to lead to one since the lock
- * was acquired. Of its answers only the first one counts.
+ * Count only the first answer of a server with two names, which would give it two votes. The names
+ * may lead to one server only since the lock was acquired.
  */
 static void fail_duplicates(struct redis_client *client)
 {
@@ -463,7 +463,6 @@ static void fail_duplicates(struct redis_client *client)
 	}
 }
 
-/* The server that sends a byte now and then does not move the end of the round. */
 int redis_round(struct redis_client *client, const struct redis_call *call, struct error *err)
 {
 	int64_t most_ms, patience_ms, until_ms;
@@ -473,7 +472,7 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 		begin_server(client, &client->servers[i], call);
 	for (int i = 0; i < client->count; i++)
 		step_server(client, &client->servers[i], call, false);
-	/* From here on the servers take the time. With TLS, files were read until now. */
+	/* Time counts from here: with TLS, files were read until now. */
 	patience_ms = clock_boot_ms() + client->patience_ms;
 	most_ms = clock_boot_ms() + (call->timeout_ms ? call->timeout_ms : client->base.timeout_ms);
 	if (client->until_ms)
@@ -482,7 +481,7 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 	while (goes_on && !is_over(client, call)) {
 		until_ms = redis_count(client, SERVER_ANSWERED) < call->least ? most_ms
 									      : patience_ms;
-		/* What has come while this process was stopped is read. */
+		/* Poll once before giving up: this process may have been stopped. */
 		if (polled && clock_boot_ms() >= until_ms)
 			break;
 		goes_on = sleep_until(client, call, until_ms);
@@ -500,8 +499,8 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 }
 
 /*
- * How much the error of a server says: a refusal the most, and the least that a server has not
- * answered yet, for a round may have ended before its time was over. 0: there is none.
+ * Rank the error of a server: a refusal is best, and a missing answer last, because a round may end
+ * before the server's time is over. 0: there is none.
  */
 static int rank_error(const struct redis_server *server)
 {
@@ -520,7 +519,7 @@ int redis_no_majority(const struct redis_client *client, int answered, struct er
 	for (int i = 0; i < client->count; i++) {
 		const struct redis_server *server = &client->servers[i];
 
-		/* What is wrong in the URI or on this host is not a matter of the servers. */
+		/* An error in the URI or on this host is the same for all servers. */
 		if (client->count == 1 || server->error.kind == ERROR_USAGE ||
 		    server->error.kind == ERROR_INTERNAL) {
 			*err = server->error;
@@ -545,7 +544,7 @@ static bool is_majority(const struct redis_client *client, const void *state)
 	return redis_count(client, SERVER_ANSWERED) >= client->quorum;
 }
 
-/* An address of a single server that does not answer must leave time for the others. */
+/* Connect to the single server. An address that does not answer leaves time for the others. */
 static int connect_server(struct redis_client *client, int64_t limit_ms, struct error *err)
 {
 	const int64_t until_ms = clock_boot_ms() + limit_ms;
@@ -585,8 +584,8 @@ int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err
 }
 
 /*
- * Redis puts all keys with the same text in braces into the same slot of a cluster. A name with
- * braces may have such a text of its own, to which suffixes without braces belong, too (Redis
+ * Make the names of all keys, in one slot of a cluster: Redis puts keys with the same text in
+ * braces into one slot. A name may have such a text, which then also counts with a suffix (Redis
  * cluster specification, "Hash tags").
  */
 static void make_keys(const char *prefix, const char *name, char *keys[static REDIS_KEYS])
@@ -616,7 +615,7 @@ void redis_begin(struct redis_client *client, const char *name)
 int redis_odd(struct redis_server *server, struct error *err)
 {
 	redis_conn_close(&server->main);
-	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: gave an answer that makes no sense",
+	return error_set(err, ERROR_UNAVAILABLE, 0, "%s: unexpected reply",
 			 server->address.label);
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* One connection to a Redis server: conn.h. */
 #include "conn.h"
 
 #include <errno.h>
@@ -20,8 +21,8 @@
 #include "tls.h"
 
 /*
- * The errors of servers, and what to do about them. The code may stand inside the text, because
- * Redis 5 and 6 wrap the errors of a script.
+ * The errors of servers, and what to do about them. The code may be inside the text, because Redis
+ * 5 and 6 wrap the errors of a script.
  */
 static const struct refusal {
 	const char *code;
@@ -49,7 +50,7 @@ static const struct refusal {
 	{ "READONLY", ERROR_REFUSED, "this is a read-only replica; name the master" },
 	{ "MISCONF", ERROR_REFUSED, "the server cannot write its snapshots and takes no writes" },
 	{ "OOM", ERROR_REFUSED, "the server is out of memory (maxmemory)" },
-	/* It is so for a moment after a failover. */
+	/* This is temporary after a failover. */
 	{ "NOREPLICAS", ERROR_UNAVAILABLE, "the server has fewer replicas than it wants to have" },
 	{ "DB index", ERROR_REFUSED, "the server has no such database" },
 	{ "MOVED", ERROR_REFUSED,
@@ -88,7 +89,7 @@ void redis_refusal(const struct redis_address *address, const char *text, struct
 /* The module for TLS, once a connection has needed it. */
 static const struct redis_tls_module *tls;
 
-/* What the socket moved: bytes, 0 when it must be waited for, or -1 with *err. */
+/* Translate the result of recv() or send(): bytes, 0 to wait for events, or -1 and sets *err. */
 static ssize_t classify_io(struct redis_conn *conn, ssize_t result, short events, struct error *err)
 {
 	if (result > 0)
@@ -117,7 +118,7 @@ static ssize_t write_some(struct redis_conn *conn, struct error *err)
 		return classify_io(conn, send(conn->fd, conn->unsent, length, MSG_NOSIGNAL),
 				   POLLOUT, err);
 	result = tls->write(conn->tls, conn->unsent, length, &conn->wanted, err);
-	/* What was encrypted is sent sooner or later: OpenSSL sends the rest of a record first. */
+	/* OpenSSL sends an encrypted record to its end before anything else. */
 	if (!result)
 		conn->begun = length;
 	return result;
@@ -134,7 +135,7 @@ void redis_conn_close(struct redis_conn *conn)
 	if (conn->tls)
 		tls->close(conn->tls);
 	conn->tls = NULL;
-	/* Another process may have a copy of the descriptor, which would stay in the set. */
+	/* A copy of the descriptor in another process would keep it in the set. */
 	if (conn->set_fd >= 0)
 		epoll_ctl(conn->set_fd, EPOLL_CTL_DEL, conn->fd, NULL);
 	close(conn->fd);
@@ -168,7 +169,7 @@ void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]
 	free(command);
 }
 
-/* Puts a command of the login in front of the first one, to travel with it. */
+/* Append a command of the login, whose answer is checked. */
 static void put_ahead(struct redis_conn *conn, int argc, const char *const argv[])
 {
 	redis_conn_send(conn, argc, argv);
@@ -199,7 +200,7 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 		put_ahead(conn, 2, (const char *const[]){ "INFO", "server" });
 }
 
-/* A Redis server without TLS takes the handshake for the beginning of a long command, and waits. */
+/* A server without TLS reads the handshake as the beginning of a long command, and waits. */
 void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 {
 	const struct redis_address *address = conn->address;
@@ -213,15 +214,15 @@ void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 								    : "no answer");
 }
 
-/* Without TLS, and the server has not said a word yet. */
+/* Has the server sent nothing yet, without TLS? */
 static bool is_first_contact(const struct redis_conn *conn)
 {
 	return !conn->received && !conn->address->encrypted && conn->address->host;
 }
 
 /*
- * Says where reading or writing failed. A server that wants TLS does not answer a request without
- * it, and closes the connection.
+ * Complete *err after a failed read or write. A server that wants TLS closes the connection after a
+ * request without TLS.
  */
 static void report_ended(const struct redis_conn *conn, struct error *err)
 {
@@ -235,7 +236,7 @@ static void report_ended(const struct redis_conn *conn, struct error *err)
 		error_prefix(err, "%s", conn->address->label);
 }
 
-/* Goes on with the handshake without waiting: 1 when it is over, 0, or -1 with *err. */
+/* Continue the handshake. Returns 1 when it is over, 0 to wait, or -1 and sets *err. */
 static int continue_handshake(struct redis_conn *conn, struct error *err)
 {
 	const struct redis_address *address = conn->address;
@@ -273,7 +274,7 @@ int redis_conn_reach(struct redis_conn *conn, struct error *err)
 			 conn->address->label);
 }
 
-/* Writes what can be written without waiting. 0, or -1 with *err. */
+/* Write as much as possible without blocking. Returns 0, or -1 and sets *err. */
 static int flush_output(struct redis_conn *conn, struct error *err)
 {
 	ssize_t result;
@@ -295,7 +296,7 @@ static int flush_output(struct redis_conn *conn, struct error *err)
 	return 0;
 }
 
-/* The next reply that has come whole: 1 with *reply, 0 for none, -1 for what is no reply. */
+/* Take the next complete reply. Returns 1 with *reply, 0 for none, or -1 and sets *err. */
 static int parse_reply(struct redis_conn *conn, redisReply **reply, struct error *err)
 {
 	void *next = NULL;
@@ -310,13 +311,13 @@ static int parse_reply(struct redis_conn *conn, redisReply **reply, struct error
 	return next != NULL;
 }
 
-/* What a server that speaks TLS may send first when a client does not (RFC 8446, 5.1). */
+/* The answer of a server that wants TLS to a client without it (RFC 8446, 5.1). */
 enum { TLS_ALERT = 21, TLS_MAJOR = 3 };
 
-/* Reads without blocking: 1 when something has come, 0 when nothing has, -1 with *err. */
+/* Read without blocking. Returns 1 if there was input, 0 if not, or -1 and sets *err. */
 static int feed_reader(struct redis_conn *conn, struct error *err)
 {
-	/* Not on the stack, where a waiter would keep all of its pages for what is a few bytes. */
+	/* On the stack, a waiter would keep all these pages for a few bytes. */
 	static char data[16384];
 	const ssize_t result = read_some(conn, data, sizeof(data), err);
 	const char *wrong;
@@ -337,7 +338,7 @@ static int feed_reader(struct redis_conn *conn, struct error *err)
 	return 1;
 }
 
-/* What INFO says of the age of the server, and which one it is. */
+/* Read the age and the identity of the server from INFO. */
 static void read_age(struct redis_conn *conn, const redisReply *reply)
 {
 	char uptime[24];
@@ -352,9 +353,9 @@ static void read_age(struct redis_conn *conn, const redisReply *reply)
 }
 
 /*
- * Checks an answer to the login: 0, or -1 with *err. When AUTH or SELECT is refused, that is also
- * the answer to the command behind them. So is that of a replica to ROLE: it has refused to write,
- * and what it has read may be old. The last answer is that to ROLE or INFO.
+ * Check an answer to the login. Returns 0, or -1 and sets *err. A refused AUTH or SELECT also fails
+ * the command behind it. So does the ROLE of a replica, which refuses writes, and whose data may be
+ * old. The last answer is that to ROLE or INFO.
  */
 static int check_login(struct redis_conn *conn, const redisReply *reply, struct error *err)
 {
@@ -376,7 +377,7 @@ static int check_login(struct redis_conn *conn, const redisReply *reply, struct 
 	return 0;
 }
 
-/* As take(), without the answers to the login and those that nobody wants. */
+/* Take an answer as parse_reply(), without those to the login and those to be dropped. */
 static int take_answer(struct redis_conn *conn, redisReply **reply, struct error *err)
 {
 	int state;
@@ -422,7 +423,7 @@ int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **
 
 void redis_conn_let_others_first(struct redis_conn *conn)
 {
-	/* The answer to a login that has not been sent yet has the same effect. */
+	/* The answer to an unsent login has the same effect. */
 	if (!redis_conn_is_open(conn) || conn->unread)
 		return;
 	redis_conn_send(conn, 1, (const char *const[]){ "TIME" });
@@ -436,7 +437,7 @@ int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 
 	if (!redis_conn_is_open(conn))
 		return -1;
-	/* Reads until there is nothing more: what stayed in the transport would wake nobody. */
+	/* Read until there is nothing more: poll() does not see input that TLS has buffered. */
 	while (!(state = parse_reply(conn, reply, &ignored)))
 		if ((state = feed_reader(conn, &ignored)) <= 0)
 			break;

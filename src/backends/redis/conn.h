@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One connection to a Redis server, which never waits. hiredis writes and reads the protocol; a
- * reply must not be longer than limit.h allows. A caller polls, so that every wait has a deadline
- * and can be cancelled; client.h does. A connection that failed is closed, and can begin again.
+ * One connection to a Redis server, which never blocks. hiredis writes and reads the protocol; a
+ * reply must not be longer than limit.h allows. The caller (client.h) polls, so every wait has a
+ * deadline and can be cancelled. A connection that failed is closed, and can begin a second time.
  *
  *	struct redis_conn conn = { .address = ..., .fd = -1, .set_fd = -1 };
  *
- *	redis_conn_begin()	takes a descriptor that is connected, or is about to be
- *	redis_conn_reach()	where the server must be reached before anything is sent
- *	redis_conn_send()	a request, which waits in memory for the first step
- *	redis_conn_step()	at once, and then when conn->wanted has come to conn->fd, until the
+ *	redis_conn_begin()	takes a descriptor that is connected, or is connecting
+ *	redis_conn_reach()	connects before anything is sent, where that is needed
+ *	redis_conn_send()	a request, which stays in memory until the first step
+ *	redis_conn_step()	at once, and then when conn->fd is ready for conn->wanted, until the
  *				answer is there
- *	redis_conn_poll()	a message that nobody asked for: conn->fd is readable
+ *	redis_conn_poll()	an unsolicited message, when conn->fd is readable
  *	redis_conn_close()
  */
 #pragma once
@@ -37,13 +37,13 @@ struct redis_conn {
 	bool received;			/* the server has sent something */
 	short wanted;			/* what to poll conn->fd for before the next step */
 	struct redisReader *reader;
-	struct redis_limit limit;	/* what of the present reply has come */
+	struct redis_limit limit;	/* of the present reply */
 	char *unsent;
 	size_t unsent_length;
-	size_t begun;			/* of these, TLS may send so many at any time */
+	size_t begun;			/* of these, TLS may still send this many */
 	int unread;			/* answers to AUTH, SELECT, ROLE, INFO still to come */
-	int ignored;			/* answers behind these that nobody wants */
-	bool replica;			/* the server was to be a master, and is none */
+	int ignored;			/* answers behind these that are dropped */
+	bool replica;			/* address->master is set, and it is a replica */
 	/* With address->age, once INFO was answered (known): */
 	bool known;
 	int64_t uptime_s, known_ms;	/* the uptime at known_ms (CLOCK_BOOTTIME) */
@@ -51,9 +51,9 @@ struct redis_conn {
 };
 
 /*
- * Begins to speak over fd, which may still be connecting; no I/O. AUTH, SELECT, ROLE and INFO are
- * put in front of the first command and travel with it, as far as the address wants them. A
- * subscriber needs no SELECT: channels belong to no database.
+ * Begin a connection over fd, which may still be connecting; no I/O. AUTH, SELECT, ROLE and INFO
+ * are put in front of the first command, as far as the address wants them. A subscriber needs no
+ * SELECT, because channels belong to no database.
  */
 void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber);
 void redis_conn_close(struct redis_conn *conn);
@@ -61,48 +61,47 @@ void redis_conn_close(struct redis_conn *conn);
 bool redis_conn_is_open(const struct redis_conn *conn);
 
 /*
- * Goes on with connecting and with the handshake, and sends no request. 1: both are over; 0: not
- * before conn->wanted has come to conn->fd; -1 with *err: the connection has failed.
+ * Continue connecting and the handshake, and send no request. Returns 1 when both are over, 0 to
+ * poll for conn->wanted first, or -1 and sets *err if the connection has failed.
  */
 int redis_conn_reach(struct redis_conn *conn, struct error *err);
 
 /*
- * Has the server write what the next command makes it say to other clients before its answer to
- * that command. Redis writes at the end of a turn of its loop, and first to the client to which it
- * had something to say last. Therefore a short question travels in front of the command: with its
- * answer under way, the server had something to say to this client first. Does nothing without a
- * connection. The answer to the question is thrown away, whatever it says.
+ * Make the server send the messages that the next command causes before its answer to that command.
+ * Redis writes at the end of each turn of its loop, and first to the client whose output was added
+ * last. So a short command goes ahead: its answer puts this client's output first, and therefore
+ * last in the order of writing. Its answer is dropped. Does nothing without a connection.
  */
 void redis_conn_let_others_first(struct redis_conn *conn);
 
-/* Appends a command to what is to be sent. Requests are answered in their order. */
+/* Append a command to the output. Requests are answered in their order. */
 void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]);
 
 /*
- * May something of the last length bytes that were appended have left this process, or leave it
- * without another step? If not, redis_conn_take_back() removes them.
+ * May a part of the last length appended bytes have been sent, or be sent without another step? If
+ * not, redis_conn_take_back() removes them.
  */
 bool redis_conn_has_begun(const struct redis_conn *conn, size_t length);
 void redis_conn_take_back(struct redis_conn *conn, size_t length);
 
-/* Sets *err to say that the server has not answered in time. */
+/* Set *err for a server that has not answered in time. */
 void redis_conn_silent(const struct redis_conn *conn, struct error *err);
 
 /*
- * Goes on with the handshake, writes what can be written, takes the next answer, and reads if that
- * is not there and readable is set; never waits. 1 with *reply, which the caller frees, and which
- * may be an error reply: see redis_refusal(). 0: there is no answer yet. -1 with *err: the
- * connection has failed, and the caller closes it. With conn->replica, or ERROR_REFUSED, the
- * server has certainly not carried out the command.
+ * Continue the handshake, write, and take the next answer, after a read if it is missing and
+ * readable is set. Never blocks. Returns 1 with *reply, which the caller frees and which may be an
+ * error reply (redis_refusal()); 0 without an answer; or -1 and sets *err if the connection has
+ * failed, which the caller then closes. With conn->replica, or ERROR_REFUSED, the server has
+ * certainly not carried out the command.
  */
 int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **reply,
 		    struct error *err);
 
 /*
- * Reads what the server has sent unasked. Returns 1 with *reply, which the caller frees; 0: there
- * is no complete message; -1: the connection has ended and is closed.
+ * Read an unsolicited message. Returns 1 with *reply, which the caller frees; 0 if there is no
+ * complete message; or -1 if the connection had ended, and was closed.
  */
 int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply);
 
-/* Sets *err to what an error reply means, and what can be done about it. */
+/* Set *err to the meaning of an error reply, and to what can be done about it. */
 void redis_refusal(const struct redis_address *address, const char *text, struct error *err);

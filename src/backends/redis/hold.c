@@ -10,13 +10,13 @@
 #include "lock.h"
 #include "lock/lease.h"
 
-/* How the servers that answered see a hold. */
+/* A hold as the servers that answered report it. */
 struct standing {
 	int held, lost;
-	const redisReply *best;		/* of those that hold: the one with the greatest fence */
+	const redisReply *best;		/* the reply with the greatest fence */
 	uint64_t fence;
 	unsigned empty;			/* a bit for each server where nobody has the lock */
-	bool refused;			/* one says that the TTL is too long for its kind of lock */
+	bool refused;			/* the TTL is too long for this kind of lock */
 };
 
 int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
@@ -35,7 +35,7 @@ static bool has_ended_it(const struct redis_client *client, const struct redis_s
 	       lease_ended_by_resent(server->resent, clock_boot_ms(), client->lease_end_ms);
 }
 
-/* What renew, release and break return: see lua/common.lua. False: it makes no sense. */
+/* Read the reply of renew, release or break (lua/common.lua). False: it is not valid. */
 static bool read_answer(const struct redis_client *client, struct redis_server *server,
 			const struct redis_call *call, struct standing *standing)
 {
@@ -80,8 +80,8 @@ static void read_answers(const struct redis_client *client, const struct redis_c
 }
 
 /*
- * HELD: a majority has the hold. LOST: so many have lost it that the others are no majority,
- * however they answer. ERROR with *err: too few have answered.
+ * HELD: a majority has the hold. LOST: too many have lost it for the others to be a majority. ERROR
+ * with *err: too few have answered.
  */
 static enum outcome classify_standing(const struct redis_client *client,
 				      const struct standing *standing, const char *how,
@@ -105,8 +105,8 @@ static enum outcome classify_standing(const struct redis_client *client,
 /* ---- renewing ---- */
 
 /*
- * Set the lock again on the servers that have lost it, while a majority has it for certain. Where
- * somebody else has it, nothing changes.
+ * Restore the lock on the servers that have lost it, while a majority has it. A server where
+ * somebody else holds it changes nothing.
  */
 static void restore_lock(struct redis_client *client, const struct request *request,
 			 const struct standing *standing)
@@ -126,10 +126,10 @@ static void restore_lock(struct redis_client *client, const struct request *requ
 }
 
 /*
- * Waits until client->replicas replicas have what a script has written that was sent at sent_ms
- * (CLOCK_BOOTTIME), so that the hold survives a failover to one of them: Redis replicates
- * asynchronously. Script and wait together last no longer than one request may. Never over a new
- * connection, over which nothing was written: WAIT would be true of nothing.
+ * Wait until client->replicas replicas have the writes of a script that was sent at sent_ms
+ * (CLOCK_BOOTTIME), so that the hold survives a failover: Redis replicates asynchronously. Script
+ * and wait together last as long as one request at most. A new connection fails, because WAIT
+ * covers only the writes of its own connection.
  */
 static int await_replicas(struct redis_client *client, int64_t sent_ms, struct error *err)
 {
@@ -226,13 +226,13 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 	};
 	struct standing standing;
 
-	/* From here on no script need call this token. */
+	/* No script has to call this token any more. */
 	redis_stop_listening(client);
 	if (client->count == 1)
 		redis_conn_let_others_first(&client->servers[0].main);
 	if (redis_run(client, request->name, &call, err))
 		return OUTCOME_ERROR;
-	/* This object may wait again, at the end of the queue. */
+	/* A later wait begins at the end of the queue. */
 	client->queued_us = 0;
 	read_answers(client, &call, &standing);
 	return classify_standing(client, &standing, "does not have this token any more", err);
@@ -240,7 +240,6 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 
 /* ---- breaking ---- */
 
-/* A server that has another holder, or none, keeps it. */
 enum outcome redis_break(struct backend *backend, const char *name, const struct row *row,
 			 struct error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counts what a server sends by the protocol of Redis (RESP2), and says when it is too much. */
+/* Counting the input by the protocol of Redis (RESP2): limit.h. */
 #include "limit.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 static const char too_large[] = "sends a reply that is too large";
 
-/* The line is over, and begins an element: a string, an array or a value of one line. */
+/* Take a whole line, which begins a string or an array, or is a value. */
 static const char *begin_element(struct redis_limit *limit)
 {
 	const char type = limit->line[0];
@@ -36,7 +36,7 @@ static const char *begin_element(struct redis_limit *limit)
 	return limit->elements > REDIS_MOST_ELEMENTS ? too_large : NULL;
 }
 
-/* The next byte of a line. */
+/* Take the next byte of a line. */
 static const char *pass_byte(struct redis_limit *limit, char byte)
 {
 	const char *wrong = NULL;

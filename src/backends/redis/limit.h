@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How much a server may send as one reply. hiredis keeps a reply in memory until it is whole, and
- * makes room for as many elements as a reply announces, so each byte passes here first. No I/O.
+ * Limits on one reply of a server. hiredis keeps a reply in memory until it is complete, and
+ * allocates as many elements as a reply announces, so each byte is counted here first. No I/O.
  */
 #pragma once
 
@@ -13,18 +13,18 @@
 /* Of a status, an error or a number. Error texts are the longest. */
 #define REDIS_MOST_LINE (64 << 10)
 
-/* What has come of the present reply. Zeroed for a new connection. */
+/* The received part of the present reply. Zeroed for a new connection. */
 struct redis_limit {
 	size_t bytes, elements;
-	size_t due;		/* elements that were announced and have not begun */
+	size_t due;		/* announced elements that have not begun */
 	size_t skip;		/* bytes of a string that are still to come */
 	size_t length;		/* of the present line */
-	char line[24];		/* how that begins; no announcement is longer */
+	char line[24];		/* its beginning; no announcement is longer */
 	char last;		/* the byte before */
 };
 
 /*
- * Takes the next bytes. Returns NULL, or what is wrong with them, for "SERVER: ...". They must not
- * be given to hiredis then.
+ * Count the next bytes. Returns NULL, or what is wrong with them, for "SERVER: ..."; hiredis must
+ * not get them then.
  */
 const char *redis_limit_pass(struct redis_limit *limit, const char *data, size_t length);

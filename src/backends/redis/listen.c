@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What servers say unasked: messages to a waiter, late answers, the end of a connection. */
+/* Unsolicited input: messages to a waiter, late answers, the end of a connection. */
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,13 @@
 #include "lock/hold.h"
 
 /*
- * After the message of one server, how long to wait for those of a majority: they learn of a
- * release at almost the same time, and a try before the last of a majority has would fail.
+ * How long to wait for a majority after the first message: a release reaches all servers at almost
+ * the same time, and a try before a majority has it would fail.
  */
 #define GATHER_MS 5
-/* The pause before another connection, for something may end each of them at once. */
+/* The pause before another connection, because a server may end each of them at once. */
 #define RECONNECT_MS 100
-/* A holder looks so long after one of several has ended: it may be back without the lock. */
+/* Renew this long after a connection has ended: the server may be back without the lock. */
 #define HEAL_MS 500
 
 static int count_listening(const struct redis_client *client)
@@ -41,7 +41,7 @@ void redis_stop_listening(struct redis_client *client)
 	client->listens_on = false;
 }
 
-/* Makes sure that the main connection is at the server that has the lock. */
+/* Connect to the server that has the lock. */
 static int connect_to_lock(struct redis_client *client, struct error *err)
 {
 	const char *const exists[] = { "EXISTS", client->keys[KEY_LOCK], NULL };
@@ -52,8 +52,8 @@ static int connect_to_lock(struct redis_client *client, struct error *err)
 }
 
 /*
- * Redis has sharded messages from version 7 on. The slot may have moved to another node meanwhile:
- * the next try finds out, and listens there.
+ * Redis has sharded messages from version 7 on. If the slot has moved to another node, the next try
+ * listens there.
  */
 static bool has_no_shards(const redisReply *reply)
 {
@@ -61,7 +61,7 @@ static bool has_no_shards(const redisReply *reply)
 	       (strstr(reply->str, "unknown command") || !strncmp(reply->str, "MOVED ", 6));
 }
 
-/* Subscribes at the servers where that is not done. */
+/* Subscribe at these servers. Returns 0, or -1 and sets *err. */
 static int subscribe_servers(struct redis_client *client, const char *how, const char *own,
 			     unsigned servers, struct error *err)
 {
@@ -108,7 +108,7 @@ int redis_listen(struct redis_client *client, const char *owner, struct error *e
 
 /* ---- one descriptor for all connections ---- */
 
-/* Adds a connection to the set, unless that is done. It leaves the set when it is closed. */
+/* Add a connection to the epoll set. It leaves the set when it is closed. */
 static void watch_conn(struct redis_client *client, struct redis_conn *conn)
 {
 	struct epoll_event input = { .events = EPOLLIN };
@@ -118,7 +118,6 @@ static void watch_conn(struct redis_client *client, struct redis_conn *conn)
 		conn->set_fd = client->epoll_fd;
 }
 
-/* It is readable when one of several is. */
 int redis_fd(struct backend *backend)
 {
 	struct redis_client *client = redis_from_backend(backend);
@@ -135,11 +134,11 @@ int redis_fd(struct backend *backend)
 	return client->epoll_fd;
 }
 
-/* ---- what is said ---- */
+/* ---- messages ---- */
 
 /*
- * When to try because of a message: after so many ms, or at once. Redisson's own messages are
- * small numbers, too, which mean at once, and so does the end of a subscription, when a slot has
+ * Returns when to try after a message: at once, or after as many ms as it names. Redisson's own
+ * messages are small numbers and mean at once, like the end of a subscription, when a slot has
  * moved. Answers to SUBSCRIBE have no text.
  */
 static int64_t read_message(const redisReply *reply)
@@ -156,12 +155,12 @@ static int64_t read_message(const redisReply *reply)
 }
 
 /*
- * More messages than so many at once end the connection, because a server that never stops must not
- * keep its reader from everything else. A process that was stopped for long finds fewer.
+ * More messages at once than this end the connection, because an endless stream must not keep its
+ * reader busy. A process that was stopped for long finds fewer.
  */
 #define MOST_MESSAGES 10000
 
-/* Returns when to try because of what a server has said. */
+/* Read the messages of one server. Returns when to try. */
 static int64_t read_messages(struct redis_server *server)
 {
 	int64_t next_ms = CLOCK_NEVER, at_ms;
@@ -180,7 +179,7 @@ static int64_t read_messages(struct redis_server *server)
 	return next_ms;
 }
 
-/* What the messages to a waiter mean: when to try. */
+/* Read the messages of all servers. Returns when to try. */
 static int64_t receive_wakes(struct redis_client *client)
 {
 	int64_t next_ms = CLOCK_NEVER;
@@ -191,7 +190,7 @@ static int64_t receive_wakes(struct redis_client *client)
 		woken += client->servers[i].woken;
 	}
 	if (count_listening(client) < client->quorum) {
-		/* When one connection has ended, a single server is gone for both. */
+		/* A single server that has ended one connection is gone for both. */
 		if (client->count == 1)
 			redis_conn_close(&client->servers[0].main);
 		return clock_boot_ms() + RECONNECT_MS;

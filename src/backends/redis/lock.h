@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the Redis backend share. backend.c describes how the backend works. */
+/* Declarations shared by the Redis backend. backend.c describes how the backend works. */
 #pragma once
 
 #include "client.h"
 #include "route.h"
 
-/* Who holds: the token, or what stands for it in Redisson's locks. */
+/* The name of a holder: the token, or its form in Redisson's locks. */
 #define REDIS_OWNER_SIZE 64
 
 /* ---- redisson.c ---- */
 
-/* Read ?dialect=, ?lock= and ?watchdog=. 0, or -1 with *err. */
+/* Read ?dialect=, ?lock= and ?watchdog=. Returns 0, or -1 and sets *err. */
 int redisson_read(struct redis_client *client, const struct uri *uri, struct error *err);
-/* Does this kind of lock have the mode that is requested? False: *err has the reason. */
+/* Does this kind of lock support the requested mode? If not, sets *err. */
 bool redisson_admits(const struct redis_client *client, const struct request *request,
 		     struct error *err);
-/* Write the owner that stands for token. Returns owner. */
+/* Write the owner for token. Returns owner. */
 const char *redisson_owner(const struct redisson_kind *kind, const char *token,
 			   char owner[static REDIS_OWNER_SIZE]);
 void redisson_make_keys(struct redis_client *client, const char *name);
@@ -23,20 +23,20 @@ void redisson_make_keys(struct redis_client *client, const char *name);
 /* ---- hold.c ---- */
 
 /*
- * Runs a call about the lock name, and waits for a majority. 0, or -1 with *err: cancelled, or the
- * only server did not answer.
+ * Run a call about the lock name, and wait for a majority. Returns 0, or -1 and sets *err:
+ * cancelled, or the only server did not answer.
  */
 int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
 	      struct error *err);
-/* A lease was given that was asked for at sent_ms: may it be used? HELD, or ERROR with *err. */
+/* Accept a lease that was requested at sent_ms. HELD, or ERROR with *err: too little is left. */
 enum outcome redis_grant(struct redis_client *client, int64_t sent_ms,
 			 const struct request *request, struct grant *grant, struct error *err);
 
-/* ---- what show.c shares with Redlock ---- */
+/* ---- show.c, shared with Redlock ---- */
 
 /*
- * Shows request->name: adds the rows that the servers report. *answers: how many did. 0, or -1 with
- * *err: these are no majority.
+ * Add the rows of request->name that the servers report. *answers: how many did. Returns 0, or -1
+ * and sets *err if these are no majority.
  */
 int redis_show_rows(struct redis_client *client, const struct request *request, struct rows *rows,
 		    int *answers, struct error *err);

@@ -25,14 +25,14 @@
  *	{NAME}:dlock.wake:OWNER	the channel of a waiter of dlock, except for a fair lock
  *
  * dlock's field is a hash of the token in the form of Redisson's, and its value is 1. The field
- * exists for as long as the hold, so that a request can be sent again. Redisson's watchdog renews
- * only fields of its own program, with one effect on others: when it renews a read lock it sets the
- * lease of the whole key. A shared hold of dlock must not be longer, or the key could go before it,
- * with a Java program that renews and then crashes: so such a lease is limited to most_read_ms, and
- * the next renewal of dlock comes earlier than that.
+ * exists for as long as the hold, so that a request can be repeated. Redisson's watchdog renews
+ * only fields of its own program, with one effect on others: a renewed read lock sets the lease of
+ * the whole key. With a longer shared hold of dlock, and a Java program that renews and crashes,
+ * the key would expire before the hold. So such a lease is limited to most_read_ms, and dlock
+ * renews it earlier than that.
  *
  * dlock's waiters listen to their own channel and to that of Java's waiters. Those of a fair lock
- * stand in Redisson's queue, among Java's.
+ * are in Redisson's queue, among Java's.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -149,9 +149,9 @@ const char *redisson_owner(const struct redisson_kind *kind, const char *token,
 }
 
 /*
- * Redisson puts a name that has no brace into braces in the names of the other keys, so that a
- * cluster keeps them together. The locks "a" and "{a}" therefore share Redisson's other keys; those
- * of dlock differ.
+ * Make the names of all keys. Redisson puts a name without a brace into braces in the names of its
+ * other keys, so that a cluster keeps them together. So the locks "a" and "{a}" share these keys,
+ * but not those of dlock.
  */
 void redisson_make_keys(struct redis_client *client, const char *name)
 {

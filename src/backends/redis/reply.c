@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests of the form and meaning of replies: reply.h. */
 #include "reply.h"
 
 #include <hiredis/hiredis.h>
@@ -30,7 +31,7 @@ bool redis_is_no_master(const char *text)
 	return strstr(text, "READONLY") || strstr(text, "MASTERDOWN") || strstr(text, "LOADING");
 }
 
-/* The second text is that of Redis and Valkey 8. */
+/* The second text is of Redis and Valkey 8. */
 bool redis_is_torn(const char *text)
 {
 	return strstr(text, "access a non local key") ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests what shape a reply has. */
+/* Tests of the form and meaning of replies. */
 #pragma once
 
 #include <stdbool.h>
@@ -15,13 +15,13 @@ bool redis_is_text(const struct redisReply *reply);
  */
 bool redis_has_shape(const struct redisReply *reply, const char *shape);
 
-/* Whether this is the error of a server that is no master, or not yet. */
+/* Is this the error of a server that is no master, or not yet? */
 bool redis_is_no_master(const char *text);
 /*
- * Whether this is the error of a script that has lost a key while it ran: a part of it has been
- * carried out.
+ * Is this the error of a script that has lost a key while it ran? Then a part of it was carried
+ * out.
  */
 bool redis_is_torn(const char *text);
 
-/* Copies the value of a field of INFO to buf, and returns buf; "": there is none. */
+/* Copy the value of a field of INFO to buf, and return buf; "": there is none. */
 const char *redis_info_field(const char *info, const char *name, char *buf, size_t size);

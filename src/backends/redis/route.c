@@ -1,26 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A loop around the round to one server: it follows the lock to where it is now.
+ * A loop around the round to one server, which follows the lock to its present server.
  *
- * Sentinel. Each sentinel is asked over a connection of its own, one after the other, and the first
- * answer counts. It need not be true: a sentinel that was cut off names the old master. So the
- * server that it names must also say that it is a master (address->master); if it does not, the
- * next sentinel is asked. An old master does not know that it is one. After a failover it takes
- * writes for some 10 s more, until a sentinel makes it a replica, and connections to it stay open
- * for that long. Therefore a reply counts only if a sentinel has named the server shortly before,
- * or names it again now. While no sentinel can be reached, the server's word stands: a failover is
- * then as likely as ever, but to let go of all locks whenever the sentinels are restarted would be
- * worse.
+ * Sentinel. The sentinels are asked one after the other, each over a new connection, and the first
+ * answer counts. It may be wrong: a sentinel that was cut off names the old master. So the server
+ * that it names must also report to be a master (address->master), or the next sentinel is asked.
+ * An old master still reports this after a failover. It accepts writes for some 10 s, until a
+ * sentinel makes it a replica, and connections to it stay open for that long. Therefore a reply
+ * counts only if a sentinel has named the server shortly before, or names it now. While no sentinel
+ * can be reached, the reply counts: a failover is then as likely as ever, but to lose all locks
+ * whenever the sentinels are restarted would be worse.
  *
- * Cluster. All keys of one lock are in one slot, which one master has at a time. Any node that gets
- * a command for another one answers MOVED with the endpoint of that one: so dlock asks the nodes of
- * the URI, one after the other, and goes where they send it. To compute the slot would save
- * nothing, because the map from slots to nodes would have to be asked for first. A slot that is
- * being moved has some keys here and some there. A command whose keys are all gone is answered with
- * ASK, and is sent there behind ASKING. Scripts look at several keys, of which some seldom exist:
- * these get TRYAGAIN until the whole slot has moved. A script that has removed a key there may be
- * refused the next step, and ends in the middle. That does no harm: the lock is taken in one step,
- * the last one, and each script can be sent again.
+ * Cluster. All keys of one lock are in one slot, which one master has at a time. A node that gets a
+ * command for another one answers MOVED with its endpoint. So dlock asks the nodes of the URI, one
+ * after the other, and follows MOVED. To compute the slot would save nothing, because the map from
+ * slots to nodes would have to be read first. While a slot moves, its keys are on two nodes. A
+ * command whose keys are all gone gets the answer ASK, and is sent to the new node behind ASKING.
+ * Scripts use several keys, of which some seldom exist: they get TRYAGAIN until the whole slot has
+ * moved. A script that has removed a key of a moving slot may fail in its next step. That does no
+ * harm: the last step takes the lock, and each script can be sent a second time.
  */
 #include "route.h"
 
@@ -34,13 +32,12 @@
 #include "lock/uri.h"
 
 /*
- * For how long a sentinel's answer counts, in ms. It covers a connection and its first command, so
- * that these need no second question.
+ * For how long a sentinel's answer counts, in ms: enough for a connection and its first command.
  */
 #define NAMED_MS 500
-/* As many nodes as a cluster may have, by its specification. */
+/* The most nodes of a cluster, by its specification. */
 #define MOST_MASTERS 1000
-/* Nodes that send dlock on to each other do not know yet who has the slot. */
+/* After this many redirections the nodes disagree on the slot: pause. */
 #define MOST_HOPS 5
 
 static void next_endpoint(struct redis_route *route)
@@ -65,7 +62,7 @@ static void go_to(struct redis_client *client, const struct redis_endpoint *endp
 
 /* ---- Sentinel ---- */
 
-/* Reads [host, port], both strings, or nil for a master that the sentinel does not know. */
+/* Read [host, port], both strings, or nil for a master that the sentinel does not watch. */
 static int read_named(struct redis_route *route, const redisReply *reply,
 		      struct redis_endpoint *endpoint, struct error *err)
 {
@@ -101,7 +98,7 @@ int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_
 	return result;
 }
 
-/* A sentinel that does not answer costs its share of the time only. */
+/* Ask the sentinels for the master. Each gets an equal share of the time. */
 static int locate_master(struct redis_client *client, int64_t limit_ms,
 			 struct redis_endpoint *endpoint, struct error *err)
 {
@@ -117,7 +114,7 @@ static int locate_master(struct redis_client *client, int64_t limit_ms,
 			route->named_ms = asked_ms;
 			return 0;
 		}
-		/* A refusal says more than a server that is down. */
+		/* A refusal is a better reason than a sentinel that is down. */
 		if (i == 0 || one.kind != ERROR_UNAVAILABLE)
 			*err = one;
 		if (one.kind == ERROR_CANCELLED)
@@ -127,7 +124,7 @@ static int locate_master(struct redis_client *client, int64_t limit_ms,
 	return -1;
 }
 
-/* Has the server the last word on the lock? False: another one has it now. */
+/* Does a sentinel still name this server? True also if none can be reached. */
 static bool is_named(struct redis_client *client, int64_t limit_ms)
 {
 	struct redis_route *route = client->route;
@@ -147,7 +144,7 @@ const struct redis_endpoint *redis_cluster_endpoint(const struct redis_route *ro
 	return route->target.port ? &route->target : &route->endpoints[route->next];
 }
 
-/* Asks the next node of the URI. Returns the pause before, which comes after the last node. */
+/* Choose the next node of the URI. Returns the pause before it, which follows the last node. */
 static int64_t start_over(struct redis_route *route)
 {
 	route->target.port = 0;
@@ -156,7 +153,7 @@ static int64_t start_over(struct redis_route *route)
 	return route->next ? 0 : REDIS_ROUTE_PAUSE_MS;
 }
 
-/* The host may be IPv6, without brackets. It is missing, or "?", when it is that of the node. */
+/* Read "... HOST:PORT". HOST may be IPv6 without brackets; "" or "?" means the host of from. */
 static bool read_target(const char *text, const struct redis_address *from,
 			struct redis_endpoint *endpoint)
 {
@@ -175,7 +172,7 @@ static bool read_target(const char *text, const struct redis_address *from,
 	return redis_endpoint_set(endpoint, host, length, port);
 }
 
-/* Adds [host, port, ...], in which the host may be missing as above. */
+/* Add [host, port, ...], in which the host may be missing as above. */
 static bool add_master(const redisReply *node, const struct redis_address *from,
 		       struct redis_endpoint *endpoints, size_t *count)
 {
@@ -200,7 +197,7 @@ static bool add_master(const redisReply *node, const struct redis_address *from,
 	return true;
 }
 
-/* The reply is a row [first slot, last slot, master, replica...] for each range of slots. */
+/* The reply has a row [first slot, last slot, master, replica...] for each range of slots. */
 bool redis_read_masters(const redisReply *reply, const struct redis_address *from,
 			struct redis_endpoint **endpoints, size_t *count)
 {
@@ -226,7 +223,7 @@ int redis_visit(struct redis_client *client, const struct redis_endpoint *endpoi
 	struct redis_route *route = client->route;
 	int result = 0;
 
-	/* The server that is visited is meant, wherever any lock is. */
+	/* Commands go to the visited server, without a route. */
 	client->route = NULL;
 	for (size_t i = 0; i < count && !result; i++) {
 		go_to(client, &endpoints[i]);
@@ -260,7 +257,7 @@ int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *co
 
 /* ---- the loop ---- */
 
-/* What is left of the call; a step that connects, or asks where to, takes half of that at most. */
+/* Returns the time for a step that connects or asks for the server: half of the call at most. */
 static int64_t step_limit(const struct redis_client *client)
 {
 	const int64_t left_ms = client->until_ms - clock_boot_ms();
@@ -283,7 +280,7 @@ int64_t redis_after_loss(struct redis_route *route)
 	return REDIS_ROUTE_ENDS;
 }
 
-/* Redis 5 and 6 wrap the errors of a script in another text. */
+/* Use strstr() for errors in scripts, which Redis 5 and 6 wrap in another text. */
 int64_t redis_after_error(struct redis_client *client, const char *text)
 {
 	struct redis_route *route = client->route;
@@ -304,7 +301,7 @@ int64_t redis_after_error(struct redis_client *client, const char *text)
 	return REDIS_ROUTE_PAUSE_MS;
 }
 
-/* Connects to where the lock may be. Returns the pause before another try; 0 and connected. */
+/* Connect to the server that may have the lock. Returns 0 if connected, or a pause. */
 static int64_t connect_there(struct redis_client *client, struct error *err)
 {
 	struct redis_route *route = client->route;
@@ -322,7 +319,7 @@ static int64_t connect_there(struct redis_client *client, struct error *err)
 	return err->kind == ERROR_UNAVAILABLE ? redis_after_loss(route) : REDIS_ROUTE_ENDS;
 }
 
-/* Sends the request. Returns the pause before another try, or REDIS_ROUTE_ENDS. */
+/* Send the request. Returns the pause before another try, or REDIS_ROUTE_ENDS. */
 static int64_t try_there(struct redis_client *client, const struct redis_call *call,
 			 struct error *err)
 {
@@ -344,7 +341,7 @@ static int64_t try_there(struct redis_client *client, const struct redis_call *c
 		pause_ms = 0;
 	} else if (server->reply) {
 		pause_ms = redis_after_error(client, server->reply->str);
-		/* It is to change by itself. */
+		/* This state of the server is temporary. */
 		if (pause_ms != REDIS_ROUTE_ENDS)
 			server->error.kind = ERROR_UNAVAILABLE;
 	} else {
@@ -356,7 +353,7 @@ static int64_t try_there(struct redis_client *client, const struct redis_call *c
 	return pause_ms;
 }
 
-/* Pauses before the next step. False: there is none, and *err says why the last one failed. */
+/* Pause before the next step. False: there is none, and *err is that of the last one. */
 static bool continue_call(struct redis_client *client, int64_t pause_ms, struct error *err)
 {
 	const int64_t next_ms = clock_boot_ms() + pause_ms;
@@ -364,7 +361,7 @@ static bool continue_call(struct redis_client *client, int64_t pause_ms, struct 
 
 	if (pause_ms == REDIS_ROUTE_ENDS || next_ms >= client->until_ms)
 		return false;
-	/* There is no descriptor to wait for: the time runs out, or the call is cancelled. */
+	/* This wait ends with the time, or when the call is cancelled. */
 	net_wait(-1, 0, next_ms, client->base.cancel_fd, &waiting);
 	if (waiting.kind == ERROR_UNAVAILABLE)
 		return true;
@@ -407,7 +404,7 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 		redis_conn_close(&server->main);
 	} while (continue_call(client, pause_ms, err));
 	client->until_ms = 0;
-	/* The last try may only have run out of time. */
+	/* A timeout of the last try hides the reason. */
 	if (err->errnum == ETIMEDOUT && before.kind != ERROR_NONE)
 		*err = before;
 	client->base.resent = redis_address_is_at(&server->address, &done_at);
@@ -417,8 +414,8 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 /* ---- calls ---- */
 
 /*
- * A server that is no master any more may keep its connections, while the name in the URI leads to
- * the new master already: the next call looks the name up again.
+ * Report an error. If the server is no master any more, close its connections, so that the next
+ * call looks up the name, which may lead to the new master.
  */
 static int report_refusal(struct redis_client *client, struct error *err)
 {
@@ -497,7 +494,7 @@ int redis_cluster_read(struct redis_client *client, const struct uri *uri, struc
 			 "out '%.100s'", uri->path);
 }
 
-/* Reads "/MASTER" or "/MASTER/DB". */
+/* Read "/MASTER" or "/MASTER/DB". */
 static int read_path(struct redis_client *client, const char *path, struct error *err)
 {
 	const char *db;
@@ -521,7 +518,7 @@ static int read_login(struct redis_address *address, const struct uri *uri, stru
 			 "redis+sentinel: sentinel-user= needs sentinel-password-file=");
 }
 
-/* As the servers, the sentinels have TLS, unless the URI says that they have none. */
+/* Read the TLS of the sentinels: that of the servers, unless ?sentinel-tls=no. */
 static int read_tls(struct redis_address *address, const struct uri *uri, struct error *err)
 {
 	const bool is_given = uri_param(uri, "sentinel-tls");

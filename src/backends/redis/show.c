@@ -31,7 +31,7 @@ static bool add_row(const redisReply *reply, bool holds, struct rows *rows)
 	return true;
 }
 
-/* Adds the rows of a reply to show. False: it is something else. */
+/* Add the rows of a reply to show. False: the reply is not valid. */
 static bool read_rows(const redisReply *reply, struct rows *rows)
 {
 	uint64_t fence;
@@ -73,7 +73,7 @@ static bool ends_with(const char *key, size_t length, const char *suffix)
 	return length >= tail && !memcmp(key + length - tail, suffix, tail);
 }
 
-/* A fence outlives its lock and proves nothing, and there are no waiters without a queue. */
+/* Add the lock of a key. A fence outlives its lock, and waiters without a queue do not exist. */
 static void list_key(const char *before, const redisReply *key, struct name_list *names)
 {
 	static const char *const suffixes[] = { ":holders", ":queue" };
@@ -99,7 +99,7 @@ static void list_key(const char *before, const redisReply *key, struct name_list
 		name_list_add(names, text + prefix, length - prefix);
 }
 
-/* Add the lock that a key of dlock's records belongs to. See redisson_make_keys(). */
+/* Add the lock of a key of dlock's records beside Redisson's. See redisson_make_keys(). */
 static void list_redisson_key(const char *before, const redisReply *key, struct name_list *names)
 {
 	static const char braced[] = ":dlock.braced", plain[] = "}:dlock";

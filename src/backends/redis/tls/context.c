@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The files that a URI names: authorities, certificate, key. */
+/* Making the context: the authorities, certificate and key that a URI names. */
 #include "session.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 /* For how long, in ms, a context serves further connections. */
 #define SHARED_MS 1000
 
-/* OpenSSL would block in the opening of a FIFO, and its messages do not name the file. */
+/* Check a file first: OpenSSL would block on a FIFO, and its messages do not name the file. */
 static int check_path(const char *path, const char *parameter, bool *is_directory,
 		      struct error *err)
 {
@@ -34,7 +34,6 @@ static int check_path(const char *path, const char *parameter, bool *is_director
 	return error_set(err, ERROR_USAGE, 0, "?%s=: %.250s: not a regular file", parameter, path);
 }
 
-/* The reason that OpenSSL gives for its last failure. */
 static const char *get_reason(void)
 {
 	const char *text = ERR_reason_error_string(ERR_peek_last_error());
@@ -107,7 +106,7 @@ static SSL_CTX *read_files(const struct redis_tls *tls, struct error *err)
 		error_set(err, ERROR_INTERNAL, 0, "OpenSSL does not start: %s", get_reason());
 		return NULL;
 	}
-	/* What is older is broken (RFC 8996). The system's configuration may ask for more. */
+	/* Older versions are broken (RFC 8996). The system's configuration may require more. */
 	if (SSL_CTX_get_min_proto_version(context) < TLS1_2_VERSION)
 		SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION);
@@ -126,8 +125,8 @@ static const char *text_of(const char *path)
 }
 
 /*
- * To read the authorities of the system takes some 30 ms. Who connects to several servers at once
- * does not wait for that so many times: what was read a moment ago serves all of them.
+ * Reading the authorities of the system takes some 30 ms, so connections to several servers at once
+ * share one context.
  */
 SSL_CTX *tls_context(const struct redis_tls *tls, struct error *err)
 {

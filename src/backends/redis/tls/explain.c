@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What went wrong in TLS, and what can be done about it. */
+/* Messages for errors of TLS, and what can be done about them. */
 #include "session.h"
 
 #include <openssl/err.h>
@@ -9,8 +9,8 @@
 #include "base/error.h"
 
 /*
- * What the server says before it closes the connection, from the alerts of RFC 8446. A server that
- * wants a certificate says so with handshake_failure in TLS 1.2.
+ * The alerts of RFC 8446 that a server sends before it closes the connection. In TLS 1.2 a server
+ * that wants a certificate sends handshake_failure.
  */
 static const struct alert {
 	const char *meaning;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A session of OpenSSL over our own socket. OpenSSL's own sockets send with write(), which raises
- * SIGPIPE when the server is gone, so that bytes are moved here.
+ * A session of OpenSSL over our own socket. Bytes are sent here, because OpenSSL's own sockets use
+ * write(), which raises SIGPIPE when the server is gone.
  */
 #include "session.h"
 
@@ -22,7 +22,7 @@
 #include "base/net.h"
 #include "base/version.h"
 
-/* The first byte of what a server sends first (RFC 8446, 5.1). */
+/* The first byte that a server sends (RFC 8446, 5.1). */
 enum { RECORD_ALERT = 21, RECORD_HANDSHAKE = 22 };
 
 /* ---- the bytes below */
@@ -57,7 +57,7 @@ static int bio_write(BIO *bio, const char *data, int size)
 	return set_retry(bio, send(session->fd, data, (size_t)size, MSG_NOSIGNAL), BIO_FLAGS_WRITE);
 }
 
-/* There are no buffers to flush, and OpenSSL asks for nothing else that must be answered. */
+/* Answer BIO_flush(): there are no buffers. OpenSSL needs no other answer. */
 static long bio_control(BIO *bio, int command, long number, void *pointer)
 {
 	(void)bio;
@@ -90,8 +90,8 @@ static BIO *make_bio(struct redis_tls_session *session)
 /* ---- opening */
 
 /*
- * Has the certificate checked against host, and a name sent to a server that has several. An IP
- * address is not sent (RFC 6066, 3). A dot at the end of a name belongs to neither.
+ * Verify the certificate against host, and send the name to a server that has several. An IP
+ * address is not sent (RFC 6066, 3). A dot at the end of a name is dropped.
  */
 static bool expect_host(SSL *ssl, const char *host, bool verify)
 {
@@ -154,7 +154,7 @@ fail:
 
 /* ---- moving */
 
-/* After a call of OpenSSL that returned result, which is no success. */
+/* Handle a failed call of OpenSSL. Returns 0 with *wanted, or -1 and sets *err. */
 static int handle_failure(struct redis_tls_session *session, int result, short *wanted,
 			  struct error *err)
 {
@@ -210,8 +210,8 @@ static ssize_t tls_read(struct redis_tls_session *session, void *data, size_t si
 }
 
 /*
- * In TLS 1.3 the handshake is over before the server has seen our certificate. A server that wants
- * another one says so, and closes the connection: what it said is read here, if sending has failed.
+ * Read the alert of a server after sending has failed. In TLS 1.3 the handshake is over before the
+ * server has checked our certificate. A server that rejects it sends an alert and closes.
  */
 static void read_alert(struct redis_tls_session *session, struct error *err)
 {
