@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rules about holds: hold.h. */
+/* The rules about holds, once for all backends: hold.h. */
 #include "hold.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The modes of holds: hold_mode.h. */
 #include "hold_mode.h"
 
 #include <limits.h>
@@ -25,7 +26,7 @@ void hold_mode_read(const char *text, enum hold_mode *mode, int *slots)
 /* Room for "--slots 2147483647". */
 #define MODE_TEXT_SIZE 24
 
-/* The option that asks for the mode, or a name of the mode that needs no option. */
+/* Returns the option for the mode, or a name of the mode that has no option. */
 static const char *describe_mode(enum hold_mode mode, int slots, char buf[static MODE_TEXT_SIZE])
 {
 	switch (mode) {

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Does a hold cover a request? All backends use this one rule, and only find out in which mode a
- * token holds the lock. The rule applies to a run or an acquisition inside a hold, and to a
- * verification. No I/O.
+ * Does a hold cover a request? All backends use this one rule, for a run or an acquisition inside a
+ * hold, and for a verification. No I/O.
  *
  *	held \ asked	exclusive	shared		M slots		any
  *	exclusive	yes		yes		yes		yes
  *	shared		no		yes		no		yes
  *	N slots		no		no		if N is M	yes
  *
- * An exclusive hold keeps everybody else out, and so it covers all other modes. A hold of N slots
- * does not cover a request of M slots, not even when N is less: whoever asks for M slots means a
- * lock with M slots.
+ * An exclusive hold keeps everybody else out, so it covers all other modes. A hold of N slots does
+ * not cover a request of M slots, even if N is less, because that request is for a lock with M
+ * slots.
  */
 #pragma once
 
@@ -29,14 +28,13 @@ void hold_mode_read(const char *text, enum hold_mode *mode, int *slots);
 
 /*
  * HELD: a hold of this mode, with HOLD_SLOT of held_slots, covers request. BUSY: it does not, and
- * *err (ERROR_USAGE) says why, with both numbers of slots if these differ. Only the mode and the
- * slots of request are read.
+ * *err (ERROR_USAGE) has the reason. Only the mode and the slots of request are read.
  */
 enum outcome hold_mode_covers(enum hold_mode held, int held_slots, const struct request *request,
 			      struct error *err);
 
 /*
- * Does request agree with the holders of a lock on the number of its slots? True also when request
- * asks for no slot, or they hold none (0). False with *err (ERROR_USAGE).
+ * Does request agree with the holders on the number of slots? True also if request is for no slot,
+ * or they hold none (0). If not, sets *err (ERROR_USAGE).
  */
 bool hold_mode_slots_agree(int held_slots, const struct request *request, struct error *err);

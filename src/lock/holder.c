@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Encoding, decoding and describing holder records: holder.h. */
 #include "holder.h"
 
 #include <inttypes.h>
@@ -14,10 +15,9 @@
 #include "uri.h"
 
 /*
- * The login name of the environment, and not that of the user database: getpwuid() would load
- * shared objects, which takes 0.3 to 1 ms, and might wait for a directory server that is down, all
- * for a word that only people read. Where it is "root", the environment is from before a change of
- * the user.
+ * Use the login name of the environment. getpwuid() would load shared objects, which takes 0.3 to 1
+ * ms, and might wait for a directory server that is down. "root" for another uid is from before a
+ * change of the user.
  */
 static void read_user(char *buf, size_t size)
 {
@@ -96,7 +96,7 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 		const int64_t *number = (const void *)value;
 		char digits[TEXT_DIGITS_SIZE] = "";
 
-		/* Nobody ends earlier what is kept. */
+		/* A retained lock has no process that ends it. */
 		if (holder->kept_ms && number == &holder->until_ms)
 			continue;
 		if (!field->size)
@@ -106,7 +106,7 @@ size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SI
 		/* The note, which comes last, is cut. */
 		if (value == holder->note)
 			most = HOLDER_COLUMN_SIZE;
-		/* A number without room, as a forged record may have, is left out. */
+		/* Leave out a number without room, which a forged record may have. */
 		if (!*value || used + strlen(field->key) + sizeof("&=") + strlen(digits) >= most)
 			continue;
 		if (used)
@@ -125,7 +125,7 @@ static bool get_text(const char *value, size_t length, char *buf, size_t size)
 	ptrdiff_t decoded;
 
 	if (length > sizeof(text)) {
-		/* Still longer than each field; cut, but not within an escape. */
+		/* Cut to more than any field, but not within an escape. */
 		length = sizeof(text);
 		if (value[length - 1] == '%')
 			length -= 1;
@@ -172,7 +172,7 @@ int holder_decode(struct holder *holder, const char *text, size_t length)
 	return any ? 0 : -1;
 }
 
-/* "kept until 03:10:00 (nightly-backup has ended)" */
+/* Write "kept until 03:10:00 (nightly-backup has ended)". */
 static void describe_kept(const struct holder *holder, char *buf, size_t size)
 {
 	char until[TIME_OF_DAY_SIZE];
@@ -212,7 +212,7 @@ const char *holder_describe_process(const struct holder *holder,
 	return buf;
 }
 
-/* Stands for the host, user and process of a holder of which none of these is known. */
+/* Returns the text for a holder without known host, user and process. */
 static const char *describe_unknown(const struct holder *holder, int64_t age_ms)
 {
 	const bool only_note = *holder->note && !*holder->command && !holder->kept_ms && age_ms < 0;
@@ -220,7 +220,7 @@ static const char *describe_unknown(const struct holder *holder, int64_t age_ms)
 	return only_note ? "nobody known" : "another client";
 }
 
-/* what: "held by" or the like. */
+/* Describe a holder. what: "held by" or the like. */
 static const char *describe_holder(const char *what, const struct holder *holder, int64_t age_ms,
 				   char *buf, size_t size)
 {

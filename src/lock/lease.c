@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
+/* The arithmetic of leases: lease.h. */
 #include "lease.h"
 
 #include "base/clock.h"
 
-/* The time that KILL may need for a whole tree: 5 % of the TTL, 20 to 250 ms. */
+/* Returns the time that KILL may need for a whole tree: 5 % of the TTL, 20 to 250 ms. */
 static int64_t kill_margin(int64_t ttl_ms)
 {
 	int64_t margin = ttl_ms / 20;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Checking and deriving names of locks: name.h. */
 #include "name.h"
 
 #include <inttypes.h>

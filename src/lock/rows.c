@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The containers that show() of a backend fills: rows, and names of locks. */
+/* The containers for the results of show(): rows, and names of locks. */
 #include "backend.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ void row_id(const char *token, char id[static ROW_ID_SIZE])
 		snprintf(id + 2 * i, 3, "%02x", digest[i]);
 }
 
-/* An array whose room doubles whenever it is full, with room for one more element. */
+/* Make room for one more element in an array, whose room doubles whenever it is full. */
 static void *grow_array(void *array, size_t count, size_t size)
 {
 	if (count & (count - 1))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Makes tokens, and reads what their digits say. */
+/* Making tokens, and reading their digits: token.h. */
 #include "token.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 static const char hex_digits[] = "0123456789abcdef";
 
-/* Where a token has its hashes, of HASH_DIGITS each. */
+/* The positions of the hashes in a token, of HASH_DIGITS each. */
 #define HASH_DIGITS 4
 #define NAME_AT 12
 #define BACKEND_AT 16
@@ -20,7 +20,7 @@ static const char hex_digits[] = "0123456789abcdef";
 
 static void print_hash(uint64_t hash, char digits[static HASH_DIGITS])
 {
-	/* All 64 bits of the hash have a part in the 16 bits of the digits. */
+	/* Fold all 64 bits into 16. */
 	hash ^= hash >> 32;
 	hash ^= hash >> 16;
 	for (int i = 0; i < HASH_DIGITS; i++)
@@ -61,7 +61,7 @@ int token_make(char token[static TOKEN_SIZE], const char *name, uint64_t backend
 		return -1;
 	print_hash(hash_name(name), token + NAME_AT);
 	print_hash(backend, token + BACKEND_AT);
-	/* The lowest bit of the hash is one of the digits' own bits. */
+	/* The lowest bit of the hash is in the digits. */
 	print_hash(fnv1a(FNV1A_INIT, token, MARK_AT) ^ !of_run, token + MARK_AT);
 	return 0;
 }
@@ -79,7 +79,7 @@ enum token_scope token_scope(const char token[static TOKEN_SIZE], const char *na
 	return has_hash(token + BACKEND_AT, backend) ? TOKEN_OF_LOCK : TOKEN_OF_NAME;
 }
 
-/* What stands behind the digits of a token: "+1" to "+999999", or nothing. -1: neither. */
+/* Read the level behind the digits of a token: "+1" to "+999999", or nothing. -1: neither. */
 static int read_level(const char *text)
 {
 	int level = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cuts a URI into its parts and decodes them, and encodes text. uri_param.c knows parameters. */
+/* Parsing URIs, and percent-encoding. uri_param.c has the parameters. */
 #include "uri.h"
 
 #include <arpa/inet.h>
@@ -86,7 +86,7 @@ size_t uri_encode(const char *text, size_t length, char *buf, size_t size)
 		const char escape[] = { '%', hex_digits[c >> 4], hex_digits[c & 15] };
 
 		step = is_plain(text[i]) ? 1 : 3;
-		/* When it is full: no part of an escape, and nothing after a gap. */
+		/* When buf is full, write no part of an escape, and nothing after a gap. */
 		if (used < need || need + step >= size)
 			continue;
 		memcpy(buf + used, step == 1 ? text + i : escape, step);
@@ -116,8 +116,8 @@ const char *uri_param(const struct uri *uri, const char *name)
 }
 
 /*
- * No message of the parser shows a part of the URI: whatever stands in the wrong place may be a
- * piece of a password.
+ * No message of the parser shows a part of the URI, because a misplaced part may be a piece of a
+ * password.
  */
 static int fail_at(struct error *err)
 {
@@ -125,7 +125,7 @@ static int fail_at(struct error *err)
 			 "%%40, and in a password %%2F for '/', %%3F for '?'");
 }
 
-/* Decodes a part in place. */
+/* Decode a part in place. */
 static int decode_part(char *text, const char *part, struct error *err)
 {
 	const ptrdiff_t length = uri_decode(text, strlen(text));
@@ -155,7 +155,7 @@ static bool is_ipv6(const char *name)
 	return inet_pton(AF_INET6, address, &in6) == 1;
 }
 
-/* Parses "host[:port]". number, for messages, counts from 1. */
+/* Parse "host[:port]". number, for messages, counts from 1. */
 static int parse_host(char *text, struct uri_host *host, size_t number, struct error *err)
 {
 	char *bracket = *text == '[' ? strrchr(text, ']') : NULL;
@@ -242,7 +242,7 @@ static bool is_path_scheme(const char *scheme)
 	return !strcmp(scheme, "file") || (plus && !strcmp(plus, "+unix"));
 }
 
-/* Parses what stands behind the scheme. */
+/* Parse the text behind the scheme. */
 static int parse_after_scheme(struct uri *uri, char *text, struct error *err)
 {
 	char *query = text, *path = strsep(&query, "?"), *authority = path;
@@ -252,7 +252,7 @@ static int parse_after_scheme(struct uri *uri, char *text, struct error *err)
 		return error_set(err, ERROR_USAGE, 0, "a fragment makes no sense here: write %%23 "
 				 "for '#'");
 	if (!strncmp(path, "//", 2)) {
-		/* One byte to the left, so that there is room for the end. */
+		/* Move it one byte to the left, to make room for its NUL. */
 		length = strcspn(path + 2, "/");
 		memmove(authority, path + 2, length);
 		path += 2 + length;

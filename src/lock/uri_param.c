@@ -16,7 +16,7 @@
 #include "name.h"
 #include "uri.h"
 
-/* Parameters of only some strategies or dialects, and where they belong. */
+/* Parameters of only some strategies or dialects, and their owners. */
 static const struct {
 	const char *name, *owner;
 } special_params[] = {
@@ -100,8 +100,8 @@ int uri_timeouts(const struct uri *uri, int64_t *request_ms, int64_t *connect_ms
 }
 
 /*
- * Reads the first line of the file that parameter name gives: *password, which the caller frees.
- * No such parameter: leaves *password as it is.
+ * Read the first line of the file that parameter name gives into *password, which the caller frees.
+ * Without this parameter, *password is not changed.
  */
 static int load_password(const struct uri *uri, const char *name, char **password,
 			 const char **exposed, struct error *err)
@@ -173,8 +173,8 @@ char *uri_make_absolute(const char *text)
 	return result;
 }
 
-/* Has the parameter a part in which place the uri means? */
-static bool is_of_place(const struct uri_param *param)
+/* Is the parameter a part of the location of locks? */
+static bool is_of_location(const struct uri_param *param)
 {
 	static const char *const common[] = {
 		URI_COMMON_PARAMS, FILE_PARAMS, "sentinel-user", "sentinel-tls", "tls", "sni",
@@ -184,7 +184,7 @@ static bool is_of_place(const struct uri_param *param)
 	return !is_known(param->name, common);
 }
 
-/* Without slashes at the end, which a shell's completion leaves behind a directory. */
+/* Returns the length without slashes at the end, which a shell's completion adds. */
 static size_t path_length(const char *path)
 {
 	size_t length = strlen(path);
@@ -207,7 +207,7 @@ uint64_t uri_identity(const struct uri *uri)
 	for (size_t i = 0; i < uri->param_count; i++) {
 		const struct uri_param *param = &uri->params[i];
 
-		if (!is_of_place(param))
+		if (!is_of_location(param))
 			continue;
 		hash = fnv1a(hash, param->name, strlen(param->name) + 1);
 		hash = fnv1a(hash, param->value, strlen(param->value) + 1);
@@ -215,7 +215,7 @@ uint64_t uri_identity(const struct uri *uri)
 	return hash;
 }
 
-/* Appends to text, as far as it fits. */
+/* Append to text, as far as it fits. */
 static void __attribute__((format(printf, 2, 3)))
 append_text(char text[static URI_PLACE_SIZE], const char *format, ...)
 {
@@ -242,7 +242,7 @@ const char *uri_place(const struct uri *uri, uint16_t port, char buf[static URI_
 	}
 	append_text(buf, "%s", uri->path);
 	for (size_t i = 0; i < uri->param_count; i++) {
-		if (!is_of_place(&uri->params[i]))
+		if (!is_of_location(&uri->params[i]))
 			continue;
 		append_text(buf, "%c%s=%s", separator, uri->params[i].name, uri->params[i].value);
 		separator = '&';

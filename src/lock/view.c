@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Views of a lock, and findings of `dlock check`: view.h. */
 #include "view.h"
 
 #include <stdarg.h>
@@ -12,7 +13,7 @@
 #include "lease.h"
 
 #define PINGS 10
-/* With more difference, people see that fences and ages do not fit the clock of their host. */
+/* With a larger difference, people notice that fences and ages disagree with their clock. */
 #define CLOCK_SKEW_MS 1000
 
 static struct hold_view *add_view(struct hold_view **views, size_t *count)
@@ -21,7 +22,7 @@ static struct hold_view *add_view(struct hold_view **views, size_t *count)
 	return &(*views)[(*count)++];
 }
 
-/* Of a hold that lives with a process, the record says when that process ends it. */
+/* Returns when the row ends: for a session, when its process ends it by its record. */
 static int64_t expires_in(const struct row *row, const struct holder *holder)
 {
 	int64_t left_ms = row->left_ms;
@@ -110,7 +111,7 @@ int findings_add_round_trip(struct findings *findings, struct backend *backend,
 		most = took > most ? took : most;
 		sum += took;
 	}
-	/* Half of the time that a request has. */
+	/* Half of the timeout of a request. */
 	slow = most > backend->timeout_ms * 500;
 	findings_add(findings, slow ? FINDING_WARNING : FINDING_OK, "round-trip",
 		     slow ? "raise ?timeout=, and take a longer --ttl" : NULL,

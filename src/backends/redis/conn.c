@@ -170,7 +170,7 @@ void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]
 }
 
 /* Append a command of the login, whose answer is checked. */
-static void put_ahead(struct redis_conn *conn, int argc, const char *const argv[])
+static void send_login(struct redis_conn *conn, int argc, const char *const argv[])
 {
 	redis_conn_send(conn, argc, argv);
 	conn->unread++;
@@ -190,14 +190,14 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 	if (!conn->reader)
 		memory_gone();
 	if (address->password)
-		put_ahead(conn, address->user ? 3 : 2, login);
+		send_login(conn, address->user ? 3 : 2, login);
 	snprintf(db, sizeof(db), "%ld", address->db);
 	if (address->db && !subscriber)
-		put_ahead(conn, 2, (const char *const[]){ "SELECT", db });
+		send_login(conn, 2, (const char *const[]){ "SELECT", db });
 	if (address->master)
-		put_ahead(conn, 1, (const char *const[]){ "ROLE" });
+		send_login(conn, 1, (const char *const[]){ "ROLE" });
 	if (address->age && !subscriber)
-		put_ahead(conn, 2, (const char *const[]){ "INFO", "server" });
+		send_login(conn, 2, (const char *const[]){ "INFO", "server" });
 }
 
 /* A server without TLS reads the handshake as the beginning of a long command, and waits. */

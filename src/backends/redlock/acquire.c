@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Acquiring: see backend.c for the whole of it. */
+/* Acquiring a majority: see backend.c. */
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,30 +13,30 @@
 #include "redlock.h"
 #include "validity.h"
 
-/* Those that wait for the end of a lease try one after the other. */
+/* Waiters for the end of a lease try one after the other, at this distance. */
 #define STAGGER_MS 30
 #define STAGGER_MOST 20
 /*
- * When nobody got a majority, everybody tries again after a random time below a bound that doubles
- * so many times.
+ * After a try in which nobody got a majority, each client pauses for a random time. Its bound
+ * doubles SPLIT_DOUBLED times.
  */
 #define SPLIT_FIRST_MS 10
 #define SPLIT_DOUBLED 6
-/* How often who does not wait tries again after that; the pauses then sum up to 0.6 s at most. */
+/* The most such tries of a client that does not wait; their pauses take 0.6 s at most. */
 #define SPLIT_TRIES 6
-/* A hold of a minority that is younger may belong to one who tries just now, as we do. */
+/* A younger hold of a minority may be that of a client in the middle of its try. */
 #define TRYING_MS 1000
-/* A server that has been up for so long forgot no lock, whatever its TTL is. */
+/* A server that has been up for this long counts as old, unless a TTL is longer. */
 #define OLD_MS (INT64_C(24) * 3600 * 1000)
 
-/* What the nodes said in one try. */
+/* The answers of the nodes in one try. */
 struct ballot {
 	unsigned granted;			/* a bit for each node that has given the lock */
-	uint64_t fence;				/* the greatest that they gave, */
-	int equal;				/* and how many gave this one */
-	int64_t left_ms[REDIS_MOST_SERVERS];	/* of those who have it, in no order */
+	uint64_t fence;				/* the greatest of theirs, */
+	int equal;				/* and how many gave it */
+	int64_t left_ms[REDIS_MOST_SERVERS];	/* of the leases of holders, in no order */
 	int grants, voters, busy, failed;
-	int64_t longest_ttl_ms;			/* of all that the nodes tell of, and our own */
+	int64_t longest_ttl_ms;			/* of all reported ones and our own */
 	int64_t young_ms;			/* until enough nodes vote; INT64_MAX: not known */
 	/* The holder that most of them name: */
 	int most;
@@ -46,7 +46,7 @@ struct ballot {
 
 /* ---- reading ---- */
 
-/* {1, fence}: see redis/lua/common.lua. The other nodes must not get a forged fence. */
+/* Is it {1, fence} (redis/lua/common.lua)? Refuses a forged fence, which would spread. */
 static bool is_grant(const struct redis_server *node)
 {
 	return node->state == SERVER_ANSWERED && redis_has_shape(node->reply, "is") &&
@@ -54,14 +54,14 @@ static bool is_grant(const struct redis_server *node)
 	       strtoull(node->reply->element[1]->str, NULL, 10) < BACKEND_FENCE_END;
 }
 
-/* {0, left, ahead, queued_at, foreign, digest, age, ttl} */
+/* Is it {0, left, ahead, queued_at, foreign, digest, age, ttl}? */
 static bool is_busy(const struct redis_server *node)
 {
 	return node->state == SERVER_ANSWERED && redis_has_shape(node->reply, "iiisisii") &&
 	       node->reply->element[0]->integer == 0;
 }
 
-/* The age of the server, in ms; -1: not known. */
+/* Returns the age of the server, in ms; -1: not known. */
 static int64_t server_age(const struct redis_server *node)
 {
 	const struct redis_conn *conn = &node->main;
@@ -112,7 +112,7 @@ static void read_grant(const struct redis_server *node, unsigned bit, struct bal
 	}
 }
 
-/* Which nodes vote, and for how long too few do. See redlock_may_vote(). */
+/* Count the nodes that vote, and the time until enough do. See redlock_may_vote(). */
 static void count_voters(const struct redis_client *client, struct ballot *ballot)
 {
 	int64_t left_ms[REDIS_MOST_SERVERS], age_ms;
@@ -146,7 +146,7 @@ static void read_ballot(const struct redis_client *client, int64_t ttl_ms, struc
 	count_voters(client, ballot);
 }
 
-/* state: the TTL that is asked for. Only old nodes vote before all have answered. */
+/* state: the requested TTL. Before all have answered, only old nodes vote. */
 static bool is_decided(const struct redis_client *client, const void *state)
 {
 	const int64_t ttl_ms = *(const int64_t *)state;
@@ -162,9 +162,9 @@ static bool is_decided(const struct redis_client *client, const void *state)
 /* ---- one try ---- */
 
 /*
- * Removes what a failed try has taken, also where its answer did not come. A node that gave a
- * smaller fence than another one may have lost its data, and learns the greatest again: so it is
- * not forgotten when one node after the other loses its data while somebody waits.
+ * Release what a failed try has acquired, also on nodes without an answer. A node with a smaller
+ * fence may have lost its data, and gets the greatest one: so no fence is lost when one node after
+ * the other loses its data while somebody waits.
  */
 static void back_off(struct redis_client *client, const struct request *request,
 		     const struct ballot *ballot)
@@ -200,7 +200,7 @@ static bool has_fence(const struct redis_client *client, const void *state)
 	return count >= client->quorum;
 }
 
-/* Acquire at these nodes. The hold of the token gets fence at least; 0: the client's clock. */
+/* Acquire at these nodes, with a fence of at least fence; 0: the client's clock. */
 static int acquire_at_servers(struct redis_client *client, const struct request *request,
 			      unsigned nodes, bool enqueue, uint64_t fence, struct error *err)
 {
@@ -223,9 +223,9 @@ static int acquire_at_servers(struct redis_client *client, const struct request 
 }
 
 /*
- * The fence is the greatest that a node has given. The next holder finds it if a majority has it
- * before the command starts: mostly all have given the same, which was this client's clock.
- * Otherwise the nodes that have given the lock are asked for it again, with that fence.
+ * Make sure that a majority has the greatest fence before the command starts, so that the next
+ * holder finds it. Usually all nodes have given the same one, from this client's clock. Otherwise
+ * the nodes that have given the lock are asked a second time, with that fence.
  */
 static bool spread_fence(struct redis_client *client, const struct request *request,
 			 const struct ballot *ballot, struct error *err)
@@ -235,7 +235,7 @@ static bool spread_fence(struct redis_client *client, const struct request *requ
 		has_fence(client, &ballot->fence));
 }
 
-/* The majority has given the lock: may it be used? HELD, or ERROR with *err. */
+/* Accept the lock of a majority. HELD, or ERROR with *err: too little of the lease is left. */
 static enum outcome accept_majority(struct redlock *lock, const struct request *request,
 				    const struct ballot *ballot, int64_t sent_ms,
 				    struct grant *grant, struct error *err)
@@ -253,7 +253,7 @@ static enum outcome accept_majority(struct redlock *lock, const struct request *
 	return redis_grant(client, sent_ms, request, grant, err);
 }
 
-/* One try, with *ballot. BUSY and ERROR leave nothing behind but a queue entry. */
+/* Try once, and fill *ballot. BUSY and ERROR leave only a queue entry. */
 static enum outcome try_acquire(struct redlock *lock, const struct request *request, bool queued,
 				struct ballot *ballot, struct grant *grant, struct error *err)
 {
@@ -279,7 +279,7 @@ static enum outcome try_acquire(struct redlock *lock, const struct request *requ
 
 /* ---- trying again ---- */
 
-/* Did several try at the same time, so that nobody got a majority? */
+/* Have several clients tried at the same time, so that nobody got a majority? */
 static bool is_split(const struct redis_client *client, const struct ballot *ballot)
 {
 	if (ballot->grants >= client->quorum || ballot->most >= client->quorum)
@@ -320,7 +320,7 @@ static int64_t choose_retry(struct redlock *lock, struct ballot *ballot)
 				      rand() % STAGGER_MS);
 }
 
-/* Says why nobody gets the lock, when too many nodes that give it do not vote. */
+/* Record the reason if nobody gets the lock because too many of its nodes do not vote. */
 static void record_young(struct redlock *lock, const struct ballot *ballot)
 {
 	const int quorum = lock->client.quorum;
@@ -331,11 +331,11 @@ static void record_young(struct redlock *lock, const struct ballot *ballot)
 	snprintf(lock->young, sizeof(lock->young), "%d of %d nodes %s",
 		 ballot->grants - ballot->voters, lock->client.count,
 		 ballot->young_ms == INT64_MAX
-		 ? "do not tell by INFO how long they have been up, and do not vote"
+		 ? "do not report by INFO how long they have been up, and do not vote"
 		 : "were started less than a TTL ago and may have forgotten the lock");
 }
 
-/* The same for who does not wait. */
+/* Report the reason to a client that does not wait. */
 static enum outcome refuse_young(const struct redlock *lock, const struct ballot *ballot,
 				 struct error *err)
 {
@@ -356,7 +356,7 @@ enum outcome redlock_attempt(struct redis_client *client, const struct request *
 
 	redis_begin(client, request->name);
 	outcome = try_acquire(lock, request, enqueue, &ballot, grant, err);
-	/* Who does not wait is not told BUSY because others tried at the same moment. */
+	/* Without a wait, try more than once if others tried at the same moment. */
 	for (int i = 0; i < SPLIT_TRIES && outcome == OUTCOME_BUSY && !request->queue &&
 	     is_split(client, &ballot); i++) {
 		net_wait(-1, 0, clock_boot_ms() + split_pause(lock), client->base.cancel_fd, err);
@@ -368,7 +368,7 @@ enum outcome redlock_attempt(struct redis_client *client, const struct request *
 	record_young(lock, &ballot);
 	if (outcome == OUTCOME_BUSY && !request->queue && lock->young[0])
 		return refuse_young(lock, &ballot, err);
-	/* Another try follows before the waiter sleeps for the first time. */
+	/* A new waiter tries once more before its first sleep. */
 	if (outcome == OUTCOME_BUSY && (enqueue || !request->queue))
 		grant->retry_ms = choose_retry(lock, &ballot);
 	return outcome;

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Redlock (redis.io, "Distributed locks with Redis"): a lock on several Redis servers that know
- * nothing of each other. Whoever has it on a majority of them has it. On each node the keys are
- * those of redis/backend.c, in its plain dialect, and the lock is always a string, so that npm's
- * redlock, redis-semaphore's RedlockMutex and others that set the same key on the same nodes are
- * excluded.
+ * Redlock (redis.io, "Distributed locks with Redis"): a lock on several independent Redis servers.
+ * A client holds it if it holds it on a majority of them. On each node the keys are those of
+ * redis/backend.c, in its plain dialect, and the lock is always a string. This excludes npm's
+ * redlock, redis-semaphore's RedlockMutex and others that set the same key on the same nodes.
  *
- * An acquisition asks all nodes at once. When a majority has given the lock, what is left of the
- * TTL since before the first request is the lease. Otherwise, and when nothing is left of it, the
- * lock is released on all nodes, also on those that have not answered: a request that waits in the
- * buffer of a node that hangs is followed there, on the same connection, by its release.
+ * An acquisition asks all nodes at once. When a majority has given the lock, the lease is the rest
+ * of the TTL since before the first request. Otherwise, or when nothing is left, the lock is
+ * released on all nodes, also on those that have not answered: on a node that hangs, the release
+ * follows the request on the same connection.
  *
- * - A node that was restarted within the TTL may have forgotten a lock. It gives the lock like all
- *   others, so that it keeps others out, but its vote does not count until it is as old as the
- *   longest TTL that any node reports. Nodes that have been up for a day are not waited for when
- *   they are no part of the first majority. Younger ones are, as long as node-timeout, because a
- *   node that has not answered may know a longer TTL.
- * - A renewal needs a majority that still has the hold. It sets the lock again on the nodes that
- *   have lost it, and never takes it from anybody. Once the majority is lost, the hold is lost.
+ * - A node that was restarted within the TTL may have lost a lock. It gives the lock like all
+ * others,
+ *   so that it keeps others out, but its vote does not count until it is as old as the longest TTL
+ *   that any node reports. An acquisition does not wait for nodes beyond the first majority if these
+ *   have been up for a day. Otherwise it waits for node-timeout, because a node without an answer
+ *   may know a longer TTL.
+ * - A renewal needs a majority that still has the hold. It restores the lock on the nodes that have
+ *   lost it, and never takes it from anybody. Once the majority is lost, the hold is lost.
  * - The fence is the clock of the client, or the last fence of a node plus 1 if that is more. The
  *   greatest is written to a majority before the command starts.
  *
- * The nodes run the one script of redis/lua/. It gives the lock to whoever finds it free, because
- * the queues of the nodes may differ; so there is no promise of an order. A waiter subscribes to a
- * channel of its own on each node, and stands in the queue of each node by the time at which it
- * came. A release calls the first waiter that is alive, and the second one for 0.9 s later. A
- * waiter tries when a majority of the nodes has called it, or shortly after one has, when a
- * majority of the leases has ended, and every 5 s. When several tried at the same time, and nobody
- * got a majority, each tries again after a random time.
+ * The nodes run the one script of redis/lua/. It gives a free lock to any client, because the
+ * queues of the nodes may differ; so no order is promised. A waiter subscribes to its own channel
+ * on each node, and is in the queue of each node, sorted by queued_at. A release calls the first
+ * waiter that is alive, and the second one for 0.9 s later. A waiter tries when a majority of the
+ * nodes has called it, or shortly after one has, when a majority of the leases has ended, and every
+ * 5 s. When several clients tried at the same time and nobody got a majority, each pauses for a
+ * random time.
  */
 #include <string.h>
 #include <strings.h>
@@ -42,7 +42,7 @@
 
 /* ---- the URI ---- */
 
-/* Do two nodes have the same address, as far as that can be seen without looking up names? */
+/* Do two nodes have the same address, without looking up names? */
 static bool is_same(const struct redis_address *a, const struct redis_address *b)
 {
 	const char *first = strcasecmp(a->host, "localhost") ? a->host : "127.0.0.1";

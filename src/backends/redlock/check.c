@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds out, node by node, whether the nodes are fit to hold locks. */
+/* `dlock check` for each node. */
 #include "base/error.h"
 #include "lock/view.h"
 #include "redlock.h"
 
-/* The findings about one node, with its name in front. 0, or -1: it cannot be asked. */
+/* Add the findings about one node, with its name in front. Returns 0, or -1 without an answer. */
 static int check_node(const struct redis_client *client, int which, struct findings *findings)
 {
 	const char *label = client->servers[which].address.label + sizeof("redis ") - 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the Redlock backend share. backend.c describes how the backend works. */
+/* Declarations shared by the Redlock backend. backend.c describes how the backend works. */
 #pragma once
 
 #include "backends/redis/lock.h"
@@ -11,8 +11,8 @@ struct redlock {
 	struct redis_client client;	/* begins with struct backend */
 	int splits;			/* tries in a row in which nobody had a majority */
 	/*
-	 * Why the last try was BUSY although nobody has the lock: too many nodes were restarted. It
-	 * is shown in place of a holder; "": this is not so.
+	 * Why the last try was BUSY although nobody has the lock: too many nodes were restarted.
+	 * Shown instead of a holder; "": no such reason.
 	 */
 	char young[HOLDER_NOTE_MAX + 1];
 };
@@ -23,8 +23,8 @@ static inline struct redlock *redlock_from_backend(struct backend *backend)
 }
 
 /*
- * A client of one of the nodes alone, which answers within timeout_ms. It has the connections of
- * all, and is not to be freed.
+ * Returns a client for one node alone, which answers within timeout_ms. It shares the connections
+ * of all, and must not be freed.
  */
 struct redis_client redlock_node(const struct redis_client *all, int which, int64_t timeout_ms);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Showing and listing locks: what a majority of the nodes has. */
+/* Showing and listing the locks of a majority of the nodes. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static int count_row(const struct rows *rows, size_t count, const struct row *ro
 	return found;
 }
 
-/* The holder that most nodes name; NULL: there is none on any. */
+/* Find the holder that most nodes name; NULL: there is none on any. */
 static struct row *find_holder(const struct rows *rows, int *most)
 {
 	struct row *found = NULL;
@@ -40,7 +40,7 @@ static struct row *find_holder(const struct rows *rows, int *most)
 	return found;
 }
 
-/* Shows why this waiter does not get a lock that nobody has. */
+/* Add a row with the reason why this waiter does not get a free lock. */
 static void add_young(const struct redlock *lock, struct rows *rows)
 {
 	struct holder nobody = { .pid = 0 };
@@ -50,7 +50,7 @@ static void add_young(const struct redlock *lock, struct rows *rows)
 	rows_add(rows, text, holder_encode(&nobody, text))->holds = true;
 }
 
-/* Holds first, then the waiters in the order in which they came. */
+/* Sort holds first, then the waiters by queued_at. */
 static int compare_rows(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
@@ -61,9 +61,9 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /*
- * Leaves one row of each waiter, which is in the queue of all nodes that it can reach, and of the
- * holder that most nodes name, with the greatest fence: that one may have a majority, because nodes
- * that do not answer may have it, too.
+ * Keep one row of each waiter, which is in the queues of several nodes, and one of the holder that
+ * most nodes name, with the greatest fence. It may have a majority, because nodes that do not
+ * answer may have it, too.
  */
 static void merge_rows(const struct redlock *lock, int answers, struct rows *rows)
 {
@@ -116,7 +116,7 @@ struct redis_client redlock_node(const struct redis_client *all, int which, int6
 	return one;
 }
 
-/* Every majority has a node in common with the majority that has a lock. */
+/* List the names on a majority: it has a node in common with the majority of each lock. */
 static int list_names(struct redis_client *client, struct rows *rows, struct error *err)
 {
 	const struct request all = { .name = NULL };
@@ -124,7 +124,7 @@ static int list_names(struct redis_client *client, struct rows *rows, struct err
 	int listed = 0;
 
 	for (int i = 0; i < client->count; i++) {
-		/* With a majority, the others need not be waited for. */
+		/* After a majority, do not wait for the others. */
 		struct redis_client one = redlock_node(client, i, listed >= client->quorum
 						       ? client->patience_ms
 						       : client->base.timeout_ms);

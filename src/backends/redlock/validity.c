@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The arithmetic of Redlock: validity.h. */
 #include "validity.h"
 
 #include <stdlib.h>

@@ -10,36 +10,34 @@
 #include <stdint.h>
 
 /*
- * The least age, in ms, of a server whose INFO reports this uptime. The server computes the uptime
+ * Returns the least age, in ms, of a server whose INFO reports this uptime. The server computes it
  * from two times that are both cut to whole seconds.
  */
 int64_t redlock_age(int64_t uptime_s);
 
 /*
- * May a node of this age vote? A node that was restarted may have forgotten a lock, which has ended
- * for certain once the node is as old as the longest TTL. -1: its age is not known.
+ * May a node of this age vote? A restarted node may have lost a lock, which has certainly ended
+ * once the node is as old as the longest TTL. -1: its age is not known.
  */
 bool redlock_may_vote(int64_t age_ms, int64_t longest_ttl_ms);
 
-/* What is counted in a round of acquisition; a node is counted once. */
+/* Counts of nodes in a round of acquisition. */
 struct redlock_votes {
 	int nodes;
-	int trusted;		/* of nodes that have been up for so long that no TTL matters */
-	int granted;		/* all that have given the lock, with or without a vote */
-	int busy;		/* somebody else has it there */
-	int failed;		/* the node cannot be used */
+	int trusted;		/* that have given the lock and may vote */
+	int granted;		/* that have given the lock, with or without a vote */
+	int busy;		/* where somebody else has it */
+	int failed;		/* that cannot be used */
 };
 
 /*
- * Is it certain, whatever the other nodes answer, that the lock is obtained, or that it cannot be
- * obtained? The latter takes an answer from a majority, or the certainty that no majority will
- * answer.
+ * Is it certain, whatever the other nodes answer, that the lock is acquired, or that it cannot be?
+ * The latter needs an answer from a majority, or the certainty that no majority will answer.
  */
 bool redlock_decided(struct redlock_votes votes);
 
 /*
- * In how many ms the wanted number of the nodes that are taken now will be free: left_ms has for
- * how long each of the count taken nodes stays taken (-1: without end), and is sorted. INT64_MAX:
- * never, as far as is known.
+ * Returns in how many ms the wanted number of count taken nodes will be free. left_ms has the time
+ * left of each (-1: no end), and gets sorted. INT64_MAX: no such time is known.
  */
 int64_t redlock_free_in(int64_t left_ms[], size_t count, int wanted);
