@@ -60,7 +60,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 }
 
 /* The lock is held: leaves a keeper behind, or the lease alone. */
-static int settle(struct supervisor *s, struct acquire_result *result, struct error *err)
+static int leave_hold(struct supervisor *s, struct acquire_result *result, struct error *err)
 {
 	int64_t end_ms = shared_lease(s->shared).end_ms;
 	bool daemon = s->process || s->run->driver->local || s->shared->session;
@@ -116,7 +116,7 @@ static void acquire_new(struct supervisor *s, struct acquire_result *result)
 	if (supervisor_obtain(s) != OBTAINED_YES)
 		return;
 	supervisor_say_acquired(s);
-	if (settle(s, result, &err)) {
+	if (leave_hold(s, result, &err)) {
 		child_end(&s->keeper.child);
 		if (s->result->end != RUN_INTERRUPTED)
 			supervisor_fail(s, &err);

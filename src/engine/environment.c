@@ -24,7 +24,7 @@ static bool is_hold_variable(const char *entry)
 }
 
 /* Our environment with these variables instead of what it says of a hold. */
-static char **make(const char *const values[static HOLD_VARIABLES], char **last)
+static char **make_environment(const char *const values[static HOLD_VARIABLES], char **last)
 {
 	size_t count = 0, used = 0, bytes = ENVIRONMENT_FENCE_SIZE;
 	char **envp, *text;
@@ -51,7 +51,7 @@ static char **make(const char *const values[static HOLD_VARIABLES], char **last)
 }
 
 /* A variable of our own environment; "" if it is not set. */
-static const char *own(const char *variable)
+static const char *get_env(const char *variable)
 {
 	const char *value = getenv(variable);
 
@@ -59,9 +59,11 @@ static const char *own(const char *variable)
 }
 
 /* The fence of $DLOCK_TOKEN; "" if that was set by hand, beside the fence of another lock. */
-static const char *own_fence(const char token[static TOKEN_SIZE])
+static const char *read_fence(const char token[static TOKEN_SIZE])
 {
-	return token_scope(token, own("DLOCK_NAME"), 0) == TOKEN_OF_OTHER ? "" : own("DLOCK_FENCE");
+	if (token_scope(token, get_env("DLOCK_NAME"), 0) == TOKEN_OF_OTHER)
+		return "";
+	return get_env("DLOCK_FENCE");
 }
 
 /*
@@ -71,7 +73,7 @@ static const char *own_fence(const char token[static TOKEN_SIZE])
  */
 static char *list_holds(const char *text)
 {
-	const char *const inner = own("DLOCK_TOKEN"), *outer = own("DLOCK_OUTER");
+	const char *const inner = get_env("DLOCK_TOKEN"), *outer = get_env("DLOCK_OUTER");
 	const size_t first = strcspn(outer, ":");
 	char token[TOKEN_SIZE], *list = memory_format("%s:", text), *longer;
 	struct error ignored;
@@ -79,13 +81,13 @@ static char *list_holds(const char *text)
 
 	if (!token_read(inner, token, &level, &ignored) &&
 	    (strlen(inner) != first || strncmp(inner, outer, first) != 0)) {
-		longer = memory_format("%s %s:%s", list, inner, own_fence(token));
+		longer = memory_format("%s %s:%s", list, inner, read_fence(token));
 		free(list);
 		list = longer;
 	}
 	if (!outer[first])
 		return list;
-	longer = memory_format("%s %.*s:%s%s", list, (int)first, outer, own("DLOCK_FENCE"),
+	longer = memory_format("%s %.*s:%s%s", list, (int)first, outer, get_env("DLOCK_FENCE"),
 			       outer + first + 1);
 	free(list);
 	return longer;
@@ -102,7 +104,7 @@ char **environment_make(const char *name, const char token[static TOKEN_SIZE], i
 	values[1] = text;
 	values[3] = holds;
 	/* The fence stands last: its digits come later. */
-	envp = make(values, fence_text);
+	envp = make_environment(values, fence_text);
 	free(holds);
 	return envp;
 }
@@ -112,7 +114,7 @@ char **environment_make_bare(const char *name, const char *backend)
 	const char *const values[HOLD_VARIABLES] = { name, NULL, backend, NULL, NULL };
 	char *last;
 
-	return make(values, &last);
+	return make_environment(values, &last);
 }
 
 /* Of the hold that was found. */
@@ -128,8 +130,8 @@ struct search {
 };
 
 /* Takes over a token if it says more of the lock than the one that was found before. */
-static void adopt(struct search *search, const char token[static TOKEN_SIZE], int level,
-		  const char *fence)
+static void adopt_token(struct search *search, const char token[static TOKEN_SIZE], int level,
+			const char *fence)
 {
 	const enum token_scope scope = token_scope(token, search->name, search->backend);
 
@@ -143,7 +145,7 @@ static void adopt(struct search *search, const char token[static TOKEN_SIZE], in
 
 static void search_outer(struct search *search)
 {
-	char *outer = memory_copy(own("DLOCK_OUTER")), *next = outer, *hold, token[TOKEN_SIZE];
+	char *outer = memory_copy(get_env("DLOCK_OUTER")), *next = outer, *hold, token[TOKEN_SIZE];
 	const char *text;
 	struct error ignored;
 	int level;
@@ -151,7 +153,7 @@ static void search_outer(struct search *search)
 	while ((hold = strsep(&next, " "))) {
 		text = strsep(&hold, ":");
 		if (!token_read(text, token, &level, &ignored))
-			adopt(search, token, level, hold && *hold ? hold : own_fence(token));
+			adopt_token(search, token, level, hold && *hold ? hold : read_fence(token));
 	}
 	free(outer);
 }
@@ -165,11 +167,11 @@ int environment_find_token(const char *name, uint64_t backend, char token[static
 
 	*level = 0;
 	*scope = TOKEN_OF_OTHER;
-	if (!own("DLOCK_TOKEN")[0])
+	if (!get_env("DLOCK_TOKEN")[0])
 		return 0;
-	if (token_read(own("DLOCK_TOKEN"), inner, level, err))
+	if (token_read(get_env("DLOCK_TOKEN"), inner, level, err))
 		return error_prefix(err, "DLOCK_TOKEN");
-	adopt(&search, inner, *level, own_fence(inner));
+	adopt_token(&search, inner, *level, read_fence(inner));
 	search_outer(&search);
 	*level = search.level;
 	*scope = search.scope;

@@ -62,7 +62,7 @@ static void tell_start(struct guarding *g)
 /* ---- what becomes of it ---- */
 
 /* From now on the command has this number. */
-static void know_command(struct guarding *g, pid_t pid)
+static void record_command(struct guarding *g, pid_t pid)
 {
 	g->command = g->group = pid;
 	atomic_store(&g->plan->shared->command, pid);
@@ -106,7 +106,7 @@ void guarding_read_reports(struct guarding *g)
 		switch (report.type) {
 		case REPORT_PID:
 			if (sender)
-				know_command(g, sender);
+				record_command(g, sender);
 			break;
 		case REPORT_STOPPED:
 		case REPORT_ENDED:
@@ -132,7 +132,7 @@ static void die_with(pid_t parent)
 		_exit(127);
 }
 
-static void swallow(int sig)
+static void ignore_signal(int sig)
 {
 	(void)sig;
 }
@@ -147,7 +147,7 @@ static void ignore_stops(const sigset_t *ignored)
 
 	for (size_t i = 0; i < sizeof(stops) / sizeof(*stops); i++)
 		if (sigismember(ignored, stops[i]) != 1)
-			signal(stops[i], swallow);
+			signal(stops[i], ignore_signal);
 }
 
 /* Can a file be executed? The exec has the last word. */
@@ -177,7 +177,7 @@ static bool is_there(const char *file)
 }
 
 /* The line that the command runs comes before its first output. A supervisor may be stopped. */
-static void announce(struct guarding *g)
+static void announce_command(struct guarding *g)
 {
 	struct pollfd told = { .fd = g->plan->told_fd, .events = POLLIN };
 
@@ -205,7 +205,7 @@ static void __attribute__((noreturn)) execute_command(struct guarding *g, bool f
 	if (plan->inherits && g->hold_fd >= 0)
 		fcntl(g->hold_fd, F_SETFD, 0);
 	ignore_stops(&plan->signals->ignored);
-	announce(g);
+	announce_command(g);
 	signals_restore(plan->signals);
 	execvpe(plan->run->argv[0], plan->run->argv, envp);
 	atomic_store(&plan->shared->exec_failure, errno);
@@ -219,7 +219,7 @@ static void __attribute__((noreturn)) become_command(struct guarding *g, pid_t g
 	prctl(PR_SET_NAME, "dlock-command");
 	die_with(guard);
 	/* If the guard is killed while it waits for the exec, the others know the command. */
-	know_command(g, getpid());
+	record_command(g, getpid());
 	execute_command(g, foreground);
 }
 
@@ -241,7 +241,7 @@ int guarding_start_command(struct guarding *g, bool foreground)
 		ipc_record_failure(IPC_FORK, errno);
 		return -1;
 	}
-	know_command(g, child);
+	record_command(g, child);
 	g->child = child;
 	tell_start(g);
 	if (!guarding_is_unused(g))
@@ -333,7 +333,7 @@ static void reap_in_namespace(int report_fd, pid_t command)
 		send_report(report_fd, REPORT_LEFTOVERS, 0);
 }
 
-static void __attribute__((noreturn)) init_fail(const struct guarding *g)
+static void __attribute__((noreturn)) fail_and_exit(const struct guarding *g)
 {
 	atomic_store(&g->plan->shared->contain_failure, errno);
 	_exit(125);
@@ -369,7 +369,7 @@ static void __attribute__((noreturn)) init_main(struct guarding *g, int report_f
 	close_guards(g);
 	prctl(PR_SET_NAME, "dlock-init");
 	if ((user->mapped && map_user(user->uid, user->gid)) || mount_proc())
-		init_fail(g);
+		fail_and_exit(g);
 	/* After the last change of credentials, which would undo it. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	/* The guard died before that. */
@@ -377,7 +377,7 @@ static void __attribute__((noreturn)) init_main(struct guarding *g, int report_f
 		_exit(0);
 	command = fork();
 	if (command < 0)
-		init_fail(g);
+		fail_and_exit(g);
 	if (command == 0) {
 		die_with(self);
 		send_report(report_fd, REPORT_PID, 0);

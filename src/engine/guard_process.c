@@ -40,7 +40,7 @@ static void signal_group(const struct guarding *g, int sig)
 }
 
 /* Sends sig to all that is left of the tree. Returns how many processes that is, or -1. */
-static int sweep(struct guarding *g, int sig)
+static int sweep_tree(struct guarding *g, int sig)
 {
 	static const struct tree_excluded none = { .pids = NULL };
 	pid_t refused;
@@ -60,7 +60,7 @@ static void kill_tree(struct guarding *g)
 	/* All of a namespace ends with its init. */
 	if (g->plan->run->contain && g->child)
 		kill(g->child, SIGKILL);
-	sweep(g, SIGKILL);
+	sweep_tree(g, SIGKILL);
 }
 
 /* While the tree is killed, a child has ended: what it leaves are children of this process now. */
@@ -76,7 +76,7 @@ static void sweep_soon(struct guarding *g)
 static void signal_leftovers(struct guarding *g, int sig)
 {
 	signal_group(g, sig);
-	sweep(g, sig);
+	sweep_tree(g, sig);
 }
 
 /*
@@ -96,7 +96,7 @@ static void stop_tree(struct guarding *g, int64_t kill_at_ms)
 	signal_group(g, SIGTERM);
 	/* A process that is stopped could not act on TERM. */
 	signal_group(g, SIGCONT);
-	g->termed = sweep(g, SIGTERM) > 0;
+	g->termed = sweep_tree(g, SIGTERM) > 0;
 }
 
 /* When KILL is due for a tree that is stopped now: kill-after as far as the lease allows. */
@@ -179,7 +179,7 @@ static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t 
 }
 
 /* Acts on the clock. Returns the time to be called again (CLOCK_BOOTTIME). */
-static int64_t enforce(struct guarding *g)
+static int64_t enforce_deadlines(struct guarding *g)
 {
 	const struct lease_stop stop = stop_of(g, shared_lease(g->plan->shared));
 	int64_t now = clock_boot_ms(), look_ms = arm_kill_timer(g), kill_at, next_ms;
@@ -196,7 +196,7 @@ static int64_t enforce(struct guarding *g)
 		if (g->termed)
 			return clock_earlier(kill_at, look_ms);
 		if (now >= g->sweep_at_ms) {
-			g->termed = sweep(g, SIGTERM) > 0;
+			g->termed = sweep_tree(g, SIGTERM) > 0;
 			grow_pause(g);
 		}
 		return clock_earlier(clock_earlier(kill_at, g->sweep_at_ms), look_ms);
@@ -231,7 +231,7 @@ enum launched {
  * and is continued if it is stopped. The lease is read first, for no timer is set when it has
  * ended, and a renewal after that must not let the command start.
  */
-static void arm(struct guarding *g)
+static void arm_timers(struct guarding *g)
 {
 	int64_t look_ms;
 
@@ -258,7 +258,7 @@ static enum launched await_order(struct guarding *g)
 		return LAUNCH_ENDED;
 	g->locked = order.locked;
 	g->fence = order.fence;
-	arm(g);
+	arm_timers(g);
 	/* A lock of `file:` or of an outer hold is not offered. */
 	if (g->locked && !shared_take(shared) && atomic_load(&shared->offer) == OFFER_WITHDRAWN)
 		return LAUNCH_TOO_LATE;
@@ -296,7 +296,7 @@ static void begin_limit(struct guarding *g)
 }
 
 /* Starts the command when the supervisor says so, with g->hold_fd as it came. */
-static enum launched launch(struct guarding *g)
+static enum launched launch_on_order(struct guarding *g)
 {
 	const enum launched launched = await_order(g);
 
@@ -319,7 +319,7 @@ static enum launched launch(struct guarding *g)
  * this process. It has no deadline left to keep, so it may wait here for a supervisor that does not
  * read.
  */
-static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_event event)
+static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct guard_event event)
 {
 	ssize_t told = 0;
 
@@ -348,7 +348,7 @@ static void __attribute__((noreturn)) finish(struct guarding *g, struct guard_ev
  * Says how the command ended, and how many processes it left behind. These are ended now, or go on
  * under the lock.
  */
-static void tell_end(struct guarding *g)
+static void send_end(struct guarding *g)
 {
 	int left;
 
@@ -356,7 +356,7 @@ static void tell_end(struct guarding *g)
 	g->told_end = true;
 	if (g->stopping)
 		return;
-	left = sweep(g, 0);
+	left = sweep_tree(g, 0);
 	/* At least one child is left, even if the sweep has not seen it. */
 	if (g->plan->run->contain && left > 0)
 		left--;		/* the namespace's init */
@@ -391,7 +391,7 @@ static struct guard_event last_event(const struct guarding *g)
  * Reaps; when nothing is left it tells the supervisor and ends this process. An init that was
  * stopped is continued after the loop, which would not end if somebody stopped it again and again.
  */
-static void reap(struct guarding *g)
+static void reap_children(struct guarding *g)
 {
 	bool init_stopped = false;
 	int status;
@@ -408,12 +408,12 @@ static void reap(struct guarding *g)
 	if (init_stopped)
 		kill(g->child, SIGCONT);
 	if (pid < 0 && errno == ECHILD)
-		finish(g, last_event(g));
+		finish_and_exit(g, last_event(g));
 	/* A child is left. With --contain that is always init, which reports leftovers itself. */
 	if (g->ended && !g->plan->run->contain)
 		g->leftovers = true;
 	if (g->leftovers && !g->told_end && !guarding_is_unused(g))
-		tell_end(g);
+		send_end(g);
 }
 
 /* ---- orders and deadlines ---- */
@@ -423,7 +423,7 @@ static void reap(struct guarding *g)
  * it when the command has ended and they have not got TERM already, except for what the supervisor
  * would keep to itself if it knew of the end: see follow_job().
  */
-static void forward(struct guarding *g, pid_t target, int sig)
+static void forward_signal(struct guarding *g, pid_t target, int sig)
 {
 	if (g->told_end && !g->stopping && sig != SIGTSTP && sig != SIGCONT)
 		signal_leftovers(g, sig);
@@ -431,7 +431,7 @@ static void forward(struct guarding *g, pid_t target, int sig)
 		guarding_tell(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command });
 }
 
-static void obey(struct guarding *g)
+static void obey_order(struct guarding *g)
 {
 	struct guard_order order;
 	enum ipc_result received = ipc_receive(g->fd, &order, sizeof(order), MSG_DONTWAIT, NULL);
@@ -446,7 +446,7 @@ static void obey(struct guarding *g)
 	}
 	switch (order.type) {
 	case GUARD_ORDER_SIGNAL:
-		forward(g, order.group ? -g->command : g->command, order.sig);
+		forward_signal(g, order.group ? -g->command : g->command, order.sig);
 		break;
 	case GUARD_ORDER_STOP:
 		stop_tree(g, grace_end(g));
@@ -467,7 +467,7 @@ static void guard_loop(struct guarding *g)
 		/* The supervisor ends with the failure, and may not have heard of it. */
 		if (ipc_has_failed(NULL))
 			stop_tree(g, grace_end(g));
-		wake_ms = enforce(g);
+		wake_ms = enforce_deadlines(g);
 		fds[SIGNALS] = (struct pollfd){ .fd = g->plan->signals->fd, .events = POLLIN };
 		/* Orders wait until the command's number is known. */
 		fds[SUPERVISOR] = (struct pollfd){
@@ -489,16 +489,16 @@ static void guard_loop(struct guarding *g)
 				g->report_fd = -1;
 			}
 		}
-		reap(g);
+		reap_children(g);
 		if (signals_drain(g->plan->signals))
-			reap(g);
+			reap_children(g);
 		if (fds[LOST].revents) {
 			g->lost_seen = true;
 			if (g->plan->run->kill_on_lost)
 				stop_tree(g, grace_end(g));
 		}
 		if (fds[SUPERVISOR].revents)
-			obey(g);
+			obey_order(g);
 	}
 }
 
@@ -517,17 +517,17 @@ void guarding_main(const struct guard_plan *plan, int fd)
 	if (kernel_timer_open(&g.wake_timer, CLOCK_BOOTTIME, SIGCONT, WAKE_AGAIN_MS) ||
 	    kernel_timer_open(&g.kill_timer, CLOCK_BOOTTIME, SIGKILL, 0))
 		ipc_record_failure(IPC_TIMER, errno);
-	switch (launch(&g)) {
+	switch (launch_on_order(&g)) {
 	case LAUNCHED:
 		break;
 	case LAUNCH_TOO_LATE:
 		guarding_tell_ending(&g, ENDING_LEASE);
-		finish(&g, (struct guard_event){ .type = GUARD_EMPTY });
+		finish_and_exit(&g, (struct guard_event){ .type = GUARD_EMPTY });
 	case LAUNCH_OVERDUE:
 		guarding_tell_ending(&g, ENDING_UNTIL);
-		finish(&g, (struct guard_event){ .type = GUARD_EMPTY });
+		finish_and_exit(&g, (struct guard_event){ .type = GUARD_EMPTY });
 	case LAUNCH_FAILED:
-		finish(&g, last_event(&g));
+		finish_and_exit(&g, last_event(&g));
 	case LAUNCH_ENDED:
 		_exit(0);
 	}

@@ -3,11 +3,11 @@
  * The guard's process, from the inside. From its start to its end:
  *
  *	guarding_main()			guard_process.c
- *	  launch()			waits for the order, and takes the lock
+ *	  launch_on_order()		waits for the order, and takes the lock
  *	    guarding_start_command()	then executes the command: guard_command.c
  *	    guarding_contain()		or does so in a namespace, for --contain
  *	  then in a loop, until nothing is left of the tree:
- *	    enforce()			acts on the clock
+ *	    enforce_deadlines()		acts on the clock
  *	    guarding_read_reports()	what became of the command: guard_command.c
  *	    stop_tree()			on an order, on a loss, on the supervisor's death
  *

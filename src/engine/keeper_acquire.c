@@ -27,7 +27,7 @@
 #define PATIENCE_MS 30000
 
 /* No command has used the lock, which is therefore not kept. */
-static void __attribute__((noreturn)) leave(struct keeping *k, bool was_held)
+static void __attribute__((noreturn)) release_and_exit(struct keeping *k, bool was_held)
 {
 	keeping_release(k, was_held);
 	_exit(0);
@@ -43,7 +43,7 @@ static bool gives_up(enum wake wake)
  * Offers the lock. False: nobody has taken it; the supervisor was told, and the lock given back.
  * Does not return when the supervisor is dead.
  */
-static bool offer(struct keeping *k, struct grant *grant)
+static bool offer_lock(struct keeping *k, struct grant *grant)
 {
 	struct shared *shared = k->plan->shared;
 	int64_t limit_ms = OFFER_MS;
@@ -58,7 +58,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 	atomic_store(&shared->held_ms, 0);
 	if (before == OFFER_CLOSED ||
 	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
-		leave(k, true);
+		release_and_exit(k, true);
 	keeping_tell(k, KEEPER_HELD);
 	if (grant->event_ms && grant->event_ms <= clock_boot_ms()) {
 		grant->event_ms = 0;
@@ -78,7 +78,7 @@ static bool offer(struct keeping *k, struct grant *grant)
 			/* fall through */
 		case WAKE_ORPHANED:
 			if (atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
-				leave(k, true);
+				release_and_exit(k, true);
 			return true;
 		default:
 			break;
@@ -133,7 +133,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 	if (k->event.error.kind == ERROR_CANCELLED && !atomic_load(&k->plan->shared->engaged))
 		keeping_finish(k, KEEPER_BUSY);
 	if (k->event.error.kind == ERROR_CANCELLED)
-		leave(k, false);
+		release_and_exit(k, false);
 	if (!*down_since_ms) {
 		*down_since_ms = now;
 		*pause_ms = RECONNECT_FIRST_MS;
@@ -155,7 +155,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		keeping_tell(k, KEEPER_RETRYING);
 	memcpy(told, k->event.error.message, sizeof(told));
 	if (await_turn(k, clock_boot_ms() + *pause_ms, false))
-		leave(k, false);
+		release_and_exit(k, false);
 	*pause_ms = *pause_ms * 2 > RECONNECT_LAST_MS ? RECONNECT_LAST_MS : *pause_ms * 2;
 }
 
@@ -164,7 +164,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
  * the offer before it looked at the flag: either it sees the flag, or this process sees that the
  * offer is closed, and sends nothing.
  */
-static void engage(struct keeping *k)
+static void mark_engaged(struct keeping *k)
 {
 	struct shared *shared = k->plan->shared;
 
@@ -182,7 +182,7 @@ static enum outcome try_once(struct keeping *k, struct grant *grant)
 	if (!atomic_load(&k->plan->shared->engaged)) {
 		if (ops->connect && ops->connect(k->backend, &k->request, err))
 			return OUTCOME_ERROR;
-		engage(k);
+		mark_engaged(k);
 	}
 	*grant = (struct grant){ .hold_fd = -1 };
 	return hold_acquire(k->backend, &k->request, grant, err);
@@ -210,7 +210,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 			}
 			report_waiting(k);
 			if (await_turn(k, grant->retry_ms, true))
-				leave(k, false);
+				release_and_exit(k, false);
 			break;
 		case OUTCOME_LOST:
 			holder_decode(&k->event.holder, grant->newer ? grant->newer : "",
@@ -230,7 +230,7 @@ void keeping_acquire(struct keeping *k, struct grant *grant)
 
 	for (;;) {
 		try_until_held(k, grant);
-		if (offer(k, grant))
+		if (offer_lock(k, grant))
 			return;
 		do {
 			wake = keeping_rest(k, CLOCK_NEVER, false);

@@ -40,7 +40,7 @@
  * that process has ended.
  */
 
-static void terminate(const struct keeping *k, const char *why)
+static void terminate_process(const struct keeping *k, const char *why)
 {
 	pidfd_signal(k->plan->process, SIGTERM);
 	system_log(LOG_ERR, k->request.name, "lock lost: %s; process %d got TERM", why,
@@ -53,7 +53,7 @@ static int64_t term_at(const struct keeping *k)
 }
 
 /* daemon: a byte in it says that the daemon ends in good order; end of file, that it was killed. */
-static void watch(const struct keeping *k, int daemon)
+static void watch_daemon(const struct keeping *k, int daemon)
 {
 	const struct pidfd *process = k->plan->process;
 	enum { PROCESS, DAEMON, TIMER, POLLED };
@@ -72,13 +72,13 @@ static void watch(const struct keeping *k, int daemon)
 		if (read(daemon, &byte, 1) == 1)
 			return;
 		/* The copies of its descriptors stay open here. */
-		terminate(k, "its keeper was killed");
+		terminate_process(k, "its keeper was killed");
 		while (!pidfd_ended(process))
 			poll(&fds[PROCESS], 1, -1);
 		return;
 	}
 	if (!pidfd_ended(process))
-		terminate(k, "its keeper hangs, and the lease is about to end");
+		terminate_process(k, "its keeper hangs, and the lease is about to end");
 }
 
 /* 0, or -1 with k->event.error. */
@@ -98,7 +98,7 @@ static int start_watchdog(struct keeping *k)
 		/* The sockets belong to the daemon alone. */
 		close(k->listener);
 		close(k->fd);
-		watch(k, ends[0]);
+		watch_daemon(k, ends[0]);
 		_exit(0);
 	}
 	close(ends[0]);
@@ -148,8 +148,8 @@ static int64_t lease_left(const struct keeping *k)
 }
 
 /* Does the hold cover what a query asks for? */
-static enum outcome covers(const struct keeping *k, const struct keeper_query *query,
-			   struct error *err)
+static enum outcome check_coverage(const struct keeping *k, const struct keeper_query *query,
+				   struct error *err)
 {
 	const struct request asked = { .mode = query->mode, .slots = query->slots };
 
@@ -168,7 +168,7 @@ static void answer_renewal(struct keeping *k, const struct keeper_query *query,
 
 	reply->outcome = OUTCOME_HELD;
 	if (nests || query->verb == KEEPER_VERB_JOIN)
-		reply->outcome = covers(k, query, &reply->error);
+		reply->outcome = check_coverage(k, query, &reply->error);
 	if (reply->outcome != OUTCOME_HELD)
 		return;
 	if ((asks && query->ttl_ms) || (nests && query->ttl_ms > ttl_ms))
@@ -219,7 +219,7 @@ static void accept_caller(const struct keeping *k)
 }
 
 /* The reply to JOIN. If the hold is shared, the connection stays open. */
-static void share(struct keeping *k, struct keeper_reply *reply, int fd)
+static void share_hold(struct keeping *k, struct keeper_reply *reply, int fd)
 {
 	if (reply->outcome == OUTCOME_HELD &&
 	    watch_fd(k, EPOLL_CTL_MOD, fd, JOINED, &reply->error))
@@ -255,7 +255,8 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 }
 
 /* Answers a query about this hold, and closes fd unless a run has joined. As keeping_answer(). */
-static bool answer(struct keeping *k, struct grant *grant, const struct keeper_query *query, int fd)
+static bool answer_query(struct keeping *k, struct grant *grant, const struct keeper_query *query,
+			 int fd)
 {
 	struct keeper_reply reply = { .outcome = OUTCOME_LOST };
 	struct request any = k->request;
@@ -273,7 +274,7 @@ static bool answer(struct keeping *k, struct grant *grant, const struct keeper_q
 		/* A daemon that is leaving frees the lock as soon as it can. */
 		if (!k->leaving)
 			answer_renewal(k, query, grant, &reply);
-		share(k, &reply, fd);
+		share_hold(k, &reply, fd);
 		return k->leaving || reply.outcome != OUTCOME_LOST;
 	default:
 		answer_renewal(k, query, grant, &reply);
@@ -325,7 +326,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 	/* If it is about another lock or backend, the caller asks that without an answer. */
 	else if (received == IPC_DONE && !strcmp(query.name, k->request.name) &&
 		 query.backend == uri_identity(k->plan->run->uri))
-		return answer(k, grant, &query, fd);
+		return answer_query(k, grant, &query, fd);
 	close(fd);
 	return true;
 }

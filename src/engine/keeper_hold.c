@@ -87,7 +87,7 @@ void keeping_end_daemon(struct keeping *k)
 /*
  * End this process after a message has failed. The supervisor starts another keeper that releases.
  */
-static void __attribute__((noreturn)) abort_keeper(struct keeping *k)
+static void __attribute__((noreturn)) abort_and_exit(struct keeping *k)
 {
 	keeping_end_daemon(k);
 	_exit(1);
@@ -103,7 +103,7 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 		return;
 	if (ipc_send(k->fd, &k->event, sizeof(k->event), 0,
 		     type == KEEPER_HELD ? k->hold_fd : -1) == IPC_FAILED)
-		abort_keeper(k);
+		abort_and_exit(k);
 }
 
 void keeping_finish(struct keeping *k, enum keeper_event_type type)
@@ -127,7 +127,7 @@ void keeping_publish(struct keeping *k, const struct grant *grant)
 }
 
 /* What is left of the minimum hold, in ms. */
-static int64_t rest_of_hold(const struct keeping *k)
+static int64_t minimum_left(const struct keeping *k)
 {
 	const int64_t held_ms = atomic_load(&k->plan->shared->held_ms);
 	const int offer = atomic_load(&k->plan->shared->offer);
@@ -200,7 +200,7 @@ enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct er
 
 	/* The connection of a keeper that was killed is gone, and cannot be kept. */
 	*keep_ms = k->backend->session && k->plan->mode == KEEPER_RELEASE
-		   ? 0 : rest_of_hold(k);
+		   ? 0 : minimum_left(k);
 	if (k->backend->session && *keep_ms > 0)
 		return begin_keeping(k, *keep_ms, err);
 	return hold_release(k->backend, &k->request, &k->self, *keep_ms, lease_end_ms, err);
@@ -216,7 +216,7 @@ static enum wake read_order(struct keeping *k)
 	case IPC_DONE:
 		break;
 	case IPC_FAILED:
-		abort_keeper(k);
+		abort_and_exit(k);
 	case IPC_LATER:
 		return WAKE_TIME;
 	case IPC_GONE:

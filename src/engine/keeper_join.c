@@ -35,7 +35,7 @@ static void read_reply(const struct keeper_reply *reply, int64_t asked_ms, struc
 }
 
 /* How long a daemon may take to answer, in ms: there must be time left to ask again. */
-static int64_t patience(const struct keeping *k, const struct grant *grant)
+static int64_t reply_timeout(const struct keeping *k, const struct grant *grant)
 {
 	int64_t bound_ms = 2 * k->backend->timeout_ms;
 
@@ -49,7 +49,7 @@ static int64_t patience(const struct keeping *k, const struct grant *grant)
 static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *grant,
 		       enum outcome *outcome)
 {
-	const int64_t asked_ms = clock_boot_ms(), patience_ms = patience(k, grant);
+	const int64_t asked_ms = clock_boot_ms(), patience_ms = reply_timeout(k, grant);
 	struct error *err = &k->event.error;
 	struct keeper_query query;
 	struct keeper_reply reply;
@@ -140,7 +140,7 @@ static void share_fence(struct keeping *k, struct grant *grant)
 	atomic_store(&k->plan->shared->fence, grant->fence);
 }
 
-static enum outcome join(struct keeping *k, struct grant *grant)
+static enum outcome join_hold(struct keeping *k, struct grant *grant)
 {
 	enum outcome outcome;
 
@@ -202,7 +202,7 @@ void keeping_join(struct keeping *k, struct grant *grant)
 
 	/* Renewals keep the hold's own TTL. */
 	k->request.ttl_ms = 0;
-	outcome = join(k, grant);
+	outcome = join_hold(k, grant);
 	if (outcome != OUTCOME_HELD)
 		keeping_finish(k, keeper_event_of(outcome));
 	/* Its mode covers what the command needs: that was checked when it was joined. */

@@ -59,7 +59,7 @@ static int64_t continue_supervisor(struct keeping *k, enum wake wake)
  * Supervisor and guard were killed, and the command with the guard. What the command has left
  * running may go on, so that the lease is left to lapse.
  */
-static void __attribute__((noreturn)) end_abandoned(struct keeping *k)
+static void __attribute__((noreturn)) abandon_and_exit(struct keeping *k)
 {
 	const pid_t command = atomic_load(&k->plan->shared->command);
 
@@ -73,7 +73,7 @@ static void __attribute__((noreturn)) end_abandoned(struct keeping *k)
 }
 
 /* Wakes the guard, and tells the supervisor. */
-static void tell_lost(struct keeping *k)
+static void send_lost(struct keeping *k)
 {
 	static const uint64_t one = 1;
 
@@ -83,14 +83,14 @@ static void tell_lost(struct keeping *k)
 }
 
 /* The lock is lost: returns when the tree is dead. */
-static void lose(struct keeping *k)
+static void lose_lock(struct keeping *k)
 {
 	enum wake wake = WAKE_TIME;
 
-	tell_lost(k);
+	send_lost(k);
 	while (wake != WAKE_RELEASE) {
 		if (wake == WAKE_ABANDONED)
-			end_abandoned(k);
+			abandon_and_exit(k);
 		watch_guard(k);
 		wake = keeping_rest(k, continue_supervisor(k, wake), false);
 	}
@@ -99,7 +99,7 @@ static void lose(struct keeping *k)
 /* ---- renewals, of its own hold or of one that a run has joined ---- */
 
 /* How long the lease is, or, without one, how often to look that the lock is still held. */
-static int64_t period(const struct keeping *k, const struct grant *grant)
+static int64_t renewal_period(const struct keeping *k, const struct grant *grant)
 {
 	return grant->ttl_ms ? grant->ttl_ms : k->plan->request->ttl_ms;
 }
@@ -107,14 +107,15 @@ static int64_t period(const struct keeping *k, const struct grant *grant)
 /* When to renew after a renewal at start_ms (CLOCK_BOOTTIME). */
 static int64_t next_renewal(const struct keeping *k, const struct grant *grant, int64_t start_ms)
 {
-	return k->plan->run->no_renew ? CLOCK_NEVER : lease_renew_at(start_ms, period(k, grant));
+	return k->plan->run->no_renew ? CLOCK_NEVER
+				      : lease_renew_at(start_ms, renewal_period(k, grant));
 }
 
 /*
  * No renewal goes on beyond the time when the command must be dead, because the release comes next,
  * or when a daemon must tell its process. False: it is too late to begin one.
  */
-static bool bound_calls(struct keeping *k)
+static bool limit_calls(struct keeping *k)
 {
 	const struct lease_span lease = shared_lease(k->plan->shared);
 	int64_t deadline_ms = lease_stop(lease, k->plan->run->kill_after_ms).kill_ms, rest_ms;
@@ -130,7 +131,7 @@ static bool bound_calls(struct keeping *k)
 }
 
 /* With --no-renew it only verifies. */
-static enum outcome extend(struct keeping *k, struct grant *grant, bool verify)
+static enum outcome renew_or_verify(struct keeping *k, struct grant *grant, bool verify)
 {
 	struct error *err = &k->event.error;
 
@@ -145,17 +146,17 @@ static enum outcome extend(struct keeping *k, struct grant *grant, bool verify)
  * Renews or, with --no-renew, verifies, and says when to do so next (CLOCK_BOOTTIME). False: the
  * hold is lost, and k->event.error says how.
  */
-static bool renew(struct keeping *k, struct grant *grant, int64_t *next_ms)
+static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms)
 {
 	const bool verify = k->plan->run->no_renew;
 	const int64_t asked_ms = clock_boot_ms();
 
 	*next_ms = CLOCK_NEVER;
-	if (!bound_calls(k)) {
+	if (!limit_calls(k)) {
 		k->trouble = true;
 		return true;
 	}
-	switch (extend(k, grant, verify)) {
+	switch (renew_or_verify(k, grant, verify)) {
 	case OUTCOME_HELD:
 		if (!verify)
 			keeping_publish(k, grant);
@@ -168,7 +169,7 @@ static bool renew(struct keeping *k, struct grant *grant, int64_t *next_ms)
 		if (!k->trouble)
 			keeping_tell(k, KEEPER_TROUBLE);
 		k->trouble = true;
-		*next_ms = clock_boot_ms() + lease_retry_ms(period(k, grant));
+		*next_ms = clock_boot_ms() + lease_retry_ms(renewal_period(k, grant));
 		return true;
 	case OUTCOME_LOST:
 	case OUTCOME_BUSY:
@@ -182,7 +183,7 @@ static bool renew(struct keeping *k, struct grant *grant, int64_t *next_ms)
 /* ---- holding ---- */
 
 /* Nothing is left to hold the lock for. Returns if it is kept for a minimum hold. */
-static void end(struct keeping *k)
+static void end_hold(struct keeping *k)
 {
 	if (k->plan->mode == KEEPER_JOIN)
 		keeping_end_joined(k);
@@ -190,20 +191,20 @@ static void end(struct keeping *k)
 }
 
 /* The lock is lost. A joined hold leaves nothing to give back; else what is left of it is freed. */
-static void lost(struct keeping *k)
+static void handle_loss(struct keeping *k)
 {
 	if (k->listener >= 0)
 		keeping_lose_daemon(k);
 	/* Nobody waits for the end of a minimum hold. */
 	if (keeping_is_kept(k))
 		_exit(0);
-	lose(k);
+	lose_lock(k);
 	if (k->plan->mode == KEEPER_JOIN)
 		keeping_finish(k, KEEPER_LOST);
 	keeping_release(k, true);
 }
 
-static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *grant)
+static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct grant *grant)
 {
 	int64_t renew_ms = next_renewal(k, grant, grant->sent_ms), event_ms = CLOCK_NEVER;
 	int64_t until_ms, again_ms;
@@ -219,7 +220,7 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 		event_ms = grant->event_ms;
 	for (;;) {
 		if (wake == WAKE_ABANDONED)
-			end_abandoned(k);
+			abandon_and_exit(k);
 		watch_guard(k);
 		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), keeping_deadline(k));
 		until_ms = clock_earlier(until_ms, continue_supervisor(k, wake));
@@ -243,7 +244,7 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 			break;
 		case WAKE_QUERY:
 			if (!keeping_answer(k, grant))
-				lost(k);
+				handle_loss(k);
 			break;
 		case WAKE_LOOK:
 			renew_ms = 0;
@@ -253,19 +254,19 @@ static void __attribute__((noreturn)) hold(struct keeping *k, struct grant *gran
 		}
 		/* No run joins from now on, and the last one that has ends the hold. */
 		if (k->leaving && !k->members)
-			end(k);
+			end_hold(k);
 		else if (clock_boot_ms() >= k->until_ms)
 			keeping_release(k, true);
 		else if (clock_boot_ms() >= keeping_deadline(k) ||
-			 (clock_boot_ms() >= renew_ms && !renew(k, grant, &renew_ms)))
-			lost(k);
+			 (clock_boot_ms() >= renew_ms && !renew_lease(k, grant, &renew_ms)))
+			handle_loss(k);
 	}
 }
 
 /* ---- from the start ---- */
 
 /* Backends vary their pauses with rand(): each process needs a seed of its own. */
-static void vary(const char *token)
+static void seed_jitter(const char *token)
 {
 	unsigned int seed = 0;
 
@@ -300,7 +301,7 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	k.self = *plan->self;
 	holder_encode(&k.self, k.text);
 	k.request.text = k.text;
-	vary(k.request.token);
+	seed_jitter(k.request.token);
 	k.fd = fd;
 	k.session = getsid(0);
 	k.supervisor = getppid();
@@ -323,7 +324,7 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 			keeping_release(&k, true);
 		else
 			keeping_detach(&k, &grant);
-		hold(&k, &grant);
+		hold_and_exit(&k, &grant);
 	}
 	check_guard(&k);
 	k.backend = backend_open(plan->run->driver, plan->run->uri,
@@ -339,5 +340,5 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 		keeping_join(&k, &grant);
 	else
 		keeping_acquire(&k, &grant);
-	hold(&k, &grant);
+	hold_and_exit(&k, &grant);
 }

@@ -9,7 +9,7 @@
  *	    continue_supervisor()	which ends what a dead guard has left
  *	    keeping_rest()		sleeps
  *	    keeping_answer()		a daemon's queries: keeper_daemon.c
- *	    renew()
+ *	    renew_lease()
  *	  keeping_release()
  *
  * keeper_hold.c has the single steps that these are made of; keeper.c is how the supervisor starts
@@ -186,7 +186,7 @@ void keeping_join(struct keeping *k, struct grant *grant);
  */
 void keeping_nest(struct keeping *k) __attribute__((noreturn));
 
-/* As the backend's renew() and verify(): asks the daemon where the hold lives with that. */
+/* As the backend's renew() and verify(); ask the daemon for a hold that lives with it. */
 enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant);
 enum outcome keeping_verify_joined(struct keeping *k);
 

@@ -18,12 +18,12 @@
 /* How often a local waiter looks whether the lock was broken away from its holder. */
 #define LOOK_LOCAL_MS 5000
 
-static int64_t after(int64_t start_ms, int64_t duration_ms)
+static int64_t add_duration(int64_t start_ms, int64_t duration_ms)
 {
 	return duration_ms == CLOCK_NEVER ? CLOCK_NEVER : start_ms + duration_ms;
 }
 
-static enum obtained obtained(struct supervisor *s, uint64_t fence)
+static enum obtained set_acquired(struct supervisor *s, uint64_t fence)
 {
 	s->protected = true;
 	s->fence = fence;
@@ -40,7 +40,7 @@ static enum obtained hear_offer(struct supervisor *s)
 	const bool stands = !s->run->argv ? shared_take(s->shared)
 					       : atomic_load(&s->shared->offer) == OFFER_MADE;
 
-	return stands ? obtained(s, atomic_load(&s->shared->fence)) : OBTAINED_NOT_YET;
+	return stands ? set_acquired(s, atomic_load(&s->shared->fence)) : OBTAINED_NOT_YET;
 }
 
 /* known: false if nobody held the lock any more when the keeper looked. */
@@ -112,7 +112,7 @@ static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms
 	switch (outcome) {
 	case OUTCOME_HELD:
 		atomic_store(&s->shared->held_ms, clock_boot_ms());
-		return obtained(s, grant->fence);
+		return set_acquired(s, grant->fence);
 	case OUTCOME_BUSY:
 		view_local(s);
 		return OBTAINED_NOT_YET;
@@ -126,7 +126,7 @@ static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms
 /* Obtains a local lock, without a keeper. */
 static enum obtained obtain_local(struct supervisor *s)
 {
-	int64_t until_ms = after(s->started_ms, s->run->wait_ms);
+	int64_t until_ms = add_duration(s->started_ms, s->run->wait_ms);
 	enum obtained obtained;
 	struct error err = { 0 };
 	int64_t tick_ms;
@@ -243,7 +243,7 @@ void supervisor_give_up(struct supervisor *s)
 
 static enum obtained wait_for_lock(struct supervisor *s)
 {
-	int64_t until_ms = after(s->started_ms, s->run->wait_ms), ahead = -1, tick_ms;
+	int64_t until_ms = add_duration(s->started_ms, s->run->wait_ms), ahead = -1, tick_ms;
 	enum obtained obtained = OBTAINED_NOT_YET;
 	struct keeper_event event;
 	struct error err = { 0 };
@@ -251,7 +251,7 @@ static enum obtained wait_for_lock(struct supervisor *s)
 	/* With -n the keeper tries once, which may take as long as a request may. */
 	if (s->run->wait_ms == 0)
 		until_ms = CLOCK_NEVER;
-	tick_ms = after(s->started_ms, s->hooks->tick_ms);
+	tick_ms = add_duration(s->started_ms, s->hooks->tick_ms);
 	while (obtained == OBTAINED_NOT_YET) {
 		supervisor_sleep(s, clock_earlier(until_ms, tick_ms));
 		if (supervisor_interrupted(s))

@@ -87,7 +87,7 @@ void supervisor_begin_stop(struct supervisor *s)
 	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
 }
 
-static void lose(struct supervisor *s, const char *what, const char *how)
+static void report_loss(struct supervisor *s, const char *what, const char *how)
 {
 	const char *next = s->awaits_leftovers ? "; stopping what the command has left running"
 					       : "; stopping the command";
@@ -112,7 +112,7 @@ static void lose(struct supervisor *s, const char *what, const char *how)
 
 void supervisor_lose(struct supervisor *s, const char *how)
 {
-	lose(s, "lock lost: ", how);
+	report_loss(s, "lock lost: ", how);
 }
 
 void supervisor_expire(struct supervisor *s)
@@ -120,7 +120,7 @@ void supervisor_expire(struct supervisor *s)
 	if (atomic_load(&s->shared->offer) == OFFER_WITHDRAWN)
 		supervisor_lose(s, "dlock was stopped for so long that it gave the lock back");
 	else if (s->run->no_renew && !s->ended)
-		lose(s, "", "the lease is about to end, and --no-renew forbids to renew it");
+		report_loss(s, "", "the lease is about to end, and --no-renew forbids to renew it");
 	else
 		supervisor_lose(s, "it was not renewed before its lease ran out");
 }
@@ -185,7 +185,7 @@ bool supervisor_interrupted(struct supervisor *s)
  * after the loop, which would not end if somebody stopped the guard each time before the next call
  * of waitpid().
  */
-static void reap(struct supervisor *s)
+static void reap_processes(struct supervisor *s)
 {
 	bool stopped = false;
 	int status;
@@ -207,13 +207,13 @@ static void reap(struct supervisor *s)
 
 void supervisor_check_guard(struct supervisor *s)
 {
-	reap(s);
+	reap_processes(s);
 	if (s->guard.reaped)
 		child_end(&s->guard);
 }
 
 /* What the caller does not read afterwards must not be polled: it would end every poll(). */
-static void rest(struct supervisor *s, int64_t until_ms, bool keeper, bool guard)
+static void poll_until(struct supervisor *s, int64_t until_ms, bool keeper, bool guard)
 {
 	struct pollfd fds[] = {
 		{ .fd = s->signals->fd, .events = POLLIN },
@@ -221,21 +221,21 @@ static void rest(struct supervisor *s, int64_t until_ms, bool keeper, bool guard
 		{ .fd = guard ? s->guard.fd : -1, .events = POLLIN },
 	};
 
-	/* The caller may have read the signal of a child that changed after the last reap(). */
-	reap(s);
+	/* The caller may have read the signal of a child that changed after the last call. */
+	reap_processes(s);
 	poll(fds, sizeof(fds) / sizeof(fds[0]), clock_poll_timeout(until_ms));
-	reap(s);
+	reap_processes(s);
 }
 
 void supervisor_sleep(struct supervisor *s, int64_t until_ms)
 {
 	/* After the keeper's last word there is only the end of file. */
-	rest(s, until_ms, !s->has_last_word, true);
+	poll_until(s, until_ms, !s->has_last_word, true);
 }
 
 void supervisor_pause(struct supervisor *s, int64_t until_ms)
 {
-	rest(s, until_ms, false, false);
+	poll_until(s, until_ms, false, false);
 	signals_drain(s->signals);
 }
 
@@ -245,7 +245,7 @@ bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper
 
 	*event = (struct keeper_event){ .last = false };
 	while (s->keeper.child.pid && !event->last && clock_boot_ms() < until_ms) {
-		rest(s, until_ms, true, false);
+		poll_until(s, until_ms, true, false);
 		/*
 		 * The keeper wakes the guard before it says why, so that the end may come first.
 		 * What a last event means is for the caller to say.
