@@ -204,7 +204,7 @@ static void print_renewed(const struct session *session, const struct keeper_rep
 	char text[DURATION_TEXT_SIZE];
 
 	if (!session->options.json) {
-		log_print(SAY_STEP, "renewed%s%s", lease_ms ? " for " : "",
+		log_print(LEVEL_STEP, "renewed%s%s", lease_ms ? " for " : "",
 			    lease_ms ? duration_format(lease_ms, text, sizeof(text)) : "");
 		return;
 	}
@@ -221,7 +221,7 @@ static int report_reply(const struct session *session, enum keeper_verb verb, co
 	const uint64_t identity = uri_identity(&session->settings.uri);
 
 	if (reply->outcome == OUTCOME_LOST) {
-		log_print(SAY_WARNING, "this token is not the holder%s",
+		log_print(LEVEL_WARNING, "this token is not the holder%s",
 			    token_scope(token, session->name, identity) == TOKEN_OF_NAME
 			    ? " here: it was made for another --backend" : "");
 		return EXIT_LOST;
@@ -229,9 +229,9 @@ static int report_reply(const struct session *session, enum keeper_verb verb, co
 	if (verb == KEEPER_VERB_RENEW)
 		print_renewed(session, reply);
 	else if (verb == KEEPER_VERB_VERIFY)
-		log_print(SAY_STEP, "this token is the holder");
+		log_print(LEVEL_STEP, "this token is the holder");
 	else
-		log_print(SAY_STEP, "released");
+		log_print(LEVEL_STEP, "released");
 	return 0;
 }
 
@@ -242,11 +242,11 @@ static int report_reply(const struct session *session, enum keeper_verb verb, co
 static int refuse_release(int level)
 {
 	if (!level) {
-		log_print(SAY_WARNING, "not released: this is the hold of a dlock run, "
+		log_print(LEVEL_WARNING, "not released: this is the hold of a dlock run, "
 			    "which releases it when its command ends; end that command");
 		return EXIT_LOST;
 	}
-	log_print(SAY_STEP, "still held: the outer hold goes on");
+	log_print(LEVEL_STEP, "still held: the outer hold goes on");
 	return 0;
 }
 

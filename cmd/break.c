@@ -9,7 +9,7 @@
 #include "session.h"
 
 /* Print a line for each holder, after the text before. */
-static void print_holders(enum say level, const char *before, const struct lock_view *view)
+static void print_holders(enum level level, const char *before, const struct lock_view *view)
 {
 	char text[HOLDER_DESCRIPTION_SIZE];
 
@@ -24,7 +24,7 @@ static bool confirm_break(const struct lock_view *view)
 {
 	char line[16] = "";
 
-	print_holders(SAY_ERROR, "", view);
+	print_holders(LEVEL_ERROR, "", view);
 	fputs("Take the lock away? What was run under it may still be at work. [y/N] ", stderr);
 	/* Ctrl-D leaves the cursor behind the question. */
 	if (!fgets(line, sizeof(line), stdin))
@@ -60,7 +60,7 @@ static int ask_about_holders(struct session *session, struct lock_view *view, st
 			return -1;
 		same = same_holders(view, &now);
 		if (now.hold_count && !same)
-			log_print(SAY_WARNING, "meanwhile it has changed hands");
+			log_print(LEVEL_WARNING, "meanwhile it has changed hands");
 		lock_view_finish(view);
 		*view = now;
 		if (same)
@@ -86,13 +86,13 @@ int command_break(struct session *session, struct error *err)
 	int result = session_connect(session, err) ? -1 : choose_holders(session, &view, err);
 
 	if (!result)
-		log_print(SAY_WARNING, "left as it is");
+		log_print(LEVEL_WARNING, "left as it is");
 	else if (result > 0 && !view.hold_count)
-		log_print(SAY_WARNING, "nobody holds it");
+		log_print(LEVEL_WARNING, "nobody holds it");
 	else if (result > 0 && hold_break(session->backend, session->name, &view, err))
 		result = -1;
 	else if (result > 0)
-		print_holders(SAY_WARNING, "broken; was ", &view);
+		print_holders(LEVEL_WARNING, "broken; was ", &view);
 	lock_view_finish(&view);
 	return result < 0 ? -1 : !result;
 }

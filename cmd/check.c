@@ -119,7 +119,7 @@ static void print_errors(const struct findings *findings)
 {
 	for (size_t i = 0; i < findings->count; i++)
 		if (findings->rows[i].severity == FINDING_ERROR)
-			log_print(SAY_ERROR, "%s", findings->rows[i].text);
+			log_print(LEVEL_ERROR, "%s", findings->rows[i].text);
 }
 
 static void print_json(const struct findings *findings, const char *place, enum severity worst)
@@ -183,7 +183,7 @@ static int print_plan(struct session *session, const char *place, struct error *
 	    session->backend->ops->setup(session->backend, &text, err))
 		return -1;
 	if (!text || !*text)
-		log_print(SAY_WARNING, "nothing needs to be set up on %s", place);
+		log_print(LEVEL_WARNING, "nothing needs to be set up on %s", place);
 	for (rest = text; rest && *rest && (line = strsep(&rest, "\n"));)
 		print_line(stdout, "%s", line);
 	free(text);
@@ -210,6 +210,6 @@ int command_setup(struct session *session, struct error *err)
 	if (session->options.run.driver->local &&
 	    take_probe(session, &ignored_us, &ignored_us, err))
 		return error_prefix(err, "%s cannot hold locks", place);
-	log_print(SAY_STEP, "%s is ready", place);
+	log_print(LEVEL_STEP, "%s is ready", place);
 	return 0;
 }

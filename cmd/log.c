@@ -42,9 +42,9 @@ static const struct {
 	const char *word;
 	int priority;
 } levels[] = {
-	[SAY_STEP] = { "info", LOG_INFO },
-	[SAY_WARNING] = { "warning", LOG_WARNING },
-	[SAY_ERROR] = { "error", LOG_ERR },
+	[LEVEL_STEP] = { "info", LOG_INFO },
+	[LEVEL_WARNING] = { "warning", LOG_WARNING },
+	[LEVEL_ERROR] = { "error", LOG_ERR },
 };
 
 static const char *const events[RUN_EVENTS] = {
@@ -108,8 +108,8 @@ static void put_facts(struct json *json, const struct run_facts *facts)
 	json_maybe(json, "status", facts->has_status && !died ? WEXITSTATUS(facts->status) : -1);
 	json_maybe(json, "signal", died ? WTERMSIG(facts->status) : -1);
 	json_maybe(json, "waited_ms", !facts->began_ms ? -1 :
-		   (facts->obtained_ms ? facts->obtained_ms : now_ms) - facts->began_ms);
-	json_maybe(json, "held_ms", facts->obtained_ms ? now_ms - facts->obtained_ms : -1);
+		   (facts->acquired_ms ? facts->acquired_ms : now_ms) - facts->began_ms);
+	json_maybe(json, "held_ms", facts->acquired_ms ? now_ms - facts->acquired_ms : -1);
 }
 
 static void put_holder(struct json *json, const struct log_line *line)
@@ -183,14 +183,14 @@ void log_line(const struct log_line *line)
 }
 
 /* The least important level that is printed. */
-static enum say least_level(void)
+static enum level least_level(void)
 {
 	if (lines.verbosity < 0)
-		return SAY_ERROR;
-	return lines.verbosity ? SAY_STEP : SAY_WARNING;
+		return LEVEL_ERROR;
+	return lines.verbosity ? LEVEL_STEP : LEVEL_WARNING;
 }
 
-void log_print(enum say level, const char *format, ...)
+void log_print(enum level level, const char *format, ...)
 {
 	char text[1200];
 	va_list args;
@@ -201,7 +201,7 @@ void log_print(enum say level, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	log_line(&(struct log_line){
-		.level = level, .event = level == SAY_ERROR ? EVENT_FAILED : EVENT_OTHER,
+		.level = level, .event = level == LEVEL_ERROR ? EVENT_FAILED : EVENT_OTHER,
 		.text = text,
 	});
 }
@@ -215,7 +215,7 @@ static int status_of(const struct error *err)
 int log_fail(const struct error *err)
 {
 	log_line(&(struct log_line){
-		.level = SAY_ERROR, .event = EVENT_FAILED, .text = err->message,
+		.level = LEVEL_ERROR, .event = EVENT_FAILED, .text = err->message,
 		.nameless = err->kind == ERROR_USAGE,
 	});
 	return status_of(err);
@@ -316,7 +316,7 @@ static void print_waiting(const struct wait_state *state, const char *holder)
 	snprintf(text, sizeof(text), "waiting%s, %s (on %s)", queue_text(state->ahead, queue),
 		 holder, lines.place);
 	log_line(&(struct log_line){
-		.level = SAY_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
+		.level = LEVEL_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
 		.holder = state->holder, .age_ms = state->age_ms, .ahead = state->ahead,
 	});
 }
@@ -347,7 +347,7 @@ static void print_message(const struct run_message *message)
 struct run_hooks log_hooks(void)
 {
 	return (struct run_hooks){
-		.say = print_message, .waiting = log_waiting,
+		.report = print_message, .waiting = log_waiting,
 		.tick_ms = lines.live ? TICK_MS : CLOCK_NEVER, .least = least_level(),
 	};
 }
@@ -364,14 +364,14 @@ static void report_not_obtained(const struct run_result *result)
 	snprintf(text, sizeof(text), "%s%s (on %s)", down_text(result->down_ms, down), why,
 		 lines.place);
 	log_line(&(struct log_line){
-		.level = SAY_WARNING, .text = text,
+		.level = LEVEL_WARNING, .text = text,
 		.event = result->replaced ? EVENT_REPLACED : EVENT_NOT_OBTAINED,
 		.facts = &result->facts, .ahead = -1, .age_ms = result->age_ms,
 		.holder = result->holder_known ? &result->holder : NULL,
 	});
 }
 
-static void report_end(enum say level, enum run_event event, const char *text,
+static void report_end(enum level level, enum run_event event, const char *text,
 		       const struct run_result *result)
 {
 	if (level >= least_level())
@@ -392,17 +392,17 @@ int log_failed_run(const struct run_result *result, int not_obtained)
 	case RUN_INTERRUPTED:
 		snprintf(text, sizeof(text), "ended by signal %d before the lock was obtained",
 			 result->status);
-		report_end(SAY_STEP, EVENT_FAILED, text, result);
+		report_end(LEVEL_STEP, EVENT_FAILED, text, result);
 		return EXIT_SIGNAL + result->status;
 	case RUN_LOST:
 		if (result->error.kind != ERROR_NONE)
-			report_end(SAY_ERROR, EVENT_LOST, result->error.message, result);
+			report_end(LEVEL_ERROR, EVENT_LOST, result->error.message, result);
 		return EXIT_LOST;
 	case RUN_OVERDUE:
 		return EXIT_OVERDUE;
 	default:
 		break;
 	}
-	report_end(SAY_ERROR, EVENT_FAILED, result->error.message, result);
+	report_end(LEVEL_ERROR, EVENT_FAILED, result->error.message, result);
 	return status_of(&result->error);
 }

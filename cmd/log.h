@@ -19,7 +19,7 @@ struct holder;
 struct options;
 
 struct log_line {
-	enum say level;
+	enum level level;
 	enum run_event event;
 	bool nameless;			/* do not print the name of the lock before the text */
 	const char *text;
@@ -39,9 +39,9 @@ void log_about(const struct options *options, bool syslog);
 void log_line(const struct log_line *line);
 
 /*
- * Print "dlock: NAME: text": SAY_STEP only with -v, SAY_WARNING unless -q is given.
+ * Print "dlock: NAME: text": LEVEL_STEP only with -v, LEVEL_WARNING unless -q is given.
  */
-void log_print(enum say level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void log_print(enum level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
  * Print an error. A wrong command line concerns no lock, so its message begins with no name.

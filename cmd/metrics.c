@@ -54,8 +54,8 @@ static void put_all(FILE *file, const char *name, int64_t began_at_ms,
 		    const struct run_result *result, int exit_status)
 {
 	const struct run_facts *facts = &result->facts;
-	const bool obtained = facts->obtained_ms;
-	const int64_t waited_to_ms = obtained ? facts->obtained_ms : facts->over_ms;
+	const bool obtained = facts->acquired_ms;
+	const int64_t waited_to_ms = obtained ? facts->acquired_ms : facts->over_ms;
 	const struct metric rows[] = {
 		{ "start_timestamp_seconds", "When dlock run was started, in seconds since 1970.",
 		  began_at_ms, true },
@@ -75,7 +75,7 @@ static void put_all(FILE *file, const char *name, int64_t began_at_ms,
 		{ "wait_seconds", "How long dlock waited for the lock.",
 		  facts->over_ms ? waited_to_ms - facts->began_ms : -1, true },
 		{ "hold_seconds", "How long the lock was held.",
-		  obtained ? facts->over_ms - facts->obtained_ms : -1, true },
+		  obtained ? facts->over_ms - facts->acquired_ms : -1, true },
 		{ "fence", "The fence of the lock.",
 		  obtained && facts->fence ? (int64_t)facts->fence : -1, false },
 	};

@@ -68,7 +68,7 @@ static int report_exec_failure(const struct run *run, const struct run_result *r
 	else
 		snprintf(text, sizeof(text), "%s: command not found", command);
 	log_line(&(struct log_line){
-		.level = SAY_ERROR, .event = EVENT_FAILED, .nameless = true, .text = text,
+		.level = LEVEL_ERROR, .event = EVENT_FAILED, .nameless = true, .text = text,
 		.facts = &result->facts,
 	});
 	return errnum == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT_EXECUTE;
@@ -103,7 +103,7 @@ static void write_metrics(const struct run *run, int status)
 		return;
 	error_prefix(&err, "--metrics %s", path);
 	log_line(&(struct log_line){
-		.level = SAY_ERROR, .event = EVENT_OTHER, .text = err.message,
+		.level = LEVEL_ERROR, .event = EVENT_OTHER, .text = err.message,
 		.facts = &run->result.facts,
 	});
 }

@@ -72,7 +72,7 @@ int session_begin(struct session *session, struct error *err)
 		return -1;
 	log_about(&session->options, holds && session->settings.syslog);
 	if (session->settings.warning[0])
-		log_print(SAY_WARNING, "%s", session->settings.warning);
+		log_print(LEVEL_WARNING, "%s", session->settings.warning);
 	return 0;
 }
 

@@ -226,7 +226,7 @@ static int show_once(struct session *session, bool *reported, struct error *err)
 	result = hold_names(session->backend, &all, err);
 	if (!result) {
 		if (!all.count && !*reported)
-			log_print(SAY_WARNING, "no locks are held on %s",
+			log_print(LEVEL_WARNING, "no locks are held on %s",
 				    settings_place(&session->options, place));
 		*reported = !all.count;
 		result = show_all(session, all.names, all.count, false, err);

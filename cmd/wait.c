@@ -57,7 +57,7 @@ static int not_free(const struct session *session, const struct lock_view *view)
 	const struct hold_view *hold = lock_view_first(view);
 	char text[HOLDER_DESCRIPTION_SIZE], place[URI_PLACE_SIZE];
 
-	log_print(SAY_WARNING, "%s (on %s)",
+	log_print(LEVEL_WARNING, "%s (on %s)",
 		    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)),
 		    settings_place(&session->options, place));
 	return session->options.conflict_exit_code;
@@ -85,7 +85,7 @@ int command_wait(struct session *session, struct error *err)
 	if (!failed && view.hold_count) {
 		status = not_free(session, &view);
 	} else if (!failed) {
-		log_print(SAY_STEP, "free");
+		log_print(LEVEL_STEP, "free");
 		status = 0;
 	}
 	lock_view_finish(&view);

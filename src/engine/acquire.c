@@ -86,23 +86,23 @@ static int leave_hold(struct supervisor *s, struct acquire_result *result, struc
  * Acquires inside the hold that the environment has a token of: verifies the hold, and renews it
  * for ttl_ms at least. NOT_YET: there is no such hold.
  */
-static enum obtained acquire_nested(struct supervisor *s, int64_t ttl_ms,
+static enum acquired acquire_nested(struct supervisor *s, int64_t ttl_ms,
 				    struct acquire_result *result)
 {
 	struct keeper_event event;
-	enum obtained obtained;
+	enum acquired acquired;
 
 	s->request.ttl_ms = ttl_ms;
-	obtained = supervisor_join(s, KEEPER_NEST, &event);
+	acquired = supervisor_join(s, KEEPER_NEST, &event);
 	s->request.ttl_ms = s->run->ttl_ms;
-	if (obtained != OBTAINED_YES)
-		return obtained;
+	if (acquired != ACQUIRED_YES)
+		return acquired;
 	child_end(&s->keeper.child);
 	s->level++;
 	result->fence = s->fence;
 	result->lease_ms = event.lease_ms;
-	supervisor_tell(s, EVENT_JOINED, SAY_STEP, "held already; the outer hold goes on");
-	return OBTAINED_YES;
+	supervisor_report(s, EVENT_JOINED, LEVEL_STEP, "held already; the outer hold goes on");
+	return ACQUIRED_YES;
 }
 
 static void acquire_new(struct supervisor *s, struct acquire_result *result)
@@ -113,9 +113,9 @@ static void acquire_new(struct supervisor *s, struct acquire_result *result)
 		supervisor_fail(s, &err);
 		return;
 	}
-	if (supervisor_obtain(s) != OBTAINED_YES)
+	if (supervisor_acquire(s) != ACQUIRED_YES)
 		return;
-	supervisor_say_acquired(s);
+	supervisor_report_acquired(s);
 	if (leave_hold(s, result, &err)) {
 		child_end(&s->keeper.child);
 		if (s->result->end != RUN_INTERRUPTED)
@@ -142,7 +142,7 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	/* status shows the process that the lock is held for, as this one ends soon. */
 	s.self.pid = acquire->process ? acquire->process->pid : getppid();
 	holder_encode(&s.self, s.text);
-	if (acquire_nested(&s, acquire->nested_ttl_ms, result) == OBTAINED_NOT_YET)
+	if (acquire_nested(&s, acquire->nested_ttl_ms, result) == ACQUIRED_NOT_YET)
 		acquire_new(&s, result);
 	result->nested = s.level > 0;
 	token_write(s.token, s.level, result->token);

@@ -109,7 +109,7 @@ char **environment_make(const char *name, const char token[static TOKEN_SIZE], i
 	return envp;
 }
 
-char **environment_make_bare(const char *name, const char *backend)
+char **environment_make_without_hold(const char *name, const char *backend)
 {
 	const char *const values[HOLD_VARIABLES] = { name, NULL, backend, NULL, NULL };
 	char *last;

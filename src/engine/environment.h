@@ -31,7 +31,7 @@ char **environment_make(const char *name, const char token[static TOKEN_SIZE], i
  * DLOCK_BACKEND alone, so that a script that starts itself again under dlock still sees
  * that it has, and that no hold of an outer run is taken for this one's.
  */
-char **environment_make_bare(const char *name, const char *backend);
+char **environment_make_without_hold(const char *name, const char *backend);
 
 /*
  * Looks for a token of the lock name on backend (uri_identity()) in $DLOCK_TOKEN, and then in

@@ -17,7 +17,7 @@
  * kills the guard at the end of the lease (kernel_timer.h), and the command dies with it
  * (PR_SET_PDEATHSIG).
  *
- * Calling sequence, in the supervisor: guard_start(); guard_run() when the lock was obtained; then
+ * Calling sequence, in the supervisor: guard_start(); guard_run() when the lock was acquired; then
  * guard_event() whenever its fd is readable; child_end() at the end.
  */
 #pragma once
@@ -56,7 +56,7 @@ struct guard_plan {
 	 */
 	bool inherits;
 	/* eventfd: readable when GUARD_STARTED was printed; -1: nobody wants to hear of it */
-	int told_fd;
+	int printed_fd;
 };
 
 /* An event that a supervisor does not read for long is dropped, except for the last one. */

@@ -33,30 +33,30 @@
 /* How long the exec of a command may take, which no lease bounds. */
 #define EXEC_MOST_MS 60000
 /* How long a command waits for the line that it runs. */
-#define TOLD_MOST_MS 1000
+#define PRINTED_MOST_MS 1000
 
 /* ---- events to the supervisor ---- */
 
-void guarding_tell(const struct guarding *g, struct guard_event event)
+void guarding_send(const struct guarding *g, struct guard_event event)
 {
 	if (g->fd >= 0)
 		ipc_send(g->fd, &event, sizeof(event), event.last ? 0 : MSG_DONTWAIT, -1);
 }
 
-void guarding_tell_ending(const struct guarding *g, enum ending why)
+void guarding_send_ending(const struct guarding *g, enum ending why)
 {
 	/* The supervisor reads it with the last event, if this one is dropped. */
 	atomic_fetch_or(&g->plan->shared->endings, (int)why);
-	guarding_tell(g, (struct guard_event){ .type = GUARD_ENDING });
+	guarding_send(g, (struct guard_event){ .type = GUARD_ENDING });
 }
 
 /* Tells the supervisor that the command is there, once, unless it could not be executed. */
-static void tell_start(struct guarding *g)
+static void send_start(struct guarding *g)
 {
-	if (g->told_start || !g->command || guarding_is_unused(g))
+	if (g->start_sent || !g->command || guarding_is_unused(g))
 		return;
-	g->told_start = true;
-	guarding_tell(g, (struct guard_event){ .type = GUARD_STARTED, .value = g->command });
+	g->start_sent = true;
+	guarding_send(g, (struct guard_event){ .type = GUARD_STARTED, .value = g->command });
 }
 
 /* ---- what becomes of it ---- */
@@ -71,7 +71,7 @@ static void record_command(struct guarding *g, pid_t pid)
 void guarding_command_changed(struct guarding *g, int status)
 {
 	if (WIFSTOPPED(status)) {
-		guarding_tell(g, (struct guard_event){ .type = GUARD_STOPPED,
+		guarding_send(g, (struct guard_event){ .type = GUARD_STOPPED,
 						       .value = WSTOPSIG(status) });
 		return;
 	}
@@ -118,7 +118,7 @@ void guarding_read_reports(struct guarding *g)
 		}
 	}
 	/* A contained command is about to be executed then: its init keeps a descriptor. */
-	tell_start(g);
+	send_start(g);
 }
 
 /* ---- the command ---- */
@@ -179,12 +179,12 @@ static bool is_there(const char *file)
 /* The line that the command runs comes before its first output. A supervisor may be stopped. */
 static void announce_command(struct guarding *g)
 {
-	struct pollfd told = { .fd = g->plan->told_fd, .events = POLLIN };
+	struct pollfd told = { .fd = g->plan->printed_fd, .events = POLLIN };
 
-	if (g->plan->told_fd < 0 || !is_there(g->plan->run->argv[0]))
+	if (g->plan->printed_fd < 0 || !is_there(g->plan->run->argv[0]))
 		return;
-	tell_start(g);
-	poll(&told, 1, TOLD_MOST_MS);
+	send_start(g);
+	poll(&told, 1, PRINTED_MOST_MS);
 }
 
 /*
@@ -243,7 +243,7 @@ int guarding_start_command(struct guarding *g, bool foreground)
 	}
 	record_command(g, child);
 	g->child = child;
-	tell_start(g);
+	send_start(g);
 	if (!guarding_is_unused(g))
 		return 0;
 	waitpid(child, NULL, 0);

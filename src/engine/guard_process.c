@@ -47,7 +47,7 @@ static int sweep_tree(struct guarding *g, int sig)
 	const int count = tree_signal(&none, sig == SIGTERM ? g->command : 0, sig, &refused);
 
 	if (refused)
-		guarding_tell(g, (struct guard_event){ .type = GUARD_STUCK, .value = refused });
+		guarding_send(g, (struct guard_event){ .type = GUARD_STUCK, .value = refused });
 	return count;
 }
 
@@ -147,7 +147,7 @@ static bool dies_with_guard(const struct guarding *g)
 static int64_t arm_kill_timer(struct guarding *g)
 {
 	const struct lease_span lease = shared_lease(g->plan->shared);
-	const int64_t now_ms = clock_boot_ms(), look_ms = lease.end_ms - lease.ttl_ms / 2;
+	const int64_t now_ms = clock_boot_ms(), check_ms = lease.end_ms - lease.ttl_ms / 2;
 
 	if (!dies_with_guard(g) || g->killing || stop_of(g, lease).term_ms == CLOCK_NEVER) {
 		die_at(g, CLOCK_NEVER);
@@ -155,7 +155,7 @@ static int64_t arm_kill_timer(struct guarding *g)
 	}
 	if (lease.end_ms > now_ms)
 		die_at(g, lease.end_ms);
-	return look_ms > now_ms ? look_ms : CLOCK_NEVER;
+	return check_ms > now_ms ? check_ms : CLOCK_NEVER;
 }
 
 /*
@@ -169,10 +169,10 @@ static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t 
 	if (now < stop.term_ms && now < g->limit_at_ms)
 		return clock_earlier(stop.term_ms, g->limit_at_ms);
 	if (now >= stop.term_ms) {
-		guarding_tell_ending(g, ENDING_LEASE);
+		guarding_send_ending(g, ENDING_LEASE);
 		stop_tree(g, stop.kill_ms);
 	} else {
-		guarding_tell_ending(g, g->limit);
+		guarding_send_ending(g, g->limit);
 		stop_tree(g, grace_end(g));
 	}
 	return CLOCK_NEVER;
@@ -182,11 +182,11 @@ static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t 
 static int64_t enforce_deadlines(struct guarding *g)
 {
 	const struct lease_stop stop = stop_of(g, shared_lease(g->plan->shared));
-	int64_t now = clock_boot_ms(), look_ms = arm_kill_timer(g), kill_at, next_ms;
+	int64_t now = clock_boot_ms(), check_ms = arm_kill_timer(g), kill_at, next_ms;
 
 	next_ms = stop_in_time(g, stop, now);
 	if (!g->stopping)
-		return clock_earlier(next_ms, look_ms);
+		return clock_earlier(next_ms, check_ms);
 	kill_at = clock_earlier(g->kill_at_ms, stop.kill_ms);
 	if (now < kill_at) {
 		/*
@@ -194,12 +194,12 @@ static int64_t enforce_deadlines(struct guarding *g)
 		 * TERM there are no further looks, for what it forks now may be its clean-up.
 		 */
 		if (g->termed)
-			return clock_earlier(kill_at, look_ms);
+			return clock_earlier(kill_at, check_ms);
 		if (now >= g->sweep_at_ms) {
 			g->termed = sweep_tree(g, SIGTERM) > 0;
 			grow_pause(g);
 		}
-		return clock_earlier(clock_earlier(kill_at, g->sweep_at_ms), look_ms);
+		return clock_earlier(clock_earlier(kill_at, g->sweep_at_ms), check_ms);
 	}
 	if (!g->killing) {
 		g->killing = true;
@@ -233,12 +233,12 @@ enum launched {
  */
 static void arm_timers(struct guarding *g)
 {
-	int64_t look_ms;
+	int64_t check_ms;
 
 	g->start_by_ms = lease_stop(shared_lease(g->plan->shared),
 				    g->plan->run->kill_after_ms).term_ms;
-	look_ms = arm_kill_timer(g);
-	kernel_timer_set(&g->wake_timer, g->locked ? clock_earlier(g->start_by_ms, look_ms)
+	check_ms = arm_kill_timer(g);
+	kernel_timer_set(&g->wake_timer, g->locked ? clock_earlier(g->start_by_ms, check_ms)
 						   : CLOCK_NEVER);
 }
 
@@ -340,7 +340,7 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct
 	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
 	kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 	event.last = true;
-	guarding_tell(g, event);
+	guarding_send(g, event);
 	_exit(0);
 }
 
@@ -352,15 +352,15 @@ static void send_end(struct guarding *g)
 {
 	int left;
 
-	guarding_tell(g, (struct guard_event){ .type = GUARD_EXITED, .value = g->status });
-	g->told_end = true;
+	guarding_send(g, (struct guard_event){ .type = GUARD_EXITED, .value = g->status });
+	g->end_sent = true;
 	if (g->stopping)
 		return;
 	left = sweep_tree(g, 0);
 	/* At least one child is left, even if the sweep has not seen it. */
 	if (g->plan->run->contain && left > 0)
 		left--;		/* the namespace's init */
-	guarding_tell(g, (struct guard_event){ .type = GUARD_LEFTOVERS,
+	guarding_send(g, (struct guard_event){ .type = GUARD_LEFTOVERS,
 					       .value = left > 0 ? left : 1 });
 	if (!g->plan->run->wait_for_leftovers)
 		stop_tree(g, grace_end(g));
@@ -412,7 +412,7 @@ static void reap_children(struct guarding *g)
 	/* A child is left. With --contain that is always init, which reports leftovers itself. */
 	if (g->ended && !g->plan->run->contain)
 		g->leftovers = true;
-	if (g->leftovers && !g->told_end && !guarding_is_unused(g))
+	if (g->leftovers && !g->end_sent && !guarding_is_unused(g))
 		send_end(g);
 }
 
@@ -425,10 +425,10 @@ static void reap_children(struct guarding *g)
  */
 static void forward_signal(struct guarding *g, pid_t target, int sig)
 {
-	if (g->told_end && !g->stopping && sig != SIGTSTP && sig != SIGCONT)
+	if (g->end_sent && !g->stopping && sig != SIGTSTP && sig != SIGCONT)
 		signal_leftovers(g, sig);
 	else if (g->command && kill(target, sig) && errno == EPERM)
-		guarding_tell(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command });
+		guarding_send(g, (struct guard_event){ .type = GUARD_STUCK, .value = g->command });
 }
 
 static void obey_order(struct guarding *g)
@@ -506,7 +506,7 @@ void guarding_main(const struct guard_plan *plan, int fd)
 {
 	struct guarding g = {
 		.plan = plan, .fd = fd, .hold_fd = -1, .report_fd = -1,
-		.told_start = plan->told_fd < 0,
+		.start_sent = plan->printed_fd < 0,
 	};
 
 	/* A signal that ends or stops dlock's job must leave a process to enforce the lease. */
@@ -521,10 +521,10 @@ void guarding_main(const struct guard_plan *plan, int fd)
 	case LAUNCHED:
 		break;
 	case LAUNCH_TOO_LATE:
-		guarding_tell_ending(&g, ENDING_LEASE);
+		guarding_send_ending(&g, ENDING_LEASE);
 		finish_and_exit(&g, (struct guard_event){ .type = GUARD_EMPTY });
 	case LAUNCH_OVERDUE:
-		guarding_tell_ending(&g, ENDING_UNTIL);
+		guarding_send_ending(&g, ENDING_UNTIL);
 		finish_and_exit(&g, (struct guard_event){ .type = GUARD_EMPTY });
 	case LAUNCH_FAILED:
 		finish_and_exit(&g, last_event(&g));

@@ -52,8 +52,8 @@ struct guarding {
 	bool ended;		/* the command has ended, with status */
 	int status;
 	bool leftovers;		/* it has ended, and something of its tree is left */
-	bool told_start;	/* GUARD_STARTED was said, or need not be */
-	bool told_end;		/* GUARD_EXITED was said */
+	bool start_sent;	/* GUARD_STARTED was said, or need not be */
+	bool end_sent;		/* GUARD_EXITED was said */
 	bool stopping;
 	bool killing;		/* the command got KILL: what is left is to look for the rest */
 	bool lost_seen;
@@ -90,10 +90,10 @@ int guarding_contain(struct guarding *g, bool foreground);
 /*
  * Tells the supervisor, if it is there and reads. The last event waits until the supervisor reads.
  */
-void guarding_tell(const struct guarding *g, struct guard_event event);
+void guarding_send(const struct guarding *g, struct guard_event event);
 
 /* The same: why the command is stopped, or not begun. */
-void guarding_tell_ending(const struct guarding *g, enum ending why);
+void guarding_send_ending(const struct guarding *g, enum ending why);
 
 /* Was no command executed? struct shared says why. */
 static inline bool guarding_is_unused(const struct guarding *g)

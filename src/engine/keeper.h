@@ -59,7 +59,7 @@ enum keeper_event_type {
 	KEEPER_RETRYING,	/* message: the backend cannot be reached; the keeper tries again */
 	KEEPER_HELD,		/* the lock is offered: enum offer. To a question: it is held */
 	KEEPER_WITHDRAWN,	/* nobody took the offer: keeper_retry() */
-	KEEPER_BUSY,		/* not obtained; holder_known: holder, age_ms. The keeper ends */
+	KEEPER_BUSY,		/* not acquired; holder_known: holder, age_ms. The keeper ends */
 	KEEPER_REPLACED,	/* a newer waiter, holder, has replaced this one. The keeper ends */
 	KEEPER_RENEWED,		/* lease extended after trouble */
 	KEEPER_TROUBLE,		/* message: a renewal failed; the keeper tries again */

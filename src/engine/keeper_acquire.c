@@ -16,7 +16,7 @@
  */
 #define OFFER_MS 3000
 /* How often to look whether the offer was taken, for nobody tells the keeper of that. */
-#define OFFER_LOOK_MS 150
+#define OFFER_CHECK_MS 150
 
 /* Pauses between attempts to get back in line after a connection was lost. */
 #define RECONNECT_FIRST_MS 50
@@ -59,7 +59,7 @@ static bool offer_lock(struct keeping *k, struct grant *grant)
 	if (before == OFFER_CLOSED ||
 	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
 		release_and_exit(k, true);
-	keeping_tell(k, KEEPER_HELD);
+	keeping_send(k, KEEPER_HELD);
 	if (grant->event_ms && grant->event_ms <= clock_boot_ms()) {
 		grant->event_ms = 0;
 		k->backend->ops->event(k->backend);
@@ -85,11 +85,11 @@ static bool offer_lock(struct keeping *k, struct grant *grant)
 		}
 		if (atomic_load(&shared->offer) != OFFER_MADE || clock_boot_ms() >= limit_ms)
 			break;
-		wake = keeping_rest(k, clock_boot_ms() + OFFER_LOOK_MS, false);
+		wake = keeping_sleep(k, clock_boot_ms() + OFFER_CHECK_MS, false);
 	}
 	if (!atomic_compare_exchange_strong(&shared->offer, &made, OFFER_WITHDRAWN))
 		return true;
-	keeping_tell(k, KEEPER_WITHDRAWN);
+	keeping_send(k, KEEPER_WITHDRAWN);
 	hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
 	return false;
 }
@@ -100,7 +100,7 @@ static void report_waiting(struct keeping *k)
 	if (!k->viewed_ms ||
 	    (k->plan->shows_waiting && clock_boot_ms() >= k->viewed_ms + VIEW_EACH_MS))
 		keeping_view(k);
-	keeping_tell(k, KEEPER_WAITING);
+	keeping_send(k, KEEPER_WAITING);
 }
 
 /*
@@ -110,7 +110,7 @@ static void report_waiting(struct keeping *k)
 static bool await_turn(struct keeping *k, int64_t retry_ms, bool with_backend)
 {
 	do {
-		enum wake wake = keeping_rest(k, retry_ms, with_backend);
+		enum wake wake = keeping_sleep(k, retry_ms, with_backend);
 
 		if (gives_up(wake))
 			return true;
@@ -131,7 +131,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 	int64_t now = clock_boot_ms();
 
 	if (k->event.error.kind == ERROR_CANCELLED && !atomic_load(&k->plan->shared->engaged))
-		keeping_finish(k, KEEPER_BUSY);
+		keeping_exit(k, KEEPER_BUSY);
 	if (k->event.error.kind == ERROR_CANCELLED)
 		release_and_exit(k, false);
 	if (!*down_since_ms) {
@@ -148,11 +148,11 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		if (atomic_load(&k->plan->shared->engaged))
 			hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
 		k->event.error = why;
-		keeping_finish(k, KEEPER_FAILED);
+		keeping_exit(k, KEEPER_FAILED);
 	}
 	/* The same message is sent once. */
 	if (*pause_ms == RECONNECT_FIRST_MS || strcmp(told, k->event.error.message) != 0)
-		keeping_tell(k, KEEPER_RETRYING);
+		keeping_send(k, KEEPER_RETRYING);
 	memcpy(told, k->event.error.message, sizeof(told));
 	if (await_turn(k, clock_boot_ms() + *pause_ms, false))
 		release_and_exit(k, false);
@@ -170,7 +170,7 @@ static void mark_engaged(struct keeping *k)
 
 	atomic_store(&shared->engaged, 1);
 	if (atomic_load(&shared->offer) == OFFER_CLOSED)
-		keeping_finish(k, KEEPER_BUSY);
+		keeping_exit(k, KEEPER_BUSY);
 }
 
 static enum outcome try_once(struct keeping *k, struct grant *grant)
@@ -206,7 +206,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 			down_since_ms = 0;
 			if (!k->request.queue) {
 				keeping_view(k);
-				keeping_finish(k, KEEPER_BUSY);
+				keeping_exit(k, KEEPER_BUSY);
 			}
 			report_waiting(k);
 			if (await_turn(k, grant->retry_ms, true))
@@ -216,7 +216,7 @@ static void try_until_held(struct keeping *k, struct grant *grant)
 			holder_decode(&k->event.holder, grant->newer ? grant->newer : "",
 				      grant->newer ? strlen(grant->newer) : 0);
 			free(grant->newer);
-			keeping_finish(k, KEEPER_REPLACED);
+			keeping_exit(k, KEEPER_REPLACED);
 		case OUTCOME_ERROR:
 			acquire_failed(k, in_line, &down_since_ms, &pause_ms);
 			break;
@@ -233,9 +233,9 @@ void keeping_acquire(struct keeping *k, struct grant *grant)
 		if (offer_lock(k, grant))
 			return;
 		do {
-			wake = keeping_rest(k, CLOCK_NEVER, false);
+			wake = keeping_sleep(k, CLOCK_NEVER, false);
 			if (gives_up(wake))
-				keeping_finish(k, KEEPER_RELEASED);
+				keeping_exit(k, KEEPER_RELEASED);
 		} while (wake != WAKE_RETRY);
 	}
 }

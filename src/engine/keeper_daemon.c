@@ -239,17 +239,17 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 
 		hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
 		k->event.error = why;
-		keeping_finish(k, KEEPER_FAILED);
+		keeping_exit(k, KEEPER_FAILED);
 	}
 	umask(077);
 	if (chdir("/"))
-		keeping_finish(k, KEEPER_FAILED);
+		keeping_exit(k, KEEPER_FAILED);
 	k->own_ms = k->request.ttl_ms;
 	if (!k->plan->process)
 		end_after(k, k->own_ms);
 	/* The record has the end of the hold, and this process's number may be stored with it. */
 	keeping_renew_once(k, grant, &k->event.error);
-	keeping_tell(k, KEEPER_DETACHED);
+	keeping_send(k, KEEPER_DETACHED);
 	close(k->fd);
 	k->fd = -1;
 }
@@ -336,7 +336,7 @@ int64_t keeping_deadline(const struct keeping *k)
 	return k->listener < 0 ? k->until_ms : clock_earlier(k->until_ms, term_at(k));
 }
 
-void keeping_lose_daemon(struct keeping *k)
+void keeping_lose_daemon_exit(struct keeping *k)
 {
 	const bool told = k->plan->process && k->plan->term_on_lost;
 
@@ -350,7 +350,7 @@ void keeping_lose_daemon(struct keeping *k)
 		system_log(LOG_ERR, k->request.name, "lock lost: %s; process %d got TERM",
 			   k->event.error.message, (int)k->plan->process->pid);
 	else
-		keeping_tell(k, KEEPER_LOST);
+		keeping_send(k, KEEPER_LOST);
 	/* First the socket, for closing a session takes time, and nobody must wait for it. */
 	keeping_end_daemon(k);
 	backend_close(k->backend);

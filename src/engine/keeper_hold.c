@@ -93,7 +93,7 @@ static void __attribute__((noreturn)) abort_and_exit(struct keeping *k)
 	_exit(1);
 }
 
-void keeping_tell(struct keeping *k, enum keeper_event_type type)
+void keeping_send(struct keeping *k, enum keeper_event_type type)
 {
 	k->event.type = type;
 	k->event.at_ms = clock_boot_ms();
@@ -106,11 +106,11 @@ void keeping_tell(struct keeping *k, enum keeper_event_type type)
 		abort_and_exit(k);
 }
 
-void keeping_finish(struct keeping *k, enum keeper_event_type type)
+void keeping_exit(struct keeping *k, enum keeper_event_type type)
 {
 	keeping_end_daemon(k);
 	k->event.last = true;
-	keeping_tell(k, type);
+	keeping_send(k, type);
 	_exit(0);
 }
 
@@ -133,12 +133,12 @@ static int64_t minimum_left(const struct keeping *k)
 	const int offer = atomic_load(&k->plan->shared->offer);
 
 	/* Who comes too late to take an offer has written the time all the same. */
-	if (!held_ms || offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED || keeping_is_kept(k))
+	if (!held_ms || offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED || keeping_is_retained(k))
 		return 0;
 	return lease_keep(held_ms, k->plan->run->min_hold_ms, clock_boot_ms());
 }
 
-void keeping_unbound_calls(struct keeping *k)
+void keeping_reset_timeouts(struct keeping *k)
 {
 	if (!k->timeout_ms)
 		return;
@@ -255,7 +255,7 @@ static enum wake read_signals(const struct keeping *k)
 		if (sig == SIGTERM)
 			wake = WAKE_RELEASE;
 		else if (sig == SIGURG && wake == WAKE_TIME)
-			wake = WAKE_LOOK;
+			wake = WAKE_CHECK;
 	}
 	return wake;
 }
@@ -263,7 +263,7 @@ static enum wake read_signals(const struct keeping *k)
 /* The pause where poll() is refused. */
 #define UNPOLLED_NS 100000000
 
-enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
+enum wake keeping_sleep(struct keeping *k, int64_t until_ms, bool with_backend)
 {
 	enum {
 		ORDERS, GUARD, QUERIES, PROCESS, SHARE, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
@@ -312,7 +312,7 @@ enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend)
 	/* The daemon that was joined has ended: that is said once. */
 	if (fds[SHARE].revents) {
 		k->daemon_ended = true;
-		return WAKE_LOOK;
+		return WAKE_CHECK;
 	}
 	return fds[BACKEND].revents ? WAKE_EVENT : WAKE_TIME;
 }
@@ -339,23 +339,23 @@ void keeping_release(struct keeping *k, bool was_held)
 	int64_t keep_ms;
 
 	k->backend->cancel_fd = -1;
-	keeping_unbound_calls(k);
+	keeping_reset_timeouts(k);
 	switch (keeping_release_once(k, &keep_ms, &k->event.error)) {
 	case OUTCOME_HELD:
 		if (!k->backend->session || !keep_ms)
-			keeping_finish(k, KEEPER_RELEASED);
+			keeping_exit(k, KEEPER_RELEASED);
 		k->event.last = k->event.keeps = true;
-		keeping_tell(k, KEEPER_RELEASED);
+		keeping_send(k, KEEPER_RELEASED);
 		keeping_keep(k, keep_ms);
 		return;
 	case OUTCOME_LOST:
 		if (was_held)
-			keeping_finish(k, KEEPER_LOST);
+			keeping_exit(k, KEEPER_LOST);
 		keeping_view(k);
-		keeping_finish(k, KEEPER_BUSY);
+		keeping_exit(k, KEEPER_BUSY);
 	case OUTCOME_BUSY:
 	case OUTCOME_ERROR:
 		break;
 	}
-	keeping_finish(k, KEEPER_FAILED);
+	keeping_exit(k, KEEPER_FAILED);
 }

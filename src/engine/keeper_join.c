@@ -182,7 +182,7 @@ enum outcome keeping_verify_joined(struct keeping *k)
 	return outcome;
 }
 
-void keeping_nest(struct keeping *k)
+void keeping_nest_exit(struct keeping *k)
 {
 	struct grant grant = { 0 };
 	enum outcome outcome;
@@ -191,7 +191,7 @@ void keeping_nest(struct keeping *k)
 		outcome = nest_at_backend(k, k->request.ttl_ms, &grant);
 	share_fence(k, &grant);
 	k->event.lease_ms = grant.ttl_ms;
-	keeping_finish(k, keeper_event_of(outcome));
+	keeping_exit(k, keeper_event_of(outcome));
 }
 
 /* ---- the beginning and the end ---- */
@@ -204,7 +204,7 @@ void keeping_join(struct keeping *k, struct grant *grant)
 	k->request.ttl_ms = 0;
 	outcome = join_hold(k, grant);
 	if (outcome != OUTCOME_HELD)
-		keeping_finish(k, keeper_event_of(outcome));
+		keeping_exit(k, keeper_event_of(outcome));
 	/* Its mode covers what the command needs: that was checked when it was joined. */
 	k->request.mode = HOLD_ANY;
 	keeping_publish(k, grant);
@@ -212,18 +212,18 @@ void keeping_join(struct keeping *k, struct grant *grant)
 	k->hold_fd = k->share_fd;
 	/* The next renewal counts from now: a daemon's lease may have begun long ago. */
 	grant->sent_ms = clock_boot_ms();
-	keeping_tell(k, KEEPER_HELD);
+	keeping_send(k, KEEPER_HELD);
 }
 
-void keeping_end_joined(struct keeping *k)
+void keeping_end_joined_exit(struct keeping *k)
 {
 	enum keeper_event_type type;
 
-	keeping_unbound_calls(k);
+	keeping_reset_timeouts(k);
 	k->event.error = (struct error){ 0 };
 	type = keeper_event_of(keeping_verify_joined(k));
 	if (type == KEEPER_LOST && !k->event.error.message[0])
 		error_set(&k->event.error, ERROR_REFUSED, 0, KEEPING_GONE);
 	/* It is held, if only in another mode. */
-	keeping_finish(k, type == KEEPER_HELD || type == KEEPER_BUSY ? KEEPER_RELEASED : type);
+	keeping_exit(k, type == KEEPER_HELD || type == KEEPER_BUSY ? KEEPER_RELEASED : type);
 }

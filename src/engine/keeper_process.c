@@ -20,7 +20,7 @@
 
 /* ---- when the others are dead ---- */
 
-/* From now on keeping_rest() sees the guard end, if there is one already. */
+/* From now on keeping_sleep() sees the guard end, if there is one already. */
 static void watch_guard(struct keeping *k)
 {
 	const pid_t guard = atomic_load(&k->plan->shared->guard);
@@ -37,7 +37,7 @@ static void watch_guard(struct keeping *k)
 #define CONTINUE_MS 100
 
 /*
- * Called with what keeping_rest() returned, and at the time that this function returned before
+ * Called with what keeping_sleep() returned, and at the time that this function returned before
  * (CLOCK_BOOTTIME). When the guard has died, the supervisor kills what the guard has left, and then
  * orders the release. A supervisor that is stopped is continued for that, again and again.
  */
@@ -79,7 +79,7 @@ static void send_lost(struct keeping *k)
 
 	if (write(k->plan->lost_fd, &one, sizeof(one)) < 0)
 		shared_set_lease(k->plan->shared, (struct lease_span){ .end_ms = 0, .ttl_ms = 1 });
-	keeping_tell(k, KEEPER_LOST);
+	keeping_send(k, KEEPER_LOST);
 }
 
 /* The lock is lost: returns when the tree is dead. */
@@ -92,7 +92,7 @@ static void lose_lock(struct keeping *k)
 		if (wake == WAKE_ABANDONED)
 			abandon_and_exit(k);
 		watch_guard(k);
-		wake = keeping_rest(k, continue_supervisor(k, wake), false);
+		wake = keeping_sleep(k, continue_supervisor(k, wake), false);
 	}
 }
 
@@ -118,15 +118,15 @@ static int64_t next_renewal(const struct keeping *k, const struct grant *grant, 
 static bool limit_calls(struct keeping *k)
 {
 	const struct lease_span lease = shared_lease(k->plan->shared);
-	int64_t deadline_ms = lease_stop(lease, k->plan->run->kill_after_ms).kill_ms, rest_ms;
+	int64_t deadline_ms = lease_stop(lease, k->plan->run->kill_after_ms).kill_ms, left_ms;
 
 	if (k->listener >= 0)
 		deadline_ms = keeping_deadline(k);
-	rest_ms = deadline_ms - clock_boot_ms();
-	if (rest_ms <= 0)
+	left_ms = deadline_ms - clock_boot_ms();
+	if (left_ms <= 0)
 		return false;
-	k->backend->timeout_ms = clock_earlier(rest_ms, k->timeout_ms);
-	k->backend->connect_timeout_ms = clock_earlier(rest_ms, k->connect_timeout_ms);
+	k->backend->timeout_ms = clock_earlier(left_ms, k->timeout_ms);
+	k->backend->connect_timeout_ms = clock_earlier(left_ms, k->connect_timeout_ms);
 	return true;
 }
 
@@ -161,13 +161,13 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 		if (!verify)
 			keeping_publish(k, grant);
 		if (k->trouble)
-			keeping_tell(k, KEEPER_RENEWED);
+			keeping_send(k, KEEPER_RENEWED);
 		k->trouble = false;
 		*next_ms = next_renewal(k, grant, asked_ms);
 		return true;
 	case OUTCOME_ERROR:
 		if (!k->trouble)
-			keeping_tell(k, KEEPER_TROUBLE);
+			keeping_send(k, KEEPER_TROUBLE);
 		k->trouble = true;
 		*next_ms = clock_boot_ms() + lease_retry_ms(renewal_period(k, grant));
 		return true;
@@ -186,7 +186,7 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 static void end_hold(struct keeping *k)
 {
 	if (k->plan->mode == KEEPER_JOIN)
-		keeping_end_joined(k);
+		keeping_end_joined_exit(k);
 	keeping_release(k, true);
 }
 
@@ -194,20 +194,20 @@ static void end_hold(struct keeping *k)
 static void handle_loss(struct keeping *k)
 {
 	if (k->listener >= 0)
-		keeping_lose_daemon(k);
+		keeping_lose_daemon_exit(k);
 	/* Nobody waits for the end of a minimum hold. */
-	if (keeping_is_kept(k))
+	if (keeping_is_retained(k))
 		_exit(0);
 	lose_lock(k);
 	if (k->plan->mode == KEEPER_JOIN)
-		keeping_finish(k, KEEPER_LOST);
+		keeping_exit(k, KEEPER_LOST);
 	keeping_release(k, true);
 }
 
 static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct grant *grant)
 {
 	int64_t renew_ms = next_renewal(k, grant, grant->sent_ms), event_ms = CLOCK_NEVER;
-	int64_t until_ms, again_ms;
+	int64_t until_ms, next_event_ms;
 	enum wake wake = k->abandoned ? WAKE_ABANDONED : WAKE_TIME;
 
 	if (k->timer < 0)
@@ -225,7 +225,7 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), keeping_deadline(k));
 		until_ms = clock_earlier(until_ms, continue_supervisor(k, wake));
 		/* What an event means waits for the next renewal, which also takes it in. */
-		wake = keeping_rest(k, until_ms, !k->trouble);
+		wake = keeping_sleep(k, until_ms, !k->trouble);
 		if (clock_boot_ms() >= event_ms && wake == WAKE_TIME)
 			wake = WAKE_EVENT;
 		switch (wake) {
@@ -237,16 +237,16 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 			break;
 		case WAKE_EVENT:
 			event_ms = CLOCK_NEVER;
-			again_ms = k->backend->ops->event(k->backend);
+			next_event_ms = k->backend->ops->event(k->backend);
 			/* While renewals fail, the pause between them stays. */
 			if (!k->trouble)
-				renew_ms = clock_earlier(renew_ms, again_ms);
+				renew_ms = clock_earlier(renew_ms, next_event_ms);
 			break;
 		case WAKE_QUERY:
 			if (!keeping_answer(k, grant))
 				handle_loss(k);
 			break;
-		case WAKE_LOOK:
+		case WAKE_CHECK:
 			renew_ms = 0;
 			break;
 		default:
@@ -284,7 +284,7 @@ static void check_guard(struct keeping *k)
 	    (k->plan->mode != KEEPER_ACQUIRE && k->plan->mode != KEEPER_JOIN))
 		return;
 	if (pidfd_init(&self, getpid(), &k->event.error))
-		keeping_finish(k, KEEPER_FAILED);
+		keeping_exit(k, KEEPER_FAILED);
 	pidfd_finish(&self);
 }
 
@@ -330,10 +330,10 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	k.backend = backend_open(plan->run->driver, plan->run->uri,
 				 plan->mode == KEEPER_ACQUIRE ? &k.request : NULL, &k.event.error);
 	if (!k.backend)
-		keeping_finish(&k, KEEPER_FAILED);
+		keeping_exit(&k, KEEPER_FAILED);
 	atomic_store(&plan->shared->session, k.backend->session);
 	if (plan->mode == KEEPER_NEST)
-		keeping_nest(&k);
+		keeping_nest_exit(&k);
 	if (plan->mode == KEEPER_RELEASE)
 		keeping_release(&k, true);
 	if (plan->mode == KEEPER_JOIN)

@@ -7,7 +7,7 @@
  *	  keeping_join()		or joins a hold that is there: keeper_join.c
  *	  then in a loop, until the guard or the supervisor says that it is over:
  *	    continue_supervisor()	which ends what a dead guard has left
- *	    keeping_rest()		sleeps
+ *	    keeping_sleep()		sleeps
  *	    keeping_answer()		a daemon's queries: keeper_daemon.c
  *	    renew_lease()
  *	  keeping_release()
@@ -33,7 +33,7 @@ enum keeper_order {
 	KEEPER_ORDER_DETACH,	/* the supervisor ends: stay as a daemon */
 };
 
-/* Why keeping_rest() came back. */
+/* Why keeping_sleep() came back. */
 enum wake {
 	WAKE_TIME,
 	WAKE_EVENT,		/* the backend's descriptor is readable */
@@ -44,7 +44,7 @@ enum wake {
 	WAKE_DETACH,
 	WAKE_ORPHANED,		/* the supervisor died just now */
 	WAKE_QUERY,		/* daemon: somebody asks at the socket */
-	WAKE_LOOK,		/* the lock may be gone: SIGURG, or the joined daemon has ended */
+	WAKE_CHECK,		/* the lock may be gone: SIGURG, or the joined daemon has ended */
 };
 
 struct keeping {
@@ -84,7 +84,7 @@ struct keeping {
 };
 
 /* Is the lock only kept for the rest of its minimum hold? */
-static inline bool keeping_is_kept(const struct keeping *k)
+static inline bool keeping_is_retained(const struct keeping *k)
 {
 	return k->fd < 0 && k->listener < 0;
 }
@@ -100,7 +100,7 @@ void keeping_main(const struct keeper_plan *plan, int fd) __attribute__((noretur
 void keeping_publish(struct keeping *k, const struct grant *grant);
 
 /* The backend's calls have the time that is configured again, and not what a lease leaves them. */
-void keeping_unbound_calls(struct keeping *k);
+void keeping_reset_timeouts(struct keeping *k);
 
 /* Renew once, and store k->text if it has changed. */
 enum outcome keeping_renew_once(struct keeping *k, struct grant *grant, struct error *err);
@@ -121,19 +121,19 @@ enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct er
 #define KEEPING_GONE "this token does not hold it any more"
 
 /* Sends k->event as an event of this type, or ends the process if that fails. */
-void keeping_tell(struct keeping *k, enum keeper_event_type type);
+void keeping_send(struct keeping *k, enum keeper_event_type type);
 
 /* A daemon is about to end in good order: its socket and its watchdog go with it. */
 void keeping_end_daemon(struct keeping *k);
 
-/* keeping_tell(), and ends the process. */
-void keeping_finish(struct keeping *k, enum keeper_event_type type) __attribute__((noreturn));
+/* keeping_send(), and ends the process. */
+void keeping_exit(struct keeping *k, enum keeper_event_type type) __attribute__((noreturn));
 
 /*
  * Sleeps until something happens or the clock says until_ms. The backend's descriptor counts only
  * when with_backend is set.
  */
-enum wake keeping_rest(struct keeping *k, int64_t until_ms, bool with_backend);
+enum wake keeping_sleep(struct keeping *k, int64_t until_ms, bool with_backend);
 
 /*
  * Release the lock and end the process, or return after keeping_keep(). was_held: this token has
@@ -184,14 +184,14 @@ void keeping_join(struct keeping *k, struct grant *grant);
  * asked for and its own, tells what came of it, with the fence in shared memory, and ends the
  * process.
  */
-void keeping_nest(struct keeping *k) __attribute__((noreturn));
+void keeping_nest_exit(struct keeping *k) __attribute__((noreturn));
 
 /* As the backend's renew() and verify(); ask the daemon for a hold that lives with it. */
 enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant);
 enum outcome keeping_verify_joined(struct keeping *k);
 
 /* The command's tree is dead: tells whether the lock was held until now, and ends the process. */
-void keeping_end_joined(struct keeping *k) __attribute__((noreturn));
+void keeping_end_joined_exit(struct keeping *k) __attribute__((noreturn));
 
 /* ---- keeper_daemon.c ---- */
 
@@ -211,4 +211,4 @@ bool keeping_answer(struct keeping *k, struct grant *grant);
 int64_t keeping_deadline(const struct keeping *k);
 
 /* The lock is lost: tells the process that the daemon holds it for, and ends the daemon. */
-void keeping_lose_daemon(struct keeping *k) __attribute__((noreturn));
+void keeping_lose_daemon_exit(struct keeping *k) __attribute__((noreturn));

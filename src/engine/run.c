@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One run: the lock is obtained, the command runs, and the lock is given back. */
+/* One run: the lock is acquired, the command runs, and the lock is given back. */
 #include "run.h"
 
 #include <errno.h>
@@ -74,21 +74,22 @@ static void run_on_lost(const struct supervisor *s)
 	pid_t shell;
 	int status = 0;
 
-	supervisor_say(s, SAY_STEP, "running the command of --on-lost-run");
+	supervisor_log(s, LEVEL_STEP, "running the command of --on-lost-run");
 	shell = fork();
 	if (shell == 0)
 		become_shell(s);
 	if (shell < 0)
-		supervisor_say(s, SAY_ERROR, "--on-lost-run: cannot start a process: %s",
+		supervisor_log(s, LEVEL_ERROR, "--on-lost-run: cannot start a process: %s",
 			       strerror(errno));
 	else if (await_shell(s, shell, &status) == SIGKILL)
-		supervisor_say(s, SAY_WARNING, "the command of --on-lost-run has run for %d s and "
-			       "is killed", ON_LOST_MS / 1000);
+		supervisor_log(s, LEVEL_WARNING, "the command of --on-lost-run has run for %d s "
+			       "and is killed", ON_LOST_MS / 1000);
 	else if (WIFSIGNALED(status))
-		supervisor_say(s, SAY_WARNING, "the command of --on-lost-run died of signal %d",
+		supervisor_log(s, LEVEL_WARNING, "the command of --on-lost-run died of signal %d",
 			       WTERMSIG(status));
 	else if (WEXITSTATUS(status))
-		supervisor_say(s, SAY_WARNING, "the command of --on-lost-run ended with status %d",
+		supervisor_log(s, LEVEL_WARNING,
+			       "the command of --on-lost-run ended with status %d",
 			       WEXITSTATUS(status));
 }
 
@@ -102,33 +103,33 @@ static int64_t min_hold_left(const struct supervisor *s)
 	return held_ms ? lease_keep(held_ms, s->run->min_hold_ms, clock_boot_ms()) : 0;
 }
 
-static void tell_released(struct supervisor *s)
+static void report_released(struct supervisor *s)
 {
 	const int64_t keep_ms = min_hold_left(s);
 	char text[DURATION_TEXT_SIZE];
 
 	if (keep_ms > 0)
-		supervisor_tell(s, EVENT_RELEASED, SAY_STEP,
-				"released; --min-hold keeps the lock for %s more",
-				duration_format(keep_ms, text, sizeof(text)));
+		supervisor_report(s, EVENT_RELEASED, LEVEL_STEP,
+				  "released; --min-hold keeps the lock for %s more",
+				  duration_format(keep_ms, text, sizeof(text)));
 	else
-		supervisor_tell(s, EVENT_RELEASED, SAY_STEP, "released");
+		supervisor_report(s, EVENT_RELEASED, LEVEL_STEP, "released");
 }
 
 /*
  * The command is dead. The keeper's last event tells whether the lock was held until then.
  * maybe_released: an earlier keeper was told to release and was killed.
  */
-static void hear_released(struct supervisor *s, const struct keeper_event *event,
-			  bool maybe_released)
+static void handle_released(struct supervisor *s, const struct keeper_event *event,
+			    bool maybe_released)
 {
-	int64_t rest_ms = s->last_lease.end_ms - clock_boot_ms();
+	int64_t left_ms = s->last_lease.end_ms - clock_boot_ms();
 	bool in_lease = s->ended_ms < s->last_lease.end_ms;
 	char text[DURATION_TEXT_SIZE];
 
 	if (event->type == KEEPER_RELEASED) {
 		if (!s->joined)
-			tell_released(s);
+			report_released(s);
 		return;
 	}
 	if (event->type == KEEPER_LOST && !(maybe_released && in_lease)) {
@@ -143,13 +144,13 @@ static void hear_released(struct supervisor *s, const struct keeper_event *event
 		supervisor_lose(s, event->error.message);
 	else if (s->last_lease.end_ms == CLOCK_NEVER)
 		/* A lock without a lease is free when this process ends. */
-		supervisor_tell(s, EVENT_NOT_RELEASED, SAY_WARNING,
-				"the lock is not kept for --min-hold: %s", event->error.message);
+		supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING,
+				  "the lock is not kept for --min-hold: %s", event->error.message);
 	else
-		supervisor_tell(s, EVENT_NOT_RELEASED, SAY_WARNING,
-				"could not release the lock: %s; the lock lapses within %s",
-				event->error.message,
-				duration_format(rest_ms, text, sizeof(text)));
+		supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING,
+				  "could not release the lock: %s; the lock lapses within %s",
+				  event->error.message,
+				  duration_format(left_ms, text, sizeof(text)));
 }
 
 /* Waits for the keeper's last word; true when it came. */
@@ -159,21 +160,21 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 	struct keeper_event event;
 
 	if (s->has_last_word) {
-		hear_released(s, &s->last_word, maybe_released);
+		handle_released(s, &s->last_word, maybe_released);
 		return true;
 	}
 	/* After the end of a lost lease there is nothing to give back. */
 	if (s->lost)
 		until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
 	if (supervisor_await_last(s, until_ms, &event)) {
-		hear_released(s, &event, maybe_released);
+		handle_released(s, &event, maybe_released);
 		return true;
 	}
 	if (!s->keeper.child.pid)
 		return false;
 	event = (struct keeper_event){ .type = KEEPER_FAILED };
 	error_set(&event.error, ERROR_UNAVAILABLE, 0, "no answer in time");
-	hear_released(s, &event, maybe_released);
+	handle_released(s, &event, maybe_released);
 	return true;
 }
 
@@ -183,7 +184,7 @@ static void keep_local(struct supervisor *s)
 	struct keeper_event event = { .type = KEEPER_FAILED };
 
 	if (supervisor_start_keeper(s, KEEPER_KEEP, &event.error))
-		hear_released(s, &event, false);
+		handle_released(s, &event, false);
 	else
 		await_release(s, false);
 }
@@ -201,7 +202,7 @@ static void release_local(struct supervisor *s)
 	/* To a release, HELD says that it was held until then. */
 	if (event.type == KEEPER_HELD)
 		event.type = KEEPER_RELEASED;
-	hear_released(s, &event, false);
+	handle_released(s, &event, false);
 }
 
 /*
@@ -209,7 +210,7 @@ static void release_local(struct supervisor *s)
  * so that the next holder need not wait for the end of the lease. Its result does not matter, for
  * the lock lived with the connection of the first one.
  */
-static void release_note(struct supervisor *s)
+static void release_record(struct supervisor *s)
 {
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
 	struct keeper_event event;
@@ -233,13 +234,13 @@ static void release_connection(struct supervisor *s)
 		event.type = KEEPER_LOST;
 		error_set(&event.error, ERROR_UNAVAILABLE, 0, "the server ended the connection");
 	}
-	release_note(s);
+	release_record(s);
 	keeper_drop_hold(&died);
-	hear_released(s, &event, false);
+	handle_released(s, &event, false);
 }
 
 /* Releases, and learns whether the lock was held until now. */
-static void give_back(struct supervisor *s)
+static void release_lock(struct supervisor *s)
 {
 	/* The report of a release may be what could not be received. */
 	bool ordered = s->keeper.child.pid != 0 || ipc_has_failed(NULL);
@@ -261,8 +262,8 @@ static void give_back(struct supervisor *s)
 	else if (s->keeper.hold_fd >= 0)
 		release_connection(s);
 	else if (supervisor_start_keeper(s, KEEPER_RELEASE, &err))
-		supervisor_tell(s, EVENT_NOT_RELEASED, SAY_WARNING,
-				"could not release the lock: %s", err.message);
+		supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING,
+				  "could not release the lock: %s", err.message);
 	else
 		await_release(s, ordered);
 	child_end(&s->keeper.child);
@@ -275,21 +276,21 @@ static void run_protected(struct supervisor *s)
 {
 	struct keeper_event event;
 	struct error err = { 0 };
-	enum obtained obtained = supervisor_join(s, KEEPER_JOIN, &event);
+	enum acquired acquired = supervisor_join(s, KEEPER_JOIN, &event);
 
 	if (s->joined) {
 		s->protected = true;
-		s->result->facts.obtained_ms = clock_boot_ms();
-		supervisor_tell(s, EVENT_JOINED, SAY_STEP,
-				"already held, with the token in DLOCK_TOKEN");
+		s->result->facts.acquired_ms = clock_boot_ms();
+		supervisor_report(s, EVENT_JOINED, LEVEL_STEP,
+				  "already held, with the token in DLOCK_TOKEN");
 	}
-	if (obtained == OBTAINED_NOT_YET) {
+	if (acquired == ACQUIRED_NOT_YET) {
 		if (token_make(s->token, s->run->name, s->identity, true, &err))
-			obtained = supervisor_fail(s, &err);
+			acquired = supervisor_fail(s, &err);
 		else
-			obtained = supervisor_obtain(s);
+			acquired = supervisor_acquire(s);
 	}
-	if (obtained != OBTAINED_YES) {
+	if (acquired != ACQUIRED_YES) {
 		child_end(&s->guard);
 		return;
 	}
@@ -302,7 +303,7 @@ static void run_protected(struct supervisor *s)
 		supervisor_run_command(s);
 	}
 	if (s->protected)
-		give_back(s);
+		release_lock(s);
 	/* The guard ends by itself, and must be reaped. */
 	child_end(&s->guard);
 	if (s->lost && s->result->end == RUN_EXITED)
@@ -321,13 +322,13 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	}
 	/* If the guard is killed, this process inherits its tree. */
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
-		supervisor_say(&s, SAY_WARNING,
+		supervisor_log(&s, LEVEL_WARNING,
 			       "the kernel does not give orphans to dlock (%s): a daemon that the "
 			       "command starts may outlive the lock", strerror(errno));
 	/* Children from before this program's exec do not belong to the command. */
 	s.knows_excluded = !tree_exclude_present(&s.excluded);
 	if (!s.knows_excluded)
-		supervisor_say(&s, SAY_WARNING,
+		supervisor_log(&s, LEVEL_WARNING,
 			       "cannot tell which processes belong to the command");
 	run_protected(&s);
 	if (!s.reaped && result->end == RUN_EXITED && ipc_has_failed(&result->error))
@@ -336,8 +337,8 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		result->end = RUN_OVERDUE;
 	result->facts.over_ms = clock_boot_ms();
 	/* This process may have been stopped between the offer and the guard's taking it. */
-	if (result->facts.obtained_ms && atomic_load(&s.shared->held_ms))
-		result->facts.obtained_ms = atomic_load(&s.shared->held_ms);
+	if (result->facts.acquired_ms && atomic_load(&s.shared->held_ms))
+		result->facts.acquired_ms = atomic_load(&s.shared->held_ms);
 	if (result->age_ms >= 0)
 		result->age_ms = clock_boot_ms() - result->age_ms;
 	tree_finish(&s.excluded);

@@ -20,10 +20,10 @@
 struct pidfd;
 struct signals;
 
-enum say {
-	SAY_STEP,		/* for -v */
-	SAY_WARNING,		/* something is wrong; goes on */
-	SAY_ERROR,		/* something is wrong that changes the outcome */
+enum level {
+	LEVEL_STEP,		/* for -v */
+	LEVEL_WARNING,		/* something is wrong; goes on */
+	LEVEL_ERROR,		/* something is wrong that changes the outcome */
 };
 
 /* What a message is about. */
@@ -45,7 +45,7 @@ enum run_event {
 	EVENT_RELEASED,
 	EVENT_NOT_RELEASED,
 	EVENT_NOT_OBTAINED,
-	EVENT_REPLACED,		/* not obtained either: a newer waiter has sent this one away */
+	EVENT_REPLACED,		/* not acquired either: a newer waiter has sent this one away */
 	EVENT_FAILED,		/* dlock ends for this reason */
 	RUN_EVENTS,
 };
@@ -53,7 +53,7 @@ enum run_event {
 /* What is known of a run. Instants are on CLOCK_BOOTTIME; 0: this has not happened. */
 struct run_facts {
 	int64_t began_ms;	/* dlock began to try */
-	int64_t obtained_ms;	/* the lock was obtained, or an outer hold was joined */
+	int64_t acquired_ms;	/* the lock was acquired, or an outer hold was joined */
 	int64_t over_ms;	/* the lock was given back, or its loss was dealt with */
 	uint64_t fence;		/* 0: there is none */
 	pid_t command;		/* 0: it was not executed, as far as is known */
@@ -62,7 +62,7 @@ struct run_facts {
 };
 
 struct run_message {
-	enum say level;
+	enum level level;
 	enum run_event event;
 	const char *text;
 	const struct run_facts *facts;
@@ -79,13 +79,13 @@ struct wait_state {
 
 /* How the caller hears of things; the engine itself prints nothing. */
 struct run_hooks {
-	void (*say)(const struct run_message *message);
+	void (*report)(const struct run_message *message);
 	/*
 	 * Called while waiting, at each change and every tick_ms; with NULL when the wait is over.
 	 */
 	void (*waiting)(const struct wait_state *state);
 	int64_t tick_ms;	/* CLOCK_NEVER: only at changes */
-	enum say least;		/* messages below this level are not wanted */
+	enum level least;		/* messages below this level are not wanted */
 };
 
 struct run_request {

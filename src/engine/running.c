@@ -24,7 +24,7 @@ static pid_t command_of(const struct supervisor *s)
 }
 
 /* The keeper was killed. */
-static void say_unrenewed(const struct supervisor *s)
+static void report_unrenewed(const struct supervisor *s)
 {
 	struct error err;
 
@@ -32,11 +32,11 @@ static void say_unrenewed(const struct supervisor *s)
 	if (ipc_has_failed(NULL))
 		return;
 	supervisor_keeper_died(s, &err);
-	supervisor_tell(s, EVENT_NOT_RENEWED, SAY_WARNING, "%s; the lock cannot be renewed",
-			err.message);
+	supervisor_report(s, EVENT_NOT_RENEWED, LEVEL_WARNING, "%s; the lock cannot be renewed",
+			  err.message);
 }
 
-static void hear_holding(struct supervisor *s, const struct keeper_event *event)
+static void handle_holding(struct supervisor *s, const struct keeper_event *event)
 {
 	if (event->last) {
 		/* The guard told the keeper of the command's end before this process read of it. */
@@ -49,14 +49,14 @@ static void hear_holding(struct supervisor *s, const struct keeper_event *event)
 		supervisor_lose(s, event->error.message);
 		break;
 	case KEEPER_TROUBLE:
-		supervisor_tell(s, EVENT_NOT_RENEWED, SAY_WARNING,
-				"cannot renew the lock: %s; trying again", event->error.message);
+		supervisor_report(s, EVENT_NOT_RENEWED, LEVEL_WARNING,
+				  "cannot renew the lock: %s; trying again", event->error.message);
 		break;
 	case KEEPER_RENEWED:
-		supervisor_tell(s, EVENT_RENEWED, SAY_WARNING, "the lock is renewed again");
+		supervisor_report(s, EVENT_RENEWED, LEVEL_WARNING, "the lock is renewed again");
 		break;
 	case KEEPER_GONE:
-		say_unrenewed(s);
+		report_unrenewed(s);
 		break;
 	default:
 		break;
@@ -121,7 +121,7 @@ static void forward_signals(struct supervisor *s)
 	while ((sig = signals_next(s->signals, &info))) {
 		/* `dlock break` says: look at once. */
 		if (sig == SIGURG && s->backend)
-			s->look_now = true;
+			s->check_now = true;
 		if (s->awaits_leftovers && follow_job(sig))
 			continue;
 		if ((sig == SIGTTIN || sig == SIGTTOU) && info.ssi_code == SI_KERNEL)
@@ -142,18 +142,18 @@ static void forward_signals(struct supervisor *s)
 }
 
 /* Said once, for the process may be there for long. */
-static void say_stuck(struct supervisor *s, pid_t pid)
+static void report_stuck(struct supervisor *s, pid_t pid)
 {
-	if (s->told_stuck)
+	if (s->stuck_reported)
 		return;
-	s->told_stuck = true;
-	supervisor_say(s, SAY_ERROR, "process %d of user %u may not be signalled by this user; the "
-		       "lock stays taken until that process ends", (int)pid,
+	s->stuck_reported = true;
+	supervisor_log(s, LEVEL_ERROR, "process %d of user %u may not be signalled by this user; "
+		       "the lock stays taken until that process ends", (int)pid,
 		       (unsigned)process_user(pid));
 }
 
 /* Was the command never executed? */
-static void hear_unused(struct supervisor *s)
+static void check_unused(struct supervisor *s)
 {
 	const int exec_failure = atomic_load(&s->shared->exec_failure);
 	const int contain_failure = atomic_load(&s->shared->contain_failure);
@@ -169,32 +169,32 @@ static void hear_unused(struct supervisor *s)
 	}
 }
 
-static void hear_leftovers(struct supervisor *s, int count)
+static void handle_leftovers(struct supervisor *s, int count)
 {
 	const bool one = count == 1;
 
 	s->awaits_leftovers = s->run->wait_for_leftovers;
 	if (s->awaits_leftovers) {
-		supervisor_tell(s, EVENT_LEFTOVERS, SAY_STEP,
-				"the command has ended and left %d process%s running; keeping the "
-				"lock until %s", count, one ? "" : "es",
-				one ? "it ends" : "they end");
+		supervisor_report(s, EVENT_LEFTOVERS, LEVEL_STEP,
+				  "the command has ended and left %d process%s running; keeping "
+				  "the lock until %s", count, one ? "" : "es",
+				  one ? "it ends" : "they end");
 		return;
 	}
-	supervisor_tell(s, EVENT_LEFTOVERS, SAY_WARNING,
-			"the command left %d process%s running; ending %s", count,
-			one ? "" : "es", one ? "it" : "them");
+	supervisor_report(s, EVENT_LEFTOVERS, LEVEL_WARNING,
+			  "the command left %d process%s running; ending %s", count,
+			  one ? "" : "es", one ? "it" : "them");
 	supervisor_begin_stop(s);
 }
 
-static void hear_started(struct supervisor *s, pid_t pid)
+static void handle_started(struct supervisor *s, pid_t pid)
 {
 	s->result->facts.command = pid;
-	supervisor_tell(s, EVENT_STARTED, SAY_STEP, "the command runs, pid %d", (int)pid);
-	eventfd_write(s->guard_plan.told_fd, 1);
+	supervisor_report(s, EVENT_STARTED, LEVEL_STEP, "the command runs, pid %d", (int)pid);
+	eventfd_write(s->guard_plan.printed_fd, 1);
 }
 
-static void hear_exited(struct supervisor *s, int status)
+static void handle_exited(struct supervisor *s, int status)
 {
 	/* The last event says it again. */
 	if (s->has_exited)
@@ -205,15 +205,15 @@ static void hear_exited(struct supervisor *s, int status)
 	s->reaped = s->result->facts.has_status = !ipc_has_failed(NULL);
 	s->result->from_terminal = terminal_take(&s->terminal, command_of(s));
 	if (WIFSIGNALED(status))
-		supervisor_tell(s, EVENT_ENDED, SAY_STEP, "the command was killed by signal %d",
-				WTERMSIG(status));
+		supervisor_report(s, EVENT_ENDED, LEVEL_STEP, "the command was killed by signal %d",
+				  WTERMSIG(status));
 	else
-		supervisor_tell(s, EVENT_ENDED, SAY_STEP, "the command ended with status %d",
-				WEXITSTATUS(status));
+		supervisor_report(s, EVENT_ENDED, LEVEL_STEP, "the command ended with status %d",
+				  WEXITSTATUS(status));
 }
 
 /* Why the guard ends the command. */
-static void hear_endings(struct supervisor *s)
+static void handle_endings(struct supervisor *s)
 {
 	const int endings = atomic_load(&s->shared->endings);
 
@@ -224,11 +224,11 @@ static void hear_endings(struct supervisor *s)
 }
 
 /* Takes in what the guard says. False: its process has ended, or the tree is dead. */
-static bool hear_guard(struct supervisor *s, const struct guard_event *event)
+static bool handle_guard(struct supervisor *s, const struct guard_event *event)
 {
 	switch (event->type) {
 	case GUARD_STUCK:
-		say_stuck(s, event->value);
+		report_stuck(s, event->value);
 		/* The guard acts, and this process could do no more. */
 		s->force_ms = CLOCK_NEVER;
 		break;
@@ -236,16 +236,16 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 		follow_stop(s, event->value);
 		break;
 	case GUARD_ENDING:
-		hear_endings(s);
+		handle_endings(s);
 		break;
 	case GUARD_STARTED:
-		hear_started(s, event->value);
+		handle_started(s, event->value);
 		break;
 	case GUARD_EXITED:
-		hear_exited(s, event->value);
+		handle_exited(s, event->value);
 		break;
 	case GUARD_LEFTOVERS:
-		hear_leftovers(s, event->value);
+		handle_leftovers(s, event->value);
 		break;
 	case GUARD_EMPTY:
 		break;
@@ -254,8 +254,8 @@ static bool hear_guard(struct supervisor *s, const struct guard_event *event)
 	}
 	if (!event->last)
 		return true;
-	hear_unused(s);
-	hear_endings(s);
+	check_unused(s);
+	handle_endings(s);
 	s->ended = true;
 	return false;
 }
@@ -291,16 +291,16 @@ static int64_t force_at(const struct supervisor *s)
  * A local lock has no lease and no keeper, but `dlock break` may take it away: looks
  * as often as a lease would be renewed. Returns when to look again.
  */
-static int64_t look_local(struct supervisor *s, int64_t look_ms)
+static int64_t check_local(struct supervisor *s, int64_t check_ms)
 {
 	struct request request = s->request;
 	struct error err = { 0 };
 
 	if (!s->backend || !s->protected || s->lost)
 		return CLOCK_NEVER;
-	if (clock_boot_ms() < look_ms && !s->look_now)
-		return look_ms;
-	s->look_now = false;
+	if (clock_boot_ms() < check_ms && !s->check_now)
+		return check_ms;
+	s->check_now = false;
 	request.text = NULL;
 	if (hold_renew(s->backend, &request, &s->local_grant, &err) == OUTCOME_LOST) {
 		supervisor_lose(s, err.message);
@@ -343,7 +343,7 @@ static void end_tree(struct supervisor *s)
 		if (left < 0 && !kill_unseen(s, lease_end_ms))
 			break;
 		if (refused)
-			say_stuck(s, refused);
+			report_stuck(s, refused);
 		supervisor_pause(s, clock_boot_ms() + pause_ms);
 		if (pause_ms < 1000)
 			pause_ms *= 2;
@@ -354,12 +354,12 @@ static void end_tree(struct supervisor *s)
  * Asked while the command starts, which it would delay by a tenth of a millisecond. A namespace
  * needs no /proc to end with all that is in it.
  */
-static void look_for_proc(struct supervisor *s)
+static void check_proc(struct supervisor *s)
 {
 	if (s->run->contain || tree_usable())
 		return;
-	s->blind = true;
-	supervisor_say(s, SAY_WARNING, "/proc is missing or not that of this PID namespace: "
+	s->without_proc = true;
+	supervisor_log(s, LEVEL_WARNING, "/proc is missing or not that of this PID namespace: "
 		       "processes that leave the command's process group are not found");
 }
 
@@ -375,30 +375,30 @@ static void stop_failed(struct supervisor *s)
 
 void supervisor_run_command(struct supervisor *s)
 {
-	struct keeper_event keeper_said;
-	struct guard_event guard_said;
-	int64_t look_ms, wake_ms;
+	struct keeper_event from_keeper;
+	struct guard_event from_guard;
+	int64_t check_ms, wake_ms;
 	bool alive = true;
 
 	guard_run(&s->guard, s->protected, s->fence, supervisor_hold_fd(s));
-	look_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
+	check_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
 	/* After the order, so that the command need not wait for the message. */
 	if (s->protected)
-		supervisor_say_acquired(s);
-	look_for_proc(s);
+		supervisor_report_acquired(s);
+	check_proc(s);
 	while (alive) {
 		stop_failed(s);
-		look_ms = look_local(s, look_ms);
+		check_ms = check_local(s, check_ms);
 		if (clock_boot_ms() >= unenforced_end(s))
 			supervisor_expire(s);
-		wake_ms = clock_earlier(clock_earlier(force_at(s), look_ms), unenforced_end(s));
+		wake_ms = clock_earlier(clock_earlier(force_at(s), check_ms), unenforced_end(s));
 		supervisor_sleep(s, clock_earlier(wake_ms, continue_command(s)));
 		forward_signals(s);
-		while (alive && guard_event(&s->guard, &guard_said))
-			alive = hear_guard(s, &guard_said);
+		while (alive && guard_event(&s->guard, &from_guard))
+			alive = handle_guard(s, &from_guard);
 		while (s->protected && !s->has_last_word &&
-		       keeper_event(&s->keeper, &keeper_said))
-			hear_holding(s, &keeper_said);
+		       keeper_event(&s->keeper, &from_keeper))
+			handle_holding(s, &from_keeper);
 		if (alive && clock_boot_ms() >= stop_of(s).force_ms)
 			supervisor_expire(s);
 		if (clock_boot_ms() >= force_at(s))

@@ -19,7 +19,7 @@
 #include "lock/lease.h"
 
 /*
- * A lock that the keeper obtained is offered. The guard takes the offer when the supervisor orders
+ * A lock that the keeper acquired is offered. The guard takes the offer when the supervisor orders
  * it to start the command. For `dlock acquire`, which has no guard, the supervisor takes it. If
  * nobody does (the supervisor was stopped), the keeper withdraws the offer. A supervisor that gives
  * up waiting closes it. Each arrow of the keeper and the guard is one compare-and-set:

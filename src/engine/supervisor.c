@@ -24,13 +24,13 @@
 #include "environment.h"
 
 /* Does anybody want to hear of this? Saves the time to find out what it is. */
-static bool is_heard(const struct supervisor *s, enum say level)
+static bool is_wanted(const struct supervisor *s, enum level level)
 {
 	return level >= s->hooks->least;
 }
 
-void supervisor_tell(const struct supervisor *s, enum run_event event, enum say level,
-		     const char *format, ...)
+void supervisor_report(const struct supervisor *s, enum run_event event, enum level level,
+		       const char *format, ...)
 {
 	char text[sizeof(((struct error *)0)->message) + 128];
 	const struct run_message message = {
@@ -38,28 +38,29 @@ void supervisor_tell(const struct supervisor *s, enum run_event event, enum say 
 	};
 	va_list args;
 
-	if (!is_heard(s, level))
+	if (!is_wanted(s, level))
 		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	s->hooks->say(&message);
+	s->hooks->report(&message);
 }
 
-void supervisor_say_acquired(const struct supervisor *s)
+void supervisor_report_acquired(const struct supervisor *s)
 {
 	int64_t waited_ms = clock_boot_ms() - s->started_ms;
 	int64_t session_ms = atomic_load(&s->shared->session_ms);
 	char text[DURATION_TEXT_SIZE], granted[DURATION_TEXT_SIZE], place[URI_PLACE_SIZE];
 
-	if (!is_heard(s, SAY_STEP) || s->joined)
+	if (!is_wanted(s, LEVEL_STEP) || s->joined)
 		return;
-	supervisor_tell(s, EVENT_ACQUIRED, SAY_STEP, "acquired after %s, fence %llu, %s%s%son %s",
-		       duration_format(waited_ms, text, sizeof(text)),
-		       (unsigned long long)s->fence, session_ms ? "session timeout " : "",
-		       session_ms ? duration_format(session_ms, granted, sizeof(granted)) : "",
-		       session_ms ? ", " : "",
-		       uri_place(s->run->uri, s->run->driver->port, place));
+	supervisor_report(s, EVENT_ACQUIRED, LEVEL_STEP,
+			  "acquired after %s, fence %llu, %s%s%son %s",
+			  duration_format(waited_ms, text, sizeof(text)),
+			  (unsigned long long)s->fence, session_ms ? "session timeout " : "",
+			  session_ms ? duration_format(session_ms, granted, sizeof(granted)) : "",
+			  session_ms ? ", " : "",
+			  uri_place(s->run->uri, s->run->driver->port, place));
 }
 
 int supervisor_keeper_died(const struct supervisor *s, struct error *err)
@@ -82,7 +83,7 @@ void supervisor_begin_stop(struct supervisor *s)
 	int64_t grace_ms = lease_grace(shared_lease(s->shared), s->run->kill_after_ms);
 
 	/* Without /proc this process finds no more than the guard does. */
-	if (s->blind)
+	if (s->without_proc)
 		return;
 	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
 }
@@ -105,7 +106,7 @@ static void report_loss(struct supervisor *s, const char *what, const char *how)
 		next = s->awaits_leftovers
 		       ? "; what the command has left running goes on (--on-lost warn)"
 		       : "; the command goes on (--on-lost warn)";
-	supervisor_tell(s, EVENT_LOST, SAY_ERROR, "%s%s%s", what, how, next);
+	supervisor_report(s, EVENT_LOST, LEVEL_ERROR, "%s%s%s", what, how, next);
 	if (s->run->kill_on_lost)
 		supervisor_begin_stop(s);
 }
@@ -139,29 +140,29 @@ void supervisor_overdue(struct supervisor *s, bool max_run)
 	else if (s->awaits_leftovers)
 		next = "stopping what the command has left running";
 	if (max_run)
-		supervisor_tell(s, EVENT_OVERDUE, SAY_ERROR, "the %s of --max-run are over; %s",
-				duration_format(s->run->max_run_ms, text, sizeof(text)), next);
+		supervisor_report(s, EVENT_OVERDUE, LEVEL_ERROR, "the %s of --max-run are over; %s",
+				  duration_format(s->run->max_run_ms, text, sizeof(text)), next);
 	else
-		supervisor_tell(s, EVENT_OVERDUE, SAY_ERROR, "the time of --until has come; %s",
-				next);
+		supervisor_report(s, EVENT_OVERDUE, LEVEL_ERROR, "the time of --until has come; %s",
+				  next);
 	supervisor_begin_stop(s);
 }
 
-enum obtained supervisor_fail(struct supervisor *s, const struct error *err)
+enum acquired supervisor_fail(struct supervisor *s, const struct error *err)
 {
 	bool down = err->kind == ERROR_UNAVAILABLE || err->kind == ERROR_REFUSED;
 
 	if (down && s->run->run_if_down) {
-		supervisor_tell(s, EVENT_UNPROTECTED, SAY_ERROR, "%s; running without the lock",
-				err->message);
+		supervisor_report(s, EVENT_UNPROTECTED, LEVEL_ERROR, "%s; running without the lock",
+				  err->message);
 		s->protected = false;
 		/* The keeper has said why, and ends. Nobody will read its socket. */
 		child_end(&s->keeper.child);
-		return OBTAINED_YES;
+		return ACQUIRED_YES;
 	}
 	s->result->end = RUN_FAILED;
 	s->result->error = *err;
-	return OBTAINED_NO;
+	return ACQUIRED_NO;
 }
 
 bool supervisor_interrupted(struct supervisor *s)
@@ -276,7 +277,7 @@ static int map_shared(struct supervisor *s, struct error *err)
 }
 
 /* The ways between keeper and guard, unless they are open. 0, or -1 with *err. */
-static int open_ways(struct supervisor *s, struct error *err)
+static int open_channels(struct supervisor *s, struct error *err)
 {
 	if (s->lost_fd < 0)
 		s->lost_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -295,7 +296,7 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 
 	/* Only --if-down run needs it. */
 	if (!bare_envp && s->run->run_if_down)
-		bare_envp = environment_make_bare(s->run->name, s->run->uri_text);
+		bare_envp = environment_make_without_hold(s->run->name, s->run->uri_text);
 	terminal_open(&s->terminal);
 	s->guard_plan = (struct guard_plan){
 		.run = s->run,
@@ -310,7 +311,7 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		/* The supervisor's own release then says what there is to say. */
 		.unlocks = local && s->run->mode == HOLD_EXCLUSIVE && !s->run->min_hold_ms,
 		.inherits = local && !s->run->closes,
-		.told_fd = is_heard(s, SAY_STEP) ? eventfd(0, EFD_CLOEXEC) : -1,
+		.printed_fd = is_wanted(s, LEVEL_STEP) ? eventfd(0, EFD_CLOEXEC) : -1,
 	};
 }
 
@@ -327,11 +328,11 @@ int supervisor_start_keeper(struct supervisor *s, enum keeper_mode mode,
 		.term_on_lost = s->term_on_lost,
 		.backend = s->backend,
 		.grant = &s->local_grant,
-		.shows_waiting = is_heard(s, SAY_STEP) || s->hooks->tick_ms != CLOCK_NEVER,
+		.shows_waiting = is_wanted(s, LEVEL_STEP) || s->hooks->tick_ms != CLOCK_NEVER,
 		.shared = s->shared,
 	};
 
-	if (open_ways(s, err))
+	if (open_channels(s, err))
 		return -1;
 	plan.lost_fd = s->lost_fd;
 	memcpy(plan.guard_pipe, s->guard_pipe, sizeof(plan.guard_pipe));

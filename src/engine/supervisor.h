@@ -5,10 +5,10 @@
  *
  *	supervise_run()			run.c
  *	  supervisor_init()		shared memory, request: supervisor.c
- *	  supervisor_join()		inside a hold of the same lock: obtain.c; else
- *	  supervisor_obtain()		waits for the lock: obtain.c
+ *	  supervisor_join()		inside a hold of the same lock: acquiring.c; else
+ *	  supervisor_acquire()		waits for the lock: acquiring.c
  *	  supervisor_run_command()	until the command's tree is dead: running.c
- *	  give_back()			run.c
+ *	  release_lock()			run.c
  *	  run_on_lost()			when the lock was lost, and with --on-lost-run: run.c
  *
  * supervise_acquire() in acquire.c obtains the lock, and then leaves a daemon behind or no process.
@@ -55,7 +55,7 @@ struct supervisor {
 	struct grant local_grant;	/* theirs */
 	const struct pidfd *process;	/* acquire: the one to hold for; NULL: none */
 	bool term_on_lost;
-	bool look_now;			/* at whether a local lock is still ours */
+	bool check_now;			/* at whether a local lock is still ours */
 	struct keeper keeper;
 	struct child guard;
 	struct guard_plan guard_plan;
@@ -63,8 +63,8 @@ struct supervisor {
 	int64_t continue_ms;		/* when it is to be continued; CLOCK_NEVER */
 	struct tree_excluded excluded;	/* children from before this program */
 	bool knows_excluded;
-	bool blind;			/* no usable /proc: only the command's group is found */
-	bool told_stuck;		/* that a process cannot be ended */
+	bool without_proc;		/* no usable /proc: only the command's group is found */
+	bool stuck_reported;		/* that a process cannot be ended */
 
 	bool protected;			/* the lock is, or was, held */
 	bool joined;			/* by somebody else, with a token that we were given */
@@ -87,17 +87,17 @@ struct supervisor {
 	struct lease_span last_lease;	/* as it was then */
 };
 
-enum obtained { OBTAINED_NO, OBTAINED_YES, OBTAINED_NOT_YET };
+enum acquired { ACQUIRED_NO, ACQUIRED_YES, ACQUIRED_NOT_YET };
 
 /* Hands a line to the caller's hook. event: what the line is about. */
-void supervisor_tell(const struct supervisor *s, enum run_event event, enum say level,
-		     const char *format, ...) __attribute__((format(printf, 4, 5)));
+void supervisor_report(const struct supervisor *s, enum run_event event, enum level level,
+		       const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* The same for a line about nothing that programs would want to tell from others. */
-#define supervisor_say(s, level, ...) supervisor_tell(s, EVENT_OTHER, level, __VA_ARGS__)
+#define supervisor_log(s, level, ...) supervisor_report(s, EVENT_OTHER, level, __VA_ARGS__)
 
 /* Says that the lock is held, after what time, and with which fence. */
-void supervisor_say_acquired(const struct supervisor *s);
+void supervisor_report_acquired(const struct supervisor *s);
 
 /* After KEEPER_GONE: *err says how the keeper has ended, or what has failed. Returns -1. */
 int supervisor_keeper_died(const struct supervisor *s, struct error *err);
@@ -145,13 +145,13 @@ void supervisor_check_guard(struct supervisor *s);
 int supervisor_hold_fd(const struct supervisor *s);
 
 /* No lock for this reason: fills the result; YES if the command runs all the same. */
-enum obtained supervisor_fail(struct supervisor *s, const struct error *err);
+enum acquired supervisor_fail(struct supervisor *s, const struct error *err);
 
 /* Reads signals; true when one came that ends a wait: the result is filled. */
 bool supervisor_interrupted(struct supervisor *s);
 
 /* Acquires: YES with s->protected, or NO with the result filled. */
-enum obtained supervisor_obtain(struct supervisor *s);
+enum acquired supervisor_acquire(struct supervisor *s);
 
 /* Runs the command until its whole tree is dead. The guard must be there. */
 void supervisor_run_command(struct supervisor *s);
@@ -172,5 +172,5 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp);
  * asked for, and the command runs without the lock (--if-down run). NOT_YET: there is no such hold,
  * and the caller acquires.
  */
-enum obtained supervisor_join(struct supervisor *s, enum keeper_mode mode,
+enum acquired supervisor_join(struct supervisor *s, enum keeper_mode mode,
 			      struct keeper_event *event);

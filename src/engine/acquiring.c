@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The lock is obtained: the supervisor joins an outer hold, takes a lock of `file:` itself, or
+ * The lock is acquired: the supervisor joins an outer hold, takes a lock of `file:` itself, or
  * waits for the keeper.
  */
 #include "supervisor.h"
@@ -16,36 +16,36 @@
 #include "environment.h"
 
 /* How often a local waiter looks whether the lock was broken away from its holder. */
-#define LOOK_LOCAL_MS 5000
+#define CHECK_LOCAL_MS 5000
 
 static int64_t add_duration(int64_t start_ms, int64_t duration_ms)
 {
 	return duration_ms == CLOCK_NEVER ? CLOCK_NEVER : start_ms + duration_ms;
 }
 
-static enum obtained set_acquired(struct supervisor *s, uint64_t fence)
+static enum acquired set_acquired(struct supervisor *s, uint64_t fence)
 {
 	s->protected = true;
 	s->fence = fence;
 	s->result->facts.fence = fence;
-	s->result->facts.obtained_ms = atomic_load(&s->shared->held_ms);
-	if (!s->result->facts.obtained_ms)
-		s->result->facts.obtained_ms = clock_boot_ms();
-	return OBTAINED_YES;
+	s->result->facts.acquired_ms = atomic_load(&s->shared->held_ms);
+	if (!s->result->facts.acquired_ms)
+		s->result->facts.acquired_ms = clock_boot_ms();
+	return ACQUIRED_YES;
 }
 
 /* Does the offer stand? The guard takes it when it is ordered. */
-static enum obtained hear_offer(struct supervisor *s)
+static enum acquired check_offer(struct supervisor *s)
 {
 	const bool stands = !s->run->argv ? shared_take(s->shared)
 					       : atomic_load(&s->shared->offer) == OFFER_MADE;
 
-	return stands ? set_acquired(s, atomic_load(&s->shared->fence)) : OBTAINED_NOT_YET;
+	return stands ? set_acquired(s, atomic_load(&s->shared->fence)) : ACQUIRED_NOT_YET;
 }
 
 /* known: false if nobody held the lock any more when the keeper looked. */
-static void note_holder(struct supervisor *s, bool known, const struct holder *holder,
-			int64_t age_ms, int64_t at_ms)
+static void store_holder(struct supervisor *s, bool known, const struct holder *holder,
+			 int64_t age_ms, int64_t at_ms)
 {
 	if (!known && s->result->holder_known)
 		return;
@@ -90,13 +90,13 @@ static void view_local(struct supervisor *s)
 	if (hold_view(s->backend, s->run->name, s->token, &view, &ignored))
 		return;
 	first = lock_view_first(&view);
-	note_holder(s, first, first ? &first->holder : &nobody, first ? first->age_ms : -1,
-		    clock_boot_ms());
+	store_holder(s, first, first ? &first->holder : &nobody, first ? first->age_ms : -1,
+		     clock_boot_ms());
 	lock_view_finish(&view);
 }
 
 /* One try of a local backend: at once, or asleep until until_ms or a signal. */
-static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms, int *sig)
+static enum acquired try_local(struct supervisor *s, bool wait, int64_t until_ms, int *sig)
 {
 	struct request request = s->request;
 	struct grant *grant = &s->local_grant;
@@ -115,7 +115,7 @@ static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms
 		return set_acquired(s, grant->fence);
 	case OUTCOME_BUSY:
 		view_local(s);
-		return OBTAINED_NOT_YET;
+		return ACQUIRED_NOT_YET;
 	case OUTCOME_LOST:
 	case OUTCOME_ERROR:
 		break;
@@ -124,10 +124,10 @@ static enum obtained try_local(struct supervisor *s, bool wait, int64_t until_ms
 }
 
 /* Obtains a local lock, without a keeper. */
-static enum obtained obtain_local(struct supervisor *s)
+static enum acquired acquire_local(struct supervisor *s)
 {
 	int64_t until_ms = add_duration(s->started_ms, s->run->wait_ms);
-	enum obtained obtained;
+	enum acquired acquired;
 	struct error err = { 0 };
 	int64_t tick_ms;
 	int sig = 0;
@@ -135,85 +135,85 @@ static enum obtained obtain_local(struct supervisor *s)
 	s->backend = backend_open(s->run->driver, s->run->uri, &s->request, &err);
 	if (!s->backend)
 		return supervisor_fail(s, &err);
-	obtained = try_local(s, false, 0, NULL);
+	acquired = try_local(s, false, 0, NULL);
 	/* The wait leaves time to start the guard. */
-	if (obtained == OBTAINED_NOT_YET && until_ms > clock_boot_ms() && s->run->argv &&
+	if (acquired == ACQUIRED_NOT_YET && until_ms > clock_boot_ms() && s->run->argv &&
 	    supervisor_start_guard(s, &err))
 		return supervisor_fail(s, &err);
-	while (obtained == OBTAINED_NOT_YET && clock_boot_ms() < until_ms) {
+	while (acquired == ACQUIRED_NOT_YET && clock_boot_ms() < until_ms) {
 		show_waiting(s, -1);
-		tick_ms = clock_earlier(s->hooks->tick_ms, LOOK_LOCAL_MS);
-		obtained = try_local(s, true, clock_earlier(until_ms, clock_boot_ms() + tick_ms),
+		tick_ms = clock_earlier(s->hooks->tick_ms, CHECK_LOCAL_MS);
+		acquired = try_local(s, true, clock_earlier(until_ms, clock_boot_ms() + tick_ms),
 				     &sig);
 		if (sig) {
 			/* It may have come as the lock did. */
-			if (obtained == OBTAINED_YES && s->protected)
+			if (acquired == ACQUIRED_YES && s->protected)
 				hold_release(s->backend, &s->request, &s->self, 0, 0, &err);
 			s->result->end = RUN_INTERRUPTED;
 			s->result->status = sig;
-			return OBTAINED_NO;
+			return ACQUIRED_NO;
 		}
 	}
 	s->hooks->waiting(NULL);
-	if (obtained != OBTAINED_NOT_YET)
-		return obtained;
+	if (acquired != ACQUIRED_NOT_YET)
+		return acquired;
 	s->result->end = RUN_NOT_OBTAINED;
-	return OBTAINED_NO;
+	return ACQUIRED_NO;
 }
 
-static void reached_again(struct supervisor *s)
+static void report_reachable(struct supervisor *s)
 {
 	char text[DURATION_TEXT_SIZE];
 
 	if (s->down_since_ms)
-		supervisor_tell(s, EVENT_REACHABLE, SAY_STEP,
-				"the server is reached again, after %s",
-				duration_format(down_for(s), text, sizeof(text)));
+		supervisor_report(s, EVENT_REACHABLE, LEVEL_STEP,
+				  "the server is reached again, after %s",
+				  duration_format(down_for(s), text, sizeof(text)));
 	s->down_since_ms = 0;
 }
 
 /* Takes what the keeper says while it acquires. */
-static enum obtained hear_acquiring(struct supervisor *s, const struct keeper_event *event,
-				    int64_t *ahead)
+static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_event *event,
+				      int64_t *ahead)
 {
 	struct error err = { 0 };
 
 	switch (event->type) {
 	case KEEPER_HELD:
-		return hear_offer(s);
+		return check_offer(s);
 	case KEEPER_WITHDRAWN:
-		supervisor_say(s, SAY_STEP, "dlock was stopped when its turn came; back in line");
+		supervisor_log(s, LEVEL_STEP, "dlock was stopped when its turn came; back in line");
 		keeper_retry(&s->keeper);
-		return OBTAINED_NOT_YET;
+		return ACQUIRED_NOT_YET;
 	case KEEPER_WAITING:
 		*ahead = event->ahead;
-		reached_again(s);
-		note_holder(s, event->holder_known, &event->holder, event->age_ms, event->at_ms);
+		report_reachable(s);
+		store_holder(s, event->holder_known, &event->holder, event->age_ms, event->at_ms);
 		show_waiting(s, *ahead);
-		return OBTAINED_NOT_YET;
+		return ACQUIRED_NOT_YET;
 	case KEEPER_BUSY:
-		note_holder(s, event->holder_known, &event->holder, event->age_ms, event->at_ms);
+		store_holder(s, event->holder_known, &event->holder, event->age_ms, event->at_ms);
 		s->result->end = RUN_NOT_OBTAINED;
-		return OBTAINED_NO;
+		return ACQUIRED_NO;
 	case KEEPER_REPLACED:
-		note_holder(s, true, &event->holder, -1, event->at_ms);
+		store_holder(s, true, &event->holder, -1, event->at_ms);
 		s->result->replaced = true;
 		s->result->end = RUN_NOT_OBTAINED;
-		return OBTAINED_NO;
+		return ACQUIRED_NO;
 	case KEEPER_RETRYING:
-		supervisor_tell(s, EVENT_UNREACHABLE, SAY_STEP, "%s; trying again",
-				event->error.message);
+		supervisor_report(s, EVENT_UNREACHABLE, LEVEL_STEP, "%s; trying again",
+				  event->error.message);
 		if (!s->down_since_ms)
 			s->down_since_ms = event->at_ms;
 		show_waiting(s, *ahead);
-		return OBTAINED_NOT_YET;
+		return ACQUIRED_NOT_YET;
 	case KEEPER_FAILED:
 		return supervisor_fail(s, &event->error);
 	case KEEPER_GONE:
 		supervisor_keeper_died(s, &err);
 		return supervisor_fail(s, &err);
 	default:
-		return OBTAINED_NOT_YET;
+		return ACQUIRED_NOT_YET;
 	}
 }
 
@@ -223,7 +223,7 @@ void supervisor_give_up(struct supervisor *s)
 	struct error ignored = { 0 };
 
 	/*
-	 * Nothing was sent yet that could leave a trace: see engage() in keeper_acquire.c. Or the
+	 * Nothing was sent yet that could leave a trace: see mark_engaged() in keeper_acquire.c. Or the
 	 * keeper has left none, and ends.
 	 */
 	if (!atomic_load(&s->shared->engaged) || s->has_last_word) {
@@ -233,7 +233,7 @@ void supervisor_give_up(struct supervisor *s)
 	keeper_release(&s->keeper);
 	if (supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event) &&
 	    event.type == KEEPER_BUSY && event.holder_known)
-		note_holder(s, true, &event.holder, event.age_ms, event.at_ms);
+		store_holder(s, true, &event.holder, event.age_ms, event.at_ms);
 	/* What a keeper that was killed has left is removed by another one. */
 	if (!s->keeper.child.pid && !event.last &&
 	    !supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
@@ -241,10 +241,10 @@ void supervisor_give_up(struct supervisor *s)
 	child_end(&s->keeper.child);
 }
 
-static enum obtained wait_for_lock(struct supervisor *s)
+static enum acquired wait_for_lock(struct supervisor *s)
 {
 	int64_t until_ms = add_duration(s->started_ms, s->run->wait_ms), ahead = -1, tick_ms;
-	enum obtained obtained = OBTAINED_NOT_YET;
+	enum acquired acquired = ACQUIRED_NOT_YET;
 	struct keeper_event event;
 	struct error err = { 0 };
 
@@ -252,23 +252,23 @@ static enum obtained wait_for_lock(struct supervisor *s)
 	if (s->run->wait_ms == 0)
 		until_ms = CLOCK_NEVER;
 	tick_ms = add_duration(s->started_ms, s->hooks->tick_ms);
-	while (obtained == OBTAINED_NOT_YET) {
+	while (acquired == ACQUIRED_NOT_YET) {
 		supervisor_sleep(s, clock_earlier(until_ms, tick_ms));
 		if (supervisor_interrupted(s))
-			return OBTAINED_NO;
-		while (obtained == OBTAINED_NOT_YET && keeper_event(&s->keeper, &event)) {
-			obtained = hear_acquiring(s, &event, &ahead);
-			s->has_last_word = obtained == OBTAINED_NO && event.last;
+			return ACQUIRED_NO;
+		while (acquired == ACQUIRED_NOT_YET && keeper_event(&s->keeper, &event)) {
+			acquired = handle_acquiring(s, &event, &ahead);
+			s->has_last_word = acquired == ACQUIRED_NO && event.last;
 		}
 		supervisor_check_guard(s);
-		if (obtained == OBTAINED_NOT_YET && ipc_has_failed(&err))
-			obtained = supervisor_fail(s, &err);
-		if (obtained != OBTAINED_NOT_YET)
+		if (acquired == ACQUIRED_NOT_YET && ipc_has_failed(&err))
+			acquired = supervisor_fail(s, &err);
+		if (acquired != ACQUIRED_NOT_YET)
 			break;
 		if (clock_boot_ms() >= until_ms) {
 			s->result->end = RUN_NOT_OBTAINED;
 			s->result->down_ms = down_for(s);
-			return OBTAINED_NO;
+			return ACQUIRED_NO;
 		}
 		if (clock_boot_ms() >= tick_ms) {
 			tick_ms += s->hooks->tick_ms;
@@ -276,30 +276,30 @@ static enum obtained wait_for_lock(struct supervisor *s)
 				show_waiting(s, ahead);
 		}
 	}
-	return obtained;
+	return acquired;
 }
 
-enum obtained supervisor_obtain(struct supervisor *s)
+enum acquired supervisor_acquire(struct supervisor *s)
 {
-	enum obtained obtained = OBTAINED_NOT_YET;
+	enum acquired acquired = ACQUIRED_NOT_YET;
 	struct error err = { 0 };
 
 	if (s->run->driver->local)
-		return obtain_local(s);
+		return acquire_local(s);
 	if (supervisor_start_keeper(s, KEEPER_ACQUIRE, &err))
 		return supervisor_fail(s, &err);
 	/* The guard is started while the keeper waits for the network. */
 	if (s->run->argv && supervisor_start_guard(s, &err))
-		obtained = supervisor_fail(s, &err);
+		acquired = supervisor_fail(s, &err);
 	else
-		obtained = wait_for_lock(s);
+		acquired = wait_for_lock(s);
 	s->hooks->waiting(NULL);
-	if (obtained == OBTAINED_NO) {
+	if (acquired == ACQUIRED_NO) {
 		/* No offer counts from now on. */
 		atomic_store(&s->shared->offer, OFFER_CLOSED);
 		supervisor_give_up(s);
 	}
-	return obtained;
+	return acquired;
 }
 
 /* ---- an outer hold: the keeper verifies and renews it, see keeping.h ---- */
@@ -308,8 +308,8 @@ enum obtained supervisor_obtain(struct supervisor *s)
  * Waits for what a keeper says that was asked about the hold of a token: RUN_EXITED if it holds;
  * RUN_LOST; RUN_FAILED with *err; RUN_INTERRUPTED with the result filled.
  */
-static enum run_end hear_answer(struct supervisor *s, struct keeper_event *event,
-				struct error *err)
+static enum run_end await_answer(struct supervisor *s, struct keeper_event *event,
+				 struct error *err)
 {
 	for (;;) {
 		supervisor_sleep(s, CLOCK_NEVER);
@@ -338,25 +338,25 @@ static enum run_end hear_answer(struct supervisor *s, struct keeper_event *event
  * s->result->end says which, and s->result->error why. NOT_YET: the token is of another lock. NO
  * with the result filled; YES as supervisor_fail().
  */
-static enum obtained refuse_token(struct supervisor *s, enum token_scope scope)
+static enum acquired refuse_token(struct supervisor *s, enum token_scope scope)
 {
 	const struct error why = s->result->error;
 
 	if (s->result->end != RUN_LOST && why.kind != ERROR_UNAVAILABLE)
-		return OBTAINED_NO;
+		return ACQUIRED_NO;
 	s->result->error = (struct error){ 0 };
 	/* Not an acquisition: the server may be back by then, and the hold may have ended. */
 	if (s->result->end != RUN_LOST)
 		return supervisor_fail(s, &why);
 	if (scope == TOKEN_OF_NAME) {
 		s->level = 0;
-		return OBTAINED_NOT_YET;
+		return ACQUIRED_NOT_YET;
 	}
 	error_set(&s->result->error, ERROR_REFUSED, 0, "the hold that DLOCK_TOKEN is of has ended");
-	return OBTAINED_NO;
+	return ACQUIRED_NO;
 }
 
-enum obtained supervisor_join(struct supervisor *s, enum keeper_mode mode,
+enum acquired supervisor_join(struct supervisor *s, enum keeper_mode mode,
 			      struct keeper_event *event)
 {
 	struct error *err = &s->result->error;
@@ -364,16 +364,16 @@ enum obtained supervisor_join(struct supervisor *s, enum keeper_mode mode,
 
 	s->result->end = RUN_FAILED;
 	if (environment_find_token(s->run->name, s->identity, s->token, &s->level, &scope, err))
-		return OBTAINED_NO;
+		return ACQUIRED_NO;
 	if (scope == TOKEN_OF_OTHER)
-		return OBTAINED_NOT_YET;
+		return ACQUIRED_NOT_YET;
 	if (mode == KEEPER_NEST && s->level == TOKEN_LEVEL_MOST) {
 		error_set(err, ERROR_USAGE, 0, "the token in DLOCK_TOKEN has the "
 			  "highest level, %d", TOKEN_LEVEL_MOST);
-		return OBTAINED_NO;
+		return ACQUIRED_NO;
 	}
 	if (!supervisor_start_keeper(s, mode, err))
-		s->result->end = hear_answer(s, event, err);
+		s->result->end = await_answer(s, event, err);
 	if (s->result->end != RUN_EXITED) {
 		child_end(&s->keeper.child);
 		keeper_drop_hold(&s->keeper);
@@ -381,5 +381,5 @@ enum obtained supervisor_join(struct supervisor *s, enum keeper_mode mode,
 	}
 	s->joined = true;
 	s->fence = s->result->facts.fence = atomic_load(&s->shared->fence);
-	return OBTAINED_YES;
+	return ACQUIRED_YES;
 }
