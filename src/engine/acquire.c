@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* An acquisition: the lock is acquired, and left to a daemon or to its lease. */
 #include "run.h"
 
 #include <signal.h>
@@ -10,8 +11,8 @@
 #include "supervisor.h"
 
 /*
- * Waits for the keeper to say that it is a daemon, or gives the lock back when a signal comes
- * before that. 0, or -1 with *err or, after a signal, with the result filled.
+ * Wait until the keeper is a daemon, or release the lock when a signal comes before that. Returns
+ * 0, or -1 with *err or, after a signal, with the result filled.
  */
 static int await_detached(struct supervisor *s, struct acquire_result *result,
 			  struct error *err)
@@ -28,7 +29,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 					result->keeper = s->keeper.child.pid;
 					return 0;
 				}
-				/* The order came too late; a signal has a daemon release, too. */
+				/* The order came too late: a daemon releases on a signal. */
 				kill(s->keeper.child.pid, SIGTERM);
 				while (!s->keeper.child.reaped && clock_boot_ms() < until_ms)
 					supervisor_pause(s, until_ms);
@@ -50,7 +51,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 			}
 		}
 		if (supervisor_interrupted(s) && until_ms == CLOCK_NEVER) {
-			/* For a lock that nobody has used there is no minimum hold. */
+			/* An unused lock has no minimum hold. */
 			atomic_store(&s->shared->held_ms, 0);
 			keeper_release(&s->keeper);
 			until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
@@ -59,7 +60,7 @@ static int await_detached(struct supervisor *s, struct acquire_result *result,
 	return -1;
 }
 
-/* The lock is held: leaves a keeper behind, or the lease alone. */
+/* Leave a daemon behind for the hold, or the lease alone. Returns 0, or -1 with *err. */
 static int leave_hold(struct supervisor *s, struct acquire_result *result, struct error *err)
 {
 	int64_t end_ms = shared_lease(s->shared).end_ms;
@@ -70,7 +71,7 @@ static int leave_hold(struct supervisor *s, struct acquire_result *result, struc
 		result->lease_ms = end_ms == CLOCK_NEVER ? s->run->ttl_ms
 							 : end_ms - clock_boot_ms();
 	if (!daemon) {
-		/* The keeper would renew, and the lease is to stand alone. */
+		/* The keeper would renew a lease that must end by itself. */
 		child_end(&s->keeper.child);
 		return 0;
 	}
@@ -83,8 +84,8 @@ static int leave_hold(struct supervisor *s, struct acquire_result *result, struc
 }
 
 /*
- * Acquires inside the hold that the environment has a token of: verifies the hold, and renews it
- * for ttl_ms at least. NOT_YET: there is no such hold.
+ * Acquire inside an outer hold: verify it, and renew it for ttl_ms at least. NOT_YET: there is no
+ * such hold.
  */
 static enum acquired acquire_nested(struct supervisor *s, int64_t ttl_ms,
 				    struct acquire_result *result)
@@ -139,7 +140,7 @@ void supervise_acquire(const struct acquire_request *acquire, const struct run_h
 	}
 	s.process = acquire->process;
 	s.term_on_lost = acquire->term_on_lost;
-	/* status shows the process that the lock is held for, as this one ends soon. */
+	/* status shows the process that the lock is held for, because this one ends soon. */
 	s.self.pid = acquire->process ? acquire->process->pid : getppid();
 	holder_encode(&s.self, s.text);
 	if (acquire_nested(&s, acquire->nested_ttl_ms, result) == ACQUIRED_NOT_YET)

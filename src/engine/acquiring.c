@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The lock is acquired: the supervisor joins an outer hold, takes a lock of `file:` itself, or
- * waits for the keeper.
+ * The supervisor acquires: it joins an outer hold, takes a lock of `file:` itself, or waits for the
+ * keeper.
  */
 #include "supervisor.h"
 
@@ -15,7 +15,7 @@
 #include "lock/view.h"
 #include "environment.h"
 
-/* How often a local waiter looks whether the lock was broken away from its holder. */
+/* How often a local waiter checks whether the lock was broken. */
 #define CHECK_LOCAL_MS 5000
 
 static int64_t add_duration(int64_t start_ms, int64_t duration_ms)
@@ -34,16 +34,16 @@ static enum acquired set_acquired(struct supervisor *s, uint64_t fence)
 	return ACQUIRED_YES;
 }
 
-/* Does the offer stand? The guard takes it when it is ordered. */
+/* Check the offer. The guard takes it on the supervisor's order. */
 static enum acquired check_offer(struct supervisor *s)
 {
-	const bool stands = !s->run->argv ? shared_take(s->shared)
-					       : atomic_load(&s->shared->offer) == OFFER_MADE;
+	const bool is_valid = !s->run->argv ? shared_take(s->shared)
+					    : atomic_load(&s->shared->offer) == OFFER_MADE;
 
-	return stands ? set_acquired(s, atomic_load(&s->shared->fence)) : ACQUIRED_NOT_YET;
+	return is_valid ? set_acquired(s, atomic_load(&s->shared->fence)) : ACQUIRED_NOT_YET;
 }
 
-/* known: false if nobody held the lock any more when the keeper looked. */
+/* known: false if the lock was free when the keeper read the holders. */
 static void store_holder(struct supervisor *s, bool known, const struct holder *holder,
 			 int64_t age_ms, int64_t at_ms)
 {
@@ -51,7 +51,7 @@ static void store_holder(struct supervisor *s, bool known, const struct holder *
 		return;
 	s->result->holder_known = true;
 	s->result->holder = *holder;
-	/* Stored as the instant at which the hold began, so that it ages during the wait. */
+	/* Stored as the time at which the hold began, so that it ages during the wait. */
 	s->result->age_ms = age_ms < 0 ? -1 : at_ms - age_ms;
 }
 
@@ -95,7 +95,7 @@ static void view_local(struct supervisor *s)
 	lock_view_finish(&view);
 }
 
-/* One try of a local backend: at once, or asleep until until_ms or a signal. */
+/* Try a local backend once: without waiting, or waiting until until_ms or a signal. */
 static enum acquired try_local(struct supervisor *s, bool wait, int64_t until_ms, int *sig)
 {
 	struct request request = s->request;
@@ -123,7 +123,7 @@ static enum acquired try_local(struct supervisor *s, bool wait, int64_t until_ms
 	return supervisor_fail(s, &err);
 }
 
-/* Obtains a local lock, without a keeper. */
+/* Acquire a local lock, without a keeper. */
 static enum acquired acquire_local(struct supervisor *s)
 {
 	int64_t until_ms = add_duration(s->started_ms, s->run->wait_ms);
@@ -146,7 +146,7 @@ static enum acquired acquire_local(struct supervisor *s)
 		acquired = try_local(s, true, clock_earlier(until_ms, clock_boot_ms() + tick_ms),
 				     &sig);
 		if (sig) {
-			/* It may have come as the lock did. */
+			/* The signal and the lock may have come together. */
 			if (acquired == ACQUIRED_YES && s->protected)
 				hold_release(s->backend, &s->request, &s->self, 0, 0, &err);
 			s->result->end = RUN_INTERRUPTED;
@@ -172,7 +172,7 @@ static void report_reachable(struct supervisor *s)
 	s->down_since_ms = 0;
 }
 
-/* Takes what the keeper says while it acquires. */
+/* Handle an event of the keeper while it acquires. */
 static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_event *event,
 				      int64_t *ahead)
 {
@@ -223,8 +223,8 @@ void supervisor_give_up(struct supervisor *s)
 	struct error ignored = { 0 };
 
 	/*
-	 * Nothing was sent yet that could leave a trace: see mark_engaged() in keeper_acquire.c. Or the
-	 * keeper has left none, and ends.
+	 * The keeper has sent no request that could leave a trace (mark_engaged() in
+	 * keeper_acquire.c), or it has removed its trace.
 	 */
 	if (!atomic_load(&s->shared->engaged) || s->has_last_word) {
 		child_end(&s->keeper.child);
@@ -234,7 +234,7 @@ void supervisor_give_up(struct supervisor *s)
 	if (supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event) &&
 	    event.type == KEEPER_BUSY && event.holder_known)
 		store_holder(s, true, &event.holder, event.age_ms, event.at_ms);
-	/* What a keeper that was killed has left is removed by another one. */
+	/* Another keeper removes the queue entry of one that was killed. */
 	if (!s->keeper.child.pid && !event.last &&
 	    !supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
 		supervisor_await_last(s, clock_boot_ms() + INTERRUPTED_GRACE_MS, &event);
@@ -248,7 +248,7 @@ static enum acquired wait_for_lock(struct supervisor *s)
 	struct keeper_event event;
 	struct error err = { 0 };
 
-	/* With -n the keeper tries once, which may take as long as a request may. */
+	/* With -n the keeper tries once, which may take the timeout of a request. */
 	if (s->run->wait_ms == 0)
 		until_ms = CLOCK_NEVER;
 	tick_ms = add_duration(s->started_ms, s->hooks->tick_ms);
@@ -295,7 +295,7 @@ enum acquired supervisor_acquire(struct supervisor *s)
 		acquired = wait_for_lock(s);
 	s->hooks->waiting(NULL);
 	if (acquired == ACQUIRED_NO) {
-		/* No offer counts from now on. */
+		/* From now on every offer is void. */
 		atomic_store(&s->shared->offer, OFFER_CLOSED);
 		supervisor_give_up(s);
 	}
@@ -305,8 +305,8 @@ enum acquired supervisor_acquire(struct supervisor *s)
 /* ---- an outer hold: the keeper verifies and renews it, see keeping.h ---- */
 
 /*
- * Waits for what a keeper says that was asked about the hold of a token: RUN_EXITED if it holds;
- * RUN_LOST; RUN_FAILED with *err; RUN_INTERRUPTED with the result filled.
+ * Wait for the keeper's answer about the hold of a token. Returns RUN_EXITED: it holds; RUN_LOST;
+ * RUN_FAILED with *err; RUN_INTERRUPTED with the result filled.
  */
 static enum run_end await_answer(struct supervisor *s, struct keeper_event *event,
 				 struct error *err)
@@ -334,9 +334,9 @@ static enum run_end await_answer(struct supervisor *s, struct keeper_event *even
 }
 
 /*
- * The token in the environment, of this scope, was found not to hold, or could not be asked for:
- * s->result->end says which, and s->result->error why. NOT_YET: the token is of another lock. NO
- * with the result filled; YES as supervisor_fail().
+ * Refuse a token of this scope that does not hold, or could not be verified: s->result->end and
+ * s->result->error. Returns NOT_YET: it is of another lock; NO with the result filled; YES as
+ * supervisor_fail().
  */
 static enum acquired refuse_token(struct supervisor *s, enum token_scope scope)
 {
@@ -345,7 +345,7 @@ static enum acquired refuse_token(struct supervisor *s, enum token_scope scope)
 	if (s->result->end != RUN_LOST && why.kind != ERROR_UNAVAILABLE)
 		return ACQUIRED_NO;
 	s->result->error = (struct error){ 0 };
-	/* Not an acquisition: the server may be back by then, and the hold may have ended. */
+	/* No acquisition follows: the server may be back by then, and the hold may have ended. */
 	if (s->result->end != RUN_LOST)
 		return supervisor_fail(s, &why);
 	if (scope == TOKEN_OF_NAME) {

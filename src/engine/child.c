@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Forks a child with a socket, and ends it. */
 #include "child.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ int child_start(struct child *child, struct error *err)
 	*child = (struct child){ .fd = -1 };
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return error_set(err, ERROR_INTERNAL, errno, "socketpair");
-	/* There is one thread, and nothing that handlers of fork() would have to set right. */
+	/* There is one thread, so handlers of fork() are not needed. */
 	child->pid = _Fork();
 	if (child->pid < 0) {
 		child->pid = 0;

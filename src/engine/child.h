@@ -3,7 +3,7 @@
  * A child process of the supervisor (the guard or the keeper), and the socket between these two.
  *
  * Calling sequence, in the supervisor: child_start(), which returns in both processes, as fork()
- * does; messages over child.fd; child.reaped, set by whoever waits for the process; child_end().
+ * does; messages over child.fd; child.reaped, set by the caller of waitpid(); child_end().
  */
 #pragma once
 
@@ -14,19 +14,19 @@ struct error;
 
 struct child {
 	pid_t pid;		/* 0: there is none */
-	bool reaped;		/* it was waited for, and pid may be another process's by now */
-	int status;		/* its wait status: once reaped, and after child_end() */
+	bool reaped;		/* another process may have its pid */
+	int status;		/* wait status, once reaped or after child_end() */
 	int fd;			/* SOCK_SEQPACKET; end of file when the process has ended */
 };
 
 /*
- * Forks. In the parent it fills *child and returns -1. In the child it returns the descriptor of
- * its end of the socket. When there is no process, child->pid is 0 and *err has ERROR_INTERNAL.
+ * Fork. Returns in the parent -1 with *child filled, and in the child the descriptor of its end of
+ * the socket. After a failure child->pid is 0, and *err has ERROR_INTERNAL.
  */
 int child_start(struct child *child, struct error *err);
 
-/* Kills and reaps the process, and closes the socket. Accepts a child that is not there. */
+/* Kill and reap the process, and close the socket. Accepts a child without a process. */
 void child_end(struct child *child);
 
-/* Closes the socket only: the process goes on by itself. Accepts a child that is not there. */
+/* Close the socket, and let the process go on. Accepts a child without a process. */
 void child_leave(struct child *child);

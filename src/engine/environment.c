@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Writes the hold into the environment of the command, and finds an outer hold there. */
 #include "environment.h"
 
 #include <stdbool.h>
@@ -23,7 +24,7 @@ static bool is_hold_variable(const char *entry)
 	return false;
 }
 
-/* Our environment with these variables instead of what it says of a hold. */
+/* Copy our environment with these variables instead of those of an outer hold. */
 static char **make_environment(const char *const values[static HOLD_VARIABLES], char **last)
 {
 	size_t count = 0, used = 0, bytes = ENVIRONMENT_FENCE_SIZE;
@@ -50,7 +51,7 @@ static char **make_environment(const char *const values[static HOLD_VARIABLES], 
 	return envp;
 }
 
-/* A variable of our own environment; "" if it is not set. */
+/* Return a variable of our environment; "": it is not set. */
 static const char *get_env(const char *variable)
 {
 	const char *value = getenv(variable);
@@ -58,7 +59,7 @@ static const char *get_env(const char *variable)
 	return value ? value : "";
 }
 
-/* The fence of $DLOCK_TOKEN; "" if that was set by hand, beside the fence of another lock. */
+/* Return the fence of $DLOCK_TOKEN; "": a user has set it beside the fence of another lock. */
 static const char *read_fence(const char token[static TOKEN_SIZE])
 {
 	if (token_scope(token, get_env("DLOCK_NAME"), 0) == TOKEN_OF_OTHER)
@@ -67,9 +68,9 @@ static const char *read_fence(const char token[static TOKEN_SIZE])
 }
 
 /*
- * For the command whose hold has the token text: that hold and those around it, the innermost one
- * first. $DLOCK_FENCE is that of the first, which therefore stands without one. $DLOCK_TOKEN is the
- * first one, too, unless a script has set it after `dlock acquire`.
+ * Write the holds for DLOCK_OUTER, the innermost one first: that of the token text, without its
+ * fence, which is in $DLOCK_FENCE; that of $DLOCK_TOKEN if a script has set it after `dlock
+ * acquire`; and the outer ones.
  */
 static char *list_holds(const char *text)
 {
@@ -103,7 +104,7 @@ char **environment_make(const char *name, const char token[static TOKEN_SIZE], i
 	holds = list_holds(text);
 	values[1] = text;
 	values[3] = holds;
-	/* The fence stands last: its digits come later. */
+	/* The fence is last, because its digits come later. */
 	envp = make_environment(values, fence_text);
 	free(holds);
 	return envp;
@@ -117,10 +118,10 @@ char **environment_make_without_hold(const char *name, const char *backend)
 	return make_environment(values, &last);
 }
 
-/* Of the hold that was found. */
+/* The fence of the hold that was found. */
 static uint64_t found_fence;
 
-/* What find_token() looks for, and the best that it has found. */
+/* The search of environment_find_token(), and the best token so far. */
 struct search {
 	const char *name;
 	uint64_t backend;
@@ -129,7 +130,7 @@ struct search {
 	enum token_scope scope;
 };
 
-/* Takes over a token if it says more of the lock than the one that was found before. */
+/* Use a token if it matches the lock better than the one that was found before. */
 static void adopt_token(struct search *search, const char token[static TOKEN_SIZE], int level,
 			const char *fence)
 {

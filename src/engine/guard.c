@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Starts the guard, sends its orders, and receives its events. */
 #include "guard.h"
 
 #include <sys/socket.h>
@@ -16,14 +17,14 @@ int guard_start(struct child *guard, const struct guard_plan *plan, struct error
 		guarding_main(plan, fd);
 	if (!guard->pid)
 		return -1;
-	/* The guard does the same; whichever of the two comes first. */
+	/* The guard does the same; either may be first. */
 	setpgid(guard->pid, 0);
 	return 0;
 }
 
 /*
- * Does not wait for a guard that does not read, because the supervisor has deadlines to keep. There
- * is room for some 200 orders.
+ * Send an order without waiting, because the supervisor has deadlines to keep. The socket has room
+ * for some 200 orders.
  */
 static enum ipc_result give_order(const struct child *guard, struct guard_order order, int fd)
 {
@@ -38,7 +39,7 @@ void guard_run(const struct child *guard, bool locked, uint64_t fence, int hold_
 		.type = GUARD_ORDER_RUN, .locked = locked, .fence = fence,
 	};
 
-	/* The first order of all: there is room for it. The caller looks for a failure. */
+	/* There is room for the first order. The caller checks for a failure. */
 	give_order(guard, order, hold_fd);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The guard: the command's parent, and the subreaper of everything that the command starts. The
- * guard ends the command's tree before the lease ends. It does I/O only on its sockets, and never
- * blocks in a send while it has a deadline, so that nothing can delay it:
+ * The guard: the command's parent, and the subreaper of the command's tree. The guard ends the tree
+ * before the lease ends. It does I/O only on its sockets, and never blocks in a send while it has a
+ * deadline, so that nothing can delay it:
  *
  *	supervisor ──┬── keeper
  *	             └── guard ── COMMAND ── …
@@ -34,17 +34,17 @@ struct shared;
 struct signals;
 struct terminal;
 
-/* What the guard is to run. All of it is copied by the fork. */
+/* The guard's work. The fork copies it. */
 struct guard_plan {
 	const struct run_request *run;
 	char *const *envp;		/* when the lock is held */
 	char *const *bare_envp;		/* when running unprotected */
-	char *fence_text;		/* the place in envp for the fence's digits */
+	char *fence_text;		/* in envp: where to write the fence's digits */
 	const struct signals *signals;
 	const struct terminal *terminal;
 	struct shared *shared;
 	int lost_fd;			/* eventfd: readable once the lock is lost; -1: none */
-	int keeper_pipe_fd;		/* tells the keeper when the tree is dead; -1: no keeper */
+	int keeper_pipe_fd;		/* a byte in it: the tree is dead; -1: no keeper */
 	/*
 	 * The hold is a flock(2) on guard_run()'s descriptor: the guard frees it as soon as the
 	 * tree is dead, even if the supervisor is stopped.
@@ -52,21 +52,21 @@ struct guard_plan {
 	bool unlocks;
 	/*
 	 * The command inherits that descriptor: if supervisor and guard are killed at once, the
-	 * lock is held for as long as anything of the tree lives.
+	 * lock is held until the whole tree is dead.
 	 */
 	bool inherits;
-	/* eventfd: readable when GUARD_STARTED was printed; -1: nobody wants to hear of it */
+	/* eventfd: readable when GUARD_STARTED was printed; -1: it is not printed */
 	int printed_fd;
 };
 
-/* An event that a supervisor does not read for long is dropped, except for the last one. */
+/* Events are dropped while a supervisor does not read them, except for the last one. */
 enum guard_event_type {
 	GUARD_STARTED,		/* value: pid of the command, which is being executed */
 	GUARD_STOPPED,		/* value: the signal that stopped the command */
-	GUARD_ENDING,		/* the command is stopped, or not begun: struct shared, ending */
+	GUARD_ENDING,		/* the command is stopped, or not begun: struct shared, endings */
 	GUARD_EXITED,		/* value: wait status of the command */
-	GUARD_LEFTOVERS,	/* value: how many processes the command left; they are ended, or */
-				/* with wait_for_leftovers waited for */
+	GUARD_LEFTOVERS,	/* value: number of processes that the command left; they are */
+				/* ended, or with wait_for_leftovers waited for */
 	GUARD_STUCK,		/* value: pid of a process that it may not signal */
 	GUARD_EMPTY,		/* the tree is dead */
 	GUARD_GONE,		/* the guard's process has ended */
@@ -75,29 +75,29 @@ enum guard_event_type {
 struct guard_event {
 	enum guard_event_type type;
 	int value;
-	bool last;		/* nothing is left of the tree */
+	bool last;		/* the tree is dead */
 };
 
-/* Forks the guard, which waits for guard_run(). 0, or -1 with ERROR_INTERNAL. */
+/* Fork the guard, which waits for guard_run(). Returns 0, or -1 with ERROR_INTERNAL. */
 int guard_start(struct child *guard, const struct guard_plan *plan, struct error *err);
 
 /*
- * Starts the command; locked: the lock is held, with this fence if it is not 0. hold_fd, unless -1,
- * is a descriptor that the guard keeps open until the tree is dead.
+ * Order the guard to start the command. locked: the lock is held, with this fence if it is not 0.
+ * The guard keeps hold_fd, unless -1, open until the tree is dead.
  */
 void guard_run(const struct child *guard, bool locked, uint64_t fence, int hold_fd);
 
-/* Passes sig on to the command, or with group to its process group. Does not wait. */
+/* Pass sig on to the command, or with group to its process group. Does not wait. */
 void guard_signal(const struct child *guard, int sig, bool group);
 
-/* Ends the command and all it started: TERM, then KILL after kill-after. Does not wait. */
+/* End the command's tree: TERM, then KILL after kill-after. Does not wait. */
 void guard_stop(const struct child *guard);
 
 /*
- * The same, for a guard that cannot be sent an order: it acts as if the supervisor were dead, and
- * sends no more events. Accepts a guard that is not there.
+ * As guard_stop(), without an order: the guard acts as if the supervisor were dead, and sends no
+ * more events. Accepts a guard that is not there.
  */
 void guard_hang_up(const struct child *guard);
 
-/* Next event; false when there is none. */
+/* Receive the next event. False: there is none. */
 bool guard_event(struct child *guard, struct guard_event *event);

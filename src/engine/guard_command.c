@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How the guard starts the command: by vfork(), which copies no memory and returns when the command
- * has been executed, or could not be; or in a namespace. And what is said of the command: events to
- * the supervisor, and with --contain reports to the guard.
+ * The guard starts the command: by vfork(), which copies no memory and returns after the exec or
+ * its failure, or with --contain in a namespace. The guard sends events to the supervisor, and the
+ * processes of the namespace send reports to the guard.
  */
 #include "guarding.h"
 
@@ -30,9 +30,9 @@
 #include "base/terminal.h"
 #include "base/text.h"
 
-/* How long the exec of a command may take, which no lease bounds. */
+/* The limit of an exec without a lease. */
 #define EXEC_MOST_MS 60000
-/* How long a command waits for the line that it runs. */
+/* How long the exec waits until the supervisor has printed that the command runs. */
 #define PRINTED_MOST_MS 1000
 
 /* ---- events to the supervisor ---- */
@@ -45,12 +45,12 @@ void guarding_send(const struct guarding *g, struct guard_event event)
 
 void guarding_send_ending(const struct guarding *g, enum ending why)
 {
-	/* The supervisor reads it with the last event, if this one is dropped. */
+	/* If this event is dropped, the supervisor reads the value with the last one. */
 	atomic_fetch_or(&g->plan->shared->endings, (int)why);
 	guarding_send(g, (struct guard_event){ .type = GUARD_ENDING });
 }
 
-/* Tells the supervisor that the command is there, once, unless it could not be executed. */
+/* Send once that the command was started, unless it could not be executed. */
 static void send_start(struct guarding *g)
 {
 	if (g->start_sent || !g->command || guarding_is_unused(g))
@@ -59,9 +59,9 @@ static void send_start(struct guarding *g)
 	guarding_send(g, (struct guard_event){ .type = GUARD_STARTED, .value = g->command });
 }
 
-/* ---- what becomes of it ---- */
+/* ---- the state of the command ---- */
 
-/* From now on the command has this number. */
+/* Record the pid of the command. */
 static void record_command(struct guarding *g, pid_t pid)
 {
 	g->command = g->group = pid;
@@ -80,7 +80,7 @@ void guarding_command_changed(struct guarding *g, int status)
 	g->status = status;
 }
 
-/* *sender becomes the sender's number as it is in this process's namespace. */
+/* Receive a report. Sets *sender to the sender's pid in the namespace of this process. */
 static bool next_report(struct guarding *g, struct report *report, pid_t *sender)
 {
 	enum ipc_result received;
@@ -89,7 +89,7 @@ static bool next_report(struct guarding *g, struct report *report, pid_t *sender
 	if (g->report_fd < 0)
 		return false;
 	received = ipc_receive(g->report_fd, report, sizeof(*report), MSG_DONTWAIT, sender);
-	/* It would stay readable, and end each poll(). */
+	/* The socket would stay readable, and end each poll(). */
 	if (received == IPC_FAILED) {
 		close(g->report_fd);
 		g->report_fd = -1;
@@ -117,13 +117,13 @@ void guarding_read_reports(struct guarding *g)
 			break;
 		}
 	}
-	/* A contained command is about to be executed then: its init keeps a descriptor. */
+	/* For a contained command this is before the exec: its init keeps a descriptor. */
 	send_start(g);
 }
 
 /* ---- the command ---- */
 
-/* In the process that becomes the command: it dies with parent, or here if parent has died. */
+/* Let this process, which becomes the command, die with parent, or here if parent has died. */
 static void die_with(pid_t parent)
 {
 	/* The last resort, when every process of dlock is killed at once. */
@@ -138,8 +138,8 @@ static void ignore_signal(int sig)
 }
 
 /*
- * Ctrl-Z before the exec would stop the guard, too, which waits for it. The exec sets a signal that
- * is caught to its default.
+ * Ignore Ctrl-Z until the exec, because the guard waits for the exec. The handler is reset by the
+ * exec.
  */
 static void ignore_stops(const sigset_t *ignored)
 {
@@ -150,7 +150,7 @@ static void ignore_stops(const sigset_t *ignored)
 			signal(stops[i], ignore_signal);
 }
 
-/* Can a file be executed? The exec has the last word. */
+/* Can the file be executed? The exec may still fail. */
 static bool is_executable(const char *name)
 {
 	struct stat status;
@@ -176,7 +176,10 @@ static bool is_there(const char *file)
 	return false;
 }
 
-/* The line that the command runs comes before its first output. A supervisor may be stopped. */
+/*
+ * Wait until the supervisor has printed that the command runs, so that this line comes before the
+ * first output. The wait is limited, because the supervisor may be stopped.
+ */
 static void announce_command(struct guarding *g)
 {
 	struct pollfd told = { .fd = g->plan->printed_fd, .events = POLLIN };
@@ -188,15 +191,15 @@ static void announce_command(struct guarding *g)
 }
 
 /*
- * In the same process, which may share the guard's memory. foreground: the command gets the
- * terminal. Ends the process when the command cannot be executed.
+ * Execute the command in this process, which may share the guard's memory. foreground: the command
+ * gets the terminal. Ends the process when the command cannot be executed.
  */
 static void __attribute__((noreturn)) execute_command(struct guarding *g, bool foreground)
 {
 	const struct guard_plan *plan = g->plan;
 	char *const *envp = g->locked ? plan->envp : plan->bare_envp;
 
-	/* A terminal's signals to dlock's process group are not for the command. */
+	/* The terminal's signals to dlock's process group must not reach the command. */
 	setpgid(0, 0);
 	if (g->fence)
 		text_digits(plan->fence_text, g->fence);
@@ -212,13 +215,13 @@ static void __attribute__((noreturn)) execute_command(struct guarding *g, bool f
 	_exit(127);
 }
 
-/* In the command's process, which shares the guard's memory until it executes the command. */
+/* Run the command's process, which shares the guard's memory until the exec. */
 static void __attribute__((noreturn)) become_command(struct guarding *g, pid_t guard,
 						     bool foreground)
 {
 	prctl(PR_SET_NAME, "dlock-command");
 	die_with(guard);
-	/* If the guard is killed while it waits for the exec, the others know the command. */
+	/* Before the exec, so that the supervisor knows the command if the guard is killed now. */
 	record_command(g, getpid());
 	execute_command(g, foreground);
 }
@@ -229,7 +232,7 @@ int guarding_start_command(struct guarding *g, bool foreground)
 	const pid_t guard = getpid();
 	pid_t child;
 
-	/* Without a lease, too, an exec that hangs must not block the guard for ever. */
+	/* An exec that hangs must not block the guard for ever, even without a lease. */
 	if (!has_end)
 		kernel_timer_set(&g->kill_timer, clock_boot_ms() + EXEC_MOST_MS);
 	child = vfork();
@@ -257,14 +260,14 @@ int guarding_start_command(struct guarding *g, bool foreground)
  *
  *	guard ── init ── COMMAND ── …
  *
- * When init dies the kernel kills all that is in the namespace, whatever group, session or user
- * it has taken. Init dies with the guard (PR_SET_PDEATHSIG), which the kernel kills at the end of
- * the lease when it is stopped (kernel_timer.h), and by the guard's one kill(). A timer of init's
- * own would be of no use: the kernel drops a timer's SIGKILL to a namespace's process 1.
+ * When init dies the kernel kills all processes of the namespace, with any group, session or user.
+ * Init dies with the guard (PR_SET_PDEATHSIG), which the kernel kills at the end of the lease when
+ * it is stopped (kernel_timer.h), and by the guard's one kill(). Init cannot have such a timer: the
+ * kernel drops a timer's SIGKILL to a namespace's process 1.
  *
- * Init reaps what is left to it, tells the guard what becomes of the command, and ends with the
- * last process of the namespace. Where this user may not make a PID namespace alone, a user
- * namespace is made around it, in which only this user exists.
+ * Init reaps orphans, reports the command's state to the guard, and ends with the last process of
+ * the namespace. A user who may not make a PID namespace alone gets it inside a user namespace,
+ * where only this user exists.
  */
 #define NAMESPACES (CLONE_NEWPID | CLONE_NEWNS)
 
@@ -281,12 +284,12 @@ static int write_file(const char *path, const char *text)
 	return failure ? -1 : 0;
 }
 
-/* In the new user namespace this user and this group are who they were, and nobody else is. */
+/* Map this user and this group, and no others, to themselves in the new user namespace. */
 static int map_user(uid_t user, gid_t group)
 {
 	char text[64];
 
-	/* Kernels before 3.19 have no such file, and ask for no such word. */
+	/* Kernels before 3.19 do not have this file, and do not need it. */
 	if (write_file("/proc/self/setgroups", "deny") && errno != ENOENT)
 		return -1;
 	snprintf(text, sizeof(text), "%u %u 1", (unsigned)user, (unsigned)user);
@@ -296,7 +299,7 @@ static int map_user(uid_t user, gid_t group)
 	return write_file("/proc/self/gid_map", text);
 }
 
-/* The command must find itself in /proc under the numbers that it knows. */
+/* Mount a /proc with the pids of the new namespace. */
 static int mount_proc(void)
 {
 	if (mount("none", "/", NULL, MS_REC | MS_SLAVE, NULL))
@@ -304,17 +307,17 @@ static int mount_proc(void)
 	return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
 }
 
-/* Sends a report, or ends this process if that fails. */
+/* Send a report, or end this process if that fails. */
 static void send_report(int fd, enum report_type type, int value)
 {
 	const struct report report = { type, value };
 
-	/* Without a word of it the guard takes this process's end for the command's. */
+	/* Without a report the guard takes this process's end for the command's. */
 	if (ipc_send(fd, &report, sizeof(report), 0, -1) == IPC_FAILED)
 		_exit(125);
 }
 
-/* Reaps. Ends this process, and so the namespace, when nothing is left in it. */
+/* Reap. Ends this process, and with it the namespace, when it has no child left. */
 static void reap_in_namespace(int report_fd, pid_t command)
 {
 	bool ended = false;
@@ -339,7 +342,7 @@ static void __attribute__((noreturn)) fail_and_exit(const struct guarding *g)
 	_exit(125);
 }
 
-/* In a child of the guard, which must not keep open what belongs to the guard when that dies. */
+/* Close the guard's sockets in its child: they must end with the guard. */
 static void close_guards(const struct guarding *g)
 {
 	const int fds[] = {
@@ -370,9 +373,9 @@ static void __attribute__((noreturn)) init_main(struct guarding *g, int report_f
 	prctl(PR_SET_NAME, "dlock-init");
 	if ((user->mapped && map_user(user->uid, user->gid)) || mount_proc())
 		fail_and_exit(g);
-	/* After the last change of credentials, which would undo it. */
+	/* After the last change of credentials, which would reset it. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* The guard died before that. */
+	/* The guard died before prctl(). */
 	if (poll(&fds[1], 1, 0) && fds[1].revents)
 		_exit(0);
 	command = fork();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The guard's process: waits for the order to run the command, takes the lock, and starts the
- * command. Then it sleeps in one poll() until the command ends, the supervisor or the keeper
- * says something, or a deadline comes. Whatever happens, it ends the command's tree before the
- * lease is over, and itself when nothing is left of the tree.
+ * command. Then it sleeps in one poll() until the command ends, an order or a loss comes, or a
+ * deadline. It always ends the command's tree before the lease is over, and itself when the tree is
+ * dead.
  */
 #include "guarding.h"
 
@@ -26,11 +26,11 @@
 
 /* ---- how the tree is ended ---- */
 
-/* The pause between two looks for what is left of the tree: at first, and at last. */
+/* The first and the longest pause between two sweeps of the tree. */
 #define SWEEP_FIRST_MS 5
 #define SWEEP_LAST_MS 1000
 
-/* Sends sig to the command's process group; without /proc, even when the command is gone. */
+/* Send sig to the command's process group; without /proc, even when the command has ended. */
 static void signal_group(const struct guarding *g, int sig)
 {
 	const pid_t group = tree_usable() ? g->command : g->group;
@@ -39,7 +39,7 @@ static void signal_group(const struct guarding *g, int sig)
 		kill(-group, sig);
 }
 
-/* Sends sig to all that is left of the tree. Returns how many processes that is, or -1. */
+/* Send sig to all processes of the tree. Returns their number, or -1. */
 static int sweep_tree(struct guarding *g, int sig)
 {
 	static const struct tree_excluded none = { .pids = NULL };
@@ -57,13 +57,13 @@ static void kill_tree(struct guarding *g)
 	/* The command may have changed its group. */
 	if (g->command)
 		kill(g->command, SIGKILL);
-	/* All of a namespace ends with its init. */
+	/* A namespace ends with its init. */
 	if (g->plan->run->contain && g->child)
 		kill(g->child, SIGKILL);
 	sweep_tree(g, SIGKILL);
 }
 
-/* While the tree is killed, a child has ended: what it leaves are children of this process now. */
+/* Sweep soon when a child has ended: its children are those of this process now. */
 static void sweep_soon(struct guarding *g)
 {
 	if (!g->killing)
@@ -72,7 +72,7 @@ static void sweep_soon(struct guarding *g)
 	g->sweep_at_ms = clock_earlier(g->sweep_at_ms, clock_boot_ms() + SWEEP_FIRST_MS);
 }
 
-/* Passes a signal on to all that the command has left, to each process once. */
+/* Pass a signal on to the leftovers, to each process once. */
 static void signal_leftovers(struct guarding *g, int sig)
 {
 	signal_group(g, sig);
@@ -80,8 +80,8 @@ static void signal_leftovers(struct guarding *g, int sig)
 }
 
 /*
- * Begins to end the tree: TERM now, KILL at kill_at_ms. When that has begun already, the earlier
- * KILL wins.
+ * Begin to end the tree: TERM now, KILL at kill_at_ms. If this has begun already, the earlier KILL
+ * wins.
  */
 static void stop_tree(struct guarding *g, int64_t kill_at_ms)
 {
@@ -94,19 +94,19 @@ static void stop_tree(struct guarding *g, int64_t kill_at_ms)
 	g->sweep_pause_ms = SWEEP_FIRST_MS;
 	g->sweep_at_ms = clock_boot_ms() + SWEEP_FIRST_MS;
 	signal_group(g, SIGTERM);
-	/* A process that is stopped could not act on TERM. */
+	/* A stopped process would not handle TERM. */
 	signal_group(g, SIGCONT);
 	g->termed = sweep_tree(g, SIGTERM) > 0;
 }
 
-/* When KILL is due for a tree that is stopped now: kill-after as far as the lease allows. */
+/* Return the time of KILL for a stop that begins now: kill-after as far as the lease allows. */
 static int64_t grace_end(const struct guarding *g)
 {
 	return clock_boot_ms() +
 	       lease_grace(shared_lease(g->plan->shared), g->plan->run->kill_after_ms);
 }
 
-/* The pauses grow while no child ends, because what is left cannot be ended, or not yet. */
+/* Let the pauses grow while no child ends: the processes cannot be ended, or not yet. */
 static void grow_pause(struct guarding *g)
 {
 	if (g->sweep_pause_ms < SWEEP_LAST_MS)
@@ -114,9 +114,9 @@ static void grow_pause(struct guarding *g)
 	g->sweep_at_ms = clock_boot_ms() + g->sweep_pause_ms;
 }
 
-/* ---- and when: before the lease ends, or when it is told to ---- */
+/* ---- and when: before the lease ends, or on an order ---- */
 
-/* When the command must be stopped; never with --on-lost warn, or without a lock. */
+/* Return when to stop the command: never with --on-lost warn, or without a lock. */
 static struct lease_stop stop_of(const struct guarding *g, struct lease_span lease)
 {
 	if (!g->plan->run->kill_on_lost || !g->locked)
@@ -124,25 +124,25 @@ static struct lease_stop stop_of(const struct guarding *g, struct lease_span lea
 	return lease_stop(lease, g->plan->run->kill_after_ms);
 }
 
-/* The supervisor reads the time, to know whether the timer killed a guard that is gone. */
+/* Set the kill timer, and publish its time: the supervisor finds out whether it has fired. */
 static void die_at(struct guarding *g, int64_t at_ms)
 {
 	kernel_timer_set(&g->kill_timer, at_ms);
 	atomic_store(&g->plan->shared->guard_dies_ms, g->kill_timer.at_ms);
 }
 
-/* Would what must be dead at the end of the lease die with this process? */
+/* Do the processes that must be dead at the end of the lease die with this process? */
 static bool dies_with_guard(const struct guarding *g)
 {
-	/* All of a namespace does. Leftovers that are ended already have their own time. */
+	/* A namespace does. Leftovers that are being ended have their own time. */
 	return !g->ended || (g->plan->run->contain && g->plan->run->wait_for_leftovers);
 }
 
 /*
- * The timer stands at the end of the lease as it is known now, as long as the command lives and has
- * not got KILL. After that a slow guard is better than none, for nobody else might be left to look
- * for the rest. A lease should have been renewed after half of it (lease.h). Returns when to call
- * this again (CLOCK_BOOTTIME).
+ * Set the kill timer to the end of the current lease while the command lives and has not got KILL.
+ * Later the guard must live, because it may be the only process that can sweep the tree. A lease
+ * should have been renewed after half of it (lease.h). Returns when to call this again
+ * (CLOCK_BOOTTIME).
  */
 static int64_t arm_kill_timer(struct guarding *g)
 {
@@ -159,8 +159,8 @@ static int64_t arm_kill_timer(struct guarding *g)
 }
 
 /*
- * Begins to stop the command when the lease or the time to run is about to end. Returns when to
- * look again, or CLOCK_NEVER when the command is being stopped.
+ * Begin to stop the command when the lease or the time to run is about to end. Returns when to call
+ * this again, or CLOCK_NEVER when the command is being stopped.
  */
 static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t now)
 {
@@ -178,7 +178,7 @@ static int64_t stop_in_time(struct guarding *g, struct lease_stop stop, int64_t 
 	return CLOCK_NEVER;
 }
 
-/* Acts on the clock. Returns the time to be called again (CLOCK_BOOTTIME). */
+/* Act on the clock. Returns when to call this again (CLOCK_BOOTTIME). */
 static int64_t enforce_deadlines(struct guarding *g)
 {
 	const struct lease_stop stop = stop_of(g, shared_lease(g->plan->shared));
@@ -190,8 +190,8 @@ static int64_t enforce_deadlines(struct guarding *g)
 	kill_at = clock_earlier(g->kill_at_ms, stop.kill_ms);
 	if (now < kill_at) {
 		/*
-		 * A child is left that no look has shown: it was being forked. Once something got
-		 * TERM there are no further looks, for what it forks now may be its clean-up.
+		 * A child is left that no sweep has found: it was being forked. After a process got
+		 * TERM there are no further sweeps, because its new children may clean up for it.
 		 */
 		if (g->termed)
 			return clock_earlier(kill_at, check_ms);
@@ -206,7 +206,7 @@ static int64_t enforce_deadlines(struct guarding *g)
 		g->sweep_pause_ms = SWEEP_FIRST_MS;
 		g->sweep_at_ms = now + SWEEP_FIRST_MS;
 		kill_tree(g);
-		/* From here on the timer would end only the one who looks for the rest. */
+		/* From here on the timer would only end the sweeps. */
 		arm_kill_timer(g);
 	} else if (now >= g->sweep_at_ms) {
 		kill_tree(g);
@@ -217,19 +217,19 @@ static int64_t enforce_deadlines(struct guarding *g)
 
 /* ---- before the command runs ---- */
 
-/* What became of the command that was to be started. */
+/* The result of the start of the command. */
 enum launched {
-	LAUNCHED,		/* it was forked; whether it can be executed shows later */
-	LAUNCH_ENDED,		/* the supervisor is gone or wants no command; or a failure */
+	LAUNCHED,		/* forked; the exec may fail later */
+	LAUNCH_ENDED,		/* the supervisor is gone or needs no command; or a failure */
 	LAUNCH_TOO_LATE,
-	LAUNCH_OVERDUE,		/* the time of --until has come already */
+	LAUNCH_OVERDUE,		/* the time of --until is over */
 	LAUNCH_FAILED,		/* see guarding_is_unused(); or another failure */
 };
 
 /*
- * Sets the timers, before the lock is taken: from then on this process does not outlive the lease,
- * and is continued if it is stopped. The lease is read first, for no timer is set when it has
- * ended, and a renewal after that must not let the command start.
+ * Set the timers before the lock is taken: from then on this process does not outlive the lease,
+ * and is continued if it is stopped. The lease is read first: when it has ended no timer is set,
+ * and a later renewal must not let the command start.
  */
 static void arm_timers(struct guarding *g)
 {
@@ -243,7 +243,7 @@ static void arm_timers(struct guarding *g)
 }
 
 /*
- * Waits for the order to run, and takes the keeper's offer. The keeper has withdrawn it when the
+ * Wait for the order to run, and take the keeper's offer. The keeper has withdrawn it if the
  * supervisor was stopped before the order.
  */
 static enum launched await_order(struct guarding *g)
@@ -259,16 +259,16 @@ static enum launched await_order(struct guarding *g)
 	g->locked = order.locked;
 	g->fence = order.fence;
 	arm_timers(g);
-	/* A lock of `file:` or of an outer hold is not offered. */
+	/* There is no offer for a lock of `file:` or an outer hold. */
 	if (g->locked && !shared_take(shared) && atomic_load(&shared->offer) == OFFER_WITHDRAWN)
 		return LAUNCH_TOO_LATE;
-	/* Too little is left of the lease to begin. */
+	/* The rest of the lease is too short. */
 	return g->locked && clock_boot_ms() >= g->start_by_ms ? LAUNCH_TOO_LATE : LAUNCHED;
 }
 
 static enum launched launch_command(struct guarding *g)
 {
-	/* Asked here, for in a namespace the terminal's group has no number. */
+	/* Asked here, because in a namespace the terminal's group has no number. */
 	const bool foreground = terminal_is_free(g->plan->terminal);
 
 	if (!g->plan->run->contain)
@@ -280,7 +280,7 @@ static enum launched launch_command(struct guarding *g)
 	return LAUNCH_FAILED;
 }
 
-/* The command begins now. */
+/* Set the limits of the command's time, which begins now. */
 static void begin_limit(struct guarding *g)
 {
 	const struct run_request *run = g->plan->run;
@@ -295,7 +295,7 @@ static void begin_limit(struct guarding *g)
 	g->limit_at_ms = clock_earlier(max_run_at_ms, until_at_ms);
 }
 
-/* Starts the command when the supervisor says so, with g->hold_fd as it came. */
+/* Start the command on the supervisor's order, and keep the descriptor of the order. */
 static enum launched launch_on_order(struct guarding *g)
 {
 	const enum launched launched = await_order(g);
@@ -303,7 +303,7 @@ static enum launched launch_on_order(struct guarding *g)
 	if (launched != LAUNCHED)
 		return launched;
 	begin_limit(g);
-	/* A limit of --max-run begins now, however short it is. */
+	/* A limit of --max-run begins now. */
 	if (clock_boot_ms() >= g->limit_at_ms && g->limit == ENDING_UNTIL)
 		return LAUNCH_OVERDUE;
 	return launch_command(g);
@@ -311,19 +311,18 @@ static enum launched launch_on_order(struct guarding *g)
 
 /* ---- while it runs ---- */
 
-/* When this process is stopped again before it has acted, it is continued after this time. */
+/* The pause before a guard that is stopped again is continued. */
 #define WAKE_AGAIN_MS 20
 
 /*
- * Nothing is left of the tree: tells the keeper, which then releases, and the supervisor, and ends
- * this process. It has no deadline left to keep, so it may wait here for a supervisor that does not
- * read.
+ * The tree is dead: report this to the keeper, which then releases, and to the supervisor, and end
+ * this process. No deadline is left, so the last event may wait until the supervisor reads.
  */
 static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct guard_event event)
 {
-	ssize_t told = 0;
+	ssize_t ignored = 0;
 
-	/* The lock is not kept for a command that could not be executed. */
+	/* A command that could not be executed has no minimum hold. */
 	if (guarding_is_unused(g) || !g->group)
 		atomic_store(&g->plan->shared->held_ms, 0);
 	if (g->hold_fd >= 0 && g->plan->unlocks)
@@ -331,12 +330,9 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct
 	if (g->hold_fd >= 0)
 		close(g->hold_fd);
 	if (g->plan->keeper_pipe_fd >= 0)
-		told = write(g->plan->keeper_pipe_fd, "", 1);
-	(void)told;	/* The supervisor deals with a keeper that is gone. */
-	/*
-	 * Only now: if this process is stopped before the keeper was told, the timers continue it,
-	 * so that the lock does not stay taken.
-	 */
+		ignored = write(g->plan->keeper_pipe_fd, "", 1);
+	(void)ignored;	/* The supervisor handles a keeper that is gone. */
+	/* Only now: until the keeper has the byte, the timers must continue a stopped guard. */
 	kernel_timer_set(&g->wake_timer, CLOCK_NEVER);
 	kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 	event.last = true;
@@ -345,7 +341,7 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct
 }
 
 /*
- * Says how the command ended, and how many processes it left behind. These are ended now, or go on
+ * Send how the command ended, and how many processes it left behind. These are ended now, or go on
  * under the lock.
  */
 static void send_end(struct guarding *g)
@@ -366,7 +362,7 @@ static void send_end(struct guarding *g)
 		stop_tree(g, grace_end(g));
 }
 
-/* The guard's own child has stopped or ended: the command, or the init of its namespace. */
+/* Handle that the guard's child has stopped or ended: the command, or the init of its namespace. */
 static void child_changed(struct guarding *g, int status)
 {
 	/* Reports come first. An init that was killed has not reported the command's end. */
@@ -379,7 +375,7 @@ static void child_changed(struct guarding *g, int status)
 		g->child = 0;
 }
 
-/* What the supervisor hears last, when nothing is left. After a failure no status is known. */
+/* Return the last event, when the tree is dead. After a failure the status is unknown. */
 static struct guard_event last_event(const struct guarding *g)
 {
 	if (guarding_is_unused(g) || ipc_has_failed(NULL))
@@ -388,8 +384,8 @@ static struct guard_event last_event(const struct guarding *g)
 }
 
 /*
- * Reaps; when nothing is left it tells the supervisor and ends this process. An init that was
- * stopped is continued after the loop, which would not end if somebody stopped it again and again.
+ * Reap; when the tree is dead, finish. A stopped init is continued after the loop, which otherwise
+ * would not end if the init were stopped again and again.
  */
 static void reap_children(struct guarding *g)
 {
@@ -409,7 +405,7 @@ static void reap_children(struct guarding *g)
 		kill(g->child, SIGCONT);
 	if (pid < 0 && errno == ECHILD)
 		finish_and_exit(g, last_event(g));
-	/* A child is left. With --contain that is always init, which reports leftovers itself. */
+	/* A child is left. With --contain it is init, which reports leftovers. */
 	if (g->ended && !g->plan->run->contain)
 		g->leftovers = true;
 	if (g->leftovers && !g->end_sent && !guarding_is_unused(g))
@@ -419,9 +415,9 @@ static void reap_children(struct guarding *g)
 /* ---- orders and deadlines ---- */
 
 /*
- * Passes a signal on. target: the command, or its process group as a negative number. Leftovers get
- * it when the command has ended and they have not got TERM already, except for what the supervisor
- * would keep to itself if it knew of the end: see follow_job().
+ * Pass a signal on. target: the command, or its process group as a negative number. Leftovers get
+ * it after the command's end, unless they got TERM, except for the signals that the supervisor does
+ * not pass on after the end: see follow_job().
  */
 static void forward_signal(struct guarding *g, pid_t target, int sig)
 {
@@ -464,12 +460,12 @@ static void guard_loop(struct guarding *g)
 	for (;;) {
 		int64_t wake_ms;
 
-		/* The supervisor ends with the failure, and may not have heard of it. */
+		/* The supervisor ends with the failure, and may not have read it. */
 		if (ipc_has_failed(NULL))
 			stop_tree(g, grace_end(g));
 		wake_ms = enforce_deadlines(g);
 		fds[SIGNALS] = (struct pollfd){ .fd = g->plan->signals->fd, .events = POLLIN };
-		/* Orders wait until the command's number is known. */
+		/* Orders wait until the command's pid is known. */
 		fds[SUPERVISOR] = (struct pollfd){
 			.fd = g->command || g->ended ? g->fd : -1, .events = POLLIN
 		};
@@ -480,7 +476,7 @@ static void guard_loop(struct guarding *g)
 		/* The timer's SIGCONT shows at the signals' descriptor, also after a suspend. */
 		kernel_timer_set(&g->wake_timer, wake_ms);
 		poll(fds, POLLED, clock_poll_timeout(wake_ms));
-		/* First, for the next holder waits; then again, for what the signals were about. */
+		/* First, because the next holder waits; then again for the signals' children. */
 		if (fds[REPORT].revents) {
 			guarding_read_reports(g);
 			/* An init that has ended may not be reaped while its namespace ends. */

@@ -5,13 +5,13 @@
  *	guarding_main()			guard_process.c
  *	  launch_on_order()		waits for the order, and takes the lock
  *	    guarding_start_command()	then executes the command: guard_command.c
- *	    guarding_contain()		or does so in a namespace, for --contain
+ *	    guarding_contain()		or executes it in a namespace, for --contain
  *	  then in a loop, until nothing is left of the tree:
  *	    enforce_deadlines()		acts on the clock
- *	    guarding_read_reports()	what became of the command: guard_command.c
+ *	    guarding_read_reports()	reads the command's state: guard_command.c
  *	    stop_tree()			on an order, on a loss, on the supervisor's death
  *
- * guard.c is how the supervisor starts the guard and talks to it.
+ * guard.c is the supervisor's side.
  */
 #pragma once
 
@@ -36,7 +36,7 @@ struct guard_order {
 	int sig;
 	bool group;		/* the signal is for the command's process group */
 	bool locked;
-	uint64_t fence;		/* 0: it is not known */
+	uint64_t fence;		/* 0: unknown */
 };
 
 struct guarding {
@@ -44,70 +44,70 @@ struct guarding {
 	int fd;			/* to the supervisor; -1 once it is gone */
 	int hold_fd;		/* stays open until the tree is dead; -1: none */
 	bool locked;		/* the command runs under the lock, */
-	uint64_t fence;		/* with this fence; 0: it is not known */
+	uint64_t fence;		/* with this fence; 0: unknown */
 	pid_t child;		/* the command's process, or the init of its namespace; 0: none */
-	pid_t command;		/* 0 once reaped: its number may be somebody else's then */
-	pid_t group;		/* the command's, for where /proc cannot be used */
-	int report_fd;		/* --contain: where struct report comes from; -1: it is closed */
+	pid_t command;		/* 0 once reaped, because a new process may get the number */
+	pid_t group;		/* the command's, used without /proc */
+	int report_fd;		/* --contain: the socket of struct report; -1: closed */
 	bool ended;		/* the command has ended, with status */
 	int status;
-	bool leftovers;		/* it has ended, and something of its tree is left */
-	bool start_sent;	/* GUARD_STARTED was said, or need not be */
-	bool end_sent;		/* GUARD_EXITED was said */
+	bool leftovers;		/* the command has ended, and left processes behind */
+	bool start_sent;	/* GUARD_STARTED was sent, or is not needed */
+	bool end_sent;		/* GUARD_EXITED was sent */
 	bool stopping;
-	bool killing;		/* the command got KILL: what is left is to look for the rest */
+	bool killing;		/* the command got KILL, and its tree is swept */
 	bool lost_seen;
 	int64_t start_by_ms;	/* before the start: a command that starts later has no lease */
-	int64_t limit_at_ms;	/* when the command has run for long enough; CLOCK_NEVER */
-	enum ending limit;	/* why then */
+	int64_t limit_at_ms;	/* end of the command's time; CLOCK_NEVER */
+	enum ending limit;	/* the option that sets limit_at_ms */
 	int64_t kill_at_ms;	/* while stopping */
-	int64_t sweep_at_ms;	/* while stopping: when to look for processes again */
+	int64_t sweep_at_ms;	/* while stopping: when to sweep the tree again */
 	int64_t sweep_pause_ms;
-	bool termed;		/* something got TERM, and nothing gets it twice */
+	bool termed;		/* a process got TERM, and none gets it twice */
 	struct kernel_timer wake_timer;	/* continues this process when it has to act, */
 	struct kernel_timer kill_timer;	/* and kills it when it has not acted in time */
 };
 
 /* ---- guard_process.c ---- */
 
-/* The guard's process. fd: to the supervisor. */
+/* Run the guard's process. fd: to the supervisor. */
 void guarding_main(const struct guard_plan *plan, int fd) __attribute__((noreturn));
 
 /* ---- guard_command.c ---- */
 
 /*
- * Starts the command, and sets g->child. 0, or -1 with exec_failure or after
+ * Start the command, and set g->child. Returns 0, or -1 with exec_failure or after
  * ipc_record_failure().
  */
 int guarding_start_command(struct guarding *g, bool foreground);
 
 /*
- * Forks the init of a new PID namespace, which starts the command there at once, and sets g->child
- * and g->report_fd. 0, or -1 with errno.
+ * Fork the init of a new PID namespace, which starts the command there, and set g->child and
+ * g->report_fd. Returns 0, or -1 with errno.
  */
 int guarding_contain(struct guarding *g, bool foreground);
 
 /*
- * Tells the supervisor, if it is there and reads. The last event waits until the supervisor reads.
+ * Send an event to the supervisor. Only the last event waits until the supervisor reads.
  */
 void guarding_send(const struct guarding *g, struct guard_event event);
 
-/* The same: why the command is stopped, or not begun. */
+/* Send why the command is stopped, or not begun. */
 void guarding_send_ending(const struct guarding *g, enum ending why);
 
-/* Was no command executed? struct shared says why. */
+/* Was no command executed? The reason is in struct shared. */
 static inline bool guarding_is_unused(const struct guarding *g)
 {
 	return atomic_load(&g->plan->shared->exec_failure) ||
 	       atomic_load(&g->plan->shared->contain_failure);
 }
 
-/* What init and the command's process tell the guard with --contain, over a socket. */
+/* With --contain, init and the command's process send reports to the guard over a socket. */
 enum report_type {
-	REPORT_PID,		/* the sender is about to become the command; value: nothing */
+	REPORT_PID,		/* the sender is about to become the command; no value */
 	REPORT_STOPPED,		/* value: wait status of the command */
 	REPORT_ENDED,		/* value: wait status of the command */
-	REPORT_LEFTOVERS,	/* the command has ended, and left something in its namespace */
+	REPORT_LEFTOVERS,	/* the command has ended, and left processes in its namespace */
 };
 
 struct report {
@@ -115,8 +115,8 @@ struct report {
 	int value;
 };
 
-/* Takes in all reports that have come, and sets *g accordingly. */
+/* Read all reports, and update *g. */
 void guarding_read_reports(struct guarding *g);
 
-/* The command has stopped or ended, with this wait status. */
+/* Record that the command has stopped or ended with this wait status. */
 void guarding_command_changed(struct guarding *g, int status);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Starts the keeper, sends its orders, and receives its events. */
 #include "keeper.h"
 
 #include <poll.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The keeper acquires the lock, waits in the queue, and offers the lock to the guard. */
 #include "keeping.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The keeper of a nested run joins, renews and verifies the outer hold. */
 #include "keeping.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The socket of the daemon, and the connections to it. */
 #include "keeper_socket.h"
 
 #include <errno.h>

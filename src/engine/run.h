@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A run or an acquisition: what it is asked for, what it tells meanwhile, and what came of it. The
- * process that calls it becomes the supervisor, which README.md shows from its start to its end.
+ * A run or an acquisition: its request, its messages and its result. The calling process becomes
+ * the supervisor, which README.md shows from its start to its end.
  *
  * Calling sequence, in a command: signals_init(), then supervise_run() or supervise_acquire(), once
  * in a process.
@@ -22,16 +22,16 @@ struct signals;
 
 enum level {
 	LEVEL_STEP,		/* for -v */
-	LEVEL_WARNING,		/* something is wrong; goes on */
-	LEVEL_ERROR,		/* something is wrong that changes the outcome */
+	LEVEL_WARNING,		/* a fault; the run goes on */
+	LEVEL_ERROR,		/* a fault that changes the outcome */
 };
 
-/* What a message is about. */
+/* The subject of a message. */
 enum run_event {
-	EVENT_OTHER,		/* none of these */
-	EVENT_WAITING,		/* somebody else has the lock; said when that somebody changes */
-	EVENT_UNREACHABLE,	/* while waiting the server cannot be reached, */
-	EVENT_REACHABLE,	/* and can be reached again */
+	EVENT_OTHER,
+	EVENT_WAITING,		/* another has the lock; sent when the holder changes */
+	EVENT_UNREACHABLE,	/* the server cannot be reached while dlock waits */
+	EVENT_REACHABLE,	/* the server can be reached again */
 	EVENT_ACQUIRED,
 	EVENT_JOINED,		/* an outer hold has the lock already */
 	EVENT_UNPROTECTED,	/* the command runs without the lock: --if-down run */
@@ -45,18 +45,18 @@ enum run_event {
 	EVENT_RELEASED,
 	EVENT_NOT_RELEASED,
 	EVENT_NOT_OBTAINED,
-	EVENT_REPLACED,		/* not acquired either: a newer waiter has sent this one away */
+	EVENT_REPLACED,		/* a newer waiter has sent this one away */
 	EVENT_FAILED,		/* dlock ends for this reason */
 	RUN_EVENTS,
 };
 
-/* What is known of a run. Instants are on CLOCK_BOOTTIME; 0: this has not happened. */
+/* The facts of a run. Times are on CLOCK_BOOTTIME; 0: this has not happened. */
 struct run_facts {
 	int64_t began_ms;	/* dlock began to try */
 	int64_t acquired_ms;	/* the lock was acquired, or an outer hold was joined */
-	int64_t over_ms;	/* the lock was given back, or its loss was dealt with */
+	int64_t over_ms;	/* the lock was released, or its loss was handled */
 	uint64_t fence;		/* 0: there is none */
-	pid_t command;		/* 0: it was not executed, as far as is known */
+	pid_t command;		/* 0: not executed, as far as is known */
 	bool has_status;
 	int status;		/* the wait status of the command */
 };
@@ -68,16 +68,16 @@ struct run_message {
 	const struct run_facts *facts;
 };
 
-/* What is known while waiting. */
+/* The state of a wait. */
 struct wait_state {
 	int64_t elapsed_ms;
-	int64_t ahead;		/* waiters before us; -1: not known */
-	int64_t age_ms;		/* how long the holder has held it; -1: not known */
+	int64_t ahead;		/* number of waiters before this one; -1: unknown */
+	int64_t age_ms;		/* of the hold; -1: unknown */
 	const struct holder *holder;
-	int64_t down_ms;	/* for how long the backend cannot be reached; 0: it can */
+	int64_t down_ms;	/* since the backend cannot be reached; 0: it can */
 };
 
-/* How the caller hears of things; the engine itself prints nothing. */
+/* The caller prints: the engine calls these hooks. */
 struct run_hooks {
 	void (*report)(const struct run_message *message);
 	/*
@@ -85,7 +85,7 @@ struct run_hooks {
 	 */
 	void (*waiting)(const struct wait_state *state);
 	int64_t tick_ms;	/* CLOCK_NEVER: only at changes */
-	enum level least;		/* messages below this level are not wanted */
+	enum level least;	/* messages below this level are not reported */
 };
 
 struct run_request {
@@ -102,14 +102,14 @@ struct run_request {
 	int64_t wait_ms;		/* CLOCK_NEVER: no limit; 0: do not wait */
 	int64_t kill_after_ms;
 	int64_t min_hold_ms;
-	int64_t max_run_ms;		/* the command may run for so long; 0: no limit */
-	int64_t until_ms;		/* it may run until then, wall clock; 0: no limit */
+	int64_t max_run_ms;		/* limit of the command's time; 0: none */
+	int64_t until_ms;		/* the command must end then, wall clock; 0: no limit */
 	bool no_renew;
 	bool closes;			/* the command inherits no descriptor of the lock */
 	bool contain;			/* the command runs in a PID namespace of its own */
 	bool kill_on_lost;
-	const char *on_lost_run;	/* for sh -c, when the lock was lost; NULL: nothing */
-	bool wait_for_leftovers;	/* keep the lock until what the command has left ends */
+	const char *on_lost_run;	/* for sh -c, when the lock was lost; NULL: none */
+	bool wait_for_leftovers;	/* keep the lock until the command's leftovers end */
 	bool run_if_down;
 };
 
@@ -117,8 +117,8 @@ enum run_end {
 	RUN_EXITED,		/* status: the wait status of the command */
 	RUN_EXEC_FAILED,	/* error.errnum; the lock was released */
 	RUN_NOT_OBTAINED,	/* holder, age_ms, replaced */
-	RUN_LOST,		/* error says how, unless it was said already */
-	RUN_OVERDUE,		/* max_run_ms or until_ms has ended the command; it was said */
+	RUN_LOST,		/* error: how, unless it was reported already */
+	RUN_OVERDUE,		/* max_run_ms or until_ms has ended the command, as reported */
 	RUN_FAILED,		/* error: no command was run */
 	RUN_INTERRUPTED,	/* status: the signal, before a command was run */
 };
@@ -128,7 +128,7 @@ struct run_result {
 	int status;
 	bool from_terminal;	/* RUN_EXITED by a signal typed at our terminal */
 	int64_t down_ms;	/* RUN_NOT_OBTAINED: as in struct wait_state */
-	bool holder_known;	/* the backend said who has it, if only "somebody" */
+	bool holder_known;	/* the backend has named the holder, if only as "somebody" */
 	struct holder holder;
 	int64_t age_ms;
 	bool replaced;		/* holder is a newer waiter, which has sent this one away */
@@ -136,35 +136,34 @@ struct run_result {
 	struct error error;
 };
 
-/* Acquiring without a command; argv of the run_request is NULL. */
+/* An acquisition without a command; argv of the run_request is NULL. */
 struct acquire_request {
 	struct run_request run;
-	const char *command;	/* what status shows as the holder's command */
+	const char *command;	/* of the holder, for status */
 	const struct pidfd *process;	/* hold and renew while it lives; NULL: one lease */
 	bool term_on_lost;	/* TERM to that process when the lock is lost */
-	int64_t nested_ttl_ms;	/* for a hold that is there already; 0: it keeps its own */
+	int64_t nested_ttl_ms;	/* for an outer hold; 0: it keeps its own */
 };
 
 struct acquire_result {
 	struct run_result run;	/* RUN_EXITED: acquired */
 	char token[TOKEN_TEXT_SIZE];	/* with its level */
-	bool nested;		/* the hold was there already: nothing is to be released */
-	uint64_t fence;		/* 0: not known */
+	bool nested;		/* inside an outer hold: there is nothing to release */
+	uint64_t fence;		/* 0: unknown */
 	int64_t lease_ms;	/* from now; 0: until released */
-	pid_t keeper;		/* 0: none was left behind */
+	pid_t keeper;		/* the daemon; 0: none */
 };
 
 /*
- * Returns when nothing is left: the command's tree is dead, the lock released, keeper and guard
- * gone. Inside a hold of the same lock, it runs the command under that.
+ * Run the command under the lock, or inside an outer hold of it. Returns when the command's tree is
+ * dead, the lock is released, and keeper and guard have ended.
  */
 void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		   const struct signals *signals, struct run_result *result);
 
 /*
- * Acquires, or acquires inside a hold that the environment tells of, which stays as it is.
- * A keeper stays behind as a daemon if there is a process to hold for, or the
- * backend's locks need one.
+ * Acquire, or join the outer hold of the environment. A keeper stays as a daemon if there is a
+ * process to hold for, or if the backend's locks live with a process.
  */
 void supervise_acquire(const struct acquire_request *acquire, const struct run_hooks *hooks,
 		       const struct signals *signals, struct acquire_result *result);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The supervisor while the command runs: signals, the terminal, events and deadlines. */
 #include "supervisor.h"
 
 #include <errno.h>

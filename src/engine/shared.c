@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The offer and the lease in shared memory. */
 #include "shared.h"
 
 #include "base/clock.h"
