@@ -182,12 +182,12 @@ static bool is_there(const char *file)
  */
 static void announce_command(struct guarding *g)
 {
-	struct pollfd told = { .fd = g->plan->printed_fd, .events = POLLIN };
+	struct pollfd printed = { .fd = g->plan->printed_fd, .events = POLLIN };
 
 	if (g->plan->printed_fd < 0 || !is_there(g->plan->run->argv[0]))
 		return;
 	send_start(g);
-	poll(&told, 1, PRINTED_MOST_MS);
+	poll(&printed, 1, PRINTED_MOST_MS);
 }
 
 /*

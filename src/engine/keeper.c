@@ -11,7 +11,7 @@
 #include "base/pidfd.h"
 #include "keeping.h"
 
-/* How long a keeper may take to release that cannot be heard. */
+/* The time to release for a keeper whose events cannot be received. */
 #define UNHEARD_MS 5000
 
 int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct error *err)
@@ -25,7 +25,7 @@ int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct e
 	return keeper->child.pid ? 0 : -1;
 }
 
-/* Its result cannot be received. */
+/* Let the keeper release and end. Its result cannot be received. */
 static void await_end(const struct keeper *keeper)
 {
 	struct pollfd end = { .fd = pidfd_open_once(keeper->child.pid), .events = POLLIN };
@@ -48,7 +48,6 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 		keeper->hold_fd = hold_fd;
 	}
 	if (received == IPC_DONE) {
-		/* Nobody waits for the end of a minimum hold. */
 		if (event->keeps)
 			child_leave(&keeper->child);
 		return true;
@@ -64,7 +63,7 @@ bool keeper_event(struct keeper *keeper, struct keeper_event *event)
 
 static void give_order(const struct keeper *keeper, enum keeper_order order)
 {
-	/* At most a handful are ever sent: there is room for them. A failure ends the keeper. */
+	/* There is room for the few orders of a run. A failure ends the keeper. */
 	if (keeper->child.pid && ipc_send(keeper->child.fd, &order, sizeof(order), MSG_DONTWAIT,
 					  -1) == IPC_FAILED)
 		shutdown(keeper->child.fd, SHUT_RDWR);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper: the one process that talks to the backend. It acquires, renews and releases the lock.
- * It reports to the supervisor by events over a socket, and writes the end of the lease into shared
+ * The keeper: the only process that calls the backend. It acquires, renews and releases the lock.
+ * It sends events to the supervisor over a socket, and writes the end of the lease into shared
  * memory. When the supervisor is killed, the keeper waits until the guard has ended the command,
  * and then releases the lock.
  *
@@ -26,30 +26,29 @@ struct signals;
 
 enum keeper_mode {
 	KEEPER_ACQUIRE,		/* acquire, hold, release */
-	KEEPER_RELEASE,		/* release what a keeper that was killed has held */
+	KEEPER_RELEASE,		/* release the hold of a keeper that was killed */
 	KEEPER_NEST,		/* verify and renew the hold of the token: keeping.h */
 	KEEPER_JOIN,		/* renew it for as long as the command runs: keeping.h */
 	KEEPER_ADOPT,		/* a daemon for a hold that the supervisor acquired itself */
-	KEEPER_KEEP,		/* the same hold, for the rest of its minimum hold */
+	KEEPER_KEEP,		/* retain the same hold for the rest of its minimum hold */
 };
 
 struct keeper_plan {
 	enum keeper_mode mode;
 	const struct run_request *run;
 	const struct request *request;
-	const struct holder *self;	/* what request->text was encoded from */
+	const struct holder *self;	/* request->text, decoded */
 	const struct signals *signals;
 	struct backend *backend;	/* KEEPER_ADOPT, _KEEP: the object that holds, */
 	const struct grant *grant;	/* and its grant */
 	const struct pidfd *process;	/* daemon: the process that it holds for; NULL: none */
 	bool term_on_lost;		/* daemon: TERM to that process when the lock is lost */
-	bool shows_waiting;		/* a user watches how the wait goes on */
+	bool shows_waiting;		/* a user watches the wait */
 	struct shared *shared;
 	int lost_fd;			/* eventfd that wakes the guard on loss */
 	/*
-	 * The guard writes a byte when the command's tree is dead, so that the release need not
-	 * wait for the supervisor. End of file: supervisor and guard are both gone, and the keeper
-	 * ends.
+	 * The guard writes a byte when the command's tree is dead, so that the release does not
+	 * wait for the supervisor. End of file: supervisor and guard are dead, and the keeper ends.
 	 */
 	int guard_pipe[2];
 };
@@ -57,15 +56,15 @@ struct keeper_plan {
 enum keeper_event_type {
 	KEEPER_WAITING,		/* holder_known: holder, age_ms, ahead */
 	KEEPER_RETRYING,	/* message: the backend cannot be reached; the keeper tries again */
-	KEEPER_HELD,		/* the lock is offered: enum offer. To a question: it is held */
-	KEEPER_WITHDRAWN,	/* nobody took the offer: keeper_retry() */
+	KEEPER_HELD,		/* the lock is offered: enum offer; an outer hold is held */
+	KEEPER_WITHDRAWN,	/* the offer was not taken in time: keeper_retry() */
 	KEEPER_BUSY,		/* not acquired; holder_known: holder, age_ms. The keeper ends */
 	KEEPER_REPLACED,	/* a newer waiter, holder, has replaced this one. The keeper ends */
 	KEEPER_RENEWED,		/* lease extended after trouble */
 	KEEPER_TROUBLE,		/* message: a renewal failed; the keeper tries again */
 	KEEPER_LOST,		/* message: the token is not the holder */
 	KEEPER_DETACHED,	/* the keeper is a daemon now; no event follows */
-	/* Held until now. The keeper ends, or with keeps stays behind for the minimum hold. */
+	/* Held until now. The keeper ends, or with keeps stays for the minimum hold. */
 	KEEPER_RELEASED,
 	KEEPER_FAILED,		/* kind, message. The keeper ends */
 	KEEPER_GONE,		/* the keeper's process is gone */
@@ -77,7 +76,7 @@ struct keeper_event {
 	bool keeps;
 	bool holder_known;
 	int64_t ahead;
-	int64_t age_ms;		/* at at_ms; -1: not known */
+	int64_t age_ms;		/* at at_ms; -1: unknown */
 	int64_t at_ms;		/* CLOCK_BOOTTIME of the event */
 	int64_t lease_ms;	/* nest: of the hold, from now; 0: until it is released */
 	struct holder holder;
@@ -87,11 +86,11 @@ struct keeper_event {
 struct keeper {
 	struct child child;	/* events */
 	int hold_fd;		/* a copy of the grant's, once held; -1: none */
-	bool ends;		/* by itself, or as a daemon on TERM; with the lock released */
-	bool keeps;		/* it stays behind for a minimum hold */
+	bool ends;		/* after a release, without an order, or as a daemon on TERM */
+	bool keeps;		/* it stays for a minimum hold */
 };
 
-/* As what an outcome is sent: HELD, BUSY, LOST or FAILED. */
+/* Return the event of an outcome: HELD, BUSY, LOST or FAILED. */
 static inline enum keeper_event_type keeper_event_of(enum outcome outcome)
 {
 	static const enum keeper_event_type types[] = {
@@ -102,26 +101,26 @@ static inline enum keeper_event_type keeper_event_of(enum outcome outcome)
 	return types[outcome];
 }
 
-/* Forks the keeper. 0, or -1 with ERROR_INTERNAL. */
+/* Fork the keeper. Returns 0, or -1 with ERROR_INTERNAL. */
 int keeper_start(struct keeper *keeper, const struct keeper_plan *plan, struct error *err);
 
-/* Next event; false when there is none. After KEEPER_GONE there is none more. */
+/* Receive the next event. False: there is none. KEEPER_GONE is the last one. */
 bool keeper_event(struct keeper *keeper, struct keeper_event *event);
 
-/* Order the keeper to release, or to leave the queue and then to report who holds the lock. */
+/* Order the keeper to release, or to leave the queue and then to report the holder. */
 void keeper_release(const struct keeper *keeper);
 
-/* After KEEPER_WITHDRAWN: has the keeper go back in line, for the supervisor is awake again. */
+/* After KEEPER_WITHDRAWN: order the keeper to queue again, because the supervisor runs again. */
 void keeper_retry(const struct keeper *keeper);
 
-/* After the offer was taken: has the keeper stay as a daemon (KEEPER_DETACHED). */
+/* After the offer was taken: order the keeper to stay as a daemon (KEEPER_DETACHED). */
 void keeper_detach(struct keeper *keeper);
 
 /*
- * For a keeper that is gone and has left its hold_fd: is the server still connected to that
- * descriptor, and silent, so that the lock is held?
+ * For a keeper that is dead: is the lock held, because the server is still connected to hold_fd,
+ * and silent?
  */
 bool keeper_has_hold(const struct keeper *keeper);
 
-/* Closes hold_fd, if there is one: with the last copy the lock is free. */
+/* Close hold_fd, if there is one. The last copy frees the lock. */
 void keeper_drop_hold(struct keeper *keeper);

@@ -12,37 +12,37 @@
 #include "lock/view.h"
 
 /*
- * How long an offer stands that is not taken. The next waiter must not wait for it longer than 5 s
- * in all, requests included.
+ * The time to take an offer. It must not delay the next waiter for longer than 5 s in all, requests
+ * included.
  */
 #define OFFER_MS 3000
-/* How often to look whether the offer was taken, for nobody tells the keeper of that. */
+/* The keeper polls whether the offer was taken. */
 #define OFFER_CHECK_MS 150
 
-/* Pauses between attempts to get back in line after a connection was lost. */
+/* Pauses between attempts to queue again after a connection was lost. */
 #define RECONNECT_FIRST_MS 50
 #define RECONNECT_LAST_MS 2000
-/* The least pause between two views of a lock that is waited for. */
+/* The least pause between two views of a lock while waiting. */
 #define VIEW_EACH_MS 1000
-/* How long a server gets to come back, even if leases are shorter. */
+/* The time for a server to come back, even if leases are shorter. */
 #define PATIENCE_MS 30000
 
-/* No command has used the lock, which is therefore not kept. */
+/* Release a lock that no command has used, and that has no minimum hold. */
 static void __attribute__((noreturn)) release_and_exit(struct keeping *k, bool was_held)
 {
 	keeping_release(k, was_held);
 	_exit(0);
 }
 
-/* Before the lock is held no command runs, so that there is nothing to wait for. */
+/* Does this end the wait? Before the lock is held there is no command to wait for. */
 static bool gives_up(enum wake wake)
 {
 	return wake == WAKE_RELEASE || wake == WAKE_ORPHANED || wake == WAKE_ABANDONED;
 }
 
 /*
- * Offers the lock. False: nobody has taken it; the supervisor was told, and the lock given back.
- * Does not return when the supervisor is dead.
+ * Offer the lock. False: the offer was withdrawn, reported, and the lock released. Does not return
+ * when the supervisor is dead.
  */
 static bool offer_lock(struct keeping *k, struct grant *grant)
 {
@@ -68,7 +68,7 @@ static bool offer_lock(struct keeping *k, struct grant *grant)
 	for (;;) {
 		switch (wake) {
 		case WAKE_RELEASE:
-			/* The command may have ended already, and the lock be kept. */
+			/* The command may have ended already: with a minimum hold. */
 			keeping_release(k, true);
 			return true;
 		case WAKE_DETACH:
@@ -95,7 +95,7 @@ static bool offer_lock(struct keeping *k, struct grant *grant)
 	return false;
 }
 
-/* Whoever watches the wait is shown how it goes on; anybody else only how it begins and ends. */
+/* Send the holder once, and with shows_waiting every second. */
 static void report_waiting(struct keeping *k)
 {
 	if (!k->viewed_ms ||
@@ -105,8 +105,7 @@ static void report_waiting(struct keeping *k)
 }
 
 /*
- * Sleeps between two tries, without the backend if its connection has failed. True: the keeper is
- * to give up.
+ * Sleep between two tries, without the backend if its connection has failed. True: give up.
  */
 static bool await_turn(struct keeping *k, int64_t retry_ms, bool with_backend)
 {
@@ -122,13 +121,13 @@ static bool await_turn(struct keeping *k, int64_t retry_ms, bool with_backend)
 }
 
 /*
- * A try failed. A waiter in line tries again for one TTL or PATIENCE_MS, whichever is longer, for a
- * server may restart or fail over. What never worked, or is refused, fails at once.
+ * Handle a failed try. A queued waiter tries again for one TTL or PATIENCE_MS, whichever is longer,
+ * because a server may restart or fail over. A first try, or a refusal, fails at once.
  */
 static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_ms,
 			   int64_t *pause_ms)
 {
-	static char told[sizeof(k->event.error.message)];
+	static char last_message[sizeof(k->event.error.message)];
 	int64_t now = clock_boot_ms();
 
 	if (k->event.error.kind == ERROR_CANCELLED && !atomic_load(&k->plan->shared->engaged))
@@ -144,7 +143,7 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 								    : PATIENCE_MS)) {
 		struct error why = k->event.error;
 
-		/* A request whose reply was lost may have left something, which is removed. */
+		/* A request without a reply may have left an entry: remove it. */
 		k->backend->cancel_fd = -1;
 		if (atomic_load(&k->plan->shared->engaged))
 			hold_release(k->backend, &k->request, &k->self, 0, 0, &k->event.error);
@@ -152,18 +151,18 @@ static void acquire_failed(struct keeping *k, bool in_line, int64_t *down_since_
 		keeping_exit(k, KEEPER_FAILED);
 	}
 	/* The same message is sent once. */
-	if (*pause_ms == RECONNECT_FIRST_MS || strcmp(told, k->event.error.message) != 0)
+	if (*pause_ms == RECONNECT_FIRST_MS || strcmp(last_message, k->event.error.message) != 0)
 		keeping_send(k, KEEPER_RETRYING);
-	memcpy(told, k->event.error.message, sizeof(told));
+	memcpy(last_message, k->event.error.message, sizeof(last_message));
 	if (await_turn(k, clock_boot_ms() + *pause_ms, false))
 		release_and_exit(k, false);
 	*pause_ms = *pause_ms * 2 > RECONNECT_LAST_MS ? RECONNECT_LAST_MS : *pause_ms * 2;
 }
 
 /*
- * From now on what is sent may leave something at the server. A supervisor that has given up closed
- * the offer before it looked at the flag: either it sees the flag, or this process sees that the
- * offer is closed, and sends nothing.
+ * Set the flag that further requests may leave an entry at the server. A supervisor that gives up
+ * closes the offer before it reads the flag: either it sees the flag, or this process sees the
+ * closed offer, and sends nothing.
  */
 static void mark_engaged(struct keeping *k)
 {
@@ -189,7 +188,7 @@ static enum outcome try_once(struct keeping *k, struct grant *grant)
 	return hold_acquire(k->backend, &k->request, grant, err);
 }
 
-/* Tries and waits until the lock is held. Ends the process when it cannot be had. */
+/* Try and wait until the lock is held. Ends the process when it cannot be acquired. */
 static void try_until_held(struct keeping *k, struct grant *grant)
 {
 	int64_t down_since_ms = 0, pause_ms = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper that `dlock acquire` leaves behind: it becomes a daemon, and answers the commands that
- * come to its socket (keeper_socket.h), and the runs that join its hold. With --pid it has a
- * watchdog.
+ * The keeper that `dlock acquire` leaves behind: it becomes a daemon, and answers commands and
+ * nested runs at its socket (keeper_socket.h). With --pid it has a watchdog.
  */
 #include "keeping.h"
 
@@ -28,7 +27,7 @@
 #include "lock/lease.h"
 #include "lock/uri.h"
 
-/* How long before the lease ends a daemon tells its process: as kill-after of `run`. */
+/* The daemon signals its process this long before the lease ends: as kill-after of `run`. */
 #define NOTICE_MS 5000
 
 /*
@@ -52,7 +51,7 @@ static int64_t term_at(const struct keeping *k)
 	return lease_stop(shared_lease(k->plan->shared), NOTICE_MS).term_ms;
 }
 
-/* daemon: a byte in it says that the daemon ends in good order; end of file, that it was killed. */
+/* Run the watchdog. daemon: a byte in this pipe: a clean end; end of file: it was killed. */
 static void watch_daemon(const struct keeping *k, int daemon)
 {
 	const struct pidfd *process = k->plan->process;
@@ -81,7 +80,7 @@ static void watch_daemon(const struct keeping *k, int daemon)
 		terminate_process(k, "its keeper hangs, and the lease is about to end");
 }
 
-/* 0, or -1 with k->event.error. */
+/* Start the watchdog of --pid. Returns 0, or -1 with k->event.error. */
 static int start_watchdog(struct keeping *k)
 {
 	int ends[2];
@@ -109,7 +108,7 @@ static int start_watchdog(struct keeping *k)
 
 /* ---- renewals, and runs that join ---- */
 
-/* A daemon without a process: holds for this long from now, and no longer. */
+/* Let a daemon without a process hold for this long from now. */
 static void end_after(struct keeping *k, int64_t ttl_ms)
 {
 	k->until_ms = clock_boot_ms() + ttl_ms;
@@ -118,9 +117,9 @@ static void end_after(struct keeping *k, int64_t ttl_ms)
 }
 
 /*
- * Renews for a query. The hold's own TTL is ttl_ms from then on, and a daemon without a process
- * holds for this long from now. With keep_end an end that was later stays, because runs that have
- * joined rely on it.
+ * Renew for a query, with ttl_ms as the hold's TTL from now on. A daemon without a process holds
+ * for this long from now; with keep_end a later end stays, because runs that have joined rely on
+ * it.
  */
 static void extend_hold(struct keeping *k, int64_t ttl_ms, bool keep_end, struct grant *grant,
 		    struct keeper_reply *reply)
@@ -136,7 +135,7 @@ static void extend_hold(struct keeping *k, int64_t ttl_ms, bool keep_end, struct
 	reply->lease_ms = k->until_ms == CLOCK_NEVER ? 0 : ttl_ms;
 }
 
-/* What is left of the hold in ms, for a run that enforces its end; 0: it has no end. */
+/* Return the remaining ms of the hold, for a run that enforces its end; 0: it has no end. */
 static int64_t lease_left(const struct keeping *k)
 {
 	int64_t end_ms = clock_earlier(shared_lease(k->plan->shared).end_ms, k->until_ms);
@@ -147,7 +146,7 @@ static int64_t lease_left(const struct keeping *k)
 	return left_ms > 0 ? left_ms : 1;
 }
 
-/* Does the hold cover what a query asks for? */
+/* Does the hold cover the mode of a query? */
 static enum outcome check_coverage(const struct keeping *k, const struct keeper_query *query,
 				   struct error *err)
 {
@@ -157,8 +156,8 @@ static enum outcome check_coverage(const struct keeping *k, const struct keeper_
 }
 
 /*
- * Renews for a query, if the hold covers what it asks for. Only `dlock renew` makes a hold shorter,
- * and only while no run has joined.
+ * Renew for a query, if the hold covers its mode. Only `dlock renew` makes a hold shorter, and only
+ * while no run has joined.
  */
 static void answer_renewal(struct keeping *k, const struct keeper_query *query,
 			   struct grant *grant, struct keeper_reply *reply)
@@ -187,10 +186,10 @@ static void answer_renewal(struct keeping *k, const struct keeper_query *query,
 
 /* ---- callers ---- */
 
-/* The connection of a run that has joined: it carries nothing any more, and ends with the run. */
+/* The connection of a run that has joined: it stays silent, and ends with the run. */
 #define JOINED (UINT64_C(1) << 32)
 
-/* Watches fd, or watches it otherwise. 0, or -1 with *err. */
+/* Add fd to the epoll, or change its entry. Returns 0, or -1 with *err. */
 static int watch_fd(const struct keeping *k, int how, int fd, uint64_t joined, struct error *err)
 {
 	struct epoll_event watched = { .events = joined ? EPOLLRDHUP : EPOLLIN,
@@ -218,7 +217,7 @@ static void accept_caller(const struct keeping *k)
 		close(fd);
 }
 
-/* The reply to JOIN. If the hold is shared, the connection stays open. */
+/* Reply to JOIN. If the hold is shared, the connection stays open. */
 static void share_hold(struct keeping *k, struct keeper_reply *reply, int fd)
 {
 	if (reply->outcome == OUTCOME_HELD &&
@@ -247,14 +246,14 @@ void keeping_detach(struct keeping *k, struct grant *grant)
 	k->own_ms = k->request.ttl_ms;
 	if (!k->plan->process)
 		end_after(k, k->own_ms);
-	/* The record has the end of the hold, and this process's number may be stored with it. */
+	/* Store the end of the hold in the record, and maybe the pid of this process. */
 	keeping_renew_once(k, grant, &k->event.error);
 	keeping_send(k, KEEPER_DETACHED);
 	close(k->fd);
 	k->fd = -1;
 }
 
-/* Answers a query about this hold, and closes fd unless a run has joined. As keeping_answer(). */
+/* Answer a query, and close fd unless a run has joined. Returns as keeping_answer(). */
 static bool answer_query(struct keeping *k, struct grant *grant, const struct keeper_query *query,
 			 int fd)
 {
@@ -280,7 +279,7 @@ static bool answer_query(struct keeping *k, struct grant *grant, const struct ke
 		answer_renewal(k, query, grant, &reply);
 		break;
 	}
-	/* The socket is gone before the caller reads the answer, and may look for it. */
+	/* Close the socket first: the caller may check for it after the answer. */
 	if (query->verb == KEEPER_VERB_RELEASE && reply.outcome == OUTCOME_HELD)
 		keeping_end_daemon(k);
 	keeper_socket_answer(fd, &reply, -1);
@@ -314,7 +313,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 		return true;
 	}
 	received = ipc_receive(fd, &query, sizeof(query), MSG_DONTWAIT, NULL);
-	/* What can be received, after all, is not lost. */
+	/* The second try may succeed, and the query is not lost. */
 	if (received == IPC_FAILED)
 		received = ipc_receive(fd, &query, sizeof(query), MSG_DONTWAIT, NULL);
 	if (received == IPC_LATER)
@@ -323,7 +322,7 @@ bool keeping_answer(struct keeping *k, struct grant *grant)
 	query.name[NAME_MAX_BYTES] = '\0';
 	if (received == IPC_DONE && strcmp(query.token, k->request.token) != 0)
 		keeper_socket_answer(fd, &lost, -1);
-	/* If it is about another lock or backend, the caller asks that without an answer. */
+	/* Without an answer the caller asks the backend: for another lock or backend. */
 	else if (received == IPC_DONE && !strcmp(query.name, k->request.name) &&
 		 query.backend == uri_identity(k->plan->run->uri))
 		return answer_query(k, grant, &query, fd);
@@ -338,20 +337,20 @@ int64_t keeping_deadline(const struct keeping *k)
 
 void keeping_lose_daemon_exit(struct keeping *k)
 {
-	const bool told = k->plan->process && k->plan->term_on_lost;
+	const bool signalled = k->plan->process && k->plan->term_on_lost;
 
-	/* First the signal: nothing may stand between a loss and the end of the work. */
-	if (told)
+	/* First the signal, because the work must end at once. */
+	if (signalled)
 		pidfd_signal(k->plan->process, SIGTERM);
 	if (!k->event.error.message[0])
 		error_set(&k->event.error, ERROR_REFUSED, 0, clock_boot_ms() >= keeping_deadline(k)
 			  ? "its lease is about to end" : KEEPING_GONE);
-	if (told)
+	if (signalled)
 		system_log(LOG_ERR, k->request.name, "lock lost: %s; process %d got TERM",
 			   k->event.error.message, (int)k->plan->process->pid);
 	else
 		keeping_send(k, KEEPER_LOST);
-	/* First the socket, for closing a session takes time, and nobody must wait for it. */
+	/* First the socket, because closing a session takes time. */
 	keeping_end_daemon(k);
 	backend_close(k->backend);
 	_exit(0);

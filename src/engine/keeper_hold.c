@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper's single steps: what it says, the calls about its hold, how it sleeps, and how it
- * gives the lock back. The phases of its life are made of these.
+ * The keeper's single steps: it sends events, calls the backend about its hold, sleeps, and
+ * releases.
  */
 #include "keeping.h"
 
@@ -24,14 +24,14 @@
 #include "lock/lease.h"
 #include "lock/view.h"
 
-/* ---- what it says ---- */
+/* ---- events ---- */
 
-/* Bytes that the supervisor has not read yet (SIOCOUTQ), a third of what Linux holds for it. */
+/* The most bytes that the supervisor has not read (SIOCOUTQ): a third of Linux' limit. */
 #define UNREAD_MAX (64 * 1024)
 
 /*
- * A supervisor that is stopped reads nothing. Events that are only shown are not sent then, so that
- * there is always room for those that change the outcome, and sending them does not block.
+ * Drop events that are only shown while the supervisor is stopped, so that those that change the
+ * outcome always find room and do not block.
  */
 static bool is_worth_sending(const struct keeping *k, enum keeper_event_type type)
 {
@@ -48,7 +48,7 @@ static bool is_worth_sending(const struct keeping *k, enum keeper_event_type typ
 	}
 }
 
-/* There is no terminal left: see system_log(). */
+/* Log an event of a daemon, which has no terminal. */
 static void log_event(const struct keeping *k, enum keeper_event_type type)
 {
 	const char *name = k->request.name, *why = k->event.error.message;
@@ -73,15 +73,15 @@ static void log_event(const struct keeping *k, enum keeper_event_type type)
 
 void keeping_end_daemon(struct keeping *k)
 {
-	ssize_t told = 0;
+	ssize_t ignored = 0;
 
 	if (k->listener < 0)
 		return;
 	close(k->listener);
 	k->listener = -1;
 	if (k->watchdog >= 0)
-		told = write(k->watchdog, "", 1);
-	(void)told;	/* The watchdog has ended when its process had. */
+		ignored = write(k->watchdog, "", 1);
+	(void)ignored;	/* The watchdog has ended if its process has. */
 }
 
 /*
@@ -126,13 +126,13 @@ void keeping_publish(struct keeping *k, const struct grant *grant)
 	atomic_store(&k->plan->shared->session_ms, k->backend->session_ms);
 }
 
-/* What is left of the minimum hold, in ms. */
+/* Return the remaining ms of the minimum hold. */
 static int64_t minimum_left(const struct keeping *k)
 {
 	const int64_t held_ms = atomic_load(&k->plan->shared->held_ms);
 	const int offer = atomic_load(&k->plan->shared->offer);
 
-	/* Who comes too late to take an offer has written the time all the same. */
+	/* A guard that was too late for the offer has written the time, too. */
 	if (!held_ms || offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED || keeping_is_retained(k))
 		return 0;
 	return lease_keep(held_ms, k->plan->run->min_hold_ms, clock_boot_ms());
@@ -184,7 +184,7 @@ void keeping_view(struct keeping *k)
 	lock_view_finish(&view);
 }
 
-/* Store in the record of a hold that lives with this process that it is only kept. */
+/* Store in the record of a hold that lives with this process that it is only retained. */
 static enum outcome begin_keeping(struct keeping *k, int64_t keep_ms, struct error *err)
 {
 	struct grant grant = { 0 };
@@ -198,7 +198,7 @@ enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct er
 {
 	const int64_t lease_end_ms = shared_lease(k->plan->shared).end_ms;
 
-	/* The connection of a keeper that was killed is gone, and cannot be kept. */
+	/* The connection of a keeper that was killed cannot be retained. */
 	*keep_ms = k->backend->session && k->plan->mode == KEEPER_RELEASE
 		   ? 0 : minimum_left(k);
 	if (k->backend->session && *keep_ms > 0)
@@ -234,7 +234,7 @@ static enum wake read_order(struct keeping *k)
 	return WAKE_RELEASE;
 }
 
-/* Reads the guard's byte, or notices that guard and supervisor are gone. */
+/* Read the guard's byte, or notice that guard and supervisor are dead. */
 static enum wake read_guard(const struct keeping *k)
 {
 	char byte;
@@ -243,8 +243,8 @@ static enum wake read_guard(const struct keeping *k)
 }
 
 /*
- * A daemon ends on TERM and ignores other signals, HUP above all. `dlock break` sends URG so that
- * it looks at the lock at once.
+ * Read a daemon's signals: it ends on TERM, and verifies the lock on URG, which `dlock break`
+ * sends. It ignores others, HUP above all.
  */
 static enum wake read_signals(const struct keeping *k)
 {
@@ -268,7 +268,7 @@ enum wake keeping_sleep(struct keeping *k, int64_t until_ms, bool with_backend)
 	enum {
 		ORDERS, GUARD, QUERIES, PROCESS, SHARE, GUARD_END, SIGNALS, TIMER, BACKEND, POLLED
 	};
-	/* A daemon, or one that keeps the lock for a minimum hold. */
+	/* A daemon, or a minimum hold. */
 	const bool detached = k->fd < 0, guarded = !detached && !k->abandoned;
 	/* The process of a daemon that is leaving has ended already. */
 	const struct pidfd *process = k->listener >= 0 && !k->leaving ? k->plan->process : NULL;
@@ -291,9 +291,9 @@ enum wake keeping_sleep(struct keeping *k, int64_t until_ms, bool with_backend)
 	if (k->timer >= 0)
 		clock_timer_set(k->timer, until_ms);
 	if (poll(fds, POLLED, clock_poll_timeout(until_ms)) < 0 && errno == EINVAL)
-		/* This process may not even poll so many descriptors, until its limit is raised. */
+		/* RLIMIT_NOFILE is too low even to poll these descriptors. */
 		nanosleep(&(struct timespec){ .tv_nsec = UNPOLLED_NS }, NULL);
-	/* This comes before the guard's end, for the guard writes and then ends. */
+	/* Before the guard's end, because the guard writes and then ends. */
 	if (fds[GUARD].revents)
 		return read_guard(k);
 	if (fds[PROCESS].revents)
@@ -309,7 +309,7 @@ enum wake keeping_sleep(struct keeping *k, int64_t until_ms, bool with_backend)
 		return read_order(k);
 	if (fds[QUERIES].revents)
 		return WAKE_QUERY;
-	/* The daemon that was joined has ended: that is said once. */
+	/* The daemon that was joined has ended: returned once. */
 	if (fds[SHARE].revents) {
 		k->daemon_ended = true;
 		return WAKE_CHECK;
@@ -322,11 +322,11 @@ enum wake keeping_sleep(struct keeping *k, int64_t until_ms, bool with_backend)
 void keeping_keep(struct keeping *k, int64_t keep_ms)
 {
 	keeping_end_daemon(k);
-	/* The supervisor ends, and whoever waits for that must not wait for this process. */
+	/* Processes that wait for the supervisor must not wait for this one. */
 	close(k->fd);
 	k->fd = -1;
 	prctl(PR_SET_NAME, "dlock-min-hold");
-	/* So that no file system stays in use. */
+	/* Do not keep a file system busy. */
 	if (chdir("/"))
 		_exit(1);
 	k->until_ms = clock_boot_ms() + keep_ms;

@@ -25,7 +25,7 @@ static void make_query(const struct keeping *k, enum keeper_verb verb, struct ke
 	strncpy(query->name, k->request.name, NAME_MAX_BYTES);
 }
 
-/* Sets *grant so that its lease ends when the reply to the query of asked_ms says. */
+/* Set *grant to the lease of the reply to a query at asked_ms. */
 static void read_reply(const struct keeper_reply *reply, int64_t asked_ms, struct grant *grant)
 {
 	grant->fence = reply->fence;
@@ -35,7 +35,7 @@ static void read_reply(const struct keeper_reply *reply, int64_t asked_ms, struc
 		grant->sent_ms += reply->lease_ms - lease_end(0, grant->ttl_ms);
 }
 
-/* How long a daemon may take to answer, in ms: there must be time left to ask again. */
+/* Return the time for a daemon's answer, in ms. It leaves time for another query. */
 static int64_t reply_timeout(const struct keeping *k, const struct grant *grant)
 {
 	int64_t bound_ms = 2 * k->backend->timeout_ms;
@@ -44,8 +44,8 @@ static int64_t reply_timeout(const struct keeping *k, const struct grant *grant)
 }
 
 /*
- * Asks the daemon: any verb but RENEW and RELEASE. True: *outcome is the answer. False: there is no
- * daemon (*outcome LOST), or it does not answer (ERROR, and k->event.error says so).
+ * Ask the daemon: any verb but RENEW and RELEASE. True: *outcome is the answer. False: there is no
+ * daemon (*outcome LOST), or it does not answer (ERROR with k->event.error).
  */
 static bool ask_daemon(struct keeping *k, enum keeper_verb verb, struct grant *grant,
 		       enum outcome *outcome)
@@ -83,8 +83,8 @@ static enum outcome renew_for(struct keeping *k, int64_t ttl_ms, struct grant *g
 }
 
 /*
- * Keeps the hold's own TTL. A lease that has no end, as far as the server says, or a very long one,
- * ends for the run when it was not renewed for so long.
+ * Renew with the hold's own TTL. A very long lease, or one without an end, counts as a shorter one
+ * for the run.
  */
 static enum outcome renew_here(struct keeping *k, struct grant *grant)
 {
@@ -102,7 +102,7 @@ static enum outcome join_backend(struct keeping *k, struct grant *grant)
 
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	/* An outer run ends this one when it loses the lock, and this one verifies meanwhile. */
+	/* An outer run ends this one when it loses the lock; this one only verifies. */
 	if (k->backend->session && token_is_of_run(k->request.token))
 		return outcome;
 	if (k->backend->session) {
@@ -116,8 +116,8 @@ static enum outcome join_backend(struct keeping *k, struct grant *grant)
 }
 
 /*
- * Extends the lease by the longer of ttl_ms and the hold's own TTL. A hold that lives with another
- * process is extended by that one, and a lease without an end needs nothing.
+ * Extend the lease by the longer of ttl_ms and the hold's own TTL, unless it has no end or lives
+ * with another process, which renews it.
  */
 static enum outcome nest_at_backend(struct keeping *k, int64_t ttl_ms, struct grant *grant)
 {
@@ -133,7 +133,7 @@ static enum outcome nest_at_backend(struct keeping *k, int64_t ttl_ms, struct gr
 
 /* ---- the hold, wherever it lives ---- */
 
-/* Where neither daemon nor backend has named the fence, the environment may. */
+/* Share the fence: from the daemon or the backend, or else from the environment. */
 static void share_fence(struct keeping *k, struct grant *grant)
 {
 	if (!grant->fence)
@@ -147,7 +147,7 @@ static enum outcome join_hold(struct keeping *k, struct grant *grant)
 
 	if (ask_daemon(k, KEEPER_VERB_JOIN, grant, &outcome))
 		return outcome;
-	/* Only the daemon knows of a hold that lives with it. */
+	/* Only the daemon can answer for a hold that lives with it. */
 	if (outcome == OUTCOME_ERROR && k->backend->session)
 		return outcome;
 	return join_backend(k, grant);
@@ -166,7 +166,7 @@ enum outcome keeping_renew_joined(struct keeping *k, struct grant *grant)
 	if (outcome == OUTCOME_LOST)
 		error_set(&k->event.error, ERROR_UNAVAILABLE, 0,
 			  "the process that held it has ended");
-	/* A daemon that hangs does not notice when somebody takes the lock away. */
+	/* A daemon that hangs does not notice a loss. */
 	else if (verify_here(k) == OUTCOME_LOST)
 		outcome = OUTCOME_LOST;
 	return outcome;
@@ -206,7 +206,7 @@ void keeping_join(struct keeping *k, struct grant *grant)
 	outcome = join_hold(k, grant);
 	if (outcome != OUTCOME_HELD)
 		keeping_exit(k, keeper_event_of(outcome));
-	/* Its mode covers what the command needs: that was checked when it was joined. */
+	/* The mode was checked when the hold was joined. */
 	k->request.mode = HOLD_ANY;
 	keeping_publish(k, grant);
 	share_fence(k, grant);
@@ -225,6 +225,6 @@ void keeping_end_joined_exit(struct keeping *k)
 	type = keeper_event_of(keeping_verify_joined(k));
 	if (type == KEEPER_LOST && !k->event.error.message[0])
 		error_set(&k->event.error, ERROR_REFUSED, 0, KEEPING_GONE);
-	/* It is held, if only in another mode. */
+	/* BUSY: it is held in another mode. */
 	keeping_exit(k, type == KEEPER_HELD || type == KEEPER_BUSY ? KEEPER_RELEASED : type);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper's process: gets the lock, then sleeps in one poll() until it is to be renewed, an
- * order comes, or the guard says that the command's tree is dead; then it gives the lock back and
- * ends.
+ * The keeper's process: acquires the lock, then sleeps in one poll() between renewals, until an
+ * order comes or the command's tree is dead; then it releases the lock and ends.
  */
 #include "keeping.h"
 
@@ -20,7 +19,7 @@
 
 /* ---- when the others are dead ---- */
 
-/* From now on keeping_sleep() sees the guard end, if there is one already. */
+/* Let keeping_sleep() watch the guard, once it is started. */
 static void watch_guard(struct keeping *k)
 {
 	const pid_t guard = atomic_load(&k->plan->shared->guard);
@@ -37,9 +36,9 @@ static void watch_guard(struct keeping *k)
 #define CONTINUE_MS 100
 
 /*
- * Called with what keeping_sleep() returned, and at the time that this function returned before
- * (CLOCK_BOOTTIME). When the guard has died, the supervisor kills what the guard has left, and then
- * orders the release. A supervisor that is stopped is continued for that, again and again.
+ * After the guard's death, continue a stopped supervisor, again and again, because it must kill the
+ * guard's tree and then order the release. wake: from keeping_sleep(). Returns when to call this
+ * again (CLOCK_BOOTTIME).
  */
 static int64_t continue_supervisor(struct keeping *k, enum wake wake)
 {
@@ -56,8 +55,8 @@ static int64_t continue_supervisor(struct keeping *k, enum wake wake)
 }
 
 /*
- * Supervisor and guard were killed, and the command with the guard. What the command has left
- * running may go on, so that the lease is left to lapse.
+ * End without a release after supervisor and guard were killed, and the command with the guard: the
+ * command's leftovers may still run, so the lease must lapse.
  */
 static void __attribute__((noreturn)) abandon_and_exit(struct keeping *k)
 {
@@ -66,13 +65,13 @@ static void __attribute__((noreturn)) abandon_and_exit(struct keeping *k)
 	k->abandoned = true;
 	if (!command && k->plan->mode != KEEPER_JOIN)
 		keeping_release(k, true);
-	/* In another session, another process has its number. */
+	/* In another session, another process has this number. */
 	if (command && getsid(command) == k->session)
 		kill(-command, SIGKILL);
 	_exit(1);
 }
 
-/* Wakes the guard, and tells the supervisor. */
+/* Wake the guard, and send the loss to the supervisor. */
 static void send_lost(struct keeping *k)
 {
 	static const uint64_t one = 1;
@@ -82,7 +81,7 @@ static void send_lost(struct keeping *k)
 	keeping_send(k, KEEPER_LOST);
 }
 
-/* The lock is lost: returns when the tree is dead. */
+/* Report the loss of the lock, and wait until the tree is dead. */
 static void lose_lock(struct keeping *k)
 {
 	enum wake wake = WAKE_TIME;
@@ -98,13 +97,13 @@ static void lose_lock(struct keeping *k)
 
 /* ---- renewals, of its own hold or of one that a run has joined ---- */
 
-/* How long the lease is, or, without one, how often to look that the lock is still held. */
+/* Return the TTL of the lease, or, without one, the pause between two checks of the lock. */
 static int64_t renewal_period(const struct keeping *k, const struct grant *grant)
 {
 	return grant->ttl_ms ? grant->ttl_ms : k->plan->request->ttl_ms;
 }
 
-/* When to renew after a renewal at start_ms (CLOCK_BOOTTIME). */
+/* Return when to renew after a renewal at start_ms (CLOCK_BOOTTIME). */
 static int64_t next_renewal(const struct keeping *k, const struct grant *grant, int64_t start_ms)
 {
 	return k->plan->run->no_renew ? CLOCK_NEVER
@@ -112,8 +111,8 @@ static int64_t next_renewal(const struct keeping *k, const struct grant *grant, 
 }
 
 /*
- * No renewal goes on beyond the time when the command must be dead, because the release comes next,
- * or when a daemon must tell its process. False: it is too late to begin one.
+ * Limit a renewal to the time when the command must be dead, because the release comes next, or
+ * when a daemon must signal its process. False: it is too late to begin one.
  */
 static bool limit_calls(struct keeping *k)
 {
@@ -130,7 +129,7 @@ static bool limit_calls(struct keeping *k)
 	return true;
 }
 
-/* With --no-renew it only verifies. */
+/* Renew once, or verify with --no-renew. */
 static enum outcome renew_or_verify(struct keeping *k, struct grant *grant, bool verify)
 {
 	struct error *err = &k->event.error;
@@ -143,8 +142,8 @@ static enum outcome renew_or_verify(struct keeping *k, struct grant *grant, bool
 }
 
 /*
- * Renews or, with --no-renew, verifies, and says when to do so next (CLOCK_BOOTTIME). False: the
- * hold is lost, and k->event.error says how.
+ * Renew, or verify with --no-renew, and set *next_ms to the next time (CLOCK_BOOTTIME). False: the
+ * hold is lost, with the reason in k->event.error.
  */
 static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms)
 {
@@ -182,7 +181,7 @@ static bool renew_lease(struct keeping *k, struct grant *grant, int64_t *next_ms
 
 /* ---- holding ---- */
 
-/* Nothing is left to hold the lock for. Returns if it is kept for a minimum hold. */
+/* End the hold after the tree or the process is dead. Returns for a minimum hold. */
 static void end_hold(struct keeping *k)
 {
 	if (k->plan->mode == KEEPER_JOIN)
@@ -190,12 +189,11 @@ static void end_hold(struct keeping *k)
 	keeping_release(k, true);
 }
 
-/* The lock is lost. A joined hold leaves nothing to give back; else what is left of it is freed. */
+/* Handle a loss, and clean up with a release unless the hold was joined. */
 static void handle_loss(struct keeping *k)
 {
 	if (k->listener >= 0)
 		keeping_lose_daemon_exit(k);
-	/* Nobody waits for the end of a minimum hold. */
 	if (keeping_is_retained(k))
 		_exit(0);
 	lose_lock(k);
@@ -224,7 +222,7 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 		watch_guard(k);
 		until_ms = clock_earlier(clock_earlier(renew_ms, event_ms), keeping_deadline(k));
 		until_ms = clock_earlier(until_ms, continue_supervisor(k, wake));
-		/* What an event means waits for the next renewal, which also takes it in. */
+		/* While renewals fail, events wait for the next one. */
 		wake = keeping_sleep(k, until_ms, !k->trouble);
 		if (clock_boot_ms() >= event_ms && wake == WAKE_TIME)
 			wake = WAKE_EVENT;
@@ -252,7 +250,7 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 		default:
 			break;
 		}
-		/* No run joins from now on, and the last one that has ends the hold. */
+		/* No run can join now, and the last member ends the hold. */
 		if (k->leaving && !k->members)
 			end_hold(k);
 		else if (clock_boot_ms() >= k->until_ms)
@@ -265,7 +263,7 @@ static void __attribute__((noreturn)) hold_and_exit(struct keeping *k, struct gr
 
 /* ---- from the start ---- */
 
-/* Backends vary their pauses with rand(): each process needs a seed of its own. */
+/* Seed rand(), with which backends jitter their pauses, differently in each process. */
 static void seed_jitter(const char *token)
 {
 	unsigned int seed = 0;
@@ -275,7 +273,7 @@ static void seed_jitter(const char *token)
 	srand(seed);
 }
 
-/* A guard can be watched: before anything is asked for a command. */
+/* Check before the first request that a guard can be watched. */
 static void check_guard(struct keeping *k)
 {
 	struct pidfd self;
@@ -306,11 +304,11 @@ void keeping_main(const struct keeper_plan *plan, int fd)
 	k.session = getsid(0);
 	k.supervisor = getppid();
 	prctl(PR_SET_NAME, "dlock-keeper");
-	/* In a session of its own it outlives what ends dlock's job or terminal, to clean up. */
+	/* Its own session, so that it survives the end of dlock's job or terminal. */
 	setsid();
 	/*
-	 * It must not keep the user's pipes open, nor a library write to them. The descriptors that
-	 * a library opens later do not close on exec either.
+	 * Neither keep the user's pipes open nor let a library write to them. A library may open
+	 * later descriptors without close-on-exec.
 	 */
 	fds_drop_standard();
 	fds_close_inherited();

@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/ipc.h"
 
-/* Of the token: everybody on the host can read it. */
+/* Digits of the token in the address, which every user of the host can read. */
 #define ID_LENGTH 8
 /* The pause after a caller could not be accepted, at a limit on descriptors. */
 #define ACCEPT_PAUSE_NS 50000000
@@ -49,8 +49,8 @@ static void set_timeout(int fd, int64_t timeout_ms)
 }
 
 /*
- * A connection to the daemon of token, or -1: there is none; or, with errno EAGAIN, there is one
- * whose queue stays full, because it is stopped or hangs.
+ * Connect to the daemon of token. Returns the connection, or -1: there is no daemon, or with EAGAIN
+ * its queue stays full, because it is stopped or hangs.
  */
 static int connect_to_keeper(const char *token, int64_t timeout_ms)
 {
@@ -63,7 +63,7 @@ static int connect_to_keeper(const char *token, int64_t timeout_ms)
 	set_timeout(fd, timeout_ms);
 	if (connect(fd, (const struct sockaddr *)&address, length))
 		failure = errno;
-	/* Somebody else's socket would be shown our token. */
+	/* Another user's socket must not get our token. */
 	else if (is_trusted(fd))
 		return fd;
 	close(fd);
@@ -91,7 +91,7 @@ int keeper_socket_ask(const struct keeper_query *query, struct keeper_reply *rep
 	case IPC_DONE:
 		return 0;
 	case IPC_GONE:
-		/* The daemon has just ended. The backend knows what it did. */
+		/* The daemon has just ended: ask the backend. */
 		return 1;
 	case IPC_FAILED:
 		ipc_has_failed(err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One run: the lock is acquired, the command runs, and the lock is given back. */
+/* One run: acquire the lock, run the command, release the lock. */
 #include "run.h"
 
 #include <errno.h>
@@ -22,9 +22,9 @@
 #include "lock/lease.h"
 #include "supervisor.h"
 
-/* ---- --on-lost-run: a shell command that runs last of all ---- */
+/* ---- --on-lost-run: a shell command that runs at the end ---- */
 
-/* For how long the shell may run. */
+/* The limit of the shell's time. */
 #define ON_LOST_MS 30000
 
 static void __attribute__((noreturn)) become_shell(const struct supervisor *s)
@@ -39,18 +39,18 @@ static void __attribute__((noreturn)) become_shell(const struct supervisor *s)
 	setenv("DLOCK_BACKEND", s->run->uri_text, 1);
 	setenv("DLOCK_FENCE", digits, 1);
 	setenv("DLOCK_REASON", s->lost_reason, 1);
-	/* It proves nothing any more, and a dlock in the shell must not take it for a hold. */
+	/* A dlock in the shell must not join the hold that was lost. */
 	unsetenv("DLOCK_TOKEN");
-	/* All that the shell starts can be killed with it. */
+	/* The shell's children are killed with it. */
 	setpgid(0, 0);
-	/* Outside of the terminal's foreground, reading from the terminal would stop it. */
+	/* In the background, reading from the terminal would stop the shell. */
 	dup2(nothing, STDIN_FILENO);
 	signals_restore(s->signals);
 	execl("/bin/sh", "sh", "-c", s->run->on_lost_run, (char *)NULL);
 	_exit(127);
 }
 
-/* Waits for the shell and passes on what ends programs. Returns the last such signal, or KILL. */
+/* Wait for the shell, and pass fatal signals on to it. Returns the last one, or KILL. */
 static int await_shell(const struct supervisor *s, pid_t shell, int *status)
 {
 	const int64_t until_ms = clock_boot_ms() + ON_LOST_MS;
@@ -68,7 +68,7 @@ static int await_shell(const struct supervisor *s, pid_t shell, int *status)
 	return sig;
 }
 
-/* Runs the command of --on-lost-run. The lock was lost, and nothing of the run is left. */
+/* Run the command of --on-lost-run, after the loss and the end of all other processes. */
 static void run_on_lost(const struct supervisor *s)
 {
 	pid_t shell;
@@ -93,9 +93,9 @@ static void run_on_lost(const struct supervisor *s)
 			       WEXITSTATUS(status));
 }
 
-/* ---- the lock is given back ---- */
+/* ---- the release ---- */
 
-/* For how many ms more --min-hold keeps the lock; 0 for a lock that no command has used. */
+/* Return the remaining ms of --min-hold; 0 for a lock that no command has used. */
 static int64_t min_hold_left(const struct supervisor *s)
 {
 	const int64_t held_ms = atomic_load(&s->shared->held_ms);
@@ -117,8 +117,8 @@ static void report_released(struct supervisor *s)
 }
 
 /*
- * The command is dead. The keeper's last event tells whether the lock was held until then.
- * maybe_released: an earlier keeper was told to release and was killed.
+ * Handle the keeper's last event: was the lock held until the command was dead? maybe_released: an
+ * earlier keeper was ordered to release, and was killed.
  */
 static void handle_released(struct supervisor *s, const struct keeper_event *event,
 			    bool maybe_released)
@@ -139,7 +139,7 @@ static void handle_released(struct supervisor *s, const struct keeper_event *eve
 	/* An outer hold is not this run's to release. */
 	if (event->type == KEEPER_LOST || s->lost || (s->joined && in_lease))
 		return;
-	/* Not known; but what ended within the lease was protected to its end. */
+	/* Unknown; but a command that ended within the lease was protected. */
 	if (!in_lease)
 		supervisor_lose(s, event->error.message);
 	else if (s->last_lease.end_ms == CLOCK_NEVER)
@@ -153,7 +153,7 @@ static void handle_released(struct supervisor *s, const struct keeper_event *eve
 				  duration_format(left_ms, text, sizeof(text)));
 }
 
-/* Waits for the keeper's last word; true when it came. */
+/* Wait for the keeper's last event. False: the keeper is dead without one. */
 static bool await_release(struct supervisor *s, bool maybe_released)
 {
 	int64_t until_ms = clock_boot_ms() + 2 * s->timeout_ms + KEEPER_GRACE_MS;
@@ -163,7 +163,7 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 		handle_released(s, &s->last_word, maybe_released);
 		return true;
 	}
-	/* After the end of a lost lease there is nothing to give back. */
+	/* After the end of a lost lease there is nothing to release. */
 	if (s->lost)
 		until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
 	if (supervisor_await_last(s, until_ms, &event)) {
@@ -178,7 +178,7 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 	return true;
 }
 
-/* Leave a process behind that keeps the lock for the rest of its minimum hold. */
+/* Leave a process behind that retains the lock for the rest of its minimum hold. */
 static void keep_local(struct supervisor *s)
 {
 	struct keeper_event event = { .type = KEEPER_FAILED };
@@ -199,16 +199,16 @@ static void release_local(struct supervisor *s)
 	}
 	event.type = keeper_event_of(hold_release(s->backend, &s->request, &s->self, 0, 0,
 						  &event.error));
-	/* To a release, HELD says that it was held until then. */
+	/* The outcome HELD of a release: it was held until then. */
 	if (event.type == KEEPER_HELD)
 		event.type = KEEPER_RELEASED;
 	handle_released(s, &event, false);
 }
 
 /*
- * A keeper that was killed has left a note in the backend that it holds. Another keeper removes it,
- * so that the next holder need not wait for the end of the lease. Its result does not matter, for
- * the lock lived with the connection of the first one.
+ * Remove the holder record of a keeper that was killed, by another keeper, so that the next holder
+ * does not wait for the end of the lease. The result does not matter, because the lock lived with
+ * the first keeper's connection.
  */
 static void release_record(struct supervisor *s)
 {
@@ -216,7 +216,7 @@ static void release_record(struct supervisor *s)
 	struct keeper_event event;
 	struct error ignored = { 0 };
 
-	/* After the lease nobody waits for it. */
+	/* After the lease the record does not matter. */
 	until_ms = clock_earlier(until_ms, s->last_lease.end_ms);
 	if (supervisor_start_keeper(s, KEEPER_RELEASE, &ignored))
 		return;
@@ -224,7 +224,7 @@ static void release_record(struct supervisor *s)
 	child_end(&s->keeper.child);
 }
 
-/* The keeper is gone; the lock lives with a connection that we have a copy of. */
+/* Release a lock that lives with the connection of a dead keeper, by closing our copy of it. */
 static void release_connection(struct supervisor *s)
 {
 	struct keeper_event event = { .type = KEEPER_RELEASED };
@@ -239,14 +239,14 @@ static void release_connection(struct supervisor *s)
 	handle_released(s, &event, false);
 }
 
-/* Releases, and learns whether the lock was held until now. */
+/* Release, and find out whether the lock was held until now. */
 static void release_lock(struct supervisor *s)
 {
-	/* The report of a release may be what could not be received. */
+	/* The event that could not be received may be that of a release. */
 	bool ordered = s->keeper.child.pid != 0 || ipc_has_failed(NULL);
 	struct error err = { 0 };
 
-	/* The guard has told the keeper already, unless it was killed. */
+	/* The guard has woken the keeper already, unless it was killed. */
 	if (s->keeper.child.pid)
 		keeper_release(&s->keeper);
 	if ((s->keeper.child.pid || s->has_last_word) && await_release(s, false)) {
@@ -271,7 +271,7 @@ static void release_lock(struct supervisor *s)
 
 /* ---- the run ---- */
 
-/* Joins an outer hold, or acquires, unless the command runs without the lock. */
+/* Join an outer hold, or acquire; run the command; release. */
 static void run_protected(struct supervisor *s)
 {
 	struct keeper_event event;
@@ -304,7 +304,7 @@ static void run_protected(struct supervisor *s)
 	}
 	if (s->protected)
 		release_lock(s);
-	/* The guard ends by itself, and must be reaped. */
+	/* The guard ends without an order, and must be reaped. */
 	child_end(&s->guard);
 	if (s->lost && s->result->end == RUN_EXITED)
 		s->result->end = RUN_LOST;
@@ -320,12 +320,12 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 		supervisor_fail(&s, &err);
 		return;
 	}
-	/* If the guard is killed, this process inherits its tree. */
+	/* This process inherits the tree of a guard that is killed. */
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1))
 		supervisor_log(&s, LEVEL_WARNING,
 			       "the kernel does not give orphans to dlock (%s): a daemon that the "
 			       "command starts may outlive the lock", strerror(errno));
-	/* Children from before this program's exec do not belong to the command. */
+	/* Children from before the exec of this program do not belong to the command. */
 	s.knows_excluded = !tree_exclude_present(&s.excluded);
 	if (!s.knows_excluded)
 		supervisor_log(&s, LEVEL_WARNING,
@@ -336,7 +336,7 @@ void supervise_run(const struct run_request *run, const struct run_hooks *hooks,
 	if (s.overdue && result->end == RUN_EXITED)
 		result->end = RUN_OVERDUE;
 	result->facts.over_ms = clock_boot_ms();
-	/* This process may have been stopped between the offer and the guard's taking it. */
+	/* This process may have been stopped before the guard took the offer. */
 	if (result->facts.acquired_ms && atomic_load(&s.shared->held_ms))
 		result->facts.acquired_ms = atomic_load(&s.shared->held_ms);
 	if (result->age_ms >= 0)

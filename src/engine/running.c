@@ -18,18 +18,18 @@
 #include "lock/hold.h"
 #include "lock/lease.h"
 
-/* 0 until the guard has started it. */
+/* Return the pid of the command; 0: not started yet. */
 static pid_t command_of(const struct supervisor *s)
 {
 	return atomic_load(&s->shared->command);
 }
 
-/* The keeper was killed. */
+/* Report that the keeper was killed. */
 static void report_unrenewed(const struct supervisor *s)
 {
 	struct error err;
 
-	/* What has failed is said at the end. */
+	/* A failure is reported at the end. */
 	if (ipc_has_failed(NULL))
 		return;
 	supervisor_keeper_died(s, &err);
@@ -40,7 +40,7 @@ static void report_unrenewed(const struct supervisor *s)
 static void handle_holding(struct supervisor *s, const struct keeper_event *event)
 {
 	if (event->last) {
-		/* The guard told the keeper of the command's end before this process read of it. */
+		/* The keeper may report the release before this process has read the end. */
 		s->last_word = *event;
 		s->has_last_word = true;
 		return;
@@ -65,12 +65,12 @@ static void handle_holding(struct supervisor *s, const struct keeper_event *even
 }
 
 /*
- * The pause between two continuations of a command that stops again at once: dlock's job cannot be
- * stopped where no shell could continue it, and the command still wants the terminal.
+ * The pause between two continuations of a command that needs the terminal and stops again at once:
+ * dlock's job cannot be stopped if no shell could continue it.
  */
 #define CONTINUE_MS 100
 
-/* Continues the command if that is due. Returns when it will be; CLOCK_NEVER: it is not stopped. */
+/* Continue the command if that is due. Returns when to call this again; CLOCK_NEVER: no need. */
 static int64_t continue_command(struct supervisor *s)
 {
 	const int64_t now_ms = clock_boot_ms();
@@ -83,7 +83,7 @@ static int64_t continue_command(struct supervisor *s)
 	return s->continue_ms;
 }
 
-/* Ctrl-Z: dlock's own job stops as the command did; fg continues both. */
+/* After Ctrl-Z, stop dlock's own job as the command did; fg continues both. */
 static void follow_stop(struct supervisor *s, int sig)
 {
 	bool foreground;
@@ -104,8 +104,8 @@ static void follow_stop(struct supervisor *s, int sig)
 }
 
 /*
- * Ctrl-Z and fg are for dlock alone when the command has ended, because what the command has left
- * is not in the foreground. True: sig is one of these, and nobody else gets it.
+ * Handle Ctrl-Z and fg after the command's end, because its leftovers are not in the foreground.
+ * True: sig is one of these, and is not passed on.
  */
 static bool follow_job(int sig)
 {
@@ -120,14 +120,14 @@ static void forward_signals(struct supervisor *s)
 	int sig;
 
 	while ((sig = signals_next(s->signals, &info))) {
-		/* `dlock break` says: look at once. */
+		/* `dlock break` asks for a check at once. */
 		if (sig == SIGURG && s->backend)
 			s->check_now = true;
 		if (s->awaits_leftovers && follow_job(sig))
 			continue;
 		if ((sig == SIGTTIN || sig == SIGTTOU) && info.ssi_code == SI_KERNEL)
 			terminal_wanted(&s->terminal, command_of(s));
-		/* This process sent it itself, for the terminal. */
+		/* This process has sent it for the terminal. */
 		if (sig == SIGCONT && info.ssi_pid == (uint32_t)getpid())
 			continue;
 		if (sig == SIGTSTP || sig == SIGCONT)
@@ -142,7 +142,7 @@ static void forward_signals(struct supervisor *s)
 	}
 }
 
-/* Said once, for the process may be there for long. */
+/* Report once that a process may not be signalled. */
 static void report_stuck(struct supervisor *s, pid_t pid)
 {
 	if (s->stuck_reported)
@@ -153,7 +153,7 @@ static void report_stuck(struct supervisor *s, pid_t pid)
 		       (unsigned)process_user(pid));
 }
 
-/* Was the command never executed? */
+/* Check whether the command was never executed, and set the result. */
 static void check_unused(struct supervisor *s)
 {
 	const int exec_failure = atomic_load(&s->shared->exec_failure);
@@ -197,7 +197,7 @@ static void handle_started(struct supervisor *s, pid_t pid)
 
 static void handle_exited(struct supervisor *s, int status)
 {
-	/* The last event says it again. */
+	/* The last event repeats it. */
 	if (s->has_exited)
 		return;
 	s->has_exited = true;
@@ -213,7 +213,7 @@ static void handle_exited(struct supervisor *s, int status)
 				  WEXITSTATUS(status));
 }
 
-/* Why the guard ends the command. */
+/* Report why the guard ends the command. */
 static void handle_endings(struct supervisor *s)
 {
 	const int endings = atomic_load(&s->shared->endings);
@@ -224,13 +224,13 @@ static void handle_endings(struct supervisor *s)
 		supervisor_overdue(s, endings & ENDING_MAX_RUN);
 }
 
-/* Takes in what the guard says. False: its process has ended, or the tree is dead. */
+/* Handle an event of the guard. False: its process has ended, or the tree is dead. */
 static bool handle_guard(struct supervisor *s, const struct guard_event *event)
 {
 	switch (event->type) {
 	case GUARD_STUCK:
 		report_stuck(s, event->value);
-		/* The guard acts, and this process could do no more. */
+		/* The guard acts; this process could not do more. */
 		s->force_ms = CLOCK_NEVER;
 		break;
 	case GUARD_STOPPED:
@@ -262,8 +262,8 @@ static bool handle_guard(struct supervisor *s, const struct guard_event *event)
 }
 
 /*
- * When a lease that nobody enforces (--on-lost warn) runs out: then the lock is lost,
- * whether or not a server can be asked.
+ * Return the end of a lease that is not enforced (--on-lost warn): then the lock is lost, even if
+ * the server does not answer.
  */
 static int64_t unenforced_end(const struct supervisor *s)
 {
@@ -272,7 +272,7 @@ static int64_t unenforced_end(const struct supervisor *s)
 	return shared_lease(s->shared).end_ms;
 }
 
-/* When the command is to be stopped for the lease that is known now. */
+/* Return when to stop the command for the current lease. */
 static struct lease_stop stop_of(const struct supervisor *s)
 {
 	struct lease_span lease = shared_lease(s->shared);
@@ -282,15 +282,15 @@ static struct lease_stop stop_of(const struct supervisor *s)
 	return lease_stop(lease, s->run->kill_after_ms);
 }
 
-/* When the guard must be done: this process watches every deadline, too. */
+/* Return when the guard must have ended the tree, because this process watches deadlines, too. */
 static int64_t force_at(const struct supervisor *s)
 {
 	return clock_earlier(s->force_ms, stop_of(s).force_ms);
 }
 
 /*
- * A local lock has no lease and no keeper, but `dlock break` may take it away: looks
- * as often as a lease would be renewed. Returns when to look again.
+ * Check a local lock, which has no keeper, because `dlock break` may take it away: as often as a
+ * lease would be renewed. Returns when to check again.
  */
 static int64_t check_local(struct supervisor *s, int64_t check_ms)
 {
@@ -313,9 +313,9 @@ static int64_t check_local(struct supervisor *s, int64_t check_ms)
 }
 
 /*
- * /proc shows nothing, in this container or at this moment. Kills the command's group. The guard's
- * orphans, which have become children of this process, can only be waited for; where there is a
- * keeper, which is a child, too, they count as ended with the lease. True: wait on.
+ * Kill the command's group while /proc shows no tree. This process can only wait for the guard's
+ * orphans, which are its children now; the keeper is one, too, so the wait ends with the lease.
+ * True: wait on.
  */
 static bool kill_unseen(const struct supervisor *s, int64_t lease_end_ms)
 {
@@ -328,8 +328,8 @@ static bool kill_unseen(const struct supervisor *s, int64_t lease_end_ms)
 }
 
 /*
- * Ends the tree of a guard that is gone or does not act. The command, the guard's child, dies with
- * the guard (PR_SET_PDEATHSIG).
+ * End the tree of a guard that is dead or does not act. The command, its child, dies with it
+ * (PR_SET_PDEATHSIG).
  */
 static void end_tree(struct supervisor *s)
 {
@@ -352,8 +352,8 @@ static void end_tree(struct supervisor *s)
 }
 
 /*
- * Asked while the command starts, which it would delay by a tenth of a millisecond. A namespace
- * needs no /proc to end with all that is in it.
+ * Warn if /proc cannot be used. Called after the start of the command, which it would delay by 0.1
+ * ms. A namespace ends without /proc.
  */
 static void check_proc(struct supervisor *s)
 {
@@ -364,7 +364,7 @@ static void check_proc(struct supervisor *s)
 		       "processes that leave the command's process group are not found");
 }
 
-/* A message has failed: no command is wanted, and the guard ends one that runs. */
+/* After a failed message, let the guard end the command or start none. */
 static void stop_failed(struct supervisor *s)
 {
 	if (s->failed || !ipc_has_failed(NULL))
@@ -383,7 +383,7 @@ void supervisor_run_command(struct supervisor *s)
 
 	guard_run(&s->guard, s->protected, s->fence, supervisor_hold_fd(s));
 	check_ms = lease_renew_at(clock_boot_ms(), s->run->ttl_ms);
-	/* After the order, so that the command need not wait for the message. */
+	/* After the order, so that the command does not wait for the message. */
 	if (s->protected)
 		supervisor_report_acquired(s);
 	check_proc(s);
@@ -405,14 +405,14 @@ void supervisor_run_command(struct supervisor *s)
 		if (clock_boot_ms() >= force_at(s))
 			break;
 	}
-	/* A guard that was killed by its timer could not say why. */
+	/* A guard that was killed by its timer has not reported why. */
 	if (!s->ended && clock_boot_ms() >= stop_of(s).term_ms)
 		supervisor_expire(s);
 	else if (!s->ended && clock_boot_ms() >= atomic_load(&s->shared->guard_dies_ms))
 		supervisor_lose(s, "the guard process did not act before the end of a lease");
 	if (!s->ended)
 		end_tree(s);
-	/* The lock is not kept for a command that was never started. */
+	/* A command that was never started has no minimum hold. */
 	if (!command_of(s))
 		atomic_store(&s->shared->held_ms, 0);
 	s->ended = true;

@@ -10,8 +10,8 @@ bool shared_take(struct shared *shared)
 	int made = OFFER_MADE;
 
 	/*
-	 * The time is written first, for the keeper reads it as soon as it sees that the offer is
-	 * taken. The time of the process that has taken the offer stays.
+	 * The time is written first, because the keeper reads it as soon as the offer is taken. The
+	 * first time stays.
 	 */
 	atomic_compare_exchange_strong(&shared->held_ms, &no_time, clock_boot_ms());
 	return atomic_compare_exchange_strong(&shared->offer, &made, OFFER_TAKEN) ||
@@ -19,7 +19,7 @@ bool shared_take(struct shared *shared)
 }
 
 /*
- * The writer fills the place that is not current and then makes it the current one. A place is
+ * The writer fills the slot that is not current, and then makes it the current one. A slot is
  * written again only after the next lease was published, which a reader notices by the count.
  */
 void shared_set_lease(struct shared *shared, struct lease_span lease)

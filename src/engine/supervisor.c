@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the other files of the supervisor are made of. */
+/* Parts of the supervisor that its other files use: messages, stops, sleep, start of processes. */
 #include "supervisor.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include "lock/uri.h"
 #include "environment.h"
 
-/* Does anybody want to hear of this? Saves the time to find out what it is. */
+/* Is this level reported? Otherwise save the time to format the message. */
 static bool is_wanted(const struct supervisor *s, enum level level)
 {
 	return level >= s->hooks->least;
@@ -75,14 +75,14 @@ int supervisor_keeper_died(const struct supervisor *s, struct error *err)
 			 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-/* How long a guard has beyond kill-after before the supervisor acts itself, in ms. */
+/* The guard's time beyond kill-after before the supervisor acts. */
 #define GUARD_GRACE_MS 500
 
 void supervisor_begin_stop(struct supervisor *s)
 {
 	int64_t grace_ms = lease_grace(shared_lease(s->shared), s->run->kill_after_ms);
 
-	/* Without /proc this process finds no more than the guard does. */
+	/* Without /proc this process finds the same processes as the guard. */
 	if (s->without_proc)
 		return;
 	s->force_ms = clock_earlier(s->force_ms, clock_boot_ms() + grace_ms + GUARD_GRACE_MS);
@@ -96,7 +96,7 @@ static void report_loss(struct supervisor *s, const char *what, const char *how)
 	if (s->lost)
 		return;
 	s->lost = true;
-	/* A shell gets it, which may print it. */
+	/* The shell of --on-lost-run may print it. */
 	text_clean(how, strlen(how), s->lost_reason, sizeof(s->lost_reason));
 	if (s->ended)
 		next = "; that was before the command ended";
@@ -156,7 +156,7 @@ enum acquired supervisor_fail(struct supervisor *s, const struct error *err)
 		supervisor_report(s, EVENT_UNPROTECTED, LEVEL_ERROR, "%s; running without the lock",
 				  err->message);
 		s->protected = false;
-		/* The keeper has said why, and ends. Nobody will read its socket. */
+		/* The keeper has sent the reason, and ends. */
 		child_end(&s->keeper.child);
 		return ACQUIRED_YES;
 	}
@@ -182,9 +182,8 @@ bool supervisor_interrupted(struct supervisor *s)
 }
 
 /*
- * Reaps the guard, the keeper, and orphans that became ours. A guard that was stopped is continued,
- * after the loop, which would not end if somebody stopped the guard each time before the next call
- * of waitpid().
+ * Reap the guard, the keeper, and orphans. A stopped guard is continued after the loop, which
+ * otherwise would not end if the guard were stopped again and again.
  */
 static void reap_processes(struct supervisor *s)
 {
@@ -213,7 +212,7 @@ void supervisor_check_guard(struct supervisor *s)
 		child_end(&s->guard);
 }
 
-/* What the caller does not read afterwards must not be polled: it would end every poll(). */
+/* Poll only the sockets that the caller reads: an unread one would end every poll(). */
 static void poll_until(struct supervisor *s, int64_t until_ms, bool keeper, bool guard)
 {
 	struct pollfd fds[] = {
@@ -230,7 +229,7 @@ static void poll_until(struct supervisor *s, int64_t until_ms, bool keeper, bool
 
 void supervisor_sleep(struct supervisor *s, int64_t until_ms)
 {
-	/* After the keeper's last word there is only the end of file. */
+	/* After the keeper's last event there is only the end of file. */
 	poll_until(s, until_ms, !s->has_last_word, true);
 }
 
@@ -248,8 +247,8 @@ bool supervisor_await_last(struct supervisor *s, int64_t until_ms, struct keeper
 	while (s->keeper.child.pid && !event->last && clock_boot_ms() < until_ms) {
 		poll_until(s, until_ms, true, false);
 		/*
-		 * The keeper wakes the guard before it says why, so that the end may come first.
-		 * What a last event means is for the caller to say.
+		 * The keeper wakes the guard before it sends the loss, so the command's end may
+		 * come first. The caller handles the last event.
 		 */
 		while (!event->last && keeper_event(&s->keeper, event))
 			if (event->type == KEEPER_LOST && !event->last)
@@ -276,7 +275,7 @@ static int map_shared(struct supervisor *s, struct error *err)
 	return 0;
 }
 
-/* The ways between keeper and guard, unless they are open. 0, or -1 with *err. */
+/* Open the eventfd and the pipe between keeper and guard once. Returns 0, or -1 with *err. */
 static int open_channels(struct supervisor *s, struct error *err)
 {
 	if (s->lost_fd < 0)
@@ -308,7 +307,7 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		.shared = s->shared,
 		.lost_fd = s->lost_fd,
 		.keeper_pipe_fd = s->guard_pipe[1],
-		/* The supervisor's own release then says what there is to say. */
+		/* The supervisor's release reports the result. */
 		.unlocks = local && s->run->mode == HOLD_EXCLUSIVE && !s->run->min_hold_ms,
 		.inherits = local && !s->run->closes,
 		.printed_fd = is_wanted(s, LEVEL_STEP) ? eventfd(0, EFD_CLOEXEC) : -1,
@@ -378,7 +377,7 @@ int supervisor_init(struct supervisor *s, const struct run_request *run,
 	holder_self(&s->self, command);
 	s->self.ttl_ms = run->ttl_ms;
 	s->self.replaces = run->replaces;
-	/* A run keeps the lock by itself, if its command was executed. */
+	/* A run retains the lock itself, if its command was executed. */
 	s->self.min_ms = run->argv ? 0 : run->min_hold_ms;
 	if (run->note)
 		text_clean(run->note, strlen(run->note), s->self.note, sizeof(s->self.note));
