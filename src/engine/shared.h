@@ -19,9 +19,9 @@
 
 /*
  * A lock that the keeper acquired is offered. The guard takes the offer when the supervisor orders
- * it to start the command. For `dlock acquire`, which has no guard, the supervisor takes it. If
- * it was stopped, the keeper withdraws the offer. A supervisor that gives
- * up waiting closes it. Each arrow of the keeper and the guard is one compare-and-set:
+ * it to start the command. For `dlock acquire`, which has no guard, the supervisor takes it. If the
+ * supervisor is stopped, the keeper withdraws the offer. A supervisor that gives up waiting closes
+ * it. Each arrow of the keeper and the guard is one compare-and-set:
  *
  *	       keeper         guard
  *	NONE ──────────> MADE ──────> TAKEN
