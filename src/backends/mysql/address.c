@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From a URI to where the server is, and as whom to log in. */
+/* Reading the address of the server and the account from a URI. */
 #include "conn.h"
 
 #include <stdio.h>
@@ -11,11 +11,11 @@
 #include "base/memory.h"
 
 /*
- * Copies a parameter, if it is given. In a path, "~/" in front is the home directory, as in a
- * shell. 0 or -1.
+ * Copy an optional parameter. A path may begin with "~/", the home directory. Returns 0, or -1 and
+ * sets *err.
  */
-static int copy(char **to, const struct uri *uri, const char *name, bool is_path,
-		struct error *err)
+static int copy_param(char **to, const struct uri *uri, const char *name, bool is_path,
+		      struct error *err)
 {
 	const char *value = uri_param(uri, name), *home = getenv("HOME");
 
@@ -35,9 +35,9 @@ static int read_tls(struct mysql_address *address, const struct uri *uri, struct
 {
 	const char *mode = uri_param(uri, "ssl-mode");
 
-	if (copy(&address->ca, uri, "ssl-ca", true, err) ||
-	    copy(&address->cert, uri, "ssl-cert", true, err) ||
-	    copy(&address->key, uri, "ssl-key", true, err))
+	if (copy_param(&address->ca, uri, "ssl-ca", true, err) ||
+	    copy_param(&address->cert, uri, "ssl-cert", true, err) ||
+	    copy_param(&address->key, uri, "ssl-key", true, err))
 		return -1;
 	if (!mode) {
 		/* A user who names an authority wants the certificate verified. */
@@ -64,11 +64,11 @@ static void write_label(struct mysql_address *address)
 {
 	const struct uri_host *host = &address->hosts[address->at];
 	const char *file = address->defaults_file, *group = address->defaults_group;
-	char place[URI_HOST_SIZE];
+	char text[URI_HOST_SIZE];
 
 	if (host->name)
 		snprintf(address->label, sizeof(address->label), "mysql %s",
-			 uri_host_text(host->name, host->port, place, sizeof(place)));
+			 uri_host_text(host->name, host->port, text, sizeof(text)));
 	else
 		snprintf(address->label, sizeof(address->label), "mysql %.100s",
 			 address->socket ? address->socket : file ? file : group);
@@ -103,9 +103,9 @@ static int read_hosts(struct mysql_address *address, const struct uri *uri, stru
 
 int mysql_address_init(struct mysql_address *address, const struct uri *uri, struct error *err)
 {
-	if (copy(&address->socket, uri, "socket", true, err) ||
-	    copy(&address->defaults_file, uri, "defaults-file", true, err) ||
-	    copy(&address->defaults_group, uri, "defaults-group", false, err) ||
+	if (copy_param(&address->socket, uri, "socket", true, err) ||
+	    copy_param(&address->defaults_file, uri, "defaults-file", true, err) ||
+	    copy_param(&address->defaults_group, uri, "defaults-group", false, err) ||
 	    read_tls(address, uri, err) || read_hosts(address, uri, err))
 		return -1;
 	if (uri->path[0] && uri->path[1])

@@ -22,8 +22,8 @@ static inline void api_allow_clear(MYSQL *mysql, bool clear)
 			       "auth_gssapi_client");
 }
 
-/* To be called after connecting: only then are option files read, which may ask to reconnect. */
-static inline void api_stay(MYSQL *mysql)
+/* Call after connecting, because option files, which may turn this on, are read then. */
+static inline void api_forbid_reconnect(MYSQL *mysql)
 {
 	static const my_bool no = 0;
 
@@ -46,7 +46,7 @@ static inline void api_allow_clear(MYSQL *mysql, bool clear)
 }
 
 /* This library reconnects only when told to, and not by an option file. */
-static inline void api_stay(MYSQL *mysql)
+static inline void api_forbid_reconnect(MYSQL *mysql)
 {
 	(void)mysql;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Locks in a MySQL or MariaDB server: opening what a URI names. */
+/* Locks in a MySQL or MariaDB server: opening the strategy that a URI names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static const struct mysql_strategy *find_strategy(const struct uri *uri, struct 
 static int check_params(const struct mysql_strategy *strategy, const struct uri *uri,
 			struct error *err)
 {
-	/* The parameter of the strategy, or NULL, stands last. */
+	/* The parameter of the strategy, or NULL, is last. */
 	const char *const known[] = {
 		URI_COMMON_PARAMS, "strategy", "dialect", "socket", "ssl-ca", "ssl-cert", "ssl-key",
 		"ssl-mode", "defaults-file", "defaults-group", strategy->param, NULL
@@ -104,7 +104,7 @@ static const struct backend_ops my_ops = {
 	.break_hold = lease_break,
 };
 
-static const char *library(void)
+static const char *describe_library(void)
 {
 	static char text[64];
 
@@ -113,6 +113,6 @@ static const char *library(void)
 }
 
 const struct backend_module dlock_module = {
-	.module = { DLOCK_VERSION, library },
+	.module = { DLOCK_VERSION, describe_library },
 	.ops = &my_ops,
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Is this server fit to hold locks? */
+/* `dlock check` for a MySQL or MariaDB server. */
 #include "entries.h"
 
 #include <stdio.h>
@@ -15,20 +15,20 @@
 /* Each waiter holds a connection, some holders two; 151 are the servers' default. */
 #define FEW_CONNECTIONS 300
 
-static int ping(struct backend *backend, struct error *err)
+static int ping_server(struct backend *backend, struct error *err)
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
 
 	return mysql_run(my, &my->conn, "DO 0", NULL, NULL, err);
 }
 
-/* What the server says of itself: the rows of check_variables and check_status. */
+/* Facts about the server: the rows of check_variables and check_status. */
 struct facts {
 	MYSQL_RES *rows[2];
 };
 
-/* A fact by its name; "": the server does not say. */
-static const char *fact(const struct facts *facts, const char *name)
+/* Returns a fact by its name; "": the server does not have it. */
+static const char *get_fact(const struct facts *facts, const char *name)
 {
 	MYSQL_ROW row;
 
@@ -47,19 +47,19 @@ static bool is_on(const char *value)
 }
 
 /* Add a finding; a remedy belongs to a bad one. */
-static void add(struct findings *findings, bool bad, enum severity severity, const char *topic,
-		const char *remedy, const char *text)
+static void add_finding(struct findings *findings, bool bad, enum severity severity,
+			const char *topic, const char *remedy, const char *text)
 {
 	findings_add(findings, bad ? severity : FINDING_OK, topic, bad ? remedy : NULL, "%s", text);
 }
 
 static void check_version(const struct facts *facts, struct findings *findings)
 {
-	/* MariaDB may say "5.5.5-10.11.2-MariaDB", for the sake of old replicas. */
-	const char *version = fact(facts, "version");
+	/* MariaDB may report "5.5.5-10.11.2-MariaDB", for old replicas. */
+	const char *version = get_fact(facts, "version");
 	const char *text = strncmp(version, "5.5.5-", 6) ? version : version + 6;
 	const bool maria = strstr(version, "MariaDB") ||
-			   strstr(fact(facts, "version_comment"), "MariaDB");
+			   strstr(get_fact(facts, "version_comment"), "MariaDB");
 	int major = 0, minor = 0;
 	bool old;
 
@@ -86,26 +86,26 @@ static int check_clock(struct mysql_backend *my, struct findings *findings, stru
 
 static void check_role(const struct facts *facts, struct findings *findings)
 {
-	const bool read_only = is_on(fact(facts, "read_only")) ||
-			       is_on(fact(facts, "innodb_read_only"));
-	const bool ready = is_on(fact(facts, "wsrep_ready"));
+	const bool read_only = is_on(get_fact(facts, "read_only")) ||
+			       is_on(get_fact(facts, "innodb_read_only"));
+	const bool ready = is_on(get_fact(facts, "wsrep_ready"));
 
-	add(findings, read_only, FINDING_ERROR, "role", "name the primary",
-	    read_only ? "read-only: it takes no writes, or only those of administrators"
+	add_finding(findings, read_only, FINDING_ERROR, "role", "name the primary",
+		    read_only ? "read-only: it takes no writes, or only those of administrators"
 		      : "takes writes");
-	if (is_on(fact(facts, "wsrep_cluster_size")))
+	if (is_on(get_fact(facts, "wsrep_cluster_size")))
 		findings_add(findings, ready ? FINDING_OK : FINDING_ERROR, "cluster",
 			     ready ? NULL : "name a node that is in sync",
 			     "Galera, %.20s nodes, wsrep_ready is %.20s",
-			     fact(facts, "wsrep_cluster_size"), fact(facts, "wsrep_ready"));
+			     get_fact(facts, "wsrep_cluster_size"), get_fact(facts, "wsrep_ready"));
 }
 
-/* The server that takes over may lack what the last one has just committed. */
+/* Check replication: after a fail-over the new primary may lack the last commits. */
 static void check_replication(const struct mysql_backend *my, const struct facts *facts,
 			      struct findings *findings)
 {
-	if (my->address.host_count > 1 && !is_on(fact(facts, "group_replication_group_name")) &&
-	    !is_on(fact(facts, "wsrep_cluster_size")))
+	if (my->address.host_count > 1 && !is_on(get_fact(facts, "group_replication_group_name")) &&
+	    !is_on(get_fact(facts, "wsrep_cluster_size")))
 		findings_add(findings, FINDING_WARNING, "replication",
 			     "use Galera or Group Replication, whose members agree on each commit",
 			     "the members do not agree on commits: one that takes over may have "
@@ -114,32 +114,33 @@ static void check_replication(const struct mysql_backend *my, const struct facts
 
 static void check_connections(const struct facts *facts, struct findings *findings)
 {
-	const char *most = fact(facts, "max_connections");
+	const char *most = get_fact(facts, "max_connections");
 	const bool few = strtol(most, NULL, 10) < FEW_CONNECTIONS;
 
 	findings_add(findings, few ? FINDING_NOTE : FINDING_OK, "connections",
 		     few ? "each holder and each waiter needs one, a holder of row, advisory or "
 		     "table two: raise max_connections if many wait at once" : NULL,
-		     "%.20s of at most %.20s in use", fact(facts, "Threads_connected"), most);
+		     "%.20s of at most %.20s in use", get_fact(facts, "Threads_connected"), most);
 }
 
 static void check_durability(const struct facts *facts, struct findings *findings)
 {
-	const bool lazy = strcmp(fact(facts, "innodb_flush_log_at_trx_commit"), "1") != 0;
+	const bool lazy = strcmp(get_fact(facts, "innodb_flush_log_at_trx_commit"), "1") != 0;
 
-	if (is_on(fact(facts, "log_bin")) && !strcmp(fact(facts, "binlog_format"), "STATEMENT"))
+	if (is_on(get_fact(facts, "log_bin")) &&
+	    !strcmp(get_fact(facts, "binlog_format"), "STATEMENT"))
 		findings_add(findings, FINDING_ERROR, "binlog", "set binlog_format to MIXED or ROW",
 			     "binlog_format is STATEMENT, which cannot log what locks do");
-	add(findings, lazy, FINDING_WARNING, "durability",
-	    "set innodb_flush_log_at_trx_commit to 1",
-	    lazy ? "innodb_flush_log_at_trx_commit is not 1: a crash of the host may forget the "
-		   "newest locks" : "commits are on disk before they are answered");
+	add_finding(findings, lazy, FINDING_WARNING, "durability",
+		    "set innodb_flush_log_at_trx_commit to 1",
+		    lazy ? "innodb_flush_log_at_trx_commit is not 1: a crash of the host may "
+			   "forget the newest locks" : "commits are on disk before they are answered");
 }
 
 static void check_transport(const struct mysql_backend *my, const struct facts *facts,
 			    struct findings *findings)
 {
-	const char *cipher = fact(facts, "Ssl_cipher");
+	const char *cipher = get_fact(facts, "Ssl_cipher");
 	const bool unchecked = my->address.tls == MYSQL_TLS_REQUIRED;
 
 	if (cipher[0])
@@ -160,7 +161,7 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 	struct mysql_backend *my = mysql_from_backend(backend);
 	struct facts facts = { { NULL } };
 	const char *const sql[] = { sql_check_variables, sql_check_status };
-	int failed = findings_add_round_trip(findings, backend, ping, "", err) ||
+	int failed = findings_add_round_trip(findings, backend, ping_server, "", err) ||
 		     check_clock(my, findings, err);
 
 	for (int i = 0; i < 2 && !failed; i++)
@@ -177,9 +178,9 @@ int mysql_check(struct backend *backend, struct findings *findings, struct error
 		mysql_free_result(facts.rows[i]);
 	if (failed)
 		return -1;
-	if (my->strategy->texts->try_sql)
+	if (my->strategy->statements->try_sql)
 		findings_add(findings, FINDING_OK, "waiting", NULL,
-			     "a release wakes waiters of the same account and node; others look "
-			     "each 0.3 s times their place");
+			     "a release wakes waiters of the same account and node; others check "
+			     "each 0.3 s times their position");
 	return my->strategy->check ? my->strategy->check(backend, findings, err) : 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The connection: options, and a bound in time for every call of the client library. */
+/* One connection: options, and a time limit for each call of the client library. */
 #include "conn.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ void mysql_conn_close(struct mysql_conn *conn)
 	/* A release that the server gets late must not end the next hold of the same token. */
 	if (fd >= 0 && !conn->session)
 		net_drop_unsent(fd);
-	/* Over TLS the library waits for an answer to its farewell; the server may hang. */
+	/* Over TLS the library waits for an answer when it closes, and the server may hang. */
 	if (fd >= 0)
 		shutdown(fd, SHUT_RD);
 	mysql_close(conn->mysql);
@@ -46,7 +46,7 @@ void mysql_conn_close(struct mysql_conn *conn)
 	conn->pending = false;
 }
 
-/* This host does not answer. */
+/* Close the connection to a host that does not answer. */
 static void leave_host(struct mysql_conn *conn)
 {
 	mysql_conn_close(conn);
@@ -164,7 +164,7 @@ static void set_options(MYSQL *mysql, const struct mysql_address *address, int64
 	api_allow_clear(mysql, address->tls == MYSQL_TLS_VERIFIED);
 }
 
-/* Connect to the host at which address is, by deadline_ms. */
+/* Connect to the present host of address, by deadline_ms. */
 static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct error *err)
 {
 	const struct mysql_address *address = conn->address;
@@ -181,7 +181,7 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	done = mysql_real_connect(mysql, host->name, address->user, address->password,
 				  address->database, host->port, address->socket,
 				  CLIENT_MULTI_STATEMENTS | CLIENT_FOUND_ROWS);
-	/* Of several hosts, one that takes no writes is passed over. */
+	/* With several hosts, skip one that is read-only. */
 	if (done && address->host_count > 1)
 		read_only = mysql_query(mysql, sql_is_writable) &&
 			    mysql_errno(mysql) == MYSQL_READ_ONLY;
@@ -190,7 +190,7 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	conn->number = (int64_t)mysql_thread_id(mysql);
 	conn->fresh = true;
 	tune_socket(mysql_conn_fd(conn));
-	api_stay(mysql);
+	api_forbid_reconnect(mysql);
 	if (passed)
 		error_set(err, ERROR_UNAVAILABLE, ETIMEDOUT, "%s: cannot connect", address->label);
 	else if (read_only)
@@ -207,7 +207,7 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	return -1;
 }
 
-/* Why one more host was passed over. It may help to try again if one of them is not there. */
+/* Add the reason of one more host. ERROR_UNAVAILABLE of any host wins: trying later may help. */
 static void add_reason(struct error *err, const struct error *one)
 {
 	const struct error before = *err;
@@ -243,10 +243,10 @@ int mysql_conn_open(struct mysql_conn *conn, struct error *err)
 /* ---- requests ---- */
 
 /*
- * Report an error of the library, and close the connection if it is gone, or if another server may
- * do better and no lock would end with this connection. Returns -1.
+ * Report an error of the library. Close the connection if it is gone, or if another server may do
+ * better and no lock ends with this connection. Returns -1.
  */
-static int fail(struct mysql_conn *conn, bool passed, struct error *err)
+static int report_failure(struct mysql_conn *conn, bool passed, struct error *err)
 {
 	const struct mysql_address *address = conn->address;
 	enum mysql_class class;
@@ -280,12 +280,12 @@ int mysql_conn_send(struct mysql_conn *conn, char *text, struct error *err)
 	failed = mysql_send_query(conn->mysql, all, strlen(all));
 	passed = end_bound();
 	free(all);
-	return failed ? fail(conn, passed, err) : 0;
+	return failed ? report_failure(conn, passed, err) : 0;
 }
 
 /*
- * Wait for the first byte. When the wait is cancelled, it continues for a little while: the server
- * may have carried out the request, and a lock that it gave must be known to be released.
+ * Wait for the first byte. A cancelled wait continues for CANCELLED_MS, because the server may have
+ * given a lock, which must be known to be released.
  */
 static int await_answer(const struct mysql_conn *conn, int64_t *deadline_ms, struct error *err)
 {
@@ -303,7 +303,7 @@ static int await_answer(const struct mysql_conn *conn, int64_t *deadline_ms, str
 	return 0;
 }
 
-/* Returns whether that failed. */
+/* Read all results into *rows. True: this failed. */
 static bool read_results(MYSQL *mysql, MYSQL_RES **rows)
 {
 	int status = mysql_read_query_result(mysql);
@@ -319,7 +319,7 @@ static bool read_results(MYSQL *mysql, MYSQL_RES **rows)
 		}
 		status = mysql_next_result(mysql);
 	}
-	/* -1: that was the last one. */
+	/* -1: it was the last one. */
 	return status >= 0;
 }
 
@@ -338,7 +338,7 @@ int mysql_conn_receive(struct mysql_conn *conn, MYSQL_RES **rows, struct error *
 	failed = read_results(conn->mysql, rows);
 	passed = end_bound();
 	if (failed || passed)
-		return fail(conn, passed, err);
+		return report_failure(conn, passed, err);
 	conn->pending = false;
 	return 0;
 }

@@ -11,7 +11,7 @@
 
 /* MySQL takes no more for wait_timeout: a year. */
 #define YEAR_S 31536000
-/* A waiter that hangs keeps the door that it was given for so long. */
+/* How long a waiter that hangs keeps the door. */
 #define HUNG_S 4
 /* How often to try when the row or the tables have to be made first. */
 #define ATTEMPTS 3
@@ -19,7 +19,7 @@
 #define PROBE_NAME "dlock-check"
 /* Room for the name of a lock in the server. */
 #define KEY_SIZE 65
-/* Where there is no NOWAIT, the server waits for a second, which the text "session" sets. */
+/* Without NOWAIT, the server waits for a second, which the statement "session" sets. */
 #define NOWAIT_MARIADB "/*M!100300 NOWAIT */"
 #define NOWAIT_MYSQL "/*!80001 NOWAIT */"
 
@@ -75,9 +75,9 @@ int64_t door_ttl_ms(const struct request *request)
 }
 
 /*
- * The name of a lock of the server. Names there have at most 64 characters, and the server may
- * not tell capital from small letters, or characters with and without accents. A name that is free
- * of all that is used as it is, any other one by its digest.
+ * Write the name of a lock of the server. These have at most 64 characters, and the server may
+ * ignore case and accents. A name without such characters is used as it is, and any other one by
+ * its digest.
  */
 static void make_key(const char *name, char key[static KEY_SIZE])
 {
@@ -95,7 +95,7 @@ static void make_key(const char *name, char key[static KEY_SIZE])
 		snprintf(key + 6 + 2 * i, 3, "%02x", digest[i]);
 }
 
-/* key: room for the name in the server, which the params point to. */
+/* key: room for the name in the server, to which the params point. */
 static void make_params(const struct mysql_backend *my, const struct request *request,
 			struct params *params, char key[static KEY_SIZE])
 {
@@ -120,13 +120,13 @@ static void make_params(const struct mysql_backend *my, const struct request *re
 
 /* ---- requests over the connection that passes the door ---- */
 
-/* The row of each text; see door_facts. */
+/* The row of each statement; see door_facts. */
 struct door_answer {
-	bool there;		/* a row came */
+	bool there;		/* there is a row */
 	int64_t yes, number, idle_s, read_only;
 };
 
-/* Frees rows. */
+/* Read the answer, and free rows. */
 static void read_answer(MYSQL_RES *rows, struct door_answer *answer)
 {
 	int64_t numbers[4];
@@ -156,14 +156,14 @@ void door_drop(struct mysql_backend *my)
 	my->door.state = DOOR_BEFORE;
 }
 
-static enum outcome lose(const struct mysql_backend *my, const char *how, struct error *err)
+static enum outcome report_loss(const struct mysql_backend *my, const char *how, struct error *err)
 {
 	error_set(err, ERROR_REFUSED, 0, "%s: %s", my->address.label, how);
 	return OUTCOME_LOST;
 }
 
 /* From now on the door lives with this connection. */
-static void pass(struct mysql_backend *my, const struct request *request)
+static void mark_passed(struct mysql_backend *my, const struct request *request)
 {
 	my->conn.session = true;
 	my->door.state = DOOR_PASSED;
@@ -171,7 +171,7 @@ static void pass(struct mysql_backend *my, const struct request *request)
 	my->door.idle_s = request->ttl_ms / 1000;
 }
 
-/* Does the answer say that the door is ours, or was until it was opened just now? */
+/* Does the answer show that the door is ours, or was until this request opened it? */
 static enum outcome classify_answer(const struct mysql_backend *my,
 				    const struct door_answer *answer, bool opened,
 				    struct error *err)
@@ -179,17 +179,17 @@ static enum outcome classify_answer(const struct mysql_backend *my,
 	const bool in_transaction = my->conn.mysql->server_status & SERVER_STATUS_IN_TRANS;
 
 	if (answer->number != my->door.number || answer->idle_s != my->door.idle_s)
-		return lose(my, "wait_timeout does not stay as it was set: the session is "
-			    "another one now; ?strategy=lease needs none of its own", err);
+		return report_loss(my, "wait_timeout does not stay as it was set: the session is "
+				   "another one now; ?strategy=lease needs none of its own", err);
 	if (!answer->yes || (kind_of(my)->transaction && !opened && !in_transaction))
-		return lose(my, "the session no longer has the lock", err);
+		return report_loss(my, "the session no longer has the lock", err);
 	if (answer->read_only && !opened)
-		return lose(my, "the server is read-only now, another one may be the primary",
-			    err);
+		return report_loss(my, "the server is read-only now, another one may be the "
+				   "primary", err);
 	return OUTCOME_HELD;
 }
 
-/* Run a text over the connection that has the door. */
+/* Run a statement over the connection that has the door. */
 static enum outcome ask_session(struct mysql_backend *my, const char *sql,
 				const struct request *request, bool opens, struct error *err)
 {
@@ -197,7 +197,7 @@ static enum outcome ask_session(struct mysql_backend *my, const char *sql,
 	struct door_answer answer;
 
 	if (!conn->mysql || conn->number != my->door.number)
-		return lose(my, "the server closed the connection", err);
+		return report_loss(my, "the server closed the connection", err);
 	if (request_door(my, sql, request, &answer, err))
 		return conn->mysql ? OUTCOME_ERROR : OUTCOME_LOST;
 	return classify_answer(my, &answer, opens, err);
@@ -229,7 +229,7 @@ enum outcome door_try(struct mysql_backend *my, const struct request *request, s
 			return OUTCOME_ERROR;
 		}
 		if (answer.yes) {
-			pass(my, request);
+			mark_passed(my, request);
 			return classify_answer(my, &answer, false, err) == OUTCOME_HELD
 			       ? OUTCOME_HELD : OUTCOME_ERROR;
 		}
@@ -273,13 +273,13 @@ enum outcome door_wake(struct mysql_backend *my, const struct request *request, 
 	/* LOCK TABLES gives no row. */
 	if (!answer.yes && (answer.there || kind_of(my)->make_sql))
 		return OUTCOME_BUSY;
-	pass(my, request);
+	mark_passed(my, request);
 	text = memory_format("%s%s", sql_door_confirm, kind_of(my)->prove_sql);
 	outcome = ask_session(my, text, request, false, err);
 	free(text);
 	if (outcome == OUTCOME_HELD)
 		return outcome;
-	/* It was lost again, and nothing depended on it. */
+	/* The door was lost before anything depended on it. */
 	err->kind = ERROR_UNAVAILABLE;
 	return OUTCOME_ERROR;
 }
@@ -309,7 +309,7 @@ int door_probe(struct mysql_backend *my, const char *name, bool *taken, int64_t 
 	mysql_numbers(rows, number, 1);
 	*taken = failed ? mysql_contended(&my->side) : !kind_of(my)->exclusive[0] && *number > 0;
 	failed = failed && !*taken && !mysql_is_missing(&my->side);
-	/* Whatever the probe took is freed with the connection. */
+	/* The end of the connection frees what the probe has taken. */
 	mysql_conn_close(&my->side);
 	return failed ? -1 : 0;
 }

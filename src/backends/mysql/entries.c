@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The queue of a lock: taking, waking, showing. See entries.h. */
+/* The queue of a lock: taking, waking, holding, showing. See entries.h. */
 #include "entries.h"
 
 #include <stdio.h>
@@ -13,11 +13,11 @@
 
 /* The time for which a waiter counts as alive after each of its requests. */
 #define ALIVE_US INT64_C(20000000)
-/* How long a request to take is repeated while others get in its way; a waiter comes again. */
+/* How long a request to take is repeated under contention; a waiter tries later. */
 #define TAKE_MS 200
-/* So many waiters are woken: one to take the lock, and one to watch that. */
+/* How many waiters are woken: one to take the lock, and one to watch it. */
 #define WOKEN 2
-/* A server may miss what a busy connection does. */
+/* How often to wake a connection, because a server may not show what a busy one does. */
 #define WAKE_AGAIN 3
 #define WAKE_PAUSE_US 4000
 
@@ -35,8 +35,8 @@ static void make_params(struct params *params, struct mysql_backend *my,
 		SQL_PART("which", "q.newer = ''"),
 		SQL_LAST
 	});
-	if (my->strategy->texts->add_params)
-		my->strategy->texts->add_params(my, request, params);
+	if (my->strategy->statements->add_params)
+		my->strategy->statements->add_params(my, request, params);
 }
 
 static int64_t column_number(MYSQL_ROW row, int column)
@@ -47,8 +47,8 @@ static int64_t column_number(MYSQL_ROW row, int column)
 /* ---- waking ---- */
 
 /*
- * Interrupt one waiter, if it sleeps. False: its connection is gone. A late wake-up that was meant
- * for our own sleep may interrupt this very request.
+ * Interrupt one waiter, if it sleeps. False: its connection is gone. A late wake-up of our own
+ * sleep may interrupt this request.
  */
 static bool wake_one(struct mysql_backend *my, struct mysql_conn *conn, struct params *params)
 {
@@ -67,21 +67,22 @@ static bool wake_one(struct mysql_backend *my, struct mysql_conn *conn, struct p
 	return numbers[0];
 }
 
-/* Remove the waiters up to the last one that was woken whose connections are gone. How many. */
-static int bury(struct mysql_backend *my, struct mysql_conn *conn, const struct params *params)
+/* Remove dead waiters, up to the last one that was woken. Returns how many were. */
+static int remove_dead(struct mysql_backend *my, struct mysql_conn *conn,
+		       const struct params *params)
 {
 	struct error ignored = { 0 };
 	int64_t dead = 0;
 	MYSQL_RES *rows;
 
-	mysql_run(my, conn, sql_entries_bury, params->values, &rows, &ignored);
+	mysql_run(my, conn, sql_entries_remove_dead, params->values, &rows, &ignored);
 	mysql_numbers(rows, &dead, 1);
 	return (int)dead;
 }
 
 /*
- * Wake the first ones of a list that entries_waiters has made, and remove those that have died. Of
- * a client that died in its sleep, the server notices that after it was woken.
+ * Wake the first waiters in a list from entries_waiters, and remove dead ones. The server notices a
+ * client's death in its sleep only after a wake-up.
  */
 static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
 			MYSQL_RES *list, int most)
@@ -93,7 +94,7 @@ static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struc
 	for (int woken = 0; (row = mysql_fetch_row(list)) && row[2];) {
 		if (woken == most) {
 			usleep(WAKE_PAUSE_US);
-			woken -= bury(my, conn, params);
+			woken -= remove_dead(my, conn, params);
 		}
 		if (woken == most)
 			break;
@@ -102,12 +103,12 @@ static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struc
 			SQL_INT("waiter", column_number(row, 3)), SQL_LAST });
 		woken++;
 		if (!wake_one(my, conn, params))
-			woken -= bury(my, conn, params);
+			woken -= remove_dead(my, conn, params);
 	}
 	my->base.resent = resent;
 }
 
-/* Wake waiters of the lock that this request concerns: which of them, and at most so many. */
+/* Wake at most most waiters of the lock. which: an SQL condition. */
 static void wake_waiters(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
 			 const char *which, int most)
 {
@@ -125,11 +126,12 @@ static void wake_waiters(struct mysql_backend *my, struct mysql_conn *conn, stru
 
 /* The columns of entries_try and entries_take. */
 enum column {
-	COLUMN_TAKEN, COLUMN_NUMBER, COLUMN_EXCLUDED, COLUMN_PLACE, COLUMN_BEFORE, COLUMN_WAITING,
-	COLUMN_LEFT, COLUMN_FOREIGN, COLUMN_SLOTS, COLUMN_LATE, COLUMN_NEWER, COLUMNS
+	COLUMN_TAKEN, COLUMN_NUMBER, COLUMN_EXCLUDED, COLUMN_POSITION, COLUMN_BEFORE,
+	COLUMN_WAITING, COLUMN_LEFT, COLUMN_FOREIGN, COLUMN_SLOTS, COLUMN_LATE, COLUMN_NEWER,
+	COLUMNS
 };
 
-/* Run a text that tries to take the lock, and makes the tables where they are missing. */
+/* Run a statement that tries to take the lock, and make missing tables. */
 static enum outcome request_lock(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
 				 const struct request *request, const struct params *params,
 				 struct entries_state *state, struct error *err)
@@ -148,7 +150,7 @@ static enum outcome request_lock(struct mysql_backend *my, struct mysql_conn *co
 	*state = (struct entries_state){
 		.number = column_number(row, COLUMN_NUMBER),
 		.excluded = column_number(row, COLUMN_EXCLUDED),
-		.place = column_number(row, COLUMN_PLACE),
+		.position = column_number(row, COLUMN_POSITION),
 		.before = column_number(row, COLUMN_BEFORE),
 		.waiting = column_number(row, COLUMN_WAITING),
 		.left_ms = column_number(row, COLUMN_LEFT) / 1000,
@@ -169,7 +171,7 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 			  const struct request *request, const struct entries_how *how,
 			  struct entries_state *state, struct error *err)
 {
-	const struct entries_texts *texts = my->strategy->texts;
+	const struct entries_statements *statements = my->strategy->statements;
 	enum outcome outcome = OUTCOME_BUSY;
 	struct params params;
 
@@ -180,7 +182,7 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 		SQL_INT("late", how->late),
 		SQL_INT("queue", how->queue),
 		SQL_INT("replaces", request->replaces && how->queue),
-		/* A connection that breaks has another number when the request is sent again. */
+		/* A request that is sent a second time has a connection with another number. */
 		how->connection == 0 ? (struct sql_value)SQL_PART("conn", "CONNECTION_ID()") :
 		(struct sql_value)SQL_INT("conn", how->connection == ENTRIES_AT_DOOR
 							  ? 0 : how->connection),
@@ -189,40 +191,40 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 	if (how->wake)
 		wake_waiters(my, conn, &params, "q.newer = ''", 1);
 	if (how->fresh)
-		outcome = request_lock(my, conn, texts->try_sql, request, &params, state, err);
-	/* Somebody who does not wait writes nothing. Only the other text compares slots. */
+		outcome = request_lock(my, conn, statements->try_sql, request, &params, state, err);
+	/* Without a wait, write nothing. Only the other statement compares slots. */
 	if (outcome != OUTCOME_BUSY ||
 	    (state->excluded && !how->queue && request->mode != HOLD_SLOT))
 		return outcome;
-	outcome = request_lock(my, conn, texts->take_sql, request, &params, state, err);
-	/* A server that has answered just now is worth to wait for. */
+	outcome = request_lock(my, conn, statements->take_sql, request, &params, state, err);
+	/* Wait for a server that has answered a moment ago. */
 	if (outcome == OUTCOME_ERROR && how->fresh && how->queue && err->kind == ERROR_UNAVAILABLE)
 		return OUTCOME_BUSY;
-	/* Those behind a shared hold may hold, too; those behind a slot while there are more. */
+	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
 	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
 					state->before + 1 < request->slots))
 		wake_waiters(my, conn, &params, "q.newer = ''", WOKEN);
-	if (outcome == OUTCOME_BUSY && request->replaces && state->place)
+	if (outcome == OUTCOME_BUSY && request->replaces && state->position)
 		wake_waiters(my, conn, &params, "q.newer <> ''", INT32_MAX);
 	return outcome;
 }
 
 int entries_sleep(struct mysql_backend *my, struct mysql_conn *conn, const struct request *request,
-		  int64_t place, int64_t sleep_ms, struct error *err)
+		  int64_t position, int64_t sleep_ms, struct error *err)
 {
 	struct params params;
 
 	make_params(&params, my, request);
 	params_add(&params, (const struct sql_value[]){
-		SQL_INT("place", place), SQL_INT("sleep", sleep_ms), SQL_LAST });
+		SQL_INT("place", position), SQL_INT("sleep", sleep_ms), SQL_LAST });
 	return mysql_start(conn, sql_entries_sleep, params.values, err);
 }
 
 /* ---- holding ---- */
 
 /*
- * Run a text whose answer begins with how many holds it has changed. *rows: the waiters to wake,
- * which the caller frees; none after an error.
+ * Run a statement whose answer begins with the number of changed holds. *rows: the waiters to wake,
+ * which the caller frees; NULL after an error.
  */
 static enum outcome change_hold(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
 				const struct params *params, int64_t limit_ms, MYSQL_RES **rows,
@@ -245,8 +247,8 @@ enum outcome entries_renew(struct mysql_backend *my, struct mysql_conn *conn,
 	MYSQL_RES *rows;
 
 	make_params(&params, my, request);
-	outcome = change_hold(my, conn, my->strategy->texts->renew_sql, &params, TAKE_MS, &rows,
-			      err);
+	outcome = change_hold(my, conn, my->strategy->statements->renew_sql, &params, TAKE_MS,
+			      &rows, err);
 	mysql_free_result(rows);
 	if (outcome == OUTCOME_HELD && sooner)
 		wake_waiters(my, conn, &params, "q.newer = ''", WOKEN);
@@ -256,13 +258,14 @@ enum outcome entries_renew(struct mysql_backend *my, struct mysql_conn *conn,
 enum outcome entries_release(struct mysql_backend *my, struct mysql_conn *conn,
 			     const struct request *request, struct error *err)
 {
-	const struct entries_texts *texts = my->strategy->texts;
+	const struct entries_statements *statements = my->strategy->statements;
 	enum outcome outcome;
 	struct params params;
 	MYSQL_RES *rows;
 
 	make_params(&params, my, request);
-	outcome = change_hold(my, conn, request->keep_ms > 0 ? texts->keep_sql : texts->release_sql,
+	outcome = change_hold(my, conn, request->keep_ms > 0 ? statements->keep_sql
+							     : statements->release_sql,
 			      &params, my->base.timeout_ms, &rows, err);
 	if (rows)
 		wake_listed(my, conn, &params, rows, WOKEN);
@@ -278,7 +281,7 @@ enum shown {
 	SHOWN_MINE, SHOWN_THERE, SHOWN
 };
 
-/* A hold that lives with a connection has no end while that is there. */
+/* Add a row. A hold that lives with a connection has no end while that exists. */
 static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
 		     const unsigned long lengths[], struct rows *rows)
 {
@@ -291,8 +294,8 @@ static void show_row(const struct mysql_strategy *strategy, MYSQL_ROW from,
 	rows->fence = (uint64_t)column_number(from, SHOWN_LAST);
 	if (!from[SHOWN_TOKEN] || !from[SHOWN_OWNER])
 		return;
-	if (strategy->texts->read_owner)
-		strategy->texts->read_owner(from[SHOWN_OWNER], &text);
+	if (strategy->statements->read_owner)
+		strategy->statements->read_owner(from[SHOWN_OWNER], &text);
 	row = rows_add(rows, text ? text : from[SHOWN_OWNER],
 		       text ? strlen(text) : lengths[SHOWN_OWNER]);
 	free(text);
@@ -322,8 +325,8 @@ static void add_names(MYSQL_RES *from, struct name_list *names)
 int entries_show(struct mysql_backend *my, struct mysql_conn *conn, const struct request *request,
 		 struct rows *rows, struct error *err)
 {
-	const char *sql = request->name ? my->strategy->texts->show_sql
-					 : my->strategy->texts->list_sql;
+	const char *sql = request->name ? my->strategy->statements->show_sql
+					 : my->strategy->statements->list_sql;
 	struct params params;
 	MYSQL_RES *from;
 	MYSQL_ROW row;
@@ -358,7 +361,7 @@ enum outcome entries_break(struct mysql_backend *my, struct mysql_conn *conn, co
 	make_params(&params, my, &request);
 	params_add(&params, (const struct sql_value[]){
 		SQL_PART("row", literal), SQL_INT("fence", (int64_t)row->fence), SQL_LAST });
-	outcome = change_hold(my, conn, my->strategy->texts->break_sql, &params,
+	outcome = change_hold(my, conn, my->strategy->statements->break_sql, &params,
 			      my->base.timeout_ms, &rows, err);
 	if (rows) {
 		mysql_data_seek(rows, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the errors of servers and of the client library mean. */
+/* Messages for the errors of servers and of the client library. */
 #include "conn.h"
 
 #include <errmsg.h>
@@ -20,7 +20,7 @@ enum {
 	PLUGIN_NOT_ALLOWED = 5010,	/* Connector/C: see api_allow_clear() */
 };
 
-/* What servers and the library refuse with; their own words follow the advice in parentheses. */
+/* The errors of servers and the library. Their own text follows the advice in parentheses. */
 static const struct refusal {
 	enum error_kind kind;
 	enum mysql_class class;
@@ -89,7 +89,7 @@ enum mysql_class mysql_classify(unsigned int code)
 									      : MYSQL_OTHER;
 }
 
-void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *words,
+void mysql_refusal(const struct mysql_address *address, unsigned int code, const char *text,
 		   struct error *err)
 {
 	const struct refusal *refusal = find_refusal(code);
@@ -97,16 +97,16 @@ void mysql_refusal(const struct mysql_address *address, unsigned int code, const
 	enum error_kind kind = class == MYSQL_LOSS ? ERROR_UNAVAILABLE : ERROR_REFUSED;
 
 	if (code == MYSQL_READ_ONLY)
-		words = "read_only is set";
-	/* The library's own words name the plugin from memory that it has freed. */
+		text = "read_only is set";
+	/* The library's own text is read from memory that it has freed. */
 	if (code == PLUGIN_NOT_ALLOWED)
-		words = "mysql_clear_password, dialog or mysql_old_password";
+		text = "mysql_clear_password, dialog or mysql_old_password";
 	if (!refusal) {
-		error_set(err, kind, 0, "%s: %.240s (%u)", address->label, words, code);
+		error_set(err, kind, 0, "%s: %.240s (%u)", address->label, text, code);
 		return;
 	}
 	/* Another one of several hosts may take writes now, or soon. */
 	kind = class == MYSQL_ELSEWHERE && address->host_count > 1 ? ERROR_UNAVAILABLE
 								   : refusal->kind;
-	error_set(err, kind, 0, "%s: %s (%.200s)", address->label, refusal->advice, words);
+	error_set(err, kind, 0, "%s: %s (%.200s)", address->label, refusal->advice, text);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A lock is an entry with an end (entries.h), for which no connection has to stay, unless there is
- * a door behind it (door.h). Waiters sleep in a statement that the release interrupts, where there
- * is a queue.
+ * Acquiring, renewing and releasing. A lock is an entry with an end (entries.h), which needs no
+ * connection unless there is a door behind it (door.h). In a queue, waiters sleep in a statement
+ * that the release interrupts.
  */
 
 #include <errno.h>
@@ -19,17 +19,17 @@
 #include "door.h"
 #include "entries.h"
 
-/* A look takes two requests, so they come half as often as those of one request. */
-#define LOOK_FACTOR 2
-/* Waiters behind entries of another home, each by its place in the queue. */
+/* A check takes two requests, so it is half as frequent. */
+#define CHECK_FACTOR 2
+/* The pause behind entries of another home, times the position in the queue. */
 #define FOREIGN_MS 300
-/* A waiter's first pause where nobody wakes it, which doubles each time, and the longest one. */
+/* Without a queue: a waiter's first pause, which doubles each time, and the longest one. */
 #define PAUSE_FIRST_MS 50
 #define PAUSE_LAST_MS 5000
 /* The lease of an entry whose client sleeps at the door, for HOLD_LOOK_MS at a time. */
 #define AT_DOOR_MS 15000
 
-/* Can the strategy lock a name of this length? 0, or -1 with *err. */
+/* Can the strategy lock a name of this length? Returns 0, or -1 and sets *err. */
 static int check_name(const struct mysql_backend *my, const char *name, struct error *err)
 {
 	const struct mysql_strategy *strategy = my->strategy;
@@ -44,53 +44,54 @@ static int check_name(const struct mysql_backend *my, const char *name, struct e
 
 /* ---- waiting ---- */
 
-/* When to look again, if nothing wakes us; 0: at once, because a waiter before us is late. */
-static int64_t next_look(struct mysql_backend *my, const struct entries_state *state)
+/* Returns when to check without a wake-up; 0: at once, because a waiter before us is late. */
+static int64_t choose_check(struct mysql_backend *my, const struct entries_state *state)
 {
 	const int64_t now_ms = clock_boot_ms();
-	int64_t look_ms = now_ms + LOOK_FACTOR * (hold_look_at(-1, false, false) - now_ms), late_ms;
+	int64_t late_ms;
+	int64_t check_ms = now_ms + CHECK_FACTOR * (hold_look_at(-1, false, false) - now_ms);
 	char late[ROW_ID_SIZE] = "";
 
 	if (!state->waiting && state->left_ms >= 0)
-		look_ms = clock_earlier(look_ms, now_ms + state->left_ms + 2);
+		check_ms = clock_earlier(check_ms, now_ms + state->left_ms + 2);
 	if (state->foreign)
-		look_ms = clock_earlier(look_ms, now_ms + FOREIGN_MS * state->before);
+		check_ms = clock_earlier(check_ms, now_ms + FOREIGN_MS * state->before);
 	if (state->late)
 		snprintf(late, sizeof(late), "%" PRId64, state->late);
 	late_ms = hold_watch_late(&my->late, late);
 	if (!state->late || !late_ms)
-		return late_ms ? look_ms : 0;
-	/* The next one removes it. Those behind look later, one after the other. */
-	return clock_earlier(look_ms, late_ms + (state->waiting - 1) * HOLD_LATE_MS);
+		return late_ms ? check_ms : 0;
+	/* The next one removes it. The others check later, one after the other. */
+	return clock_earlier(check_ms, late_ms + (state->waiting - 1) * HOLD_LATE_MS);
 }
 
-/* When a waiter that nobody wakes looks again. Waiters that came together do not look together. */
-static int64_t next_poll(struct mysql_backend *my, int64_t left_ms)
+/* Returns when to poll without a queue, with jitter for waiters that began together. */
+static int64_t choose_poll(struct mysql_backend *my, int64_t left_ms)
 {
 	const int64_t pause_ms = my->pause_ms ? clock_earlier(2 * my->pause_ms, PAUSE_LAST_MS)
 					      : PAUSE_FIRST_MS;
-	const int64_t vary_ms = rand() % (pause_ms / 4);
+	const int64_t jitter_ms = rand() % (pause_ms / 4);
 
 	my->pause_ms = pause_ms;
-	return clock_boot_ms() + clock_earlier(pause_ms - vary_ms,
+	return clock_boot_ms() + clock_earlier(pause_ms - jitter_ms,
 					       left_ms < 0 ? pause_ms : left_ms + 2);
 }
 
-/* Sleep in the server. The end of the statement wakes us, or the clock if the server hangs. */
+/* Sleep in the server until the statement ends. If the server hangs, retry_ms ends the wait. */
 static void fall_asleep(struct mysql_backend *my, const struct request *request,
 			struct grant *grant)
 {
-	const int64_t sleep_ms = my->look_ms - clock_boot_ms();
+	const int64_t sleep_ms = my->check_ms - clock_boot_ms();
 	struct error ignored = { 0 };
 
-	my->looked = false;
+	my->checked = false;
 	grant->retry_ms = 0;
 	if (sleep_ms > 0 &&
-	    !entries_sleep(my, &my->conn, request, my->place, sleep_ms, &ignored))
-		grant->retry_ms = my->look_ms + my->base.timeout_ms;
+	    !entries_sleep(my, &my->conn, request, my->position, sleep_ms, &ignored))
+		grant->retry_ms = my->check_ms + my->base.timeout_ms;
 }
 
-/* Has the statement in which we slept ended? A connection that broke is opened again. */
+/* Receive the end of the statement in which we slept. A broken connection is no error. */
 static int wake_up(struct mysql_backend *my, struct error *err)
 {
 	struct mysql_conn *conn = &my->conn;
@@ -108,15 +109,15 @@ static int wake_up(struct mysql_backend *my, struct error *err)
 static enum outcome take_entry(struct mysql_backend *my, const struct request *request,
 			       struct grant *grant, struct error *err)
 {
-	const bool polls = !my->strategy->texts->try_sql, enters = !my->place;
+	const bool polls = !my->strategy->statements->try_sql, enters = !my->position;
 	struct entries_how how = { .fresh = enters && !polls, .queue = request->queue };
 	struct entries_state state;
 	enum outcome outcome;
 
 	if (wake_up(my, err))
 		return OUTCOME_ERROR;
-	/* The caller has used the connection since, to show who holds. */
-	if (my->looked) {
+	/* Sleep only now, because the caller used the connection to show the holder. */
+	if (my->checked) {
 		fall_asleep(my, request, grant);
 		return OUTCOME_BUSY;
 	}
@@ -125,15 +126,15 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 		outcome = entries_take(my, &my->conn, request, &how, &state, err);
 		if (outcome != OUTCOME_BUSY)
 			break;
-		my->look_ms = next_look(my, &state);
+		my->check_ms = choose_check(my, &state);
 		/* A newcomer cannot know for how long the first waiter has been late. */
-		if (!state.late || (my->look_ms && !how.fresh))
+		if (!state.late || (my->check_ms && !how.fresh))
 			break;
-		how.late = my->look_ms || !request->queue ? 0 : state.late;
+		how.late = my->check_ms || !request->queue ? 0 : state.late;
 		how.fresh = false;
 		how.wake = true;
 	}
-	my->place = outcome == OUTCOME_BUSY && request->queue ? state.place : 0;
+	my->position = outcome == OUTCOME_BUSY && request->queue ? state.position : 0;
 	my->fence = (uint64_t)state.number;
 	grant->fence = my->fence;
 	grant->newer = state.newer;
@@ -142,16 +143,16 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 		my->pause_ms = 0;
 		return outcome;
 	}
-	grant->retry_ms = polls ? next_poll(my, state.left_ms) : 0;
-	my->looked = my->place && enters;
-	if (my->place && !enters)
+	grant->retry_ms = polls ? choose_poll(my, state.left_ms) : 0;
+	my->checked = my->position && enters;
+	if (my->position && !enters)
 		fall_asleep(my, request, grant);
 	return OUTCOME_BUSY;
 }
 
 /* ---- the door ---- */
 
-/* Extend the lease of our entry by ttl_ms, over a connection. A lost entry is made again. */
+/* Extend the lease of our entry by ttl_ms, over conn. Makes a lost entry. */
 static enum outcome extend_entry(struct mysql_backend *my, struct mysql_conn *conn,
 				 const struct request *request, int64_t ttl_ms, int64_t connection,
 				 struct error *err)
@@ -168,7 +169,7 @@ static enum outcome extend_entry(struct mysql_backend *my, struct mysql_conn *co
 	return outcome;
 }
 
-/* Another program has the door. Our entry stays for longer than we sleep. */
+/* Wait at a door that another program has. Our entry lasts longer than the sleep. */
 static enum outcome sleep_at_door(struct mysql_backend *my, const struct request *request,
 				  struct grant *grant, struct error *err)
 {
@@ -184,7 +185,7 @@ static enum outcome sleep_at_door(struct mysql_backend *my, const struct request
 	return OUTCOME_BUSY;
 }
 
-/* The entry is ours: pass the door. */
+/* Pass the door after our entry has become first. */
 static enum outcome pass_door(struct mysql_backend *my, const struct request *request,
 			      struct grant *grant, struct error *err)
 {
@@ -198,7 +199,7 @@ static enum outcome pass_door(struct mysql_backend *my, const struct request *re
 	return outcome;
 }
 
-/* We have slept at the door. */
+/* Receive the end of a sleep at the door. */
 static enum outcome wake_at_door(struct mysql_backend *my, const struct request *request,
 				 struct grant *grant, struct error *err)
 {
@@ -213,7 +214,7 @@ static enum outcome wake_at_door(struct mysql_backend *my, const struct request 
 		outcome = extend_entry(my, &my->side, request, request->ttl_ms,
 				       my->door.number, err);
 	grant->fence = my->fence;
-	/* Go to the queue again, where the entry has kept its place if its lease has not ended. */
+	/* Return to the queue, where the entry has its position unless its lease has ended. */
 	if (outcome != OUTCOME_HELD)
 		door_drop(my);
 	grant->retry_ms = 0;
@@ -227,12 +228,12 @@ enum outcome lease_renew(struct backend *backend, const struct request *request,
 {
 	struct mysql_backend *my = mysql_from_backend(backend);
 	const bool door = my->strategy->door;
-	/* Waiters sleep until the end that they know. */
+	/* Wake waiters that sleep until a later end. */
 	const bool sooner = request->text || request->ttl_ms < my->ttl_ms;
 	struct request entry = *request;
 	enum outcome outcome = my->door.state == DOOR_PASSED ? OUTCOME_HELD : OUTCOME_LOST;
 
-	/* The server ends the connection after the time that the lock was acquired with. */
+	/* The server ends an idle connection after the TTL of the acquisition. */
 	if (door)
 		entry.ttl_ms = my->door.idle_s * 1000;
 	grant->sent_ms = clock_boot_ms();
@@ -257,8 +258,8 @@ enum outcome lease_release(struct backend *backend, const struct request *reques
 		door = door_open(my, request, &lost);
 	else if (my->door.state == DOOR_WAITING)
 		door_drop(my);
-	my->place = my->pause_ms = 0;
-	my->looked = false;
+	my->position = my->pause_ms = 0;
+	my->checked = false;
 	outcome = entries_release(my, &my->conn, request, err);
 	if (outcome != OUTCOME_HELD || !my->strategy->door || door == OUTCOME_HELD)
 		return outcome;
@@ -296,7 +297,6 @@ enum outcome lease_acquire(struct backend *backend, const struct request *reques
 	return outcome;
 }
 
-/* Something came, which acquire() receives, or the connection is gone. */
 int64_t lease_event(struct backend *backend)
 {
 	struct mysql_conn *conn = &mysql_from_backend(backend)->conn;
@@ -332,7 +332,7 @@ int lease_show(struct backend *backend, const struct request *request, struct ro
 	return failed;
 }
 
-/* End the connection that has passed the door; its command counts as dead on the user's word. */
+/* End the connection that has passed the door. The user has confirmed that its command is dead. */
 static enum outcome end_connection(struct mysql_backend *my, int64_t number, struct error *err)
 {
 	const struct sql_value values[] = { SQL_INT("connection", number), SQL_LAST };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Running statements: what is repeated, and what a missing table means. */
+/* Running statements: repeating them, and making missing tables. */
 #include "run.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "lock/view.h"
 
-/* The longest pause after statements of several clients got in each other's way. */
+/* The longest pause after contention. */
 #define CONTENTION_US 8000
 
 /* ---- values ---- */
@@ -61,7 +61,7 @@ static int send_text(struct mysql_conn *conn, const char *sql, const struct sql_
 	return mysql_conn_send(conn, text, err);
 }
 
-/* Make conn ready for a request: open, and with nothing to come of an earlier one. */
+/* Open conn, and end an earlier request, to make it ready for a request. */
 static int prepare_conn(struct mysql_conn *conn, struct error *err)
 {
 	MYSQL_RES *rows;
@@ -79,8 +79,8 @@ static int prepare_conn(struct mysql_conn *conn, struct error *err)
 }
 
 /* Run sql once. */
-static int attempt(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
-		   MYSQL_RES **rows, struct error *err)
+static int run_once(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
+		    MYSQL_RES **rows, struct error *err)
 {
 	MYSQL_RES *mine = NULL;
 	int failed;
@@ -95,7 +95,7 @@ static int attempt(struct mysql_conn *conn, const char *sql, const struct sql_va
 	return failed;
 }
 
-/* A request that is still at work could take a lock after its release. */
+/* End a request that is still running, because it could take a lock after its release. */
 static void end_stale(struct mysql_conn *conn, const struct sql_value values[])
 {
 	struct sql_value stale[] = { SQL_INT("stale", conn->address->stale), SQL_LAST, SQL_LAST };
@@ -107,7 +107,7 @@ static void end_stale(struct mysql_conn *conn, const struct sql_value values[])
 	if (!stale[1].key || mysql_conn_open(conn, &ignored))
 		return;
 	conn->address->stale = 0;
-	attempt(conn, sql_end_stale, stale, NULL, &ignored);
+	run_once(conn, sql_end_stale, stale, NULL, &ignored);
 }
 
 bool mysql_is_missing(const struct mysql_conn *conn)
@@ -126,14 +126,14 @@ int mysql_make_tables(struct mysql_backend *my, struct mysql_conn *conn, struct 
 	return -1;
 }
 
-/* An error in a transaction leaves it open, with the rows that it has locked. */
+/* Roll back after an error, which leaves a transaction open with its locked rows. */
 static void roll_back(struct mysql_conn *conn)
 {
 	const unsigned int code = conn->code;
 	struct error ignored = { 0 };
 
 	if (conn->mysql && !conn->session && conn->mysql->server_status & SERVER_STATUS_IN_TRANS)
-		attempt(conn, "ROLLBACK", NULL, NULL, &ignored);
+		run_once(conn, "ROLLBACK", NULL, NULL, &ignored);
 	conn->code = code;
 }
 
@@ -147,13 +147,13 @@ int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql
 		*err = (struct error){ .kind = ERROR_NONE };
 		if (address->stale && !conn->session)
 			end_stale(conn, values);
-		if (!attempt(conn, sql, values, rows, err)) {
-			/* Another host has not got the first request. */
+		if (!run_once(conn, sql, values, rows, err)) {
+			/* Another host has not received the first request. */
 			my->base.resent &= address->at == sent_to;
 			return 0;
 		}
 		roll_back(conn);
-		/* A server that hangs would hang again. */
+		/* Do not repeat a request to a server that hangs. */
 		if (my->base.resent || conn->session || conn->mysql || !conn->sent ||
 		    err->kind != ERROR_UNAVAILABLE || err->errnum == ETIMEDOUT)
 			return -1;
@@ -201,7 +201,7 @@ int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value
 	if (prepare_conn(conn, err))
 		return -1;
 	/* The answer to the settings of the session would come first. */
-	if (conn->fresh && attempt(conn, "DO 0", NULL, NULL, err))
+	if (conn->fresh && run_once(conn, "DO 0", NULL, NULL, err))
 		return -1;
 	return send_text(conn, sql, values, err);
 }

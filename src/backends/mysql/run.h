@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The MySQL backend's object, and how its parts run statements. From the lowest file up: sql.c puts
- * values into a text, conn.c is one connection, run.c runs statements over it, and entries.c keeps
- * the queue of a lock. Above these, lease.c has the functions for the engine, with door.c and
- * shedlock.c for what is different there. strategies.c lists the strategies, and backend.c opens
- * the one that a URI names.
+ * The MySQL backend's object, and the functions that run statements. From the lowest file up: sql.c
+ * puts values into a statement, conn.c is one connection, run.c runs statements over it, and
+ * entries.c keeps the queue of a lock. Above these, lease.c has the functions for the engine, and
+ * door.c and shedlock.c those of some strategies. strategies.c lists the strategies, and backend.c
+ * opens the one that a URI names.
  */
 #pragma once
 
@@ -17,34 +17,34 @@
 #include "conn.h"
 #include "sql.h"
 
-/* The texts of sql/NAME.sql, made by embed.sh. */
+/* The statements of sql/NAME.sql, made by embed.sh. */
 #include "mysql_texts.h"
 
 struct door_kind;
-struct entries_texts;
+struct entries_statements;
 
 /* One way to store a lock and to wait for it. */
 struct mysql_strategy {
 	const char *name;		/* as in ?strategy=NAME, or ?dialect=NAME */
 	bool dialect;
 	unsigned int can;		/* of enum backend_can */
-	/* The most characters in a lock's name, 0: no limit; how the message about it begins. */
+	/* The most characters in a lock's name, 0: no limit; the beginning of the message. */
 	size_t name_characters;
 	const char *names;
 	const char *param;		/* of the URI, beside those of all strategies; or NULL */
-	/* Makes the tables, if they are not there: for `dlock setup`, and on first use. */
+	/* Makes missing tables: for `dlock setup`, and on first use. */
 	const char *tables;
 	/* GRANTs for `dlock setup --dry-run`, with "{user}" and "{database}" in them. */
 	const char *grants;
-	const struct entries_texts *texts;
+	const struct entries_statements *statements;
 	const struct door_kind *door;	/* of a lock that lives with a connection; else NULL */
-	/* Reads the strategy's parameters; NULL: nothing to do. 0, or -1 with *err. */
+	/* Reads the strategy's parameters; NULL: there are none. Returns 0, or -1 and sets *err. */
 	int (*open)(struct backend *backend, const struct uri *uri, struct error *err);
-	/* Finds what matters to this strategy alone; NULL: nothing. 0 or -1. */
+	/* Adds findings of this strategy; NULL: none. Returns 0, or -1 and sets *err. */
 	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 };
 
-/* In the order in which they are shown; the first one is the default. Ends with a NULL name. */
+/* In the order of messages; the first one is the default. Ends with a NULL name. */
 extern const struct mysql_strategy mysql_strategies[];
 
 #define MYSQL_ZONE_SIZE 68
@@ -56,13 +56,13 @@ struct mysql_backend {
 	struct mysql_conn conn;
 	struct mysql_conn side;	/* while conn sleeps, or has to hold a lock */
 	char zone[MYSQL_ZONE_SIZE];	/* of the dialect shedlock: its time zone, in SQL */
-	/* What lease.c knows of the lock: */
-	int64_t place;		/* of our entry that waits; 0: there is none */
-	bool looked;		/* and no sleep was begun since */
-	int64_t look_ms;	/* when to look again */
+	/* Of lease.c: */
+	int64_t position;	/* of our entry that waits; 0: there is none */
+	bool checked;		/* the queue was read, and no sleep has begun since */
+	int64_t check_ms;	/* when to check the queue */
 	int64_t ttl_ms;		/* of the last lease; 0: not known */
 	uint64_t fence;		/* of the entry that holds */
-	int64_t pause_ms;	/* the last one of a waiter that nobody wakes */
+	int64_t pause_ms;	/* the last pause between polls */
 	struct hold_late late;
 	struct {
 		enum { DOOR_BEFORE, DOOR_WAITING, DOOR_PASSED } state;
@@ -79,8 +79,8 @@ static inline struct mysql_backend *mysql_from_backend(struct backend *backend)
 #define MYSQL_PARAMS 32
 
 /*
- * The values for the keys of a text. They point into the params and into the request, so params are
- * not copied, and live no longer than the request.
+ * The values for the keys of a statement. They point into the params and into the request, so
+ * params are not copied, and live no longer than the request.
  */
 struct params {
 	struct sql_value values[MYSQL_PARAMS];
@@ -88,25 +88,25 @@ struct params {
 	char by[40], owner[HOLDER_TEXT_SIZE];	/* of the dialect shedlock */
 };
 
-/* Begins with {name}, {token}, {strategy} and {owner}, the holder record. */
+/* Begin with {name}, {token}, {strategy} and {owner}, the holder record. */
 void params_begin(struct params *params, const struct mysql_backend *my,
 		  const struct request *request);
 
-/* Adds values, up to SQL_LAST. A key that is there already gets the new value. */
+/* Add or replace values, up to SQL_LAST. */
 void params_add(struct params *params, const struct sql_value values[]);
 
 /*
- * Runs sql with values in it (NULL: none) over conn, which is opened where it is closed. When it
- * breaks under the request, the request is sent once more over a new connection (base.resent),
- * unless it timed out or conn is a session. *rows: see mysql_conn_receive(); NULL: nobody wants
- * them. 0; -1: *err, and conn->code has the number.
+ * Run sql with values in it (NULL: none) over conn, and open conn if it is closed. If the
+ * connection breaks, the request is sent once more over a new one (base.resent), unless it timed
+ * out or conn is a session. rows: see mysql_conn_receive(); NULL: rows are dropped. Returns 0, or
+ * -1 and sets *err and conn->code.
  */
 int mysql_run(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
 	      const struct sql_value values[], MYSQL_RES **rows, struct error *err);
 
 /*
- * The same, again and again while other clients get in its way, for at most limit_ms. The answer is
- * one with this many columns: one that was interrupted lacks its last rows. 0 or -1.
+ * Run as mysql_run(), and repeat this under contention, for at most limit_ms. The answer must have
+ * this many columns, because one that was interrupted lacks its last rows. Returns 0 or -1.
  */
 int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char *sql,
 		  const struct sql_value values[], int64_t limit_ms, unsigned int columns,
@@ -114,17 +114,17 @@ int mysql_persist(struct mysql_backend *my, struct mysql_conn *conn, const char 
 
 /* Did the last request fail because a table is missing? */
 bool mysql_is_missing(const struct mysql_conn *conn);
-/* Makes the strategy's tables. 0 or -1. */
+/* Make the strategy's tables. Returns 0 or -1. */
 int mysql_make_tables(struct mysql_backend *my, struct mysql_conn *conn, struct error *err);
 
-/* Starts sql, whose answer comes later: conn->pending. 0 or -1. */
+/* Send sql, whose answer comes later: conn->pending. Returns 0 or -1. */
 int mysql_start(struct mysql_conn *conn, const char *sql, const struct sql_value values[],
 		struct error *err);
 
-/* Did statements of several clients get in each other's way, so that nothing was done? */
+/* Did the last request fail by contention, so that nothing was done? */
 bool mysql_contended(const struct mysql_conn *conn);
 
-/* Reads the first row's columns, NULL as 0, and frees rows. What is left of most is 0. How many. */
+/* Read up to most columns of the first row, NULL as 0, and free rows. Returns how many it had. */
 size_t mysql_numbers(MYSQL_RES *rows, int64_t numbers[], size_t most);
 
 /* ---- slots of struct backend_ops ---- */
@@ -135,5 +135,5 @@ backend_show_fn lease_show;
 backend_break_fn lease_break;
 int64_t lease_event(struct backend *backend);
 int mysql_setup(struct backend *backend, char **plan, struct error *err);
-/* Checks that are common to all strategies, and then the strategy's own. */
+/* Run the checks of all strategies, and then the strategy's own. */
 int mysql_check(struct backend *backend, struct findings *findings, struct error *err);

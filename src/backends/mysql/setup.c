@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Making tables, or telling an administrator how to. */
+/* `dlock setup`: make the tables, or print the SQL for an administrator. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +54,6 @@ int mysql_setup(struct backend *backend, char **plan, struct error *err)
 
 	if (plan)
 		return make_plan(my, plan, err);
-	/* An account that may not create tables can use those that are there. */
+	/* Existing tables are enough for an account that may not create any. */
 	return is_made(my) ? 0 : mysql_make_tables(my, &my->conn, err);
 }

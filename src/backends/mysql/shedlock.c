@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the dialect shedlock stores in its own way: see shedlock.h. */
+/* The parts that differ in the dialect shedlock: see shedlock.h. */
 #include "shedlock.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 
 /* ---- locked_by ---- */
 
-/* Write "dlock-DIGEST " and the holder record, cut to what the column has room for. */
+/* Write "dlock-DIGEST " and the holder record, cut to the room of the column. */
 static void encode_owner(const char *by, const char *text, char owner[static HOLDER_TEXT_SIZE])
 {
 	struct holder self = { 0 };
@@ -62,7 +62,7 @@ void shedlock_read_owner(const char *locked_by, char **text)
 		*text = memory_copy(locked_by + BY_LENGTH + 1);
 		return;
 	}
-	/* Java's ShedLock writes the name of the host there. */
+	/* Java's ShedLock stores the name of the host. */
 	*text = memory_new(3 * length + 8, 1);
 	strcpy(*text, "host=");
 	uri_encode(locked_by, length, *text + 5, 3 * length + 3);

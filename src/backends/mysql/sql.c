@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Putting values into statements: sql.h. */
 #include "sql.h"
 
 #include <inttypes.h>
@@ -8,8 +9,8 @@
 
 #include "base/memory.h"
 
-static const struct sql_value *find(const struct sql_value *values, const char *key,
-				    size_t length)
+static const struct sql_value *find_value(const struct sql_value *values, const char *key,
+					  size_t length)
 {
 	for (; values && values->key; values++)
 		if (strlen(values->key) == length && !memcmp(values->key, key, length))
@@ -17,7 +18,7 @@ static const struct sql_value *find(const struct sql_value *values, const char *
 	return NULL;
 }
 
-static void put(FILE *out, const struct sql_value *value)
+static void put_value(FILE *out, const struct sql_value *value)
 {
 	static const char digits[] = "0123456789abcdef";
 	const unsigned char *bytes = value->bytes;
@@ -45,7 +46,7 @@ static void put(FILE *out, const struct sql_value *value)
 	}
 }
 
-/* The next "{key}" in sql: its start, and in *end what follows it. NULL: none. */
+/* Find the next "{key}" in sql. Returns its start and sets *end to its '}'; NULL: none. */
 static const char *next_key(const char *sql, const char **end)
 {
 	const char *start = strchr(sql, '{');
@@ -66,10 +67,10 @@ char *sql_format(const char *sql, const struct sql_value values[])
 		memory_gone();
 	for (; (start = next_key(sql, &end)); sql = end + 1) {
 		fwrite(sql, 1, (size_t)(start - sql), out);
-		value = find(values, start + 1, (size_t)(end - start - 1));
+		value = find_value(values, start + 1, (size_t)(end - start - 1));
 		if (!value)
 			break;
-		put(out, value);
+		put_value(out, value);
 	}
 	fputs(sql, out);
 	if (fclose(out))

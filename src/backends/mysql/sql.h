@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Puts values into the texts in sql/: "{key}" stands for a value. Bytes become a hexadecimal
+ * Putting values into the statements in sql/: "{key}" is a key. Bytes become a hexadecimal
  * literal, X'6a6f62', which means the same in every character set and sql_mode; names of tables
  * are put in back quotes. No I/O.
  */
@@ -14,7 +14,7 @@ enum sql_type {
 	SQL_BYTES,
 	SQL_NUMBER,
 	SQL_IDENTIFIER,
-	SQL_RAW,		/* a text that is trusted, as it is */
+	SQL_RAW,		/* trusted SQL, unchanged */
 };
 
 struct sql_value {
@@ -37,7 +37,7 @@ struct sql_value {
 #define SQL_LAST { .key = NULL }
 
 /*
- * Returns the text, which the caller frees. NULL: a key is in sql but not in values (NULL: there
- * are none), which is a mistake in the program.
+ * Returns the statement, which the caller frees. NULL: sql has a key that is not in values (NULL:
+ * there are none), which is a bug.
  */
 char *sql_format(const char *sql, const struct sql_value values[]);

@@ -3,7 +3,7 @@
 #include "door.h"
 #include "shedlock.h"
 
-static const struct entries_texts entries = {
+static const struct entries_statements entries = {
 	.try_sql = sql_entries_try,
 	.take_sql = sql_entries_take,
 	.renew_sql = sql_entries_renew,
@@ -14,7 +14,7 @@ static const struct entries_texts entries = {
 	.break_sql = sql_entries_break,
 };
 
-static const struct entries_texts shedlock = {
+static const struct entries_statements shedlock = {
 	.take_sql = sql_shedlock_take,
 	.renew_sql = sql_shedlock_renew,
 	.release_sql = sql_shedlock_release,
@@ -26,9 +26,9 @@ static const struct entries_texts shedlock = {
 	.read_owner = shedlock_read_owner,
 };
 
-#define LEASE .texts = &entries, \
+#define LEASE .statements = &entries, \
 	.tables = sql_entries_tables, .grants = sql_entries_grants
-#define DOOR(KIND) .texts = &entries, .door = &(KIND)
+#define DOOR(KIND) .statements = &entries, .door = &(KIND)
 
 const struct mysql_strategy mysql_strategies[] = {
 	{ .name = "lease", LEASE, .can = BACKEND_SHARED | BACKEND_SLOTS | BACKEND_REPLACES },
@@ -43,7 +43,7 @@ const struct mysql_strategy mysql_strategies[] = {
 	  .tables = sql_table_tables, .grants = sql_table_grants },
 	/* The column "name" has room for 64 characters. */
 	{ .name = "shedlock", .dialect = true, .param = "time-zone",
-	  .texts = &shedlock,
+	  .statements = &shedlock,
 	  .open = shedlock_open, .check = shedlock_check,
 	  .name_characters = 64, .names = "ShedLock's names have",
 	  .tables = sql_shedlock_tables, .grants = sql_shedlock_grants },

@@ -140,7 +140,7 @@ SELECT 1, COMMAND = 'Busy', IF(INFO LIKE 'SELECT /* dlock sleep%',
 SELECT @there, @busy;
 KILL QUERY /*M!100301 ID */ @asleep;
 
--- name: entries_bury
+-- name: entries_remove_dead
 -- Removes waiters whose connections are gone, up to the last one that was woken. One that was
 -- replaced learns so when it comes back.
 DELETE q FROM dlock_entries q WHERE q.strategy = {strategy} AND q.name = {name} AND
