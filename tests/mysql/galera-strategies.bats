@@ -76,20 +76,21 @@ crowd() {
 }
 
 @test "a transaction that Galera refuses at its commit means that the lock is busy" {
-	local before strategy n
+	local before strategy n inside='mkdir inside || touch overlap; sleep 0.05; rmdir inside'
 	for strategy in strategy=lease strategy=insert dialect=shedlock; do
 		before=$(conflicts)
 		# Two clients try at once, until their transactions have met.
 		"$DLOCK" setup -b "$NODE_1?$strategy"
 		for n in {1..150}; do
-			start "$DLOCK" run -n -b "$NODE_1?$strategy" "$LOCK-$n" -- sleep 0.05
+			start "$DLOCK" run -n -b "$NODE_1?$strategy" "$LOCK-$n" -- sh -c "$inside"
 			local one=$PID one_err=$ERR
-			start "$DLOCK" run -n -b "$NODE_2?$strategy" "$LOCK-$n" -- sleep 0.05
+			start "$DLOCK" run -n -b "$NODE_2?$strategy" "$LOCK-$n" -- sh -c "$inside"
 			local two=$PID two_err=$ERR codes
 			join "$one"
 			codes=$status
 			join "$two"
 			codes="$codes $status"
+			[[ ! -e overlap ]]
 			matches "$codes" '^(0 124|124 0|124 124|0 0)$' "$strategy: $(<"$one_err") $(<"$two_err")"
 			if (($(conflicts) > before)) && ((n > 20)); then
 				break

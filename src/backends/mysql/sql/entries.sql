@@ -55,7 +55,9 @@ NOT EXISTS (SELECT 1 FROM dlock_entries q WHERE strategy = {strategy} AND name =
 -- name: entries_try
 -- Takes a lock whose queue is empty. Where it is not, no row is locked, and the answer says whether
 -- this token holds, or those who hold let another one of {mode} hold.
--- The queue may become empty after the first look: only a number that was drawn counts.
+-- The queue may become empty after the first check: only a number that was drawn counts.
+-- What was taken is read behind COMMIT. Galera can roll the transaction back at the end of a SELECT,
+-- whose rows are sent by then: no error follows, and COMMIT succeeds with nothing to commit.
 START TRANSACTION;
 {draw_if_empty}
 INSERT INTO dlock_entries
@@ -63,10 +65,10 @@ INSERT INTO dlock_entries
   SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, LAST_INSERT_ID(), {now} + {ttl},
     {conn}, @home, 0, '', {owner} FROM DUAL
   WHERE ROW_COUNT() > 0 AND NOT {read_only} AND {is_empty};
-SELECT ROW_COUNT(), LAST_INSERT_ID(),
-  NOT (SELECT COALESCE(SUM(token = {token}), 0) > 0 OR {may_hold} FROM dlock_entries
-    WHERE {lock} AND fence > 0 AND expires > {now}), 0, 0, 0, -1000, 0, 0, 0, '';
 COMMIT;
+SELECT COALESCE(MAX(token = {token} AND fence = LAST_INSERT_ID()), 0), LAST_INSERT_ID(),
+  NOT (COALESCE(SUM(token = {token}), 0) > 0 OR {may_hold}), 0, 0, 0, -1000, 0, 0, 0, ''
+  FROM dlock_entries WHERE {lock} AND fence > 0 AND expires > {now};
 
 -- name: may_hold
 -- May an entry of {mode} hold with these entries before it?
@@ -87,20 +89,21 @@ INSERT INTO dlock_entries
     {replaces}, '', {owner} FROM DUAL WHERE NOT {read_only}
   ON DUPLICATE KEY UPDATE conn = {conn}, home = @home,
     expires = GREATEST(dlock_entries.expires, {now} + {alive});
-SELECT COALESCE(MAX(place), 0), COALESCE(MAX(fence), 0), COALESCE(MAX(newer), '')
-  INTO @place, @fence, @newer FROM dlock_entries WHERE {lock} AND token = {token};
+SELECT COALESCE(MAX(place), 0), COALESCE(MAX(fence), 0), COALESCE(MAX(newer), ''), {now} + {ttl}
+  INTO @place, @fence, @newer, @until FROM dlock_entries WHERE {lock} AND token = {token};
 UPDATE dlock_entries SET newer = {owner}
   WHERE {replaces} AND {lock} AND place < @place AND fence = 0 AND replaces;
 SELECT COUNT(*), {may_hold}, SUM(fence = 0), MIN(IF(fence > 0, expires, NULL)), SUM(home <> @home),
     MIN(IF(fence = 0, place, NULL)), MAX(IF(fence > 0 AND mode > 0 AND mode <> {mode}, mode, 0))
   INTO @before, @may, @waiting, @ends, @foreign, @first, @slots FROM dlock_entries
   WHERE {lock} AND place < @place AND newer = '';
-UPDATE dlock_entries SET fence = IF(fence > 0, fence, LAST_INSERT_ID()), expires = {now} + {ttl}
+UPDATE dlock_entries SET fence = IF(fence > 0, fence, LAST_INSERT_ID()), expires = @until
   WHERE {lock} AND place = @place AND newer = '' AND (fence > 0 OR @may) AND NOT {read_only};
-SET @taken = ROW_COUNT();
 DELETE FROM dlock_entries WHERE {lock} AND place = @place AND fence = 0 AND
   (NOT {queue} OR newer <> '' OR {mode} > 0 AND @slots > 0);
 COMMIT;
+SET @taken = (SELECT COUNT(*) FROM dlock_entries
+  WHERE {lock} AND place = @place AND fence > 0 AND expires = @until);
 SELECT @taken, IF(@fence > 0, @fence, LAST_INSERT_ID()), 0, @place, @before,
   COALESCE(@waiting, 0), COALESCE(@ends - {now}, -1000), COALESCE(@foreign, 0),
   COALESCE(@slots, 0),
