@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* The table of backends, and opening one: registry.h. */
 #include "registry.h"
 
 #include <stdio.h>
@@ -11,13 +12,13 @@
 #include "base/textfile.h"
 #include "file/path.h"
 
-/* How much memory a client library may take for the answers of a server. */
+/* The most memory of a client library for the answers of a server. */
 #define ANSWER_MOST ((rlim_t)128 << 20)
 
 extern const struct backend_ops file_ops, redis_ops, redlock_ops;
 const char *redis_library(void);
 
-/* What this build leaves out stays in the table, so that an error can name it. */
+/* A backend that is not built stays in the table, so that an error can name it. */
 #ifdef WITHOUT_REDIS
 #define REDIS .ops = NULL
 #define REDLOCK .ops = NULL
@@ -89,8 +90,8 @@ const struct backend_driver *backend_find(struct uri *uri, struct error *err)
 }
 
 /*
- * Limit the memory that a client library fills with a server's answers. A library that gets no more
- * memory fails, or crashes. A process that opens a module starts no other program.
+ * Limit the memory that a client library fills with a server's answers. Without memory, a library
+ * fails or crashes. A process that opens a module starts no other program.
  */
 static void limit_memory(void)
 {
@@ -125,7 +126,7 @@ static const struct backend_ops *load_ops(const struct backend_driver *driver, s
 	return module->ops;
 }
 
-/* Refuse, with what other backends can, a request that the backend cannot serve. */
+/* Refuse an option that the backend does not support, and name the backends that do. */
 static int check_request(const struct backend *backend, const struct request *request,
 			 const struct uri *uri, struct error *err)
 {

@@ -17,18 +17,18 @@ struct backend_driver {
 	const char *scheme;		/* what a URI begins with */
 	const char *summary;		/* for --help; an alias needs none */
 	uint16_t port;			/* the default; 0: an alias, or no host has a port */
-	/* Another name of this scheme, and nothing more. NULL: scheme is one of its own. */
+	/* The scheme of which this one is another name; NULL: it is no alias. */
 	const char *alias_of;
-	const char *module;		/* its name, where the ops are; NULL: they are built in */
+	const char *module;		/* the name of the module with ops; NULL: built in */
 	const struct backend_ops *ops;	/* built in; NULL with module NULL: compiled out */
-	/* As in struct module, of a backend that is built in; NULL: it needs no library. */
+	/* As in struct module, for a built-in backend; NULL: it needs no library. */
 	const char *(*library)(void);
 	/*
-	 * The backend needs no network and has no lease: the supervisor itself does everything,
-	 * without a keeper. The hold lives in a descriptor that dlock's processes share.
+	 * The backend needs no network and has no lease, and the supervisor does without a keeper.
+	 * The hold lives with a descriptor that dlock's processes share.
 	 */
 	bool local;
-	/* The path of a URI that has none, in static memory; "": it cannot be used. May be NULL. */
+	/* Returns the default path, in static memory; "": it is not usable. May be NULL. */
 	char *(*default_path)(void);
 };
 
@@ -36,17 +36,17 @@ struct backend_driver {
 extern const struct backend_driver backend_drivers[];
 
 /*
- * The driver for the scheme of uri, or NULL with ERROR_USAGE that lists the schemes. Completes the
- * URI, so that two URIs that mean the same place have one uri_identity(): it gets the default path,
- * and instead of an alias the scheme that this stands for. Backends know no aliases.
+ * Find the driver for the scheme of uri. Returns NULL with ERROR_USAGE that lists the schemes.
+ * Completes the URI with the default path, and replaces an alias by its scheme, so that two URIs of
+ * one location have one uri_identity().
  */
 const struct backend_driver *backend_find(struct uri *uri, struct error *err);
 
 /*
- * Opens uri with driver: loads the module if needed, applies ?timeout= and ?connect-timeout=. The
- * caller closes with backend_close(). request: what is going to be acquired, or NULL; a mode that
- * the backend does not have, or --replace-waiters where its queue does not have it, is ERROR_USAGE.
- * NULL with *err.
+ * Open uri with driver: load the module if needed, and apply ?timeout= and ?connect-timeout=. The
+ * caller calls backend_close(). request: the planned acquisition, or NULL; a mode or
+ * --replace-waiters that the backend does not support is ERROR_USAGE. Returns NULL and sets *err on
+ * failure.
  */
 struct backend *backend_open(const struct backend_driver *driver, const struct uri *uri,
 			     const struct request *request, struct error *err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Take a lock, in each mode. */
+/* Acquiring a lock, in each mode. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "lock/hold_mode.h"
 #include "lock.h"
 
-/* How often a waiter that watches the file tries: a holder that is killed does not touch it. */
+/* How often a waiter that watches the file tries, because a killed holder does not touch it. */
 #define RETRY_MS 1000
 
 /* In this file OUTCOME_LOST means: try again, because the name belongs to another file now. */
@@ -29,8 +29,8 @@ static enum outcome lock_file(const struct file_lock *lock, int how, struct erro
 }
 
 /*
- * Does the request fit beside the present holds, and is there a record for it? flock() does not
- * distinguish shared holds from slots, or three slots from five.
+ * Does the request fit beside the present holds, and is a record free? flock() does not distinguish
+ * shared holds from slots, or three slots from five.
  */
 static enum outcome find_number(const struct request *request, const struct file_state *state,
 			    struct error *err)
@@ -47,8 +47,8 @@ static enum outcome find_number(const struct request *request, const struct file
 }
 
 /*
- * Lock the byte first, because everybody who reads the record must find it locked. A crash in
- * between leaves neither.
+ * Lock the byte, and then write the record, because each reader of the record must find it locked.
+ * A crash in between leaves neither.
  */
 static enum outcome add_hold(struct file_backend *file, const struct request *request,
 			  const struct file_state *state, struct error *err)
@@ -70,7 +70,7 @@ static enum outcome add_hold(struct file_backend *file, const struct request *re
 	return OUTCOME_HELD;
 }
 
-/* Hold the file, which flock() has given. Nobody else holds beside an exclusive lock. */
+/* Write our record into the file, which flock() has locked. */
 static enum outcome take_record(struct file_backend *file, const struct request *request,
 			    struct error *err)
 {
@@ -107,8 +107,8 @@ static enum outcome try_acquire(struct file_backend *file, const struct request 
 	if (not_entered)
 		return not_entered > 0 ? OUTCOME_BUSY : OUTCOME_ERROR;
 	/*
-	 * A process that inspects the lock has it for a moment. It does so within the section, so a
-	 * try here meets real holders only.
+	 * A process that inspects the lock has it for a moment, within the section. So a try here
+	 * meets real holders only.
 	 */
 	outcome = lock_file(&file->lock, how | LOCK_NB, err);
 	if (outcome == OUTCOME_HELD)
@@ -127,7 +127,7 @@ static int watch_file(const struct file_lock *lock)
 	return watch;
 }
 
-/* Open the file and try once. Nothing is left of a try without success. */
+/* Open the file and try once. A failed try leaves nothing. */
 static enum outcome open_and_try(struct file_backend *file, const struct request *request,
 			      struct error *err)
 {

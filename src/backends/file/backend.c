@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Locks in a directory of this host: flock(2) on DIR/NAME.lock, so that flock(1) on the same file
- * excludes dlock and the other way round. The lock lives with the open file description, which
- * dlock's processes share. The file stays with the last fence, because two processes could lock
- * two files of one name if a release removed it.
+ * and dlock exclude each other. The lock lives with the open file description, which dlock's
+ * processes share. A release keeps the file with the last fence, because two processes could lock
+ * two files of one name if it did not.
  *
- * A shared hold and a slot have a shared lock on the file. This keeps exclusive holds out. Among
- * themselves they exclude each other by their records, and by the bytes that belong to these
- * (lock.h, record.h).
+ * A shared hold and a slot have a shared lock on the file, which keeps exclusive holds out. Their
+ * records, and the bytes that belong to these, keep them apart (lock.h, record.h).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -78,8 +77,8 @@ static enum outcome report_replaced(const struct file_backend *file, struct erro
 }
 
 /*
- * The kernel takes no lock away from an open descriptor, but `dlock break` puts another file in
- * the place of the lock file.
+ * Check the file: the kernel takes no lock away from an open descriptor, but `dlock break` replaces
+ * the file.
  */
 static enum outcome file_renew(struct backend *backend, const struct request *request,
 			       struct grant *grant, struct error *err)

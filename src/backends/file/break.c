@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Take a lock away. The kernel frees a lock only when its holder does. So the name gets another
- * file. A holder finds its own file replaced when it renews, and SIGURG makes it renew at once.
- * That signal does no harm if the pid is that of another process in this container.
+ * Breaking a lock. The kernel frees a lock only when its holder does, so the name gets another
+ * file. A holder finds its file replaced when it renews, and SIGURG makes it renew at once. The
+ * signal does no harm to another process that has this pid in this container.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,17 +15,17 @@
 #include "base/error.h"
 #include "lock.h"
 
-/* Let the users of the old file open the new one as that, if this user may give it away. */
+/* Give the new file the owner and mode of the old one, if this user may. */
 static void make_like(int fd, int old)
 {
 	struct stat info;
 
 	if (!fstat(old, &info) && !fchmod(fd, info.st_mode & 0777) &&
 	    fchown(fd, info.st_uid, info.st_gid) && fchown(fd, (uid_t)-1, info.st_gid))
-		return;		/* it is this user's, then */
+		return;		/* it stays this user's */
 }
 
-/* Give the name to a new file with the last fence: everybody who comes from now on locks that. */
+/* Give the name to a new file with the last fence, which all others lock from now on. */
 static enum outcome replace_file(const struct file_lock *lock, uint64_t fence, struct error *err)
 {
 	const struct file_record record = { .fence = fence };
@@ -46,7 +46,7 @@ static enum outcome replace_file(const struct file_lock *lock, uint64_t fence, s
 	return failed ? OUTCOME_ERROR : OUTCOME_HELD;
 }
 
-/* Is the hold of this row there? A process without a record has a row without an id. */
+/* Does the hold of this row exist? A process without a record has a row without an id. */
 static bool shows_row(const struct file_state *state, const struct row *row)
 {
 	return file_state_find(state, row->id) ||
@@ -54,8 +54,8 @@ static bool shows_row(const struct file_state *state, const struct row *row)
 }
 
 /*
- * Stay in the section, so that a process that takes the lock is either in the old file before, or
- * finds that the file is not the current one. All who hold beside this one lose the lock, too.
+ * Stay in the section, so that a process that acquires the lock is in the old file before, or finds
+ * that this file is not the current one. All other holders of the file lose the lock, too.
  */
 static enum outcome break_row(const struct file_lock *lock, const struct row *row,
 			      struct error *err)

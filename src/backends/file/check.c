@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How fit a directory is to hold locks, and making it. */
+/* `dlock check` and `dlock setup` for a directory. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,10 +13,10 @@
 #include "lock/view.h"
 #include "lock.h"
 
-/* Bytes. Records need a few kB; where there is less, no lock can be taken. */
+/* In bytes. Records need a few kB. */
 #define SPACE_LEAST 65536
 
-/* The kind of a network file system, or NULL. */
+/* Returns the kind of a network file system, or NULL. */
 static const char *network_of(const char *directory)
 {
 	struct statfs info;
@@ -90,7 +90,7 @@ int file_check(struct backend *backend, struct findings *findings, struct error 
 	return 0;
 }
 
-/* The directory in quotes of the shell, an apostrophe in it as '\''. */
+/* Write the command, with the directory in quotes of the shell and an apostrophe as '\''. */
 static char *write_plan(const char *directory)
 {
 	/* Each byte may become four; the rest is the command. */

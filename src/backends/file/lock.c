@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Open the lock file, lock it, and find out who holds it. Only the kernel's locks show to other
- * containers which hold is alive: a pid means something else there, host names repeat, and
- * /proc/locks hides locks whose process it cannot name.
+ * Open the lock file, lock it, and find its holders. Only the kernel's locks show other containers
+ * which hold is alive: a pid has another meaning there, host names repeat, and /proc/locks hides
+ * locks of processes that it cannot name.
  *
  * Single bytes are locked with F_OFD_SETLK. Like flock(), this locks for all processes that share
  * the open file description. The two kinds do not see each other on local file systems.
@@ -22,12 +22,12 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* The bytes are far behind all that a file may contain. */
+/* The bytes are far behind the largest file. */
 _Static_assert(sizeof(off_t) >= sizeof(int64_t), "needs -D_FILE_OFFSET_BITS=64");
 #define SECTION_BYTE ((off_t)1 << 40)
 #define RECORD_BYTE(number) (SECTION_BYTE + 1 + (number))
 
-/* Pauses between two tries to enter the section, in which its owner does some reads and a write. */
+/* Pauses between two tries to enter the section, whose owner does some reads and a write. */
 #define PAUSE_FIRST_US 50
 #define PAUSE_LAST_US 5000
 
@@ -39,7 +39,7 @@ void file_lock_init(struct file_lock *lock, const struct file_backend *file, con
 	file_path_make(file->directory, name, lock->path);
 }
 
-/* Something that stands in for a lock file is refused, before it is locked. */
+/* Refuse a file that is no lock file, before it is locked. */
 static int check_file(const struct file_lock *lock, struct error *err)
 {
 	struct stat info;
@@ -75,12 +75,12 @@ static int cannot_open(const struct file_lock *lock, struct error *err)
 
 int file_lock_open(struct file_lock *lock, bool make, struct error *err)
 {
-	/* O_NONBLOCK: a FIFO in its place must not hold us up. */
+	/* O_NONBLOCK: a FIFO must not block us. */
 	const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
 
 	/*
-	 * Never O_CREAT on a file that is there: the kernel forbids that in sticky
-	 * directories for other people's files (fs.protected_regular).
+	 * Never O_CREAT on an existing file: in sticky directories the kernel forbids this for
+	 * files of other users (fs.protected_regular).
 	 */
 	do {
 		lock->fd = open(lock->path, flags);
@@ -114,7 +114,7 @@ bool file_lock_current(const struct file_lock *lock)
 
 /* ---- bytes ---- */
 
-/* A length of 0 means all bytes from start on. */
+/* Lock or unlock bytes. A length of 0 means all from start on. */
 static int set_lock(const struct file_lock *lock, short type, off_t start, off_t length)
 {
 	struct flock range = {
@@ -153,8 +153,8 @@ void file_lock_leave(const struct file_lock *lock)
 }
 
 /*
- * Two holds may have the byte of record 0 for a moment: the guard of a run frees flock() alone, and
- * its supervisor frees the byte later. So that byte is locked as for reading.
+ * Lock the byte of record 0 for reading, because two holds may have it for a moment: the guard of a
+ * run frees only flock(), and its supervisor frees the byte later.
  */
 int file_lock_claim(const struct file_lock *lock, int number, struct error *err)
 {
@@ -163,7 +163,7 @@ int file_lock_claim(const struct file_lock *lock, int number, struct error *err)
 	return report_refused(lock, err);
 }
 
-/* Is a hold alive among count records from number on? True also when that cannot be found out. */
+/* Is a hold alive among count records from number on? True also after an error. */
 static bool is_alive(const struct file_lock *lock, int number, int count)
 {
 	struct flock range = {
@@ -177,18 +177,18 @@ static bool is_alive(const struct file_lock *lock, int number, int count)
 void file_lock_free(const struct file_lock *lock, enum hold_mode mode)
 {
 	set_lock(lock, F_UNLCK, SECTION_BYTE, 0);
-	/* A guard that was forked during the hold has a copy, so that close() frees nothing. */
+	/* Unlock, because a guard that was forked during the hold has a copy of the descriptor. */
 	flock(lock->fd, LOCK_UN);
 	/* Waiters that cannot sleep in flock() watch the file: watch_file() in acquire.c. */
 	if (mode != HOLD_EXCLUSIVE)
 		futimens(lock->fd, NULL);
 }
 
-/* ---- who holds ---- */
+/* ---- holders ---- */
 
 /*
- * Try for locks, and so have them for some microseconds. Other processes of dlock do not take this
- * for a hold, because they try within the section, too.
+ * Find out how the file is locked by locking it for some microseconds. Other processes of dlock do
+ * not mistake this for a hold, because they try within the section, too.
  */
 static enum file_taken probe_flock(const struct file_lock *lock)
 {
@@ -207,7 +207,7 @@ static void add_hold(struct file_state *state, const struct file_record *record)
 	state->holds[state->count++] = *record;
 }
 
-/* A hold counts only if its record fits the way in which the file is locked. */
+/* Read a record. Its hold counts only if its mode fits the lock on the file. */
 static void scan_record(const struct file_lock *lock, struct file_state *state, int number,
 			const struct file_record *record)
 {
@@ -239,7 +239,7 @@ void file_lock_scan(const struct file_lock *lock, struct file_state *state)
 
 int file_lock_inspect(const struct file_lock *lock, struct file_state *state, struct error *err)
 {
-	/* If somebody is stopped in the section, read without it. */
+	/* If a process is stopped in the section, read without it. */
 	if (file_lock_enter(lock, err) < 0)
 		return -1;
 	*state = (struct file_state){ .taken = probe_flock(lock) };

@@ -4,20 +4,20 @@
  *
  *	flock()		exclusive by an exclusive hold, shared by all other ones. flock(1) sees and
  *			excludes these.
- *	a hold's byte	locked as long as the hold with this record is alive. Others can see that
- *			without locking anything.
+ *	a hold's byte	locked as long as the hold with this record is alive. Others can read
+ *			this without a lock of their own.
  *	a section byte	locked by a process that reads or changes records, for the time of some
  *			reads and writes.
  *
  * The bytes are far behind all records. All these locks belong to one open file description, so
- * that they end together: with its last descriptor, or in file_lock_free(). A process that takes
- * the lock calls
+ * they end together: with its last descriptor, or in file_lock_free(). A process that acquires the
+ * lock calls
  *
  *	file_lock_open flock() file_lock_enter file_lock_claim file_lock_leave
  *
  * and file_lock_free() in the end. Others call file_lock_open(), file_lock_inspect(),
- * file_lock_close(), with a description of their own, because the kernel does not show to a
- * description its own locks.
+ * file_lock_close(), with another description, because the kernel does not show a description its
+ * own locks.
  */
 #pragma once
 
@@ -60,15 +60,15 @@ void file_lock_init(struct file_lock *lock, const struct file_backend *file, con
 int file_lock_open(struct file_lock *lock, bool make, struct error *err);
 
 /*
- * Close the file, if it is open. This leaves the section, and frees what is held through this
- * descriptor alone.
+ * Close the file, if it is open. This leaves the section, and frees locks that have no other
+ * descriptor.
  */
 void file_lock_close(struct file_lock *lock);
 
 /* Report that there is no such directory, and how to make it. Returns -1. */
 int file_lock_missing(const char *directory, struct error *err);
 
-/* Is the open file still the one that has this name? False after `dlock break`. */
+/* Does the open file still have this name? False after `dlock break`. */
 bool file_lock_current(const struct file_lock *lock);
 
 /*
@@ -91,29 +91,28 @@ enum file_taken {
 	FILE_TAKEN,		/* by an exclusive hold */
 };
 
-/* What the kernel's locks and the records show. */
+/* The state of a lock, from the kernel's locks and the records. */
 struct file_state {
 	enum file_taken taken;
 	uint64_t fence;			/* the last one; 0: not known */
-	struct file_record *holds;	/* those that are alive */
+	struct file_record *holds;	/* the living holds */
 	int count;
 	int free_number;		/* the first record for a shared hold or slot */
 };
 
 /*
- * Read the records of a file that is locked as state->taken says; all else in *state is 0. Only
- * within the section. The caller frees with file_state_finish().
+ * Read the records of a file that is locked as in state->taken; all else in *state is 0. Only
+ * within the section. The caller calls file_state_finish().
  */
 void file_lock_scan(const struct file_lock *lock, struct file_state *state);
 
 /*
- * Enter the section, find out how the file is locked, and scan it. Go on without the section while
- * somebody else is stopped in it. Not through a description that holds. Returns 0, or -1 and sets
- * *err.
+ * Enter the section, find out how the file is locked, and scan it. Continues without the section if
+ * a process is stopped in it. Not for a description with a hold. Returns 0, or -1 and sets *err.
  */
 int file_lock_inspect(const struct file_lock *lock, struct file_state *state, struct error *err);
 
-/* Inspect the lock of a name. It is free when it has no file. Returns 0, or -1 and sets *err. */
+/* Inspect the lock of a name. Without a file it is free. Returns 0, or -1 and sets *err. */
 int file_inspect(const struct file_backend *file, const char *name, struct file_state *state,
 		 struct error *err);
 void file_state_finish(struct file_state *state);
@@ -122,11 +121,10 @@ void file_state_finish(struct file_state *state);
 const struct file_record *file_state_find(const struct file_state *state, const char *id);
 
 /*
- * Write the record of this object's hold if it has changed: with text (not NULL) as its holder
- * record, or because another process than before keeps the hold. Write it also if somebody has
- * emptied the file, as a shell does that opens it with ">" for flock(1). A record with a larger
- * fence is left, because that holder came after this one. Errors are ignored: the hold does not
- * depend on its record.
+ * Write the record of this object's hold if it has changed: text (not NULL) is a new holder record,
+ * or another process keeps the hold now. Write it also to an empty file: a shell that opens it with
+ * ">" for flock(1) empties it. Keep a record with a larger fence, which is of a later holder.
+ * Errors are ignored, because the hold does not depend on its record.
  */
 void file_store(struct file_backend *file, const char *text);
 

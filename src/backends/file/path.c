@@ -25,8 +25,8 @@ static bool run_lock_is_shared(void)
 }
 
 /*
- * The choice depends on the user and the host alone: his shells, cron jobs and services must all
- * agree on the directory.
+ * Depends only on the user and the host, because shells, cron jobs and services must agree on the
+ * directory.
  */
 bool file_path_of_user(uid_t user, int number, char path[static FILE_DEFAULT_SIZE])
 {
@@ -67,7 +67,7 @@ char *file_path_of_self(void)
 	return path;
 }
 
-/* Write a file name for a lock's name, less the suffix, and return its end. */
+/* Write the file name of a lock without the suffix. Returns its end. */
 static char *encode_name(const char *name, char *encoded)
 {
 	char *to = encoded;

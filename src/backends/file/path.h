@@ -16,9 +16,9 @@ struct error;
 
 /*
  * Make the default directory and write its path: for root /run/dlock; for others
- * /run/lock/dlock-UID if /run/lock is a sticky directory where everybody can write; else, and where
- * those cannot be made, /tmp/dlock-UID. One that is not this user's alone is refused. Returns 0, or
- * -1 and sets *err.
+ * /run/lock/dlock-UID if /run/lock is a sticky directory where everybody can write; otherwise, or
+ * if it cannot be made, /tmp/dlock-UID. Refuses a directory that others can write or own. Returns
+ * 0, or -1 and sets *err.
  */
 int file_path_default(char path[static FILE_DEFAULT_SIZE], struct error *err);
 
@@ -26,15 +26,15 @@ int file_path_default(char path[static FILE_DEFAULT_SIZE], struct error *err);
 char *file_path_of_self(void);
 
 /*
- * Write the default directory of a user: number 0 is the one that is tried first, and number 1 the
- * one where that cannot be made. False: there is no directory of this number.
+ * Write the default directory of a user: number 0 is tried first, and number 1 after it. False:
+ * there is no directory of this number.
  */
 bool file_path_of_user(uid_t user, int number, char path[static FILE_DEFAULT_SIZE]);
 
 /*
  * Write the path of a lock's file: DIRECTORY/NAME.lock. In the name '%', '/' and a leading '.'
- * become %XX. Where that would be too long for a file name, the name stands as it is behind a
- * leading \001, and \002 stands for a slash: control bytes, which no lock's name has.
+ * become %XX. If this is too long for a file name, the name is unchanged behind a leading \001,
+ * with \002 for a slash: control bytes, which no lock's name has.
  */
 void file_path_make(const char *directory, const char *name, char path[static FILE_PATH_SIZE]);
 

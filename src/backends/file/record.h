@@ -20,14 +20,14 @@
 #include "lock/holder.h"
 
 #define FILE_RECORD_SIZE 1024
-/* A wish for more slots is a slip of the pen. */
+/* A request for more slots is refused as a mistake. */
 #define FILE_RECORDS 10000
 
 #define FILE_ID_DIGITS 32	/* the first ones of row_id() */
 
 struct file_record {
 	uint64_t fence;		/* 0: not known */
-	char id[ROW_ID_SIZE];	/* "": the record has a fence at most, and what follows is void */
+	char id[ROW_ID_SIZE];	/* "": the record has only a fence, or nothing */
 	enum hold_mode mode;	/* HOLD_ANY: not known */
 	int slots;
 	pid_t pid;		/* 0: not known */
@@ -37,7 +37,7 @@ struct file_record {
 
 void file_record_id(const char *token, char id[static ROW_ID_SIZE]);
 
-/* Read what can be used of a record that anybody may have written. False: the file ends before. */
+/* Read the usable part of a record, which anybody may have written. False: the file ends before. */
 bool file_record_read(struct file_record *record, int fd, int number);
 
 /* Returns 0, or -1 and sets errno. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Show the locks of a directory. */
+/* Showing the locks of a directory. */
 #include <dirent.h>
 #include <errno.h>
 #include <signal.h>
@@ -31,9 +31,8 @@ static void add_process(struct rows *rows, int pid, bool holds, enum hold_mode m
 }
 
 /*
- * Add a row for each process that has called flock() and holds, or that waits, as far as the kernel
- * shows them, in its order. A line is "7: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF", with
- * "-> " for a waiter.
+ * Add a row for each process that holds a flock(), or waits for it, in the order of the kernel. A
+ * line is "7: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF", with "-> " for a waiter.
  */
 static void add_processes(struct rows *rows, const char *path, bool holds)
 {
@@ -63,8 +62,8 @@ static void add_processes(struct rows *rows, const char *path, bool holds)
 /* ---- one lock ---- */
 
 /*
- * If the process that made this record is gone and the hold is alive, a process that the command
- * has started has inherited its descriptor. A pid means nothing in another PID namespace or host.
+ * Add a note if the process of this record is gone: a process of its command has inherited the
+ * descriptor. Only in this PID namespace and on this host, where the pid has a meaning.
  */
 static void mark_leftovers(struct file_record *hold)
 {
@@ -155,8 +154,8 @@ static int show_names(const struct file_backend *file, struct name_list *names, 
 /* ---- the default directories of users ---- */
 
 /*
- * No hold here is the token's. Returns -1 if this is the default directory of one user and the hold
- * is in that of another, as below su or sudo in a run.
+ * The token has no hold here. Returns -1 and sets *err if the hold is in the default directory of
+ * another user, as below su or sudo in a run.
  */
 static int check_users(const struct file_backend *file, const struct request *request,
 		       struct error *err)

@@ -134,7 +134,8 @@ static void check_durability(const struct facts *facts, struct findings *finding
 	add_finding(findings, lazy, FINDING_WARNING, "durability",
 		    "set innodb_flush_log_at_trx_commit to 1",
 		    lazy ? "innodb_flush_log_at_trx_commit is not 1: a crash of the host may "
-			   "forget the newest locks" : "commits are on disk before they are answered");
+			   "forget the newest locks"
+			 : "commits are on disk before they are answered");
 }
 
 static void check_transport(const struct mysql_backend *my, const struct facts *facts,
