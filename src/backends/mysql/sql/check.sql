@@ -1,11 +1,11 @@
--- What `dlock check` asks a server for all strategies.
+-- The statements of `dlock check` for all strategies.
 
 -- name: check_clock
 SELECT {now};
 
 -- name: check_variables
--- Facts about the server (see fact_names in check.c). SHOW leaves out variables that a server does
--- not know, where a SELECT would fail.
+-- Facts about the server (see check.c). SHOW omits variables that a server does not have; a SELECT
+-- would fail.
 SHOW GLOBAL VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'read_only',
   'innodb_read_only', 'max_connections', 'log_bin', 'binlog_format',
   'innodb_flush_log_at_trx_commit', 'group_replication_group_name');

@@ -1,6 +1,6 @@
--- The doors of the strategies row, advisory and table: locks of the server, which other programs can
--- use, too. A client passes the door when it has the entry of the lock (sql/entries.sql). The comment
--- lets others find a statement that waits (see end_stale).
+-- The doors of the strategies row, advisory and table: locks of the server, which other programs
+-- can use, too. A client passes the door when it has the entry of the lock (sql/entries.sql).
+-- end_stale finds a statement that waits by its comment.
 
 -- name: row_tables
 -- The rows that are locked.
@@ -26,23 +26,23 @@ GRANT LOCK TABLES, SELECT ON {database}.* TO {user}@'%';
 {entries_grants}
 
 -- name: door_facts
--- What every answer about a door says of the session, after whether it has the door.
+-- The columns about the session in each answer about a door, behind "has it the door?".
 CONNECTION_ID(), @@SESSION.wait_timeout, {read_only}
 
 -- name: door_confirm
--- The client is awake and has the door: from now on the connection may be idle for a whole lease,
--- and it waits for nothing else. A proof follows.
+-- For a client that is awake and has the door: the connection may be idle for a whole lease, and
+-- does not wait long for other locks. A proof follows.
 SET SESSION wait_timeout = {idle}, innodb_lock_wait_timeout = 1, lock_wait_timeout = 1;
 
 -- name: door_prove
--- Proves that this is still the session that has the door. The question itself keeps the connection
--- from being idle.
+-- Proves that this is still the session that has the door. The request keeps the connection from
+-- being idle.
 SELECT 1, {door_facts};
 
 -- name: row_try
--- Locks the row if it is free. A missing row is not made here, because a transaction that has made
--- the row could not be told from one that has locked it. MariaDB has further limits for idle
--- transactions, which are lifted.
+-- Locks the row if it is free. Does not make a missing row, because then the client could not
+-- distinguish a row that it has made from one that it has locked. Also lifts MariaDB's limits for
+-- idle transactions.
 SET SESSION wait_timeout = {idle}
   /*M!100300 , idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0,
   idle_write_transaction_timeout = 0 */;
@@ -54,8 +54,8 @@ ROLLBACK;
 INSERT IGNORE INTO dlock_rows (name) VALUES ({name});
 
 -- name: door_ready
--- A client that hangs when it gets the door is disconnected after {hung} s. The statement that waits
--- stands alone in the next packet, so that no answer comes before it ends. It ends after {limit} s.
+-- A client that hangs when it gets the door is disconnected after {hung} s. The statement that
+-- waits is alone in the next packet, so that no answer precedes its end. It ends after {limit} s.
 SET SESSION wait_timeout = {hung}, innodb_lock_wait_timeout = {limit}, lock_wait_timeout = {limit};
 
 -- name: row_ready

@@ -1,10 +1,10 @@
--- The queue of a lock. An entry waits (its fence is 0) or holds. It may hold when the entries before
--- it let it: none of them is there, or all have its mode and that mode is not exclusive.
+-- The queue of a lock. An entry waits (its fence is 0) or holds. It may hold if there are no
+-- entries before it, or if all of them have its mode and that mode is not exclusive.
 --
--- The row in dlock_names is the mutex of one lock. Everybody who adds an entry writes that row
--- first, so that row locks put the changes in order on one server, and certification puts them in
--- order on Galera and Group Replication. Entries are only removed without it, which can let others
--- hold too late, and never too early.
+-- The row in dlock_names is the mutex of one lock. A client that adds an entry first writes this
+-- row. So the changes are ordered by row locks on one server, and by certification on Galera and
+-- Group Replication. Only removals do without it: they can let others hold too late, but never too
+-- early.
 
 -- name: entries_tables
 CREATE TABLE IF NOT EXISTS dlock_names (
@@ -38,8 +38,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON {database}.dlock_entries TO {user}@'%';
 strategy = {strategy} AND name = {name}
 
 -- name: draw
--- Draws a number (LAST_INSERT_ID), and keeps the row of the name locked until COMMIT. The comment
--- lets others find this statement (see end_stale).
+-- Draws a number (LAST_INSERT_ID), and keeps the row of the name locked until COMMIT. end_stale
+-- finds this statement by its comment.
 INSERT /* {token} */ INTO dlock_names (strategy, name, fence)
   SELECT {strategy}, {name}, LAST_INSERT_ID({now}) FROM DUAL WHERE {writable}
   ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(GREATEST(dlock_names.fence + 1, {now}));
@@ -53,11 +53,11 @@ INSERT /* {token} */ INTO dlock_names (strategy, name, fence)
 NOT EXISTS (SELECT 1 FROM dlock_entries q WHERE strategy = {strategy} AND name = {name})
 
 -- name: entries_try
--- Takes a lock whose queue is empty. Where it is not, no row is locked, and the answer says whether
--- this token holds, or those who hold let another one of {mode} hold.
--- The queue may become empty after the first check: only a number that was drawn counts.
--- What was taken is read behind COMMIT. Galera can roll the transaction back at the end of a SELECT,
--- whose rows are sent by then: no error follows, and COMMIT succeeds with nothing to commit.
+-- Takes a lock whose queue is empty. Otherwise locks no row, and the answer is whether neither this
+-- token holds nor the holders admit another one of {mode}. The queue may become empty after the
+-- first statement, so only a number that was drawn counts. The hold is read after COMMIT, because
+-- Galera can roll the transaction back at the end of a SELECT, after its rows were sent: there is
+-- no error, and COMMIT has nothing to commit.
 START TRANSACTION;
 {draw_if_empty}
 INSERT INTO dlock_entries
@@ -75,11 +75,11 @@ SELECT COALESCE(MAX(token = {token} AND fence = LAST_INSERT_ID()), 0), LAST_INSE
 COUNT(*) = 0 OR {mode} <> 0 AND SUM(mode <> {mode}) = 0 AND ({mode} < 0 OR COUNT(*) < {mode})
 
 -- name: entries_take
--- Enters the queue, unless this token is there, and takes the lock if the entries before let it.
--- Entries whose time is over are deleted, because a clock that is set back would revive them. An
--- earlier request of this token, whose answer was lost, may have taken the lock: then its lease is
--- extended. A waiter that others have replaced finds that, and leaves. With --replace-waiters it sends
--- those away that came before with the same wish.
+-- Adds an entry, unless this token has one, and takes the lock if the entries before it allow this.
+-- Expired entries are deleted, because a clock that is set back would revive them. An earlier
+-- request of this token, whose answer was lost, may have taken the lock: then its lease is
+-- extended. A waiter that was replaced removes its entry. With --replace-waiters it replaces older
+-- waiters that have this option, too.
 START TRANSACTION;
 {draw}
 DELETE FROM dlock_entries WHERE {lock} AND (expires <= {now} OR place = {late} AND fence = 0);
@@ -115,27 +115,26 @@ SELECT @taken, IF(@fence > 0, @fence, LAST_INSERT_ID()), 0, @place, @before,
     GROUP BY w.place, w.mode)), @newer;
 
 -- name: entries_sleep
--- Sleeps until KILL QUERY ends it, or for {sleep} ms. It tests what the waiter waits for, and whether
--- its entry is there and was not replaced, so that what happened since the last request is not
--- missed. It stands alone in its packet,
--- because KILL QUERY between two statements of one packet would drop the rest without an error.
+-- Sleeps until KILL QUERY ends it, or for {sleep} ms. Does not sleep if the entry may hold, is gone
+-- or was replaced since the last request. It is alone in its packet, because KILL QUERY between two
+-- statements of one packet would drop the rest without an error.
 SELECT /* dlock sleep {token} */ SLEEP(IF(
     (SELECT newer FROM dlock_entries WHERE {lock} AND place = {place}) = '',
     (SELECT IF({may_hold}, 0, {sleep}) FROM dlock_entries
       WHERE {lock} AND place < {place} AND newer = ''), 0) / 1000);
 
 -- name: entries_waiters
--- Lists the waiters that can be woken from here, behind what was done. One row if there is none.
+-- Lists the waiters of this home, behind the result of the request. One row if there is none.
 SELECT @done, @conn, q.place, q.conn FROM (SELECT 1) one LEFT JOIN dlock_entries q
   ON q.strategy = {strategy} AND q.name = {name} AND q.fence = 0 AND q.home = @home AND {which}
   ORDER BY q.place LIMIT 20;
 
 -- name: entries_wake
--- Says whether a connection is there and whether it has to be tried again, and interrupts it if it
--- sleeps for a lock; otherwise that fails, because there is no connection of this number. MariaDB
--- does not show what a busy connection does. It can interrupt this one statement, so that a waiter
--- that was woken by somebody else meanwhile is left alone: an interrupt between two statements of a
--- packet would leave the client without the rest of its answer until its timeout.
+-- Returns whether a connection exists and whether to repeat this, and interrupts it if it sleeps
+-- for a lock. Otherwise KILL fails, because no connection has this number. MariaDB does not show
+-- the statement of a busy connection. It can interrupt this one statement, and so spares a waiter
+-- that another client has woken: an interrupt between two statements of a packet would leave the
+-- waiter without the rest of its answer until its timeout.
 SET @there = 0, @busy = 0, @asleep = NULL;
 SELECT 1, COMMAND = 'Busy', IF(INFO LIKE 'SELECT /* dlock sleep%',
     COALESCE(/*M!100301 QUERY_ID, */ ID), NULL)
@@ -144,8 +143,8 @@ SELECT @there, @busy;
 KILL QUERY /*M!100301 ID */ @asleep;
 
 -- name: entries_remove_dead
--- Removes waiters whose connections are gone, up to the last one that was woken. One that was
--- replaced learns so when it comes back.
+-- Removes waiters whose connections are gone, up to the last one that was woken. Keeps a replaced
+-- one, which reads this when it is back.
 DELETE q FROM dlock_entries q WHERE q.strategy = {strategy} AND q.name = {name} AND
   q.place <= {place} AND q.fence = 0 AND q.newer = '' AND q.home = @home AND
   NOT EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = q.conn);
@@ -163,7 +162,7 @@ DELETE FROM dlock_entries WHERE {lock} AND token = {token};
 {entries_waiters}
 
 -- name: entries_keep
--- Ends a hold that stays for its minimum time. No token has it any more.
+-- Turns a hold into one without a token, for the rest of its minimum hold.
 UPDATE dlock_entries SET expires = {now} + {keep}, owner = {owner}, token = CONCAT('kept ', place)
   WHERE {lock} AND token = {token} AND fence > 0 AND expires > {now};
 SELECT ROW_COUNT(), 0, NULL, NULL;
@@ -180,7 +179,7 @@ SELECT n.fence, IF(q.conn > 0, q.fence, 0), q.mode, q.token, (q.expires - @now) 
   ORDER BY q.fence = 0 OR q.conn = 0, q.place;
 
 -- name: entries_there
--- For a lock that lives with a connection; others may hide those of their account.
+-- For a lock that lives with a connection. Connections of another account may be hidden.
 (q.home <> @home OR EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = q.conn))
 
 -- name: entries_list

@@ -1,6 +1,6 @@
--- The dialect shedlock: the table of Java's ShedLock. Its columns are all there is, so the token's
--- digest stands in locked_by, and locked_at is the fence. There is no queue. The texts answer as
--- those of entries.sql do.
+-- The dialect shedlock: the table of Java's ShedLock. It has no further columns, so locked_by has
+-- the token's digest, and locked_at is the fence. There is no queue. The answers have the columns
+-- of those in entries.sql.
 
 -- name: shedlock_tables
 -- The table as ShedLock documents it.
@@ -16,9 +16,9 @@ CREATE TABLE IF NOT EXISTS shedlock (
 GRANT SELECT, INSERT, UPDATE ON {database}.shedlock TO {user}@'%';
 
 -- name: shedlock_zone
--- ShedLock writes UTC into columns that the server takes for local time, so all clients of a table
--- must use the same time zone: that of the server unless ?time-zone= says otherwise. Times that do
--- not fit are errors.
+-- ShedLock writes UTC into columns that the server reads as local time, so all clients of a table
+-- must use the same time zone: that of the server unless ?time-zone= names another one. Times that
+-- do not fit are errors.
 SET SESSION time_zone = {zone}, sql_mode = 'STRICT_ALL_TABLES';
 
 -- name: shedlock_is_held
@@ -32,8 +32,9 @@ TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at)
 
 -- name: shedlock_take
 -- Follows the steps of ShedLock. If an earlier answer was lost and the lock is already ours, the
--- lease is extended. locked_at never goes back: it is no earlier than the previous lock_until, which
--- is at least a millisecond after the previous locked_at. MAX() gives a row also when there is none.
+-- lease is extended. locked_at never goes back: it is no earlier than the previous lock_until,
+-- which is at least a millisecond after the previous locked_at. MAX() gives a row also when there
+-- is none.
 {shedlock_zone}
 {is_writable}
 INSERT IGNORE /* {token} */ INTO shedlock (name, lock_until, locked_at, locked_by)
@@ -49,7 +50,7 @@ SELECT MAX(LEFT(locked_by, 38) = {by}), MAX({shedlock_fence}), 0, 0, 0, 0,
   FROM shedlock WHERE {shedlock_is_held};
 
 -- name: shedlock_renew
--- Extends a lease, and never takes it anew.
+-- Extends a lease, and never takes the lock.
 {shedlock_zone}
 UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(3)),
     locked_by = CONVERT({owner} USING utf8mb4)
@@ -57,8 +58,8 @@ UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, {ttl}, UTC_TIMESTAMP(
 SELECT ROW_COUNT(), 0, NULL, NULL;
 
 -- name: shedlock_release
--- The row stays. The lock becomes free when its minimum hold is over, and not within the
--- millisecond in which it was taken. A lock that is only kept has the token of nobody.
+-- The row stays. The lock becomes free after its minimum hold, and not within the millisecond in
+-- which it was taken. A retained lock has no token.
 {shedlock_zone}
 UPDATE shedlock SET lock_until = GREATEST(TIMESTAMPADD(MICROSECOND, {keep}, UTC_TIMESTAMP(3)),
     TIMESTAMPADD(MICROSECOND, 1000, locked_at)),
@@ -88,7 +89,7 @@ SELECT {shedlock_fence}, {shedlock_fence}, 0,
 SELECT name FROM shedlock WHERE lock_until > UTC_TIMESTAMP(3);
 
 -- name: shedlock_check
--- How far the time zone is off UTC, and by how much that differs between January and July: the days
+-- The offset of the time zone from UTC, and its difference between January and July: the days
 -- between two midnights have 24 hours each, unless there is daylight saving time in one of them.
 {shedlock_zone}
 SELECT TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()),

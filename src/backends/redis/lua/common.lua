@@ -1,5 +1,6 @@
--- What all dialects share. KEYS: the lock and the keys beside it, see backend.c. ARGV: what to do,
--- the prefix of the waiters' channels, the token (Redisson's: the owner), and then:
+-- The beginning of the script in each dialect. KEYS: the lock and the keys beside it, see
+-- backend.c. ARGV: the request, the prefix of the waiters' channels, the token (Redisson's: the
+-- owner), and then:
 --
 --	acquire  TTL (ms), mode, record, queued_at ('0': not known yet), least fence ('0': this
 --		 server's clock gives one), options ('e': enqueue; 'r': replace older waiters that
@@ -18,15 +19,15 @@
 --	break    id of a hold -> {1}; {0}: it is gone; {type}: of a key that is not dlock's to
 --		 delete
 --
--- A mode is 'x' (exclusive), 's' (shared) or a number of slots. In what Redis calls, a number that
--- is written as text costs less.
+-- A mode is 'x' (exclusive), 's' (shared) or a number of slots. In Redis's commands, numbers as
+-- text cost less.
 local lock, holders, queue, waiters, fence = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local what, channel, token = ARGV[1], ARGV[2], ARGV[3]
 
 -- A fence outlives its lock by 30 days. After that the server's clock gives a greater one anyway.
 local FENCE_SECONDS = '2592000'
 
--- How long (ms) a waiter that was called may take until the next one passes it.
+-- How long (ms) a waiter that was called may take before the next one passes it.
 local GRANT = 900
 -- When no waiter has tried for this time (ms), all are dead, and the queue expires.
 local QUEUE = '60000'

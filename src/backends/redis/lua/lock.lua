@@ -1,7 +1,7 @@
--- The lock, in whatever dialect. A release frees the lock and calls the first waiter, which takes
--- it like anybody else. The queue is a barrier that no newcomer of dlock passes. A waiter that was
--- called and has not come within GRANT loses its place to the next one, which is called after that
--- time. A waiter is dead when nobody listens to its channel.
+-- The lock, in each dialect. A release frees the lock and calls the first waiter, which takes it
+-- like any client. No newcomer of dlock passes the queue. A waiter that was called and has not
+-- tried within GRANT is passed by the next one, which is called for that time. A waiter without a
+-- listener on its channel is dead.
 
 -- ---- records: of a holder 'FENCE SINCE TEXT', of a waiter 'QUEUED_AT MODE REPLACES TEXT'
 
@@ -18,7 +18,7 @@ local function waiter(who)
   return string.match(redis.call('HGET', waiters, who) or '', '^(%d+) (%w+) (%d) (.*)$')
 end
 
--- ---- the queue: waiter -> queued_at, or what a dialect has in its place
+-- ---- the queue: waiter -> queued_at, or that of the dialect
 
 local function all_waiters()
   if fair then return fair.all() end
@@ -57,7 +57,7 @@ end
 
 local function ms_since(us) return us and math.floor((now_us - us) / 1000) or -1 end
 
--- One whose lease ends first.
+-- The hold whose lease ends first.
 local function first_hold()
   local first
   for _, hold in ipairs(all_holds()) do
@@ -66,12 +66,12 @@ local function first_hold()
   return first
 end
 
--- The waiter that was called and has not come yet, and when (ms).
+-- The waiter that was called and has not tried since, and when it was called (ms).
 local function called()
   return string.match(redis.call('HGET', waiters, 'called') or '', '^(%S+) (%d+)$')
 end
 
--- Was this waiter called GRANT ago, or more, and could still take the lock?
+-- Was this waiter called GRANT ago or earlier, and could it still take the lock?
 local function late(who)
   local first, since = called()
   if first ~= who or math.abs(now - since) < GRANT then return false end
@@ -79,7 +79,7 @@ local function late(who)
   return room(wanted or 'x')
 end
 
--- The first waiter. The dead and the late lose their place; a living one comes back to it.
+-- The first waiter. Removes dead and late ones; a living one is back with its next try.
 local function head()
   local who = at(0)
   while who and who ~= token and (late(who) or not listens(who)) do
@@ -89,8 +89,8 @@ local function head()
   return who
 end
 
--- Calls the first waiter if there is room for it, and the second to look after it. Its time counts
--- from the first call. changed: it must look at the lock in any case.
+-- Calls the first waiter if there is room for it, and the second one to watch it. Its time counts
+-- from the first call. changed: it must check the lock in any case.
 local function call(changed)
   local first = head()
   if not first then
@@ -113,8 +113,8 @@ end
 
 -- ---- waiters that replace older ones
 
--- When the newest of them came, its token and its text. The key is seldom there, and in a cluster a
--- script with such a key in KEYS is refused for as long as its slot moves.
+-- The queued_at, token and text of the newest one. The key seldom exists, so it is not in KEYS: in
+-- a cluster, a script with a missing key in KEYS is refused while its slot moves.
 local newest = (string.gsub(fence, ':fence$', ':newest'))
 local function newest_one()
   local at_us, who, text = string.match(redis.call('GET', newest) or '', '^(%d+) (%w+) (.*)$')
@@ -126,7 +126,7 @@ local function stamp(replaces)
   return math.max(last_queued() + 1, replaces and newest_one() + 1 or 0, now_us)
 end
 
--- Outlives the queue, because an older one may come back after a lost connection.
+-- Outlives the queue, because an older waiter may be back after a lost connection.
 local function become_newest(queued_at, text)
   if newest_one() >= queued_at then return end
   redis.call('SET', newest, table.concat({digits(queued_at), token, text}, ' '), 'EX',
@@ -141,7 +141,7 @@ local function become_newest(queued_at, text)
   call(true)
 end
 
--- ---- what is asked for
+-- ---- the requests
 
 local function take(mine, wanted, ms, text, least)
   local number, since = holder(token)
@@ -164,7 +164,7 @@ end
 local function acquire(ms, wanted, text, queued_at, least, options)
   local came, mine, fair = tonumber(queued_at), own_mode(), least == '0'
   local replaces = string.find(options, 'r') ~= nil
-  -- A waiter goes on when the memory is full.
+  -- A waiter may try when the memory is full.
   if redis.call('HGET', waiters, token) then keep_fence() end
   if other_slots(wanted) then return {2, other_slots(wanted)} end
   if replaces and not mine then
@@ -224,7 +224,7 @@ local function release(keep, text, silent, least)
   if mine then drop({token, mine, 0, 1}) end
   if not silent then
     if mine then announce(false, mine) else leave(token) end
-    -- Another program wakes nobody when it releases the lock, so that the new first one must look.
+    -- Another program wakes nobody when it releases the lock, so the new first waiter must check.
     call(first == token)
   end
   if mine then finish() end

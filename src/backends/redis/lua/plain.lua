@@ -1,4 +1,4 @@
--- The dialect of dlock: a string, the holder's token, or for those who share the lock a sorted set,
+-- The dialect of dlock: a string, the holder's token, or for shared holds and slots a sorted set,
 -- token -> end of its lease (ms by this server's clock).
 
 -- Most locks are free and nobody waits. What is refused shows before the lock is taken, at last.
@@ -17,7 +17,7 @@ if what == 'release' and ARGV[4] == '0' and ARGV[7] == '0' and
 end
 
 local kind = redis.call('TYPE', lock).ok
--- Only in a set of dlock's each member has a record beside it.
+-- Only a set of dlock's has a record beside each member.
 local mode = kind == 'zset' and redis.call('HGET', holders, 'mode') or nil
 for _, who in ipairs(mode and redis.call('ZRANGE', lock, 0, -1) or {}) do
   if not redis.call('HGET', holders, who) then
@@ -95,18 +95,18 @@ local function finish()
   if kind == 'none' then redis.call('DEL', lock, holders) end
 end
 
--- Other programs that wait for this kind of lock poll.
+-- Other programs poll for this kind of lock.
 local function announce() end
 
--- The slots that the holders use, when those are not the ones that are wanted.
+-- The slots of the holders, if they differ from wanted.
 local function other_slots(wanted)
   return tonumber(wanted) and tonumber(mode or '') and wanted ~= mode and tonumber(mode)
 end
 
--- The record of a holder or waiter that has none.
+-- The record of a holder or waiter without one.
 local function describe() return '' end
 
--- The waiters stand in dlock's own queue.
+-- The waiters are in dlock's own queue.
 local fair
 local function publish(to, text) redis.call('PUBLISH', to, text) end
 local function refuses() end
