@@ -1267,7 +1267,7 @@ zombie() {
 			fail "the caller's, open in the keeper: ${fd##*/} $target"
 		fi
 	done
-	between "$(find "/proc/$KEEPER/fd" -mindepth 1 | wc -l)" 4 16 "descriptors"
+	between "$(find "/proc/$KEEPER/fd" -mindepth 1 | wc -l)" 4 17 "descriptors"
 	give
 }
 
