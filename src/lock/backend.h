@@ -2,9 +2,9 @@
 /*
  * The contract between dlock and a backend: everything that a backend has to do.
  *
- * A backend stores rows and changes them atomically. A row says who holds a lock, or who waits for
- * it. What a row means is decided in lock/hold.h, once for all backends: whether a hold covers a
- * request, what a minimum hold is, what `status` shows, when a waiter tries again.
+ * A backend stores rows and changes them atomically. A row is a hold of a lock, or a waiter for it.
+ * lock/hold.h gives rows their meaning, once for all backends: whether a hold covers a request,
+ * what a minimum hold is, what `status` shows, when a waiter tries.
  *
  * A backend is a table of functions over an object of its own, whose first member is struct
  * backend. One process uses one object for one lock. Nothing here is thread-safe.
@@ -99,7 +99,7 @@ struct row {
 	int slots;		/* HOLD_SLOT */
 	uint64_t fence;		/* 0: not known, or a waiter */
 	int64_t age_ms;		/* since it holds, or waits; -1: not known */
-	int64_t left_ms;	/* until the hold ends by itself; -1: no end is known */
+	int64_t left_ms;	/* until the lease of the hold ends; -1: no end is known */
 	char *text;		/* the stored holder record; never NULL; owned by struct rows */
 };
 
@@ -111,13 +111,13 @@ struct name_list {
 	size_t count;
 };
 
-/* What show() returns. The caller zeroes it before, and frees it with rows_finish(). */
+/* The result of show(). The caller zeroes it before, and frees it with rows_finish(). */
 struct rows {
 	struct row *rows;	/* the waiters among them in the order of the queue */
 	size_t count;
 	uint64_t fence;		/* the last one given for this name; 0: not known */
 	struct name_list names;	/* with request->name NULL: the locks that have rows */
-	/* What other programs keep where the lock is, and which excludes nobody. */
+	/* Data of other programs beside the lock, which excludes nobody. */
 	struct name_list ignored;
 };
 
@@ -134,7 +134,7 @@ void name_list_add(struct name_list *list, const char *name, size_t length);
 void name_list_sort(struct name_list *list);
 void name_list_finish(struct name_list *list);
 
-/* What acquire() and renew() return besides the outcome. The caller zeroes it; hold_fd is -1. */
+/* The result of acquire() and renew(), beside the outcome. The caller zeroes it; hold_fd is -1. */
 struct grant {
 	/* After HELD: */
 	/*
@@ -154,12 +154,12 @@ struct grant {
 	 */
 	int hold_fd;
 	/* After BUSY: */
-	int64_t retry_ms;	/* CLOCK_BOOTTIME: acquire again then; hold_look_at() computes it */
+	int64_t retry_ms;	/* CLOCK_BOOTTIME of the next acquire(); see hold_retry_at() */
 	/* After LOST of acquire(): the holder record of the newer waiter that replaced this one. */
 	char *newer;		/* the caller frees it; NULL: not known */
 };
 
-/* What a backend can do beyond exclusive holds; the engine refuses the rest before connecting. */
+/* Abilities beyond exclusive holds. The engine refuses all others before connecting. */
 enum backend_can {
 	BACKEND_SHARED = 1,
 	BACKEND_SLOTS = 2,
@@ -215,16 +215,16 @@ struct backend_ops {
 
 	/*
 	 * Reach the server for the first acquire() of this request: look up its name, connect, log
-	 * in. Leaves no row, so that the process may be killed in it. acquire() connects by itself
-	 * where this was not called. NULL: there is no server.
+	 * in. Leaves no row, so that the process may be killed in it. acquire() connects if
+	 * this was not called. NULL: there is no server.
 	 */
 	int (*connect)(struct backend *backend, const struct request *request, struct error *err);
 
 	/*
 	 * Try once, in one atomic step, to make a row that holds. HELD: the row is there. BUSY: the
 	 * modes of the rows that hold exclude this one, or a waiter of dlock came before. With
-	 * request->queue, a row that waits is then there, and keeps its place in the queue through
-	 * lost connections; without, no row is left. LOST: a newer waiter has replaced this one,
+	 * request->queue, a row that waits is then there, and keeps its position through lost
+	 * connections; without, no row is left. LOST: a newer waiter has replaced this one,
 	 * and no row is left. ERROR: it is not known whether a row is left; call release(). --slots
 	 * that differ from those of the rows that hold are an ERROR: hold_mode_slots_agree().
 	 *
@@ -244,8 +244,8 @@ struct backend_ops {
 
 	/*
 	 * Remove the row of this token, holding or waiting, and wake the waiter that is now first.
-	 * With keep_ms > 0 the row of a hold stays instead, with text as its record, and ends by
-	 * itself after that time. HELD: a row held. LOST: none did, though one that waited may have
+	 * With keep_ms > 0 the row of a hold stays instead, with text as its record, and expires
+	 * after that time. HELD: a row held. LOST: none did, though one that waited may have
 	 * been removed. With BACKEND_SHARED or SLOTS, wake every waiter that may now hold.
 	 */
 	backend_release_fn *release;
@@ -253,7 +253,7 @@ struct backend_ops {
 	/*
 	 * List the rows of request->name, or with NULL the names of all locks that have rows. Rows
 	 * whose lease has ended are left out. request->token says which row is `mine`. Another
-	 * program's hold is a row, too. Makes nothing at the server, and takes nothing.
+	 * program's hold is a row, too. Changes nothing on the server.
 	 */
 	backend_show_fn *show;
 
@@ -261,22 +261,22 @@ struct backend_ops {
 	int (*fd)(struct backend *backend);
 
 	/*
-	 * Read what has come. Returns when to call acquire() (waiting) or renew() (holding), in ms
-	 * of CLOCK_BOOTTIME: 0 for at once, as after a lost connection; CLOCK_NEVER for no change.
+	 * Read the input. Returns when to call acquire() (waiting) or renew() (holding), in ms of
+	 * CLOCK_BOOTTIME: 0 for at once, as after a lost connection; CLOCK_NEVER for no change.
 	 */
 	int64_t (*event)(struct backend *backend);
 
 	/*
 	 * Make what locks need: a directory, tables. With plan, instead set *plan to a text that
 	 * an administrator can read or run, which also names the permissions that an account needs;
-	 * the caller frees it; "" for nothing to do. Talks to no server then. NULL: nothing is ever
-	 * to be made.
+	 * the caller frees it; "" for nothing to do. Does not connect then. NULL: there is never
+	 * anything to make.
 	 */
 	int (*setup)(struct backend *backend, char **plan, struct error *err);
 
 	/*
-	 * Add what was found about the fitness of the backend to *findings (view.h). NULL: that a
-	 * lock can be taken, which `dlock check` tries itself, is all there is to know.
+	 * Add findings about the fitness of the backend to *findings (view.h). NULL: none beyond
+	 * the acquisition that `dlock check` tries itself.
 	 */
 	int (*check)(struct backend *backend, struct findings *findings, struct error *err);
 
@@ -287,7 +287,7 @@ struct backend_ops {
 	backend_break_fn *break_hold;
 };
 
-/* What the module of a backend exports as dlock_module. */
+/* Exported by the module of a backend as dlock_module. */
 struct backend_module {
 	struct module module;
 	const struct backend_ops *ops;

@@ -208,7 +208,7 @@ enum outcome hold_release_other(struct backend *backend, const struct request *r
 
 	if (outcome == OUTCOME_ERROR)
 		return outcome;
-	/* Its command may still run, and a release tells the backend that the command is dead. */
+	/* Its command may still run, and a release is for dead commands only. */
 	if (outcome == OUTCOME_HELD && backend->session)
 		return refuse_other(&hold, err);
 	/* Without a hold, a waiter's row may be left, of a keeper that was killed. */
@@ -243,9 +243,9 @@ uint64_t hold_next_fence(uint64_t last)
 	return clock > last ? clock : last + 1;
 }
 
-int64_t hold_look_at(int64_t left_ms, bool first, bool foreign)
+int64_t hold_retry_at(int64_t left_ms, bool first, bool foreign)
 {
-	int64_t pause_ms = HOLD_LOOK_MS + rand() % PAUSE_JITTER_MS;
+	int64_t pause_ms = HOLD_RETRY_MS + rand() % PAUSE_JITTER_MS;
 
 	if (first && foreign)
 		pause_ms = FOREIGN_PAUSE_MS + rand() % FOREIGN_JITTER_MS;

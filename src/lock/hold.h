@@ -78,8 +78,8 @@ uint64_t hold_next_fence(uint64_t last);
  * some jitter. The first in the queue tries when the present lease ends, in left_ms (-1: no end is
  * known), and every 0.2 to 0.3 s while another program holds the lock, whose release wakes nobody.
  */
-#define HOLD_LOOK_MS 5000
-int64_t hold_look_at(int64_t left_ms, bool first, bool foreign);
+#define HOLD_RETRY_MS 5000
+int64_t hold_retry_at(int64_t left_ms, bool first, bool foreign);
 
 /*
  * A waiter that could take the lock and has not done so within this time is passed by the next one.

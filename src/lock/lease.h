@@ -29,7 +29,7 @@ int64_t lease_end(int64_t sent_ms, int64_t ttl_ms);
 #define LEASE_SHOWN_MS (100 * LEASE_MOST_MS)
 
 /*
- * The lease that counts when a server says that it has granted granted_ms: at most asked_ms, or
+ * The lease that counts when a server reports that it has granted granted_ms: at most asked_ms, or
  * LEASE_MOST_MS where that is 0, which asks for the hold's own TTL. A session may have more, see
  * LEASE_SESSION_MS. What is no time counts as asked_ms; so does 0, but for a session, which needs
  * no lease.
@@ -55,7 +55,7 @@ int64_t lease_retry_ms(int64_t ttl_ms);
 /* The kill-after time that applies: at most a third of the TTL. */
 int64_t lease_kill_after(int64_t ttl_ms, int64_t kill_after_ms);
 
-/* What is left at now_ms of the minimum hold, which began at held_ms, in ms. */
+/* Returns how many ms of the minimum hold, which began at held_ms, are left at now_ms. */
 int64_t lease_keep(int64_t held_ms, int64_t min_hold_ms, int64_t now_ms);
 
 struct lease_stop {

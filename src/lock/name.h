@@ -12,14 +12,14 @@ struct error;
 #define NAME_DERIVED_SIZE (NAME_MAX_BYTES + 1)
 
 /*
- * 0 when name has 1 to 200 bytes of UTF-8 (RFC 3629: no overlong forms, no surrogates) without
- * control characters (C0, DEL, C1); else -1 with ERROR_USAGE.
+ * Returns 0 if name has 1 to 200 bytes of UTF-8 (RFC 3629: no overlong forms, no surrogates)
+ * without control characters (C0, DEL, C1), or -1 with ERROR_USAGE.
  */
 int name_check(const char *name, struct error *err);
 
 /*
- * The name for `dlock run -- COMMAND ARG...`: the basename of argv[0], "-", and 16 hex digits of
- * the 64-bit FNV-1a over all of argv with a NUL between two arguments, but none at the end. A
+ * Write the name for `dlock run -- COMMAND ARG...`: the basename of argv[0], "-", and 16 hex digits
+ * of the 64-bit FNV-1a over all of argv with a NUL between two arguments, but none at the end. A
  * basename that is too long is cut at the end of a character; one that is not a valid name becomes
  * "command".
  */

@@ -12,9 +12,9 @@
  * TOKEN+2 inside that. A level shows that the lock is not its owner's to release. No backend and no
  * keeper ever sees one.
  *
- * So $DLOCK_TOKEN alone shows which lock a process is inside, whatever became of the hold. The
- * checksum shows whether the hold is that of a run, which nobody else may release while the command
- * runs. One of 65536 tokens of other programs matches each of these hashes by chance. The name of a
+ * So $DLOCK_TOKEN alone shows which lock a process is inside, even after the hold. The checksum
+ * shows whether the hold is that of a run, which nobody else may release while the command runs.
+ * One of 65536 tokens of other programs matches each of these hashes by chance. The name of a
  * keeper's socket has the first 8 digits, so 48 random bits stay secret.
  */
 #pragma once
@@ -30,13 +30,13 @@ struct error;
 #define TOKEN_TEXT_SIZE (TOKEN_SIZE + sizeof("+999999") - 1)
 
 /*
- * Makes a token for the lock name on a backend (uri_identity()) from the kernel's random
- * source. 0, or -1 with ERROR_INTERNAL.
+ * Make a token for the lock name on a backend (uri_identity()) from the kernel's random source.
+ * Returns 0, or -1 with ERROR_INTERNAL.
  */
 int token_make(char token[static TOKEN_SIZE], const char *name, uint64_t backend, bool of_run,
 	       struct error *err);
 
-/* 32 random digits, for what is no hold of a user. 0, or -1 with ERROR_INTERNAL. */
+/* Make 32 random digits, for a hold of dlock itself. Returns 0, or -1 with ERROR_INTERNAL. */
 int token_make_random(char token[static TOKEN_SIZE], struct error *err);
 
 /* Was the token made for a run? */
@@ -53,11 +53,11 @@ enum token_scope token_scope(const char token[static TOKEN_SIZE], const char *na
 			     uint64_t backend);
 
 /*
- * Reads TOKEN or TOKEN+LEVEL. *level: 1 to TOKEN_LEVEL_MOST, or 0 for a plain token. 0, or -1 with
- * ERROR_USAGE and nothing changed.
+ * Read TOKEN or TOKEN+LEVEL. *level: 1 to TOKEN_LEVEL_MOST, or 0 for a plain token. Returns 0, or
+ * -1 with ERROR_USAGE and nothing changed.
  */
 int token_read(const char *text, char token[static TOKEN_SIZE], int *level, struct error *err);
 
-/* Writes a token, and its level unless that is 0. */
+/* Write a token, and its level unless that is 0. */
 void token_write(const char token[static TOKEN_SIZE], int level,
 		 char text[static TOKEN_TEXT_SIZE]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What backends report about locks and themselves, for people. The reports contain no secret. */
+/* Reports of backends about locks and themselves, for people. They contain no secret. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,7 +18,7 @@ struct hold_view {
 	uint64_t fence;		/* 0: not known, or a waiter */
 	int64_t age_ms;		/* since it holds, or waits; -1: not known */
 	int64_t expires_ms;	/* from now; -1: not before it is released */
-	bool mine;		/* of the token that the view was made for, and not only kept */
+	bool mine;		/* of the token of the view, and not only retained */
 	char id[ROW_ID_SIZE];	/* see struct row */
 };
 
@@ -28,25 +28,25 @@ struct lock_view {
 	size_t hold_count;
 	struct hold_view *waiters;	/* in the order of the queue */
 	size_t waiter_count;
-	/* Other programs keep these where the lock is. They count as neither hold nor waiter. */
+	/* Data of other programs beside the lock, which is neither hold nor waiter. */
 	struct name_list ignored;
 };
 
 /*
- * Make *view of what a backend has shown, and take over rows->ignored. No time is taken for longer
- * than what makes sense (lease.h).
+ * Make *view from the rows of show(), and take over rows->ignored. Limits times to sane values
+ * (lease.h).
  */
 void lock_view_make(struct lock_view *view, struct rows *rows);
 void lock_view_finish(struct lock_view *view);
 
-/* The first holder; NULL: there is none. */
+/* Returns the first holder; NULL: there is none. */
 const struct hold_view *lock_view_first(const struct lock_view *view);
-/* How many waiters are before that of the token; -1: it does not wait. */
+/* Returns how many waiters are before that of the token; -1: it does not wait. */
 int64_t lock_view_ahead(const struct lock_view *view);
 
 enum severity {
 	FINDING_OK,
-	FINDING_NOTE,		/* good to know, but nothing that an operator has to change */
+	FINDING_NOTE,		/* good to know, without a need to change something */
 	FINDING_WARNING,	/* locks work, but an operator should change something */
 	FINDING_ERROR,		/* locks do not work */
 };
@@ -54,8 +54,8 @@ enum severity {
 struct finding {
 	enum severity severity;
 	char topic[24];		/* one word: "version", "persistence" */
-	char text[240];		/* what was found */
-	char remedy[240];	/* what to do; "" when nothing */
+	char text[240];
+	char remedy[240];	/* what to do; "": nothing */
 };
 
 struct findings {
@@ -63,19 +63,19 @@ struct findings {
 	size_t count;
 };
 
-/* Adds a row. remedy may be NULL. */
+/* Add a row. remedy may be NULL. */
 void findings_add(struct findings *findings, enum severity severity, const char *topic,
 		  const char *remedy, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
 
 /*
- * Measures how long requests take, and adds the finding "round-trip", which ends with where. ping
- * makes one request to the server: 0, or -1 with *err. 0 or -1.
+ * Measure how long requests take, and add the finding "round-trip", which ends with where. ping
+ * sends one request: it returns 0, or -1 and sets *err. Returns 0 or -1.
  */
 int findings_add_round_trip(struct findings *findings, struct backend *backend,
 			    int (*ping)(struct backend *backend, struct error *err),
 			    const char *where, struct error *err);
 
-/* Adds the finding "clock": how far the server's clock is ahead of the clock of this host. */
+/* Add the finding "clock": how far the server's clock is ahead of the clock of this host. */
 void findings_add_skew(struct findings *findings, int64_t skew_ms);
 void findings_finish(struct findings *findings);

@@ -255,7 +255,7 @@ static void test_break(void)
 
 static int64_t look_in(int64_t left_ms, bool first, bool foreign)
 {
-	return hold_look_at(left_ms, first, foreign) - clock_boot_ms();
+	return hold_retry_at(left_ms, first, foreign) - clock_boot_ms();
 }
 
 static void test_looks(void)
@@ -265,9 +265,9 @@ static void test_looks(void)
 
 	for (int i = 0; i < 100; i++) {
 		unit_case("look %d", i);
-		CHECK(look_in(-1, false, false) >= HOLD_LOOK_MS - 1);
-		CHECK(look_in(10, false, false) >= HOLD_LOOK_MS - 1);
-		CHECK(look_in(-1, true, false) <= HOLD_LOOK_MS + 500);
+		CHECK(look_in(-1, false, false) >= HOLD_RETRY_MS - 1);
+		CHECK(look_in(10, false, false) >= HOLD_RETRY_MS - 1);
+		CHECK(look_in(-1, true, false) <= HOLD_RETRY_MS + 500);
 		CHECK(look_in(1000, true, false) <= 1002 && look_in(1000, true, false) >= 990);
 		CHECK(look_in(0, true, false) >= 10 && look_in(0, true, false) <= 20);
 		CHECK(look_in(-1, true, true) >= 190 && look_in(-1, true, true) <= 300);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What MariaDB's Connector/C and Oracle's libmysqlclient (8.0.16 and newer) spell differently. */
+/* Differences of MariaDB's Connector/C and Oracle's libmysqlclient (8.0.16 and newer). */
 #pragma once
 
 #include <mysql.h>
@@ -45,7 +45,7 @@ static inline void api_allow_clear(MYSQL *mysql, bool clear)
 	mysql_options(mysql, MYSQL_ENABLE_CLEARTEXT_PLUGIN, &clear);
 }
 
-/* This library reconnects only when told to, and not by an option file. */
+/* This library never reconnects because of an option file. */
 static inline void api_forbid_reconnect(MYSQL *mysql)
 {
 	(void)mysql;

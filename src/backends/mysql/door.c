@@ -113,7 +113,7 @@ static void make_params(const struct mysql_backend *my, const struct request *re
 		SQL_PART("nowait", shared ? NOWAIT_MARIADB : kind->nowait),
 		SQL_INT("idle", idle_s),
 		SQL_INT("hung", idle_s < HUNG_S ? idle_s : HUNG_S),
-		SQL_INT("limit", HOLD_LOOK_MS / 1000),
+		SQL_INT("limit", HOLD_RETRY_MS / 1000),
 		SQL_LAST
 	});
 }

@@ -45,7 +45,7 @@ int64_t door_ttl_ms(const struct request *request);
 /* Pass the door if it is open. HELD: it is ours. BUSY: another program has it. */
 enum outcome door_try(struct mysql_backend *my, const struct request *request, struct error *err);
 
-/* Begin to sleep in the statement that passes the door, for HOLD_LOOK_MS at most. 0 or -1. */
+/* Begin to sleep in the statement that passes the door, for HOLD_RETRY_MS at most. 0 or -1. */
 int door_wait(struct mysql_backend *my, const struct request *request, struct error *err);
 
 /* Receive the end of that statement. HELD: the door is ours. BUSY: it is not. */

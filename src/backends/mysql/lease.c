@@ -26,7 +26,7 @@
 /* Without a queue: a waiter's first pause, which doubles each time, and the longest one. */
 #define PAUSE_FIRST_MS 50
 #define PAUSE_LAST_MS 5000
-/* The lease of an entry whose client sleeps at the door, for HOLD_LOOK_MS at a time. */
+/* The lease of an entry whose client sleeps at the door, for HOLD_RETRY_MS at a time. */
 #define AT_DOOR_MS 15000
 
 /* Can the strategy lock a name of this length? Returns 0, or -1 and sets *err. */
@@ -49,7 +49,7 @@ static int64_t choose_check(struct mysql_backend *my, const struct entries_state
 {
 	const int64_t now_ms = clock_boot_ms();
 	int64_t late_ms;
-	int64_t check_ms = now_ms + CHECK_FACTOR * (hold_look_at(-1, false, false) - now_ms);
+	int64_t check_ms = now_ms + CHECK_FACTOR * (hold_retry_at(-1, false, false) - now_ms);
 	char late[ROW_ID_SIZE] = "";
 
 	if (!state->waiting && state->left_ms >= 0)
@@ -181,7 +181,7 @@ static enum outcome sleep_at_door(struct mysql_backend *my, const struct request
 		return outcome;
 	if (door_wait(my, request, err))
 		return OUTCOME_ERROR;
-	grant->retry_ms = clock_boot_ms() + HOLD_LOOK_MS + my->base.timeout_ms;
+	grant->retry_ms = clock_boot_ms() + HOLD_RETRY_MS + my->base.timeout_ms;
 	return OUTCOME_BUSY;
 }
 

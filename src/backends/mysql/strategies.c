@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The strategies: what each of a family says and allows. */
+/* The table of strategies: their statements, and what they support. */
 #include "door.h"
 #include "shedlock.h"
 

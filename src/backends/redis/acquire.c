@@ -54,7 +54,7 @@ static enum outcome read_grant(struct redis_client *client, const redisReply *re
 	if (!redis_has_shape(reply, "iiisi") || e[0]->integer != 0)
 		return OUTCOME_LOST;
 	client->queued_us = strtoll(e[3]->str, NULL, 10);
-	grant->retry_ms = hold_look_at(e[1]->integer, e[2]->integer == 0, e[4]->integer);
+	grant->retry_ms = hold_retry_at(e[1]->integer, e[2]->integer == 0, e[4]->integer);
 	return OUTCOME_BUSY;
 }
 

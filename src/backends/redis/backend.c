@@ -3,8 +3,8 @@
  * Locks on one Redis server, which may be another one after a failover (route.h). The key
  * <prefix><name> is a string whose value is the token of the holder, as in redis-py, Redlock and
  * many other programs. A lock that several may hold, shared or by slots, is a sorted set of tokens
- * at the same key, which keeps those programs out, too. More keys stand beside it, in the same slot
- * of a cluster:
+ * at the same key, which also keeps those programs out. There are more keys beside it, in the same
+ * slot of a cluster:
  *
  *	{<key>}:holders	hash: token -> fence, since, text of the holder
  *	{<key>}:fence	the last fence
@@ -14,21 +14,21 @@
  *	{<key>}:newest	string: queued_at, token and text of the newest waiter that replaces others
  *	{<key>}:wake:<token>	the channel that this waiter listens to
  *
- * lua/ has the one script that does all of it. A release frees the lock and calls the first waiter,
- * which takes it like anybody else, while no newcomer of dlock may. A waiter that is dead has no
- * listener and is passed at once. One that was called and has not come within 900 ms is passed by
- * the next one, which is called for that time. Holders die, so each waiter also tries every 5 s,
- * and the first in the queue when the holder's lease ends.
+ * lua/ has the one script for all requests. A release frees the lock and calls the first waiter,
+ * which takes it like any client, while no newcomer of dlock may. A dead waiter has no listener and
+ * is passed at once. A waiter that was called and has not tried within 900 ms is passed by the next
+ * one, which is called for that time. Holders die, so each waiter also tries every 5 s, and the
+ * first in the queue when the holder's lease ends.
  *
- * A waiter sends queued_at with each try. So it keeps its place when it was taken for dead and
- * comes back, also to a server that has lost the queue.
+ * A waiter sends queued_at with each try. So it keeps its position after it was mistaken for dead,
+ * and on a server that has lost the queue.
  *
  * tests/model/line.pml is the model of this queue. Its try() is acquire() in lua/lock.lua, its
  * take(), call_first() and leave() are take(), call() and leave() there, and its release() is
  * release(); send() is PUBLISH, and a waiter sleeps in the poll() of the engine.
  *
- * Other programs wake nobody: while one of them holds the lock, the first in the queue, and no
- * other waiter, tries about every 250 ms.
+ * Other programs wake nobody. While one of them holds the lock, the first in the queue tries about
+ * every 250 ms.
  */
 #include <hiredis/hiredis.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@
 
 /* ---- the URI ---- */
 
-/* The parameters that say how locks are kept, wherever the server is. */
+/* The parameters of locks, for all kinds of URIs. */
 #define LOCK_PARAMS "prefix", "replicas", "dialect", "lock", "watchdog"
 
 static int read_host(struct redis_client *client, const struct uri *uri, struct error *err)
@@ -62,7 +62,7 @@ static int read_socket(struct redis_client *client, const struct uri *uri, struc
 	return redis_address_unix(&client->servers[0].address, uri, err);
 }
 
-/* What is known, and how the rest of a URI is read. */
+/* The known parameters of each scheme, and the reader of its URIs. */
 static const struct kind {
 	const char *scheme;
 	int (*read)(struct redis_client *client, const struct uri *uri, struct error *err);
@@ -78,7 +78,7 @@ static const struct kind {
 	  { LOCK_PARAMS, "tls", REDIS_TLS_PARAMS, URI_COMMON_PARAMS, NULL } },
 };
 
-/* More than any server has; it keeps the number within what WAIT takes. */
+/* More than any server has, and within the range of WAIT. */
 #define MOST_REPLICAS 1000
 
 static int read_replicas(struct redis_client *client, const struct uri *uri, struct error *err)

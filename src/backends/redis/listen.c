@@ -150,8 +150,8 @@ static int64_t read_message(const redisReply *reply)
 	if (!redis_has_shape(reply, "..s"))
 		return CLOCK_NEVER;
 	delay_ms = strtoll(reply->element[2]->str, NULL, 10);
-	return delay_ms >= HOLD_LATE_MS && delay_ms < HOLD_LOOK_MS ? clock_boot_ms() + delay_ms
-								    : 0;
+	return delay_ms >= HOLD_LATE_MS && delay_ms < HOLD_RETRY_MS ? clock_boot_ms() + delay_ms
+								     : 0;
 }
 
 /*

@@ -300,8 +300,8 @@ static int64_t choose_retry(struct redlock *lock, struct ballot *ballot)
 {
 	struct redis_client *client = &lock->client;
 	const int64_t now = clock_boot_ms();
-	const int64_t retry_ms = hold_look_at(-1, ballot->ahead <= 0,
-					      ballot->most > 0 && ballot->foreign);
+	const int64_t retry_ms = hold_retry_at(-1, ballot->ahead <= 0,
+					       ballot->most > 0 && ballot->foreign);
 	int64_t left_ms, ahead = ballot->ahead < 0 ? 0 : ballot->ahead;
 
 	if (is_split(client, ballot))
@@ -312,7 +312,7 @@ static int64_t choose_retry(struct redlock *lock, struct ballot *ballot)
 	else
 		left_ms = redlock_free_in(ballot->left_ms, (size_t)ballot->busy,
 					  client->quorum - ballot->grants);
-	if (left_ms >= HOLD_LOOK_MS)
+	if (left_ms >= HOLD_RETRY_MS)
 		return retry_ms;
 	if (ahead > STAGGER_MOST)
 		ahead = STAGGER_MOST;

@@ -131,7 +131,7 @@ static void schedule_check(struct zk_backend *zk)
 {
 	struct zk_own *own = &zk->own;
 	const int64_t now = clock_boot_ms();
-	const int64_t pause_ms = hold_look_at(-1, false, false) - now;
+	const int64_t pause_ms = hold_retry_at(-1, false, false) - now;
 	const int64_t factor = own->ahead / FAR < 1 ? 1 : own->ahead / FAR > FAR_MOST ? FAR_MOST
 			       : own->ahead / FAR;
 

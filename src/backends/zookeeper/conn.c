@@ -267,7 +267,7 @@ static int start_session(struct zk_conn *conn, int64_t ttl_ms, struct error *err
 	if (!conn->handle)
 		return error_set(err, ERROR_INTERNAL, errno, "%s: cannot start a session",
 				 conn->label);
-	/* Addresses are numeric: there is nothing to look up again. */
+	/* Addresses are numeric: there are no names to look up. */
 	zoo_set_servers_resolution_delay(conn->handle, -1);
 	if (conn->auth)
 		zoo_add_auth(conn->handle, "digest", conn->auth, (int)strlen(conn->auth), NULL,
@@ -703,7 +703,7 @@ int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const ch
 	case ZSESSIONMOVED:
 	case ZSESSIONEXPIRED:
 	case ZTHROTTLEDOP:
-	/* Both come of a write of ours whose answer was lost. */
+	/* Both follow a write of ours whose answer was lost. */
 	case ZBADVERSION:
 	case ZRUNTIMEINCONSISTENCY:
 		error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot %s: %s", conn->label, what,

@@ -24,7 +24,7 @@ static enum outcome begin_hold(struct zk_backend *zk, const struct Stat *stat, s
 
 static enum outcome wait_for_end(const struct zk_backend *zk, struct grant *grant)
 {
-	grant->retry_ms = clock_earlier(hold_look_at(-1, false, false),
+	grant->retry_ms = clock_earlier(hold_retry_at(-1, false, false),
 					clock_boot_ms() + zk->conn.ttl_ms / 4);
 	return OUTCOME_BUSY;
 }

@@ -41,12 +41,12 @@
 #define SHORT_MS 300
 #define LAPSE_US 450000
 /*
- * So long may a backend take until its rows are right: less than HOLD_LOOK_MS, so that no
+ * So long may a backend take until its rows are right: less than HOLD_RETRY_MS, so that no
  * wake-up may be lost.
  */
 #define SETTLE_MS 4000
-/* A waiter that knows of a longer lease may look only after HOLD_LOOK_MS. */
-#define LAPSE_SETTLE_MS (HOLD_LOOK_MS + 2000)
+/* A waiter that knows of a longer lease may look only after HOLD_RETRY_MS. */
+#define LAPSE_SETTLE_MS (HOLD_RETRY_MS + 2000)
 /* How long acquire() of a local backend may sleep. */
 #define SLEEP_US 3000
 

@@ -68,7 +68,7 @@ local function read_key(who, n)
   return name .. ':' .. who .. ':rwlock_timeout:' .. n
 end
 
--- What is left (ms) of the longest of so many acquisitions of a read lock; less than 0: nothing.
+-- The time left (ms) of the longest of count acquisitions of a read lock; below 0: none.
 local function read_left(who, count)
   local left = -2
   for n = 1, tonumber(count) or 0 do
