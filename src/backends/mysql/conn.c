@@ -56,7 +56,7 @@ static void leave_host(struct mysql_conn *conn)
 /* ---- a bound in time ---- */
 
 /*
- * The library's calls block, and its own timeouts begin again with each byte that comes. So an
+ * The library's calls block, and its own timeouts begin again with each received byte. So an
  * alarm shuts the socket down at the deadline, and the library finds the end of the connection.
  */
 static struct {

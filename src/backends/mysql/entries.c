@@ -108,7 +108,7 @@ static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struc
 	my->base.resent = resent;
 }
 
-/* Wake at most most waiters of the lock. which: an SQL condition. */
+/* Wake up to most waiters of the lock. which: an SQL condition. */
 static void wake_waiters(struct mysql_backend *my, struct mysql_conn *conn, struct params *params,
 			 const char *which, int most)
 {

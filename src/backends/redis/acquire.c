@@ -15,9 +15,7 @@
 /* The pause before a waiter follows a lock to another server. */
 #define FOLLOW_MS 100
 
-/*
- * Release a new hold that too few replicas have. If this fails, the hold ends with its lease.
- */
+/* Release a new hold that too few replicas have. If this fails, the hold ends with its lease. */
 static void release_partial(struct redis_client *client, const struct request *request)
 {
 	struct redis_call call = {
@@ -58,8 +56,8 @@ static enum outcome read_grant(struct redis_client *client, const redisReply *re
 	return OUTCOME_BUSY;
 }
 
-static enum outcome try_once(struct redis_client *client, const struct request *request,
-			     bool enqueue, struct grant *grant, struct error *err)
+static enum outcome try_acquire(struct redis_client *client, const struct request *request,
+				bool enqueue, struct grant *grant, struct error *err)
 {
 	static const char *const options[2][2] = { { "", "e" }, { "r", "er" } };
 	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], queued_at[REDIS_DIGITS_SIZE];
@@ -93,7 +91,7 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 			   struct grant *grant, struct error *err)
 {
 	struct redis_client *client = redis_from_backend(backend);
-	redis_attempt_fn *const attempt = client->attempt ? client->attempt : try_once;
+	redis_attempt_fn *const attempt = client->attempt ? client->attempt : try_acquire;
 	char owner[REDIS_OWNER_SIZE];
 	enum outcome outcome;
 	bool queued;
