@@ -18,7 +18,7 @@
 
 extern char **environ;
 
-static inline void die(const char *what)
+static inline void exit_failed(const char *what)
 {
 	fprintf(stderr, "bench: %s: %s\n", what, strerror(errno));
 	exit(1);
@@ -41,7 +41,7 @@ static inline void rest_ms(long ms)
 }
 
 /* argv with up to three words more (NULL ends them), through posix_spawn. */
-static inline pid_t start(char *const argv[], char *a, char *b, char *c)
+static inline pid_t start_program(char *const argv[], char *a, char *b, char *c)
 {
 	char *words[MOST_ARGUMENTS + 4], *more[] = { a, b, c };
 	int n = 0, failure;
@@ -57,12 +57,12 @@ static inline pid_t start(char *const argv[], char *a, char *b, char *c)
 	failure = posix_spawnp(&pid, words[0], NULL, NULL, words, environ);
 	if (failure) {
 		errno = failure;
-		die(words[0]);
+		exit_failed(words[0]);
 	}
 	return pid;
 }
 
-static inline void reap(pid_t pid, const char *label)
+static inline void reap_program(pid_t pid, const char *label)
 {
 	int status;
 
@@ -74,7 +74,7 @@ static inline void reap(pid_t pid, const char *label)
 	}
 }
 
-static inline int ascending(const void *a, const void *b)
+static inline int compare_ascending(const void *a, const void *b)
 {
 	const int64_t *x = a, *y = b;
 
@@ -86,7 +86,7 @@ static inline int ascending(const void *a, const void *b)
  * In turn each would come behind the same other one, which leaves a server warm, or has let it
  * grow cold.
  */
-static inline void shuffle(int order[], int count)
+static inline void shuffle_order(int order[], int count)
 {
 	for (int i = 0; i < count; i++)
 		order[i] = i;
@@ -101,7 +101,7 @@ static inline void shuffle(int order[], int count)
 /* "LABEL MEDIAN P10 P90" in microseconds */
 static inline void print_quantiles(const char *label, int64_t *ns, int count)
 {
-	qsort(ns, (size_t)count, sizeof(*ns), ascending);
+	qsort(ns, (size_t)count, sizeof(*ns), compare_ascending);
 	printf("%s %.1f %.1f %.1f\n", label, (double)ns[count / 2] / 1e3,
 	       (double)ns[count / 10] / 1e3, (double)ns[count - 1 - count / 10] / 1e3);
 }
@@ -121,28 +121,28 @@ static inline int open_pipe(const char *dir, const char *name, int flags)
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	/* Both ends are kept open, so that no open blocks and nothing reads its end. */
 	if (flags == O_RDWR && mkfifo(path, 0600) && errno != EEXIST)
-		die(path);
+		exit_failed(path);
 	fd = open(path, flags | O_CLOEXEC);
 	if (fd < 0)
-		die(path);
+		exit_failed(path);
 	return fd;
 }
 
-static inline void tell(int fd, const char *what, int64_t ns)
+static inline void send_time(int fd, const char *what, int64_t ns)
 {
 	struct message message = { .ns = ns };
 
 	snprintf(message.what, sizeof(message.what), "%s", what);
 	if (write(fd, &message, sizeof(message)) != (ssize_t)sizeof(message))
-		die("write");
+		exit_failed("write");
 }
 
-static inline int64_t expect(int fd, const char *what)
+static inline int64_t receive_time(int fd, const char *what)
 {
 	struct message message;
 
 	if (read(fd, &message, sizeof(message)) != (ssize_t)sizeof(message))
-		die("read");
+		exit_failed("read");
 	if (strcmp(message.what, what) != 0) {
 		fprintf(stderr, "bench: '%s' came before '%s'\n", message.what, what);
 		exit(1);

@@ -23,13 +23,13 @@ struct usage {
 	double pss_kb, cpu_us;
 };
 
-static double ask(const char *command)
+static double ask_number(const char *command)
 {
 	FILE *answer = popen(command, "re");
 	double number = 0;
 
 	if (!answer)
-		die(command);
+		exit_failed(command);
 	if (fscanf(answer, "%lf", &number) != 1)
 		number = 0;
 	pclose(answer);
@@ -62,14 +62,14 @@ static long parent_of(long pid)
 }
 
 /* Of all descendants of these processes and themselves. */
-static struct usage look(const pid_t *pids, int count, int pss)
+static struct usage measure_usage(const pid_t *pids, int count, int pss)
 {
 	struct usage usage = { 0 };
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
 
 	if (!proc)
-		die("/proc");
+		exit_failed("/proc");
 	while ((entry = readdir(proc))) {
 		long pid = strtol(entry->d_name, NULL, 10), up = pid;
 		int ours = 0;
@@ -93,7 +93,7 @@ static void wait_in_line(const char *command, int count)
 	int64_t until = now_ns() + IN_LINE_SECONDS * INT64_C(1000000000);
 	double waiting;
 
-	while ((waiting = ask(command)) < count) {
+	while ((waiting = ask_number(command)) < count) {
 		if (now_ns() > until) {
 			fprintf(stderr, "bench: only %.0f of %d wait\n", waiting, count);
 			exit(1);
@@ -118,40 +118,40 @@ int main(int argc, char **argv)
 	go = open_pipe(argv[3], "go", O_RDWR);
 	pids = calloc((size_t)n, sizeof(*pids));
 	if (!pids)
-		die("memory");
+		exit_failed("memory");
 	alarm(ALL_SECONDS);
-	holder = start(argv + 7, argv[4], "hold", argv[3]);
-	expect(out, "ready");
+	holder = start_program(argv + 7, argv[4], "hold", argv[3]);
+	receive_time(out, "ready");
 	for (int i = 0; i < n; i++) {
 		/* How many a server can greet in a second is not what is asked here. */
 		if (i && i % AT_ONCE == 0)
 			wait_in_line(in_line, i);
-		pids[i] = start(argv + 7, "true", NULL, NULL);
+		pids[i] = start_program(argv + 7, "true", NULL, NULL);
 	}
 	wait_in_line(in_line, n);
 	rest_ms(seconds ? 2000 : 30);
 	if (seconds) {
 		/* Memory first: it takes time to read, and CPU of others only. */
-		after = look(pids, n, 1);
-		before = look(pids, n, 0);
-		idle = ask(requests);
+		after = measure_usage(pids, n, 1);
+		before = measure_usage(pids, n, 0);
+		idle = ask_number(requests);
 		began = now_ns();
 		rest_ms(seconds * 1000L);
-		idle = ask(requests) - idle;
+		idle = ask_number(requests) - idle;
 		elapsed = (double)(now_ns() - began) / 1e9;
-		before.cpu_us = look(pids, n, 0).cpu_us - before.cpu_us;
+		before.cpu_us = measure_usage(pids, n, 0).cpu_us - before.cpu_us;
 		idle /= elapsed * n;
 		before.cpu_us /= elapsed * n;
 	}
-	busy = ask(requests);
+	busy = ask_number(requests);
 	if (write(go, "", 1) != 1)
-		die("write");
-	began = expect(out, "end");
+		exit_failed("write");
+	began = receive_time(out, "end");
 	for (int i = 0; i < n; i++)
-		reap(pids[i], "a waiter");
+		reap_program(pids[i], "a waiter");
 	ended = now_ns();
-	reap(holder, "the holder");
-	busy = ask(requests) - busy;
+	reap_program(holder, "the holder");
+	busy = ask_number(requests) - busy;
 	printf("%d %.3f %.1f %.0f %.1f %.1f %.2f\n", n, idle, before.cpu_us, after.pss_kb / n,
 	       (double)after.processes / n, (double)(ended - began) / 1e3 / n, busy / n);
 	free(pids);

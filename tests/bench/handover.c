@@ -32,16 +32,16 @@ static int64_t one_round(const struct contender *c, const struct place *place)
 
 	/* A locker that fails never says anything. */
 	alarm(ROUND_SECONDS);
-	holder = start(c->argv, place->stamp, "hold", place->dir);
-	expect(place->out, "ready");
-	waiter = start(c->argv, place->stamp, "mark", place->dir);
+	holder = start_program(c->argv, place->stamp, "hold", place->dir);
+	receive_time(place->out, "ready");
+	waiter = start_program(c->argv, place->stamp, "mark", place->dir);
 	rest_ms(place->settle_ms);
 	if (write(place->go, "", 1) != 1)
-		die("write");
-	ended = expect(place->out, "end");
-	started = expect(place->out, "start");
-	reap(holder, c->label);
-	reap(waiter, c->label);
+		exit_failed("write");
+	ended = receive_time(place->out, "end");
+	started = receive_time(place->out, "start");
+	reap_program(holder, c->label);
+	reap_program(waiter, c->label);
 	alarm(0);
 	return started - ended;
 }
@@ -64,13 +64,13 @@ int main(int argc, char **argv)
 		list[count].argv = argv + i + 2;
 		list[count].ns = calloc((size_t)rounds, sizeof(int64_t));
 		if (!list[count++].ns)
-			die("memory");
+			exit_failed("memory");
 	}
 	place = (struct place){ atol(argv[2]), argv[3], argv[4],
 				open_pipe(argv[3], "out", O_RDWR),
 				open_pipe(argv[3], "go", O_RDWR) };
 	for (int round = -WARM_UP; round < rounds; round++) {
-		shuffle(order, count);
+		shuffle_order(order, count);
 		for (int i = 0; i < count; i++) {
 			struct contender *c = &list[order[i]];
 			int64_t ns = one_round(c, &place);

@@ -21,7 +21,7 @@ static int64_t run_once(const struct contender *c)
 {
 	int64_t began = now_ns();
 
-	reap(start(c->argv, NULL, NULL, NULL), c->label);
+	reap_program(start_program(c->argv, NULL, NULL, NULL), c->label);
 	return now_ns() - began;
 }
 
@@ -42,10 +42,10 @@ int main(int argc, char **argv)
 		list[count].argv = argv + i + 2;
 		list[count].ns = calloc((size_t)runs, sizeof(int64_t));
 		if (!list[count++].ns)
-			die("memory");
+			exit_failed("memory");
 	}
 	for (int run = -WARM_UP; run < runs; run++) {
-		shuffle(order, count);
+		shuffle_order(order, count);
 		for (int i = 0; i < count; i++) {
 			struct contender *c = &list[order[i]];
 			int64_t ns = run_once(c);

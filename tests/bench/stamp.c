@@ -15,13 +15,13 @@ int main(int argc, char **argv)
 		return 2;
 	out = open_pipe(argv[2], "out", O_WRONLY);
 	if (!strcmp(argv[1], "mark")) {
-		tell(out, "start", born);
+		send_time(out, "start", born);
 		return 0;
 	}
 	go = open_pipe(argv[2], "go", O_RDONLY);
-	tell(out, "ready", born);
+	send_time(out, "ready", born);
 	if (read(go, &byte, 1) != 1)
 		return 1;
-	tell(out, "end", now_ns());
+	send_time(out, "end", now_ns());
 	_exit(0);
 }

@@ -104,7 +104,7 @@ static int again_count = -1;	/* -1: none is */
 static const char *suffix = "";
 
 /* A random number below limit; splitmix64. */
-static int below(unsigned long long *state, int limit)
+static int pick_below(unsigned long long *state, int limit)
 {
 	unsigned long long z = *state += 0x9e3779b97f4a7c15ULL;
 
@@ -113,7 +113,7 @@ static int below(unsigned long long *state, int limit)
 	return (int)((z ^ z >> 31) % (unsigned int)limit);
 }
 
-static void describe(const char *verdict, const struct point *point)
+static void describe_point(const char *verdict, const struct point *point)
 {
 	printf("%s%s: crash -s %s", verdict, point->lock, scenario->name);
 	for (int i = 0; i < point->strike_count && scenario->pairs; i++)
@@ -133,7 +133,7 @@ static void describe(const char *verdict, const struct point *point)
 	putchar('\n');
 }
 
-static void show(int file)
+static void print_file(int file)
 {
 	char text[8192];
 	ssize_t length;
@@ -145,7 +145,7 @@ static void show(int file)
 	}
 }
 
-static void begin(int slot, size_t index)
+static void begin_job(int slot, size_t index)
 {
 	struct job *job = &running[slot];
 	struct point *point = &points[index];
@@ -171,32 +171,32 @@ static void begin(int slot, size_t index)
  * of KILL before the lease ends, which is 5 % of the TTL; or so many processes for each
  * processor that to look through /proc, in order to kill, takes longer than that.
  */
-static bool late(const struct result *result)
+static bool is_late(const struct result *result)
 {
 	return result->late_ms > setting.ttl_ms / 80 ||
 	       result->running > 3.0 * (double)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-static void end(struct job *job, const struct result *result, int status)
+static void end_job(struct job *job, const struct result *result, int status)
 {
-	if (late(result))
+	if (is_late(result))
 		at_once = at_once > 2 * LEAST_JOBS ? at_once * 3 / 4 : LEAST_JOBS;
 	else if (at_once < jobs)
 		at_once++;
 	if (status != 0)
 		printf("the tester itself ended with status %#x\n", (unsigned int)status);
 	if (result->verdict == VERDICT_FAILED && again_count >= 0 && again_count < AGAIN &&
-	    (!result->unsafe || late(result))) {
+	    (!result->unsafe || is_late(result))) {
 		again[again_count++] = job->point;
 	} else if (status != 0 || result->verdict == VERDICT_FAILED) {
-		describe("not ok ", &points[job->point]);
+		describe_point("not ok ", &points[job->point]);
 		if (failures++ < SHOWN)
-			show(job->out);
+			print_file(job->out);
 	} else {
 		if (*suffix)
-			describe("flaky: ", &points[job->point]);
+			describe_point("flaky: ", &points[job->point]);
 		if (setting.verbose)
-			show(job->out);
+			print_file(job->out);
 		passed++;
 		missed += result->verdict == VERDICT_NOT_REACHED;
 		kept += result->kept;
@@ -216,7 +216,7 @@ static void run_points(void (*seen)(const struct result *result))
 		for (int i = 0; i < jobs && busy < at_once && next < point_count; i++) {
 			if (running[i].pid)
 				continue;
-			begin(i, next++);
+			begin_job(i, next++);
 			busy++;
 		}
 		pid = wait(&status);
@@ -225,7 +225,7 @@ static void run_points(void (*seen)(const struct result *result))
 				continue;
 			if (seen)
 				seen(&results[i]);
-			end(&running[i], &results[i], status);
+			end_job(&running[i], &results[i], status);
 			busy--;
 		}
 	}
@@ -267,7 +267,7 @@ static struct point *add_point(void)
 }
 
 /* What a run without a strike shows there to be; the counts vary somewhat with time. */
-static void learn(const struct result *result)
+static void learn_counts(const struct result *result)
 {
 	for (int i = 0; i < result->process_count; i++) {
 		const struct process *process = &result->processes[i];
@@ -284,7 +284,7 @@ static void learn(const struct result *result)
 }
 
 /* What will be the command may be killed before it is; but a stopped command is no fault. */
-static bool fit(const struct process *process, int sig)
+static bool is_fit(const struct process *process, int sig)
 {
 	return process->calls && (sig == SIGKILL || !process->command);
 }
@@ -319,7 +319,7 @@ static void plan_victim(const struct process *victim)
 static void plan_all(void)
 {
 	for (int v = 0; v < victim_count; v++)
-		if (fit(&victims[v], mode->sig) &&
+		if (is_fit(&victims[v], mode->sig) &&
 		    (!only_path || strcmp(only_path, victims[v].path) == 0))
 			plan_victim(&victims[v]);
 }
@@ -332,26 +332,26 @@ static void plan_pair(long index)
 	point->index = index;
 	while (point->strike_count < 2) {
 		const struct process *victim =
-			&victims[below(&state, victim_count)];
-		int sig = below(&state, 3) ? SIGKILL : SIGSTOP;
+			&victims[pick_below(&state, victim_count)];
+		int sig = pick_below(&state, 3) ? SIGKILL : SIGSTOP;
 		struct strike *strike = &point->strikes[point->strike_count];
 
-		if (!fit(victim, sig))
+		if (!is_fit(victim, sig))
 			continue;
 		*strike = (struct strike){ .run = victim->run, .sig = sig };
-		strike->call = 1 + (unsigned int)below(&state, (int)victim->calls);
-		if (victim->sleeps && below(&state, 3) == 0) {
-			int i = below(&state, victim->sleeps);
+		strike->call = 1 + (unsigned int)pick_below(&state, (int)victim->calls);
+		if (victim->sleeps && pick_below(&state, 3) == 0) {
+			int i = pick_below(&state, victim->sleeps);
 
 			strike->call = victim->slept[i];
-			strike->asleep_ms = 1 + below(&state, victim->slept_ms[i]);
+			strike->asleep_ms = 1 + pick_below(&state, victim->slept_ms[i]);
 		}
 		strcpy(strike->path, victim->path);
 		if (point->strike_count == 0 || strike->run != point->strikes[0].run ||
 		    strcmp(strike->path, point->strikes[0].path) != 0)
 			point->strike_count++;
 	}
-	point->kill_stopped = below(&state, 2);
+	point->kill_stopped = pick_below(&state, 2);
 }
 
 static const struct scenario *find_scenario(const char *name)
@@ -390,7 +390,7 @@ static void plan_given(void)
 	point->kill_stopped = given_kill;
 }
 
-static long number(const char *text)
+static long parse_number(const char *text)
 {
 	char *end;
 	long value = strtol(text, &end, 10);
@@ -415,10 +415,10 @@ static void set_option(int option)
 		only_path = optarg;
 		break;
 	case 'n':
-		only_call = (unsigned int)number(optarg);
+		only_call = (unsigned int)parse_number(optarg);
 		break;
 	case 'z':
-		only_asleep_ms = (int)number(optarg);
+		only_asleep_ms = (int)parse_number(optarg);
 		break;
 	case 'k':
 		read_strike(optarg);
@@ -430,22 +430,22 @@ static void set_option(int option)
 		setting.verbose = true;
 		break;
 	case 'e':
-		each = (unsigned int)number(optarg);
+		each = (unsigned int)parse_number(optarg);
 		break;
 	case 'c':
-		pairs = number(optarg);
+		pairs = parse_number(optarg);
 		break;
 	case 'i':
-		only_pair = number(optarg);
+		only_pair = parse_number(optarg);
 		break;
 	case 'r':
-		seed = (unsigned long long)number(optarg);
+		seed = (unsigned long long)parse_number(optarg);
 		break;
 	case 't':
-		setting.ttl_ms = (int)number(optarg);
+		setting.ttl_ms = (int)parse_number(optarg);
 		break;
 	case 'd':
-		setting.stop_ms = (int)number(optarg);
+		setting.stop_ms = (int)parse_number(optarg);
 		break;
 	case 'l':
 		lock_prefix = optarg;
@@ -454,7 +454,7 @@ static void set_option(int option)
 		named_by_job = true;
 		break;
 	case 'j':
-		jobs = (int)number(optarg);
+		jobs = (int)parse_number(optarg);
 		break;
 	case 'o':
 		if (options == 15)
@@ -491,13 +491,13 @@ static void count_calls(void)
 		victim_count = 0;
 		for (int i = 0; i < COUNTING; i++)
 			add_point();
-		run_points(learn);
+		run_points(learn_counts);
 	}
 	passed = 0;
 	point_count = 0;
 }
 
-static void plan(void)
+static void plan_points(void)
 {
 	if (given_count)
 		plan_given();
@@ -528,7 +528,7 @@ int main(int argc, char **argv)
 	setting.dir = dir;
 	count_calls();
 	if (!failures)
-		plan();
+		plan_points();
 	at_once = jobs < LEAST_JOBS ? jobs : LEAST_JOBS;
 	again_count = 0;
 	run_points(NULL);

@@ -51,7 +51,7 @@ static char address_name[64];
 static int64_t begin_ms, busy_ms;	/* start; last moment that may delay the last one */
 static unsigned long long last_fence;
 static bool failed, unsafe, kept;
-static bool more;			/* others may have stopped, see reap() */
+static bool more;			/* others may have stopped, see reap_children() */
 static int late_ms;			/* by how much we woke up too late, at most */
 static long running_sum, running_samples;	/* how many processes run on this machine */
 static char history[16384];
@@ -100,7 +100,7 @@ static void busy_until(int64_t ms)
 
 /* ---- starting ---- */
 
-static socklen_t abstract(struct sockaddr_un *address, const char *name)
+static socklen_t make_address(struct sockaddr_un *address, const char *name)
 {
 	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "%s", name);
@@ -124,7 +124,7 @@ static void open_all(void)
 		 strrchr(set->dir, '.') + 1, getpid());
 	channel = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (signals < 0 || channel < 0 ||
-	    bind(channel, (struct sockaddr *)&address, abstract(&address, address_name)))
+	    bind(channel, (struct sockaddr *)&address, make_address(&address, address_name)))
 		err(70, "socket or signalfd");
 }
 
@@ -174,7 +174,7 @@ static void __attribute__((noreturn)) become_dlock(int who, int go, int err_fd)
 	_exit(71);
 }
 
-static void start(int who)
+static void start_contender(int who)
 {
 	struct contender *contender = &contenders[who];
 	int go[2];
@@ -202,7 +202,7 @@ static void start(int who)
 
 /* ---- what happens ---- */
 
-static void hear(void)
+static void read_messages(void)
 {
 	char text[256], what[16], verdict[16] = "";
 	long long time, fence = 0;
@@ -255,7 +255,7 @@ static void met_end(pid_t pid, int status)
 		note("run %d ends with %d", (int)(contender - contenders), WEXITSTATUS(status));
 }
 
-static void met(pid_t pid, int status)
+static void handle_stop(pid_t pid, int status)
 {
 	if (WIFSTOPPED(status))
 		trace_stopped(&trace, pid, status);
@@ -268,7 +268,7 @@ static void met(pid_t pid, int status)
  * and a guard that looks through /proc would keep a keeper from renewing. false: there is no
  * child left, and nothing that is traced. Sets more when it has not come to an end.
  */
-static bool reap(void)
+static bool reap_children(void)
 {
 	struct signalfd_siginfo info;
 	int status;
@@ -285,14 +285,14 @@ static bool reap(void)
 				continue;
 			pid = waitpid(trace.threads[i].tid, &status, WNOHANG | __WALL);
 			if (pid > 0)
-				met(pid, status);
+				handle_stop(pid, status);
 			more = more || pid > 0;
 		}
 		pid = waitpid(-1, &status, WNOHANG | __WALL);
 		if (pid < 0)
 			return false;
 		if (pid > 0)
-			met(pid, status);
+			handle_stop(pid, status);
 		more = more || pid > 0;
 	}
 	return true;
@@ -312,20 +312,20 @@ static int64_t struck_ms(int who)
 	return first_ms;
 }
 
-static bool struck(int who)
+static bool is_struck(int who)
 {
 	return struck_ms(who) != 0;
 }
 
 /* It waits, or runs its command, or will never do more than now. */
-static bool settled(int who)
+static bool has_settled(int who)
 {
 	const struct contender *contender = &contenders[who];
 	int64_t active_ms = contender->started_ms;
 
 	if (!contender->pid)
 		return false;
-	if (contender->begun || contender->ended || struck(who))
+	if (contender->begun || contender->ended || is_struck(who))
 		return true;
 	if (at->traced & 1 << who && trace.active_ms[who] > active_ms)
 		active_ms = trace.active_ms[who];
@@ -339,7 +339,7 @@ static void tell_to_end(int who)
 	socklen_t size;
 
 	snprintf(name, sizeof(name), "%s.%d", address_name, who);
-	size = abstract(&address, name);
+	size = make_address(&address, name);
 	sendto(channel, "x", 1, 0, (struct sockaddr *)&address, size);
 	contenders[who].told = true;
 	if (who < at->contenders - 1)
@@ -369,7 +369,7 @@ static bool time_to_end(int who, int64_t now)
 
 	if (!contender->begun || contender->told || !last->pid)
 		return false;
-	if (struck(who) && !last->begun)
+	if (is_struck(who) && !last->begun)
 		return now >= struck_ms(who) + set->ttl_ms + STRUCK_RUNS_MS;
 	return now >= contender->begun_ms + runs_ms &&
 	       (who > 0 || now >= last->started_ms + BEHIND_MS);
@@ -386,13 +386,13 @@ static void go_on(struct strike *strike, int64_t now)
 	busy_until(now);
 }
 
-static void direct(void)
+static void give_directions(void)
 {
 	int64_t now = now_ms();
 
 	for (int i = 0; i < at->contenders; i++)
-		if (!contenders[i].pid && (i == 0 || settled(i - 1)))
-			start(i);
+		if (!contenders[i].pid && (i == 0 || has_settled(i - 1)))
+			start_contender(i);
 	for (int i = 0; i < at->contenders; i++)
 		if (time_to_end(i, now))
 			tell_to_end(i);
@@ -433,7 +433,7 @@ static void kill_all(void)
 	int pid;
 
 	snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
-	while (reap()) {
+	while (reap_children()) {
 		list = fopen(path, "re");
 		while (list && fscanf(list, "%d", &pid) == 1) {
 			snprintf(name, sizeof(name), "/proc/%d/comm", pid);
@@ -479,11 +479,11 @@ static void judge_contender(int who)
 		breach("run %d began its command %d times", who, contender->begun);
 	if (well && !contender->finished)
 		breach("run %d ended with 0, its command did not come to its end", who);
-	if (!struck(who) && !well && !ended_by_option(contender))
+	if (!is_struck(who) && !well && !ended_by_option(contender))
 		fault("run %d was not struck, and did not end with 0", who);
 }
 
-static void judge(void)
+static void judge_point(void)
 {
 	const struct contender *last = &contenders[at->contenders - 1];
 	int64_t waited_ms = last->begun_ms - busy_ms - set->ttl_ms;
@@ -542,11 +542,11 @@ static void stand_by(void)
 	int timeout_ms;
 
 	for (;;) {
-		bool anybody = reap();
+		bool anybody = reap_children();
 
 		trace_tick(&trace);
-		hear();
-		direct();
+		read_messages();
+		give_directions();
 		if (!anybody && all_ended())
 			break;
 		now = now_ms();
@@ -567,7 +567,7 @@ static void stand_by(void)
 		if (now_ms() - now - timeout_ms > late_ms)
 			late_ms = (int)(now_ms() - now - timeout_ms);
 	}
-	hear();
+	read_messages();
 }
 
 void point_run(const struct setting *setting, const struct point *point, struct result *result)
@@ -580,9 +580,9 @@ void point_run(const struct setting *setting, const struct point *point, struct 
 	trace.note = note;
 	begin_ms = now_ms();
 	open_all();
-	start(0);
+	start_contender(0);
 	stand_by();
-	judge();
+	judge_point();
 	memcpy(result->processes, trace.processes, sizeof(trace.processes));
 	result->process_count = trace.process_count;
 	result->kept = kept;

@@ -128,7 +128,7 @@ bool trace_start(struct trace *trace, pid_t pid, int run)
  * A new thread or process. It is seen twice, in the event of the one that made it and in
  * its own first stop, in either order; what comes first registers it.
  */
-static struct thread *meet(struct trace *trace, pid_t tid)
+static struct thread *find_or_add_thread(struct trace *trace, pid_t tid)
 {
 	struct process *process, *parent;
 	pid_t pid = status_number(tid, "Tgid:");
@@ -155,7 +155,7 @@ static void let_go(struct trace *trace, struct thread *thread, int sig)
 	drop_thread(trace, thread);
 }
 
-static void remember(struct strike *strike, pid_t pid)
+static void remember_victim(struct strike *strike, pid_t pid)
 {
 	int fd;
 
@@ -193,7 +193,7 @@ static bool hit_by(const struct strike *strike, const struct process *victim,
 }
 
 /* Of a process that is about to make the chosen call: KILL has it not made. */
-static void strike(struct trace *trace, struct strike *strike, struct process *victim)
+static void inject_strike(struct trace *trace, struct strike *strike, struct process *victim)
 {
 	pid_t group = 0;
 	int hit = 0;
@@ -208,7 +208,7 @@ static void strike(struct trace *trace, struct strike *strike, struct process *v
 
 		if (!hit_by(strike, victim, process, group))
 			continue;
-		remember(strike, process->pid);
+		remember_victim(strike, process->pid);
 		if (strike->reach != REACH_GROUP)
 			kill(process->pid, strike->sig);
 		process->let_go = true;
@@ -246,7 +246,7 @@ static void begin_call(struct trace *trace, struct process *process)
 		if (next->asleep_ms)
 			next->due_ms = process->began_ms + next->asleep_ms;
 		else
-			strike(trace, next, process);
+			inject_strike(trace, next, process);
 	}
 }
 
@@ -286,7 +286,7 @@ void trace_tick(struct trace *trace)
 			if (!process->gone && process->run == next->run &&
 			    process->calls == next->call &&
 			    strcmp(process->path, next->path) == 0)
-				strike(trace, next, process);
+				inject_strike(trace, next, process);
 		}
 	}
 }
@@ -302,7 +302,7 @@ static void met_event(struct trace *trace, struct thread *thread, int event)
 	case PTRACE_EVENT_CLONE:
 		if (!ptrace(PTRACE_GETEVENTMSG, thread->tid, NULL, &message) &&
 		    !find_thread(trace, (pid_t)message))
-			meet(trace, (pid_t)message);
+			find_or_add_thread(trace, (pid_t)message);
 		break;
 	case PTRACE_EVENT_EXEC:
 		if (strcmp(process->path, "0") != 0) {
@@ -322,7 +322,7 @@ void trace_stopped(struct trace *trace, pid_t tid, int status)
 	bool group_stop = event == PTRACE_EVENT_STOP && sig != SIGTRAP;
 
 	if (!thread)
-		thread = meet(trace, tid);
+		thread = find_or_add_thread(trace, tid);
 	if (!thread) {
 		ptrace(PTRACE_DETACH, tid, NULL, NULL);
 		return;

@@ -41,7 +41,7 @@ static struct sockaddr_un teller;
 static socklen_t teller_size;
 static int channel;
 
-static socklen_t abstract(struct sockaddr_un *address, const char *name)
+static socklen_t make_address(struct sockaddr_un *address, const char *name)
 {
 	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "%s", name);
@@ -49,7 +49,7 @@ static socklen_t abstract(struct sockaddr_un *address, const char *name)
 			   strlen(address->sun_path + 1));
 }
 
-static void tell(const char *what, const char *more)
+static void send_message(const char *what, const char *more)
 {
 	struct timespec now;
 	char text[256];
@@ -64,7 +64,7 @@ static void tell(const char *what, const char *more)
 }
 
 /* Lives until it is told to end, or killed; that the command is dead tells it nothing. */
-static void __attribute__((noreturn)) linger(int orders)
+static void __attribute__((noreturn)) obey_orders(int orders)
 {
 	char order;
 
@@ -93,7 +93,7 @@ static void start_child(int orders)
 		setsid();
 		signal(SIGTERM, SIG_IGN);
 	}
-	linger(orders);
+	obey_orders(orders);
 }
 
 static void start_daemon(int orders)
@@ -107,7 +107,7 @@ static void start_daemon(int orders)
 	setsid();
 	if (fork_or_end())
 		_exit(0);
-	linger(orders);
+	obey_orders(orders);
 }
 
 int main(int argc, char **argv)
@@ -124,22 +124,22 @@ int main(int argc, char **argv)
 	kids = atoi(argv[4]);
 	leave = atoi(argv[5]);
 	channel = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	teller_size = abstract(&teller, argv[1]);
+	teller_size = make_address(&teller, argv[1]);
 	snprintf(text, sizeof(text), "%s.%s", argv[1], who);
-	if (channel < 0 || bind(channel, (struct sockaddr *)&own, abstract(&own, text)))
+	if (channel < 0 || bind(channel, (struct sockaddr *)&own, make_address(&own, text)))
 		err(70, "socket");
 	lock = open(argv[2], O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (lock < 0)
 		err(70, "%s", argv[2]);
 	if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
 		snprintf(text, sizeof(text), "%s alone", fence ? fence : "0");
-		tell("begin", text);
+		send_message("begin", text);
 	} else {
 		snprintf(text, sizeof(text), "%s overlap", fence ? fence : "0");
-		tell("begin", text);
+		send_message("begin", text);
 		alarm(LIMIT_S);
 		flock(lock, LOCK_EX);
-		tell("over", "");
+		send_message("over", "");
 	}
 	if (pipe(child_orders) || pipe(daemon_orders) || pipe(all))
 		err(70, "pipe");
@@ -147,7 +147,7 @@ int main(int argc, char **argv)
 		start_child(child_orders[0]);
 		start_daemon(daemon_orders[0]);
 	}
-	tell("up", "");
+	send_message("up", "");
 	poll(&(struct pollfd){ .fd = channel, .events = POLLIN }, 1, LIMIT_S * 1000);
 	if (kids && write(child_orders[1], "xx", 2) != 2)
 		err(70, "pipe");
@@ -160,6 +160,6 @@ int main(int argc, char **argv)
 		;
 	/* What has closed its descriptors is about to be dead, and is no leftover by then. */
 	poll(NULL, 0, kids ? 5 : 0);
-	tell("end", "");
+	send_message("end", "");
 	return 0;
 }

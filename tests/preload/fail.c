@@ -48,7 +48,7 @@ void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t members, size_t size);
 void *__libc_realloc(void *memory, size_t size);
 
-static void __attribute__((constructor)) begin(void)
+static void __attribute__((constructor)) read_variables(void)
 {
 	const char *call = getenv("FAIL_CALL"), *at = getenv("FAIL_AT");
 	const char *with = getenv("FAIL_ERRNO");
@@ -73,7 +73,7 @@ static void __attribute__((constructor)) begin(void)
 }
 
 /* Count a call. If it fails, errno is set. */
-static bool fails(enum kind kind)
+static bool should_fail(enum kind kind)
 {
 	int number, fd;
 
@@ -94,7 +94,7 @@ static bool fails_message(enum kind kind, int fd)
 	int type;
 
 	return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) && type == SOCK_SEQPACKET &&
-	       fails(kind);
+	       should_fail(kind);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
@@ -135,17 +135,18 @@ ssize_t recv(int fd, void *data, size_t size, int flags)
 
 int socket(int domain, int type, int protocol)
 {
-	return fails(SOCKET) ? -1 : (int)syscall(SYS_socket, domain, type, protocol);
+	return should_fail(SOCKET) ? -1 : (int)syscall(SYS_socket, domain, type, protocol);
 }
 
 int socketpair(int domain, int type, int protocol, int ends[2])
 {
-	return fails(SOCKET) ? -1 : (int)syscall(SYS_socketpair, domain, type, protocol, ends);
+	return should_fail(SOCKET) ? -1
+				   : (int)syscall(SYS_socketpair, domain, type, protocol, ends);
 }
 
 pid_t _Fork(void)
 {
-	return fails(FORK) ? -1 : next_fork();
+	return should_fail(FORK) ? -1 : next_fork();
 }
 
 pid_t fork(void)
@@ -156,22 +157,22 @@ pid_t fork(void)
 /* The call must be a jump, because the child returns from it first, and would spoil our frame. */
 pid_t vfork(void)
 {
-	return fails(FORK) ? -1 : next_vfork();
+	return should_fail(FORK) ? -1 : next_vfork();
 }
 
 int pipe2(int ends[2], int flags)
 {
-	return fails(PIPE) ? -1 : (int)syscall(SYS_pipe2, ends, flags);
+	return should_fail(PIPE) ? -1 : (int)syscall(SYS_pipe2, ends, flags);
 }
 
 int timer_create(clockid_t clock, struct sigevent *event, timer_t *timer)
 {
-	return fails(TIMER) ? -1 : next_timer_create(clock, event, timer);
+	return should_fail(TIMER) ? -1 : next_timer_create(clock, event, timer);
 }
 
 int timerfd_create(int clock, int flags)
 {
-	return fails(TIMER) ? -1 : (int)syscall(SYS_timerfd_create, clock, flags);
+	return should_fail(TIMER) ? -1 : (int)syscall(SYS_timerfd_create, clock, flags);
 }
 
 int open64(const char *path, int flags, ...)
@@ -182,30 +183,30 @@ int open64(const char *path, int flags, ...)
 	va_start(more, flags);
 	mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, int) : 0;
 	va_end(more);
-	return fails(OPEN) ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+	return should_fail(OPEN) ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
 FILE *fopen64(const char *path, const char *mode)
 {
-	return fails(OPEN) ? NULL : next_fopen(path, mode);
+	return should_fail(OPEN) ? NULL : next_fopen(path, mode);
 }
 
 ssize_t write(int fd, const void *data, size_t size)
 {
-	return fails(WRITE) ? -1 : syscall(SYS_write, fd, data, size);
+	return should_fail(WRITE) ? -1 : syscall(SYS_write, fd, data, size);
 }
 
 void *malloc(size_t size)
 {
-	return fails(MALLOC) ? NULL : __libc_malloc(size);
+	return should_fail(MALLOC) ? NULL : __libc_malloc(size);
 }
 
 void *calloc(size_t members, size_t size)
 {
-	return fails(MALLOC) ? NULL : __libc_calloc(members, size);
+	return should_fail(MALLOC) ? NULL : __libc_calloc(members, size);
 }
 
 void *realloc(void *memory, size_t size)
 {
-	return fails(MALLOC) ? NULL : __libc_realloc(memory, size);
+	return should_fail(MALLOC) ? NULL : __libc_realloc(memory, size);
 }

@@ -28,7 +28,7 @@ __attribute__((format(printf, 2, 3))) static void find(struct judge *judge, cons
 		judge->tell(judge->context, text);
 }
 
-static double ms(int64_t ns)
+static double to_ms(int64_t ns)
 {
 	return (double)ns / 1e6;
 }
@@ -83,8 +83,8 @@ static bool take_begin(struct judge *judge, struct hold *hold, int64_t ns, const
 	    !parse_mode(mode, &hold->slots))
 		return false;
 	if (hold->begin_ns)
-		find(judge, "hold %s began twice, at %.3f and %.3f", hold->name, ms(hold->begin_ns),
-		     ms(ns));
+		find(judge, "hold %s began twice, at %.3f and %.3f", hold->name,
+		     to_ms(hold->begin_ns), to_ms(ns));
 	hold->begin_ns = ns;
 	hold->pid = pid;
 	hold->fence = strcmp(fence, "-") == 0 ? 0 : strtoull(fence, NULL, 10);
@@ -125,7 +125,7 @@ static bool take_line(struct judge *judge, const char *line)
 		return false;
 	if (hold->end_ns && ns > hold->end_ns && number == hold->pid)
 		find(judge, "process %lld of hold %s lived at %.3f, after its end at %.3f", number,
-		     name, ms(ns), ms(hold->end_ns));
+		     name, to_ms(ns), to_ms(hold->end_ns));
 	if (hold->last_ns < ns)
 		hold->last_ns = ns;
 	return true;
@@ -169,8 +169,9 @@ static void judge_pair(struct judge *judge, const struct hold *earlier, const st
 	if (!over && !together)
 		find(judge, "overlap: hold %s (fence %llu) lived until %.3f, hold %s (fence %llu) "
 			    "began at %.3f, %.3f ms before",
-		     earlier->name, earlier->fence, ms(earlier->last_ns), later->name, later->fence,
-		     ms(later->begin_ns), ms(earlier->last_ns - later->begin_ns));
+		     earlier->name, earlier->fence, to_ms(earlier->last_ns), later->name,
+		     later->fence, to_ms(later->begin_ns),
+		     to_ms(earlier->last_ns - later->begin_ns));
 	if (!earlier->fence || !later->fence)
 		return;
 	if (earlier->fence == later->fence)
@@ -192,7 +193,7 @@ static void judge_slots(struct judge *judge, size_t i)
 		taken += go_together(&holds[k], &holds[i]) && holds[k].last_ns >= holds[i].begin_ns;
 	if (taken > holds[i].slots)
 		find(judge, "hold %s began at %.3f as number %d of %d slots", holds[i].name,
-		     ms(holds[i].begin_ns), taken, holds[i].slots);
+		     to_ms(holds[i].begin_ns), taken, holds[i].slots);
 }
 
 static void judge_holds(struct judge *judge)
@@ -204,7 +205,7 @@ static void judge_holds(struct judge *judge)
 	for (i = k = 0; i < history->count; i++) {
 		if (holds[i].last_ns && !holds[i].begin_ns)
 			find(judge, "hold %s lived at %.3f and never began", holds[i].name,
-			     ms(holds[i].last_ns));
+			     to_ms(holds[i].last_ns));
 		if (holds[i].begin_ns)
 			holds[k++] = holds[i];
 	}
@@ -214,8 +215,8 @@ static void judge_holds(struct judge *judge)
 	for (i = 0; i < history->count; i++) {
 		if (holds[i].exit_ns && holds[i].last_ns > holds[i].exit_ns)
 			find(judge, "hold %s lived until %.3f, %.3f ms after its dlock had ended",
-			     holds[i].name, ms(holds[i].last_ns),
-			     ms(holds[i].last_ns - holds[i].exit_ns));
+			     holds[i].name, to_ms(holds[i].last_ns),
+			     to_ms(holds[i].last_ns - holds[i].exit_ns));
 		for (k = 0; k < i; k++)
 			judge_pair(judge, &holds[k], &holds[i]);
 		if (holds[i].slots > 0)

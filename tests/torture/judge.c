@@ -9,12 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void tell(void *context, const char *finding)
+static void print_finding(void *context, const char *finding)
 {
 	printf("%s: %s\n", (const char *)context, finding);
 }
 
-static int judge(char *path)
+static int judge_file(char *path)
 {
 	char *text = NULL, *grown;
 	size_t length = 0, capacity = 0, n = 1;
@@ -35,7 +35,7 @@ static int judge(char *path)
 		length += n;
 	}
 	fclose(file);
-	findings = history_check(text, length, NULL, tell, path);
+	findings = history_check(text, length, NULL, print_finding, path);
 	free(text);
 	if (findings < 0)
 		errx(71, "out of memory");
@@ -49,6 +49,6 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		errx(64, "usage: judge HISTORY...");
 	for (i = 1; i < argc; i++)
-		findings += judge(argv[i]);
+		findings += judge_file(argv[i]);
 	return findings > 0;
 }

@@ -42,16 +42,16 @@ static void write_line(const char *path, const char *line)
 }
 
 /* TIME as the history has it, with what is to stand before it. */
-static int stamp(char *line, size_t size, const char *before, int64_t ns)
+static int format_time(char *line, size_t size, const char *before, int64_t ns)
 {
 	return snprintf(line, size, "%s%lld.%06lld ", before, (long long)(ns / 1000000),
 			(long long)(ns % 1000000));
 }
 
-static void note(struct lane *lane, const char *what, const char *format, va_list args)
+static void note_event(struct lane *lane, const char *what, const char *format, va_list args)
 {
 	char line[600];
-	int length = stamp(line, sizeof(line), "# ", now_ns());
+	int length = format_time(line, sizeof(line), "# ", now_ns());
 
 	length += snprintf(line + length, sizeof(line) - (size_t)length, "%s", what);
 	vsnprintf(line + length, sizeof(line) - (size_t)length - 1, format, args);
@@ -64,7 +64,7 @@ void lane_note(struct lane *lane, const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	note(lane, "", format, args);
+	note_event(lane, "", format, args);
 	va_end(args);
 }
 
@@ -75,7 +75,7 @@ void lane_find(struct lane *lane, const char *format, ...)
 	if (lane->findings++ >= MAX_FINDINGS)
 		return;
 	va_start(args, format);
-	note(lane, "FINDING: ", format, args);
+	note_event(lane, "FINDING: ", format, args);
 	va_end(args);
 }
 
@@ -113,11 +113,11 @@ static void carry_over(struct lane *lane)
 
 	if (!hold->fence)
 		return;
-	length = stamp(line, sizeof(line), "", hold->begin_ns);
+	length = format_time(line, sizeof(line), "", hold->begin_ns);
 	snprintf(line + length, sizeof(line) - (size_t)length, "begin before 0 %llu x\n",
 		 hold->fence);
 	write_line(lane->history, line);
-	length = stamp(line, sizeof(line), "", hold->last_ns);
+	length = format_time(line, sizeof(line), "", hold->last_ns);
 	snprintf(line + length, sizeof(line) - (size_t)length, "beat before 0\n");
 	write_line(lane->history, line);
 }
@@ -133,7 +133,7 @@ static void hold_name(const struct lane *lane, int who, char *name, size_t size)
 		snprintf(name, size, "c%d", who);
 }
 
-static void spawn(struct lane *lane, int who, char **argv)
+static void spawn_contender(struct lane *lane, int who, char **argv)
 {
 	char mark[120], clock[330], preload[330], *environment[6];
 	posix_spawn_file_actions_t files;
@@ -174,7 +174,7 @@ static void spawn(struct lane *lane, int who, char **argv)
 }
 
 /* A contender as it is planned; the probe is one that waits for its turn and ends at once. */
-static void start(struct lane *lane, int who, const struct contender_plan *plan)
+static void start_contender(struct lane *lane, int who, const struct contender_plan *plan)
 {
 	char ttl[16], wait[16], kill_after[16], hold[16], mode[16], lasts[16], slots[24];
 	char *argv[48];
@@ -219,7 +219,7 @@ static void start(struct lane *lane, int who, const struct contender_plan *plan)
 	if (plan->ignores_term)
 		argv[i++] = (char *)"-i";
 	argv[i] = NULL;
-	spawn(lane, who, argv);
+	spawn_contender(lane, who, argv);
 	lane_note(lane, "start %s: pid %d, -t %s %s -k %s, mode %s, %s ms%s%s", hold,
 		  (int)lane->contenders[who].pid, ttl, plan->wait_ms ? wait : "-n", kill_after,
 		  mode, lasts, plan->daemon ? ", with a daemon" : "",
@@ -261,7 +261,7 @@ bool lane_ended(struct lane *lane, pid_t pid, int status)
 			continue;
 		contender->ended = true;
 		contender->status = status;
-		length = stamp(line, sizeof(line), WIFEXITED(status) ? "" : "# ", now_ns());
+		length = format_time(line, sizeof(line), WIFEXITED(status) ? "" : "# ", now_ns());
 		length += snprintf(line + length, sizeof(line) - (size_t)length, "%s ",
 				   WIFEXITED(status) ? "exit" : "killed");
 		hold_name(lane, who, hold, sizeof(hold));
@@ -376,7 +376,7 @@ void lane_begin(struct lane *lane, unsigned round)
 	carry_over(lane);
 }
 
-static void enter(struct lane *lane, enum phase phase)
+static void enter_phase(struct lane *lane, enum phase phase)
 {
 	lane->phase = phase;
 	lane->phase_ns = now_ns();
@@ -405,7 +405,7 @@ static int run_contenders(struct lane *lane)
 		contender = &lane->contenders[i];
 		due = lane->began_ns + (int64_t)lane->plan.contenders[i].start_ms * 1000000;
 		if (!contender->pid && now_ns() >= due)
-			start(lane, i, &lane->plan.contenders[i]);
+			start_contender(lane, i, &lane->plan.contenders[i]);
 		else if (!contender->pid)
 			wake_at(lane, due);
 		left += !contender->ended;
@@ -446,7 +446,7 @@ static void start_probe(struct lane *lane)
 	static const struct contender_plan probe = { .command_ms = 1, .wait_ms = 10000,
 						     .kill_after_ms = 100 };
 
-	start(lane, PROBE, &probe);
+	start_contender(lane, PROBE, &probe);
 }
 
 static void turn_run(struct lane *lane)
@@ -455,7 +455,7 @@ static void turn_run(struct lane *lane)
 
 	if (run_faults(lane, left == 0) == 0 && left == 0) {
 		strike_proxy(lane, "pass");
-		enter(lane, PHASE_PROBE);
+		enter_phase(lane, PHASE_PROBE);
 		start_probe(lane);
 		return;
 	}
@@ -470,7 +470,7 @@ static void turn_run(struct lane *lane)
 		strike_end(lane, i);
 	strike_proxy(lane, "pass");
 	strike_all(lane);
-	enter(lane, PHASE_LEFT);
+	enter_phase(lane, PHASE_LEFT);
 }
 
 /* Is the lock free? Whoever asks for it gets it. */
@@ -485,7 +485,7 @@ static void turn_probe(struct lane *lane)
 		lane_find(lane, "the lock's probe hangs");
 		strike_all(lane);
 	} else if (WIFEXITED(probe->status) && WEXITSTATUS(probe->status) == 0) {
-		enter(lane, PHASE_LEFT);
+		enter_phase(lane, PHASE_LEFT);
 		return;
 	} else if (since_ms(lane->phase_ns) < PROBE_LIMIT_MS) {
 		/* the server may be down: not at once */
@@ -501,7 +501,7 @@ static void turn_probe(struct lane *lane)
 		lane_find(lane, "the lock was not free %d s after its last contender had ended",
 			  PROBE_LIMIT_MS / 1000);
 	}
-	enter(lane, PHASE_LEFT);
+	enter_phase(lane, PHASE_LEFT);
 }
 
 static void tell_finding(void *context, const char *finding)
@@ -522,7 +522,7 @@ static const struct hold *hold_named(const struct history *history, int who)
 }
 
 /* Does what dlock ended with agree with what its command has done? */
-static void compare(struct lane *lane, const struct history *history)
+static void compare_ends(struct lane *lane, const struct history *history)
 {
 	const struct hold *hold;
 	int who, status;
@@ -541,7 +541,7 @@ static void compare(struct lane *lane, const struct history *history)
 	}
 }
 
-static void judge(struct lane *lane)
+static void judge_lane(struct lane *lane)
 {
 	struct history history;
 	const char *text;
@@ -550,7 +550,7 @@ static void judge(struct lane *lane)
 	text = lane_history(lane, &length);
 	if (history_check(text, length, &history, tell_finding, lane) < 0)
 		errx(71, "out of memory");
-	compare(lane, &history);
+	compare_ends(lane, &history);
 	for (i = 0; i < history.count; i++)
 		if (history.holds[i].fence > lane->carried.fence)
 			lane->carried = history.holds[i];
@@ -587,7 +587,7 @@ static void turn_left(struct lane *lane)
 		lane->next_ns = now_ns() + 150000000;
 		return;
 	}
-	judge(lane);
+	judge_lane(lane);
 	if (lane->findings) {
 		/* what was found must not be found again in the next round */
 		lane->name_number++;

@@ -70,7 +70,7 @@ static bool one_in(struct random *random, int count)
 	return random_in(random, 1, count) == 1;
 }
 
-static bool possible(const struct plan_options *options, int kind)
+static bool is_possible(const struct plan_options *options, int kind)
 {
 	if (!weights[kind] || !(options->kinds & 1U << kind))
 		return false;
@@ -85,12 +85,12 @@ static int draw_kind(struct random *random, const struct plan_options *options)
 	int kind, total = 0, drawn;
 
 	for (kind = 0; kind < FAULT_KINDS; kind++)
-		total += possible(options, kind) ? weights[kind] : 0;
+		total += is_possible(options, kind) ? weights[kind] : 0;
 	if (!total)
 		return -1;
 	drawn = random_in(random, 1, total);
 	for (kind = 0; kind < FAULT_KINDS; kind++) {
-		drawn -= possible(options, kind) ? weights[kind] : 0;
+		drawn -= is_possible(options, kind) ? weights[kind] : 0;
 		if (drawn <= 0)
 			break;
 	}

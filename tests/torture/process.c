@@ -61,7 +61,8 @@ static void look_for_mark(struct process *process, int64_t now_ns)
 		process->sure = now_ns - process->first_ns > 2000000000;
 }
 
-static void append(struct process *list, size_t *count, pid_t pid, size_t *at, int64_t now_ns)
+static void append_process(struct process *list, size_t *count, pid_t pid, size_t *at,
+			   int64_t now_ns)
 {
 	struct process *process = &list[(*count)++];
 
@@ -98,7 +99,7 @@ void process_look(int64_t now_ns)
 				err(71, "realloc");
 			list = grown;
 		}
-		append(list, &count, (pid_t)atoi(entry->d_name), &at, now_ns);
+		append_process(list, &count, (pid_t)atoi(entry->d_name), &at, now_ns);
 	}
 	free(known.list);
 	known.list = list;

@@ -49,7 +49,7 @@ void strike_proxy(const struct lane *lane, const char *word)
 /* ---- who is struck */
 
 /* The contender that holds the lock, by its own words, or -1. */
-static int holder(const struct lane *lane)
+static int find_holder(const struct lane *lane)
 {
 	char word[8], name[64];
 	const char *line, *end;
@@ -71,12 +71,12 @@ static int holder(const struct lane *lane)
 }
 
 /* The contender that fault I is for: -1 when there is nobody. */
-static int victim(const struct lane *lane, int i)
+static int find_victim(const struct lane *lane, int i)
 {
 	int wanted = lane->plan.faults[i].victim, k;
 
 	if (wanted < 0)
-		wanted = holder(lane);
+		wanted = find_holder(lane);
 	for (k = 0; wanted < 0 && k < lane->plan.contender_count; k++)
 		if (lane->contenders[k].pid && !lane->contenders[k].ended)
 			wanted = k;
@@ -85,7 +85,7 @@ static int victim(const struct lane *lane, int i)
 	return wanted;
 }
 
-static bool plays(pid_t pid, enum role role)
+static bool plays_role(pid_t pid, enum role role)
 {
 	static const char *const names[ROLES] = {
 		[ROLE_GUARD] = "dlock-guard",
@@ -104,7 +104,7 @@ static bool is_dlock(pid_t pid)
 	return strncmp(process_name(pid), "dlock", 5) == 0;
 }
 
-static void add(struct strike *strike, pid_t pid)
+static void add_process(struct strike *strike, pid_t pid)
 {
 	int fd;
 
@@ -116,7 +116,7 @@ static void add(struct strike *strike, pid_t pid)
 }
 
 /* Fills in whom fault I strikes: for a group, its leader. */
-static void aim(struct lane *lane, int i, int who)
+static void aim_fault(struct lane *lane, int i, int who)
 {
 	const struct fault_plan *fault = &lane->plan.faults[i];
 	struct strike *strike = &lane->strikes[i];
@@ -126,13 +126,13 @@ static void aim(struct lane *lane, int i, int who)
 
 	if (fault->kind == FAULT_GROUP_KILL || fault->kind == FAULT_GROUP_STOP ||
 	    (!all && fault->role == ROLE_DLOCK)) {
-		add(strike, lane->contenders[who].pid);
+		add_process(strike, lane->contenders[who].pid);
 		return;
 	}
 	strike_look(3);
 	while ((process = process_next(lane->round, who, &at)))
-		if (all ? is_dlock(process->pid) : plays(process->pid, fault->role))
-			add(strike, process->pid);
+		if (all ? is_dlock(process->pid) : plays_role(process->pid, fault->role))
+			add_process(strike, process->pid);
 }
 
 static void signal_all(struct lane *lane, int i, int sig)
@@ -157,12 +157,12 @@ static bool strike_processes(struct lane *lane, int i)
 	bool stops = fault->kind == FAULT_STOP || fault->kind == FAULT_GROUP_STOP ||
 		     fault->kind == FAULT_ALL_STOP;
 	bool one = fault->kind == FAULT_STOP || fault->kind == FAULT_KILL;
-	int who = victim(lane, i);
+	int who = find_victim(lane, i);
 
 	if (who < 0)
 		return false;
 	fault->victim = who;
-	aim(lane, i, who);
+	aim_fault(lane, i, who);
 	if (!lane->strikes[i].count)
 		return false;
 	lane->contenders[who].struck = true;

@@ -109,7 +109,7 @@ static void print_server(const struct lane *lane)
 		fclose(file);
 }
 
-static void done(struct lane *lane, bool failed)
+static void end_lane(struct lane *lane, bool failed)
 {
 	count_outcomes(lane);
 	if (!failed) {
@@ -142,7 +142,7 @@ static void note_server(const char *text)
 	close(fd);
 }
 
-static bool wanted(enum fault_kind kind)
+static bool is_wanted(enum fault_kind kind)
 {
 	return torture.settings.plan.kinds & 1U << kind;
 }
@@ -187,14 +187,16 @@ static void server_turn(void)
 	if (torture.server_busy || now_ns() < torture.server_next_ns)
 		return;
 	torture.server_next_ns = server_rests();
-	if (drawn <= 3 && torture.server_clock && wanted(FAULT_SERVER_CLOCK)) {
+	if (drawn <= 3 && torture.server_clock && is_wanted(FAULT_SERVER_CLOCK)) {
 		set_server_clock();
-	} else if (drawn <= torture.stops_of_ten && torture.serves && wanted(FAULT_SERVER_STOP)) {
+	} else if (drawn <= torture.stops_of_ten && torture.serves &&
+		   is_wanted(FAULT_SERVER_STOP)) {
 		snprintf(word, sizeof(word), "stop %d\n", random_in(random, 200, 3000));
 		tell_server(word);
 		note_server("server stopped");
 		strike_counts.struck[FAULT_SERVER_STOP]++;
-	} else if (drawn > torture.stops_of_ten && torture.serves && wanted(FAULT_SERVER_RESTART)) {
+	} else if (drawn > torture.stops_of_ten && torture.serves &&
+		   is_wanted(FAULT_SERVER_RESTART)) {
 		tell_server("restart\n");
 		note_server("server killed, to be started again");
 		strike_counts.struck[FAULT_SERVER_RESTART]++;
@@ -214,7 +216,7 @@ static void server_done(void)
 
 /* ---- the loop */
 
-static void reap(int signals)
+static void reap_children(int signals)
 {
 	struct signalfd_siginfo info;
 	pid_t pid;
@@ -257,7 +259,7 @@ static int64_t turn_lanes(void)
 	return next;
 }
 
-static void loop(int signals)
+static void run_lanes(int signals)
 {
 	struct pollfd pfds[2] = { { .fd = signals, .events = POLLIN },
 				  { .fd = torture.serves ? DONE_FD : -1, .events = POLLIN } };
@@ -276,7 +278,7 @@ static void loop(int signals)
 			err(71, "poll");
 		if (pfds[1].revents)
 			server_done();
-		reap(signals);
+		reap_children(signals);
 	}
 }
 
@@ -288,7 +290,7 @@ static double cpu_ms(const struct rusage *usage)
 	       (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) / 1000;
 }
 
-static void summary(int64_t began_ns)
+static void print_summary(int64_t began_ns)
 {
 	struct rusage self, others;
 	int i;
@@ -400,7 +402,7 @@ static void take_arguments(int argc, char **argv)
 	char word[64];
 	int option;
 
-	*settings = (struct settings){ .seed = 1, .names = 1000000, .done = done };
+	*settings = (struct settings){ .seed = 1, .names = 1000000, .done = end_lane };
 	settings->plan = (struct plan_options){ .shared = true, .slots = true, .kinds = ~0U };
 	torture.first = 1;
 	torture.rounds = 100;
@@ -453,9 +455,9 @@ int main(int argc, char **argv)
 	for (i = 0; i < torture.lane_count; i++)
 		lane_open(&torture.lanes[i], &torture.settings, torture.first_lane + i);
 	torture.server_next_ns = now_ns() + 2000000000;
-	loop(signals);
+	run_lanes(signals);
 	for (i = 0; i < torture.lane_count; i++)
 		lane_close(&torture.lanes[i]);
-	summary(began_ns);
+	print_summary(began_ns);
 	return torture.failed > 0;
 }

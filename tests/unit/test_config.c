@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "unit.h"
 
-/* shown: as show() writes it */
+/* shown: as format_config() writes it */
 static const struct {
 	const char *text, *shown;
 } good[] = {
@@ -33,7 +33,7 @@ static const struct {
 	  "[123456789012345678901234567890123456789012345678]uri=x" },
 };
 
-static void show(const struct config *config, char *buf, size_t size)
+static void format_config(const struct config *config, char *buf, size_t size)
 {
 	FILE *out = fmemopen(buf, size, "w");
 
@@ -59,7 +59,7 @@ static void test_good(void)
 		CHECK_INT(config_load_text(&config, good[i].text, "x.conf", false, &err), 0);
 		CHECK_STR(err.message, "");
 		memset(shown, 0, sizeof(shown));
-		show(&config, shown, sizeof(shown));
+		format_config(&config, shown, sizeof(shown));
 		CHECK_STR(shown, good[i].shown);
 		CHECK(!config.exposed_path);
 		config_finish(&config);

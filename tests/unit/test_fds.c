@@ -23,7 +23,7 @@ static bool is_open(int fd)
 	return fcntl(fd, F_GETFD) >= 0;
 }
 
-static void enter(enum world world)
+static void enter_world(enum world world)
 {
 	if (world == NO_PROC &&
 	    (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
@@ -50,7 +50,7 @@ static void test_closing(void)
 		unit_case("%s", world_names[world]);
 		fflush(stdout);
 		if (!fork()) {
-			enter((enum world)world);
+			enter_world((enum world)world);
 			_exit(close_inherited());
 		}
 		wait(&status);
@@ -62,7 +62,7 @@ static void test_closing(void)
 }
 
 /* In a child: nothing is known of standard output there. */
-static int standard(bool with_dev)
+static int check_standard(bool with_dev)
 {
 	int good = 0, pipes[2];
 	char byte;
@@ -97,7 +97,7 @@ static void test_standard(void)
 		unit_case("standard streams, %s /dev", with_dev ? "with" : "without");
 		fflush(stdout);
 		if (!fork())
-			_exit(standard(with_dev));
+			_exit(check_standard(with_dev));
 		wait(&status);
 		if (WEXITSTATUS(status) == 98)
 			printf("# may not unshare here\n");

@@ -6,7 +6,7 @@
 /* What is wrong with a history: its findings, one after the other. */
 static char found[1000];
 
-static void tell(void *context, const char *finding)
+static void append_finding(void *context, const char *finding)
 {
 	size_t used = strlen(found);
 
@@ -14,10 +14,10 @@ static void tell(void *context, const char *finding)
 	snprintf(found + used, sizeof(found) - used, "%s\n", finding);
 }
 
-static int check(const char *text)
+static int judge_text(const char *text)
 {
 	found[0] = '\0';
-	return history_check(text, strlen(text), NULL, tell, NULL);
+	return history_check(text, strlen(text), NULL, append_finding, NULL);
 }
 
 static const struct {
@@ -98,15 +98,16 @@ int main(void)
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		unit_case("%s", rows[i].name);
 		if (rows[i].finding) {
-			CHECK(check(rows[i].text) > 0);
+			CHECK(judge_text(rows[i].text) > 0);
 			CHECK_HAS(found, rows[i].finding);
 		} else {
-			CHECK_INT(check(rows[i].text), 0);
+			CHECK_INT(judge_text(rows[i].text), 0);
 			CHECK_STR(found, "");
 		}
 	}
 	unit_case("holds");
-	CHECK_INT(history_check(rows[2].text, strlen(rows[2].text), &history, tell, NULL), 0);
+	CHECK_INT(history_check(rows[2].text, strlen(rows[2].text), &history,
+				append_finding, NULL), 0);
 	CHECK_INT(history.count, 2);
 	CHECK_STR(history.holds[0].name, "a");
 	CHECK_INT(history.holds[0].begin_ns, 1000000);

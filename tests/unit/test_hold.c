@@ -12,7 +12,7 @@
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 
-/* What show() returns, and what the other slots were asked for. */
+/* What show_rows() returns, and what the other slots were asked for. */
 static struct row stored[4];
 static size_t stored_count;
 static struct request asked;
@@ -21,8 +21,8 @@ static struct grant given;
 static enum outcome answer;
 static char broken[256];
 
-static int show(struct backend *backend, const struct request *request, struct rows *rows,
-		struct error *err)
+static int show_rows(struct backend *backend, const struct request *request, struct rows *rows,
+		     struct error *err)
 {
 	struct row *row;
 	char *text;
@@ -52,8 +52,8 @@ static enum outcome note_request(const struct request *request)
 	return answer;
 }
 
-static enum outcome renew(struct backend *backend, const struct request *request,
-			  struct grant *grant, struct error *err)
+static enum outcome renew_row(struct backend *backend, const struct request *request,
+			      struct grant *grant, struct error *err)
 {
 	(void)backend;
 	(void)err;
@@ -61,8 +61,8 @@ static enum outcome renew(struct backend *backend, const struct request *request
 	return note_request(request);
 }
 
-static enum outcome release(struct backend *backend, const struct request *request,
-			    struct error *err)
+static enum outcome release_row(struct backend *backend, const struct request *request,
+				struct error *err)
 {
 	(void)backend;
 	(void)err;
@@ -80,12 +80,12 @@ static enum outcome break_hold(struct backend *backend, const char *name, const 
 }
 
 static const struct backend_ops ops = {
-	.acquire = renew, .renew = renew, .release = release, .show = show,
+	.acquire = renew_row, .renew = renew_row, .release = release_row, .show = show_rows,
 	.break_hold = break_hold,
 };
 static struct backend backend = { .ops = &ops };
 
-static void store(size_t i, const char *id, bool mine, bool holds, const char *text)
+static void store_row(size_t i, const char *id, bool mine, bool holds, const char *text)
 {
 	stored[i] = (struct row){ .mine = mine, .holds = holds, .age_ms = 1000, .left_ms = 5000,
 				  .fence = holds ? 70 + i : 0, .text = (char *)text };
@@ -100,9 +100,9 @@ static void test_views(void)
 	struct error err = { 0 };
 	char text[64];
 
-	store(0, "x", false, true, "host=web2&pid=12");
-	store(1, "y", false, false, "host=web3");
-	store(2, "z", true, false, "host=web4");
+	store_row(0, "x", false, true, "host=web2&pid=12");
+	store_row(1, "y", false, false, "host=web3");
+	store_row(2, "z", true, false, "host=web4");
 	CHECK_INT(hold_view(&backend, "n", TOKEN, &view, &err), 0);
 	CHECK_INT((int)view.hold_count, 1);
 	CHECK_INT((int)view.waiter_count, 2);
@@ -113,7 +113,7 @@ static void test_views(void)
 	lock_view_finish(&view);
 	/* The end of a hold that lives with a process is in its record. */
 	snprintf(text, sizeof(text), "until=%lld", (long long)clock_wall_ms() + 60000);
-	store(0, "x", false, true, text);
+	store_row(0, "x", false, true, text);
 	stored[0].left_ms = -1;
 	stored[0].age_ms = INT64_MAX;
 	CHECK_INT(hold_view(&backend, "n", "", &view, &err), 0);
@@ -132,19 +132,19 @@ static void test_verify(void)
 	struct request request = { .name = "n", .token = TOKEN, .mode = HOLD_EXCLUSIVE };
 	struct error err = { 0 };
 
-	store(0, "x", true, true, "host=web2");
+	store_row(0, "x", true, true, "host=web2");
 	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_HELD);
 	stored[0].mode = HOLD_SHARED;
 	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_BUSY);
 	request.mode = HOLD_ANY;
 	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_HELD);
-	store(0, "x", false, true, "host=web2&pid=5");
+	store_row(0, "x", false, true, "host=web2&pid=5");
 	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_LOST);
 	CHECK(strstr(err.message, "held by web2 pid 5") != NULL);
 	/* A hold that is only kept for its minimum is nobody's. */
-	store(0, "x", true, true, "kept=99");
+	store_row(0, "x", true, true, "kept=99");
 	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_LOST);
-	store(0, "x", true, false, "host=web2");
+	store_row(0, "x", true, false, "host=web2");
 	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_LOST);
 	stored_count = 0;
 	CHECK_INT(hold_verify(&backend, &request, &err), OUTCOME_LOST);
@@ -178,7 +178,7 @@ static void test_renew(void)
 
 	answer = OUTCOME_HELD;
 	given = (struct grant){ .ttl_ms = 9000 };
-	store(0, "x", true, true, "ttl=8000&host=h");
+	store_row(0, "x", true, true, "ttl=8000&host=h");
 	CHECK_INT(hold_renew_other(&backend, &request, &grant, &err), OUTCOME_HELD);
 	CHECK_INT(asked.ttl_ms, 8000);
 	CHECK_STR(asked_text, "(none)");
@@ -188,7 +188,7 @@ static void test_renew(void)
 	stored[0].left_ms = 20000;
 	CHECK_INT(hold_renew_other(&backend, &request, &grant, &err), OUTCOME_HELD);
 	CHECK_INT(asked.ttl_ms, 20000);
-	store(0, "x", true, true, "host=h");
+	store_row(0, "x", true, true, "host=h");
 	CHECK_INT(hold_renew_other(&backend, &request, &grant, &err), OUTCOME_HELD);
 	CHECK_INT(asked.ttl_ms, BACKEND_TTL_MS);
 	/* A TTL that is asked for becomes the hold's own. */
@@ -196,7 +196,7 @@ static void test_renew(void)
 	CHECK_INT(hold_renew_other(&backend, &request, &grant, &err), OUTCOME_HELD);
 	CHECK_INT(asked.ttl_ms, 3000);
 	CHECK_STR(asked_text, "ttl=3000&host=h");
-	store(0, "x", false, true, "host=h");
+	store_row(0, "x", false, true, "host=h");
 	CHECK_INT(hold_renew_other(&backend, &request, &grant, &err), OUTCOME_LOST);
 	/* No later fence is larger than a forged one. */
 	given.fence = BACKEND_FENCE_END;
@@ -228,7 +228,7 @@ static void test_release(void)
 	backend.resent = false;
 	/* Another process finds the minimum hold in the record. */
 	answer = OUTCOME_HELD;
-	store(0, "x", true, true, "host=h&min=1500");
+	store_row(0, "x", true, true, "host=h&min=1500");
 	CHECK_INT(hold_release_other(&backend, &request, &err), OUTCOME_HELD);
 	CHECK_INT(asked.keep_ms, 500);
 	stored[0].age_ms = 2000;
@@ -241,9 +241,9 @@ static void test_break(void)
 	struct lock_view view = { 0 };
 	struct error err = { 0 };
 
-	store(0, "x", false, true, "");
-	store(1, "y", true, true, "");
-	store(2, "z", false, false, "");
+	store_row(0, "x", false, true, "");
+	store_row(1, "y", true, true, "");
+	store_row(2, "z", false, false, "");
 	CHECK_INT(hold_view(&backend, "n", "", &view, &err), 0);
 	answer = OUTCOME_LOST;
 	CHECK_INT(hold_break(&backend, "n", &view, &err), 0);

@@ -7,7 +7,7 @@
 #include "unit.h"
 
 /* Runs use() in a child. Returns its wait status, and what it has written to stderr. */
-static int run(void (*use)(void), char text[static 64])
+static int run_child(void (*use)(void), char text[static 64])
 {
 	ssize_t length;
 	int ends[2], status = -1;
@@ -64,7 +64,7 @@ int main(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(uses); i++) {
 		unit_case("no memory, %zu", i);
-		status = run(uses[i], text);
+		status = run_child(uses[i], text);
 		CHECK(WIFEXITED(status));
 		CHECK_INT(WEXITSTATUS(status), MEMORY_EXIT_STATUS);
 		CHECK_STR(text, "dlock: out of memory\n");

@@ -100,8 +100,8 @@ static void test_fnv1a(void)
 	CHECK_HEX(fnv1a(FNV1A_INIT, "", 1), UINT64_C(0xaf63bd4c8601b7df));	/* one NUL */
 }
 
-static void expect(const char *const argv[], const char *base, const char *joined,
-		   size_t length)
+static void expect_name(const char *const argv[], const char *base, const char *joined,
+			size_t length)
 {
 	char buf[NAME_DERIVED_SIZE], want[NAME_DERIVED_SIZE];
 	struct error err;
@@ -116,7 +116,7 @@ static void expect(const char *const argv[], const char *base, const char *joine
 
 /* argv of up to two, against the hash of what they should be joined to */
 #define EXPECT(base, joined, ...) \
-	expect((const char *const[]){ __VA_ARGS__, NULL }, base, joined, sizeof(joined) - 1)
+	expect_name((const char *const[]){ __VA_ARGS__, NULL }, base, joined, sizeof(joined) - 1)
 
 static void test_derive(void)
 {
@@ -141,10 +141,10 @@ static void test_derive(void)
 	unit_case("derive, long");
 	memset(long_name, 'n', sizeof(long_name));
 	long_name[183] = '\0';
-	expect((const char *const[]){ long_name, NULL }, long_name, long_name, 183);
+	expect_name((const char *const[]){ long_name, NULL }, long_name, long_name, 183);
 	long_name[183] = 'n';
 	long_name[399] = '\0';
-	expect((const char *const[]){ long_name, NULL }, long_name, long_name, 399);
+	expect_name((const char *const[]){ long_name, NULL }, long_name, long_name, 399);
 	/* a character of three bytes across the cut stays out */
 	memcpy(long_name + 181, "\xe2\x82\xac", 3);
 	name_derive((const char *const[]){ long_name, NULL }, buf);

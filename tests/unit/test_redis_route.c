@@ -32,7 +32,7 @@ static void close_route(void)
 	client = (struct redis_client){ .count = 0 };
 }
 
-static int64_t redirect(const char *text)
+static int64_t redirect_to(const char *text)
 {
 	return redis_after_error(&client, text);
 }
@@ -72,7 +72,7 @@ static void test_redirect(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct redis_route *route = open_route("redis+cluster://h1,h2:7000");
-		const int64_t pause_ms = redirect(rows[i].text);
+		const int64_t pause_ms = redirect_to(rows[i].text);
 
 		unit_case("%s", rows[i].text);
 		CHECK_INT(pause_ms, rows[i].port ? rows[i].pause_ms : REDIS_ROUTE_ENDS);
@@ -98,7 +98,7 @@ static void test_lost(void)
 	CHECK_INT(redis_after_loss(route), REDIS_ROUTE_ENDS);
 
 	unit_case("a node that the others name does not count, and they are asked again");
-	CHECK_INT(redirect("ASK 1 h9:1"), 0);
+	CHECK_INT(redirect_to("ASK 1 h9:1"), 0);
 	CHECK_STR(redis_cluster_endpoint(route)->host, "h9");
 	CHECK(redis_after_loss(route) != REDIS_ROUTE_ENDS);
 	CHECK(!route->asking);
@@ -106,7 +106,7 @@ static void test_lost(void)
 
 	unit_case("nodes that send on to each other are not asked without a pause for ever");
 	for (int i = 0; i < 20; i++)
-		if (redirect(i % 2 ? "MOVED 1 h1:1" : "MOVED 1 h2:1") > 0)
+		if (redirect_to(i % 2 ? "MOVED 1 h1:1" : "MOVED 1 h2:1") > 0)
 			break;
 		else
 			CHECK(i < 10);

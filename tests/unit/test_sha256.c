@@ -6,7 +6,7 @@
 #include "base/sha256.h"
 #include "unit.h"
 
-static const char *hex(const char *data, size_t length)
+static const char *hash_hex(const char *data, size_t length)
 {
 	static char text[2 * SHA256_SIZE + 1];
 	unsigned char digest[SHA256_SIZE];
@@ -42,14 +42,14 @@ static void test_digest(void)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		unit_case("%s", rows[i].data);
-		CHECK_STR(hex(rows[i].data, strlen(rows[i].data)), rows[i].digest);
+		CHECK_STR(hash_hex(rows[i].data, strlen(rows[i].data)), rows[i].digest);
 	}
 	if (!data)
 		return;
 	memset(data, 'a', 1000000);
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
 		unit_case("%zu times a", lengths[i].length);
-		CHECK_STR(hex(data, lengths[i].length), lengths[i].digest);
+		CHECK_STR(hash_hex(data, lengths[i].length), lengths[i].digest);
 	}
 	free(data);
 }

@@ -56,7 +56,7 @@ static void test_bounds(void)
 	CHECK_HEX(modes, 1U << 0 | 1U << 1 | 1U << 3 | 1U << 4);
 }
 
-static bool same(const struct plan *one, const struct plan *other)
+static bool is_same(const struct plan *one, const struct plan *other)
 {
 	bool ok = one->ttl_ms == other->ttl_ms && one->fault_count == other->fault_count &&
 		  one->contender_count == other->contender_count;
@@ -79,13 +79,13 @@ static void test_again(void)
 
 	plan_make(&one, &everything, 7, "redis", 12);
 	plan_make(&other, &everything, 7, "redis", 12);
-	CHECK(same(&one, &other));
+	CHECK(is_same(&one, &other));
 	plan_make(&other, &everything, 8, "redis", 12);
-	CHECK(!same(&one, &other));
+	CHECK(!is_same(&one, &other));
 	plan_make(&other, &everything, 7, "mysql", 12);
-	CHECK(!same(&one, &other));
+	CHECK(!is_same(&one, &other));
 	plan_make(&other, &everything, 7, "redis", 13);
-	CHECK(!same(&one, &other));
+	CHECK(!is_same(&one, &other));
 }
 
 static void test_lacks(void)

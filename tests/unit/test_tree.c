@@ -16,7 +16,7 @@
 
 static const struct tree_excluded nothing = { .pids = NULL };
 
-static int count(const struct tree_excluded *excluded)
+static int count_tree(const struct tree_excluded *excluded)
 {
 	pid_t refused;
 
@@ -38,7 +38,7 @@ static bool kill_all(const struct tree_excluded *excluded)
 	return false;
 }
 
-static void tell(const int *ready)
+static void write_byte(const int *ready)
 {
 	const ssize_t told = write(*ready, "", 1);
 
@@ -46,7 +46,7 @@ static void tell(const int *ready)
 }
 
 /* Waits for n bytes. */
-static void await(const int ends[2], int n)
+static void await_bytes(const int ends[2], int n)
 {
 	char byte;
 
@@ -55,7 +55,7 @@ static void await(const int ends[2], int n)
 }
 
 /* Has a child, and a grandchild that its parent has left, in a session of its own. */
-static void family(void *ready)
+static void run_family(void *ready)
 {
 	if (!fork())
 		unit_sleep(NULL);
@@ -63,7 +63,7 @@ static void family(void *ready)
 		setsid();
 		if (fork())
 			_exit(0);
-		tell(ready);
+		write_byte(ready);
 		unit_sleep(NULL);
 	}
 	unit_sleep(NULL);
@@ -72,7 +72,7 @@ static void family(void *ready)
 static void *fork_one(void *ready)
 {
 	if (!fork()) {
-		tell(ready);
+		write_byte(ready);
 		unit_sleep(NULL);
 	}
 	unit_sleep(NULL);
@@ -80,7 +80,7 @@ static void *fork_one(void *ready)
 }
 
 /* Its only child is that of a thread, and its main thread has ended. */
-static void threaded(void *ready)
+static void run_threaded(void *ready)
 {
 	pthread_t thread;
 
@@ -95,19 +95,19 @@ static void test_descendants(void)
 
 	unit_case("descendants");
 	CHECK(tree_usable());
-	CHECK_INT(count(&nothing), 0);
+	CHECK_INT(count_tree(&nothing), 0);
 	if (pipe(ends))
 		return;
-	root = unit_start(family, &ends[1]);
-	await(ends, 1);
+	root = unit_start(run_family, &ends[1]);
+	await_bytes(ends, 1);
 	/* With the one that has ended, and that its parent does not reap. */
-	for (int i = 0; i < TRIES && count(&nothing) != 4; i++)
+	for (int i = 0; i < TRIES && count_tree(&nothing) != 4; i++)
 		usleep(PAUSE_US);
-	CHECK_INT(count(&nothing), 4);
-	CHECK_INT(count(&(struct tree_excluded){ .helper = root }), 1);
-	unit_start(threaded, &ends[1]);
-	await(ends, 1);
-	CHECK_INT(count(&(struct tree_excluded){ .helper = root }), 3);
+	CHECK_INT(count_tree(&nothing), 4);
+	CHECK_INT(count_tree(&(struct tree_excluded){ .helper = root }), 1);
+	unit_start(run_threaded, &ends[1]);
+	await_bytes(ends, 1);
+	CHECK_INT(count_tree(&(struct tree_excluded){ .helper = root }), 3);
 	CHECK(kill_all(&nothing));
 	CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
 	close(ends[0]);
@@ -128,11 +128,11 @@ static void end_with_count(int sig)
 	_exit(terms);
 }
 
-static void counter(void *ready)
+static void run_counter(void *ready)
 {
 	signal(SIGTERM, count_term);
 	signal(SIGUSR1, end_with_count);
-	tell(ready);
+	write_byte(ready);
 	unit_sleep(NULL);
 }
 
@@ -144,10 +144,10 @@ static void test_signals(void)
 	unit_case("a group that is left out, and one that is stopped");
 	if (pipe(ends))
 		return;
-	first = unit_start(counter, &ends[1]);
-	skipped = unit_start(counter, &ends[1]);
+	first = unit_start(run_counter, &ends[1]);
+	skipped = unit_start(run_counter, &ends[1]);
 	setpgid(skipped, skipped);
-	await(ends, 2);
+	await_bytes(ends, 2);
 	kill(first, SIGSTOP);
 	CHECK_INT(tree_signal(&nothing, skipped, SIGTERM, &refused), 2);
 	CHECK_INT(refused, 0);
@@ -163,7 +163,7 @@ static void test_signals(void)
 }
 
 /* Forks, and the parent ends, over and over, as fast as it can. */
-static void runaway(void *arg)
+static void run_runaway(void *arg)
 {
 	(void)arg;
 	prctl(PR_SET_PDEATHSIG, 0);
@@ -178,7 +178,7 @@ static void test_runaway(void)
 {
 	unit_case("processes that fork and end all the time");
 	for (int i = 0; i < 4; i++)
-		unit_start(runaway, NULL);
+		unit_start(run_runaway, NULL);
 	CHECK(kill_all(&nothing));
 	CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
 }
@@ -194,22 +194,22 @@ static void test_excluded(void)
 	CHECK_INT(excluded.count, 0);
 	if (pipe(ends))
 		return;
-	old = unit_start(family, &ends[1]);
-	await(ends, 1);
+	old = unit_start(run_family, &ends[1]);
+	await_bytes(ends, 1);
 	while (waitpid(-1, NULL, WNOHANG) > 0)
 		;
 	CHECK_INT(tree_exclude_present(&excluded), 0);
 	CHECK(excluded.count >= 3);
 	unit_start(unit_sleep, NULL);
-	CHECK_INT(count(&excluded), 1);
+	CHECK_INT(count_tree(&excluded), 1);
 	CHECK(kill_all(&excluded));
 	CHECK_INT(kill(old, 0), 0);
 	/* What was below one that has ended is still known. */
 	kill(old, SIGKILL);
 	CHECK_INT(waitpid(old, NULL, 0), old);
 	tree_remove_reaped(&excluded, old);
-	CHECK_INT(count(&excluded), 0);
-	CHECK(count(&nothing) >= 2);
+	CHECK_INT(count_tree(&excluded), 0);
+	CHECK(count_tree(&nothing) >= 2);
 	tree_finish(&excluded);
 	CHECK(kill_all(&nothing));
 	close(ends[0]);
@@ -220,12 +220,12 @@ static void become_nobody(void *ready)
 {
 	if (setresuid(65534, 65534, 65534))
 		_exit(1);
-	tell(ready);
+	write_byte(ready);
 	unit_sleep(NULL);
 }
 
 /* A user with a child of root. */
-static void refuse(void *arg)
+static void run_refusing(void *arg)
 {
 	int ends[2], status, good = 0;
 	pid_t child, other, refused;
@@ -235,7 +235,7 @@ static void refuse(void *arg)
 		_exit(99);
 	child = unit_start(unit_sleep, NULL);
 	other = unit_start(become_nobody, &ends[1]);
-	await(ends, 1);
+	await_bytes(ends, 1);
 	if (setresuid(65534, 65534, 65534))
 		_exit(99);
 	good += tree_signal(&nothing, 0, SIGKILL, &refused) == 2 && refused == child;
@@ -253,13 +253,13 @@ static void test_refused(void)
 		printf("# needs root\n");
 		return;
 	}
-	CHECK(waitpid(unit_start(refuse, NULL), &status, 0) > 0);
+	CHECK(waitpid(unit_start(run_refusing, NULL), &status, 0) > 0);
 	CHECK_INT(WEXITSTATUS(status), 3);
 	CHECK(kill_all(&nothing));
 }
 
 /* The /proc that was there before shows the PID namespace above; an empty directory nothing. */
-static void namespaced(void *arg)
+static void run_namespaced(void *arg)
 {
 	pid_t child, refused;
 	int good = 0;
@@ -282,13 +282,13 @@ static void namespaced(void *arg)
 	_exit(good);
 }
 
-static void enter(void *arg)
+static void run_nested(void *arg)
 {
 	int status;
 
 	if (unshare(CLONE_NEWPID | CLONE_NEWNS))
 		_exit(98);
-	if (waitpid(unit_start(namespaced, arg), &status, 0) < 0)
+	if (waitpid(unit_start(run_namespaced, arg), &status, 0) < 0)
 		_exit(97);
 	_exit(WEXITSTATUS(status));
 }
@@ -302,7 +302,7 @@ static void test_namespace(void)
 		printf("# needs root\n");
 		return;
 	}
-	CHECK(waitpid(unit_start(enter, NULL), &status, 0) > 0);
+	CHECK(waitpid(unit_start(run_nested, NULL), &status, 0) > 0);
 	if (WEXITSTATUS(status) == 98)
 		printf("# may not unshare here\n");
 	else

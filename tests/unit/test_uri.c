@@ -3,7 +3,7 @@
 #include "lock/uri.h"
 #include "unit.h"
 
-/* parts: what show() makes of a parsed URI */
+/* parts: what format_uri() makes of a parsed URI */
 static const struct {
 	const char *text, *parts;
 } good[] = {
@@ -62,7 +62,7 @@ static const struct {
 };
 
 /* Everything of a URI in one line: easier to compare, and to read when it fails. */
-static void show(const struct uri *uri, char *buf, size_t size)
+static void format_uri(const struct uri *uri, char *buf, size_t size)
 {
 	FILE *out = fmemopen(buf, size, "w");
 	size_t i;
@@ -99,7 +99,7 @@ static void test_good(void)
 		CHECK_STR(err.message, "");
 		if (*err.message)
 			continue;
-		show(&uri, shown, sizeof(shown));
+		format_uri(&uri, shown, sizeof(shown));
 		CHECK_STR(shown, good[i].parts);
 		uri_finish(&uri);
 		CHECK(!uri.storage && !uri.password);

@@ -94,8 +94,8 @@ static void write_file(const char *path, const char *text, size_t length, mode_t
 }
 
 /* Parses and loads with the file given; the result goes by the last argument. */
-static int load(const char *userinfo, const char *path, struct uri *uri, const char **exposed,
-		struct error *err)
+static int load_uri(const char *userinfo, const char *path, struct uri *uri, const char **exposed,
+		    struct error *err)
 {
 	char text[256];
 
@@ -132,7 +132,7 @@ static void test_password_contents(const char *path)
 	for (i = 0; i < ARRAY_SIZE(files); i++) {
 		unit_case("password file %zu", i);
 		write_file(path, files[i].text, files[i].length, 0600);
-		CHECK_INT(load("", path, &uri, &exposed, &err), files[i].says ? -1 : 0);
+		CHECK_INT(load_uri("", path, &uri, &exposed, &err), files[i].says ? -1 : 0);
 		CHECK_STR(uri.password, files[i].password);
 		CHECK(!exposed);
 		if (files[i].says)
@@ -162,11 +162,11 @@ static void test_password_modes(const char *path)
 	for (i = 0; i < ARRAY_SIZE(modes); i++) {
 		unit_case("password file of mode %03o", (unsigned)modes[i].mode);
 		write_file(path, "s3cret\n", 7, modes[i].mode);
-		CHECK_INT(load("u@", path, &uri, &exposed, &err), 0);
+		CHECK_INT(load_uri("u@", path, &uri, &exposed, &err), 0);
 		CHECK_INT(exposed != NULL, geteuid() == 0 ? modes[i].roots : modes[i].theirs);
 		uri_finish(&uri);
 		if (geteuid() == 0 && chown(path, 65534, (gid_t)-1) == 0) {
-			CHECK_INT(load("u@", path, &uri, &exposed, &err), 0);
+			CHECK_INT(load_uri("u@", path, &uri, &exposed, &err), 0);
 			CHECK_INT(exposed != NULL, modes[i].theirs);
 			uri_finish(&uri);
 		}
@@ -183,28 +183,28 @@ static void test_password_odd(const char *directory, const char *path)
 	const char *exposed = NULL;
 
 	unit_case("password file, odd");
-	CHECK_INT(load("", path, &uri, &exposed, &err), -1);
+	CHECK_INT(load_uri("", path, &uri, &exposed, &err), -1);
 	CHECK_HAS(err.message, path);
 	CHECK_HAS(err.message, "No such file");
 	uri_finish(&uri);
-	CHECK_INT(load("", directory, &uri, &exposed, &err), -1);
+	CHECK_INT(load_uri("", directory, &uri, &exposed, &err), -1);
 	CHECK_HAS(err.message, "not a regular file");
 	uri_finish(&uri);
 	CHECK_INT(mkfifo(path, 0600), 0);
-	CHECK_INT(load("", path, &uri, &exposed, &err), -1);	/* and does not wait */
+	CHECK_INT(load_uri("", path, &uri, &exposed, &err), -1);	/* and does not wait */
 	CHECK_HAS(err.message, "not a regular file");
 	uri_finish(&uri);
 	unlink(path);
 	memset(big, 'b', sizeof(big));
 	write_file(path, big, sizeof(big), 0600);
-	CHECK_INT(load("", path, &uri, &exposed, &err), -1);
+	CHECK_INT(load_uri("", path, &uri, &exposed, &err), -1);
 	CHECK_HAS(err.message, "larger than 65536 bytes");
 	uri_finish(&uri);
-	CHECK_INT(load(":s3cret@", path, &uri, &exposed, &err), -1);
+	CHECK_INT(load_uri(":s3cret@", path, &uri, &exposed, &err), -1);
 	CHECK_HAS(err.message, "two passwords");
 	CHECK_LACKS(err.message, "s3cret");
 	uri_finish(&uri);
-	CHECK_INT(load("", "", &uri, &exposed, &err), -1);
+	CHECK_INT(load_uri("", "", &uri, &exposed, &err), -1);
 	uri_finish(&uri);
 	CHECK_INT(uri_parse(&uri, "redis://u:p@h", &err), 0);
 	CHECK_INT(uri_load_passwords(&uri, &exposed, &err), 0);

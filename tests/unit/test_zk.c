@@ -96,7 +96,7 @@ static void test_numbers(void)
 }
 
 /* Every start order leads to the same one; those of equal numbers were made in turn. */
-static void sorted(const int32_t *numbers, const int64_t *czxids, size_t count, bool same)
+static void check_sorted(const int32_t *numbers, const int64_t *czxids, size_t count, bool same)
 {
 	struct zk_entry entries[8];
 
@@ -124,11 +124,11 @@ static void test_order(void)
 	static const int64_t czxids[] = { 100, 7, 8, 9 };
 
 	unit_case("order");
-	sorted(plain, NULL, ARRAY_SIZE(plain), false);
+	check_sorted(plain, NULL, ARRAY_SIZE(plain), false);
 	unit_case("order across the overflow");
-	sorted(over, NULL, ARRAY_SIZE(over), false);
+	check_sorted(over, NULL, ARRAY_SIZE(over), false);
 	unit_case("order of equal numbers");
-	sorted(same, czxids, ARRAY_SIZE(same), true);
+	check_sorted(same, czxids, ARRAY_SIZE(same), true);
 	unit_case("nobody");
 	CHECK(!zk_entries_sort(NULL, 0));
 }

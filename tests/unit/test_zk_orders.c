@@ -61,7 +61,7 @@ static struct world *left;		/* worlds whose steps are still to be tried */
 static size_t left_count, left_size;
 static bool overlap;
 
-static uint64_t pack(const struct world *world)
+static uint64_t pack_world(const struct world *world)
 {
 	uint64_t key = 0;
 
@@ -82,7 +82,7 @@ static uint64_t pack(const struct world *world)
 	return key | UINT64_C(1) << 63;
 }
 
-static bool insert(uint64_t key)
+static bool insert_key(uint64_t key)
 {
 	size_t i = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (seen_size - 1);
 
@@ -94,7 +94,7 @@ static bool insert(uint64_t key)
 	return true;
 }
 
-static void grow(void)
+static void grow_table(void)
 {
 	uint64_t *old = seen;
 	const size_t size = seen_size;
@@ -104,12 +104,12 @@ static void grow(void)
 	seen_count = 0;
 	for (size_t i = 0; i < size; i++)
 		if (old[i])
-			insert(old[i]);
+			insert_key(old[i]);
 	free(old);
 }
 
 /* Here a world is reached. */
-static void reach(const struct world *world)
+static void reach_world(const struct world *world)
 {
 	int holders = 0;
 
@@ -117,8 +117,8 @@ static void reach(const struct world *world)
 		holders += world->clients[i].does == HOLDS;
 	overlap |= holders > 1;
 	if (2 * seen_count >= seen_size)
-		grow();
-	if (!insert(pack(world)))
+		grow_table();
+	if (!insert_key(pack_world(world)))
 		return;
 	if (left_count == left_size) {
 		left_size = left_size ? 2 * left_size : 1024;
@@ -165,7 +165,7 @@ static void write_entry(struct client *c, enum data data, enum does next)
 }
 
 /* A list request: nothing before its entry, or something, or the entry is gone. */
-static void list(struct client *c, enum does free, enum does blocked)
+static void list_entries(struct client *c, enum does free, enum does blocked)
 {
 	c->does = !c->there ? AWAY : !c->order ? free : blocked;
 }
@@ -181,11 +181,11 @@ static void first_list(struct world *world, int i)
 		if (other->there && other->order && other->order < c->order)
 			c->blocked = k + 1;
 	}
-	list(c, c->free || rule == NEW_HOLDS ? DECIDED : WAITS, MUST_WAIT);
+	list_entries(c, c->free || rule == NEW_HOLDS ? DECIDED : WAITS, MUST_WAIT);
 }
 
 /* What client i does next with its own entry. */
-static void step(struct world world, int i)
+static void step_client(struct world world, int i)
 {
 	struct client *c = &world.clients[i];
 
@@ -207,12 +207,12 @@ static void step(struct world world, int i)
 		if (c->version >= VERSIONS)
 			return;
 		if (rule == LIST_BEFORE_WRITE || rule == HOLD_WITHOUT_WRITE)
-			list(c, rule == HOLD_WITHOUT_WRITE ? DECIDED : SAW_FREE, WAITS);
+			list_entries(c, rule == HOLD_WITHOUT_WRITE ? DECIDED : SAW_FREE, WAITS);
 		else
 			write_entry(c, HELD, rule == WRITE_WITHOUT_LIST ? DECIDED : CLAIMED);
 		break;
 	case CLAIMED:
-		list(c, DECIDED, MUST_WAIT);
+		list_entries(c, DECIDED, MUST_WAIT);
 		break;
 	case SAW_FREE:
 		write_entry(c, HELD, DECIDED);
@@ -229,7 +229,7 @@ static void step(struct world world, int i)
 		end_entry(&world, i);
 		c->blocked = c->target = c->target_version = 0;
 	}
-	reach(&world);
+	reach_world(&world);
 }
 
 static bool may_evict(const struct client *c, const struct client *other, unsigned k)
@@ -249,11 +249,11 @@ static void read_other(struct world world, int i, unsigned k)
 		return;
 	c->target = (k + 1) & 3;
 	c->target_version = other->version;
-	reach(&world);
+	reach_world(&world);
 }
 
 /* Waiter i deletes the version that it has read. A later entry is not before its own. */
-static void evict(struct world world, int i)
+static void evict_entry(struct world world, int i)
 {
 	struct client *c = &world.clients[i];
 	const int k = (int)c->target - 1;
@@ -263,18 +263,18 @@ static void evict(struct world world, int i)
 	    (rule == EVICT_ANY_VERSION || other->version == c->target_version))
 		end_entry(&world, k);
 	c->target = c->target_version = 0;
-	reach(&world);
+	reach_world(&world);
 }
 
 /* The session of client i ends, which the client does not know yet. */
-static void expire(struct world world, int i)
+static void expire_session(struct world world, int i)
 {
 	const enum does does = (enum does)world.clients[i].does;
 
 	if (!world.clients[i].there || does == DECIDED || does == HOLDS)
 		return;
 	end_entry(&world, i);
-	reach(&world);
+	reach_world(&world);
 }
 
 static void try_steps(const struct world *world)
@@ -282,19 +282,19 @@ static void try_steps(const struct world *world)
 	for (int i = 0; i < CLIENTS; i++) {
 		const struct client *c = &world->clients[i];
 
-		step(*world, i);
-		expire(*world, i);
+		step_client(*world, i);
+		expire_session(*world, i);
 		if (c->does != WAITS || !c->there || c->data == NEW)
 			continue;
 		if (c->target)
-			evict(*world, i);
+			evict_entry(*world, i);
 		for (unsigned k = 0; !c->target && k < CLIENTS; k++)
 			if (k != (unsigned)i)
 				read_other(*world, i, k);
 	}
 }
 
-static void search(enum rule broken, bool expected, const char *name)
+static void search_worlds(enum rule broken, bool expected, const char *name)
 {
 	const struct world start = { 0 };
 	struct world world;
@@ -305,7 +305,7 @@ static void search(enum rule broken, bool expected, const char *name)
 	free(seen);
 	seen = NULL;
 	seen_size = seen_count = left_count = 0;
-	reach(&start);
+	reach_world(&start);
 	while (left_count && !overlap) {
 		world = left[--left_count];
 		try_steps(&world);
@@ -318,14 +318,14 @@ static void search(enum rule broken, bool expected, const char *name)
 
 int main(void)
 {
-	search(RULES_KEPT, false, "held is written, then the queue is read");
-	search(LIST_BEFORE_WRITE, false, "the queue is read, then held is written");
-	search(HOLD_WITHOUT_WRITE, true, "no write");
-	search(WRITE_WITHOUT_LIST, true, "no list");
-	search(EVICT_ANY_VERSION, true, "eviction of any version");
-	search(EVICT_HOLDERS, true, "eviction of those that hold");
-	search(EVICT_NEW, true, "eviction of those that may hold without a write");
-	search(NEW_HOLDS, true, "no write, though it was blocked when it was made");
+	search_worlds(RULES_KEPT, false, "held is written, then the queue is read");
+	search_worlds(LIST_BEFORE_WRITE, false, "the queue is read, then held is written");
+	search_worlds(HOLD_WITHOUT_WRITE, true, "no write");
+	search_worlds(WRITE_WITHOUT_LIST, true, "no list");
+	search_worlds(EVICT_ANY_VERSION, true, "eviction of any version");
+	search_worlds(EVICT_HOLDERS, true, "eviction of those that hold");
+	search_worlds(EVICT_NEW, true, "eviction of those that may hold without a write");
+	search_worlds(NEW_HOLDS, true, "no write, though it was blocked when it was made");
 	free(seen);
 	free(left);
 	return unit_done();

@@ -6,14 +6,14 @@
  *
  * The process knows nothing of locks. It lends its table to one client at a time, and takes it back
  * as a whole, or not at all if the client dies: the table is one message of a SOCK_SEQPACKET. So
- * what a client does between begin() and commit() is one atomic step.
+ * what a client does between begin_change() and commit_change() is one atomic step.
  *
  * Rows are in the order in which they came. The first one that waits for a lock may hold as soon as
  * the rows that hold it leave room; the others wait behind it. A waiter listens at a socket whose
  * name is the row's id. Others wake the waiter there, and see there that it has died.
  *
  * The steps of tests/model/line.pml: try is mem_acquire() with watch_first(), which evicts; take is
- * take(), release is mem_release(), and call_first is wake_waiters().
+ * take_lock(), release is mem_release(), and call_first is wake_waiters().
  */
 #include "memory.h"
 
@@ -48,7 +48,7 @@ struct mem {
 	char name[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	int wake_fd;			/* where a waiter is woken; -1: it does not wait */
 	struct hold_late late;
-	/* Between begin() and commit(): */
+	/* Between begin_change() and commit_change(): */
 	int server;			/* the connection */
 	char id[ROW_ID_SIZE];
 	struct entry *mine;		/* the row with this id; NULL: there is none */
@@ -168,7 +168,8 @@ static void find_rows(struct mem *mem, const char *name)
  * Borrow the table, and find the rows of the request. Its token says which one is ours, or without
  * a token mem->id. Returns 0, or -1 and sets *err.
  */
-static int begin(struct mem *mem, const struct request *request, int cancel_fd, struct error *err)
+static int begin_change(struct mem *mem, const struct request *request, int cancel_fd,
+			struct error *err)
 {
 	const int64_t deadline_ms = clock_boot_ms() + mem->base.timeout_ms;
 	int failed;
@@ -189,7 +190,7 @@ static int begin(struct mem *mem, const struct request *request, int cancel_fd, 
 }
 
 /* Give the table back. Returns the outcome when it is taken, otherwise ERROR and sets *err. */
-static enum outcome commit(struct mem *mem, enum outcome outcome, struct error *err)
+static enum outcome commit_change(struct mem *mem, enum outcome outcome, struct error *err)
 {
 	char taken;
 
@@ -263,7 +264,7 @@ static int64_t watch_first(struct mem *mem, const char *name)
 }
 
 /* Take the lock for our row if it may hold, or extend the lease that it has. False: it waits. */
-static bool take(const struct mem *mem, const struct request *request, struct grant *grant)
+static bool take_lock(const struct mem *mem, const struct request *request, struct grant *grant)
 {
 	struct entry *mine = mem->mine;
 
@@ -286,22 +287,22 @@ static enum outcome mem_acquire(struct backend *backend, const struct request *r
 	struct mem *mem = (struct mem *)backend;
 	bool held;
 
-	if (begin(mem, request, backend->cancel_fd, err))
+	if (begin_change(mem, request, backend->cancel_fd, err))
 		return OUTCOME_ERROR;
 	if (mem->held && !hold_mode_slots_agree(mem->hold->row.slots, request, err))
-		return commit(mem, OUTCOME_ERROR, err);
+		return commit_change(mem, OUTCOME_ERROR, err);
 	if (request->queue && mem->wake_fd < 0)
 		mem->wake_fd = open_socket(mem->id, SOCK_DGRAM | SOCK_NONBLOCK, true);
 	if (!mem->mine)
 		enter_queue(mem, request);
 	grant->retry_ms = watch_first(mem, request->name);
-	held = take(mem, request, grant);
+	held = take_lock(mem, request, grant);
 	/* There may be room for one more. */
 	if (mem->pruned || (held && request->mode != HOLD_EXCLUSIVE))
 		wake_waiters(request->name);
 	if (!held && !request->queue)
 		remove_entry(mem, mem->mine);
-	return commit(mem, held ? OUTCOME_HELD : OUTCOME_BUSY, err);
+	return commit_change(mem, held ? OUTCOME_HELD : OUTCOME_BUSY, err);
 }
 
 /* A hold stays for keep_ms, and everything else goes. */
@@ -311,7 +312,7 @@ static enum outcome mem_release(struct backend *backend, const struct request *r
 	struct mem *mem = (struct mem *)backend;
 	bool held;
 
-	if (begin(mem, request, -1, err))
+	if (begin_change(mem, request, -1, err))
 		return OUTCOME_ERROR;
 	held = mem->mine && mem->mine->row.holds;
 	if (held && request->keep_ms) {
@@ -323,7 +324,7 @@ static enum outcome mem_release(struct backend *backend, const struct request *r
 	}
 	/* The lock is free, or may be sooner than the first waiter expects. */
 	wake_waiters(request->name);
-	return commit(mem, held ? OUTCOME_HELD : OUTCOME_LOST, err);
+	return commit_change(mem, held ? OUTCOME_HELD : OUTCOME_LOST, err);
 }
 
 static enum outcome mem_renew(struct backend *backend, const struct request *request,
@@ -349,7 +350,7 @@ static int mem_show(struct backend *backend, const struct request *request, stru
 	struct mem *mem = (struct mem *)backend;
 	struct row *row;
 
-	if (begin(mem, request, -1, err))
+	if (begin_change(mem, request, -1, err))
 		return -1;
 	close(mem->server);
 	for (struct entry *e = table.entries; e < table.entries + table.count; e++) {

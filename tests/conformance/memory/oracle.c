@@ -47,7 +47,7 @@
 #define SETTLE_MS 4000
 /* A waiter that knows of a longer lease may look only after HOLD_RETRY_MS. */
 #define LAPSE_SETTLE_MS (HOLD_RETRY_MS + 2000)
-/* How long acquire() of a local backend may sleep. */
+/* How long acquire_once() of a local backend may sleep. */
 #define SLEEP_US 3000
 
 enum call_kind {
@@ -172,7 +172,7 @@ static void interrupt_sleep(int every_us)
 }
 
 /* One try. A client that holds already repeats its call, as after a lost reply. */
-static const char *acquire(struct side *side, struct client *client)
+static const char *acquire_once(struct side *side, struct client *client)
 {
 	const bool held = client->state == CLIENT_HOLDS;
 	struct grant grant = { .hold_fd = -1 };
@@ -222,7 +222,7 @@ static const char *call_acquire(struct side *side, struct client *client, const 
 		client->request.queue = call->kind == CALL_WAIT;
 		client->place = ++side->places;
 	}
-	outcome = acquire(side, client);
+	outcome = acquire_once(side, client);
 	/* A process that does not wait ends. */
 	if (client->state == CLIENT_IDLE)
 		start_client(side, call->client);
@@ -339,8 +339,8 @@ static int compare_lines(const void *a, const void *b)
 
 #define LINE 400
 
-static void describe(const struct side *side, const struct hold_view *row, bool holds,
-		     char line[static LINE])
+static void describe_row(const struct side *side, const struct hold_view *row, bool holds,
+			 char line[static LINE])
 {
 	const int64_t left_ms = real.observer->session || !holds ? 0 : row->expires_ms;
 	char mode[TEXT_DIGITS_SIZE];
@@ -366,11 +366,11 @@ static void print_rows(struct side *side)
 	if (hold_view(side->observer, side->name, "", &view, &side->err))
 		give_up(side, "show");
 	for (size_t i = 0; i < view.hold_count && count < sizeof(lines) / LINE; i++)
-		describe(side, &view.holds[i], true, lines[count++]);
+		describe_row(side, &view.holds[i], true, lines[count++]);
 	qsort(lines, count, LINE, compare_lines);
 	for (size_t i = 0; i < view.waiter_count && count < sizeof(lines) / LINE; i++)
 		if (!unordered)
-			describe(side, &view.waiters[i], false, lines[count++]);
+			describe_row(side, &view.waiters[i], false, lines[count++]);
 	side->rows[0] = '\0';
 	for (size_t i = 0; i < count; i++)
 		snprintf(side->rows + strlen(side->rows), sizeof(side->rows) - strlen(side->rows),
@@ -378,7 +378,7 @@ static void print_rows(struct side *side)
 	lock_view_finish(&view);
 }
 
-/* Has the client been woken, or has its time come? One of a local backend sleeps in acquire(). */
+/* Was the client woken, or has its time come? One of a local backend sleeps in acquire_once(). */
 static bool is_due(const struct side *side, struct client *client)
 {
 	struct pollfd ready = { .fd = client->backend->ops->fd(client->backend), .events = POLLIN };
@@ -401,14 +401,14 @@ static bool drive_waiters(struct side *side)
 			if (client->state != CLIENT_WAITS || client->place != place ||
 			    !is_due(side, client))
 				continue;
-			acquire(side, client);
+			acquire_once(side, client);
 			driven = true;
 		}
 	return driven;
 }
 
 /* Wait until both sides have the same rows. False: they do not get them. */
-static bool settle(const struct call *call)
+static bool await_same_rows(const struct call *call)
 {
 	const int64_t end_ms = clock_boot_ms() +
 			       (call->kind == CALL_LAPSE ? LAPSE_SETTLE_MS : SETTLE_MS);
@@ -471,7 +471,7 @@ static void finish_side(struct side *side)
 }
 
 /* Play the calls. Returns how many agree: all of them, or those before the difference. */
-static int play(const struct call *calls, int count, bool print)
+static int play_calls(const struct call *calls, int count, bool print)
 {
 	bool same = true;
 	int i;
@@ -485,7 +485,7 @@ static int play(const struct call *calls, int count, bool print)
 		real.outcome = make_call(&real, &calls[i]);
 		if (calls[i].kind == CALL_LAPSE && strcmp(real.outcome, "-") != 0)
 			usleep(LAPSE_US);
-		same = !strcmp(memory.outcome, real.outcome) && settle(&calls[i]);
+		same = !strcmp(memory.outcome, real.outcome) && await_same_rows(&calls[i]);
 		if (print)
 			print_call(i + 1, &calls[i]);
 	}
@@ -500,7 +500,7 @@ static int play(const struct call *calls, int count, bool print)
 /* xorshift64*: the same numbers from the same seed on every machine. */
 static uint64_t random_state;
 
-static int pick(int below)
+static int pick_number(int below)
 {
 	random_state ^= random_state >> 12;
 	random_state ^= random_state << 25;
@@ -524,18 +524,18 @@ static struct call make_random(void)
 		sum = 0;
 		for (int i = 0; i < CALL_KINDS; i++)
 			sum += call_types[i].weight;
-		chosen = pick(sum);
+		chosen = pick_number(sum);
 		for (call.kind = 0; chosen >= call_types[call.kind].weight; call.kind++)
 			chosen -= call_types[call.kind].weight;
-		call.client = pick(CLIENTS);
-		call.mode = (enum hold_mode)pick(HOLD_SLOT + 1);
-		call.slots = call.mode == HOLD_SLOT ? 2 + !pick(8) : 0;
+		call.client = pick_number(CLIENTS);
+		call.mode = (enum hold_mode)pick_number(HOLD_SLOT + 1);
+		call.slots = call.mode == HOLD_SLOT ? 2 + !pick_number(8) : 0;
 	} while (!is_possible(&call));
 	return call;
 }
 
 /* Drop each call without which there still is a difference. Returns how many are left. */
-static int shorten(struct call *calls, int count)
+static int shorten_calls(struct call *calls, int count)
 {
 	struct call fewer[CALLS_MOST];
 	int agreed;
@@ -543,7 +543,7 @@ static int shorten(struct call *calls, int count)
 	for (int i = count - 1; i >= 0; i--) {
 		memcpy(fewer, calls, sizeof(fewer));
 		memmove(&fewer[i], &fewer[i + 1], (size_t)(count - i - 1) * sizeof(*fewer));
-		agreed = play(fewer, count - 1, false);
+		agreed = play_calls(fewer, count - 1, false);
 		if (agreed == count - 1)
 			continue;
 		memcpy(calls, fewer, sizeof(fewer));
@@ -558,16 +558,16 @@ static bool play_random(unsigned long seed)
 	int count, agreed;
 
 	random_state = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15);
-	pick(1);
-	count = 3 + pick(CALLS_MOST - 2);
+	pick_number(1);
+	count = 3 + pick_number(CALLS_MOST - 2);
 	for (int i = 0; i < count; i++)
 		calls[i] = make_random();
-	agreed = play(calls, count, false);
+	agreed = play_calls(calls, count, false);
 	if (agreed == count)
 		return true;
-	count = shorten(calls, agreed + 1);
+	count = shorten_calls(calls, agreed + 1);
 	printf("seed %lu: %s: and memory differ in %d calls:\n", seed, real.uri.scheme, count);
-	if (play(calls, count, true) == count)
+	if (play_calls(calls, count, true) == count)
 		printf("     only at times\n");
 	return false;
 }

@@ -46,7 +46,7 @@ static void fill_backlog(const struct sockaddr_in *address)
 	errx(70, "the backlog does not fill");
 }
 
-static void talk(int listener, const char *text)
+static void accept_and_talk(int listener, const char *text)
 {
 	char buffer[4096];
 	int fd;
@@ -62,7 +62,7 @@ static void talk(int listener, const char *text)
 }
 
 /* Does not return. */
-static void flood(int fd, const char *text, const char *more, int pause_ms)
+static void flood_peer(int fd, const char *text, const char *more, int pause_ms)
 {
 	static char many[65536];
 	size_t length = strlen(more), filled = 0;
@@ -78,7 +78,7 @@ static void flood(int fd, const char *text, const char *more, int pause_ms)
 	_exit(0);
 }
 
-static void answer(int fd, char **answers)
+static void answer_peer(int fd, char **answers)
 {
 	char buffer[65536];
 
@@ -92,7 +92,7 @@ static void answer(int fd, char **answers)
 }
 
 /* Each connection gets a process, which ends with this one. */
-static void serve(int listener, char **argv)
+static void serve_peers(int listener, char **argv)
 {
 	const pid_t self = getpid();
 	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -104,8 +104,8 @@ static void serve(int listener, char **argv)
 		if (getppid() != self)
 			_exit(0);
 		if (!strcmp(argv[1], "-a"))
-			answer(fd, argv + 2);
-		flood(fd, argv[1], argv[2], atoi(argv[3]));
+			answer_peer(fd, argv + 2);
+		flood_peer(fd, argv[1], argv[2], atoi(argv[3]));
 	}
 	close(fd);
 }
@@ -130,9 +130,9 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	signal(SIGCHLD, SIG_IGN);
 	while (argc > 2)
-		serve(listener, argv);
+		serve_peers(listener, argv);
 	while (argc > 1)
-		talk(listener, argv[1]);
+		accept_and_talk(listener, argv[1]);
 	for (;;)
 		pause();
 }

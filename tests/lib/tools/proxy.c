@@ -75,7 +75,7 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static struct sockaddr_in loopback(uint16_t port)
+static struct sockaddr_in make_loopback(uint16_t port)
 {
 	return (struct sockaddr_in){
 		.sin_family = AF_INET,
@@ -84,7 +84,7 @@ static struct sockaddr_in loopback(uint16_t port)
 	};
 }
 
-static void reset(int fd)
+static void reset_connection(int fd)
 {
 	struct linger linger = { .l_onoff = 1, .l_linger = 0 };
 
@@ -98,7 +98,7 @@ static void link_drop(size_t i, bool hard)
 	size_t k;
 
 	if (hard) {
-		reset(link->client);
+		reset_connection(link->client);
 		stats.cut++;
 	} else {
 		close(link->client);
@@ -126,7 +126,7 @@ static bool write_all(int fd, const char *bytes, size_t length)
 
 static void link_accept(int listener)
 {
-	struct sockaddr_in address = loopback(target_port);
+	struct sockaddr_in address = make_loopback(target_port);
 	int one = 1, client, server;
 
 	client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -134,7 +134,7 @@ static void link_accept(int listener)
 		return;
 	stats.connections++;
 	if (mode == REFUSE || link_count == MAX_LINKS) {
-		reset(client);
+		reset_connection(client);
 		return;
 	}
 	server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -142,7 +142,7 @@ static void link_accept(int listener)
 		err(70, "socket");
 	if (connect(server, (struct sockaddr *)&address, sizeof(address)) != 0) {
 		close(server);
-		reset(client);
+		reset_connection(client);
 		return;
 	}
 	setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -163,7 +163,7 @@ static void log_request(const char *bytes, size_t length)
 }
 
 /* Does the request have that text? It is told once. */
-static bool has(const char *bytes, size_t length, char *text)
+static bool has_text(const char *bytes, size_t length, char *text)
 {
 	if (!text[0] || !memmem(bytes, length, text, strlen(text)))
 		return false;
@@ -182,9 +182,9 @@ static bool forward_request(struct link *link)
 		return false;
 	stats.requests++;
 	log_request(buffer, (size_t)n);
-	if ((cut_in > 0 && --cut_in == 0) || has(buffer, (size_t)n, cut_text))
+	if ((cut_in > 0 && --cut_in == 0) || has_text(buffer, (size_t)n, cut_text))
 		link->doomed = true;
-	if (has(buffer, (size_t)n, drop_text))
+	if (has_text(buffer, (size_t)n, drop_text))
 		mode = DROP;
 	return write_all(link->server, buffer, (size_t)n);
 }
@@ -227,7 +227,7 @@ static bool flush_held(struct link *link, int64_t now)
 	return ok;
 }
 
-static void obey(int control, const char *line)
+static void obey_line(int control, const char *line)
 {
 	char answer[128];
 	int number = 1;
@@ -281,13 +281,13 @@ static void take_command(int listener)
 	}
 	line[used] = '\0';
 	line[strcspn(line, "\n")] = '\0';
-	obey(control, line);
+	obey_line(control, line);
 	close(control);
 }
 
 static int listen_tcp(uint16_t *port)
 {
-	struct sockaddr_in address = loopback(0);
+	struct sockaddr_in address = make_loopback(0);
 	socklen_t length = sizeof(address);
 	int fd;
 
@@ -328,7 +328,7 @@ static int next_due(int64_t now)
 	return due <= now ? 0 : (int)(due - now);
 }
 
-static void turn(int listener, int control)
+static void run_turn(int listener, int control)
 {
 	static struct pollfd pfds[2 + 2 * MAX_LINKS];
 	short wanted = mode == BLACKHOLE ? 0 : POLLIN;
@@ -385,5 +385,5 @@ int main(int argc, char **argv)
 	printf("%u\n", port);
 	fflush(stdout);
 	for (;;)
-		turn(listener, control);
+		run_turn(listener, control);
 }

@@ -26,7 +26,7 @@ static char record_hold[64];
 
 /* The time is taken before the line is written, so that whoever is stopped in between does not
  * seem to have lived longer than it has. */
-static void record(const char *word, const char *rest)
+static void write_record(const char *word, const char *rest)
 {
 	struct timespec now;
 	char line[200];
@@ -50,7 +50,7 @@ static void record_begin(const char *mode)
 	char rest[64];
 
 	snprintf(rest, sizeof(rest), " %s %s", fence && *fence ? fence : "-", mode);
-	record("begin", rest);
+	write_record("begin", rest);
 }
 
 /* The file of the lock that $DLOCK_NAME and $DLOCK_BACKEND tell of. 0: there is none. */

@@ -65,7 +65,7 @@ static uint32_t error_of(const char *name)
 }
 
 /* Adds the statements that refuse one call: "NAME" or "NAME:MASK". */
-static size_t add(struct sock_filter *filter, char *call, uint32_t errnum)
+static size_t add_filter(struct sock_filter *filter, char *call, uint32_t errnum)
 {
 	char *mask = strchr(call, ':');
 	uint32_t bits = 0;
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
 	while ((call = strsep(&argv[2], ","))) {
 		if (count + STATEMENTS >= sizeof(filter) / sizeof(filter[0]))
 			errx(64, "too many system calls");
-		count += add(filter + count, call, errnum);
+		count += add_filter(filter + count, call, errnum);
 	}
 	filter[count++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	program.len = (unsigned short)count;

@@ -67,7 +67,7 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void note(const char *text)
+static void note_problem(const char *text)
 {
 	char line[1200];
 	int length;
@@ -94,7 +94,7 @@ static void hang_up(struct server *server)
 	server->used = 0;
 }
 
-static bool reach(struct server *server)
+static bool connect_server(struct server *server)
 {
 	struct sockaddr_in address = {
 		.sin_family = AF_INET,
@@ -115,7 +115,7 @@ static bool reach(struct server *server)
 	return false;
 }
 
-static bool ask(struct server *server)
+static bool ask_server(struct server *server)
 {
 	char request[1024];
 	int length;
@@ -133,7 +133,7 @@ static bool ask(struct server *server)
 }
 
 /* "$-1" or "$32 TOKEN", then ":PTTL"; true once both are there. */
-static bool parse(struct server *server, char *value, size_t size, long long *pttl)
+static bool parse_reply(struct server *server, char *value, size_t size, long long *pttl)
 {
 	char *line = server->reply, *end;
 	long long length;
@@ -182,45 +182,45 @@ static void leave_daemon(int pause_ms)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	for (;;) {
-		record("beat", "");
+		write_record("beat", "");
 		poll(NULL, 0, pause_ms);
 	}
 }
 
-static void testify(struct server *server, int pause_ms)
+static void record_holder(struct server *server, int pause_ms)
 {
 	struct pollfd pfd;
 	char value[600], line[700];
 	long long pttl;
 	ssize_t n;
 
-	if (!reach(server) || !ask(server)) {
+	if (!connect_server(server) || !ask_server(server)) {
 		hang_up(server);
-		note("down");
+		note_problem("down");
 		poll(NULL, 0, pause_ms);
 		return;
 	}
 	pfd = (struct pollfd){ .fd = server->fd, .events = POLLIN };
 	if (poll(&pfd, 1, pause_ms) <= 0) {
-		note("alive");
+		note_problem("alive");
 		return;
 	}
 	n = recv(server->fd, server->reply + server->used,
 		 sizeof(server->reply) - 1 - server->used, 0);
 	if (n <= 0) {
 		hang_up(server);
-		note("down");
+		note_problem("down");
 		return;
 	}
 	server->used += (size_t)n;
-	if (!parse(server, value, sizeof(value), &pttl))
+	if (!parse_reply(server, value, sizeof(value), &pttl))
 		return;
 	server->asked = false;
 	if (strcmp(value, server->token) == 0)
 		snprintf(line, sizeof(line), "held %lld", pttl);
 	else
 		snprintf(line, sizeof(line), "LOST %s", value[0] ? value : "-");
-	note(line);
+	note_problem(line);
 	poll(NULL, 0, pause_ms);
 }
 
@@ -231,13 +231,13 @@ struct options {
 	const char *history, *name, *mode;
 };
 
-static void usage(void)
+static void exit_usage(void)
 {
 	errx(64, "usage: witness [-id] [-l LOG] [-H HISTORY] [-n HOLD] [-m MODE] [-e MS] [-f MS] "
 		 "[-p PORT -k KEY -t TOKEN]");
 }
 
-static void apply(struct options *options, struct server *server, int option, char *value)
+static void apply_option(struct options *options, struct server *server, int option, char *value)
 {
 	switch (option) {
 	case 'i':
@@ -279,24 +279,24 @@ static void apply(struct options *options, struct server *server, int option, ch
 		server->token = value;
 		break;
 	default:
-		usage();
+		exit_usage();
 	}
 }
 
-static void live(const struct options *options, struct server *server)
+static void run_until_end(const struct options *options, struct server *server)
 {
 	int64_t left_ms;
 
 	while ((left_ms = options->end_ms - now_ms()) > 0) {
 		if (caught) {
-			note(sigabbrev_np(caught));
+			note_problem(sigabbrev_np(caught));
 			caught = 0;
 		}
-		record("beat", "");
+		write_record("beat", "");
 		if (server->port) {
-			testify(server, options->pause_ms);
+			record_holder(server, options->pause_ms);
 		} else {
-			note("alive");
+			note_problem("alive");
 			poll(NULL, 0,
 			     left_ms < options->pause_ms ? (int)left_ms : options->pause_ms);
 		}
@@ -314,13 +314,13 @@ int main(int argc, char **argv)
 	int option;
 
 	while ((option = getopt(argc, argv, "idl:H:n:m:e:f:p:k:t:")) != -1)
-		apply(&options, &server, option, optarg);
+		apply_option(&options, &server, option, optarg);
 	if (optind != argc || (server.port && !server.key))
-		usage();
+		exit_usage();
 	record_open(options.history, options.name);
 	record_begin(options.mode);
 	snprintf(line, sizeof(line), "pid %ld", (long)getpid());
-	note(line);
+	note_problem(line);
 	if (options.ignore) {
 		sigaction(SIGTERM, &action, NULL);
 		sigaction(SIGINT, &action, NULL);
@@ -328,7 +328,7 @@ int main(int argc, char **argv)
 	}
 	if (options.daemon)
 		leave_daemon(options.pause_ms);
-	live(&options, &server);
-	record("end", "");
+	run_until_end(&options, &server);
+	write_record("end", "");
 	return 0;
 }

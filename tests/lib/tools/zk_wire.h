@@ -59,7 +59,7 @@ static inline int64_t now_ms(void)
 
 /* ---- numbers and strings, as jute writes them */
 
-static inline void put(const void *bytes, size_t length)
+static inline void put_bytes(const void *bytes, size_t length)
 {
 	if (length > sizeof(request.bytes) - request.length)
 		errx(64, "too long");
@@ -71,23 +71,23 @@ static inline void put_int(int32_t number)
 {
 	uint32_t big = htobe32((uint32_t)number);
 
-	put(&big, sizeof(big));
+	put_bytes(&big, sizeof(big));
 }
 
 static inline void put_long(int64_t number)
 {
 	uint64_t big = htobe64((uint64_t)number);
 
-	put(&big, sizeof(big));
+	put_bytes(&big, sizeof(big));
 }
 
 static inline void put_string(const char *string)
 {
 	put_int((int32_t)strlen(string));
-	put(string, strlen(string));
+	put_bytes(string, strlen(string));
 }
 
-static inline const unsigned char *take(size_t length)
+static inline const unsigned char *take_bytes(size_t length)
 {
 	const unsigned char *bytes = reply.bytes + reply.at;
 
@@ -101,7 +101,7 @@ static inline int32_t take_int(void)
 {
 	uint32_t big;
 
-	memcpy(&big, take(sizeof(big)), sizeof(big));
+	memcpy(&big, take_bytes(sizeof(big)), sizeof(big));
 	return (int32_t)be32toh(big);
 }
 
@@ -109,7 +109,7 @@ static inline int64_t take_long(void)
 {
 	uint64_t big;
 
-	memcpy(&big, take(sizeof(big)), sizeof(big));
+	memcpy(&big, take_bytes(sizeof(big)), sizeof(big));
 	return (int64_t)be64toh(big);
 }
 
@@ -119,7 +119,7 @@ static inline char *take_string(void)
 	int32_t length = take_int();
 	char *string;
 
-	string = length > 0 ? strndup((const char *)take((size_t)length), (size_t)length) :
+	string = length > 0 ? strndup((const char *)take_bytes((size_t)length), (size_t)length) :
 			      strdup("");
 	if (!string)
 		err(70, "strdup");
@@ -135,7 +135,7 @@ static inline void hang_up(void)
 	fd = -1;
 }
 
-static inline bool receive(unsigned char *bytes, size_t length, int64_t deadline_ms)
+static inline bool receive_bytes(unsigned char *bytes, size_t length, int64_t deadline_ms)
 {
 	struct pollfd pfd = { .fd = fd, .events = POLLIN };
 	ssize_t n;
@@ -161,12 +161,12 @@ static inline bool receive_packet(int64_t deadline_ms)
 {
 	uint32_t big;
 
-	if (!receive((unsigned char *)&big, sizeof(big), deadline_ms))
+	if (!receive_bytes((unsigned char *)&big, sizeof(big), deadline_ms))
 		return false;
 	reply.length = be32toh(big);
 	reply.at = 0;
 	return reply.length <= sizeof(reply.bytes) &&
-	       receive(reply.bytes, reply.length, deadline_ms);
+	       receive_bytes(reply.bytes, reply.length, deadline_ms);
 }
 
 static inline bool send_packet(void)
@@ -178,7 +178,7 @@ static inline bool send_packet(void)
 }
 
 /* Starts a request; its own fields follow. */
-static inline void ask(int32_t operation)
+static inline void begin_request(int32_t operation)
 {
 	request.length = 0;
 	/* those of authentication and of pings are fixed */
@@ -187,7 +187,7 @@ static inline void ask(int32_t operation)
 }
 
 /* Sends it. OK, an error of ZooKeeper (below 0), or DOWN. The answer's fields follow. */
-static inline int answer(void)
+static inline int send_request(void)
 {
 	int64_t deadline_ms = now_ms() + ANSWER_MS, zxid;
 	int32_t xid, error, wanted;
@@ -241,13 +241,13 @@ static inline bool send_greeting(int64_t session)
 	put_int(SESSION_MS);
 	put_long(session);
 	put_int(PASSWORD);
-	put(password, PASSWORD);
-	put("", 1);
+	put_bytes(password, PASSWORD);
+	put_bytes("", 1);
 	return send_packet();
 }
 
 /* The answer that came to that: is there a session now? */
-static inline bool granted(void)
+static inline bool read_session(void)
 {
 	take_int();
 	return take_int() > 0;
@@ -274,17 +274,17 @@ static inline bool connect_to(uint16_t port)
 }
 
 /* To the next of the servers, once. */
-static inline bool reach(void)
+static inline bool connect_next(void)
 {
 	bool ok = connect_to(ports[port_next++ % port_count]) && send_greeting(0) &&
-		  receive_packet(now_ms() + ANSWER_MS) && granted();
+		  receive_packet(now_ms() + ANSWER_MS) && read_session();
 
 	if (ok && credentials) {
-		ask(AUTH);
+		begin_request(AUTH);
 		put_int(0);
 		put_string("digest");
 		put_string(credentials);
-		ok = answer() == OK;
+		ok = send_request() == OK;
 	}
 	if (!ok)
 		hang_up();
@@ -293,7 +293,7 @@ static inline bool reach(void)
 
 /* ---- commands */
 
-static inline void check(int error, const char *what)
+static inline void check_result(int error, const char *what)
 {
 	if (error == DOWN)
 		errx(2, "%s: no answer", what);
@@ -301,15 +301,15 @@ static inline void check(int error, const char *what)
 		errx(1, "%s: error %d%s", what, error, error == NO_NODE ? " (no node)" : "");
 }
 
-static inline int about(int32_t operation, const char *path)
+static inline int send_path(int32_t operation, const char *path)
 {
-	ask(operation);
+	begin_request(operation);
 	put_string(path);
 	if (operation == EXISTS || operation == GET || operation == CHILDREN)
-		put("", 1);
+		put_bytes("", 1);
 	if (operation == DELETE)
 		put_int(-1);
-	return answer();
+	return send_request();
 }
 
 static inline struct stat_of take_stat(void)
@@ -317,7 +317,7 @@ static inline struct stat_of take_stat(void)
 	struct stat_of stat;
 
 	stat.czxid = take_long();
-	take(3 * 8);
+	take_bytes(3 * 8);
 	stat.version = take_int();
 	stat.cversion = take_int();
 	take_int();
@@ -334,7 +334,7 @@ static inline char **children_of(const char *path, int *error)
 	char **names;
 	int32_t count;
 
-	*error = about(CHILDREN, path);
+	*error = send_path(CHILDREN, path);
 	count = *error ? 0 : take_int();
 	names = calloc((size_t)count + 1, sizeof(*names));
 	if (!names)
@@ -357,6 +357,6 @@ static inline void read_ports(char *list)
 static inline void reach_any(void)
 {
 	for (size_t tries = 0; fd < 0; tries++)
-		if (!reach() && tries + 1 >= port_count)
+		if (!connect_next() && tries + 1 >= port_count)
 			errx(2, "no server answers");
 }

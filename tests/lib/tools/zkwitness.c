@@ -29,7 +29,7 @@ static void on_signal(int sig)
 	caught = sig;
 }
 
-static void note(const char *text)
+static void note_problem(const char *text)
 {
 	char line[128];
 	int length;
@@ -42,38 +42,38 @@ static void note(const char *text)
 static void note_alive(void)
 {
 	if (caught) {
-		note(sigabbrev_np(caught));
+		note_problem(sigabbrev_np(caught));
 		caught = 0;
 	}
-	note("alive");
-	record("beat", "");
+	note_problem("alive");
+	write_record("beat", "");
 }
 
 /* The path of the child of parent that transaction czxid has made. */
-static char *find(const char *parent, int64_t czxid)
+static char *find_child(const char *parent, int64_t czxid)
 {
 	int error;
 	char **names = children_of(parent, &error), *path;
 
-	check(error, parent);
+	check_result(error, parent);
 	for (char **name = names; *name; name++) {
 		if (asprintf(&path, "%s/%s", parent, *name) < 0)
 			err(70, "asprintf");
-		if (about(EXISTS, path) == OK && take_stat().czxid == czxid)
+		if (send_path(EXISTS, path) == OK && take_stat().czxid == czxid)
 			return path;
 		free(path);
 	}
 	return NULL;
 }
 
-static void testify(const char *parent, int64_t czxid, bool ignore)
+static void record_holder(const char *parent, int64_t czxid, bool ignore)
 {
 	struct sigaction action = { .sa_handler = on_signal };
-	char *path = find(parent, czxid);
+	char *path = find_child(parent, czxid);
 	int error;
 
 	if (!path)
-		note("LOST not there at first");
+		note_problem("LOST not there at first");
 	if (ignore) {
 		sigaction(SIGTERM, &action, NULL);
 		sigaction(SIGINT, &action, NULL);
@@ -81,15 +81,15 @@ static void testify(const char *parent, int64_t czxid, bool ignore)
 	}
 	idle = note_alive;
 	while (path) {
-		error = fd >= 0 || reach() ? about(EXISTS, path) : DOWN;
+		error = fd >= 0 || connect_next() ? send_path(EXISTS, path) : DOWN;
 		if (error == DOWN) {
 			hang_up();
-			note("down");
+			note_problem("down");
 		} else if (error == OK && take_stat().czxid == czxid) {
-			note("held");
-			record("beat", "");
+			note_problem("held");
+			write_record("beat", "");
 		} else {
-			note("LOST");
+			note_problem("LOST");
 		}
 		poll(NULL, 0, PAUSE_MS);
 	}
@@ -116,6 +116,6 @@ int main(int argc, char **argv)
 	record_open(NULL, NULL);
 	record_begin("x");
 	reach_any();
-	testify(argv[1], strtoll(argv[2], NULL, 10), ignore);
+	record_holder(argv[1], strtoll(argv[2], NULL, 10), ignore);
 	return 1;
 }

@@ -30,44 +30,44 @@
 
 static volatile sig_atomic_t caught;
 
-static void list(const char *path)
+static void list_children(const char *path)
 {
 	int error;
 	char **names = children_of(path, &error);
 
-	check(error, path);
+	check_result(error, path);
 	for (char **name = names; *name; name++)
 		puts(*name);
 }
 
 /* All that is below path, parents first, or removed, children first. */
-static void walk(const char *path, bool remove)
+static void walk_tree(const char *path, bool remove)
 {
 	char below[4096];
 	int error;
 	char **names = children_of(path, &error);
 
 	if (error != NO_NODE)
-		check(error, path);
+		check_result(error, path);
 	for (char **name = names; *name; name++) {
 		if (!strcmp(path, "/") && !strcmp(*name, "zookeeper"))
 			continue;
 		snprintf(below, sizeof(below), "%s/%s", strcmp(path, "/") ? path : "", *name);
 		if (!remove)
 			puts(below);
-		walk(below, remove);
+		walk_tree(below, remove);
 		/* others may be quicker */
-		error = remove ? about(DELETE, below) : OK;
+		error = remove ? send_path(DELETE, below) : OK;
 		if (error != NO_NODE)
-			check(error, below);
+			check_result(error, below);
 		free(*name);
 	}
 	free(names);
 }
 
-static char *make(int flags, const char *path, const char *data)
+static char *make_node(int flags, const char *path, const char *data)
 {
-	ask(flags == CONTAINER ? CREATE_CONTAINER : CREATE);
+	begin_request(flags == CONTAINER ? CREATE_CONTAINER : CREATE);
 	put_string(path);
 	put_string(data);
 	put_int(1);
@@ -75,14 +75,14 @@ static char *make(int flags, const char *path, const char *data)
 	put_string("world");
 	put_string("anyone");
 	put_int(flags);
-	check(answer(), path);
+	check_result(send_request(), path);
 	return take_string();
 }
 
 /* In the order of their bits: read, write, create, delete, administer. */
 static const char permissions[] = "rwcda";
 
-static void protect(const char *path, const char *letters, const char *who)
+static void protect_node(const char *path, const char *letters, const char *who)
 {
 	const char *colon = strchr(who, ':');
 	char scheme[16];
@@ -94,28 +94,28 @@ static void protect(const char *path, const char *letters, const char *who)
 	for (int bit = 0; permissions[bit]; bit++)
 		if (strchr(letters, permissions[bit]))
 			bits |= 1 << bit;
-	ask(SET_ACL);
+	begin_request(SET_ACL);
 	put_string(path);
 	put_int(1);
 	put_int(bits);
 	put_string(scheme);
 	put_string(colon + 1);
 	put_int(-1);
-	check(answer(), path);
+	check_result(send_request(), path);
 }
 
-static void show(const char *command, const char *path)
+static void show_node(const char *command, const char *path)
 {
 	struct stat_of stat;
 	int32_t length, bits;
-	int error = about(!strcmp(command, "stat") ? EXISTS : !strcmp(command, "acl") ?
-			  GET_ACL : GET, path);
+	int error = send_path(!strcmp(command, "stat") ? EXISTS : !strcmp(command, "acl") ?
+			      GET_ACL : GET, path);
 
-	check(error, path);
+	check_result(error, path);
 	if (!strcmp(command, "get")) {
 		length = take_int();
 		if (length > 0)
-			fwrite(take((size_t)length), 1, (size_t)length, stdout);
+			fwrite(take_bytes((size_t)length), 1, (size_t)length, stdout);
 	} else if (!strcmp(command, "stat")) {
 		stat = take_stat();
 		printf("czxid=%lld owner=0x%llx version=%d cversion=%d length=%d children=%d\n",
@@ -138,18 +138,18 @@ static void on_signal(int sig)
 	caught = sig;
 }
 
-static void hold(int flags, const char *path, const char *data)
+static void hold_node(int flags, const char *path, const char *data)
 {
 	struct sigaction action = { .sa_handler = on_signal };
 
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
-	puts(make(flags, path, data));
+	puts(make_node(flags, path, data));
 	fflush(stdout);
 	while (!caught) {
 		poll(NULL, 0, SESSION_MS / 10);
-		ask(PING);
-		if (answer() == DOWN)
+		begin_request(PING);
+		if (send_request() == DOWN)
 			errx(2, "the connection is lost");
 	}
 }
@@ -158,7 +158,7 @@ static void hold(int flags, const char *path, const char *data)
  * Takes the session over and ends it, in one write: its owner, whose connection the server
  * ends, takes it back at once. Until there is no such session, or nobody knows of it.
  */
-static void expire(int64_t session)
+static void expire_session(int64_t session)
 {
 	int one = 1, none = 0;
 	bool sent = false, there;
@@ -172,7 +172,7 @@ static void expire(int64_t session)
 		if (there) {
 			setsockopt(fd, IPPROTO_TCP, TCP_CORK, &one, sizeof(one));
 			there = send_greeting(session);
-			ask(CLOSE);
+			begin_request(CLOSE);
 			there = send_packet() && there;
 			setsockopt(fd, IPPROTO_TCP, TCP_CORK, &none, sizeof(none));
 		}
@@ -181,7 +181,7 @@ static void expire(int64_t session)
 			sent = sent || there;
 			failures++;
 			poll(NULL, 0, PAUSE_MS);
-		} else if (granted()) {
+		} else if (read_session()) {
 			sent = true;
 		} else if (sent) {
 			exit(0);
@@ -192,32 +192,32 @@ static void expire(int64_t session)
 	errx(2, "no server answers");
 }
 
-static void obey(char **args, int count)
+static void obey_command(char **args, int count)
 {
 	const char *verb = args[0], *path = args[1], *data = count > 2 ? args[2] : "";
 
 	if (!strcmp(verb, "ls")) {
-		list(path);
+		list_children(path);
 	} else if (!strcmp(verb, "tree") || !strcmp(verb, "wipe")) {
-		walk(path, verb[0] == 'w');
+		walk_tree(path, verb[0] == 'w');
 	} else if (!strcmp(verb, "get") || !strcmp(verb, "stat") || !strcmp(verb, "acl")) {
-		show(verb, path);
+		show_node(verb, path);
 	} else if (!strcmp(verb, "create")) {
-		make(PLAIN, path, data);
+		make_node(PLAIN, path, data);
 	} else if (!strcmp(verb, "container")) {
-		make(CONTAINER, path, "");
+		make_node(CONTAINER, path, "");
 	} else if (!strcmp(verb, "rm")) {
-		check(about(DELETE, path), path);
+		check_result(send_path(DELETE, path), path);
 	} else if (!strcmp(verb, "set")) {
-		ask(SET);
+		begin_request(SET);
 		put_string(path);
 		put_string(data);
 		put_int(-1);
-		check(answer(), path);
+		check_result(send_request(), path);
 	} else if (!strcmp(verb, "protect") && count == 4) {
-		protect(path, data, args[3]);
+		protect_node(path, data, args[3]);
 	} else if (!strcmp(verb, "hold") || !strcmp(verb, "sequence")) {
-		hold(verb[0] == 'h' ? EPHEMERAL : SEQUENCE, path, data);
+		hold_node(verb[0] == 'h' ? EPHEMERAL : SEQUENCE, path, data);
 	} else {
 		errx(64, "%s: unknown command", verb);
 	}
@@ -238,11 +238,11 @@ int main(int argc, char **argv)
 		errx(64, "usage: znode [-a USER:PASSWORD] PORT[,PORT]... COMMAND ARG...");
 	read_ports(argv[0]);
 	if (!strcmp(argv[1], "expire"))
-		expire((int64_t)strtoull(argv[2], NULL, 16));
+		expire_session((int64_t)strtoull(argv[2], NULL, 16));
 	reach_any();
-	obey(argv + 1, argc - 1);
+	obey_command(argv + 1, argc - 1);
 	/* whatever it was, the session must not stay */
-	ask(CLOSE);
-	check(answer(), "close");
+	begin_request(CLOSE);
+	check_result(send_request(), "close");
 	return 0;
 }
