@@ -60,7 +60,7 @@ static int ask_about_holders(struct session *session, struct lock_view *view, st
 			return -1;
 		same = same_holders(view, &now);
 		if (now.hold_count && !same)
-			log_print(LEVEL_WARNING, "meanwhile it has changed hands");
+			log_print(LEVEL_WARNING, "the lock has changed hands");
 		lock_view_finish(view);
 		*view = now;
 		if (same)

@@ -78,7 +78,7 @@ void print_line(FILE *to, const char *format, ...)
 
 	va_start(args, format);
 	if (vasprintf(&text, format, args) < 0)
-		memory_gone();
+		memory_exit();
 	va_end(args);
 	text_clean(text, strlen(text), text, strlen(text) + 1);
 	fprintf(to, "%s\n", text);
@@ -133,7 +133,7 @@ static void print_json(const struct log_line *line)
 	struct json json = { .stream = open_memstream(&object, &length) };
 
 	if (!json.stream)
-		memory_gone();
+		memory_exit();
 	holder_host(host);
 	json_open(&json, NULL, '{');
 	json_time(&json, "time", clock_wall_ms());
@@ -149,7 +149,7 @@ static void print_json(const struct log_line *line)
 	json_close(&json, '}');
 	putc('\n', json.stream);
 	if (fclose(json.stream))
-		memory_gone();
+		memory_exit();
 	fwrite(object, 1, length, stderr);
 	free(object);
 }

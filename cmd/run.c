@@ -86,7 +86,7 @@ static void die_as_command(const struct run_result *result)
 		return;
 	sig = WTERMSIG(result->status);
 	if (sig == SIGINT || sig == SIGQUIT)
-		signals_die(sig, true);
+		signals_exit(sig, true);
 }
 
 /*

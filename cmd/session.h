@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A session: the settings and the backend of one command. run and acquire begin one and hold a lock
- * through src/engine. Every other command is a function over a session, work() in struct command:
- * it calls the backend in its own process, or in a child when a client library does the work, and
- * a signal ends it.
+ * A session: the settings and the backend of one command. A command is a function over a session,
+ * work() in struct command. session_run() calls it, in a child process if a client library does the
+ * work, and a signal ends it. run and acquire call src/engine, which has its own processes; run
+ * begins its session itself.
  */
 #pragma once
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-void memory_gone(void)
+void memory_exit(void)
 {
 	static const char message[] = "dlock: out of memory\n";
 	const ssize_t ignored = write(STDERR_FILENO, message, sizeof(message) - 1);
@@ -20,7 +20,7 @@ void memory_gone(void)
 static void *check_allocated(void *memory)
 {
 	if (!memory)
-		memory_gone();
+		memory_exit();
 	return memory;
 }
 
@@ -58,7 +58,7 @@ char *memory_format(const char *format, ...)
 
 	va_start(args, format);
 	if (vasprintf(&text, format, args) < 0)
-		memory_gone();
+		memory_exit();
 	va_end(args);
 	return text;
 }

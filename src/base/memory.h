@@ -28,7 +28,7 @@
 #define MEMORY_EXIT_STATUS 125
 
 /* End the process after a library has found no memory. Async-signal-safe. */
-void memory_gone(void) __attribute__((noreturn));
+void memory_exit(void) __attribute__((noreturn));
 
 /* Allocate zeroed memory for count elements. */
 void *memory_new(size_t count, size_t size) __attribute__((malloc));

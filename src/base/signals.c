@@ -164,7 +164,7 @@ void signals_stop_self(int sig, bool group)
 	sigprocmask(SIG_BLOCK, &one, NULL);
 }
 
-void signals_die(int sig, bool group)
+void signals_exit(int sig, bool group)
 {
 	static const struct rlimit none = { 0, 0 };
 

@@ -53,4 +53,4 @@ bool signals_forwarded(int sig);
 void signals_stop_self(int sig, bool group);
 
 /* End this process, or with group its process group, by sig, without a core file. */
-void signals_die(int sig, bool group) __attribute__((noreturn));
+void signals_exit(int sig, bool group) __attribute__((noreturn));

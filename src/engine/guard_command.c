@@ -194,7 +194,7 @@ static void announce_command(struct guarding *g)
  * Execute the command in this process, which may share the guard's memory. foreground: the command
  * gets the terminal. Ends the process when the command cannot be executed.
  */
-static void __attribute__((noreturn)) execute_command(struct guarding *g, bool foreground)
+static void __attribute__((noreturn)) execute_or_exit(struct guarding *g, bool foreground)
 {
 	const struct guard_plan *plan = g->plan;
 	char *const *envp = g->locked ? plan->envp : plan->bare_envp;
@@ -216,14 +216,14 @@ static void __attribute__((noreturn)) execute_command(struct guarding *g, bool f
 }
 
 /* Run the command's process, which shares the guard's memory until the exec. */
-static void __attribute__((noreturn)) become_command(struct guarding *g, pid_t guard,
-						     bool foreground)
+static void __attribute__((noreturn)) command_main(struct guarding *g, pid_t guard,
+						   bool foreground)
 {
 	prctl(PR_SET_NAME, "dlock-command");
 	die_with(guard);
 	/* Before the exec, so that the supervisor knows the command if the guard is killed now. */
 	record_command(g, getpid());
-	execute_command(g, foreground);
+	execute_or_exit(g, foreground);
 }
 
 int guarding_start_command(struct guarding *g, bool foreground)
@@ -237,7 +237,7 @@ int guarding_start_command(struct guarding *g, bool foreground)
 		kernel_timer_set(&g->kill_timer, clock_boot_ms() + EXEC_MOST_MS);
 	child = vfork();
 	if (child == 0)
-		become_command(g, guard, foreground);
+		command_main(g, guard, foreground);
 	if (!has_end)
 		kernel_timer_set(&g->kill_timer, CLOCK_NEVER);
 	if (child < 0) {
@@ -384,7 +384,7 @@ static void __attribute__((noreturn)) init_main(struct guarding *g, int report_f
 	if (command == 0) {
 		die_with(self);
 		send_report(report_fd, REPORT_PID, 0);
-		execute_command(g, foreground);
+		execute_or_exit(g, foreground);
 	}
 	for (;;) {
 		poll(fds, 1, -1);

@@ -27,7 +27,7 @@
 /* The limit of the shell's time. */
 #define ON_LOST_MS 30000
 
-static void __attribute__((noreturn)) become_shell(const struct supervisor *s)
+static void __attribute__((noreturn)) shell_main(const struct supervisor *s)
 {
 	const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	char digits[TEXT_DIGITS_SIZE] = "";
@@ -77,7 +77,7 @@ static void run_on_lost(const struct supervisor *s)
 	supervisor_log(s, LEVEL_STEP, "running the command of --on-lost-run");
 	shell = fork();
 	if (shell == 0)
-		become_shell(s);
+		shell_main(s);
 	if (shell < 0)
 		supervisor_log(s, LEVEL_ERROR, "--on-lost-run: cannot start a process: %s",
 			       strerror(errno));

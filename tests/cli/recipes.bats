@@ -563,7 +563,7 @@ ci_environment() {
 	run -124 bash -e -c "${steps[0]/-w 30m/-w 100ms}"
 	run -0 bash -e -c "${steps[2]}"
 	"$DLOCK" release production "$token"
-	# lost meanwhile: it fails
+	# the lock was lost before: it fails
 	run -0 bash -e -c "${steps[0]}"
 	"$DLOCK" break -q --yes production
 	run -123 bash -e -c "${steps[2]}"

@@ -245,8 +245,8 @@ all_get_in() {
 	release
 }
 
-# in_section SECONDS [flock]: starts a process that stays in the section in which the record is
-# written for so long, and has the file locked meanwhile
+# in_section SECONDS [flock]: starts a process that locks the file, and stays for SECONDS in the
+# section in which the record is written
 in_section() {
 	python3 -c 'import fcntl, sys, time
 file = open(sys.argv[1], "r+b")

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whatever a server answers: bytes go through hiredis' reader into everything of ours
- * that takes replies apart.
+ * Any reply of a server: bytes go through hiredis' reader into all our parsers of replies.
  */
 #include "fuzz.h"
 

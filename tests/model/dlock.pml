@@ -167,7 +167,7 @@ inline keeper_dies()
 
 /*
  * timer_create() with SIGKILL: it also ends a guard that is stopped. Another one, with SIGCONT,
- * wakes the guard whenever it has to act, be it asleep or stopped, until it is set anew.
+ * wakes the guard whenever it has to act, be it asleep or stopped, until it is set again.
  */
 active proctype kernel()
 {

@@ -72,7 +72,7 @@ dead_in_time() {
 	holds_for 500 alive "$COMMAND"
 	lock_field "fence, expires > $UTC_US"
 	equal "$VALUE" "$fence"$'\t'1
-	# The keeper has connected anew, and renews.
+	# The keeper has connected again, and renews.
 	lock_field expires
 	local expires=$VALUE
 	wait_until 12 later_than "$expires"

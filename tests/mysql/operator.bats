@@ -137,8 +137,8 @@ load lease
 	(umask 077 && echo "$MYSQL_PASSWORD" >password)
 	run --separate-stderr -124 "$DLOCK" run -n -b "mysql://dlock@127.0.0.1:$port/dlock?password-file=$T/password" "$LOCK" -- true
 	release
-	# what an option file says of connecting anew by itself is not heeded: see the killed
-	# connections in mysql-faults.bats
+	# "reconnect" in an option file is ignored: see the killed connections in
+	# mysql/faults.bats
 	printf '[client]\nreconnect\n' >>"$HOME/.my.cnf"
 	run -0 "$DLOCK" run -b 'mysql:///dlock?defaults-file=~/.my.cnf' "$LOCK" -- true
 	run --separate-stderr -122 "$DLOCK" run -b "mysql:///dlock?defaults-file=$T/none" "$LOCK" -- true

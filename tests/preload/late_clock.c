@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded into dlock: it takes the supervisor 200 ms to read the clock, and the guard
- * $LATE_GUARD_MS or 300 ms, as if they had lost the processor just there. Meanwhile, the keeper
- * looks at what the two have done.
+ * Preloaded into dlock: the supervisor takes 200 ms to read the clock, and the guard $LATE_GUARD_MS
+ * or 300 ms, as if they had lost the processor. In this time the keeper reads their state.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -281,7 +281,7 @@ nothing_but_fences() {
 	between "$(rcli pttl "$LOCK")" 25000 30000
 	tell give a
 	hears 'a free'
-	# nor is a lock made anew that is gone
+	# a lock that is gone is not made again
 	TOKEN=$("$DLOCK" acquire "$LOCK")
 	rcli del "$LOCK"
 	run --separate-stderr -123 "$DLOCK" renew "$LOCK" "$TOKEN"

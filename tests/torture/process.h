@@ -13,7 +13,7 @@
 
 struct process {
 	pid_t pid;
-	unsigned round;		/* 0: none of ours */
+	unsigned round;		/* 0: not in a round */
 	int contender;
 	bool sure;		/* the mark was looked for after it could have been there */
 	int64_t first_ns;	/* when it was first seen */

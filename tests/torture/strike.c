@@ -141,7 +141,7 @@ static void signal_all(struct lane *lane, int i, int sig)
 	struct strike *strike = &lane->strikes[i];
 	int k;
 
-	/* Its leader may have been killed meanwhile. Numbers come round after half a minute at the
+	/* Its leader may be dead by now. Numbers come round after half a minute at the
 	 * earliest, and a group that is gone is not signalled. */
 	if (fault->kind == FAULT_GROUP_KILL || fault->kind == FAULT_GROUP_STOP) {
 		kill(-lane->contenders[fault->victim].pid, sig);
@@ -266,7 +266,7 @@ void strike_all(struct lane *lane)
 	int tries;
 	size_t at;
 
-	/* what is killed may have started something meanwhile */
+	/* A process may have started another before it was killed. */
 	for (tries = 0; tries < 3; tries++) {
 		strike_look(0);
 		at = 0;

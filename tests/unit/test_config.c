@@ -176,7 +176,7 @@ static void test_precedence(void)
 	CHECK(!config_get(&config, "", "uri"));
 	CHECK(!config_get(&config, "A", "uri"));
 
-	unit_case("two files, second bad");	/* what is shadowed is checked all the same */
+	unit_case("two files, second bad");	/* a shadowed value is checked, too */
 	CHECK_INT(config_load_text(&config, "ttl=x", "system.conf", false, &err), -1);
 	CHECK_HAS(err.message, "system.conf:1: ttl: bad duration");
 	CHECK_INT(config_load_text(&config, "[a]\nuri=1\n[a]\nuri=2", "system.conf", false,

@@ -13,7 +13,7 @@
 
 #define HIGH 3000
 
-/* What a closed descriptor of ours could hide behind, one after the other. */
+/* With and without /proc. */
 enum world { PLAIN, NO_PROC, WORLDS };
 
 static const char *const world_names[] = { "plain", "no /proc" };

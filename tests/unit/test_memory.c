@@ -54,7 +54,7 @@ static void too_much_more(void)
 int main(void)
 {
 	static void (*const uses[])(void) = {
-		memory_gone,
+		memory_exit,
 #ifndef OWN_ALLOCATOR
 		too_much, too_much_more,
 #endif

@@ -173,7 +173,7 @@ static int connect_host(struct mysql_conn *conn, int64_t deadline_ms, struct err
 	bool done, passed, read_only = false;
 
 	if (!mysql)
-		memory_gone();
+		memory_exit();
 	conn->mysql = mysql;
 	conn->sent = false;
 	set_options(mysql, address, deadline_ms - clock_boot_ms());

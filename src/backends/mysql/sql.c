@@ -64,7 +64,7 @@ char *sql_format(const char *sql, const struct sql_value values[])
 	FILE *out = open_memstream(&text, &size);
 
 	if (!out)
-		memory_gone();
+		memory_exit();
 	for (; (start = next_key(sql, &end)); sql = end + 1) {
 		fwrite(sql, 1, (size_t)(start - sql), out);
 		value = find_value(values, start + 1, (size_t)(end - start - 1));
@@ -74,7 +74,7 @@ char *sql_format(const char *sql, const struct sql_value values[])
 	}
 	fputs(sql, out);
 	if (fclose(out))
-		memory_gone();
+		memory_exit();
 	if (!start)
 		return text;
 	free(text);

@@ -162,7 +162,7 @@ void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]
 		&command, argc, (const char **)(uintptr_t)argv, NULL);
 
 	if (length < 0)
-		memory_gone();
+		memory_exit();
 	conn->unsent = memory_resize(conn->unsent, conn->unsent_length + (size_t)length, 1);
 	memcpy(conn->unsent + conn->unsent_length, command, (size_t)length);
 	conn->unsent_length += (size_t)length;
@@ -188,7 +188,7 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 	conn->limit = (struct redis_limit){ 0 };
 	conn->reader = redisReaderCreate();
 	if (!conn->reader)
-		memory_gone();
+		memory_exit();
 	if (address->password)
 		send_login(conn, address->user ? 3 : 2, login);
 	snprintf(db, sizeof(db), "%ld", address->db);
@@ -303,7 +303,7 @@ static int parse_reply(struct redis_conn *conn, redisReply **reply, struct error
 
 	if (redisReaderGetReply(conn->reader, &next) != REDIS_OK) {
 		if (conn->reader->err == REDIS_ERR_OOM)
-			memory_gone();
+			memory_exit();
 		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis protocol",
 				 conn->address->label);
 	}
@@ -334,7 +334,7 @@ static int feed_reader(struct redis_conn *conn, struct error *err)
 	if (wrong)
 		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: %s", conn->address->label, wrong);
 	if (redisReaderFeed(conn->reader, data, (size_t)result) != REDIS_OK)
-		memory_gone();
+		memory_exit();
 	return 1;
 }
 

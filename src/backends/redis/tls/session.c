@@ -140,7 +140,7 @@ static struct redis_tls_session *tls_open(int fd, const struct redis_tls *tls, c
 	session->ssl = SSL_new(session->context);
 	bio = session->ssl ? make_bio(session) : NULL;
 	if (!bio)
-		memory_gone();
+		memory_exit();
 	SSL_set_bio(session->ssl, bio, bio);
 	SSL_set_connect_state(session->ssl);
 	if (expect_host(session->ssl, session->host, !tls->insecure))
