@@ -122,12 +122,12 @@ static void print_errors(const struct findings *findings)
 			log_print(LEVEL_ERROR, "%s", findings->rows[i].text);
 }
 
-static void print_json(const struct findings *findings, const char *place, enum severity worst)
+static void print_json(const struct findings *findings, const char *location, enum severity worst)
 {
 	struct json json = { .comma = false };
 
 	json_open(&json, NULL, '{');
-	json_text(&json, "backend", place);
+	json_text(&json, "backend", location);
 	json_text(&json, "verdict", severities[worst]);
 	json_open(&json, "findings", '[');
 	for (size_t i = 0; i < findings->count; i++) {
@@ -149,10 +149,10 @@ int command_check(struct session *session, struct error *err)
 {
 	struct findings findings = { 0 };
 	enum severity worst = FINDING_OK;
-	char place[URI_PLACE_SIZE];
+	char location[URI_LOCATION_SIZE];
 
-	settings_place(&session->options, place);
-	findings_add(&findings, FINDING_OK, "backend", NULL, "%.230s", place);
+	settings_location(&session->options, location);
+	findings_add(&findings, FINDING_OK, "backend", NULL, "%.230s", location);
 	if (session_connect(session, err) ||
 	    (session->backend->ops->check &&
 	     session->backend->ops->check(session->backend, &findings, err)) ||
@@ -165,7 +165,7 @@ int command_check(struct session *session, struct error *err)
 	if (session->options.verbosity < 0)
 		print_errors(&findings);
 	else if (session->options.json)
-		print_json(&findings, place, worst);
+		print_json(&findings, location, worst);
 	else
 		print_text(&findings);
 	findings_finish(&findings);
@@ -175,7 +175,7 @@ int command_check(struct session *session, struct error *err)
 }
 
 /* --dry-run: print it on standard output, for a shell or for the client of a database. */
-static int print_plan(struct session *session, const char *place, struct error *err)
+static int print_plan(struct session *session, const char *location, struct error *err)
 {
 	char *text = NULL, *rest, *line;
 
@@ -183,7 +183,7 @@ static int print_plan(struct session *session, const char *place, struct error *
 	    session->backend->ops->setup(session->backend, &text, err))
 		return -1;
 	if (!text || !*text)
-		log_print(LEVEL_WARNING, "nothing needs to be set up on %s", place);
+		log_print(LEVEL_WARNING, "nothing needs to be set up on %s", location);
 	for (rest = text; rest && *rest && (line = strsep(&rest, "\n"));)
 		print_line(stdout, "%s", line);
 	free(text);
@@ -192,14 +192,14 @@ static int print_plan(struct session *session, const char *place, struct error *
 
 int command_setup(struct session *session, struct error *err)
 {
-	char place[URI_PLACE_SIZE];
+	char location[URI_LOCATION_SIZE];
 	int64_t ignored_us;
 
-	settings_place(&session->options, place);
+	settings_location(&session->options, location);
 	if (session_connect(session, err))
 		return -1;
 	if (session->options.dry_run)
-		return print_plan(session, place, err);
+		return print_plan(session, location, err);
 	if (session->backend->ops->setup &&
 	    session->backend->ops->setup(session->backend, NULL, err))
 		return -1;
@@ -209,7 +209,7 @@ int command_setup(struct session *session, struct error *err)
 	 */
 	if (session->options.run.driver->local &&
 	    take_probe(session, &ignored_us, &ignored_us, err))
-		return error_prefix(err, "%s cannot hold locks", place);
-	log_print(LEVEL_STEP, "%s is ready", place);
+		return error_prefix(err, "%s cannot hold locks", location);
+	log_print(LEVEL_STEP, "%s is ready", location);
 	return 0;
 }

@@ -31,7 +31,7 @@ static struct {
 	bool json, syslog;
 	int verbosity;
 	const char *name;		/* of the lock; NULL: not known yet */
-	char place[URI_PLACE_SIZE];	/* where the lock is */
+	char location[URI_LOCATION_SIZE];	/* of the lock */
 	bool live;			/* stderr is a terminal: show the live line while waiting */
 	bool line_shown;
 	char last_holder[HOLDER_DESCRIPTION_SIZE];	/* the last one that -v has printed */
@@ -140,7 +140,7 @@ static void print_json(const struct log_line *line)
 	json_text(&json, "level", levels[line->level].word);
 	json_text(&json, "event", events[line->event]);
 	json_text(&json, "name", lines.name);
-	json_text(&json, "backend", lines.place);
+	json_text(&json, "backend", lines.location);
 	json_text(&json, "host", host);
 	json_number(&json, "pid", getpid());
 	put_facts(&json, line->facts);
@@ -236,7 +236,7 @@ void log_about(const struct options *options, bool syslog)
 {
 	lines.name = options->run.name;
 	lines.syslog = syslog;
-	settings_place(options, lines.place);
+	settings_location(options, lines.location);
 }
 
 /* ---- stdout ---- */
@@ -314,7 +314,7 @@ static void print_waiting(const struct wait_state *state, const char *holder)
 		return;
 	memcpy(lines.last_holder, who, sizeof(who));
 	snprintf(text, sizeof(text), "waiting%s, %s (on %s)", queue_text(state->ahead, queue),
-		 holder, lines.place);
+		 holder, lines.location);
 	log_line(&(struct log_line){
 		.level = LEVEL_STEP, .event = EVENT_WAITING, .text = text, .facts = &facts,
 		.holder = state->holder, .age_ms = state->age_ms, .ahead = state->ahead,
@@ -362,7 +362,7 @@ static void report_not_obtained(const struct run_result *result)
 	else if (result->holder_known)
 		why = holder_describe(&result->holder, result->age_ms, holder, sizeof(holder));
 	snprintf(text, sizeof(text), "%s%s (on %s)", down_text(result->down_ms, down), why,
-		 lines.place);
+		 lines.location);
 	log_line(&(struct log_line){
 		.level = LEVEL_WARNING, .text = text,
 		.event = result->replaced ? EVENT_REPLACED : EVENT_NOT_OBTAINED,

@@ -40,7 +40,7 @@ void session_hide_token(const struct session *session)
 static int work_apart(struct session *session, struct error *err)
 {
 	const pid_t parent = getpid(), pid = fork();
-	char place[URI_PLACE_SIZE];
+	char location[URI_LOCATION_SIZE];
 	int end;
 
 	if (pid < 0) {
@@ -59,7 +59,7 @@ static int work_apart(struct session *session, struct error *err)
 	if (WIFEXITED(end))
 		return WEXITSTATUS(end);
 	error_set(err, ERROR_UNAVAILABLE, 0, "%s: the client library crashed (signal %d) on the "
-		  "server's answer", settings_place(&session->options, place), WTERMSIG(end));
+		  "server's answer", settings_location(&session->options, location), WTERMSIG(end));
 	return log_fail(err);
 }
 

@@ -223,7 +223,7 @@ void settings_finish(struct settings *settings)
 	config_finish(&settings->config);
 }
 
-const char *settings_place(const struct options *options, char buf[static URI_PLACE_SIZE])
+const char *settings_location(const struct options *options, char buf[static URI_LOCATION_SIZE])
 {
-	return uri_place(options->run.uri, options->run.driver->port, buf);
+	return uri_location(options->run.uri, options->run.driver->port, buf);
 }

@@ -34,5 +34,5 @@ struct settings {
 int settings_load(struct settings *settings, struct options *options, struct error *err);
 void settings_finish(struct settings *settings);
 
-/* Write where the locks of options->run are: see uri_place(). Returns buf. */
-const char *settings_place(const struct options *options, char buf[static URI_PLACE_SIZE]);
+/* Write where the locks of options->run are: see uri_location(). Returns buf. */
+const char *settings_location(const struct options *options, char buf[static URI_LOCATION_SIZE]);

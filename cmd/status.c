@@ -94,14 +94,14 @@ static void json_mode(struct json *json, enum hold_mode mode, int slots)
 	json_maybe(json, "slots", mode == HOLD_SLOT ? slots : -1);
 }
 
-static void json_lock(const char *name, const char *place, const struct lock_view *view)
+static void json_lock(const char *name, const char *location, const struct lock_view *view)
 {
 	struct json json = { .comma = false };
 	int64_t now = clock_wall_ms();
 
 	json_open(&json, NULL, '{');
 	json_text(&json, "name", name);
-	json_text(&json, "backend", place);
+	json_text(&json, "backend", location);
 	json_bool(&json, "held", view->hold_count > 0);
 	json_maybe(&json, "fence", view->fence ? (int64_t)view->fence : -1);
 	json_open(&json, "holders", '[');
@@ -150,7 +150,7 @@ static int show_lock(struct session *session, const char *name, bool named, int 
 		     bool *header, struct error *err)
 {
 	struct lock_view view = { 0 };
-	char place[URI_PLACE_SIZE];
+	char location[URI_LOCATION_SIZE];
 	struct backend *backend = session_open(session, err);
 	int result = -1;
 
@@ -162,7 +162,8 @@ static int show_lock(struct session *session, const char *name, bool named, int 
 		if (session->options.verbosity >= 0 &&
 		    (named || view.hold_count || view.waiter_count)) {
 			if (session->options.json)
-				json_lock(name, settings_place(&session->options, place), &view);
+				json_lock(name, settings_location(&session->options, location),
+					  &view);
 			else
 				print_lock(name, &view, width, header);
 		}
@@ -212,12 +213,12 @@ static int show_once(struct session *session, bool *reported, struct error *err)
 {
 	const struct options *options = &session->options;
 	struct name_list all = { 0 };
-	char place[URI_PLACE_SIZE];
+	char location[URI_LOCATION_SIZE];
 	int result;
 
 	/* Not in a table that a program reads. */
 	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && !options->json)
-		print_line(stdout, "on %s", settings_place(&session->options, place));
+		print_line(stdout, "on %s", settings_location(&session->options, location));
 	if (options->operand_count)
 		return show_all(session, options->operands, (size_t)options->operand_count,
 				true, err);
@@ -227,7 +228,7 @@ static int show_once(struct session *session, bool *reported, struct error *err)
 	if (!result) {
 		if (!all.count && !*reported)
 			log_print(LEVEL_WARNING, "no locks are held on %s",
-				    settings_place(&session->options, place));
+				    settings_location(&session->options, location));
 		*reported = !all.count;
 		result = show_all(session, all.names, all.count, false, err);
 	}

@@ -55,11 +55,11 @@ static int64_t next_pause(const struct session *session, const struct lock_view 
 static int not_free(const struct session *session, const struct lock_view *view)
 {
 	const struct hold_view *hold = lock_view_first(view);
-	char text[HOLDER_DESCRIPTION_SIZE], place[URI_PLACE_SIZE];
+	char text[HOLDER_DESCRIPTION_SIZE], location[URI_LOCATION_SIZE];
 
 	log_print(LEVEL_WARNING, "%s (on %s)",
 		    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)),
-		    settings_place(&session->options, place));
+		    settings_location(&session->options, location));
 	return session->options.conflict_exit_code;
 }
 

@@ -50,7 +50,7 @@ void supervisor_report_acquired(const struct supervisor *s)
 {
 	int64_t waited_ms = clock_boot_ms() - s->started_ms;
 	int64_t session_ms = atomic_load(&s->shared->session_ms);
-	char text[DURATION_TEXT_SIZE], granted[DURATION_TEXT_SIZE], place[URI_PLACE_SIZE];
+	char text[DURATION_TEXT_SIZE], granted[DURATION_TEXT_SIZE], location[URI_LOCATION_SIZE];
 
 	if (!is_wanted(s, LEVEL_STEP) || s->joined)
 		return;
@@ -60,7 +60,7 @@ void supervisor_report_acquired(const struct supervisor *s)
 			  (unsigned long long)s->fence, session_ms ? "session timeout " : "",
 			  session_ms ? duration_format(session_ms, granted, sizeof(granted)) : "",
 			  session_ms ? ", " : "",
-			  uri_place(s->run->uri, s->run->driver->port, place));
+			  uri_location(s->run->uri, s->run->driver->port, location));
 }
 
 int supervisor_keeper_died(const struct supervisor *s, struct error *err)

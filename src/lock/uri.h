@@ -107,14 +107,14 @@ char *uri_make_absolute(const char *text);
  */
 uint64_t uri_identity(const struct uri *uri);
 
-#define URI_PLACE_SIZE 320
+#define URI_LOCATION_SIZE 320
 
 /*
  * Write the location of the uri for people, with exactly the parts that uri_identity() depends on:
  * "redis web.example.com:6379/0?prefix=app:". port is the default port. Cuts a text that is too
  * long. Returns buf.
  */
-const char *uri_place(const struct uri *uri, uint16_t port, char buf[static URI_PLACE_SIZE]);
+const char *uri_location(const struct uri *uri, uint16_t port, char buf[static URI_LOCATION_SIZE]);
 
 /* Room for a host of the length that messages show, and its port. */
 #define URI_HOST_SIZE 110

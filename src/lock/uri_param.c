@@ -217,19 +217,19 @@ uint64_t uri_identity(const struct uri *uri)
 
 /* Append to text, as far as it fits. */
 static void __attribute__((format(printf, 2, 3)))
-append_text(char text[static URI_PLACE_SIZE], const char *format, ...)
+append_text(char text[static URI_LOCATION_SIZE], const char *format, ...)
 {
 	const size_t used = strlen(text);
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text + used, URI_PLACE_SIZE - used, format, args);
+	vsnprintf(text + used, URI_LOCATION_SIZE - used, format, args);
 	va_end(args);
 }
 
-const char *uri_place(const struct uri *uri, uint16_t port, char buf[static URI_PLACE_SIZE])
+const char *uri_location(const struct uri *uri, uint16_t port, char buf[static URI_LOCATION_SIZE])
 {
-	char shown[URI_PLACE_SIZE], separator = '?';
+	char shown[URI_LOCATION_SIZE], separator = '?';
 
 	buf[0] = '\0';
 	append_text(buf, "%s%s", uri->scheme, uri->host_count ? "" : ":");

@@ -21,14 +21,14 @@ static void test_place(void)
 		{ "redis+unix:///run/r.sock?db=1", "redis+unix:/run/r.sock?db=1" },
 		{ "redis://h/0?password-file=/x&sentinel-password-file=/y", "redis h:6379/0" },
 	};
-	char buf[URI_PLACE_SIZE];
+	char buf[URI_LOCATION_SIZE];
 	struct error err;
 	struct uri uri = { 0 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		unit_case("%s", places[i].text);
 		CHECK_INT(uri_parse(&uri, places[i].text, &err), 0);
-		CHECK_STR(uri_place(&uri, 6379, buf), places[i].place);
+		CHECK_STR(uri_location(&uri, 6379, buf), places[i].place);
 		uri_finish(&uri);
 	}
 }

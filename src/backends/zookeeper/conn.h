@@ -74,7 +74,7 @@ struct zk_conn {
 	char *auth;			/* "user:password"; NULL: none */
 	char *user;			/* for messages, as label */
 	char *tls;			/* "ca,cert,key,"; NULL: none */
-	char label[URI_PLACE_SIZE];
+	char label[URI_LOCATION_SIZE];
 	int news_fd;			/* eventfd: readable while there may be news */
 
 	/* ---- used by the main thread alone */

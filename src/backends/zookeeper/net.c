@@ -171,6 +171,6 @@ int zk_conn_init(struct zk_conn *conn, struct backend *backend, const struct uri
 		conn->hosts[i].name = memory_copy(uri->hosts[i].name);
 		conn->hosts[i].port = uri->hosts[i].port ? uri->hosts[i].port : DEFAULT_PORT;
 	}
-	uri_place(uri, DEFAULT_PORT, conn->label);
+	uri_location(uri, DEFAULT_PORT, conn->label);
 	return read_tls(conn, uri, err);
 }
