@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * An error is a value that the caller owns; nothing is allocated for it. The function that fails
- * fills the error once with error_set(). Each level on the way out may put its own object and verb
- * in front of the message with error_prefix(). Only cmd/ prints errors. A zeroed struct error holds
+ * fills the error once with error_set(). Each caller may put its own object and verb in front of
+ * the message with error_prefix(). Only cmd/ prints errors. A zeroed struct error holds
  * no error.
  */
 #pragma once
@@ -13,7 +13,7 @@ enum error_kind {
 	ERROR_INTERNAL,		/* this host or dlock itself: fork, memory, files */
 	ERROR_UNAVAILABLE,	/* the backend cannot be reached: trying again may help */
 	ERROR_REFUSED,		/* the backend answers, but refuses: credentials, read-only */
-	ERROR_CANCELLED,	/* somebody told the operation to end */
+	ERROR_CANCELLED,	/* the caller has cancelled the operation */
 };
 
 struct error {
@@ -23,7 +23,7 @@ struct error {
 };
 
 /*
- * Fills *err; ": strerror(errnum)" is appended when errnum is not 0. Returns -1, for its caller to
+ * Fill *err, and append ": strerror(errnum)" when errnum is not 0. Returns -1, for the caller to
  * return.
  */
 int error_set(struct error *err, enum error_kind kind, int errnum,

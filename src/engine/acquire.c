@@ -71,7 +71,7 @@ static int leave_hold(struct supervisor *s, struct acquire_result *result, struc
 		result->lease_ms = end_ms == CLOCK_NEVER ? s->run->ttl_ms
 							 : end_ms - clock_boot_ms();
 	if (!daemon) {
-		/* The keeper would renew a lease that must end by itself. */
+		/* The keeper would renew the lease. */
 		child_end(&s->keeper.child);
 		return 0;
 	}

@@ -225,7 +225,7 @@ flags() {
 	join "$PID"
 	good_file
 	value_is exit_status 143
-	# Whoever has the old file open reads all of it.
+	# A reader that has the old file open reads all of it.
 	equal "$(grep -c '^dlock_last_exit_status{.*} 0$' <&5)" 1
 	exec 5<&-
 	cd prom

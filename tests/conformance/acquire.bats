@@ -1419,7 +1419,7 @@ os.execvp(sys.argv[1], sys.argv[1:])' "$DLOCK" acquire --pid "$OWNER" "$LOCK" >t
 # bats test_tags=program
 @test "a caller that connects to the keeper and says nothing, or rubbish, hurts nobody" {
 	owner
-	# Whoever waits 1 s for a caller's query renews this lease too late.
+	# A keeper that waits 1 s for a caller's query renews this lease too late.
 	take -t 1500ms --pid "$OWNER"
 	socket_of "$TOKEN"
 	python3 - "$SOCKET" <<-'END' &

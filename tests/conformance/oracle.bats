@@ -37,7 +37,7 @@ agrees() {
 }
 
 # finds FAULT CALLS PATTERN: the oracle finds this fault of a second memory (memory.h), and prints
-# the shortest sequence that shows it: so many calls, whose text has the pattern
+# the shortest sequence that shows it: CALLS calls, whose text has the pattern
 finds() {
 	memory_start "$T/wrong" "$1"
 	SERVICES+=("$(<"$T/wrong.pid")")

@@ -596,7 +596,7 @@ kept() {
 	for name in "${!modes[@]}"; do
 		"$DLOCK" run -w 20s -q "$name" -- true
 	done
-	# Whoever comes next is not shown as that.
+	# The next holder is not shown as that.
 	hold --
 	run -1 kept "$LOCK"
 	release

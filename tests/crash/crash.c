@@ -20,12 +20,12 @@
  *			is stopped is killed, and does not go on
  *	-t TTL		of the locks, in ms; -d MS: for how long something is stopped
  *	-l NAME		what names of locks begin with; -L: names are NAME-0 to NAME-(JOBS - 1)
- *	-j JOBS		so many points at a time, fewer while the machine cannot cope
+ *	-j JOBS		number of points at a time, fewer while the machine cannot cope
  *	-o OPTION	one more for dlock run
  *	-v		shows what happened where all is well, too
  *
- * What has failed while the tester itself was short of a processor, or only by being late, is
- * run once more when all is done, with a longer TTL. Ends with "N passed, N failed".
+ * A point that has failed while the tester was short of a processor, or only by being late, is run
+ * once more at the end, with a longer TTL. Ends with "N passed, N failed".
  */
 #include "point.h"
 
@@ -39,9 +39,9 @@
 #include <unistd.h>
 
 #define MAX_JOBS 256
-#define SHOWN 5			/* histories of so many failures are shown */
+#define SHOWN 5			/* the most failures whose histories are shown */
 #define LEAST_JOBS 8
-#define AGAIN 60		/* so many points are run once more, at most */
+#define AGAIN 60		/* the most points that are run once more */
 #define AGAIN_TTL 3
 #define COUNTING 2		/* runs without a strike, which tell what there is to strike */
 
@@ -167,9 +167,9 @@ static void begin_job(int slot, size_t index)
 }
 
 /*
- * Has the machine too much to do? A quarter of the time that dlock leaves for a tree to die
- * of KILL before the lease ends, which is 5 % of the TTL; or so many processes for each
- * processor that to look through /proc, in order to kill, takes longer than that.
+ * Is the machine overloaded? A delay of a quarter of the time that dlock leaves for a tree to die
+ * of KILL before the lease ends, which is 5 % of the TTL; or so much to read in /proc that a sweep
+ * takes longer than that.
  */
 static bool is_late(const struct result *result)
 {

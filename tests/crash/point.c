@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* One point of a run: starts dlock, injects the fault, and judges what is left. */
 #include "point.h"
 
 #include <err.h>

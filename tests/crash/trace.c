@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Traces the processes of a run with ptrace(2), and injects a signal at a system call. */
 #include "trace.h"
 
 #include <signal.h>

@@ -63,7 +63,7 @@ static void send_message(const char *what, const char *more)
 		err(70, "cannot tell of %s", what);
 }
 
-/* Lives until it is told to end, or killed; that the command is dead tells it nothing. */
+/* Live until an order to end, or a kill, even when the command is dead. */
 static void __attribute__((noreturn)) obey_orders(int orders)
 {
 	char order;

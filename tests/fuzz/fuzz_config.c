@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Fuzzes the parser of configuration files. */
 #include "../../cmd/config.h"
 #include "base/error.h"
 #include "fuzz.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Fuzzes the parser and the format of durations. */
 #include "base/duration.h"
 #include "base/error.h"
 #include "fuzz.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Fuzzes the parser of holder records. */
 #include "base/text.h"
 #include "lock/holder.h"
 #include "fuzz.h"

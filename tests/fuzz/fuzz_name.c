@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Fuzzes the check of names. */
 #include "base/error.h"
 #include "base/text.h"
 #include "lock/name.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Fuzzes the parser of URIs. */
 #include "base/error.h"
 #include "base/text.h"
 #include "lock/uri.h"

@@ -118,7 +118,7 @@ replacing() {
 	sent_away "$a" "$a_err" "$b" 8
 	equal "$(wc -l <order)" 1
 	wait_until 2 only_fences
-	# Whoever comes later is not concerned.
+	# A later waiter is not concerned.
 	"$DLOCK" run --replace-waiters "$LOCK" -- true
 }
 

@@ -125,7 +125,7 @@ names_of_all() {
 	SERVICES+=("$!")
 	disown $!
 	wait_until 5 eval '(: <>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null'
-	# whoever is asked sends dlock to the second one, which is the first one by another name
+	# the first node redirects dlock to the second one, which is the first one by another name
 	timed "$DLOCK" run -n -b "redis+cluster://127.0.0.1:$first?timeout=1s&connect-timeout=1s" "$LOCK" -- touch ran
 	equal "$status" 122
 	# On a busy machine the time is up before the bound of the redirections is reached.

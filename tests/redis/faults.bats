@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# What dlock promises to whoever holds a lock on Redis is kept when server, network or dlock fail.
+# dlock keeps its promises about a lock on Redis when server, network or dlock fail.
 
 load ../lib/helpers
 load redis

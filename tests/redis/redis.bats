@@ -274,8 +274,8 @@ semaphore() {
 	[[ -e ran ]]
 }
 
-# redis_py TIMEOUT [STATEMENT]: takes redis-py's Lock on $LOCK, waits for it so many
-# seconds at most, runs STATEMENT while it holds it and prints whether it got it
+# redis_py TIMEOUT [STATEMENT]: waits for redis-py's Lock on $LOCK for at most TIMEOUT seconds, runs
+# STATEMENT while it holds it, and prints whether it got it
 redis_py() {
 	/usr/bin/python3 - "$REDIS_PORT" "$LOCK" "$1" "${2-pass}" <<-'END'
 		import subprocess, sys, time

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2016 # what is quoted is for the inner shell
 #
-# With ?replicas=, a hold on Redis counts only when so many replicas have it, too.
+# With ?replicas=N, a hold on Redis counts only when N replicas have it, too.
 
 load ../lib/helpers
 load redis

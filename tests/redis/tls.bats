@@ -441,7 +441,7 @@ nodes_with() {
 	start "$DLOCK" run -w 10s "$LOCK" -- true
 	wait_until 5 eval '[[ $(redis_at "$P_DIR" zcard "{$KEY}:queue") == 1 ]]'
 	"$DLOCK" release "$LOCK" "$token"
-	# by a message, for it looks by itself after 5 s
+	# by a message, because it polls after 5 s
 	join "$PID" 3
 	equal "$status" 0
 	equal "$(nodes_with '')" 5 "nodes without the lock"

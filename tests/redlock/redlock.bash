@@ -55,7 +55,7 @@ everywhere() {
 	done
 }
 
-# votes TOKEN N: so many nodes have the lock for this token
+# votes TOKEN N: N nodes have the lock for this token
 votes() {
 	[[ $(everywhere get "$KEY" | grep -cx -- "$1") == "$2" ]]
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Checks a history of holds for contradictions. */
 #include "history.h"
 
 #include <stdarg.h>

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The judge of histories. A history is what the commands that ran under one lock have written
- * about themselves (tools/witness.c), and what whoever started them has added. Its lines are in
- * any order; times are milliseconds of CLOCK_BOOTTIME with six decimals, taken by the process
- * itself before it wrote the line:
+ * The judge of histories. The commands that ran under one lock (tools/witness.c) and their starter
+ * have written the history. Its lines are in any order; times are milliseconds of CLOCK_BOOTTIME
+ * with six decimals, taken by the process before it wrote the line:
  *
  *	TIME begin HOLD PID FENCE MODE	the command of HOLD runs; MODE is x (exclusive), s (shared),
  *					or a number of slots; FENCE is a number, or - for none
  *	TIME beat HOLD PID		the command, or something that it started, is alive
- *	TIME end HOLD PID		this process is about to exit by itself
- *	TIME exit HOLD STATUS		dlock has ended by itself, as was seen from outside
+ *	TIME end HOLD PID		this process is about to exit
+ *	TIME exit HOLD STATUS		dlock has exited, as was seen from outside
  *	# anything			for people
  *
  * A hold lasts from its begin to the last sign of life of any of its processes. The judge
@@ -18,8 +17,7 @@
  *	  than N holds do;
  *	- of two holds that do not go together, the one that began after the other's last sign of
  *	  life has the greater fence; no two holds have the same one;
- *	- nothing of a hold lives on after its dlock has ended by itself, and no process after its
- *	  own end.
+ *	- no process of a hold lives on after its dlock has exited, and no process after its end.
  * A stamp was taken by a process that was running: what the judge finds has happened, however
  * slow the machine was.
  */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* One lane: starts contenders for a lock, and records their history. */
 #include "lane.h"
 
 #include "process.h"

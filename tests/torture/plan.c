@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Draws a random plan of contenders and faults. */
 #include "plan.h"
 
 #include <string.h>

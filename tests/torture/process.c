@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Finds the processes of a contender in /proc. */
 #include "process.h"
 
 #include <dirent.h>

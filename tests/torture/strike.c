@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Injects the faults of a plan. */
 #include "strike.h"
 
 #include "process.h"

@@ -18,8 +18,8 @@
  *	-M  what the strategy lacks, some of "shared slots"
  *	-N  how many names a lane may use; the locks are called torture_LANE_NUMBER
  *	-P  the server's port: there is a server, and the word PORT in URI becomes that of a proxy
- *	-S  descriptor 3 takes words for whoever has started the server, "stop MS" and "restart";
- *	    a line on descriptor 4 tells that it is done
+ *	-S  descriptor 3 gets orders for the process that has started the server, "stop MS" and
+ *	    "restart"; a line on descriptor 4 confirms each
  *	-T  begin no round after so long (no limit)
  *	-W  wallclock.so: set the contenders' clocks, in every second round
  *

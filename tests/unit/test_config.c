@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests cmd/config.c. */
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests durations in src/base/duration.c. */
 #include "base/duration.h"
 #include "base/error.h"
 #include "unit.h"

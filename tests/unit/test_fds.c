@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/base/fds.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests tests/torture/history.c. */
 #include "unit.h"
 
 #include "../torture/history.h"

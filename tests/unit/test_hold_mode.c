@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/lock/hold_mode.c. */
 #include "base/error.h"
 #include "lock/hold_mode.h"
 #include "unit.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/lock/holder.c. */
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/lock/lease.c. */
 #include "unit.h"
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/base/memory.c. */
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ static int run_child(void (*use)(void), char text[static 64])
 	return status;
 }
 
-/* The address sanitizer has an allocator that ends the process by itself, with an error. */
+/* The allocator of the address sanitizer ends the process with an error. */
 #if defined(__SANITIZE_ADDRESS__)
 #define OWN_ALLOCATOR 1
 #elif defined(__has_feature)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/lock/name.c. */
 
 #include "base/error.h"
 #include "lock/name.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/base/pidfd.c. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

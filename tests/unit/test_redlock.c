@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/backends/redlock/validity.c. */
 #include "unit.h"
 
 #include "backends/redlock/validity.h"

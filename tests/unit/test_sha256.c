@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/base/sha256.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/engine/shared.c. */
 #include "unit.h"
 
 #include <signal.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/base/text.c. */
 #include "base/text.h"
 #include "unit.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests times of day in src/base/duration.c. */
 #include <stdlib.h>
 #include <time.h>
 

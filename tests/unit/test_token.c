@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/lock/token.c. */
 #include "base/error.h"
 #include "lock/token.h"
 #include "unit.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests tests/torture/plan.c. */
 #include "unit.h"
 
 #include "../torture/plan.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/base/tree.c. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/lock/uri.c. */
 #include "base/error.h"
 #include "lock/uri.h"
 #include "unit.h"

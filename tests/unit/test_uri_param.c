@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests src/lock/uri_param.c. */
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>

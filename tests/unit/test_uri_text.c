@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests the text forms of a URI in src/lock/uri.c. */
 #include "lock/uri.h"
 #include "unit.h"
 

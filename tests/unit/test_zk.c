@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* Tests names of nodes and the order of entries of the ZooKeeper backend. */
 #include <stdlib.h>
 
 #include "backends/zookeeper/entry.h"

@@ -90,7 +90,7 @@ refused() {
 		# check reports what it finds on standard output
 		matches "$stderr$output" "127\\.0\\.0\\.1:$TOOL_PORT: cannot .*: marshalling error"
 	done
-	# Whoever asks for no list may not notice.
+	# Commands that read no list may not notice.
 	for command in verify release renew; do
 		hostile "$command" -b "$uri" "$LOCK" 0123456789abcdef0123456789abcdef
 		one_line "127\\.0\\.0\\.1:$TOOL_PORT"

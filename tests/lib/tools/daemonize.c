@@ -24,7 +24,7 @@ static void write_pid(const char *path)
 	char temporary[4096];
 	FILE *file;
 
-	/* renamed into place, so that whoever waits for the file reads it whole */
+	/* renamed into place, so that a waiter for the file reads it whole */
 	snprintf(temporary, sizeof(temporary), "%s.new", path);
 	file = fopen(temporary, "w");
 	if (!file)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a witness writes the history of its hold; torture/history.h has the lines, and the judge.
+ * A witness writes the history of its hold; torture/history.h has the lines, and the judge.
  *
  *	record_open(path, name);	once
  *	record_begin(mode);		the first line
- *	record("beat", "");		again and again
- *	record("end", "");		where it ends by itself
+ *	write_record("beat", "");	again and again
+ *	write_record("end", "");	at its end
  *
  * Without a path, $WITNESS_HISTORIES is a directory, in which each lock has a file of its own: of
  * one name, scheme and strategy, for the servers of a test are reached by several addresses. With
@@ -24,8 +24,8 @@
 static int record_fd = -1;
 static char record_hold[64];
 
-/* The time is taken before the line is written, so that whoever is stopped in between does not
- * seem to have lived longer than it has. */
+/* The time is taken before the line is written, so that a process that is stopped in between does
+ * not seem to have lived longer. */
 static void write_record(const char *word, const char *rest)
 {
 	struct timespec now;

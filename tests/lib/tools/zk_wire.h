@@ -211,7 +211,7 @@ static inline int send_request(void)
 
 /*
  * The password of a session is made of its number, by the generator of java.util.Random
- * over a seed that all servers share: whoever knows the number can end the session.
+ * over a seed that all servers share: a client that knows the number can end the session.
  */
 static inline void session_password(int64_t session, unsigned char password[PASSWORD])
 {
