@@ -2,8 +2,7 @@
 /*
  * An error is a value that the caller owns; nothing is allocated for it. The function that fails
  * fills the error once with error_set(). Each caller may put its own object and verb in front of
- * the message with error_prefix(). Only cmd/ prints errors. A zeroed struct error holds
- * no error.
+ * the message with error_prefix(). Only cmd/ prints errors. A zeroed struct error is no error.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A timer of the kernel that sends this process a signal at a given time, even while the process is
- * stopped and cannot act. SIGCONT continues the process. SIGKILL ends the process, and
- * each child that has asked for this with PR_SET_PDEATHSIG.
+ * stopped and cannot act. SIGCONT continues the process. SIGKILL ends the process, and each child
+ * that has asked for this with PR_SET_PDEATHSIG.
  */
 #pragma once
 
