@@ -384,7 +384,7 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 	own->maybe = zk_call_wait(data) == ZK_UNANSWERED;
 	if (own->maybe)
 		zk_call_error(&zk->conn, data->rc, "read", own->at.node, err);
-	/* An entry of an older session of ours ends with that session. */
+	/* An entry of our older session ends with that session. */
 	if (data->rc != ZOK || data->stat.ephemeralOwner != zk_conn_session(&zk->conn)) {
 		own->at.node[0] = '\0';
 	} else {

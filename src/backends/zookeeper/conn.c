@@ -703,7 +703,7 @@ int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const ch
 	case ZSESSIONMOVED:
 	case ZSESSIONEXPIRED:
 	case ZTHROTTLEDOP:
-	/* Both follow a write of ours whose answer was lost. */
+	/* Both follow our write whose answer was lost. */
 	case ZBADVERSION:
 	case ZRUNTIMEINCONSISTENCY:
 		error_set(err, ERROR_UNAVAILABLE, 0, "%s: cannot %s: %s", conn->label, what,
