@@ -817,9 +817,9 @@ finish() {
 		join "$n" 60
 		codes+=("$status")
 	done
-	diff <(for n in {100..0}; do echo "$n"; if ((n % 10 == 0 && n > 0)); then echo "$n"; fi; done) log
 	equal "$(printf '%s\n' "${codes[@]}" | sort | uniq -c | tr -s ' \n' ' ')" " 101 0 10 137 " \
 		"statuses; all of them said: $(cat err.*); statuses"
+	diff <(for n in {100..0}; do echo "$n"; if ((n % 10 == 0 && n > 0)); then echo "$n"; fi; done) log
 	nothing_left
 }
 
