@@ -80,7 +80,7 @@ FUZZ_EXTRA_fuzz_redis := $(addprefix src/backends/redis/,client.c address.c conn
 	reply.c route.c check.c backend.c hold.c redisson.c) \
 	$(BUILD)/gen/redis_scripts.c
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(wildcard src/*/*.[ch] src/backends/*/*.[ch] cmd/config.[ch]) \
-		$(BUILD)/gen/redis_scripts.c \
+		$(BUILD)/gen/redis_scripts.c $(BUILD)/gen/module_dir.h \
 		$(BUILD)/compile.flags
 	@mkdir -p $(@D)
 	$(call say,FUZZ,$@) $(FUZZ_CC) $(ALL_CPPFLAGS) -g -O1 -std=c11 \

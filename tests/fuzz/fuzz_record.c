@@ -8,6 +8,7 @@
 
 #include "backends/file/path.h"
 #include "backends/file/record.h"
+#include "lock/hold.h"
 
 /* What was read can be written, and is then the same. */
 static void write_again(const struct file_record *record, int fd, int place)
@@ -33,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	INVARIANT(fd >= 0 && pwrite(fd, data, size, 0) == (ssize_t)size);
 	for (; file_record_read(&record, fd, place); place++) {
 		INVARIANT(record.fence <= INT64_MAX);
-		INVARIANT(file_record_next_fence(record.fence) > record.fence);
+		INVARIANT(hold_next_fence(record.fence) > record.fence);
 		INVARIANT(strlen(record.id) < sizeof(record.id));
 		INVARIANT(!record.id[0] || record.mode != HOLD_ANY);
 		write_again(&record, fd, place);
