@@ -48,7 +48,7 @@ static const char *who_text(const struct holder *holder, char *buf, size_t size)
 static void print_columns(int width, const char *name, const char *mode, const char *held,
 			  const char *expires, const char *fence, const char *who)
 {
-	print_line(stdout, "%s%*s  %-14s  %-8s  %-8s  %-17s  %s", name,
+	print_line(stdout, "%s%*s  %-16s  %-8s  %-8s  %-17s  %s", name,
 		    width - (int)text_characters(name), "", mode, held, expires, fence, who);
 }
 
@@ -56,7 +56,7 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 		       bool *header)
 {
 	char mode[24], held[DURATION_TEXT_SIZE], expires[DURATION_TEXT_SIZE];
-	char fence[24], who[HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE], position[32];
+	char fence[24], who[HOLDER_PROCESS_SIZE + HOLDER_DESCRIPTION_SIZE], position[64];
 
 	if (!*header)
 		print_columns(width, "NAME", "MODE", "HELD FOR", "EXPIRES", "FENCE", "HOLDER");
@@ -76,10 +76,11 @@ static void print_lock(const char *name, const struct lock_view *view, int width
 	for (size_t i = 0; i < view->waiter_count; i++) {
 		const struct hold_view *waiter = &view->waiters[i];
 
-		snprintf(position, sizeof(position), "waiter %zu", i + 1);
-		print_columns(width, "", position, time_text(waiter->age_ms, held), "-",
-			      waiter->mode == HOLD_EXCLUSIVE ? "-" :
-			      mode_text(waiter->mode, waiter->slots, mode),
+		snprintf(position, sizeof(position), "waiter %zu%s%s", i + 1,
+			 waiter->mode == HOLD_EXCLUSIVE ? "" : ", ",
+			 waiter->mode == HOLD_EXCLUSIVE ? "" :
+			 mode_text(waiter->mode, waiter->slots, mode));
+		print_columns(width, "", position, time_text(waiter->age_ms, held), "-", "-",
 			      who_text(&waiter->holder, who, sizeof(who)));
 	}
 	for (size_t i = 0; i < view->ignored.count; i++)

@@ -1789,7 +1789,7 @@ shown_as_released() {
 	run --separate-stderr -1 "$DLOCK" status "$LOCK"
 	equal "${#lines[@]}" 5 lines
 	matches "${lines[2]}" '^ +waiter 1 +[0-9.]+[a-z0-9]+ .*'"$(uname -n) pid"
-	matches "${lines[3]}" "^ +waiter 2 +[0-9.]+[a-z0-9]+ .*$mode.* $(uname -n) pid ${pids[1]} "
+	matches "${lines[3]}" "^ +waiter 2${mode:+, $mode} +[0-9.]+[a-z0-9]+ .* $(uname -n) pid ${pids[1]} "
 	matches "${lines[4]}" "^ +waiter 3 +[0-9.]+[a-z0-9]+ .* $(uname -n) pid ${pids[2]} "
 	json_is '[.waiters[].position] | join(" ")' "1 2 3"
 	json_is '.waiters[1] | "\(.pid) \(.mode)"' "${pids[1]} ${mode:-exclusive}"
