@@ -244,7 +244,7 @@ static void reset_session(struct zk_conn *conn)
 {
 	zk_conn_take_news(conn);
 	conn->state = 0;
-	conn->had_session = conn->broken = conn->fired = false;
+	conn->had_session = conn->has_auth = conn->broken = conn->fired = false;
 	conn->contact_count = 0;
 	conn->started_ms = clock_boot_ms();
 }
@@ -269,9 +269,6 @@ static int start_session(struct zk_conn *conn, int64_t ttl_ms, struct error *err
 				 conn->label);
 	/* Addresses are numeric: there are no names to look up. */
 	zoo_set_servers_resolution_delay(conn->handle, -1);
-	if (conn->auth)
-		zoo_add_auth(conn->handle, "digest", conn->auth, (int)strlen(conn->auth), NULL,
-			     NULL);
 	return 0;
 }
 
@@ -336,6 +333,18 @@ static int check_servers(struct zk_conn *conn, int64_t deadline_ms, struct error
 	return no_session(conn, ZOO_EXPIRED_SESSION_STATE, err);
 }
 
+/*
+ * Give the user to the library, which sends it to each later server itself. It takes none between
+ * two servers. Returns false if it did not.
+ */
+static bool add_auth(struct zk_conn *conn)
+{
+	if (conn->auth && !conn->has_auth)
+		conn->has_auth = !zoo_add_auth(conn->handle, "digest", conn->auth,
+					       (int)strlen(conn->auth), NULL, NULL);
+	return !conn->auth || conn->has_auth;
+}
+
 /* Wait until there is a session. */
 static int await_session(struct zk_conn *conn, struct error *err)
 {
@@ -350,7 +359,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 	slice_end_ms = now + slice_ms;
 	for (;;) {
 		zk_conn_take_news(conn);
-		if (conn->state == ZOO_CONNECTED_STATE)
+		if (conn->state == ZOO_CONNECTED_STATE && add_auth(conn))
 			break;
 		if (conn->state == ZOO_EXPIRED_SESSION_STATE ||
 		    conn->state == ZOO_AUTH_FAILED_STATE)
