@@ -173,6 +173,9 @@ term_came() {
 		wait_until 5 stopped "$COMMAND"
 		kill -CONT "$COMMAND"
 	done
+	# The witness was stopped for nearly all of that time, and has to see the last renewal.
+	n=$(wc -l <log)
+	wait_until 5 eval '(($(wc -l <log) > n + 2))'
 	kill -STOP "$P_PID"
 	wait_until 15 ended "$COMMAND"
 	dead_in_time
