@@ -65,8 +65,9 @@ INSERT INTO dlock_entries
   SELECT {strategy}, {name}, LAST_INSERT_ID(), {token}, {mode}, LAST_INSERT_ID(), {now} + {ttl},
     {conn}, @home, 0, '', {owner} FROM DUAL
   WHERE ROW_COUNT() > 0 AND NOT {read_only} AND {is_empty};
+SET @taken = ROW_COUNT();
 COMMIT;
-SELECT COALESCE(MAX(token = {token} AND fence = LAST_INSERT_ID()), 0), LAST_INSERT_ID(),
+SELECT @taken AND COALESCE(MAX(token = {token} AND fence = LAST_INSERT_ID()), 0), LAST_INSERT_ID(),
   NOT (COALESCE(SUM(token = {token}), 0) > 0 OR {may_hold}), 0, 0, 0, -1000, 0, 0, 0, ''
   FROM dlock_entries WHERE {lock} AND fence > 0 AND expires > {now};
 
