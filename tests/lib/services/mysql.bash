@@ -2,11 +2,11 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2094 # the log is named for the server and appended to
 #
-# Real servers for the tests: MariaDB, or Oracle's MySQL where that is what is installed. Each listens
-# on a free port of 127.0.0.1 and on a unix socket, and starts from a copy of data that is made once for
-# a run: root has no password, and dlock@127.0.0.1 and dlock@localhost have all rights in the database
-# dlock (see MYSQL_USER). Clients of the tests use no TLS, because reading the system's authorities
-# takes MariaDB's client more time than all else that it does.
+# Real servers for the tests: MariaDB, or Oracle's MySQL where that is what is installed. Each
+# listens on a free port of 127.0.0.1 and on a unix socket, and starts from a copy of data that is
+# made once for a run: root has no password, and dlock@127.0.0.1 and dlock@localhost have all rights
+# in the database dlock (see MYSQL_USER). Clients of the tests use no TLS, because reading the
+# system's authorities takes MariaDB's client more time than all else that it does.
 # Needs wait_until and alive from helpers.bash. MYSQLD may name a wrapper of MariaDB.
 
 MYSQL_CLIENT=mariadb MYSQL_PLAIN=--skip-ssl MYSQL_VENDOR_OPTIONS=(--innodb-log-file-size=8M)
