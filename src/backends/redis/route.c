@@ -445,8 +445,7 @@ int redis_ask(struct redis_client *client, const struct redis_call *call, struct
 
 	*resent = false;
 	if (call->what && server->address.cluster && keys_differ_in_slot(client->keys[KEY_LOCK]))
-		return error_set(err, ERROR_REFUSED, 0, "key '%.220s': in a cluster a name with a "
-				 "'}' needs a text in braces before, as in a{b}c",
+		return error_set(err, ERROR_REFUSED, 0, "key '%.220s': " REDIS_TWO_SLOTS,
 				 client->keys[KEY_LOCK]);
 	if (client->route)
 		return ask_routed(client, call, err);
