@@ -29,7 +29,7 @@ bool file_record_read(struct file_record *record, int fd, int number)
 	if (length <= 0)
 		return false;
 	line[length] = '\0';
-	if (sscanf(line, "fence %20" SCNu64 " hold %32[0-9a-f] %11s %9d %19lu %831s",
+	if (sscanf(line, "fence %20" SCNu64 " hold %32[0-9a-f] %11s %9d %20lu %831s",
 		   &record->fence, record->id, mode, &record->pid, &record->space,
 		   record->text) >= 5)
 		hold_mode_read(mode, &record->mode, &record->slots);
