@@ -17,7 +17,8 @@ struct command {
 	const char *usage;	/* what follows "dlock " */
 	const char *summary;
 	enum command_bit bit;
-	int least, most;	/* operands; with least more than 0 the first one is a NAME */
+	/* Operands. With least more than 0 the first one is a NAME; with most INT_MAX all are. */
+	int least, most;
 	/* Runs a command over a session (session.h). Returns the exit status, or -1 with *err. */
 	int (*work)(struct session *session, struct error *err);
 	/* Runs a command without a session. Returns the exit status. */

@@ -31,14 +31,15 @@ static const struct command commands[] = {
 	  .work = command_token },
 	{ "release", "release [OPTION]... NAME [TOKEN]",
 	  "give a lock back", COMMAND_RELEASE, 1, 2, .work = command_token },
-	{ "status", "status [OPTION]... [NAME]...",
+	{ "status", "status [OPTION]... [NAME|PATTERN]...",
 	  "show who holds locks and who waits", COMMAND_STATUS, 0, INT_MAX,
 	  .work = command_status },
-	{ "wait", "wait [OPTION]... NAME",
-	  "wait until nobody holds a lock, without taking it", COMMAND_WAIT, 1, 1,
+	{ "wait", "wait [OPTION]... NAME...",
+	  "wait until nobody holds a lock, without taking it", COMMAND_WAIT, 1, INT_MAX,
 	  .work = command_wait },
-	{ "break", "break [OPTION]... NAME",
-	  "take a lock away from whoever holds it", COMMAND_BREAK, 1, 1, .work = command_break },
+	{ "break", "break [OPTION]... NAME|PATTERN...",
+	  "take a lock away from whoever holds it", COMMAND_BREAK, 1, INT_MAX,
+	  .work = command_break },
 	{ "check", "check [OPTION]...",
 	  "find out whether a backend is fit to hold locks", COMMAND_CHECK, 0, 0,
 	  .work = command_check },
@@ -208,17 +209,19 @@ static int command_help(const struct options *options)
 static int check_operands(const struct command *command, const struct options *options,
 			  struct error *err)
 {
+	const int most = command->least && options->ended && options->named ? options->named
+									    : command->most;
 	char shown[SHOWN_SIZE];
 
 	if (options->operand_count < command->least)
 		return error_set(err, ERROR_USAGE, 0, options_may_be_cut(options)
 				 ? "no NAME given; a URI with & needs quotes in a shell"
 				 : "no NAME given; usage: dlock %s", command->usage);
-	if (options->operand_count > command->most)
+	if (options->operand_count > most)
 		return error_set(err, ERROR_USAGE, 0, options->ended
 				 ? "'%s': a command behind '--' is for 'dlock run' only"
 				 : "'%s' is one operand too many; usage: dlock %s",
-				 uri_redact(options->operands[command->most], shown,
+				 uri_redact(options->operands[most], shown,
 					    sizeof(shown)), command->usage);
 	return 0;
 }

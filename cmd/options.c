@@ -317,6 +317,7 @@ int options_parse(struct options *options, enum command_bit command, char **argv
 	while (*++word && !options->run.argv) {
 		if (!options->ended && !strcmp(*word, "--")) {
 			options->ended = true;
+			options->named = options->operand_count;
 			options->run.argv = is_run ? word + 1 : NULL;
 		} else if (options->ended || (*word)[0] != '-' || !(*word)[1] ||
 			   (is_run && options->operand_count)) {

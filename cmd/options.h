@@ -97,6 +97,7 @@ struct options {
 	char **operands;	/* the words that are no options, and of run those before "--" */
 	int operand_count;
 	bool ended;		/* there is a "--"; run.argv is what follows it for run */
+	int named;		/* operands before "--" */
 	bool password_in_argv;	/* of --backend; it may be blanked already */
 	char *secret;		/* the password of a URI in argv, until it is blanked */
 	size_t secret_length;

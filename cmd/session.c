@@ -3,12 +3,16 @@
 #include "session.h"
 
 #include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <locale.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lock/hold.h"
 #include "lock/name.h"
 #include "log.h"
 
@@ -22,6 +26,59 @@ int session_connect(struct session *session, struct error *err)
 	if (!session->backend)
 		session->backend = session_open(session, err);
 	return session->backend ? 0 : -1;
+}
+
+void session_choose(struct session *session, const char *name)
+{
+	/* One lock, as most commands have it, keeps its connection. */
+	if (session->name && !strcmp(session->name, name))
+		return;
+	backend_close(session->backend);
+	session->backend = NULL;
+	session->name = session->options.run.name = name;
+	log_about(&session->options, false);
+}
+
+static bool is_pattern(const char *word)
+{
+	return strpbrk(word, "*?[") != NULL;
+}
+
+/* Add the names in all that the word matches, or the word if it is one of them or matches none. */
+static void add_names(struct name_list *names, const struct name_list *all, const char *word)
+{
+	const size_t before = names->count;
+	bool pattern = is_pattern(word);
+
+	for (size_t i = 0; pattern && i < all->count; i++)
+		pattern = strcmp(all->names[i], word) != 0;
+	for (size_t i = 0; pattern && i < all->count; i++)
+		if (!fnmatch(word, all->names[i], 0))
+			name_list_add(names, all->names[i], strlen(all->names[i]));
+	if (names->count == before)
+		name_list_add(names, word, strlen(word));
+}
+
+int session_names(struct session *session, struct name_list *names, struct error *err)
+{
+	const struct options *options = &session->options;
+	struct name_list all = { 0 };
+	bool pattern = false;
+	int failed = 0;
+
+	for (int i = 0; i < options->operand_count; i++)
+		pattern |= is_pattern(options->operands[i]);
+	/* So that ? is one character: names are UTF-8, whatever the locale is. */
+	setlocale(LC_CTYPE, "C.UTF-8");
+	if (pattern && (session_connect(session, err) ||
+			hold_names(session->backend, &all, err)))
+		failed = error_prefix(err, "a pattern needs the list of all locks");
+	for (int i = 0; !failed && i < options->operand_count; i++)
+		add_names(names, &all, options->operands[i]);
+	if (pattern)
+		name_list_sort(names);
+	name_list_finish(&all);
+	return failed;
 }
 
 void session_hide_token(const struct session *session)
@@ -76,15 +133,27 @@ int session_begin(struct session *session, struct error *err)
 	return 0;
 }
 
+/* Check the operands that are names: the first one, or all. Returns 0, or -1 with *err. */
+static int check_names(const struct command *command, const struct options *options,
+		       struct error *err)
+{
+	const int count = command->most == INT_MAX ? options->operand_count : command->least;
+
+	for (int i = 0; i < count; i++)
+		if (name_check(options->operands[i], err))
+			return -1;
+	return 0;
+}
+
 int session_run(const struct command *command, const struct options *options)
 {
 	struct session session = { .command = command, .options = *options };
 	struct error err = { 0 };
 	int status = -1;
 
-	if (command->least)
+	if (command->least && command->most != INT_MAX)
 		session.name = options->operands[0];
-	if ((!session.name || !name_check(session.name, &err)) && !session_begin(&session, &err)) {
+	if (!check_names(command, options, &err) && !session_begin(&session, &err)) {
 		/* The keeper of acquire is a child already, and getppid() must be the caller. */
 		if (session.options.run.driver->module && command->bit != COMMAND_ACQUIRE)
 			status = work_apart(&session, &err);

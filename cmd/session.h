@@ -17,7 +17,8 @@ struct session {
 	const struct command *command;
 	struct options options;
 	struct settings settings;
-	const char *name;		/* of the lock; NULL: not given, or one of several */
+	const char *name;		/* of the lock; NULL: not given, or one of several that
+					 * session_choose() did not choose yet */
 	struct backend *backend;	/* NULL until session_connect() */
 };
 
@@ -28,7 +29,7 @@ struct session {
 int session_begin(struct session *session, struct error *err);
 
 /*
- * Check the NAME, load the settings, call work(), and print its error. Returns the exit status.
+ * Check each NAME, load the settings, call work(), and print its error. Returns the exit status.
  */
 int session_run(const struct command *command, const struct options *options);
 
@@ -43,3 +44,14 @@ struct backend *session_open(const struct session *session, struct error *err);
  * *err.
  */
 int session_connect(struct session *session, struct error *err);
+
+/* Turn to another lock: close the backend of the last one, and name this one in messages. */
+void session_choose(struct session *session, const char *name);
+
+/*
+ * List the locks that the operands name. An operand with *, ? or [ is a pattern of fnmatch(3) for
+ * the names that the backend lists, which are then sorted, and each there once. It is a name if the
+ * backend lists this name, or none that matches. Returns 0, or -1 with *err. The caller calls
+ * name_list_finish() in both cases.
+ */
+int session_names(struct session *session, struct name_list *names, struct error *err);

@@ -10,7 +10,6 @@
 #include "base/duration.h"
 #include "base/text.h"
 #include "lock/hold.h"
-#include "lock/name.h"
 #include "lock/view.h"
 #include "json.h"
 #include "session.h"
@@ -192,14 +191,20 @@ static int show_all(struct session *session, char *const *names, size_t count, b
 	return named ? held : 0;
 }
 
+/* List the locks that were named, or all. Returns 0, or -1 with *err. */
+static int list_locks(struct session *session, struct name_list *names, struct error *err)
+{
+	if (session->options.operand_count)
+		return session_names(session, names, err);
+	return session_connect(session, err) ? -1 : hold_names(session->backend, names, err);
+}
+
 /* --names: print the list, without a request for each lock. Returns 0, or -1 with *err. */
 static int print_names(struct session *session, struct error *err)
 {
 	struct name_list all = { 0 };
-	int result = session_connect(session, err);
+	const int result = list_locks(session, &all, err);
 
-	if (!result)
-		result = hold_names(session->backend, &all, err);
 	for (size_t i = 0; !result && i < all.count && session->options.verbosity >= 0; i++)
 		print_line(stdout, "%s", all.names[i]);
 	name_list_finish(&all);
@@ -220,19 +225,13 @@ static int show_once(struct session *session, bool *reported, struct error *err)
 	/* Not in a table that a program reads. */
 	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && !options->json)
 		print_line(stdout, "on %s", settings_location(&session->options, location));
-	if (options->operand_count)
-		return show_all(session, options->operands, (size_t)options->operand_count,
-				true, err);
-	if (session_connect(session, err))
-		return -1;
-	result = hold_names(session->backend, &all, err);
-	if (!result) {
-		if (!all.count && !*reported)
-			log_print(LEVEL_WARNING, "no locks are held on %s",
-				    settings_location(&session->options, location));
-		*reported = !all.count;
-		result = show_all(session, all.names, all.count, false, err);
-	}
+	result = list_locks(session, &all, err);
+	if (!result && !all.count && !*reported)
+		log_print(LEVEL_WARNING, "no locks are held on %s",
+			  settings_location(&session->options, location));
+	*reported = !all.count;
+	if (!result)
+		result = show_all(session, all.names, all.count, options->operand_count, err);
 	name_list_finish(&all);
 	return result;
 }
@@ -267,8 +266,5 @@ int command_status(struct session *session, struct error *err)
 				 "combined with a NAME, --json or --watch");
 	if (options->names)
 		return print_names(session, err);
-	for (int i = 0; i < options->operand_count; i++)
-		if (name_check(options->operands[i], err))
-			return -1;
 	return options->watch ? watch_locks(session, err) : show_once(session, &reported, err);
 }

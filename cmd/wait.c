@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command wait polls a lock until nobody holds it. */
+/* The command wait polls locks until nobody holds any of them. */
 #include <poll.h>
 
 #include "base/clock.h"
@@ -52,7 +52,7 @@ static int64_t next_pause(const struct session *session, const struct lock_view 
 	return pause_ms > PAUSE_FIRST_MS ? pause_ms : PAUSE_FIRST_MS;
 }
 
-static int not_free(const struct session *session, const struct lock_view *view)
+static void report_holder(const struct session *session, const struct lock_view *view)
 {
 	const struct hold_view *hold = lock_view_first(view);
 	char text[HOLDER_DESCRIPTION_SIZE], location[URI_LOCATION_SIZE];
@@ -60,34 +60,55 @@ static int not_free(const struct session *session, const struct lock_view *view)
 	log_print(LEVEL_WARNING, "%s (on %s)",
 		    holder_describe(&hold->holder, hold->age_ms, text, sizeof(text)),
 		    settings_location(&session->options, location));
-	return session->options.conflict_exit_code;
 }
 
-/* Returns the exit status, or -1 with *err. */
-int command_wait(struct session *session, struct error *err)
+/*
+ * Wait until nobody holds the session's lock, and report who does at until_ms. Sets *slept if it
+ * was not free at once. Returns 0: it is free; 1: it is held; -1 with *err.
+ */
+static int wait_for_lock(struct session *session, int64_t started_ms, int64_t until_ms, bool *slept,
+			 struct error *err)
 {
-	const int64_t started_ms = clock_boot_ms();
-	int64_t until_ms = CLOCK_NEVER, pause_ms = 0;
 	struct lock_view view = { 0 };
-	int status = -1, failed;
+	int64_t pause_ms = 0;
+	int failed, held;
 
 	if (session_connect(session, err))
 		return -1;
-	if (session->options.run.wait_ms != CLOCK_NEVER)
-		until_ms = started_ms + session->options.run.wait_ms;
 	while (!(failed = hold_view(session->backend, session->name, "", &view, err)) &&
 	       view.hold_count && clock_boot_ms() < until_ms) {
+		*slept = true;
 		pause_ms = next_pause(session, &view, pause_ms);
 		sleep_until(clock_earlier(clock_boot_ms() + pause_ms, until_ms), started_ms, &view);
 		lock_view_finish(&view);
 	}
 	log_waiting(NULL);
-	if (!failed && view.hold_count) {
-		status = not_free(session, &view);
-	} else if (!failed) {
+	held = view.hold_count > 0;
+	if (!failed && held)
+		report_holder(session, &view);
+	else if (!failed)
 		log_print(LEVEL_STEP, "free");
-		status = 0;
-	}
 	lock_view_finish(&view);
-	return status;
+	return failed ? -1 : held;
+}
+
+/* Returns the exit status, or -1 with *err. */
+int command_wait(struct session *session, struct error *err)
+{
+	const struct options *options = &session->options;
+	const int64_t started_ms = clock_boot_ms();
+	int64_t until_ms = CLOCK_NEVER;
+	int result = 0, at = 0;
+	bool slept;
+
+	if (options->run.wait_ms != CLOCK_NEVER)
+		until_ms = started_ms + options->run.wait_ms;
+	/* Until all are free, one after the other without a pause. */
+	for (int seen = 0; !result && seen < options->operand_count; seen = slept ? 1 : seen + 1) {
+		slept = false;
+		session_choose(session, options->operands[at]);
+		at = (at + 1) % options->operand_count;
+		result = wait_for_lock(session, started_ms, until_ms, &slept, err);
+	}
+	return result > 0 ? options->conflict_exit_code : result;
 }

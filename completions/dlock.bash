@@ -268,8 +268,8 @@ _dlock_operand()
 {
 	case $1 in
 	help) _dlock_reply "${commands[@]}" ;;
-	status) _dlock_names ;;
-	renew | verify | release | wait | break)
+	status | wait | break) _dlock_names ;;
+	renew | verify | release)
 		if ((operands == 0)); then
 			_dlock_names
 		fi

@@ -46,7 +46,7 @@ end
 function __dlock_at_name
     __dlock_at options $argv; or __dlock_at ended $argv; or return
     set -l words (commandline -opc)
-    test $words[2] = status; and return
+    contains -- $words[2] status wait break; and return
     set -l value no
     set -l ended no
     for word in $words[3..-1]

@@ -417,7 +417,9 @@ drive_names() {
 	completes "$shell" 'dlock status -- \!t' '[status][--][!tilde~*]'
 	# one name, and then a token
 	completes "$shell" 'dlock renew x pl' '[renew][x][pl]'
-	completes "$shell" 'dlock status x pl' '[status][x][plain]'
+	for command in status wait break; do
+		completes "$shell" "dlock $command x pl" "[$command][x][plain]"
+	done
 
 	# the backend on the line, wherever it is, and in the configuration
 	unset DLOCK_BACKEND
@@ -790,6 +792,8 @@ permit() {
 		permitted
 	done
 	run -122 "$DLOCK" status
+	run --separate-stderr -122 "$DLOCK" break --yes "$LOCK-*"
+	one_line 'a pattern needs the list of all locks: .*'
 	run -122 "$DLOCK" check
 	permit +scan
 	run -0 "$DLOCK" status

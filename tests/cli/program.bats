@@ -176,12 +176,14 @@ misused() {
 
 @test "a wrong command line gets one line that says what to write" {
 	local token=0123456789abcdef0123456789abcdef
-	misused 125 "no NAME given; usage: dlock wait [OPTION]... NAME" wait
+	misused 125 "no NAME given; usage: dlock wait [OPTION]... NAME..." wait
 	misused 125 "'b' is one operand too many; usage: dlock acquire [OPTION]... NAME" acquire a b
 	misused 125 "'x' is one operand too many; usage: dlock release [OPTION]... NAME [TOKEN]" \
 		release a "$token" x
-	misused 125 "'cmd': a command behind '--' is for 'dlock run' only" acquire a -- cmd
 	local word
+	for word in acquire wait break; do
+		misused 125 "'cmd': a command behind '--' is for 'dlock run' only" "$word" a -- cmd
+	done
 	for word in short "$token+0" "$token+01" "$token+1000000" "$token+"; do
 		misused 125 "this is no token: a token is the 32 hex digits that 'dlock acquire' prints, or these with a level: TOKEN+1" \
 			verify a "$word"

@@ -2103,7 +2103,6 @@ in_schema() {
 	one_line "^dlock: $LOCK: "
 	contents | diff before -
 	run --separate-stderr -125 "$DLOCK" break --yes
-	run --separate-stderr -125 "$DLOCK" break --yes "$LOCK" more
 }
 
 @test "break: the holder stops at its next renewal, with 123" {
@@ -2136,6 +2135,90 @@ in_schema() {
 		kill -TERM "$PID" 2>/dev/null || ended "$PID"
 	done
 	nothing_left
+}
+
+# take_some NAME...: acquires $LOCK-NAME for each NAME; sets TOKENS
+take_some() {
+	local name
+	TOKENS=()
+	for name; do
+		TOKENS+=("$("$DLOCK" acquire -t 1h "$LOCK-$name")")
+	done
+}
+
+# names_held: of those that begin with $LOCK, in one line without that
+names_held() {
+	"$DLOCK" status --names | sed -n "s/^$LOCK-//p" | paste -sd ' '
+}
+
+@test "break and status of several names, and of a pattern that matches what the backend lists" {
+	local refused=0
+	take_some a1 a2 b é
+	equal "$("$DLOCK" status "$LOCK-[ab]*" "$LOCK-?" "$LOCK-a1" | sed -n "s/^$LOCK-\([^ ]*\) .*/\1/p" | paste -sd ' ')" \
+		"a1 a2 b é" "what the patterns match"
+	"$DLOCK" status --json "$LOCK-a*" >json || refused=$?
+	equal "$refused $(jq -r .name json | paste -sd ' ')" "1 $LOCK-a1 $LOCK-a2"
+	# one that nothing matches is the name of a lock that is free
+	run -0 "$DLOCK" status "$LOCK-z*"
+	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK-z*"
+	one_line "^dlock: $LOCK-z\*: nobody holds it$"
+	equal "$(names_held)" "a1 a2 b é"
+	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK-a?" "$LOCK-none" "$LOCK-b"
+	equal "$(sed -E "s/^dlock: $LOCK-//; s/(broken); was held by .*/\1/" <<<"$stderr" | paste -sd ,)" \
+		"a1: broken,a2: broken,b: broken,none: nobody holds it"
+	equal "$(names_held)" é
+	run -123 "$DLOCK" verify "$LOCK-a1" "${TOKENS[0]}"
+	"$DLOCK" verify "$LOCK-é" "${TOKENS[3]}"
+	"$DLOCK" release "$LOCK-é" "${TOKENS[3]}"
+	leave_no_keepers
+}
+
+@test "a lock whose name has * ? [ is shown and broken by its name, and no other lock with it" {
+	local name
+	take_some 'j[1]' j1 '*' 'j?'
+	for name in '*' 'j[1]' 'j?'; do
+		equal "$("$DLOCK" status --json "$LOCK-$name" | jq -r .name)" "$LOCK-$name"
+		run --separate-stderr -0 "$DLOCK" break --yes "$LOCK-$name"
+		equal "${#stderr_lines[@]}" 1 lines
+	done
+	equal "$(names_held)" j1
+	# a backslash quotes
+	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK-j\\[1]"
+	one_line 'nobody holds it'
+	# which is a pattern, once the name is free
+	run --separate-stderr -0 "$DLOCK" break --yes "$LOCK-j[1]"
+	one_line "^dlock: $LOCK-j1: broken"
+	leave_no_keepers
+}
+
+# leave_no_keepers: ends those of holds that were broken, which would find out at their next renewal
+leave_no_keepers() {
+	for PID in $(strays); do
+		# The process may be ending by itself at this moment.
+		kill -TERM "$PID" 2>/dev/null || ended "$PID"
+	done
+}
+
+@test "wait for several locks: until all are free, or no longer than -w" {
+	take_some a b
+	run --separate-stderr -124 "$DLOCK" wait -w 0 "$LOCK-none" "$LOCK-a" "$LOCK-b"
+	one_line "^dlock: $LOCK-a: held by "
+	start "$DLOCK" wait -v "$LOCK-a" "$LOCK-b"
+	wait_until 5 has_line "$ERR" "$LOCK-a: waiting"
+	"$DLOCK" release "$LOCK-a" "${TOKENS[0]}"
+	wait_until 5 has_line "$ERR" "$LOCK-b: waiting"
+	# the first one is held again when the second one becomes free
+	TOKENS[0]=$("$DLOCK" acquire -t 1h "$LOCK-a")
+	"$DLOCK" release "$LOCK-b" "${TOKENS[1]}"
+	wait_until 5 has_line "$ERR" "$LOCK-b: free"
+	holds_for 300 alive "$PID"
+	timed "$DLOCK" wait -w 300ms -E 3 "$LOCK-b" "$LOCK-a" "$LOCK-none"
+	equal "$status" 3
+	"$DLOCK" release "$LOCK-a" "${TOKENS[0]}"
+	join "$PID" 5
+	equal "$status" 0
+	# a name with a * is a name
+	run -0 "$DLOCK" wait -w 0 "$LOCK-*"
 }
 
 @test "break takes a lock from all who share it" {
@@ -2198,10 +2281,28 @@ answer() {
 	answer y
 	equal "$STATUS" 0 "status after yes"
 	is_free
-	for PID in $(strays); do
-		# The process may be ending by itself at this moment.
-		kill -TERM "$PID" 2>/dev/null || ended "$PID"
-	done
+	leave_no_keepers
+}
+
+# bats test_tags=program
+@test "break of a pattern lists what it would take, and asks once" {
+	local real=$LOCK
+	take_some a b c
+	LOCK="$real-[ab]" break_asks
+	equal "$(grep -cE "^dlock: $real-[ab]: held by " screen)" 2 "locks in the list"
+	answer n
+	equal "$STATUS $(grep -c 'left as it is' screen)" "1 2"
+	equal "$(names_held)" "a b c"
+	LOCK="$real-[ab]" break_asks
+	"$DLOCK" release "$real-b" "${TOKENS[1]}"
+	TOKENS[1]=$("$DLOCK" acquire "$real-b")
+	echo y >&5
+	wait_until 5 has_line screen "^dlock: $real-b: the lock has changed hands"
+	answer y
+	equal "$STATUS $(grep -c 'y/N' screen)" "0 2"
+	equal "$(names_held)" c
+	"$DLOCK" release "$real-c" "${TOKENS[2]}"
+	leave_no_keepers
 }
 
 # bats test_tags=program
