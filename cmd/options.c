@@ -42,6 +42,8 @@ const struct option_row option_rows[] = {
 	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_NUMBER, FIELD(conflict_exit_code), 0, 255 },
 	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when it is\n"
 	  "given back earlier", HOLDING_COMMANDS, OPTION_DURATION, FIELD(run.min_hold_ms), 0, 0 },
+	{ 'c', "command", "STRING", "run 'sh -c STRING', instead of a command behind '--'; may\n"
+	  "also stand after NAME", COMMAND_RUN, OPTION_TEXT, FIELD(shell_command), 1, 0 },
 	{ 'o', "close", NULL, "do not let the command inherit the descriptor of the lock\n"
 	  "file (only file: has one)", COMMAND_RUN, OPTION_FLAG, FIELD(run.closes), 0, 0 },
 	{ 0, "no-renew", NULL, "stop the command before the first lease ends",
@@ -202,7 +204,6 @@ static const struct {
 	{ " list ls ", "'dlock status' shows locks" },
 	{ " lock ", "to take a lock: 'dlock run NAME -- COMMAND' or 'dlock acquire NAME'" },
 	{ " unlock -u --unlock ", "'dlock release' gives back what 'dlock acquire' took" },
-	{ " -c --command ", "put the command behind '--': dlock run NAME -- sh -c 'COMMAND'" },
 	{ " -x -e --exclusive ", "a lock is exclusive unless --shared is given" },
 	{ " --timeout ", "the option is --wait" },
 	{ " --nb ", "the option is --nonblock" },
@@ -306,6 +307,12 @@ static int check_options(struct options *options, struct error *err)
 	return 0;
 }
 
+/* Is it -c of run, which may stand behind NAME, as in flock(1)? */
+static bool is_command_option(const char *word)
+{
+	return !strncmp(word, "-c", 2) || !strncmp(word, "--command", 9);
+}
+
 int options_parse(struct options *options, enum command_bit command, char **argv,
 		  struct error *err)
 {
@@ -320,7 +327,7 @@ int options_parse(struct options *options, enum command_bit command, char **argv
 			options->named = options->operand_count;
 			options->run.argv = is_run ? word + 1 : NULL;
 		} else if (options->ended || (*word)[0] != '-' || !(*word)[1] ||
-			   (is_run && options->operand_count)) {
+			   (is_run && options->operand_count && !is_command_option(*word))) {
 			options->operands[options->operand_count++] = *word;
 		} else {
 			word = parse_word(options, command, argv[0], word, err);

@@ -82,6 +82,7 @@ struct options {
 	bool nonblock;
 	int conflict_exit_code;
 	int contain;		/* 1: --contain, -1: --no-contain, 0: neither */
+	const char *shell_command;	/* of run -c; NULL: not given */
 	const char *metrics;	/* path of a file; NULL: not given */
 	pid_t pid;		/* 0: not given */
 	bool syslog;
@@ -104,8 +105,8 @@ struct options {
 };
 
 /*
- * Parse argv[1...] for the command argv[0]. Options of run end at the first operand, because "--"
- * may be missing before the user's command. Other commands have options anywhere before "--", which
+ * Parse argv[1...] for the command argv[0]. Options of run but -c end at the first operand, because
+ * "--" may be missing before the user's command. Other commands have options anywhere before "--", which
  * lets a NAME begin with "-". options->backend is a copy of an argument with a password: see
  * options_blank(). Returns 0, or -1 with ERROR_USAGE.
  */

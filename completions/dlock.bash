@@ -242,7 +242,7 @@ _dlock_command()
 		return
 	fi
 	if [[ $1 == run && $operands != 0 ]]; then
-		_dlock_reply --
+		[[ ${words[cword - 1]} == -c ]] || _dlock_reply -- -c
 		return
 	fi
 	case $ended$cur in

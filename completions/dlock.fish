@@ -161,6 +161,6 @@ end
 set -g __dlock_long_valued (string join '|' -- $long_valued)
 
 complete -c dlock -n '__dlock_at_name status renew verify release wait break' -a '(__dlock_names)' -d 'a lock'
-complete -c dlock -n '__dlock_at named run' -a -- -d 'the command follows'
+complete -c dlock -n '__dlock_at named run' -a '-- -c' -d 'the command follows'
 complete -c dlock -n '__dlock_at wrapped run' -x -a '(__dlock_wrapped)'
 complete -c dlock -n "__dlock_at options help" -a '$__dlock_commands'

@@ -291,9 +291,9 @@ drive() {
 	done
 	offers_nothing "$shell" 'dlock check dlock-test-'
 
-	# after the name of run there is only the command
-	offers_only "$shell" 'dlock run -n name ' --
-	offers_only "$shell" 'dlock run -n name -' --
+	# after the name of run there is only the command, or -c
+	offers_only "$shell" 'dlock run -n name ' -- -c
+	offers_only "$shell" 'dlock run -n name -' -- -c
 
 	mkdir -p "$XDG_CONFIG_HOME"
 	printf 'backend = prod\n[prod]\nuri = file:\n  [our-lab]\nuri = redis://h\n' \

@@ -49,6 +49,25 @@ load ../redis/server
 	is_free
 }
 
+@test "-c STRING is a command of sh, before the name and after it; without a name as with -- sh -c" {
+	local text='echo "$0 $DLOCK_NAME"; exit 3'
+	# flock(1) would take this shell
+	export SHELL=/nowhere
+	run --separate-stderr -3 "$DLOCK" run -c "$text" "$LOCK"
+	equal "$output" "sh $LOCK"
+	run --separate-stderr -3 "$DLOCK" run -qc "$text" "$LOCK"
+	equal "$output" "sh $LOCK"
+	run --separate-stderr -3 "$DLOCK" run -n "$LOCK" -c "$text"
+	equal "$output" "sh $LOCK"
+	run --separate-stderr -3 "$DLOCK" run "$LOCK" --command="$text"
+	equal "$output" "sh $LOCK"
+	run --separate-stderr -0 "$DLOCK" run -c 'echo "$DLOCK_NAME"'
+	equal "$output" "$("$DLOCK" run -- sh -c 'echo "$DLOCK_NAME"')"
+	# behind -- it is the command's
+	run --separate-stderr -0 "$DLOCK" run "$LOCK" -- sh -c 'echo "$*"' sh -c x
+	equal "$output" "-c x"
+}
+
 # ---- what the command sees
 
 @test "a run inside a run of another lock finds the hold around that, and its fence" {
