@@ -25,6 +25,8 @@
 #include "settings.h"
 
 #define TICK_MS 1000
+/* A CI system ends a job that prints nothing for some minutes. */
+#define LINE_EACH_MS 60000
 
 /* One for the process, as stderr is. */
 static struct {
@@ -34,7 +36,8 @@ static struct {
 	char location[URI_LOCATION_SIZE];	/* of the lock */
 	bool live;			/* stderr is a terminal: show the live line while waiting */
 	bool line_shown;
-	char last_holder[HOLDER_DESCRIPTION_SIZE];	/* the last one that -v has printed */
+	char last_holder[HOLDER_DESCRIPTION_SIZE];	/* the last one that -v has printed, */
+	int64_t holder_ms;		/* and when: CLOCK_BOOTTIME */
 	int output_errnum;		/* of the first write that failed */
 } lines;
 
@@ -122,6 +125,7 @@ static void put_holder(struct json *json, const struct log_line *line)
 	json_open(json, "holder", '{');
 	json_who(json, line->holder);
 	json_time(json, "kept_until", line->holder->kept_ms);
+	json_time(json, "done_at", line->holder->done_ms);
 	json_maybe(json, "held_for_ms", line->age_ms);
 	json_close(json, '}');
 }
@@ -303,16 +307,18 @@ static void show_live_line(const struct wait_state *state, const char *holder)
 	lines.line_shown = true;
 }
 
-/* Print a line when the holder has changed, and not every five seconds. */
+/* Print a line when the holder has changed, and each minute. */
 static void print_waiting(const struct wait_state *state, const char *holder)
 {
 	const struct run_facts facts = { .began_ms = clock_boot_ms() - state->elapsed_ms };
 	char who[HOLDER_DESCRIPTION_SIZE], queue[48], text[1200];
 
 	holder_describe(state->holder, -1, who, sizeof(who));
-	if (!strcmp(who, lines.last_holder))
+	if (!strcmp(who, lines.last_holder) &&
+	    clock_boot_ms() < lines.holder_ms + LINE_EACH_MS - TICK_MS)
 		return;
 	memcpy(lines.last_holder, who, sizeof(who));
+	lines.holder_ms = clock_boot_ms();
 	snprintf(text, sizeof(text), "waiting%s, %s (on %s)", queue_text(state->ahead, queue),
 		 holder, lines.location);
 	log_line(&(struct log_line){
@@ -348,7 +354,8 @@ struct run_hooks log_hooks(void)
 {
 	return (struct run_hooks){
 		.report = print_message, .waiting = log_waiting,
-		.tick_ms = lines.live ? TICK_MS : CLOCK_NEVER, .least = least_level(),
+		.tick_ms = lines.live ? TICK_MS : lines.verbosity > 0 ? LINE_EACH_MS : CLOCK_NEVER,
+		.least = least_level(),
 	};
 }
 
@@ -359,6 +366,8 @@ static void report_not_obtained(const struct run_result *result)
 
 	if (result->replaced)
 		why = holder_describe_newer(&result->holder, holder, sizeof(holder));
+	else if (result->done)
+		why = holder_describe_done(&result->holder, holder, sizeof(holder));
 	else if (result->holder_known)
 		why = holder_describe(&result->holder, result->age_ms, holder, sizeof(holder));
 	snprintf(text, sizeof(text), "%s%s (on %s)", down_text(result->down_ms, down), why,

@@ -42,6 +42,9 @@ const struct option_row option_rows[] = {
 	  HOLDING_COMMANDS | COMMAND_WAIT, OPTION_NUMBER, FIELD(conflict_exit_code), 0, 255 },
 	{ 0, "min-hold", "DUR", "keep the lock at least this long, even when it is\n"
 	  "given back earlier", HOLDING_COMMANDS, OPTION_DURATION, FIELD(run.min_hold_ms), 0, 0 },
+	{ 0, "once-per", "DUR", "let the command succeed once in this time on all hosts\n"
+	  "together; when it fails, another host runs it", COMMAND_RUN,
+	  OPTION_DURATION, FIELD(run.once_ms), 0, 0 },
 	{ 'c', "command", "STRING", "run 'sh -c STRING', instead of a command behind '--'; may\n"
 	  "also stand after NAME", COMMAND_RUN, OPTION_TEXT, FIELD(shell_command), 1, 0 },
 	{ 'o', "close", NULL, "do not let the command inherit the descriptor of the lock\n"
@@ -301,6 +304,10 @@ static int check_options(struct options *options, struct error *err)
 		return error_set(err, ERROR_USAGE, 0, "--shared and --slots exclude each other");
 	if (options->run.slots)
 		options->run.mode = HOLD_SLOT;
+	if (options->run.once_ms && (options->run.mode != HOLD_EXCLUSIVE ||
+				     options->run.min_hold_ms))
+		return error_set(err, ERROR_USAGE, 0, "--once-per cannot be combined with "
+				 "--shared, --slots or --min-hold");
 	if (options->run.note && strlen(options->run.note) > HOLDER_NOTE_MAX)
 		return error_set(err, ERROR_USAGE, 0, "--note: the text is longer than %d bytes",
 				 HOLDER_NOTE_MAX);

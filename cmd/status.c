@@ -117,6 +117,7 @@ static void json_lock(const char *name, const char *location, const struct lock_
 		json_time(&json, "expires_at", hold->expires_ms < 0 ? 0 : now + hold->expires_ms);
 		json_maybe(&json, "expires_in_ms", hold->expires_ms);
 		json_time(&json, "kept_until", hold->holder.kept_ms);
+		json_time(&json, "done_at", hold->holder.done_ms);
 		json_close(&json, '}');
 	}
 	json_close(&json, ']');

@@ -15,8 +15,9 @@
 #include "lock/view.h"
 #include "environment.h"
 
-/* How often a local waiter checks whether the lock was broken. */
+/* How often a local waiter checks whether the lock was broken, or the work of --once-per done. */
 #define CHECK_LOCAL_MS 5000
+#define CHECK_DONE_MS 1000
 
 static int64_t add_duration(int64_t start_ms, int64_t duration_ms)
 {
@@ -51,6 +52,7 @@ static void store_holder(struct supervisor *s, bool known, const struct holder *
 		return;
 	s->result->holder_known = true;
 	s->result->holder = *holder;
+	s->result->done = s->run->once_ms && holder->done_ms;
 	/* Stored as the time at which the hold began, so that it ages during the wait. */
 	s->result->age_ms = age_ms < 0 ? -1 : at_ms - age_ms;
 }
@@ -140,9 +142,10 @@ static enum acquired acquire_local(struct supervisor *s)
 	if (acquired == ACQUIRED_NOT_YET && until_ms > clock_boot_ms() && s->run->argv &&
 	    supervisor_start_guard(s, &err))
 		return supervisor_fail(s, &err);
-	while (acquired == ACQUIRED_NOT_YET && clock_boot_ms() < until_ms) {
+	while (acquired == ACQUIRED_NOT_YET && !s->result->done && clock_boot_ms() < until_ms) {
 		show_waiting(s, -1);
-		tick_ms = clock_earlier(s->hooks->tick_ms, CHECK_LOCAL_MS);
+		tick_ms = clock_earlier(s->hooks->tick_ms,
+					s->run->once_ms ? CHECK_DONE_MS : CHECK_LOCAL_MS);
 		acquired = try_local(s, true, clock_earlier(until_ms, clock_boot_ms() + tick_ms),
 				     &sig);
 		if (sig) {
@@ -189,6 +192,10 @@ static enum acquired handle_acquiring(struct supervisor *s, const struct keeper_
 		*ahead = event->ahead;
 		report_reachable(s);
 		store_holder(s, event->holder_known, &event->holder, event->age_ms, event->at_ms);
+		if (s->result->done) {
+			s->result->end = RUN_NOT_OBTAINED;
+			return ACQUIRED_NO;
+		}
 		show_waiting(s, *ahead);
 		return ACQUIRED_NOT_YET;
 	case KEEPER_BUSY:

@@ -325,6 +325,8 @@ static void __attribute__((noreturn)) finish_and_exit(struct guarding *g, struct
 	/* A command that could not be executed has no minimum hold. */
 	if (guarding_is_unused(g) || !g->group)
 		atomic_store(&g->plan->shared->held_ms, 0);
+	if (event.type == GUARD_EXITED && !event.value && !atomic_load(&g->plan->shared->endings))
+		atomic_store(&g->plan->shared->succeeded, true);
 	if (g->hold_fd >= 0 && g->plan->unlocks)
 		flock(g->hold_fd, LOCK_UN);
 	if (g->hold_fd >= 0)

@@ -95,13 +95,24 @@ static bool offer_lock(struct keeping *k, struct grant *grant)
 	return false;
 }
 
-/* Send the holder once, and with shows_waiting every second. */
+/* Send the holder once, with shows_waiting every second, and with --once-per at each try. */
 static void report_waiting(struct keeping *k)
 {
-	if (!k->viewed_ms ||
+	if (!k->viewed_ms || k->plan->run->once_ms ||
 	    (k->plan->shows_waiting && clock_boot_ms() >= k->viewed_ms + VIEW_EACH_MS))
 		keeping_view(k);
 	keeping_send(k, KEEPER_WAITING);
+}
+
+/*
+ * Return when to read again whether the holder has done the work of --once-per, which not every
+ * backend announces. The first waiter ends then, which wakes the next one.
+ */
+static int64_t next_view(const struct keeping *k)
+{
+	if (!k->plan->run->once_ms)
+		return CLOCK_NEVER;
+	return clock_boot_ms() + (k->event.ahead > 0 ? HOLD_RETRY_MS : VIEW_EACH_MS);
 }
 
 /*
@@ -109,13 +120,19 @@ static void report_waiting(struct keeping *k)
  */
 static bool await_turn(struct keeping *k, int64_t retry_ms, bool with_backend)
 {
-	do {
-		enum wake wake = keeping_sleep(k, retry_ms, with_backend);
+	int64_t view_ms;
 
+	do {
+		enum wake wake;
+
+		view_ms = with_backend ? next_view(k) : CLOCK_NEVER;
+		wake = keeping_sleep(k, clock_earlier(retry_ms, view_ms), with_backend);
 		if (gives_up(wake))
 			return true;
 		if (wake == WAKE_EVENT)
 			retry_ms = clock_earlier(retry_ms, k->backend->ops->event(k->backend));
+		if (clock_boot_ms() >= view_ms)
+			report_waiting(k);
 	} while (clock_boot_ms() < retry_ms);
 	return false;
 }

@@ -126,16 +126,18 @@ void keeping_publish(struct keeping *k, const struct grant *grant)
 	atomic_store(&k->plan->shared->session_ms, k->backend->session_ms);
 }
 
-/* Return the remaining ms of the minimum hold. */
-static int64_t minimum_left(const struct keeping *k)
+/* Return for how many ms the lock is retained, which needs a connection that can be. */
+static int64_t retained_for(const struct keeping *k)
 {
-	const int64_t held_ms = atomic_load(&k->plan->shared->held_ms);
 	const int offer = atomic_load(&k->plan->shared->offer);
 
 	/* A guard that was too late for the offer has written the time, too. */
-	if (!held_ms || offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED || keeping_is_retained(k))
+	if (offer == OFFER_WITHDRAWN || offer == OFFER_CLOSED || keeping_is_retained(k))
 		return 0;
-	return lease_keep(held_ms, k->plan->run->min_hold_ms, clock_boot_ms());
+	/* The connection of a keeper that was killed cannot be retained. */
+	if (k->backend->session && k->plan->mode == KEEPER_RELEASE)
+		return 0;
+	return shared_keep_ms(k->plan->shared, k->plan->run);
 }
 
 void keeping_reset_timeouts(struct keeping *k)
@@ -198,9 +200,9 @@ enum outcome keeping_release_once(struct keeping *k, int64_t *keep_ms, struct er
 {
 	const int64_t lease_end_ms = shared_lease(k->plan->shared).end_ms;
 
-	/* The connection of a keeper that was killed cannot be retained. */
-	*keep_ms = k->backend->session && k->plan->mode == KEEPER_RELEASE
-		   ? 0 : minimum_left(k);
+	*keep_ms = retained_for(k);
+	if (*keep_ms > 0 && k->plan->run->once_ms)
+		k->self.done_ms = clock_wall_ms();
 	if (k->backend->session && *keep_ms > 0)
 		return begin_keeping(k, *keep_ms, err);
 	return hold_release(k->backend, &k->request, &k->self, *keep_ms, lease_end_ms, err);

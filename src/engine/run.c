@@ -95,22 +95,20 @@ static void run_on_lost(const struct supervisor *s)
 
 /* ---- the release ---- */
 
-/* Return the remaining ms of --min-hold; 0 for a lock that no command has used. */
-static int64_t min_hold_left(const struct supervisor *s)
+/* The option that retains the lock. */
+static const char *keeping_option(const struct supervisor *s)
 {
-	const int64_t held_ms = atomic_load(&s->shared->held_ms);
-
-	return held_ms ? lease_keep(held_ms, s->run->min_hold_ms, clock_boot_ms()) : 0;
+	return s->run->once_ms ? "--once-per" : "--min-hold";
 }
 
 static void report_released(struct supervisor *s)
 {
-	const int64_t keep_ms = min_hold_left(s);
+	const int64_t keep_ms = shared_keep_ms(s->shared, s->run);
 	char text[DURATION_TEXT_SIZE];
 
 	if (keep_ms > 0)
 		supervisor_report(s, EVENT_RELEASED, LEVEL_STEP,
-				  "released; --min-hold keeps the lock for %s more",
+				  "released; %s keeps the lock for %s more", keeping_option(s),
 				  duration_format(keep_ms, text, sizeof(text)));
 	else
 		supervisor_report(s, EVENT_RELEASED, LEVEL_STEP, "released");
@@ -145,7 +143,8 @@ static void handle_released(struct supervisor *s, const struct keeper_event *eve
 	else if (s->last_lease.end_ms == CLOCK_NEVER)
 		/* A lock without a lease is free when this process ends. */
 		supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING,
-				  "the lock is not kept for --min-hold: %s", event->error.message);
+				  "the lock is not kept for %s: %s", keeping_option(s),
+				  event->error.message);
 	else
 		supervisor_report(s, EVENT_NOT_RELEASED, LEVEL_WARNING,
 				  "could not release the lock: %s; the lock lapses within %s",
@@ -178,7 +177,7 @@ static bool await_release(struct supervisor *s, bool maybe_released)
 	return true;
 }
 
-/* Leave a process behind that retains the lock for the rest of its minimum hold. */
+/* Leave a process behind that retains the lock. */
 static void keep_local(struct supervisor *s)
 {
 	struct keeper_event event = { .type = KEEPER_FAILED };
@@ -193,7 +192,7 @@ static void release_local(struct supervisor *s)
 {
 	struct keeper_event event = { .type = KEEPER_FAILED };
 
-	if (min_hold_left(s) > 0) {
+	if (shared_keep_ms(s->shared, s->run) > 0) {
 		keep_local(s);
 		return;
 	}

@@ -102,6 +102,7 @@ struct run_request {
 	int64_t wait_ms;		/* CLOCK_NEVER: no limit; 0: do not wait */
 	int64_t kill_after_ms;
 	int64_t min_hold_ms;
+	int64_t once_ms;		/* --once-per; 0: none, and with it min_hold_ms is 0 */
 	int64_t max_run_ms;		/* limit of the command's time; 0: none */
 	int64_t until_ms;		/* the command must end then, wall clock; 0: no limit */
 	bool no_renew;
@@ -116,7 +117,7 @@ struct run_request {
 enum run_end {
 	RUN_EXITED,		/* status: the wait status of the command */
 	RUN_EXEC_FAILED,	/* error.errnum; the lock was released */
-	RUN_NOT_OBTAINED,	/* holder, age_ms, replaced */
+	RUN_NOT_OBTAINED,	/* holder, age_ms, done, replaced */
 	RUN_LOST,		/* error: how, unless it was reported already */
 	RUN_OVERDUE,		/* max_run_ms or until_ms has ended the command, as reported */
 	RUN_FAILED,		/* error: no command was run */
@@ -131,6 +132,7 @@ struct run_result {
 	bool holder_known;	/* the backend has named the holder, if only as "somebody" */
 	struct holder holder;
 	int64_t age_ms;
+	bool done;		/* holder has done this run's work: --once-per */
 	bool replaced;		/* holder is a newer waiter, which has sent this one away */
 	struct run_facts facts;
 	struct error error;

@@ -3,6 +3,16 @@
 #include "shared.h"
 
 #include "base/clock.h"
+#include "run.h"
+
+int64_t shared_keep_ms(const struct shared *shared, const struct run_request *run)
+{
+	const int64_t held_ms = atomic_load(&shared->held_ms);
+	const bool done = run->once_ms && atomic_load(&shared->succeeded);
+
+	return held_ms ? lease_keep(held_ms, done ? run->once_ms : run->min_hold_ms,
+				    clock_boot_ms()) : 0;
+}
 
 bool shared_take(struct shared *shared)
 {

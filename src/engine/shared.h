@@ -51,6 +51,8 @@ struct shared_lease {
 	_Atomic int64_t ttl_ms;
 };
 
+struct run_request;
+
 struct shared {
 	/* The lease is leases[lease_count % 2]. Read and written by the two functions below. */
 	struct shared_lease leases[2];
@@ -63,6 +65,7 @@ struct shared {
 	 */
 	_Atomic int64_t held_ms;
 	_Atomic int endings;		/* of enum ending, by the guard */
+	_Atomic bool succeeded;		/* by the guard: the command ended by itself, with 0 */
 	/* Why no command was executed, by the process that was to become it: errno, or 0. */
 	_Atomic int exec_failure;
 	_Atomic int contain_failure;	/* there is no namespace for --contain */
@@ -75,6 +78,12 @@ struct shared {
 	_Atomic int64_t session_ms;	/* of struct backend, by the keeper */
 	_Atomic int failure;		/* see ipc_share_failure() */
 };
+
+/*
+ * For how many ms the lock is retained when it is released now: the rest of --once-per after a
+ * success, or of --min-hold; 0 for a lock that no command has used.
+ */
+int64_t shared_keep_ms(const struct shared *shared, const struct run_request *run);
 
 /* Take the offer. Returns whether it is taken, by this call or before. */
 bool shared_take(struct shared *shared);

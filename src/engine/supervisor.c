@@ -308,7 +308,8 @@ void supervisor_plan_guard(struct supervisor *s, char **bare_envp)
 		.lost_fd = s->lost_fd,
 		.keeper_pipe_fd = s->guard_pipe[1],
 		/* The supervisor's release reports the result. */
-		.unlocks = local && s->run->mode == HOLD_EXCLUSIVE && !s->run->min_hold_ms,
+		.unlocks = local && s->run->mode == HOLD_EXCLUSIVE && !s->run->min_hold_ms &&
+			   !s->run->once_ms,
 		.inherits = local && !s->run->closes,
 		.printed_fd = is_wanted(s, LEVEL_STEP) ? eventfd(0, EFD_CLOEXEC) : -1,
 	};

@@ -67,6 +67,7 @@ static const struct field {
 	{ "pid", offsetof(struct holder, pid), 0 },
 	{ "since", offsetof(struct holder, since_ms), 0 },
 	{ "kept", offsetof(struct holder, kept_ms), 0 },
+	{ "done", offsetof(struct holder, done_ms), 0 },
 	{ "min", offsetof(struct holder, min_ms), 0 },
 	{ "until", offsetof(struct holder, until_ms), 0 },
 	{ "replaces", offsetof(struct holder, replaces), 0 },
@@ -83,7 +84,7 @@ static const struct field {
 /* The longest text about a process and its times fits into a table's column without a note. */
 _Static_assert(NAMES_SIZE +
 	       sizeof("ttl=123456789012&host=&user=&cmd=&pid=2147483647&since=1234567890123"
-		      "&min=123456789012&until=1234567890123&replaces=1") <= HOLDER_COLUMN_SIZE,
+		      "&kept=1234567890123&done=1234567890123&replaces=1") <= HOLDER_COLUMN_SIZE,
 	       "HOLDER_COLUMN_SIZE");
 
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE])
@@ -175,14 +176,25 @@ int holder_decode(struct holder *holder, const char *text, size_t length)
 /* Write "kept until 03:10:00 (nightly-backup has ended)". */
 static void describe_kept(const struct holder *holder, char *buf, size_t size)
 {
+	const bool done = holder->done_ms > 0;
 	char until[TIME_OF_DAY_SIZE];
 
 	time_of_day_show(holder->kept_ms, clock_wall_ms(), until);
 	if (holder->min_ms)
 		snprintf(buf, size, "kept until %s (released)", until);
 	else
-		snprintf(buf, size, "kept until %s (%s has ended)", until,
-			 *holder->command ? holder->command : "its command");
+		snprintf(buf, size, "%s until %s (%s has %s)", done ? "done" : "kept", until,
+			 *holder->command ? holder->command : "its command",
+			 done ? "succeeded" : "ended");
+}
+
+const char *holder_describe_done(const struct holder *holder, char *buf, size_t size)
+{
+	char at[TIME_OF_DAY_SIZE];
+
+	time_of_day_show(holder->done_ms, clock_wall_ms(), at);
+	snprintf(buf, size, "done%s%s at %s", *holder->host ? " by " : "", holder->host, at);
+	return buf;
 }
 
 const char *holder_describe_work(const struct holder *holder, char *buf, size_t size)

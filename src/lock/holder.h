@@ -3,7 +3,7 @@
  * A holder or a waiter of a lock, as the backends store it and as people read it. It contains no
  * secret: the name of the command without its arguments, which may have passwords, and a note of
  * the user's for others. Two functions do I/O: holder_self(), and the description of a hold that
- * --min-hold keeps, for which the C library reads the time zone.
+ * is retained, for which the C library reads the time zone.
  */
 #pragma once
 
@@ -29,6 +29,7 @@ struct holder {
 	 * of the server, or of the holder's host. 0: not released, as far as known.
 	 */
 	int64_t kept_ms;
+	int64_t done_ms;	/* its command ended with 0, with --once-per: ms since the epoch; 0: no */
 	int64_t min_ms;		/* the minimum hold of `dlock acquire`; 0: none, or not known */
 	/* The process that the hold lives with ends it then: ms since the epoch; 0: it does not. */
 	int64_t until_ms;
@@ -50,8 +51,8 @@ void holder_host(char host[static HOLDER_HOST_SIZE]);
 #define HOLDER_COLUMN_SIZE 800
 
 /*
- * Write "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&kept=…&min=…&until=…&replaces=1&note=…" and a NUL,
- * with percent-encoded values and without those that are not known. The note comes last, and is cut
+ * Write "ttl=…&host=…&user=…&cmd=…&pid=…&since=…&kept=…&done=…&min=…&until=…&replaces=1&note=…" and a
+ * NUL, with percent-encoded values and without those that are not known. The note comes last, and is cut
  * to fit into a table's column. Returns the length.
  */
 size_t holder_encode(const struct holder *holder, char buf[static HOLDER_TEXT_SIZE]);
@@ -70,7 +71,8 @@ int holder_decode(struct holder *holder, const char *text, size_t length);
  * Write "held by web2 pid 4312 (root) for 3m12s: /usr/local/bin/backup: NOTE" without the parts
  * that are not known, or "held by another client" if none is. age_ms below 0: not known. A holder
  * with only a note gives "held by nobody known: NOTE". A retained hold ends with ", kept until
- * 03:10:00 (backup has ended): NOTE". Returns buf.
+ * 03:10:00 (backup has ended): NOTE", or with --once-per ", done until 03:10:00 (backup has
+ * succeeded): NOTE". Returns buf.
  */
 const char *holder_describe(const struct holder *holder, int64_t age_ms,
 			    char *buf, size_t size);
@@ -85,5 +87,7 @@ const char *holder_describe_process(const struct holder *holder,
  * NOTE" in local time, with the date if that is another day. Returns buf.
  */
 const char *holder_describe_work(const struct holder *holder, char *buf, size_t size);
+/* Write "done by web1 at 03:00:04" about a hold with done_ms. Returns buf. */
+const char *holder_describe_done(const struct holder *holder, char *buf, size_t size);
 /* Describe the waiter that has replaced this one, with "replaced by" for "held by". */
 const char *holder_describe_newer(const struct holder *newer, char *buf, size_t size);

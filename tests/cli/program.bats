@@ -174,6 +174,27 @@ misused() {
 	equal "$output" "" "dlock $*"
 }
 
+@test "-v: a waiter says each minute who holds the lock" {
+	local uri i waiters=() errors=() holders=()
+	"$DLOCK" setup -b "file://$T/locks"
+	for uri in "file://$T/locks" "$REDIS"; do
+		start "$DLOCK" run -b "$uri" "$LOCK" -- sleep 100
+		holders+=("$PID")
+		wait_until 5 not "$DLOCK" status -q -b "$uri" "$LOCK"
+		start "$DLOCK" run -v -w 62s -b "$uri" "$LOCK" -- true
+		waiters+=("$PID") errors+=("$ERR")
+		start "$DLOCK" wait -v -w 62s -b "$uri" "$LOCK"
+		waiters+=("$PID") errors+=("$ERR")
+	done
+	for i in "${!waiters[@]}"; do
+		join "${waiters[i]}" 70
+		equal "$status" 124
+		equal "$(grep -c ': waiting, .*held by .* pid ' "${errors[i]}")" 2 "lines of a wait"
+		matches "$(<"${errors[i]}")" ': waiting, .* for (59s|1m0[0-3]s): sleep'
+	done
+	kill "${holders[@]}"
+}
+
 @test "a wrong command line gets one line that says what to write" {
 	local token=0123456789abcdef0123456789abcdef
 	misused 125 "no NAME given; usage: dlock wait [OPTION]... NAME..." wait
@@ -221,6 +242,10 @@ redis://u:***@h -- COMMAND" redis://u:secret@h -- true
 	misused 125 "unknown option --verb; did you mean --verbose?" status --verb
 	misused 125 "unknown option --js; did you mean --json?" status --js
 	misused 125 "unknown option --min-hol; did you mean --min-hold?" run --min-hol=1m a -- true
+	for mode in --shared --slots=2 --min-hold=1s; do
+		misused 125 "--once-per cannot be combined with --shared, --slots or --min-hold" \
+			run --once-per 1m $mode a -- true
+	done
 	misused 125 "'run' has no option --tim; try 'dlock run --help'" run --tim 1m a -- true
 	misused 125 "unknown option --wai; did you mean --wait?" run --wai
 	misused 125 "option --wait needs an argument" run --wait

@@ -289,24 +289,77 @@ crontab_line() {
 	cron_line block
 }
 
-@test "cron recipe" {
-	stub nightly-backup
-	crontab_line '--min-hold 10m nightly -- nightly-backup'
-	local host pids=()
-	for host in 1 2 3; do
-		start sh line
-		pids+=("$PID")
+# cron_hosts SHIFT...: runs ./line on as many hosts, whose clocks are this far from the true time: cron
+# there starts it when the host's clock says so. Sets PIDS. What cron would mail is in OUT and ERR.
+cron_hosts() {
+	local shift host=0
+	PIDS=()
+	for shift; do
+		((++host))
+		mkdir -p "bin.$host"
+		clock "$shift" "clock.$host"
+		printf '#!/bin/sh\nTORTURE_CLOCK=%q LD_PRELOAD=%q exec %q "$@"\n' "$T/clock.$host" \
+			"$BUILD/tests/preload/wallclock.so" "$DLOCK" >"bin.$host/dlock"
+		chmod +x "bin.$host/dlock"
+		sed "s|=$T/bin|=$T/bin.$host:$T/bin|" line >"line.$host"
+		start sh -c 'sleep "$(($1 - $2))"; exec sh "$3"' sh "$1" "$shift" "line.$host"
+		PIDS+=("$PID")
 	done
-	for PID in "${pids[@]}"; do
-		join "$PID"
-		equal "$status" 0
+}
+
+# mailed STATUS...: with which status the lines of cron_hosts end, and that cron mails nothing
+mailed() {
+	local wanted
+	for wanted; do
+		join "${PIDS[0]}" 20
+		equal "$status" "$wanted"
+		PIDS=("${PIDS[@]:1}")
 	done
 	cat out.* err.* >mail
 	equal "$(<mail)" "" "what cron would mail"
+}
+
+@test "cron recipe: one of three hosts does the work, although their clocks are 4 s apart" {
+	stub nightly-backup
+	crontab_line '--once-per 10m -E 0 nightly -- nightly-backup'
+	cron_hosts +4 0 -4
+	mailed 0 0 0
 	equal "$(<ran)" "nightly-backup  nightly" "runs"
-	# a host whose clock is behind
+	between "$(rcli pttl dlock:nightly)" 580000 592000
+	# the next night
+	rcli del dlock:nightly
 	sh line
-	equal "$(wc -l <ran)" 1 runs
+	equal "$(wc -l <ran)" 2 runs
+	rcli del dlock:nightly
+}
+
+@test "cron recipe: a job that fails on one host, and a host that dies, are followed by the next host" {
+	local family statuses=()
+	stub nightly-backup
+	echo "case \$(wc -l <$T/ran) in 1) sleep 1; exit 7 ;; 2) >$T/second; exec sleep 60 ;; esac" \
+		>nightly-backup.does
+	crontab_line '--once-per 10m -E 0 nightly -- nightly-backup'
+	sed -i 's/--once-per/-t\\ 2s\\ &/' line
+	cron_hosts 0 0 0
+	wait_until 10 test -e second
+	# the second host crashes: all that runs there is gone at once, and nothing is released
+	family=
+	for PID in "${PIDS[@]}"; do
+		if [[ $(tree "$PID" | xargs ps -o args= -p) == *"sleep 60"* ]]; then
+			family=$(tree "$PID")
+		fi
+	done
+	matches "$family" '[0-9]' "the processes of the second host"
+	# shellcheck disable=SC2086 # words
+	kill -STOP $family
+	# shellcheck disable=SC2086 # words
+	kill -KILL $family
+	for PID in "${PIDS[@]}"; do
+		join "$PID" 20
+		statuses+=("$status")
+	done
+	equal "$(printf '%s\n' "${statuses[@]}" | sort -n | xargs)" "0 7 137"
+	equal "$(wc -l <ran)" 3 runs
 	rcli del dlock:nightly
 }
 

@@ -1833,11 +1833,11 @@ SCHEMA='
 	and (.name | type == "string") and (.held | type == "boolean") and (.fence | number)
 	and ((.holders | length > 0) == .held)
 	and all(.holders[];
-		(keys == ["acquired_at", "command", "expires_at", "expires_in_ms", "fence",
+		(keys == ["acquired_at", "command", "done_at", "expires_at", "expires_in_ms", "fence",
 			"held_for_ms", "host", "kept_until", "mode", "note", "pid", "slots", "user"])
 		and who and mode and (.fence | number)
 		and (.acquired_at | time) and (.acquired_at | recent) and (.held_for_ms | number)
-		and (.expires_at | time) and (.expires_in_ms | number) and (.kept_until | time)
+		and (.expires_at | time) and (.expires_in_ms | number) and (.kept_until | time) and (.done_at | time)
 		and ((.expires_at == null) == (.expires_in_ms == null)))
 	and ([.waiters[].position] == [range(1; (.waiters | length) + 1)])
 	and all(.waiters[];

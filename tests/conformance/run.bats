@@ -545,7 +545,7 @@ line_up() {
 	nothing_left
 }
 
-# ---- min-hold, no-renew
+# ---- min-hold
 
 @test "--min-hold keeps the lock after the command, and run returns at once" {
 	timed "$DLOCK" run --min-hold 3s "$LOCK" -- true
@@ -617,6 +617,95 @@ kept() {
 	run -0 "$DLOCK" run --min-hold 10ms "$LOCK" -- sleep 0.05
 	is_free
 }
+
+# ---- once-per
+
+# work HOST [OPTION]...: starts a dlock that lets HOST do the work of $LOCK once in 12 s. The work
+# ends when the file HOST is there, with the status in it. Sets PID, OUT and ERR.
+work() {
+	# shellcheck disable=SC2016 # expanded by the inner shell
+	start "$DLOCK" run -E 33 --once-per 12s "${@:2}" "$LOCK" -- sh -c '
+		echo "$0" >>ran
+		until [ -s "$0" ]; do sleep 0.05; done
+		exit "$(cat "$0")"' "$1"
+}
+
+@test "--once-per: when the work has succeeded, those who wait or come later end, until its time is over" {
+	local first waiters=() errors=() done='done by [^ ]+ at [0-9:]{8} \(on '
+	export TZ=UTC0
+	work a
+	first=$PID
+	wait_until 10 test -s ran
+	work b
+	waiters=("$PID") errors=("$ERR")
+	wait_until 10 waiters 1
+	work c
+	waiters+=("$PID") errors+=("$ERR")
+	wait_until 10 waiters 2
+	# -n does not wait, and says that the work is being done
+	run --separate-stderr -124 "$DLOCK" run -n --once-per 12s "$LOCK" -- touch ran-too
+	one_line "^dlock: $LOCK: held by "
+	echo 0 >a
+	join "$first"
+	equal "$status" 0
+	for PID in "${waiters[@]}"; do
+		join "$PID" 5
+		equal "$status" 33
+	done
+	matches "$(cat "${errors[@]}")" "^dlock: $LOCK: $done.*"$'\n'"dlock: $LOCK: $done"
+	wait_until 2 waiters 0
+	# who comes later, waiting or not
+	run --separate-stderr -124 "$DLOCK" run --once-per 12s "$LOCK" -- touch ran-too
+	one_line "^dlock: $LOCK: $done"
+	run --separate-stderr -5 "$DLOCK" run -n -E 5 --once-per 12s "$LOCK" -- touch ran-too
+	one_line "^dlock: $LOCK: $done"
+	run -1 "$DLOCK" status "$LOCK"
+	matches "${lines[1]}" '\) done until ([0-9-]+ )?[0-9:]{8} \(sh has succeeded\)$'
+	run -1 "$DLOCK" status --json "$LOCK"
+	jq -e '.holders[0] | .done_at != null and .kept_until > .done_at' <<<"$output"
+	equal "$(<ran)" a
+	# without --once-per the lock is waited for as usual
+	timed "$DLOCK" run -w 20s "$LOCK" -- true
+	equal "$status" 0
+	took "$MS" 500 14000
+	[[ ! -e ran-too ]]
+	nothing_left
+}
+
+@test "--once-per: when the work fails, or its host dies, another host does it" {
+	local first second family
+	work a
+	first=$PID
+	wait_until 10 test -s ran
+	work b -t 2s
+	second=$PID
+	wait_until 10 waiters 1
+	echo 3 >a
+	join "$first"
+	equal "$status" 3
+	wait_until 10 has_line ran '^b$'
+	# c waits, and b's host dies: all that runs there is gone at once, and nothing is released
+	work c
+	wait_until 10 waiters 1
+	family=$(tree "$second")
+	# shellcheck disable=SC2086 # words
+	kill -STOP $family
+	# shellcheck disable=SC2086 # words
+	kill -KILL $family
+	wait_until 20 has_line ran '^c$'
+	echo 0 >c
+	join "$PID"
+	equal "$status" 0
+	run --separate-stderr -124 "$DLOCK" run --once-per 12s "$LOCK" -- touch ran-too
+	# for an early end, or to do the work once more
+	"$DLOCK" break --yes "$LOCK"
+	run -0 "$DLOCK" run -n --once-per 12s "$LOCK" -- true
+	"$DLOCK" break --yes "$LOCK"
+	[[ ! -e ran-too ]]
+	nothing_left
+}
+
+# ---- no-renew
 
 @test "--no-renew: the command is stopped before the lease ends; without a lease it runs on" {
 	if [[ -z $LEASES ]]; then
