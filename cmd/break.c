@@ -1,41 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* The command break takes locks away from their holders, after a question on the terminal. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/memory.h"
 #include "lock/hold.h"
 #include "lock/view.h"
 #include "session.h"
-
-/* The locks to break, and what was seen of each. */
-struct targets {
-	struct name_list names;
-	struct lock_view *views;
-	size_t held;		/* how many locks somebody holds */
-};
-
-static void finish_views(struct targets *targets)
-{
-	for (size_t i = 0; targets->views && i < targets->names.count; i++)
-		lock_view_finish(&targets->views[i]);
-	free(targets->views);
-}
-
-static int read_views(struct session *session, struct targets *targets, struct error *err)
-{
-	targets->views = memory_new(targets->names.count, sizeof(*targets->views));
-	for (size_t i = 0; i < targets->names.count; i++) {
-		session_choose(session, targets->names.names[i]);
-		if (session_connect(session, err) ||
-		    hold_view(session->backend, session->name, "", &targets->views[i], err))
-			return -1;
-		targets->held += targets->views[i].hold_count > 0;
-	}
-	return 0;
-}
 
 /* Print a line for each holder, after the text before. */
 static void print_holders(enum level level, const char *before, const struct lock_view *view)
@@ -49,16 +20,18 @@ static void print_holders(enum level level, const char *before, const struct loc
 }
 
 /* Ask on the terminal, once for all locks. Returns whether the answer is yes. */
-static bool confirm_break(struct session *session, const struct targets *targets)
+static bool confirm_break(struct session *session)
 {
+	const struct locks *locks = &session->locks;
+	const bool several = locks->held > 1;
 	char line[16] = "";
 
-	for (size_t i = 0; i < targets->names.count; i++) {
-		session_choose(session, targets->names.names[i]);
-		print_holders(LEVEL_ERROR, "", &targets->views[i]);
+	for (size_t i = 0; i < locks->names.count; i++) {
+		session_choose(session, locks->names.names[i]);
+		print_holders(LEVEL_ERROR, "", &locks->views[i]);
 	}
 	fprintf(stderr, "Take %s away? What was run under %s may still be at work. [y/N] ",
-		targets->held > 1 ? "these locks" : "the lock", targets->held > 1 ? "them" : "it");
+		several ? "these locks" : "the lock", several ? "them" : "it");
 	/* Ctrl-D leaves the cursor behind the question. */
 	if (!fgets(line, sizeof(line), stdin))
 		putc('\n', stderr);
@@ -76,10 +49,10 @@ static bool same_holders(const struct lock_view *a, const struct lock_view *b)
 	return true;
 }
 
-/* Report the locks that others hold now. Returns whether there is one, or one that is free now. */
-static bool report_changes(struct session *session, const struct targets *before,
-			   const struct targets *now)
+/* Report the locks that others hold now. Returns whether one has other holders, or none. */
+static bool report_changes(struct session *session, const struct locks *before)
 {
+	const struct locks *now = &session->locks;
 	bool changed = false;
 
 	for (size_t i = 0; i < now->names.count; i++) {
@@ -95,49 +68,48 @@ static bool report_changes(struct session *session, const struct targets *before
 
 /*
  * Ask about the holders, and ask again if others hold a lock when the answer comes. Returns 1:
- * break the holds of *targets; 0: do not; -1 with *err.
+ * break the holds of session->locks; 0: do not; -1 with *err.
  */
-static int ask_about_holders(struct session *session, struct targets *targets, struct error *err)
+static int ask_about_holders(struct session *session, struct error *err)
 {
 	bool changed = true;
+	int failed = 0;
 
-	while (changed && targets->held) {
-		struct targets now = { .names = targets->names };
+	while (!failed && changed && session->locks.held) {
+		struct locks before = session->locks;
 
-		if (!confirm_break(session, targets))
+		if (!confirm_break(session))
 			return 0;
-		if (read_views(session, &now, err)) {
-			finish_views(&now);
-			return -1;
-		}
-		changed = report_changes(session, targets, &now);
-		finish_views(targets);
-		*targets = now;
+		failed = session_view(session, err);
+		changed = !failed && report_changes(session, &before);
+		locks_forget_views(&before);
 	}
-	return 1;
+	return failed ? -1 : 1;
 }
 
 /* Read the holders, and ask about them unless --yes is given. Returns as ask_about_holders(). */
-static int choose_holders(struct session *session, struct targets *targets, struct error *err)
+static int choose_holders(struct session *session, struct error *err)
 {
 	if (!session->options.yes && (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)))
 		return error_set(err, ERROR_USAGE, 0, "there is no terminal to ask on; "
 				 "--yes breaks the lock without asking");
-	if (session_names(session, &targets->names, err) || read_views(session, targets, err))
+	if (session_names(session, err) || session_view(session, err))
 		return -1;
-	return session->options.yes ? 1 : ask_about_holders(session, targets, err);
+	return session->options.yes ? 1 : ask_about_holders(session, err);
 }
 
-/* Break what was chosen; a lock that cannot be broken does not keep the others. */
-static int break_holds(struct session *session, const struct targets *targets, bool chosen,
-		       struct error *err)
+/* A lock that cannot be broken does not keep the others. The exit status, or -1 with *err. */
+int command_break(struct session *session, struct error *err)
 {
-	int status = 0;
+	const int chosen = choose_holders(session, err);
+	int status = chosen > 0 ? 0 : 1;
 
-	for (size_t i = 0; i < targets->names.count; i++) {
-		const struct lock_view *view = &targets->views[i];
+	if (chosen < 0)
+		return -1;
+	for (size_t i = 0; i < session->locks.names.count; i++) {
+		const struct lock_view *view = &session->locks.views[i];
 
-		session_choose(session, targets->names.names[i]);
+		session_choose(session, session->locks.names.names[i]);
 		if (!view->hold_count)
 			log_print(LEVEL_WARNING, "nobody holds it");
 		else if (!chosen)
@@ -148,17 +120,5 @@ static int break_holds(struct session *session, const struct targets *targets, b
 		else
 			print_holders(LEVEL_WARNING, "broken; was ", view);
 	}
-	return chosen ? status : 1;
-}
-
-int command_break(struct session *session, struct error *err)
-{
-	struct targets targets = { .held = 0 };
-	int result = choose_holders(session, &targets, err);
-
-	if (result >= 0)
-		result = break_holds(session, &targets, result, err);
-	finish_views(&targets);
-	name_list_finish(&targets.names);
-	return result;
+	return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes the file of --metrics in the text format of Prometheus. */
+/* Writes the file of run --metrics, and status --prometheus, in the text format of Prometheus. */
 #include "metrics.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 struct metric {
 	const char *name, *help;
-	int64_t value;		/* -1: left out */
+	int64_t value;		/* -1: not known, left out */
 	bool is_ms;		/* written in seconds */
 };
 
@@ -35,14 +35,22 @@ static void put_label(FILE *file, const char *name, const char *value)
 	putc('"', file);
 }
 
-static void put_metric(FILE *file, const char *lock, const char *host, const struct metric *metric)
+/* Each metric is a gauge. */
+static void put_head(FILE *file, const char *prefix, const struct metric *metric)
 {
-	const char *name = metric->name;
+	fprintf(file, "# HELP %s%s %s\n# TYPE %s%s gauge\n", prefix, metric->name, metric->help,
+		prefix, metric->name);
+}
 
-	fprintf(file, "# HELP dlock_last_%s %s\n# TYPE dlock_last_%s gauge\ndlock_last_%s{", name,
-		metric->help, name, name);
+/* Write a sample with the labels name and label, unless its value is not known. */
+static void put_sample(FILE *file, const char *prefix, const struct metric *metric,
+		       const char *lock, const char *label, const char *label_value)
+{
+	if (metric->value < 0)
+		return;
+	fprintf(file, "%s%s{", prefix, metric->name);
 	put_label(file, "name", lock);
-	put_label(file, ",host", host);
+	put_label(file, label, label_value);
 	if (metric->is_ms)
 		fprintf(file, "} %" PRId64 ".%03d\n", metric->value / 1000,
 			(int)(metric->value % 1000));
@@ -82,9 +90,58 @@ static void put_all(FILE *file, const char *name, int64_t began_at_ms,
 	char host[HOLDER_HOST_SIZE];
 
 	holder_host(host);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].value >= 0)
-			put_metric(file, name, host, &rows[i]);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (rows[i].value < 0)
+			continue;
+		put_head(file, "dlock_last_", &rows[i]);
+		put_sample(file, "dlock_last_", &rows[i], name, ",host", host);
+	}
+}
+
+enum { LOCK_METRICS = 5 };
+
+/* Fill rows with what is seen of a lock. */
+static void measure_lock(const struct lock_view *view, struct metric rows[static LOCK_METRICS])
+{
+	int64_t age_ms = -1, left_ms = -1, waited_ms = -1;
+
+	for (size_t i = 0; i < view->hold_count; i++) {
+		const struct hold_view *hold = &view->holds[i];
+
+		age_ms = hold->age_ms > age_ms ? hold->age_ms : age_ms;
+		if (hold->expires_ms >= 0)
+			left_ms = left_ms < 0 ? hold->expires_ms
+					      : clock_earlier(left_ms, hold->expires_ms);
+	}
+	for (size_t i = 0; i < view->waiter_count; i++)
+		if (view->waiters[i].age_ms > waited_ms)
+			waited_ms = view->waiters[i].age_ms;
+	memcpy(rows, (struct metric[]){
+		{ "held", "1 if somebody holds the lock, else 0.", view->hold_count > 0, false },
+		{ "age_seconds", "How long the first of its holders has had it.", age_ms, true },
+		{ "expires_seconds", "Until the first of its leases ends, unless it is renewed.",
+		  left_ms, true },
+		{ "waiters", "How many wait for the lock.", (int64_t)view->waiter_count, false },
+		{ "oldest_wait_seconds", "How long the one that has waited longest has waited.",
+		  waited_ms, true },
+	}, LOCK_METRICS * sizeof(*rows));
+}
+
+void metrics_print_locks(const char *location, char *const *names, const struct lock_view *views,
+			 size_t count)
+{
+	struct metric rows[LOCK_METRICS];
+
+	/* All samples of a metric stand together. */
+	for (int metric = 0; metric < LOCK_METRICS; metric++) {
+		measure_lock(&(struct lock_view){ 0 }, rows);
+		put_head(stdout, "dlock_lock_", &rows[metric]);
+		for (size_t i = 0; i < count; i++) {
+			measure_lock(&views[i], rows);
+			put_sample(stdout, "dlock_lock_", &rows[metric], names[i], ",backend",
+				   location);
+		}
+	}
 }
 
 int metrics_write(const char *path, const char *name, int64_t began_at_ms,

@@ -92,6 +92,8 @@ const struct option_row option_rows[] = {
 	  OPTION_FLAG, FIELD(watch), 0, 0 },
 	{ 0, "names", NULL, "print only the names of all locks that are held or waited\n"
 	  "for, one per line", COMMAND_STATUS, OPTION_FLAG, FIELD(names), 0, 0 },
+	{ 0, "prometheus", NULL, "print gauges for the textfile collector of Prometheus'\n"
+	  "node_exporter", COMMAND_STATUS, OPTION_FLAG, FIELD(prometheus), 0, 0 },
 	{ 0, "yes", NULL, "do not ask", COMMAND_BREAK, OPTION_FLAG, FIELD(yes), 0, 0 },
 	{ 0, "dry-run", NULL, "only print what would be made, and the permissions needed",
 	  COMMAND_SETUP, OPTION_FLAG, FIELD(dry_run), 0, 0 },

@@ -82,7 +82,7 @@ struct options {
 	bool nonblock;
 	int conflict_exit_code;
 	int contain;		/* 1: --contain, -1: --no-contain, 0: neither */
-	const char *shell_command;	/* of run -c; NULL: not given */
+	const char *shell_command;	/* of -c; NULL: none */
 	const char *metrics;	/* path of a file; NULL: not given */
 	pid_t pid;		/* 0: not given */
 	bool syslog;
@@ -91,6 +91,7 @@ struct options {
 	bool dry_run;
 	bool watch;
 	bool names;		/* of status: print nothing else */
+	bool prometheus;
 	bool yes;
 	int verbosity;		/* -q: less than 0, -v: more than 0 */
 	bool help;
@@ -106,8 +107,8 @@ struct options {
 
 /*
  * Parse argv[1...] for the command argv[0]. Options of run but -c end at the first operand, because
- * "--" may be missing before the user's command. Other commands have options anywhere before "--", which
- * lets a NAME begin with "-". options->backend is a copy of an argument with a password: see
+ * "--" may be missing before the user's command. Other commands have options anywhere before "--",
+ * which lets a NAME begin with "-". options->backend is a copy of an argument with a password: see
  * options_blank(). Returns 0, or -1 with ERROR_USAGE.
  */
 int options_parse(struct options *options, enum command_bit command, char **argv,

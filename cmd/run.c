@@ -28,7 +28,7 @@ struct run {
 	struct run_result result;	/* zeroed until there is a run */
 };
 
-/* Returns the command line of -c. It is sh, where flock(1) takes $SHELL: cron users write for sh. */
+/* Returns the command line of -c. Its shell is sh, where flock(1) takes $SHELL. */
 static char *const *use_shell(struct run *run)
 {
 	run->shell_argv[0] = (char *)"sh";

@@ -7,11 +7,13 @@
 #include <limits.h>
 #include <locale.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "lock/hold.h"
 #include "lock/name.h"
 #include "log.h"
@@ -31,12 +33,43 @@ int session_connect(struct session *session, struct error *err)
 void session_choose(struct session *session, const char *name)
 {
 	/* One lock, as most commands have it, keeps its connection. */
-	if (session->name && !strcmp(session->name, name))
+	if (session->name == name ||
+	    (session->name && name && !strcmp(session->name, name)))
 		return;
 	backend_close(session->backend);
 	session->backend = NULL;
 	session->name = session->options.run.name = name;
 	log_about(&session->options, false);
+}
+
+int session_view(struct session *session, struct error *err)
+{
+	struct locks *locks = &session->locks;
+
+	locks->held = 0;
+	locks->views = memory_new(locks->names.count, sizeof(*locks->views));
+	for (size_t i = 0; i < locks->names.count; i++) {
+		session_choose(session, locks->names.names[i]);
+		if (session_connect(session, err) ||
+		    hold_view(session->backend, session->name, "", &locks->views[i], err))
+			return -1;
+		locks->held += locks->views[i].hold_count > 0;
+	}
+	return 0;
+}
+
+void locks_forget_views(struct locks *locks)
+{
+	for (size_t i = 0; locks->views && i < locks->names.count; i++)
+		lock_view_finish(&locks->views[i]);
+	free(locks->views);
+	locks->views = NULL;
+}
+
+void session_forget_locks(struct session *session)
+{
+	locks_forget_views(&session->locks);
+	name_list_finish(&session->locks.names);
 }
 
 static bool is_pattern(const char *word)
@@ -59,9 +92,10 @@ static void add_names(struct name_list *names, const struct name_list *all, cons
 		name_list_add(names, word, strlen(word));
 }
 
-int session_names(struct session *session, struct name_list *names, struct error *err)
+int session_names(struct session *session, struct error *err)
 {
 	const struct options *options = &session->options;
+	struct name_list *names = &session->locks.names;
 	struct name_list all = { 0 };
 	bool pattern = false;
 	int failed = 0;
@@ -147,10 +181,12 @@ static int check_names(const struct command *command, const struct options *opti
 
 int session_run(const struct command *command, const struct options *options)
 {
-	struct session session = { .command = command, .options = *options };
+	/* Kept to the end of the process: the last messages have the name of a lock in it. */
+	static struct session session;
 	struct error err = { 0 };
 	int status = -1;
 
+	session = (struct session){ .command = command, .options = *options };
 	if (command->least && command->most != INT_MAX)
 		session.name = options->operands[0];
 	if (!check_names(command, options, &err) && !session_begin(&session, &err)) {

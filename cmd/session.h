@@ -9,9 +9,17 @@
 
 #include "base/error.h"
 #include "lock/backend.h"
+#include "lock/view.h"
 #include "command.h"
 #include "log.h"
 #include "settings.h"
+
+/* Locks, and what was seen of each. */
+struct locks {
+	struct name_list names;
+	struct lock_view *views;	/* one for each name; NULL until session_view() */
+	size_t held;		/* how many of the locks somebody holds */
+};
 
 struct session {
 	const struct command *command;
@@ -20,6 +28,7 @@ struct session {
 	const char *name;		/* of the lock; NULL: not given, or one of several that
 					 * session_choose() did not choose yet */
 	struct backend *backend;	/* NULL until session_connect() */
+	struct locks locks;		/* of a command that takes several names */
 };
 
 /*
@@ -45,13 +54,26 @@ struct backend *session_open(const struct session *session, struct error *err);
  */
 int session_connect(struct session *session, struct error *err);
 
-/* Turn to another lock: close the backend of the last one, and name this one in messages. */
+/*
+ * Turn to another lock, or with NULL to none: close the backend of the last one, and name this one
+ * in messages.
+ */
 void session_choose(struct session *session, const char *name);
 
 /*
- * List the locks that the operands name. An operand with *, ? or [ is a pattern of fnmatch(3) for
- * the names that the backend lists, which are then sorted, and each there once. It is a name if the
- * backend lists this name, or none that matches. Returns 0, or -1 with *err. The caller calls
- * name_list_finish() in both cases.
+ * Fill session->locks.names with the locks that the operands name. An operand with *, ? or [ is a
+ * pattern of fnmatch(3) for the names that the backend lists, which are then sorted, and each there
+ * once. It is a name if the backend lists this name, or none that matches. Returns 0, or -1 with
+ * *err.
  */
-int session_names(struct session *session, struct name_list *names, struct error *err);
+int session_names(struct session *session, struct error *err);
+
+/*
+ * Look at each lock of session->locks.names, and choose the last one. Replaces the views without
+ * freeing the former ones. Returns 0, or -1 with *err.
+ */
+int session_view(struct session *session, struct error *err);
+void locks_forget_views(struct locks *locks);
+
+/* Empty session->locks. A lock whose name is in it must not be chosen any more. */
+void session_forget_locks(struct session *session);

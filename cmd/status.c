@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command status shows holders and waiters, as a table or as JSON. */
+/* The command status shows holders and waiters, as a table, as JSON or as metrics. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 #include "lock/hold.h"
 #include "lock/view.h"
 #include "json.h"
+#include "metrics.h"
 #include "session.h"
 
 #define WATCH_SECONDS 2
@@ -146,70 +147,53 @@ static void json_lock(const char *name, const char *location, const struct lock_
 
 /* ---- */
 
-/* Show one lock. Returns 1: it is held; 0: it is free; -1 with *err. */
-static int show_lock(struct session *session, const char *name, bool named, int width,
-		     bool *header, struct error *err)
-{
-	struct lock_view view = { 0 };
-	char location[URI_LOCATION_SIZE];
-	struct backend *backend = session_open(session, err);
-	int result = -1;
-
-	if (!backend)
-		return -1;
-	if (!hold_view(backend, name, "", &view, err)) {
-		result = view.hold_count > 0;
-		/* A lock may have been freed since it was listed. */
-		if (session->options.verbosity >= 0 &&
-		    (named || view.hold_count || view.waiter_count)) {
-			if (session->options.json)
-				json_lock(name, settings_location(&session->options, location),
-					  &view);
-			else
-				print_lock(name, &view, width, header);
-		}
-	}
-	lock_view_finish(&view);
-	backend_close(backend);
-	return result;
-}
-
-static int show_all(struct session *session, char *const *names, size_t count, bool named,
-		    struct error *err)
-{
-	int width = 4, held = 0, state;
-	bool header = false;
-
-	for (size_t i = 0; i < count; i++)
-		if ((int)text_characters(names[i]) > width)
-			width = (int)text_characters(names[i]);
-	for (size_t i = 0; i < count; i++) {
-		state = show_lock(session, names[i], named, width, &header, err);
-		if (state < 0)
-			return -1;
-		held |= state;
-	}
-	return named ? held : 0;
-}
-
 /* List the locks that were named, or all. Returns 0, or -1 with *err. */
-static int list_locks(struct session *session, struct name_list *names, struct error *err)
+static int list_locks(struct session *session, struct error *err)
 {
+	session_forget_locks(session);
 	if (session->options.operand_count)
-		return session_names(session, names, err);
-	return session_connect(session, err) ? -1 : hold_names(session->backend, names, err);
+		return session_names(session, err);
+	return session_connect(session, err) ||
+	       hold_names(session->backend, &session->locks.names, err) ? -1 : 0;
+}
+
+static void show_locks(const struct session *session)
+{
+	const struct options *options = &session->options;
+	const struct locks *locks = &session->locks;
+	char location[URI_LOCATION_SIZE];
+	bool header = false;
+	int width = 4;
+
+	settings_location(options, location);
+	if (options->prometheus)
+		metrics_print_locks(location, locks->names.names, locks->views, locks->names.count);
+	for (size_t i = 0; i < locks->names.count; i++)
+		if ((int)text_characters(locks->names.names[i]) > width)
+			width = (int)text_characters(locks->names.names[i]);
+	for (size_t i = 0; i < locks->names.count && !options->prometheus; i++) {
+		const struct lock_view *view = &locks->views[i];
+
+		/* A lock may have been freed since it was listed. */
+		if (!options->operand_count && !view->hold_count && !view->waiter_count)
+			continue;
+		if (options->json)
+			json_lock(locks->names.names[i], location, view);
+		else
+			print_lock(locks->names.names[i], view, width, &header);
+	}
 }
 
 /* --names: print the list, without a request for each lock. Returns 0, or -1 with *err. */
 static int print_names(struct session *session, struct error *err)
 {
-	struct name_list all = { 0 };
-	const int result = list_locks(session, &all, err);
+	const struct name_list *all = &session->locks.names;
 
-	for (size_t i = 0; !result && i < all.count && session->options.verbosity >= 0; i++)
-		print_line(stdout, "%s", all.names[i]);
-	name_list_finish(&all);
-	return result;
+	if (list_locks(session, err))
+		return -1;
+	for (size_t i = 0; i < all->count && session->options.verbosity >= 0; i++)
+		print_line(stdout, "%s", all->names[i]);
+	return 0;
 }
 
 /*
@@ -219,22 +203,26 @@ static int print_names(struct session *session, struct error *err)
 static int show_once(struct session *session, bool *reported, struct error *err)
 {
 	const struct options *options = &session->options;
-	struct name_list all = { 0 };
+	const bool for_people = !options->json && !options->prometheus;
 	char location[URI_LOCATION_SIZE];
-	int result;
+	bool none;
 
 	/* Not in a table that a program reads. */
-	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && !options->json)
-		print_line(stdout, "on %s", settings_location(&session->options, location));
-	result = list_locks(session, &all, err);
-	if (!result && !all.count && !*reported)
+	if (isatty(STDOUT_FILENO) && options->verbosity >= 0 && for_people)
+		print_line(stdout, "on %s", settings_location(options, location));
+	if (list_locks(session, err))
+		return -1;
+	none = !session->locks.names.count;
+	if (none && !*reported && !options->prometheus)
 		log_print(LEVEL_WARNING, "no locks are held on %s",
-			  settings_location(&session->options, location));
-	*reported = !all.count;
-	if (!result)
-		result = show_all(session, all.names, all.count, options->operand_count, err);
-	name_list_finish(&all);
-	return result;
+			  settings_location(options, location));
+	*reported = none;
+	if (session_view(session, err))
+		return -1;
+	session_choose(session, NULL);
+	if (options->verbosity >= 0)
+		show_locks(session);
+	return options->operand_count && session->locks.held;
 }
 
 static int watch_locks(struct session *session, struct error *err)
@@ -265,6 +253,9 @@ int command_status(struct session *session, struct error *err)
 	if (options->names && (options->operand_count || options->json || options->watch))
 		return error_set(err, ERROR_USAGE, 0, "--names shows all locks, and cannot be "
 				 "combined with a NAME, --json or --watch");
+	if (options->prometheus && (options->names || options->json || options->watch))
+		return error_set(err, ERROR_USAGE, 0, "--prometheus cannot be combined with "
+				 "--json, --names or --watch");
 	if (options->names)
 		return print_names(session, err);
 	return options->watch ? watch_locks(session, err) : show_once(session, &reported, err);

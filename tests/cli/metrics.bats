@@ -59,11 +59,77 @@ flags() {
 
 @test "dlock-output.5 has every metric, and no other; all of them are gauges" {
 	measured 0 "$LOCK" -- true
+	hold -b "$REDIS" --
+	start "$DLOCK" run -b "$REDIS" -w 60s "$LOCK" -- true
+	wait_until 5 waits
+	"$DLOCK" status -b "$REDIS" --prometheus "$LOCK" >all.prom || equal $? 1
+	cat all.prom >>"$PROM"
+	kill "$PID"
+	join "$PID"
+	release
 	sed -n 's/{.*//p' "$PROM" | grep -v '^#' | sort >found
 	awk '/^\.Sh / { on = ($2 == "METRICS") } on && /^\.It Cm / { print $3 }' "$MAN" | sort >wanted
 	equal "$(<found)" "$(<wanted)"
 	equal "$(grep -c '^# TYPE [a-z_]* gauge$' "$PROM")" "$(wc -l <wanted)" gauges
 	equal "$(grep -c '^# HELP ' "$PROM")" "$(wc -l <wanted)" "lines of help"
+}
+
+waits() {
+	"$DLOCK" status -b "$REDIS" --json "$LOCK" >json || true
+	jq -e '.waiters | length > 0' json >/dev/null
+}
+
+# sample METRIC NAME: of ./all.prom, without dlock_lock_; nothing if it is not there
+sample() {
+	grep -F "dlock_lock_$1{name=\"$2\",backend=\"redis 127.0.0.1:$REDIS_PORT\"} " all.prom | sed 's/.*} //'
+}
+
+# all_locks [NAME]...: prints the gauges to ./all.prom, with which promtool(1) finds nothing wrong
+all_locks() {
+	"$DLOCK" status -b "redis://:secret@127.0.0.1:$REDIS_PORT" --prometheus "$@" >all.prom || equal $? 1
+	equal "$(promtool check metrics <all.prom 2>&1)" "" promtool
+	not grep secret all.prom
+}
+
+@test "status --prometheus: all locks that are held or waited for, a metric once; labels are escaped" {
+	local odd="$LOCK-\"a\" \\ é" token shared
+	private_redis
+	REDIS_PORT=$P_PORT
+	REDIS=redis://:secret@127.0.0.1:$P_PORT
+	redis_at "$P_DIR" config set requirepass secret
+	all_locks
+	equal "$(grep -c '^dlock' all.prom)" 0 samples
+	equal "$(grep -c '^# HELP ' all.prom) $(grep -c '^# TYPE dlock_lock_[a-z_]* gauge$' all.prom)" "5 5"
+	token=$("$DLOCK" acquire -b "$REDIS" -t 1h "$odd")
+	shared=$("$DLOCK" acquire -b "$REDIS" -s -t 30s "$LOCK-s")
+	"$DLOCK" acquire -b "$REDIS" -s -t 1h "$LOCK-s"
+	hold -b "$REDIS" --
+	start "$DLOCK" run -b "$REDIS" -w 60s "$LOCK" -- true
+	wait_until 5 waits
+	pause 1.1
+	all_locks
+	equal "$(grep -c '^# TYPE ' all.prom)" 5 metrics
+	equal "$(sample held "$LOCK") $(sample held "$LOCK-s") $(sample waiters "$LOCK") $(sample waiters "$LOCK-s")" \
+		"1 1 1 0"
+	equal "$(sample held "$LOCK-\\\"a\\\" \\\\ é")" 1
+	matches "$(sample oldest_wait_seconds "$LOCK")" '^[1-9][0-9]*\.[0-9]{3}$'
+	matches "$(sample age_seconds "$LOCK")" '^[1-9][0-9]*\.[0-9]{3}$'
+	equal "$(sample oldest_wait_seconds "$LOCK-s")" ""
+	# the first of the leases that ends
+	matches "$(sample expires_seconds "$LOCK-s")" '^[12]?[0-9]\.[0-9]{3}$'
+	kill "$PID"
+	join "$PID"
+	release
+	# those that are named, also when they are free
+	all_locks "$LOCK" "$LOCK-s*"
+	equal "$(sample held "$LOCK") $(sample held "$LOCK-s") $(grep -c '^dlock_lock_held' all.prom)" "0 1 2"
+	equal "$(sample age_seconds "$LOCK")" ""
+	for option in --json --names --watch; do
+		run --separate-stderr -125 "$DLOCK" status --prometheus "$option"
+		one_line '--prometheus cannot be combined with'
+	done
+	run --separate-stderr -122 "$DLOCK" status -b redis://127.0.0.1:1 --prometheus
+	equal "$output" ""
 }
 
 @test "a run: start, end, wait, hold, status and fence, on each kind of backend" {

@@ -773,6 +773,42 @@ alerts() {
 	rcli del dlock:nightly
 }
 
+# lock_alerts NAME SAMPLE...: the rules in ./rules.yml raise this alert alone, or none, with these
+# values of the metrics of a lock, each METRIC=VALUE, which are there for an hour
+lock_alerts() {
+	local metric
+	{
+		printf 'rule_files: [rules.yml]\ntests:\n- interval: 1m\n  input_series:\n'
+		for metric in "${@:2}"; do
+			printf "  - series: 'dlock_lock_%s{name=\"a\",backend=\"b\"}'\n    values: '%s+0x60'\n" \
+				"${metric%=*}" "${metric#*=}"
+		done
+		printf '  promql_expr_test:\n  - expr: %s\n    eval_time: 30m\n    exp_samples: %s\n' \
+			"count by (alertname) (ALERTS{alertstate=\"firing\"})" \
+			"[${1:+{labels: '{alertname=\"$1\"\}', value: 1\}}]"
+	} >unit.yml
+	run promtool test rules unit.yml
+	((status == 0)) || fail "alerts of ${*:2}: expected ${1:-none}"
+}
+
+@test "Prometheus recipe for all locks" {
+	need promtool
+	block yaml LockHeldTooLong
+	cp block rules.yml
+	run -0 promtool check rules rules.yml
+	lock_alerts '' age_seconds=20000 held=1 waiters=0
+	lock_alerts LockHeldTooLong age_seconds=22000 held=1 waiters=0
+	# a queue that moves, one that does not, and one at a lock that nobody takes
+	lock_alerts '' age_seconds=100 held=1 waiters=9 oldest_wait_seconds=4000
+	lock_alerts WaitersWithoutProgress age_seconds=1900 held=1 waiters=9 oldest_wait_seconds=1850
+	lock_alerts WaitersWithoutProgress held=0 waiters=1 oldest_wait_seconds=1850
+	lock_alerts '' held=1 age_seconds=1900 waiters=1 oldest_wait_seconds=1700
+	# these metrics are those that dlock prints
+	grep -oE 'dlock_lock_[a-z_]+' rules.yml | sort -u >named
+	"$DLOCK" status --prometheus | sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' >known
+	not grep -vxF -f known named
+}
+
 # setting NAME: of ./block
 setting() {
 	sed -n "s/^$1=//p" block
