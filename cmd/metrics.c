@@ -108,7 +108,9 @@ static void measure_lock(const struct lock_view *view, struct metric rows[static
 	for (size_t i = 0; i < view->hold_count; i++) {
 		const struct hold_view *hold = &view->holds[i];
 
-		age_ms = hold->age_ms > age_ms ? hold->age_ms : age_ms;
+		/* Not of a lock that is only kept, whose command has ended. */
+		if (!hold->holder.kept_ms && hold->age_ms > age_ms)
+			age_ms = hold->age_ms;
 		if (hold->expires_ms >= 0)
 			left_ms = left_ms < 0 ? hold->expires_ms
 					      : clock_earlier(left_ms, hold->expires_ms);

@@ -124,6 +124,11 @@ all_locks() {
 	all_locks "$LOCK" "$LOCK-s*"
 	equal "$(sample held "$LOCK") $(sample held "$LOCK-s") $(grep -c '^dlock_lock_held' all.prom)" "0 1 2"
 	equal "$(sample age_seconds "$LOCK")" ""
+	# one that is only kept has no age
+	"$DLOCK" run -b "$REDIS" --min-hold 1h "$LOCK-kept" -- true
+	all_locks
+	equal "$(sample held "$LOCK-kept") $(sample age_seconds "$LOCK-kept")" "1 "
+	matches "$(sample expires_seconds "$LOCK-kept")" '^3[0-9]{3}\.[0-9]{3}$'
 	for option in --json --names --watch; do
 		run --separate-stderr -125 "$DLOCK" status --prometheus "$option"
 		one_line '--prometheus cannot be combined with'
