@@ -26,6 +26,7 @@ MANDIR ?= $(PREFIX)/share/man
 BASHDIR ?= $(PREFIX)/share/bash-completion/completions
 ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 FISHDIR ?= $(PREFIX)/share/fish/vendor_completions.d
+UNITDIR ?= $(PREFIX)/lib/systemd/system
 DESTDIR ?=
 PKG_CONFIG ?= pkg-config
 INSTALL ?= install
@@ -247,7 +248,7 @@ install: all
 	$(INSTALL) -d "$(DESTDIR)$(BINDIR)" "$(DESTDIR)$(LIBDIR)/dlock" \
 		"$(DESTDIR)$(MANDIR)/man1" "$(DESTDIR)$(MANDIR)/man5" \
 		"$(DESTDIR)$(MANDIR)/man7" "$(DESTDIR)$(BASHDIR)" \
-		"$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)"
+		"$(DESTDIR)$(ZSHDIR)" "$(DESTDIR)$(FISHDIR)" "$(DESTDIR)$(UNITDIR)"
 	$(INSTALL) -m 755 $(BUILD)/dlock "$(DESTDIR)$(BINDIR)/dlock"
 	$(if $(MODULES),$(INSTALL) -m 755 $(MODULES) "$(DESTDIR)$(LIBDIR)/dlock/")
 	$(INSTALL) -m 644 man/*.1 "$(DESTDIR)$(MANDIR)/man1/"
@@ -256,10 +257,12 @@ install: all
 	$(INSTALL) -m 644 completions/dlock.bash "$(DESTDIR)$(BASHDIR)/dlock"
 	$(INSTALL) -m 644 completions/_dlock "$(DESTDIR)$(ZSHDIR)/_dlock"
 	$(INSTALL) -m 644 completions/dlock.fish "$(DESTDIR)$(FISHDIR)/dlock.fish"
+	$(INSTALL) -m 644 systemd/*.service systemd/*.timer "$(DESTDIR)$(UNITDIR)/"
 
 uninstall:
 	rm -f "$(DESTDIR)$(BINDIR)/dlock" "$(DESTDIR)$(BASHDIR)/dlock" \
 		"$(DESTDIR)$(ZSHDIR)/_dlock" "$(DESTDIR)$(FISHDIR)/dlock.fish"
+	cd systemd && for unit in *.service *.timer; do rm -f "$(DESTDIR)$(UNITDIR)/$$unit"; done
 	cd man && for page in *; do rm -f "$(DESTDIR)$(MANDIR)/man$${page##*.}/$$page"; done
 	rm -rf "$(DESTDIR)$(LIBDIR)/dlock"
 

@@ -843,6 +843,63 @@ setting() {
 	fi
 }
 
+# unit_is_good FILE...: systemd finds nothing wrong with the first unit, with all of these files and
+# with dlock where they look for it
+unit_is_good() {
+	sed -i "s|^ExecStart=dlock |ExecStart=$DLOCK |" "$@"
+	run -0 env SYSTEMD_UNIT_PATH="$T/units:" systemd-analyze verify --man=no "$1"
+	equal "$output" "" "systemd-analyze verify $1"
+}
+
+@test "dlock-status.service and its timer: valid, and the file is replaced in one step" {
+	need promtool systemd-analyze
+	local prom=$T/dlock.prom path
+	stub
+	make -s -o all -C "$TOP" BUILD="$BUILD" DESTDIR="$T/root" PREFIX=/usr install
+	cp -r root/usr/lib/systemd/system units
+	equal "$(cd units && echo *)" "dlock-status.service dlock-status.timer"
+	for path in units/*; do
+		unit_is_good "$path"
+	done
+	run -0 systemd-analyze calendar "$(sed -n 's/^OnCalendar=//p' units/dlock-status.timer)"
+	# where Debian's node_exporter looks, as in the other recipe
+	equal "$(sed -n 's/^Environment=FILE=//p' units/dlock-status.service)" \
+		/var/lib/prometheus/node-exporter/dlock.prom
+	sed -n 's/^ExecStart=/exec /p' units/dlock-status.service >line
+	hold -b "$REDIS" --
+	export FILE=$prom
+	DLOCK_BACKEND=$REDIS run -0 sh line
+	equal "$(promtool check metrics <dlock.prom 2>&1)" "" promtool
+	has_line dlock.prom "^dlock_lock_held\\{name=\"$LOCK\",backend=\"redis .*\"\\} 1$"
+	equal "$(stat -c %a dlock.prom)" 644 mode
+	# a backend that is down leaves the file as it is
+	cp dlock.prom before
+	DLOCK_BACKEND=redis://127.0.0.1:1 run -122 sh line
+	cmp dlock.prom before
+	release
+}
+
+@test "systemd drop-in: it runs the command of a service under the lock of its name" {
+	need systemd-analyze
+	stub nightly-backup
+	mkdir -p units/nightly.service.d
+	printf '[Service]\nType=oneshot\nExecStart=/bin/true\n' >units/nightly.service
+	sed "s|/usr/bin/COMMAND ARG|$T/bin/nightly-backup all|" "$TOP/systemd/lock.conf" >units/nightly.service.d/lock.conf
+	sed -n 's/^ExecStart=//p' units/nightly.service.d/lock.conf | sed 's/%N/nightly/; 1d' >line
+	unit_is_good units/nightly.service units/nightly.service.d/lock.conf
+	sed "s|^Environment=||; s|redis://redis.example.com|$REDIS|" units/nightly.service.d/lock.conf |
+		grep ^DLOCK_BACKEND >environment
+	run -0 env "$(<environment)" sh line
+	equal "$(<ran)" "nightly-backup all nightly"
+	start "$DLOCK" run -b "$REDIS" nightly -- sleep 300
+	wait_until 5 held nightly
+	# what the drop-in counts as a success
+	run -75 env "$(<environment)" sh line
+	equal "$(sed -n 's/^SuccessExitStatus=//p' units/nightly.service.d/lock.conf)" 75
+	kill "$PID"
+	join "$PID"
+}
+
 # ansible_command N: the Nth command of ./block, with its standard input
 ansible_command() {
 	yaml_lines cmd | sed -n "$1p"

@@ -194,12 +194,16 @@ uris() {
 	run -0 in_tree dpkg -L dlock dlock-mysql dlock-tls dlock-zookeeper
 	local file
 	for file in /usr/bin/dlock /usr/share/bash-completion/completions/dlock \
-		/usr/share/zsh/vendor-completions/_dlock /usr/share/fish/vendor_completions.d/dlock.fish; do
+		/usr/share/zsh/vendor-completions/_dlock /usr/share/fish/vendor_completions.d/dlock.fish \
+		/usr/lib/systemd/system/dlock-status.{service,timer} /usr/share/doc/dlock/examples/lock.conf; do
 		in_tree test -f "$file" || fail "not installed: $file"
 	done
 	for file in "$BATS_TEST_DIRNAME"/../../man/*; do
 		in_tree test -f "/usr/share/man/man${file##*.}/${file##*/}.gz" || fail "not installed: $file"
 	done
+	# The timer is not enabled.
+	run -0 in_tree find /etc/systemd -name 'dlock*'
+	equal "$output" ""
 }
 
 @test "purging leaves nothing" {
