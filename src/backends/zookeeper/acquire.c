@@ -44,7 +44,6 @@ static void clear_watches(struct zk_own *own)
 void zk_own_clear(struct zk_own *own)
 {
 	clear_watches(own);
-	free(own->nearest);
 	free(own->suspect);
 	free(own->next);
 	*own = (struct zk_own){ .held = false };
@@ -85,7 +84,7 @@ static int report_failed(struct zk_backend *zk, int rc, const char *what, struct
 /* Delete our entry, and keep the session for the show() that follows. */
 static void delete_own(struct zk_backend *zk)
 {
-	if (zk_call_end(zk_delete_pair(&zk->conn, &zk->own.at, -1)) != ZOK)
+	if (zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1)) != ZOK)
 		zk_conn_close(&zk->conn);
 	zk_own_clear(&zk->own);
 }
@@ -145,7 +144,7 @@ static void add_watch(struct zk_own *own, const char *name)
 {
 	struct zk_watched *unused = NULL;
 
-	for (int i = 0; i < ZK_WATCHED; i++) {
+	for (int i = ZK_WATCHED - 1; i >= 0; i--) {
 		if (!own->watched[i].name)
 			unused = &own->watched[i];
 		else if (!strcmp(own->watched[i].name, name))
@@ -160,10 +159,8 @@ static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptr
 {
 	const ptrdiff_t nearest = zk_entries_blocker(entries, me);
 	const ptrdiff_t second = nearest < 0 ? -1 : zk_entries_blocker(entries, nearest);
-	ptrdiff_t next = 0;
+	const ptrdiff_t next = zk_entries_unblocked(entries, me);
 
-	while (next < me && zk_entries_blocker(entries, next) < 0)
-		next++;
 	/*
 	 * Those behind last_free were blocked when our entry was made, so also when they were made.
 	 * They write ZK_HELD before they hold.
@@ -180,13 +177,12 @@ static void record_queue(struct zk_own *own, const struct zk_entry *entries, ptr
 	own->turn = own->stale = false;
 	if (!own->blocked)
 		return;
-	set_text(&own->nearest, entries[nearest].name);
 	set_suspect(own, entries[next - 1].name);
 	set_text(&own->next, next == 1 && next < me ? entries[next].name : NULL);
 	clear_watches(own);
 	if (own->any)
 		return;
-	add_watch(own, own->nearest);
+	add_watch(own, entries[nearest].name);
 	if (second >= 0)
 		add_watch(own, entries[second].name);
 	if (own->waiting < NEAR && !own->slot)
@@ -202,13 +198,12 @@ static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error
 	if (zk_queue_read(&zk->conn, own->directory, names, &queue, err))
 		return -1;
 	me = zk_queue_find_uuid(&queue, own->uuid);
-	if (me >= 0) {
-		zk_queue_pair(&queue, me, own->directory, &own->at);
-		record_queue(own, queue.entries, me);
-		schedule_check(zk);
-	}
-	zk_queue_finish(&queue);
-	return me < 0 ? report_gone(zk, err) : 0;
+	if (me < 0)
+		return report_gone(zk, err);
+	zk_queue_pair(&queue, me, &own->at);
+	record_queue(own, queue.entries, me);
+	schedule_check(zk);
+	return 0;
 }
 
 /* ---- the ends of others ---- */
@@ -220,7 +215,7 @@ static void record_end(struct zk_own *own, struct zk_watched *watched)
 	*watched = (struct zk_watched){ .name = NULL };
 	if (own->slot) {
 		own->stale = true;
-	} else if (!strcmp(name, own->nearest)) {
+	} else if (watched == own->watched) {
 		own->turn = true;
 	} else if (own->suspect && own->next && !strcmp(name, own->suspect)) {
 		set_suspect(own, own->next);
@@ -285,10 +280,6 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 		own->watch = 0;
 		clear_watches(own);
 	}
-	zk_call_free(set);
-	zk_call_free(watch);
-	for (int i = 0; i < ZK_WATCHED; i++)
-		zk_call_free(calls[i]);
 	return result;
 }
 
@@ -307,10 +298,9 @@ static int evict_suspect(struct zk_backend *zk, int32_t version, struct error *e
 		return -1;
 	i = zk_queue_find(&queue, own->suspect);
 	if (i >= 0 && zk_entries_blocker(queue.entries, i) < 0) {
-		zk_queue_pair(&queue, i, own->directory, &pair);
-		rc = zk_call_end(zk_delete_pair(&zk->conn, &pair, version));
+		zk_queue_pair(&queue, i, &pair);
+		rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, version));
 	}
-	zk_queue_finish(&queue);
 	if (rc == ZK_UNANSWERED)
 		return zk_call_error(&zk->conn, rc, "remove", own->suspect, err);
 	/* If its ACL forbids the removal, wait for its session to end. */
@@ -325,7 +315,6 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 	struct zk_record record;
 	struct zk_call *data;
 	char path[ZK_PATH_SIZE];
-	int32_t version;
 	int rc;
 
 	if (!own->suspect)
@@ -335,8 +324,6 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 	rc = zk_call_wait(data);
 	if (rc == ZOK)
 		zk_record_read(&record, data->text, data->length, "");
-	version = data->stat.version;
-	zk_call_free(data);
 	if (rc == ZNONODE && own->waiting < NEAR)
 		return 1;
 	if (rc != ZOK && rc != ZNONODE)
@@ -352,7 +339,7 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 			      (record.state != ZK_NEW ||
 			       zk_number_compare(entry.number, own->last_free) <= 0);
 	if (!own->suspect_holds && clock_boot_ms() - own->suspect_ms >= HOLD_LATE_MS)
-		return evict_suspect(zk, version, err);
+		return evict_suspect(zk, data->stat.version, err);
 	/* This holder may have followed another one, and is not watched yet. */
 	if (own->suspect_holds && !own->slot && own->waiting < NEAR)
 		add_watch(own, own->suspect);
@@ -376,8 +363,7 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 	i = zk_queue_find_uuid(&queue, own->uuid);
 	own->maybe = i >= 0;
 	if (i >= 0)
-		zk_queue_pair(&queue, i, own->directory, &own->at);
-	zk_queue_finish(&queue);
+		zk_queue_pair(&queue, i, &own->at);
 	if (i < 0)
 		return 0;
 	data = zk_get(&zk->conn, own->at.node, 0);
@@ -395,7 +381,6 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 		own->fence = own->state == ZK_NEW ? 0 : (uint64_t)data->stat.czxid;
 		own->stale = true;
 	}
-	zk_call_free(data);
 	return own->maybe ? -1 : 0;
 }
 
@@ -440,7 +425,9 @@ static int take_refusal(struct zk_backend *zk, int rc, struct error *err)
 	else if (rc != ZNONODE)
 		zk_call_error(&zk->conn, rc, "create a node in", own->directory, err);
 	own->maybe = rc != ZNONODE && err->kind == ERROR_UNAVAILABLE;
-	return rc != ZNONODE || zk_make_directory(zk, own->directory, err) ? -1 : 1;
+	if (rc != ZNONODE || zk_make_directory(zk, own->directory, ZOO_CONTAINER, err))
+		return -1;
+	return 1;
 }
 
 /* Make an entry and read the queue, in one packet. Returns 0, 1 to try again, or -1 with *err. */
@@ -450,7 +437,7 @@ static int try_enqueue(struct zk_backend *zk, const struct request *request, str
 	struct zk_own *own = &zk->own;
 	struct zk_call *before, *created, *names;
 	struct zk_pair pair;
-	int rc, result;
+	int rc;
 
 	zk_entry_name(request->mode, request->slots, own->uuid, false, prefix);
 	zk_node_path(own->directory, prefix, pair.node);
@@ -466,15 +453,8 @@ static int try_enqueue(struct zk_backend *zk, const struct request *request, str
 	rc = zk_call_wait(created);
 	if (rc == ZOK)
 		rc = names->rc;
-	if (rc == ZOK) {
-		result = take_entry(zk, fence_of(before, &names->stat), names, err);
-	} else {
-		zk_call_free(names);
-		result = take_refusal(zk, rc, err);
-	}
-	zk_call_free(before);
-	zk_call_free(created);
-	return result;
+	return rc == ZOK ? take_entry(zk, fence_of(before, &names->stat), names, err)
+			 : take_refusal(zk, rc, err);
 }
 
 static int ensure_entry(struct zk_backend *zk, const struct request *request, struct error *err)
@@ -527,15 +507,11 @@ static int send_try(struct zk_backend *zk, const struct request *request, bool c
 		rc = report_failed(zk, rc, "list", err);
 	else if (set)
 		rc = take_written(zk, set, ZK_HELD, err);
-	if (!rc && names) {
+	if (!rc && names)
 		rc = read_queue(zk, names, err);
-		names = NULL;
-	}
 	/* The watch may not be set. */
 	if (rc)
 		own->directory_watch = 0;
-	zk_call_free(set);
-	zk_call_free(names);
 	return rc;
 }
 
@@ -667,7 +643,7 @@ int64_t zk_event(struct backend *backend)
 	/* The renewal that follows finds out whether the watch was set too late. */
 	if (own->held && !own->watch) {
 		own->watch = ++zk->conn.last_watch;
-		zk_call_free(zk_list(&zk->conn, own->at.node, own->watch));
+		zk_list(&zk->conn, own->at.node, own->watch);
 		now = true;
 	}
 	if (own->held)

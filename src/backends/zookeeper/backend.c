@@ -136,6 +136,7 @@ static enum outcome acquire_lock(struct backend *backend, const struct request *
 					    : zk_queue_acquire(zk, request, grant, err);
 
 	zk->done = outcome == OUTCOME_BUSY && !request->queue;
+	zk_conn_free(&zk->conn);
 	return outcome;
 }
 

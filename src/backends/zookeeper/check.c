@@ -21,7 +21,7 @@
 static int ping_leader(struct backend *backend, struct error *err)
 {
 	struct zk_conn *conn = &zk_from_backend(backend)->conn;
-	const int rc = zk_call_end(zk_sync(conn, "/"));
+	const int rc = zk_call_wait(zk_sync(conn, "/"));
 
 	return rc == ZOK ? 0 : zk_call_error(conn, rc, "sync", "/", err);
 }
@@ -122,7 +122,7 @@ static int check_session(struct zk_backend *zk, struct findings *findings, struc
 
 static int check_acl(struct zk_backend *zk, struct findings *findings, struct error *err)
 {
-	int rc = zk_call_end(zk_list(&zk->conn, zk->root, 0));
+	int rc = zk_call_wait(zk_list(&zk->conn, zk->root, 0));
 
 	if (rc == ZNOAUTH || rc == ZK_UNANSWERED)
 		return zk_call_error(&zk->conn, rc, "list", zk->root, err);
@@ -195,39 +195,25 @@ int zk_check(struct backend *backend, struct findings *findings, struct error *e
 
 /* ---- the root, and directories in it ---- */
 
-/* Returns ZOK also for a node that exists. */
-static int make_node(struct zk_backend *zk, const char *path, int mode)
+/* Make a node, and before it all that is missing above it. Returns ZOK also for one that exists. */
+static int make_node(struct zk_conn *conn, const char *path, int mode)
 {
-	int rc = zk_call_end(zk_create(&zk->conn, path, "", mode));
+	char above[ZK_PATH_SIZE];
+	int rc = zk_call_wait(zk_create(conn, path, "", mode));
 
+	snprintf(above, sizeof(above), "%.*s", (int)(strrchr(path, '/') - path), path);
+	if (rc == ZNONODE && above[0]) {
+		rc = make_node(conn, above, ZOO_PERSISTENT);
+		if (rc == ZOK)
+			rc = zk_call_wait(zk_create(conn, path, "", mode));
+	}
 	return rc == ZNODEEXISTS ? ZOK : rc;
 }
 
-int zk_make_root(struct zk_backend *zk, struct error *err)
+int zk_make_directory(struct zk_backend *zk, const char *path, int mode, struct error *err)
 {
-	char path[ZK_PATH_SIZE];
-	int rc;
+	const int rc = make_node(&zk->conn, path, mode);
 
-	snprintf(path, sizeof(path), "%s", zk->root);
-	for (char *slash = path; slash; ) {
-		slash = strchr(slash + 1, '/');
-		if (slash)
-			*slash = '\0';
-		rc = make_node(zk, path, ZOO_PERSISTENT);
-		if (rc != ZOK)
-			return zk_call_error(&zk->conn, rc, "create", path, err);
-		if (slash)
-			*slash = '/';
-	}
-	return 0;
-}
-
-int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err)
-{
-	const int rc = make_node(zk, path, ZOO_CONTAINER);
-
-	if (rc == ZNONODE)
-		return zk_make_root(zk, err);
 	return rc == ZOK ? 0 : zk_call_error(&zk->conn, rc, "create", path, err);
 }
 
@@ -258,7 +244,8 @@ int zk_setup(struct backend *backend, char **plan, struct error *err)
 	}
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
 	do
-		result = zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ? -1 : zk_make_root(zk, err);
+		result = zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ||
+			 zk_make_directory(zk, zk->root, ZOO_PERSISTENT, err);
 	while (result && zk_conn_again(&zk->conn, err));
-	return result;
+	return -result;
 }

@@ -32,6 +32,26 @@
  */
 #define SESSION_MOST_MS (INT_MAX / 4)
 
+/* ---- memory ---- */
+
+static void *keep_memory(struct zk_conn *conn, void *memory)
+{
+	conn->memory = memory_resize(conn->memory, conn->memory_count + 1, sizeof(memory));
+	return conn->memory[conn->memory_count++] = memory;
+}
+
+void *zk_conn_memory(struct zk_conn *conn, size_t count, size_t size)
+{
+	return keep_memory(conn, memory_new(count, size));
+}
+
+void zk_conn_free(struct zk_conn *conn)
+{
+	/* The library still has pointers to calls without an answer. */
+	while (!conn->pending && conn->memory_count)
+		free(conn->memory[--conn->memory_count]);
+}
+
 /* ---- news from the library's threads ---- */
 
 void zk_conn_report(struct zk_conn *conn, struct zk_news news)
@@ -101,31 +121,14 @@ static void record_contact(struct zk_conn *conn, int64_t sent_ms)
 	conn->contacts[conn->contact_count++] = sent_ms;
 }
 
-void zk_call_free(struct zk_call *call)
-{
-	if (!call)
-		return;
-	/* A late answer frees the call, and is otherwise ignored. */
-	if (call->rc == ZK_UNANSWERED) {
-		call->dropped = true;
-		call->conn->pending--;
-		return;
-	}
-	free(call->text);
-	free(call);
-}
-
 /* The main thread takes the answer of a call. */
 static void take_answer(struct zk_call *call, int rc)
 {
 	struct zk_conn *conn = call->conn;
 
 	call->rc = rc;
-	if (call->dropped) {
-		zk_call_free(call);
-		return;
-	}
 	conn->pending--;
+	keep_memory(conn, call->text);
 	/* Servers' codes are below ZAPIERROR, those of the library itself are above it. */
 	if (rc == ZOK || rc < ZAPIERROR)
 		record_contact(conn, call->sent_ms);
@@ -243,7 +246,7 @@ static void drop_connection(struct zk_conn *conn)
 static void reset_session(struct zk_conn *conn)
 {
 	zk_conn_take_news(conn);
-	conn->state = 0;
+	conn->state = conn->pending = 0;
 	conn->had_session = conn->has_auth = conn->broken = conn->fired = false;
 	conn->contact_count = 0;
 	conn->started_ms = clock_boot_ms();
@@ -283,6 +286,8 @@ void zk_conn_close(struct zk_conn *conn)
 void zk_conn_finish(struct zk_conn *conn)
 {
 	zk_conn_close(conn);
+	zk_conn_free(conn);
+	free(conn->memory);
 	for (size_t i = 0; i < conn->host_count; i++)
 		free(conn->hosts[i].name);
 	free(conn->hosts);
@@ -388,6 +393,7 @@ static int await_session(struct zk_conn *conn, struct error *err)
 
 void zk_conn_begin(struct zk_conn *conn, int64_t ms)
 {
+	zk_conn_free(conn);
 	conn->deadline_ms = clock_boot_ms() + ms;
 }
 
@@ -554,7 +560,7 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 
 static struct zk_call *make_call(struct zk_conn *conn)
 {
-	struct zk_call *call = memory_new(1, sizeof(*call));
+	struct zk_call *call = zk_conn_memory(conn, 1, sizeof(*call));
 
 	call->conn = conn;
 	call->rc = ZK_UNANSWERED;
@@ -672,14 +678,6 @@ int zk_call_wait(struct zk_call *call)
 	return call->rc;
 }
 
-int zk_call_end(struct zk_call *call)
-{
-	int rc = zk_call_wait(call);
-
-	zk_call_free(call);
-	return rc;
-}
-
 /* ---- errors ---- */
 
 int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,
@@ -697,10 +695,6 @@ int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const ch
 			    "password, as in zookeeper://USER:PASSWORD@HOST", conn->label, what,
 			  path, conn->user);
 		break;
-	case ZAUTHFAILED:
-		error_set(err, ERROR_REFUSED, 0, "%s: authentication failed (AuthFailed)",
-			  conn->label);
-		break;
 	case ZSESSIONCLOSEDREQUIRESASLAUTH:
 		error_set(err, ERROR_REFUSED, 0, "%s: the server wants authentication%s",
 			  conn->label, conn->user ? " of another kind" : ": give USER:PASSWORD@");
@@ -712,6 +706,8 @@ int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const ch
 	case ZSESSIONMOVED:
 	case ZSESSIONEXPIRED:
 	case ZTHROTTLEDOP:
+	/* zk_conn_open() then reports that the server refused the user. */
+	case ZAUTHFAILED:
 	/* Both follow our write whose answer was lost. */
 	case ZBADVERSION:
 	case ZRUNTIMEINCONSISTENCY:

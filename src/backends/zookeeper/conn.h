@@ -10,7 +10,8 @@
  * drops packets or hangs, so conn.c then closes the library's connection.
  *
  * An operation is zk_conn_begin(), zk_conn_open(), requests and zk_conn_wait(). While
- * zk_conn_again() returns true, the operation is repeated from zk_conn_open() on.
+ * zk_conn_again() returns true, the operation is repeated from zk_conn_open() on. Its calls, and
+ * all other memory from zk_conn_memory(), live until the next operation begins.
  */
 #pragma once
 
@@ -45,7 +46,6 @@ struct zk_call {
 	struct zk_conn *conn;
 	int rc;			/* ZOK, ZNONODE ..., or ZK_UNANSWERED */
 	int64_t sent_ms;	/* CLOCK_BOOTTIME */
-	bool dropped;		/* its answer is to be ignored */
 	struct Stat stat;
 	char *text;		/* data of the node; names, each with a NUL */
 	size_t length;		/* of text */
@@ -93,6 +93,8 @@ struct zk_conn {
 	int64_t broke_ms;		/* when the last connection ended */
 	int64_t refused_ms;		/* since when servers refuse our session; 0: they do not */
 	int pending;			/* number of calls without an answer */
+	void **memory;			/* of the operation */
+	size_t memory_count;
 	uint64_t foreign;		/* connections that are not the library's */
 	uint32_t last_watch;		/* the number of the last watch */
 	/* What zk_conn_fd() announces until the main thread clears it: */
@@ -139,6 +141,11 @@ int zk_net_ask(const struct zk_conn *conn, const struct uri_host *host, char *an
 /* Begin an operation: all waits until the next call of this function end within ms. */
 void zk_conn_begin(struct zk_conn *conn, int64_t ms);
 
+/* Allocate zeroed memory that lives as long as the operation. */
+void *zk_conn_memory(struct zk_conn *conn, size_t count, size_t size);
+/* Free this memory early, before a long wait. Keeps it while calls have no answer. */
+void zk_conn_free(struct zk_conn *conn);
+
 /*
  * Connect the session, or make one with ttl_ms. Returns 0, or -1 and sets *err. A session that has
  * expired is reported once as ERROR_UNAVAILABLE with errnum ESTALE. The next call makes a new one.
@@ -170,8 +177,6 @@ void zk_conn_take_news(struct zk_conn *conn);
 
 /* For the library's threads. */
 void zk_conn_report(struct zk_conn *conn, struct zk_news news);
-/* Free a call, or let its answer free it when that comes. Accepts NULL. */
-void zk_call_free(struct zk_call *call);
 
 /*
  * Shall the operation be repeated after *err, within its time? True after a lost connection, and
@@ -195,7 +200,7 @@ int64_t zk_conn_lease(const struct zk_conn *conn, int64_t sent_ms);
 /*
  * ---- requests. Each function sends a request and returns at once. Any number of requests may be
  * on their way, and the server answers them in their order. zk_conn_wait() waits for all replies,
- * and the calls then have the results. The caller frees every call, also one without a reply.
+ * and the calls then have the results.
  */
 
 /*
@@ -222,9 +227,8 @@ struct zk_call *zk_delete_pair(struct zk_conn *conn, const struct zk_pair *pair,
 /* Check that both exist, by a transaction that changes nothing and needs a majority. */
 struct zk_call *zk_check_pair(struct zk_conn *conn, const struct zk_pair *pair);
 
-/* Wait for all calls, and return the result of this one. zk_call_end() also frees the call. */
+/* Wait for all calls, and return the result of this one. */
 int zk_call_wait(struct zk_call *call);
-int zk_call_end(struct zk_call *call);
 
 /* Set *err for the result rc of a request on path; what: "create". Returns -1. */
 int zk_call_error(const struct zk_conn *conn, int rc, const char *what, const char *path,

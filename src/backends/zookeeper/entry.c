@@ -182,9 +182,20 @@ ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i)
 	}
 }
 
+ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count)
+{
+	ptrdiff_t i = 0;
+
+	while (i < count && zk_entries_blocker(entries, i) < 0)
+		i++;
+	return i;
+}
+
 int zk_entries_disagree(const struct zk_entry *entries, ptrdiff_t i)
 {
-	for (ptrdiff_t j = 0; j < i && zk_entries_blocker(entries, j) < 0; j++)
+	const ptrdiff_t unblocked = zk_entries_unblocked(entries, i);
+
+	for (ptrdiff_t j = 0; j < unblocked; j++)
 		if (entries[j].mode == HOLD_SLOT && entries[i].mode == HOLD_SLOT &&
 		    entries[j].slots != entries[i].slots)
 			return entries[j].slots;

@@ -30,6 +30,8 @@
 #include "lock/backend.h"
 #include "path.h"
 
+struct zk_call;
+
 enum zk_maker { ZK_CURATOR, ZK_KAZOO, ZK_DLOCK };
 
 struct zk_entry {
@@ -41,6 +43,7 @@ struct zk_entry {
 	/* By the name alone; a name that both dlock and Curator write counts as Curator's */
 	enum zk_maker maker;
 	int64_t czxid;		/* 0: not asked for */
+	const struct zk_call *data;	/* of the node; NULL: not asked for */
 };
 
 /* Read the name of a node into *entry, which keeps the pointer. False: it is no entry. */
@@ -66,6 +69,9 @@ bool zk_entries_sort(struct zk_entry *entries, size_t count);
 
 /* Find the nearest entry before entry i that keeps it from holding, in sorted entries. -1: none. */
 ptrdiff_t zk_entries_blocker(const struct zk_entry *entries, ptrdiff_t i);
+
+/* Count the entries before the first one that is blocked. */
+ptrdiff_t zk_entries_unblocked(const struct zk_entry *entries, ptrdiff_t count);
 
 /*
  * The number of slots of an entry before entry i that nothing blocks, if both are slots and entry i

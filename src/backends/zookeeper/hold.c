@@ -57,7 +57,7 @@ static enum outcome write_text(struct zk_backend *zk, const char *text, struct e
 	if (!text)
 		return OUTCOME_HELD;
 	zk_record_write(data, zk->one_node ? own->uuid : NULL, ZK_HELD, own->taken_ms, text);
-	return outcome_of(zk, zk_call_end(zk_set(&zk->conn, own->at.node, data, -1)), "write",
+	return outcome_of(zk, zk_call_wait(zk_set(&zk->conn, own->at.node, data, -1)), "write",
 			  own->at.node, err);
 }
 
@@ -81,8 +81,6 @@ static enum outcome prove_hold(struct zk_backend *zk, const struct request *requ
 		outcome = outcome_of(zk, node->rc, "prove", zk->own.at.node, err);
 	if (outcome == OUTCOME_HELD && node->stat.ephemeralOwner != zk_conn_session(&zk->conn))
 		outcome = report_lost(zk, "its node belongs to another session", err);
-	zk_call_free(check);
-	zk_call_free(node);
 	return outcome;
 }
 
@@ -122,7 +120,7 @@ static enum outcome release_own(struct zk_backend *zk, const struct request *req
 	outcome = open_session(zk, request, err);
 	if (outcome != OUTCOME_HELD)
 		return outcome;
-	return outcome_of(zk, zk_call_end(zk_delete_pair(&zk->conn, &zk->own.at, -1)), "remove",
+	return outcome_of(zk, zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1)), "remove",
 			  zk->own.at.node, err);
 }
 

@@ -49,8 +49,7 @@ struct zk_own {
 	int32_t last_free;		/* by it: the last one before ours that could hold */
 
 	/* while it waits */
-	char *nearest;			/* the nearest entry that blocks ours */
-	struct zk_watched watched[ZK_WATCHED];
+	struct zk_watched watched[ZK_WATCHED];	/* the first one: what blocks ours */
 	bool any;			/* it watches the directory instead */
 	uint32_t directory_watch;	/* 0: none */
 	bool turn;			/* the nearest entry has ended */
@@ -118,8 +117,10 @@ enum outcome zk_remove(struct zk_backend *zk, const char *name, const char *uuid
 		       struct error *err);
 
 /* ---- check.c ---- */
-/* Make the root; make a directory in it, or the missing root. Return 0, or -1 and set *err. */
-int zk_make_root(struct zk_backend *zk, struct error *err);
-int zk_make_directory(struct zk_backend *zk, const char *path, struct error *err);
+/*
+ * Make a node, which may exist, and all that is missing above it. mode: ZOO_PERSISTENT or
+ * ZOO_CONTAINER. Returns 0, or -1 and sets *err.
+ */
+int zk_make_directory(struct zk_backend *zk, const char *path, int mode, struct error *err);
 int zk_setup(struct backend *backend, char **plan, struct error *err);
 int zk_check(struct backend *backend, struct findings *findings, struct error *err);

@@ -36,7 +36,7 @@ static int remove_other(struct zk_backend *zk, const struct Stat *stat, struct e
 		return error_set(err, ERROR_REFUSED, 0, "%s: %.200s has nodes below it: others "
 				 "take this lock without ?strategy=node", zk->conn.label,
 				 zk->own.directory);
-	zk_call_end(zk_delete_pair(&zk->conn, &zk->own.at, -1));
+	zk_call_wait(zk_delete_pair(&zk->conn, &zk->own.at, -1));
 	return 0;
 }
 
@@ -47,7 +47,7 @@ static enum outcome take_replies(struct zk_backend *zk, int rc, const struct zk_
 	struct zk_own *own = &zk->own;
 	struct zk_record record;
 
-	if (rc == ZNONODE && zk_make_root(zk, err))
+	if (rc == ZNONODE && zk_make_directory(zk, zk->root, ZOO_PERSISTENT, err))
 		return OUTCOME_ERROR;
 	if (rc != ZOK && rc != ZNODEEXISTS && rc != ZNONODE) {
 		zk_call_error(&zk->conn, rc, "create", own->directory, err);
@@ -88,8 +88,6 @@ static enum outcome try_acquire(struct zk_backend *zk, const struct request *req
 	outcome = take_replies(zk, zk_call_wait(created), data, grant, err);
 	if (outcome != OUTCOME_ERROR || err->kind != ERROR_UNAVAILABLE)
 		own->maybe = false;
-	zk_call_free(created);
-	zk_call_free(data);
 	return outcome;
 }
 

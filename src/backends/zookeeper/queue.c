@@ -3,11 +3,9 @@
 #include "queue.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/memory.h"
 
 void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE])
 {
@@ -16,37 +14,39 @@ void zk_node_path(const char *directory, const char *name, char path[static ZK_P
 		path[0] = '\0';
 }
 
-/* Read which of several nodes with one number was made first. */
-static int read_czxids(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
-		       struct error *err)
+int zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t count,
+			struct error *err)
 {
-	struct zk_call **calls = memory_new((size_t)queue->count, sizeof(*calls));
+	struct zk_entry *entry = queue->entries;
+	const ptrdiff_t all = queue->count;
 	char path[ZK_PATH_SIZE];
 	int failed;
 
-	for (ptrdiff_t i = 0; i < queue->count; i++) {
-		zk_node_path(directory, queue->entries[i].name, path);
-		calls[i] = zk_get(conn, path, 0);
+	for (ptrdiff_t i = 0; i < count; i++) {
+		zk_node_path(queue->directory, entry[i].name, path);
+		entry[i].data = zk_get(conn, path, 0);
 	}
 	failed = zk_conn_wait(conn);
-	for (ptrdiff_t i = 0; i < queue->count; i++) {
-		if (!failed && calls[i]->rc == ZOK)
-			queue->entries[i].czxid = calls[i]->stat.czxid;
-		zk_call_free(calls[i]);
+	if (failed)
+		return zk_call_error(conn, failed, "list", queue->directory, err);
+	queue->count = 0;
+	for (ptrdiff_t i = 0; i < all; i++) {
+		if (i < count && entry[i].data->rc == ZNONODE)
+			continue;
+		entry[i].czxid = i < count ? entry[i].data->stat.czxid : 0;
+		entry[queue->count++] = entry[i];
 	}
-	free(calls);
-	zk_entries_sort(queue->entries, (size_t)queue->count);
-	return failed ? zk_call_error(conn, failed, "list", directory, err) : 0;
+	return 0;
 }
 
-static void parse_names(struct zk_queue *queue)
+static void parse_names(struct zk_conn *conn, struct zk_queue *queue)
 {
 	const char *name = queue->names->text;
 	const size_t count = queue->names->count;
 	struct zk_entry entry;
 
-	queue->entries = memory_new(count, sizeof(*queue->entries));
-	queue->shadows = memory_new(count, sizeof(*queue->shadows));
+	queue->entries = zk_conn_memory(conn, count, sizeof(*queue->entries));
+	queue->shadows = zk_conn_memory(conn, count, sizeof(*queue->shadows));
 	for (size_t i = 0; i < count; i++, name += strlen(name) + 1) {
 		if (!zk_entry_parse(&entry, name))
 			continue;
@@ -60,18 +60,18 @@ static void parse_names(struct zk_queue *queue)
 int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
 		  struct zk_queue *queue, struct error *err)
 {
-	int failed = 0;
-
-	*queue = (struct zk_queue){ .names = names };
+	*queue = (struct zk_queue){ .directory = directory, .names = names };
 	if (names->rc == ZOK)
-		parse_names(queue);
+		parse_names(conn, queue);
 	else if (names->rc != ZNONODE)
-		failed = zk_call_error(conn, names->rc, "list", directory, err);
-	if (!failed && zk_entries_sort(queue->entries, (size_t)queue->count))
-		failed = read_czxids(conn, directory, queue, err);
-	if (failed)
-		zk_queue_finish(queue);
-	return failed;
+		return zk_call_error(conn, names->rc, "list", directory, err);
+	if (!zk_entries_sort(queue->entries, (size_t)queue->count))
+		return 0;
+	/* Several nodes have one number: find out which was made first. */
+	if (zk_queue_read_nodes(conn, queue, queue->count, err))
+		return -1;
+	zk_entries_sort(queue->entries, (size_t)queue->count);
+	return 0;
 }
 
 int zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
@@ -80,20 +80,8 @@ int zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue 
 	struct zk_call *sync = zk_sync(conn, directory), *names = zk_list(conn, directory, 0);
 	const int failed = zk_call_wait(sync);
 
-	zk_call_free(sync);
-	if (!failed)
-		return zk_queue_read(conn, directory, names, queue, err);
-	*queue = (struct zk_queue){ .count = 0 };
-	zk_call_free(names);
-	return zk_call_error(conn, failed, "sync", directory, err);
-}
-
-void zk_queue_finish(struct zk_queue *queue)
-{
-	zk_call_free(queue->names);
-	free(queue->entries);
-	free(queue->shadows);
-	*queue = (struct zk_queue){ .count = 0 };
+	return failed ? zk_call_error(conn, failed, "sync", directory, err)
+		      : zk_queue_read(conn, directory, names, queue, err);
 }
 
 static const struct zk_entry *find_shadow(const struct zk_queue *queue, ptrdiff_t i)
@@ -123,13 +111,12 @@ ptrdiff_t zk_queue_find(const struct zk_queue *queue, const char *name)
 	return -1;
 }
 
-void zk_queue_pair(const struct zk_queue *queue, ptrdiff_t i, const char *directory,
-		   struct zk_pair *pair)
+void zk_queue_pair(const struct zk_queue *queue, ptrdiff_t i, struct zk_pair *pair)
 {
 	const struct zk_entry *shadow = find_shadow(queue, i);
 
-	zk_node_path(directory, queue->entries[i].name, pair->node);
+	zk_node_path(queue->directory, queue->entries[i].name, pair->node);
 	pair->shadow[0] = '\0';
 	if (shadow)
-		zk_node_path(directory, shadow->name, pair->shadow);
+		zk_node_path(queue->directory, shadow->name, pair->shadow);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The queue for a lock as the server has it: the entries in their order, and the shadows of those
- * that dlock made. Every queue ends with zk_queue_finish().
+ * that dlock made. It lives as long as the operation that reads it (conn.h).
  */
 #pragma once
 
@@ -14,6 +14,7 @@
 struct error;
 
 struct zk_queue {
+	const char *directory;
 	struct zk_call *names;		/* the answer that was read; the entries point into it */
 	struct zk_entry *entries;	/* in their order */
 	ptrdiff_t count;
@@ -25,24 +26,26 @@ struct zk_queue {
 void zk_node_path(const char *directory, const char *name, char path[static ZK_PATH_SIZE]);
 
 /*
- * Read the queue as the leader has it. A missing directory is an empty queue. Returns 0, or -1 with
- * an empty queue and sets *err.
+ * Read the queue as the leader has it. A missing directory is an empty queue. Returns 0, or -1 and
+ * sets *err.
  */
 int zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue *queue,
 		   struct error *err);
 
-/*
- * Read the queue from the reply to zk_list(), which the queue takes over. Sends more requests if
- * numbers are the same.
- */
+/* Read the queue from the reply to zk_list(). Sends more requests if numbers are the same. */
 int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
 		  struct zk_queue *queue, struct error *err);
-void zk_queue_finish(struct zk_queue *queue);
+
+/*
+ * Read the nodes of the first count entries, and remove the entries that have ended since the queue
+ * was read. Returns 0, or -1 and sets *err.
+ */
+int zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t count,
+			struct error *err);
 
 /* Find the last entry with that uuid, or the one with that name. Return its index, or -1. */
 ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid);
 ptrdiff_t zk_queue_find(const struct zk_queue *queue, const char *name);
 
 /* Write the paths of entry i and its shadow; the shadow's is "" if it has none. */
-void zk_queue_pair(const struct zk_queue *queue, ptrdiff_t i, const char *directory,
-		   struct zk_pair *pair);
+void zk_queue_pair(const struct zk_queue *queue, ptrdiff_t i, struct zk_pair *pair);

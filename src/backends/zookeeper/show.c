@@ -12,94 +12,44 @@
 #include "lock/view.h"
 #include "lock.h"
 
-/* The nodes of a lock, with their data. */
-struct listing {
-	char directory[ZK_PATH_SIZE];
-	struct zk_queue queue;
-	struct zk_call **data;		/* of each entry; NULL: not read */
-};
-
-static void finish_listing(struct listing *listing)
+static int read_once(struct zk_backend *zk, const char *directory, struct zk_queue *queue,
+		     struct error *err)
 {
-	for (ptrdiff_t i = 0; listing->data && i < listing->queue.count; i++)
-		zk_call_free(listing->data[i]);
-	free(listing->data);
-	zk_queue_finish(&listing->queue);
-	listing->data = NULL;
-}
-
-/* Remove the entries that have ended since the queue was read. */
-static void drop_ended(struct listing *listing)
-{
-	struct zk_queue *queue = &listing->queue;
-	ptrdiff_t count = 0;
-
-	for (ptrdiff_t i = 0; i < queue->count; i++) {
-		if (listing->data[i] && listing->data[i]->rc != ZOK) {
-			zk_call_free(listing->data[i]);
-			continue;
-		}
-		queue->entries[count] = queue->entries[i];
-		listing->data[count++] = listing->data[i];
-	}
-	queue->count = count;
-}
-
-/*
- * Read the data of all entries. A process that waits reads only the holders, because a long queue
- * would be slow if each waiter read all others.
- */
-static int read_data(struct zk_backend *zk, struct listing *listing, struct error *err)
-{
-	const struct zk_queue *queue = &listing->queue;
-	char path[ZK_PATH_SIZE];
-	int rc;
-
-	listing->data = memory_new((size_t)queue->count, sizeof(*listing->data));
-	for (ptrdiff_t i = 0; i < queue->count; i++) {
-		if (zk->own.at.node[0] && zk_entries_blocker(queue->entries, i) >= 0)
-			break;
-		zk_node_path(listing->directory, queue->entries[i].name, path);
-		listing->data[i] = zk_get(&zk->conn, path, 0);
-	}
-	rc = zk_conn_wait(&zk->conn);
-	if (rc)
-		return zk_call_error(&zk->conn, rc, "list", listing->directory, err);
-	drop_ended(listing);
-	return 0;
-}
-
-static int list_once(struct zk_backend *zk, struct listing *listing, struct error *err)
-{
-	struct zk_queue *queue = &listing->queue;
+	ptrdiff_t count;
 
 	if (zk_conn_open(&zk->conn, ZK_ASKING_MS, err) ||
-	    zk_queue_fetch(&zk->conn, listing->directory, queue, err))
+	    zk_queue_fetch(&zk->conn, directory, queue, err))
 		return -1;
 	/* Another process uses strategy node: the directory itself is the only entry. */
 	if (queue->names->rc == ZOK && queue->names->stat.ephemeralOwner) {
-		free(queue->entries);
-		queue->entries = memory_new(1, sizeof(*queue->entries));
+		queue->entries = zk_conn_memory(&zk->conn, 1, sizeof(*queue->entries));
 		queue->entries[0] = (struct zk_entry){ .name = "", .maker = ZK_DLOCK };
 		queue->count = 1;
 	}
-	return read_data(zk, listing, err);
+	count = queue->count;
+	/*
+	 * A process that waits reads only the holders, because a long queue would be slow if each
+	 * waiter read all others.
+	 */
+	if (zk->own.at.node[0])
+		count = zk_entries_unblocked(queue->entries, queue->count);
+	return zk_queue_read_nodes(&zk->conn, queue, count, err);
 }
 
-/* Returns 0, or -1 and sets *err. The caller calls finish_listing() in any case. */
-static int list_lock(struct zk_backend *zk, const char *name, struct listing *listing,
+/* Read the queue and the nodes of a lock. Returns 0, or -1 and sets *err. */
+static int read_lock(struct zk_backend *zk, const char *name, struct zk_queue *queue,
 		     struct error *err)
 {
-	int result;
+	char *directory;
+	int failed;
 
-	zk_directory(zk, name, listing->directory);
 	zk_conn_begin(&zk->conn, zk->base.connect_timeout_ms);
-	for (;;) {
-		result = list_once(zk, listing, err);
-		if (!result || !zk_conn_again(&zk->conn, err))
-			return result;
-		finish_listing(listing);
-	}
+	directory = zk_conn_memory(&zk->conn, 1, ZK_PATH_SIZE);
+	zk_directory(zk, name, directory);
+	do
+		failed = read_once(zk, directory, queue, err);
+	while (failed && zk_conn_again(&zk->conn, err));
+	return failed;
 }
 
 /* ---- rows ---- */
@@ -121,9 +71,9 @@ static void describe_foreign(const struct zk_entry *entry, const struct zk_call 
 	holder_encode(&holder, text);
 }
 
-static struct row *add_text(struct rows *rows, const struct zk_entry *entry,
-			    const struct zk_call *data, enum zk_state state)
+static struct row *add_text(struct rows *rows, const struct zk_entry *entry, enum zk_state state)
 {
+	const struct zk_call *data = entry->data;
 	char text[HOLDER_TEXT_SIZE];
 
 	if (!data)
@@ -143,10 +93,11 @@ static int64_t age_of(int64_t since_ms)
 }
 
 /* Add an entry that waits, with waiters, or else one that holds. */
-static void add_row(struct rows *rows, const struct zk_entry *entry, const struct zk_call *data,
-		    const char *uuid, bool unblocked, bool waiters)
+static void add_row(struct rows *rows, const struct zk_entry *entry, const char *uuid,
+		    bool unblocked, bool waiters)
 {
 	static const struct Stat no_stat;
+	const struct zk_call *data = entry->data;
 	const struct Stat *stat = data ? &data->stat : &no_stat;
 	const char *own = zk_entry_uuid(entry);
 	struct zk_record record = { .state = ZK_WAITING };
@@ -156,7 +107,7 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const struc
 		zk_record_read(&record, data->text, data->length, uuid);
 	if (waiters == (unblocked && record.state != ZK_WAITING))
 		return;
-	row = add_text(rows, entry, data, record.state);
+	row = add_text(rows, entry, record.state);
 	row->mine = entry->name[0] ? zk_entry_has_uuid(entry, uuid) : record.mine;
 	row->holds = !waiters;
 	row->mode = entry->mode;
@@ -172,16 +123,15 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const struc
 }
 
 /* Add the holds first: in the queue, a waiter that could hold may be before one. */
-static void add_rows(struct rows *rows, const struct listing *listing, const char *token)
+static void add_rows(struct rows *rows, const struct zk_queue *queue, const char *token)
 {
-	const struct zk_queue *queue = &listing->queue;
 	char uuid[ZK_UUID_SIZE] = "";
 
 	if (token[0])
 		zk_uuid(token, uuid);
 	for (int waiters = 0; waiters < 2; waiters++)
 		for (ptrdiff_t i = 0; i < queue->count; i++)
-			add_row(rows, &queue->entries[i], listing->data[i], uuid,
+			add_row(rows, &queue->entries[i], uuid,
 				zk_entries_blocker(queue->entries, i) < 0, waiters);
 }
 
@@ -211,15 +161,13 @@ static bool scan_names(const struct zk_call *names, const char *where, struct na
 static int show_lock(struct zk_backend *zk, const struct request *request, struct rows *rows,
 		     struct error *err)
 {
-	struct listing listing = { .data = NULL };
-	const int failed = list_lock(zk, request->name, &listing, err);
+	struct zk_queue queue;
 
-	if (!failed) {
-		add_rows(rows, &listing, request->token);
-		scan_names(listing.queue.names, "", &rows->ignored);
-	}
-	finish_listing(&listing);
-	return failed;
+	if (read_lock(zk, request->name, &queue, err))
+		return -1;
+	add_rows(rows, &queue, request->token);
+	scan_names(queue.names, "", &rows->ignored);
+	return 0;
 }
 
 /* ---- the names of all locks ---- */
@@ -238,29 +186,28 @@ static void add_directory(struct rows *rows, const char *component, const struct
 /* Read all directories in the root. */
 static int read_root(struct zk_backend *zk, struct rows *rows, struct error *err)
 {
-	struct zk_call *sync = zk_sync(&zk->conn, zk->root);
-	struct zk_call *root = zk_list(&zk->conn, zk->root, 0), **calls;
+	struct zk_call *root, **calls;
 	const char *component;
 	char path[ZK_PATH_SIZE];
-	const int rc = zk_call_wait(root);
-	const size_t count = rc == ZOK ? root->count : 0;
 	int failed;
 
-	calls = memory_new(count, sizeof(*calls));
+	zk_sync(&zk->conn, zk->root);
+	root = zk_list(&zk->conn, zk->root, 0);
+	failed = zk_call_wait(root);
+	if (failed == ZNONODE)
+		return 0;
+	if (failed)
+		return zk_call_error(&zk->conn, failed, "list", zk->root, err);
+	calls = zk_conn_memory(&zk->conn, root->count, sizeof(*calls));
 	component = root->text;
-	for (size_t i = 0; i < count; i++, component += strlen(component) + 1) {
+	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1) {
 		zk_node_path(zk->root, component, path);
 		calls[i] = zk_list(&zk->conn, path, 0);
 	}
-	failed = rc == ZOK || rc == ZNONODE ? zk_conn_wait(&zk->conn) : rc;
+	failed = zk_conn_wait(&zk->conn);
 	component = root->text;
-	for (size_t i = 0; i < count; i++, component += strlen(component) + 1) {
+	for (size_t i = 0; i < root->count; i++, component += strlen(component) + 1)
 		add_directory(rows, component, calls[i]);
-		zk_call_free(calls[i]);
-	}
-	free(calls);
-	zk_call_free(sync);
-	zk_call_free(root);
 	return failed ? zk_call_error(&zk->conn, failed, "list", zk->root, err) : 0;
 }
 
@@ -285,17 +232,18 @@ int zk_show(struct backend *backend, const struct request *request, struct rows 
 	/* A process that gives up shows the holder and exits without close(). */
 	if (zk->done)
 		zk_conn_close(&zk->conn);
+	zk_conn_free(&zk->conn);
 	return failed;
 }
 
 /* ---- removing ---- */
 
 /* Is this the entry with that uuid, or the one that this transaction made? */
-static bool is_entry(const struct zk_entry *entry, const struct zk_call *data,
-		     const struct zk_record *record, const char *uuid, uint64_t czxid)
+static bool is_entry(const struct zk_entry *entry, const struct zk_record *record,
+		     const char *uuid, uint64_t czxid)
 {
 	if (!uuid)
-		return (uint64_t)data->stat.czxid == czxid;
+		return (uint64_t)entry->czxid == czxid;
 	return entry->name[0] ? zk_entry_has_uuid(entry, uuid) : record->mine;
 }
 
@@ -303,27 +251,31 @@ static bool is_entry(const struct zk_entry *entry, const struct zk_call *data,
 static enum outcome remove_once(struct zk_backend *zk, const char *name, const char *uuid,
 				uint64_t czxid, bool *waits, struct error *err)
 {
-	struct listing listing = { .data = NULL };
-	struct zk_pair pair = { .node = "" };
 	struct zk_record record;
-	int rc = list_lock(zk, name, &listing, err) ? ZK_UNANSWERED : ZNONODE;
+	struct zk_queue queue;
+	struct zk_pair pair;
+	int rc;
 
-	for (ptrdiff_t i = 0; rc == ZNONODE && i < listing.queue.count; i++) {
-		const struct zk_call *data = listing.data[i];
+	if (read_lock(zk, name, &queue, err))
+		return OUTCOME_ERROR;
+	for (ptrdiff_t i = 0; i < queue.count; i++) {
+		const struct zk_call *data = queue.entries[i].data;
 
 		zk_record_read(&record, data->text, data->length, uuid ? uuid : "");
-		if (!is_entry(&listing.queue.entries[i], data, &record, uuid, czxid))
+		if (!is_entry(&queue.entries[i], &record, uuid, czxid))
 			continue;
 		*waits = record.state == ZK_WAITING;
-		zk_queue_pair(&listing.queue, i, listing.directory, &pair);
+		zk_queue_pair(&queue, i, &pair);
 		/* With strategy node a later node has this path. Its version may differ. */
-		rc = zk_call_end(zk_delete_pair(&zk->conn, &pair, data->stat.version));
-		if (rc != ZOK && rc != ZNONODE)
-			zk_call_error(&zk->conn, rc, "remove", pair.node, err);
-		break;
+		rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, data->stat.version));
+		if (rc == ZOK)
+			return OUTCOME_HELD;
+		if (rc == ZNONODE)
+			return OUTCOME_LOST;
+		zk_call_error(&zk->conn, rc, "remove", pair.node, err);
+		return OUTCOME_ERROR;
 	}
-	finish_listing(&listing);
-	return rc == ZOK ? OUTCOME_HELD : rc == ZNONODE ? OUTCOME_LOST : OUTCOME_ERROR;
+	return OUTCOME_LOST;
 }
 
 enum outcome zk_remove(struct zk_backend *zk, const char *name, const char *uuid, uint64_t czxid,
