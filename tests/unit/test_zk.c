@@ -81,6 +81,26 @@ static void test_names(void)
 		}
 }
 
+/* The shadow has the next number. */
+static void test_shadows(void)
+{
+	static const char *const names[][2] = {
+		{ "_c_" U "-lock-0000000007", "_c_" U "-dlock-__WRIT__0000000008" },
+		{ "_c_" U "-slots-3-lock-0000000009", "_c_" U "-dlock-__WRIT__0000000010" },
+		{ "_c_" U "-__READ__-000000001", "_c_" U "-dlock-lock-0000000000" },
+		{ "_c_" U "-lock-2147483647", "_c_" U "-dlock-__WRIT__-2147483648" },
+	};
+	char shadow[ZK_PREFIX_SIZE];
+	struct zk_entry entry;
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		unit_case("shadow of %s", names[i][0]);
+		CHECK(zk_entry_parse(&entry, names[i][0]));
+		zk_entry_shadow(&entry, shadow);
+		CHECK_STR(shadow, names[i][1]);
+	}
+}
+
 /* ---- the order */
 
 static void test_numbers(void)
@@ -282,6 +302,7 @@ static void test_paths(void)
 int main(void)
 {
 	test_names();
+	test_shadows();
 	test_numbers();
 	test_order();
 	test_lines();

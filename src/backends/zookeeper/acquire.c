@@ -200,7 +200,7 @@ static int read_queue(struct zk_backend *zk, struct zk_call *names, struct error
 	me = zk_queue_find_uuid(&queue, own->uuid);
 	if (me < 0)
 		return report_gone(zk, err);
-	zk_queue_pair(&queue, me, &own->at);
+	zk_queue_pair(own->directory, &queue.entries[me], true, &own->at);
 	record_queue(own, queue.entries, me);
 	schedule_check(zk);
 	return 0;
@@ -249,17 +249,13 @@ static int take_watches(struct zk_backend *zk, struct zk_call *calls[static ZK_W
 static int watch_others(struct zk_backend *zk, const struct request *request, struct error *err)
 {
 	struct zk_own *own = &zk->own;
-	struct zk_call *calls[ZK_WATCHED] = { NULL }, *set = NULL, *watch = NULL;
+	struct zk_call *calls[ZK_WATCHED] = { NULL }, *set = NULL;
 	char text[ZK_RECORD_SIZE], path[ZK_PATH_SIZE];
 	int result;
 
 	if (own->state != ZK_WAITING) {
 		zk_record_write(text, NULL, ZK_WAITING, 0, request->text);
 		set = zk_set(&zk->conn, own->at.node, text, own->version);
-	}
-	if (!own->watch) {
-		own->watch = ++zk->conn.last_watch;
-		watch = zk_list(&zk->conn, own->at.node, own->watch);
 	}
 	for (int i = 0; i < ZK_WATCHED; i++)
 		if (own->watched[i].name && !own->watched[i].number) {
@@ -270,37 +266,30 @@ static int watch_others(struct zk_backend *zk, const struct request *request, st
 	result = zk_conn_wait(&zk->conn);
 	if (result)
 		result = report_failed(zk, result, "wait at", err);
-	else if (watch && watch->rc == ZNONODE)
-		result = report_gone(zk, err);
 	else if (!set || !take_written(zk, set, ZK_WAITING, err))
 		result = take_watches(zk, calls, err);
 	else
 		result = -1;
-	if (result < 0) {
-		own->watch = 0;
+	if (result < 0)
 		clear_watches(own);
-	}
 	return result;
 }
 
 /* ---- an entry that could hold, and does not ---- */
 
-/* Evict the suspect if its data has not changed. Returns 1, or -1 and sets *err. */
-static int evict_suspect(struct zk_backend *zk, int32_t version, struct error *err)
+/*
+ * Evict the suspect if its data has not changed. It still can hold, because no entry is ever added
+ * before it. Returns 1, or -1 and sets *err.
+ */
+static int evict_suspect(struct zk_backend *zk, const struct zk_entry *entry, int32_t version,
+			 struct error *err)
 {
 	struct zk_own *own = &zk->own;
-	struct zk_queue queue;
 	struct zk_pair pair;
-	ptrdiff_t i;
-	int rc = ZOK;
+	int rc;
 
-	if (zk_queue_fetch(&zk->conn, own->directory, &queue, err))
-		return -1;
-	i = zk_queue_find(&queue, own->suspect);
-	if (i >= 0 && zk_entries_blocker(queue.entries, i) < 0) {
-		zk_queue_pair(&queue, i, &pair);
-		rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, version));
-	}
+	zk_queue_pair(own->directory, entry, true, &pair);
+	rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, version));
 	if (rc == ZK_UNANSWERED)
 		return zk_call_error(&zk->conn, rc, "remove", own->suspect, err);
 	/* If its ACL forbids the removal, wait for its session to end. */
@@ -339,7 +328,7 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 			      (record.state != ZK_NEW ||
 			       zk_number_compare(entry.number, own->last_free) <= 0);
 	if (!own->suspect_holds && clock_boot_ms() - own->suspect_ms >= HOLD_LATE_MS)
-		return evict_suspect(zk, data->stat.version, err);
+		return evict_suspect(zk, &entry, data->stat.version, err);
 	/* This holder may have followed another one, and is not watched yet. */
 	if (own->suspect_holds && !own->slot && own->waiting < NEAR)
 		add_watch(own, own->suspect);
@@ -363,7 +352,7 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 	i = zk_queue_find_uuid(&queue, own->uuid);
 	own->maybe = i >= 0;
 	if (i >= 0)
-		zk_queue_pair(&queue, i, &own->at);
+		zk_queue_pair(own->directory, &queue.entries[i], true, &own->at);
 	if (i < 0)
 		return 0;
 	data = zk_get(&zk->conn, own->at.node, 0);

@@ -115,13 +115,23 @@ void zk_entry_name(enum hold_mode mode, int slots, const char *uuid, bool shadow
 		   char name[static ZK_PREFIX_SIZE])
 {
 	if (shadow)
-		snprintf(name, ZK_PREFIX_SIZE, "_c_%s-dlock-%s", uuid,
+		snprintf(name, ZK_PREFIX_SIZE, "_c_%.36s-dlock-%s", uuid,
 			 mode == HOLD_SHARED ? "lock-" : "__WRIT__");
 	else if (mode == HOLD_SLOT)
-		snprintf(name, ZK_PREFIX_SIZE, "_c_%s-slots-%d-lock-", uuid, slots);
+		snprintf(name, ZK_PREFIX_SIZE, "_c_%.36s-slots-%d-lock-", uuid, slots);
 	else
-		snprintf(name, ZK_PREFIX_SIZE, "_c_%s-%s", uuid,
+		snprintf(name, ZK_PREFIX_SIZE, "_c_%.36s-%s", uuid,
 			 mode == HOLD_SHARED ? "__READ__" : "lock-");
+}
+
+void zk_entry_shadow(const struct zk_entry *entry, char name[static ZK_PREFIX_SIZE])
+{
+	size_t length;
+
+	zk_entry_name(entry->mode, 0, zk_entry_uuid(entry), true, name);
+	length = strlen(name);
+	snprintf(name + length, ZK_PREFIX_SIZE - length, "%010" PRId32,
+		 (int32_t)((uint32_t)entry->number + 1));
 }
 
 int32_t zk_number_compare(int32_t a, int32_t b)

@@ -11,7 +11,7 @@
  *
  * Curator's mutex sorts by what follows the last "lock-" and ignores all other names. Its
  * read/write lock sorts by what follows __READ__ or __WRIT__. Both must see each entry of dlock. So
- * the transaction that makes an entry also makes its shadow: a node next to it in the order, under
+ * the transaction that makes an entry also makes its shadow: a node with the next number, under
  * a name for the other recipe. dlock ignores shadows in the order:
  *
  *	_c_UUID-dlock-__WRIT__N		shadow of an exclusive entry or a slot
@@ -55,11 +55,15 @@ const char *zk_entry_uuid(const struct zk_entry *entry);
 /* Does the name have this uuid? */
 bool zk_entry_has_uuid(const struct zk_entry *entry, const char *uuid);
 
+/* Also has room for a number. */
 #define ZK_PREFIX_SIZE 80
 
-/* Write the name of an entry or its shadow, without its number. */
+/* Write the name of an entry or its shadow, without its number. uuid may end later. */
 void zk_entry_name(enum hold_mode mode, int slots, const char *uuid, bool shadow,
 		   char name[static ZK_PREFIX_SIZE]);
+
+/* Write the name of the shadow that dlock has made with this entry, which has a uuid. */
+void zk_entry_shadow(const struct zk_entry *entry, char name[static ZK_PREFIX_SIZE]);
 
 /* Below 0 when a comes before b, in the serial arithmetic of RFC 1982. */
 int32_t zk_number_compare(int32_t a, int32_t b);

@@ -46,15 +46,9 @@ static void parse_names(struct zk_conn *conn, struct zk_queue *queue)
 	struct zk_entry entry;
 
 	queue->entries = zk_conn_memory(conn, count, sizeof(*queue->entries));
-	queue->shadows = zk_conn_memory(conn, count, sizeof(*queue->shadows));
-	for (size_t i = 0; i < count; i++, name += strlen(name) + 1) {
-		if (!zk_entry_parse(&entry, name))
-			continue;
-		if (entry.shadow)
-			queue->shadows[queue->shadow_count++] = entry;
-		else
+	for (size_t i = 0; i < count; i++, name += strlen(name) + 1)
+		if (zk_entry_parse(&entry, name) && !entry.shadow)
 			queue->entries[queue->count++] = entry;
-	}
 }
 
 int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *names,
@@ -84,16 +78,6 @@ int zk_queue_fetch(struct zk_conn *conn, const char *directory, struct zk_queue 
 		      : zk_queue_read(conn, directory, names, queue, err);
 }
 
-static const struct zk_entry *find_shadow(const struct zk_queue *queue, ptrdiff_t i)
-{
-	const char *uuid = zk_entry_uuid(&queue->entries[i]);
-
-	for (ptrdiff_t k = 0; uuid && k < queue->shadow_count; k++)
-		if (zk_entry_has_uuid(&queue->shadows[k], uuid))
-			return &queue->shadows[k];
-	return NULL;
-}
-
 ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid)
 {
 	ptrdiff_t i = queue->count - 1;
@@ -103,20 +87,15 @@ ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid)
 	return i;
 }
 
-ptrdiff_t zk_queue_find(const struct zk_queue *queue, const char *name)
+void zk_queue_pair(const char *directory, const struct zk_entry *entry, bool shadow,
+		   struct zk_pair *pair)
 {
-	for (ptrdiff_t i = 0; i < queue->count; i++)
-		if (!strcmp(queue->entries[i].name, name))
-			return i;
-	return -1;
-}
+	char name[ZK_PREFIX_SIZE];
 
-void zk_queue_pair(const struct zk_queue *queue, ptrdiff_t i, struct zk_pair *pair)
-{
-	const struct zk_entry *shadow = find_shadow(queue, i);
-
-	zk_node_path(queue->directory, queue->entries[i].name, pair->node);
+	zk_node_path(directory, entry->name, pair->node);
 	pair->shadow[0] = '\0';
-	if (shadow)
-		zk_node_path(queue->directory, shadow->name, pair->shadow);
+	if (!shadow || !zk_entry_uuid(entry))
+		return;
+	zk_entry_shadow(entry, name);
+	zk_node_path(directory, name, pair->shadow);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The queue for a lock as the server has it: the entries in their order, and the shadows of those
- * that dlock made. It lives as long as the operation that reads it (conn.h).
+ * The queue for a lock as the server has it: the entries in their order, without shadows. It lives
+ * as long as the operation that reads it (conn.h).
  */
 #pragma once
 
@@ -18,8 +18,6 @@ struct zk_queue {
 	struct zk_call *names;		/* the answer that was read; the entries point into it */
 	struct zk_entry *entries;	/* in their order */
 	ptrdiff_t count;
-	struct zk_entry *shadows;	/* in no order */
-	ptrdiff_t shadow_count;
 };
 
 /* Write the path of a node in a directory; "" if it is too long, as only a foreign one is. */
@@ -43,9 +41,9 @@ int zk_queue_read(struct zk_conn *conn, const char *directory, struct zk_call *n
 int zk_queue_read_nodes(struct zk_conn *conn, struct zk_queue *queue, ptrdiff_t count,
 			struct error *err);
 
-/* Find the last entry with that uuid, or the one with that name. Return its index, or -1. */
+/* Find the last entry with that uuid. Returns its index, or -1. */
 ptrdiff_t zk_queue_find_uuid(const struct zk_queue *queue, const char *uuid);
-ptrdiff_t zk_queue_find(const struct zk_queue *queue, const char *name);
 
-/* Write the paths of entry i and its shadow; the shadow's is "" if it has none. */
-void zk_queue_pair(const struct zk_queue *queue, ptrdiff_t i, struct zk_pair *pair);
+/* Write the paths of an entry and its shadow. shadow: has it one, because dlock made it? */
+void zk_queue_pair(const char *directory, const struct zk_entry *entry, bool shadow,
+		   struct zk_pair *pair);

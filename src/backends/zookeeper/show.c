@@ -265,7 +265,8 @@ static enum outcome remove_once(struct zk_backend *zk, const char *name, const c
 		if (!is_entry(&queue.entries[i], &record, uuid, czxid))
 			continue;
 		*waits = record.state == ZK_WAITING;
-		zk_queue_pair(&queue, i, &pair);
+		zk_queue_pair(queue.directory, &queue.entries[i], record.state != ZK_FOREIGN,
+			      &pair);
 		/* With strategy node a later node has this path. Its version may differ. */
 		rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, data->stat.version));
 		if (rc == ZOK)
