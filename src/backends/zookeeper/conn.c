@@ -472,25 +472,20 @@ static void report_reply(struct zk_call *call, int rc)
 	zk_conn_report(call->conn, (struct zk_news){ .call = call, .rc = rc });
 }
 
-static struct zk_call *call_of(const void *data)
-{
-	return (struct zk_call *)data;
-}
-
 static void on_void(int rc, const void *data)
 {
-	report_reply(call_of(data), rc);
+	report_reply((struct zk_call *)data, rc);
 }
 
 static void on_string(int rc, const char *value, const void *data)
 {
 	(void)value;
-	report_reply(call_of(data), rc);
+	report_reply((struct zk_call *)data, rc);
 }
 
 static void on_stat(int rc, const struct Stat *stat, const void *data)
 {
-	struct zk_call *call = call_of(data);
+	struct zk_call *call = (struct zk_call *)data;
 
 	if (rc == ZOK && stat)
 		call->stat = *stat;
@@ -500,7 +495,7 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
 static void on_data(int rc, const char *value, int length, const struct Stat *stat,
 		    const void *data)
 {
-	struct zk_call *call = call_of(data);
+	struct zk_call *call = (struct zk_call *)data;
 
 	/* A length of -1 means that the node has no data. */
 	call->length = rc == ZOK && value && length > 0 ? (size_t)length : 0;
@@ -542,7 +537,7 @@ static void on_names(int rc, const struct String_vector *names, const struct Sta
 	if (rc == ZOK && names && has_null(names))
 		rc = ZMARSHALLINGERROR;
 	if (rc == ZOK && names)
-		copy_names(call_of(data), names);
+		copy_names((struct zk_call *)data, names);
 	on_stat(rc, stat, data);
 }
 
@@ -579,16 +574,6 @@ static struct zk_call *finish_send(struct zk_call *call, int rc)
 	return call;
 }
 
-static watcher_fn get_watcher(uint32_t watch)
-{
-	return watch ? on_watch : NULL;
-}
-
-static void *pack_watch(uint32_t watch)
-{
-	return (void *)(uintptr_t)watch;
-}
-
 static const struct ACL_vector *choose_acl(const struct zk_conn *conn)
 {
 	return conn->auth ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
@@ -598,16 +583,16 @@ struct zk_call *zk_get(struct zk_conn *conn, const char *path, uint32_t watch)
 {
 	struct zk_call *call = make_call(conn);
 
-	return finish_send(call, zoo_awget(conn->handle, path, get_watcher(watch),
-					   pack_watch(watch), on_data, call));
+	return finish_send(call, zoo_awget(conn->handle, path, watch ? on_watch : NULL,
+					   (void *)(uintptr_t)watch, on_data, call));
 }
 
 struct zk_call *zk_list(struct zk_conn *conn, const char *path, uint32_t watch)
 {
 	struct zk_call *call = make_call(conn);
 
-	return finish_send(call, zoo_awget_children2(conn->handle, path, get_watcher(watch),
-						     pack_watch(watch), on_names, call));
+	return finish_send(call, zoo_awget_children2(conn->handle, path, watch ? on_watch : NULL,
+						     (void *)(uintptr_t)watch, on_names, call));
 }
 
 struct zk_call *zk_set(struct zk_conn *conn, const char *path, const char *text,

@@ -92,6 +92,12 @@ static int64_t age_of(int64_t since_ms)
 	return !since_ms ? -1 : age_ms < 0 ? 0 : age_ms;
 }
 
+/* Has this entry that uuid? The node of strategy node has it in its data. */
+static bool is_mine(const struct zk_entry *entry, const struct zk_record *record, const char *uuid)
+{
+	return entry->name[0] ? zk_entry_has_uuid(entry, uuid) : record->mine;
+}
+
 /* Add an entry that waits, with waiters, or else one that holds. */
 static void add_row(struct rows *rows, const struct zk_entry *entry, const char *uuid,
 		    bool unblocked, bool waiters)
@@ -108,7 +114,7 @@ static void add_row(struct rows *rows, const struct zk_entry *entry, const char 
 	if (waiters == (unblocked && record.state != ZK_WAITING))
 		return;
 	row = add_text(rows, entry, record.state);
-	row->mine = entry->name[0] ? zk_entry_has_uuid(entry, uuid) : record.mine;
+	row->mine = is_mine(entry, &record, uuid);
 	row->holds = !waiters;
 	row->mode = entry->mode;
 	row->slots = entry->slots;
@@ -238,18 +244,8 @@ int zk_show(struct backend *backend, const struct request *request, struct rows 
 
 /* ---- removing ---- */
 
-/* Is this the entry with that uuid, or the one that this transaction made? */
-static bool is_entry(const struct zk_entry *entry, const struct zk_record *record,
-		     const char *uuid, uint64_t czxid)
-{
-	if (!uuid)
-		return (uint64_t)entry->czxid == czxid;
-	return entry->name[0] ? zk_entry_has_uuid(entry, uuid) : record->mine;
-}
-
-/* Set *waits if the removed entry waited. */
 static enum outcome remove_once(struct zk_backend *zk, const char *name, const char *uuid,
-				uint64_t czxid, bool *waits, struct error *err)
+				uint64_t czxid, struct error *err)
 {
 	struct zk_record record;
 	struct zk_queue queue;
@@ -259,18 +255,17 @@ static enum outcome remove_once(struct zk_backend *zk, const char *name, const c
 	if (read_lock(zk, name, &queue, err))
 		return OUTCOME_ERROR;
 	for (ptrdiff_t i = 0; i < queue.count; i++) {
-		const struct zk_call *data = queue.entries[i].data;
+		const struct zk_entry *entry = &queue.entries[i];
+		const struct zk_call *data = entry->data;
 
 		zk_record_read(&record, data->text, data->length, uuid ? uuid : "");
-		if (!is_entry(&queue.entries[i], &record, uuid, czxid))
+		if (uuid ? !is_mine(entry, &record, uuid) : (uint64_t)entry->czxid != czxid)
 			continue;
-		*waits = record.state == ZK_WAITING;
-		zk_queue_pair(queue.directory, &queue.entries[i], record.state != ZK_FOREIGN,
-			      &pair);
+		zk_queue_pair(queue.directory, entry, record.state != ZK_FOREIGN, &pair);
 		/* With strategy node a later node has this path. Its version may differ. */
 		rc = zk_call_wait(zk_delete_pair(&zk->conn, &pair, data->stat.version));
 		if (rc == ZOK)
-			return OUTCOME_HELD;
+			return record.state == ZK_WAITING ? OUTCOME_LOST : OUTCOME_HELD;
 		if (rc == ZNONODE)
 			return OUTCOME_LOST;
 		zk_call_error(&zk->conn, rc, "remove", pair.node, err);
@@ -283,14 +278,11 @@ enum outcome zk_remove(struct zk_backend *zk, const char *name, const char *uuid
 		       struct error *err)
 {
 	enum outcome outcome;
-	bool waits = false;
 
-	for (;;) {
-		outcome = remove_once(zk, name, uuid, czxid, &waits, err);
-		if (outcome != OUTCOME_ERROR || !zk_conn_again(&zk->conn, err))
-			return outcome == OUTCOME_HELD && waits ? OUTCOME_LOST : outcome;
+	while ((outcome = remove_once(zk, name, uuid, czxid, err)) == OUTCOME_ERROR &&
+	       zk_conn_again(&zk->conn, err))
 		zk->base.resent = true;
-	}
+	return outcome;
 }
 
 enum outcome zk_break(struct backend *backend, const char *name, const struct row *row,
