@@ -39,7 +39,7 @@ const char *redis_library(void);
 
 const struct backend_driver backend_drivers[] = {
 	{ "file", "a directory on this host (the default)", .ops = &file_ops, .local = true,
-	  .default_path = file_path_of_self },
+	  .default_path = file_path_default },
 	{ "redis", "a Redis or Valkey server", 6379, REDIS },
 	{ "rediss", "the same, with TLS", 6379, REDIS },
 	{ "redis+unix", "the same, through a Unix socket", REDIS },
@@ -73,6 +73,7 @@ static void refuse_scheme(const char *scheme, struct error *err)
 const struct backend_driver *backend_find(struct uri *uri, struct error *err)
 {
 	const struct backend_driver *driver = backend_drivers;
+	struct error ignored;
 
 	while (driver->scheme && strcmp(driver->scheme, uri->scheme) != 0)
 		driver++;
@@ -85,7 +86,7 @@ const struct backend_driver *backend_find(struct uri *uri, struct error *err)
 		return backend_find(uri, err);
 	}
 	if (driver->default_path && !uri->path[0])
-		uri->path = driver->default_path();
+		uri->path = driver->default_path(&ignored);
 	return driver;
 }
 

@@ -29,7 +29,7 @@ struct backend_driver {
 	 */
 	bool local;
 	/* Returns the default path, in static memory; "": it is not usable. May be NULL. */
-	char *(*default_path)(void);
+	char *(*default_path)(struct error *err);
 };
 
 /* All rows, also those without a backend in this build. Ends with one without a scheme. */

@@ -23,7 +23,7 @@
 static struct backend *file_open(const struct uri *uri, struct error *err)
 {
 	static const char *const known[] = { URI_COMMON_PARAMS, NULL };
-	char fallback[FILE_DEFAULT_SIZE];
+	const char *directory = uri->path;
 	struct file_backend *file;
 
 	if (uri_check_params(uri, known, err))
@@ -38,12 +38,14 @@ static struct backend *file_open(const struct uri *uri, struct error *err)
 		return NULL;
 	}
 	/* backend_find() could not use the default directory. */
-	if (!uri->path[0] && file_path_default(fallback, err))
+	if (!directory[0])
+		directory = file_path_default(err);
+	if (!directory[0])
 		return NULL;
 	file = memory_new(1, sizeof(*file));
 	file->base.session = true;
 	file->base.can = BACKEND_SHARED | BACKEND_SLOTS;
-	file->directory = memory_copy(uri->path[0] ? uri->path : fallback);
+	file->directory = memory_copy(directory);
 	file->lock.fd = -1;
 	return &file->base;
 }

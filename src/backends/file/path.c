@@ -38,32 +38,22 @@ bool file_path_of_user(uid_t user, int number, char path[static FILE_DEFAULT_SIZ
 	return number < 2;
 }
 
-int file_path_default(char path[static FILE_DEFAULT_SIZE], struct error *err)
+char *file_path_default(struct error *err)
 {
+	static char path[FILE_DEFAULT_SIZE];
 	int number = geteuid() == 0 || run_lock_is_shared() ? 0 : 1;
 	struct error why;
 
-	for (;; number++) {
+	do {
 		file_path_of_user(geteuid(), number, path);
 		if (!private_dir_make(path, &why))
-			return 0;
-		if (number || !private_dir_impossible(&why))
-			break;
-	}
+			return path;
+	} while (!number++ && private_dir_impossible(&why));
 	*err = why;
 	if (why.kind == ERROR_UNAVAILABLE)
 		error_set(err, ERROR_UNAVAILABLE, 0, "%.440s; name a directory: -b file:///PATH",
 			  why.message);
-	return -1;
-}
-
-char *file_path_of_self(void)
-{
-	static char path[FILE_DEFAULT_SIZE];
-	struct error ignored;
-
-	if (file_path_default(path, &ignored))
-		path[0] = '\0';
+	path[0] = '\0';
 	return path;
 }
 

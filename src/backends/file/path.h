@@ -15,15 +15,12 @@ struct error;
 #define FILE_DEFAULT_SIZE 40
 
 /*
- * Make the default directory and write its path: for root /run/dlock; for others
- * /run/lock/dlock-UID if /run/lock is a sticky directory where everybody can write; otherwise, or
- * if it cannot be made, /tmp/dlock-UID. Refuses a directory that others can write or own. Returns
- * 0, or -1 and sets *err.
+ * Make the default directory: for root /run/dlock; for others /run/lock/dlock-UID if /run/lock is a
+ * sticky directory where everybody can write; otherwise, or if it cannot be made, /tmp/dlock-UID.
+ * Refuses a directory that others can write or own. Returns its path, in static memory, or "" and
+ * sets *err.
  */
-int file_path_default(char path[static FILE_DEFAULT_SIZE], struct error *err);
-
-/* The default directory, in static memory; "" where it cannot be used. */
-char *file_path_of_self(void);
+char *file_path_default(struct error *err);
 
 /*
  * Write the default directory of a user: number 0 is tried first, and number 1 after it. False:
