@@ -338,11 +338,17 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 
 /* ---- getting an entry ---- */
 
+/* Whatever our entry says, write it before it holds: only a write proves that nobody evicted it. */
+static void prove_again(struct zk_own *own)
+{
+	own->state = ZK_NEW;
+	own->fence = 0;
+}
+
 /* Find the entry that an earlier request may have made: our uuid, and this session. */
 static int find_entry(struct zk_backend *zk, struct error *err)
 {
 	struct zk_own *own = &zk->own;
-	struct zk_record record;
 	struct zk_queue queue;
 	struct zk_call *data;
 	ptrdiff_t i;
@@ -363,11 +369,8 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 	if (data->rc != ZOK || data->stat.ephemeralOwner != zk_conn_session(&zk->conn)) {
 		own->at.node[0] = '\0';
 	} else {
-		zk_record_read(&record, data->text, data->length, "");
-		own->state = record.state;
 		own->version = data->stat.version;
-		/* An entry that is ZK_NEW has to be written, because others may have evicted it. */
-		own->fence = own->state == ZK_NEW ? 0 : (uint64_t)data->stat.czxid;
+		prove_again(own);
 		own->stale = true;
 	}
 	return own->maybe ? -1 : 0;
@@ -570,8 +573,9 @@ static enum outcome try_acquire(struct zk_backend *zk, const struct request *req
 		err->errnum = ESTALE;
 		return OUTCOME_ERROR;
 	}
-	/* A hold that was neither reported nor released: prove it by the queue. */
-	own->stale |= own->held;
+	/* The hold was neither reported nor released. */
+	if (own->held)
+		prove_again(own);
 	own->held = false;
 	if (!own->at.node[0] && ensure_entry(zk, request, err))
 		return OUTCOME_ERROR;

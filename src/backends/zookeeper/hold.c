@@ -102,6 +102,8 @@ enum outcome zk_renew(struct backend *backend, const struct request *request,
 		if (outcome != OUTCOME_HELD)
 			continue;
 		zk_grant(zk, grant);
+		/* Renew early, because the next lease counts from the contact before this one. */
+		grant->ttl_ms = clock_earlier(grant->ttl_ms, zk->conn.ttl_ms * 3 / 5);
 		outcome = write_text(zk, request->text, err);
 	} while (outcome == OUTCOME_ERROR && zk_conn_again(&zk->conn, err));
 	return outcome;
