@@ -338,13 +338,6 @@ static int check_suspect(struct zk_backend *zk, struct error *err)
 
 /* ---- getting an entry ---- */
 
-/* Whatever our entry says, write it before it holds: only a write proves that nobody evicted it. */
-static void prove_again(struct zk_own *own)
-{
-	own->state = ZK_NEW;
-	own->fence = 0;
-}
-
 /* Find the entry that an earlier request may have made: our uuid, and this session. */
 static int find_entry(struct zk_backend *zk, struct error *err)
 {
@@ -370,7 +363,9 @@ static int find_entry(struct zk_backend *zk, struct error *err)
 		own->at.node[0] = '\0';
 	} else {
 		own->version = data->stat.version;
-		prove_again(own);
+		/* Whatever it says, a write proves that nobody has evicted it. */
+		own->state = ZK_NEW;
+		own->fence = 0;
 		own->stale = true;
 	}
 	return own->maybe ? -1 : 0;
@@ -518,7 +513,7 @@ static int take_step(struct zk_backend *zk, const struct request *request, struc
 		return -1;
 	if (own->other_slots && !hold_mode_slots_agree(own->other_slots, request, err))
 		return -1;
-	if (!own->blocked && (own->state == ZK_HELD || (own->state == ZK_NEW && own->fence)))
+	if (!own->blocked && own->state != ZK_WAITING && own->fence)
 		return 0;
 	if (!own->blocked)
 		return send_try(zk, request, true, false, err);
@@ -573,9 +568,9 @@ static enum outcome try_acquire(struct zk_backend *zk, const struct request *req
 		err->errnum = ESTALE;
 		return OUTCOME_ERROR;
 	}
-	/* The hold was neither reported nor released. */
+	/* A hold that was neither reported nor released is proven by a write. */
 	if (own->held)
-		prove_again(own);
+		own->fence = 0;
 	own->held = false;
 	if (!own->at.node[0] && ensure_entry(zk, request, err))
 		return OUTCOME_ERROR;

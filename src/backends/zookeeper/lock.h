@@ -34,7 +34,7 @@ struct zk_own {
 	enum zk_state state;		/* as stored */
 	int32_t version;		/* of the stored data */
 	int64_t taken_ms;		/* see record.h */
-	/* 0: not known yet. An entry in ZK_NEW whose fence is known holds if no entry blocks it. */
+	/* 0: not known. An entry that has one, and does not wait, holds if no entry blocks it. */
 	uint64_t fence;
 	int64_t sent_ms;		/* CLOCK_BOOTTIME before the request that may prove it */
 	uint32_t watch;			/* on its end; 0: none */
