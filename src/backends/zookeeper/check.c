@@ -7,11 +7,9 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/net.h"
-#include "base/text.h"
 #include "lock/uri.h"
 #include "lock/view.h"
 #include "lock.h"
-#include "path.h"
 
 /* Sessions to ask for, to see the bounds: by default 2 and 20 ticks of 2 s. */
 #define LONG_TTL_MS 3600000

@@ -2,7 +2,6 @@
 /* Renewing a hold by proving it, and releasing it: see backend.c. */
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"

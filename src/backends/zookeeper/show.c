@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "lock/view.h"
 #include "lock.h"
 
 static int read_once(struct zk_backend *zk, const char *directory, struct zk_queue *queue,
