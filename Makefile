@@ -5,6 +5,7 @@
 # make crash     kill each process of dlock at each of its system calls, or each EACH-th
 # make           build into $(BUILD)
 # make dist deb  a tarball of the sources into $(BUILD), Debian packages into $(BUILD)/deb
+# make release   both from the tag of this version, or REF, with their sums, into $(BUILD)/release
 # make torture   random faults against many locks; ROUNDS, BACKENDS, SEED: tests/torture/README.md
 # make check-debian13 check-deb  all tests in a tree of Debian 13, VALKEY=1 with Valkey; the
 #                packages in fresh trees
@@ -150,7 +151,7 @@ TLS_SRC := $(wildcard src/backends/redis/tls/*.c)
 ZOOKEEPER_SRC := $(wildcard src/backends/zookeeper/*.c)
 MYSQL_SRC := $(wildcard src/backends/mysql/*.c)
 MYSQL_SQL := $(wildcard src/backends/mysql/sql/*.sql)
-.PHONY: all demo install uninstall clean dist deb FORCE
+.PHONY: all demo install uninstall clean dist deb release FORCE
 all: $(BUILD)/dlock $(MODULES) $(BUILD)/modules.loaded
 
 # A module uses functions of the program, so that the linker cannot know whether a library lacks
@@ -300,6 +301,25 @@ deb:
 	$(Q)chmod -R u=rwX,go=rX "$(BUILD)/deb/$(RELEASE)"
 	$(Q)cd "$(BUILD)/deb/$(RELEASE)" && env -u MAKEFLAGS -u MFLAGS -u BUILD dpkg-buildpackage -us -uc
 	@ls "$(BUILD)"/deb/*.deb
+
+# From a clone of its own, which has nothing that is not committed. REF=HEAD tries it without a tag.
+REF ?= v$(VERSION)
+release:
+	$(Q)[ -e .git ] || { echo "make release needs a clone of the repository" >&2; exit 1; }
+	$(Q)git rev-parse -q --verify "$(REF)^{commit}" >/dev/null || { \
+		echo "there is no $(REF); tag the commit, or try it with REF=HEAD" >&2; exit 1; }
+	$(Q)rm -rf "$(BUILD)/release"
+	$(Q)git clone -q --shared . "$(BUILD)/release/source"
+	$(Q)cd "$(BUILD)/release/source" && git checkout -q --detach "$$(git -C "$(CURDIR)" rev-parse \
+		"$(REF)^{commit}")" && version=$$(sed -n 's/^.define DLOCK_VERSION "\(.*\)"$$/\1/p' \
+		src/base/version.h) && case "$(REF)" in "v$$version" | [!v]*) ;; *) \
+			echo "$(REF) has the version $$version" >&2; exit 1 ;; esac && \
+		env -u MAKEFLAGS -u MFLAGS -u BUILD -u REF $(MAKE) -s dist deb && \
+		cp build/*.tar.gz build/deb/*.deb build/deb/*.dsc build/deb/*.tar.* ..
+	$(Q)grep -H '^Maintainer: .*\.example>' "$(BUILD)/release/source/debian/control" && \
+		echo "the maintainer's address is a placeholder: see CONTRIBUTING.md" >&2 || true
+	$(Q)rm -rf "$(BUILD)/release/source"
+	$(Q)cd "$(BUILD)/release" && sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
 clean:
 	rm -rf build build-*

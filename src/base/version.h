@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: MIT */
 #pragma once
 
-#define DLOCK_VERSION "0.9.0"
+#define DLOCK_VERSION "1.0.0"

@@ -178,10 +178,56 @@ without() {
 	fi
 }
 
+@test "make release: the packages of the tag, with their sums, and of nothing else" {
+	need git
+	local version sources made=built/release
+	version=$(sed -n 's/^#define DLOCK_VERSION "\(.*\)"$/\1/p' "$TOP/src/base/version.h")
+	make -s -C "$TOP" BUILD="$T/dist" dist
+	tar -xf "dist/dlock-$version.tar.gz"
+	cd "dlock-$version"
+	# Packages take minutes: what builds and installs them here only says what it has got.
+	mkdir "$T/bin"
+	cat >"$T/bin/dpkg-buildpackage" <<-'END'
+		#!/bin/sh
+		name=dlock_$(sed -n 's/^dlock (\(.*\)) .*/\1/p' debian/changelog | head -n 1)
+		cp README.md "../${name}_all.deb"
+		touch "../$name.dsc" "../$name.debian.tar.xz" "../$name.changes"
+	END
+	printf '#!/bin/sh\n' >tests/packages
+	chmod +x "$T/bin/dpkg-buildpackage" tests/packages
+	export PATH=$T/bin:$PATH GIT_CONFIG_GLOBAL=/dev/null
+	run -2 make -s BUILD=built release
+	matches "$output" 'needs a clone'
+	git init -q
+	git config user.name x
+	git config user.email x@example.com
+	git add -A
+	git commit -qm tagged
+	run -2 make -s BUILD=built release
+	matches "$output" "there is no v$version; tag the commit, or try it with REF=HEAD"
+	git tag "v$version"
+	git tag v0.0.1
+	echo later >README.md
+	git commit -qam later
+	echo uncommitted >README.md
+	run -0 make -s BUILD=built release
+	(cd "$made" && sha256sum --check --strict --quiet SHA256SUMS)
+	equal "$(cd "$made" && sed 's/^[0-9a-f]* [ *]//' SHA256SUMS | sort | xargs)" \
+		"dlock-$version.tar.gz dlock_$version-1.debian.tar.xz dlock_$version-1.dsc dlock_$version-1_all.deb dlock_$version.orig.tar.gz"
+	cmp "$made/dlock_$version-1_all.deb" "$TOP/README.md"
+	# the placeholder in debian/control is noticed
+	matches "$output" 'maintainer'
+	run -0 make -s BUILD=built release REF=HEAD
+	equal "$(<"$made/dlock_$version-1_all.deb")" later
+	run -2 make -s BUILD=built release REF=v0.0.1
+	matches "$output" "v0.0.1 has the version $version"
+}
+
 @test "the changelogs have the version of the program" {
 	run -0 "$DLOCK" version
 	local version=${lines[0]#dlock }
-	equal "$(sed -n '/Unreleased/d; s/^## //p' "$TOP/CHANGELOG.md" | head -n 1)" "$version" \
-		CHANGELOG.md
+	# a release has its date behind its version
+	matches "$(grep '^## ' "$TOP/CHANGELOG.md" | grep -v Unreleased | head -n 1)" \
+		"^## $version - 20[0-9]{2}-[01][0-9]-[0-3][0-9]$" CHANGELOG.md
 	matches "$(head -n 1 "$TOP/debian/changelog")" "^dlock \($version-[0-9]+\) "
 }

@@ -815,7 +815,7 @@ setting() {
 }
 
 @test "systemd recipe" {
-	local n statuses=
+	local n codes=
 	stub nightly-backup
 	block ini nightly.service
 	cp block nightly.service
@@ -826,9 +826,9 @@ setting() {
 	for n in 1 2 3; do
 		# shellcheck disable=SC2046 # words, as systemd takes them
 		run --separate-stderr env "$(<environment)" $(<line)
-		statuses+="$status "
+		codes+="$status "
 	done
-	equal "$statuses" "0 75 75 "
+	equal "$codes" "0 75 75 "
 	equal "$(<ran)" "nightly-backup  nightly" runs
 	rcli del dlock:nightly
 	block ini nightly.timer
