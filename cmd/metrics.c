@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "lock/holder.h"
+#include "session.h"
 
 struct metric {
 	const char *name, *help;
@@ -129,8 +130,7 @@ static void measure_lock(const struct lock_view *view, struct metric rows[static
 	}, LOCK_METRICS * sizeof(*rows));
 }
 
-void metrics_print_locks(const char *location, char *const *names, const struct lock_view *views,
-			 size_t count)
+void metrics_print_locks(const char *location, const struct locks *locks)
 {
 	struct metric rows[LOCK_METRICS];
 
@@ -138,10 +138,10 @@ void metrics_print_locks(const char *location, char *const *names, const struct 
 	for (int metric = 0; metric < LOCK_METRICS; metric++) {
 		measure_lock(&(struct lock_view){ 0 }, rows);
 		put_head(stdout, "dlock_lock_", &rows[metric]);
-		for (size_t i = 0; i < count; i++) {
-			measure_lock(&views[i], rows);
-			put_sample(stdout, "dlock_lock_", &rows[metric], names[i], ",backend",
-				   location);
+		for (size_t i = 0; i < locks->names.count; i++) {
+			measure_lock(&locks->views[i], rows);
+			put_sample(stdout, "dlock_lock_", &rows[metric], locks->names.names[i],
+				   ",backend", location);
 		}
 	}
 }

@@ -10,7 +10,8 @@
 #include <stdint.h>
 
 #include "engine/run.h"
-#include "lock/view.h"
+
+struct locks;
 
 /*
  * Replace the file atomically, over a file ".NAME.XXXXXX" in the same directory. The mode is 0644
@@ -22,5 +23,4 @@ int metrics_write(const char *path, const char *name, int64_t began_at_ms,
 		  const struct run_result *result, int exit_status, struct error *err);
 
 /* Print gauges of all these locks, which are at location, for the same collector. */
-void metrics_print_locks(const char *location, char *const *names, const struct lock_view *views,
-			 size_t count);
+void metrics_print_locks(const char *location, const struct locks *locks);

@@ -46,7 +46,7 @@ const struct option_row option_rows[] = {
 	  "together; when it fails, another host runs it", COMMAND_RUN,
 	  OPTION_DURATION, FIELD(run.once_ms), 0, 0 },
 	{ 'c', "command", "STRING", "run 'sh -c STRING', instead of a command behind '--'; may\n"
-	  "also stand after NAME", COMMAND_RUN, OPTION_TEXT, FIELD(shell_command), 1, 0 },
+	  "also stand after NAME", COMMAND_RUN, OPTION_TEXT, FIELD(shell[2]), 1, 0 },
 	{ 'o', "close", NULL, "do not let the command inherit the descriptor of the lock\n"
 	  "file (only file: has one)", COMMAND_RUN, OPTION_FLAG, FIELD(run.closes), 0, 0 },
 	{ 0, "no-renew", NULL, "stop the command before the first lease ends",
@@ -329,6 +329,7 @@ int options_parse(struct options *options, enum command_bit command, char **argv
 	char **word = argv;
 
 	*options = (struct options){ .conflict_exit_code = EXIT_NOT_OBTAINED,
+				     .shell = { "sh", "-c" },
 				     .run.kill_on_lost = true, .operands = argv + 1 };
 	while (*++word && !options->run.argv) {
 		if (!options->ended && !strcmp(*word, "--")) {

@@ -82,7 +82,7 @@ struct options {
 	bool nonblock;
 	int conflict_exit_code;
 	int contain;		/* 1: --contain, -1: --no-contain, 0: neither */
-	const char *shell_command;	/* of -c; NULL: none */
+	const char *shell[4];	/* sh -c STRING, of run -c; without STRING: not given */
 	const char *metrics;	/* path of a file; NULL: not given */
 	pid_t pid;		/* 0: not given */
 	bool syslog;

@@ -22,20 +22,10 @@
 struct run {
 	struct session session;
 	struct signals signals;
-	char *shell_argv[4];		/* of -c */
 	char derived_name[NAME_DERIVED_SIZE];
 	int64_t began_at_ms;		/* for --metrics: ms since the epoch */
 	struct run_result result;	/* zeroed until there is a run */
 };
-
-/* Returns the command line of -c. Its shell is sh, where flock(1) takes $SHELL. */
-static char *const *use_shell(struct run *run)
-{
-	run->shell_argv[0] = (char *)"sh";
-	run->shell_argv[1] = (char *)"-c";
-	run->shell_argv[2] = (char *)run->session.options.shell_command;
-	return run->shell_argv;
-}
 
 /* Check the operands and the command, and choose the name of the lock. 0, or -1 with *err. */
 static int choose_name(struct run *run, struct error *err)
@@ -44,11 +34,12 @@ static int choose_name(struct run *run, struct error *err)
 	char *const *argv = options->run.argv;
 	char shown[SHOWN_SIZE];
 
-	if (argv && options->shell_command)
+	if (argv && options->shell[2])
 		return error_set(err, ERROR_USAGE, 0, "-c and a command behind '--' exclude each "
 				 "other");
-	if (options->shell_command)
-		argv = run->session.options.run.argv = use_shell(run);
+	/* Its shell is sh, where flock(1) takes $SHELL. */
+	if (options->shell[2])
+		argv = run->session.options.run.argv = (char *const *)options->shell;
 	if (!argv)
 		return error_set(err, ERROR_USAGE, 0, options_may_be_cut(options)
 				 ? "no command given; a URI with & needs quotes in a shell"
@@ -59,7 +50,7 @@ static int choose_name(struct run *run, struct error *err)
 	if (options->operand_count > 1)
 		return error_set(err, ERROR_USAGE, 0, options->operands[1][0] == '-'
 				 ? "'%s' stands after NAME: options go before it"
-				 : options->shell_command
+				 : options->shell[2]
 				 ? "there is also '%s': put all of the STRING of -c in quotes"
 				 : "one NAME is wanted before '--', but there is also '%s'",
 				 uri_redact(options->operands[1], shown, sizeof(shown)));

@@ -33,8 +33,7 @@ int session_connect(struct session *session, struct error *err)
 void session_choose(struct session *session, const char *name)
 {
 	/* One lock, as most commands have it, keeps its connection. */
-	if (session->name == name ||
-	    (session->name && name && !strcmp(session->name, name)))
+	if (session->name == name)
 		return;
 	backend_close(session->backend);
 	session->backend = NULL;
@@ -64,12 +63,6 @@ void locks_forget_views(struct locks *locks)
 		lock_view_finish(&locks->views[i]);
 	free(locks->views);
 	locks->views = NULL;
-}
-
-void session_forget_locks(struct session *session)
-{
-	locks_forget_views(&session->locks);
-	name_list_finish(&session->locks.names);
 }
 
 static bool is_pattern(const char *word)

@@ -74,6 +74,3 @@ int session_names(struct session *session, struct error *err);
  */
 int session_view(struct session *session, struct error *err);
 void locks_forget_views(struct locks *locks);
-
-/* Empty session->locks. A lock whose name is in it must not be chosen any more. */
-void session_forget_locks(struct session *session);

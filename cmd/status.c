@@ -150,7 +150,9 @@ static void json_lock(const char *name, const char *location, const struct lock_
 /* List the locks that were named, or all. Returns 0, or -1 with *err. */
 static int list_locks(struct session *session, struct error *err)
 {
-	session_forget_locks(session);
+	/* Those of the last pass of --watch. */
+	locks_forget_views(&session->locks);
+	name_list_finish(&session->locks.names);
 	if (session->options.operand_count)
 		return session_names(session, err);
 	return session_connect(session, err) ||
@@ -167,7 +169,7 @@ static void show_locks(const struct session *session)
 
 	settings_location(options, location);
 	if (options->prometheus)
-		metrics_print_locks(location, locks->names.names, locks->views, locks->names.count);
+		metrics_print_locks(location, locks);
 	for (size_t i = 0; i < locks->names.count; i++)
 		if ((int)text_characters(locks->names.names[i]) > width)
 			width = (int)text_characters(locks->names.names[i]);
