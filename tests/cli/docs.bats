@@ -336,7 +336,8 @@ type_into() {
 		cat >typing/.zshrc <<-'RC'
 			fpath=($COMPLETIONS $fpath)
 			autoload -Uz compinit
-			compinit -u -D
+			# The first shell writes down which completions there are, and the others read that.
+			compinit -u -d "$T/zcompdump"
 			# what is typed before zsh edits the line may be lost
 			zle-line-init() { touch "$T/typing/ready" }
 			zle -N zle-line-init

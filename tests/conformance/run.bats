@@ -193,11 +193,12 @@ line_up() {
 
 @test "a waiter that has given up lets the next one have the lock" {
 	hold --
-	wait_in_line 1 -w 2s -- true
+	# The second one is in line before the first one gives up.
+	wait_in_line 1 -w 4s -- true
 	local first=$PID
 	wait_in_line 2 -- touch second
 	local second=$PID
-	join "$first" 5
+	join "$first"
 	equal "$status" 124
 	wait_until 2 waiters 1
 	release
@@ -714,9 +715,11 @@ work() {
 		nothing_left
 		return
 	fi
-	timed "$DLOCK" run --no-renew -t 1s "$LOCK" -- "$TOOLS/witness" -i -l log
+	# A third of the lease is left for the release. A lease that has ended is not released, and leaves
+	# its row.
+	timed "$DLOCK" run --no-renew -t 3s "$LOCK" -- "$TOOLS/witness" -i -l log
 	equal "$status" 123
-	took "$MS" 300 3000
+	took "$MS" 1000 5000
 	one_line "^dlock: $LOCK: the lease is about to end, and --no-renew forbids to renew it; stopping the command"
 	has_line log ' TERM$'
 	nothing_left

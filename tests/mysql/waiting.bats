@@ -315,7 +315,7 @@ hung_waiter() {
 	hung+=($(tree "$PID"))
 	kill -STOP "${hung[@]}"
 	release
-	start mariadb --no-defaults --socket="$MYSQL_DIR/sock" -nu root dlock -e "
+	start mariadb --no-defaults --skip-ssl --socket="$MYSQL_DIR/sock" -nu root dlock -e "
 		START TRANSACTION; SELECT * FROM dlock_names WHERE name = '$LOCK' FOR UPDATE; SELECT SLEEP(5)"
 	local other=$PID
 	wait_until 5 has_line "$OUT" "$LOCK"
