@@ -3,7 +3,7 @@
 #
 # How dlock is built: with any part left out, with flags that change, in any directory, without
 # git, and with a library that is missing or lacks something. Each test builds in a directory of
-# its own, without optimization, which is faster.
+# its own, without optimization, which is faster. Those with the tag "long" are for .ci/run.
 
 load ../lib/helpers
 
@@ -39,18 +39,22 @@ without() {
 	not matches "$output" "not installed"
 }
 
+# bats test_tags=long
 @test "WITH_REDIS=no" {
 	without redis://127.0.0.1 WITH_REDIS=no
 }
 
+# bats test_tags=long
 @test "WITH_TLS=no" {
 	without rediss://127.0.0.1 WITH_TLS=no
 }
 
+# bats test_tags=long
 @test "WITH_ZOOKEEPER=no" {
 	without zookeeper://127.0.0.1 WITH_ZOOKEEPER=no
 }
 
+# bats test_tags=long
 @test "WITH_MYSQL=no" {
 	without mysql://127.0.0.1/db WITH_MYSQL=no
 }
@@ -63,6 +67,7 @@ without() {
 	equal "${lines[1]}" "with file, zookeeper"
 }
 
+# bats test_tags=long
 @test "SHARED=yes: no library is in the program or in a module" {
 	build SHARED=yes
 	run -0 built/dlock version -v
@@ -74,6 +79,7 @@ without() {
 	run -1 sh -c 'nm built/dlock-mysql.so | grep -E " T (SSL_new|deflate)$"'
 }
 
+# bats test_tags=long
 @test "CC=clang, eight jobs, and the linkers gold and lld" {
 	local linker
 	build -j8 CC=clang
@@ -116,6 +122,7 @@ without() {
 	matches "$output" 'ZooKeeper C client'
 }
 
+# bats test_tags=long
 @test "a directory with a space; two builds give the same files" {
 	local file
 	copy "a tree"

@@ -408,7 +408,8 @@ WAYS='argument environment stdin crlf open'
 
 # bats test_tags=program
 @test "a malformed token: 125, and it is not repeated" {
-	take
+	# A slow machine takes longer than 30 s for all these commands.
+	take -t 10m
 	local verb bad way
 	for verb in verify renew release; do
 		for bad in Sesame8 "${TOKEN}0" "${TOKEN:1}" " $TOKEN" "${TOKEN:0:31}g" "$TOKEN+" "$TOKEN+0" \
@@ -571,6 +572,7 @@ lasts() {
 	fi
 }
 
+# bats test_tags=program
 @test "the environment's TTL is that of acquire; renew keeps what a hold was taken with" {
 	DLOCK_TTL=100s take
 	lasts 80 100
@@ -604,6 +606,7 @@ lasts() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "a nested acquisition shortens no lease: it keeps the TTL of the hold, or makes it longer" {
 	local mode
 	for mode in '' -s '--slots 2'; do
@@ -646,6 +649,7 @@ lasts() {
 
 # ---- who may use a token
 
+# bats test_tags=program
 @test "any process with the token may renew and release: another shell, session, environment" {
 	local b=$URI t
 	take
@@ -710,11 +714,13 @@ nests() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "acquire with the token of a hold prints the next level, whose release only verifies" {
 	take
 	nests
 }
 
+# bats test_tags=program
 @test "acquire --pid: the same, and the release of the plain token ends the keeper" {
 	owner
 	take --pid "$OWNER"
@@ -723,6 +729,7 @@ nests() {
 	alive "$OWNER"
 }
 
+# bats test_tags=program
 @test "the token of a current hold is enough to nest, wherever the backend is named" {
 	take
 	local first=$TOKEN t
@@ -740,6 +747,7 @@ nests() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "nested, --pid: the end of the process frees the lock, however often it was acquired" {
 	owner
 	take --pid "$OWNER"
@@ -866,6 +874,7 @@ ended_hold() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "the token of another lock is of no concern; a malformed one is refused, an empty one is none" {
 	local token name
 	token=$("$DLOCK" acquire "$LOCK-b")
@@ -922,6 +931,7 @@ nest() {
 	wait_until 5 no_strays
 }
 
+# bats test_tags=program
 @test "run under acquire --pid: the hold is renewed for as long as the command runs, and stays" {
 	owner
 	take -t 2s --pid "$OWNER"
@@ -936,6 +946,7 @@ nest() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "run under acquire: the token is enough; the command sees the hold" {
 	local seen
 	take
@@ -1040,6 +1051,7 @@ survives() {
 	wait_until 5 no_strays
 }
 
+# bats test_tags=program
 @test "run under acquire: its daemon is killed" {
 	survives eval 'kill -KILL "$KEEPER"'
 	if offers slots; then
@@ -1053,6 +1065,7 @@ survives() {
 	fi
 }
 
+# bats test_tags=program
 @test "run under acquire: its daemon is stopped" {
 	survives eval 'kill -STOP "$KEEPER"'
 	# The run renews a lease itself; a lock file stays locked while its daemon sleeps.
@@ -1063,19 +1076,23 @@ survives() {
 	fi
 }
 
+# bats test_tags=program
 @test "run under acquire: the run's own keeper is killed" {
 	survives eval 'kill -KILL "$NESTED"'
 }
 
+# bats test_tags=program
 @test "run under acquire: the run's own keeper and the hold's daemon are killed" {
 	survives eval 'kill -KILL "$NESTED" "$KEEPER"'
 }
 
+# bats test_tags=program
 @test "run under acquire: the process of --pid is killed; the lock is held until the run ends" {
 	survives eval 'kill -KILL "$OWNER"'
 	equal "$STATUS" 0
 }
 
+# bats test_tags=program
 @test "run with the token of a run that is no ancestor: renewed, or verified where it cannot be" {
 	hold -t 3s --
 	local outer=$HOLDER command=$COMMAND
@@ -1735,6 +1752,7 @@ shown_as_released() {
 
 # ---- status
 
+# bats test_tags=program
 @test "status: 0 when all that are named are free, 1 when any is held" {
 	run --separate-stderr -0 "$DLOCK" status "$LOCK" "$LOCK-b"
 	equal "$stderr" ""
@@ -1755,6 +1773,7 @@ shown_as_released() {
 	run --separate-stderr -125 "$DLOCK" status ''
 }
 
+# bats test_tags=program
 @test "status: a table with name, mode, times, fence and holder" {
 	owner
 	take -t 30s --pid "$OWNER"
@@ -1770,6 +1789,7 @@ shown_as_released() {
 	matches "${lines[1]}" "^$LOCK +free( +-){4}$"
 }
 
+# bats test_tags=program
 @test "status: what dlock run holds" {
 	hold -- "$TOOLS/sigprobe"
 	run --separate-stderr -1 "$DLOCK" status "$LOCK"
