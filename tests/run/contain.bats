@@ -69,8 +69,8 @@ is_silent() {
 		wait_until 5 has_line "$OUT" "$sig"
 	done
 	guard_of "$PID"
-	child "$GUARD" dlock-init
-	child "$CHILD" sigprobe
+	wait_until 5 child "$GUARD" dlock-init
+	wait_until 5 child "$CHILD" sigprobe
 	kill -STOP "$CHILD"
 	wait_until 5 stopped "$CHILD"
 	kill -CONT "$CHILD"

@@ -246,7 +246,6 @@ teardown_file() {
 @test "session expired by the ensemble: the holder stops, the waiter queues again" {
 	private_ensemble
 	hold -t 20s --
-	local holder=$HOLDER command=$COMMAND
 	wait_in_line 1 -- sh -c 'echo 1 >>order'
 	local first=$PID
 	wait_in_line 2 -- sh -c 'echo 2 >>order'
@@ -254,13 +253,11 @@ teardown_file() {
 	# It gets in line behind the others.
 	expire_owner "$NODE/$(places | sed -n 2p)"
 	wait_until 5 waiters 2
-	contend "$command"
-	wait_until 5 waiters 3
+	# The holder cannot foresee this: the next one may hold before the command is dead.
 	expire_owner "$NODE/$(places | head -n 1)"
 	lost 5
 	join "$first" 10
 	join "$second" 10
-	met_nobody 10
 	equal "$(tr '\n' ' ' <order)" "2 1 "
 	wait_until 5 no_places
 }
