@@ -11,7 +11,7 @@
 #                packages in fresh trees
 # make check-newest  conformance with the servers of Debian unstable, and Oracle's client library
 # make check-arm64   a build for aarch64, which runs with qemu-user
-# make lint bench fuzz model install uninstall clean
+# make lint format bench fuzz model install uninstall clean
 #
 # The rules for tests are in tests/rules.mk.
 #

@@ -230,6 +230,22 @@ without() {
 	matches "$output" "v0.0.1 has the version $version"
 }
 
+# bats test_tags=long
+@test "make format formats the lines that have changed, and no other" {
+	need git-clang-format
+	copy tree
+	cd tree
+	git init -q .
+	git add .
+	git -c user.name=A -c user.email=a@b commit -qm all
+	echo 'int  old( void );' >>src/base/clock.h
+	git -c user.name=A -c user.email=a@b commit -qam old
+	echo 'int  changed( void );' >>src/base/clock.h
+	make -s BASE=HEAD format
+	equal "$(tail -n 2 src/base/clock.h)" "int  old( void );"$'\n'"int changed(void);"
+	equal "$(git status --porcelain)" " M src/base/clock.h"
+}
+
 @test "the changelogs have the version of the program" {
 	run -0 "$DLOCK" version
 	local version=${lines[0]#dlock }
