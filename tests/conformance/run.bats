@@ -272,6 +272,7 @@ line_up() {
 	is_free
 }
 
+# bats test_tags=program
 @test "TERM at any instant leaves the lock free and no process" {
 	local n codes=' '
 	for n in {0..199}; do
@@ -299,6 +300,7 @@ line_up() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "kill -9 of dlock: a daemon that closed everything and cleared its environment dies too" {
 	hold -k 300ms -- "$TOOLS/daemonize" -c -w -p "$T/daemon" "$TOOLS/witness" -i -l "$T/log"
 	wait_until 5 has_line log alive
@@ -309,6 +311,7 @@ line_up() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "kill -9 of the guard: the tree dies, then the lock is free" {
 	hold -k 300ms -- "$TOOLS/daemonize" -c -w -p "$T/daemon" "$TOOLS/witness" -i -l "$T/log"
 	wait_until 5 has_line log alive
@@ -321,6 +324,7 @@ line_up() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "kill -9 of dlock's process group: the tree dies, then the lock is free" {
 	hold_as_job -k 300ms -- "$TOOLS/daemonize" -c -w -p "$T/daemon" "$TOOLS/witness" -i -l "$T/log"
 	wait_until 5 has_line log alive
@@ -343,6 +347,7 @@ line_up() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "kill -9 of dlock and guard at once: the command dies, then the lock is free" {
 	hold -t 2s -- sleep 300
 	guard_of "$HOLDER"
@@ -353,6 +358,7 @@ line_up() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "dlock's process group stopped: the lock stays held, and the command runs on" {
 	hold_as_job -t 3s -- sleep 300
 	kill -STOP -- "-$HOLDER"
@@ -497,6 +503,7 @@ line_up() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "kill -9 of a waiter's guard: another one takes its place" {
 	hold --
 	wait_in_line 1 -- touch ran
@@ -527,6 +534,7 @@ line_up() {
 
 # ---- the command's tree
 
+# bats test_tags=program
 @test "what the command leaves behind is ended before the lock is free" {
 	start "$DLOCK" run -k 300ms "$LOCK" -- sh -c '
 		"$TOOLS/witness" -i -l log &
@@ -567,6 +575,7 @@ kept() {
 	jq -e '.holders[0].kept_until' kept.json >kept.until
 }
 
+# bats test_tags=program
 @test "--min-hold: who is refused, and status, say until when the lock is kept" {
 	local -A modes=(["$LOCK"]='' ["$LOCK-b"]=-s ["$LOCK-c"]='--slots 2')
 	local name until
@@ -614,6 +623,7 @@ kept() {
 	wait_until 8 is_free
 }
 
+# bats test_tags=program
 @test "--min-hold that is over already keeps nothing" {
 	run -0 "$DLOCK" run --min-hold 10ms "$LOCK" -- sleep 0.05
 	is_free
@@ -809,6 +819,7 @@ fence() {
 	nothing_left
 }
 
+# bats test_tags=program
 @test "a lock inside another inside itself does not deadlock" {
 	run --separate-stderr -0 timeout 10 \
 		"$DLOCK" run "$LOCK" -- "$DLOCK" run "$LOCK-b" -- "$DLOCK" run "$LOCK" -- \
@@ -827,6 +838,7 @@ release_refused() {
 	is_held
 }
 
+# bats test_tags=program
 @test "release of what run holds is refused: the command stays protected" {
 	local mode
 	for mode in '' -s '--slots 2'; do

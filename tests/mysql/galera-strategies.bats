@@ -128,7 +128,7 @@ refused_at_commit() {
 @test "two at once on different nodes are never inside together" {
 	local strategy n
 	for strategy in strategy=lease strategy=insert dialect=shedlock; do
-		for n in {1..40}; do
+		for n in {1..15}; do
 			start "$DLOCK" run -w 20s -b "$NODE_1?$strategy" "$LOCK" -- \
 				sh -c 'mkdir inside || echo overlap >>overlaps; rmdir inside'
 			local one=$PID

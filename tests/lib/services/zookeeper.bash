@@ -8,9 +8,10 @@
 ZK_JAVA=${ZK_JAVA:-java}
 ZK_JARS=${ZK_JARS:-/usr/share/java/slf4j-simple.jar:/usr/share/java/zookeeper.jar}
 
-# A JVM that starts fast and stays small. The server does not call fsync(), because no test cuts
+# A JVM that starts fast, compiles little and stays small. The server does not call fsync(), because no test cuts
 # the power, and looks for empty containers every second instead of every minute.
-ZK_JVM=(-Xmx128m -Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData
+ZK_JVM=(-Xmx128m -Xss512k -XX:+UseSerialGC -XX:TieredStopAtLevel=1
+	-XX:CompileThresholdScaling=4 -XX:-UsePerfData
 	-Dzookeeper.forceSync=no -Dznode.container.checkIntervalMs=1000
 	-Dorg.slf4j.simpleLogger.defaultLogLevel=warn)
 
