@@ -1,90 +1,242 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A session of OpenSSL over our own socket. Bytes are sent here, because OpenSSL's own sockets use
- * write(), which raises SIGPIPE when the server is gone.
+ * A session of OpenSSL: the files that a URI names, the handshake, and messages for what fails.
+ * ../tls.h describes the module.
  */
-#include "session.h"
+#include "backends/redis/tls.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "backends/redis/address.h"
-#include "backends/redis/tls.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/net.h"
 #include "base/version.h"
 
-/* The first byte that a server sends (RFC 8446, 5.1). */
-enum { RECORD_ALERT = 21, RECORD_HANDSHAKE = 22 };
+struct redis_tls_session {
+	SSL *ssl;
+	const struct redis_tls *tls;	/* the address owns it, and host */
+	const char *host;	/* the name that the certificate must have */
+	bool broken;		/* nothing may be sent any more, not even the end */
+};
 
-/* ---- the bytes below */
+/* ---- the files */
 
-static int set_retry(BIO *bio, ssize_t result, int retry)
+/* For how long, in ms, a context serves further connections. */
+#define SHARED_MS 1000
+
+/* Check a file first: OpenSSL would block on a FIFO, and its messages do not name the file. */
+static int check_path(const char *path, const char *parameter, bool *is_directory,
+		      struct error *err)
 {
-	struct redis_tls_session *session = BIO_get_data(bio);
+	struct stat st;
 
-	session->failure = result < 0 ? errno : 0;
-	BIO_clear_retry_flags(bio);
-	if (result < 0 && (errno == EAGAIN || errno == EINTR))
-		BIO_set_flags(bio, retry | BIO_FLAGS_SHOULD_RETRY);
-	return (int)result;
-}
-
-static int bio_read(BIO *bio, char *data, int size)
-{
-	struct redis_tls_session *session = BIO_get_data(bio);
-	const ssize_t result = recv(session->fd, data, (size_t)size, 0);
-
-	if (result > 0 && !session->received) {
-		session->received = true;
-		session->foreign = data[0] != RECORD_HANDSHAKE && data[0] != RECORD_ALERT;
+	if (stat(path, &st) || access(path, R_OK))
+		return error_set(err, ERROR_USAGE, errno, "?%s=: %.250s", parameter, path);
+	if (S_ISREG(st.st_mode) || (is_directory && S_ISDIR(st.st_mode))) {
+		if (is_directory)
+			*is_directory = S_ISDIR(st.st_mode);
+		return 0;
 	}
-	return set_retry(bio, result, BIO_FLAGS_READ);
+	return error_set(err, ERROR_USAGE, 0, "?%s=: %.250s: not a regular file", parameter, path);
 }
 
-static int bio_write(BIO *bio, const char *data, int size)
+static const char *get_reason(void)
 {
-	struct redis_tls_session *session = BIO_get_data(bio);
+	const char *text = ERR_reason_error_string(ERR_peek_last_error());
 
-	return set_retry(bio, send(session->fd, data, (size_t)size, MSG_NOSIGNAL), BIO_FLAGS_WRITE);
+	return text ? text : "no reason given";
 }
 
-/* Answer BIO_flush(): there are no buffers. OpenSSL needs no other answer. */
-static long bio_control(BIO *bio, int command, long number, void *pointer)
+static int set_trust(SSL_CTX *context, const struct redis_tls *tls, struct error *err)
 {
-	(void)bio;
-	(void)number;
-	(void)pointer;
-	return command == BIO_CTRL_FLUSH;
-}
+	bool is_directory;
 
-static BIO *make_bio(struct redis_tls_session *session)
-{
-	static BIO_METHOD *method;
-	BIO *bio;
-
-	if (!method) {
-		method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "dlock");
-		if (!method)
-			return NULL;
-		BIO_meth_set_read(method, bio_read);
-		BIO_meth_set_write(method, bio_write);
-		BIO_meth_set_ctrl(method, bio_control);
+	if (tls->insecure) {
+		SSL_CTX_set_verify(context, SSL_VERIFY_NONE, NULL);
+		return 0;
 	}
-	bio = BIO_new(method);
-	if (bio) {
-		BIO_set_data(bio, session);
-		BIO_set_init(bio, 1);
+	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+	if (!tls->ca) {
+		SSL_CTX_set_default_verify_paths(context);
+		return 0;
 	}
-	return bio;
+	if (check_path(tls->ca, "ca", &is_directory, err))
+		return -1;
+	if (SSL_CTX_load_verify_locations(context, is_directory ? NULL : tls->ca,
+					  is_directory ? tls->ca : NULL) == 1)
+		return 0;
+	return error_set(err, ERROR_USAGE, 0, "?ca=: %.250s: there are no certificates in it (%s)",
+			 tls->ca, get_reason());
+}
+
+/* Otherwise OpenSSL would ask for the passphrase on the terminal. */
+static int no_passphrase(char *buf, int size, int writing, void *asked)
+{
+	(void)buf;
+	(void)size;
+	(void)writing;
+	*(bool *)asked = true;
+	return -1;
+}
+
+static int show_certificate(SSL_CTX *context, const struct redis_tls *tls, struct error *err)
+{
+	bool encrypted = false;
+
+	if (!tls->cert)
+		return 0;
+	if (check_path(tls->cert, "cert", NULL, err) || check_path(tls->key, "key", NULL, err))
+		return -1;
+	SSL_CTX_set_default_passwd_cb(context, no_passphrase);
+	SSL_CTX_set_default_passwd_cb_userdata(context, &encrypted);
+	if (SSL_CTX_use_certificate_chain_file(context, tls->cert) != 1)
+		return error_set(err, ERROR_USAGE, 0,
+				 "?cert=: %.250s: there is no certificate in it (%s)", tls->cert,
+				 get_reason());
+	if (SSL_CTX_use_PrivateKey_file(context, tls->key, SSL_FILETYPE_PEM) == 1)
+		return 0;
+	if (encrypted)
+		return error_set(err, ERROR_USAGE, 0, "?key=: %.250s: the key has a passphrase, "
+				 "and nobody is there to be asked for it", tls->key);
+	return error_set(err, ERROR_USAGE, 0, "?key=: %.250s: not the key of ?cert= (%s)",
+			 tls->key, get_reason());
+}
+
+static SSL_CTX *read_files(const struct redis_tls *tls, struct error *err)
+{
+	SSL_CTX *context;
+
+	ERR_clear_error();
+	context = SSL_CTX_new(TLS_client_method());
+	if (!context) {
+		error_set(err, ERROR_INTERNAL, 0, "OpenSSL does not start: %s", get_reason());
+		return NULL;
+	}
+	/* Older versions are broken (RFC 8996). The system's configuration may require more. */
+	if (SSL_CTX_get_min_proto_version(context) < TLS1_2_VERSION)
+		SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);
+	/* A waiter's connection is idle nearly always, and needs no buffers then. */
+	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_RELEASE_BUFFERS |
+			 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	if (!set_trust(context, tls, err) && !show_certificate(context, tls, err))
+		return context;
+	SSL_CTX_free(context);
+	return NULL;
+}
+
+/*
+ * Reading the authorities of the system takes some 30 ms, so connections to several servers at once
+ * share one context. A process has one URI.
+ */
+static SSL_CTX *get_context(const struct redis_tls *tls, struct error *err)
+{
+	static SSL_CTX *last;
+	static int64_t read_ms;
+
+	if (!last || clock_boot_ms() >= read_ms + SHARED_MS) {
+		SSL_CTX_free(last);
+		read_ms = clock_boot_ms();
+		last = read_files(tls, err);
+	}
+	return last;
+}
+
+/* ---- messages */
+
+/*
+ * The alerts of RFC 8446 that a server sends before it closes the connection. In TLS 1.2 a server
+ * that wants a certificate sends handshake_failure.
+ */
+static const struct alert {
+	const char *meaning;
+	int numbers[8];		/* 0: no more */
+} alerts[] = {
+	{ "the server wants a certificate from its clients: ?cert=FILE&key=FILE",
+	  { SSL_AD_CERTIFICATE_REQUIRED } },
+	{ "the server rejects the certificate of ?cert=",
+	  { SSL_AD_BAD_CERTIFICATE, SSL_AD_UNSUPPORTED_CERTIFICATE, SSL_AD_CERTIFICATE_REVOKED,
+	    SSL_AD_CERTIFICATE_EXPIRED, SSL_AD_CERTIFICATE_UNKNOWN, SSL_AD_UNKNOWN_CA,
+	    SSL_AD_ACCESS_DENIED } },
+	{ "the server does not know the name that it was asked for", { SSL_AD_UNRECOGNIZED_NAME } },
+	{ "the server has no version of TLS in common with dlock, which speaks TLS 1.2 and 1.3",
+	  { SSL_AD_PROTOCOL_VERSION } },
+	{ "the server refuses the TLS handshake", { SSL_AD_HANDSHAKE_FAILURE } },
+};
+
+static void explain_verification(const struct redis_tls_session *session, long result,
+				 struct error *err)
+{
+	const char *text = X509_verify_cert_error_string(result);
+
+	switch (result) {
+	case X509_V_ERR_HOSTNAME_MISMATCH:
+	case X509_V_ERR_IP_ADDRESS_MISMATCH:
+		error_set(err, ERROR_REFUSED, 0, "the server's certificate is not for '%.200s'; if "
+			  "the server is right, name it as its certificate does, with ?sni=",
+			  session->host);
+		break;
+	case X509_V_ERR_CERT_HAS_EXPIRED:
+	case X509_V_ERR_CERT_NOT_YET_VALID:
+		error_set(err, ERROR_REFUSED, 0, "the server's certificate is not valid today: %s",
+			  text);
+		break;
+	case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+	case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+	case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+	case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+	case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+	case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+		error_set(err, ERROR_REFUSED, 0, "no authority that is trusted here has signed the "
+			  "server's certificate (%s); ?ca=FILE names one to trust", text);
+		break;
+	default:
+		error_set(err, ERROR_REFUSED, 0,
+			  "the server's certificate is not to be trusted: %s", text);
+		break;
+	}
+}
+
+/* Set *err after OpenSSL has failed in this session. */
+static void explain_failure(const struct redis_tls_session *session, struct error *err)
+{
+	const long verified = SSL_get_verify_result(session->ssl);
+	const unsigned long code = ERR_peek_error();
+	const char *text = ERR_reason_error_string(code);
+	const int alert = ERR_GET_LIB(code) == ERR_LIB_SSL
+		? ERR_GET_REASON(code) - SSL_AD_REASON_OFFSET : 0;
+
+	/* The first bytes of another protocol. */
+	if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER) {
+		error_set(err, ERROR_UNAVAILABLE, 0, "the server does not speak TLS (%s)",
+			  session->tls->off);
+		return;
+	}
+	if (ERR_GET_REASON(code) == SSL_R_CERTIFICATE_VERIFY_FAILED && verified != X509_V_OK) {
+		explain_verification(session, verified, err);
+		return;
+	}
+	error_set(err, ERROR_UNAVAILABLE, 0, "TLS failed: %s", text ? text : "no reason given");
+	for (size_t i = 0; i < sizeof(alerts) / sizeof(alerts[0]); i++)
+		for (const int *number = alerts[i].numbers; *number; number++)
+			if (*number == alert)
+				error_set(err, ERROR_REFUSED, 0, "%s%s (%s)", alerts[i].meaning,
+					  alert == SSL_AD_HANDSHAKE_FAILURE && !session->tls->cert
+					  ? ", perhaps because it wants a certificate, with ?cert="
+					  : "", text);
 }
 
 /* ---- opening */
@@ -121,7 +273,6 @@ static void tls_close(struct redis_tls_session *session)
 	if (session->ssl && !session->broken && SSL_is_init_finished(session->ssl))
 		SSL_shutdown(session->ssl);
 	SSL_free(session->ssl);
-	SSL_CTX_free(session->context);
 	free(session);
 }
 
@@ -129,19 +280,17 @@ static struct redis_tls_session *tls_open(int fd, const struct redis_tls *tls, c
 					  struct error *err)
 {
 	struct redis_tls_session *session = memory_new(1, sizeof(*session));
-	BIO *bio;
+	SSL_CTX *context = get_context(tls, err);
 
-	session->fd = fd;
+	/* OpenSSL uses write(), which raises it when the server is gone. */
+	signal(SIGPIPE, SIG_IGN);
 	session->tls = tls;
 	session->host = tls->name ? tls->name : host;
-	session->context = tls_context(tls, err);
-	if (!session->context)
+	if (!context)
 		goto fail;
-	session->ssl = SSL_new(session->context);
-	bio = session->ssl ? make_bio(session) : NULL;
-	if (!bio)
+	session->ssl = SSL_new(context);
+	if (!session->ssl || SSL_set_fd(session->ssl, fd) != 1)
 		memory_exit();
-	SSL_set_bio(session->ssl, bio, bio);
 	SSL_set_connect_state(session->ssl);
 	if (expect_host(session->ssl, session->host, !tls->insecure))
 		return session;
@@ -158,6 +307,7 @@ fail:
 static int handle_failure(struct redis_tls_session *session, int result, short *wanted,
 			  struct error *err)
 {
+	const int failure = errno;
 	const char *when = SSL_is_init_finished(session->ssl) ? "" : " in the TLS handshake";
 
 	switch (SSL_get_error(session->ssl, result)) {
@@ -171,14 +321,10 @@ static int handle_failure(struct redis_tls_session *session, int result, short *
 		error_set(err, ERROR_UNAVAILABLE, 0, "closed the connection%s", when);
 		break;
 	case SSL_ERROR_SYSCALL:
-		if (session->failure)
-			error_set(err, ERROR_UNAVAILABLE, session->failure,
-				  "the connection broke%s", when);
-		else
-			error_set(err, ERROR_UNAVAILABLE, 0, "closed the connection%s", when);
+		error_set(err, ERROR_UNAVAILABLE, failure, "the connection broke%s", when);
 		break;
 	default:
-		tls_explain(session, err);
+		explain_failure(session, err);
 		break;
 	}
 	session->broken = true;
