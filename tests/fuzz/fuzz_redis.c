@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any reply of a server: bytes go through hiredis' reader into all our parsers of replies.
+ * Any reply of a server: bytes go through a connection into all our parsers of replies.
  */
 #include "fuzz.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "backends/redis/acquire.c"
 #include "backends/redis/listen.c"
@@ -72,22 +75,23 @@ static void take_apart(redisReply *reply)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct redis_limit limit = { 0 };
-	/* A copy of its own size, so that ASan sees any step beyond it. */
-	char *text = fuzz_text(data, size);
-	const bool skip = redis_limit_pass(&limit, text, size) != NULL;
-	redisReader *reader = redisReaderCreate();
-	void *reply = NULL;
+	const struct redis_address address = { .label = "server" };
+	struct redis_conn conn = { .address = &address, .fd = -1, .set_fd = -1 };
+	redisReply *reply = NULL;
+	struct error err;
+	int ends[2];
 
-	INVARIANT(reader);
-	free(text);
-	if (!skip && redisReaderFeed(reader, (const char *)data, size) == REDIS_OK)
-		while (redisReaderGetReply(reader, &reply) == REDIS_OK && reply) {
-			take_apart(reply);
-			take_route_apart(reply);
-			freeReplyObject(reply);
-			reply = NULL;
-		}
-	redisReaderFree(reader);
+	INVARIANT(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends));
+	/* What is too large for the socket is cut. */
+	INVARIANT(!size || write(ends[1], data, size) > 0);
+	close(ends[1]);
+	redis_conn_begin(&conn, ends[0], false);
+	while (redis_conn_step(&conn, true, &reply, &err) > 0) {
+		take_apart(reply);
+		take_route_apart(reply);
+		freeReplyObject(reply);
+		reply = NULL;
+	}
+	redis_conn_close(&conn);
 	return 0;
 }

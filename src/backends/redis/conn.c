@@ -123,6 +123,56 @@ static ssize_t write_some(struct redis_conn *conn, struct error *err)
 	return result;
 }
 
+/* ---- the bounds of a reply ---- */
+
+/*
+ * hiredis keeps a reply in memory until it is complete. A lock with 50,000 waiters fits. A keeper
+ * that reads such a reply takes less than 64 MiB. Error texts and INFO are the longest items.
+ */
+#define MOST_BYTES (16 << 20)
+#define MOST_ELEMENTS (1 << 18)
+#define MOST_ITEM (256 << 10)
+
+#if HIREDIS_MAJOR < 1
+typedef int array_size;
+#else
+typedef size_t array_size;
+#endif
+
+static redisReplyObjectFunctions bounded;
+static void *(*allocate_array)(const redisReadTask *task, array_size size);
+
+/* hiredis would allocate as many elements as a reply announces. */
+static void *make_array(const redisReadTask *task, array_size size)
+{
+	struct redis_conn *conn = task->privdata;
+
+	conn->elements += (size_t)size;
+	return conn->elements > MOST_ELEMENTS ? NULL : allocate_array(task, size);
+}
+
+static redisReader *make_reader(struct redis_conn *conn)
+{
+	redisReader *reader = redisReaderCreate();
+
+	if (!reader)
+		memory_exit();
+	bounded = *reader->fn;
+	allocate_array = bounded.createArray;
+	bounded.createArray = make_array;
+	reader->fn = &bounded;
+	reader->privdata = conn;
+	conn->bytes = conn->elements = 0;
+	return reader;
+}
+
+/* Is the present reply, which has not ended, longer than any should be? */
+static bool is_too_large(const struct redis_conn *conn)
+{
+	return conn->elements > MOST_ELEMENTS || conn->bytes > MOST_BYTES ||
+	       conn->reader->len - conn->reader->pos > MOST_ITEM;
+}
+
 /* ---- the connection ---- */
 
 void redis_conn_close(struct redis_conn *conn)
@@ -184,10 +234,7 @@ void redis_conn_begin(struct redis_conn *conn, int fd, bool subscriber)
 
 	conn->fd = fd;
 	conn->replica = false;
-	conn->limit = (struct redis_limit){ 0 };
-	conn->reader = redisReaderCreate();
-	if (!conn->reader)
-		memory_exit();
+	conn->reader = make_reader(conn);
 	if (address->password)
 		send_login(conn, address->user ? 3 : 2, login);
 	snprintf(db, sizeof(db), "%ld", address->db);
@@ -299,12 +346,19 @@ static int flush_output(struct redis_conn *conn, struct error *err)
 static int parse_reply(struct redis_conn *conn, redisReply **reply, struct error *err)
 {
 	void *next = NULL;
+	const bool failed = redisReaderGetReply(conn->reader, &next) != REDIS_OK;
 
-	if (redisReaderGetReply(conn->reader, &next) != REDIS_OK) {
-		if (conn->reader->err == REDIS_ERR_OOM)
-			memory_exit();
+	if (!next && is_too_large(conn))
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: sends a reply that is too large",
+				 conn->address->label);
+	if (failed && conn->reader->err == REDIS_ERR_OOM)
+		memory_exit();
+	if (failed)
 		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis protocol",
 				 conn->address->label);
+	if (next) {
+		conn->bytes = conn->reader->len - conn->reader->pos;
+		conn->elements = 0;
 	}
 	*reply = next;
 	return next != NULL;
@@ -319,7 +373,6 @@ static int feed_reader(struct redis_conn *conn, struct error *err)
 	/* On the stack, a waiter would keep all these pages for a few bytes. */
 	static char data[16384];
 	const ssize_t result = read_some(conn, data, sizeof(data), err);
-	const char *wrong;
 
 	if (result < 0)
 		report_ended(conn, err);
@@ -329,9 +382,7 @@ static int feed_reader(struct redis_conn *conn, struct error *err)
 		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: speaks TLS (%s)",
 				 conn->address->label, conn->address->tls.on);
 	conn->received = true;
-	wrong = redis_limit_pass(&conn->limit, data, (size_t)result);
-	if (wrong)
-		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: %s", conn->address->label, wrong);
+	conn->bytes += (size_t)result;
 	if (redisReaderFeed(conn->reader, data, (size_t)result) != REDIS_OK)
 		memory_exit();
 	return 1;

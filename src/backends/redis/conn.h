@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One connection to a Redis server, which never blocks. hiredis writes and reads the protocol; a
- * reply must not be longer than limit.h allows. The caller (client.h) polls, so every wait has a
- * deadline and can be cancelled. A connection that failed is closed, and can begin a second time.
+ * One connection to a Redis server, which never blocks. hiredis writes and reads the protocol, and
+ * the size of a reply has a bound. The caller (client.h) polls, so every wait has a deadline and
+ * can be cancelled. A connection that failed is closed, and can begin a second time.
  *
  *	struct redis_conn conn = { .address = ..., .fd = -1, .set_fd = -1 };
  *
@@ -21,7 +21,6 @@
 #include <stdint.h>
 
 #include "address.h"
-#include "limit.h"
 
 struct error;
 struct redisReader;
@@ -37,7 +36,7 @@ struct redis_conn {
 	bool received;			/* the server has sent something */
 	short wanted;			/* what to poll conn->fd for before the next step */
 	struct redisReader *reader;
-	struct redis_limit limit;	/* of the present reply */
+	size_t bytes, elements;		/* of the present reply */
 	char *unsent;
 	size_t unsent_length;
 	size_t begun;			/* of these, TLS may still send this many */
