@@ -61,10 +61,6 @@ static bool offer_lock(struct keeping *k, struct grant *grant)
 	    !atomic_compare_exchange_strong(&shared->offer, &before, OFFER_MADE))
 		release_and_exit(k, true);
 	keeping_send(k, KEEPER_HELD);
-	if (grant->event_ms && grant->event_ms <= clock_boot_ms()) {
-		grant->event_ms = 0;
-		k->backend->ops->event(k->backend);
-	}
 	for (;;) {
 		switch (wake) {
 		case WAKE_RELEASE:

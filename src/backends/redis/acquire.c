@@ -100,9 +100,6 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 		return OUTCOME_ERROR;
 	for (int i = 0; i < client->count; i++)
 		client->servers[i].woken = false;
-	/* The hold for which it listened is lost. */
-	if (client->listens_on)
-		redis_stop_listening(client);
 	/* Most locks are free: try once before subscribing, unless this token is in the queue. */
 	queued = request->queue && redis_listens(client);
 	outcome = attempt(client, request, queued, grant, err);
@@ -120,12 +117,7 @@ enum outcome redis_acquire(struct backend *backend, const struct request *reques
 	/* The lock has moved to another server: listen there at the next try. */
 	if (outcome == OUTCOME_BUSY && request->queue && !redis_listens(client))
 		grant->retry_ms = clock_boot_ms() + FOLLOW_MS;
-	/* Stop listening later, so that the command begins first. */
-	if (outcome == OUTCOME_HELD && redis_listens(client)) {
-		client->listens_on = true;
-		grant->event_ms = grant->sent_ms;
-	}
-	if (outcome == OUTCOME_LOST)
+	if (outcome == OUTCOME_HELD || outcome == OUTCOME_LOST)
 		redis_stop_listening(client);
 	return outcome;
 }

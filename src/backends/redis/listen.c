@@ -38,17 +38,6 @@ void redis_stop_listening(struct redis_client *client)
 {
 	for (int i = 0; i < client->count; i++)
 		redis_conn_close(&client->servers[i].wake);
-	client->listens_on = false;
-}
-
-/* Connect to the server that has the lock. */
-static int connect_to_lock(struct redis_client *client, struct error *err)
-{
-	const char *const exists[] = { "EXISTS", client->keys[KEY_LOCK], NULL };
-
-	if (!client->route || redis_conn_is_open(&client->servers[0].main))
-		return 0;
-	return redis_command(client, exists, err) ? 0 : -1;
 }
 
 /*
@@ -91,8 +80,6 @@ int redis_listen(struct redis_client *client, const char *owner, struct error *e
 			servers |= 1u << i;
 	if (!servers)
 		return 0;
-	if (connect_to_lock(client, err))
-		return -1;
 	own = memory_format("%s%s", client->keys[KEY_CHANNEL], owner);
 	if (client->sharded)
 		failed = subscribe_servers(client, "SSUBSCRIBE", own, servers, err);
@@ -206,10 +193,6 @@ int64_t redis_event(struct backend *backend)
 	const bool listens = redis_listens(client);
 	bool ended = false;
 
-	if (client->listens_on) {
-		redis_stop_listening(client);
-		return CLOCK_NEVER;
-	}
 	for (int i = 0; i < client->count && (!listens || client->count > 1); i++)
 		ended |= redis_server_drain(&client->servers[i]);
 	if (listens)
