@@ -15,15 +15,22 @@
 /* The pause before a waiter follows a lock to another server. */
 #define FOLLOW_MS 100
 
-/* Release a new hold that too few replicas have. If this fails, the hold ends with its lease. */
-static void release_partial(struct redis_client *client, const struct request *request)
+int redis_send_acquire(struct redis_client *client, const struct request *request, bool enqueue,
+		       uint64_t least, struct redis_call *call, struct error *err)
 {
-	struct redis_call call = {
-		.what = "release", .token = request->token, .arguments = { "0", "", "0", "0" },
-	};
-	struct error ignored = { 0 };
+	static const char *const options[2][2] = { { "", "e" }, { "r", "er" } };
+	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], queued_at[REDIS_DIGITS_SIZE];
+	char fence[REDIS_DIGITS_SIZE];
 
-	redis_run(client, request->name, &call, &ignored);
+	call->what = "acquire";
+	call->token = request->token;
+	call->arguments[0] = redis_digits(request->ttl_ms, ttl);
+	call->arguments[1] = hold_mode_text(request->mode, request->slots, mode);
+	call->arguments[2] = request->text;
+	call->arguments[3] = redis_digits(client->queued_us, queued_at);
+	call->arguments[4] = redis_digits((int64_t)least, fence);
+	call->arguments[5] = options[request->replaces][enqueue];
+	return redis_run(client, request->name, call, err);
 }
 
 /* Read the reply of acquire (lua/common.lua). LOST without grant->newer: it is not valid. */
@@ -59,19 +66,12 @@ static enum outcome read_grant(struct redis_client *client, const redisReply *re
 static enum outcome try_acquire(struct redis_client *client, const struct request *request,
 				bool enqueue, struct grant *grant, struct error *err)
 {
-	static const char *const options[2][2] = { { "", "e" }, { "r", "er" } };
-	char ttl[REDIS_DIGITS_SIZE], mode[REDIS_DIGITS_SIZE], queued_at[REDIS_DIGITS_SIZE];
-	struct redis_call call = {
-		.what = "acquire", .token = request->token,
-		.arguments = { redis_digits(request->ttl_ms, ttl),
-			       hold_mode_text(request->mode, request->slots, mode), request->text,
-			       redis_digits(client->queued_us, queued_at), "0",
-			       options[request->replaces][enqueue] },
-	};
 	const int64_t sent_ms = clock_boot_ms();
+	struct redis_call call = { .what = NULL };
+	struct error ignored = { 0 };
 	enum outcome outcome;
 
-	if (redis_run(client, request->name, &call, err))
+	if (redis_send_acquire(client, request, enqueue, 0, &call, err))
 		return OUTCOME_ERROR;
 	outcome = read_grant(client, client->servers[0].reply, request, grant, err);
 	if (outcome == OUTCOME_LOST && !grant->newer) {
@@ -81,9 +81,9 @@ static enum outcome try_acquire(struct redis_client *client, const struct reques
 	if (outcome != OUTCOME_HELD)
 		return outcome;
 	outcome = redis_grant(client, sent_ms, request, grant, err);
-	/* The engine releases after a request that it has cancelled. */
+	/* Too few replicas have it. The engine releases after a request that it has cancelled. */
 	if (outcome == OUTCOME_ERROR && err->kind != ERROR_CANCELLED)
-		release_partial(client, request);
+		redis_release(&client->base, request, &ignored);
 	return outcome;
 }
 

@@ -247,13 +247,10 @@ int redis_ping(struct backend *backend, struct error *err)
 {
 	static const char *const ping[] = { "PING", NULL };
 	struct redis_client *client = redis_from_backend(backend);
-	const struct redis_call call = { .command = ping, .least = client->quorum };
+	struct redis_call call = { .command = ping };
 	int answered;
 
-	if (client->count == 1)
-		return redis_command(client, ping, err) ? 0 : -1;
-	if (redis_reach(client, backend->connect_timeout_ms, err) ||
-	    redis_round(client, &call, err))
+	if (redis_run(client, NULL, &call, err))
 		return -1;
 	answered = redis_count(client, SERVER_ANSWERED);
 	return answered >= client->quorum ? 0 : redis_no_majority(client, answered, err);

@@ -252,11 +252,9 @@ static void begin_request(const struct redis_client *client, struct redis_server
 
 bool redis_server_drain(struct redis_server *server)
 {
-	struct error ignored;
 	redisReply *reply = NULL;
 
-	if (!redis_conn_is_open(&server->main) ||
-	    !redis_conn_step(&server->main, true, &reply, &ignored))
+	if (!redis_conn_is_open(&server->main) || !redis_conn_poll(&server->main, &reply))
 		return false;
 	/* An unsolicited answer counts as the end of the connection. */
 	freeReplyObject(reply);

@@ -118,7 +118,6 @@ struct redis_client {
 	/* Try to acquire on several servers; sets retry_ms after BUSY. NULL: on one. */
 	redis_attempt_fn *attempt;
 	int64_t queued_us;		/* queued_at of the script; 0: not known yet */
-	int64_t lease_end_ms;		/* of the last grant; 0: there was none */
 	int64_t looked_up_ms;		/* CLOCK_BOOTTIME: the last look-up of names; 0: none */
 	int epoll_fd;			/* of several servers: see redis_fd(); -1: none */
 };

@@ -463,6 +463,7 @@ int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **
 
 	if (flush_output(conn, err))
 		return -1;
+	/* Read until there is nothing more: poll() does not see input that TLS has buffered. */
 	while (!(state = take_answer(conn, reply, err)) && readable && !conn->unsent_length) {
 		state = feed_reader(conn, err);
 		if (state <= 0)
@@ -487,10 +488,7 @@ int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 
 	if (!redis_conn_is_open(conn))
 		return -1;
-	/* Read until there is nothing more: poll() does not see input that TLS has buffered. */
-	while (!(state = parse_reply(conn, reply, &ignored)))
-		if ((state = feed_reader(conn, &ignored)) <= 0)
-			break;
+	state = redis_conn_step(conn, true, reply, &ignored);
 	if (state < 0)
 		redis_conn_close(conn);
 	return state;

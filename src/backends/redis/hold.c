@@ -13,6 +13,7 @@
 /* A hold as the servers that answered report it. */
 struct standing {
 	int held, lost;
+	int resent;			/* of the lost: that may have ended the hold themselves */
 	const redisReply *best;		/* the reply with the greatest fence */
 	uint64_t fence;
 	unsigned empty;			/* a bit for each server where nobody has the lock */
@@ -23,21 +24,14 @@ int redis_run(struct redis_client *client, const char *name, struct redis_call *
 	      struct error *err)
 {
 	redis_begin(client, name);
-	call->least = client->quorum;
+	if (!call->servers)
+		call->least = client->quorum;
 	return client->count == 1 ? redis_ask(client, call, err) : redis_round(client, call, err);
-}
-
-/* A release that was sent twice may have ended the hold itself. */
-static bool has_ended_it(const struct redis_client *client, const struct redis_server *server,
-			 const struct redis_call *call)
-{
-	return !strcmp(call->what, "release") &&
-	       lease_ended_by_resent(server->resent, clock_boot_ms(), client->lease_end_ms);
 }
 
 /* Read the reply of renew, release or break (lua/common.lua). False: it is not valid. */
 static bool read_answer(const struct redis_client *client, struct redis_server *server,
-			const struct redis_call *call, struct standing *standing)
+			struct standing *standing)
 {
 	redisReply *const *e = server->reply->element;
 	const bool known = redis_has_shape(server->reply, "iss");
@@ -49,8 +43,9 @@ static bool read_answer(const struct redis_client *client, struct redis_server *
 			  client->keys[KEY_LOCK], e[0]->str);
 	if (!redis_has_shape(server->reply, "i"))
 		return false;
-	if (e[0]->integer != 1 && !has_ended_it(client, server, call)) {
+	if (e[0]->integer != 1) {
 		standing->lost++;
+		standing->resent += server->resent;
 		standing->empty |= (unsigned)(e[0]->integer == 0) << (server - client->servers);
 		standing->refused |= e[0]->integer == 3;
 		return true;
@@ -63,15 +58,14 @@ static bool read_answer(const struct redis_client *client, struct redis_server *
 	return true;
 }
 
-static void read_answers(const struct redis_client *client, const struct redis_call *call,
-			 struct standing *standing)
+static void read_answers(const struct redis_client *client, struct standing *standing)
 {
 	*standing = (struct standing){ .held = 0 };
 	for (int i = 0; i < client->count; i++) {
 		struct redis_server *server = &client->servers[i];
 
 		if (server->state != SERVER_ANSWERED ||
-		    read_answer(client, server, call, standing))
+		    read_answer(client, server, standing))
 			continue;
 		server->state = SERVER_FAILED;
 		if (server->error.kind == ERROR_NONE)
@@ -111,17 +105,14 @@ static enum outcome classify_standing(const struct redis_client *client,
 static void restore_lock(struct redis_client *client, const struct request *request,
 			 const struct standing *standing)
 {
-	redisReply *const *e = standing->best->element;
-	char ttl[REDIS_DIGITS_SIZE];
-	char *fence = memory_copy(e[1]->str), *text = memory_copy(e[2]->str);
-	const struct redis_call call = {
-		.what = "acquire", .token = request->token, .servers = standing->empty,
-		.arguments = { redis_digits(request->ttl_ms, ttl), "x", text, "0", fence, "" },
-	};
+	char *text = memory_copy(standing->best->element[2]->str);
+	struct redis_call call = { .servers = standing->empty };
+	struct request restored = *request;
 	struct error ignored;
 
-	redis_round(client, &call, &ignored);
-	free(fence);
+	restored.mode = HOLD_EXCLUSIVE;
+	restored.text = text;
+	redis_send_acquire(client, &restored, false, standing->fence, &call, &ignored);
 	free(text);
 }
 
@@ -166,18 +157,15 @@ static int await_replicas(struct redis_client *client, int64_t sent_ms, struct e
 enum outcome redis_grant(struct redis_client *client, int64_t sent_ms,
 			 const struct request *request, struct grant *grant, struct error *err)
 {
-	const int64_t end_ms = lease_end(sent_ms, request->ttl_ms);
-
 	if (client->replicas && await_replicas(client, sent_ms, err))
 		return OUTCOME_ERROR;
-	if (client->count > 1 && end_ms <= clock_boot_ms()) {
+	if (client->count > 1 && lease_end(sent_ms, request->ttl_ms) <= clock_boot_ms()) {
 		error_set(err, ERROR_UNAVAILABLE, 0, "the nodes answered so late that nothing of "
 			  "the TTL was left: take a longer one");
 		return OUTCOME_ERROR;
 	}
 	grant->sent_ms = sent_ms;
 	grant->ttl_ms = request->ttl_ms;
-	client->lease_end_ms = end_ms;
 	return OUTCOME_HELD;
 }
 
@@ -198,7 +186,7 @@ enum outcome redis_renew(struct backend *backend, const struct request *request,
 
 	if (redis_run(client, request->name, &call, err))
 		return OUTCOME_ERROR;
-	read_answers(client, &call, &standing);
+	read_answers(client, &standing);
 	if (standing.refused && !redisson_admits(client, &shared, err))
 		return OUTCOME_ERROR;
 	outcome = classify_standing(client, &standing,
@@ -232,9 +220,9 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 		redis_conn_let_others_first(&client->servers[0].main);
 	if (redis_run(client, request->name, &call, err))
 		return OUTCOME_ERROR;
-	/* A later wait begins at the end of the queue. */
-	client->queued_us = 0;
-	read_answers(client, &call, &standing);
+	read_answers(client, &standing);
+	if (client->count > 1)
+		client->base.resent = standing.held + standing.resent >= client->quorum;
 	return classify_standing(client, &standing, "does not have this token any more", err);
 }
 
@@ -249,7 +237,7 @@ enum outcome redis_break(struct backend *backend, const char *name, const struct
 
 	if (redis_run(client, name, &call, err))
 		return OUTCOME_ERROR;
-	read_answers(client, &call, &standing);
+	read_answers(client, &standing);
 	if (standing.held + standing.lost >= client->quorum)
 		return standing.held ? OUTCOME_HELD : OUTCOME_LOST;
 	redis_no_majority(client, standing.held + standing.lost, err);

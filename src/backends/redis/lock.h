@@ -23,11 +23,17 @@ void redisson_make_keys(struct redis_client *client, const char *name);
 /* ---- hold.c ---- */
 
 /*
- * Run a call about the lock name, and wait for a majority. Returns 0, or -1 and sets *err:
- * cancelled, or the only server did not answer.
+ * Run a call about the lock name, and wait for a majority where all are asked. Returns 0, or -1 and
+ * sets *err: cancelled, or the only server did not answer.
  */
 int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
 	      struct error *err);
+/*
+ * Complete call to acquire, with a fence of at least least, and run it. 0: the server's clock gives
+ * the fence, and nobody passes the queue. Returns as redis_run().
+ */
+int redis_send_acquire(struct redis_client *client, const struct request *request, bool enqueue,
+		       uint64_t least, struct redis_call *call, struct error *err);
 /* Accept a lease that was requested at sent_ms. HELD, or ERROR with *err: too little is left. */
 enum outcome redis_grant(struct redis_client *client, int64_t sent_ms,
 			 const struct request *request, struct grant *grant, struct error *err);

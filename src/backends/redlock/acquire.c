@@ -204,22 +204,17 @@ static bool has_fence(const struct redis_client *client, const void *state)
 static int acquire_at_servers(struct redis_client *client, const struct request *request,
 			      unsigned nodes, bool enqueue, uint64_t fence, struct error *err)
 {
-	char ttl[REDIS_DIGITS_SIZE], least[REDIS_DIGITS_SIZE], queued_at[REDIS_DIGITS_SIZE];
 	const int64_t now_us = clock_read_us(CLOCK_REALTIME);
 	struct redis_call call = {
-		.what = "acquire", .token = request->token, .servers = nodes,
-		.arguments = { redis_digits(request->ttl_ms, ttl), "x", request->text,
-			       queued_at, least, enqueue ? "e" : "", NULL },
-		.least = client->quorum,
+		.servers = nodes, .least = client->quorum,
 		.decided = fence ? has_fence : is_decided,
 		.state = fence ? (const void *)&fence : (const void *)&request->ttl_ms,
 	};
 
 	if (enqueue && !client->queued_us)
 		client->queued_us = now_us;
-	redis_digits(enqueue ? client->queued_us : 0, queued_at);
-	redis_digits(fence ? (int64_t)fence : now_us, least);
-	return redis_round(client, &call, err);
+	return redis_send_acquire(client, request, enqueue, fence ? fence : (uint64_t)now_us,
+				  &call, err);
 }
 
 /*
