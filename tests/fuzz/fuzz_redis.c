@@ -32,7 +32,7 @@ static void take_route_apart(const redisReply *reply)
 		redis_after_error(&client, reply->str);
 	INVARIANT(redis_cluster_endpoint(client.route)->port &&
 		  redis_cluster_endpoint(client.route)->host[0]);
-	if (redis_read_masters(reply, from, &places, &count)) {
+	if (redis_read_masters(reply, &from->at, &places, &count)) {
 		for (size_t i = 0; i < count; i++)
 			INVARIANT(places[i].port && places[i].host[0]);
 		free(places);

@@ -132,7 +132,7 @@ static void test_masters(void)
 		{ "*1\r\n*2\r\n:0\r\n:9\r\n", -1, NULL },
 		{ ":1\r\n", -1, NULL },
 	};
-	struct redis_address from = { .host = (char *)(uintptr_t)"10.0.0.9", .port = 7009 };
+	struct redis_endpoint from = { .host = "10.0.0.9", .port = 7009 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		redisReader *reader = redisReaderCreate();

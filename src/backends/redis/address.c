@@ -11,6 +11,7 @@
 #include "lock/uri.h"
 
 #define DEFAULT_PORT 6379
+
 int redis_address_db(struct redis_address *address, const char *text, struct error *err)
 {
 	char *end;
@@ -35,6 +36,16 @@ bool redis_endpoint_set(struct redis_endpoint *endpoint, const char *host, size_
 	return true;
 }
 
+static int read_endpoint(struct redis_endpoint *endpoint, const struct uri *uri,
+			 const struct uri_host *host, uint16_t default_port, struct error *err)
+{
+	if (redis_endpoint_set(endpoint, host->name, strlen(host->name),
+			       host->port ? host->port : default_port))
+		return 0;
+	return error_set(err, ERROR_USAGE, 0, "%.32s: host %td is no name or address of a host",
+			 uri->scheme, host - uri->hosts + 1);
+}
+
 int redis_endpoints_read(const struct uri *uri, uint16_t default_port,
 			 struct redis_endpoint **endpoints, size_t *count, struct error *err)
 {
@@ -44,49 +55,36 @@ int redis_endpoints_read(const struct uri *uri, uint16_t default_port,
 				 uri->scheme, uri->scheme);
 	*endpoints = memory_new(uri->host_count, sizeof(**endpoints));
 	*count = uri->host_count;
-	for (size_t i = 0; i < *count; i++) {
-		const struct uri_host *host = &uri->hosts[i];
-
-		if (redis_endpoint_set(&(*endpoints)[i], host->name, strlen(host->name),
-				       host->port ? host->port : default_port))
-			continue;
-		return error_set(err, ERROR_USAGE, 0,
-				 "%.32s: host %zu is no name or address of a host", uri->scheme, i +
-				 1);
-	}
+	for (size_t i = 0; i < *count; i++)
+		if (read_endpoint(&(*endpoints)[i], uri, &uri->hosts[i], default_port, err))
+			return -1;
 	return 0;
 }
 
-bool redis_address_is_at(const struct redis_address *address, const struct redis_endpoint *endpoint)
+bool redis_endpoint_equal(const struct redis_endpoint *a, const struct redis_endpoint *b)
 {
-	return address->host && address->port == endpoint->port &&
-	       !strcmp(address->host, endpoint->host);
-}
-
-static void set_endpoint(struct redis_address *address, const char *what, const char *host,
-		      uint16_t port)
-{
-	char *copy = memory_copy(host), text[URI_HOST_SIZE];
-
-	free(address->host);
-	address->host = copy;
-	address->port = port;
-	snprintf(address->label, sizeof(address->label), "%s %s", what,
-		 uri_host_text(host, port, text, sizeof(text)));
+	return a->port == b->port && !strcmp(a->host, b->host);
 }
 
 void redis_address_move(struct redis_address *address, const char *what,
 			const struct redis_endpoint *endpoint)
 {
-	set_endpoint(address, what, endpoint->host, endpoint->port);
+	char text[URI_HOST_SIZE];
+
+	address->at = *endpoint;
+	snprintf(address->label, sizeof(address->label), "%s %s", what,
+		 uri_host_text(endpoint->host, endpoint->port, text, sizeof(text)));
 }
 
 int redis_address_tcp(struct redis_address *address, const struct uri *uri,
 		      const struct uri_host *host, struct error *err)
 {
-	if (uri->path[0] && uri->path[1] && redis_address_db(address, uri->path + 1, err))
+	struct redis_endpoint endpoint;
+
+	if ((uri->path[0] && uri->path[1] && redis_address_db(address, uri->path + 1, err)) ||
+	    read_endpoint(&endpoint, uri, host, DEFAULT_PORT, err))
 		return -1;
-	set_endpoint(address, "redis", host->name, host->port ? host->port : DEFAULT_PORT);
+	redis_address_move(address, "redis", &endpoint);
 	return 0;
 }
 
@@ -179,7 +177,6 @@ void redis_address_finish(struct redis_address *address)
 {
 	memory_free_secret(address->password);
 	free(address->user);
-	free(address->host);
 	free(address->unix_path);
 	free(address->tls.ca);
 	free(address->tls.cert);

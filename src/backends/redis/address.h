@@ -28,7 +28,7 @@ struct redis_tls {
 /* A server as another server names it. */
 struct redis_endpoint {
 	char host[256];
-	uint16_t port;		/* 0: there is none */
+	uint16_t port;		/* 0: there is none, and host is "" */
 };
 
 struct redis_address {
@@ -36,8 +36,7 @@ struct redis_address {
 	bool master;		/* a server that reports to be a replica counts as failed */
 	bool cluster;		/* a node of a cluster, whose MOVED is followed */
 	bool age;		/* ask for the age of the server with the first request */
-	char *host;		/* NULL: a Unix socket, or not known yet */
-	uint16_t port;
+	struct redis_endpoint at;	/* without a host: a Unix socket, or not known yet */
 	char *unix_path;
 	char *user;		/* NULL: none */
 	char *password;		/* NULL: none */
@@ -76,8 +75,7 @@ int redis_endpoints_read(const struct uri *uri, uint16_t default_port,
 /* Move address to another endpoint. what: "redis", for the label. */
 void redis_address_move(struct redis_address *address, const char *what,
 			const struct redis_endpoint *endpoint);
-bool redis_address_is_at(const struct redis_address *address,
-			 const struct redis_endpoint *endpoint);
+bool redis_endpoint_equal(const struct redis_endpoint *a, const struct redis_endpoint *b);
 
 /* Read user and password. */
 int redis_address_login(struct redis_address *address, const struct uri *uri, struct error *err);

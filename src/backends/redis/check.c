@@ -149,7 +149,7 @@ static void check_transport(const struct redis_client *client, struct findings *
 	if (address->encrypted && !address->tls.insecure)
 		findings_add(findings, FINDING_OK, "transport", NULL,
 			     "encrypted, and the server's certificate was verified");
-	else if (net_is_local(address->host))
+	else if (net_is_local(address->unix_path ? NULL : address->at.host))
 		findings_add(findings, FINDING_OK, "transport", NULL, "does not leave this host");
 	else if (address->encrypted)
 		findings_add(findings, FINDING_WARNING, "transport",
@@ -178,7 +178,7 @@ static void check_sentinel(struct redis_client *client, size_t which, struct fin
 		findings_add(findings, FINDING_WARNING, "sentinel", remedy, "%.200s", err.message);
 		return;
 	}
-	if (redis_address_is_at(&client->servers[0].address, &named))
+	if (redis_endpoint_equal(&client->servers[0].address.at, &named))
 		findings_add(findings, FINDING_OK, "sentinel", NULL, "%s: names this master", name);
 	else
 		findings_add(findings, FINDING_WARNING, "sentinel",

@@ -108,7 +108,7 @@ static void look_up(struct redis_server *server)
 	struct net_address found[NET_ADDRESSES];
 	const int count = address->unix_path
 		? make_socket_address(address->unix_path, found, &server->unresolved)
-		: net_resolve(address->host, address->port, found, &server->unresolved);
+		: net_resolve(address->at.host, address->at.port, found, &server->unresolved);
 
 	if (count < 1)
 		return;
@@ -554,7 +554,7 @@ static int connect_server(struct redis_client *client, int64_t limit_ms, struct 
 		return 0;
 	look_up(server);
 	left = server->found_count > 0 ? server->found_count : 1;
-	if (net_is_local(server->address.host))
+	if (server->address.unix_path || net_is_local(server->address.at.host))
 		left = 1;
 	do {
 		call.timeout_ms = (until_ms - clock_boot_ms()) / left + 1;

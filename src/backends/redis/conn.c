@@ -263,7 +263,7 @@ void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 /* Has the server sent nothing yet, without TLS? */
 static bool is_first_contact(const struct redis_conn *conn)
 {
-	return !conn->received && !conn->address->encrypted && conn->address->host;
+	return !conn->received && !conn->address->encrypted && !conn->address->unix_path;
 }
 
 /*
@@ -293,7 +293,7 @@ static int continue_handshake(struct redis_conn *conn, struct error *err)
 	if (!tls)
 		tls = module_load("tls", err);
 	if (tls && !conn->tls)
-		conn->tls = tls->open(conn->fd, &address->tls, address->host, err);
+		conn->tls = tls->open(conn->fd, &address->tls, address->at.host, err);
 	if (tls && conn->tls)
 		state = tls->handshake(conn->tls, &conn->wanted, err);
 	if (state < 0)

@@ -48,7 +48,7 @@ static void next_endpoint(struct redis_route *route)
 static void move_to(struct redis_server *server, const char *what,
 		    const struct redis_endpoint *endpoint)
 {
-	if (redis_address_is_at(&server->address, endpoint))
+	if (redis_endpoint_equal(&server->address.at, endpoint))
 		return;
 	redis_server_leave(server);
 	redis_address_move(&server->address, what, endpoint);
@@ -134,7 +134,7 @@ static bool is_named(struct redis_client *client, int64_t limit_ms)
 	if (route->cluster || clock_boot_ms() - route->named_ms < NAMED_MS ||
 	    locate_master(client, limit_ms, &endpoint, &ignored))
 		return true;
-	return redis_address_is_at(&client->servers[0].address, &endpoint);
+	return redis_endpoint_equal(&client->servers[0].address.at, &endpoint);
 }
 
 /* ---- Cluster ---- */
@@ -153,18 +153,10 @@ static int64_t start_over(struct redis_route *route)
 	return route->next ? 0 : REDIS_ROUTE_PAUSE_MS;
 }
 
-/* Read "... HOST:PORT". HOST may be IPv6 without brackets; "" or "?" means the host of from. */
-static bool read_target(const char *text, const struct redis_address *from,
-			struct redis_endpoint *endpoint)
+/* Read an endpoint that the node from has named: "" or "?" means its own host. */
+static bool read_endpoint(const char *host, size_t length, int64_t port,
+			  const struct redis_endpoint *from, struct redis_endpoint *endpoint)
 {
-	const char *host = strchr(text, ' '), *colon = strrchr(text, ':');
-	size_t length;
-	int64_t port;
-
-	if (!host || !colon || colon < host || !text_number(colon + 1, strlen(colon + 1), &port))
-		return false;
-	host++;
-	length = (size_t)(colon - host);
 	if (!length || (length == 1 && *host == '?')) {
 		host = from->host;
 		length = strlen(host);
@@ -172,8 +164,21 @@ static bool read_target(const char *text, const struct redis_address *from,
 	return redis_endpoint_set(endpoint, host, length, port);
 }
 
-/* Add [host, port, ...], in which the host may be missing as above. */
-static bool add_master(const redisReply *node, const struct redis_address *from,
+/* Read "... HOST:PORT". HOST may be IPv6 without brackets. */
+static bool read_target(const char *text, const struct redis_endpoint *from,
+			struct redis_endpoint *endpoint)
+{
+	const char *host = strchr(text, ' '), *colon = strrchr(text, ':');
+	int64_t port;
+
+	if (!host || !colon || colon < host || !text_number(colon + 1, strlen(colon + 1), &port))
+		return false;
+	host++;
+	return read_endpoint(host, (size_t)(colon - host), port, from, endpoint);
+}
+
+/* Add [host, port, ...], in which the host may be nil. */
+static bool add_master(const redisReply *node, const struct redis_endpoint *from,
 		       struct redis_endpoint *endpoints, size_t *count)
 {
 	struct redis_endpoint *endpoint = &endpoints[*count];
@@ -182,23 +187,18 @@ static bool add_master(const redisReply *node, const struct redis_address *from,
 	if (!redis_has_shape(node, ".i") || *count >= MOST_MASTERS)
 		return false;
 	host = node->element[0];
-	if (!redis_is_text(host) || !host->len || !strcmp(host->str, "?")) {
-		if (!redis_endpoint_set(endpoint, from->host, strlen(from->host),
-					node->element[1]->integer))
-			return false;
-	} else if (!redis_endpoint_set(endpoint, host->str, host->len, node->element[1]->integer)) {
+	if (!read_endpoint(host->str, redis_is_text(host) ? host->len : 0,
+			   node->element[1]->integer, from, endpoint))
 		return false;
-	}
 	for (size_t i = 0; i < *count; i++)
-		if (endpoints[i].port == endpoint->port &&
-		    !strcmp(endpoints[i].host, endpoint->host))
+		if (redis_endpoint_equal(&endpoints[i], endpoint))
 			return true;
 	++*count;
 	return true;
 }
 
 /* The reply has a row [first slot, last slot, master, replica...] for each range of slots. */
-bool redis_read_masters(const redisReply *reply, const struct redis_address *from,
+bool redis_read_masters(const redisReply *reply, const struct redis_endpoint *from,
 			struct redis_endpoint **endpoints, size_t *count)
 {
 	*count = 0;
@@ -248,7 +248,7 @@ int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *co
 	reply = redis_command(client, slots, err);
 	if (!reply)
 		return -1;
-	if (!redis_read_masters(reply, &server->address, &endpoints, &count))
+	if (!redis_read_masters(reply, &server->address.at, &endpoints, &count))
 		return redis_odd(server, err);
 	result = redis_visit(client, endpoints, count, visit, context, err);
 	free(endpoints);
@@ -289,7 +289,7 @@ int64_t redis_after_error(struct redis_client *client, const char *text)
 	route->asking = !strncmp(text, "ASK ", 4);
 	if (route->cluster && (route->asking || !strncmp(text, "MOVED ", 6))) {
 		text = strchr(text, ' ') + 1;
-		if (!read_target(text, &client->servers[0].address, &route->target))
+		if (!read_target(text, &client->servers[0].address.at, &route->target))
 			return REDIS_ROUTE_ENDS;
 		return ++route->hops % MOST_HOPS ? 0 : REDIS_ROUTE_PAUSE_MS;
 	}
@@ -399,15 +399,14 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 		if (pause_ms == REDIS_ROUTE_ENDS)
 			break;
 		if (maybe_done(server))
-			redis_endpoint_set(&done_at, server->address.host,
-					   strlen(server->address.host), server->address.port);
+			done_at = server->address.at;
 		redis_conn_close(&server->main);
 	} while (continue_call(client, pause_ms, err));
 	client->until_ms = 0;
 	/* A timeout of the last try hides the reason. */
 	if (err->errnum == ETIMEDOUT && before.kind != ERROR_NONE)
 		*err = before;
-	client->base.resent = redis_address_is_at(&server->address, &done_at);
+	client->base.resent = redis_endpoint_equal(&server->address.at, &done_at);
 	return server->state == SERVER_ANSWERED ? 0 : -1;
 }
 
@@ -472,23 +471,23 @@ const struct redisReply *redis_command(struct redis_client *client, const char *
 
 /* ---- the URI ---- */
 
-static int read_endpoints(struct redis_client *client, const struct uri *uri, bool cluster,
-			  struct error *err)
+static int read_endpoints(struct redis_client *client, const struct uri *uri,
+			  uint16_t default_port, struct error *err)
 {
-	struct redis_route *route = client->route = memory_new(1, sizeof(*route));
+	struct redis_route *route = client->route;
 
-	route->cluster = cluster;
 	if (redis_address_tls(&client->servers[0].address, uri, err))
 		return -1;
-	return redis_endpoints_read(uri, cluster ? 6379 : 26379, &route->endpoints, &route->count,
-				    err);
+	return redis_endpoints_read(uri, default_port, &route->endpoints, &route->count, err);
 }
 
 int redis_cluster_read(struct redis_client *client, const struct uri *uri, struct error *err)
 {
 	client->servers[0].address.cluster = true;
+	client->route = memory_new(1, sizeof(*client->route));
+	client->route->cluster = true;
 	if (!uri->path[0] || !uri->path[1])
-		return read_endpoints(client, uri, true, err);
+		return read_endpoints(client, uri, 6379, err);
 	return error_set(err, ERROR_USAGE, 0, "redis+cluster: a cluster has no databases; leave "
 			 "out '%.100s'", uri->path);
 }
@@ -544,12 +543,8 @@ int redis_sentinel_read(struct redis_client *client, const struct uri *uri, stru
 	redis_client_init(sentinel, 1);
 	address = &redis_client_add(sentinel)->address;
 	client->servers[0].address.master = true;
-	if (!read_endpoints(client, uri, false, err)) {
-		client->route->sentinel = sentinel;
-		return read_tls(address, uri, err) || read_path(client, uri->path, err) ||
-		       read_login(address, uri, err) ? -1 : 0;
-	}
-	redis_client_finish(sentinel);
-	free(sentinel);
-	return -1;
+	client->route = memory_new(1, sizeof(*client->route));
+	client->route->sentinel = sentinel;
+	return read_endpoints(client, uri, 26379, err) || read_tls(address, uri, err) ||
+	       read_path(client, uri->path, err) || read_login(address, uri, err) ? -1 : 0;
 }

@@ -66,5 +66,5 @@ int64_t redis_after_error(struct redis_client *client, const char *text);
 /* Returns the node of the cluster to connect to. */
 const struct redis_endpoint *redis_cluster_endpoint(const struct redis_route *route);
 /* Read the masters in the reply of the node from to CLUSTER SLOTS. The caller frees *endpoints. */
-bool redis_read_masters(const struct redisReply *reply, const struct redis_address *from,
+bool redis_read_masters(const struct redisReply *reply, const struct redis_endpoint *from,
 			struct redis_endpoint **endpoints, size_t *count);
