@@ -29,34 +29,14 @@
  * 5 s. When several clients tried at the same time and nobody got a majority, each pauses for a
  * random time.
  */
-#include <string.h>
-#include <strings.h>
-
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/net.h"
 #include "lock/uri.h"
 #include "redlock.h"
 
 #define NODE_TIMEOUT_MS 50
 
 /* ---- the URI ---- */
-
-/* Do two nodes have the same address, without looking up names? */
-static bool is_same(const struct redis_address *a, const struct redis_address *b)
-{
-	const char *first = strcasecmp(a->host, "localhost") ? a->host : "127.0.0.1";
-	const char *second = strcasecmp(b->host, "localhost") ? b->host : "127.0.0.1";
-	struct sockaddr_storage x, y;
-	socklen_t x_length, y_length;
-
-	if (a->port != b->port)
-		return false;
-	if (net_literal(first, a->port, &x, &x_length) &&
-	    net_literal(second, b->port, &y, &y_length))
-		return x_length == y_length && !memcmp(&x, &y, x_length);
-	return !strcasecmp(first, second);
-}
 
 static int check_count(const struct uri *uri, struct error *err)
 {
@@ -82,11 +62,6 @@ static int add_node(struct redis_client *client, const struct uri *uri,
 	    redis_address_login(address, uri, err))
 		return -1;
 	address->age = true;
-	for (int i = 0; i < client->count - 1; i++)
-		if (is_same(&client->servers[i].address, address))
-			return error_set(err, ERROR_USAGE, 0, "redlock: node %d, %s, is node %d "
-					 "again, and would have two votes: name each node once",
-					 client->count, address->label, i + 1);
 	return 0;
 }
 
