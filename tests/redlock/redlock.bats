@@ -778,7 +778,7 @@ at_least() {
 	has_line <(printf '%s\n' "${lines[@]}") "^$LOCK\$" || fail "not listed"
 	tell drop 5
 	run --separate-stderr -122 "$DLOCK" status --names
-	one_line 'no majority: 2 of 5 nodes can be listed' 'no answer'
+	one_line 'no majority: 2 of 5 nodes can be used' 'no answer'
 	release
 }
 

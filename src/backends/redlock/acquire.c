@@ -35,7 +35,7 @@ struct ballot {
 	uint64_t fence;				/* the greatest of theirs, */
 	int equal;				/* and how many gave it */
 	int64_t left_ms[REDIS_MOST_SERVERS];	/* of the leases of holders, in no order */
-	int grants, voters, busy, failed;
+	struct redlock_votes votes;
 	int64_t longest_ttl_ms;			/* of all reported ones and our own */
 	int64_t young_ms;			/* until enough nodes vote; INT64_MAX: not known */
 	/* The holder that most of them name: */
@@ -85,7 +85,7 @@ static void read_busy(const struct redis_client *client, const redisReply *reply
 	redisReply *const *e = reply->element;
 	const int count = count_holder(client, e[5]->str);
 
-	ballot->left_ms[ballot->busy++] = e[1]->integer;
+	ballot->left_ms[ballot->votes.busy++] = e[1]->integer;
 	if (e[7]->integer > ballot->longest_ttl_ms)
 		ballot->longest_ttl_ms = e[7]->integer;
 	if (e[1]->integer > ballot->longest_ttl_ms)
@@ -103,7 +103,7 @@ static void read_grant(const struct redis_server *node, unsigned bit, struct bal
 	const uint64_t fence = strtoull(node->reply->element[1]->str, NULL, 10);
 
 	ballot->granted |= bit;
-	ballot->grants++;
+	ballot->votes.granted++;
 	if (fence > ballot->fence)
 		ballot->equal = 0;
 	if (fence >= ballot->fence) {
@@ -112,7 +112,7 @@ static void read_grant(const struct redis_server *node, unsigned bit, struct bal
 	}
 }
 
-/* Count the nodes that vote, and the time until enough do. See redlock_may_vote(). */
+/* Count the nodes that vote, and the time until enough do. */
 static void count_voters(const struct redis_client *client, struct ballot *ballot)
 {
 	int64_t left_ms[REDIS_MOST_SERVERS], age_ms;
@@ -122,12 +122,13 @@ static void count_voters(const struct redis_client *client, struct ballot *ballo
 		age_ms = server_age(&client->servers[i]);
 		if (!(ballot->granted & 1u << i))
 			continue;
-		if (redlock_may_vote(age_ms, ballot->longest_ttl_ms))
-			ballot->voters++;
+		/* It may have lost a lock, which has ended by then. */
+		if (age_ms >= ballot->longest_ttl_ms)
+			ballot->votes.trusted++;
 		else if (age_ms >= 0)
 			left_ms[young++] = ballot->longest_ttl_ms - age_ms;
 	}
-	ballot->young_ms = redlock_free_in(left_ms, young, client->quorum - ballot->voters);
+	ballot->young_ms = redlock_free_in(left_ms, young, client->quorum - ballot->votes.trusted);
 }
 
 static void read_ballot(const struct redis_client *client, int64_t ttl_ms, struct ballot *ballot)
@@ -141,7 +142,7 @@ static void read_ballot(const struct redis_client *client, int64_t ttl_ms, struc
 		else if (is_busy(node))
 			read_busy(client, node->reply, ballot);
 		else
-			ballot->failed += node->state != SERVER_ASKED;
+			ballot->votes.failed += node->state != SERVER_ASKED;
 	}
 	count_voters(client, ballot);
 }
@@ -153,10 +154,7 @@ static bool is_decided(const struct redis_client *client, const void *state)
 	struct ballot ballot;
 
 	read_ballot(client, ttl_ms > OLD_MS ? ttl_ms : OLD_MS, &ballot);
-	return redlock_decided((struct redlock_votes){
-		.nodes = client->count, .trusted = ballot.voters, .granted = ballot.grants,
-		.busy = ballot.busy, .failed = ballot.failed,
-	});
+	return redlock_decided(client->count, ballot.votes);
 }
 
 /* ---- one try ---- */
@@ -169,7 +167,7 @@ static bool is_decided(const struct redis_client *client, const void *state)
 static void back_off(struct redis_client *client, const struct request *request,
 		     const struct ballot *ballot)
 {
-	const uint64_t fence = ballot->equal < ballot->grants ? ballot->fence : 0;
+	const uint64_t fence = ballot->equal < ballot->votes.granted ? ballot->fence : 0;
 	char number[REDIS_DIGITS_SIZE];
 	struct redis_call call = {
 		.what = "release", .token = request->token,
@@ -261,9 +259,9 @@ static enum outcome try_acquire(struct redlock *lock, const struct request *requ
 	read_ballot(client, request->ttl_ms, ballot);
 	if (client->duplicate)
 		*err = client->duplicate->error;
-	else if (ballot->grants + ballot->busy < client->quorum)
-		redis_no_majority(client, ballot->grants + ballot->busy, err);
-	else if (ballot->voters >= client->quorum)
+	else if (ballot->votes.granted + ballot->votes.busy < client->quorum)
+		redis_no_majority(client, ballot->votes.granted + ballot->votes.busy, err);
+	else if (ballot->votes.trusted >= client->quorum)
 		outcome = accept_majority(lock, request, ballot, sent_ms, grant, err);
 	else
 		outcome = OUTCOME_BUSY;
@@ -277,9 +275,10 @@ static enum outcome try_acquire(struct redlock *lock, const struct request *requ
 /* Have several clients tried at the same time, so that nobody got a majority? */
 static bool is_split(const struct redis_client *client, const struct ballot *ballot)
 {
-	if (ballot->grants >= client->quorum || ballot->most >= client->quorum)
+	if (ballot->votes.granted >= client->quorum || ballot->most >= client->quorum)
 		return false;
-	return ballot->most + client->count - ballot->grants - ballot->busy < client->quorum ||
+	return ballot->most + client->count - ballot->votes.granted - ballot->votes.busy <
+		       client->quorum ||
 	       (ballot->age_ms >= 0 && ballot->age_ms < TRYING_MS);
 }
 
@@ -302,11 +301,11 @@ static int64_t choose_retry(struct redlock *lock, struct ballot *ballot)
 	if (is_split(client, ballot))
 		return now + 1 + split_pause(lock);
 	lock->splits = 0;
-	if (ballot->grants >= client->quorum)
+	if (ballot->votes.granted >= client->quorum)
 		left_ms = ballot->young_ms;
 	else
-		left_ms = redlock_free_in(ballot->left_ms, (size_t)ballot->busy,
-					  client->quorum - ballot->grants);
+		left_ms = redlock_free_in(ballot->left_ms, (size_t)ballot->votes.busy,
+					  client->quorum - ballot->votes.granted);
 	if (left_ms >= HOLD_RETRY_MS)
 		return retry_ms;
 	if (ahead > STAGGER_MOST)
@@ -318,28 +317,19 @@ static int64_t choose_retry(struct redlock *lock, struct ballot *ballot)
 /* Record the reason if nobody gets the lock because too many of its nodes do not vote. */
 static void record_young(struct redlock *lock, const struct ballot *ballot)
 {
-	const int quorum = lock->client.quorum;
+	const int count = lock->client.count, young = ballot->votes.granted - ballot->votes.trusted;
 
 	lock->young[0] = '\0';
-	if (ballot->grants < quorum || ballot->voters >= quorum)
+	if (ballot->votes.granted < lock->client.quorum ||
+	    ballot->votes.trusted >= lock->client.quorum)
 		return;
-	snprintf(lock->young, sizeof(lock->young), "%d of %d nodes %s",
-		 ballot->grants - ballot->voters, lock->client.count,
-		 ballot->young_ms == INT64_MAX
-		 ? "do not report by INFO how long they have been up, and do not vote"
-		 : "were started less than a TTL ago and may have forgotten the lock");
-}
-
-/* Report the reason to a client that does not wait. */
-static enum outcome refuse_young(const struct redlock *lock, const struct ballot *ballot,
-				 struct error *err)
-{
 	if (ballot->young_ms == INT64_MAX)
-		error_set(err, ERROR_REFUSED, 0, "no majority: %s", lock->young);
+		snprintf(lock->young, sizeof(lock->young), "%d of %d nodes do not report by INFO "
+			 "how long they have been up, and do not vote", young, count);
 	else
-		error_set(err, ERROR_UNAVAILABLE, 0, "no majority: %s; enough of them vote in %"
-			  PRId64 " s", lock->young, ballot->young_ms / 1000 + 1);
-	return OUTCOME_ERROR;
+		snprintf(lock->young, sizeof(lock->young), "%d of %d nodes were started less than "
+			 "a TTL ago and may have forgotten the lock; enough of them vote in %"
+			 PRId64 " s", young, count, ballot->young_ms / 1000 + 1);
 }
 
 enum outcome redlock_attempt(struct redis_client *client, const struct request *request,
@@ -361,8 +351,10 @@ enum outcome redlock_attempt(struct redis_client *client, const struct request *
 		outcome = try_acquire(lock, request, false, &ballot, grant, err);
 	}
 	record_young(lock, &ballot);
-	if (outcome == OUTCOME_BUSY && !request->queue && lock->young[0])
-		return refuse_young(lock, &ballot, err);
+	if (outcome == OUTCOME_BUSY && !request->queue && lock->young[0]) {
+		error_set(err, ERROR_UNAVAILABLE, 0, "no majority: %s", lock->young);
+		return OUTCOME_ERROR;
+	}
 	/* A new waiter tries once more before its first sleep. */
 	if (outcome == OUTCOME_BUSY && (enqueue || !request->queue))
 		grant->retry_ms = choose_retry(lock, &ballot);

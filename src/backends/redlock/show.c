@@ -120,7 +120,6 @@ struct redis_client redlock_node(const struct redis_client *all, int which, int6
 static int list_names(struct redis_client *client, struct rows *rows, struct error *err)
 {
 	const struct request all = { .name = NULL };
-	struct error first = { 0 };
 	int listed = 0;
 
 	for (int i = 0; i < client->count; i++) {
@@ -128,17 +127,11 @@ static int list_names(struct redis_client *client, struct rows *rows, struct err
 		struct redis_client one = redlock_node(client, i, listed >= client->quorum
 						       ? client->patience_ms
 						       : client->base.timeout_ms);
-		struct error reason = { 0 };
+		struct error ignored = { 0 };
 
-		listed += !redis_show(&one.base, &all, rows, &reason);
-		if (first.kind == ERROR_NONE)
-			first = reason;
+		listed += !redis_show(&one.base, &all, rows, &ignored);
 	}
-	if (listed >= client->quorum)
-		return 0;
-	return error_set(err, first.kind == ERROR_NONE ? ERROR_UNAVAILABLE : first.kind, 0,
-			 "no majority: %d of %d nodes can be listed, %d are needed; %.300s", listed,
-			 client->count, client->quorum, first.message);
+	return listed >= client->quorum ? 0 : redis_no_majority(client, listed, err);
 }
 
 int redlock_show(struct backend *backend, const struct request *request, struct rows *rows,

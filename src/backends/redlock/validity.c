@@ -9,14 +9,9 @@ int64_t redlock_age(int64_t uptime_s)
 	return uptime_s > 1 ? (uptime_s - 1) * 1000 : 0;
 }
 
-bool redlock_may_vote(int64_t age_ms, int64_t longest_ttl_ms)
+bool redlock_decided(int nodes, struct redlock_votes votes)
 {
-	return age_ms >= longest_ttl_ms;
-}
-
-bool redlock_decided(struct redlock_votes votes)
-{
-	const int quorum = votes.nodes / 2 + 1, minority = votes.nodes - quorum;
+	const int quorum = nodes / 2 + 1, minority = nodes - quorum;
 
 	if (votes.granted + votes.busy < quorum)
 		return votes.failed > minority;

@@ -15,16 +15,13 @@
  */
 int64_t redlock_age(int64_t uptime_s);
 
-/*
- * May a node of this age vote? A restarted node may have lost a lock, which has certainly ended
- * once the node is as old as the longest TTL. -1: its age is not known.
- */
-bool redlock_may_vote(int64_t age_ms, int64_t longest_ttl_ms);
-
 /* Counts of nodes in a round of acquisition. */
 struct redlock_votes {
-	int nodes;
-	int trusted;		/* that have given the lock and may vote */
+	/*
+	 * That have given the lock and may vote: a restarted node may have lost a lock, which has
+	 * certainly ended once the node is as old as the longest TTL.
+	 */
+	int trusted;
 	int granted;		/* that have given the lock, with or without a vote */
 	int busy;		/* where somebody else has it */
 	int failed;		/* that cannot be used */
@@ -34,7 +31,7 @@ struct redlock_votes {
  * Is it certain, whatever the other nodes answer, that the lock is acquired, or that it cannot be?
  * The latter needs an answer from a majority, or the certainty that no majority will answer.
  */
-bool redlock_decided(struct redlock_votes votes);
+bool redlock_decided(int nodes, struct redlock_votes votes);
 
 /*
  * Returns in how many ms the wanted number of count taken nodes will be free. left_ms has the time
