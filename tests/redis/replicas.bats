@@ -221,8 +221,8 @@ blocked() {
 	run --separate-stderr -122 "$DLOCK" run -b "redis://jobs:pw@127.0.0.1:$P_PORT?replicas=1" "$LOCK" -- true
 	one_line 'permission'
 	nothing_taken
-	run "$DLOCK" check -b "redis://jobs:pw@127.0.0.1:$P_PORT"
-	matches "$(grep WAIT <<<"$output")" '^warning +replicas +WAIT is refused'
+	run -122 "$DLOCK" check -b "redis://jobs:pw@127.0.0.1:$P_PORT?replicas=1"
+	matches "$output" 'error +probe .*permission'
 }
 
 @test "check: whether holds wait for replicas, and whether there are enough" {

@@ -11,9 +11,9 @@
 #include "unit.h"
 
 #define LARGE "server: sends a reply that is too large"
-#define ODD "server: does not speak the Redis protocol"
+#define ODD "server: does not speak the Redis protocol (with TLS rediss:)"
 
-static const struct redis_address address = { .label = "server" };
+static const struct redis_address address = { .label = "server", .tls.on = "with TLS rediss:" };
 
 /* Begins a connection, and returns the server's end. */
 static int connect_pair(struct redis_conn *conn)

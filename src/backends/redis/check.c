@@ -78,18 +78,6 @@ static void report_facts(char facts[static FACTS][32], struct findings *findings
 	}
 }
 
-/* Check that WAIT is allowed: some providers and ACLs refuse it. */
-static void check_wait(struct redis_client *client, struct findings *findings)
-{
-	static const char *const argv[] = { "WAIT", "0", "1", NULL };
-	struct error err = { 0 };
-	const redisReply *reply = redis_command(client, argv, &err);
-
-	if (!reply)
-		findings_add(findings, FINDING_WARNING, "replicas", "allow WAIT, or do without "
-			     "?replicas=", "WAIT is refused: %.180s", err.message);
-}
-
 /* Read a setting by CONFIG GET, which many managed servers forbid; "": not known. */
 static void read_setting(struct redis_client *client, const char *name, char *buf, size_t size)
 {
@@ -119,8 +107,6 @@ static void check_info(struct redis_client *client, struct findings *findings)
 	read_setting(client, "appendfsync", facts[FSYNC], sizeof(facts[FSYNC]));
 	snprintf(facts[WANTED], sizeof(facts[WANTED]), "%lld", (long long)client->replicas);
 	report_facts(facts, findings);
-	if (strtol(facts[REPLICAS], NULL, 10) > 0)
-		check_wait(client, findings);
 }
 
 /* Compare the clocks: leases end by the server's. */

@@ -497,16 +497,14 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 }
 
 /*
- * Rank the error of a server: a refusal is best, and a missing answer last, because a round may end
- * before the server's time is over. 0: there is none.
+ * Is the error of a the better reason? A refusal is best, and a missing answer last, because a round
+ * may end before the server's time is over.
  */
-static int rank_error(const struct redis_server *server)
+static bool is_better_reason(const struct redis_server *a, const struct redis_server *b)
 {
-	if (server->error.kind == ERROR_NONE)
-		return 0;
-	if (server->error.kind == ERROR_REFUSED)
-		return 3;
-	return server->state == SERVER_ASKED ? 1 : 2;
+	if (!b || (a->error.kind == ERROR_REFUSED) != (b->error.kind == ERROR_REFUSED))
+		return !b || a->error.kind == ERROR_REFUSED;
+	return b->state == SERVER_ASKED;
 }
 
 int redis_no_majority(const struct redis_client *client, int answered, struct error *err)
@@ -524,7 +522,7 @@ int redis_no_majority(const struct redis_client *client, int answered, struct er
 			return -1;
 		}
 		refused += server->error.kind == ERROR_REFUSED;
-		if (rank_error(server) > (why ? rank_error(why) : 0))
+		if (server->error.kind != ERROR_NONE && is_better_reason(server, why))
 			why = server;
 	}
 	return error_set(err, refused > client->count - client->quorum ? ERROR_REFUSED

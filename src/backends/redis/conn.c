@@ -36,17 +36,14 @@ static const struct refusal {
 	  "the server wants a password; see ?password-file= in dlock-backends(7)" },
 	{ "WRONGPASS", ERROR_REFUSED, "wrong user or password" },
 	{ "invalid password", ERROR_REFUSED, "wrong password" },
-	{ "no password is set", ERROR_REFUSED, "the server has no password, but the URI has one" },
-	{ "without any password configured", ERROR_REFUSED,
-	  "the server has no password, but the URI has one" },
+	/* Of Redis 5, "Client sent AUTH, but no password is set", and of later ones. */
+	{ "AUTH", ERROR_REFUSED, "the server has no password, but the URI has one" },
 	{ "NOPERM", ERROR_REFUSED,
 	  "this user lacks a permission; dlock-redis(7) lists those needed" },
 	{ "can't run this command", ERROR_REFUSED,
 	  "this user lacks a permission; dlock-redis(7) lists those needed" },
-	{ "unknown command 'EVAL", ERROR_REFUSED, "the server runs no scripts, which dlock needs" },
-	{ "unknown command `EVAL", ERROR_REFUSED, "the server runs no scripts, which dlock needs" },
-	{ "unknown command 'SENTINEL", ERROR_REFUSED, "this server is no sentinel" },
-	{ "unknown command `SENTINEL", ERROR_REFUSED, "this server is no sentinel" },
+	{ "EVAL", ERROR_REFUSED, "the server runs no scripts, which dlock needs" },
+	{ "SENTINEL", ERROR_REFUSED, "this server is no sentinel" },
 	{ "READONLY", ERROR_REFUSED, "this is a read-only replica; name the master" },
 	{ "MISCONF", ERROR_REFUSED, "the server cannot write its snapshots and takes no writes" },
 	{ "OOM", ERROR_REFUSED, "the server is out of memory (maxmemory)" },
@@ -260,7 +257,7 @@ void redis_conn_silent(const struct redis_conn *conn, struct error *err)
 								    : "no answer");
 }
 
-/* Has the server sent nothing yet, without TLS? */
+/* Has the server sent no reply yet, without TLS? */
 static bool is_first_contact(const struct redis_conn *conn)
 {
 	return !conn->received && !conn->address->encrypted && !conn->address->unix_path;
@@ -353,19 +350,21 @@ static int parse_reply(struct redis_conn *conn, redisReply **reply, struct error
 				 conn->address->label);
 	if (failed && conn->reader->err == REDIS_ERR_OOM)
 		memory_exit();
+	/* A server that wants TLS sends an alert to a client without it. */
+	if (failed && is_first_contact(conn))
+		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis protocol "
+				 "(%s)", conn->address->label, conn->address->tls.on);
 	if (failed)
 		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: does not speak the Redis protocol",
 				 conn->address->label);
 	if (next) {
+		conn->received = true;
 		conn->bytes = conn->reader->len - conn->reader->pos;
 		conn->elements = 0;
 	}
 	*reply = next;
 	return next != NULL;
 }
-
-/* The answer of a server that wants TLS to a client without it (RFC 8446, 5.1). */
-enum { TLS_ALERT = 21, TLS_MAJOR = 3 };
 
 /* Read without blocking. Returns 1 if there was input, 0 if not, or -1 and sets *err. */
 static int feed_reader(struct redis_conn *conn, struct error *err)
@@ -378,10 +377,6 @@ static int feed_reader(struct redis_conn *conn, struct error *err)
 		report_ended(conn, err);
 	if (result <= 0)
 		return (int)result;
-	if (is_first_contact(conn) && result > 1 && data[0] == TLS_ALERT && data[1] == TLS_MAJOR)
-		return error_set(err, ERROR_UNAVAILABLE, 0, "%s: speaks TLS (%s)",
-				 conn->address->label, conn->address->tls.on);
-	conn->received = true;
 	conn->bytes += (size_t)result;
 	if (redisReaderFeed(conn->reader, data, (size_t)result) != REDIS_OK)
 		memory_exit();

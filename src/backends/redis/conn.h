@@ -33,7 +33,7 @@ struct redis_conn {
 	int set_fd;			/* of epoll, which fd is in; -1: none */
 	struct redis_tls_session *tls;	/* NULL: none */
 	bool greeted;			/* connected, and the handshake is over */
-	bool received;			/* the server has sent something */
+	bool received;			/* the server has sent a reply */
 	short wanted;			/* what to poll conn->fd for before the next step */
 	struct redisReader *reader;
 	size_t bytes, elements;		/* of the present reply */

@@ -76,26 +76,25 @@ static bool ends_with(const char *key, size_t length, const char *suffix)
 /* Add the lock of a key. A fence outlives its lock, and waiters without a queue do not exist. */
 static void list_key(const char *before, const redisReply *key, struct name_list *names)
 {
-	static const char *const suffixes[] = { ":holders", ":queue" };
-	static const char *const silent[] = { ":fence", ":waiters", ":newest" };
-	size_t prefix = strlen(before), length = key->len;
+	static const char *const suffixes[] = {
+		":holders", ":queue", ":fence", ":waiters", ":newest", ""
+	};
+	const size_t prefix = strlen(before);
 	const char *text = key->str;
-	bool side = false, braces = text[0] == '{';
+	size_t length = key->len;
+	int which = 0;
 
-	for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++)
-		if (ends_with(text, length, silent[i]) && memchr(text, '{', length))
-			return;
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
-		if (ends_with(text, length, suffixes[i]) && memchr(text, '{', length)) {
-			length -= strlen(suffixes[i]);
-			side = true;
-			break;
-		}
+	while (suffixes[which][0] && !(ends_with(text, length, suffixes[which]) &&
+				       memchr(text, '{', length)))
+		which++;
+	if (which > 1 && suffixes[which][0])
+		return;
+	length -= strlen(suffixes[which]);
+	if (which <= 1 && text[0] == '{' && text[length - 1] == '}') {
+		text++;
+		length -= 2;
 	}
-	if (braces && side && length > 2 && text[length - 1] == '}' &&
-	    !strncmp(text + 1, before, prefix))
-		name_list_add(names, text + 1 + prefix, length - 2 - prefix);
-	else if (prefix && !strncmp(text, before, prefix) && length > prefix)
+	if (length > prefix && !strncmp(text, before, prefix) && (prefix || text > key->str))
 		name_list_add(names, text + prefix, length - prefix);
 }
 

@@ -194,18 +194,9 @@ static void explain_verification(const struct redis_tls_session *session, long r
 		error_set(err, ERROR_REFUSED, 0, "the server's certificate is not valid today: %s",
 			  text);
 		break;
-	case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
-	case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
-	case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-	case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-	case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
-	case X509_V_ERR_CERT_SIGNATURE_FAILURE:
-		error_set(err, ERROR_REFUSED, 0, "no authority that is trusted here has signed the "
-			  "server's certificate (%s); ?ca=FILE names one to trust", text);
-		break;
 	default:
-		error_set(err, ERROR_REFUSED, 0,
-			  "the server's certificate is not to be trusted: %s", text);
+		error_set(err, ERROR_REFUSED, 0, "the server's certificate is not trusted here "
+			  "(%s); an authority to trust is named by ?ca=FILE", text);
 		break;
 	}
 }
