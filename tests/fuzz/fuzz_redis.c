@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "backends/redis/acquire.c"
+#include "backends/redis/hold.c"
 #include "backends/redis/listen.c"
 #include "backends/redis/show.c"
 #include "lock/uri.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "backends/redis/client.h"
-#include "backends/redis/route.h"
 #include "base/error.h"
 #include "lock/uri.h"
 #include "unit.h"

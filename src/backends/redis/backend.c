@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Locks on one Redis server, which may be another one after a failover (route.h). The key
+ * Locks on one Redis server, which may be another one after a failover (route.c). The key
  * <prefix><name> is a string whose value is the token of the holder, as in redis-py, Redlock and
  * many other programs. A lock that several may hold, shared or by slots, is a sorted set of tokens
  * at the same key, which also keeps those programs out. There are more keys beside it, in the same
@@ -36,9 +36,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "lock.h"
+#include "client.h"
 #include "lock/uri.h"
-#include "route.h"
 
 /* ---- the URI ---- */
 

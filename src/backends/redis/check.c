@@ -11,8 +11,7 @@
 #include "base/net.h"
 #include "lock/uri.h"
 #include "lock/view.h"
-#include "lock.h"
-#include "route.h"
+#include "client.h"
 
 /* ---- what the server reports ---- */
 

@@ -13,7 +13,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "lock.h"
 
 /*
  * A server that has not answered this many requests hangs, and gets nothing more but a release:

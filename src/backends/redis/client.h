@@ -20,10 +20,9 @@
 #include "base/text.h"
 #include "conn.h"
 #include "lock/backend.h"
-#include "reply.h"
-
 
 struct redis_client;
+struct uri;
 
 struct script {
 	const char *sha1;	/* of text, 40 hex digits */
@@ -212,3 +211,112 @@ int64_t redis_event(struct backend *backend);
 /* Write a number that is not negative in decimal digits. Returns buf. */
 #define REDIS_DIGITS_SIZE TEXT_DIGITS_SIZE
 const char *redis_digits(int64_t number, char buf[static REDIS_DIGITS_SIZE]);
+
+/* ---- route.c: finding the server that has a lock where that server can change ---- */
+
+/*
+ * Send a request to the only server, or to the one that the route leads to, and connect if
+ * necessary. If the connection breaks, the request is sent once more over a new one (base.resent),
+ * because all requests can be repeated with the same token. After a timeout it is not: the server
+ * would most likely not answer the second time either. With a route the request is sent until the
+ * server that has the lock answers, for the timeout of a request or a connection, whichever is
+ * longer. If this is another server than before, both connections are closed. Returns 0, and the
+ * reply lives until the next round; or -1 and sets *err, also for an error reply.
+ */
+int redis_ask(struct redis_client *client, const struct redis_call *call, struct error *err);
+/*
+ * Send a command, which ends with NULL, as redis_ask(). Returns the reply, or NULL and sets *err.
+ */
+const struct redisReply *redis_command(struct redis_client *client, const char *const *command,
+				       struct error *err);
+
+/* Read redis+sentinel: or redis+cluster: into client->route. Returns 0, or -1 and sets *err. */
+int redis_sentinel_read(struct redis_client *client, const struct uri *uri, struct error *err);
+int redis_cluster_read(struct redis_client *client, const struct uri *uri, struct error *err);
+
+/* Ask sentinel number which for the master, for limit_ms at most. Returns 0 or -1. */
+int redis_sentinel_ask(struct redis_client *client, size_t which, int64_t limit_ms,
+		       struct redis_endpoint *endpoint, struct error *err);
+
+/*
+ * Call visit(), whose commands go to this server alone, for each of these endpoints, and stop when
+ * one returns -1. 0 or -1.
+ */
+typedef int redis_visit_fn(struct redis_client *client, void *context, struct error *err);
+int redis_visit(struct redis_client *client, const struct redis_endpoint *endpoints, size_t count,
+		redis_visit_fn *visit, void *context, struct error *err);
+/* Visit each server that may have locks. */
+int redis_visit_all(struct redis_client *client, redis_visit_fn *visit, void *context,
+		    struct error *err);
+
+/* ---- the decisions, for route.c and its unit test ---- */
+
+/* Returned instead of a pause: the reply or the error is final. */
+#define REDIS_ROUTE_ENDS (-1)
+/* The pause before a question is repeated. */
+#define REDIS_ROUTE_PAUSE_MS 100
+
+/*
+ * Returns the pause in ms before another try, after a lost connection. With Sentinel there is no
+ * pause the first time, because a server may close a connection for its own reasons. A cluster is
+ * given up after a try of each node of the URI, and two of the first one.
+ */
+int64_t redis_after_loss(struct redis_route *route);
+/* Returns the pause before another try, after an error reply. */
+int64_t redis_after_error(struct redis_client *client, const char *text);
+/* Returns the node of the cluster to connect to. */
+const struct redis_endpoint *redis_cluster_endpoint(const struct redis_route *route);
+/* Read the masters in the reply of the node from to CLUSTER SLOTS. The caller frees *endpoints. */
+bool redis_read_masters(const struct redisReply *reply, const struct redis_endpoint *from,
+			struct redis_endpoint **endpoints, size_t *count);
+
+/* The name of a holder: the token, or its form in Redisson's locks. */
+#define REDIS_OWNER_SIZE 64
+
+/* ---- redisson.c ---- */
+
+/* Read ?dialect=, ?lock= and ?watchdog=. Returns 0, or -1 and sets *err. */
+int redisson_read(struct redis_client *client, const struct uri *uri, struct error *err);
+/* Does this kind of lock support the requested mode? If not, sets *err. */
+bool redisson_admits(const struct redis_client *client, const struct request *request,
+		     struct error *err);
+/* Write the owner for token. Returns owner. */
+const char *redisson_owner(const struct redisson_kind *kind, const char *token,
+			   char owner[static REDIS_OWNER_SIZE]);
+void redisson_make_keys(struct redis_client *client, const char *name);
+
+/* ---- hold.c ---- */
+
+/*
+ * Run a call about the lock name, and wait for a majority where all are asked. Returns 0, or -1 and
+ * sets *err: cancelled, or the only server did not answer.
+ */
+int redis_run(struct redis_client *client, const char *name, struct redis_call *call,
+	      struct error *err);
+/*
+ * Complete call to acquire, with a fence of at least least, and run it. 0: the server's clock gives
+ * the fence, and nobody passes the queue. Returns as redis_run().
+ */
+int redis_send_acquire(struct redis_client *client, const struct request *request, bool enqueue,
+		       uint64_t least, struct redis_call *call, struct error *err);
+/* Accept a lease that was requested at sent_ms. HELD, or ERROR with *err: too little is left. */
+enum outcome redis_grant(struct redis_client *client, int64_t sent_ms,
+			 const struct request *request, struct grant *grant, struct error *err);
+
+/* ---- show.c, shared with Redlock ---- */
+
+/*
+ * Add the rows of request->name that the servers report. *answers: how many did. Returns 0, or -1
+ * and sets *err if these are no majority.
+ */
+int redis_show_rows(struct redis_client *client, const struct request *request, struct rows *rows,
+		    int *answers, struct error *err);
+/* See struct backend_ops. */
+void redis_close(struct backend *backend);
+backend_grant_fn redis_acquire, redis_renew;
+backend_release_fn redis_release;
+backend_show_fn redis_show;
+backend_break_fn redis_break;
+int redis_setup(struct backend *backend, char **plan, struct error *err);
+int redis_ping(struct backend *backend, struct error *err);
+int redis_check(struct backend *backend, struct findings *findings, struct error *err);

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "route.h"
+#include "client.h"
 #include "lock/hold.h"
 
 /*

@@ -43,8 +43,7 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "lock/uri.h"
-#include "lock.h"
-#include "route.h"
+#include "client.h"
 
 /* Redisson's default lockWatchdogTimeout. */
 #define WATCHDOG_MS 30000

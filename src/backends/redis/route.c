@@ -20,7 +20,7 @@
  * moved. A script that has removed a key of a moving slot may fail in its next step. That does no
  * harm: the last step takes the lock, and each script can be sent a second time.
  */
-#include "route.h"
+#include "client.h"
 
 #include <errno.h>
 #include <hiredis/hiredis.h>

@@ -2,7 +2,7 @@
 /* Declarations shared by the Redlock backend. backend.c describes how the backend works. */
 #pragma once
 
-#include "backends/redis/lock.h"
+#include "backends/redis/client.h"
 #include "lock/holder.h"
 
 #define REDLOCK_LEAST_NODES 3
