@@ -290,8 +290,8 @@ static void begin_server(const struct redis_client *client, struct redis_server 
 }
 
 /*
- * Handle a failed connection: try the next address, or, with several servers, send the request once
- * more over a new connection.
+ * Handle a failed connection: try the next address, or send the request once more over a new
+ * connection.
  */
 static void end_connection(const struct redis_client *client, struct redis_server *server,
 			   const struct redis_call *call)
@@ -310,9 +310,7 @@ static void end_connection(const struct redis_client *client, struct redis_serve
 	redis_conn_close(conn_of(server, call));
 	server->state = SERVER_FAILED;
 	server->unreached = true;
-	if (final || (server->resent && client->count == 1))
-		return;
-	if (server->tries < (server->resent ? 2 : server->found_count))
+	if (!final && server->tries < (server->resent ? 2 : server->found_count))
 		begin_request(client, server, call);
 }
 

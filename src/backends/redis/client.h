@@ -160,9 +160,8 @@ int redis_reach(struct redis_client *client, int64_t limit_ms, struct error *err
 /*
  * Run a round. Afterwards the state of each server that was asked is SERVER_ANSWERED,
  * SERVER_FAILED, or SERVER_ASKED if no answer came. Replies live until the next round. An error
- * reply is a failure, and so is the second answer of a server with two names. With several servers,
- * connects as needed, and resends the request once if a connection breaks. Returns 0, or -1 with
- * ERROR_CANCELLED.
+ * reply is a failure, and so is the second answer of a server with two names. Connects as needed,
+ * and resends the request once if a connection breaks. Returns 0, or -1 with ERROR_CANCELLED.
  */
 int redis_round(struct redis_client *client, const struct redis_call *call, struct error *err);
 

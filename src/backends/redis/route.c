@@ -406,25 +406,12 @@ static int ask_routed(struct redis_client *client, const struct redis_call *call
 	/* A timeout of the last try hides the reason. */
 	if (err->errnum == ETIMEDOUT && before.kind != ERROR_NONE)
 		*err = before;
-	client->base.resent = redis_endpoint_equal(&server->address.at, &done_at);
+	client->base.resent = server->resent ||
+			      redis_endpoint_equal(&server->address.at, &done_at);
 	return server->state == SERVER_ANSWERED ? 0 : -1;
 }
 
 /* ---- calls ---- */
-
-/*
- * Report an error. If the server is no master any more, close its connections, so that the next
- * call looks up the name, which may lead to the new master.
- */
-static int report_refusal(struct redis_client *client, struct error *err)
-{
-	struct redis_server *server = &client->servers[0];
-
-	*err = server->error;
-	if (server->reply && redis_is_no_master(server->reply->str))
-		redis_server_leave(server);
-	return -1;
-}
 
 /*
  * A cluster finds the slot of a key by the text in its first braces, or by the whole key when there
@@ -440,25 +427,23 @@ static bool keys_differ_in_slot(const char *key)
 int redis_ask(struct redis_client *client, const struct redis_call *call, struct error *err)
 {
 	struct redis_server *server = &client->servers[0];
-	bool *resent = &client->base.resent;
 
-	*resent = false;
 	if (call->what && server->address.cluster && keys_differ_in_slot(client->keys[KEY_LOCK]))
 		return error_set(err, ERROR_REFUSED, 0, "key '%.220s': " REDIS_TWO_SLOTS,
 				 client->keys[KEY_LOCK]);
 	if (client->route)
 		return ask_routed(client, call, err);
-	for (;;) {
-		if (redis_reach(client, client->base.connect_timeout_ms, err) ||
-		    redis_round(client, call, err))
-			return -1;
-		if (server->state == SERVER_ANSWERED)
-			return 0;
-		if (server->state != SERVER_FAILED || server->reply || *resent ||
-		    server->error.kind != ERROR_UNAVAILABLE)
-			return report_refusal(client, err);
-		*resent = true;
-	}
+	if (redis_reach(client, client->base.connect_timeout_ms, err) ||
+	    redis_round(client, call, err))
+		return -1;
+	client->base.resent = server->resent;
+	if (server->state == SERVER_ANSWERED)
+		return 0;
+	*err = server->error;
+	/* The name may lead to a new master. */
+	if (server->reply && redis_is_no_master(server->reply->str))
+		redis_server_leave(server);
+	return -1;
 }
 
 const struct redisReply *redis_command(struct redis_client *client, const char *const *command,

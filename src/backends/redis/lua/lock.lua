@@ -30,19 +30,12 @@ local function at(place)
   return redis.call('ZRANGE', queue, place, place)[1]
 end
 
-local function rank()
-  if fair then return fair.place_of(token) end
-  return redis.call('ZRANK', queue, token)
-end
-
-local function last_queued()
-  return not fair and redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0
-end
-
+-- Returns how many waiters are ahead.
 local function enqueue(queued_at)
   if fair then return fair.enqueue() end
   redis.call('ZADD', queue, queued_at, token)
   redis.call('PEXPIRE', queue, QUEUE)
+  return redis.call('ZRANK', queue, token)
 end
 
 local function listens(who)
@@ -123,7 +116,8 @@ end
 
 -- Later than all that came before, even when this server's clock was set back.
 local function stamp(replaces)
-  return math.max(last_queued() + 1, replaces and newest_one() + 1 or 0, now_us)
+  local last = not fair and redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0
+  return math.max(last + 1, replaces and newest_one() + 1 or 0, now_us)
 end
 
 -- Outlives the queue, because an older waiter may be back after a lost connection.
@@ -183,12 +177,11 @@ local function acquire(ms, wanted, text, queued_at, least, options)
   local ahead = -1
   if string.find(options, 'e') then
     if came == 0 then came = stamp() end
-    enqueue(digits(came))
+    if replaces then become_newest(came, text) end
+    ahead = enqueue(digits(came))
     redis.call('HSET', waiters, token,
                table.concat({digits(came), wanted, replaces and '1' or '0', text}, ' '))
     redis.call('PEXPIRE', waiters, QUEUE)
-    if replaces then become_newest(came, text) end
-    ahead = rank()
   end
   if fair and first then call() end
   local hold = first_hold() or {'', 'x', -1}

@@ -236,7 +236,7 @@ local function enqueue_fair()
     ends = (tonumber(ends) or now + math.max(0, redis.call('PTTL', lock))) + TURN
   end
   redis.call('ZADD', timeouts, digits(ends), token)
-  if not place then redis.call('RPUSH', queue, token) end
+  return place or redis.call('RPUSH', queue, token) - 1
 end
 
 -- Redisson counts a turn for each waiter before one, and so those behind get a turn less.
@@ -256,5 +256,5 @@ local function listens_fair(who)
   return ends and tonumber(ends) > now
 end
 
-local fair = family == 'fair' and {all = all_fair, place_of = place_of, enqueue = enqueue_fair,
+local fair = family == 'fair' and {all = all_fair, enqueue = enqueue_fair,
                                    dequeue = dequeue_fair, listens = listens_fair}
