@@ -707,6 +707,23 @@ one_waits() {
 }
 
 # [25]
+@test "nodes that have lost the fence learn it from a run, so that two others may lose it, and one be late" {
+	local last
+	everywhere set "{$KEY}:fence" 9000000000000000
+	at 2 flushall
+	at 5 flushall
+	last=$("$DLOCK" run "$LOCK" -- printenv DLOCK_FENCE)
+	equal "$last" 9000000000000001
+	at 3 flushall
+	at 4 flushall
+	# the last of the three that remembered it
+	freeze 1
+	run -0 "$DLOCK" run "$LOCK" -- printenv DLOCK_FENCE
+	thaw 1
+	equal "$output" $((last + 1))
+}
+
+# [25]
 @test "a try in vain tells the greatest fence to the nodes that have lost it" {
 	local node
 	# They do not vote, for they were just started.

@@ -218,12 +218,14 @@ static int acquire_at_servers(struct redis_client *client, const struct request 
 /*
  * Make sure that a majority has the greatest fence before the command starts, so that the next
  * holder finds it. Usually all nodes have given the same one, from this client's clock. Otherwise
- * the nodes that have given the lock are asked a second time, with that fence.
+ * the nodes that have given the lock are asked a second time, with that fence. So are those with a
+ * smaller one when a majority has it: they have lost their data, and the next ones to lose theirs
+ * may be of this majority.
  */
 static bool spread_fence(struct redis_client *client, const struct request *request,
 			 const struct ballot *ballot, struct error *err)
 {
-	return ballot->equal >= client->quorum ||
+	return ballot->equal == ballot->votes.granted ||
 	       (!acquire_at_servers(client, request, ballot->granted, false, ballot->fence, err) &&
 		has_fence(client, &ballot->fence));
 }
