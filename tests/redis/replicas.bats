@@ -222,7 +222,7 @@ blocked() {
 	one_line 'permission'
 	nothing_taken
 	run -122 "$DLOCK" check -b "redis://jobs:pw@127.0.0.1:$P_PORT?replicas=1"
-	matches "$output" 'error +probe .*permission'
+	matches "$output" 'error +unusable .*permission.*wait'
 }
 
 @test "check: whether holds wait for replicas, and whether there are enough" {
