@@ -152,18 +152,17 @@ static void check_transport(const struct redis_client *client, struct findings *
 /* Does this sentinel name the server that has answered? */
 static void check_sentinel(struct redis_client *client, size_t which, struct findings *findings)
 {
-	static const char *const remedy = "repair this sentinel: without it fewer others may fail";
-	const struct redis_endpoint *endpoint = &client->route->endpoints[which];
+	struct redis_route *route = client->route;
+	const char *name = route->sentinel->servers[0].address.label + sizeof("sentinel ") - 1;
 	struct redis_endpoint named;
 	struct error err = { 0 };
-	char name[256], other[256];
+	char other[256];
 
-	uri_host_text(endpoint->host, endpoint->port, name, sizeof(name));
-	if (redis_sentinel_ask(client, which, client->base.connect_timeout_ms, &named, &err)) {
-		findings_add(findings, FINDING_WARNING, "sentinel", remedy, "%.200s", err.message);
-		return;
-	}
-	if (redis_endpoint_equal(&client->servers[0].address.at, &named))
+	if (redis_sentinel_ask(client, which, client->base.connect_timeout_ms, &named, &err))
+		findings_add(findings, FINDING_WARNING, "sentinel",
+			     "repair this sentinel: without it fewer others may fail", "%.200s",
+			     err.message);
+	else if (redis_endpoint_equal(&client->servers[0].address.at, &named))
 		findings_add(findings, FINDING_OK, "sentinel", NULL, "%s: names this master", name);
 	else
 		findings_add(findings, FINDING_WARNING, "sentinel",

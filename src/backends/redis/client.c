@@ -494,8 +494,8 @@ int redis_round(struct redis_client *client, const struct redis_call *call, stru
 }
 
 /*
- * Is the error of a the better reason? A refusal is best, and a missing answer last, because a round
- * may end before the server's time is over.
+ * Is the error of a the better reason? A refusal is best, and a missing answer last, because a
+ * round may end before the server's time is over.
  */
 static bool is_better_reason(const struct redis_server *a, const struct redis_server *b)
 {

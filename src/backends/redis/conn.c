@@ -466,15 +466,6 @@ int redis_conn_step(struct redis_conn *conn, bool readable, struct redisReply **
 	return state;
 }
 
-void redis_conn_let_others_first(struct redis_conn *conn)
-{
-	/* The answer to an unsent login has the same effect. */
-	if (!redis_conn_is_open(conn) || conn->unread)
-		return;
-	redis_conn_send(conn, 1, (const char *const[]){ "TIME" });
-	conn->ignored++;
-}
-
 int redis_conn_poll(struct redis_conn *conn, struct redisReply **reply)
 {
 	struct error ignored;
@@ -524,19 +515,12 @@ bool redis_is_torn(const char *text)
 
 const char *redis_info_field(const char *info, const char *name, char *buf, size_t size)
 {
-	size_t length = strlen(name);
-	const char *line = info;
+	char key[48];
+	const int length = snprintf(key, sizeof(key), "\n%s:", name);
+	const bool first = !strncmp(info, key + 1, (size_t)length - 1);
+	const char *line = first ? info : strstr(info, key);
+	const char *value = line ? strchr(line, ':') + 1 : "";
 
-	buf[0] = '\0';
-	while (line && *line) {
-		if (!strncmp(line, name, length) && line[length] == ':') {
-			snprintf(buf, size, "%.*s", (int)strcspn(line + length + 1, "\r\n"),
-				 line + length + 1);
-			break;
-		}
-		line = strchr(line, '\n');
-		if (line)
-			line++;
-	}
+	snprintf(buf, size, "%.*s", (int)strcspn(value, "\r\n"), value);
 	return buf;
 }

@@ -65,14 +65,6 @@ bool redis_conn_is_open(const struct redis_conn *conn);
  */
 int redis_conn_reach(struct redis_conn *conn, struct error *err);
 
-/*
- * Make the server send the messages that the next command causes before its answer to that command.
- * Redis writes at the end of each turn of its loop, and first to the client whose output was added
- * last. So a short command goes ahead: its answer puts this client's output first, and therefore
- * last in the order of writing. Its answer is dropped. Does nothing without a connection.
- */
-void redis_conn_let_others_first(struct redis_conn *conn);
-
 /* Append a command to the output. Requests are answered in their order. */
 void redis_conn_send(struct redis_conn *conn, int argc, const char *const argv[]);
 

@@ -333,8 +333,6 @@ enum outcome redis_release(struct backend *backend, const struct request *reques
 
 	/* No script has to call this token any more. */
 	redis_stop_listening(client);
-	if (client->count == 1)
-		redis_conn_let_others_first(&client->servers[0].main);
 	if (redis_run(client, request->name, &call, err))
 		return OUTCOME_ERROR;
 	read_answers(client, &standing);

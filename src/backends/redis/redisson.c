@@ -24,12 +24,12 @@
  *	{NAME}:dlock.fence	the last fence that dlock has given to a lock without a fence
  *	{NAME}:dlock.wake:OWNER	the channel of a waiter of dlock, except for a fair lock
  *
- * dlock's field is a hash of the token in the form of Redisson's, and its value is 1. The field
- * exists for as long as the hold, so that a request can be repeated. Redisson's watchdog renews
- * only fields of its own program, with one effect on others: a renewed read lock sets the lease of
- * the whole key. With a longer shared hold of dlock, and a Java program that renews and crashes,
- * the key would expire before the hold. So such a lease is limited to most_read_ms, and dlock
- * renews it earlier than that.
+ * dlock's field is a hash of the token in the form of Redisson's, as of a first thread. Its value
+ * is 1. The field exists for as long as the hold, so that a request can be repeated. Redisson's
+ * watchdog renews only fields of its own program, with one effect on others: a renewed read lock
+ * sets the lease of the whole key. With a longer shared hold of dlock, and a Java program that
+ * renews and crashes, the key would expire before the hold. So such a lease is limited to
+ * most_read_ms, and dlock renews it earlier than that.
  *
  * dlock's waiters listen to their own channel and to that of Java's waiters. Those of a fair lock
  * are in Redisson's queue, among Java's.
@@ -41,7 +41,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/sha256.h"
 #include "lock/uri.h"
 #include "client.h"
 
@@ -126,24 +125,16 @@ bool redisson_admits(const struct redis_client *client, const struct request *re
 const char *redisson_owner(const struct redisson_kind *kind, const char *token,
 			   char owner[static REDIS_OWNER_SIZE])
 {
-	unsigned char digest[SHA256_SIZE];
-	char text[96], *end = owner;
-	int length;
+	char id[ROW_ID_SIZE];
 
-	if (!kind || !token[0]) {
+	row_id(token, id);
+	if (!kind || !token[0])
 		snprintf(owner, REDIS_OWNER_SIZE, "%s", token);
-		return owner;
-	}
-	length = snprintf(text, sizeof(text), "dlock redisson %.64s", token);
-	sha256(text, (size_t)length, digest);
-	for (int i = 0; i < 16; i++) {
-		const bool dash = i == 4 || i == 6 || i == 8 || i == 10;
-
-		end += sprintf(end, dash && !has_permits(kind) ? "-%02x" : "%02x", digest[i]);
-	}
-	/* Java's numbers of threads are greater than 0 and seldom great. */
-	if (!has_permits(kind))
-		sprintf(end, ":%d", 1 + digest[16] + 256 * digest[17] + 65536 * (digest[18] & 63));
+	else if (has_permits(kind))
+		snprintf(owner, REDIS_OWNER_SIZE, "%.32s", id);
+	else
+		snprintf(owner, REDIS_OWNER_SIZE, "%.8s-%.4s-%.4s-%.4s-%.12s:1", id, id + 8,
+			 id + 12, id + 16, id + 20);
 	return owner;
 }
 
