@@ -97,7 +97,7 @@ filled() {
 	local count
 	count=$(pmy "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO = 'DO SLEEP(300)'")
 	((count >= 12)) && return 0
-	start mariadb --no-defaults --skip-ssl --host=127.0.0.1 --port="$P_PORT" --user="$MYSQL_USER" \
+	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --host=127.0.0.1 --port="$P_PORT" --user="$MYSQL_USER" \
 		--password="$MYSQL_PASSWORD" --execute='DO SLEEP(300)'
 	return 1
 }

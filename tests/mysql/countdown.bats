@@ -62,7 +62,7 @@ countdown() {
 @test "a deadlock shows in the number that the countdowns look at" {
 	private_mysql
 	pmy "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1), (2)"
-	start mariadb --no-defaults --skip-ssl --socket="$P_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
+	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$P_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
 		START TRANSACTION; SELECT * FROM t WHERE id = 1 FOR UPDATE; DO SLEEP(0.7);
 		SELECT * FROM t WHERE id = 2 FOR UPDATE"
 	pmy "START TRANSACTION; SELECT * FROM t WHERE id = 2 FOR UPDATE; DO SLEEP(0.7);

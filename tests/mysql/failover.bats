@@ -44,7 +44,7 @@ load strategies
 		DLOCK_BACKEND+="&timeout=700ms"
 		hold -t 12s --
 		before=$(entry_end)
-		start mariadb --no-defaults --skip-ssl --socket="$MYSQL_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
+		start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" --user=root "$MYSQL_DATABASE" --execute="
 			START TRANSACTION; SELECT 1 FROM dlock_entries WHERE name = '$LOCK' FOR UPDATE; DO SLEEP(5)"
 		stranger=$PID
 		holds_for 13000 alive "$COMMAND"
@@ -152,7 +152,7 @@ dead_before() {
 			pmy "SET GLOBAL read_only = 1"
 			# What a replica has when it becomes the primary.
 			mariadb-dump --no-defaults --socket="$first/sock" --user=root --hex-blob "$MYSQL_DATABASE" |
-				mariadb --no-defaults --skip-ssl --socket="$second/sock" --user=root "$MYSQL_DATABASE"
+				"$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$second/sock" --user=root "$MYSQL_DATABASE"
 			P_DIR=$second
 			balance_to "$(<"$second/port")"
 			holds_for 6500 alive "$COMMAND"
@@ -186,7 +186,7 @@ dead_before() {
 		run --separate-stderr -122 "$DLOCK" run -n new -- touch ran
 		one_line "$(<"$first/port"): read-only; .*$(<"$second/port"): read-only"
 		mariadb-dump --no-defaults --socket="$second/sock" --user=root --hex-blob "$MYSQL_DATABASE" |
-			mariadb --no-defaults --skip-ssl --socket="$first/sock" --user=root "$MYSQL_DATABASE"
+			"$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$first/sock" --user=root "$MYSQL_DATABASE"
 		P_DIR=$first
 		pmy "SET GLOBAL read_only = 0"
 		holds_for 6500 alive "$COMMAND" "$CONTENDER"
@@ -223,7 +223,7 @@ dead_before() {
 	private_mysql
 	on table "$P_URI"
 	hold --
-	start mariadb --no-defaults --skip-ssl --socket="$P_DIR/sock" --user=root --execute='SET GLOBAL read_only = 1'
+	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$P_DIR/sock" --user=root --execute='SET GLOBAL read_only = 1'
 	local switch=$PID
 	holds_for 1000 alive "$switch"
 	release
@@ -254,7 +254,7 @@ stranger() {
 	while ((number < $1 - 1)); do
 		number=$(mysql_at "$SECOND" 'SELECT CONNECTION_ID()')
 	done
-	start mariadb --no-defaults --skip-ssl --host=127.0.0.1 --port="$(<"$SECOND/port")" --user="$MYSQL_USER" \
+	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --host=127.0.0.1 --port="$(<"$SECOND/port")" --user="$MYSQL_USER" \
 		--password="$MYSQL_PASSWORD" --skip-column-names --unbuffered --execute='SELECT CONNECTION_ID(); DO SLEEP(300)'
 	STRANGER=$PID
 	line "$OUT"

@@ -190,7 +190,7 @@ only_expired() {
 	for n in 1 2 3 4; do
 		proxy "cut-after $n"
 		run --separate-stderr "$DLOCK" run -t 2s -b "$PROXY" --slots 2 "$LOCK" -- sh -c '
-			mariadb --no-defaults --skip-ssl --socket="$MYSQL_DIR/sock" --user=root -BNe \
+			"$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" --user=root -BNe \
 				"SELECT COUNT(*) FROM dlock_entries WHERE name = '"'$LOCK'"' AND fence > 0" dlock >held'
 		matches "$status" '^(0|122)$' "status with the answer to request $n lost: $stderr"
 		if ((status == 0)); then
@@ -335,7 +335,7 @@ places() {
 # fill: takes one more connection; true when there is no room left. How often that takes differs,
 # because a connection that is just being closed still counts.
 fill() {
-	start mariadb --no-defaults --skip-ssl --socket="$P_DIR/sock" -u dlock -p"$MYSQL_PASSWORD" -e 'SELECT SLEEP(300)'
+	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$P_DIR/sock" -u dlock -p"$MYSQL_PASSWORD" -e 'SELECT SLEEP(300)'
 	pids+=("$PID")
 	is_full && pause 0.2 && is_full
 }
@@ -352,7 +352,7 @@ kill_one_waiter() {
 
 @test "a row that another session has locked: -n does not obtain the lock, -w waits until it lets go" {
 	"$DLOCK" run "$LOCK" -- true
-	start mariadb --no-defaults --skip-ssl --socket="$MYSQL_DIR/sock" -nu root dlock -e "
+	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" -nu root dlock -e "
 		START TRANSACTION; SELECT * FROM dlock_names WHERE name = '$LOCK' FOR UPDATE; SELECT SLEEP(6)"
 	local other=$PID
 	wait_until 5 has_line "$OUT" "$LOCK"
@@ -369,7 +369,7 @@ kill_one_waiter() {
 	"$DLOCK" run "$LOCK" -- true
 	for options in --wait=none --slots=3; do
 		hold "$options" --
-		start mariadb --no-defaults --skip-ssl --socket="$MYSQL_DIR/sock" -nu root dlock -e "
+		start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" -nu root dlock -e "
 			START TRANSACTION; SELECT * FROM dlock_entries WHERE name = '$LOCK' FOR UPDATE; SELECT SLEEP(1.6)"
 		other=$PID
 		wait_until 5 has_line "$OUT" "$LOCK"
@@ -382,7 +382,7 @@ kill_one_waiter() {
 
 @test "tables that another session has locked: the lock is not obtained within the limit, and dlock says why" {
 	"$DLOCK" run "$LOCK" -- true
-	start mariadb --no-defaults --skip-ssl --socket="$MYSQL_DIR/sock" -nu root dlock -e "
+	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" -nu root dlock -e "
 		LOCK TABLES dlock_entries WRITE; SELECT 'locked'; SELECT SLEEP(4)"
 	local other=$PID
 	wait_until 5 has_line "$OUT" locked

@@ -96,7 +96,7 @@ has_waiter() {
 			@done = 1, @conn = 1, @home = "x";'
 		awk '{ print "SELECT " NR " AS statement; EXPLAIN " $0 ";" }' explainable
 	} >explain.sql
-	mariadb --no-defaults --skip-ssl --socket="$P_DIR/sock" --user=root --batch --force "$MYSQL_DATABASE" \
+	"$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$P_DIR/sock" --user=root --batch --force "$MYSQL_DATABASE" \
 		<explain.sql >plans 2>problems
 	equal "$(wc -l <problems)" 0 "statements that cannot be explained: $(head -c 2000 problems)"
 	# id select_type table type ...: ALL and index read all of a table. To list ShedLock's
@@ -143,7 +143,7 @@ has_waiter() {
 		run --separate-stderr -122 "$DLOCK" run "$LOCK" -- touch ran
 		one_line 'database'
 		"$DLOCK" setup --dry-run >setup.sql
-		mariadb --no-defaults --skip-ssl --socket="$MYSQL_DIR/sock" --user=root <setup.sql
+		"$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" --user=root <setup.sql
 		life
 		# The account may do no more than that.
 		equal "$(my "SHOW GRANTS FOR $account@'%'" | grep -c 'ALL PRIVILEGES\|CREATE\|DROP\|SUPER')" 0
@@ -229,7 +229,7 @@ has_waiter() {
 
 # stranger SQL: runs SQL in a session of another client, which stays open
 stranger() {
-	start mariadb --no-defaults --skip-ssl --socket="$MYSQL_DIR/sock" --user=root --batch --skip-column-names \
+	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" --user=root --batch --skip-column-names \
 		--unbuffered "$MYSQL_DATABASE" --execute="$1; SELECT 'ready'; DO SLEEP(300)"
 	STRANGER=$PID
 	wait_until 5 has_line "$OUT" ready
@@ -409,7 +409,7 @@ while True:
 		with "$strategy"
 		export DLOCK_BACKEND="${MYSQL%/*}/$encoded?$strategy"
 		run -0 "$DLOCK" run "$LOCK" -- true
-		"$DLOCK" setup --dry-run | mariadb --no-defaults --skip-ssl --socket="$MYSQL_DIR/sock" --user=root --force >applied 2>&1 || true
+		"$DLOCK" setup --dry-run | "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$MYSQL_DIR/sock" --user=root --force >applied 2>&1 || true
 	done
 	equal "$(my "SELECT COUNT(*) > 3 FROM information_schema.TABLES WHERE TABLE_SCHEMA LIKE 'od%'")" 1
 }

@@ -268,7 +268,7 @@ tls_mysql() {
 	has_line plan '^USE `we``ird "%s'\'' x`;$'
 	has_line plan "TO .o'brien %x.@'%';\$"
 	sed -i "s/@'%'/@'127.0.0.1'/" plan
-	mariadb --no-defaults --skip-ssl --socket="$P_DIR/sock" -u root <plan
+	"$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$P_DIR/sock" -u root <plan
 	[[ $(ask "SHOW GRANTS FOR 'o''brien %x'@'127.0.0.1'") == *dlock_entries* ]]
 }
 
@@ -280,7 +280,7 @@ tls_mysql() {
 	local uri=mysql://least:pw@127.0.0.1:$P_PORT/dlock verb
 	"$DLOCK" setup --dry-run -b "$uri" >plan
 	ask "CREATE USER least@'%' IDENTIFIED BY 'pw'"
-	mariadb --no-defaults --skip-ssl --socket="$P_DIR/sock" -u root <plan
+	"$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$P_DIR/sock" -u root <plan
 	[[ $(ask "SHOW GRANTS FOR least@'%'") == *INSERT*dlock_entries* ]]
 	# The account may do nothing else.
 	[[ $(ask 'SHOW GRANTS FOR least') != *ALL* ]]
@@ -426,7 +426,7 @@ explain_all() {
 		echo "SET @now = 1, @place = 10, @first = 7, @taken = 0, @may = 1, @number = 1, @slots = 0,
 			@done = 1, @conn = 1, @home = 'x';"
 		cat explain.sql
-	} | mariadb --no-defaults --skip-ssl --socket="$P_DIR/sock" --user=root -BN dlock
+	} | "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$P_DIR/sock" --user=root -BN dlock
 }
 
 @test "a waiter whose host vanished is no ghost for long" {

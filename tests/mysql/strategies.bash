@@ -72,7 +72,7 @@ queue_or_table() {
 # locks DIRECTORY SQL: another client of the server there executes SQL, and then its session stays open.
 # Sets PID, and SESSION to its number.
 locks() {
-	start mariadb --no-defaults --skip-ssl --socket="$1/sock" --user=root --batch --skip-column-names --unbuffered \
+	start "$MYSQL_CLIENT" --no-defaults "$MYSQL_PLAIN" --socket="$1/sock" --user=root --batch --skip-column-names --unbuffered \
 		"$MYSQL_DATABASE" --execute="$2; SELECT 'session', CONNECTION_ID(); DO SLEEP(300)"
 	wait_until 10 has_line "$OUT" '^session'
 	SESSION=$(sed -n 's/^session\t//p' "$OUT")

@@ -2,6 +2,7 @@
 /* The queue of a lock: taking, waking, holding, showing. See entries.h. */
 #include "entries.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,10 +47,7 @@ static int64_t column_number(MYSQL_ROW row, int column)
 
 /* ---- waking ---- */
 
-/*
- * Interrupt one waiter, if it sleeps. False: its connection is gone. A late wake-up of our own
- * sleep may interrupt this request.
- */
+/* Interrupt the waiter at {place}, if it sleeps. False: its connection is gone. */
 static bool wake_one(struct mysql_backend *my, struct mysql_conn *conn, struct params *params)
 {
 	int64_t numbers[2] = { 1, 1 };	/* see entries_wake */
@@ -67,7 +65,7 @@ static bool wake_one(struct mysql_backend *my, struct mysql_conn *conn, struct p
 	return numbers[0];
 }
 
-/* Remove dead waiters, up to the last one that was woken. Returns how many were. */
+/* Remove the first dead waiter up to the last one that was woken. Returns how many were. */
 static int remove_dead(struct mysql_backend *my, struct mysql_conn *conn,
 		       const struct params *params)
 {
@@ -99,8 +97,7 @@ static void wake_listed(struct mysql_backend *my, struct mysql_conn *conn, struc
 		if (woken == most)
 			break;
 		params_add(params, (const struct sql_value[]){
-			SQL_INT("place", column_number(row, 2)),
-			SQL_INT("waiter", column_number(row, 3)), SQL_LAST });
+			SQL_INT("place", column_number(row, 2)), SQL_LAST });
 		woken++;
 		if (!wake_one(my, conn, params))
 			woken -= remove_dead(my, conn, params);
@@ -167,11 +164,45 @@ static enum outcome request_lock(struct mysql_backend *my, struct mysql_conn *co
 	return slots && !hold_mode_slots_agree(slots, request, err) ? OUTCOME_ERROR : OUTCOME_BUSY;
 }
 
+/* Take the lock with an entry. */
+static enum outcome take_queued(struct mysql_backend *my, struct mysql_conn *conn,
+				const struct request *request, const struct entries_how *how,
+				struct params *params, struct entries_state *state,
+				struct error *err)
+{
+	enum outcome outcome = request_lock(my, conn, my->strategy->statements->take_sql, request,
+					    params, state, err);
+
+	/* Wait for a server that has answered a moment ago. */
+	if (outcome == OUTCOME_ERROR && (how->fresh || how->wake) && how->queue &&
+	    err->kind == ERROR_UNAVAILABLE)
+		return OUTCOME_BUSY;
+	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
+	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
+					state->before + 1 < request->slots))
+		wake_waiters(my, conn, params, "q.newer = ''", WOKEN);
+	if (outcome == OUTCOME_BUSY && request->replaces && state->position)
+		wake_waiters(my, conn, params, "q.newer <> ''", INT32_MAX);
+	return outcome;
+}
+
+/*
+ * Did the answer fail to come in time because the request waited behind those of others? A server
+ * that hangs does not answer a release, either.
+ */
+static bool is_contended(struct mysql_backend *my, struct mysql_conn *conn,
+			 const struct request *request, const struct error *err)
+{
+	struct error ignored = { 0 };
+
+	return conn->sent && err->errnum == ETIMEDOUT &&
+	       entries_release(my, conn, request, &ignored) != OUTCOME_ERROR;
+}
+
 enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 			  const struct request *request, const struct entries_how *how,
 			  struct entries_state *state, struct error *err)
 {
-	const struct entries_statements *statements = my->strategy->statements;
 	enum outcome outcome = OUTCOME_BUSY;
 	struct params params;
 
@@ -191,21 +222,15 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 	if (how->wake)
 		wake_waiters(my, conn, &params, "q.newer = ''", 1);
 	if (how->fresh)
-		outcome = request_lock(my, conn, statements->try_sql, request, &params, state, err);
+		outcome = request_lock(my, conn, my->strategy->statements->try_sql, request,
+				       &params, state, err);
 	/* Without a wait, write nothing. Only the other statement compares slots. */
-	if (outcome != OUTCOME_BUSY ||
-	    (state->excluded && !how->queue && request->mode != HOLD_SLOT))
-		return outcome;
-	outcome = request_lock(my, conn, statements->take_sql, request, &params, state, err);
-	/* Wait for a server that has answered a moment ago. */
-	if (outcome == OUTCOME_ERROR && how->fresh && how->queue && err->kind == ERROR_UNAVAILABLE)
+	if (outcome == OUTCOME_BUSY &&
+	    (how->queue || !state->excluded || request->mode == HOLD_SLOT))
+		outcome = take_queued(my, conn, request, how, &params, state, err);
+	if (outcome == OUTCOME_ERROR && (how->fresh || !how->queue) &&
+	    is_contended(my, conn, request, err))
 		return OUTCOME_BUSY;
-	/* Waiters behind a shared hold may hold, too, and behind a slot if one is free. */
-	if (outcome == OUTCOME_HELD && (request->mode == HOLD_SHARED ||
-					state->before + 1 < request->slots))
-		wake_waiters(my, conn, &params, "q.newer = ''", WOKEN);
-	if (outcome == OUTCOME_BUSY && request->replaces && state->position)
-		wake_waiters(my, conn, &params, "q.newer <> ''", INT32_MAX);
 	return outcome;
 }
 
@@ -218,6 +243,25 @@ int entries_sleep(struct mysql_backend *my, struct mysql_conn *conn, const struc
 	params_add(&params, (const struct sql_value[]){
 		SQL_INT("place", position), SQL_INT("sleep", sleep_ms), SQL_LAST });
 	return mysql_start(conn, sql_entries_sleep, params.values, err);
+}
+
+int entries_awake(struct mysql_backend *my, struct mysql_conn *conn, const struct request *request,
+		  int64_t position, struct error *err)
+{
+	struct params params;
+	MYSQL_RES *rows;
+	int failed;
+
+	if (strstr(mysql_get_server_info(conn->mysql), "MariaDB"))
+		return 0;
+	make_params(&params, my, request);
+	params_add(&params, (const struct sql_value[]){ SQL_INT("place", position), SQL_LAST });
+	failed = mysql_persist(my, conn, sql_entries_awake, params.values, TAKE_MS, 1, &rows, err);
+	mysql_free_result(rows);
+	/* A connection that is closed cannot be interrupted. */
+	if (failed)
+		mysql_conn_close(conn);
+	return failed;
 }
 
 /* ---- holding ---- */

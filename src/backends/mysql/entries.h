@@ -60,6 +60,13 @@ enum outcome entries_take(struct mysql_backend *my, struct mysql_conn *conn,
 int entries_sleep(struct mysql_backend *my, struct mysql_conn *conn, const struct request *request,
 		  int64_t position, int64_t sleep_ms, struct error *err);
 
+/*
+ * After the sleep: wait until nobody can interrupt another request instead of it. Returns 0, or -1
+ * and closes conn.
+ */
+int entries_awake(struct mysql_backend *my, struct mysql_conn *conn, const struct request *request,
+		  int64_t position, struct error *err);
+
 /* As the slots of struct backend_ops, over conn. */
 /* sooner: wake waiters, because the lease may end before the time that they know. */
 enum outcome entries_renew(struct mysql_backend *my, struct mysql_conn *conn,

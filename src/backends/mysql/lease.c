@@ -92,7 +92,7 @@ static void fall_asleep(struct mysql_backend *my, const struct request *request,
 }
 
 /* Receive the end of the statement in which we slept. A broken connection is no error. */
-static int wake_up(struct mysql_backend *my, struct error *err)
+static int wake_up(struct mysql_backend *my, const struct request *request, struct error *err)
 {
 	struct mysql_conn *conn = &my->conn;
 	MYSQL_RES *rows;
@@ -102,6 +102,8 @@ static int wake_up(struct mysql_backend *my, struct error *err)
 		return 0;
 	failed = mysql_conn_receive(conn, &rows, err);
 	mysql_free_result(rows);
+	if (conn->mysql)
+		failed = entries_awake(my, conn, request, my->position, err);
 	/* The server hangs, or the wait was cancelled. */
 	return failed && (err->errnum == ETIMEDOUT || err->kind == ERROR_CANCELLED) ? -1 : 0;
 }
@@ -114,7 +116,7 @@ static enum outcome take_entry(struct mysql_backend *my, const struct request *r
 	struct entries_state state;
 	enum outcome outcome;
 
-	if (wake_up(my, err))
+	if (wake_up(my, request, err))
 		return OUTCOME_ERROR;
 	/* Sleep only now, because the caller used the connection to show the holder. */
 	if (my->checked) {

@@ -9,7 +9,8 @@
 # system's authorities takes MariaDB's client more time than all else that it does.
 # Needs wait_until and alive from helpers.bash. MYSQLD may name a wrapper of MariaDB.
 
-MYSQL_CLIENT=mariadb MYSQL_PLAIN=--skip-ssl MYSQL_VENDOR_OPTIONS=(--innodb-log-file-size=8M)
+export MYSQL_CLIENT=mariadb MYSQL_PLAIN=--skip-ssl
+MYSQL_VENDOR_OPTIONS=(--innodb-log-file-size=8M)
 if [[ -z ${MYSQLD-} ]] && ! type -P mariadbd >/dev/null && type -P mysqld >/dev/null; then
 	MYSQLD=mysqld MYSQL_CLIENT=mysql MYSQL_PLAIN=--ssl-mode=DISABLED
 	MYSQL_VENDOR_OPTIONS=(--innodb-redo-log-capacity=8M --mysqlx=OFF --performance-schema=OFF

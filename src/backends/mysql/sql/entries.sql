@@ -131,24 +131,39 @@ SELECT @done, @conn, q.place, q.conn FROM (SELECT 1) one LEFT JOIN dlock_entries
   ORDER BY q.place LIMIT 20;
 
 -- name: entries_wake
--- Returns whether a connection exists and whether to repeat this, and interrupts it if it sleeps
--- for a lock. Otherwise KILL fails, because no connection has this number. MariaDB does not show
--- the statement of a busy connection. It can interrupt this one statement, and so spares a waiter
--- that another client has woken: an interrupt between two statements of a packet would leave the
--- waiter without the rest of its answer until its timeout.
-SET @there = 0, @busy = 0, @asleep = NULL;
+-- Returns whether the connection of an entry exists and whether to repeat this, and interrupts it
+-- if it sleeps for the lock. Otherwise KILL fails, because no connection has this number. MariaDB
+-- does not show the statement of a busy connection. An interrupt between two statements of a packet
+-- would leave a waiter without the rest of its answer until its timeout. So MariaDB interrupts this
+-- one statement. Oracle's server can interrupt only whatever a connection runs. There the entry is
+-- locked from the check to the interrupt, and a waiter that is awake waits for that: entries_awake.
+SET @there = 0, @busy = 0, @asleep = NULL, @conn = NULL;
+/*!80001 START TRANSACTION *//*M! DO 0 */;
+SELECT conn INTO @conn FROM dlock_entries WHERE {lock} AND place = {place} /*!80001 FOR UPDATE */;
 SELECT 1, COMMAND = 'Busy', IF(INFO LIKE 'SELECT /* dlock sleep%',
     COALESCE(/*M!100301 QUERY_ID, */ ID), NULL)
-  INTO @there, @busy, @asleep FROM information_schema.PROCESSLIST WHERE ID = {waiter};
+  INTO @there, @busy, @asleep FROM information_schema.PROCESSLIST WHERE ID = @conn;
 SELECT @there, @busy;
 KILL QUERY /*M!100301 ID */ @asleep;
+COMMIT;
+
+-- name: entries_awake
+-- Waits for clients that are about to interrupt a sleep that has ended. It is alone in its packet,
+-- because they may interrupt this statement.
+SELECT COUNT(*) FROM dlock_entries WHERE {lock} AND place = {place} FOR UPDATE;
+
+-- name: dead
+-- A waiter whose connection is gone. Keeps a replaced one, which reads this when it is back.
+q.strategy = {strategy} AND q.name = {name} AND q.place <= {place} AND q.fence = 0 AND
+  q.newer = '' AND q.home = @home AND
+  NOT EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = q.conn)
 
 -- name: entries_remove_dead
--- Removes waiters whose connections are gone, up to the last one that was woken. Keeps a replaced
--- one, which reads this when it is back.
-DELETE q FROM dlock_entries q WHERE q.strategy = {strategy} AND q.name = {name} AND
-  q.place <= {place} AND q.fence = 0 AND q.newer = '' AND q.home = @home AND
-  NOT EXISTS (SELECT 1 FROM information_schema.PROCESSLIST p WHERE p.ID = q.conn);
+-- Removes the first dead waiter up to the last one that was woken. Locks only this one, because a
+-- client that takes the lock has locked entries, too, in another order.
+SET @dead = NULL;
+SELECT MIN(q.place) INTO @dead FROM dlock_entries q WHERE {dead};
+DELETE q FROM dlock_entries q WHERE q.place = @dead AND {dead};
 SELECT ROW_COUNT();
 
 -- name: entries_renew
